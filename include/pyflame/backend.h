@@ -1,0 +1,142 @@
+// The plug-in interface: what a device must be able to do. A versioned C struct; the core owns
+// all policy (allocation, fusion, scheduling). There is no current device: every call names one.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PF_BACKEND_VERSION 1
+#define PF_MAX_DIMS 12
+#define PF_MAX_OPERANDS 4
+
+typedef enum pf_status {
+  PF_OK = 0,
+  PF_OOM,          // out of device memory: the core releases its caches and tries once more
+  PF_COMPILE,      // a kernel could not be built
+  PF_LAUNCH,       // a launch or copy failed; the device is still usable
+  PF_LOST,         // the device is gone; nothing on it can be trusted
+  PF_UNSUPPORTED,  // this backend cannot do this
+  PF_INVALID       // bad arguments: a bug of the caller
+} pf_status;
+
+typedef int32_t pf_device;
+typedef void* pf_stream;  // NULL is the device's default stream
+typedef void* pf_event;
+
+// A number that a kernel takes as argument. Kernels read f for float compute types, i otherwise.
+typedef struct pf_scalar {
+  double f;
+  int64_t i;
+} pf_scalar;
+
+// A tensor as a kernel sees it: device address of its first element and strides in elements.
+typedef struct pf_tensor {
+  void* data;
+  int32_t ndim;
+  uint8_t dtype;
+  int64_t shape[PF_MAX_DIMS];
+  int64_t strides[PF_MAX_DIMS];
+} pf_tensor;
+
+// What a kernel that checks indices found. The first wrong index wins.
+typedef struct pf_index_error {
+  int32_t set;
+  int64_t index;
+  int64_t limit;
+} pf_index_error;
+
+// ---- programs: groups of pointwise nodes over one iteration space ------------------------------
+
+typedef enum pf_ref_kind { PF_REF_NONE = 0, PF_REF_INPUT, PF_REF_NODE, PF_REF_SCALAR } pf_ref_kind;
+typedef struct pf_ref {
+  uint8_t kind;
+  uint8_t index;
+} pf_ref;
+
+typedef struct pf_node {
+  uint16_t op;      // row of the pointwise table
+  uint8_t dtype;    // of the result; it is rounded to this
+  uint8_t compute;  // compute type of the operands: what the body is evaluated in
+  uint8_t nin;
+  uint8_t attr0;  // attributes are scalars [attr0, attr0 + nattr)
+  uint8_t nattr;
+  int8_t store;  // output slot that takes the result, -1 when no one reads it
+  pf_ref in[PF_MAX_OPERANDS];
+} pf_node;
+
+typedef struct pf_program {
+  uint32_t nnodes, ninputs, noutputs, nscalars;
+  const pf_node* nodes;
+  const uint8_t* input_dtypes;
+  const uint8_t* output_dtypes;
+} pf_program;
+
+// Where the values of one launch are. Strides are per dimension of `shape`; 0 where broadcast.
+typedef struct pf_operand {
+  void* data;
+  const int64_t* strides;  // ndim entries, in elements
+  int32_t contiguous;      // row-major over `shape` without gaps
+} pf_operand;
+
+typedef struct pf_launch {
+  int32_t ndim;
+  const int64_t* shape;
+  int64_t numel;
+  const pf_operand* inputs;
+  const pf_operand* outputs;
+  const pf_scalar* scalars;
+} pf_launch;
+
+typedef struct pf_memory_info {
+  size_t free_bytes, total_bytes;
+} pf_memory_info;
+
+typedef struct pf_backend {
+  uint32_t size;     // sizeof(pf_backend) of the plug-in
+  uint32_t version;  // PF_BACKEND_VERSION of the plug-in
+  const char* name;  // "cpu", "rocm", "cuda", "paranoid"
+  int32_t synchronous;   // every call has finished when it returns; events are no-ops
+  int32_t host_readable; // device addresses may be read by the host
+
+  int32_t (*device_count)(void);
+  // Writes "key=value\n" lines: name, architecture, total_memory, compute_units, ...
+  pf_status (*device_info)(pf_device, char* text, size_t capacity);
+  pf_status (*memory_info)(pf_device, pf_memory_info*);
+
+  pf_status (*allocate)(pf_device, size_t bytes, void** out);
+  void (*release)(pf_device, void*, size_t bytes);
+
+  pf_status (*copy_to_host)(pf_device, pf_stream, void* host, const void* dev, size_t bytes);
+  pf_status (*copy_from_host)(pf_device, pf_stream, void* dev, const void* host, size_t bytes);
+  pf_status (*synchronize)(pf_device, pf_stream, pf_index_error*);
+
+  pf_status (*event_create)(pf_device, pf_event*);
+  pf_status (*event_record)(pf_device, pf_event, pf_stream);
+  pf_status (*event_wait)(pf_device, pf_stream, pf_event);
+  pf_status (*event_query)(pf_device, pf_event, int32_t* done);
+  void (*event_destroy)(pf_device, pf_event);
+
+  // Programs. The kernel owns what it needs of the program; the core caches it and frees it.
+  pf_status (*program_create)(pf_device, const pf_program*, void** kernel);
+  void (*program_destroy)(pf_device, void* kernel);
+  pf_status (*program_launch)(pf_device, pf_stream, void* kernel, const pf_launch*);
+
+  // Named kernels: everything that is no pointwise program. `find` gives NULL when unknown.
+  void* (*kernel_find)(const char* name);
+  pf_status (*kernel_launch)(pf_device, pf_stream, void* kernel, const pf_tensor* tensors,
+                             int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
+                             pf_index_error*);
+
+  // Optional: the reason for the calling thread's last failed call.
+  const char* (*last_error)(void);
+  // Optional: makes the n-th next call of a kind ("allocate", "program_launch", ...) fail.
+  pf_status (*inject_fault)(const char* call, int64_t nth, pf_status);
+} pf_backend;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,45 @@
+// Device names and the registry of backends.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pyflame {
+
+enum class DeviceType : uint8_t { CPU, ROCm, CUDA, Paranoid };
+
+struct Device {
+  DeviceType type = DeviceType::CPU;
+  int8_t index = 0;
+  friend bool operator==(Device, Device) = default;
+  bool is_cpu() const { return type == DeviceType::CPU; }
+  std::string str() const;  // "cpu", "rocm:0"
+};
+std::ostream& operator<<(std::ostream&, Device);
+
+// Accepts cpu, gpu[:N], rocm[:N], hip[:N], cuda[:N], paranoid[:N]. DeviceError otherwise.
+Device parse_device(std::string_view name);
+
+Device get_device();         // the calling thread's current device
+void set_device(Device);     // DeviceError when it is not there
+void set_device(std::string_view name);
+int device_count(DeviceType);
+
+// What is known of each backend: name -> "loaded", "available" or the reason why not.
+std::map<std::string, std::string> backends();
+// name, architecture, total_memory (bytes), compute_units and more, as text.
+std::map<std::string, std::string> device_info(Device);
+
+// Waits until everything recorded so far has run on every device; raises what failed.
+void synchronize();
+// Hands everything that this thread has recorded to the devices, without waiting.
+void flush();
+
+void set_num_threads(int n);  // CPU threads of one operation
+int get_num_threads();
+
+}  // namespace pyflame

@@ -1,0 +1,129 @@
+// The dtype table. It is open: a new dtype is one row here, and no other file switches over dtypes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string_view>
+
+#include "pyflame/error.h"
+
+namespace pyflame {
+
+enum class Kind : uint8_t { Bool, UInt, Int, Float, Complex };
+
+//    id          name        bits kind     compute  storage-only safetensors typestr
+#define PF_DTYPES(X)                                                                      \
+  X(Float32,      "float32",    32, Float,   Float32, false, "F32",     "f4")             \
+  X(Float64,      "float64",    64, Float,   Float64, false, "F64",     "f8")             \
+  X(Float16,      "float16",    16, Float,   Float32, false, "F16",     "f2")             \
+  X(BFloat16,     "bfloat16",   16, Float,   Float32, false, "BF16",    "")               \
+  X(Int64,        "int64",      64, Int,     Int64,   false, "I64",     "i8")             \
+  X(Int32,        "int32",      32, Int,     Int32,   false, "I32",     "i4")             \
+  X(Int16,        "int16",      16, Int,     Int32,   false, "I16",     "i2")             \
+  X(Int8,         "int8",        8, Int,     Int32,   false, "I8",      "i1")             \
+  X(UInt8,        "uint8",       8, UInt,    Int32,   false, "U8",      "u1")             \
+  X(Bool,         "bool",        8, Bool,    Bool,    false, "BOOL",    "b1")             \
+  X(UInt16,       "uint16",     16, UInt,    Int32,   true,  "U16",     "u2")             \
+  X(UInt32,       "uint32",     32, UInt,    Int64,   true,  "U32",     "u4")             \
+  X(UInt64,       "uint64",     64, UInt,    Int64,   true,  "U64",     "u8")             \
+  X(Complex64,    "complex64",  64, Complex, Complex64,  true, "C64",   "c8")             \
+  X(Complex128,   "complex128",128, Complex, Complex128, true, "C128",  "c16")            \
+  X(Float8E4M3,   "float8_e4m3fn", 8, Float, Float32, true,  "F8_E4M3", "")               \
+  X(Float8E5M2,   "float8_e5m2",   8, Float, Float32, true,  "F8_E5M2", "")               \
+  X(Int4,         "int4",        4, Int,     Int32,   true,  "I4",      "")
+
+enum class DType : uint8_t {
+#define X(ID, ...) ID,
+  PF_DTYPES(X)
+#undef X
+};
+
+struct DTypeInfo {
+  DType id;
+  std::string_view name;
+  int bits;
+  Kind kind;
+  DType compute;       // the type in which a value of this dtype is calculated with
+  bool storage_only;   // storage, copy, cast and files work; arithmetic does not
+  std::string_view safetensors;
+  std::string_view typestr;  // array-interface letters without byte order; empty if NumPy has none
+};
+
+inline constexpr DTypeInfo kDTypes[] = {
+#define X(ID, NAME, BITS, KIND, COMPUTE, STORAGE_ONLY, ST, TS) \
+  {DType::ID, NAME, BITS, Kind::KIND, DType::COMPUTE, STORAGE_ONLY, ST, TS},
+    PF_DTYPES(X)
+#undef X
+};
+inline constexpr int kNumDTypes = sizeof(kDTypes) / sizeof(kDTypes[0]);
+
+constexpr const DTypeInfo& info(DType t) {
+  return kDTypes[static_cast<int>(t)];
+}
+constexpr size_t itemsize(DType t) {
+  return static_cast<size_t>(info(t).bits + 7) / 8;
+}
+// Bytes that n elements take; sub-byte dtypes are packed.
+constexpr size_t nbytes(DType t, int64_t n) {
+  return (static_cast<size_t>(n) * static_cast<size_t>(info(t).bits) + 7) / 8;
+}
+constexpr std::string_view name(DType t) {
+  return info(t).name;
+}
+constexpr bool is_float(DType t) {
+  return info(t).kind == Kind::Float;
+}
+constexpr bool is_integral(DType t, bool include_bool = false) {
+  Kind k = info(t).kind;
+  return k == Kind::Int || k == Kind::UInt || (include_bool && k == Kind::Bool);
+}
+constexpr DType compute_type(DType t) {
+  return info(t).compute;
+}
+
+// PyTorch's promotion of two dtypes of the same category of operand (both dimensioned).
+DType promote(DType a, DType b);
+DType dtype_from_name(std::string_view name);         // ValueError when unknown
+DType dtype_from_safetensors(std::string_view name);  // FileError when unknown
+std::ostream& operator<<(std::ostream&, DType);
+
+// The dtype of `pf.tensor(1.5)`, `pf.randn(...)`: float32 unless changed; float dtypes only.
+DType default_dtype();
+void set_default_dtype(DType);
+
+// A number from outside: a Python scalar, a fill value, a clamp bound. Keeps integers exact.
+struct Scalar {
+  enum class Tag : uint8_t { Float, Int, Bool };
+  union {
+    double f;
+    int64_t i;
+  };
+  Tag tag;
+
+  constexpr Scalar() : i(0), tag(Tag::Int) {}
+  constexpr Scalar(double v) : f(v), tag(Tag::Float) {}
+  constexpr Scalar(float v) : f(v), tag(Tag::Float) {}
+  constexpr Scalar(int64_t v) : i(v), tag(Tag::Int) {}
+  constexpr Scalar(int v) : i(v), tag(Tag::Int) {}
+  constexpr Scalar(bool v) : i(v), tag(Tag::Bool) {}
+
+  constexpr bool is_float() const { return tag == Tag::Float; }
+  constexpr bool is_bool() const { return tag == Tag::Bool; }
+  constexpr double to_double() const { return is_float() ? f : static_cast<double>(i); }
+  constexpr int64_t to_int() const { return is_float() ? static_cast<int64_t>(f) : i; }
+};
+
+// Storage types of the two 16-bit floats; arithmetic on them is done in float32.
+struct bfloat16 {
+  uint16_t bits;
+};
+struct float16 {
+  uint16_t bits;
+};
+float to_float(bfloat16);
+float to_float(float16);
+bfloat16 to_bfloat16(float);  // round to nearest even; NaN stays NaN
+float16 to_float16(float);
+
+}  // namespace pyflame

@@ -1,0 +1,200 @@
+// Operations on tensors. Names, argument order and meaning are PyTorch's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pyflame/tensor.h"
+
+namespace pyflame {
+
+using IntList = std::vector<int64_t>;
+using TensorList = std::vector<Tensor>;
+
+// ---- pointwise: src/ops/pointwise.def; every row also has an in-place form name_(x, ...) ---------
+// Written here are those that other operations call; the full list is `pyflame.ops.list()`.
+Tensor add(const Tensor&, const Tensor&, Scalar alpha = 1);
+Tensor add(const Tensor&, Scalar);
+Tensor sub(const Tensor&, const Tensor&, Scalar alpha = 1);
+Tensor sub(const Tensor&, Scalar);
+Tensor rsub(const Tensor&, Scalar);  // scalar - x
+Tensor mul(const Tensor&, const Tensor&);
+Tensor mul(const Tensor&, Scalar);
+Tensor div(const Tensor&, const Tensor&);
+Tensor div(const Tensor&, Scalar);
+Tensor rdiv(const Tensor&, Scalar);  // scalar / x
+Tensor pow(const Tensor&, const Tensor&);
+Tensor pow(const Tensor&, Scalar);
+Tensor maximum(const Tensor&, const Tensor&);
+Tensor minimum(const Tensor&, const Tensor&);
+Tensor neg(const Tensor&);
+Tensor abs(const Tensor&);
+Tensor sign(const Tensor&);
+Tensor sqrt(const Tensor&);
+Tensor rsqrt(const Tensor&);
+Tensor exp(const Tensor&);
+Tensor log(const Tensor&);
+Tensor sin(const Tensor&);
+Tensor cos(const Tensor&);
+Tensor tanh(const Tensor&);
+Tensor sigmoid(const Tensor&);
+Tensor relu(const Tensor&);
+Tensor silu(const Tensor&);
+Tensor gelu(const Tensor&, const std::string& approximate = "none");
+Tensor erf(const Tensor&);
+Tensor eq(const Tensor&, const Tensor&);
+Tensor eq(const Tensor&, Scalar);
+Tensor ne(const Tensor&, const Tensor&);
+Tensor ne(const Tensor&, Scalar);
+Tensor lt(const Tensor&, const Tensor&);
+Tensor lt(const Tensor&, Scalar);
+Tensor le(const Tensor&, const Tensor&);
+Tensor le(const Tensor&, Scalar);
+Tensor gt(const Tensor&, const Tensor&);
+Tensor gt(const Tensor&, Scalar);
+Tensor ge(const Tensor&, const Tensor&);
+Tensor ge(const Tensor&, Scalar);
+Tensor logical_not(const Tensor&);
+Tensor logical_and(const Tensor&, const Tensor&);
+Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other);
+Tensor where(const Tensor& condition, const Tensor& input, Scalar other);
+Tensor where(const Tensor& condition, Scalar input, const Tensor& other);
+Tensor clamp(const Tensor&, std::optional<Scalar> min, std::optional<Scalar> max);
+Tensor masked_fill(const Tensor&, const Tensor& mask, Scalar value);
+Tensor to(const Tensor&, DType);  // differentiable cast; the tensor itself when it has the dtype
+Tensor& copy_(Tensor& dst, const Tensor& src);  // in place, casts and broadcasts src
+Tensor& add_(Tensor&, const Tensor&, Scalar alpha = 1);
+Tensor& mul_(Tensor&, Scalar);
+Tensor& fill_(Tensor&, Scalar);
+Tensor& zero_(Tensor&);
+
+// ---- creation: src/ops/creation.cpp ----------------------------------------------------------
+Tensor empty(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
+Tensor full(const IntList& size, Scalar value, std::optional<DType> = {},
+            std::optional<Device> = {});
+Tensor zeros(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
+Tensor ones(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
+Tensor empty_like(const Tensor&);
+Tensor zeros_like(const Tensor&);
+Tensor ones_like(const Tensor&);
+Tensor full_like(const Tensor&, Scalar);
+Tensor scalar_tensor(Scalar, DType, Device = {});
+Tensor arange(Scalar start, Scalar end, Scalar step = 1, std::optional<DType> = {},
+              std::optional<Device> = {});
+Tensor linspace(Scalar start, Scalar end, int64_t steps, std::optional<DType> = {},
+                std::optional<Device> = {});
+Tensor eye(int64_t n, std::optional<int64_t> m = {}, std::optional<DType> = {},
+           std::optional<Device> = {});
+Tensor from_host(const void* data, const IntList& size, DType, Device = {});  // copies
+Tensor randn(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
+Tensor rand(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
+Tensor randint(int64_t low, int64_t high, const IntList& size, std::optional<DType> = {},
+               std::optional<Device> = {});
+Tensor multinomial(const Tensor& probs, int64_t num_samples, bool replacement = false);
+Tensor& uniform_(Tensor&, double from = 0, double to = 1);
+Tensor& normal_(Tensor&, double mean = 0, double std = 1);
+Tensor dropout(const Tensor&, double p = 0.5, bool training = true);
+
+// ---- views and shape: src/ops/view.cpp, src/ops/shape.cpp -----------------------------------------
+Tensor reshape(const Tensor&, const IntList& shape);
+Tensor view(const Tensor&, const IntList& shape);
+Tensor permute(const Tensor&, const IntList& dims);
+Tensor transpose(const Tensor&, int64_t dim0, int64_t dim1);
+Tensor squeeze(const Tensor&);
+Tensor squeeze(const Tensor&, int64_t dim);
+Tensor unsqueeze(const Tensor&, int64_t dim);
+Tensor expand(const Tensor&, const IntList& size);
+Tensor flatten(const Tensor&, int64_t start_dim = 0, int64_t end_dim = -1);
+Tensor select(const Tensor&, int64_t dim, int64_t index);
+Tensor slice(const Tensor&, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
+Tensor narrow(const Tensor&, int64_t dim, int64_t start, int64_t length);
+Tensor as_strided(const Tensor&, const IntList& size, const IntList& stride, int64_t offset);
+Tensor contiguous(const Tensor&);
+Tensor clone(const Tensor&);
+Tensor cat(const TensorList&, int64_t dim = 0);
+Tensor stack(const TensorList&, int64_t dim = 0);
+TensorList split(const Tensor&, int64_t size, int64_t dim = 0);
+TensorList split(const Tensor&, const IntList& sizes, int64_t dim = 0);
+TensorList chunk(const Tensor&, int64_t chunks, int64_t dim = 0);
+Tensor flip(const Tensor&, const IntList& dims);
+Tensor roll(const Tensor&, const IntList& shifts, const IntList& dims = {});
+Tensor repeat(const Tensor&, const IntList& repeats);
+Tensor tril(const Tensor&, int64_t diagonal = 0);
+Tensor triu(const Tensor&, int64_t diagonal = 0);
+
+// ---- indexing, sorting, scanning: src/ops/index.cpp, src/ops/sort.cpp, src/ops/scan.cpp ------------
+Tensor gather(const Tensor&, int64_t dim, const Tensor& index);
+Tensor scatter(const Tensor&, int64_t dim, const Tensor& index, const Tensor& src);
+Tensor scatter_add(const Tensor&, int64_t dim, const Tensor& index, const Tensor& src);
+Tensor index_select(const Tensor&, int64_t dim, const Tensor& index);
+// indices[i] is undefined for a full slice of dimension i; bool and uint8 tensors are masks.
+Tensor index(const Tensor&, const TensorList& indices);
+Tensor& index_put_(Tensor&, const TensorList& indices, const Tensor& values,
+                   bool accumulate = false);
+Tensor masked_select(const Tensor&, const Tensor& mask);
+Tensor nonzero(const Tensor&);
+Tensor embedding(const Tensor& input, const Tensor& weight, int64_t padding_idx = -1);
+Tensor one_hot(const Tensor&, int64_t num_classes = -1);
+std::pair<Tensor, Tensor> sort(const Tensor&, int64_t dim = -1, bool descending = false,
+                               bool stable = true);
+Tensor argsort(const Tensor&, int64_t dim = -1, bool descending = false);
+std::pair<Tensor, Tensor> topk(const Tensor&, int64_t k, int64_t dim = -1, bool largest = true,
+                               bool sorted = true);
+Tensor cumsum(const Tensor&, int64_t dim);
+
+// ---- reductions: src/ops/reduce.cpp ----------------------------------------------------------
+Tensor sum(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false,
+           std::optional<DType> dtype = {});
+Tensor mean(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false,
+            std::optional<DType> dtype = {});
+Tensor var(const Tensor&, const std::optional<IntList>& dim = {}, int64_t correction = 1,
+           bool keepdim = false);
+Tensor prod(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
+Tensor amax(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
+Tensor amin(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
+std::pair<Tensor, Tensor> max(const Tensor&, int64_t dim, bool keepdim = false);
+std::pair<Tensor, Tensor> min(const Tensor&, int64_t dim, bool keepdim = false);
+Tensor argmax(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor argmin(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor any(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
+Tensor all(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
+
+// ---- products: src/ops/matmul.cpp, src/ops/einsum.cpp, src/ops/attention.cpp -----------------------
+Tensor matmul(const Tensor&, const Tensor&);
+Tensor bmm(const Tensor&, const Tensor&);
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
+Tensor einsum(const std::string& equation, const TensorList& operands);
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& attn_mask = {}, double dropout_p = 0,
+                                    bool is_causal = false, std::optional<double> scale = {});
+
+// ---- rows: src/ops/softmax.cpp, src/ops/norm.cpp, src/ops/loss.cpp ---------------------------------
+Tensor softmax(const Tensor&, int64_t dim, std::optional<DType> dtype = {});
+Tensor log_softmax(const Tensor&, int64_t dim, std::optional<DType> dtype = {});
+Tensor layer_norm(const Tensor&, const IntList& normalized_shape, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+Tensor rms_norm(const Tensor&, const IntList& normalized_shape, const Tensor& weight = {},
+                std::optional<double> eps = {});
+Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight = {},
+                     int64_t ignore_index = -100, const std::string& reduction = "mean",
+                     double label_smoothing = 0);
+Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction = "mean");
+
+// ---- operators -------------------------------------------------------------------------------
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }
+inline Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator-(const Tensor& a, Scalar b) { return sub(a, b); }
+inline Tensor operator-(Scalar a, const Tensor& b) { return rsub(b, a); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator*(const Tensor& a, Scalar b) { return mul(a, b); }
+inline Tensor operator*(Scalar a, const Tensor& b) { return mul(b, a); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
+inline Tensor operator/(Scalar a, const Tensor& b) { return rdiv(b, a); }
+inline Tensor operator-(const Tensor& a) { return neg(a); }
+
+}  // namespace pyflame

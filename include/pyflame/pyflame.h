@@ -1,0 +1,11 @@
+// Everything a C++ user of PyFlame needs.
+#pragma once
+
+#include "pyflame/autograd.h"
+#include "pyflame/device.h"
+#include "pyflame/dtype.h"
+#include "pyflame/error.h"
+#include "pyflame/ops.h"
+#include "pyflame/random.h"
+#include "pyflame/shape.h"
+#include "pyflame/tensor.h"

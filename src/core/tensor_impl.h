@@ -1,0 +1,105 @@
+// The insides of a tensor: storage (memory, shared by views) and impl (geometry, autograd).
+// Inside the library read fields directly (`t->shape`, `t->numel`), not through the accessors.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "pyflame/tensor.h"
+
+namespace pyflame {
+
+namespace engine {
+class Group;
+}
+namespace autograd {
+struct Meta;
+}
+
+// An intrusive pointer for types that begin with detail::RefCounted and have a static destroy().
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  Ref(std::nullptr_t) {}
+  static Ref adopt(T* p) {
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
+  static Ref share(T* p) {
+    if (p) p->refs.fetch_add(1, std::memory_order_relaxed);
+    return adopt(p);
+  }
+  Ref(const Ref& o) : p_(o.p_) {
+    if (p_) p_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  Ref& operator=(Ref o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~Ref() { reset(); }
+  void reset() noexcept {
+    if (T* p = std::exchange(p_, nullptr))
+      if (p->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) T::destroy(p);
+  }
+  T* get() const { return p_; }
+  T* operator->() const { return p_; }
+  T& operator*() const { return *p_; }
+  explicit operator bool() const { return p_ != nullptr; }
+  T* release() { return std::exchange(p_, nullptr); }
+  friend bool operator==(const Ref& a, const Ref& b) { return a.p_ == b.p_; }
+
+ private:
+  T* p_ = nullptr;
+};
+
+// Memory of one device. It exists at record time; `data` stays null until a flush needs it.
+// `data` is an address of the device: on the host only readable when device.is_cpu().
+struct Storage : detail::RefCounted {
+  Device device;
+  bool foreign = false;   // pointer imported or exported: never pending after a call returns
+  bool readonly = false;  // imported memory that must not be written
+  bool poisoned = false;  // the flush that should have written it failed
+  int16_t writer_node = -1;
+  uint32_t version = 0;  // bumped at record time by every in-place write
+  size_t nbytes = 0;
+  void* data = nullptr;
+  size_t capacity = 0;                         // bytes of the allocator's block, 0 if foreign
+  std::atomic<engine::Group*> writer{nullptr};  // group with a recorded, not yet run write
+  std::atomic<engine::Group*> reader{nullptr};  // group with a recorded read; kManyReaders if several
+  std::function<void()>* on_free = nullptr;     // foreign memory: gives it back
+  std::shared_ptr<std::exception_ptr> error;    // why it is poisoned
+
+  static Storage* create(Device device, size_t nbytes);
+  static void destroy(Storage*) noexcept;
+};
+
+struct TensorImpl : detail::RefCounted {
+  DType dtype = DType::Float32;
+  bool contiguous = true;
+  bool requires_grad = false;  // leaf flag; a tensor with a grad_fn requires grad by having it
+  Ref<Storage> storage;
+  int64_t numel = 1;
+  int64_t offset = 0;        // in elements
+  autograd::Meta* meta = nullptr;
+  Dims shape;
+  Dims strides;  // in elements
+
+  static TensorImpl* create();  // from a pool
+  static void destroy(TensorImpl*) noexcept;
+};
+
+// A fresh contiguous tensor without values. Records nothing and allocates nothing.
+Tensor make_tensor(const Dims& shape, DType dtype, Device device);
+// A view of `base`'s storage; no autograd history.
+Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset);
+// Wraps memory that somebody else owns.
+Tensor wrap_foreign(void* data, const Dims& shape, const Dims& strides, DType dtype, Device device,
+                    bool readonly, std::function<void()> on_free);
+
+}  // namespace pyflame

@@ -1,0 +1,73 @@
+// How a CPU kernel is written and registered:
+//
+//   static void cumsum(const KernelArgs& a) { const pf_tensor& out = a.tensor(0); ... }
+//   PF_CPU_KERNEL("cumsum", cumsum)
+//
+// Tensors arrive as the caller listed them: outputs, then inputs. Addresses are host addresses.
+#pragma once
+
+#include <functional>
+
+#include "pyflame/backend.h"
+#include "pyflame/dtype.h"
+
+namespace pyflame::cpu {
+
+struct KernelArgs {
+  const pf_tensor* tensors;
+  int ntensors;
+  const pf_scalar* attrs;
+  int nattrs;
+  pf_index_error* error;
+
+  const pf_tensor& tensor(int i) const { return tensors[i]; }
+  bool has(int i) const { return i < ntensors && tensors[i].data != nullptr; }
+  DType dtype(int i) const { return static_cast<DType>(tensors[i].dtype); }
+  double f(int i) const { return attrs[i].f; }
+  int64_t i(int i) const { return attrs[i].i; }
+  template <class T>
+  T* data(int i) const {
+    return static_cast<T*>(tensors[i].data);
+  }
+  // Reports a wrong index (the kernel then clamps and goes on); callable from any thread.
+  void bad_index(int64_t index, int64_t limit) const;
+};
+
+inline int64_t numel(const pf_tensor& t) {
+  int64_t n = 1;
+  for (int i = 0; i < t.ndim; ++i) n *= t.shape[i];
+  return n;
+}
+bool contiguous(const pf_tensor& t);
+
+using KernelFn = void (*)(const KernelArgs&);
+struct RegisterKernel {
+  RegisterKernel(const char* name, KernelFn fn);
+};
+KernelFn find_kernel(const char* name);
+
+#define PF_CPU_CONCAT2(A, B) A##B
+#define PF_CPU_CONCAT(A, B) PF_CPU_CONCAT2(A, B)
+#define PF_CPU_KERNEL(NAME, FN) \
+  static const ::pyflame::cpu::RegisterKernel PF_CPU_CONCAT(pf_register_, __COUNTER__)(NAME, FN);
+
+// Calls fn.operator()<T>() with the storage type of `t`: double, float, float16, bfloat16,
+// int64_t, int32_t, int16_t, int8_t, uint8_t, bool. False for storage-only dtypes.
+template <class F>
+bool dispatch(DType t, F&& fn) {
+  switch (t) {
+    case DType::Float32: fn.template operator()<float>(); return true;
+    case DType::Float64: fn.template operator()<double>(); return true;
+    case DType::Float16: fn.template operator()<float16>(); return true;
+    case DType::BFloat16: fn.template operator()<bfloat16>(); return true;
+    case DType::Int64: fn.template operator()<int64_t>(); return true;
+    case DType::Int32: fn.template operator()<int32_t>(); return true;
+    case DType::Int16: fn.template operator()<int16_t>(); return true;
+    case DType::Int8: fn.template operator()<int8_t>(); return true;
+    case DType::UInt8: fn.template operator()<uint8_t>(); return true;
+    case DType::Bool: fn.template operator()<bool>(); return true;
+    default: return false;
+  }
+}
+
+}  // namespace pyflame::cpu

@@ -1,0 +1,107 @@
+// The tape: nodes, edges, saved tensors. Operations attach nodes; the engine walks them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor_impl.h"
+#include "pyflame/autograd.h"
+
+namespace pyflame::autograd {
+
+struct Node;
+
+struct Edge {
+  Ref<Node> node;
+  uint32_t input = 0;  // which of the node's incoming gradients
+};
+
+using Grads = std::vector<Tensor>;  // an undefined tensor is a gradient of zero
+
+struct Node : detail::RefCounted {
+  uint64_t sequence;  // record number: backward runs the highest first
+  const char* name;   // of the operation, for errors and grad_fn.name()
+  std::vector<Edge> next;  // one per input of the operation, undefined when it needs no gradient
+  uint32_t outputs = 1;    // how many results the operation had
+  bool released = false;   // its saved tensors were freed by a backward pass
+  std::vector<std::function<Grads(const Grads&)>> pre_hooks;  // on the incoming gradients
+
+  explicit Node(const char* name);
+  virtual ~Node();
+  // Gradients of the results in, gradients of the inputs out (same order as `next`). Skip the
+  // work for inputs with !needs(i). Must be written in recorded operations: with create_graph
+  // it runs with gradients enabled.
+  virtual Grads apply(const Grads& grads) = 0;
+  virtual void release() {}  // drop saved tensors
+  bool needs(size_t i) const { return i < next.size() && next[i].node; }
+  static void destroy(Node*) noexcept;  // iterative: deep graphs do not recurse
+};
+
+// A tensor kept for the backward pass. Knows the version it was saved at. Set is_result for a
+// result of the operation itself (avoids the reference cycle).
+class Saved {
+ public:
+  Saved() = default;
+  Saved(const Tensor& t, bool is_result = false);
+  Tensor get(const Node& owner) const;  // AutogradError when changed in place or freed
+  void reset();
+
+ private:
+  Tensor tensor_;
+  uint32_t version_ = 0;
+  bool is_result_ = false;
+  uint32_t output_nr_ = 0;
+};
+
+// True when gradients are on and any of the tensors requires one.
+bool wanted(std::span<const Tensor> inputs);
+inline bool wanted(std::initializer_list<Tensor> inputs) {
+  return wanted(std::span<const Tensor>(inputs.begin(), inputs.size()));
+}
+bool requires_grad(const Tensor& t);
+
+// The edge that a gradient of `t` flows to; undefined when it needs none.
+Edge edge_of(const Tensor& t);
+
+// Attaches a node with a function body to fresh results:
+//   if (autograd::wanted({x, w}))
+//     autograd::attach("linear", {y}, {x, w}, {Saved(x), Saved(w)},
+//                      [](const Context& c) -> Grads { auto& g = c.grad(0); auto x = c.saved(0); ... });
+// The function gets saved tensors checked and unpacked; it returns one gradient per input.
+class FunctionNode;
+struct Context {
+  const FunctionNode& node;
+  const Grads& grads;
+  const Tensor& grad(size_t i = 0) const { return grads[i]; }
+  Tensor saved(size_t i) const;
+  bool needs(size_t i) const;
+};
+using BackwardFn = std::function<Grads(const Context&)>;
+void attach(const char* name, std::initializer_list<Tensor> outputs,
+            std::initializer_list<Tensor> inputs, std::vector<Saved> saved, BackwardFn fn);
+void attach(const char* name, std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+            std::vector<Saved> saved, BackwardFn fn);
+// Attaches an own Node subclass; `next` is filled from inputs.
+void attach(Ref<Node> node, std::span<const Tensor> outputs, std::span<const Tensor> inputs);
+
+// A differentiable view: `view(base)` replays it. Results of view operations go through here so
+// that an in-place write on one rebases the history of its base.
+//   return autograd::view(base, result, [=](const Tensor& b) { return transpose(b, i, j); },
+//                         "transpose", [=](const Tensor& g) { return transpose(g, i, j); });
+// `backward` maps the gradient of the view to that of the base.
+Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
+            const char* name, std::function<Tensor(const Tensor&)> backward);
+
+// Call before an in-place write to `t` (checks: a leaf that requires grad must not be written,
+// an expanded view neither), then after recording the write with the node of the operation whose
+// result `t` now holds (null when none of its inputs needs a gradient).
+void check_inplace(const Tensor& t, const char* op);
+void rebase(const Tensor& t, Ref<Node> node);
+
+// Sums a gradient down to the shape of the operand it belongs to (undoes broadcasting).
+Tensor sum_to(const Tensor& grad, const Dims& shape);
+
+}  // namespace pyflame::autograd

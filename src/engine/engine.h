@@ -1,0 +1,101 @@
+// Recording. An operation is checked by its caller, recorded here into the group of (stream,
+// thread), and run when something needs its value. Section 2 of docs/architecture.md.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor_impl.h"
+#include "pyflame/backend.h"
+
+namespace pyflame::engine {
+
+using OpId = uint16_t;  // row of the pointwise table (ops/pointwise.h)
+
+// An operand of a pointwise node: a tensor (already of the node's operand dtype, any shape that
+// broadcasts to the node's) or a number, passed to the kernel as an argument.
+struct Operand {
+  const Tensor* tensor = nullptr;
+  Scalar scalar;
+  Operand(const Tensor& t) : tensor(&t) {}
+  Operand(Scalar s) : scalar(s) {}
+};
+
+// Records `op` over `operands` and returns its fresh contiguous result. The caller has checked
+// types and devices and computed `shape` (the broadcast shape), the result's dtype and the
+// compute type. No autograd here.
+Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device device,
+                 std::span<const Operand> operands, std::span<const Scalar> attrs = {});
+// The same with the result written into `dst` (any non-self-overlapping view); bumps its version.
+void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const Operand> operands,
+                    std::span<const Scalar> attrs = {});
+
+enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, MultiTensor };
+
+// A named kernel of a backend. Construct once per call site: `static const Kernel k{"softmax", ...}`.
+// The backend is asked for it at first use on each device type. Order of tensors at the kernel:
+// outputs, then inputs; an undefined tensor arrives with data == nullptr and ndim == 0.
+struct Kernel {
+  const char* name;
+  Anchor anchor = Anchor::General;
+  int id;
+  Kernel(const char* name, Anchor anchor = Anchor::General);
+};
+
+// Records or runs `k`. `outs` are fresh tensors (make_tensor) or existing ones that the kernel
+// updates in place (name their positions in `inplace`, their versions are bumped). General
+// kernels run at once; anchors stay pending so that pointwise work can join them.
+// Kernels with a data-dependent error (indices) report it through pf_index_error.
+struct CallOptions {
+  uint32_t inplace = 0;    // bit i: outs[i] holds values that the kernel reads or keeps
+  const char* op = nullptr;  // name for error messages; the kernel's name by default
+  bool checks_index = false;
+};
+void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
+          std::span<const Scalar> attrs = {}, CallOptions options = {});
+inline void call(const Kernel& k, std::initializer_list<Tensor> outs,
+                 std::initializer_list<Tensor> ins, std::initializer_list<Scalar> attrs = {},
+                 CallOptions options = {}) {
+  call(k, std::span<const Tensor>(outs.begin(), outs.size()),
+       std::span<const Tensor>(ins.begin(), ins.size()),
+       std::span<const Scalar>(attrs.begin(), attrs.size()), options);
+}
+
+// Device address of the first element; runs what is pending on the storage and allocates it.
+// Not synchronised. For the host: host_data(), which also waits and refuses unreadable devices.
+void* device_data(const Tensor& t);
+void* host_data(const Tensor& t, const char* op, bool will_write = false);
+// Copies between any two devices; shapes and dtypes equal, both contiguous.
+void copy_bytes(const Tensor& dst, const Tensor& src);
+void copy_from_host(const Tensor& dst, const void* src);  // dst contiguous
+void copy_to_host(void* dst, const Tensor& src);          // src contiguous; waits
+// Makes a storage foreign (its pointer leaves our hands): never pending from now on.
+void mark_foreign(const Tensor& t);
+
+enum class Flush : uint8_t {
+  CannotJoin, Caps, AliasHazard, DroppedRoot, HeldMemory, Data, Item, Print, Synchronize, Explicit,
+  DeviceSwitch, OtherThread, Foreign, General, Eager, MemoryStats, ThreadExit, Budget, kCount
+};
+const char* flush_name(Flush);
+void flush(Flush why);              // the calling thread's group
+void flush_storage(Storage&, Flush why);  // whichever group has recorded an access to it
+
+// Counters for pf.debug.stats(), by name; reset_stats() sets them to zero.
+std::vector<std::pair<std::string, int64_t>> stats();
+void reset_stats();
+bool eager();  // PYFLAME_EAGER=1: every operation is flushed before its call returns
+void set_eager(bool);
+
+// Installed by the Python module: called around work that takes long, without engine locks held
+// by the caller's side of the hook.
+struct Hooks {
+  void* (*release_gil)() = nullptr;
+  void (*acquire_gil)(void*) = nullptr;
+};
+void set_hooks(Hooks);
+
+}  // namespace pyflame::engine
