@@ -27,8 +27,8 @@ void destroy(TensorImpl*) noexcept;
 
 class Tensor {
  public:
-  Tensor() = default;
-  Tensor(const Tensor& o) : p_(o.p_) { retain(); }
+  Tensor() noexcept : p_(nullptr) {}
+  Tensor(const Tensor& o) noexcept : p_(o.p_) { retain(); }
   Tensor(Tensor&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
   Tensor& operator=(Tensor o) noexcept {
     std::swap(p_, o.p_);
@@ -98,7 +98,7 @@ class Tensor {
                   1, std::memory_order_acq_rel) == 1)
       detail::destroy(p_);
   }
-  TensorImpl* p_ = nullptr;
+  TensorImpl* p_;
 };
 
 std::ostream& operator<<(std::ostream&, const Tensor&);
