@@ -1,0 +1,306 @@
+// The thread pool. One application thread owns it for as long as it lives: a second master would
+// make libgomp throttle the spinning of both (cpu_facts: regions become 50 times slower), so every
+// other thread runs its loops alone. After fork the child has no workers left and runs alone too.
+#include "cpu/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#ifdef PYFLAME_OPENMP
+#include <omp.h>
+#else
+#include <condition_variable>
+#include <thread>
+#endif
+
+#include "pyflame/device.h"
+#include "pyflame/error.h"
+
+namespace pyflame::cpu {
+namespace {
+
+// ---- how many --------------------------------------------------------------------------------
+
+// Lowest CPU number of a list such as "3,35" or "0-1" that is in `set`.
+int first_sibling(const char* list, const cpu_set_t& set) {
+  while (*list) {
+    char* end;
+    long a = std::strtol(list, &end, 10), b = a;
+    if (end == list) break;
+    if (*end == '-') b = std::strtol(end + 1, &end, 10);
+    for (long c = a; c <= b && c < CPU_SETSIZE; ++c)
+      if (CPU_ISSET(c, &set)) return static_cast<int>(c);
+    list = *end == ',' ? end + 1 : end;
+    if (*list == '\n') break;
+  }
+  return -1;
+}
+
+// Cores of the affinity mask; hardware threads of one core count once, as they share its units.
+int cores_by_affinity() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  int cores = 0;
+  for (int c = 0; c < CPU_SETSIZE; ++c) {
+    if (!CPU_ISSET(c, &set)) continue;
+    char path[96], text[256] = "";
+    std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                  c);
+    if (FILE* f = std::fopen(path, "r")) {
+      if (!std::fgets(text, sizeof text, f)) text[0] = 0;
+      std::fclose(f);
+    }
+    int first = first_sibling(text, set);
+    if (first < 0 || first == c) ++cores;
+  }
+  return std::max(cores, 1);
+}
+
+double read_quota(const std::string& dir, bool v2) {
+  if (v2) {
+    std::ifstream f(dir + "/cpu.max");
+    std::string quota;
+    double period = 0;
+    if (f >> quota >> period && quota != "max" && period > 0)
+      return std::atof(quota.c_str()) / period;
+    return 0;
+  }
+  double quota = -1, period = 0;
+  std::ifstream q(dir + "/cpu.cfs_quota_us"), p(dir + "/cpu.cfs_period_us");
+  if (q >> quota && p >> period && quota > 0 && period > 0) return quota / period;
+  return 0;
+}
+
+// The tightest CPU quota of this process' cgroup and its parents; 0 when there is none.
+double cgroup_quota() {
+  double best = 0;
+  std::ifstream f("/proc/self/cgroup");
+  for (std::string line; std::getline(f, line);) {
+    size_t a = line.find(':'), b = a == std::string::npos ? a : line.find(':', a + 1);
+    if (b == std::string::npos) continue;
+    std::string controllers = "," + line.substr(a + 1, b - a - 1) + ",";
+    bool v2 = controllers == ",,";
+    if (!v2 && controllers.find(",cpu,") == std::string::npos) continue;
+    std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+    std::string path = line.substr(b + 1);
+    for (;;) {
+      double quota = read_quota(root + (path == "/" ? "" : path), v2);
+      if (quota > 0 && (best == 0 || quota < best)) best = quota;
+      if (path.empty() || path == "/") break;
+      path.resize(path.rfind('/'));
+    }
+  }
+  return best;
+}
+
+int default_threads() {
+  for (const char* name : {"PYFLAME_NUM_THREADS", "OMP_NUM_THREADS"})
+    if (const char* text = std::getenv(name))
+      if (int n = std::atoi(text); n > 0) return n;
+  int n = cores_by_affinity();
+  if (double quota = cgroup_quota(); quota > 0)
+    n = std::min(n, std::max(1, static_cast<int>(quota + 0.5)));
+  return n;
+}
+
+std::atomic<int> g_threads{0};  // 0: not asked yet
+std::atomic<bool> g_forked{false};
+
+int configured() {
+  int n = g_threads.load(std::memory_order_relaxed);
+  if (n == 0) {
+    int fresh = default_threads();
+    n = g_threads.compare_exchange_strong(n, fresh) ? fresh : g_threads.load();
+  }
+  return n;
+}
+
+// ---- who -------------------------------------------------------------------------------------
+
+struct Mark;
+std::atomic<const Mark*> g_owner{nullptr};
+
+// One per thread; its address names the thread, its end gives the pool back.
+struct Mark {
+  bool inside = false;  // running a range of some parallel_for
+  ~Mark() {
+    const Mark* me = this;
+    g_owner.compare_exchange_strong(me, nullptr);
+  }
+};
+thread_local Mark t_mark;
+
+[[maybe_unused]] const int g_atfork = pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
+
+bool may_own(const Mark& me) {
+  const Mark* owner = g_owner.load(std::memory_order_acquire);
+  return owner == nullptr || owner == &me;
+}
+bool take_pool(Mark& me) {
+  const Mark* none = nullptr;
+  return g_owner.load(std::memory_order_acquire) == &me ||
+         g_owner.compare_exchange_strong(none, &me);
+}
+
+// ---- running ---------------------------------------------------------------------------------
+
+struct Region {
+  int64_t n;
+  int parts;
+  detail::RangeFn fn;
+  void* context;
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+
+  void run(int part) noexcept {
+    int64_t begin = n * part / parts, end = n * (part + 1) / parts;
+    if (begin >= end) return;
+    Mark& me = t_mark;
+    bool before = me.inside;
+    me.inside = true;
+    try {
+      fn(context, begin, end);
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+    }
+    me.inside = before;
+  }
+};
+
+#ifdef PYFLAME_OPENMP
+
+void run_region(Region& r) {
+#pragma omp parallel num_threads(r.parts)
+  {
+    // Fewer threads than asked for may come: each then takes several parts.
+    int step = omp_get_num_threads();
+    for (int part = omp_get_thread_num(); part < r.parts; part += step) r.run(part);
+  }
+}
+
+#else
+
+// Workers wait for a region under a mutex: slower to wake than libgomp's, and visible to TSan.
+class Pool {
+ public:
+  void run(Region& r) {
+    std::unique_lock lock(mutex_);
+    while (static_cast<int>(workers_) < r.parts - 1) {
+      size_t id = ++workers_;
+      std::thread([this, id] { work(static_cast<int>(id)); }).detach();
+    }
+    region_ = &r;
+    left_ = r.parts - 1;
+    ++generation_;
+    lock.unlock();
+    start_.notify_all();
+    r.run(0);
+    lock.lock();
+    done_.wait(lock, [&] { return left_ == 0; });
+    region_ = nullptr;
+  }
+
+ private:
+  void work(int id) {
+    uint64_t seen = 0;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      start_.wait(lock, [&] { return region_ != nullptr && generation_ != seen; });
+      seen = generation_;
+      Region* r = region_;
+      if (id >= r->parts) continue;
+      lock.unlock();
+      r->run(id);
+      lock.lock();
+      if (--left_ == 0) done_.notify_one();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable start_, done_;
+  Region* region_ = nullptr;
+  uint64_t generation_ = 0;
+  int left_ = 0;
+  size_t workers_ = 0;
+};
+
+void run_region(Region& r) {
+  static Pool* pool = new Pool;  // never freed: its workers live until the process ends
+  pool->run(r);
+}
+
+#endif
+
+}  // namespace
+
+namespace detail {
+
+void parallel(int64_t n, int64_t grain, RangeFn fn, void* context) {
+  int64_t most = n / std::max<int64_t>(grain, 1);
+  Mark& me = t_mark;
+  int threads = me.inside || g_forked.load(std::memory_order_relaxed) ? 1 : configured();
+  int parts = static_cast<int>(std::min<int64_t>(threads, most));
+  if (parts <= 1 || !take_pool(me)) {
+    fn(context, 0, n);
+    return;
+  }
+  Region region{n, parts, fn, context, {}, {}};
+  run_region(region);
+  if (region.failed) std::rethrow_exception(region.error);
+}
+
+}  // namespace detail
+
+int num_threads() {
+  Mark& me = t_mark;
+  if (me.inside || g_forked.load(std::memory_order_relaxed) || !may_own(me)) return 1;
+  return configured();
+}
+
+void set_num_threads(int n) {
+  g_threads.store(std::max(n, 1), std::memory_order_relaxed);
+}
+
+int library_threads() {
+  Mark& me = t_mark;
+  int n = 1;
+  if (!me.inside && !g_forked.load(std::memory_order_relaxed)) {
+    n = configured();
+    if (n > 1 && !take_pool(me)) n = 1;
+  }
+#ifdef PYFLAME_OPENMP
+  thread_local int told = 0;
+  if (told != n) {
+    omp_set_num_threads(n);  // of this thread only
+    told = n;
+  }
+#endif
+  return n;
+}
+
+}  // namespace pyflame::cpu
+
+namespace pyflame {
+
+void set_num_threads(int n) {
+  PF_CHECK(n >= 1, ValueError, "set_num_threads", "got ", n,
+           "; expected at least 1; pass the number of CPU threads that one operation may use");
+  cpu::set_num_threads(n);
+}
+
+int get_num_threads() {
+  return cpu::configured();
+}
+
+}  // namespace pyflame
