@@ -64,6 +64,7 @@ Tensor where(const Tensor& condition, Scalar input, const Tensor& other);
 Tensor clamp(const Tensor&, std::optional<Scalar> min, std::optional<Scalar> max);
 Tensor masked_fill(const Tensor&, const Tensor& mask, Scalar value);
 Tensor to(const Tensor&, DType);  // differentiable cast; the tensor itself when it has the dtype
+Tensor to(const Tensor&, Device);  // differentiable copy; the tensor itself when it is there
 Tensor& copy_(Tensor& dst, const Tensor& src);  // in place, casts and broadcasts src
 Tensor& add_(Tensor&, const Tensor&, Scalar alpha = 1);
 Tensor& mul_(Tensor&, Scalar);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -59,8 +60,13 @@ class Ref {
 };
 
 // Memory of one device. It exists at record time; `data` stays null until a flush needs it.
-// `data` is an address of the device: on the host only readable when device.is_cpu().
+// `data` is an address of the device: on the host only readable when the backend says so.
+//
+// Two counts: `handles` is how many TensorImpls look at it (none left: nobody can read the value
+// any more); `refs` keeps the object alive: one for all handles together, one for each place
+// in a group that is not run yet.
 struct Storage : detail::RefCounted {
+  std::atomic<int32_t> handles{0};
   Device device;
   bool foreign = false;   // pointer imported or exported: never pending after a call returns
   bool readonly = false;  // imported memory that must not be written
@@ -71,21 +77,48 @@ struct Storage : detail::RefCounted {
   void* data = nullptr;
   size_t capacity = 0;                         // bytes of the allocator's block, 0 if foreign
   std::atomic<engine::Group*> writer{nullptr};  // group with a recorded, not yet run write
-  std::atomic<engine::Group*> reader{nullptr};  // group with a recorded read; kManyReaders if several
+  std::atomic<engine::Group*> reader{nullptr};  // group with a recorded read, or many_readers()
   std::function<void()>* on_free = nullptr;     // foreign memory: gives it back
-  std::shared_ptr<std::exception_ptr> error;    // why it is poisoned
+  std::exception_ptr error;                     // why it is poisoned
 
   static Storage* create(Device device, size_t nbytes);
   static void destroy(Storage*) noexcept;
+};
+
+// What a TensorImpl holds: counts as a handle.
+class StorageHandle {
+ public:
+  StorageHandle() = default;
+  static StorageHandle share(Storage* s) {
+    s->handles.fetch_add(1, std::memory_order_relaxed);
+    StorageHandle h;
+    h.p_ = s;
+    return h;
+  }
+  StorageHandle(const StorageHandle&) = delete;
+  StorageHandle(StorageHandle&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  StorageHandle& operator=(StorageHandle&& o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~StorageHandle() { reset(); }
+  void reset() noexcept;
+  Storage* get() const { return p_; }
+  Storage* operator->() const { return p_; }
+  Storage& operator*() const { return *p_; }
+  friend bool operator==(const StorageHandle& a, const StorageHandle& b) { return a.p_ == b.p_; }
+
+ private:
+  Storage* p_ = nullptr;
 };
 
 struct TensorImpl : detail::RefCounted {
   DType dtype = DType::Float32;
   bool contiguous = true;
   bool requires_grad = false;  // leaf flag; a tensor with a grad_fn requires grad by having it
-  Ref<Storage> storage;
+  StorageHandle storage;
   int64_t numel = 1;
-  int64_t offset = 0;        // in elements
+  int64_t offset = 0;  // in elements
   autograd::Meta* meta = nullptr;
   Dims shape;
   Dims strides;  // in elements

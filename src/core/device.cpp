@@ -1,0 +1,140 @@
+#include "pyflame/device.h"
+
+#include <charconv>
+#include <ostream>
+
+#include "core/backends.h"
+#include "pyflame/error.h"
+
+namespace pyflame {
+namespace {
+
+constexpr const char* kTypeNames[] = {"cpu", "rocm", "cuda", "paranoid"};
+thread_local Device t_device;
+
+std::string why_missing(DeviceType type) {
+  return std::string("this build has no libpyflame_") + kTypeNames[static_cast<int>(type)] +
+         " plug-in";
+}
+
+const pf_backend* find_backend(DeviceType type) {
+  switch (type) {
+    case DeviceType::CPU: return pyflame_cpu_backend();
+    case DeviceType::Paranoid: return pyflame_paranoid_backend();
+    case DeviceType::ROCm:
+    case DeviceType::CUDA: return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string Device::str() const {
+  std::string s = kTypeNames[static_cast<int>(type)];
+  if (type != DeviceType::CPU) s += ":" + std::to_string(index);
+  return s;
+}
+
+std::ostream& operator<<(std::ostream& s, Device d) { return s << d.str(); }
+
+Device parse_device(std::string_view text) {
+  std::string_view type = text.substr(0, text.find(':'));
+  int index = 0;
+  if (type.size() < text.size()) {
+    std::string_view digits = text.substr(type.size() + 1);
+    auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    PF_CHECK(ec == std::errc() && end == digits.data() + digits.size() && index >= 0 && index < 16,
+             DeviceError, "device", "got '", text, "'; the index after ':' must be 0 to 15");
+  }
+  Device d;
+  d.index = static_cast<int8_t>(index);
+  if (type == "cpu") {
+    d.type = DeviceType::CPU;
+    PF_CHECK(index == 0, DeviceError, "device", "got '", text, "'; there is one CPU: use 'cpu'");
+  } else if (type == "rocm" || type == "hip" || type == "gpu") {
+    d.type = DeviceType::ROCm;
+  } else if (type == "cuda") {
+    d.type = DeviceType::CUDA;
+  } else if (type == "paranoid") {
+    d.type = DeviceType::Paranoid;
+  } else {
+    PF_FAIL(DeviceError, "device", "got '", text,
+            "'; expected cpu, gpu, rocm, hip or cuda, with an optional index as in 'rocm:0'");
+  }
+  return d;
+}
+
+const pf_backend* backend_of(Device d) {
+  const pf_backend* b = find_backend(d.type);
+  PF_CHECK(b, DeviceError, "device", d.str(), " is not usable: ", why_missing(d.type),
+           "; use 'cpu', or see pf.backends() for what was found");
+  return b;
+}
+
+int device_count(DeviceType type) {
+  const pf_backend* b = find_backend(type);
+  return b ? b->device_count() : 0;
+}
+
+Device get_device() { return t_device; }
+
+void set_device(Device d) {
+  int n = backend_of(d)->device_count();
+  PF_CHECK(d.index < n, DeviceError, "set_device", "got ", d.str(), "; there ",
+           n == 1 ? "is 1 device" : "are " + std::to_string(n) + " devices",
+           " of this type, counted from 0");
+  t_device = d;
+}
+
+void set_device(std::string_view name) { set_device(parse_device(name)); }
+
+std::map<std::string, std::string> backends() {
+  std::map<std::string, std::string> r;
+  for (DeviceType t : {DeviceType::CPU, DeviceType::ROCm, DeviceType::CUDA}) {
+    bool there = find_backend(t) != nullptr;
+    r[kTypeNames[static_cast<int>(t)]] = there ? "loaded" : why_missing(t);
+  }
+  return r;
+}
+
+std::map<std::string, std::string> device_info(Device d) {
+  const pf_backend* b = backend_of(d);
+  char text[2048];
+  pf_status status = b->device_info(d.index, text, sizeof text);
+  if (status != PF_OK) raise_status(b, status, "device_info");
+  std::map<std::string, std::string> r;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    size_t eq = line.find('=');
+    if (eq != std::string_view::npos)
+      r[std::string(line.substr(0, eq))] = std::string(line.substr(eq + 1));
+  }
+  return r;
+}
+
+std::string backend_error(const pf_backend* b, pf_status status) {
+  static constexpr const char* kMeaning[] = {
+      "no error",          "out of memory",
+      "a kernel could not be built", "a launch or copy failed",
+      "the device is lost", "not supported",
+      "bad arguments to the backend"};
+  std::string s = kMeaning[status];
+  const char* own = b->last_error ? b->last_error() : nullptr;
+  if (own && *own) s += std::string(": ") + own;
+  return s;
+}
+
+void raise_status(const pf_backend* b, pf_status status, const char* op) {
+  std::string text = std::string(b->name) + ": " + backend_error(b, status);
+  switch (status) {
+    case PF_OOM: PF_FAIL(OutOfMemoryError, op, text, "; use a smaller batch or free tensors");
+    case PF_UNSUPPORTED: PF_FAIL(NotSupportedError, op, text);
+    case PF_LOST:
+      PF_FAIL(DeviceError, op, text, "; tensors on it are lost: restart from a checkpoint");
+    default: PF_FAIL(BackendError, op, text);
+  }
+}
+
+}  // namespace pyflame
