@@ -52,6 +52,8 @@ struct Kernel {
 // Kernels with a data-dependent error (indices) report it through pf_index_error.
 struct CallOptions {
   uint32_t inplace = 0;    // bit i: outs[i] holds values that the kernel reads or keeps
+  // Also a multi-tensor call may have hundreds of outputs: all ones means every one of them.
+  static constexpr uint32_t kAllInplace = ~0u;
   const char* op = nullptr;  // name for error messages; the kernel's name by default
   bool checks_index = false;
 };
