@@ -120,6 +120,7 @@ struct TensorImpl : detail::RefCounted {
   int64_t numel = 1;
   int64_t offset = 0;  // in elements
   autograd::Meta* meta = nullptr;
+  void* wrapper = nullptr;   // the Python object of this tensor while it lives: the binding's alone
   Dims shape;
   Dims strides;  // in elements
 
