@@ -90,7 +90,8 @@ double cgroup_quota() {
   for (std::string line; std::getline(f, line);) {
     size_t a = line.find(':'), b = a == std::string::npos ? a : line.find(':', a + 1);
     if (b == std::string::npos) continue;
-    std::string controllers = "," + line.substr(a + 1, b - a - 1) + ",";
+    std::string controllers(",");
+    controllers.append(line, a + 1, b - a - 1).push_back(',');
     bool v2 = controllers == ",,";
     if (!v2 && controllers.find(",cpu,") == std::string::npos) continue;
     std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";

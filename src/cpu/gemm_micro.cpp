@@ -1,0 +1,117 @@
+// Micro-kernels of the own matrix product, compiled once per instruction set.
+#if defined(__x86_64__)
+// AVX2 is the baseline and AVX-512 the one step up that matters here.
+#define HWY_BASELINE_TARGETS HWY_AVX2
+#define HWY_DISABLED_TARGETS (~(HWY_AVX2 | HWY_AVX3))
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/gemm_micro.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include <utility>
+
+#include "cpu/gemm_own.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::micro::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// NV vectors wide; the last one is partial when TAIL.
+template <class T, int R, int NV, bool TAIL>
+void Micro(const Tile<T>& t) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  const auto mask = hn::FirstN(d, static_cast<size_t>(t.cols - (NV - 1) * kLanes));
+  const auto load = [&](const T* p, int v) HWY_ATTR {
+    return TAIL && v == NV - 1 ? hn::MaskedLoad(mask, d, p + v * kLanes)
+                               : hn::LoadU(d, p + v * kLanes);
+  };
+
+  V acc[R][NV];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < NV; ++v) acc[i][v] = hn::Zero(d);
+
+  const T* a = t.a;
+  const T* b = t.b;
+  const int64_t row = t.a_row, col = t.a_col, b_row = t.b_row;
+  const int64_t row3 = 3 * row;
+  for (int64_t p = t.k; p > 0; --p) {
+    V bv[NV];
+#pragma GCC unroll 2
+    for (int v = 0; v < NV; ++v) bv[v] = load(b, v);
+    // Groups of three rows: the addresses then need few registers.
+    const T* group = a;
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      const V av = hn::Set(d, i % 3 == 0 ? group[0] : i % 3 == 1 ? group[row] : group[2 * row]);
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) acc[i][v] = hn::MulAdd(av, bv[v], acc[i][v]);
+      if (i % 3 == 2) group += row3;
+    }
+    a += col;
+    b += b_row;
+  }
+
+  T* c = t.c;
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < NV; ++v) {
+      V x = acc[i][v];
+      if (t.accumulate) x = hn::Add(load(c, v), x);
+      if (t.bias) x = hn::Add(x, load(t.bias, v));
+      if (TAIL && v == NV - 1)
+        hn::BlendedStore(x, mask, d, c + v * kLanes);
+      else
+        hn::StoreU(x, d, c + v * kLanes);
+    }
+    c += t.c_row;
+  }
+}
+
+constexpr int kRows = HWY_TARGET == HWY_AVX2 ? 6 : 12;
+
+template <class T, int... I>
+Kernels<T> Make(std::integer_sequence<int, I...>) {
+  const hn::ScalableTag<T> d;
+  Kernels<T> k{};
+  k.mr = kRows;
+  k.lanes = static_cast<int>(hn::MaxLanes(d));
+  k.nr = 2 * k.lanes;
+  ((k.fn[I][0] = Micro<T, I + 1, 2, false>, k.fn[I][1] = Micro<T, I + 1, 2, true>,
+    k.fn[I][2] = Micro<T, I + 1, 1, true>),
+   ...);
+  return k;
+}
+Kernels<float> Make32() {
+  return Make<float>(std::make_integer_sequence<int, kRows>());
+}
+Kernels<double> Make64() {
+  return Make<double>(std::make_integer_sequence<int, kRows>());
+}
+
+}  // namespace pyflame::cpu::micro::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pyflame::cpu::micro {
+
+HWY_EXPORT(Make32);
+HWY_EXPORT(Make64);
+
+const Kernels<float>& kernels_f32() {
+  static const Kernels<float> k = HWY_DYNAMIC_DISPATCH(Make32)();
+  return k;
+}
+const Kernels<double>& kernels_f64() {
+  static const Kernels<double> k = HWY_DYNAMIC_DISPATCH(Make64)();
+  return k;
+}
+
+}  // namespace pyflame::cpu::micro
+#endif

@@ -1,0 +1,269 @@
+// The own matrix product: blocks for the caches, tiles for the registers. Every element of c is
+// a sum over blocks of kK steps of k, each summed in order; nothing else enters its value, so it
+// does not change with threads, row blocks or packing.
+#include "cpu/gemm_own.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "cpu/kernel.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+namespace {
+
+constexpr int64_t kK = 256;   // steps of k in one block: a panel of b is then 32 KB
+constexpr int64_t kM = 192;   // rows of a packed block of a: 192 KB of float32
+constexpr int64_t kN = 1024;  // columns of a packed block of b: 1 MB of float32
+
+// A buffer of the thread that only grows, up to a bound above which it is given back.
+class Scratch {
+ public:
+  ~Scratch() { std::free(data_); }
+  template <class T>
+  T* get(size_t count) {
+    size_t bytes = (count * sizeof(T) + 4095) / 4096 * 4096;
+    if (bytes > size_) {
+      std::free(data_);
+      size_ = 0;
+      data_ = std::aligned_alloc(4096, bytes);
+      if (!data_) throw std::bad_alloc();
+      size_ = bytes;
+    }
+    return static_cast<T*>(data_);
+  }
+  void trim() {
+    if (size_ > (size_t{16} << 20)) {
+      std::free(data_);
+      data_ = nullptr;
+      size_ = 0;
+    }
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+thread_local Scratch t_a, t_b, t_c, t_bias;
+
+template <class T>
+const micro::Kernels<T>& kernels() {
+  if constexpr (std::is_same_v<T, double>)
+    return micro::kernels_f64();
+  else
+    return micro::kernels_f32();
+}
+
+// Tiles of `rows` rows split evenly: no tile of one row beside tiles of twelve.
+struct Split {
+  int64_t rows, count;
+  Split(int64_t rows, int64_t most) : rows(rows), count((rows + most - 1) / most) {}
+  int64_t at(int64_t i) const { return rows * i / count; }
+};
+
+template <class T>
+void run_tile(const micro::Kernels<T>& k, int rows, const micro::Tile<T>& t) {
+  k.fn[rows - 1][t.cols == k.nr ? 0 : t.cols > k.lanes ? 1 : 2](t);
+}
+
+// c[rows m0..m1, columns n0..n1] of one batch item, on the calling thread.
+template <class S, class T>
+void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, int64_t n0,
+           int64_t n1) {
+  constexpr bool kSame = std::is_same_v<S, T>;
+  const micro::Kernels<T>& kern = kernels<T>();
+  const int mr = kern.mr, nr = kern.nr;
+  const int64_t mb = m1 - m0;
+  const bool little = mb * (n1 - n0) * std::min(g.k, kK) <= 48 * 48 * 48;
+  const bool direct_b = kSame && g.b_col == 1 && (mb <= 2 * mr || little);
+  const bool direct_a = kSame && (n1 - n0 <= 2 * nr || little);
+  const S* bias = static_cast<const S*>(g.bias);
+
+  const T* wide_bias = nullptr;
+  if (bias) {
+    if constexpr (kSame) {
+      wide_bias = bias;
+    } else {
+      T* wide = t_bias.get<T>(static_cast<size_t>(n1));
+      micro::pack(bias + n0, 0, 1, 1, n1 - n0, 1, wide + n0);
+      wide_bias = wide;
+    }
+  }
+
+  for (int64_t j0 = n0; j0 < n1; j0 += kN) {
+    const int64_t nb = std::min(kN, n1 - j0);
+    const int64_t panels = (nb + nr - 1) / nr;
+    T* out;
+    int64_t out_row;
+    if constexpr (kSame) {
+      out = c + m0 * g.c_row + j0;
+      out_row = g.c_row;
+    } else {
+      out = t_c.get<T>(static_cast<size_t>(mb * nb));
+      out_row = nb;
+    }
+    for (int64_t p0 = 0; p0 < g.k || p0 == 0; p0 += kK) {
+      const int64_t kb = std::min(kK, g.k - p0);
+      const bool last = p0 + kb >= g.k;
+      T* packed_b = nullptr;
+      if (!direct_b) {
+        packed_b = t_b.get<T>(static_cast<size_t>(panels * nr * kb));
+        for (int64_t j = 0; j < panels; ++j)
+          micro::pack(b + p0 * g.b_row + (j0 + j * nr) * g.b_col, g.b_col, g.b_row,
+                      static_cast<int>(std::min<int64_t>(nr, nb - j * nr)), kb, nr,
+                      packed_b + j * nr * kb);
+      }
+      Split blocks(mb, kM);
+      for (int64_t ib = 0; ib < blocks.count; ++ib) {
+        const int64_t i0 = blocks.at(ib), rows = blocks.at(ib + 1) - i0;
+        Split tiles(rows, mr);
+        T* packed_a = nullptr;
+        if (!direct_a) {
+          packed_a = t_a.get<T>(static_cast<size_t>(rows * kb));
+          for (int64_t i = 0; i < tiles.count; ++i) {
+            int64_t r = tiles.at(i), h = tiles.at(i + 1) - r;
+            micro::pack(a + (m0 + i0 + r) * g.a_row + p0 * g.a_col, g.a_row, g.a_col,
+                        static_cast<int>(h), kb, static_cast<int>(h), packed_a + r * kb);
+          }
+        }
+        for (int64_t j = 0; j < panels; ++j) {
+          micro::Tile<T> t;
+          t.k = kb;
+          t.cols = static_cast<int>(std::min<int64_t>(nr, nb - j * nr));
+          t.c_row = out_row;
+          t.accumulate = p0 > 0;
+          t.bias = last && wide_bias ? wide_bias + j0 + j * nr : nullptr;
+          if constexpr (kSame) {
+            if (direct_b) {
+              t.b = b + p0 * g.b_row + j0 + j * nr;
+              t.b_row = g.b_row;
+            }
+          }
+          if (!direct_b) {
+            t.b = packed_b + j * nr * kb;
+            t.b_row = nr;
+          }
+          for (int64_t i = 0; i < tiles.count; ++i) {
+            const int64_t r = tiles.at(i), h = tiles.at(i + 1) - r;
+            if constexpr (kSame) {
+              if (direct_a) {
+                t.a = a + (m0 + i0 + r) * g.a_row + p0 * g.a_col;
+                t.a_row = g.a_row;
+                t.a_col = g.a_col;
+              }
+            }
+            if (!direct_a) {
+              t.a = packed_a + r * kb;
+              t.a_row = 1;
+              t.a_col = h;
+            }
+            t.c = out + (i0 + r) * out_row + j * nr;
+            run_tile(kern, static_cast<int>(h), t);
+          }
+        }
+      }
+    }
+    if constexpr (!kSame)
+      for (int64_t i = 0; i < mb; ++i)
+        micro::store(out + i * out_row, nb, c + (m0 + i) * g.c_row + j0);
+  }
+  t_a.trim(), t_b.trim(), t_c.trim(), t_bias.trim();
+}
+
+// Integers: unsigned arithmetic, so that overflow wraps.
+template <class S, class U>
+void block_int(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, int64_t n0,
+               int64_t n1) {
+  const int64_t n = n1 - n0;
+  U* sum = t_c.get<U>(static_cast<size_t>(n));
+  const S* bias = static_cast<const S*>(g.bias);
+  for (int64_t i = m0; i < m1; ++i) {
+    for (int64_t j = 0; j < n; ++j) sum[j] = bias ? static_cast<U>(bias[n0 + j]) : U(0);
+    for (int64_t p = 0; p < g.k; ++p) {
+      const U x = static_cast<U>(a[i * g.a_row + p * g.a_col]);
+      const S* row = b + p * g.b_row + n0 * g.b_col;
+      if (g.b_col == 1)
+        for (int64_t j = 0; j < n; ++j) sum[j] += x * static_cast<U>(row[j]);
+      else
+        for (int64_t j = 0; j < n; ++j) sum[j] += x * static_cast<U>(row[j * g.b_col]);
+    }
+    for (int64_t j = 0; j < n; ++j) c[i * g.c_row + n0 + j] = static_cast<S>(sum[j]);
+  }
+  t_c.trim();
+}
+
+// A grid of blocks, about one for each thread. How it is cut changes no value.
+struct Grid {
+  int64_t rows = 1, cols = 1;
+  Grid(const Gemm& g, int threads) {
+    const double work = 2.0 * double(g.m) * double(g.n) * double(std::max<int64_t>(g.k, 1));
+    // Below about 4 microseconds of arithmetic for each thread, waking it costs more.
+    int64_t want = std::min<int64_t>(threads, static_cast<int64_t>(work * double(g.batch) / 2.5e5));
+    want = (want + g.batch - 1) / g.batch;
+    while (rows * cols < want) {
+      const bool more_rows = g.m / (rows + 1) >= 24, more_cols = g.n / (cols + 1) >= 64;
+      if (more_rows && (!more_cols || g.m / rows >= g.n / cols))
+        ++rows;
+      else if (more_cols)
+        ++cols;
+      else
+        break;
+    }
+  }
+};
+
+template <class S, class Fn>
+void over_grid(const Gemm& g, Fn fn) {
+  const S* a = static_cast<const S*>(g.a);
+  const S* b = static_cast<const S*>(g.b);
+  S* c = static_cast<S*>(g.c);
+  const double work = double(g.batch) * double(g.m) * double(g.n) * double(g.k);
+  if (work < 2.5e5) {
+    for (int64_t i = 0; i < g.batch; ++i)
+      fn(g, a + i * g.a_batch, b + i * g.b_batch, c + i * g.c_batch, 0, g.m, 0, g.n);
+    return;
+  }
+  const Grid grid(g, num_threads());
+  const int64_t cells = grid.rows * grid.cols;
+  const int64_t grain =
+      std::max<int64_t>(1, static_cast<int64_t>(1.2e5 / (work / double(g.batch * cells))));
+  parallel_for(g.batch * cells, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t i = t / cells, r = t % cells / grid.cols, q = t % grid.cols;
+      fn(g, a + i * g.a_batch, b + i * g.b_batch, c + i * g.c_batch, g.m * r / grid.rows,
+         g.m * (r + 1) / grid.rows, g.n * q / grid.cols, g.n * (q + 1) / grid.cols);
+    }
+  });
+}
+
+}  // namespace
+
+void gemm_own(const Gemm& g) {
+  switch (g.dtype) {
+    case DType::Float32:
+      return over_grid<float>(g, block<float, float>);
+    case DType::Float64:
+      return over_grid<double>(g, block<double, double>);
+    case DType::BFloat16:
+      return over_grid<bfloat16>(g, block<bfloat16, float>);
+    case DType::Float16:
+      return over_grid<float16>(g, block<float16, float>);
+    case DType::Int64:
+      return over_grid<int64_t>(g, block_int<int64_t, uint64_t>);
+    case DType::Int32:
+      return over_grid<int32_t>(g, block_int<int32_t, uint32_t>);
+    case DType::Int16:
+      return over_grid<int16_t>(g, block_int<int16_t, uint32_t>);
+    case DType::Int8:
+      return over_grid<int8_t>(g, block_int<int8_t, uint32_t>);
+    case DType::UInt8:
+      return over_grid<uint8_t>(g, block_int<uint8_t, uint32_t>);
+    default:
+      return;  // the operation has refused it
+  }
+}
+
+}  // namespace pyflame::cpu

@@ -1,0 +1,52 @@
+// Our own matrix product: micro-kernels (gemm_micro.cpp) under a blocking (gemm_own.cpp).
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/gemm.h"
+
+namespace pyflame::cpu {
+
+void gemm_own(const Gemm&);  // any dtype with arithmetic
+
+namespace micro {
+
+// One tile of c: rows x cols sums over k, in order of k, one fma each. A tile's values depend on
+// nothing else: not on the vector width, the tile's height or whether operands were packed.
+template <class T>
+struct Tile {
+  int64_t k;
+  const T* a;
+  int64_t a_row, a_col;
+  const T* b;  // unit column stride
+  int64_t b_row;
+  T* c;
+  int64_t c_row;
+  int cols;         // 1 .. 2 * lanes
+  bool accumulate;  // c += sum instead of c = sum
+  const T* bias;    // added last, or null
+};
+
+template <class T>
+struct Kernels {
+  static constexpr int kMaxRows = 12;
+  int mr, nr, lanes;  // nr = 2 * lanes
+  // [rows - 1][0: nr columns; 1: more than lanes; 2: at most lanes]
+  void (*fn[kMaxRows][3])(const Tile<T>&);
+};
+const Kernels<float>& kernels_f32();
+const Kernels<double>& kernels_f64();
+
+// Source with `rows` panel rows of stride `row` and k of stride `col`, to dst[p * width + i];
+// rows beyond `rows` become zero.
+void pack(const float* src, int64_t row, int64_t col, int rows, int64_t k, int width, float* dst);
+void pack(const double* src, int64_t row, int64_t col, int rows, int64_t k, int width, double* dst);
+void pack(const bfloat16* src, int64_t row, int64_t col, int rows, int64_t k, int width,
+          float* dst);
+void pack(const float16* src, int64_t row, int64_t col, int rows, int64_t k, int width, float* dst);
+// Float32 row to a 16-bit one, rounding to nearest even.
+void store(const float* src, int64_t n, bfloat16* dst);
+void store(const float* src, int64_t n, float16* dst);
+
+}  // namespace micro
+}  // namespace pyflame::cpu
