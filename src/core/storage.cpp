@@ -1,0 +1,148 @@
+#include <mutex>
+#include <new>
+
+#include "core/allocator.h"
+#include "core/tensor_impl.h"
+#include "engine/group.h"
+
+namespace pyflame {
+namespace {
+
+// Freed objects of one size, kept by the thread that freed them.
+template <class T>
+class Pool {
+ public:
+  static void* take() {
+    Pool& p = instance();
+    if (p.head_) {
+      void* r = p.head_;
+      p.head_ = *static_cast<void**>(r);
+      --p.count_;
+      return r;
+    }
+    return ::operator new(sizeof(T));
+  }
+  static void give(void* block) noexcept {
+    if (t_gone || instance().count_ >= kKeep) {
+      ::operator delete(block);
+      return;
+    }
+    Pool& p = instance();
+    *static_cast<void**>(block) = p.head_;
+    p.head_ = block;
+    ++p.count_;
+  }
+
+ private:
+  static constexpr int kKeep = 4096;
+  ~Pool() {
+    t_gone = true;
+    while (head_) {
+      void* next = *static_cast<void**>(head_);
+      ::operator delete(head_);
+      head_ = next;
+    }
+  }
+  static Pool& instance() {
+    static thread_local Pool pool;
+    return pool;
+  }
+  static thread_local bool t_gone;  // this thread's pool was destroyed; tensors may outlive it
+  void* head_ = nullptr;
+  int count_ = 0;
+};
+template <class T>
+thread_local bool Pool<T>::t_gone = false;
+
+}  // namespace
+
+Storage* Storage::create(Device device, size_t nbytes) {
+  Storage* s = new (Pool<Storage>::take()) Storage;
+  s->device = device;
+  s->nbytes = nbytes;
+  return s;
+}
+
+void Storage::destroy(Storage* s) noexcept {
+  if (s->capacity) release(s->device, s->data, s->capacity);
+  if (s->on_free) {
+    (*s->on_free)();
+    delete s->on_free;
+  }
+  s->~Storage();
+  Pool<Storage>::give(s);
+}
+
+void StorageHandle::reset() noexcept {
+  Storage* s = std::exchange(p_, nullptr);
+  if (!s) return;
+  if (s->handles.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  // Nobody can read the value any more. A large one that was never used is still computed.
+  if (s->writer.load(std::memory_order_relaxed)) engine::on_last_handle(*s);
+  if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) Storage::destroy(s);
+}
+
+TensorImpl* TensorImpl::create() { return new (Pool<TensorImpl>::take()) TensorImpl; }
+
+namespace detail {
+void destroy(TensorImpl* t) noexcept { TensorImpl::destroy(t); }
+}  // namespace detail
+
+namespace autograd {
+void destroy_meta(TensorImpl&) noexcept;  // engine/autograd.cpp
+}
+
+void TensorImpl::destroy(TensorImpl* t) noexcept {
+  if (t->meta) autograd::destroy_meta(*t);
+  t->~TensorImpl();
+  Pool<TensorImpl>::give(t);
+}
+
+Tensor make_tensor(const Dims& shape, DType dtype, Device device) {
+  int64_t n = checked_numel(shape, "tensor");
+  TensorImpl* t = TensorImpl::create();
+  t->dtype = dtype;
+  t->numel = n;
+  t->shape = shape;
+  t->strides = contiguous_strides(shape);
+  t->storage = StorageHandle::share(Storage::create(device, nbytes(dtype, n)));
+  return Tensor::adopt(t);
+}
+
+Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset) {
+  TensorImpl* t = TensorImpl::create();
+  t->dtype = base->dtype;
+  t->numel = numel(shape);
+  t->shape = shape;
+  t->strides = strides;
+  t->offset = offset;
+  t->contiguous = is_contiguous(shape, strides);
+  t->storage = StorageHandle::share(base->storage.get());
+  return Tensor::adopt(t);
+}
+
+Tensor wrap_foreign(void* data, const Dims& shape, const Dims& strides, DType dtype, Device device,
+                    bool readonly, std::function<void()> on_free) {
+  int64_t n = checked_numel(shape, "tensor");
+  int64_t reach = n ? 1 : 0;
+  for (int i = 0; n && i < shape.size(); ++i) {
+    PF_CHECK(strides[i] >= 0, ValueError, "tensor", "got the negative stride ", strides[i],
+             " for foreign memory; copy the array first");
+    reach += strides[i] * (shape[i] - 1);
+  }
+  Storage* s = Storage::create(device, nbytes(dtype, reach));
+  s->data = data;
+  s->foreign = true;
+  s->readonly = readonly;
+  if (on_free) s->on_free = new std::function<void()>(std::move(on_free));
+  TensorImpl* t = TensorImpl::create();
+  t->dtype = dtype;
+  t->numel = n;
+  t->shape = shape;
+  t->strides = strides;
+  t->contiguous = is_contiguous(shape, strides);
+  t->storage = StorageHandle::share(s);
+  return Tensor::adopt(t);
+}
+
+}  // namespace pyflame

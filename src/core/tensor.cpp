@@ -1,0 +1,163 @@
+#include <cstring>
+#include <ostream>
+
+#include "core/backends.h"
+#include "core/tensor_impl.h"
+#include "engine/autograd.h"
+#include "engine/engine.h"
+#include "pyflame/autograd.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+namespace {
+
+// Reads element `i` of memory that holds `dtype`.
+Scalar read_element(const void* data, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::Float32: return static_cast<const float*>(data)[i];
+    case DType::Float64: return static_cast<const double*>(data)[i];
+    case DType::Float16: return to_float(static_cast<const float16*>(data)[i]);
+    case DType::BFloat16: return to_float(static_cast<const bfloat16*>(data)[i]);
+    case DType::Int64: return static_cast<const int64_t*>(data)[i];
+    case DType::Int32: return int64_t{static_cast<const int32_t*>(data)[i]};
+    case DType::Int16: return int64_t{static_cast<const int16_t*>(data)[i]};
+    case DType::Int8: return int64_t{static_cast<const int8_t*>(data)[i]};
+    case DType::UInt8: return int64_t{static_cast<const uint8_t*>(data)[i]};
+    case DType::Bool: return static_cast<const uint8_t*>(data)[i] != 0;
+    case DType::UInt16: return int64_t{static_cast<const uint16_t*>(data)[i]};
+    case DType::UInt32: return int64_t{static_cast<const uint32_t*>(data)[i]};
+    case DType::UInt64: return static_cast<int64_t>(static_cast<const uint64_t*>(data)[i]);
+    default:
+      PF_FAIL(DTypeError, "item", "got a ", name(dtype),
+              " tensor; convert it first, for example with .to(pf.float32)");
+  }
+}
+
+template <class T>
+T convert(Scalar s) {
+  return s.is_float() ? static_cast<T>(s.f) : static_cast<T>(s.i);
+}
+
+template <class T>
+constexpr bool matches(DType t) {
+  if constexpr (std::is_same_v<T, float>) return t == DType::Float32;
+  if constexpr (std::is_same_v<T, double>) return t == DType::Float64;
+  if constexpr (std::is_same_v<T, float16>) return t == DType::Float16;
+  if constexpr (std::is_same_v<T, bfloat16>) return t == DType::BFloat16;
+  if constexpr (std::is_same_v<T, int64_t>) return t == DType::Int64;
+  if constexpr (std::is_same_v<T, int32_t>) return t == DType::Int32;
+  if constexpr (std::is_same_v<T, int16_t>) return t == DType::Int16;
+  if constexpr (std::is_same_v<T, int8_t>) return t == DType::Int8;
+  if constexpr (std::is_same_v<T, uint8_t>) return t == DType::UInt8 || t == DType::Bool;
+  if constexpr (std::is_same_v<T, bool>) return t == DType::Bool;
+  return false;
+}
+
+}  // namespace
+
+const Dims& Tensor::shape() const { return p_->shape; }
+const Dims& Tensor::strides() const { return p_->strides; }
+int64_t Tensor::storage_offset() const { return p_->offset; }
+DType Tensor::dtype() const { return p_->dtype; }
+Device Tensor::device() const { return p_->storage->device; }
+int Tensor::dim() const { return p_->shape.size(); }
+int64_t Tensor::numel() const { return p_->numel; }
+bool Tensor::is_contiguous() const { return p_->contiguous; }
+int64_t Tensor::size(int64_t d) const {
+  PF_CHECK(dim() > 0, IndexError, "size", "a 0-d tensor has no dimensions");
+  return p_->shape[wrap_dim(d, dim(), "size")];
+}
+
+Scalar Tensor::item() const {
+  PF_CHECK(p_->numel == 1, ShapeError, "item", "got a tensor of shape ", p_->shape, " with ",
+           p_->numel, " elements; expected exactly one; index or reduce it first");
+  const pf_backend* b = backend_of(device());
+  if (b->host_readable)
+    return read_element(engine::host_data(*this, "item"), p_->dtype, 0);
+  alignas(16) char value[16];
+  Tensor one = p_->contiguous ? *this : make_view(*this, p_->shape, contiguous_strides(p_->shape),
+                                                  p_->offset);
+  engine::copy_to_host(value, one);
+  return read_element(value, p_->dtype, 0);
+}
+
+template <class T>
+T Tensor::item() const {
+  return convert<T>(item());
+}
+
+template <class T>
+T* Tensor::data() const {
+  PF_CHECK(matches<T>(p_->dtype), DTypeError, "data", "the tensor holds ", name(p_->dtype),
+           "; ask for that type or convert it with to()");
+  return static_cast<T*>(engine::host_data(*this, "data", true));
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  NoGrad no_grad;
+  Tensor c = contiguous(*this);
+  std::vector<char> bytes(nbytes(p_->dtype, p_->numel));
+  engine::copy_to_host(bytes.data(), c);
+  std::vector<T> r(static_cast<size_t>(p_->numel));
+  for (size_t i = 0; i < r.size(); ++i)
+    r[i] = convert<T>(read_element(bytes.data(), p_->dtype, static_cast<int64_t>(i)));
+  return r;
+}
+
+#define PF_INSTANTIATE(T)               \
+  template T Tensor::item<T>() const;   \
+  template std::vector<T> Tensor::to_vector<T>() const;
+PF_INSTANTIATE(float)
+PF_INSTANTIATE(double)
+PF_INSTANTIATE(int64_t)
+PF_INSTANTIATE(int32_t)
+PF_INSTANTIATE(int16_t)
+PF_INSTANTIATE(int8_t)
+PF_INSTANTIATE(uint8_t)
+#undef PF_INSTANTIATE
+template bool Tensor::item<bool>() const;
+template float* Tensor::data<float>() const;
+template double* Tensor::data<double>() const;
+template float16* Tensor::data<float16>() const;
+template bfloat16* Tensor::data<bfloat16>() const;
+template int64_t* Tensor::data<int64_t>() const;
+template int32_t* Tensor::data<int32_t>() const;
+template int16_t* Tensor::data<int16_t>() const;
+template int8_t* Tensor::data<int8_t>() const;
+template uint8_t* Tensor::data<uint8_t>() const;
+template bool* Tensor::data<bool>() const;
+
+// ---- moving between devices ------------------------------------------------------------------
+
+Tensor to(const Tensor& t, Device device) {
+  if (t->storage->device == device) return t;
+  Tensor src = contiguous(t);
+  Tensor out = make_tensor(src->shape, src->dtype, device);
+  engine::copy_bytes(out, src);
+  if (autograd::wanted({t})) {
+    Device home = t->storage->device;
+    autograd::attach("to", {out}, {t}, {}, [home](const autograd::Context& c) -> autograd::Grads {
+      return {to(c.grad(), home)};
+    });
+  }
+  return out;
+}
+
+// ---- printing --------------------------------------------------------------------------------
+
+std::ostream& operator<<(std::ostream& s, const Tensor& t) {
+  if (!t.defined()) return s << "tensor(undefined)";
+  constexpr int64_t kShown = 1000;
+  s << "tensor(shape=" << t->shape << ", dtype=" << name(t->dtype);
+  if (!t->storage->device.is_cpu()) s << ", device=" << t->storage->device.str();
+  if (t->numel <= kShown && !info(t->dtype).storage_only) {
+    s << ", values=[";
+    std::vector<double> v = t.to_vector<double>();
+    for (size_t i = 0; i < v.size(); ++i) s << (i ? ", " : "") << v[i];
+    s << ']';
+  }
+  return s << ')';
+}
+
+}  // namespace pyflame

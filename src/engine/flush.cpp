@@ -1,0 +1,392 @@
+// Running a group: which results anybody still needs, the plan for that, memory, launches.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "core/allocator.h"
+#include "core/backends.h"
+#include "engine/group.h"
+
+namespace pyflame::engine {
+
+Counters& counters() {
+  static Counters c;
+  return c;
+}
+
+// ---- the GIL -------------------------------------------------------------------------------------
+
+namespace {
+Hooks g_hooks;
+thread_local int t_gil_depth = 0;
+thread_local void* t_gil_state = nullptr;
+constexpr int64_t kLongWork = 1 << 17;  // elements; giving the GIL away costs about a microsecond
+}  // namespace
+
+void set_hooks(Hooks h) { g_hooks = h; }
+
+GilScope::GilScope() { ++t_gil_depth; }
+GilScope::~GilScope() {
+  if (--t_gil_depth == 0 && t_gil_state) g_hooks.acquire_gil(std::exchange(t_gil_state, nullptr));
+}
+void long_work(int64_t elements) {
+  if (elements >= kLongWork && g_hooks.release_gil && t_gil_depth > 0 && !t_gil_state)
+    t_gil_state = g_hooks.release_gil();
+}
+
+// ---- named kernels ---------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int kMaxKernels = 1024;
+constexpr int kDeviceTypes = 4;
+struct KernelTable {
+  std::mutex mutex;
+  int count = 0;
+  std::atomic<void*> found[kMaxKernels][kDeviceTypes]{};
+};
+KernelTable& kernel_table() {
+  static auto* t = new KernelTable;
+  return *t;
+}
+
+}  // namespace
+
+Kernel::Kernel(const char* n, Anchor a) : name(n), anchor(a) {
+  KernelTable& t = kernel_table();
+  std::lock_guard lock(t.mutex);
+  id = t.count++;
+  PF_CHECK(id < kMaxKernels, BackendError, n, "more than ", kMaxKernels, " kernel call sites");
+}
+
+pf_scalar to_kernel_scalar(Scalar s) {
+  if (!s.is_float()) return {static_cast<double>(s.i), s.i};
+  // Out of int64's range the integer form is never read; keep the conversion defined.
+  bool fits = s.f > -9.2e18 && s.f < 9.2e18;
+  return {s.f, fits ? static_cast<int64_t>(s.f) : 0};
+}
+
+void run_kernel(const Kernel& k, Device device, std::span<const pf_tensor> tensors,
+                std::span<const pf_scalar> attrs, const CallOptions& options) {
+  const pf_backend* b = backend_of(device);
+  auto& slot = kernel_table().found[k.id][static_cast<int>(device.type)];
+  void* kernel = slot.load(std::memory_order_acquire);
+  if (!kernel) {
+    kernel = b->kernel_find(k.name);
+    PF_CHECK(kernel, NotSupportedError, options.op, "the ", b->name, " backend has no kernel '",
+             k.name, "'; run this operation on another device");
+    slot.store(kernel, std::memory_order_release);
+  }
+  bump(counters().kernels);
+  pf_index_error error{};
+  pf_status status = b->kernel_launch(device.index, nullptr, kernel, tensors.data(),
+                                      static_cast<int32_t>(tensors.size()), attrs.data(),
+                                      static_cast<int32_t>(attrs.size()), &error);
+  if (status != PF_OK) raise_status(b, status, options.op);
+  PF_CHECK(!error.set, IndexError, options.op, "index ", error.index,
+           " is out of bounds for a size of ", error.limit, "; valid indices are ",
+           -error.limit, " to ", error.limit - 1);
+}
+
+void ensure_memory(Storage& s, const char* op) {
+  if (s.data) return;
+  s.data = allocate(s.device, std::max<size_t>(s.nbytes, 1), &s.capacity, op);
+}
+
+// ---- plans -----------------------------------------------------------------------------------------
+
+// The key: everything that a program depends on, as bytes. Compared whole on a hit.
+struct PlanKey {
+  uint8_t nnodes = 0, ninputs = 0, noutputs = 0, nscalars = 0, device = 0;
+  uint8_t input_dtypes[kMaxInputs]{};
+  pf_node nodes[kMaxNodes];
+
+  size_t size() const { return offsetof(PlanKey, nodes) + nnodes * sizeof(pf_node); }
+  uint64_t hash() const {
+    static_assert(sizeof(pf_node) == 16);
+    const char* p = reinterpret_cast<const char*>(this);
+    uint64_t h = size();
+    size_t i = 0;
+    for (; i + 8 <= size(); i += 8) {
+      uint64_t w;
+      std::memcpy(&w, p + i, 8);
+      h = (h ^ w) * 0x9E3779B97F4A7C15u;
+      h ^= h >> 29;
+    }
+    uint64_t w = 0;
+    std::memcpy(&w, p + i, size() - i);
+    h = (h ^ w) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 32;
+  }
+};
+
+struct Plan {
+  PlanKey key;
+  uint64_t hash;
+  void* kernel = nullptr;
+};
+
+namespace {
+
+struct PlanCache {
+  std::mutex mutex;
+  std::unordered_multimap<uint64_t, std::unique_ptr<Plan>> plans;
+};
+PlanCache& plan_cache() {
+  static auto* c = new PlanCache;
+  return *c;
+}
+
+bool same_key(const PlanKey& a, const PlanKey& b) {
+  return a.size() == b.size() && std::memcmp(&a, &b, a.size()) == 0;
+}
+
+const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes) {
+  uint64_t h = key.hash();
+  const Plan*& recent = g.recent[h & 63];
+  if (recent && recent->hash == h && same_key(recent->key, key)) {
+    bump(counters().plan_hits);
+    return *recent;
+  }
+  PlanCache& cache = plan_cache();
+  std::lock_guard lock(cache.mutex);
+  auto [first, last] = cache.plans.equal_range(h);
+  for (auto it = first; it != last; ++it)
+    if (same_key(it->second->key, key)) {
+      bump(counters().plan_hits);
+      return *(recent = it->second.get());
+    }
+  auto plan = std::make_unique<Plan>();
+  std::memcpy(static_cast<void*>(&plan->key), &key, key.size());
+  plan->hash = h;
+  pf_program program{key.nnodes,    key.ninputs,      key.noutputs, key.nscalars,
+                     plan->key.nodes, plan->key.input_dtypes, output_dtypes};
+  const pf_backend* b = backend_of(g.device);
+  pf_status status = b->program_create(g.device.index, &program, &plan->kernel);
+  if (status != PF_OK) raise_status(b, status, "pointwise group");
+  bump(counters().plans);
+  recent = plan.get();
+  cache.plans.emplace(h, std::move(plan));
+  return *recent;
+}
+
+// A dead input's block becomes the result's: no fresh memory, no page faults.
+bool donate(Place& out, Phase& ph, const uint8_t* used, int nused, uint32_t& donated) {
+  Storage& to = *out.storage;
+  for (int j = 0; j < nused; ++j) {
+    Place& in = ph.inputs[used[j]];
+    Storage& from = *in.storage;
+    if (donated >> j & 1 || from.handles.load(std::memory_order_relaxed) != 0 ||
+        from.refs.load(std::memory_order_relaxed) != 1 || !from.capacity || !in.contiguous ||
+        in.offset != 0 || from.nbytes != to.nbytes || itemsize(in.dtype) != itemsize(out.dtype))
+      continue;
+    donated |= 1u << j;
+    to.data = std::exchange(from.data, nullptr);
+    to.capacity = std::exchange(from.capacity, 0);
+    bump(counters().donated);
+    return true;
+  }
+  return false;
+}
+
+void run_phase(Group& g, Phase& ph) {
+  if (ph.nnodes == 0) return;
+  // What must be stored, and what that needs.
+  uint32_t live = 0;
+  for (int i = 0; i < ph.nnodes; ++i)
+    if (!(ph.superseded >> i & 1) &&
+        ((ph.materialise >> i & 1) ||
+         ph.outputs[i].storage->handles.load(std::memory_order_relaxed) > 0))
+      live |= 1u << i;
+  if (!live) return;
+  uint32_t needed = live, inputs = 0;
+  for (int i = ph.nnodes - 1; i >= 0; --i) {
+    if (!(needed >> i & 1)) continue;
+    const pf_node& n = ph.nodes[i];
+    for (int k = 0; k < n.nin; ++k) {
+      if (n.in[k].kind == PF_REF_NODE) needed |= 1u << n.in[k].index;
+      if (n.in[k].kind == PF_REF_INPUT) inputs |= 1u << n.in[k].index;
+    }
+  }
+  // The compact program.
+  PlanKey key;
+  key.device = static_cast<uint8_t>(g.device.type) << 4 | static_cast<uint8_t>(g.device.index);
+  key.nscalars = static_cast<uint8_t>(ph.nscalars);
+  uint8_t input_at[kMaxInputs], node_at[kMaxNodes], used[kMaxInputs], stored[kMaxNodes];
+  uint8_t output_dtypes[kMaxNodes];
+  for (int j = 0; j < ph.ninputs; ++j) {
+    if (!(inputs >> j & 1)) continue;
+    input_at[j] = key.ninputs;
+    used[key.ninputs] = static_cast<uint8_t>(j);
+    key.input_dtypes[key.ninputs++] = static_cast<uint8_t>(ph.inputs[j].dtype);
+  }
+  for (int i = 0; i < ph.nnodes; ++i) {
+    if (!(needed >> i & 1)) continue;
+    pf_node n = ph.nodes[i];
+    for (int k = 0; k < n.nin; ++k) {
+      if (n.in[k].kind == PF_REF_NODE) n.in[k].index = node_at[n.in[k].index];
+      if (n.in[k].kind == PF_REF_INPUT) n.in[k].index = input_at[n.in[k].index];
+    }
+    if (live >> i & 1) {
+      output_dtypes[key.noutputs] = n.dtype;
+      stored[key.noutputs] = static_cast<uint8_t>(i);
+      n.store = static_cast<int8_t>(key.noutputs++);
+    }
+    node_at[i] = key.nnodes;
+    key.nodes[key.nnodes++] = n;
+  }
+  if (ph.numel == 0) {
+    for (int o = 0; o < key.noutputs; ++o)
+      ensure_memory(*ph.outputs[stored[o]].storage, "pointwise group");
+    return;
+  }
+  const Plan& plan = find_plan(g, key, output_dtypes);
+
+  pf_operand in[kMaxInputs], out[kMaxNodes];
+  for (int j = 0; j < key.ninputs; ++j) {
+    Place& p = ph.inputs[used[j]];
+    ensure_memory(*p.storage, "pointwise group");
+    in[j] = {p.address(), p.strides.data(), p.contiguous};
+  }
+  uint32_t donated = 0;
+  for (int o = 0; o < key.noutputs; ++o) {
+    Place& p = ph.outputs[stored[o]];
+    if (!p.storage->data && !(p.contiguous && p.offset == 0 && donate(p, ph, used, key.ninputs, donated)))
+      ensure_memory(*p.storage, "pointwise group");
+    out[o] = {p.address(), p.strides.data(), p.contiguous};
+  }
+  pf_launch launch{ph.shape.size(), ph.shape.data(), ph.numel, in, out, ph.scalars};
+  const pf_backend* b = backend_of(g.device);
+  long_work(ph.numel * key.nnodes);
+  bump(counters().programs);
+  pf_status status = b->program_launch(g.device.index, nullptr, plan.kernel, &launch);
+  if (status != PF_OK) raise_status(b, status, "pointwise group");
+}
+
+void run_anchor(Group& g) {
+  AnchorCall& a = g.anchor;
+  pf_tensor tensors[kMaxAnchorTensors];
+  int64_t work = 0;
+  for (int i = 0; i < a.ntensors; ++i) {
+    pf_tensor& t = tensors[i];
+    Place& p = a.tensors[i];
+    if (!p.storage) {
+      t = {};
+      continue;
+    }
+    ensure_memory(*p.storage, a.options.op);
+    t.data = p.address();
+    t.dtype = static_cast<uint8_t>(p.dtype);
+    t.ndim = a.shapes[i].size();
+    int64_t n = 1;
+    for (int d = 0; d < t.ndim; ++d) {
+      t.shape[d] = a.shapes[i][d];
+      t.strides[d] = p.strides[d];
+      n *= t.shape[d];
+    }
+    work += n;
+  }
+  long_work(a.kernel->anchor == Anchor::Library ? work * 16 : work);
+  run_kernel(*a.kernel, g.device, {tensors, static_cast<size_t>(a.ntensors)},
+             {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
+}
+
+// Calls fn(storage) for everything that the group was to write.
+template <class F>
+void each_written(Group& g, F&& fn) {
+  for (Phase& ph : g.phases)
+    for (int i = 0; i < ph.nnodes; ++i) fn(*ph.outputs[i].storage);
+  if (g.has_anchor)
+    for (int i = 0; i < g.anchor.nouts; ++i)
+      if (g.anchor.tensors[i].storage) fn(*g.anchor.tensors[i].storage);
+}
+
+void clear(Group& g) {
+  each_written(g, [&](Storage& s) {
+    if (s.writer.load(std::memory_order_relaxed) == &g)
+      s.writer.store(nullptr, std::memory_order_release);
+  });
+  auto unread = [&](Place& p) {
+    if (p.storage && p.storage->reader.load(std::memory_order_relaxed) == &g)
+      p.storage->reader.store(nullptr, std::memory_order_release);
+    p.storage.reset();
+  };
+  for (Phase& ph : g.phases) {
+    for (int i = 0; i < ph.ninputs; ++i) unread(ph.inputs[i]);
+    for (int i = 0; i < ph.nnodes; ++i) ph.outputs[i].storage.reset();
+    ph.nnodes = ph.ninputs = ph.nscalars = 0;
+    ph.consumed = ph.materialise = ph.superseded = 0;
+  }
+  if (g.has_anchor)
+    for (int i = 0; i < g.anchor.ntensors; ++i) unread(g.anchor.tensors[i]);
+  g.has_anchor = false;
+  g.output_bytes = g.input_bytes = 0;
+}
+
+}  // namespace
+
+void run_group(Group& g, Flush why) noexcept {
+  bump(counters().flushes[static_cast<int>(why)]);
+  if (!g.empty()) bump(counters().groups);
+  try {
+    run_phase(g, g.phases[0]);
+    if (g.has_anchor) {
+      run_anchor(g);
+      run_phase(g, g.phases[1]);
+    }
+  } catch (...) {
+    g.error = std::current_exception();
+    each_written(g, [&](Storage& s) {
+      if (s.writer.load(std::memory_order_relaxed) != &g) return;
+      s.poisoned = true;
+      s.error = g.error;
+    });
+  }
+  clear(g);
+}
+
+// ---- counters ----------------------------------------------------------------------------------
+
+const char* flush_name(Flush f) {
+  static constexpr const char* kNames[] = {
+      "cannot_join", "caps",     "alias_hazard", "dropped_root",  "held_memory",  "data",
+      "item",        "print",    "synchronize",  "explicit",      "device_switch", "other_thread",
+      "foreign",     "general",  "eager",        "memory_stats",  "thread_exit",  "budget"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Flush::kCount));
+  return kNames[static_cast<int>(f)];
+}
+
+std::vector<std::pair<std::string, int64_t>> stats() {
+  Counters& c = counters();
+  std::vector<std::pair<std::string, int64_t>> r;
+  int64_t total = 0;
+  for (int i = 0; i < static_cast<int>(Flush::kCount); ++i) {
+    r.emplace_back(std::string("flush.") + flush_name(static_cast<Flush>(i)), c.flushes[i].load());
+    total += c.flushes[i].load();
+  }
+  r.emplace_back("flushes", total);
+  r.emplace_back("nodes", c.nodes.load());
+  r.emplace_back("groups", c.groups.load());
+  r.emplace_back("programs", c.programs.load());
+  r.emplace_back("kernels", c.kernels.load());
+  r.emplace_back("plans", c.plans.load());
+  r.emplace_back("plan_hits", c.plan_hits.load());
+  r.emplace_back("donated", c.donated.load());
+  r.emplace_back("copies_to_host", c.copies_to_host.load());
+  r.emplace_back("copies_from_host", c.copies_from_host.load());
+  return r;
+}
+
+void reset_stats() {
+  Counters& c = counters();
+  for (auto& f : c.flushes) f.store(0);
+  for (auto* a : {&c.nodes, &c.groups, &c.programs, &c.kernels, &c.plans, &c.plan_hits, &c.donated,
+                  &c.copies_to_host, &c.copies_from_host})
+    a->store(0);
+}
+
+}  // namespace pyflame::engine

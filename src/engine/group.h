@@ -1,0 +1,115 @@
+// A group: what one thread has recorded and not yet run. Pointwise nodes before at most one
+// anchor, and pointwise nodes after it.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <span>
+
+#include "core/tensor_impl.h"
+#include "engine/engine.h"
+
+namespace pyflame::engine {
+
+inline constexpr int kMaxNodes = 32;
+inline constexpr int kMaxInputs = 16;
+inline constexpr int kMaxScalars = 96;
+inline constexpr int kMaxAnchorTensors = 12;
+inline constexpr int kMaxAttrs = 16;
+
+// Where an operand lives in memory, as strides over the phase's iteration space.
+struct Place {
+  Ref<Storage> storage;
+  DType dtype;
+  bool contiguous;  // row-major over the iteration space
+  int64_t offset;
+  Dims strides;
+
+  void* address() const {
+    return static_cast<char*>(storage->data) + offset * static_cast<int64_t>(itemsize(dtype));
+  }
+};
+
+// Pointwise nodes over one iteration space.
+struct Phase {
+  Dims shape;
+  int64_t numel = 0;
+  int nnodes = 0, ninputs = 0, nscalars = 0;
+  uint32_t consumed = 0;     // bit per node: a later node reads it
+  uint32_t materialise = 0;  // its memory is read later in the group, or it was asked for
+  uint32_t superseded = 0;   // a later node overwrites the same memory
+  pf_node nodes[kMaxNodes];
+  Place outputs[kMaxNodes];  // node i's result
+  Place inputs[kMaxInputs];
+  pf_scalar scalars[kMaxScalars];
+
+  void clear();
+};
+
+struct AnchorCall {
+  const Kernel* kernel = nullptr;
+  int nouts = 0, ntensors = 0, nattrs = 0;
+  CallOptions options;
+  Place tensors[kMaxAnchorTensors];
+  Dims shapes[kMaxAnchorTensors];
+  pf_scalar attrs[kMaxAttrs];
+};
+
+struct Plan;
+
+class Group {
+ public:
+  std::mutex mutex;
+  Device device;
+  Phase phases[2];  // before and after the anchor
+  AnchorCall anchor;
+  bool has_anchor = false;
+  size_t output_bytes = 0;  // of everything the group writes
+  size_t input_bytes = 0;   // of everything it reads
+  std::exception_ptr error;   // of a flush; raised at the next flush() or synchronize()
+  const Plan* recent[64] = {};  // plans that this group used last, by hash
+
+  bool empty() const { return phases[0].nnodes == 0 && !has_anchor; }
+  Phase& active() { return phases[has_anchor ? 1 : 0]; }
+};
+
+// Marks a storage that several groups have recorded reads of.
+Group* many_readers();
+// The last handle of a storage with a pending write went away.
+void on_last_handle(Storage&) noexcept;
+
+// ---- running: flush.cpp ------------------------------------------------------------------------
+
+// Runs the group; its mutex is held. Never throws: failures poison what should have been written
+// and stay in group.error.
+void run_group(Group&, Flush why) noexcept;
+// Runs one named kernel at once. Throws.
+void run_kernel(const Kernel&, Device, std::span<const pf_tensor> tensors,
+                std::span<const pf_scalar> attrs, const CallOptions&);
+// Memory for a storage that has none yet.
+void ensure_memory(Storage&, const char* op);
+pf_scalar to_kernel_scalar(Scalar);
+
+// Counters behind stats().
+struct Counters {
+  std::atomic<int64_t> flushes[static_cast<int>(Flush::kCount)]{};
+  std::atomic<int64_t> nodes{0}, groups{0}, programs{0}, kernels{0}, plans{0}, plan_hits{0},
+      donated{0}, copies_to_host{0}, copies_from_host{0};
+};
+Counters& counters();
+inline void bump(std::atomic<int64_t>& c) { c.fetch_add(1, std::memory_order_relaxed); }
+
+// The GIL is released while work runs that takes long, and taken again when the outermost scope
+// ends: declare one before taking any engine lock.
+class GilScope {
+ public:
+  GilScope();
+  ~GilScope();
+  GilScope(const GilScope&) = delete;
+  GilScope& operator=(const GilScope&) = delete;
+};
+// Called (under a lock, too) before work over about this many elements.
+void long_work(int64_t elements);
+
+}  // namespace pyflame::engine

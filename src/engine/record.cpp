@@ -1,0 +1,608 @@
+// Recording: what joins the calling thread's group, and what makes it flush first.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "core/allocator.h"
+#include "core/backends.h"
+#include "engine/group.h"
+
+namespace pyflame::engine {
+namespace {
+
+constexpr size_t kIndependentBytes = 256 << 10;  // unrelated roots share a group up to this
+constexpr size_t kLargeRoot = 256 << 10;         // a dropped root of this size is computed
+constexpr size_t kHeldBytes = size_t{64} << 20;  // memory that only the group keeps alive
+constexpr size_t kBudgetCheck = 1 << 20;
+
+// Storage::writer_node: which part of the group writes it, and which node or output.
+enum Part : int { kBefore = 0, kAnchor = 1, kAfter = 2 };
+constexpr int16_t code_of(int part, int index) { return static_cast<int16_t>(part << 8 | index); }
+constexpr int part_of(int code) { return code >> 8; }
+constexpr int index_of(int code) { return code & 255; }
+
+std::mutex& registry_mutex() {
+  static std::mutex m;
+  return m;
+}
+std::vector<Group*>& all_groups() {
+  static auto* v = new std::vector<Group*>;
+  return *v;
+}
+std::vector<Group*>& spare_groups() {
+  static auto* v = new std::vector<Group*>;
+  return *v;
+}
+
+// A thread borrows its group for life. Groups are never freed: a storage may still name one.
+struct ThreadGroup {
+  Group* group;
+  ThreadGroup() {
+    std::lock_guard lock(registry_mutex());
+    if (spare_groups().empty()) {
+      group = new Group;
+      all_groups().push_back(group);
+    } else {
+      group = spare_groups().back();
+      spare_groups().pop_back();
+    }
+  }
+  ~ThreadGroup();
+};
+thread_local Group* t_group = nullptr;
+
+Group& make_my_group() {
+  static thread_local ThreadGroup owner;
+  t_group = owner.group;
+  return *t_group;
+}
+inline Group& my_group() { return t_group ? *t_group : make_my_group(); }
+
+ThreadGroup::~ThreadGroup() {
+  {
+    std::lock_guard lock(group->mutex);
+    if (!group->empty()) run_group(*group, Flush::ThreadExit);
+    group->error = nullptr;
+  }
+  t_group = nullptr;
+  std::lock_guard lock(registry_mutex());
+  spare_groups().push_back(group);
+}
+
+std::atomic<bool>& eager_flag() {
+  static std::atomic<bool> flag = [] {
+    const char* v = std::getenv("PYFLAME_EAGER");
+    return v && *v && *v != '0';
+  }();
+  return flag;
+}
+
+void flush_other(Group* g, Flush why) {
+  std::lock_guard lock(g->mutex);
+  if (!g->empty()) run_group(*g, why);
+}
+
+void flush_all(Flush why) {
+  std::vector<Group*> groups;
+  {
+    std::lock_guard lock(registry_mutex());
+    groups = all_groups();
+  }
+  for (Group* g : groups) flush_other(g, why);
+}
+
+// Before this thread's lock is taken: nobody else may still have to write what we read.
+inline void settle_read(Storage& s, const Group* mine) {
+  if (s.poisoned) [[unlikely]]
+    std::rethrow_exception(s.error);
+  Group* w = s.writer.load(std::memory_order_acquire);
+  if (w && w != mine) [[unlikely]]
+    flush_other(w, Flush::OtherThread);
+}
+
+// And nobody else may still have to read what we overwrite.
+void settle_write(Storage& s, const Group* mine, const char* op) {
+  PF_CHECK(!s.readonly, ValueError, op,
+           "the tensor's memory is read-only (it was imported from a read-only array or file); "
+           "clone() it first");
+  settle_read(s, mine);
+  Group* r = s.reader.load(std::memory_order_acquire);
+  if (r && r != mine) {
+    if (r == many_readers())
+      flush_all(Flush::OtherThread);
+    else
+      flush_other(r, Flush::OtherThread);
+    s.reader.store(nullptr, std::memory_order_release);
+  }
+}
+
+inline void mark_reader(Storage& s, Group& g) {
+  Group* r = s.reader.load(std::memory_order_relaxed);
+  if (r != &g) s.reader.store(r ? many_readers() : &g, std::memory_order_release);
+}
+
+// Geometry of `t` over an iteration space of `shape`.
+inline bool same_place(const Place& p, const TensorImpl& t, const Dims& shape) {
+  if (p.offset != t.offset || p.dtype != t.dtype) return false;
+  if (t.shape == shape)
+    return (p.contiguous && t.contiguous) || (!p.contiguous && !t.contiguous &&
+                                              p.strides == t.strides);
+  return !p.contiguous && p.strides == broadcast_strides(t.shape, t.strides, shape);
+}
+
+inline void set_place(Place& p, const TensorImpl& t, const Dims& shape) {
+  p.storage = Ref<Storage>::share(t.storage.get());
+  p.dtype = t.dtype;
+  p.offset = t.offset;
+  if (t.shape == shape) {
+    p.contiguous = t.contiguous;
+    p.strides = t.strides;
+  } else {
+    p.strides = broadcast_strides(t.shape, t.strides, shape);
+    p.contiguous = is_contiguous(shape, p.strides);
+  }
+}
+
+// What one recording needs to know.
+struct Request {
+  OpId op;
+  const Dims* shape;
+  DType out;
+  DType compute;
+  Device device;
+  std::span<const Operand> operands;
+  std::span<const Scalar> attrs;
+  TensorImpl* dst;  // in-place target, or null
+};
+
+enum class Join { Yes, No };
+
+// Tries to append the request to the group. On No, `why` says what the group must be flushed for;
+// the half-made entry is harmless, since the flush clears it.
+Join try_append(Group& g, const Request& q, Flush* why, Storage* fresh) {
+  Phase& ph = g.active();
+  const int part = g.has_anchor ? kAfter : kBefore;
+  const Dims& shape = *q.shape;
+  if (ph.nnodes) {
+    if (!(ph.shape == shape)) return *why = Flush::CannotJoin, Join::No;
+    if (ph.nnodes == kMaxNodes ||
+        ph.nscalars + static_cast<int>(q.operands.size() + q.attrs.size()) > kMaxScalars)
+      return *why = Flush::Caps, Join::No;
+  }
+  bool consumes = false;
+  const int node = ph.nnodes;
+  int ninputs = ph.ninputs, nscalars = ph.nscalars;
+  pf_node n{};
+  n.op = q.op;
+  n.dtype = static_cast<uint8_t>(q.out);
+  n.compute = static_cast<uint8_t>(q.compute);
+  n.nin = static_cast<uint8_t>(q.operands.size());
+  n.store = -1;
+
+  for (size_t i = 0; i < q.operands.size(); ++i) {
+    const Operand& o = q.operands[i];
+    if (!o.tensor) {
+      n.in[i] = {PF_REF_SCALAR, static_cast<uint8_t>(nscalars)};
+      ph.scalars[nscalars++] = to_kernel_scalar(o.scalar);
+      continue;
+    }
+    const TensorImpl& t = *o.tensor->impl();
+    Storage& s = *t.storage;
+    if (s.writer.load(std::memory_order_relaxed) == &g) {
+      const int code = s.writer_node, k = index_of(code);
+      if (part_of(code) == part) {
+        if (!(t.shape == shape) || !same_place(ph.outputs[k], t, shape))
+          return *why = Flush::AliasHazard, Join::No;
+        n.in[i] = {PF_REF_NODE, static_cast<uint8_t>(k)};
+        ph.consumed |= 1u << k;
+        consumes = true;
+        continue;
+      }
+      // Written before the anchor or by it, read after it: through memory.
+      if (part_of(code) == kBefore) {
+        Phase& before = g.phases[0];
+        if (!same_place(before.outputs[k], t, before.shape) || !(t.shape == before.shape))
+          return *why = Flush::AliasHazard, Join::No;
+        before.materialise |= 1u << k;
+      } else if (!same_place(g.anchor.tensors[k], t, g.anchor.shapes[k]) ||
+                 !(t.shape == g.anchor.shapes[k])) {
+        return *why = Flush::AliasHazard, Join::No;
+      }
+      consumes = true;
+    }
+    int found = -1;
+    for (int j = 0; j < ninputs && found < 0; ++j)
+      if (ph.inputs[j].storage.get() == &s && same_place(ph.inputs[j], t, shape)) found = j;
+    if (found < 0) {
+      if (ninputs == kMaxInputs) return *why = Flush::Caps, Join::No;
+      found = ninputs++;
+      set_place(ph.inputs[found], t, shape);
+      ph.ninputs = ninputs;
+      g.input_bytes += s.nbytes;
+      mark_reader(s, g);
+    }
+    n.in[i] = {PF_REF_INPUT, static_cast<uint8_t>(found)};
+  }
+
+  size_t bytes = nbytes(q.out, numel(shape));
+  if (q.dst) {
+    Storage& s = *q.dst->storage;
+    if (s.writer.load(std::memory_order_relaxed) == &g) {
+      const int code = s.writer_node;
+      if (part_of(code) != part || !same_place(ph.outputs[index_of(code)], *q.dst, shape))
+        return *why = Flush::AliasHazard, Join::No;
+      ph.superseded |= 1u << index_of(code);
+    }
+    for (int j = 0; j < ninputs; ++j)
+      if (ph.inputs[j].storage.get() == &s && !same_place(ph.inputs[j], *q.dst, shape))
+        return *why = Flush::AliasHazard, Join::No;
+  }
+  if (!consumes && !g.empty() && g.output_bytes + bytes > kIndependentBytes)
+    return *why = Flush::CannotJoin, Join::No;
+
+  n.attr0 = static_cast<uint8_t>(nscalars);
+  n.nattr = static_cast<uint8_t>(q.attrs.size());
+  for (const Scalar& a : q.attrs) ph.scalars[nscalars++] = to_kernel_scalar(a);
+  ph.nscalars = nscalars;
+  if (node == 0) {
+    ph.shape = shape;
+    ph.numel = numel(shape);
+  }
+  ph.nodes[node] = n;
+  ph.nnodes = node + 1;
+  Place& out = ph.outputs[node];
+  if (q.dst) {
+    set_place(out, *q.dst, shape);
+  } else {
+    out.storage = Ref<Storage>::share(fresh);
+    out.dtype = q.out;
+    out.contiguous = true;
+    out.offset = 0;
+    out.strides = contiguous_strides(shape);
+    g.output_bytes += bytes;
+  }
+  out.storage->writer_node = code_of(part, node);
+  out.storage->writer.store(&g, std::memory_order_release);
+  g.device = q.device;
+  bump(counters().nodes);
+  return Join::Yes;
+}
+
+// Memory of inputs that nobody but the group can read any more.
+size_t held_bytes(const Group& g) {
+  size_t sum = 0;
+  for (const Phase& ph : g.phases)
+    for (int i = 0; i < ph.ninputs; ++i)
+      if (ph.inputs[i].storage->handles.load(std::memory_order_relaxed) == 0)
+        sum += ph.inputs[i].storage->nbytes;
+  return sum;
+}
+
+void append(const Request& q, Storage* fresh, const char* op) {
+  Group& g = my_group();
+  bool foreign = false;
+  for (const Operand& o : q.operands) {
+    if (!o.tensor) continue;
+    Storage& s = *(*o.tensor)->storage;
+    settle_read(s, &g);
+    foreign |= s.foreign;
+  }
+  if (q.dst) {
+    settle_write(*q.dst->storage, &g, op);
+    foreign |= q.dst->storage->foreign;
+  }
+  std::lock_guard lock(g.mutex);
+  if (!g.empty() && g.device != q.device) run_group(g, Flush::DeviceSwitch);
+  if (fresh && fresh->nbytes >= kBudgetCheck &&
+      static_cast<int64_t>(g.output_bytes + fresh->nbytes) > memory_headroom(q.device)) {
+    // What cannot surely be supplied later is allocated now: out of memory is raised here, where
+    // the caller can catch it.
+    if (!g.empty()) run_group(g, Flush::Budget);
+    ensure_memory(*fresh, op);
+  }
+  Flush why;
+  while (try_append(g, q, &why, fresh) == Join::No) run_group(g, why);
+  if (q.dst) ++q.dst->storage->version;
+  if (eager_flag().load(std::memory_order_relaxed))
+    run_group(g, Flush::Eager);
+  else if (foreign)
+    run_group(g, Flush::Foreign);
+  else if (g.input_bytes > kHeldBytes && held_bytes(g) > kHeldBytes)
+    run_group(g, Flush::HeldMemory);
+}
+
+}  // namespace
+
+Group* many_readers() {
+  static Group* const sentinel = new Group;
+  return sentinel;
+}
+
+Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device device,
+                 std::span<const Operand> operands, std::span<const Scalar> attrs) {
+  GilScope gil;
+  Tensor result = make_tensor(shape, out, device);
+  append({op, &result->shape, out, compute, device, operands, attrs, nullptr},
+         result->storage.get(), "pointwise");
+  return result;
+}
+
+void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const Operand> operands,
+                    std::span<const Scalar> attrs) {
+  GilScope gil;
+  // An operand that reaches the same memory by another way (x += x[0]) is copied first.
+  Tensor copies[PF_MAX_OPERANDS];
+  std::vector<Operand> list(operands.begin(), operands.end());
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Tensor* t = list[i].tensor;
+    if (!t || !((*t)->storage == dst->storage)) continue;
+    const TensorImpl& a = *t->impl();
+    const TensorImpl& b = *dst.impl();
+    if (a.offset == b.offset && a.dtype == b.dtype && a.shape == b.shape &&
+        ((a.contiguous && b.contiguous) || a.strides == b.strides))
+      continue;
+    static const Kernel copy{"copy"};
+    copies[i] = make_tensor(a.shape, a.dtype, a.storage->device);
+    call(copy, {copies[i]}, {*t});
+    list[i].tensor = &copies[i];
+  }
+  append({op, &dst->shape, dst->dtype, compute, dst->storage->device, list, attrs, dst.impl()},
+         nullptr, "in-place operation");
+}
+
+void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
+          std::span<const Scalar> attrs, CallOptions options) {
+  GilScope gil;
+  if (!options.op) options.op = k.name;
+  Group& g = my_group();
+  Device device;
+  bool foreign = false, touches_mine = false;
+  size_t count = outs.size() + ins.size();
+  for (size_t i = 0; i < outs.size(); ++i) {
+    if (!outs[i].defined()) continue;
+    Storage& s = *outs[i]->storage;
+    device = s.device;
+    foreign |= s.foreign;
+    settle_write(s, &g, options.op);
+    touches_mine |= s.writer.load(std::memory_order_relaxed) == &g ||
+                    s.reader.load(std::memory_order_relaxed) == &g;
+  }
+  for (const Tensor& t : ins) {
+    if (!t.defined()) continue;
+    Storage& s = *t->storage;
+    if (outs.empty()) device = s.device;
+    foreign |= s.foreign;
+    settle_read(s, &g);
+    touches_mine |= s.writer.load(std::memory_order_relaxed) == &g;
+  }
+  const bool pending =
+      (k.anchor == Anchor::Library || k.anchor == Anchor::Reduce || k.anchor == Anchor::Rowwise) &&
+      count <= kMaxAnchorTensors && attrs.size() <= kMaxAttrs && !foreign &&
+      !(options.checks_index && backend_of(device)->synchronous) &&
+      !eager_flag().load(std::memory_order_relaxed);
+
+  auto after_inplace = [&] {
+    for (size_t i = 0; i < outs.size() && i < 32; ++i)
+      if (options.inplace >> i & 1) ++outs[i]->storage->version;
+  };
+  auto each = [&](auto&& fn) {
+    for (size_t i = 0; i < count; ++i) {
+      const Tensor& t = i < outs.size() ? outs[i] : ins[i - outs.size()];
+      fn(static_cast<int>(i), t);
+    }
+  };
+
+  if (!pending) {
+    if (touches_mine) {
+      std::lock_guard lock(g.mutex);
+      if (!g.empty()) run_group(g, Flush::General);
+    }
+    std::vector<pf_tensor> tensors(count);
+    int64_t work = 0;
+    each([&](int i, const Tensor& t) {
+      pf_tensor& p = tensors[static_cast<size_t>(i)];
+      p = {};
+      if (!t.defined()) return;
+      if (t->storage->poisoned) std::rethrow_exception(t->storage->error);
+      ensure_memory(*t->storage, options.op);
+      p.data = static_cast<char*>(t->storage->data) +
+               t->offset * static_cast<int64_t>(itemsize(t->dtype));
+      p.ndim = t->shape.size();
+      p.dtype = static_cast<uint8_t>(t->dtype);
+      std::copy(t->shape.begin(), t->shape.end(), p.shape);
+      std::copy(t->strides.begin(), t->strides.end(), p.strides);
+      work += t->numel;
+    });
+    std::vector<pf_scalar> scalars(attrs.size());
+    std::transform(attrs.begin(), attrs.end(), scalars.begin(), to_kernel_scalar);
+    after_inplace();
+    long_work(work);
+    run_kernel(k, device, tensors, scalars, options);
+    return;
+  }
+
+  std::lock_guard lock(g.mutex);
+  if (!g.empty()) {
+    bool consumes = false, hazard = false;
+    for (const Tensor& t : ins)
+      consumes |= t.defined() && t->storage->writer.load(std::memory_order_relaxed) == &g;
+    for (const Tensor& t : outs)
+      hazard |= t.defined() && (t->storage->writer.load(std::memory_order_relaxed) == &g ||
+                                t->storage->reader.load(std::memory_order_relaxed) == &g);
+    if (hazard)
+      run_group(g, Flush::AliasHazard);
+    else if (g.has_anchor || !consumes || g.device != device)
+      run_group(g, Flush::CannotJoin);
+  }
+  AnchorCall& a = g.anchor;
+  a.kernel = &k;
+  a.options = options;
+  a.nouts = static_cast<int>(outs.size());
+  a.ntensors = static_cast<int>(count);
+  a.nattrs = static_cast<int>(attrs.size());
+  std::transform(attrs.begin(), attrs.end(), a.attrs, to_kernel_scalar);
+  each([&](int i, const Tensor& t) {
+    if (!t.defined()) return;
+    a.shapes[i] = t->shape;
+    set_place(a.tensors[i], *t.impl(), t->shape);
+    Storage& s = *t->storage;
+    if (i < a.nouts) {
+      s.writer_node = code_of(kAnchor, i);
+      s.writer.store(&g, std::memory_order_release);
+      g.output_bytes += s.nbytes;
+    } else {
+      if (s.writer.load(std::memory_order_relaxed) == &g && part_of(s.writer_node) == kBefore)
+        g.phases[0].materialise |= 1u << index_of(s.writer_node);
+      mark_reader(s, g);
+      g.input_bytes += s.nbytes;
+    }
+  });
+  g.has_anchor = true;
+  g.device = device;
+  after_inplace();
+  bump(counters().nodes);
+  if (g.input_bytes > kHeldBytes && held_bytes(g) > kHeldBytes) run_group(g, Flush::HeldMemory);
+}
+
+void on_last_handle(Storage& s) noexcept {
+  Group* g = s.writer.load(std::memory_order_acquire);
+  if (!g || s.nbytes < kLargeRoot) return;
+  GilScope gil;
+  std::lock_guard lock(g->mutex);
+  if (s.writer.load(std::memory_order_relaxed) != g || part_of(s.writer_node) == kAnchor) return;
+  Phase& ph = g->phases[part_of(s.writer_node) == kAfter ? 1 : 0];
+  uint32_t bit = 1u << index_of(s.writer_node);
+  if ((ph.consumed | ph.materialise | ph.superseded) & bit) return;
+  ph.materialise |= bit;
+  run_group(*g, Flush::DroppedRoot);
+}
+
+// ---- access from outside -------------------------------------------------------------------------
+
+void flush(Flush why) {
+  GilScope gil;
+  Group& g = my_group();
+  std::exception_ptr error;
+  {
+    std::lock_guard lock(g.mutex);
+    if (!g.empty()) run_group(g, why);
+    error = std::exchange(g.error, nullptr);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+void flush_storage(Storage& s, Flush why) {
+  GilScope gil;
+  if (Group* g = s.writer.load(std::memory_order_acquire)) flush_other(g, why);
+}
+
+void* device_data(const Tensor& t) {
+  Storage& s = *t->storage;
+  if (s.writer.load(std::memory_order_acquire)) flush_storage(s, Flush::Data);
+  if (s.poisoned) std::rethrow_exception(s.error);
+  ensure_memory(s, "data");
+  return static_cast<char*>(s.data) + t->offset * static_cast<int64_t>(itemsize(t->dtype));
+}
+
+void* host_data(const Tensor& t, const char* op, bool will_write) {
+  Storage& s = *t->storage;
+  if (will_write) {
+    GilScope gil;
+    if (Group* r = s.reader.load(std::memory_order_acquire)) {
+      if (r == many_readers())
+        flush_all(Flush::Data);
+      else
+        flush_other(r, Flush::Data);
+    }
+  }
+  void* p = device_data(t);
+  const pf_backend* b = backend_of(s.device);
+  PF_CHECK(b->host_readable, DeviceError, op, "the tensor lives on ", s.device.str(),
+           ", whose memory the host cannot read; copy it with .cpu() first");
+  if (!b->synchronous) synchronize();
+  return p;
+}
+
+void copy_from_host(const Tensor& dst, const void* src) {
+  GilScope gil;
+  Storage& s = *dst->storage;
+  settle_write(s, nullptr, "copy");
+  if (Group* r = s.reader.load(std::memory_order_acquire)) flush_other(r, Flush::Data);
+  void* p = device_data(dst);
+  const pf_backend* b = backend_of(s.device);
+  size_t bytes = nbytes(dst->dtype, dst->numel);
+  long_work(static_cast<int64_t>(bytes));
+  bump(counters().copies_from_host);
+  pf_status status = b->copy_from_host(s.device.index, nullptr, p, src, bytes);
+  if (status != PF_OK) raise_status(b, status, "copy");
+}
+
+void copy_to_host(void* dst, const Tensor& src) {
+  GilScope gil;
+  void* p = device_data(src);
+  Storage& s = *src->storage;
+  const pf_backend* b = backend_of(s.device);
+  size_t bytes = nbytes(src->dtype, src->numel);
+  long_work(static_cast<int64_t>(bytes));
+  bump(counters().copies_to_host);
+  pf_status status = b->copy_to_host(s.device.index, nullptr, dst, p, bytes);
+  if (status == PF_OK && !b->synchronous) {
+    pf_index_error error{};
+    status = b->synchronize(s.device.index, nullptr, &error);
+    PF_CHECK(!error.set, IndexError, "copy", "an earlier operation on ", s.device.str(),
+             " used index ", error.index, " for a size of ", error.limit);
+  }
+  if (status != PF_OK) raise_status(b, status, "copy");
+}
+
+void copy_bytes(const Tensor& dst, const Tensor& src) {
+  if (dst->storage->device == src->storage->device) {
+    static const Kernel copy{"copy"};
+    call(copy, {dst}, {src});
+  } else if (dst->storage->device.is_cpu()) {
+    copy_to_host(device_data(dst), src);
+  } else if (src->storage->device.is_cpu()) {
+    copy_from_host(dst, device_data(src));
+  } else {
+    std::vector<char> bytes(nbytes(src->dtype, src->numel));
+    copy_to_host(bytes.data(), src);
+    copy_from_host(dst, bytes.data());
+  }
+}
+
+void mark_foreign(const Tensor& t) {
+  host_data(t, "export", true);
+  t->storage->foreign = true;
+}
+
+bool eager() { return eager_flag().load(); }
+void set_eager(bool on) {
+  flush(Flush::Explicit);
+  eager_flag().store(on);
+}
+
+}  // namespace pyflame::engine
+
+namespace pyflame {
+
+void flush() { engine::flush(engine::Flush::Explicit); }
+
+void synchronize() {
+  engine::flush(engine::Flush::Synchronize);
+  engine::GilScope gil;
+  engine::flush_all(engine::Flush::Synchronize);
+  for (DeviceType type : {DeviceType::Paranoid, DeviceType::ROCm, DeviceType::CUDA}) {
+    if (!device_count(type)) continue;
+    Device d{type, 0};
+    const pf_backend* b = backend_of(d);
+    pf_index_error error{};
+    engine::long_work(int64_t{1} << 40);
+    pf_status status = b->synchronize(d.index, nullptr, &error);
+    if (status != PF_OK) raise_status(b, status, "synchronize");
+    PF_CHECK(!error.set, IndexError, "synchronize", "an earlier operation on ", d.str(),
+             " used index ", error.index, " for a size of ", error.limit);
+  }
+}
+
+}  // namespace pyflame
