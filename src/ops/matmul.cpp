@@ -1,0 +1,291 @@
+// Matrix products. Everything here is one kernel, "matmul", with flags for transposed operands, so
+// that no operand is copied and every gradient is again such a product.
+#include "ops/matmul.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/tensor_impl.h"
+#include "engine/autograd.h"
+#include "engine/engine.h"
+#include "ops/registry.h"
+#include "pyflame/autograd.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+namespace {
+
+const engine::Kernel& kernel() {
+  static const engine::Kernel k{"matmul", engine::Anchor::Library};
+  return k;
+}
+
+void check_operands(const Tensor& a, const Tensor& b, const char* op) {
+  PF_CHECK(a.defined() && b.defined(), ValueError, op,
+           "got an undefined operand; expected two tensors; pass both");
+  PF_CHECK(a->dtype == b->dtype, DTypeError, op, "got ", a->dtype, " ", a->shape, " and ", b->dtype,
+           " ", b->shape, "; expected both to have the same dtype; convert one with .to(dtype)");
+  PF_CHECK(!info(a->dtype).storage_only && a->dtype != DType::Bool, DTypeError, op, "got ",
+           a->dtype, "; expected a dtype with arithmetic; convert with .to(dtype)");
+  PF_CHECK(a->storage->device == b->storage->device, DeviceError, op, "got ", a->shape, " on ",
+           a->storage->device, " and ", b->shape, " on ", b->storage->device,
+           "; expected one device; move one with .to(device)");
+}
+
+void check_ndim(const Tensor& t, int ndim, const char* op, const char* name) {
+  PF_CHECK(t.defined() && t->shape.size() == ndim, ShapeError, op, "got ", name, " of shape ",
+           t.defined() ? t->shape : Dims{}, "; expected ", ndim,
+           " dimensions; use matmul for other shapes");
+}
+
+Dims drop_matrix(const Dims& s) {
+  Dims r = s;
+  r.resize(s.size() - 2);
+  return r;
+}
+
+// Leading dimensions as rows of one matrix.
+Tensor fold(const Tensor& t) {
+  return t->shape.size() == 2 ? t : reshape(t, {-1, t->shape.back()});
+}
+
+Tensor make_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bool tb,
+                    const char* op) {
+  const int na = a->shape.size(), nb = b->shape.size();
+  const int64_t m = a->shape[na - (ta ? 1 : 2)], ka = a->shape[na - (ta ? 2 : 1)];
+  const int64_t kb = b->shape[nb - (tb ? 1 : 2)], n = b->shape[nb - (tb ? 2 : 1)];
+  PF_CHECK(ka == kb, ShapeError, op, "got ", a->shape, " and ", b->shape, "; expected ", ka,
+           " == ", kb, " (the dimensions that are summed over); transpose or reshape one of them");
+  Dims shape;
+  if (nb == 2) {
+    shape = drop_matrix(a->shape);
+  } else if (na == 2) {
+    shape = drop_matrix(b->shape);
+  } else {
+    shape = broadcast_shapes(drop_matrix(a->shape), drop_matrix(b->shape), op);
+  }
+  shape.push_back(m);
+  shape.push_back(n);
+  checked_numel(shape, op);
+  Tensor out = make_tensor(shape, a->dtype, a->storage->device);
+  if (ka == 0) {  // an empty sum
+    NoGrad off;
+    if (bias.defined())
+      copy_(out, bias);
+    else
+      zero_(out);
+    return out;
+  }
+  if (out->numel > 0)
+    engine::call(kernel(), {out}, {a, b, bias}, {Scalar(int64_t{ta}), Scalar(int64_t{tb})},
+                 {.op = op});
+  return out;
+}
+
+// Gradient of the first operand of product(a, b, ta, tb).
+Tensor grad_a(const Tensor& g, const Tensor& b, const Dims& shape, bool ta, bool tb,
+              const char* op) {
+  Tensor r = ta ? product(b, g, {}, tb, true, op) : product(g, b, {}, false, !tb, op);
+  return autograd::sum_to(r, shape);
+}
+
+Tensor grad_b(const Tensor& g, const Tensor& a, const Dims& shape, bool ta, bool tb,
+              const char* op) {
+  if (shape.size() == 2 && a->shape.size() > 2 && !ta) {  // one product over all rows
+    Tensor a2 = fold(a), g2 = fold(g);
+    return tb ? product(g2, a2, {}, true, false, op) : product(a2, g2, {}, true, false, op);
+  }
+  Tensor r = tb ? product(g, a, {}, true, ta, op) : product(a, g, {}, !ta, false, op);
+  return autograd::sum_to(r, shape);
+}
+
+Tensor sum_leading(const Tensor& g) {
+  IntList dims;
+  for (int i = 0; i + 1 < g->shape.size(); ++i) dims.push_back(i);
+  return dims.empty() ? g : sum(g, dims);
+}
+
+}  // namespace
+
+Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bool tb,
+               const char* op) {
+  Tensor row = bias;
+  if (row.defined() && row->strides[0] != 1 && row->shape[0] > 1) row = contiguous(row);
+  Tensor out = make_product(a, b, row, ta, tb, op);
+  if (autograd::wanted({a, b, bias})) {
+    // Each operand is kept only for the gradient of the other.
+    const Tensor none, &keep_a = autograd::requires_grad(b) ? a : none,
+                       &keep_b = autograd::requires_grad(a) ? b : none;
+    autograd::attach(
+        op, {out}, {a, b, bias}, {autograd::Saved(keep_a), autograd::Saved(keep_b)},
+        [ta, tb, op, sa = a->shape, sb = b->shape](const autograd::Context& c) -> autograd::Grads {
+          const Tensor& g = c.grad();
+          autograd::Grads r(3);
+          if (!g.defined()) return r;
+          if (c.needs(0)) r[0] = grad_a(g, c.saved(1), sa, ta, tb, op);
+          if (c.needs(1)) r[1] = grad_b(g, c.saved(0), sb, ta, tb, op);
+          if (c.needs(2)) r[2] = sum_leading(g);
+          return r;
+        });
+  }
+  return out;
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "matmul");
+  const int na = a->shape.size(), nb = b->shape.size();
+  PF_CHECK(na >= 1 && nb >= 1, ShapeError, "matmul", "got ", a->shape, " and ", b->shape,
+           "; expected at least one dimension each; use mul for scalars");
+  if (na >= 2 && nb >= 2) return product(a, b, {}, false, false, "matmul");
+  PF_CHECK(a->shape.back() == b->shape[nb == 1 ? 0 : nb - 2], ShapeError, "matmul", "got ",
+           a->shape, " and ", b->shape, "; expected ", a->shape.back(),
+           " == ", b->shape[nb == 1 ? 0 : nb - 2],
+           " (the dimensions that are summed over); transpose or reshape one of them");
+  Tensor r = product(na == 1 ? unsqueeze(a, 0) : a, nb == 1 ? unsqueeze(b, 1) : b, {}, false, false,
+                     "matmul");
+  if (nb == 1) r = squeeze(r, -1);
+  if (na == 1) r = squeeze(r, nb == 1 ? -1 : -2);
+  return r;
+}
+
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "bmm");
+  PF_CHECK(a->shape.size() == 3 && b->shape.size() == 3 && a->shape[0] == b->shape[0], ShapeError,
+           "bmm", "got ", a->shape, " and ", b->shape,
+           "; expected two batches of matrices, [b, m, k] and [b, k, n]; use matmul to broadcast");
+  return product(a, b, {}, false, false, "bmm");
+}
+
+Tensor mm(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "mm");
+  check_ndim(a, 2, "mm", "input");
+  check_ndim(b, 2, "mm", "mat2");
+  return product(a, b, {}, false, false, "mm");
+}
+
+Tensor mv(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "mv");
+  check_ndim(a, 2, "mv", "input");
+  check_ndim(b, 1, "mv", "vec");
+  return matmul(a, b);
+}
+
+Tensor dot(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "dot");
+  check_ndim(a, 1, "dot", "input");
+  check_ndim(b, 1, "dot", "tensor");
+  return matmul(a, b);
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) {
+  check_ndim(a, 1, "outer", "input");
+  check_ndim(b, 1, "outer", "vec2");
+  return mul(unsqueeze(a, 1), unsqueeze(b, 0));
+}
+
+namespace {
+
+bool is_one(Scalar s) {
+  return s.to_double() == 1.0;
+}
+
+// beta * input + alpha * (a b)
+Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha,
+                   const char* op) {
+  check_operands(a, b, op);
+  check_operands(input, a, op);
+  const bool row = input->shape.size() == 1 && input->shape[0] == b->shape.back();
+  if (row && is_one(beta) && is_one(alpha)) return product(a, b, input, false, false, op);
+  Tensor r = product(a, b, {}, false, false, op);
+  PF_CHECK(broadcast_shapes(input->shape, r->shape, op) == r->shape, ShapeError, op,
+           "got input of shape ", input->shape, " for a product of shape ", r->shape,
+           "; expected a shape that broadcasts to it; reshape the input");
+  if (!is_one(alpha)) r = mul(r, alpha);
+  if (beta.to_double() == 0) return r;
+  return add(is_one(beta) ? input : mul(input, beta), r);
+}
+
+}  // namespace
+
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  check_ndim(a, 2, "addmm", "mat1");
+  check_ndim(b, 2, "addmm", "mat2");
+  return add_product(input, a, b, beta, alpha, "addmm");
+}
+
+Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  Tensor r = mv(a, b);
+  if (!is_one(alpha)) r = mul(r, alpha);
+  if (beta.to_double() == 0) return r;
+  return add(is_one(beta) ? input : mul(input, beta), r);
+}
+
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  check_ndim(a, 3, "baddbmm", "batch1");
+  check_ndim(b, 3, "baddbmm", "batch2");
+  PF_CHECK(a->shape[0] == b->shape[0], ShapeError, "baddbmm", "got ", a->shape, " and ", b->shape,
+           "; expected the same number of matrices; use matmul to broadcast");
+  return add_product(input, a, b, beta, alpha, "baddbmm");
+}
+
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  check_operands(input, weight, "linear");
+  if (bias.defined()) check_operands(input, bias, "linear");
+  const int nx = input->shape.size(), nw = weight->shape.size();
+  PF_CHECK(nx >= 1 && (nw == 1 || nw == 2) && input->shape.back() == weight->shape.back(),
+           ShapeError, "linear", "got input ", input->shape, " and weight ", weight->shape,
+           "; expected input [..., in_features] and weight [out_features, in_features]; check ",
+           "in_features of the layer");
+  if (nw == 1) {
+    Tensor r = matmul(input, weight);
+    return bias.defined() ? add(r, bias) : r;
+  }
+  PF_CHECK(!bias.defined() || bias->shape.empty() ||
+               (bias->shape.size() == 1 && bias->shape[0] == weight->shape[0]),
+           ShapeError, "linear", "got bias ", bias->shape, " for weight ", weight->shape,
+           "; expected [", weight->shape[0], "]; one value for each output feature");
+  if (bias.defined() && bias->shape.empty())
+    return add(product(input, weight, {}, false, true, "linear"), bias);
+  if (nx == 1) return squeeze(product(unsqueeze(input, 0), weight, bias, false, true, "linear"), 0);
+  return product(input, weight, bias, false, true, "linear");
+}
+
+namespace ops {
+namespace {
+
+const Family kProducts("matrix products", [](Family& f) {
+  f.op(&matmul, {"matmul(Tensor input, Tensor other) -> Tensor",
+                 "Matrix product. [..., m, k] and [..., k, n] give [..., m, n]; leading dimensions "
+                 "broadcast; a 1-d operand is a row (left) or column (right) whose dimension is "
+                 "dropped from the result. Both operands must have the same dtype. float16 and "
+                 "bfloat16 accumulate in float32 and round once."});
+  f.op(&mm, {"mm(Tensor input, Tensor mat2) -> Tensor",
+             "Product of two matrices, [m, k] and [k, n], without broadcasting."});
+  f.op(&bmm, {"bmm(Tensor input, Tensor mat2) -> Tensor",
+              "Products of two batches of matrices, [b, m, k] and [b, k, n]."});
+  f.op(&bmm, {"batch_matmul(Tensor input, Tensor mat2) -> Tensor", "The same as bmm.", kFunction});
+  f.op(&mv, {"mv(Tensor input, Tensor vec) -> Tensor", "Product of a matrix and a vector."});
+  f.op(&dot, {"dot(Tensor input, Tensor tensor) -> Tensor",
+              "Sum of the products of two 1-d tensors of the same size."});
+  f.op(&outer, {"outer(Tensor input, Tensor vec2) -> Tensor",
+                "All products of an element of input (rows) and one of vec2 (columns)."});
+  f.op(&addmm, {"addmm(Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) "
+                "-> Tensor",
+                "beta * input + alpha * (mat1 @ mat2). With beta = 0 the input is ignored. A 1-d "
+                "input with beta = alpha = 1 is added before the only rounding."});
+  f.op(&addmv, {"addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> "
+                "Tensor",
+                "beta * input + alpha * (mat @ vec). With beta = 0 the input is ignored."});
+  f.op(&baddbmm,
+       {"baddbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar "
+        "alpha=1) -> Tensor",
+        "beta * input + alpha * bmm(batch1, batch2). With beta = 0 the input is ignored."});
+  f.op(&linear, {"linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+                 "input @ weight.T + bias, rounded once after the bias. input [..., in_features], "
+                 "weight [out_features, in_features], bias [out_features].",
+                 kFunctional});
+});
+
+}  // namespace
+}  // namespace ops
+}  // namespace pyflame

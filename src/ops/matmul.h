@@ -1,0 +1,27 @@
+// What other operations need of the matrix products, beside pyflame/ops.h.
+#pragma once
+
+#include "pyflame/tensor.h"
+
+namespace pyflame {
+
+// a[..., m, k] b[..., k, n] + bias[n] with broadcasting leading dimensions; ta and tb say that the
+// last two dimensions of an operand are given the other way round. At least two dimensions, same
+// dtype and device (checked by the caller). Differentiable. `op` is a literal.
+Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bool tb,
+               const char* op);
+
+Tensor mm(const Tensor&, const Tensor&);
+Tensor mv(const Tensor&, const Tensor&);
+Tensor dot(const Tensor&, const Tensor&);
+Tensor outer(const Tensor&, const Tensor&);
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
+             Scalar alpha = 1);
+Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
+             Scalar alpha = 1);
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
+               Scalar alpha = 1);
+Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int64_t>& dims_a,
+                 const std::vector<int64_t>& dims_b);
+
+}  // namespace pyflame
