@@ -1,0 +1,323 @@
+// Random kernels. Logical element i always takes the same word, whatever strides and threads.
+// Attributes begin with seed and offset.
+#include <vector>
+
+#include "cpu/philox.h"
+#include "cpu/strided.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+
+namespace {
+
+using philox::kTile;
+
+constexpr int64_t kTilesPerThread = 64;
+
+struct Seed {
+  uint64_t seed, offset;
+  explicit Seed(const KernelArgs& a)
+      : seed(static_cast<uint64_t>(a.i(0))), offset(static_cast<uint64_t>(a.i(1))) {}
+};
+
+// Fills tensor 0. make(words, values, n) turns one tile of words into n values of type V; each
+// value takes `words_each` words.
+template <class T, class V, class Make>
+void fill(const KernelArgs& a, int words_each, Make make) {
+  const pf_tensor& out = a.tensor(0);
+  const int64_t n = numel(out);
+  const int64_t per_tile = kTile / words_each;
+  const bool flat = contiguous(out);
+  const Seed s(a);
+  T* data = a.data<T>(0);
+  parallel_for((n + per_tile - 1) / per_tile, kTilesPerThread, [&](int64_t begin, int64_t end) {
+    uint32_t words[kTile];
+    V values[kTile];
+    auto at = walk(out, begin * per_tile);
+    for (int64_t t = begin; t < end; ++t) {
+      philox::tile(s.offset + static_cast<uint64_t>(t) * philox::kCounters, s.seed, words);
+      make(words, values);
+      int64_t count = std::min(per_tile, n - t * per_tile);
+      if (flat) {
+        T* to = data + t * per_tile;
+        for (int64_t i = 0; i < count; ++i) to[i] = store<T>(values[i]);
+      } else {
+        for (int64_t i = 0; i < count; ++i, at.next()) data[at.offset[0]] = store<T>(values[i]);
+      }
+    }
+  });
+}
+
+// The bits that a value of [0, 1) may have so that storing it never rounds up to 1.
+template <class T>
+constexpr int kUnitBits = std::is_same_v<T, bfloat16>  ? 8
+                          : std::is_same_v<T, float16> ? 11
+                                                       : 24;
+
+template <class T>
+void uniform_as(const KernelArgs& a) {
+  using C = Compute<T>;
+  const C from = static_cast<C>(a.f(2)), to = static_cast<C>(a.f(3)), width = to - from;
+  if constexpr (std::is_same_v<T, double>) {
+    fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
+      for (int i = 0; i < kTile / 2; ++i) {
+        C r = std::fma(philox::unit_double(w[2 * i], w[2 * i + 1]), width, from);
+        v[i] = r < to ? r : from;
+      }
+    });
+  } else {
+    constexpr int bits = kUnitBits<T>;
+    const C unit = static_cast<C>(std::ldexp(1.0, -bits));
+    fill<T, C>(a, 1, [=](const uint32_t* w, C* v) {
+      for (int i = 0; i < kTile; ++i) {
+        C r =
+            std::fma(static_cast<C>(static_cast<int32_t>(w[i] >> (32 - bits))) * unit, width, from);
+        v[i] = r < to ? r : from;
+      }
+    });
+  }
+}
+
+template <class T>
+void normal_as(const KernelArgs& a) {
+  using C = Compute<T>;
+  const C mean = static_cast<C>(a.f(2)), std = static_cast<C>(a.f(3));
+  if constexpr (std::is_same_v<T, double>) {
+    fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
+      for (int i = 0; i < kTile / 4; ++i) philox::normal_pair(w + 4 * i, v + 2 * i);
+      for (int i = 0; i < kTile / 2; ++i) v[i] = std::fma(v[i], std, mean);
+    });
+  } else {
+    fill<T, C>(a, 1, [=](const uint32_t* w, C* v) {
+      for (int i = 0; i < kTile / 2; ++i) philox::normal_pair(w[2 * i], w[2 * i + 1], v + 2 * i);
+      for (int i = 0; i < kTile; ++i) v[i] = std::fma(v[i], std, mean);
+    });
+  }
+}
+
+template <class T>
+void exponential_as(const KernelArgs& a) {
+  using C = Compute<T>;
+  const C rate = static_cast<C>(a.f(2));
+  if constexpr (std::is_same_v<T, double>) {
+    fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
+      for (int i = 0; i < kTile / 2; ++i)
+        v[i] = -philox::log_positive(philox::open_double(w[2 * i], w[2 * i + 1])) / rate;
+    });
+  } else {
+    fill<T, C>(a, 1, [=](const uint32_t* w, C* v) {
+      for (int i = 0; i < kTile; ++i) v[i] = -philox::log_positive(philox::open_float(w[i])) / rate;
+    });
+  }
+}
+
+// Calls fn.operator()<T>() for the float dtypes only.
+template <class F>
+void dispatch_float(DType t, F&& fn) {
+  switch (t) {
+    case DType::Float32:
+      fn.template operator()<float>();
+      break;
+    case DType::Float64:
+      fn.template operator()<double>();
+      break;
+    case DType::Float16:
+      fn.template operator()<float16>();
+      break;
+    case DType::BFloat16:
+      fn.template operator()<bfloat16>();
+      break;
+    default:
+      break;
+  }
+}
+
+void uniform(const KernelArgs& a) {
+  dispatch_float(a.dtype(0), [&]<class T>() { uniform_as<T>(a); });
+}
+void normal(const KernelArgs& a) {
+  dispatch_float(a.dtype(0), [&]<class T>() { normal_as<T>(a); });
+}
+void exponential(const KernelArgs& a) {
+  dispatch_float(a.dtype(0), [&]<class T>() { exponential_as<T>(a); });
+}
+
+// attrs: seed, offset, low, range (as unsigned 64 bits; 0 stands for 2^64). Two words a value.
+void randint(const KernelArgs& a) {
+  const uint64_t range = static_cast<uint64_t>(a.i(3));
+  const int64_t low = a.i(2);
+  dispatch(a.dtype(0), [&]<class T>() {
+    fill<T, int64_t>(a, 2, [=](const uint32_t* w, int64_t* v) {
+      for (int i = 0; i < kTile / 2; ++i) {
+        uint64_t u = philox::join(w[2 * i], w[2 * i + 1]);
+        if (range) u = static_cast<uint64_t>((static_cast<unsigned __int128>(u) * range) >> 64);
+        v[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + u);
+      }
+    });
+  });
+}
+
+// attrs: seed, offset, p. Tensor 1, when there, holds the probabilities instead.
+void bernoulli(const KernelArgs& a) {
+  if (!a.has(1)) {
+    const double p = a.f(2);
+    dispatch(a.dtype(0), [&]<class T>() {
+      fill<T, int32_t>(a, 1, [=](const uint32_t* w, int32_t* v) {
+        for (int i = 0; i < kTile; ++i) v[i] = static_cast<double>(w[i]) * 0x1p-32 < p;
+      });
+    });
+    return;
+  }
+  const Seed s(a);
+  const pf_tensor &out = a.tensor(0), &probs = a.tensor(1);
+  const int64_t* strides[2] = {out.strides, probs.strides};
+  dispatch(a.dtype(0), [&]<class T>() {
+    dispatch(a.dtype(1), [&]<class P>() {
+      parallel_for((numel(out) + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
+        Walker<2> at(out.ndim, out.shape, strides, begin * 4);
+        const int64_t n = numel(out);
+        for (int64_t b = begin; b < end; ++b) {
+          philox::Words w = philox::block(s.offset + static_cast<uint64_t>(b), s.seed);
+          for (int64_t i = 0; i < std::min<int64_t>(4, n - 4 * b); ++i, at.next()) {
+            double p = static_cast<double>(load(a.data<P>(1)[at.offset[1]]));
+            a.data<T>(0)[at.offset[0]] = store<T>(w.w[i] * 0x1p-32 < p ? 1 : 0);
+          }
+        }
+      });
+    });
+  });
+}
+
+// out = in * mask / (1 - p). attrs: seed, offset, p. The backward pass is the same call on the
+// gradient with the same seed and offset.
+template <class T>
+void dropout_as(const KernelArgs& a) {
+  using C = Compute<T>;
+  const Seed s(a);
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  const int64_t n = numel(out);
+  const double p = a.f(2);
+  // Kept when word >= threshold; at p = 1 the factor is 0 either way.
+  const double bound = std::ceil(p * 0x1p32);
+  const bool none = bound >= 0x1p32;
+  const uint32_t threshold = none ? 0 : static_cast<uint32_t>(bound);
+  const C scale = none ? C(0) : static_cast<C>(1.0 / (1.0 - p));
+  const bool flat = contiguous(out) && contiguous(in);
+  const int64_t* strides[2] = {out.strides, in.strides};
+  T* to = a.data<T>(0);
+  const T* from = a.data<T>(1);
+  parallel_for((n + kTile - 1) / kTile, kTilesPerThread, [&](int64_t begin, int64_t end) {
+    uint32_t words[kTile];
+    C factor[kTile];
+    Walker<2> at(out.ndim, out.shape, strides, begin * kTile);
+    for (int64_t t = begin; t < end; ++t) {
+      philox::tile(s.offset + static_cast<uint64_t>(t) * philox::kCounters, s.seed, words);
+      const int64_t count = std::min<int64_t>(kTile, n - t * kTile);
+      for (int i = 0; i < kTile; ++i) factor[i] = words[i] >= threshold ? scale : C(0);
+      if (flat) {
+        T* o = to + t * kTile;
+        const T* x = from + t * kTile;
+        for (int64_t i = 0; i < count; ++i) o[i] = store<T>(load(x[i]) * factor[i]);
+      } else {
+        for (int64_t i = 0; i < count; ++i, at.next())
+          to[at.offset[0]] = store<T>(load(from[at.offset[1]]) * factor[i]);
+      }
+    }
+  });
+}
+
+void dropout(const KernelArgs& a) {
+  dispatch_float(a.dtype(0), [&]<class T>() { dropout_as<T>(a); });
+}
+
+// The order of random 64-bit keys, ties by position.
+void randperm(const KernelArgs& a) {
+  const Seed s(a);
+  const int64_t n = numel(a.tensor(0));
+  struct Item {
+    uint64_t key;
+    int64_t at;
+  };
+  std::vector<Item> items(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; i += 2) {
+    philox::Words w = philox::block(s.offset + static_cast<uint64_t>(i / 2), s.seed);
+    items[static_cast<size_t>(i)] = {philox::join(w.w[0], w.w[1]), i};
+    if (i + 1 < n) items[static_cast<size_t>(i) + 1] = {philox::join(w.w[2], w.w[3]), i + 1};
+  }
+  std::sort(items.begin(), items.end(), [](const Item& x, const Item& y) {
+    return x.key != y.key ? x.key < y.key : x.at < y.at;
+  });
+  const int64_t step = a.tensor(0).strides[0];
+  dispatch(a.dtype(0), [&]<class T>() {
+    for (int64_t i = 0; i < n; ++i)
+      a.data<T>(0)[i * step] = store<T>(items[static_cast<size_t>(i)].at);
+  });
+}
+
+// outs: samples int64 [rows, k], status int64 [1]; ins: weights [rows, n].
+// attrs: seed, offset, replacement. Status: 0 good, 1 a weight is negative or not finite, 2 a row
+// sums to zero, 3 fewer nonzero weights than samples without replacement.
+template <class T>
+void multinomial_as(const KernelArgs& a) {
+  const Seed s(a);
+  const pf_tensor &out = a.tensor(0), &weights = a.tensor(2);
+  const int64_t rows = weights.shape[0], n = weights.shape[1], k = out.shape[1];
+  const bool replacement = a.i(2) != 0;
+  int64_t status = 0;
+  std::vector<double> row(static_cast<size_t>(n));
+  std::vector<std::pair<double, int64_t>> race;
+  for (int64_t r = 0; r < rows && !status; ++r) {
+    const T* p = a.data<T>(2) + r * weights.strides[0];
+    int64_t* o = a.data<int64_t>(0) + r * k;
+    double total = 0;
+    int64_t nonzero = 0, last = 0;
+    for (int64_t j = 0; j < n; ++j) {
+      double w = static_cast<double>(load(p[j * weights.strides[1]]));
+      if (!(w >= 0) || !std::isfinite(w)) status = 1;
+      if (w > 0) ++nonzero, last = j;
+      total += w;
+      row[static_cast<size_t>(j)] = replacement ? total : w;
+    }
+    if (status) break;
+    if (!(total > 0)) status = 2;
+    if (!replacement && nonzero < k) status = 3;
+    if (status) break;
+    if (replacement) {
+      for (int64_t j = 0; j < k; ++j) {
+        uint64_t word = static_cast<uint64_t>(r * k + j) * 2;
+        philox::Words w = philox::block(s.offset + word / 4, s.seed);
+        double u = philox::unit_double(w.w[word % 4], w.w[word % 4 + 1]) * total;
+        o[j] = std::min<int64_t>(std::upper_bound(row.begin(), row.end(), u) - row.begin(), last);
+      }
+    } else {  // the first k arrivals of exponential clocks with these rates
+      race.clear();
+      for (int64_t j = 0; j < n; ++j) {
+        if (!(row[static_cast<size_t>(j)] > 0)) continue;
+        uint64_t word = static_cast<uint64_t>(r * n + j) * 2;
+        philox::Words w = philox::block(s.offset + word / 4, s.seed);
+        double e = -philox::log_positive(philox::open_double(w.w[word % 4], w.w[word % 4 + 1]));
+        race.emplace_back(e / row[static_cast<size_t>(j)], j);
+      }
+      std::partial_sort(race.begin(), race.begin() + k, race.end());
+      for (int64_t j = 0; j < k; ++j) o[j] = race[static_cast<size_t>(j)].second;
+    }
+  }
+  *a.data<int64_t>(1) = status;
+}
+
+void multinomial(const KernelArgs& a) {
+  dispatch_float(a.dtype(2), [&]<class T>() { multinomial_as<T>(a); });
+}
+
+}  // namespace
+
+PF_CPU_KERNEL("uniform", uniform)
+PF_CPU_KERNEL("normal", normal)
+PF_CPU_KERNEL("exponential", exponential)
+PF_CPU_KERNEL("randint", randint)
+PF_CPU_KERNEL("bernoulli", bernoulli)
+PF_CPU_KERNEL("dropout", dropout)
+PF_CPU_KERNEL("randperm", randperm)
+PF_CPU_KERNEL("multinomial", multinomial)
+
+}  // namespace pyflame::cpu
