@@ -27,7 +27,12 @@ struct Node : detail::RefCounted {
   std::vector<Edge> next;  // one per input of the operation, undefined when it needs no gradient
   uint32_t outputs = 1;    // how many results the operation had
   bool released = false;   // its saved tensors were freed by a backward pass
-  std::vector<std::function<Grads(const Grads&)>> pre_hooks;  // on the incoming gradients
+  struct Hook {
+    int64_t id;
+    uint32_t output;  // whose gradient it sees; what it returns (if defined) replaces it
+    std::function<Tensor(const Tensor&)> fn;
+  };
+  std::vector<Hook> hooks;
 
   explicit Node(const char* name);
   virtual ~Node();
@@ -41,19 +46,20 @@ struct Node : detail::RefCounted {
 };
 
 // A tensor kept for the backward pass. Knows the version it was saved at. Set is_result for a
-// result of the operation itself (avoids the reference cycle).
+// result of the operation itself (avoids the reference cycle), with its number.
 class Saved {
  public:
   Saved() = default;
-  Saved(const Tensor& t, bool is_result = false);
+  Saved(const Tensor& t, bool is_result = false, uint32_t output_nr = 0);
   Tensor get(const Node& owner) const;  // AutogradError when changed in place or freed
   void reset();
 
  private:
   Tensor tensor_;
+  Edge history_;  // of an input that is a view: the tensor is kept without its base (no cycle)
   uint32_t version_ = 0;
-  bool is_result_ = false;
   uint32_t output_nr_ = 0;
+  bool is_result_ = false;
 };
 
 // True when gradients are on and any of the tensors requires one.
@@ -97,9 +103,32 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
 
 // Call before an in-place write to `t` (checks: a leaf that requires grad must not be written,
 // an expanded view neither), then after recording the write with the node of the operation whose
-// result `t` now holds (null when none of its inputs needs a gradient).
+// result `t` now holds (null when none of its inputs needs a gradient). The node's first input,
+// next[0], is `t` before the write (leave it undefined when the old value does not matter).
 void check_inplace(const Tensor& t, const char* op);
 void rebase(const Tensor& t, Ref<Node> node);
+// A FunctionNode for in-place use: `inputs[0]` is the tensor that is written.
+Ref<Node> make_node(const char* name, std::initializer_list<Tensor> inputs,
+                    std::vector<Saved> saved, BackwardFn fn);
+
+// What the engine keeps beside a tensor that takes part in autograd.
+struct Meta {
+  Ref<Node> grad_fn;
+  uint32_t output_nr = 0;
+  Tensor grad;
+  Ref<Node> accumulator;  // of a leaf
+  std::shared_ptr<Tensor> retained;  // retain_grad(): filled by a hook of grad_fn
+  // A differentiable view: what it looks at and how to look again.
+  Tensor base;
+  std::function<Tensor(const Tensor&)> replay;
+  std::function<Tensor(const Tensor&)> view_backward;
+  const char* view_name = nullptr;
+  uint64_t epoch = 0;  // of the base when grad_fn was made; on a base: how often it was rebased
+};
+Meta& meta_of(const Tensor& t);  // made on demand
+// The node that made `t` (for grad_fn); null for a leaf. A view of a changed base is renewed.
+Ref<Node> grad_fn(const Tensor& t);
+void retain_grad(const Tensor& t);
 
 // Sums a gradient down to the shape of the operand it belongs to (undoes broadcasting).
 Tensor sum_to(const Tensor& grad, const Dims& shape);

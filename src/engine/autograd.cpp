@@ -1,0 +1,452 @@
+// The tape: attaching nodes, views and in-place writes, saved tensors.
+#include "engine/autograd.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "engine/autograd_nodes.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+namespace {
+thread_local bool t_grad_enabled = true;
+std::atomic<bool> g_anomaly{false};
+}  // namespace
+
+bool grad_enabled() { return t_grad_enabled; }
+void set_grad_enabled(bool on) { t_grad_enabled = on; }
+void set_detect_anomaly(bool on) { g_anomaly.store(on); }
+bool detect_anomaly() { return g_anomaly.load(); }
+
+namespace autograd {
+namespace {
+
+std::atomic<uint64_t> g_sequence{1};  // 0 is for accumulators: they run last
+
+bool overlaps_itself(const TensorImpl& t) {
+  return !t.contiguous && may_self_overlap(t.shape, t.strides);
+}
+
+}  // namespace
+
+Node::Node(const char* n) : sequence(g_sequence.fetch_add(1, std::memory_order_relaxed)), name(n) {}
+Node::~Node() = default;
+
+void Node::destroy(Node* n) noexcept {
+  // Dropping a node drops its edges, which may drop nodes, 100,000 deep: a queue, no recursion.
+  static thread_local std::vector<Node*>* queue = nullptr;
+  if (queue) {
+    queue->push_back(n);
+    return;
+  }
+  std::vector<Node*> list{n};
+  queue = &list;
+  while (!list.empty()) {
+    Node* next = list.back();
+    list.pop_back();
+    delete next;
+  }
+  queue = nullptr;
+}
+
+// ---- meta ----------------------------------------------------------------------------------------
+
+Meta& meta_of(const Tensor& t) {
+  if (!t->meta) t->meta = new Meta;
+  return *t->meta;
+}
+
+void destroy_meta(TensorImpl& t) noexcept {
+  Meta* m = std::exchange(t.meta, nullptr);
+  if (m->accumulator) static_cast<Accumulate*>(m->accumulator.get())->forget();
+  delete m;
+}
+
+// The leaf may go away while a graph still points at it: its gradient is then nobody's.
+Tensor Accumulate::leaf() {
+  while (lock_.test_and_set(std::memory_order_acquire)) {
+  }
+  Tensor t;
+  if (leaf_) {
+    uint32_t n = leaf_->refs.load(std::memory_order_relaxed);
+    while (n && !leaf_->refs.compare_exchange_weak(n, n + 1, std::memory_order_acq_rel)) {
+    }
+    if (n) t = Tensor::adopt(leaf_);
+  }
+  lock_.clear(std::memory_order_release);
+  return t;
+}
+void Accumulate::forget() noexcept {
+  while (lock_.test_and_set(std::memory_order_acquire)) {
+  }
+  leaf_ = nullptr;
+  lock_.clear(std::memory_order_release);
+}
+
+Grads Accumulate::apply(const Grads& grads) {
+  Tensor t = leaf();
+  if (!t.defined() || !grads[0].defined()) return {};
+  Tensor g = grads[0];
+  Meta& m = meta_of(t);
+  PF_CHECK(g->shape == t->shape, ShapeError, "backward", "a gradient of shape ", g->shape,
+           " arrived for a tensor of shape ", t->shape,
+           "; the backward of a custom function returned the wrong shape");
+  if (g->dtype != t->dtype) g = to(g, t->dtype);
+  if (!m.grad.defined()) {
+    // The gradient is kept as it is when nobody else can reach it.
+    bool ours = g->refs.load() <= 2 && g->storage->handles.load() == 1 && g->contiguous &&
+                !g->storage->foreign;
+    if (grad_enabled())
+      m.grad = ours ? g : clone(g);
+    else
+      m.grad = ours ? g.detach() : clone(g.detach());
+  } else if (grad_enabled()) {
+    m.grad = add(m.grad, g);
+  } else {
+    Tensor sum = m.grad.detach();
+    if (m.grad->storage->readonly || overlaps_itself(*m.grad.impl()))
+      m.grad = add(sum, g);
+    else
+      add_(sum, g);
+  }
+  return {};
+}
+
+// ---- edges -----------------------------------------------------------------------------------------
+
+bool requires_grad(const Tensor& t) {
+  if (t->requires_grad) return true;
+  const Meta* m = t->meta;
+  if (!m) return false;
+  if (m->grad_fn) return true;
+  return m->base.defined() && m->replay && m->epoch != meta_of(m->base).epoch &&
+         requires_grad(m->base);
+}
+
+bool wanted(std::span<const Tensor> inputs) {
+  if (!t_grad_enabled) return false;
+  for (const Tensor& t : inputs)
+    if (t.defined() && requires_grad(t)) return true;
+  return false;
+}
+
+namespace {
+
+void attach_view(const Tensor& t, Meta& m) {
+  auto backward = m.view_backward;
+  Ref<Node> node = Ref<Node>::adopt(new FunctionNode(
+      m.view_name, {},
+      [backward](const Context& c) -> Grads { return {backward(c.grad())}; }));
+  node->next.push_back(edge_of(m.base));
+  static_cast<FunctionNode*>(node.get())->describe({&t, 1});
+  m.grad_fn = std::move(node);
+  m.output_nr = 0;
+  m.epoch = meta_of(m.base).epoch;
+}
+
+}  // namespace
+
+Ref<Node> grad_fn(const Tensor& t) {
+  Meta* m = t->meta;
+  if (!m) return {};
+  if (m->base.defined() && m->epoch != meta_of(m->base).epoch && requires_grad(m->base))
+    attach_view(t, *m);
+  return m->grad_fn;
+}
+
+Edge edge_of(const Tensor& t) {
+  if (!t.defined()) return {};
+  if (t->meta) {
+    if (Ref<Node> fn = grad_fn(t)) return {std::move(fn), t->meta->output_nr};
+  }
+  if (!t->requires_grad) return {};
+  Meta& m = meta_of(t);
+  if (!m.accumulator) m.accumulator = Ref<Node>::adopt(new Accumulate(t.impl()));
+  return {m.accumulator, 0};
+}
+
+void attach(Ref<Node> node, std::span<const Tensor> outputs, std::span<const Tensor> inputs) {
+  node->outputs = static_cast<uint32_t>(outputs.size());
+  if (node->next.empty()) {
+    node->next.reserve(inputs.size());
+    for (const Tensor& t : inputs) node->next.push_back(edge_of(t));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined() || !is_float(outputs[i]->dtype)) continue;
+    Meta& m = meta_of(outputs[i]);
+    m.grad_fn = node;
+    m.output_nr = static_cast<uint32_t>(i);
+  }
+}
+
+void attach(const char* name, std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+            std::vector<Saved> saved, BackwardFn fn) {
+  auto* node = new FunctionNode(name, std::move(saved), std::move(fn));
+  node->describe(outputs);
+  attach(Ref<Node>::adopt(node), outputs, inputs);
+}
+
+void attach(const char* name, std::initializer_list<Tensor> outputs,
+            std::initializer_list<Tensor> inputs, std::vector<Saved> saved, BackwardFn fn) {
+  attach(name, std::span<const Tensor>(outputs.begin(), outputs.size()),
+         std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(saved), std::move(fn));
+}
+
+Ref<Node> make_node(const char* name, std::initializer_list<Tensor> inputs,
+                    std::vector<Saved> saved, BackwardFn fn) {
+  auto* node = new FunctionNode(name, std::move(saved), std::move(fn));
+  for (const Tensor& t : inputs) node->next.push_back(edge_of(t));
+  return Ref<Node>::adopt(node);
+}
+
+// ---- saved tensors -----------------------------------------------------------------------------------
+
+Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
+    : output_nr_(output_nr), is_result_(is_result) {
+  if (!t.defined()) return;
+  version_ = t->storage->version;
+  const bool is_view = t->meta && t->meta->base.defined();
+  if (is_view && !is_result) history_ = edge_of(t);
+  tensor_ = is_result || is_view ? make_view(t, t->shape, t->strides, t->offset) : t;
+}
+
+Tensor Saved::get(const Node& owner) const {
+  PF_CHECK(!owner.released, AutogradError, "backward", "the graph of ", owner.name,
+           " was already used and freed; call backward(retain_graph=True) the first time, or run "
+           "the forward pass again");
+  if (!tensor_.defined()) return {};
+  PF_CHECK(tensor_->storage->version == version_, AutogradError, "backward", "a ",
+           name(tensor_->dtype), " tensor of shape ", tensor_->shape, " that ", owner.name,
+           " needs for its gradient was changed in place (version ", tensor_->storage->version,
+           ", saved at version ", version_, "); clone() it before the in-place operation");
+  if (!grad_enabled() || (!is_result_ && !history_.node)) return tensor_;
+  Tensor t = make_view(tensor_, tensor_->shape, tensor_->strides, tensor_->offset);
+  Meta& m = meta_of(t);
+  m.grad_fn = is_result_ ? Ref<Node>::share(const_cast<Node*>(&owner)) : history_.node;
+  m.output_nr = is_result_ ? output_nr_ : history_.input;
+  return t;
+}
+
+void Saved::reset() {
+  tensor_ = Tensor();
+  history_ = {};
+}
+
+Tensor Context::saved(size_t i) const { return node.saved(i); }
+bool Context::needs(size_t i) const { return node.needs(i); }
+
+void FunctionNode::describe(std::span<const Tensor> outputs) {
+  if (outputs.size() < 2) return;
+  for (const Tensor& t : outputs)
+    shapes_.push_back(t.defined() ? Result{t->shape, t->dtype, t->storage->device}
+                                  : Result{Dims{0}, DType::Float32, {}});
+}
+
+Grads FunctionNode::apply(const Grads& grads) {
+  PF_CHECK(!released, AutogradError, "backward", "the graph of ", name,
+           " was already used and freed; call backward(retain_graph=True) the first time, or run "
+           "the forward pass again");
+  if (shapes_.empty()) return fn_({*this, grads});
+  // Several results: one without a gradient counts as zeros.
+  Grads full = grads;
+  full.resize(shapes_.size());
+  for (size_t i = 0; i < full.size(); ++i)
+    if (!full[i].defined())
+      full[i] = zeros(shapes_[i].shape.vec(), shapes_[i].dtype, shapes_[i].device);
+  return fn_({*this, full});
+}
+
+void FunctionNode::release() {
+  for (Saved& s : saved_) s.reset();
+  fn_ = nullptr;
+}
+
+// ---- views and in-place writes -------------------------------------------------------------------
+
+Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
+            const char* name, std::function<Tensor(const Tensor&)> backward) {
+  if (!t_grad_enabled || !is_float(base->dtype)) return result;
+  Meta& m = meta_of(result);
+  if (base->meta && base->meta->base.defined()) {
+    // A view of a view looks at the base itself.
+    const Meta& outer = *base->meta;
+    m.base = outer.base;
+    m.replay = [first = outer.replay, second = std::move(replay)](const Tensor& b) {
+      return second(first(b));
+    };
+    m.view_backward = [first = outer.view_backward, second = std::move(backward)](const Tensor& g) {
+      return first(second(g));
+    };
+  } else {
+    m.base = base;
+    m.replay = std::move(replay);
+    m.view_backward = std::move(backward);
+  }
+  m.view_name = name;
+  if (requires_grad(m.base)) attach_view(result, m);
+  m.epoch = meta_of(m.base).epoch;
+  return result;
+}
+
+void check_inplace(const Tensor& t, const char* op) {
+  PF_CHECK(!t->storage->readonly, ValueError, op,
+           "the tensor's memory is read-only (it was imported from a read-only array or file); "
+           "clone() it first");
+  PF_CHECK(!overlaps_itself(*t.impl()), ValueError, op, "the tensor of shape ", t->shape,
+           " and strides ", t->strides,
+           " reaches some elements more than once (an expanded view); clone() it first");
+  if (!t_grad_enabled) return;
+  PF_CHECK(!t->requires_grad || (t->meta && t->meta->grad_fn), AutogradError, op,
+           "a leaf tensor that requires grad cannot be changed in place; use pf.no_grad(), or work "
+           "on a copy (x = x.clone())");
+  if (t->meta && t->meta->base.defined()) {
+    const Tensor& b = t->meta->base;
+    PF_CHECK(!b->requires_grad || (b->meta && b->meta->grad_fn), AutogradError, op,
+             "a view of a leaf tensor that requires grad cannot be changed in place; use "
+             "pf.no_grad(), or work on a copy of the leaf");
+  }
+}
+
+void rebase(const Tensor& t, Ref<Node> node) {
+  if (!t_grad_enabled || !is_float(t->dtype)) return;
+  Meta* m = t->meta;
+  if (m && m->base.defined()) {
+    Tensor base = m->base;
+    if (!node && !requires_grad(base)) return;
+    Meta& bm = meta_of(base);
+    Ref<Node> slice = Ref<Node>::adopt(new CopySlices(node, m->replay, edge_of(base)));
+    bm.grad_fn = std::move(slice);
+    bm.output_nr = 0;
+    ++bm.epoch;
+    attach_view(t, *m);
+    return;
+  }
+  if (!node && !m) return;
+  Meta& own = meta_of(t);
+  own.grad_fn = std::move(node);
+  own.output_nr = 0;
+  ++own.epoch;  // views of it renew their history
+}
+
+CopySlices::CopySlices(Ref<Node> inner, std::function<Tensor(const Tensor&)> replay, Edge base)
+    : Node(inner ? inner->name : "copy_slices"), inner_(std::move(inner)),
+      replay_(std::move(replay)) {
+  next.push_back(std::move(base));
+  if (inner_)
+    for (size_t i = 1; i < inner_->next.size(); ++i) next.push_back(inner_->next[i]);
+}
+
+Grads CopySlices::apply(const Grads& grads) {
+  const Tensor& g = grads[0];
+  Grads out(next.size());
+  Grads inner;
+  if (inner_) inner = inner_->apply({contiguous(replay_(g))});
+  if (needs(0)) {
+    // The gradient of the base before the write: what was written over had no other influence.
+    Tensor full = clone(g);
+    Tensor part = replay_(full);
+    if (!inner.empty() && inner[0].defined())
+      copy_(part, inner[0]);
+    else
+      zero_(part);
+    out[0] = full;
+  }
+  for (size_t i = 1; i < inner.size() && i < out.size(); ++i) out[i] = inner[i];
+  return out;
+}
+
+void CopySlices::release() {
+  if (inner_) {
+    inner_->release();
+    inner_->released = true;
+  }
+}
+
+Tensor sum_to(const Tensor& g, const Dims& shape) {
+  if (g->shape == shape) return g;
+  IntList dims;
+  int shift = g->shape.size() - shape.size();
+  for (int i = 0; i < g->shape.size(); ++i)
+    if (i < shift || (shape[i - shift] == 1 && g->shape[i] != 1)) dims.push_back(i);
+  Tensor r = dims.empty() ? g : sum(g, dims, true);
+  return r->shape == shape ? r : reshape(r, shape.vec());
+}
+
+void retain_grad(const Tensor& t) {
+  PF_CHECK(requires_grad(t), AutogradError, "retain_grad",
+           "the tensor does not require grad; call requires_grad_() before it is used");
+  Ref<Node> fn = grad_fn(t);
+  Meta& m = meta_of(t);
+  if (!fn || m.retained) return;
+  m.retained = std::make_shared<Tensor>();
+  fn->hooks.push_back({0, m.output_nr, [box = m.retained](const Tensor& g) -> Tensor {
+                         *box = box->defined() ? add(*box, g) : g.detach();
+                         return {};
+                       }});
+}
+
+}  // namespace autograd
+
+// ---- the tensor's side -----------------------------------------------------------------------
+
+bool Tensor::requires_grad() const { return autograd::requires_grad(*this); }
+bool Tensor::is_leaf() const { return !autograd::grad_fn(*this); }
+
+Tensor& Tensor::requires_grad_(bool on) {
+  PF_CHECK(!on || is_float(p_->dtype), DTypeError, "requires_grad_", "got a ", name(p_->dtype),
+           " tensor; only floating point tensors have gradients");
+  PF_CHECK(on || is_leaf(), AutogradError, "requires_grad_",
+           "the tensor is the result of an operation; use detach() to cut it from its history");
+  p_->requires_grad = on;
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  if (!p_->meta) return {};
+  if (p_->meta->retained) return *p_->meta->retained;
+  return p_->meta->grad;
+}
+
+void Tensor::set_grad(const Tensor& g) {
+  if (!g.defined()) {
+    if (p_->meta) p_->meta->grad = Tensor();
+    if (p_->meta && p_->meta->retained) *p_->meta->retained = Tensor();
+    return;
+  }
+  PF_CHECK(g->shape == p_->shape, ShapeError, "grad", "got a gradient of shape ", g->shape,
+           " for a tensor of shape ", p_->shape, "; they must be equal");
+  PF_CHECK(g->dtype == p_->dtype, DTypeError, "grad", "got a ", name(g->dtype), " gradient for a ",
+           name(p_->dtype), " tensor; convert it first");
+  PF_CHECK(g->storage->device == p_->storage->device, DeviceError, "grad", "got a gradient on ",
+           g->storage->device.str(), " for a tensor on ", p_->storage->device.str());
+  autograd::meta_of(*this).grad = g;
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  if (gradient.defined())
+    pyflame::backward({this, 1}, {&gradient, 1}, retain_graph, create_graph);
+  else
+    pyflame::backward({this, 1}, {}, retain_graph, create_graph);
+}
+
+Tensor Tensor::detach() const { return make_view(*this, p_->shape, p_->strides, p_->offset); }
+
+int64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  static std::atomic<int64_t> next{1};
+  autograd::Edge e = autograd::edge_of(*this);
+  PF_CHECK(e.node, AutogradError, "register_hook",
+           "the tensor does not require grad; call requires_grad_() first");
+  int64_t id = next.fetch_add(1);
+  e.node->hooks.push_back({id, e.input, std::move(hook)});
+  return id;
+}
+
+void Tensor::remove_hook(int64_t handle) const {
+  autograd::Edge e = autograd::edge_of(*this);
+  if (e.node) std::erase_if(e.node->hooks, [&](const auto& h) { return h.id == handle; });
+}
+
+}  // namespace pyflame

@@ -1,0 +1,56 @@
+// The node types that the engine itself needs.
+#pragma once
+
+#include <atomic>
+#include <utility>
+
+#include "engine/autograd.h"
+
+namespace pyflame::autograd {
+
+// The end of every path: adds what arrives to the leaf's .grad.
+struct Accumulate final : Node {
+  explicit Accumulate(TensorImpl* leaf) : Node("accumulate_grad"), leaf_(leaf) { sequence = 0; }
+  Grads apply(const Grads& grads) override;
+  Tensor leaf();           // undefined when it is gone
+  void forget() noexcept;  // the leaf goes away
+
+ private:
+  std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
+  TensorImpl* leaf_;
+};
+
+// A node whose gradient is a function over saved tensors.
+class FunctionNode final : public Node {
+ public:
+  FunctionNode(const char* name, std::vector<Saved> saved, BackwardFn fn)
+      : Node(name), saved_(std::move(saved)), fn_(std::move(fn)) {}
+  Grads apply(const Grads& grads) override;
+  void release() override;
+  Tensor saved(size_t i) const { return saved_[i].get(*this); }
+  // With several results, a missing gradient is filled with zeros of the result's shape.
+  void describe(std::span<const Tensor> outputs);
+
+ private:
+  struct Result {
+    Dims shape;
+    DType dtype;
+    Device device;
+  };
+  std::vector<Saved> saved_;
+  BackwardFn fn_;
+  std::vector<Result> shapes_;
+};
+
+// The history of a base after an in-place write to a view of it.
+struct CopySlices final : Node {
+  CopySlices(Ref<Node> inner, std::function<Tensor(const Tensor&)> replay, Edge base);
+  Grads apply(const Grads& grads) override;
+  void release() override;
+
+ private:
+  Ref<Node> inner_;
+  std::function<Tensor(const Tensor&)> replay_;
+};
+
+}  // namespace pyflame::autograd

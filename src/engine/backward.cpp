@@ -1,0 +1,186 @@
+// The backward pass: iterative, on the calling thread, highest record number first. An edge always
+// leads to a node that was recorded earlier, so a node is complete when its turn comes.
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "engine/autograd_nodes.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+
+using autograd::Accumulate;
+using autograd::Edge;
+using autograd::Grads;
+using autograd::Node;
+
+namespace {
+
+struct Waiting {
+  Ref<Node> node;
+  Grads grads;
+};
+
+class Pass {
+ public:
+  Pass(bool retain_graph, bool create_graph)
+      : retain_graph_(retain_graph || create_graph), mode_(create_graph) {}
+
+  void seed(const Tensor& t, const Tensor& gradient) {
+    PF_CHECK(autograd::requires_grad(t), AutogradError, "backward",
+             "the tensor does not require grad and has no history; call requires_grad_() on what "
+             "it is computed from, outside of no_grad()");
+    Tensor g = gradient;
+    if (!g.defined()) {
+      PF_CHECK(t->numel == 1, AutogradError, "backward", "got a tensor of shape ", t->shape,
+               "; a gradient is made by itself only for one element: reduce it (for example with "
+               ".sum()) or pass gradient=");
+      g = full(t->shape.vec(), 1, t->dtype, t->storage->device);
+    }
+    PF_CHECK(g->shape == t->shape, ShapeError, "backward", "got a gradient of shape ", g->shape,
+             " for a tensor of shape ", t->shape, "; they must be equal");
+    if (g->dtype != t->dtype) g = to(g, t->dtype);
+    deliver(autograd::edge_of(t), std::move(g));
+  }
+
+  // Capture the gradient that flows into this edge instead of walking on to a leaf.
+  void capture(const Edge& e, Tensor* into) { captures_[e.node.get()].push_back({e.input, into}); }
+
+  // With captures: only nodes that lead to one of them run.
+  void restrict_to_captures(std::span<const Edge> roots) {
+    restricted_ = true;
+    std::vector<Node*> order;
+    std::unordered_set<Node*> seen;
+    std::vector<Node*> stack;
+    for (const Edge& e : roots)
+      if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
+    while (!stack.empty()) {
+      Node* n = stack.back();
+      stack.pop_back();
+      order.push_back(n);
+      for (const Edge& e : n->next)
+        if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
+    }
+    std::sort(order.begin(), order.end(),
+              [](Node* a, Node* b) { return a->sequence < b->sequence; });
+    for (Node* n : order) {
+      bool leads = false;
+      for (const Edge& e : n->next)
+        leads |= e.node && (leads_.count(e.node.get()) || captures_.count(e.node.get()));
+      if (leads) leads_.insert(n);
+    }
+  }
+
+  void run() {
+    while (!heap_.empty()) {
+      Node* key = heap_.top().second;
+      heap_.pop();
+      auto it = waiting_.find(key);
+      Waiting w = std::move(it->second);
+      waiting_.erase(it);
+      step(w);
+    }
+  }
+
+ private:
+  void deliver(const Edge& e, Tensor g) {
+    if (!e.node || !g.defined()) return;
+    auto [it, fresh] = waiting_.try_emplace(e.node.get());
+    Waiting& w = it->second;
+    if (fresh) {
+      w.node = e.node;
+      w.grads.resize(e.node->outputs);
+      heap_.emplace(e.node->sequence, e.node.get());
+    }
+    if (w.grads.size() <= e.input) w.grads.resize(e.input + 1);
+    Tensor& slot = w.grads[e.input];
+    GradMode mode(mode_);
+    slot = slot.defined() ? add(slot, g) : std::move(g);
+  }
+
+  void step(Waiting& w) {
+    Node& n = *w.node;
+    GradMode mode(mode_);
+    for (size_t i = 0; i < n.hooks.size(); ++i) {
+      auto hook = n.hooks[i];  // a copy: it may remove itself
+      if (hook.output >= w.grads.size() || !w.grads[hook.output].defined()) continue;
+      if (Tensor r = hook.fn(w.grads[hook.output]); r.defined()) w.grads[hook.output] = r;
+    }
+    auto captured = captures_.find(&n);
+    if (captured != captures_.end())
+      for (auto& [input, into] : captured->second)
+        if (input < w.grads.size()) *into = w.grads[input];
+    if (restricted_ && !leads_.count(&n)) return;
+    Grads out = n.apply(w.grads);
+    w.grads.clear();
+    if (detect_anomaly()) check_finite(n, out);
+    if (!retain_graph_ && !dynamic_cast<Accumulate*>(&n)) {
+      n.release();
+      n.released = true;
+    }
+    for (size_t i = 0; i < n.next.size() && i < out.size(); ++i)
+      deliver(n.next[i], std::move(out[i]));
+  }
+
+  static void check_finite(const Node& n, const Grads& out) {
+    NoGrad no_grad;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (!out[i].defined() || !is_float(out[i]->dtype)) continue;
+      PF_CHECK(!any(ne(out[i], out[i])).item<bool>(), AutogradError, "backward", "the gradient of ",
+               n.name, " with respect to its input ", i, " (shape ", out[i]->shape,
+               ") holds NaN; look at the values that went into this operation");
+    }
+  }
+
+  bool retain_graph_, mode_, restricted_ = false;
+  std::unordered_map<Node*, Waiting> waiting_;
+  std::priority_queue<std::pair<uint64_t, Node*>> heap_;
+  std::unordered_map<Node*, std::vector<std::pair<uint32_t, Tensor*>>> captures_;
+  std::unordered_set<Node*> leads_;
+};
+
+void check_gradients(std::span<const Tensor> tensors, std::span<const Tensor> gradients) {
+  PF_CHECK(gradients.empty() || gradients.size() == tensors.size(), ValueError, "backward", "got ",
+           gradients.size(), " gradients for ", tensors.size(), " tensors; give one for each");
+}
+
+}  // namespace
+
+void backward(std::span<const Tensor> tensors, std::span<const Tensor> gradients, bool retain_graph,
+              bool create_graph) {
+  check_gradients(tensors, gradients);
+  Pass pass(retain_graph, create_graph);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    pass.seed(tensors[i], gradients.empty() ? Tensor() : gradients[i]);
+  pass.run();
+}
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> grad_outputs, bool retain_graph,
+                         bool create_graph, bool allow_unused) {
+  check_gradients(outputs, grad_outputs);
+  Pass pass(retain_graph, create_graph);
+  std::vector<Tensor> result(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Edge e = autograd::edge_of(inputs[i]);
+    PF_CHECK(e.node, AutogradError, "grad", "input ", i,
+             " does not require grad; call requires_grad_() before it is used");
+    pass.capture(e, &result[i]);
+  }
+  std::vector<Edge> roots;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    pass.seed(outputs[i], grad_outputs.empty() ? Tensor() : grad_outputs[i]);
+    roots.push_back(autograd::edge_of(outputs[i]));
+  }
+  pass.restrict_to_captures(roots);
+  pass.run();
+  for (size_t i = 0; i < result.size(); ++i)
+    PF_CHECK(result[i].defined() || allow_unused, AutogradError, "grad", "input ", i,
+             " was not used to compute the outputs; pass allow_unused=True to get None for it");
+  return result;
+}
+
+}  // namespace pyflame
