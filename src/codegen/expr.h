@@ -96,7 +96,7 @@ struct ExprNode {
   uint8_t index = 0;             // which Input or Attr
   int32_t in[3] = {-1, -1, -1};  // earlier nodes
   double value = 0;              // of a Const
-  friend bool operator==(const ExprNode&, const ExprNode&) = default;
+  friend bool operator==(const ExprNode&, const ExprNode&);  // constants by their bits
 };
 
 // Nodes in topological order, the root last, numbered depth-first from the root: two equal
