@@ -1,0 +1,35 @@
+"""Layers and models. Names and meaning as in torch.nn."""
+
+from . import functional, init, utils
+from .activations import (
+    CELU, ELU, GELU, GLU, SELU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU,
+    LogSigmoid, LogSoftmax, Mish, PReLU, ReLU, ReLU6, Sigmoid, SiLU, Softmax, Softmin, Softplus,
+    Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
+)  # fmt: skip
+from .attention import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer
+from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .layers import (
+    Bilinear, CosineSimilarity, Dropout, Embedding, Flatten, Identity, LayerNorm, Linear,
+    PairwiseDistance, RMSNorm, Unflatten,
+)  # fmt: skip
+from .losses import (
+    BCELoss, BCEWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss,
+    HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss, MarginRankingLoss, MSELoss, NLLLoss,
+    PoissonNLLLoss, SmoothL1Loss, TripletMarginLoss,
+)  # fmt: skip
+from .module import Module
+from .parameter import Parameter
+
+__all__ = [
+    "functional", "init", "utils", "Module", "Parameter",
+    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh",
+    "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "Sigmoid", "SiLU",
+    "Softmax", "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
+    "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
+    "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential",
+    "Bilinear", "CosineSimilarity", "Dropout", "Embedding", "Flatten", "Identity", "LayerNorm",
+    "Linear", "PairwiseDistance", "RMSNorm", "Unflatten",
+    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
+    "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
+    "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "TripletMarginLoss",
+]  # fmt: skip

@@ -1,0 +1,478 @@
+"""Functions of neural networks. Names, arguments and meaning as in torch.nn.functional.
+
+Most come from the table of operations; written here are those that add Python's conveniences
+(`inplace`, string options) or are compositions of operations.
+"""
+
+import math as _math
+
+from .. import _C
+
+# Rows of the table meant for this module, for example layer_norm, softplus, one_hot.
+_table = {name: getattr(_C, name) for name in _C._functional_names()}
+
+
+def __getattr__(name):
+    try:
+        return _table[name]
+    except KeyError:
+        raise AttributeError(f"module 'pyflame.nn.functional' has no attribute '{name}'") from None
+
+
+def __dir__():
+    return sorted({n for n in globals() if not n.startswith("_")} | set(_table))
+
+
+def _unary(name, *params):
+    """An activation of the table with torch's `inplace` argument."""
+    op = getattr(_C, name)
+    defaults = ", ".join(f"{p}={d!r}" for p, d in params)
+    passed = ", ".join(p for p, _ in params)
+    text = (
+        f"def {name}(input, {defaults + ', ' if defaults else ''}inplace=False):\n"
+        f"    result = _op(input{', ' + passed if passed else ''})\n"
+        f"    return input.copy_(result) if inplace else result\n"
+    )
+    space = {"_op": op}
+    exec(text, space)  # one definition for all, without *args on the way to the operation
+    fn = space[name]
+    fn.__doc__ = op.__doc__
+    fn.__module__ = __name__
+    return fn
+
+
+relu = _unary("relu")
+relu6 = _unary("relu6")
+silu = _unary("silu")
+mish = _unary("mish")
+selu = _unary("selu")
+elu = _unary("elu", ("alpha", 1.0))
+celu = _unary("celu", ("alpha", 1.0))
+leaky_relu = _unary("leaky_relu", ("negative_slope", 0.01))
+hardtanh = _unary("hardtanh", ("min_val", -1.0), ("max_val", 1.0))
+hardswish = _unary("hardswish")
+hardsigmoid = _unary("hardsigmoid")
+
+gelu = _C.gelu
+sigmoid = _C.sigmoid
+tanh = _C.tanh
+linear = _C.linear
+softplus = _C.softplus
+softsign = _C.softsign
+logsigmoid = _C.logsigmoid
+scaled_dot_product_attention = _C.scaled_dot_product_attention
+layer_norm = _C.layer_norm
+
+
+def tanhshrink(input):
+    """x - tanh(x)"""
+    return input - _C.tanh(input)
+
+
+def hardshrink(input, lambd=0.5):
+    """x where |x| > lambd, else 0."""
+    return _C.where(input.abs() > lambd, input, _C.zeros_like(input))
+
+
+def softshrink(input, lambd=0.5):
+    """x moved towards 0 by lambd."""
+    return input - input.clamp(-lambd, lambd)
+
+
+def threshold(input, threshold, value, inplace=False):
+    """x where x > threshold, else value."""
+    result = _C.where(input > threshold, input, _C.full_like(input, value))
+    return input.copy_(result) if inplace else result
+
+
+def prelu(input, weight):
+    """max(0, x) + weight * min(0, x); one weight for all or one for each channel (dimension 1)."""
+    if weight.numel() > 1 and input.dim() > 1:
+        weight = weight.view([-1 if i == 1 else 1 for i in range(input.dim())])
+    return input.clamp(min=0) + weight * input.clamp(max=0)
+
+
+def glu(input, dim=-1):
+    """a * sigmoid(b), where a and b are the halves of the input along `dim`."""
+    if input.shape[dim] % 2:
+        raise RuntimeError(
+            f"pf.nn.functional.glu: dimension {dim} has size {input.shape[dim]}; expected an even "
+            "size"
+        )
+    a, b = input.chunk(2, dim)
+    return a * _C.sigmoid(b)
+
+
+def _implicit_dim(dim, ndim):
+    if dim is None:  # torch's old default
+        return 0 if ndim in (0, 1, 3) else 1
+    return dim
+
+
+def softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """exp(x) / sum(exp(x)) along `dim`."""
+    return _C.softmax(input, _implicit_dim(dim, input.dim()), dtype)
+
+
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax of -x."""
+    return _C.softmax(-input, _implicit_dim(dim, input.dim()), dtype)
+
+
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """log(softmax(x)) along `dim`, without overflow."""
+    return _C.log_softmax(input, _implicit_dim(dim, input.dim()), dtype)
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    """Zeroes each element with probability p and scales the others by 1 / (1 - p)."""
+    result = _C.dropout(input, p, training)
+    return input.copy_(result) if inplace else result
+
+
+def embedding(
+    input,
+    weight,
+    padding_idx=None,
+    max_norm=None,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    sparse=False,
+):
+    """Rows of `weight` picked by the integers `input`. The row padding_idx gets no gradient."""
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise NotImplementedError(
+            "pf.nn.functional.embedding: max_norm, scale_grad_by_freq and sparse are not "
+            "supported; leave them at their defaults"
+        )
+    if padding_idx is None:
+        padding_idx = -1
+    else:
+        rows = weight.shape[0]
+        if not -rows <= padding_idx < rows:
+            raise ValueError(
+                f"pf.nn.functional.embedding: padding_idx {padding_idx} is outside of the "
+                f"{rows} rows of weight"
+            )
+        padding_idx %= rows
+    return _C.embedding(input, weight, padding_idx)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """x / sqrt(mean(x²) + eps) * weight over the last dimensions."""
+    return _C.rms_norm(input, normalized_shape, weight, eps)
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    """input / max(norm of input along dim, eps)"""
+    if p == 2.0:
+        norm = (input * input).sum(dim, keepdim=True).sqrt()
+    elif p == 1.0:
+        norm = input.abs().sum(dim, keepdim=True)
+    elif p == _math.inf:
+        norm = input.abs().amax(dim, keepdim=True)
+    else:
+        norm = input.abs().pow(p).sum(dim, keepdim=True).pow(1.0 / p)
+    return input / norm.clamp(min=eps)
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """x1·x2 / (max(|x1|, eps) * max(|x2|, eps)) along `dim`."""
+    n1 = (x1 * x1).sum(dim, keepdim=True).sqrt().clamp(min=eps)
+    n2 = (x2 * x2).sum(dim, keepdim=True).sqrt().clamp(min=eps)
+    return ((x1 / n1) * (x2 / n2)).sum(dim)
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """p-norm of x1 - x2 + eps along the last dimension."""
+    diff = (x1 - x2 + eps).abs()
+    if p == 2.0:
+        return (diff * diff).sum(-1, keepdim=keepdim).sqrt()
+    return diff.pow(p).sum(-1, keepdim=keepdim).pow(1.0 / p)
+
+
+def pad(input, pad, mode="constant", value=None):
+    """Adds elements around the last dimensions.
+
+    `pad` is (left, right) of the last dimension, then of the one before, and so on; negative
+    numbers cut. Modes: constant, reflect, replicate, circular.
+    """
+    pad = list(pad)
+    if len(pad) % 2 or len(pad) // 2 > input.dim():
+        raise RuntimeError(
+            f"pf.nn.functional.pad: got {len(pad)} numbers for {input.dim()} dimensions; expected "
+            "two for each padded dimension"
+        )
+    if mode not in ("constant", "reflect", "replicate", "circular"):
+        raise NotImplementedError(
+            f"pf.nn.functional.pad: unknown mode '{mode}'; expected constant, reflect, replicate "
+            "or circular"
+        )
+    if mode != "constant" and value not in (None, 0):
+        raise ValueError(f"pf.nn.functional.pad: mode '{mode}' takes no value")
+    for i in range(len(pad) // 2):
+        dim, before, after = input.dim() - 1 - i, pad[2 * i], pad[2 * i + 1]
+        size = input.shape[dim]
+        if before < 0 or after < 0:
+            start, length = max(-before, 0), size - max(-before, 0) - max(-after, 0)
+            if length < 0:
+                raise RuntimeError(
+                    f"pf.nn.functional.pad: cuts {-before} and {-after} from dimension {dim} of "
+                    f"size {size}"
+                )
+            input = input.narrow(dim, start, length)
+            before, after, size = max(before, 0), max(after, 0), length
+        if before == 0 and after == 0:
+            continue
+        if mode == "constant":
+            parts = [input]
+            for at, n in ((0, before), (len(parts) + 1, after)):
+                if n:
+                    shape = list(input.shape)
+                    shape[dim] = n
+                    fill = _C.full(
+                        shape, 0 if value is None else value, dtype=input.dtype,
+                        device=input.device,
+                    )  # fmt: skip
+                    parts.insert(at, fill)
+            input = _C.cat(parts, dim)
+            continue
+        limit = {"reflect": size - 1, "replicate": _math.inf, "circular": size}[mode]
+        if size == 0 or max(before, after) > limit:
+            raise RuntimeError(
+                f"pf.nn.functional.pad: mode '{mode}' cannot add {max(before, after)} elements to "
+                f"dimension {dim} of size {size}"
+            )
+        positions = range(-before, size + after)
+        if mode == "replicate":
+            positions = [min(max(p, 0), size - 1) for p in positions]
+        elif mode == "circular":
+            positions = [p % size for p in positions]
+        else:
+            positions = [abs(p) if p < size else 2 * (size - 1) - p for p in positions]
+        index = _C.tensor(positions, device=input.device)
+        input = _C.index_select(input, dim, index)
+    return input
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """y[..., k] = sum over i and j of input1[..., i] * weight[k, i, j] * input2[..., j] + bias"""
+    result = _C.einsum("...i,kij,...j->...k", [input1, weight, input2])
+    return result if bias is None else result + bias
+
+
+# ---- losses ---------------------------------------------------------------------------------
+
+
+def _reduce(loss, reduction, op):
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "none":
+        return loss
+    raise ValueError(
+        f"pf.nn.functional.{op}: reduction is '{reduction}'; expected 'none', 'mean' or 'sum'"
+    )
+
+
+def cross_entropy(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    """-log(softmax(input))[target]. Classes are in dimension 1 (or 0 of a 1-d input).
+
+    `target` holds class indices of any integer type, or probabilities of the shape of input.
+    """
+    if target.is_floating_point():
+        dim = 1 if input.dim() > 1 else 0
+        if label_smoothing:
+            target = target * (1 - label_smoothing) + label_smoothing / input.shape[dim]
+        if weight is not None:
+            shape = [1] * input.dim()
+            shape[dim] = -1
+            target = target * weight.view(shape)
+        loss = -(log_softmax(input, dim) * target).sum(dim)
+        if reduction == "mean":
+            return loss.sum() / max(input.numel() // input.shape[dim], 1)
+        return _reduce(loss, reduction, "cross_entropy")
+    return _C.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+
+
+def nll_loss(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+):
+    """-input[target]: the loss on log-probabilities, classes in dimension 1."""
+    dim = 1 if input.dim() > 1 else 0
+    keep = target != ignore_index
+    # An ignored target may be no class at all: class 0 stands in and its loss is dropped.
+    index = _C.where(keep, target, _C.zeros_like(target)).long()
+    picked = -input.gather(dim, index.unsqueeze(dim)).squeeze(dim)
+    share = keep.to(input.dtype)
+    if weight is not None:
+        share = share * weight[index]
+    loss = _C.where(keep, picked * share, _C.zeros_like(picked))
+    if reduction == "mean":
+        return loss.sum() / share.sum()
+    return _reduce(loss, reduction, "nll_loss")
+
+
+def _same_shape(input, target, op):
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(
+            f"pf.nn.functional.{op}: got input {list(input.shape)} and target "
+            f"{list(target.shape)}; expected equal shapes; reshape one of them"
+        )
+
+
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """(input - target)²"""
+    if weight is not None:
+        loss = (input - target) ** 2 * weight
+        if reduction == "mean":
+            return loss.sum() / weight.expand_as(loss).sum()
+        return _reduce(loss, reduction, "mse_loss")
+    return _C.mse_loss(input, target, reduction)
+
+
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """|input - target|"""
+    return _reduce((input - target).abs(), reduction, "l1_loss")
+
+
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """Quadratic below `beta`, linear above."""
+    if beta < 0:
+        raise ValueError(f"pf.nn.functional.smooth_l1_loss: beta is {beta}; expected beta >= 0")
+    diff = (input - target).abs()
+    if beta == 0:
+        return _reduce(diff, reduction, "smooth_l1_loss")
+    loss = _C.where(diff < beta, diff * diff * (0.5 / beta), diff - 0.5 * beta)
+    return _reduce(loss, reduction, "smooth_l1_loss")
+
+
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """Quadratic below `delta`, linear above, with the slope delta."""
+    diff = (input - target).abs()
+    loss = _C.where(diff < delta, diff * diff * 0.5, (diff - 0.5 * delta) * delta)
+    if weight is not None:
+        loss = loss * weight
+    return _reduce(loss, reduction, "huber_loss")
+
+
+def binary_cross_entropy(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """-(t*log(p) + (1-t)*log(1-p)); the logarithms are limited to -100, as in PyTorch."""
+    _same_shape(input, target, "binary_cross_entropy")
+    loss = -(
+        target * input.log().clamp(min=-100) + (1 - target) * (1 - input).log().clamp(min=-100)
+    )
+    if weight is not None:
+        loss = loss * weight
+    return _reduce(loss, reduction, "binary_cross_entropy")
+
+
+def binary_cross_entropy_with_logits(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    reduce=None,
+    reduction="mean",
+    pos_weight=None,
+):
+    """binary_cross_entropy of sigmoid(input), without overflow."""
+    _same_shape(input, target, "binary_cross_entropy_with_logits")
+    negative = softplus(-input)  # -log(sigmoid(x))
+    if pos_weight is None:
+        loss = (1 - target) * input + negative
+    else:
+        loss = (1 - target) * input + (1 + (pos_weight - 1) * target) * negative
+    if weight is not None:
+        loss = loss * weight
+    return _reduce(loss, reduction, "binary_cross_entropy_with_logits")
+
+
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """target * (log(target) - input), with log-probabilities as input; 0 where target is 0."""
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        positive = target > 0
+        safe = _C.where(positive, target, _C.ones_like(target))
+        loss = _C.where(positive, target * (safe.log() - input), _C.zeros_like(input * target))
+    if reduction == "batchmean":
+        return loss.sum() / loss.shape[0]
+    return _reduce(loss, reduction, "kl_div")
+
+
+def poisson_nll_loss(
+    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
+    reduction="mean",
+):  # fmt: skip
+    """Negative log-likelihood of counts `target` under a Poisson distribution."""
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        safe = target.clamp(min=1)
+        stirling = safe * safe.log() - safe + 0.5 * (2 * _math.pi * safe).log()
+        loss = loss + _C.where(target > 1, stirling, _C.zeros_like(stirling))
+    return _reduce(loss, reduction, "poisson_nll_loss")
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """Negative log-likelihood of `target` under normal distributions (input, var)."""
+    var = var.clamp(min=eps)
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * _math.log(2 * _math.pi)
+    return _reduce(loss, reduction, "gaussian_nll_loss")
+
+
+def hinge_embedding_loss(
+    input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
+):
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    loss = _C.where(target == 1, input, (margin - input).clamp(min=0))
+    return _reduce(loss, reduction, "hinge_embedding_loss")
+
+
+def cosine_embedding_loss(
+    input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
+):
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    cos = cosine_similarity(input1, input2, dim=-1)
+    loss = _C.where(target == 1, 1 - cos, (cos - margin).clamp(min=0))
+    return _reduce(loss, reduction, "cosine_embedding_loss")
+
+
+def margin_ranking_loss(
+    input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
+):
+    """max(0, -target * (input1 - input2) + margin)"""
+    loss = (-target * (input1 - input2) + margin).clamp(min=0)
+    return _reduce(loss, reduction, "margin_ranking_loss")
+
+
+def triplet_margin_loss(
+    anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None,
+    reduce=None, reduction="mean",
+):  # fmt: skip
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin)"""
+    near = pairwise_distance(anchor, positive, p, eps)
+    far = pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = _C.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return _reduce((near - far + margin).clamp(min=0), reduction, "triplet_margin_loss")

@@ -1,0 +1,312 @@
+"""Layers: linear, embedding, norms, dropout, shapes. Start values come from C++ (init.h)."""
+
+from .. import _C
+from . import functional as F
+from .module import Module
+from .parameter import Parameter
+
+
+def _parameter(shape, device, dtype):
+    return Parameter(_C.empty(shape, device=device, dtype=dtype))
+
+
+class Identity(Module):
+    """Gives back its input; any arguments are accepted and ignored."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+    def forward(self, input):
+        return input
+
+
+class Linear(Module):
+    """x @ weight.T + bias
+
+    Input [..., in_features], result [..., out_features]. Weight and bias start uniform in
+    ±1/sqrt(in_features).
+    """
+
+    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = _parameter((out_features, in_features), device, dtype)
+        if bias:
+            self.bias = _parameter((out_features,), device, dtype)
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        _C._init_linear_(self.weight, self.bias)
+
+    def forward(self, input):
+        return _C.linear(input, self.weight, self.bias)
+
+    def extra_repr(self):
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class Bilinear(Module):
+    """y[..., k] = input1 @ weight[k] @ input2 + bias[k]"""
+
+    def __init__(
+        self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None
+    ):
+        super().__init__()
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = _parameter((out_features, in1_features, in2_features), device, dtype)
+        if bias:
+            self.bias = _parameter((out_features,), device, dtype)
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        bound = self.in1_features**-0.5 if self.in1_features else 0.0
+        _C._init_uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            _C._init_uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1, input2):
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self):
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )
+
+
+class Embedding(Module):
+    """A table of vectors, picked by integers. Input [...], result [..., embedding_dim].
+
+    The row `padding_idx` starts at zero and gets no gradient.
+    """
+
+    def __init__(
+        self,
+        num_embeddings,
+        embedding_dim,
+        padding_idx=None,
+        max_norm=None,
+        norm_type=2.0,
+        scale_grad_by_freq=False,
+        sparse=False,
+        _weight=None,
+        _freeze=False,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(
+                    f"pf.nn.Embedding: padding_idx is {padding_idx}; expected a row of the "
+                    f"{num_embeddings} in the table"
+                )
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.sparse = sparse
+        if _weight is None:
+            self.weight = _parameter((num_embeddings, embedding_dim), device, dtype)
+            self.reset_parameters()
+        else:
+            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
+                raise ValueError(
+                    f"pf.nn.Embedding: got a table of {list(_weight.shape)}; expected "
+                    f"{[num_embeddings, embedding_dim]}"
+                )
+            self.weight = Parameter(_weight)
+        if _freeze:
+            self.weight.requires_grad_(False)
+
+    @classmethod
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, **options):
+        """An Embedding around an existing table."""
+        rows, columns = embeddings.shape
+        return cls(rows, columns, padding_idx, _weight=embeddings, _freeze=freeze, **options)
+
+    def reset_parameters(self):
+        _C._init_embedding_(self.weight, -1 if self.padding_idx is None else self.padding_idx)
+
+    def forward(self, input):
+        return F.embedding(
+            input,
+            self.weight,
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.sparse,
+        )
+
+    def extra_repr(self):
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        return text + ("" if self.padding_idx is None else f", padding_idx={self.padding_idx}")
+
+
+def _shape(normalized_shape):
+    if isinstance(normalized_shape, int):
+        return (normalized_shape,)
+    return tuple(normalized_shape)
+
+
+class LayerNorm(Module):
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions."""
+
+    def __init__(
+        self,
+        normalized_shape,
+        eps=1e-5,
+        elementwise_affine=True,
+        bias=True,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
+            if wanted:
+                setattr(self, name, _parameter(self.normalized_shape, device, dtype))
+            else:
+                self.register_parameter(name, None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        if self.weight is not None:
+            _C._init_constant_(self.weight, 1.0)
+        if self.bias is not None:
+            _C._init_constant_(self.bias, 0.0)
+
+    def forward(self, input):
+        return _C.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean(x²) + eps) * weight over the last dimensions."""
+
+    def __init__(
+        self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None
+    ):
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        if elementwise_affine:
+            self.weight = _parameter(self.normalized_shape, device, dtype)
+        else:
+            self.register_parameter("weight", None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        if self.weight is not None:
+            _C._init_constant_(self.weight, 1.0)
+
+    def forward(self, input):
+        return _C.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self):
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class Dropout(Module):
+    """Zeroes elements with probability p while training, and scales the others by 1 / (1 - p)."""
+
+    def __init__(self, p=0.5, inplace=False):
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"pf.nn.Dropout: p is {p}; expected a probability between 0 and 1")
+        self.p = p
+        self.inplace = inplace
+
+    def forward(self, input):
+        if not self.training or self.p == 0:
+            return input
+        return F.dropout(input, self.p, True, self.inplace)
+
+    def extra_repr(self):
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Flatten(Module):
+    """Merges the dimensions start_dim..end_dim."""
+
+    def __init__(self, start_dim=1, end_dim=-1):
+        super().__init__()
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, input):
+        return input.flatten(self.start_dim, self.end_dim)
+
+    def extra_repr(self):
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Splits dimension `dim` into the sizes `unflattened_size` (one may be -1)."""
+
+    def __init__(self, dim, unflattened_size):
+        super().__init__()
+        self.dim = dim
+        self.unflattened_size = tuple(unflattened_size)
+
+    def forward(self, input):
+        dim = self.dim % input.dim()
+        shape = tuple(input.shape)
+        sizes = list(self.unflattened_size)
+        if -1 in sizes:
+            known = 1
+            for s in sizes:
+                known *= s if s != -1 else 1
+            sizes[sizes.index(-1)] = shape[dim] // known if known else 0
+        return input.reshape(shape[:dim] + tuple(sizes) + shape[dim + 1 :])
+
+    def extra_repr(self):
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+class CosineSimilarity(Module):
+    """Cosine of the angle between x1 and x2 along `dim`."""
+
+    def __init__(self, dim=1, eps=1e-8):
+        super().__init__()
+        self.dim = dim
+        self.eps = eps
+
+    def forward(self, x1, x2):
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PairwiseDistance(Module):
+    """p-norm of x1 - x2 along the last dimension."""
+
+    def __init__(self, p=2.0, eps=1e-6, keepdim=False):
+        super().__init__()
+        self.norm = p
+        self.eps = eps
+        self.keepdim = keepdim
+
+    def forward(self, x1, x2):
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)

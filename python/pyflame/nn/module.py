@@ -1,0 +1,650 @@
+"""Module: the base class of layers and models."""
+
+import itertools
+import weakref
+from collections import OrderedDict, namedtuple
+
+from .._C import Tensor
+from ..autograd import no_grad
+from .parameter import Parameter
+
+_HookDict = dict  # keeps the order of registration
+
+
+class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What load_state_dict found; both lists are empty when everything matched."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return super().__repr__()
+
+
+class RemovableHandle:
+    """Removes the hook it was returned for; also works as a context manager."""
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks):
+        self.id = next(RemovableHandle._ids)
+        # A handle must not keep a module alive; a plain dict cannot be weakly referenced.
+        self._hooks = hooks
+
+    def remove(self):
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+
+def _indent(text, spaces=2):
+    return text.replace("\n", "\n" + " " * spaces)
+
+
+def _tensors_in(value):
+    """Tensors in a result: a tensor, or tuples, lists and dicts of them."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [t for v in value for t in _tensors_in(v)]
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in _tensors_in(v)]
+    return []
+
+
+class Module:
+    """Base class of all layers and models.
+
+    Subclasses call `super().__init__()`, assign parameters and submodules as attributes, and
+    define `forward`. Calling the module runs `forward` with its hooks.
+    """
+
+    training = True
+
+    def __init__(self):
+        d = self.__dict__
+        d["training"] = True
+        d["_parameters"] = {}
+        d["_buffers"] = {}
+        d["_non_persistent_buffers"] = set()
+        d["_modules"] = {}
+        d["_forward_hooks"] = _HookDict()
+        d["_forward_pre_hooks"] = _HookDict()
+        d["_backward_hooks"] = _HookDict()
+        d["_state_dict_hooks"] = _HookDict()
+
+    def forward(self, *args, **kwargs):
+        raise NotImplementedError(
+            f"pf.nn.{type(self).__name__}: forward() is not defined; expected a method "
+            "forward(self, ...); define it in the class"
+        )
+
+    def __call__(self, *args, **kwargs):
+        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks:
+            return self._call_with_hooks(args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    # ---- attributes ---------------------------------------------------------------------------
+
+    def __setattr__(self, name, value):
+        d = self.__dict__
+        if isinstance(value, Parameter):
+            self._check_ready("parameters")
+            self._forget(name, keep="_parameters")
+            d["_parameters"][name] = value
+            return
+        if isinstance(value, Module):
+            self._check_ready("modules")
+            self._forget(name, keep="_modules")
+            d["_modules"][name] = value
+            return
+        params = d.get("_parameters")
+        if params is not None and name in params:
+            if value is not None:
+                raise TypeError(
+                    f"pf.nn.{type(self).__name__}: cannot assign a {type(value).__name__} as "
+                    f"parameter '{name}'; expected nn.Parameter or None; wrap the tensor in "
+                    "nn.Parameter"
+                )
+            params[name] = None
+            return
+        modules = d.get("_modules")
+        if modules is not None and name in modules:
+            if value is not None:
+                raise TypeError(
+                    f"pf.nn.{type(self).__name__}: cannot assign a {type(value).__name__} as "
+                    f"child module '{name}'; expected nn.Module or None"
+                )
+            modules[name] = None
+            return
+        buffers = d.get("_buffers")
+        if buffers is not None and name in buffers:
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"pf.nn.{type(self).__name__}: cannot assign a {type(value).__name__} as "
+                    f"buffer '{name}'; expected a Tensor or None"
+                )
+            buffers[name] = value
+            return
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name):
+        # Only called when ordinary lookup has failed.
+        d = self.__dict__
+        for kind in ("_parameters", "_modules", "_buffers"):
+            table = d.get(kind)
+            if table is not None and name in table:
+                return table[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __delattr__(self, name):
+        for kind in ("_parameters", "_modules", "_buffers"):
+            if name in self.__dict__.get(kind, ()):
+                del self.__dict__[kind][name]
+                self._non_persistent_buffers.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self):
+        names = set(dir(type(self))) | set(self.__dict__)
+        names.update(self._parameters, self._modules, self._buffers)
+        return sorted(n for n in names if not n[:1].isdigit())
+
+    def _check_ready(self, what):
+        if "_parameters" not in self.__dict__:
+            raise AttributeError(
+                f"cannot assign {what} before Module.__init__() call: call super().__init__() "
+                f"first in {type(self).__name__}.__init__"
+            )
+
+    def _forget(self, name, keep=None):
+        d = self.__dict__
+        if name in d:
+            del d[name]
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if kind != keep:
+                d[kind].pop(name, None)
+        d["_non_persistent_buffers"].discard(name)
+
+    def _check_name(self, name, kind):
+        self._check_ready(kind)
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string; got {type(name).__name__}")
+        if name == "" or "." in name:
+            raise KeyError(f"{kind} name can't be empty or contain '.': got '{name}'")
+        if hasattr(self, name) and name not in self.__dict__["_" + kind + "s"]:
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name, param):
+        self._check_name(name, "parameter")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign a {type(param).__name__} as parameter '{name}'; expected "
+                "nn.Parameter or None"
+            )
+        self._parameters[name] = param
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """A tensor that is part of the state but not trained. Not saved if not persistent."""
+        self._check_name(name, "buffer")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign a {type(tensor).__name__} as buffer '{name}'; expected a Tensor "
+                "or None"
+            )
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers.discard(name)
+        else:
+            self._non_persistent_buffers.add(name)
+
+    def register_module(self, name, module):
+        self.add_module(name, module)
+
+    def add_module(self, name, module):
+        self._check_name(name, "module")
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        self._modules[name] = module
+
+    # ---- walking ------------------------------------------------------------------------------
+
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        if memo is None:
+            memo = set()
+        if remove_duplicate:
+            if self in memo:
+                return
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                below = prefix + "." + name if prefix else name
+                yield from module.named_modules(memo, below, remove_duplicate)
+
+    def modules(self):
+        for _, module in self.named_modules():
+            yield module
+
+    def named_children(self):
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self):
+        for _, module in self.named_children():
+            yield module
+
+    def _named_members(self, table, prefix, recurse, remove_duplicate):
+        seen = set()
+        if recurse:
+            owners = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+        else:
+            owners = [(prefix, self)]
+        for path, module in owners:
+            for name, value in module.__dict__[table].items():
+                if value is None or id(value) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(value))
+                yield (path + "." + name if path else name), value
+
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse=True):
+        for _, p in self._named_members("_parameters", "", recurse, True):
+            yield p
+
+    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
+        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse=True):
+        for _, b in self._named_members("_buffers", "", recurse, True):
+            yield b
+
+    def get_submodule(self, target):
+        module = self
+        for name in target.split(".") if target else ():
+            child = module._modules.get(name)
+            if child is None:
+                raise AttributeError(f"{type(module).__name__} has no submodule '{name}'")
+            module = child
+        return module
+
+    def get_parameter(self, target):
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if owner._parameters.get(name) is None:
+            raise AttributeError(f"{type(owner).__name__} has no parameter '{name}'")
+        return owner._parameters[name]
+
+    def get_buffer(self, target):
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if owner._buffers.get(name) is None:
+            raise AttributeError(f"{type(owner).__name__} has no buffer '{name}'")
+        return owner._buffers[name]
+
+    # ---- state --------------------------------------------------------------------------------
+
+    def state_dict(self, destination=None, prefix="", keep_vars=False):
+        """Parameters and persistent buffers by dotted name. Tied weights appear under each name."""
+        out = OrderedDict() if destination is None else destination
+        for name, value in self._parameters.items():
+            if value is not None:
+                out[prefix + name] = value if keep_vars else value.detach()
+        for name, value in self._buffers.items():
+            if value is not None and name not in self._non_persistent_buffers:
+                out[prefix + name] = value if keep_vars else value.detach()
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(out, prefix + name + ".", keep_vars)
+        for hook in list(self._state_dict_hooks.values()):
+            hook(self, out, prefix, None)
+        return out
+
+    def _own_state(self):
+        """(dotted name, owner, table, name) of everything that state_dict holds."""
+        for path, module in self.named_modules(remove_duplicate=False):
+            start = path + "." if path else ""
+            for name, value in module._parameters.items():
+                if value is not None:
+                    yield start + name, module, "_parameters", name
+            for name, value in module._buffers.items():
+                if value is not None and name not in module._non_persistent_buffers:
+                    yield start + name, module, "_buffers", name
+
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        """Copies values into parameters and buffers.
+
+        Nothing is changed when any shape differs, or when `strict` and a key is missing or
+        unexpected: the error lists every key. Returns (missing_keys, unexpected_keys).
+        """
+        if not hasattr(state_dict, "keys"):
+            raise TypeError(f"expected state_dict to be dict-like; got {type(state_dict).__name__}")
+        own = list(self._own_state())
+        known = {key for key, *_ in own}
+        missing = [key for key, *_ in own if key not in state_dict]
+        unexpected = [key for key in state_dict.keys() if key not in known]
+        problems = []
+        if strict and missing:
+            problems.append("missing keys: " + ", ".join(f'"{k}"' for k in missing))
+        if strict and unexpected:
+            problems.append("unexpected keys: " + ", ".join(f'"{k}"' for k in unexpected))
+        for key, owner, table, name in own:
+            if key not in state_dict:
+                continue
+            value = state_dict[key]
+            if not isinstance(value, Tensor):
+                problems.append(f'"{key}" is a {type(value).__name__}, not a tensor')
+            elif tuple(value.shape) != tuple(getattr(owner, table)[name].shape):
+                problems.append(
+                    f'"{key}": size mismatch: got {list(value.shape)}; expected '
+                    f"{list(getattr(owner, table)[name].shape)}"
+                )
+        if problems:
+            raise RuntimeError(
+                f"pf.nn.Module.load_state_dict: error(s) for {type(self).__name__}:\n\t"
+                + "\n\t".join(problems)
+                + "\n; expected the state of a model of the same structure"
+                + ("; pass strict=False to ignore missing and unexpected keys" if strict else "")
+            )
+        with no_grad():
+            for key, owner, table, name in own:
+                if key not in state_dict:
+                    continue
+                value = state_dict[key]
+                target = getattr(owner, table)[name]
+                if not assign:
+                    target.copy_(value)
+                elif table == "_parameters":
+                    if not isinstance(value, Parameter):
+                        value = Parameter(value, target.requires_grad)
+                    owner._parameters[name] = value
+                else:
+                    owner._buffers[name] = value
+        return IncompatibleKeys(missing, unexpected)
+
+    # ---- modes --------------------------------------------------------------------------------
+
+    def train(self, mode=True):
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self):
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        for p in self.parameters():
+            p.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none=True):
+        for p in self.parameters():
+            if p.grad is None:
+                continue
+            if set_to_none:
+                p.grad = None
+            else:
+                p.grad = p.grad.detach()
+                p.grad.zero_()
+
+    def apply(self, fn):
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    # ---- moving and casting -------------------------------------------------------------------
+
+    def _apply(self, fn):
+        done = {}  # a tied weight is moved once and stays tied
+        with no_grad():
+            for module in self.modules():
+                for p in module._parameters.values():
+                    if p is None or id(p) in done:
+                        continue
+                    done[id(p)] = p
+                    p.data = fn(p.detach())
+                    if p.grad is not None:
+                        p.grad = fn(p.grad.detach())
+                for name, b in module._buffers.items():
+                    if b is not None:
+                        if id(b) not in done:
+                            done[id(b)] = (b, fn(b))  # keeps b alive, so its id stays unique
+                        module._buffers[name] = done[id(b)][1]
+        return self
+
+    def to(self, *args, device=None, dtype=None, non_blocking=False):
+        """to(device), to(dtype), to(device, dtype), to(tensor). Casts floating values only."""
+        for a in args:
+            if isinstance(a, Tensor):
+                device, dtype = a.device, a.dtype
+            elif isinstance(a, bool):
+                non_blocking = a
+            elif hasattr(a, "is_floating_point") or type(a).__name__ == "dtype":
+                dtype = a
+            elif a is not None:
+                device = a
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(
+                f"pf.nn.Module.to: got {dtype}; expected a floating point dtype; cast single "
+                "tensors instead"
+            )
+
+        def move(t):
+            if dtype is not None and t.is_floating_point():
+                t = t.to(dtype)
+            if device is not None:
+                t = t.to(device)
+            return t
+
+        return self._apply(move)
+
+    def _cast(self, name):
+        return self._apply(lambda t: getattr(t, name)() if t.is_floating_point() else t)
+
+    def float(self):
+        return self._cast("float")
+
+    def double(self):
+        return self._cast("double")
+
+    def half(self):
+        return self._cast("half")
+
+    def bfloat16(self):
+        return self._cast("bfloat16")
+
+    def type(self, dst_type):
+        return self._apply(lambda t: t.to(dst_type))
+
+    def cpu(self):
+        return self.to(device="cpu")
+
+    def cuda(self, device=None):
+        if device is None:
+            device = "cuda"
+        elif isinstance(device, int):
+            device = f"cuda:{device}"
+        return self.to(device=device)
+
+    # ---- hooks --------------------------------------------------------------------------------
+
+    @staticmethod
+    def _add_hook(table, entry, prepend=False):
+        handle = RemovableHandle(table)
+        table[handle.id] = entry
+        if prepend:
+            first = dict(table)
+            table.clear()
+            table[handle.id] = first.pop(handle.id)
+            table.update(first)
+        return handle
+
+    def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
+        """hook(module, args, output) after forward; a result that is not None replaces output."""
+        return self._add_hook(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
+
+    def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
+        """hook(module, args) before forward; a result that is not None replaces the arguments."""
+        return self._add_hook(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+
+    def register_full_backward_hook(self, hook, prepend=False):
+        """hook(module, grad_input, grad_output) when the gradients have passed the module.
+
+        The module's tensor arguments and results are passed through identity operations, so a
+        result that is not None replaces the gradients of the arguments.
+        """
+        return self._add_hook(self._backward_hooks, hook, prepend)
+
+    def _register_state_dict_hook(self, hook):
+        return self._add_hook(self._state_dict_hooks, hook)
+
+    def _call_with_hooks(self, args, kwargs):
+        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+            if with_kwargs:
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    args, kwargs = changed
+            else:
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+        watch = _BackwardWatch(self) if self._backward_hooks else None
+        if watch:
+            args = watch.enter(args)
+        try:
+            result = self.forward(*args, **kwargs)
+        except BaseException:
+            for hook, with_kwargs, always in list(self._forward_hooks.values()):
+                if always:
+                    hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
+            raise
+        for hook, with_kwargs, _ in list(self._forward_hooks.values()):
+            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+            if changed is not None:
+                result = changed
+        if watch:
+            result = watch.leave(result)
+        return result
+
+    # ---- printing -----------------------------------------------------------------------------
+
+    def extra_repr(self):
+        """What stands between the parentheses of the printed form."""
+        return ""
+
+    def _get_name(self):
+        return type(self).__name__
+
+    def __repr__(self):
+        extra = self.extra_repr()
+        lines = [line for line in extra.split("\n") if line]
+        children = [f"({name}): " + _indent(repr(module)) for name, module in self._modules.items()]
+        body = lines + children
+        if not body:
+            return self._get_name() + "()"
+        if len(lines) == 1 and not children:
+            return f"{self._get_name()}({lines[0]})"
+        return self._get_name() + "(\n  " + "\n  ".join(body) + "\n)"
+
+
+class _BackwardWatch:
+    """Collects the gradients that flow into and out of one call of a module."""
+
+    def __init__(self, module):
+        self._module = weakref.ref(module)
+        self._hooks = module._backward_hooks
+        self._grad_output = None
+        self._expects_input = False
+
+    def enter(self, args):
+        from ..autograd import Function
+
+        self._where = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad]
+        self._count = len(args)
+        if not self._where:
+            return args
+        self._expects_input = True
+        watch = self
+
+        class Inputs(Function):
+            @staticmethod
+            def forward(ctx, *tensors):
+                return tuple(t.view_as(t) for t in tensors)
+
+            @staticmethod
+            def backward(ctx, *grads):
+                return watch._run(grads)
+
+        passed = Inputs.apply(*[args[i] for i in self._where])
+        if isinstance(passed, Tensor):
+            passed = (passed,)
+        args = list(args)
+        for i, t in zip(self._where, passed):
+            args[i] = t
+        return tuple(args)
+
+    def leave(self, result):
+        from ..autograd import Function
+
+        tensors = [t for t in _tensors_in(result) if t.requires_grad]
+        if not tensors:
+            return result
+        watch = self
+
+        class Outputs(Function):
+            @staticmethod
+            def forward(ctx, *tensors):
+                return tuple(t.view_as(t) for t in tensors)
+
+            @staticmethod
+            def backward(ctx, *grads):
+                watch._grad_output = grads
+                if not watch._expects_input:
+                    watch._run(())
+                return grads if len(grads) > 1 else grads[0]
+
+        passed = Outputs.apply(*tensors)
+        passed = iter((passed,) if isinstance(passed, Tensor) else passed)
+
+        def put(value):
+            if isinstance(value, Tensor):
+                return next(passed) if value.requires_grad else value
+            if isinstance(value, (tuple, list)):
+                items = [put(v) for v in value]
+                if hasattr(value, "_fields"):
+                    return type(value)(*items)
+                return type(value)(items)
+            if isinstance(value, dict):
+                return type(value)((k, put(v)) for k, v in value.items())
+            return value
+
+        return put(result)
+
+    def _run(self, grads):
+        module = self._module()
+        full = [None] * getattr(self, "_count", 0)
+        for i, g in zip(getattr(self, "_where", ()), grads):
+            full[i] = g
+        grad_input = tuple(full)
+        for hook in list(self._hooks.values()):
+            changed = hook(module, grad_input, self._grad_output)
+            if changed is not None:
+                grad_input = changed if isinstance(changed, tuple) else (changed,)
+        if not self._expects_input:
+            return None
+        picked = tuple(grad_input[i] for i in self._where)
+        return picked if len(picked) > 1 else picked[0]

@@ -1,0 +1,97 @@
+"""Adam and AdamW."""
+
+from .. import _C
+from .optimizer import Optimizer
+
+
+class Adam(Optimizer):
+    """Adam, with weight decay added to the gradient (see AdamW for the decoupled form).
+
+    One multi-tensor operation a group; `foreach`, `fused`, `capturable` and `differentiable` are
+    accepted and change nothing.
+    """
+
+    _decoupled = False
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        amsgrad=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+        fused=None,
+        decoupled_weight_decay=None,
+    ):
+        defaults = {
+            "lr": lr,
+            "betas": tuple(betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+        }
+        if decoupled_weight_decay is not None:
+            self._decoupled = bool(decoupled_weight_decay)
+        super().__init__(params, defaults)
+
+    def _check(self, group):
+        super()._check(group)
+        name = type(self).__name__
+        if not group["eps"] >= 0:
+            raise ValueError(f"pf.optim.{name}: invalid epsilon value: {group['eps']}")
+        for i, beta in enumerate(group["betas"]):
+            if not 0 <= beta < 1:
+                raise ValueError(f"pf.optim.{name}: invalid beta parameter at index {i}: {beta}")
+
+    def _step(self, group):
+        amsgrad = group["amsgrad"]
+        state = self.state
+        calls = {}  # by step count: parameters that had no gradient for a while lag behind
+        for p in group["params"]:
+            g = p.grad
+            if g is None:
+                continue
+            s = state[p]
+            if not s:
+                zeros = p.detach()
+                s["step"] = 0
+                s["exp_avg"] = _C.zeros_like(zeros)
+                s["exp_avg_sq"] = _C.zeros_like(zeros)
+                if amsgrad:
+                    s["max_exp_avg_sq"] = _C.zeros_like(zeros)
+            step = s["step"] = s["step"] + 1
+            lists = calls.get(step)
+            if lists is None:
+                lists = calls[step] = ([], [], [], [], [])
+            lists[0].append(p)
+            lists[1].append(g)
+            lists[2].append(s["exp_avg"])
+            lists[3].append(s["exp_avg_sq"])
+            if amsgrad:
+                lists[4].append(s["max_exp_avg_sq"])
+        beta1, beta2 = group["betas"]
+        for step, (params, grads, exp_avgs, exp_avg_sqs, maxima) in calls.items():
+            _C._adamw(
+                params, grads, exp_avgs, exp_avg_sqs, float(group["lr"]), float(beta1),
+                float(beta2), float(group["eps"]), float(group["weight_decay"]), step,
+                self._decoupled, group["maximize"], maxima or None,
+            )  # fmt: skip
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay: p *= 1 - lr * weight_decay before the step."""
+
+    _decoupled = True
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False,
+        **options,
+    ):  # fmt: skip
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)

@@ -1,0 +1,511 @@
+"""Learning rates that change during training. Names and meaning as in torch.optim.lr_scheduler."""
+
+import math
+from bisect import bisect_right
+from collections import Counter
+
+from .. import _C
+from .optimizer import Optimizer
+
+
+class LRScheduler:
+    """Base class: sets the learning rate of each group at every `step()`.
+
+    Subclasses define `get_lr()`, which gives the new rates from `last_epoch` and the rates as they
+    are (so schedulers can be chained), and may define `_closed_form()`, from `last_epoch` alone.
+    """
+
+    def __init__(self, optimizer, last_epoch=-1):
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        self.optimizer = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"pf.optim.lr_scheduler.{type(self).__name__}: group {i} has no 'initial_lr'; "
+                    "expected it when last_epoch is given; load the optimizer's state first"
+                )
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._start()
+
+    def _start(self):
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self.step()
+
+    def get_last_lr(self):
+        """The rates that the last step() has set."""
+        return self._last_lr
+
+    def get_lr(self):
+        raise NotImplementedError
+
+    def _rates(self):
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def step(self, epoch=None):
+        if epoch is None:
+            self.last_epoch += 1
+            rates = self.get_lr()
+        else:
+            self.last_epoch = epoch
+            closed = getattr(self, "_closed_form", None)
+            rates = closed() if closed else self.get_lr()
+        for group, lr in zip(self.optimizer.param_groups, rates):
+            group["lr"] = lr
+        self._last_lr = list(rates)
+
+    def state_dict(self):
+        return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not callable(v)}
+
+    def load_state_dict(self, state_dict):
+        self.__dict__.update(state_dict)
+
+
+class _Product(LRScheduler):
+    """Rates that are the base rate times factor(t)."""
+
+    def _factor(self, t):
+        raise NotImplementedError
+
+    def _closed_form(self):
+        return [base * self._factor(self.last_epoch) for base in self.base_lrs]
+
+    def get_lr(self):
+        if self.last_epoch <= 0:
+            return [lr * self._factor(0) for lr in self._rates()]
+        before, now = self._factor(self.last_epoch - 1), self._factor(self.last_epoch)
+        if before == now:
+            return self._rates()
+        if before == 0:
+            return self._closed_form()
+        return [lr * (now / before) for lr in self._rates()]
+
+
+class LambdaLR(LRScheduler):
+    """base_lr * lr_lambda(epoch); one function, or one for each group."""
+
+    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+        groups = len(optimizer.param_groups)
+        many = isinstance(lr_lambda, (list, tuple))
+        self.lr_lambdas = list(lr_lambda) if many else [lr_lambda] * groups
+        if len(self.lr_lambdas) != groups:
+            raise ValueError(f"expected {groups} lr_lambdas; got {len(self.lr_lambdas)}")
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        return [base * f(self.last_epoch) for f, base in zip(self.lr_lambdas, self.base_lrs)]
+
+    def state_dict(self):
+        state = super().state_dict()
+        state.pop("lr_lambdas", None)  # functions are no state
+        return state
+
+
+class MultiplicativeLR(LRScheduler):
+    """Multiplies the rate by lr_lambda(epoch) at each step."""
+
+    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+        groups = len(optimizer.param_groups)
+        many = isinstance(lr_lambda, (list, tuple))
+        self.lr_lambdas = list(lr_lambda) if many else [lr_lambda] * groups
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        if self.last_epoch <= 0:
+            return self._rates()
+        return [lr * f(self.last_epoch) for lr, f in zip(self._rates(), self.lr_lambdas)]
+
+    def state_dict(self):
+        state = super().state_dict()
+        state.pop("lr_lambdas", None)
+        return state
+
+
+class StepLR(_Product):
+    """Multiplies the rate by gamma every step_size epochs."""
+
+    def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self, t):
+        return self.gamma ** (t // self.step_size)
+
+
+class MultiStepLR(_Product):
+    """Multiplies the rate by gamma at each of the milestones."""
+
+    def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+        self.milestones = Counter(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self, t):
+        return self.gamma ** sum(n for at, n in self.milestones.items() if at <= t)
+
+
+class ConstantLR(_Product):
+    """The base rate times `factor` for total_iters epochs, then the base rate."""
+
+    def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
+        if not 0 <= factor <= 1:
+            raise ValueError("factor is expected to be between 0 and 1")
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self, t):
+        return self.factor if t < self.total_iters else 1.0
+
+
+class LinearLR(_Product):
+    """From start_factor to end_factor times the base rate, in total_iters epochs."""
+
+    def __init__(
+        self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1
+    ):
+        if not 0 < start_factor <= 1:
+            raise ValueError("start_factor is expected to be greater than 0 and at most 1")
+        if not 0 <= end_factor <= 1:
+            raise ValueError("end_factor is expected to be between 0 and 1")
+        self.start_factor = start_factor
+        self.end_factor = end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self, t):
+        share = min(t, self.total_iters) / self.total_iters if self.total_iters else 1.0
+        return self.start_factor + (self.end_factor - self.start_factor) * share
+
+
+class ExponentialLR(_Product):
+    """Multiplies the rate by gamma every epoch."""
+
+    def __init__(self, optimizer, gamma, last_epoch=-1):
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self, t):
+        return self.gamma**t
+
+
+class PolynomialLR(_Product):
+    """Falls to 0 in total_iters epochs as (1 - t / total_iters) ** power."""
+
+    def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self, t):
+        return (1.0 - min(t, self.total_iters) / self.total_iters) ** self.power
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a cosine from the base rate to eta_min in T_max epochs."""
+
+    def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def _height(self, t):
+        return 1 + math.cos(math.pi * t / self.T_max)
+
+    def _closed_form(self):
+        height = self._height(self.last_epoch) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
+
+    def get_lr(self):
+        if self.last_epoch <= 0:
+            return self._rates()
+        before = self._height(self.last_epoch - 1)
+        if before < 1e-12:  # the lowest point: rising again cannot be told from the rate alone
+            return self._closed_form()
+        ratio = self._height(self.last_epoch) / before
+        return [self.eta_min + (lr - self.eta_min) * ratio for lr in self._rates()]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half a cosine of T_0 epochs, again and again, each T_mult times as long."""
+
+    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"expected integer T_mult >= 1, but got {T_mult}")
+        self.T_0 = T_0
+        self.T_i = T_0
+        self.T_mult = T_mult
+        self.eta_min = eta_min
+        self.T_cur = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
+
+    def step(self, epoch=None):
+        """`epoch` may be a fraction: epoch + batch / batches."""
+        if epoch is None:
+            epoch = self.last_epoch + 1
+        if epoch < 0:
+            raise ValueError(f"expected non-negative epoch, but got {epoch}")
+        start, length = 0, self.T_0
+        if self.T_mult == 1:
+            start = epoch // length * length
+        else:
+            while epoch >= start + length:
+                start += length
+                length *= self.T_mult
+        self.T_cur, self.T_i = epoch - start, length
+        self.last_epoch = math.floor(epoch)
+        self._last_lr = self.get_lr()
+        for group, lr in zip(self.optimizer.param_groups, self._last_lr):
+            group["lr"] = lr
+
+
+class WarmupCosineLR(LRScheduler):
+    """Linear warm-up to the base rate in warmup_steps, then half a cosine to min_lr.
+
+    A function of the step count alone (the formula is in C++, pyflame::optim::warmup_cosine).
+    """
+
+    def __init__(self, optimizer, warmup_steps, total_steps, min_lr=0.0, last_epoch=-1):
+        self.warmup_steps = warmup_steps
+        self.total_steps = total_steps
+        self.min_lr = min_lr
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        return [
+            _C._warmup_cosine(
+                self.last_epoch, self.warmup_steps, self.total_steps, float(base),
+                float(self.min_lr),
+            )
+            for base in self.base_lrs
+        ]  # fmt: skip
+
+
+class OneCycleLR(LRScheduler):
+    """Up from max_lr / div_factor to max_lr, then down to the start divided by final_div_factor.
+
+    Momentum (or beta1) moves the other way between max_momentum and base_momentum.
+    """
+
+    def __init__(
+        self,
+        optimizer,
+        max_lr,
+        total_steps=None,
+        epochs=None,
+        steps_per_epoch=None,
+        pct_start=0.3,
+        anneal_strategy="cos",
+        cycle_momentum=True,
+        base_momentum=0.85,
+        max_momentum=0.95,
+        div_factor=25.0,
+        final_div_factor=1e4,
+        three_phase=False,
+        last_epoch=-1,
+    ):
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ValueError("define total_steps, or both epochs and steps_per_epoch")
+            total_steps = epochs * steps_per_epoch
+        if total_steps <= 0 or not 0 <= pct_start <= 1:
+            raise ValueError(
+                f"expected total_steps > 0 and 0 <= pct_start <= 1; got {total_steps} and "
+                f"{pct_start}"
+            )
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be 'cos' or 'linear'; got {anneal_strategy!r}")
+        self.total_steps = total_steps
+        self.anneal_strategy = anneal_strategy
+        self.cycle_momentum = cycle_momentum
+        peak = float(pct_start * total_steps) - 1
+        if three_phase:
+            self._ends = [peak, 2 * peak, total_steps - 1]
+            self._points = [("initial_lr", "max_lr"), ("max_lr", "initial_lr")]
+            self._points.append(("initial_lr", "min_lr"))
+            self._momenta = [("max_momentum", "base_momentum"), ("base_momentum", "max_momentum")]
+            self._momenta.append(("max_momentum", "max_momentum"))
+        else:
+            self._ends = [peak, total_steps - 1]
+            self._points = [("initial_lr", "max_lr"), ("max_lr", "min_lr")]
+            self._momenta = [("max_momentum", "base_momentum"), ("base_momentum", "max_momentum")]
+        if last_epoch == -1:
+            groups = optimizer.param_groups
+            peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(groups)
+            for group, top in zip(groups, peaks):
+                group["initial_lr"] = top / div_factor
+                group["max_lr"] = top
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+                if cycle_momentum:
+                    if "betas" not in group and "momentum" not in group:
+                        raise ValueError("cycle_momentum needs an optimizer with momentum or betas")
+                    group["max_momentum"] = max_momentum
+                    group["base_momentum"] = base_momentum
+        super().__init__(optimizer, last_epoch)
+
+    def _between(self, a, b, share):
+        if self.anneal_strategy == "cos":
+            return b + (a - b) / 2.0 * (math.cos(math.pi * share) + 1)
+        return a + (b - a) * share
+
+    def get_lr(self):
+        t = self.last_epoch
+        if t > self.total_steps:
+            raise ValueError(
+                f"tried to step {t} times; the total number of steps is {self.total_steps}"
+            )
+        start, phase = 0.0, 0
+        while phase < len(self._ends) - 1 and t > self._ends[phase]:
+            start = self._ends[phase]
+            phase += 1
+        length = self._ends[phase] - start
+        share = (t - start) / length if length else 1.0
+        rates = []
+        for group in self.optimizer.param_groups:
+            a, b = self._points[phase]
+            rates.append(self._between(group[a], group[b], share))
+            if self.cycle_momentum:
+                a, b = self._momenta[phase]
+                momentum = self._between(group[a], group[b], share)
+                if "betas" in group:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+        return rates
+
+
+class SequentialLR(LRScheduler):
+    """One scheduler after the other; the next begins at each milestone."""
+
+    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+        if len(milestones) != len(schedulers) - 1 or not schedulers:
+            raise ValueError(
+                "SequentialLR expects one milestone less than schedulers; got "
+                f"{len(milestones)} and {len(schedulers)}"
+            )
+        if any(s.optimizer is not optimizer for s in schedulers):
+            raise ValueError("SequentialLR: all schedulers must belong to the given optimizer")
+        self.optimizer = optimizer
+        self._schedulers = list(schedulers)
+        self._milestones = list(milestones)
+        self.last_epoch = last_epoch + 1
+        # Making the schedulers has moved the rates and counts: begin again with the first alone.
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for s in self._schedulers:
+            s.last_epoch -= 1
+        first = self._schedulers[0]
+        first.step()
+        self._last_lr = first.get_last_lr()
+
+    def step(self, epoch=None):
+        self.last_epoch += 1
+        i = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[i]
+        if i > 0 and self._milestones[i - 1] == self.last_epoch:
+            scheduler.step(0)
+        else:
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+    def state_dict(self):
+        state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "_schedulers")}
+        state["_schedulers"] = [s.state_dict() for s in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict):
+        state = dict(state_dict)
+        for s, theirs in zip(self._schedulers, state.pop("_schedulers")):
+            s.load_state_dict(theirs)
+        self.__dict__.update(state)
+
+
+class ChainedScheduler(LRScheduler):
+    """Several schedulers stepped together; their factors multiply."""
+
+    def __init__(self, schedulers, optimizer=None):
+        self._schedulers = list(schedulers)
+        self.optimizer = optimizer or self._schedulers[0].optimizer
+        self._last_lr = self._rates()
+
+    def step(self, epoch=None):
+        for s in self._schedulers:
+            s.step()
+        self._last_lr = self._rates()
+
+    state_dict = SequentialLR.state_dict
+    load_state_dict = SequentialLR.load_state_dict
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Multiplies the rate by `factor` when a metric has not improved for `patience` epochs."""
+
+    def __init__(
+        self,
+        optimizer,
+        mode="min",
+        factor=0.1,
+        patience=10,
+        threshold=1e-4,
+        threshold_mode="rel",
+        cooldown=0,
+        min_lr=0,
+        eps=1e-8,
+    ):
+        if factor >= 1.0:
+            raise ValueError("factor should be < 1.0")
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"unknown mode {mode!r} or threshold mode {threshold_mode!r}")
+        self.optimizer = optimizer
+        groups = len(optimizer.param_groups)
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
+        self.mode = mode
+        self.factor = factor
+        self.patience = patience
+        self.threshold = threshold
+        self.threshold_mode = threshold_mode
+        self.cooldown = cooldown
+        self.eps = eps
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = 0
+        self.cooldown_counter = 0
+        self.last_epoch = 0
+        self._last_lr = self._rates()
+
+    def _better(self, value):
+        sign = 1 if self.mode == "min" else -1
+        if self.threshold_mode == "abs":
+            return sign * value < sign * self.best - self.threshold
+        if math.isinf(self.best):
+            return sign * value < sign * self.best
+        return sign * value < sign * self.best * (1 - sign * self.threshold)
+
+    def step(self, metrics, epoch=None):
+        value = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self._better(value):
+            self.best = value
+            self.num_bad_epochs = 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, lowest in zip(self.optimizer.param_groups, self.min_lrs):
+                lr = max(group["lr"] * self.factor, lowest)
+                if group["lr"] - lr > self.eps:
+                    group["lr"] = lr
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+        self._last_lr = self._rates()

@@ -1,0 +1,72 @@
+"""Stochastic gradient descent."""
+
+from .. import _C
+from .optimizer import Optimizer
+
+
+class SGD(Optimizer):
+    """p -= lr * g, with momentum, Nesterov's form and weight decay as in torch.optim.SGD.
+
+    One multi-tensor operation a group; `foreach`, `fused` and `differentiable` are accepted and
+    change nothing.
+    """
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        momentum=0,
+        dampening=0,
+        weight_decay=0,
+        nesterov=False,
+        *,
+        maximize=False,
+        foreach=None,
+        differentiable=False,
+        fused=None,
+    ):
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _check(self, group):
+        super()._check(group)
+        if not group["momentum"] >= 0:
+            raise ValueError(f"pf.optim.SGD: invalid momentum: {group['momentum']}")
+        if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
+            raise ValueError("pf.optim.SGD: nesterov needs a momentum and zero dampening")
+
+    def _step(self, group):
+        momentum = float(group["momentum"])
+        state = self.state
+        # A parameter that gets its first gradient later has no buffer yet: two calls at most.
+        calls = {False: ([], [], []), True: ([], [], [])}
+        for p in group["params"]:
+            g = p.grad
+            if g is None:
+                continue
+            first = False
+            buffer = None
+            if momentum != 0:
+                buffer = state[p].get("momentum_buffer")
+                if buffer is None:
+                    buffer = state[p]["momentum_buffer"] = _C.zeros_like(p.detach())
+                    first = True
+            params, grads, buffers = calls[first]
+            params.append(p)
+            grads.append(g)
+            if buffer is not None:
+                buffers.append(buffer)
+        for first, (params, grads, buffers) in calls.items():
+            if params:
+                _C._sgd(
+                    params, grads, buffers, float(group["lr"]), momentum,
+                    float(group["dampening"]), float(group["weight_decay"]), group["nesterov"],
+                    group["maximize"], first,
+                )  # fmt: skip

@@ -1,0 +1,5 @@
+"""Utilities around training."""
+
+from . import data
+
+__all__ = ["data"]
