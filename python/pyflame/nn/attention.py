@@ -2,7 +2,7 @@
 
 import copy
 
-from .. import _C
+from .. import _ops
 from . import functional as F
 from .containers import ModuleList
 from .layers import Dropout, LayerNorm, Linear
@@ -52,7 +52,7 @@ class MultiheadAttention(Module):
         self.head_dim = embed_dim // num_heads
 
         def new(*shape):
-            return Parameter(_C.empty(shape, device=device, dtype=dtype))
+            return Parameter(_ops.empty(shape, device=device, dtype=dtype))
 
         if self._qkv_same_embed_dim:
             self.in_proj_weight = new(3 * embed_dim, embed_dim)
@@ -75,21 +75,21 @@ class MultiheadAttention(Module):
             self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight,
         ):  # fmt: skip
             if weight is not None:
-                _C._init_xavier_uniform_(weight, 1.0)
+                _ops._init_xavier_uniform_(weight, 1.0)
         if self.in_proj_bias is not None:
-            _C._init_constant_(self.in_proj_bias, 0.0)
-            _C._init_constant_(self.out_proj.bias, 0.0)
+            _ops._init_constant_(self.in_proj_bias, 0.0)
+            _ops._init_constant_(self.out_proj.bias, 0.0)
 
     def _project(self, query, key, value):
         e, bias = self.embed_dim, self.in_proj_bias
         if self._qkv_same_embed_dim:
             if query is key and key is value:
-                return _C.linear(query, self.in_proj_weight, bias).chunk(3, -1)
+                return _ops.linear(query, self.in_proj_weight, bias).chunk(3, -1)
             weights = self.in_proj_weight.chunk(3, 0)
         else:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         biases = (None,) * 3 if bias is None else [bias.narrow(0, i * e, e) for i in range(3)]
-        return [_C.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
+        return [_ops.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
 
     def _mask(self, key_padding_mask, attn_mask, batch, length, source, dtype):
         """One additive float mask that broadcasts to [batch, heads, length, source]."""
@@ -97,7 +97,7 @@ class MultiheadAttention(Module):
         def additive(mask):
             if mask.is_floating_point():
                 return mask.to(dtype)
-            zeros = _C.zeros(mask.shape, dtype=dtype, device=mask.device)
+            zeros = _ops.zeros(mask.shape, dtype=dtype, device=mask.device)
             return zeros.masked_fill(mask, float("-inf"))
 
         mask = None

@@ -6,26 +6,23 @@ Most come from the table of operations; written here are those that add Python's
 
 import math as _math
 
-from .. import _C
-
-# Rows of the table meant for this module, for example layer_norm, softplus, one_hot.
-_table = {name: getattr(_C, name) for name in _C._functional_names()}
+from .. import _C, _ops
 
 
-def __getattr__(name):
+def __getattr__(name):  # rows of the table meant for this module, such as one_hot
     try:
-        return _table[name]
+        return _C._functional[name]
     except KeyError:
         raise AttributeError(f"module 'pyflame.nn.functional' has no attribute '{name}'") from None
 
 
 def __dir__():
-    return sorted({n for n in globals() if not n.startswith("_")} | set(_table))
+    return sorted({n for n in globals() if not n.startswith("_")} | set(_C._functional))
 
 
 def _unary(name, *params):
     """An activation of the table with torch's `inplace` argument."""
-    op = getattr(_C, name)
+    op = getattr(_ops, name)
     defaults = ", ".join(f"{p}={d!r}" for p, d in params)
     passed = ", ".join(p for p, _ in params)
     text = (
@@ -52,44 +49,27 @@ leaky_relu = _unary("leaky_relu", ("negative_slope", 0.01))
 hardtanh = _unary("hardtanh", ("min_val", -1.0), ("max_val", 1.0))
 hardswish = _unary("hardswish")
 hardsigmoid = _unary("hardsigmoid")
+threshold = _unary("threshold", ("threshold", 0), ("value", 0))
 
-gelu = _C.gelu
-sigmoid = _C.sigmoid
-tanh = _C.tanh
-linear = _C.linear
-softplus = _C.softplus
-softsign = _C.softsign
-logsigmoid = _C.logsigmoid
-scaled_dot_product_attention = _C.scaled_dot_product_attention
-layer_norm = _C.layer_norm
-
-
-def tanhshrink(input):
-    """x - tanh(x)"""
-    return input - _C.tanh(input)
-
-
-def hardshrink(input, lambd=0.5):
-    """x where |x| > lambd, else 0."""
-    return _C.where(input.abs() > lambd, input, _C.zeros_like(input))
-
-
-def softshrink(input, lambd=0.5):
-    """x moved towards 0 by lambd."""
-    return input - input.clamp(-lambd, lambd)
-
-
-def threshold(input, threshold, value, inplace=False):
-    """x where x > threshold, else value."""
-    result = _C.where(input > threshold, input, _C.full_like(input, value))
-    return input.copy_(result) if inplace else result
+gelu = _ops.gelu
+sigmoid = _ops.sigmoid
+tanh = _ops.tanh
+linear = _ops.linear
+softplus = _ops.softplus
+softsign = _ops.softsign
+logsigmoid = _ops.logsigmoid
+scaled_dot_product_attention = _ops.scaled_dot_product_attention
+layer_norm = _ops.layer_norm
+tanhshrink = _ops.tanhshrink
+hardshrink = _ops.hardshrink
+softshrink = _ops.softshrink
 
 
 def prelu(input, weight):
     """max(0, x) + weight * min(0, x); one weight for all or one for each channel (dimension 1)."""
     if weight.numel() > 1 and input.dim() > 1:
         weight = weight.view([-1 if i == 1 else 1 for i in range(input.dim())])
-    return input.clamp(min=0) + weight * input.clamp(max=0)
+    return _ops.prelu(input, weight)
 
 
 def glu(input, dim=-1):
@@ -100,7 +80,7 @@ def glu(input, dim=-1):
             "size"
         )
     a, b = input.chunk(2, dim)
-    return a * _C.sigmoid(b)
+    return a * _ops.sigmoid(b)
 
 
 def _implicit_dim(dim, ndim):
@@ -111,22 +91,22 @@ def _implicit_dim(dim, ndim):
 
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along `dim`."""
-    return _C.softmax(input, _implicit_dim(dim, input.dim()), dtype)
+    return _ops.softmax(input, _implicit_dim(dim, input.dim()), dtype)
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax of -x."""
-    return _C.softmax(-input, _implicit_dim(dim, input.dim()), dtype)
+    return _ops.softmax(-input, _implicit_dim(dim, input.dim()), dtype)
 
 
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along `dim`, without overflow."""
-    return _C.log_softmax(input, _implicit_dim(dim, input.dim()), dtype)
+    return _ops.log_softmax(input, _implicit_dim(dim, input.dim()), dtype)
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
     """Zeroes each element with probability p and scales the others by 1 / (1 - p)."""
-    result = _C.dropout(input, p, training)
+    result = _ops.dropout(input, p, training)
     return input.copy_(result) if inplace else result
 
 
@@ -155,12 +135,12 @@ def embedding(
                 f"{rows} rows of weight"
             )
         padding_idx %= rows
-    return _C.embedding(input, weight, padding_idx)
+    return _ops.embedding(input, weight, padding_idx)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """x / sqrt(mean(x²) + eps) * weight over the last dimensions."""
-    return _C.rms_norm(input, normalized_shape, weight, eps)
+    return _ops.rms_norm(input, normalized_shape, weight, eps)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
@@ -230,12 +210,12 @@ def pad(input, pad, mode="constant", value=None):
                 if n:
                     shape = list(input.shape)
                     shape[dim] = n
-                    fill = _C.full(
+                    fill = _ops.full(
                         shape, 0 if value is None else value, dtype=input.dtype,
                         device=input.device,
                     )  # fmt: skip
                     parts.insert(at, fill)
-            input = _C.cat(parts, dim)
+            input = _ops.cat(parts, dim)
             continue
         limit = {"reflect": size - 1, "replicate": _math.inf, "circular": size}[mode]
         if size == 0 or max(before, after) > limit:
@@ -250,14 +230,14 @@ def pad(input, pad, mode="constant", value=None):
             positions = [p % size for p in positions]
         else:
             positions = [abs(p) if p < size else 2 * (size - 1) - p for p in positions]
-        index = _C.tensor(positions, device=input.device)
-        input = _C.index_select(input, dim, index)
+        index = _ops.tensor(positions, device=input.device)
+        input = _ops.index_select(input, dim, index)
     return input
 
 
 def bilinear(input1, input2, weight, bias=None):
     """y[..., k] = sum over i and j of input1[..., i] * weight[k, i, j] * input2[..., j] + bias"""
-    result = _C.einsum("...i,kij,...j->...k", [input1, weight, input2])
+    result = _ops.einsum("...i,kij,...j->...k", [input1, weight, input2])
     return result if bias is None else result + bias
 
 
@@ -302,7 +282,7 @@ def cross_entropy(
         if reduction == "mean":
             return loss.sum() / max(input.numel() // input.shape[dim], 1)
         return _reduce(loss, reduction, "cross_entropy")
-    return _C.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+    return _ops.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
 def nll_loss(
@@ -318,12 +298,12 @@ def nll_loss(
     dim = 1 if input.dim() > 1 else 0
     keep = target != ignore_index
     # An ignored target may be no class at all: class 0 stands in and its loss is dropped.
-    index = _C.where(keep, target, _C.zeros_like(target)).long()
+    index = _ops.where(keep, target, _ops.zeros_like(target)).long()
     picked = -input.gather(dim, index.unsqueeze(dim)).squeeze(dim)
     share = keep.to(input.dtype)
     if weight is not None:
         share = share * weight[index]
-    loss = _C.where(keep, picked * share, _C.zeros_like(picked))
+    loss = _ops.where(keep, picked * share, _ops.zeros_like(picked))
     if reduction == "mean":
         return loss.sum() / share.sum()
     return _reduce(loss, reduction, "nll_loss")
@@ -344,7 +324,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
         if reduction == "mean":
             return loss.sum() / weight.expand_as(loss).sum()
         return _reduce(loss, reduction, "mse_loss")
-    return _C.mse_loss(input, target, reduction)
+    return _ops.mse_loss(input, target, reduction)
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean"):
@@ -359,14 +339,14 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     diff = (input - target).abs()
     if beta == 0:
         return _reduce(diff, reduction, "smooth_l1_loss")
-    loss = _C.where(diff < beta, diff * diff * (0.5 / beta), diff - 0.5 * beta)
+    loss = _ops.where(diff < beta, diff * diff * (0.5 / beta), diff - 0.5 * beta)
     return _reduce(loss, reduction, "smooth_l1_loss")
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Quadratic below `delta`, linear above, with the slope delta."""
     diff = (input - target).abs()
-    loss = _C.where(diff < delta, diff * diff * 0.5, (diff - 0.5 * delta) * delta)
+    loss = _ops.where(diff < delta, diff * diff * 0.5, (diff - 0.5 * delta) * delta)
     if weight is not None:
         loss = loss * weight
     return _reduce(loss, reduction, "huber_loss")
@@ -412,8 +392,8 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
         loss = target.exp() * (target - input)
     else:
         positive = target > 0
-        safe = _C.where(positive, target, _C.ones_like(target))
-        loss = _C.where(positive, target * (safe.log() - input), _C.zeros_like(input * target))
+        safe = _ops.where(positive, target, _ops.ones_like(target))
+        loss = _ops.where(positive, target * (safe.log() - input), _ops.zeros_like(input * target))
     if reduction == "batchmean":
         return loss.sum() / loss.shape[0]
     return _reduce(loss, reduction, "kl_div")
@@ -428,7 +408,7 @@ def poisson_nll_loss(
     if full:
         safe = target.clamp(min=1)
         stirling = safe * safe.log() - safe + 0.5 * (2 * _math.pi * safe).log()
-        loss = loss + _C.where(target > 1, stirling, _C.zeros_like(stirling))
+        loss = loss + _ops.where(target > 1, stirling, _ops.zeros_like(stirling))
     return _reduce(loss, reduction, "poisson_nll_loss")
 
 
@@ -445,7 +425,7 @@ def hinge_embedding_loss(
     input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
 ):
     """input where target is 1, max(0, margin - input) where it is -1."""
-    loss = _C.where(target == 1, input, (margin - input).clamp(min=0))
+    loss = _ops.where(target == 1, input, (margin - input).clamp(min=0))
     return _reduce(loss, reduction, "hinge_embedding_loss")
 
 
@@ -454,7 +434,7 @@ def cosine_embedding_loss(
 ):
     """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
     cos = cosine_similarity(input1, input2, dim=-1)
-    loss = _C.where(target == 1, 1 - cos, (cos - margin).clamp(min=0))
+    loss = _ops.where(target == 1, 1 - cos, (cos - margin).clamp(min=0))
     return _reduce(loss, reduction, "cosine_embedding_loss")
 
 
@@ -474,5 +454,5 @@ def triplet_margin_loss(
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
-        far = _C.minimum(far, pairwise_distance(positive, negative, p, eps))
+        far = _ops.minimum(far, pairwise_distance(positive, negative, p, eps))
     return _reduce((near - far + margin).clamp(min=0), reduction, "triplet_margin_loss")

@@ -2,7 +2,7 @@
 
 import math
 
-from .. import _C
+from .. import _ops
 
 __all__ = [
     "calculate_gain", "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_",
@@ -13,58 +13,58 @@ __all__ = [
 
 def calculate_gain(nonlinearity, param=None):
     """Recommended gain of a nonlinearity: 1 for linear and sigmoid, 5/3 for tanh, ..."""
-    return _C._init_calculate_gain(nonlinearity, 0.01 if param is None else float(param))
+    return _ops._init_calculate_gain(nonlinearity, 0.01 if param is None else float(param))
 
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    return _C._init_uniform_(tensor, a, b)
+    return _ops._init_uniform_(tensor, a, b)
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    return _C._init_normal_(tensor, mean, std)
+    return _ops._init_normal_(tensor, mean, std)
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """Normal numbers, drawn from the part of the distribution inside [a, b]."""
-    return _C._init_trunc_normal_(tensor, mean, std, a, b)
+    return _ops._init_trunc_normal_(tensor, mean, std, a, b)
 
 
 def constant_(tensor, val):
-    return _C._init_constant_(tensor, val)
+    return _ops._init_constant_(tensor, val)
 
 
 def ones_(tensor):
-    return _C._init_constant_(tensor, 1.0)
+    return _ops._init_constant_(tensor, 1.0)
 
 
 def zeros_(tensor):
-    return _C._init_constant_(tensor, 0.0)
+    return _ops._init_constant_(tensor, 0.0)
 
 
 def eye_(tensor):
     """The identity matrix in a 2-d tensor."""
-    return _C._init_eye_(tensor)
+    return _ops._init_eye_(tensor)
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
-    return _C._init_xavier_uniform_(tensor, gain)
+    return _ops._init_xavier_uniform_(tensor, gain)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
-    return _C._init_xavier_normal_(tensor, gain)
+    return _ops._init_xavier_normal_(tensor, gain)
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    return _C._init_kaiming_uniform_(tensor, float(a), mode, nonlinearity)
+    return _ops._init_kaiming_uniform_(tensor, float(a), mode, nonlinearity)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    return _C._init_kaiming_normal_(tensor, float(a), mode, nonlinearity)
+    return _ops._init_kaiming_normal_(tensor, float(a), mode, nonlinearity)
 
 
 def orthogonal_(tensor, gain=1, generator=None):
     """Orthonormal rows (or columns, whichever are fewer) of the tensor seen as a matrix."""
-    return _C._init_orthogonal_(tensor, float(gain))
+    return _ops._init_orthogonal_(tensor, float(gain))
 
 
 def sparse_(tensor, sparsity, std=0.01, generator=None):
@@ -78,7 +78,7 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with no_grad():
-        _C._init_normal_(tensor, 0.0, std)
+        _ops._init_normal_(tensor, 0.0, std)
         rank = rand(rows, columns).argsort(dim=0).argsort(dim=0)
         tensor.mul_((rank >= zeros).to(tensor.dtype))
     return tensor

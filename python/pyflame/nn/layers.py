@@ -1,13 +1,13 @@
 """Layers: linear, embedding, norms, dropout, shapes. Start values come from C++ (init.h)."""
 
-from .. import _C
+from .. import _ops
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
 
 
 def _parameter(shape, device, dtype):
-    return Parameter(_C.empty(shape, device=device, dtype=dtype))
+    return Parameter(_ops.empty(shape, device=device, dtype=dtype))
 
 
 class Identity(Module):
@@ -39,10 +39,10 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        _C._init_linear_(self.weight, self.bias)
+        _ops._init_linear_(self.weight, self.bias)
 
     def forward(self, input):
-        return _C.linear(input, self.weight, self.bias)
+        return _ops.linear(input, self.weight, self.bias)
 
     def extra_repr(self):
         return (
@@ -70,9 +70,9 @@ class Bilinear(Module):
 
     def reset_parameters(self):
         bound = self.in1_features**-0.5 if self.in1_features else 0.0
-        _C._init_uniform_(self.weight, -bound, bound)
+        _ops._init_uniform_(self.weight, -bound, bound)
         if self.bias is not None:
-            _C._init_uniform_(self.bias, -bound, bound)
+            _ops._init_uniform_(self.bias, -bound, bound)
 
     def forward(self, input1, input2):
         return F.bilinear(input1, input2, self.weight, self.bias)
@@ -139,7 +139,7 @@ class Embedding(Module):
         return cls(rows, columns, padding_idx, _weight=embeddings, _freeze=freeze, **options)
 
     def reset_parameters(self):
-        _C._init_embedding_(self.weight, -1 if self.padding_idx is None else self.padding_idx)
+        _ops._init_embedding_(self.weight, -1 if self.padding_idx is None else self.padding_idx)
 
     def forward(self, input):
         return F.embedding(
@@ -188,12 +188,12 @@ class LayerNorm(Module):
 
     def reset_parameters(self):
         if self.weight is not None:
-            _C._init_constant_(self.weight, 1.0)
+            _ops._init_constant_(self.weight, 1.0)
         if self.bias is not None:
-            _C._init_constant_(self.bias, 0.0)
+            _ops._init_constant_(self.bias, 0.0)
 
     def forward(self, input):
-        return _C.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        return _ops.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self):
         return (
@@ -219,10 +219,10 @@ class RMSNorm(Module):
 
     def reset_parameters(self):
         if self.weight is not None:
-            _C._init_constant_(self.weight, 1.0)
+            _ops._init_constant_(self.weight, 1.0)
 
     def forward(self, input):
-        return _C.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+        return _ops.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self):
         return (

@@ -432,7 +432,7 @@ class Module:
             if isinstance(a, Tensor):
                 device, dtype = a.device, a.dtype
             elif isinstance(a, bool):
-                non_blocking = a
+                pass  # non_blocking: a copy never makes the caller wait longer than it must
             elif hasattr(a, "is_floating_point") or type(a).__name__ == "dtype":
                 dtype = a
             elif a is not None:

@@ -1,6 +1,6 @@
 """Adam and AdamW."""
 
-from .. import _C
+from .. import _ops
 from .optimizer import Optimizer
 
 
@@ -62,10 +62,10 @@ class Adam(Optimizer):
             if not s:
                 zeros = p.detach()
                 s["step"] = 0
-                s["exp_avg"] = _C.zeros_like(zeros)
-                s["exp_avg_sq"] = _C.zeros_like(zeros)
+                s["exp_avg"] = _ops.zeros_like(zeros)
+                s["exp_avg_sq"] = _ops.zeros_like(zeros)
                 if amsgrad:
-                    s["max_exp_avg_sq"] = _C.zeros_like(zeros)
+                    s["max_exp_avg_sq"] = _ops.zeros_like(zeros)
             step = s["step"] = s["step"] + 1
             lists = calls.get(step)
             if lists is None:
@@ -78,7 +78,7 @@ class Adam(Optimizer):
                 lists[4].append(s["max_exp_avg_sq"])
         beta1, beta2 = group["betas"]
         for step, (params, grads, exp_avgs, exp_avg_sqs, maxima) in calls.items():
-            _C._adamw(
+            _ops._adamw(
                 params, grads, exp_avgs, exp_avg_sqs, float(group["lr"]), float(beta1),
                 float(beta2), float(group["eps"]), float(group["weight_decay"]), step,
                 self._decoupled, group["maximize"], maxima or None,

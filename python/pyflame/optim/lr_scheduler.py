@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 
-from .. import _C
+from .. import _ops
 from .optimizer import Optimizer
 
 
@@ -283,7 +283,7 @@ class WarmupCosineLR(LRScheduler):
 
     def get_lr(self):
         return [
-            _C._warmup_cosine(
+            _ops._warmup_cosine(
                 self.last_epoch, self.warmup_steps, self.total_steps, float(base),
                 float(self.min_lr),
             )

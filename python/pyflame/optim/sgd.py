@@ -1,6 +1,6 @@
 """Stochastic gradient descent."""
 
-from .. import _C
+from .. import _ops
 from .optimizer import Optimizer
 
 
@@ -56,7 +56,7 @@ class SGD(Optimizer):
             if momentum != 0:
                 buffer = state[p].get("momentum_buffer")
                 if buffer is None:
-                    buffer = state[p]["momentum_buffer"] = _C.zeros_like(p.detach())
+                    buffer = state[p]["momentum_buffer"] = _ops.zeros_like(p.detach())
                     first = True
             params, grads, buffers = calls[first]
             params.append(p)
@@ -65,7 +65,7 @@ class SGD(Optimizer):
                 buffers.append(buffer)
         for first, (params, grads, buffers) in calls.items():
             if params:
-                _C._sgd(
+                _ops._sgd(
                     params, grads, buffers, float(group["lr"]), momentum,
                     float(group["dampening"]), float(group["weight_decay"]), group["nesterov"],
                     group["maximize"], first,

@@ -1,6 +1,6 @@
 """Gradient clipping, and parameters as one vector."""
 
-from ... import _C
+from ... import _ops
 from ..._C import Tensor
 
 __all__ = [
@@ -25,7 +25,7 @@ def _grads(parameters):
 
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """Norm of all elements of the tensors together, as a 0-d tensor."""
-    return _C._multi_norm(list(tensors), float(norm_type))
+    return _ops._multi_norm(list(tensors), float(norm_type))
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -36,25 +36,25 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     """
     grads = _grads(parameters)
     if not grads:
-        return _C.tensor(0.0)
+        return _ops.tensor(0.0)
     if error_if_nonfinite:
-        norm = _C._multi_norm(grads, float(norm_type))
+        norm = _ops._multi_norm(grads, float(norm_type))
         if not norm.isfinite().item():
             raise RuntimeError(
                 f"pf.nn.utils.clip_grad_norm_: the norm of order {norm_type} of the gradients is "
                 "not finite, so they cannot be clipped; pass error_if_nonfinite=False to go on"
             )
-    return _C._clip_grad_norm_(grads, float(max_norm), float(norm_type))
+    return _ops._clip_grad_norm_(grads, float(max_norm), float(norm_type))
 
 
 def clip_grad_value_(parameters, clip_value, foreach=None):
     """Limits each element of the gradients to [-clip_value, clip_value]."""
-    _C._clip_grad_value_(_grads(parameters), float(clip_value))
+    _ops._clip_grad_value_(_grads(parameters), float(clip_value))
 
 
 def parameters_to_vector(parameters):
     """All parameters as one vector."""
-    return _C.cat([p.reshape(-1) for p in parameters])
+    return _ops.cat([p.reshape(-1) for p in parameters])
 
 
 def vector_to_parameters(vec, parameters):

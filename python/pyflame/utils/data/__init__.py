@@ -4,7 +4,7 @@ import bisect
 import itertools
 import random
 
-from ... import _C
+from ... import _ops
 from ..._C import Tensor
 
 __all__ = [
@@ -46,8 +46,8 @@ class TensorDataset(Dataset):
 
     def __getitems__(self, indices):
         """A whole batch by one index operation for each tensor."""
-        index = _C.tensor(list(indices))
-        return tuple(_C.index_select(t, 0, index.to(t.device)) for t in self.tensors)
+        index = _ops.tensor(list(indices))
+        return tuple(_ops.index_select(t, 0, index.to(t.device)) for t in self.tensors)
 
     def __len__(self):
         return self.tensors[0].shape[0]
@@ -97,7 +97,7 @@ class _Seeded:
             return generator
         if generator is not None and hasattr(generator, "initial_seed"):
             return random.Random(generator.initial_seed())
-        return random.Random(int(_C.randint(0, 2**62, (1,)).item()))
+        return random.Random(int(_ops.randint(0, 2**62, (1,)).item()))
 
 
 def random_split(dataset, lengths, generator=None):
@@ -192,15 +192,15 @@ def default_collate(batch):
     """Stacks samples: tensors, arrays and numbers become tensors; tuples and dicts keep form."""
     first = batch[0]
     if isinstance(first, Tensor):
-        return _C.stack(list(batch))
+        return _ops.stack(list(batch))
     if hasattr(first, "__array_interface__"):
         from ... import from_numpy
 
         if getattr(first, "shape", None) == ():  # a NumPy scalar
-            return _C.tensor([x.item() for x in batch])
-        return _C.stack([from_numpy(x) for x in batch])
+            return _ops.tensor([x.item() for x in batch])
+        return _ops.stack([from_numpy(x) for x in batch])
     if isinstance(first, (bool, int, float)):
-        return _C.tensor(list(batch))
+        return _ops.tensor(list(batch))
     if isinstance(first, (str, bytes)):
         return list(batch)
     if isinstance(first, dict):
