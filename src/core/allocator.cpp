@@ -142,8 +142,8 @@ class Allocator {
 
   [[noreturn]] void raise(size_t bytes, pf_status status, const char* op) {
     if (status != PF_OOM)
-      PF_FAIL(BackendError, op, "allocating ", bytes, " bytes on ", device_.str(), " failed: ",
-              backend_error(backend_, status));
+      PF_FAIL(BackendError, op, "allocating ", bytes, " bytes on ", device_.str(),
+              " failed: ", backend_error(backend_, status));
     std::vector<size_t> sizes;
     for (auto& [block, size] : live_) sizes.push_back(size);
     std::sort(sizes.begin(), sizes.end(), std::greater<>());
@@ -193,10 +193,20 @@ void* allocate(Device device, size_t bytes, size_t* capacity, const char* op) {
 void release(Device device, void* block, size_t capacity) noexcept {
   allocator_of(device).release(block, capacity);
 }
-MemoryStats memory_stats(Device device) { return allocator_of(device).stats(); }
-void reset_peak_memory_stats(Device device) { allocator_of(device).reset_peak(); }
-void empty_cache(Device device) { allocator_of(device).empty_cache(); }
-int64_t memory_headroom(Device device) { return allocator_of(device).headroom(); }
-void set_memory_limit(Device device, int64_t bytes) { allocator_of(device).set_limit(bytes); }
+MemoryStats memory_stats(Device device) {
+  return allocator_of(device).stats();
+}
+void reset_peak_memory_stats(Device device) {
+  allocator_of(device).reset_peak();
+}
+void empty_cache(Device device) {
+  allocator_of(device).empty_cache();
+}
+int64_t memory_headroom(Device device) {
+  return allocator_of(device).headroom();
+}
+void set_memory_limit(Device device, int64_t bytes) {
+  allocator_of(device).set_limit(bytes);
+}
 
 }  // namespace pyflame

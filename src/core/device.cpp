@@ -19,10 +19,13 @@ std::string why_missing(DeviceType type) {
 
 const pf_backend* find_backend(DeviceType type) {
   switch (type) {
-    case DeviceType::CPU: return pyflame_cpu_backend();
-    case DeviceType::Paranoid: return pyflame_paranoid_backend();
+    case DeviceType::CPU:
+      return pyflame_cpu_backend();
+    case DeviceType::Paranoid:
+      return pyflame_paranoid_backend();
     case DeviceType::ROCm:
-    case DeviceType::CUDA: return nullptr;
+    case DeviceType::CUDA:
+      return nullptr;
   }
   return nullptr;
 }
@@ -35,7 +38,9 @@ std::string Device::str() const {
   return s;
 }
 
-std::ostream& operator<<(std::ostream& s, Device d) { return s << d.str(); }
+std::ostream& operator<<(std::ostream& s, Device d) {
+  return s << d.str();
+}
 
 Device parse_device(std::string_view text) {
   std::string_view type = text.substr(0, text.find(':'));
@@ -76,7 +81,9 @@ int device_count(DeviceType type) {
   return b ? b->device_count() : 0;
 }
 
-Device get_device() { return t_device; }
+Device get_device() {
+  return t_device;
+}
 
 void set_device(Device d) {
   int n = backend_of(d)->device_count();
@@ -86,7 +93,9 @@ void set_device(Device d) {
   t_device = d;
 }
 
-void set_device(std::string_view name) { set_device(parse_device(name)); }
+void set_device(std::string_view name) {
+  set_device(parse_device(name));
+}
 
 std::map<std::string, std::string> backends() {
   std::map<std::string, std::string> r;
@@ -115,11 +124,13 @@ std::map<std::string, std::string> device_info(Device d) {
 }
 
 std::string backend_error(const pf_backend* b, pf_status status) {
-  static constexpr const char* kMeaning[] = {
-      "no error",          "out of memory",
-      "a kernel could not be built", "a launch or copy failed",
-      "the device is lost", "not supported",
-      "bad arguments to the backend"};
+  static constexpr const char* kMeaning[] = {"no error",
+                                             "out of memory",
+                                             "a kernel could not be built",
+                                             "a launch or copy failed",
+                                             "the device is lost",
+                                             "not supported",
+                                             "bad arguments to the backend"};
   std::string s = kMeaning[status];
   const char* own = b->last_error ? b->last_error() : nullptr;
   if (own && *own) s += std::string(": ") + own;
@@ -129,11 +140,14 @@ std::string backend_error(const pf_backend* b, pf_status status) {
 void raise_status(const pf_backend* b, pf_status status, const char* op) {
   std::string text = std::string(b->name) + ": " + backend_error(b, status);
   switch (status) {
-    case PF_OOM: PF_FAIL(OutOfMemoryError, op, text, "; use a smaller batch or free tensors");
-    case PF_UNSUPPORTED: PF_FAIL(NotSupportedError, op, text);
+    case PF_OOM:
+      PF_FAIL(OutOfMemoryError, op, text, "; use a smaller batch or free tensors");
+    case PF_UNSUPPORTED:
+      PF_FAIL(NotSupportedError, op, text);
     case PF_LOST:
       PF_FAIL(DeviceError, op, text, "; tensors on it are lost: restart from a checkpoint");
-    default: PF_FAIL(BackendError, op, text);
+    default:
+      PF_FAIL(BackendError, op, text);
   }
 }
 

@@ -82,10 +82,14 @@ void StorageHandle::reset() noexcept {
   if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) Storage::destroy(s);
 }
 
-TensorImpl* TensorImpl::create() { return new (Pool<TensorImpl>::take()) TensorImpl; }
+TensorImpl* TensorImpl::create() {
+  return new (Pool<TensorImpl>::take()) TensorImpl;
+}
 
 namespace detail {
-void destroy(TensorImpl* t) noexcept { TensorImpl::destroy(t); }
+void destroy(TensorImpl* t) noexcept {
+  TensorImpl::destroy(t);
+}
 }  // namespace detail
 
 namespace autograd {

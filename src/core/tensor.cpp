@@ -14,19 +14,32 @@ namespace {
 // Reads element `i` of memory that holds `dtype`.
 Scalar read_element(const void* data, DType dtype, int64_t i) {
   switch (dtype) {
-    case DType::Float32: return static_cast<const float*>(data)[i];
-    case DType::Float64: return static_cast<const double*>(data)[i];
-    case DType::Float16: return to_float(static_cast<const float16*>(data)[i]);
-    case DType::BFloat16: return to_float(static_cast<const bfloat16*>(data)[i]);
-    case DType::Int64: return static_cast<const int64_t*>(data)[i];
-    case DType::Int32: return int64_t{static_cast<const int32_t*>(data)[i]};
-    case DType::Int16: return int64_t{static_cast<const int16_t*>(data)[i]};
-    case DType::Int8: return int64_t{static_cast<const int8_t*>(data)[i]};
-    case DType::UInt8: return int64_t{static_cast<const uint8_t*>(data)[i]};
-    case DType::Bool: return static_cast<const uint8_t*>(data)[i] != 0;
-    case DType::UInt16: return int64_t{static_cast<const uint16_t*>(data)[i]};
-    case DType::UInt32: return int64_t{static_cast<const uint32_t*>(data)[i]};
-    case DType::UInt64: return static_cast<int64_t>(static_cast<const uint64_t*>(data)[i]);
+    case DType::Float32:
+      return static_cast<const float*>(data)[i];
+    case DType::Float64:
+      return static_cast<const double*>(data)[i];
+    case DType::Float16:
+      return to_float(static_cast<const float16*>(data)[i]);
+    case DType::BFloat16:
+      return to_float(static_cast<const bfloat16*>(data)[i]);
+    case DType::Int64:
+      return static_cast<const int64_t*>(data)[i];
+    case DType::Int32:
+      return int64_t{static_cast<const int32_t*>(data)[i]};
+    case DType::Int16:
+      return int64_t{static_cast<const int16_t*>(data)[i]};
+    case DType::Int8:
+      return int64_t{static_cast<const int8_t*>(data)[i]};
+    case DType::UInt8:
+      return int64_t{static_cast<const uint8_t*>(data)[i]};
+    case DType::Bool:
+      return static_cast<const uint8_t*>(data)[i] != 0;
+    case DType::UInt16:
+      return int64_t{static_cast<const uint16_t*>(data)[i]};
+    case DType::UInt32:
+      return int64_t{static_cast<const uint32_t*>(data)[i]};
+    case DType::UInt64:
+      return static_cast<int64_t>(static_cast<const uint64_t*>(data)[i]);
     default:
       PF_FAIL(DTypeError, "item", "got a ", name(dtype),
               " tensor; convert it first, for example with .to(pf.float32)");
@@ -55,14 +68,30 @@ constexpr bool matches(DType t) {
 
 }  // namespace
 
-const Dims& Tensor::shape() const { return p_->shape; }
-const Dims& Tensor::strides() const { return p_->strides; }
-int64_t Tensor::storage_offset() const { return p_->offset; }
-DType Tensor::dtype() const { return p_->dtype; }
-Device Tensor::device() const { return p_->storage->device; }
-int Tensor::dim() const { return p_->shape.size(); }
-int64_t Tensor::numel() const { return p_->numel; }
-bool Tensor::is_contiguous() const { return p_->contiguous; }
+const Dims& Tensor::shape() const {
+  return p_->shape;
+}
+const Dims& Tensor::strides() const {
+  return p_->strides;
+}
+int64_t Tensor::storage_offset() const {
+  return p_->offset;
+}
+DType Tensor::dtype() const {
+  return p_->dtype;
+}
+Device Tensor::device() const {
+  return p_->storage->device;
+}
+int Tensor::dim() const {
+  return p_->shape.size();
+}
+int64_t Tensor::numel() const {
+  return p_->numel;
+}
+bool Tensor::is_contiguous() const {
+  return p_->contiguous;
+}
 int64_t Tensor::size(int64_t d) const {
   PF_CHECK(dim() > 0, IndexError, "size", "a 0-d tensor has no dimensions");
   return p_->shape[wrap_dim(d, dim(), "size")];
@@ -72,11 +101,11 @@ Scalar Tensor::item() const {
   PF_CHECK(p_->numel == 1, ShapeError, "item", "got a tensor of shape ", p_->shape, " with ",
            p_->numel, " elements; expected exactly one; index or reduce it first");
   const pf_backend* b = backend_of(device());
-  if (b->host_readable)
-    return read_element(engine::host_data(*this, "item"), p_->dtype, 0);
+  if (b->host_readable) return read_element(engine::host_data(*this, "item"), p_->dtype, 0);
   alignas(16) char value[16];
-  Tensor one = p_->contiguous ? *this : make_view(*this, p_->shape, contiguous_strides(p_->shape),
-                                                  p_->offset);
+  Tensor one = p_->contiguous
+                   ? *this
+                   : make_view(*this, p_->shape, contiguous_strides(p_->shape), p_->offset);
   engine::copy_to_host(value, one);
   return read_element(value, p_->dtype, 0);
 }
@@ -105,8 +134,8 @@ std::vector<T> Tensor::to_vector() const {
   return r;
 }
 
-#define PF_INSTANTIATE(T)               \
-  template T Tensor::item<T>() const;   \
+#define PF_INSTANTIATE(T)             \
+  template T Tensor::item<T>() const; \
   template std::vector<T> Tensor::to_vector<T>() const;
 PF_INSTANTIATE(float)
 PF_INSTANTIATE(double)

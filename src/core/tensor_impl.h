@@ -75,7 +75,7 @@ struct Storage : detail::RefCounted {
   uint32_t version = 0;  // bumped at record time by every in-place write
   size_t nbytes = 0;
   void* data = nullptr;
-  size_t capacity = 0;                         // bytes of the allocator's block, 0 if foreign
+  size_t capacity = 0;                          // bytes of the allocator's block, 0 if foreign
   std::atomic<engine::Group*> writer{nullptr};  // group with a recorded, not yet run write
   std::atomic<engine::Group*> reader{nullptr};  // group with a recorded read, or many_readers()
   std::function<void()>* on_free = nullptr;     // foreign memory: gives it back
@@ -120,7 +120,7 @@ struct TensorImpl : detail::RefCounted {
   int64_t numel = 1;
   int64_t offset = 0;  // in elements
   autograd::Meta* meta = nullptr;
-  void* wrapper = nullptr;   // the Python object of this tensor while it lives: the binding's alone
+  void* wrapper = nullptr;  // the Python object of this tensor while it lives: the binding's alone
   Dims shape;
   Dims strides;  // in elements
 

@@ -56,17 +56,38 @@ KernelFn find_kernel(const char* name);
 template <class F>
 bool dispatch(DType t, F&& fn) {
   switch (t) {
-    case DType::Float32: fn.template operator()<float>(); return true;
-    case DType::Float64: fn.template operator()<double>(); return true;
-    case DType::Float16: fn.template operator()<float16>(); return true;
-    case DType::BFloat16: fn.template operator()<bfloat16>(); return true;
-    case DType::Int64: fn.template operator()<int64_t>(); return true;
-    case DType::Int32: fn.template operator()<int32_t>(); return true;
-    case DType::Int16: fn.template operator()<int16_t>(); return true;
-    case DType::Int8: fn.template operator()<int8_t>(); return true;
-    case DType::UInt8: fn.template operator()<uint8_t>(); return true;
-    case DType::Bool: fn.template operator()<bool>(); return true;
-    default: return false;
+    case DType::Float32:
+      fn.template operator()<float>();
+      return true;
+    case DType::Float64:
+      fn.template operator()<double>();
+      return true;
+    case DType::Float16:
+      fn.template operator()<float16>();
+      return true;
+    case DType::BFloat16:
+      fn.template operator()<bfloat16>();
+      return true;
+    case DType::Int64:
+      fn.template operator()<int64_t>();
+      return true;
+    case DType::Int32:
+      fn.template operator()<int32_t>();
+      return true;
+    case DType::Int16:
+      fn.template operator()<int16_t>();
+      return true;
+    case DType::Int8:
+      fn.template operator()<int8_t>();
+      return true;
+    case DType::UInt8:
+      fn.template operator()<uint8_t>();
+      return true;
+    case DType::Bool:
+      fn.template operator()<bool>();
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -16,10 +16,18 @@ thread_local bool t_grad_enabled = true;
 std::atomic<bool> g_anomaly{false};
 }  // namespace
 
-bool grad_enabled() { return t_grad_enabled; }
-void set_grad_enabled(bool on) { t_grad_enabled = on; }
-void set_detect_anomaly(bool on) { g_anomaly.store(on); }
-bool detect_anomaly() { return g_anomaly.load(); }
+bool grad_enabled() {
+  return t_grad_enabled;
+}
+void set_grad_enabled(bool on) {
+  t_grad_enabled = on;
+}
+void set_detect_anomaly(bool on) {
+  g_anomaly.store(on);
+}
+bool detect_anomaly() {
+  return g_anomaly.load();
+}
 
 namespace autograd {
 namespace {
@@ -52,7 +60,8 @@ void Node::destroy(Node* n) noexcept {
   queue = nullptr;
 }
 
-// ---- meta ----------------------------------------------------------------------------------------
+// ---- meta
+// ----------------------------------------------------------------------------------------
 
 Meta& meta_of(const Tensor& t) {
   if (!t->meta) t->meta = new Meta;
@@ -115,7 +124,8 @@ Grads Accumulate::apply(const Grads& grads) {
   return {};
 }
 
-// ---- edges -----------------------------------------------------------------------------------------
+// ---- edges
+// -----------------------------------------------------------------------------------------
 
 bool requires_grad(const Tensor& t) {
   if (t->requires_grad) return true;
@@ -138,8 +148,7 @@ namespace {
 void attach_view(const Tensor& t, Meta& m) {
   auto backward = m.view_backward;
   Ref<Node> node = Ref<Node>::adopt(new FunctionNode(
-      m.view_name, {},
-      [backward](const Context& c) -> Grads { return {backward(c.grad())}; }));
+      m.view_name, {}, [backward](const Context& c) -> Grads { return {backward(c.grad())}; }));
   node->next.push_back(edge_of(m.base));
   static_cast<FunctionNode*>(node.get())->describe({&t, 1});
   m.grad_fn = std::move(node);
@@ -202,7 +211,8 @@ Ref<Node> make_node(const char* name, std::initializer_list<Tensor> inputs,
   return Ref<Node>::adopt(node);
 }
 
-// ---- saved tensors -----------------------------------------------------------------------------------
+// ---- saved tensors
+// -----------------------------------------------------------------------------------
 
 Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
     : output_nr_(output_nr), is_result_(is_result) {
@@ -235,8 +245,12 @@ void Saved::reset() {
   history_ = {};
 }
 
-Tensor Context::saved(size_t i) const { return node.saved(i); }
-bool Context::needs(size_t i) const { return node.needs(i); }
+Tensor Context::saved(size_t i) const {
+  return node.saved(i);
+}
+bool Context::needs(size_t i) const {
+  return node.needs(i);
+}
 
 void FunctionNode::describe(std::span<const Tensor> outputs) {
   if (outputs.size() < 2) return;
@@ -264,7 +278,8 @@ void FunctionNode::release() {
   fn_ = nullptr;
 }
 
-// ---- views and in-place writes -------------------------------------------------------------------
+// ---- views and in-place writes
+// -------------------------------------------------------------------
 
 Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
             const char* name, std::function<Tensor(const Tensor&)> backward) {
@@ -332,7 +347,8 @@ void rebase(const Tensor& t, Ref<Node> node) {
 }
 
 CopySlices::CopySlices(Ref<Node> inner, std::function<Tensor(const Tensor&)> replay, Edge base)
-    : Node(inner ? inner->name : "copy_slices"), inner_(std::move(inner)),
+    : Node(inner ? inner->name : "copy_slices"),
+      inner_(std::move(inner)),
       replay_(std::move(replay)) {
   next.push_back(std::move(base));
   if (inner_)
@@ -392,8 +408,12 @@ void retain_grad(const Tensor& t) {
 
 // ---- the tensor's side -----------------------------------------------------------------------
 
-bool Tensor::requires_grad() const { return autograd::requires_grad(*this); }
-bool Tensor::is_leaf() const { return !autograd::grad_fn(*this); }
+bool Tensor::requires_grad() const {
+  return autograd::requires_grad(*this);
+}
+bool Tensor::is_leaf() const {
+  return !autograd::grad_fn(*this);
+}
 
 Tensor& Tensor::requires_grad_(bool on) {
   PF_CHECK(!on || is_float(p_->dtype), DTypeError, "requires_grad_", "got a ", name(p_->dtype),
@@ -432,7 +452,9 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
     pyflame::backward({this, 1}, {}, retain_graph, create_graph);
 }
 
-Tensor Tensor::detach() const { return make_view(*this, p_->shape, p_->strides, p_->offset); }
+Tensor Tensor::detach() const {
+  return make_view(*this, p_->shape, p_->strides, p_->offset);
+}
 
 int64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   static std::atomic<int64_t> next{1};

@@ -22,8 +22,8 @@ struct Edge {
 using Grads = std::vector<Tensor>;  // an undefined tensor is a gradient of zero
 
 struct Node : detail::RefCounted {
-  uint64_t sequence;  // record number: backward runs the highest first
-  const char* name;   // of the operation, for errors and grad_fn.name()
+  uint64_t sequence;       // record number: backward runs the highest first
+  const char* name;        // of the operation, for errors and grad_fn.name()
   std::vector<Edge> next;  // one per input of the operation, undefined when it needs no gradient
   uint32_t outputs = 1;    // how many results the operation had
   bool released = false;   // its saved tensors were freed by a backward pass
@@ -75,7 +75,8 @@ Edge edge_of(const Tensor& t);
 // Attaches a node with a function body to fresh results:
 //   if (autograd::wanted({x, w}))
 //     autograd::attach("linear", {y}, {x, w}, {Saved(x), Saved(w)},
-//                      [](const Context& c) -> Grads { auto& g = c.grad(0); auto x = c.saved(0); ... });
+//                      [](const Context& c) -> Grads { auto& g = c.grad(0); auto x = c.saved(0);
+//                      ... });
 // The function gets saved tensors checked and unpacked; it returns one gradient per input.
 class FunctionNode;
 struct Context {
@@ -116,7 +117,7 @@ struct Meta {
   Ref<Node> grad_fn;
   uint32_t output_nr = 0;
   Tensor grad;
-  Ref<Node> accumulator;  // of a leaf
+  Ref<Node> accumulator;             // of a leaf
   std::shared_ptr<Tensor> retained;  // retain_grad(): filled by a hook of grad_fn
   // A differentiable view: what it looks at and how to look again.
   Tensor base;

@@ -159,8 +159,8 @@ void backward(std::span<const Tensor> tensors, std::span<const Tensor> gradients
 }
 
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-                         std::span<const Tensor> grad_outputs, bool retain_graph,
-                         bool create_graph, bool allow_unused) {
+                         std::span<const Tensor> grad_outputs, bool retain_graph, bool create_graph,
+                         bool allow_unused) {
   check_gradients(outputs, grad_outputs);
   Pass pass(retain_graph, create_graph);
   std::vector<Tensor> result(inputs.size());

@@ -36,9 +36,9 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
 
 enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, MultiTensor };
 
-// A named kernel of a backend. Construct once per call site: `static const Kernel k{"softmax", ...}`.
-// The backend is asked for it at first use on each device type. Order of tensors at the kernel:
-// outputs, then inputs; an undefined tensor arrives with data == nullptr and ndim == 0.
+// A named kernel of a backend. Construct once per call site: `static const Kernel k{"softmax",
+// ...}`. The backend is asked for it at first use on each device type. Order of tensors at the
+// kernel: outputs, then inputs; an undefined tensor arrives with data == nullptr and ndim == 0.
 struct Kernel {
   const char* name;
   Anchor anchor = Anchor::General;
@@ -51,7 +51,7 @@ struct Kernel {
 // kernels run at once; anchors stay pending so that pointwise work can join them.
 // Kernels with a data-dependent error (indices) report it through pf_index_error.
 struct CallOptions {
-  uint32_t inplace = 0;    // bit i: outs[i] holds values that the kernel reads or keeps
+  uint32_t inplace = 0;  // bit i: outs[i] holds values that the kernel reads or keeps
   // Also a multi-tensor call may have hundreds of outputs: all ones means every one of them.
   static constexpr uint32_t kAllInplace = ~0u;
   const char* op = nullptr;  // name for error messages; the kernel's name by default
@@ -79,11 +79,28 @@ void copy_to_host(void* dst, const Tensor& src);          // src contiguous; wai
 void mark_foreign(const Tensor& t);
 
 enum class Flush : uint8_t {
-  CannotJoin, Caps, AliasHazard, DroppedRoot, HeldMemory, Data, Item, Print, Synchronize, Explicit,
-  DeviceSwitch, OtherThread, Foreign, General, Eager, MemoryStats, ThreadExit, Budget, kCount
+  CannotJoin,
+  Caps,
+  AliasHazard,
+  DroppedRoot,
+  HeldMemory,
+  Data,
+  Item,
+  Print,
+  Synchronize,
+  Explicit,
+  DeviceSwitch,
+  OtherThread,
+  Foreign,
+  General,
+  Eager,
+  MemoryStats,
+  ThreadExit,
+  Budget,
+  kCount
 };
 const char* flush_name(Flush);
-void flush(Flush why);              // the calling thread's group
+void flush(Flush why);                    // the calling thread's group
 void flush_storage(Storage&, Flush why);  // whichever group has recorded an access to it
 
 // Counters for pf.debug.stats(), by name; reset_stats() sets them to zero.

@@ -18,7 +18,8 @@ Counters& counters() {
   return c;
 }
 
-// ---- the GIL -------------------------------------------------------------------------------------
+// ---- the GIL
+// -------------------------------------------------------------------------------------
 
 namespace {
 Hooks g_hooks;
@@ -27,9 +28,13 @@ thread_local void* t_gil_state = nullptr;
 constexpr int64_t kLongWork = 1 << 17;  // elements; giving the GIL away costs about a microsecond
 }  // namespace
 
-void set_hooks(Hooks h) { g_hooks = h; }
+void set_hooks(Hooks h) {
+  g_hooks = h;
+}
 
-GilScope::GilScope() { ++t_gil_depth; }
+GilScope::GilScope() {
+  ++t_gil_depth;
+}
 GilScope::~GilScope() {
   if (--t_gil_depth == 0 && t_gil_state) g_hooks.acquire_gil(std::exchange(t_gil_state, nullptr));
 }
@@ -38,7 +43,8 @@ void long_work(int64_t elements) {
     t_gil_state = g_hooks.release_gil();
 }
 
-// ---- named kernels ---------------------------------------------------------------------------------
+// ---- named kernels
+// ---------------------------------------------------------------------------------
 
 namespace {
 
@@ -88,8 +94,8 @@ void run_kernel(const Kernel& k, Device device, std::span<const pf_tensor> tenso
                                       static_cast<int32_t>(attrs.size()), &error);
   if (status != PF_OK) raise_status(b, status, options.op);
   PF_CHECK(!error.set, IndexError, options.op, "index ", error.index,
-           " is out of bounds for a size of ", error.limit, "; valid indices are ",
-           -error.limit, " to ", error.limit - 1);
+           " is out of bounds for a size of ", error.limit, "; valid indices are ", -error.limit,
+           " to ", error.limit - 1);
 }
 
 void ensure_memory(Storage& s, const char* op) {
@@ -97,7 +103,8 @@ void ensure_memory(Storage& s, const char* op) {
   s.data = allocate(s.device, std::max<size_t>(s.nbytes, 1), &s.capacity, op);
 }
 
-// ---- plans -----------------------------------------------------------------------------------------
+// ---- plans
+// -----------------------------------------------------------------------------------------
 
 // The key: everything that a program depends on, as bytes. Compared whole on a hit.
 struct PlanKey {
@@ -163,8 +170,9 @@ const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes
   auto plan = std::make_unique<Plan>();
   std::memcpy(static_cast<void*>(&plan->key), &key, key.size());
   plan->hash = h;
-  pf_program program{key.nnodes,    key.ninputs,      key.noutputs, key.nscalars,
-                     plan->key.nodes, plan->key.input_dtypes, output_dtypes};
+  pf_program program{key.nnodes,   key.ninputs,     key.noutputs,
+                     key.nscalars, plan->key.nodes, plan->key.input_dtypes,
+                     output_dtypes};
   const pf_backend* b = backend_of(g.device);
   pf_status status = b->program_create(g.device.index, &program, &plan->kernel);
   if (status != PF_OK) raise_status(b, status, "pointwise group");
@@ -255,7 +263,8 @@ void run_phase(Group& g, Phase& ph) {
   uint32_t donated = 0;
   for (int o = 0; o < key.noutputs; ++o) {
     Place& p = ph.outputs[stored[o]];
-    if (!p.storage->data && !(p.contiguous && p.offset == 0 && donate(p, ph, used, key.ninputs, donated)))
+    if (!p.storage->data &&
+        !(p.contiguous && p.offset == 0 && donate(p, ph, used, key.ninputs, donated)))
       ensure_memory(*p.storage, "pointwise group");
     out[o] = {p.address(), p.strides.data(), p.contiguous};
   }
@@ -353,9 +362,9 @@ void run_group(Group& g, Flush why) noexcept {
 
 const char* flush_name(Flush f) {
   static constexpr const char* kNames[] = {
-      "cannot_join", "caps",     "alias_hazard", "dropped_root",  "held_memory",  "data",
-      "item",        "print",    "synchronize",  "explicit",      "device_switch", "other_thread",
-      "foreign",     "general",  "eager",        "memory_stats",  "thread_exit",  "budget"};
+      "cannot_join", "caps",    "alias_hazard", "dropped_root", "held_memory",   "data",
+      "item",        "print",   "synchronize",  "explicit",     "device_switch", "other_thread",
+      "foreign",     "general", "eager",        "memory_stats", "thread_exit",   "budget"};
   static_assert(std::size(kNames) == static_cast<size_t>(Flush::kCount));
   return kNames[static_cast<int>(f)];
 }

@@ -65,9 +65,9 @@ class Group {
   Phase phases[2];  // before and after the anchor
   AnchorCall anchor;
   bool has_anchor = false;
-  size_t output_bytes = 0;  // of everything the group writes
-  size_t input_bytes = 0;   // of everything it reads
-  std::exception_ptr error;   // of a flush; raised at the next flush() or synchronize()
+  size_t output_bytes = 0;      // of everything the group writes
+  size_t input_bytes = 0;       // of everything it reads
+  std::exception_ptr error;     // of a flush; raised at the next flush() or synchronize()
   const Plan* recent[64] = {};  // plans that this group used last, by hash
 
   bool empty() const { return phases[0].nnodes == 0 && !has_anchor; }
@@ -98,7 +98,9 @@ struct Counters {
       donated{0}, copies_to_host{0}, copies_from_host{0};
 };
 Counters& counters();
-inline void bump(std::atomic<int64_t>& c) { c.fetch_add(1, std::memory_order_relaxed); }
+inline void bump(std::atomic<int64_t>& c) {
+  c.fetch_add(1, std::memory_order_relaxed);
+}
 
 // The GIL is released while work runs that takes long, and taken again when the outermost scope
 // ends: declare one before taking any engine lock.

@@ -18,9 +18,15 @@ constexpr size_t kBudgetCheck = 1 << 20;
 
 // Storage::writer_node: which part of the group writes it, and which node or output.
 enum Part : int { kBefore = 0, kAnchor = 1, kAfter = 2 };
-constexpr int16_t code_of(int part, int index) { return static_cast<int16_t>(part << 8 | index); }
-constexpr int part_of(int code) { return code >> 8; }
-constexpr int index_of(int code) { return code & 255; }
+constexpr int16_t code_of(int part, int index) {
+  return static_cast<int16_t>(part << 8 | index);
+}
+constexpr int part_of(int code) {
+  return code >> 8;
+}
+constexpr int index_of(int code) {
+  return code & 255;
+}
 
 std::mutex& registry_mutex() {
   static std::mutex m;
@@ -57,7 +63,9 @@ Group& make_my_group() {
   t_group = owner.group;
   return *t_group;
 }
-inline Group& my_group() { return t_group ? *t_group : make_my_group(); }
+inline Group& my_group() {
+  return t_group ? *t_group : make_my_group();
+}
 
 ThreadGroup::~ThreadGroup() {
   {
@@ -126,8 +134,8 @@ inline void mark_reader(Storage& s, Group& g) {
 inline bool same_place(const Place& p, const TensorImpl& t, const Dims& shape) {
   if (p.offset != t.offset || p.dtype != t.dtype) return false;
   if (t.shape == shape)
-    return (p.contiguous && t.contiguous) || (!p.contiguous && !t.contiguous &&
-                                              p.strides == t.strides);
+    return (p.contiguous && t.contiguous) ||
+           (!p.contiguous && !t.contiguous && p.strides == t.strides);
   return !p.contiguous && p.strides == broadcast_strides(t.shape, t.strides, shape);
 }
 
@@ -478,7 +486,8 @@ void on_last_handle(Storage& s) noexcept {
   run_group(*g, Flush::DroppedRoot);
 }
 
-// ---- access from outside -------------------------------------------------------------------------
+// ---- access from outside
+// -------------------------------------------------------------------------
 
 void flush(Flush why) {
   GilScope gil;
@@ -576,7 +585,9 @@ void mark_foreign(const Tensor& t) {
   t->storage->foreign = true;
 }
 
-bool eager() { return eager_flag().load(); }
+bool eager() {
+  return eager_flag().load();
+}
 void set_eager(bool on) {
   flush(Flush::Explicit);
   eager_flag().store(on);
@@ -586,7 +597,9 @@ void set_eager(bool on) {
 
 namespace pyflame {
 
-void flush() { engine::flush(engine::Flush::Explicit); }
+void flush() {
+  engine::flush(engine::Flush::Explicit);
+}
 
 void synchronize() {
   engine::flush(engine::Flush::Synchronize);

@@ -32,9 +32,9 @@ using Value = std::variant<std::monostate, bool, int64_t, double, Scalar, Tensor
 struct Op {
   std::string name;
   std::string schema;
-  std::string doc;      // shapes, units, errors, source
-  std::string family;   // heading in the documentation: "reduction", "indexing", ...
-  unsigned where;       // Where flags
+  std::string doc;     // shapes, units, errors, source
+  std::string family;  // heading in the documentation: "reduction", "indexing", ...
+  unsigned where;      // Where flags
   bool differentiable;
   std::function<Value(std::vector<Value>&)> call;  // arguments in schema order
 };

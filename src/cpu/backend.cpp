@@ -1,0 +1,120 @@
+// The CPU as a backend: every call has finished when it returns.
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "core/backends.h"
+#include "cpu/kernel.h"
+#include "cpu/run.h"
+#include "cpu/tape.h"
+
+namespace pyflame::cpu {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+Faults& faults() {
+  static Faults f;
+  return f;
+}
+
+// Large blocks come in huge pages: fresh memory costs a tenth of the page faults.
+void* map_huge(size_t bytes) {
+  size_t room = bytes + kHugePage;
+  void* p = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  uintptr_t at = reinterpret_cast<uintptr_t>(p);
+  uintptr_t aligned = (at + kHugePage - 1) / kHugePage * kHugePage;
+  if (aligned > at) munmap(p, aligned - at);
+  size_t rest = at + room - (aligned + bytes);
+  if (rest) munmap(reinterpret_cast<void*>(aligned + bytes), rest);
+  void* block = reinterpret_cast<void*>(aligned);
+  madvise(block, bytes, MADV_HUGEPAGE);
+  return block;
+}
+
+size_t page_round(size_t n) {
+  return (n + 4095) / 4096 * 4096;
+}
+
+pf_status allocate(pf_device, size_t bytes, void** out) {
+  if (pf_status s = faults().check(Faults::kAllocate)) return s;
+  *out = bytes >= kHugePage ? map_huge(page_round(bytes))
+                            : std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  return *out ? PF_OK : PF_OOM;
+}
+void release(pf_device, void* p, size_t bytes) {
+  if (bytes >= kHugePage)
+    munmap(p, page_round(bytes));
+  else
+    std::free(p);
+}
+
+pf_status copy(pf_device, pf_stream, void* to, const void* from, size_t bytes) {
+  if (pf_status s = faults().check(Faults::kCopy)) return s;
+  if (bytes) std::memcpy(to, from, bytes);
+  return PF_OK;
+}
+
+pf_status create(pf_device, const pf_program* p, void** kernel) {
+  if (pf_status s = faults().check(Faults::kProgramCreate)) return s;
+  pf_status status = PF_OK;
+  pf_status thrown = guard([&] { status = program_create(p, kernel); });
+  return thrown ? thrown : status;
+}
+pf_status launch(pf_device, pf_stream, void* kernel, const pf_launch* l) {
+  if (pf_status s = faults().check(Faults::kProgramLaunch)) return s;
+  pf_status status = PF_OK;
+  pf_status thrown = guard([&] { status = program_launch(kernel, l); });
+  return thrown ? thrown : status;
+}
+pf_status launch_kernel(pf_device, pf_stream, void* kernel, const pf_tensor* tensors, int32_t n,
+                        const pf_scalar* attrs, int32_t nattrs, pf_index_error* error) {
+  if (pf_status s = faults().check(Faults::kKernelLaunch)) return s;
+  KernelArgs args{tensors, n, attrs, nattrs, error};
+  return guard([&] { reinterpret_cast<KernelFn>(kernel)(args); });
+}
+
+}  // namespace
+}  // namespace pyflame::cpu
+
+extern "C" const pf_backend* pyflame_cpu_backend(void) {
+  namespace cpu = pyflame::cpu;
+  static const pf_backend backend = [] {
+    pf_backend b{};
+    b.size = sizeof(pf_backend);
+    b.version = PF_BACKEND_VERSION;
+    b.name = "cpu";
+    b.synchronous = 1;
+    b.host_readable = 1;
+    b.device_count = [] { return int32_t{1}; };
+    b.device_info = [](pf_device, char* text, size_t n) {
+      return cpu::describe_cpu("cpu", text, n);
+    };
+    b.memory_info = [](pf_device, pf_memory_info* i) { return cpu::memory_of_host(i); };
+    b.allocate = cpu::allocate;
+    b.release = cpu::release;
+    b.copy_to_host = cpu::copy;
+    b.copy_from_host = cpu::copy;
+    b.synchronize = [](pf_device, pf_stream, pf_index_error*) { return PF_OK; };
+    b.event_create = [](pf_device, pf_event* e) { return *e = nullptr, PF_OK; };
+    b.event_record = [](pf_device, pf_event, pf_stream) { return PF_OK; };
+    b.event_wait = [](pf_device, pf_stream, pf_event) { return PF_OK; };
+    b.event_query = [](pf_device, pf_event, int32_t* done) { return *done = 1, PF_OK; };
+    b.event_destroy = [](pf_device, pf_event) {};
+    b.program_create = cpu::create;
+    b.program_destroy = [](pf_device, void* k) { cpu::program_destroy(k); };
+    b.program_launch = cpu::launch;
+    b.kernel_find = [](const char* name) {
+      return reinterpret_cast<void*>(cpu::find_kernel(name));
+    };
+    b.kernel_launch = cpu::launch_kernel;
+    b.last_error = cpu::last_error;
+    b.inject_fault = [](const char* call, int64_t nth, pf_status s) {
+      return cpu::faults().inject(call, nth, s);
+    };
+    return b;
+  }();
+  return &backend;
+}

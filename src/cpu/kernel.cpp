@@ -1,0 +1,46 @@
+#include "cpu/kernel.h"
+
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+
+namespace pyflame::cpu {
+namespace {
+
+std::unordered_map<std::string_view, KernelFn>& kernels() {
+  static auto* m = new std::unordered_map<std::string_view, KernelFn>;
+  return *m;
+}
+
+}  // namespace
+
+RegisterKernel::RegisterKernel(const char* name, KernelFn fn) {
+  kernels().emplace(name, fn);
+}
+
+KernelFn find_kernel(const char* name) {
+  auto it = kernels().find(name);
+  return it == kernels().end() ? nullptr : it->second;
+}
+
+void KernelArgs::bad_index(int64_t index, int64_t limit) const {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (!error || error->set) return;
+  *error = {1, index, limit};
+}
+
+bool contiguous(const pf_tensor& t) {
+  int64_t step = 1;
+  for (int i = t.ndim - 1; i >= 0; --i) {
+    if (t.shape[i] == 0) return true;
+    if (t.shape[i] != 1) {
+      if (t.strides[i] != step) return false;
+      step *= t.shape[i];
+    }
+  }
+  return true;
+}
+
+}  // namespace pyflame::cpu
