@@ -15,6 +15,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/backends.h"
@@ -137,7 +138,7 @@ class Stream {
   pf_status drain(pf_index_error* error) {
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [&] { return jobs_.empty() && !busy_; });
-    if (error) *error = std::exchange(index_error, {});
+    if (error) *error = std::exchange(index_error, pf_index_error{});
     pf_status s = std::exchange(failed_, PF_OK);
     if (s != PF_OK) cpu::set_last_error(text_.c_str());
     return s;
