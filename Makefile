@@ -1,0 +1,60 @@
+# `make run` and `make test` do everything on a fresh Debian 12 or Ubuntu 24.04 machine.
+PY := .venv/bin/python
+# Options of the training command: make run ARGS="--data book.txt"
+ARGS ?=
+# Restrict the tests: make test PYTEST_ARGS="-k softmax"
+PYTEST_ARGS ?=
+CPP := include src python/src tests/cpp tests/fuzz examples
+
+.PHONY: run test build build-all develop format lint docs bench test-asan test-tsan wheel clean help
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: build ## set up, build, train a small GPT on real text
+	.venv/bin/pyflame train gpt $(ARGS)
+
+build: ## set up and build the library and the Python module
+	tools/setup.sh run
+	tools/build.sh
+
+build-all: ## the same with the C++ tests
+	tools/setup.sh run test
+	tools/build.sh all
+
+test: build-all ## set up, build, run all tests
+	tools/run_tests.sh $(PYTEST_ARGS)
+
+format: ## format C++ and Python
+	tools/setup.sh ci
+	find $(CPP) -name '*.h' -o -name '*.cpp' 2>/dev/null | xargs clang-format -i
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+lint: ## what CI checks besides the tests
+	tools/setup.sh ci
+	tools/lint.sh
+
+docs: build ## the documentation, into docs/_build
+	tools/setup.sh docs
+	$(PY) -m sphinx -W --keep-going -b html docs docs/_build
+
+bench: build ## PyFlame beside PyTorch
+	tools/setup.sh bench
+	$(PY) benchmarks/cpu_benchmark.py --all
+
+test-asan: ## C++ tests and the file fuzzer with AddressSanitizer and UBSan
+	tools/setup.sh run test
+	cmake --preset asan && cmake --build --preset asan && ctest --preset asan
+
+test-tsan: ## C++ tests with ThreadSanitizer
+	tools/setup.sh run test
+	cmake --preset tsan && cmake --build --preset tsan && ctest --preset tsan
+
+wheel: ## a wheel, into dist
+	tools/setup.sh run
+	$(PY) -m pip wheel --no-deps -w dist .
+
+clean: ## remove what was built (not .venv)
+	rm -rf build build-* dist docs/_build docs/generated python/pyflame/_C*.so

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds into build/ and makes .venv see it. Usage: tools/build.sh [all]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+targets=(--target pyflame _C)
+if [[ ${1:-} == all ]]; then
+  targets=()
+fi
+python=$PWD/.venv/bin/python
+if [[ ! -f build/build.ninja ]] ||
+  ! grep -q "^Python_EXECUTABLE:[A-Z]*=$python\$" build/CMakeCache.txt; then
+  cmake --preset release -DPython_EXECUTABLE="$python" --fresh
+fi
+if [[ ${1:-} == all ]] && ! grep -q "^PYFLAME_BUILD_TESTS:[A-Z]*=ON\$" build/CMakeCache.txt; then
+  cmake -B build -DPYFLAME_BUILD_TESTS=ON # GoogleTest is here now
+fi
+cmake --build build "${targets[@]}"
+if [[ ! -x .venv/bin/pyflame ]]; then
+  PYFLAME_BUILT=1 "$python" -m pip install -q --disable-pip-version-check --no-deps \
+    --no-build-isolation -e python
+fi
