@@ -1,7 +1,91 @@
+// Which source computes a product. The choice is a function of the operands' shapes, strides and
+// dtype and of what is installed, never of time.
 #include "cpu/gemm.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "cpu/gemm_onednn.h"
 #include "cpu/gemm_own.h"
+
 namespace pyflame::cpu {
-void gemm(const Gemm& g) { if (g.batch && g.m && g.n) gemm_own(g); }
-void set_gemm_source(GemmSource) {}
-const char* gemm_source() { return "own"; }
+namespace {
+
+GemmSource from_environment() {
+  const char* text = std::getenv("PYFLAME_GEMM");
+  if (text && std::strcmp(text, "onednn") == 0) return GemmSource::OneDnn;
+  if (text && std::strcmp(text, "own") == 0) return GemmSource::Own;
+  return GemmSource::Auto;
 }
+std::atomic<GemmSource>& source() {
+  static std::atomic<GemmSource> s{from_environment()};
+  return s;
+}
+
+// One unit stride and no overlap in each operand: what oneDNN's fast kernels take.
+bool plain(int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  return (col == 1 && row >= cols) || (row == 1 && col >= rows);
+}
+
+bool bf16_in_hardware() {
+#if defined(__x86_64__)
+  static const bool yes = __builtin_cpu_supports("avx512bf16");
+  return yes;
+#else
+  return false;
+#endif
+}
+
+bool onednn_wants(const Gemm& g) {
+  if (g.dtype == DType::Float32) return true;
+  return g.dtype == DType::BFloat16 && bf16_in_hardware();
+}
+
+// Strides of dimensions of size 1 mean nothing; give them values that look like a dense matrix.
+void normalise(int64_t rows, int64_t cols, int64_t* row, int64_t* col) {
+  if (rows == 1) *row = *col == 1 ? cols : 1;
+  if (cols == 1) *col = *row == 1 ? rows : 1;
+}
+
+}  // namespace
+
+void gemm(const Gemm& given) {
+  if (given.batch <= 0 || given.m <= 0 || given.n <= 0) return;
+  Gemm g = given;
+  if (g.n == 1 && g.m > 1 && g.c_row == 1 && !g.bias) {
+    // A column is computed as a row: (a b)^T = b^T a^T.
+    std::swap(g.a, g.b);
+    std::swap(g.a_batch, g.b_batch);
+    std::swap(g.m, g.n);
+    const int64_t a_row = g.a_row, a_col = g.a_col;
+    g.a_row = g.b_col, g.a_col = g.b_row;
+    g.b_row = a_col, g.b_col = a_row;
+    g.c_row = g.n;
+  }
+  const GemmSource s = source().load(std::memory_order_relaxed);
+  const double work = double(g.batch) * double(g.m) * double(g.n) * double(g.k);
+  if (s != GemmSource::Own && onednn_wants(g) && (work >= 1e5 || s == GemmSource::OneDnn)) {
+    normalise(g.m, g.k, &g.a_row, &g.a_col);
+    normalise(g.k, g.n, &g.b_row, &g.b_col);
+    if (plain(g.m, g.k, g.a_row, g.a_col) && plain(g.k, g.n, g.b_row, g.b_col) &&
+        (g.batch == 1 || (g.a_batch > 0 && g.b_batch > 0)) && gemm_onednn(g))
+      return;
+  }
+  gemm_own(g);
+}
+
+void set_gemm_source(GemmSource s) {
+  source().store(s, std::memory_order_relaxed);
+}
+
+const char* gemm_source() {
+  thread_local std::string text;
+  if (source().load() == GemmSource::Own) return "own (as asked)";
+  std::string why;
+  text = onednn_available(&why) ? why : "own (" + why + ")";
+  return text.c_str();
+}
+
+}  // namespace pyflame::cpu
