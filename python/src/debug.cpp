@@ -1,0 +1,57 @@
+// pyflame.debug and memory statistics: the insides, for tests and for people who look for the
+// cause of something.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+
+#include "core/allocator.h"
+#include "core/backends.h"
+#include "engine/engine.h"
+#include "pyflame/device.h"
+#include "pyflame/error.h"
+
+namespace nb = nanobind;
+namespace pf = pyflame;
+
+void bind_debug(nb::module_& m) {
+  m.def("_stats", [] {
+    nb::dict d;
+    for (auto& [key, value] : pf::engine::stats()) d[key.c_str()] = value;
+    return d;
+  });
+  m.def("_reset_stats", &pf::engine::reset_stats);
+  m.def("_eager", &pf::engine::eager);
+  m.def("_set_eager", &pf::engine::set_eager);
+  m.def("_memory_stats", [](const std::string& device) {
+    pf::engine::flush(pf::engine::Flush::MemoryStats);
+    pf::MemoryStats s = pf::memory_stats(pf::parse_device(device));
+    nb::dict d;
+    d["allocated"] = s.allocated;
+    d["max_allocated"] = s.max_allocated;
+    d["reserved"] = s.reserved;
+    d["max_reserved"] = s.max_reserved;
+    d["allocations"] = s.allocations;
+    d["cache_hits"] = s.cache_hits;
+    return d;
+  });
+  m.def("_reset_peak_memory_stats",
+        [](const std::string& d) { pf::reset_peak_memory_stats(pf::parse_device(d)); });
+  m.def("_empty_cache", [](const std::string& d) { pf::empty_cache(pf::parse_device(d)); });
+  m.def("_set_memory_limit", [](const std::string& d, int64_t bytes) {
+    pf::set_memory_limit(pf::parse_device(d), bytes);
+  });
+  // Makes the nth next `call` ("allocate", "program_create", "program_launch", "kernel_launch",
+  // "copy") on the device fail with `kind` ("oom", "compile", "launch", "lost"); 0 switches it off.
+  m.def("_inject_fault", [](const std::string& device, const std::string& call, int64_t nth,
+                            const std::string& kind) {
+    pf_status status = kind == "oom"       ? PF_OOM
+                       : kind == "compile" ? PF_COMPILE
+                       : kind == "lost"    ? PF_LOST
+                                           : PF_LAUNCH;
+    const pf_backend* b = pf::backend_of(pf::parse_device(device));
+    PF_CHECK(b->inject_fault, NotSupportedError, "debug", device, " cannot inject faults");
+    if (b->inject_fault(call.c_str(), nth, status) != PF_OK)
+      pf::raise_status(b, PF_INVALID, "debug");
+  });
+}
