@@ -1,0 +1,184 @@
+// Kernels that move elements: cat, flip, roll, tril and triu, and the gradient of views.
+#include "cpu/shape.h"
+
+#include <vector>
+
+#include "cpu/strided.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+
+namespace {
+
+template <class T>
+void copy_as(const Folded<2>& f, T* to, const T* from) {
+  if (f.ndim == 0) {
+    *to = *from;
+    return;
+  }
+  const int inner = f.ndim - 1;
+  const int64_t n = f.shape[inner], ts = f.strides[0][inner], fs = f.strides[1][inner];
+  int64_t rows = 1;
+  for (int d = 0; d < inner; ++d) rows *= f.shape[d];
+  if (rows == 0 || n == 0) return;
+  const int64_t* strides[2] = {f.strides[0], f.strides[1]};
+  auto copy_row = [ts, fs](T* t, const T* s, int64_t count) {
+    if (ts == 1 && fs == 1) {
+      std::memcpy(t, s, static_cast<size_t>(count) * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < count; ++i) t[i * ts] = s[i * fs];
+    }
+  };
+  if (rows == 1) {
+    parallel_for(n, kGrain,
+                 [&](int64_t b, int64_t e) { copy_row(to + b * ts, from + b * fs, e - b); });
+    return;
+  }
+  parallel_for(rows, std::max<int64_t>(1, kGrain / n), [&](int64_t b, int64_t e) {
+    Walker<2> at(inner, f.shape, strides, b);
+    for (int64_t r = b; r < e; ++r, at.next()) copy_row(to + at.offset[0], from + at.offset[1], n);
+  });
+}
+
+}  // namespace
+
+void copy_elements(DType dtype, int ndim, const int64_t* shape, void* to, const int64_t* to_strides,
+                   const void* from, const int64_t* from_strides) {
+  for (int d = 0; d < ndim; ++d)
+    if (shape[d] == 0) return;
+  const int64_t* strides[2] = {to_strides, from_strides};
+  Folded<2> f(ndim, shape, strides);
+  dispatch_size(
+      dtype, [&]<class T>() { copy_as<T>(f, static_cast<T*>(to), static_cast<const T*>(from)); });
+}
+
+namespace {
+
+char* element(const pf_tensor& t, int64_t offset) {
+  return static_cast<char*>(t.data) +
+         offset * static_cast<int64_t>(itemsize(static_cast<DType>(t.dtype)));
+}
+
+// attrs: dim
+void cat(const KernelArgs& a) {
+  const pf_tensor& out = a.tensor(0);
+  const auto dim = static_cast<int>(a.i(0));
+  int64_t at = 0;
+  for (int i = 1; i < a.ntensors; ++i) {
+    const pf_tensor& in = a.tensor(i);
+    if (!in.data) continue;  // an empty one
+    copy_elements(a.dtype(0), in.ndim, in.shape, element(out, at * out.strides[dim]), out.strides,
+                  in.data, in.strides);
+    at += in.shape[dim];
+  }
+}
+
+// attrs: bit mask of the dimensions to turn round
+void flip(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  int64_t strides[PF_MAX_DIMS], start = 0;
+  for (int d = 0; d < in.ndim; ++d) {
+    strides[d] = in.strides[d];
+    if (a.i(0) >> d & 1) {
+      start += (in.shape[d] - 1) * in.strides[d];
+      strides[d] = -in.strides[d];
+    }
+  }
+  copy_elements(a.dtype(0), in.ndim, in.shape, out.data, out.strides, element(in, start), strides);
+}
+
+// out[(i + shift) mod n] = in[i] along one dimension. attrs: dim, shift in [0, n)
+void roll(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  const auto dim = static_cast<int>(a.i(0));
+  const int64_t n = in.shape[dim], shift = a.i(1);
+  int64_t shape[PF_MAX_DIMS];
+  std::copy_n(in.shape, in.ndim, shape);
+  shape[dim] = n - shift;
+  copy_elements(a.dtype(0), in.ndim, shape, element(out, shift * out.strides[dim]), out.strides,
+                in.data, in.strides);
+  shape[dim] = shift;
+  copy_elements(a.dtype(0), in.ndim, shape, out.data, out.strides,
+                element(in, (n - shift) * in.strides[dim]), in.strides);
+}
+
+// attrs: diagonal, 1 to keep what is above it (triu) or 0 for what is below (tril)
+void triangle(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  const int n = out.ndim;
+  const int64_t rows = out.shape[n - 2], columns = out.shape[n - 1];
+  const int64_t diagonal = a.i(0);
+  const bool upper = a.i(1) != 0;
+  if (columns == 0) return;
+  const int64_t os = out.strides[n - 1], is = in.strides[n - 1];
+  const int64_t* strides[2] = {out.strides, in.strides};
+  dispatch_size(a.dtype(0), [&]<class T>() {
+    parallel_for(
+        numel(out) / columns, std::max<int64_t>(1, kGrain / columns), [&](int64_t b, int64_t e) {
+          Walker<2> at(n - 1, out.shape, strides, b);
+          for (int64_t r = b; r < e; ++r, at.next()) {
+            T* o = a.data<T>(0) + at.offset[0];
+            const T* x = a.data<T>(1) + at.offset[1];
+            // Columns [0, cut) are one side, [cut, columns) the other.
+            int64_t row = r % rows;
+            int64_t cut = std::clamp<int64_t>(row + diagonal + (upper ? 0 : 1), 0, columns);
+            int64_t keep = upper ? cut : 0, stop = upper ? columns : cut;
+            for (int64_t j = 0; j < keep; ++j) o[j * os] = T{};
+            for (int64_t j = keep; j < stop; ++j) o[j * os] = x[j * is];
+            for (int64_t j = stop; j < columns; ++j) o[j * os] = T{};
+          }
+        });
+  });
+}
+
+// Adds the elements of `in` one after the other: several may meet in one place.
+template <class T>
+void add_overlapping(const pf_tensor& out, const pf_tensor& in, int64_t offset,
+                     const int64_t* steps) {
+  using C = Compute<T>;
+  const int64_t* strides[2] = {steps, in.strides};
+  const int64_t n = numel(in);
+  T* to = static_cast<T*>(out.data) + offset;
+  const T* from = static_cast<const T*>(in.data);
+  Walker<2> at(in.ndim, in.shape, strides);
+  if constexpr (std::is_same_v<T, C>) {
+    for (int64_t i = 0; i < n; ++i, at.next()) {
+      if constexpr (std::is_same_v<T, bool>)
+        to[at.offset[0]] = to[at.offset[0]] || from[at.offset[1]];
+      else
+        to[at.offset[0]] = static_cast<T>(to[at.offset[0]] + from[at.offset[1]]);
+    }
+  } else {
+    std::vector<C> sums(static_cast<size_t>(numel(out)), C(0));
+    C* wide = sums.data() + offset;
+    for (int64_t i = 0; i < n; ++i, at.next()) wide[at.offset[0]] += load(from[at.offset[1]]);
+    T* all = static_cast<T*>(out.data);
+    for (size_t i = 0; i < sums.size(); ++i) all[i] = store<T>(sums[i]);
+  }
+}
+
+// out = 0, then out's view gets in. attrs: offset, whether the view overlaps itself, strides.
+void scatter_view(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  const int64_t bytes = numel(out) * static_cast<int64_t>(itemsize(a.dtype(0)));
+  parallel_for(bytes, kGrain * 4, [&](int64_t b, int64_t e) {
+    std::memset(static_cast<char*>(out.data) + b, 0, static_cast<size_t>(e - b));
+  });
+  if (numel(in) == 0) return;
+  int64_t steps[PF_MAX_DIMS];
+  for (int d = 0; d < in.ndim; ++d) steps[d] = a.i(2 + d);
+  if (a.i(1))
+    dispatch(a.dtype(0), [&]<class T>() { add_overlapping<T>(out, in, a.i(0), steps); });
+  else
+    copy_elements(a.dtype(0), in.ndim, in.shape, element(out, a.i(0)), steps, in.data, in.strides);
+}
+
+}  // namespace
+
+PF_CPU_KERNEL("cat", cat)
+PF_CPU_KERNEL("flip", flip)
+PF_CPU_KERNEL("roll", roll)
+PF_CPU_KERNEL("triangle", triangle)
+PF_CPU_KERNEL("scatter_view", scatter_view)
+
+}  // namespace pyflame::cpu

@@ -1,0 +1,85 @@
+#include "ops/general.h"
+
+#include <algorithm>
+
+namespace pyflame::ops {
+
+using autograd::Context;
+using autograd::Grads;
+using engine::Kernel;
+
+void check_defined(const Tensor& t, const char* op) {
+  PF_CHECK(t.defined(), ValueError, op, "got None; expected a tensor; pass one");
+}
+
+void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
+  PF_CHECK(a->storage->device == b->storage->device, DeviceError, op, "got tensors on ",
+           a->storage->device, " and ", b->storage->device,
+           "; expected one device; move one with .to(device)");
+}
+
+Tensor as_index(const Tensor& index, const char* op) {
+  check_defined(index, op);
+  PF_CHECK(is_integral(index->dtype), DTypeError, op, "got indices of dtype ", index->dtype,
+           "; expected an integer dtype; convert with .to(pyflame.int64)");
+  return index->dtype == DType::Int64 ? index : to(index, DType::Int64);
+}
+
+void raw_copy(const Tensor& dst, const Tensor& src) {
+  static const Kernel copy{"copy"};
+  if (dst->numel > 0) engine::call(copy, {dst}, {src}, {}, {.inplace = 1});
+}
+
+Tensor raw_clone(const Tensor& t) {
+  static const Kernel copy{"copy"};
+  Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
+  if (t->numel > 0) engine::call(copy, {out}, {t}, {}, {.op = "clone"});
+  return out;
+}
+
+Tensor raw_full(const Dims& shape, DType dtype, Device device, Scalar value) {
+  Tensor out = make_tensor(shape, dtype, device);
+  if (out->numel == 0) return out;
+  NoGrad off;
+  fill_(out, value);
+  return out;
+}
+
+Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view) {
+  static const Kernel kernel{"scatter_view"};
+  Tensor out = make_tensor(shape, g->dtype, g->storage->device);
+  std::vector<Scalar> attrs{Scalar(view.offset),
+                            Scalar(int64_t{may_self_overlap(view.shape, view.strides)})};
+  for (int64_t s : view.strides) attrs.emplace_back(s);
+  if (out->numel > 0)
+    engine::call(kernel, std::span<const Tensor>(&out, 1), std::span<const Tensor>(&g, 1), attrs);
+  if (autograd::wanted({g}))
+    autograd::attach("scatter_view", {out}, {g}, {}, [view](const Context& c) -> Grads {
+      if (!c.grad().defined()) return Grads(1);
+      return {as_strided(contiguous(c.grad()), view.shape.vec(), view.strides.vec(),
+                         contiguous(c.grad())->offset + view.offset)};
+    });
+  return out;
+}
+
+void write_inplace(Tensor& self, const char* op, std::initializer_list<Tensor> inputs,
+                   std::vector<autograd::Saved> saved, autograd::BackwardFn backward,
+                   const std::function<void()>& write) {
+  autograd::check_inplace(self, op);
+  PF_CHECK(!may_self_overlap(self->shape, self->strides), ValueError, op, "got a view of shape ",
+           self->shape, " and strides ", self->strides,
+           " in which several indices reach one element; expected each element once; clone() it "
+           "first");
+  if (!autograd::wanted(inputs)) {
+    write();
+    return;
+  }
+  // The node is attached to a stand-in of the result, which then hands it over.
+  Tensor result = raw_view(self, geometry_of(self));
+  autograd::attach(op, {result}, inputs, std::move(saved), std::move(backward));
+  Ref<autograd::Node> node = autograd::edge_of(result).node;
+  write();
+  autograd::rebase(self, std::move(node));
+}
+
+}  // namespace pyflame::ops

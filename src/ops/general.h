@@ -1,0 +1,72 @@
+// Helpers shared by the files of general operations (creation, views, shape, index, sort, scan).
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor_impl.h"
+#include "engine/autograd.h"
+#include "engine/engine.h"
+#include "pyflame/ops.h"
+
+namespace pyflame::ops {
+
+// Where the elements of a view lie.
+struct Geometry {
+  Dims shape;
+  Dims strides;
+  int64_t offset = 0;
+};
+inline Geometry geometry_of(const Tensor& t) {
+  return {t->shape, t->strides, t->offset};
+}
+inline Geometry packed(const Dims& shape) {
+  return {shape, contiguous_strides(shape), 0};
+}
+
+// Zeros of `shape` with the elements of `g` added at the places of a view of a contiguous tensor
+// of that shape: the gradient of such a view. Differentiable.
+Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view);
+
+// zeros.scatter_add(dim, index, g): the gradient of gather, sort and their kin. Differentiable.
+Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape);
+
+void check_defined(const Tensor& t, const char* op);
+void check_same_device(const Tensor& a, const Tensor& b, const char* op);
+// Indices as int64 (any integer dtype comes in), DTypeError otherwise.
+Tensor as_index(const Tensor& index, const char* op);
+
+// A copy in row-major order that no autograd sees.
+Tensor raw_clone(const Tensor& t);
+Tensor raw_full(const Dims& shape, DType dtype, Device device, Scalar value);
+// Runs the kernel "copy" (same dtype, shapes equal).
+void raw_copy(const Tensor& dst, const Tensor& src);
+
+// The same view with other geometry, without history.
+inline Tensor raw_view(const Tensor& t, const Geometry& g) {
+  return make_view(t, g.shape, g.strides, g.offset);
+}
+
+// An in-place write to `self` by `write`, whose gradient with respect to `inputs` (self is the
+// first of them) is `backward`.
+void write_inplace(Tensor& self, const char* op, std::initializer_list<Tensor> inputs,
+                   std::vector<autograd::Saved> saved, autograd::BackwardFn backward,
+                   const std::function<void()>& write);
+
+// 16-bit floats are summed in float32.
+inline DType sum_type(DType t) {
+  return info(t).kind == Kind::Float && info(t).bits < 32 ? DType::Float32 : t;
+}
+
+inline Dims without(const Dims& d, int at) {
+  Dims r = d;
+  r.erase(at);
+  return r;
+}
+
+}  // namespace pyflame::ops
