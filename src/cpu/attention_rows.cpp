@@ -1,0 +1,122 @@
+// Softmax rows of attention, compiled once per instruction set; the results do not depend on it.
+#if defined(__x86_64__)
+#define HWY_BASELINE_TARGETS HWY_AVX2
+#define HWY_DISABLED_TARGETS (~(HWY_AVX2 | HWY_AVX3))
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/attention_rows.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cpu/attention_rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::attention::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<float, 16>;
+using V = hn::Vec<D>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+constexpr int kParts = 16 / kLanes;
+
+// exp(x) for x <= 0 (or NaN): 2^n e^r with r from a two-part ln 2; below 2^-126 it is zero.
+HWY_INLINE V Exp(V x) {
+  const D d;
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  V p = hn::Set(d, 0.0013933732f);
+  p = hn::MulAdd(p, r, hn::Set(d, 0.008363236f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.041666463f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.16666576f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  p = hn::MulAdd(hn::Mul(p, r), r, hn::Add(r, hn::Set(d, 1.0f)));
+  const hn::RebindToSigned<D> di;
+  const auto bits = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+  p = hn::Mul(p, hn::BitCast(d, bits));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), p);
+}
+
+void SoftmaxRow(float* s, int64_t n, float scale, float* sum_out, float* max_out) {
+  const D d;
+  const float inf = std::numeric_limits<float>::infinity();
+  const int64_t end = (n + 15) / 16 * 16;
+  const V k = hn::Set(d, scale);
+  // The padding must lose against every value, whatever the sign of the scale.
+  for (int64_t j = n; j < end; ++j) s[j] = scale < 0 ? inf : -inf;
+  V top = hn::Set(d, -inf);
+  for (int64_t j = 0; j < end; j += kLanes) top = hn::Max(hn::Mul(hn::LoadU(d, s + j), k), top);
+  float m = -inf;
+  alignas(64) float lanes[16];
+  hn::StoreU(top, d, lanes);
+  for (int i = 0; i < kLanes; ++i) m = lanes[i] > m ? lanes[i] : m;
+  // With nothing to subtract, exp(-inf) is the zero that a fully masked row gets.
+  const V shift = hn::Set(d, m == -inf ? 0.0f : m);
+  V sums[kParts];
+  for (int h = 0; h < kParts; ++h) sums[h] = hn::Zero(d);
+  for (int64_t j = 0; j < end; j += 16)
+    for (int h = 0; h < kParts; ++h) {
+      float* at = s + j + h * kLanes;
+      const V e = Exp(hn::Sub(hn::Mul(hn::LoadU(d, at), k), shift));
+      hn::StoreU(e, d, at);
+      sums[h] = hn::Add(sums[h], e);
+    }
+  for (int h = 0; h < kParts; ++h) hn::StoreU(sums[h], d, lanes + h * kLanes);
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  *sum_out = lanes[0];
+  *max_out = m;
+}
+
+void ProbabilityRow(float* s, int64_t n, float scale, float lse) {
+  const D d;
+  const float inf = std::numeric_limits<float>::infinity();
+  const V k = hn::Set(d, scale), shift = hn::Set(d, lse);
+  if (lse == -inf) {
+    for (int64_t j = 0; j < n; ++j) s[j] = 0;
+    return;
+  }
+  for (int64_t j = 0; j < n; j += kLanes) {
+    // Rounding may leave a score a little above the log of its row's sum.
+    const V x = hn::Sub(hn::Mul(hn::LoadU(d, s + j), k), shift);
+    hn::StoreU(Exp(x), d, s + j);
+  }
+}
+
+}  // namespace pyflame::cpu::attention::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pyflame::cpu::attention {
+
+HWY_EXPORT(SoftmaxRow);
+HWY_EXPORT(ProbabilityRow);
+
+RowSum<float> softmax_row(float* s, int64_t n, float scale) {
+  RowSum<float> r;
+  HWY_DYNAMIC_DISPATCH(SoftmaxRow)(s, n, scale, &r.sum, &r.max);
+  return r;
+}
+void probability_row(float* s, int64_t n, float scale, float lse) {
+  HWY_DYNAMIC_DISPATCH(ProbabilityRow)(s, n, scale, lse);
+}
+
+// float64 serves gradient checks: clear rather than fast.
+RowSum<double> softmax_row(double* s, int64_t n, double scale) {
+  RowSum<double> r{0, -std::numeric_limits<double>::infinity()};
+  for (int64_t j = 0; j < n; ++j) r.max = std::fmax(r.max, s[j] * scale);
+  const double shift = std::isinf(r.max) && r.max < 0 ? 0 : r.max;
+  for (int64_t j = 0; j < n; ++j) r.sum += s[j] = std::exp(s[j] * scale - shift);
+  return r;
+}
+void probability_row(double* s, int64_t n, double scale, double lse) {
+  const bool masked = std::isinf(lse) && lse < 0;
+  for (int64_t j = 0; j < n; ++j) s[j] = masked ? 0 : std::exp(s[j] * scale - lse);
+}
+
+}  // namespace pyflame::cpu::attention
+#endif

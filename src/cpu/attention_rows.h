@@ -1,0 +1,23 @@
+// Row arithmetic of attention.
+#pragma once
+
+#include <cstdint>
+
+namespace pyflame::cpu::attention {
+
+// Rows may be read and written up to the next multiple of this.
+inline constexpr int64_t kRowPad = 16;
+
+// s[j] = exp(s[j] * scale - m) where m is the largest s[j] * scale; returns the sum of these and
+// m. A row of nothing but -inf gives zeros. Sixteen interleaved sums, whatever the vector width.
+template <class T>
+struct RowSum {
+  T sum, max;
+};
+RowSum<float> softmax_row(float* s, int64_t n, float scale);
+RowSum<double> softmax_row(double* s, int64_t n, double scale);
+// s[j] = exp(s[j] * scale - lse); zeros when lse is -inf.
+void probability_row(float* s, int64_t n, float scale, float lse);
+void probability_row(double* s, int64_t n, double scale, double lse);
+
+}  // namespace pyflame::cpu::attention
