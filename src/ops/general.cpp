@@ -66,20 +66,11 @@ void write_inplace(Tensor& self, const char* op, std::initializer_list<Tensor> i
                    std::vector<autograd::Saved> saved, autograd::BackwardFn backward,
                    const std::function<void()>& write) {
   autograd::check_inplace(self, op);
-  PF_CHECK(!may_self_overlap(self->shape, self->strides), ValueError, op, "got a view of shape ",
-           self->shape, " and strides ", self->strides,
-           " in which several indices reach one element; expected each element once; clone() it "
-           "first");
-  if (!autograd::wanted(inputs)) {
-    write();
-    return;
-  }
-  // The node is attached to a stand-in of the result, which then hands it over.
-  Tensor result = raw_view(self, geometry_of(self));
-  autograd::attach(op, {result}, inputs, std::move(saved), std::move(backward));
-  Ref<autograd::Node> node = autograd::edge_of(result).node;
+  Ref<autograd::Node> node;
+  if (autograd::wanted(inputs))
+    node = autograd::make_node(op, inputs, std::move(saved), std::move(backward));
   write();
-  autograd::rebase(self, std::move(node));
+  if (node) autograd::rebase(self, std::move(node));
 }
 
 }  // namespace pyflame::ops

@@ -1,0 +1,332 @@
+// Tensors from sizes, numbers and host data.
+#include "pyflame/random.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/general.h"
+#include "ops/registry.h"
+
+namespace pyflame {
+
+using engine::Kernel;
+using std::optional;
+
+namespace {
+
+Device device_or_current(optional<Device> device) {
+  return device ? *device : get_device();
+}
+
+Dims checked_size(const IntList& size, const char* op) {
+  Dims shape(size);
+  checked_numel(shape, op);
+  return shape;
+}
+
+DType dtype_of(Scalar s) {
+  return s.is_float() ? default_dtype() : s.is_bool() ? DType::Bool : DType::Int64;
+}
+
+// A number as arange and linspace take it: of the output's kind.
+Scalar as_kind(Scalar s, DType dtype) {
+  return is_float(dtype) ? Scalar(s.to_double()) : Scalar(s.to_int());
+}
+
+}  // namespace
+
+Tensor empty(const IntList& size, optional<DType> dtype, optional<Device> device) {
+  return make_tensor(checked_size(size, "empty"), dtype.value_or(default_dtype()),
+                     device_or_current(device));
+}
+
+Tensor full(const IntList& size, Scalar value, optional<DType> dtype, optional<Device> device) {
+  return ops::raw_full(checked_size(size, "full"), dtype.value_or(dtype_of(value)),
+                       device_or_current(device), value);
+}
+
+Tensor zeros(const IntList& size, optional<DType> dtype, optional<Device> device) {
+  return ops::raw_full(checked_size(size, "zeros"), dtype.value_or(default_dtype()),
+                       device_or_current(device), 0);
+}
+
+Tensor ones(const IntList& size, optional<DType> dtype, optional<Device> device) {
+  return ops::raw_full(checked_size(size, "ones"), dtype.value_or(default_dtype()),
+                       device_or_current(device), 1);
+}
+
+Tensor empty_like(const Tensor& t) {
+  return make_tensor(t->shape, t->dtype, t->storage->device);
+}
+Tensor full_like(const Tensor& t, Scalar value) {
+  return ops::raw_full(t->shape, t->dtype, t->storage->device, value);
+}
+Tensor zeros_like(const Tensor& t) {
+  return full_like(t, 0);
+}
+Tensor ones_like(const Tensor& t) {
+  return full_like(t, 1);
+}
+
+Tensor scalar_tensor(Scalar value, DType dtype, Device device) {
+  return ops::raw_full({}, dtype, device, value);
+}
+
+Tensor from_host(const void* data, const IntList& size, DType dtype, Device device) {
+  Tensor t = make_tensor(checked_size(size, "from_host"), dtype, device);
+  if (t->numel > 0) engine::copy_from_host(t, data);
+  return t;
+}
+
+Tensor arange(Scalar start, Scalar end, Scalar step, optional<DType> dtype,
+              optional<Device> device) {
+  static const Kernel kernel{"arange"};
+  const bool whole = !start.is_float() && !end.is_float() && !step.is_float();
+  DType type = dtype.value_or(whole ? DType::Int64 : default_dtype());
+  PF_CHECK(!info(type).storage_only && type != DType::Bool, DTypeError, "arange", "got dtype ",
+           type, "; expected a dtype with arithmetic; choose another");
+  int64_t n;
+  if (whole) {
+    const int64_t s = step.to_int();
+    const __int128 span = static_cast<__int128>(end.to_int()) - start.to_int();
+    PF_CHECK(s != 0, ValueError, "arange", "got step 0; expected another; give the distance");
+    PF_CHECK((s > 0) == (span > 0) || span == 0, ValueError, "arange", "got start ", start.to_int(),
+             ", end ", end.to_int(), " and step ", s,
+             "; expected a step that leads from start to end; turn its sign round");
+    const __int128 count = s > 0 ? (span + s - 1) / s : (span + s + 1) / s;
+    PF_CHECK(count <= (int64_t{1} << 62), ShapeError, "arange",
+             "got more than 2^62 values; expected fewer; give a larger step");
+    n = static_cast<int64_t>(count);
+  } else {
+    const double a = start.to_double(), b = end.to_double(), s = step.to_double();
+    PF_CHECK(std::isfinite(a) && std::isfinite(b) && s != 0 && !std::isnan(s), ValueError, "arange",
+             "got start ", a, ", end ", b, " and step ", s,
+             "; expected finite numbers and a step other than 0; correct them");
+    PF_CHECK(a == b || (s > 0) == (b > a), ValueError, "arange", "got start ", a, ", end ", b,
+             " and step ", s,
+             "; expected a step that leads from start to end; turn its sign round");
+    const double count = std::ceil((b - a) / s);
+    PF_CHECK(count < 0x1p62, ShapeError, "arange", "got ", count,
+             " values; expected fewer than 2^62; give a larger step");
+    n = static_cast<int64_t>(count);
+  }
+  Tensor out = make_tensor(checked_size({n}, "arange"), type, device_or_current(device));
+  if (n > 0) engine::call(kernel, {out}, {}, {as_kind(start, type), as_kind(step, type)});
+  return out;
+}
+
+namespace {
+
+Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, double base,
+              optional<DType> dtype, optional<Device> device) {
+  static const Kernel kernel{"linspace"};
+  PF_CHECK(steps >= 0, ValueError, op, "got ", steps,
+           " steps; expected none below 0; give the number of values");
+  const DType type = dtype.value_or(default_dtype());
+  PF_CHECK(!info(type).storage_only, DTypeError, op, "got dtype ", type,
+           "; expected a dtype with arithmetic; choose another");
+  Tensor out = make_tensor(checked_size({steps}, op), type, device_or_current(device));
+  if (steps > 0)
+    engine::call(kernel, {out}, {},
+                 {Scalar(start.to_double()), Scalar(end.to_double()), Scalar(base)}, {.op = op});
+  return out;
+}
+
+}  // namespace
+
+Tensor linspace(Scalar start, Scalar end, int64_t steps, optional<DType> dtype,
+                optional<Device> device) {
+  return spaced("linspace", start, end, steps, 0, dtype, device);
+}
+
+static Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, optional<DType> dtype,
+                       optional<Device> device) {
+  return spaced("logspace", start, end, steps, base, dtype, device);
+}
+
+Tensor eye(int64_t n, optional<int64_t> m, optional<DType> dtype, optional<Device> device) {
+  static const Kernel kernel{"eye"};
+  const DType type = dtype.value_or(default_dtype());
+  PF_CHECK(!info(type).storage_only, DTypeError, "eye", "got dtype ", type,
+           "; expected a dtype with arithmetic; choose another");
+  Tensor out =
+      make_tensor(checked_size({n, m.value_or(n)}, "eye"), type, device_or_current(device));
+  if (out->numel > 0) engine::call(kernel, {out}, {});
+  return out;
+}
+
+namespace {
+
+Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper,
+                        optional<DType> dtype, optional<Device> device) {
+  const char* op = upper ? "triu_indices" : "tril_indices";
+  PF_CHECK(rows >= 0 && columns >= 0, ValueError, op, "got ", rows, " rows and ", columns,
+           " columns; expected none below 0; correct them");
+  IntList r, c;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t cut = std::clamp<int64_t>(i + offset + (upper ? 0 : 1), 0, columns);
+    for (int64_t j = upper ? cut : 0; j < (upper ? columns : cut); ++j) {
+      r.push_back(i);
+      c.push_back(j);
+    }
+  }
+  const auto n = static_cast<int64_t>(r.size());
+  r.insert(r.end(), c.begin(), c.end());
+  return to(from_host(r.data(), {2, n}, DType::Int64, device_or_current(device)),
+            dtype.value_or(DType::Int64));
+}
+
+TensorList meshgrid(const TensorList& tensors, const optional<std::string>& indexing) {
+  const bool swapped = indexing.value_or("ij") == "xy";
+  PF_CHECK(!indexing || swapped || *indexing == "ij", ValueError, "meshgrid", "got indexing '",
+           *indexing, "'; expected 'ij' or 'xy'; choose one of them");
+  const int n = static_cast<int>(tensors.size());
+  Dims shape;
+  for (const Tensor& t : tensors) {
+    ops::check_defined(t, "meshgrid");
+    PF_CHECK(t->shape.size() <= 1, ShapeError, "meshgrid", "got shape ", t->shape,
+             "; expected at most 1 dimension; ravel it first");
+    shape.push_back(t->numel);
+  }
+  TensorList out;
+  if (swapped && n >= 2) std::swap(shape[0], shape[1]);
+  for (int i = 0; i < n; ++i) {
+    const int d = swapped && i < 2 && n >= 2 ? 1 - i : i;
+    IntList lone(static_cast<size_t>(n), 1);
+    lone[static_cast<size_t>(d)] = shape[d];
+    out.push_back(expand(reshape(tensors[static_cast<size_t>(i)], lone), shape.vec()));
+  }
+  return out;
+}
+
+// ---- Python's signatures ------------------------------------------------------------------------
+
+Tensor with_grad(Tensor t, bool requires_grad) {
+  if (requires_grad) t.requires_grad_();
+  return t;
+}
+
+// The keywords that every creation function takes.
+#define PF_NEW "*, dtype? dtype=None, device? device=None, bool requires_grad=False) -> Tensor"
+
+using Type = optional<DType>;
+using Dev = optional<Device>;
+
+Tensor py_full(const IntList& size, Scalar value, Type t, Dev d, bool grad) {
+  return with_grad(full(size, value, t, d), grad);
+}
+Tensor like(const Tensor& x, Type t, Dev d, Scalar value, bool grad, bool fill) {
+  ops::check_defined(x, "like");
+  const DType dtype = t.value_or(x->dtype);
+  const Device device = d.value_or(x->storage->device);
+  return with_grad(
+      fill ? ops::raw_full(x->shape, dtype, device, value) : make_tensor(x->shape, dtype, device),
+      grad);
+}
+Tensor fresh(const Tensor& x, const IntList& size, Type t, Dev d, Scalar value, bool grad,
+             bool fill) {
+  const DType dtype = t.value_or(x->dtype);
+  const Device device = d.value_or(x->storage->device);
+  const Dims shape = checked_size(size, "new_tensor");
+  return with_grad(
+      fill ? ops::raw_full(shape, dtype, device, value) : make_tensor(shape, dtype, device), grad);
+}
+
+}  // namespace
+
+namespace ops {
+namespace {
+
+const Family kCreation("creation", [](Family& f) {
+  f.op(+[](const IntList& size, Type t, Dev d,
+           bool grad) { return with_grad(pyflame::empty(size, t, d), grad); },
+       {"empty(int[] size, " PF_NEW, "A tensor whose values are whatever memory holds.",
+        ops::kFunction, false});
+  f.op(+[](const IntList& size, Type t, Dev d,
+           bool grad) { return with_grad(zeros(size, t, d), grad); },
+       {"zeros(int[] size, " PF_NEW, "A tensor of zeros.", ops::kFunction, false});
+  f.op(+[](const IntList& size, Type t, Dev d,
+           bool grad) { return with_grad(ones(size, t, d), grad); },
+       {"ones(int[] size, " PF_NEW, "A tensor of ones.", ops::kFunction, false});
+  f.op(&py_full, {"full(int[] size, Scalar fill_value, " PF_NEW,
+                  "A tensor with one value everywhere. The dtype follows the value: bool, int64 or "
+                  "the default float.",
+                  ops::kFunction, false});
+
+  f.op(+[](const Tensor& x, Type t, Dev d, bool grad) { return like(x, t, d, 0, grad, false); },
+       {"empty_like(Tensor input, " PF_NEW, "An empty tensor of the input's shape and dtype.",
+        ops::kFunction, false});
+  f.op(+[](const Tensor& x, Type t, Dev d, bool grad) { return like(x, t, d, 0, grad, true); },
+       {"zeros_like(Tensor input, " PF_NEW, "Zeros of the input's shape and dtype.", ops::kFunction,
+        false});
+  f.op(+[](const Tensor& x, Type t, Dev d, bool grad) { return like(x, t, d, 1, grad, true); },
+       {"ones_like(Tensor input, " PF_NEW, "Ones of the input's shape and dtype.", ops::kFunction,
+        false});
+  f.op(+[](const Tensor& x, Scalar value, Type t, Dev d,
+           bool grad) { return like(x, t, d, value, grad, true); },
+       {"full_like(Tensor input, Scalar fill_value, " PF_NEW,
+        "One value everywhere, in the input's shape and dtype.", ops::kFunction, false});
+
+  f.op(+[](const Tensor& x, const IntList& size, Type t, Dev d,
+           bool grad) { return fresh(x, size, t, d, 0, grad, false); },
+       {"new_empty(Tensor input, int[] size, " PF_NEW,
+        "An empty tensor with this one's dtype and device.", ops::kMethod, false});
+  f.op(+[](const Tensor& x, const IntList& size, Type t, Dev d,
+           bool grad) { return fresh(x, size, t, d, 0, grad, true); },
+       {"new_zeros(Tensor input, int[] size, " PF_NEW, "Zeros with this tensor's dtype and device.",
+        ops::kMethod, false});
+  f.op(+[](const Tensor& x, const IntList& size, Type t, Dev d,
+           bool grad) { return fresh(x, size, t, d, 1, grad, true); },
+       {"new_ones(Tensor input, int[] size, " PF_NEW, "Ones with this tensor's dtype and device.",
+        ops::kMethod, false});
+  f.op(+[](const Tensor& x, const IntList& size, Scalar value, Type t, Dev d,
+           bool grad) { return fresh(x, size, t, d, value, grad, true); },
+       {"new_full(Tensor input, int[] size, Scalar fill_value, " PF_NEW,
+        "One value everywhere, with this tensor's dtype and device.", ops::kMethod, false});
+
+  f.op(+[](Scalar end, Type t, Dev d,
+           bool grad) { return with_grad(arange(0, end, 1, t, d), grad); },
+       {"arange(Scalar end, " PF_NEW, "0, 1, 2, ... below `end`.", ops::kFunction, false});
+  f.op(+[](Scalar start, Scalar end, Scalar step, Type t, Dev d,
+           bool grad) { return with_grad(arange(start, end, step, t, d), grad); },
+       {"arange(Scalar start, Scalar end, Scalar step=1, " PF_NEW,
+        "start, start + step, ... before `end`. int64 when all three are integers.", ops::kFunction,
+        false});
+  f.op(+[](Scalar start, Scalar end, int64_t steps, Type t, Dev d,
+           bool grad) { return with_grad(linspace(start, end, steps, t, d), grad); },
+       {"linspace(Scalar start, Scalar end, int steps, " PF_NEW,
+        "`steps` values evenly spaced from start to end, both exact.", ops::kFunction, false});
+  f.op(+[](Scalar start, Scalar end, int64_t steps, double base, Type t, Dev d,
+           bool grad) { return with_grad(logspace(start, end, steps, base, t, d), grad); },
+       {"logspace(Scalar start, Scalar end, int steps, float base=10.0, " PF_NEW,
+        "`base` to the power of evenly spaced exponents.", ops::kFunction, false});
+  f.op(+[](int64_t n, std::optional<int64_t> m, Type t, Dev d,
+           bool grad) { return with_grad(eye(n, m, t, d), grad); },
+       {"eye(int n, int? m=None, " PF_NEW, "Ones on the diagonal of an n x m matrix of zeros.",
+        ops::kFunction, false});
+  f.op(
+      +[](Scalar s, Type t, Dev d, bool grad) {
+        return with_grad(scalar_tensor(s, t.value_or(default_dtype()), d ? *d : get_device()),
+                         grad);
+      },
+      {"scalar_tensor(Scalar s, " PF_NEW, "A tensor of 0 dimensions.", ops::kFunction, false});
+  f.op(+[](int64_t row, int64_t col, int64_t offset, Type t,
+           Dev d) { return triangle_indices(row, col, offset, false, t, d); },
+       {"tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
+        "-> Tensor",
+        "Row and column numbers of the lower triangle, [2, N].", ops::kFunction, false});
+  f.op(+[](int64_t row, int64_t col, int64_t offset, Type t,
+           Dev d) { return triangle_indices(row, col, offset, true, t, d); },
+       {"triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
+        "-> Tensor",
+        "Row and column numbers of the upper triangle, [2, N].", ops::kFunction, false});
+  f.op(&meshgrid, {"meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[]",
+                   "Coordinates of a grid from its axes, as expanded views. indexing: 'ij' (the "
+                   "first axis is the first dimension) or 'xy' (it is the second).",
+                   ops::kFunction});
+});
+
+}  // namespace
+}  // namespace ops
+
+}  // namespace pyflame

@@ -1,0 +1,428 @@
+// Random tensors. Seed and offset are taken when the operation is recorded.
+#include "pyflame/random.h"
+
+#include <algorithm>
+
+#include "ops/general.h"
+#include "ops/registry.h"
+
+namespace pyflame {
+
+using autograd::Context;
+using autograd::Grads;
+using engine::Kernel;
+using std::optional;
+
+namespace {
+
+struct Draw {
+  Scalar seed, offset;
+  Draw(int64_t count, int words) {
+    RandomState s = take_random(count, words);
+    seed = Scalar(static_cast<int64_t>(s.seed));
+    offset = Scalar(static_cast<int64_t>(s.offset));
+  }
+};
+
+int words_of(DType t) {
+  return t == DType::Float64 ? 2 : 1;
+}
+
+void check_float(DType t, const char* op) {
+  PF_CHECK(is_float(t) && !info(t).storage_only, DTypeError, op, "got dtype ", t,
+           "; expected a floating-point dtype; use randint for integers");
+}
+
+// Fills a tensor that nobody else has seen, or that the caller has checked.
+void fill_random(const Kernel& k, const Tensor& t, int words, Scalar a, Scalar b, const char* op) {
+  if (t->numel == 0) return;
+  Draw draw(t->numel, words);
+  engine::call(k, {t}, {}, {draw.seed, draw.offset, a, b}, {.inplace = 1, .op = op});
+}
+
+// What was in the tensor has no influence on what is in it now.
+void overwrite(Tensor& t, const char* op, const std::function<void()>& write) {
+  ops::check_defined(t, op);
+  ops::write_inplace(
+      t, op, {t}, {}, [](const Context&) -> Grads { return Grads(1); }, write);
+}
+
+const Kernel& uniform_kernel() {
+  static const Kernel k{"uniform"};
+  return k;
+}
+const Kernel& normal_kernel() {
+  static const Kernel k{"normal"};
+  return k;
+}
+const Kernel& randint_kernel() {
+  static const Kernel k{"randint"};
+  return k;
+}
+
+Tensor fresh(const IntList& size, DType dtype, optional<Device> device, const char* op) {
+  Dims shape(size);
+  checked_numel(shape, op);
+  return make_tensor(shape, dtype, device ? *device : get_device());
+}
+
+Tensor randn_in(Tensor t, double mean, double std) {
+  check_float(t->dtype, "randn");
+  fill_random(normal_kernel(), t, words_of(t->dtype), Scalar(mean), Scalar(std), "randn");
+  return t;
+}
+Tensor rand_in(Tensor t) {
+  check_float(t->dtype, "rand");
+  fill_random(uniform_kernel(), t, words_of(t->dtype), Scalar(0.0), Scalar(1.0), "rand");
+  return t;
+}
+void check_range(int64_t low, int64_t high, DType t, const char* op) {
+  PF_CHECK(low < high, ValueError, op, "got low ", low, " and high ", high,
+           "; expected low < high; values are below high");
+  PF_CHECK(!info(t).storage_only, DTypeError, op, "got dtype ", t,
+           "; expected a dtype with arithmetic; choose another");
+  if (is_integral(t, true) && info(t).bits < 64) {
+    const bool is_signed = info(t).kind == Kind::Int;
+    const int bits = t == DType::Bool ? 1 : info(t).bits - (is_signed ? 1 : 0);
+    const int64_t most = (int64_t{1} << bits) - 1, least = is_signed ? -most - 1 : 0;
+    PF_CHECK(low >= least && high - 1 <= most, ValueError, op, "got low ", low, " and high ", high,
+             "; expected values that ", t, " holds, ", least, " to ", most,
+             "; choose a wider dtype");
+  }
+}
+Tensor randint_in(Tensor t, int64_t low, int64_t high) {
+  check_range(low, high, t->dtype, "randint");
+  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  fill_random(randint_kernel(), t, 2, Scalar(low), Scalar(static_cast<int64_t>(range)), "randint");
+  return t;
+}
+
+}  // namespace
+
+Tensor randn(const IntList& size, optional<DType> dtype, optional<Device> device) {
+  return randn_in(fresh(size, dtype.value_or(default_dtype()), device, "randn"), 0, 1);
+}
+Tensor rand(const IntList& size, optional<DType> dtype, optional<Device> device) {
+  return rand_in(fresh(size, dtype.value_or(default_dtype()), device, "rand"));
+}
+Tensor randint(int64_t low, int64_t high, const IntList& size, optional<DType> dtype,
+               optional<Device> device) {
+  return randint_in(fresh(size, dtype.value_or(DType::Int64), device, "randint"), low, high);
+}
+
+Tensor& uniform_(Tensor& t, double from, double to) {
+  overwrite(t, "uniform_", [&] {
+    check_float(t->dtype, "uniform_");
+    PF_CHECK(from <= to, ValueError, "uniform_", "got from ", from, " and to ", to,
+             "; expected from <= to; swap them");
+    fill_random(uniform_kernel(), t, words_of(t->dtype), Scalar(from), Scalar(to), "uniform_");
+  });
+  return t;
+}
+
+Tensor& normal_(Tensor& t, double mean, double std) {
+  overwrite(t, "normal_", [&] {
+    check_float(t->dtype, "normal_");
+    PF_CHECK(std >= 0, ValueError, "normal_", "got std ", std,
+             "; expected at least 0; give a standard deviation");
+    fill_random(normal_kernel(), t, words_of(t->dtype), Scalar(mean), Scalar(std), "normal_");
+  });
+  return t;
+}
+
+static Tensor exponential_(Tensor t, double rate) {
+  static const Kernel kernel{"exponential"};
+  overwrite(t, "exponential_", [&] {
+    check_float(t->dtype, "exponential_");
+    PF_CHECK(rate > 0, ValueError, "exponential_", "got lambd ", rate,
+             "; expected more than 0; give a rate");
+    fill_random(kernel, t, words_of(t->dtype), Scalar(rate), Scalar(0.0), "exponential_");
+  });
+  return t;
+}
+
+static Tensor random_range_(Tensor t, int64_t from, optional<int64_t> to) {
+  overwrite(t, "random_", [&] {
+    uint64_t range;
+    if (to) {
+      check_range(from, *to, t->dtype, "random_");
+      range = static_cast<uint64_t>(*to) - static_cast<uint64_t>(from);
+    } else {  // all that the dtype holds exactly, from `from` on
+      const DTypeInfo& d = info(t->dtype);
+      int bits = d.bits - (d.kind == Kind::Int ? 1 : 0);
+      if (t->dtype == DType::Bool) bits = 1;
+      if (t->dtype == DType::Float64) bits = 53;
+      if (t->dtype == DType::Float32) bits = 24;
+      if (t->dtype == DType::Float16) bits = 11;
+      if (t->dtype == DType::BFloat16) bits = 8;
+      range = (bits >= 63 ? uint64_t{1} << 63 : (uint64_t{1} << bits)) -
+              static_cast<uint64_t>(from) + (d.kind == Kind::Float ? 1 : 0);
+    }
+    fill_random(randint_kernel(), t, 2, Scalar(from), Scalar(static_cast<int64_t>(range)),
+                "random_");
+  });
+  return t;
+}
+
+// ---- bernoulli, dropout
+// --------------------------------------------------------------------------
+
+namespace {
+
+const Kernel& bernoulli_kernel() {
+  static const Kernel k{"bernoulli"};
+  return k;
+}
+
+void run_bernoulli(const Tensor& out, const Tensor& p, double scalar) {
+  if (out->numel == 0) return;
+  Draw draw(out->numel, 1);
+  engine::call(bernoulli_kernel(), {out}, {p}, {draw.seed, draw.offset, Scalar(scalar)},
+               {.inplace = 1});
+}
+
+void check_probability(double p, const char* op) {
+  PF_CHECK(p >= 0 && p <= 1, ValueError, op, "got probability ", p,
+           "; expected 0 <= p <= 1; correct it");
+}
+
+Tensor bernoulli(const Tensor& p) {
+  ops::check_defined(p, "bernoulli");
+  check_float(p->dtype, "bernoulli");
+  Tensor out = make_tensor(p->shape, p->dtype, p->storage->device);
+  run_bernoulli(out, p, 0);
+  if (autograd::wanted({p}))  // as in PyTorch: defined, and zero
+    autograd::attach("bernoulli", {out}, {p}, {}, [](const Context&) -> Grads { return Grads(1); });
+  return out;
+}
+
+Tensor bernoulli_p(const Tensor& like, double p) {
+  ops::check_defined(like, "bernoulli");
+  check_probability(p, "bernoulli");
+  Tensor out = make_tensor(like->shape, like->dtype, like->storage->device);
+  run_bernoulli(out, {}, p);
+  return out;
+}
+
+Tensor bernoulli_(Tensor t, double p) {
+  check_probability(p, "bernoulli_");
+  overwrite(t, "bernoulli_", [&] { run_bernoulli(t, {}, p); });
+  return t;
+}
+
+Tensor bernoulli_each_(Tensor t, const Tensor& p) {
+  overwrite(t, "bernoulli_", [&] {
+    check_float(p->dtype, "bernoulli_");
+    run_bernoulli(t, expand(p.detach(), t->shape.vec()), 0);
+  });
+  return t;
+}
+
+// The mask is a function of seed and offset: the gradient is the same operation on the gradient.
+Tensor dropout_with(const Tensor& x, double p, Scalar seed, Scalar offset) {
+  static const Kernel kernel{"dropout"};
+  Tensor out = make_tensor(x->shape, x->dtype, x->storage->device);
+  if (x->numel > 0) engine::call(kernel, {out}, {x}, {seed, offset, Scalar(p)});
+  if (autograd::wanted({x}))
+    autograd::attach("dropout", {out}, {x}, {}, [p, seed, offset](const Context& c) -> Grads {
+      return {c.grad().defined() ? dropout_with(c.grad(), p, seed, offset) : Tensor()};
+    });
+  return out;
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, bool training) {
+  ops::check_defined(x, "dropout");
+  check_probability(p, "dropout");
+  if (!training || p == 0) return x;
+  check_float(x->dtype, "dropout");
+  Draw draw(x->numel, 1);
+  return dropout_with(x, p, draw.seed, draw.offset);
+}
+
+static Tensor py_dropout(Tensor x, double p, bool training, bool inplace) {
+  Tensor r = dropout(x, p, training);
+  if (!inplace || r.impl() == x.impl()) return r;
+  return copy_(x, r);
+}
+
+// ---- permutations and samples
+// --------------------------------------------------------------------
+
+static Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device) {
+  static const Kernel kernel{"randperm"};
+  PF_CHECK(n >= 0, ValueError, "randperm", "got n ", n,
+           "; expected at least 0; give the number of elements");
+  Tensor out = fresh({n}, dtype.value_or(DType::Int64), device, "randperm");
+  if (n == 0) return out;
+  Draw draw(n, 2);
+  engine::call(kernel, {out}, {}, {draw.seed, draw.offset});
+  return out;
+}
+
+Tensor multinomial(const Tensor& probs, int64_t num_samples, bool replacement) {
+  static const Kernel kernel{"multinomial"};
+  ops::check_defined(probs, "multinomial");
+  check_float(probs->dtype, "multinomial");
+  const int n = probs->shape.size();
+  PF_CHECK(n == 1 || n == 2, ShapeError, "multinomial", "got shape ", probs->shape,
+           "; expected weights [n] or [rows, n]; reshape them");
+  const int64_t categories = probs->shape[n - 1];
+  PF_CHECK(num_samples > 0 && categories > 0, ValueError, "multinomial", "got ", num_samples,
+           " samples of ", categories, " weights; expected at least one of each; correct them");
+  PF_CHECK(replacement || num_samples <= categories, ValueError, "multinomial", "got ", num_samples,
+           " samples of ", categories,
+           " weights without replacement; expected no more than there are; pass "
+           "replacement=True");
+  Tensor rows = n == 2 ? probs.detach() : unsqueeze(probs.detach(), 0);
+  Tensor out = make_tensor({rows->shape[0], num_samples}, DType::Int64, rows->storage->device);
+  if (out->numel > 0) {
+    Tensor status = make_tensor({1}, DType::Int64, rows->storage->device);
+    // One sample is the same either way, and cheaper from the distribution function.
+    const bool again = replacement || num_samples == 1;
+    Draw draw(rows->shape[0] * (again ? num_samples : categories), 2);
+    engine::call(kernel, {out, status}, {rows}, {draw.seed, draw.offset, Scalar(int64_t{again})});
+    const int64_t found = status.item<int64_t>();
+    PF_CHECK(found != 1, ValueError, "multinomial",
+             "got weights with a negative number, infinity or NaN; expected finite numbers of at "
+             "least 0; check what computed them");
+    PF_CHECK(found != 2, ValueError, "multinomial",
+             "got weights that add up to 0; expected at least one above 0; check what computed "
+             "them");
+    PF_CHECK(found == 0, ValueError, "multinomial", "got fewer than ", num_samples,
+             " weights above 0; expected as many as samples; pass replacement=True");
+  }
+  return n == 2 ? out : squeeze(out, 0);
+}
+
+namespace {
+
+Tensor with_grad(Tensor t, bool requires_grad) {
+  if (requires_grad) t.requires_grad_();
+  return t;
+}
+
+using Type = optional<DType>;
+using Dev = optional<Device>;
+
+Tensor made_like(const Tensor& x, Type t, Dev d) {
+  ops::check_defined(x, "random");
+  return make_tensor(x->shape, t.value_or(x->dtype), d.value_or(x->storage->device));
+}
+
+Tensor normal_tensors(const Tensor& mean, const Tensor& std) {
+  Dims shape = broadcast_shapes(mean->shape, std->shape, "normal");
+  return add(mul(randn_in(make_tensor(shape, mean->dtype, mean->storage->device), 0, 1), std),
+             mean);
+}
+Tensor normal_mean(const Tensor& mean, double std) {
+  PF_CHECK(std >= 0, ValueError, "normal", "got std ", std,
+           "; expected at least 0; give a standard deviation");
+  return add(randn_in(made_like(mean, {}, {}), 0, std), mean);
+}
+Tensor normal_std(double mean, const Tensor& std) {
+  return add(mul(randn_in(made_like(std, {}, {}), 0, 1), std), Scalar(mean));
+}
+Tensor normal_size(double mean, double std, const IntList& size, Type t, Dev d, bool grad) {
+  PF_CHECK(std >= 0, ValueError, "normal", "got std ", std,
+           "; expected at least 0; give a standard deviation");
+  return with_grad(randn_in(fresh(size, t.value_or(default_dtype()), d, "normal"), mean, std),
+                   grad);
+}
+
+#define PF_NEW "*, dtype? dtype=None, device? device=None, bool requires_grad=False) -> Tensor"
+
+}  // namespace
+
+namespace ops {
+namespace {
+
+const Family kRandom("random", [](Family& f) {
+  f.op(+[](const IntList& size, Type t, Dev d,
+           bool grad) { return with_grad(randn(size, t, d), grad); },
+       {"randn(int[] size, " PF_NEW,
+        "Standard normal numbers (Philox and Box-Muller; the same on every device).",
+        ops::kFunction, false});
+  f.op(+[](const IntList& size, Type t, Dev d,
+           bool grad) { return with_grad(rand(size, t, d), grad); },
+       {"rand(int[] size, " PF_NEW, "Uniform numbers of [0, 1).", ops::kFunction, false});
+  f.op(+[](int64_t low, int64_t high, const IntList& size, Type t, Dev d,
+           bool grad) { return with_grad(randint(low, high, size, t, d), grad); },
+       {"randint(int low, int high, int[] size, " PF_NEW,
+        "Integers of [low, high), each as likely; int64 unless dtype says otherwise.",
+        ops::kFunction, false});
+  f.op(+[](int64_t high, const IntList& size, Type t, Dev d,
+           bool grad) { return with_grad(randint(0, high, size, t, d), grad); },
+       {"randint(int high, int[] size, " PF_NEW, "Integers of [0, high).", ops::kFunction, false});
+  f.op(+[](const Tensor& x, Type t, Dev d,
+           bool grad) { return with_grad(randn_in(made_like(x, t, d), 0, 1), grad); },
+       {"randn_like(Tensor input, " PF_NEW, "Standard normal numbers in the input's shape.",
+        ops::kFunction, false});
+  f.op(+[](const Tensor& x, Type t, Dev d,
+           bool grad) { return with_grad(rand_in(made_like(x, t, d)), grad); },
+       {"rand_like(Tensor input, " PF_NEW, "Uniform numbers of [0, 1) in the input's shape.",
+        ops::kFunction, false});
+  f.op(+[](const Tensor& x, int64_t low, int64_t high, Type t, Dev d,
+           bool grad) { return with_grad(randint_in(made_like(x, t, d), low, high), grad); },
+       {"randint_like(Tensor input, int low, int high, " PF_NEW,
+        "Integers of [low, high) in the input's shape and dtype.", ops::kFunction, false});
+  f.op(+[](const Tensor& x, int64_t high, Type t, Dev d,
+           bool grad) { return with_grad(randint_in(made_like(x, t, d), 0, high), grad); },
+       {"randint_like(Tensor input, int high, " PF_NEW,
+        "Integers of [0, high) in the input's shape and dtype.", ops::kFunction, false});
+  f.op(&normal_tensors,
+       {"normal(Tensor mean, Tensor std) -> Tensor",
+        "Normal numbers, each with its own mean and standard deviation.", ops::kFunction});
+  f.op(&normal_mean, {"normal(Tensor mean, float std=1.0) -> Tensor",
+                      "Normal numbers, each with its own mean.", ops::kFunction});
+  f.op(&normal_std, {"normal(float mean, Tensor std) -> Tensor",
+                     "Normal numbers, each with its own standard deviation.", ops::kFunction});
+  f.op(&normal_size, {"normal(float mean, float std, int[] size, " PF_NEW,
+                      "Normal numbers of one mean and standard deviation.", ops::kFunction, false});
+  f.op(+[](int64_t n, Type t, Dev d, bool grad) { return with_grad(randperm(n, t, d), grad); },
+       {"randperm(int n, " PF_NEW, "The numbers 0 to n - 1 in random order, int64.", ops::kFunction,
+        false});
+  f.op(&bernoulli_p, {"bernoulli(Tensor input, float p) -> Tensor",
+                      "1 with probability p, else 0, in the input's shape and dtype.",
+                      kFunction | kMethod, false});
+  f.op(&bernoulli, {"bernoulli(Tensor input) -> Tensor",
+                    "1 with the probability that the input holds, else 0."});
+  f.op(&multinomial,
+       {"multinomial(Tensor input, int num_samples, bool replacement=False) -> Tensor",
+        "Indices drawn with the weights of each row, which need not add up to 1. int64, "
+        "[num_samples] or [rows, num_samples]. ValueError for negative or infinite weights, or too "
+        "few above 0. Reads a status on the host.",
+        kFunction | kMethod, false});
+  f.op(&py_dropout,
+       {"dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+        "Elements set to 0 with probability p, the others divided by 1 - p. The mask depends on "
+        "the logical index alone.",
+        kFunction | kFunctional});
+  f.op(+[](Tensor t, double from, double to) { return uniform_(t, from, to); },
+       {"uniform_(Tensor input, float from=0.0, float to=1.0) -> Tensor",
+        "Overwrites with uniform numbers of [from, to).", kMethod, false});
+  f.op(+[](Tensor t, double mean, double std) { return normal_(t, mean, std); },
+       {"normal_(Tensor input, float mean=0.0, float std=1.0) -> Tensor",
+        "Overwrites with normal numbers.", kMethod, false});
+  f.op(&exponential_,
+       {"exponential_(Tensor input, float lambd=1.0) -> Tensor",
+        "Overwrites with numbers of the exponential distribution of rate lambd.", kMethod, false});
+  f.op(&bernoulli_each_, {"bernoulli_(Tensor input, Tensor p) -> Tensor",
+                          "Overwrites with 1 where chance says so, else 0.", kMethod, false});
+  f.op(&bernoulli_, {"bernoulli_(Tensor input, float p=0.5) -> Tensor",
+                     "Overwrites with 1 with probability p, else 0.", kMethod, false});
+  f.op(+[](Tensor t, int64_t to) { return random_range_(t, 0, to); },
+       {"random_(Tensor input, int to) -> Tensor", "Overwrites with integers of [0, to).", kMethod,
+        false});
+  f.op(
+      +[](Tensor t, int64_t from, std::optional<int64_t> to) { return random_range_(t, from, to); },
+      {"random_(Tensor input, int from=0, int? to=None) -> Tensor",
+       "Overwrites with integers of [from, to), or all that the dtype holds exactly.", kMethod,
+       false});
+});
+
+}  // namespace
+}  // namespace ops
+
+}  // namespace pyflame
