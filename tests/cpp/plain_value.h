@@ -15,10 +15,10 @@ struct PlainMask {
   bool v;
 };
 
-#define PF_PLAIN1(NAME, EXPR)    \
-  inline Plain NAME(Plain a) {   \
-    const double x = a.v;        \
-    return Plain(EXPR);          \
+#define PF_PLAIN1(NAME, EXPR)  \
+  inline Plain NAME(Plain a) { \
+    const double x = a.v;      \
+    return Plain(EXPR);        \
   }
 PF_PLAIN1(operator-, -x)
 PF_PLAIN1(Sqrt, std::sqrt(x))
@@ -53,10 +53,10 @@ PF_PLAIN1(Sign, (x > 0) - (x < 0))
 PF_PLAIN1(BitNot, static_cast<double>(~static_cast<int64_t>(x)))
 #undef PF_PLAIN1
 
-#define PF_PLAIN2(NAME, EXPR)             \
-  inline Plain NAME(Plain a, Plain b) {   \
-    const double x = a.v, y = b.v;        \
-    return Plain(EXPR);                   \
+#define PF_PLAIN2(NAME, EXPR)           \
+  inline Plain NAME(Plain a, Plain b) { \
+    const double x = a.v, y = b.v;      \
+    return Plain(EXPR);                 \
   }
 PF_PLAIN2(operator+, x + y)
 PF_PLAIN2(operator-, x - y)
@@ -81,8 +81,10 @@ inline Plain Fma(Plain a, Plain b, Plain c) {
   return Plain(std::fma(a.v, b.v, c.v));
 }
 
-#define PF_PLAIN_CMP(NAME, OP) \
-  inline PlainMask NAME(Plain a, Plain b) { return {a.v OP b.v}; }
+#define PF_PLAIN_CMP(NAME, OP)              \
+  inline PlainMask NAME(Plain a, Plain b) { \
+    return {a.v OP b.v};                    \
+  }
 PF_PLAIN_CMP(Lt, <)
 PF_PLAIN_CMP(Le, <=)
 PF_PLAIN_CMP(Gt, >)
@@ -91,14 +93,30 @@ PF_PLAIN_CMP(Eq, ==)
 PF_PLAIN_CMP(Ne, !=)
 #undef PF_PLAIN_CMP
 
-inline PlainMask And(PlainMask a, PlainMask b) { return {a.v && b.v}; }
-inline PlainMask Or(PlainMask a, PlainMask b) { return {a.v || b.v}; }
-inline PlainMask Xor(PlainMask a, PlainMask b) { return {a.v != b.v}; }
-inline PlainMask Not(PlainMask a) { return {!a.v}; }
-inline PlainMask IsNan(Plain a) { return {std::isnan(a.v)}; }
-inline PlainMask IsInf(Plain a) { return {std::isinf(a.v)}; }
-inline PlainMask IsFinite(Plain a) { return {std::isfinite(a.v)}; }
-inline Plain Select(PlainMask m, Plain a, Plain b) { return m.v ? a : b; }
+inline PlainMask And(PlainMask a, PlainMask b) {
+  return {a.v && b.v};
+}
+inline PlainMask Or(PlainMask a, PlainMask b) {
+  return {a.v || b.v};
+}
+inline PlainMask Xor(PlainMask a, PlainMask b) {
+  return {a.v != b.v};
+}
+inline PlainMask Not(PlainMask a) {
+  return {!a.v};
+}
+inline PlainMask IsNan(Plain a) {
+  return {std::isnan(a.v)};
+}
+inline PlainMask IsInf(Plain a) {
+  return {std::isinf(a.v)};
+}
+inline PlainMask IsFinite(Plain a) {
+  return {std::isfinite(a.v)};
+}
+inline Plain Select(PlainMask m, Plain a, Plain b) {
+  return m.v ? a : b;
+}
 
 #include "codegen/dual.h"
 
