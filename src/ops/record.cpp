@@ -1,0 +1,532 @@
+#include "ops/record.h"
+
+#include <memory>
+#include <mutex>
+
+#include "engine/autograd.h"
+#include "pyflame/ops.h"
+
+namespace pyflame::ops {
+namespace {
+
+// ---- dtypes
+// ----------------------------------------------------------------------------------------
+
+struct Types {
+  DType common;   // operands are converted to it
+  DType compute;  // the body is evaluated in it
+  DType out;
+};
+
+DType compute_of(DType t) {
+  return t == DType::Bool ? DType::Int32 : compute_type(t);
+}
+
+const char* name_of(OpId id) {
+  return id < kNumRows ? kRowTable[id].name : row_state(id).name.c_str();
+}
+
+Rule rule_of(OpId id) {
+  return id < kNumRows ? kRowTable[id].rule : row_state(id).rule;
+}
+
+Types types_of(OpId id, Rule rule, DType common) {
+  if (info(common).storage_only) [[unlikely]]
+    PF_FAIL(DTypeError, name_of(id), "got ", common,
+            "; it can be stored and converted but not calculated with; use to() first");
+  switch (rule) {
+    case Rule::Cast:
+    case Rule::Keep:
+    case Rule::Arith:
+    case Rule::Select:
+      return {common, compute_of(common), common};
+    case Rule::Float:
+      if (!is_float(common)) common = default_dtype();
+      if (id >= kFirstRuntimeRow && row_state(id).mask_result)
+        return {common, compute_type(common), DType::Bool};
+      return {common, compute_type(common), common};
+    case Rule::IntOnly:
+      PF_CHECK(!is_float(common), DTypeError, name_of(id), "got ", common,
+               "; expected integers or bools; convert with to() first");
+      return {common, compute_of(common), common};
+    case Rule::Compare:
+      return {common, compute_of(common), DType::Bool};
+    case Rule::Test:
+      if (!is_float(common)) common = default_dtype();
+      return {common, compute_type(common), DType::Bool};
+    case Rule::Logic:
+      return {DType::Bool, DType::Bool, DType::Bool};
+  }
+  return {common, common, common};
+}
+
+DType dtype_of(Scalar s) {
+  return s.is_float() ? default_dtype() : s.is_bool() ? DType::Bool : DType::Int64;
+}
+
+int category(DType t) {
+  switch (info(t).kind) {
+    case Kind::Bool:
+      return 0;
+    case Kind::UInt:
+    case Kind::Int:
+      return 1;
+    case Kind::Float:
+      return 2;
+    case Kind::Complex:
+      return 3;
+  }
+  return 0;
+}
+
+struct MaybeType {
+  DType t = DType::Bool;
+  bool known = false;
+  void add(DType o) {
+    t = known ? promote(t, o) : o;
+    known = true;
+  }
+};
+
+DType combine(MaybeType high, MaybeType low) {
+  if (!high.known) return low.t;
+  if (!low.known || category(low.t) <= category(high.t)) return high.t;
+  return low.t;
+}
+
+// The dtype that all operands but masks are converted to; quick when they agree.
+DType common_type(std::span<const Operand> operands, unsigned masks) {
+  DType t = DType::Bool;
+  bool first = true, simple = true;
+  for (size_t i = 0; i < operands.size() && simple; ++i) {
+    if (masks >> i & 1) continue;
+    const Operand& o = operands[i];
+    if (o.tensor) {
+      const DType u = (*o.tensor)->dtype;
+      simple = first || u == t;
+      t = u;
+      first = false;
+    }
+  }
+  if (simple && !first) {
+    if (is_float(t)) return t;
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (!(masks >> i & 1) && !operands[i].tensor &&
+          category(dtype_of(operands[i].scalar)) > category(t))
+        simple = false;
+    if (simple) return t;
+  }
+  if (!masks) return result_type(operands);
+  Operand rest[4] = {Scalar(), Scalar(), Scalar(), Scalar()};
+  size_t n = 0;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (!(masks >> i & 1)) rest[n++] = operands[i];
+  return result_type({rest, n});
+}
+
+unsigned masks_of(OpId id, Rule rule) {
+  if (id >= kNumRows) return row_state(id).masks;
+  return rule == Rule::Select ? 1u : 0u;
+}
+
+// ---- gradient
+// ----------------------------------------------------------------------------------------
+
+inline bool may_require(const Tensor& t) {
+  return t->requires_grad || t->meta;
+}
+
+bool wanted(std::span<const Operand> operands) {
+  bool may = false;
+  for (const Operand& o : operands) may |= o.tensor && may_require(*o.tensor);
+  if (!may || !grad_enabled()) return false;
+  for (const Operand& o : operands)
+    if (o.tensor && autograd::requires_grad(*o.tensor)) return true;
+  return false;
+}
+
+// Memory of one size, kept by the thread that frees it.
+template <size_t Size>
+struct Pool {
+  static constexpr int kMax = 4096;
+  struct Block {
+    Block* next;
+  };
+  Block* head = nullptr;
+  int count = 0;
+  ~Pool() {
+    while (head) ::operator delete(std::exchange(head, head->next));
+    count = kMax;  // frees after this go to the system
+  }
+  void* get() {
+    if (!head) return ::operator new(Size);
+    --count;
+    return std::exchange(head, head->next);
+  }
+  void put(void* p) {
+    if (count >= kMax) return ::operator delete(p);
+    ++count;
+    auto* b = static_cast<Block*>(p);
+    b->next = head;
+    head = b;
+  }
+};
+
+// The gradient node of every row.
+struct PointwiseNode final : autograd::Node {
+  const RowState* row;
+  uint8_t nin = 0, first = 0;  // operands; where they begin in `next`
+  uint8_t numbers = 0;         // bit i: operand i is values[i]
+  uint8_t broadcast = 0;       // bit i: operand i was smaller than the result
+  DType in_dtype = DType::Float32;
+  Scalar values[4];
+  Scalar attrs[4];
+  autograd::Saved saved[4];
+  autograd::Saved result;
+  std::unique_ptr<Dims[]> shapes;  // of broadcast operands
+
+  explicit PointwiseNode(const RowState& r) : Node(r.name.c_str()), row(&r) {}
+  autograd::Grads apply(const autograd::Grads& grads) override;
+  void release() override {
+    for (auto& s : saved) s.reset();
+    result.reset();
+  }
+  static void* operator new(size_t) { return pool().get(); }
+  static void operator delete(void* p) { pool().put(p); }
+
+ private:
+  static Pool<1024>& pool() {
+    static thread_local Pool<1024> p;
+    return p;
+  }
+  Tensor gradient(int i, const Tensor& g);
+};
+static_assert(sizeof(PointwiseNode) <= 1024);
+
+Tensor record(OpId id, const Dims& shape, DType out, DType compute, Device device,
+              std::span<const Operand> operands, std::span<const Scalar> attrs);
+
+Tensor constant_like(const Tensor& g, Scalar v) {
+  const Operand value[] = {v};
+  return engine::pointwise(op::cast, g->shape, g->dtype, compute_of(g->dtype), g->storage->device,
+                           value);
+}
+
+Tensor PointwiseNode::gradient(int i, const Tensor& g) {
+  const GradPlan& plan = row->grad[i];
+  const auto row_attrs = std::span<const Scalar>(attrs, row->nattrs);
+  auto node = [&]() -> Tensor {
+    Tensor held[4];
+    Operand operands[4] = {Scalar(0), Scalar(0), Scalar(0), Scalar(0)};
+    for (int k = 0; k < plan.n; ++k) {
+      const int s = plan.source[k];
+      if (s == GradPlan::kG) {
+        operands[k] = Operand(g);
+      } else if (s == GradPlan::kResult) {
+        held[k] = result.get(*this);
+        operands[k] = Operand(held[k]);
+      } else if (s >= 0 && (numbers >> s & 1)) {
+        operands[k] = Operand(values[s]);
+      } else if (s >= 0) {
+        held[k] = saved[s].get(*this);
+        operands[k] = Operand(held[k]);
+      }
+    }
+    return record(plan.row, g->shape, g->dtype, compute_type(g->dtype), g->storage->device,
+                  {operands, plan.n}, row_attrs);
+  };
+  switch (plan.kind) {
+    case GradPlan::None:
+      return {};
+    case GradPlan::Zero:
+      return constant_like(g, 0);
+    case GradPlan::Pass:
+      return g;
+    case GradPlan::Negate:
+      return neg(g);
+    case GradPlan::Row:
+      return node();
+    case GradPlan::Product:
+      return mul(g, node());
+  }
+  return {};
+}
+
+autograd::Grads PointwiseNode::apply(const autograd::Grads& grads) {
+  autograd::Grads out(next.size());
+  Tensor g = grads[0];
+  if (!g.defined()) return out;
+  for (int i = 0; i < nin; ++i) {
+    const size_t at = static_cast<size_t>(i + first);
+    if (!needs(at)) continue;
+    Tensor d = gradient(i, g);
+    if (!d.defined()) continue;
+    if (broadcast >> i & 1) d = autograd::sum_to(d, shapes[static_cast<size_t>(i)]);
+    out[at] = row->id == op::cast ? to(d, in_dtype) : std::move(d);
+  }
+  return out;
+}
+
+// The node of a row over `operands` (after conversion to the common dtype), without the result.
+// `saved_first` stands for operand 0 when that is about to be overwritten.
+PointwiseNode* make_node(const RowState& row, const Dims& shape, std::span<const Operand> operands,
+                         std::span<const Scalar> attrs, int first = 0,
+                         const Tensor* saved_first = nullptr) {
+  auto* node = new PointwiseNode(row);
+  node->nin = static_cast<uint8_t>(operands.size());
+  node->first = static_cast<uint8_t>(first);
+  node->next.resize(operands.size() + static_cast<size_t>(first));
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& o = operands[i];
+    if (!o.tensor) {
+      node->numbers |= static_cast<uint8_t>(1 << i);
+      node->values[i] = o.scalar;
+      continue;
+    }
+    const Tensor& t = *o.tensor;
+    if (may_require(t)) node->next[i + static_cast<size_t>(first)] = autograd::edge_of(t);
+    if (!(t->shape == shape)) {
+      if (!node->shapes) node->shapes = std::make_unique<Dims[]>(operands.size());
+      node->shapes[i] = t->shape;
+      node->broadcast |= static_cast<uint8_t>(1 << i);
+    }
+  }
+  // Keep only what the gradients that will be asked for read.
+  unsigned keep = 0;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!node->needs(i + static_cast<size_t>(first))) continue;
+    const GradPlan& p = row.grad[i];
+    for (int k = 0; k < p.n; ++k)
+      if (p.source[k] >= 0) keep |= 1u << p.source[k];
+  }
+  for (size_t i = 0; i < operands.size(); ++i)
+    if ((keep >> i & 1) && operands[i].tensor)
+      node->saved[i] = autograd::Saved(i == 0 && saved_first ? *saved_first : *operands[i].tensor);
+  for (size_t i = 0; i < attrs.size(); ++i) node->attrs[i] = attrs[i];
+  return node;
+}
+
+// One node into the engine, and its gradient node when one is wanted. Operands are converted.
+Tensor record(OpId id, const Dims& shape, DType out, DType compute, Device device,
+              std::span<const Operand> operands, std::span<const Scalar> attrs) {
+  Tensor r = engine::pointwise(id, shape, out, compute, device, operands, attrs);
+  if (wanted(operands) && is_float(out)) [[unlikely]] {
+    const RowState& row = row_state(id);
+    if (row.differentiable) {
+      PointwiseNode* node = make_node(row, shape, operands, attrs);
+      auto ref = Ref<autograd::Node>::adopt(node);
+      if (id == op::cast) node->in_dtype = (*operands[0].tensor)->dtype;
+      if (row.saves_result) node->result = autograd::Saved(r, true);
+      autograd::attach(std::move(ref), {&r, 1}, {});
+    }
+  }
+  return r;
+}
+
+// ---- operands
+// ------------------------------------------------------------------------------------------
+
+[[noreturn]] void fail_devices(OpId id, const Tensor& a, const Tensor& b) {
+  PF_FAIL(DeviceError, name_of(id), "got operands on ", a->storage->device, " and ",
+          b->storage->device, "; expected one device; move one with to('", a->storage->device.str(),
+          "')");
+}
+
+// Operands ready for the engine: one device, the common dtype.
+struct Prepared {
+  Operand operands[4] = {Scalar(), Scalar(), Scalar(), Scalar()};
+  Tensor held[4];
+  size_t n;
+  Device device;
+  const Tensor* reference = nullptr;  // a tensor that is not a 0-d one, if there is any
+};
+
+void prepare(OpId id, Rule rule, std::span<const Operand> operands, unsigned masks,
+             const Types& types, Prepared* p) {
+  p->n = operands.size();
+  for (const Operand& o : operands)
+    if (o.tensor &&
+        (!p->reference || ((*p->reference)->shape.empty() && !(*o.tensor)->shape.empty())))
+      p->reference = o.tensor;
+  p->device = p->reference ? (*p->reference)->storage->device : Device{};
+  for (size_t i = 0; i < p->n; ++i) {
+    p->operands[i] = operands[i];
+    if (!operands[i].tensor) {
+      if (rule == Rule::Logic || (masks >> i & 1))
+        p->operands[i].scalar = Scalar(operands[i].scalar.to_double() != 0);
+      continue;
+    }
+    const Tensor& t = *operands[i].tensor;
+    const DType want = masks >> i & 1 ? DType::Bool : types.common;
+    const bool move = !(t->storage->device == p->device);
+    if (move) {
+      if (!t->shape.empty() || !t->storage->device.is_cpu()) fail_devices(id, *p->reference, t);
+      p->held[i] = to(t, p->device);
+    }
+    if (t->dtype != want) p->held[i] = to(move ? p->held[i] : t, want);
+    if (p->held[i].defined()) p->operands[i] = Operand(p->held[i]);
+  }
+}
+
+void check_mask(OpId id, const Operand& o) {
+  if (o.tensor)
+    PF_CHECK((*o.tensor)->dtype == DType::Bool || (*o.tensor)->dtype == DType::UInt8, DTypeError,
+             name_of(id), "got a condition of dtype ", (*o.tensor)->dtype,
+             "; expected bool; compare it first, for example x != 0");
+}
+
+}  // namespace
+
+DType result_type(std::span<const Operand> operands) {
+  MaybeType dimensioned, zero_dim, number;
+  for (const Operand& o : operands) {
+    if (!o.tensor)
+      number.add(dtype_of(o.scalar));
+    else if ((*o.tensor)->shape.empty())
+      zero_dim.add((*o.tensor)->dtype);
+    else
+      dimensioned.add((*o.tensor)->dtype);
+  }
+  MaybeType upper{combine(dimensioned, zero_dim), dimensioned.known || zero_dim.known};
+  return combine(upper, number);
+}
+
+Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
+  const Rule rule = rule_of(id);
+  const unsigned masks = masks_of(id, rule);
+  if (masks) [[unlikely]]
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (masks >> i & 1) check_mask(id, operands[i]);
+  DType common = common_type(operands, masks);
+  if (rule == Rule::Arith && !is_float(common)) [[unlikely]]
+    for (const Scalar& a : attrs)  // relu6 of integers, but hardtanh(x, -0.5, 0.5) is a float
+      if (a.is_float() && a.f != static_cast<double>(static_cast<int64_t>(a.f)))
+        common = default_dtype();
+  const Types types = types_of(id, rule, common);
+  if (rule == Rule::Keep && !is_float(common)) return call_row(op::cast, operands);
+
+  // The common case: same dtype, same device, nothing to convert.
+  const Tensor* ref = nullptr;
+  bool plain = rule != Rule::Logic && !masks;
+  for (const Operand& o : operands) {
+    if (!o.tensor) continue;
+    const TensorImpl& t = *o.tensor->impl();
+    plain =
+        plain && t.dtype == types.common && (!ref || t.storage->device == (*ref)->storage->device);
+    ref = o.tensor;
+  }
+  if (plain && ref) [[likely]] {
+    bool same = true;
+    for (const Operand& o : operands)
+      same = same && (!o.tensor || (*o.tensor)->shape == (*ref)->shape);
+    if (same) [[likely]]
+      return record(id, (*ref)->shape, types.out, types.compute, (*ref)->storage->device, operands,
+                    attrs);
+  }
+
+  Prepared p;
+  prepare(id, rule, operands, masks, types, &p);
+  Dims shape;
+  for (size_t i = 0; i < p.n; ++i)
+    if (p.operands[i].tensor)
+      shape = broadcast_shapes(shape, (*p.operands[i].tensor)->shape, name_of(id));
+  return record(id, shape, types.out, types.compute, p.device, {p.operands, p.n}, attrs);
+}
+
+Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
+                      std::span<const Scalar> attrs) {
+  const std::string name = std::string(name_of(id)) + "_";
+  autograd::check_inplace(dst, name.c_str());
+  Operand all[4] = {Operand(dst), Scalar(), Scalar(), Scalar()};
+  for (size_t i = 0; i < others.size(); ++i) all[i + 1] = others[i];
+  const std::span<const Operand> operands(all, others.size() + 1);
+  const Rule rule = rule_of(id);
+  const unsigned masks = masks_of(id, rule);
+  const Types types = types_of(id, rule, common_type(operands, masks));
+  if (rule == Rule::Keep && !is_float(types.common)) return dst;
+
+  for (const Operand& o : others)
+    if (o.tensor && !((*o.tensor)->shape == dst->shape))
+      PF_CHECK(broadcast_shapes(dst->shape, (*o.tensor)->shape, name.c_str()) == dst->shape,
+               ShapeError, name, "got a tensor of shape ", dst->shape, " and an operand of shape ",
+               (*o.tensor)->shape, "; the result must have the shape of the tensor; use ",
+               name_of(id), "() instead");
+  if (types.out != dst->dtype || masks) {
+    const int from = category(types.out), target = category(dst->dtype);
+    PF_CHECK(from <= target || (from == 1 && target == 1), DTypeError, name, "got a ", dst->dtype,
+             " tensor for a result of ", types.out,
+             "; it cannot be stored without loss; convert the tensor first or use ", name_of(id),
+             "()");
+    Tensor r = call_row(id, operands, attrs);
+    return copy_(dst, r);
+  }
+
+  Prepared p;
+  prepare(id, rule, operands, masks, types, &p);
+  const bool needs_node = is_float(dst->dtype) && wanted(operands);
+  Ref<autograd::Node> ref;
+  PointwiseNode* node = nullptr;
+  if (needs_node) {
+    const RowState& row = row_state(id);
+    if (row.differentiable) {
+      // A gradient that reads the old value needs a copy of it.
+      Tensor before;
+      if (row.saves & 1) before = call_row(op::cast, {Operand(dst)});
+      node = make_node(row, dst->shape, {p.operands, p.n}, attrs, 0,
+                       before.defined() ? &before : nullptr);
+      ref = Ref<autograd::Node>::adopt(node);
+    }
+  }
+  engine::pointwise_into(id, dst, types.compute, {p.operands, p.n}, attrs);
+  if (node && node->row->saves_result) node->result = autograd::Saved(dst, true);
+  if (ref || dst->meta) autograd::rebase(dst, std::move(ref));
+  return dst;
+}
+
+}  // namespace pyflame::ops
+
+namespace pyflame {
+
+using ops::Operand;
+namespace op = ops::op;
+
+Tensor to(const Tensor& t, DType dtype) {
+  if (t->dtype == dtype) return t;
+  const Operand operands[] = {t};
+  return ops::record(op::cast, t->shape, dtype, compute_type(dtype), t->storage->device, operands,
+                     {});
+}
+
+Tensor& copy_(Tensor& dst, const Tensor& src) {
+  autograd::check_inplace(dst, "copy_");
+  if (!(src->shape == dst->shape))
+    PF_CHECK(broadcast_shapes(dst->shape, src->shape, "copy_") == dst->shape, ShapeError, "copy_",
+             "got values of shape ", src->shape, " for a tensor of shape ", dst->shape,
+             "; expected a shape that broadcasts to it; reshape or index the values");
+  Tensor moved = src->storage->device == dst->storage->device ? src : to(src, dst->storage->device);
+  const Operand operands[] = {moved};
+  Ref<autograd::Node> ref;
+  if (is_float(dst->dtype) && ops::wanted(operands)) {
+    auto* node = ops::make_node(ops::row_state(op::cast), dst->shape, operands, {}, 1);
+    node->in_dtype = src->dtype;
+    ref = Ref<autograd::Node>::adopt(node);
+  }
+  engine::pointwise_into(op::cast, dst, compute_type(dst->dtype), operands);
+  if (ref || dst->meta) autograd::rebase(dst, std::move(ref));
+  return dst;
+}
+
+Tensor& fill_(Tensor& dst, Scalar value) {
+  autograd::check_inplace(dst, "fill_");
+  if (dst->dtype == DType::Bool) value = Scalar(value.to_double() != 0);
+  const Operand operands[] = {value};
+  engine::pointwise_into(op::cast, dst, compute_type(dst->dtype), operands);
+  if (dst->meta) autograd::rebase(dst, {});
+  return dst;
+}
+
+Tensor& zero_(Tensor& dst) {
+  return fill_(dst, 0);
+}
+
+}  // namespace pyflame

@@ -1,0 +1,38 @@
+// Recording a row: dtype promotion, broadcasting, devices, autograd. Everything in pointwise
+// functions goes through call_row() or call_row_into().
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+
+#include "engine/engine.h"
+#include "ops/pointwise.h"
+#include "ops/row_state.h"
+
+namespace pyflame::ops {
+
+using engine::Operand;
+
+// PyTorch's result type of tensors and numbers: dimensioned tensors before 0-d ones before
+// numbers, a later category counting only when its kind (bool < int < float) is higher.
+DType result_type(std::span<const Operand> operands);
+
+// A fresh result of row `id`. `operands` are in row order; numbers are given as Scalar.
+Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs = {});
+// The same written into `dst`, which is the first operand.
+Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
+                      std::span<const Scalar> attrs = {});
+
+inline Tensor call_row(OpId id, std::initializer_list<Operand> operands,
+                       std::initializer_list<Scalar> attrs = {}) {
+  return call_row(id, std::span(operands.begin(), operands.size()),
+                  std::span(attrs.begin(), attrs.size()));
+}
+inline Tensor& call_row_into(OpId id, Tensor& dst, std::initializer_list<Operand> others,
+                             std::initializer_list<Scalar> attrs = {}) {
+  return call_row_into(id, dst, std::span(others.begin(), others.size()),
+                       std::span(attrs.begin(), attrs.size()));
+}
+
+}  // namespace pyflame::ops
