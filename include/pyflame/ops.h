@@ -13,61 +13,95 @@ namespace pyflame {
 using IntList = std::vector<int64_t>;
 using TensorList = std::vector<Tensor>;
 
-// ---- pointwise: src/ops/pointwise.def; every row also has an in-place form name_(x, ...) ---------
-// Written here are those that other operations call; the full list is `pyflame.ops.list()`.
-Tensor add(const Tensor&, const Tensor&, Scalar alpha = 1);
+// ---- pointwise: src/ops/pointwise.def
+// ------------------------------------------------------------ name(x) and in place name_(x).
+#define PF_UNARY_FUNCTIONS(X)                                                                      \
+  X(abs)                                                                                           \
+  X(sign) X(square) X(reciprocal) X(sqrt) X(rsqrt) X(exp) X(exp2) X(expm1) X(log) X(log1p) X(log2) \
+      X(log10) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh)      \
+          X(atanh) X(tanh) X(sigmoid) X(erf) X(erfc) X(logit) X(sinc) X(deg2rad) X(rad2deg)        \
+              X(floor) X(ceil) X(round) X(trunc) X(frac) X(relu) X(relu6) X(selu) X(silu) X(mish)  \
+                  X(softsign) X(hardswish) X(hardsigmoid) X(logsigmoid) X(tanhshrink)              \
+                      X(logical_not)
+// Tests: bool results.
+#define PF_TEST_FUNCTIONS(X) X(isnan) X(isinf) X(isfinite) X(isposinf) X(isneginf) X(signbit)
+// name(x, y) with tensors, name(x, 2) and name(2, x) with a number, in place name_(x, y).
+#define PF_BINARY_FUNCTIONS(X)                                                               \
+  X(mul)                                                                                     \
+  X(div) X(maximum) X(minimum) X(fmax) X(fmin) X(atan2) X(hypot) X(copysign) X(logaddexp)    \
+      X(logaddexp2) X(xlogy) X(heaviside) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) \
+          X(logical_or) X(logical_xor) X(bitwise_and) X(bitwise_or) X(bitwise_xor)           \
+              X(bitwise_left_shift) X(bitwise_right_shift)
+
+// The same, with rules beyond their row (integer divisors and exponents, bools).
+#define PF_CHECKED_UNARY_FUNCTIONS(X) X(neg) X(bitwise_not)
+#define PF_CHECKED_BINARY_FUNCTIONS(X) X(floor_divide) X(remainder) X(fmod) X(pow)
+
+#define X(NAME)               \
+  Tensor NAME(const Tensor&); \
+  Tensor& NAME##_(Tensor&);
+PF_UNARY_FUNCTIONS(X)
+PF_CHECKED_UNARY_FUNCTIONS(X)
+#undef X
+#define X(NAME) Tensor NAME(const Tensor&);
+PF_TEST_FUNCTIONS(X)
+#undef X
+#define X(NAME)                              \
+  Tensor NAME(const Tensor&, const Tensor&); \
+  Tensor NAME(const Tensor&, Scalar);        \
+  Tensor NAME(Scalar, const Tensor&);        \
+  Tensor& NAME##_(Tensor&, const Tensor&);   \
+  Tensor& NAME##_(Tensor&, Scalar);
+PF_BINARY_FUNCTIONS(X)
+PF_CHECKED_BINARY_FUNCTIONS(X)
+#undef X
+
+Tensor add(const Tensor&, const Tensor&, Scalar alpha = 1);  // x + alpha * y
 Tensor add(const Tensor&, Scalar);
+Tensor& add_(Tensor&, const Tensor&, Scalar alpha = 1);
+Tensor& add_(Tensor&, Scalar);
 Tensor sub(const Tensor&, const Tensor&, Scalar alpha = 1);
 Tensor sub(const Tensor&, Scalar);
+Tensor& sub_(Tensor&, const Tensor&, Scalar alpha = 1);
+Tensor& sub_(Tensor&, Scalar);
 Tensor rsub(const Tensor&, Scalar);  // scalar - x
-Tensor mul(const Tensor&, const Tensor&);
-Tensor mul(const Tensor&, Scalar);
-Tensor div(const Tensor&, const Tensor&);
-Tensor div(const Tensor&, Scalar);
 Tensor rdiv(const Tensor&, Scalar);  // scalar / x
-Tensor pow(const Tensor&, const Tensor&);
-Tensor pow(const Tensor&, Scalar);
-Tensor maximum(const Tensor&, const Tensor&);
-Tensor minimum(const Tensor&, const Tensor&);
-Tensor neg(const Tensor&);
-Tensor abs(const Tensor&);
-Tensor sign(const Tensor&);
-Tensor sqrt(const Tensor&);
-Tensor rsqrt(const Tensor&);
-Tensor exp(const Tensor&);
-Tensor log(const Tensor&);
-Tensor sin(const Tensor&);
-Tensor cos(const Tensor&);
-Tensor tanh(const Tensor&);
-Tensor sigmoid(const Tensor&);
-Tensor relu(const Tensor&);
-Tensor silu(const Tensor&);
-Tensor gelu(const Tensor&, const std::string& approximate = "none");
-Tensor erf(const Tensor&);
-Tensor eq(const Tensor&, const Tensor&);
-Tensor eq(const Tensor&, Scalar);
-Tensor ne(const Tensor&, const Tensor&);
-Tensor ne(const Tensor&, Scalar);
-Tensor lt(const Tensor&, const Tensor&);
-Tensor lt(const Tensor&, Scalar);
-Tensor le(const Tensor&, const Tensor&);
-Tensor le(const Tensor&, Scalar);
-Tensor gt(const Tensor&, const Tensor&);
-Tensor gt(const Tensor&, Scalar);
-Tensor ge(const Tensor&, const Tensor&);
-Tensor ge(const Tensor&, Scalar);
-Tensor logical_not(const Tensor&);
-Tensor logical_and(const Tensor&, const Tensor&);
+// rounding_mode: "none", "trunc" (towards 0) or "floor"
+Tensor div(const Tensor&, const Tensor&, const std::string& rounding_mode);
+Tensor round(const Tensor&, int64_t decimals);
+Tensor nan_to_num(const Tensor&, std::optional<double> nan = {}, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
+Tensor isclose(const Tensor&, const Tensor&, double rtol = 1e-5, double atol = 1e-8,
+               bool equal_nan = false);
+
+Tensor leaky_relu(const Tensor&, Scalar negative_slope = 0.01);
+Tensor elu(const Tensor&, Scalar alpha = 1.0);
+Tensor celu(const Tensor&, Scalar alpha = 1.0);
+Tensor gelu(const Tensor&, const std::string& approximate = "none");  // or "tanh"
+Tensor softplus(const Tensor&, Scalar beta = 1.0, Scalar threshold = 20.0);
+Tensor hardtanh(const Tensor&, Scalar min_val = -1, Scalar max_val = 1);
+Tensor softshrink(const Tensor&, Scalar lambd = 0.5);
+Tensor hardshrink(const Tensor&, Scalar lambd = 0.5);
+Tensor threshold(const Tensor&, Scalar threshold, Scalar value);
+Tensor prelu(const Tensor&, const Tensor& weight);  // one slope, or one for each of dimension 1
+
+Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight);
+Tensor lerp(const Tensor& start, const Tensor& end, Scalar weight);
+Tensor addcmul(const Tensor&, const Tensor&, const Tensor&, Scalar value = 1);  // x + value * y * z
+Tensor addcdiv(const Tensor&, const Tensor&, const Tensor&, Scalar value = 1);  // x + value * y / z
 Tensor where(const Tensor& condition, const Tensor& input, const Tensor& other);
 Tensor where(const Tensor& condition, const Tensor& input, Scalar other);
 Tensor where(const Tensor& condition, Scalar input, const Tensor& other);
+Tensor where(const Tensor& condition, Scalar input, Scalar other);
 Tensor clamp(const Tensor&, std::optional<Scalar> min, std::optional<Scalar> max);
+Tensor clamp(const Tensor&, const Tensor& min, const Tensor& max);  // undefined: no bound
+Tensor& clamp_(Tensor&, std::optional<Scalar> min, std::optional<Scalar> max);
 Tensor masked_fill(const Tensor&, const Tensor& mask, Scalar value);
-Tensor to(const Tensor&, DType);  // differentiable cast; the tensor itself when it has the dtype
+Tensor masked_fill(const Tensor&, const Tensor& mask, const Tensor& value);  // a 0-d value
+Tensor& masked_fill_(Tensor&, const Tensor& mask, Scalar value);
+Tensor to(const Tensor&, DType);   // differentiable cast; the tensor itself when it has the dtype
 Tensor to(const Tensor&, Device);  // differentiable copy; the tensor itself when it is there
 Tensor& copy_(Tensor& dst, const Tensor& src);  // in place, casts and broadcasts src
-Tensor& add_(Tensor&, const Tensor&, Scalar alpha = 1);
-Tensor& mul_(Tensor&, Scalar);
 Tensor& fill_(Tensor&, Scalar);
 Tensor& zero_(Tensor&);
 
@@ -98,7 +132,8 @@ Tensor& uniform_(Tensor&, double from = 0, double to = 1);
 Tensor& normal_(Tensor&, double mean = 0, double std = 1);
 Tensor dropout(const Tensor&, double p = 0.5, bool training = true);
 
-// ---- views and shape: src/ops/view.cpp, src/ops/shape.cpp -----------------------------------------
+// ---- views and shape: src/ops/view.cpp, src/ops/shape.cpp
+// -----------------------------------------
 Tensor reshape(const Tensor&, const IntList& shape);
 Tensor view(const Tensor&, const IntList& shape);
 Tensor permute(const Tensor&, const IntList& dims);
@@ -125,7 +160,8 @@ Tensor repeat(const Tensor&, const IntList& repeats);
 Tensor tril(const Tensor&, int64_t diagonal = 0);
 Tensor triu(const Tensor&, int64_t diagonal = 0);
 
-// ---- indexing, sorting, scanning: src/ops/index.cpp, src/ops/sort.cpp, src/ops/scan.cpp ------------
+// ---- indexing, sorting, scanning: src/ops/index.cpp, src/ops/sort.cpp, src/ops/scan.cpp
+// ------------
 Tensor gather(const Tensor&, int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor&, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter_add(const Tensor&, int64_t dim, const Tensor& index, const Tensor& src);
@@ -162,7 +198,8 @@ Tensor argmin(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = fal
 Tensor any(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
 Tensor all(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
 
-// ---- products: src/ops/matmul.cpp, src/ops/einsum.cpp, src/ops/attention.cpp -----------------------
+// ---- products: src/ops/matmul.cpp, src/ops/einsum.cpp, src/ops/attention.cpp
+// -----------------------
 Tensor matmul(const Tensor&, const Tensor&);
 Tensor bmm(const Tensor&, const Tensor&);
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
@@ -171,7 +208,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const Tensor& attn_mask = {}, double dropout_p = 0,
                                     bool is_causal = false, std::optional<double> scale = {});
 
-// ---- rows: src/ops/softmax.cpp, src/ops/norm.cpp, src/ops/loss.cpp ---------------------------------
+// ---- rows: src/ops/softmax.cpp, src/ops/norm.cpp, src/ops/loss.cpp
+// ---------------------------------
 Tensor softmax(const Tensor&, int64_t dim, std::optional<DType> dtype = {});
 Tensor log_softmax(const Tensor&, int64_t dim, std::optional<DType> dtype = {});
 Tensor layer_norm(const Tensor&, const IntList& normalized_shape, const Tensor& weight = {},
@@ -184,18 +222,44 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
 Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction = "mean");
 
 // ---- operators -------------------------------------------------------------------------------
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }
-inline Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator-(const Tensor& a, Scalar b) { return sub(a, b); }
-inline Tensor operator-(Scalar a, const Tensor& b) { return rsub(b, a); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator*(const Tensor& a, Scalar b) { return mul(a, b); }
-inline Tensor operator*(Scalar a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
-inline Tensor operator/(Scalar a, const Tensor& b) { return rdiv(b, a); }
-inline Tensor operator-(const Tensor& a) { return neg(a); }
+inline Tensor operator+(const Tensor& a, const Tensor& b) {
+  return add(a, b);
+}
+inline Tensor operator+(const Tensor& a, Scalar b) {
+  return add(a, b);
+}
+inline Tensor operator+(Scalar a, const Tensor& b) {
+  return add(b, a);
+}
+inline Tensor operator-(const Tensor& a, const Tensor& b) {
+  return sub(a, b);
+}
+inline Tensor operator-(const Tensor& a, Scalar b) {
+  return sub(a, b);
+}
+inline Tensor operator-(Scalar a, const Tensor& b) {
+  return rsub(b, a);
+}
+inline Tensor operator*(const Tensor& a, const Tensor& b) {
+  return mul(a, b);
+}
+inline Tensor operator*(const Tensor& a, Scalar b) {
+  return mul(a, b);
+}
+inline Tensor operator*(Scalar a, const Tensor& b) {
+  return mul(b, a);
+}
+inline Tensor operator/(const Tensor& a, const Tensor& b) {
+  return div(a, b);
+}
+inline Tensor operator/(const Tensor& a, Scalar b) {
+  return div(a, b);
+}
+inline Tensor operator/(Scalar a, const Tensor& b) {
+  return rdiv(b, a);
+}
+inline Tensor operator-(const Tensor& a) {
+  return neg(a);
+}
 
 }  // namespace pyflame

@@ -1,0 +1,381 @@
+// The C++ functions over rows of the pointwise table, and what PyTorch's names mean beyond one
+// row: alpha, rounding modes, bounds that may be missing, special exponents.
+#include <cmath>
+#include <limits>
+
+#include "ops/record.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+
+namespace op = ops::op;
+using ops::call_row;
+using ops::call_row_into;
+using ops::OpId;
+
+// ---- straight from the table
+// -------------------------------------------------------------------------
+
+#define X(NAME)                            \
+  Tensor NAME(const Tensor& x) {           \
+    return call_row(op::NAME, {x});        \
+  }                                        \
+  Tensor& NAME##_(Tensor& x) {             \
+    return call_row_into(op::NAME, x, {}); \
+  }
+PF_UNARY_FUNCTIONS(X)
+#undef X
+#define X(NAME)                     \
+  Tensor NAME(const Tensor& x) {    \
+    return call_row(op::NAME, {x}); \
+  }
+PF_TEST_FUNCTIONS(X)
+#undef X
+#define X(NAME)                                   \
+  Tensor NAME(const Tensor& x, const Tensor& y) { \
+    return call_row(op::NAME, {x, y});            \
+  }                                               \
+  Tensor NAME(const Tensor& x, Scalar y) {        \
+    return call_row(op::NAME, {x, y});            \
+  }                                               \
+  Tensor NAME(Scalar x, const Tensor& y) {        \
+    return call_row(op::NAME, {x, y});            \
+  }                                               \
+  Tensor& NAME##_(Tensor& x, const Tensor& y) {   \
+    return call_row_into(op::NAME, x, {y});       \
+  }                                               \
+  Tensor& NAME##_(Tensor& x, Scalar y) {          \
+    return call_row_into(op::NAME, x, {y});       \
+  }
+PF_BINARY_FUNCTIONS(X)
+#undef X
+
+// ---- sums and signs
+// ------------------------------------------------------------------------------------
+
+namespace {
+
+void refuse_bool(const Tensor& x, const char* name, const char* instead) {
+  PF_CHECK(x->dtype != DType::Bool, DTypeError, name, "got a bool tensor; expected numbers; use ",
+           instead, " for bools");
+}
+
+bool is_one(Scalar s) {
+  return s.to_double() == 1;
+}
+Scalar negative(Scalar s) {
+  return s.is_float() ? Scalar(-s.f) : Scalar(-s.i);
+}
+
+}  // namespace
+
+Tensor neg(const Tensor& x) {
+  refuse_bool(x, "neg", "logical_not");
+  return call_row(op::neg, {x});
+}
+Tensor& neg_(Tensor& x) {
+  refuse_bool(x, "neg_", "logical_not_");
+  return call_row_into(op::neg, x, {});
+}
+Tensor bitwise_not(const Tensor& x) {
+  return call_row(x->dtype == DType::Bool ? op::logical_not : op::bitwise_not, {x});
+}
+Tensor& bitwise_not_(Tensor& x) {
+  return call_row_into(x->dtype == DType::Bool ? op::logical_not : op::bitwise_not, x, {});
+}
+
+Tensor add(const Tensor& x, const Tensor& y, Scalar alpha) {
+  if (is_one(alpha)) return call_row(op::add, {x, y});
+  return call_row(op::add_scaled, {x, y}, {alpha});
+}
+Tensor add(const Tensor& x, Scalar y) {
+  return call_row(op::add, {x, y});
+}
+Tensor& add_(Tensor& x, const Tensor& y, Scalar alpha) {
+  if (is_one(alpha)) return call_row_into(op::add, x, {y});
+  return call_row_into(op::add_scaled, x, {y}, {alpha});
+}
+Tensor& add_(Tensor& x, Scalar y) {
+  return call_row_into(op::add, x, {y});
+}
+
+Tensor sub(const Tensor& x, const Tensor& y, Scalar alpha) {
+  if (x->dtype == DType::Bool && y->dtype == DType::Bool) refuse_bool(x, "sub", "logical_xor");
+  if (is_one(alpha)) return call_row(op::sub, {x, y});
+  return call_row(op::add_scaled, {x, y}, {negative(alpha)});
+}
+Tensor sub(const Tensor& x, Scalar y) {
+  return call_row(op::sub, {x, y});
+}
+Tensor& sub_(Tensor& x, const Tensor& y, Scalar alpha) {
+  if (is_one(alpha)) return call_row_into(op::sub, x, {y});
+  return call_row_into(op::add_scaled, x, {y}, {negative(alpha)});
+}
+Tensor& sub_(Tensor& x, Scalar y) {
+  return call_row_into(op::sub, x, {y});
+}
+Tensor rsub(const Tensor& x, Scalar s) {
+  return call_row(op::sub, {s, x});
+}
+Tensor rdiv(const Tensor& x, Scalar s) {
+  return call_row(op::div, {s, x});
+}
+
+// ---- division
+// --------------------------------------------------------------------------------------------
+
+namespace {
+
+void refuse_zero(const Tensor& x, Scalar divisor, const char* name) {
+  if (is_integral(x->dtype, true) && !divisor.is_float())
+    PF_CHECK(divisor.i != 0, ValueError, name,
+             "got the divisor 0 for integers; expected another number; convert the tensor to a "
+             "float dtype if inf or NaN is wanted");
+}
+
+}  // namespace
+
+#define X(NAME)                                   \
+  Tensor NAME(const Tensor& x, const Tensor& y) { \
+    return call_row(op::NAME, {x, y});            \
+  }                                               \
+  Tensor NAME(const Tensor& x, Scalar y) {        \
+    refuse_zero(x, y, #NAME);                     \
+    return call_row(op::NAME, {x, y});            \
+  }                                               \
+  Tensor NAME(Scalar x, const Tensor& y) {        \
+    return call_row(op::NAME, {x, y});            \
+  }                                               \
+  Tensor& NAME##_(Tensor& x, const Tensor& y) {   \
+    return call_row_into(op::NAME, x, {y});       \
+  }                                               \
+  Tensor& NAME##_(Tensor& x, Scalar y) {          \
+    refuse_zero(x, y, #NAME "_");                 \
+    return call_row_into(op::NAME, x, {y});       \
+  }
+X(floor_divide)
+X(remainder)
+X(fmod)
+#undef X
+
+Tensor div(const Tensor& x, const Tensor& y, const std::string& rounding_mode) {
+  if (rounding_mode == "none") return div(x, y);
+  if (rounding_mode == "floor") return floor_divide(x, y);
+  PF_CHECK(rounding_mode == "trunc", ValueError, "div", "got rounding_mode='", rounding_mode,
+           "'; expected None, 'trunc' or 'floor'");
+  const engine::Operand both[] = {x, y};
+  if (is_float(ops::result_type(both))) return trunc(div(x, y));
+  return floor_divide(sub(x, fmod(x, y)), y);
+}
+
+// ---- powers
+// ----------------------------------------------------------------------------------------------
+
+Tensor pow(const Tensor& x, const Tensor& y) {
+  return call_row(op::pow, {x, y});
+}
+Tensor pow(Scalar x, const Tensor& y) {
+  return call_row(op::pow, {x, y});
+}
+Tensor& pow_(Tensor& x, const Tensor& y) {
+  return call_row_into(op::pow, x, {y});
+}
+
+namespace {
+
+// Exponents that have a row of their own; nothing else gives other bits than the row for any.
+OpId power_row(const Tensor& x, Scalar e) {
+  const double v = e.to_double();
+  if (v == 2) return op::square;
+  if (v == 3) return op::cube;
+  if (!is_float(x->dtype)) return op::pow_scalar;
+  if (v == 0.5) return op::sqrt;
+  if (v == -0.5) return op::rsqrt;
+  if (v == -1) return op::reciprocal;
+  return op::pow_scalar;
+}
+
+// The dtype that a power of `x` is computed in; integers refuse negative integer exponents.
+DType power_type(const Tensor& x, Scalar e, const char* name) {
+  const engine::Operand both[] = {x, e};
+  const DType t = ops::result_type(both);
+  if (!is_float(t))
+    PF_CHECK(e.i >= 0, ValueError, name, "got the negative exponent ", e.i,
+             " for integers; expected 0 or more; convert the tensor to a float dtype first");
+  return t;
+}
+
+}  // namespace
+
+Tensor pow(const Tensor& x, Scalar e) {
+  const Tensor base = to(x, power_type(x, e, "pow"));
+  const OpId row = power_row(base, e);
+  if (row == op::pow_scalar) return call_row(row, {base}, {e});
+  return call_row(row, {base});
+}
+
+Tensor& pow_(Tensor& x, Scalar e) {
+  if (power_type(x, e, "pow_") != x->dtype) return call_row_into(op::pow, x, {e});
+  const OpId row = power_row(x, e);
+  if (row == op::pow_scalar) return call_row_into(row, x, {}, {e});
+  return call_row_into(row, x, {});
+}
+
+// ---- rounding and special values
+// ---------------------------------------------------------------------------
+
+Tensor round(const Tensor& x, int64_t decimals) {
+  if (decimals == 0 || !is_float(x->dtype)) return round(x);
+  const double factor = std::pow(10.0, static_cast<double>(std::abs(decimals)));
+  return decimals > 0 ? div(round(mul(x, factor)), factor) : mul(round(div(x, factor)), factor);
+}
+
+namespace {
+
+double largest(DType t) {
+  switch (t) {
+    case DType::Float64:
+      return std::numeric_limits<double>::max();
+    case DType::Float16:
+      return 65504;
+    case DType::BFloat16:
+      return to_float(bfloat16{0x7f7f});
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+}  // namespace
+
+Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf,
+                  std::optional<double> neginf) {
+  const double most = largest(x->dtype);
+  return call_row(op::nan_to_num, {x},
+                  {nan.value_or(0.0), posinf.value_or(most), neginf.value_or(-most)});
+}
+
+Tensor isclose(const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan) {
+  return call_row(op::isclose, {x, y}, {rtol, atol, equal_nan ? 1.0 : 0.0});
+}
+
+// ---- activations with attributes
+// ---------------------------------------------------------------------------
+
+Tensor leaky_relu(const Tensor& x, Scalar slope) {
+  return call_row(op::leaky_relu, {x}, {slope});
+}
+Tensor elu(const Tensor& x, Scalar alpha) {
+  return call_row(op::elu, {x}, {alpha});
+}
+Tensor celu(const Tensor& x, Scalar alpha) {
+  PF_CHECK(alpha.to_double() != 0, ValueError, "celu", "got alpha=0; expected another number");
+  return call_row(op::celu, {x}, {alpha});
+}
+Tensor gelu(const Tensor& x, const std::string& approximate) {
+  PF_CHECK(approximate == "none" || approximate == "tanh", ValueError, "gelu", "got approximate='",
+           approximate, "'; expected 'none' or 'tanh'");
+  return call_row(approximate == "tanh" ? op::gelu_tanh : op::gelu, {x});
+}
+Tensor softplus(const Tensor& x, Scalar beta, Scalar threshold) {
+  return call_row(op::softplus, {x}, {beta, threshold});
+}
+Tensor hardtanh(const Tensor& x, Scalar low, Scalar high) {
+  return call_row(op::hardtanh, {x}, {low, high});
+}
+Tensor softshrink(const Tensor& x, Scalar lambd) {
+  return call_row(op::softshrink, {x}, {lambd});
+}
+Tensor hardshrink(const Tensor& x, Scalar lambd) {
+  return call_row(op::hardshrink, {x}, {lambd});
+}
+Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {
+  return call_row(op::threshold, {x}, {threshold, value});
+}
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  Tensor w = weight;
+  if (w->numel != 1) {
+    const int64_t channels = x->shape.size() > 1 ? x->shape[1] : 1;
+    PF_CHECK(w->shape.size() == 1 && w->numel == channels, ShapeError, "prelu", "got ",
+             weight->shape, " slopes for an input of shape ", x->shape,
+             "; expected one, or one for each of its ", channels, " channels (dimension 1)");
+    IntList shape(static_cast<size_t>(x->shape.size()), 1);
+    shape[1] = channels;
+    w = reshape(w, shape);
+  }
+  return call_row(op::prelu, {x, w});
+}
+
+// ---- three operands
+// ----------------------------------------------------------------------------------------
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& w) {
+  return call_row(op::lerp, {a, b, w});
+}
+Tensor lerp(const Tensor& a, const Tensor& b, Scalar w) {
+  return call_row(op::lerp, {a, b, w});
+}
+Tensor addcmul(const Tensor& x, const Tensor& y, const Tensor& z, Scalar value) {
+  return call_row(op::addcmul, {x, y, z}, {value});
+}
+Tensor addcdiv(const Tensor& x, const Tensor& y, const Tensor& z, Scalar value) {
+  return call_row(op::addcdiv, {x, y, z}, {value});
+}
+
+Tensor where(const Tensor& c, const Tensor& x, const Tensor& y) {
+  return call_row(op::where, {c, x, y});
+}
+Tensor where(const Tensor& c, const Tensor& x, Scalar y) {
+  return call_row(op::where, {c, x, y});
+}
+Tensor where(const Tensor& c, Scalar x, const Tensor& y) {
+  return call_row(op::where, {c, x, y});
+}
+Tensor where(const Tensor& c, Scalar x, Scalar y) {
+  return call_row(op::where, {c, x, y});
+}
+
+Tensor clamp(const Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
+  PF_CHECK(low || high, ValueError, "clamp", "got neither min nor max; expected at least one");
+  if (!low) return call_row(op::clamp_max, {x}, {*high});
+  if (!high) return call_row(op::clamp_min, {x}, {*low});
+  return call_row(op::clamp, {x}, {*low, *high});
+}
+Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
+  PF_CHECK(low.defined() || high.defined(), ValueError, "clamp",
+           "got neither min nor max; expected at least one");
+  if (!low.defined()) return call_row(op::clamp_max_tensor, {x, high});
+  if (!high.defined()) return call_row(op::clamp_min_tensor, {x, low});
+  return call_row(op::clamp_tensor, {x, low, high});
+}
+Tensor& clamp_(Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
+  PF_CHECK(low || high, ValueError, "clamp_", "got neither min nor max; expected at least one");
+  if (!low) return call_row_into(op::clamp_max, x, {}, {*high});
+  if (!high) return call_row_into(op::clamp_min, x, {}, {*low});
+  return call_row_into(op::clamp, x, {}, {*low, *high});
+}
+
+namespace {
+
+// A fill value takes the dtype of the tensor; only a fraction for integers is refused.
+Scalar fill_value(const Tensor& x, Scalar v, const char* name) {
+  if (is_float(x->dtype)) return v.to_double();
+  PF_CHECK(!v.is_float() || v.f == std::trunc(v.f), DTypeError, name, "got the value ", v.f,
+           " for a ", x->dtype, " tensor; expected an integer; convert the tensor first");
+  return x->dtype == DType::Bool ? Scalar(v.to_double() != 0) : Scalar(v.to_int());
+}
+
+}  // namespace
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
+  return call_row(op::where, {mask, fill_value(x, value, "masked_fill"), x});
+}
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  PF_CHECK(value->shape.empty(), ShapeError, "masked_fill", "got a value of shape ", value->shape,
+           "; expected a number or a 0-d tensor; use where() for more");
+  return call_row(op::where, {mask, to(value, x->dtype), x});
+}
+Tensor& masked_fill_(Tensor& x, const Tensor& mask, Scalar value) {
+  return copy_(x, masked_fill(x, mask, fill_value(x, value, "masked_fill_")));
+}
+
+}  // namespace pyflame
