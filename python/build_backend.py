@@ -53,7 +53,9 @@ def _project():
     import re
 
     text = (ROOT / "pyproject.toml").read_text()
-    version = re.search(r"project\(pyflame VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
+    version = re.search(
+        r"project\(pyflame VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text()
+    )
 
     def field(name):
         return re.search(rf"^{name} = (.*)$", text, re.MULTILINE).group(1)

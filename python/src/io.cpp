@@ -57,13 +57,18 @@ Tree to_tree(PyObject* o, int depth) {
       dict.items.push_back({to_tree(key, depth + 1), to_tree(value, depth + 1)});
     return {std::move(dict)};
   }
+  std::string type = Py_TYPE(o)->tp_name;
+  if (type == "numpy.bool" || type == "numpy.bool_") {
+    int truth = PyObject_IsTrue(o);
+    if (truth < 0) raise_pending();
+    return {truth == 1};
+  }
   // NumPy's scalars stand for the numbers they hold; arrays must be made tensors by the caller.
   if (PyIndex_Check(o)) {
     nb::object n = nb::steal(PyNumber_Index(o));
     if (!n.is_valid()) raise_pending();
     return to_tree(n.ptr(), depth);
   }
-  std::string type = Py_TYPE(o)->tp_name;
   if (Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float &&
       !PyObject_HasAttrString(o, "__len__")) {
     nb::object n = nb::steal(PyNumber_Float(o));

@@ -1,0 +1,312 @@
+"""What is measured. Each case is written once, in PyTorch's API, with the module as a parameter.
+
+A case returns a function that does the work once (or `repeat` times, for the small ones).
+"""
+
+import math
+
+CASES = {}
+
+
+class Case:
+    def __init__(self, make, group, title, **facts):
+        self.make = make
+        self.name = make.__name__
+        self.group = group
+        self.title = title
+        self.repeat = facts.get("repeat", 1)  # how many times one call does the work
+        self.traffic = facts.get("traffic")  # bytes that must be read and written
+        self.copy = facts.get("copy")  # size of the copy that is the roof
+        self.flops = facts.get("flops")  # floating-point operations of the products
+        self.bar_seconds = facts.get("bar_seconds")
+        self.bar_fraction = facts.get("bar_fraction")
+
+
+def case(group, title, **facts):
+    def register(make):
+        CASES[make.__name__] = Case(make, group, title, **facts)
+        return make
+
+    return register
+
+
+MIB = 1 << 20
+
+# ---- the cost of a call -------------------------------------------------------------------------
+
+
+@case("overhead", "x = x + b, 64 floats, chain", repeat=1000, bar_seconds=0.2e-6)
+def add_chain(torch):
+    x0, b = torch.randn(64), torch.randn(64) * 1e-3
+
+    def run():
+        x = x0
+        for _ in range(1000):
+            x = x + b
+        return x
+
+    return run
+
+
+@case("overhead", "the same with gradient", repeat=1000, bar_seconds=0.35e-6)
+def add_chain_grad(torch):
+    x0 = torch.randn(64, requires_grad=True)
+    b = torch.randn(64) * 1e-3
+
+    def run():
+        for _ in range(10):
+            x = x0
+            for _ in range(100):
+                x = x + b
+        return x
+
+    return run
+
+
+@case("overhead", "chain of 8x8 products", repeat=1000, bar_seconds=0.6e-6)
+def small_products(torch):
+    q = torch.randn(8, 8)
+    w = q / (q * q).sum().sqrt() * 2.5
+    x0 = torch.randn(8, 8)
+
+    def run():
+        for _ in range(50):
+            x = x0
+            for _ in range(20):
+                x = x @ w
+        return x
+
+    return run
+
+
+@case("overhead", "(a + b).sum().item()", repeat=200, bar_seconds=1.0e-6)
+def sum_item(torch):
+    a, b = torch.randn(64), torch.randn(64)
+
+    def run():
+        for _ in range(200):
+            v = (a + b).sum().item()
+        return v
+
+    return run
+
+
+# ---- small models -------------------------------------------------------------------------------
+
+
+@case("mlp", "Linear(256, 256) + GELU, batch 32, fwd + bwd", bar_seconds=70e-6, repeat=50)
+def linear_gelu(torch):
+    layer, gelu = torch.nn.Linear(256, 256), torch.nn.GELU()
+    x, g = torch.randn(32, 256), torch.randn(32, 256)
+
+    def run():
+        for _ in range(50):
+            gelu(layer(x)).backward(g)
+            layer.weight.grad = None
+            layer.bias.grad = None
+
+    return run
+
+
+@case("mlp", "MLP 784-256-128-10, batch 32, step with Adam", bar_seconds=200e-6, repeat=20)
+def mlp_step(torch):
+    nn = torch.nn
+    model = nn.Sequential(
+        nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10)
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    loss_of = nn.CrossEntropyLoss()
+    x, y = torch.randn(32, 784), torch.randint(0, 10, (32,))
+
+    def run():
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss_of(model(x), y).backward()
+            optimizer.step()
+
+    return run
+
+
+# ---- memory-bound -------------------------------------------------------------------------------
+
+N = 1 << 24  # floats: 64 MiB
+
+
+@case(
+    "pointwise",
+    "gelu((x + b) * 0.5) + x, 16 M floats",
+    traffic=2 * 4 * N,
+    copy=4 * N,
+    bar_fraction=0.55,
+)
+def pointwise_chain(torch):
+    x, b = torch.randn(16384, 1024), torch.randn(1024)
+    gelu = torch.nn.functional.gelu
+    return lambda: gelu((x + b) * 0.5) + x
+
+
+@case("rows", "softmax 16384 x 1024", traffic=2 * 4 * N, copy=4 * N, bar_fraction=0.75)
+def softmax(torch):
+    x = torch.randn(16384, 1024)
+    return lambda: torch.softmax(x, -1)
+
+
+@case("rows", "layer norm 16384 x 1024", traffic=2 * 4 * N, copy=4 * N, bar_fraction=0.75)
+def layer_norm(torch):
+    x, w, b = torch.randn(16384, 1024), torch.randn(1024), torch.randn(1024)
+    return lambda: torch.nn.functional.layer_norm(x, (1024,), w, b)
+
+
+@case("rows", "layer norm fwd + bwd", traffic=5 * 4 * N, copy=4 * N, bar_fraction=0.60)
+def layer_norm_backward(torch):
+    x = torch.randn(16384, 1024, requires_grad=True)
+    g = torch.randn(16384, 1024)
+    w = torch.randn(1024, requires_grad=True)
+    b = torch.randn(1024, requires_grad=True)
+
+    def run():
+        torch.nn.functional.layer_norm(x, (1024,), w, b).backward(g)
+        x.grad = w.grad = b.grad = None
+
+    return run
+
+
+@case(
+    "rows",
+    "cross-entropy 2048 x 50304, fwd + bwd",
+    traffic=3 * 4 * 2048 * 50304,
+    copy=128 * MIB,
+    bar_seconds=45e-3,
+)
+def cross_entropy(torch):
+    x = torch.randn(2048, 50304, requires_grad=True)
+    y = torch.randint(0, 50304, (2048,))
+
+    def run():
+        torch.nn.functional.cross_entropy(x, y).backward()
+        x.grad = None
+
+    return run
+
+
+@case("memory", "transpose copy 16384 x 1024", traffic=2 * 4 * N, copy=4 * N, bar_fraction=0.50)
+def transpose_copy(torch):
+    x = torch.randn(16384, 1024)
+    return lambda: x.t().contiguous()
+
+
+@case("reductions", "sum over rows (dim=1)", traffic=4 * N, copy=4 * N, bar_fraction=0.80)
+def sum_last(torch):
+    x = torch.randn(16384, 1024)
+    return lambda: x.sum(1)
+
+
+@case("reductions", "sum over columns (dim=0)", traffic=4 * N, copy=4 * N, bar_fraction=0.80)
+def sum_first(torch):
+    x = torch.randn(16384, 1024)
+    return lambda: x.sum(0)
+
+
+@case(
+    "optimizers",
+    "AdamW over 10 M parameters",
+    traffic=7 * 4 * 10_000_000,
+    copy=40_000_000,
+    bar_fraction=0.80,
+)
+def adamw(torch):
+    shapes = [(1000, 1000)] * 9 + [(1000,)] * 1000
+    params = [torch.nn.Parameter(torch.randn(*s)) for s in shapes]
+    fused = {"fused": True} if torch.__name__ == "torch" else {}
+    optimizer = torch.optim.AdamW(params, lr=1e-6, **fused)
+    for p in params:
+        p.grad = torch.randn(*p.shape)
+    return optimizer.step
+
+
+# ---- products -----------------------------------------------------------------------------------
+
+
+@case("matmul", "float32 product of 1024", flops=2 * 1024**3)
+def matmul_1024(torch):
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    return lambda: a @ b
+
+
+@case("matmul", "float32 2048 x 128 times 128 x 512", flops=2 * 2048 * 128 * 512)
+def matmul_gpt(torch):
+    a, b = torch.randn(2048, 128), torch.randn(128, 512)
+    return lambda: a @ b
+
+
+def gpt_flops(layers, width, context, batch):
+    """The usual count: 6 a parameter and token, 12 L C T a token for attention, uncut by the mask."""
+    tokens = context * batch
+    return tokens * (6 * (12 * layers * width**2 + 256 * width) + 12 * layers * width * context)
+
+
+def gpt_step(torch, layers, width, heads, context, batch):
+    from benchmarks.gpt import GPT
+
+    model = GPT(torch, layers, width, heads, context)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    x, y = torch.randint(0, 256, (batch, context)), torch.randint(0, 256, (batch, context))
+
+    def run():
+        optimizer.zero_grad()
+        logits = model(x)
+        torch.nn.functional.cross_entropy(logits.view(-1, 256), y.view(-1)).backward()
+        optimizer.step()
+
+    return run
+
+
+@case(
+    "gpt",
+    "GPT step: 4 layers, 128 wide, 128 bytes, batch 16",
+    flops=gpt_flops(4, 128, 128, 16),
+    bar_seconds=50e-3,
+    bar_fraction=0.45,
+)
+def gpt_small(torch):
+    return gpt_step(torch, 4, 128, 4, 128, 16)
+
+
+@case(
+    "gpt",
+    "GPT step: 6 layers, 384 wide, 256 bytes, batch 8",
+    flops=gpt_flops(6, 384, 256, 8),
+    bar_seconds=480e-3,
+    bar_fraction=0.60,
+)
+def gpt_large(torch):
+    return gpt_step(torch, 6, 384, 6, 256, 8)
+
+
+@case("attention", "causal attention, 16 x 4 heads, 128 x 32, fwd + bwd")
+def attention(torch):
+    q, k, v = (torch.randn(16, 4, 128, 32, requires_grad=True) for _ in range(3))
+    g = torch.randn(16, 4, 128, 32)
+
+    def run():
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).backward(g)
+        q.grad = k.grad = v.grad = None
+
+    return run
+
+
+def _activation(name):
+    @case("activations", f"{name}, 16 M floats", traffic=2 * 4 * N, copy=4 * N)
+    def make(torch):
+        x = torch.randn(N)
+        f = getattr(torch.nn.functional, name, None) or getattr(torch, name)
+        return lambda: f(x)
+
+    CASES[name] = CASES.pop("make")
+    CASES[name].name = name
+
+
+for _name in ("relu", "gelu", "silu", "sigmoid", "tanh"):
+    _activation(_name)
+
+assert math.isclose(gpt_flops(4, 128, 128, 16) / 1e9, 11.7, rel_tol=0.01)
