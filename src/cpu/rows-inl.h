@@ -1,0 +1,128 @@
+// The loop over one row for row kernels: four vectors an iteration, each with an accumulator of its
+// own, in blocks of 4096 elements. What a sum adds to what is fixed by that: not by the machine's
+// vector width, nor by threads.
+#if defined(PYFLAME_CPU_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PYFLAME_CPU_ROWS_INL_H_
+#undef PYFLAME_CPU_ROWS_INL_H_
+#else
+#define PYFLAME_CPU_ROWS_INL_H_
+#endif
+
+#include <memory>
+
+#include "cpu/wide-inl.h"
+
+// For the lambdas given to the loops: compiled for the loop's target and always part of it.
+#undef PF_INLINE
+#define PF_INLINE HWY_ATTR __attribute__((always_inline))
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::HWY_NAMESPACE {
+
+inline constexpr int64_t kBlock = 4096;
+
+template <bool kStream, class T, class S>
+HWY_INLINE void Put(const Wide<T>& v, S* p) {
+  if constexpr (kStream)
+    Stream(v, p);
+  else
+    Store(v, p);
+}
+
+// Where a stretch of the row is: pointers to its first element.
+template <int kIn, int kOut, class S>
+struct At {
+  const S* in[kIn > 0 ? kIn : 1];
+  S* out[kOut > 0 ? kOut : 1];
+};
+template <int kIndex>
+struct Step {
+  static constexpr int index = kIndex;  // which of four accumulators
+};
+
+// The loop over a row of n elements:
+//   body(Step<0..3>, at, j)  one vector at at.in[...] + j, at.out[...] + j
+//   fold()                   at the end of every block of 4096 and of the row
+// What does not fill four vectors at the end goes through a buffer, filled up with `rest`.
+template <class T, int kIn, int kOut, class S, class Body, class Fold>
+HWY_INLINE void ForRow(int64_t n, At<kIn, kOut, S> row, T rest, Body&& body, Fold&& fold) {
+  constexpr int64_t W = Wide<T>::kLanes, kStep = 4 * W;
+  alignas(64) S buffer[(kIn + kOut) * kStep];
+  for (int64_t i = 0; i < n;) {
+    const int64_t room = kBlock - i % kBlock, left = n - i < room ? n - i : room;
+    const bool tail = left < kStep;
+    const int64_t take = tail ? left : left / kStep * kStep;
+    At<kIn, kOut, S> at = row;
+    if (tail) {
+      for (int k = 0; k < kIn; ++k) {
+        S* b = buffer + k * kStep;
+        for (int64_t w = 0; w < 4; ++w) Store(Fill(rest), b + w * W);
+        std::memcpy(b, row.in[k] + i, static_cast<size_t>(left) * sizeof(S));
+        at.in[k] = b;
+      }
+      for (int k = 0; k < kOut; ++k) at.out[k] = buffer + (kIn + k) * kStep;
+    } else {
+      for (int k = 0; k < kIn; ++k) at.in[k] += i;
+      for (int k = 0; k < kOut; ++k) at.out[k] += i;
+    }
+    for (int64_t j = 0; j < take; j += kStep) {
+      body(Step<0>(), at, j);
+      body(Step<1>(), at, j + W);
+      body(Step<2>(), at, j + 2 * W);
+      body(Step<3>(), at, j + 3 * W);
+    }
+    if (tail)
+      for (int k = 0; k < kOut; ++k)
+        std::memcpy(row.out[k] + i, at.out[k], static_cast<size_t>(left) * sizeof(S));
+    i += take;
+    if (i % kBlock == 0 || i >= n) fold();
+  }
+}
+
+template <class T>
+struct Four {
+  Wide<T> a[4];
+  explicit HWY_INLINE Four(T x) { reset(x); }
+  HWY_INLINE void reset(T x) {
+    for (auto& w : a) w = Fill(x);
+  }
+  HWY_INLINE T sum() const { return SumOf((a[0] + a[1]) + (a[2] + a[3])); }
+  HWY_INLINE T max() const { return MaxOf(WMax(WMax(a[0], a[1]), WMax(a[2], a[3]))); }
+};
+
+// ---- scratch memory of one call, aligned to a cache line -----------------------------------------
+
+template <class T>
+class Scratch {
+ public:
+  explicit Scratch(int64_t n)
+      : p_(static_cast<T*>(::operator new(sizeof(T) * static_cast<size_t>(n > 0 ? n : 1),
+                                          std::align_val_t(64)))) {}
+  ~Scratch() { ::operator delete(p_, std::align_val_t(64)); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  T* get() const { return p_; }
+
+ private:
+  T* p_;
+};
+
+// Non-temporal stores pay only for results that the caches could not keep anyway.
+inline constexpr int64_t kStreamBytes = int64_t{16} << 20;
+HWY_INLINE bool Streams(const void* p, int64_t row_bytes, int64_t total_bytes) {
+  return total_bytes >= kStreamBytes && reinterpret_cast<uintptr_t>(p) % 64 == 0 &&
+         row_bytes % 64 == 0;
+}
+// Rows for one thread at least: work below this is done sooner alone.
+HWY_INLINE int64_t RowGrain(int64_t n) { return n >= 8192 ? 1 : 8192 / (n > 0 ? n : 1); }
+
+template <class S>
+HWY_INLINE void PrefetchAt(const S* p) {
+  hwy::Prefetch(p);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace pyflame::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle

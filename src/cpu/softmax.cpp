@@ -1,0 +1,248 @@
+// softmax and log_softmax over the last axis of contiguous tensors, and their gradients. One loop
+// per row does three rows' worth of work at once (store of row r-1, exp of row r, maximum of row
+// r+1, prefetch of row r+2), so that memory and arithmetic overlap.
+#include "cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/softmax.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "cpu/kernel.h"
+#include "cpu/rows-inl.h"
+#include "cpu/threads.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class S>
+HWY_INLINE ComputeOf<S> RowMax(const S* x, int64_t n) {
+  using T = ComputeOf<S>;
+  constexpr T kLow = -std::numeric_limits<T>::infinity();
+  Four<T> m(kLow);
+  ForRow<T>(
+      n, At<1, 0, S>{{x}, {}}, kLow,
+      [&](auto step, const auto& at, int64_t j) PF_INLINE {
+        m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j));
+      },
+      []() PF_INLINE {});
+  return m.max();
+}
+
+// In `exps` lie exp(x - max) of two rows in turn.
+template <class S, bool kStream>
+void SoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
+  using T = ComputeOf<S>;
+  constexpr T kLow = -std::numeric_limits<T>::infinity();
+  const int64_t padded = (n + 63) / 64 * 64;
+  Scratch<T> exps(2 * padded);
+  Scratch<S> nowhere(padded);  // takes the row before the first one
+  std::memset(static_cast<void*>(exps.get()), 0, sizeof(T) * static_cast<size_t>(2 * padded));
+  T max_now = RowMax(x + begin * n, n);
+  Wide<T> scale = Fill(T(0));  // 1 / sum of row r-1
+  for (int64_t r = begin; r < end; ++r) {
+    const S* now = x + r * n;
+    const S* next = r + 1 < end ? now + n : now;
+    S* before = r > begin ? y + (r - 1) * n : nowhere.get();
+    T* e = exps.get() + (r & 1) * padded;
+    const T* e_before = exps.get() + (~r & 1) * padded;
+    const Wide<T> shift = Fill(max_now);
+    Four<T> m(kLow), s(T(0));
+    T total = 0;
+    ForRow<T>(
+        n, At<2, 1, S>{{now, next}, {before}}, kLow,
+        [&](auto step, const auto& at, int64_t j) PF_INLINE {
+          Put<kStream>(Load(e_before) * scale, at.out[0] + j);
+          e_before += Wide<T>::kLanes;
+          const Wide<T> v = WExp(Load(at.in[0] + j) - shift);
+          s.a[step.index] = s.a[step.index] + v;
+          Store(v, e);
+          e += Wide<T>::kLanes;
+          m.a[step.index] = WMax(m.a[step.index], Load(at.in[1] + j));
+          PrefetchAt(at.in[0] + j + 2 * n);
+        },
+        [&]() PF_INLINE {
+          total += s.sum();
+          s.reset(T(0));
+        });
+    scale = Fill(T(1) / total);
+    max_now = m.max();
+  }
+  const T* e = exps.get() + (~end & 1) * padded;
+  ForRow<T>(
+      n, At<0, 1, S>{{}, {y + (end - 1) * n}}, T(0),
+      [&](auto, const auto& at, int64_t j) PF_INLINE {
+        Put<kStream>(Load(e) * scale, at.out[0] + j);
+        e += Wide<T>::kLanes;
+      },
+      []() PF_INLINE {});
+  if (kStream) hwy::FlushStream();
+}
+
+template <class S, bool kStream>
+void LogSoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
+  using T = ComputeOf<S>;
+  constexpr T kLow = -std::numeric_limits<T>::infinity();
+  Scratch<S> nowhere(n);
+  T max_now = RowMax(x + begin * n, n);
+  Wide<T> max_before = Fill(T(0)), log_before = Fill(T(0));
+  for (int64_t r = begin; r < end; ++r) {
+    const S* now = x + r * n;
+    const S* next = r + 1 < end ? now + n : now;
+    const S* before = r > begin ? now - n : now;
+    S* out = r > begin ? y + (r - 1) * n : nowhere.get();
+    const Wide<T> shift = Fill(max_now);
+    Four<T> m(kLow), s(T(0));
+    T total = 0;
+    ForRow<T>(
+        n, At<3, 1, S>{{before, now, next}, {out}}, kLow,
+        [&](auto step, const auto& at, int64_t j) PF_INLINE {
+          // Two subtractions: max + log(sum) would lose the logarithm beside a large maximum.
+          Put<kStream>(Load(at.in[0] + j) - max_before - log_before, at.out[0] + j);
+          s.a[step.index] = s.a[step.index] + WExp(Load(at.in[1] + j) - shift);
+          m.a[step.index] = WMax(m.a[step.index], Load(at.in[2] + j));
+          PrefetchAt(at.in[1] + j + 2 * n);
+        },
+        [&]() PF_INLINE {
+          total += s.sum();
+          s.reset(T(0));
+        });
+    max_before = shift;
+    log_before = Fill(T(std::log(total)));
+    max_now = m.max();
+  }
+  ForRow<T>(
+      n, At<1, 1, S>{{x + (end - 1) * n}, {y + (end - 1) * n}}, T(0),
+      [&](auto, const auto& at, int64_t j) PF_INLINE {
+        Put<kStream>(Load(at.in[0] + j) - max_before - log_before, at.out[0] + j);
+      },
+      []() PF_INLINE {});
+  if (kStream) hwy::FlushStream();
+}
+
+template <class S, bool kLog>
+void SoftmaxOf(const KernelArgs& a) {
+  const pf_tensor& in = a.tensor(1);
+  const int64_t n = in.ndim == 0 ? 1 : in.shape[in.ndim - 1];
+  const int64_t total = numel(in);
+  if (total == 0) return;
+  const S* x = static_cast<const S*>(in.data);
+  S* y = a.data<S>(0);
+  const int64_t bytes = static_cast<int64_t>(sizeof(S));
+  const bool stream = Streams(y, n * bytes, total * bytes);
+  parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
+    if constexpr (std::is_same_v<S, float>) {
+      if (stream) {
+        if constexpr (kLog)
+          LogSoftmaxRows<S, true>(x, y, n, begin, end);
+        else
+          SoftmaxRows<S, true>(x, y, n, begin, end);
+        return;
+      }
+    }
+    if constexpr (kLog)
+      LogSoftmaxRows<S, false>(x, y, n, begin, end);
+    else
+      SoftmaxRows<S, false>(x, y, n, begin, end);
+  });
+}
+
+// softmax: dx = y (g - sum(g y)); log_softmax: dx = g - exp(y) sum(g). Sums row r+1 and writes row r
+// in one loop.
+template <class S, bool kLog, bool kStream>
+void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64_t end) {
+  using T = ComputeOf<S>;
+  const auto add = [](Wide<T>& s, const S* gp, const S* yp) PF_INLINE {
+    if constexpr (kLog)
+      s = s + Load(gp);
+    else
+      s = Fma(Load(gp), Load(yp), s);
+  };
+  Four<T> s(T(0));
+  T total = 0;
+  const auto fold = [&]() PF_INLINE {
+    total += s.sum();
+    s.reset(T(0));
+  };
+  ForRow<T>(
+      n, At<2, 0, S>{{g + begin * n, y + begin * n}, {}}, T(0),
+      [&](auto step, const auto& at, int64_t j) PF_INLINE {
+        add(s.a[step.index], at.in[0] + j, at.in[1] + j);
+      },
+      fold);
+  for (int64_t r = begin; r < end; ++r) {
+    const S *gr = g + r * n, *yr = y + r * n;
+    const int64_t up = r + 1 < end ? n : 0;
+    const Wide<T> d = Fill(total);
+    total = 0;
+    ForRow<T>(
+        n, At<4, 1, S>{{gr, yr, gr + up, yr + up}, {dx + r * n}}, T(0),
+        [&](auto step, const auto& at, int64_t j) PF_INLINE {
+          const Wide<T> vg = Load(at.in[0] + j), vy = Load(at.in[1] + j);
+          if constexpr (kLog)
+            Put<kStream>(vg - WExp(vy) * d, at.out[0] + j);
+          else
+            Put<kStream>(vy * (vg - d), at.out[0] + j);
+          add(s.a[step.index], at.in[2] + j, at.in[3] + j);
+          PrefetchAt(at.in[0] + j + 2 * n);
+          PrefetchAt(at.in[1] + j + 2 * n);
+        },
+        fold);
+  }
+  if (kStream) hwy::FlushStream();
+}
+
+template <class S, bool kLog>
+void BackwardOf(const KernelArgs& a) {
+  const pf_tensor& in = a.tensor(1);
+  const int64_t n = in.ndim == 0 ? 1 : in.shape[in.ndim - 1];
+  const int64_t total = numel(in);
+  if (total == 0) return;
+  const S *g = a.data<S>(1), *y = a.data<S>(2);
+  S* dx = a.data<S>(0);
+  const int64_t bytes = static_cast<int64_t>(sizeof(S));
+  const bool stream = Streams(dx, n * bytes, total * bytes);
+  parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
+    if constexpr (std::is_same_v<S, float>)
+      if (stream) return BackwardRows<S, kLog, true>(g, y, dx, n, begin, end);
+    BackwardRows<S, kLog, false>(g, y, dx, n, begin, end);
+  });
+}
+
+}  // namespace
+
+#define PF_BY_FLOAT(FN, ...)                                      \
+  switch (a.dtype(0)) {                                           \
+    case DType::Float32: return FN<float, __VA_ARGS__>(a);        \
+    case DType::Float64: return FN<double, __VA_ARGS__>(a);       \
+    case DType::BFloat16: return FN<bfloat16, __VA_ARGS__>(a);    \
+    case DType::Float16: return FN<float16, __VA_ARGS__>(a);      \
+    default: return;                                              \
+  }
+void Softmax(const KernelArgs& a) { PF_BY_FLOAT(SoftmaxOf, false) }
+void LogSoftmax(const KernelArgs& a) { PF_BY_FLOAT(SoftmaxOf, true) }
+void SoftmaxBackward(const KernelArgs& a) { PF_BY_FLOAT(BackwardOf, false) }
+void LogSoftmaxBackward(const KernelArgs& a) { PF_BY_FLOAT(BackwardOf, true) }
+#undef PF_BY_FLOAT
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace pyflame::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pyflame::cpu {
+HWY_EXPORT(Softmax);
+HWY_EXPORT(LogSoftmax);
+HWY_EXPORT(SoftmaxBackward);
+HWY_EXPORT(LogSoftmaxBackward);
+namespace {
+void softmax(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(Softmax)(a); }
+void log_softmax(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(LogSoftmax)(a); }
+void softmax_backward(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(SoftmaxBackward)(a); }
+void log_softmax_backward(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(LogSoftmaxBackward)(a); }
+}  // namespace
+PF_CPU_KERNEL("softmax", softmax)
+PF_CPU_KERNEL("log_softmax", log_softmax)
+PF_CPU_KERNEL("softmax_backward", softmax_backward)
+PF_CPU_KERNEL("log_softmax_backward", log_softmax_backward)
+}  // namespace pyflame::cpu
+#endif  // HWY_ONCE

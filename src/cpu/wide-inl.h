@@ -1,0 +1,302 @@
+// Vectors of 64 bytes whatever the machine's width: what row kernels compute with. The order in
+// which a sum is taken is written in these, so AVX2 and AVX-512 give the same bits.
+// Include between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of a foreach_target file.
+#if defined(PYFLAME_CPU_WIDE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PYFLAME_CPU_WIDE_INL_H_
+#undef PYFLAME_CPU_WIDE_INL_H_
+#else
+#define PYFLAME_CPU_WIDE_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "pyflame/dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+struct Wide {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  static constexpr int64_t kPart = static_cast<int64_t>(HWY_LANES(T));
+  static constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
+  static constexpr int kParts = static_cast<int>(kLanes / kPart);
+  V v[kParts];
+};
+template <class T>
+struct WideMask {
+  hn::Mask<typename Wide<T>::D> m[Wide<T>::kParts];
+};
+
+#define PF_EACH for (int p = 0; p < Wide<T>::kParts; ++p)
+#define PF_WIDE2(NAME, EXPR)                              \
+  template <class T>                                      \
+  HWY_INLINE Wide<T> NAME(const Wide<T>& a, const Wide<T>& b) { \
+    Wide<T> r;                                            \
+    PF_EACH r.v[p] = hn::EXPR(a.v[p], b.v[p]);            \
+    return r;                                             \
+  }
+PF_WIDE2(operator+, Add)
+PF_WIDE2(operator-, Sub)
+PF_WIDE2(operator*, Mul)
+PF_WIDE2(operator/, Div)
+PF_WIDE2(WMax, Max)  // either operand when one is NaN
+PF_WIDE2(WMin, Min)
+#undef PF_WIDE2
+
+template <class T>
+HWY_INLINE Wide<T> Fill(T x) {
+  Wide<T> r;
+  PF_EACH r.v[p] = hn::Set(typename Wide<T>::D(), x);
+  return r;
+}
+template <class T>
+HWY_INLINE Wide<T> Fma(const Wide<T>& a, const Wide<T>& b, const Wide<T>& c) {
+  Wide<T> r;
+  PF_EACH r.v[p] = hn::MulAdd(a.v[p], b.v[p], c.v[p]);
+  return r;
+}
+template <class T>
+HWY_INLINE Wide<T> WSqrt(const Wide<T>& a) {
+  Wide<T> r;
+  PF_EACH r.v[p] = hn::Sqrt(a.v[p]);
+  return r;
+}
+template <class T>
+HWY_INLINE Wide<T> WAbs(const Wide<T>& a) {
+  Wide<T> r;
+  PF_EACH r.v[p] = hn::Abs(a.v[p]);
+  return r;
+}
+template <class T>
+HWY_INLINE WideMask<T> NotEqual(const Wide<T>& a, const Wide<T>& b) {
+  WideMask<T> r;
+  PF_EACH r.m[p] = hn::Ne(a.v[p], b.v[p]);
+  return r;
+}
+template <class T>
+HWY_INLINE WideMask<T> GreaterThan(const Wide<T>& a, const Wide<T>& b) {
+  WideMask<T> r;
+  PF_EACH r.m[p] = hn::Gt(a.v[p], b.v[p]);
+  return r;
+}
+template <class T>
+HWY_INLINE Wide<T> Choose(const WideMask<T>& m, const Wide<T>& yes, const Wide<T>& no) {
+  Wide<T> r;
+  PF_EACH r.v[p] = hn::IfThenElse(m.m[p], yes.v[p], no.v[p]);
+  return r;
+}
+template <class T>
+HWY_INLINE bool AnyTrue(const WideMask<T>& m) {
+  bool any = false;
+  PF_EACH any = any || !hn::AllFalse(typename Wide<T>::D(), m.m[p]);
+  return any;
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+// The type a storage type is calculated with.
+template <class S>
+using ComputeOf = std::conditional_t<std::is_same_v<S, double>, double, float>;
+
+HWY_INLINE Wide<float> Load(const float* q) {
+  using T = float;
+  Wide<T> r;
+  PF_EACH r.v[p] = hn::LoadU(Wide<T>::D(), q + p * Wide<T>::kPart);
+  return r;
+}
+HWY_INLINE Wide<double> Load(const double* q) {
+  using T = double;
+  Wide<T> r;
+  PF_EACH r.v[p] = hn::LoadU(Wide<T>::D(), q + p * Wide<T>::kPart);
+  return r;
+}
+HWY_INLINE Wide<float> Load(const bfloat16* q) {
+  using T = float;
+  const Wide<T>::D d;
+  const hn::RebindToUnsigned<Wide<T>::D> du;
+  const hn::Rebind<uint16_t, Wide<T>::D> dh;
+  Wide<T> r;
+  PF_EACH {
+    const auto h = hn::LoadU(dh, reinterpret_cast<const uint16_t*>(q) + p * Wide<T>::kPart);
+    r.v[p] = hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, h)));
+  }
+  return r;
+}
+HWY_INLINE Wide<float> Load(const float16* q) {
+  using T = float;
+  const Wide<T>::D d;
+  const hn::Rebind<hwy::float16_t, Wide<T>::D> dh;
+  Wide<T> r;
+  PF_EACH {
+    const auto h = hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(q) + p * Wide<T>::kPart);
+    r.v[p] = hn::PromoteTo(d, h);
+  }
+  return r;
+}
+
+HWY_INLINE void Store(const Wide<float>& a, float* q) {
+  using T = float;
+  PF_EACH hn::StoreU(a.v[p], Wide<T>::D(), q + p * Wide<T>::kPart);
+}
+HWY_INLINE void Store(const Wide<double>& a, double* q) {
+  using T = double;
+  PF_EACH hn::StoreU(a.v[p], Wide<T>::D(), q + p * Wide<T>::kPart);
+}
+HWY_INLINE void Store(const Wide<float>& a, bfloat16* q) {
+  using T = float;
+  const Wide<T>::D d;
+  const hn::RebindToUnsigned<Wide<T>::D> du;
+  const hn::RebindToSigned<Wide<T>::D> di;
+  const hn::Rebind<uint16_t, Wide<T>::D> dh;
+  PF_EACH {
+    const auto bits = hn::BitCast(du, a.v[p]);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    auto top = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
+    const auto nan = hn::MaskFromVec(hn::BitCast(du, hn::VecFromMask(d, hn::IsNaN(a.v[p]))));
+    top = hn::IfThenElse(nan, hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u)), top);
+    hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, top)), dh,
+               reinterpret_cast<uint16_t*>(q) + p * Wide<T>::kPart);
+  }
+}
+HWY_INLINE void Store(const Wide<float>& a, float16* q) {
+  using T = float;
+  const hn::Rebind<hwy::float16_t, Wide<T>::D> dh;
+  PF_EACH hn::StoreU(hn::DemoteTo(dh, a.v[p]), dh,
+                     reinterpret_cast<hwy::float16_t*>(q) + p * Wide<T>::kPart);
+}
+
+// Past the caches: only where q is aligned to 64 bytes and nobody reads the result soon.
+template <class T>
+HWY_INLINE void Stream(const Wide<T>& a, T* q) {
+  PF_EACH hn::Stream(a.v[p], typename Wide<T>::D(), q + p * Wide<T>::kPart);
+}
+template <class T, class S>
+HWY_INLINE void Stream(const Wide<T>& a, S* q) {
+  Store(a, q);
+}
+
+HWY_INLINE float ToCompute(float x) { return x; }
+HWY_INLINE double ToCompute(double x) { return x; }
+HWY_INLINE float ToCompute(bfloat16 x) {
+  const uint32_t b = static_cast<uint32_t>(x.bits) << 16;
+  float f;
+  std::memcpy(&f, &b, 4);
+  return f;
+}
+HWY_INLINE float ToCompute(float16 x) {
+  const hn::CappedTag<float, 1> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  hwy::float16_t h;
+  std::memcpy(&h, &x, 2);
+  return hn::GetLane(hn::PromoteTo(d, hn::LoadU(dh, &h)));
+}
+
+// The first n < kLanes elements; the rest is `rest`.
+template <class S>
+HWY_INLINE Wide<ComputeOf<S>> LoadPart(const S* q, int64_t n, ComputeOf<S> rest) {
+  using T = ComputeOf<S>;
+  alignas(64) T buffer[Wide<T>::kLanes];
+  for (int64_t i = 0; i < Wide<T>::kLanes; ++i) buffer[i] = rest;
+  for (int64_t i = 0; i < n; ++i) buffer[i] = ToCompute(q[i]);
+  return Load(buffer);
+}
+template <class T, class S>
+HWY_INLINE void StorePart(const Wide<T>& a, S* q, int64_t n) {
+  alignas(64) S buffer[Wide<T>::kLanes];
+  Store(a, buffer);
+  for (int64_t i = 0; i < n; ++i) q[i] = buffer[i];
+}
+template <class S>
+HWY_INLINE void StoreOne(ComputeOf<S> x, S* q) {
+  StorePart(Fill(x), q, 1);
+}
+
+// ---- across lanes: halves, then quarters, ... --------------------------------------------------
+
+template <class T>
+HWY_INLINE T SumOf(const Wide<T>& a) {
+  alignas(64) T b[Wide<T>::kLanes];
+  Store(a, b);
+  for (int64_t h = Wide<T>::kLanes / 2; h >= 1; h /= 2)
+    for (int64_t i = 0; i < h; ++i) b[i] = b[i] + b[i + h];
+  return b[0];
+}
+template <class T>
+HWY_INLINE T MaxOf(const Wide<T>& a) {  // ignores or returns NaN
+  alignas(64) T b[Wide<T>::kLanes];
+  Store(a, b);
+  for (int64_t h = Wide<T>::kLanes / 2; h >= 1; h /= 2)
+    for (int64_t i = 0; i < h; ++i) b[i] = b[i + h] > b[i] ? b[i + h] : b[i];
+  return b[0];
+}
+
+// ---- exp ---------------------------------------------------------------------------------------
+// x = n ln2 + r, exp(x) = 2^n p(r). The polynomial of float was fitted to the relative error
+// (3e-9); double uses the Taylor series to r^13. 2^n in two factors, so that denormals and overflow
+// come out rounded. NaN stays NaN.
+
+template <class T>
+HWY_INLINE Wide<T> WExp(const Wide<T>& x) {
+  using I = std::conditional_t<std::is_same_v<T, float>, int32_t, int64_t>;
+  const typename Wide<T>::D d;
+  const hn::Rebind<I, typename Wide<T>::D> di;
+  constexpr bool kFloat = std::is_same_v<T, float>;
+  // Beyond these everything is 0 or inf; they keep n in range.
+  const auto low = hn::Set(d, T(kFloat ? -104.0 : -746.0));
+  const auto high = hn::Set(d, T(kFloat ? 89.0 : 710.0));
+  const auto log2e = hn::Set(d, T(1.44269504088896340736));
+  // ln2 in two parts, the first with trailing zeros: n times it is exact.
+  const auto ln2_hi = hn::Set(d, T(kFloat ? 0.693145751953125 : 6.93147180369123816490e-01));
+  const auto ln2_lo = hn::Set(d, T(kFloat ? 1.42860682030941723212e-6 : 1.90821492927058770002e-10));
+  constexpr int kMantissa = kFloat ? 23 : 52;
+  const auto bias = hn::Set(di, I(kFloat ? 127 : 1023));
+  // Adding this rounds to an integer and leaves it in the low bits of the mantissa.
+  const auto magic = hn::Set(d, T(kFloat ? 12582912.0 : 6755399441055744.0));
+  Wide<T> out;
+  PF_EACH {
+    const auto c = hn::Min(hn::Max(x.v[p], low), high);
+    const auto shifted = hn::MulAdd(c, log2e, magic);
+    const auto n = hn::Sub(shifted, magic);
+    const auto k = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
+    const auto r = hn::NegMulAdd(n, ln2_lo, hn::NegMulAdd(n, ln2_hi, c));
+    auto q = hn::Set(d, T(kFloat ? 0.0013814610429108143 : 1.6059043836821613e-10));
+    if constexpr (kFloat) {
+      q = hn::MulAdd(q, r, hn::Set(d, T(0.008368710987269878)));
+      q = hn::MulAdd(q, r, hn::Set(d, T(0.04166838899254799)));
+      q = hn::MulAdd(q, r, hn::Set(d, T(0.1666652113199234)));
+      q = hn::MulAdd(q, r, hn::Set(d, T(0.4999999403953552)));
+    } else {
+      constexpr double kInverseFactorial[] = {
+          2.08767569878681e-09,  2.505210838544172e-08, 2.7557319223985893e-07,
+          2.7557319223985893e-06, 2.48015873015873e-05, 1.984126984126984e-04,
+          1.388888888888889e-03, 8.333333333333333e-03, 4.1666666666666664e-02,
+          1.6666666666666666e-01, 0.5};
+      for (double f : kInverseFactorial) q = hn::MulAdd(q, r, hn::Set(d, T(f)));
+    }
+    const auto poly = hn::Add(hn::MulAdd(hn::Mul(q, r), r, r), hn::Set(d, T(1)));
+    const auto k1 = hn::ShiftRight<1>(k);
+    const auto k2 = hn::Sub(k, k1);
+    const auto f1 = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Add(k1, bias)));
+    const auto f2 = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Add(k2, bias)));
+    const auto y = hn::Mul(hn::Mul(poly, f1), f2);
+    out.v[p] = hn::IfThenElse(hn::IsNaN(x.v[p]), x.v[p], y);
+  }
+  return out;
+}
+
+#undef PF_EACH
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace pyflame::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
