@@ -217,7 +217,10 @@ HWY_INLINE void StorePart(const Wide<T>& a, S* q, int64_t n) {
 }
 template <class S>
 HWY_INLINE void StoreOne(ComputeOf<S> x, S* q) {
-  StorePart(Fill(x), q, 1);
+  if constexpr (std::is_same_v<S, ComputeOf<S>>)
+    *q = x;
+  else
+    StorePart(Fill(x), q, 1);
 }
 
 // ---- across lanes: halves, then quarters, ... --------------------------------------------------

@@ -1,0 +1,384 @@
+// Reductions whose result does not depend on order (integer sums, maximum, minimum, any, all,
+// counts), products, and the search for the place of a maximum or minimum.
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/kernel.h"
+#include "cpu/reduce_plan.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+namespace {
+
+// What a storage type is compared and multiplied in.
+template <class S>
+using ValueOf = std::conditional_t<std::is_same_v<S, bfloat16> || std::is_same_v<S, float16>, float,
+                                   std::conditional_t<std::is_same_v<S, bool>, uint8_t, S>>;
+template <class S>
+ValueOf<S> value(S x) {
+  if constexpr (std::is_same_v<S, bfloat16> || std::is_same_v<S, float16>)
+    return to_float(x);
+  else
+    return static_cast<ValueOf<S>>(x);
+}
+template <class S>
+S stored(ValueOf<S> v) {
+  if constexpr (std::is_same_v<S, bfloat16>)
+    return to_bfloat16(v);
+  else if constexpr (std::is_same_v<S, float16>)
+    return to_float16(v);
+  else
+    return static_cast<S>(v);
+}
+template <class V>
+bool is_nan(V v) {
+  return v != v;
+}
+
+// Each operation: accumulator, its start, a step, the joining of two, and the stored result.
+template <class S>
+struct SumInt {
+  using Acc = int64_t;
+  using Out = int64_t;
+  static constexpr Acc start() { return 0; }
+  static Acc step(Acc a, S x) { return join(a, static_cast<int64_t>(x)); }
+  static Acc join(Acc a, Acc b) {  // wraps
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  }
+  static Out finish(Acc a) { return a; }
+};
+template <class S>
+struct ProdInt {
+  using Acc = int64_t;
+  using Out = int64_t;
+  static constexpr Acc start() { return 1; }
+  static Acc step(Acc a, S x) { return join(a, static_cast<int64_t>(x)); }
+  static Acc join(Acc a, Acc b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  }
+  static Out finish(Acc a) { return a; }
+};
+template <class S>
+struct ProdFloat {
+  using Acc = ValueOf<S>;
+  using Out = S;
+  static constexpr Acc start() { return 1; }
+  static Acc step(Acc a, S x) { return a * value(x); }
+  static Acc join(Acc a, Acc b) { return a * b; }
+  static Out finish(Acc a) { return stored<S>(a); }
+};
+template <class V>
+constexpr V lowest() {
+  if constexpr (std::is_floating_point_v<V>)
+    return -std::numeric_limits<V>::infinity();
+  else
+    return std::numeric_limits<V>::lowest();
+}
+template <class V>
+constexpr V highest() {
+  if constexpr (std::is_floating_point_v<V>)
+    return std::numeric_limits<V>::infinity();
+  else
+    return std::numeric_limits<V>::max();
+}
+template <class S>
+struct MaxOf {
+  using Acc = ValueOf<S>;
+  using Out = S;
+  static constexpr Acc start() { return lowest<Acc>(); }
+  static Acc step(Acc a, S x) { return join(a, value(x)); }
+  static Acc join(Acc a, Acc v) {
+    if constexpr (std::is_floating_point_v<Acc>)
+      return (v > a) | is_nan(v) ? v : a;  // a NaN is never left
+    else
+      return v > a ? v : a;
+  }
+  static Out finish(Acc a) { return stored<S>(a); }
+};
+template <class S>
+struct MinOf {
+  using Acc = ValueOf<S>;
+  using Out = S;
+  static constexpr Acc start() { return highest<Acc>(); }
+  static Acc step(Acc a, S x) { return join(a, value(x)); }
+  static Acc join(Acc a, Acc v) {
+    if constexpr (std::is_floating_point_v<Acc>)
+      return (v < a) | is_nan(v) ? v : a;
+    else
+      return v < a ? v : a;
+  }
+  static Out finish(Acc a) { return stored<S>(a); }
+};
+template <class S>
+struct AnyOf {
+  using Acc = uint8_t;
+  using Out = bool;
+  static constexpr Acc start() { return 0; }
+  static Acc step(Acc a, S x) { return a | static_cast<Acc>(value(x) != ValueOf<S>(0)); }
+  static Acc join(Acc a, Acc b) { return a | b; }
+  static Out finish(Acc a) { return a != 0; }
+};
+template <class S>
+struct AllOf {
+  using Acc = uint8_t;
+  using Out = bool;
+  static constexpr Acc start() { return 1; }
+  static Acc step(Acc a, S x) { return a & static_cast<Acc>(value(x) != ValueOf<S>(0)); }
+  static Acc join(Acc a, Acc b) { return a & b; }
+  static Out finish(Acc a) { return a != 0; }
+};
+template <class S>
+struct Count {
+  using Acc = int64_t;
+  using Out = int64_t;
+  static constexpr Acc start() { return 0; }
+  static Acc step(Acc a, S x) { return a + (value(x) != ValueOf<S>(0)); }
+  static Acc join(Acc a, Acc b) { return a + b; }
+  static Out finish(Acc a) { return a; }
+};
+
+constexpr int64_t kLanes = 32, kBlock = 4096;
+
+// Element k of a block goes to lane k mod 32 (this matters for products only).
+template <class Op, class S>
+typename Op::Acc block_reduce(const S* x, int64_t n) {
+  using Acc = typename Op::Acc;
+  Acc lane[kLanes];
+  for (auto& l : lane) l = Op::start();
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t l = 0; l < kLanes; ++l) lane[l] = Op::step(lane[l], x[i + l]);
+  for (int64_t l = 0; i + l < n; ++l) lane[l] = Op::step(lane[l], x[i + l]);
+  for (int64_t h = kLanes / 2; h >= 1; h /= 2)
+    for (int64_t l = 0; l < h; ++l) lane[l] = Op::join(lane[l], lane[l + h]);
+  return lane[0];
+}
+
+template <class Op, class S>
+void reduce(const KernelArgs& a) {
+  using Acc = typename Op::Acc;
+  const pf_tensor& in = a.tensor(1);
+  const S* x = static_cast<const S*>(in.data);
+  auto* out = a.data<typename Op::Out>(0);
+  const ReducePlan plan = plan_reduction(in, a.i(0), nullptr);
+  const int64_t k = plan.reduced.count, outs = plan.kept.count;
+  if (outs == 0) return;
+  if (k == 0) {
+    for (int64_t o = 0; o < outs; ++o) out[o] = Op::finish(Op::start());
+    return;
+  }
+  const int64_t blocks = (k + kBlock - 1) / kBlock;
+  if (plan.columns()) {
+    constexpr int64_t kTile = 256;
+    const int64_t inner = plan.inner(), outer = outs / inner, tiles = (inner + kTile - 1) / kTile;
+    std::vector<Acc> partial(static_cast<size_t>(outs * blocks));
+    parallel_for(outer * tiles * blocks, 1, [&](int64_t begin, int64_t end) {
+      Acc lane[kLanes * kTile];
+      for (int64_t u = begin; u < end; ++u) {
+        const int64_t t = u % tiles, b = u / tiles % blocks, o = u / tiles / blocks;
+        const int64_t first = o * inner + t * kTile, w = std::min(kTile, inner - t * kTile);
+        const int64_t from = b * kBlock, n = std::min(kBlock, k - from);
+        const int64_t used = std::min(n, kLanes);
+        for (int64_t c = 0; c < used * w; ++c) lane[c] = Op::start();
+        const S* base = x + plan.kept.offset(first);
+        Odometer where(plan.reduced, from);
+        for (int64_t r = 0; r < n; ++r, where.next()) {
+          const S* row = base + where.offset();
+          Acc* to = lane + r % kLanes * w;
+          for (int64_t c = 0; c < w; ++c) to[c] = Op::step(to[c], row[c]);
+        }
+        int64_t left = used;
+        for (int64_t h = kLanes / 2; h >= 1; h /= 2) {
+          for (int64_t l = 0; l < h && l + h < left; ++l)
+            for (int64_t c = 0; c < w; ++c)
+              lane[l * w + c] = Op::join(lane[l * w + c], lane[(l + h) * w + c]);
+          left = std::min(left, h);
+        }
+        for (int64_t c = 0; c < w; ++c)
+          partial[static_cast<size_t>((first + c) * blocks + b)] = lane[c];
+      }
+    });
+    for (int64_t o = 0; o < outs; ++o)
+      out[o] = Op::finish(tree(partial.data() + o * blocks, blocks, 1, Op::join));
+    return;
+  }
+  const bool rows = plan.rows();
+  std::vector<Acc> partial(static_cast<size_t>(outs * blocks));
+  parallel_for(outs * blocks, k >= kBlock ? 4 : 16384 / k + 1, [&](int64_t begin, int64_t end) {
+    std::unique_ptr<S[]> packed(rows ? nullptr : new S[static_cast<size_t>(std::min(k, kBlock))]);
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t o = u / blocks, from = u % blocks * kBlock, n = std::min(kBlock, k - from);
+      const S* row = x + plan.kept.offset(o);
+      if (!rows) pack(row, plan.reduced, from, n, packed.get());
+      partial[static_cast<size_t>(u)] =
+          block_reduce<Op>(rows ? row + from : static_cast<const S*>(packed.get()), n);
+    }
+  });
+  for (int64_t o = 0; o < outs; ++o)
+    out[o] = Op::finish(tree(partial.data() + o * blocks, blocks, 1, Op::join));
+}
+
+template <template <class> class Op>
+void for_type(const KernelArgs& a) {
+  dispatch(a.dtype(1), [&]<class S>() { reduce<Op<S>, S>(a); });
+}
+template <class S>
+constexpr bool kIsFloat = std::is_floating_point_v<ValueOf<S>>;
+
+// Tensors: out, x. attrs: mask of reduced dimensions.
+void sum_int(const KernelArgs& a) {
+  dispatch(a.dtype(1), [&]<class S>() {
+    if constexpr (!kIsFloat<S>) reduce<SumInt<S>, S>(a);
+  });
+}
+void prod(const KernelArgs& a) {
+  dispatch(a.dtype(1), [&]<class S>() {
+    if constexpr (kIsFloat<S>)
+      reduce<ProdFloat<S>, S>(a);
+    else
+      reduce<ProdInt<S>, S>(a);
+  });
+}
+void amax(const KernelArgs& a) { for_type<MaxOf>(a); }
+void amin(const KernelArgs& a) { for_type<MinOf>(a); }
+void any(const KernelArgs& a) { for_type<AnyOf>(a); }
+void all(const KernelArgs& a) { for_type<AllOf>(a); }
+void count_nonzero(const KernelArgs& a) { for_type<Count>(a); }
+
+// ---- where the extreme is: the first one, or the first NaN -----------------------------------------
+
+template <class V>
+struct Found {
+  V value;
+  int64_t index;
+};
+template <bool kMax, class V>
+bool better(V v, V best) {
+  const bool wins = kMax ? v > best : v < best;
+  if constexpr (std::is_floating_point_v<V>)
+    return wins || (is_nan(v) && !is_nan(best));
+  else
+    return wins;
+}
+
+template <bool kMax, class S>
+Found<ValueOf<S>> find_block(const S* x, int64_t n, int64_t stride) {
+  using V = ValueOf<S>;
+  if (stride == 1 && n >= 2 * kLanes) {
+    // The value first, vectorised; then its place, which is usually found soon.
+    const V best = [&] {
+      if constexpr (kMax)
+        return block_reduce<MaxOf<S>>(x, n);
+      else
+        return block_reduce<MinOf<S>>(x, n);
+    }();
+    int64_t i = 0;
+    if (is_nan(best))
+      while (!is_nan(value(x[i]))) ++i;
+    else
+      while (value(x[i]) != best) ++i;
+    return {best, i};
+  }
+  Found<V> f{value(x[0]), 0};
+  for (int64_t i = 1; i < n; ++i) {
+    const V v = value(x[i * stride]);
+    if (better<kMax>(v, f.value)) f = {v, i};
+  }
+  return f;
+}
+
+// Tensors: values (or none), indices, x. attrs: the reduced dimension, maximum?
+template <bool kMax, class S>
+void find(const KernelArgs& a) {
+  using V = ValueOf<S>;
+  const pf_tensor& in = a.tensor(2);
+  const S* x = static_cast<const S*>(in.data);
+  S* values = a.has(0) ? a.data<S>(0) : nullptr;
+  int64_t* indices = a.data<int64_t>(1);
+  const int dim = static_cast<int>(a.i(0));
+  const ReducePlan plan = plan_reduction(in, in.ndim == 0 ? 0 : int64_t{1} << dim, nullptr);
+  const int64_t k = plan.reduced.count, outs = plan.kept.count;
+  const int64_t stride = plan.reduced.n > 0 ? plan.reduced.stride[0] : 1;
+  if (outs == 0 || k == 0) return;
+  const auto store = [&](int64_t o, Found<V> f) {
+    if (values) values[o] = stored<S>(f.value);
+    indices[o] = f.index;
+  };
+  if (plan.columns()) {
+    constexpr int64_t kTile = 256;
+    const int64_t inner = plan.inner(), tiles = (inner + kTile - 1) / kTile;
+    parallel_for(outs / inner * tiles, 1 + 8192 / (k * std::min(inner, kTile)),
+                 [&](int64_t begin, int64_t end) {
+      V best[kTile];
+      int64_t where[kTile];
+      for (int64_t u = begin; u < end; ++u) {
+        const int64_t first = u / tiles * inner + u % tiles * kTile;
+        const int64_t w = std::min(kTile, inner - u % tiles * kTile);
+        const S* base = x + plan.kept.offset(first);
+        for (int64_t c = 0; c < w; ++c) best[c] = value(base[c]), where[c] = 0;
+        for (int64_t r = 1; r < k; ++r) {
+          const S* row = base + r * stride;
+          for (int64_t c = 0; c < w; ++c) {
+            const V v = value(row[c]);
+            const bool b = better<kMax>(v, best[c]);
+            best[c] = b ? v : best[c];
+            where[c] = b ? r : where[c];
+          }
+        }
+        for (int64_t c = 0; c < w; ++c) store(first + c, {best[c], where[c]});
+      }
+    });
+    return;
+  }
+  constexpr int64_t kPiece = 16 * kBlock;
+  const int64_t pieces = (k + kPiece - 1) / kPiece;
+  if (pieces == 1) {
+    parallel_for(outs, 1 + 8192 / k, [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o)
+        store(o, find_block<kMax>(x + plan.kept.offset(o), k, stride));
+    });
+    return;
+  }
+  std::vector<Found<V>> partial(static_cast<size_t>(outs * pieces));
+  parallel_for(outs * pieces, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t from = u % pieces * kPiece;
+      Found<V> f = find_block<kMax>(x + plan.kept.offset(u / pieces) + from * stride,
+                                    std::min(kPiece, k - from), stride);
+      partial[static_cast<size_t>(u)] = {f.value, f.index + from};
+    }
+  });
+  for (int64_t o = 0; o < outs; ++o) {
+    Found<V> f = partial[static_cast<size_t>(o * pieces)];
+    for (int64_t p = 1; p < pieces; ++p) {
+      const Found<V>& g = partial[static_cast<size_t>(o * pieces + p)];
+      if (better<kMax>(g.value, f.value)) f = g;
+    }
+    store(o, f);
+  }
+}
+
+void find_extreme(const KernelArgs& a) {
+  dispatch(a.dtype(2), [&]<class S>() {
+    if (a.i(1) != 0)
+      find<true, S>(a);
+    else
+      find<false, S>(a);
+  });
+}
+
+}  // namespace
+
+PF_CPU_KERNEL("sum_int", sum_int)
+PF_CPU_KERNEL("prod", prod)
+PF_CPU_KERNEL("amax", amax)
+PF_CPU_KERNEL("amin", amin)
+PF_CPU_KERNEL("any", any)
+PF_CPU_KERNEL("all", all)
+PF_CPU_KERNEL("count_nonzero", count_nonzero)
+PF_CPU_KERNEL("find_extreme", find_extreme)
+
+}  // namespace pyflame::cpu

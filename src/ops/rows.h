@@ -1,0 +1,38 @@
+// What the row operations (softmax, norms, losses, reductions, optimizers) share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/tensor_impl.h"
+#include "engine/autograd.h"
+#include "engine/engine.h"
+#include "pyflame/ops.h"
+
+namespace pyflame::ops {
+
+inline void check_defined(const Tensor& t, const char* op, const char* what) {
+  PF_CHECK(t.defined(), ValueError, op, "got no ", what, "; expected a tensor; pass one");
+}
+inline void check_arithmetic(const Tensor& t, const char* op) {
+  check_defined(t, op, "input");
+  PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got ", t->dtype,
+           "; expected a dtype with arithmetic; convert with .to(dtype)");
+}
+inline void check_floating(const Tensor& t, const char* op, const char* what = "input") {
+  check_defined(t, op, what);
+  PF_CHECK(is_float(t->dtype) && !info(t->dtype).storage_only, DTypeError, op, "got ", what,
+           " of dtype ", t->dtype, "; expected a floating-point dtype; convert with .to(dtype)");
+}
+inline void check_device(const Tensor& a, const Tensor& b, const char* op) {
+  PF_CHECK(a->storage->device == b->storage->device, DeviceError, op, "got tensors on ",
+           a->storage->device, " and ", b->storage->device,
+           "; expected one device; move one with .to(device)");
+}
+inline Tensor dense(const Tensor& t) { return t->contiguous ? t : contiguous(t); }
+
+// How a loss is reduced; the numbers are attributes of kernels.
+enum class Reduction : int64_t { None = 0, Mean = 1, Sum = 2 };
+Reduction reduction_from(std::string_view name, const char* op);
+
+}  // namespace pyflame::ops
