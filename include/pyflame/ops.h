@@ -197,6 +197,16 @@ Tensor argmax(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = fal
 Tensor argmin(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor any(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
 Tensor all(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false);
+Tensor max(const Tensor&);  // of all elements
+Tensor min(const Tensor&);
+Tensor std(const Tensor&, const std::optional<IntList>& dim = {}, int64_t correction = 1,
+           bool keepdim = false);
+Tensor norm(const Tensor&, double p = 2, const std::optional<IntList>& dim = {},
+            bool keepdim = false);
+Tensor logsumexp(const Tensor&, const IntList& dim, bool keepdim = false);
+Tensor count_nonzero(const Tensor&, const std::optional<IntList>& dim = {});
+Tensor median(const Tensor&);
+std::pair<Tensor, Tensor> median(const Tensor&, int64_t dim, bool keepdim = false);
 
 // ---- products: src/ops/matmul.cpp, src/ops/einsum.cpp, src/ops/attention.cpp
 // -----------------------
@@ -219,7 +229,20 @@ Tensor rms_norm(const Tensor&, const IntList& normalized_shape, const Tensor& we
 Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight = {},
                      int64_t ignore_index = -100, const std::string& reduction = "mean",
                      double label_smoothing = 0);
+Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight = {},
+                int64_t ignore_index = -100, const std::string& reduction = "mean");
 Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction = "mean");
+Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction = "mean");
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
+                      const std::string& reduction = "mean", double beta = 1);
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight = {},
+                            const std::string& reduction = "mean");
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
+                                        const Tensor& weight = {},
+                                        const std::string& reduction = "mean",
+                                        const Tensor& pos_weight = {});
+Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction = "mean",
+              bool log_target = false);
 
 // ---- operators -------------------------------------------------------------------------------
 inline Tensor operator+(const Tensor& a, const Tensor& b) {

@@ -1,7 +1,7 @@
-// Sums of floating-point numbers, plain and of squared differences (variance, norms). Order: a block
-// is 64 vectors of 64 bytes, and element k of it goes to lane k mod 16 (float64: 8); lanes are added
-// in halves, blocks in a tree. All layouts keep it: rows in registers (four blocks at a time),
-// columns with a table of lanes for every column, anything else packed block by block.
+// Sums of floating-point numbers, plain and of squared differences (variance, norms). Order: a
+// block is 64 vectors of 64 bytes, and element k of it goes to lane k mod 16 (float64: 8); lanes
+// are added in halves, blocks in a tree. All layouts keep it: rows in registers (four blocks at a
+// time), columns with a table of lanes for every column, anything else packed block by block.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/reduce.cpp"
@@ -209,11 +209,16 @@ void SumOfType(const KernelArgs& a) {
 
 void Sum(const KernelArgs& a) {
   switch (a.dtype(1)) {
-    case DType::Float32: return SumOfType<float>(a);
-    case DType::Float64: return SumOfType<double>(a);
-    case DType::BFloat16: return SumOfType<bfloat16>(a);
-    case DType::Float16: return SumOfType<float16>(a);
-    default: return;
+    case DType::Float32:
+      return SumOfType<float>(a);
+    case DType::Float64:
+      return SumOfType<double>(a);
+    case DType::BFloat16:
+      return SumOfType<bfloat16>(a);
+    case DType::Float16:
+      return SumOfType<float16>(a);
+    default:
+      return;
   }
 }
 
@@ -225,7 +230,9 @@ HWY_AFTER_NAMESPACE();
 namespace pyflame::cpu {
 HWY_EXPORT(Sum);
 namespace {
-void sum(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(Sum)(a); }
+void sum(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(Sum)(a);
+}
 }  // namespace
 PF_CPU_KERNEL("sum", sum)
 }  // namespace pyflame::cpu

@@ -242,13 +242,24 @@ void prod(const KernelArgs& a) {
       reduce<ProdInt<S>, S>(a);
   });
 }
-void amax(const KernelArgs& a) { for_type<MaxOf>(a); }
-void amin(const KernelArgs& a) { for_type<MinOf>(a); }
-void any(const KernelArgs& a) { for_type<AnyOf>(a); }
-void all(const KernelArgs& a) { for_type<AllOf>(a); }
-void count_nonzero(const KernelArgs& a) { for_type<Count>(a); }
+void amax(const KernelArgs& a) {
+  for_type<MaxOf>(a);
+}
+void amin(const KernelArgs& a) {
+  for_type<MinOf>(a);
+}
+void any(const KernelArgs& a) {
+  for_type<AnyOf>(a);
+}
+void all(const KernelArgs& a) {
+  for_type<AllOf>(a);
+}
+void count_nonzero(const KernelArgs& a) {
+  for_type<Count>(a);
+}
 
-// ---- where the extreme is: the first one, or the first NaN -----------------------------------------
+// ---- where the extreme is: the first one, or the first NaN
+// -----------------------------------------
 
 template <class V>
 struct Found {
@@ -312,25 +323,25 @@ void find(const KernelArgs& a) {
     const int64_t inner = plan.inner(), tiles = (inner + kTile - 1) / kTile;
     parallel_for(outs / inner * tiles, 1 + 8192 / (k * std::min(inner, kTile)),
                  [&](int64_t begin, int64_t end) {
-      V best[kTile];
-      int64_t where[kTile];
-      for (int64_t u = begin; u < end; ++u) {
-        const int64_t first = u / tiles * inner + u % tiles * kTile;
-        const int64_t w = std::min(kTile, inner - u % tiles * kTile);
-        const S* base = x + plan.kept.offset(first);
-        for (int64_t c = 0; c < w; ++c) best[c] = value(base[c]), where[c] = 0;
-        for (int64_t r = 1; r < k; ++r) {
-          const S* row = base + r * stride;
-          for (int64_t c = 0; c < w; ++c) {
-            const V v = value(row[c]);
-            const bool b = better<kMax>(v, best[c]);
-            best[c] = b ? v : best[c];
-            where[c] = b ? r : where[c];
-          }
-        }
-        for (int64_t c = 0; c < w; ++c) store(first + c, {best[c], where[c]});
-      }
-    });
+                   V best[kTile];
+                   int64_t where[kTile];
+                   for (int64_t u = begin; u < end; ++u) {
+                     const int64_t first = u / tiles * inner + u % tiles * kTile;
+                     const int64_t w = std::min(kTile, inner - u % tiles * kTile);
+                     const S* base = x + plan.kept.offset(first);
+                     for (int64_t c = 0; c < w; ++c) best[c] = value(base[c]), where[c] = 0;
+                     for (int64_t r = 1; r < k; ++r) {
+                       const S* row = base + r * stride;
+                       for (int64_t c = 0; c < w; ++c) {
+                         const V v = value(row[c]);
+                         const bool b = better<kMax>(v, best[c]);
+                         best[c] = b ? v : best[c];
+                         where[c] = b ? r : where[c];
+                       }
+                     }
+                     for (int64_t c = 0; c < w; ++c) store(first + c, {best[c], where[c]});
+                   }
+                 });
     return;
   }
   constexpr int64_t kPiece = 16 * kBlock;

@@ -49,9 +49,7 @@ struct Axes {
 struct ReducePlan {
   Axes kept, reduced;
   // reduced elements of one output lie side by side
-  bool rows() const {
-    return reduced.n == 0 || (reduced.n == 1 && reduced.stride[0] == 1);
-  }
+  bool rows() const { return reduced.n == 0 || (reduced.n == 1 && reduced.stride[0] == 1); }
   // outputs that are neighbours have inputs that are neighbours
   bool columns() const { return kept.n > 0 && kept.stride[kept.n - 1] == 1 && !rows(); }
   int64_t inner() const { return kept.n > 0 ? kept.size[kept.n - 1] : 1; }

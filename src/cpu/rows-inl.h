@@ -90,7 +90,8 @@ struct Four {
   HWY_INLINE T max() const { return MaxOf(WMax(WMax(a[0], a[1]), WMax(a[2], a[3]))); }
 };
 
-// ---- scratch memory of one call, aligned to a cache line -----------------------------------------
+// ---- scratch memory of one call, aligned to a cache line
+// -----------------------------------------
 
 template <class T>
 class Scratch {
@@ -114,7 +115,9 @@ HWY_INLINE bool Streams(const void* p, int64_t row_bytes, int64_t total_bytes) {
          row_bytes % 64 == 0;
 }
 // Rows for one thread at least: work below this is done sooner alone.
-HWY_INLINE int64_t RowGrain(int64_t n) { return n >= 8192 ? 1 : 8192 / (n > 0 ? n : 1); }
+HWY_INLINE int64_t RowGrain(int64_t n) {
+  return n >= 8192 ? 1 : 8192 / (n > 0 ? n : 1);
+}
 
 template <class S>
 HWY_INLINE void PrefetchAt(const S* p) {

@@ -21,9 +21,8 @@ HWY_INLINE ComputeOf<S> RowMax(const S* x, int64_t n) {
   Four<T> m(kLow);
   ForRow<T>(
       n, At<1, 0, S>{{x}, {}}, kLow,
-      [&](auto step, const auto& at, int64_t j) PF_INLINE {
-        m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j));
-      },
+      [&](auto step, const auto& at, int64_t j)
+          PF_INLINE { m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j)); },
       []() PF_INLINE {});
   return m.max();
 }
@@ -112,9 +111,8 @@ void LogSoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
   }
   ForRow<T>(
       n, At<1, 1, S>{{x + (end - 1) * n}, {y + (end - 1) * n}}, T(0),
-      [&](auto, const auto& at, int64_t j) PF_INLINE {
-        Put<kStream>(Load(at.in[0] + j) - max_before - log_before, at.out[0] + j);
-      },
+      [&](auto, const auto& at, int64_t j)
+          PF_INLINE { Put<kStream>(Load(at.in[0] + j) - max_before - log_before, at.out[0] + j); },
       []() PF_INLINE {});
   if (kStream) hwy::FlushStream();
 }
@@ -146,8 +144,8 @@ void SoftmaxOf(const KernelArgs& a) {
   });
 }
 
-// softmax: dx = y (g - sum(g y)); log_softmax: dx = g - exp(y) sum(g). Sums row r+1 and writes row r
-// in one loop.
+// softmax: dx = y (g - sum(g y)); log_softmax: dx = g - exp(y) sum(g). Sums row r+1 and writes row
+// r in one loop.
 template <class S, bool kLog, bool kStream>
 void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
@@ -165,9 +163,8 @@ void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64
   };
   ForRow<T>(
       n, At<2, 0, S>{{g + begin * n, y + begin * n}, {}}, T(0),
-      [&](auto step, const auto& at, int64_t j) PF_INLINE {
-        add(s.a[step.index], at.in[0] + j, at.in[1] + j);
-      },
+      [&](auto step, const auto& at, int64_t j)
+          PF_INLINE { add(s.a[step.index], at.in[0] + j, at.in[1] + j); },
       fold);
   for (int64_t r = begin; r < end; ++r) {
     const S *gr = g + r * n, *yr = y + r * n;
@@ -210,18 +207,31 @@ void BackwardOf(const KernelArgs& a) {
 
 }  // namespace
 
-#define PF_BY_FLOAT(FN, ...)                                      \
-  switch (a.dtype(0)) {                                           \
-    case DType::Float32: return FN<float, __VA_ARGS__>(a);        \
-    case DType::Float64: return FN<double, __VA_ARGS__>(a);       \
-    case DType::BFloat16: return FN<bfloat16, __VA_ARGS__>(a);    \
-    case DType::Float16: return FN<float16, __VA_ARGS__>(a);      \
-    default: return;                                              \
+#define PF_BY_FLOAT(FN, ...)               \
+  switch (a.dtype(0)) {                    \
+    case DType::Float32:                   \
+      return FN<float, __VA_ARGS__>(a);    \
+    case DType::Float64:                   \
+      return FN<double, __VA_ARGS__>(a);   \
+    case DType::BFloat16:                  \
+      return FN<bfloat16, __VA_ARGS__>(a); \
+    case DType::Float16:                   \
+      return FN<float16, __VA_ARGS__>(a);  \
+    default:                               \
+      return;                              \
   }
-void Softmax(const KernelArgs& a) { PF_BY_FLOAT(SoftmaxOf, false) }
-void LogSoftmax(const KernelArgs& a) { PF_BY_FLOAT(SoftmaxOf, true) }
-void SoftmaxBackward(const KernelArgs& a) { PF_BY_FLOAT(BackwardOf, false) }
-void LogSoftmaxBackward(const KernelArgs& a) { PF_BY_FLOAT(BackwardOf, true) }
+void Softmax(const KernelArgs& a) {
+  PF_BY_FLOAT(SoftmaxOf, false)
+}
+void LogSoftmax(const KernelArgs& a) {
+  PF_BY_FLOAT(SoftmaxOf, true)
+}
+void SoftmaxBackward(const KernelArgs& a) {
+  PF_BY_FLOAT(BackwardOf, false)
+}
+void LogSoftmaxBackward(const KernelArgs& a) {
+  PF_BY_FLOAT(BackwardOf, true)
+}
 #undef PF_BY_FLOAT
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -235,10 +245,18 @@ HWY_EXPORT(LogSoftmax);
 HWY_EXPORT(SoftmaxBackward);
 HWY_EXPORT(LogSoftmaxBackward);
 namespace {
-void softmax(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(Softmax)(a); }
-void log_softmax(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(LogSoftmax)(a); }
-void softmax_backward(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(SoftmaxBackward)(a); }
-void log_softmax_backward(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(LogSoftmaxBackward)(a); }
+void softmax(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(Softmax)(a);
+}
+void log_softmax(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(LogSoftmax)(a);
+}
+void softmax_backward(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxBackward)(a);
+}
+void log_softmax_backward(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(LogSoftmaxBackward)(a);
+}
 }  // namespace
 PF_CPU_KERNEL("softmax", softmax)
 PF_CPU_KERNEL("log_softmax", log_softmax)

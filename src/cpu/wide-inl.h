@@ -37,12 +37,12 @@ struct WideMask {
 };
 
 #define PF_EACH for (int p = 0; p < Wide<T>::kParts; ++p)
-#define PF_WIDE2(NAME, EXPR)                              \
-  template <class T>                                      \
+#define PF_WIDE2(NAME, EXPR)                                    \
+  template <class T>                                            \
   HWY_INLINE Wide<T> NAME(const Wide<T>& a, const Wide<T>& b) { \
-    Wide<T> r;                                            \
-    PF_EACH r.v[p] = hn::EXPR(a.v[p], b.v[p]);            \
-    return r;                                             \
+    Wide<T> r;                                                  \
+    PF_EACH r.v[p] = hn::EXPR(a.v[p], b.v[p]);                  \
+    return r;                                                   \
   }
 PF_WIDE2(operator+, Add)
 PF_WIDE2(operator-, Sub)
@@ -184,8 +184,12 @@ HWY_INLINE void Stream(const Wide<T>& a, S* q) {
   Store(a, q);
 }
 
-HWY_INLINE float ToCompute(float x) { return x; }
-HWY_INLINE double ToCompute(double x) { return x; }
+HWY_INLINE float ToCompute(float x) {
+  return x;
+}
+HWY_INLINE double ToCompute(double x) {
+  return x;
+}
 HWY_INLINE float ToCompute(bfloat16 x) {
   const uint32_t b = static_cast<uint32_t>(x.bits) << 16;
   float f;
@@ -259,7 +263,8 @@ HWY_INLINE Wide<T> WExp(const Wide<T>& x) {
   const auto log2e = hn::Set(d, T(1.44269504088896340736));
   // ln2 in two parts, the first with trailing zeros: n times it is exact.
   const auto ln2_hi = hn::Set(d, T(kFloat ? 0.693145751953125 : 6.93147180369123816490e-01));
-  const auto ln2_lo = hn::Set(d, T(kFloat ? 1.42860682030941723212e-6 : 1.90821492927058770002e-10));
+  const auto ln2_lo =
+      hn::Set(d, T(kFloat ? 1.42860682030941723212e-6 : 1.90821492927058770002e-10));
   constexpr int kMantissa = kFloat ? 23 : 52;
   const auto bias = hn::Set(di, I(kFloat ? 127 : 1023));
   // Adding this rounds to an integer and leaves it in the low bits of the mantissa.
@@ -278,11 +283,17 @@ HWY_INLINE Wide<T> WExp(const Wide<T>& x) {
       q = hn::MulAdd(q, r, hn::Set(d, T(0.1666652113199234)));
       q = hn::MulAdd(q, r, hn::Set(d, T(0.4999999403953552)));
     } else {
-      constexpr double kInverseFactorial[] = {
-          2.08767569878681e-09,  2.505210838544172e-08, 2.7557319223985893e-07,
-          2.7557319223985893e-06, 2.48015873015873e-05, 1.984126984126984e-04,
-          1.388888888888889e-03, 8.333333333333333e-03, 4.1666666666666664e-02,
-          1.6666666666666666e-01, 0.5};
+      constexpr double kInverseFactorial[] = {2.08767569878681e-09,
+                                              2.505210838544172e-08,
+                                              2.7557319223985893e-07,
+                                              2.7557319223985893e-06,
+                                              2.48015873015873e-05,
+                                              1.984126984126984e-04,
+                                              1.388888888888889e-03,
+                                              8.333333333333333e-03,
+                                              4.1666666666666664e-02,
+                                              1.6666666666666666e-01,
+                                              0.5};
       for (double f : kInverseFactorial) q = hn::MulAdd(q, r, hn::Set(d, T(f)));
     }
     const auto poly = hn::Add(hn::MulAdd(hn::Mul(q, r), r, r), hn::Set(d, T(1)));

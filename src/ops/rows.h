@@ -29,7 +29,9 @@ inline void check_device(const Tensor& a, const Tensor& b, const char* op) {
            a->storage->device, " and ", b->storage->device,
            "; expected one device; move one with .to(device)");
 }
-inline Tensor dense(const Tensor& t) { return t->contiguous ? t : contiguous(t); }
+inline Tensor dense(const Tensor& t) {
+  return t->contiguous ? t : contiguous(t);
+}
 
 // How a loss is reduced; the numbers are attributes of kernels.
 enum class Reduction : int64_t { None = 0, Mean = 1, Sum = 2 };

@@ -97,9 +97,8 @@ static const ops::Family kSoftmax("softmax", [](ops::Family& f) {
        {"log_softmax(Tensor input, int? dim=None, *, dtype? dtype=None) -> Tensor",
         "As pyflame.log_softmax. Without `dim`: axis 0 for 0-d, 1-d and 3-d inputs, else axis 1.",
         kFunctional});
-  f.op(&functional_softmin,
-       {"softmin(Tensor input, int? dim=None, *, dtype? dtype=None) -> Tensor",
-        "softmax of -input along `dim`.", kFunctional});
+  f.op(&functional_softmin, {"softmin(Tensor input, int? dim=None, *, dtype? dtype=None) -> Tensor",
+                             "softmax of -input along `dim`.", kFunctional});
 });
 
 }  // namespace pyflame

@@ -1,0 +1,534 @@
+// Reductions: sums, products, extremes, tests and what is made of them. Dimensions are given to the
+// kernels as a mask; their order of summation depends on shape and dtype only.
+#include <cmath>
+#include <limits>
+
+#include "engine/autograd.h"
+#include "engine/engine.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+namespace {
+
+using autograd::Context;
+using autograd::Grads;
+using autograd::Saved;
+using MaybeDims = std::optional<IntList>;
+
+// Which dimensions are reduced, and what comes out.
+struct Plan {
+  int64_t mask = 0;
+  int64_t count = 1;  // elements that go into one result
+  Dims kept, ones;    // the result's shape without and with the reduced dimensions
+  bool keepdim;
+  const Dims& shape() const { return keepdim ? ones : kept; }
+};
+
+Plan plan_for(const Tensor& x, const MaybeDims& dim, bool keepdim, const char* op) {
+  Plan p;
+  p.keepdim = keepdim;
+  const int n = x->shape.size();
+  if (!dim || dim->empty()) {
+    p.mask = (int64_t{1} << n) - 1;
+  } else {
+    for (int64_t d : *dim) {
+      const int64_t bit = int64_t{1} << wrap_dim(d, n, op);
+      PF_CHECK(!(p.mask & bit), ValueError, op, "got dimension ", d, " twice in dim for shape ",
+               x->shape, "; expected each dimension once; drop the repetition");
+      p.mask |= bit;
+    }
+  }
+  for (int d = 0; d < n; ++d) {
+    const bool reduce = p.mask >> d & 1;
+    if (reduce)
+      p.count *= x->shape[d];
+    else
+      p.kept.push_back(x->shape[d]);
+    p.ones.push_back(reduce ? 1 : x->shape[d]);
+  }
+  return p;
+}
+
+void check_not_empty(const Tensor& x, const Plan& p, const char* op) {
+  PF_CHECK(p.count > 0 || numel(p.kept) == 0, ShapeError, op, "got shape ", x->shape,
+           "; expected at least one element in what is reduced, as nothing has no ", op,
+           "; check numel() first");
+}
+
+// The value of a result (or of its gradient) beside every element of the input.
+Tensor spread(const Tensor& g, const Plan& p, const Dims& shape) {
+  return expand(p.keepdim ? g : reshape(g, p.ones.vec()), shape.vec());
+}
+
+Tensor run(const engine::Kernel& k, const Tensor& x, const Plan& p, DType out) {
+  Tensor y = make_tensor(p.shape(), out, x->storage->device);
+  engine::call(k, {y}, {x}, {Scalar(p.mask)});
+  return y;
+}
+
+Tensor sum_float(const Tensor& x, const Plan& p, bool average) {
+  static const engine::Kernel k{"sum", engine::Anchor::Reduce};
+  Tensor y = make_tensor(p.shape(), x->dtype, x->storage->device);
+  engine::call(k, {y}, {x, Tensor()}, {Scalar(p.mask), Scalar(0), Scalar(int{average})});
+  return y;
+}
+// Sum of (x - mean)^2, or of x^2 without a mean; `mean` has the shape of the result with ones.
+Tensor sum_squares(const Tensor& x, const Tensor& mean, const Plan& p) {
+  static const engine::Kernel k{"sum", engine::Anchor::Reduce};
+  Tensor y = make_tensor(p.shape(), x->dtype, x->storage->device);
+  engine::call(k, {y}, {x, mean}, {Scalar(p.mask), Scalar(1), Scalar(0)});
+  return y;
+}
+
+Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype,
+              bool average, const char* op) {
+  ops::check_arithmetic(input, op);
+  const Tensor x = dtype ? to(input, *dtype) : input;
+  const Plan p = plan_for(x, dim, keepdim, op);
+  if (!is_float(x->dtype)) {
+    PF_CHECK(!average, DTypeError, op, "got ", x->dtype,
+             "; expected a floating-point dtype; pass dtype=float32 or convert with .to(dtype)");
+    static const engine::Kernel k{"sum_int", engine::Anchor::Reduce};
+    const Tensor y = run(k, x, p, DType::Int64);
+    return dtype ? to(y, *dtype) : y;
+  }
+  Tensor y = sum_float(x, p, average);
+  if (autograd::wanted({x}))
+    autograd::attach(op, {y}, {x}, {}, [p, average, shape = x->shape](const Context& c) -> Grads {
+      if (!c.grad().defined()) return Grads(1);
+      Tensor g = c.grad();
+      if (average) g = mul(g, Scalar(1.0 / static_cast<double>(p.count)));
+      return {spread(g, p, shape)};
+    });
+  return y;
+}
+
+// 0 where nothing is left over, so that the division gives inf or NaN as it should.
+double freedom(const Plan& p, int64_t correction) {
+  return static_cast<double>(std::max<int64_t>(0, p.count - correction));
+}
+
+// Variance, and the mean that it was taken about (with ones, no history).
+std::pair<Tensor, Tensor> variance(const Tensor& x, const Plan& p, int64_t correction) {
+  NoGrad off;
+  // Sixteen-bit means would be too coarse to subtract.
+  const bool narrow = itemsize(x->dtype) < 4;
+  const Tensor wide = narrow ? to(x, DType::Float32) : x;
+  Plan q = p;
+  q.keepdim = true;
+  const Tensor m = sum_float(wide, q, true);
+  Tensor v = div(sum_squares(wide, m, p), Scalar(freedom(p, correction)));
+  return {narrow ? to(v, x->dtype) : v, narrow ? to(m, x->dtype) : m};
+}
+
+Tensor variance_gradient(const Tensor& g, const Tensor& x, const Plan& p, int64_t correction) {
+  IntList dims;
+  for (int d = 0; d < x->shape.size(); ++d)
+    if (p.mask >> d & 1) dims.push_back(d);
+  const Tensor centred = dims.empty() ? mul(x, Scalar(0.0)) : sub(x, mean(x, dims, true));
+  return mul(spread(mul(g, Scalar(2.0 / freedom(p, correction))), p, x->shape), centred);
+}
+
+Tensor var_any(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepdim, bool root,
+               const char* op) {
+  ops::check_floating(x, op);
+  const Plan p = plan_for(x, dim, keepdim, op);
+  Tensor y;
+  {
+    NoGrad off;
+    y = variance(x, p, correction).first;
+    if (root) y = sqrt(y);
+  }
+  if (autograd::wanted({x}))
+    autograd::attach(op, {y}, {x}, {Saved(x), Saved(root ? y : Tensor(), true)},
+                     [p, correction, root](const Context& c) -> Grads {
+                       if (!c.grad().defined()) return Grads(1);
+                       Tensor g = c.grad();
+                       if (root) {
+                         const Tensor y = c.saved(1);
+                         g = where(eq(y, Scalar(0)), Scalar(0.0), div(g, mul(y, Scalar(2.0))));
+                       }
+                       return {variance_gradient(g, c.saved(0), p, correction)};
+                     });
+  return y;
+}
+
+Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest, const char* op) {
+  static const engine::Kernel high{"amax", engine::Anchor::Reduce};
+  static const engine::Kernel low{"amin", engine::Anchor::Reduce};
+  ops::check_arithmetic(x, op);
+  const Plan p = plan_for(x, dim, keepdim, op);
+  check_not_empty(x, p, op);
+  Tensor y = run(largest ? high : low, x, p, x->dtype);
+  if (autograd::wanted({x}))
+    autograd::attach(op, {y}, {x}, {Saved(x), Saved(y, true)}, [p](const Context& c) -> Grads {
+      if (!c.grad().defined()) return Grads(1);
+      const Tensor x = c.saved(0);
+      Tensor hit;  // shared evenly among the elements that equal the result
+      {
+        NoGrad off;
+        Plan q = p;
+        q.keepdim = true;
+        hit = to(eq(x, spread(c.saved(1), p, x->shape)), x->dtype);
+        hit = div(hit, sum_float(hit, q, false));
+      }
+      return {mul(spread(c.grad(), p, x->shape), hit)};
+    });
+  return y;
+}
+
+// (values, indices) of the first extreme along one dimension; values on request only.
+std::pair<Tensor, Tensor> find(const Tensor& x, int64_t dim, bool keepdim, bool largest,
+                               bool with_values, const char* op) {
+  static const engine::Kernel k{"find_extreme", engine::Anchor::Reduce};
+  ops::check_arithmetic(x, op);
+  const Plan p = plan_for(x, IntList{dim}, keepdim, op);
+  check_not_empty(x, p, op);
+  const int d = wrap_dim(dim, x->shape.size(), op);
+  Tensor values, indices = make_tensor(p.shape(), DType::Int64, x->storage->device);
+  if (with_values) values = make_tensor(p.shape(), x->dtype, x->storage->device);
+  engine::call(k, {values, indices}, {x}, {Scalar(d), Scalar(int{largest})});
+  if (with_values && autograd::wanted({x}))
+    autograd::attach(op, {values}, {x}, {Saved(indices)},
+                     [d, keepdim, shape = x->shape](const Context& c) -> Grads {
+                       if (!c.grad().defined()) return Grads(1);
+                       Tensor g = c.grad(), i = c.saved(0);
+                       if (shape.empty()) return {g};
+                       if (!keepdim) {
+                         g = unsqueeze(g, d);
+                         i = unsqueeze(i, d);
+                       }
+                       return {scatter(zeros(shape.vec(), g->dtype, g->storage->device), d, i, g)};
+                     });
+  return {values, indices};
+}
+
+Tensor arg(const Tensor& x, std::optional<int64_t> dim, bool keepdim, bool largest,
+           const char* op) {
+  ops::check_arithmetic(x, op);
+  NoGrad off;
+  if (dim) return find(x, *dim, keepdim, largest, false, op).second;
+  PF_CHECK(x->numel > 0, ShapeError, op, "got shape ", x->shape,
+           "; expected at least one element; check numel() first");
+  const Tensor i = find(reshape(x, {-1}), 0, false, largest, false, op).second;
+  return keepdim ? reshape(i, Dims::filled(x->shape.size(), 1).vec()) : i;
+}
+
+Tensor test(const engine::Kernel& k, const Tensor& x, const MaybeDims& dim, bool keepdim, DType out,
+            const char* op) {
+  ops::check_arithmetic(x, op);
+  return run(k, x, plan_for(x, dim, keepdim, op), out);
+}
+
+// d prod / dx_i is the product of the others: finite where there are zeros.
+Tensor product_gradient(const Tensor& g, const Tensor& x, const Plan& p) {
+  Plan q = p;
+  q.keepdim = true;
+  IntList dims;
+  for (int d = 0; d < x->shape.size(); ++d)
+    if (p.mask >> d & 1) dims.push_back(d);
+  const Tensor zero = eq(x, Scalar(0));
+  const Tensor others = where(zero, Scalar(1.0), x);  // zeros left out
+  Tensor share;
+  {
+    NoGrad off;
+    const Tensor zeros_here = to(zero, x->dtype);
+    const Tensor nz = sum_float(zeros_here, q, false);
+    // without zeros everything counts, with one only its place, with more nothing
+    share = where(eq(nz, Scalar(0)), Scalar(1.0), mul(zeros_here, to(eq(nz, Scalar(1)), x->dtype)));
+  }
+  const Tensor whole = dims.empty() ? others : prod(others, dims, true);
+  return mul(mul(spread(g, p, x->shape), div(whole, others)), share);
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
+  return add_up(x, dim, keepdim, dtype, false, "sum");
+}
+Tensor mean(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
+  return add_up(x, dim, keepdim, dtype, true, "mean");
+}
+Tensor var(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepdim) {
+  return var_any(x, dim, correction, keepdim, false, "var");
+}
+Tensor std(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepdim) {
+  return var_any(x, dim, correction, keepdim, true, "std");
+}
+
+Tensor prod(const Tensor& x, const MaybeDims& dim, bool keepdim) {
+  static const engine::Kernel k{"prod", engine::Anchor::Reduce};
+  ops::check_arithmetic(x, "prod");
+  const Plan p = plan_for(x, dim, keepdim, "prod");
+  Tensor y = run(k, x, p, is_float(x->dtype) ? x->dtype : DType::Int64);
+  if (autograd::wanted({x}))
+    autograd::attach("prod", {y}, {x}, {Saved(x)}, [p](const Context& c) -> Grads {
+      if (!c.grad().defined()) return Grads(1);
+      return {product_gradient(c.grad(), c.saved(0), p)};
+    });
+  return y;
+}
+
+Tensor amax(const Tensor& x, const MaybeDims& dim, bool keepdim) {
+  return extreme(x, dim, keepdim, true, "amax");
+}
+Tensor amin(const Tensor& x, const MaybeDims& dim, bool keepdim) {
+  return extreme(x, dim, keepdim, false, "amin");
+}
+Tensor max(const Tensor& x) {
+  return extreme(x, {}, false, true, "max");
+}
+Tensor min(const Tensor& x) {
+  return extreme(x, {}, false, false, "min");
+}
+std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) {
+  return find(x, dim, keepdim, true, true, "max");
+}
+std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) {
+  return find(x, dim, keepdim, false, true, "min");
+}
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  return arg(x, dim, keepdim, true, "argmax");
+}
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  return arg(x, dim, keepdim, false, "argmin");
+}
+
+Tensor any(const Tensor& x, const MaybeDims& dim, bool keepdim) {
+  static const engine::Kernel k{"any", engine::Anchor::Reduce};
+  return test(k, x, dim, keepdim, DType::Bool, "any");
+}
+Tensor all(const Tensor& x, const MaybeDims& dim, bool keepdim) {
+  static const engine::Kernel k{"all", engine::Anchor::Reduce};
+  return test(k, x, dim, keepdim, DType::Bool, "all");
+}
+Tensor count_nonzero(const Tensor& x, const MaybeDims& dim) {
+  static const engine::Kernel k{"count_nonzero", engine::Anchor::Reduce};
+  return test(k, x, dim, false, DType::Int64, "count_nonzero");
+}
+
+Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
+  ops::check_floating(x, "norm");
+  if (p == std::numeric_limits<double>::infinity()) return amax(abs(x), dim, keepdim);
+  if (p == -std::numeric_limits<double>::infinity()) return amin(abs(x), dim, keepdim);
+  if (p == 1) return sum(abs(x), dim, keepdim);
+  if (p == 0) return sum(to(ne(x, Scalar(0)), x->dtype), dim, keepdim);
+  const Plan plan = plan_for(x, dim, keepdim, "norm");
+  Tensor y;
+  {
+    NoGrad off;
+    if (p == 2) {
+      const bool narrow = itemsize(x->dtype) < 4;
+      y = sqrt(sum_squares(narrow ? to(x, DType::Float32) : x, {}, plan));
+      if (narrow) y = to(y, x->dtype);
+    } else {
+      y = pow(sum_float(pow(abs(x), Scalar(p)), plan, false), Scalar(1 / p));
+    }
+  }
+  if (autograd::wanted({x}))
+    autograd::attach(
+        "norm", {y}, {x}, {Saved(x), Saved(y, true)}, [plan, p](const Context& c) -> Grads {
+          if (!c.grad().defined()) return Grads(1);
+          const Tensor x = c.saved(0), y = c.saved(1);
+          const Tensor none = eq(y, Scalar(0));  // the subgradient there is 0
+          const Tensor below = p == 2 ? y : pow(y, Scalar(p - 1));
+          const Tensor g = where(none, Scalar(0.0), div(c.grad(), below));
+          Tensor up = x;
+          if (p != 2) {
+            up = where(eq(x, Scalar(0)), Scalar(0.0), mul(sign(x), pow(abs(x), Scalar(p - 1))));
+          }
+          return {mul(spread(g, plan, x->shape), up)};
+        });
+  return y;
+}
+
+Tensor logsumexp(const Tensor& x, const IntList& dim, bool keepdim) {
+  ops::check_floating(x, "logsumexp");
+  const Plan p = plan_for(x, dim, keepdim, "logsumexp");
+  Tensor y;
+  if (p.count == 0) {
+    y = full(p.shape().vec(), Scalar(-std::numeric_limits<double>::infinity()), x->dtype,
+             x->storage->device);
+  } else {
+    NoGrad off;
+    Tensor m = amax(x, dim, true);
+    m = where(eq(abs(m), Scalar(std::numeric_limits<double>::infinity())), Scalar(0.0), m);
+    y = add(log(sum(exp(sub(x, m)), dim, keepdim)), keepdim ? m : reshape(m, p.kept.vec()));
+  }
+  if (autograd::wanted({x}))
+    autograd::attach(
+        "logsumexp", {y}, {x}, {Saved(x), Saved(y, true)}, [p](const Context& c) -> Grads {
+          if (!c.grad().defined()) return Grads(1);
+          const Tensor x = c.saved(0);
+          return {mul(spread(c.grad(), p, x->shape), exp(sub(x, spread(c.saved(1), p, x->shape))))};
+        });
+  return y;
+}
+
+std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
+  ops::check_arithmetic(x, "median");
+  const Plan p = plan_for(x, IntList{dim}, true, "median");
+  check_not_empty(x, p, "median");
+  if (x->shape.empty()) return {clone(x), zeros({}, DType::Int64, x->storage->device)};
+  const int d = wrap_dim(dim, x->shape.size(), "median");
+  Tensor i;
+  {
+    NoGrad off;
+    auto [values, order] = sort(x, d);
+    i = narrow(order, d, (p.count - 1) / 2, 1);
+    if (is_float(x->dtype)) {  // NaN is sorted to the end; the first one is the median then
+      const Tensor last = narrow(values, d, p.count - 1, 1);
+      i = where(ne(last, last), argmax(x, d, true), i);
+    }
+  }
+  const Tensor v = gather(x, d, i);
+  return keepdim ? std::pair{v, i} : std::pair{squeeze(v, d), squeeze(i, d)};
+}
+Tensor median(const Tensor& x) {
+  ops::check_arithmetic(x, "median");
+  return median(reshape(x, {-1}), 0, false).first;
+}
+
+// ---- rows of the table
+// ---------------------------------------------------------------------------
+
+namespace {
+
+int64_t correction_of(bool unbiased, std::optional<double> correction) {
+  return correction ? static_cast<int64_t>(*correction) : unbiased ? 1 : 0;
+}
+Tensor var_row(const Tensor& x, const MaybeDims& dim, bool unbiased, bool keepdim,
+               std::optional<double> correction) {
+  return var(x, dim, correction_of(unbiased, correction), keepdim);
+}
+Tensor std_row(const Tensor& x, const MaybeDims& dim, bool unbiased, bool keepdim,
+               std::optional<double> correction) {
+  return std(x, dim, correction_of(unbiased, correction), keepdim);
+}
+std::pair<Tensor, Tensor> var_mean_row(const Tensor& x, const MaybeDims& dim, bool unbiased,
+                                       bool keepdim, std::optional<double> correction) {
+  return {var_row(x, dim, unbiased, keepdim, correction), mean(x, dim, keepdim)};
+}
+std::pair<Tensor, Tensor> std_mean_row(const Tensor& x, const MaybeDims& dim, bool unbiased,
+                                       bool keepdim, std::optional<double> correction) {
+  return {std_row(x, dim, unbiased, keepdim, correction), mean(x, dim, keepdim)};
+}
+Tensor prod_row(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
+  const Tensor y = prod(dtype ? to(x, *dtype) : x, dim, keepdim);
+  return dtype ? to(y, *dtype) : y;
+}
+Tensor norm_row(const Tensor& x, std::optional<double> p, const MaybeDims& dim, bool keepdim,
+                std::optional<DType> dtype) {
+  return norm(dtype ? to(x, *dtype) : x, p.value_or(2), dim, keepdim);
+}
+Tensor norm_named(const Tensor& x, std::string p, const MaybeDims& dim, bool keepdim,
+                  std::optional<DType> dtype) {
+  PF_CHECK(p == "fro", ValueError, "norm", "got p='", p,
+           "'; expected 'fro' or a number; pass p=2 for the Euclidean norm");
+  return norm_row(x, 2.0, dim, keepdim, dtype);
+}
+
+}  // namespace
+
+static const ops::Family kReduce("reduction", [](ops::Family& f) {
+  using namespace ops;
+  using Pair = std::pair<Tensor, Tensor>;
+  f.op(&sum, {"sum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
+              "Tensor",
+              "Sum over `dim` (all dimensions by default). Integers and bools sum to int64; floats "
+              "accumulate in float32 or wider, in an order that depends on shape and dtype only. "
+              "The sum of nothing is 0."});
+  f.op(&mean,
+       {"mean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
+        "Tensor",
+        "Mean over `dim` (all dimensions by default). Needs a floating-point dtype. The mean "
+        "of nothing is NaN."});
+  const char* kSpread =
+      " over `dim` (all dimensions by default), dividing by n - correction; `unbiased=False` is "
+      "correction=0. NaN when n <= correction.";
+  static const std::string var_doc = std::string("Variance") + kSpread;
+  static const std::string std_doc = std::string("Standard deviation") + kSpread;
+  static const std::string var_mean_doc = std::string("Variance and mean") + kSpread;
+  static const std::string std_mean_doc = std::string("Standard deviation and mean") + kSpread;
+  f.op(&var_row, {"var(Tensor input, int[]? dim=None, bool unbiased=True, bool keepdim=False, *, "
+                  "float? correction=None) -> Tensor",
+                  var_doc.c_str()});
+  f.op(&std_row, {"std(Tensor input, int[]? dim=None, bool unbiased=True, bool keepdim=False, *, "
+                  "float? correction=None) -> Tensor",
+                  std_doc.c_str()});
+  f.op(&var_mean_row,
+       {"var_mean(Tensor input, int[]? dim=None, bool unbiased=True, bool keepdim=False, *, float? "
+        "correction=None) -> (Tensor var, Tensor mean)",
+        var_mean_doc.c_str(), kFunction});
+  f.op(&std_mean_row,
+       {"std_mean(Tensor input, int[]? dim=None, bool unbiased=True, bool keepdim=False, *, float? "
+        "correction=None) -> (Tensor std, Tensor mean)",
+        std_mean_doc.c_str(), kFunction});
+  f.op(&prod_row,
+       {"prod(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+        "Product over `dim` (all dimensions by default). Integers give int64. The gradient is "
+        "finite where there are zeros. The product of nothing is 1."});
+  f.op(&amax,
+       {"amax(Tensor input, int[]? dim=None, bool keepdim=False) -> Tensor",
+        "Maximum over `dim` (all dimensions by default). NaN if there is one. The gradient is "
+        "shared evenly among equal maxima. ShapeError when nothing is reduced."});
+  f.op(&amin,
+       {"amin(Tensor input, int[]? dim=None, bool keepdim=False) -> Tensor",
+        "Minimum over `dim` (all dimensions by default). NaN if there is one. The gradient is "
+        "shared evenly among equal minima. ShapeError when nothing is reduced."});
+  f.op(static_cast<Tensor (*)(const Tensor&)>(&max),
+       {"max(Tensor input) -> Tensor",
+        "The largest element, 0-d; NaN if there is one. The gradient is shared evenly among equal "
+        "maxima. ShapeError for an empty tensor."});
+  f.op(static_cast<Tensor (*)(const Tensor&)>(&min),
+       {"min(Tensor input) -> Tensor",
+        "The smallest element, 0-d; NaN if there is one. The gradient is shared evenly among equal "
+        "minima. ShapeError for an empty tensor."});
+  f.op(static_cast<Pair (*)(const Tensor&, int64_t, bool)>(&max),
+       {"max(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        "Largest elements along `dim` and where they are: the first of equal ones, the first NaN "
+        "if there is one. The gradient goes to that element."});
+  f.op(static_cast<Pair (*)(const Tensor&, int64_t, bool)>(&min),
+       {"min(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        "Smallest elements along `dim` and where they are: the first of equal ones, the first NaN "
+        "if there is one. The gradient goes to that element."});
+  f.op(&argmax, {"argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor",
+                 "Index of the largest element along `dim`, or in the flattened tensor: the first "
+                 "of equal ones, the first NaN if there is one.",
+                 kFunction | kMethod, false});
+  f.op(&argmin, {"argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor",
+                 "Index of the smallest element along `dim`, or in the flattened tensor: the first "
+                 "of equal ones, the first NaN if there is one.",
+                 kFunction | kMethod, false});
+  f.op(&any, {"any(Tensor input, int[]? dim=None, bool keepdim=False) -> Tensor",
+              "Whether any element over `dim` is not 0 (NaN is not 0). False for nothing.",
+              kFunction | kMethod, false});
+  f.op(&all, {"all(Tensor input, int[]? dim=None, bool keepdim=False) -> Tensor",
+              "Whether all elements over `dim` are not 0 (NaN is not 0). True for nothing.",
+              kFunction | kMethod, false});
+  f.op(&count_nonzero,
+       {"count_nonzero(Tensor input, int[]? dim=None) -> Tensor",
+        "How many elements over `dim` are not 0; int64.", kFunction | kMethod, false});
+  f.op(
+      &norm_row,
+      {"norm(Tensor input, float? p=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
+       "-> Tensor",
+       "(sum |x|^p)^(1/p) over `dim` (all dimensions by default); inf and -inf are the largest and "
+       "smallest |x|, 0 counts elements that are not 0. The gradient at 0 is 0."});
+  f.op(&norm_named,
+       {"norm(Tensor input, str p, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
+        "Tensor",
+        "p='fro' is p=2."});
+  f.op(&logsumexp, {"logsumexp(Tensor input, int[] dim, bool keepdim=False) -> Tensor",
+                    "log(sum(exp(x))) over `dim` without overflow; -inf for nothing."});
+  f.op(static_cast<Tensor (*)(const Tensor&)>(&median),
+       {"median(Tensor input) -> Tensor",
+        "The lower median of all elements, 0-d; NaN if there is one."});
+  f.op(static_cast<Pair (*)(const Tensor&, int64_t, bool)>(&median),
+       {"median(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        "The lower median along `dim` and its index; the first NaN if there is one."});
+});
+
+}  // namespace pyflame
