@@ -1,0 +1,239 @@
+"""Scaled dot-product attention against NumPy in float64."""
+
+import numpy as np
+import pytest
+
+import pyflame as pf
+import pyflame.nn.functional as F
+
+RNG = np.random.default_rng(0)
+
+
+def reference(q, k, v, mask=None, causal=False, scale=None):
+    scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
+    s = q @ np.swapaxes(k, -1, -2) * scale
+    if causal:
+        mask = np.tril(np.ones(s.shape[-2:], dtype=bool))
+    if mask is not None:
+        s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
+    with np.errstate(all="ignore"):
+        top = s.max(-1, keepdims=True, initial=-np.inf)
+        e = np.exp(s - np.where(np.isinf(top), 0, top))
+        total = e.sum(-1, keepdims=True)
+        p = np.where(total == 0, 0, e / np.where(total == 0, 1, total))
+    return p @ v
+
+
+def make(b, h, length, e, layout, dtype=pf.float64):
+    """[b, h, length, e], plain or as a view of a projection [b, length, 3, h, e]."""
+    if layout == "plain":
+        return pf.tensor(RNG.standard_normal((b, h, length, e))).to(dtype)
+    if layout == "projection":
+        wide = pf.tensor(RNG.standard_normal((b, length, 3 * h * e))).to(dtype)
+        return wide[..., : h * e].view(b, length, h, e).transpose(1, 2)
+    t = pf.tensor(RNG.standard_normal((b, h, e, length))).to(dtype)
+    return t.transpose(-1, -2)  # last stride is not 1
+
+
+SHAPES = [(1, 1, 1, 1, 1, 1), (2, 3, 17, 17, 5, 7), (1, 2, 33, 12, 16, 16), (2, 1, 5, 50, 8, 3)]
+LAYOUTS = ["plain", "projection", "transposed"]
+
+
+@pytest.mark.parametrize("dtype", [pf.float64, pf.float32, pf.bfloat16, pf.float16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("b, h, length, s, e, ev", SHAPES)
+@pytest.mark.parametrize("kind", ["none", "causal", "bool", "float", "heads"])
+def test_matches_the_reference(b, h, length, s, e, ev, layout, kind, dtype):
+    q, k, v = (
+        make(b, h, length, e, layout, dtype),
+        make(b, h, s, e, layout, dtype),
+        make(b, h, s, ev, layout, dtype),
+    )
+    mask = None
+    if kind == "bool":
+        mask = pf.tensor(RNG.random((length, s)) < 0.6)
+        mask[0] = False  # a query that sees nothing
+    elif kind == "float":
+        mask = pf.tensor(RNG.standard_normal((b, 1, length, s))).to(dtype)
+    elif kind == "heads":
+        mask = pf.tensor(RNG.random((h, 1, s)) < 0.6)
+    got = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=kind == "causal")
+    wide = [t.to(pf.float64).numpy() for t in (q, k, v)]
+    if mask is not None:
+        mask = mask.numpy() if mask.dtype == pf.bool else mask.to(pf.float64).numpy()
+    want = reference(*wide, mask, kind == "causal")
+    bound = {pf.float64: 1e-13, pf.float32: 3e-6, pf.bfloat16: 2e-2, pf.float16: 3e-3}[dtype]
+    assert tuple(got.shape) == want.shape
+    np.testing.assert_allclose(got.to(pf.float64).numpy(), want, rtol=0, atol=bound * 3)
+
+
+def test_scale_and_batch_broadcast():
+    q = pf.tensor(RNG.standard_normal((2, 3, 4, 5)))
+    k = pf.tensor(RNG.standard_normal((3, 6, 5)))
+    v = pf.tensor(RNG.standard_normal((2, 1, 6, 7)))
+    got = F.scaled_dot_product_attention(q, k, v, scale=0.3)
+    want = reference(q.numpy(), k.numpy(), v.numpy(), scale=0.3)
+    np.testing.assert_allclose(got.numpy(), want, atol=1e-13)
+    flat = F.scaled_dot_product_attention(q[0, 0], k[0], v[0, 0])
+    np.testing.assert_allclose(
+        flat.numpy(), reference(q[0, 0].numpy(), k[0].numpy(), v[0, 0].numpy()), atol=1e-13
+    )
+
+
+def test_empty():
+    for b, length, s in [(0, 3, 3), (2, 0, 3), (2, 3, 0)]:
+        q, k = pf.zeros(b, 1, length, 4), pf.zeros(b, 1, s, 4)
+        out = F.scaled_dot_product_attention(q, k, k)
+        assert tuple(out.shape) == (b, 1, length, 4) and (out.numpy() == 0).all()
+
+
+def test_the_result_of_a_projection_joins_heads_without_a_copy():
+    q = make(2, 3, 4, 5, "projection")
+    y = F.scaled_dot_product_attention(q, q, q)
+    assert y.transpose(1, 2).is_contiguous()
+
+
+def test_grouped_heads():
+    q = make(2, 6, 5, 4, "plain")
+    k, v = make(2, 2, 7, 4, "plain"), make(2, 2, 7, 3, "plain")
+    got = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    want = reference(q.numpy(), k.numpy().repeat(3, 1), v.numpy().repeat(3, 1))
+    np.testing.assert_allclose(got.numpy(), want, atol=1e-13)
+
+
+def test_results_do_not_depend_on_threads():
+    q, k, v = (make(2, 3, 70, 16, "projection", pf.float32) for _ in range(3))
+    before = pf.get_num_threads()
+    try:
+        pf.set_num_threads(1)
+        one = F.scaled_dot_product_attention(q, k, v, is_causal=True).numpy()
+        pf.set_num_threads(3)
+        many = F.scaled_dot_product_attention(q, k, v, is_causal=True).numpy()
+        assert (one == many).all()
+    finally:
+        pf.set_num_threads(before)
+
+
+def check_gradients(fn, *arrays, tolerance=1e-6):
+    tensors = [pf.tensor(a).requires_grad_() for a in arrays]
+    out = fn(*tensors)
+    weights = np.random.default_rng(1).standard_normal(tuple(out.shape))
+    grads = pf.autograd.grad((out * pf.tensor(weights)).sum(), tensors)
+    with pf.no_grad():
+        for array, g in zip(arrays, grads):
+            got = g.numpy()
+            for at in np.ndindex(*array.shape):
+                before = array[at]
+                array[at] = before + 1e-6
+                up = (fn(*[pf.tensor(a) for a in arrays]).numpy() * weights).sum()
+                array[at] = before - 1e-6
+                down = (fn(*[pf.tensor(a) for a in arrays]).numpy() * weights).sum()
+                array[at] = before
+                assert abs(got[at] - (up - down) / 2e-6) < tolerance * max(1, abs(got[at]))
+
+
+@pytest.mark.parametrize("kind", ["none", "causal", "bool", "float", "gqa"])
+def test_gradients(kind):
+    n = RNG.standard_normal
+    q, k, v = n((2, 4, 3, 3)), n((2, 2 if kind == "gqa" else 4, 5, 3)), n((2, 1, 5, 2))
+    if kind == "gqa":
+        v = n((2, 2, 5, 2))
+    options = {"is_causal": kind == "causal", "enable_gqa": kind == "gqa"}
+    if kind == "bool":
+        mask = RNG.random((3, 5)) < 0.5
+        mask[1] = False
+        options["attn_mask"] = pf.tensor(mask)
+    elif kind == "float":
+        options["attn_mask"] = pf.tensor(n((4, 1, 5)))
+    check_gradients(lambda a, b, c: F.scaled_dot_product_attention(a, b, c, **options), q, k, v)
+
+
+def test_gradient_over_several_blocks():
+    q, k, v = (make(1, 2, 101, 8, "projection").detach().numpy().copy() for _ in range(3))
+    weights = RNG.standard_normal((1, 2, 101, 8))
+    for causal in (False, True):
+        fused = [pf.tensor(a).requires_grad_() for a in (q, k, v)]
+        y = F.scaled_dot_product_attention(*fused, is_causal=causal)
+        (y * pf.tensor(weights)).sum().backward()
+        parts = [pf.tensor(a).requires_grad_() for a in (q, k, v)]
+        s = parts[0] @ parts[1].transpose(-1, -2) / 8**0.5
+        if causal:
+            s = s.masked_fill(~pf.tensor(np.tril(np.ones((101, 101), dtype=bool))), float("-inf"))
+        ((s.softmax(-1) @ parts[2]) * pf.tensor(weights)).sum().backward()
+        for a, b in zip(fused, parts):
+            np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), atol=1e-12)
+
+
+def test_a_learnt_mask_gets_its_gradient():
+    n = RNG.standard_normal
+    check_gradients(
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m),
+        n((1, 2, 3, 2)), n((1, 2, 4, 2)), n((1, 2, 4, 2)), n((2, 3, 4)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_second_derivative(causal):
+    n = RNG.standard_normal
+    arrays = [n((1, 3, 2)), n((1, 3, 2)), n((1, 3, 2))]
+
+    def first(q, k, v):
+        with pf.enable_grad():
+            q = q if q.requires_grad else q.requires_grad_()
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            (g,) = pf.autograd.grad((y * y).sum(), [q], create_graph=True)
+        return g
+
+    tensors = [pf.tensor(a).requires_grad_() for a in arrays]
+    g = first(*tensors)
+    weights = n(tuple(g.shape))
+    grads = pf.autograd.grad((g * pf.tensor(weights)).sum(), tensors)
+    for array, got in zip(arrays, grads):
+        for at in np.ndindex(*array.shape):
+            before = array[at]
+            values = []
+            for x in (before + 1e-6, before - 1e-6):
+                array[at] = x
+                values.append((first(*map(pf.tensor, arrays)).detach().numpy() * weights).sum())
+            array[at] = before
+            assert abs(got.numpy()[at] - (values[0] - values[1]) / 2e-6) < 1e-5
+
+
+def test_dropout_repeats_with_the_seed_and_keeps_the_mean():
+    q = pf.zeros(1, 1, 50, 4)
+    v = pf.ones(1, 1, 200, 4)
+    k = pf.zeros(1, 1, 200, 4)
+    pf.manual_seed(3)
+    a = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5).numpy()
+    pf.manual_seed(3)
+    b = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5).numpy()
+    assert (a == b).all()
+    assert abs(a.mean() - 1) < 0.05 and a.std() > 0.01
+
+
+def test_special_values():
+    q = pf.zeros(1, 2, 4)
+    k = pf.zeros(1, 3, 4)
+    v = pf.ones(1, 3, 4)
+    q[0, 0, 0] = float("nan")
+    out = F.scaled_dot_product_attention(q, k, v).numpy()
+    assert np.isnan(out[0, 0]).all() and (out[0, 1] == 1).all()
+    big = F.scaled_dot_product_attention(pf.full((1, 2, 4), 1e4), pf.full((1, 3, 4), 1e4), v)
+    np.testing.assert_allclose(big.numpy(), 1, atol=1e-6)
+
+
+def test_errors_say_what_to_do():
+    q = pf.zeros(1, 2, 3, 4)
+    name = r"pf\.scaled_dot_product_attention: got "
+    with pytest.raises(pf.ShapeError, match=name):
+        F.scaled_dot_product_attention(q, pf.zeros(1, 2, 3, 5), q)
+    with pytest.raises(pf.ShapeError, match=name + "attn_mask"):
+        F.scaled_dot_product_attention(q, q, q, attn_mask=pf.zeros(2, 2))
+    with pytest.raises(ValueError, match="is_causal"):
+        F.scaled_dot_product_attention(q, q, q, attn_mask=pf.zeros(3, 3), is_causal=True)
+    with pytest.raises(pf.DTypeError, match=name):
+        F.scaled_dot_product_attention(q, q, q.to(pf.float64))
+    with pytest.raises(pf.DTypeError, match="attn_mask"):
+        F.scaled_dot_product_attention(q, q, q, attn_mask=pf.zeros(3, 3, dtype=pf.int64))
+    with pytest.raises(pf.ShapeError, match="enable_gqa"):
+        F.scaled_dot_product_attention(pf.zeros(1, 3, 2, 4), q, q, enable_gqa=True)

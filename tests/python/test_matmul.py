@@ -1,0 +1,258 @@
+"""Matrix products against NumPy in float64."""
+
+import numpy as np
+import pytest
+
+import pyflame as pf
+import pyflame.nn.functional as F
+
+RNG = np.random.default_rng(0)
+TOLERANCE = {pf.float64: 1e-12, pf.float32: 2e-5, pf.bfloat16: 2e-2, pf.float16: 4e-3}
+
+
+def make(shape, dtype=pf.float32, layout="plain"):
+    """A tensor of `shape` in some memory layout, and its values as float64."""
+    a = RNG.standard_normal(shape)
+    t = pf.tensor(a).to(dtype)
+    if layout == "transposed" and len(shape) >= 2:
+        t = t.transpose(-1, -2).contiguous().transpose(-1, -2)
+    elif layout == "strided" and len(shape) >= 1:
+        wide = pf.zeros(*shape[:-1], shape[-1] * 2, dtype=dtype)
+        wide[..., ::2] = t
+        t = wide[..., ::2]
+    elif layout == "offset" and len(shape) >= 1:
+        wide = pf.zeros(shape[0] + 1, *shape[1:], dtype=dtype)
+        wide[1:] = t
+        t = wide[1:]
+    return t, t.to(pf.float64).numpy()
+
+
+def close(t, want, dtype=pf.float32, scale=None):
+    got = t.to(pf.float64).numpy()
+    assert got.shape == want.shape
+    bound = TOLERANCE[dtype] * (
+        scale if scale is not None else max(1.0, np.abs(want).max(initial=0))
+    )
+    np.testing.assert_allclose(got, want, rtol=0, atol=bound)
+
+
+def numeric_gradient(fn, arrays, i, eps=1e-6):
+    """d(sum(fn * weights))/d(arrays[i]) by central differences in float64."""
+    tensors = [pf.tensor(a) for a in arrays]
+    weights = np.random.default_rng(1).standard_normal(fn(*tensors).shape)
+
+    def value():
+        return float((fn(*[pf.tensor(a) for a in arrays]).numpy() * weights).sum())
+
+    grad = np.zeros_like(arrays[i])
+    for at in np.ndindex(*arrays[i].shape):
+        before = arrays[i][at]
+        arrays[i][at] = before + eps
+        up = value()
+        arrays[i][at] = before - eps
+        down = value()
+        arrays[i][at] = before
+        grad[at] = (up - down) / (2 * eps)
+    return weights, grad
+
+
+def check_gradients(fn, *arrays):
+    arrays = [np.array(a, dtype=np.float64) for a in arrays]
+    tensors = [pf.tensor(a).requires_grad_() for a in arrays]
+    out = fn(*tensors)
+    for i in range(len(arrays)):
+        weights, want = numeric_gradient(fn, arrays, i)
+        (got,) = pf.autograd.grad((out * pf.tensor(weights)).sum(), [tensors[i]], retain_graph=True)
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-6, atol=1e-7)
+
+
+SHAPES = [
+    ((3,), (3,)),
+    ((3,), (3, 4)),
+    ((2, 3), (3,)),
+    ((2, 3), (3, 4)),
+    ((1, 1), (1, 1)),
+    ((17, 33), (33, 9)),
+    ((130, 70), (70, 65)),
+    ((5, 2, 3), (3,)),
+    ((3,), (5, 3, 4)),
+    ((5, 2, 3), (3, 4)),
+    ((2, 3), (5, 3, 4)),
+    ((5, 2, 3), (5, 3, 4)),
+    ((2, 1, 4, 3), (1, 6, 3, 5)),
+    ((2, 6, 4, 3), (6, 3, 5)),
+    ((0, 3), (3, 4)),
+    ((2, 0), (0, 4)),
+    ((2, 3), (3, 0)),
+    ((0, 2, 3), (0, 3, 4)),
+    ((2, 5, 0), (0, 3)),
+]
+
+
+@pytest.mark.parametrize("layout", ["plain", "transposed", "strided", "offset"])
+@pytest.mark.parametrize("a_shape, b_shape", SHAPES)
+def test_matmul_matches_numpy(a_shape, b_shape, layout):
+    a, na = make(a_shape, layout=layout)
+    b, nb = make(b_shape, layout="transposed" if layout == "strided" else layout)
+    close(a @ b, na @ nb)
+    close(pf.matmul(a, b), na @ nb)
+
+
+@pytest.mark.parametrize("dtype", [pf.float64, pf.float32, pf.bfloat16, pf.float16])
+@pytest.mark.parametrize("m, k, n", [(1, 1, 1), (5, 7, 3), (64, 64, 64), (33, 300, 65)])
+def test_dtypes_accumulate_wide(dtype, m, k, n):
+    a, na = make((m, k), dtype)
+    b, nb = make((k, n), dtype)
+    close(a @ b, na @ nb, dtype, scale=max(1, np.abs(na @ nb).max()))
+
+
+@pytest.mark.parametrize("dtype", [pf.int64, pf.int32, pf.int16, pf.int8, pf.uint8])
+def test_integers_are_exact(dtype):
+    a = RNG.integers(0, 5, (6, 7))
+    b = RNG.integers(0, 5, (7, 3))
+    got = (pf.tensor(a).to(dtype) @ pf.tensor(b).to(dtype)).to(pf.int64)
+    assert (
+        got.numpy() == (a @ b).astype(np.dtype(str(dtype).split(".")[-1])).astype(np.int64)
+    ).all()
+
+
+def test_special_values():
+    a = pf.tensor([[float("inf"), 1.0], [float("nan"), 1.0], [1e4, -1e4]])
+    b = pf.tensor([[1.0, 0.0], [1.0, 1.0]])
+    got = (a @ b).numpy()
+    assert np.isposinf(got[0, 0]) and np.isnan(got[0, 1]) and np.isnan(got[1]).all()
+    assert got[2].tolist() == [0.0, -1e4]
+
+
+def test_broadcast_operand_without_copy():
+    a = pf.tensor(RNG.standard_normal((1, 4))).expand(3, 4)
+    b = pf.tensor(RNG.standard_normal((4, 1))).expand(4, 5)
+    close(a @ b, a.numpy() @ b.numpy(), pf.float64)
+
+
+def test_named_products():
+    a, na = make((4, 5))
+    b, nb = make((5, 6))
+    v, nv = make((5,))
+    w, nw = make((4,))
+    close(pf.mm(a, b), na @ nb)
+    close(a.mm(b), na @ nb)
+    close(pf.mv(a, v), na @ nv)
+    close(pf.dot(v, v), np.array(nv @ nv))
+    close(pf.outer(w, v), np.outer(nw, nv))
+    c, nc = make((4, 6))
+    r, nr = make((6,))
+    close(pf.addmm(c, a, b), nc + na @ nb)
+    close(pf.addmm(r, a, b), nr + na @ nb)
+    close(pf.addmm(c, a, b, beta=0.5, alpha=2), 0.5 * nc + 2 * (na @ nb))
+    x, nx = make((3, 4, 5))
+    y, ny = make((3, 5, 6))
+    z, nz = make((3, 4, 6))
+    close(pf.bmm(x, y), nx @ ny)
+    close(pf.batch_matmul(x, y), nx @ ny)
+    close(pf.baddbmm(z, x, y, beta=2, alpha=0.5), 2 * nz + 0.5 * (nx @ ny))
+
+
+def test_addmm_ignores_input_when_beta_is_zero():
+    a, na = make((2, 3))
+    nan = pf.full((2, 2), float("nan"))
+    close(pf.addmm(nan, a, a.t(), beta=0), na @ na.T)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 5), (2, 0, 5), (2, 3, 4, 5)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_linear(shape, bias):
+    x, nx = make(shape)
+    w, nw = make((7, 5))
+    b, nb = make((7,))
+    close(F.linear(x, w, b if bias else None), nx @ nw.T + (nb if bias else 0))
+
+
+def test_linear_rounds_once():
+    x = pf.ones(1, 256, dtype=pf.bfloat16)
+    w = pf.ones(4, 256, dtype=pf.bfloat16)
+    w[:, 0] = 2.0  # sums of 257, which bfloat16 does not have
+    b = pf.ones(4, dtype=pf.bfloat16)
+    assert F.linear(x, w, b).to(pf.float32).numpy().tolist() == [[258.0] * 4]
+
+
+def test_results_do_not_depend_on_threads():
+    a, _ = make((96, 200))
+    b, _ = make((200, 150))
+    before = pf.get_num_threads()
+    try:
+        pf.set_num_threads(1)
+        one = (a @ b).numpy()
+        pf.set_num_threads(3)
+        assert ((a @ b).numpy() == one).all()
+    finally:
+        pf.set_num_threads(before)
+
+
+@pytest.mark.parametrize("a_shape, b_shape", [s for s in SHAPES if np.prod(s[0]) < 50])
+def test_matmul_gradients(a_shape, b_shape):
+    a = RNG.standard_normal(a_shape)
+    b = RNG.standard_normal(b_shape)
+    if a.size == 0 or b.size == 0:
+        x, y = pf.tensor(a).requires_grad_(), pf.tensor(b).requires_grad_()
+        (x @ y).sum().backward()
+        assert x.grad.shape == a.shape and y.grad.shape == b.shape
+        assert (x.grad.numpy() == 0).all() and (y.grad.numpy() == 0).all()
+        return
+    check_gradients(lambda x, y: x @ y, a, b)
+
+
+def test_gradients_of_the_other_products():
+    n = RNG.standard_normal
+    check_gradients(F.linear, n((2, 3, 4)), n((5, 4)), n(5))
+    check_gradients(F.linear, n(4), n((5, 4)), n(5))
+    check_gradients(pf.addmm, n((2, 4)), n((2, 3)), n((3, 4)))
+    check_gradients(
+        lambda c, a, b: pf.addmm(c, a, b, beta=0.5, alpha=3), n(4), n((2, 3)), n((3, 4))
+    )
+    check_gradients(lambda a, b: a.t() @ b.t(), n((3, 2)), n((4, 3)))
+
+
+def test_second_derivative():
+    x = pf.tensor(RNG.standard_normal((3, 4))).requires_grad_()
+    w = pf.tensor(RNG.standard_normal((4, 2))).requires_grad_()
+    y = (x @ w).pow(2).sum()
+    gx, gw = pf.autograd.grad(y, [x, w], create_graph=True)
+    z = (gx * gx).sum() + (gw * gw).sum()
+    hx, hw = pf.autograd.grad(z, [x, w])
+
+    def value(nx, nw):
+        g = 2 * nx @ nw
+        return ((g @ nw.T) ** 2).sum() + ((nx.T @ g) ** 2).sum()
+
+    nx, nw, eps = x.detach().numpy().copy(), w.detach().numpy().copy(), 1e-6
+    for got, array in ((hx.numpy(), nx), (hw.numpy(), nw)):
+        for at in np.ndindex(*array.shape):
+            before = array[at]
+            array[at] = before + eps
+            up = value(nx, nw)
+            array[at] = before - eps
+            down = value(nx, nw)
+            array[at] = before
+            assert abs(got[at] - (up - down) / (2 * eps)) < 1e-4 * max(1, abs(got[at]))
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(pf.ShapeError, match=r"pf\.matmul: got \[2, 3\] and \[4, 5\]"):
+        pf.zeros(2, 3) @ pf.zeros(4, 5)
+    with pytest.raises(pf.DTypeError, match="expected both to have the same dtype"):
+        pf.zeros(2, 3) @ pf.zeros(3, 4, dtype=pf.float64)
+    with pytest.raises(pf.ShapeError, match="at least one dimension"):
+        pf.zeros(()) @ pf.zeros(3)
+    with pytest.raises(pf.ShapeError, match=r"pf\.bmm"):
+        pf.bmm(pf.zeros(2, 3, 4), pf.zeros(3, 4, 5))
+    with pytest.raises(pf.ShapeError, match=r"pf\.matmul"):
+        pf.zeros(2, 3, 4) @ pf.zeros(3, 4, 5)
+    with pytest.raises(pf.ShapeError, match=r"pf\.linear.*in_features"):
+        F.linear(pf.zeros(2, 3), pf.zeros(5, 4))
+    with pytest.raises(pf.ShapeError, match=r"pf\.linear.*bias"):
+        F.linear(pf.zeros(2, 3), pf.zeros(5, 3), pf.zeros(4))
+    with pytest.raises(pf.ShapeError, match=r"pf\.mm"):
+        pf.mm(pf.zeros(2, 3, 4), pf.zeros(4, 5))
+    with pytest.raises(pf.DTypeError):
+        pf.zeros(2, 2, dtype=pf.bool) @ pf.zeros(2, 2, dtype=pf.bool)
