@@ -1,0 +1,511 @@
+// Runs compiled tapes. Three ways through memory: flat, where every operand is contiguous or one
+// number; boxes over the two inner dimensions, where rows are broadcast, transposed or sliced; and
+// lines, for many short inner dimensions.
+#include "cpu/tape.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "cpu/move.h"
+#include "cpu/strided.h"
+#include "cpu/tape_code.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+namespace {
+
+constexpr int kMaxOperands = 64;  // inputs and outputs of one program
+
+size_t round_up(size_t n, size_t to) {
+  return (n + to - 1) / to * to;
+}
+
+// Memory of a thread for one launch: locations, slots, registers, staged tiles. Grows, is kept.
+struct Scratch {
+  char* data = nullptr;
+  size_t size = 0;
+  ~Scratch() { std::free(data); }
+  char* need(size_t bytes) {
+    if (bytes > size) {
+      std::free(data);
+      size = round_up(bytes + bytes / 2, 4096);
+      data = static_cast<char*>(std::aligned_alloc(64, size));
+      if (!data) {
+        size = 0;
+        throw std::bad_alloc();
+      }
+    }
+    return data;
+  }
+};
+thread_local Scratch scratch;
+
+// Of a thread's scratch, for tiles of at most n elements.
+struct Layout {
+  size_t slots, splats, regs, stage, total;
+  size_t reg_pitch, stage_pitch;
+  Layout(const Tape& t, size_t n) {
+    // Pitches that are no multiple of 4096 keep tiles in different cache sets.
+    n = round_up(n, kTileGrain);
+    reg_pitch = round_up(n * static_cast<size_t>(t.reg_bytes), 64) + 64;
+    stage_pitch = reg_pitch;
+    slots = round_up(static_cast<size_t>(t.nlocs) * sizeof(Loc), 64);
+    splats = slots + t.slots.size() * kSlotBytes;
+    regs = splats + t.ins.size() * kSlotBytes;
+    stage = regs + static_cast<size_t>(t.nregs) * reg_pitch;
+    total = stage + (t.ins.size() + t.outs.size()) * stage_pitch;
+  }
+};
+
+template <class T>
+void fill_slot(char* to, T v) {
+  T* p = reinterpret_cast<T*>(to);
+  for (size_t i = 0; i < kSlotBytes / sizeof(T); ++i) p[i] = v;
+}
+void fill_slots(const Tape& t, const pf_scalar* scalars, char* at) {
+  for (const Slot& s : t.slots) {
+    pf_scalar v;
+    if (s.scalar == Slot::kConstant)
+      v = {s.value, static_cast<int64_t>(s.value)};
+    else
+      v = scalars[s.scalar];
+    switch (s.type) {
+      case Reg::F32:
+        fill_slot(at, static_cast<float>(v.f));
+        break;
+      case Reg::F64:
+        fill_slot(at, v.f);
+        break;
+      case Reg::I32:
+        fill_slot(at, static_cast<int32_t>(v.i));
+        break;
+      case Reg::I64:
+        fill_slot(at, v.i);
+        break;
+      default:
+        fill_slot(at, static_cast<uint8_t>(v.i != 0 || v.f != 0));
+        break;
+    }
+    at += kSlotBytes;
+  }
+}
+
+inline void execute(const Tape& t, const Loc* locs, size_t n) {
+  for (const Instr& i : t.code) i.fn(n, locs, i);
+}
+
+// How one launch goes through memory.
+struct Run {
+  const Tape* tape;
+  const pf_launch* launch;
+  const char* slots;  // filled, shared by the threads
+  int64_t tile;
+  bool stream;
+  uint64_t staged;  // inputs that are copied first: an output overwrites them too early
+  // Collapsed geometry; strides in elements, operands in order inputs, outputs.
+  int ndim;
+  int64_t shape[PF_MAX_DIMS];
+  int64_t strides[kMaxOperands][PF_MAX_DIMS];
+  // Boxes of nr x nc over the two inner dimensions.
+  int64_t rows, cols, nr, nc, row_boxes, col_boxes;
+};
+
+// Gives the thread's scratch, with registers, slots and constants in place.
+struct Frame {
+  Layout layout;
+  char* base;
+  Loc* locs;
+  Frame(const Tape& t, size_t n) : layout(t, n), base(scratch.need(layout.total)) {
+    locs = reinterpret_cast<Loc*>(base);
+    locs[0] = {nullptr, Loc::kSplat, nullptr};
+    char* r = base + layout.regs;
+    Loc* l = locs + t.reg(0);
+    for (int i = 0; i < t.nregs; ++i, ++l, r += layout.reg_pitch) *l = {r, Loc::kStep, nullptr};
+  }
+  void point_at_slots(const Tape& t, const char* slots) {
+    Loc* l = locs + t.slot(0);
+    for (size_t i = 0; i < t.slots.size(); ++i, ++l)
+      *l = {const_cast<char*>(slots) + i * kSlotBytes, Loc::kSplat, nullptr};
+  }
+  char* splat(int i) { return base + layout.splats + static_cast<size_t>(i) * kSlotBytes; }
+  char* staging(int i) { return base + layout.stage + static_cast<size_t>(i) * layout.stage_pitch; }
+};
+
+bool streams(const Run& run, int out, const char* data) {
+  const Tape::Out& o = run.tape->outs[static_cast<size_t>(out)];
+  return run.stream && !o.reread && reinterpret_cast<uintptr_t>(data) % 64 == 0;
+}
+
+// ---- flat
+// ------------------------------------------------------------------------------------------
+void run_flat(const Run& run, int64_t begin, int64_t end) {
+  const Tape& t = *run.tape;
+  const pf_launch& l = *run.launch;
+  Frame f(t, static_cast<size_t>(std::min(run.tile, end - begin)));
+  f.point_at_slots(t, run.slots);
+  for (int i = 0; i < t.ninputs; ++i) {
+    if (l.inputs[i].contiguous) continue;
+    splat_element(f.splat(i), l.inputs[i].data, t.ins[static_cast<size_t>(i)].bytes);
+    f.locs[t.in(i)] = {f.splat(i), Loc::kSplat, nullptr};
+  }
+  for (int64_t at = begin; at < end; at += run.tile) {
+    const int64_t n = std::min(run.tile, end - at);
+    // Kernels work on whole vectors: a tail goes through padded copies.
+    const bool tail = n % static_cast<int64_t>(kTileGrain) != 0;
+    for (int i = 0; i < t.ninputs; ++i) {
+      if (!l.inputs[i].contiguous) continue;
+      const int64_t bytes = t.ins[static_cast<size_t>(i)].bytes;
+      char* src = static_cast<char*>(l.inputs[i].data) + at * bytes;
+      Loc& loc = f.locs[t.in(i)];
+      loc.walk = Loc::kStep;
+      loc.ahead = run.stream && at + n < end ? src + n * bytes : nullptr;
+      if (tail || ((run.staged >> i) & 1)) {
+        loc.data = f.staging(i);
+        std::memcpy(loc.data, src, static_cast<size_t>(n * bytes));
+      } else {
+        loc.data = src;
+      }
+    }
+    for (int o = 0; o < t.noutputs; ++o) {
+      char* dst = static_cast<char*>(l.outputs[o].data) + at * t.outs[static_cast<size_t>(o)].bytes;
+      f.locs[t.out(o)] = {tail ? f.staging(t.ninputs + o) : dst,
+                          !tail && streams(run, o, dst) ? Loc::kStream : Loc::kStep, nullptr};
+    }
+    execute(t, f.locs, static_cast<size_t>(n));
+    if (tail) {
+      for (int o = 0; o < t.noutputs; ++o) {
+        const int64_t bytes = t.outs[static_cast<size_t>(o)].bytes;
+        std::memcpy(static_cast<char*>(l.outputs[o].data) + at * bytes, f.staging(t.ninputs + o),
+                    static_cast<size_t>(n * bytes));
+      }
+    }
+  }
+  if (run.stream) finish_streaming();
+}
+
+// ---- boxes
+// ----------------------------------------------------------------------------------------- How an
+// operand appears in a box.
+struct BoxOperand {
+  enum How : uint8_t { kDirect, kSplat, kStaged } how;
+  bool constant;  // the same for every box: brought in once
+  int64_t rs, cs;
+};
+BoxOperand box_operand(const Run& run, int k) {
+  const int64_t* s = run.strides[k];
+  BoxOperand b;
+  b.cs = run.ndim > 0 ? s[run.ndim - 1] : 0;
+  b.rs = run.ndim > 1 ? s[run.ndim - 2] : 0;
+  bool fixed = true;
+  for (int d = 0; d + 2 < run.ndim; ++d) fixed = fixed && s[d] == 0;
+  if (b.cs == 1 && (run.nr == 1 || (b.rs == run.cols && run.nc == run.cols)))
+    b.how = BoxOperand::kDirect;
+  else if (b.cs == 0 && (run.nr == 1 || b.rs == 0))
+    b.how = BoxOperand::kSplat;
+  else
+    b.how = BoxOperand::kStaged;
+  b.constant =
+      fixed && b.rs == 0 &&
+      (b.how == BoxOperand::kSplat || (b.how == BoxOperand::kStaged && run.nc == run.cols));
+  return b;
+}
+
+void run_boxes(const Run& run, int64_t begin, int64_t end) {
+  const Tape& t = *run.tape;
+  const pf_launch& l = *run.launch;
+  const int nops = t.ninputs + t.noutputs;
+  Frame f(t, static_cast<size_t>(run.nr * run.nc));
+  f.point_at_slots(t, run.slots);
+  BoxOperand ops[kMaxOperands];
+  for (int k = 0; k < nops; ++k) ops[k] = box_operand(run, k);
+  uint64_t done = 0;  // constant operands that are in place, for a full box
+  for (int64_t b = begin; b < end; ++b) {
+    const int64_t c0 = b % run.col_boxes * run.nc;
+    int64_t rest = b / run.col_boxes;
+    const int64_t r0 = rest % run.row_boxes * run.nr;
+    rest /= run.row_boxes;
+    int64_t at[PF_MAX_DIMS];
+    for (int d = run.ndim - 3; d >= 0; --d) {
+      at[d] = rest % run.shape[d];
+      rest /= run.shape[d];
+    }
+    const int64_t nr = std::min(run.nr, run.rows - r0), nc = std::min(run.nc, run.cols - c0);
+    const int64_t n = nr * nc;
+    const bool tail = n % static_cast<int64_t>(kTileGrain) != 0;
+    const auto address = [&](int k, const pf_operand& op, int64_t bytes) {
+      int64_t offset = r0 * ops[k].rs + c0 * ops[k].cs;
+      for (int d = 0; d + 2 < run.ndim; ++d) offset += at[d] * run.strides[k][d];
+      return static_cast<char*>(op.data) + offset * bytes;
+    };
+    for (int i = 0; i < t.ninputs; ++i) {
+      if ((done >> i) & 1) continue;
+      const int bytes = t.ins[static_cast<size_t>(i)].bytes;
+      char* src = address(i, l.inputs[i], bytes);
+      Loc& loc = f.locs[t.in(i)];
+      loc.ahead = nullptr;
+      if (ops[i].how == BoxOperand::kSplat) {
+        splat_element(f.splat(i), src, bytes);
+        loc.data = f.splat(i);
+        loc.walk = Loc::kSplat;
+      } else if (ops[i].how == BoxOperand::kDirect && !tail && !((run.staged >> i) & 1)) {
+        loc.data = src;
+        loc.walk = Loc::kStep;
+        if (run.stream && b + 1 < end && ops[i].rs != 0) loc.ahead = src + n * bytes;
+      } else {
+        // What serves every box is brought in at full height, the last box of a plane is lower.
+        const int64_t height = ops[i].constant ? run.nr : nr;
+        gather_box(f.staging(i), src, bytes, height, nc, ops[i].rs, ops[i].cs);
+        loc.data = f.staging(i);
+        loc.walk = Loc::kStep;
+      }
+      if (ops[i].constant) done |= uint64_t{1} << i;
+    }
+    for (int o = 0; o < t.noutputs; ++o) {
+      const int k = t.ninputs + o;
+      char* dst = address(k, l.outputs[o], t.outs[static_cast<size_t>(o)].bytes);
+      if (ops[k].how == BoxOperand::kDirect && !tail)
+        f.locs[t.out(o)] = {dst, streams(run, o, dst) ? Loc::kStream : Loc::kStep, nullptr};
+      else
+        f.locs[t.out(o)] = {f.staging(k), Loc::kStep, nullptr};
+    }
+    execute(t, f.locs, static_cast<size_t>(n));
+    for (int o = 0; o < t.noutputs; ++o) {
+      const int k = t.ninputs + o;
+      if (ops[k].how == BoxOperand::kDirect && !tail) continue;
+      const int bytes = t.outs[static_cast<size_t>(o)].bytes;
+      scatter_box(address(k, l.outputs[o], bytes), f.staging(k), bytes, nr, nc, ops[k].rs,
+                  ops[k].cs, run.stream);
+    }
+  }
+  if (run.stream) finish_streaming();
+}
+
+// ---- lines
+// -----------------------------------------------------------------------------------------
+// Row-major positions [at, at + n) of one operand, to or from a dense tile, row by row.
+template <class F>
+void each_line(const Run& run, int k, int64_t at, int64_t n, F&& fn) {
+  const int last = run.ndim - 1;
+  const int64_t width = run.shape[last];
+  int64_t pos[PF_MAX_DIMS], offset = 0, rest = at / width, c = at % width;
+  for (int d = last - 1; d >= 0; --d) {
+    pos[d] = rest % run.shape[d];
+    rest /= run.shape[d];
+    offset += pos[d] * run.strides[k][d];
+  }
+  for (int64_t done = 0; done < n;) {
+    const int64_t run_length = std::min(width - c, n - done);
+    fn(done, offset + c * run.strides[k][last], run_length);
+    done += run_length;
+    c = 0;
+    for (int d = last - 1; d >= 0; --d) {
+      offset += run.strides[k][d];
+      if (++pos[d] < run.shape[d]) break;
+      offset -= run.strides[k][d] * run.shape[d];
+      pos[d] = 0;
+    }
+  }
+}
+
+void run_lines(const Run& run, int64_t begin, int64_t end) {
+  const Tape& t = *run.tape;
+  const pf_launch& l = *run.launch;
+  Frame f(t, static_cast<size_t>(run.tile));
+  f.point_at_slots(t, run.slots);
+  const int last = run.ndim - 1;
+  for (int64_t at = begin; at < end; at += run.tile) {
+    const int64_t n = std::min(run.tile, end - at);
+    for (int i = 0; i < t.ninputs; ++i) {
+      const int bytes = t.ins[static_cast<size_t>(i)].bytes;
+      const char* data = static_cast<const char*>(l.inputs[i].data);
+      char* to = f.staging(i);
+      each_line(run, i, at, n, [&](int64_t done, int64_t offset, int64_t count) {
+        gather_box(to + done * bytes, data + offset * bytes, bytes, 1, count, 0,
+                   run.strides[i][last]);
+      });
+      f.locs[t.in(i)] = {to, Loc::kStep, nullptr};
+    }
+    for (int o = 0; o < t.noutputs; ++o)
+      f.locs[t.out(o)] = {f.staging(t.ninputs + o), Loc::kStep, nullptr};
+    execute(t, f.locs, static_cast<size_t>(n));
+    for (int o = 0; o < t.noutputs; ++o) {
+      const int k = t.ninputs + o;
+      const int bytes = t.outs[static_cast<size_t>(o)].bytes;
+      char* data = static_cast<char*>(l.outputs[o].data);
+      const char* from = f.staging(k);
+      each_line(run, k, at, n, [&](int64_t done, int64_t offset, int64_t count) {
+        scatter_box(data + offset * bytes, from + done * bytes, bytes, 1, count, 0,
+                    run.strides[k][last], false);
+      });
+    }
+  }
+}
+
+// ---- choosing
+// --------------------------------------------------------------------------------------
+bool is_splat(const pf_operand& op, const pf_launch& l) {
+  for (int d = 0; d < l.ndim; ++d)
+    if (op.strides[d] != 0 && l.shape[d] > 1) return false;
+  return true;
+}
+bool is_flat(const Tape& t, const pf_launch& l) {
+  for (int o = 0; o < t.noutputs; ++o)
+    if (!l.outputs[o].contiguous) return false;
+  for (int i = 0; i < t.ninputs; ++i)
+    if (!l.inputs[i].contiguous && !is_splat(l.inputs[i], l)) return false;
+  return true;
+}
+
+// Inputs that are read after an output has overwritten them within a tile.
+uint64_t staged_inputs(const Tape& t, const pf_launch& l) {
+  uint64_t staged = 0;
+  for (int o = 0; o < t.noutputs; ++o)
+    for (int i = 0; i < t.ninputs; ++i)
+      if (l.inputs[i].data == l.outputs[o].data &&
+          t.ins[static_cast<size_t>(i)].last_read > t.outs[static_cast<size_t>(o)].written)
+        staged |= uint64_t{1} << i;
+  return staged;
+}
+
+void collapse(Run& run) {
+  const Tape& t = *run.tape;
+  const pf_launch& l = *run.launch;
+  const int nops = t.ninputs + t.noutputs;
+  const auto strides = [&](int k) {
+    return k < t.ninputs ? l.inputs[k].strides : l.outputs[k - t.ninputs].strides;
+  };
+  run.ndim = 0;
+  for (int d = 0; d < l.ndim; ++d) {
+    if (l.shape[d] == 1) continue;
+    bool joins = run.ndim > 0;
+    for (int k = 0; joins && k < nops; ++k)
+      joins = run.strides[k][run.ndim - 1] == strides(k)[d] * l.shape[d];
+    const int to = joins ? run.ndim - 1 : run.ndim++;
+    run.shape[to] = joins ? run.shape[to] * l.shape[d] : l.shape[d];
+    for (int k = 0; k < nops; ++k) run.strides[k][to] = strides(k)[d];
+  }
+}
+
+// Two threads pay from about two microseconds of work.
+constexpr double kThreadNs = 1000;
+
+int64_t grain_of(double unit_ns) {
+  return std::max<int64_t>(1, static_cast<int64_t>(kThreadNs / std::max(unit_ns, 1.0)));
+}
+
+void choose_boxes(Run& run) {
+  const int nops = run.tape->ninputs + run.tape->noutputs;
+  run.cols = run.shape[run.ndim - 1];
+  run.rows = run.ndim > 1 ? run.shape[run.ndim - 2] : 1;
+  const int64_t tile = run.tile;
+  bool transposed = false;
+  for (int k = 0; k < nops; ++k) {
+    const int64_t cs = run.strides[k][run.ndim - 1];
+    const int64_t rs = run.ndim > 1 ? run.strides[k][run.ndim - 2] : 0;
+    transposed = transposed || (rs == 1 && cs != 0 && cs != 1);
+  }
+  if (transposed) {
+    run.nc = std::min<int64_t>(run.cols, 64);
+    run.nr = std::min(run.rows, std::max<int64_t>(1, tile / run.nc / 16 * 16));
+    run.nr = std::max<int64_t>(run.nr, 1);
+  } else if (run.cols >= 512) {
+    const int64_t pieces = (run.cols + tile - 1) / tile;
+    run.nr = 1;
+    run.nc = pieces == 1 ? run.cols : (run.cols / pieces + 16) / 16 * 16;
+  } else {
+    run.nc = run.cols;
+    run.nr = std::max<int64_t>(1, tile / run.cols);
+    // Whole vectors, if a small change gives them.
+    for (int64_t nr = run.nr; nr > run.nr / 2 && nr > 0; --nr)
+      if (nr * run.nc % static_cast<int64_t>(kTileGrain) == 0) {
+        run.nr = nr;
+        break;
+      }
+    run.nr = std::min(run.nr, run.rows);
+  }
+  run.row_boxes = (run.rows + run.nr - 1) / run.nr;
+  run.col_boxes = (run.cols + run.nc - 1) / run.nc;
+}
+
+}  // namespace
+
+pf_status program_create(const pf_program* program, void** kernel) {
+  if (program->ninputs + program->noutputs > kMaxOperands) return PF_UNSUPPORTED;
+  *kernel = new Tape(compile_tape(*program));
+  return PF_OK;
+}
+
+void program_destroy(void* kernel) {
+  delete static_cast<Tape*>(kernel);
+}
+
+pf_status program_launch(void* kernel, const pf_launch* launch) {
+  const Tape& t = *static_cast<const Tape*>(kernel);
+  const pf_launch& l = *launch;
+  if (l.numel == 0) return PF_OK;
+  Run run;
+  run.tape = &t;
+  run.launch = launch;
+  run.tile = t.tile;
+  run.stream = false;
+  run.staged = staged_inputs(t, l);
+
+  // Scalars are filled once, in memory of this thread that outlives the launch's ranges.
+  const size_t slot_bytes = t.slots.size() * kSlotBytes;
+  alignas(64) char few[8 * kSlotBytes];
+  char* slots = few;
+  struct Freed {
+    char* p = nullptr;
+    ~Freed() { std::free(p); }
+  } many;
+  if (slot_bytes > sizeof few) {
+    slots = many.p = static_cast<char*>(std::aligned_alloc(64, slot_bytes));
+    if (!slots) return PF_OOM;
+  }
+  fill_slots(t, l.scalars, slots);
+  run.slots = slots;
+
+  const bool flat = is_flat(t, l);
+  if (flat && l.numel <= run.tile) {
+    run_flat(run, 0, l.numel);
+    return PF_OK;
+  }
+  int64_t out_bytes = 0;
+  for (const Tape::Out& o : t.outs) out_bytes += o.bytes * l.numel;
+  run.stream = out_bytes >= streaming_threshold();
+  const double total_ns = t.cost * static_cast<double>(l.numel);
+  if (flat) {
+    // Enough tiles to share out evenly.
+    while (run.tile > 256 && l.numel < 8 * run.tile && total_ns > 2 * kThreadNs) run.tile /= 2;
+    const int64_t tiles = (l.numel + run.tile - 1) / run.tile;
+    parallel_for(tiles, grain_of(t.cost * static_cast<double>(run.tile)),
+                 [&](int64_t b, int64_t e) {
+                   run_flat(run, b * run.tile, std::min(e * run.tile, l.numel));
+                 });
+    return PF_OK;
+  }
+  collapse(run);
+  if (run.ndim == 0) {  // one element
+    run.ndim = 1;
+    run.shape[0] = 1;
+    for (auto& s : run.strides) s[0] = 1;
+  }
+  choose_boxes(run);
+  if (run.nr * run.nc >= 256 || run.nr * run.nc >= l.numel) {
+    const int64_t boxes = l.numel / (run.rows * run.cols) * run.row_boxes * run.col_boxes;
+    parallel_for(boxes, grain_of(1.5 * t.cost * static_cast<double>(run.nr * run.nc)),
+                 [&](int64_t b, int64_t e) { run_boxes(run, b, e); });
+  } else {
+    run.stream = false;
+    const int64_t tiles = (l.numel + run.tile - 1) / run.tile;
+    parallel_for(tiles, grain_of(2 * t.cost * static_cast<double>(run.tile)),
+                 [&](int64_t b, int64_t e) {
+                   run_lines(run, b * run.tile, std::min(e * run.tile, l.numel));
+                 });
+  }
+  return PF_OK;
+}
+
+}  // namespace pyflame::cpu

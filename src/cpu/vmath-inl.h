@@ -1,0 +1,564 @@
+// Elementary functions over Lanes: right at NaN, infinities, zeros and denormals, within about two
+// units in the last place, and the same bits for every vector width, since they are made of IEEE
+// operations and explicit fma only. Coefficients are minimax fits of our own.
+// Include after cpu/lanes-inl.h, inside a foreach_target translation unit.
+
+#if defined(PYFLAME_CPU_VMATH_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef PYFLAME_CPU_VMATH_INL
+#undef PYFLAME_CPU_VMATH_INL
+#else
+#define PYFLAME_CPU_VMATH_INL
+#endif
+
+#include "cpu/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu {
+namespace HWY_NAMESPACE {
+
+using F32 = Lanes<float>;
+using F64 = Lanes<double>;
+
+// c0 + c1 x + c2 x^2 ...
+template <class T, class C>
+HWY_INLINE T Poly(T, C c0) {
+  return T(c0);
+}
+template <class T, class C, class... R>
+HWY_INLINE T Poly(T x, C c0, R... rest) {
+  return Fma(Poly(x, rest...), x, T(c0));
+}
+
+// A function of doubles applied to floats, rounded once: for those too rare to deserve a float
+// version. F is a functor over F64.
+template <class F>
+HWY_INLINE F32 ViaDouble(F32 x) {
+  const F32::D d;
+  const F64::D dd;
+  const hn::Half<F32::D> dh;
+  const F64 lo = F()(F64(hn::PromoteTo(dd, hn::LowerHalf(dh, x.v))));
+  const F64 hi = F()(F64(hn::PromoteTo(dd, hn::UpperHalf(dh, x.v))));
+  return F32(hn::Combine(d, hn::DemoteTo(dh, hi.v), hn::DemoteTo(dh, lo.v)));
+}
+template <class F>
+HWY_INLINE F32 ViaDouble(F32 x, F32 y) {
+  const F32::D d;
+  const F64::D dd;
+  const hn::Half<F32::D> dh;
+  const F64 lo = F()(F64(hn::PromoteTo(dd, hn::LowerHalf(dh, x.v))),
+                     F64(hn::PromoteTo(dd, hn::LowerHalf(dh, y.v))));
+  const F64 hi = F()(F64(hn::PromoteTo(dd, hn::UpperHalf(dh, x.v))),
+                     F64(hn::PromoteTo(dd, hn::UpperHalf(dh, y.v))));
+  return F32(hn::Combine(d, hn::DemoteTo(dh, hi.v), hn::DemoteTo(dh, lo.v)));
+}
+#define PF_VIA_DOUBLE(NAME)                                    \
+  struct NAME##Functor {                                       \
+    HWY_INLINE F64 operator()(F64 x) { return NAME##Core(x); } \
+  };                                                           \
+  HWY_INLINE F32 NAME(F32 x) {                                 \
+    return ViaDouble<NAME##Functor>(x);                        \
+  }
+// Lane by lane through the C library: rare functions of doubles.
+#define PF_LIBM(NAME, FN)                               \
+  struct NAME##Libm {                                   \
+    double operator()(double x) const { return FN(x); } \
+  };                                                    \
+  HWY_INLINE F64 NAME(F64 x) {                          \
+    return EachLane<NAME##Libm>(x);                     \
+  }
+
+template <class E>
+HWY_INLINE Lanes<E> Sqrt(Lanes<E> x) {
+  return Lanes<E>(hn::Sqrt(x.v));
+}
+
+// ---- exponentials
+// --------------------------------------------------------------------------------
+template <class E>
+struct FloatBits;
+template <>
+struct FloatBits<float> {
+  using Int = int32_t;
+  static constexpr int kMantissa = 23, kBias = 127;
+  static constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  static constexpr float kLn2Hi = 0x1.62e43p-1f, kLn2Lo = -1.904654299957768e-9f;
+  static constexpr float kExpLow = -104.0f, kExpHigh = 89.0f, kExpm1Low = -18.0f;
+  static constexpr float kExp2Low = -151.0f, kExp2High = 129.0f;
+};
+template <>
+struct FloatBits<double> {
+  using Int = int64_t;
+  static constexpr int kMantissa = 52, kBias = 1023;
+  static constexpr double kRound = 6755399441055744.0;
+  static constexpr double kLn2Hi = 0x1.62e42fefa39efp-1, kLn2Lo = 2.3190468138462996e-17;
+  static constexpr double kExpLow = -746.0, kExpHigh = 710.0, kExpm1Low = -40.0;
+  static constexpr double kExp2Low = -1076.0, kExp2High = 1025.0;
+};
+
+// (e^r - 1 - r) / r^2 for |r| <= ln2 / 2.
+HWY_INLINE F32 ExpTail(F32 r) {
+  return Poly(r, 0.50000000716672141431, 0.1666666581977687122, 0.041666280331137460609,
+              0.0083335037998314970258, 0.0013945752170594447442, 0.00019789246912437644643);
+}
+HWY_INLINE F64 ExpTail(F64 r) {
+  return Poly(r, 0.50000000000000000095, 0.16666666666666677525, 0.041666666666666492544,
+              0.0083333333333207377428, 0.001388888888896836879, 0.00019841269888685821999,
+              0.000024801587164709382709, 2.7557241366706082489e-6, 2.7557405982842916513e-7,
+              2.511011068792473983e-8, 2.0875303624205271404e-9);
+}
+// y * 2^k rounded once, for k = kf integral and y in [0.5, 2): gradual underflow included.
+template <class E>
+HWY_INLINE Lanes<E> ScaleBy(Lanes<E> y, Lanes<E> kf) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(E) == 4)
+    return Lanes<E>(typename Lanes<E>::V{_mm512_scalef_ps(y.v.raw, kf.v.raw)});
+  else
+    return Lanes<E>(typename Lanes<E>::V{_mm512_scalef_pd(y.v.raw, kf.v.raw)});
+#else
+  // In two steps, since 2^k itself may not be a normal number.
+  using B = FloatBits<E>;
+  using I = typename B::Int;
+  const Lanes<E> biased = Fma(kf, Lanes<E>(0.5), Lanes<E>(B::kRound));
+  const Lanes<E> first = biased - Lanes<E>(B::kRound);
+  const Lanes<E> second = (kf - first) + Lanes<E>(B::kRound);
+  const Lanes<I> bias(B::kBias);
+  const auto power = [bias](Lanes<E> x) HWY_ATTR {
+    return BitCast<E>(Lanes<I>(hn::ShiftLeft<B::kMantissa>((BitCast<I>(x) + bias).v)));
+  };
+  return y * power(biased) * power(second);
+#endif
+}
+// x = k ln2 + r with integral k.
+template <class E>
+HWY_INLINE Lanes<E> ReduceLn2(Lanes<E> x, Lanes<E>& k) {
+  using B = FloatBits<E>;
+  k = Fma(x, Lanes<E>(1.4426950408889634074), Lanes<E>(B::kRound)) - Lanes<E>(B::kRound);
+  return NegFma(k, Lanes<E>(B::kLn2Lo), NegFma(k, Lanes<E>(B::kLn2Hi), x));
+}
+template <class E>
+HWY_INLINE Lanes<E> Exp(Lanes<E> x) {
+  using B = FloatBits<E>;
+  Lanes<E> k;
+  const Lanes<E> r = ReduceLn2(AtMost<E>(B::kExpHigh, AtLeast<E>(B::kExpLow, x)), k);
+  return ScaleBy(Fma(r * r, ExpTail(r), r) + Lanes<E>(1), k);
+}
+template <class E>
+HWY_INLINE Lanes<E> Exp2(Lanes<E> x) {
+  using B = FloatBits<E>;
+  const Lanes<E> c = AtMost<E>(B::kExp2High, AtLeast<E>(B::kExp2Low, x));
+  const Lanes<E> k = (c + Lanes<E>(B::kRound)) - Lanes<E>(B::kRound);
+  const Lanes<E> f = c - k;
+  const Lanes<E> r = Fma(f, Lanes<E>(B::kLn2Hi), f * Lanes<E>(B::kLn2Lo));
+  return ScaleBy(Fma(r * r, ExpTail(r), r) + Lanes<E>(1), k);
+}
+template <class E>
+HWY_INLINE Lanes<E> Expm1(Lanes<E> x) {
+  using B = FloatBits<E>;
+  using I = typename B::Int;
+  Lanes<E> k;
+  const Lanes<E> r = ReduceLn2(AtMost<E>(B::kExpHigh, AtLeast<E>(B::kExpm1Low, x)), k);
+  const Lanes<E> em = Fma(r * r, ExpTail(r), r);
+  // 2^(k-1), so that k = 128 does not overflow before it must.
+  const Lanes<I> bits = BitCast<I>(k + Lanes<E>(B::kRound)) + Lanes<I>(B::kBias - 1);
+  const Lanes<E> s = BitCast<E>(Lanes<I>(hn::ShiftLeft<B::kMantissa>(bits.v)));
+  const Lanes<E> y = Fma(s, em, s - Lanes<E>(0.5));
+  return CopySign(y + y, x);
+}
+template <class E>
+HWY_INLINE Lanes<E> Sigmoid(Lanes<E> x) {
+  const Lanes<E> e = Exp(-Abs(x)), one(1);
+  return Select(Lt(x, Lanes<E>(0)), e, one) / (one + e);
+}
+HWY_INLINE F32 Tanh(F32 x) {
+  const F32 c = AtMost(9.02f, AtLeast(-9.02f, x));
+  const F32 z = c * c;
+  const F32 p =
+      Poly(z, 0.9999999991, 0.1378536594, 0.004008511464, 3.158911917e-05, 5.076242852e-08);
+  const F32 q =
+      Poly(z, 1.0, 0.4711869834, 0.02773752107, 0.0004207412107, 1.617489925e-06, 7.3744768e-10);
+  return AtMost(1.0f, AtLeast(-1.0f, c * p / q));
+}
+HWY_INLINE F64 Tanh(F64 x) {
+  const F64 t = Expm1(F64(-2) * Abs(x));
+  return CopySign(t / (t + F64(2)), x);
+}
+
+// ---- logarithms
+// ---------------------------------------------------------------------------------- x = 2^k (1 +
+// f) with 1 + f in [sqrt(1/2), sqrt(2)), for x positive and finite; gives f.
+template <class E>
+HWY_INLINE Lanes<E> ReduceLog(Lanes<E> x, Lanes<E>& k) {
+  using B = FloatBits<E>;
+  using I = typename B::Int;
+  constexpr bool f32 = sizeof(E) == 4;
+  const Mask<E> small = Lt(x, Lanes<E>(std::numeric_limits<E>::min()));
+  x = Select(small, x * Lanes<E>(f32 ? 0x1p23 : 0x1p52), x);
+  const Lanes<I> bits = BitCast<I>(x);
+  const Lanes<I> above = bits - Lanes<I>(f32 ? I{0x3f3504f3} : static_cast<I>(0x3fe6a09e667f3bcd));
+  const Lanes<I> exponent(hn::ShiftRight<B::kMantissa>(above.v));
+  const Lanes<E> m = BitCast<E>(bits - Lanes<I>(hn::ShiftLeft<B::kMantissa>(exponent.v)));
+  // Exponents are small: as low bits of a large float they convert without an instruction for it.
+  const Lanes<E> magic(B::kRound);
+  k = BitCast<E>(exponent + BitCast<I>(magic)) - magic;
+  k = k - Select(small, Lanes<E>(B::kMantissa), Lanes<E>(0));
+  return m - Lanes<E>(1);
+}
+// log(1 + f) - f.
+HWY_INLINE F32 LogTail(F32 f) {
+  const F32 p = Poly(f, 0.33333312541940965313, -0.25000009502139801932, 0.20002123384793021267,
+                     -0.16668005389044213679, 0.14219454738311235232, -0.12405340841317872692,
+                     0.11888687445526796531, -0.11677496431083333271, 0.067477173204058992174);
+  const F32 f2 = f * f;
+  return Fma(f2 * f, p, F32(-0.5) * f2);
+}
+HWY_INLINE F64 LogTail(F64 f) {
+  const F64 s = f / (f + F64(2));
+  const F64 z = s * s;
+  const F64 r = z * Poly(z, 0.66666666666666660719, 0.40000000000006492649, 0.28571428569006907962,
+                         0.22222222658730730597, 0.18181774707679250842, 0.15387132758490652452,
+                         0.13249168461310569779, 0.13259987765168253524);
+  const F64 half = F64(0.5) * f * f;
+  return Fma(s, half + r, -half);
+}
+// log at 0, below, inf and NaN, given what the formula gives elsewhere.
+template <class E>
+HWY_INLINE Lanes<E> LogEdges(Lanes<E> x, Lanes<E> y) {
+  const Lanes<E> inf(std::numeric_limits<E>::infinity());
+  y = Select(Lt(x, inf), y, x);  // inf and NaN are their own logarithms
+  const Lanes<E> edge =
+      Select(Eq(x, Lanes<E>(0)), -inf, Lanes<E>(std::numeric_limits<E>::quiet_NaN()));
+  return Select(Le(x, Lanes<E>(0)), edge, y);
+}
+template <class E>
+HWY_INLINE Lanes<E> Log(Lanes<E> x) {
+  using B = FloatBits<E>;
+  Lanes<E> k;
+  const Lanes<E> f = ReduceLog(x, k);
+  const Lanes<E> y = f + Fma(k, Lanes<E>(B::kLn2Lo), LogTail(f));
+  return LogEdges(x, Fma(k, Lanes<E>(B::kLn2Hi), y));
+}
+template <class E>
+HWY_INLINE Lanes<E> Log2(Lanes<E> x) {
+  Lanes<E> k;
+  const Lanes<E> f = ReduceLog(x, k);
+  const Lanes<E> tail = LogTail(f);
+  const Lanes<E> hi(std::is_same_v<E, float> ? 1.44269502162933349609 : 1.4426950408889634074);
+  const Lanes<E> lo(std::is_same_v<E, float> ? 1.925963033500930e-8 : 2.0355273740931033e-17);
+  const Lanes<E> y = Fma(tail, hi, Fma(f, lo, tail * lo));
+  return LogEdges(x, k + Fma(f, hi, y));
+}
+template <class E>
+HWY_INLINE Lanes<E> Log1p(Lanes<E> x) {
+  const Lanes<E> one(1), u = one + x;
+  const Lanes<E> y = Log(u) + (x - (u - one)) / u;
+  // u is exact at -1, where the correction is 0 / 0, and useless at inf.
+  const Mask<E> plain = And(Gt(x, Lanes<E>(-1)), Lt(x, Lanes<E>(0x1p60)));
+  return CopySign(Select(plain, y, Log(u)), x);
+}
+HWY_INLINE F64 Log10Core(F64 x) {
+  return Log(x) * F64(0.43429448190325182765);
+}
+PF_VIA_DOUBLE(Log10)
+PF_LIBM(Log10, std::log10)
+
+// ---- error functions
+// -----------------------------------------------------------------------------
+HWY_INLINE F32 Erf(F32 x) {
+  const F32 c = AtMost(3.93f, AtLeast(-3.93f, x));
+  const F32 z = c * c;
+  const F32 p = Poly(z, 1.128379145, 0.1907843056, 0.05279034878, 0.00377962888, 0.0002848088937,
+                     2.04196547e-06);
+  const F32 q =
+      Poly(z, 1.0, 0.5024109081, 0.1142577182, 0.01499747784, 0.001165217146, 3.80040345e-05);
+  return AtMost(1.0f, AtLeast(-1.0f, c * p / q));
+}
+// exp(x^2) erfc(x) is a polynomial in 3 / (3 + x) for x in [0, 11].
+HWY_INLINE F64 ErfcCore(F64 x) {
+  const F64 a = AtMost(11.0, Abs(x));
+  const F64 t = F64(3) / (F64(3) + a);
+  const F64 r = Poly(t, -1.0785156399342170014e-7, 0.1880700700429581485, 0.1879197909266754504,
+                     0.17919060393609499074, 0.14594775155264958549, 0.17670502484346708984,
+                     -0.067598767427680144049, 0.42388911789388145421, -0.57100794322425339345,
+                     0.67555584982738203861, -0.49562186757554217029, 0.18441747698671992827,
+                     -0.027466999963111199825);
+  const F64 y = r * Exp(-(a * a));
+  return Select(Lt(x, F64(0)), F64(2) - y, y);
+}
+PF_VIA_DOUBLE(Erfc)
+PF_LIBM(Erf, std::erf)
+PF_LIBM(Erfc, std::erfc)
+
+// ---- trigonometry
+// -------------------------------------------------------------------------------- x = k pi/2 + r;
+// exact to the last bit for |k| < 2^30.
+HWY_INLINE F64 ReducePi(F64 x, F64& k) {
+  const F64 round(FloatBits<double>::kRound);
+  k = Fma(x, F64(0.63661977236758134308), round) - round;
+  const F64 r = NegFma(k, F64(0x1.921fb54442d18p+0), x);
+  return NegFma(k, F64(0x1.1a62633145c07p-54), r);
+}
+struct SinLibm {
+  template <class E>
+  E operator()(E x) const {
+    return std::sin(x);
+  }
+};
+struct CosLibm {
+  template <class E>
+  E operator()(E x) const {
+    return std::cos(x);
+  }
+};
+template <class F, class E>
+HWY_NOINLINE Lanes<E> WhereHuge(Mask<E> huge, Lanes<E> x, Lanes<E> y) {
+  return Select(huge, EachLane<F>(x), y);
+}
+// sin(r) for even quadrants, cos(r) for odd ones, negated in the upper half.
+HWY_INLINE F32 Quadrant(F32 r, Lanes<int32_t> k) {
+  const F32 z = r * r;
+  const F32 s =
+      Fma(r * z,
+          Poly(z, -0.1666665422545141017, 0.0083321314941042544962, -0.00019510838860238015722), r);
+  const F32 c =
+      Fma(z * z,
+          Poly(z, 0.041666645655614609802, -0.0013887306167931820899, 0.000024431217663926672613),
+          Fma(z, F32(-0.5), F32(1)));
+  const Lanes<int32_t> one(1), two(2);
+  const Mask<int32_t> odd = Ne(BitAnd(k, one), Lanes<int32_t>(0));
+  const F32 y = Select(Mask<float>{hn::RebindMask(F32::D(), odd.m)}, c, s);
+  const Lanes<int32_t> sign(hn::ShiftLeft<30>(BitAnd(k, two).v));
+  return BitCast<float>(BitXor(BitCast<int32_t>(y), sign));
+}
+HWY_INLINE F64 Quadrant(F64 r, Lanes<int64_t> k) {
+  const F64 z = r * r;
+  const F64 s =
+      Fma(r * z,
+          Poly(z, -0.16666666666666666637, 0.0083333333333333214976, -0.00019841269841253600283,
+               2.75573192134197216e-6, -2.5052104708631912684e-8, 1.605834051979107216e-10,
+               -7.5773924901252371224e-13),
+          r);
+  const F64 c =
+      Fma(z * z,
+          Poly(z, 0.041666666666666591059, -0.0013888888888872598252, 0.000024801587288491742889,
+               -2.7557314056473211287e-7, 2.0875681865106086391e-9, -1.135744789482826249e-11),
+          Fma(z, F64(-0.5), F64(1)));
+  const Lanes<int64_t> one(1), two(2);
+  const Mask<int64_t> odd = Ne(BitAnd(k, one), Lanes<int64_t>(0));
+  const F64 y = Select(Mask<double>{hn::RebindMask(F64::D(), odd.m)}, c, s);
+  const Lanes<int64_t> sign(hn::ShiftLeft<62>(BitAnd(k, two).v));
+  return BitCast<double>(BitXor(BitCast<int64_t>(y), sign));
+}
+// Reduction in double, the polynomial in float.
+HWY_INLINE F32 SinShifted(F32 x, int32_t shift) {
+  const F32::D d;
+  const F64::D dd;
+  const hn::Half<F32::D> dh;
+  const hn::Half<Lanes<int32_t>::D> dih;
+  F64 k0, k1;
+  const F64 r0 = ReducePi(F64(hn::PromoteTo(dd, hn::LowerHalf(dh, x.v))), k0);
+  const F64 r1 = ReducePi(F64(hn::PromoteTo(dd, hn::UpperHalf(dh, x.v))), k1);
+  const F32 r(hn::Combine(d, hn::DemoteTo(dh, r1.v), hn::DemoteTo(dh, r0.v)));
+  const Lanes<int32_t> k(
+      hn::Combine(Lanes<int32_t>::D(), hn::DemoteTo(dih, k1.v), hn::DemoteTo(dih, k0.v)));
+  return Quadrant(r, k + Lanes<int32_t>(shift));
+}
+HWY_INLINE F64 SinShifted(F64 x, int64_t shift) {
+  F64 k;
+  const F64 r = ReducePi(x, k);
+  return Quadrant(r, BitCast<int64_t>(k + F64(FloatBits<double>::kRound)) + Lanes<int64_t>(shift));
+}
+// Too large for ReducePi, though finite.
+template <class E>
+HWY_INLINE Mask<E> HugeAngle(Lanes<E> x) {
+  const Lanes<E> a = Abs(x);
+  return And(Ge(a, Lanes<E>(sizeof(E) == 4 ? 0x1p30 : 0x1p26)), IsFinite(a));
+}
+template <class E>
+HWY_INLINE Lanes<E> Sin(Lanes<E> x) {
+  const Lanes<E> y = SinShifted(x, 0);
+  const Mask<E> huge = HugeAngle(x);
+  if (HWY_UNLIKELY(Any(huge))) return WhereHuge<SinLibm>(huge, x, y);
+  return y;
+}
+template <class E>
+HWY_INLINE Lanes<E> Cos(Lanes<E> x) {
+  const Lanes<E> y = SinShifted(x, 1);
+  const Mask<E> huge = HugeAngle(x);
+  if (HWY_UNLIKELY(Any(huge))) return WhereHuge<CosLibm>(huge, x, y);
+  return y;
+}
+HWY_INLINE F64 TanCore(F64 x) {
+  return Sin(x) / Cos(x);
+}
+PF_VIA_DOUBLE(Tan)
+PF_LIBM(Tan, std::tan)
+
+// atan(x) for |x| <= 1.
+HWY_INLINE F64 AtanUnit(F64 x) {
+  return x * Poly(x * x, 0.99999999999999164, -0.33333333277960268845, 0.1999999619631281727,
+                  -0.14285611026803290062, 0.11109639416125672555, -0.090782230938284832115,
+                  0.076204238462073052498, -0.063840335519305486751, 0.050812561493209514536,
+                  -0.035755456588742459514, 0.020387385296244655756, -0.0085097009524547530327,
+                  0.0022556296521487233859, -0.00028084058418941432225);
+}
+HWY_INLINE F64 Atan2Core(F64 y, F64 x) {
+  const F64 ax = Abs(x), ay = Abs(y), zero(0);
+  const Mask<double> steep = Gt(ay, ax);
+  const F64 small = Select(steep, ax, ay), large = Select(steep, ay, ax);
+  F64 q = small / large;
+  q = Select(Eq(large, zero), zero, q);
+  q = Select(And(IsInf(ax), IsInf(ay)), F64(1), q);
+  F64 a = AtanUnit(q);
+  a = Select(steep, F64(1.57079632679489661923) - a, a);
+  a = Select(Lt(CopySign(F64(1), x), zero), F64(3.14159265358979323846) - a, a);
+  a = CopySign(a, y);
+  return Select(Or(IsNan(x), IsNan(y)), x + y, a);
+}
+HWY_INLINE F64 AtanCore(F64 x) {
+  const F64 a = Abs(x), one(1);
+  const Mask<double> steep = Gt(a, one);
+  const F64 y = AtanUnit(Select(steep, one / a, a));
+  return CopySign(Select(steep, F64(1.57079632679489661923) - y, y), x);
+}
+HWY_INLINE F64 AsinCore(F64 x) {
+  return Atan2Core(x, Sqrt((F64(1) - x) * (F64(1) + x)));
+}
+HWY_INLINE F64 AcosCore(F64 x) {
+  return Atan2Core(Sqrt((F64(1) - x) * (F64(1) + x)), x);
+}
+PF_VIA_DOUBLE(Atan)
+PF_VIA_DOUBLE(Asin)
+PF_VIA_DOUBLE(Acos)
+PF_LIBM(Atan, std::atan)
+PF_LIBM(Asin, std::asin)
+PF_LIBM(Acos, std::acos)
+struct Atan2Functor {
+  HWY_INLINE F64 operator()(F64 y, F64 x) { return Atan2Core(y, x); }
+};
+HWY_INLINE F32 Atan2(F32 y, F32 x) {
+  return ViaDouble<Atan2Functor>(y, x);
+}
+struct Atan2Libm {
+  double operator()(double y, double x) const { return std::atan2(y, x); }
+};
+HWY_INLINE F64 Atan2(F64 y, F64 x) {
+  return EachLane<Atan2Libm>(y, x);
+}
+
+// ---- hyperbolics
+// ---------------------------------------------------------------------------------
+HWY_INLINE F64 SinhCore(F64 x) {
+  const F64 e = Expm1(Abs(x));
+  return CopySign(F64(0.5) * (e + e / (e + F64(1))), x);
+}
+HWY_INLINE F64 CoshCore(F64 x) {
+  const F64 e = Exp(Abs(x));
+  return F64(0.5) * (e + F64(1) / e);
+}
+HWY_INLINE F64 AsinhCore(F64 x) {
+  const F64 a = Abs(x), z = a * a;
+  return CopySign(Log1p(a + z / (F64(1) + Sqrt(z + F64(1)))), x);
+}
+HWY_INLINE F64 AcoshCore(F64 x) {
+  const F64 t = x - F64(1);
+  return Log1p(t + Sqrt(t * (x + F64(1))));
+}
+HWY_INLINE F64 AtanhCore(F64 x) {
+  const F64 a = Abs(x);
+  return CopySign(F64(0.5) * Log1p((a + a) / (F64(1) - a)), x);
+}
+// What exceeds the range of float is infinite after rounding, inf / inf must not arise before.
+struct SinhFunctor {
+  HWY_INLINE F64 operator()(F64 x) { return SinhCore(AtMost(100.0, AtLeast(-100.0, x))); }
+};
+struct CoshFunctor {
+  HWY_INLINE F64 operator()(F64 x) { return CoshCore(AtMost(100.0, AtLeast(-100.0, x))); }
+};
+struct AsinhFunctor {
+  HWY_INLINE F64 operator()(F64 x) { return Select(IsInf(x), x, AsinhCore(x)); }
+};
+struct AcoshFunctor {
+  HWY_INLINE F64 operator()(F64 x) { return Select(IsInf(x), Abs(x), AcoshCore(x)); }
+};
+HWY_INLINE F32 Sinh(F32 x) {
+  return ViaDouble<SinhFunctor>(x);
+}
+HWY_INLINE F32 Cosh(F32 x) {
+  return ViaDouble<CoshFunctor>(x);
+}
+HWY_INLINE F32 Asinh(F32 x) {
+  return ViaDouble<AsinhFunctor>(x);
+}
+HWY_INLINE F32 Acosh(F32 x) {
+  return ViaDouble<AcoshFunctor>(x);
+}
+PF_VIA_DOUBLE(Atanh)
+PF_LIBM(Sinh, std::sinh)
+PF_LIBM(Cosh, std::cosh)
+PF_LIBM(Asinh, std::asinh)
+PF_LIBM(Acosh, std::acosh)
+PF_LIBM(Atanh, std::atanh)
+
+// ---- powers
+// --------------------------------------------------------------------------------------
+struct PowFunctor {
+  HWY_INLINE F64 operator()(F64 x, F64 y) {
+    const F64 one(1), zero(0);
+    const F64 p = Exp(y * Log(Abs(x)));
+    const Mask<double> whole = Eq(Trunc(y), y);
+    const F64 half = y * F64(0.5);
+    const Mask<double> odd = And(whole, Ne(Trunc(half), half));
+    const Mask<double> negative = Lt(CopySign(one, x), zero);
+    F64 r = Select(And(negative, odd), -p, p);
+    const F64 nan(std::numeric_limits<double>::quiet_NaN());
+    r = Select(And(And(Lt(x, zero), IsFinite(x)), Not(whole)), nan, r);
+    // pow(1, y), pow(x, 0) and pow(-1, inf) are 1, NaN operands included.
+    const Mask<double> unit = Or(Or(Eq(x, one), Eq(y, zero)), And(Eq(x, F64(-1)), IsInf(y)));
+    return Select(unit, one, r);
+  }
+};
+struct PowLibm {
+  double operator()(double x, double y) const { return std::pow(x, y); }
+};
+// Squares are products, whatever the other lanes hold.
+HWY_INLINE F32 Pow(F32 x, F32 y) {
+  const Mask<float> square = Eq(y, F32(2));
+  const F32 xx = x * x;
+  if (All(square)) return xx;
+  return Select(square, xx, ViaDouble<PowFunctor>(x, y));
+}
+HWY_INLINE F64 Pow(F64 x, F64 y) {
+  const Mask<double> square = Eq(y, F64(2));
+  const F64 xx = x * x;
+  if (All(square)) return xx;
+  return Select(square, xx, EachLane<PowLibm>(x, y));
+}
+// Wraps; a negative exponent gives the truncated quotient 1 / x^|y|, and 0 for x = 0.
+struct PowIntLane {
+  template <class E>
+  E operator()(E x, E y) const {
+    if (y < 0) return x == 1 ? E{1} : x == -1 ? static_cast<E>(y & 1 ? -1 : 1) : E{0};
+    using U = std::make_unsigned_t<E>;
+    U r = 1, b = static_cast<U>(x);
+    for (U n = static_cast<U>(y); n; n >>= 1) {
+      if (n & 1) r *= b;
+      b *= b;
+    }
+    return static_cast<E>(r);
+  }
+};
+HWY_INLINE Lanes<int32_t> Pow(Lanes<int32_t> x, Lanes<int32_t> y) {
+  return EachLane<PowIntLane>(x, y);
+}
+HWY_INLINE Lanes<int64_t> Pow(Lanes<int64_t> x, Lanes<int64_t> y) {
+  return EachLane<PowIntLane>(x, y);
+}
+
+#undef PF_VIA_DOUBLE
+#undef PF_LIBM
+
+}  // namespace HWY_NAMESPACE
+}  // namespace pyflame::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif
