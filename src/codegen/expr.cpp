@@ -325,13 +325,15 @@ int Graph::make(Micro op, int a, int b, int c) {
   return add(n);
 }
 
-int Graph::insert(const Expr& e, std::span<const int> inputs) {
+int Graph::insert(const Expr& e, std::span<const int> inputs, std::span<const int> attrs) {
   std::vector<int> at(e.nodes.size());
   for (size_t i = 0; i < e.nodes.size(); ++i) {
     const ExprNode& n = e.nodes[i];
     auto in = [&](int k) { return n.in[k] < 0 ? -1 : at[static_cast<size_t>(n.in[k])]; };
     if (n.op == Micro::Input)
       at[i] = inputs[n.index];
+    else if (n.op == Micro::Attr && !attrs.empty())
+      at[i] = attrs[n.index];
     else if (micro_arity(n.op) == 0)
       at[i] = add(n);
     else

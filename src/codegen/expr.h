@@ -129,8 +129,8 @@ class Graph {
   int make(Micro op, int a = -1, int b = -1, int c = -1);
   const ExprNode& operator[](int i) const { return nodes_[static_cast<size_t>(i)]; }
   bool is_const(int i, double v) const;
-  // Copies `e` into this graph with its inputs replaced by the given nodes.
-  int insert(const Expr& e, std::span<const int> inputs);
+  // Copies `e` into this graph with its inputs (and attributes, where given) replaced by nodes.
+  int insert(const Expr& e, std::span<const int> inputs, std::span<const int> attrs = {});
   Expr extract(int root) const;
 
  private:
