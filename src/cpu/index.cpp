@@ -1,0 +1,244 @@
+// Kernels that read by index: advanced indexing (also index_select and embedding), gather,
+// nonzero, masked_select, and the searches.
+#include "cpu/index.h"
+
+#include <vector>
+
+#include "cpu/strided.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+
+namespace {
+
+// Where every combination of the index tensors points, in elements from the start of the indexed
+// dimensions. Index tensors all have the shape of the first.
+std::vector<int64_t> indexed_offsets(const KernelArgs& a, const pf_tensor& self, int first_dim,
+                                     int first_tensor, int count, bool wrap) {
+  const pf_tensor& model = a.tensor(first_tensor);
+  const int64_t n = numel(model);
+  std::vector<int64_t> offsets(static_cast<size_t>(n), 0);
+  for (int k = 0; k < count; ++k) {
+    const pf_tensor& index = a.tensor(first_tensor + k);
+    const int64_t size = self.shape[first_dim + k], step = self.strides[first_dim + k];
+    parallel_for(n, kGrain, [&](int64_t b, int64_t e) {
+      auto at = walk(index, b);
+      const auto* data = static_cast<const int64_t*>(index.data);
+      for (int64_t i = b; i < e; ++i, at.next())
+        offsets[static_cast<size_t>(i)] += checked_index(a, data[at.offset[0]], size, wrap) * step;
+    });
+  }
+  return offsets;
+}
+
+// out [before, index shape, after]; self [before, indexed, after]; the index tensors.
+// attrs: number of dimensions before, number of indexed ones, whether negative indices wrap.
+void index(const KernelArgs& a) {
+  const pf_tensor& self = a.tensor(1);
+  const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
+  const std::vector<int64_t> offsets = indexed_offsets(a, self, before, 2, count, a.i(2) != 0);
+  const auto points = static_cast<int64_t>(offsets.size());
+  const int after = before + count;
+  const int64_t* after_strides[1] = {self.strides + after};
+  const Folded<1> rest(self.ndim - after, self.shape + after, after_strides);
+  int64_t outer = 1, run = 1;
+  for (int d = 0; d < before; ++d) outer *= self.shape[d];
+  for (int d = 0; d < rest.ndim; ++d) run *= rest.shape[d];
+  if (outer * points * run == 0) return;
+  const bool flat = rest.ndim == 0 || (rest.ndim == 1 && rest.strides[0][0] == 1);
+  const int64_t* before_strides[1] = {self.strides};
+  const int64_t* rest_strides[1] = {rest.strides[0]};
+  dispatch_size(a.dtype(0), [&]<class T>() {
+    const T* from = a.data<T>(1);
+    T* to = a.data<T>(0);
+    parallel_for(outer * points, std::max<int64_t>(1, kGrain / run), [&](int64_t b, int64_t e) {
+      Walker<1> at(before, self.shape, before_strides, b / points);
+      int64_t k = b % points;
+      for (int64_t r = b; r < e; ++r) {
+        const T* s = from + at.offset[0] + offsets[static_cast<size_t>(k)];
+        T* o = to + r * run;
+        if (run == 1) {
+          *o = *s;
+        } else if (flat) {
+          std::memcpy(o, s, static_cast<size_t>(run) * sizeof(T));
+        } else {
+          Walker<1> inner(rest.ndim, rest.shape, rest_strides);
+          for (int64_t i = 0; i < run; ++i, inner.next()) o[i] = s[inner.offset[0]];
+        }
+        if (++k == points) {
+          k = 0;
+          at.next();
+        }
+      }
+    });
+  });
+}
+
+// out[i][j] = self[i][index[i][j]] along one dimension. attrs: dim
+void gather(const KernelArgs& a) {
+  const pf_tensor &self = a.tensor(1), &index = a.tensor(2);
+  const int dim = static_cast<int>(a.i(0)), last = index.ndim - 1;
+  const int64_t n = index.shape[last], size = self.shape[dim], step = self.strides[dim];
+  if (numel(index) == 0) return;
+  int64_t lane[PF_MAX_DIMS];
+  std::copy_n(self.strides, self.ndim, lane);
+  lane[dim] = 0;
+  const int64_t* strides[2] = {index.strides, lane};
+  dispatch_size(a.dtype(0), [&]<class T>() {
+    parallel_for(numel(index) / n, std::max<int64_t>(1, kGrain / n), [&](int64_t b, int64_t e) {
+      Walker<2> at(last, index.shape, strides, b);
+      for (int64_t r = b; r < e; ++r, at.next()) {
+        const int64_t* ix = a.data<int64_t>(2) + at.offset[0];
+        const T* s = a.data<T>(1) + at.offset[1];
+        T* o = a.data<T>(0) + r * n;
+        for (int64_t j = 0; j < n; ++j)
+          o[j] = s[j * lane[last] + checked_index(a, ix[j * index.strides[last]], size) * step];
+      }
+    });
+  });
+}
+
+// ---- masks
+// ---------------------------------------------------------------------------------------
+
+template <class F>
+void each_true(const KernelArgs& a, int tensor, F&& fn) {
+  const pf_tensor& t = a.tensor(tensor);
+  const int64_t n = numel(t);
+  dispatch(a.dtype(tensor), [&]<class T>() {
+    auto at = walk(t);
+    const T* data = a.data<T>(tensor);
+    for (int64_t i = 0; i < n; ++i, at.next())
+      if (load(data[at.offset[0]]) != Compute<T>(0)) fn(at);
+  });
+}
+
+void count_true(const KernelArgs& a) {
+  const pf_tensor& t = a.tensor(1);
+  int64_t found = 0;
+  if (contiguous(t)) {
+    const int64_t n = numel(t);
+    dispatch(a.dtype(1), [&]<class T>() {
+      const T* data = a.data<T>(1);
+      for (int64_t i = 0; i < n; ++i) found += load(data[i]) != Compute<T>(0);
+    });
+  } else {
+    each_true(a, 1, [&](const Walker<1>&) { ++found; });
+  }
+  *a.data<int64_t>(0) = found;
+}
+
+void nonzero(const KernelArgs& a) {
+  int64_t* out = a.data<int64_t>(0);
+  const int n = a.tensor(1).ndim;
+  each_true(a, 1, [&](const Walker<1>& at) {
+    for (int d = 0; d < n; ++d) *out++ = at.at[d];
+  });
+}
+
+// out, input, mask of one shape; out has as many elements as the mask is true.
+void masked_select(const KernelArgs& a) {
+  const pf_tensor &in = a.tensor(1), &mask = a.tensor(2);
+  const int64_t* strides[2] = {in.strides, mask.strides};
+  const int64_t n = numel(mask);
+  dispatch_size(a.dtype(0), [&]<class T>() {
+    T* to = a.data<T>(0);
+    const T* from = a.data<T>(1);
+    const bool* m = a.data<bool>(2);
+    Walker<2> at(in.ndim, in.shape, strides);
+    for (int64_t i = 0; i < n; ++i, at.next())
+      if (m[at.offset[1]]) *to++ = from[at.offset[0]];
+  });
+}
+
+// out (in place), mask, source (contiguous): true places take the source's elements in turn.
+void masked_scatter(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &mask = a.tensor(1);
+  const int64_t* strides[2] = {out.strides, mask.strides};
+  const int64_t n = numel(mask);
+  dispatch_size(a.dtype(0), [&]<class T>() {
+    T* to = a.data<T>(0);
+    const bool* m = a.data<bool>(1);
+    const T* from = a.data<T>(2);
+    Walker<2> at(out.ndim, out.shape, strides);
+    for (int64_t i = 0; i < n; ++i, at.next())
+      if (m[at.offset[1]]) to[at.offset[0]] = *from++;
+  });
+}
+
+// ---- counting and searching
+// ------------------------------------------------------------------------
+
+// out [..., classes], zero except where the index points.
+void one_hot(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  const int64_t classes = out.shape[out.ndim - 1], n = numel(in);
+  int64_t* to = a.data<int64_t>(0);
+  std::memset(to, 0, static_cast<size_t>(n * classes) * sizeof(int64_t));
+  auto at = walk(in);
+  for (int64_t i = 0; i < n; ++i, at.next())
+    to[i * classes + checked_index(a, a.data<int64_t>(1)[at.offset[0]], classes, false)] = 1;
+}
+
+// out [bins], index, weights or none. Sums run in index order.
+void bincount(const KernelArgs& a) {
+  const pf_tensor& in = a.tensor(1);
+  const int64_t bins = a.tensor(0).shape[0], n = numel(in);
+  const int64_t* ix = a.data<int64_t>(1);
+  dispatch(a.dtype(0), [&]<class T>() {
+    using C = Compute<T>;
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
+                  std::is_same_v<T, float>) {
+      T* to = a.data<T>(0);
+      std::fill_n(to, bins, T(0));
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t bin = checked_index(a, ix[i * in.strides[0]], bins, false);
+        to[bin] += a.has(2) ? a.data<T>(2)[i * a.tensor(2).strides[0]] : C(1);
+      }
+    }
+  });
+}
+
+// out int64, values, sorted boundaries [..., n] (contiguous). One row of boundaries for all values
+// or one for each row of them. attrs: right
+void searchsorted(const KernelArgs& a) {
+  const pf_tensor &values = a.tensor(1), &sorted = a.tensor(2);
+  const int64_t n = sorted.shape[sorted.ndim - 1], count = numel(values);
+  const int64_t row = sorted.ndim > 1 ? values.shape[values.ndim - 1] : count;
+  const bool right = a.i(0) != 0;
+  dispatch(a.dtype(1), [&]<class T>() {
+    // NaN counts as larger than every number, as in sort.
+    auto less = [](Compute<T> x, Compute<T> y) { return x < y || (y != y && x == x); };
+    parallel_for(count, 2048, [&](int64_t b, int64_t e) {
+      auto at = walk(values, b);
+      for (int64_t i = b; i < e; ++i, at.next()) {
+        const auto v = load(a.data<T>(1)[at.offset[0]]);
+        const T* s = a.data<T>(2) + (sorted.ndim > 1 ? i / row * n : 0);
+        int64_t low = 0, high = n;
+        while (low < high) {
+          const int64_t mid = low + (high - low) / 2;
+          const auto m = load(s[mid]);
+          if (right ? !less(v, m) : less(m, v))
+            low = mid + 1;
+          else
+            high = mid;
+        }
+        a.data<int64_t>(0)[i] = low;
+      }
+    });
+  });
+}
+
+}  // namespace
+
+PF_CPU_KERNEL("index", index)
+PF_CPU_KERNEL("gather", gather)
+PF_CPU_KERNEL("count_true", count_true)
+PF_CPU_KERNEL("nonzero", nonzero)
+PF_CPU_KERNEL("masked_select", masked_select)
+PF_CPU_KERNEL("masked_scatter", masked_scatter)
+PF_CPU_KERNEL("one_hot", one_hot)
+PF_CPU_KERNEL("bincount", bincount)
+PF_CPU_KERNEL("searchsorted", searchsorted)
+
+}  // namespace pyflame::cpu
