@@ -1,0 +1,148 @@
+// Running sums, products, extremes. Each lane is one thread's, from its first element to its last
+// (or back), so the order is fixed. Sums of floats are kept in float64.
+#include "cpu/strided.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+
+namespace {
+
+constexpr int kBlock = 32;  // lanes scanned side by side
+
+struct Sum {
+  template <class A>
+  static A apply(A acc, A x) {
+    if constexpr (std::is_integral_v<A>)
+      return static_cast<A>(static_cast<uint64_t>(acc) + static_cast<uint64_t>(x));
+    else
+      return acc + x;
+  }
+  static constexpr double kStart = 0;
+};
+struct Product {
+  template <class A>
+  static A apply(A acc, A x) {
+    if constexpr (std::is_integral_v<A>)
+      return static_cast<A>(static_cast<uint64_t>(acc) * static_cast<uint64_t>(x));
+    else
+      return acc * x;
+  }
+  static constexpr double kStart = 1;
+};
+struct LogSumExp {
+  template <class A>
+  static A apply(A acc, A x) {
+    const auto a = static_cast<double>(acc), b = static_cast<double>(x);
+    if (a != a || b != b) return static_cast<A>(a + b);
+    const double high = std::max(a, b), low = std::min(a, b);
+    if (std::isinf(high)) return static_cast<A>(high);  // also -inf and -inf
+    return static_cast<A>(high + std::log1p(std::exp(low - high)));
+  }
+  static constexpr double kStart = -std::numeric_limits<double>::infinity();
+};
+
+template <class T>
+using Wide = std::conditional_t<kIsFloat<T>, double, int64_t>;
+
+// fn(at) for every block of lanes, with offsets for `tensors` of one shape.
+template <int N, class Fn>
+void each_block(const pf_tensor* const* tensors, int dim, Fn&& fn) {
+  const pf_tensor& model = *tensors[0];
+  int64_t shape[PF_MAX_DIMS], steps[N][PF_MAX_DIMS], lanes = 1;
+  int m = 0;
+  for (int d = 0; d < model.ndim; ++d) {
+    if (d == dim) continue;
+    shape[m] = model.shape[d];
+    for (int k = 0; k < N; ++k) steps[k][m] = tensors[k]->strides[d];
+    lanes *= shape[m++];
+  }
+  const int64_t* strides[N];
+  for (int k = 0; k < N; ++k) strides[k] = steps[k];
+  const int64_t length = std::max<int64_t>(model.shape[dim], 1);
+  parallel_for((lanes + kBlock - 1) / kBlock, std::max<int64_t>(1, 8192 / length / kBlock),
+               [&](int64_t b, int64_t e) {
+                 Walker<N> at(m, shape, strides, b * kBlock);
+                 int64_t lane[N][kBlock];
+                 for (int64_t block = b; block < e; ++block) {
+                   const auto n =
+                       static_cast<int>(std::min<int64_t>(kBlock, lanes - block * kBlock));
+                   for (int l = 0; l < n; ++l, at.next())
+                     for (int k = 0; k < N; ++k) lane[k][l] = at.offset[k];
+                   fn(lane, n);
+                 }
+               });
+}
+
+// attrs: dim, backwards
+template <class T, class Op>
+void scan_as(const KernelArgs& a) {
+  using A = Wide<T>;
+  const int dim = static_cast<int>(a.i(0));
+  const int64_t length = a.tensor(0).shape[dim];
+  int64_t os = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
+  T* out = a.data<T>(0);
+  const T* in = a.data<T>(1);
+  if (a.i(1)) {
+    out += (length - 1) * os;
+    in += (length - 1) * is;
+    os = -os;
+    is = -is;
+  }
+  const pf_tensor* tensors[2] = {&a.tensor(0), &a.tensor(1)};
+  each_block<2>(tensors, dim, [&](const int64_t(*lane)[kBlock], int n) {
+    A acc[kBlock];
+    std::fill_n(acc, n, static_cast<A>(Op::kStart));
+    for (int64_t j = 0; j < length; ++j)
+      for (int l = 0; l < n; ++l) {
+        acc[l] = Op::apply(acc[l], static_cast<A>(load(in[lane[1][l] + j * is])));
+        out[lane[0][l] + j * os] = store<T>(acc[l]);
+      }
+  });
+}
+
+void cumsum(const KernelArgs& a) {
+  dispatch(a.dtype(0), [&]<class T>() { scan_as<T, Sum>(a); });
+}
+void cumprod(const KernelArgs& a) {
+  dispatch(a.dtype(0), [&]<class T>() { scan_as<T, Product>(a); });
+}
+void logcumsumexp(const KernelArgs& a) {
+  dispatch(a.dtype(0), [&]<class T>() {
+    if constexpr (kIsFloat<T>) scan_as<T, LogSumExp>(a);
+  });
+}
+
+// outs: values, indices; in. attrs: dim, 1 for the smallest. The last of equals counts; NaN wins.
+void cumextreme(const KernelArgs& a) {
+  const int dim = static_cast<int>(a.i(0));
+  const bool smallest = a.i(1) != 0;
+  const pf_tensor* tensors[3] = {&a.tensor(0), &a.tensor(1), &a.tensor(2)};
+  const int64_t length = a.tensor(2).shape[dim];
+  const int64_t vs = tensors[0]->strides[dim], xs = tensors[1]->strides[dim],
+                is = tensors[2]->strides[dim];
+  dispatch(a.dtype(0), [&]<class T>() {
+    each_block<3>(tensors, dim, [&](const int64_t(*lane)[kBlock], int n) {
+      for (int l = 0; l < n; ++l) {
+        const T* in = a.data<T>(2) + lane[2][l];
+        T* values = a.data<T>(0) + lane[0][l];
+        int64_t* indices = a.data<int64_t>(1) + lane[1][l];
+        int64_t best = 0;
+        for (int64_t j = 0; j < length; ++j) {
+          const auto x = load(in[j * is]), y = load(in[best * is]);
+          if (x != x || (y == y && (smallest ? x <= y : x >= y))) best = j;
+          values[j * vs] = in[best * is];
+          indices[j * xs] = best;
+        }
+      }
+    });
+  });
+}
+
+}  // namespace
+
+PF_CPU_KERNEL("cumsum", cumsum)
+PF_CPU_KERNEL("cumprod", cumprod)
+PF_CPU_KERNEL("logcumsumexp", logcumsumexp)
+PF_CPU_KERNEL("cumextreme", cumextreme)
+
+}  // namespace pyflame::cpu

@@ -1,0 +1,214 @@
+// Sorting rows. Values become unsigned keys in the same order (NaN last, -0 equal to 0); equal
+// keys keep the order of their positions, so every result is unique.
+#include <bit>
+#include <vector>
+
+#include "cpu/strided.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+
+namespace {
+
+inline uint32_t key_of(float v) {
+  if (v != v) return UINT32_MAX;
+  auto bits = std::bit_cast<uint32_t>(v == 0 ? 0.0f : v);
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+inline uint64_t key_of(double v) {
+  if (v != v) return UINT64_MAX;
+  auto bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v);
+  return bits >> 63 ? ~bits : bits | (uint64_t{1} << 63);
+}
+inline uint64_t key_of(int64_t v) {
+  return static_cast<uint64_t>(v) ^ (uint64_t{1} << 63);
+}
+inline uint32_t key_of(int32_t v) {
+  return static_cast<uint32_t>(v) ^ 0x80000000u;
+}
+
+template <class T>
+auto key_of_stored(T v) {
+  using C = Compute<T>;
+  if constexpr (std::is_floating_point_v<C> || std::is_same_v<C, int64_t>)
+    return key_of(load(v));
+  else
+    return key_of(static_cast<int32_t>(v));
+}
+
+// A 32-bit key with its position in one word: one comparison orders both.
+struct Short {
+  uint64_t word;
+  Short() = default;
+  Short(uint32_t key, int64_t at) : word((uint64_t{key} << 32) | static_cast<uint32_t>(at)) {}
+  uint64_t key() const { return word >> 32; }
+  int64_t at() const { return static_cast<int64_t>(word & UINT32_MAX); }
+  friend bool operator<(Short a, Short b) { return a.word < b.word; }
+};
+struct Long {
+  uint64_t word;
+  int64_t position;
+  Long() = default;
+  Long(uint64_t key, int64_t at) : word(key), position(at) {}
+  uint64_t key() const { return word; }
+  int64_t at() const { return position; }
+  friend bool operator<(const Long& a, const Long& b) {
+    return a.word != b.word ? a.word < b.word : a.position < b.position;
+  }
+};
+
+// Radix sort by 11 bits at a time; stable, so positions need not be looked at.
+template <class Item>
+void radix_sort(std::vector<Item>& items, std::vector<Item>& spare, int key_bits) {
+  constexpr int kBits = 11;
+  constexpr size_t kBuckets = 1 << kBits;
+  const size_t n = items.size();
+  spare.resize(n);
+  for (int shift = 0; shift < key_bits; shift += kBits) {
+    size_t count[kBuckets] = {};
+    for (const Item& x : items) ++count[x.key() >> shift & (kBuckets - 1)];
+    if (count[items[0].key() >> shift & (kBuckets - 1)] == n) continue;  // all alike here
+    size_t sum = 0;
+    for (size_t& c : count) {
+      size_t mine = c;
+      c = sum;
+      sum += mine;
+    }
+    for (const Item& x : items) spare[count[x.key() >> shift & (kBuckets - 1)]++] = x;
+    items.swap(spare);
+  }
+}
+
+// Calls row(items, offsets) for each row of `in` along `dim`, its items unsorted.
+template <class T, class Item, class Row>
+void each_row(const KernelArgs& a, int tensor, int dim, bool descending, Row&& row) {
+  const pf_tensor& in = a.tensor(tensor);
+  const int64_t n = in.shape[dim], rows = n ? numel(in) / n : 0, step = in.strides[dim];
+  // All dimensions but `dim`, for the input and the outputs 0 and 1.
+  int64_t shape[PF_MAX_DIMS], steps[3][PF_MAX_DIMS];
+  int m = 0;
+  for (int d = 0; d < in.ndim; ++d) {
+    if (d == dim) continue;
+    shape[m] = in.shape[d];
+    steps[0][m] = in.strides[d];
+    steps[1][m] = a.tensor(0).strides[d];
+    steps[2][m] = a.tensor(1).strides[d];
+    ++m;
+  }
+  const int64_t* strides[3] = {steps[0], steps[1], steps[2]};
+  parallel_for(rows, std::max<int64_t>(1, 2048 / std::max<int64_t>(n, 1)),
+               [&](int64_t b, int64_t e) {
+                 Walker<3> at(m, shape, strides, b);
+                 std::vector<Item> items, spare;
+                 for (int64_t r = b; r < e; ++r, at.next()) {
+                   const T* x = a.data<T>(tensor) + at.offset[0];
+                   items.resize(static_cast<size_t>(n));
+                   for (int64_t i = 0; i < n; ++i) {
+                     auto key = key_of_stored(x[i * step]);
+                     if (descending) key = ~key;
+                     items[static_cast<size_t>(i)] = Item(key, i);
+                   }
+                   row(items, spare, at.offset, x);
+                 }
+               });
+}
+
+template <class F>
+void dispatch_items(DType t, int64_t n, F&& fn) {
+  dispatch(t, [&]<class T>() {
+    constexpr bool narrow = sizeof(key_of_stored(T{})) == 4;
+    if constexpr (narrow) {
+      if (n < (int64_t{1} << 32)) return fn.template operator()<T, Short>(32);
+    }
+    fn.template operator()<T, Long>(64);
+  });
+}
+
+// outs: values, indices; in. attrs: dim, descending.
+void sort(const KernelArgs& a) {
+  const int dim = static_cast<int>(a.i(0));
+  const int64_t vs = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
+  const int64_t n = a.tensor(2).shape[dim], step = a.tensor(2).strides[dim];
+  dispatch_items(a.dtype(0), n, [&]<class T, class Item>(int bits) {
+    each_row<T, Item>(
+        a, 2, dim, a.i(1) != 0,
+        [&](std::vector<Item>& items, std::vector<Item>& spare, const int64_t* offset, const T* x) {
+          if (n >= 1024)
+            radix_sort(items, spare, bits);
+          else
+            std::sort(items.begin(), items.end());
+          T* v = a.data<T>(0) + offset[1];
+          int64_t* index = a.data<int64_t>(1) + offset[2];
+          for (int64_t i = 0; i < n; ++i) {
+            const int64_t at = items[static_cast<size_t>(i)].at();
+            v[i * vs] = x[at * step];
+            index[i * is] = at;
+          }
+        });
+  });
+}
+
+// outs: values, indices with k elements along dim; in. attrs: dim, largest.
+void topk(const KernelArgs& a) {
+  const int dim = static_cast<int>(a.i(0));
+  const int64_t vs = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
+  const int64_t k = a.tensor(0).shape[dim], step = a.tensor(2).strides[dim];
+  const int64_t n = a.tensor(2).shape[dim];
+  dispatch_items(a.dtype(0), n, [&]<class T, class Item>(int) {
+    each_row<T, Item>(
+        a, 2, dim, a.i(1) != 0,
+        [&](std::vector<Item>& items, std::vector<Item>&, const int64_t* offset, const T* x) {
+          if (k < n) std::nth_element(items.begin(), items.begin() + k, items.end());
+          std::sort(items.begin(), items.begin() + k);
+          T* v = a.data<T>(0) + offset[1];
+          int64_t* index = a.data<int64_t>(1) + offset[2];
+          for (int64_t i = 0; i < k; ++i) {
+            const int64_t at = items[static_cast<size_t>(i)].at();
+            v[i * vs] = x[at * step];
+            index[i * is] = at;
+          }
+        });
+  });
+}
+
+// outs: number of the group of equal neighbours that each element is in, count of groups; in: 1-D.
+// A NaN equals nothing.
+void group_equal(const KernelArgs& a) {
+  const pf_tensor& in = a.tensor(2);
+  const int64_t n = numel(in), step = in.strides[0];
+  int64_t* group = a.data<int64_t>(0);
+  dispatch(a.dtype(2), [&]<class T>() {
+    const T* x = a.data<T>(2);
+    int64_t g = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      if (i > 0 && load(x[i * step]) != load(x[(i - 1) * step])) ++g;
+      group[i] = g;
+    }
+    *a.data<int64_t>(1) = n ? g + 1 : 0;
+  });
+}
+
+// outs: values, inverse, counts; ins: sorted, positions before sorting (or none), groups. All 1-D
+// and contiguous.
+void unique(const KernelArgs& a) {
+  const int64_t n = numel(a.tensor(3));
+  const int64_t* group = a.data<int64_t>(5);
+  int64_t *inverse = a.data<int64_t>(1), *counts = a.data<int64_t>(2);
+  std::fill_n(counts, numel(a.tensor(2)), 0);
+  dispatch(a.dtype(0), [&]<class T>() {
+    for (int64_t i = 0; i < n; ++i) {
+      if (i == 0 || group[i] != group[i - 1]) a.data<T>(0)[group[i]] = a.data<T>(3)[i];
+      inverse[a.has(4) ? a.data<int64_t>(4)[i] : i] = group[i];
+      ++counts[group[i]];
+    }
+  });
+}
+
+}  // namespace
+
+PF_CPU_KERNEL("sort", sort)
+PF_CPU_KERNEL("topk", topk)
+PF_CPU_KERNEL("group_equal", group_equal)
+PF_CPU_KERNEL("unique", unique)
+
+}  // namespace pyflame::cpu

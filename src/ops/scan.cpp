@@ -1,0 +1,191 @@
+// Running sums, products, extremes along a dimension.
+#include <limits>
+
+#include "ops/general.h"
+#include "ops/registry.h"
+
+namespace pyflame {
+
+using autograd::Context;
+using autograd::Grads;
+using autograd::Saved;
+using engine::Kernel;
+
+namespace {
+
+using Type = std::optional<DType>;
+
+// The input in the dtype that its sums have: integers add up in int64.
+Tensor prepared(const Tensor& t, Type dtype, const char* op) {
+  ops::check_defined(t, op);
+  PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got dtype ", t->dtype,
+           "; expected a dtype with arithmetic; convert with .to(dtype)");
+  return to(t, dtype.value_or(is_float(t->dtype) ? t->dtype : DType::Int64));
+}
+
+Tensor run_scan(const Kernel& kernel, const Tensor& t, int d, bool back) {
+  Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
+  if (t->numel > 0) engine::call(kernel, {out}, {t}, {Scalar(int64_t{d}), Scalar(int64_t{back})});
+  return out;
+}
+
+Tensor directed_cumsum(const Tensor& t, int d, bool back) {
+  static const Kernel kernel{"cumsum"};
+  Tensor out = run_scan(kernel, t, d, back);
+  if (autograd::wanted({t}))
+    autograd::attach("cumsum", {out}, {t}, {}, [d, back](const Context& c) -> Grads {
+      return {c.grad().defined() ? directed_cumsum(c.grad(), d, !back) : Tensor()};
+    });
+  return out;
+}
+
+Tensor directed_logcumsumexp(const Tensor& t, int d, bool back) {
+  static const Kernel kernel{"logcumsumexp"};
+  Tensor out = run_scan(kernel, t, d, back);
+  if (autograd::wanted({t}))
+    autograd::attach("logcumsumexp", {out}, {t}, {Saved(t), Saved(out, true)},
+                     [d, back](const Context& c) -> Grads {
+                       const Tensor& g = c.grad();
+                       if (!g.defined()) return Grads(1);
+                       // sum over later j of g_j exp(x_i - out_j), in logarithms, both signs of g
+                       // apart.
+                       Tensor x = c.saved(0), out = c.saved(1);
+                       const Scalar low(-std::numeric_limits<double>::infinity());
+                       auto part = [&](const Tensor& positive) {
+                         Tensor logs =
+                             where(gt(positive, Scalar(0)),
+                                   log(where(gt(positive, Scalar(0)), positive, Scalar(1.0))), low);
+                         Tensor s = where(eq(logs, low), low, sub(logs, out));
+                         return exp(add(directed_logcumsumexp(s, d, !back), x));
+                       };
+                       return {sub(part(g), part(neg(g)))};
+                     });
+  return out;
+}
+
+// Every scan of a scalar is the scalar itself.
+int scan_dim(const Tensor& t, int64_t dim, const char* op) {
+  return wrap_dim(dim, t->shape.size(), op);
+}
+
+}  // namespace
+
+Tensor cumsum(const Tensor& t, int64_t dim) {
+  Tensor x = prepared(t, {}, "cumsum");
+  const int d = scan_dim(x, dim, "cumsum");
+  return x->shape.empty() ? clone(x) : directed_cumsum(x, d, false);
+}
+
+static Tensor cumsum_as(const Tensor& t, int64_t dim, Type dtype) {
+  return cumsum(prepared(t, dtype, "cumsum"), dim);
+}
+
+namespace {
+
+Tensor cumprod_of(const Tensor& t, int d) {
+  static const Kernel kernel{"cumprod"};
+  Tensor out = run_scan(kernel, t, d, false);
+  if (autograd::wanted({t}))
+    autograd::attach(
+        "cumprod", {out}, {t}, {Saved(t), Saved(out, true)}, [d](const Context& c) -> Grads {
+          const Tensor& g = c.grad();
+          if (!g.defined()) return Grads(1);
+          Tensor x = c.saved(0), out = c.saved(1);
+          // Before the first zero: sum over later j of g_j out_j, divided by x. At it: the same
+          // with the zero left out of the products. After it everything is zero.
+          Tensor is_zero = eq(x, Scalar(0));
+          Tensor zeros_so_far = directed_cumsum(to(is_zero, DType::Int64), d, false);
+          Tensor before = eq(zeros_so_far, Scalar(0));
+          Tensor at = logical_and(is_zero, eq(zeros_so_far, Scalar(1)));
+          Tensor skipped = cumprod_of(where(at, Scalar(1.0), x), d);
+          Tensor front = div(directed_cumsum(mul(g, out), d, true), where(before, x, Scalar(1.0)));
+          Tensor here = directed_cumsum(where(before, Scalar(0.0), mul(g, skipped)), d, true);
+          return {where(before, front, where(at, here, Scalar(0.0)))};
+        });
+  return out;
+}
+
+Tensor cumprod(const Tensor& t, int64_t dim, Type dtype) {
+  Tensor x = prepared(t, dtype, "cumprod");
+  const int d = scan_dim(x, dim, "cumprod");
+  return x->shape.empty() ? clone(x) : cumprod_of(x, d);
+}
+
+Tensor logcumsumexp(const Tensor& t, int64_t dim) {
+  ops::check_defined(t, "logcumsumexp");
+  PF_CHECK(is_float(t->dtype) && !info(t->dtype).storage_only, DTypeError, "logcumsumexp",
+           "got dtype ", t->dtype,
+           "; expected a floating-point dtype; convert with .to(pyflame.float32)");
+  const int d = scan_dim(t, dim, "logcumsumexp");
+  return t->shape.empty() ? clone(t) : directed_logcumsumexp(t, d, false);
+}
+
+std::pair<Tensor, Tensor> cumextreme(const Tensor& t, int64_t dim, bool smallest, const char* op) {
+  static const Kernel kernel{"cumextreme"};
+  ops::check_defined(t, op);
+  PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got dtype ", t->dtype,
+           "; expected a dtype with an order; convert with .to(dtype)");
+  const int d = scan_dim(t, dim, op);
+  if (t->shape.empty()) return {clone(t), ops::raw_full({}, DType::Int64, t->storage->device, 0)};
+  Tensor values = make_tensor(t->shape, t->dtype, t->storage->device);
+  Tensor indices = make_tensor(t->shape, DType::Int64, t->storage->device);
+  if (t->numel > 0)
+    engine::call(kernel, {values, indices}, {t}, {Scalar(int64_t{d}), Scalar(int64_t{smallest})},
+                 {.op = op});
+  if (autograd::wanted({t}))
+    autograd::attach(op, {values}, {t}, {Saved(indices)},
+                     [d, shape = t->shape](const Context& c) -> Grads {
+                       if (!c.grad().defined()) return Grads(1);
+                       return {ops::gather_backward(c.grad(), d, c.saved(0), shape)};
+                     });
+  return {values, indices};
+}
+
+Tensor diff(const Tensor& input, int64_t n, int64_t dim, const Tensor& prepend,
+            const Tensor& append) {
+  ops::check_defined(input, "diff");
+  PF_CHECK(!input->shape.empty(), ShapeError, "diff",
+           "got a tensor of 0 dimensions; expected at least one; unsqueeze it first");
+  PF_CHECK(n >= 0, ValueError, "diff", "got n ", n, "; expected at least 0; correct it");
+  const int d = wrap_dim(dim, input->shape.size(), "diff");
+  TensorList parts;
+  if (prepend.defined()) parts.push_back(prepend);
+  parts.push_back(input);
+  if (append.defined()) parts.push_back(append);
+  Tensor t = parts.size() == 1 ? input : cat(parts, d);
+  for (int64_t i = 0; i < n && t->shape[d] > 0; ++i) {
+    const int64_t size = t->shape[d];
+    Tensor later = slice(t, d, 1, size), earlier = slice(t, d, 0, size - 1);
+    t = t->dtype == DType::Bool ? ne(later, earlier) : sub(later, earlier);
+  }
+  return t;
+}
+
+}  // namespace
+
+namespace ops {
+namespace {
+
+const Family kScans("scan", [](Family& f) {
+  f.op(&cumsum_as, {"cumsum(Tensor input, int dim, *, dtype? dtype=None) -> Tensor",
+                    "Running sums along a dimension, in fixed order, accumulated in float64 (or "
+                    "int64, which is the result's dtype for integers)."});
+  f.op(&cumprod, {"cumprod(Tensor input, int dim, *, dtype? dtype=None) -> Tensor",
+                  "Running products along a dimension. The gradient is right at zeros."});
+  f.op(&logcumsumexp, {"logcumsumexp(Tensor input, int dim) -> Tensor",
+                       "log of running sums of exp, without overflow."});
+  f.op(+[](const Tensor& t, int64_t dim) { return cumextreme(t, dim, false, "cummax"); },
+       {"cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)",
+        "The largest so far, and where it is (the last of equals). NaN stays."});
+  f.op(+[](const Tensor& t, int64_t dim) { return cumextreme(t, dim, true, "cummin"); },
+       {"cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)",
+        "The smallest so far, and where it is (the last of equals). NaN stays."});
+  f.op(&diff, {"diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) "
+               "-> Tensor",
+               "Differences of neighbours along a dimension, n times."});
+});
+
+}  // namespace
+}  // namespace ops
+
+}  // namespace pyflame

@@ -1,0 +1,182 @@
+// Sorting and its kin. NaN counts as larger than every number; equals keep their order.
+#include <algorithm>
+
+#include "ops/general.h"
+#include "ops/registry.h"
+
+namespace pyflame {
+
+using autograd::Context;
+using autograd::Grads;
+using autograd::Saved;
+using engine::Kernel;
+
+namespace {
+
+void check_sortable(const Tensor& t, const char* op) {
+  ops::check_defined(t, op);
+  PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got dtype ", t->dtype,
+           "; expected a dtype with an order; convert with .to(dtype)");
+}
+
+// Values picked from `t` along `d`: their gradient goes back to where they were.
+void attach_pick(const char* op, const Tensor& values, const Tensor& indices, const Tensor& t,
+                 int d) {
+  if (!autograd::wanted({t})) return;
+  autograd::attach(op, {values}, {t}, {Saved(indices)},
+                   [d, shape = t->shape](const Context& c) -> Grads {
+                     if (!c.grad().defined()) return Grads(1);
+                     return {ops::gather_backward(c.grad(), d, c.saved(0), shape)};
+                   });
+}
+
+std::pair<Tensor, Tensor> scalar_result(const Tensor& t) {
+  return {clone(t), ops::raw_full({}, DType::Int64, t->storage->device, 0)};
+}
+
+}  // namespace
+
+std::pair<Tensor, Tensor> sort(const Tensor& t, int64_t dim, bool descending, bool) {
+  static const Kernel kernel{"sort"};
+  check_sortable(t, "sort");
+  const int d = wrap_dim(dim, t->shape.size(), "sort");
+  if (t->shape.empty()) return scalar_result(t);
+  Tensor values = make_tensor(t->shape, t->dtype, t->storage->device);
+  Tensor indices = make_tensor(t->shape, DType::Int64, t->storage->device);
+  if (t->numel > 0)
+    engine::call(kernel, {values, indices}, {t}, {Scalar(int64_t{d}), Scalar(int64_t{descending})});
+  attach_pick("sort", values, indices, t, d);
+  return {values, indices};
+}
+
+Tensor argsort(const Tensor& t, int64_t dim, bool descending) {
+  ops::check_defined(t, "argsort");
+  return sort(t.detach(), dim, descending, true).second;
+}
+
+std::pair<Tensor, Tensor> topk(const Tensor& t, int64_t k, int64_t dim, bool largest, bool) {
+  static const Kernel kernel{"topk"};
+  check_sortable(t, "topk");
+  const int d = wrap_dim(dim, t->shape.size(), "topk");
+  const int64_t n = t->shape.empty() ? 1 : t->shape[d];
+  PF_CHECK(k >= 0 && k <= n, ValueError, "topk", "got k ", k, " for dimension ", d, " of shape ",
+           t->shape, "; expected 0 <= k <= ", n, "; ask for fewer");
+  if (t->shape.empty()) {
+    if (k == 1) return scalar_result(t);
+    return topk(reshape(t, {1}), k, 0, largest, true);
+  }
+  Dims shape = t->shape;
+  shape[d] = k;
+  Tensor values = make_tensor(shape, t->dtype, t->storage->device);
+  Tensor indices = make_tensor(shape, DType::Int64, t->storage->device);
+  if (values->numel > 0)
+    engine::call(kernel, {values, indices}, {t}, {Scalar(int64_t{d}), Scalar(int64_t{largest})});
+  attach_pick("topk", values, indices, t, d);
+  return {values, indices};
+}
+
+static std::pair<Tensor, Tensor> kthvalue(const Tensor& t, int64_t k, int64_t dim, bool keepdim) {
+  check_sortable(t, "kthvalue");
+  const int d = wrap_dim(dim, t->shape.size(), "kthvalue");
+  const int64_t n = t->shape.empty() ? 1 : t->shape[d];
+  PF_CHECK(k >= 1 && k <= n, ValueError, "kthvalue", "got k ", k, " for dimension ", d,
+           " of shape ", t->shape, "; expected 1 <= k <= ", n, "; correct it");
+  if (t->shape.empty()) return scalar_result(t);
+  auto [values, indices] = topk(t, k, d, false, true);
+  values = slice(values, d, k - 1, k);
+  indices = slice(indices, d, k - 1, k);
+  if (keepdim) return {values, indices};
+  return {squeeze(values, d), squeeze(indices, d)};
+}
+
+static Tensor msort(const Tensor& t) {
+  return sort(t, 0, false, true).first;
+}
+
+// ---- unique
+// ----------------------------------------------------------------------------------------
+
+namespace {
+
+// Values, inverse in the shape of `t`, counts.
+TensorList unique_of(const Tensor& t, bool sorted_first) {
+  static const Kernel group_kernel{"group_equal"}, unique_kernel{"unique"};
+  const Device device = t->storage->device;
+  Tensor flat = contiguous(reshape(t.detach(), {-1})), order;
+  if (sorted_first && flat->numel > 0) std::tie(flat, order) = sort(flat, 0, false, true);
+  int64_t count = 0;
+  Tensor groups = make_tensor({flat->numel}, DType::Int64, device);
+  if (flat->numel > 0) {
+    Tensor found = make_tensor({1}, DType::Int64, device);
+    engine::call(group_kernel, {groups, found}, {flat});
+    count = found.item<int64_t>();
+  }
+  Tensor values = make_tensor({count}, t->dtype, device);
+  Tensor inverse = make_tensor(t->shape, DType::Int64, device);
+  Tensor counts = make_tensor({count}, DType::Int64, device);
+  if (count > 0) engine::call(unique_kernel, {values, inverse, counts}, {flat, order, groups});
+  return {values, inverse, counts};
+}
+
+// PyTorch's result depends on what is asked for: a tensor, or a tuple.
+ops::Value chosen(const TensorList& all, bool inverse, bool counts) {
+  if (!inverse && !counts) return all[0];
+  TensorList out{all[0]};
+  if (inverse) out.push_back(all[1]);
+  if (counts) out.push_back(all[2]);
+  return out;
+}
+
+ops::Value unique(const Tensor& t, bool, bool return_inverse, bool return_counts,
+                  std::optional<int64_t> dim) {
+  check_sortable(t, "unique");
+  PF_CHECK(!dim || (t->shape.size() <= 1 && wrap_dim(*dim, t->shape.size(), "unique") == 0),
+           NotSupportedError, "unique", "got dim ", dim.value_or(0), " for shape ", t->shape,
+           "; only the elements of the flattened tensor are compared so far; leave dim out");
+  return chosen(unique_of(t, true), return_inverse, return_counts);
+}
+
+ops::Value unique_consecutive(const Tensor& t, bool return_inverse, bool return_counts) {
+  check_sortable(t, "unique_consecutive");
+  return chosen(unique_of(t, false), return_inverse, return_counts);
+}
+
+}  // namespace
+
+namespace ops {
+namespace {
+
+const Family kSorting("sorting", [](Family& f) {
+  f.op(&pyflame::sort,
+       {"sort(Tensor input, int dim=-1, bool descending=False, bool stable=True) -> (Tensor "
+        "values, Tensor indices)",
+        "Values in order along a dimension, and where they were. Always stable; NaN counts as the "
+        "largest."});
+  f.op(+[](const Tensor& t, int64_t dim, bool descending,
+           bool) { return argsort(t, dim, descending); },
+       {"argsort(Tensor input, int dim=-1, bool descending=False, bool stable=True) -> Tensor",
+        "The indices that sort a dimension. Always stable.", kFunction | kMethod, false});
+  f.op(&topk, {"topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) -> "
+               "(Tensor values, Tensor indices)",
+               "The k largest (or smallest) of a dimension, in order; the first of equals."});
+  f.op(&kthvalue, {"kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor "
+                   "values, Tensor indices)",
+                   "The k-th smallest of a dimension, counted from 1."});
+  f.op(&msort, {"msort(Tensor input) -> Tensor", "Sorted along the first dimension."});
+  f.op(&unique, {"unique(Tensor input, bool sorted=True, bool return_inverse=False, bool "
+                 "return_counts=False, int? dim=None) -> Tensor",
+                 "The different elements, sorted; with return_inverse also the place of every "
+                 "element among them, with return_counts how often each occurs. Waits for the "
+                 "count.",
+                 kFunction | kMethod, false});
+  f.op(&unique_consecutive,
+       {"unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False) -> "
+        "Tensor",
+        "Without elements equal to the one before them, in the flattened tensor.",
+        kFunction | kMethod, false});
+});
+
+}  // namespace
+}  // namespace ops
+
+}  // namespace pyflame
