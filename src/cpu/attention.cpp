@@ -177,19 +177,6 @@ void apply_mask(const pf_tensor& mask, const pf_tensor& shape, int64_t head, int
   }
 }
 
-// Sixteen interleaved sums, then a tree.
-template <class T>
-T dot(const T* x, const T* y, int64_t n) {
-  T sums[16] = {};
-  int64_t j = 0;
-  for (; j + 16 <= n; j += 16)
-    for (int i = 0; i < 16; ++i) sums[i] += x[j + i] * y[j + i];
-  for (int i = 0; j < n; ++i, ++j) sums[i] += x[j] * y[j];
-  for (int half = 8; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
-  return sums[0];
-}
-
 // out, lse | q, k, v, mask | scale, causal
 template <class S, class T>
 void forward(const KernelArgs& args) {
@@ -327,7 +314,7 @@ void backward(const KernelArgs& args) {
           const int64_t i = i0 + r0 + r, m = z.limit(i);
           T *pr = p + (r0 + r) * ld, *dr = ds + (r0 + r) * ld;
           const T *g = gm.data + i * gm.row, *o = om.data + i * om.row;
-          const T delta = dot(g, o, z.ev);
+          const T delta = attention::dot(g, o, z.ev);
           if (masked) apply_mask<S, T>(args.tensor(9), out, head, i, m, scale, pr);
           attention::probability_row(pr, m, masked ? T(1) : scale,
                                      static_cast<const T*>(lse.data)[head * z.l + i]);

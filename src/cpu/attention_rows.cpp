@@ -87,6 +87,23 @@ void ProbabilityRow(float* s, int64_t n, float scale, float lse) {
   }
 }
 
+float Dot(const float* x, const float* y, int64_t n) {
+  const D d;
+  V sums[kParts];
+  for (int h = 0; h < kParts; ++h) sums[h] = hn::Zero(d);
+  int64_t j = 0;
+  for (; j + 16 <= n; j += 16)
+    for (int h = 0; h < kParts; ++h)
+      sums[h] =
+          hn::MulAdd(hn::LoadU(d, x + j + h * kLanes), hn::LoadU(d, y + j + h * kLanes), sums[h]);
+  alignas(64) float lanes[16];
+  for (int h = 0; h < kParts; ++h) hn::StoreU(sums[h], d, lanes + h * kLanes);
+  for (int i = 0; j < n; ++i, ++j) lanes[i] = std::fma(x[j], y[j], lanes[i]);
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+
 }  // namespace pyflame::cpu::attention::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -95,6 +112,7 @@ namespace pyflame::cpu::attention {
 
 HWY_EXPORT(SoftmaxRow);
 HWY_EXPORT(ProbabilityRow);
+HWY_EXPORT(Dot);
 
 RowSum<float> softmax_row(float* s, int64_t n, float scale) {
   RowSum<float> r;
@@ -103,6 +121,10 @@ RowSum<float> softmax_row(float* s, int64_t n, float scale) {
 }
 void probability_row(float* s, int64_t n, float scale, float lse) {
   HWY_DYNAMIC_DISPATCH(ProbabilityRow)(s, n, scale, lse);
+}
+
+float dot(const float* x, const float* y, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(Dot)(x, y, n);
 }
 
 // float64 serves gradient checks: clear rather than fast.
@@ -116,6 +138,11 @@ RowSum<double> softmax_row(double* s, int64_t n, double scale) {
 void probability_row(double* s, int64_t n, double scale, double lse) {
   const bool masked = std::isinf(lse) && lse < 0;
   for (int64_t j = 0; j < n; ++j) s[j] = masked ? 0 : std::exp(s[j] * scale - lse);
+}
+double dot(const double* x, const double* y, int64_t n) {
+  double sum = 0;
+  for (int64_t j = 0; j < n; ++j) sum += x[j] * y[j];
+  return sum;
 }
 
 }  // namespace pyflame::cpu::attention

@@ -20,4 +20,8 @@ RowSum<double> softmax_row(double* s, int64_t n, double scale);
 void probability_row(float* s, int64_t n, float scale, float lse);
 void probability_row(double* s, int64_t n, double scale, double lse);
 
+// Sum of x[j] * y[j] in sixteen interleaved sums.
+float dot(const float* x, const float* y, int64_t n);
+double dot(const double* x, const double* y, int64_t n);
+
 }  // namespace pyflame::cpu::attention
