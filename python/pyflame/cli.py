@@ -1,0 +1,140 @@
+"""The command `pyflame`. Imports are made by the subcommand that needs them."""
+
+import argparse
+import os
+import sys
+
+
+def _positive(kind):
+    def parse(text):
+        value = kind(text)
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        return value
+
+    parse.__name__ = kind.__name__
+    return parse
+
+
+_count = _positive(int)
+_amount = _positive(float)
+
+
+def _natural(text):
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return value
+
+
+def _parser():
+    top = argparse.ArgumentParser(
+        prog="pyflame", description="PyFlame: deep learning in C++ and Python."
+    )
+    top.add_argument("--version", action="store_true", help="print the version")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+
+    train = commands.add_parser("train", help="train a model", description="Train a model.")
+    models = train.add_subparsers(dest="model", metavar="MODEL", required=True)
+    gpt = models.add_parser(
+        "gpt",
+        help="a byte-level GPT on text",
+        description="Trains a byte-level GPT and prints its loss on held-out text in bits per "
+        "byte. Without --data it reads the source of Python's standard library.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = gpt.add_argument
+    add("--data", metavar="PATH", help="a text file, or a directory of them; any encoding")
+    add("--out", metavar="DIR", default="runs/gpt", help="where the run is kept")
+    add("--resume", action="store_true", help="go on with the newest run in --out")
+    add("--minutes", type=_amount, default=5.0, help="time to take; fixes the number of steps")
+    add("--steps", type=_count, help="number of steps, instead of --minutes")
+    add("--layers", type=_count, default=4, help="transformer blocks")
+    add("--width", type=_count, default=128, help="size of the vectors")
+    add("--heads", type=_count, default=4, help="attention heads")
+    add("--context", type=_count, default=128, help="bytes that the model sees")
+    add("--batch", type=_count, default=16, help="windows of text in one step")
+    add("--dropout", type=float, default=0.0, help="probability of dropping a value")
+    add("--lr", type=_amount, default=4e-3, help="highest learning rate")
+    add("--weight-decay", type=float, default=0.1, help="of the weight matrices")
+    add("--clip", type=_amount, default=1.0, help="largest norm of the gradients")
+    add("--seed", type=_natural, default=1, help="of start values, batches and dropout")
+    add("--eval-bytes", type=_count, default=262144, help="held-out bytes to look at")
+    add("--sample", type=_natural, default=400, help="bytes of text to write at the end")
+    add("--checkpoint-interval", type=_count, default=500, metavar="STEPS", help="between saves")
+    add("--keep", type=_count, default=2, help="checkpoints to keep")
+    add("--log-interval", type=_count, default=10, metavar="STEPS", help="between logged losses")
+    add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
+
+    generate = commands.add_parser(
+        "generate",
+        help="write text with a trained GPT",
+        description="Writes text with the newest run of `pyflame train gpt`.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = generate.add_argument
+    add("--run", metavar="DIR", default="runs/gpt", help="directory of the run")
+    add("--prompt", default="def ", help="text to go on from")
+    add("--bytes", type=_natural, default=500, help="bytes to write")
+    add("--temperature", type=float, default=0.8, help="0 takes the likeliest byte")
+    add("--top-k", type=_count, help="choose among the k likeliest bytes")
+    add("--seed", type=_natural, default=1, help="of the random choices")
+    add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
+
+    commands.add_parser("info", help="version, devices and backends")
+    return top
+
+
+def _info():
+    import platform
+
+    import pyflame as pf
+
+    print(f"pyflame {pf.__version__}")
+    print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    print(f"CPU threads: {pf.get_num_threads()}")
+    for name, state in sorted(pf._C.backends().items()):
+        print(f"backend {name}: {state}")
+    return 0
+
+
+def _run(args, parser):
+    if args.version:
+        import pyflame as pf
+
+        print(f"pyflame {pf.__version__}")
+        return 0
+    if args.command == "train":
+        from .training import gpt as job
+
+        return job.run(args)
+    if args.command == "generate":
+        from .training import generate as job
+
+        return job.run(args)
+    if args.command == "info":
+        return _info()
+    parser.print_help()
+    return 2
+
+
+def main(argv=None):
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        return _run(args, parser)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone: `pyflame generate | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (RuntimeError, ValueError, OSError) as e:
+        if os.environ.get("PYFLAME_TRACEBACK"):
+            raise
+        print(f"pyflame: error: {e}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""Models that come with PyFlame."""
+
+from .gpt import GPT, GPTConfig
+
+__all__ = ["GPT", "GPTConfig"]

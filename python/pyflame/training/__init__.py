@@ -1,0 +1,1 @@
+"""The jobs behind `pyflame train` and `pyflame generate`."""

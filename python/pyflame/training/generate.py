@@ -1,0 +1,51 @@
+"""`pyflame generate`: text from a trained GPT, byte by byte."""
+
+import codecs
+import sys
+
+from .. import _C, _ops, manual_seed
+from ..checkpoint import Checkpoints
+from ..models.gpt import GPT, GPTConfig
+from . import gpt as job
+
+
+def load_model(directory):
+    """The model of the newest good checkpoint in a run's directory."""
+    found = Checkpoints(directory).load()
+    if found is None:
+        raise _C.FileError(
+            f"pf.generate: there is no checkpoint in '{directory}'; expected a run of `pyflame "
+            "train gpt`; train one or name its directory with --run"
+        )
+    try:
+        config, weights = found.state["config"]["model"], found.state["model"]
+    except (KeyError, TypeError):
+        raise _C.FileError(
+            f"pf.generate: '{found.path}' holds no GPT; expected a checkpoint of `pyflame train "
+            "gpt`; name another --run"
+        ) from None
+    model = GPT(GPTConfig(**config))
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def run(args):
+    if args.threads:
+        _C.set_num_threads(args.threads)
+    model = load_model(job.newest_directory(args.run))
+    manual_seed(args.seed)
+    prompt = args.prompt.encode("utf-8", errors="surrogateescape") or b"\n"
+    sys.stdout.write(args.prompt)
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    context = model.config.context
+    tokens = list(prompt)
+    for _ in range(args.bytes):
+        out = model.generate(
+            _ops.tensor([tokens[-context:]]), 1, temperature=args.temperature, top_k=args.top_k
+        )
+        tokens.append(int(out[0, -1].item()))
+        shown = decoder.decode(bytes(tokens[-1:]))
+        sys.stdout.write("".join(c if c.isprintable() or c in "\n\t" else "·" for c in shown))
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+    return 0

@@ -1,0 +1,395 @@
+"""`pyflame train gpt`: trains a byte-level GPT and says how well it predicts held-out text."""
+
+import json
+import math
+import os
+import signal
+import sys
+import time
+
+from .. import _C, _ops, manual_seed
+from ..autograd import no_grad
+from ..checkpoint import Checkpoints
+from ..models.gpt import GPT, GPTConfig
+from ..nn import functional as F
+from ..nn.utils import clip_grad_norm_
+from ..optim import AdamW
+from . import text as texts
+from .progress import Progress
+
+_CONFIG = "config.json"
+_LOG = "log.jsonl"
+
+
+def say(*parts):
+    print(*parts, flush=True)
+
+
+# ---- the pieces of a run ------------------------------------------------------------------------
+
+
+def make_model(config):
+    manual_seed(config["seed"])
+    return GPT(GPTConfig(**config["model"]))
+
+
+def make_optimizer(model, config):
+    groups = model.parameter_groups(config["weight_decay"])
+    return AdamW(groups, lr=config["lr"], betas=(0.9, 0.95), eps=1e-8)
+
+
+class Trainer:
+    """Model, optimizer and batches. What a step computes depends on (config, step) only."""
+
+    def __init__(self, config, text):
+        self.config = config
+        self.model = make_model(config)
+        self.optimizer = make_optimizer(self.model, config)
+        self.parameters = list(self.model.parameters())
+        self.batches = texts.Batches(
+            text.train, config["batch"], config["model"]["context"], config["seed"]
+        )
+        self.step = 0
+
+    def rate(self):
+        c = self.config
+        return _ops._warmup_cosine(self.step, c["warmup"], c["steps"], c["lr"], c["lr"] * 0.02)
+
+    def train_step(self):
+        """One step; returns the loss as a tensor, which nobody has waited for."""
+        config = self.config
+        if config["model"]["dropout"]:
+            manual_seed((config["seed"] * 1_000_003 + self.step + 1) & (2**63 - 1))
+        inputs, targets = self.batches(self.step)
+        self.optimizer.zero_grad()
+        loss = self.model(inputs, targets)
+        loss.backward()
+        clip_grad_norm_(self.parameters, config["clip"])
+        lr = self.rate()
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.step += 1
+        return loss.detach()
+
+    def state(self):
+        return {
+            "config": self.config,
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load(self, state):
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = state["step"]
+
+
+def bits_per_byte(model, data, limit, batch=16):
+    """Mean cross-entropy in bits over evenly spread windows, each predicted from its own start."""
+    context = model.config.context
+    starts = texts.windows(data, context, limit)
+    offsets = _ops.arange(context + 1).unsqueeze(0)
+    was_training = model.training
+    model.eval()
+    nats = 0.0
+    with no_grad():
+        for i in range(0, len(starts), batch):
+            index = _ops.tensor(starts[i : i + batch]).unsqueeze(1) + offsets
+            window = _ops.index_select(data, 0, index.view(-1)).view(index.shape).long()
+            logits = model(window[:, :-1])
+            nats += F.cross_entropy(
+                logits.view(-1, logits.shape[-1]), window[:, 1:].reshape(-1), reduction="sum"
+            ).item()
+    model.train(was_training)
+    return nats / (len(starts) * context * math.log(2))
+
+
+def printable(data):
+    """Bytes for a terminal: UTF-8 as far as it goes, and no control characters."""
+    shown = data.decode("utf-8", errors="replace")
+    return "".join(c if c.isprintable() or c in "\n\t" else "·" for c in shown)
+
+
+def sample(model, prompt, count, seed, temperature=0.8):
+    manual_seed(seed)
+    tokens = _ops.tensor([list(prompt)])
+    out = model.generate(tokens, count, temperature=temperature)
+    return bytes(out[0].tolist())
+
+
+# ---- choosing the number of steps ---------------------------------------------------------------
+
+
+def calibrate(config, text, seconds=4.0):
+    """Seconds for one training step, from a model that is thrown away."""
+    probe = Trainer(dict(config, steps=1000), text)
+    for _ in range(3):
+        loss = probe.train_step()
+    loss.item()
+    times = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        began = time.perf_counter()
+        probe.train_step().item()
+        times.append(time.perf_counter() - began)
+    # The machine is seldom as quiet as at its best: the mean, not the minimum.
+    return sum(times) / len(times)
+
+
+def steps_for(minutes, step_seconds, config):
+    tokens = config["batch"] * config["model"]["context"]
+    evaluation = config["eval_bytes"] / tokens * step_seconds * 0.4 + 3.0
+    left = minutes * 60 * 0.93 - 6.0 - evaluation
+    return max(20, int(left / step_seconds) // 10 * 10)
+
+
+# ---- run directories ------------------------------------------------------------------------------
+
+
+def new_directory(wanted):
+    """`wanted`, or the first of wanted-2, wanted-3, ... that holds no run."""
+    path, number = wanted, 1
+    while os.path.exists(os.path.join(path, _CONFIG)):
+        number += 1
+        path = f"{wanted}-{number}"
+    return path
+
+
+def newest_directory(wanted):
+    """Of `wanted`, wanted-2, ... the run with the latest sign of life."""
+    if os.path.exists(os.path.join(wanted, _CONFIG)):
+        candidates = [wanted]
+    else:
+        candidates = []
+    number = 2
+    while os.path.exists(os.path.join(f"{wanted}-{number}", _CONFIG)):
+        candidates.append(f"{wanted}-{number}")
+        number += 1
+    if not candidates:
+        raise _C.FileError(
+            f"pf.train: there is no run in '{wanted}'; expected its {_CONFIG}; start one without "
+            "--resume, or name it with --out"
+        )
+
+    def age(path):
+        return max(os.path.getmtime(p) for p in (path, os.path.join(path, _CONFIG)))
+
+    return max(candidates, key=age)
+
+
+def read_config(directory):
+    path = os.path.join(directory, _CONFIG)
+    try:
+        with open(path, encoding="utf-8") as f:
+            config = json.load(f)
+        GPTConfig(**config["model"])
+        for key in ("steps", "batch", "seed", "warmup", "lr", "clip", "weight_decay", "data"):
+            config[key]
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise _C.FileError(
+            f"pf.train: '{path}' is missing or damaged ({type(e).__name__}: {e}); expected the "
+            "configuration of a run; start a new run"
+        ) from None
+    return config
+
+
+def write_json(path, value):
+    _C._write_file(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def cut_log(path, step):
+    """Drops what a killed run has logged after its last checkpoint."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            lines = f.readlines()
+    except FileNotFoundError:
+        return
+    kept = []
+    for line in lines:
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+        except (ValueError, KeyError):
+            break  # the half line of a kill
+    _C._write_file(path, "".join(kept).encode())
+
+
+# ---- Ctrl-C -----------------------------------------------------------------------------------------
+
+
+class Interrupts:
+    """Turns the first Ctrl-C (or SIGTERM) into a flag; the second one is an ordinary Ctrl-C."""
+
+    def __init__(self):
+        self.signal = None
+
+    def _on_signal(self, number, frame):
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = number
+
+    def __enter__(self):
+        self._before = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._before[number] = signal.signal(number, self._on_signal)
+            except ValueError:  # not the main thread: nothing to do
+                pass
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+# ---- the command ------------------------------------------------------------------------------------
+
+
+def _fresh(args, text):
+    config = {
+        "format": 1,
+        "model": vars(
+            GPTConfig(
+                layers=args.layers, width=args.width, heads=args.heads, context=args.context,
+                dropout=args.dropout,
+            )
+        ),
+        "batch": args.batch,
+        "lr": args.lr,
+        "weight_decay": args.weight_decay,
+        "clip": args.clip,
+        "seed": args.seed,
+        "eval_bytes": args.eval_bytes,
+        "data": args.data and os.path.abspath(args.data),
+        "fingerprint": text.fingerprint,
+        "warmup": 1,
+    }  # fmt: skip
+    if args.steps is None:
+        seconds = calibrate(config, text)
+        config["steps"] = steps_for(args.minutes, seconds, config)
+        say(
+            f"calibration: {seconds * 1e3:.1f} ms a step, so {config['steps']} steps in about "
+            f"{args.minutes:g} minutes"
+        )
+    else:
+        config["steps"] = args.steps
+    config["warmup"] = max(1, min(200, config["steps"] // 20))
+    return config
+
+
+def _load_text(path):
+    text = texts.load(path)
+    for note in text.notes:
+        say(f"note: {note}")
+    return text
+
+
+def run(args):
+    """The whole command; returns the exit status."""
+    if args.threads:
+        _C.set_num_threads(args.threads)
+    state = None
+    if args.resume:
+        directory = newest_directory(args.out)
+        config = read_config(directory)
+        text = _load_text(config["data"])
+        if text.fingerprint != config["fingerprint"]:
+            raise _C.ValueError(
+                f"pf.train: the text '{text.name}' is not the one that the run in '{directory}' "
+                "began with; expected the same bytes, or the run would not be the same; restore "
+                "it or start a new run"
+            )
+        found = Checkpoints(directory).load()
+        state = found.state if found else None
+    else:
+        text = _load_text(args.data)
+        text.check(args.context)
+        directory = new_directory(args.out)
+        config = _fresh(args, text)
+        os.makedirs(directory, exist_ok=True)
+        write_json(os.path.join(directory, _CONFIG), config)
+    text.check(config["model"]["context"])
+
+    checkpoints = Checkpoints(directory, keep=args.keep)
+    trainer = Trainer(config, text)
+    if state is not None:
+        if state["config"] != config:
+            raise _C.ValueError(
+                f"pf.train: the newest checkpoint in '{directory}' belongs to another "
+                f"configuration than its {_CONFIG}; expected one run; start a new one"
+            )
+        trainer.load(state)
+    cut_log(os.path.join(directory, _LOG), trainer.step)
+    sizes = config["model"]
+    count = sum(p.numel() for p in trainer.parameters)
+    say(
+        f"model: {sizes['layers']} layers, width {sizes['width']}, context {sizes['context']} "
+        f"bytes, {count:,} parameters"
+    )
+    say(
+        f"text: {text.name}, {text.train_bytes:,} bytes to learn from, "
+        f"{text.held_out_bytes:,} held out"
+    )
+    where = f"run: {directory}, {config['steps']} steps of {config['batch']} windows"
+    say(where + (f", going on at step {trainer.step}" if args.resume else ""))
+
+    with Interrupts() as interrupts:
+        stopped = _train(trainer, args, directory, checkpoints, interrupts)
+    if stopped is not None:
+        say(
+            f"interrupted at step {trainer.step} of {config['steps']}; a checkpoint is kept; go "
+            f"on with: pyflame train gpt --resume --out {directory}"
+        )
+        return 128 + stopped
+    if trainer.model.mix.numel() and args.sample:
+        say("\nsample:\n" + printable(sample(trainer.model, b"def ", args.sample, config["seed"])))
+    held_out = bits_per_byte(trainer.model, text.held_out, config["eval_bytes"])
+    write_json(
+        os.path.join(directory, "result.json"),
+        {"held_out_bits_per_byte": held_out, "steps": config["steps"]},
+    )
+    say(f"\nheld-out: {held_out:.3f} bits per byte")
+    return 0
+
+
+def _train(trainer, args, directory, checkpoints, interrupts):
+    """Steps to the end. Returns the signal that stopped it, or None."""
+    config = trainer.config
+    total = config["steps"]
+    if trainer.step >= total:
+        return None
+    tokens = config["batch"] * config["model"]["context"]
+    progress = Progress("train gpt", total, trainer.step, tokens, sys.stderr)
+    average = None
+    saved = trainer.step if args.resume else None
+    with open(os.path.join(directory, _LOG), "a", encoding="utf-8") as log:
+        try:
+            while trainer.step < total and interrupts.signal is None:
+                loss = trainer.train_step()
+                step = trainer.step
+                logged = step % args.log_interval == 0 or step == total
+                if logged or progress.due():
+                    value = loss.item() / math.log(2)
+                    if math.isnan(value):
+                        raise _C.ValueError(
+                            f"pf.train: the loss is NaN at step {step}; expected a number; lower "
+                            "--lr, the last checkpoint is kept"
+                        )
+                    average = value if average is None else 0.9 * average + 0.1 * value
+                    if logged:
+                        log.write(json.dumps({"step": step, "bits_per_byte": value}) + "\n")
+                    if progress.due():
+                        progress.show(step, average)
+                if step % args.checkpoint_interval == 0 or step == total:
+                    log.flush()
+                    checkpoints.save(step, trainer.state())
+                    saved = step
+            if average is not None:
+                progress.show(trainer.step, average)
+        finally:
+            progress.close()
+        if interrupts.signal is not None and saved != trainer.step:
+            checkpoints.save(trainer.step, trainer.state())
+    return interrupts.signal

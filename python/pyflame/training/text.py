@@ -1,0 +1,176 @@
+"""Text as bytes: where it comes from, and which part of it is held out."""
+
+import hashlib
+import os
+
+from .. import _C, _ops
+
+# Every 20th file (or block of a single file) is held out, decided by its name's hash: adding a
+# file moves no other one to the other side.
+_SHARE = 20
+_BLOCK = 4096
+# Parts of the standard library that are no ordinary code: tests are missing on many systems,
+# the others are generated tables and help texts.
+_SKIPPED = {
+    "site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test", "encodings",
+    "pydoc_data",
+}  # fmt: skip
+
+
+class Text:
+    """Training and held-out bytes, as uint8 tensors, and a fingerprint of both."""
+
+    def __init__(self, name, train, held_out, notes=()):
+        self.name = name
+        self.notes = list(notes)
+        self.fingerprint = hashlib.sha256(train + b"\0held-out\0" + held_out).hexdigest()
+        self.train_bytes = len(train)
+        self.held_out_bytes = len(held_out)
+        self.train = _ops.frombuffer(train, dtype=_C.uint8) if train else None
+        self.held_out = _ops.frombuffer(held_out, dtype=_C.uint8) if held_out else None
+
+    def check(self, context):
+        """ValueError when there is too little text for windows of `context` bytes."""
+        for part, size in (("training", self.train_bytes), ("held-out", self.held_out_bytes)):
+            if size < context + 1:
+                raise _C.ValueError(
+                    f"pf.train: '{self.name}' gives {size} bytes of {part} text; expected at "
+                    f"least {context + 1} for a context of {context}; use a longer text or a "
+                    "smaller --context"
+                )
+
+
+def _is_held_out(name):
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little") % _SHARE == 0
+
+
+def _split_files(files):
+    """`files` are (relative name, bytes) in order."""
+    train, held_out = bytearray(), bytearray()
+    for name, data in files:
+        (held_out if _is_held_out(name) else train).extend(data)
+    return train, held_out
+
+
+def _split_blocks(data):
+    """The blocks of one text; of a short one at least one block is held out."""
+    block = max(1, min(_BLOCK, len(data) // _SHARE))
+    train, held_out = bytearray(), bytearray()
+    for i in range(0, len(data), block):
+        (held_out if i // block % _SHARE == _SHARE - 1 else train).extend(data[i : i + block])
+    return train, held_out
+
+
+def _walk(root, suffix, skipped):
+    """Relative names of files below `root`, sorted."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [f for f in folders if f not in skipped and not f.startswith(".")]
+        for name in names:
+            if name.endswith(suffix) and not name.startswith("."):
+                found.append(os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/"))
+    return sorted(found)
+
+
+def _read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def standard_library():
+    """The source of the running Python's standard library."""
+    import sysconfig
+
+    root = sysconfig.get_paths()["stdlib"]
+    files = [(name, _read(os.path.join(root, name))) for name in _walk(root, ".py", _SKIPPED)]
+    if not files:
+        raise _C.FileError(
+            f"pf.train: there is no Python source in '{root}'; expected the standard library; "
+            "install it or pass --data FILE"
+        )
+    return Text("Python's standard library", *_split_files(files))
+
+
+def from_path(path):
+    """A text file, or all files below a directory that hold text."""
+    path = os.fspath(path)
+    if not os.path.exists(path):
+        raise _C.FileError(
+            f"pf.train: there is no '{path}' (from {os.getcwd()}); expected a text file or a "
+            "directory; check --data"
+        )
+    notes = []
+    try:
+        if os.path.isdir(path):
+            files = [(name, _read(os.path.join(path, name))) for name in _walk(path, "", ())]
+            binary = [name for name, data in files if b"\0" in data]
+            if binary:
+                notes.append(f"left out {len(binary)} files that hold no text, such as {binary[0]}")
+            files = [(name, data) for name, data in files if b"\0" not in data]
+            whole = b"".join(data for _, data in files)
+            train, held_out = _split_files(files)
+            if not train or not held_out:
+                train, held_out = _split_blocks(whole)
+        else:
+            whole = _read(path)
+            train, held_out = _split_blocks(whole)
+    except OSError as e:
+        raise _C.FileError(
+            f"pf.train: cannot read '{path}' ({e.strerror}); expected a readable text; check its "
+            "permissions"
+        ) from None
+    if not whole:
+        raise _C.FileError(
+            f"pf.train: '{path}' is empty; expected text to learn from; pass another --data"
+        )
+    try:
+        whole.decode("utf-8")
+    except UnicodeDecodeError as e:
+        notes.append(
+            f"not UTF-8 (byte {e.start}): the model reads bytes, so it learns them as they are"
+        )
+    return Text(path, train, held_out, notes)
+
+
+def load(path=None):
+    return standard_library() if path is None else from_path(path)
+
+
+# ---- batches ----------------------------------------------------------------------------------
+
+_MASK = (1 << 64) - 1
+
+
+def _scramble(x):
+    """64 bits to 64 well mixed bits (the finaliser of SplitMix64)."""
+    x = (x + 0x9E3779B97F4A7C15) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+class Batches:
+    """Random windows of a text. Batch number `step` depends on (seed, step) and nothing else."""
+
+    def __init__(self, data, batch, context, seed):
+        self._data = data
+        self._batch = batch
+        self._length = context + 1
+        self._places = data.shape[0] - context
+        self._seed = _scramble(seed)
+        self._offsets = _ops.arange(context + 1).unsqueeze(0)
+
+    def __call__(self, step):
+        """Inputs and targets, int64 [batch, context]."""
+        key = _scramble(self._seed ^ step)
+        starts = [_scramble(key + i) % self._places for i in range(self._batch)]
+        index = (_ops.tensor(starts).unsqueeze(1) + self._offsets).view(-1)
+        window = _ops.index_select(self._data, 0, index).view(self._batch, self._length).long()
+        return window[:, :-1], window[:, 1:]
+
+
+def windows(data, context, limit):
+    """Starts of windows that cover the text evenly, about `limit` bytes of it at most."""
+    count = (data.shape[0] - 1) // context
+    wanted = max(1, min(count, limit // context))
+    return [i * count // wanted * context for i in range(wanted)]
