@@ -1,6 +1,8 @@
 // Gradients through the C++ interface: graphs, views, in-place writes, deep chains.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "pyflame/pyflame.h"
 
 namespace pyflame {

@@ -100,7 +100,9 @@ TEST_P(Engine, InPlaceWritesKeepTheirOrder) {
   for (size_t i = 0; i < 100; ++i) {
     EXPECT_EQ(b[i], xs[i] * 2);
     EXPECT_EQ(a[i], (xs[i] + 1) * 2);
-    if (i < 99) EXPECT_EQ(s[i], (xs[i + 1] + 1) + (xs[i] + 1));
+    if (i < 99) {
+      EXPECT_EQ(s[i], (xs[i + 1] + 1) + (xs[i] + 1));
+    }
   }
 }
 
