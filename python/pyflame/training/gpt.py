@@ -185,7 +185,17 @@ def read_config(directory):
         with open(path, encoding="utf-8") as f:
             config = json.load(f)
         GPTConfig(**config["model"])
-        for key in ("steps", "batch", "seed", "warmup", "lr", "clip", "weight_decay", "data"):
+        for key in (
+            "steps",
+            "batch",
+            "seed",
+            "warmup",
+            "lr",
+            "clip",
+            "weight_decay",
+            "data",
+            "log_interval",
+        ):
             config[key]
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise _C.FileError(
@@ -264,6 +274,7 @@ def _fresh(args, text):
         "eval_bytes": args.eval_bytes,
         "data": args.data and os.path.abspath(args.data),
         "fingerprint": text.fingerprint,
+        "log_interval": args.log_interval,
         "warmup": 1,
     }  # fmt: skip
     if args.steps is None:
@@ -343,7 +354,7 @@ def run(args):
             f"on with: pyflame train gpt --resume --out {directory}"
         )
         return 128 + stopped
-    if trainer.model.mix.numel() and args.sample:
+    if args.sample:
         say("\nsample:\n" + printable(sample(trainer.model, b"def ", args.sample, config["seed"])))
     held_out = bits_per_byte(trainer.model, text.held_out, config["eval_bytes"])
     write_json(
@@ -369,7 +380,7 @@ def _train(trainer, args, directory, checkpoints, interrupts):
             while trainer.step < total and interrupts.signal is None:
                 loss = trainer.train_step()
                 step = trainer.step
-                logged = step % args.log_interval == 0 or step == total
+                logged = step % config["log_interval"] == 0 or step == total
                 if logged or progress.due():
                     value = loss.item() / math.log(2)
                     if math.isnan(value):
