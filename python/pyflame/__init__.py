@@ -1,0 +1,142 @@
+"""PyFlame: deep learning that reads like PyTorch and runs on GPUs of any vendor, or none.
+
+`import pyflame as pf`. Operations come from one table (`pyflame.ops`); layers are in
+`pyflame.nn`, optimizers in `pyflame.optim`. Submodules are imported when they are first used.
+"""
+
+# ruff: noqa: F401 (what is imported here is the interface)
+
+import importlib as _importlib
+import math as _math
+
+from . import _C, _tensor
+from ._C import (
+    AutogradError,
+    BackendError,
+    DeviceError,
+    DTypeError,
+    FileError,
+    IndexError,
+    NotSupportedError,
+    OutOfMemoryError,
+    PyFlameError,
+    ShapeError,
+    Size,
+    Tensor,
+    ValueError,
+    __version__,
+    as_tensor,
+    asarray,
+    backends,
+    device,
+    device_info,
+    dtype,
+    flush,
+    from_dlpack,
+    from_numpy,
+    frombuffer,
+    get_default_dtype,
+    get_device,
+    get_num_threads,
+    initial_seed,
+    is_anomaly_enabled,
+    is_grad_enabled,
+    is_tensor,
+    promote_types,
+    set_default_dtype,
+    set_device,
+    set_num_threads,
+    synchronize,
+    tensor,
+)
+from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+_tensor.install()
+
+# Operations, then dtypes: pyflame.float is a dtype.
+globals().update(_C._functions)
+_DTYPES = {name: value for name, value in vars(_C).items() if isinstance(value, dtype)}
+globals().update(_DTYPES)
+
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
+newaxis = None
+strided = "strided"
+contiguous_format, preserve_format = "contiguous_format", "preserve_format"
+
+# Names that live in modules of the package and are imported when they are used.
+_MODULES = ("autograd", "checkpoint", "cli", "cuda", "data", "debug", "nn", "onnx", "ops", "optim")
+_MODULES += ("random", "safetensors", "serialization", "utils", "version", "testing", "amp")
+_LAZY = {
+    "save": "serialization",
+    "load": "serialization",
+    "set_printoptions": "_format",
+    "finfo": "_misc",
+    "iinfo": "_misc",
+    "Generator": "random",
+    "manual_seed": "random",
+    "seed": "random",
+    "get_rng_state": "random",
+    "set_rng_state": "random",
+    "default_generator": "random",
+    "rocm_is_available": "_misc",
+    "rocm_device_count": "_misc",
+    "typename": "_misc",
+    "is_storage": "_misc",
+    "is_floating_point": "_misc",
+    "is_complex": "_misc",
+    "can_cast": "_misc",
+    "result_type": "_misc",
+    "numel": "_misc",
+    "set_default_device": "_misc",
+    "get_default_device": "_misc",
+    "set_default_tensor_type": "_misc",
+    "set_float32_matmul_precision": "_misc",
+    "get_float32_matmul_precision": "_misc",
+    "use_deterministic_algorithms": "_misc",
+    "are_deterministic_algorithms_enabled": "_misc",
+    "set_num_interop_threads": "_misc",
+    "get_num_interop_threads": "_misc",
+    "set_anomaly_enabled": "_misc",
+}
+_TYPED = {
+    "FloatTensor": "float32",
+    "DoubleTensor": "float64",
+    "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16",
+    "LongTensor": "int64",
+    "IntTensor": "int32",
+    "ShortTensor": "int16",
+    "CharTensor": "int8",
+    "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}
+
+
+def __getattr__(name):
+    if name in _MODULES:
+        try:
+            return _importlib.import_module("." + name, __name__)
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+    elif name in _LAZY:
+        value = getattr(_importlib.import_module("." + _LAZY[name], __name__), name)
+        globals()[name] = value
+        return value
+    elif name in _TYPED:
+        value = _tensor.typed_constructor(name, _DTYPES[_TYPED[name]])
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'pyflame' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES, *_LAZY, *_TYPED})
+
+
+# `from pyflame import *` must not replace builtins such as sum, ValueError and float.
+__all__ = sorted(
+    n
+    for n in {*globals(), *_LAZY, "nn", "optim", "autograd", "cuda", "debug", "ops", "utils"}
+    if not n.startswith("_") and n not in vars(__import__("builtins"))
+)

@@ -1,0 +1,114 @@
+"""Switching gradients on and off: context managers that also decorate functions."""
+
+import functools
+import inspect
+
+from . import _C
+
+
+class _Mode:
+    """Base: remembers the mode before `with` and puts it back; decorates functions and generators."""
+
+    def _on(self):
+        raise NotImplementedError
+
+    def __enter__(self):
+        self._before = _C.is_grad_enabled()
+        _C._set_grad_enabled(self._on())
+        return self
+
+    def __exit__(self, *unused):
+        _C._set_grad_enabled(self._before)
+
+    def _fresh(self):
+        return type(self)()
+
+    def __call__(self, fn):
+        if inspect.isclass(fn):
+            fn.__init__ = self(fn.__init__)
+            return fn
+        if inspect.isgeneratorfunction(fn):
+
+            @functools.wraps(fn)
+            def generator(*args, **kwargs):
+                g = fn(*args, **kwargs)
+                value, error = None, None
+                try:
+                    while True:
+                        with self._fresh():
+                            item = g.throw(error) if error else g.send(value)
+                        value, error = None, None
+                        try:
+                            value = yield item
+                        except BaseException as e:
+                            error = e
+                except StopIteration as stop:
+                    return stop.value
+
+            return generator
+
+        @functools.wraps(fn)
+        def wrapper(*args, **kwargs):
+            with self._fresh():
+                return fn(*args, **kwargs)
+
+        return wrapper
+
+
+class no_grad(_Mode):
+    """Within it operations are not recorded for gradients: `with pf.no_grad():`, `@pf.no_grad()`."""
+
+    def __new__(cls, fn=None):
+        self = object.__new__(cls)
+        return self if fn is None else self(fn)  # @pf.no_grad without brackets
+
+    def _on(self):
+        return False
+
+
+class enable_grad(_Mode):
+    """Within it gradients are on, also inside of no_grad."""
+
+    def __new__(cls, fn=None):
+        self = object.__new__(cls)
+        return self if fn is None else self(fn)
+
+    def _on(self):
+        return True
+
+
+class set_grad_enabled(_Mode):
+    """Switches gradients at once; as a context manager it also puts the mode back at the end."""
+
+    def __init__(self, mode):
+        self.mode = bool(mode)
+        self._before = _C.is_grad_enabled()
+        _C._set_grad_enabled(self.mode)
+
+    def __enter__(self):
+        return self
+
+    def _fresh(self):
+        return set_grad_enabled(self.mode)
+
+    def __call__(self, fn):
+        _C._set_grad_enabled(self._before)  # a decorator changes nothing now
+        return _Mode.__call__(self, fn)
+
+
+class inference_mode(_Mode):
+    """Like no_grad; `inference_mode(False)` switches gradients on."""
+
+    def __new__(cls, mode=True):
+        self = object.__new__(cls)
+        if callable(mode):
+            self.mode = True
+            return self(mode)
+        self.mode = bool(mode)
+        return self
+
+    def _on(self):
+        return not self.mode
+
+    def _fresh(self):
+        return inference_mode(self.mode)

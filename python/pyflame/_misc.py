@@ -1,0 +1,195 @@
+"""Small functions of the package that most programs never call."""
+
+from . import _C
+
+
+class finfo:
+    """Limits of a float dtype: eps, min, max, tiny, smallest_normal, resolution, bits."""
+
+    _ROWS = {  # bits of the fraction, smallest exponent, largest exponent, largest fraction
+        "float64": (52, -1022, 1023, 2 - 2.0**-52),
+        "float32": (23, -126, 127, 2 - 2.0**-23),
+        "float16": (10, -14, 15, 2 - 2.0**-10),
+        "bfloat16": (7, -126, 127, 2 - 2.0**-7),
+        "float8_e4m3fn": (3, -6, 8, 1.75),
+        "float8_e5m2": (2, -14, 15, 1.75),
+    }
+
+    def __init__(self, type=None):
+        dtype = _C.get_default_dtype() if type is None else type
+        if not getattr(dtype, "is_floating_point", False):
+            raise _C.DTypeError(
+                f"pf.finfo: got {dtype}; expected a float dtype; use pyflame.iinfo for integers"
+            )
+        fraction, low, high, top = self._ROWS[dtype.name]
+        self.bits = dtype.bits
+        self.eps = 2.0**-fraction
+        self.max = top * 2.0**high
+        self.min = -self.max
+        self.tiny = self.smallest_normal = 2.0**low
+        digits = int(fraction * 0.30103)
+        self.resolution = 10.0**-digits
+        self.dtype = dtype.name
+
+    def __repr__(self):
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{n}={getattr(self, n):g}' for n in names)}, dtype={self.dtype})"
+
+
+class iinfo:
+    """Limits of an integer dtype: min, max, bits."""
+
+    def __init__(self, type):
+        if getattr(type, "is_floating_point", True) or type.name == "bool":
+            raise _C.DTypeError(
+                f"pf.iinfo: got {type}; expected an integer dtype; use pyflame.finfo for floats"
+            )
+        self.bits = type.bits
+        signed = type.is_signed
+        self.min = -(1 << (self.bits - 1)) if signed else 0
+        self.max = (1 << (self.bits - (1 if signed else 0))) - 1
+        self.dtype = type.name
+
+    def __repr__(self):
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+_noticed = False
+
+
+def rocm_device_count():
+    """Number of usable AMD GPUs. Never raises."""
+    try:
+        return _C._device_count("rocm")
+    except _C.PyFlameError:
+        return 0
+
+
+def rocm_is_available():
+    """True when an AMD GPU is usable. Never raises."""
+    global _noticed
+    if rocm_device_count() > 0:
+        return True
+    try:
+        other = _C._device_count("cuda")
+    except _C.PyFlameError:
+        other = 0
+    if other and not _noticed:
+        import warnings
+
+        _noticed = True
+        warnings.warn(
+            "no AMD GPU is usable, but a GPU of another vendor is: device('gpu') names it",
+            stacklevel=2,
+        )
+    return False
+
+
+def typename(obj):
+    """Name of a tensor's type, or of an object's class."""
+    if isinstance(obj, _C.Tensor):
+        return obj.type()
+    cls = type(obj)
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def is_storage(obj):
+    """True for what Tensor.untyped_storage() returns."""
+    from ._tensor import UntypedStorage
+
+    return isinstance(obj, UntypedStorage)
+
+
+def is_floating_point(input):
+    """True when the tensor has a float dtype."""
+    return input.is_floating_point()
+
+
+def is_complex(input):
+    """True when the tensor has a complex dtype."""
+    return input.is_complex()
+
+
+def numel(input):
+    """Number of elements."""
+    return input.numel()
+
+
+def _category(dtype):
+    return (
+        3
+        if dtype.is_complex
+        else 2
+        if dtype.is_floating_point
+        else 0
+        if dtype.bits == 8 and (dtype.name == "bool")
+        else 1
+    )
+
+
+def can_cast(from_, to):
+    """True when promotion allows the conversion."""
+    return _category(from_) <= _category(to)
+
+
+def result_type(tensor1, tensor2):
+    """The dtype that an operation of both gives."""
+    one = lambda x: _C._functions["zeros"]((), dtype=x.dtype) if isinstance(x, _C.Tensor) else x  # noqa: E731
+    if isinstance(tensor1, _C.Tensor) and isinstance(tensor2, _C.Tensor):
+        a = _C._functions["zeros"]([0] * min(tensor1.dim(), 1), dtype=tensor1.dtype)
+        b = _C._functions["zeros"]([0] * min(tensor2.dim(), 1), dtype=tensor2.dtype)
+        return (a + b).dtype
+    if isinstance(tensor1, _C.Tensor) or isinstance(tensor2, _C.Tensor):
+        return (one(tensor1) + one(tensor2)).dtype
+    return _C.tensor(tensor1 + tensor2).dtype
+
+
+def set_default_device(device):
+    """The same as set_device."""
+    _C.set_device("cpu" if device is None else device)
+
+
+def get_default_device():
+    """The same as get_device."""
+    return _C.get_device()
+
+
+def set_default_tensor_type(t):
+    """Sets the default dtype from a tensor type such as pyflame.DoubleTensor or its name."""
+    name = t if isinstance(t, str) else t.__name__
+    import pyflame
+
+    name = name.rsplit(".", 1)[-1]
+    _C.set_default_dtype(getattr(_C, pyflame._TYPED[name]))
+
+
+def set_float32_matmul_precision(precision):
+    """Accepted for programs that call it: float32 products are always full float32 here."""
+
+
+def get_float32_matmul_precision():
+    """'highest'."""
+    return "highest"
+
+
+def use_deterministic_algorithms(mode, *, warn_only=False):
+    """Accepted for programs that call it: algorithms are deterministic by default."""
+
+
+def are_deterministic_algorithms_enabled():
+    """True."""
+    return True
+
+
+def set_num_interop_threads(n):
+    """Accepted for programs that call it: operations run one after the other."""
+
+
+def get_num_interop_threads():
+    """1."""
+    return 1
+
+
+def set_anomaly_enabled(mode):
+    """Switches anomaly mode; see pyflame.autograd.detect_anomaly."""
+    _C._set_detect_anomaly(bool(mode))

@@ -1,0 +1,200 @@
+"""The parts of class Tensor that are written in Python."""
+
+import builtins
+import copy
+import operator
+
+from . import _C
+
+Tensor = _C.Tensor
+
+
+class HookHandle:
+    """What register_hook returns: remove() takes the hook away."""
+
+    def __init__(self, tensor, number):
+        self._tensor, self.id = tensor, number
+
+    def remove(self):
+        if self._tensor is not None:
+            _C._remove_hook(self._tensor, self.id)
+            self._tensor = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.remove()
+
+
+class UntypedStorage:
+    """The memory behind a tensor, as far as programs look at it."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def data_ptr(self):
+        t = self._tensor
+        return t.data_ptr() - t.storage_offset() * t.element_size()
+
+    def nbytes(self):
+        return self._tensor._storage_bytes()
+
+    __len__ = size = nbytes
+
+    def __eq__(self, other):
+        return isinstance(other, UntypedStorage) and self._tensor._shares_storage(other._tensor)
+
+    __hash__ = None
+
+
+def __repr__(self, *, tensor_contents=None):
+    from ._format import tensor_repr
+
+    return tensor_repr(self)
+
+
+def __format__(self, spec):
+    if self.dim() == 0 and spec:
+        return self.item().__format__(spec)
+    if self.dim() == 0 and not self.requires_grad:
+        return str(self.item())
+    return object.__format__(self, spec)
+
+
+def __deepcopy__(self, memo):
+    found = memo.get(id(self))
+    if found is not None:
+        return found
+    if not self.is_leaf:
+        raise _C.AutogradError(
+            "pf.deepcopy: got a tensor with history; expected a leaf; use detach().clone()"
+        )
+    data = self.detach().clone()
+    cls = type(self)
+    r = data if cls is Tensor else Tensor._make_subclass(cls, data)
+    r.requires_grad_(self.requires_grad)
+    memo[id(self)] = r
+    if self.grad is not None:
+        r.grad = copy.deepcopy(self.grad, memo)
+    for name, value in self.__dict__.items():
+        r.__dict__[name] = copy.deepcopy(value, memo)
+    return r
+
+
+def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
+    t = _C.frombuffer(bytearray(data), dtype=dtype) if data else _C._functions["empty"]((0,))
+    t = t.to(dtype).reshape(shape).clone()
+    if cls is not Tensor:
+        t = Tensor._make_subclass(cls, t)
+    t.requires_grad_(requires_grad)
+    t.__dict__.update(attributes)
+    return t
+
+
+def __reduce_ex__(self, protocol):
+    state = (self._bytes(), self.dtype, tuple(self.shape))
+    return _rebuild, (type(self), *state, self.requires_grad and self.is_leaf, dict(self.__dict__))
+
+
+def numpy(self, *, force=False):
+    """The elements as a NumPy array that shares memory (force=True: detached, moved, converted)."""
+    return _C._numpy(self, force)
+
+
+def __array__(self, dtype=None, copy=None):
+    a = _C._numpy(self, False)
+    if dtype is not None and a.dtype != dtype:
+        return a.astype(dtype)
+    return a.copy() if copy else a
+
+
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    return _C.as_tensor(array)
+
+
+def __array_interface__(self):
+    try:
+        return _C._numpy(self, False).__array_interface__
+    except (TypeError, _C.PyFlameError) as e:
+        raise AttributeError(str(e)) from None
+
+
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    return _C._dlpack(self, stream, max_version, dl_device, copy)
+
+
+def __dlpack_device__(self):
+    return _C._dlpack_device(self)
+
+
+def __reversed__(self):
+    return self.flip(0) if self.dim() else self
+
+
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    """A tensor from data with this tensor's dtype and device unless others are given."""
+    return _C.tensor(
+        data,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
+        requires_grad=requires_grad,
+    )
+
+
+def share_memory_(self):
+    """The tensor itself."""
+    return self
+
+
+def detach_(self):
+    """Cuts the tensor from its history, in place."""
+    self.data = self.detach()
+    _C._forget_history(self)
+    return self
+
+
+def untyped_storage(self):
+    """The memory behind the tensor."""
+    return UntypedStorage(self)
+
+
+def apply_(self, fn):
+    """Replaces each element by fn(element), one by one in Python; slow."""
+    values = [fn(v) for v in self.detach().reshape(-1).tolist()]
+    return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+def install():
+    for fn in (
+        [__repr__, __format__, __deepcopy__, __reduce_ex__, numpy, __array__, __array_wrap__]
+        + [__dlpack__, __dlpack_device__, __reversed__, new_tensor, share_memory_, detach_]
+        + [untyped_storage, apply_]
+    ):
+        fn.__qualname__ = "Tensor." + fn.__name__
+        setattr(Tensor, fn.__name__, fn)
+    Tensor.storage = untyped_storage
+    Tensor.__array_interface__ = property(__array_interface__)
+
+
+def typed_constructor(name, dtype):
+    """pf.FloatTensor and its like: sizes or values, of a fixed dtype."""
+
+    def make(*args, device=None):
+        if not args:
+            return _C._functions["empty"]((0,), dtype=dtype, device=device)
+        if builtins.len(args) > 1 or isinstance(args[0], _C.Size) or _is_int(args[0]):
+            return _C._functions["empty"](args if len(args) > 1 else args[0], dtype=dtype)
+        return _C.tensor(args[0], dtype=dtype, device=device)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A {dtype} tensor from values, or an empty one from sizes."
+    return make
+
+
+def _is_int(x):
+    try:
+        operator.index(x)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,88 @@
+"""GPUs of any vendor under the names of torch.cuda."""
+
+from . import _C
+
+
+def device_count():
+    """Usable GPUs, AMD and NVIDIA together."""
+    return _C._device_count("rocm") + _C._device_count("cuda")
+
+
+def is_available():
+    """True when a GPU of any vendor is usable."""
+    return device_count() > 0
+
+
+def current_device():
+    """Number of the current GPU."""
+    d = _C.get_device()
+    return d.index or 0
+
+
+def set_device(device):
+    """Makes a GPU the thread's current device."""
+    _C.set_device(f"gpu:{device}" if isinstance(device, int) else device)
+
+
+def synchronize(device=None):
+    """Waits for everything recorded so far."""
+    _C.synchronize()
+
+
+def _name(device):
+    if device is None:
+        return str(_C.get_device())
+    return f"gpu:{device}" if isinstance(device, int) else str(device)
+
+
+def get_device_name(device=None):
+    """Name of a device."""
+    return _C.device_info(_C.device(_name(device))).get("name", "")
+
+
+def memory_allocated(device=None):
+    """Bytes of live tensors."""
+    return _C._memory_stats(_name(device))["allocated"]
+
+
+def max_memory_allocated(device=None):
+    """Peak of memory_allocated()."""
+    return _C._memory_stats(_name(device))["max_allocated"]
+
+
+def memory_reserved(device=None):
+    """Bytes held from the device."""
+    return _C._memory_stats(_name(device))["reserved"]
+
+
+def max_memory_reserved(device=None):
+    """Peak of memory_reserved()."""
+    return _C._memory_stats(_name(device))["max_reserved"]
+
+
+def reset_peak_memory_stats(device=None):
+    """Sets the peaks to the present values."""
+    _C._reset_peak_memory_stats(_name(device))
+
+
+def empty_cache():
+    """Gives freed memory back to the device."""
+    _C._empty_cache(_name(None))
+
+
+def manual_seed(seed):
+    """Seeds the random generator; there is one for all devices."""
+    _C._manual_seed(int(seed) & 0xFFFFFFFFFFFFFFFF)
+
+
+manual_seed_all = manual_seed
+
+
+def is_bf16_supported():
+    """True: bfloat16 works on every device."""
+    return True
+
+
+def is_initialized():
+    """True when GPUs can be used."""
+    return is_available()

@@ -1,0 +1,109 @@
+"""Random numbers: one Philox generator for all devices; the same seed, the same numbers."""
+
+import os as _os
+
+from . import _C
+
+
+class Generator:
+    """A random state of its own, for `generator=`."""
+
+    def __init__(self, device="cpu"):
+        self.device = _C.device(device)
+        self._state = (_C.initial_seed(), 0)
+
+    def manual_seed(self, seed):
+        """Starts again from a seed; returns the generator."""
+        self._state = (int(seed) & 0xFFFFFFFFFFFFFFFF, 0)
+        return self
+
+    def seed(self):
+        """Starts from a seed of the operating system, and returns it."""
+        seed = int.from_bytes(_os.urandom(8), "little")
+        self.manual_seed(seed)
+        return seed
+
+    def initial_seed(self):
+        """The seed it started from."""
+        return self._state[0]
+
+    def get_state(self):
+        """The state as a uint8 tensor of 16 bytes."""
+        return _pack(*self._state)
+
+    def set_state(self, state):
+        """Puts back what get_state() returned."""
+        self._state = _unpack(state)
+
+
+class _Default(Generator):
+    def __init__(self):
+        self.device = _C.device("cpu")
+
+    @property
+    def _state(self):
+        return _C._random_state()
+
+    @_state.setter
+    def _state(self, state):
+        _C._set_random_state(*state)
+
+    def manual_seed(self, seed):
+        _C._manual_seed(int(seed) & 0xFFFFFFFFFFFFFFFF)
+        return self
+
+
+default_generator = _Default()
+
+
+def _pack(seed, offset):
+    data = int(seed).to_bytes(8, "little") + int(offset).to_bytes(8, "little")
+    return _C.tensor(list(data), dtype=_C.uint8)
+
+
+def _unpack(state):
+    data = bytes(state.tolist())
+    if len(data) != 16:
+        raise _C.ValueError(
+            f"pf.set_rng_state: got {len(data)} bytes; expected the 16 bytes of get_rng_state()"
+        )
+    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+
+
+def manual_seed(seed):
+    """Starts the random generator from a seed; returns it."""
+    return default_generator.manual_seed(seed)
+
+
+def seed():
+    """Starts the random generator from a seed of the operating system, and returns it."""
+    return default_generator.seed()
+
+
+def initial_seed():
+    """The seed the random generator started from."""
+    return _C.initial_seed()
+
+
+def get_rng_state():
+    """The state of the random generator as a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state):
+    """Puts back what get_rng_state() returned."""
+    default_generator.set_state(new_state)
+
+
+class fork_rng:
+    """Within it the random state may change; afterwards it is as before."""
+
+    def __init__(self, devices=None, enabled=True):
+        self.enabled = enabled
+
+    def __enter__(self):
+        self._before = _C._random_state()
+
+    def __exit__(self, *unused):
+        if self.enabled:
+            _C._set_random_state(*self._before)

@@ -1,0 +1,333 @@
+// The tape from Python: backward, grad, hooks, grad_fn objects, custom functions.
+#include "engine/autograd.h"
+
+#include <memory>
+
+#include "common.h"
+
+namespace pyflame::python {
+
+namespace {
+
+using autograd::Edge;
+using autograd::Grads;
+using autograd::Node;
+
+// "layer_norm" -> "LayerNormBackward0", as people know it from PyTorch.
+std::string display_name(const Node& n);
+
+// ---- custom functions ---------------------------------------------------------------------------
+// A node whose gradient is Python's backward(ctx, *grads) of a subclass of autograd.Function.
+struct PyNode final : Node {
+  struct Result {
+    Dims shape;
+    DType dtype;
+    Device device;
+  };
+  std::string text;
+  Held backward, ctx;
+  std::vector<autograd::Saved> saved;
+  std::vector<Result> results;
+  std::vector<Result> inputs;     // the tensors among the arguments: next[i] belongs to inputs[i]
+  std::vector<size_t> positions;  // and where they stand
+  size_t arguments = 0;
+  bool materialize = true;
+
+  PyNode(std::string n, PyObject* b, PyObject* c)
+      : Node("function"), text(std::move(n)), backward(b), ctx(c) {
+    name = text.c_str();
+  }
+  void release() override {
+    for (auto& s : saved) s.reset();
+  }
+
+  Grads apply(const Grads& grads) override {
+    WithGil gil;
+    try {
+      return run(grads);
+    } catch (const PythonError&) {
+      throw_python_error();
+    }
+  }
+
+ private:
+  Grads run(const Grads& grads) {
+    Obj kept(check(PyTuple_New(static_cast<Py_ssize_t>(saved.size()))));
+    for (size_t i = 0; i < saved.size(); ++i)
+      PyTuple_SET_ITEM(kept.get(), static_cast<Py_ssize_t>(i), check(wrap(saved[i].get(*this))));
+    check(PyObject_SetAttrString(ctx.get(), "_saved", kept.get()));
+    Obj args(check(PyTuple_New(static_cast<Py_ssize_t>(results.size()) + 1)));
+    Py_INCREF(ctx.get());
+    PyTuple_SET_ITEM(args.get(), 0, ctx.get());
+    for (size_t i = 0; i < results.size(); ++i) {
+      Tensor g = i < grads.size() ? grads[i] : Tensor();
+      if (!g.defined() && materialize)
+        g = zeros(results[i].shape.vec(), results[i].dtype, results[i].device);
+      PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i) + 1, check(wrap(g)));
+    }
+    Obj out(PyObject_Call(backward.get(), args.get(), nullptr));
+    PyObject *t, *v, *tb;
+    PyErr_Fetch(&t, &v, &tb);
+    if (PyObject_SetAttrString(ctx.get(), "_saved", Py_None) < 0) PyErr_Clear();
+    PyErr_Restore(t, v, tb);
+    if (!out) throw PythonError();
+    return unpack(out.get());
+  }
+
+  Grads unpack(PyObject* out) {
+    PyObject* single[1] = {out};
+    PyObject** items = single;
+    Py_ssize_t n = 1;
+    if (PyTuple_Check(out) || PyList_Check(out)) {
+      items = PySequence_Fast_ITEMS(out);
+      n = PySequence_Fast_GET_SIZE(out);
+    }
+    while (n > static_cast<Py_ssize_t>(arguments) && items[n - 1] == Py_None) --n;
+    if (n != static_cast<Py_ssize_t>(arguments))
+      PF_FAIL(AutogradError, "backward", text, " returned ", n, " gradients; expected ", arguments,
+              ", one for each argument of forward; return None for those without");
+    Grads r(next.size());
+    for (size_t i = 0; i < positions.size(); ++i) {
+      PyObject* g = items[positions[i]];
+      if (g == Py_None) continue;
+      if (!is_tensor(g))
+        type_error("pf.backward: " + text + " returned a " + Py_TYPE(g)->tp_name +
+                   " as gradient; expected a Tensor or None");
+      Tensor grad = tensor_of(g);
+      if (!(grad->shape == inputs[i].shape)) {
+        bool fits = grad->shape.size() >= inputs[i].shape.size();
+        for (int d = 1; fits && d <= inputs[i].shape.size(); ++d) {
+          int64_t want = inputs[i].shape[inputs[i].shape.size() - d];
+          fits = want == 1 || want == grad->shape[grad->shape.size() - d];
+        }
+        if (!fits)
+          PF_FAIL(ShapeError, "backward", text, " returned a gradient of shape ", grad->shape,
+                  " for argument ", positions[i], "; expected ", inputs[i].shape,
+                  ", the shape of the argument");
+        grad = autograd::sum_to(grad, inputs[i].shape);
+      }
+      if (grad->dtype != inputs[i].dtype) grad = to(grad, inputs[i].dtype);
+      if (needs(i)) r[i] = std::move(grad);
+    }
+    return r;
+  }
+};
+
+std::string display_name(const Node& n) {
+  if (const auto* p = dynamic_cast<const PyNode*>(&n)) return p->text;
+  std::string r;
+  bool upper = true;
+  for (const char* c = n.name; *c; ++c) {
+    if (*c == '_' || *c == '.') {
+      upper = true;
+    } else {
+      r += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(*c))) : *c;
+      upper = false;
+    }
+  }
+  return r == "AccumulateGrad" ? r : r + "Backward0";
+}
+
+PyNode::Result describe(const Tensor& t) {
+  return {t->shape, t->dtype, t->storage->device};
+}
+
+// Connects the results of a custom function. `outputs`: tensors, None for those without gradient.
+void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::tuple arguments,
+                     nb::tuple outputs, nb::tuple saved, bool in_place, bool materialize) {
+  auto* node = new PyNode(name, backward.ptr(), ctx.ptr());
+  Ref<Node> owner = Ref<Node>::adopt(node);
+  std::vector<Tensor> ins, outs;
+  node->arguments = arguments.size();
+  node->materialize = materialize;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    PyObject* a = PyTuple_GET_ITEM(arguments.ptr(), static_cast<Py_ssize_t>(i));
+    if (!is_tensor(a)) continue;
+    ins.push_back(tensor_of(a));
+    node->positions.push_back(i);
+    node->inputs.push_back(describe(tensor_of(a)));
+    node->next.push_back(autograd::edge_of(tensor_of(a)));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    PyObject* o = PyTuple_GET_ITEM(outputs.ptr(), static_cast<Py_ssize_t>(i));
+    outs.push_back(is_tensor(o) ? tensor_of(o) : Tensor());
+    node->results.push_back(is_tensor(o) ? describe(tensor_of(o))
+                                         : PyNode::Result{Dims{0}, DType::Float32, {}});
+  }
+  for (size_t i = 0; i < saved.size(); ++i) {
+    PyObject* s = PyTuple_GET_ITEM(saved.ptr(), static_cast<Py_ssize_t>(i));
+    if (!is_tensor(s)) {
+      node->saved.emplace_back();
+      continue;
+    }
+    uint32_t nr = 0;
+    bool result = false;
+    for (size_t k = 0; k < outs.size() && !result; ++k)
+      if (outs[k].defined() && outs[k].impl() == tensor_of(s).impl()) {
+        result = true;
+        nr = static_cast<uint32_t>(k);
+      }
+    node->saved.emplace_back(tensor_of(s), result, nr);
+  }
+  if (in_place && outs.size() == 1) {
+    node->outputs = 1;
+    autograd::rebase(outs[0], owner);
+  } else {
+    autograd::attach(owner, outs, ins);
+  }
+}
+
+// ---- grad_fn ------------------------------------------------------------------------------------
+struct NodeHandle {
+  Ref<Node> node;
+};
+
+nb::object node_object(Ref<Node> n) {
+  if (!n) return nb::none();
+  return nb::cast(NodeHandle{std::move(n)});
+}
+
+nb::tuple next_functions(const NodeHandle& h) {
+  nb::list r;
+  for (const Edge& e : h.node->next) r.append(nb::make_tuple(node_object(e.node), e.input));
+  return nb::tuple(r);
+}
+
+// ---- hooks --------------------------------------------------------------------------------------
+std::function<Tensor(const Tensor&)> hook_function(PyObject* hook) {
+  return [held = std::make_shared<Held>(hook)](const Tensor& g) -> Tensor {
+    WithGil gil;
+    Obj arg(wrap(g));
+    Obj r(arg ? PyObject_CallOneArg(held->get(), arg.get()) : nullptr);
+    if (!r) throw_python_error();
+    if (r.get() == Py_None) return {};
+    if (!is_tensor(r.get())) {
+      PyErr_Format(PyExc_TypeError,
+                   "pf.register_hook: the hook returned a %s; expected a Tensor or None",
+                   Py_TYPE(r.get())->tp_name);
+      throw_python_error();
+    }
+    return tensor_of(r.get());
+  };
+}
+
+std::vector<Tensor> tensor_list(nb::handle o, const char* op) {
+  if (is_tensor(o.ptr())) return {tensor_of(o.ptr())};
+  std::vector<Tensor> r;
+  if (o.is_none()) return r;
+  for (nb::handle item : nb::borrow<nb::object>(o)) {
+    if (item.is_none()) {
+      r.emplace_back();
+    } else if (is_tensor(item.ptr())) {
+      r.push_back(tensor_of(item.ptr()));
+    } else {
+      type_error(std::string("pf.") + op + ": got a " + Py_TYPE(item.ptr())->tp_name +
+                 "; expected Tensors");
+    }
+  }
+  return r;
+}
+
+void backward_into(const std::vector<Tensor>& tensors, const std::vector<Tensor>& grads,
+                   bool retain, bool create, const std::vector<Tensor>& inputs) {
+  if (inputs.empty()) {
+    pyflame::backward(tensors, grads, retain, create);
+    return;
+  }
+  std::vector<Tensor> found = pyflame::grad(tensors, inputs, grads, retain, create, true);
+  GradMode mode(create);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!found[i].defined()) continue;
+    Tensor before = inputs[i].grad();
+    Tensor leaf = inputs[i];
+    leaf.set_grad(before.defined() ? add(before, found[i]) : found[i]);
+  }
+}
+
+}  // namespace
+
+PyObject* grad_fn_of(const Tensor& t) {
+  return node_object(autograd::grad_fn(t)).release().ptr();
+}
+
+PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs", nullptr};
+    PyObject *gradient = Py_None, *retain = Py_None, *inputs = Py_None;
+    int create = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOpO:backward", const_cast<char**>(names),
+                                     &gradient, &retain, &create, &inputs))
+      return nullptr;
+    bool keep = retain == Py_None ? create : PyObject_IsTrue(retain) == 1;
+    std::vector<Tensor> grads;
+    if (gradient != Py_None) grads = tensor_list(gradient, "backward");
+    backward_into({tensor_of(self)}, grads, keep, create != 0, tensor_list(inputs, "backward"));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* tensor_register_hook(PyObject* self, PyObject* hook) {
+  return guarded([&]() -> PyObject* {
+    if (!PyCallable_Check(hook)) type_error("pf.register_hook: expected a callable");
+    int64_t id = tensor_of(self).register_hook(hook_function(hook));
+    Obj module(check(PyImport_ImportModule("pyflame._tensor")));
+    return check(
+        PyObject_CallMethod(module.get(), "HookHandle", "OL", self, static_cast<long long>(id)));
+  });
+}
+
+PyObject* tensor_retain_grad(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    autograd::retain_grad(tensor_of(self));
+    Py_RETURN_NONE;
+  });
+}
+
+void init_autograd(nb::module_& m) {
+  nb::class_<NodeHandle>(m, "Node", "The operation that made a tensor, as backward() sees it.")
+      .def("name", [](const NodeHandle& h) { return nb::str(display_name(*h.node).c_str()); })
+      .def_prop_ro("next_functions", &next_functions)
+      .def_prop_ro("released", [](const NodeHandle& h) { return h.node->released; })
+      .def("__repr__",
+           [](const NodeHandle& h) { return nb::str(("<" + display_name(*h.node) + ">").c_str()); })
+      .def("__eq__",
+           [](const NodeHandle& a, nb::handle b) {
+             NodeHandle* other;
+             return nb::try_cast<NodeHandle*>(b, other) && other && other->node == a.node;
+           })
+      .def("__hash__",
+           [](const NodeHandle& h) { return reinterpret_cast<size_t>(h.node.get()) >> 4; });
+  m.def("_remove_hook", [](const Tensor& t, int64_t id) { t.remove_hook(id); });
+  m.def(
+      "_backward",
+      [](nb::handle tensors, nb::handle grads, bool retain, bool create, nb::handle inputs) {
+        backward_into(tensor_list(tensors, "backward"), tensor_list(grads, "backward"), retain,
+                      create, tensor_list(inputs, "backward"));
+      },
+      nb::arg("tensors"), nb::arg("grads").none(), nb::arg("retain"), nb::arg("create"),
+      nb::arg("inputs").none());
+  m.def(
+      "_grad",
+      [](nb::handle outputs, nb::handle inputs, nb::handle grads, bool retain, bool create,
+         bool allow_unused) {
+        return nb::steal(
+            wrap_tuple(pyflame::grad(tensor_list(outputs, "grad"), tensor_list(inputs, "grad"),
+                                     tensor_list(grads, "grad"), retain, create, allow_unused)));
+      },
+      nb::arg("outputs"), nb::arg("inputs"), nb::arg("grads").none(), nb::arg("retain"),
+      nb::arg("create"), nb::arg("allow_unused"));
+  m.def("_attach_function", &attach_function);
+  m.def("_forget_history", [](const Tensor& t) {
+    if (!t->meta) return;
+    t->meta->grad_fn.reset();
+    t->meta->base = Tensor();
+    t->meta->replay = nullptr;
+    t->requires_grad = false;
+  });
+  m.def("_set_grad_enabled", &set_grad_enabled);
+  m.def("is_grad_enabled", &grad_enabled);
+  m.def("_set_detect_anomaly", &set_detect_anomaly);
+  m.def("is_anomaly_enabled", &detect_anomaly);
+}
+
+}  // namespace pyflame::python

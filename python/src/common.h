@@ -1,0 +1,215 @@
+// What the files of the Python module share. Tensor is a plain CPython type with raw slots
+// (31 ns a call instead of 60); nanobind serves the many small functions around it.
+#pragma once
+
+#include <Python.h>
+#include <nanobind/nanobind.h>
+#include <structmember.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor_impl.h"
+#include "pyflame/autograd.h"
+#include "pyflame/ops.h"
+
+namespace pyflame::python {
+
+namespace nb = nanobind;
+
+// ---- owned references ---------------------------------------------------------------------------
+class Obj {
+ public:
+  Obj() = default;
+  explicit Obj(PyObject* stolen) : p_(stolen) {}
+  Obj(Obj&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  Obj& operator=(Obj&& o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~Obj() { Py_XDECREF(p_); }
+  static Obj share(PyObject* p) {
+    Py_XINCREF(p);
+    return Obj(p);
+  }
+  PyObject* get() const { return p_; }
+  PyObject* release() { return std::exchange(p_, nullptr); }
+  explicit operator bool() const { return p_ != nullptr; }
+
+ private:
+  PyObject* p_ = nullptr;
+};
+
+// Thrown when a Python exception is already set; guarded() hands it on.
+struct PythonError {};
+inline PyObject* check(PyObject* p) {
+  if (!p) throw PythonError();
+  return p;
+}
+inline void check(int rc) {
+  if (rc < 0) throw PythonError();
+}
+[[noreturn]] void type_error(const std::string& message);
+
+// ---- errors: errors.cpp
+// ---------------------------------------------------------------------------
+void init_errors(PyObject* module);
+void raise_current() noexcept;  // the C++ exception in flight becomes a Python exception
+// Turns the Python exception that is set into a C++ one, to cross the engine; keeps it intact.
+[[noreturn]] void throw_python_error();
+
+template <class F>
+inline PyObject* guarded(F&& f) noexcept {
+  try {
+    return f();
+  } catch (...) {
+    raise_current();
+    return nullptr;
+  }
+}
+template <class F>
+inline int guarded_int(F&& f) noexcept {
+  try {
+    return f();
+  } catch (...) {
+    raise_current();
+    return -1;
+  }
+}
+
+// ---- Python-owned things in C++ hands: runtime.cpp ----------------------------------------------
+// Drops a reference from any thread, with or without the GIL: without, it waits in a queue that
+// the next call from Python drains.
+void release_later(PyObject*) noexcept;
+void drain_released() noexcept;
+extern std::atomic<bool> released_waiting;
+inline void drain_if_needed() {
+  if (released_waiting.load(std::memory_order_relaxed)) [[unlikely]]
+    drain_released();
+}
+// A Python callable or object held by a C++ closure.
+class Held {
+ public:
+  explicit Held(PyObject* p) : p_(p) { Py_INCREF(p); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held();
+  PyObject* get() const { return p_; }
+
+ private:
+  PyObject* p_;
+};
+class WithGil {
+ public:
+  WithGil() : state_(PyGILState_Ensure()) {}
+  ~WithGil() { PyGILState_Release(state_); }
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+void init_runtime(nb::module_& m);
+
+// ---- dtype, device, Size: types.cpp
+// ---------------------------------------------------------------
+struct PyDType {
+  PyObject_HEAD DType value;
+};
+struct PyDevice {
+  PyObject_HEAD Device value;
+};
+extern PyTypeObject* DTypeType;
+extern PyTypeObject* DeviceType_;
+extern PyTypeObject* SizeType;
+void init_types(PyObject* module);
+PyObject* wrap(DType);  // new reference
+PyObject* wrap(Device);
+PyObject* wrap_size(const Dims&);
+bool is_dtype_like(PyObject*);  // dtype objects and Python's float, int, bool
+bool is_device_like(PyObject*);
+DType to_dtype(PyObject*);
+Device to_device(PyObject*);
+
+// ---- numbers ----------------------------------------------------------------------------------
+// Python numbers, NumPy scalars, objects with __index__. False without error when it is none.
+bool to_scalar(PyObject*, Scalar*);
+bool is_integer(PyObject*);  // int (not bool) or something with __index__
+int64_t to_int64(PyObject*, const char* what);
+PyObject* wrap(Scalar);
+// Fills `out` from an int or a (nested) sequence of ints. False without error when it is none.
+bool to_int_list(PyObject*, std::vector<int64_t>* out);
+
+// ---- Tensor: tensor.cpp -------------------------------------------------------------------------
+struct PyTensor {
+  PyObject_HEAD Tensor tensor;
+  PyObject* dict;
+  PyObject* weakrefs;
+};
+extern PyTypeObject* TensorType;
+void init_tensor(PyObject* module);
+inline bool is_tensor(PyObject* o) {
+  return Py_TYPE(o) == TensorType || PyType_IsSubtype(Py_TYPE(o), TensorType);
+}
+inline Tensor& tensor_of(PyObject* o) {
+  return reinterpret_cast<PyTensor*>(o)->tensor;
+}
+PyObject* wrap(Tensor);                        // new reference; None when undefined
+PyObject* wrap_as(PyTypeObject* cls, Tensor);  // always a fresh object of that class
+PyObject* wrap_tuple(const TensorList&);
+// The number as a 0-d tensor of the dtype that promotion with `like` would give it.
+Tensor number_like(Scalar, const Tensor& like);
+
+extern PyMethodDef kTensorMethods[];                                    // tensor_methods.cpp
+extern PyGetSetDef kTensorProperties[];                                 // tensor_properties.cpp
+PyObject* tensor_new(PyTypeObject*, PyObject* args, PyObject* kwargs);  // creation.cpp
+PyObject* tensor_subscript(PyObject*, PyObject* key);                   // indexing.cpp
+int tensor_assign_subscript(PyObject*, PyObject* key, PyObject* value);
+int tensor_getbuffer(PyObject*, Py_buffer*, int flags);  // interop.cpp
+void tensor_releasebuffer(PyObject*, Py_buffer*);
+
+// ---- creation.cpp, interop.cpp
+// --------------------------------------------------------------------
+void init_creation(nb::module_& m);
+void init_interop(nb::module_& m);
+// pf.tensor(data): always a copy.
+Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool copy,
+                        const char* op);
+// Memory of an object with the buffer protocol, shared or copied.
+Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy);
+inline Tensor move_to(const Tensor& t, Device d) {
+  return to(t, d);
+}
+std::vector<Scalar> read_values(const Tensor&);  // all elements in row-major order
+
+// ---- the registry: registry.cpp -----------------------------------------------------------------
+void init_registry(nb::module_& m);
+// The callable of an operation (borrowed), null when there is none of that name.
+PyObject* find_op(const char* name);
+// Calls operation `name` with positional arguments; NotImplemented when there is none.
+PyObject* call_op(const char* name, std::initializer_list<PyObject*> args);
+
+// ---- autograd.cpp -----------------------------------------------------------------------------
+void init_autograd(nb::module_& m);
+PyObject* grad_fn_of(const Tensor&);  // new reference, None for a leaf
+PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs);
+PyObject* tensor_register_hook(PyObject* self, PyObject* hook);
+PyObject* tensor_retain_grad(PyObject* self, PyObject*);
+
+}  // namespace pyflame::python
+
+namespace nanobind::detail {
+template <>
+struct type_caster<pyflame::Tensor> {
+  NB_TYPE_CASTER(pyflame::Tensor, const_name("pyflame.Tensor"))
+  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
+    if (!pyflame::python::is_tensor(src.ptr())) return false;
+    value = pyflame::python::tensor_of(src.ptr());
+    return true;
+  }
+  static handle from_cpp(const pyflame::Tensor& t, rv_policy, cleanup_list*) noexcept {
+    return pyflame::python::wrap(t);
+  }
+};
+}  // namespace nanobind::detail

@@ -1,0 +1,311 @@
+// pf.tensor, as_tensor, asarray: tensors from Python's numbers, nested lists, arrays, tensors.
+#include <nanobind/stl/optional.h>
+
+#include "common.h"
+
+namespace pyflame::python {
+
+namespace {
+
+bool has_attr(PyObject* o, const char* name) {
+  return PyObject_HasAttrString(o, name) == 1;
+}
+bool is_list(PyObject* o) {
+  return PyList_Check(o) || PyTuple_Check(o);
+}
+// Arrays of others: anything that shows its memory or can make an array of itself.
+bool is_array(PyObject* o) {
+  return !is_tensor(o) && !PyBytes_Check(o) && !PyByteArray_Check(o) && !PyType_Check(o) &&
+         (PyObject_CheckBuffer(o) || has_attr(o, "__array__") ||
+          has_attr(o, "__array_interface__"));
+}
+
+int rank(Scalar s) {
+  return s.is_float() ? 2 : s.is_bool() ? 0 : 1;
+}
+
+// ---- nested lists -------------------------------------------------------------------------------
+struct Gather {
+  const char* op;
+  std::vector<Scalar> values;
+  std::vector<int64_t> shape;
+  int kind = -1;                 // highest of bool 0, int 1, float 2
+  std::optional<DType> typed;    // of NumPy scalars and tensors among the elements
+  bool untyped = false;          // there were plain Python numbers
+  PyObject* overflow = nullptr;  // an int beyond 64 bits (borrowed)
+
+  void find_shape(PyObject* o) {
+    for (int depth = 0;; ++depth) {
+      if (is_tensor(o)) {
+        for (int64_t s : tensor_of(o)->shape) shape.push_back(s);
+        return;
+      }
+      if (is_list(o)) {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+        shape.push_back(n);
+        if (n == 0) return;
+        o = PySequence_Fast_GET_ITEM(o, 0);
+      } else if (is_array(o) && !is_number(o)) {
+        Tensor t = tensor_from_data(o, nullptr, nullptr, true, op);
+        for (int64_t s : t->shape) shape.push_back(s);
+        return;
+      } else {
+        return;
+      }
+      if (depth > kMaxDims)
+        PF_FAIL(ShapeError, op, "got lists nested more than ", kMaxDims,
+                " deep; expected fewer dimensions; check for a list that contains itself");
+    }
+  }
+
+  static bool is_number(PyObject* o) {
+    Scalar s;
+    return to_scalar(o, &s);
+  }
+
+  void note(DType t) { typed = typed ? promote(*typed, t) : t; }
+
+  void add(const Tensor& t, size_t depth) {
+    bool fits = static_cast<size_t>(t->shape.size()) + depth == shape.size();
+    for (int i = 0; fits && i < t->shape.size(); ++i)
+      fits = t->shape[i] == shape[depth + static_cast<size_t>(i)];
+    if (!fits) ragged(depth, t->shape.size());
+    note(t->dtype);
+    for (Scalar s : read_values(t)) {
+      values.push_back(s);
+      kind = std::max(kind, rank(s));
+    }
+  }
+
+  [[noreturn]] void ragged(size_t depth, int64_t n) {
+    PF_FAIL(ValueError, op, "got nested lists of different lengths (", n, " at depth ", depth,
+            ", the first has ", depth < shape.size() ? shape[depth] : 0,
+            "); expected a regular array; pad the shorter ones");
+  }
+
+  void collect(PyObject* o, size_t depth) {
+    if (is_list(o)) {
+      Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+      if (depth >= shape.size() || n != shape[depth]) ragged(depth, n);
+      for (Py_ssize_t i = 0; i < n; ++i) collect(PySequence_Fast_GET_ITEM(o, i), depth + 1);
+      return;
+    }
+    if (is_tensor(o)) return add(tensor_of(o), depth);
+    Scalar s;
+    if (PyLong_CheckExact(o)) {
+      int over;
+      s = Scalar(static_cast<int64_t>(PyLong_AsLongLongAndOverflow(o, &over)));
+      if (over) {
+        overflow = o;
+        s = Scalar(PyLong_AsDouble(o));
+        if (PyErr_Occurred()) throw PythonError();
+        kind = std::max(kind, 1);
+      } else {
+        kind = std::max(kind, 1);
+      }
+      untyped = true;
+    } else if (to_scalar(o, &s)) {
+      kind = std::max(kind, rank(s));
+      if (!PyFloat_CheckExact(o) && !PyBool_Check(o) && has_attr(o, "dtype")) {
+        Obj dtype(check(PyObject_GetAttrString(o, "dtype")));
+        Obj name(check(PyObject_GetAttrString(dtype.get(), "name")));
+        if (PyUnicode_Check(name.get())) note(dtype_from_name(PyUnicode_AsUTF8(name.get())));
+      } else {
+        untyped = true;
+      }
+    } else if (is_array(o)) {
+      return add(tensor_from_data(o, nullptr, nullptr, true, op), depth);
+    } else {
+      type_error(std::string("pf.") + op + ": got an element of type " + Py_TYPE(o)->tp_name +
+                 "; expected numbers, nested lists or tuples of numbers, arrays or tensors");
+    }
+    if (depth != shape.size()) ragged(depth, 0);
+    values.push_back(s);
+  }
+
+  DType dtype() const {
+    if (typed && !untyped) return *typed;
+    DType plain = kind == 0 ? DType::Bool : kind == 1 ? DType::Int64 : default_dtype();
+    return typed ? promote(*typed, plain) : plain;
+  }
+};
+
+template <class T>
+T whole(Scalar s, const char* op, DType t) {
+  double d = s.is_float() ? s.f : static_cast<double>(s.i);
+  bool fits = s.is_float() ? d > -9.3e18 && d < 9.3e18
+                           : s.i >= static_cast<int64_t>(std::numeric_limits<T>::min()) &&
+                                 (std::is_same_v<T, uint64_t> ||
+                                  s.i <= static_cast<int64_t>(std::numeric_limits<T>::max()));
+  if (!fits)
+    PF_FAIL(ValueError, op, "got the number ", d, "; it does not fit in ", t,
+            "; choose a wider dtype");
+  return s.is_float() ? static_cast<T>(static_cast<int64_t>(s.f)) : static_cast<T>(s.i);
+}
+
+template <class T, class F>
+void store_all(std::vector<char>* bytes, const std::vector<Scalar>& values, F&& convert) {
+  T* p = reinterpret_cast<T*>(bytes->data());
+  for (Scalar s : values) *p++ = convert(s);
+}
+
+std::vector<char> encode(const std::vector<Scalar>& v, DType t, const char* op) {
+  std::vector<char> b(nbytes(t, static_cast<int64_t>(v.size())));
+  auto real = [](Scalar s) { return s.to_double(); };
+  auto single = [](Scalar s) { return static_cast<float>(s.to_double()); };
+  switch (t) {
+    case DType::Float32:
+      store_all<float>(&b, v, single);
+      break;
+    case DType::Float64:
+      store_all<double>(&b, v, real);
+      break;
+    case DType::Float16:
+      store_all<float16>(&b, v, [&](Scalar s) { return to_float16(single(s)); });
+      break;
+    case DType::BFloat16:
+      store_all<bfloat16>(&b, v, [&](Scalar s) { return to_bfloat16(single(s)); });
+      break;
+    case DType::Bool:
+      store_all<uint8_t>(&b, v,
+                         [](Scalar s) -> uint8_t { return s.is_float() ? s.f != 0 : s.i != 0; });
+      break;
+#define PF_INTEGER(ID, T)                                              \
+  case DType::ID:                                                      \
+    store_all<T>(&b, v, [&](Scalar s) { return whole<T>(s, op, t); }); \
+    break
+      PF_INTEGER(Int64, int64_t);
+      PF_INTEGER(Int32, int32_t);
+      PF_INTEGER(Int16, int16_t);
+      PF_INTEGER(Int8, int8_t);
+      PF_INTEGER(UInt8, uint8_t);
+      PF_INTEGER(UInt16, uint16_t);
+      PF_INTEGER(UInt32, uint32_t);
+      PF_INTEGER(UInt64, uint64_t);
+#undef PF_INTEGER
+    default:
+      PF_FAIL(DTypeError, op, "got dtype ", t,
+              "; tensors of it are made by conversion only; use .to() on a float32 tensor");
+  }
+  return b;
+}
+
+Tensor from_nested(PyObject* data, std::optional<DType> dtype, Device device, const char* op) {
+  Gather g{op, {}, {}, -1, {}, false, nullptr};
+  g.find_shape(data);
+  g.collect(data, 0);
+  DType t = dtype ? *dtype : g.values.empty() ? default_dtype() : g.dtype();
+  if (g.overflow && !is_float(t)) {
+    Obj text(check(PyObject_Str(g.overflow)));
+    PF_FAIL(ValueError, op, "got the number ", PyUnicode_AsUTF8(text.get()),
+            "; it does not fit in 64 bits; pass a float or dtype=pyflame.float64");
+  }
+  std::vector<char> bytes = encode(g.values, t, op);
+  return from_host(bytes.data(), g.shape, t, device);
+}
+
+Device device_or_current(PyObject* device) {
+  return device && device != Py_None ? to_device(device) : pyflame::get_device();
+}
+std::optional<DType> dtype_or_none(PyObject* dtype) {
+  if (!dtype || dtype == Py_None) return {};
+  return to_dtype(dtype);
+}
+
+Tensor with_grad(Tensor t, bool requires_grad) {
+  if (requires_grad) t.requires_grad_(true);
+  return t;
+}
+
+}  // namespace
+
+Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool copy,
+                        const char* op) {
+  std::optional<DType> type = dtype_or_none(dtype);
+  if (is_tensor(data)) {
+    const Tensor& source = tensor_of(data);
+    Device d = device && device != Py_None ? to_device(device) : source->storage->device;
+    Tensor t = copy ? source.detach() : source;
+    Tensor r = to(move_to(t, d), type.value_or(t->dtype));
+    return copy && r.impl() == t.impl() ? clone(t) : r;
+  }
+  Scalar number;
+  if (is_array(data) && !(Py_TYPE(data)->tp_as_number && to_scalar(data, &number))) {
+    Obj array = Obj::share(data);
+    if (!PyObject_CheckBuffer(data)) {
+      Obj numpy(check(PyImport_ImportModule("numpy")));
+      array = Obj(check(PyObject_CallMethod(numpy.get(), "asarray", "O", data)));
+    }
+    Device d = device_or_current(device);
+    if (copy || !d.is_cpu()) {
+      Tensor t = tensor_from_buffer(array.get(), op, true);
+      return to(move_to(t, d), type.value_or(t->dtype));
+    }
+    Tensor t = tensor_from_buffer(array.get(), op, false);
+    return to(t, type.value_or(t->dtype));
+  }
+  if (is_list(data) || (PyLong_CheckExact(data)) || to_scalar(data, &number))
+    return from_nested(data, type, device_or_current(device), op);
+  if (PySequence_Check(data) && !PyUnicode_Check(data) && !PyBytes_Check(data)) {
+    Obj list(check(PySequence_List(data)));
+    return from_nested(list.get(), type, device_or_current(device), op);
+  }
+  return from_nested(data, type, device_or_current(device), op);  // says what is wrong
+}
+
+PyObject* tensor_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    PyObject* device = nullptr;
+    if (kwargs && cls == TensorType)
+      for (PyObject* name : {PyDict_GetItemString(kwargs, "device")}) device = name;
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    PyObject* first = n ? PyTuple_GET_ITEM(args, 0) : nullptr;
+    Tensor t;
+    if (n == 0) {
+      t = empty({0}, {}, device_or_current(device));
+    } else if (is_tensor(first)) {
+      t = tensor_of(first).detach();
+    } else if (is_integer(first) || Py_TYPE(first) == SizeType) {
+      std::vector<int64_t> size;
+      if (!to_int_list(n == 1 ? first : args, &size))
+        type_error("pf.Tensor: expected sizes, a list of values, an array or a tensor");
+      t = empty(size, {}, device_or_current(device));
+    } else {
+      Obj dtype(wrap(default_dtype()));
+      t = tensor_from_data(first, dtype.get(), device, true, "Tensor");
+    }
+    return wrap_as(cls, std::move(t));
+  });
+}
+
+void init_creation(nb::module_& m) {
+  m.def(
+      "tensor",
+      [](nb::handle data, nb::handle dtype, nb::handle device, bool requires_grad, bool) {
+        return with_grad(tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), true, "tensor"),
+                         requires_grad);
+      },
+      nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+      nb::arg("requires_grad") = false, nb::arg("pin_memory") = false,
+      "A tensor from a number, nested lists, an array or a tensor; always a copy.");
+  m.def(
+      "as_tensor",
+      [](nb::handle data, nb::handle dtype, nb::handle device) {
+        return tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), false, "as_tensor");
+      },
+      nb::arg("data"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+      "Like tensor(), but shares memory with the data where possible.");
+  m.def(
+      "asarray",
+      [](nb::handle data, nb::handle dtype, nb::handle device, nb::handle copy,
+         bool requires_grad) {
+        bool force = copy.ptr() == Py_True;
+        return with_grad(tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), force, "asarray"),
+                         requires_grad);
+      },
+      nb::arg("obj"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+      nb::arg("copy") = nb::none(), nb::arg("requires_grad") = false,
+      "Like as_tensor(); copy=True always copies.");
+}
+
+}  // namespace pyflame::python

@@ -1,0 +1,228 @@
+// x[...] and x[...] = v: integers, slices, None and Ellipsis become views, the rest goes to
+// index() and index_put_().
+#include "common.h"
+
+namespace pyflame::python {
+
+namespace {
+
+struct Indexed {
+  Tensor view;         // after the basic part
+  TensorList indices;  // empty when there is no advanced part
+};
+
+bool is_mask(const Tensor& t) {
+  return t->dtype == DType::Bool || t->dtype == DType::UInt8;
+}
+
+// Anything that becomes an index tensor: tensors, lists, NumPy arrays. Undefined for others.
+Tensor index_tensor(PyObject* o, const Tensor& self) {
+  Tensor t;
+  if (is_tensor(o)) {
+    t = tensor_of(o);
+  } else if (PyList_Check(o) || PyTuple_Check(o) ||
+             PyObject_HasAttrString(o, "__array_interface__")) {
+    Obj dtype;
+    if ((PyList_Check(o) || PyTuple_Check(o)) && PySequence_Fast_GET_SIZE(o) == 0)
+      dtype = Obj(wrap(DType::Int64));
+    t = tensor_from_data(o, dtype.get(), nullptr, true, "Tensor.__getitem__");
+  } else {
+    return {};
+  }
+  if (!is_integral(t->dtype, true))
+    PF_FAIL(IndexError, "Tensor.__getitem__", "got an index tensor of dtype ", t->dtype,
+            "; expected integers or bool; cast it with .long() or compare first");
+  if (!is_mask(t) && t->dtype != DType::Int64) t = to(t, DType::Int64);
+  return t->storage->device == self->storage->device ? t : move_to(t, self->storage->device);
+}
+
+int consumed(PyObject* o, const Tensor& index) {
+  if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) return 0;
+  if (!index.defined()) return 1;
+  return is_mask(index) ? index->shape.size() : 1;
+}
+
+Tensor apply_slice(const Tensor& t, int dim, PyObject* s) {
+  Py_ssize_t start, stop, step;
+  if (PySlice_Unpack(s, &start, &stop, &step) < 0) throw PythonError();
+  if (step <= 0)
+    PF_FAIL(ValueError, "Tensor.__getitem__", "got a slice with step ", step,
+            "; expected a positive step; use flip() to reverse");
+  Py_ssize_t length = t->shape[dim];
+  PySlice_AdjustIndices(length, &start, &stop, step);
+  if (start == 0 && stop >= length && step == 1) return t;
+  return slice(t, dim, start, std::max(start, stop), step);
+}
+
+Tensor apply_int(const Tensor& t, int dim, int64_t i, int position) {
+  const int64_t n = t->shape[dim];
+  if (i < -n || i >= n)
+    PF_FAIL(IndexError, "Tensor.__getitem__", "got index ", i, " for dimension ", position,
+            " of size ", n, "; expected an index from ", -n, " to ", n - 1,
+            "; check the index or the shape");
+  return select(t, dim, i < 0 ? i + n : i);
+}
+
+Indexed apply_key(const Tensor& self, PyObject* key) {
+  Indexed r{self, {}};
+  PyObject* single[1] = {key};
+  PyObject** items = single;
+  Py_ssize_t count = 1;
+  if (PyTuple_Check(key)) {
+    items = reinterpret_cast<PyTupleObject*>(key)->ob_item;
+    count = PyTuple_GET_SIZE(key);
+  }
+  // First pass: index tensors, and how many dimensions the Ellipsis stands for.
+  std::vector<Tensor> tensors(static_cast<size_t>(count));
+  int used = 0;
+  bool ellipsis = false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* o = items[i];
+    if (!PyLong_CheckExact(o) && !PySlice_Check(o) && o != Py_None && o != Py_Ellipsis)
+      tensors[static_cast<size_t>(i)] = index_tensor(o, self);
+    used += consumed(o, tensors[static_cast<size_t>(i)]);
+    if (o == Py_Ellipsis) {
+      if (ellipsis)
+        PF_FAIL(IndexError, "Tensor.__getitem__", "got more than one Ellipsis; expected one");
+      ellipsis = true;
+    }
+  }
+  if (used > self->shape.size())
+    PF_FAIL(IndexError, "Tensor.__getitem__", "got ", used, " indices for a tensor of shape ",
+            self->shape, "; expected at most ", self->shape.size(), "; drop some");
+  int dim = 0;       // of the view
+  int position = 0;  // of the tensor as the user sees it, for messages
+  bool advanced = false;
+  TensorList list;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* o = items[i];
+    const Tensor& index = tensors[static_cast<size_t>(i)];
+    if (index.defined()) {
+      if (index->shape.empty() && !is_mask(index)) {  // a 0-d integer selects, like an int
+        r.view = apply_int(r.view, dim, index.item().to_int(), position++);
+        continue;
+      }
+      if (is_mask(index)) {
+        const int k = index->shape.size();
+        if (k == 0) {
+          r.view = unsqueeze(r.view, dim++);
+          list.push_back(reshape(index, {1}));
+        } else {
+          for (int j = 0; j < k; ++j)
+            if (index->shape[j] != r.view->shape[dim + j])
+              PF_FAIL(IndexError, "Tensor.__getitem__", "got a mask of shape ", index->shape,
+                      " at dimension ", position, " of a tensor of shape ", self->shape,
+                      "; expected the sizes to agree");
+          list.push_back(index);
+          dim += k;
+          position += k;
+        }
+      } else {
+        list.push_back(index);
+        ++dim;
+        ++position;
+      }
+      advanced = true;
+    } else if (PyBool_Check(o)) {
+      r.view = unsqueeze(r.view, dim++);
+      list.push_back(full({1}, Scalar(o == Py_True), DType::Bool, self->storage->device));
+      advanced = true;
+    } else if (o == Py_None) {
+      r.view = unsqueeze(r.view, dim++);
+      list.emplace_back();
+    } else if (o == Py_Ellipsis) {
+      const int skip = self->shape.size() - used;
+      for (int j = 0; j < skip; ++j) list.emplace_back();
+      dim += skip;
+      position += skip;
+    } else if (PySlice_Check(o)) {
+      r.view = apply_slice(r.view, dim++, o);
+      list.emplace_back();
+      ++position;
+    } else if (is_integer(o)) {
+      r.view = apply_int(r.view, dim, to_int64(o, "an index"), position++);
+    } else {
+      type_error(std::string("pf.Tensor.__getitem__: got an index of type ") + Py_TYPE(o)->tp_name +
+                 "; expected integers, slices, None, Ellipsis, integer or bool tensors, lists or "
+                 "NumPy arrays");
+    }
+  }
+  if (advanced) {
+    while (!list.empty() && !list.back().defined()) list.pop_back();
+    r.indices = std::move(list);
+  }
+  return r;
+}
+
+// The right-hand side as a tensor of the destination's dtype and device.
+Tensor value_tensor(PyObject* value, const Tensor& like) {
+  Scalar s;
+  if (is_tensor(value)) {
+    const Tensor& t = tensor_of(value);
+    if (t->storage->device != like->storage->device && t->shape.empty())
+      return move_to(t, like->storage->device);
+    return t;
+  }
+  if (to_scalar(value, &s)) return scalar_tensor(s, like->dtype, like->storage->device);
+  Obj dtype(wrap(like->dtype)), device(wrap(like->storage->device));
+  return tensor_from_data(value, dtype.get(), device.get(), true, "Tensor.__setitem__");
+}
+
+Tensor drop_leading_ones(const Tensor& v, int ndim) {
+  int extra = 0;
+  while (v->shape.size() - extra > ndim && v->shape[extra] == 1) ++extra;
+  if (!extra) return v;
+  std::vector<int64_t> shape(v->shape.begin() + extra, v->shape.end());
+  return reshape(v, shape);
+}
+
+}  // namespace
+
+PyObject* tensor_subscript(PyObject* o, PyObject* key) {
+  return guarded([&] {
+    const Tensor& self = tensor_of(o);
+    if (PyLong_CheckExact(key)) {
+      if (self->shape.empty())
+        PF_FAIL(IndexError, "Tensor.__getitem__",
+                "got an index for a 0-d tensor; expected none; use .item() to read its value");
+      return wrap(apply_int(self, 0, to_int64(key, "an index"), 0));
+    }
+    Indexed r = apply_key(self, key);
+    if (!r.indices.empty()) return wrap(index(r.view, r.indices));
+    if (r.view.impl() == self.impl()) r.view = view(self, self->shape.vec());
+    return wrap(std::move(r.view));
+  });
+}
+
+int tensor_assign_subscript(PyObject* o, PyObject* key, PyObject* value) {
+  return guarded_int([&]() -> int {
+    if (!value) type_error("elements of a tensor cannot be deleted");
+    Tensor& self = tensor_of(o);
+    Indexed r = apply_key(self, key);
+    Scalar s;
+    const bool number = !is_tensor(value) && to_scalar(value, &s);
+    if (r.indices.empty()) {
+      if (number) {
+        fill_(r.view, s);
+      } else {
+        copy_(r.view, drop_leading_ones(value_tensor(value, self), r.view->shape.size()));
+      }
+      return 0;
+    }
+    if (number && r.indices.size() == 1 && r.indices[0].defined() &&
+        r.indices[0]->dtype == DType::Bool && find_op("masked_fill_")) {
+      // x[mask] = number needs no list of indices: it stays on the device.
+      Tensor mask = r.indices[0];
+      while (mask->shape.size() < r.view->shape.size()) mask = unsqueeze(mask, -1);
+      Obj target(check(wrap(r.view))), m(check(wrap(mask)));
+      Obj done(check(call_op("masked_fill_", {target.get(), m.get(), value})));
+      return 0;
+    }
+    Tensor v = value_tensor(value, self);
+    if (v->dtype != self->dtype) v = to(v, self->dtype);
+    index_put_(r.view, r.indices, v);
+    return 0;
+  });
+}
+
+}  // namespace pyflame::python

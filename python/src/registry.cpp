@@ -1,0 +1,603 @@
+// Operations as Python callables: one object per name, made from the rows of the registry. It
+// is a function of the package, a method of Tensor, or both. Schemas are parsed at the first call.
+#include "ops/registry.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+#include <unordered_map>
+
+#include "ops/pointwise.h"
+#include "pyflame/random.h"
+#include "schema.h"
+
+namespace pyflame::python {
+
+namespace {
+
+struct Overload {
+  size_t row;
+  Schema schema;
+  std::function<ops::Value(std::vector<ops::Value>&)> call;
+  PyTypeObject* result_type = nullptr;  // named tuple
+};
+
+struct OpSet {
+  std::string name;
+  std::vector<size_t> rows;
+  std::vector<Overload> overloads;  // parsed: rows.size() of them, or none yet
+  const char* module = "pyflame";
+};
+
+struct PyOp {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  OpSet* set;
+};
+PyTypeObject* OpType;
+
+enum Use { kAsFunction, kAsMethod, kAsFunctional, kAsSpecial, kUses };
+constexpr unsigned kUseFlag[kUses] = {ops::kFunction, ops::kMethod, ops::kFunctional,
+                                      ops::kSpecial};
+PyObject* by_use[kUses];                             // dict: name -> op
+std::unordered_map<std::string, PyObject*> by_name;  // borrowed from by_use
+size_t rows_seen = 0;
+
+OpSet& set_of(PyObject* o) {
+  return *reinterpret_cast<PyOp*>(o)->set;
+}
+
+void parse(OpSet& set) {
+  for (size_t i = set.overloads.size(); i < set.rows.size(); ++i) {
+    const ops::Op& op = ops::table()[set.rows[i]];
+    Overload o;
+    o.row = set.rows[i];
+    o.schema = parse_schema(op.schema);
+    o.call = op.call;
+    set.overloads.push_back(std::move(o));
+  }
+}
+
+// ---- binding arguments
+// ------------------------------------------------------------------------------ Keywords that
+// PyTorch has everywhere and that are not part of a row's schema.
+struct Extras {
+  bool requires_grad = false;
+  PyObject* out = nullptr;
+  PyObject* generator = nullptr;
+};
+
+bool equals(PyObject* name, const char* text) {
+  return PyUnicode_CompareWithASCIIString(name, text) == 0;
+}
+
+// Where a keyword goes: index of the parameter, -1 when it is an extra, -2 when unknown.
+int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extras) {
+  const int n = static_cast<int>(s.params.size());
+  for (int i = 0; i < n; ++i)
+    if (s.params[i].py_name == name) return i;
+  for (int i = 0; i < n; ++i)
+    if (PyUnicode_Compare(s.params[i].py_name, name) == 0) return i;
+  const char* alias = equals(name, "axis")       ? "dim"
+                      : equals(name, "keepdims") ? "keepdim"
+                      : equals(name, "self")     ? "input"
+                                                 : nullptr;
+  if (alias)
+    for (int i = 0; i < n; ++i)
+      if (s.params[i].name == alias) return i;
+  if (equals(name, "out")) {
+    if (value != Py_None) extras->out = value;
+    return value == Py_None || is_tensor(value) ? -1 : -2;
+  }
+  if (equals(name, "generator")) {
+    if (value != Py_None) extras->generator = value;
+    return -1;
+  }
+  const bool creates = s.has("device") || s.has("dtype") ||
+                       (s.name.size() > 5 && s.name.rfind("_like") == s.name.size() - 5);
+  if (equals(name, "requires_grad") && creates && PyBool_Check(value)) {
+    extras->requires_grad = value == Py_True;
+    return -1;
+  }
+  if (creates && (equals(name, "pin_memory") || equals(name, "layout"))) return -1;
+  if (equals(name, "memory_format")) return -1;
+  return -2;
+}
+
+constexpr int kMaxParams = 24;
+
+// Fills `values`; false with the reason when the arguments do not fit.
+bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                    std::vector<ops::Value>* values, Extras* extras, std::string* why) {
+  const int n = static_cast<int>(s.params.size());
+  PyObject* given[kMaxParams] = {};
+  values->clear();
+  values->resize(static_cast<size_t>(n));
+  Obj varargs;
+  if (nargs > s.positional) {
+    const Param* last = s.positional > 0 ? &s.params[s.positional - 1] : nullptr;
+    const bool ints = last && last->type == Type::IntList;
+    const bool tensors = last && last->type == Type::TensorList;
+    PyObject* first = last ? args[s.positional - 1] : nullptr;
+    if (!last || !((ints && is_integer(first)) || (tensors && is_tensor(first)))) {
+      if (why) {
+        std::ostringstream m;
+        m << "takes " << s.positional << " positional arguments, " << nargs << " were given";
+        *why = m.str();
+      }
+      return false;
+    }
+    Py_ssize_t count = nargs - s.positional + 1;
+    varargs = Obj(check(PyTuple_New(count)));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PyObject* item = args[s.positional - 1 + i];
+      Py_INCREF(item);
+      PyTuple_SET_ITEM(varargs.get(), i, item);
+    }
+    for (int i = 0; i < s.positional - 1; ++i) given[i] = args[i];
+    given[s.positional - 1] = varargs.get();
+  } else {
+    for (Py_ssize_t i = 0; i < nargs; ++i) given[i] = args[i];
+    // x.meshgrid(a): a single tensor where a list is expected
+    if (nargs == s.positional && nargs > 0 && s.params[nargs - 1].type == Type::TensorList &&
+        is_tensor(args[nargs - 1])) {
+      varargs = Obj(check(PyTuple_Pack(1, args[nargs - 1])));
+      given[nargs - 1] = varargs.get();
+    }
+  }
+  if (kwnames) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k) {
+      PyObject* name = PyTuple_GET_ITEM(kwnames, k);
+      PyObject* value = args[nargs + k];
+      int at = find_keyword(s, name, value, extras);
+      if (at == -2 || (at >= 0 && given[at])) {
+        if (why)
+          *why = std::string(at == -2 ? "unexpected keyword argument '"
+                                      : "several values for argument '") +
+                 PyUnicode_AsUTF8(name) + "'";
+        return false;
+      }
+      if (at >= 0) given[at] = value;
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    const Param& p = s.params[i];
+    if (!given[i]) {
+      if (!p.has_default) {
+        if (why) *why = "missing argument '" + p.name + "'";
+        return false;
+      }
+      (*values)[static_cast<size_t>(i)] = p.default_value;
+    } else if (!convert(p, given[i], &(*values)[static_cast<size_t>(i)])) {
+      if (why)
+        *why = "argument '" + p.name + "' must be " + type_text(p.type, p.optional) + ", not " +
+               Py_TYPE(given[i])->tp_name;
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string describe(PyObject* o) {
+  if (is_tensor(o)) {
+    std::ostringstream s;
+    const Tensor& t = tensor_of(o);
+    s << "Tensor" << t->shape;
+    if (t->dtype != DType::Float32) s << " " << t->dtype;
+    return s.str();
+  }
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    std::string kind = PyTuple_Check(o) ? "tuple" : "list";
+    if (n == 0) return "empty " + kind;
+    return kind + " of " + Py_TYPE(PySequence_Fast_GET_ITEM(o, 0))->tp_name;
+  }
+  return Py_TYPE(o)->tp_name;
+}
+
+[[noreturn]] void no_match(const OpSet& set, PyObject* const* args, Py_ssize_t nargs,
+                           PyObject* kwnames) {
+  std::ostringstream m;
+  m << "pf." << set.name << ": got (";
+  Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  for (Py_ssize_t i = 0; i < total; ++i) {
+    if (i) m << ", ";
+    if (i >= nargs) m << PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i - nargs)) << "=";
+    m << describe(args[i]);
+  }
+  m << "); expected ";
+  if (set.overloads.size() > 1) m << "one of";
+  std::vector<ops::Value> values;
+  bool array = false;
+  for (Py_ssize_t i = 0; i < total; ++i)
+    array = array || std::strcmp(Py_TYPE(args[i])->tp_name, "numpy.ndarray") == 0;
+  for (const Overload& o : set.overloads) {
+    Extras extras;
+    std::string why;
+    bind_arguments(o.schema, args, nargs, kwnames, &values, &extras, &why);
+    const std::string& schema = ops::table()[o.row].schema;
+    m << (set.overloads.size() > 1 ? "\n    " : "") << schema << "  [" << why << "]";
+  }
+  m << (set.overloads.size() > 1 ? "\n" : "; ");
+  if (array)
+    m << "turn NumPy arrays into tensors with pyflame.from_numpy or pyflame.tensor";
+  else
+    m << "change the arguments to fit; help(pyflame." << set.name << ") says more";
+  type_error(m.str());
+}
+
+// ---- results ------------------------------------------------------------------------------------
+PyTypeObject* named_tuple(const Schema& s) {
+  auto* fields = new std::vector<PyStructSequence_Field>();  // lives as long as the type
+  for (const std::string& f : s.result_names) fields->push_back({strdup(f.c_str()), nullptr});
+  fields->push_back({nullptr, nullptr});
+  PyStructSequence_Desc desc{strdup(("pyflame.return_types." + s.name).c_str()), "", fields->data(),
+                             static_cast<int>(s.result_names.size())};
+  PyTypeObject* t = PyStructSequence_NewType(&desc);
+  if (!t) throw PythonError();
+  return t;
+}
+
+PyObject* to_python(Overload& o, ops::Value& v) {
+  struct Visitor {
+    Overload& o;
+    PyObject* operator()(std::monostate) { Py_RETURN_NONE; }
+    PyObject* operator()(bool b) { return PyBool_FromLong(b); }
+    PyObject* operator()(int64_t i) { return PyLong_FromLongLong(i); }
+    PyObject* operator()(double d) { return PyFloat_FromDouble(d); }
+    PyObject* operator()(Scalar s) { return wrap(s); }
+    PyObject* operator()(Tensor& t) { return wrap(std::move(t)); }
+    PyObject* operator()(const ops::IntList& l) {
+      Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(l.size()))));
+      for (size_t i = 0; i < l.size(); ++i)
+        PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(l[i]));
+      return r.release();
+    }
+    PyObject* operator()(const ops::TensorList& l) {
+      if (o.schema.result_names.size() != l.size() || l.empty()) return wrap_tuple(l);
+      if (!o.result_type) o.result_type = named_tuple(o.schema);
+      Obj r(check(PyStructSequence_New(o.result_type)));
+      for (size_t i = 0; i < l.size(); ++i)
+        PyStructSequence_SetItem(r.get(), static_cast<Py_ssize_t>(i), check(wrap(l[i])));
+      return r.release();
+    }
+    PyObject* operator()(const std::vector<double>& l) {
+      Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(l.size()))));
+      for (size_t i = 0; i < l.size(); ++i)
+        PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), PyFloat_FromDouble(l[i]));
+      return r.release();
+    }
+    PyObject* operator()(DType t) { return wrap(t); }
+    PyObject* operator()(Device d) { return wrap(d); }
+    PyObject* operator()(const std::string& s) {
+      return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
+    }
+  };
+  return check(std::visit(Visitor{o}, v));
+}
+
+// Runs with the random state of a Generator object, and writes the state back.
+class WithGenerator {
+ public:
+  explicit WithGenerator(PyObject* g) : g_(g) {
+    if (!g_) return;
+    Obj state(check(PyObject_GetAttrString(g_, "_state")));
+    RandomState s;
+    unsigned long long seed, offset;
+    if (!PyArg_ParseTuple(state.get(), "KK", &seed, &offset)) throw PythonError();
+    s.seed = seed;
+    s.offset = offset;
+    before_ = random_state();
+    set_random_state(s);
+  }
+  ~WithGenerator() {
+    if (!g_) return;
+    RandomState s = random_state();
+    set_random_state(before_);
+    Obj state(Py_BuildValue("(KK)", static_cast<unsigned long long>(s.seed),
+                            static_cast<unsigned long long>(s.offset)));
+    PyObject *t, *v, *tb;
+    PyErr_Fetch(&t, &v, &tb);
+    if (!state || PyObject_SetAttrString(g_, "_state", state.get()) < 0) PyErr_Clear();
+    PyErr_Restore(t, v, tb);
+  }
+
+ private:
+  PyObject* g_;
+  RandomState before_{};
+};
+
+PyObject* finish(PyObject* result, const Extras& extras) {
+  Obj r(result);
+  if (extras.requires_grad && is_tensor(r.get())) tensor_of(r.get()).requires_grad_(true);
+  if (extras.out) {
+    if (!is_tensor(r.get())) type_error("pf: out= needs an operation with one tensor as result");
+    Tensor& out = tensor_of(extras.out);
+    const Tensor& t = tensor_of(r.get());
+    if (!(out->shape == t->shape))
+      PF_FAIL(ShapeError, "out", "got out= of shape ", out->shape, "; expected ", t->shape,
+              "; pass a tensor of that shape or use the result");
+    copy_(out, t);
+    Py_INCREF(extras.out);
+    return extras.out;
+  }
+  return r.release();
+}
+
+PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  // The vector of a call that has ended is used again; nested calls take a fresh one.
+  static std::vector<ops::Value> spare;
+  drain_if_needed();
+  if (set.overloads.size() != set.rows.size()) [[unlikely]]
+    parse(set);
+  std::vector<ops::Value> values = std::move(spare);
+  for (Overload& o : set.overloads) {
+    Extras extras;
+    if (!bind_arguments(o.schema, args, nargs, kwnames, &values, &extras, nullptr)) continue;
+    PyObject* result;
+    if (extras.generator) {
+      WithGenerator with(extras.generator);
+      ops::Value v = o.call(values);
+      result = to_python(o, v);
+    } else {
+      ops::Value v = o.call(values);
+      result = to_python(o, v);
+    }
+    values.clear();
+    spare = std::move(values);
+    if (extras.requires_grad || extras.out) [[unlikely]]
+      return finish(result, extras);
+    return result;
+  }
+  no_match(set, args, nargs, kwnames);
+}
+
+PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  return guarded([&] { return run(set_of(self), args, PyVectorcall_NARGS(nargsf), kwnames); });
+}
+
+// ---- the type of the callables
+// -------------------------------------------------------------------
+PyObject* op_get(PyObject* self, PyObject* obj, PyObject*) {
+  if (!obj || obj == Py_None) {
+    Py_INCREF(self);
+    return self;
+  }
+  return PyMethod_New(self, obj);
+}
+PyObject* text(const std::string& s) {
+  return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
+}
+PyObject* op_repr(PyObject* o) {
+  return PyUnicode_FromFormat("<operation pyflame.%s>", set_of(o).name.c_str());
+}
+PyObject* op_name(PyObject* o, void*) {
+  return text(set_of(o).name);
+}
+PyObject* op_module(PyObject* o, void*) {
+  return PyUnicode_FromString(set_of(o).module);
+}
+std::string python_signature(const Schema& s) {
+  std::string r = "(";
+  bool star = false;
+  for (size_t i = 0; i < s.params.size(); ++i) {
+    const Param& p = s.params[i];
+    if (i) r += ", ";
+    if (p.keyword_only && !star) {
+      r += "*, ";
+      star = true;
+    }
+    r += p.name;
+    if (p.has_default) r += "=" + p.default_text;
+  }
+  return r + ")";
+}
+PyObject* op_doc(PyObject* o, void*) {
+  return guarded([&] {
+    OpSet& set = set_of(o);
+    parse(set);
+    std::string doc;
+    for (const Overload& v : set.overloads)
+      doc += set.name + python_signature(v.schema) +
+             (v.schema.result.empty() ? "" : " -> " + v.schema.result) + "\n";
+    std::string last;
+    for (const Overload& v : set.overloads) {
+      const std::string& d = ops::table()[v.row].doc;
+      if (!d.empty() && d != last) doc += "\n" + d + "\n";
+      last = d;
+    }
+    return text(doc);
+  });
+}
+PyObject* op_text_signature(PyObject* o, void*) {
+  return guarded([&] {
+    parse(set_of(o));
+    return text(python_signature(set_of(o).overloads.front().schema));
+  });
+}
+PyObject* op_signature(PyObject* o, void*) {
+  return guarded([&] {
+    Obj helper(check(PyImport_ImportModule("pyflame._signature")));
+    return check(PyObject_CallMethod(helper.get(), "of", "O", o));
+  });
+}
+PyObject* op_schemas(PyObject* o, void*) {
+  return guarded([&] {
+    OpSet& set = set_of(o);
+    Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(set.rows.size()))));
+    for (size_t i = 0; i < set.rows.size(); ++i)
+      PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i),
+                       check(text(ops::table()[set.rows[i]].schema)));
+    return r.release();
+  });
+}
+PyObject* op_family(PyObject* o, void*) {
+  return text(ops::table()[set_of(o).rows.front()].family);
+}
+PyObject* op_reduce(PyObject* o, PyObject*) {
+  return text(set_of(o).name);
+}
+
+PyMemberDef op_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(PyOp, vectorcall), READONLY, nullptr}, {}};
+PyGetSetDef op_getset[] = {
+    {"__name__", op_name, nullptr, nullptr, nullptr},
+    {"__qualname__", op_name, nullptr, nullptr, nullptr},
+    {"__module__", op_module, nullptr, nullptr, nullptr},
+    {"__doc__", op_doc, nullptr, nullptr, nullptr},
+    {"__text_signature__", op_text_signature, nullptr, nullptr, nullptr},
+    {"__signature__", op_signature, nullptr, nullptr, nullptr},
+    {"schemas", op_schemas, nullptr, "Schema texts, one per overload.", nullptr},
+    {"family", op_family, nullptr, "Heading in the documentation.", nullptr},
+    {}};
+PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr}, {}};
+template <class F>
+void* slot(F* f) {
+  return reinterpret_cast<void*>(f);
+}
+PyType_Slot op_slots[] = {{Py_tp_call, slot(PyVectorcall_Call)},
+                          {Py_tp_descr_get, slot(op_get)},
+                          {Py_tp_repr, slot(op_repr)},
+                          {Py_tp_members, op_members},
+                          {Py_tp_getset, op_getset},
+                          {Py_tp_methods, op_methods},
+                          {0, nullptr}};
+PyType_Spec op_spec = {"pyflame.Operation", sizeof(PyOp), 0,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
+                           Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                       op_slots};
+
+PyObject* make_op(const std::string& name, Use use) {
+  PyOp* o = PyObject_New(PyOp, OpType);
+  if (!o) throw PythonError();
+  o->vectorcall = op_call;
+  o->set = new OpSet{name, {}, {}, use == kAsFunctional ? "pyflame.nn.functional" : "pyflame"};
+  return reinterpret_cast<PyObject*>(o);
+}
+
+// Takes rows that were added since the last time into the dictionaries, and onto Tensor.
+void sync(std::vector<std::string>* added) {
+  const std::vector<ops::Op>& table = ops::table();
+  PyObject* type_dict = TensorType->tp_dict;
+  for (; rows_seen < table.size(); ++rows_seen) {
+    const ops::Op& op = table[rows_seen];
+    if (added) added->push_back(op.name);
+    for (int use = 0; use < kUses; ++use) {
+      if (!(op.where & kUseFlag[use])) continue;
+      PyObject* o = PyDict_GetItemString(by_use[use], op.name.c_str());
+      if (!o) {
+        Obj made(make_op(op.name, static_cast<Use>(use)));
+        o = made.get();
+        check(PyDict_SetItemString(by_use[use], op.name.c_str(), o));
+        by_name.try_emplace(op.name, o);
+        // What Tensor does by hand (to, size, item...) stays.
+        if (use == kAsMethod && !PyDict_GetItemString(type_dict, op.name.c_str()))
+          check(PyDict_SetItemString(type_dict, op.name.c_str(), o));
+      }
+      set_of(o).rows.push_back(rows_seen);
+    }
+  }
+  PyType_Modified(TensorType);
+}
+
+nb::object table_rows() {
+  nb::list rows;
+  for (const ops::Op& op : ops::table()) {
+    nb::dict row;
+    row["name"] = nb::str(op.name.c_str(), op.name.size());
+    row["schema"] = nb::str(op.schema.c_str(), op.schema.size());
+    row["doc"] = nb::str(op.doc.c_str(), op.doc.size());
+    row["family"] = nb::str(op.family.c_str(), op.family.size());
+    row["function"] = (op.where & ops::kFunction) != 0;
+    row["method"] = (op.where & ops::kMethod) != 0;
+    row["functional"] = (op.where & ops::kFunctional) != 0;
+    row["differentiable"] = op.differentiable;
+    rows.append(row);
+  }
+  return rows;
+}
+
+// Parsed form, for stubs, signatures and documentation.
+nb::object parsed(const char* schema_text) {
+  Schema s = parse_schema(schema_text);
+  nb::list params;
+  for (const Param& p : s.params) {
+    nb::dict d;
+    d["name"] = p.name.c_str();
+    d["annotation"] = annotation(p).c_str();
+    d["keyword_only"] = p.keyword_only;
+    d["default"] = p.has_default ? nb::object(nb::str(p.default_text.c_str())) : nb::none();
+    params.append(d);
+  }
+  nb::dict d;
+  d["name"] = s.name.c_str();
+  d["params"] = params;
+  d["result"] = s.result.c_str();
+  return d;
+}
+
+}  // namespace
+
+PyObject* find_op(const char* name) {
+  auto it = by_name.find(name);
+  return it == by_name.end() ? nullptr : it->second;
+}
+
+PyObject* call_op(const char* name, std::initializer_list<PyObject*> args) {
+  PyObject* op = find_op(name);
+  if (!op) Py_RETURN_NOTIMPLEMENTED;
+  return run(set_of(op), args.begin(), static_cast<Py_ssize_t>(args.size()), nullptr);
+}
+
+void init_registry(nb::module_& m) {
+  PyObject* t = check(PyType_FromSpec(&op_spec));
+  OpType = reinterpret_cast<PyTypeObject*>(t);
+  check(PyModule_AddObjectRef(m.ptr(), "Operation", t));
+  static constexpr const char* kNames[kUses] = {"_functions", "_methods", "_functional",
+                                                "_special"};
+  for (int use = 0; use < kUses; ++use) {
+    by_use[use] = check(PyDict_New());
+    check(PyModule_AddObjectRef(m.ptr(), kNames[use], by_use[use]));
+  }
+  sync(nullptr);
+  m.def("_table", &table_rows);
+  m.def("_parse_schema", &parsed);
+  m.def("_define_pointwise",
+        [](const std::string& name, const std::string& expression,
+           const std::vector<std::pair<std::string, double>>& attrs,
+           const std::string& doc) { ops::define_pointwise(name, expression, attrs, doc); });
+  m.def("_pointwise_rows", [] {
+    nb::list rows;
+    for (const ops::PointwiseRow& row : ops::pointwise_rows()) {
+      nb::dict d;
+      d["name"] = nb::cast(row.name);
+      d["python"] = nb::cast(row.python);
+      d["family"] = nb::cast(row.family);
+      d["doc"] = nb::cast(row.doc);
+      d["formula"] = nb::cast(row.formula);
+      d["reference"] = nb::cast(row.reference);
+      d["rule"] = nb::cast(row.rule);
+      d["arity"] = row.arity;
+      nb::list attrs;
+      for (const auto& [key, value] : row.attrs) attrs.append(nb::make_tuple(nb::cast(key), value));
+      d["attrs"] = attrs;
+      d["differentiable"] = row.differentiable;
+      d["inplace"] = row.inplace;
+      d["runtime"] = row.runtime;
+      rows.append(d);
+    }
+    return rows;
+  });
+  m.def("_sync_registry", [] {
+    std::vector<std::string> added;
+    sync(&added);
+    nb::list names;
+    for (const std::string& n : added) names.append(n.c_str());
+    return names;
+  });
+}
+
+}  // namespace pyflame::python

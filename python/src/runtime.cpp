@@ -1,0 +1,130 @@
+// Devices, threads, random numbers, default dtype; the GIL and Python-owned memory.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "common.h"
+#include "engine/engine.h"
+#include "pyflame/random.h"
+
+namespace pyflame::python {
+
+std::atomic<bool> released_waiting{false};
+
+namespace {
+
+std::mutex released_mutex;
+std::vector<PyObject*>* released = new std::vector<PyObject*>();  // outlives static destructors
+
+bool interpreter_alive() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsInitialized() && !Py_IsFinalizing();
+#else
+  return Py_IsInitialized() && !_Py_IsFinalizing();
+#endif
+}
+
+int drain_pending(void*) {
+  drain_released();
+  return 0;
+}
+
+// The engine is about to work for long, or to wait.
+void* release_gil() {
+  if (!interpreter_alive() || !PyGILState_Check()) return nullptr;
+  return PyEval_SaveThread();
+}
+void acquire_gil(void* state) {
+  if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
+}  // namespace
+
+void release_later(PyObject* o) noexcept {
+  if (!o || !interpreter_alive()) return;  // at exit memory goes with the process
+  bool first;
+  {
+    std::lock_guard lock(released_mutex);
+    released->push_back(o);
+    first = !released_waiting.exchange(true);
+  }
+  if (first) Py_AddPendingCall(drain_pending, nullptr);
+}
+
+void drain_released() noexcept {
+  std::vector<PyObject*> list;
+  {
+    std::lock_guard lock(released_mutex);
+    list.swap(*released);
+    released_waiting.store(false);
+  }
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  for (PyObject* o : list) Py_DECREF(o);
+  PyErr_Restore(t, v, tb);
+}
+
+Held::~Held() {
+  if (!interpreter_alive()) return;
+  if (PyGILState_Check())
+    Py_DECREF(p_);
+  else
+    release_later(p_);
+}
+
+void init_runtime(nb::module_& m) {
+  engine::set_hooks({&release_gil, &acquire_gil});
+
+  m.def(
+      "set_device", [](nb::handle d) { set_device(to_device(d.ptr())); }, nb::arg("device"),
+      "Makes a device the calling thread's current one.");
+  m.def(
+      "get_device", [] { return nb::steal(wrap(get_device())); },
+      "The calling thread's current device.");
+  m.def(
+      "synchronize", [](nb::handle) { synchronize(); }, nb::arg("device") = nb::none(),
+      "Waits until everything recorded so far has run; raises what failed.");
+  m.def(
+      "flush", [] { flush(); }, "Hands what this thread has recorded to the devices.");
+  m.def("backends", &backends, "Each backend: 'loaded', 'available' or the reason why not.");
+  m.def(
+      "device_info",
+      [](nb::handle d) { return device_info(d.is_none() ? get_device() : to_device(d.ptr())); },
+      nb::arg("device") = nb::none(), "Name, architecture, memory and more, as text.");
+  m.def("_device_count", [](const std::string& type) {
+    return device_count(type == "rocm"       ? DeviceType::ROCm
+                        : type == "cuda"     ? DeviceType::CUDA
+                        : type == "paranoid" ? DeviceType::Paranoid
+                                             : DeviceType::CPU);
+  });
+  m.def(
+      "set_num_threads", [](int n) { set_num_threads(n); }, nb::arg("n"),
+      "CPU threads of one operation.");
+  m.def("get_num_threads", &get_num_threads, "CPU threads of one operation.");
+  m.def(
+      "_manual_seed", [](uint64_t seed) { manual_seed(seed); }, nb::arg("seed"));
+  m.def("initial_seed", &initial_seed, "The seed of the random generator.");
+  m.def("_random_state", [] {
+    RandomState s = random_state();
+    return nb::make_tuple(s.seed, s.offset);
+  });
+  m.def("_set_random_state", [](uint64_t seed, uint64_t offset) {
+    set_random_state({seed, offset});
+  });
+  m.def(
+      "get_default_dtype", [] { return nb::steal(wrap(default_dtype())); },
+      "The dtype of new float tensors.");
+  m.def(
+      "set_default_dtype", [](nb::handle d) { set_default_dtype(to_dtype(d.ptr())); }, nb::arg("d"),
+      "Changes the dtype of new float tensors.");
+  m.def("promote_types", [](nb::handle a, nb::handle b) {
+    return nb::steal(wrap(promote(to_dtype(a.ptr()), to_dtype(b.ptr()))));
+  });
+  m.def(
+      "is_tensor", [](nb::handle o) { return is_tensor(o.ptr()); }, nb::arg("obj").none(),
+      "True for a Tensor.");
+}
+
+}  // namespace pyflame::python

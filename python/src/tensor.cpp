@@ -1,0 +1,436 @@
+// class Tensor: allocation, number slots, comparisons, sequence protocol.
+#include "common.h"
+#include "ops/pointwise.h"
+
+namespace pyflame::python {
+
+PyTypeObject* TensorType;
+
+namespace {
+
+// ---- life ---------------------------------------------------------------------------------------
+// Dead wrappers of the plain class are kept: most operations in a loop free as many as they make.
+constexpr int kFreeMax = 256;
+PyTensor* free_list[kFreeMax];
+int free_count = 0;
+
+inline PyTensor* allocate() {
+  PyTensor* self;
+  if (free_count > 0) {
+    self = free_list[--free_count];
+    _Py_NewReference(reinterpret_cast<PyObject*>(self));
+  } else {
+    self = PyObject_GC_New(PyTensor, TensorType);
+    if (!self) throw PythonError();
+  }
+  self->dict = nullptr;
+  self->weakrefs = nullptr;
+  return self;  // untracked: it joins the collector when it gets a __dict__
+}
+
+void tensor_dealloc(PyObject* o) {
+  auto* self = reinterpret_cast<PyTensor*>(o);
+  PyTypeObject* type = Py_TYPE(o);
+  PyObject_GC_UnTrack(o);
+  if (self->weakrefs) PyObject_ClearWeakRefs(o);
+  Tensor last = std::move(self->tensor);
+  if (last.defined() && last->wrapper == o) last->wrapper = nullptr;
+  Py_CLEAR(self->dict);
+  if (type == TensorType && free_count < kFreeMax) {
+    free_list[free_count++] = self;
+  } else {
+    self->tensor.~Tensor();
+    type->tp_free(o);
+    Py_DECREF(type);
+  }
+}
+
+int tensor_traverse(PyObject* o, visitproc visit, void* arg) {
+  Py_VISIT(reinterpret_cast<PyTensor*>(o)->dict);
+  Py_VISIT(Py_TYPE(o));
+  return 0;
+}
+int tensor_clear(PyObject* o) {
+  Py_CLEAR(reinterpret_cast<PyTensor*>(o)->dict);
+  return 0;
+}
+int tensor_setattr(PyObject* o, PyObject* name, PyObject* value) {
+  auto* self = reinterpret_cast<PyTensor*>(o);
+  bool had = self->dict != nullptr;
+  int rc = PyObject_GenericSetAttr(o, name, value);
+  if (!had && self->dict && !PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+  return rc;
+}
+
+// ---- operands -----------------------------------------------------------------------------------
+// Python's own numbers, quickly; NumPy's scalars and others by to_scalar.
+inline bool number(PyObject* o, Scalar* s) {
+  if (PyFloat_CheckExact(o)) {
+    *s = Scalar(PyFloat_AS_DOUBLE(o));
+    return true;
+  }
+  return to_scalar(o, s);
+}
+
+// NumPy arrays as operands are copied, as PyTorch does.
+Tensor array_operand(PyObject* o) {
+  if (PyObject_HasAttrString(o, "__array_interface__"))
+    return tensor_from_data(o, nullptr, nullptr, true, "tensor");
+  return {};
+}
+
+template <class TT, class TS, class ST>
+inline PyObject* binary(PyObject* a, PyObject* b, TT tt, TS ts, ST st) {
+  return guarded([&]() -> PyObject* {
+    Scalar s;
+    if (is_tensor(a)) [[likely]] {
+      if (is_tensor(b)) return wrap(tt(tensor_of(a), tensor_of(b)));
+      if (number(b, &s)) return wrap(ts(tensor_of(a), s));
+      Tensor t = array_operand(b);
+      if (t.defined()) return wrap(tt(tensor_of(a), t));
+    } else if (number(a, &s)) {
+      return wrap(st(s, tensor_of(b)));
+    } else {
+      Tensor t = array_operand(a);
+      if (t.defined()) return wrap(tt(t, tensor_of(b)));
+    }
+    Py_RETURN_NOTIMPLEMENTED;
+  });
+}
+
+template <ops::OpId OP>
+PyObject* row(PyObject* a, PyObject* b) {
+  return binary(
+      a, b, [](const Tensor& x, const Tensor& y) { return ops::binary_fast(OP, x, y); },
+      [](const Tensor& x, Scalar y) { return ops::binary_fast(OP, x, y); },
+      [](Scalar x, const Tensor& y) { return ops::binary_fast(OP, x, y); });
+}
+PyObject* nb_pow(PyObject* a, PyObject* b, PyObject* mod) {
+  if (mod != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  return binary(
+      a, b, [](const Tensor& x, const Tensor& y) { return pow(x, y); },
+      [](const Tensor& x, Scalar y) { return pow(x, y); },
+      [](Scalar x, const Tensor& y) { return pow(number_like(x, y), y); });
+}
+PyObject* nb_matmul(PyObject* a, PyObject* b) {
+  return guarded([&]() -> PyObject* {
+    if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    return wrap(matmul(tensor_of(a), tensor_of(b)));
+  });
+}
+
+// Operators without a C++ function: the registry has them.
+PyObject* by_name(const char* name, PyObject* a, PyObject* b) {
+  return guarded([&]() -> PyObject* {
+    Scalar s;
+    if (is_tensor(a)) {
+      if (is_tensor(b) || number(b, &s)) return call_op(name, {a, b});
+      Py_RETURN_NOTIMPLEMENTED;
+    }
+    if (!number(a, &s)) Py_RETURN_NOTIMPLEMENTED;
+    Obj left(check(wrap(number_like(s, tensor_of(b)))));
+    return call_op(name, {left.get(), b});
+  });
+}
+PyObject* nb_floordiv(PyObject* a, PyObject* b) {
+  return by_name("floor_divide", a, b);
+}
+PyObject* nb_mod(PyObject* a, PyObject* b) {
+  return by_name("remainder", a, b);
+}
+PyObject* nb_and(PyObject* a, PyObject* b) {
+  return by_name("bitwise_and", a, b);
+}
+PyObject* nb_or(PyObject* a, PyObject* b) {
+  return by_name("bitwise_or", a, b);
+}
+PyObject* nb_xor(PyObject* a, PyObject* b) {
+  return by_name("bitwise_xor", a, b);
+}
+PyObject* nb_lshift(PyObject* a, PyObject* b) {
+  return by_name("bitwise_left_shift", a, b);
+}
+PyObject* nb_rshift(PyObject* a, PyObject* b) {
+  return by_name("bitwise_right_shift", a, b);
+}
+PyObject* nb_invert(PyObject* a) {
+  return guarded([&] { return call_op("bitwise_not", {a}); });
+}
+PyObject* nb_divmod(PyObject* a, PyObject* b) {
+  Obj q(by_name("floor_divide", a, b));
+  if (!q || q.get() == Py_NotImplemented) return q.release();
+  Obj r(by_name("remainder", a, b));
+  return r ? PyTuple_Pack(2, q.get(), r.get()) : nullptr;
+}
+
+PyObject* inplace(const char* name, PyObject* a, PyObject* b) {
+  return guarded([&]() -> PyObject* {
+    Scalar s;
+    if (is_tensor(a) && (is_tensor(b) || number(b, &s))) {
+      Obj r(call_op(name, {a, b}));
+      if (!r || r.get() == Py_NotImplemented) return r.release();
+      Py_INCREF(a);
+      return a;
+    }
+    Py_RETURN_NOTIMPLEMENTED;
+  });
+}
+PyObject* nb_iadd(PyObject* a, PyObject* b) {
+  if (is_tensor(b))
+    return guarded([&] {
+      add_(tensor_of(a), tensor_of(b));
+      Py_INCREF(a);
+      return a;
+    });
+  return inplace("add_", a, b);
+}
+PyObject* nb_isub(PyObject* a, PyObject* b) {
+  return inplace("sub_", a, b);
+}
+PyObject* nb_imul(PyObject* a, PyObject* b) {
+  return inplace("mul_", a, b);
+}
+PyObject* nb_idiv(PyObject* a, PyObject* b) {
+  return inplace("div_", a, b);
+}
+PyObject* nb_ipow(PyObject* a, PyObject* b, PyObject*) {
+  return inplace("pow_", a, b);
+}
+PyObject* nb_ifloordiv(PyObject* a, PyObject* b) {
+  return inplace("floor_divide_", a, b);
+}
+PyObject* nb_imod(PyObject* a, PyObject* b) {
+  return inplace("remainder_", a, b);
+}
+PyObject* nb_iand(PyObject* a, PyObject* b) {
+  return inplace("bitwise_and_", a, b);
+}
+PyObject* nb_ior(PyObject* a, PyObject* b) {
+  return inplace("bitwise_or_", a, b);
+}
+PyObject* nb_ixor(PyObject* a, PyObject* b) {
+  return inplace("bitwise_xor_", a, b);
+}
+PyObject* nb_ilshift(PyObject* a, PyObject* b) {
+  return inplace("bitwise_left_shift_", a, b);
+}
+PyObject* nb_irshift(PyObject* a, PyObject* b) {
+  return inplace("bitwise_right_shift_", a, b);
+}
+
+PyObject* nb_neg(PyObject* a) {
+  return guarded([&] { return wrap(neg(tensor_of(a))); });
+}
+PyObject* nb_pos(PyObject* a) {
+  Py_INCREF(a);
+  return a;
+}
+PyObject* nb_abs(PyObject* a) {
+  return guarded([&] { return wrap(abs(tensor_of(a))); });
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int op) {
+  namespace o = ops::op;
+  switch (op) {
+    case Py_LT:
+      return row<o::lt>(a, b);
+    case Py_LE:
+      return row<o::le>(a, b);
+    case Py_GT:
+      return row<o::gt>(a, b);
+    case Py_GE:
+      return row<o::ge>(a, b);
+    case Py_EQ:
+      return row<o::eq>(a, b);
+    default:
+      return row<o::ne>(a, b);
+  }
+}
+
+// ---- as a number --------------------------------------------------------------------------------
+Scalar single(PyObject* o, const char* op) {
+  const Tensor& t = tensor_of(o);
+  if (t->numel != 1)
+    PF_FAIL(ValueError, op, "got a tensor of shape ", t->shape, " with ", t->numel,
+            " elements; expected exactly one element; reduce it first, for example with .sum(), "
+            ".any() or .all(), or index it");
+  return t.item();
+}
+int nb_bool(PyObject* o) {
+  return guarded_int([&] {
+    Scalar s = single(o, "Tensor.__bool__");
+    return s.is_float() ? s.f != 0 : s.i != 0;
+  });
+}
+PyObject* nb_float(PyObject* o) {
+  return guarded([&] { return PyFloat_FromDouble(single(o, "Tensor.__float__").to_double()); });
+}
+PyObject* nb_int(PyObject* o) {
+  return guarded([&] {
+    Scalar s = single(o, "Tensor.__int__");
+    return s.is_float() ? PyLong_FromDouble(s.f) : PyLong_FromLongLong(s.i);
+  });
+}
+PyObject* nb_index(PyObject* o) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(o);
+    if (t->numel != 1 || !is_integral(t->dtype, true))
+      type_error("only integer tensors of a single element can be converted to an index");
+    return PyLong_FromLongLong(single(o, "Tensor.__index__").i);
+  });
+}
+
+// ---- sequence -----------------------------------------------------------------------------------
+Py_ssize_t length(PyObject* o) {
+  const Tensor& t = tensor_of(o);
+  if (t->shape.empty()) {
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+    return -1;
+  }
+  return t->shape[0];
+}
+PyObject* iterate(PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& t = tensor_of(o);
+    if (t->shape.empty()) type_error("iteration over a 0-d tensor");
+    Py_ssize_t n = t->shape[0];
+    Obj rows(check(PyTuple_New(n)));
+    for (Py_ssize_t i = 0; i < n; ++i)
+      PyTuple_SET_ITEM(rows.get(), i, check(wrap(select(t, 0, i))));
+    return PyObject_GetIter(rows.get());
+  });
+}
+int contains(PyObject* o, PyObject* value) {
+  Obj hits(compare(o, value, Py_EQ));
+  if (!hits) return -1;
+  if (!is_tensor(hits.get())) return 0;
+  return guarded_int([&] { return any(tensor_of(hits.get())).item().i != 0; });
+}
+Py_hash_t hash(PyObject* o) {
+  auto y = reinterpret_cast<size_t>(o);
+  auto h = static_cast<Py_hash_t>((y >> 4) | (y << (8 * sizeof(y) - 4)));
+  return h == -1 ? -2 : h;
+}
+
+PyMemberDef members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, weakrefs), READONLY, nullptr},
+    {}};
+
+template <class F>
+void* slot(F* f) {
+  return reinterpret_cast<void*>(f);
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_new, slot(tensor_new)},
+    {Py_tp_dealloc, slot(tensor_dealloc)},
+    {Py_tp_traverse, slot(tensor_traverse)},
+    {Py_tp_clear, slot(tensor_clear)},
+    {Py_tp_setattro, slot(tensor_setattr)},
+    {Py_tp_members, members},
+    {Py_tp_methods, kTensorMethods},
+    {Py_tp_getset, kTensorProperties},
+    {Py_tp_richcompare, slot(compare)},
+    {Py_tp_hash, slot(hash)},
+    {Py_tp_iter, slot(iterate)},
+    {Py_tp_doc, const_cast<char*>("An array of numbers of one dtype on one device.\n\n"
+                                  "Make one with pyflame.tensor, zeros, randn and the like.")},
+    {Py_nb_add, slot(row<ops::op::add>)},
+    {Py_nb_subtract, slot(row<ops::op::sub>)},
+    {Py_nb_multiply, slot(row<ops::op::mul>)},
+    {Py_nb_true_divide, slot(row<ops::op::div>)},
+    {Py_nb_power, slot(nb_pow)},
+    {Py_nb_matrix_multiply, slot(nb_matmul)},
+    {Py_nb_floor_divide, slot(nb_floordiv)},
+    {Py_nb_remainder, slot(nb_mod)},
+    {Py_nb_divmod, slot(nb_divmod)},
+    {Py_nb_and, slot(nb_and)},
+    {Py_nb_or, slot(nb_or)},
+    {Py_nb_xor, slot(nb_xor)},
+    {Py_nb_lshift, slot(nb_lshift)},
+    {Py_nb_rshift, slot(nb_rshift)},
+    {Py_nb_invert, slot(nb_invert)},
+    {Py_nb_negative, slot(nb_neg)},
+    {Py_nb_positive, slot(nb_pos)},
+    {Py_nb_absolute, slot(nb_abs)},
+    {Py_nb_inplace_add, slot(nb_iadd)},
+    {Py_nb_inplace_subtract, slot(nb_isub)},
+    {Py_nb_inplace_multiply, slot(nb_imul)},
+    {Py_nb_inplace_true_divide, slot(nb_idiv)},
+    {Py_nb_inplace_power, slot(nb_ipow)},
+    {Py_nb_inplace_floor_divide, slot(nb_ifloordiv)},
+    {Py_nb_inplace_remainder, slot(nb_imod)},
+    {Py_nb_inplace_and, slot(nb_iand)},
+    {Py_nb_inplace_or, slot(nb_ior)},
+    {Py_nb_inplace_xor, slot(nb_ixor)},
+    {Py_nb_inplace_lshift, slot(nb_ilshift)},
+    {Py_nb_inplace_rshift, slot(nb_irshift)},
+    {Py_nb_bool, slot(nb_bool)},
+    {Py_nb_float, slot(nb_float)},
+    {Py_nb_int, slot(nb_int)},
+    {Py_nb_index, slot(nb_index)},
+    {Py_mp_length, slot(length)},
+    {Py_sq_length, slot(length)},
+    {Py_sq_contains, slot(contains)},
+    {Py_mp_subscript, slot(tensor_subscript)},
+    {Py_mp_ass_subscript, slot(tensor_assign_subscript)},
+    {Py_bf_getbuffer, slot(tensor_getbuffer)},
+    {Py_bf_releasebuffer, slot(tensor_releasebuffer)},
+    {0, nullptr}};
+
+PyType_Spec spec = {"pyflame.Tensor", sizeof(PyTensor), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+
+}  // namespace
+
+PyObject* wrap(Tensor t) {
+  TensorImpl* impl = t.impl();
+  if (!impl) Py_RETURN_NONE;
+  if (auto* o = static_cast<PyObject*>(impl->wrapper)) {
+    if (Py_REFCNT(o) > 0) {  // 0: it is being destroyed just now
+      Py_INCREF(o);
+      return o;
+    }
+  }
+  PyTensor* self = allocate();
+  new (&self->tensor) Tensor(std::move(t));
+  impl->wrapper = self;
+  return reinterpret_cast<PyObject*>(self);
+}
+
+PyObject* wrap_as(PyTypeObject* cls, Tensor t) {
+  if (cls == TensorType) return wrap(std::move(t));
+  if (!PyType_IsSubtype(cls, TensorType)) type_error("expected a subclass of pyflame.Tensor");
+  auto* self = reinterpret_cast<PyTensor*>(check(cls->tp_alloc(cls, 0)));
+  new (&self->tensor) Tensor(std::move(t));
+  self->tensor->wrapper = self;
+  return reinterpret_cast<PyObject*>(self);
+}
+
+PyObject* wrap_tuple(const TensorList& list) {
+  Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(list.size()))));
+  for (size_t i = 0; i < list.size(); ++i)
+    PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), check(wrap(list[i])));
+  return r.release();
+}
+
+Tensor number_like(Scalar s, const Tensor& like) {
+  auto rank = [](Kind k) { return k == Kind::Bool ? 0 : k == Kind::Float ? 2 : 1; };
+  int mine = s.is_float() ? 2 : s.is_bool() ? 0 : 1;
+  DType t = rank(info(like->dtype).kind) >= mine ? like->dtype
+            : mine == 2                          ? default_dtype()
+                                                 : DType::Int64;
+  return scalar_tensor(s, t, like->storage->device);
+}
+
+void init_tensor(PyObject* module) {
+  PyObject* t = check(PyType_FromSpec(&spec));
+  TensorType = reinterpret_cast<PyTypeObject*>(t);
+  // NumPy lets us handle array + tensor, and knows not to treat a tensor as a sequence of rows.
+  Obj priority(PyFloat_FromDouble(1000.0));
+  check(PyObject_SetAttrString(t, "__array_priority__", priority.get()));
+  check(PyModule_AddObjectRef(module, "Tensor", t));
+}
+
+}  // namespace pyflame::python

@@ -1,0 +1,367 @@
+// Methods of Tensor that are no operations of the table: geometry, conversion, reading values.
+#include "common.h"
+#include "engine/engine.h"
+
+namespace pyflame::python {
+
+std::vector<Scalar> read_values(const Tensor& t) {
+  std::vector<Scalar> r;
+  r.reserve(static_cast<size_t>(t->numel));
+  const Kind kind = info(t->dtype).kind;
+  if (kind == Kind::Float) {
+    for (double v : t.to_vector<double>()) r.emplace_back(v);
+  } else {
+    for (int64_t v : t.to_vector<int64_t>())
+      r.push_back(kind == Kind::Bool ? Scalar(v != 0) : Scalar(v));
+  }
+  return r;
+}
+
+namespace {
+
+// ---- geometry -----------------------------------------------------------------------------------
+bool parse_dim(PyObject* args, PyObject* kwargs, const char* format, PyObject** dim) {
+  static const char* names[] = {"dim", nullptr};
+  return PyArg_ParseTupleAndKeywords(args, kwargs, format, const_cast<char**>(names), dim);
+}
+PyObject* size(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    PyObject* dim = Py_None;
+    if (!parse_dim(args, kwargs, "|O:size", &dim)) return nullptr;
+    const Dims& shape = tensor_of(o)->shape;
+    if (dim == Py_None) return wrap_size(shape);
+    int64_t d = to_int64(dim, "dim");
+    PF_CHECK(!shape.empty(), IndexError, "Tensor.size", "got dimension ", d,
+             " of a 0-d tensor; it has none; call size() without arguments");
+    return PyLong_FromLongLong(shape[wrap_dim(d, shape.size(), "Tensor.size")]);
+  });
+}
+PyObject* stride(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    PyObject* dim = Py_None;
+    if (!parse_dim(args, kwargs, "|O:stride", &dim)) return nullptr;
+    const Dims& strides = tensor_of(o)->strides;
+    if (dim != Py_None)
+      return PyLong_FromLongLong(
+          strides[wrap_dim(to_int64(dim, "dim"), strides.size(), "Tensor.stride")]);
+    Obj r(check(PyTuple_New(strides.size())));
+    for (int i = 0; i < strides.size(); ++i)
+      PyTuple_SET_ITEM(r.get(), i, PyLong_FromLongLong(strides[i]));
+    return r.release();
+  });
+}
+PyObject* storage_offset(PyObject* o, PyObject*) {
+  return PyLong_FromLongLong(tensor_of(o)->offset);
+}
+PyObject* dim(PyObject* o, PyObject*) {
+  return PyLong_FromLong(tensor_of(o)->shape.size());
+}
+PyObject* numel(PyObject* o, PyObject*) {
+  return PyLong_FromLongLong(tensor_of(o)->numel);
+}
+PyObject* element_size(PyObject* o, PyObject*) {
+  return PyLong_FromSize_t(itemsize(tensor_of(o)->dtype));
+}
+PyObject* is_contiguous(PyObject* o, PyObject*, PyObject*) {
+  return PyBool_FromLong(tensor_of(o)->contiguous);
+}
+PyObject* is_floating_point(PyObject* o, PyObject*) {
+  return PyBool_FromLong(is_float(tensor_of(o)->dtype));
+}
+PyObject* is_complex(PyObject* o, PyObject*) {
+  return PyBool_FromLong(info(tensor_of(o)->dtype).kind == Kind::Complex);
+}
+PyObject* is_signed(PyObject* o, PyObject*) {
+  Kind k = info(tensor_of(o)->dtype).kind;
+  return PyBool_FromLong(k != Kind::UInt && k != Kind::Bool);
+}
+PyObject* data_ptr(PyObject* o, PyObject*) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(o);
+    void* p = engine::device_data(t);
+    engine::mark_foreign(t);
+    return PyLong_FromVoidPtr(p);
+  });
+}
+PyObject* get_device(PyObject* o, PyObject*) {
+  Device d = tensor_of(o)->storage->device;
+  return PyLong_FromLong(d.is_cpu() ? -1 : d.index);
+}
+PyObject* self(PyObject* o, PyObject*) {
+  Py_INCREF(o);
+  return o;
+}
+PyObject* no(PyObject*, PyObject*) {
+  Py_RETURN_FALSE;
+}
+PyObject* is_set_to(PyObject* o, PyObject* other) {
+  return guarded([&] {
+    if (!is_tensor(other)) type_error("is_set_to() takes a Tensor");
+    const Tensor &a = tensor_of(o), &b = tensor_of(other);
+    return PyBool_FromLong(a->storage == b->storage && a->offset == b->offset &&
+                           a->shape == b->shape && a->strides == b->strides);
+  });
+}
+PyObject* shares_storage(PyObject* o, PyObject* other) {
+  return guarded([&] {
+    if (!is_tensor(other)) type_error("_shares_storage() takes a Tensor");
+    return PyBool_FromLong(tensor_of(o)->storage == tensor_of(other)->storage);
+  });
+}
+PyObject* storage_bytes(PyObject* o, PyObject*) {
+  return PyLong_FromSize_t(tensor_of(o)->storage->nbytes);
+}
+PyObject* bytes(PyObject* o, PyObject*) {
+  return guarded([&] {
+    Tensor t = contiguous(tensor_of(o).detach());
+    Obj r(check(
+        PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(nbytes(t->dtype, t->numel)))));
+    engine::copy_to_host(PyBytes_AS_STRING(r.get()), t);
+    return r.release();
+  });
+}
+PyObject* storage_key(PyObject* o, PyObject*) {
+  return PyLong_FromVoidPtr(tensor_of(o)->storage.get());
+}
+
+// ---- values -------------------------------------------------------------------------------------
+PyObject* item(PyObject* o, PyObject*) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(o);
+    if (t->numel != 1)
+      PF_FAIL(ValueError, "Tensor.item", "got a tensor of shape ", t->shape, " with ", t->numel,
+              " elements; expected exactly one; index it or reduce it, or use tolist()");
+    return wrap(t.item());
+  });
+}
+PyObject* nested(const std::vector<Scalar>& values, const Dims& shape, int d, size_t* at) {
+  if (d == shape.size()) return check(wrap(values[(*at)++]));
+  Obj list(check(PyList_New(shape[d])));
+  for (int64_t i = 0; i < shape[d]; ++i)
+    PyList_SET_ITEM(list.get(), i, nested(values, shape, d + 1, at));
+  return list.release();
+}
+PyObject* tolist(PyObject* o, PyObject*) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(o);
+    size_t at = 0;
+    return nested(read_values(t), t->shape, 0, &at);
+  });
+}
+
+// ---- conversion
+// -----------------------------------------------------------------------------------
+PyObject* converted(PyObject* o, Tensor t) {
+  if (t.impl() == tensor_of(o).impl()) {
+    Py_INCREF(o);
+    return o;
+  }
+  return wrap(std::move(t));
+}
+template <DType D>
+PyObject* cast(PyObject* o, PyObject*) {
+  return guarded([&] { return converted(o, to(tensor_of(o), D)); });
+}
+PyObject* cpu(PyObject* o, PyObject*) {
+  return guarded([&] { return converted(o, move_to(tensor_of(o), Device{})); });
+}
+PyObject* cuda(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"device", "non_blocking", "memory_format", nullptr};
+    PyObject *device = Py_None, *ignored;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO:cuda", const_cast<char**>(names), &device,
+                                     &ignored, &ignored))
+      return nullptr;
+    Device d = device == Py_None ? parse_device("gpu") : to_device(device);
+    return converted(o, move_to(tensor_of(o), d));
+  });
+}
+
+bool named(PyObject* name, const char* text) {
+  return PyUnicode_CompareWithASCIIString(name, text) == 0;
+}
+
+// to(dtype), to(device), to(device, dtype), to(other), each with non_blocking= and copy=
+PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&] {
+    PyObject *dtype = nullptr, *device = nullptr, *other = nullptr;
+    bool copy = false;
+    Py_ssize_t at = 0;
+    if (nargs > 0) {
+      if (is_dtype_like(args[0])) {
+        dtype = args[at++];
+      } else if (is_tensor(args[0])) {
+        other = args[at++];
+      } else {
+        device = args[at++];
+        if (nargs > 1 && (is_dtype_like(args[1]) || args[1] == Py_None)) dtype = args[at++];
+      }
+    }
+    if (at < nargs) ++at;  // non_blocking
+    if (at < nargs) copy = PyObject_IsTrue(args[at++]) == 1;
+    if (at < nargs)
+      type_error(
+          "pf.to: got too many arguments; expected to(device, dtype, non_blocking, copy), "
+          "to(dtype, ...) or to(other, ...)");
+    for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
+      PyObject *name = PyTuple_GET_ITEM(kwnames, k), *value = args[nargs + k];
+      if (named(name, "dtype")) {
+        dtype = value;
+      } else if (named(name, "device")) {
+        device = value;
+      } else if (named(name, "other")) {
+        other = value;
+      } else if (named(name, "copy")) {
+        copy = PyObject_IsTrue(value) == 1;
+      } else if (!named(name, "non_blocking") && !named(name, "memory_format")) {
+        type_error(std::string("pf.to: got an unexpected keyword argument '") +
+                   PyUnicode_AsUTF8(name) + "'; expected device, dtype, other, non_blocking, copy");
+      }
+    }
+    const Tensor& t = tensor_of(o);
+    Device d = t->storage->device;
+    DType type = t->dtype;
+    if (other && is_tensor(other)) {
+      d = tensor_of(other)->storage->device;
+      type = tensor_of(other)->dtype;
+    }
+    if (device && device != Py_None) d = to_device(device);
+    if (dtype && dtype != Py_None) type = to_dtype(dtype);
+    // The narrower type travels.
+    Tensor r = itemsize(type) < itemsize(t->dtype) ? move_to(pyflame::to(t, type), d)
+                                                   : pyflame::to(move_to(t, d), type);
+    if (copy && r.impl() == t.impl()) r = clone(t);
+    return converted(o, std::move(r));
+  });
+}
+
+constexpr std::pair<DType, const char*> kTypeNames[] = {
+    {DType::Float32, "FloatTensor"}, {DType::Float64, "DoubleTensor"},
+    {DType::Float16, "HalfTensor"},  {DType::BFloat16, "BFloat16Tensor"},
+    {DType::Int64, "LongTensor"},    {DType::Int32, "IntTensor"},
+    {DType::Int16, "ShortTensor"},   {DType::Int8, "CharTensor"},
+    {DType::UInt8, "ByteTensor"},    {DType::Bool, "BoolTensor"}};
+
+PyObject* type(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"dtype", "non_blocking", nullptr};
+    PyObject *dtype = Py_None, *ignored;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:type", const_cast<char**>(names), &dtype,
+                                     &ignored))
+      return nullptr;
+    const Tensor& t = tensor_of(o);
+    if (dtype == Py_None) {
+      for (auto [d, n] : kTypeNames)
+        if (d == t->dtype) return PyUnicode_FromFormat("pyflame.%s", n);
+      return PyUnicode_FromFormat("pyflame.%s", std::string(name(t->dtype)).c_str());
+    }
+    if (PyUnicode_Check(dtype)) {
+      std::string s = PyUnicode_AsUTF8(dtype);
+      s = s.substr(s.rfind('.') + 1);
+      for (auto [d, n] : kTypeNames)
+        if (s == n) return converted(o, to(t, d));
+      return converted(o, to(t, dtype_from_name(s)));
+    }
+    return converted(o, to(t, to_dtype(dtype)));
+  });
+}
+PyObject* type_as(PyObject* o, PyObject* other) {
+  return guarded([&] {
+    if (!is_tensor(other)) type_error("type_as() takes a Tensor");
+    const Tensor& like = tensor_of(other);
+    return converted(o, to(move_to(tensor_of(o), like->storage->device), like->dtype));
+  });
+}
+
+// ---- autograd
+// -------------------------------------------------------------------------------------
+PyObject* detach(PyObject* o, PyObject*) {
+  return guarded([&] { return wrap(tensor_of(o).detach()); });
+}
+PyObject* requires_grad_(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"requires_grad", nullptr};
+    int on = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", const_cast<char**>(names),
+                                     &on))
+      return nullptr;
+    tensor_of(o).requires_grad_(on != 0);
+    Py_INCREF(o);
+    return o;
+  });
+}
+PyObject* make_subclass(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    PyObject *cls, *data;
+    int requires_grad = 0;
+    if (!PyArg_ParseTuple(args, "OO|p:_make_subclass", &cls, &data, &requires_grad)) return nullptr;
+    if (!PyType_Check(cls) || !is_tensor(data)) type_error("_make_subclass(cls, tensor)");
+    Obj r(wrap_as(reinterpret_cast<PyTypeObject*>(cls), tensor_of(data).detach()));
+    if (requires_grad) tensor_of(r.get()).requires_grad_(true);
+    return r.release();
+  });
+}
+
+template <class F>
+PyCFunction fn(F* f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+}
+constexpr int kKw = METH_VARARGS | METH_KEYWORDS;
+
+}  // namespace
+
+PyMethodDef kTensorMethods[] = {
+    {"size", fn(size), kKw,
+     "size($self, dim=None)\n--\n\nThe shape, or the size of one dimension."},
+    {"stride", fn(stride), kKw, "stride($self, dim=None)\n--\n\nSteps in elements."},
+    {"storage_offset", storage_offset, METH_NOARGS, "First element's place in its storage."},
+    {"dim", dim, METH_NOARGS, "Number of dimensions."},
+    {"ndimension", dim, METH_NOARGS, "Number of dimensions."},
+    {"numel", numel, METH_NOARGS, "Number of elements."},
+    {"nelement", numel, METH_NOARGS, "Number of elements."},
+    {"element_size", element_size, METH_NOARGS, "Bytes of one element."},
+    {"is_contiguous", fn(is_contiguous), kKw, "True when elements lie in row-major order."},
+    {"is_floating_point", is_floating_point, METH_NOARGS, "True for float dtypes."},
+    {"is_complex", is_complex, METH_NOARGS, "True for complex dtypes."},
+    {"is_signed", is_signed, METH_NOARGS, "True for dtypes with negative values."},
+    {"is_pinned", no, METH_NOARGS, "False: memory of the CPU is pageable."},
+    {"is_shared", no, METH_NOARGS, "False."},
+    {"is_inference", no, METH_NOARGS, "False."},
+    {"pin_memory", self, METH_NOARGS, "The tensor itself."},
+    {"data_ptr", data_ptr, METH_NOARGS, "Address of the first element; runs what is pending."},
+    {"get_device", get_device, METH_NOARGS, "Number of the GPU, -1 for the CPU."},
+    {"is_set_to", is_set_to, METH_O, "True when it is the same view of the same storage."},
+    {"_shares_storage", shares_storage, METH_O, "True when both look at the same memory."},
+    {"_storage_bytes", storage_bytes, METH_NOARGS, nullptr},
+    {"_bytes", bytes, METH_NOARGS, "The elements as bytes, row-major."},
+    {"_storage_key", storage_key, METH_NOARGS, "Identifies the storage while it lives."},
+    {"item", item, METH_NOARGS, "item($self)\n--\n\nThe one element as a Python number."},
+    {"tolist", tolist, METH_NOARGS, "tolist($self)\n--\n\nThe elements as nested lists."},
+    {"to", fn(to_method), METH_FASTCALL | METH_KEYWORDS,
+     "to(dtype), to(device, dtype), to(other): converted or moved; itself when nothing changes."},
+    {"type", fn(type), kKw, "type(dtype=None): converted, or the name of its type."},
+    {"type_as", type_as, METH_O, "Converted to the dtype and device of another tensor."},
+    {"float", cast<DType::Float32>, METH_NOARGS, "To float32."},
+    {"double", cast<DType::Float64>, METH_NOARGS, "To float64."},
+    {"half", cast<DType::Float16>, METH_NOARGS, "To float16."},
+    {"bfloat16", cast<DType::BFloat16>, METH_NOARGS, "To bfloat16."},
+    {"long", cast<DType::Int64>, METH_NOARGS, "To int64."},
+    {"int", cast<DType::Int32>, METH_NOARGS, "To int32."},
+    {"short", cast<DType::Int16>, METH_NOARGS, "To int16."},
+    {"char", cast<DType::Int8>, METH_NOARGS, "To int8."},
+    {"byte", cast<DType::UInt8>, METH_NOARGS, "To uint8."},
+    {"bool", cast<DType::Bool>, METH_NOARGS, "To bool."},
+    {"cpu", cpu, METH_NOARGS, "On the CPU; itself when it is there."},
+    {"cuda", fn(cuda), kKw, "On a GPU of any vendor."},
+    {"detach", detach, METH_NOARGS, "The same values without history; shares memory."},
+    {"requires_grad_", fn(requires_grad_), kKw, "Sets requires_grad; returns the tensor."},
+    {"backward", fn(tensor_backward), kKw,
+     "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
+     "Computes gradients of this tensor and adds them to the .grad of the leaves."},
+    {"register_hook", tensor_register_hook, METH_O,
+     "Calls hook(grad) when this tensor's gradient is computed; returns a handle with remove()."},
+    {"retain_grad", tensor_retain_grad, METH_NOARGS, "Keeps .grad of a result, too."},
+    {"_make_subclass", make_subclass, METH_VARARGS | METH_STATIC, nullptr},
+    {}};
+
+}  // namespace pyflame::python

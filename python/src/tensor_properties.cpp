@@ -1,0 +1,152 @@
+// Attributes of Tensor.
+#include "common.h"
+#include "engine/autograd.h"
+#include "engine/engine.h"
+
+namespace pyflame::python {
+
+namespace {
+
+PyObject* get_shape(PyObject* o, void*) {
+  return wrap_size(tensor_of(o)->shape);
+}
+PyObject* get_dtype(PyObject* o, void*) {
+  return wrap(tensor_of(o)->dtype);
+}
+PyObject* get_device(PyObject* o, void*) {
+  return wrap(tensor_of(o)->storage->device);
+}
+PyObject* get_requires_grad(PyObject* o, void*) {
+  return PyBool_FromLong(tensor_of(o).requires_grad());
+}
+int set_requires_grad(PyObject* o, PyObject* value, void*) {
+  return guarded_int([&] {
+    if (!value || !PyBool_Check(value)) type_error("requires_grad must be True or False");
+    tensor_of(o).requires_grad_(value == Py_True);
+    return 0;
+  });
+}
+PyObject* get_grad(PyObject* o, void*) {
+  return guarded([&] { return wrap(tensor_of(o).grad()); });
+}
+int set_grad(PyObject* o, PyObject* value, void*) {
+  return guarded_int([&] {
+    Tensor& t = tensor_of(o);
+    if (!value || value == Py_None) {
+      t.set_grad({});
+      return 0;
+    }
+    if (!is_tensor(value))
+      type_error(std::string("grad must be a Tensor or None, not ") + Py_TYPE(value)->tp_name);
+    const Tensor& g = tensor_of(value);
+    if (!(g->shape == t->shape))
+      PF_FAIL(ShapeError, "Tensor.grad", "got a gradient of shape ", g->shape,
+              " for a tensor of shape ", t->shape, "; expected the same shape; reshape it");
+    if (g->dtype != t->dtype)
+      PF_FAIL(DTypeError, "Tensor.grad", "got a gradient of dtype ", g->dtype,
+              " for a tensor of dtype ", t->dtype, "; expected the same dtype; cast it with .to()");
+    if (g->storage->device != t->storage->device)
+      PF_FAIL(DeviceError, "Tensor.grad", "got a gradient on ", g->storage->device,
+              " for a tensor on ", t->storage->device, "; move it with .to()");
+    t.set_grad(g);
+    return 0;
+  });
+}
+PyObject* get_grad_fn(PyObject* o, void*) {
+  return guarded([&] { return grad_fn_of(tensor_of(o)); });
+}
+PyObject* get_is_leaf(PyObject* o, void*) {
+  return PyBool_FromLong(tensor_of(o).is_leaf());
+}
+PyObject* get_data(PyObject* o, void*) {
+  return guarded([&] { return wrap(tensor_of(o).detach()); });
+}
+int set_data(PyObject* o, PyObject* value, void*) {
+  return guarded_int([&] {
+    if (!value || !is_tensor(value)) type_error("data must be a Tensor");
+    TensorImpl* t = tensor_of(o).impl();
+    Tensor from = tensor_of(value);
+    t->storage = StorageHandle::share(from->storage.get());
+    t->dtype = from->dtype;
+    t->contiguous = from->contiguous;
+    t->numel = from->numel;
+    t->offset = from->offset;
+    t->shape = from->shape;
+    t->strides = from->strides;
+    return 0;
+  });
+}
+PyObject* get_ndim(PyObject* o, void*) {
+  return PyLong_FromLong(tensor_of(o)->shape.size());
+}
+PyObject* get_t(PyObject* o, void*) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(o);
+    std::vector<int64_t> order;
+    for (int i = t->shape.size() - 1; i >= 0; --i) order.push_back(i);
+    return wrap(permute(t, order));
+  });
+}
+PyObject* get_mt(PyObject* o, void*) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(o);
+    PF_CHECK(t->shape.size() >= 2, ShapeError, "Tensor.mT", "got shape ", t->shape,
+             "; expected at least 2 dimensions; use unsqueeze");
+    return wrap(transpose(t, -2, -1));
+  });
+}
+PyObject* get_itemsize(PyObject* o, void*) {
+  return PyLong_FromSize_t(itemsize(tensor_of(o)->dtype));
+}
+PyObject* get_nbytes(PyObject* o, void*) {
+  const Tensor& t = tensor_of(o);
+  return PyLong_FromSize_t(nbytes(t->dtype, t->numel));
+}
+PyObject* get_is_cuda(PyObject* o, void*) {
+  DeviceType d = tensor_of(o)->storage->device.type;
+  return PyBool_FromLong(d == DeviceType::ROCm || d == DeviceType::CUDA);
+}
+PyObject* get_is_cpu(PyObject* o, void*) {
+  return PyBool_FromLong(tensor_of(o)->storage->device.is_cpu());
+}
+PyObject* get_false(PyObject*, void*) {
+  Py_RETURN_FALSE;
+}
+PyObject* get_layout(PyObject*, void*) {
+  return PyUnicode_FromString("strided");
+}
+PyObject* get_version(PyObject* o, void*) {
+  return PyLong_FromUnsignedLong(tensor_of(o)->storage->version);
+}
+
+}  // namespace
+
+PyGetSetDef kTensorProperties[] = {
+    {"shape", get_shape, nullptr, "Sizes of the dimensions, a Size (tuple).", nullptr},
+    {"dtype", get_dtype, nullptr, "Type of the elements.", nullptr},
+    {"device", get_device, nullptr, "Where the elements live.", nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad,
+     "True when gradients flow to this tensor.", nullptr},
+    {"grad", get_grad, set_grad, "The gradient accumulated by backward(), or None.", nullptr},
+    {"grad_fn", get_grad_fn, nullptr, "Node of the operation that made it; None for a leaf.",
+     nullptr},
+    {"is_leaf", get_is_leaf, nullptr, "True when it is no result of a recorded operation.",
+     nullptr},
+    {"data", get_data, set_data, "The same values without history.", nullptr},
+    {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
+    {"T", get_t, nullptr, "View with the dimensions reversed.", nullptr},
+    {"mT", get_mt, nullptr, "View with the last two dimensions swapped.", nullptr},
+    {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
+    {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
+    {"is_cuda", get_is_cuda, nullptr, "True on a GPU of any vendor.", nullptr},
+    {"is_cpu", get_is_cpu, nullptr, "True on the CPU.", nullptr},
+    {"is_sparse", get_false, nullptr, "False: tensors are dense.", nullptr},
+    {"is_quantized", get_false, nullptr, "False.", nullptr},
+    {"is_meta", get_false, nullptr, "False: tensors have memory.", nullptr},
+    {"is_nested", get_false, nullptr, "False.", nullptr},
+    {"layout", get_layout, nullptr, "'strided'.", nullptr},
+    {"_version", get_version, nullptr, "Counts in-place writes.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {}};
+
+}  // namespace pyflame::python

@@ -1,0 +1,447 @@
+// dtype objects, devices, Size, and Python numbers as scalars.
+#include <sstream>
+
+#include "common.h"
+
+namespace pyflame::python {
+
+PyTypeObject* DTypeType;
+PyTypeObject* DeviceType_;
+PyTypeObject* SizeType;
+
+namespace {
+
+PyObject* dtypes[kNumDTypes];
+
+PyObject* str(std::string_view s) {
+  return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
+}
+
+template <class F>
+void* slot(F* f) {
+  return reinterpret_cast<void*>(f);
+}
+
+// ---- dtype --------------------------------------------------------------------------------------
+DType dtype_of(PyObject* o) {
+  return reinterpret_cast<PyDType*>(o)->value;
+}
+PyObject* dtype_repr(PyObject* o) {
+  return str("pyflame." + std::string(name(dtype_of(o))));
+}
+PyObject* dtype_reduce(PyObject* o, PyObject*) {
+  return str(name(dtype_of(o)));
+}
+PyObject* dtype_name(PyObject* o, void*) {
+  return str(name(dtype_of(o)));
+}
+PyObject* dtype_itemsize(PyObject* o, void*) {
+  return PyLong_FromSize_t(itemsize(dtype_of(o)));
+}
+PyObject* dtype_bits(PyObject* o, void*) {
+  return PyLong_FromLong(info(dtype_of(o)).bits);
+}
+PyObject* dtype_is_float(PyObject* o, void*) {
+  return PyBool_FromLong(is_float(dtype_of(o)));
+}
+PyObject* dtype_is_complex(PyObject* o, void*) {
+  return PyBool_FromLong(info(dtype_of(o)).kind == Kind::Complex);
+}
+PyObject* dtype_is_signed(PyObject* o, void*) {
+  Kind k = info(dtype_of(o)).kind;
+  return PyBool_FromLong(k != Kind::UInt && k != Kind::Bool);
+}
+PyGetSetDef dtype_getset[] = {
+    {"name", dtype_name, nullptr, "Name without the package: 'float32'.", nullptr},
+    {"itemsize", dtype_itemsize, nullptr, "Bytes of one element.", nullptr},
+    {"bits", dtype_bits, nullptr, "Bits of one element.", nullptr},
+    {"is_floating_point", dtype_is_float, nullptr, "True for float dtypes.", nullptr},
+    {"is_complex", dtype_is_complex, nullptr, "True for complex dtypes.", nullptr},
+    {"is_signed", dtype_is_signed, nullptr, "True when negative values exist.", nullptr},
+    {}};
+PyMethodDef dtype_methods[] = {{"__reduce__", dtype_reduce, METH_NOARGS, nullptr}, {}};
+PyType_Slot dtype_slots[] = {
+    {Py_tp_repr, slot(dtype_repr)},
+    {Py_tp_getset, dtype_getset},
+    {Py_tp_methods, dtype_methods},
+    {Py_tp_doc, const_cast<char*>("The type of a tensor's elements: pyflame.float32 and so on.")},
+    {0, nullptr}};
+PyType_Spec dtype_spec = {"pyflame.dtype", sizeof(PyDType), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
+
+// ---- device -------------------------------------------------------------------------------------
+Device device_of(PyObject* o) {
+  return reinterpret_cast<PyDevice*>(o)->value;
+}
+std::string backend_name(Device d) {
+  std::string s = d.str();
+  return s.substr(0, s.find(':'));
+}
+PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"type", "index", nullptr};
+    PyObject *type, *index = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type,
+                                     &index))
+      return nullptr;
+    if (index == Py_None) return wrap(to_device(type));
+    if (!PyUnicode_Check(type)) type_error("pf.device: an index needs a device type as text");
+    std::string name = check(PyUnicode_AsUTF8(type) ? type : nullptr) ? PyUnicode_AsUTF8(type) : "";
+    return wrap(parse_device(name + ":" + std::to_string(to_int64(index, "device index"))));
+  });
+}
+PyObject* device_repr(PyObject* o) {
+  return PyUnicode_FromFormat("device(type='%s')", device_of(o).str().c_str());
+}
+PyObject* device_full_repr(PyObject* o) {
+  Device d = device_of(o);
+  std::string b = backend_name(d);
+  if (d.is_cpu()) return device_repr(o);
+  return PyUnicode_FromFormat("device(type='%s', index=%d)", b.c_str(), d.index);
+}
+PyObject* device_str(PyObject* o) {
+  return str(device_of(o).str());
+}
+PyObject* device_compare(PyObject* a, PyObject* b, int op) {
+  if ((op != Py_EQ && op != Py_NE) || !(Py_TYPE(b) == DeviceType_ || PyUnicode_Check(b)))
+    Py_RETURN_NOTIMPLEMENTED;
+  bool equal = false;
+  try {
+    equal = device_of(a) == to_device(b);
+  } catch (const Error&) {  // not the name of a device
+  } catch (...) {
+    raise_current();
+    return nullptr;
+  }
+  return PyBool_FromLong(equal == (op == Py_EQ));
+}
+Py_hash_t device_hash(PyObject* o) {  // equal to the hash of its name: they compare equal
+  Obj s(device_str(o));
+  return s ? PyObject_Hash(s.get()) : -1;
+}
+PyObject* device_type(PyObject* o, void*) {
+  Device d = device_of(o);
+  if (d.type == DeviceType::ROCm || d.type == DeviceType::CUDA) return str("cuda");
+  return str(backend_name(d));
+}
+PyObject* device_backend(PyObject* o, void*) {
+  return str(backend_name(device_of(o)));
+}
+PyObject* device_index(PyObject* o, void*) {
+  if (device_of(o).is_cpu()) Py_RETURN_NONE;
+  return PyLong_FromLong(device_of(o).index);
+}
+PyObject* device_reduce(PyObject* o, PyObject*) {
+  return Py_BuildValue("(O(N))", DeviceType_, device_str(o));
+}
+thread_local std::vector<Device> entered;
+PyObject* device_enter(PyObject* o, PyObject*) {
+  return guarded([&] {
+    Device before = get_device();
+    set_device(device_of(o));
+    entered.push_back(before);
+    Py_INCREF(o);
+    return o;
+  });
+}
+PyObject* device_exit(PyObject*, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    if (!entered.empty()) {
+      Device before = entered.back();
+      entered.pop_back();
+      set_device(before);
+    }
+    Py_RETURN_NONE;
+  });
+}
+PyGetSetDef device_getset[] = {
+    {"type", device_type, nullptr, "'cpu', or 'cuda' for a GPU of any vendor.", nullptr},
+    {"backend", device_backend, nullptr, "'cpu', 'rocm' or 'cuda': which one it really is.",
+     nullptr},
+    {"index", device_index, nullptr, "Number of the GPU; None for the CPU.", nullptr},
+    {}};
+PyMethodDef device_methods[] = {
+    {"__reduce__", device_reduce, METH_NOARGS, nullptr},
+    {"__enter__", device_enter, METH_NOARGS, "Makes it the thread's current device."},
+    {"__exit__", device_exit, METH_VARARGS, nullptr},
+    {}};
+PyType_Slot device_slots[] = {
+    {Py_tp_new, slot(device_new)},
+    {Py_tp_repr, slot(device_full_repr)},
+    {Py_tp_str, slot(device_str)},
+    {Py_tp_hash, slot(device_hash)},
+    {Py_tp_richcompare, slot(device_compare)},
+    {Py_tp_getset, device_getset},
+    {Py_tp_methods, device_methods},
+    {Py_tp_doc,
+     const_cast<char*>("device(type, index=None)\n--\n\nA device: pyflame.device('cpu'), "
+                       "device('gpu:0'), device('rocm', 1).")},
+    {0, nullptr}};
+PyType_Spec device_spec = {"pyflame.device", sizeof(PyDevice), 0, Py_TPFLAGS_DEFAULT, device_slots};
+
+// ---- Size ---------------------------------------------------------------------------------------
+PyObject* as_size(PyObject* tuple) {  // steals; passes errors and other types on
+  if (!tuple || Py_TYPE(tuple) == SizeType || !PyTuple_Check(tuple)) return tuple;
+  Obj t(tuple);
+  Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+  PyObject* r = SizeType->tp_alloc(SizeType, n);
+  if (!r) return nullptr;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    Py_INCREF(PyTuple_GET_ITEM(tuple, i));
+    PyTuple_SET_ITEM(r, i, PyTuple_GET_ITEM(tuple, i));
+  }
+  return r;
+}
+PyObject* size_numel(PyObject* o, PyObject*) {
+  int64_t n = 1;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
+    int64_t v = PyLong_AsLongLong(PyTuple_GET_ITEM(o, i));
+    if (v == -1 && PyErr_Occurred()) return nullptr;
+    n *= v;
+  }
+  return PyLong_FromLongLong(n);
+}
+PyObject* size_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
+  Obj t(PyTuple_Type.tp_new(cls, args, kwargs));
+  if (!t) return nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t.get()); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(t.get(), i);
+    if (PyLong_Check(item)) continue;
+    PyObject* index = PyNumber_Index(item);
+    if (!index) return nullptr;
+    PyTuple_SET_ITEM(t.get(), i, index);
+    Py_DECREF(item);
+  }
+  return t.release();
+}
+PyObject* size_repr(PyObject* o) {
+  Obj list(PySequence_List(o));
+  if (!list) return nullptr;
+  return PyUnicode_FromFormat("pyflame.Size(%R)", list.get());
+}
+PyObject* size_subscript(PyObject* o, PyObject* key) {
+  return as_size(PyTuple_Type.tp_as_mapping->mp_subscript(o, key));
+}
+PyObject* size_concat(PyObject* a, PyObject* b) {
+  return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
+}
+PyObject* size_repeat(PyObject* a, Py_ssize_t n) {
+  return as_size(PyTuple_Type.tp_as_sequence->sq_repeat(a, n));
+}
+PyObject* size_reduce(PyObject* o, PyObject*) {
+  return Py_BuildValue("(O(N))", SizeType, PySequence_Tuple(o));
+}
+PyMethodDef size_methods[] = {
+    {"numel", size_numel, METH_NOARGS, "numel($self)\n--\n\nProduct of the sizes."},
+    {"__reduce__", size_reduce, METH_NOARGS, nullptr},
+    {}};
+PyType_Slot size_slots[] = {
+    {Py_tp_new, slot(size_new)},
+    {Py_tp_repr, slot(size_repr)},
+    {Py_mp_subscript, slot(size_subscript)},
+    {Py_sq_concat, slot(size_concat)},
+    {Py_sq_repeat, slot(size_repeat)},
+    {Py_tp_methods, size_methods},
+    {Py_tp_doc, const_cast<char*>("The shape of a tensor: a tuple of ints.")},
+    {0, nullptr}};
+PyType_Spec size_spec = {"pyflame.Size", 0, 0, Py_TPFLAGS_DEFAULT, size_slots};
+
+PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, PyObject* bases, const char* name) {
+  PyObject* t = check(PyType_FromSpecWithBases(spec, bases));
+  check(PyModule_AddObjectRef(module, name, t));
+  return reinterpret_cast<PyTypeObject*>(t);
+}
+
+}  // namespace
+
+void init_types(PyObject* module) {
+  DTypeType = add_type(module, &dtype_spec, nullptr, "dtype");
+  DeviceType_ = add_type(module, &device_spec, nullptr, "device");
+  SizeType = add_type(module, &size_spec, reinterpret_cast<PyObject*>(&PyTuple_Type), "Size");
+  for (const DTypeInfo& row : kDTypes) {
+    auto* o = PyObject_New(PyDType, DTypeType);
+    o->value = row.id;
+    dtypes[static_cast<int>(row.id)] = reinterpret_cast<PyObject*>(o);
+    check(PyModule_AddObjectRef(module, std::string(row.name).c_str(),
+                                reinterpret_cast<PyObject*>(o)));
+  }
+  static constexpr std::pair<const char*, DType> aliases[] = {
+      {"float", DType::Float32}, {"double", DType::Float64}, {"half", DType::Float16},
+      {"long", DType::Int64},    {"int", DType::Int32},      {"short", DType::Int16}};
+  for (auto [alias, t] : aliases)
+    check(PyModule_AddObjectRef(module, alias, dtypes[static_cast<int>(t)]));
+}
+
+PyObject* wrap(DType t) {
+  PyObject* o = dtypes[static_cast<int>(t)];
+  Py_INCREF(o);
+  return o;
+}
+PyObject* wrap(Device d) {
+  auto* o = PyObject_New(PyDevice, DeviceType_);
+  if (o) o->value = d;
+  return reinterpret_cast<PyObject*>(o);
+}
+PyObject* wrap_size(const Dims& dims) {
+  PyObject* r = SizeType->tp_alloc(SizeType, dims.size());
+  if (!r) return nullptr;
+  for (int i = 0; i < dims.size(); ++i) PyTuple_SET_ITEM(r, i, PyLong_FromLongLong(dims[i]));
+  return r;
+}
+
+bool is_dtype_like(PyObject* o) {
+  return Py_TYPE(o) == DTypeType || o == reinterpret_cast<PyObject*>(&PyFloat_Type) ||
+         o == reinterpret_cast<PyObject*>(&PyLong_Type) ||
+         o == reinterpret_cast<PyObject*>(&PyBool_Type);
+}
+DType to_dtype(PyObject* o) {
+  if (Py_TYPE(o) == DTypeType) return dtype_of(o);
+  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::Float64;
+  if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::Int64;
+  if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::Bool;
+  type_error(std::string("pf.dtype: got an object of type ") + Py_TYPE(o)->tp_name +
+             "; expected a dtype such as pyflame.float32");
+}
+bool is_device_like(PyObject* o) {
+  return Py_TYPE(o) == DeviceType_ || PyUnicode_Check(o);
+}
+Device to_device(PyObject* o) {
+  if (Py_TYPE(o) == DeviceType_) return device_of(o);
+  if (PyUnicode_Check(o)) {
+    Py_ssize_t n;
+    const char* s = PyUnicode_AsUTF8AndSize(o, &n);
+    if (!s) throw PythonError();
+    return parse_device({s, static_cast<size_t>(n)});
+  }
+  if (PyLong_Check(o) && !PyBool_Check(o))  // PyTorch: a bare number is a GPU
+    return parse_device("gpu:" + std::to_string(to_int64(o, "device")));
+  type_error(std::string("pf.device: got an object of type ") + Py_TYPE(o)->tp_name +
+             "; expected a device, its name ('cpu', 'gpu:0') or the number of a GPU");
+}
+
+// ---- numbers
+// --------------------------------------------------------------------------------------
+namespace {
+bool has_index(PyObject* o) {
+  auto* n = Py_TYPE(o)->tp_as_number;
+  return n && n->nb_index;
+}
+bool is_numpy_bool(PyObject* o) {
+  const char* n = Py_TYPE(o)->tp_name;
+  return std::strcmp(n, "numpy.bool_") == 0 || std::strcmp(n, "numpy.bool") == 0;
+}
+Scalar long_scalar(PyObject* o) {
+  int overflow;
+  long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+  if (v == -1 && PyErr_Occurred()) throw PythonError();
+  if (overflow) {  // beyond int64: as a float, if it can be one
+    double d = PyLong_AsDouble(o);
+    if (d == -1.0 && PyErr_Occurred()) throw PythonError();
+    return Scalar(d);
+  }
+  return Scalar(static_cast<int64_t>(v));
+}
+}  // namespace
+
+bool to_scalar(PyObject* o, Scalar* out) {
+  if (PyFloat_CheckExact(o)) {
+    *out = Scalar(PyFloat_AS_DOUBLE(o));
+    return true;
+  }
+  if (PyBool_Check(o)) {
+    *out = Scalar(o == Py_True);
+    return true;
+  }
+  if (PyLong_Check(o)) {
+    *out = long_scalar(o);
+    return true;
+  }
+  if (PyFloat_Check(o)) {
+    *out = Scalar(PyFloat_AS_DOUBLE(o));
+    return true;
+  }
+  if (is_tensor(o) || PyUnicode_Check(o)) return false;
+  if (is_numpy_bool(o)) {
+    int v = PyObject_IsTrue(o);
+    check(v);
+    *out = Scalar(v != 0);
+    return true;
+  }
+  auto* n = Py_TYPE(o)->tp_as_number;
+  if (!n) return false;
+  // An array has __float__ and __index__ too, which fail when it has several elements.
+  if (Py_TYPE(o)->tp_as_sequence && Py_TYPE(o)->tp_as_sequence->sq_length) return false;
+  if (n->nb_index) {
+    Obj i(PyNumber_Index(o));
+    if (!i) {
+      PyErr_Clear();
+      return false;
+    }
+    *out = long_scalar(i.get());
+    return true;
+  }
+  if (n->nb_float && !PyComplex_Check(o)) {
+    double d = PyFloat_AsDouble(o);
+    if (d == -1.0 && PyErr_Occurred()) {
+      PyErr_Clear();
+      return false;
+    }
+    *out = Scalar(d);
+    return true;
+  }
+  return false;
+}
+
+bool is_integer(PyObject* o) {
+  if (PyLong_CheckExact(o)) return true;
+  if (PyBool_Check(o)) return false;
+  if (PyLong_Check(o)) return true;
+  if (is_tensor(o)) {
+    const Tensor& t = tensor_of(o);
+    return t->numel == 1 && pyflame::is_integral(t->dtype);
+  }
+  return has_index(o) && !is_numpy_bool(o) &&
+         !(Py_TYPE(o)->tp_as_sequence && Py_TYPE(o)->tp_as_sequence->sq_length);
+}
+
+int64_t to_int64(PyObject* o, const char* what) {
+  Obj index(PyNumber_Index(o));
+  if (!index) throw PythonError();
+  int overflow;
+  long long v = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
+  if (v == -1 && !overflow && PyErr_Occurred()) throw PythonError();
+  if (overflow) {
+    PyErr_Format(PyExc_OverflowError, "pf: %s does not fit in 64 bits", what);
+    throw PythonError();
+  }
+  return v;
+}
+
+PyObject* wrap(Scalar s) {
+  if (s.is_float()) return PyFloat_FromDouble(s.f);
+  if (s.is_bool()) return PyBool_FromLong(s.i != 0);
+  return PyLong_FromLongLong(s.i);
+}
+
+bool to_int_list(PyObject* o, std::vector<int64_t>* out) {
+  if (is_integer(o)) {
+    out->push_back(to_int64(o, "a size"));
+    return true;
+  }
+  if (!PyTuple_Check(o) && !PyList_Check(o)) {
+    if (!is_tensor(o) || tensor_of(o)->shape.size() != 1 ||
+        !pyflame::is_integral(tensor_of(o)->dtype))
+      return false;
+    for (Scalar s : read_values(tensor_of(o))) out->push_back(s.to_int());
+    return true;
+  }
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(o, i);
+    if (!is_integer(item)) return false;
+    out->push_back(to_int64(item, "a size"));
+  }
+  return true;
+}
+
+}  // namespace pyflame::python
