@@ -29,12 +29,26 @@ HWY_INLINE void Put(const Wide<T>& v, S* p) {
     Store(v, p);
 }
 
-// Where a stretch of the row is: pointers to its first element.
+// Where a stretch of the row is: pointers to its first element, the place of that in the row, and
+// how many elements count (fewer than the loop visits in the last stretch).
 template <int kIn, int kOut, class S>
 struct At {
   const S* in[kIn > 0 ? kIn : 1];
   S* out[kOut > 0 ? kOut : 1];
+  int64_t first = 0, valid = 0;
 };
+// v with 0 in the lanes that lie behind the end of the row.
+template <class T, class Where>
+HWY_INLINE Wide<T> Valid(Wide<T> v, const Where& at, int64_t j) {
+  if (j + Wide<T>::kLanes > at.valid) {
+    const int64_t n = at.valid > j ? at.valid - j : 0;
+    alignas(64) T lanes[Wide<T>::kLanes];
+    Store(v, lanes);
+    for (int64_t i = n; i < Wide<T>::kLanes; ++i) lanes[i] = 0;
+    v = Load(lanes);
+  }
+  return v;
+}
 template <int kIndex>
 struct Step {
   static constexpr int index = kIndex;  // which of four accumulators
@@ -53,6 +67,8 @@ HWY_INLINE void ForRow(int64_t n, At<kIn, kOut, S> row, T rest, Body&& body, Fol
     const bool tail = left < kStep;
     const int64_t take = tail ? left : left / kStep * kStep;
     At<kIn, kOut, S> at = row;
+    at.first = i;
+    at.valid = take;
     if (tail) {
       for (int k = 0; k < kIn; ++k) {
         S* b = buffer + k * kStep;

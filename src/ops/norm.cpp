@@ -1,0 +1,150 @@
+// layer_norm and rms_norm over the last dimensions.
+#include "engine/autograd.h"
+#include "engine/engine.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+namespace {
+
+using autograd::Context;
+using autograd::Grads;
+using autograd::Saved;
+
+// Elements of one row, after the checks that both norms share.
+int64_t row_length(const Tensor& x, const IntList& shape, const Tensor& weight, const Tensor& bias,
+                   const char* op) {
+  ops::check_floating(x, op);
+  const Dims want(shape);
+  const int n = want.size(), nx = x->shape.size();
+  bool fits = n >= 1 && n <= nx;
+  for (int i = 0; fits && i < n; ++i) fits = want[i] == x->shape[nx - n + i];
+  PF_CHECK(fits, ShapeError, op, "got input of shape ", x->shape, " and normalized_shape ", want,
+           "; expected normalized_shape to be the last dimensions of the input; pass ",
+           "x.shape[-k:]");
+  for (const Tensor* t : {&weight, &bias}) {
+    if (!t->defined()) continue;
+    const char* what = t == &weight ? "weight" : "bias";
+    ops::check_floating(*t, op, what);
+    ops::check_device(x, *t, op);
+    PF_CHECK((*t)->shape == want, ShapeError, op, "got ", what, " of shape ", (*t)->shape,
+             " and normalized_shape ", want, "; expected equal shapes; reshape the ", what);
+  }
+  return numel(want);
+}
+
+DType statistics_type(DType t) {
+  return t == DType::Float64 ? t : DType::Float32;
+}
+
+// The gradient written in operations: for second derivatives.
+Grads composed(const Tensor& grad, const Tensor& input, const Tensor& weight, bool with_bias,
+               int64_t n, double eps, bool rms) {
+  const DType wide = statistics_type(input->dtype);
+  const Tensor x = to(reshape(input, {-1, n}), wide), g = to(reshape(grad, {-1, n}), wide);
+  const IntList last{1}, first{0};
+  const Tensor centred = rms ? x : sub(x, mean(x, last, true));
+  const Tensor rstd = rsqrt(add(mean(mul(centred, centred), last, true), Scalar(eps)));
+  const Tensor hat = mul(centred, rstd);
+  const Tensor h = weight.defined() ? mul(g, to(reshape(weight, {n}), wide)) : g;
+  Tensor dx = sub(h, mul(hat, mean(mul(h, hat), last, true)));
+  if (!rms) dx = sub(dx, mean(h, last, true));
+  dx = mul(dx, rstd);
+  Grads r{to(reshape(dx, input->shape.vec()), input->dtype)};
+  if (weight.defined())
+    r.push_back(to(reshape(sum(mul(g, hat), first), weight->shape.vec()), weight->dtype));
+  else
+    r.emplace_back();
+  if (with_bias) r.push_back(sum(g, first));  // shaped and cast by the caller
+  return r;
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  static const engine::Kernel k{"layer_norm", engine::Anchor::Rowwise};
+  static const engine::Kernel kb{"layer_norm_backward", engine::Anchor::Rowwise};
+  const int64_t n = row_length(input, normalized_shape, weight, bias, "layer_norm");
+  const Tensor x = ops::dense(input);
+  const Tensor w = weight.defined() ? ops::dense(weight) : weight;
+  const Tensor b = bias.defined() ? ops::dense(bias) : bias;
+  const Device device = x->storage->device;
+  Tensor y = make_tensor(x->shape, x->dtype, device);
+  const Dims rows{n > 0 ? x->numel / n : 0};
+  const DType stats = statistics_type(x->dtype);
+  Tensor means = make_tensor(rows, stats, device), rstds = make_tensor(rows, stats, device);
+  if (x->numel > 0) engine::call(k, {y, means, rstds}, {x, w, b}, {Scalar(n), Scalar(eps)});
+  if (autograd::wanted({x, w, b}))
+    autograd::attach(
+        "layer_norm", {y}, {x, w, b}, {Saved(x), Saved(w), Saved(means), Saved(rstds)},
+        [n, eps, bias_type = b.defined() ? b->dtype : DType::Float32,
+         bias_shape = b.defined() ? b->shape : Dims()](const Context& c) -> Grads {
+          if (!c.grad().defined()) return Grads(3);
+          const Tensor x = c.saved(0), w = c.saved(1), g = ops::dense(c.grad());
+          if (n == 0 || autograd::wanted({g, x, w})) {
+            Grads r = composed(g, x, w, true, std::max<int64_t>(n, 1), eps, false);
+            r[2] = c.needs(2) ? to(reshape(r[2], bias_shape.vec()), bias_type) : Tensor();
+            return r;
+          }
+          const Device device = x->storage->device;
+          Tensor dx = make_tensor(x->shape, x->dtype, device), dw, db;
+          if (c.needs(1)) dw = make_tensor(w->shape, w->dtype, device);
+          if (c.needs(2)) db = make_tensor(bias_shape, bias_type, device);
+          engine::call(kb, {dx, dw, db}, {g, x, c.saved(2), c.saved(3), w}, {Scalar(n)});
+          return {dx, dw, db};
+        });
+  return y;
+}
+
+Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tensor& weight,
+                std::optional<double> eps) {
+  static const engine::Kernel k{"rms_norm", engine::Anchor::Rowwise};
+  static const engine::Kernel kb{"rms_norm_backward", engine::Anchor::Rowwise};
+  const int64_t n = row_length(input, normalized_shape, weight, {}, "rms_norm");
+  const Tensor x = ops::dense(input);
+  const Tensor w = weight.defined() ? ops::dense(weight) : weight;
+  double e = 1.1920928955078125e-07;
+  if (x->dtype == DType::Float64) e = 2.220446049250313e-16;
+  if (x->dtype == DType::BFloat16) e = 0.0078125;
+  if (x->dtype == DType::Float16) e = 0.0009765625;
+  if (eps) e = *eps;
+  const Device device = x->storage->device;
+  Tensor y = make_tensor(x->shape, x->dtype, device);
+  Tensor rstds = make_tensor(Dims{n > 0 ? x->numel / n : 0}, statistics_type(x->dtype), device);
+  if (x->numel > 0) engine::call(k, {y, rstds}, {x, w}, {Scalar(n), Scalar(e)});
+  if (autograd::wanted({x, w}))
+    autograd::attach("rms_norm", {y}, {x, w}, {Saved(x), Saved(w), Saved(rstds)},
+                     [n, e](const Context& c) -> Grads {
+                       if (!c.grad().defined()) return Grads(2);
+                       const Tensor x = c.saved(0), w = c.saved(1), g = ops::dense(c.grad());
+                       if (n == 0 || autograd::wanted({g, x, w}))
+                         return composed(g, x, w, false, std::max<int64_t>(n, 1), e, true);
+                       const Device device = x->storage->device;
+                       Tensor dx = make_tensor(x->shape, x->dtype, device), dw;
+                       if (c.needs(1)) dw = make_tensor(w->shape, w->dtype, device);
+                       engine::call(kb, {dx, dw}, {g, x, c.saved(2), w}, {Scalar(n)});
+                       return {dx, dw};
+                     });
+  return y;
+}
+
+static const ops::Family kNorm("normalization", [](ops::Family& f) {
+  using namespace ops;
+  f.op(&layer_norm,
+       {"layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+        "float eps=1e-5) -> Tensor",
+        "(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, which "
+        "`normalized_shape` names; var divides by n. Statistics are float32 or wider. ShapeError "
+        "when the shapes do not match.",
+        kFunction | kFunctional});
+  f.op(&rms_norm,
+       {"rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
+        "Tensor",
+        "x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which `normalized_shape` "
+        "names; eps is the dtype's epsilon by default. ShapeError when the shapes do not match.",
+        kFunction | kFunctional});
+});
+
+}  // namespace pyflame
