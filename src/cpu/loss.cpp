@@ -1,5 +1,6 @@
-// cross_entropy of class indices over (N, C) logits. Forward reads each row once, in pieces that stay
-// in L1: exp of a piece and maximum of the next in one loop. Backward reads and writes it once.
+// cross_entropy of class indices over (N, C) logits. Forward reads each row once, in pieces that
+// stay in L1: exp of a piece and maximum of the next in one loop. Backward reads and writes it
+// once.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/loss.cpp"
@@ -19,11 +20,16 @@ inline constexpr int64_t kPiece = 4096;
 
 HWY_INLINE int64_t ClassAt(const pf_tensor& t, int64_t i) {
   switch (static_cast<DType>(t.dtype)) {
-    case DType::Int64: return static_cast<const int64_t*>(t.data)[i];
-    case DType::Int32: return static_cast<const int32_t*>(t.data)[i];
-    case DType::Int16: return static_cast<const int16_t*>(t.data)[i];
-    case DType::Int8: return static_cast<const int8_t*>(t.data)[i];
-    default: return static_cast<const uint8_t*>(t.data)[i];
+    case DType::Int64:
+      return static_cast<const int64_t*>(t.data)[i];
+    case DType::Int32:
+      return static_cast<const int32_t*>(t.data)[i];
+    case DType::Int16:
+      return static_cast<const int16_t*>(t.data)[i];
+    case DType::Int8:
+      return static_cast<const int8_t*>(t.data)[i];
+    default:
+      return static_cast<const uint8_t*>(t.data)[i];
   }
 }
 
@@ -50,8 +56,8 @@ struct Job {
   T weight_of(int64_t t) const { return weight ? weight[t] : T(1); }
 };
 
-// done(row, maximum, sum of exp(x - maximum), sum of w (maximum - x)) for rows [begin, end); the last
-// with kSmooth only.
+// done(row, maximum, sum of exp(x - maximum), sum of w (maximum - x)) for rows [begin, end); the
+// last with kSmooth only.
 template <class S, bool kSmooth, class Done>
 void Statistics(const S* x, int64_t classes, const ComputeOf<S>* weight, ComputeOf<S> weight_sum,
                 int64_t begin, int64_t end, Done done) {
@@ -63,9 +69,8 @@ void Statistics(const S* x, int64_t classes, const ComputeOf<S>* weight, Compute
   T sum = 0, below = 0, high = kLow, base = 0;
   ForRow<T>(
       length(0), At<1, 0, S>{{x + begin * classes}, {}}, kLow,
-      [&](auto step, const auto& at, int64_t j) PF_INLINE {
-        m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j));
-      },
+      [&](auto step, const auto& at, int64_t j)
+          PF_INLINE { m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j)); },
       []() PF_INLINE {});
   T piece_max = m.max();
   const int64_t total = (end - begin) * pieces;
@@ -75,7 +80,8 @@ void Statistics(const S* x, int64_t classes, const ComputeOf<S>* weight, Compute
     // Beyond the last piece the maximum is taken of this one again, and not used.
     const bool more = u + 1 < total;
     const int64_t next_n = more ? length((p + 1) % pieces) : n;
-    const S* next = more ? x + (begin + (u + 1) / pieces) * classes + (p + 1) % pieces * kPiece : now;
+    const S* next =
+        more ? x + (begin + (u + 1) / pieces) * classes + (p + 1) % pieces * kPiece : now;
     if (p == 0) {
       high = kLow;
       sum = below = 0;
@@ -117,9 +123,8 @@ void Statistics(const S* x, int64_t classes, const ComputeOf<S>* weight, Compute
       ForRow<T>(n, At<1, 0, S>{{now}, {}}, kLow, add, fold);
       ForRow<T>(
           next_n, At<1, 0, S>{{next}, {}}, kLow,
-          [&](auto step, const auto& at, int64_t j) PF_INLINE {
-            m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j));
-          },
+          [&](auto step, const auto& at, int64_t j)
+              PF_INLINE { m.a[step.index] = WMax(m.a[step.index], Load(at.in[0] + j)); },
           []() PF_INLINE {});
     }
     piece_max = m.max();
@@ -133,9 +138,8 @@ T LaneSum(const T* p, int64_t n) {
   T total = 0;
   ForRow<T>(
       n, At<1, 0, T>{{p}, {}}, T(0),
-      [&](auto step, const auto& at, int64_t j) PF_INLINE {
-        s.a[step.index] = s.a[step.index] + Load(at.in[0] + j);
-      },
+      [&](auto step, const auto& at, int64_t j)
+          PF_INLINE { s.a[step.index] = s.a[step.index] + Load(at.in[0] + j); },
       [&]() PF_INLINE {
         total += s.sum();
         s.reset(T(0));
@@ -167,9 +171,14 @@ void ForwardOf(const KernelArgs& a) {
   const int64_t rows = in.shape[0], classes = in.shape[1];
   const S* x = static_cast<const S*>(in.data);
   const Weights<S> w(a, 5, classes);
-  const Job<T> job{a,       a.tensor(4),           classes,
-                   a.i(0),  a.i(2),                static_cast<T>(a.f(1)),
-                   a.has(5) ? w.values.get() : nullptr, w.sum};
+  const Job<T> job{a,
+                   a.tensor(4),
+                   classes,
+                   a.i(0),
+                   a.i(2),
+                   static_cast<T>(a.f(1)),
+                   a.has(5) ? w.values.get() : nullptr,
+                   w.sum};
   T* stats = a.data<T>(1);
   Scratch<T> losses(rows), weights(rows);
   const auto done = [&](int64_t r, T high, T sum, T below) {
@@ -253,9 +262,14 @@ void BackwardOf(const KernelArgs& a) {
   const T* stats = a.data<T>(4);
   S* dx = a.data<S>(0);
   const Weights<S> w(a, 6, classes);
-  const Job<T> job{a,       a.tensor(3),           classes,
-                   a.i(0),  a.i(2),                static_cast<T>(a.f(1)),
-                   a.has(6) ? w.values.get() : nullptr, w.sum};
+  const Job<T> job{a,
+                   a.tensor(3),
+                   classes,
+                   a.i(0),
+                   a.i(2),
+                   static_cast<T>(a.f(1)),
+                   a.has(6) ? w.values.get() : nullptr,
+                   w.sum};
   const T divisor = job.reduction == kMean ? *a.data<T>(5) : T(1);
   const int64_t row_bytes = classes * static_cast<int64_t>(sizeof(S));
   const bool stream = std::is_same_v<S, float> && Streams(dx, row_bytes, rows * row_bytes);
@@ -287,20 +301,30 @@ void BackwardOf(const KernelArgs& a) {
 
 void CrossEntropy(const KernelArgs& a) {
   switch (a.dtype(3)) {
-    case DType::Float32: return ForwardOf<float>(a);
-    case DType::Float64: return ForwardOf<double>(a);
-    case DType::BFloat16: return ForwardOf<bfloat16>(a);
-    case DType::Float16: return ForwardOf<float16>(a);
-    default: return;
+    case DType::Float32:
+      return ForwardOf<float>(a);
+    case DType::Float64:
+      return ForwardOf<double>(a);
+    case DType::BFloat16:
+      return ForwardOf<bfloat16>(a);
+    case DType::Float16:
+      return ForwardOf<float16>(a);
+    default:
+      return;
   }
 }
 void CrossEntropyBackward(const KernelArgs& a) {
   switch (a.dtype(0)) {
-    case DType::Float32: return BackwardOf<float>(a);
-    case DType::Float64: return BackwardOf<double>(a);
-    case DType::BFloat16: return BackwardOf<bfloat16>(a);
-    case DType::Float16: return BackwardOf<float16>(a);
-    default: return;
+    case DType::Float32:
+      return BackwardOf<float>(a);
+    case DType::Float64:
+      return BackwardOf<double>(a);
+    case DType::BFloat16:
+      return BackwardOf<bfloat16>(a);
+    case DType::Float16:
+      return BackwardOf<float16>(a);
+    default:
+      return;
   }
 }
 
@@ -313,8 +337,12 @@ namespace pyflame::cpu {
 HWY_EXPORT(CrossEntropy);
 HWY_EXPORT(CrossEntropyBackward);
 namespace {
-void cross_entropy(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(CrossEntropy)(a); }
-void cross_entropy_backward(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(a); }
+void cross_entropy(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(CrossEntropy)(a);
+}
+void cross_entropy_backward(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(a);
+}
 }  // namespace
 PF_CPU_KERNEL("cross_entropy", cross_entropy)
 PF_CPU_KERNEL("cross_entropy_backward", cross_entropy_backward)

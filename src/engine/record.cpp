@@ -391,8 +391,9 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       !eager_flag().load(std::memory_order_relaxed);
 
   auto after_inplace = [&] {
-    for (size_t i = 0; i < outs.size() && i < 32; ++i)
-      if (options.inplace >> i & 1) ++outs[i]->storage->version;
+    const bool all = options.inplace == CallOptions::kAllInplace;
+    for (size_t i = 0; i < outs.size() && (all || i < 32); ++i)
+      if (all || options.inplace >> i & 1) ++outs[i]->storage->version;
   };
   auto each = [&](auto&& fn) {
     for (size_t i = 0; i < count; ++i) {

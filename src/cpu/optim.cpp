@@ -1,0 +1,322 @@
+// Optimizer steps and gradient norms over lists of tensors. Work is cut over all tensors together,
+// in units of 1024 elements; each array is read and written once. Norms take fixed blocks of 16384
+// elements and add them in a tree, so they do not depend on threads.
+#include "cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/optim.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include <atomic>
+#include <vector>
+
+#include "cpu/kernel.h"
+#include "cpu/reduce_plan.h"
+#include "cpu/rows-inl.h"
+#include "cpu/threads.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::HWY_NAMESPACE {
+namespace {
+
+// Calls fn(tensor, begin, end) over stretches of tensors [first, first + count), in parallel.
+// Stretches begin at multiples of `unit` elements; fixed ones end there too.
+template <class F>
+void ForStretches(const KernelArgs& a, int first, int count, int64_t unit, bool fixed, F fn) {
+  std::vector<int64_t> start(static_cast<size_t>(count) + 1);  // in units
+  for (int i = 0; i < count; ++i)
+    start[static_cast<size_t>(i) + 1] =
+        start[static_cast<size_t>(i)] + (numel(a.tensor(first + i)) + unit - 1) / unit;
+  const int64_t grain = fixed ? 1 : std::max<int64_t>(1, 8192 / unit);
+  parallel_for(start.back(), grain, [&](int64_t begin, int64_t end) {
+    size_t i =
+        static_cast<size_t>(std::upper_bound(start.begin(), start.end(), begin) - start.begin()) -
+        1;
+    for (int64_t u = begin; u < end;) {
+      while (start[i + 1] <= u) ++i;
+      const int64_t stop = fixed ? u + 1 : std::min(end, start[i + 1]);
+      const int64_t n = numel(a.tensor(first + static_cast<int>(i)));
+      fn(static_cast<int>(i), u, (u - start[i]) * unit, std::min(n, (stop - start[i]) * unit));
+      u = stop;
+    }
+  });
+}
+
+// f(j, Full, count): vectors of [begin, end); the last may be partial.
+template <class T, class F>
+HWY_INLINE void ForVectors(int64_t begin, int64_t end, F&& f) {
+  constexpr int64_t W = Wide<T>::kLanes;
+  int64_t j = begin;
+  for (; j + W <= end; j += W) f(j, std::true_type(), W);
+  if (j < end) f(j, std::false_type(), end - j);
+}
+template <class Full, class S>
+HWY_INLINE Wide<ComputeOf<S>> Get(const S* p, int64_t j, int64_t n, Full) {
+  if constexpr (Full::value)
+    return (void)n, Load(p + j);
+  else
+    return LoadPart(p + j, n, ComputeOf<S>(0));
+}
+template <class Full, class T, class S>
+HWY_INLINE void Set(const Wide<T>& v, S* p, int64_t j, int64_t n, Full) {
+  if constexpr (Full::value)
+    (void)n, Store(v, p + j);
+  else
+    StorePart(v, p + j, n);
+}
+
+// Tensors: params, momentum buffers (if momentum), grads. attrs: how many params, lr, momentum,
+// dampening, weight decay, nesterov, maximize, first step.
+template <class S>
+void SgdOf(const KernelArgs& a) {
+  using T = ComputeOf<S>;
+  const int n = static_cast<int>(a.i(0));
+  const bool momentum = a.f(2) != 0, nesterov = a.i(5) != 0, first = a.i(7) != 0;
+  const Wide<T> lr = Fill(static_cast<T>(-a.f(1))), mu = Fill(static_cast<T>(a.f(2)));
+  const Wide<T> damp = Fill(static_cast<T>(1 - a.f(3))), decay = Fill(static_cast<T>(a.f(4)));
+  const Wide<T> sign = Fill(T(a.i(6) != 0 ? -1 : 1));
+  const bool decays = a.f(4) != 0;
+  ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
+    S* p = a.data<S>(i);
+    S* b = momentum ? a.data<S>(n + i) : nullptr;
+    const S* g = a.data<S>((momentum ? 2 * n : n) + i);
+    ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
+      const Wide<T> pv = Get(p, j, count, full);
+      Wide<T> gv = Get(g, j, count, full) * sign;
+      if (decays) gv = gv + decay * pv;
+      if (momentum) {
+        const Wide<T> bv = first ? gv : Get(b, j, count, full) * mu + damp * gv;
+        Set(bv, b, j, count, full);
+        gv = nesterov ? gv + mu * bv : bv;
+      }
+      Set(pv + lr * gv, p, j, count, full);
+    });
+  });
+}
+
+// Tensors: params, exp_avgs, exp_avg_sqs, [max_exp_avg_sqs,] grads. attrs: how many params, lr,
+// beta1, beta2, eps, weight decay, step, decoupled, maximize, amsgrad.
+template <class S>
+void AdamOf(const KernelArgs& a) {
+  using T = ComputeOf<S>;
+  const int n = static_cast<int>(a.i(0));
+  const double lr = a.f(1), step = static_cast<double>(a.i(6));
+  const bool decoupled = a.i(7) != 0, amsgrad = a.i(9) != 0, decays = a.f(5) != 0;
+  const double correction1 = 1 - std::pow(a.f(2), step), correction2 = 1 - std::pow(a.f(3), step);
+  const Wide<T> c1 = Fill(static_cast<T>(1 - a.f(2))), b2 = Fill(static_cast<T>(a.f(3)));
+  const Wide<T> c2 = Fill(static_cast<T>(1 - a.f(3))), eps = Fill(static_cast<T>(a.f(4)));
+  const Wide<T> decay = Fill(static_cast<T>(decoupled ? 1 - lr * a.f(5) : a.f(5)));
+  const Wide<T> root = Fill(static_cast<T>(1 / std::sqrt(correction2)));
+  const Wide<T> size = Fill(static_cast<T>(-lr / correction1));
+  const Wide<T> sign = Fill(T(a.i(8) != 0 ? -1 : 1));
+  ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
+    S *p = a.data<S>(i), *m = a.data<S>(n + i), *v = a.data<S>(2 * n + i);
+    S* top = amsgrad ? a.data<S>(3 * n + i) : nullptr;
+    const S* g = a.data<S>((amsgrad ? 4 : 3) * n + i);
+    ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
+      Wide<T> pv = Get(p, j, count, full), gv = Get(g, j, count, full) * sign;
+      if (decays) {
+        if (decoupled)
+          pv = pv * decay;
+        else
+          gv = gv + decay * pv;
+      }
+      Wide<T> mv = Get(m, j, count, full);
+      mv = mv + c1 * (gv - mv);
+      Set(mv, m, j, count, full);
+      Wide<T> vv = Get(v, j, count, full) * b2 + c2 * (gv * gv);
+      Set(vv, v, j, count, full);
+      if (amsgrad) {
+        const Wide<T> before = Get(top, j, count, full);
+        vv = Choose(GreaterThan(before, vv), before, vv);  // a NaN stays
+        vv = Choose(NotEqual(before, before), before, vv);
+        Set(vv, top, j, count, full);
+      }
+      Set(pv + size * (mv / (WSqrt(vv) * root + eps)), p, j, count, full);
+    });
+  });
+}
+
+// What the norm of one block starts from: the sum of |x|^p, or the maximum of |x|.
+template <class S>
+double BlockNorm(const S* x, int64_t n, double p) {
+  using T = ComputeOf<S>;
+  Four<T> s(T(0));
+  if (p == 2 || p == 1 || std::isinf(p)) {
+    const bool square = p == 2, high = std::isinf(p);
+    WideMask<T> nan = NotEqual(s.a[0], s.a[0]);
+    bool any_nan = false;
+    ForRow<T>(
+        n, At<1, 0, S>{{x}, {}}, T(0),
+        [&](auto step, const auto& at, int64_t j) PF_INLINE {
+          const Wide<T> v = Load(at.in[0] + j);
+          Wide<T>& to = s.a[step.index];
+          if (high) {
+            nan = NotEqual(v, v);
+            any_nan = any_nan || AnyTrue(nan);
+            to = WMax(to, WAbs(v));
+          } else {
+            to = to + (square ? v * v : WAbs(v));
+          }
+        },
+        []() PF_INLINE {});
+    if (any_nan) return std::numeric_limits<double>::quiet_NaN();
+    return static_cast<double>(high ? s.max() : s.sum());
+  }
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i)
+    sum += std::pow(std::fabs(static_cast<double>(ToCompute(x[i]))), p);
+  return sum;
+}
+
+template <class F>
+void ByFloat(DType t, F&& fn) {
+  switch (t) {
+    case DType::Float32:
+      return fn(float());
+    case DType::Float64:
+      return fn(double());
+    case DType::BFloat16:
+      return fn(bfloat16());
+    case DType::Float16:
+      return fn(float16());
+    default:
+      return;
+  }
+}
+
+inline constexpr int64_t kNormBlock = 16384;
+
+}  // namespace
+
+void Sgd(const KernelArgs& a) {
+  ByFloat(a.dtype(0), [&](auto s) { SgdOf<decltype(s)>(a); });
+}
+void AdamW(const KernelArgs& a) {
+  ByFloat(a.dtype(0), [&](auto s) { AdamOf<decltype(s)>(a); });
+}
+
+// Tensors: norm (0-d float32 or float64), then any contiguous tensors. attrs: p.
+void MultiNorm(const KernelArgs& a) {
+  const double p = a.f(0);
+  const int n = a.ntensors - 1;
+  int64_t blocks = 0;
+  for (int i = 0; i < n; ++i) blocks += (numel(a.tensor(1 + i)) + kNormBlock - 1) / kNormBlock;
+  std::vector<double> partial(static_cast<size_t>(blocks));
+  ForStretches(a, 1, n, kNormBlock, true, [&](int i, int64_t unit, int64_t begin, int64_t end) {
+    ByFloat(a.dtype(1 + i), [&](auto s) {
+      partial[static_cast<size_t>(unit)] =
+          BlockNorm(a.data<decltype(s)>(1 + i) + begin, end - begin, p);
+    });
+  });
+  double total = 0;
+  if (std::isinf(p)) {
+    for (double v : partial) total = v > total || v != v ? v : total;
+  } else if (blocks > 0) {
+    total = tree(partial.data(), blocks, 1, [](double x, double y) { return x + y; });
+    total = p == 2 ? std::sqrt(total) : p == 1 ? total : std::pow(total, 1 / p);
+  }
+  if (a.dtype(0) == DType::Float64)
+    *a.data<double>(0) = total;
+  else
+    *a.data<float>(0) = static_cast<float>(total);
+}
+
+// Tensors: updated in place, then the norm. attrs: maximum. x *= min(1, max / (norm + 1e-6)).
+void MultiClipNorm(const KernelArgs& a) {
+  const int n = a.ntensors - 1;
+  const double norm =
+      a.dtype(n) == DType::Float64 ? *a.data<double>(n) : static_cast<double>(*a.data<float>(n));
+  const double c = a.f(0) / (norm + 1e-6), factor = c > 1 ? 1 : c;  // NaN goes through
+  if (factor == 1) return;
+  ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
+    ByFloat(a.dtype(i), [&](auto s) {
+      using S = decltype(s);
+      using T = ComputeOf<S>;
+      S* x = a.data<S>(i);
+      const Wide<T> k = Fill(static_cast<T>(factor));
+      ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
+        Set(Get(x, j, count, full) * k, x, j, count, full);
+      });
+    });
+  });
+}
+
+// Tensors: updated in place. attrs: bound. x = clamp(x, -bound, bound); NaN stays.
+void MultiClipValue(const KernelArgs& a) {
+  ForStretches(a, 0, a.ntensors, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
+    ByFloat(a.dtype(i), [&](auto s) {
+      using S = decltype(s);
+      using T = ComputeOf<S>;
+      S* x = a.data<S>(i);
+      const Wide<T> high = Fill(static_cast<T>(a.f(0))), low = Fill(static_cast<T>(-a.f(0)));
+      ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
+        Wide<T> v = Get(x, j, count, full);
+        v = Choose(GreaterThan(v, high), high, v);
+        Set(Choose(GreaterThan(low, v), low, v), x, j, count, full);
+      });
+    });
+  });
+}
+
+// Tensors: found (0-d bool), then any. A number is finite when x - x is 0.
+void MultiNonfinite(const KernelArgs& a) {
+  std::atomic<bool> found{false};
+  ForStretches(a, 1, a.ntensors - 1, kNormBlock, true,
+               [&](int i, int64_t, int64_t begin, int64_t end) {
+                 if (found.load(std::memory_order_relaxed)) return;
+                 ByFloat(a.dtype(1 + i), [&](auto s) {
+                   using S = decltype(s);
+                   using T = ComputeOf<S>;
+                   const S* x = a.data<S>(1 + i);
+                   const Wide<T> zero = Fill(T(0));
+                   bool bad = false;
+                   ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
+                     const Wide<T> v = Get(x, j, count, full);
+                     bad = bad || AnyTrue(NotEqual(v - v, zero));
+                   });
+                   if (bad) found.store(true, std::memory_order_relaxed);
+                 });
+               });
+  *a.data<bool>(0) = found;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace pyflame::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pyflame::cpu {
+HWY_EXPORT(Sgd);
+HWY_EXPORT(AdamW);
+HWY_EXPORT(MultiNorm);
+HWY_EXPORT(MultiClipNorm);
+HWY_EXPORT(MultiClipValue);
+HWY_EXPORT(MultiNonfinite);
+namespace {
+void sgd(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(Sgd)(a);
+}
+void adamw(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(AdamW)(a);
+}
+void multi_norm(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(MultiNorm)(a);
+}
+void multi_clip_norm(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(MultiClipNorm)(a);
+}
+void multi_clip_value(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(MultiClipValue)(a);
+}
+void multi_nonfinite(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(MultiNonfinite)(a);
+}
+}  // namespace
+PF_CPU_KERNEL("sgd", sgd)
+PF_CPU_KERNEL("adamw", adamw)
+PF_CPU_KERNEL("multi_norm", multi_norm)
+PF_CPU_KERNEL("multi_clip_norm", multi_clip_norm)
+PF_CPU_KERNEL("multi_clip_value", multi_clip_value)
+PF_CPU_KERNEL("multi_nonfinite", multi_nonfinite)
+}  // namespace pyflame::cpu
+#endif  // HWY_ONCE

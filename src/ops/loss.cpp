@@ -1,0 +1,424 @@
+// Losses. cross_entropy of class indices has kernels of its own; the others are written in
+// operations, which the engine fuses.
+#include <cmath>
+
+#include "engine/autograd.h"
+#include "engine/engine.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+
+namespace ops {
+Reduction reduction_from(std::string_view name, const char* op) {
+  if (name == "mean") return Reduction::Mean;
+  if (name == "sum") return Reduction::Sum;
+  if (name == "none") return Reduction::None;
+  PF_FAIL(ValueError, op, "got reduction='", name,
+          "'; expected 'none', 'mean' or 'sum'; pass one of them");
+}
+}  // namespace ops
+
+namespace {
+
+using autograd::Context;
+using autograd::Grads;
+using autograd::Saved;
+using ops::Reduction;
+
+Tensor reduced(const Tensor& loss, Reduction r) {
+  return r == Reduction::None ? loss : r == Reduction::Mean ? mean(loss) : sum(loss);
+}
+
+// ---- classes -----------------------------------------------------------------------------------
+
+// Logits as rows (n, classes) and targets as n of them, whatever dimensions were given.
+struct Classes {
+  Tensor rows, targets, weight;
+  Dims shape;  // of the unreduced loss
+};
+
+Classes as_rows(const Tensor& input, const Tensor& target, const Tensor& weight, const char* op) {
+  ops::check_floating(input, op);
+  ops::check_defined(target, op, "target");
+  ops::check_device(input, target, op);
+  const int n = input->shape.size();
+  PF_CHECK(n >= 1, ShapeError, op, "got a 0-d input; expected [C], [N, C] or [N, C, d1, ...]; ",
+           "add a dimension of classes");
+  PF_CHECK(is_integral(target->dtype), DTypeError, op, "got target of dtype ", target->dtype,
+           " and shape ", target->shape, " for input of shape ", input->shape,
+           "; expected class indices of an integer dtype; convert with .to(int64)");
+  Classes c;
+  for (int d = 0; d < n; ++d)
+    if (d != (n == 1 ? 0 : 1)) c.shape.push_back(input->shape[d]);
+  PF_CHECK(target->shape == c.shape, ShapeError, op, "got input of shape ", input->shape,
+           " and target of shape ", target->shape, "; expected target of shape ", c.shape,
+           " (the input without its dimension of classes); reshape the target");
+  const int64_t classes = input->shape[n == 1 ? 0 : 1];
+  c.rows = input;
+  if (n == 1) {
+    c.rows = unsqueeze(input, 0);
+  } else if (n > 2) {
+    IntList order{0};
+    for (int d = 2; d < n; ++d) order.push_back(d);
+    order.push_back(1);
+    int64_t count = 1;
+    for (int64_t s : c.shape) count *= s;
+    c.rows = reshape(permute(input, order), {count, classes});
+  }
+  c.rows = ops::dense(c.rows);
+  c.targets = ops::dense(n == 2 ? target : reshape(target, {c.rows->shape[0]}));
+  if (weight.defined()) {
+    ops::check_floating(weight, op, "weight");
+    ops::check_device(input, weight, op);
+    PF_CHECK(weight->shape == Dims{classes}, ShapeError, op, "got weight of shape ", weight->shape,
+             " for ", classes, " classes; expected one weight per class; pass a 1-d tensor");
+    c.weight = ops::dense(to(weight, input->dtype));
+  }
+  return c;
+}
+
+struct EntropyArgs {
+  int64_t ignore;
+  double smoothing;
+  Reduction reduction;
+};
+
+// The same gradient in operations, for second derivatives.
+//   dx = s (a softmax(x) - (1 - e) w_t onehot - e / C w),  a = (1 - e) w_t + e / C sum(w)
+// with s = g / (total weight) for the mean; all zero where the target is ignored.
+Tensor entropy_gradient(const Tensor& g, const Tensor& x, const Tensor& targets,
+                        const Tensor& total, const Tensor& weight, const EntropyArgs& args) {
+  const int64_t n = x->shape[0], classes = x->shape[1];
+  const double e = args.smoothing, c = static_cast<double>(classes);
+  Tensor fixed, a;  // what does not depend on x and g
+  {
+    NoGrad off;
+    const Tensor valid = ne(targets, Scalar(args.ignore));
+    const Tensor safe = where(valid, to(targets, DType::Int64), Scalar(0));
+    const Tensor on = reshape(to(valid, x->dtype), {n, 1});
+    Tensor wt = on;
+    Tensor uniform = mul(on, Scalar(e / c));  // e / C w
+    Tensor all = mul(on, Scalar(e));          // e / C sum(w)
+    if (weight.defined()) {
+      wt = mul(on, reshape(index_select(weight, 0, safe), {n, 1}));
+      uniform = mul(uniform, reshape(weight, {1, classes}));
+      all = mul(mul(on, Scalar(e / c)), sum(weight));
+    }
+    const Tensor picked = mul(wt, Scalar(1 - e));
+    fixed = add(mul(to(one_hot(safe, classes), x->dtype), picked), uniform);
+    a = add(picked, all);
+  }
+  Tensor s = args.reduction == Reduction::None ? reshape(g, {n, 1}) : g;
+  if (args.reduction == Reduction::Mean) s = div(s, to(total, x->dtype));
+  return mul(s, sub(mul(softmax(x, -1), a), fixed));
+}
+
+Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tensor& weight,
+                          const EntropyArgs& args) {
+  static const engine::Kernel k{"cross_entropy", engine::Anchor::Rowwise};
+  static const engine::Kernel kb{"cross_entropy_backward", engine::Anchor::Rowwise};
+  const Classes c = as_rows(input, target, weight, "cross_entropy");
+  const int64_t n = c.rows->shape[0], classes = c.rows->shape[1];
+  PF_CHECK(classes > 0 || n == 0, ShapeError, "cross_entropy", "got input of shape ", input->shape,
+           "; expected at least one class; check the dimension of classes");
+  const Device device = input->storage->device;
+  const DType wide = input->dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+  const bool each = args.reduction == Reduction::None;
+  Tensor loss = make_tensor(each ? Dims{n} : Dims{}, input->dtype, device);
+  Tensor stats = make_tensor(Dims{n, 2}, wide, device), total = make_tensor({}, wide, device);
+  const Scalar mode(static_cast<int64_t>(args.reduction));
+  engine::call(k, {loss, stats, total}, {c.rows, c.targets, c.weight},
+               {Scalar(args.ignore), Scalar(args.smoothing), mode},
+               {.op = "cross_entropy", .checks_index = true});
+  if (autograd::wanted({c.rows}))
+    autograd::attach("cross_entropy", {loss}, {c.rows},
+                     {Saved(c.rows), Saved(c.targets), Saved(stats), Saved(total), Saved(c.weight)},
+                     [args, mode](const Context& ctx) -> Grads {
+                       if (!ctx.grad().defined()) return Grads(1);
+                       const Tensor x = ctx.saved(0), t = ctx.saved(1), total = ctx.saved(3);
+                       const Tensor w = ctx.saved(4), g = ops::dense(ctx.grad());
+                       if (autograd::wanted({g, x}))
+                         return {entropy_gradient(g, x, t, total, w, args)};
+                       Tensor dx = make_tensor(x->shape, x->dtype, x->storage->device);
+                       engine::call(kb, {dx}, {g, x, t, ctx.saved(2), total, w},
+                                    {Scalar(args.ignore), Scalar(args.smoothing), mode});
+                       return {dx};
+                     });
+  return each && !(c.shape == loss->shape) ? reshape(loss, c.shape.vec()) : loss;
+}
+
+Tensor entropy_of_probabilities(const Tensor& input, const Tensor& target, const Tensor& weight,
+                                const EntropyArgs& args) {
+  const char* op = "cross_entropy";
+  ops::check_device(input, target, op);
+  const int n = input->shape.size(), dim = n == 1 ? 0 : 1;
+  PF_CHECK(n >= 1, ShapeError, op, "got a 0-d input; expected [C], [N, C] or [N, C, d1, ...]; ",
+           "add a dimension of classes");
+  const int64_t classes = input->shape[dim];
+  Tensor t = target;
+  if (args.smoothing > 0)
+    t = add(mul(t, Scalar(1 - args.smoothing)),
+            Scalar(args.smoothing / static_cast<double>(classes)));
+  if (weight.defined()) {
+    PF_CHECK(weight->shape == Dims{classes}, ShapeError, op, "got weight of shape ", weight->shape,
+             " for ", classes, " classes; expected one weight per class; pass a 1-d tensor");
+    Dims s = Dims::filled(n, 1);
+    s[dim] = classes;
+    t = mul(t, reshape(weight, s.vec()));
+  }
+  const Tensor loss = neg(sum(mul(log_softmax(input, dim), t), IntList{dim}));
+  if (args.reduction == Reduction::None) return loss;
+  const Tensor total = sum(loss);
+  return args.reduction == Reduction::Sum ? total
+                                          : div(total, Scalar(static_cast<double>(loss->numel)));
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
+                     int64_t ignore_index, const std::string& reduction, double label_smoothing) {
+  const char* op = "cross_entropy";
+  const EntropyArgs args{ignore_index, label_smoothing, ops::reduction_from(reduction, op)};
+  PF_CHECK(label_smoothing >= 0 && label_smoothing <= 1, ValueError, op,
+           "got label_smoothing=", label_smoothing,
+           "; expected a number from 0 to 1; pass 0 for none");
+  ops::check_floating(input, op);
+  ops::check_defined(target, op, "target");
+  if (is_float(target->dtype)) {
+    PF_CHECK(target->shape == input->shape, ShapeError, op, "got input of shape ", input->shape,
+             " and target of dtype ", target->dtype, " and shape ", target->shape,
+             "; expected probabilities of the input's shape, or class indices of an integer ",
+             "dtype; convert class indices with .to(int64)");
+    return entropy_of_probabilities(input, target, weight, args);
+  }
+  return entropy_of_classes(input, target, weight, args);
+}
+
+Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
+                int64_t ignore_index, const std::string& reduction) {
+  const Reduction r = ops::reduction_from(reduction, "nll_loss");
+  const Classes c = as_rows(input, target, weight, "nll_loss");
+  const int64_t n = c.rows->shape[0];
+  Tensor index, w;
+  {
+    NoGrad off;
+    const Tensor valid = ne(c.targets, Scalar(ignore_index));
+    index = where(valid, to(c.targets, DType::Int64), Scalar(0));
+    w = to(valid, input->dtype);
+    if (c.weight.defined() && n > 0) w = mul(w, index_select(c.weight, 0, index));
+  }
+  Tensor picked = reshape(gather(c.rows, 1, reshape(index, {n, 1})), {n});
+  // An ignored row must not count even where its entry is infinite.
+  const Tensor loss = where(eq(w, Scalar(0)), Scalar(0.0), neg(mul(picked, w)));
+  if (r == Reduction::None) return reshape(loss, c.shape.vec());
+  return r == Reduction::Sum ? sum(loss) : div(sum(loss), sum(w));
+}
+
+// ---- differences
+// ---------------------------------------------------------------------------------
+
+namespace {
+void check_pair(const Tensor& a, const Tensor& b, const char* op) {
+  ops::check_arithmetic(a, op);
+  ops::check_defined(b, op, "target");
+  broadcast_shapes(a->shape, b->shape, op);
+}
+}  // namespace
+
+Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  const Reduction r = ops::reduction_from(reduction, "mse_loss");
+  check_pair(input, target, "mse_loss");
+  return reduced(square(sub(input, target)), r);
+}
+Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  const Reduction r = ops::reduction_from(reduction, "l1_loss");
+  check_pair(input, target, "l1_loss");
+  return reduced(abs(sub(input, target)), r);
+}
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
+                      double beta) {
+  PF_CHECK(beta >= 0, ValueError, "smooth_l1_loss", "got beta=", beta,
+           "; expected 0 or more; pass beta=0 for l1_loss");
+  if (beta == 0) return l1_loss(input, target, reduction);
+  const Reduction r = ops::reduction_from(reduction, "smooth_l1_loss");
+  check_pair(input, target, "smooth_l1_loss");
+  const Tensor d = sub(input, target), a = abs(d);
+  return reduced(
+      where(lt(a, Scalar(beta)), mul(square(d), Scalar(0.5 / beta)), sub(a, Scalar(0.5 * beta))),
+      r);
+}
+
+namespace {
+Tensor huber_loss(const Tensor& input, const Tensor& target, std::string reduction, double delta) {
+  PF_CHECK(delta > 0, ValueError, "huber_loss", "got delta=", delta,
+           "; expected a positive number; pass delta=1.0");
+  const Reduction r = ops::reduction_from(reduction, "huber_loss");
+  check_pair(input, target, "huber_loss");
+  const Tensor d = sub(input, target), a = abs(d);
+  return reduced(where(le(a, Scalar(delta)), mul(square(d), Scalar(0.5)),
+                       mul(sub(a, Scalar(0.5 * delta)), Scalar(delta))),
+                 r);
+}
+}  // namespace
+
+// ---- probabilities
+// -------------------------------------------------------------------------------
+
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
+                            const std::string& reduction) {
+  const char* op = "binary_cross_entropy";
+  const Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  ops::check_floating(target, op, "target");
+  PF_CHECK(input->shape == target->shape, ShapeError, op, "got input of shape ", input->shape,
+           " and target of shape ", target->shape, "; expected equal shapes; reshape one of them");
+  Tensor loss;
+  {
+    NoGrad off;  // logarithms are not below -100, so that 0 and 1 stay finite
+    const Tensor l0 = clamp(log1p(neg(input)), Scalar(-100.0), {});
+    const Tensor l1 = clamp(log(input), Scalar(-100.0), {});
+    loss = neg(add(mul(target, l1), mul(rsub(target, Scalar(1.0)), l0)));
+  }
+  if (autograd::wanted({input, target}))
+    autograd::attach(op, {loss}, {input, target}, {Saved(input), Saved(target)},
+                     [](const Context& c) -> Grads {
+                       Grads r(2);
+                       if (!c.grad().defined()) return r;
+                       const Tensor x = c.saved(0), y = c.saved(1);
+                       if (c.needs(0))
+                         r[0] = div(mul(c.grad(), sub(x, y)),
+                                    clamp(mul(x, rsub(x, Scalar(1.0))), Scalar(1e-12), {}));
+                       if (c.needs(1))
+                         r[1] = mul(c.grad(), sub(clamp(log1p(neg(x)), Scalar(-100.0), {}),
+                                                  clamp(log(x), Scalar(-100.0), {})));
+                       return r;
+                     });
+  return reduced(weight.defined() ? mul(loss, weight) : loss, r);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
+                                        const Tensor& weight, const std::string& reduction,
+                                        const Tensor& pos_weight) {
+  const char* op = "binary_cross_entropy_with_logits";
+  const Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  ops::check_floating(target, op, "target");
+  PF_CHECK(input->shape == target->shape, ShapeError, op, "got input of shape ", input->shape,
+           " and target of shape ", target->shape, "; expected equal shapes; reshape one of them");
+  // softplus(-x) = log(1 + exp(-x)) without overflow
+  const auto softplus_neg = [](const Tensor& x) {
+    return add(log1p(exp(neg(abs(x)))), clamp(neg(x), Scalar(0.0), {}));
+  };
+  // (1 - y) x + l softplus(-x), with l = 1 + (pos_weight - 1) y
+  const auto factor = [](const Tensor& y, const Tensor& pw) {
+    return add(mul(sub(pw, Scalar(1.0)), y), Scalar(1.0));
+  };
+  Tensor loss;
+  {
+    NoGrad off;
+    Tensor soft = softplus_neg(input);
+    if (pos_weight.defined()) soft = mul(soft, factor(target, pos_weight));
+    loss = add(mul(rsub(target, Scalar(1.0)), input), soft);
+  }
+  if (autograd::wanted({input, target}))
+    autograd::attach(op, {loss}, {input, target}, {Saved(input), Saved(target), Saved(pos_weight)},
+                     [softplus_neg, factor](const Context& c) -> Grads {
+                       Grads r(2);
+                       if (!c.grad().defined()) return r;
+                       const Tensor x = c.saved(0), y = c.saved(1), pw = c.saved(2);
+                       if (c.needs(0)) {
+                         Tensor d = sigmoid(x);
+                         if (pw.defined())
+                           d = add(rsub(y, Scalar(1.0)), mul(factor(y, pw), sub(d, Scalar(1.0))));
+                         else
+                           d = sub(d, y);
+                         r[0] = mul(c.grad(), d);
+                       }
+                       if (c.needs(1)) {
+                         Tensor d = neg(x);
+                         if (pw.defined()) d = add(d, mul(sub(pw, Scalar(1.0)), softplus_neg(x)));
+                         r[1] = mul(c.grad(), d);
+                       }
+                       return r;
+                     });
+  return reduced(weight.defined() ? mul(loss, weight) : loss, r);
+}
+
+Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction,
+              bool log_target) {
+  const char* op = "kl_div";
+  const bool batch = reduction == "batchmean";
+  const Reduction r = batch ? Reduction::Sum : ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  check_pair(input, target, op);
+  Tensor loss;
+  if (log_target) {
+    loss = mul(exp(target), sub(target, input));
+  } else {  // 0 log 0 is 0
+    const Tensor safe = where(eq(target, Scalar(0)), Scalar(1.0), target);
+    loss = sub(mul(target, log(safe)), mul(target, input));
+  }
+  const Tensor y = reduced(loss, r);
+  if (!batch) return y;
+  const int64_t n = input->shape.empty() ? 1 : input->shape[0];
+  return div(y, Scalar(static_cast<double>(n)));
+}
+
+static const ops::Family kLoss("loss", [](ops::Family& f) {
+  using namespace ops;
+  constexpr unsigned kBoth = kFunction | kFunctional;
+  f.op(
+      &cross_entropy,
+      {"cross_entropy(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, str "
+       "reduction='mean', float label_smoothing=0.0) -> Tensor",
+       "-log(softmax(input))[target] over classes in dimension 1 of (N, C, d1, ...) or 0 of (C). "
+       "`target` holds class indices of any integer dtype, or probabilities of the input's shape. "
+       "The mean divides by the weights of the targets that are not ignored. IndexError for a "
+       "class out of range.",
+       kBoth});
+  f.op(
+      &nll_loss,
+      {"nll_loss(Tensor input, Tensor target, Tensor? weight=None, int ignore_index=-100, str "
+       "reduction='mean') -> Tensor",
+       "-input[target] over classes in dimension 1, for log-probabilities; shapes and reduction as "
+       "in cross_entropy. IndexError for a class out of range.",
+       kBoth});
+  f.op(&mse_loss, {"mse_loss(Tensor input, Tensor target, str reduction='mean') -> Tensor",
+                   "(input - target)^2; `reduction` is 'none', 'mean' or 'sum'.", kBoth});
+  f.op(&l1_loss, {"l1_loss(Tensor input, Tensor target, str reduction='mean') -> Tensor",
+                  "|input - target|; `reduction` is 'none', 'mean' or 'sum'.", kBoth});
+  f.op(&smooth_l1_loss,
+       {"smooth_l1_loss(Tensor input, Tensor target, str reduction='mean', float beta=1.0) -> "
+        "Tensor",
+        "0.5 d^2 / beta where |d| < beta, else |d| - 0.5 beta, with d = input - target.", kBoth});
+  f.op(&huber_loss,
+       {"huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0) -> Tensor",
+        "0.5 d^2 where |d| <= delta, else delta (|d| - 0.5 delta), with d = input - target.",
+        kBoth});
+  f.op(&binary_cross_entropy,
+       {"binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str "
+        "reduction='mean') -> Tensor",
+        "-(y log(x) + (1 - y) log(1 - x)) for probabilities x; logarithms are not below -100, so "
+        "that 0 and 1 stay finite.",
+        kBoth});
+  f.op(
+      &binary_cross_entropy,
+      {"bce_loss(Tensor input, Tensor target, Tensor? weight=None, str reduction='mean') -> Tensor",
+       "Another name of binary_cross_entropy.", kFunction});
+  f.op(&binary_cross_entropy_with_logits,
+       {"binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, str "
+        "reduction='mean', Tensor? pos_weight=None) -> Tensor",
+        "binary_cross_entropy of sigmoid(input) without overflow; `pos_weight` multiplies the loss "
+        "of positive targets.",
+        kBoth});
+  f.op(
+      &kl_div,
+      {"kl_div(Tensor input, Tensor target, str reduction='mean', bool log_target=False) -> Tensor",
+       "target (log(target) - input) for log-probabilities `input`; 'batchmean' divides the sum by "
+       "the first dimension.",
+       kBoth});
+});
+
+}  // namespace pyflame

@@ -1,0 +1,235 @@
+// Optimizer steps and gradient clipping over lists of tensors (include/pyflame/optim_ops.h).
+#include "pyflame/optim_ops.h"
+
+#include <algorithm>
+
+#include "engine/engine.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace pyflame {
+namespace {
+
+using engine::Anchor;
+using engine::CallOptions;
+
+void check_lists(const TensorList& params, const TensorList& others, const char* op,
+                 const char* what) {
+  PF_CHECK(params.size() == others.size(), ValueError, op, "got ", params.size(),
+           " parameters and ", others.size(), " ", what,
+           "; expected lists of equal length; pass one for each parameter");
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Tensor &p = params[i], &t = others[i];
+    ops::check_floating(p, op, "parameter");
+    ops::check_defined(t, op, what);
+    PF_CHECK(p->shape == t->shape, ShapeError, op, "got parameter ", i, " of shape ", p->shape,
+             " with ", what, " of shape ", t->shape,
+             "; expected equal shapes; reshape one of them");
+    PF_CHECK(p->dtype == t->dtype, DTypeError, op, "got parameter ", i, " of dtype ", p->dtype,
+             " with ", what, " of dtype ", t->dtype,
+             "; expected one dtype; convert with .to(dtype)");
+    ops::check_device(p, t, op);
+  }
+}
+
+// A list to be changed in place: what is not contiguous is worked on as a copy and written back.
+class InPlace {
+ public:
+  explicit InPlace(const TensorList& list) : original_(list), work_(list) {
+    for (Tensor& t : work_)
+      if (!t->contiguous) t = contiguous(t);
+  }
+  const TensorList& tensors() const { return work_; }
+  void write_back() {
+    for (size_t i = 0; i < work_.size(); ++i) {
+      if (original_[i]->contiguous) continue;
+      Tensor to = original_[i];
+      copy_(to, work_[i]);
+    }
+  }
+
+ private:
+  TensorList original_, work_;
+};
+
+TensorList joined(std::initializer_list<const TensorList*> lists) {
+  TensorList r;
+  for (const TensorList* l : lists) r.insert(r.end(), l->begin(), l->end());
+  return r;
+}
+TensorList dense_list(const TensorList& list) {
+  TensorList r = list;
+  for (Tensor& t : r) t = ops::dense(t);
+  return r;
+}
+
+// One call per dtype and device: kernels take lists of one dtype.
+std::vector<std::vector<size_t>> alike(const TensorList& list) {
+  std::vector<std::vector<size_t>> groups;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (list[i]->numel == 0) continue;
+    auto same = [&](const std::vector<size_t>& g) {
+      const Tensor& t = list[g[0]];
+      return t->dtype == list[i]->dtype && t->storage->device == list[i]->storage->device;
+    };
+    auto it = std::find_if(groups.begin(), groups.end(), same);
+    if (it == groups.end()) it = groups.insert(it, std::vector<size_t>{});
+    it->push_back(i);
+  }
+  return groups;
+}
+TensorList pick(const TensorList& list, const std::vector<size_t>& which) {
+  TensorList r;
+  if (list.empty()) return r;
+  for (size_t i : which) r.push_back(list[i]);
+  return r;
+}
+
+}  // namespace
+
+void sgd_step(const TensorList& params, const TensorList& grads, const TensorList& momentum_buffers,
+              double lr, double momentum, double dampening, double weight_decay, bool nesterov,
+              bool maximize, bool first_step) {
+  static const engine::Kernel k{"sgd", Anchor::MultiTensor};
+  const char* op = "sgd_step";
+  check_lists(params, grads, op, "gradient");
+  if (momentum != 0) check_lists(params, momentum_buffers, op, "momentum buffer");
+  NoGrad off;
+  for (const auto& group : alike(params)) {
+    InPlace p(pick(params, group));
+    InPlace b(momentum != 0 ? pick(momentum_buffers, group) : TensorList{});
+    const Scalar attrs[] = {static_cast<int64_t>(group.size()),
+                            lr,
+                            momentum,
+                            dampening,
+                            weight_decay,
+                            nesterov,
+                            maximize,
+                            first_step};
+    engine::call(k, joined({&p.tensors(), &b.tensors()}), dense_list(pick(grads, group)), attrs,
+                 {.inplace = CallOptions::kAllInplace, .op = op});
+    p.write_back();
+    b.write_back();
+  }
+}
+
+void adamw_step(const TensorList& params, const TensorList& grads, const TensorList& exp_avgs,
+                const TensorList& exp_avg_sqs, double lr, double beta1, double beta2, double eps,
+                double weight_decay, int64_t step, bool decoupled, bool maximize,
+                const std::optional<TensorList>& max_exp_avg_sqs) {
+  static const engine::Kernel k{"adamw", Anchor::MultiTensor};
+  const char* op = decoupled ? "adamw_step" : "adam_step";
+  check_lists(params, grads, op, "gradient");
+  check_lists(params, exp_avgs, op, "exp_avg");
+  check_lists(params, exp_avg_sqs, op, "exp_avg_sq");
+  const bool amsgrad = max_exp_avg_sqs && !max_exp_avg_sqs->empty();
+  if (amsgrad) check_lists(params, *max_exp_avg_sqs, op, "max_exp_avg_sq");
+  PF_CHECK(step >= 1, ValueError, op, "got step=", step,
+           "; expected 1 or more, as the corrections divide by 1 - beta^step; raise it first");
+  NoGrad off;
+  for (const auto& group : alike(params)) {
+    InPlace p(pick(params, group)), m(pick(exp_avgs, group)), v(pick(exp_avg_sqs, group));
+    InPlace top(amsgrad ? pick(*max_exp_avg_sqs, group) : TensorList{});
+    const Scalar attrs[] = {static_cast<int64_t>(group.size()),
+                            lr,
+                            beta1,
+                            beta2,
+                            eps,
+                            weight_decay,
+                            step,
+                            decoupled,
+                            maximize,
+                            amsgrad};
+    engine::call(k, joined({&p.tensors(), &m.tensors(), &v.tensors(), &top.tensors()}),
+                 dense_list(pick(grads, group)), attrs,
+                 {.inplace = CallOptions::kAllInplace, .op = op});
+    p.write_back();
+    m.write_back();
+    v.write_back();
+    top.write_back();
+  }
+}
+
+Tensor multi_norm(const TensorList& tensors, double norm_type) {
+  static const engine::Kernel k{"multi_norm", Anchor::MultiTensor};
+  const char* op = "multi_norm";
+  PF_CHECK(norm_type > 0, ValueError, op, "got norm_type=", norm_type,
+           "; expected a positive number or inf; pass 2.0 for the Euclidean norm");
+  DType type = DType::Float32;
+  for (const Tensor& t : tensors) {
+    ops::check_floating(t, op);
+    ops::check_device(tensors[0], t, op);
+    if (t->dtype == DType::Float64) type = DType::Float64;
+  }
+  if (tensors.empty()) return zeros({}, type);
+  NoGrad off;
+  Tensor norm = make_tensor({}, type, tensors[0]->storage->device);
+  engine::call(k, TensorList{norm}, dense_list(tensors), std::vector<Scalar>{Scalar(norm_type)},
+               {.op = op});
+  return norm;
+}
+
+Tensor clip_grad_norm_(const TensorList& grads, double max_norm, double norm_type) {
+  static const engine::Kernel k{"multi_clip_norm", Anchor::MultiTensor};
+  const Tensor norm = multi_norm(grads, norm_type);
+  if (grads.empty()) return norm;
+  NoGrad off;
+  InPlace g(grads);
+  engine::call(k, g.tensors(), TensorList{norm}, std::vector<Scalar>{Scalar(max_norm)},
+               {.inplace = CallOptions::kAllInplace, .op = "clip_grad_norm_"});
+  g.write_back();
+  return norm;
+}
+
+void clip_grad_value_(const TensorList& grads, double clip_value) {
+  static const engine::Kernel k{"multi_clip_value", Anchor::MultiTensor};
+  for (const Tensor& t : grads) ops::check_floating(t, "clip_grad_value_");
+  if (grads.empty()) return;
+  NoGrad off;
+  InPlace g(grads);
+  engine::call(k, g.tensors(), TensorList{}, std::vector<Scalar>{Scalar(clip_value)},
+               {.inplace = CallOptions::kAllInplace, .op = "clip_grad_value_"});
+  g.write_back();
+}
+
+Tensor found_nonfinite(const TensorList& tensors) {
+  static const engine::Kernel k{"multi_nonfinite", Anchor::MultiTensor};
+  for (const Tensor& t : tensors) {
+    ops::check_floating(t, "found_nonfinite");
+    ops::check_device(tensors[0], t, "found_nonfinite");
+  }
+  if (tensors.empty()) return zeros({}, DType::Bool);
+  NoGrad off;
+  Tensor found = make_tensor({}, DType::Bool, tensors[0]->storage->device);
+  engine::call(k, TensorList{found}, dense_list(tensors), std::vector<Scalar>{},
+               {.op = "found_nonfinite"});
+  return found;
+}
+
+static const ops::Family kOptim("optimizer", [](ops::Family& f) {
+  using namespace ops;
+  f.op(
+      &sgd_step,
+      {"_sgd(Tensor[] params, Tensor[] grads, Tensor[] momentum_buffers, float lr, float momentum, "
+       "float dampening, float weight_decay, bool nesterov, bool maximize, bool first_step) -> "
+       "None",
+       "One step of torch.optim.SGD in place.", kSpecial, false});
+  f.op(
+      &adamw_step,
+      {"_adamw(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, float lr, "
+       "float beta1, float beta2, float eps, float weight_decay, int step, bool decoupled, bool "
+       "maximize, Tensor[]? max_exp_avg_sqs=None) -> None",
+       "One step of torch.optim.AdamW (decoupled) or Adam in place.", kSpecial, false});
+  f.op(&multi_norm, {"_multi_norm(Tensor[] tensors, float norm_type=2.0) -> Tensor",
+                     "Norm of all elements of all tensors, 0-d.", kSpecial, false});
+  f.op(&clip_grad_norm_,
+       {"_clip_grad_norm_(Tensor[] grads, float max_norm, float norm_type=2.0) -> Tensor",
+        "Scales in place by min(1, max_norm / (norm + 1e-6)); returns the norm from before.",
+        kSpecial, false});
+  f.op(&clip_grad_value_, {"_clip_grad_value_(Tensor[] grads, float clip_value) -> None",
+                           "Clamps in place to [-clip_value, clip_value].", kSpecial, false});
+  f.op(&found_nonfinite, {"_found_nonfinite(Tensor[] tensors) -> Tensor",
+                          "Whether any element is NaN or infinite, 0-d bool.", kSpecial, false});
+});
+
+}  // namespace pyflame
