@@ -118,7 +118,7 @@ HWY_INLINE Mask<E> Eq(Lanes<E> a, Lanes<E> b) {
 }
 template <class E>
 HWY_INLINE Mask<E> Ne(Lanes<E> a, Lanes<E> b) {
-  return {hn::Ne(a.v, b.v)};
+  return {hn::Not(hn::Eq(a.v, b.v))};  // Highway 1.0.3's Ne is ordered: false for NaN
 }
 template <class E>
 HWY_INLINE Mask<E> Le(Lanes<E> a, Lanes<E> b) {

@@ -79,7 +79,7 @@ HWY_INLINE Wide<T> WAbs(const Wide<T>& a) {
 template <class T>
 HWY_INLINE WideMask<T> NotEqual(const Wide<T>& a, const Wide<T>& b) {
   WideMask<T> r;
-  PF_EACH r.m[p] = hn::Ne(a.v[p], b.v[p]);
+  PF_EACH r.m[p] = hn::Not(hn::Eq(a.v[p], b.v[p]));
   return r;
 }
 template <class T>

@@ -135,9 +135,9 @@ TEST(Expr, gradients_at_extreme_values_are_no_nan) {
   const double points[] = {0, -40, 40, -100, 100, -1000, 1000};
   // Undefined there by their nature: outside the domain, or 0/0 in PyTorch too.
   const std::string undefined[] = {
-      "sqrt", "rsqrt",     "log",   "log2",  "log10",      "log1p",   "asin",
-      "acos", "acosh",     "atanh", "logit", "reciprocal", "div",     "fmod",
-      "pow",  "remainder", "atan2", "hypot", "xlogy",      "addcdiv", "pow_scalar"};
+      "sqrt",  "rsqrt", "log",   "log2",       "log10",        "log1p",     "asin", "acos",
+      "acosh", "atanh", "logit", "reciprocal", "div",          "fmod",      "pow",  "remainder",
+      "atan2", "hypot", "xlogy", "addcdiv",    "floor_divide", "pow_scalar"};
   for (OpId id = 1; id < ops::kNumRows; ++id) {
     const RowInfo& row = ops::kRowTable[id];
     if (!is_number_row(row) || row.grad == ops::Grad::NONE) continue;
