@@ -33,11 +33,6 @@ bool is_name(const std::string& s) {
                      [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
-std::string trimmed(const std::string& s) {
-  const size_t a = s.find_first_not_of(" \t\n"), b = s.find_last_not_of(" \t\n");
-  return a == std::string::npos ? "" : s.substr(a, b - a + 1);
-}
-
 std::string formula_of(const codegen::Expr& e, const PointwiseRow& row) {
   std::vector<std::string> names;
   for (const auto& a : row.attrs) names.push_back(a.first);
@@ -122,24 +117,6 @@ std::vector<PointwiseRow> pointwise_rows() {
   std::lock_guard lock(r.mutex);
   all.insert(all.end(), r.rows.begin(), r.rows.end());
   return all;
-}
-
-std::vector<std::pair<std::string, double>> parse_attrs(const std::string& text, const char* op) {
-  std::vector<std::pair<std::string, double>> attrs;
-  for (size_t at = 0; at < text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    const std::string part = trimmed(text.substr(at, comma - at));
-    at = comma + 1;
-    if (part.empty()) continue;
-    const size_t eq = part.find('=');
-    const std::string value = eq == std::string::npos ? "" : trimmed(part.substr(eq + 1));
-    double number = 0;
-    auto [end, ec] = std::from_chars(value.data(), value.data() + value.size(), number);
-    PF_CHECK(ec == std::errc() && end == value.data() + value.size() && !value.empty(), ValueError,
-             op, "got the attribute '", part, "'; expected name=number; for example b=1.0");
-    attrs.emplace_back(trimmed(part.substr(0, eq)), number);
-  }
-  return attrs;
 }
 
 OpId define_pointwise(const std::string& name, const codegen::Expr& body,

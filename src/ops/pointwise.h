@@ -120,7 +120,7 @@ struct PointwiseRow {
   bool inplace = false;  // has a method name_
   bool runtime = false;  // made by define_pointwise
 };
-// The table and the rows defined at run time. pyflame._C.pointwise_rows() gives them as dicts.
+// The table and the rows defined at run time. pyflame._C._pointwise_rows() gives them as dicts.
 std::vector<PointwiseRow> pointwise_rows();
 
 // A row made at run time, with kernel, gradients of any order and an entry in the registry

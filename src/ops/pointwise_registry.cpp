@@ -538,17 +538,6 @@ const bool registered = [] {
   register_choices();
   register_writes();
   register_aliases(begin);
-  // logsigmoid keeps its functional name; softmax and others are rows of their own families.
-  add(Op{"_define_pointwise",
-         "_define_pointwise(str name, str expression, str attrs='', str doc='') -> None",
-         "Makes a pointwise operation from text: what pyflame.ops.define calls. attrs is "
-         "\"b=1.0, c=2\".",
-         "internal", kSpecial, false, [](std::vector<Value>& v) -> Value {
-           define_pointwise(std::get<std::string>(v[0]), std::get<std::string>(v[1]),
-                            parse_attrs(std::get<std::string>(v[2]), "ops.define"),
-                            std::get<std::string>(v[3]));
-           return {};
-         }});
   return true;
 }();
 
