@@ -64,13 +64,13 @@ Tree to_tree(PyObject* o, int depth) {
     return {truth == 1};
   }
   // NumPy's scalars stand for the numbers they hold; arrays must be made tensors by the caller.
-  if (PyIndex_Check(o)) {
+  const bool sized = PyObject_HasAttrString(o, "__len__");
+  if (!sized && PyIndex_Check(o)) {
     nb::object n = nb::steal(PyNumber_Index(o));
     if (!n.is_valid()) raise_pending();
     return to_tree(n.ptr(), depth);
   }
-  if (Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float &&
-      !PyObject_HasAttrString(o, "__len__")) {
+  if (!sized && Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float) {
     nb::object n = nb::steal(PyNumber_Float(o));
     if (!n.is_valid()) raise_pending();
     return to_tree(n.ptr(), depth);
@@ -134,9 +134,12 @@ io::Load how(bool mmap) {
 }  // namespace
 
 void bind_io(nb::module_& m) {
-  m.def("_save_tree", [](nb::handle value, const std::string& path) {
-    io::save_tree(path, to_tree(value.ptr(), 0));
-  });
+  m.def(
+      "_save_tree",
+      [](nb::handle value, const std::string& path) {
+        io::save_tree(path, to_tree(value.ptr(), 0));
+      },
+      nb::arg("value").none(), nb::arg("path"));
   m.def(
       "_load_tree",
       [](const std::string& path, nb::handle device, bool mmap) {

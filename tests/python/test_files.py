@@ -480,7 +480,7 @@ def damage(path, how):
     if how == "flip":
         data[-3] ^= 4
     elif how == "cut":
-        del data[-1:]
+        del data[-20:]
     elif how == "empty":
         data = b""
     if how == "remove":
