@@ -1,0 +1,181 @@
+"""Random numbers: reproducible, of the right distribution, whatever the layout."""
+
+import numpy as np
+import pytest
+from finite import same
+
+import pyflame as pf
+
+FLOATS = [pf.float32, pf.float64, pf.float16, pf.bfloat16]
+
+
+def numbers(t):
+    return t.to(pf.float64).numpy()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_moments(dtype):
+    pf.manual_seed(0)
+    z = numbers(pf.randn(200_000, dtype=dtype))
+    assert abs(z.mean()) < 0.01 and abs(z.std() - 1) < 0.01
+    assert abs((z**3).mean()) < 0.03 and abs((z**4).mean() - 3) < 0.1
+    u = numbers(pf.rand(200_000, dtype=dtype))
+    assert 0 <= u.min() and u.max() < 1 and abs(u.mean() - 0.5) < 0.005
+    e = numbers(pf.empty(200_000, dtype=dtype).exponential_(2.0))
+    assert abs(e.mean() - 0.5) < 0.01 and e.min() >= 0 and np.isfinite(e).all()
+
+
+def test_normal_agrees_with_its_distribution_function():
+    from scipy import stats
+
+    pf.manual_seed(1)
+    z = np.sort(numbers(pf.randn(100_000)))
+    assert stats.kstest(z, "norm").pvalue > 1e-3
+    # Neighbours come from one pair: they must not be correlated.
+    z = numbers(pf.randn(100_000)).reshape(-1, 2)
+    assert abs(np.corrcoef(z.T)[0, 1]) < 0.02
+    assert abs(np.corrcoef((z**2).T)[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_seed_repeats(dtype):
+    pf.manual_seed(5)
+    a = pf.randn(3, 1001, dtype=dtype), pf.rand(7, dtype=dtype)
+    pf.manual_seed(5)
+    b = pf.randn(3, 1001, dtype=dtype), pf.rand(7, dtype=dtype)
+    for x, y in zip(a, b):
+        same(numbers(x), numbers(y))
+    assert (numbers(pf.randn(1001, dtype=dtype)) != numbers(a[0])[0]).any()
+
+
+def test_strides_do_not_matter():
+    pf.manual_seed(5)
+    want = pf.empty(6, 5).normal_().numpy()
+    pf.manual_seed(5)
+    same(pf.empty(5, 6).t().normal_(), want)
+    pf.manual_seed(5)
+    big = pf.zeros(6, 11)
+    same(big[:, 1::2].normal_(), want)
+    assert (big.numpy()[:, ::2] == 0).all()
+
+
+def test_a_longer_tensor_begins_alike():
+    pf.manual_seed(2)
+    a = pf.rand(100).numpy()
+    pf.manual_seed(2)
+    same(pf.rand(1000).numpy()[:100], a)
+
+
+def test_uniform_bounds():
+    u = pf.empty(100_000).uniform_(-3, 5).numpy()
+    assert u.min() >= -3 and u.max() < 5 and abs(u.mean() - 1) < 0.05
+    same(pf.empty(4).uniform_(2, 2), [2, 2, 2, 2])
+    with pytest.raises((ValueError, RuntimeError)):
+        pf.empty(4).uniform_(3, 2)
+
+
+def test_randint():
+    t = pf.randint(0, 10, (100_000,))
+    assert t.dtype == pf.int64
+    counts = np.bincount(t.numpy(), minlength=10)
+    assert len(counts) == 10 and counts.min() > 9000
+    assert tuple(pf.randint(5, (2, 3)).shape) == (2, 3)
+    assert tuple(pf.randint(0, 10, [2, 3], dtype=pf.int32).shape) == (2, 3)
+    wide = pf.randint(-(2**62), 2**62, (1000,)).numpy()
+    assert (wide < 0).any() and (wide > 2**61).any()
+    with pytest.raises((ValueError, RuntimeError)):
+        pf.randint(3, 3, (2,))
+    with pytest.raises((ValueError, RuntimeError)):
+        pf.randint(0, 300, (2,), dtype=pf.uint8)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 1000])
+def test_randperm(n):
+    p = pf.randperm(n).numpy()
+    same(np.sort(p), np.arange(n))
+    if n == 1000:
+        assert (p != np.arange(n)).sum() > 900
+
+
+def test_bernoulli():
+    p = pf.tensor([0.0, 1.0, 0.25]).expand(20_000, 3)
+    b = pf.bernoulli(p).numpy()
+    assert b[:, 0].max() == 0 and b[:, 1].min() == 1 and abs(b[:, 2].mean() - 0.25) < 0.02
+    assert set(np.unique(pf.empty(1000).bernoulli_(0.5).numpy())) == {0, 1}
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_multinomial(replacement):
+    pf.manual_seed(3)
+    weights = np.array([0.0, 1.0, 2.0, 5.0])
+    first = []
+    for _ in range(2000):
+        s = pf.multinomial(pf.tensor(weights), 2, replacement=replacement).numpy()
+        assert replacement or s[0] != s[1]
+        first.append(s[0])
+    share = np.bincount(first, minlength=4) / len(first)
+    np.testing.assert_allclose(share, weights / weights.sum(), atol=0.04)
+
+
+def test_multinomial_rows_and_refusals():
+    w = pf.tensor([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    same(pf.multinomial(w, 1), [[2], [0]])
+    same(pf.multinomial(w, 4, replacement=True), [[2] * 4, [0] * 4])
+    for bad in [[-1.0, 2.0], [0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]]:
+        with pytest.raises((ValueError, RuntimeError)):
+            pf.multinomial(pf.tensor(bad), 1)
+    with pytest.raises((ValueError, RuntimeError)):
+        pf.multinomial(w, 2)
+    with pytest.raises((ValueError, RuntimeError)):
+        pf.multinomial(w, 4)
+
+
+def test_large_multinomial_follows_its_weights():
+    pf.manual_seed(9)
+    w = np.random.default_rng(0).random(50)
+    got = pf.multinomial(pf.tensor(w), 200_000, replacement=True).numpy()
+    np.testing.assert_allclose(np.bincount(got, minlength=50) / 200_000, w / w.sum(), atol=2e-3)
+
+
+def test_dropout():
+    pf.manual_seed(4)
+    x = pf.ones(100_000, requires_grad=True)
+    y = pf.nn.functional.dropout(x, 0.3)
+    v = y.detach().numpy()
+    assert abs((v == 0).mean() - 0.3) < 0.01
+    np.testing.assert_allclose(v[v != 0], 1 / 0.7, rtol=1e-6)
+    y.sum().backward()
+    same(x.grad, v)
+    assert pf.nn.functional.dropout(x, 0.3, training=False) is x
+    same(pf.nn.functional.dropout(pf.ones(3), 1.0), np.zeros(3, np.float32))
+    with pytest.raises((ValueError, RuntimeError)):
+        pf.nn.functional.dropout(x, 1.5)
+
+
+def test_dropout_is_keyed_by_logical_index():
+    pf.manual_seed(4)
+    a = pf.nn.functional.dropout(pf.ones(8, 6), 0.5)
+    pf.manual_seed(4)
+    b = pf.nn.functional.dropout(pf.ones(6, 8).t(), 0.5)
+    same(a, b.numpy())
+
+
+def test_in_place_random_writes_cut_the_gradient():
+    x = pf.ones(4, requires_grad=True)
+    y = x * 2
+    y[:2].uniform_()
+    y.sum().backward()
+    same(x.grad, [0, 0, 2, 2])
+    with pytest.raises(RuntimeError):
+        x.normal_()
+    with pf.no_grad():
+        x.normal_()
+
+
+def test_normal_of_tensors():
+    pf.manual_seed(0)
+    mean = pf.tensor([0.0, 100.0]).expand(10_000, 2)
+    z = pf.normal(mean, pf.tensor([1.0, 2.0])).numpy()
+    np.testing.assert_allclose(z.mean(0), [0, 100], atol=0.1)
+    np.testing.assert_allclose(z.std(0), [1, 2], atol=0.1)
+    assert tuple(pf.normal(0.0, 1.0, (2, 3)).shape) == (2, 3)
