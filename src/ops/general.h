@@ -52,6 +52,15 @@ inline Tensor raw_view(const Tensor& t, const Geometry& g) {
   return make_view(t, g.shape, g.strides, g.offset);
 }
 
+// autograd::view, with nothing made of its functions where no gradient can flow.
+template <class Replay, class Backward>
+Tensor viewed(const Tensor& base, Tensor result, Replay&& replay, const char* name,
+              Backward&& backward) {
+  if (!grad_enabled() || !is_float(base->dtype)) return result;
+  return autograd::view(base, std::move(result), std::forward<Replay>(replay), name,
+                        std::forward<Backward>(backward));
+}
+
 // An in-place write to `self` by `write`, whose gradient with respect to `inputs` (self is the
 // first of them) is `backward`.
 void write_inplace(Tensor& self, const char* op, std::initializer_list<Tensor> inputs,

@@ -16,7 +16,7 @@ namespace {
 // gradient is zero wherever nothing was picked.
 template <class Pick>
 Tensor picking_view(const Tensor& base, const char* name, const Pick& pick) {
-  return autograd::view(
+  return ops::viewed(
       base, raw_view(base, pick(ops::geometry_of(base))),
       [name, pick](const Tensor& b) { return picking_view(b, name, pick); }, name,
       [pick, shape = base->shape](const Tensor& g) {
@@ -32,7 +32,7 @@ Tensor view(const Tensor& t, const IntList& size) {
   PF_CHECK(view_strides(t->shape, t->strides, shape, &strides), ShapeError, "view", "got ",
            t->shape, " with strides ", t->strides, " to be seen as ", shape,
            "; expected a shape that its memory order allows; use reshape, which copies if it must");
-  return autograd::view(
+  return ops::viewed(
       t, make_view(t, shape, strides, t->offset), [size](const Tensor& b) { return view(b, size); },
       "view", [old = t->shape](const Tensor& g) { return reshape(g, old.vec()); });
 }
@@ -42,7 +42,7 @@ Tensor reshape(const Tensor& t, const IntList& size) {
   Dims shape = infer_shape(Dims(size), t->numel, "reshape"), strides;
   if (shape == t->shape) return t;
   if (!view_strides(t->shape, t->strides, shape, &strides)) return view(clone(t), shape.vec());
-  return autograd::view(
+  return ops::viewed(
       t, make_view(t, shape, strides, t->offset),
       [shape](const Tensor& b) { return reshape(b, shape.vec()); }, "reshape",
       [old = t->shape](const Tensor& g) { return reshape(g, old.vec()); });
@@ -64,7 +64,7 @@ Tensor permute(const Tensor& t, const IntList& dims) {
     shape[i] = t->shape[d];
     strides[i] = t->strides[d];
   }
-  return autograd::view(
+  return ops::viewed(
       t, make_view(t, shape, strides, t->offset),
       [dims](const Tensor& b) { return permute(b, dims); }, "permute",
       [inverse](const Tensor& g) { return permute(g, inverse); });
@@ -80,7 +80,7 @@ Tensor transpose(const Tensor& t, int64_t dim0, int64_t dim1) {
     std::swap(strides[a], strides[b]);
   }
   auto again = [a, b](const Tensor& x) { return transpose(x, a, b); };
-  return autograd::view(t, make_view(t, shape, strides, t->offset), again, "transpose", again);
+  return ops::viewed(t, make_view(t, shape, strides, t->offset), again, "transpose", again);
 }
 
 namespace {
@@ -92,7 +92,7 @@ Tensor squeeze_where(const Tensor& t, uint32_t dims) {
     shape.push_back(t->shape[d]);
     strides.push_back(t->strides[d]);
   }
-  return autograd::view(
+  return ops::viewed(
       t, make_view(t, shape, strides, t->offset),
       [dims](const Tensor& b) { return squeeze_where(b, dims); }, "squeeze",
       [old = t->shape](const Tensor& g) { return reshape(g, old.vec()); });
@@ -123,7 +123,7 @@ Tensor unsqueeze(const Tensor& t, int64_t dim) {
   Dims shape = t->shape, strides = t->strides;
   strides.insert(d, d < shape.size() ? shape[d] * strides[d] : 1);
   shape.insert(d, 1);
-  return autograd::view(
+  return ops::viewed(
       t, make_view(t, shape, strides, t->offset), [d](const Tensor& b) { return unsqueeze(b, d); },
       "unsqueeze", [d](const Tensor& g) { return squeeze(g, d); });
 }
@@ -143,7 +143,7 @@ Tensor expand(const Tensor& t, const IntList& size) {
              " to be its own size, or any where its size is 1; use repeat to copy");
   }
   checked_numel(target, "expand");
-  return autograd::view(
+  return ops::viewed(
       t, make_view(t, target, broadcast_strides(t->shape, t->strides, target), t->offset),
       [size](const Tensor& b) { return expand(b, size); }, "expand",
       [old = t->shape](const Tensor& g) { return autograd::sum_to(g, old); });
@@ -201,7 +201,7 @@ Tensor slice(const Tensor& t, int64_t dim, int64_t start, int64_t end, int64_t s
   start = clip(start);
   end = std::max(start, clip(end));
   if (start == 0 && end == n && step == 1) {  // still a view of its own
-    return autograd::view(
+    return ops::viewed(
         t, raw_view(t, ops::geometry_of(t)),
         [d](const Tensor& b) { return slice(b, d, 0, b->shape[d]); }, "slice",
         [](const Tensor& g) { return g; });
@@ -256,7 +256,7 @@ Tensor as_strided(const Tensor& t, const IntList& size, const IntList& stride, i
   if (!autograd::wanted({t})) return r;
   PF_CHECK(t->contiguous, NotSupportedError, "as_strided", "got a tensor with strides ", t->strides,
            " that requires grad; expected a contiguous one; call contiguous() first");
-  return autograd::view(
+  return ops::viewed(
       t, r, [size, stride, offset](const Tensor& b) { return as_strided(b, size, stride, offset); },
       "as_strided",
       [g, shape = t->shape, start = t->offset](const Tensor& grad) {
@@ -355,6 +355,11 @@ TensorList pieces(const Tensor& t, int d, const IntList& sizes) {
     out.push_back(slice(t, d, at, at + s));
     at += s;
   }
+  // One node for all pieces: their gradients are joined once instead of padded and added.
+  if (out.size() > 1 && autograd::wanted({t}))
+    autograd::attach(
+        "split", out, std::span<const Tensor>(&t, 1), {},
+        [d](const autograd::Context& c) -> autograd::Grads { return {cat(c.grads, d)}; });
   return out;
 }
 
@@ -429,6 +434,10 @@ TensorList unbind(const Tensor& t, int64_t dim) {
   const int d = split_dim(t, dim, "unbind");
   TensorList out;
   for (int64_t i = 0; i < t->shape[d]; ++i) out.push_back(select(t, d, i));
+  if (out.size() > 1 && autograd::wanted({t}))
+    autograd::attach(
+        "unbind", out, std::span<const Tensor>(&t, 1), {},
+        [d](const autograd::Context& c) -> autograd::Grads { return {stack(c.grads, d)}; });
   return out;
 }
 

@@ -77,9 +77,7 @@ def test_linspace(steps):
     same(pf.linspace(-1, 3, steps, dtype=pf.float64), np.linspace(-1, 3, steps), rtol=1e-12)
     if steps > 1:
         assert pf.linspace(0.1, 0.7, steps)[-1].item() == np.float32(0.7)
-    same(
-        pf.logspace(-1, 2, steps, dtype=pf.float64), np.logspace(-1, 2, steps), rtol=1e-12
-    )
+    same(pf.logspace(-1, 2, steps, dtype=pf.float64), np.logspace(-1, 2, steps), rtol=1e-12)
 
 
 def test_linspace_takes_tensors_of_one_element():

@@ -9,7 +9,9 @@ import pyflame as pf
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("shape,dim", [((7,), 0), ((3, 5), 0), ((3, 5), -1), ((2, 3, 40), 1), ((0, 3), 0), ((3, 0), 1)])
+@pytest.mark.parametrize(
+    "shape,dim", [((7,), 0), ((3, 5), 0), ((3, 5), -1), ((2, 3, 40), 1), ((0, 3), 0), ((3, 0), 1)]
+)
 def test_sums_and_products(shape, dim):
     a = RNG.standard_normal(shape)
     for t in layouts(a):

@@ -88,7 +88,10 @@ def test_values(name):
     for dtype in [np.int8, np.int64]:
         same(op(pf.tensor(a.astype(dtype))), ref(a.astype(dtype)))
     for dtype in [pf.bfloat16, pf.float16, pf.bool]:
-        same(op(pf.tensor(a).to(dtype)).to(pf.float64), ref(pf.tensor(a).to(dtype).to(pf.float64).numpy()))
+        same(
+            op(pf.tensor(a).to(dtype)).to(pf.float64),
+            ref(pf.tensor(a).to(dtype).to(pf.float64).numpy()),
+        )
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -125,7 +125,12 @@ def test_as_strided():
     same(t.as_strided((3, 2), (2, 1), 1), np.lib.stride_tricks.as_strided(a[1:], (3, 2), (16, 8)))
     check_grad(lambda x: x.as_strided((4, 3), (2, 1), 1) ** 2, a / 3)
     check_grad(lambda x: x.as_strided((2, 3), (0, 1)) ** 2, a / 3)
-    for size, stride, offset in [((5,), (3,), 0), ((2,), (1,), 9), ((2,), (-1,), 3), ((1,), (1,), -1)]:
+    for size, stride, offset in [
+        ((5,), (3,), 0),
+        ((2,), (1,), 9),
+        ((2,), (-1,), 3),
+        ((1,), (1,), -1),
+    ]:
         with pytest.raises((ValueError, RuntimeError)):
             t.as_strided(size, stride, offset)
     with pytest.raises((ValueError, RuntimeError)):

@@ -1,0 +1,372 @@
+"""Reading and writing by index against NumPy."""
+
+import numpy as np
+import pytest
+from finite import check_grad, layouts, same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pyflame as pf
+
+RNG = np.random.default_rng(0)
+DTYPES = [np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_]
+
+
+def grid(*shape, dtype=np.float64):
+    return np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+
+
+def tensors(key):
+    """A NumPy index with its arrays as tensors."""
+    if isinstance(key, tuple):
+        return tuple(tensors(k) for k in key)
+    return pf.tensor(key) if isinstance(key, np.ndarray) else key
+
+
+i = np.array
+KEYS = {
+    "one": i([2, 0, 0, -1]),
+    "two_dims": i([[0, 1], [2, 3]]),
+    "scalar": i(1),
+    "empty": i([], np.int64),
+    "pair": (i([0, 1, -1]), i([2, 0, 1])),
+    "broadcast": (i([[0], [1]]), i([2, 0, 1])),
+    "second": (slice(None), i([2, 0])),
+    "last": (Ellipsis, i([1, 0])),
+    "apart": (i([0, 1]), slice(None), i([1, 0])),
+    "apart_slices": (slice(1, None), i([0, 2]), slice(None), i([1, 3])),
+    "with_int": (i([0, 1]), 1),
+    "int_apart": (1, slice(None), i([0, 1])),
+    "with_none": (None, i([0, 1])),
+    "none_between": (i([0, 1]), None, i([1, 2])),
+    "mask": grid(4, 3, 5, 4) % 3 == 0,
+    "mask_rows": i([True, False, True, False]),
+    "mask_two": grid(4, 3) % 2 == 0,
+    "mask_and_slice": (slice(1, 3), i([True, False, True])),
+    "mask_and_index": (i([True, False, True, True]), i([0, 2, 1])),
+    "mask_none": np.zeros(4, bool),
+    "step": (slice(None, None, 2), i([1, 0, 2])),
+}
+SHAPE = (4, 3, 5, 4)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_reading(name):
+    key = KEYS[name]
+    a = grid(*SHAPE)
+    for t in layouts(a):
+        same(t[tensors(key)], a[key])
+    for dtype in DTYPES:
+        same(pf.tensor(a.astype(dtype))[tensors(key)], a.astype(dtype)[key])
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_writing(name):
+    key = KEYS[name]
+    a = grid(*SHAPE)
+    values = RNG.random(a[key].shape)
+    for fill in [values, 7.0, values[..., :1]]:
+        for t in layouts(a):
+            want = a.copy()
+            want[key] = fill
+            t[tensors(key)] = pf.tensor(fill) if isinstance(fill, np.ndarray) else fill
+            same(t, want)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_gradients_of_reading_and_writing(name):
+    key = tensors(KEYS[name])
+    a = RNG.random(SHAPE)
+    x = pf.tensor(a, requires_grad=True)
+    y = x[key]
+    weights = RNG.random(tuple(y.shape))
+    (y * pf.tensor(weights)).sum().backward()
+    want = np.zeros_like(a)
+    np.add.at(want, KEYS[name], weights)
+    same(x.grad, want, rtol=1e-12)
+    if name in ("one", "scalar"):  # repeated indices: which one wins is not differentiable
+        return
+    x = pf.tensor(a, requires_grad=True)
+    v = pf.tensor(weights, requires_grad=True)
+    z = x * 1
+    z[key] = v
+    (z * z).sum().backward()
+    want = 2 * a
+    want[KEYS[name]] = 0
+    same(x.grad, want, rtol=1e-12)
+    same(v.grad, 2 * weights, rtol=1e-12)
+
+
+def test_finite_differences():
+    a = RNG.random((3, 4))
+    idx = pf.tensor([2, 0, 2])
+    mask = pf.tensor(RNG.random((3, 4)) > 0.5)
+    square = pf.tensor([[0, 1, 1], [2, 0, 0]])
+    check_grad(lambda t: t[idx] ** 2, a)
+    check_grad(lambda t: t[:, idx] ** 2, a)
+    check_grad(lambda t: t[mask] ** 2, a)
+    check_grad(lambda t: t.index_select(1, idx) ** 2, a)
+    check_grad(lambda t: t.gather(0, square) ** 2, a)
+    check_grad(lambda t: t.take(square) ** 2, a)
+    check_grad(lambda t: pf.nn.functional.embedding(idx, t) ** 2, a)
+    check_grad(lambda t: pf.nn.functional.embedding(idx, t, padding_idx=2) ** 2, a)
+    check_grad(lambda t: t.masked_select(mask) ** 2, a)
+    check_grad(lambda t, s: t.scatter_add(0, square, s) ** 2, a, RNG.random((2, 3)))
+    check_grad(
+        lambda t, s: t.scatter(1, pf.tensor([[1, 3], [0, 2]]), s) ** 2, a, RNG.random((2, 2))
+    )
+    check_grad(lambda t: t.scatter(1, pf.tensor([[1], [0]]), 3.0) ** 2, a)
+    check_grad(lambda t, s: t.index_add(0, idx, s, alpha=2) ** 2, a, RNG.random((3, 4)))
+    check_grad(lambda t, s: t.index_copy(0, pf.tensor([1, 0]), s) ** 2, a, RNG.random((2, 4)))
+    check_grad(lambda t: t.index_fill(1, pf.tensor([1]), 2.0) ** 2, a)
+    check_grad(lambda t, s: t.masked_scatter(mask, s) ** 2, a, RNG.random(12))
+    check_grad(lambda t, s: t.index_put((idx,), s, accumulate=True) ** 2, a, RNG.random((3, 4)))
+
+
+def test_accumulating_writes():
+    a = grid(3, 2)
+    t = pf.tensor(a)
+    t.index_put_((pf.tensor([0, 0, 2]),), pf.ones(3, 2, dtype=pf.float64), accumulate=True)
+    want = a.copy()
+    np.add.at(want, [0, 0, 2], 1)
+    same(t, want)
+    many = pf.zeros(2, dtype=pf.bfloat16)
+    many.index_put_(
+        (pf.zeros(1000, dtype=pf.int64),), pf.ones(1000, dtype=pf.bfloat16), accumulate=True
+    )
+    assert many[0].item() == 1000  # accumulated in float32
+
+
+def test_in_place_add_to_an_element():
+    y = pf.zeros(3)
+    y[1] += 2
+    y[pf.tensor([0, 2])] -= 1
+    same(y, np.array([-1, 2, -1], np.float32))
+
+
+def test_mask_write_of_a_number_does_not_wait():
+    x = pf.zeros(4, 5)
+    x[pf.tensor(grid(4, 5) > 10)] = 3
+    same(x, np.where(grid(4, 5) > 10, 3, 0).astype(np.float32))
+    x[pf.tensor([True, False, False, True])] = float("nan")
+    assert np.isnan(x.numpy()[[0, 3]]).all() and not np.isnan(x.numpy()[1:3]).any()
+    g = pf.tensor(grid(4), requires_grad=True)
+    z = g * 1
+    z[pf.tensor([True, False, True, False])] = 0.0
+    z.sum().backward()
+    same(g.grad, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_gather(dtype, dim):
+    a = (RNG.random((4, 3, 5)) * 100).astype(dtype)
+    index = RNG.integers(0, a.shape[dim], (4, 3, 5))
+    for t in layouts(a):
+        for ix in layouts(index):
+            same(t.gather(dim, ix), np.take_along_axis(a, index, dim))
+    small = index[:2, :2, :2] % 3
+    same(
+        pf.tensor(a).gather(dim, pf.tensor(small)),
+        np.take_along_axis(
+            a[tuple(slice(None) if d == dim % 3 else slice(2) for d in range(3))], small, dim
+        ),
+    )
+    same(pf.take_along_dim(pf.tensor(a), pf.tensor(index), dim), np.take_along_axis(a, index, dim))
+
+
+def scatter_reference(a, dim, index, src, combine):
+    out = a.copy()
+    for at in np.ndindex(index.shape):
+        to = list(at)
+        to[dim] = index[at]
+        out[tuple(to)] = combine(out[tuple(to)], src[at])
+    return out
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_scatter(dim):
+    a, src = RNG.random((5, 6)), RNG.random((4, 6))
+    index = RNG.integers(0, 5, (3, 5))
+    assign = scatter_reference(a, dim, index, src, lambda x, y: y)
+    for t in layouts(a):
+        for s in layouts(src):
+            same(t.scatter(dim, pf.tensor(index), s), assign)
+            same(
+                t.scatter_add(dim, pf.tensor(index), s),
+                scatter_reference(a, dim, index, src, lambda x, y: x + y),
+                rtol=1e-12,
+            )
+    t, ix, s = pf.tensor(a), pf.tensor(index), pf.tensor(src)
+    same(t.scatter(dim, ix, 9.0), scatter_reference(a, dim, index, src, lambda x, y: 9.0))
+    same(
+        t.scatter(dim, ix, s, reduce="multiply"),
+        scatter_reference(a, dim, index, src, lambda x, y: x * y),
+        rtol=1e-12,
+    )
+    same(t.scatter_reduce(dim, ix, s, "amax"), scatter_reference(a, dim, index, src, max))
+    same(t.scatter_reduce(dim, ix, s, "amin"), scatter_reference(a, dim, index, src, min))
+    zero = scatter_reference(a, dim, index, src, lambda x, y: 0.0)
+    same(
+        t.scatter_reduce(dim, ix, s, "sum", include_self=False),
+        scatter_reference(zero, dim, index, src, lambda x, y: x + y),
+        rtol=1e-12,
+    )
+    t.scatter_(dim, ix, s)
+    same(t, assign)
+
+
+def test_scatter_add_is_the_same_for_any_threads():
+    index = pf.tensor(RNG.integers(0, 3, (2000, 40)))
+    src = pf.tensor(RNG.standard_normal((2000, 40)).astype(np.float32))
+    before = pf.get_num_threads()
+    got = []
+    for n in (1, 4):
+        pf.set_num_threads(n)
+        got.append(pf.zeros(3, 40).scatter_add(0, index, src).numpy())
+    pf.set_num_threads(before)
+    same(got[0], got[1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_index_functions(dtype):
+    a = (RNG.random((4, 3, 2)) * 50).astype(dtype)
+    src = (RNG.random((4, 5, 2)) * 50).astype(dtype)
+    index = np.array([2, 0, 2, 1, 0])
+    t, ix = pf.tensor(a), pf.tensor(index)
+    same(t.index_select(1, ix), a[:, index])
+    want = a.copy()
+    if dtype != np.bool_:
+        np.add.at(want, (slice(None), index), src)
+        same(t.index_add(1, ix, pf.tensor(src)), want, rtol=1e-6)
+    want = a.copy()
+    want[:, [2, 1]] = src[:, :2]
+    same(t.index_copy(1, pf.tensor([2, 1]), pf.tensor(src[:, :2])), want)
+    want[:] = a
+    want[:, [0, 2]] = 1
+    same(t.index_fill(1, pf.tensor([0, -1]), 1), want)
+    t.index_fill_(1, pf.tensor([0, 2], dtype=pf.int32), 1)
+    same(t, want)
+
+
+def test_take_and_embedding():
+    a = grid(3, 4)
+    same(pf.tensor(a).take(pf.tensor([[0, -1], [5, 5]])), np.take(a, [[0, -1], [5, 5]]))
+    same(pf.nn.functional.embedding(pf.tensor([[0, 2], [1, 1]]), pf.tensor(a)), a[[[0, 2], [1, 1]]])
+    w = pf.tensor(a.astype(np.float32)).to(pf.bfloat16).requires_grad_()
+    pf.nn.functional.embedding(pf.zeros(1000, dtype=pf.int64), w).sum().backward()
+    assert w.grad[0, 0].item() == 1000
+    same(
+        pf.nn.functional.embedding(pf.zeros(0, 2, dtype=pf.int64), pf.tensor(a)),
+        np.zeros((0, 2, 4)),
+    )
+
+
+def test_masks():
+    a = RNG.integers(-1, 2, (3, 4, 5))
+    for t in layouts(a):
+        same(t.nonzero(), np.argwhere(a))
+        same(pf.argwhere(t), np.argwhere(a))
+        for got, want in zip(t.nonzero(as_tuple=True), np.nonzero(a)):
+            same(got, want)
+        for got, want in zip(pf.where(t != 0), np.nonzero(a)):
+            same(got, want)
+    assert tuple(pf.zeros(3, 0).nonzero().shape) == (0, 2)
+    assert tuple(pf.tensor(1.0).nonzero().shape) == (1, 0)
+    x, m = RNG.random((3, 4)), RNG.random((3, 4)) > 0.5
+    for t in layouts(x):
+        for mask in layouts(m):
+            same(t.masked_select(mask), x[m])
+            same(t[mask], x[m])
+    same(pf.tensor(x).masked_select(pf.tensor(m[0])), x[:, m[0]].ravel())
+    want = x.copy()
+    want[m] = np.arange(m.sum())
+    same(pf.tensor(x).masked_scatter(pf.tensor(m), pf.arange(12, dtype=pf.float64)), want)
+    with pytest.raises((ValueError, RuntimeError)):
+        pf.tensor(x).masked_scatter(pf.ones(3, 4, dtype=pf.bool), pf.zeros(5, dtype=pf.float64))
+
+
+def test_counting_and_searching():
+    t = pf.tensor([0, 3, 1, 1])
+    same(pf.nn.functional.one_hot(t), np.eye(4, dtype=np.int64)[[0, 3, 1, 1]])
+    assert tuple(pf.nn.functional.one_hot(t, 6).shape) == (4, 6)
+    same(pf.bincount(t), [1, 2, 0, 1])
+    same(pf.bincount(t, minlength=6), [1, 2, 0, 1, 0, 0])
+    same(pf.bincount(t, pf.tensor([0.5, 1.0, 2.0, 3.0])), np.array([0.5, 5, 0, 1], np.float32))
+    edges, x = np.array([0.0, 1.0, 1.0, 2.5]), np.array([[-1.0, 0.0, 1.0], [2.0, 2.5, 9.0]])
+    for right in (False, True):
+        side = "right" if right else "left"
+        same(
+            pf.bucketize(pf.tensor(x), pf.tensor(edges), right=right),
+            np.searchsorted(edges, x, side),
+        )
+        same(
+            pf.searchsorted(pf.tensor(edges), pf.tensor(x), side=side),
+            np.searchsorted(edges, x, side),
+        )
+    rows = np.sort(RNG.random((2, 6)), 1)
+    got = pf.searchsorted(pf.tensor(rows), pf.tensor(x))
+    same(got, np.stack([np.searchsorted(r, v) for r, v in zip(rows, x)]))
+    assert pf.searchsorted(pf.tensor(edges), 2.0, out_int32=True).dtype == pf.int32
+
+
+def test_wrong_indices():
+    t = pf.zeros(3, 4)
+    for bad in [
+        lambda: t[pf.tensor([3])],
+        lambda: t[pf.tensor([-4])],
+        lambda: t[:, pf.tensor([0, 4])],
+        lambda: t.gather(1, pf.tensor([[4]])),
+        lambda: t.index_select(0, pf.tensor([7])),
+        lambda: t.scatter(0, pf.tensor([[3]]), 1.0),
+        lambda: pf.nn.functional.embedding(pf.tensor([3]), t),
+        lambda: pf.nn.functional.embedding(pf.tensor([-1]), t),
+        lambda: pf.nn.functional.one_hot(pf.tensor([2]), 2),
+        lambda: t[pf.tensor([True, False])],
+        lambda: t[0, 0, 0],
+        lambda: pf.zeros(0, 4)[pf.tensor([0])],
+        lambda: t.__setitem__(pf.tensor([3]), 1.0),
+    ]:
+        with pytest.raises(IndexError):
+            bad()
+            pf.synchronize()
+    for bad in [
+        lambda: t[pf.tensor([0.5])],
+        lambda: t.gather(0, pf.zeros(2, 5, dtype=pf.int64)),
+        lambda: t.gather(0, pf.tensor([0])),
+        lambda: t[pf.tensor([0, 1]), pf.tensor([0, 1, 2])],
+        lambda: t.__setitem__(pf.tensor([0, 1]), pf.zeros(3, 4)),
+    ]:
+        with pytest.raises((ValueError, RuntimeError, IndexError, TypeError)):
+            bad()
+    same(t, np.zeros((3, 4), np.float32))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_random_indices(data):
+    shape = (4, 3, 5)
+    a = grid(*shape)
+    width = data.draw(st.sampled_from([(), (1,), (2,), (3, 1), (3, 2), (0,)]))
+    key = []
+    for n in shape[: data.draw(st.integers(1, 3))]:
+        kind = data.draw(st.sampled_from(["int", "slice", "tensor", "tensor1"]))
+        if kind == "int":
+            key.append(data.draw(st.integers(-n, n - 1)))
+        elif kind == "slice":
+            key.append(slice(data.draw(st.integers(-n, n)), None, data.draw(st.integers(1, 3))))
+        else:
+            size = width if kind == "tensor" else (1,) * len(width)
+            count = int(np.prod(size))
+            flat = data.draw(st.lists(st.integers(-n, n - 1), min_size=count, max_size=count))
+            key.append(np.array(flat, np.int64).reshape(size))
+    if data.draw(st.booleans()):
+        key.insert(data.draw(st.integers(0, len(key))), None)
+    key = tuple(key)
+    want = a[key]
+    same(pf.tensor(a)[tensors(key)], want)
+    values = data.draw(st.integers(0, 9))
+    t, b = pf.tensor(a), a.copy()
+    t[tensors(key)] = values
+    b[key] = values
+    same(t, b)
