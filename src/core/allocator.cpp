@@ -46,7 +46,6 @@ class Allocator {
 
   void* allocate(size_t bytes, size_t* capacity, const char* op) {
     size_t size = round_size(bytes);
-    *capacity = size;
     std::lock_guard lock(mutex_);
     ++stats_.allocations;
     void* block = take_cached(size);
@@ -64,6 +63,7 @@ class Allocator {
     stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
     headroom_.store(limit_ - stats_.allocated, std::memory_order_relaxed);
     if (size >= kTracked) live_.emplace(block, size);
+    *capacity = size;  // not before: a failed allocation leaves nothing to release
     return block;
   }
 

@@ -78,14 +78,14 @@ TEST_P(Engine, LongChainFlushesAtTheCapAndMakesTwoPlans) {
 }
 
 TEST_P(Engine, ViewOfPendingValueFlushes) {
-  Tensor x = values({8, 4});
+  Tensor x = values({8, 8});
   settle();
   Tensor y = x + Scalar(1.0);
   Tensor z = transpose(y, 0, 1) + Scalar(1.0);
   EXPECT_EQ(counter("flush.alias_hazard"), 1);
   auto xs = x.to_vector<float>(), zs = z.to_vector<float>();
   for (size_t i = 0; i < 8; ++i)
-    for (size_t j = 0; j < 4; ++j) EXPECT_EQ(zs[j * 8 + i], xs[i * 4 + j] + 1.f + 1.f);
+    for (size_t j = 0; j < 8; ++j) EXPECT_EQ(zs[j * 8 + i], xs[i * 8 + j] + 1.f + 1.f);
 }
 
 TEST_P(Engine, InPlaceWritesKeepTheirOrder) {
