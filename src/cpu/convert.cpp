@@ -1,0 +1,323 @@
+#include "cpu/convert.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cpu/kernel.h"
+#include "cpu/move.h"
+#include "cpu/tape.h"
+#include "cpu/threads.h"
+#include "pyflame/error.h"
+
+namespace pyflame::cpu {
+namespace {
+
+// One dimension of a copy, strides in elements.
+struct Dim {
+  int64_t size, out, in;
+};
+
+// The common geometry, in the order of the output's memory, neighbours merged.
+struct Geometry {
+  Dim dims[PF_MAX_DIMS];
+  int ndim = 0;
+  int64_t numel = 1;
+
+  Geometry(const pf_tensor& out, const pf_tensor& in) {
+    Dim all[PF_MAX_DIMS];
+    int n = 0;
+    const int shift = out.ndim - in.ndim;
+    for (int d = 0; d < out.ndim; ++d) {
+      numel *= out.shape[d];
+      if (out.shape[d] == 1) continue;
+      const bool spread = d < shift || in.shape[d - shift] == 1;
+      all[n++] = {out.shape[d], out.strides[d], spread ? 0 : in.strides[d - shift]};
+    }
+    std::stable_sort(all, all + n, [](const Dim& a, const Dim& b) {
+      return std::abs(a.out) > std::abs(b.out);
+    });
+    for (int d = 0; d < n; ++d) {
+      Dim& last = dims[ndim > 0 ? ndim - 1 : 0];
+      if (ndim > 0 && last.out == all[d].out * all[d].size && last.in == all[d].in * all[d].size)
+        last = {last.size * all[d].size, all[d].out, all[d].in};
+      else
+        dims[ndim++] = all[d];
+    }
+    if (ndim == 0) dims[ndim++] = {1, 1, 1};
+  }
+};
+
+// ---- same dtype: only moves ----------------------------------------------------------------------
+constexpr int64_t kChunk = 64 << 10;  // bytes moved between two looks at the geometry
+
+void move_elements(Geometry& g, void* out, const void* in, int bytes) {
+  // The input's own inner dimension comes second, so that boxes are read along it.
+  Dim* dims = g.dims;
+  int best = g.ndim - 1;
+  for (int d = 0; d < g.ndim; ++d)
+    if (dims[d].in != 0 && std::abs(dims[d].in) < std::abs(dims[best].in)) best = d;
+  const bool rows_match = best == g.ndim - 1 || dims[g.ndim - 1].in == 0;
+  if (!rows_match) std::rotate(dims + best, dims + best + 1, dims + g.ndim - 1);
+
+  const Dim inner = dims[g.ndim - 1];
+  const Dim second = g.ndim > 1 ? dims[g.ndim - 2] : Dim{1, 0, 0};
+  const int outer = std::max(0, g.ndim - 2);
+  const bool direct = inner.out == 1 && inner.in == 1;
+  const int64_t cell = std::max<int64_t>(1, kChunk / bytes);
+  // Through a buffer: 64 x 64 elements of 4 bytes, whole cache lines on either side.
+  const int64_t side = std::max<int64_t>(16, 256 / bytes);
+  const int64_t nc = std::min(inner.size, direct ? cell : rows_match ? cell / 4 : side);
+  const int64_t nr =
+      std::min(second.size, std::max<int64_t>(1, direct ? cell / nc : cell / 4 / nc));
+  const int64_t row_boxes = (second.size + nr - 1) / nr, col_boxes = (inner.size + nc - 1) / nc;
+  int64_t boxes = row_boxes * col_boxes;
+  for (int d = 0; d < outer; ++d) boxes *= dims[d].size;
+  const bool stream = g.numel * bytes >= streaming_threshold();
+  const int64_t grain = std::max<int64_t>(1, (32 << 10) / (nr * nc * bytes));
+
+  parallel_for(boxes, grain, [&](int64_t begin, int64_t end) {
+    alignas(64) char buffer[kChunk / 4 + 64];
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t c0 = b % col_boxes * nc;
+      int64_t rest = b / col_boxes;
+      const int64_t r0 = rest % row_boxes * nr;
+      rest /= row_boxes;
+      int64_t to = r0 * second.out + c0 * inner.out, from = r0 * second.in + c0 * inner.in;
+      for (int d = outer - 1; d >= 0; --d) {
+        const int64_t at = rest % dims[d].size;
+        rest /= dims[d].size;
+        to += at * dims[d].out;
+        from += at * dims[d].in;
+      }
+      const int64_t h = std::min(nr, second.size - r0), w = std::min(nc, inner.size - c0);
+      char* dst = static_cast<char*>(out) + to * bytes;
+      const char* src = static_cast<const char*>(in) + from * bytes;
+      if (direct) {
+        for (int64_t r = 0; r < h; ++r)
+          scatter_box(dst + r * second.out * bytes, src + r * second.in * bytes, bytes, 1, w, 0, 1,
+                      stream);
+      } else {
+        gather_box(buffer, src, bytes, h, w, second.in, inner.in);
+        scatter_box(dst, buffer, bytes, h, w, second.out, inner.out, stream);
+      }
+    }
+    if (stream) finish_streaming();
+  });
+}
+
+// ---- between arithmetic dtypes: a tape of one cast ------------------------------------------------
+void* cast_tape(DType to, DType from) {
+  static std::atomic<void*> tapes[kNumDTypes][kNumDTypes];
+  std::atomic<void*>& at = tapes[static_cast<int>(to)][static_cast<int>(from)];
+  void* tape = at.load(std::memory_order_acquire);
+  if (tape) return tape;
+  pf_node node{};
+  node.op = 0;
+  node.dtype = static_cast<uint8_t>(to);
+  node.compute = static_cast<uint8_t>(compute_type(to));
+  node.nin = 1;
+  node.store = 0;
+  node.in[0] = {PF_REF_INPUT, 0};
+  const uint8_t in = static_cast<uint8_t>(from), out = static_cast<uint8_t>(to);
+  const pf_program program{1, 1, 1, 0, &node, &in, &out};
+  program_create(&program, &tape);
+  void* other = nullptr;
+  if (at.compare_exchange_strong(other, tape, std::memory_order_acq_rel)) return tape;
+  program_destroy(tape);
+  return other;
+}
+
+void cast_elements(const Geometry& g, void* out, DType to, const void* in, DType from) {
+  int64_t shape[PF_MAX_DIMS], outs[PF_MAX_DIMS], ins[PF_MAX_DIMS];
+  bool dense_out = true, dense_in = true;
+  int64_t expect = 1;
+  for (int d = g.ndim - 1; d >= 0; --d) {
+    shape[d] = g.dims[d].size;
+    outs[d] = g.dims[d].out;
+    ins[d] = g.dims[d].in;
+    dense_out = dense_out && outs[d] == expect;
+    dense_in = dense_in && ins[d] == expect;
+    expect *= shape[d];
+  }
+  const pf_operand input{const_cast<void*>(in), ins, dense_in}, output{out, outs, dense_out};
+  const pf_launch launch{g.ndim, shape, g.numel, &input, &output, nullptr};
+  program_launch(cast_tape(to, from), &launch);
+}
+
+// ---- storage-only dtypes: one element at a time ---------------------------------------------------
+// A value of any dtype without loss.
+struct Any {
+  double re = 0, im = 0;
+  uint64_t bits = 0;  // of an integer, two's complement
+  enum { kFloat, kSigned, kUnsigned } kind = kFloat;
+};
+
+float from_float8(uint8_t b, int mantissa, int bias, bool infinite) {
+  const int exponent = (b & 0x7f) >> mantissa, m = b & ((1 << mantissa) - 1);
+  const int top = (1 << (7 - mantissa)) - 1;
+  const float sign = b & 0x80 ? -1.0f : 1.0f;
+  if (exponent == top) {
+    if (infinite && m == 0) return sign * std::numeric_limits<float>::infinity();
+    if (infinite || m == (1 << mantissa) - 1)
+      return std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
+  }
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(m), 1 - bias - mantissa);
+  return sign * std::ldexp(static_cast<float>(m + (1 << mantissa)), exponent - bias - mantissa);
+}
+// Round to nearest even; what is too large becomes inf, or NaN where the format has no inf.
+uint8_t to_float8(float x, int mantissa, int bias, bool infinite) {
+  const uint8_t sign = std::signbit(x) ? 0x80 : 0;
+  const int top = (1 << (7 - mantissa)) - 1;
+  const uint8_t nan = static_cast<uint8_t>(sign | 0x7f);
+  const uint8_t inf = infinite ? static_cast<uint8_t>(sign | top << mantissa) : nan;
+  if (std::isnan(x)) return nan;
+  if (std::isinf(x)) return inf;
+  const float a = std::fabs(x);
+  if (a == 0) return sign;
+  const int exponent = std::max(std::ilogb(a), 1 - bias);
+  const float scaled = std::nearbyint(std::ldexp(a, mantissa - exponent));
+  int code = static_cast<int>(scaled) + ((exponent + bias - 1) << mantissa);
+  const int last = infinite ? top << mantissa : 0x7f;  // inf, or the only NaN
+  if (code >= last) return inf;
+  return static_cast<uint8_t>(sign | code);
+}
+
+Any load_any(const char* p, DType t) {
+  const auto raw = [p]<class T>(T v) {
+    std::memcpy(&v, p, sizeof v);
+    return v;
+  };
+  const auto real = [](double v) { return Any{v, 0, 0, Any::kFloat}; };
+  const auto whole = [](int64_t v) {
+    return Any{static_cast<double>(v), 0, static_cast<uint64_t>(v), Any::kSigned};
+  };
+  const auto natural = [](uint64_t v) {
+    return Any{static_cast<double>(v), 0, v, Any::kUnsigned};
+  };
+  switch (t) {
+    case DType::Float32: return real(raw(float{}));
+    case DType::Float64: return real(raw(double{}));
+    case DType::Float16: return real(to_float(raw(float16{})));
+    case DType::BFloat16: return real(to_float(raw(bfloat16{})));
+    case DType::Int64: return whole(raw(int64_t{}));
+    case DType::Int32: return whole(raw(int32_t{}));
+    case DType::Int16: return whole(raw(int16_t{}));
+    case DType::Int8: return whole(raw(int8_t{}));
+    case DType::UInt8: return natural(raw(uint8_t{}));
+    case DType::Bool: return natural(raw(uint8_t{}) != 0);
+    case DType::UInt16: return natural(raw(uint16_t{}));
+    case DType::UInt32: return natural(raw(uint32_t{}));
+    case DType::UInt64: return natural(raw(uint64_t{}));
+    case DType::Float8E4M3: return real(from_float8(raw(uint8_t{}), 3, 7, false));
+    case DType::Float8E5M2: return real(from_float8(raw(uint8_t{}), 2, 15, true));
+    case DType::Complex64: {
+      float v[2];
+      std::memcpy(v, p, sizeof v);
+      return {v[0], v[1], 0, Any::kFloat};
+    }
+    default: {
+      double v[2];
+      std::memcpy(v, p, sizeof v);
+      return {v[0], v[1], 0, Any::kFloat};
+    }
+  }
+}
+
+void store_any(char* p, DType t, const Any& a) {
+  const auto raw = [p](auto v) { std::memcpy(p, &v, sizeof v); };
+  // Integers wrap; floats beyond the range of int64 become its smallest.
+  const auto bits = [&]() -> uint64_t {
+    if (a.kind != Any::kFloat) return a.bits;
+    if (t == DType::UInt64 && a.re >= 0x1p63 && a.re < 0x1p64) return static_cast<uint64_t>(a.re);
+    if (a.re >= -0x1p63 && a.re < 0x1p63) return static_cast<uint64_t>(static_cast<int64_t>(a.re));
+    return uint64_t{1} << 63;
+  };
+  // Rounded once: an integer may have more digits than a double.
+  const auto as_float = [&]() -> float {
+    return a.kind == Any::kFloat    ? static_cast<float>(a.re)
+           : a.kind == Any::kSigned ? static_cast<float>(static_cast<int64_t>(a.bits))
+                                    : static_cast<float>(a.bits);
+  };
+  switch (t) {
+    case DType::Float32: return raw(as_float());
+    case DType::Float64: return raw(a.re);
+    case DType::Float16: return raw(to_float16(as_float()));
+    case DType::BFloat16: return raw(to_bfloat16(as_float()));
+    case DType::Int64:
+    case DType::UInt64: return raw(bits());
+    case DType::Int32:
+    case DType::UInt32: return raw(static_cast<uint32_t>(bits()));
+    case DType::Int16:
+    case DType::UInt16: return raw(static_cast<uint16_t>(bits()));
+    case DType::Int8:
+    case DType::UInt8: return raw(static_cast<uint8_t>(bits()));
+    case DType::Bool: return raw(static_cast<uint8_t>(a.re != 0 || a.im != 0));
+    case DType::Float8E4M3: return raw(to_float8(as_float(), 3, 7, false));
+    case DType::Float8E5M2: return raw(to_float8(as_float(), 2, 15, true));
+    case DType::Complex64: {
+      const float v[2] = {as_float(), static_cast<float>(a.im)};
+      std::memcpy(p, v, sizeof v);
+      return;
+    }
+    default: {
+      const double v[2] = {a.re, a.im};
+      std::memcpy(p, v, sizeof v);
+      return;
+    }
+  }
+}
+
+void any_elements(const Geometry& g, void* out, DType to, const void* in, DType from) {
+  const int64_t ob = static_cast<int64_t>(itemsize(to)), ib = static_cast<int64_t>(itemsize(from));
+  const Dim inner = g.dims[g.ndim - 1];
+  parallel_for(g.numel / inner.size, std::max<int64_t>(1, 1024 / inner.size),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t row = begin; row < end; ++row) {
+                   int64_t rest = row, o = 0, i = 0;
+                   for (int d = g.ndim - 2; d >= 0; --d) {
+                     const int64_t at = rest % g.dims[d].size;
+                     rest /= g.dims[d].size;
+                     o += at * g.dims[d].out;
+                     i += at * g.dims[d].in;
+                   }
+                   char* dst = static_cast<char*>(out) + o * ob;
+                   const char* src = static_cast<const char*>(in) + i * ib;
+                   for (int64_t c = 0; c < inner.size; ++c)
+                     store_any(dst + c * inner.out * ob, to, load_any(src + c * inner.in * ib, from));
+                 }
+               });
+}
+
+void copy_kernel_entry(const KernelArgs& a) {
+  convert(a.tensor(0), a.tensor(1));
+}
+
+}  // namespace
+
+void convert(const pf_tensor& out, const pf_tensor& in) {
+  const DType to = static_cast<DType>(out.dtype), from = static_cast<DType>(in.dtype);
+  if (numel(out) == 0) return;
+  if (to == DType::Int4 || from == DType::Int4) {
+    // Two elements share a byte: only whole dense tensors move.
+    PF_CHECK(to == from && contiguous(out) && contiguous(in) && numel(out) == numel(in),
+             NotSupportedError, "copy", "got int4 that is converted, strided or broadcast; ",
+             "expected a contiguous int4 tensor of the same shape; unpack it first");
+    std::memcpy(out.data, in.data, nbytes(to, numel(out)));
+    return;
+  }
+  Geometry g(out, in);
+  if (to == from)
+    move_elements(g, out.data, in.data, static_cast<int>(itemsize(to)));
+  else if (!info(to).storage_only && !info(from).storage_only)
+    cast_elements(g, out.data, to, in.data, from);
+  else
+    any_elements(g, out.data, to, in.data, from);
+}
+
+PF_CPU_KERNEL("copy", copy_kernel_entry)
+
+}  // namespace pyflame::cpu
