@@ -37,9 +37,8 @@ struct Geometry {
       const bool spread = d < shift || in.shape[d - shift] == 1;
       all[n++] = {out.shape[d], out.strides[d], spread ? 0 : in.strides[d - shift]};
     }
-    std::stable_sort(all, all + n, [](const Dim& a, const Dim& b) {
-      return std::abs(a.out) > std::abs(b.out);
-    });
+    std::stable_sort(all, all + n,
+                     [](const Dim& a, const Dim& b) { return std::abs(a.out) > std::abs(b.out); });
     for (int d = 0; d < n; ++d) {
       Dim& last = dims[ndim > 0 ? ndim - 1 : 0];
       if (ndim > 0 && last.out == all[d].out * all[d].size && last.in == all[d].in * all[d].size)
@@ -51,7 +50,8 @@ struct Geometry {
   }
 };
 
-// ---- same dtype: only moves ----------------------------------------------------------------------
+// ---- same dtype: only moves
+// ----------------------------------------------------------------------
 constexpr int64_t kChunk = 64 << 10;  // bytes moved between two looks at the geometry
 
 void move_elements(Geometry& g, void* out, const void* in, int bytes) {
@@ -109,7 +109,8 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   });
 }
 
-// ---- between arithmetic dtypes: a tape of one cast ------------------------------------------------
+// ---- between arithmetic dtypes: a tape of one cast
+// ------------------------------------------------
 void* cast_tape(DType to, DType from) {
   static std::atomic<void*> tapes[kNumDTypes][kNumDTypes];
   std::atomic<void*>& at = tapes[static_cast<int>(to)][static_cast<int>(from)];
@@ -148,8 +149,8 @@ void cast_elements(const Geometry& g, void* out, DType to, const void* in, DType
   program_launch(cast_tape(to, from), &launch);
 }
 
-// ---- storage-only dtypes: one element at a time ---------------------------------------------------
-// A value of any dtype without loss.
+// ---- storage-only dtypes: one element at a time
+// --------------------------------------------------- A value of any dtype without loss.
 struct Any {
   double re = 0, im = 0;
   uint64_t bits = 0;  // of an integer, two's complement
@@ -195,25 +196,38 @@ Any load_any(const char* p, DType t) {
   const auto whole = [](int64_t v) {
     return Any{static_cast<double>(v), 0, static_cast<uint64_t>(v), Any::kSigned};
   };
-  const auto natural = [](uint64_t v) {
-    return Any{static_cast<double>(v), 0, v, Any::kUnsigned};
-  };
+  const auto natural = [](uint64_t v) { return Any{static_cast<double>(v), 0, v, Any::kUnsigned}; };
   switch (t) {
-    case DType::Float32: return real(raw(float{}));
-    case DType::Float64: return real(raw(double{}));
-    case DType::Float16: return real(to_float(raw(float16{})));
-    case DType::BFloat16: return real(to_float(raw(bfloat16{})));
-    case DType::Int64: return whole(raw(int64_t{}));
-    case DType::Int32: return whole(raw(int32_t{}));
-    case DType::Int16: return whole(raw(int16_t{}));
-    case DType::Int8: return whole(raw(int8_t{}));
-    case DType::UInt8: return natural(raw(uint8_t{}));
-    case DType::Bool: return natural(raw(uint8_t{}) != 0);
-    case DType::UInt16: return natural(raw(uint16_t{}));
-    case DType::UInt32: return natural(raw(uint32_t{}));
-    case DType::UInt64: return natural(raw(uint64_t{}));
-    case DType::Float8E4M3: return real(from_float8(raw(uint8_t{}), 3, 7, false));
-    case DType::Float8E5M2: return real(from_float8(raw(uint8_t{}), 2, 15, true));
+    case DType::Float32:
+      return real(raw(float{}));
+    case DType::Float64:
+      return real(raw(double{}));
+    case DType::Float16:
+      return real(to_float(raw(float16{})));
+    case DType::BFloat16:
+      return real(to_float(raw(bfloat16{})));
+    case DType::Int64:
+      return whole(raw(int64_t{}));
+    case DType::Int32:
+      return whole(raw(int32_t{}));
+    case DType::Int16:
+      return whole(raw(int16_t{}));
+    case DType::Int8:
+      return whole(raw(int8_t{}));
+    case DType::UInt8:
+      return natural(raw(uint8_t{}));
+    case DType::Bool:
+      return natural(raw(uint8_t{}) != 0);
+    case DType::UInt16:
+      return natural(raw(uint16_t{}));
+    case DType::UInt32:
+      return natural(raw(uint32_t{}));
+    case DType::UInt64:
+      return natural(raw(uint64_t{}));
+    case DType::Float8E4M3:
+      return real(from_float8(raw(uint8_t{}), 3, 7, false));
+    case DType::Float8E5M2:
+      return real(from_float8(raw(uint8_t{}), 2, 15, true));
     case DType::Complex64: {
       float v[2];
       std::memcpy(v, p, sizeof v);
@@ -243,21 +257,32 @@ void store_any(char* p, DType t, const Any& a) {
                                     : static_cast<float>(a.bits);
   };
   switch (t) {
-    case DType::Float32: return raw(as_float());
-    case DType::Float64: return raw(a.re);
-    case DType::Float16: return raw(to_float16(as_float()));
-    case DType::BFloat16: return raw(to_bfloat16(as_float()));
+    case DType::Float32:
+      return raw(as_float());
+    case DType::Float64:
+      return raw(a.re);
+    case DType::Float16:
+      return raw(to_float16(as_float()));
+    case DType::BFloat16:
+      return raw(to_bfloat16(as_float()));
     case DType::Int64:
-    case DType::UInt64: return raw(bits());
+    case DType::UInt64:
+      return raw(bits());
     case DType::Int32:
-    case DType::UInt32: return raw(static_cast<uint32_t>(bits()));
+    case DType::UInt32:
+      return raw(static_cast<uint32_t>(bits()));
     case DType::Int16:
-    case DType::UInt16: return raw(static_cast<uint16_t>(bits()));
+    case DType::UInt16:
+      return raw(static_cast<uint16_t>(bits()));
     case DType::Int8:
-    case DType::UInt8: return raw(static_cast<uint8_t>(bits()));
-    case DType::Bool: return raw(static_cast<uint8_t>(a.re != 0 || a.im != 0));
-    case DType::Float8E4M3: return raw(to_float8(as_float(), 3, 7, false));
-    case DType::Float8E5M2: return raw(to_float8(as_float(), 2, 15, true));
+    case DType::UInt8:
+      return raw(static_cast<uint8_t>(bits()));
+    case DType::Bool:
+      return raw(static_cast<uint8_t>(a.re != 0 || a.im != 0));
+    case DType::Float8E4M3:
+      return raw(to_float8(as_float(), 3, 7, false));
+    case DType::Float8E5M2:
+      return raw(to_float8(as_float(), 2, 15, true));
     case DType::Complex64: {
       const float v[2] = {as_float(), static_cast<float>(a.im)};
       std::memcpy(p, v, sizeof v);
@@ -287,7 +312,8 @@ void any_elements(const Geometry& g, void* out, DType to, const void* in, DType 
                    char* dst = static_cast<char*>(out) + o * ob;
                    const char* src = static_cast<const char*>(in) + i * ib;
                    for (int64_t c = 0; c < inner.size; ++c)
-                     store_any(dst + c * inner.out * ob, to, load_any(src + c * inner.in * ib, from));
+                     store_any(dst + c * inner.out * ob, to,
+                               load_any(src + c * inner.in * ib, from));
                  }
                });
 }

@@ -118,7 +118,8 @@ HWY_INLINE Mask<E> Eq(Lanes<E> a, Lanes<E> b) {
 }
 template <class E>
 HWY_INLINE Mask<E> Ne(Lanes<E> a, Lanes<E> b) {
-  return {hn::Not(hn::Eq(a.v, b.v))};  // Highway 1.0.3's Ne is ordered: false for NaN
+  // Highway's own Ne is false where an operand is NaN.
+  return Not(Eq(a, b));
 }
 template <class E>
 HWY_INLINE Mask<E> Le(Lanes<E> a, Lanes<E> b) {
@@ -162,7 +163,8 @@ HWY_INLINE ByteMask Not(ByteMask a) {
 
 template <class E>
 HWY_INLINE Mask<E> IsNan(Lanes<E> x) {
-  return Ne(x, x);
+  static_assert(std::is_floating_point_v<E>);
+  return {hn::IsNaN(x.v)};
 }
 template <class E>
 HWY_INLINE Mask<E> IsInf(Lanes<E> x) {

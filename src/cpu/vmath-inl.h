@@ -325,7 +325,8 @@ HWY_INLINE F32 Quadrant(F32 r, Lanes<int32_t> k) {
           Fma(z, F32(-0.5), F32(1)));
   const Lanes<int32_t> one(1), two(2);
   const Mask<int32_t> odd = Ne(BitAnd(k, one), Lanes<int32_t>(0));
-  const F32 y = Select(Mask<float>{hn::RebindMask(F32::D(), odd.m)}, c, s);
+  const F32 y =
+      Select(Mask<float>{hn::RebindMask(F32::D(), odd.m)}, c, CopySign(s, r));  // -0 stays
   const Lanes<int32_t> sign(hn::ShiftLeft<30>(BitAnd(k, two).v));
   return BitCast<float>(BitXor(BitCast<int32_t>(y), sign));
 }
@@ -344,7 +345,8 @@ HWY_INLINE F64 Quadrant(F64 r, Lanes<int64_t> k) {
           Fma(z, F64(-0.5), F64(1)));
   const Lanes<int64_t> one(1), two(2);
   const Mask<int64_t> odd = Ne(BitAnd(k, one), Lanes<int64_t>(0));
-  const F64 y = Select(Mask<double>{hn::RebindMask(F64::D(), odd.m)}, c, s);
+  const F64 y =
+      Select(Mask<double>{hn::RebindMask(F64::D(), odd.m)}, c, CopySign(s, r));  // -0 stays
   const Lanes<int64_t> sign(hn::ShiftLeft<62>(BitAnd(k, two).v));
   return BitCast<double>(BitXor(BitCast<int64_t>(y), sign));
 }
@@ -478,7 +480,10 @@ struct AsinhFunctor {
   HWY_INLINE F64 operator()(F64 x) { return Select(IsInf(x), x, AsinhCore(x)); }
 };
 struct AcoshFunctor {
-  HWY_INLINE F64 operator()(F64 x) { return Select(IsInf(x), Abs(x), AcoshCore(x)); }
+  HWY_INLINE F64 operator()(F64 x) {
+    const F64 y = Select(IsInf(x), x, AcoshCore(x));
+    return Select(Lt(x, F64(1)), F64(std::numeric_limits<double>::quiet_NaN()), y);
+  }
 };
 HWY_INLINE F32 Sinh(F32 x) {
   return ViaDouble<SinhFunctor>(x);
