@@ -91,17 +91,17 @@ def _implicit_dim(dim, ndim):
 
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along `dim`."""
-    return _ops.softmax(input, _implicit_dim(dim, input.dim()), dtype)
+    return _ops.softmax(input, _implicit_dim(dim, input.dim()), dtype=dtype)
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax of -x."""
-    return _ops.softmax(-input, _implicit_dim(dim, input.dim()), dtype)
+    return _ops.softmax(-input, _implicit_dim(dim, input.dim()), dtype=dtype)
 
 
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along `dim`, without overflow."""
-    return _ops.log_softmax(input, _implicit_dim(dim, input.dim()), dtype)
+    return _ops.log_softmax(input, _implicit_dim(dim, input.dim()), dtype=dtype)
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
