@@ -81,6 +81,11 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
   const bool direct_b = kSame && g.b_col == 1 && (mb <= 2 * mr || little);
   const bool direct_a = kSame && (n1 - n0 <= 2 * nr || little);
   const S* bias = static_cast<const S*>(g.bias);
+  if constexpr (std::is_same_v<S, float>)
+    if (mb == 1 && g.k * (n1 - n0) > 4096 &&
+        micro::one_row(a + m0 * g.a_row, g.k == 1 ? 1 : g.a_col, b + n0 * g.b_col, g.b_row, g.b_col,
+                       g.k, kK, n1 - n0, bias ? bias + n0 : nullptr, c + m0 * g.c_row + n0))
+      return;
 
   const T* wide_bias = nullptr;
   if (bias) {

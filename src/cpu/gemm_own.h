@@ -48,5 +48,10 @@ void pack(const float16* src, int64_t row, int64_t col, int rows, int64_t k, int
 void store(const float* src, int64_t n, bfloat16* dst);
 void store(const float* src, int64_t n, float16* dst);
 
+// c[n] = a[k] b[k x n] + bias in blocks of k_block steps; false when b lies in neither way that
+// this reads (unit column stride, or unit row stride and a contiguous a).
+bool one_row(const float* a, int64_t a_col, const float* b, int64_t b_row, int64_t b_col, int64_t k,
+             int64_t k_block, int64_t n, const float* bias, float* c);
+
 }  // namespace micro
 }  // namespace pyflame::cpu
