@@ -1,6 +1,6 @@
 // The own matrix product: blocks for the caches, tiles for the registers. Every element of c is
 // a sum over blocks of kK steps of k, each summed in order; nothing else enters its value, so it
-// does not change with threads, row blocks or packing.
+// does not change with threads, row blocks or packing. (One row alone: see gemm_row.cpp.)
 #include "cpu/gemm_own.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
   const bool direct_a = kSame && (n1 - n0 <= 2 * nr || little);
   const S* bias = static_cast<const S*>(g.bias);
   if constexpr (std::is_same_v<S, float>)
-    if (mb == 1 && g.k * (n1 - n0) > 4096 &&
+    if (g.m == 1 && g.k * g.n > 4096 &&
         micro::one_row(a + m0 * g.a_row, g.k == 1 ? 1 : g.a_col, b + n0 * g.b_col, g.b_row, g.b_col,
                        g.k, kK, n1 - n0, bias ? bias + n0 : nullptr, c + m0 * g.c_row + n0))
       return;
