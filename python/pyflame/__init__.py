@@ -97,6 +97,7 @@ _LAZY = {
     "set_num_interop_threads": "_misc",
     "get_num_interop_threads": "_misc",
     "set_anomaly_enabled": "_misc",
+    "tensordot": "_misc",
 }
 _TYPED = {
     "FloatTensor": "float32",

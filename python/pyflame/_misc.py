@@ -193,3 +193,19 @@ def get_num_interop_threads():
 def set_anomaly_enabled(mode):
     """Switches anomaly mode; see pyflame.autograd.detect_anomaly."""
     _C._set_detect_anomaly(bool(mode))
+
+
+def tensordot(a, b, dims=2):
+    """Sum of products over several dimensions of a and b.
+
+    dims is a number (the last dims dimensions of a and the first of b) or two lists of dimensions.
+    """
+    if isinstance(dims, int):
+        if not 0 <= dims <= min(a.dim(), b.dim()):
+            raise _C.ShapeError(
+                f"pf.tensordot: got dims {dims} for {list(a.shape)} and {list(b.shape)}; expected "
+                "at most as many as each tensor has; pass fewer"
+            )
+        dims = range(a.dim() - dims, a.dim()), range(dims)
+    first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
+    return _C._special["tensordot"](a, b, first, second)

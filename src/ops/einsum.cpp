@@ -350,16 +350,6 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const IntList& dims_a, const 
 namespace ops {
 namespace {
 
-Tensor tensordot_last(const Tensor& a, const Tensor& b, int64_t dims) {
-  PF_CHECK(
-      a.defined() && b.defined() && dims >= 0 && dims <= a->shape.size() && dims <= b->shape.size(),
-      ShapeError, "tensordot", "got dims ", dims, " for ", a.defined() ? a->shape : Dims{}, " and ",
-      b.defined() ? b->shape : Dims{}, "; expected at most as many as each tensor has; pass fewer");
-  IntList da, db;
-  for (int64_t i = 0; i < dims; ++i) da.push_back(a->shape.size() - dims + i), db.push_back(i);
-  return tensordot(a, b, da, db);
-}
-
 const Family kEinsum("matrix products", [](Family& f) {
   f.op(&einsum, {"einsum(str equation, Tensor[] operands) -> Tensor",
                  "Sum of products by named dimensions: 'ij,jk->ik' is a matrix product. Letters "
@@ -367,10 +357,7 @@ const Family kEinsum("matrix products", [](Family& f) {
                  "takes its diagonal, '...' stands for dimensions that broadcast. Without '->' the "
                  "output has the letters that occur once, in alphabetical order.",
                  kFunction});
-  f.op(&tensordot_last,
-       {"tensordot(Tensor a, Tensor b, int dims=2) -> Tensor",
-        "Sum of products over the last dims dimensions of a and the first of b.", kFunction});
-  f.op(&tensordot, {"tensordot_dims(Tensor a, Tensor b, int[] dims_a, int[] dims_b) -> Tensor",
+  f.op(&tensordot, {"tensordot(Tensor a, Tensor b, int[] dims_a, int[] dims_b) -> Tensor",
                     "Sum of products over dimensions dims_a of a and dims_b of b.", kSpecial});
 });
 

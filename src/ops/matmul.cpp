@@ -46,7 +46,10 @@ Dims drop_matrix(const Dims& s) {
 
 // Leading dimensions as rows of one matrix.
 Tensor fold(const Tensor& t) {
-  return t->shape.size() == 2 ? t : reshape(t, {-1, t->shape.back()});
+  if (t->shape.size() == 2) return t;
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < t->shape.size(); ++i) rows *= t->shape[i];
+  return reshape(t, {rows, t->shape.back()});
 }
 
 Tensor make_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bool tb,
