@@ -349,12 +349,17 @@ void run_group(Group& g, Flush why) noexcept {
     }
   } catch (...) {
     g.error = std::current_exception();
-    each_written(g, [&](Storage& s) {
-      if (s.writer.load(std::memory_order_relaxed) != &g) return;
-      s.poisoned = true;
-      s.error = g.error;
-    });
+    discard(g);
   }
+  clear(g);
+}
+
+void discard(Group& g) noexcept {
+  each_written(g, [&](Storage& s) {
+    if (s.writer.load(std::memory_order_relaxed) != &g) return;
+    s.poisoned = true;
+    s.error = g.error;
+  });
   clear(g);
 }
 

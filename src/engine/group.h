@@ -84,6 +84,8 @@ void on_last_handle(Storage&) noexcept;
 // Runs the group; its mutex is held. Never throws: failures poison what should have been written
 // and stay in group.error.
 void run_group(Group&, Flush why) noexcept;
+// Forgets what was recorded: everything that it was to write is poisoned with group.error.
+void discard(Group&) noexcept;
 // Runs one named kernel at once. Throws.
 void run_kernel(const Kernel&, Device, std::span<const pf_tensor> tensors,
                 std::span<const pf_scalar> attrs, const CallOptions&);

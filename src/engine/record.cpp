@@ -100,10 +100,21 @@ void flush_all(Flush why) {
   for (Group* g : groups) flush_other(g, why);
 }
 
+// The value was never made. Who is told so here is not told again at the next flush.
+[[noreturn]] void raise_poison(const Storage& s, Group& locked) {
+  if (locked.error == s.error) locked.error = nullptr;
+  std::rethrow_exception(s.error);
+}
+[[noreturn]] void raise_poison(const Storage& s) {
+  Group& g = my_group();
+  std::lock_guard lock(g.mutex);
+  raise_poison(s, g);
+}
+
 // Before this thread's lock is taken: nobody else may still have to write what we read.
 inline void settle_read(Storage& s, const Group* mine) {
   if (s.poisoned) [[unlikely]]
-    std::rethrow_exception(s.error);
+    raise_poison(s);
   Group* w = s.writer.load(std::memory_order_acquire);
   if (w && w != mine) [[unlikely]]
     flush_other(w, Flush::OtherThread);
@@ -302,15 +313,25 @@ void append(const Request& q, Storage* fresh, const char* op) {
   }
   std::lock_guard lock(g.mutex);
   if (!g.empty() && g.device != q.device) run_group(g, Flush::DeviceSwitch);
-  if (fresh && fresh->nbytes >= kBudgetCheck &&
-      static_cast<int64_t>(g.output_bytes + fresh->nbytes) > memory_headroom(q.device)) {
+  Storage* target = fresh ? fresh : q.dst->storage.get();
+  if (target->nbytes >= kBudgetCheck && !target->data &&
+      static_cast<int64_t>(g.output_bytes + target->nbytes) > memory_headroom(q.device)) {
     // What cannot surely be supplied later is allocated now: out of memory is raised here, where
     // the caller can catch it.
     if (!g.empty()) run_group(g, Flush::Budget);
-    ensure_memory(*fresh, op);
+    ensure_memory(*target, op);
   }
   Flush why;
   while (try_append(g, q, &why, fresh) == Join::No) run_group(g, why);
+  if (g.error) [[unlikely]] {
+    // A flush on the way here failed: if it was to make what this node reads, the node goes too.
+    for (const Operand& o : q.operands)
+      if (o.tensor && (*o.tensor)->storage->poisoned) {
+        const Storage& s = *(*o.tensor)->storage;
+        discard(g);
+        raise_poison(s, g);
+      }
+  }
   if (q.dst) ++q.dst->storage->version;
   if (eager_flag().load(std::memory_order_relaxed))
     run_group(g, Flush::Eager);
@@ -413,7 +434,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       pf_tensor& p = tensors[static_cast<size_t>(i)];
       p = {};
       if (!t.defined()) return;
-      if (t->storage->poisoned) std::rethrow_exception(t->storage->error);
+      if (t->storage->poisoned) raise_poison(*t->storage);
       ensure_memory(*t->storage, options.op);
       p.data = static_cast<char*>(t->storage->data) +
                t->offset * static_cast<int64_t>(itemsize(t->dtype));
@@ -444,6 +465,9 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     else if (g.has_anchor || !consumes || g.device != device)
       run_group(g, Flush::CannotJoin);
   }
+  for (const Tensor& t : ins)
+    if (t.defined() && t->storage->poisoned) [[unlikely]]
+      raise_poison(*t->storage, g);
   AnchorCall& a = g.anchor;
   a.kernel = &k;
   a.options = options;
@@ -510,7 +534,7 @@ void flush_storage(Storage& s, Flush why) {
 void* device_data(const Tensor& t) {
   Storage& s = *t->storage;
   if (s.writer.load(std::memory_order_acquire)) flush_storage(s, Flush::Data);
-  if (s.poisoned) std::rethrow_exception(s.error);
+  if (s.poisoned) raise_poison(s);
   ensure_memory(s, "data");
   return static_cast<char*>(s.data) + t->offset * static_cast<int64_t>(itemsize(t->dtype));
 }

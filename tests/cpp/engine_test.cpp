@@ -167,7 +167,7 @@ TEST_P(Engine, FailedAllocationRaisesAndLeavesTheStateUsable) {
   Tensor y = x + Scalar(1.0);
   EXPECT_THROW(y.to_vector<float>(), BackendError);
   EXPECT_THROW((y + Scalar(1.0)).to_vector<float>(), BackendError);  // poisoned
-  EXPECT_THROW(engine::flush(Flush::Explicit), BackendError);        // told once more, then over
+  engine::flush(Flush::Explicit);                                    // told once is enough
   Tensor z = x + Scalar(1.0);
   EXPECT_EQ(z.to_vector<float>()[0], x.to_vector<float>()[0] + 1.f);
 }
