@@ -1,7 +1,7 @@
 #include "ops/record.h"
 
+#include <array>
 #include <memory>
-#include <mutex>
 
 #include "engine/autograd.h"
 #include "pyflame/ops.h"
@@ -391,7 +391,49 @@ DType result_type(std::span<const Operand> operands) {
   return combine(upper, number);
 }
 
+namespace {
+
+// What a row of the table makes of floats of one dtype: the common case of recording.
+enum class Quick : uint8_t { No, Same, Bool };
+constexpr auto kQuick = [] {
+  std::array<Quick, kNumRows> q{};
+  for (OpId i = 1; i < kNumRows; ++i) {
+    const Rule r = kRowTable[i].rule;
+    q[i] = r == Rule::Float || r == Rule::Arith || r == Rule::Keep ? Quick::Same
+           : r == Rule::Compare || r == Rule::Test                 ? Quick::Bool
+                                                                   : Quick::No;
+  }
+  return q;
+}();
+
+}  // namespace
+
 Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
+  if (id < kNumRows && kQuick[id] != Quick::No) [[likely]] {
+    const TensorImpl* first = nullptr;
+    bool same = true, may = false;
+    for (const Operand& o : operands) {
+      if (!o.tensor) continue;
+      const TensorImpl* t = o.tensor->impl();
+      may |= t->requires_grad || t->meta;
+      if (!first)
+        first = t;
+      else
+        same = same && t->dtype == first->dtype && t->shape == first->shape &&
+               t->storage->device == first->storage->device;
+    }
+    if (same && first) {
+      const DTypeInfo& dtype = info(first->dtype);
+      if (dtype.kind == Kind::Float && !dtype.storage_only) [[likely]] {
+        const DType out = kQuick[id] == Quick::Same ? dtype.id : DType::Bool;
+        if (!may) [[likely]]
+          return engine::pointwise(id, first->shape, out, dtype.compute, first->storage->device,
+                                   operands, attrs);
+        return record(id, first->shape, out, dtype.compute, first->storage->device, operands,
+                      attrs);
+      }
+    }
+  }
   const Rule rule = rule_of(id);
   const unsigned masks = masks_of(id, rule);
   if (masks) [[unlikely]]
@@ -404,25 +446,6 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
         common = default_dtype();
   const Types types = types_of(id, rule, common);
   if (rule == Rule::Keep && !is_float(common)) return call_row(op::cast, operands);
-
-  // The common case: same dtype, same device, nothing to convert.
-  const Tensor* ref = nullptr;
-  bool plain = rule != Rule::Logic && !masks;
-  for (const Operand& o : operands) {
-    if (!o.tensor) continue;
-    const TensorImpl& t = *o.tensor->impl();
-    plain =
-        plain && t.dtype == types.common && (!ref || t.storage->device == (*ref)->storage->device);
-    ref = o.tensor;
-  }
-  if (plain && ref) [[likely]] {
-    bool same = true;
-    for (const Operand& o : operands)
-      same = same && (!o.tensor || (*o.tensor)->shape == (*ref)->shape);
-    if (same) [[likely]]
-      return record(id, (*ref)->shape, types.out, types.compute, (*ref)->storage->device, operands,
-                    attrs);
-  }
 
   Prepared p;
   prepare(id, rule, operands, masks, types, &p);

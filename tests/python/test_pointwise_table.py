@@ -113,7 +113,7 @@ def operands(row, dtype, wide=False, shape=(5, 13)):
     return arrays
 
 
-def compare(name, got, want, dtype, inputs=()):
+def compare(name, got, want, dtype):
     kind = str(dtype).removeprefix("pyflame.").removeprefix("torch.")
     got = got.to(pf.float64).numpy() if got.dtype != pf.bool else got.numpy()
     want = np.asarray(want)
@@ -131,7 +131,7 @@ def compare(name, got, want, dtype, inputs=()):
             if kind == "float32":
                 tiny = np.abs(want) < 1.2e-38  # subnormals may be flushed
                 want, got = np.where(tiny, 0, want), np.where(np.abs(got) < 1.2e-38, 0, got)
-    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol, err_msg=f"{name} of {inputs}")
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol, err_msg=name)
 
 
 @pytest.mark.parametrize("name", [n for n in FLOAT_ROWS] + ["where"])
@@ -151,7 +151,7 @@ def test_float_values(name, dtype):
         safe &= np.isfinite(want)
         compare(name, result.to(pf.float64)[pf.tensor(safe)].to(dtype), want[safe], dtype)
         return
-    compare(name, result, want, dtype, arrays)
+    compare(name, result, want, dtype)
 
 
 @pytest.mark.parametrize("name", [n for n in FLOAT_ROWS])
@@ -170,7 +170,7 @@ def test_wide_and_non_finite_values(name, dtype):
     if name in ("logaddexp2", "softsign", "sinc", "frac", "tanhshrink"):
         keep = np.all([np.isfinite(a) for a in arrays], axis=0)
         got, want = got.to(pf.float64)[pf.tensor(keep)].to(dtype), want[keep]
-    compare(name, got, want, dtype, arrays)
+    compare(name, got, want, dtype)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -202,7 +202,9 @@ def test_integer_values(name, dtype):
         pytest.skip("NumPy has it for floats only")
     attrs, values = attributes(row)
     values = [int(np.ceil(v)) for v in values]
-    attrs = {k: v for k, v in zip(attrs, values)}
+    if dtype == "uint8" and min(values, default=0) < 0:
+        pytest.skip("bounds below 0")
+    attrs = dict(zip(attrs, values))
     rng = np.random.default_rng(0)
     low = 0 if dtype == "uint8" else -60
     arrays = [rng.integers(low, 60, (7, 9)).astype(dtype) for _ in range(row["arity"])]
