@@ -385,10 +385,17 @@ void register_special_values() {
 }
 
 void register_activations() {
-  put_own(op::gelu, {{"gelu(Tensor input, str approximate='none') -> Tensor",
-                      kFunction | kMethod | kFunctional, [](std::vector<Value>& v) -> Value {
-                        return gelu(std::get<Tensor>(v[0]), std::get<std::string>(v[1]));
-                      }}});
+  const Call smooth = [](std::vector<Value>& v) -> Value {
+    return gelu(std::get<Tensor>(v[0]), std::get<std::string>(v[1]));
+  };
+  const Call smooth_into = [](std::vector<Value>& v) -> Value {
+    Tensor x = std::get<Tensor>(v[0]);
+    return copy_(x, gelu(x, std::get<std::string>(v[1])));
+  };
+  put_own(op::gelu,
+          {{"gelu(Tensor input, str approximate='none') -> Tensor",
+            kFunction | kMethod | kFunctional, smooth},
+           {"gelu_(Tensor input, str approximate='none') -> Tensor", kMethod, smooth_into}});
   put_own(op::prelu, {{"prelu(Tensor input, Tensor weight) -> Tensor",
                        kFunction | kMethod | kFunctional, [](std::vector<Value>& v) -> Value {
                          return prelu(std::get<Tensor>(v[0]), std::get<Tensor>(v[1]));
