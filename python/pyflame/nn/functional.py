@@ -63,13 +63,7 @@ layer_norm = _ops.layer_norm
 tanhshrink = _ops.tanhshrink
 hardshrink = _ops.hardshrink
 softshrink = _ops.softshrink
-
-
-def prelu(input, weight):
-    """max(0, x) + weight * min(0, x); one weight for all or one for each channel (dimension 1)."""
-    if weight.numel() > 1 and input.dim() > 1:
-        weight = weight.view([-1 if i == 1 else 1 for i in range(input.dim())])
-    return _ops.prelu(input, weight)
+prelu = _ops.prelu
 
 
 def glu(input, dim=-1):
@@ -125,16 +119,6 @@ def embedding(
             "pf.nn.functional.embedding: max_norm, scale_grad_by_freq and sparse are not "
             "supported; leave them at their defaults"
         )
-    if padding_idx is None:
-        padding_idx = -1
-    else:
-        rows = weight.shape[0]
-        if not -rows <= padding_idx < rows:
-            raise ValueError(
-                f"pf.nn.functional.embedding: padding_idx {padding_idx} is outside of the "
-                f"{rows} rows of weight"
-            )
-        padding_idx %= rows
     return _ops.embedding(input, weight, padding_idx)
 
 

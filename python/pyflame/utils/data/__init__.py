@@ -44,10 +44,10 @@ class TensorDataset(Dataset):
     def __getitem__(self, index):
         return tuple(t[index] for t in self.tensors)
 
-    def __getitems__(self, indices):
-        """A whole batch by one index operation for each tensor."""
+    def _batch(self, indices):
+        """A collated batch by one index operation for each tensor."""
         index = _ops.tensor(list(indices))
-        return tuple(_ops.index_select(t, 0, index.to(t.device)) for t in self.tensors)
+        return [_ops.index_select(t, 0, index.to(t.device)) for t in self.tensors]
 
     def __len__(self):
         return self.tensors[0].shape[0]
@@ -64,6 +64,9 @@ class Subset(Dataset):
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
+
+    def _batch(self, indices):
+        return _batcher(self.dataset)([self.indices[i] for i in indices])
 
     def __len__(self):
         return len(self.indices)
@@ -86,6 +89,15 @@ class ConcatDataset(Dataset):
 
     def __len__(self):
         return self.cumulative_sizes[-1] if self.cumulative_sizes else 0
+
+
+def _batcher(dataset):
+    """The function that makes a whole batch at once, for datasets known to have one."""
+    if type(dataset) is TensorDataset:
+        return dataset._batch
+    if type(dataset) is Subset and _batcher(dataset.dataset):
+        return dataset._batch
+    return None
 
 
 class _Seeded:
@@ -305,13 +317,10 @@ class DataLoader:
                 sample = self.dataset[index]
                 yield self.collate_fn(sample) if self.collate_fn else sample
             return
-        whole = type(self.dataset) is TensorDataset and self.collate_fn is None
+        whole = _batcher(self.dataset) if self.collate_fn is None else None
         collate = self.collate_fn or default_collate
         for indices in self.batch_sampler:
-            if whole:
-                yield list(self.dataset.__getitems__(indices))
-            else:
-                yield collate([self.dataset[i] for i in indices])
+            yield whole(indices) if whole else collate([self.dataset[i] for i in indices])
 
     def __len__(self):
         if self._iterable:
