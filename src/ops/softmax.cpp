@@ -81,23 +81,23 @@ Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
 static const ops::Family kSoftmax("softmax", [](ops::Family& f) {
   using namespace ops;
   f.op(&softmax,
-       {"softmax(Tensor input, int dim, *, dtype? dtype=None) -> Tensor",
+       {"softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor",
         "exp(x - max) / sum(exp(x - max)) along `dim`; each slice sums to 1. A slice of -inf only, "
         "or with a NaN, gives NaN. With `dtype` the input is converted first. float16 and bfloat16 "
         "are calculated in float32."});
   f.op(&log_softmax,
-       {"log_softmax(Tensor input, int dim, *, dtype? dtype=None) -> Tensor",
+       {"log_softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor",
         "x - max - log(sum(exp(x - max))) along `dim`: the logarithm of softmax, finite for inputs "
         "as large as 1e4. With `dtype` the input is converted first."});
   f.op(&functional_softmax,
-       {"softmax(Tensor input, int? dim=None, *, dtype? dtype=None) -> Tensor",
+       {"softmax(Tensor input, int? dim=None, dtype? dtype=None) -> Tensor",
         "As pyflame.softmax. Without `dim`: axis 0 for 0-d, 1-d and 3-d inputs, else axis 1.",
         kFunctional});
   f.op(&functional_log_softmax,
-       {"log_softmax(Tensor input, int? dim=None, *, dtype? dtype=None) -> Tensor",
+       {"log_softmax(Tensor input, int? dim=None, dtype? dtype=None) -> Tensor",
         "As pyflame.log_softmax. Without `dim`: axis 0 for 0-d, 1-d and 3-d inputs, else axis 1.",
         kFunctional});
-  f.op(&functional_softmin, {"softmin(Tensor input, int? dim=None, *, dtype? dtype=None) -> Tensor",
+  f.op(&functional_softmin, {"softmin(Tensor input, int? dim=None, dtype? dtype=None) -> Tensor",
                              "softmax of -input along `dim`.", kFunctional});
 });
 

@@ -1,0 +1,235 @@
+"""Losses against NumPy in float64."""
+
+import numpy as np
+import pytest
+from rows_helpers import FLOATS, check, gradcheck, in_layout, values_of
+
+import pyflame as pf
+import pyflame.nn.functional as F
+
+RNG = np.random.default_rng(4)
+
+
+def log_softmax(a, axis=-1):
+    a = a - a.max(axis, keepdims=True)
+    return a - np.log(np.exp(a).sum(axis, keepdims=True))
+
+
+def cross_entropy(x, t, w=None, ignore=-100, reduction="mean", smoothing=0.0):
+    """x (N, C), t (N)."""
+    n, c = x.shape
+    w = np.ones(c) if w is None else w
+    lp = log_softmax(x)
+    keep = t != ignore
+    safe = np.where(keep, t, 0)
+    wt = w[safe] * keep
+    nll = -lp[np.arange(n), safe] * wt
+    smooth = -(lp * w).sum(1) * keep
+    loss = (1 - smoothing) * nll + smoothing / c * smooth
+    if reduction == "none":
+        return loss
+    return loss.sum() if reduction == "sum" else loss.sum() / wt.sum()
+
+
+@pytest.mark.parametrize("classes", [1, 2, 10, 17, 256, 5000])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy(classes, weighted, smoothing):
+    n = 6
+    for dtype in FLOATS:
+        x = pf.tensor(RNG.standard_normal((n, classes)) * 2).to(dtype)
+        t = RNG.integers(0, classes, n)
+        t[2] = -100
+        w = pf.tensor(RNG.random(classes) + 0.1).to(dtype) if weighted else None
+        for reduction in ("none", "mean", "sum"):
+            kw = dict(reduction=reduction, label_smoothing=smoothing)
+            got = F.cross_entropy(x, pf.tensor(t), w, **kw)
+            want = cross_entropy(
+                values_of(x), t, values_of(w) if weighted else None, -100, reduction, smoothing
+            )
+            assert got.dtype == dtype
+            check(got, want, dtype, 4)
+
+
+def test_cross_entropy_equals_nll_of_log_softmax():
+    x = pf.tensor(RNG.standard_normal((8, 5)), dtype=pf.float64)
+    t = pf.tensor(RNG.integers(0, 5, 8))
+    a, b = F.cross_entropy(x, t), F.nll_loss(x.log_softmax(1), t)
+    np.testing.assert_allclose(a.item(), b.item(), rtol=1e-13)
+    assert pf.cross_entropy(x, t).item() == a.item()
+
+
+@pytest.mark.parametrize("dtype", [pf.int64, pf.int32, pf.int16, pf.int8, pf.uint8], ids=str)
+def test_target_types(dtype):
+    x = RNG.standard_normal((4, 3))
+    t = np.array([0, 2, 1, 2])
+    got = F.cross_entropy(pf.tensor(x, dtype=pf.float64), pf.tensor(t).to(dtype))
+    check(got, cross_entropy(x, t), pf.float64)
+
+
+def test_shapes():
+    x = RNG.standard_normal((2, 5, 3, 4))
+    t = RNG.integers(0, 5, (2, 3, 4))
+    rows = np.moveaxis(x, 1, -1).reshape(-1, 5)
+    for layout in ("plain", "transposed", "sliced"):
+        xt = in_layout(x, layout, pf.float64)
+        tt = in_layout(t, layout)
+        check(F.cross_entropy(xt, tt), cross_entropy(rows, t.ravel()), pf.float64)
+        each = cross_entropy(rows, t.ravel(), reduction="none").reshape(t.shape)
+        check(F.cross_entropy(xt, tt, reduction="none"), each, pf.float64)
+        check(F.nll_loss(xt.log_softmax(1), tt, reduction="none"), each, pf.float64)
+    one = F.cross_entropy(pf.tensor(x[0, :, 0, 0], dtype=pf.float64), pf.tensor(3))
+    check(one, cross_entropy(x[:1, :, 0, 0], np.array([3])), pf.float64)
+    assert F.cross_entropy(pf.zeros(0, 5), pf.zeros(0, dtype=pf.int64), reduction="sum").item() == 0
+    assert np.isnan(F.cross_entropy(pf.zeros(0, 5), pf.zeros(0, dtype=pf.int64)).item())
+
+
+def test_probabilities():
+    x = RNG.standard_normal((4, 5))
+    p = np.exp(log_softmax(RNG.standard_normal((4, 5))))
+    w = RNG.random(5)
+    for smoothing in (0.0, 0.2):
+        q = p * (1 - smoothing) + smoothing / 5
+        each = -(log_softmax(x) * q * w).sum(1)
+        args = [pf.tensor(v, dtype=pf.float64) for v in (x, p, w)]
+        kw = dict(label_smoothing=smoothing)
+        check(F.cross_entropy(*args, reduction="none", **kw), each, pf.float64)
+        check(F.cross_entropy(*args, **kw), each.sum() / 4, pf.float64)
+        check(F.cross_entropy(*args, reduction="sum", **kw), each.sum(), pf.float64)
+
+
+def test_special_values():
+    inf, nan = np.inf, np.nan
+    x = np.array([[1e4, -1e4, 0], [0, -inf, 1], [nan, 0, 0], [-inf, -inf, -inf], [3, 2, 1]])
+    for tile in (1, 2000):
+        t = pf.tensor(np.tile(x, (1, tile)).astype(np.float32))
+        got = F.cross_entropy(t, pf.tensor([0, 1, 0, 0, 0]), reduction="none").numpy()
+        assert abs(got[0] - np.log(tile)) < 1e-5
+        assert got[1] == inf and np.isnan(got[2]) and np.isnan(got[3])
+    got = F.cross_entropy(pf.tensor(x), pf.tensor([1, -100, -100, -100, 2]), reduction="none")
+    np.testing.assert_allclose(got.numpy()[:4], [2e4, 0, 0, 0])
+    x = pf.tensor(x.astype(np.float32), requires_grad=True)
+    (g,) = pf.autograd.grad(F.cross_entropy(x, pf.tensor([1, 0, -100, -100, 2])), [x])
+    g = g.numpy()
+    np.testing.assert_allclose(g[0], [1 / 3, -1 / 3, 0], atol=1e-7)
+    np.testing.assert_array_equal(g[2:4], 0)
+    all_ignored = F.cross_entropy(pf.zeros(2, 3), pf.tensor([-100, -100]))
+    assert np.isnan(all_ignored.item())
+
+
+def test_bad_targets():
+    x = pf.zeros(3, 5)
+    for bad in (5, -1, 100):
+        with pytest.raises(pf.IndexError, match=r"pf.cross_entropy.*\b5\b"):
+            F.cross_entropy(x, pf.tensor([0, bad, 1])).item()
+    with pytest.raises(pf.ShapeError, match="pf.cross_entropy"):
+        F.cross_entropy(x, pf.tensor([0, 1]))
+    with pytest.raises(pf.ShapeError, match="int64"):
+        F.cross_entropy(x, pf.zeros(3))
+    with pytest.raises(pf.PyFlameError, match="reduction"):
+        F.cross_entropy(x, pf.tensor([0, 1, 2]), reduction="avg")
+    with pytest.raises(pf.ShapeError, match="weight"):
+        F.cross_entropy(x, pf.tensor([0, 1, 2]), pf.ones(4))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_cross_entropy_gradients(reduction):
+    x = RNG.standard_normal((4, 6))
+    t = pf.tensor([0, 5, -100, 3])
+    w = pf.tensor(RNG.random(6) + 0.1, dtype=pf.float64)
+    gradcheck(lambda x: F.cross_entropy(x, t, reduction=reduction), x)
+    gradcheck(lambda x: F.cross_entropy(x, t, w, reduction=reduction, label_smoothing=0.2), x)
+    gradcheck(lambda x: F.cross_entropy(x * 20, t, reduction=reduction), x, tol=1e-6)
+    gradcheck(lambda x: F.nll_loss(x, t, w, reduction=reduction), x)
+    x = RNG.standard_normal((2, 3, 2))
+    t = pf.tensor([[0, 2], [1, 1]])
+    gradcheck(lambda x: F.cross_entropy(x, t, reduction=reduction), x)
+    p = np.exp(log_softmax(RNG.standard_normal((2, 3, 2)), 1))
+    gradcheck(lambda x, p: F.cross_entropy(x, p, reduction=reduction), x, p)
+
+
+@pytest.mark.parametrize("classes", [3, 16, 100, 4100])
+def test_backward_kernel(classes):
+    x, t = RNG.standard_normal((7, classes)), RNG.integers(0, classes, 7)
+    t[0], t[1] = 0, classes - 1
+    p = np.exp(log_softmax(x))
+    p[np.arange(7), t] -= 1
+    for dtype in FLOATS:
+        leaf = pf.tensor(x, dtype=dtype, requires_grad=True)
+        (g,) = pf.autograd.grad(F.cross_entropy(leaf, pf.tensor(t)), [leaf])
+        check(g, p / 7, dtype, 2)
+
+
+PAIR_LOSSES = {
+    "mse_loss": lambda x, y: (x - y) ** 2,
+    "l1_loss": lambda x, y: np.abs(x - y),
+    "smooth_l1_loss": lambda x, y: np.where(
+        np.abs(x - y) < 1, 0.5 * (x - y) ** 2, np.abs(x - y) - 0.5
+    ),
+    "huber_loss": lambda x, y: np.where(
+        np.abs(x - y) <= 1, 0.5 * (x - y) ** 2, np.abs(x - y) - 0.5
+    ),
+    "binary_cross_entropy_with_logits": lambda x, y: np.logaddexp(0, x) - x * y,
+    "kl_div": lambda x, y: y * (np.log(y) - x),
+}
+
+
+@pytest.mark.parametrize("name", PAIR_LOSSES)
+def test_pair_losses(name):
+    fn = getattr(F, name)
+    for shape in [(), (5,), (3, 4), (0, 2)]:
+        x, y = RNG.standard_normal(shape) * 2, RNG.random(shape) * 0.9 + 0.05
+        tx, ty = pf.tensor(x, dtype=pf.float64), pf.tensor(y, dtype=pf.float64)
+        want = PAIR_LOSSES[name](x, y)
+        check(fn(tx, ty, reduction="none"), want, pf.float64)
+        check(fn(tx, ty, reduction="sum"), want.sum(), pf.float64)
+        with np.errstate(all="ignore"):
+            check(fn(tx, ty), want.mean() if want.size else np.nan, pf.float64)
+    x, y = RNG.standard_normal((3, 4)) * 2, RNG.random((3, 4)) * 0.9 + 0.05
+    for reduction in ("none", "mean", "sum"):
+        gradcheck(lambda x, y: fn(x, y, reduction=reduction), x, y, second=False)
+    gradcheck(lambda x, y: fn(x, y), x, y, second=name not in ("l1_loss", "kl_div"))
+
+
+def test_known_values():
+    assert F.mse_loss(pf.tensor([1.0, 2.0, 3.0]), pf.tensor([1.0, 2.0, 5.0])).item() == pytest.approx(4 / 3)
+    half = F.binary_cross_entropy(pf.tensor([0.5]), pf.tensor([1.0])).item()
+    assert half == pytest.approx(0.6931, abs=1e-4)
+    got = F.binary_cross_entropy(
+        pf.tensor([0.0, 1.0, 0.0, 1.0]), pf.tensor([0.0, 1.0, 1.0, 0.0]), reduction="none"
+    )
+    np.testing.assert_array_equal(got.numpy(), [0, 0, 100, 100])
+    x = pf.tensor([0.0, 1.0, 0.3], requires_grad=True)
+    (g,) = pf.autograd.grad(F.binary_cross_entropy(x, pf.tensor([1.0, 0.0, 1.0])), [x])
+    assert np.isfinite(g.numpy()).all()
+    big = F.binary_cross_entropy_with_logits(
+        pf.tensor([1e4, -1e4]), pf.tensor([0.0, 1.0]), reduction="none"
+    )
+    np.testing.assert_array_equal(big.numpy(), [1e4, 1e4])
+
+
+def test_weights_of_binary_losses():
+    x, y = RNG.random((3, 4)) * 0.9 + 0.05, RNG.random((3, 4))
+    w, pw = RNG.random(4), RNG.random(4) + 0.5
+    t = [pf.tensor(v, dtype=pf.float64) for v in (x, y, w, pw)]
+    bce = -(y * np.log(x) + (1 - y) * np.log(1 - x)) * w
+    check(F.binary_cross_entropy(t[0], t[1], t[2], reduction="none"), bce, pf.float64)
+    logits = (1 - y) * x + (1 + (pw - 1) * y) * np.log1p(np.exp(-x))
+    got = F.binary_cross_entropy_with_logits(t[0], t[1], pos_weight=t[3], reduction="none")
+    check(got, logits, pf.float64)
+    gradcheck(lambda x, y: F.binary_cross_entropy(x, y, t[2]), x, y, second=False)
+    gradcheck(
+        lambda x, y: F.binary_cross_entropy_with_logits(x, y, t[2], pos_weight=t[3]), x, y,
+        second=False,
+    )  # fmt: skip
+    zero = np.zeros(3)
+    gradcheck(lambda x: F.binary_cross_entropy_with_logits(x, pf.tensor([0.0, 0.3, 1.0], dtype=pf.float64)), zero)
+
+
+def test_kl_div_variants():
+    x, y = log_softmax(RNG.standard_normal((4, 5))), log_softmax(RNG.standard_normal((4, 5)))
+    tx, ty = pf.tensor(x, dtype=pf.float64), pf.tensor(y, dtype=pf.float64)
+    want = np.exp(y) * (y - x)
+    check(F.kl_div(tx, ty, reduction="batchmean", log_target=True), want.sum() / 4, pf.float64)
+    zero = F.kl_div(tx, pf.zeros(4, 5, dtype=pf.float64), reduction="sum")
+    assert zero.item() == 0

@@ -1,0 +1,277 @@
+"""Reductions against NumPy in float64."""
+
+import itertools
+
+import numpy as np
+import pytest
+from rows_helpers import FLOATS, LAYOUTS, check, gradcheck, in_layout, values_of
+
+import pyflame as pf
+
+RNG = np.random.default_rng(0)
+SHAPES = [(), (1,), (7,), (3, 5), (4, 1, 6), (2, 3, 4, 5), (33, 65), (1030, 3), (3, 1030)]
+
+
+def dims_of(shape):
+    n = len(shape)
+    yield None
+    for k in range(1, n + 1):
+        for dims in itertools.combinations(range(n), k):
+            yield dims
+    if n:
+        yield (-1,)
+
+
+FLOAT_OPS = {
+    "sum": lambda a, axis, k: a.sum(axis, keepdims=k),
+    "mean": lambda a, axis, k: a.mean(axis, keepdims=k),
+    "amax": lambda a, axis, k: a.max(axis, keepdims=k),
+    "amin": lambda a, axis, k: a.min(axis, keepdims=k),
+    "var": lambda a, axis, k: a.var(axis, ddof=0, keepdims=k),
+    "std": lambda a, axis, k: a.std(axis, ddof=0, keepdims=k),
+    "prod": lambda a, axis, k: a.prod(axis, keepdims=k),
+    "norm": lambda a, axis, k: np.sqrt((a * a).sum(axis, keepdims=k)),
+    "logsumexp": lambda a, axis, k: np.log(np.exp(a).sum(axis, keepdims=k)),
+}
+
+
+def call(name, t, dims, keepdim):
+    if name in ("var", "std"):
+        return getattr(t, name)(dim=dims, correction=0, keepdim=keepdim)
+    if name == "norm":
+        return t.norm(2, dim=dims, keepdim=keepdim)
+    if name == "logsumexp":
+        return t.logsumexp(tuple(range(t.dim())) if dims is None else dims, keepdim)
+    return getattr(t, name)(dims, keepdim) if dims is not None else getattr(t, name)()
+
+
+@pytest.mark.parametrize("name", FLOAT_OPS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_against_numpy(name, shape):
+    for layout in LAYOUTS:
+        values = RNG.standard_normal(shape)
+        if name == "prod":
+            values = values * 0.05 + 1
+        t = in_layout(values, layout, pf.float64)
+        a = values_of(t)
+        for dims in dims_of(shape):
+            for keepdim in (False, True) if dims is not None else (False,):
+                axis = None if dims is None else dims
+                check(call(name, t, dims, keepdim), FLOAT_OPS[name](a, axis, keepdim), pf.float64)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", FLOAT_OPS)
+def test_dtypes(name, dtype):
+    values = RNG.standard_normal((37, 70)) * (0.05 if name == "prod" else 1) + (name == "prod")
+    t = pf.tensor(values).to(dtype)
+    for dims in (None, 0, 1):
+        got = call(name, t, dims, False)
+        assert got.dtype == dtype
+        check(got, FLOAT_OPS[name](values_of(t), dims, False), dtype, scale=4)
+
+
+@pytest.mark.parametrize(
+    "dtype", [pf.int64, pf.int32, pf.int16, pf.int8, pf.uint8, pf.bool], ids=str
+)
+def test_integers(dtype):
+    values = RNG.integers(0, 2 if dtype is pf.bool else 100, (9, 70))
+    t = pf.tensor(values).to(dtype)
+    a = t.numpy().astype(np.int64)
+    for dims in (None, 0, 1):
+        assert t.sum(dims).dtype == pf.int64
+        np.testing.assert_array_equal(t.sum(dims).numpy(), a.sum(dims))
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(t.prod(dims).numpy(), a.prod(dims))
+        np.testing.assert_array_equal(t.amax(dims).numpy(), a.max(dims))
+        np.testing.assert_array_equal(t.amin(dims).numpy(), a.min(dims))
+        np.testing.assert_array_equal(t.any(dims).numpy(), a.any(dims))
+        np.testing.assert_array_equal(t.all(dims).numpy(), a.all(dims))
+        np.testing.assert_array_equal(t.count_nonzero(dims).numpy(), np.count_nonzero(a, dims))
+    assert t.sum(dtype=pf.float32).dtype == pf.float32
+    with pytest.raises(pf.DTypeError):
+        t.mean()
+    check(t.mean(dtype=pf.float64), a.mean(), pf.float64)
+
+
+def test_many_ones_are_counted_exactly():
+    n = 1 << 25
+    t = pf.ones(n)
+    assert t.sum().item() == n
+    assert abs(pf.full((n,), 0.1).sum().item() / (n * np.float32(0.1)) - 1) < 1e-6
+
+
+def test_bits_do_not_depend_on_layout_or_threads():
+    values = RNG.standard_normal((1200, 9, 37)).astype(np.float32)
+    for dims in (None, 0, 1, 2, (0, 1), (0, 2), (1, 2)):
+        plain = pf.tensor(values).sum(dims).numpy()
+        turned = in_layout(values, "transposed").sum(dims).numpy()
+        sliced = in_layout(values, "sliced").sum(dims).numpy()
+        before = pf.get_num_threads()
+        pf.set_num_threads(1)
+        alone = pf.tensor(values).sum(dims).numpy()
+        pf.set_num_threads(before)
+        for other in (turned, sliced, alone):
+            np.testing.assert_array_equal(plain, other)
+
+
+def test_empty():
+    t = pf.zeros(0, 3)
+    assert t.sum().item() == 0 and t.prod().item() == 1
+    assert np.isnan(t.mean().item())
+    np.testing.assert_array_equal(t.sum(0).numpy(), np.zeros(3))
+    assert t.sum(1).shape == (0,)
+    assert np.isnan(t.mean(0).numpy()).all()
+    assert t.amax(1).shape == (0,)
+    assert not t.any().item() and t.all().item()
+    for bad in (
+        lambda: t.amax(0),
+        lambda: t.max(),
+        lambda: t.max(0),
+        lambda: t.argmax(),
+        lambda: t.argmin(0),
+    ):
+        with pytest.raises(pf.ShapeError, match="at least one element"):
+            bad()
+    assert t.logsumexp(0).numpy().tolist() == [-np.inf] * 3
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("layout", LAYOUTS[:3])
+def test_max_and_min_with_indices(name, layout):
+    for shape in [(5,), (3, 70), (70, 3), (4, 5, 6), (2, 300)]:
+        values = RNG.integers(-3, 3, shape).astype(np.float32)  # many ties
+        t = in_layout(values, layout)
+        arg = np.argmax if name == "max" else np.argmin
+        for dim in range(-len(shape), len(shape)):
+            for keepdim in (False, True):
+                r = getattr(t, name)(dim, keepdim)
+                index = arg(values, dim)
+                want = np.take_along_axis(values, np.expand_dims(index, dim), dim)
+                if keepdim:
+                    index = np.expand_dims(index, dim)
+                else:
+                    want = want.squeeze(dim)
+                np.testing.assert_array_equal(r.indices.numpy(), index)
+                np.testing.assert_array_equal(r.values.numpy(), want)
+                np.testing.assert_array_equal(getattr(t, "arg" + name)(dim, keepdim).numpy(), index)
+        assert getattr(t, name)().item() == getattr(values, name)()
+        assert getattr(t, "arg" + name)().item() == arg(values)
+
+
+def test_special_values():
+    nan, inf = np.nan, np.inf
+    a = np.array([[1, nan, 3, nan], [inf, -inf, 0, 1], [-inf, -inf, -inf, -inf]], np.float32)
+    for values in (a, np.tile(a, (1, 40))):
+        for t in (pf.tensor(values), in_layout(values, "transposed")):
+            np.testing.assert_array_equal(t.amax(1).numpy(), [nan, inf, -inf])
+            np.testing.assert_array_equal(t.amin(1).numpy(), [nan, -inf, -inf])
+            np.testing.assert_array_equal(t.max(1).indices.numpy(), [1, 0, 0])
+            np.testing.assert_array_equal(t.min(1).indices.numpy(), [1, 1, 0])
+            np.testing.assert_array_equal(t.sum(1).numpy()[:2], [nan, nan])
+            assert np.isnan(t.max().item()) and np.isnan(t.median().item())
+            got = t.logsumexp(1).numpy()
+            assert np.isnan(got[0]) and got[1] == inf and got[2] == -inf
+    t = pf.tensor([1e4, -1e4, 1e4])
+    assert abs(t.logsumexp(0).item() - (1e4 + np.log(2))) < 1e-2
+    assert t.any().item() and pf.tensor([nan]).any().item()
+
+
+def test_var_and_std():
+    a = RNG.standard_normal((6, 7)) + 1e3
+    t = pf.tensor(a, dtype=pf.float64)
+    check(t.var(), a.var(ddof=1), pf.float64, 10)
+    check(t.var(0), a.var(0, ddof=1), pf.float64, 10)
+    check(t.var(1, unbiased=False), a.var(1), pf.float64, 10)
+    check(t.std(1, correction=2), a.std(1, ddof=2), pf.float64, 10)
+    v, m = pf.var_mean(t, 0)
+    check(v, a.var(0, ddof=1), pf.float64, 10)
+    check(m, a.mean(0), pf.float64)
+    assert np.isnan(pf.ones(1).var().item())
+    f = pf.tensor(a.astype(np.float32))
+    np.testing.assert_allclose(f.var(1).numpy(), a.var(1, ddof=1), rtol=1e-3)
+    near = pf.tensor(np.full((4, 9), 1000.0)).to(pf.bfloat16)
+    assert near.var(1).abs().max().item() == 0
+
+
+def test_norms():
+    a = RNG.standard_normal((4, 5))
+    t = pf.tensor(a, dtype=pf.float64)
+    for p in (1, 2, 3, 0.5, 0, np.inf, -np.inf):
+        for dim in (None, 0, 1):
+            if dim is None:
+                want = np.linalg.norm(a.ravel(), p)
+            else:
+                want = np.linalg.norm(a, p, axis=dim)
+            check(t.norm(p, dim), want, pf.float64, 10)
+    check(t.norm("fro"), np.linalg.norm(a), pf.float64)
+    check(t.norm(), np.linalg.norm(a), pf.float64)
+    with pytest.raises(pf.ValueError, match="fro"):
+        t.norm("nuclear")
+
+
+def test_median():
+    for n in (1, 4, 5):
+        a = RNG.standard_normal((3, n))
+        t = pf.tensor(a, dtype=pf.float64)
+        lower = np.sort(a, 1)[:, (n - 1) // 2]
+        r = t.median(1)
+        np.testing.assert_array_equal(r.values.numpy(), lower)
+        np.testing.assert_array_equal(np.take_along_axis(a, r.indices.numpy()[:, None], 1)[:, 0], lower)
+    assert pf.tensor([3.0, 1.0, 2.0, 4.0]).median().item() == 2.0
+    r = pf.tensor([3.0, np.nan, 2.0]).median(0)
+    assert np.isnan(r.values.item()) and r.indices.item() == 1
+
+
+def test_errors_name_the_operation():
+    t = pf.zeros(2, 3)
+    with pytest.raises(pf.IndexError, match="pf.sum"):
+        t.sum(2)
+    with pytest.raises(pf.PyFlameError, match="twice"):
+        t.sum((0, -2))
+
+
+@pytest.mark.parametrize("dims", [None, 0, 1, (0, 1)], ids=str)
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_gradients(dims, keepdim):
+    a = RNG.standard_normal((3, 4))
+    kw = {} if dims is None else {"dim": dims, "keepdim": keepdim}
+    gradcheck(lambda x: x.sum(**kw), a)
+    gradcheck(lambda x: x.mean(**kw), a)
+    gradcheck(lambda x: x.var(**kw), a)
+    gradcheck(lambda x: x.std(**kw), a)
+    gradcheck(lambda x: x.prod(**kw), a)
+    gradcheck(lambda x: x.amax(**kw), a)
+    gradcheck(lambda x: x.norm(2, **kw), a)
+    gradcheck(lambda x: x.norm(3, **kw), a, second=False)
+    gradcheck(lambda x: x.norm(1, **kw), a)
+    if dims is not None:
+        gradcheck(lambda x: x.logsumexp(**kw), a)
+    if isinstance(dims, int):
+        gradcheck(lambda x: x.max(**kw).values, a)
+        gradcheck(lambda x: x.median(**kw).values, a)
+
+
+def test_gradients_at_zeros_and_ties():
+    x = pf.tensor([[2.0, 0.0, 3.0], [0.0, 0.0, 1.0]], requires_grad=True)
+    (g,) = pf.autograd.grad(x.prod(1).sum(), [x])
+    np.testing.assert_array_equal(g.numpy(), [[0, 6, 0], [0, 0, 0]])
+    x = pf.tensor([1.0, 3.0, 3.0], requires_grad=True)
+    (g,) = pf.autograd.grad(x.amax(0), [x])
+    np.testing.assert_array_equal(g.numpy(), [0, 0.5, 0.5])
+    (g,) = pf.autograd.grad(x.max(), [x])
+    np.testing.assert_array_equal(g.numpy(), [0, 0.5, 0.5])
+    (g,) = pf.autograd.grad(x.max(0).values, [x])
+    np.testing.assert_array_equal(g.numpy(), [0, 1, 0])
+    x = pf.zeros(3, requires_grad=True)
+    (g,) = pf.autograd.grad(x.norm(), [x])
+    np.testing.assert_array_equal(g.numpy(), [0, 0, 0])
+    x = pf.ones(3, requires_grad=True)
+    (g,) = pf.autograd.grad(x.std(correction=0), [x])
+    np.testing.assert_array_equal(g.numpy(), [0, 0, 0])
+
+
+def test_large_product_and_sum_of_expanded():
+    assert pf.ones(10**6).prod().item() == 1
+    assert pf.ones(1, 1).expand(300, 70).sum().item() == 21000
+    assert pf.full((1000, 1000), 0.5)[:, ::3].sum().item() == 167000
