@@ -192,7 +192,9 @@ def test_pair_losses(name):
 
 
 def test_known_values():
-    assert F.mse_loss(pf.tensor([1.0, 2.0, 3.0]), pf.tensor([1.0, 2.0, 5.0])).item() == pytest.approx(4 / 3)
+    assert F.mse_loss(
+        pf.tensor([1.0, 2.0, 3.0]), pf.tensor([1.0, 2.0, 5.0])
+    ).item() == pytest.approx(4 / 3)
     half = F.binary_cross_entropy(pf.tensor([0.5]), pf.tensor([1.0])).item()
     assert half == pytest.approx(0.6931, abs=1e-4)
     got = F.binary_cross_entropy(
@@ -223,7 +225,12 @@ def test_weights_of_binary_losses():
         second=False,
     )  # fmt: skip
     zero = np.zeros(3)
-    gradcheck(lambda x: F.binary_cross_entropy_with_logits(x, pf.tensor([0.0, 0.3, 1.0], dtype=pf.float64)), zero)
+    gradcheck(
+        lambda x: F.binary_cross_entropy_with_logits(
+            x, pf.tensor([0.0, 0.3, 1.0], dtype=pf.float64)
+        ),
+        zero,
+    )
 
 
 def test_kl_div_variants():

@@ -25,7 +25,16 @@ def rms_norm(x, k, w=None, eps=1e-5):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_forward(dtype, layout):
-    for shape, k in [((5,), 1), ((3, 1), 1), ((4, 70), 1), ((2, 3, 5), 2), ((9, 64), 1), ((2, 4099), 1)]:
+    for shape, k in [
+        ((5,), 1),
+        ((3, 1), 1),
+        ((4, 70), 1),
+        ((2, 3, 5), 2),
+        ((9, 64), 1),
+        ((2, 4099), 1),
+    ]:
+        if layout == "broadcast" and len(shape) == 1:
+            continue  # all equal: only rounding is left to be normalised
         t = in_layout(RNG.standard_normal(shape) * 2 + 1, layout, dtype)
         x = values_of(t)
         tail = shape[-k:]
@@ -52,30 +61,39 @@ def test_float32_weights_of_bfloat16_inputs():
 
 @pytest.mark.parametrize("shape", [(4, 5), (2, 3, 4), (40, 3)], ids=str)
 def test_gradients(shape):
-    x, w, b = RNG.standard_normal(shape), RNG.standard_normal(shape[-1:]), RNG.standard_normal(shape[-1:])
+    x, w, b = (
+        RNG.standard_normal(shape),
+        RNG.standard_normal(shape[-1:]),
+        RNG.standard_normal(shape[-1:]),
+    )
     n = shape[-1:]
-    gradcheck(lambda x, w, b: F.layer_norm(x, n, w, b), x, w, b, second=len(shape) == 2 and shape[0] < 9)
+    gradcheck(
+        lambda x, w, b: F.layer_norm(x, n, w, b), x, w, b, second=len(shape) == 2 and shape[0] < 9
+    )
     gradcheck(lambda x, w: F.rms_norm(x, n, w, 1e-5), x, w, second=shape[0] < 9)
     gradcheck(lambda x: F.layer_norm(x, n), x, second=False)
     gradcheck(lambda x: F.layer_norm(x, n) * F.rms_norm(x, n), x, second=False)
     gradcheck(lambda x, b: F.layer_norm(x, n, None, b), x, b, second=False)
 
 
-@pytest.mark.parametrize("n", [3, 64, 130])
+@pytest.mark.parametrize("n", [5, 64, 130])
 def test_backward_kernel_against_formulas(n):
     rows = 150
-    x, g, w = (RNG.standard_normal(s) for s in ((rows, n), (rows, n), (n,)))
-    rstd = 1 / np.sqrt(x.var(1, keepdims=True) + 1e-5)
-    hat = (x - x.mean(1, keepdims=True)) * rstd
-    h = g * w
-    dx = rstd * (h - h.mean(1, keepdims=True) - hat * (h * hat).mean(1, keepdims=True))
+    drawn = [RNG.standard_normal(s) for s in ((rows, n), (rows, n), (n,))]
     for dtype in FLOATS:
-        tx, tw, tb = (pf.tensor(v, dtype=dtype, requires_grad=True) for v in (x, w, np.zeros(n)))
-        y = F.layer_norm(tx, (n,), tw, tb)
-        got = pf.autograd.grad((y * pf.tensor(g).to(dtype)).sum(), [tx, tw, tb])
-        check(got[0], dx, dtype, 8)
-        check(got[1], (g * hat).sum(0), dtype, 8)
-        check(got[2], g.sum(0), dtype, 8)
+        tx, tg, tw = (pf.tensor(v).to(dtype) for v in drawn)
+        x, g, w = (values_of(t) for t in (tx, tg, tw))
+        rstd = 1 / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        hat = (x - x.mean(1, keepdims=True)) * rstd
+        h = g * w
+        dx = rstd * (h - h.mean(1, keepdims=True) - hat * (h * hat).mean(1, keepdims=True))
+        tx.requires_grad_(True)
+        tw.requires_grad_(True)
+        tb = pf.zeros(n, dtype=dtype, requires_grad=True)
+        got = pf.autograd.grad((F.layer_norm(tx, (n,), tw, tb) * tg).sum(), [tx, tw, tb])
+        check(got[0], dx, dtype, 4)
+        check(got[1], (g * hat).sum(0), dtype, 4)
+        check(got[2], g.sum(0), dtype, 4)
 
 
 def test_edges():

@@ -15,13 +15,16 @@ SHAPES = [(3, 5), (), (1,), (64,), (1025,), (0, 3), (130, 70)]
 def lists(k, dtype, scale=1.0):
     arrays = [[RNG.standard_normal(s) * scale for s in SHAPES] for _ in range(k)]
     tensors = [[pf.tensor(a, dtype=pf.float64).to(dtype) for a in group] for group in arrays]
-    return [[t.to(pf.float64).numpy() for t in group] for group in tensors], tensors
+    return [[t.to(pf.float64).numpy().copy() for t in group] for group in tensors], tensors
 
 
 def compare(tensors, arrays, dtype, scale=2):
     for t, a in zip(tensors, arrays, strict=True):
         np.testing.assert_allclose(
-            t.to(pf.float64).numpy(), a, rtol=TOLERANCE[dtype] * scale, atol=TOLERANCE[dtype] * scale
+            t.to(pf.float64).numpy(),
+            a,
+            rtol=TOLERANCE[dtype] * scale,
+            atol=TOLERANCE[dtype] * scale,
         )
 
 
@@ -67,7 +70,9 @@ def test_adamw(dtype, decoupled, amsgrad, maximize):
 
 
 @pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.bfloat16], ids=str)
-@pytest.mark.parametrize("momentum,dampening,nesterov", [(0, 0, False), (0.9, 0.1, False), (0.9, 0, True)])
+@pytest.mark.parametrize(
+    "momentum,dampening,nesterov", [(0, 0, False), (0.9, 0.1, False), (0.9, 0, True)]
+)
 @pytest.mark.parametrize("maximize", [False, True])
 def test_sgd(dtype, momentum, dampening, nesterov, maximize):
     (p,), (tp,) = lists(1, dtype)

@@ -217,7 +217,9 @@ def test_median():
         lower = np.sort(a, 1)[:, (n - 1) // 2]
         r = t.median(1)
         np.testing.assert_array_equal(r.values.numpy(), lower)
-        np.testing.assert_array_equal(np.take_along_axis(a, r.indices.numpy()[:, None], 1)[:, 0], lower)
+        np.testing.assert_array_equal(
+            np.take_along_axis(a, r.indices.numpy()[:, None], 1)[:, 0], lower
+        )
     assert pf.tensor([3.0, 1.0, 2.0, 4.0]).median().item() == 2.0
     r = pf.tensor([3.0, np.nan, 2.0]).median(0)
     assert np.isnan(r.values.item()) and r.indices.item() == 1

@@ -254,18 +254,6 @@ def cross_entropy(
 
     `target` holds class indices of any integer type, or probabilities of the shape of input.
     """
-    if target.is_floating_point():
-        dim = 1 if input.dim() > 1 else 0
-        if label_smoothing:
-            target = target * (1 - label_smoothing) + label_smoothing / input.shape[dim]
-        if weight is not None:
-            shape = [1] * input.dim()
-            shape[dim] = -1
-            target = target * weight.view(shape)
-        loss = -(log_softmax(input, dim) * target).sum(dim)
-        if reduction == "mean":
-            return loss.sum() / max(input.numel() // input.shape[dim], 1)
-        return _reduce(loss, reduction, "cross_entropy")
     return _ops.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
@@ -279,26 +267,7 @@ def nll_loss(
     reduction="mean",
 ):
     """-input[target]: the loss on log-probabilities, classes in dimension 1."""
-    dim = 1 if input.dim() > 1 else 0
-    keep = target != ignore_index
-    # An ignored target may be no class at all: class 0 stands in and its loss is dropped.
-    index = _ops.where(keep, target, _ops.zeros_like(target)).long()
-    picked = -input.gather(dim, index.unsqueeze(dim)).squeeze(dim)
-    share = keep.to(input.dtype)
-    if weight is not None:
-        share = share * weight[index]
-    loss = _ops.where(keep, picked * share, _ops.zeros_like(picked))
-    if reduction == "mean":
-        return loss.sum() / share.sum()
-    return _reduce(loss, reduction, "nll_loss")
-
-
-def _same_shape(input, target, op):
-    if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(
-            f"pf.nn.functional.{op}: got input {list(input.shape)} and target "
-            f"{list(target.shape)}; expected equal shapes; reshape one of them"
-        )
+    return _ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
@@ -313,40 +282,26 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """|input - target|"""
-    return _reduce((input - target).abs(), reduction, "l1_loss")
+    return _ops.l1_loss(input, target, reduction)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Quadratic below `beta`, linear above."""
-    if beta < 0:
-        raise ValueError(f"pf.nn.functional.smooth_l1_loss: beta is {beta}; expected beta >= 0")
-    diff = (input - target).abs()
-    if beta == 0:
-        return _reduce(diff, reduction, "smooth_l1_loss")
-    loss = _ops.where(diff < beta, diff * diff * (0.5 / beta), diff - 0.5 * beta)
-    return _reduce(loss, reduction, "smooth_l1_loss")
+    return _ops.smooth_l1_loss(input, target, reduction, beta)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Quadratic below `delta`, linear above, with the slope delta."""
-    diff = (input - target).abs()
-    loss = _ops.where(diff < delta, diff * diff * 0.5, (diff - 0.5 * delta) * delta)
-    if weight is not None:
-        loss = loss * weight
-    return _reduce(loss, reduction, "huber_loss")
+    if weight is None:
+        return _ops.huber_loss(input, target, reduction, delta)
+    return _reduce(_ops.huber_loss(input, target, "none", delta) * weight, reduction, "huber_loss")
 
 
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
     """-(t*log(p) + (1-t)*log(1-p)); the logarithms are limited to -100, as in PyTorch."""
-    _same_shape(input, target, "binary_cross_entropy")
-    loss = -(
-        target * input.log().clamp(min=-100) + (1 - target) * (1 - input).log().clamp(min=-100)
-    )
-    if weight is not None:
-        loss = loss * weight
-    return _reduce(loss, reduction, "binary_cross_entropy")
+    return _ops.binary_cross_entropy(input, target, weight, reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -359,28 +314,12 @@ def binary_cross_entropy_with_logits(
     pos_weight=None,
 ):
     """binary_cross_entropy of sigmoid(input), without overflow."""
-    _same_shape(input, target, "binary_cross_entropy_with_logits")
-    negative = softplus(-input)  # -log(sigmoid(x))
-    if pos_weight is None:
-        loss = (1 - target) * input + negative
-    else:
-        loss = (1 - target) * input + (1 + (pos_weight - 1) * target) * negative
-    if weight is not None:
-        loss = loss * weight
-    return _reduce(loss, reduction, "binary_cross_entropy_with_logits")
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log(target) - input), with log-probabilities as input; 0 where target is 0."""
-    if log_target:
-        loss = target.exp() * (target - input)
-    else:
-        positive = target > 0
-        safe = _ops.where(positive, target, _ops.ones_like(target))
-        loss = _ops.where(positive, target * (safe.log() - input), _ops.zeros_like(input * target))
-    if reduction == "batchmean":
-        return loss.sum() / loss.shape[0]
-    return _reduce(loss, reduction, "kl_div")
+    return _ops.kl_div(input, target, reduction, log_target)
 
 
 def poisson_nll_loss(
