@@ -54,7 +54,12 @@ Entry read_entry(JsonReader& json, std::string name) {
     };
     if (key == "dtype") {
       once(dtype);
-      e.dtype = dtype_from_safetensors(json.string());
+      std::string text = json.string();
+      auto known = std::find_if(std::begin(kDTypes), std::end(kDTypes),
+                                [&](const DTypeInfo& d) { return d.safetensors == text; });
+      if (known == std::end(kDTypes))
+        json.fail("the unknown dtype '" + text.substr(0, 20) + "' of '" + e.name + "'");
+      e.dtype = known->id;
     } else if (key == "shape") {
       once(shape);
       json.expect('[');

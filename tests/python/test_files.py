@@ -23,6 +23,7 @@ from pyflame import _C, safetensors
 from pyflame.checkpoint import Checkpoints, CheckpointWarning, verify
 
 FileError = _C.FileError
+DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
 
 
 def same(a, b):
@@ -93,6 +94,21 @@ def test_tensors_of_every_layout(tmp_path, dtype):
         back = pf.load(tmp_path / "x", mmap=mmap)
         for name, t in value.items():
             np.testing.assert_array_equal(back[name].numpy(), t.numpy(), err_msg=name)
+
+
+def test_tensors_of_a_device(tmp_path):
+    a = pf.randn(4, 6).to(DEVICE)
+    value = {"plain": a, "transposed": a.t(), "row": a[1], "pending": (a * 2 + 1).t()}
+    pf.save(value, tmp_path / "x")
+    safetensors.save_file(value, tmp_path / "y")
+    back = pf.load(tmp_path / "x", map_location=DEVICE)
+    plain = safetensors.load_file(tmp_path / "y", device=DEVICE)
+    for name, t in value.items():
+        for found in (back[name], plain[name]):
+            assert found.device == t.device
+            np.testing.assert_array_equal(found.cpu().numpy(), t.cpu().numpy(), err_msg=name)
+    back["plain"][1, 0] = 5.0
+    assert back["row"][0].item() == 5 and back["transposed"][0, 1].item() == 5
 
 
 def test_bfloat16_keeps_its_bits(tmp_path):
