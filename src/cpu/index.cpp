@@ -98,8 +98,7 @@ void gather(const KernelArgs& a) {
   });
 }
 
-// ---- masks
-// ---------------------------------------------------------------------------------------
+// ---- masks --------------------------------------------------------------------------------------
 
 template <class F>
 void each_true(const KernelArgs& a, int tensor, F&& fn) {
@@ -166,8 +165,7 @@ void masked_scatter(const KernelArgs& a) {
   });
 }
 
-// ---- counting and searching
-// ------------------------------------------------------------------------
+// ---- counting and searching ---------------------------------------------------------------------
 
 // out [..., classes], zero except where the index points.
 void one_hot(const KernelArgs& a) {

@@ -18,4 +18,13 @@ inline int64_t checked_index(const KernelArgs& a, int64_t i, int64_t n, bool wra
   return at;
 }
 
+// For writes: a wrong index is reported and -1 comes back, so that nothing is written for it.
+inline int64_t checked_place(const KernelArgs& a, int64_t i, int64_t n) {
+  const int64_t at = i < 0 ? i + n : i;
+  if (static_cast<uint64_t>(at) < static_cast<uint64_t>(n)) [[likely]]
+    return at;
+  a.bad_index(i, n);
+  return -1;
+}
+
 }  // namespace pyflame::cpu

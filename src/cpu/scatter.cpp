@@ -1,6 +1,6 @@
-// Kernels that write by index. What meets in one place is combined in index order by one thread,
-// so results do not depend on the number of threads: threads share out the lanes, the positions
-// in all dimensions but the indexed ones.
+// Kernels that write by index; nothing is written for a wrong one. What meets in one place is
+// combined in index order by one thread, so results do not depend on the number of threads: threads
+// share out the lanes, the positions in all dimensions but the indexed ones.
 #include <vector>
 
 #include "cpu/index.h"
@@ -123,15 +123,17 @@ void scatter(const KernelArgs& a) {
                        if (shared) {
                          const int64_t i = ix[lane[1][0] + j * is];
                          if (i == skip) continue;
-                         const int64_t to = checked_index(a, i, size) * os, from = j * ss;
+                         const int64_t place = checked_place(a, i, size);
+                         if (place < 0) continue;
+                         const int64_t to = place * os, from = j * ss;
                          if (flat) {
                            T* ol = o + lane[0][0] + to;
                            const T* sl = s + lane[2][0] + from;
                            for (int l = 0; l < count; ++l) ol[l] = Op::apply(ol[l], sl[l]);
                          } else {
                            for (int l = 0; l < count; ++l) {
-                             T& place = o[lane[0][l] + to];
-                             place = Op::apply(place, s[lane[2][l] + from]);
+                             T& target = o[lane[0][l] + to];
+                             target = Op::apply(target, s[lane[2][l] + from]);
                            }
                          }
                          continue;
@@ -139,8 +141,10 @@ void scatter(const KernelArgs& a) {
                        for (int l = 0; l < count; ++l) {
                          const int64_t i = ix[lane[1][l] + j * is];
                          if (i == skip) continue;
-                         T& place = o[lane[0][l] + checked_index(a, i, size) * os];
-                         place = Op::apply(place, s[lane[2][l] + j * ss]);
+                         const int64_t place = checked_place(a, i, size);
+                         if (place < 0) continue;
+                         T& target = o[lane[0][l] + place * os];
+                         target = Op::apply(target, s[lane[2][l] + j * ss]);
                        }
                      }
                    }
@@ -160,11 +164,12 @@ void index_put(const KernelArgs& a) {
   for (int k = 0; k < count; ++k) {
     const pf_tensor& index = a.tensor(2 + k);
     auto at = walk(index);
-    for (int64_t i = 0; i < points; ++i, at.next())
-      to[static_cast<size_t>(i)] +=
-          checked_index(a, static_cast<const int64_t*>(index.data)[at.offset[0]],
-                        self.shape[before + k]) *
-          self.strides[before + k];
+    for (int64_t i = 0; i < points; ++i, at.next()) {
+      int64_t& offset = to[static_cast<size_t>(i)];
+      const int64_t place = checked_place(a, static_cast<const int64_t*>(index.data)[at.offset[0]],
+                                          self.shape[before + k]);
+      offset = place < 0 || offset < 0 ? -1 : offset + place * self.strides[before + k];
+    }
   }
   const int64_t* value_strides[1] = {values.strides + before};
   Walker<1> value_at(model.ndim, model.shape, value_strides);
@@ -197,6 +202,7 @@ void index_put(const KernelArgs& a) {
           flat = flat && lane[0][l] == lane[0][0] + l && lane[1][l] == lane[1][0] + l;
         }
         for (size_t k = 0; k < static_cast<size_t>(points); ++k) {
+          if (to[k] < 0) continue;  // a wrong index
           T* o = a.data<T>(0) + to[k];
           const T* v = a.data<T>(1) + from[k];
           if (flat) {

@@ -177,8 +177,7 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& given) {
   return ops::index_read(self, only(self->shape.size(), d, index), "index_select");
 }
 
-// ---- embedding
-// -------------------------------------------------------------------------------------
+// ---- embedding ----------------------------------------------------------------------------------
 
 namespace {
 
@@ -211,20 +210,7 @@ Tensor embedding(const Tensor& input, const Tensor& weight, int64_t padding_idx)
   return embedding_of(index, weight, padding_idx < 0 ? INT64_MIN : padding_idx);
 }
 
-static Tensor py_embedding(const Tensor& input, const Tensor& weight,
-                           std::optional<int64_t> padding_idx) {
-  int64_t pad = padding_idx.value_or(-1);
-  if (padding_idx && pad < 0) {
-    ops::check_defined(weight, "embedding");
-    pad += weight->shape.empty() ? 0 : weight->shape[0];
-    PF_CHECK(pad >= 0, ValueError, "embedding", "got padding_idx ", *padding_idx, " for shape ",
-             weight->shape, "; expected one of its rows; correct it");
-  }
-  return embedding(input, weight, pad);
-}
-
-// ---- gather
-// ------------------------------------------------------------------------------------------
+// ---- gather -------------------------------------------------------------------------------------
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
   static const Kernel kernel{"gather"};
@@ -279,8 +265,7 @@ static Tensor take_along_dim(const Tensor& self, const Tensor& indices,
   return gather(expand(self, a.vec()), d, expand(indices, b.vec()));
 }
 
-// ---- masks
-// -------------------------------------------------------------------------------------------
+// ---- masks --------------------------------------------------------------------------------------
 
 Tensor nonzero(const Tensor& t) {
   static const Kernel kernel{"nonzero"};
@@ -394,8 +379,7 @@ static Tensor masked_scatter_(Tensor self, const Tensor& given, const Tensor& so
   return self;
 }
 
-// ---- counting and searching
-// ----------------------------------------------------------------------------
+// ---- counting and searching ---------------------------------------------------------------------
 
 Tensor one_hot(const Tensor& t, int64_t num_classes) {
   static const Kernel kernel{"one_hot"};
@@ -505,11 +489,12 @@ const Family kIndexing("indexing", [](Family& f) {
   f.op(&take_along_dim, {"take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
                          "gather with the other dimensions broadcast; over the flattened input "
                          "without dim."});
-  f.op(&py_embedding, {"embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor",
-                       "Rows of `weight` [rows, width] named by an integer tensor. The gradient "
-                       "adds up in index order; row padding_idx gets none. IndexError for an index "
-                       "outside [0, rows).",
-                       kFunctional});
+  f.op(&embedding,
+       {"embedding(Tensor input, Tensor weight, int padding_idx=-1) -> Tensor",
+        "Rows of `weight` [rows, width] named by an integer tensor. The gradient "
+        "adds up in index order; row padding_idx gets none (-1: all do). IndexError for an index "
+        "outside [0, rows).",
+        kFunctional});
   f.op(
       +[](const Tensor& t, bool as_tuple) -> Value {
         if (as_tuple) return nonzero_tuple(t);

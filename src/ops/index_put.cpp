@@ -96,8 +96,7 @@ Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims
 
 }  // namespace ops
 
-// ---- scatter
-// ---------------------------------------------------------------------------------------
+// ---- scatter ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -295,8 +294,7 @@ Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, cons
   return is_float(self->dtype) ? div(out, count) : to(div(out, count), self->dtype);
 }
 
-// ---- index_add, index_copy, index_fill
-// ---------------------------------------------------------------
+// ---- index_add, index_copy, index_fill ----------------------------------------------------------
 
 // A 1-D index along `dim` as an index for scatter, one element seen by all lanes.
 Tensor index_for(const Tensor& self, int64_t dim, const Tensor& given, const Tensor& src,
@@ -371,8 +369,7 @@ Tensor index_fill_(Tensor self, int64_t dim, const Tensor& index, Scalar value) 
                             scalar_tensor(value, self->dtype, self->storage->device));
 }
 
-// ---- x[...] = values
-// ---------------------------------------------------------------------------------
+// ---- x[...] = values ----------------------------------------------------------------------------
 
 // x[mask] = number: a where over the whole tensor, so that nothing waits for the mask.
 bool put_masked(Tensor& self, const TensorList& indices, const Tensor& values) {

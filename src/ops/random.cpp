@@ -164,8 +164,7 @@ static Tensor random_range_(Tensor t, int64_t from, optional<int64_t> to) {
   return t;
 }
 
-// ---- bernoulli, dropout
-// --------------------------------------------------------------------------
+// ---- bernoulli, dropout -------------------------------------------------------------------------
 
 namespace {
 
@@ -247,8 +246,7 @@ static Tensor py_dropout(Tensor x, double p, bool training, bool inplace) {
   return copy_(x, r);
 }
 
-// ---- permutations and samples
-// --------------------------------------------------------------------
+// ---- permutations and samples -------------------------------------------------------------------
 
 static Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device) {
   static const Kernel kernel{"randperm"};

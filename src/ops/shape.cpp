@@ -23,8 +23,7 @@ Tensor clone(const Tensor& t) {
   return out;
 }
 
-// ---- joining
-// -------------------------------------------------------------------------------------
+// ---- joining ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -155,8 +154,7 @@ static Tensor atleast_3d(const Tensor& t) {
   return at_least(t, 3);
 }
 
-// ---- turning and repeating
-// -----------------------------------------------------------------------
+// ---- turning and repeating ----------------------------------------------------------------------
 
 Tensor flip(const Tensor& t, const IntList& dims) {
   static const Kernel kernel{"flip"};
@@ -301,8 +299,7 @@ static Tensor repeat_interleave_each(const Tensor& t, const Tensor& repeats,
                                 t->storage->device));
 }
 
-// ---- triangles and padding
-// -----------------------------------------------------------------------
+// ---- triangles and padding ----------------------------------------------------------------------
 
 namespace {
 

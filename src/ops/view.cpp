@@ -342,8 +342,7 @@ static Tensor unfold(const Tensor& t, int64_t dimension, int64_t size, int64_t s
   });
 }
 
-// ---- several views of one tensor
-// -----------------------------------------------------------------
+// ---- several views of one tensor ----------------------------------------------------------------
 
 namespace {
 

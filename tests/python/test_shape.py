@@ -51,8 +51,8 @@ CASES = {
     ),
     "pad_two": (
         (2, 3),
-        lambda t: pf.nn.functional.pad(t, (0, 1, 2, 0), value=7.0),
-        lambda a: np.pad(a, ((2, 0), (0, 1)), constant_values=7),
+        lambda t: pf.nn.functional.pad(t, (0, 1, 2, 0), value=1.0),
+        lambda a: np.pad(a, ((2, 0), (0, 1)), constant_values=1),
     ),
     "pad_cut": (
         (4, 5),
