@@ -210,6 +210,19 @@ Tensor embedding(const Tensor& input, const Tensor& weight, int64_t padding_idx)
   return embedding_of(index, weight, padding_idx < 0 ? INT64_MIN : padding_idx);
 }
 
+// Python's: None for no padding row, negative rows from the end.
+static Tensor py_embedding(const Tensor& input, const Tensor& weight,
+                           std::optional<int64_t> padding_idx) {
+  int64_t pad = padding_idx.value_or(-1);
+  if (padding_idx && pad < 0) {
+    ops::check_defined(weight, "embedding");
+    pad += weight->shape.empty() ? 0 : weight->shape[0];
+    PF_CHECK(pad >= 0, ValueError, "embedding", "got padding_idx ", *padding_idx, " for shape ",
+             weight->shape, "; expected one of its rows; correct it");
+  }
+  return embedding(input, weight, pad);
+}
+
 // ---- gather -------------------------------------------------------------------------------------
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
@@ -489,12 +502,11 @@ const Family kIndexing("indexing", [](Family& f) {
   f.op(&take_along_dim, {"take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
                          "gather with the other dimensions broadcast; over the flattened input "
                          "without dim."});
-  f.op(&embedding,
-       {"embedding(Tensor input, Tensor weight, int padding_idx=-1) -> Tensor",
-        "Rows of `weight` [rows, width] named by an integer tensor. The gradient "
-        "adds up in index order; row padding_idx gets none (-1: all do). IndexError for an index "
-        "outside [0, rows).",
-        kFunctional});
+  f.op(&embedding, {"embedding(Tensor input, Tensor weight, int padding_idx=-1) -> Tensor",
+                    "Rows of `weight` [rows, width] named by an integer tensor. The gradient "
+                    "adds up in index order; row padding_idx gets none. IndexError for an index "
+                    "outside [0, rows).",
+                    kFunctional});
   f.op(
       +[](const Tensor& t, bool as_tuple) -> Value {
         if (as_tuple) return nonzero_tuple(t);
