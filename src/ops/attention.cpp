@@ -15,23 +15,14 @@ namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
 
-// A tensor [batch..., t, e] laid out as `like` is: where its heads lie inside the sequence (a
-// view of a projection [b, t, h * e]), they do so here, and transpose(1, 2).reshape() is a view.
-Tensor make_as(const Tensor& like, const Dims& batch, int64_t t, int64_t e) {
-  const int nb = batch.size(), nl = like->shape.size();
-  int inner = 0;  // trailing batch dimensions with smaller strides than the sequence
-  while (inner < nb && inner + 2 < nl) {
-    const int at = nl - 3 - inner;
-    if (like->shape[at] > 1 && like->shape[nl - 2] > 1 &&
-        (like->strides[at] >= like->strides[nl - 2] || like->strides[at] == 0))
-      break;
-    if (like->shape[at] == 1 && batch[nb - 1 - inner] != 1) break;
-    ++inner;
-  }
+// A tensor [batch..., t, e] whose last `inner` batch dimensions lie inside the sequence, as they do
+// in a projection [b, t, h * e]: transpose(1, 2).reshape(b, t, h * e) is then a view.
+Tensor make_interleaved(const Tensor& like, const Dims& batch, int64_t t, int64_t e, int inner) {
+  const int nb = batch.size();
   Dims shape = batch;
   shape.push_back(t);
   shape.push_back(e);
-  if (inner == 0 || like->contiguous) return make_tensor(shape, like->dtype, like->storage->device);
+  if (inner == 0) return make_tensor(shape, like->dtype, like->storage->device);
   Dims order;  // outer batch, t, inner batch, e
   for (int i = 0; i < nb - inner; ++i) order.push_back(i);
   order.push_back(nb);
@@ -42,6 +33,21 @@ Tensor make_as(const Tensor& like, const Dims& batch, int64_t t, int64_t e) {
   Tensor base = make_tensor(base_shape, like->dtype, like->storage->device);
   for (int i = 0; i < order.size(); ++i) strides[static_cast<int>(order[i])] = base->strides[i];
   return make_view(base, shape, strides, 0);
+}
+
+// A gradient laid out as the operand that it belongs to.
+Tensor make_as(const Tensor& like, const Dims& batch, int64_t t, int64_t e) {
+  const int nb = batch.size(), nl = like->shape.size();
+  int inner = 0;  // trailing batch dimensions with smaller strides than the sequence
+  while (!like->contiguous && inner < nb && inner + 2 < nl) {
+    const int at = nl - 3 - inner;
+    if (like->shape[at] > 1 && like->shape[nl - 2] > 1 &&
+        (like->strides[at] >= like->strides[nl - 2] || like->strides[at] == 0))
+      break;
+    if (like->shape[at] == 1 && batch[nb - 1 - inner] != 1) break;
+    ++inner;
+  }
+  return make_interleaved(like, batch, t, e, inner);
 }
 
 Dims batch_of(const Tensor& t) {
@@ -95,15 +101,16 @@ autograd::Grads composed_backward(const Tensor& g, const Tensor& q, const Tensor
           {}};
 }
 
+// `inner` trailing batch dimensions are heads.
 Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-             const Attention& a) {
+             const Attention& a, int inner) {
   static const engine::Kernel kForward{"sdpa"}, kBackward{"sdpa_backward"};
   const int nd = q->shape.size();
   const int64_t l = q->shape[nd - 2], ev = v->shape.back();
   Dims batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), kOp), batch_of(v), kOp);
   if (mask.defined() && mask->shape.size() > 2)
     batch = broadcast_shapes(batch, batch_of(mask), kOp);
-  Tensor out = make_as(q, batch, l, ev);
+  Tensor out = make_interleaved(q, batch, l, ev, inner < batch.size() ? inner : 0);
   Dims rows = batch;
   rows.push_back(l);
   Tensor lse = make_tensor(rows, q->dtype == DType::Float64 ? DType::Float64 : DType::Float32,
@@ -209,7 +216,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
       is_causal, dropout_p};
   Tensor r = dropout_p > 0 || (mask.defined() && autograd::requires_grad(mask))
                  ? composed(q, k, v, mask, a)
-                 : fused(q, k, v, mask, a);
+                 : fused(q, k, v, mask, a, heads == 0 ? 1 : 2);
   if (heads == 0) return r;
   IntList d = r->shape.vec();
   d.erase(d.end() - 3);

@@ -87,9 +87,13 @@ def test_empty():
         assert tuple(out.shape) == (b, 1, length, 4) and (out.numpy() == 0).all()
 
 
-def test_the_result_of_a_projection_joins_heads_without_a_copy():
-    q = make(2, 3, 4, 5, "projection")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_heads_join_without_a_copy(layout):
+    q = make(2, 4, 3, 5, layout)
     y = F.scaled_dot_product_attention(q, q, q)
+    assert y.transpose(1, 2).is_contiguous()
+    k = make(2, 2, 3, 5, layout)
+    y = F.scaled_dot_product_attention(q, k, k, enable_gqa=True)
     assert y.transpose(1, 2).is_contiguous()
 
 
