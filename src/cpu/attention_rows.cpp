@@ -41,6 +41,18 @@ HWY_INLINE V Exp(V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), p);
 }
 
+// Sum of sixteen lanes by halves: (i, i + 8), (i, i + 4), (i, i + 2), (0, 1).
+HWY_INLINE float SumLanes(const V* parts) {
+  const D d;
+  const hn::CappedTag<float, 4> d4;
+  alignas(64) float all[16], four[4];
+  for (int h = 0; h < kParts; ++h) hn::Store(parts[h], d, all + h * kLanes);
+  const auto low = hn::Add(hn::Load(d4, all), hn::Load(d4, all + 8));
+  const auto high = hn::Add(hn::Load(d4, all + 4), hn::Load(d4, all + 12));
+  hn::Store(hn::Add(low, high), d4, four);
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
 void SoftmaxRow(float* s, int64_t n, float scale, float* sum_out, float* max_out) {
   const D d;
   const float inf = std::numeric_limits<float>::infinity();
@@ -50,10 +62,7 @@ void SoftmaxRow(float* s, int64_t n, float scale, float* sum_out, float* max_out
   for (int64_t j = n; j < end; ++j) s[j] = scale < 0 ? inf : -inf;
   V top = hn::Set(d, -inf);
   for (int64_t j = 0; j < end; j += kLanes) top = hn::Max(hn::Mul(hn::LoadU(d, s + j), k), top);
-  float m = -inf;
-  alignas(64) float lanes[16];
-  hn::StoreU(top, d, lanes);
-  for (int i = 0; i < kLanes; ++i) m = lanes[i] > m ? lanes[i] : m;
+  const float m = hn::GetLane(hn::MaxOfLanes(d, top));
   // With nothing to subtract, exp(-inf) is the zero that a fully masked row gets.
   const V shift = hn::Set(d, m == -inf ? 0.0f : m);
   V sums[kParts];
@@ -65,10 +74,7 @@ void SoftmaxRow(float* s, int64_t n, float scale, float* sum_out, float* max_out
       hn::StoreU(e, d, at);
       sums[h] = hn::Add(sums[h], e);
     }
-  for (int h = 0; h < kParts; ++h) hn::StoreU(sums[h], d, lanes + h * kLanes);
-  for (int half = 8; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  *sum_out = lanes[0];
+  *sum_out = SumLanes(sums);
   *max_out = m;
 }
 
@@ -96,12 +102,9 @@ float Dot(const float* x, const float* y, int64_t n) {
     for (int h = 0; h < kParts; ++h)
       sums[h] =
           hn::MulAdd(hn::LoadU(d, x + j + h * kLanes), hn::LoadU(d, y + j + h * kLanes), sums[h]);
-  alignas(64) float lanes[16];
-  for (int h = 0; h < kParts; ++h) hn::StoreU(sums[h], d, lanes + h * kLanes);
-  for (int i = 0; j < n; ++i, ++j) lanes[i] = std::fma(x[j], y[j], lanes[i]);
-  for (int half = 8; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  return lanes[0];
+  float rest = 0;
+  for (; j < n; ++j) rest = std::fma(x[j], y[j], rest);
+  return SumLanes(sums) + rest;
 }
 
 }  // namespace pyflame::cpu::attention::HWY_NAMESPACE
