@@ -68,11 +68,11 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   const int outer = std::max(0, g.ndim - 2);
   const bool direct = inner.out == 1 && inner.in == 1;
   const int64_t cell = std::max<int64_t>(1, kChunk / bytes);
-  // Through a buffer: 64 x 64 elements of 4 bytes, whole cache lines on either side.
-  const int64_t side = std::max<int64_t>(16, 256 / bytes);
+  // A transposed box goes through a buffer: two cache lines of the output by what the input has
+  // next to each other, up to two kilobytes.
+  const int64_t side = 128 / bytes;
   const int64_t nc = std::min(inner.size, direct ? cell : rows_match ? cell / 4 : side);
-  const int64_t nr =
-      std::min(second.size, std::max<int64_t>(1, direct ? cell / nc : cell / 4 / nc));
+  const int64_t nr = std::min(second.size, std::max<int64_t>(1, cell / nc));
   const int64_t row_boxes = (second.size + nr - 1) / nr, col_boxes = (inner.size + nc - 1) / nc;
   int64_t boxes = row_boxes * col_boxes;
   for (int d = 0; d < outer; ++d) boxes *= dims[d].size;
@@ -80,12 +80,13 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   const int64_t grain = std::max<int64_t>(1, (32 << 10) / (nr * nc * bytes));
 
   parallel_for(boxes, grain, [&](int64_t begin, int64_t end) {
-    alignas(64) char buffer[kChunk / 4 + 64];
+    alignas(64) char buffer[kChunk];
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t c0 = b % col_boxes * nc;
-      int64_t rest = b / col_boxes;
-      const int64_t r0 = rest % row_boxes * nr;
-      rest /= row_boxes;
+      // Along the input: its pages are few and its next box is near.
+      const int64_t r0 = b % row_boxes * nr;
+      int64_t rest = b / row_boxes;
+      const int64_t c0 = rest % col_boxes * nc;
+      rest /= col_boxes;
       int64_t to = r0 * second.out + c0 * inner.out, from = r0 * second.in + c0 * inner.in;
       for (int d = outer - 1; d >= 0; --d) {
         const int64_t at = rest % dims[d].size;

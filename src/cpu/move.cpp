@@ -92,8 +92,9 @@ void transpose(T* dst, int64_t ds, const T* src, int64_t ss, int64_t nr, int64_t
   if constexpr (side > 1) {
     for (; r + side <= nr; r += side) {
       int64_t c = 0;
-      for (; c + side <= nc; c += side)
+      for (; c + side <= nc; c += side) {
         transpose_square(dst + c * ds + r, ds, src + r * ss + c, ss);
+      }
       for (; c < nc; ++c)
         for (int64_t k = r; k < r + side; ++k) dst[c * ds + k] = src[k * ss + c];
     }
