@@ -158,7 +158,7 @@ def test_float_values(name, dtype):
 @pytest.mark.parametrize("dtype", [pf.float32, pf.float64], ids=str)
 def test_wide_and_non_finite_values(name, dtype):
     row = ROWS[name]
-    if name in ("remainder", "fmod", "floor_divide", "tan", "hypot", "lerp", "heaviside"):
+    if name in ("remainder", "fmod", "floor_divide", "tan", "lerp"):
         pytest.skip("where NumPy itself differs at infinities, or the condition is bad")
     attrs, values = attributes(row)
     arrays = operands(row, dtype, wide=True)
@@ -198,8 +198,6 @@ def test_layouts(name, layout):
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8"])
 def test_integer_values(name, dtype):
     row = ROWS[name]
-    if name == "heaviside":
-        pytest.skip("NumPy has it for floats only")
     attrs, values = attributes(row)
     values = [int(np.ceil(v)) for v in values]
     if dtype == "uint8" and min(values, default=0) < 0:
