@@ -502,11 +502,11 @@ const Family kIndexing("indexing", [](Family& f) {
   f.op(&take_along_dim, {"take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
                          "gather with the other dimensions broadcast; over the flattened input "
                          "without dim."});
-  f.op(&embedding, {"embedding(Tensor input, Tensor weight, int padding_idx=-1) -> Tensor",
-                    "Rows of `weight` [rows, width] named by an integer tensor. The gradient "
-                    "adds up in index order; row padding_idx gets none. IndexError for an index "
-                    "outside [0, rows).",
-                    kFunctional});
+  f.op(&py_embedding, {"embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor",
+                       "Rows of `weight` [rows, width] named by an integer tensor. The gradient "
+                       "adds up in index order; row padding_idx gets none. IndexError for an index "
+                       "outside [0, rows).",
+                       kFunctional});
   f.op(
       +[](const Tensor& t, bool as_tuple) -> Value {
         if (as_tuple) return nonzero_tuple(t);
