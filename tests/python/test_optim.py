@@ -1,0 +1,192 @@
+"""Optimizers against their formulas in NumPy, over several steps and parameter groups."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import pyflame as pf
+from pyflame import nn
+
+rng = np.random.default_rng(0)
+
+
+def sgd(p, g, s, lr, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False):
+    g = (-g if maximize else g) + weight_decay * p
+    if momentum:
+        s["b"] = momentum * s["b"] + (1 - dampening) * g if "b" in s else g
+        g = g + momentum * s["b"] if nesterov else s["b"]
+    return p - lr * g
+
+
+def adam(
+    p, g, s, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, maximize=False,
+    decoupled=False,
+):  # fmt: skip
+    g = -g if maximize else g
+    if decoupled:
+        p = p * (1 - lr * weight_decay)
+    else:
+        g = g + weight_decay * p
+    n = s["n"] = s.get("n", 0) + 1
+    s["m"] = betas[0] * s.get("m", 0) + (1 - betas[0]) * g
+    s["v"] = betas[1] * s.get("v", 0) + (1 - betas[1]) * g * g
+    v = s["v"]
+    if amsgrad:
+        v = s["x"] = np.maximum(s.get("x", 0), v)
+    return p - lr / (1 - betas[0] ** n) * s["m"] / (np.sqrt(v / (1 - betas[1] ** n)) + eps)
+
+
+def adamw(p, g, s, lr, weight_decay=1e-2, **options):
+    return adam(p, g, s, lr, weight_decay=weight_decay, decoupled=True, **options)
+
+
+CASES = [
+    ("SGD", sgd, {"lr": 0.1}),
+    ("SGD", sgd, {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    ("SGD", sgd, {"lr": 0.1, "momentum": 0.9}),
+    ("SGD", sgd, {"lr": 0.1, "momentum": 0.9, "dampening": 0.4}),
+    ("SGD", sgd, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    ("Adam", adam, {"lr": 0.01}),
+    ("Adam", adam, {"lr": 0.01, "weight_decay": 0.1, "betas": (0.8, 0.9), "eps": 1e-3}),
+    ("Adam", adam, {"lr": 0.01, "amsgrad": True}),
+    ("AdamW", adamw, {"lr": 0.01}),
+    ("AdamW", adamw, {"lr": 0.01, "weight_decay": 0.3, "maximize": True}),
+]
+
+
+@pytest.mark.parametrize("name,rule,options", CASES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_formula(name, rule, options, dtype):
+    shapes = [(3, 4), (5,), (), (2, 3, 7)]
+    values = [rng.standard_normal(s) for s in shapes]
+    params = [nn.Parameter(pf.tensor(np.array(v, dtype))) for v in values]
+    second = dict(options, lr=options["lr"] * 3)
+    groups = [{"params": params[:2]}, {"params": params[2:], "lr": second["lr"]}]
+    optimizer = getattr(pf.optim, name)(groups, **options)
+    states = [{} for _ in params]
+    for step in range(6):
+        for i, p in enumerate(params):
+            if step == 2 and i == 1:
+                p.grad = None  # left alone for this step
+                continue
+            g = rng.standard_normal(shapes[i])
+            p.grad = pf.tensor(np.array(g, dtype))
+            values[i] = rule(values[i], g, states[i], **(options if i < 2 else second))
+        optimizer.step()
+        tol = 1e-10 if dtype == np.float64 else 2e-5
+        for p, v in zip(params, values):
+            assert_allclose(p.detach().numpy(), v, rtol=tol, atol=tol)
+
+
+def train(optimizer, net, steps, start=0):
+    losses = []
+    for i in range(start, start + steps):
+        x = pf.tensor(np.random.default_rng(i).standard_normal((8, 4)).astype(np.float32))
+        optimizer.zero_grad()
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def make(name, options):
+    pf.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    groups = [{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.02}]
+    return net, getattr(pf.optim, name)(groups, **options)
+
+
+@pytest.mark.parametrize("name,rule,options", CASES)
+def test_state_dict_resumes_exactly(name, rule, options, tmp_path):
+    net, optimizer = make(name, options)
+    train(optimizer, net, 3)
+    pf.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "s.pf")
+    want = train(optimizer, net, 3, start=3)
+    other, second = make(name, options)
+    state = pf.load(tmp_path / "s.pf")
+    other.load_state_dict(state["net"])
+    second.load_state_dict(state["optimizer"])
+    assert train(second, other, 3, start=3) == want
+
+
+def test_state_dict_form():
+    net, optimizer = make("Adam", {"lr": 0.1})
+    train(optimizer, net, 1)
+    state = optimizer.state_dict()
+    assert [g["params"] for g in state["param_groups"]] == [[0, 1], [2, 3]]
+    assert set(state["state"]) == {0, 1, 2, 3}
+    assert set(state["state"][0]) == {"step", "exp_avg", "exp_avg_sq"}
+    assert state["param_groups"][1]["lr"] == 0.02
+
+
+def test_load_state_dict_errors():
+    net, optimizer = make("Adam", {"lr": 0.1})
+    train(optimizer, net, 1)
+    state = optimizer.state_dict()
+    one = pf.optim.Adam(net.parameters())
+    with pytest.raises(ValueError, match="parameter groups"):
+        one.load_state_dict(state)
+    other, second = make("Adam", {"lr": 0.1})
+    state["state"][0]["exp_avg"] = pf.zeros(3)
+    with pytest.raises(ValueError, match="shape"):
+        second.load_state_dict(state)
+
+
+def test_groups():
+    a, b = nn.Parameter(pf.ones(2)), nn.Parameter(pf.ones(3))
+    optimizer = pf.optim.SGD([a], lr=0.5)
+    optimizer.add_param_group({"params": b, "lr": 0.1})
+    assert [g["lr"] for g in optimizer.param_groups] == [0.5, 0.1]
+    with pytest.raises(ValueError, match="more than one"):
+        optimizer.add_param_group({"params": [a]})
+    with pytest.raises(ValueError, match="twice"):
+        pf.optim.SGD([a, a])
+    with pytest.raises(ValueError, match="empty"):
+        pf.optim.SGD([])
+    with pytest.raises(TypeError, match="single Tensor"):
+        pf.optim.SGD(a)
+    with pytest.raises(ValueError, match="non-leaf"):
+        pf.optim.SGD([a * 2])
+    with pytest.raises(ValueError, match="learning rate"):
+        pf.optim.SGD([a], lr=-1)
+    with pytest.raises(ValueError, match="beta"):
+        pf.optim.Adam([a], betas=(1.0, 0.9))
+    with pytest.raises(ValueError, match="nesterov"):
+        pf.optim.SGD([a], nesterov=True)
+    named = pf.optim.SGD([("a", a), ("b", b)])
+    assert named.param_groups[0]["param_names"] == ["a", "b"]
+    assert "lr: 0.001" in repr(named)
+
+
+def test_zero_grad_and_closure():
+    p = nn.Parameter(pf.ones(2))
+    optimizer = pf.optim.SGD([p], lr=0.5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with pf.no_grad():
+        assert optimizer.step(closure).item() == 2
+    assert p.tolist() == [0.0, 0.0]
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad.tolist() == [0.0, 0.0]
+    optimizer.zero_grad()
+    assert p.grad is None
+    optimizer.step()  # nothing to do
+
+
+def test_adam_finds_the_minimum():
+    p = nn.Parameter(pf.tensor([3.0, -2.0]))
+    optimizer = pf.optim.Adam([p], lr=0.1)
+    for _ in range(300):
+        optimizer.zero_grad()
+        ((p - pf.tensor([1.0, 2.0])) ** 2).sum().backward()
+        optimizer.step()
+    assert_allclose(p.detach().numpy(), [1.0, 2.0], atol=1e-2)
+    assert math.isfinite(p.sum().item())
