@@ -362,8 +362,9 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
   GilScope gil;
   // An operand that reaches the same memory by another way (x += x[0]) is copied first.
   Tensor copies[PF_MAX_OPERANDS];
-  std::vector<Operand> list(operands.begin(), operands.end());
-  for (size_t i = 0; i < list.size(); ++i) {
+  Operand list[PF_MAX_OPERANDS] = {Scalar(), Scalar(), Scalar(), Scalar()};
+  for (size_t i = 0; i < operands.size(); ++i) {
+    list[i] = operands[i];
     const Tensor* t = list[i].tensor;
     if (!t || !((*t)->storage == dst->storage)) continue;
     const TensorImpl& a = *t->impl();
@@ -376,7 +377,8 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
     call(copy, {copies[i]}, {*t});
     list[i].tensor = &copies[i];
   }
-  append({op, &dst->shape, dst->dtype, compute, dst->storage->device, list, attrs, dst.impl()},
+  append({op, &dst->shape, dst->dtype, compute, dst->storage->device, {list, operands.size()}, attrs,
+          dst.impl()},
          nullptr, "in-place operation");
 }
 

@@ -26,6 +26,15 @@ const char* name_of(OpId id) {
   return id < kNumRows ? kRowTable[id].name : row_state(id).name.c_str();
 }
 
+const char* inplace_name(OpId id) {
+  static constexpr const char* kNames[] = {
+#define PF_POINTWISE(NAME, ...) #NAME "_",
+#include "ops/pointwise.def"
+#undef PF_POINTWISE
+  };
+  return id < kNumRows ? kNames[id] : name_of(id);
+}
+
 Rule rule_of(OpId id) {
   return id < kNumRows ? kRowTable[id].rule : row_state(id).rule;
 }
@@ -406,32 +415,36 @@ constexpr auto kQuick = [] {
   return q;
 }();
 
+// Whether the tensors among the operands are floats of one dtype, shape and device: then nothing
+// needs to be resolved. `may` tells whether a gradient could be wanted.
+inline const TensorImpl* uniform(std::span<const Operand> operands, bool* may) {
+  const TensorImpl* first = nullptr;
+  for (const Operand& o : operands) {
+    if (!o.tensor) continue;
+    const TensorImpl* t = o.tensor->impl();
+    *may |= t->requires_grad || t->meta;
+    if (!first)
+      first = t;
+    else if (t->dtype != first->dtype || !(t->shape == first->shape) ||
+             !(t->storage->device == first->storage->device))
+      return nullptr;
+  }
+  if (!first || info(first->dtype).kind != Kind::Float || info(first->dtype).storage_only)
+    return nullptr;
+  return first;
+}
+
 }  // namespace
 
 Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
   if (id < kNumRows && kQuick[id] != Quick::No) [[likely]] {
-    const TensorImpl* first = nullptr;
-    bool same = true, may = false;
-    for (const Operand& o : operands) {
-      if (!o.tensor) continue;
-      const TensorImpl* t = o.tensor->impl();
-      may |= t->requires_grad || t->meta;
-      if (!first)
-        first = t;
-      else
-        same = same && t->dtype == first->dtype && t->shape == first->shape &&
-               t->storage->device == first->storage->device;
-    }
-    if (same && first) {
-      const DTypeInfo& dtype = info(first->dtype);
-      if (dtype.kind == Kind::Float && !dtype.storage_only) [[likely]] {
-        const DType out = kQuick[id] == Quick::Same ? dtype.id : DType::Bool;
-        if (!may) [[likely]]
-          return engine::pointwise(id, first->shape, out, dtype.compute, first->storage->device,
-                                   operands, attrs);
-        return record(id, first->shape, out, dtype.compute, first->storage->device, operands,
-                      attrs);
-      }
+    bool may = false;
+    if (const TensorImpl* t = uniform(operands, &may)) [[likely]] {
+      const DType out = kQuick[id] == Quick::Same ? t->dtype : DType::Bool;
+      const DType compute = compute_type(t->dtype);
+      if (!may) [[likely]]
+        return engine::pointwise(id, t->shape, out, compute, t->storage->device, operands, attrs);
+      return record(id, t->shape, out, compute, t->storage->device, operands, attrs);
     }
   }
   const Rule rule = rule_of(id);
@@ -458,11 +471,18 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
 
 Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
                       std::span<const Scalar> attrs) {
-  const std::string name = std::string(name_of(id)) + "_";
-  autograd::check_inplace(dst, name.c_str());
+  const char* name = inplace_name(id);
+  autograd::check_inplace(dst, name);
   Operand all[4] = {Operand(dst), Scalar(), Scalar(), Scalar()};
   for (size_t i = 0; i < others.size(); ++i) all[i + 1] = others[i];
   const std::span<const Operand> operands(all, others.size() + 1);
+  if (id < kNumRows && kQuick[id] == Quick::Same) [[likely]] {
+    bool may = false;
+    if (uniform(operands, &may) && !may) {
+      engine::pointwise_into(id, dst, compute_type(dst->dtype), operands, attrs);
+      return dst;
+    }
+  }
   const Rule rule = rule_of(id);
   const unsigned masks = masks_of(id, rule);
   const Types types = types_of(id, rule, common_type(operands, masks));
@@ -470,8 +490,8 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
 
   for (const Operand& o : others)
     if (o.tensor && !((*o.tensor)->shape == dst->shape))
-      PF_CHECK(broadcast_shapes(dst->shape, (*o.tensor)->shape, name.c_str()) == dst->shape,
-               ShapeError, name, "got a tensor of shape ", dst->shape, " and an operand of shape ",
+      PF_CHECK(broadcast_shapes(dst->shape, (*o.tensor)->shape, name) == dst->shape, ShapeError,
+               name, "got a tensor of shape ", dst->shape, " and an operand of shape ",
                (*o.tensor)->shape, "; the result must have the shape of the tensor; use ",
                name_of(id), "() instead");
   if (types.out != dst->dtype || masks) {
