@@ -74,7 +74,9 @@ int main(int argc, char** argv) {
         float f = static_cast<float>(i * 7919 % 31 - 15) / 16;
         double d = f;
         uint16_t h = static_cast<uint16_t>(i * 7919 % 31);
-        const void* p = size == 8 ? static_cast<void*>(&d) : size == 4 ? static_cast<void*>(&f) : &h;
+        const void* p = size == 8   ? static_cast<void*>(&d)
+                        : size == 4 ? static_cast<void*>(&f)
+                                    : &h;
         std::memcpy(v.data() + static_cast<size_t>(i) * size, p, size);
       }
       return v;
