@@ -1,11 +1,20 @@
 """Every row of the pointwise table against its reference column: NumPy or SciPy text that shares
 nothing with the row's body. Dtypes, layouts, special values, gradients, in-place forms."""
 
+import os
+
 import numpy as np
 import pytest
 import scipy.special as sp
 
 import pyflame as pf
+
+DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
+
+
+def tensor(*args, **kwargs):
+    return pf.tensor(*args, device=DEVICE, **kwargs)
+
 
 ROWS = {row["name"]: row for row in pf._C._pointwise_rows() if not row["runtime"]}
 PUBLIC = [name for name, row in ROWS.items() if row["python"]]
@@ -86,18 +95,18 @@ def floats(shape, seed, wide=False):
 def arrange(x, layout):
     """A tensor of that layout and the array with the same elements."""
     if layout == "transposed":
-        return pf.tensor(np.ascontiguousarray(x.T)).t(), x
+        return tensor(np.ascontiguousarray(x.T)).t(), x
     if layout == "sliced":
         padded = np.zeros((x.shape[0], 2 * x.shape[1] + 1), x.dtype)
         padded[:, 1::2] = x
-        return pf.tensor(padded)[:, 1::2], x
+        return tensor(padded)[:, 1::2], x
     if layout == "broadcast":
-        return pf.tensor(x[:1]).expand(x.shape[0], x.shape[1]), np.broadcast_to(x[:1], x.shape)
+        return tensor(x[:1]).expand(x.shape[0], x.shape[1]), np.broadcast_to(x[:1], x.shape)
     if layout == "zero_dim":
-        return pf.tensor(x[0, 2]), np.asarray(x[0, 2])
+        return tensor(x[0, 2]), np.asarray(x[0, 2])
     if layout == "empty":
-        return pf.tensor(x[:0]), x[:0]
-    return pf.tensor(x), x
+        return tensor(x[:0]), x[:0]
+    return tensor(x), x
 
 
 def operands(row, dtype, wide=False, shape=(5, 13)):
@@ -108,14 +117,18 @@ def operands(row, dtype, wide=False, shape=(5, 13)):
         if row["rule"] == "Select" and i == 0:
             arrays.append(x > 0)
             continue
-        t = pf.tensor(x).to(dtype)
-        arrays.append(t.to(pf.float64).numpy())
+        t = tensor(x).to(dtype)
+        arrays.append(t.to(pf.float64).detach().cpu().numpy())
     return arrays
 
 
 def compare(name, got, want, dtype):
     kind = str(dtype).removeprefix("pyflame.").removeprefix("torch.")
-    got = got.to(pf.float64).numpy() if got.dtype != pf.bool else got.numpy()
+    got = (
+        got.to(pf.float64).detach().cpu().numpy()
+        if got.dtype != pf.bool
+        else got.detach().cpu().numpy()
+    )
     want = np.asarray(want)
     assert got.shape == want.shape, name
     if got.dtype == bool:
@@ -126,8 +139,8 @@ def compare(name, got, want, dtype):
         rtol, atol = (2e-3, 2e-3) if kind == "float16" else (1.6e-2, 1e-2)
     if kind in ("float32", "float16", "bfloat16"):  # what overflows there is inf
         with np.errstate(over="ignore"):
-            want = pf.tensor(np.ascontiguousarray(want, np.float64)).to(dtype).to(pf.float64)
-            want = want.numpy().reshape(got.shape)
+            want = tensor(np.ascontiguousarray(want, np.float64)).to(dtype).to(pf.float64)
+            want = want.detach().cpu().numpy().reshape(got.shape)
             if kind == "float32":
                 tiny = np.abs(want) < 1.2e-38  # subnormals may be flushed
                 want, got = np.where(tiny, 0, want), np.where(np.abs(got) < 1.2e-38, 0, got)
@@ -140,7 +153,7 @@ def test_float_values(name, dtype):
     row = ROWS[name]
     attrs, values = attributes(row)
     arrays = operands(row, dtype)
-    tensors = [pf.tensor(a) if a.dtype == bool else pf.tensor(a).to(dtype) for a in arrays]
+    tensors = [tensor(a) if a.dtype == bool else tensor(a).to(dtype) for a in arrays]
     want = reference(row, arrays, values)
     result = call(row, tensors, attrs)
     if dtype in (pf.float16, pf.bfloat16) and name in ("floor_divide", "remainder", "fmod"):
@@ -149,7 +162,7 @@ def test_float_values(name, dtype):
         with np.errstate(all="ignore"):
             safe = np.abs(x / y - np.round(x / y)) > 0.02
         safe &= np.isfinite(want)
-        compare(name, result.to(pf.float64)[pf.tensor(safe)].to(dtype), want[safe], dtype)
+        compare(name, result.to(pf.float64)[tensor(safe)].to(dtype), want[safe], dtype)
         return
     compare(name, result, want, dtype)
 
@@ -163,13 +176,13 @@ def test_wide_and_non_finite_values(name, dtype):
     attrs, values = attributes(row)
     arrays = operands(row, dtype, wide=True)
     want = reference(row, arrays, values)
-    got = call(row, [pf.tensor(a).to(dtype) for a in arrays], attrs)
+    got = call(row, [tensor(a).to(dtype) for a in arrays], attrs)
     if name in ("silu", "gelu", "mish", "hardswish"):  # -inf * 0 is NaN, as in PyTorch
         keep = ~np.isinf(arrays[0])
-        got, want = got.to(pf.float64)[pf.tensor(keep)].to(dtype), want[keep]
+        got, want = got.to(pf.float64)[tensor(keep)].to(dtype), want[keep]
     if name in ("logaddexp2", "softsign", "sinc", "frac", "tanhshrink"):
         keep = np.all([np.isfinite(a) for a in arrays], axis=0)
-        got, want = got.to(pf.float64)[pf.tensor(keep)].to(dtype), want[keep]
+        got, want = got.to(pf.float64)[tensor(keep)].to(dtype), want[keep]
     compare(name, got, want, dtype)
 
 
@@ -213,9 +226,9 @@ def test_integer_values(name, dtype):
     if row["rule"] == "Select":
         arrays[0] = arrays[0] > 20
     want = np.asarray(reference(row, arrays, values))
-    got = call(row, [pf.tensor(a) for a in arrays], attrs)
+    got = call(row, [tensor(a) for a in arrays], attrs)
     assert str(got.dtype).split(".")[-1] == str(want.dtype), (name, got.dtype, want.dtype)
-    np.testing.assert_array_equal(got.numpy(), want, err_msg=name)
+    np.testing.assert_array_equal(got.detach().cpu().numpy(), want, err_msg=name)
 
 
 @pytest.mark.parametrize("name", [n for n in PUBLIC if ROWS[n]["rule"] in ("Float", "Test")])
@@ -223,7 +236,7 @@ def test_integers_become_the_default_float(name):
     row = ROWS[name]
     attrs, values = attributes(row)
     arrays = [np.random.default_rng(i).integers(1, 9, (3, 4)) for i in range(row["arity"])]
-    got = call(row, [pf.tensor(a) for a in arrays], attrs)
+    got = call(row, [tensor(a) for a in arrays], attrs)
     want = reference(row, [a.astype(np.float64) for a in arrays], values)
     assert got.dtype == (pf.bool if row["rule"] == "Test" else pf.float32)
     compare(name, got, want, pf.float32)
@@ -255,22 +268,24 @@ def test_gradients(name):
     arrays = smooth_points(row)
 
     def value(a):
-        return call(row, [pf.tensor(x) for x in a], attrs).numpy()
+        return call(row, [tensor(x) for x in a], attrs).detach().cpu().numpy()
 
-    tensors = [pf.tensor(a) for a in arrays]
+    tensors = [tensor(a) for a in arrays]
     for t in tensors:
         if t.dtype == pf.float64:
             t.requires_grad_()
     out = call(row, tensors, attrs)
     weight = np.linspace(0.5, 1.5, len(POINTS))
-    out.backward(pf.tensor(weight))
+    out.backward(tensor(weight))
     for i, t in enumerate(tensors):
         if not t.requires_grad:
             continue
         want = weight * numeric(value, arrays, i)
         keep = np.isfinite(want) & (np.abs(want) < 1e3)
         assert keep.sum() >= 3, name
-        np.testing.assert_allclose(t.grad.numpy()[keep], want[keep], rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            t.grad.detach().cpu().numpy()[keep], want[keep], rtol=1e-6, atol=1e-7
+        )
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -281,7 +296,7 @@ def test_second_derivatives(name):
     floats_at = [i for i, a in enumerate(arrays) if a.dtype == np.float64]
 
     def first(a, i, create_graph=False):
-        tensors = [pf.tensor(x) for x in a]
+        tensors = [tensor(x) for x in a]
         for k in floats_at:
             tensors[k].requires_grad_()
         out = call(row, tensors, attrs)
@@ -296,8 +311,8 @@ def test_second_derivatives(name):
             continue
         seconds = pf.autograd.grad(g.sum(), [tensors[k] for k in floats_at], allow_unused=True)
         for k, second in zip(floats_at, seconds):
-            want = numeric(lambda a, i=i: first(a, i)[1].numpy(), arrays, k)
-            got = np.zeros_like(want) if second is None else second.numpy()
+            want = numeric(lambda a, i=i: first(a, i)[1].detach().cpu().numpy(), arrays, k)
+            got = np.zeros_like(want) if second is None else second.detach().cpu().numpy()
             keep = np.isfinite(want) & (np.abs(want) < 1e3)
             np.testing.assert_allclose(
                 got[keep], want[keep], rtol=2e-5, atol=2e-6, err_msg=f"{name}: {i}, {k}"
@@ -309,7 +324,7 @@ def test_second_derivatives(name):
 def test_activations_have_finite_gradients_at_extremes(name, dtype):
     row = ROWS[name]
     attrs, _ = attributes(row)
-    x = pf.tensor([0.0, 40.0, -40.0, 100.0, -100.0, 1000.0, -1000.0, 1e4, -1e4]).to(dtype)
+    x = tensor([0.0, 40.0, -40.0, 100.0, -100.0, 1000.0, -1000.0, 1e4, -1e4]).to(dtype)
     x.requires_grad_()
     y = call(row, [x], attrs)
     y.sum().backward()
@@ -328,19 +343,19 @@ def test_in_place_forms(name):
     else:
         arrays = operands(row, pf.float32, shape=(4, 6))
     dtype = pf.int64 if row["rule"] in ("IntOnly", "Logic") else pf.float32
-    tensors = [pf.tensor(a).to(dtype) for a in arrays]
-    want = call(row, tensors, attrs).to(dtype).numpy()
+    tensors = [tensor(a).to(dtype) for a in arrays]
+    want = call(row, tensors, attrs).to(dtype).detach().cpu().numpy()
     target = tensors[0].clone()
     kept = target
     result = getattr(target, name + "_")(*tensors[1:], **attrs)
     assert result is kept
-    np.testing.assert_array_equal(target.numpy(), want)
-    wide = pf.zeros(4, 12, dtype=dtype)
+    np.testing.assert_array_equal(target.detach().cpu().numpy(), want)
+    wide = pf.zeros(4, 12, dtype=dtype, device=DEVICE)
     view = wide[:, ::2]
     view.copy_(tensors[0])
     getattr(view, name + "_")(*tensors[1:], **attrs)
-    np.testing.assert_array_equal(wide[:, ::2].numpy(), want)
-    np.testing.assert_array_equal(wide[:, 1::2].numpy(), np.zeros((4, 6)))
+    np.testing.assert_array_equal(wide[:, ::2].detach().cpu().numpy(), want)
+    np.testing.assert_array_equal(wide[:, 1::2].detach().cpu().numpy(), np.zeros((4, 6)))
 
 
 # ---- rows made at run time ---------------------------------------------------------------------------
@@ -348,14 +363,17 @@ def test_in_place_forms(name):
 
 def test_define():
     swish = pf.ops.define("swish_for_test", "x * sigmoid(b * x)", attrs={"b": 1.0})
-    x = pf.tensor([-1.5, 0.25, 2.0], dtype=pf.float64, requires_grad=True)
+    x = tensor([-1.5, 0.25, 2.0], dtype=pf.float64, requires_grad=True)
     y = swish(x, b=1.5)
     np.testing.assert_allclose(
-        y.detach().numpy(), x.detach().numpy() * sp.expit(1.5 * x.detach().numpy())
+        y.detach().cpu().numpy(),
+        x.detach().cpu().numpy() * sp.expit(1.5 * x.detach().cpu().numpy()),
     )
     assert pf.autograd.gradcheck(lambda t: swish(t, b=1.5), (x,))
     assert pf.autograd.gradgradcheck(lambda t: swish(t), (x,))
-    np.testing.assert_allclose(pf.swish_for_test(x).detach().numpy(), swish(x).detach().numpy())
+    np.testing.assert_allclose(
+        pf.swish_for_test(x).detach().cpu().numpy(), swish(x).detach().cpu().numpy()
+    )
     assert "swish_for_test" in pf.ops.list()
     with pytest.raises(pf.ValueError, match="position 4"):
         pf.ops.define("broken_for_test", "x * foo(x)")
