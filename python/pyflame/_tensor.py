@@ -98,7 +98,10 @@ def __reduce_ex__(self, protocol):
 
 
 def numpy(self, *, force=False):
-    """The elements as a NumPy array that shares memory (force=True: detached, moved, converted)."""
+    """The elements as a NumPy array: shared memory on the CPU, a copy from any other device.
+
+    ``force=True`` also detaches and converts dtypes that NumPy does not have.
+    """
     return _C._numpy(self, force)
 
 

@@ -438,11 +438,8 @@ nb::object numpy_of(nb::handle self, bool force) {
              "tensor.detach().numpy()");
     t = t.detach();
   }
-  if (!t->storage->device.is_cpu()) {
-    PF_CHECK(force, DeviceError, "Tensor.numpy", "got a tensor on ", t->storage->device,
-             "; expected one on the CPU; use tensor.cpu().numpy()");
-    t = move_to(t, Device{});
-  }
+  // From another device the values are copied: people write tensor.numpy() wherever it lives.
+  if (!t->storage->device.is_cpu()) t = move_to(t, Device{});
   if (!format_of(t->dtype)) {
     PF_CHECK(force, DTypeError, "Tensor.numpy", "got dtype ", t->dtype,
              "; NumPy has no such type; convert first with tensor.float().numpy()");
