@@ -280,6 +280,11 @@ static Tensor movedim(const Tensor& t, const IntList& source, const IntList& des
   const int n = t->shape.size();
   PF_CHECK(source.size() == destination.size(), ShapeError, "movedim", "got ", source.size(),
            " sources and ", destination.size(), " destinations; expected as many; pair them up");
+  if (n == 0) {
+    for (int64_t d : source) wrap_dim(d, 0, "movedim");
+    for (int64_t d : destination) wrap_dim(d, 0, "movedim");
+    return t;
+  }
   IntList order(static_cast<size_t>(n), -1);
   std::vector<bool> used(static_cast<size_t>(n), false);
   for (size_t i = 0; i < source.size(); ++i) {
@@ -331,7 +336,7 @@ static Tensor unfold(const Tensor& t, int64_t dimension, int64_t size, int64_t s
   PF_CHECK(size >= 0 && size <= length && step > 0, ValueError, "unfold", "got size ", size,
            " and step ", step, " for dimension ", d, " of shape ", t->shape,
            "; expected 0 <= size <= ", length, " and a positive step; check them");
-  if (n == 0) return unfold(unsqueeze(t, 0), 0, size, step);
+  if (n == 0) return slice(unsqueeze(t, 0), 0, 0, size);
   return picking_view(t, "unfold", [d, size, step](const Geometry& g) {
     Geometry r = g;
     r.shape[d] = (g.shape[d] - size) / step + 1;
