@@ -23,7 +23,7 @@ def layouts(a):
 
 def same(got, want, **tolerance):
     """Shapes and values equal; within a tolerance when one is given. NaN equals NaN."""
-    got = got.detach().numpy() if isinstance(got, pf.Tensor) else np.asarray(got)
+    got = got.detach().cpu().numpy() if isinstance(got, pf.Tensor) else np.asarray(got)
     want = np.asarray(want)
     assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
     if tolerance:
@@ -48,7 +48,7 @@ def check_grad(fn, *arrays, second=True, eps=1e-6, tol=1e-6):
         if not out.requires_grad:
             return [np.zeros_like(a) for a in values]
         got = pf.autograd.grad(out, tensors, allow_unused=True, create_graph=create_graph)
-        return [np.zeros_like(a) if g is None else g.numpy() for a, g in zip(values, got)]
+        return [np.zeros_like(a) if g is None else g.cpu().numpy() for a, g in zip(values, got)]
 
     def numeric(f, values):
         out = []

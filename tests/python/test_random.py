@@ -10,7 +10,7 @@ FLOATS = [pf.float32, pf.float64, pf.float16, pf.bfloat16]
 
 
 def numbers(t):
-    return t.to(pf.float64).numpy()
+    return t.to(pf.float64).cpu().numpy()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -50,24 +50,24 @@ def test_seed_repeats(dtype):
 
 def test_strides_do_not_matter():
     pf.manual_seed(5)
-    want = pf.empty(6, 5).normal_().numpy()
+    want = pf.empty(6, 5).normal_().cpu().numpy()
     pf.manual_seed(5)
     same(pf.empty(5, 6).t().normal_(), want)
     pf.manual_seed(5)
     big = pf.zeros(6, 11)
     same(big[:, 1::2].normal_(), want)
-    assert (big.numpy()[:, ::2] == 0).all()
+    assert (big.cpu().numpy()[:, ::2] == 0).all()
 
 
 def test_a_longer_tensor_begins_alike():
     pf.manual_seed(2)
-    a = pf.rand(100).numpy()
+    a = pf.rand(100).cpu().numpy()
     pf.manual_seed(2)
-    same(pf.rand(1000).numpy()[:100], a)
+    same(pf.rand(1000).cpu().numpy()[:100], a)
 
 
 def test_uniform_bounds():
-    u = pf.empty(100_000).uniform_(-3, 5).numpy()
+    u = pf.empty(100_000).uniform_(-3, 5).cpu().numpy()
     assert u.min() >= -3 and u.max() < 5 and abs(u.mean() - 1) < 0.05
     same(pf.empty(4).uniform_(2, 2), [2, 2, 2, 2])
     with pytest.raises((ValueError, RuntimeError)):
@@ -77,11 +77,11 @@ def test_uniform_bounds():
 def test_randint():
     t = pf.randint(0, 10, (100_000,))
     assert t.dtype == pf.int64
-    counts = np.bincount(t.numpy(), minlength=10)
+    counts = np.bincount(t.cpu().numpy(), minlength=10)
     assert len(counts) == 10 and counts.min() > 9000
     assert tuple(pf.randint(5, (2, 3)).shape) == (2, 3)
     assert tuple(pf.randint(0, 10, [2, 3], dtype=pf.int32).shape) == (2, 3)
-    wide = pf.randint(-(2**62), 2**62, (1000,)).numpy()
+    wide = pf.randint(-(2**62), 2**62, (1000,)).cpu().numpy()
     assert (wide < 0).any() and (wide > 2**61).any()
     with pytest.raises((ValueError, RuntimeError)):
         pf.randint(3, 3, (2,))
@@ -91,7 +91,7 @@ def test_randint():
 
 @pytest.mark.parametrize("n", [0, 1, 2, 1000])
 def test_randperm(n):
-    p = pf.randperm(n).numpy()
+    p = pf.randperm(n).cpu().numpy()
     same(np.sort(p), np.arange(n))
     if n == 1000:
         assert (p != np.arange(n)).sum() > 900
@@ -99,9 +99,9 @@ def test_randperm(n):
 
 def test_bernoulli():
     p = pf.tensor([0.0, 1.0, 0.25]).expand(20_000, 3)
-    b = pf.bernoulli(p).numpy()
+    b = pf.bernoulli(p).cpu().numpy()
     assert b[:, 0].max() == 0 and b[:, 1].min() == 1 and abs(b[:, 2].mean() - 0.25) < 0.02
-    assert set(np.unique(pf.empty(1000).bernoulli_(0.5).numpy())) == {0, 1}
+    assert set(np.unique(pf.empty(1000).bernoulli_(0.5).cpu().numpy())) == {0, 1}
 
 
 @pytest.mark.parametrize("replacement", [False, True])
@@ -110,7 +110,7 @@ def test_multinomial(replacement):
     weights = np.array([0.0, 1.0, 2.0, 5.0])
     first = []
     for _ in range(2000):
-        s = pf.multinomial(pf.tensor(weights), 2, replacement=replacement).numpy()
+        s = pf.multinomial(pf.tensor(weights), 2, replacement=replacement).cpu().numpy()
         assert replacement or s[0] != s[1]
         first.append(s[0])
     share = np.bincount(first, minlength=4) / len(first)
@@ -133,7 +133,7 @@ def test_multinomial_rows_and_refusals():
 def test_large_multinomial_follows_its_weights():
     pf.manual_seed(9)
     w = np.random.default_rng(0).random(50)
-    got = pf.multinomial(pf.tensor(w), 200_000, replacement=True).numpy()
+    got = pf.multinomial(pf.tensor(w), 200_000, replacement=True).cpu().numpy()
     np.testing.assert_allclose(np.bincount(got, minlength=50) / 200_000, w / w.sum(), atol=2e-3)
 
 
@@ -141,7 +141,7 @@ def test_dropout():
     pf.manual_seed(4)
     x = pf.ones(100_000, requires_grad=True)
     y = pf.nn.functional.dropout(x, 0.3)
-    v = y.detach().numpy()
+    v = y.detach().cpu().numpy()
     assert abs((v == 0).mean() - 0.3) < 0.01
     np.testing.assert_allclose(v[v != 0], 1 / 0.7, rtol=1e-6)
     y.sum().backward()
@@ -157,7 +157,7 @@ def test_dropout_is_keyed_by_logical_index():
     a = pf.nn.functional.dropout(pf.ones(8, 6), 0.5)
     pf.manual_seed(4)
     b = pf.nn.functional.dropout(pf.ones(6, 8).t(), 0.5)
-    same(a, b.numpy())
+    same(a, b.cpu().numpy())
 
 
 def test_in_place_random_writes_cut_the_gradient():
@@ -175,7 +175,7 @@ def test_in_place_random_writes_cut_the_gradient():
 def test_normal_of_tensors():
     pf.manual_seed(0)
     mean = pf.tensor([0.0, 100.0]).expand(10_000, 2)
-    z = pf.normal(mean, pf.tensor([1.0, 2.0])).numpy()
+    z = pf.normal(mean, pf.tensor([1.0, 2.0])).cpu().numpy()
     np.testing.assert_allclose(z.mean(0), [0, 100], atol=0.1)
     np.testing.assert_allclose(z.std(0), [1, 2], atol=0.1)
     assert tuple(pf.normal(0.0, 1.0, (2, 3)).shape) == (2, 3)

@@ -90,7 +90,7 @@ def test_values(name):
     for dtype in [pf.bfloat16, pf.float16, pf.bool]:
         same(
             op(pf.tensor(a).to(dtype)).to(pf.float64),
-            ref(pf.tensor(a).to(dtype).to(pf.float64).numpy()),
+            ref(pf.tensor(a).to(dtype).to(pf.float64).cpu().numpy()),
         )
 
 

@@ -22,7 +22,7 @@ def test_sort(dtype, shape, dim):
         same(v, np.sort(a, dim))
         v, i = t.sort(dim, descending=True)
         same(v, np.flip(np.sort(a, dim), dim))
-        same(np.take_along_axis(a, i.numpy(), dim), v.numpy())
+        same(np.take_along_axis(a, i.cpu().numpy(), dim), v.cpu().numpy())
 
 
 @pytest.mark.parametrize("n", [5, 5000])
@@ -40,11 +40,11 @@ def test_special_values(n):
         v, i = pf.tensor(b).sort()
         same(v, np.sort(b))
         same(i, np.argsort(b, kind="stable"))
-        down = pf.tensor(b).sort(descending=True)[0].numpy()
+        down = pf.tensor(b).sort(descending=True)[0].cpu().numpy()
         same(down, np.sort(b)[::-1])
     for dtype in [pf.float16, pf.bfloat16]:
         t = pf.tensor(a.astype(np.float32)).to(dtype)
-        same(t.sort()[0].to(pf.float32), np.sort(t.to(pf.float32).numpy()))
+        same(t.sort()[0].to(pf.float32), np.sort(t.to(pf.float32).cpu().numpy()))
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 10])
@@ -66,7 +66,7 @@ def test_kthvalue_and_msort():
     a = RNG.standard_normal((5, 6))
     v, i = pf.tensor(a).kthvalue(2, 0)
     same(v, np.sort(a, 0)[1])
-    same(np.take_along_axis(a, i.numpy()[None], 0)[0], v.numpy())
+    same(np.take_along_axis(a, i.cpu().numpy()[None], 0)[0], v.cpu().numpy())
     assert tuple(pf.tensor(a).kthvalue(2, 1, keepdim=True).values.shape) == (5, 1)
     same(pf.msort(pf.tensor(a)), np.sort(a, 0))
 
