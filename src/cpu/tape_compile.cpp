@@ -307,15 +307,14 @@ Tape Compiler::finish() {
   for (const Tape::In& i : t.ins) t.cost += i.bytes * 0.02;
   for (const Tape::Out& o : t.outs) t.cost += o.bytes * 0.03;
 
-  // The next tile of each input is fetched by the longest instruction that is still free, or by
-  // the one that loads it.
+  // The next tile of each input is fetched by the longest instruction that is still free; short
+  // ones are bound by memory already, and the hardware's own prefetch serves them better.
+  constexpr uint16_t kLong = 40;
   for (int i = 0; i < t.ninputs; ++i) {
     Instr* best = nullptr;
     for (Instr& in : t.code) {
-      if (in.ahead) continue;
-      const bool loads = std::count(in.in, in.in + 4, t.in(i)) > 0;
-      const bool wide = t.ins[static_cast<size_t>(i)].bytes >= 4;
-      if (!wide && !loads) continue;
+      if (in.ahead) continue;  // one input each
+      if (in.cost < kLong || t.ins[static_cast<size_t>(i)].bytes < 4) continue;
       if (!best || in.cost > best->cost) best = &in;
     }
     if (best) best->ahead = static_cast<uint16_t>(t.in(i));
