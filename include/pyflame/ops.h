@@ -73,6 +73,9 @@ Tensor nan_to_num(const Tensor&, std::optional<double> nan = {}, std::optional<d
                   std::optional<double> neginf = {});
 Tensor isclose(const Tensor&, const Tensor&, double rtol = 1e-5, double atol = 1e-8,
                bool equal_nan = false);
+bool equal(const Tensor&, const Tensor&);  // shapes and all elements: src/ops/compare.cpp
+bool allclose(const Tensor&, const Tensor&, double rtol = 1e-5, double atol = 1e-8,
+              bool equal_nan = false);
 
 Tensor leaky_relu(const Tensor&, Scalar negative_slope = 0.01);
 Tensor elu(const Tensor&, Scalar alpha = 1.0);
