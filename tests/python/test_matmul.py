@@ -153,6 +153,39 @@ def test_named_products():
     close(pf.baddbmm(z, x, y, beta=2, alpha=0.5), 2 * nz + 0.5 * (nx @ ny))
 
 
+def test_composed_products():
+    n = RNG.standard_normal
+    cases = [
+        (pf.inner, np.inner, n((2, 3)), n((4, 3))),
+        (pf.inner, np.inner, n(3), n(3)),
+        (pf.vdot, np.vdot, n(3), n(3)),
+        (pf.ger, np.outer, n(3), n(4)),
+        (pf.kron, np.kron, n((2, 3)), n((4, 5))),
+        (pf.kron, np.kron, n(3), n((2, 2))),
+        (pf.cross, np.cross, n((4, 3)), n((4, 3))),
+        (lambda a, b: pf.cross(a, b, dim=0), lambda a, b: np.cross(a, b, axis=0), n((3, 2)), n((3, 2))),
+        (pf.trace, np.trace, n((3, 4))),
+        (lambda a: pf.matrix_power(a, 5), lambda a: np.linalg.matrix_power(a, 5), n((2, 3, 3))),
+        (lambda a, b: pf.vecdot(a, b, dim=0), lambda a, b: (a * b).sum(0), n((3, 4)), n((3, 1))),
+        (lambda a, b, c: pf.chain_matmul(a, b, c), lambda a, b, c: a @ b @ c, n((2, 3)), n((3, 4)), n((4, 2))),
+        (pf.addr, lambda c, a, b: c + np.outer(a, b), n((3, 4)), n(3), n(4)),
+        (pf.addbmm, lambda c, a, b: c + (a @ b).sum(0), n((2, 4)), n((5, 2, 3)), n((5, 3, 4))),
+        (
+            F.bilinear,
+            lambda x, y, w, b: np.einsum("bi,oij,bj->bo", x, w, y) + b,
+            n((2, 3)), n((2, 4)), n((5, 3, 4)), n(5),
+        ),
+    ]  # fmt: skip
+    for ours, reference, *arrays in cases:
+        got = ours(*[pf.tensor(a) for a in arrays])
+        close(got, np.asarray(reference(*arrays)), pf.float64)
+        check_gradients(ours, *arrays)
+
+
+def test_the_power_zero_is_the_identity():
+    assert (pf.matrix_power(pf.zeros(2, 3, 3), 0).numpy() == np.eye(3)).all()
+
+
 def test_addmm_ignores_input_when_beta_is_zero():
     a, na = make((2, 3))
     nan = pf.full((2, 2), float("nan"))

@@ -1,0 +1,160 @@
+// Products that are compositions of others: of vectors, Kronecker, bilinear, sums of batches.
+#include <algorithm>
+
+#include "core/tensor_impl.h"
+#include "ops/matmul.h"
+#include "ops/registry.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+
+Tensor diagonal(const Tensor&, int64_t offset, int64_t dim1, int64_t dim2);
+
+namespace {
+
+void check_both(const Tensor& a, const Tensor& b, const char* op) {
+  PF_CHECK(a.defined() && b.defined() && a->dtype == b->dtype, DTypeError, op,
+           "got tensors of different dtypes; expected both to have the same dtype; convert one ",
+           "with .to(dtype)");
+}
+
+Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha) {
+  Tensor r = alpha.to_double() == 1 ? product : mul(product, alpha);
+  if (beta.to_double() == 0) return r;
+  return add(beta.to_double() == 1 ? input : mul(input, beta), r);
+}
+
+Tensor inner(const Tensor& a, const Tensor& b) {
+  check_both(a, b, "inner");
+  if (a->shape.empty() || b->shape.empty()) return mul(a, b);
+  PF_CHECK(a->shape.back() == b->shape.back(), ShapeError, "inner", "got ", a->shape, " and ",
+           b->shape, "; expected equal last dimensions; transpose or reshape one of them");
+  return tensordot(a, b, {-1}, {-1});
+}
+
+Tensor vdot(const Tensor& a, const Tensor& b) {
+  return dot(a, b);
+}
+
+Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim) {
+  check_both(a, b, "vecdot");
+  return sum(mul(a, b), IntList{dim}, false, a->dtype);
+}
+
+// Each dimension as (a, b): one broadcast product, then a reshape.
+Tensor kron(const Tensor& a, const Tensor& b) {
+  check_both(a, b, "kron");
+  const int n = std::max(a->shape.size(), b->shape.size());
+  IntList wide_a, wide_b, shape;
+  for (int i = 0; i < n; ++i) {
+    const int da = i - (n - a->shape.size()), db = i - (n - b->shape.size());
+    const int64_t sa = da < 0 ? 1 : a->shape[da], sb = db < 0 ? 1 : b->shape[db];
+    wide_a.insert(wide_a.end(), {sa, 1});
+    wide_b.insert(wide_b.end(), {1, sb});
+    shape.push_back(sa * sb);
+  }
+  return reshape(mul(reshape(a, wide_a), reshape(b, wide_b)), shape);
+}
+
+Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
+  check_both(x, weight, "bilinear");
+  PF_CHECK(weight->shape.size() == 3 && !x->shape.empty() && !y->shape.empty() &&
+               x->shape.back() == weight->shape[1] && y->shape.back() == weight->shape[2],
+           ShapeError, "bilinear", "got ", x->shape, ", ", y->shape, " and weight ", weight->shape,
+           "; expected [..., in1], [..., in2] and [out, in1, in2]; check the features");
+  Tensor r = einsum("...i,oij,...j->...o", {x, weight, y});
+  return bias.defined() ? add(r, bias) : r;
+}
+
+Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  PF_CHECK(a->shape.size() == 3 && b->shape.size() == 3, ShapeError, "addbmm", "got ", a->shape,
+           " and ", b->shape, "; expected two batches of matrices; use matmul for other shapes");
+  return scaled_sum(input, einsum("bik,bkj->ij", {a, b}), beta, alpha);
+}
+
+Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  return scaled_sum(input, outer(a, b), beta, alpha);
+}
+
+Tensor trace(const Tensor& t) {
+  PF_CHECK(t.defined() && t->shape.size() == 2, ShapeError, "trace", "got shape ",
+           t.defined() ? t->shape : Dims{}, "; expected a matrix; take diagonal(...).sum(-1)");
+  return sum(diagonal(t, 0, 0, 1));
+}
+
+Tensor matrix_power(const Tensor& t, int64_t n) {
+  const int nd = t->shape.size();
+  PF_CHECK(nd >= 2 && t->shape[nd - 1] == t->shape[nd - 2], ShapeError, "matrix_power",
+           "got shape ", t->shape, "; expected square matrices; check the last two dimensions");
+  PF_CHECK(n >= 0, NotSupportedError, "matrix_power", "got the power ", n,
+           "; expected at least 0; invert the matrix first");
+  if (n == 0) {
+    Tensor one = eye(t->shape[nd - 1], {}, t->dtype, t->storage->device);
+    return contiguous(expand(one, t->shape.vec()));
+  }
+  Tensor result, square = t;
+  for (;; square = matmul(square, square)) {
+    if (n & 1) result = result.defined() ? matmul(result, square) : square;
+    if ((n >>= 1) == 0) return result;
+  }
+}
+
+Tensor chain_matmul(const TensorList& matrices) {
+  PF_CHECK(!matrices.empty(), ValueError, "chain_matmul",
+           "got no matrices; expected at least one; pass the factors");
+  Tensor r = matrices[0];
+  for (size_t i = 1; i < matrices.size(); ++i) r = mm(r, matrices[i]);
+  return r;
+}
+
+Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
+  check_both(a, b, "cross");
+  const int nd = std::max(a->shape.size(), b->shape.size());
+  const int from_end = wrap_dim(dim, nd, "cross") - nd;
+  auto size = [&](const Tensor& t) {
+    const int at = t->shape.size() + from_end;
+    return at < 0 ? int64_t{0} : t->shape[at];
+  };
+  PF_CHECK(size(a) == 3 && size(b) == 3, ShapeError, "cross", "got ", a->shape, " and ", b->shape,
+           "; expected three elements along dimension ", dim, "; pass dim");
+  auto turn = [&](const Tensor& t, int64_t by) { return roll(t, {by}, {from_end}); };
+  return sub(mul(turn(a, -1), turn(b, -2)), mul(turn(a, -2), turn(b, -1)));
+}
+
+}  // namespace
+
+namespace ops {
+namespace {
+
+const Family kComposed("matrix products", [](Family& f) {
+  f.op(&inner, {"inner(Tensor input, Tensor other) -> Tensor",
+                "Sum of products over the last dimension of both: [..., k] and [..., k]."});
+  f.op(&outer, {"ger(Tensor input, Tensor vec2) -> Tensor", "The same as outer."});
+  f.op(&vdot, {"vdot(Tensor input, Tensor other) -> Tensor", "The same as dot for real numbers."});
+  f.op(&vecdot, {"vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+                 "Sum of products along one dimension; the others broadcast.", kFunction});
+  f.op(&kron, {"kron(Tensor input, Tensor other) -> Tensor",
+               "Kronecker product: each element of input times all of other, as blocks."});
+  f.op(&bilinear,
+       {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+        "input1 @ weight[o] @ input2 + bias[o] for every output feature o; weight [out_features, "
+        "in1_features, in2_features].",
+        kFunction | kFunctional});
+  f.op(&addbmm, {"addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar "
+                 "alpha=1) -> Tensor",
+                 "beta * input + alpha * (sum of the products of two batches of matrices)."});
+  f.op(&addr, {"addr(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> "
+               "Tensor",
+               "beta * input + alpha * outer(vec1, vec2)."});
+  f.op(&trace, {"trace(Tensor input) -> Tensor", "Sum of the diagonal of a matrix."});
+  f.op(&matrix_power, {"matrix_power(Tensor input, int n) -> Tensor",
+                       "Square matrices to a power n >= 0, by repeated squaring."});
+  f.op(&chain_matmul, {"chain_matmul(Tensor[] matrices) -> Tensor",
+                       "Product of several matrices, from left to right.", kFunction});
+  f.op(&cross, {"cross(Tensor input, Tensor other, int dim=-1) -> Tensor",
+                "Cross product of vectors of three elements along dim."});
+});
+
+}  // namespace
+}  // namespace ops
+}  // namespace pyflame
