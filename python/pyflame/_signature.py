@@ -1,6 +1,7 @@
 """inspect.signature of operations, made from their schemas when somebody asks."""
 
 import inspect
+import keyword
 import math
 
 from . import _C
@@ -25,7 +26,7 @@ def of(op):
     kinds = inspect.Parameter
     parameters = [
         kinds(
-            p["name"],
+            p["name"] + "_" * keyword.iskeyword(p["name"]),
             kinds.KEYWORD_ONLY if p["keyword_only"] else kinds.POSITIONAL_OR_KEYWORD,
             default=kinds.empty if p["default"] is None else _default(p["default"]),
             annotation=p["annotation"]

@@ -131,6 +131,7 @@ bool is_dtype_like(PyObject*);  // dtype objects and Python's float, int, bool
 bool is_device_like(PyObject*);
 DType to_dtype(PyObject*);
 Device to_device(PyObject*);
+Device to_usable_device(PyObject*);  // DeviceError with the reason when it is not there
 
 // ---- numbers ----------------------------------------------------------------------------------
 // Python numbers, NumPy scalars, objects with __index__. False without error when it is none.

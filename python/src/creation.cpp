@@ -205,7 +205,7 @@ Tensor from_nested(PyObject* data, std::optional<DType> dtype, Device device, co
 }
 
 Device device_or_current(PyObject* device) {
-  return device && device != Py_None ? to_device(device) : pyflame::get_device();
+  return device && device != Py_None ? to_usable_device(device) : pyflame::get_device();
 }
 std::optional<DType> dtype_or_none(PyObject* dtype) {
   if (!dtype || dtype == Py_None) return {};
@@ -224,7 +224,7 @@ Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool 
   std::optional<DType> type = dtype_or_none(dtype);
   if (is_tensor(data)) {
     const Tensor& source = tensor_of(data);
-    Device d = device && device != Py_None ? to_device(device) : source->storage->device;
+    Device d = device && device != Py_None ? to_usable_device(device) : source->storage->device;
     Tensor t = copy ? source.detach() : source;
     Tensor r = to(move_to(t, d), type.value_or(t->dtype));
     return copy && r.impl() == t.impl() ? clone(t) : r;
@@ -285,7 +285,7 @@ void init_creation(nb::module_& m) {
         return with_grad(tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), true, "tensor"),
                          requires_grad);
       },
-      nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+      nb::arg("data").none(), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
       nb::arg("requires_grad") = false, nb::arg("pin_memory") = false,
       "A tensor from a number, nested lists, an array or a tensor; always a copy.");
   m.def(
@@ -293,7 +293,7 @@ void init_creation(nb::module_& m) {
       [](nb::handle data, nb::handle dtype, nb::handle device) {
         return tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), false, "as_tensor");
       },
-      nb::arg("data"), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+      nb::arg("data").none(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
       "Like tensor(), but shares memory with the data where possible.");
   m.def(
       "asarray",
@@ -303,7 +303,7 @@ void init_creation(nb::module_& m) {
         return with_grad(tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), force, "asarray"),
                          requires_grad);
       },
-      nb::arg("obj"), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
+      nb::arg("obj").none(), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
       nb::arg("copy") = nb::none(), nb::arg("requires_grad") = false,
       "Like as_tensor(); copy=True always copies.");
 }

@@ -338,7 +338,7 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
       return true;
     case Type::Device:
       if (!is_device_like(o) && !(PyLong_Check(o) && !PyBool_Check(o))) return false;
-      *out = to_device(o);
+      *out = to_usable_device(o);
       return true;
   }
   return false;

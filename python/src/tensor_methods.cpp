@@ -172,7 +172,7 @@ PyObject* cuda(PyObject* o, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO:cuda", const_cast<char**>(names), &device,
                                      &ignored, &ignored))
       return nullptr;
-    Device d = device == Py_None ? parse_device("gpu") : to_device(device);
+    Device d = device == Py_None ? parse_device("gpu") : to_usable_device(device);
     return converted(o, move_to(tensor_of(o), d));
   });
 }
@@ -225,7 +225,7 @@ PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObje
       d = tensor_of(other)->storage->device;
       type = tensor_of(other)->dtype;
     }
-    if (device && device != Py_None) d = to_device(device);
+    if (device && device != Py_None) d = to_usable_device(device);
     if (dtype && dtype != Py_None) type = to_dtype(dtype);
     // The narrower type travels.
     Tensor r = itemsize(type) < itemsize(t->dtype) ? move_to(pyflame::to(t, type), d)

@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "common.h"
+#include "core/backends.h"
 
 namespace pyflame::python {
 
@@ -317,6 +318,12 @@ Device to_device(PyObject* o) {
     return parse_device("gpu:" + std::to_string(to_int64(o, "device")));
   type_error(std::string("pf.device: got an object of type ") + Py_TYPE(o)->tp_name +
              "; expected a device, its name ('cpu', 'gpu:0') or the number of a GPU");
+}
+
+Device to_usable_device(PyObject* o) {
+  Device d = to_device(o);
+  if (!d.is_cpu()) backend_of(d);
+  return d;
 }
 
 // ---- numbers

@@ -1,0 +1,47 @@
+"""The suite runs on PYFLAME_TEST_DEVICE (default cpu): new tensors are made there.
+
+NumPy cannot read the memory of another device, so there `Tensor.numpy()` copies first. Tests that
+are about sharing memory with NumPy say so with `@pytest.mark.cpu_only`.
+"""
+
+import os
+
+import pytest
+
+import pyflame as pf
+
+DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "cpu_only: about memory of the host; skipped elsewhere")
+    if DEVICE != "cpu":
+        shared = pf.Tensor.numpy
+        pf.Tensor.numpy = lambda self, *, force=False: shared(self.cpu(), force=force)
+
+
+def pytest_collection_modifyitems(items):
+    if DEVICE == "cpu":
+        return
+    skip = pytest.mark.skip(reason="about memory of the host")
+    for item in items:
+        if item.get_closest_marker("cpu_only"):
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def device():
+    """The device that the suite runs on."""
+    return pf.device(DEVICE)
+
+
+@pytest.fixture(autouse=True)
+def _settings():
+    """Every test starts with the same seed and settings, and leaves none behind."""
+    pf.set_device(DEVICE)
+    pf.manual_seed(0)
+    dtype = pf.get_default_dtype()
+    yield
+    pf.set_default_dtype(dtype)
+    assert pf.is_grad_enabled()
+    assert not pf.is_anomaly_enabled()

@@ -1,0 +1,569 @@
+"""Gradients from Python: accumulation, modes, hooks, in-place writes, custom functions, errors."""
+
+import gc
+import math
+import threading
+import weakref
+
+import pytest
+
+import pyflame as pf
+from pyflame.autograd import Function, grad, gradcheck, gradgradcheck
+
+
+def leaf(*shape, dtype=pf.float64):
+    return pf.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def test_accumulation():
+    x = leaf(3)
+    (x * x).sum().backward()
+    first = x.grad.clone()
+    (x * x).sum().backward()
+    assert pf.equal(x.grad, 2 * first)
+    x.grad = None
+    assert x.grad is None
+    x.grad = pf.zeros(3, dtype=pf.float64)
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    x.grad.zero_()
+    assert x.grad.tolist() == [0, 0, 0] and not x.grad.requires_grad
+    with pytest.raises(pf.ShapeError):
+        x.grad = pf.zeros(4, dtype=pf.float64)
+    with pytest.raises(pf.DTypeError):
+        x.grad = pf.zeros(3)
+    with pytest.raises(TypeError):
+        x.grad = 3
+
+
+def test_backward_arguments():
+    x = leaf(2)
+    y = x * 3
+    with pytest.raises(pf.AutogradError, match="gradient"):
+        y.backward()
+    y.backward(pf.tensor([1.0, 2.0], dtype=pf.float64))
+    assert x.grad.tolist() == [3, 6]
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(pf.AutogradError, match="retain_graph"):
+        y.backward()
+    with pytest.raises(pf.ShapeError):
+        (x * 3).backward(pf.ones(3, dtype=pf.float64))
+    with pytest.raises(pf.AutogradError):
+        pf.ones(1).backward()
+    a, b = leaf(2), leaf(2)
+    (a * b).sum().backward(inputs=[a])
+    assert a.grad is not None and b.grad is None
+    pf.autograd.backward([(a * 2).sum(), (b * 3).sum()])
+    assert b.grad.tolist() == [3, 3]
+
+
+def test_grad_function():
+    x, y = leaf(3), leaf(3)
+    out = (x * y).sum()
+    gx, gy = grad(out, (x, y))
+    assert pf.equal(gx, y.detach()) and pf.equal(gy, x.detach()) and x.grad is None
+    with pytest.raises(pf.AutogradError, match="allow_unused"):
+        grad((x * 2).sum(), [x, y])
+    gx, gy = grad((x * 2).sum(), [x, y], allow_unused=True)
+    assert gy is None
+    gx, gy = grad((x * 2).sum(), [x, y], materialize_grads=True)
+    assert gy.tolist() == [0, 0, 0]
+    (g,) = grad(x * 2, x, grad_outputs=pf.ones(3, dtype=pf.float64))
+    assert g.tolist() == [2, 2, 2]
+    mid = x * 2
+    (g,) = grad((mid * mid).sum(), mid)
+    assert pf.allclose(g, 2 * mid)
+    with pytest.raises(pf.AutogradError):
+        grad(out, pf.ones(3))
+
+
+def test_double_backward():
+    x = leaf(4)
+    (g,) = grad((x**3).sum(), x, create_graph=True)
+    (h,) = grad(g.sum(), x, create_graph=True)
+    assert pf.allclose(h, 6 * x)
+    (t,) = grad(h.sum(), x)
+    assert pf.allclose(t, pf.full((4,), 6.0, dtype=pf.float64))
+    y = (x * x).sum()
+    y.backward(create_graph=True)
+    assert x.grad.requires_grad
+    x.grad.sum().backward()
+    for fn in (
+        lambda v: v.tanh() * v.exp(),
+        lambda v: pf.softmax(v, -1),
+        lambda v: (v @ v) ** 2,
+        lambda v: v.sigmoid().log(),
+        lambda v: v.reshape(2, 2) @ v.reshape(2, 2).T,
+    ):
+        z = leaf(4)
+        assert gradcheck(fn, z) and gradgradcheck(fn, z)
+
+
+def test_gradcheck_notices():
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * x  # half of it
+
+    with pytest.raises(pf.PyFlameError, match="finite differences"):
+        gradcheck(Wrong.apply, leaf(2))
+    assert gradcheck(Wrong.apply, leaf(2), raise_exception=False) is False
+    with pytest.raises(pf.ValueError):
+        gradcheck(lambda v: v, pf.ones(2))
+
+
+def test_grad_modes():
+    x = leaf(2)
+    with pf.no_grad():
+        assert not (x * 2).requires_grad and not pf.is_grad_enabled()
+        with pf.enable_grad():
+            assert (x * 2).requires_grad
+        assert not pf.is_grad_enabled()
+    assert (x * 2).requires_grad
+
+    @pf.no_grad()
+    def f(a, *, b=1):
+        """Doc."""
+        return x * a * b, pf.is_grad_enabled()
+
+    @pf.no_grad
+    def g():
+        return pf.is_grad_enabled()
+
+    assert f(2)[1] is False and not f(2)[0].requires_grad and f.__doc__ == "Doc." and g() is False
+    with pf.set_grad_enabled(False):
+        assert not pf.is_grad_enabled()
+    assert pf.is_grad_enabled()
+    pf.set_grad_enabled(False)
+    assert not pf.is_grad_enabled()
+    pf.set_grad_enabled(True)
+    with pf.inference_mode():
+        assert not pf.is_grad_enabled()
+    with pf.inference_mode(False):
+        assert pf.is_grad_enabled()
+
+    @pf.no_grad()
+    def numbers():
+        for i in range(3):
+            got = yield i, pf.is_grad_enabled()
+            assert got is None
+
+    assert list(numbers()) == [(0, False), (1, False), (2, False)]
+    with pytest.raises(ZeroDivisionError):
+        with pf.no_grad():
+            1 / 0  # noqa: B018
+    assert pf.is_grad_enabled()
+    seen = []
+    with pf.no_grad():
+        t = threading.Thread(target=lambda: seen.append(pf.is_grad_enabled()))
+        t.start()
+        t.join()
+    assert seen == [True]  # the mode belongs to the thread
+
+
+def test_requires_grad():
+    x = pf.ones(2)
+    assert x.requires_grad_() is x and x.requires_grad
+    x.requires_grad = False
+    assert not x.requires_grad
+    y = leaf(2) * 2
+    with pytest.raises(pf.AutogradError, match="detach"):
+        y.requires_grad = False
+    with pytest.raises(pf.DTypeError):
+        pf.ones(2).long().requires_grad_()
+    assert not y.detach().requires_grad and y.detach()._shares_storage(y)
+    z = leaf(2) * 2
+    assert z.detach_() is z and not z.requires_grad and z.is_leaf
+    p = leaf(2)
+    p.data = pf.zeros(2, dtype=pf.float64)
+    assert p.requires_grad and p.tolist() == [0, 0]
+    p.data += 1
+    p.data[0] = 5
+    assert p.tolist() == [5, 1]
+
+
+def test_grad_fn():
+    x = leaf(2)
+    y = (x * 2).sum()
+    assert y.grad_fn.name() == "SumBackward0" and x.grad_fn is None and not y.is_leaf
+    (inner, nr) = y.grad_fn.next_functions[0]
+    assert inner.name() == "MulBackward0" and nr == 0
+    assert inner.next_functions[0][0].name() == "AccumulateGrad"
+    assert y.grad_fn == y.grad_fn and y.grad_fn != inner and repr(inner) == "<MulBackward0>"
+
+
+def test_hooks():
+    x = leaf(3)
+    seen = []
+    handle = x.register_hook(lambda g: seen.append(g.clone()))
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    assert x.grad.tolist() == [20, 20, 20] and seen[0].tolist() == [20, 20, 20]
+    handle.remove()
+    (x * 1).sum().backward()
+    assert len(seen) == 1
+    with x.register_hook(lambda g: g * 0):
+        pass
+    x.grad = None
+    (x * 1).sum().backward()
+    assert x.grad.tolist() == [1, 1, 1]
+    with pytest.raises(pf.AutogradError):
+        pf.ones(1).register_hook(print)
+    with pytest.raises(TypeError):
+        x.register_hook(3)
+
+    def bad(g):
+        raise KeyError("from the hook")
+
+    z = x * 2
+    z.register_hook(bad)
+    with pytest.raises(KeyError, match="from the hook"):
+        z.sum().backward()
+    z = x * 2
+    z.register_hook(lambda g: "text")
+    with pytest.raises(TypeError, match="register_hook"):
+        z.sum().backward()
+
+
+def test_hook_objects_die():
+    class Big:
+        def __call__(self, g):
+            return None
+
+    hook = Big()
+    ref = weakref.ref(hook)
+    x = leaf(2)
+    y = x * 2
+    y.register_hook(hook)
+    del hook
+    gc.collect()
+    assert ref() is not None
+    del y
+    gc.collect()
+    assert ref() is None
+
+
+def test_retain_grad():
+    x = leaf(2)
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward()
+    assert pf.allclose(y.grad, 2 * y.detach())
+
+
+def test_in_place():
+    x = leaf(3)
+    y = x * 1
+    y.mul_(3)
+    y[0] = 0
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 3, 3]
+    with pytest.raises(pf.AutogradError, match="leaf"):
+        x.add_(1)
+    with pytest.raises(pf.AutogradError, match="leaf"):
+        x[0] = 1
+    with pf.no_grad():
+        x.add_(1)
+        x[0] = 1
+
+    def through_views(v):
+        base = v * 1
+        base.view(2, 2)[0].mul_(2)
+        base[1:].add_(base[0])
+        base.view(-1).t().neg_()
+        return base * base
+
+    assert gradcheck(through_views, leaf(4))
+
+
+def test_changed_saved_tensor():
+    x = leaf(3)
+    y = x.exp()
+    z = y * 2
+    y.add_(1)
+    with pytest.raises(pf.AutogradError, match="in place"):
+        z.sum().backward()
+    w = leaf(3)
+    a = w * 1
+    b = a * a
+    a[0] = 5
+    with pytest.raises(pf.AutogradError, match="exp|mul|in place"):
+        b.sum().backward()
+
+
+def test_deep_graph():
+    x = leaf(1)
+    y = x
+    for _ in range(100_000):
+        y = y + 1
+    y.backward()
+    assert x.grad.item() == 1
+    y = x
+    for _ in range(100_000):
+        y = y * 1.0
+    del y  # freed without recursion
+    gc.collect()
+
+
+def test_anomaly_mode():
+    x = pf.zeros(2, dtype=pf.float64, requires_grad=True)
+    with pf.autograd.detect_anomaly():
+        with pytest.raises(pf.AutogradError, match="sqrt|mul"):
+            (x.sqrt() * 0).sum().backward()
+    assert not pf.is_anomaly_enabled()
+    pf.autograd.set_detect_anomaly(True)
+    assert pf.is_anomaly_enabled()
+    with pf.autograd.set_detect_anomaly(False):
+        assert not pf.is_anomaly_enabled()
+    pf.autograd.set_detect_anomaly(False)
+
+
+# ---- custom functions ---------------------------------------------------------------------------
+
+
+class Exp(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y
+
+
+class Scaled(Function):
+    """The style with setup_context."""
+
+    @staticmethod
+    def forward(x, k, w):
+        return x * k * w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, k, w = inputs
+        ctx.k = k
+        ctx.save_for_backward(x, w)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        gx = g * ctx.k * w if ctx.needs_input_grad[0] else None
+        gw = g * ctx.k * x if ctx.needs_input_grad[2] else None
+        return gx, None, gw
+
+
+def test_custom_function():
+    x = leaf(3)
+    y = Exp.apply(x)
+    assert y.grad_fn.name() == "ExpBackward" and y.requires_grad
+    assert gradcheck(Exp.apply, x) and gradgradcheck(Exp.apply, x)
+    w = leaf(3)
+    assert gradcheck(lambda a, b: Scaled.apply(a, 2.0, b), (x, w))
+    assert gradgradcheck(lambda a, b: Scaled.apply(a, 2.0, b), (x, w))
+    assert gradcheck(lambda a: Scaled.apply(a, 2.0, w.detach()), x)
+    with pf.no_grad():
+        assert not Exp.apply(x).requires_grad
+    assert not Exp.apply(pf.ones(2)).requires_grad
+
+
+def test_custom_function_with_several_results():
+    class Split(Function):
+        @staticmethod
+        def forward(ctx, x, flag):
+            ctx.set_materialize_grads(flag)
+            index = x.argmax()
+            ctx.mark_non_differentiable(index)
+            return x * 2, x * 3, index
+
+        @staticmethod
+        def backward(ctx, a, b, unused):
+            Split.seen = (a, b)
+            total = 0
+            if a is not None:
+                total = a * 2
+            if b is not None:
+                total = total + b * 3
+            return total, None
+
+    x = leaf(2)
+    a, b, index = Split.apply(x, True)
+    assert not index.requires_grad and a.requires_grad
+    (a.sum() + b.sum()).backward()
+    assert x.grad.tolist() == [5, 5]
+    a, b, index = Split.apply(x, True)
+    a.sum().backward()
+    assert Split.seen[1].tolist() == [0, 0]
+    a, b, index = Split.apply(x, False)
+    a.sum().backward()
+    assert Split.seen[1] is None
+
+
+def test_custom_function_errors():
+    class Few(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x + y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    with pytest.raises(pf.AutogradError, match="FewBackward.*2"):
+        Few.apply(leaf(2), leaf(2)).sum().backward()
+
+    class Shape(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return pf.ones(7, dtype=pf.float64)
+
+    with pytest.raises(pf.ShapeError, match="ShapeBackward"):
+        Shape.apply(leaf(2)).sum().backward()
+
+    class Raises(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            raise RuntimeError("in backward")
+
+    with pytest.raises(RuntimeError, match="in backward"):
+        Raises.apply(leaf(2)).sum().backward()
+
+    class Kind(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return "no tensor"
+
+    with pytest.raises(TypeError, match="KindBackward"):
+        Kind.apply(leaf(2)).sum().backward()
+    y = Exp.apply(leaf(2))
+    y.sum().backward()
+    with pytest.raises(pf.AutogradError, match="retain_graph"):
+        y.sum().backward()
+    y = Exp.apply(leaf(2))
+    with pf.no_grad():
+        y.add_(1)
+    with pytest.raises(pf.AutogradError, match="in place"):
+        y.sum().backward()
+
+
+def test_custom_function_in_place():
+    class Triple(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            x.mul_(3)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    x = leaf(2)
+    y = x * 1
+    z = Triple.apply(y)
+    assert z is y
+    z.sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_custom_function_returns_its_input():
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return -g
+
+    x = leaf(2)
+    y = Same.apply(x)
+    assert y is not x
+    y.sum().backward()
+    assert x.grad.tolist() == [-1, -1]
+
+
+def test_custom_function_is_freed():
+    x = leaf(2)
+    y = Exp.apply(x)
+    ref = weakref.ref(y)
+    del y
+    gc.collect()
+    assert ref() is None
+
+    class Keeps(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.thing = Thing()
+            Keeps.ref = weakref.ref(ctx.thing)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    class Thing:
+        pass
+
+    y = Keeps.apply(x)
+    assert Keeps.ref() is not None
+    del y
+    gc.collect()
+    assert Keeps.ref() is None
+
+
+def test_nested_backward():
+    class Inner(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            with pf.enable_grad():
+                v = x.detach().requires_grad_()
+                (d,) = grad((v * v).sum(), v)
+            return g * d
+
+    x = leaf(3)
+    Inner.apply(x).sum().backward()
+    assert pf.allclose(x.grad, 2 * x.detach())
+
+
+def test_checks_of_functions_people_write():
+    x = leaf(2, 3)
+    w = leaf(4, 3)
+    b = leaf(4)
+    for fn in (
+        lambda x, w, b: pf.nn.functional.linear(x, w, b).relu(),
+        lambda x, w, b: pf.nn.functional.gelu(x @ w.T + b),
+        lambda x, w, b: ((x[:, None] - w[None]) ** 2).sum(-1).sqrt() + b,
+        lambda x, w, b: pf.cat([x, w]).cumsum(0) * b.sum(),
+    ):
+        assert gradcheck(fn, (x, w, b))
+    assert math.isclose((x * x).sum().item(), sum(v * v for v in x.detach().reshape(-1).tolist()))

@@ -1,0 +1,136 @@
+"""Errors: typed, naming the operation, saying what was given and what to do; nothing is lost."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import pyflame as pf
+
+
+def test_classes():
+    assert issubclass(pf.PyFlameError, RuntimeError)
+    for cls, base in [
+        (pf.ShapeError, ValueError),
+        (pf.DTypeError, TypeError),
+        (pf.ValueError, ValueError),
+        (pf.IndexError, IndexError),
+        (pf.OutOfMemoryError, MemoryError),
+        (pf.FileError, OSError),
+        (pf.NotSupportedError, NotImplementedError),
+        (pf.DeviceError, RuntimeError),
+        (pf.AutogradError, RuntimeError),
+        (pf.BackendError, RuntimeError),
+    ]:
+        assert issubclass(cls, pf.PyFlameError) and issubclass(cls, base)
+        assert cls.__module__ == "pyflame" and cls.__doc__
+    assert pf.ValueError is not ValueError
+
+
+CASES = [
+    (lambda: pf.ones(2, 3) + pf.ones(4), pf.ShapeError, "add"),
+    (lambda: pf.ones(2, 3) @ pf.ones(2, 3), pf.ShapeError, "matmul"),
+    (lambda: pf.ones(2, 3).view(7), pf.ShapeError, "view"),
+    (lambda: pf.ones(2, 3).reshape(-1, -1), pf.PyFlameError, "reshape"),
+    (lambda: pf.ones(2).sum(3), pf.IndexError, "sum"),
+    (lambda: pf.zeros(-1), pf.PyFlameError, "zeros|empty|full|sizes?"),
+    (lambda: pf.zeros(2**40, 2**40), pf.PyFlameError, "zeros|empty|full|bytes"),
+    (lambda: pf.cat([pf.ones(2), pf.ones(2, 2)]), pf.ShapeError, "cat"),
+    (lambda: pf.ones(2).expand(3), pf.ShapeError, "expand"),
+    (lambda: pf.ones(2).bool() << 1, (pf.DTypeError, TypeError), "shift"),
+    (lambda: pf.ones(2) & 1, (pf.DTypeError, TypeError), "bitwise_and"),
+    (lambda: pf.device("rocket"), pf.DeviceError, "rocket"),
+    (lambda: pf.ones(2).to("cuda:99"), pf.DeviceError, "cuda|gpu|GPU"),
+    (lambda: pf.ones(2, 3).transpose(0, 5), pf.IndexError, "transpose"),
+    (lambda: pf.ones(2, 3).permute(0, 0), pf.PyFlameError, "permute"),
+    (lambda: pf.manual_seed("a"), (TypeError, ValueError), ""),
+    (lambda: pf.set_num_threads(0), (pf.ValueError, ValueError), ""),
+]
+
+
+@pytest.mark.parametrize("n", range(len(CASES)))
+def test_typed_and_named(n):
+    call, error, word = CASES[n]
+    with pytest.raises(error, match=word) as caught:
+        call()
+        pf.synchronize()
+    if isinstance(caught.value, pf.PyFlameError):
+        assert str(caught.value).startswith("pf.")
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: pf.sum("a"), ["pf.sum", "got (str)", "input"]),
+        (lambda: pf.sum(pf.ones(1), "x"), ["pf.sum", "Tensor[1]", "'dim'", "str"]),
+        (lambda: pf.sum(), ["pf.sum", "missing argument 'input'"]),
+        (lambda: pf.sum(pf.ones(1), wrong=1), ["pf.sum", "unexpected keyword argument 'wrong'"]),
+        (lambda: pf.sum(pf.ones(1), 0, dim=0), ["several values for argument 'dim'"]),
+        (lambda: pf.ones(2).sum(0, True, 3), ["positional"]),
+        (lambda: pf.relu([1.0]), ["pf.relu", "list of float"]),
+        (lambda: pf.cat(pf.ones(2), "a"), ["pf.cat"]),
+        (lambda: pf.add(pf.ones(2), "x"), ["pf.add", "str"]),
+        (lambda: pf.sum(pf.ones(2, 2), True), ["pf.sum", "bool"]),
+    ],
+)
+def test_argument_errors(call, words):
+    with pytest.raises(TypeError) as caught:
+        call()
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+
+
+def test_numpy_argument_says_what_to_do():
+    import numpy as np
+
+    with pytest.raises(TypeError, match="from_numpy"):
+        pf.relu(np.ones(2))
+
+
+def test_state_is_usable_after_errors():
+    x = pf.ones(3)
+    for _ in range(100):
+        with pytest.raises(pf.ShapeError):
+            x + pf.ones(2)
+        x = x + 0
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_wrong_index_is_reported():
+    weight = pf.ones(4, 2)
+    with pytest.raises(pf.IndexError, match="embedding"):
+        pf.nn.functional.embedding(pf.tensor([0, 9]), weight)
+        pf.synchronize()
+    assert weight.sum().item() == 8
+    pf.synchronize()
+
+
+def test_keyboard_interrupt():
+    code = """
+import signal, threading, os, time
+import pyflame as pf
+x = pf.ones(1000)
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        x = x * 1.0 + 0.0
+except KeyboardInterrupt:
+    print("interrupted", x.sum().item())
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert out.stdout.strip() == "interrupted 1000.0", out.stderr
+    assert signal.SIGINT
+
+
+def test_exit_is_clean():
+    code = """
+import numpy as np, pyflame as pf
+a = np.ones(3)
+keep = [pf.from_numpy(a), pf.ones(3, requires_grad=True)]
+keep[1].register_hook(lambda g: g)
+keep.append((keep[1] * keep[0].float()).sum())
+keep.append(pf.ones(3).numpy())
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0 and not out.stderr
