@@ -285,8 +285,9 @@ void init_creation(nb::module_& m) {
         return with_grad(tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), true, "tensor"),
                          requires_grad);
       },
-      nb::arg("data").none(), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
-      nb::arg("requires_grad") = false, nb::arg("pin_memory") = false,
+      nb::arg("data").none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
+      nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,
+      nb::arg("pin_memory") = false,
       "A tensor from a number, nested lists, an array or a tensor; always a copy.");
   m.def(
       "as_tensor",
@@ -303,9 +304,9 @@ void init_creation(nb::module_& m) {
         return with_grad(tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), force, "asarray"),
                          requires_grad);
       },
-      nb::arg("obj").none(), nb::kw_only(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none(),
-      nb::arg("copy") = nb::none(), nb::arg("requires_grad") = false,
-      "Like as_tensor(); copy=True always copies.");
+      nb::arg("obj").none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
+      nb::arg("device") = nb::none(), nb::arg("copy") = nb::none(),
+      nb::arg("requires_grad") = false, "Like as_tensor(); copy=True always copies.");
 }
 
 }  // namespace pyflame::python
