@@ -1,7 +1,6 @@
 """Switching gradients on and off: context managers that also decorate functions."""
 
 import functools
-import inspect
 
 from . import _C
 
@@ -24,10 +23,11 @@ class _Mode:
         return type(self)()
 
     def __call__(self, fn):
-        if inspect.isclass(fn):
+        if isinstance(fn, type):
             fn.__init__ = self(fn.__init__)
             return fn
-        if inspect.isgeneratorfunction(fn):
+        # CO_GENERATOR; the module inspect would cost a fifth of our import time.
+        if getattr(getattr(fn, "__code__", None), "co_flags", 0) & 0x20:
 
             @functools.wraps(fn)
             def generator(*args, **kwargs):
