@@ -91,6 +91,10 @@ void gather(const KernelArgs& a) {
         const int64_t* ix = a.data<int64_t>(2) + at.offset[0];
         const T* s = a.data<T>(1) + at.offset[1];
         T* o = a.data<T>(0) + r * n;
+        if (dim == last && step == 1 && index.strides[last] == 1) {
+          for (int64_t j = 0; j < n; ++j) o[j] = s[checked_index(a, ix[j], size)];
+          continue;
+        }
         for (int64_t j = 0; j < n; ++j)
           o[j] = s[j * lane[last] + checked_index(a, ix[j * index.strides[last]], size) * step];
       }
@@ -127,9 +131,42 @@ void count_true(const KernelArgs& a) {
   *a.data<int64_t>(0) = found;
 }
 
+// fn(i) for each true byte, eight false ones skipped at a time.
+template <class F>
+void each_true_byte(const uint8_t* data, int64_t n, F&& fn) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, data + i, 8);
+    if (!eight) continue;
+    for (int64_t j = i; j < i + 8; ++j)
+      if (data[j]) fn(j);
+  }
+  for (; i < n; ++i)
+    if (data[i]) fn(i);
+}
+
 void nonzero(const KernelArgs& a) {
   int64_t* out = a.data<int64_t>(0);
-  const int n = a.tensor(1).ndim;
+  const pf_tensor& in = a.tensor(1);
+  const int n = in.ndim;
+  if (contiguous(in) && itemsize(a.dtype(1)) == 1 && n <= 2) {
+    const int64_t columns = n == 2 ? in.shape[1] : 1;
+    int64_t row = 0, start = 0;
+    each_true_byte(a.data<uint8_t>(1), numel(in), [&](int64_t i) {
+      if (n == 1) {
+        *out++ = i;
+      } else if (n == 2) {
+        if (i - start >= columns) {
+          row = i / columns;
+          start = row * columns;
+        }
+        *out++ = row;
+        *out++ = i - start;
+      }
+    });
+    return;
+  }
   each_true(a, 1, [&](const Walker<1>& at) {
     for (int d = 0; d < n; ++d) *out++ = at.at[d];
   });
@@ -143,6 +180,10 @@ void masked_select(const KernelArgs& a) {
   dispatch_size(a.dtype(0), [&]<class T>() {
     T* to = a.data<T>(0);
     const T* from = a.data<T>(1);
+    if (contiguous(in) && contiguous(mask)) {
+      each_true_byte(a.data<uint8_t>(2), n, [&](int64_t i) { *to++ = from[i]; });
+      return;
+    }
     const bool* m = a.data<bool>(2);
     Walker<2> at(in.ndim, in.shape, strides);
     for (int64_t i = 0; i < n; ++i, at.next())

@@ -230,23 +230,31 @@ void dropout(const KernelArgs& a) {
   dispatch_float(a.dtype(0), [&]<class T>() { dropout_as<T>(a); });
 }
 
-// The order of random 64-bit keys, ties by position.
+// The order of random 64-bit keys, ties by position: a radix sort of the top 33 bits, then
+// insertion for what those bits left open.
 void randperm(const KernelArgs& a) {
   const Seed s(a);
   const int64_t n = numel(a.tensor(0));
   struct Item {
     uint64_t key;
     int64_t at;
+    bool operator<(const Item& o) const { return key != o.key ? key < o.key : at < o.at; }
   };
-  std::vector<Item> items(static_cast<size_t>(n));
+  std::vector<Item> items(static_cast<size_t>(n)), spare(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; i += 2) {
     philox::Words w = philox::block(s.offset + static_cast<uint64_t>(i / 2), s.seed);
     items[static_cast<size_t>(i)] = {philox::join(w.w[0], w.w[1]), i};
     if (i + 1 < n) items[static_cast<size_t>(i) + 1] = {philox::join(w.w[2], w.w[3]), i + 1};
   }
-  std::sort(items.begin(), items.end(), [](const Item& x, const Item& y) {
-    return x.key != y.key ? x.key < y.key : x.at < y.at;
-  });
+  for (int shift = 31; shift < 64; shift += 11) {
+    size_t starts[2049] = {};
+    for (const Item& x : items) ++starts[(x.key >> shift & 2047) + 1];
+    for (int b = 0; b < 2048; ++b) starts[b + 1] += starts[b];
+    for (const Item& x : items) spare[starts[x.key >> shift & 2047]++] = x;
+    items.swap(spare);
+  }
+  for (size_t i = 1; i < items.size(); ++i)
+    for (size_t j = i; j > 0 && items[j] < items[j - 1]; --j) std::swap(items[j], items[j - 1]);
   const int64_t step = a.tensor(0).strides[0];
   dispatch(a.dtype(0), [&]<class T>() {
     for (int64_t i = 0; i < n; ++i)

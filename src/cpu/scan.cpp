@@ -91,12 +91,39 @@ void scan_as(const KernelArgs& a) {
   const pf_tensor* tensors[2] = {&a.tensor(0), &a.tensor(1)};
   each_block<2>(tensors, dim, [&](const int64_t(*lane)[kBlock], int n) {
     A acc[kBlock];
-    std::fill_n(acc, n, static_cast<A>(Op::kStart));
-    for (int64_t j = 0; j < length; ++j)
+    if (length > 1 && (is == 1 || is == -1)) {  // along memory: lanes one after the other
       for (int l = 0; l < n; ++l) {
-        acc[l] = Op::apply(acc[l], static_cast<A>(load(in[lane[1][l] + j * is])));
-        out[lane[0][l] + j * os] = store<T>(acc[l]);
+        const T* x = in + lane[1][l];
+        T* y = out + lane[0][l];
+        A sum = static_cast<A>(Op::kStart);
+        for (int64_t j = 0; j < length; ++j) {
+          sum = Op::apply(sum, static_cast<A>(load(x[j * is])));
+          y[j * os] = store<T>(sum);
+        }
       }
+      return;
+    }
+    std::fill_n(acc, n, static_cast<A>(Op::kStart));
+    bool flat = true;
+    for (int l = 1; l < n; ++l)
+      flat = flat && lane[0][l] == lane[0][0] + l && lane[1][l] == lane[1][0] + l;
+    for (int64_t j = 0; j < length; ++j) {
+      const T* x = in + j * is;
+      T* y = out + j * os;
+      if (flat) {
+        x += lane[1][0];
+        y += lane[0][0];
+        for (int l = 0; l < n; ++l) {
+          acc[l] = Op::apply(acc[l], static_cast<A>(load(x[l])));
+          y[l] = store<T>(acc[l]);
+        }
+      } else {
+        for (int l = 0; l < n; ++l) {
+          acc[l] = Op::apply(acc[l], static_cast<A>(load(x[lane[1][l]])));
+          y[lane[0][l]] = store<T>(acc[l]);
+        }
+      }
+    }
   });
 }
 

@@ -25,6 +25,8 @@ void copy_as(const Folded<2>& f, T* to, const T* from) {
   auto copy_row = [ts, fs](T* t, const T* s, int64_t count) {
     if (ts == 1 && fs == 1) {
       std::memcpy(t, s, static_cast<size_t>(count) * sizeof(T));
+    } else if (ts == 1 && fs == -1) {
+      for (int64_t i = 0; i < count; ++i) t[i] = s[-i];
     } else {
       for (int64_t i = 0; i < count; ++i) t[i * ts] = s[i * fs];
     }

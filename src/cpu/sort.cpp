@@ -79,9 +79,31 @@ void radix_sort(std::vector<Item>& items, std::vector<Item>& spare, int key_bits
   }
 }
 
-// Calls row(items, offsets) for each row of `in` along `dim`, its items unsorted.
+// Items that include the `keep` first of n: what lies behind the bound found so far is left out.
+template <class Item, class Make>
+void collect_first(std::vector<Item>& items, int64_t n, int64_t keep, Make&& item) {
+  const size_t room = static_cast<size_t>(std::max<int64_t>(4 * keep, 256));
+  items.clear();
+  items.reserve(room);
+  bool bounded = false;
+  Item bound{};
+  for (int64_t i = 0; i < n; ++i) {
+    const Item x = item(i);
+    if (bounded && !(x < bound)) continue;
+    items.push_back(x);
+    if (items.size() == room) {
+      std::nth_element(items.begin(), items.begin() + (keep - 1), items.end());
+      items.resize(static_cast<size_t>(keep));
+      bound = items.back();
+      bounded = true;
+    }
+  }
+}
+
+// Calls row(items, spare, offsets, input) for each row of `in` along `dim`, its items unsorted.
+// With `keep`, only those that may be among the `keep` first.
 template <class T, class Item, class Row>
-void each_row(const KernelArgs& a, int tensor, int dim, bool descending, Row&& row) {
+void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t keep, Row&& row) {
   const pf_tensor& in = a.tensor(tensor);
   const int64_t n = in.shape[dim], rows = n ? numel(in) / n : 0, step = in.strides[dim];
   // All dimensions but `dim`, for the input and the outputs 0 and 1.
@@ -102,11 +124,15 @@ void each_row(const KernelArgs& a, int tensor, int dim, bool descending, Row&& r
                  std::vector<Item> items, spare;
                  for (int64_t r = b; r < e; ++r, at.next()) {
                    const T* x = a.data<T>(tensor) + at.offset[0];
-                   items.resize(static_cast<size_t>(n));
-                   for (int64_t i = 0; i < n; ++i) {
+                   auto item = [&](int64_t i) {
                      auto key = key_of_stored(x[i * step]);
-                     if (descending) key = ~key;
-                     items[static_cast<size_t>(i)] = Item(key, i);
+                     return Item(descending ? ~key : key, i);
+                   };
+                   if (keep > 0 && keep < n / 8) {
+                     collect_first(items, n, keep, item);
+                   } else {
+                     items.resize(static_cast<size_t>(n));
+                     for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = item(i);
                    }
                    row(items, spare, at.offset, x);
                  }
@@ -131,7 +157,7 @@ void sort(const KernelArgs& a) {
   const int64_t n = a.tensor(2).shape[dim], step = a.tensor(2).strides[dim];
   dispatch_items(a.dtype(0), n, [&]<class T, class Item>(int bits) {
     each_row<T, Item>(
-        a, 2, dim, a.i(1) != 0,
+        a, 2, dim, a.i(1) != 0, 0,
         [&](std::vector<Item>& items, std::vector<Item>& spare, const int64_t* offset, const T* x) {
           if (n >= 1024)
             radix_sort(items, spare, bits);
@@ -153,12 +179,12 @@ void topk(const KernelArgs& a) {
   const int dim = static_cast<int>(a.i(0));
   const int64_t vs = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
   const int64_t k = a.tensor(0).shape[dim], step = a.tensor(2).strides[dim];
-  const int64_t n = a.tensor(2).shape[dim];
-  dispatch_items(a.dtype(0), n, [&]<class T, class Item>(int) {
+  dispatch_items(a.dtype(0), a.tensor(2).shape[dim], [&]<class T, class Item>(int) {
     each_row<T, Item>(
-        a, 2, dim, a.i(1) != 0,
+        a, 2, dim, a.i(1) != 0, k,
         [&](std::vector<Item>& items, std::vector<Item>&, const int64_t* offset, const T* x) {
-          if (k < n) std::nth_element(items.begin(), items.begin() + k, items.end());
+          if (k < static_cast<int64_t>(items.size()))
+            std::nth_element(items.begin(), items.begin() + k, items.end());
           std::sort(items.begin(), items.begin() + k);
           T* v = a.data<T>(0) + offset[1];
           int64_t* index = a.data<int64_t>(1) + offset[2];
