@@ -64,12 +64,13 @@ std::vector<NamedTensor> load_safetensors(const std::string& path, Device device
 
 // What a saved file may hold: None, bool, int, float, str, bytes, tensors, lists, tuples, dicts.
 struct Tree {
+  struct Item;
   using List = std::vector<Tree>;
   struct Tuple {
     List items;
   };
   struct Dict {
-    std::vector<std::pair<Tree, Tree>> items;
+    std::vector<Item> items;
   };
   struct BigInt {  // an integer past 64 bits, in decimal
     std::string digits;
@@ -80,6 +81,9 @@ struct Tree {
   std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, List, Tuple, Dict,
                BigInt, Bytes>
       value;
+};
+struct Tree::Item {
+  Tree key, value;
 };
 inline constexpr int kMaxTreeDepth = 100;
 inline constexpr uint64_t kMaxTreeNodes = uint64_t{1} << 22;

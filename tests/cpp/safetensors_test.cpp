@@ -267,21 +267,21 @@ TEST_F(Files, TreesKeepEveryKindOfValue) {
   auto back = std::get<Tree::Dict>(io::load_tree(at("t")).value);
   ASSERT_EQ(back.items.size(), d.items.size());
   for (size_t i = 0; i < d.items.size(); ++i)
-    EXPECT_EQ(back.items[i].second.value.index(), d.items[i].second.value.index()) << i;
-  EXPECT_EQ(std::get<int64_t>(back.items[1].second.value), INT64_MIN);
-  EXPECT_EQ(std::get<Tree::BigInt>(back.items[2].second.value).digits,
+    EXPECT_EQ(back.items[i].value.value.index(), d.items[i].value.value.index()) << i;
+  EXPECT_EQ(std::get<int64_t>(back.items[1].value.value), INT64_MIN);
+  EXPECT_EQ(std::get<Tree::BigInt>(back.items[2].value.value).digits,
             "-170141183460469231731687303715884105728");
-  EXPECT_EQ(std::get<double>(back.items[3].second.value), 3.141592653589793);
-  EXPECT_EQ(std::get<double>(back.items[5].second.value), 5e-324);
-  EXPECT_TRUE(std::signbit(std::get<double>(back.items[6].second.value)));
-  EXPECT_EQ(std::get<double>(back.items[7].second.value), -HUGE_VAL);
-  EXPECT_TRUE(std::isnan(std::get<double>(back.items[8].second.value)));
-  EXPECT_EQ(std::get<Tree::Bytes>(back.items[9].second.value).data, std::string("\0\xff", 2));
-  EXPECT_EQ(std::get<int64_t>(back.items[10].first.value), 7);
-  EXPECT_EQ(std::get<Tree::Tuple>(back.items[11].first.value).items.size(), 2u);
-  EXPECT_EQ(std::get<std::string>(back.items[12].first.value), "$");
-  EXPECT_EQ(bytes_of(std::get<Tensor>(back.items[13].second.value)),
-            bytes_of(std::get<Tensor>(d.items[13].second.value)));
+  EXPECT_EQ(std::get<double>(back.items[3].value.value), 3.141592653589793);
+  EXPECT_EQ(std::get<double>(back.items[5].value.value), 5e-324);
+  EXPECT_TRUE(std::signbit(std::get<double>(back.items[6].value.value)));
+  EXPECT_EQ(std::get<double>(back.items[7].value.value), -HUGE_VAL);
+  EXPECT_TRUE(std::isnan(std::get<double>(back.items[8].value.value)));
+  EXPECT_EQ(std::get<Tree::Bytes>(back.items[9].value.value).data, std::string("\0\xff", 2));
+  EXPECT_EQ(std::get<int64_t>(back.items[10].key.value), 7);
+  EXPECT_EQ(std::get<Tree::Tuple>(back.items[11].key.value).items.size(), 2u);
+  EXPECT_EQ(std::get<std::string>(back.items[12].key.value), "$");
+  EXPECT_EQ(bytes_of(std::get<Tensor>(back.items[13].value.value)),
+            bytes_of(std::get<Tensor>(d.items[13].value.value)));
 }
 
 TEST_F(Files, SharedMemoryStaysShared) {
