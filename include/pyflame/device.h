@@ -24,8 +24,8 @@ std::ostream& operator<<(std::ostream&, Device);
 // Accepts cpu, gpu[:N], rocm[:N], hip[:N], cuda[:N], paranoid[:N]. DeviceError otherwise.
 Device parse_device(std::string_view name);
 
-Device get_device();         // the calling thread's current device
-void set_device(Device);     // DeviceError when it is not there
+Device get_device();      // the calling thread's current device
+void set_device(Device);  // DeviceError when it is not there
 void set_device(std::string_view name);
 int device_count(DeviceType);
 

@@ -11,7 +11,7 @@
 namespace pyflame {
 
 enum class Kind : uint8_t { Bool, UInt, Int, Float, Complex };
-
+// clang-format off
 //    id          name        bits kind     compute  storage-only safetensors typestr
 #define PF_DTYPES(X)                                                                      \
   X(Float32,      "float32",    32, Float,   Float32, false, "F32",     "f4")             \
@@ -32,7 +32,7 @@ enum class Kind : uint8_t { Bool, UInt, Int, Float, Complex };
   X(Float8E4M3,   "float8_e4m3fn", 8, Float, Float32, true,  "F8_E4M3", "")               \
   X(Float8E5M2,   "float8_e5m2",   8, Float, Float32, true,  "F8_E5M2", "")               \
   X(Int4,         "int4",        4, Int,     Int32,   true,  "I4",      "")
-
+// clang-format on
 enum class DType : uint8_t {
 #define X(ID, ...) ID,
   PF_DTYPES(X)
@@ -44,8 +44,8 @@ struct DTypeInfo {
   std::string_view name;
   int bits;
   Kind kind;
-  DType compute;       // the type in which a value of this dtype is calculated with
-  bool storage_only;   // storage, copy, cast and files work; arithmetic does not
+  DType compute;      // the type in which a value of this dtype is calculated with
+  bool storage_only;  // storage, copy, cast and files work; arithmetic does not
   std::string_view safetensors;
   std::string_view typestr;  // array-interface letters without byte order; empty if NumPy has none
 };

@@ -14,22 +14,22 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-#define PF_ERROR_CLASS(NAME)    \
-  class NAME : public Error {   \
-   public:                      \
-    using Error::Error;         \
+#define PF_ERROR_CLASS(NAME)  \
+  class NAME : public Error { \
+   public:                    \
+    using Error::Error;       \
   }
 
-PF_ERROR_CLASS(ShapeError);           // sizes, strides or dimensions do not fit
-PF_ERROR_CLASS(DTypeError);           // a dtype is not allowed here
-PF_ERROR_CLASS(ValueError);           // an argument has a value out of its domain
-PF_ERROR_CLASS(IndexError);           // an index or dimension is out of range
-PF_ERROR_CLASS(DeviceError);          // a device is missing, unusable, or operands live apart
-PF_ERROR_CLASS(OutOfMemoryError);     // an allocation failed; the state stays usable
-PF_ERROR_CLASS(AutogradError);        // freed graph, in-place write to a saved tensor, ...
-PF_ERROR_CLASS(FileError);            // a file is missing, truncated or malformed
-PF_ERROR_CLASS(NotSupportedError);    // a defined combination that this build cannot run
-PF_ERROR_CLASS(BackendError);         // a backend reported a failed launch, copy or compile
+PF_ERROR_CLASS(ShapeError);         // sizes, strides or dimensions do not fit
+PF_ERROR_CLASS(DTypeError);         // a dtype is not allowed here
+PF_ERROR_CLASS(ValueError);         // an argument has a value out of its domain
+PF_ERROR_CLASS(IndexError);         // an index or dimension is out of range
+PF_ERROR_CLASS(DeviceError);        // a device is missing, unusable, or operands live apart
+PF_ERROR_CLASS(OutOfMemoryError);   // an allocation failed; the state stays usable
+PF_ERROR_CLASS(AutogradError);      // freed graph, in-place write to a saved tensor, ...
+PF_ERROR_CLASS(FileError);          // a file is missing, truncated or malformed
+PF_ERROR_CLASS(NotSupportedError);  // a defined combination that this build cannot run
+PF_ERROR_CLASS(BackendError);       // a backend reported a failed launch, copy or compile
 
 #undef PF_ERROR_CLASS
 
@@ -47,9 +47,9 @@ template <class E, class... Parts>
 
 // PF_FAIL(ShapeError, "matmul", "got ", a.shape(), "; expected ...; do ...")
 #define PF_FAIL(ERR, OP, ...) ::pyflame::detail::throw_error<::pyflame::ERR>(OP, __VA_ARGS__)
-#define PF_CHECK(COND, ERR, OP, ...)               \
-  do {                                             \
-    if (!(COND)) [[unlikely]] {                    \
-      PF_FAIL(ERR, OP, __VA_ARGS__);               \
-    }                                              \
+#define PF_CHECK(COND, ERR, OP, ...) \
+  do {                               \
+    if (!(COND)) [[unlikely]] {      \
+      PF_FAIL(ERR, OP, __VA_ARGS__); \
+    }                                \
   } while (0)

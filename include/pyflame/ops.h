@@ -13,8 +13,8 @@ namespace pyflame {
 using IntList = std::vector<int64_t>;
 using TensorList = std::vector<Tensor>;
 
-// ---- pointwise: src/ops/pointwise.def
-// ------------------------------------------------------------ name(x) and in place name_(x).
+// ---- pointwise: src/ops/pointwise.def; name(x) and in place name_(x) --------------------------
+// clang-format off
 #define PF_UNARY_FUNCTIONS(X)                                                                      \
   X(abs)                                                                                           \
   X(sign) X(square) X(reciprocal) X(sqrt) X(rsqrt) X(exp) X(exp2) X(expm1) X(log) X(log1p) X(log2) \
@@ -32,7 +32,7 @@ using TensorList = std::vector<Tensor>;
       X(logaddexp2) X(xlogy) X(heaviside) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(logical_and) \
           X(logical_or) X(logical_xor) X(bitwise_and) X(bitwise_or) X(bitwise_xor)           \
               X(bitwise_left_shift) X(bitwise_right_shift)
-
+// clang-format on
 // The same, with rules beyond their row (integer divisors and exponents, bools).
 #define PF_CHECKED_UNARY_FUNCTIONS(X) X(neg) X(bitwise_not)
 #define PF_CHECKED_BINARY_FUNCTIONS(X) X(floor_divide) X(remainder) X(fmod) X(pow)

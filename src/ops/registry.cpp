@@ -7,6 +7,8 @@ std::vector<Op>& table() {
   return *t;
 }
 
-void add(Op op) { table().push_back(std::move(op)); }
+void add(Op op) {
+  table().push_back(std::move(op));
+}
 
 }  // namespace pyflame::ops
