@@ -42,11 +42,13 @@ typedef struct pf_tensor {
   int64_t strides[PF_MAX_DIMS];
 } pf_tensor;
 
-// What a kernel that checks indices found. The first wrong index wins.
+// What a kernel that checks indices found. The first wrong index wins. The core fills in `op` at
+// the launch; a backend that runs later keeps it and hands it back when it synchronises.
 typedef struct pf_index_error {
   int32_t set;
   int64_t index;
   int64_t limit;
+  const char* op;  // static text
 } pf_index_error;
 
 // ---- programs: groups of pointwise nodes over one iteration space ------------------------------

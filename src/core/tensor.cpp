@@ -157,7 +157,7 @@ template int8_t* Tensor::data<int8_t>() const;
 template uint8_t* Tensor::data<uint8_t>() const;
 template bool* Tensor::data<bool>() const;
 
-// ---- moving between devices ------------------------------------------------------------------
+// ---- moving between devices --------------------------------------------------------------------
 
 Tensor to(const Tensor& t, Device device) {
   if (t->storage->device == device) return t;
@@ -173,7 +173,7 @@ Tensor to(const Tensor& t, Device device) {
   return out;
 }
 
-// ---- printing --------------------------------------------------------------------------------
+// ---- printing ----------------------------------------------------------------------------------
 
 std::ostream& operator<<(std::ostream& s, const Tensor& t) {
   if (!t.defined()) return s << "tensor(undefined)";

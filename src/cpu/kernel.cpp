@@ -28,7 +28,9 @@ void KernelArgs::bad_index(int64_t index, int64_t limit) const {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   if (!error || error->set) return;
-  *error = {1, index, limit};
+  error->index = index;
+  error->limit = limit;
+  error->set = 1;
 }
 
 bool contiguous(const pf_tensor& t) {

@@ -60,8 +60,7 @@ void Node::destroy(Node* n) noexcept {
   queue = nullptr;
 }
 
-// ---- meta
-// ----------------------------------------------------------------------------------------
+// ---- meta --------------------------------------------------------------------------------------
 
 Meta& meta_of(const Tensor& t) {
   if (!t->meta) t->meta = new Meta;
@@ -124,8 +123,7 @@ Grads Accumulate::apply(const Grads& grads) {
   return {};
 }
 
-// ---- edges
-// -----------------------------------------------------------------------------------------
+// ---- edges -------------------------------------------------------------------------------------
 
 bool requires_grad(const Tensor& t) {
   if (t->requires_grad) return true;
@@ -211,8 +209,7 @@ Ref<Node> make_node(const char* name, std::initializer_list<Tensor> inputs,
   return Ref<Node>::adopt(node);
 }
 
-// ---- saved tensors
-// -----------------------------------------------------------------------------------
+// ---- saved tensors -----------------------------------------------------------------------------
 
 Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
     : output_nr_(output_nr), is_result_(is_result) {
@@ -278,8 +275,7 @@ void FunctionNode::release() {
   fn_ = nullptr;
 }
 
-// ---- views and in-place writes
-// -------------------------------------------------------------------
+// ---- views and in-place writes -----------------------------------------------------------------
 
 Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
             const char* name, std::function<Tensor(const Tensor&)> backward) {
@@ -406,7 +402,7 @@ void retain_grad(const Tensor& t) {
 
 }  // namespace autograd
 
-// ---- the tensor's side -----------------------------------------------------------------------
+// ---- the tensor's side -------------------------------------------------------------------------
 
 bool Tensor::requires_grad() const {
   return autograd::requires_grad(*this);

@@ -18,8 +18,7 @@ Counters& counters() {
   return c;
 }
 
-// ---- the GIL
-// -------------------------------------------------------------------------------------
+// ---- the GIL -----------------------------------------------------------------------------------
 
 namespace {
 Hooks g_hooks;
@@ -43,8 +42,7 @@ void long_work(int64_t elements) {
     t_gil_state = g_hooks.release_gil();
 }
 
-// ---- named kernels
-// ---------------------------------------------------------------------------------
+// ---- named kernels -----------------------------------------------------------------------------
 
 namespace {
 
@@ -88,14 +86,17 @@ void run_kernel(const Kernel& k, Device device, std::span<const pf_tensor> tenso
     slot.store(kernel, std::memory_order_release);
   }
   bump(counters().kernels);
-  pf_index_error error{};
+  pf_index_error error{0, 0, 0, options.op};
   pf_status status = b->kernel_launch(device.index, nullptr, kernel, tensors.data(),
                                       static_cast<int32_t>(tensors.size()), attrs.data(),
                                       static_cast<int32_t>(attrs.size()), &error);
   if (status != PF_OK) raise_status(b, status, options.op);
-  PF_CHECK(!error.set, IndexError, options.op, "index ", error.index,
-           " is out of bounds for a size of ", error.limit, "; valid indices are ", -error.limit,
-           " to ", error.limit - 1);
+  raise_index_error(error);
+}
+
+void raise_index_error(const pf_index_error& e) {
+  PF_CHECK(!e.set, IndexError, e.op, "index ", e.index, " is out of bounds for a size of ", e.limit,
+           "; valid indices are ", -e.limit, " to ", e.limit - 1);
 }
 
 void ensure_memory(Storage& s, const char* op) {
@@ -103,8 +104,7 @@ void ensure_memory(Storage& s, const char* op) {
   s.data = allocate(s.device, std::max<size_t>(s.nbytes, 1), &s.capacity, op);
 }
 
-// ---- plans
-// -----------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 // The key: everything that a program depends on, as bytes. Compared whole on a hit.
 struct PlanKey {

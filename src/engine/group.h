@@ -89,6 +89,8 @@ void discard(Group&) noexcept;
 // Runs one named kernel at once. Throws.
 void run_kernel(const Kernel&, Device, std::span<const pf_tensor> tensors,
                 std::span<const pf_scalar> attrs, const CallOptions&);
+// IndexError when one is set.
+void raise_index_error(const pf_index_error&);
 // Memory for a storage that has none yet.
 void ensure_memory(Storage&, const char* op);
 pf_scalar to_kernel_scalar(Scalar);

@@ -377,7 +377,13 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
     call(copy, {copies[i]}, {*t});
     list[i].tensor = &copies[i];
   }
-  append({op, &dst->shape, dst->dtype, compute, dst->storage->device, {list, operands.size()}, attrs,
+  append({op,
+          &dst->shape,
+          dst->dtype,
+          compute,
+          dst->storage->device,
+          {list, operands.size()},
+          attrs,
           dst.impl()},
          nullptr, "in-place operation");
 }
@@ -513,8 +519,7 @@ void on_last_handle(Storage& s) noexcept {
   run_group(*g, Flush::DroppedRoot);
 }
 
-// ---- access from outside
-// -------------------------------------------------------------------------
+// ---- access from outside -----------------------------------------------------------------------
 
 void flush(Flush why) {
   GilScope gil;
@@ -586,8 +591,7 @@ void copy_to_host(void* dst, const Tensor& src) {
   if (status == PF_OK && !b->synchronous) {
     pf_index_error error{};
     status = b->synchronize(s.device.index, nullptr, &error);
-    PF_CHECK(!error.set, IndexError, "copy", "an earlier operation on ", s.device.str(),
-             " used index ", error.index, " for a size of ", error.limit);
+    raise_index_error(error);
   }
   if (status != PF_OK) raise_status(b, status, "copy");
 }
@@ -640,8 +644,7 @@ void synchronize() {
     engine::long_work(int64_t{1} << 40);
     pf_status status = b->synchronize(d.index, nullptr, &error);
     if (status != PF_OK) raise_status(b, status, "synchronize");
-    PF_CHECK(!error.set, IndexError, "synchronize", "an earlier operation on ", d.str(),
-             " used index ", error.index, " for a size of ", error.limit);
+    raise_index_error(error);
   }
 }
 

@@ -49,7 +49,7 @@ enum Where : unsigned {
 std::vector<Op>& table();  // in order of registration
 void add(Op op);
 
-// ---- boxing: from a C++ function to Op::call ----------------------------------------------------
+// ---- boxing: from a C++ function to Op::call ---------------------------------------------------
 namespace detail {
 template <class T>
 struct Unbox {

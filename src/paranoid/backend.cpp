@@ -303,16 +303,19 @@ pf_status launch(pf_device, pf_stream, void* kernel, const pf_launch* l) {
 }
 
 pf_status launch_kernel(pf_device, pf_stream, void* kernel, const pf_tensor* tensors, int32_t n,
-                        const pf_scalar* attrs, int32_t nattrs, pf_index_error*) {
+                        const pf_scalar* attrs, int32_t nattrs, pf_index_error* error) {
   Paranoid& p = state();
   if (pf_status s = p.faults.check(Faults::kKernelLaunch)) return s;
   std::vector<pf_tensor> list(tensors, tensors + n);
   for (pf_tensor& t : list) t.data = p.arena.host(t.data);
   p.stream.push([&p, kernel, list = std::move(list),
-                 numbers = std::vector<pf_scalar>(attrs, attrs + nattrs)] {
+                 numbers = std::vector<pf_scalar>(attrs, attrs + nattrs), op = error->op] {
+    pf_index_error found{0, 0, 0, op};
     cpu::KernelArgs args{list.data(), static_cast<int>(list.size()), numbers.data(),
-                         static_cast<int>(numbers.size()), &p.stream.index_error};
-    return cpu::guard([&] { reinterpret_cast<cpu::KernelFn>(kernel)(args); });
+                         static_cast<int>(numbers.size()), &found};
+    pf_status status = cpu::guard([&] { reinterpret_cast<cpu::KernelFn>(kernel)(args); });
+    if (found.set && !p.stream.index_error.set) p.stream.index_error = found;
+    return status;
   });
   return PF_OK;
 }
