@@ -4,6 +4,7 @@
 #include "cpu/tape.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -150,10 +151,12 @@ void run_flat(const Run& run, int64_t begin, int64_t end) {
     splat_element(f.splat(i), l.inputs[i].data, t.ins[static_cast<size_t>(i)].bytes);
     f.locs[t.in(i)] = {f.splat(i), Loc::kSplat, nullptr};
   }
-  for (int64_t at = begin; at < end; at += run.tile) {
-    const int64_t n = std::min(run.tile, end - at);
-    // Kernels work on whole vectors: a tail goes through padded copies.
-    const bool tail = n % static_cast<int64_t>(kTileGrain) != 0;
+  for (int64_t at = begin, n = 0; at < end; at += n) {
+    // Kernels work on whole vectors: a tail goes through padded copies, alone if it pays.
+    constexpr int64_t kWhole = static_cast<int64_t>(kTileGrain);
+    n = std::min(run.tile, end - at);
+    if (n > 32 * kWhole) n = n / kWhole * kWhole;
+    const bool tail = n % kWhole != 0;
     for (int i = 0; i < t.ninputs; ++i) {
       if (!l.inputs[i].contiguous) continue;
       const int64_t bytes = t.ins[static_cast<size_t>(i)].bytes;
@@ -391,6 +394,20 @@ void collapse(Run& run) {
 // Two threads pay from about two microseconds of work.
 constexpr double kThreadNs = 1000;
 
+// Ranges on other threads must not throw: the first failure becomes the launch's.
+template <class F>
+pf_status run_ranges(int64_t n, int64_t grain, F&& fn) {
+  std::atomic<bool> failed{false};
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    try {
+      fn(begin, end);
+    } catch (const std::bad_alloc&) {
+      failed.store(true, std::memory_order_relaxed);
+    }
+  });
+  return failed.load(std::memory_order_relaxed) ? PF_OOM : PF_OK;
+}
+
 int64_t grain_of(double unit_ns) {
   return std::max<int64_t>(1, static_cast<int64_t>(kThreadNs / std::max(unit_ns, 1.0)));
 }
@@ -480,11 +497,10 @@ pf_status program_launch(void* kernel, const pf_launch* launch) {
     // Enough tiles to share out evenly.
     while (run.tile > 256 && l.numel < 8 * run.tile && total_ns > 2 * kThreadNs) run.tile /= 2;
     const int64_t tiles = (l.numel + run.tile - 1) / run.tile;
-    parallel_for(tiles, grain_of(t.cost * static_cast<double>(run.tile)),
-                 [&](int64_t b, int64_t e) {
-                   run_flat(run, b * run.tile, std::min(e * run.tile, l.numel));
-                 });
-    return PF_OK;
+    return run_ranges(tiles, grain_of(t.cost * static_cast<double>(run.tile)),
+                      [&](int64_t b, int64_t e) {
+                        run_flat(run, b * run.tile, std::min(e * run.tile, l.numel));
+                      });
   }
   collapse(run);
   if (run.ndim == 0) {  // one element
@@ -495,17 +511,14 @@ pf_status program_launch(void* kernel, const pf_launch* launch) {
   choose_boxes(run);
   if (run.nr * run.nc >= 256 || run.nr * run.nc >= l.numel) {
     const int64_t boxes = l.numel / (run.rows * run.cols) * run.row_boxes * run.col_boxes;
-    parallel_for(boxes, grain_of(1.5 * t.cost * static_cast<double>(run.nr * run.nc)),
-                 [&](int64_t b, int64_t e) { run_boxes(run, b, e); });
-  } else {
-    run.stream = false;
-    const int64_t tiles = (l.numel + run.tile - 1) / run.tile;
-    parallel_for(tiles, grain_of(2 * t.cost * static_cast<double>(run.tile)),
-                 [&](int64_t b, int64_t e) {
-                   run_lines(run, b * run.tile, std::min(e * run.tile, l.numel));
-                 });
+    return run_ranges(boxes, grain_of(1.5 * t.cost * static_cast<double>(run.nr * run.nc)),
+                      [&](int64_t b, int64_t e) { run_boxes(run, b, e); });
   }
-  return PF_OK;
+  run.stream = false;
+  const int64_t tiles = (l.numel + run.tile - 1) / run.tile;
+  return run_ranges(
+      tiles, grain_of(2 * t.cost * static_cast<double>(run.tile)),
+      [&](int64_t b, int64_t e) { run_lines(run, b * run.tile, std::min(e * run.tile, l.numel)); });
 }
 
 }  // namespace pyflame::cpu

@@ -2,6 +2,7 @@
 #include "cpu/tape.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstring>
@@ -417,6 +418,56 @@ TEST(Tape, LargeOutputsBypassTheCaches) {
   for (int64_t i = 0; i < n; ++i) wrong += po[i] != px[i] * 2 + 1;
   EXPECT_EQ(wrong, 0);
   EXPECT_TRUE(out.guarded());
+}
+
+// Memory that ends, or begins, where the next page must not be touched.
+struct Fenced {
+  static constexpr size_t kPage = 4096, kPages = 16;
+  char* map;
+  Fenced() {
+    map = static_cast<char*>(
+        mmap(nullptr, (kPages + 2) * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(map + kPage, kPages * kPage, PROT_READ | PROT_WRITE);
+  }
+  ~Fenced() { munmap(map, (kPages + 2) * kPage); }
+  char* place(size_t bytes, bool at_end) {
+    return map + kPage + (at_end ? kPages * kPage - bytes : 0);
+  }
+};
+
+TEST(Tape, NeverTouchesWhatLiesBeyondATensor) {
+  Fenced fx, fy, fo;
+  for (DType t : {DType::Float32, DType::BFloat16, DType::Int8, DType::Float64}) {
+    const size_t size = itemsize(t);
+    for (int64_t n : {1, 2, 3, 7, 15, 16, 17, 31, 63, 65, 100, 513, 1000, 2047, 2049, 7000}) {
+      for (int64_t cols : {int64_t{1}, int64_t{3}, int64_t{5}, int64_t{17}, int64_t{100}}) {
+        const int64_t rows = n / cols;
+        if (rows == 0) continue;
+        for (bool at_end : {true, false}) {
+          for (int kind = 0; kind < 4; ++kind) {
+            Builder b;
+            const pf_ref rx = b.input(t), ry = b.input(t);
+            b.store(b.node(Row::add, t, compute_type(t), {rx, ry}));
+            const pf_program p{1, 2, 1, 0, b.nodes.data(), b.in.data(), b.out.data()};
+            void* kernel = nullptr;
+            ASSERT_EQ(program_create(&p, &kernel), PF_OK);
+            const int64_t shape[2] = {rows, cols}, dense[2] = {cols, 1}, turned[2] = {1, rows},
+                          row[2] = {0, 1}, column[2] = {1, 0};
+            const int64_t* steps[] = {dense, turned, row, column};
+            const int64_t extent[] = {rows * cols, rows * cols, cols, rows};
+            const auto bytes = [&](int64_t count) { return static_cast<size_t>(count) * size; };
+            const pf_operand in[2] = {
+                {fx.place(bytes(rows * cols), at_end), dense, 1},
+                {fy.place(bytes(extent[kind]), at_end), steps[kind], kind == 0}};
+            const pf_operand out = {fo.place(bytes(rows * cols), at_end), dense, 1};
+            const pf_launch l{2, shape, rows * cols, in, &out, nullptr};
+            EXPECT_EQ(program_launch(kernel, &l), PF_OK);
+            program_destroy(kernel);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Tape, CopiesAnyLayout) {
