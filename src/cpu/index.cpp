@@ -131,40 +131,21 @@ void count_true(const KernelArgs& a) {
   *a.data<int64_t>(0) = found;
 }
 
-// fn(i) for each true byte, eight false ones skipped at a time.
-template <class F>
-void each_true_byte(const uint8_t* data, int64_t n, F&& fn) {
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    uint64_t eight;
-    std::memcpy(&eight, data + i, 8);
-    if (!eight) continue;
-    for (int64_t j = i; j < i + 8; ++j)
-      if (data[j]) fn(j);
-  }
-  for (; i < n; ++i)
-    if (data[i]) fn(i);
-}
-
 void nonzero(const KernelArgs& a) {
   int64_t* out = a.data<int64_t>(0);
   const pf_tensor& in = a.tensor(1);
   const int n = in.ndim;
-  if (contiguous(in) && itemsize(a.dtype(1)) == 1 && n <= 2) {
-    const int64_t columns = n == 2 ? in.shape[1] : 1;
-    int64_t row = 0, start = 0;
-    each_true_byte(a.data<uint8_t>(1), numel(in), [&](int64_t i) {
-      if (n == 1) {
-        *out++ = i;
-      } else if (n == 2) {
-        if (i - start >= columns) {
-          row = i / columns;
-          start = row * columns;
-        }
-        *out++ = row;
-        *out++ = i - start;
+  if (contiguous(in) && itemsize(a.dtype(1)) == 1 && (n == 1 || n == 2)) {
+    // Every index is written, and kept where the byte is true: no branch to mispredict.
+    const auto* data = a.data<uint8_t>(1);
+    const int64_t columns = in.shape[n - 1];
+    const int64_t* end = out + numel(a.tensor(0));
+    for (int64_t row = 0; out < end; ++row)
+      for (int64_t i = 0; i < columns && out < end; ++i) {
+        out[0] = row;
+        out[n - 1] = i;
+        out += data[row * columns + i] ? n : 0;
       }
-    });
     return;
   }
   each_true(a, 1, [&](const Walker<1>& at) {
@@ -181,7 +162,12 @@ void masked_select(const KernelArgs& a) {
     T* to = a.data<T>(0);
     const T* from = a.data<T>(1);
     if (contiguous(in) && contiguous(mask)) {
-      each_true_byte(a.data<uint8_t>(2), n, [&](int64_t i) { *to++ = from[i]; });
+      const auto* m = a.data<uint8_t>(2);
+      const T* end = to + numel(a.tensor(0));
+      for (int64_t i = 0; to < end; ++i) {
+        *to = from[i];
+        to += m[i] != 0;
+      }
       return;
     }
     const bool* m = a.data<bool>(2);

@@ -1,0 +1,368 @@
+// Operations made of others: diagonals, products of lists, histograms, slices put back.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/general.h"
+#include "ops/registry.h"
+
+namespace pyflame {
+
+namespace {
+
+using std::optional;
+
+// ---- diagonals
+// -----------------------------------------------------------------------------------
+
+// The last dimension as a diagonal of the dimensions dim1 and dim2 of the result.
+Tensor diag_embed(const Tensor& t, int64_t offset, int64_t dim1, int64_t dim2) {
+  ops::check_defined(t, "diag_embed");
+  PF_CHECK(!t->shape.empty(), ShapeError, "diag_embed",
+           "got a tensor of 0 dimensions; expected at least one; unsqueeze it first");
+  const int n = t->shape.size() + 1;
+  const int a = wrap_dim(dim1, n, "diag_embed"), b = wrap_dim(dim2, n, "diag_embed");
+  PF_CHECK(a != b, ValueError, "diag_embed", "got dim1 and dim2 both ", a,
+           "; expected two different dimensions; name another");
+  const int64_t side = t->shape.back() + std::abs(offset);
+  Dims shape;
+  for (int d = 0, from = 0; d < n; ++d) shape.push_back(d == a || d == b ? side : t->shape[from++]);
+  // The gradient of diagonal() is this very operation.
+  ops::Geometry g = ops::packed(shape);
+  const int64_t step = g.strides[a] + g.strides[b];
+  g.offset = offset >= 0 ? offset * g.strides[b] : -offset * g.strides[a];
+  for (int d : {std::max(a, b), std::min(a, b)}) {
+    g.shape.erase(d);
+    g.strides.erase(d);
+  }
+  g.shape.push_back(t->shape.back());
+  g.strides.push_back(step);
+  return ops::scatter_view(t, shape, g);
+}
+
+Tensor diag(const Tensor& t, int64_t offset) {
+  ops::check_defined(t, "diag");
+  PF_CHECK(t->shape.size() == 1 || t->shape.size() == 2, ShapeError, "diag", "got shape ", t->shape,
+           "; expected 1 or 2 dimensions; use diagonal or diag_embed");
+  return t->shape.size() == 1 ? diag_embed(t, offset, 0, 1) : clone(diagonal(t, offset, 0, 1));
+}
+
+Tensor diagflat(const Tensor& t, int64_t offset) {
+  ops::check_defined(t, "diagflat");
+  return diag_embed(reshape(t, {-1}), offset, 0, 1);
+}
+
+Tensor fill_diagonal_(Tensor t, Scalar value) {
+  ops::check_defined(t, "fill_diagonal_");
+  const int n = t->shape.size();
+  bool fits = n >= 2;
+  for (int d = 1; n > 2 && fits && d < n; ++d) fits = t->shape[d] == t->shape[0];
+  PF_CHECK(fits, ShapeError, "fill_diagonal_", "got shape ", t->shape,
+           "; expected a matrix, or equal sizes; use diagonal().fill_()");
+  Tensor line = t;
+  while (line->shape.size() > 1) line = diagonal(line, 0, 0, 1);
+  fill_(line, value);
+  return t;
+}
+
+// ---- slices put back
+// -----------------------------------------------------------------------------
+
+Tensor select_scatter(const Tensor& t, const Tensor& src, int64_t dim, int64_t index) {
+  ops::check_defined(t, "select_scatter");
+  Tensor out = clone(t), part = select(out, dim, index);
+  PF_CHECK(src.defined() && src->shape == part->shape, ShapeError, "select_scatter",
+           "got a source whose shape is not ", part->shape, "; expected that shape; reshape it");
+  copy_(part, src);
+  return out;
+}
+
+Tensor slice_scatter(const Tensor& t, const Tensor& src, int64_t dim, optional<int64_t> start,
+                     optional<int64_t> end, int64_t step) {
+  ops::check_defined(t, "slice_scatter");
+  Tensor out = clone(t);
+  Tensor part = slice(out, dim, start.value_or(0), end.value_or(INT64_MAX), step);
+  PF_CHECK(src.defined() && src->shape == part->shape, ShapeError, "slice_scatter",
+           "got a source whose shape is not ", part->shape, "; expected that shape; reshape it");
+  copy_(part, src);
+  return out;
+}
+
+Tensor diagonal_scatter(const Tensor& t, const Tensor& src, int64_t offset, int64_t dim1,
+                        int64_t dim2) {
+  ops::check_defined(t, "diagonal_scatter");
+  Tensor out = clone(t), part = diagonal(out, offset, dim1, dim2);
+  PF_CHECK(src.defined() && src->shape == part->shape, ShapeError, "diagonal_scatter",
+           "got a source whose shape is not ", part->shape, "; expected that shape; reshape it");
+  copy_(part, src);
+  return out;
+}
+
+// ---- lists
+// ---------------------------------------------------------------------------------------
+
+TensorList split_along(const Tensor& t, const ops::Value& by, int d, int least, const char* op) {
+  ops::check_defined(t, op);
+  PF_CHECK(t->shape.size() >= least, ShapeError, op, "got shape ", t->shape, "; expected at least ",
+           least, " dimensions; unsqueeze it first");
+  TensorList out;
+  int64_t begin = 0;
+  const int64_t n = t->shape[d];
+  if (const auto* sections = std::get_if<int64_t>(&by)) {
+    PF_CHECK(*sections > 0 && n % *sections == 0, ShapeError, op, "got ", *sections,
+             " sections for size ", n, "; expected a divisor of it; use tensor_split");
+    return split(t, std::max<int64_t>(n / *sections, n == 0 ? 0 : 1), d);
+  }
+  for (int64_t i : std::get<IntList>(by)) {
+    out.push_back(slice(t, d, begin, i));
+    begin = i;
+  }
+  out.push_back(slice(t, d, begin, n));
+  return out;
+}
+
+Tensor block_diag(const TensorList& tensors) {
+  PF_CHECK(!tensors.empty(), ValueError, "block_diag",
+           "got no tensors; expected at least one; check the list");
+  TensorList rows;
+  int64_t width = 0, left = 0;
+  TensorList blocks;
+  for (const Tensor& t : tensors) {
+    ops::check_defined(t, "block_diag");
+    PF_CHECK(t->shape.size() <= 2, ShapeError, "block_diag", "got shape ", t->shape,
+             "; expected at most 2 dimensions; reshape it");
+    blocks.push_back(t->shape.size() == 2 ? t : reshape(t, {1, t->numel}));
+    width += blocks.back()->shape[1];
+  }
+  for (const Tensor& b : blocks) {
+    const int64_t w = b->shape[1];
+    rows.push_back(pad(b, {left, width - left - w}));
+    left += w;
+  }
+  return cat(rows, 0);
+}
+
+// The rows of all combinations of one element from each.
+Tensor cartesian_prod(const TensorList& tensors) {
+  PF_CHECK(!tensors.empty(), ValueError, "cartesian_prod",
+           "got no tensors; expected at least one; check the list");
+  if (tensors.size() == 1) return tensors[0];
+  Dims shape;
+  for (const Tensor& t : tensors) {
+    PF_CHECK(t.defined() && t->shape.size() == 1, ShapeError, "cartesian_prod",
+             "got a tensor that is not 1-D; expected one dimension each; ravel them");
+    shape.push_back(t->numel);
+  }
+  TensorList columns;
+  const int n = shape.size();
+  for (int d = 0; d < n; ++d) {
+    IntList lone(static_cast<size_t>(n), 1);
+    lone[static_cast<size_t>(d)] = shape[d];
+    columns.push_back(
+        reshape(expand(reshape(tensors[static_cast<size_t>(d)], lone), shape.vec()), {-1}));
+  }
+  return stack(columns, 1);
+}
+
+Tensor combinations(const Tensor& t, int64_t r, bool with_replacement) {
+  ops::check_defined(t, "combinations");
+  PF_CHECK(t->shape.size() == 1 && r >= 0, ValueError, "combinations", "got shape ", t->shape,
+           " and r ", r, "; expected one dimension and r of at least 0; ravel it");
+  const int64_t n = t->numel;
+  IntList pick(static_cast<size_t>(r)), all;
+  int64_t count = 0;
+  for (int64_t i = 0; i < r; ++i) pick[static_cast<size_t>(i)] = with_replacement ? 0 : i;
+  bool more = r > 0 && (with_replacement ? n > 0 : r <= n);
+  while (more) {
+    all.insert(all.end(), pick.begin(), pick.end());
+    ++count;
+    more = false;
+    for (int64_t i = r - 1; i >= 0 && !more; --i) {
+      const int64_t limit = with_replacement ? n - 1 : n - r + i;
+      if (pick[static_cast<size_t>(i)] >= limit) continue;
+      const int64_t next = ++pick[static_cast<size_t>(i)];
+      for (int64_t j = i + 1; j < r; ++j)
+        pick[static_cast<size_t>(j)] = with_replacement ? next : next + j - i;
+      more = true;
+    }
+  }
+  if (count == 0) return make_tensor({0, r}, t->dtype, t->storage->device);
+  return index(t, {from_host(all.data(), {count, r}, DType::Int64, t->storage->device)});
+}
+
+// ---- counting
+// ------------------------------------------------------------------------------------
+
+// Counts of equal bins from min to max; both ends belong to a bin. NaN and what lies outside are
+// left out. With min == max the ends are those of the input.
+Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
+  ops::check_defined(t, "histc");
+  PF_CHECK(bins > 0, ValueError, "histc", "got ", bins, " bins; expected at least 1; correct it");
+  PF_CHECK(is_float(t->dtype) && !info(t->dtype).storage_only, DTypeError, "histc", "got dtype ",
+           t->dtype, "; expected a floating-point dtype; convert with .to(pyflame.float32)");
+  Tensor x = reshape(t.detach(), {-1});
+  double low = min.to_double(), high = max.to_double();
+  if (low == high && x->numel > 0) {
+    low = amin(x).item<double>();
+    high = amax(x).item<double>();
+  }
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  PF_CHECK(std::isfinite(low) && std::isfinite(high) && low < high, ValueError, "histc",
+           "got the range ", low, " to ", high,
+           "; expected finite ends, the first below the second; pass min and max");
+  x = to(x, DType::Float64);
+  Tensor inside = logical_and(ge(x, Scalar(low)), le(x, Scalar(high)));
+  Tensor place = mul(sub(x, Scalar(low)), Scalar(static_cast<double>(bins) / (high - low)));
+  place =
+      clamp(where(inside, place, Scalar(0.0)), Scalar(0.0), Scalar(static_cast<double>(bins - 1)));
+  // The bin of a float64 computed above, as an index; what lies outside adds 0 to the first.
+  Tensor zero = ops::raw_full({bins}, DType::Float64, x->storage->device, 0);
+  Tensor counts = scatter_add(zero, 0, to(place, DType::Int64), to(inside, DType::Float64));
+  return to(counts, t->dtype);
+}
+
+Tensor isin(const Tensor& elements, const Tensor& test, bool, bool invert) {
+  ops::check_defined(elements, "isin");
+  ops::check_defined(test, "isin");
+  const DType dtype = promote(elements->dtype, test->dtype);
+  Tensor x = to(elements.detach(), dtype), values = reshape(to(test.detach(), dtype), {-1});
+  Tensor found;
+  if (values->numel == 0) {
+    found = ops::raw_full(x->shape, DType::Bool, x->storage->device, 0);
+  } else {
+    // Membership by the nearest value of the sorted list: the first place that is not below.
+    Tensor sorted = sort(values).first;
+    Tensor flat = reshape(x, {-1});
+    Tensor low = reshape(flat, {-1, 1});
+    if (values->numel <= 16) {
+      found = reshape(any(eq(low, reshape(values, {1, -1})), IntList{1}), x->shape.vec());
+    } else {
+      Tensor joined = cat({sorted, flat});
+      Tensor order = argsort(joined, 0);
+      // Rank of each element among both lists, less those of its own list before it, is where it
+      // stands among the sorted values; stable sorting puts equal values first.
+      Tensor is_value = to(lt(order, Scalar(sorted->numel)), DType::Int64);
+      Tensor before = cumsum(is_value, 0);
+      Tensor rank = scatter(zeros_like(order), 0, order, before);
+      Tensor at = sub(slice(rank, 0, sorted->numel, joined->numel), Scalar(1));
+      Tensor candidate = index_select(sorted, 0, clamp(at, Scalar(0), {}));
+      found = reshape(logical_and(eq(candidate, flat), ge(at, Scalar(0))), x->shape.vec());
+    }
+  }
+  return invert ? logical_not(found) : found;
+}
+
+TensorList unravel_index(const Tensor& indices, const IntList& shape) {
+  Tensor rest = ops::as_index(indices, "unravel_index");
+  TensorList out(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    PF_CHECK(shape[d] > 0, ValueError, "unravel_index", "got shape ", Dims(shape),
+             "; expected sizes of at least 1; correct it");
+    const Scalar n(shape[d]);
+    // The quotient of float64 may have been rounded up to the next integer.
+    Tensor whole = to(div(to(rest, DType::Float64), n), DType::Int64);
+    whole = sub(whole, to(gt(mul(whole, n), rest), DType::Int64));
+    out[d] = sub(rest, mul(whole, n));
+    rest = whole;
+  }
+  return out;
+}
+
+// ---- dropout of whole channels
+// --------------------------------------------------------------------
+
+Tensor feature_dropout(const Tensor& t, double p, bool training) {
+  ops::check_defined(t, "dropout2d");
+  PF_CHECK(p >= 0 && p <= 1, ValueError, "dropout2d", "got probability ", p,
+           "; expected 0 <= p <= 1; correct it");
+  PF_CHECK(t->shape.size() >= 2, ShapeError, "dropout2d", "got shape ", t->shape,
+           "; expected [batch, channels, ...]; unsqueeze it first");
+  if (!training || p == 0) return t;
+  Dims shape = Dims::filled(t->shape.size(), 1);
+  shape[0] = t->shape[0];
+  shape[1] = t->shape[1];
+  return mul(t, dropout(ops::raw_full(shape, t->dtype, t->storage->device, 1), p, true));
+}
+
+}  // namespace
+
+namespace ops {
+namespace {
+
+TensorList hsplit(const Tensor& t, int64_t sections) {
+  check_defined(t, "hsplit");
+  return split_along(t, Value(sections), t->shape.size() == 1 ? 0 : 1, 1, "hsplit");
+}
+TensorList hsplit_at(const Tensor& t, const IntList& indices) {
+  check_defined(t, "hsplit");
+  return split_along(t, Value(indices), t->shape.size() == 1 ? 0 : 1, 1, "hsplit");
+}
+
+const Family kCompose("composed", [](Family& f) {
+  f.op(&diag, {"diag(Tensor input, int diagonal=0) -> Tensor",
+               "The diagonal of a matrix (a copy), or the matrix with this diagonal."});
+  f.op(&diag_embed, {"diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+                     "Matrices whose diagonals are the last dimension, zero elsewhere."});
+  f.op(&diagflat, {"diagflat(Tensor input, int offset=0) -> Tensor",
+                   "The matrix whose diagonal is the flattened input."});
+  f.op(&fill_diagonal_, {"fill_diagonal_(Tensor input, Scalar fill_value) -> Tensor",
+                         "Writes one value to the main diagonal.", kMethod});
+  f.op(&select_scatter, {"select_scatter(Tensor input, Tensor src, int dim, int index) -> Tensor",
+                         "A copy with `copy.select(dim, index)` replaced by src."});
+  f.op(&slice_scatter,
+       {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int "
+        "step=1) -> Tensor",
+        "A copy with a range of a dimension replaced by src."});
+  f.op(
+      &diagonal_scatter,
+      {"diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+       "A copy with a diagonal replaced by src."});
+  f.op(&hsplit, {"hsplit(Tensor input, int sections) -> Tensor[]",
+                 "Equal pieces along the second dimension (the first of 1-D tensors). Views."});
+  f.op(&hsplit_at, {"hsplit(Tensor input, int[] indices) -> Tensor[]",
+                    "Pieces cut at indices of the second dimension. Views."});
+  f.op(+[](const Tensor& t, int64_t n) { return split_along(t, Value(n), 0, 2, "vsplit"); },
+       {"vsplit(Tensor input, int sections) -> Tensor[]",
+        "Equal pieces along the first dimension. Views."});
+  f.op(
+      +[](const Tensor& t, const IntList& at) { return split_along(t, Value(at), 0, 2, "vsplit"); },
+      {"vsplit(Tensor input, int[] indices) -> Tensor[]",
+       "Pieces cut at indices of the first dimension. Views."});
+  f.op(+[](const Tensor& t, int64_t n) { return split_along(t, Value(n), 2, 3, "dsplit"); },
+       {"dsplit(Tensor input, int sections) -> Tensor[]",
+        "Equal pieces along the third dimension. Views."});
+  f.op(
+      +[](const Tensor& t, const IntList& at) { return split_along(t, Value(at), 2, 3, "dsplit"); },
+      {"dsplit(Tensor input, int[] indices) -> Tensor[]",
+       "Pieces cut at indices of the third dimension. Views."});
+  f.op(&block_diag, {"block_diag(Tensor[] tensors) -> Tensor",
+                     "A matrix with the given ones along its diagonal.", kFunction});
+  f.op(&cartesian_prod, {"cartesian_prod(Tensor[] tensors) -> Tensor",
+                         "Rows with one element of each 1-D tensor, in all ways.", kFunction});
+  f.op(&combinations, {"combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor",
+                       "Rows of r elements, in all ways, in order."});
+  f.op(&histc, {"histc(Tensor input, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
+                "Counts of `bins` equal intervals from min to max, the last closed; what lies "
+                "outside is left out. With min == max from the smallest to the largest element.",
+                kFunction | kMethod, false});
+  f.op(&isin, {"isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool "
+               "invert=False) -> Tensor",
+               "Whether each element is one of test_elements.", kFunction, false});
+  f.op(&unravel_index,
+       {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
+        "Positions in a flattened tensor as one index for each dimension.", kFunction, false});
+  for (const char* schema : {"dropout1d(Tensor input, float p=0.5, bool training=True) -> Tensor",
+                             "dropout2d(Tensor input, float p=0.5, bool training=True) -> Tensor",
+                             "dropout3d(Tensor input, float p=0.5, bool training=True) -> Tensor"})
+    f.op(&feature_dropout, {schema,
+                            "Whole channels of [batch, channels, ...] set to 0 with probability p, "
+                            "the others divided by 1 - p.",
+                            kFunctional});
+});
+
+}  // namespace
+}  // namespace ops
+
+}  // namespace pyflame

@@ -1,0 +1,103 @@
+"""Operations made of others, against NumPy."""
+
+import itertools
+
+import numpy as np
+import pytest
+from finite import check_grad, same
+
+import pyflame as pf
+
+RNG = np.random.default_rng(0)
+F = pf.nn.functional
+
+
+@pytest.mark.parametrize("k", [-2, 0, 1])
+def test_diagonals(k):
+    v, m = RNG.random(3), RNG.random((3, 4))
+    same(pf.diag(pf.tensor(v), k), np.diag(v, k))
+    same(pf.diag(pf.tensor(m), k), np.diag(m, k))
+    same(pf.diagflat(pf.tensor(m), k), np.diagflat(m, k))
+    same(pf.diag_embed(pf.tensor(m), k), np.stack([np.diag(r, k) for r in m]))
+    check_grad(lambda t: pf.diag(t, k) ** 2, v)
+    check_grad(lambda t: pf.diag(t, k) ** 2, m)
+    check_grad(lambda t: pf.diag_embed(t, k, 0, 2) ** 2, m)
+    t = pf.tensor(m)
+    t.fill_diagonal_(7)
+    np.fill_diagonal(m, 7)
+    same(t, m)
+
+
+def test_slices_put_back():
+    a, row, part = RNG.random((3, 4)), RNG.random(4), RNG.random((3, 2))
+    want = a.copy()
+    want[1] = row
+    same(pf.select_scatter(pf.tensor(a), pf.tensor(row), 0, 1), want)
+    want = a.copy()
+    want[:, 1::2] = part
+    same(pf.slice_scatter(pf.tensor(a), pf.tensor(part), 1, 1, None, 2), want)
+    want = a.copy()
+    want[range(3), range(3)] = row[:3]
+    same(pf.diagonal_scatter(pf.tensor(a), pf.tensor(row[:3])), want)
+    check_grad(lambda t, s: pf.select_scatter(t, s, 0, -1) ** 2, a, row)
+    check_grad(lambda t, s: pf.slice_scatter(t, s, 1, 0, 2) ** 2, a, part)
+    check_grad(lambda t, s: pf.diagonal_scatter(t, s, 1) ** 2, a, row[:3])
+
+
+def test_splits():
+    a = RNG.random((4, 6, 2))
+    for name in ["hsplit", "vsplit", "dsplit"]:
+        for by in [2, [1, 1], [1, 3]]:
+            got, want = getattr(pf, name)(pf.tensor(a), by), getattr(np, name)(a, by)
+            assert len(got) == len(want)
+            for g, w in zip(got, want):
+                same(g, w)
+    with pytest.raises((ValueError, RuntimeError)):
+        pf.hsplit(pf.tensor(a), 4)
+
+
+def test_lists():
+    a, b = RNG.random((2, 3)), RNG.random((1, 2))
+    want = np.zeros((3, 5))
+    want[:2, :3], want[2:, 3:] = a, b
+    same(pf.block_diag(pf.tensor(a), pf.tensor(b)), want)
+    x, y = [1, 2, 3], [4, 5]
+    got = pf.cartesian_prod(pf.tensor(x), pf.tensor(y))
+    same(got, list(itertools.product(x, y)))
+    for r in (0, 1, 2, 3):
+        for again in (False, True):
+            make = itertools.combinations_with_replacement if again else itertools.combinations
+            want = list(make(x, r)) if r else np.zeros((0, 0))
+            same(pf.combinations(pf.tensor(x), r, again), want)
+
+
+def test_histc():
+    x = RNG.standard_normal(1000)
+    t = pf.tensor(x)
+    same(t.histc(20, -2, 2), np.histogram(x, 20, (-2, 2))[0])
+    same(t.histc(7), np.histogram(x, 7)[0])
+    same(pf.tensor([0.0, 1.0, 2.0, 3.0]).histc(3, 0, 3), np.array([1, 1, 2], np.float32))
+    same(pf.tensor([1.0, float("nan"), 9.0]).histc(2, 0, 2), np.array([0, 1], np.float32))
+
+
+@pytest.mark.parametrize("n", [0, 3, 40])
+def test_isin(n):
+    x, test = RNG.integers(0, 50, (6, 7)), RNG.integers(0, 50, n)
+    same(pf.isin(pf.tensor(x), pf.tensor(test)), np.isin(x, test))
+    same(pf.isin(pf.tensor(x), pf.tensor(test), invert=True), np.isin(x, test, invert=True))
+
+
+def test_unravel_index():
+    i = RNG.integers(0, 60, (2, 5))
+    for g, w in zip(pf.unravel_index(pf.tensor(i), (3, 4, 5)), np.unravel_index(i, (3, 4, 5))):
+        same(g, w)
+
+
+def test_dropout_of_channels():
+    pf.manual_seed(0)
+    x = pf.ones(8, 50, 3, 3, requires_grad=True)
+    y = F.dropout2d(x, 0.5)
+    v = y.detach().cpu().numpy().reshape(400, 9)
+    assert set(np.unique(v)) == {0, 2} and (v == v[:, :1]).all()
+    y.sum().backward()
+    same(x.grad.cpu().numpy().reshape(400, 9), v)
