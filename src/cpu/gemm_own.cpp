@@ -1,6 +1,6 @@
 // The own matrix product: blocks for the caches, tiles for the registers. Every element of c is
 // a sum over blocks of kK steps of k, each summed in order; nothing else enters its value, so it
-// does not change with threads, row blocks or packing. (One row alone: see gemm_row.cpp.)
+// does not change with threads, row blocks or packing.
 #include "cpu/gemm_own.h"
 
 #include <algorithm>

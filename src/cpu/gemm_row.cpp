@@ -1,6 +1,6 @@
-// One row times a matrix: bound by reading the matrix, so it is read once, in the order in which
-// it lies. Rows of it are added one after the other, as the tiled product does; of columns that lie
-// along k, sixteen interleaved sums are kept: sixteen of them at once would collide in the cache.
+// One row times a matrix: bound by reading the matrix, so it is read once, where it lies. Every
+// element is summed in the order of the tiled product: its bits do not depend on how many rows
+// there are, nor on which way the matrix lies.
 #include <algorithm>
 #include <cmath>
 
@@ -44,34 +44,111 @@ void add_rows(const float* a, int64_t a_col, const float* b, int64_t b_row, int6
     for (int64_t j = 0; j < n; ++j) sum[j] = std::fma(a[p * a_col], b[p * b_row + j], sum[j]);
 }
 
-// Dot products of a with R columns of b.
-template <int R>
-void dots(const float* a, const float* b, int64_t b_col, int64_t k, float* out) {
-  float lanes[R][16] = {};
-  int64_t p = 0;
 #ifdef __AVX2__
-  __m256 low[R], high[R];
-  for (int r = 0; r < R; ++r) low[r] = high[r] = _mm256_setzero_ps();
-  for (; p + 16 <= k; p += 16) {
-    const __m256 a0 = _mm256_loadu_ps(a + p), a1 = _mm256_loadu_ps(a + p + 8);
-    for (int r = 0; r < R; ++r) {
-      low[r] = _mm256_fmadd_ps(a0, _mm256_loadu_ps(b + r * b_col + p), low[r]);
-      high[r] = _mm256_fmadd_ps(a1, _mm256_loadu_ps(b + r * b_col + p + 8), high[r]);
+// Rows and columns of 8 x 8 floats changed about, up to the last step, which pairs r[i], r[i + 4].
+inline void transpose_halves(__m256* r) {
+  __m256 t[8];
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+}
+inline __m256 first(const __m256* r, int i) {
+  return _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+}
+inline __m256 second(const __m256* r, int i) {
+  return _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+}
+
+// Eight columns of b, each contiguous along k: eight steps of their eight sums.
+inline __m256 add_8x8(const float* a, const float* b, int64_t b_col, __m256 s) {
+  __m256 r[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(b + i * b_col);
+  transpose_halves(r);
+  for (int i = 0; i < 4; ++i) s = _mm256_fmadd_ps(_mm256_broadcast_ss(a + i), first(r, i), s);
+  for (int i = 0; i < 4; ++i) s = _mm256_fmadd_ps(_mm256_broadcast_ss(a + i + 4), second(r, i), s);
+  return s;
+}
+
+// The sums of eight consecutive blocks of k steps of one column, side by side.
+inline void add_blocks(const float* a, const float* b, int64_t k, float* sums) {
+  __m256 s = _mm256_setzero_ps(), x[8], y[8];
+  for (int64_t p = 0; p < k; p += 8) {
+    for (int i = 0; i < 8; ++i) {
+      x[i] = _mm256_loadu_ps(a + i * k + p);
+      y[i] = _mm256_loadu_ps(b + i * k + p);
+    }
+    transpose_halves(x);
+    transpose_halves(y);
+    for (int i = 0; i < 4; ++i) s = _mm256_fmadd_ps(first(x, i), first(y, i), s);
+    for (int i = 0; i < 4; ++i) s = _mm256_fmadd_ps(second(x, i), second(y, i), s);
+  }
+  _mm256_storeu_ps(sums, s);
+}
+#endif
+
+// c[j] of n columns contiguous along k, in blocks of k_block steps.
+void add_columns(const float* a, const float* b, int64_t b_col, int64_t k, int64_t k_block,
+                 int64_t n, float* c) {
+  for (int64_t j = 0; j < n; j += 8) {  // more columns at once would collide in the cache
+    const float* at = b + j * b_col;
+    const int64_t w = std::min<int64_t>(8, n - j);
+    int64_t p0 = 0;
+    float sum[8];
+#ifdef __AVX2__
+    __m256 total = _mm256_setzero_ps();
+    for (; w == 8 && p0 + 2 * k_block <= k; p0 += 2 * k_block) {  // two chains: two blocks
+      __m256 s0 = _mm256_setzero_ps(), s1 = s0;
+      for (int64_t p = p0; p < p0 + k_block; p += 8) {
+        s0 = add_8x8(a + p, at + p, b_col, s0);
+        s1 = add_8x8(a + p + k_block, at + p + k_block, b_col, s1);
+      }
+      total = p0 > 0 ? _mm256_add_ps(total, s0) : s0;
+      total = _mm256_add_ps(total, s1);
+    }
+    if (p0 > 0) _mm256_storeu_ps(c + j, total);
+#endif
+    for (; p0 < k; p0 += k_block) {
+      const int64_t end = std::min(k, p0 + k_block);
+      int64_t p = p0;
+      std::fill_n(sum, 8, 0.0f);
+#ifdef __AVX2__
+      if (w == 8) {
+        __m256 s = _mm256_setzero_ps();
+        for (; p + 8 <= end; p += 8) s = add_8x8(a + p, at + p, b_col, s);
+        _mm256_storeu_ps(sum, s);
+      }
+#endif
+      for (; p < end; ++p)
+        for (int64_t i = 0; i < w; ++i) sum[i] = std::fma(a[p], at[i * b_col + p], sum[i]);
+      for (int64_t i = 0; i < w; ++i) c[j + i] = p0 > 0 ? c[j + i] + sum[i] : sum[i];
     }
   }
-  for (int r = 0; r < R; ++r) {
-    _mm256_storeu_ps(lanes[r], low[r]);
-    _mm256_storeu_ps(lanes[r] + 8, high[r]);
+}
+
+// One column contiguous along k.
+float dot(const float* a, const float* b, int64_t k, int64_t k_block) {
+  float c = 0;
+  int64_t p = 0;
+#ifdef __AVX2__
+  for (; p + 8 * k_block <= k; p += 8 * k_block) {
+    float sums[8];
+    add_blocks(a + p, b + p, k_block, sums);
+    for (int i = 0; i < 8; ++i) c = p + i > 0 ? c + sums[i] : sums[i];
   }
 #endif
-  for (; p < k; ++p)
-    for (int r = 0; r < R; ++r)
-      lanes[r][p % 16] = std::fma(a[p], b[r * b_col + p], lanes[r][p % 16]);
-  for (int r = 0; r < R; ++r) {
-    for (int half = 8; half > 0; half /= 2)
-      for (int i = 0; i < half; ++i) lanes[r][i] += lanes[r][i + half];
-    out[r] = lanes[r][0];
+  for (; p < k; p += k_block) {
+    float sum = 0;
+    for (int64_t q = p; q < std::min(k, p + k_block); ++q) sum = std::fma(a[q], b[q], sum);
+    c = p > 0 ? c + sum : sum;
   }
+  return c;
 }
 
 void add_bias(float* c, const float* bias, int64_t n) {
@@ -84,9 +161,10 @@ void add_bias(float* c, const float* bias, int64_t n) {
 bool one_row(const float* a, int64_t a_col, const float* b, int64_t b_row, int64_t b_col, int64_t k,
              int64_t k_block, int64_t n, const float* bias, float* c) {
   if (b_row == 1 && a_col == 1) {
-    int64_t j = 0;
-    for (; j + 4 <= n; j += 4) dots<4>(a, b + j * b_col, b_col, k, c + j);
-    for (; j < n; ++j) dots<1>(a, b + j * b_col, b_col, k, c + j);
+    if (n == 1)
+      c[0] = dot(a, b, k, k_block);
+    else
+      add_columns(a, b, b_col, k, k_block, n, c);
     add_bias(c, bias, n);
     return true;
   }

@@ -162,6 +162,9 @@ std::vector<Case> cases() {
       for (int64_t k : {0, 1, 2, 31, 300})
         r.push_back({1, m, n, k, Layout::Plain, (m + k) % 2 ? Layout::Plain : Layout::Transposed,
                      (m + n) % 2 == 0});
+  for (Layout b : {Layout::Plain, Layout::Transposed})
+    for (auto [n, k] : {std::pair{1, 5000}, {9, 700}, {60, 255}, {1030, 30}})
+      r.push_back({1, 1, n, k, Layout::Plain, b, n > 60});
   r.push_back({1, 250, 70, 600, Layout::Plain, Layout::Transposed, true});
   r.push_back({1, 70, 1100, 40, Layout::Transposed, Layout::Plain, false});
   r.push_back({0, 3, 3, 3, Layout::Plain, Layout::Plain, false});
@@ -219,6 +222,8 @@ TEST(Gemm, NeitherThreadsNorRowBlocksChangeABit) {
   for (GemmSource s : {GemmSource::Own, GemmSource::Auto})
     for (DType t : {DType::Float32, DType::Float64, DType::BFloat16})
       for (Case c : {Case{1, 131, 77, 600, Layout::Plain, Layout::Transposed, true},
+                     Case{1, 20, 117, 5000, Layout::Plain, Layout::Plain, false},
+                     Case{1, 20, 1, 5000, Layout::Plain, Layout::Transposed, false},
                      Case{3, 40, 520, 90, Layout::Transposed, Layout::Plain, false}}) {
         Source scope(s);
         Product p(random, t, c);
@@ -232,11 +237,12 @@ TEST(Gemm, NeitherThreadsNorRowBlocksChangeABit) {
           EXPECT_EQ(std::memcmp(once.data(), p.out.data(), once.size()), 0)
               << p.str() << " threads " << threads;
         }
-        if (s == GemmSource::Own && c.batch == 1) {
+        for (int64_t block : {9, 1}) {
+          if (s != GemmSource::Own || c.batch != 1) break;
           std::fill(p.out.begin(), p.out.end() - 8, 0);
-          for (int64_t i = 0; i < c.m; i += 9) {  // in blocks of nine rows
+          for (int64_t i = 0; i < c.m; i += block) {
             Gemm g = p.g;
-            g.m = std::min<int64_t>(9, c.m - i);
+            g.m = std::min<int64_t>(block, c.m - i);
             g.a = p.a.at(i * p.a.row);
             g.c = p.out.data() + i * c.n * int64_t(itemsize(t));
             cpu::gemm(g);
