@@ -32,5 +32,5 @@ for step in range(steps):
     if step % 50 == 0 or step == steps - 1:
         print(f"step {step}: {loss.item() / 0.6931:.3f} bits per byte", flush=True)
 
-out = model.generate(pf.tensor([list(b"def ")]), 300, temperature=0.8)
+out = model.generate(pf.tensor([list(b"def ")]), min(300, 10 * steps), temperature=0.8)
 print(bytes(out[0].tolist()).decode(errors="replace"))

@@ -509,3 +509,6 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._rates()
+
+
+_LRScheduler = LRScheduler  # the name in older programs

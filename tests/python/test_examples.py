@@ -1,0 +1,53 @@
+"""The examples run and learn."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyflame as pf
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ENV = dict(
+    os.environ,
+    PYTHONPATH=os.pathsep.join([os.path.dirname(os.path.dirname(pf.__file__)), *sys.path]),
+)
+
+
+def run(*command, cwd):
+    done = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=ENV, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_train_gpt(tmp_path):
+    out = run(sys.executable, ROOT / "examples" / "train_gpt.py", 2, cwd=tmp_path)
+    assert "step 1:" in out and "bits per byte" in out
+
+
+def test_mlp_digits():
+    pytest.importorskip("sklearn")
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        from mlp_digits import main
+    finally:
+        sys.path.pop(0)
+    assert main(epochs=10) > 0.9
+
+
+def test_cpp_digits(tmp_path):
+    pytest.importorskip("sklearn")
+    program = ROOT / "build" / "examples" / "cpp" / "mlp_digits"
+    if not program.exists():
+        pytest.skip("the C++ examples are not built (-DPYFLAME_BUILD_EXAMPLES=ON)")
+    run(sys.executable, ROOT / "examples" / "cpp" / "export_digits.py", "d.bin", cwd=tmp_path)
+    assert "of the test images right" in run(program, "d.bin", 10, cwd=tmp_path)
+    data = (tmp_path / "d.bin").read_bytes()
+    for broken in (b"", data[:7], data[:1000], data + b"x", b"X" + data[1:], data[:8] + data[12:]):
+        (tmp_path / "broken.bin").write_bytes(broken)
+        done = subprocess.run([program, "broken.bin"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 1 and "broken.bin" in done.stderr
