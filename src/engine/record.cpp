@@ -644,7 +644,7 @@ void synchronize() {
     engine::long_work(int64_t{1} << 40);
     pf_status status = b->synchronize(d.index, nullptr, &error);
     if (status != PF_OK) raise_status(b, status, "synchronize");
-    raise_index_error(error);
+    engine::raise_index_error(error);
   }
 }
 
