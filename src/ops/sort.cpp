@@ -117,6 +117,38 @@ TensorList unique_of(const Tensor& t, bool sorted_first) {
   return {values, inverse, counts};
 }
 
+// The different slices of a dimension in lexicographic order.
+TensorList unique_slices(const Tensor& t, int d) {
+  const int64_t n = t->shape[d], width = n ? t->numel / n : 0;
+  const Device device = t->storage->device;
+  if (n == 0) {
+    Tensor none = make_tensor({0}, DType::Int64, device);
+    return {clone(t.detach()), none, none};
+  }
+  PF_CHECK(width > 0, ValueError, "unique", "got shape ", t->shape, " and dim ", d,
+           "; expected no other size to be 0; leave dim out");
+  IntList front{d}, back;
+  for (int i = 0; i < t->shape.size(); ++i)
+    if (i != d) front.push_back(i);
+  for (int i = 0; i < t->shape.size(); ++i) back.push_back(i < d ? i + 1 : i == d ? 0 : i);
+  Tensor moved = contiguous(permute(t.detach(), front));
+  Tensor rows = reshape(moved, {n, width}), order = arange(0, n, 1, DType::Int64, device);
+  for (int64_t c = width - 1; c >= 0; --c)  // stable sorts from the last column to the first
+    order = index_select(order, 0, argsort(index_select(select(rows, 1, c), 0, order), 0));
+  Tensor sorted = index_select(rows, 0, order);
+  Tensor first = ops::raw_full({1}, DType::Bool, device, 1);
+  if (n > 1)
+    first = cat({first, any(ne(slice(sorted, 0, 1, n), slice(sorted, 0, 0, n - 1)), IntList{1})});
+  Tensor groups = sub(cumsum(first, 0), Scalar(1));
+  Tensor picked = reshape(nonzero(first), {-1});
+  Dims shape = moved->shape;
+  shape[0] = picked->numel;
+  Tensor values = reshape(index_select(sorted, 0, picked), shape.vec());
+  Tensor counts = scatter_add(ops::raw_full({picked->numel}, DType::Int64, device, 0), 0, groups,
+                              ops::raw_full({n}, DType::Int64, device, 1));
+  return {contiguous(permute(values, back)), scatter(zeros_like(order), 0, order, groups), counts};
+}
+
 // PyTorch's result depends on what is asked for: a tensor, or a tuple.
 ops::Value chosen(const TensorList& all, bool inverse, bool counts) {
   if (!inverse && !counts) return all[0];
@@ -129,9 +161,9 @@ ops::Value chosen(const TensorList& all, bool inverse, bool counts) {
 ops::Value unique(const Tensor& t, bool, bool return_inverse, bool return_counts,
                   std::optional<int64_t> dim) {
   check_sortable(t, "unique");
-  PF_CHECK(!dim || (t->shape.size() <= 1 && wrap_dim(*dim, t->shape.size(), "unique") == 0),
-           NotSupportedError, "unique", "got dim ", dim.value_or(0), " for shape ", t->shape,
-           "; only the elements of the flattened tensor are compared so far; leave dim out");
+  if (dim && t->shape.size() > 1)
+    return chosen(unique_slices(t, wrap_dim(*dim, t->shape.size(), "unique")), return_inverse,
+                  return_counts);
   return chosen(unique_of(t, true), return_inverse, return_counts);
 }
 
@@ -164,7 +196,8 @@ const Family kSorting("sorting", [](Family& f) {
   f.op(&msort, {"msort(Tensor input) -> Tensor", "Sorted along the first dimension."});
   f.op(&unique, {"unique(Tensor input, bool sorted=True, bool return_inverse=False, bool "
                  "return_counts=False, int? dim=None) -> Tensor",
-                 "The different elements, sorted; with return_inverse also the place of every "
+                 "The different elements (or the different slices of a dimension), sorted; with "
+                 "return_inverse also the place of every "
                  "element among them, with return_counts how often each occurs. Waits for the "
                  "count.",
                  kFunction | kMethod, false});

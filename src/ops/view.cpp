@@ -505,6 +505,39 @@ static Tensor slice_to(const Tensor& t, int64_t dim, std::optional<int64_t> star
   return slice(t, dim, start.value_or(0), end.value_or(INT64_MAX), step);
 }
 
+// The same bytes read as another dtype.
+static Tensor view_dtype(const Tensor& t, DType dtype) {
+  ops::check_defined(t, "view");
+  const int64_t from = info(t->dtype).bits, to = info(dtype).bits;
+  Geometry g = ops::geometry_of(t);
+  if (from != to) {
+    const int last = g.shape.size() - 1;
+    bool fits = last >= 0 && (g.strides[last] == 1 || g.shape[last] <= 1);
+    const int64_t ratio = from > to ? from / to : to / from;
+    if (fits) g.strides[last] = 1;
+    if (fits && from > to) {
+      g.shape[last] *= ratio;
+      g.offset *= ratio;
+      for (int d = 0; d < last; ++d) g.strides[d] *= ratio;
+    } else if (fits) {
+      fits = g.shape[last] % ratio == 0 && g.offset % ratio == 0;
+      g.shape[last] /= ratio;
+      g.offset /= ratio;
+      for (int d = 0; d < last; ++d) {
+        fits = fits && g.strides[d] % ratio == 0;
+        g.strides[d] /= ratio;
+      }
+    }
+    PF_CHECK(fits, ShapeError, "view", "got ", t->dtype, " of shape ", t->shape, " with strides ",
+             t->strides, " to be seen as ", dtype,
+             "; expected a last dimension without gaps that the sizes divide; call contiguous(), "
+             "or convert values with .to(dtype)");
+  }
+  Tensor r = raw_view(t, g);
+  r->dtype = dtype;
+  return r;
+}
+
 namespace ops {
 namespace {
 
@@ -513,6 +546,10 @@ const Family kViews("views", [](Family& f) {
                "The same elements in another shape, without a copy. One size may be -1. Raises "
                "ShapeError where the memory order does not allow it; reshape copies then.",
                kMethod});
+  f.op(&view_dtype, {"view(Tensor input, dtype dtype) -> Tensor",
+                     "The same bytes read as another dtype, without a copy. The last dimension "
+                     "shrinks or grows with the size of an element.",
+                     kMethod, false});
   f.op(&view_as,
        {"view_as(Tensor input, Tensor other) -> Tensor", "`input.view(other.shape)`.", kMethod});
   f.op(&reshape, {"reshape(Tensor input, int[] shape) -> Tensor",

@@ -106,3 +106,14 @@ def test_unique(dtype):
     same(counts, want[2])
     assert pf.unique(pf.tensor([], dtype=pf.int64)).numel() == 0
     same(pf.unique_consecutive(pf.tensor([1, 1, 2, 2, 1])), [1, 2, 1])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_unique_slices(dim):
+    a = RNG.integers(0, 2, (6, 2, 3)).swapaxes(0, dim)
+    want = np.unique(a, return_inverse=True, return_counts=True, axis=dim)
+    got = pf.unique(pf.tensor(a), return_inverse=True, return_counts=True, dim=dim)
+    same(got[0], want[0])
+    same(got[1], want[1].ravel())
+    same(got[2], want[2])
+    assert tuple(pf.unique(pf.zeros(0, 3), dim=0).shape) == (0, 3)

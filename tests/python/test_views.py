@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 import pyflame as pf
 
+RNG = np.random.default_rng(0)
+
 
 def grid(*shape):
     return np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
@@ -194,3 +196,17 @@ def test_random_slices(data):
     want = np.zeros_like(a)
     want[key] = 2
     same(t.grad, want)
+
+
+def test_other_dtypes_over_the_same_bytes():
+    a = RNG.standard_normal((3, 4)).astype(np.float32)
+    t = pf.tensor(a)
+    same(t.view(pf.int32), a.view(np.int32))
+    same(t.view(pf.uint8), a.view(np.uint8))
+    same(t.view(pf.float64), a.view(np.float64))
+    same(t[1:].view(pf.int64), a[1:].view(np.int64))
+    t.view(pf.int32)[0, 0] = 0
+    assert t[0, 0].item() == 0
+    for bad in [lambda: t.t().view(pf.uint8), lambda: t[:, 1:].view(pf.float64)]:
+        with pytest.raises((ValueError, RuntimeError)):
+            bad()
