@@ -58,3 +58,4 @@ wheel: ## a wheel, into dist
 
 clean: ## remove what was built (not .venv)
 	rm -rf build build-* dist docs/_build docs/generated python/pyflame/_C*.so
+	find python/pyflame -name '*.pyi' -delete

@@ -20,3 +20,4 @@ if [[ ! -x .venv/bin/pyflame ]]; then
   PYFLAME_BUILT=1 "$python" -m pip install -q --disable-pip-version-check --no-deps \
     --no-build-isolation -e python
 fi
+"$python" tools/stubs.py

@@ -44,6 +44,4 @@ if ((${#tidy[@]} > 0)); then
 fi
 
 echo "== stubs"
-if [[ -f tools/stubs.py ]]; then
-  $py tools/stubs.py --check
-fi
+$py tools/stubs.py --check
