@@ -64,6 +64,7 @@ def _parser():
     add("--checkpoint-interval", type=_count, default=500, metavar="STEPS", help="between saves")
     add("--keep", type=_count, default=2, help="checkpoints to keep")
     add("--log-interval", type=_count, default=10, metavar="STEPS", help="between logged losses")
+    add("--device", metavar="NAME", help="such as cpu or gpu:0")
     add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
 
     generate = commands.add_parser(
@@ -79,6 +80,7 @@ def _parser():
     add("--temperature", type=float, default=0.8, help="0 takes the likeliest byte")
     add("--top-k", type=_count, help="choose among the k likeliest bytes")
     add("--seed", type=_natural, default=1, help="of the random choices")
+    add("--device", metavar="NAME", help="such as cpu or gpu:0")
     add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
 
     commands.add_parser("info", help="version, devices and backends")

@@ -202,9 +202,9 @@ ACTIVATIONS = [
 @pytest.mark.parametrize(
     "module,reference", ACTIVATIONS, ids=lambda v: getattr(v, "_get_name", str)()
 )
-def test_activation(module, reference):
+def test_activation(module, reference, device):
     x = array(5, 6) * 3
-    close(module(t(x)), reference(x.astype(np.float64)))
+    close(module.to(device)(t(x)), reference(x.astype(np.float64)))
 
 
 def test_activation_inplace():

@@ -30,8 +30,7 @@ def load_model(directory):
 
 
 def run(args):
-    if args.threads:
-        _C.set_num_threads(args.threads)
+    job.use(args)
     model = load_model(job.newest_directory(args.run))
     manual_seed(args.seed)
     prompt = args.prompt.encode("utf-8", errors="surrogateescape") or b"\n"

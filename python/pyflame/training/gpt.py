@@ -28,6 +28,14 @@ def say(*parts):
 # ---- the pieces of a run ------------------------------------------------------------------------
 
 
+def use(args):
+    """Sets the device and the number of threads that the command asks for."""
+    if args.threads:
+        _C.set_num_threads(args.threads)
+    if args.device:
+        _C.set_device(args.device)
+
+
 def make_model(config):
     manual_seed(config["seed"])
     return GPT(GPTConfig(**config["model"]))
@@ -299,8 +307,7 @@ def _load_text(path):
 
 def run(args):
     """The whole command; returns the exit status."""
-    if args.threads:
-        _C.set_num_threads(args.threads)
+    use(args)
     state = None
     if args.resume:
         directory = newest_directory(args.out)

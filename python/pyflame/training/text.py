@@ -17,6 +17,14 @@ _SKIPPED = {
 }  # fmt: skip
 
 
+def _tensor(data):
+    """The bytes in memory of our own, on the current device."""
+    if not data:
+        return None
+    shown = _ops.frombuffer(data, dtype=_C.uint8)
+    return shown.clone().to(_C.get_device())
+
+
 class Text:
     """Training and held-out bytes, as uint8 tensors, and a fingerprint of both."""
 
@@ -26,8 +34,8 @@ class Text:
         self.fingerprint = hashlib.sha256(train + b"\0held-out\0" + held_out).hexdigest()
         self.train_bytes = len(train)
         self.held_out_bytes = len(held_out)
-        self.train = _ops.frombuffer(train, dtype=_C.uint8) if train else None
-        self.held_out = _ops.frombuffer(held_out, dtype=_C.uint8) if held_out else None
+        self.train = _tensor(train)
+        self.held_out = _tensor(held_out)
 
     def check(self, context):
         """ValueError when there is too little text for windows of `context` bytes."""

@@ -71,7 +71,8 @@ def run(torch, fill, steps=30):
             path,
         )
         checkpoint = torch.load(path, map_location=device)
-    other = MLP([4, 32, 16, 4])
+    other = MLP([4, 32, 16, 4]).to(device)
+    inputs = inputs.to(device)
     other.load_state_dict(checkpoint["model_state_dict"])
     other.eval()
     assert checkpoint["epoch"] == steps
