@@ -30,6 +30,7 @@ struct OpSet {
   std::string name;
   std::vector<size_t> rows;
   std::vector<Overload> overloads;  // parsed: rows.size() of them, or none yet
+  int quick = -1, quick_arity = 0;  // ops::Op::quick when the overloads agree on it
   const char* module = "pyflame";
 };
 
@@ -57,6 +58,9 @@ void parse(OpSet& set) {
     o.row = set.rows[i];
     o.schema = parse_schema(op.schema);
     o.call = op.call;
+    if (i == 0) set.quick = op.quick;
+    if (op.quick != set.quick) set.quick = -1;
+    if (set.quick >= 0) set.quick_arity = ops::operand_count(static_cast<ops::OpId>(set.quick));
     set.overloads.push_back(std::move(o));
   }
 }
@@ -327,12 +331,23 @@ PyObject* finish(PyObject* result, const Extras& extras) {
   return r.release();
 }
 
+// A pointwise operation of tensors alone: nothing to bind. Null when the call is no such one.
+PyObject* run_quick(const OpSet& set, PyObject* const* args, Py_ssize_t nargs) {
+  const auto row = static_cast<ops::OpId>(set.quick);
+  if (nargs == 1 && is_tensor(args[0])) return wrap(ops::unary_fast(row, tensor_of(args[0])));
+  if (nargs == 2 && is_tensor(args[0]) && is_tensor(args[1]))
+    return wrap(ops::binary_fast(row, tensor_of(args[0]), tensor_of(args[1])));
+  return nullptr;
+}
+
 PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   // The vector of a call that has ended is used again; nested calls take a fresh one.
   static std::vector<ops::Value> spare;
   drain_if_needed();
   if (set.overloads.size() != set.rows.size()) [[unlikely]]
     parse(set);
+  if (set.quick >= 0 && nargs == set.quick_arity && !kwnames)
+    if (PyObject* result = run_quick(set, args, nargs)) return result;
   std::vector<ops::Value> values = std::move(spare);
   for (Overload& o : set.overloads) {
     Extras extras;

@@ -88,8 +88,9 @@ void register_row(OpId id, const RowInfo& row, const PointwiseRow& text) {
   for (int i = 0; i < row.nattrs; ++i) attrs += std::string(", Scalar ") + row.attrs[i];
   const std::string name = row.name;
   auto put = [&](const std::string& n, const std::string& params, unsigned flags, RowCall call) {
-    add(Op{n, n + "(" + params + ") -> Tensor", doc, text.family, flags, text.differentiable,
-           call});
+    Op op{n, n + "(" + params + ") -> Tensor", doc, text.family, flags, text.differentiable, call};
+    if (!call.inplace && !call.nattrs) op.quick = id;
+    add(std::move(op));
   };
   const RowCall call{id, row.arity, row.nattrs};
   RowCall into = call;
@@ -218,13 +219,13 @@ void register_sums() {
   put_own(op::add,
           {{"add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, plus},
            {"add(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, plus},
-           {"add_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kMethod, plus_into},
-           {"add_(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kMethod, plus_into}});
+           {"add_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, plus_into},
+           {"add_(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, plus_into}});
   put_own(op::sub,
           {{"sub(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, minus},
            {"sub(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, minus},
-           {"sub_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kMethod, minus_into},
-           {"sub_(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kMethod, minus_into}});
+           {"sub_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, minus_into},
+           {"sub_(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, minus_into}});
   const Call reversed = [](std::vector<Value>& v) -> Value {
     const Tensor& x = std::get<Tensor>(v[0]);
     const Scalar alpha = scalar_of(v[2]);
@@ -310,9 +311,9 @@ void register_divisions() {
       {{"div(Tensor input, Tensor other, *, str? rounding_mode=None) -> Tensor", kBoth, divide},
        {"div(Tensor input, Scalar other, *, str? rounding_mode=None) -> Tensor", kBoth, divide},
        {"div(Scalar input, Tensor other, *, str? rounding_mode=None) -> Tensor", kFunction, divide},
-       {"div_(Tensor input, Tensor other, *, str? rounding_mode=None) -> Tensor", kMethod,
+       {"div_(Tensor input, Tensor other, *, str? rounding_mode=None) -> Tensor", kBoth,
         divide_into},
-       {"div_(Tensor input, Scalar other, *, str? rounding_mode=None) -> Tensor", kMethod,
+       {"div_(Tensor input, Scalar other, *, str? rounding_mode=None) -> Tensor", kBoth,
         divide_into}});
   const Call in_double = [](std::vector<Value>& v) -> Value {
     auto wide = [](const Value& a) {
@@ -334,7 +335,7 @@ void register_special_values() {
     return neg_(x);
   };
   put_own(op::neg, {{"neg(Tensor input) -> Tensor", kBoth, negate},
-                    {"neg_(Tensor input) -> Tensor", kMethod, negate_into}});
+                    {"neg_(Tensor input) -> Tensor", kBoth, negate_into}});
   const Call flip = [](std::vector<Value>& v) -> Value {
     return bitwise_not(std::get<Tensor>(v[0]));
   };
@@ -343,7 +344,7 @@ void register_special_values() {
     return bitwise_not_(x);
   };
   put_own(op::bitwise_not, {{"bitwise_not(Tensor input) -> Tensor", kBoth, flip},
-                            {"bitwise_not_(Tensor input) -> Tensor", kMethod, flip_into}});
+                            {"bitwise_not_(Tensor input) -> Tensor", kBoth, flip_into}});
   const Call rounded = [](std::vector<Value>& v) -> Value {
     return pyflame::round(std::get<Tensor>(v[0]), std::get<int64_t>(v[1]));
   };
@@ -353,9 +354,8 @@ void register_special_values() {
     if (decimals == 0) return round_(x);
     return copy_(x, pyflame::round(x, decimals));
   };
-  put_own(op::round,
-          {{"round(Tensor input, *, int decimals=0) -> Tensor", kBoth, rounded},
-           {"round_(Tensor input, *, int decimals=0) -> Tensor", kMethod, rounded_into}});
+  put_own(op::round, {{"round(Tensor input, *, int decimals=0) -> Tensor", kBoth, rounded},
+                      {"round_(Tensor input, *, int decimals=0) -> Tensor", kBoth, rounded_into}});
   const Call numbers = [](std::vector<Value>& v) -> Value {
     return nan_to_num(std::get<Tensor>(v[0]), optional_double(v[1]), optional_double(v[2]),
                       optional_double(v[3]));
@@ -371,7 +371,7 @@ void register_special_values() {
             kBoth, numbers},
            {"nan_to_num_(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> "
             "Tensor",
-            kMethod, numbers_into}});
+            kBoth, numbers_into}});
   put_own(op::isclose, {{"isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, "
                          "bool equal_nan=False) -> Tensor",
                          kBoth, [](std::vector<Value>& v) -> Value {
@@ -395,7 +395,7 @@ void register_activations() {
   put_own(op::gelu,
           {{"gelu(Tensor input, str approximate='none') -> Tensor",
             kFunction | kMethod | kFunctional, smooth},
-           {"gelu_(Tensor input, str approximate='none') -> Tensor", kMethod, smooth_into}});
+           {"gelu_(Tensor input, str approximate='none') -> Tensor", kBoth, smooth_into}});
   put_own(op::prelu, {{"prelu(Tensor input, Tensor weight) -> Tensor",
                        kFunction | kMethod | kFunctional, [](std::vector<Value>& v) -> Value {
                          return prelu(std::get<Tensor>(v[0]), std::get<Tensor>(v[1]));
@@ -436,20 +436,20 @@ void register_choices() {
       op::clamp,
       {{"clamp(Tensor input, Scalar? min=None, Scalar? max=None) -> Tensor", kBoth, limit},
        {"clamp(Tensor input, Tensor? min=None, Tensor? max=None) -> Tensor", kBoth, limit_tensor},
-       {"clamp_(Tensor input, Scalar? min=None, Scalar? max=None) -> Tensor", kMethod, limit_into},
-       {"clamp_(Tensor input, Tensor? min=None, Tensor? max=None) -> Tensor", kMethod,
+       {"clamp_(Tensor input, Scalar? min=None, Scalar? max=None) -> Tensor", kBoth, limit_into},
+       {"clamp_(Tensor input, Tensor? min=None, Tensor? max=None) -> Tensor", kBoth,
         limit_tensor_into}});
   put_own(op::clamp_min,
           {{"clamp_min(Tensor input, Scalar min) -> Tensor", kBoth, RowCall{op::clamp_min, 1, 1}},
            {"clamp_min(Tensor input, Tensor min) -> Tensor", kBoth,
             RowCall{op::clamp_min_tensor, 2, 0}},
-           {"clamp_min_(Tensor input, Scalar min) -> Tensor", kMethod,
+           {"clamp_min_(Tensor input, Scalar min) -> Tensor", kBoth,
             RowCall{op::clamp_min, 1, 1, true}}});
   put_own(op::clamp_max,
           {{"clamp_max(Tensor input, Scalar max) -> Tensor", kBoth, RowCall{op::clamp_max, 1, 1}},
            {"clamp_max(Tensor input, Tensor max) -> Tensor", kBoth,
             RowCall{op::clamp_max_tensor, 2, 0}},
-           {"clamp_max_(Tensor input, Scalar max) -> Tensor", kMethod,
+           {"clamp_max_(Tensor input, Scalar max) -> Tensor", kBoth,
             RowCall{op::clamp_max, 1, 1, true}}});
   // The two-operand forms of max and min.
   put_own(op::maximum,
@@ -474,9 +474,9 @@ void register_choices() {
   };
   put("masked_fill", "masked_fill(Tensor input, Tensor mask, Scalar value) -> Tensor", kBoth, fill);
   put("masked_fill", "masked_fill(Tensor input, Tensor mask, Tensor value) -> Tensor", kBoth, fill);
-  put("masked_fill_", "masked_fill_(Tensor input, Tensor mask, Scalar value) -> Tensor", kMethod,
+  put("masked_fill_", "masked_fill_(Tensor input, Tensor mask, Scalar value) -> Tensor", kBoth,
       fill_into);
-  put("masked_fill_", "masked_fill_(Tensor input, Tensor mask, Tensor value) -> Tensor", kMethod,
+  put("masked_fill_", "masked_fill_(Tensor input, Tensor mask, Tensor value) -> Tensor", kBoth,
       fill_into);
 }
 

@@ -37,6 +37,9 @@ struct Op {
   unsigned where;      // Where flags
   bool differentiable;
   std::function<Value(std::vector<Value>&)> call;  // arguments in schema order
+  // Row of the pointwise table that a call with as many tensors as it has operands, and nothing
+  // else, records: such a call need not bind arguments.
+  int quick = -1;
 };
 
 enum Where : unsigned {
