@@ -30,8 +30,8 @@ struct OpSet {
   std::string name;
   std::vector<size_t> rows;
   std::vector<Overload> overloads;  // parsed: rows.size() of them, or none yet
-  int quick = -1, quick_arity = 0;  // ops::Op::quick when the overloads agree on it
   const char* module = "pyflame";
+  int quick = -1, quick_arity = 0;  // ops::Op::quick when the overloads agree on it
 };
 
 struct PyOp {
