@@ -274,6 +274,35 @@ Scalar identity_of(ScatterMode mode, DType t) {
   return low ? Scalar(is_signed ? -most - 1 : int64_t{0}) : Scalar(most);
 }
 
+// Gradient of a scattered maximum or minimum: shared equally by all that reached the result.
+Grads extreme_grad(const Context& c, int dim) {
+  Grads r(3);
+  if (!c.grad().defined()) return r;
+  Tensor self = c.saved(0), index = c.saved(1), src = c.saved(2), result = c.saved(3);
+  Tensor part = src;
+  for (int d = 0; d < index->shape.size(); ++d)
+    if (part->shape[d] != index->shape[d]) part = slice(part, d, 0, index->shape[d]);
+  const DType dtype = c.grad()->dtype;
+  Tensor self_won = to(eq(self, result), dtype);
+  Tensor src_won = to(eq(part, gather(result, dim, index)), dtype);
+  Tensor winners = clamp(scatter_add(self_won, dim, index, src_won), Scalar(1), {});
+  Tensor share = div(c.grad(), winners);
+  if (c.needs(0)) r[0] = mul(share, self_won);
+  if (c.needs(2)) {
+    // Only what the index reached; the rest of a larger source got nothing.
+    r[2] = mul(source_grad(share, dim, index, index->shape), src_won);
+    if (!(src->shape == index->shape)) {
+      IntList padding;
+      for (int d = src->shape.size() - 1; d >= 0; --d) {
+        padding.push_back(0);
+        padding.push_back(src->shape[d] - index->shape[d]);
+      }
+      r[2] = pad(r[2], padding, "constant", Scalar(0));
+    }
+  }
+  return r;
+}
+
 Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self) {
   const bool mean = reduce == "mean";
@@ -284,6 +313,15 @@ Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, cons
     start = scatter_with(self, dim, s.index,
                          number_source(self, s.index, identity_of(mode, self->dtype)), ops::kAssign,
                          "scatter");
+  if ((mode == ops::kMax || mode == ops::kMin) && autograd::wanted({start, s.src}) &&
+      !self->shape.empty()) {
+    Tensor out = ops::raw_clone(start);
+    scatter_into(out, s, mode, "scatter_reduce");
+    autograd::attach("scatter_reduce", {out}, {start, s.index, s.src},
+                     {Saved(start), Saved(s.index), Saved(s.src), Saved(out, true)},
+                     [d = s.dim](const Context& c) -> Grads { return extreme_grad(c, d); });
+    return out;
+  }
   Tensor out = scatter_with(start, dim, s.index, s.src, mode,
                             mode == ops::kAdd ? "scatter_add" : "scatter_reduce");
   if (!mean) return out;
@@ -518,7 +556,7 @@ const Family kScatter("indexing", [](Family& f) {
        {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool "
         "include_self=True) -> Tensor",
         "Combines src where the index points: 'sum', 'prod', 'mean', 'amax' or 'amin'. Gradients "
-        "for sum and mean."});
+        "for all but prod."});
   f.op(&index_add, {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar "
                     "alpha=1) -> Tensor",
                     "A copy with alpha * source's slices added at the indices of a dimension."});

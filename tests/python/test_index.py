@@ -229,6 +229,23 @@ def test_scatter(dim):
     same(t, assign)
 
 
+@pytest.mark.parametrize("include_self", [False, True])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_scatter_reduce_gradients(reduce, include_self):
+    index = pf.tensor([[0, 1, 0], [2, 2, 0]])
+    a, src = RNG.random((3, 4)), RNG.random((3, 3))
+    check_grad(
+        lambda t, s: t.scatter_reduce(0, index, s, reduce, include_self=include_self) ** 2, a, src
+    )
+
+
+def test_ties_share_the_gradient():
+    x, s = pf.zeros(1, requires_grad=True), pf.zeros(3, requires_grad=True)
+    x.scatter_reduce(0, pf.tensor([0, 0, 0]), s, "amax").sum().backward()
+    same(x.grad, np.array([0.25], np.float32))
+    same(s.grad, np.full(3, 0.25, np.float32))
+
+
 def test_scatter_add_is_the_same_for_any_threads():
     index = pf.tensor(RNG.integers(0, 3, (2000, 40)))
     src = pf.tensor(RNG.standard_normal((2000, 40)).astype(np.float32))
