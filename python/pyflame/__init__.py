@@ -65,7 +65,16 @@ contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 
 # Names that live in modules of the package and are imported when they are used.
 _MODULES = ("autograd", "checkpoint", "cli", "cuda", "data", "debug", "nn", "onnx", "ops", "optim")
-_MODULES += ("models", "random", "safetensors", "serialization", "utils", "version", "testing", "amp")
+_MODULES += (
+    "models",
+    "random",
+    "safetensors",
+    "serialization",
+    "utils",
+    "version",
+    "testing",
+    "amp",
+)
 _LAZY = {
     "save": "serialization",
     "load": "serialization",

@@ -29,6 +29,7 @@ def test_train_gpt(tmp_path):
     assert "step 1:" in out and "bits per byte" in out
 
 
+@pytest.mark.cpu_only  # its data comes from NumPy
 def test_mlp_digits():
     pytest.importorskip("sklearn")
     sys.path.insert(0, str(ROOT / "examples"))
