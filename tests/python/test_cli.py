@@ -150,6 +150,26 @@ def test_bad_input(text, tmp_path):
     fails("train", "gpt", "--resume", "--out", "broken", words=["config.json", "damaged"])
 
 
+def test_full_disk_does_not_stop_the_run(text, tmp_path, monkeypatch, capsys):
+    from pyflame import cli
+    from pyflame.checkpoint import Checkpoints
+
+    save = Checkpoints.save
+
+    def sometimes(self, step, state):
+        if step == 20:
+            raise pf.FileError("pf.save: no space left on device")
+        return save(self, step, state)
+
+    monkeypatch.setattr(Checkpoints, "save", sometimes)
+    options = ["--steps", "40", "--checkpoint-interval", "10", "--out", str(tmp_path / "run")]
+    assert cli.main(["train", "gpt", "--data", str(text), *SMALL, *options]) == 0
+    out = capsys.readouterr().out
+    assert "no checkpoint at step 20" in out and "held-out" in out
+    names = sorted(p.name for p in (tmp_path / "run").glob("step-*"))
+    assert names == ["step-00000030", "step-00000040"]
+
+
 def test_changed_text_is_refused(text, tmp_path):
     train(text, "--steps", 5, "--out", "run", cwd=tmp_path)
     with open(text, "a") as f:

@@ -402,8 +402,14 @@ def _train(trainer, args, directory, checkpoints, interrupts):
                         progress.show(step, average)
                 if step % args.checkpoint_interval == 0 or step == total:
                     log.flush()
-                    checkpoints.save(step, trainer.state())
-                    saved = step
+                    try:
+                        checkpoints.save(step, trainer.state())
+                        saved = step
+                    except OSError as e:  # a full disk: training is worth more than this copy
+                        if step == total:
+                            raise
+                        progress.close()
+                        say(f"warning: no checkpoint at step {step}, older ones are kept: {e}")
             if average is not None:
                 progress.show(trainer.step, average)
         finally:

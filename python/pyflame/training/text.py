@@ -70,13 +70,14 @@ def _split_blocks(data):
 
 
 def _walk(root, suffix, skipped):
-    """Relative names of files below `root`, sorted."""
+    """Relative names of files below `root`, sorted. Broken links are no files."""
     found = []
     for folder, folders, names in os.walk(root):
         folders[:] = [f for f in folders if f not in skipped and not f.startswith(".")]
         for name in names:
-            if name.endswith(suffix) and not name.startswith("."):
-                found.append(os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/"))
+            path = os.path.join(folder, name)
+            if name.endswith(suffix) and not name.startswith(".") and os.path.isfile(path):
+                found.append(os.path.relpath(path, root).replace(os.sep, "/"))
     return sorted(found)
 
 
