@@ -1,10 +1,12 @@
-// The thread pool. One application thread owns it for as long as it lives: a second master would
-// make libgomp throttle the spinning of both (cpu_facts: regions become 50 times slower), so every
-// other thread runs its loops alone. After fork the child has no workers left and runs alone too.
+// The thread pool. One application thread owns it: a second master would make libgomp throttle the
+// spinning of both (regions become 50 times slower), so every other thread runs its loops alone,
+// until the owner has ended or not used the pool for a second. After fork the child has no workers
+// left and runs alone too.
 #include "cpu/threads.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -145,14 +147,27 @@ thread_local Mark t_mark;
 
 [[maybe_unused]] const int g_atfork = pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
 
+constexpr int64_t kIdle = 1000;           // milliseconds
+std::atomic<int64_t> g_last_use{-kIdle};  // of the pool
+std::atomic<bool> g_busy{false};          // inside a region of the owner
+
+int64_t now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1000000;
+}
+
 bool may_own(const Mark& me) {
   const Mark* owner = g_owner.load(std::memory_order_acquire);
-  return owner == nullptr || owner == &me;
+  return owner == nullptr || owner == &me ||
+         (!g_busy.load(std::memory_order_relaxed) &&
+          now() - g_last_use.load(std::memory_order_relaxed) >= kIdle);
 }
 bool take_pool(Mark& me) {
-  const Mark* none = nullptr;
-  return g_owner.load(std::memory_order_acquire) == &me ||
-         g_owner.compare_exchange_strong(none, &me);
+  const Mark* owner = g_owner.load(std::memory_order_acquire);
+  if (owner != &me && (!may_own(me) || !g_owner.compare_exchange_strong(owner, &me))) return false;
+  g_last_use.store(now(), std::memory_order_relaxed);
+  return true;
 }
 
 // ---- running ---------------------------------------------------------------------------------
@@ -196,8 +211,9 @@ void run_region(Region& r) {
 // Workers wait for a region under a mutex: slower to wake than libgomp's, and visible to TSan.
 class Pool {
  public:
-  void run(Region& r) {
+  bool run(Region& r) {  // false while another thread is in it: it was idle, then came back
     std::unique_lock lock(mutex_);
+    if (region_) return false;
     while (static_cast<int>(workers_) < r.parts - 1) {
       size_t id = ++workers_;
       std::thread([this, id] { work(static_cast<int>(id)); }).detach();
@@ -211,6 +227,7 @@ class Pool {
     lock.lock();
     done_.wait(lock, [&] { return left_ == 0; });
     region_ = nullptr;
+    return true;
   }
 
  private:
@@ -238,7 +255,8 @@ class Pool {
 
 void run_region(Region& r) {
   static Pool* pool = new Pool;  // never freed: its workers live until the process ends
-  pool->run(r);
+  if (!pool->run(r))
+    for (int part = 0; part < r.parts; ++part) r.run(part);
 }
 
 #endif
@@ -257,7 +275,10 @@ void parallel(int64_t n, int64_t grain, RangeFn fn, void* context) {
     return;
   }
   Region region{n, parts, fn, context, {}, {}};
+  g_busy.store(true, std::memory_order_relaxed);
   run_region(region);
+  g_busy.store(false, std::memory_order_relaxed);
+  g_last_use.store(now(), std::memory_order_relaxed);
   if (region.failed) std::rethrow_exception(region.error);
 }
 

@@ -19,7 +19,8 @@ int library_threads();
 
 // Runs fn(begin, end) over disjoint ranges that cover [0, n). At most n / grain ranges; one
 // range, on the calling thread, when n <= grain, inside another parallel_for, or when another
-// thread owns the pool. Results must not depend on how [0, n) is cut.
+// thread owns the pool (it lives and has used it within the last second). Results must not depend
+// on how [0, n) is cut.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& fn) {
   if (n <= 0) return;
