@@ -342,8 +342,10 @@ void run_masked_scatter(const Tensor& out, const Tensor& mask, const Tensor& sou
   const int64_t need = ops::count_true(mask, "masked_scatter");
   PF_CHECK(source->numel >= need, ShapeError, "masked_scatter", "got ", source->numel,
            " source elements for ", need, " true places; expected at least as many; pass more");
-  if (need > 0)
-    engine::call(kernel, {out}, {mask, contiguous(source.detach())}, {}, {.inplace = 1});
+  if (need == 0) return;
+  Tensor from = contiguous(source.detach());
+  if (from->storage == out->storage) from = ops::raw_clone(from);
+  engine::call(kernel, {out}, {mask, from}, {}, {.inplace = 1});
 }
 
 void check_masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
@@ -385,6 +387,7 @@ static Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tenso
 static Tensor masked_scatter_(Tensor self, const Tensor& given, const Tensor& source) {
   check_masked_scatter(self, given, source);
   Tensor mask = expand(given, self->shape.vec());
+  if (mask->storage == self->storage) mask = ops::raw_clone(mask);
   ops::write_inplace(
       self, "masked_scatter_", {self, mask, source}, {Saved(mask)},
       [s = source->shape](const Context& c) -> Grads { return masked_scatter_grad(c, s); },

@@ -212,7 +212,8 @@ Tensor bernoulli_(Tensor t, double p) {
 Tensor bernoulli_each_(Tensor t, const Tensor& p) {
   overwrite(t, "bernoulli_", [&] {
     check_float(p->dtype, "bernoulli_");
-    run_bernoulli(t, expand(p.detach(), t->shape.vec()), 0);
+    Tensor each = expand(p.detach(), t->shape.vec());
+    run_bernoulli(t, each->storage == t->storage ? ops::raw_clone(each) : each, 0);
   });
   return t;
 }

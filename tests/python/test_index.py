@@ -316,6 +316,21 @@ def test_masks():
         pf.tensor(x).masked_scatter(pf.ones(3, 4, dtype=pf.bool), pf.zeros(5, dtype=pf.float64))
 
 
+def test_sources_may_be_the_written_tensor():
+    t = pf.arange(4)
+    t.masked_scatter_(pf.tensor([False, True, True, True]), t)
+    same(t, [0, 0, 1, 2])
+    t = pf.arange(6)
+    t.index_copy_(0, pf.tensor([1, 2, 3]), t[:3])
+    same(t, [0, 0, 1, 2, 4, 5])
+    t = pf.arange(6)
+    t[pf.tensor([1, 2])] = t[:2]
+    same(t, [0, 0, 1, 3, 4, 5])
+    t = pf.arange(6.0)
+    t[1:] = t[:-1]
+    same(t, np.array([0, 0, 1, 2, 3, 4], np.float32))
+
+
 def test_counting_and_searching():
     t = pf.tensor([0, 3, 1, 1])
     same(pf.nn.functional.one_hot(t), np.eye(4, dtype=np.int64)[[0, 3, 1, 1]])
