@@ -1,7 +1,9 @@
 // Recording: what joins the calling thread's group, and what makes it flush first.
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "core/allocator.h"
@@ -67,10 +69,21 @@ inline Group& my_group() {
   return t_group ? *t_group : make_my_group();
 }
 
+// What is pending runs on a thread of its own: the scratch memory of this one's kernels, made
+// after the group, is gone already.
 ThreadGroup::~ThreadGroup() {
+  if (!group->empty()) {
+    try {
+      std::thread([g = group] {
+        std::lock_guard lock(g->mutex);
+        if (!g->empty()) run_group(*g, Flush::ThreadExit);
+      }).join();
+    } catch (const std::exception&) {
+      // No thread to be had: whoever reads the values later runs them.
+    }
+  }
   {
     std::lock_guard lock(group->mutex);
-    if (!group->empty()) run_group(*group, Flush::ThreadExit);
     group->error = nullptr;
   }
   t_group = nullptr;

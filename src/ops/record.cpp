@@ -308,9 +308,12 @@ PointwiseNode* make_node(const RowState& row, const Dims& shape, std::span<const
     for (int k = 0; k < p.n; ++k)
       if (p.source[k] >= 0) keep |= 1u << p.source[k];
   }
-  for (size_t i = 0; i < operands.size(); ++i)
-    if ((keep >> i & 1) && operands[i].tensor)
-      node->saved[i] = autograd::Saved(i == 0 && saved_first ? *saved_first : *operands[i].tensor);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!(keep >> i & 1) || !operands[i].tensor) continue;
+    const bool overwritten =
+        saved_first && operands[i].tensor->impl() == operands[0].tensor->impl();  // x *= x
+    node->saved[i] = autograd::Saved(overwritten ? *saved_first : *operands[i].tensor);
+  }
   for (size_t i = 0; i < attrs.size(); ++i) node->attrs[i] = attrs[i];
   return node;
 }
@@ -514,7 +517,9 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
     if (row.differentiable) {
       // A gradient that reads the old value needs a copy of it.
       Tensor before;
-      if (row.saves & 1) before = call_row(op::cast, {Operand(dst)});
+      bool twice = false;
+      for (const Operand& o : others) twice |= o.tensor && o.tensor->impl() == dst.impl();
+      if ((row.saves & 1) || (row.saves && twice)) before = call_row(op::cast, {Operand(dst)});
       node = make_node(row, dst->shape, {p.operands, p.n}, attrs, 0,
                        before.defined() ? &before : nullptr);
       ref = Ref<autograd::Node>::adopt(node);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 
 #include "codegen/expr.h"
 #include "codegen/sym.h"
@@ -229,6 +230,25 @@ TEST(Pointwise, in_place) {
   sum(v).backward();
   const double e = std::exp(1.0);
   EXPECT_NEAR(leaf.grad().to_vector<double>()[0], 3 * e, 1e-5);
+}
+
+TEST(Pointwise, in_place_with_itself) {
+  Tensor leaf = of({1, 2}, DType::Float64);
+  leaf.requires_grad_();
+  Tensor v = leaf * Scalar(2.0);
+  mul_(v, v);  // 4 x^2
+  sum(v).backward();
+  EXPECT_EQ(leaf.grad().to_vector<double>(), (std::vector<double>{8, 16}));
+}
+
+TEST(Pointwise, work_pending_at_the_end_of_a_thread_is_done) {
+  Tensor left;
+  std::thread([&] {
+    Tensor x = of({1, 2, 3});
+    (x + x).to_vector<double>();  // makes the thread's scratch memory
+    left = tanh(x * Scalar(0.0)) + x;
+  }).join();
+  EXPECT_EQ(left.to_vector<double>(), (std::vector<double>{1, 2, 3}));
 }
 
 TEST(Pointwise, copy_and_fill) {
