@@ -92,6 +92,7 @@ PointwiseRow describe(OpId id) {
     row.attrs.emplace_back(text.substr(0, eq), value);
   }
   row.differentiable = info.grad != Grad::NONE;
+  row.formula = formula_of(expression(id), row);
   if (row.family != "internal") row.python = row.name;
   row.inplace = !row.python.empty() && info.rule != Rule::Test && info.rule != Rule::Select;
   return row;
@@ -111,7 +112,6 @@ std::vector<PointwiseRow> pointwise_rows() {
   std::vector<PointwiseRow> all;
   for (OpId id = 0; id < kNumRows; ++id) {
     all.push_back(describe(id));
-    all.back().formula = formula_of(expression(id), all.back());
   }
   Runtime& r = runtime();
   std::lock_guard lock(r.mutex);

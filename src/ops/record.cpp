@@ -200,17 +200,23 @@ struct PointwiseNode final : autograd::Node {
     for (auto& s : saved) s.reset();
     result.reset();
   }
-  static void* operator new(size_t) { return pool().get(); }
-  static void operator delete(void* p) { pool().put(p); }
+  static void* operator new(size_t);
+  static void operator delete(void*);
 
  private:
-  static Pool<1024>& pool() {
-    static thread_local Pool<1024> p;
-    return p;
-  }
   Tensor gradient(int i, const Tensor& g);
 };
-static_assert(sizeof(PointwiseNode) <= 1024);
+
+Pool<sizeof(PointwiseNode)>& node_pool() {
+  static thread_local Pool<sizeof(PointwiseNode)> p;
+  return p;
+}
+void* PointwiseNode::operator new(size_t) {
+  return node_pool().get();
+}
+void PointwiseNode::operator delete(void* p) {
+  node_pool().put(p);
+}
 
 Tensor record(OpId id, const Dims& shape, DType out, DType compute, Device device,
               std::span<const Operand> operands, std::span<const Scalar> attrs);

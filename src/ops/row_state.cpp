@@ -291,10 +291,6 @@ OpId runtime_row(const Expr& e, const std::string& name, int arity, int nattrs, 
   return id;
 }
 
-bool is_runtime_row(OpId id) {
-  return id >= kFirstRuntimeRow;
-}
-
 int operand_count(OpId id) {
   if (id < kNumRows) return kRowTable[id].arity;
   if (is_gradient_row(id)) {

@@ -48,7 +48,5 @@ const RowState& row_state(OpId id);
 
 // A row for an expression; the same id for an equal expression. ValueError when ids run out.
 OpId runtime_row(const codegen::Expr& e, const std::string& name, int arity, int nattrs, Rule rule);
-// Whether a row of that kind computes in floats only.
-bool is_runtime_row(OpId id);
 
 }  // namespace pyflame::ops
