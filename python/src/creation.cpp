@@ -45,7 +45,7 @@ struct Gather {
         shape.push_back(n);
         if (n == 0) return;
         o = PySequence_Fast_GET_ITEM(o, 0);
-      } else if (is_array(o) && !is_number(o)) {
+      } else if (!is_number(o) && is_array(o)) {
         Tensor t = tensor_from_data(o, nullptr, nullptr, true, op);
         for (int64_t s : t->shape) shape.push_back(s);
         return;
@@ -230,6 +230,16 @@ Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool 
     return copy && r.impl() == t.impl() ? clone(t) : r;
   }
   Scalar number;
+  if (PyFloat_CheckExact(data) || PyBool_Check(data)) {
+    to_scalar(data, &number);
+    DType t = type.value_or(number.is_float() ? default_dtype() : DType::Bool);
+    if (is_float(t) || number.is_bool()) {
+      std::vector<char> bytes = encode({number}, t, op);
+      return from_host(bytes.data(), {}, t, device_or_current(device));
+    }
+  }
+  if (is_list(data) || PyLong_CheckExact(data))
+    return from_nested(data, type, device_or_current(device), op);
   if (is_array(data) && !(Py_TYPE(data)->tp_as_number && to_scalar(data, &number))) {
     Obj array = Obj::share(data);
     if (!PyObject_CheckBuffer(data)) {
@@ -244,8 +254,7 @@ Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool 
     Tensor t = tensor_from_buffer(array.get(), op, false);
     return to(t, type.value_or(t->dtype));
   }
-  if (is_list(data) || (PyLong_CheckExact(data)) || to_scalar(data, &number))
-    return from_nested(data, type, device_or_current(device), op);
+  if (to_scalar(data, &number)) return from_nested(data, type, device_or_current(device), op);
   if (PySequence_Check(data) && !PyUnicode_Check(data) && !PyBytes_Check(data)) {
     Obj list(check(PySequence_List(data)));
     return from_nested(list.get(), type, device_or_current(device), op);

@@ -111,6 +111,23 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
   return -2;
 }
 
+std::string describe(PyObject* o) {
+  if (is_tensor(o)) {
+    std::ostringstream s;
+    const Tensor& t = tensor_of(o);
+    s << "Tensor" << t->shape;
+    if (t->dtype != DType::Float32) s << " " << t->dtype;
+    return s.str();
+  }
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    std::string kind = PyTuple_Check(o) ? "tuple" : "list";
+    if (n == 0) return "empty " + kind;
+    return kind + " of " + Py_TYPE(PySequence_Fast_GET_ITEM(o, 0))->tp_name;
+  }
+  return Py_TYPE(o)->tp_name;
+}
+
 constexpr int kMaxParams = 24;
 
 // Fills `values`; false with the reason when the arguments do not fit.
@@ -120,7 +137,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
   PyObject* given[kMaxParams] = {};
   values->clear();
   values->resize(static_cast<size_t>(n));
-  Obj varargs;
+  int spread = -1;  // the parameter whose value was given as several arguments
   if (nargs > s.positional) {
     const Param* last = s.positional > 0 ? &s.params[s.positional - 1] : nullptr;
     const bool ints = last && last->type == Type::IntList;
@@ -134,22 +151,42 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
       }
       return false;
     }
-    Py_ssize_t count = nargs - s.positional + 1;
-    varargs = Obj(check(PyTuple_New(count)));
-    for (Py_ssize_t i = 0; i < count; ++i) {
-      PyObject* item = args[s.positional - 1 + i];
-      Py_INCREF(item);
-      PyTuple_SET_ITEM(varargs.get(), i, item);
+    const Py_ssize_t count = nargs - s.positional + 1;
+    ops::Value& value = (*values)[static_cast<size_t>(s.positional - 1)];
+    if (ints) {
+      ops::IntList list;
+      list.reserve(static_cast<size_t>(count));
+      for (Py_ssize_t i = 0; i < count; ++i) {
+        PyObject* item = args[s.positional - 1 + i];
+        if (!is_integer(item)) {
+          if (why) *why = "argument '" + last->name + "' must be ints, not " + describe(item);
+          return false;
+        }
+        list.push_back(to_int64(item, last->name.c_str()));
+      }
+      value = std::move(list);
+    } else {
+      ops::TensorList list;
+      for (Py_ssize_t i = 0; i < count; ++i) {
+        PyObject* item = args[s.positional - 1 + i];
+        if (!is_tensor(item)) {
+          if (why) *why = "argument '" + last->name + "' must be Tensors, not " + describe(item);
+          return false;
+        }
+        list.push_back(tensor_of(item));
+      }
+      value = std::move(list);
     }
+    spread = s.positional - 1;
     for (int i = 0; i < s.positional - 1; ++i) given[i] = args[i];
-    given[s.positional - 1] = varargs.get();
+    given[spread] = args[spread];
   } else {
     for (Py_ssize_t i = 0; i < nargs; ++i) given[i] = args[i];
-    // x.meshgrid(a): a single tensor where a list is expected
+    // meshgrid(a): a single tensor where a list is expected
     if (nargs == s.positional && nargs > 0 && s.params[nargs - 1].type == Type::TensorList &&
         is_tensor(args[nargs - 1])) {
-      varargs = Obj(check(PyTuple_Pack(1, args[nargs - 1])));
-      given[nargs - 1] = varargs.get();
+      spread = static_cast<int>(nargs) - 1;
+      (*values)[static_cast<size_t>(spread)] = ops::TensorList{tensor_of(args[spread])};
     }
   }
   if (kwnames) {
@@ -175,7 +212,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
         return false;
       }
       (*values)[static_cast<size_t>(i)] = p.default_value;
-    } else if (!convert(p, given[i], &(*values)[static_cast<size_t>(i)])) {
+    } else if (i != spread && !convert(p, given[i], &(*values)[static_cast<size_t>(i)])) {
       if (why)
         *why = "argument '" + p.name + "' must be " + type_text(p.type, p.optional) + ", not " +
                Py_TYPE(given[i])->tp_name;
@@ -183,23 +220,6 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
     }
   }
   return true;
-}
-
-std::string describe(PyObject* o) {
-  if (is_tensor(o)) {
-    std::ostringstream s;
-    const Tensor& t = tensor_of(o);
-    s << "Tensor" << t->shape;
-    if (t->dtype != DType::Float32) s << " " << t->dtype;
-    return s.str();
-  }
-  if (PyTuple_Check(o) || PyList_Check(o)) {
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-    std::string kind = PyTuple_Check(o) ? "tuple" : "list";
-    if (n == 0) return "empty " + kind;
-    return kind + " of " + Py_TYPE(PySequence_Fast_GET_ITEM(o, 0))->tp_name;
-  }
-  return Py_TYPE(o)->tp_name;
 }
 
 [[noreturn]] void no_match(const OpSet& set, PyObject* const* args, Py_ssize_t nargs,

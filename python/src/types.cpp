@@ -412,6 +412,11 @@ bool is_integer(PyObject* o) {
 }
 
 int64_t to_int64(PyObject* o, const char* what) {
+  if (PyLong_CheckExact(o)) {
+    int overflow;
+    long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (!overflow) return v;
+  }
   Obj index(PyNumber_Index(o));
   if (!index) throw PythonError();
   int overflow;
@@ -443,6 +448,7 @@ bool to_int_list(PyObject* o, std::vector<int64_t>* out) {
     return true;
   }
   Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  out->reserve(static_cast<size_t>(n));
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(o, i);
     if (!is_integer(item)) return false;

@@ -56,7 +56,7 @@ void add(Op op);
 namespace detail {
 template <class T>
 struct Unbox {
-  static T from(Value& v) { return std::get<T>(v); }
+  static T from(Value& v) { return std::move(std::get<T>(v)); }  // an argument is used once
 };
 template <>
 struct Unbox<double> {
@@ -81,7 +81,7 @@ template <>
 struct Unbox<Tensor> {  // an optional tensor is an undefined one
   static Tensor from(Value& v) {
     if (std::holds_alternative<std::monostate>(v)) return {};
-    return std::get<Tensor>(v);
+    return std::move(std::get<Tensor>(v));
   }
 };
 template <class T>

@@ -98,7 +98,7 @@ def test_state_is_usable_after_errors():
 
 def test_wrong_index_is_reported():
     weight = pf.ones(4, 2)
-    with pytest.raises(pf.IndexError, match="embedding"):
+    with pytest.raises(pf.IndexError, match="embedding|used index 9"):
         pf.nn.functional.embedding(pf.tensor([0, 9]), weight)
         pf.synchronize()
     assert weight.sum().item() == 8
