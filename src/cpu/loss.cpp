@@ -104,7 +104,7 @@ void Statistics(const S* x, int64_t classes, const ComputeOf<S>* weight, Compute
     const T* w = kSmooth && weight ? weight + p * kPiece : nullptr;
     const auto add = [&](auto step, const auto& at, int64_t j) PF_INLINE {
       const Wide<T> v = Load(at.in[0] + j);
-      s.a[step.index] = s.a[step.index] + WExp(v - shift);
+      s.a[step.index] = s.a[step.index] + WExpNeg(v - shift);
       if constexpr (kSmooth) {
         const Wide<T> d = origin - v, wv = w ? d * Load(w + at.first + j) : d;
         z.a[step.index] = z.a[step.index] + Valid(wv, at, j);
@@ -223,7 +223,7 @@ void BackwardRow(const S* x, S* dx, int64_t classes, int64_t t, ComputeOf<S> hig
   constexpr int64_t W = Wide<T>::kLanes;
   const Wide<T> shift = Fill(high), scale = Fill(a), uniform = Fill(u);
   const auto value = [&](const S* from, int64_t c) PF_INLINE {
-    Wide<T> y = WExp(Load(from) - shift) * scale;
+    Wide<T> y = WExpNeg(Load(from) - shift) * scale;
     if (u != 0) y = y - (weight ? uniform * Load(weight + c) : uniform);
     return y;
   };

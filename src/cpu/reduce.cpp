@@ -20,27 +20,28 @@ namespace {
 template <class S>
 inline constexpr int64_t kSumBlock = 64 * Wide<ComputeOf<S>>::kLanes;
 
-// The sums of kCount blocks side by side; only a single block may be shorter than the rest.
-template <class S, bool kSquare, int kCount>
-HWY_INLINE void BlockSums(const S* x, int64_t n, ComputeOf<S> mean, ComputeOf<S>* out) {
+template <bool kSquare, class T>
+HWY_INLINE Wide<T> Term(const Wide<T>& v, const Wide<T>& mean) {
+  if constexpr (kSquare) {
+    const Wide<T> d = v - mean;
+    return d * d;
+  } else {
+    return v;
+  }
+}
+
+template <class S, bool kSquare>
+ComputeOf<S> BlockSum(const S* x, int64_t n, ComputeOf<S> mean) {
   using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes;
   const Wide<T> m = Fill(mean);
-  Wide<T> s[kCount];
-  for (auto& w : s) w = Fill(T(0));
-  const auto term = [&](const Wide<T>& v) PF_INLINE {
-    if constexpr (kSquare) {
-      const Wide<T> d = v - m;
-      return d * d;
-    } else {
-      return v;
-    }
-  };
+  Wide<T> s = Fill(T(0));
   int64_t i = 0;
-  for (; i + W <= n; i += W)
-    for (int b = 0; b < kCount; ++b) s[b] = s[b] + term(Load(x + b * kSumBlock<S> + i));
-  if (kCount == 1 && i < n) s[0] = s[0] + term(LoadPart(x + i, n - i, mean));
-  for (int b = 0; b < kCount; ++b) out[b] = SumOf(s[b]);
+  for (; i + W <= n; i += W) {
+    s = s + Term<kSquare>(Load(x + i), m);
+  }
+  if (i < n) s = s + Term<kSquare>(LoadPart(x + i, n - i, mean), m);
+  return SumOf(s);
 }
 
 // Where sums go, and what is done to them at the end.
@@ -71,9 +72,8 @@ void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>&
       pack(row, plan.reduced, first, n, packed);
       from = packed;
     }
-    if (n == kGroup * B) return BlockSums<S, kSquare, kGroup>(from, B, m, to);
     for (int64_t i = 0; i < n; i += B)
-      BlockSums<S, kSquare, 1>(from + i, std::min(B, n - i), m, to + i / B);
+      to[i / B] = BlockSum<S, kSquare>(from + i, std::min(B, n - i), m);
   };
   const auto plus = [](T p, T q) { return p + q; };
   const int64_t packed_size = rows ? 0 : std::min(k, kGroup * B);
@@ -99,45 +99,53 @@ void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>&
   for (int64_t o = 0; o < outs; ++o) finish(o, tree(partial.get() + o * blocks, blocks, 1, plus));
 }
 
-// One tile of columns over one block of rows: lanes[k mod W][column].
+// One tile of columns over one block of rows: lanes[k mod W][column]. The table of lanes is larger
+// than the first cache, so four rows of a lane are added at a time: four streams, each in the order
+// of memory.
 template <class S, bool kSquare>
 void ColumnBlock(const S* x, const Axes& reduced, int64_t first, int64_t count, int64_t width,
                  const ComputeOf<S>* mean, ComputeOf<S>* lanes, ComputeOf<S>* out) {
   using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes;
-  const int64_t padded = (width + W - 1) / W * W;
+  const int64_t padded = (width + W - 1) / W * W, whole = width / W * W;
   Odometer where(reduced, first);
-  for (int64_t k = 0; k < count; ++k) {
-    const S* row = x + where.offset();
-    where.next();
-    T* lane = lanes + k % W * padded;
-    const auto add = [&](int64_t c, Wide<T> v) PF_INLINE {
-      if constexpr (kSquare) {
-        v = v - Load(mean + c);
-        v = v * v;
-      }
-      Store(v + (k < W ? Fill(T(0)) : Load(lane + c)), lane + c);
-    };
-    int64_t c = 0;
-    if (k < W)
-      for (; c + W <= width; c += W) add(c, Load(row + c));
-    else
-      for (; c + W <= width; c += W) {
-        Wide<T> v = Load(row + c);
-        if constexpr (kSquare) {
-          v = v - Load(mean + c);
-          v = v * v;
+  const S* rows[4 * W];
+  for (int64_t k = 0; k < count; k += 4 * W) {
+    const int64_t n = std::min(4 * W, count - k);
+    for (int64_t r = 0; r < n; ++r, where.next()) rows[r] = x + where.offset();
+    for (int64_t l = 0; l < W && l < n; ++l) {
+      T* lane = lanes + l * padded;
+      const S *p0 = rows[l], *p1 = rows[(l + W) % (4 * W)], *p2 = rows[(l + 2 * W) % (4 * W)],
+              *p3 = rows[(l + 3 * W) % (4 * W)];
+      const auto add = [&](int64_t c, auto load) PF_INLINE {
+        const Wide<T> m = kSquare ? Load(mean + c) : Fill(T(0));
+        Wide<T> a = k == 0 ? Fill(T(0)) : Load(lane + c);
+        a = a + Term<kSquare>(load(p0 + c), m);
+        if (l + W < n) a = a + Term<kSquare>(load(p1 + c), m);
+        if (l + 2 * W < n) a = a + Term<kSquare>(load(p2 + c), m);
+        if (l + 3 * W < n) a = a + Term<kSquare>(load(p3 + c), m);
+        Store(a, lane + c);
+      };
+      const auto full = [](const S* p) PF_INLINE { return Load(p); };
+      if (n == 4 * W && k > 0) {
+        for (int64_t c = 0; c < whole; c += W) {
+          const Wide<T> m = kSquare ? Load(mean + c) : Fill(T(0));
+          Wide<T> a = Load(lane + c) + Term<kSquare>(Load(p0 + c), m);
+          a = a + Term<kSquare>(Load(p1 + c), m);
+          a = a + Term<kSquare>(Load(p2 + c), m);
+          Store(a + Term<kSquare>(Load(p3 + c), m), lane + c);
         }
-        Store(v + Load(lane + c), lane + c);
+      } else {
+        for (int64_t c = 0; c < whole; c += W) add(c, full);
       }
-    if (c < width) add(c, LoadPart(row + c, width - c, T(0)));
+      if (whole < width) add(whole, [&](const S* p) { return LoadPart(p, width - whole, T(0)); });
+    }
   }
   // The same tree as over the lanes of a row; lanes that took nothing are skipped.
   for (int64_t c = 0; c < padded; c += W) {
     int64_t n = std::min(count, W);
     for (int64_t h = W / 2; h >= 1; h /= 2) {
-      for (int64_t l = 0; l + h < n; ++l) {
-        if (l >= h) break;
+      for (int64_t l = 0; l < h && l + h < n; ++l) {
         T* q = lanes + l * padded + c;
         Store(Load(q) + Load(q + h * padded), q);
       }
@@ -153,7 +161,7 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
   constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>;
   const int64_t k = plan.reduced.count, inner = plan.inner(), outer = plan.kept.count / inner;
   const int64_t blocks = (k + B - 1) / B;
-  const int64_t tile = 32768 / 64;  // lanes of a tile take 32 KB: they stay in L1
+  const int64_t tile = 1024;
   const int64_t tiles = (inner + tile - 1) / tile;
   const int64_t padded_tile = (std::min(tile, inner) + W - 1) / W * W;
   Scratch<T> partial(outer * tiles * blocks * padded_tile);

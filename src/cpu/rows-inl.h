@@ -39,15 +39,9 @@ struct At {
 };
 // v with 0 in the lanes that lie behind the end of the row.
 template <class T, class Where>
-HWY_INLINE Wide<T> Valid(Wide<T> v, const Where& at, int64_t j) {
-  if (j + Wide<T>::kLanes > at.valid) {
-    const int64_t n = at.valid > j ? at.valid - j : 0;
-    alignas(64) T lanes[Wide<T>::kLanes];
-    Store(v, lanes);
-    for (int64_t i = n; i < Wide<T>::kLanes; ++i) lanes[i] = 0;
-    v = Load(lanes);
-  }
-  return v;
+HWY_INLINE Wide<T> Valid(const Wide<T>& v, const Where& at, int64_t j) {
+  if (HWY_LIKELY(j + Wide<T>::kLanes <= at.valid)) return v;
+  return FirstLanes(v, at.valid > j ? at.valid - j : 0);
 }
 template <int kIndex>
 struct Step {
@@ -100,7 +94,7 @@ struct Four {
   Wide<T> a[4];
   explicit HWY_INLINE Four(T x) { reset(x); }
   HWY_INLINE void reset(T x) {
-    for (auto& w : a) w = Fill(x);
+    a[0] = a[1] = a[2] = a[3] = Fill(x);  // no loop, as in PF_EACH
   }
   HWY_INLINE T sum() const { return SumOf((a[0] + a[1]) + (a[2] + a[3])); }
   HWY_INLINE T max() const { return MaxOf(WMax(WMax(a[0], a[1]), WMax(a[2], a[3]))); }

@@ -52,7 +52,7 @@ void SoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
           Put<kStream>(Load(e_before) * scale, at.out[0] + j);
           e_before += Wide<T>::kLanes;
-          const Wide<T> v = WExp(Load(at.in[0] + j) - shift);
+          const Wide<T> v = WExpNeg(Load(at.in[0] + j) - shift);
           s.a[step.index] = s.a[step.index] + v;
           Store(v, e);
           e += Wide<T>::kLanes;
@@ -97,7 +97,7 @@ void LogSoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
           // Two subtractions: max + log(sum) would lose the logarithm beside a large maximum.
           Put<kStream>(Load(at.in[0] + j) - max_before - log_before, at.out[0] + j);
-          s.a[step.index] = s.a[step.index] + WExp(Load(at.in[1] + j) - shift);
+          s.a[step.index] = s.a[step.index] + WExpNeg(Load(at.in[1] + j) - shift);
           m.a[step.index] = WMax(m.a[step.index], Load(at.in[2] + j));
           PrefetchAt(at.in[1] + j + 2 * n);
         },
@@ -176,7 +176,7 @@ void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
           const Wide<T> vg = Load(at.in[0] + j), vy = Load(at.in[1] + j);
           if constexpr (kLog)
-            Put<kStream>(vg - WExp(vy) * d, at.out[0] + j);
+            Put<kStream>(vg - WExpNeg(vy) * d, at.out[0] + j);
           else
             Put<kStream>(vy * (vg - d), at.out[0] + j);
           add(s.a[step.index], at.in[2] + j, at.in[3] + j);

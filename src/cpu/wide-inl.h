@@ -36,12 +36,33 @@ struct WideMask {
   hn::Mask<typename Wide<T>::D> m[Wide<T>::kParts];
 };
 
-#define PF_EACH for (int p = 0; p < Wide<T>::kParts; ++p)
+// Written out, not a loop: arrays that a loop indexes do not stay in registers.
+#define PF_EACH(...)                     \
+  do {                                   \
+    {                                    \
+      constexpr int p = 0;               \
+      __VA_ARGS__                        \
+    }                                    \
+    if constexpr (Wide<T>::kParts > 1) { \
+      constexpr int p = 1;               \
+      __VA_ARGS__                        \
+    }                                    \
+    if constexpr (Wide<T>::kParts > 2) { \
+      {                                  \
+        constexpr int p = 2;             \
+        __VA_ARGS__                      \
+      }                                  \
+      {                                  \
+        constexpr int p = 3;             \
+        __VA_ARGS__                      \
+      }                                  \
+    }                                    \
+  } while (0)
 #define PF_WIDE2(NAME, EXPR)                                    \
   template <class T>                                            \
   HWY_INLINE Wide<T> NAME(const Wide<T>& a, const Wide<T>& b) { \
     Wide<T> r;                                                  \
-    PF_EACH r.v[p] = hn::EXPR(a.v[p], b.v[p]);                  \
+    PF_EACH(r.v[p] = hn::EXPR(a.v[p], b.v[p]););                \
     return r;                                                   \
   }
 PF_WIDE2(operator+, Add)
@@ -55,50 +76,61 @@ PF_WIDE2(WMin, Min)
 template <class T>
 HWY_INLINE Wide<T> Fill(T x) {
   Wide<T> r;
-  PF_EACH r.v[p] = hn::Set(typename Wide<T>::D(), x);
+  PF_EACH(r.v[p] = hn::Set(typename Wide<T>::D(), x););
   return r;
 }
 template <class T>
 HWY_INLINE Wide<T> Fma(const Wide<T>& a, const Wide<T>& b, const Wide<T>& c) {
   Wide<T> r;
-  PF_EACH r.v[p] = hn::MulAdd(a.v[p], b.v[p], c.v[p]);
+  PF_EACH(r.v[p] = hn::MulAdd(a.v[p], b.v[p], c.v[p]););
   return r;
 }
 template <class T>
 HWY_INLINE Wide<T> WSqrt(const Wide<T>& a) {
   Wide<T> r;
-  PF_EACH r.v[p] = hn::Sqrt(a.v[p]);
+  PF_EACH(r.v[p] = hn::Sqrt(a.v[p]););
   return r;
 }
 template <class T>
 HWY_INLINE Wide<T> WAbs(const Wide<T>& a) {
   Wide<T> r;
-  PF_EACH r.v[p] = hn::Abs(a.v[p]);
+  PF_EACH(r.v[p] = hn::Abs(a.v[p]););
   return r;
 }
 template <class T>
 HWY_INLINE WideMask<T> NotEqual(const Wide<T>& a, const Wide<T>& b) {
   WideMask<T> r;
-  PF_EACH r.m[p] = hn::Not(hn::Eq(a.v[p], b.v[p]));
+  PF_EACH(r.m[p] = hn::Not(hn::Eq(a.v[p], b.v[p])););
   return r;
 }
 template <class T>
 HWY_INLINE WideMask<T> GreaterThan(const Wide<T>& a, const Wide<T>& b) {
   WideMask<T> r;
-  PF_EACH r.m[p] = hn::Gt(a.v[p], b.v[p]);
+  PF_EACH(r.m[p] = hn::Gt(a.v[p], b.v[p]););
   return r;
 }
 template <class T>
 HWY_INLINE Wide<T> Choose(const WideMask<T>& m, const Wide<T>& yes, const Wide<T>& no) {
   Wide<T> r;
-  PF_EACH r.v[p] = hn::IfThenElse(m.m[p], yes.v[p], no.v[p]);
+  PF_EACH(r.v[p] = hn::IfThenElse(m.m[p], yes.v[p], no.v[p]););
   return r;
 }
 template <class T>
 HWY_INLINE bool AnyTrue(const WideMask<T>& m) {
   bool any = false;
-  PF_EACH any = any || !hn::AllFalse(typename Wide<T>::D(), m.m[p]);
+  PF_EACH(any = any || !hn::AllFalse(typename Wide<T>::D(), m.m[p]););
   return any;
+}
+
+// The first n lanes of v, then 0.
+template <class T>
+HWY_INLINE Wide<T> FirstLanes(const Wide<T>& v, int64_t n) {
+  const typename Wide<T>::D d;
+  Wide<T> r;
+  PF_EACH(const int64_t left = n - p * Wide<T>::kPart;
+          const auto mask = hn::FirstN(d, static_cast<size_t>(left > 0 ? left : 0));
+          r.v[p] = hn::IfThenElseZero(mask, v.v[p]););
+  return r;
 }
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -110,13 +142,13 @@ using ComputeOf = std::conditional_t<std::is_same_v<S, double>, double, float>;
 HWY_INLINE Wide<float> Load(const float* q) {
   using T = float;
   Wide<T> r;
-  PF_EACH r.v[p] = hn::LoadU(Wide<T>::D(), q + p * Wide<T>::kPart);
+  PF_EACH(r.v[p] = hn::LoadU(Wide<T>::D(), q + p * Wide<T>::kPart););
   return r;
 }
 HWY_INLINE Wide<double> Load(const double* q) {
   using T = double;
   Wide<T> r;
-  PF_EACH r.v[p] = hn::LoadU(Wide<T>::D(), q + p * Wide<T>::kPart);
+  PF_EACH(r.v[p] = hn::LoadU(Wide<T>::D(), q + p * Wide<T>::kPart););
   return r;
 }
 HWY_INLINE Wide<float> Load(const bfloat16* q) {
@@ -125,10 +157,10 @@ HWY_INLINE Wide<float> Load(const bfloat16* q) {
   const hn::RebindToUnsigned<Wide<T>::D> du;
   const hn::Rebind<uint16_t, Wide<T>::D> dh;
   Wide<T> r;
-  PF_EACH {
+  PF_EACH({
     const auto h = hn::LoadU(dh, reinterpret_cast<const uint16_t*>(q) + p * Wide<T>::kPart);
     r.v[p] = hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, h)));
-  }
+  });
   return r;
 }
 HWY_INLINE Wide<float> Load(const float16* q) {
@@ -136,20 +168,20 @@ HWY_INLINE Wide<float> Load(const float16* q) {
   const Wide<T>::D d;
   const hn::Rebind<hwy::float16_t, Wide<T>::D> dh;
   Wide<T> r;
-  PF_EACH {
+  PF_EACH({
     const auto h = hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(q) + p * Wide<T>::kPart);
     r.v[p] = hn::PromoteTo(d, h);
-  }
+  });
   return r;
 }
 
 HWY_INLINE void Store(const Wide<float>& a, float* q) {
   using T = float;
-  PF_EACH hn::StoreU(a.v[p], Wide<T>::D(), q + p * Wide<T>::kPart);
+  PF_EACH(hn::StoreU(a.v[p], Wide<T>::D(), q + p * Wide<T>::kPart););
 }
 HWY_INLINE void Store(const Wide<double>& a, double* q) {
   using T = double;
-  PF_EACH hn::StoreU(a.v[p], Wide<T>::D(), q + p * Wide<T>::kPart);
+  PF_EACH(hn::StoreU(a.v[p], Wide<T>::D(), q + p * Wide<T>::kPart););
 }
 HWY_INLINE void Store(const Wide<float>& a, bfloat16* q) {
   using T = float;
@@ -157,7 +189,7 @@ HWY_INLINE void Store(const Wide<float>& a, bfloat16* q) {
   const hn::RebindToUnsigned<Wide<T>::D> du;
   const hn::RebindToSigned<Wide<T>::D> di;
   const hn::Rebind<uint16_t, Wide<T>::D> dh;
-  PF_EACH {
+  PF_EACH({
     const auto bits = hn::BitCast(du, a.v[p]);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
     auto top = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
@@ -165,19 +197,19 @@ HWY_INLINE void Store(const Wide<float>& a, bfloat16* q) {
     top = hn::IfThenElse(nan, hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u)), top);
     hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, top)), dh,
                reinterpret_cast<uint16_t*>(q) + p * Wide<T>::kPart);
-  }
+  });
 }
 HWY_INLINE void Store(const Wide<float>& a, float16* q) {
   using T = float;
   const hn::Rebind<hwy::float16_t, Wide<T>::D> dh;
-  PF_EACH hn::StoreU(hn::DemoteTo(dh, a.v[p]), dh,
-                     reinterpret_cast<hwy::float16_t*>(q) + p * Wide<T>::kPart);
+  PF_EACH(hn::StoreU(hn::DemoteTo(dh, a.v[p]), dh,
+                     reinterpret_cast<hwy::float16_t*>(q) + p * Wide<T>::kPart););
 }
 
 // Past the caches: only where q is aligned to 64 bytes and nobody reads the result soon.
 template <class T>
 HWY_INLINE void Stream(const Wide<T>& a, T* q) {
-  PF_EACH hn::Stream(a.v[p], typename Wide<T>::D(), q + p * Wide<T>::kPart);
+  PF_EACH(hn::Stream(a.v[p], typename Wide<T>::D(), q + p * Wide<T>::kPart););
 }
 template <class T, class S>
 HWY_INLINE void Stream(const Wide<T>& a, S* q) {
@@ -247,34 +279,29 @@ HWY_INLINE T MaxOf(const Wide<T>& a) {  // ignores or returns NaN
 }
 
 // ---- exp ---------------------------------------------------------------------------------------
-// x = n ln2 + r, exp(x) = 2^n p(r). The polynomial of float was fitted to the relative error
-// (3e-9); double uses the Taylor series to r^13. 2^n in two factors, so that denormals and overflow
-// come out rounded. NaN stays NaN.
+// exp(x) for x <= 0 (above by a little is fine): x = n ln2 + r, exp(x) = 2^n p(r). The polynomial
+// of float was fitted to the relative error (3e-9, 1.5 half units in all); double uses the Taylor
+// series to r^13. Results below the smallest normal number are 0; NaN stays NaN.
 
 template <class T>
-HWY_INLINE Wide<T> WExp(const Wide<T>& x) {
+HWY_INLINE Wide<T> WExpNeg(const Wide<T>& x) {
   using I = std::conditional_t<std::is_same_v<T, float>, int32_t, int64_t>;
   const typename Wide<T>::D d;
   const hn::Rebind<I, typename Wide<T>::D> di;
   constexpr bool kFloat = std::is_same_v<T, float>;
-  // Beyond these everything is 0 or inf; they keep n in range.
-  const auto low = hn::Set(d, T(kFloat ? -104.0 : -746.0));
-  const auto high = hn::Set(d, T(kFloat ? 89.0 : 710.0));
+  const auto low = hn::Set(d, T(kFloat ? -87.3365 : -708.39));
   const auto log2e = hn::Set(d, T(1.44269504088896340736));
   // ln2 in two parts, the first with trailing zeros: n times it is exact.
   const auto ln2_hi = hn::Set(d, T(kFloat ? 0.693145751953125 : 6.93147180369123816490e-01));
   const auto ln2_lo =
       hn::Set(d, T(kFloat ? 1.42860682030941723212e-6 : 1.90821492927058770002e-10));
-  constexpr int kMantissa = kFloat ? 23 : 52;
-  const auto bias = hn::Set(di, I(kFloat ? 127 : 1023));
   // Adding this rounds to an integer and leaves it in the low bits of the mantissa.
   const auto magic = hn::Set(d, T(kFloat ? 12582912.0 : 6755399441055744.0));
   Wide<T> out;
-  PF_EACH {
-    const auto c = hn::Min(hn::Max(x.v[p], low), high);
+  PF_EACH({
+    const auto c = hn::Max(low, x.v[p]);  // in this order the machine's maximum gives x for NaN
     const auto shifted = hn::MulAdd(c, log2e, magic);
     const auto n = hn::Sub(shifted, magic);
-    const auto k = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
     const auto r = hn::NegMulAdd(n, ln2_lo, hn::NegMulAdd(n, ln2_hi, c));
     auto q = hn::Set(d, T(kFloat ? 0.0013814610429108143 : 1.6059043836821613e-10));
     if constexpr (kFloat) {
@@ -283,27 +310,26 @@ HWY_INLINE Wide<T> WExp(const Wide<T>& x) {
       q = hn::MulAdd(q, r, hn::Set(d, T(0.1666652113199234)));
       q = hn::MulAdd(q, r, hn::Set(d, T(0.4999999403953552)));
     } else {
-      constexpr double kInverseFactorial[] = {2.08767569878681e-09,
-                                              2.505210838544172e-08,
-                                              2.7557319223985893e-07,
-                                              2.7557319223985893e-06,
-                                              2.48015873015873e-05,
-                                              1.984126984126984e-04,
-                                              1.388888888888889e-03,
-                                              8.333333333333333e-03,
-                                              4.1666666666666664e-02,
-                                              1.6666666666666666e-01,
-                                              0.5};
+      constexpr double kInverseFactorial[11] = {2.08767569878681e-09,
+                                                2.505210838544172e-08,
+                                                2.7557319223985893e-07,
+                                                2.7557319223985893e-06,
+                                                2.48015873015873e-05,
+                                                1.984126984126984e-04,
+                                                1.388888888888889e-03,
+                                                8.333333333333333e-03,
+                                                4.1666666666666664e-02,
+                                                1.6666666666666666e-01,
+                                                0.5};
       for (double f : kInverseFactorial) q = hn::MulAdd(q, r, hn::Set(d, T(f)));
     }
-    const auto poly = hn::Add(hn::MulAdd(hn::Mul(q, r), r, r), hn::Set(d, T(1)));
-    const auto k1 = hn::ShiftRight<1>(k);
-    const auto k2 = hn::Sub(k, k1);
-    const auto f1 = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Add(k1, bias)));
-    const auto f2 = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::Add(k2, bias)));
-    const auto y = hn::Mul(hn::Mul(poly, f1), f2);
-    out.v[p] = hn::IfThenElse(hn::IsNaN(x.v[p]), x.v[p], y);
-  }
+    const auto one = hn::Set(d, T(1));
+    const auto poly = hn::MulAdd(hn::MulAdd(q, r, one), r, one);
+    // n to the exponent: the shift throws away all of `magic`.
+    const auto power = hn::ShiftLeft < kFloat ? 23 : 52 > (hn::BitCast(di, shifted));
+    const auto y = hn::BitCast(d, hn::Add(hn::BitCast(di, poly), power));
+    out.v[p] = hn::IfThenZeroElse(hn::Lt(x.v[p], low), y);
+  });
   return out;
 }
 

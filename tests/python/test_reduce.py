@@ -16,8 +16,7 @@ def dims_of(shape):
     n = len(shape)
     yield None
     for k in range(1, n + 1):
-        for dims in itertools.combinations(range(n), k):
-            yield dims
+        yield from itertools.combinations(range(n), k)
     if n:
         yield (-1,)
 
