@@ -94,11 +94,11 @@ void LayerNormRows(const S* x, S* y, ComputeOf<S>* means, ComputeOf<S>* rstds,
     ForRow<T>(
         n, At<3, 1, S>{{before, now, next}, {out}}, T(0),
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
-          write(at, j);
-          const Wide<T> d = Load(at.in[1] + j) - m;
+          const Wide<T> d = Load(at.in[1] + j) - m, v = Load(at.in[2] + j);
           q.a[step.index] = q.a[step.index] + Valid(d * d, at, j);
-          s.a[step.index] = s.a[step.index] + Load(at.in[2] + j);
+          s.a[step.index] = s.a[step.index] + v;
           PrefetchAt(at.in[1] + j + 2 * n);
+          write(at, j);  // after the loads: see rows-inl.h
         },
         fold);
     const T rstd = T(1) / std::sqrt(square / count + eps);
@@ -137,9 +137,9 @@ void RmsNormRows(const S* x, S* y, ComputeOf<S>* rstds, const ComputeOf<S>* w, C
     ForRow<T>(
         n, At<2, 1, S>{{now, next}, {y + r * n}}, T(0),
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
-          Put<kStream>(Load(at.in[0] + j) * k * Load(w + at.first + j), at.out[0] + j);
+          const Wide<T> y = Load(at.in[0] + j) * k * Load(w + at.first + j);
           add(step, at.in[1] + j);
-          PrefetchAt(at.in[0] + j + 2 * n);
+          Put<kStream>(y, at.out[0] + j);
         },
         fold);
   }
@@ -219,17 +219,19 @@ void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const Comp
           const Wide<T> vg = Load(at.in[0] + j), vx = Load(at.in[1] + j);
           const Wide<T> hat = kRms ? vx * rstd : (vx - mean) * rstd;
           const Wide<T> h = vg * Load(w + c);
+          add(step, at.in[2] + j, at.in[3] + j, c);
+          if constexpr (kParams) {
+            const Wide<T> wc = Fma(vg, hat, Load(dw + c));
+            if constexpr (!kRms) {
+              const Wide<T> bc = Load(db + c) + vg;
+              Store(bc, db + c);
+            }
+            Store(wc, dw + c);
+          }
           if constexpr (kRms)
             Put<kStream>(rstd * (h - hat * c2), at.out[0] + j);
           else
             Put<kStream>(rstd * (h - c1 - hat * c2), at.out[0] + j);
-          if constexpr (kParams) {
-            Store(Fma(vg, hat, Load(dw + c)), dw + c);
-            if constexpr (!kRms) Store(Load(db + c) + vg, db + c);
-          }
-          add(step, at.in[2] + j, at.in[3] + j, c);
-          PrefetchAt(at.in[0] + j + 2 * n);
-          PrefetchAt(at.in[1] + j + 2 * n);
         },
         fold);
   }

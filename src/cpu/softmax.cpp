@@ -50,14 +50,15 @@ void SoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
     ForRow<T>(
         n, At<2, 1, S>{{now, next}, {before}}, kLow,
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
-          Put<kStream>(Load(e_before) * scale, at.out[0] + j);
-          e_before += Wide<T>::kLanes;
+          const Wide<T> y = Load(e_before) * scale;
           const Wide<T> v = WExpNeg(Load(at.in[0] + j) - shift);
-          s.a[step.index] = s.a[step.index] + v;
-          Store(v, e);
-          e += Wide<T>::kLanes;
           m.a[step.index] = WMax(m.a[step.index], Load(at.in[1] + j));
+          s.a[step.index] = s.a[step.index] + v;
           PrefetchAt(at.in[0] + j + 2 * n);
+          Put<kStream>(y, at.out[0] + j);  // after the loads: see rows-inl.h
+          Store(v, e);
+          e_before += Wide<T>::kLanes;
+          e += Wide<T>::kLanes;
         },
         [&]() PF_INLINE {
           total += s.sum();
@@ -96,10 +97,11 @@ void LogSoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
         n, At<3, 1, S>{{before, now, next}, {out}}, kLow,
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
           // Two subtractions: max + log(sum) would lose the logarithm beside a large maximum.
-          Put<kStream>(Load(at.in[0] + j) - max_before - log_before, at.out[0] + j);
+          const Wide<T> y = Load(at.in[0] + j) - max_before - log_before;
           s.a[step.index] = s.a[step.index] + WExpNeg(Load(at.in[1] + j) - shift);
           m.a[step.index] = WMax(m.a[step.index], Load(at.in[2] + j));
           PrefetchAt(at.in[1] + j + 2 * n);
+          Put<kStream>(y, at.out[0] + j);
         },
         [&]() PF_INLINE {
           total += s.sum();
@@ -175,13 +177,11 @@ void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64
         n, At<4, 1, S>{{gr, yr, gr + up, yr + up}, {dx + r * n}}, T(0),
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
           const Wide<T> vg = Load(at.in[0] + j), vy = Load(at.in[1] + j);
+          add(s.a[step.index], at.in[2] + j, at.in[3] + j);
           if constexpr (kLog)
             Put<kStream>(vg - WExpNeg(vy) * d, at.out[0] + j);
           else
             Put<kStream>(vy * (vg - d), at.out[0] + j);
-          add(s.a[step.index], at.in[2] + j, at.in[3] + j);
-          PrefetchAt(at.in[0] + j + 2 * n);
-          PrefetchAt(at.in[1] + j + 2 * n);
         },
         fold);
   }
