@@ -109,12 +109,13 @@ void ensure_memory(Storage& s, const char* op) {
 // The key: everything that a program depends on, as bytes. Compared whole on a hit.
 struct PlanKey {
   uint8_t nnodes = 0, ninputs = 0, noutputs = 0, nscalars = 0, device = 0;
+  uint8_t reserved = 0;  // in place of padding, whose bytes would be anything
   uint8_t input_dtypes[kMaxInputs]{};
   pf_node nodes[kMaxNodes];
 
   size_t size() const { return offsetof(PlanKey, nodes) + nnodes * sizeof(pf_node); }
   uint64_t hash() const {
-    static_assert(sizeof(pf_node) == 16);
+    static_assert(sizeof(pf_node) == 16 && offsetof(PlanKey, nodes) == 6 + kMaxInputs);
     const char* p = reinterpret_cast<const char*>(this);
     uint64_t h = size();
     size_t i = 0;
