@@ -50,8 +50,8 @@ struct Geometry {
   }
 };
 
-// ---- same dtype: only moves
-// ----------------------------------------------------------------------
+// ---- same dtype: only moves --------------------------------------------------------------------
+constexpr int64_t kBox = 128 << 10;   // bytes of a buffered box
 constexpr int64_t kChunk = 64 << 10;  // bytes moved between two looks at the geometry
 
 void move_elements(Geometry& g, void* out, const void* in, int bytes) {
@@ -68,11 +68,11 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   const int outer = std::max(0, g.ndim - 2);
   const bool direct = inner.out == 1 && inner.in == 1;
   const int64_t cell = std::max<int64_t>(1, kChunk / bytes);
-  // A transposed box goes through a buffer: two cache lines of the output by what the input has
-  // next to each other, up to two kilobytes.
-  const int64_t side = 128 / bytes;
+  // A transposed box goes through a buffer in the second cache: four lines of the output by half
+  // a thousand elements that lie next to each other in the input.
+  const int64_t side = 256 / bytes, rest = kBox / bytes;
   const int64_t nc = std::min(inner.size, direct ? cell : rows_match ? cell / 4 : side);
-  const int64_t nr = std::min(second.size, std::max<int64_t>(1, cell / nc));
+  const int64_t nr = std::min(second.size, std::max<int64_t>(1, (direct ? cell : rest) / nc));
   const int64_t row_boxes = (second.size + nr - 1) / nr, col_boxes = (inner.size + nc - 1) / nc;
   int64_t boxes = row_boxes * col_boxes;
   for (int d = 0; d < outer; ++d) boxes *= dims[d].size;
@@ -80,7 +80,7 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   const int64_t grain = std::max<int64_t>(1, (32 << 10) / (nr * nc * bytes));
 
   parallel_for(boxes, grain, [&](int64_t begin, int64_t end) {
-    alignas(64) char buffer[kChunk];
+    alignas(64) char buffer[kBox];
     for (int64_t b = begin; b < end; ++b) {
       // Along the input: its pages are few and its next box is near.
       const int64_t r0 = b % row_boxes * nr;
@@ -110,8 +110,7 @@ void move_elements(Geometry& g, void* out, const void* in, int bytes) {
   });
 }
 
-// ---- between arithmetic dtypes: a tape of one cast
-// ------------------------------------------------
+// ---- between arithmetic dtypes: a tape of one cast ---------------------------------------------
 void* cast_tape(DType to, DType from) {
   static std::atomic<void*> tapes[kNumDTypes][kNumDTypes];
   std::atomic<void*>& at = tapes[static_cast<int>(to)][static_cast<int>(from)];

@@ -51,8 +51,7 @@ HWY_INLINE Lanes<E> Wrap(hn::Vec<hn::ScalableTag<E>> v) {
   return Lanes<E>(v);
 }
 
-// ---- arithmetic
-// ----------------------------------------------------------------------------------
+// ---- arithmetic --------------------------------------------------------------------------------
 template <class E>
 HWY_INLINE Lanes<E> operator+(Lanes<E> a, Lanes<E> b) {
   return Lanes<E>(hn::Add(a.v, b.v));
@@ -86,8 +85,7 @@ HWY_INLINE Lanes<E> NegFma(Lanes<E> a, Lanes<E> b, Lanes<E> c) {
   return Lanes<E>(hn::NegMulAdd(a.v, b.v, c.v));
 }
 
-// ---- comparisons and masks
-// -----------------------------------------------------------------------
+// ---- comparisons and masks ---------------------------------------------------------------------
 template <class E>
 HWY_INLINE Mask<E> Not(Mask<E> a) {
   return {hn::Not(a.m)};
@@ -177,8 +175,7 @@ HWY_INLINE Mask<E> IsFinite(Lanes<E> x) {
   return Lt(Lanes<E>(hn::Abs(x.v)), Lanes<E>(std::numeric_limits<E>::infinity()));
 }
 
-// ---- signs, extremes, rounding
-// -------------------------------------------------------------------
+// ---- signs, extremes, rounding -----------------------------------------------------------------
 template <class E>
 HWY_INLINE Lanes<E> Abs(Lanes<E> x) {
   return Lanes<E>(hn::Abs(x.v));
@@ -228,8 +225,7 @@ PF_LANES_ROUNDING(Round, Round)
 PF_LANES_ROUNDING(Trunc, Trunc)
 #undef PF_LANES_ROUNDING
 
-// ---- bits
-// ----------------------------------------------------------------------------------------
+// ---- bits --------------------------------------------------------------------------------------
 template <class E>
 HWY_INLINE Lanes<E> BitAnd(Lanes<E> a, Lanes<E> b) {
   return Lanes<E>(hn::And(a.v, b.v));

@@ -19,8 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu {
 namespace HWY_NAMESPACE {
 
-// ---- operands and results
-// ------------------------------------------------------------------------
+// ---- operands and results ----------------------------------------------------------------------
 template <class T>
 struct Reader;
 template <class E>
@@ -113,8 +112,7 @@ struct LaneCount<ByteMask> {
   static constexpr size_t kBytes = 1;
 };
 
-// ---- the loop
-// ------------------------------------------------------------------------------------
+// ---- the loop ----------------------------------------------------------------------------------
 // Body::Eval<T>(x, y, z, w, a0, a1, a2, a3) with T the value type; X and Y are the types of the
 // first and second operand, T that of the others.
 template <class Body, class T, class X, class Y, int kIn, int kAttrs>
@@ -170,8 +168,7 @@ constexpr Kernel Compiled(std::string_view text) {
 #include "codegen/dual.h"
 #undef PF_DUAL_INLINE
 
-// ---- rows
-// ----------------------------------------------------------------------------------------
+// ---- rows --------------------------------------------------------------------------------------
 #define PF_UNUSED [[maybe_unused]]
 // Operands x, y, z are any mix of values, masks and dual numbers.
 #define PF_POINTWISE(NAME, ARITY, RULE, ATTRS, BODY, ...)                                         \

@@ -139,8 +139,7 @@ bool streams(const Run& run, int out, const char* data) {
   return run.stream && !o.reread && reinterpret_cast<uintptr_t>(data) % 64 == 0;
 }
 
-// ---- flat
-// ------------------------------------------------------------------------------------------
+// ---- flat --------------------------------------------------------------------------------------
 void run_flat(const Run& run, int64_t begin, int64_t end) {
   const Tape& t = *run.tape;
   const pf_launch& l = *run.launch;
@@ -285,8 +284,7 @@ void run_boxes(const Run& run, int64_t begin, int64_t end) {
   if (run.stream) finish_streaming();
 }
 
-// ---- lines
-// -----------------------------------------------------------------------------------------
+// ---- lines -------------------------------------------------------------------------------------
 // Row-major positions [at, at + n) of one operand, to or from a dense tile, row by row.
 template <class F>
 void each_line(const Run& run, int k, int64_t at, int64_t n, F&& fn) {
@@ -346,8 +344,7 @@ void run_lines(const Run& run, int64_t begin, int64_t end) {
   }
 }
 
-// ---- choosing
-// --------------------------------------------------------------------------------------
+// ---- choosing ----------------------------------------------------------------------------------
 bool is_splat(const pf_operand& op, const pf_launch& l) {
   for (int d = 0; d < l.ndim; ++d)
     if (op.strides[d] != 0 && l.shape[d] > 1) return false;

@@ -72,8 +72,7 @@ HWY_INLINE Lanes<E> Sqrt(Lanes<E> x) {
   return Lanes<E>(hn::Sqrt(x.v));
 }
 
-// ---- exponentials
-// --------------------------------------------------------------------------------
+// ---- exponentials ------------------------------------------------------------------------------
 template <class E>
 struct FloatBits;
 template <>
@@ -261,8 +260,7 @@ HWY_INLINE F64 Log10Core(F64 x) {
 PF_VIA_DOUBLE(Log10)
 PF_LIBM(Log10, std::log10)
 
-// ---- error functions
-// -----------------------------------------------------------------------------
+// ---- error functions ---------------------------------------------------------------------------
 // One of eight numbers for each lane, by the low bits of `index`. The table holds them twice.
 HWY_INLINE F32 Lookup8(const float* table, Lanes<int32_t> index) {
 #if HWY_TARGET == HWY_AVX3
@@ -482,8 +480,7 @@ HWY_INLINE F64 Atan2(F64 y, F64 x) {
   return EachLane<Atan2Libm>(y, x);
 }
 
-// ---- hyperbolics
-// ---------------------------------------------------------------------------------
+// ---- hyperbolics -------------------------------------------------------------------------------
 HWY_INLINE F64 SinhCore(F64 x) {
   const F64 e = Expm1(Abs(x));
   return CopySign(F64(0.5) * (e + e / (e + F64(1))), x);
@@ -539,8 +536,7 @@ PF_LIBM(Asinh, std::asinh)
 PF_LIBM(Acosh, std::acosh)
 PF_LIBM(Atanh, std::atanh)
 
-// ---- powers
-// --------------------------------------------------------------------------------------
+// ---- powers ------------------------------------------------------------------------------------
 struct PowFunctor {
   HWY_INLINE F64 operator()(F64 x, F64 y) {
     const F64 one(1), zero(0);
