@@ -105,19 +105,26 @@ struct Four {
 // ---- scratch memory of one call, aligned to a cache line
 // -----------------------------------------
 
+// Larger ones begin in the middle of a page: tensors begin near the start of one, and a load waits
+// for an earlier store with the same twelve low bits of the address.
 template <class T>
 class Scratch {
  public:
-  explicit Scratch(int64_t n)
-      : p_(static_cast<T*>(::operator new(sizeof(T) * static_cast<size_t>(n > 0 ? n : 1),
-                                          std::align_val_t(64)))) {}
-  ~Scratch() { ::operator delete(p_, std::align_val_t(64)); }
+  explicit Scratch(int64_t n) {
+    const size_t bytes = sizeof(T) * static_cast<size_t>(n > 0 ? n : 1);
+    shift_ = bytes >= kHalfPage ? kHalfPage : 0;
+    base_ = static_cast<char*>(::operator new(bytes + shift_, alignment()));
+  }
+  ~Scratch() { ::operator delete(base_, alignment()); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  T* get() const { return p_; }
+  T* get() const { return reinterpret_cast<T*>(base_ + shift_); }
 
  private:
-  T* p_;
+  static constexpr size_t kHalfPage = 2048;
+  std::align_val_t alignment() const { return std::align_val_t(shift_ ? 2 * kHalfPage : 64); }
+  char* base_;
+  size_t shift_;
 };
 
 // Non-temporal stores pay only for results that the caches could not keep anyway.
