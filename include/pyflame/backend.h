@@ -98,11 +98,11 @@ typedef struct pf_memory_info {
 } pf_memory_info;
 
 typedef struct pf_backend {
-  uint32_t size;     // sizeof(pf_backend) of the plug-in
-  uint32_t version;  // PF_BACKEND_VERSION of the plug-in
-  const char* name;  // "cpu", "rocm", "cuda", "paranoid"
-  int32_t synchronous;   // every call has finished when it returns; events are no-ops
-  int32_t host_readable; // device addresses may be read by the host
+  uint32_t size;          // sizeof(pf_backend) of the plug-in
+  uint32_t version;       // PF_BACKEND_VERSION of the plug-in
+  const char* name;       // "cpu", "rocm", "cuda", "paranoid"
+  int32_t synchronous;    // every call has finished when it returns; events are no-ops
+  int32_t host_readable;  // device addresses may be read by the host
 
   int32_t (*device_count)(void);
   // Writes "key=value\n" lines: name, architecture, total_memory, compute_units, ...
