@@ -171,6 +171,7 @@ void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::
   }
   if (in_place && outs.size() == 1) {
     node->outputs = 1;
+    autograd::check_inplace(outs[0], node->name);
     autograd::rebase(outs[0], owner);
   } else {
     autograd::attach(owner, outs, ins);
@@ -321,7 +322,7 @@ void init_autograd(nb::module_& m) {
     if (!t->meta) return;
     t->meta->grad_fn.reset();
     t->meta->base = Tensor();
-    t->meta->replay = nullptr;
+    t->meta->steps.reset();
     t->requires_grad = false;
   });
   m.def("_set_grad_enabled", &set_grad_enabled);

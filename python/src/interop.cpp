@@ -1,4 +1,5 @@
 // Sharing memory: buffer protocol and DLPack, both ways.
+#include <algorithm>
 #include <optional>
 
 #include "common.h"
@@ -132,6 +133,15 @@ int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
     if ((flags & PyBUF_WRITABLE) && t->storage->readonly) return refuse("the memory is read-only");
     if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !t->contiguous)
       return refuse("the tensor is not contiguous; use .contiguous()");
+    if ((flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS && !t->contiguous)
+      return refuse("the tensor is not contiguous; use .contiguous()");
+    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS) {
+      std::vector<int64_t> shape = t->shape.vec(), strides = t->strides.vec();
+      std::reverse(shape.begin(), shape.end());
+      std::reverse(strides.begin(), strides.end());
+      if (!is_contiguous(Dims(shape), Dims(strides)))
+        return refuse("the tensor is not in column-major order; use memoryview or .contiguous()");
+    }
     const int n = t->shape.size();
     static char nothing[16];
     void* data = engine::host_data(t, "buffer", !t->storage->readonly);

@@ -66,6 +66,8 @@ int set_data(PyObject* o, PyObject* value, void*) {
     if (!value || !is_tensor(value)) type_error("data must be a Tensor");
     TensorImpl* t = tensor_of(o).impl();
     Tensor from = tensor_of(value);
+    PF_CHECK(!t->requires_grad || is_float(from->dtype), DTypeError, "Tensor.data", "got a ",
+             name(from->dtype), " tensor for one that requires grad; expected a float dtype");
     t->storage = StorageHandle::share(from->storage.get());
     t->dtype = from->dtype;
     t->contiguous = from->contiguous;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/autograd_nodes.h"
+#include "engine/group.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -32,7 +33,8 @@ bool detect_anomaly() {
 namespace autograd {
 namespace {
 
-std::atomic<uint64_t> g_sequence{1};  // 0 is for accumulators: they run last
+// Even numbers; 0 is for accumulators, which run last, and views that are renewed take odd ones.
+std::atomic<uint64_t> g_sequence{2};
 
 bool overlaps_itself(const TensorImpl& t) {
   return !t.contiguous && may_self_overlap(t.shape, t.strides);
@@ -40,7 +42,7 @@ bool overlaps_itself(const TensorImpl& t) {
 
 }  // namespace
 
-Node::Node(const char* n) : sequence(g_sequence.fetch_add(1, std::memory_order_relaxed)), name(n) {}
+Node::Node(const char* n) : sequence(g_sequence.fetch_add(2, std::memory_order_relaxed)), name(n) {}
 Node::~Node() = default;
 
 void Node::destroy(Node* n) noexcept {
@@ -98,6 +100,9 @@ Grads Accumulate::apply(const Grads& grads) {
   Tensor t = leaf();
   if (!t.defined() || !grads[0].defined()) return {};
   Tensor g = grads[0];
+  // The GIL may go while the sum runs, and comes back when the lock is gone.
+  engine::GilScope gil;
+  std::lock_guard lock(adding_);
   Meta& m = meta_of(t);
   PF_CHECK(g->shape == t->shape, ShapeError, "backward", "a gradient of shape ", g->shape,
            " arrived for a tensor of shape ", t->shape,
@@ -130,7 +135,7 @@ bool requires_grad(const Tensor& t) {
   const Meta* m = t->meta;
   if (!m) return false;
   if (m->grad_fn) return true;
-  return m->base.defined() && m->replay && m->epoch != meta_of(m->base).epoch &&
+  return m->base.defined() && m->steps && m->epoch != meta_of(m->base).epoch &&
          requires_grad(m->base);
 }
 
@@ -144,10 +149,13 @@ bool wanted(std::span<const Tensor> inputs) {
 namespace {
 
 void attach_view(const Tensor& t, Meta& m) {
-  auto backward = m.view_backward;
-  Ref<Node> node = Ref<Node>::adopt(new FunctionNode(
-      m.view_name, {}, [backward](const Context& c) -> Grads { return {backward(c.grad())}; }));
+  Ref<Node> node = Ref<Node>::adopt(
+      new FunctionNode(m.view_name, {}, [steps = m.steps](const Context& c) -> Grads {
+        return {view_gradient(steps.get(), c.grad())};
+      }));
   node->next.push_back(edge_of(m.base));
+  // Made late, perhaps by its first reader: it must still run after everything that reads it.
+  if (const Node* below = node->next[0].node.get()) node->sequence = below->sequence + 1;
   static_cast<FunctionNode*>(node.get())->describe({&t, 1});
   m.grad_fn = std::move(node);
   m.output_nr = 0;
@@ -159,7 +167,7 @@ void attach_view(const Tensor& t, Meta& m) {
 Ref<Node> grad_fn(const Tensor& t) {
   Meta* m = t->meta;
   if (!m) return {};
-  if (m->base.defined() && m->epoch != meta_of(m->base).epoch && requires_grad(m->base))
+  if (m->base.defined() && m->steps && m->epoch != meta_of(m->base).epoch && requires_grad(m->base))
     attach_view(t, *m);
   return m->grad_fn;
 }
@@ -257,7 +265,7 @@ void FunctionNode::describe(std::span<const Tensor> outputs) {
 }
 
 Grads FunctionNode::apply(const Grads& grads) {
-  PF_CHECK(!released, AutogradError, "backward", "the graph of ", name,
+  PF_CHECK(!released || saved_.empty(), AutogradError, "backward", "the graph of ", name,
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
            "the forward pass again");
   if (shapes_.empty()) return fn_({*this, grads});
@@ -271,33 +279,64 @@ Grads FunctionNode::apply(const Grads& grads) {
 }
 
 void FunctionNode::release() {
+  if (saved_.empty()) return;  // nothing to free: it may run again
   for (Saved& s : saved_) s.reset();
   fn_ = nullptr;
 }
 
 // ---- views and in-place writes -----------------------------------------------------------------
 
+ViewStep::~ViewStep() {
+  while (before && before.use_count() == 1) {
+    auto next = std::move(before->before);
+    before = std::move(next);
+  }
+}
+
+Tensor replay_view(const ViewStep* last, const Tensor& base) {
+  std::vector<const ViewStep*> steps;
+  for (; last; last = last->before.get()) steps.push_back(last);
+  Tensor t = base;
+  for (auto it = steps.rbegin(); it != steps.rend(); ++it) t = (*it)->replay(t);
+  return t;
+}
+
+Tensor view_gradient(const ViewStep* last, const Tensor& gradient) {
+  Tensor g = gradient;
+  for (; last; last = last->before.get()) g = last->backward(g);
+  return g;
+}
+
 Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
             const char* name, std::function<Tensor(const Tensor&)> backward) {
-  if (!t_grad_enabled || !is_float(base->dtype)) return result;
+  if (!is_float(base->dtype)) return result;
+  const Meta* outer = base->meta;
+  if (!t_grad_enabled) {
+    if (requires_grad(base))
+      meta_of(result).base = outer && outer->base.defined() ? outer->base : base;
+    return result;
+  }
   Meta& m = meta_of(result);
-  if (base->meta && base->meta->base.defined()) {
-    // A view of a view looks at the base itself.
-    const Meta& outer = *base->meta;
-    m.base = outer.base;
-    m.replay = [first = outer.replay, second = std::move(replay)](const Tensor& b) {
-      return second(first(b));
-    };
-    m.view_backward = [first = outer.view_backward, second = std::move(backward)](const Tensor& g) {
-      return first(second(g));
-    };
+  m.view_name = name;
+  m.steps = std::make_shared<ViewStep>();
+  m.steps->replay = std::move(replay);
+  m.steps->backward = backward;
+  // A view of a view looks at the base itself; a leaf that requires grad is a base of its own.
+  const bool leaf = base->requires_grad && !(outer && outer->grad_fn);
+  if (!leaf && outer && outer->base.defined() && outer->steps) {
+    m.base = outer->base;
+    m.steps->before = outer->steps;
   } else {
     m.base = base;
-    m.replay = std::move(replay);
-    m.view_backward = std::move(backward);
   }
-  m.view_name = name;
-  if (requires_grad(m.base)) attach_view(result, m);
+  if (Edge e = edge_of(base); e.node) {  // through `base`, so that its hooks see the gradient
+    Ref<Node> node = Ref<Node>::adopt(new FunctionNode(
+        name, {},
+        [step = std::move(backward)](const Context& c) -> Grads { return {step(c.grad())}; }));
+    node->next.push_back(std::move(e));
+    m.grad_fn = std::move(node);
+    m.output_nr = 0;
+  }
   m.epoch = meta_of(m.base).epoch;
   return result;
 }
@@ -315,6 +354,9 @@ void check_inplace(const Tensor& t, const char* op) {
            "on a copy (x = x.clone())");
   if (t->meta && t->meta->base.defined()) {
     const Tensor& b = t->meta->base;
+    PF_CHECK(t->meta->steps, AutogradError, op,
+             "the tensor is a view, made under no_grad(), of a tensor that requires grad; make the "
+             "view with gradients on, or write it under no_grad() too");
     PF_CHECK(!b->requires_grad || (b->meta && b->meta->grad_fn), AutogradError, op,
              "a view of a leaf tensor that requires grad cannot be changed in place; use "
              "pf.no_grad(), or work on a copy of the leaf");
@@ -328,7 +370,7 @@ void rebase(const Tensor& t, Ref<Node> node) {
     Tensor base = m->base;
     if (!node && !requires_grad(base)) return;
     Meta& bm = meta_of(base);
-    Ref<Node> slice = Ref<Node>::adopt(new CopySlices(node, m->replay, edge_of(base)));
+    Ref<Node> slice = Ref<Node>::adopt(new CopySlices(node, m->steps, base, edge_of(base)));
     bm.grad_fn = std::move(slice);
     bm.output_nr = 0;
     ++bm.epoch;
@@ -342,24 +384,40 @@ void rebase(const Tensor& t, Ref<Node> node) {
   ++own.epoch;  // views of it renew their history
 }
 
-CopySlices::CopySlices(Ref<Node> inner, std::function<Tensor(const Tensor&)> replay, Edge base)
+CopySlices::CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const Tensor& base,
+                       Edge edge)
     : Node(inner ? inner->name : "copy_slices"),
       inner_(std::move(inner)),
-      replay_(std::move(replay)) {
-  next.push_back(std::move(base));
+      steps_(std::move(steps)),
+      shape_(base->shape),
+      strides_(base->strides),
+      offset_(base->offset) {
+  next.push_back(std::move(edge));
   if (inner_)
     for (size_t i = 1; i < inner_->next.size(); ++i) next.push_back(inner_->next[i]);
 }
 
 Grads CopySlices::apply(const Grads& grads) {
-  const Tensor& g = grads[0];
+  // The gradient laid out as the base is: a view of it must reach what the view reached.
+  Tensor full;
+  if (offset_ == 0 && is_contiguous(shape_, strides_)) {
+    full = clone(contiguous(grads[0]));
+  } else {
+    int64_t reach = offset_ + 1;
+    for (int i = 0; i < shape_.size(); ++i) reach += (shape_[i] - 1) * strides_[i];
+    Tensor memory =
+        zeros({std::max<int64_t>(reach, 0)}, grads[0]->dtype, grads[0]->storage->device);
+    full = as_strided(memory, shape_.vec(), strides_.vec(), offset_);
+    copy_(full, grads[0]);
+  }
+  Tensor part = replay_view(steps_.get(), full);
+  PF_CHECK(part->storage == full->storage, AutogradError, name,
+           "the view that was written cannot be made again; write to a clone() of it");
   Grads out(next.size());
   Grads inner;
-  if (inner_) inner = inner_->apply({contiguous(replay_(g))});
+  if (inner_) inner = inner_->apply({clone(part)});
   if (needs(0)) {
     // The gradient of the base before the write: what was written over had no other influence.
-    Tensor full = clone(g);
-    Tensor part = replay_(full);
     if (!inner.empty() && inner[0].defined())
       copy_(part, inner[0]);
     else
@@ -438,7 +496,8 @@ void Tensor::set_grad(const Tensor& g) {
            name(p_->dtype), " tensor; convert it first");
   PF_CHECK(g->storage->device == p_->storage->device, DeviceError, "grad", "got a gradient on ",
            g->storage->device.str(), " for a tensor on ", p_->storage->device.str());
-  autograd::meta_of(*this).grad = g;
+  autograd::Meta& m = autograd::meta_of(*this);
+  (m.retained ? *m.retained : m.grad) = g;
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
@@ -459,12 +518,20 @@ int64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
            "the tensor does not require grad; call requires_grad_() first");
   int64_t id = next.fetch_add(1);
   e.node->hooks.push_back({id, e.input, std::move(hook)});
+  if (e.node->sequence != 0) autograd::meta_of(*this).hooked.emplace_back(id, e.node);
   return id;
 }
 
 void Tensor::remove_hook(int64_t handle) const {
+  auto remove = [&](autograd::Node& n) {
+    std::erase_if(n.hooks, [&](const auto& h) { return h.id == handle; });
+  };
   autograd::Edge e = autograd::edge_of(*this);
-  if (e.node) std::erase_if(e.node->hooks, [&](const auto& h) { return h.id == handle; });
+  if (e.node) remove(*e.node);
+  if (!p_->meta) return;
+  for (auto& [id, node] : p_->meta->hooked)
+    if (id == handle) remove(*node);
+  std::erase_if(p_->meta->hooked, [&](const auto& h) { return h.first == handle; });
 }
 
 }  // namespace pyflame

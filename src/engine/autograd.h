@@ -112,17 +112,29 @@ void rebase(const Tensor& t, Ref<Node> node);
 Ref<Node> make_node(const char* name, std::initializer_list<Tensor> inputs,
                     std::vector<Saved> saved, BackwardFn fn);
 
+// How a view is reached from its base: the step before, and this one. A chain may be long: it is
+// walked and freed in loops.
+struct ViewStep {
+  std::shared_ptr<ViewStep> before;
+  std::function<Tensor(const Tensor&)> replay;
+  std::function<Tensor(const Tensor&)> backward;
+  ~ViewStep();
+};
+Tensor replay_view(const ViewStep* last, const Tensor& base);
+Tensor view_gradient(const ViewStep* last, const Tensor& gradient);
+
 // What the engine keeps beside a tensor that takes part in autograd.
 struct Meta {
   Ref<Node> grad_fn;
   uint32_t output_nr = 0;
   Tensor grad;
-  Ref<Node> accumulator;             // of a leaf
-  std::shared_ptr<Tensor> retained;  // retain_grad(): filled by a hook of grad_fn
-  // A differentiable view: what it looks at and how to look again.
+  Ref<Node> accumulator;                              // of a leaf
+  std::shared_ptr<Tensor> retained;                   // retain_grad(): filled by a hook of grad_fn
+  std::vector<std::pair<int64_t, Ref<Node>>> hooked;  // where this tensor's hooks were put
+  // A differentiable view: what it looks at and how to look again. No steps: it was made under
+  // no_grad() of a tensor that requires grad, and must not be written with gradients on.
   Tensor base;
-  std::function<Tensor(const Tensor&)> replay;
-  std::function<Tensor(const Tensor&)> view_backward;
+  std::shared_ptr<ViewStep> steps;
   const char* view_name = nullptr;
   uint64_t epoch = 0;  // of the base when grad_fn was made; on a base: how often it was rebased
 };

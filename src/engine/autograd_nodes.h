@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "engine/autograd.h"
@@ -16,6 +18,7 @@ struct Accumulate final : Node {
   void forget() noexcept;  // the leaf goes away
 
  private:
+  std::mutex adding_;  // several backward passes may end here at once
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
   TensorImpl* leaf_;
 };
@@ -44,13 +47,15 @@ class FunctionNode final : public Node {
 
 // The history of a base after an in-place write to a view of it.
 struct CopySlices final : Node {
-  CopySlices(Ref<Node> inner, std::function<Tensor(const Tensor&)> replay, Edge base);
+  CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const Tensor& base, Edge edge);
   Grads apply(const Grads& grads) override;
   void release() override;
 
  private:
   Ref<Node> inner_;
-  std::function<Tensor(const Tensor&)> replay_;
+  std::shared_ptr<ViewStep> steps_;
+  Dims shape_, strides_;  // of the base: views replay only over the same geometry
+  int64_t offset_;
 };
 
 }  // namespace pyflame::autograd

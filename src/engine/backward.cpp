@@ -42,6 +42,9 @@ class Pass {
     }
     PF_CHECK(g->shape == t->shape, ShapeError, "backward", "got a gradient of shape ", g->shape,
              " for a tensor of shape ", t->shape, "; they must be equal");
+    PF_CHECK(g->storage->device == t->storage->device, DeviceError, "backward",
+             "got a gradient on ", g->storage->device, " for a tensor on ", t->storage->device,
+             "; move it with to()");
     if (g->dtype != t->dtype) g = to(g, t->dtype);
     deliver(autograd::edge_of(t), std::move(g));
   }
@@ -107,7 +110,17 @@ class Pass {
     for (size_t i = 0; i < n.hooks.size(); ++i) {
       auto hook = n.hooks[i];  // a copy: it may remove itself
       if (hook.output >= w.grads.size() || !w.grads[hook.output].defined()) continue;
-      if (Tensor r = hook.fn(w.grads[hook.output]); r.defined()) w.grads[hook.output] = r;
+      const Tensor& old = w.grads[hook.output];
+      Tensor r = hook.fn(old);
+      if (!r.defined()) continue;
+      PF_CHECK(r->shape == old->shape, ShapeError, "register_hook", "a hook of ", n.name,
+               " returned shape ", r->shape, "; expected ", old->shape);
+      PF_CHECK(r->dtype == old->dtype, DTypeError, "register_hook", "a hook of ", n.name,
+               " returned ", r->dtype, "; expected ", old->dtype);
+      PF_CHECK(r->storage->device == old->storage->device, DeviceError, "register_hook",
+               "a hook of ", n.name, " returned a tensor on ", r->storage->device, "; expected ",
+               old->storage->device);
+      w.grads[hook.output] = r;
     }
     auto captured = captures_.find(&n);
     if (captured != captures_.end())

@@ -321,6 +321,13 @@ void append(const Request& q, Storage* fresh, const char* op) {
     foreign |= s.foreign;
   }
   if (q.dst) {
+    Storage& s = *q.dst->storage;
+    if (s.poisoned && q.op == 0 && q.dst->contiguous && q.dst->offset == 0 &&
+        nbytes(q.dst->dtype, q.dst->numel) == s.nbytes) {
+      // Written anew as a whole (copy_, fill_): what failed before does not matter any more.
+      s.poisoned = false;
+      s.error = nullptr;
+    }
     settle_write(*q.dst->storage, &g, op);
     foreign |= q.dst->storage->foreign;
   }

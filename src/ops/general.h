@@ -56,7 +56,7 @@ inline Tensor raw_view(const Tensor& t, const Geometry& g) {
 template <class Replay, class Backward>
 Tensor viewed(const Tensor& base, Tensor result, Replay&& replay, const char* name,
               Backward&& backward) {
-  if (!grad_enabled() || !is_float(base->dtype)) return result;
+  if (!is_float(base->dtype)) return result;
   return autograd::view(base, std::move(result), std::forward<Replay>(replay), name,
                         std::forward<Backward>(backward));
 }

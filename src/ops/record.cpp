@@ -247,6 +247,11 @@ Tensor PointwiseNode::gradient(int i, const Tensor& g) {
         operands[k] = Operand(held[k]);
       }
     }
+    for (int k = 0; k < plan.n; ++k)
+      if (held[k].defined() && !(held[k]->shape == g->shape))
+        PF_CHECK(broadcast_shapes(g->shape, held[k]->shape, name) == g->shape, ShapeError,
+                 "backward", "a tensor that ", name, " needs has shape ", held[k]->shape,
+                 " now and its gradient ", g->shape, "; do not assign .data before backward()");
     return record(plan.row, g->shape, g->dtype, compute_type(g->dtype), g->storage->device,
                   {operands, plan.n}, row_attrs);
   };
