@@ -1,0 +1,166 @@
+"""Defects of the tape that a review found once, so that they stay away."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import pyflame as pf
+
+
+def test_views_of_a_leaf_that_is_a_view_itself():
+    x = pf.arange(6.0).view(2, 3)
+    x.requires_grad = True
+    ((x[0] * 2).sum() + (x * x).sum()).backward()
+    assert x.grad.tolist() == [[2, 4, 6], [6, 8, 10]]
+    y = pf.arange(6.0).reshape(2, 3).requires_grad_()
+    assert y[0].requires_grad and y.view(-1).requires_grad
+    with pytest.raises(pf.AutogradError):
+        y[0].mul_(2)
+
+
+def test_hooks_of_a_view_between():
+    w = pf.ones(3, requires_grad=True)
+    h = (w * 2).view(3, 1)
+    calls = []
+    h.register_hook(lambda g: calls.append(1) or g * 0)
+    k = h.transpose(0, 1)
+    (k * k).sum().backward()
+    assert calls == [1] and w.grad.tolist() == [0, 0, 0]
+    h = (w * 2).view(3, 1)
+    h.retain_grad()
+    h[0].sum().backward()
+    assert h.grad.tolist() == [[1], [0], [0]]
+    h = (w * 2).view(3, 1)
+    assert pf.autograd.grad(h[0].sum(), h)[0].tolist() == [[1], [0], [0]]
+
+
+def test_a_view_renewed_by_its_readers_keeps_its_place():
+    w = pf.ones(2, 2, requires_grad=True)
+    x = w * 1
+    v = x[0]
+    x.mul_(5)
+    a, b = v * 2, v * 3
+    total = a.sum() + b.sum() + (w * 7).sum()
+    assert pf.autograd.grad(total, [w], retain_graph=True)[0].tolist() == [[32, 32], [7, 7]]
+    total.backward()
+    assert w.grad.tolist() == [[32, 32], [7, 7]]
+
+
+@pytest.mark.parametrize("bad", [lambda g: pf.ones(50), lambda g: g.double(), lambda g: g.long()])
+def test_a_hook_must_return_a_gradient_that_fits(bad):
+    x = pf.ones(3, requires_grad=True)
+    y = x * x
+    y.register_hook(bad)
+    with pytest.raises(pf.PyFlameError, match="register_hook"):
+        y.sum().backward()
+
+
+def test_a_gradient_from_another_device_is_refused():
+    x = pf.ones(3, requires_grad=True, device="cpu")
+    with pytest.raises(pf.DeviceError):
+        (x * 2).backward(gradient=pf.ones(3, device="paranoid"))
+
+
+def test_data_of_another_shape_between_forward_and_backward():
+    c = pf.full((300,), 2.0, requires_grad=True)
+    x = pf.ones(300)
+    y = x * c
+    x.data = pf.full((7,), 7.0)
+    with pytest.raises(pf.ShapeError):
+        y.sum().backward()
+    with pytest.raises(pf.DTypeError):
+        c.data = pf.ones(3, dtype=pf.int64)
+
+
+def test_threads_accumulate_into_one_leaf():
+    w = pf.ones(200_000, requires_grad=True)
+
+    def work():
+        for _ in range(5):
+            w.sum().backward()
+        pf.flush()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert (w.grad == 20).all().item()
+
+
+def test_a_node_that_saves_nothing_runs_again():
+    x = pf.arange(6.0, requires_grad=True)
+    h = x.reshape(3, 2)
+    h.sum().backward()
+    (h * 3).sum().backward()
+    assert x.grad.tolist() == [4] * 6
+
+
+def test_a_whole_overwrite_heals_a_poisoned_tensor():
+    device = str(pf.get_device())
+    x = pf.ones(64)
+    pf.synchronize()
+    with pytest.raises(pf.PyFlameError):
+        with pf.debug.fault("program_launch", 1, "launch", device):
+            x.mul_(0.5)
+            x.sum().item()
+    try:
+        pf.synchronize()
+    except pf.PyFlameError:
+        pass
+    x.zero_()
+    assert x.sum().item() == 0
+
+
+def test_long_chains_of_views_are_linear():
+    x = pf.ones(2, 3, requires_grad=True) * 1
+    v = x
+    for _ in range(20_000):
+        v = v.t()
+    v.sum().backward()
+
+
+def test_writing_a_view_of_a_base_in_any_layout():
+    w = pf.ones(12, requires_grad=True)
+    w0 = pf.ones(3, 4, requires_grad=True)
+    a = pf.ones(4, 3).t().detach()
+    a.mul_(w0)
+    a.t().reshape(12).mul_(w * 3)
+    a.sum().backward()
+    assert (w0.grad == 3).all().item()
+    b = pf.ones(10)[2:8].detach()
+    u = pf.ones(6, requires_grad=True)
+    b.mul_(u)
+    b.as_strided((2,), (1,), 3).mul_(3)
+    b.sum().backward()
+    assert u.grad.tolist() == [1, 3, 3, 1, 1, 1]
+
+
+def test_views_made_without_gradients_are_not_written_with_them():
+    w = pf.ones(4, requires_grad=True)
+    x = w * 1
+    with pf.no_grad():
+        v = x[0:2]
+    with pytest.raises(pf.AutogradError, match="no_grad"):
+        v.mul_(5)
+    with pf.no_grad():
+        v.mul_(5)
+
+
+def test_a_removed_hook_is_gone_after_an_in_place_write():
+    x = pf.ones(3, requires_grad=True)
+    y = x * 1
+    h = y.register_hook(lambda g: g * 100)
+    y.mul_(1)
+    h.remove()
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 1, 1]
+
+
+@pytest.mark.cpu_only
+def test_a_contiguous_buffer_of_a_transposed_tensor_is_refused():
+    t = pf.arange(6).view(2, 3).t()
+    assert memoryview(t).shape == (3, 2)
+    with pytest.raises((BufferError, ValueError)):
+        np.frombuffer(t, dtype=np.int64)
