@@ -17,7 +17,7 @@ namespace pyflame {
 namespace {
 
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
-constexpr size_t kTracked = 64 * kKiB;  // blocks at least this large are listed in out-of-memory errors
+constexpr size_t kTracked = 64 * kKiB;  // blocks this large are listed when memory runs out
 
 // Sizes are rounded to classes so that freed blocks fit again: steps of 64 bytes, then eighths of
 // a power of two, then 2 MiB (one huge page).
