@@ -446,6 +446,8 @@ def test_kills_at_any_moment_leave_a_good_checkpoint(tmp_path):
     for _ in range(6):
         p = child(code, tmp_path)
         assert p.stdout.readline() == "ready\n", p.stderr.read()
+        if done == 0:
+            done = int(p.stdout.readline())  # however slow the machine: one save has finished
         time.sleep(rng.uniform(0.0, 0.08))
         p.send_signal(signal.SIGKILL)
         lines = p.communicate()[0].split()
@@ -453,9 +455,6 @@ def test_kills_at_any_moment_leave_a_good_checkpoint(tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error", CheckpointWarning)
             found = Checkpoints(tmp_path).load()
-        if found is None:
-            assert done == 0
-            continue
         assert found.step >= done  # what was reported as saved is there
         assert found.state["step"] == found.step
         assert (found.state["w"] == float(found.step)).all().item()
