@@ -2,59 +2,11 @@
 #include <new>
 
 #include "core/allocator.h"
+#include "core/pool.h"
 #include "core/tensor_impl.h"
 #include "engine/group.h"
 
 namespace pyflame {
-namespace {
-
-// Freed objects of one size, kept by the thread that freed them.
-template <class T>
-class Pool {
- public:
-  static void* take() {
-    Pool& p = instance();
-    if (p.head_) {
-      void* r = p.head_;
-      p.head_ = *static_cast<void**>(r);
-      --p.count_;
-      return r;
-    }
-    return ::operator new(sizeof(T));
-  }
-  static void give(void* block) noexcept {
-    if (t_gone || instance().count_ >= kKeep) {
-      ::operator delete(block);
-      return;
-    }
-    Pool& p = instance();
-    *static_cast<void**>(block) = p.head_;
-    p.head_ = block;
-    ++p.count_;
-  }
-
- private:
-  static constexpr int kKeep = 4096;
-  ~Pool() {
-    t_gone = true;
-    while (head_) {
-      void* next = *static_cast<void**>(head_);
-      ::operator delete(head_);
-      head_ = next;
-    }
-  }
-  static Pool& instance() {
-    static thread_local Pool pool;
-    return pool;
-  }
-  static thread_local bool t_gone;  // this thread's pool was destroyed; tensors may outlive it
-  void* head_ = nullptr;
-  int count_ = 0;
-};
-template <class T>
-thread_local bool Pool<T>::t_gone = false;
-
-}  // namespace
 
 Storage* Storage::create(Device device, size_t nbytes) {
   Storage* s = new (Pool<Storage>::take()) Storage;

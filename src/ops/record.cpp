@@ -1,4 +1,5 @@
 #include "ops/record.h"
+#include "core/pool.h"
 
 #include <array>
 #include <memory>
@@ -138,8 +139,7 @@ unsigned masks_of(OpId id, Rule rule) {
   return rule == Rule::Select ? 1u : 0u;
 }
 
-// ---- gradient
-// ----------------------------------------------------------------------------------------
+// ---- gradient ----------------------------------------------------------------------------
 
 inline bool may_require(const Tensor& t) {
   return t->requires_grad || t->meta;
@@ -153,33 +153,6 @@ bool wanted(std::span<const Operand> operands) {
     if (o.tensor && autograd::requires_grad(*o.tensor)) return true;
   return false;
 }
-
-// Memory of one size, kept by the thread that frees it.
-template <size_t Size>
-struct Pool {
-  static constexpr int kMax = 4096;
-  struct Block {
-    Block* next;
-  };
-  Block* head = nullptr;
-  int count = 0;
-  ~Pool() {
-    while (head) ::operator delete(std::exchange(head, head->next));
-    count = kMax;  // frees after this go to the system
-  }
-  void* get() {
-    if (!head) return ::operator new(Size);
-    --count;
-    return std::exchange(head, head->next);
-  }
-  void put(void* p) {
-    if (count >= kMax) return ::operator delete(p);
-    ++count;
-    auto* b = static_cast<Block*>(p);
-    b->next = head;
-    head = b;
-  }
-};
 
 // The gradient node of every row.
 struct PointwiseNode final : autograd::Node {
@@ -207,15 +180,11 @@ struct PointwiseNode final : autograd::Node {
   Tensor gradient(int i, const Tensor& g);
 };
 
-Pool<sizeof(PointwiseNode)>& node_pool() {
-  static thread_local Pool<sizeof(PointwiseNode)> p;
-  return p;
-}
 void* PointwiseNode::operator new(size_t) {
-  return node_pool().get();
+  return Pool<PointwiseNode>::take();
 }
 void PointwiseNode::operator delete(void* p) {
-  node_pool().put(p);
+  Pool<PointwiseNode>::give(p);
 }
 
 Tensor record(OpId id, const Dims& shape, DType out, DType compute, Device device,
