@@ -2,6 +2,7 @@
 #include <ostream>
 
 #include "core/backends.h"
+#include "core/dispatch.h"
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
@@ -11,39 +12,28 @@
 namespace pyflame {
 namespace {
 
+[[noreturn]] void refuse_item(DType dtype) {
+  PF_FAIL(DTypeError, "item", "got a ", name(dtype),
+          " tensor; convert it first, for example with .to(pf.float32)");
+}
+
 // Reads element `i` of memory that holds `dtype`.
 Scalar read_element(const void* data, DType dtype, int64_t i) {
-  switch (dtype) {
-    case DType::Float32:
-      return static_cast<const float*>(data)[i];
-    case DType::Float64:
-      return static_cast<const double*>(data)[i];
-    case DType::Float16:
-      return to_float(static_cast<const float16*>(data)[i]);
-    case DType::BFloat16:
-      return to_float(static_cast<const bfloat16*>(data)[i]);
-    case DType::Int64:
-      return static_cast<const int64_t*>(data)[i];
-    case DType::Int32:
-      return int64_t{static_cast<const int32_t*>(data)[i]};
-    case DType::Int16:
-      return int64_t{static_cast<const int16_t*>(data)[i]};
-    case DType::Int8:
-      return int64_t{static_cast<const int8_t*>(data)[i]};
-    case DType::UInt8:
-      return int64_t{static_cast<const uint8_t*>(data)[i]};
-    case DType::Bool:
-      return static_cast<const uint8_t*>(data)[i] != 0;
-    case DType::UInt16:
-      return int64_t{static_cast<const uint16_t*>(data)[i]};
-    case DType::UInt32:
-      return int64_t{static_cast<const uint32_t*>(data)[i]};
-    case DType::UInt64:
-      return static_cast<int64_t>(static_cast<const uint64_t*>(data)[i]);
-    default:
-      PF_FAIL(DTypeError, "item", "got a ", name(dtype),
-              " tensor; convert it first, for example with .to(pf.float32)");
-  }
+  Scalar r;
+  const bool known = dispatch_stored(dtype, [&]<class S>() {
+    if constexpr (std::is_same_v<S, bool>)
+      r = static_cast<const uint8_t*>(data)[i] != 0;
+    else if constexpr (kIsHalf<S>)
+      r = to_float(static_cast<const S*>(data)[i]);
+    else if constexpr (std::is_floating_point_v<S>)
+      r = static_cast<const S*>(data)[i];
+    else if constexpr (std::is_integral_v<S>)
+      r = static_cast<int64_t>(static_cast<const S*>(data)[i]);
+    else
+      refuse_item(dtype);
+  });
+  if (!known) refuse_item(dtype);
+  return r;
 }
 
 template <class T>

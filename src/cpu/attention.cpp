@@ -356,34 +356,12 @@ void backward(const KernelArgs& args) {
 }
 
 void sdpa(const KernelArgs& a) {
-  switch (a.dtype(0)) {
-    case DType::Float32:
-      return forward<float, float>(a);
-    case DType::Float64:
-      return forward<double, double>(a);
-    case DType::BFloat16:
-      return forward<bfloat16, float>(a);
-    case DType::Float16:
-      return forward<float16, float>(a);
-    default:
-      return;  // the operation has refused it
-  }
+  dispatch_float(a.dtype(0), [&]<class S>() { forward<S, ComputeType<S>>(a); });
 }
 PF_CPU_KERNEL("sdpa", sdpa)
 
 void sdpa_backward(const KernelArgs& a) {
-  switch (a.dtype(0)) {
-    case DType::Float32:
-      return backward<float, float>(a);
-    case DType::Float64:
-      return backward<double, double>(a);
-    case DType::BFloat16:
-      return backward<bfloat16, float>(a);
-    case DType::Float16:
-      return backward<float16, float>(a);
-    default:
-      return;
-  }
+  dispatch_float(a.dtype(0), [&]<class S>() { backward<S, ComputeType<S>>(a); });
 }
 PF_CPU_KERNEL("sdpa_backward", sdpa_backward)
 

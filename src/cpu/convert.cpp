@@ -150,7 +150,8 @@ void cast_elements(const Geometry& g, void* out, DType to, const void* in, DType
 }
 
 // ---- storage-only dtypes: one element at a time
-// --------------------------------------------------- A value of any dtype without loss.
+
+// A value of any dtype without loss.
 struct Any {
   double re = 0, im = 0;
   uint64_t bits = 0;  // of an integer, two's complement
@@ -188,61 +189,31 @@ uint8_t to_float8(float x, int mantissa, int bias, bool infinite) {
 }
 
 Any load_any(const char* p, DType t) {
-  const auto raw = [p]<class T>(T v) {
+  Any a;
+  dispatch_stored(t, [&]<class S>() {
+    using Raw = std::conditional_t<std::is_same_v<S, bool>, uint8_t, S>;
+    Raw v;
     std::memcpy(&v, p, sizeof v);
-    return v;
-  };
-  const auto real = [](double v) { return Any{v, 0, 0, Any::kFloat}; };
-  const auto whole = [](int64_t v) {
-    return Any{static_cast<double>(v), 0, static_cast<uint64_t>(v), Any::kSigned};
-  };
-  const auto natural = [](uint64_t v) { return Any{static_cast<double>(v), 0, v, Any::kUnsigned}; };
-  switch (t) {
-    case DType::Float32:
-      return real(raw(float{}));
-    case DType::Float64:
-      return real(raw(double{}));
-    case DType::Float16:
-      return real(to_float(raw(float16{})));
-    case DType::BFloat16:
-      return real(to_float(raw(bfloat16{})));
-    case DType::Int64:
-      return whole(raw(int64_t{}));
-    case DType::Int32:
-      return whole(raw(int32_t{}));
-    case DType::Int16:
-      return whole(raw(int16_t{}));
-    case DType::Int8:
-      return whole(raw(int8_t{}));
-    case DType::UInt8:
-      return natural(raw(uint8_t{}));
-    case DType::Bool:
-      return natural(raw(uint8_t{}) != 0);
-    case DType::UInt16:
-      return natural(raw(uint16_t{}));
-    case DType::UInt32:
-      return natural(raw(uint32_t{}));
-    case DType::UInt64:
-      return natural(raw(uint64_t{}));
-    case DType::Float8E4M3:
-      return real(from_float8(raw(uint8_t{}), 3, 7, false));
-    case DType::Float8E5M2:
-      return real(from_float8(raw(uint8_t{}), 2, 15, true));
-    case DType::Complex64: {
-      float v[2];
-      std::memcpy(v, p, sizeof v);
-      return {v[0], v[1], 0, Any::kFloat};
-    }
-    default: {
-      double v[2];
-      std::memcpy(v, p, sizeof v);
-      return {v[0], v[1], 0, Any::kFloat};
-    }
-  }
+    if constexpr (std::is_same_v<S, bool>)
+      a = {static_cast<double>(v != 0), 0, v != 0, Any::kUnsigned};
+    else if constexpr (std::is_integral_v<S>)
+      a = {static_cast<double>(v), 0, static_cast<uint64_t>(v),
+           std::is_signed_v<S> ? Any::kSigned : Any::kUnsigned};
+    else if constexpr (std::is_same_v<S, float8_e4m3>)
+      a.re = from_float8(v.bits, 3, 7, false);
+    else if constexpr (std::is_same_v<S, float8_e5m2>)
+      a.re = from_float8(v.bits, 2, 15, true);
+    else if constexpr (kIsHalf<S>)
+      a.re = to_float(v);
+    else if constexpr (std::is_floating_point_v<S>)
+      a.re = v;
+    else
+      a = {v.real(), v.imag(), 0, Any::kFloat};
+  });
+  return a;
 }
 
 void store_any(char* p, DType t, const Any& a) {
-  const auto raw = [p](auto v) { std::memcpy(p, &v, sizeof v); };
   // Integers wrap; floats beyond the range of int64 become its smallest.
   const auto bits = [&]() -> uint64_t {
     if (a.kind != Any::kFloat) return a.bits;
@@ -256,44 +227,32 @@ void store_any(char* p, DType t, const Any& a) {
            : a.kind == Any::kSigned ? static_cast<float>(static_cast<int64_t>(a.bits))
                                     : static_cast<float>(a.bits);
   };
-  switch (t) {
-    case DType::Float32:
-      return raw(as_float());
-    case DType::Float64:
-      return raw(a.re);
-    case DType::Float16:
-      return raw(to_float16(as_float()));
-    case DType::BFloat16:
-      return raw(to_bfloat16(as_float()));
-    case DType::Int64:
-    case DType::UInt64:
-      return raw(bits());
-    case DType::Int32:
-    case DType::UInt32:
-      return raw(static_cast<uint32_t>(bits()));
-    case DType::Int16:
-    case DType::UInt16:
-      return raw(static_cast<uint16_t>(bits()));
-    case DType::Int8:
-    case DType::UInt8:
-      return raw(static_cast<uint8_t>(bits()));
-    case DType::Bool:
-      return raw(static_cast<uint8_t>(a.re != 0 || a.im != 0));
-    case DType::Float8E4M3:
-      return raw(to_float8(as_float(), 3, 7, false));
-    case DType::Float8E5M2:
-      return raw(to_float8(as_float(), 2, 15, true));
-    case DType::Complex64: {
-      const float v[2] = {as_float(), static_cast<float>(a.im)};
-      std::memcpy(p, v, sizeof v);
-      return;
-    }
-    default: {
-      const double v[2] = {a.re, a.im};
-      std::memcpy(p, v, sizeof v);
-      return;
-    }
-  }
+  dispatch_stored(t, [&]<class S>() {
+    const auto put = [p](const auto& v) {
+      static_assert(sizeof v == sizeof(S));
+      std::memcpy(p, &v, sizeof v);
+    };
+    if constexpr (std::is_same_v<S, bool>)
+      put(static_cast<uint8_t>(a.re != 0 || a.im != 0));
+    else if constexpr (std::is_integral_v<S>)
+      put(static_cast<S>(bits()));
+    else if constexpr (std::is_same_v<S, float8_e4m3>)
+      put(to_float8(as_float(), 3, 7, false));
+    else if constexpr (std::is_same_v<S, float8_e5m2>)
+      put(to_float8(as_float(), 2, 15, true));
+    else if constexpr (std::is_same_v<S, float16>)
+      put(to_float16(as_float()));
+    else if constexpr (std::is_same_v<S, bfloat16>)
+      put(to_bfloat16(as_float()));
+    else if constexpr (std::is_same_v<S, float>)
+      put(as_float());
+    else if constexpr (std::is_same_v<S, double>)
+      put(a.re);
+    else if constexpr (std::is_same_v<S, std::complex<float>>)
+      put(S(as_float(), static_cast<float>(a.im)));
+    else
+      put(S(a.re, a.im));
+  });
 }
 
 void any_elements(const Geometry& g, void* out, DType to, const void* in, DType from) {

@@ -247,28 +247,12 @@ void over_grid(const Gemm& g, Fn fn) {
 }  // namespace
 
 void gemm_own(const Gemm& g) {
-  switch (g.dtype) {
-    case DType::Float32:
-      return over_grid<float>(g, block<float, float>);
-    case DType::Float64:
-      return over_grid<double>(g, block<double, double>);
-    case DType::BFloat16:
-      return over_grid<bfloat16>(g, block<bfloat16, float>);
-    case DType::Float16:
-      return over_grid<float16>(g, block<float16, float>);
-    case DType::Int64:
-      return over_grid<int64_t>(g, block_int<int64_t, uint64_t>);
-    case DType::Int32:
-      return over_grid<int32_t>(g, block_int<int32_t, uint32_t>);
-    case DType::Int16:
-      return over_grid<int16_t>(g, block_int<int16_t, uint32_t>);
-    case DType::Int8:
-      return over_grid<int8_t>(g, block_int<int8_t, uint32_t>);
-    case DType::UInt8:
-      return over_grid<uint8_t>(g, block_int<uint8_t, uint32_t>);
-    default:
-      return;  // the operation has refused it
-  }
+  dispatch(g.dtype, [&]<class S>() {
+    if constexpr (kIsFloatType<S>)
+      over_grid<S>(g, block<S, ComputeType<S>>);
+    else if constexpr (!std::is_same_v<S, bool>)  // the operation has refused it
+      over_grid<S>(g, block_int<S, std::conditional_t<sizeof(S) == 8, uint64_t, uint32_t>>);
+  });
 }
 
 }  // namespace pyflame::cpu

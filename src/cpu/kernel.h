@@ -6,8 +6,7 @@
 // Tensors arrive as the caller listed them: outputs, then inputs. Addresses are host addresses.
 #pragma once
 
-#include <functional>
-
+#include "core/dispatch.h"
 #include "pyflame/backend.h"
 #include "pyflame/dtype.h"
 
@@ -50,45 +49,5 @@ KernelFn find_kernel(const char* name);
 #define PF_CPU_CONCAT(A, B) PF_CPU_CONCAT2(A, B)
 #define PF_CPU_KERNEL(NAME, FN) \
   static const ::pyflame::cpu::RegisterKernel PF_CPU_CONCAT(pf_register_, __COUNTER__)(NAME, FN);
-
-// Calls fn.operator()<T>() with the storage type of `t`: double, float, float16, bfloat16,
-// int64_t, int32_t, int16_t, int8_t, uint8_t, bool. False for storage-only dtypes.
-template <class F>
-bool dispatch(DType t, F&& fn) {
-  switch (t) {
-    case DType::Float32:
-      fn.template operator()<float>();
-      return true;
-    case DType::Float64:
-      fn.template operator()<double>();
-      return true;
-    case DType::Float16:
-      fn.template operator()<float16>();
-      return true;
-    case DType::BFloat16:
-      fn.template operator()<bfloat16>();
-      return true;
-    case DType::Int64:
-      fn.template operator()<int64_t>();
-      return true;
-    case DType::Int32:
-      fn.template operator()<int32_t>();
-      return true;
-    case DType::Int16:
-      fn.template operator()<int16_t>();
-      return true;
-    case DType::Int8:
-      fn.template operator()<int8_t>();
-      return true;
-    case DType::UInt8:
-      fn.template operator()<uint8_t>();
-      return true;
-    case DType::Bool:
-      fn.template operator()<bool>();
-      return true;
-    default:
-      return false;
-  }
-}
 
 }  // namespace pyflame::cpu

@@ -19,18 +19,10 @@ enum : int64_t { kNone = 0, kMean = 1, kSum = 2 };
 inline constexpr int64_t kPiece = 4096;
 
 HWY_INLINE int64_t ClassAt(const pf_tensor& t, int64_t i) {
-  switch (static_cast<DType>(t.dtype)) {
-    case DType::Int64:
-      return static_cast<const int64_t*>(t.data)[i];
-    case DType::Int32:
-      return static_cast<const int32_t*>(t.data)[i];
-    case DType::Int16:
-      return static_cast<const int16_t*>(t.data)[i];
-    case DType::Int8:
-      return static_cast<const int8_t*>(t.data)[i];
-    default:
-      return static_cast<const uint8_t*>(t.data)[i];
-  }
+  int64_t c = 0;
+  dispatch_integer(static_cast<DType>(t.dtype),
+                   [&]<class I>() { c = static_cast<const I*>(t.data)[i]; });
+  return c;
 }
 
 // What every row needs to know.
@@ -300,32 +292,10 @@ void BackwardOf(const KernelArgs& a) {
 }  // namespace
 
 void CrossEntropy(const KernelArgs& a) {
-  switch (a.dtype(3)) {
-    case DType::Float32:
-      return ForwardOf<float>(a);
-    case DType::Float64:
-      return ForwardOf<double>(a);
-    case DType::BFloat16:
-      return ForwardOf<bfloat16>(a);
-    case DType::Float16:
-      return ForwardOf<float16>(a);
-    default:
-      return;
-  }
+  dispatch_float(a.dtype(3), [&]<class S>() { ForwardOf<S>(a); });
 }
 void CrossEntropyBackward(const KernelArgs& a) {
-  switch (a.dtype(0)) {
-    case DType::Float32:
-      return BackwardOf<float>(a);
-    case DType::Float64:
-      return BackwardOf<double>(a);
-    case DType::BFloat16:
-      return BackwardOf<bfloat16>(a);
-    case DType::Float16:
-      return BackwardOf<float16>(a);
-    default:
-      return;
-  }
+  dispatch_float(a.dtype(0), [&]<class S>() { BackwardOf<S>(a); });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -23,30 +23,14 @@ class Affine {
   Affine(const KernelArgs& a, int i, int64_t n, T otherwise) : p_((n + 63) / 64 * 64) {
     for (int64_t k = 0; k < (n + 63) / 64 * 64; ++k) p_.get()[k] = otherwise;
     if (!a.has(i)) return;
-    switch (a.dtype(i)) {
-      case DType::Float32:
-        take(a.data<float>(i), n);
-        break;
-      case DType::Float64:
-        take(a.data<double>(i), n);
-        break;
-      case DType::BFloat16:
-        take(a.data<bfloat16>(i), n);
-        break;
-      case DType::Float16:
-        take(a.data<float16>(i), n);
-        break;
-      default:
-        break;
-    }
+    dispatch_float(a.dtype(i), [&]<class S>() {
+      const S* q = a.data<S>(i);
+      for (int64_t k = 0; k < n; ++k) p_.get()[k] = static_cast<T>(ToCompute(q[k]));
+    });
   }
   const T* get() const { return p_.get(); }
 
  private:
-  template <class S>
-  void take(const S* q, int64_t n) {
-    for (int64_t k = 0; k < n; ++k) p_.get()[k] = static_cast<T>(ToCompute(q[k]));
-  }
   Scratch<T> p_;
 };
 
@@ -241,22 +225,8 @@ void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const Comp
 template <class T>
 void StoreParam(const KernelArgs& a, int i, int64_t k, T v) {
   if (!a.has(i)) return;
-  switch (a.dtype(i)) {
-    case DType::Float32:
-      a.data<float>(i)[k] = static_cast<float>(v);
-      return;
-    case DType::Float64:
-      a.data<double>(i)[k] = static_cast<double>(v);
-      return;
-    case DType::BFloat16:
-      StoreOne(static_cast<float>(v), a.data<bfloat16>(i) + k);
-      return;
-    case DType::Float16:
-      StoreOne(static_cast<float>(v), a.data<float16>(i) + k);
-      return;
-    default:
-      return;
-  }
+  dispatch_float(a.dtype(i),
+                 [&]<class S>() { StoreOne(static_cast<ComputeOf<S>>(v), a.data<S>(i) + k); });
 }
 
 // Tensors: dx, dweight, [dbias,] g, x, [mean,] rstd, weight. attrs: length of a row.
@@ -324,32 +294,18 @@ void BackwardOf(const KernelArgs& a) {
 
 }  // namespace
 
-#define PF_BY_FLOAT(INDEX, FN, RMS) \
-  switch (a.dtype(INDEX)) {         \
-    case DType::Float32:            \
-      return FN<float, RMS>(a);     \
-    case DType::Float64:            \
-      return FN<double, RMS>(a);    \
-    case DType::BFloat16:           \
-      return FN<bfloat16, RMS>(a);  \
-    case DType::Float16:            \
-      return FN<float16, RMS>(a);   \
-    default:                        \
-      return;                       \
-  }
 void LayerNorm(const KernelArgs& a) {
-  PF_BY_FLOAT(3, NormOf, false)
+  dispatch_float(a.dtype(3), [&]<class S>() { NormOf<S, false>(a); });
 }
 void RmsNorm(const KernelArgs& a) {
-  PF_BY_FLOAT(2, NormOf, true)
+  dispatch_float(a.dtype(2), [&]<class S>() { NormOf<S, true>(a); });
 }
 void LayerNormBackward(const KernelArgs& a) {
-  PF_BY_FLOAT(3, BackwardOf, false)
+  dispatch_float(a.dtype(3), [&]<class S>() { BackwardOf<S, false>(a); });
 }
 void RmsNormBackward(const KernelArgs& a) {
-  PF_BY_FLOAT(2, BackwardOf, true)
+  dispatch_float(a.dtype(2), [&]<class S>() { BackwardOf<S, true>(a); });
 }
-#undef PF_BY_FLOAT
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace pyflame::cpu::HWY_NAMESPACE

@@ -168,31 +168,15 @@ double BlockNorm(const S* x, int64_t n, double p) {
   return sum;
 }
 
-template <class F>
-void ByFloat(DType t, F&& fn) {
-  switch (t) {
-    case DType::Float32:
-      return fn(float());
-    case DType::Float64:
-      return fn(double());
-    case DType::BFloat16:
-      return fn(bfloat16());
-    case DType::Float16:
-      return fn(float16());
-    default:
-      return;
-  }
-}
-
 inline constexpr int64_t kNormBlock = 16384;
 
 }  // namespace
 
 void Sgd(const KernelArgs& a) {
-  ByFloat(a.dtype(0), [&](auto s) { SgdOf<decltype(s)>(a); });
+  dispatch_float(a.dtype(0), [&]<class S>() { SgdOf<S>(a); });
 }
 void AdamW(const KernelArgs& a) {
-  ByFloat(a.dtype(0), [&](auto s) { AdamOf<decltype(s)>(a); });
+  dispatch_float(a.dtype(0), [&]<class S>() { AdamOf<S>(a); });
 }
 
 // Tensors: norm (0-d float32 or float64), then any contiguous tensors. attrs: p.
@@ -203,9 +187,8 @@ void MultiNorm(const KernelArgs& a) {
   for (int i = 0; i < n; ++i) blocks += (numel(a.tensor(1 + i)) + kNormBlock - 1) / kNormBlock;
   std::vector<double> partial(static_cast<size_t>(blocks));
   ForStretches(a, 1, n, kNormBlock, true, [&](int i, int64_t unit, int64_t begin, int64_t end) {
-    ByFloat(a.dtype(1 + i), [&](auto s) {
-      partial[static_cast<size_t>(unit)] =
-          BlockNorm(a.data<decltype(s)>(1 + i) + begin, end - begin, p);
+    dispatch_float(a.dtype(1 + i), [&]<class S>() {
+      partial[static_cast<size_t>(unit)] = BlockNorm(a.data<S>(1 + i) + begin, end - begin, p);
     });
   });
   double total = 0;
@@ -229,8 +212,7 @@ void MultiClipNorm(const KernelArgs& a) {
   const double c = a.f(0) / (norm + 1e-6), factor = c > 1 ? 1 : c;  // NaN goes through
   if (factor == 1) return;
   ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
-    ByFloat(a.dtype(i), [&](auto s) {
-      using S = decltype(s);
+    dispatch_float(a.dtype(i), [&]<class S>() {
       using T = ComputeOf<S>;
       S* x = a.data<S>(i);
       const Wide<T> k = Fill(static_cast<T>(factor));
@@ -244,8 +226,7 @@ void MultiClipNorm(const KernelArgs& a) {
 // Tensors: updated in place. attrs: bound. x = clamp(x, -bound, bound); NaN stays.
 void MultiClipValue(const KernelArgs& a) {
   ForStretches(a, 0, a.ntensors, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
-    ByFloat(a.dtype(i), [&](auto s) {
-      using S = decltype(s);
+    dispatch_float(a.dtype(i), [&]<class S>() {
       using T = ComputeOf<S>;
       S* x = a.data<S>(i);
       const Wide<T> high = Fill(static_cast<T>(a.f(0))), low = Fill(static_cast<T>(-a.f(0)));
@@ -264,8 +245,7 @@ void MultiNonfinite(const KernelArgs& a) {
   ForStretches(a, 1, a.ntensors - 1, kNormBlock, true,
                [&](int i, int64_t, int64_t begin, int64_t end) {
                  if (found.load(std::memory_order_relaxed)) return;
-                 ByFloat(a.dtype(1 + i), [&](auto s) {
-                   using S = decltype(s);
+                 dispatch_float(a.dtype(1 + i), [&]<class S>() {
                    using T = ComputeOf<S>;
                    const S* x = a.data<S>(1 + i);
                    const Wide<T> zero = Fill(T(0));

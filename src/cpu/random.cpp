@@ -111,27 +111,6 @@ void exponential_as(const KernelArgs& a) {
   }
 }
 
-// Calls fn.operator()<T>() for the float dtypes only.
-template <class F>
-void dispatch_float(DType t, F&& fn) {
-  switch (t) {
-    case DType::Float32:
-      fn.template operator()<float>();
-      break;
-    case DType::Float64:
-      fn.template operator()<double>();
-      break;
-    case DType::Float16:
-      fn.template operator()<float16>();
-      break;
-    case DType::BFloat16:
-      fn.template operator()<bfloat16>();
-      break;
-    default:
-      break;
-  }
-}
-
 void uniform(const KernelArgs& a) {
   dispatch_float(a.dtype(0), [&]<class T>() { uniform_as<T>(a); });
 }

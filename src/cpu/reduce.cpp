@@ -216,18 +216,7 @@ void SumOfType(const KernelArgs& a) {
 }  // namespace
 
 void Sum(const KernelArgs& a) {
-  switch (a.dtype(1)) {
-    case DType::Float32:
-      return SumOfType<float>(a);
-    case DType::Float64:
-      return SumOfType<double>(a);
-    case DType::BFloat16:
-      return SumOfType<bfloat16>(a);
-    case DType::Float16:
-      return SumOfType<float16>(a);
-    default:
-      return;
-  }
+  dispatch_float(a.dtype(1), [&]<class S>() { SumOfType<S>(a); });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

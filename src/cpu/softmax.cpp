@@ -207,32 +207,18 @@ void BackwardOf(const KernelArgs& a) {
 
 }  // namespace
 
-#define PF_BY_FLOAT(FN, ...)               \
-  switch (a.dtype(0)) {                    \
-    case DType::Float32:                   \
-      return FN<float, __VA_ARGS__>(a);    \
-    case DType::Float64:                   \
-      return FN<double, __VA_ARGS__>(a);   \
-    case DType::BFloat16:                  \
-      return FN<bfloat16, __VA_ARGS__>(a); \
-    case DType::Float16:                   \
-      return FN<float16, __VA_ARGS__>(a);  \
-    default:                               \
-      return;                              \
-  }
 void Softmax(const KernelArgs& a) {
-  PF_BY_FLOAT(SoftmaxOf, false)
+  dispatch_float(a.dtype(0), [&]<class S>() { SoftmaxOf<S, false>(a); });
 }
 void LogSoftmax(const KernelArgs& a) {
-  PF_BY_FLOAT(SoftmaxOf, true)
+  dispatch_float(a.dtype(0), [&]<class S>() { SoftmaxOf<S, true>(a); });
 }
 void SoftmaxBackward(const KernelArgs& a) {
-  PF_BY_FLOAT(BackwardOf, false)
+  dispatch_float(a.dtype(0), [&]<class S>() { BackwardOf<S, false>(a); });
 }
 void LogSoftmaxBackward(const KernelArgs& a) {
-  PF_BY_FLOAT(BackwardOf, true)
+  dispatch_float(a.dtype(0), [&]<class S>() { BackwardOf<S, true>(a); });
 }
-#undef PF_BY_FLOAT
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace pyflame::cpu::HWY_NAMESPACE

@@ -12,28 +12,15 @@
 
 namespace pyflame::cpu {
 
-// Type in which a stored value is calculated with; 16-bit floats widen to float.
 template <class T>
-struct ComputeOf {
-  using type = T;
-};
-template <>
-struct ComputeOf<float16> {
-  using type = float;
-};
-template <>
-struct ComputeOf<bfloat16> {
-  using type = float;
-};
-template <class T>
-using Compute = typename ComputeOf<T>::type;
+using Compute = ComputeType<T>;
 
 template <class T>
-inline constexpr bool kIsFloat = std::is_floating_point_v<Compute<T>>;
+inline constexpr bool kIsFloat = kIsFloatType<T>;
 
 template <class T>
 inline Compute<T> load(T v) {
-  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
+  if constexpr (kIsHalf<T>)
     return to_float(v);
   else
     return v;

@@ -15,18 +15,10 @@ inline constexpr size_t kTileGrain = 16;  // elements; a multiple of every vecto
 // The types in which tiles are computed; one byte an element for Bool, 0 or 1.
 enum class Reg : uint8_t { F32, F64, I32, I64, Bool, kCount };
 constexpr Reg reg_of(DType t) {
-  switch (compute_type(t)) {
-    case DType::Float32:
-      return Reg::F32;
-    case DType::Float64:
-      return Reg::F64;
-    case DType::Int32:
-      return Reg::I32;
-    case DType::Int64:
-      return Reg::I64;
-    default:
-      return Reg::Bool;
-  }
+  const DTypeInfo& c = info(compute_type(t));
+  if (c.kind == Kind::Float) return c.bits == 32 ? Reg::F32 : Reg::F64;
+  if (c.kind == Kind::Int) return c.bits == 32 ? Reg::I32 : Reg::I64;
+  return Reg::Bool;
 }
 constexpr int reg_bytes(Reg r) {
   return r == Reg::Bool ? 1 : r == Reg::F32 || r == Reg::I32 ? 4 : 8;

@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "cpu/tile_convert.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
+#include "core/dispatch.h"
 #include "hwy/highway.h"
 // After highway.h, since they are per target.
 #include "cpu/pointwise_kernels-inl.h"
@@ -194,20 +195,16 @@ TileFn StorageFn(int what, int dtype) {
   const auto pick = [what]<class C>(C) -> TileFn {
     return what == 0 ? &LoadTile<C> : what == 1 ? &StoreTile<C> : RoundTile<C>();
   };
-  switch (static_cast<DType>(dtype)) {
-    case DType::BFloat16:
-      return pick(BF16());
-    case DType::Float16:
-      return pick(F16());
-    case DType::Int16:
-      return pick(SmallInt<int16_t>());
-    case DType::Int8:
-      return pick(SmallInt<int8_t>());
-    case DType::UInt8:
-      return pick(SmallInt<uint8_t>());
-    default:
-      return nullptr;
-  }
+  TileFn fn = nullptr;
+  dispatch(static_cast<DType>(dtype), [&]<class S>() {
+    if constexpr (std::is_same_v<S, bfloat16>)
+      fn = pick(BF16());
+    else if constexpr (std::is_same_v<S, float16>)
+      fn = pick(F16());
+    else if constexpr (sizeof(S) < 4 && !std::is_same_v<S, bool>)
+      fn = pick(SmallInt<S>());
+  });
+  return fn;
 }
 TileFn CopyFn(int bytes) {
   return bytes == 8   ? &Tile<CopyBody, F64, F64, F64, 1, 0>

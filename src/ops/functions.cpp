@@ -1,8 +1,8 @@
 // The C++ functions over rows of the pointwise table, and what PyTorch's names mean beyond one
 // row: alpha, rounding modes, bounds that may be missing, special exponents.
 #include <cmath>
-#include <limits>
 
+#include "core/dispatch.h"
 #include "ops/record.h"
 #include "pyflame/ops.h"
 
@@ -233,16 +233,8 @@ Tensor round(const Tensor& x, int64_t decimals) {
 namespace {
 
 double largest(DType t) {
-  switch (t) {
-    case DType::Float64:
-      return std::numeric_limits<double>::max();
-    case DType::Float16:
-      return 65504;
-    case DType::BFloat16:
-      return to_float(bfloat16{0x7f7f});
-    default:
-      return std::numeric_limits<float>::max();
-  }
+  const FloatFormat f = float_format(is_float(t) ? t : DType::Float32);
+  return std::ldexp(2 - std::ldexp(1.0, 1 - f.digits), f.highest);
 }
 
 }  // namespace

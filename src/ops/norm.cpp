@@ -1,4 +1,7 @@
 // layer_norm and rms_norm over the last dimensions.
+#include <cmath>
+
+#include "core/dispatch.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/registry.h"
@@ -105,11 +108,8 @@ Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tens
   const int64_t n = row_length(input, normalized_shape, weight, {}, "rms_norm");
   const Tensor x = ops::dense(input);
   const Tensor w = weight.defined() ? ops::dense(weight) : weight;
-  double e = 1.1920928955078125e-07;
-  if (x->dtype == DType::Float64) e = 2.220446049250313e-16;
-  if (x->dtype == DType::BFloat16) e = 0.0078125;
-  if (x->dtype == DType::Float16) e = 0.0009765625;
-  if (eps) e = *eps;
+  // The distance from 1 to the next number of the dtype.
+  const double e = eps.value_or(std::ldexp(1.0, 1 - float_format(x->dtype).digits));
   const Device device = x->storage->device;
   Tensor y = make_tensor(x->shape, x->dtype, device);
   Tensor rstds = make_tensor(Dims{n > 0 ? x->numel / n : 0}, statistics_type(x->dtype), device);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/dispatch.h"
 #include "ops/general.h"
 #include "ops/registry.h"
 
@@ -151,10 +152,7 @@ static Tensor random_range_(Tensor t, int64_t from, optional<int64_t> to) {
       const DTypeInfo& d = info(t->dtype);
       int bits = d.bits - (d.kind == Kind::Int ? 1 : 0);
       if (t->dtype == DType::Bool) bits = 1;
-      if (t->dtype == DType::Float64) bits = 53;
-      if (t->dtype == DType::Float32) bits = 24;
-      if (t->dtype == DType::Float16) bits = 11;
-      if (t->dtype == DType::BFloat16) bits = 8;
+      if (is_float(t->dtype)) bits = float_format(t->dtype).digits;
       range = (bits >= 63 ? uint64_t{1} << 63 : (uint64_t{1} << bits)) -
               static_cast<uint64_t>(from) + (d.kind == Kind::Float ? 1 : 0);
     }

@@ -20,7 +20,7 @@ using cpu::GemmSource;
 
 double get(const void* p, DType t, int64_t i) {
   double r = 0;
-  cpu::dispatch(t, [&]<class T>() {
+  dispatch(t, [&]<class T>() {
     T x = static_cast<const T*>(p)[i];
     if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)
       r = to_float(x);
@@ -30,7 +30,7 @@ double get(const void* p, DType t, int64_t i) {
   return r;
 }
 void put(void* p, DType t, int64_t i, double v) {
-  cpu::dispatch(t, [&]<class T>() {
+  dispatch(t, [&]<class T>() {
     T& x = static_cast<T*>(p)[i];
     if constexpr (std::is_same_v<T, bfloat16>)
       x = to_bfloat16(static_cast<float>(v));
