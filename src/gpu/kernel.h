@@ -1,0 +1,171 @@
+// How a GPU kernel is written and registered. Its text stands in kernels/, in the HIP dialect,
+// for both vendors; a launcher picks the text, its -D options and an entry, and launches it:
+//
+//   static void triangle(const KernelArgs& a) {
+//     Function f = a.compile("triangle.h", Defines().type("T", a.dtype(0)), "triangle");
+//     a.launch(f, blocks_for(n, 256), 256, 0, a.data(0), a.data(1), n, a.i(0));
+//   }
+//   PF_GPU_KERNEL("triangle", triangle)
+//
+// One file of launchers is one kernels_<subject>.cpp here and one or more kernels/<subject>.h.
+// Tensors arrive as the caller listed them: outputs, then inputs; addresses are the device's.
+// Launchers only enqueue: they never wait, never read device memory, never allocate it but by
+// workspace(). They throw (PF_FAIL, or Failure with a status); the caller makes it a status.
+// Indices found wrong are reported by the kernel (kernels/index_error.h) through a.error().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "pyflame/backend.h"
+#include "pyflame/dtype.h"
+
+namespace pyflame::gpu {
+
+class Device;
+struct Loaded;  // a function of a loaded module; lives as long as the process
+
+// A kernel that can be launched on the device it was compiled for.
+using Function = const Loaded*;
+
+// What a launcher may want to know of its device. Never write 32 or 64 for `warp`.
+struct Traits {
+  std::string name;          // "AMD Instinct MI300X"
+  std::string architecture;  // "gfx942", "sm_90"
+  std::string target;        // full target id: "gfx942:sramecc+:xnack-", "sm_90"
+  bool amd = false;
+  int warp = 0;
+  int compute_units = 0;
+  int max_block = 0;              // threads
+  size_t max_shared = 0;          // bytes a block may ask for
+  size_t total_memory = 0;        // bytes
+  int64_t max_grid = 2147483647;  // blocks in x; y and z take 65535
+};
+
+// A failure with its own status; other exceptions become PF_LAUNCH.
+struct Failure : std::runtime_error {
+  pf_status status;
+  Failure(pf_status s, const std::string& text) : std::runtime_error(text), status(s) {}
+};
+
+// -D options of a text. Equal options in the same order share the compiled kernel.
+class Defines {
+ public:
+  // The storage type of a dtype as kernel text spells it (kernels/prelude.h).
+  Defines&& type(const char* name, DType t) &&;
+  // The type that it is computed in: float for 16-bit floats, itself otherwise (bool: int).
+  Defines&& compute_type(const char* name, DType t) &&;
+  Defines&& value(const char* name, int64_t v) &&;
+  Defines&& text(const char* name, const char* v) &&;
+  const std::string& str() const { return text_; }
+
+ private:
+  std::string text_;  // "-DT=float -DVEC=4 "
+};
+
+struct Grid {
+  uint32_t x = 1, y = 1, z = 1;
+  Grid(int64_t x_, int64_t y_ = 1, int64_t z_ = 1)
+      : x(static_cast<uint32_t>(x_)), y(static_cast<uint32_t>(y_)), z(static_cast<uint32_t>(z_)) {}
+};
+
+// What a kernel takes to report a wrong index: pf_error of kernels/index_error.h.
+struct ErrorArg {
+  void* lock;
+  void* record;
+  int64_t op;
+};
+
+struct KernelArgs {
+  Device& device;
+  pf_stream stream;
+  const pf_tensor* tensors;
+  int ntensors;
+  const pf_scalar* attrs;
+  int nattrs;
+  const char* op;  // static text: the operation's name for errors
+
+  const pf_tensor& tensor(int i) const { return tensors[i]; }
+  bool has(int i) const { return i < ntensors && tensors[i].data != nullptr; }
+  DType dtype(int i) const { return static_cast<DType>(tensors[i].dtype); }
+  double f(int i) const { return attrs[i].f; }
+  int64_t i(int i) const { return attrs[i].i; }
+  void* data(int i) const { return tensors[i].data; }
+
+  const Traits& traits() const;
+
+  // The kernel `entry` of kernels/<file>, built with these options: from this process, from the
+  // disk cache, or by the run-time compiler. Throws with the compiler's own words.
+  Function compile(const char* file, const Defines& defines, const char* entry) const;
+  // Enqueues. Arguments are copied as they are: their types must be those of the entry
+  // (pointers, int, long long as int64_t, float, double, structs of the same layout).
+  template <class... A>
+  void launch(Function f, Grid grid, int block, size_t shared, const A&... args) const {
+    static_assert((std::is_trivially_copyable_v<A> && ...));
+    void* list[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
+    launch_raw(f, grid, block, shared, list);
+  }
+  // Device memory for the kernels of this call, from the core's allocator: free again for later
+  // work of the same stream when the launcher returns. Uninitialised, aligned to 256 bytes.
+  void* workspace(size_t bytes) const;
+  // Sets device memory to a byte.
+  void fill(void* data, int byte, size_t bytes) const;
+  // Copies within the device.
+  void copy(void* to, const void* from, size_t bytes) const;
+  // To hand small arrays of the host (a table of pointers) to a kernel: they are copied before
+  // this returns. Device address, valid like workspace().
+  void* upload(const void* host, size_t bytes) const;
+  ErrorArg error() const;
+
+ private:
+  void launch_raw(Function, Grid, int block, size_t shared, void** args) const;
+};
+
+inline int64_t numel(const pf_tensor& t) {
+  int64_t n = 1;
+  for (int i = 0; i < t.ndim; ++i) n *= t.shape[i];
+  return n;
+}
+bool contiguous(const pf_tensor& t);
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+// Blocks of `block` threads for n items, one each (kernels loop on when it is cut at the limit).
+inline Grid blocks_for(int64_t n, int block, int64_t limit = 2147483647) {
+  int64_t b = ceil_div(n, block);
+  return Grid(b < limit ? (b ? b : 1) : limit);
+}
+
+// ---- several tensors over one iteration space --------------------------------------------------
+
+// pf_space of kernels/space.h: dimensions merged where all operands allow it, the last one
+// fastest. Strides in elements; operands of lower rank are not broadcast here (give equal ranks).
+inline constexpr int kSpaceOperands = 4;
+struct Space {
+  int32_t ndim = 0;
+  int32_t unused = 0;
+  int64_t numel = 1;
+  int64_t shape[PF_MAX_DIMS] = {};
+  int64_t strides[kSpaceOperands][PF_MAX_DIMS] = {};
+
+  bool contiguous(int operand) const;  // one dimension of stride 1 (or no elements at all)
+  // All offsets and counts fit into 32 bits: the kernel may index with int.
+  bool small() const;
+};
+Space make_space(std::initializer_list<const pf_tensor*> operands);
+
+using KernelFn = void (*)(const KernelArgs&);
+struct RegisterKernel {
+  RegisterKernel(const char* name, KernelFn fn);
+};
+KernelFn find_kernel(const char* name);
+
+#define PF_GPU_CONCAT2(A, B) A##B
+#define PF_GPU_CONCAT(A, B) PF_GPU_CONCAT2(A, B)
+#define PF_GPU_KERNEL(NAME, FN) \
+  static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(NAME, FN);
+
+}  // namespace pyflame::gpu
