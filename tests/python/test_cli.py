@@ -58,10 +58,10 @@ def test_help_and_version(tmp_path):
 
 def test_help_imports_little():
     code = (
-        "import sys\nfrom pyflame.cli import main\n"
+        "import sys\nbefore = set(sys.modules)\nfrom pyflame.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'numpy', 'pyflame.nn', 'pyflame.optim', 'json', 'inspect', 'typing'}\n"
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+        "got = heavy & (set(sys.modules) - before)\nassert not got, got"
     )
     done = subprocess.run([sys.executable, "-c", code], env=ENV, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
