@@ -1,0 +1,254 @@
+// What kernel text stands on: one set of names for hipRTC, NVRTC, clang and the host. Kernels are
+// plain C++17 over these names; they include no vendor header and use no vendor built-in.
+//
+//   -DPF_WARP=32|64   the device's warp width; never write the number
+//   -DPF_HOST         run on the host: "shim.h" gives the primitives of the first block
+//
+// No contraction anywhere (-ffp-contract=off, NVRTC -fmad=false): fused multiply-add is pf_fma.
+#ifndef PF_PRELUDE_H
+#define PF_PRELUDE_H
+
+typedef signed char pf_i8;
+typedef unsigned char pf_u8;
+typedef short pf_i16;
+typedef unsigned short pf_u16;
+typedef int pf_i32;
+typedef unsigned int pf_u32;
+typedef long long pf_i64;
+typedef unsigned long long pf_u64;
+
+// ---- primitives: where platforms differ -------------------------------------------------------
+// PF_KERNEL(NAME, THREADS) (arguments) { ... }  an entry for at most THREADS threads a block
+// PF_DEVICE, PF_METHOD      before every function; before a static member
+// PF_SHARED T name[N];      memory of the block, within a kernel's body
+// pf_dynamic_shared()       the block's memory whose size the launch gives
+// pf_thread() pf_block()    one-dimensional indices; sizes: pf_threads() pf_blocks()
+// pf_barrier()              of the block; orders shared and global memory
+// pf_fence()                orders this thread's accesses for the whole device
+// pf_lane(), pf_shuffle_word(v, lane), pf_ballot(p): all lanes of the warp take part
+// pf_atomic_add             int, unsigned, 64-bit, float, double
+// pf_atomic_max _min        int, unsigned, 64-bit
+// pf_atomic_cas _exchange   32 and 64 bits; pf_atomic_cas_system is seen by the host too
+// Atomics are relaxed, within the device, and return the old value.
+#if defined(PF_HOST)
+#define PF_DEVICE static inline
+#define PF_METHOD inline
+#define PF_KERNEL(NAME, THREADS) extern "C" void NAME
+#define PF_TABLE static const
+#define PF_UNROLL
+#include "shim.h"  // PF_SHARED and the functions above
+#else
+#ifndef PF_WARP
+#error "give -DPF_WARP=32 or 64, the device's warp width"
+#endif
+
+#if defined(__CUDA_ARCH__)
+#define PF_NVIDIA 1
+#elif defined(__AMDGCN__)
+#define PF_AMD 1
+#pragma clang fp contract(off)
+#endif
+
+#ifndef __device__
+#define __device__ __attribute__((device))
+#endif
+#ifndef __global__
+#define __global__ __attribute__((global))
+#endif
+#ifndef __shared__
+#define __shared__ __attribute__((shared))
+#endif
+#ifndef __constant__
+#define __constant__ __attribute__((constant))
+#endif
+#ifndef __launch_bounds__
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#endif
+
+#define PF_DEVICE static inline __device__ __attribute__((always_inline))
+#define PF_METHOD inline __device__ __attribute__((always_inline))
+#define PF_KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
+#define PF_SHARED __shared__
+#define PF_TABLE static __device__ const  // a constant array that lanes index freely
+#define PF_UNROLL _Pragma("unroll")
+
+#if defined(PF_NVIDIA)
+PF_DEVICE pf_u32 pf_thread() {
+  return threadIdx.x;
+}
+PF_DEVICE pf_u32 pf_block() {
+  return blockIdx.x;
+}
+PF_DEVICE pf_u32 pf_threads() {
+  return blockDim.x;
+}
+PF_DEVICE pf_u32 pf_blocks() {
+  return gridDim.x;
+}
+PF_DEVICE void pf_barrier() {
+  __syncthreads();
+}
+PF_DEVICE void pf_fence() {
+  __threadfence();
+}
+PF_DEVICE pf_u32 pf_lane() {
+  return threadIdx.x % PF_WARP;
+}
+PF_DEVICE pf_u32 pf_shuffle_word(pf_u32 v, pf_u32 from) {
+  return __shfl_sync(0xffffffffu, v, static_cast<int>(from));
+}
+PF_DEVICE pf_u64 pf_ballot(bool p) {
+  return __ballot_sync(0xffffffffu, p);
+}
+extern __shared__ __attribute__((aligned(16))) char pf_dynamic_memory[];
+PF_DEVICE char* pf_dynamic_shared() {
+  return pf_dynamic_memory;
+}
+template <class T>
+PF_DEVICE T pf_atomic_add(T* p, T v) {
+  return atomicAdd(p, v);
+}
+PF_DEVICE pf_i64 pf_atomic_add(pf_i64* p, pf_i64 v) {
+  return static_cast<pf_i64>(atomicAdd(reinterpret_cast<pf_u64*>(p), static_cast<pf_u64>(v)));
+}
+template <class T>
+PF_DEVICE T pf_atomic_max(T* p, T v) {
+  return atomicMax(p, v);
+}
+template <class T>
+PF_DEVICE T pf_atomic_min(T* p, T v) {
+  return atomicMin(p, v);
+}
+template <class T>
+PF_DEVICE T pf_atomic_cas(T* p, T expected, T v) {
+  return atomicCAS(p, expected, v);
+}
+template <class T>
+PF_DEVICE T pf_atomic_exchange(T* p, T v) {
+  return atomicExch(p, v);
+}
+template <class T>
+PF_DEVICE T pf_atomic_cas_system(T* p, T expected, T v) {
+  return atomicCAS_system(p, expected, v);
+}
+
+#else  // AMD
+PF_DEVICE pf_u32 pf_thread() {
+  return __builtin_amdgcn_workitem_id_x();
+}
+PF_DEVICE pf_u32 pf_block() {
+  return __builtin_amdgcn_workgroup_id_x();
+}
+PF_DEVICE pf_u32 pf_threads() {
+  return __builtin_amdgcn_workgroup_size_x();
+}
+PF_DEVICE pf_u32 pf_blocks() {
+  return __builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x();
+}
+PF_DEVICE void pf_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+PF_DEVICE void pf_fence() {
+  __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
+}
+PF_DEVICE pf_u32 pf_lane() {
+  const pf_u32 low = __builtin_amdgcn_mbcnt_lo(~0u, 0u);
+  return PF_WARP == 64 ? __builtin_amdgcn_mbcnt_hi(~0u, low) : low;
+}
+PF_DEVICE pf_u32 pf_shuffle_word(pf_u32 v, pf_u32 from) {
+  return static_cast<pf_u32>(
+      __builtin_amdgcn_ds_bpermute(static_cast<int>(from << 2), static_cast<int>(v)));
+}
+PF_DEVICE pf_u64 pf_ballot(bool p) {
+#if PF_WARP == 64
+  return __builtin_amdgcn_ballot_w64(p);
+#else
+  return __builtin_amdgcn_ballot_w32(p);
+#endif
+}
+extern __shared__ __attribute__((aligned(16))) char pf_dynamic_memory[];
+PF_DEVICE char* pf_dynamic_shared() {
+  return pf_dynamic_memory;
+}
+template <class T>
+PF_DEVICE T pf_atomic_add(T* p, T v) {
+  return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+PF_DEVICE T pf_atomic_max(T* p, T v) {
+  return __hip_atomic_fetch_max(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+PF_DEVICE T pf_atomic_min(T* p, T v) {
+  return __hip_atomic_fetch_min(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+PF_DEVICE T pf_atomic_cas(T* p, T expected, T v) {
+  __hip_atomic_compare_exchange_strong(p, &expected, v, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                       __HIP_MEMORY_SCOPE_AGENT);
+  return expected;
+}
+template <class T>
+PF_DEVICE T pf_atomic_exchange(T* p, T v) {
+  return __hip_atomic_exchange(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+PF_DEVICE T pf_atomic_cas_system(T* p, T expected, T v) {
+  __hip_atomic_compare_exchange_strong(p, &expected, v, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                       __HIP_MEMORY_SCOPE_SYSTEM);
+  return expected;
+}
+#endif
+#endif  // PF_HOST
+
+template <class To, class From>
+PF_DEVICE To pf_bits(From v) {
+  static_assert(sizeof(To) == sizeof(From), "same size");
+  return __builtin_bit_cast(To, v);
+}
+
+// ---- warps, from the primitives ---------------------------------------------------------------
+template <class T>
+PF_DEVICE T pf_shuffle(T v, pf_u32 from) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "4 or 8 bytes");
+  if constexpr (sizeof(T) == 4) {
+    return pf_bits<T>(pf_shuffle_word(pf_bits<pf_u32>(v), from));
+  } else {
+    const pf_u64 b = pf_bits<pf_u64>(v);
+    const pf_u64 low = pf_shuffle_word(static_cast<pf_u32>(b), from);
+    const pf_u64 high = pf_shuffle_word(static_cast<pf_u32>(b >> 32), from);
+    return pf_bits<T>(high << 32 | low);
+  }
+}
+template <class T>
+PF_DEVICE T pf_shuffle_xor(T v, pf_u32 mask) {
+  return pf_shuffle(v, pf_lane() ^ mask);
+}
+template <class T>
+PF_DEVICE T pf_shuffle_up(T v, pf_u32 by) {
+  const pf_u32 lane = pf_lane();
+  return pf_shuffle(v, lane < by ? lane : lane - by);
+}
+template <class T>
+PF_DEVICE T pf_shuffle_down(T v, pf_u32 by) {
+  const pf_u32 lane = pf_lane();
+  return pf_shuffle(v, lane + by >= PF_WARP ? lane : lane + by);
+}
+PF_DEVICE bool pf_any(bool p) {
+  return pf_ballot(p) != 0;
+}
+PF_DEVICE bool pf_all(bool p) {
+  return pf_ballot(!p) == 0;
+}
+PF_DEVICE pf_u32 pf_count_bits(pf_u64 b) {
+  b = b - (b >> 1 & 0x5555555555555555ull);
+  b = (b & 0x3333333333333333ull) + (b >> 2 & 0x3333333333333333ull);
+  b = (b + (b >> 4)) & 0x0f0f0f0f0f0f0f0full;
+  return static_cast<pf_u32>(b * 0x0101010101010101ull >> 56);
+}
+
+#include "types.h"
+
+#endif

@@ -1,0 +1,422 @@
+// The arithmetic dtypes on the device: storage, the type to compute with, conversions between
+// those, rounding to storage, and vector loads and stores. Part of prelude.h.
+#ifndef PF_TYPES_H
+#define PF_TYPES_H
+
+#define PF_INF (__builtin_huge_valf())
+#define PF_NAN (__builtin_nanf(""))
+#define PF_INT_MIN (-2147483647 - 1)
+#define PF_LONG_MIN (-9223372036854775807ll - 1)
+
+// Storage of dtypes that are no C types; one byte, 0 or 1, for bool.
+struct pf_bf16 {
+  pf_u16 bits;
+};
+struct pf_f16 {
+  pf_u16 bits;
+};
+struct pf_bool {
+  pf_u8 byte;
+};
+
+// ---- sixteen bits and floats ------------------------------------------------------------------
+// From the bit patterns, for every platform. A NaN stays a NaN; its payload may change.
+PF_DEVICE pf_u32 pf_bf16_bits_of(float x) {
+  const pf_u32 b = pf_bits<pf_u32>(x);
+  const pf_u32 rounded = b + (0x7fffu + (b >> 16 & 1u)), quiet = b | 0x400000u;
+  return (x != x ? quiet : rounded) >> 16;
+}
+PF_DEVICE float pf_bf16_value(pf_u32 bits) {
+  return pf_bits<float>(bits << 16);
+}
+PF_DEVICE pf_u32 pf_f16_bits_by_hand(float x) {
+  const pf_u32 b = pf_bits<pf_u32>(x), sign = b >> 16 & 0x8000u, a = b & 0x7fffffffu;
+  if (a > 0x7f800000u) return sign | 0x7e00u;
+  if (a >= 0x477ff000u) return sign | 0x7c00u;  // from 65520
+  if (a < 0x38800000u)                          // below 2^-14: adding 0.5 rounds to 2^-24
+    return sign | (pf_bits<pf_u32>(pf_bits<float>(a) + 0.5f) - 0x3f000000u);
+  return sign | (a - 0x38000000u + 0xfffu + (a >> 13 & 1u)) >> 13;
+}
+PF_DEVICE float pf_f16_value_by_hand(pf_u32 bits) {
+  const pf_u32 sign = (bits & 0x8000u) << 16, a = (bits & 0x7fffu) << 13;
+  float v;
+  if ((a & 0x0f800000u) == 0x0f800000u)
+    v = pf_bits<float>(a + 0x70000000u);
+  else if ((a & 0x0f800000u) == 0)
+    v = pf_bits<float>(a + 0x38800000u) - 0x1p-14f;
+  else
+    v = pf_bits<float>(a + 0x38000000u);
+  return pf_bits<float>(pf_bits<pf_u32>(v) | sign);
+}
+
+// With the hardware's instructions where they give the same.
+#if defined(PF_NVIDIA)
+PF_DEVICE pf_u32 pf_f16_bits_of(float x) {
+  pf_u16 h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+}
+PF_DEVICE float pf_f16_value(pf_u32 bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<pf_u16>(bits)));
+  return x;
+}
+// Two at once; the first in the low half.
+PF_DEVICE pf_u32 pf_bf16_pair(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  pf_u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+  return r;
+#else
+  return pf_bf16_bits_of(a) | pf_bf16_bits_of(b) << 16;
+#endif
+}
+PF_DEVICE pf_u32 pf_f16_pair(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  pf_u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+  return r;
+#else
+  return pf_f16_bits_of(a) | pf_f16_bits_of(b) << 16;
+#endif
+}
+#else
+#if defined(PF_AMD)
+PF_DEVICE pf_u32 pf_f16_bits_of(float x) {
+  return pf_bits<pf_u16>(static_cast<_Float16>(x));
+}
+PF_DEVICE float pf_f16_value(pf_u32 bits) {
+  return static_cast<float>(pf_bits<_Float16>(static_cast<pf_u16>(bits)));
+}
+#else
+PF_DEVICE pf_u32 pf_f16_bits_of(float x) {
+  return pf_f16_bits_by_hand(x);
+}
+PF_DEVICE float pf_f16_value(pf_u32 bits) {
+  return pf_f16_value_by_hand(bits);
+}
+#endif
+PF_DEVICE pf_u32 pf_bf16_pair(float a, float b) {
+  return pf_bf16_bits_of(a) | pf_bf16_bits_of(b) << 16;
+}
+PF_DEVICE pf_u32 pf_f16_pair(float a, float b) {
+  return pf_f16_bits_of(a) | pf_f16_bits_of(b) << 16;
+}
+#endif
+
+// ---- between compute types: float, double, int, 64-bit int, bool ------------------------------
+// As C on x86 and so as PyTorch on the CPU: what does not fit becomes the smallest integer.
+template <class To>
+struct pf_cast_to;
+template <>
+struct pf_cast_to<float> {
+  template <class From>
+  static PF_METHOD float of(From x) {
+    return static_cast<float>(x);
+  }
+};
+template <>
+struct pf_cast_to<double> {
+  template <class From>
+  static PF_METHOD double of(From x) {
+    return static_cast<double>(x);
+  }
+};
+template <>
+struct pf_cast_to<pf_i32> {
+  static PF_METHOD pf_i32 of(float x) {
+    return x >= -0x1p31f && x < 0x1p31f ? static_cast<pf_i32>(x) : PF_INT_MIN;
+  }
+  static PF_METHOD pf_i32 of(double x) {
+    return x >= -0x1p31 && x < 0x1p31 ? static_cast<pf_i32>(x) : PF_INT_MIN;
+  }
+  static PF_METHOD pf_i32 of(pf_i32 x) { return x; }
+  static PF_METHOD pf_i32 of(pf_i64 x) { return static_cast<pf_i32>(static_cast<pf_u32>(x)); }
+  static PF_METHOD pf_i32 of(bool x) { return x; }
+};
+template <>
+struct pf_cast_to<pf_i64> {
+  static PF_METHOD pf_i64 of(float x) {
+    return x >= -0x1p63f && x < 0x1p63f ? static_cast<pf_i64>(x) : PF_LONG_MIN;
+  }
+  static PF_METHOD pf_i64 of(double x) {
+    return x >= -0x1p63 && x < 0x1p63 ? static_cast<pf_i64>(x) : PF_LONG_MIN;
+  }
+  static PF_METHOD pf_i64 of(pf_i32 x) { return x; }
+  static PF_METHOD pf_i64 of(pf_i64 x) { return x; }
+  static PF_METHOD pf_i64 of(bool x) { return x; }
+};
+template <>
+struct pf_cast_to<bool> {
+  template <class From>
+  static PF_METHOD bool of(From x) {
+    return x != From(0);
+  }
+};
+template <class To, class From>
+PF_DEVICE To pf_cast(From x) {
+  return pf_cast_to<To>::of(x);
+}
+
+// ---- dtypes -----------------------------------------------------------------------------------
+// compute: the type of a value in registers. decode: from the stored bits, in the low end of a
+// word. encode: of a value that is rounded already. round: to what storage holds.
+template <class T>
+struct pf_dtype;
+template <>
+struct pf_dtype<float> {
+  typedef float compute;
+  static PF_METHOD float decode(pf_u32 b) { return pf_bits<float>(b); }
+  static PF_METHOD pf_u32 encode(float x) { return pf_bits<pf_u32>(x); }
+  static PF_METHOD float round(float x) { return x; }
+};
+template <>
+struct pf_dtype<double> {
+  typedef double compute;
+  static PF_METHOD double decode(pf_u64 b) { return pf_bits<double>(b); }
+  static PF_METHOD pf_u64 encode(double x) { return pf_bits<pf_u64>(x); }
+  static PF_METHOD double round(double x) { return x; }
+};
+template <>
+struct pf_dtype<pf_bf16> {
+  typedef float compute;
+  static PF_METHOD float decode(pf_u32 b) { return pf_bf16_value(b); }
+  static PF_METHOD pf_u32 encode(float x) { return pf_bits<pf_u32>(x) >> 16; }
+  static PF_METHOD float round(float x) { return pf_bf16_value(pf_bf16_pair(x, 0.0f) & 0xffffu); }
+};
+template <>
+struct pf_dtype<pf_f16> {
+  typedef float compute;
+  static PF_METHOD float decode(pf_u32 b) { return pf_f16_value(b); }
+  static PF_METHOD pf_u32 encode(float x) { return pf_f16_bits_of(x); }
+  static PF_METHOD float round(float x) { return pf_f16_value(pf_f16_bits_of(x)); }
+};
+template <>
+struct pf_dtype<pf_i64> {
+  typedef pf_i64 compute;
+  static PF_METHOD pf_i64 decode(pf_u64 b) { return static_cast<pf_i64>(b); }
+  static PF_METHOD pf_u64 encode(pf_i64 x) { return static_cast<pf_u64>(x); }
+  static PF_METHOD pf_i64 round(pf_i64 x) { return x; }
+};
+template <>
+struct pf_dtype<pf_i32> {
+  typedef pf_i32 compute;
+  static PF_METHOD pf_i32 decode(pf_u32 b) { return static_cast<pf_i32>(b); }
+  static PF_METHOD pf_u32 encode(pf_i32 x) { return static_cast<pf_u32>(x); }
+  static PF_METHOD pf_i32 round(pf_i32 x) { return x; }
+};
+template <>
+struct pf_dtype<pf_i16> {
+  typedef pf_i32 compute;
+  static PF_METHOD pf_i32 decode(pf_u32 b) { return static_cast<pf_i16>(b); }
+  static PF_METHOD pf_u32 encode(pf_i32 x) { return static_cast<pf_u32>(x) & 0xffffu; }
+  static PF_METHOD pf_i32 round(pf_i32 x) { return static_cast<pf_i16>(x); }
+};
+template <>
+struct pf_dtype<pf_i8> {
+  typedef pf_i32 compute;
+  static PF_METHOD pf_i32 decode(pf_u32 b) { return static_cast<pf_i8>(b); }
+  static PF_METHOD pf_u32 encode(pf_i32 x) { return static_cast<pf_u32>(x) & 0xffu; }
+  static PF_METHOD pf_i32 round(pf_i32 x) { return static_cast<pf_i8>(x); }
+};
+template <>
+struct pf_dtype<pf_u8> {
+  typedef pf_i32 compute;
+  static PF_METHOD pf_i32 decode(pf_u32 b) { return static_cast<pf_i32>(b & 0xffu); }
+  static PF_METHOD pf_u32 encode(pf_i32 x) { return static_cast<pf_u32>(x) & 0xffu; }
+  static PF_METHOD pf_i32 round(pf_i32 x) { return x & 0xff; }
+};
+template <>
+struct pf_dtype<pf_bool> {
+  typedef bool compute;
+  static PF_METHOD bool decode(pf_u32 b) { return (b & 0xffu) != 0; }
+  static PF_METHOD pf_u32 encode(bool x) { return x; }
+  static PF_METHOD bool round(bool x) { return x; }
+};
+template <class T>
+using pf_compute = typename pf_dtype<T>::compute;
+
+// Rounds N values that lie in registers; pairs of 16-bit floats with one instruction where there
+// is one.
+template <class T>
+struct pf_pairs {
+  enum { exist = 0 };
+};
+template <>
+struct pf_pairs<pf_bf16> {
+  enum { exist = 1 };
+  static PF_METHOD pf_u32 of(float a, float b) { return pf_bf16_pair(a, b); }
+};
+template <>
+struct pf_pairs<pf_f16> {
+  enum { exist = 1 };
+  static PF_METHOD pf_u32 of(float a, float b) { return pf_f16_pair(a, b); }
+};
+template <class T, int N>
+PF_DEVICE void pf_round(pf_compute<T> (&x)[N]) {
+  if constexpr (pf_pairs<T>::exist && N % 2 == 0) {
+    PF_UNROLL for (int i = 0; i < N; i += 2) {
+      const pf_u32 b = pf_pairs<T>::of(x[i], x[i + 1]);
+      x[i] = pf_dtype<T>::decode(b & 0xffffu);
+      x[i + 1] = pf_dtype<T>::decode(b >> 16);
+    }
+  } else {
+    PF_UNROLL for (int i = 0; i < N; ++i) x[i] = pf_dtype<T>::round(x[i]);
+  }
+}
+
+// ---- memory -----------------------------------------------------------------------------------
+// BYTES (1, 2, 4, 8 or 16) as words, from an address aligned to them. PAST: not needed again soon.
+#if defined(PF_NVIDIA)
+template <int BYTES, bool PAST>
+PF_DEVICE void pf_load_words(const void* p, pf_u32* w) {
+  if constexpr (BYTES == 16) {
+    const uint4* q = static_cast<const uint4*>(p);
+    const uint4 v = PAST ? __ldcs(q) : *q;
+    w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
+  } else if constexpr (BYTES == 8) {
+    const uint2* q = static_cast<const uint2*>(p);
+    const uint2 v = PAST ? __ldcs(q) : *q;
+    w[0] = v.x, w[1] = v.y;
+  } else if constexpr (BYTES == 4) {
+    const pf_u32* q = static_cast<const pf_u32*>(p);
+    w[0] = PAST ? __ldcs(q) : *q;
+  } else if constexpr (BYTES == 2) {
+    w[0] = *static_cast<const pf_u16*>(p);
+  } else {
+    w[0] = *static_cast<const pf_u8*>(p);
+  }
+}
+template <int BYTES, bool PAST>
+PF_DEVICE void pf_store_words(void* p, const pf_u32* w) {
+  if constexpr (BYTES == 16) {
+    uint4* q = static_cast<uint4*>(p);
+    const uint4 v = {w[0], w[1], w[2], w[3]};
+    if constexpr (PAST)
+      __stcs(q, v);
+    else
+      *q = v;
+  } else if constexpr (BYTES == 8) {
+    uint2* q = static_cast<uint2*>(p);
+    const uint2 v = {w[0], w[1]};
+    if constexpr (PAST)
+      __stcs(q, v);
+    else
+      *q = v;
+  } else if constexpr (BYTES == 4) {
+    pf_u32* q = static_cast<pf_u32*>(p);
+    if constexpr (PAST)
+      __stcs(q, w[0]);
+    else
+      *q = w[0];
+  } else if constexpr (BYTES == 2) {
+    *static_cast<pf_u16*>(p) = static_cast<pf_u16>(w[0]);
+  } else {
+    *static_cast<pf_u8*>(p) = static_cast<pf_u8>(w[0]);
+  }
+}
+#else
+// The same memory is seen through several of these types.
+typedef pf_u32 __attribute__((vector_size(16), may_alias)) pf_words4;
+typedef pf_u32 __attribute__((vector_size(8), may_alias)) pf_words2;
+typedef pf_u32 __attribute__((may_alias)) pf_words1;
+typedef pf_u16 __attribute__((may_alias)) pf_half_word;
+template <int BYTES, bool PAST>
+PF_DEVICE void pf_load_words(const void* p, pf_u32* w) {
+#if defined(PF_AMD)
+#define PF_FETCH(T) \
+  (PAST ? __builtin_nontemporal_load(static_cast<const T*>(p)) : *static_cast<const T*>(p))
+#else
+#define PF_FETCH(T) (*static_cast<const T*>(p))
+#endif
+  if constexpr (BYTES == 16) {
+    const pf_words4 v = PF_FETCH(pf_words4);
+    w[0] = v[0], w[1] = v[1], w[2] = v[2], w[3] = v[3];
+  } else if constexpr (BYTES == 8) {
+    const pf_words2 v = PF_FETCH(pf_words2);
+    w[0] = v[0], w[1] = v[1];
+  } else if constexpr (BYTES == 4) {
+    w[0] = PF_FETCH(pf_words1);
+  } else if constexpr (BYTES == 2) {
+    w[0] = *static_cast<const pf_half_word*>(p);
+  } else {
+    w[0] = *static_cast<const pf_u8*>(p);
+  }
+#undef PF_FETCH
+}
+template <int BYTES, bool PAST>
+PF_DEVICE void pf_store_words(void* p, const pf_u32* w) {
+#if defined(PF_AMD)
+#define PF_PUT(T, V)                                      \
+  do {                                                    \
+    if constexpr (PAST)                                   \
+      __builtin_nontemporal_store(V, static_cast<T*>(p)); \
+    else                                                  \
+      *static_cast<T*>(p) = V;                            \
+  } while (0)
+#else
+#define PF_PUT(T, V) (*static_cast<T*>(p) = (V))
+#endif
+  if constexpr (BYTES == 16) {
+    const pf_words4 v = {w[0], w[1], w[2], w[3]};
+    PF_PUT(pf_words4, v);
+  } else if constexpr (BYTES == 8) {
+    const pf_words2 v = {w[0], w[1]};
+    PF_PUT(pf_words2, v);
+  } else if constexpr (BYTES == 4) {
+    PF_PUT(pf_words1, w[0]);
+  } else if constexpr (BYTES == 2) {
+    *static_cast<pf_half_word*>(p) = static_cast<pf_u16>(w[0]);
+  } else {
+    *static_cast<pf_u8*>(p) = static_cast<pf_u8>(w[0]);
+  }
+#undef PF_PUT
+}
+#endif
+
+// V elements of dtype T from p, aligned to min(16, V * sizeof(T)); x is a register array.
+template <class T, int V, bool PAST>
+PF_DEVICE void pf_load(const void* p, pf_compute<T>* x) {
+  constexpr int size = sizeof(T), bytes = V * size, step = bytes < 16 ? bytes : 16;
+  pf_u32 w[(bytes + 3) / 4];
+  PF_UNROLL for (int b = 0; b < bytes; b += step)
+      pf_load_words<step, PAST>(static_cast<const char*>(p) + b, w + b / 4);
+  PF_UNROLL for (int i = 0; i < V; ++i) {
+    if constexpr (size == 8)
+      x[i] = pf_dtype<T>::decode(static_cast<pf_u64>(w[2 * i + 1]) << 32 | w[2 * i]);
+    else if constexpr (size == 4)
+      x[i] = pf_dtype<T>::decode(w[i]);
+    else
+      x[i] = pf_dtype<T>::decode(w[i * size / 4] >> (8 * (i * size % 4)));
+  }
+}
+// The values are rounded to T already.
+template <class T, int V, bool PAST>
+PF_DEVICE void pf_store(void* p, const pf_compute<T>* x) {
+  constexpr int size = sizeof(T), bytes = V * size, step = bytes < 16 ? bytes : 16;
+  pf_u32 w[(bytes + 3) / 4] = {};
+  PF_UNROLL for (int i = 0; i < V; ++i) {
+    if constexpr (size == 8) {
+      const pf_u64 b = pf_dtype<T>::encode(x[i]);
+      w[2 * i] = static_cast<pf_u32>(b);
+      w[2 * i + 1] = static_cast<pf_u32>(b >> 32);
+    } else if constexpr (size == 4) {
+      w[i] = pf_dtype<T>::encode(x[i]);
+    } else {
+      w[i * size / 4] |= pf_dtype<T>::encode(x[i]) << (8 * (i * size % 4));
+    }
+  }
+  PF_UNROLL for (int b = 0; b < bytes; b += step)
+      pf_store_words<step, PAST>(static_cast<char*>(p) + b, w + b / 4);
+}
+// ---- positions --------------------------------------------------------------------------------
+// n / d for n < 2^31, with d's divisor word: factor below, shift above.
+PF_DEVICE pf_u32 pf_multiply_high(pf_u32 a, pf_u32 b) {
+  return static_cast<pf_u32>(static_cast<pf_u64>(a) * b >> 32);
+}
+PF_DEVICE pf_u32 pf_divide(pf_u32 n, pf_u64 divisor) {
+  return (pf_multiply_high(n, static_cast<pf_u32>(divisor)) + n) >>
+         static_cast<pf_u32>(divisor >> 32);
+}
+
+#endif

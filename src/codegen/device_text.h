@@ -1,0 +1,101 @@
+// Pointwise programs as kernel text for GPUs. The text is self-contained HIP-dialect C++ over
+// kernels/prelude.h; a plug-in compiles it at run time and caches it by (program, LaunchClass).
+//
+//   DeviceProgram p(program);                       // once for each pf_program; owns a copy
+//   DeviceLaunch l;
+//   p.plan(launch, l);                              // geometry, class, arguments, grid
+//   if (l.grid == 0) return PF_OK;                  // nothing to do
+//   kernel = cache[l.key];                          // else compile p.text(l.key), entry p.kEntry
+//   launch(kernel, grid {l.grid, 1, 1}, block {l.block, 1, 1}, no dynamic shared memory,
+//          arguments l.words, 8 * l.nwords bytes);
+//
+// The kernel has one parameter, a struct by value of `nwords` 64-bit words, so the words can be
+// handed over as they are (HIP_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_POINTER, or
+// kernelParams = {words}). What they hold, in this order:
+//
+//   addresses   of the inputs, then of the outputs
+//   numbers     one word each, in the low bytes, in the type that the kernel computes with
+//   geometry    by kind, see DeviceProgram::plan()
+//
+// The text includes "prelude.h" and "math.h" and needs -DPF_WARP=<width> and no contraction.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "pyflame/backend.h"
+
+namespace pyflame::codegen {
+
+inline constexpr int kDeviceOperands = 48;  // inputs and outputs of one program
+inline constexpr int kDeviceWords = 512;    // 4 KB of arguments
+
+// What the text depends on besides the program. Plain bytes without padding: compare and hash
+// them as such.
+struct LaunchClass {
+  enum Kind : uint8_t {
+    Flat,   // every operand is dense in the same order, or one number
+    Rows,   // dense (or one number) along the inner dimension, anything along the others
+    Lines,  // any strides: one element at a time
+  };
+  uint8_t kind = Flat;
+  uint8_t vec = 1;                      // elements of one access
+  uint8_t ndim = 1;                     // dimensions left after merging
+  uint8_t wide = 0;                     // positions need 64 bits
+  uint8_t stream = 0;                   // larger than the caches: loads and stores say so
+  uint8_t ngroups = 0;                  // distinct vectors of strides
+  uint8_t group[kDeviceOperands] = {};  // of each operand; kSplat where all strides are 0
+  uint8_t walk[kDeviceOperands] = {};   // of each group, for Rows: kInner, kOuter
+  static constexpr uint8_t kSplat = 255;
+  static constexpr uint8_t kInner = 1;  // moves along the inner dimension (by 1)
+  static constexpr uint8_t kOuter = 2;  // moves along the others
+
+  friend bool operator==(const LaunchClass& a, const LaunchClass& b) {
+    return std::memcmp(&a, &b, sizeof a) == 0;
+  }
+};
+static_assert(sizeof(LaunchClass) == 6 + 2 * kDeviceOperands);
+
+struct DeviceLaunch {
+  LaunchClass key;
+  uint32_t grid = 0, block = 0;
+  uint32_t nwords = 0;
+  uint64_t words[kDeviceWords];
+};
+
+class DeviceProgram {
+ public:
+  static constexpr const char* kEntry = "pf_program";
+
+  // NotSupportedError for a row that has no meaning in its compute type, or too many operands.
+  explicit DeviceProgram(const pf_program&);
+
+  // Fills `out`. Geometry words:
+  //   Flat   elements
+  //   Rows   columns, rows, column blocks, log2 of threads along a row; size and divisor of each
+  //          outer dimension but the first; strides over the outer dimensions of each group that
+  //          moves along them
+  //   Lines  elements; size and divisor of each dimension but the first; strides of each group
+  // NotSupportedError when that is more than kDeviceWords.
+  void plan(const pf_launch&, DeviceLaunch& out) const;
+
+  std::string text(const LaunchClass&, const std::string& entry = kEntry) const;
+
+ private:
+  // A number as one type that some node takes it in.
+  struct Number {
+    uint8_t scalar;
+    uint8_t type;  // DType: Float32, Float64, Int32, Int64 or Bool
+  };
+  friend class TextPrinter;
+  std::vector<pf_node> nodes_;
+  std::vector<uint8_t> inputs_, outputs_;  // dtypes
+  std::vector<uint8_t> needed_;            // nodes that an output depends on
+  std::vector<Number> numbers_;
+  int vec_ = 1;  // elements of the widest access that pays
+};
+
+}  // namespace pyflame::codegen
