@@ -77,6 +77,10 @@ int unary_slope(Micro op, Sym x, Sym r) {
       return (T(1.12837916709551257390) * Exp(-(x * x))).id;
     case Micro::Erfc:
       return (T(-1.12837916709551257390) * Exp(-(x * x))).id;
+    case Micro::Gelu:
+      return (T(0.5) * (T(1) + Erf(x * T(0.70710678118654752440))) +
+              x * (T(0.39894228040143267794) * Exp(T(-0.5) * (x * x))))
+          .id;
     case Micro::Sin:
       return Cos(x).id;
     case Micro::Cos:

@@ -71,6 +71,8 @@ PF_DUAL_UNARY(Tanh, T(1) - r * r)
 PF_DUAL_UNARY(Sigmoid, (T(1) - r) * r)
 PF_DUAL_UNARY(Erf, T(1.12837916709551257390) * Exp(-(x * x)))
 PF_DUAL_UNARY(Erfc, T(-1.12837916709551257390) * Exp(-(x * x)))
+PF_DUAL_UNARY(Gelu, T(0.5) * (T(1) + Erf(x * T(0.70710678118654752440))) +
+                        x * (T(0.39894228040143267794) * Exp(T(-0.5) * (x * x))))
 PF_DUAL_UNARY(Sin, Cos(x))
 PF_DUAL_UNARY(Cos, -Sin(x))
 PF_DUAL_UNARY(Tan, T(1) + r * r)

@@ -86,6 +86,10 @@ double apply(Micro op, double x, double y, double z) {
       return std::erf(x);
     case Micro::Erfc:
       return std::erfc(x);
+    case Micro::Gelu: {
+      const double a = std::fmin(40, std::fabs(x));
+      return std::isnan(x) ? x : std::fmax(x, 0) - a * (0.5 * std::erfc(a * M_SQRT1_2));
+    }
     case Micro::Sin:
       return std::sin(x);
     case Micro::Cos:

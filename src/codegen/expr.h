@@ -34,6 +34,7 @@ namespace pyflame::codegen {
   X(Sigmoid, 1, false, "pf_sigmoid($0)")         \
   X(Erf, 1, false, "pf_erf($0)")                 \
   X(Erfc, 1, false, "pf_erfc($0)")               \
+  X(Gelu, 1, false, "pf_gelu($0)")               \
   X(Sin, 1, false, "pf_sin($0)")                 \
   X(Cos, 1, false, "pf_cos($0)")                 \
   X(Tan, 1, false, "pf_tan($0)")                 \

@@ -151,7 +151,7 @@ using ResultType = decltype(Body::template Eval<T>(
 constexpr uint16_t CostOf(std::string_view body) {
   uint16_t cost = 10;
   for (std::string_view s :
-       {"Exp", "Log", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Pow", "Atan", "SOFTPLUS"})
+       {"Exp", "Log", "Tanh", "Sigmoid", "Erf", "Gelu", "Sin", "Cos", "Pow", "Atan", "SOFTPLUS"})
     for (size_t at = body.find(s); at != body.npos; at = body.find(s, at + 1)) cost += 40;
   for (std::string_view s : {"/", "Sqrt", "FloorDiv", "Remainder", "Fmod"})
     for (size_t at = body.find(s); at != body.npos; at = body.find(s, at + 1)) cost += 20;

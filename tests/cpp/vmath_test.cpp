@@ -200,6 +200,31 @@ TEST(Vmath, SignsOfZero) {
   }
 }
 
+TEST(Vmath, GeluFollowsItsTail) {
+  const Kernel k = micro_kernel(static_cast<int>(Micro::Gelu), Reg::F32);
+  const Kernel k64 = micro_kernel(static_cast<int>(Micro::Gelu), Reg::F64);
+  const std::vector<float> x = points<float>(-9, 9);
+  const std::vector<double> wide(x.begin(), x.end());
+  const auto y = run<float, float>(k, {x}, x.size());
+  const auto z = run<double, double>(k64, {wide}, x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Long a = std::fabs(static_cast<Long>(x[i])), tail = std::erfc(a * M_SQRT1_2l) / 2;
+    const Long want = std::isnan(x[i]) ? x[i]
+                      : x[i] == -kInf  ? 0
+                      : x[i] > 0       ? x[i] * (1 - tail)
+                                       : x[i] * tail;
+    ASSERT_LE(ulps<double>(z[i], want), 2 + (x[i] < 0 && x[i] > -40 ? 2 * x[i] * x[i] : 0)) << x[i];
+    if (!(x[i] < -0.25f))
+      ASSERT_LE(ulps<float>(y[i], want), 2) << x[i];
+    else if (x[i] > -5)
+      ASSERT_LE(std::fabs(y[i] - want), 5e-4l * -want) << x[i];
+    else
+      ASSERT_LE(std::fabs(y[i] - want), 1.2e-7l) << x[i];
+  }
+  const auto zero = run<float, float>(k, {{-0.0f}}, 1);
+  EXPECT_TRUE(std::signbit(zero[0]) && zero[0] == 0);
+}
+
 TEST(Vmath, PowersOfEveryKind) {
   const std::vector<float> specials = {
       0.0f,  -0.0f, 1,      -1,    2,      -2,       3,        -3,     0.5f,   -0.5f, 2.5f, kInf,
