@@ -61,13 +61,15 @@ typedef unsigned long long pf_u64;
 #ifndef __constant__
 #define __constant__ __attribute__((constant))
 #endif
-#ifndef __launch_bounds__
-#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
-#endif
 
 #define PF_DEVICE static inline __device__ __attribute__((always_inline))
 #define PF_METHOD inline __device__ __attribute__((always_inline))
+#if defined(PF_AMD)  // otherwise registers are shared out for 1024 threads
+#define PF_KERNEL(NAME, THREADS) \
+  extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(1, THREADS))) NAME
+#else
 #define PF_KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
+#endif
 #define PF_SHARED __shared__
 #define PF_TABLE static __device__ const  // a constant array that lanes index freely
 #define PF_UNROLL _Pragma("unroll")
