@@ -168,14 +168,18 @@ HWY_INLINE Lanes<E> Sigmoid(Lanes<E> x) {
   const Lanes<E> e = Exp(-Abs(x)), one(1);
   return Select(Lt(x, Lanes<E>(0)), e, one) / (one + e);
 }
+// (1 - e) / (1 + e) with e = exp(-2|x|) = scale * (1/2 - h).
 HWY_INLINE F32 Tanh(F32 x) {
-  const F32 c = AtMost(9.02f, AtLeast(-9.02f, x));
-  const F32 z = c * c;
-  const F32 p =
-      Poly(z, 0.9999999991, 0.1378536594, 0.004008511464, 3.158911917e-05, 5.076242852e-08);
-  const F32 q =
-      Poly(z, 1.0, 0.4711869834, 0.02773752107, 0.0004207412107, 1.617489925e-06, 7.3744768e-10);
-  return AtMost(1.0f, AtLeast(-1.0f, c * p / q));
+  const F32 a = AtMost(9.02f, Abs(x)), magic(FloatBits<float>::kRound + 128);
+  const F32 shifted = NegFma(a, F32(2.8853900817779268147), magic);
+  const F32 r = Fma(shifted - magic, F32(0.5 * 0x1.62e43p-1), a);  // half of the remainder
+  const F32 h = NegFma(
+      r * r,
+      Poly(r, 1.0000000111, -0.666661895219, 0.333330374325, -0.133858720882, 0.0446261600416), r);
+  const F32 scale = BitCast<float>(Lanes<int32_t>(hn::ShiftLeft<23>(BitCast<int32_t>(shifted).v)));
+  const F32 n = Fma(scale, h, NegFma(scale, F32(0.5), F32(1)));
+  const F32 d = NegFma(scale, h, Fma(scale, F32(0.5), F32(1)));
+  return CopySign(n / d, x);
 }
 HWY_INLINE F64 Tanh(F64 x) {
   const F64 t = Expm1(F64(-2) * Abs(x));
