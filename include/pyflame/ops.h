@@ -135,8 +135,7 @@ Tensor& uniform_(Tensor&, double from = 0, double to = 1);
 Tensor& normal_(Tensor&, double mean = 0, double std = 1);
 Tensor dropout(const Tensor&, double p = 0.5, bool training = true);
 
-// ---- views and shape: src/ops/view.cpp, src/ops/shape.cpp
-// -----------------------------------------
+// ---- views and shape: src/ops/view.cpp, src/ops/shape.cpp ---------------------------------------
 Tensor reshape(const Tensor&, const IntList& shape);
 Tensor view(const Tensor&, const IntList& shape);
 Tensor permute(const Tensor&, const IntList& dims);
@@ -167,8 +166,7 @@ Tensor repeat(const Tensor&, const IntList& repeats);
 Tensor tril(const Tensor&, int64_t diagonal = 0);
 Tensor triu(const Tensor&, int64_t diagonal = 0);
 
-// ---- indexing, sorting, scanning: src/ops/index.cpp, src/ops/sort.cpp, src/ops/scan.cpp
-// ------------
+// ---- indexing, sorting, scanning: src/ops/index.cpp, src/ops/sort.cpp, src/ops/scan.cpp ---------
 Tensor gather(const Tensor&, int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor&, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter_add(const Tensor&, int64_t dim, const Tensor& index, const Tensor& src);
@@ -215,8 +213,7 @@ Tensor count_nonzero(const Tensor&, const std::optional<IntList>& dim = {});
 Tensor median(const Tensor&);
 std::pair<Tensor, Tensor> median(const Tensor&, int64_t dim, bool keepdim = false);
 
-// ---- products: src/ops/matmul.cpp, src/ops/einsum.cpp, src/ops/attention.cpp
-// -----------------------
+// ---- products: src/ops/matmul.cpp, src/ops/einsum.cpp, src/ops/attention.cpp --------------------
 Tensor matmul(const Tensor&, const Tensor&);
 Tensor bmm(const Tensor&, const Tensor&);
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
@@ -225,8 +222,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const Tensor& attn_mask = {}, double dropout_p = 0,
                                     bool is_causal = false, std::optional<double> scale = {});
 
-// ---- rows: src/ops/softmax.cpp, src/ops/norm.cpp, src/ops/loss.cpp
-// ---------------------------------
+// ---- rows: src/ops/softmax.cpp, src/ops/norm.cpp, src/ops/loss.cpp ------------------------------
 Tensor softmax(const Tensor&, int64_t dim, std::optional<DType> dtype = {});
 Tensor log_softmax(const Tensor&, int64_t dim, std::optional<DType> dtype = {});
 Tensor layer_norm(const Tensor&, const IntList& normalized_shape, const Tensor& weight = {},

@@ -52,8 +52,7 @@ inline void check(int rc) {
 }
 [[noreturn]] void type_error(const std::string& message);
 
-// ---- errors: errors.cpp
-// ---------------------------------------------------------------------------
+// ---- errors: errors.cpp -------------------------------------------------------------------------
 void init_errors(PyObject* module);
 void raise_current() noexcept;  // the C++ exception in flight becomes a Python exception
 // Turns the Python exception that is set into a C++ one, to cross the engine; keeps it intact.
@@ -112,8 +111,7 @@ class WithGil {
 };
 void init_runtime(nb::module_& m);
 
-// ---- dtype, device, Size: types.cpp
-// ---------------------------------------------------------------
+// ---- dtype, device, Size: types.cpp -------------------------------------------------------------
 struct PyDType {
   PyObject_HEAD DType value;
 };
@@ -170,8 +168,7 @@ int tensor_assign_subscript(PyObject*, PyObject* key, PyObject* value);
 int tensor_getbuffer(PyObject*, Py_buffer*, int flags);  // interop.cpp
 void tensor_releasebuffer(PyObject*, Py_buffer*);
 
-// ---- creation.cpp, interop.cpp
-// --------------------------------------------------------------------
+// ---- creation.cpp, interop.cpp ------------------------------------------------------------------
 void init_creation(nb::module_& m);
 void init_interop(nb::module_& m);
 // pf.tensor(data): always a copy.

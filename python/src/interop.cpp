@@ -112,8 +112,7 @@ Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy) {
                       [held] { release_later(held); });
 }
 
-// ---- buffer protocol: export
-// ----------------------------------------------------------------------
+// ---- buffer protocol: export --------------------------------------------------------------------
 int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
   view->obj = nullptr;
   auto refuse = [&](const std::string& why) {
@@ -176,8 +175,7 @@ void tensor_releasebuffer(PyObject*, Py_buffer* view) {
   view->internal = nullptr;
 }
 
-// ---- DLPack
-// ---------------------------------------------------------------------------------------
+// ---- DLPack -------------------------------------------------------------------------------------
 namespace {
 
 struct DLDevice {

@@ -65,9 +65,9 @@ void parse(OpSet& set) {
   }
 }
 
-// ---- binding arguments
-// ------------------------------------------------------------------------------ Keywords that
-// PyTorch has everywhere and that are not part of a row's schema.
+// ---- binding arguments --------------------------------------------------------------------------
+
+// Keywords that PyTorch has everywhere and that are not part of a row's schema.
 struct Extras {
   bool requires_grad = false;
   PyObject* out = nullptr;
@@ -394,8 +394,7 @@ PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject
   return guarded([&] { return run(set_of(self), args, PyVectorcall_NARGS(nargsf), kwnames); });
 }
 
-// ---- the type of the callables
-// -------------------------------------------------------------------
+// ---- the type of the callables ------------------------------------------------------------------
 PyObject* op_get(PyObject* self, PyObject* obj, PyObject*) {
   if (!obj || obj == Py_None) {
     Py_INCREF(self);

@@ -149,8 +149,7 @@ PyObject* tolist(PyObject* o, PyObject*) {
   });
 }
 
-// ---- conversion
-// -----------------------------------------------------------------------------------
+// ---- conversion ---------------------------------------------------------------------------------
 PyObject* converted(PyObject* o, Tensor t) {
   if (t.impl() == tensor_of(o).impl()) {
     Py_INCREF(o);
@@ -273,8 +272,7 @@ PyObject* type_as(PyObject* o, PyObject* other) {
   });
 }
 
-// ---- autograd
-// -------------------------------------------------------------------------------------
+// ---- autograd -----------------------------------------------------------------------------------
 PyObject* detach(PyObject* o, PyObject*) {
   return guarded([&] { return wrap(tensor_of(o).detach()); });
 }

@@ -326,8 +326,7 @@ Device to_usable_device(PyObject* o) {
   return d;
 }
 
-// ---- numbers
-// --------------------------------------------------------------------------------------
+// ---- numbers ------------------------------------------------------------------------------------
 namespace {
 bool has_index(PyObject* o) {
   auto* n = Py_TYPE(o)->tp_as_number;

@@ -204,8 +204,7 @@ bool operator==(const ExprNode& a, const ExprNode& b) {
          std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
 }
 
-// ---- Expr
-// ----------------------------------------------------------------------------------------
+// ---- Expr ---------------------------------------------------------------------------------------
 
 bool Expr::uses_input(int i) const {
   for (const auto& n : nodes)
@@ -239,8 +238,7 @@ uint64_t Expr::hash() const {
   return h;
 }
 
-// ---- Graph
-// ---------------------------------------------------------------------------------------
+// ---- Graph --------------------------------------------------------------------------------------
 
 int Graph::add(const ExprNode& n) {
   auto& bucket = index_[hash_node(n)];

@@ -85,8 +85,7 @@ void set_default_dtype(DType t) {
   g_default.store(t, std::memory_order_relaxed);
 }
 
-// ---- 16-bit floats
-// -------------------------------------------------------------------------------
+// ---- 16-bit floats ------------------------------------------------------------------------------
 
 float to_float(bfloat16 v) {
   return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16);

@@ -149,7 +149,7 @@ void cast_elements(const Geometry& g, void* out, DType to, const void* in, DType
   program_launch(cast_tape(to, from), &launch);
 }
 
-// ---- storage-only dtypes: one element at a time
+// ---- storage-only dtypes: one element at a time ------------------------------------------------
 
 // A value of any dtype without loss.
 struct Any {

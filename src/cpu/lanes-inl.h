@@ -248,9 +248,9 @@ HWY_INLINE Lanes<To> BitCast(Lanes<From> a) {
   return Lanes<To>(hn::BitCast(typename Lanes<To>::D(), a.v));
 }
 
-// ---- lane by lane
-// -------------------------------------------------------------------------------- For what has no
-// vector form. F is a functor over E.
+// ---- lane by lane -------------------------------------------------------------------------------
+
+// For what has no vector form. F is a functor over E.
 template <class F, class E>
 HWY_NOINLINE Lanes<E> EachLane(Lanes<E> x) {
   typename Lanes<E>::D d;
@@ -350,9 +350,9 @@ HWY_INLINE Lanes<E> operator/(Lanes<E> a, Lanes<E> b) {
     return FloorDiv(a, b);
 }
 
-// ---- memory
-// -------------------------------------------------------------------------------------- Masks are
-// stored as one byte an element, 0 or 1.
+// ---- memory -------------------------------------------------------------------------------------
+
+// Masks are stored as one byte an element, 0 or 1.
 template <class E>
 HWY_INLINE Lanes<E> LoadLanes(const E* p) {
   return Lanes<E>(hn::LoadU(typename Lanes<E>::D(), p));

@@ -240,9 +240,9 @@ HWY_INLINE const Kernel* LogicTable() {
   return table;
 }
 
-// ---- gradients
-// ----------------------------------------------------------------------------------- Operands (g,
-// x, y, z) or (g, r), as x, y, z, w of Tile. kInput says of which operand.
+// ---- gradients ----------------------------------------------------------------------------------
+
+// Operands (g, x, y, z) or (g, r), as x, y, z, w of Tile. kInput says of which operand.
 #define PF_GRAD_EVAL(X)                                                                 \
   template <int kInput, class T, class X_, class Y, class Z>                            \
   static HWY_INLINE T Eval(PF_UNUSED T g, PF_UNUSED X_ X, PF_UNUSED Y y, PF_UNUSED Z z, \

@@ -258,8 +258,7 @@ void count_nonzero(const KernelArgs& a) {
   for_type<Count>(a);
 }
 
-// ---- where the extreme is: the first one, or the first NaN
-// -----------------------------------------
+// ---- where the extreme is: the first one, or the first NaN --------------------------------------
 
 template <class V>
 struct Found {

@@ -102,8 +102,7 @@ struct Four {
   HWY_INLINE T max() const { return MaxOf(WMax(WMax(a[0], a[1]), WMax(a[2], a[3]))); }
 };
 
-// ---- scratch memory of one call, aligned to a cache line
-// -----------------------------------------
+// ---- scratch memory of one call, aligned to a cache line ----------------------------------------
 
 // Larger ones begin in the middle of a page: tensors begin near the start of one, and a load waits
 // for an earlier store with the same twelve low bits of the address.

@@ -187,9 +187,9 @@ void run_flat(const Run& run, int64_t begin, int64_t end) {
   if (run.stream) finish_streaming();
 }
 
-// ---- boxes
-// ----------------------------------------------------------------------------------------- How an
-// operand appears in a box.
+// ---- boxes --------------------------------------------------------------------------------------
+
+// How an operand appears in a box.
 struct BoxOperand {
   enum How : uint8_t { kDirect, kSplat, kStaged } how;
   bool constant;  // the same for every box: brought in once

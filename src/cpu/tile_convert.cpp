@@ -114,9 +114,9 @@ constexpr TileFn RoundTile() {
   return &Tile<RoundBody<C>, T, T, T, 1, 0>;
 }
 
-// ---- between register types
-// ---------------------------------------------------------------------- As C on x86 and so as
-// PyTorch: what does not fit becomes the smallest integer.
+// ---- between register types ---------------------------------------------------------------------
+
+// As C on x86 and so as PyTorch: what does not fit becomes the smallest integer.
 struct ToInt32 {
   template <class T, class X, class Y, class Z, class W>
   static HWY_INLINE I32 Eval(X x, Y, Z, W, T, T, T, T) {

@@ -186,9 +186,9 @@ HWY_INLINE F64 Tanh(F64 x) {
   return CopySign(t / (t + F64(2)), x);
 }
 
-// ---- logarithms
-// ---------------------------------------------------------------------------------- x = 2^k (1 +
-// f) with 1 + f in [sqrt(1/2), sqrt(2)), for x positive and finite; gives f.
+// ---- logarithms ---------------------------------------------------------------------------------
+
+// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x positive and finite; gives f.
 template <class E>
 HWY_INLINE Lanes<E> ReduceLog(Lanes<E> x, Lanes<E>& k) {
   using B = FloatBits<E>;
@@ -369,9 +369,9 @@ HWY_INLINE F64 Gelu(F64 x) {
   return NegFma(a, F64(0.5) * Erfc(a * F64(0.70710678118654752440)), AtLeast(0.0, x));
 }
 
-// ---- trigonometry
-// -------------------------------------------------------------------------------- x = k pi/2 + r;
-// exact to the last bit for |k| < 2^30.
+// ---- trigonometry -------------------------------------------------------------------------------
+
+// x = k pi/2 + r; exact to the last bit for |k| < 2^30.
 HWY_INLINE F64 ReducePi(F64 x, F64& k) {
   const F64 round(FloatBits<double>::kRound);
   k = Fma(x, F64(0.63661977236758134308), round) - round;

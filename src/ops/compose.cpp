@@ -11,8 +11,7 @@ namespace {
 
 using std::optional;
 
-// ---- diagonals
-// -----------------------------------------------------------------------------------
+// ---- diagonals ----------------------------------------------------------------------------------
 
 // The last dimension as a diagonal of the dimensions dim1 and dim2 of the result.
 Tensor diag_embed(const Tensor& t, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -64,8 +63,7 @@ Tensor fill_diagonal_(Tensor t, Scalar value) {
   return t;
 }
 
-// ---- slices put back
-// -----------------------------------------------------------------------------
+// ---- slices put back ----------------------------------------------------------------------------
 
 Tensor select_scatter(const Tensor& t, const Tensor& src, int64_t dim, int64_t index) {
   ops::check_defined(t, "select_scatter");
@@ -97,8 +95,7 @@ Tensor diagonal_scatter(const Tensor& t, const Tensor& src, int64_t offset, int6
   return out;
 }
 
-// ---- lists
-// ---------------------------------------------------------------------------------------
+// ---- lists --------------------------------------------------------------------------------------
 
 TensorList split_along(const Tensor& t, const ops::Value& by, int d, int least, const char* op) {
   ops::check_defined(t, op);
@@ -189,8 +186,7 @@ Tensor combinations(const Tensor& t, int64_t r, bool with_replacement) {
   return index(t, {from_host(all.data(), {count, r}, DType::Int64, t->storage->device)});
 }
 
-// ---- counting
-// ------------------------------------------------------------------------------------
+// ---- counting -----------------------------------------------------------------------------------
 
 // Counts of equal bins from min to max; both ends belong to a bin. NaN and what lies outside are
 // left out. With min == max the ends are those of the input.
@@ -270,8 +266,7 @@ TensorList unravel_index(const Tensor& indices, const IntList& shape) {
   return out;
 }
 
-// ---- dropout of whole channels
-// --------------------------------------------------------------------
+// ---- dropout of whole channels ------------------------------------------------------------------
 
 Tensor feature_dropout(const Tensor& t, double p, bool training) {
   ops::check_defined(t, "dropout2d");

@@ -13,8 +13,7 @@ using ops::call_row;
 using ops::call_row_into;
 using ops::OpId;
 
-// ---- straight from the table
-// -------------------------------------------------------------------------
+// ---- straight from the table --------------------------------------------------------------------
 
 #define X(NAME)                            \
   Tensor NAME(const Tensor& x) {           \
@@ -50,8 +49,7 @@ PF_TEST_FUNCTIONS(X)
 PF_BINARY_FUNCTIONS(X)
 #undef X
 
-// ---- sums and signs
-// ------------------------------------------------------------------------------------
+// ---- sums and signs -----------------------------------------------------------------------------
 
 namespace {
 
@@ -121,8 +119,7 @@ Tensor rdiv(const Tensor& x, Scalar s) {
   return call_row(op::div, {s, x});
 }
 
-// ---- division
-// --------------------------------------------------------------------------------------------
+// ---- division -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -168,8 +165,7 @@ Tensor div(const Tensor& x, const Tensor& y, const std::string& rounding_mode) {
   return floor_divide(sub(x, fmod(x, y)), y);
 }
 
-// ---- powers
-// ----------------------------------------------------------------------------------------------
+// ---- powers -------------------------------------------------------------------------------------
 
 Tensor pow(const Tensor& x, const Tensor& y) {
   return call_row(op::pow, {x, y});
@@ -221,8 +217,7 @@ Tensor& pow_(Tensor& x, Scalar e) {
   return call_row_into(row, x, {});
 }
 
-// ---- rounding and special values
-// ---------------------------------------------------------------------------
+// ---- rounding and special values ----------------------------------------------------------------
 
 Tensor round(const Tensor& x, int64_t decimals) {
   if (decimals == 0 || !is_float(x->dtype)) return round(x);
@@ -250,8 +245,7 @@ Tensor isclose(const Tensor& x, const Tensor& y, double rtol, double atol, bool 
   return call_row(op::isclose, {x, y}, {rtol, atol, equal_nan ? 1.0 : 0.0});
 }
 
-// ---- activations with attributes
-// ---------------------------------------------------------------------------
+// ---- activations with attributes ----------------------------------------------------------------
 
 Tensor leaky_relu(const Tensor& x, Scalar slope) {
   return call_row(op::leaky_relu, {x}, {slope});
@@ -297,8 +291,7 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   return call_row(op::prelu, {x, w});
 }
 
-// ---- three operands
-// ----------------------------------------------------------------------------------------
+// ---- three operands -----------------------------------------------------------------------------
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& w) {
   return call_row(op::lerp, {a, b, w});

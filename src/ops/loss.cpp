@@ -216,8 +216,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   return r == Reduction::Sum ? sum(loss) : div(sum(loss), sum(w));
 }
 
-// ---- differences
-// ---------------------------------------------------------------------------------
+// ---- differences --------------------------------------------------------------------------------
 
 namespace {
 void check_pair(const Tensor& a, const Tensor& b, const char* op) {
@@ -263,8 +262,7 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, std::string reducti
 }
 }  // namespace
 
-// ---- probabilities
-// -------------------------------------------------------------------------------
+// ---- probabilities ------------------------------------------------------------------------------
 
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
                             const std::string& reduction) {

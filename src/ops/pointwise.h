@@ -103,8 +103,7 @@ const codegen::Expr& expression(OpId);
 int operand_count(OpId);
 std::string row_name(OpId);
 
-// ---- for Python, documentation and tests
-// ---------------------------------------------------------
+// ---- for Python, documentation and tests --------------------------------------------------------
 
 struct PointwiseRow {
   std::string name;       // of the row

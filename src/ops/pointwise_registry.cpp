@@ -131,8 +131,7 @@ void register_row(OpId id, const RowInfo& row, const PointwiseRow& text) {
   put(name + "_", keyword, kMethod, into);
 }
 
-// ---- functions with rules of their own
-// ------------------------------------------------------------------
+// ---- functions with rules of their own ----------------------------------------------------------
 
 Value tensor_or_scalar(std::vector<Value>& v, auto&& with_tensor, auto&& with_scalar) {
   const Tensor& x = std::get<Tensor>(v[0]);

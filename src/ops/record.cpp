@@ -10,8 +10,7 @@
 namespace pyflame::ops {
 namespace {
 
-// ---- dtypes
-// ----------------------------------------------------------------------------------------
+// ---- dtypes -------------------------------------------------------------------------------------
 
 struct Types {
   DType common;   // operands are converted to it
@@ -315,8 +314,7 @@ Tensor record(OpId id, const Dims& shape, DType out, DType compute, Device devic
   return r;
 }
 
-// ---- operands
-// ------------------------------------------------------------------------------------------
+// ---- operands -----------------------------------------------------------------------------------
 
 [[noreturn]] void fail_devices(OpId id, const Tensor& a, const Tensor& b) {
   PF_FAIL(DeviceError, name_of(id), "got operands on ", a->storage->device, " and ",

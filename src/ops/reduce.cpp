@@ -391,8 +391,7 @@ Tensor median(const Tensor& x) {
   return median(reshape(x, {-1}), 0, false).first;
 }
 
-// ---- rows of the table
-// ---------------------------------------------------------------------------
+// ---- rows of the table --------------------------------------------------------------------------
 
 namespace {
 

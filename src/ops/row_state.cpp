@@ -35,9 +35,9 @@ Rows& rows() {
   return *r;
 }
 
-// ---- expressions of the table's rows: the bodies over symbols
-// -------------------------------------- A body names only what it uses, so the operands of all
-// rows are offered and many stay unused.
+// ---- expressions of the table's rows: the bodies over symbols -----------------------------------
+
+// A body names only what it uses, so the operands of all rows are offered and many stay unused.
 
 using codegen::Sym;
 using codegen::SymMask;
@@ -135,8 +135,7 @@ const Expr* build_expression(OpId id) {
   return new Expr(g.extract(kGradients[row](g, input)));
 }
 
-// ---- plans
-// -----------------------------------------------------------------------------------------
+// ---- plans --------------------------------------------------------------------------------------
 
 // The gradient of operand i of a row that is no forward row of the table: a row made from the
 // derivative, over those operands that it reads.

@@ -299,8 +299,7 @@ TEST(Vmath, ProductsAreRoundedBeforeTheyAreAdded) {
   EXPECT_EQ(f[0], 0x1p-24f);
 }
 
-// ---- the same bits for every instruction set
-// -------------------------------------------------------
+// ---- the same bits for every instruction set ----------------------------------------------------
 template <class T>
 std::vector<std::vector<T>> operands() {
   std::vector<T> x = points<T>(-20, 20);
