@@ -26,6 +26,11 @@ Tensor kaiming_normal_(const Tensor& tensor, double a = 0, const std::string& mo
 // Orthonormal rows (or columns, whichever are fewer) of the tensor seen as a matrix, times gain.
 Tensor orthogonal_(const Tensor& tensor, double gain = 1);
 
+// Normal numbers, with a fraction `sparsity` of each column of a matrix set to 0.
+Tensor sparse_(const Tensor& tensor, double sparsity, double std = 0.01);
+// The identity of a convolution: ones in the middle of the kernels, in each of `groups` groups.
+Tensor dirac_(const Tensor& tensor, int64_t groups = 1);
+
 // Recommended gain: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for relu, ...
 double calculate_gain(const std::string& nonlinearity, double param = 0.01);
 

@@ -64,7 +64,19 @@ strided = "strided"
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 
 # Names that live in modules of the package and are imported when they are used.
-_MODULES = ("autograd", "checkpoint", "cli", "cuda", "data", "debug", "nn", "onnx", "ops", "optim")
+_MODULES = (
+    "autograd",
+    "checkpoint",
+    "cli",
+    "cuda",
+    "data",
+    "debug",
+    "nn",
+    "linalg",
+    "onnx",
+    "ops",
+    "optim",
+)
 _MODULES += (
     "models",
     "random",
@@ -107,6 +119,8 @@ _LAZY = {
     "get_num_interop_threads": "_misc",
     "set_anomaly_enabled": "_misc",
     "tensordot": "_misc",
+    "broadcast_shapes": "_misc",
+    "detach": "_misc",
 }
 _TYPED = {
     "FloatTensor": "float32",

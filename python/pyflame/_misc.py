@@ -195,6 +195,17 @@ def set_anomaly_enabled(mode):
     _C._set_detect_anomaly(bool(mode))
 
 
+def broadcast_shapes(*shapes):
+    """The shape that tensors of these shapes have together."""
+    tensors = [_C._functions["empty"]((s,) if isinstance(s, int) else s) for s in shapes]
+    return _C._functions["broadcast_tensors"](tensors)[0].shape if tensors else _C.Size(())
+
+
+def detach(input):
+    """The same values without history; shares memory."""
+    return input.detach()
+
+
 def tensordot(a, b, dims=2):
     """Sum of products over several dimensions of a and b.
 

@@ -97,6 +97,14 @@ PyObject* get_mt(PyObject* o, void*) {
     return wrap(transpose(t, -2, -1));
   });
 }
+PyObject* get_h(PyObject* o, void*) {
+  return guarded([&] {
+    const Tensor& t = tensor_of(o);
+    PF_CHECK(t->shape.size() == 2 || t->shape.empty(), ShapeError, "Tensor.H", "got shape ",
+             t->shape, "; expected a matrix; use mH for batches");
+    return wrap(t->shape.empty() ? t : transpose(t, 0, 1));
+  });
+}
 PyObject* get_itemsize(PyObject* o, void*) {
   return PyLong_FromSize_t(itemsize(tensor_of(o)->dtype));
 }
@@ -138,6 +146,8 @@ PyGetSetDef kTensorProperties[] = {
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"T", get_t, nullptr, "View with the dimensions reversed.", nullptr},
     {"mT", get_mt, nullptr, "View with the last two dimensions swapped.", nullptr},
+    {"H", get_h, nullptr, "Conjugate transpose of a matrix; numbers here are real.", nullptr},
+    {"mH", get_mt, nullptr, "Conjugate transpose of the last two dimensions.", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"is_cuda", get_is_cuda, nullptr, "True on a GPU of any vendor.", nullptr},

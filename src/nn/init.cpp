@@ -175,6 +175,40 @@ Tensor orthogonal_(const Tensor& tensor, double gain) {
   return fill_from_host(tensor, values);
 }
 
+Tensor sparse_(const Tensor& tensor, double sparsity, double std) {
+  PF_CHECK(tensor->shape.size() == 2, ShapeError, "nn.init.sparse_", "got a tensor of ",
+           tensor->shape, "; expected 2 dimensions; reshape it");
+  PF_CHECK(sparsity >= 0 && sparsity <= 1, ValueError, "nn.init.sparse_", "got sparsity ", sparsity,
+           "; expected a fraction from 0 to 1");
+  NoGrad guard;
+  Tensor self = fill_normal(tensor, 0, std);
+  const int64_t rows = tensor->shape[0];
+  const auto zeros = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(rows)));
+  const Tensor numbers = rand(tensor->shape.vec(), {}, tensor->storage->device);
+  const Tensor rank = argsort(argsort(numbers, 0), 0);
+  masked_fill_(self, lt(rank, Scalar(zeros)), Scalar(0));
+  return self;
+}
+
+Tensor dirac_(const Tensor& tensor, int64_t groups) {
+  const int n = tensor->shape.size();
+  PF_CHECK(n >= 3 && n <= 5, ShapeError, "nn.init.dirac_", "got a tensor of ", tensor->shape,
+           "; expected 3, 4 or 5 dimensions");
+  const int64_t out = tensor->shape[0], in = tensor->shape[1];
+  PF_CHECK(groups > 0 && out % groups == 0, ValueError, "nn.init.dirac_", "got ", groups,
+           " groups for ", out, " output channels; expected a divisor");
+  std::vector<double> values(static_cast<size_t>(tensor->numel));
+  int64_t kernel = 1, middle = 0;
+  for (int d = 2; d < n; ++d) {
+    kernel *= tensor->shape[d];
+    middle = middle * tensor->shape[d] + tensor->shape[d] / 2;
+  }
+  for (int64_t g = 0; g < groups; ++g)
+    for (int64_t i = 0; i < std::min(out / groups, in); ++i)
+      values[static_cast<size_t>(((g * (out / groups) + i) * in + i) * kernel + middle)] = 1;
+  return fill_from_host(tensor, values);
+}
+
 double calculate_gain(const std::string& nonlinearity, double param) {
   for (const char* plain : {"linear", "identity", "sigmoid", "conv1d", "conv2d", "conv3d",
                             "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"})
@@ -237,6 +271,10 @@ const ops::Family kInit("initialisation", [](ops::Family& f) {
                              "Normal, variance by inputs or outputs."));
   f.op(&orthogonal_, row("_init_orthogonal_(Tensor tensor, float gain=1.0) -> Tensor",
                          "Orthonormal rows or columns."));
+  f.op(&sparse_, row("_init_sparse_(Tensor tensor, float sparsity, float std=0.01) -> Tensor",
+                     "Normal numbers with zeros in each column."));
+  f.op(&dirac_, row("_init_dirac_(Tensor tensor, int groups=1) -> Tensor",
+                    "The identity of a convolution."));
   f.op(&calculate_gain, row("_init_calculate_gain(str nonlinearity, float param=0.01) -> float",
                             "Recommended gain of a nonlinearity."));
   f.op(&linear_, row("_init_linear_(Tensor weight, Tensor? bias=None) -> None",

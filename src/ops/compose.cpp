@@ -266,6 +266,72 @@ TensorList unravel_index(const Tensor& indices, const IntList& shape) {
   return out;
 }
 
+// ---- sequences and powers -----------------------------------------------------------------------
+
+// Sequences [length, ...] of different lengths in one tensor [longest, batch, ...].
+Tensor pad_sequence(const TensorList& sequences, bool batch_first, Scalar value, std::string side) {
+  const char* op = "pad_sequence";
+  PF_CHECK(!sequences.empty(), ValueError, op,
+           "got no tensors; expected at least one; check the list");
+  PF_CHECK(side == "right" || side == "left", ValueError, op, "got padding_side '", side,
+           "'; expected 'right' or 'left'; choose one of them");
+  int64_t longest = 0;
+  for (const Tensor& t : sequences) {
+    ops::check_defined(t, op);
+    PF_CHECK(!t->shape.empty() && t->shape.size() == sequences[0]->shape.size(), ShapeError, op,
+             "got shapes ", sequences[0]->shape, " and ", t->shape,
+             "; expected [length, ...] with equal other sizes; reshape them");
+    longest = std::max(longest, t->shape[0]);
+  }
+  TensorList padded;
+  for (const Tensor& t : sequences) {
+    IntList around(static_cast<size_t>(2 * t->shape.size()), 0);
+    around[around.size() - (side == "right" ? 1 : 2)] = longest - t->shape[0];
+    padded.push_back(longest == t->shape[0] ? t : pad(t, around, "constant", value));
+  }
+  return stack(padded, batch_first ? 0 : 1);
+}
+
+Tensor vander(const Tensor& x, optional<int64_t> columns, bool increasing) {
+  ops::check_defined(x, "vander");
+  PF_CHECK(x->shape.size() == 1, ShapeError, "vander", "got shape ", x->shape,
+           "; expected one dimension; ravel it");
+  const int64_t n = columns.value_or(x->numel);
+  PF_CHECK(n >= 0, ValueError, "vander", "got N ", n, "; expected at least 0; correct it");
+  const Tensor exponents = arange(0, n, 1, DType::Int64, x->storage->device);
+  const Tensor powers = pow(unsqueeze(x, 1), to(exponents, x->dtype));
+  return increasing ? powers : flip(powers, {1});
+}
+
+Tensor ldexp(const Tensor& x, const Tensor& exponent) {
+  ops::check_defined(x, "ldexp");
+  ops::check_defined(exponent, "ldexp");
+  return mul(x, exp2(is_float(x->dtype) ? to(exponent, x->dtype) : exponent));
+}
+
+// Summed over what broadcasting had repeated.
+Tensor sum_to_size(const Tensor& t, const IntList& size) {
+  ops::check_defined(t, "sum_to_size");
+  const Dims target(size);
+  const Dims wide = broadcast_shapes(t->shape, target, "sum_to_size");
+  PF_CHECK(wide == t->shape, ShapeError, "sum_to_size", "got size ", target, " for a tensor of ",
+           t->shape, "; expected a shape that broadcasts to it; correct it");
+  return autograd::sum_to(t, target);
+}
+
+bool is_same_size(const Tensor& a, const Tensor& b) {
+  ops::check_defined(a, "is_same_size");
+  ops::check_defined(b, "is_same_size");
+  return a->shape == b->shape;
+}
+
+bool is_nonzero(const Tensor& t) {
+  ops::check_defined(t, "is_nonzero");
+  PF_CHECK(t->numel == 1, ShapeError, "is_nonzero", "got ", t->numel,
+           " elements; expected one; use any() or all()");
+  return t.item().to_double() != 0;
+}
+
 // ---- dropout of whole channels ------------------------------------------------------------------
 
 Tensor feature_dropout(const Tensor& t, double p, bool training) {
@@ -345,6 +411,23 @@ const Family kCompose("composed", [](Family& f) {
   f.op(&isin, {"isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool "
                "invert=False) -> Tensor",
                "Whether each element is one of test_elements.", kFunction, false});
+  f.op(&pad_sequence,
+       {"pad_sequence(Tensor[] sequences, bool batch_first=False, Scalar padding_value=0.0, str "
+        "padding_side='right') -> Tensor",
+        "Sequences [length, ...] as one tensor [longest, batch, ...] (or batch first), the shorter "
+        "ones filled up with padding_value.",
+        kFunctional});
+  f.op(&vander,
+       {"vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
+        "Powers of x as columns, from the highest (or from 0, increasing=True).", kFunction});
+  f.op(&ldexp, {"ldexp(Tensor input, Tensor other) -> Tensor", "input * 2^other."});
+  f.op(&sum_to_size, {"sum_to_size(Tensor input, int[] size) -> Tensor",
+                      "Summed to a shape that broadcasts to the input's.", kMethod});
+  f.op(&is_same_size, {"is_same_size(Tensor input, Tensor other) -> bool",
+                       "Whether both have the same shape.", kFunction | kMethod, false});
+  f.op(&is_nonzero,
+       {"is_nonzero(Tensor input) -> bool",
+        "Whether the one element is not 0. ShapeError for more.", kFunction | kMethod, false});
   f.op(&unravel_index,
        {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
         "Positions in a flattened tensor as one index for each dimension.", kFunction, false});

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "pyflame/losses.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -18,6 +19,14 @@ Reduction reduction_from(std::string_view name, const char* op) {
   PF_FAIL(ValueError, op, "got reduction='", name,
           "'; expected 'none', 'mean' or 'sum'; pass one of them");
 }
+Tensor reduced(const Tensor& loss, Reduction r) {
+  return r == Reduction::None ? loss : r == Reduction::Mean ? mean(loss) : sum(loss);
+}
+void check_pair(const Tensor& input, const Tensor& target, const char* op) {
+  check_arithmetic(input, op);
+  check_defined(target, op, "target");
+  broadcast_shapes(input->shape, target->shape, op);
+}
 }  // namespace ops
 
 namespace {
@@ -25,11 +34,9 @@ namespace {
 using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
+using ops::check_pair;
+using ops::reduced;
 using ops::Reduction;
-
-Tensor reduced(const Tensor& loss, Reduction r) {
-  return r == Reduction::None ? loss : r == Reduction::Mean ? mean(loss) : sum(loss);
-}
 
 // ---- classes -----------------------------------------------------------------------------------
 
@@ -219,22 +226,32 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
 // ---- differences --------------------------------------------------------------------------------
 
 namespace {
-void check_pair(const Tensor& a, const Tensor& b, const char* op) {
-  ops::check_arithmetic(a, op);
-  ops::check_defined(b, op, "target");
-  broadcast_shapes(a->shape, b->shape, op);
+// A mean divides by the weights.
+Tensor weighted(const Tensor& loss, const Tensor& weight, Reduction r) {
+  if (!weight.defined()) return reduced(loss, r);
+  const Tensor each = mul(loss, weight);
+  if (r != Reduction::Mean) return reduced(each, r);
+  return div(sum(each), sum(expand(weight, each->shape.vec())));
 }
 }  // namespace
 
-Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
+                const Tensor& weight) {
   const Reduction r = ops::reduction_from(reduction, "mse_loss");
   check_pair(input, target, "mse_loss");
-  return reduced(square(sub(input, target)), r);
+  return weighted(square(sub(input, target)), weight, r);
 }
-Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  return mse_loss(input, target, reduction, {});
+}
+Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
+               const Tensor& weight) {
   const Reduction r = ops::reduction_from(reduction, "l1_loss");
   check_pair(input, target, "l1_loss");
-  return reduced(abs(sub(input, target)), r);
+  return weighted(abs(sub(input, target)), weight, r);
+}
+Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  return l1_loss(input, target, reduction, {});
 }
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
                       double beta) {
@@ -249,18 +266,17 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::stri
       r);
 }
 
-namespace {
-Tensor huber_loss(const Tensor& input, const Tensor& target, std::string reduction, double delta) {
+Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
+                  double delta, const Tensor& weight) {
   PF_CHECK(delta > 0, ValueError, "huber_loss", "got delta=", delta,
            "; expected a positive number; pass delta=1.0");
   const Reduction r = ops::reduction_from(reduction, "huber_loss");
   check_pair(input, target, "huber_loss");
   const Tensor d = sub(input, target), a = abs(d);
-  return reduced(where(le(a, Scalar(delta)), mul(square(d), Scalar(0.5)),
-                       mul(sub(a, Scalar(0.5 * delta)), Scalar(delta))),
-                 r);
+  const Tensor loss = where(le(a, Scalar(delta)), mul(square(d), Scalar(0.5)),
+                            mul(sub(a, Scalar(0.5 * delta)), Scalar(delta)));
+  return reduced(weight.defined() ? mul(loss, weight) : loss, r);
 }
-}  // namespace
 
 // ---- probabilities ------------------------------------------------------------------------------
 
@@ -383,17 +399,25 @@ static const ops::Family kLoss("loss", [](ops::Family& f) {
        "-input[target] over classes in dimension 1, for log-probabilities; shapes and reduction as "
        "in cross_entropy. IndexError for a class out of range.",
        kBoth});
-  f.op(&mse_loss, {"mse_loss(Tensor input, Tensor target, str reduction='mean') -> Tensor",
-                   "(input - target)^2; `reduction` is 'none', 'mean' or 'sum'.", kBoth});
-  f.op(&l1_loss, {"l1_loss(Tensor input, Tensor target, str reduction='mean') -> Tensor",
-                  "|input - target|; `reduction` is 'none', 'mean' or 'sum'.", kBoth});
+  using Weighted = Tensor (*)(const Tensor&, const Tensor&, const std::string&, const Tensor&);
+  f.op(static_cast<Weighted>(&mse_loss),
+       {"mse_loss(Tensor input, Tensor target, str reduction='mean', Tensor? weight=None) -> "
+        "Tensor",
+        "(input - target)^2; `reduction` is 'none', 'mean' or 'sum'. The mean divides by the sum "
+        "of the weights where there are any.",
+        kBoth});
+  f.op(static_cast<Weighted>(&l1_loss),
+       {"l1_loss(Tensor input, Tensor target, str reduction='mean', Tensor? weight=None) -> Tensor",
+        "|input - target|; `reduction` and `weight` as in mse_loss.", kBoth});
   f.op(&smooth_l1_loss,
        {"smooth_l1_loss(Tensor input, Tensor target, str reduction='mean', float beta=1.0) -> "
         "Tensor",
         "0.5 d^2 / beta where |d| < beta, else |d| - 0.5 beta, with d = input - target.", kBoth});
   f.op(&huber_loss,
-       {"huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0) -> Tensor",
-        "0.5 d^2 where |d| <= delta, else delta (|d| - 0.5 delta), with d = input - target.",
+       {"huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? "
+        "weight=None) -> Tensor",
+        "0.5 d^2 where |d| <= delta, else delta (|d| - 0.5 delta), with d = input - target, times "
+        "`weight`.",
         kBoth});
   f.op(&binary_cross_entropy,
        {"binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, str "

@@ -21,6 +21,14 @@ Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta 
              Scalar alpha = 1);
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
                Scalar alpha = 1);
+Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
+              Scalar alpha = 1);
+Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
+            Scalar alpha = 1);
+Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim);
+Tensor cross(const Tensor& a, const Tensor& b, int64_t dim);
+Tensor matrix_power(const Tensor& t, int64_t n);
+Tensor chain_matmul(const std::vector<Tensor>& matrices);
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int64_t>& dims_a,
                  const std::vector<int64_t>& dims_b);
 

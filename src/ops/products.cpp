@@ -8,8 +8,6 @@
 
 namespace pyflame {
 
-Tensor diagonal(const Tensor&, int64_t offset, int64_t dim1, int64_t dim2);
-
 namespace {
 
 void check_both(const Tensor& a, const Tensor& b, const char* op) {
@@ -36,10 +34,14 @@ Tensor vdot(const Tensor& a, const Tensor& b) {
   return dot(a, b);
 }
 
+}  // namespace
+
 Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim) {
   check_both(a, b, "vecdot");
   return sum(mul(a, b), IntList{dim}, false, a->dtype);
 }
+
+namespace {
 
 // Each dimension as (a, b): one broadcast product, then a reshape.
 Tensor kron(const Tensor& a, const Tensor& b) {
@@ -66,6 +68,8 @@ Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Te
   return bias.defined() ? add(r, bias) : r;
 }
 
+}  // namespace
+
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   PF_CHECK(a->shape.size() == 3 && b->shape.size() == 3, ShapeError, "addbmm", "got ", a->shape,
            " and ", b->shape, "; expected two batches of matrices; use matmul for other shapes");
@@ -76,11 +80,15 @@ Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, 
   return scaled_sum(input, outer(a, b), beta, alpha);
 }
 
+namespace {
+
 Tensor trace(const Tensor& t) {
   PF_CHECK(t.defined() && t->shape.size() == 2, ShapeError, "trace", "got shape ",
            t.defined() ? t->shape : Dims{}, "; expected a matrix; take diagonal(...).sum(-1)");
   return sum(diagonal(t, 0, 0, 1));
 }
+
+}  // namespace
 
 Tensor matrix_power(const Tensor& t, int64_t n) {
   const int nd = t->shape.size();
@@ -120,8 +128,6 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
   auto turn = [&](const Tensor& t, int64_t by) { return roll(t, {by}, {from_end}); };
   return sub(mul(turn(a, -1), turn(b, -2)), mul(turn(a, -2), turn(b, -1)));
 }
-
-}  // namespace
 
 namespace ops {
 namespace {

@@ -142,6 +142,29 @@ static Tensor exponential_(Tensor t, double rate) {
   return t;
 }
 
+static Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double, int64_t dim) {
+  const char* op = "gumbel_softmax";
+  check_float(logits->dtype, op);
+  PF_CHECK(tau > 0, ValueError, op, "got tau ", tau, "; expected more than 0; pass tau=1.0");
+  Tensor gumbel;
+  {
+    NoGrad off;
+    gumbel = neg(log(exponential_(empty_like(logits), 1)));
+  }
+  const Tensor soft = softmax(div(add(logits, gumbel), Scalar(tau)), dim);
+  if (!hard) return soft;
+  // One-hot forward, the soft gradient backward.
+  Tensor picked;
+  {
+    NoGrad off;
+    const Tensor at = argmax(soft, dim, true);
+    picked = scatter(zeros_like(soft), dim, at,
+                     ones(at->shape.vec(), soft->dtype, soft->storage->device));
+    picked = sub(picked, soft);
+  }
+  return add(picked, soft);
+}
+
 static Tensor random_range_(Tensor t, int64_t from, optional<int64_t> to) {
   overwrite(t, "random_", [&] {
     uint64_t range;
@@ -402,6 +425,13 @@ const Family kRandom("random", [](Family& f) {
   f.op(+[](Tensor t, double mean, double std) { return normal_(t, mean, std); },
        {"normal_(Tensor input, float mean=0.0, float std=1.0) -> Tensor",
         "Overwrites with normal numbers.", kMethod, false});
+  f.op(&gumbel_softmax,
+       {"gumbel_softmax(Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1) "
+        "-> Tensor",
+        "Samples of the Gumbel-softmax distribution along `dim`: softmax((logits + noise) / tau). "
+        "`hard` gives one-hot samples with the gradient of the soft ones. eps is not used, as in "
+        "PyTorch.",
+        kFunctional});
   f.op(&exponential_,
        {"exponential_(Tensor input, float lambd=1.0) -> Tensor",
         "Overwrites with numbers of the exponential distribution of rate lambd.", kMethod, false});

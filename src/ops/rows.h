@@ -36,5 +36,8 @@ inline Tensor dense(const Tensor& t) {
 // How a loss is reduced; the numbers are attributes of kernels.
 enum class Reduction : int64_t { None = 0, Mean = 1, Sum = 2 };
 Reduction reduction_from(std::string_view name, const char* op);
+Tensor reduced(const Tensor& loss, Reduction);
+// Checks an input and a target that broadcast.
+void check_pair(const Tensor& input, const Tensor& target, const char* op);
 
 }  // namespace pyflame::ops

@@ -429,6 +429,8 @@ Tensor pad(const Tensor& t, const IntList& padding, const std::string& mode,
   PF_CHECK(mode == "reflect" || mode == "replicate" || mode == "circular", ValueError, "pad",
            "got mode '", mode,
            "'; expected 'constant', 'reflect', 'replicate' or 'circular'; choose one of them");
+  PF_CHECK(!value || value->to_double() == 0, ValueError, "pad", "got a value for mode '", mode,
+           "'; expected one for mode 'constant' only; leave it out");
   Tensor out = t;
   for (int d = 0; d < n; ++d) {
     const int64_t b = before[static_cast<size_t>(d)], a = after[static_cast<size_t>(d)];
@@ -465,8 +467,9 @@ const Family kShapes("shape", [](Family& f) {
                 "Tensors of one shape joined along a new dimension.", kFunction});
   f.op(&hstack, {"hstack(Tensor[] tensors) -> Tensor",
                  "Joined along the second dimension (the first for 1-D tensors).", kFunction});
-  f.op(&vstack, {"vstack(Tensor[] tensors) -> Tensor",
-                 "Joined along the first dimension, 1-D tensors as rows.", kFunction});
+  for (const char* schema :
+       {"vstack(Tensor[] tensors) -> Tensor", "row_stack(Tensor[] tensors) -> Tensor"})
+    f.op(&vstack, {schema, "Joined along the first dimension, 1-D tensors as rows.", kFunction});
   f.op(&dstack,
        {"dstack(Tensor[] tensors) -> Tensor", "Joined along the third dimension.", kFunction});
   f.op(&column_stack, {"column_stack(Tensor[] tensors) -> Tensor",

@@ -69,6 +69,15 @@ Tensor functional_softmin(const Tensor& x, std::optional<int64_t> dim, std::opti
   return softmax_any(neg(x), default_dim(x, dim), dtype, false);
 }
 
+Tensor glu(const Tensor& x, int64_t dim) {
+  ops::check_floating(x, "glu");
+  const int d = wrap_dim(dim, x->shape.size(), "glu");
+  const int64_t n = x->shape.empty() ? 1 : x->shape[d];
+  PF_CHECK(n % 2 == 0, ShapeError, "glu", "got shape ", x->shape, " and dim ", dim,
+           "; expected an even size; pad it or choose another dimension");
+  return mul(narrow(x, d, 0, n / 2), sigmoid(narrow(x, d, n / 2, n / 2)));
+}
+
 }  // namespace
 
 Tensor softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
@@ -99,6 +108,8 @@ static const ops::Family kSoftmax("softmax", [](ops::Family& f) {
         kFunctional});
   f.op(&functional_softmin, {"softmin(Tensor input, int? dim=None, dtype? dtype=None) -> Tensor",
                              "softmax of -input along `dim`.", kFunctional});
+  f.op(&glu, {"glu(Tensor input, int dim=-1) -> Tensor",
+              "a * sigmoid(b), with a and b the halves of the input along `dim`.", kFunctional});
 });
 
 }  // namespace pyflame

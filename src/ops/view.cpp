@@ -626,6 +626,9 @@ const Family kViews("views", [](Family& f) {
   f.op(static_cast<TensorList (*)(const Tensor&, const IntList&, int64_t)>(&split),
        {"split(Tensor input, int[] split_size_or_sections, int dim=0) -> Tensor[]",
         "Pieces of the given sizes along a dimension. Views."});
+  f.op(static_cast<TensorList (*)(const Tensor&, const IntList&, int64_t)>(&split),
+       {"split_with_sizes(Tensor input, int[] split_sizes, int dim=0) -> Tensor[]",
+        "Pieces of the given sizes along a dimension. Views."});
   f.op(&chunk, {"chunk(Tensor input, int chunks, int dim=0) -> Tensor[]",
                 "At most `chunks` pieces of equal size, the last may be smaller. Views."});
   f.op(&tensor_split, {"tensor_split(Tensor input, int indices_or_sections, int dim=0) -> Tensor[]",

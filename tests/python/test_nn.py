@@ -370,8 +370,10 @@ def test_pad_values_and_cuts():
     assert F.pad(x, (-1, 1)).tolist() == [[2, 0], [4, 0]]
     with pytest.raises(RuntimeError, match="two for each"):
         F.pad(x, (1,))
-    with pytest.raises(RuntimeError, match="cannot add"):
+    with pytest.raises(RuntimeError, match="at most 1"):
         F.pad(x, (2, 0), mode="reflect")
+    with pytest.raises(ValueError, match="takes|only"):
+        F.pad(x, (1, 0), mode="circular", value=3)
 
 
 def test_normalize_and_similarity():

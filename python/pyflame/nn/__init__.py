@@ -35,6 +35,9 @@ from .layers import (
     Bilinear,
     CosineSimilarity,
     Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
     Embedding,
     Flatten,
     Identity,
@@ -56,12 +59,17 @@ from .losses import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
     NLLLoss,
     PoissonNLLLoss,
     SmoothL1Loss,
+    SoftMarginLoss,
     TripletMarginLoss,
 )
 from .module import Module
+from .padding import *  # noqa: F403
+from .padding import __all__ as _PADDING
 from .parameter import Parameter
 
 __all__ = [
@@ -71,9 +79,10 @@ __all__ = [
     "Softmax", "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
     "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
     "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential",
-    "Bilinear", "CosineSimilarity", "Dropout", "Embedding", "Flatten", "Identity", "LayerNorm",
-    "Linear", "PairwiseDistance", "RMSNorm", "Unflatten",
+    "Bilinear", "CosineSimilarity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Embedding",
+    "Flatten", "Identity", "LayerNorm", "Linear", "PairwiseDistance", "RMSNorm", "Unflatten",
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
-    "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "TripletMarginLoss",
+    "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
+    "SoftMarginLoss", "TripletMarginLoss", *_PADDING,
 ]  # fmt: skip

@@ -1,10 +1,8 @@
 """Functions of neural networks. Names, arguments and meaning as in torch.nn.functional.
 
-Most come from the table of operations; written here are those that add Python's conveniences
-(`inplace`, string options) or are compositions of operations.
+All come from the table of operations; written here are those whose arguments differ: `inplace`,
+`size_average` and `reduce` of older programs, strings.
 """
-
-import math as _math
 
 from .. import _C, _ops
 
@@ -64,38 +62,22 @@ tanhshrink = _ops.tanhshrink
 hardshrink = _ops.hardshrink
 softshrink = _ops.softshrink
 prelu = _ops.prelu
-
-
-def glu(input, dim=-1):
-    """a * sigmoid(b), where a and b are the halves of the input along `dim`."""
-    if input.shape[dim] % 2:
-        raise RuntimeError(
-            f"pf.nn.functional.glu: dimension {dim} has size {input.shape[dim]}; expected an even "
-            "size"
-        )
-    a, b = input.chunk(2, dim)
-    return a * _ops.sigmoid(b)
-
-
-def _implicit_dim(dim, ndim):
-    if dim is None:  # torch's old default
-        return 0 if ndim in (0, 1, 3) else 1
-    return dim
+bilinear = _ops.bilinear
 
 
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along `dim`."""
-    return _ops.softmax(input, _implicit_dim(dim, input.dim()), dtype=dtype)
+    return _C._functional["softmax"](input, dim, dtype)
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax of -x."""
-    return _ops.softmax(-input, _implicit_dim(dim, input.dim()), dtype=dtype)
+    return _C._functional["softmin"](input, dim, dtype)
 
 
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along `dim`, without overflow."""
-    return _ops.log_softmax(input, _implicit_dim(dim, input.dim()), dtype=dtype)
+    return _C._functional["log_softmax"](input, dim, dtype)
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
@@ -129,197 +111,80 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     """input / max(norm of input along dim, eps)"""
-    if p == 2.0:
-        norm = (input * input).sum(dim, keepdim=True).sqrt()
-    elif p == 1.0:
-        norm = input.abs().sum(dim, keepdim=True)
-    elif p == _math.inf:
-        norm = input.abs().amax(dim, keepdim=True)
-    else:
-        norm = input.abs().pow(p).sum(dim, keepdim=True).pow(1.0 / p)
-    return input / norm.clamp(min=eps)
+    return _ops.normalize(input, p, dim, eps)
 
 
-def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """x1·x2 / (max(|x1|, eps) * max(|x2|, eps)) along `dim`."""
-    n1 = (x1 * x1).sum(dim, keepdim=True).sqrt().clamp(min=eps)
-    n2 = (x2 * x2).sum(dim, keepdim=True).sqrt().clamp(min=eps)
-    return ((x1 / n1) * (x2 / n2)).sum(dim)
+# ---- losses -------------------------------------------------------------------------------------
 
 
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    """p-norm of x1 - x2 + eps along the last dimension."""
-    diff = (x1 - x2 + eps).abs()
-    if p == 2.0:
-        return (diff * diff).sum(-1, keepdim=keepdim).sqrt()
-    return diff.pow(p).sum(-1, keepdim=keepdim).pow(1.0 / p)
-
-
-def pad(input, pad, mode="constant", value=None):
-    """Adds elements around the last dimensions.
-
-    `pad` is (left, right) of the last dimension, then of the one before, and so on; negative
-    numbers cut. Modes: constant, reflect, replicate, circular.
-    """
-    pad = list(pad)
-    if len(pad) % 2 or len(pad) // 2 > input.dim():
-        raise RuntimeError(
-            f"pf.nn.functional.pad: got {len(pad)} numbers for {input.dim()} dimensions; expected "
-            "two for each padded dimension"
-        )
-    if mode not in ("constant", "reflect", "replicate", "circular"):
-        raise NotImplementedError(
-            f"pf.nn.functional.pad: unknown mode '{mode}'; expected constant, reflect, replicate "
-            "or circular"
-        )
-    if mode != "constant" and value not in (None, 0):
-        raise ValueError(f"pf.nn.functional.pad: mode '{mode}' takes no value")
-    for i in range(len(pad) // 2):
-        dim, before, after = input.dim() - 1 - i, pad[2 * i], pad[2 * i + 1]
-        size = input.shape[dim]
-        if before < 0 or after < 0:
-            start, length = max(-before, 0), size - max(-before, 0) - max(-after, 0)
-            if length < 0:
-                raise RuntimeError(
-                    f"pf.nn.functional.pad: cuts {-before} and {-after} from dimension {dim} of "
-                    f"size {size}"
-                )
-            input = input.narrow(dim, start, length)
-            before, after, size = max(before, 0), max(after, 0), length
-        if before == 0 and after == 0:
-            continue
-        if mode == "constant":
-            parts = [input]
-            for at, n in ((0, before), (len(parts) + 1, after)):
-                if n:
-                    shape = list(input.shape)
-                    shape[dim] = n
-                    fill = _ops.full(
-                        shape, 0 if value is None else value, dtype=input.dtype,
-                        device=input.device,
-                    )  # fmt: skip
-                    parts.insert(at, fill)
-            input = _ops.cat(parts, dim)
-            continue
-        limit = {"reflect": size - 1, "replicate": _math.inf, "circular": size}[mode]
-        if size == 0 or max(before, after) > limit:
-            raise RuntimeError(
-                f"pf.nn.functional.pad: mode '{mode}' cannot add {max(before, after)} elements to "
-                f"dimension {dim} of size {size}"
-            )
-        positions = range(-before, size + after)
-        if mode == "replicate":
-            positions = [min(max(p, 0), size - 1) for p in positions]
-        elif mode == "circular":
-            positions = [p % size for p in positions]
-        else:
-            positions = [abs(p) if p < size else 2 * (size - 1) - p for p in positions]
-        index = _ops.tensor(positions, device=input.device)
-        input = _ops.index_select(input, dim, index)
-    return input
-
-
-def bilinear(input1, input2, weight, bias=None):
-    """y[..., k] = sum over i and j of input1[..., i] * weight[k, i, j] * input2[..., j] + bias"""
-    result = _ops.einsum("...i,kij,...j->...k", [input1, weight, input2])
-    return result if bias is None else result + bias
-
-
-# ---- losses ---------------------------------------------------------------------------------
-
-
-def _reduce(loss, reduction, op):
-    if reduction == "mean":
-        return loss.mean()
-    if reduction == "sum":
-        return loss.sum()
-    if reduction == "none":
-        return loss
-    raise ValueError(
-        f"pf.nn.functional.{op}: reduction is '{reduction}'; expected 'none', 'mean' or 'sum'"
-    )
+def _reduction(size_average, reduce, reduction):
+    """torch's two old flags, which older programs still pass."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
 
 
 def cross_entropy(
-    input,
-    target,
-    weight=None,
-    size_average=None,
-    ignore_index=-100,
-    reduce=None,
-    reduction="mean",
-    label_smoothing=0.0,
-):
+    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+    reduction="mean", label_smoothing=0.0,
+):  # fmt: skip
     """-log(softmax(input))[target]. Classes are in dimension 1 (or 0 of a 1-d input).
 
     `target` holds class indices of any integer type, or probabilities of the shape of input.
     """
+    reduction = _reduction(size_average, reduce, reduction)
     return _ops.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
 def nll_loss(
-    input,
-    target,
-    weight=None,
-    size_average=None,
-    ignore_index=-100,
-    reduce=None,
-    reduction="mean",
+    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
 ):
     """-input[target]: the loss on log-probabilities, classes in dimension 1."""
+    reduction = _reduction(size_average, reduce, reduction)
     return _ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)²"""
-    if weight is not None:
-        loss = (input - target) ** 2 * weight
-        if reduction == "mean":
-            return loss.sum() / weight.expand_as(loss).sum()
-        return _reduce(loss, reduction, "mse_loss")
-    return _ops.mse_loss(input, target, reduction)
+    return _ops.mse_loss(input, target, _reduction(size_average, reduce, reduction), weight)
 
 
-def l1_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|"""
-    return _ops.l1_loss(input, target, reduction)
+    return _ops.l1_loss(input, target, _reduction(size_average, reduce, reduction), weight)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Quadratic below `beta`, linear above."""
-    return _ops.smooth_l1_loss(input, target, reduction, beta)
+    return _ops.smooth_l1_loss(input, target, _reduction(size_average, reduce, reduction), beta)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Quadratic below `delta`, linear above, with the slope delta."""
-    if weight is None:
-        return _ops.huber_loss(input, target, reduction, delta)
-    return _reduce(_ops.huber_loss(input, target, "none", delta) * weight, reduction, "huber_loss")
+    return _ops.huber_loss(input, target, reduction, delta, weight)
 
 
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
     """-(t*log(p) + (1-t)*log(1-p)); the logarithms are limited to -100, as in PyTorch."""
+    reduction = _reduction(size_average, reduce, reduction)
     return _ops.binary_cross_entropy(input, target, weight, reduction)
 
 
 def binary_cross_entropy_with_logits(
-    input,
-    target,
-    weight=None,
-    size_average=None,
-    reduce=None,
-    reduction="mean",
-    pos_weight=None,
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
     """binary_cross_entropy of sigmoid(input), without overflow."""
+    reduction = _reduction(size_average, reduce, reduction)
     return _ops.binary_cross_entropy_with_logits(input, target, weight, reduction, pos_weight)
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log(target) - input), with log-probabilities as input; 0 where target is 0."""
-    return _ops.kl_div(input, target, reduction, log_target)
+    return _ops.kl_div(input, target, _reduction(size_average, reduce, reduction), log_target)
 
 
 def poisson_nll_loss(
@@ -327,46 +192,39 @@ def poisson_nll_loss(
     reduction="mean",
 ):  # fmt: skip
     """Negative log-likelihood of counts `target` under a Poisson distribution."""
-    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
-    if full:
-        safe = target.clamp(min=1)
-        stirling = safe * safe.log() - safe + 0.5 * (2 * _math.pi * safe).log()
-        loss = loss + _ops.where(target > 1, stirling, _ops.zeros_like(stirling))
-    return _reduce(loss, reduction, "poisson_nll_loss")
+    reduction = _reduction(size_average, reduce, reduction)
+    return _ops.poisson_nll_loss(input, target, log_input, full, eps, reduction)
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """Negative log-likelihood of `target` under normal distributions (input, var)."""
-    var = var.clamp(min=eps)
-    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
-    if full:
-        loss = loss + 0.5 * _math.log(2 * _math.pi)
-    return _reduce(loss, reduction, "gaussian_nll_loss")
+    if not isinstance(var, _C.Tensor):
+        var = _ops.full_like(input, var)
+    return _ops.gaussian_nll_loss(input, target, var, full, eps, reduction)
 
 
 def hinge_embedding_loss(
     input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
 ):
     """input where target is 1, max(0, margin - input) where it is -1."""
-    loss = _ops.where(target == 1, input, (margin - input).clamp(min=0))
-    return _reduce(loss, reduction, "hinge_embedding_loss")
+    reduction = _reduction(size_average, reduce, reduction)
+    return _ops.hinge_embedding_loss(input, target, margin, reduction)
 
 
 def cosine_embedding_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ):
     """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
-    cos = cosine_similarity(input1, input2, dim=-1)
-    loss = _ops.where(target == 1, 1 - cos, (cos - margin).clamp(min=0))
-    return _reduce(loss, reduction, "cosine_embedding_loss")
+    reduction = _reduction(size_average, reduce, reduction)
+    return _ops.cosine_embedding_loss(input1, input2, target, margin, reduction)
 
 
 def margin_ranking_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ):
     """max(0, -target * (input1 - input2) + margin)"""
-    loss = (-target * (input1 - input2) + margin).clamp(min=0)
-    return _reduce(loss, reduction, "margin_ranking_loss")
+    reduction = _reduction(size_average, reduce, reduction)
+    return _ops.margin_ranking_loss(input1, input2, target, margin, reduction)
 
 
 def triplet_margin_loss(
@@ -374,8 +232,26 @@ def triplet_margin_loss(
     reduce=None, reduction="mean",
 ):  # fmt: skip
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)"""
-    near = pairwise_distance(anchor, positive, p, eps)
-    far = pairwise_distance(anchor, negative, p, eps)
-    if swap:
-        far = _ops.minimum(far, pairwise_distance(positive, negative, p, eps))
-    return _reduce((near - far + margin).clamp(min=0), reduction, "triplet_margin_loss")
+    reduction = _reduction(size_average, reduce, reduction)
+    return _ops.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction)
+
+
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-target * input)) for targets 1 and -1."""
+    return _ops.soft_margin_loss(input, target, _reduction(size_average, reduce, reduction))
+
+
+def multilabel_soft_margin_loss(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """Binary cross-entropy of each class with logits, averaged over classes."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _ops.multilabel_soft_margin_loss(input, target, weight, reduction)
+
+
+def multi_margin_loss(
+    input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """Hinge of every wrong class against the right one."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _ops.multi_margin_loss(input, target, p, margin, weight, reduction)

@@ -1,7 +1,5 @@
 """Filling tensors with start values. The fills themselves are in C++ (include/pyflame/init.h)."""
 
-import math
-
 from .. import _ops
 
 __all__ = [
@@ -69,34 +67,9 @@ def orthogonal_(tensor, gain=1, generator=None):
 
 def sparse_(tensor, sparsity, std=0.01, generator=None):
     """Normal numbers with a fraction `sparsity` of each column set to zero."""
-    from .. import no_grad, rand
-
-    if tensor.dim() != 2:
-        raise ValueError(
-            f"pf.nn.init.sparse_: got {tensor.dim()} dimensions; expected 2; reshape the tensor"
-        )
-    rows, columns = tensor.shape
-    zeros = math.ceil(sparsity * rows)
-    with no_grad():
-        _ops._init_normal_(tensor, 0.0, std)
-        rank = rand(rows, columns).argsort(dim=0).argsort(dim=0)
-        tensor.mul_((rank >= zeros).to(tensor.dtype))
-    return tensor
+    return _ops._init_sparse_(tensor, float(sparsity), float(std))
 
 
 def dirac_(tensor, groups=1):
     """The identity for a convolution: ones in the middle of the kernels."""
-    from .. import no_grad
-
-    if tensor.dim() not in (3, 4, 5):
-        raise ValueError(f"pf.nn.init.dirac_: got {tensor.dim()} dimensions; expected 3, 4 or 5")
-    out, into = tensor.shape[0], tensor.shape[1]
-    if out % groups:
-        raise ValueError(f"pf.nn.init.dirac_: {out} output channels do not divide by {groups}")
-    middle = tuple(s // 2 for s in tensor.shape[2:])
-    with no_grad():
-        tensor.zero_()
-        for g in range(groups):
-            for i in range(min(out // groups, into)):
-                tensor[(g * (out // groups) + i, i) + middle] = 1
-    return tensor
+    return _ops._init_dirac_(tensor, groups)

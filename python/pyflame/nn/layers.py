@@ -250,6 +250,30 @@ class Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
+class Dropout1d(Dropout):
+    """Zeroes whole channels of [batch, channels, length]."""
+
+    def forward(self, input):
+        result = F.dropout1d(input, self.p, self.training)
+        return input.copy_(result) if self.inplace else result
+
+
+class Dropout2d(Dropout):
+    """Zeroes whole channels of [batch, channels, height, width]."""
+
+    def forward(self, input):
+        result = F.dropout2d(input, self.p, self.training)
+        return input.copy_(result) if self.inplace else result
+
+
+class Dropout3d(Dropout):
+    """Zeroes whole channels of [batch, channels, depth, height, width]."""
+
+    def forward(self, input):
+        result = F.dropout3d(input, self.p, self.training)
+        return input.copy_(result) if self.inplace else result
+
+
 class Flatten(Module):
     """Merges the dimensions start_dim..end_dim."""
 
@@ -274,15 +298,7 @@ class Unflatten(Module):
         self.unflattened_size = tuple(unflattened_size)
 
     def forward(self, input):
-        dim = self.dim % input.dim()
-        shape = tuple(input.shape)
-        sizes = list(self.unflattened_size)
-        if -1 in sizes:
-            known = 1
-            for s in sizes:
-                known *= s if s != -1 else 1
-            sizes[sizes.index(-1)] = shape[dim] // known if known else 0
-        return input.reshape(shape[:dim] + tuple(sizes) + shape[dim + 1 :])
+        return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self):
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -4,19 +4,10 @@ from . import functional as F
 from .module import Module
 
 
-def _reduction(size_average, reduce, reduction):
-    """torch's two old flags, which older programs still pass."""
-    if size_average is None and reduce is None:
-        return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
-
-
 class _Loss(Module):
     def __init__(self, size_average=None, reduce=None, reduction="mean"):
         super().__init__()
-        self.reduction = _reduction(size_average, reduce, reduction)
+        self.reduction = F._reduction(size_average, reduce, reduction)
 
 
 class _WeightedLoss(_Loss):
@@ -211,3 +202,33 @@ class TripletMarginLoss(_Loss):
             anchor, positive, negative, self.margin, self.p, self.eps, self.swap,
             reduction=self.reduction,
         )  # fmt: skip
+
+
+class SoftMarginLoss(_Loss):
+    """log(1 + exp(-target * input)) for targets 1 and -1."""
+
+    def forward(self, input, target):
+        return F.soft_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(_WeightedLoss):
+    """Binary cross-entropy of each class with logits, averaged over classes."""
+
+    def forward(self, input, target):
+        return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
+
+
+class MultiMarginLoss(_WeightedLoss):
+    """Hinge of every wrong class against the right one."""
+
+    def __init__(
+        self, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
+    ):
+        super().__init__(weight, size_average, reduce, reduction)
+        self.p = p
+        self.margin = margin
+
+    def forward(self, input, target):
+        return F.multi_margin_loss(
+            input, target, self.p, self.margin, self.weight, reduction=self.reduction
+        )

@@ -2,12 +2,14 @@
 
 from ... import _ops
 from ..._C import Tensor
+from . import rnn
 
 __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "get_total_norm",
     "parameters_to_vector",
+    "rnn",
     "vector_to_parameters",
 ]
 

@@ -1,0 +1,149 @@
+// In-place forms of general operations: the result written back, and views that replace the tensor
+// they were made of.
+#include <algorithm>
+
+#include "core/tensor_impl.h"
+#include "engine/autograd.h"
+#include "ops/general.h"
+#include "ops/matmul.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace pyflame {
+namespace {
+
+// ---- `t` becomes its own view `v` ---------------------------------------------------------------
+
+Tensor become(Tensor t, const Tensor& v, const char* op) {
+  if (t.impl() == v.impl()) return t;
+  autograd::check_inplace(t, op);
+  t->shape = v->shape;
+  t->strides = v->strides;
+  t->offset = v->offset;
+  t->contiguous = v->contiguous;
+  if (!v->meta || !autograd::grad_fn(v)) return t;
+  autograd::Meta &to = autograd::meta_of(t), &from = *v->meta;
+  to.grad_fn = from.grad_fn;
+  to.output_nr = from.output_nr;
+  if (to.base.defined()) {  // it was a view before: one step further from the same base
+    to.steps = from.steps;
+    to.view_name = from.view_name;
+    to.epoch = from.epoch;
+  }
+  return t;
+}
+
+Tensor squeeze_(Tensor t) {
+  ops::check_defined(t, "squeeze_", "input");
+  return become(t, squeeze(t), "squeeze_");
+}
+Tensor squeeze_dims_(Tensor t, const IntList& dims) {
+  ops::check_defined(t, "squeeze_", "input");
+  const int n = t->shape.size();
+  Tensor v = t;
+  std::vector<int> at;
+  for (int64_t d : dims) at.push_back(wrap_dim(d, n, "squeeze_"));
+  std::sort(at.rbegin(), at.rend());
+  for (int d : at) v = squeeze(v, d);
+  return become(t, v, "squeeze_");
+}
+Tensor unsqueeze_(Tensor t, int64_t dim) {
+  ops::check_defined(t, "unsqueeze_", "input");
+  return become(t, unsqueeze(t, dim), "unsqueeze_");
+}
+Tensor transpose_(Tensor t, int64_t dim0, int64_t dim1) {
+  ops::check_defined(t, "transpose_", "input");
+  return become(t, transpose(t, dim0, dim1), "transpose_");
+}
+Tensor t_(Tensor t) {
+  ops::check_defined(t, "t_", "input");
+  PF_CHECK(t->shape.size() <= 2, ShapeError, "t_", "got shape ", t->shape,
+           "; expected at most 2 dimensions; use transpose_");
+  return t->shape.size() < 2 ? t : become(t, transpose(t, 0, 1), "t_");
+}
+
+// ---- results written back -----------------------------------------------------------------------
+
+Tensor write(Tensor t, const Tensor& result, const char* op) {
+  PF_CHECK(result->shape == t->shape, ShapeError, op, "got a result of shape ", result->shape,
+           " for a tensor of shape ", t->shape,
+           "; expected equal shapes; use the form that makes a new tensor");
+  return copy_(t, result);
+}
+
+Tensor addmm_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  return write(t, addmm(t, a, b, beta, alpha), "addmm_");
+}
+Tensor addmv_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  return write(t, addmv(t, a, b, beta, alpha), "addmv_");
+}
+Tensor addr_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  return write(t, addr(t, a, b, beta, alpha), "addr_");
+}
+Tensor baddbmm_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  return write(t, baddbmm(t, a, b, beta, alpha), "baddbmm_");
+}
+Tensor addbmm_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  return write(t, addbmm(t, a, b, beta, alpha), "addbmm_");
+}
+Tensor cumsum_(Tensor t, int64_t dim) {
+  return write(t, cumsum(t, dim), "cumsum_");
+}
+
+// Elements of the flattened tensor replaced (or added to), in place.
+Tensor put_(Tensor t, const Tensor& index, const Tensor& source, bool accumulate) {
+  const char* op = "put_";
+  ops::check_defined(t, op, "input");
+  ops::check_defined(index, op, "index");
+  ops::check_defined(source, op, "source");
+  PF_CHECK(index->numel == source->numel, ShapeError, op, "got ", index->numel, " indices and ",
+           source->numel, " values; expected as many; check them");
+  Tensor flat = reshape(t, {-1});
+  index_put_(flat, {reshape(index, {-1})}, reshape(source, {-1}), accumulate);
+  return t->contiguous ? t : copy_(t, reshape(flat, t->shape.vec()));
+}
+Tensor put(const Tensor& t, const Tensor& index, const Tensor& source, bool accumulate) {
+  ops::check_defined(t, "put", "input");
+  return put_(clone(t), index, source, accumulate);
+}
+
+const ops::Family kInplace("in place", [](ops::Family& f) {
+  using namespace ops;
+  const auto row = [](const char* schema, const char* doc) { return Row{schema, doc, kMethod}; };
+  f.op(&squeeze_, row("squeeze_(Tensor input) -> Tensor",
+                      "The tensor itself, without its dimensions of size 1."));
+  f.op(&squeeze_dims_, row("squeeze_(Tensor input, int[] dim) -> Tensor",
+                           "The tensor itself, without the named dimensions of size 1."));
+  f.op(&unsqueeze_, row("unsqueeze_(Tensor input, int dim) -> Tensor",
+                        "The tensor itself, with a new dimension of size 1 at `dim`."));
+  const char* kTranspose = "The tensor itself, with two dimensions exchanged.";
+  f.op(&transpose_, row("transpose_(Tensor input, int dim0, int dim1) -> Tensor", kTranspose));
+  f.op(&transpose_, row("swapaxes_(Tensor input, int axis0, int axis1) -> Tensor", kTranspose));
+  f.op(&transpose_, row("swapdims_(Tensor input, int dim0, int dim1) -> Tensor", kTranspose));
+  f.op(&t_, row("t_(Tensor input) -> Tensor", "The matrix itself, transposed."));
+  f.op(&addmm_, row("addmm_(Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar "
+                    "alpha=1) -> Tensor",
+                    "In-place addmm."));
+  f.op(&addmv_, row("addmv_(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar "
+                    "alpha=1) -> Tensor",
+                    "In-place addmv."));
+  f.op(&addr_, row("addr_(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar "
+                   "alpha=1) -> Tensor",
+                   "In-place addr."));
+  f.op(&baddbmm_, row("baddbmm_(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, "
+                      "Scalar alpha=1) -> Tensor",
+                      "In-place baddbmm."));
+  f.op(&addbmm_, row("addbmm_(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, "
+                     "Scalar alpha=1) -> Tensor",
+                     "In-place addbmm."));
+  f.op(&cumsum_, row("cumsum_(Tensor input, int dim) -> Tensor", "In-place cumsum."));
+  f.op(&put_, row("put_(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> "
+                  "Tensor",
+                  "In-place put."));
+  f.op(&put, {"put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
+              "A copy with elements of the flattened tensor replaced by source, or source added "
+              "to them."});
+});
+
+}  // namespace
+}  // namespace pyflame

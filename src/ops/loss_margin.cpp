@@ -1,0 +1,218 @@
+// Losses of margins and of likelihoods, written in operations that the engine fuses.
+#include <cmath>
+
+#include "ops/general.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+#include "pyflame/losses.h"
+
+namespace pyflame {
+namespace {
+
+using ops::reduced;
+
+Tensor at_least_0(const Tensor& x) {
+  return clamp(x, Scalar(0.0), {});
+}
+// 1 -> `positive`, -1 -> `negative`, anything else 0.
+Tensor by_sign(const Tensor& target, const Tensor& positive, const Tensor& negative) {
+  return add(where(eq(target, Scalar(1)), positive, Scalar(0.0)),
+             where(eq(target, Scalar(-1)), negative, Scalar(0.0)));
+}
+
+}  // namespace
+
+Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_input, bool full,
+                        double eps, const std::string& reduction) {
+  const char* op = "poisson_nll_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  ops::check_pair(input, target, op);
+  Tensor loss = log_input ? sub(exp(input), mul(target, input))
+                          : sub(input, mul(target, log(add(input, Scalar(eps)))));
+  if (full) {  // Stirling's approximation of log(target!)
+    const Tensor t = clamp(to(target, input->dtype), Scalar(1.0), {});
+    const Tensor stirling =
+        add(sub(mul(t, log(t)), t), mul(log(mul(t, Scalar(2 * M_PI))), Scalar(0.5)));
+    loss = add(loss, where(gt(target, Scalar(1)), stirling, Scalar(0.0)));
+  }
+  return reduced(loss, r);
+}
+
+Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var, bool full,
+                         double eps, const std::string& reduction) {
+  const char* op = "gaussian_nll_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  ops::check_floating(var, op, "var");
+  ops::check_pair(input, target, op);
+  Tensor v = var;
+  if (!(v->shape == input->shape)) {
+    const int n = input->shape.size();
+    if (n > 0 && v->shape == ops::without(input->shape, n - 1)) v = unsqueeze(v, -1);
+    Dims one = input->shape;
+    if (n > 0) one[n - 1] = 1;
+    PF_CHECK(v->shape == one || v->numel == 1, ShapeError, op, "got var of shape ", var->shape,
+             " for input of shape ", input->shape,
+             "; expected the input's shape, or that with a last dimension of 1 or without it; ",
+             "reshape var");
+  }
+  // At least eps, with the gradient of the variance itself.
+  v = add(v, sub(clamp(v.detach(), Scalar(eps), {}), v.detach()));
+  Tensor loss = mul(add(log(v), div(square(sub(input, target)), v)), Scalar(0.5));
+  if (full) loss = add(loss, Scalar(0.5 * std::log(2 * M_PI)));
+  return reduced(loss, r);
+}
+
+Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, double margin,
+                            const std::string& reduction) {
+  const char* op = "hinge_embedding_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_pair(input, target, op);
+  const Tensor far = at_least_0(rsub(input, Scalar(margin)));
+  return reduced(add(where(ne(target, Scalar(1)), far, Scalar(0.0)),
+                     where(ne(target, Scalar(-1)), input, Scalar(0.0))),
+                 r);
+}
+
+Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
+                             double margin, const std::string& reduction) {
+  const char* op = "cosine_embedding_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input1, op, "input1");
+  ops::check_floating(input2, op, "input2");
+  ops::check_defined(target, op, "target");
+  PF_CHECK(!input1->shape.empty() && input1->shape == input2->shape, ShapeError, op, "got ",
+           input1->shape, " and ", input2->shape,
+           "; expected two inputs of one shape [N, D] or [D]; reshape them");
+  const IntList last{-1};
+  const double tiny = 1e-12;  // PyTorch's
+  const Tensor d1 = add(sum(square(input1), last), Scalar(tiny));
+  const Tensor d2 = add(sum(square(input2), last), Scalar(tiny));
+  const Tensor cos = div(sum(mul(input1, input2), last), sqrt(mul(d1, d2)));
+  return reduced(by_sign(target, rsub(cos, Scalar(1.0)), at_least_0(sub(cos, Scalar(margin)))), r);
+}
+
+Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
+                           double margin, const std::string& reduction) {
+  const char* op = "margin_ranking_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_pair(input1, input2, op);
+  ops::check_pair(input1, target, op);
+  return reduced(at_least_0(add(mul(neg(target), sub(input1, input2)), Scalar(margin))), r);
+}
+
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           double margin, double p, double eps, bool swap,
+                           const std::string& reduction) {
+  const char* op = "triplet_margin_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  PF_CHECK(margin > 0, ValueError, op, "got margin ", margin,
+           "; expected a positive number; pass margin=1.0");
+  const Tensor near = pairwise_distance(anchor, positive, p, eps);
+  Tensor far = pairwise_distance(anchor, negative, p, eps);
+  if (swap) far = minimum(far, pairwise_distance(positive, negative, p, eps));
+  return reduced(at_least_0(add(sub(near, far), Scalar(margin))), r);
+}
+
+Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  const char* op = "soft_margin_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  ops::check_pair(input, target, op);
+  return reduced(neg(logsigmoid(mul(target, input))), r);
+}
+
+Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
+                                   const std::string& reduction) {
+  const char* op = "multilabel_soft_margin_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  ops::check_pair(input, target, op);
+  PF_CHECK(!input->shape.empty(), ShapeError, op,
+           "got a 0-d input; expected [C] or [N, C]; add a dimension of classes");
+  Tensor loss = neg(
+      add(mul(target, logsigmoid(input)), mul(rsub(target, Scalar(1.0)), logsigmoid(neg(input)))));
+  if (weight.defined()) loss = mul(loss, weight);
+  return reduced(mean(loss, IntList{-1}), r);
+}
+
+Tensor multi_margin_loss(const Tensor& input, const Tensor& target, int64_t p, double margin,
+                         const Tensor& weight, const std::string& reduction) {
+  const char* op = "multi_margin_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  ops::check_defined(target, op, "target");
+  PF_CHECK(p == 1 || p == 2, ValueError, op, "got p ", p, "; expected 1 or 2; pass p=1");
+  const int n = input->shape.size();
+  PF_CHECK(n == 1 || n == 2, ShapeError, op, "got input of shape ", input->shape,
+           "; expected [C] or [N, C]; reshape it");
+  const Tensor x = n == 1 ? unsqueeze(input, 0) : input;
+  const int64_t rows = x->shape[0], classes = x->shape[1];
+  PF_CHECK(target->numel == rows && is_integral(target->dtype), ShapeError, op, "got target of ",
+           target->dtype, " and shape ", target->shape, "; expected ", rows,
+           " class indices; convert or reshape the target");
+  const Tensor index = reshape(to(target, DType::Int64), {rows, 1});
+  Tensor loss = at_least_0(add(sub(x, gather(x, 1, index)), Scalar(margin)));
+  if (p == 2) loss = square(loss);
+  if (weight.defined())
+    loss = mul(loss, unsqueeze(index_select(weight, 0, reshape(index, {rows})), 1));
+  loss = scatter(loss, 1, index, zeros({rows, 1}, loss->dtype, loss->storage->device));
+  loss = div(sum(loss, IntList{1}), Scalar(static_cast<double>(classes)));
+  if (target->shape.empty()) loss = squeeze(loss, 0);
+  return reduced(loss, r);
+}
+
+static const ops::Family kMarginLoss("loss", [](ops::Family& f) {
+  using namespace ops;
+  f.op(&poisson_nll_loss,
+       {"poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, float "
+        "eps=1e-08, str reduction='mean') -> Tensor",
+        "Negative log-likelihood of counts under a Poisson distribution whose logarithm of the "
+        "rate (or the rate itself, log_input=False) is the input. `full` adds Stirling's "
+        "approximation of log(target!).",
+        kFunctional});
+  f.op(&gaussian_nll_loss,
+       {"gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=False, float "
+        "eps=1e-06, str reduction='mean') -> Tensor",
+        "Negative log-likelihood of the target under normal distributions of mean `input` and "
+        "variance `var`, which counts as at least eps. `full` adds log(2 pi) / 2.",
+        kFunctional});
+  f.op(&hinge_embedding_loss,
+       {"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, str "
+        "reduction='mean') -> Tensor",
+        "input where target is 1, max(0, margin - input) where it is -1.", kFunctional});
+  f.op(&cosine_embedding_loss,
+       {"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str "
+        "reduction='mean') -> Tensor",
+        "1 - cos where target is 1, max(0, cos - margin) where it is -1; cosines along the last "
+        "dimension.",
+        kFunctional});
+  f.op(&margin_ranking_loss,
+       {"margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, str "
+        "reduction='mean') -> Tensor",
+        "max(0, -target (input1 - input2) + margin).", kFunctional});
+  f.op(&triplet_margin_loss,
+       {"triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
+        "float p=2.0, float eps=1e-06, bool swap=False, str reduction='mean') -> Tensor",
+        "max(0, d(anchor, positive) - d(anchor, negative) + margin) with d = pairwise_distance; "
+        "`swap` takes the smaller distance to the negative.",
+        kFunctional});
+  f.op(&soft_margin_loss,
+       {"soft_margin_loss(Tensor input, Tensor target, str reduction='mean') -> Tensor",
+        "log(1 + exp(-target input)) for targets 1 and -1, without overflow.", kFunctional});
+  f.op(&multilabel_soft_margin_loss,
+       {"multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, str "
+        "reduction='mean') -> Tensor",
+        "Mean over the last dimension (classes) of -(t log(sigmoid(x)) + (1 - t) "
+        "log(sigmoid(-x))).",
+        kFunctional});
+  f.op(&multi_margin_loss,
+       {"multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? "
+        "weight=None, str reduction='mean') -> Tensor",
+        "Sum over the wrong classes of max(0, margin - x[target] + x)^p, divided by the number of "
+        "classes. IndexError for a class out of range.",
+        kFunctional});
+});
+
+}  // namespace pyflame

@@ -1,0 +1,192 @@
+// Special functions made of operations. They are calculated in float64 and rounded once, so that
+// the cancellation in recurrences does not show in narrower types.
+#include "pyflame/special.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ops/general.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+namespace {
+
+using autograd::Context;
+using autograd::Grads;
+using autograd::Saved;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr int kShift = 8;  // recurrences bring arguments to at least this
+
+Tensor floating(const Tensor& x, const char* op) {
+  ops::check_arithmetic(x, op);
+  return is_float(x->dtype) ? x : to(x, default_dtype());
+}
+
+// c[0] + c[1] t + c[2] t^2 + ...
+Tensor polynomial(const Tensor& t, std::initializer_list<double> c) {
+  const double* last = c.end() - 1;
+  Tensor r = mul(t, Scalar(*last));
+  for (const double* p = last - 1; p != c.begin(); --p) r = mul(add(r, Scalar(*p)), t);
+  return add(r, Scalar(*c.begin()));
+}
+
+// x below 1/2 is reflected to 1 - x; what is small is shifted up.
+struct Argument {
+  Tensor below, z, small, shifted;
+  explicit Argument(const Tensor& x)
+      : below(lt(x, Scalar(0.5))),
+        z(where(below, rsub(x, Scalar(1.0)), x)),
+        small(lt(z, Scalar(double{kShift}))),
+        shifted(where(small, add(z, Scalar(double{kShift})), z)) {}
+};
+// pi times the distance to the nearest integer: its sine is exactly 0 at the poles.
+Tensor angle(const Tensor& x) {
+  return mul(sub(x, round(x)), Scalar(M_PI));
+}
+
+// `value` in float64 without history, rounded to the dtype of x, with the gradient g * slope(x).
+template <class Value, class Slope>
+Tensor special(const Tensor& given, const char* op, Value value, Slope slope) {
+  const Tensor x = floating(given, op);
+  Tensor y;
+  {
+    NoGrad off;
+    y = to(value(to(x, DType::Float64)), x->dtype);
+    if (y.impl() == x.impl()) y = clone(y);
+  }
+  if (autograd::wanted({x}))
+    autograd::attach(op, {y}, {x}, {Saved(x)}, [slope](const Context& c) -> Grads {
+      if (!c.grad().defined()) return Grads(1);
+      return {mul(c.grad(), slope(c.saved(0)))};
+    });
+  return y;
+}
+
+Tensor trigamma_of(const Tensor& x) {
+  const Argument a(x);
+  const Tensor r = reciprocal(a.shifted), t = square(r);
+  Tensor y =
+      mul(r, add(mul(r, Scalar(0.5)), polynomial(t, {1, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30,
+                                                     5.0 / 66, -691.0 / 2730, 7.0 / 6})));
+  const Tensor base = where(a.small, a.z, Scalar(1.0));
+  Tensor steps = square(reciprocal(base));
+  for (int k = 1; k < kShift; ++k)
+    steps = add(steps, square(reciprocal(add(base, Scalar(double(k))))));
+  y = add(y, where(a.small, steps, Scalar(0.0)));
+  // Not at integers that need no reflection: an infinity there would make the gradient NaN.
+  const Tensor s = square(div(Scalar(M_PI), sin(angle(where(a.below, x, Scalar(0.25))))));
+  return where(a.below, sub(s, y), y);
+}
+// Differentiable like any composition.
+Tensor trigamma(const Tensor& x) {
+  return to(trigamma_of(to(floating(x, "polygamma"), DType::Float64)), floating(x, "")->dtype);
+}
+
+Tensor digamma_of(const Tensor& x) {
+  const Argument a(x);
+  const Tensor r = reciprocal(a.shifted), t = square(r);
+  Tensor y = sub(log(a.shifted), mul(r, Scalar(0.5)));
+  y = add(y, polynomial(t, {0, -1.0 / 12, 1.0 / 120, -1.0 / 252, 1.0 / 240, -1.0 / 132,
+                            691.0 / 32760, -1.0 / 12}));
+  const Tensor base = where(a.small, a.z, Scalar(1.0));
+  Tensor steps = reciprocal(base);
+  for (int k = 1; k < kShift; ++k) steps = add(steps, reciprocal(add(base, Scalar(double(k)))));
+  y = sub(y, where(a.small, steps, Scalar(0.0)));
+  const Tensor near = angle(x);
+  const Tensor pole = eq(near, Scalar(0.0));
+  y = where(a.below, sub(y, div(mul(cos(near), Scalar(M_PI)), sin(near))), y);
+  y = where(logical_and(pole, lt(x, Scalar(0.0))), Scalar(kNan), y);
+  return where(eq(x, Scalar(0.0)), copysign(full_like(x, Scalar(kInf)), neg(x)), y);
+}
+
+Tensor lgamma_of(const Tensor& x) {
+  const Argument a(x);
+  const Tensor base = where(a.small, a.z, Scalar(1.0));
+  Tensor product = base;
+  for (int k = 1; k < kShift; ++k) product = mul(product, add(base, Scalar(double(k))));
+  const Tensor r = reciprocal(a.shifted);
+  Tensor y = sub(mul(sub(a.shifted, Scalar(0.5)), log(a.shifted)), a.shifted);
+  y = add(y, Scalar(0.91893853320467274178));  // log(2 pi) / 2
+  y = add(y, mul(r, polynomial(square(r), {1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680,
+                                           1.0 / 1188, -691.0 / 360360, 1.0 / 156})));
+  y = sub(y, where(a.small, log(product), Scalar(0.0)));
+  const Tensor reflected = sub(log(div(Scalar(M_PI), abs(sin(angle(x))))), y);
+  y = where(a.below, reflected, y);
+  return where(isinf(x), Scalar(kInf), y);
+}
+
+// Giles' approximation, good to seven digits where 1 - |x| > 1e-7, then Newton's method: on erf in
+// the middle, on log(erfc) in the tails, where erf is 1.
+Tensor erfinv_of(const Tensor& x) {
+  const Tensor a = abs(x), q = rsub(a, Scalar(1.0));
+  const Tensor w = neg(log(mul(q, add(a, Scalar(1.0)))));
+  const Tensor middle = polynomial(
+      sub(w, Scalar(2.5)), {1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087,
+                            -4.39150654e-06, -3.5233877e-06, 3.43273939e-07, 2.81022636e-08});
+  const Tensor tail =
+      polynomial(sub(sqrt(w), Scalar(3.0)),
+                 {2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773,
+                  -0.00367342844, 0.00134934322, 0.000100950558, -0.000200214257});
+  Tensor y = mul(a, where(lt(w, Scalar(5.0)), middle, tail));
+  const Tensor middle_part = lt(a, Scalar(0.5));
+  for (int i = 0; i < 4; ++i) {
+    const Tensor rest = erfc(y);
+    const Tensor miss = where(middle_part, sub(erf(y), a), mul(neg(log(div(rest, q))), rest));
+    y = sub(y, div(miss, mul(exp(neg(square(y))), Scalar(1.12837916709551257390))));
+  }
+  y = where(eq(a, Scalar(1.0)), Scalar(kInf), y);
+  return where(eq(x, Scalar(0.0)), x, copysign(y, x));
+}
+
+}  // namespace
+
+Tensor lgamma(const Tensor& x) {
+  return special(x, "lgamma", lgamma_of, [](const Tensor& t) { return digamma(t); });
+}
+Tensor digamma(const Tensor& x) {
+  return special(x, "digamma", digamma_of, [](const Tensor& t) { return trigamma(t); });
+}
+Tensor polygamma(int64_t n, const Tensor& x) {
+  PF_CHECK(n == 0 || n == 1, NotSupportedError, "polygamma", "got n ", n,
+           "; expected 0 or 1; higher derivatives come from autograd");
+  return n == 0 ? digamma(x) : trigamma(x);
+}
+Tensor erfinv(const Tensor& x) {
+  return special(x, "erfinv", erfinv_of, [](const Tensor& t) {
+    return mul(exp(square(erfinv(t))), Scalar(0.88622692545275801365));
+  });
+}
+
+namespace {
+
+Tensor lgamma_(Tensor x) {
+  return copy_(x, lgamma(x));
+}
+Tensor digamma_(Tensor x) {
+  return copy_(x, digamma(x));
+}
+Tensor erfinv_(Tensor x) {
+  return copy_(x, erfinv(x));
+}
+
+const ops::Family kSpecialFunctions("special functions", [](ops::Family& f) {
+  using namespace ops;
+  f.op(&lgamma, {"lgamma(Tensor input) -> Tensor",
+                 "log |gamma(x)|; inf at 0, -1, -2, ... Integers become floats."});
+  f.op(&digamma, {"digamma(Tensor input) -> Tensor",
+                  "Derivative of lgamma; an infinity at 0, NaN at -1, -2, ..."});
+  f.op(&polygamma, {"polygamma(int n, Tensor input) -> Tensor",
+                    "The n-th derivative of digamma, for n of 0 and 1.", kFunction});
+  f.op(&erfinv, {"erfinv(Tensor input) -> Tensor",
+                 "The inverse of erf: inf at 1, -inf at -1, NaN outside."});
+  f.op(&lgamma_, {"lgamma_(Tensor input) -> Tensor", "In-place lgamma.", kMethod});
+  f.op(&digamma_, {"digamma_(Tensor input) -> Tensor", "In-place digamma.", kMethod});
+  f.op(&erfinv_, {"erfinv_(Tensor input) -> Tensor", "In-place erfinv.", kMethod});
+});
+
+}  // namespace
+}  // namespace pyflame

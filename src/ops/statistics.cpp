@@ -1,0 +1,330 @@
+// Order statistics, means that leave NaN out, covariances: written in operations.
+#include "pyflame/statistics.h"
+
+#include "ops/general.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace pyflame {
+namespace {
+
+using std::optional;
+
+Tensor nan_mask(const Tensor& x) {
+  return ne(x, x);
+}
+
+// Dimension `d` moved to the end, and back.
+Tensor to_last(const Tensor& x, int d) {
+  return d == x->shape.size() - 1 ? x : transpose(x, d, -1);
+}
+
+Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim,
+                   const std::string& how, bool skip_nan, const char* op) {
+  ops::check_floating(x, op);
+  ops::check_floating(q, op, "q");
+  PF_CHECK(q->dtype == x->dtype, DTypeError, op, "got q of ", q->dtype, " for ", x->dtype,
+           "; expected the same dtype; convert q with .to(dtype)");
+  PF_CHECK(q->shape.size() <= 1, ShapeError, op, "got q of shape ", q->shape,
+           "; expected a number or one dimension; reshape it");
+  for (double v : q.detach().to_vector<double>())
+    PF_CHECK(v >= 0 && v <= 1, ValueError, op, "got q ", v,
+             "; expected numbers from 0 to 1; divide percentages by 100");
+  const int n = x->shape.size();
+  const int d = dim ? wrap_dim(*dim, n, op) : 0;
+  const bool lines = dim.has_value() && n > 0;
+  const Tensor flat = lines ? to_last(x, d) : reshape(x, {-1});
+  const int64_t count = flat->shape.back();
+  PF_CHECK(count > 0 || flat->numel == 0, ShapeError, op, "got shape ", x->shape,
+           "; expected at least one element in what is ordered; check numel() first");
+  PF_CHECK(count > 0, ShapeError, op, "got shape ", x->shape,
+           "; expected at least one element along the dimension; check the sizes first");
+  const Tensor sorted = sort(flat, -1).first;  // NaN comes last
+  const DType wide = ops::sum_type(x->dtype);
+  Tensor value;
+  {
+    const Tensor nan = nan_mask(flat).detach();
+    Tensor last;  // the highest place, for each line
+    if (skip_nan)
+      last = clamp(sub(sum(logical_not(nan), IntList{-1}, true), Scalar(1)), Scalar(0), {});
+    else
+      last = full({1}, Scalar(count - 1), DType::Int64, x->storage->device);
+    Tensor rank, low, high;
+    {
+      NoGrad off;
+      rank = mul(to(last, wide), to(reshape(q.detach(), {-1}), wide));
+      if (how == "lower") rank = floor(rank);
+      if (how == "higher") rank = ceil(rank);
+      if (how == "nearest") rank = round(rank);
+      Dims shape = flat->shape;
+      shape[shape.size() - 1] = q->numel;
+      rank = contiguous(expand(rank, shape.vec()));
+      if (!skip_nan)  // a NaN is the last element, and the result
+        rank = where(any(nan, IntList{-1}, true), Scalar(static_cast<double>(count - 1)), rank);
+      low = to(floor(rank), DType::Int64);
+      high = to(ceil(rank), DType::Int64);
+    }
+    value = gather(sorted, -1, low);
+    if (how == "linear" || how == "midpoint") {
+      const Tensor above = gather(sorted, -1, high);
+      if (how == "midpoint")
+        value = lerp(value, above, Scalar(0.5));
+      else
+        value = lerp(value, above, to(sub(rank, floor(rank)).detach(), x->dtype));
+    } else {
+      PF_CHECK(how == "lower" || how == "higher" || how == "nearest", ValueError, op,
+               "got interpolation '", how,
+               "'; expected linear, lower, higher, midpoint or nearest; choose one");
+    }
+  }
+  // [lines..., q] -> [q, lines...]
+  if (lines) value = to_last(value, d);  // the quantiles stand in the place of `dim`
+  const int at = lines ? d : 0;
+  Tensor front = value;
+  if (at > 0) {
+    IntList order{at};
+    for (int i = 0; i < value->shape.size(); ++i)
+      if (i != at) order.push_back(i);
+    front = permute(value, order);
+  }
+  if (keepdim) {
+    Dims ones = x->shape;
+    for (int i = 0; i < n; ++i)
+      if (!lines || i == d) ones[i] = 1;
+    IntList shape{q->numel};
+    shape.insert(shape.end(), ones.begin(), ones.end());
+    front = reshape(front, shape);
+  }
+  return q->shape.empty() ? squeeze(front, 0) : front;
+}
+
+Tensor number(double q, const Tensor& x) {
+  ops::check_floating(x, "quantile");
+  return full({}, Scalar(q), x->dtype, x->storage->device);
+}
+
+}  // namespace
+
+Tensor quantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim,
+                const std::string& interpolation) {
+  return quantile_of(x, q, dim, keepdim, interpolation, false, "quantile");
+}
+Tensor quantile(const Tensor& x, double q, optional<int64_t> dim, bool keepdim,
+                const std::string& interpolation) {
+  return quantile(x, number(q, x), dim, keepdim, interpolation);
+}
+Tensor nanquantile(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool keepdim,
+                   const std::string& interpolation) {
+  return quantile_of(x, q, dim, keepdim, interpolation, true, "nanquantile");
+}
+Tensor nanquantile(const Tensor& x, double q, optional<int64_t> dim, bool keepdim,
+                   const std::string& interpolation) {
+  return nanquantile(x, number(q, x), dim, keepdim, interpolation);
+}
+
+Tensor nansum(const Tensor& x, const optional<IntList>& dim, bool keepdim, optional<DType> dtype) {
+  ops::check_arithmetic(x, "nansum");
+  if (!is_float(x->dtype)) return sum(x, dim, keepdim, dtype);
+  return sum(where(nan_mask(x), Scalar(0.0), x), dim, keepdim, dtype);
+}
+
+Tensor nanmean(const Tensor& x, const optional<IntList>& dim, bool keepdim, optional<DType> dtype) {
+  ops::check_floating(x, "nanmean");
+  const Tensor count = sum(logical_not(nan_mask(x)), dim, keepdim);
+  const Tensor total = nansum(x, dim, keepdim, dtype);
+  return div(total, to(count, total->dtype));
+}
+
+std::pair<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
+  ops::check_arithmetic(x, "nanmedian");
+  if (!is_float(x->dtype) || x->shape.empty()) return median(x, dim, keepdim);
+  const int d = wrap_dim(dim, x->shape.size(), "nanmedian");
+  PF_CHECK(x->shape[d] > 0, ShapeError, "nanmedian", "got shape ", x->shape, " and dim ", dim,
+           "; expected at least one element along it; check the sizes first");
+  Tensor at;
+  {
+    NoGrad off;
+    const Tensor order = argsort(x, d);
+    const Tensor count = sum(logical_not(nan_mask(x)), IntList{d}, true);
+    const Tensor middle = clamp(floor_divide(sub(count, Scalar(1)), Scalar(2)), Scalar(0), {});
+    at = gather(order, d, middle);
+  }
+  const Tensor v = gather(x, d, at);
+  return keepdim ? std::pair{v, at} : std::pair{squeeze(v, d), squeeze(at, d)};
+}
+Tensor nanmedian(const Tensor& x) {
+  ops::check_arithmetic(x, "nanmedian");
+  return nanmedian(reshape(x, {-1}), 0, false).first;
+}
+
+std::pair<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdim) {
+  ops::check_arithmetic(x, "mode");
+  if (x->shape.empty()) return {clone(x), zeros({}, DType::Int64, x->storage->device)};
+  const int d = wrap_dim(dim, x->shape.size(), "mode");
+  const int64_t n = x->shape[d];
+  PF_CHECK(n > 0, ShapeError, "mode", "got shape ", x->shape, " and dim ", dim,
+           "; expected at least one element along it; check the sizes first");
+  Tensor at;
+  {
+    NoGrad off;
+    // Equal values stand together after sorting: the longest run, the first of equal ones, and in
+    // it the last place.
+    auto [values, order] = sort(x, d);
+    Tensor run = zeros_like(order);
+    if (n > 1) {
+      const Tensor fresh = to(ne(slice(values, d, 1, n), slice(values, d, 0, n - 1)), DType::Int64);
+      run = cumsum(cat({zeros_like(slice(order, d, 0, 1)), fresh}, d), d);
+    }
+    const Tensor counts = scatter_add(zeros_like(order), d, run, ones_like(order));
+    const Tensor length = gather(counts, d, run);
+    const auto [most, first] = max(length, d, true);
+    at = gather(order, d, sub(add(first, most), Scalar(1)));
+  }
+  const Tensor v = gather(x, d, at);
+  return keepdim ? std::pair{v, at} : std::pair{squeeze(v, d), squeeze(at, d)};
+}
+
+std::pair<Tensor, Tensor> aminmax(const Tensor& x, optional<int64_t> dim, bool keepdim) {
+  optional<IntList> at;
+  if (dim) at = IntList{*dim};
+  return {amin(x, at, keepdim), amax(x, at, keepdim)};
+}
+
+Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Tensor& aweights) {
+  const char* op = "cov";
+  ops::check_arithmetic(x, op);
+  PF_CHECK(x->shape.size() <= 2, ShapeError, op, "got shape ", x->shape,
+           "; expected at most two dimensions: variables and observations; reshape it");
+  Tensor t = is_float(x->dtype) ? x : to(x, default_dtype());
+  if (t->shape.size() < 2) t = reshape(t, {1, -1});
+  const int64_t n = t->shape[1];
+  Tensor w;
+  for (const Tensor* given : {&fweights, &aweights}) {
+    if (!given->defined()) continue;
+    PF_CHECK((*given)->shape == Dims{n}, ShapeError, op, "got weights of shape ", (*given)->shape,
+             " for ", n, " observations; expected one each; check them");
+    w = w.defined() ? mul(w, to(*given, t->dtype)) : to(*given, t->dtype);
+  }
+  const Scalar c(static_cast<double>(correction));
+  Tensor centre, factor;
+  if (!w.defined()) {
+    centre = mean(t, IntList{1}, true);
+    factor = full({}, Scalar(static_cast<double>(n - correction)), t->dtype, t->storage->device);
+  } else {
+    const Tensor total = sum(w);
+    centre = div(sum(mul(t, w), IntList{1}, true), total);
+    factor = aweights.defined()
+                 ? sub(total, mul(div(sum(mul(w, to(aweights, t->dtype))), total), c))
+                 : sub(total, c);
+  }
+  const Tensor d = sub(t, centre), weighted = w.defined() ? mul(d, w) : d;
+  const Tensor r = div(matmul(weighted, transpose(d, 0, 1)), clamp(factor, Scalar(0.0), {}));
+  return x->shape.size() < 2 ? reshape(r, {}) : squeeze(r);
+}
+
+Tensor corrcoef(const Tensor& x) {
+  const Tensor c = cov(x);
+  if (c->shape.empty()) return div(c, c);
+  const Tensor s = sqrt(diagonal(c));
+  return clamp(div(div(c, unsqueeze(s, 1)), unsqueeze(s, 0)), Scalar(-1.0), Scalar(1.0));
+}
+
+namespace {
+// Neighbouring pairs along `d`: the later and the earlier elements.
+std::pair<Tensor, Tensor> neighbours(const Tensor& t, int64_t d) {
+  const int64_t n = t->shape[wrap_dim(d, t->shape.size(), "trapezoid")];
+  return {narrow(t, d, n > 0 ? 1 : 0, n > 0 ? n - 1 : 0), narrow(t, d, 0, n > 0 ? n - 1 : 0)};
+}
+}  // namespace
+
+Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim) {
+  ops::check_arithmetic(y, "trapezoid");
+  ops::check_arithmetic(x, "trapezoid");
+  const int d = wrap_dim(dim, y->shape.size(), "trapezoid");
+  Tensor at = x;
+  if (x->shape.size() == 1) {  // along `dim`, the same for all lines
+    IntList shape(static_cast<size_t>(y->shape.size()), 1);
+    shape[static_cast<size_t>(d)] = x->numel;
+    at = reshape(x, shape);
+  }
+  const auto [later, earlier] = neighbours(y, d);
+  const auto [right, left] = neighbours(at, d - y->shape.size());
+  return div(sum(mul(sub(right, left), add(later, earlier)), IntList{d}), Scalar(2.0));
+}
+Tensor trapezoid(const Tensor& y, double dx, int64_t dim) {
+  ops::check_arithmetic(y, "trapezoid");
+  const auto [later, earlier] = neighbours(y, dim);
+  return mul(sum(add(later, earlier), IntList{dim}), Scalar(dx / 2));
+}
+
+// ---- rows of the table --------------------------------------------------------------------------
+
+static const ops::Family kStatistics("statistics", [](ops::Family& f) {
+  using namespace ops;
+  using Pair = std::pair<Tensor, Tensor>;
+  using ByTensor =
+      Tensor (*)(const Tensor&, const Tensor&, optional<int64_t>, bool, const std::string&);
+  using ByNumber = Tensor (*)(const Tensor&, double, optional<int64_t>, bool, const std::string&);
+  const char* kQuantile =
+      "Quantiles along `dim`, or of all elements. `q` is a number or a 1-d tensor of the input's "
+      "dtype with values from 0 to 1; its dimension comes first in the result. Between two "
+      "elements `interpolation` decides: linear, lower, higher, midpoint or nearest. NaN where "
+      "there is one.";
+  const char* kNanQuantile = "quantile of the elements that are not NaN; NaN where there are none.";
+  f.op(static_cast<ByNumber>(&quantile),
+       {"quantile(Tensor input, float q, int? dim=None, bool keepdim=False, *, str "
+        "interpolation='linear') -> Tensor",
+        kQuantile});
+  f.op(static_cast<ByTensor>(&quantile),
+       {"quantile(Tensor input, Tensor q, int? dim=None, bool keepdim=False, *, str "
+        "interpolation='linear') -> Tensor",
+        kQuantile});
+  f.op(static_cast<ByNumber>(&nanquantile),
+       {"nanquantile(Tensor input, float q, int? dim=None, bool keepdim=False, *, str "
+        "interpolation='linear') -> Tensor",
+        kNanQuantile});
+  f.op(static_cast<ByTensor>(&nanquantile),
+       {"nanquantile(Tensor input, Tensor q, int? dim=None, bool keepdim=False, *, str "
+        "interpolation='linear') -> Tensor",
+        kNanQuantile});
+  f.op(&nansum, {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
+                 "-> Tensor",
+                 "Sum over `dim` (all dimensions by default) with NaN counted as 0."});
+  f.op(&nanmean,
+       {"nanmean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
+        "Tensor",
+        "Mean over `dim` (all dimensions by default) of what is not NaN; NaN for nothing."});
+  f.op(static_cast<Tensor (*)(const Tensor&)>(&nanmedian),
+       {"nanmedian(Tensor input) -> Tensor",
+        "The lower median of all elements that are not NaN, 0-d."});
+  f.op(static_cast<Pair (*)(const Tensor&, int64_t, bool)>(&nanmedian),
+       {"nanmedian(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        "The lower median along `dim` of what is not NaN, and its index."});
+  f.op(&mode, {"mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
+               "indices)",
+               "The value that occurs most often along `dim` (the smallest of equal ones), and the "
+               "index of its last occurrence."});
+  f.op(&aminmax, {"aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor min, "
+                  "Tensor max)",
+                  "amin and amax along `dim`, or of all elements."});
+  f.op(&cov, {"cov(Tensor input, *, int correction=1, Tensor? fweights=None, Tensor? "
+              "aweights=None) -> Tensor",
+              "Covariance matrix of variables (rows) over observations (columns), dividing by n - "
+              "correction. fweights counts how often, aweights how much an observation counts."});
+  f.op(&corrcoef, {"corrcoef(Tensor input) -> Tensor",
+                   "Pearson's correlation of variables (rows) over observations (columns)."});
+  for (const char* name : {"trapezoid", "trapz"}) {
+    const std::string by_places =
+        std::string(name) + "(Tensor y, Tensor x, *, int dim=-1) -> Tensor";
+    f.op(
+        static_cast<Tensor (*)(const Tensor&, const Tensor&, int64_t)>(&trapezoid),
+        {by_places.c_str(), "Integral of y over the places x by the trapezoidal rule.", kFunction});
+    const std::string by_step =
+        std::string(name) + "(Tensor y, *, float dx=1.0, int dim=-1) -> Tensor";
+    f.op(static_cast<Tensor (*)(const Tensor&, double, int64_t)>(&trapezoid),
+         {by_step.c_str(), "Integral of y over places dx apart by the trapezoidal rule.",
+          kFunction});
+  }
+});
+
+}  // namespace pyflame
