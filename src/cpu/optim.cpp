@@ -93,6 +93,8 @@ void SgdOf(const KernelArgs& a) {
   });
 }
 
+inline constexpr int64_t kAhead = 256;  // elements
+
 // Tensors: params, exp_avgs, exp_avg_sqs, [max_exp_avg_sqs,] grads. attrs: how many params, lr,
 // beta1, beta2, eps, weight decay, step, decoupled, maximize, amsgrad.
 template <class S>
@@ -112,7 +114,12 @@ void AdamOf(const KernelArgs& a) {
     S *p = a.data<S>(i), *m = a.data<S>(n + i), *v = a.data<S>(2 * n + i);
     S* top = amsgrad ? a.data<S>(3 * n + i) : nullptr;
     const S* g = a.data<S>((amsgrad ? 4 : 3) * n + i);
-    ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
+    // Captured by value: stores to the tensors could otherwise change the constants.
+    ForVectors<T>(begin, end, [=](int64_t j, auto full, int64_t count) PF_INLINE {
+      // The hardware's own prefetch ends with each page, that is after 64 vectors.
+      for (const S* at :
+           {g, static_cast<const S*>(p), static_cast<const S*>(m), static_cast<const S*>(v)})
+        PrefetchAt(at + j + kAhead);
       Wide<T> pv = Get(p, j, count, full), gv = Get(g, j, count, full) * sign;
       if (decays) {
         if (decoupled)
