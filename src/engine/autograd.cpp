@@ -320,7 +320,7 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
   m.view_name = name;
   m.steps = std::make_shared<ViewStep>();
   m.steps->replay = std::move(replay);
-  m.steps->backward = backward;
+  m.steps->backward = std::move(backward);
   // A view of a view looks at the base itself; a leaf that requires grad is a base of its own.
   const bool leaf = base->requires_grad && !(outer && outer->grad_fn);
   if (!leaf && outer && outer->base.defined() && outer->steps) {
@@ -330,9 +330,10 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
     m.base = base;
   }
   if (Edge e = edge_of(base); e.node) {  // through `base`, so that its hooks see the gradient
-    Ref<Node> node = Ref<Node>::adopt(new FunctionNode(
-        name, {},
-        [step = std::move(backward)](const Context& c) -> Grads { return {step(c.grad())}; }));
+    Ref<Node> node =
+        Ref<Node>::adopt(new FunctionNode(name, {}, [step = m.steps](const Context& c) -> Grads {
+          return {step->backward(c.grad())};
+        }));
     node->next.push_back(std::move(e));
     m.grad_fn = std::move(node);
     m.output_nr = 0;

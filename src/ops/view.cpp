@@ -33,8 +33,9 @@ Tensor view(const Tensor& t, const IntList& size) {
            t->shape, " with strides ", t->strides, " to be seen as ", shape,
            "; expected a shape that its memory order allows; use reshape, which copies if it must");
   return ops::viewed(
-      t, make_view(t, shape, strides, t->offset), [size](const Tensor& b) { return view(b, size); },
-      "view", [old = t->shape](const Tensor& g) { return reshape(g, old.vec()); });
+      t, make_view(t, shape, strides, t->offset),
+      [shape](const Tensor& b) { return view(b, shape.vec()); }, "view",
+      [old = t->shape](const Tensor& g) { return reshape(g, old.vec()); });
 }
 
 Tensor reshape(const Tensor& t, const IntList& size) {
@@ -54,20 +55,20 @@ Tensor permute(const Tensor& t, const IntList& dims) {
   PF_CHECK(static_cast<int>(dims.size()) == n, ShapeError, "permute", "got ", dims.size(),
            " dimensions for a tensor of shape ", t->shape, "; expected each of its ", n,
            " dimensions once; list them all");
-  Dims shape = t->shape, strides = t->strides;
-  IntList inverse(static_cast<size_t>(n), -1);
+  Dims shape = t->shape, strides = t->strides, order = shape, inverse = Dims::filled(n, -1);
   for (int i = 0; i < n; ++i) {
     int d = wrap_dim(dims[static_cast<size_t>(i)], n, "permute");
-    PF_CHECK(inverse[static_cast<size_t>(d)] < 0, ValueError, "permute", "got dimension ", d,
+    PF_CHECK(inverse[d] < 0, ValueError, "permute", "got dimension ", d,
              " twice; expected each dimension once; remove the repetition");
-    inverse[static_cast<size_t>(d)] = i;
+    order[i] = d;
+    inverse[d] = i;
     shape[i] = t->shape[d];
     strides[i] = t->strides[d];
   }
   return ops::viewed(
       t, make_view(t, shape, strides, t->offset),
-      [dims](const Tensor& b) { return permute(b, dims); }, "permute",
-      [inverse](const Tensor& g) { return permute(g, inverse); });
+      [order](const Tensor& b) { return permute(b, order.vec()); }, "permute",
+      [inverse](const Tensor& g) { return permute(g, inverse.vec()); });
 }
 
 Tensor transpose(const Tensor& t, int64_t dim0, int64_t dim1) {

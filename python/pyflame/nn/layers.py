@@ -42,7 +42,12 @@ class Linear(Module):
         _ops._init_linear_(self.weight, self.bias)
 
     def forward(self, input):
-        return _ops.linear(input, self.weight, self.bias)
+        own = self._parameters
+        try:  # a parameter as an attribute takes ten times as long to find
+            weight, bias = own["weight"], own["bias"]
+        except KeyError:  # replaced by a computed attribute
+            weight, bias = self.weight, self.bias
+        return _ops.linear(input, weight, bias)
 
     def extra_repr(self):
         return (
