@@ -34,6 +34,7 @@ typedef unsigned long long pf_u64;
 #define PF_DEVICE static inline
 #define PF_METHOD inline
 #define PF_KERNEL(NAME, THREADS) extern "C" void NAME
+#define PF_COLD static
 #define PF_TABLE static const
 #define PF_UNROLL
 #include "shim.h"  // PF_SHARED and the functions above
@@ -72,6 +73,7 @@ typedef unsigned long long pf_u64;
 #endif
 #define PF_SHARED __shared__
 #define PF_TABLE static __device__ const  // a constant array that lanes index freely
+#define PF_COLD static __device__ __attribute__((noinline))  // called where it is rare
 #define PF_UNROLL _Pragma("unroll")
 
 #if defined(PF_NVIDIA)

@@ -20,13 +20,13 @@
 // The text includes "prelude.h" and "math.h" and needs -DPF_WARP=<width> and no contraction.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "pyflame/backend.h"
+#include "pyflame/dtype.h"
 
 namespace pyflame::codegen {
 
@@ -66,6 +66,10 @@ struct DeviceLaunch {
   uint64_t words[kDeviceWords];
 };
 
+// How kernel text spells the storage type of a dtype, and the type of its values in registers.
+const char* device_storage(DType);
+const char* device_compute(DType);
+
 class DeviceProgram {
  public:
   static constexpr const char* kEntry = "pf_program";
@@ -85,17 +89,27 @@ class DeviceProgram {
   std::string text(const LaunchClass&, const std::string& entry = kEntry) const;
 
  private:
-  // A number as one type that some node takes it in.
+  friend class TextPrinter;
+  // A number in one type that some node takes it in.
   struct Number {
     uint8_t scalar;
-    uint8_t type;  // DType: Float32, Float64, Int32, Int64 or Bool
+    DType type;  // Float32, Float64, Int32, Int64 or Bool
   };
-  friend class TextPrinter;
+  int number(uint8_t scalar, DType type) const;
+  int operands() const { return static_cast<int>(inputs_.size() + outputs_.size()); }
+  DType dtype_of(int operand) const;
+  // Elements of one thread: vectors of `vec`, that many times.
+  int repeats(const LaunchClass&) const;
+  void plan_flat(const pf_launch&, DeviceLaunch&) const;
+  void plan_strided(const pf_launch&, DeviceLaunch&) const;
+
   std::vector<pf_node> nodes_;
-  std::vector<uint8_t> inputs_, outputs_;  // dtypes
-  std::vector<uint8_t> needed_;            // nodes that an output depends on
+  std::vector<DType> inputs_, outputs_;
+  std::vector<uint8_t> needed_;  // nodes that an output depends on
+  std::vector<uint8_t> loaded_;  // inputs that those read
   std::vector<Number> numbers_;
-  int vec_ = 1;  // elements of the widest access that pays
+  int vec_ = 1;         // elements of the widest access that pays
+  bool heavy_ = false;  // long arithmetic: few elements to a thread
 };
 
 }  // namespace pyflame::codegen

@@ -21,12 +21,39 @@ std::string number(double v) {
   return std::string(buf, end);
 }
 
+// Rounded to the type here: the shortest text of a double need not round to the same float.
 std::string c_number(double v, const std::string& type) {
+  const bool single = type == "float";
+  if (single) v = static_cast<float>(v);
   if (std::isnan(v)) return "PF_NAN";
   if (std::isinf(v)) return v < 0 ? "-PF_INF" : "PF_INF";
-  std::string s = number(v);
+  char buf[32];
+  auto end = single ? std::to_chars(buf, buf + sizeof(buf), static_cast<float>(v)).ptr
+                    : std::to_chars(buf, buf + sizeof(buf), v).ptr;
+  std::string s(buf, end);
   if (s.find_first_of(".e") == std::string::npos) s += ".0";
-  return type == "float" ? s + "f" : "(" + type + ")" + s;
+  return single ? s + "f" : "(" + type + ")" + s;
+}
+
+// Integers wrap, and their quotients are rounded down, as on the CPU.
+const char* c_text(Micro op, const std::string& type) {
+  if (type != "float" && type != "double") {
+    switch (op) {
+      case Micro::Add:
+        return "pf_add($0, $1)";
+      case Micro::Sub:
+        return "pf_sub($0, $1)";
+      case Micro::Mul:
+        return "pf_mul($0, $1)";
+      case Micro::Div:
+        return "pf_floordiv($0, $1)";
+      case Micro::Neg:
+        return "pf_neg($0)";
+      default:
+        break;
+    }
+  }
+  return kText[static_cast<int>(op)];
 }
 
 struct Piece {
@@ -143,7 +170,7 @@ std::string c_statements(const Expr& e, const std::string& type, const std::stri
     } else if (n.op == Micro::Const) {
       s = n.mask ? (n.value != 0 ? "true" : "false") : c_number(n.value, type);
     } else {
-      for (const char* t = kText[static_cast<int>(n.op)]; *t; ++t) {
+      for (const char* t = c_text(n.op, type); *t; ++t) {
         if (*t == '$')
           s += text[static_cast<size_t>(n.in[*++t - '0'])];
         else

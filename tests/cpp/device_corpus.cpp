@@ -1,0 +1,331 @@
+#include "device_corpus.h"
+
+#include <algorithm>
+#include <random>
+
+#include "codegen/expr.h"
+#include "ops/pointwise.h"
+
+namespace pyflame::testing {
+namespace {
+
+using codegen::Expr;
+using codegen::Micro;
+using ops::OpId;
+using ops::Rule;
+
+constexpr int64_t kLength = 333;  // no multiple of a vector
+
+const DType kFloats[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16};
+const DType kArithmetic[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16,
+                             DType::Int64,   DType::Int32,   DType::Int16,   DType::Int8,
+                             DType::UInt8,   DType::Bool};
+
+DType compute_of(DType t) {
+  return t == DType::Bool ? DType::Int32 : compute_type(t);
+}
+
+struct Types {
+  bool allowed;
+  DType compute, out;
+};
+// As ops::record does it.
+Types types_of(Rule rule, DType t) {
+  const bool floats = is_float(t);
+  switch (rule) {
+    case Rule::Arith:
+    case Rule::Select:
+      return {true, compute_of(t), t};
+    case Rule::Float:
+    case Rule::Keep:
+      return {floats, compute_of(t), t};
+    case Rule::IntOnly:
+      return {!floats, compute_of(t), t};
+    case Rule::Compare:
+      return {true, compute_of(t), DType::Bool};
+    case Rule::Test:
+      return {floats, compute_of(t), DType::Bool};
+    case Rule::Logic:
+      return {t == DType::Bool, DType::Bool, DType::Bool};
+    default:
+      return {false, t, t};
+  }
+}
+
+DeviceCase::Operand dense(DType t, const std::vector<int64_t>& shape) {
+  DeviceCase::Operand o{t, std::vector<int64_t>(shape.size()), 0, 1};
+  for (size_t d = shape.size(); d-- > 0;) {
+    o.strides[d] = o.extent;
+    o.extent *= shape[d];
+  }
+  return o;
+}
+
+pf_scalar number(double v) {
+  return {v, static_cast<int64_t>(v)};
+}
+
+bool asks_libm(Micro op) {  // over doubles, on the CPU
+  switch (op) {
+    case Micro::Sin:  // of large angles
+    case Micro::Cos:
+    case Micro::Log10:
+    case Micro::Erf:
+    case Micro::Erfc:
+    case Micro::Gelu:
+    case Micro::Tan:
+    case Micro::Asin:
+    case Micro::Acos:
+    case Micro::Atan:
+    case Micro::Atan2:
+    case Micro::Sinh:
+    case Micro::Cosh:
+    case Micro::Asinh:
+    case Micro::Acosh:
+    case Micro::Atanh:
+    case Micro::Pow:
+      return true;
+    default:
+      return false;
+  }
+}
+double tolerance(OpId id, DType compute) {
+  if (compute != DType::Float64) return 0;
+  for (const auto& n : ops::expression(id).nodes)
+    if (asks_libm(n.op)) return 16;
+  return 0;
+}
+
+// One node over fresh operands; masks are bits of operands that are bool.
+DeviceCase single(OpId id, const std::string& name, DType t, DType compute, DType out, int arity,
+                  int first_attr, unsigned masks) {
+  DeviceCase c;
+  c.name = name + "_" + std::string(pyflame::name(t));
+  c.shape = {kLength};
+  pf_node n{};
+  n.op = id;
+  n.dtype = static_cast<uint8_t>(out);
+  n.compute = static_cast<uint8_t>(compute);
+  n.nin = static_cast<uint8_t>(arity);
+  n.store = 0;
+  for (int k = 0; k < arity; ++k) {
+    n.in[k] = {PF_REF_INPUT, static_cast<uint8_t>(k)};
+    c.inputs.push_back(dense(masks >> k & 1 ? DType::Bool : t, c.shape));
+  }
+  n.attr0 = 0;
+  n.nattr = static_cast<uint8_t>(first_attr);
+  c.nodes.push_back(n);
+  c.outputs.push_back(dense(out, c.shape));
+  return c;
+}
+
+void add_attrs(DeviceCase& c, OpId row) {
+  // Small whole numbers serve integers as well; ordered, for bounds.
+  for (int i = 0; i < ops::kRowTable[row].nattrs; ++i) c.scalars.push_back(number(i + 1));
+  c.nodes[0].nattr = ops::kRowTable[row].nattrs;
+}
+
+}  // namespace
+
+int64_t DeviceCase::numel() const {
+  int64_t n = 1;
+  for (int64_t s : shape) n *= s;
+  return n;
+}
+bool DeviceCase::contiguous(const Operand& o) const {
+  int64_t n = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] != 1 && o.strides[d] != n) return false;
+    n *= shape[d];
+  }
+  return true;
+}
+
+std::vector<DeviceCase> row_cases() {
+  std::vector<DeviceCase> all;
+  for (OpId id = 1; id < ops::kNumRows; ++id) {
+    const ops::RowInfo& row = ops::kRowTable[id];
+    for (DType t : kArithmetic) {
+      const Types types = types_of(row.rule, t);
+      if (!types.allowed) continue;
+      const unsigned masks = row.rule == Rule::Select ? 1u : 0u;
+      DeviceCase c =
+          single(id, row.name, t, types.compute, types.out, row.arity, row.nattrs, masks);
+      add_attrs(c, id);
+      c.ulps = tolerance(id, types.compute);
+      all.push_back(std::move(c));
+    }
+  }
+  return all;
+}
+
+std::vector<DeviceCase> gradient_cases() {
+  std::vector<DeviceCase> all;
+  for (OpId id = 1; id < ops::kNumRows; ++id) {
+    const ops::RowInfo& row = ops::kRowTable[id];
+    if (row.grad == ops::Grad::NONE) continue;
+    for (int i = 0; i < row.arity; ++i) {
+      const OpId grad = ops::gradient_row(id, i);
+      if (ops::expression(grad).is_zero() || (row.rule == Rule::Select && i == 0)) continue;
+      for (DType t : kFloats) {
+        const int arity = row.grad == ops::Grad::FROM_RESULT ? 2 : row.arity + 1;
+        const unsigned masks = row.rule == Rule::Select ? 2u : 0u;
+        DeviceCase c = single(grad, std::string(row.name) + "_grad" + std::to_string(i), t,
+                              compute_type(t), t, arity, row.nattrs, masks);
+        add_attrs(c, id);
+        c.ulps = tolerance(grad, compute_type(t));
+        // Dual numbers there, the symbolic derivative here.
+        if (row.grad == ops::Grad::AUTO) c.ulps = itemsize(t) == 2 ? 1 : 64;
+        all.push_back(std::move(c));
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<DeviceCase> cast_cases() {
+  std::vector<DeviceCase> all;
+  for (DType from : kArithmetic)
+    for (DType to : kArithmetic) {
+      DeviceCase c = single(ops::op::cast, "cast_" + std::string(pyflame::name(from)) + "_to", from,
+                            compute_type(to), to, 1, 0, 0);
+      c.name = "cast_" + std::string(pyflame::name(from)) + "_to_" + std::string(pyflame::name(to));
+      c.low = -300;
+      c.high = 300;
+      all.push_back(std::move(c));
+    }
+  return all;
+}
+
+DeviceCase random_case(uint64_t seed) {
+  std::mt19937_64 rng(seed * 0x9E3779B97F4A7C15ull + 1);
+  const auto pick = [&](int64_t n) {
+    return static_cast<int64_t>(rng() % static_cast<uint64_t>(n));
+  };
+  DeviceCase c;
+  c.name = "random_" + std::to_string(seed);
+
+  // Shapes with a vectorisable, an odd or a short inner dimension.
+  static constexpr int64_t kInner[] = {1, 3, 7, 16, 64, 96, 130, 257};
+  const int ndim = static_cast<int>(pick(5));
+  for (int d = 0; d < ndim; ++d)
+    c.shape.push_back(d == ndim - 1 ? kInner[pick(8)] : 1 + pick(ndim > 2 ? 5 : 40));
+  const auto operand = [&](DType t, bool out) {
+    DeviceCase::Operand o = dense(t, c.shape);
+    const int kind = static_cast<int>(pick(out ? 10 : 8));
+    if (kind < 3 || ndim == 0 || (out && kind > 5)) return o;
+    if (kind == 3 && ndim > 1) {  // transposed
+      std::vector<int64_t> turned(c.shape.rbegin(), c.shape.rend());
+      o = dense(t, turned);
+      std::reverse(o.strides.begin(), o.strides.end());
+    } else if (kind == 4) {  // a slice of something wider
+      std::vector<int64_t> wide = c.shape;
+      wide.back() += 1 + pick(8);
+      o = dense(t, wide);
+      o.offset = pick(wide.back() - c.shape.back() + 1);
+    } else if (kind == 5) {  // every second element
+      std::vector<int64_t> wide = c.shape;
+      wide.back() *= 2;
+      o = dense(t, wide);
+      o.strides.back() *= 2;
+    } else if (!out) {  // broadcast along some dimensions
+      std::vector<int64_t> small = c.shape;
+      for (int64_t& s : small)
+        if (pick(2)) s = 1;
+      if (kind == 7) std::fill(small.begin(), small.end(), 1);
+      o = dense(t, small);
+      for (size_t d = 0; d < small.size(); ++d)
+        if (small[d] == 1) o.strides[d] = 0;
+    }
+    return o;
+  };
+
+  // Mostly one float dtype, as models have it, with others mixed in.
+  const DType main = kFloats[pick(4)];
+  const auto some_dtype = [&] { return pick(4) ? main : kArithmetic[pick(10)]; };
+  std::vector<DType> node_types;
+  const int nnodes = 1 + static_cast<int>(pick(10));
+  // A value of dtype t: an earlier node (cast if need be), an input, or a number.
+  const auto value = [&](DType t, bool may_be_number) -> pf_ref {
+    if (!node_types.empty() && pick(3)) {
+      const size_t from = pick(2)
+                              ? node_types.size() - 1
+                              : static_cast<size_t>(pick(static_cast<int64_t>(node_types.size())));
+      if (node_types[from] == t) return {PF_REF_NODE, static_cast<uint8_t>(from)};
+      if (node_types.size() < 24) {
+        pf_node n{};
+        n.op = ops::op::cast;
+        n.dtype = static_cast<uint8_t>(t);
+        n.compute = static_cast<uint8_t>(compute_type(t));
+        n.nin = 1;
+        n.store = -1;
+        n.in[0] = {PF_REF_NODE, static_cast<uint8_t>(from)};
+        c.nodes.push_back(n);
+        node_types.push_back(t);
+        return {PF_REF_NODE, static_cast<uint8_t>(node_types.size() - 1)};
+      }
+    }
+    if (may_be_number && pick(4) == 0) {
+      c.scalars.push_back(number(static_cast<double>(pick(9)) * 0.5 - 2));
+      return {PF_REF_SCALAR, static_cast<uint8_t>(c.scalars.size() - 1)};
+    }
+    for (size_t k = 0; k < c.inputs.size(); ++k)
+      if (c.inputs[k].dtype == t && pick(2)) return {PF_REF_INPUT, static_cast<uint8_t>(k)};
+    if (c.inputs.size() < 12) {
+      c.inputs.push_back(operand(t, false));
+      return {PF_REF_INPUT, static_cast<uint8_t>(c.inputs.size() - 1)};
+    }
+    c.scalars.push_back(number(1));
+    return {PF_REF_SCALAR, static_cast<uint8_t>(c.scalars.size() - 1)};
+  };
+  for (int i = 0; i < nnodes; ++i) {
+    for (;;) {
+      const OpId id = static_cast<OpId>(1 + pick(ops::kNumRows - 1));
+      const ops::RowInfo& row = ops::kRowTable[id];
+      const DType t = some_dtype();
+      const Types types = types_of(row.rule, t);
+      if (!types.allowed || tolerance(id, types.compute) > 0) continue;  // errors would add up
+      pf_node n{};
+      n.op = id;
+      n.dtype = static_cast<uint8_t>(types.out);
+      n.compute = static_cast<uint8_t>(types.compute);
+      n.nin = row.arity;
+      n.store = -1;
+      for (int k = 0; k < row.arity; ++k) {
+        const bool mask = row.rule == Rule::Logic || (row.rule == Rule::Select && k == 0);
+        n.in[k] = value(mask ? DType::Bool : t, k > 0);
+      }
+      n.attr0 = static_cast<uint8_t>(c.scalars.size());
+      n.nattr = row.nattrs;
+      for (int k = 0; k < row.nattrs; ++k) c.scalars.push_back(number(k + 1));
+      c.nodes.push_back(n);
+      node_types.push_back(types.out);
+      break;
+    }
+  }
+  for (size_t i = 0; i < c.nodes.size(); ++i) {
+    if (i + 1 < c.nodes.size() && pick(4)) continue;
+    c.nodes[i].store = static_cast<int8_t>(c.outputs.size());
+    c.outputs.push_back(operand(node_types[i], true));
+  }
+  return c;
+}
+
+std::string device_case_text(const DeviceCase& c, const std::string& entry) {
+  std::string text;
+  std::vector<void*> at;
+  for (size_t k = 0; k < c.inputs.size() + c.outputs.size(); ++k) {
+    const auto& o = k < c.inputs.size() ? c.inputs[k] : c.outputs[k - c.inputs.size()];
+    at.push_back(reinterpret_cast<void*>((k + 1) * 4096 +
+                                         static_cast<size_t>(o.offset) * itemsize(o.dtype)));
+  }
+  c.with_program([&](const pf_program& p) {
+    const codegen::DeviceProgram program(p);
+    codegen::DeviceLaunch launch;
+    c.with_launch(at, [&](const pf_launch& l) { program.plan(l, launch); });
+    text = program.text(launch.key, entry);
+  });
+  return "// " + c.name + "\nnamespace ns_" + entry + " {\n" + text + "}\n";
+}
+
+}  // namespace pyflame::testing

@@ -1,0 +1,241 @@
+// Device text, compiled for the host and run, against the CPU backend.
+#include "codegen/device_text.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "cpu/convert.h"
+#include "cpu/tape.h"
+#include "device_corpus.h"
+
+namespace pyflame::testing {
+namespace {
+
+using codegen::DeviceLaunch;
+using codegen::DeviceProgram;
+using codegen::kDeviceWords;
+
+// Memory of one operand between guards.
+struct Memory {
+  static constexpr size_t kGuard = 64;
+  DType dtype;
+  int64_t extent, offset;
+  std::vector<uint8_t> bytes;
+
+  explicit Memory(const DeviceCase::Operand& o)
+      : dtype(o.dtype),
+        extent(o.extent),
+        offset(o.offset),
+        bytes(static_cast<size_t>(o.extent) * itemsize(o.dtype) + 2 * kGuard + 16, 0xa5) {}
+  // Aligned as a device allocation is.
+  uint8_t* base() {
+    auto at = reinterpret_cast<uintptr_t>(bytes.data() + kGuard);
+    return reinterpret_cast<uint8_t*>((at + 15) & ~uintptr_t{15});
+  }
+  void* data() { return base() + static_cast<size_t>(offset) * itemsize(dtype); }
+
+  void fill(uint64_t seed, double low, double high) {
+    std::mt19937_64 rng(seed);
+    std::uniform_real_distribution<double> u(low, high);
+    std::vector<double> v(static_cast<size_t>(extent));
+    for (double& x : v) x = is_float(dtype) ? u(rng) : std::floor(u(rng));
+    if (is_float(dtype) && extent > 64) {
+      const double inf = HUGE_VAL, nan = std::nan("");
+      const double special[] = {0.0,    -0.0, inf, -inf, nan,  1.0,   -1.0,   0.5,  -0.5,  1e-40,
+                                -1e-40, 2.0,  3.0, -2.0, 88.8, -87.5, -103.5, 1e30, -1e30, 1e5};
+      size_t at = rng() % 7;
+      for (double s : special) v[at % v.size()] = s, at += 1 + rng() % 5;
+    }
+    pf_tensor from{}, to{};
+    from.data = v.data();
+    to.data = base();
+    from.ndim = to.ndim = 1;
+    from.shape[0] = to.shape[0] = extent;
+    from.strides[0] = to.strides[0] = 1;
+    from.dtype = static_cast<uint8_t>(DType::Float64);
+    to.dtype = static_cast<uint8_t>(dtype);
+    cpu::convert(to, from);
+  }
+  double value(int64_t i) {
+    double v = 0;
+    pf_tensor from{}, to{};
+    from.data = base() + static_cast<size_t>(i) * itemsize(dtype);
+    to.data = &v;
+    from.ndim = to.ndim = 1;
+    from.shape[0] = to.shape[0] = from.strides[0] = to.strides[0] = 1;
+    from.dtype = static_cast<uint8_t>(dtype);
+    to.dtype = static_cast<uint8_t>(DType::Float64);
+    cpu::convert(to, from);
+    return v;
+  }
+};
+
+// Units of the last place between two values of a dtype; of 1/64 where they are smaller.
+double distance(double a, double b, DType t) {
+  const int digits = t == DType::Float64   ? 53
+                     : t == DType::Float32 ? 24
+                     : t == DType::Float16 ? 11
+                                           : 8;
+  const double big = std::max({std::fabs(a), std::fabs(b), 1.0 / 64});
+  if (!std::isfinite(big)) return HUGE_VAL;
+  return std::fabs(a - b) / std::ldexp(1.0, std::ilogb(big) - digits + 1);
+}
+
+class Corpus {
+ public:
+  explicit Corpus(std::vector<DeviceCase> cases) : cases_(std::move(cases)) {
+    char name[] = "/tmp/pyflame_text_XXXXXX";
+    dir_ = mkdtemp(name);
+    write("shim.h",
+          "#pragma once\n#define PF_SHARED static thread_local\n"
+          "extern thread_local unsigned shim_thread, shim_block, shim_threads, shim_blocks;\n"
+          "static inline pf_u32 pf_thread() { return shim_thread; }\n"
+          "static inline pf_u32 pf_block() { return shim_block; }\n"
+          "static inline pf_u32 pf_threads() { return shim_threads; }\n"
+          "static inline pf_u32 pf_blocks() { return shim_blocks; }\n"
+          "static inline pf_u32 pf_lane() { return shim_thread % PF_WARP; }\n"
+          "pf_u32 pf_shuffle_word(pf_u32, pf_u32);\npf_u64 pf_ballot(bool);\n");
+  }
+  ~Corpus() { std::filesystem::remove_all(dir_); }
+
+  // Two compilers at once; the library with all entries, or null.
+  void* library() {
+    constexpr size_t kParts = 2;
+    std::string objects;
+    bool good = true;
+    std::vector<std::thread> workers;
+    for (size_t part = 0; part < kParts; ++part) {
+      std::string text = "#include \"math.h\"\n";
+      if (part == 0)
+        for (const char* v : {"shim_thread", "shim_block", "shim_threads", "shim_blocks"})
+          text += std::string("thread_local unsigned ") + v + ";\nextern \"C\" unsigned* " + v +
+                  "_at() { return &" + v + "; }\n";
+      for (size_t i = part; i < cases_.size(); i += kParts)
+        text += device_case_text(cases_[i], "k" + std::to_string(i));
+      const std::string file = "part" + std::to_string(part);
+      write(file + ".cpp", text);
+      objects += " " + dir_ + "/" + file + ".o";
+      workers.emplace_back([this, file, &good] {
+        good =
+            run(std::string(PF_TEST_COMPILER) + " -std=c++17 -O0 -fPIC -mfma -ffp-contract=off " +
+                "-w -DPF_HOST -DPF_WARP=32 -I" + dir_ + " -I" PF_TEST_KERNELS " -c " + dir_ + "/" +
+                file + ".cpp -o " + dir_ + "/" + file + ".o") &&
+            good;
+      });
+    }
+    for (auto& w : workers) w.join();
+    if (!good || !run(std::string(PF_TEST_COMPILER) + " -shared -o " + dir_ + "/all.so" + objects))
+      return nullptr;
+    return dlopen((dir_ + "/all.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  const std::vector<DeviceCase>& cases() const { return cases_; }
+
+ private:
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ + "/" + name) << text;
+  }
+  static bool run(const std::string& command) { return std::system(command.c_str()) == 0; }
+  std::vector<DeviceCase> cases_;
+  std::string dir_;
+};
+
+struct Words {
+  uint64_t w[kDeviceWords];
+};
+
+void run_text(void* library, const std::string& entry, const DeviceLaunch& l) {
+  // The words are passed on the stack whatever their number; an entry reads its own.
+  const auto kernel = reinterpret_cast<void (*)(Words)>(dlsym(library, entry.c_str()));
+  ASSERT_NE(kernel, nullptr);
+  const auto var = [&](const char* name) {
+    return reinterpret_cast<unsigned* (*)()>(dlsym(library, name))();
+  };
+  unsigned &thread = *var("shim_thread_at"), &block = *var("shim_block_at");
+  *var("shim_threads_at") = l.block;
+  *var("shim_blocks_at") = l.grid;
+  Words words;
+  std::memcpy(words.w, l.words, sizeof words.w);
+  for (block = 0; block < l.grid; ++block)
+    for (thread = 0; thread < l.block; ++thread) kernel(words);
+}
+
+void compare(const DeviceCase& c, void* library, const std::string& entry, uint64_t seed) {
+  SCOPED_TRACE(c.name);
+  std::vector<Memory> in, cpu, text;
+  std::vector<void*> at_cpu, at_text;
+  for (size_t k = 0; k < c.inputs.size(); ++k) {
+    in.emplace_back(c.inputs[k]);
+    in.back().fill(seed + k, c.low, c.high);
+  }
+  for (const auto& o : c.outputs) cpu.emplace_back(o), text.emplace_back(o);
+  for (Memory& m : in) at_cpu.push_back(m.data()), at_text.push_back(m.data());
+  for (Memory& m : cpu) at_cpu.push_back(m.data());
+  for (Memory& m : text) at_text.push_back(m.data());
+  c.with_program([&](const pf_program& p) {
+    void* tape = nullptr;
+    ASSERT_EQ(cpu::program_create(&p, &tape), PF_OK);
+    c.with_launch(at_cpu, [&](const pf_launch& l) { cpu::program_launch(tape, &l); });
+    cpu::program_destroy(tape);
+    const DeviceProgram program(p);
+    DeviceLaunch launch;
+    c.with_launch(at_text, [&](const pf_launch& l) { program.plan(l, launch); });
+    run_text(library, entry, launch);
+  });
+  for (size_t o = 0; o < cpu.size(); ++o) {
+    if (cpu[o].bytes.size() != text[o].bytes.size()) FAIL();
+    int wrong = 0;
+    const size_t size = itemsize(cpu[o].dtype);
+    for (int64_t i = 0; i < cpu[o].extent && wrong < 3; ++i) {
+      if (std::memcmp(cpu[o].base() + static_cast<size_t>(i) * size,
+                      text[o].base() + static_cast<size_t>(i) * size, size) == 0)
+        continue;
+      const double a = cpu[o].value(i), b = text[o].value(i);
+      if (std::isnan(a) && std::isnan(b)) continue;
+      if (is_float(cpu[o].dtype) && distance(a, b, cpu[o].dtype) <= c.ulps) continue;
+      ++wrong;
+      ADD_FAILURE() << "output " << o << " (" << name(cpu[o].dtype) << ") element " << i << ": CPU "
+                    << a << ", text " << b << ", " << distance(a, b, cpu[o].dtype) << " ulps"
+                    << (in.empty() || in[0].extent <= i ? "" : ", x ")
+                    << (in.empty() || in[0].extent <= i ? 0 : in[0].value(i));
+    }
+    for (size_t i = 0; i < Memory::kGuard; ++i) {
+      ASSERT_EQ(text[o].bytes[i], 0xa5);
+      ASSERT_EQ(text[o].bytes[text[o].bytes.size() - 1 - i], 0xa5);
+    }
+  }
+}
+
+void check(std::vector<DeviceCase> cases) {
+  Corpus corpus(std::move(cases));
+  void* library = corpus.library();
+  ASSERT_NE(library, nullptr) << "the text does not compile";
+  for (size_t i = 0; i < corpus.cases().size(); ++i)
+    compare(corpus.cases()[i], library, "k" + std::to_string(i), 1000 * i);
+  dlclose(library);
+}
+
+TEST(DeviceText, RowsGiveWhatTheCpuGives) {
+  check(row_cases());
+}
+TEST(DeviceText, GradientsGiveWhatTheCpuGives) {
+  check(gradient_cases());
+}
+TEST(DeviceText, ConversionsGiveWhatTheCpuGives) {
+  check(cast_cases());
+}
+TEST(DeviceText, RandomGroupsOverAnyLayout) {
+  std::vector<DeviceCase> cases;
+  for (uint64_t seed = 0; seed < 150; ++seed) cases.push_back(random_case(seed));
+  check(std::move(cases));
+}
+
+}  // namespace
+}  // namespace pyflame::testing
