@@ -4,9 +4,9 @@ PY := .venv/bin/python
 ARGS ?=
 # Restrict the tests: make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
-CPP := include src python/src tests/cpp tests/fuzz examples
+CPP := include src kernels python/src tests/cpp tests/fuzz examples
 
-.PHONY: run test build build-all develop format lint docs bench test-asan test-tsan wheel clean help
+.PHONY: run test test-kernels build build-all develop format lint docs bench test-asan test-tsan wheel clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -25,6 +25,11 @@ build-all: ## the same with the C++ tests
 
 test: build-all ## set up, build, run all tests
 	tools/run_tests.sh $(PYTEST_ARGS)
+
+test-kernels: ## all device text through the compilers of AMD and NVIDIA, result in tests/results
+	tools/setup.sh run test ci
+	tools/build.sh all
+	$(PY) tools/kernels.py --all --json tests/results/kernels.json
 
 format: ## format C++ and Python
 	tools/setup.sh ci

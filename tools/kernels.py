@@ -1,0 +1,251 @@
+"""Compiles device text for GPUs that are not here, and checks the code that comes out.
+
+Every kernel of the corpus (each row of the pointwise table in each dtype, gradients, conversions,
+random groups) and every line of kernels/variants.txt is compiled by clang for AMD architectures
+and by NVRTC for NVIDIA's. Checked: it compiles, the wavefront is 64 wide on gfx9 and 32 on
+gfx11/12, no registers are spilled, a block takes at most 64 KiB of its own memory.
+
+    tools/kernels.py --all              everything, four AMD and two NVIDIA architectures
+    tools/kernels.py --sample SEED      a share of it that takes two or three minutes
+"""
+
+import argparse
+import concurrent.futures
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "kernels"
+WARP = {"gfx90a": 64, "gfx942": 64, "gfx1100": 32, "gfx1201": 32, "sm_80": 32, "sm_90": 32}
+AMD = [a for a in WARP if a.startswith("gfx")]
+NVIDIA = [a for a in WARP if a.startswith("sm")]
+MAX_SHARED = 65536
+
+
+def find_tool(name):
+    """The newest `name-<version>` of LLVM 19 or later, or None."""
+    for version in (21, 20, 19):
+        path = shutil.which(f"{name}-{version}")
+        if path:
+            return path
+    return None
+
+
+class Nvrtc:
+    """NVIDIA's run-time compiler, from the Python package nvidia-cuda-nvrtc."""
+
+    def __init__(self):
+        places = [Path(p) for p in sys.path] + [Path(os.environ.get("PYFLAME_NVRTC", "."))]
+        found = [f for p in places for f in p.glob("nvidia/cu*/lib/libnvrtc.so.*")]
+        if not found:
+            raise FileNotFoundError("no NVRTC: pip install nvidia-cuda-nvrtc")
+        self.lib = ctypes.CDLL(str(sorted(found)[-1]))
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        self.version = f"{major.value}.{minor.value}"
+        headers = sorted(KERNELS.glob("*.h"))
+        self.names = (ctypes.c_char_p * len(headers))(*[h.name.encode() for h in headers])
+        self.texts = (ctypes.c_char_p * len(headers))(*[h.read_bytes() for h in headers])
+
+    def compile(self, source, arch, defines=()):
+        """The log of the compiler and of its assembler; RuntimeError if it fails."""
+        program = ctypes.c_void_p()
+        self.lib.nvrtcCreateProgram(
+            ctypes.byref(program), source, b"text.cu", len(self.names), self.texts, self.names
+        )
+        options = [f"--gpu-architecture={arch}", "-std=c++17", "-default-device", "-fmad=false"]
+        options += ["--ptxas-options=-v", f"-DPF_WARP={WARP[arch]}", *defines]
+        array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
+        status = self.lib.nvrtcCompileProgram(program, len(options), array)
+        size = ctypes.c_size_t()
+        self.lib.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        self.lib.nvrtcGetProgramLog(program, log)
+        self.lib.nvrtcDestroyProgram(ctypes.byref(program))
+        text = log.value.decode(errors="replace")
+        if status:
+            raise RuntimeError(text)
+        return text
+
+
+def check_nvidia(log):
+    """(kernels, complaints) from what the assembler said of each."""
+    complaints, kernels, name = [], 0, "?"
+    for line in log.splitlines():
+        if m := re.search(r"Compiling entry function '(\w+)'", line):
+            name, kernels = m[1], kernels + 1
+        if m := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            if int(m[1]) or int(m[2]):
+                complaints.append((name, f"{m[1]} bytes spilled"))
+        if (m := re.search(r"(\d+) bytes smem", line)) and int(m[1]) > MAX_SHARED:
+            complaints.append((name, f"{m[1]} bytes of shared memory"))
+    return kernels, complaints
+
+
+def check_amd(notes, arch):
+    """The same from the metadata of a code object."""
+    complaints, kernels = [], 0
+    for block in re.split(r"\n\s+- \.agpr_count|\n\s+- \.args", notes)[1:]:
+        fields = dict(re.findall(r"\.(\w+):\s+'?(\S+?)'?\n", block + "\n"))
+        if "vgpr_spill_count" not in fields:
+            continue
+        kernels += 1
+        name = fields.get("name", "?")
+        if int(fields["wavefront_size"]) != WARP[arch]:
+            complaints.append((name, f"wavefront of {fields['wavefront_size']}"))
+        for kind in ("vgpr", "sgpr"):
+            if int(fields[f"{kind}_spill_count"]):
+                complaints.append((name, f"{fields[f'{kind}_spill_count']} {kind}s spilled"))
+        if int(fields["group_segment_fixed_size"]) > MAX_SHARED:
+            complaints.append((name, f"{fields['group_segment_fixed_size']} bytes of LDS"))
+    return kernels, complaints
+
+
+def clang_command(arch, defines, source, out):
+    return [
+        find_tool("clang++"),
+        *("-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib", "-nogpuinc"),
+        *("--no-gpu-bundle-output", "-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"),
+        *("-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unused-parameter"),
+        "-Wno-tautological-compare",  # x != x over integers
+        *(f"-DPF_WARP={WARP[arch]}", f"-I{KERNELS}", *defines, "-c", str(source), "-o", str(out)),
+    ]
+
+
+def compile_amd(job):
+    source, arch, defines, count = job
+    out = Path(tempfile.mkstemp(suffix=".o")[1])
+    try:
+        run = subprocess.run(
+            clang_command(arch, defines, source, out), capture_output=True, text=True
+        )
+        if run.returncode:
+            return job, 0, [("?", run.stderr[:4000])]
+        notes = subprocess.run(
+            [find_tool("llvm-readelf"), "--notes", str(out)], capture_output=True, text=True
+        ).stdout
+        return job, *check_amd(notes, arch)
+    finally:
+        out.unlink(missing_ok=True)
+
+
+_nvrtc = None
+
+
+def compile_nvidia(job):
+    global _nvrtc
+    source, arch, defines, count = job
+    _nvrtc = _nvrtc or Nvrtc()
+    try:
+        log = _nvrtc.compile(Path(source).read_bytes(), arch, defines)
+    except RuntimeError as e:
+        return job, 0, [("?", str(e)[:4000])]
+    return job, *check_nvidia(log)
+
+
+def variants():
+    """Hand-written kernels: lines `file -Dname=value ...` of kernels/variants.txt."""
+    listed = KERNELS / "variants.txt"
+    lines = listed.read_text().splitlines() if listed.exists() else []
+    for line in lines:
+        words = line.split("#")[0].split()
+        if words:
+            yield words[0], words[1:]
+
+
+def revision():
+    def git(*words):
+        run = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+        return run.stdout.strip()
+
+    return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--all", action="store_true")
+    what.add_argument("--sample", metavar="SEED", help="a number in hexadecimal, such as a commit")
+    parser.add_argument("--random", type=int, default=500, help="random groups (default 500)")
+    parser.add_argument("--count", type=int, default=240, help="kernels of a sample")
+    parser.add_argument("--text", default=str(ROOT / "build/tests/cpp/kernel_text"))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--json", help="write the result here")
+    args = parser.parse_args()
+
+    missing = [t for t in ("clang++", "llvm-readelf") if not find_tool(t)]
+    if missing:
+        sys.exit(f"kernels.py: no {' and no '.join(missing)}; run tools/setup.sh ci")
+    nvrtc = Nvrtc().version
+    clang = subprocess.run([find_tool("clang++"), "--version"], capture_output=True, text=True)
+    started = time.time()
+    with tempfile.TemporaryDirectory() as folder:
+        per_file = 24 if args.all else 20
+        command = [args.text, folder, str(per_file), str(args.random)]
+        if args.sample:
+            command += [str(int(args.sample[:12], 16)), str(args.count)]
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        names, counts = {}, {}
+        for line in listing.splitlines():
+            file, entry, case = line.split()
+            names[entry] = case
+            counts[file] = counts.get(file, 0) + 1
+        texts = [(os.path.join(folder, f), [], n) for f, n in counts.items()]
+        # A sample sends every file to two of the architectures, each kind of wavefront once.
+        amd, nvidia = [], []
+        for i, (path, defines, n) in enumerate(texts):
+            archs = AMD if args.all else [AMD[i % 2], AMD[2 + (i // 2) % 2]]
+            amd += [(path, a, defines, n) for a in archs]
+            nvidia += [(path, a, defines, n) for a in (NVIDIA if args.all else [NVIDIA[i % 2]])]
+        for name, defines in variants():
+            path = os.path.join(folder, f"variant_{len(amd)}.cpp")
+            Path(path).write_text(f'#include "{name}"\n')
+            amd += [(path, a, defines, None) for a in AMD]
+            nvidia += [(path, a, defines, None) for a in NVIDIA]
+
+        failures, kernels = [], dict.fromkeys(WARP, 0)
+        done, total = 0, len(amd) + len(nvidia)
+        with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
+            futures = [pool.submit(compile_amd, j) for j in amd]
+            futures += [pool.submit(compile_nvidia, j) for j in nvidia]
+            for future in concurrent.futures.as_completed(futures):
+                (source, arch, defines, expected), found, complaints = future.result()
+                kernels[arch] += found
+                if expected is not None and found != expected and not complaints:
+                    complaints = [("?", f"{found} kernels came out, not {expected}")]
+                for entry, text in complaints:
+                    what = names.get(entry, entry if entry != "?" else Path(source).name)
+                    failures.append({"kernel": what, "arch": arch, "complaint": text})
+                    print(f"{arch} {what} {' '.join(defines)}: {text}", file=sys.stderr)
+                done += 1
+                if sys.stdout.isatty():
+                    print(f"\r{done}/{total}", end="", flush=True)
+    result = {
+        "commit": revision(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "clang": clang.stdout.splitlines()[0],
+        "nvrtc": nvrtc,
+        "kernels": kernels,
+        "random_groups": args.random,
+        "sample": args.sample,
+        "seconds": round(time.time() - started),
+        "failures": failures,
+    }
+    if args.json:
+        Path(args.json).parent.mkdir(parents=True, exist_ok=True)
+        Path(args.json).write_text(json.dumps(result, indent=2) + "\n")
+    each = ", ".join(f"{a} {n}" for a, n in kernels.items())
+    print(f"compiled in {result['seconds']} s: {each}; {len(failures)} failures")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
