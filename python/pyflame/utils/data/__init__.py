@@ -1,15 +1,18 @@
-"""Datasets and loaders. Names as in torch.utils.data; batches are made in the calling process."""
+"""Datasets and loaders. Names as in torch.utils.data."""
 
 import bisect
 import itertools
 import random
+import sys
 
-from ... import _ops
+from ... import _C, _ops
 from ..._C import Tensor
 
 __all__ = [
-    "BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler",
-    "Sampler", "SequentialSampler", "Subset", "TensorDataset", "default_collate", "random_split",
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset",
+    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
+    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate",
+    "default_convert", "get_worker_info", "random_split",
 ]  # fmt: skip
 
 
@@ -28,6 +31,22 @@ class IterableDataset(Dataset):
 
     def __iter__(self):
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
+
+    def __add__(self, other):
+        return ChainDataset([self, other])
+
+
+class ChainDataset(IterableDataset):
+    """The samples of iterable datasets one after the other."""
+
+    def __init__(self, datasets):
+        self.datasets = datasets
+
+    def __iter__(self):
+        return itertools.chain.from_iterable(self.datasets)
+
+    def __len__(self):
+        return sum(len(d) for d in self.datasets)
 
 
 class TensorDataset(Dataset):
@@ -89,6 +108,36 @@ class ConcatDataset(Dataset):
 
     def __len__(self):
         return self.cumulative_sizes[-1] if self.cumulative_sizes else 0
+
+
+class StackDataset(Dataset):
+    """Sample i is the tuple (or, given by keywords, the dict) of the i-th samples of datasets."""
+
+    def __init__(self, *datasets, **named):
+        if bool(datasets) == bool(named):
+            raise ValueError(
+                "pf.utils.data.StackDataset: expected datasets, or datasets with names; got "
+                f"{len(datasets)} and {len(named)}"
+            )
+        self.datasets = named or datasets
+        sizes = {len(d) for d in (named.values() if named else datasets)}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"pf.utils.data.StackDataset: got datasets of {sorted(sizes)} samples; expected "
+                "equal numbers"
+            )
+
+    def __getitem__(self, index):
+        if isinstance(self.datasets, dict):
+            return {name: d[index] for name, d in self.datasets.items()}
+        return tuple(d[index] for d in self.datasets)
+
+    def __len__(self):
+        return len(
+            next(iter(self.datasets.values()))
+            if isinstance(self.datasets, dict)
+            else self.datasets[0]
+        )
 
 
 def _batcher(dataset):
@@ -173,6 +222,46 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
+class SubsetRandomSampler(Sampler):
+    """The given indices in a new random order for each pass."""
+
+    def __init__(self, indices, generator=None):
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self):
+        order = list(self.indices)
+        _Seeded.of(self.generator).shuffle(order)
+        return iter(order)
+
+    def __len__(self):
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """Indices drawn with probabilities in proportion to `weights`."""
+
+    def __init__(self, weights, num_samples, replacement=True, generator=None):
+        if num_samples <= 0 or not isinstance(num_samples, int):
+            raise ValueError(
+                f"pf.utils.data.WeightedRandomSampler: num_samples is {num_samples}; expected a "
+                "positive integer"
+            )
+        self.weights = _ops.as_tensor(weights, dtype=_C.float64)
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self):
+        picked = _ops.multinomial(
+            self.weights, self.num_samples, self.replacement, generator=self.generator
+        )
+        return iter(picked.tolist())
+
+    def __len__(self):
+        return self.num_samples
+
+
 class BatchSampler(Sampler):
     """Lists of batch_size indices; the last may be shorter unless drop_last."""
 
@@ -233,11 +322,73 @@ def default_collate(batch):
     )
 
 
+def default_convert(data):
+    """NumPy arrays inside tuples, lists and dicts as tensors; the rest as it is."""
+    if hasattr(data, "__array_interface__") and not isinstance(data, Tensor):
+        return _C.as_tensor(data)
+    if isinstance(data, dict):
+        return {k: default_convert(v) for k, v in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(v) for v in data))
+    if isinstance(data, (tuple, list)):
+        return [default_convert(v) for v in data]
+    return data
+
+
+def get_worker_info():
+    """Inside a worker of a DataLoader its id, num_workers, seed and dataset; None elsewhere."""
+    workers = sys.modules.get(__name__ + ".workers")
+    return workers.get_worker_info() if workers else None
+
+
+class _Fetch:
+    """Makes the batch for some indices (or one sample), here or in a worker."""
+
+    def __init__(self, dataset, collate_fn, batched):
+        self.dataset, self.collate_fn, self.batched = dataset, collate_fn, batched
+        self.whole = _batcher(dataset) if batched and collate_fn is None else None
+
+    def __call__(self, at):
+        if not self.batched:  # batch_size=None: single samples
+            sample = self.dataset[at]
+            return self.collate_fn(sample) if self.collate_fn else sample
+        if self.whole:
+            return self.whole(at)
+        return (self.collate_fn or default_collate)([self.dataset[i] for i in at])
+
+    def stream(self):
+        return None
+
+
+class _Stream:
+    """Makes the batches of an IterableDataset."""
+
+    def __init__(self, dataset, collate_fn, batch_size, drop_last):
+        self.dataset, self.collate_fn = dataset, collate_fn
+        self.batch_size, self.drop_last = batch_size, drop_last
+
+    def stream(self):
+        if self.batch_size is None:
+            for sample in self.dataset:
+                yield self.collate_fn(sample) if self.collate_fn else sample
+            return
+        samples = iter(self.dataset)
+        while True:
+            batch = list(itertools.islice(samples, self.batch_size))
+            if not batch or (len(batch) < self.batch_size and self.drop_last):
+                return
+            yield (self.collate_fn or default_collate)(batch)
+
+
 class DataLoader:
     """Batches of a dataset, in order or shuffled anew for each pass.
 
-    Everything is done in the calling process: num_workers and its companions are accepted, so
-    that programs run unchanged, and do not start workers.
+    With `num_workers` batches are made by so many processes, `prefetch_factor` (2) each ahead; the
+    batches and their order are the same as without. Workers begin with seeds of their own, make
+    tensors on the CPU with one thread each, and share nothing with the caller: what a dataset
+    changes about itself there is lost. An IterableDataset is iterated by every worker: let it ask
+    get_worker_info() for its part. An error of a worker is raised with the worker's traceback.
+    `pin_memory` and `in_order` are accepted: batches always come in order.
     """
 
     def __init__(
@@ -261,8 +412,21 @@ class DataLoader:
         pin_memory_device="",
         in_order=True,
     ):
-        if num_workers < 0:
-            raise ValueError(f"pf.utils.data.DataLoader: num_workers is {num_workers}")
+        if num_workers < 0 or timeout < 0:
+            raise ValueError(
+                f"pf.utils.data.DataLoader: got num_workers {num_workers} and timeout {timeout}; "
+                "expected at least 0"
+            )
+        if num_workers == 0 and (prefetch_factor is not None or persistent_workers or timeout):
+            raise ValueError(
+                "pf.utils.data.DataLoader: prefetch_factor, persistent_workers and timeout are for "
+                "workers; expected none of them with num_workers=0; set num_workers"
+            )
+        if prefetch_factor is not None and prefetch_factor < 1:
+            raise ValueError(
+                f"pf.utils.data.DataLoader: prefetch_factor is {prefetch_factor}; expected at "
+                "least 1"
+            )
         iterable = isinstance(dataset, IterableDataset)
         if iterable and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError(
@@ -294,33 +458,59 @@ class DataLoader:
         self.collate_fn = collate_fn
         self.generator = generator
         self.pin_memory = pin_memory
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.persistent_workers = persistent_workers
         self._iterable = iterable
-
-    def _batches_of_iterable(self):
-        if self.batch_size is None:
-            yield from self.dataset
-            return
-        collate = self.collate_fn or default_collate
-        samples = iter(self.dataset)
-        while True:
-            batch = list(itertools.islice(samples, self.batch_size))
-            if not batch or (len(batch) < self.batch_size and self.drop_last):
-                return
-            yield collate(batch)
+        self._pool = None
+        self._passes = 0
 
     def __iter__(self):
         if self._iterable:
-            yield from self._batches_of_iterable()
-            return
-        if self.batch_sampler is None:  # batch_size=None: single samples
-            for index in self.sampler:
-                sample = self.dataset[index]
-                yield self.collate_fn(sample) if self.collate_fn else sample
-            return
-        whole = _batcher(self.dataset) if self.collate_fn is None else None
-        collate = self.collate_fn or default_collate
-        for indices in self.batch_sampler:
-            yield whole(indices) if whole else collate([self.dataset[i] for i in indices])
+            fetch = _Stream(self.dataset, self.collate_fn, self.batch_size, self.drop_last)
+            if not self.num_workers:
+                return fetch.stream()
+            return self._from_workers(fetch, itertools.repeat(None))
+        batched = self.batch_sampler is not None
+        fetch = _Fetch(self.dataset, self.collate_fn, batched)
+        requests = self.batch_sampler if batched else self.sampler
+        if not self.num_workers:
+            return map(fetch, requests)
+        return self._from_workers(fetch, requests)
+
+    def _from_workers(self, fetch, requests):
+        from .workers import Pool
+
+        # Not drawn from the generator: the order of batches is the same without workers.
+        seed = random.Random(f"{_C.initial_seed()} {self._passes}").getrandbits(62)
+        self._passes += 1
+        pool = self._pool
+        if pool is None or pool.busy:  # another pass is still going on
+            pool = Pool(
+                self.num_workers,
+                fetch,
+                self.worker_init_fn,
+                self.multiprocessing_context,
+                self.timeout,
+            )
+            if self.persistent_workers and self._pool is None:
+                self._pool = pool
+        try:
+            yield from pool.run(requests, self.prefetch_factor, seed)
+        except Exception:
+            if pool is self._pool:  # not used again after something went wrong
+                self._pool = None
+            raise
+        finally:
+            pool.busy = False
+            if pool is not self._pool:
+                pool.close()
+
+    def __del__(self):
+        if getattr(self, "_pool", None) is not None:
+            self._pool.close()
 
     def __len__(self):
         if self._iterable:

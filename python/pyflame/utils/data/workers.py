@@ -1,0 +1,236 @@
+"""Worker processes of a DataLoader.
+
+Batch i is made by worker i modulo their number and read from that worker's own pipe: the order of
+batches does not depend on timing. A worker's error is raised where the batch is asked for, with the
+worker's traceback; a worker that dies is an error that says how.
+"""
+
+import itertools
+import multiprocessing
+import multiprocessing.connection
+import os
+import pickle
+import queue
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from ... import _C
+
+_ALONE = 5.0  # seconds after which an idle worker looks whether its parent is still there
+
+_info = None
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What get_worker_info() says inside a worker."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+def get_worker_info():
+    """In a worker: its `id`, `num_workers`, `seed` and `dataset`; None in the main process."""
+    return _info
+
+
+class _Failure:
+    """An exception on its way to the main process."""
+
+    def __init__(self, error, worker):
+        self.type = type(error)
+        self.text = (
+            f"Caught {self.type.__name__} in DataLoader worker process {worker}.\n"
+            f"Original {''.join(traceback.format_exception(error))}"
+        )
+        try:
+            pickle.dumps(self.type)
+        except Exception:  # a class that only the worker knows
+            self.type = RuntimeError
+
+    def error(self):
+        try:
+            made = self.type(self.text)
+        except Exception:  # its constructor wants other arguments
+            made = None
+        return made if isinstance(made, Exception) else RuntimeError(self.text)
+
+
+class _End:
+    """A worker's part of an IterableDataset is at its end."""
+
+
+def _seed(seed):
+    from ... import manual_seed
+
+    manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def _listen(pipe, messages, parent):
+    """Takes messages from the pipe at once, so that the main process never waits to send one."""
+    try:
+        while True:
+            while not pipe.poll(_ALONE):
+                if os.getppid() != parent:
+                    os._exit(1)
+            messages.put(pipe.recv())
+    except (EOFError, OSError):
+        os._exit(1)  # the main process is gone
+
+
+def _work(pipe, number, count, fetch, init, parent):
+    """A worker's life: (epoch, seed, None) begins an epoch, (epoch, None, request) wants a batch."""
+    global _info
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
+    _C.set_device("cpu")
+    _C.set_num_threads(1)
+    messages = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, messages, parent), daemon=True).start()
+    stream = failure = None
+    while True:
+        epoch, seed, request = messages.get()
+        if seed is not None:
+            _seed(seed)
+            first, failure = _info is None, None
+            _info = WorkerInfo(number, count, seed, fetch.dataset)
+            try:
+                if first and init is not None:
+                    init(number)
+                stream = fetch.stream()
+            except Exception as error:
+                failure = _Failure(error, number)
+            continue
+        try:
+            result = failure or (fetch(request) if stream is None else next(stream, _End()))
+        except Exception as error:
+            result = _Failure(error, number)
+        try:
+            data = pickle.dumps((epoch, result), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # a batch that cannot be sent
+            data = pickle.dumps((epoch, _Failure(error, number)), pickle.HIGHEST_PROTOCOL)
+        pipe.send_bytes(data)
+
+
+class Pool:
+    """The workers of one loader; lives for an epoch, or as long as the loader if persistent."""
+
+    def __init__(self, count, fetch, init, context, timeout):
+        if context is None or isinstance(context, str):
+            method = context or (
+                "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+            )
+            context = multiprocessing.get_context(method)
+        self.timeout, self.epoch, self.busy = timeout, 0, False
+        self.pipes, self.processes = [], []
+        _C.flush()  # a child must not find work of this thread half done
+        try:
+            for number in range(count):
+                here, there = context.Pipe()
+                process = context.Process(
+                    target=_work,
+                    args=(there, number, count, fetch, init, os.getpid()),
+                    name=f"pyflame-data-{number}",
+                    daemon=True,
+                )
+                process.start()
+                there.close()
+                self.pipes.append(here)
+                self.processes.append(process)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        """Ends the workers, at once."""
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        for pipe in self.pipes:
+            pipe.close()
+        self.pipes, self.processes = [], []
+
+    def _send(self, worker, message):
+        try:
+            self.pipes[worker].send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            raise self._death(worker) from None
+
+    def _death(self, worker):
+        process = self.processes[worker]
+        process.join(1)
+        code = process.exitcode
+        how = (
+            f"was killed by {signal.Signals(-code).name}"
+            if code and code < 0
+            else f"ended ({code})"
+        )
+        return RuntimeError(
+            f"pf.utils.data.DataLoader: worker {worker} (pid {process.pid}) {how}; expected a "
+            "batch; if memory ran out, use fewer workers or smaller batches, and num_workers=0 "
+            "shows an error of the dataset itself"
+        )
+
+    def _receive(self, worker):
+        pipe, process = self.pipes[worker], self.processes[worker]
+        end = time.monotonic() + self.timeout if self.timeout else None
+        while True:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            ready = multiprocessing.connection.wait([pipe, process.sentinel], left)
+            if not ready:
+                raise RuntimeError(
+                    f"pf.utils.data.DataLoader: worker {worker} gave no batch within "
+                    f"{self.timeout} s; expected one in that time; raise timeout"
+                )
+            if pipe not in ready:
+                raise self._death(worker)
+            try:
+                epoch, result = pickle.loads(pipe.recv_bytes())
+            except (EOFError, ConnectionResetError):
+                raise self._death(worker) from None
+            if epoch == self.epoch:  # not one of an epoch that was given up
+                return result
+
+    def run(self, requests, prefetch, seed):
+        """The batches for the requests, in order; `requests` is endless for streams."""
+        self.epoch += 1
+        self.busy = True
+        workers = list(range(len(self.pipes)))
+        for worker in workers:
+            self._send(worker, (self.epoch, seed + worker, None))
+        requests, turns = iter(requests), itertools.count()
+        waiting = []  # workers, in the order in which their batches are due
+
+        def ask(worker):
+            for request in itertools.islice(requests, 1):
+                self._send(worker, (self.epoch, None, request))
+                waiting.append(worker)
+
+        for _ in range(prefetch * len(workers)):
+            ask(workers[next(turns) % len(workers)])
+        while waiting:
+            worker = waiting.pop(0)
+            result = self._receive(worker)
+            if isinstance(result, _Failure):
+                raise result.error()
+            if isinstance(result, _End):
+                if worker in workers:
+                    workers.remove(worker)
+                continue
+            if worker in workers:
+                ask(worker)
+            yield result
