@@ -206,7 +206,7 @@ struct DLManagedVersioned {
   uint64_t flags;
   DLTensor tensor;
 };
-constexpr uint64_t kReadOnly = 1, kCopied = 2;
+constexpr uint64_t kReadOnly = 1;  // a flag of DLManagedVersioned
 enum DLCode : uint8_t {
   kInt = 0,
   kUInt = 1,

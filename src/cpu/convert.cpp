@@ -35,10 +35,11 @@ struct Geometry {
       numel *= out.shape[d];
       if (out.shape[d] == 1) continue;
       const bool spread = d < shift || in.shape[d - shift] == 1;
-      all[n++] = {out.shape[d], out.strides[d], spread ? 0 : in.strides[d - shift]};
+      const Dim dim = {out.shape[d], out.strides[d], spread ? 0 : in.strides[d - shift]};
+      int at = n++;  // by decreasing stride of the output; equal ones stay in order
+      for (; at > 0 && std::abs(all[at - 1].out) < std::abs(dim.out); --at) all[at] = all[at - 1];
+      all[at] = dim;
     }
-    std::stable_sort(all, all + n,
-                     [](const Dim& a, const Dim& b) { return std::abs(a.out) > std::abs(b.out); });
     for (int d = 0; d < n; ++d) {
       Dim& last = dims[ndim > 0 ? ndim - 1 : 0];
       if (ndim > 0 && last.out == all[d].out * all[d].size && last.in == all[d].in * all[d].size)

@@ -92,7 +92,7 @@ struct MaxOf {
   static Acc step(Acc a, S x) { return join(a, value(x)); }
   static Acc join(Acc a, Acc v) {
     if constexpr (std::is_floating_point_v<Acc>)
-      return (v > a) | is_nan(v) ? v : a;  // a NaN is never left
+      return ((v > a) | is_nan(v)) ? v : a;  // a NaN is never left
     else
       return v > a ? v : a;
   }
@@ -106,7 +106,7 @@ struct MinOf {
   static Acc step(Acc a, S x) { return join(a, value(x)); }
   static Acc join(Acc a, Acc v) {
     if constexpr (std::is_floating_point_v<Acc>)
-      return (v < a) | is_nan(v) ? v : a;
+      return ((v < a) | is_nan(v)) ? v : a;
     else
       return v < a ? v : a;
   }

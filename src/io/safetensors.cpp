@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -131,8 +132,8 @@ void read_header(const std::string& text, uint64_t data_bytes, const std::string
               name(e.dtype), " has data_offsets [", e.begin, ", ", e.end,
               "]; expected as many bytes as shape and dtype need; restore the file from a copy");
   }
-  std::stable_sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  std::sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
   uint64_t at = 0;
   for (const Entry& e : *entries) {

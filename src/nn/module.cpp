@@ -52,7 +52,7 @@ void Module::load_state(const NamedTensors& values, bool strict) {
   collect("", true, &own);
   std::map<std::string, Tensor> given(values.begin(), values.end());
   std::ostringstream problems;
-  auto report = [&](const auto&... parts) { (problems << "\n  " << ... << parts); };
+  auto report = [&](const auto&... parts) { ((problems << "\n  ") << ... << parts); };
   for (const auto& [name, t] : own) {
     auto it = given.find(name);
     if (it == given.end()) {
