@@ -21,7 +21,8 @@ done
 packages=(g++ cmake ninja-build ccache python3 python3-venv python3-dev libhwy-dev)
 optional=(libdnnl-dev) # products use our own kernel where a distribution lacks it
 if wants test || wants ci; then packages+=(libgtest-dev); fi
-if wants ci; then packages+=(git clang-format clang-tidy clang-19 lld-19 llvm-19); fi
+# libomp-dev: clang-tidy reads omp.h; the compiler of version 19 checks the GPUs' text.
+if wants ci; then packages+=(git clang-format clang-tidy libomp-dev clang-19 lld-19 llvm-19); fi
 
 installed() { [[ $(dpkg-query -W -f='${Status}' "$1" 2>/dev/null) == "install ok installed" ]]; }
 

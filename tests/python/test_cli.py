@@ -170,6 +170,71 @@ def test_full_disk_does_not_stop_the_run(text, tmp_path, monkeypatch, capsys):
     assert names == ["step-00000030", "step-00000040"]
 
 
+def test_full_disk_at_the_end_still_tells_the_result(text, tmp_path, monkeypatch, capsys):
+    from pyflame import cli
+    from pyflame.checkpoint import Checkpoints
+
+    save = Checkpoints.save
+
+    def until(self, step, state):
+        if step > 20:
+            raise pf.FileError("pf.save: no space left on device")
+        return save(self, step, state)
+
+    monkeypatch.setattr(Checkpoints, "save", until)
+    options = ["--steps", "40", "--checkpoint-interval", "10", "--out", str(tmp_path / "run")]
+    assert cli.main(["train", "gpt", "--data", str(text), *SMALL, *options]) == 1
+    out = capsys.readouterr().out
+    assert "no checkpoint at step 30, the newest is of step 20" in out
+    assert "could not be kept" in out and "--resume" in out
+    held_out = out.splitlines()[-1]
+    assert held_out.startswith("held-out")
+    monkeypatch.undo()  # room is made
+    resumed = ["--resume", "--out", str(tmp_path / "run"), "--threads", "1", "--sample", "20"]
+    assert cli.main(["train", "gpt", *resumed]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == held_out
+    assert [e["step"] for e in losses(tmp_path / "run")] == [10, 20, 30, 40]
+
+
+def test_log_on_a_full_disk_has_whole_lines_and_catches_up(tmp_path, monkeypatch, capsys):
+    from pyflame.training import gpt
+
+    class Full:  # takes five bytes and no more
+        def __init__(self, *_, **__):
+            self.file = open(tmp_path / "log", "ab", buffering=0)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def seek(self, *a):
+            return self.file.seek(*a)
+
+        def truncate(self, size):
+            self.file.truncate(size)
+
+        def write(self, data):
+            if self.file.tell() > 12:
+                raise OSError(28, "No space left on device")
+            return self.file.write(data[:5])
+
+    log = gpt.Log(tmp_path / "log")
+    log.add({"step": 1})
+    log.flush()
+    monkeypatch.setattr(gpt, "open", Full, raising=False)
+    for step in (2, 3):
+        log.add({"step": step})
+        log.flush()
+    assert (tmp_path / "log").read_text() == '{"step": 1}\n'
+    assert capsys.readouterr().out.count("No space left") == 1
+    monkeypatch.undo()
+    log.flush()
+    log.flush()
+    assert (tmp_path / "log").read_text().splitlines() == [f'{{"step": {i}}}' for i in (1, 2, 3)]
+
+
 def test_changed_text_is_refused(text, tmp_path):
     train(text, "--steps", 5, "--out", "run", cwd=tmp_path)
     with open(text, "a") as f:

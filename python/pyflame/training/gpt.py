@@ -234,6 +234,35 @@ def cut_log(path, step):
     _C._write_file(path, "".join(kept).encode())
 
 
+class Log:
+    """The losses of a run, one JSON object a line. What a full disk refuses is tried again."""
+
+    def __init__(self, path):
+        self.path = path
+        self.pending = b""
+        self.complained = False
+
+    def add(self, entry):
+        self.pending += (json.dumps(entry) + "\n").encode()
+
+    def flush(self):
+        try:
+            with open(self.path, "ab", buffering=0) as f:
+                size = f.seek(0, os.SEEK_END)
+                data = self.pending
+                try:
+                    while data:
+                        data = data[f.write(data) :]
+                except OSError:
+                    f.truncate(size)  # no half lines
+                    raise
+            self.pending = b""
+        except OSError as e:
+            if not self.complained:
+                self.complained = True
+                say(f"warning: cannot write '{self.path}' ({e.strerror}); trying again later")
+
+
 # ---- Ctrl-C -----------------------------------------------------------------------------------------
 
 
@@ -354,66 +383,82 @@ def run(args):
     say(where + (f", going on at step {trainer.step}" if args.resume else ""))
 
     with Interrupts() as interrupts:
-        stopped = _train(trainer, args, directory, checkpoints, interrupts)
+        stopped, problem = _train(trainer, args, directory, checkpoints, interrupts)
     if stopped is not None:
+        kept = "a checkpoint is kept" if problem is None else f"no checkpoint of it: {problem}"
         say(
-            f"interrupted at step {trainer.step} of {config['steps']}; a checkpoint is kept; go "
+            f"interrupted at step {trainer.step} of {config['steps']}; {kept}; go "
             f"on with: pyflame train gpt --resume --out {directory}"
         )
         return 128 + stopped
     if args.sample:
         say("\nsample:\n" + printable(sample(trainer.model, b"def ", args.sample, config["seed"])))
     held_out = bits_per_byte(trainer.model, text.held_out, config["eval_bytes"])
-    write_json(
-        os.path.join(directory, "result.json"),
-        {"held_out_bits_per_byte": held_out, "steps": config["steps"]},
-    )
+    result = {"held_out_bits_per_byte": held_out, "steps": config["steps"]}
+    try:
+        write_json(os.path.join(directory, "result.json"), result)
+    except OSError as e:
+        problem = problem or e
+    if problem is not None:
+        say(
+            f"\nwarning: the trained model could not be kept: {problem}\nwhen there is room, make "
+            f"it again from the newest checkpoint: pyflame train gpt --resume --out {directory}"
+        )
     say(f"\nheld-out: {held_out:.3f} bits per byte")
-    return 0
+    return 0 if problem is None else 1
 
 
 def _train(trainer, args, directory, checkpoints, interrupts):
-    """Steps to the end. Returns the signal that stopped it, or None."""
+    """Steps to the end. Returns the signal that stopped it, or None, and the error that kept the
+    last checkpoint from being written, or None."""
     config = trainer.config
     total = config["steps"]
     if trainer.step >= total:
-        return None
+        return None, None
     tokens = config["batch"] * config["model"]["context"]
     progress = Progress("train gpt", total, trainer.step, tokens, sys.stderr)
+    log = Log(os.path.join(directory, _LOG))
     average = None
     saved = trainer.step if args.resume else None
-    with open(os.path.join(directory, _LOG), "a", encoding="utf-8") as log:
-        try:
-            while trainer.step < total and interrupts.signal is None:
-                loss = trainer.train_step()
-                step = trainer.step
-                logged = step % config["log_interval"] == 0 or step == total
-                if logged or progress.due():
-                    value = loss.item() / math.log(2)
-                    if math.isnan(value):
-                        raise _C.ValueError(
-                            f"pf.train: the loss is NaN at step {step}; expected a number; lower "
-                            "--lr, the last checkpoint is kept"
-                        )
-                    average = value if average is None else 0.9 * average + 0.1 * value
-                    if logged:
-                        log.write(json.dumps({"step": step, "bits_per_byte": value}) + "\n")
-                    if progress.due():
-                        progress.show(step, average)
-                if step % args.checkpoint_interval == 0 or step == total:
+    problem = None
+    try:
+        while trainer.step < total and interrupts.signal is None:
+            loss = trainer.train_step()
+            step = trainer.step
+            logged = step % config["log_interval"] == 0 or step == total
+            if logged or progress.due():
+                value = loss.item() / math.log(2)
+                if math.isnan(value):
+                    raise _C.ValueError(
+                        f"pf.train: the loss is NaN at step {step}; expected a number; lower "
+                        "--lr, the last checkpoint is kept"
+                    )
+                average = value if average is None else 0.9 * average + 0.1 * value
+                if logged:
+                    log.add({"step": step, "bits_per_byte": value})
+                if progress.due():
+                    progress.show(step, average)
                     log.flush()
-                    try:
-                        checkpoints.save(step, trainer.state())
-                        saved = step
-                    except OSError as e:  # a full disk: training is worth more than this copy
-                        if step == total:
-                            raise
-                        progress.close()
-                        say(f"warning: no checkpoint at step {step}, older ones are kept: {e}")
-            if average is not None:
-                progress.show(trainer.step, average)
-        finally:
-            progress.close()
-        if interrupts.signal is not None and saved != trainer.step:
+            if step % args.checkpoint_interval == 0 or step == total:
+                log.flush()
+                try:
+                    checkpoints.save(step, trainer.state())
+                    saved, problem = step, None
+                except OSError as e:  # a full disk: training is worth more than this copy
+                    problem = e
+                    progress.close()
+                    if step < total:
+                        newest = f"the newest is of step {saved}" if saved else "there is none yet"
+                        say(f"warning: no checkpoint at step {step}, {newest}: {e}")
+        if average is not None:
+            progress.show(trainer.step, average)
+    finally:
+        progress.close()
+        log.flush()
+    if interrupts.signal is not None and saved != trainer.step:
+        try:
             checkpoints.save(trainer.step, trainer.state())
-    return interrupts.signal
+            problem = None
+        except OSError as e:
+            problem = e
+    return interrupts.signal, problem
