@@ -1,0 +1,45 @@
+// Some dimensions of a tensor, merged where strides allow, with the strides of up to two tensors.
+// The same layout as gpu::Axes.
+#ifndef PF_AXES_H
+#define PF_AXES_H
+
+#include "prelude.h"
+
+#define PF_MAX_DIMS 12
+
+struct pf_axes {
+  pf_i32 n, unused;
+  pf_i64 count;
+  pf_i64 size[PF_MAX_DIMS], stride[PF_MAX_DIMS], other[PF_MAX_DIMS];
+};
+
+// Divisions of 64 bits are slow; most operands fit into 32.
+PF_DEVICE pf_i64 pf_quotient(pf_i64 a, pf_i64 b) {
+  if (((a | b) >> 32) == 0)
+    return static_cast<pf_i64>(static_cast<pf_u32>(a) / static_cast<pf_u32>(b));
+  return a / b;
+}
+
+// Where element i of the axes lies in the first tensor, and in the second.
+PF_DEVICE pf_i64 pf_offset(const pf_axes& a, pf_i64 i) {
+  if (a.n == 0) return 0;
+  pf_i64 at = 0;
+  for (int d = a.n - 1; d > 0; --d) {
+    const pf_i64 q = pf_quotient(i, a.size[d]);
+    at += (i - q * a.size[d]) * a.stride[d];
+    i = q;
+  }
+  return at + i * a.stride[0];
+}
+PF_DEVICE pf_i64 pf_other_offset(const pf_axes& a, pf_i64 i) {
+  if (a.n == 0) return 0;
+  pf_i64 at = 0;
+  for (int d = a.n - 1; d > 0; --d) {
+    const pf_i64 q = pf_quotient(i, a.size[d]);
+    at += (i - q * a.size[d]) * a.other[d];
+    i = q;
+  }
+  return at + i * a.other[0];
+}
+
+#endif

@@ -1,0 +1,93 @@
+// layer_norm and rms_norm over rows of contiguous tensors: rows that stay in the registers of a
+// group of threads, several of them at a time. Longer ones: norm_long.h; gradients:
+// norm_backward.h.
+//
+//   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the length of rows
+//   -DPF_W= -DPF_B=   dtypes of weight and bias      -DPF_HAS_W=0|1 -DPF_HAS_B=0|1
+//   -DPF_RMS=0|1      rms_norm
+//   -DPF_PAST=0|1     the tensors are larger than caches
+//   -DPF_VECS=        accesses of one thread         -DPF_ROWS=  rows of a group at a time
+#include "rows.h"
+
+typedef PF_T T;
+typedef PF_W W;
+typedef PF_B B;
+typedef pf_compute<T> C;
+constexpr int V = PF_V, VECS = PF_VECS, ROWS = PF_ROWS;
+typedef pf_vector<T, V> Vector;
+
+#define PF_ROW_THREADS 512
+
+struct pf_norm {
+  const void* x;
+  const void* weight;
+  const void* bias;
+  void* y;
+  void* mean;  // of each row; none for rms_norm
+  void* rstd;
+  pf_i64 rows, vectors;
+  double eps;
+  pf_u32 width, unused;
+};
+
+PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
+  PF_SHARED C room[2][PF_MAX_WARPS * ROWS];
+  const pf_u32 t = pf_thread() % r.width;
+  const pf_i64 first =
+      (static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width) * ROWS;
+  const pf_i32 vectors = static_cast<pf_i32>(r.vectors);
+  const C count = static_cast<C>(r.vectors * V);
+  Vector in[ROWS][VECS];
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) {
+    const bool on = first + k < r.rows;
+    const char* x = pf_at<T>(r.x, on ? (first + k) * r.vectors * V : 0);
+    PF_UNROLL for (int i = 0; i < VECS; ++i) {
+      const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
+      if (on && c < vectors)
+        in[k][i].template load<PF_PAST>(pf_at<T>(x, c * V));
+      else
+        PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;  // adds 0 to sums
+    }
+  }
+  C mean[ROWS], square[ROWS];
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] = square[k] = C(0);
+#if !PF_RMS
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i)
+      PF_UNROLL for (int j = 0; j < V; ++j) mean[k] += in[k][i].get(j);
+  pf_group_join<pf_plus>(mean, r.width, room[0]);
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] /= count;
+#endif
+  PF_UNROLL for (int k = 0; k < ROWS; ++k)
+      PF_UNROLL for (int i = 0; i < VECS;
+                     ++i) if (PF_RMS || static_cast<pf_i32>(t + i * r.width) < vectors)
+          PF_UNROLL for (int j = 0; j < V; ++j) {
+    const C d = in[k][i].get(j) - mean[k];
+    square[k] += d * d;
+  }
+  pf_group_join<pf_plus>(square, r.width, room[1]);
+  C rstd[ROWS];
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) rstd[k] =
+      C(1) / pf_sqrt(square[k] / count + static_cast<C>(r.eps));
+  PF_UNROLL for (int i = 0; i < VECS; ++i) {
+    const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
+    if (c >= vectors) continue;
+    pf_compute<W> w[V];
+    pf_compute<B> b[V];
+    if constexpr (PF_HAS_W) pf_load<W, V, false>(pf_at<W>(r.weight, c * V), w);
+    if constexpr (PF_HAS_B) pf_load<B, V, false>(pf_at<B>(r.bias, c * V), b);
+    PF_UNROLL for (int k = 0; k < ROWS; ++k) {
+      if (first + k >= r.rows) continue;
+      C o[V];
+      PF_UNROLL for (int j = 0; j < V; ++j) {
+        o[j] = PF_RMS ? in[k][i].get(j) * rstd[k] : (in[k][i].get(j) - mean[k]) * rstd[k];
+        if constexpr (PF_HAS_W) o[j] = o[j] * static_cast<C>(w[j]);
+        if constexpr (PF_HAS_B) o[j] = o[j] + static_cast<C>(b[j]);
+      }
+      pf_put<T, V, PF_PAST>(pf_at<T>(r.y, (first + k) * r.vectors * V + c * V), o);
+    }
+  }
+  if (t == 0) PF_UNROLL for (int k = 0; k < ROWS; ++k) if (first + k < r.rows) {
+      if constexpr (!PF_RMS) static_cast<C*>(r.mean)[first + k] = mean[k];
+      static_cast<C*>(r.rstd)[first + k] = rstd[k];
+    }
+}

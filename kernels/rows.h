@@ -1,0 +1,138 @@
+// What kernels over rows share: groups of threads that work on one row together, raw vectors that
+// wait in registers, and the exponential of each dtype.
+#ifndef PF_ROWS_H
+#define PF_ROWS_H
+
+#include "math.h"
+#include "prelude.h"
+
+// Of a lambda, between its parameters and its body: otherwise what it refers to may lie in memory.
+#define PF_INLINE __attribute__((always_inline))
+
+#define PF_MAX_WARPS 32  // of one block: 1024 threads in warps of at least 32
+
+// ---- vectors of V elements in words -----------------------------------------------------------
+template <class T, int V>
+struct pf_vector {
+  enum { bytes = V * static_cast<int>(sizeof(T)), words = (bytes + 3) / 4 };
+  pf_u32 w[words];
+  template <bool PAST>
+  PF_METHOD void load(const void* p) {
+    static_assert(bytes <= 16, "one access");
+    pf_load_words<bytes, PAST>(p, w);
+  }
+  PF_METHOD pf_compute<T> get(int i) const {
+    constexpr int size = sizeof(T);
+    if constexpr (size == 8)
+      return pf_dtype<T>::decode(static_cast<pf_u64>(w[2 * i + 1]) << 32 | w[2 * i]);
+    else
+      return pf_dtype<T>::decode(w[i * size / 4] >> (8 * (i * size % 4)));
+  }
+};
+// V values of any size from an address aligned to min(16, V * sizeof(T)), rounded and stored.
+template <class T, int V, bool PAST>
+PF_DEVICE void pf_put(void* p, pf_compute<T> (&x)[V]) {
+  pf_round<T>(x);
+  pf_store<T, V, PAST>(p, x);
+}
+template <class T>
+PF_DEVICE pf_compute<T> pf_get_one(const void* p, pf_i64 i) {
+  pf_compute<T> x[1];
+  pf_load<T, 1, false>(static_cast<const char*>(p) + i * static_cast<pf_i64>(sizeof(T)), x);
+  return x[0];
+}
+template <class T>
+PF_DEVICE void pf_put_one(void* p, pf_i64 i, pf_compute<T> v) {
+  const pf_compute<T> x[1] = {pf_dtype<T>::round(v)};
+  pf_store<T, 1, false>(static_cast<char*>(p) + i * static_cast<pf_i64>(sizeof(T)), x);
+}
+// The address of element i of a row that begins at p.
+template <class T>
+PF_DEVICE const char* pf_at(const void* p, pf_i64 i) {
+  return static_cast<const char*>(p) + i * static_cast<pf_i64>(sizeof(T));
+}
+template <class T>
+PF_DEVICE char* pf_at(void* p, pf_i64 i) {
+  return static_cast<char*>(p) + i * static_cast<pf_i64>(sizeof(T));
+}
+
+// ---- groups -----------------------------------------------------------------------------------
+// A NaN is dropped by row_max: where it matters, the sum that follows keeps it.
+PF_DEVICE float pf_row_max(float a, float b) {
+#if defined(PF_NVIDIA)
+  return fmaxf(a, b);
+#else
+  return __builtin_fmaxf(a, b);
+#endif
+}
+PF_DEVICE double pf_row_max(double a, double b) {
+#if defined(PF_NVIDIA)
+  return fmax(a, b);
+#else
+  return __builtin_fmax(a, b);
+#endif
+}
+struct pf_plus {
+  template <class A>
+  static PF_METHOD A join(A a, A b) {
+    return a + b;
+  }
+};
+struct pf_highest {
+  template <class A>
+  static PF_METHOD A join(A a, A b) {
+    return pf_row_max(a, b);
+  }
+};
+// Joins what N values each thread of a group has; all threads of the block take part and get the
+// result. `size` is a power of two up to the warp's width, or a whole number of warps; groups
+// follow each other in the block. `room` has PF_MAX_WARPS * N places; before it is used again
+// there must be a barrier.
+template <class Op, int N, class A>
+PF_DEVICE void pf_group_join(A (&v)[N], pf_u32 size, A* room) {
+  for (pf_u32 m = 1; m < size && m < PF_WARP; m *= 2)
+    PF_UNROLL for (int i = 0; i < N; ++i) v[i] = Op::join(v[i], pf_shuffle_xor(v[i], m));
+  if (size <= PF_WARP) return;
+  const pf_u32 warp = pf_thread() / PF_WARP, warps = size / PF_WARP, first = warp / warps * warps;
+  if (pf_thread() % PF_WARP == 0) PF_UNROLL for (int i = 0; i < N; ++i) room[warp * N + i] = v[i];
+  pf_barrier();
+  PF_UNROLL for (int i = 0; i < N; ++i) v[i] = room[first * N + i];
+  for (pf_u32 k = 1; k < warps; ++k)
+    PF_UNROLL for (int i = 0; i < N; ++i) v[i] = Op::join(v[i], room[(first + k) * N + i]);
+}
+template <class Op, class A>
+PF_DEVICE A pf_group_join(A x, pf_u32 size, A* room) {
+  A v[1] = {x};
+  pf_group_join<Op>(v, size, room);
+  return v[0];
+}
+
+// ---- exponentials of numbers that are 0 or less -----------------------------------------------
+// 16-bit dtypes take the hardware's power of two: its error is far below their precision.
+template <class T>
+struct pf_row_math {
+  typedef pf_compute<T> C;
+  static PF_METHOD C exp(C x) { return pf_exp(x); }
+};
+PF_DEVICE float pf_exp_quick(float x) {
+  x *= 1.4426950408889634f;
+#if defined(PF_NVIDIA)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#elif defined(PF_AMD)
+  return __builtin_amdgcn_exp2f(x);
+#else
+  return __builtin_exp2f(x);
+#endif
+}
+template <>
+struct pf_row_math<pf_bf16> {
+  static PF_METHOD float exp(float x) { return pf_exp_quick(x); }
+};
+template <>
+struct pf_row_math<pf_f16> {
+  static PF_METHOD float exp(float x) { return pf_exp_quick(x); }
+};
+
+#endif

@@ -1,0 +1,179 @@
+// layer_norm, rms_norm and their gradients (kernels/norm*.h).
+#include <algorithm>
+
+#include "gpu/axes.h"
+#include "gpu/kernel.h"
+
+namespace pyflame::gpu {
+namespace {
+
+// pf_norm of kernels/norm.h.
+struct Norm {
+  const void* x;
+  const void* weight;
+  const void* bias;
+  void* y;
+  void* mean;
+  void* rstd;
+  int64_t rows, vectors;
+  double eps;
+  uint32_t width, unused;
+};
+
+Accessed accessed(const KernelArgs& a, int i) {
+  return a.has(i) ? Accessed{a.data(i), a.dtype(i)} : Accessed{nullptr, DType::Float32};
+}
+
+// Tensors: y, [mean,] rstd, x, weight, [bias]. attrs: length of a row, eps.
+template <bool kRms>
+void norm(const KernelArgs& a) {
+  const int in = kRms ? 2 : 3, weight = in + 1, bias = kRms ? a.ntensors : in + 2;
+  const DType t = a.dtype(in);
+  const int64_t n = a.i(0), total = numel(a.tensor(in));
+  if (total == 0) return;
+  const Accessed w = accessed(a, weight), b = accessed(a, bias);
+  const int64_t v = vector_width(n, {{a.data(in), t}, {a.data(0), t}, w, b});
+  Norm r{a.data(in),
+         w.data,
+         b.data,
+         a.data(0),
+         kRms ? nullptr : a.data(1),
+         a.data(kRms ? 1 : 2),
+         total / n,
+         n / v,
+         a.f(1),
+         0,
+         0};
+  const int64_t bytes = n * static_cast<int64_t>(itemsize(t));
+  Defines d = Defines()
+                  .type("PF_T", t)
+                  .type("PF_W", w.dtype)
+                  .type("PF_B", b.dtype)
+                  .value("PF_V", v)
+                  .value("PF_HAS_W", w.data != nullptr)
+                  .value("PF_HAS_B", b.data != nullptr)
+                  .value("PF_RMS", kRms)
+                  .value("PF_PAST", larger_than_caches(r.rows * bytes));
+  const RowShape shape = row_shape(r.vectors, v, t);
+  if (shape.vectors == 0) {
+    const KeptRow kept = kept_row(bytes, a.traits());
+    a.launch(a.compile("norm_long.h", std::move(d).value("PF_KEEP", kept.fits), "norm_long"),
+             Grid(r.rows), kept.fits ? kept.block : 512, kept.fits ? kept.bytes : 0, r);
+    return;
+  }
+  r.width = static_cast<uint32_t>(shape.width);
+  const int block = row_block(shape.width, a.traits());
+  const int64_t groups = block / shape.width;
+  // Four rows at a time hide each other's waits, where there are rows for it and registers.
+  const bool four = shape.width <= 32 && t != DType::Float64 && shape.vectors * v <= 32 &&
+                    r.rows >= int64_t{64} * a.traits().compute_units * groups;
+  const int64_t at_a_time = four ? 4 : 1;
+  const Function f =
+      a.compile("norm.h", std::move(d).value("PF_VECS", shape.vectors).value("PF_ROWS", at_a_time),
+                "norm_rows");
+  a.launch(f, Grid(ceil_div(r.rows, groups * at_a_time)), block, 0, r);
+}
+
+// pf_norm_backward of kernels/norm_backward.h.
+struct NormBackward {
+  const void* g;
+  const void* x;
+  const void* mean;
+  const void* rstd;
+  const void* weight;
+  void* dx;
+  void* partial;
+  int64_t rows, vectors, stretch;
+  uint32_t width, unused;
+};
+
+// Tensors: dx, dweight, [dbias,] g, x, [mean,] rstd, weight. attrs: length of a row.
+template <bool kRms>
+void norm_backward(const KernelArgs& a) {
+  const int in = kRms ? 2 : 3;
+  const DType t = a.dtype(in);
+  const int64_t n = a.i(0), total = numel(a.tensor(in));
+  const int outs = kRms ? 1 : 2;
+  bool sums = false;
+  for (int k = 0; k < outs; ++k) {
+    sums = sums || a.has(1 + k);
+    if (total == 0 && a.has(1 + k))
+      a.fill(a.data(1 + k), 0, nbytes(a.dtype(1 + k), numel(a.tensor(1 + k))));
+  }
+  if (total == 0) return;
+  const Traits& device = a.traits();
+  const Accessed w = accessed(a, in + (kRms ? 3 : 4));
+  int64_t v = vector_width(n, {{a.data(in), t}, {a.data(in + 1), t}, {a.data(0), t}, w});
+  while (v > 1 && n / v < device.warp) v /= 2;  // a row keeps a warp busy at least
+  NormBackward r{a.data(in),
+                 a.data(in + 1),
+                 kRms ? nullptr : a.data(in + 2),
+                 a.data(in + (kRms ? 2 : 3)),
+                 w.data,
+                 a.data(0),
+                 nullptr,
+                 total / n,
+                 n / v,
+                 0,
+                 0,
+                 0};
+  // Threads of a row: whole warps, with few accesses each as long as blocks stay small.
+  const int64_t most = (t == DType::Float64 ? 4 : 16) / v;
+  int64_t each = 1;
+  const auto threads = [&] {
+    return ceil_div(ceil_div(r.vectors, each), device.warp) * device.warp;
+  };
+  while (threads() > 128 && 2 * each <= std::min<int64_t>(most, 4)) each *= 2;
+  const int64_t width = threads();
+  const bool in_registers = width <= 512;
+  const size_t wide = t == DType::Float64 ? 8 : 4;
+  Defines d = Defines()
+                  .type("PF_T", t)
+                  .type("PF_W", w.dtype)
+                  .value("PF_V", v)
+                  .value("PF_HAS_W", w.data != nullptr)
+                  .value("PF_RMS", kRms)
+                  .value("PF_SUMS", sums)
+                  .value("PF_VECS", in_registers ? each : 1)
+                  .value("PF_PAST", larger_than_caches(total * static_cast<int64_t>(itemsize(t))));
+  const auto function = [&](const char* entry) { return a.compile("norm_backward.h", d, entry); };
+  const int64_t row_sums = outs * n;
+  int64_t stretches;
+  if (in_registers) {
+    const int64_t groups = std::max<int64_t>(1, 256 / width);
+    r.width = static_cast<uint32_t>(width);
+    r.stretch = ceil_div(ceil_div(r.rows, int64_t{4} * device.compute_units), groups) * groups;
+    stretches = ceil_div(r.rows, r.stretch);
+    const size_t shared = sums && groups > 1 ? static_cast<size_t>(row_sums) * wide : 0;
+    if (sums) r.partial = a.workspace(static_cast<size_t>(stretches * row_sums) * wide);
+    a.launch(function("norm_backward"), Grid(stretches), static_cast<int>(width * groups), shared,
+             r);
+  } else {
+    a.launch(function("norm_backward_long"), Grid(r.rows), 512, 0, r);
+    const int64_t tiles = ceil_div(r.vectors, 256);
+    r.stretch = std::max<int64_t>(16, ceil_div(r.rows * tiles, int64_t{8} * device.compute_units));
+    stretches = ceil_div(r.rows, r.stretch);
+    if (sums) {
+      r.partial = a.workspace(static_cast<size_t>(stretches * row_sums) * wide);
+      a.launch(function("norm_columns"), Grid(tiles * stretches), 256, 0, r, tiles);
+    }
+  }
+  for (int k = 0; k < outs; ++k) {
+    if (!a.has(1 + k)) continue;
+    const Defines p =
+        Defines().text("PF_C", wide == 8 ? "double" : "float").type("PF_W", a.dtype(1 + k));
+    const void* from = static_cast<char*>(r.partial) + static_cast<size_t>(k * n) * wide;
+    void* to = a.data(1 + k);
+    a.launch(a.compile("norm_params.h", p, "norm_params"), Grid(ceil_div(n, 32)), 1024, 0, from, to,
+             n, row_sums, stretches);
+  }
+}
+
+}  // namespace
+
+PF_GPU_KERNEL("layer_norm", norm<false>)
+PF_GPU_KERNEL("rms_norm", norm<true>)
+PF_GPU_KERNEL("layer_norm_backward", norm_backward<false>)
+PF_GPU_KERNEL("rms_norm_backward", norm_backward<true>)
+
+}  // namespace pyflame::gpu
