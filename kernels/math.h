@@ -552,6 +552,7 @@ PF_DEVICE double pf_floordiv(double a, double b) {
   return pf_floordiv_float(a, b);
 }
 
+#include "half_math.h"
 #include "trig.h"
 
 #endif

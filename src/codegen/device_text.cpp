@@ -42,6 +42,11 @@ bool exists(const ExprNode& n, DType compute) {
   return !(n.op == Micro::Sqrt || (transcendental(n.op) && n.op != Micro::Pow) ||
            n.op == Micro::CopySign || in(n.op, Micro::IsNan, Micro::IsFinite));
 }
+// Where results of 16 bits have functions of their own (kernels/half_math.h).
+bool quick_for_half(Micro op) {
+  return op == Micro::Exp || op == Micro::Exp2 || op == Micro::Tanh || op == Micro::Sigmoid ||
+         op == Micro::Erf || op == Micro::Gelu;
+}
 bool is_mask_input(const Expr& e, int i) {
   for (const ExprNode& n : e.nodes)
     if (n.op == Micro::Input && n.index == i) return n.mask;
@@ -257,6 +262,10 @@ void TextPrinter::node(int i) {
   } else {
     const Expr& e = ops::expression(n.op);
     const DType compute = register_type(type_of(n.compute));
+    if (is_float(dtype) && itemsize(dtype) == 2 &&
+        std::any_of(e.nodes.begin(), e.nodes.end(),
+                    [](const ExprNode& x) { return quick_for_half(x.op); }))
+      out_ += "    PF_HALF_MATH\n";
     std::vector<std::string> inputs, attrs;
     for (int k = 0; k < e.num_inputs(); ++k)
       inputs.push_back(

@@ -89,9 +89,10 @@ double distance(double a, double b, DType t) {
   return std::fabs(a - b) / std::ldexp(1.0, std::ilogb(big) - digits + 1);
 }
 
-class Corpus {
+// Text compiled for the host.
+class Library {
  public:
-  explicit Corpus(std::vector<DeviceCase> cases) : cases_(std::move(cases)) {
+  explicit Library(const std::vector<std::string>& parts) {
     char name[] = "/tmp/pyflame_text_XXXXXX";
     dir_ = mkdtemp(name);
     write("shim.h",
@@ -103,71 +104,74 @@ class Corpus {
           "static inline pf_u32 pf_blocks() { return shim_blocks; }\n"
           "static inline pf_u32 pf_lane() { return shim_thread % PF_WARP; }\n"
           "pf_u32 pf_shuffle_word(pf_u32, pf_u32);\npf_u64 pf_ballot(bool);\n");
-  }
-  ~Corpus() { std::filesystem::remove_all(dir_); }
-
-  // Two compilers at once; the library with all entries, or null.
-  void* library() {
-    constexpr size_t kParts = 2;
+    const std::string compiler = PF_TEST_COMPILER;
     std::string objects;
-    bool good = true;
-    std::vector<std::thread> workers;
-    for (size_t part = 0; part < kParts; ++part) {
+    std::vector<std::thread> workers;  // as many compilers at once as there are parts
+    std::vector<int> status(parts.size(), 1);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const std::string file = dir_ + "/part" + std::to_string(i);
       std::string text = "#include \"math.h\"\n";
-      if (part == 0)
-        for (const char* v : {"shim_thread", "shim_block", "shim_threads", "shim_blocks"})
+      for (const char* v : {"shim_thread", "shim_block", "shim_threads", "shim_blocks"})
+        if (i == 0)
           text += std::string("thread_local unsigned ") + v + ";\nextern \"C\" unsigned* " + v +
                   "_at() { return &" + v + "; }\n";
-      for (size_t i = part; i < cases_.size(); i += kParts)
-        text += device_case_text(cases_[i], "k" + std::to_string(i));
-      const std::string file = "part" + std::to_string(part);
-      write(file + ".cpp", text);
-      objects += " " + dir_ + "/" + file + ".o";
-      workers.emplace_back([this, file, &good] {
-        good =
-            run(std::string(PF_TEST_COMPILER) + " -std=c++17 -O0 -fPIC -mfma -ffp-contract=off " +
-                "-w -DPF_HOST -DPF_WARP=32 -I" + dir_ + " -I" PF_TEST_KERNELS " -c " + dir_ + "/" +
-                file + ".cpp -o " + dir_ + "/" + file + ".o") &&
-            good;
+      write("part" + std::to_string(i) + ".cpp", text + parts[i]);
+      objects += " " + file + ".o";
+      workers.emplace_back([&status, compiler, file, i, this] {
+        status[i] = run(compiler + " -std=c++17 -O0 -fPIC -mfma -ffp-contract=off -w -DPF_HOST " +
+                        "-DPF_WARP=32 -I" + dir_ + " -I" PF_TEST_KERNELS " -c " + file +
+                        ".cpp -o " + file + ".o");
       });
     }
     for (auto& w : workers) w.join();
-    if (!good || !run(std::string(PF_TEST_COMPILER) + " -shared -o " + dir_ + "/all.so" + objects))
-      return nullptr;
-    return dlopen((dir_ + "/all.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    for (int s : status)
+      if (s != 0) return;
+    if (run(compiler + " -shared -o " + dir_ + "/all.so" + objects) == 0)
+      handle_ = dlopen((dir_ + "/all.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   }
-  const std::vector<DeviceCase>& cases() const { return cases_; }
+  ~Library() {
+    if (handle_) dlclose(handle_);
+    std::filesystem::remove_all(dir_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  template <class F>
+  F* find(const std::string& name) const {
+    return reinterpret_cast<F*>(dlsym(handle_, name.c_str()));
+  }
 
  private:
   void write(const std::string& name, const std::string& text) {
     std::ofstream(dir_ + "/" + name) << text;
   }
-  static bool run(const std::string& command) { return std::system(command.c_str()) == 0; }
-  std::vector<DeviceCase> cases_;
+  static int run(const std::string& command) { return std::system(command.c_str()); }
   std::string dir_;
+  void* handle_ = nullptr;
 };
 
 struct Words {
   uint64_t w[kDeviceWords];
 };
 
-void run_text(void* library, const std::string& entry, const DeviceLaunch& l) {
+void run_text(const Library& library, const std::string& entry, const DeviceLaunch& l) {
   // The words are passed on the stack whatever their number; an entry reads its own.
-  const auto kernel = reinterpret_cast<void (*)(Words)>(dlsym(library, entry.c_str()));
+  const auto kernel = library.find<void(Words)>(entry);
   ASSERT_NE(kernel, nullptr);
-  const auto var = [&](const char* name) {
-    return reinterpret_cast<unsigned* (*)()>(dlsym(library, name))();
+  const auto var = [&](const char* name) -> unsigned& {
+    return *library.find<unsigned*()>(name)();
   };
-  unsigned &thread = *var("shim_thread_at"), &block = *var("shim_block_at");
-  *var("shim_threads_at") = l.block;
-  *var("shim_blocks_at") = l.grid;
+  unsigned &thread = var("shim_thread_at"), &block = var("shim_block_at");
+  var("shim_threads_at") = l.block;
+  var("shim_blocks_at") = l.grid;
   Words words;
   std::memcpy(words.w, l.words, sizeof words.w);
   for (block = 0; block < l.grid; ++block)
     for (thread = 0; thread < l.block; ++thread) kernel(words);
 }
 
-void compare(const DeviceCase& c, void* library, const std::string& entry, uint64_t seed) {
+void compare(const DeviceCase& c, const Library& library, const std::string& entry, uint64_t seed) {
   SCOPED_TRACE(c.name);
   std::vector<Memory> in, cpu, text;
   std::vector<void*> at_cpu, at_text;
@@ -213,13 +217,14 @@ void compare(const DeviceCase& c, void* library, const std::string& entry, uint6
   }
 }
 
-void check(std::vector<DeviceCase> cases) {
-  Corpus corpus(std::move(cases));
-  void* library = corpus.library();
-  ASSERT_NE(library, nullptr) << "the text does not compile";
-  for (size_t i = 0; i < corpus.cases().size(); ++i)
-    compare(corpus.cases()[i], library, "k" + std::to_string(i), 1000 * i);
-  dlclose(library);
+void check(const std::vector<DeviceCase>& cases) {
+  std::vector<std::string> parts(2);
+  for (size_t i = 0; i < cases.size(); ++i)
+    parts[i % parts.size()] += device_case_text(cases[i], "k" + std::to_string(i));
+  const Library library(parts);
+  ASSERT_TRUE(library) << "the text does not compile";
+  for (size_t i = 0; i < cases.size(); ++i)
+    compare(cases[i], library, "k" + std::to_string(i), 1000 * i);
 }
 
 TEST(DeviceText, RowsGiveWhatTheCpuGives) {
@@ -234,7 +239,57 @@ TEST(DeviceText, ConversionsGiveWhatTheCpuGives) {
 TEST(DeviceText, RandomGroupsOverAnyLayout) {
   std::vector<DeviceCase> cases;
   for (uint64_t seed = 0; seed < 150; ++seed) cases.push_back(random_case(seed));
-  check(std::move(cases));
+  check(cases);
+}
+
+// For every number of 16 bits: right to 1/32 of a unit in the last place before the rounding.
+TEST(DeviceText, FunctionsForHalvesAreRightToTheRounding) {
+  struct Function {
+    const char* name;
+    double (*reference)(double);
+  };
+  const Function functions[] = {
+      {"exp", [](double x) { return std::exp(x); }},
+      {"exp2", [](double x) { return std::exp2(x); }},
+      {"tanh", [](double x) { return std::tanh(x); }},
+      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"erf", [](double x) { return std::erf(x); }},
+      {"gelu",
+       [](double x) { return x == -HUGE_VAL ? 0 : x * std::erfc(-x / std::sqrt(2.0)) / 2; }},
+  };
+  std::string text;
+  for (const Function& f : functions)
+    text += std::string("extern \"C\" float half_") + f.name + "(float x) { return pf_half::pf_" +
+            f.name + "(x); }\n";
+  const Library library({text});
+  ASSERT_TRUE(library);
+  for (const Function& f : functions) {
+    const auto fn = library.find<float(float)>(std::string("half_") + f.name);
+    for (const bool brain : {false, true}) {
+      const int digits = brain ? 8 : 11, lowest = brain ? -126 : -14;
+      double worst = 0;
+      float at = 0;
+      for (uint32_t bits = 0; bits < 65536; ++bits) {
+        const uint16_t b = static_cast<uint16_t>(bits);
+        const float x = brain ? to_float(bfloat16{b}) : to_float(float16{b});
+        const double want = f.reference(x), got = fn(x);
+        if (std::isnan(want)) {
+          ASSERT_TRUE(std::isnan(got)) << f.name << "(" << x << ") = " << got;
+          continue;
+        }
+        const double most = brain ? 3.3953e38 : 65520;  // from here on infinite
+        if (std::fabs(want) >= most) {
+          ASSERT_GE(std::fabs(got), most) << f.name << "(" << x << ")";
+          continue;
+        }
+        if (std::fabs(want) < std::ldexp(1.0, lowest) && got == 0) continue;
+        const int exponent = std::max(want != 0 ? std::ilogb(want) : lowest, lowest);
+        const double off = std::fabs(got - want) / std::ldexp(1.0, exponent - digits + 1);
+        if (!(off <= worst)) worst = off, at = x;
+      }
+      EXPECT_LE(worst, 1.0 / 32) << f.name << (brain ? " bfloat16" : " float16") << " at " << at;
+    }
+  }
 }
 
 }  // namespace

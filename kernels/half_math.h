@@ -1,0 +1,88 @@
+// Elementary functions for results that are rounded to 16 bits: over the hardware's exp2 and
+// reciprocal, good to 1/32 of a unit in the last place before that rounding; what is too small for
+// a normal number of the result's type may become 0. Nodes of a 16-bit dtype use them
+// (PF_HALF_MATH), whatever they are fused with. Part of math.h.
+#ifndef PF_HALF_MATH_H
+#define PF_HALF_MATH_H
+
+#define PF_HALF_MATH         \
+  using pf_half::pf_exp;     \
+  using pf_half::pf_exp2;    \
+  using pf_half::pf_sigmoid; \
+  using pf_half::pf_tanh;    \
+  using pf_half::pf_erf;     \
+  using pf_half::pf_gelu;
+
+namespace pf_half {
+
+// Results below the smallest normal number are 0.
+#if defined(PF_NVIDIA)
+PF_DEVICE float pf_power(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+PF_DEVICE float pf_inverse(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#elif defined(PF_AMD)
+PF_DEVICE float pf_power(float x) {
+  return __builtin_amdgcn_exp2f(x);
+}
+PF_DEVICE float pf_inverse(float x) {
+  return __builtin_amdgcn_rcpf(x);
+}
+#else
+PF_DEVICE float pf_power(float x) {
+  const float y = ::pf_exp2(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
+PF_DEVICE float pf_inverse(float x) {
+  const float y = 1.0f / x;
+  return y < 0x1p-126f && x > 0.0f ? 0.0f : y;
+}
+#endif
+
+// These two may meet an infinite factor: they must not become 0 too early.
+PF_DEVICE float pf_exp2(float x) {
+  const bool low = x < -100.0f;
+  return pf_power(low ? x + 64.0f : x) * (low ? 0x1p-64f : 1.0f);
+}
+PF_DEVICE float pf_sigmoid(float x) {
+  const float y = 1.0f + pf_power(x * -1.44269504f);
+  const float s = y > 0x1p100f ? 0x1p-64f : 1.0f;
+  return pf_inverse(y * s) * s;
+}
+PF_DEVICE float pf_exp(float x) {
+  return pf_exp2(x * 1.44269504f);
+}
+PF_DEVICE float pf_tanh(float x) {
+  const float a = pf_abs(x);
+  const float far = pf_fma(-2.0f, pf_inverse(1.0f + pf_power(a * 2.88539008f)), 1.0f);
+  const float near = pf_fma(a * a * a, -0.333333343f, a);
+  return pf_copysign(a < 0.0625f ? near : far, x);
+}
+// The upper tail of the normal distribution for a >= 0, relatively right: exp(-a^2 / 2) times a
+// polynomial in 1 / (1 + P a), fitted by us.
+PF_DEVICE float pf_normal_tail(float a) {
+  const float t = pf_inverse(pf_fma(a, 0.31f, 1.0f));
+  const float p = t * pf_poly(t, 0.123860678, 0.120441552, 0.133428601, 0.0157470813, 0.180448113,
+                              -0.0739283437);
+  return p * pf_power(a * a * -0.721347520f);
+}
+PF_DEVICE float pf_gelu(float x) {
+  const float a = pf_at_most(20.0f, pf_abs(x));  // inf times a tail of 0 would be NaN
+  return pf_fma(-a, pf_normal_tail(a), pf_at_least(0.0f, x));
+}
+PF_DEVICE float pf_erf(float x) {
+  const float a = pf_abs(x);
+  const float far = pf_fma(-2.0f, pf_normal_tail(a * 1.41421356f), 1.0f);
+  const float near = a * pf_poly(a * a, 1.12837917, -0.376126389, 0.112837917);
+  return pf_copysign(a < 0.25f ? near : far, x);
+}
+
+}  // namespace pf_half
+
+#endif
