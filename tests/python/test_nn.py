@@ -214,6 +214,20 @@ def test_activation_inplace():
     assert F.leaky_relu(pf.tensor([-1.0]), 0.5, True).tolist() == [-0.5]
 
 
+@pytest.mark.parametrize(
+    "name",
+    "relu relu6 silu mish selu elu celu leaky_relu hardtanh hardswish hardsigmoid".split(),
+)
+def test_gradient_of_activations_in_place(name):
+    x = pf.tensor(array(3, 4), requires_grad=True)
+    fn = getattr(F, name)
+    want = pf.autograd.grad(fn(x * 2).sum(), x)[0]
+    y = x * 2
+    assert fn(y, inplace=True) is y
+    y.sum().backward()
+    assert pf.equal(x.grad, want)
+
+
 def test_softmax_dims():
     x = array(2, 3, 4)
     for dim in (0, 1, 2, -1):

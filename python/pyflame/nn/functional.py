@@ -22,13 +22,13 @@ def _unary(name, *params):
     """An activation of the table with torch's `inplace` argument."""
     op = getattr(_ops, name)
     defaults = ", ".join(f"{p}={d!r}" for p, d in params)
-    passed = ", ".join(p for p, _ in params)
+    passed = "".join(f", {p}" for p, _ in params)
     text = (
         f"def {name}(input, {defaults + ', ' if defaults else ''}inplace=False):\n"
-        f"    result = _op(input{', ' + passed if passed else ''})\n"
-        f"    return input.copy_(result) if inplace else result\n"
+        f"    return _inplace(input{passed}) if inplace else _op(input{passed})\n"
     )
-    space = {"_op": op}
+    # The row's own in-place form keeps the old value where the gradient needs it.
+    space = {"_op": op, "_inplace": _C._methods[name + "_"]}
     exec(text, space)  # one definition for all, without *args on the way to the operation
     fn = space[name]
     fn.__doc__ = op.__doc__
