@@ -1,6 +1,7 @@
 """What is measured. Each case is written once, in PyTorch's API, with the module as a parameter.
 
-A case returns a function that does the work once (or `repeat` times, for the small ones).
+A case returns a function that does the work once (or `repeat` times, for the small ones). Cases
+with `compiles` take torch.compile as a second argument, None when nothing is to be compiled.
 """
 
 import math
@@ -20,6 +21,7 @@ class Case:
         self.flops = facts.get("flops")  # floating-point operations of the products
         self.bar_seconds = facts.get("bar_seconds")
         self.bar_fraction = facts.get("bar_fraction")
+        self.compiles = facts.get("compiles", False)  # has a form for torch.compile
 
 
 def case(group, title, **facts):
@@ -35,8 +37,8 @@ MIB = 1 << 20
 # ---- the cost of a call -------------------------------------------------------------------------
 
 
-@case("overhead", "x = x + b, 64 floats, chain", repeat=1000, bar_seconds=0.2e-6)
-def add_chain(torch):
+@case("overhead", "x = x + b, 64 floats, chain", repeat=1000, bar_seconds=0.2e-6, compiles=True)
+def add_chain(torch, compiled=None):
     x0, b = torch.randn(64), torch.randn(64) * 1e-3
 
     def run():
@@ -45,7 +47,16 @@ def add_chain(torch):
             x = x + b
         return x
 
-    return run
+    def run_compiled():  # one addition a call, as in the eager loop
+        x = x0
+        for _ in range(1000):
+            x = add(x, b)
+        return x
+
+    if not compiled:
+        return run
+    add = compiled(lambda x, b: x + b)
+    return run_compiled
 
 
 @case("overhead", "the same with gradient", repeat=1000, bar_seconds=0.35e-6)
@@ -138,10 +149,14 @@ N = 1 << 24  # floats: 64 MiB
     traffic=2 * 4 * N,
     copy=4 * N,
     bar_fraction=0.55,
+    compiles=True,
 )
-def pointwise_chain(torch):
+def pointwise_chain(torch, compiled=None):
     x, b = torch.randn(16384, 1024), torch.randn(1024)
     gelu = torch.nn.functional.gelu
+    if compiled:
+        chain = compiled(lambda x, b: gelu((x + b) * 0.5) + x)
+        return lambda: chain(x, b)
     return lambda: gelu((x + b) * 0.5) + x
 
 
@@ -245,11 +260,13 @@ def gpt_flops(layers, width, context, batch):
     return tokens * (6 * (12 * layers * width**2 + 256 * width) + 12 * layers * width * context)
 
 
-def gpt_step(torch, layers, width, heads, context, batch):
+def gpt_step(torch, compiled, layers, width, heads, context, batch):
     from benchmarks.gpt import GPT
 
     model = GPT(torch, layers, width, heads, context)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    if compiled:  # forward and backward
+        model = compiled(model)
     x, y = torch.randint(0, 256, (batch, context)), torch.randint(0, 256, (batch, context))
 
     def run():
@@ -267,9 +284,10 @@ def gpt_step(torch, layers, width, heads, context, batch):
     flops=gpt_flops(4, 128, 128, 16),
     bar_seconds=50e-3,
     bar_fraction=0.45,
+    compiles=True,
 )
-def gpt_small(torch):
-    return gpt_step(torch, 4, 128, 4, 128, 16)
+def gpt_small(torch, compiled=None):
+    return gpt_step(torch, compiled, 4, 128, 4, 128, 16)
 
 
 @case(
@@ -278,9 +296,10 @@ def gpt_small(torch):
     flops=gpt_flops(6, 384, 256, 8),
     bar_seconds=480e-3,
     bar_fraction=0.60,
+    compiles=True,
 )
-def gpt_large(torch):
-    return gpt_step(torch, 6, 384, 6, 256, 8)
+def gpt_large(torch, compiled=None):
+    return gpt_step(torch, compiled, 6, 384, 6, 256, 8)
 
 
 @case("attention", "causal attention, 16 x 4 heads, 128 x 32, fwd + bwd")

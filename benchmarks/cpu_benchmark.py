@@ -114,6 +114,9 @@ def main():
     parser.add_argument("--warmup", type=int, default=3, help="untimed calls at the start")
     parser.add_argument("--seconds", type=float, default=0.3, help="time of one turn of one side")
     parser.add_argument("--no-torch", action="store_true", help="measure PyFlame alone")
+    parser.add_argument(
+        "--compiled", action="store_true", help="also torch.compile, in the cases made for it"
+    )
     parser.add_argument("--json", metavar="FILE", help="save the results")
     parser.add_argument("--compare", metavar="FILE", help="compare with saved results")
     parser.add_argument(
@@ -136,7 +139,7 @@ def main():
     modules = ["pyflame"]
     if not args.no_torch:
         if importlib.util.find_spec("torch"):
-            modules.append("torch")
+            modules += ["torch", "torch-compiled"] if args.compiled else ["torch"]
         else:
             print("PyTorch is not installed (tools/setup.sh bench): measuring PyFlame alone")
     facts = harness.facts(args.threads)
@@ -156,7 +159,9 @@ def main():
             )
             print(harness.row(results[-1]), flush=True)
     if "startup" in chosen:
-        for r in startup(modules, harness.environment(args.threads), args.iterations):
+        for r in startup(
+            [m for m in modules if "-" not in m], harness.environment(args.threads), args.iterations
+        ):
             results.append(r)
             print(harness.row(r), flush=True)
     if "size" in chosen:

@@ -82,6 +82,7 @@ def environment(threads):
 def measure(case, modules, threads, rounds, seconds, warmup=3):
     """Times of every module on `case` and the roof, in alternation; a dict of results."""
     env = environment(threads)
+    modules = [m for m in modules if case.compiles or not m.endswith("-compiled")]
     sides = {
         m: Side(
             [sys.executable, "-m", "benchmarks.worker", m, case.name]
@@ -163,6 +164,13 @@ def row(result, ours="pyflame", theirs="torch"):
     if bars:
         cells.append(f"{', '.join(bars)} {'met' if met else 'MISSED'}")
     line = "  ".join(cells).rstrip()
+    c = result["sides"].get(theirs + "-compiled", {})
+    if "seconds" in c and "seconds" in a:
+        ratio = c["seconds"] / a["seconds"]
+        label = f"    {theirs}.compile"
+        line += f"\n{label:<52}  {'':>9}  {time_text(c['seconds']):>9}  {ratio:>6.2f}x"
+    elif "error" in c:
+        line += f"\n    {theirs}.compile: {c['error']}"
     if "error" in a:
         line += f"\n    {ours}: {a['error']}"
     return line

@@ -12,20 +12,23 @@ import traceback
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("module")
+    parser.add_argument("module", help="pyflame, torch, or torch-compiled")
     parser.add_argument("case")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--warmup", type=int, default=3)
     args = parser.parse_args()
     try:
-        torch = importlib.import_module(args.module)
+        torch = importlib.import_module(args.module.removesuffix("-compiled"))
         from benchmarks.cases import CASES
 
         torch.set_num_threads(args.threads)
         torch.manual_seed(1)
         synchronize = getattr(torch, "synchronize", lambda: None)
         case = CASES[args.case]
-        work = case.make(torch)
+        if args.module.endswith("-compiled"):
+            work = case.make(torch, torch.compile)
+        else:
+            work = case.make(torch)
         for _ in range(args.warmup):
             work()
         synchronize()
