@@ -130,13 +130,20 @@ Grads Accumulate::apply(const Grads& grads) {
 
 // ---- edges -------------------------------------------------------------------------------------
 
+namespace {
+
+// A view whose base was written since: its history is the base's.
+bool outdated(const Meta& m) {
+  return m.base.defined() && m.steps && m.epoch != meta_of(m.base).epoch;
+}
+
+}  // namespace
+
 bool requires_grad(const Tensor& t) {
   if (t->requires_grad) return true;
   const Meta* m = t->meta;
   if (!m) return false;
-  if (m->grad_fn) return true;
-  return m->base.defined() && m->steps && m->epoch != meta_of(m->base).epoch &&
-         requires_grad(m->base);
+  return outdated(*m) ? requires_grad(m->base) : static_cast<bool>(m->grad_fn);
 }
 
 bool wanted(std::span<const Tensor> inputs) {
@@ -167,8 +174,14 @@ void attach_view(const Tensor& t, Meta& m) {
 Ref<Node> grad_fn(const Tensor& t) {
   Meta* m = t->meta;
   if (!m) return {};
-  if (m->base.defined() && m->steps && m->epoch != meta_of(m->base).epoch && requires_grad(m->base))
-    attach_view(t, *m);
+  if (outdated(*m)) {
+    if (requires_grad(m->base)) {
+      attach_view(t, *m);
+    } else {  // written over as a whole by what needs no gradient
+      m->grad_fn.reset();
+      m->epoch = meta_of(m->base).epoch;
+    }
+  }
   return m->grad_fn;
 }
 

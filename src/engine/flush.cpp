@@ -321,8 +321,9 @@ void clear(Group& g) {
       s.writer.store(nullptr, std::memory_order_release);
   });
   auto unread = [&](Place& p) {
-    if (p.storage && p.storage->reader.load(std::memory_order_relaxed) == &g)
-      p.storage->reader.store(nullptr, std::memory_order_release);
+    Group* me = &g;  // unless another thread has just made it many_readers()
+    if (p.storage && p.storage->reader.load(std::memory_order_relaxed) == me)
+      p.storage->reader.compare_exchange_strong(me, nullptr, std::memory_order_acq_rel);
     p.storage.reset();
   };
   for (Phase& ph : g.phases) {

@@ -129,8 +129,10 @@ inline void settle_read(Storage& s, const Group* mine) {
   if (s.poisoned) [[unlikely]]
     raise_poison(s);
   Group* w = s.writer.load(std::memory_order_acquire);
-  if (w && w != mine) [[unlikely]]
+  if (w && w != mine) [[unlikely]] {
     flush_other(w, Flush::OtherThread);
+    if (s.poisoned) raise_poison(s);
+  }
 }
 
 // And nobody else may still have to read what we overwrite.
@@ -151,7 +153,10 @@ void settle_write(Storage& s, const Group* mine, const char* op) {
 
 inline void mark_reader(Storage& s, Group& g) {
   Group* r = s.reader.load(std::memory_order_relaxed);
-  if (r != &g) s.reader.store(r ? many_readers() : &g, std::memory_order_release);
+  // Other threads may be recording reads of it at this moment: none may get lost.
+  while (r != &g && r != many_readers() &&
+         !s.reader.compare_exchange_weak(r, r ? many_readers() : &g, std::memory_order_acq_rel)) {
+  }
 }
 
 // Geometry of `t` over an iteration space of `shape`.

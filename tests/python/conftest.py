@@ -2,15 +2,22 @@
 
 NumPy cannot read the memory of another device, so there `Tensor.numpy()` copies first. Tests that
 are about sharing memory with NumPy say so with `@pytest.mark.cpu_only`.
+
+Random tests run the same cases every time; `--hypothesis-profile=long` runs many others.
 """
 
 import os
 
 import pytest
+from hypothesis import settings
 
 import pyflame as pf
 
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
+
+settings.register_profile("ci", derandomize=True, database=None)
+settings.register_profile("long", max_examples=3000, print_blob=True)
+settings.load_profile("ci")
 
 
 def pytest_configure(config):

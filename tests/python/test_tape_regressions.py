@@ -164,3 +164,35 @@ def test_a_contiguous_buffer_of_a_transposed_tensor_is_refused():
     assert memoryview(t).shape == (3, 2)
     with pytest.raises((BufferError, ValueError)):
         np.frombuffer(t, dtype=np.int64)
+
+
+def test_views_of_a_base_that_is_written_over_have_no_gradient_any_more():
+    x = pf.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    base = x * 2.0
+    part = base[1:]
+    base.copy_(pf.zeros(3))
+    assert not base.requires_grad and not part.requires_grad
+    (part.sum() + x.sum()).backward()
+    assert x.grad.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_failure_in_one_thread_is_seen_by_a_reader_in_another(device):
+    x = pf.ones(8)
+    pf.synchronize()
+    box = []
+    with pf.debug.fault("program_launch", 1, "launch", str(device)):
+        y = x * 2.0  # pending here, run by the thread below
+
+        def work():
+            try:
+                box.append((y + 1.0).tolist())
+            except pf.PyFlameError as error:
+                box.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert isinstance(box[0], pf.PyFlameError)
+    with pytest.raises(pf.PyFlameError):
+        y.tolist()
+    assert (x * 2.0).tolist() == [2.0] * 8
