@@ -20,6 +20,12 @@ settings.register_profile("long", max_examples=3000, print_blob=True)
 settings.load_profile("ci")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--write-snapshots", action="store_true", help="take over what the engine does now"
+    )
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "cpu_only: about memory of the host; skipped elsewhere")
     if DEVICE != "cpu":
