@@ -64,17 +64,15 @@ class Arena {
 
   void prepare(void* device, size_t bytes) {
     char* p = static_cast<char*>(host(device));
-    size_t body = (bytes + 63) / 64 * 64;
     std::memset(p - kGuard, kGuardByte, kGuard);
-    std::memset(p, kPoison, body);
-    std::memset(p + body, kGuardByte, kGuard);
+    std::memset(p, kPoison, bytes);
+    std::memset(p + bytes, kGuardByte, kGuard);
   }
 
   bool guards_whole(void* device, size_t bytes) const {
     const unsigned char* p = static_cast<const unsigned char*>(host(device));
-    size_t body = (bytes + 63) / 64 * 64;
     for (size_t i = 0; i < kGuard; ++i)
-      if (p[i - kGuard] != kGuardByte || p[body + i] != kGuardByte) return false;
+      if (p[i - kGuard] != kGuardByte || p[bytes + i] != kGuardByte) return false;
     return true;
   }
 

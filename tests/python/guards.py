@@ -1,0 +1,238 @@
+"""Every operation of the table on memory that ends where the address space does.
+
+`python guards.py LOG` calls each row for each dtype at odd sizes. On the CPU every operand, and
+what in-place operations write, lies against a page that nobody may touch, at its end or at its
+beginning: one element too many is a fault. On the paranoid device the bytes around every block are
+checked when it dies. The call that is being made stands in LOG.
+"""
+
+import ctypes
+import itertools
+import json
+import mmap
+import os
+import random
+import sys
+
+import numpy as np
+from test_random_arguments import make_value
+
+import pyflame as pf
+import pyflame.nn.functional as F
+
+DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
+PAGE = mmap.PAGESIZE
+DTYPES = [
+    pf.float32, pf.float64, pf.float16, pf.bfloat16, pf.int64, pf.int32, pf.int16, pf.int8,
+    pf.uint8, pf.bool,
+]  # fmt: skip
+# Each is tried until a row takes one with the dtype; sizes are no multiple of any vector.
+SHAPES = [(37,), (7, 7), (13, 13), (3, 5, 5), (1,), (2, 3, 3, 3), (129, 129), (1031,)]
+INDEX = {"index", "indices", "target", "test_elements", "repeats"}
+MASK = {"mask", "condition"}
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def at_edge(array, front=False):
+    """The array in memory of its own, against a page that may not be touched."""
+    array = np.ascontiguousarray(array)
+    body = (array.nbytes + PAGE - 1) // PAGE * PAGE
+    memory = mmap.mmap(-1, body + PAGE)
+    start = PAGE if front else body - array.nbytes
+    view = np.frombuffer(memory, array.dtype, array.size, start).reshape(array.shape)
+    view[...] = array
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    guard = address if front else address + body
+    assert LIBC.mprotect(guard, PAGE, 0) == 0  # PROT_NONE
+    return view
+
+
+NUMPY = {
+    pf.float32: "f4", pf.float64: "f8", pf.float16: "f2", pf.int64: "i8", pf.int32: "i4",
+    pf.int16: "i2", pf.int8: "i1", pf.uint8: "u1", pf.bool: "?",
+}  # fmt: skip
+
+
+def tensor(values, dtype, front):
+    """A tensor of `dtype` whose memory ends (or begins) at a forbidden page."""
+    if DEVICE != "cpu":
+        return pf.tensor(values, device=DEVICE).to(dtype)
+    if dtype == pf.bfloat16:
+        bits = pf.tensor(values).to(dtype).view(pf.int16).numpy()
+        return pf.from_numpy(at_edge(bits, front)).view(pf.bfloat16)
+    return pf.from_numpy(at_edge(np.asarray(values).astype(NUMPY[dtype]), front))
+
+
+def arguments(row, dtype, shape, front, turned, rng):
+    call, made = {}, []
+
+    def one(name):
+        n = int(np.prod(shape))
+        values = rng.permutation(n).reshape(shape) % 5 / 4 - 0.5
+        kind = dtype
+        if name in INDEX:
+            values, kind = rng.integers(0, min(shape), shape), pf.int64
+        elif name in MASK:
+            values, kind = values > 0, pf.bool
+        elif not dtype.is_floating_point:
+            values = rng.integers(0, 2, shape)
+        t = tensor(values, kind, front)
+        made.append(t)
+        return t.transpose(0, -1) if turned else t
+
+    dice = random.Random(int(rng.integers(1 << 30)))
+    for p in pf._C._parse_schema(row["schema"])["params"]:
+        kind = p["annotation"].removesuffix(" | None")
+        if kind == "Tensor":
+            if p["default"] is None or dice.random() < 0.7:
+                call[p["name"]] = one(p["name"])
+        elif kind == "Sequence[Tensor]":
+            call[p["name"]] = [one(p["name"]) for _ in range(2)]
+        elif p["default"] is None or dice.random() < 0.2:
+            call[p["name"]] = make_value(dice, p["annotation"])
+    return call, made
+
+
+def optimised(optimizer, p, g, **options):
+    p = pf.nn.Parameter(p.detach())
+    p.grad = g.detach()
+    made = getattr(pf.optim, optimizer)([p], lr=0.1, **options)
+    made.step()
+    made.step()
+    return p.detach()
+
+
+def labels(x):
+    return pf.arange(x.shape[0], device=DEVICE) % x.shape[-1]
+
+
+# Rows whose operands must fit together: called with f(*shape), which makes a tensor, for n, m, k.
+FITTING = {
+    "matmul": lambda f, n, m, k: f(n, m) @ f(m, k),
+    "matmul_turned": lambda f, n, m, k: f(m, n).t() @ f(k, m).t(),
+    "matmul_part": lambda f, n, m, k: f(n, 2 * m)[:, m:] @ f(2 * m, k)[1::2],
+    "bmm": lambda f, n, m, k: pf.bmm(f(3, n, m), f(3, m, k)),
+    "batch_matmul": lambda f, n, m, k: pf.batch_matmul(f(3, n, m), f(3, m, k)),
+    "mv": lambda f, n, m, k: pf.mv(f(n, m), f(m)),
+    "addmv": lambda f, n, m, k: pf.addmv(f(n), f(n, m), f(m)),
+    "addmm": lambda f, n, m, k: pf.addmm(f(k), f(n, m), f(m, k)),
+    "baddbmm": lambda f, n, m, k: pf.baddbmm(f(3, n, k), f(3, n, m), f(3, m, k)),
+    "addbmm": lambda f, n, m, k: pf.addbmm(f(n, k), f(3, n, m), f(3, m, k)),
+    "bilinear": lambda f, n, m, k: F.bilinear(f(n, m), f(n, k), f(3, m, k), f(3)),
+    "linear": lambda f, n, m, k: F.linear(f(n, m), f(k, m), f(k)),
+    "einsum": lambda f, n, m, k: pf.einsum("ij,jk->ki", f(n, m), f(m, k)),
+    "attention": lambda f, n, m, k: F.scaled_dot_product_attention(
+        f(2, n, m), f(2, k, m), f(2, k, m)
+    ),
+    "attention_causal": lambda f, n, m, k: F.scaled_dot_product_attention(
+        f(1, 2, n, m), f(1, 2, n, m), f(1, 2, n, m), is_causal=True
+    ),
+    "attention_masked": lambda f, n, m, k: F.scaled_dot_product_attention(
+        f(2, n, m), f(2, k, m), f(2, k, m), attn_mask=f(n, k)
+    ),
+    "layer_norm": lambda f, n, m, k: F.layer_norm(f(n, m), (m,), f(m), f(m)),
+    "rms_norm": lambda f, n, m, k: F.rms_norm(f(n, m), (m,), f(m)),
+    "cross_entropy": lambda f, n, m, k: (lambda x: F.cross_entropy(x, labels(x), f(m)))(f(n, m)),
+    "nll_loss": lambda f, n, m, k: (lambda x: F.nll_loss(x, labels(x), f(m)))(f(n, m)),
+    "binary_cross_entropy": lambda f, n, m, k: F.binary_cross_entropy(
+        f(n, m).abs(), f(n, m).abs(), f(m)
+    ),
+    "bce_loss": lambda f, n, m, k: pf.ops.get("bce_loss")(f(n, m).abs(), f(n, m).abs()),
+    "binary_cross_entropy_with_logits": lambda f, n, m, k: F.binary_cross_entropy_with_logits(
+        f(n, m), f(n, m), pos_weight=f(m)
+    ),
+    "embedding": lambda f, n, m, k: F.embedding(pf.arange(n, device=DEVICE) % k, f(k, m)),
+    "select_scatter": lambda f, n, m, k: pf.select_scatter(f(n, m), f(m), 0, n - 1),
+    "diagonal_scatter": lambda f, n, m, k: pf.diagonal_scatter(f(n, n), f(n)),
+    "multinomial": lambda f, n, m, k: pf.multinomial(f(n, m).abs() + 0.1, 1),
+    "addmv_": lambda f, n, m, k: (f(n) * 1.0).addmv_(f(n, m), f(m)),
+    "addr_": lambda f, n, m, k: (f(n, m) * 1.0).addr_(f(n), f(m)),
+    "glu": lambda f, n, m, k: F.glu(f(n, 2 * m)),
+    "quantile": lambda f, n, m, k: pf.quantile(f(n, m), 0.3, 1),
+    "norm": lambda f, n, m, k: f(n, m).norm(p="fro"),
+    "broadcast": lambda f, n, m, k: f(n, 1, m) * f(k, m) + f(m) - f(n, k, 1),
+    "turned": lambda f, n, m, k: (f(k, n, m).permute(2, 0, 1) + f(m, k, n)).contiguous(),
+    "cat": lambda f, n, m, k: pf.cat([f(n, m), f(n, k)], 1),
+    "adamw": lambda f, n, m, k: optimised("AdamW", f(n, m), f(n, m)),
+    "sgd": lambda f, n, m, k: optimised("SGD", f(n, m), f(n, m), momentum=0.9),
+}
+SIZES = [(1, 1, 1), (3, 5, 7), (17, 9, 1), (1, 33, 5), (65, 31, 127), (2, 1031, 3), (130, 63, 66)]
+
+
+def fitting(name, dtype, sizes, front, rng):
+    leaves = []
+
+    def make(*shape):
+        t = tensor(rng.integers(-4, 5, shape) / 8, dtype, front)
+        leaves.append(t.requires_grad_() if name not in ("adamw", "sgd") else t)
+        return t
+
+    try:
+        out = FITTING[name](make, *sizes)
+        if out.requires_grad:
+            (out * out).sum().backward()
+        pf.synchronize()
+    except pf.DTypeError:
+        assert dtype not in (pf.float32, pf.float64)
+    leaves.clear()
+    pf.synchronize()
+
+
+def results_of(out):
+    return [
+        t for t in (out if isinstance(out, (tuple, list)) else [out]) if isinstance(t, pf.Tensor)
+    ]
+
+
+def attempt(row, *how):
+    """True when the row took the arguments; gradients are computed too."""
+    call, made = arguments(row, *how)
+    if DEVICE == "cpu":
+        for t in made:
+            if t.dtype.is_floating_point and not row["name"].endswith("_"):
+                t.requires_grad_()
+    try:
+        results = results_of(pf.ops.get(row["name"])(**call))
+        pf.synchronize()
+        for t in results:
+            if t.requires_grad:
+                t.sum().backward(retain_graph=True)
+    except (pf.PyFlameError, TypeError) as error:
+        assert "wrote outside" not in str(error), error
+        return False
+    return True
+
+
+def main(path):
+    pf.set_device(DEVICE)
+    rng = np.random.default_rng(0)
+    taken = {}
+    rows = [row for row in pf.ops.table() if row["family"] != "test"]
+    with open(path, "w") as log:
+        for row, dtype in itertools.product(rows, DTYPES):
+            count = 0
+            for k, shape in enumerate(SHAPES * 2):
+                front, turned = k % 3 == 2, k % 4 == 3
+                log.seek(0)
+                log.write(f"{row['schema']} {dtype} {shape} {front=} {turned=}".ljust(400))
+                log.flush()
+                count += attempt(row, dtype, shape, front, turned, rng)
+                pf.synchronize()  # what was dropped is looked at
+                if count == 2:
+                    break
+            taken[row["schema"]] = taken.get(row["schema"], 0) + count
+        floats = [dtype for dtype in DTYPES if dtype.is_floating_point]
+        for name, dtype, sizes in itertools.product(FITTING, floats, SIZES):
+            for front in (False, True):
+                log.seek(0)
+                log.write(f"{name} {dtype} {sizes} {front=}".ljust(400))
+                log.flush()
+                fitting(name, dtype, sizes, front, rng)
+        log.seek(0)
+        log.truncate()
+        json.dump(taken, log)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
