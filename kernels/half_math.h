@@ -64,6 +64,14 @@ PF_DEVICE float pf_tanh(float x) {
   const float near = pf_fma(a * a * a, -0.333333343f, a);
   return pf_copysign(a < 0.0625f ? near : far, x);
 }
+// The number where the other is NaN.
+PF_DEVICE float pf_smaller(float a, float b) {
+#if defined(PF_NVIDIA)
+  return fminf(a, b);
+#else
+  return __builtin_fminf(a, b);
+#endif
+}
 // The upper tail of the normal distribution for a >= 0, relatively right: exp(-a^2 / 2) times a
 // polynomial in 1 / (1 + P a), fitted by us.
 PF_DEVICE float pf_normal_tail(float a) {
@@ -73,7 +81,7 @@ PF_DEVICE float pf_normal_tail(float a) {
   return p * pf_power(a * a * -0.721347520f);
 }
 PF_DEVICE float pf_gelu(float x) {
-  const float a = pf_at_most(20.0f, pf_abs(x));  // inf times a tail of 0 would be NaN
+  const float a = pf_smaller(pf_abs(x), 20.0f);  // inf times a tail of 0 would be NaN
   return pf_fma(-a, pf_normal_tail(a), pf_at_least(0.0f, x));
 }
 PF_DEVICE float pf_erf(float x) {

@@ -265,6 +265,42 @@ PF_DEVICE void pf_round(pf_compute<T> (&x)[N]) {
   }
 }
 
+// Sums, differences and products of two pairs of bfloat16 values at once, rounded to bfloat16: 24
+// bits are enough for one rounding by float32 and another to 8 to be as one. Between such
+// operations packing and unpacking cancel.
+#if defined(PF_NVIDIA) && __CUDA_ARCH__ >= 800
+PF_DEVICE pf_u32 pf_bf16_join(float low, float high) {
+  return pf_bits<pf_u32>(low) >> 16 | (pf_bits<pf_u32>(high) & 0xffff0000u);
+}
+#if __CUDA_ARCH__ >= 900
+#define PF_PAIR_ASM(NAME, OP, A, B, C) \
+  asm(#NAME ".rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b))
+#else
+#define PF_PAIR_ASM(NAME, OP, A, B, C) \
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(A), "r"(B), "r"(C))
+#endif
+#define PF_PAIR(NAME, OP, A, B, C)                                                              \
+  PF_DEVICE void pf_pair_##NAME(float& r0, float& r1, float a0, float a1, float b0, float b1) { \
+    const pf_u32 a = pf_bf16_join(a0, a1), b = pf_bf16_join(b0, b1);                            \
+    pf_u32 r;                                                                                   \
+    PF_PAIR_ASM(NAME, OP, A, B, C);                                                             \
+    r0 = pf_bits<float>(r << 16);                                                               \
+    r1 = pf_bits<float>(r & 0xffff0000u);                                                       \
+  }
+#else
+#define PF_PAIR(NAME, OP, A, B, C)                                                              \
+  PF_DEVICE void pf_pair_##NAME(float& r0, float& r1, float a0, float a1, float b0, float b1) { \
+    const pf_u32 r = pf_bf16_pair(a0 OP b0, a1 OP b1);                                          \
+    r0 = pf_bf16_value(r & 0xffffu);                                                            \
+    r1 = pf_bf16_value(r >> 16);                                                                \
+  }
+#endif
+PF_PAIR(add, +, a, 0x3f803f80u, b)
+PF_PAIR(sub, -, b, 0xbf80bf80u, a)
+PF_PAIR(mul, *, a, b, 0x80008000u)
+#undef PF_PAIR
+#undef PF_PAIR_ASM
+
 // ---- memory -----------------------------------------------------------------------------------
 // BYTES (1, 2, 4, 8 or 16) as words, from an address aligned to them. PAST: not needed again soon.
 #if defined(PF_NVIDIA)

@@ -204,6 +204,78 @@ std::vector<DeviceCase> cast_cases() {
   return all;
 }
 
+std::vector<DeviceCase> model_cases() {
+  namespace op = ops::op;
+  std::vector<DeviceCase> all;
+  const auto node = [](DeviceCase& c, int id, DType t, DType compute, std::vector<pf_ref> in) {
+    pf_node n{};
+    n.op = static_cast<uint16_t>(id);
+    n.dtype = static_cast<uint8_t>(t);
+    n.compute = static_cast<uint8_t>(compute);
+    n.nin = static_cast<uint8_t>(in.size());
+    n.store = -1;
+    std::copy(in.begin(), in.end(), n.in);
+    c.nodes.push_back(n);
+    return pf_ref{PF_REF_NODE, static_cast<uint8_t>(c.nodes.size() - 1)};
+  };
+  const auto input = [](DeviceCase& c, DType t, std::vector<int64_t> strides, int64_t extent) {
+    c.inputs.push_back({t, std::move(strides), 0, extent});
+    return pf_ref{PF_REF_INPUT, static_cast<uint8_t>(c.inputs.size() - 1)};
+  };
+  const auto scalar = [](DeviceCase& c, double v) {
+    c.scalars.push_back(number(v));
+    return pf_ref{PF_REF_SCALAR, static_cast<uint8_t>(c.scalars.size() - 1)};
+  };
+  const auto store = [](DeviceCase& c, pf_ref r, DType t) {
+    c.nodes[r.index].store = static_cast<int8_t>(c.outputs.size());
+    c.outputs.push_back(dense(t, c.shape));
+  };
+  for (DType t : {DType::Float32, DType::BFloat16, DType::Float16}) {
+    const DType f = DType::Float32;
+    const std::string suffix = "_" + std::string(pyflame::name(t));
+    {  // gelu((x + b) * 0.5) + x
+      DeviceCase c;
+      c.name = "bias_gelu" + suffix;
+      c.shape = {66, 3072};
+      const pf_ref x = input(c, t, {3072, 1}, 66 * 3072), b = input(c, t, {0, 1}, 3072);
+      const pf_ref half = node(c, op::mul, t, f, {node(c, op::add, t, f, {x, b}), scalar(c, 0.5)});
+      store(c, node(c, op::add, t, f, {node(c, op::gelu, t, f, {half}), x}), t);
+      c.ulps = t == f ? 0 : 64;  // one of 16 bits before a sum that cancels
+      all.push_back(std::move(c));
+    }
+    {  // silu(x) * y, flat
+      DeviceCase c;
+      c.name = "silu_mul" + suffix;
+      c.shape = {100003};
+      const pf_ref x = input(c, t, {1}, 100003), y = input(c, t, {1}, 100003);
+      store(c, node(c, op::mul, t, f, {node(c, op::silu, t, f, {x}), y}), t);
+      c.ulps = t == f ? 0 : 64;  // one of 16 bits before a sum that cancels
+      all.push_back(std::move(c));
+    }
+    {  // (x - mean) * scale by row, a mask by column, both stored
+      DeviceCase c;
+      c.name = "normalise" + suffix;
+      c.shape = {48, 5, 264};
+      const pf_ref x = input(c, t, {1320, 264, 1}, 48 * 1320), m = input(c, f, {5, 1, 0}, 240);
+      const pf_ref keep = input(c, DType::Bool, {0, 0, 1}, 264);
+      const pf_ref wide = node(c, op::sub, f, f, {x, m});
+      const pf_ref y = node(c, op::cast, t, f, {node(c, op::mul, f, f, {wide, scalar(c, 1.25)})});
+      store(c, y, t);
+      store(c, node(c, op::where, t, f, {keep, y, scalar(c, 0)}), t);
+      all.push_back(std::move(c));
+    }
+    {  // x^T + y
+      DeviceCase c;
+      c.name = "transposed_add" + suffix;
+      c.shape = {200, 320};
+      const pf_ref x = input(c, t, {1, 200}, 64000), y = input(c, t, {320, 1}, 64000);
+      store(c, node(c, op::add, t, f, {x, y}), t);
+      all.push_back(std::move(c));
+    }
+  }
+  return all;
+}
+
 DeviceCase random_case(uint64_t seed) {
   std::mt19937_64 rng(seed * 0x9E3779B97F4A7C15ull + 1);
   const auto pick = [&](int64_t n) {

@@ -65,6 +65,8 @@ std::vector<DeviceCase> row_cases();
 // The gradients of differentiable rows in the float dtypes, those that are zero left out.
 std::vector<DeviceCase> gradient_cases();
 std::vector<DeviceCase> cast_cases();
+// Groups as models have them, of sizes that a GPU is made for: the kinds of launches one by one.
+std::vector<DeviceCase> model_cases();
 // A group of up to a dozen nodes over operands of any layout.
 DeviceCase random_case(uint64_t seed);
 

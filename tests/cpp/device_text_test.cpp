@@ -236,6 +236,9 @@ TEST(DeviceText, GradientsGiveWhatTheCpuGives) {
 TEST(DeviceText, ConversionsGiveWhatTheCpuGives) {
   check(cast_cases());
 }
+TEST(DeviceText, GroupsOfModels) {
+  check(model_cases());
+}
 TEST(DeviceText, RandomGroupsOverAnyLayout) {
   std::vector<DeviceCase> cases;
   for (uint64_t seed = 0; seed < 150; ++seed) cases.push_back(random_case(seed));

@@ -3,7 +3,8 @@
 //   kernel_text DIR PER_FILE RANDOM [SEED COUNT]
 //
 // Writes DIR/part_<n>.cpp with up to PER_FILE kernels each: all rows, gradients, conversions and
-// RANDOM random groups; with SEED and COUNT, only COUNT of them drawn by SEED. The names of the
+// RANDOM random groups; with SEED and COUNT, only COUNT of them, groups of models first and others
+// drawn by SEED. The names of the
 // kernels go to standard output, one a line: file, entry, case.
 #include <cstdlib>
 #include <fstream>
@@ -22,14 +23,16 @@ int main(int argc, char** argv) {
   const size_t per_file = std::strtoul(argv[2], nullptr, 10);
   const size_t random = std::strtoul(argv[3], nullptr, 10);
   try {
-    std::vector<DeviceCase> cases = row_cases();
-    for (auto* more : {&gradient_cases, &cast_cases})
+    std::vector<DeviceCase> cases = model_cases();
+    for (auto* more : {&row_cases, &gradient_cases, &cast_cases})
       for (auto& c : more()) cases.push_back(std::move(c));
     for (size_t i = 0; i < random; ++i) cases.push_back(random_case(i));
     if (argc == 6) {
       std::mt19937_64 rng(std::strtoull(argv[4], nullptr, 10));
       const size_t count = std::min(cases.size(), std::strtoul(argv[5], nullptr, 10));
-      for (size_t i = 0; i < count; ++i) std::swap(cases[i], cases[i + rng() % (cases.size() - i)]);
+      // Those that stand first are always taken.
+      for (size_t i = model_cases().size(); i < count; ++i)
+        std::swap(cases[i], cases[i + rng() % (cases.size() - i)]);
       cases.resize(count);
     }
     std::ofstream out;
