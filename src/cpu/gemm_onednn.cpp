@@ -84,12 +84,18 @@ struct Library {
   Library() {
     void* so = nullptr;
     const char* path = std::getenv("PYFLAME_ONEDNN_PATH");
-    for (const char* name :
-         {path, path ? nullptr : "libdnnl.so.3", path ? nullptr : "libdnnl.so.2"})
-      if (name && !so) so = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (path) {
+      so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    } else {
+      for (const char* name : {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"})
+        if (!so) so = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      // Debian 13 counts in its name: libdnnl.so.3.6.
+      for (int minor = 20; minor >= 0 && !so; --minor)
+        so = dlopen(("libdnnl.so.3." + std::to_string(minor)).c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
     if (!so) {
       text = path ? std::string("cannot open ") + path
-                  : "neither libdnnl.so.3 nor libdnnl.so.2 is installed";
+                  : "no libdnnl.so.3, libdnnl.so.2 or libdnnl.so.3.N is installed";
       return;
     }
     bool all = true;
