@@ -70,8 +70,10 @@ struct Geometry {
     for (int d = 0; d < l.ndim; ++d)
       if (l.shape[d] != 1) order[count++] = d;
     const int64_t* out = l.outputs[0].strides;
-    std::stable_sort(order, order + count,
-                     [out](int a, int b) { return std::abs(out[a]) > std::abs(out[b]); });
+    std::sort(order, order + count, [out](int a, int b) {
+      const int64_t x = std::abs(out[a]), y = std::abs(out[b]);
+      return x != y ? x > y : a < b;
+    });
     for (int i = 0; i < count; ++i) {
       const int d = order[i];
       bool joins = ndim > 0;
