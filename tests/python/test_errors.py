@@ -1,6 +1,5 @@
 """Errors: typed, naming the operation, saying what was given and what to do; nothing is lost."""
 
-import signal
 import subprocess
 import sys
 
@@ -109,6 +108,7 @@ def test_keyboard_interrupt():
     code = """
 import signal, threading, os, time
 import pyflame as pf
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script in the background ignores it
 x = pf.ones(1000)
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
@@ -119,7 +119,6 @@ except KeyboardInterrupt:
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert out.stdout.strip() == "interrupted 1000.0", out.stderr
-    assert signal.SIGINT
 
 
 def test_exit_is_clean():
