@@ -30,8 +30,8 @@ bool transcendental(Micro op) {
 }
 // Made of double arithmetic or loops even for floats.
 bool long_in_float(Micro op) {
-  return op == Micro::Log10 || in(op, Micro::Erfc, Micro::Pow) || op == Micro::Fmod ||
-         op == Micro::FloorDiv || op == Micro::Remainder;
+  return op == Micro::Log10 || op == Micro::Erfc || in(op, Micro::Sin, Micro::Pow) ||
+         op == Micro::Fmod || op == Micro::FloorDiv || op == Micro::Remainder;
 }
 // Whether the prelude has this operation over a compute type.
 bool exists(const ExprNode& n, DType compute) {
@@ -198,11 +198,11 @@ class TextPrinter {
            : s == Spread::PerRow   ? "E / V"
                                    : "1";
   }
-  static const char* index(Spread s) {
-    return s == Spread::Each       ? "[e]"
-           : s == Spread::AlongRow ? "[e % V]"
-           : s == Spread::PerRow   ? "[e / V]"
-                                   : "[0]";
+  static std::string index(Spread s, const std::string& e) {
+    return s == Spread::Each       ? e
+           : s == Spread::AlongRow ? "(" + e + ") % V"
+           : s == Spread::PerRow   ? "(" + e + ") / V"
+                                   : "0";
   }
   // The i-th word of the geometry.
   std::string word(int i) {
@@ -216,7 +216,8 @@ class TextPrinter {
 
   void body();
   void node(int i);
-  std::string operand(pf_ref r, DType want);
+  std::string operand(pf_ref r, DType want, const char* at = "e");
+  bool pair(const pf_node&, const std::string& to);
   std::string number(uint8_t scalar, DType type) { return "s" + str(p_.number(scalar, type)); }
 
   void declare(bool whole);
@@ -234,20 +235,44 @@ class TextPrinter {
   std::string out_;
 };
 
-// Reads an operand of element e as `want`.
-std::string TextPrinter::operand(pf_ref r, DType want) {
+// Reads an operand of element `at` as `want`.
+std::string TextPrinter::operand(pf_ref r, DType want, const char* at) {
   if (r.kind == PF_REF_SCALAR) return number(r.index, want);
   std::string text;
   DType have;
   if (r.kind == PF_REF_INPUT) {
     have = register_type(p_.inputs_[r.index]);
-    text = "x" + str(r.index) + index(spread(r.index));
+    text = "x" + str(r.index) + "[" + index(spread(r.index), at) + "]";
   } else {
     have = register_type(type_of(p_.nodes_[r.index].dtype));
-    text = "n" + str(r.index) + "[e]";
+    text = "n" + str(r.index) + "[" + at + "]";
   }
   if (have == want) return text;
   return "pf_cast<" + std::string(device_compute(want)) + ">(" + text + ")";
+}
+
+// Sums, differences and products of bfloat16 values go two at once.
+bool TextPrinter::pair(const pf_node& n, const std::string& to) {
+  if (type_of(n.dtype) != DType::BFloat16 || repeats_ * c_.vec % 2 != 0) return false;
+  const char* name = n.op == ops::op::add   ? "add"
+                     : n.op == ops::op::sub ? "sub"
+                     : n.op == ops::op::mul ? "mul"
+                                            : nullptr;
+  if (!name) return false;
+  for (int k = 0; k < 2; ++k) {
+    const pf_ref r = n.in[k];
+    if (r.kind == PF_REF_SCALAR ||
+        (r.kind == PF_REF_INPUT ? p_.inputs_[r.index] : type_of(p_.nodes_[r.index].dtype)) !=
+            DType::BFloat16)
+      return false;
+  }
+  const DType f = DType::Float32;
+  out_ += "  if constexpr (E % 2 == 0) {\n  PF_UNROLL for (int e = 0; e < E; e += 2)\n";
+  out_ += std::string("    pf_pair_") + name + "(" + to + "[e], " + to + "[e + 1]";
+  for (int k = 0; k < 2; ++k)
+    out_ += ", " + operand(n.in[k], f) + ", " + operand(n.in[k], f, "e + 1");
+  out_ += ");\n  } else {\n";
+  return true;
 }
 
 void TextPrinter::node(int i) {
@@ -255,6 +280,7 @@ void TextPrinter::node(int i) {
   const DType dtype = type_of(n.dtype), result = register_type(dtype);
   const std::string type = device_compute(dtype), at = "n" + str(i);
   out_ += "  " + type + " " + at + "[E];\n";
+  const bool paired = pair(n, at);
   out_ += "  PF_UNROLL for (int e = 0; e < E; ++e) {\n";
   if (n.op == ops::op::cast) {
     std::string from = operand(n.in[0], result);
@@ -284,6 +310,7 @@ void TextPrinter::node(int i) {
   out_ += "  }\n";
   if (dtype != result)
     out_ += "  pf_round<" + std::string(device_storage(dtype)) + ">(" + at + ");\n";
+  if (paired) out_ += "  }\n";
   if (n.store < 0) return;
   const DType stored = p_.outputs_[static_cast<size_t>(n.store)];
   const std::string to = "y" + str(n.store);
