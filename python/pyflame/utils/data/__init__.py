@@ -149,6 +149,13 @@ def _batcher(dataset):
     return None
 
 
+def _on_device(dataset):
+    """True for tensors off the CPU, which processes cannot reach: one index operation a batch."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    return type(dataset) is TensorDataset and not all(t.is_cpu for t in dataset.tensors)
+
+
 class _Seeded:
     """Random numbers for orders: from `generator` when given, else from PyFlame's seed."""
 
@@ -387,7 +394,8 @@ class DataLoader:
     batches and their order are the same as without. Workers begin with seeds of their own, make
     tensors on the CPU with one thread each, and share nothing with the caller: what a dataset
     changes about itself there is lost. An IterableDataset is iterated by every worker: let it ask
-    get_worker_info() for its part. An error of a worker is raised with the worker's traceback.
+    get_worker_info() for its part. Tensors of a TensorDataset that are on another device are
+    batched in the calling process. An error of a worker is raised with the worker's traceback.
     `pin_memory` and `in_order` are accepted: batches always come in order.
     """
 
@@ -476,7 +484,7 @@ class DataLoader:
         batched = self.batch_sampler is not None
         fetch = _Fetch(self.dataset, self.collate_fn, batched)
         requests = self.batch_sampler if batched else self.sampler
-        if not self.num_workers:
+        if not self.num_workers or _on_device(self.dataset):
             return map(fetch, requests)
         return self._from_workers(fetch, requests)
 
