@@ -28,7 +28,7 @@ NamedTensors Module::named_parameters() const {
   collect("", false, &all);
   for (auto& [name, t] : all) {
     bool seen = std::any_of(once.begin(), once.end(),
-                            [&](const auto& other) { return other.second.impl() == t.impl(); });
+                            [t = t.impl()](const auto& other) { return other.second.impl() == t; });
     if (!seen) once.emplace_back(std::move(name), t);
   }
   return once;
@@ -63,7 +63,8 @@ void Module::load_state(const NamedTensors& values, bool strict) {
   }
   if (strict)
     for (const auto& [name, t] : given)
-      if (std::none_of(own.begin(), own.end(), [&](const auto& o) { return o.first == name; }))
+      if (std::none_of(own.begin(), own.end(),
+                       [&name = name](const auto& o) { return o.first == name; }))
         report("unexpected: ", name);
   PF_CHECK(problems.str().empty(), ValueError, "nn.Module.load_state",
            "the values do not fit:", problems.str(),
