@@ -213,6 +213,8 @@ def main(path):
         for row, dtype in itertools.product(rows, DTYPES):
             count = 0
             for k, shape in enumerate(SHAPES * 2):
+                if row["name"] == "combinations" and shape == (1031,):
+                    continue  # triples of them take 15 GB
                 front, turned = k % 3 == 2, k % 4 == 3
                 log.seek(0)
                 log.write(f"{row['schema']} {dtype} {shape} {front=} {turned=}".ljust(400))
