@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define PF_BACKEND_VERSION 1
+#define PF_BACKEND_VERSION 2
 #define PF_MAX_DIMS 12
 #define PF_MAX_OPERANDS 4
 
@@ -97,6 +97,27 @@ typedef struct pf_memory_info {
   size_t free_bytes, total_bytes;
 } pf_memory_info;
 
+// What the core gives a plug-in when it loads it.
+typedef struct pf_host {
+  uint32_t size;     // sizeof(pf_host) of the core
+  uint32_t version;  // PF_BACKEND_VERSION of the core
+  void* context;
+  // Device memory from the core's caching allocator; released memory is used again by later work
+  // of the same stream.
+  pf_status (*allocate)(const struct pf_host*, pf_device, pf_stream, size_t bytes, void** out,
+                        size_t* capacity);
+  void (*release)(const struct pf_host*, pf_device, pf_stream, void*, size_t capacity);
+  // Tells the user something once: a line of text.
+  void (*notice)(const struct pf_host*, const char* text);
+} pf_host;
+
+typedef enum pf_copy {
+  PF_COPY_FROM_HOST = 0,  // the host side of these two is pinned memory
+  PF_COPY_TO_HOST,
+  PF_COPY_WITHIN  // the device
+} pf_copy;
+
+// A plug-in is libpyflame_<name>.so with one function, pyflame_plugin(), that gives this.
 typedef struct pf_backend {
   uint32_t size;          // sizeof(pf_backend) of the plug-in
   uint32_t version;       // PF_BACKEND_VERSION of the plug-in
@@ -137,7 +158,44 @@ typedef struct pf_backend {
   const char* (*last_error)(void);
   // Optional: makes the n-th next call of a kind ("allocate", "program_launch", ...) fail.
   pf_status (*inject_fault)(const char* call, int64_t nth, pf_status);
+
+  // ---- since version 2; all optional -----------------------------------------------------------
+  // Called once, before anything else: opens the vendor's runtime. A failure is kept and shown as
+  // the reason why the backend is not usable.
+  pf_status (*attach)(const pf_host*);
+  pf_status (*fill)(pf_device, pf_stream, void* dev, int32_t byte, size_t bytes);
+
+  // Memory of the host that the device reads and writes directly.
+  pf_status (*pinned_allocate)(pf_device, size_t bytes, void** out);
+  void (*pinned_release)(pf_device, void*);
+  pf_status (*pinned_register)(pf_device, void*, size_t bytes);
+  pf_status (*pinned_unregister)(pf_device, void*);
+  // Returns at once: the host side must be pinned, and stay as it is until the stream is there.
+  pf_status (*copy_async)(pf_device, pf_stream, void* to, const void* from, size_t bytes, pf_copy);
+  // Between two devices of this backend, on the receiving one's stream, after what the sending
+  // one's default stream has been given so far.
+  pf_status (*copy_peer)(pf_device to_device, pf_stream, void* to, pf_device from_device,
+                         const void* from, size_t bytes);
+
+  pf_status (*stream_create)(pf_device, int32_t priority, pf_stream*);
+  void (*stream_destroy)(pf_device, pf_stream);
+  pf_status (*stream_query)(pf_device, pf_stream, int32_t* done);
+  pf_status (*event_create_timed)(pf_device, pf_event*);
+  pf_status (*event_synchronize)(pf_device, pf_event);
+  pf_status (*event_elapsed)(pf_device, pf_event from, pf_event to, float* milliseconds);
+
+  // A kernel of the user's, from source text; options are separated by blanks.
+  pf_status (*function_create)(pf_device, const char* source, const char* options,
+                               const char* entry, void** function);
+  pf_status (*function_launch)(pf_device, pf_stream, void* function, const uint32_t grid[3],
+                               const uint32_t block[3], uint32_t shared_bytes, void** args);
+  // Writes "key=value\n" lines: kernels compiled, found on disk, ...
+  pf_status (*statistics)(pf_device, char* text, size_t capacity);
 } pf_backend;
+
+// Entries that a backend of this size has; what lies beyond is not there.
+#define PF_HAS(BACKEND, ENTRY) \
+  ((BACKEND)->size >= offsetof(pf_backend, ENTRY) + sizeof((BACKEND)->ENTRY) && (BACKEND)->ENTRY)
 
 #ifdef __cplusplus
 }

@@ -31,13 +31,50 @@ def synchronize(device=None):
 
 def _name(device):
     if device is None:
-        return str(_C.get_device())
+        current = str(_C.get_device())
+        return "gpu:0" if current == "cpu" and is_available() else current
     return f"gpu:{device}" if isinstance(device, int) else str(device)
+
+
+def _info(device):
+    return _C.device_info(_C.device(_name(device)))
 
 
 def get_device_name(device=None):
     """Name of a device."""
-    return _C.device_info(_C.device(_name(device))).get("name", "")
+    return _info(device).get("name", "")
+
+
+def get_device_capability(device=None):
+    """(major, minor) of an NVIDIA GPU, such as (9, 0); of an AMD one (9, 4) for gfx942."""
+    arch = _info(device)["architecture"]
+    digits = arch.removeprefix("sm_").removeprefix("gfx")
+    if arch.startswith("gfx"):
+        return int(digits[:-2]), int(digits[-2], 16)
+    return int(digits[:-1]), int(digits[-1])
+
+
+def get_device_properties(device=None):
+    """name, total_memory (bytes), multi_processor_count, warp_size, major, minor, gcnArchName."""
+    from types import SimpleNamespace
+
+    info = _info(device)
+    major, minor = get_device_capability(device)
+    return SimpleNamespace(
+        name=info["name"],
+        total_memory=int(info["total_memory"]),
+        multi_processor_count=int(info["compute_units"]),
+        warp_size=int(info["warp_size"]),
+        shared_memory_per_block=int(info["shared_memory_per_block"]),
+        major=major,
+        minor=minor,
+        gcnArchName=info["target"],
+    )
+
+
+def mem_get_info(device=None):
+    """(free, total) bytes of a device."""
+    return _C._memory_info(_name(device))
 
 
 def memory_allocated(device=None):

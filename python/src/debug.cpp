@@ -35,6 +35,14 @@ void bind_debug(nb::module_& m) {
     d["cache_hits"] = s.cache_hits;
     return d;
   });
+  m.def("_memory_info", [](const std::string& name) {
+    pf::Device d = pf::parse_device(name);
+    const pf_backend* b = pf::usable_backend_of(d);
+    pf_memory_info info{};
+    pf_status status = b->memory_info(d.index, &info);
+    if (status != PF_OK) pf::raise_status(b, status, "mem_get_info");
+    return nb::make_tuple(info.free_bytes, info.total_bytes);
+  });
   m.def("_reset_peak_memory_stats",
         [](const std::string& d) { pf::reset_peak_memory_stats(pf::parse_device(d)); });
   m.def("_empty_cache", [](const std::string& d) { pf::empty_cache(pf::parse_device(d)); });

@@ -322,7 +322,7 @@ Device to_device(PyObject* o) {
 
 Device to_usable_device(PyObject* o) {
   Device d = to_device(o);
-  if (!d.is_cpu()) backend_of(d);
+  if (!d.is_cpu()) usable_backend_of(d);
   return d;
 }
 

@@ -101,7 +101,11 @@ class Allocator {
     std::lock_guard lock(mutex_);
     if (bytes <= 0) {
       pf_memory_info info{};
-      backend_->memory_info(device_.index, &info);
+      pf_status status = backend_->memory_info(device_.index, &info);
+      // The first thing that is asked of a device: one that cannot be used says so here.
+      PF_CHECK(status == PF_OK, DeviceError, "device", device_.str(),
+               " is not usable: ", backend_error(backend_, status),
+               "; use another device or 'cpu'");
       bytes = static_cast<int64_t>(info.free_bytes) + stats_.reserved;
     }
     limit_ = bytes;

@@ -13,6 +13,26 @@ namespace pyflame {
 
 // The backend of a device; DeviceError with the reason when it is not usable.
 const pf_backend* backend_of(Device);
+// The same for a device that must also exist (its number is below the count).
+const pf_backend* usable_backend_of(Device);
+// The backend when it is in use already: never loads a plug-in.
+const pf_backend* backend_if_loaded(DeviceType);
+// Calls fn(device, backend) for every device that may have work under way.
+template <class F>
+void each_active_device(F&& fn) {
+  for (DeviceType type : {DeviceType::Paranoid, DeviceType::ROCm, DeviceType::CUDA})
+    if (const pf_backend* b = backend_if_loaded(type))
+      for (int i = 0; i < b->device_count(); ++i) fn(Device{type, static_cast<int8_t>(i)}, b);
+}
+
+// ---- plugins.cpp: ROCm and CUDA ----------------------------------------------------------------
+const pf_backend* plugin_backend(DeviceType);  // loads it at the first call; null when it cannot be
+const pf_backend* plugin_if_loaded(DeviceType);  // never loads it
+std::string plugin_reason(DeviceType);           // why it is not there
+// Tells the user something that is no error: standard error, or what the hook does.
+void notice(const char* text);
+void set_notice_hook(void (*hook)(const char*));
+
 // "out of memory", "the kernel could not be built: ...", from a status and the backend's own words.
 std::string backend_error(const pf_backend*, pf_status);
 // Raises the typed error for a failed call.

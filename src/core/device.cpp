@@ -1,5 +1,6 @@
 #include "pyflame/device.h"
 
+#include <atomic>
 #include <charconv>
 #include <ostream>
 
@@ -12,11 +13,6 @@ namespace {
 constexpr const char* kTypeNames[] = {"cpu", "rocm", "cuda", "paranoid"};
 thread_local Device t_device;
 
-std::string why_missing(DeviceType type) {
-  return std::string("this build has no libpyflame_") + kTypeNames[static_cast<int>(type)] +
-         " plug-in";
-}
-
 const pf_backend* find_backend(DeviceType type) {
   switch (type) {
     case DeviceType::CPU:
@@ -25,9 +21,38 @@ const pf_backend* find_backend(DeviceType type) {
       return pyflame_paranoid_backend();
     case DeviceType::ROCm:
     case DeviceType::CUDA:
-      return nullptr;
+      return plugin_backend(type);
   }
   return nullptr;
+}
+
+int gpu_count(DeviceType type) {
+  const pf_backend* b = plugin_backend(type);
+  return b ? b->device_count() : 0;
+}
+
+// With one vendor's GPUs present either name means them, with one notice when it is the other
+// vendor's; with both, or none, a name means its own.
+DeviceType gpu_named(DeviceType named, std::string_view text) {
+  const DeviceType other = named == DeviceType::ROCm ? DeviceType::CUDA : DeviceType::ROCm;
+  if (gpu_count(named) > 0 || gpu_count(other) == 0) return named;
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true)) {
+    const std::string is = named == DeviceType::ROCm ? "an NVIDIA" : "an AMD";
+    notice(("'" + std::string(text) + "' runs on '" + Device{other, 0}.str() +
+            "': the GPU here is " + is +
+            " one. The same code runs on either; 'gpu' names whichever is there.")
+               .c_str());
+  }
+  return other;
+}
+
+// gpu:N counts AMD's first, then NVIDIA's.
+Device any_gpu(int index) {
+  const int rocm = gpu_count(DeviceType::ROCm);
+  if (index < rocm || gpu_count(DeviceType::CUDA) == 0)
+    return {DeviceType::ROCm, static_cast<int8_t>(index)};
+  return {DeviceType::CUDA, static_cast<int8_t>(index - rocm)};
 }
 
 }  // namespace
@@ -56,10 +81,12 @@ Device parse_device(std::string_view text) {
   if (type == "cpu") {
     d.type = DeviceType::CPU;
     PF_CHECK(index == 0, DeviceError, "device", "got '", text, "'; there is one CPU: use 'cpu'");
-  } else if (type == "rocm" || type == "hip" || type == "gpu") {
-    d.type = DeviceType::ROCm;
+  } else if (type == "rocm" || type == "hip") {
+    d.type = gpu_named(DeviceType::ROCm, text);
   } else if (type == "cuda") {
-    d.type = DeviceType::CUDA;
+    d.type = gpu_named(DeviceType::CUDA, text);
+  } else if (type == "gpu") {
+    d = any_gpu(index);
   } else if (type == "paranoid") {
     d.type = DeviceType::Paranoid;
   } else {
@@ -71,9 +98,23 @@ Device parse_device(std::string_view text) {
 
 const pf_backend* backend_of(Device d) {
   const pf_backend* b = find_backend(d.type);
-  PF_CHECK(b, DeviceError, "device", d.str(), " is not usable: ", why_missing(d.type),
+  PF_CHECK(b, DeviceError, "device", d.str(), " is not usable: ", plugin_reason(d.type),
            "; use 'cpu', or see pf.backends() for what was found");
   return b;
+}
+
+const pf_backend* usable_backend_of(Device d) {
+  const pf_backend* b = backend_of(d);
+  const int n = b->device_count();
+  PF_CHECK(d.index < n, DeviceError, "device", "got ", d.str(), "; there ",
+           n == 1 ? "is 1 device" : "are " + std::to_string(n) + " devices",
+           " of this type, counted from 0");
+  return b;
+}
+
+const pf_backend* backend_if_loaded(DeviceType type) {
+  return type == DeviceType::ROCm || type == DeviceType::CUDA ? plugin_if_loaded(type)
+                                                              : find_backend(type);
 }
 
 int device_count(DeviceType type) {
@@ -86,10 +127,7 @@ Device get_device() {
 }
 
 void set_device(Device d) {
-  int n = backend_of(d)->device_count();
-  PF_CHECK(d.index < n, DeviceError, "set_device", "got ", d.str(), "; there ",
-           n == 1 ? "is 1 device" : "are " + std::to_string(n) + " devices",
-           " of this type, counted from 0");
+  usable_backend_of(d);
   t_device = d;
 }
 
@@ -101,14 +139,14 @@ std::map<std::string, std::string> backends() {
   std::map<std::string, std::string> r;
   for (DeviceType t : {DeviceType::CPU, DeviceType::ROCm, DeviceType::CUDA}) {
     bool there = find_backend(t) != nullptr;
-    r[kTypeNames[static_cast<int>(t)]] = there ? "loaded" : why_missing(t);
+    r[kTypeNames[static_cast<int>(t)]] = there ? "loaded" : plugin_reason(t);
   }
   return r;
 }
 
 std::map<std::string, std::string> device_info(Device d) {
-  const pf_backend* b = backend_of(d);
-  char text[2048];
+  const pf_backend* b = usable_backend_of(d);
+  char text[4096];
   pf_status status = b->device_info(d.index, text, sizeof text);
   if (status != PF_OK) raise_status(b, status, "device_info");
   std::map<std::string, std::string> r;

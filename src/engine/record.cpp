@@ -629,6 +629,18 @@ void copy_bytes(const Tensor& dst, const Tensor& src) {
     copy_to_host(device_data(dst), src);
   } else if (src->storage->device.is_cpu()) {
     copy_from_host(dst, device_data(src));
+  } else if (const pf_backend* b = backend_of(dst->storage->device);
+             dst->storage->device.type == src->storage->device.type && PF_HAS(b, copy_peer)) {
+    GilScope gil;
+    settle_write(*dst->storage, nullptr, "copy");
+    if (Group* r = dst->storage->reader.load(std::memory_order_acquire))
+      flush_other(r, Flush::Data);
+    const void* from = device_data(src);
+    void* to = device_data(dst);
+    pf_status status =
+        b->copy_peer(dst->storage->device.index, nullptr, to, src->storage->device.index, from,
+                     nbytes(src->dtype, src->numel));
+    if (status != PF_OK) raise_status(b, status, "copy");
   } else {
     std::vector<char> bytes(nbytes(src->dtype, src->numel));
     copy_to_host(bytes.data(), src);
@@ -661,16 +673,13 @@ void synchronize() {
   engine::flush(engine::Flush::Synchronize);
   engine::GilScope gil;
   engine::flush_all(engine::Flush::Synchronize);
-  for (DeviceType type : {DeviceType::Paranoid, DeviceType::ROCm, DeviceType::CUDA}) {
-    if (!device_count(type)) continue;
-    Device d{type, 0};
-    const pf_backend* b = backend_of(d);
+  each_active_device([](Device d, const pf_backend* b) {
     pf_index_error error{};
     engine::long_work(int64_t{1} << 40);
     pf_status status = b->synchronize(d.index, nullptr, &error);
     if (status != PF_OK) raise_status(b, status, "synchronize");
     engine::raise_index_error(error);
-  }
+  });
 }
 
 }  // namespace pyflame

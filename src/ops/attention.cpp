@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/backends.h"
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
@@ -214,7 +215,8 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   const Attention a{
       scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q->shape.back()))),
       is_causal, dropout_p};
-  Tensor r = dropout_p > 0 || (mask.defined() && autograd::requires_grad(mask))
+  Tensor r = dropout_p > 0 || (mask.defined() && autograd::requires_grad(mask)) ||
+                     !backend_of(q->storage->device)->kernel_find("sdpa")
                  ? composed(q, k, v, mask, a)
                  : fused(q, k, v, mask, a, heads == 0 ? 1 : 2);
   if (heads == 0) return r;

@@ -1,0 +1,161 @@
+// Loading libpyflame_rocm and libpyflame_cuda: at the first use of a GPU, from beside this library
+// or from PYFLAME_BACKEND_PATH. Why one did not load is kept, for pf.backends() and for errors.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "core/allocator.h"
+#include "core/backends.h"
+#include "pyflame/error.h"
+
+namespace pyflame {
+namespace {
+
+struct Plugin {
+  const char* name;
+  DeviceType type;
+  const pf_backend* backend = nullptr;
+  std::string reason;
+  pf_host host{};
+  std::once_flag once;
+  std::atomic<bool> loaded{false};
+};
+
+Plugin& plugin_of(DeviceType type) {
+  static Plugin& rocm = *new Plugin{"rocm", DeviceType::ROCm, nullptr, "", {}, {}, {}};
+  static Plugin& cuda = *new Plugin{"cuda", DeviceType::CUDA, nullptr, "", {}, {}, {}};
+  return type == DeviceType::ROCm ? rocm : cuda;
+}
+
+// Folders to look in: PYFLAME_BACKEND_PATH (separated by ':') alone, else this library's own.
+std::vector<std::string> folders() {
+  std::vector<std::string> r;
+  if (const char* path = std::getenv("PYFLAME_BACKEND_PATH"); path && *path) {
+    std::string_view rest = path;
+    while (!rest.empty()) {
+      std::string_view one = rest.substr(0, rest.find(':'));
+      rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+      if (!one.empty()) r.emplace_back(one);
+    }
+    return r;
+  }
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<void*>(&plugin_of), &self) && self.dli_fname) {
+    std::string file = self.dli_fname;
+    size_t slash = file.rfind('/');
+    r.push_back(slash == std::string::npos ? "." : file.substr(0, slash));
+  }
+  return r;
+}
+
+// Blocks go back to the allocator as soon as the work that uses them is enqueued: there is one
+// stream for each device, and what comes later on it runs later.
+pf_status host_allocate(const pf_host* h, pf_device device, pf_stream, size_t bytes, void** out,
+                        size_t* capacity) {
+  const Plugin& p = *static_cast<const Plugin*>(h->context);
+  try {
+    *out = allocate({p.type, static_cast<int8_t>(device)}, bytes, capacity, "workspace");
+    return PF_OK;
+  } catch (const OutOfMemoryError&) {
+    return PF_OOM;
+  } catch (...) {
+    return PF_LAUNCH;
+  }
+}
+void host_release(const pf_host* h, pf_device device, pf_stream, void* block, size_t capacity) {
+  const Plugin& p = *static_cast<const Plugin*>(h->context);
+  release({p.type, static_cast<int8_t>(device)}, block, capacity);
+}
+void host_notice(const pf_host*, const char* text) {
+  notice(text);
+}
+
+void load(Plugin& p) {
+  const std::string file = std::string("libpyflame_") + p.name + ".so";
+  std::string path, looked;
+  for (const std::string& f : folders()) {
+    looked += (looked.empty() ? "" : ", ") + f;
+    if (access((f + "/" + file).c_str(), F_OK) == 0) {
+      path = f + "/" + file;
+      break;
+    }
+  }
+  if (path.empty()) {
+    p.reason = "this build has no " + file + " plug-in (looked in " + looked + ")";
+    return;
+  }
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char* why = dlerror();
+    p.reason = path + " could not be loaded: " + (why ? why : "no reason given");
+    return;
+  }
+  auto entry = reinterpret_cast<const pf_backend* (*)()>(dlsym(handle, "pyflame_plugin"));
+  const pf_backend* b = entry ? entry() : nullptr;
+  if (!b) {
+    p.reason = path + " is no PyFlame plug-in: it has no function pyflame_plugin";
+    return;
+  }
+  constexpr size_t kLeast = offsetof(pf_backend, attach);
+  if (b->version != PF_BACKEND_VERSION || b->size < kLeast) {
+    p.reason = path + " was built for version " + std::to_string(b->version) +
+               " of the backend interface (" + std::to_string(b->size) +
+               " bytes); this library has " + "version " + std::to_string(PF_BACKEND_VERSION) +
+               ": build or install both from the same release";
+    return;
+  }
+  p.host.size = sizeof(pf_host);
+  p.host.version = PF_BACKEND_VERSION;
+  p.host.context = &p;
+  p.host.allocate = host_allocate;
+  p.host.release = host_release;
+  p.host.notice = host_notice;
+  if (PF_HAS(b, attach)) {
+    pf_status status = b->attach(&p.host);
+    if (status != PF_OK) {
+      const char* own = b->last_error ? b->last_error() : nullptr;
+      p.reason = own && *own ? own : backend_error(b, status);
+      return;
+    }
+  }
+  p.backend = b;
+  p.loaded.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
+const pf_backend* plugin_backend(DeviceType type) {
+  Plugin& p = plugin_of(type);
+  std::call_once(p.once, [&] { load(p); });
+  return p.backend;
+}
+
+const pf_backend* plugin_if_loaded(DeviceType type) {
+  Plugin& p = plugin_of(type);
+  return p.loaded.load(std::memory_order_acquire) ? p.backend : nullptr;
+}
+
+std::string plugin_reason(DeviceType type) {
+  plugin_backend(type);
+  return plugin_of(type).reason;
+}
+
+namespace {
+std::atomic<void (*)(const char*)> g_notice{nullptr};
+}
+void set_notice_hook(void (*hook)(const char*)) {
+  g_notice.store(hook);
+}
+void notice(const char* text) {
+  if (auto* hook = g_notice.load())
+    hook(text);
+  else
+    std::fprintf(stderr, "pyflame: %s\n", text);
+}
+
+}  // namespace pyflame
