@@ -55,11 +55,9 @@ struct Failure : std::runtime_error {
 class Defines {
  public:
   // The storage type of a dtype as kernel text spells it (kernels/prelude.h).
-  Defines&& type(const char* name, DType t) &&;
-  // The type that it is computed in: float for 16-bit floats, itself otherwise (bool: int).
-  Defines&& compute_type(const char* name, DType t) &&;
-  Defines&& value(const char* name, int64_t v) &&;
-  Defines&& text(const char* name, const char* v) &&;
+  Defines type(const char* name, DType t) &&;
+  Defines value(const char* name, int64_t v) &&;
+  Defines text(const char* name, const char* v) &&;
   const std::string& str() const { return text_; }
 
  private:

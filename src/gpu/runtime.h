@@ -63,72 +63,90 @@ enum : int {
   kHostPortableMapped = 3,
 };
 
+#ifdef PF_GPU_ROCM
+// Where hipDeviceProp_t holds what is needed, in its two layouts: hipGetDevicePropertiesR0600
+// (ROCm 6 and newer) and hipGetDeviceProperties (ROCm 5).
+struct PropertyLayout {
+  size_t total_memory, shared, warp, max_block, max_grid, compute_units, arch;
+};
+inline constexpr PropertyLayout kPropertiesR0600{288, 296, 308, 320, 336, 388, 1160};
+inline constexpr PropertyLayout kPropertiesR0000{256, 264, 276, 280, 296, 336, 396};
+inline constexpr size_t kPropertyBytes = 4096;  // larger than either
+#else
+enum : int {  // attributes of devices, and one of functions
+  kMaxThreadsPerBlock = 1,
+  kWarpSize = 10,
+  kMultiprocessorCount = 16,
+  kCapabilityMajor = 75,
+  kCapabilityMinor = 76,
+  kMaxSharedOptin = 97,
+  kFuncMaxDynamicShared = 8,
+};
+#endif
+
 // name here, hip..., cu..., arguments
-#define PF_RUNTIME_CALLS(X)                                                                        \
-  X(Init, "hipInit", "cuInit", (unsigned flags))                                                   \
-  X(DriverGetVersion, "hipDriverGetVersion", "cuDriverGetVersion", (int* version))                 \
-  X(GetDeviceCount, "hipGetDeviceCount", "cuDeviceGetCount", (int* count))                         \
-  X(DeviceGetName, "hipDeviceGetName", "cuDeviceGetName", (char* name, int n, int device))         \
-  X(DeviceTotalMem, "hipDeviceTotalMem", "cuDeviceTotalMem_v2", (size_t * bytes, int device))      \
-  X(DeviceCanAccessPeer, "hipDeviceCanAccessPeer", "cuDeviceCanAccessPeer",                        \
-    (int* can, int device, int peer))                                                              \
-  X(MemGetInfo, "hipMemGetInfo", "cuMemGetInfo_v2", (size_t * free, size_t * total))               \
-  X(Malloc, "hipMalloc", "cuMemAlloc_v2", (void** out, size_t bytes))                              \
-  X(Free, "hipFree", "cuMemFree_v2", (void* p))                                                    \
-  X(HostMalloc, "hipHostMalloc", "cuMemHostAlloc", (void** out, size_t bytes, unsigned flags))     \
-  X(HostFree, "hipHostFree", "cuMemFreeHost", (void* p))                                           \
-  X(HostRegister, "hipHostRegister", "cuMemHostRegister_v2",                                       \
-    (void* p, size_t bytes, unsigned flags))                                                       \
-  X(HostUnregister, "hipHostUnregister", "cuMemHostUnregister", (void* p))                         \
-  X(HostGetDevicePointer, "hipHostGetDevicePointer", "cuMemHostGetDevicePointer_v2",               \
-    (void** device, void* host, unsigned flags))                                                   \
-  X(MemcpyHtoDAsync, "hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync_v2",                                 \
-    (void* to, const void* from, size_t bytes, hipStream stream))                                  \
-  X(MemcpyDtoHAsync, "hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync_v2",                                 \
-    (void* to, const void* from, size_t bytes, hipStream stream))                                  \
-  X(MemcpyDtoDAsync, "hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync_v2",                                 \
-    (void* to, const void* from, size_t bytes, hipStream stream))                                  \
-  X(MemsetD8Async, "hipMemsetD8Async", "cuMemsetD8Async",                                          \
-    (void* to, unsigned char value, size_t count, hipStream stream))                               \
-  X(StreamCreateWithPriority, "hipStreamCreateWithPriority", "cuStreamCreateWithPriority",         \
-    (hipStream * out, unsigned flags, int priority))                                               \
-  X(StreamDestroy, "hipStreamDestroy", "cuStreamDestroy_v2", (hipStream stream))                   \
-  X(StreamSynchronize, "hipStreamSynchronize", "cuStreamSynchronize", (hipStream stream))          \
-  X(StreamQuery, "hipStreamQuery", "cuStreamQuery", (hipStream stream))                            \
-  X(StreamWaitEvent, "hipStreamWaitEvent", "cuStreamWaitEvent",                                    \
-    (hipStream stream, hipEvent event, unsigned flags))                                            \
-  X(EventCreateWithFlags, "hipEventCreateWithFlags", "cuEventCreate",                              \
-    (hipEvent * out, unsigned flags))                                                              \
-  X(EventDestroy, "hipEventDestroy", "cuEventDestroy_v2", (hipEvent event))                        \
-  X(EventRecord, "hipEventRecord", "cuEventRecord", (hipEvent event, hipStream stream))            \
-  X(EventQuery, "hipEventQuery", "cuEventQuery", (hipEvent event))                                 \
-  X(EventSynchronize, "hipEventSynchronize", "cuEventSynchronize", (hipEvent event))               \
-  X(EventElapsedTime, "hipEventElapsedTime", "cuEventElapsedTime",                                 \
-    (float* ms, hipEvent from, hipEvent to))                                                       \
-  X(ModuleLoadData, "hipModuleLoadData", "cuModuleLoadData", (hipModule * out, const void* image)) \
-  X(ModuleUnload, "hipModuleUnload", "cuModuleUnload", (hipModule module))                         \
-  X(ModuleGetFunction, "hipModuleGetFunction", "cuModuleGetFunction",                              \
-    (hipFunction * out, hipModule module, const char* name))                                       \
-  X(ModuleLaunchKernel, "hipModuleLaunchKernel", "cuLaunchKernel",                                 \
-    (hipFunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,        \
+#define PF_RUNTIME_CALLS(X)                                                                       \
+  X(Init, hipInit, cuInit, (unsigned flags))                                                      \
+  X(DriverGetVersion, hipDriverGetVersion, cuDriverGetVersion, (int* version))                    \
+  X(GetDeviceCount, hipGetDeviceCount, cuDeviceGetCount, (int* count))                            \
+  X(DeviceGetName, hipDeviceGetName, cuDeviceGetName, (char* name, int n, int device))            \
+  X(DeviceTotalMem, hipDeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, int device))         \
+  X(DeviceCanAccessPeer, hipDeviceCanAccessPeer, cuDeviceCanAccessPeer,                           \
+    (int* can, int device, int peer))                                                             \
+  X(MemGetInfo, hipMemGetInfo, cuMemGetInfo_v2, (size_t * free, size_t * total))                  \
+  X(Malloc, hipMalloc, cuMemAlloc_v2, (void** out, size_t bytes))                                 \
+  X(Free, hipFree, cuMemFree_v2, (void* p))                                                       \
+  X(HostMalloc, hipHostMalloc, cuMemHostAlloc, (void** out, size_t bytes, unsigned flags))        \
+  X(HostFree, hipHostFree, cuMemFreeHost, (void* p))                                              \
+  X(HostRegister, hipHostRegister, cuMemHostRegister_v2, (void* p, size_t bytes, unsigned flags)) \
+  X(HostUnregister, hipHostUnregister, cuMemHostUnregister, (void* p))                            \
+  X(HostGetDevicePointer, hipHostGetDevicePointer, cuMemHostGetDevicePointer_v2,                  \
+    (void** device, void* host, unsigned flags))                                                  \
+  X(MemcpyHtoDAsync, hipMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2,                                    \
+    (void* to, const void* from, size_t bytes, hipStream stream))                                 \
+  X(MemcpyDtoHAsync, hipMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                    \
+    (void* to, const void* from, size_t bytes, hipStream stream))                                 \
+  X(MemcpyDtoDAsync, hipMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2,                                    \
+    (void* to, const void* from, size_t bytes, hipStream stream))                                 \
+  X(MemsetD8Async, hipMemsetD8Async, cuMemsetD8Async,                                             \
+    (void* to, unsigned char value, size_t count, hipStream stream))                              \
+  X(StreamCreateWithPriority, hipStreamCreateWithPriority, cuStreamCreateWithPriority,            \
+    (hipStream * out, unsigned flags, int priority))                                              \
+  X(StreamDestroy, hipStreamDestroy, cuStreamDestroy_v2, (hipStream stream))                      \
+  X(StreamSynchronize, hipStreamSynchronize, cuStreamSynchronize, (hipStream stream))             \
+  X(StreamQuery, hipStreamQuery, cuStreamQuery, (hipStream stream))                               \
+  X(StreamWaitEvent, hipStreamWaitEvent, cuStreamWaitEvent,                                       \
+    (hipStream stream, hipEvent event, unsigned flags))                                           \
+  X(EventCreateWithFlags, hipEventCreateWithFlags, cuEventCreate,                                 \
+    (hipEvent * out, unsigned flags))                                                             \
+  X(EventDestroy, hipEventDestroy, cuEventDestroy_v2, (hipEvent event))                           \
+  X(EventRecord, hipEventRecord, cuEventRecord, (hipEvent event, hipStream stream))               \
+  X(EventQuery, hipEventQuery, cuEventQuery, (hipEvent event))                                    \
+  X(EventSynchronize, hipEventSynchronize, cuEventSynchronize, (hipEvent event))                  \
+  X(EventElapsedTime, hipEventElapsedTime, cuEventElapsedTime,                                    \
+    (float* ms, hipEvent from, hipEvent to))                                                      \
+  X(ModuleLoadData, hipModuleLoadData, cuModuleLoadData, (hipModule * out, const void* image))    \
+  X(ModuleUnload, hipModuleUnload, cuModuleUnload, (hipModule module))                            \
+  X(ModuleGetFunction, hipModuleGetFunction, cuModuleGetFunction,                                 \
+    (hipFunction * out, hipModule module, const char* name))                                      \
+  X(ModuleLaunchKernel, hipModuleLaunchKernel, cuLaunchKernel,                                    \
+    (hipFunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,       \
      unsigned bz, unsigned shared, hipStream stream, void** args, void** extra))
 
 // The run-time compiler: hipRTC or NVRTC, whose calls agree but for the names.
-#define PF_RTC_CALLS(X)                                                             \
-  X(Version, "hiprtcVersion", "nvrtcVersion", (int* major, int* minor))             \
-  X(CreateProgram, "hiprtcCreateProgram", "nvrtcCreateProgram",                     \
-    (hiprtcProgram * out, const char* source, const char* name, int nheaders,       \
-     const char* const* headers, const char* const* names))                         \
-  X(CompileProgram, "hiprtcCompileProgram", "nvrtcCompileProgram",                  \
-    (hiprtcProgram program, int noptions, const char* const* options))              \
-  X(GetProgramLogSize, "hiprtcGetProgramLogSize", "nvrtcGetProgramLogSize",         \
-    (hiprtcProgram program, size_t * bytes))                                        \
-  X(GetProgramLog, "hiprtcGetProgramLog", "nvrtcGetProgramLog",                     \
-    (hiprtcProgram program, char* log))                                             \
-  X(GetCodeSize, "hiprtcGetCodeSize", "nvrtcGetCUBINSize",                          \
-    (hiprtcProgram program, size_t * bytes))                                        \
-  X(GetCode, "hiprtcGetCode", "nvrtcGetCUBIN", (hiprtcProgram program, char* code)) \
-  X(DestroyProgram, "hiprtcDestroyProgram", "nvrtcDestroyProgram", (hiprtcProgram * program))
+#define PF_RTC_CALLS(X)                                                                         \
+  X(Version, hiprtcVersion, nvrtcVersion, (int* major, int* minor))                             \
+  X(CreateProgram, hiprtcCreateProgram, nvrtcCreateProgram,                                     \
+    (hiprtcProgram * out, const char* source, const char* name, int nheaders,                   \
+     const char* const* headers, const char* const* names))                                     \
+  X(CompileProgram, hiprtcCompileProgram, nvrtcCompileProgram,                                  \
+    (hiprtcProgram program, int noptions, const char* const* options))                          \
+  X(GetProgramLogSize, hiprtcGetProgramLogSize, nvrtcGetProgramLogSize,                         \
+    (hiprtcProgram program, size_t * bytes))                                                    \
+  X(GetProgramLog, hiprtcGetProgramLog, nvrtcGetProgramLog, (hiprtcProgram program, char* log)) \
+  X(GetCodeSize, hiprtcGetCodeSize, nvrtcGetCUBINSize, (hiprtcProgram program, size_t * bytes)) \
+  X(GetCode, hiprtcGetCode, nvrtcGetCUBIN, (hiprtcProgram program, char* code))                 \
+  X(DestroyProgram, hiprtcDestroyProgram, nvrtcDestroyProgram, (hiprtcProgram * program))
 
 #define PF_DECLARE(NAME, HIP, CUDA, ARGS) int(*NAME) ARGS = nullptr;
 

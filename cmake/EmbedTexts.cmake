@@ -1,0 +1,25 @@
+# cmake -DOUT=texts.cpp "-DFILES=a.h;b.h" -P EmbedTexts.cmake: the files as C++ strings.
+string(CONCAT text "// Made from kernels/ by EmbedTexts.cmake.\n#include \"gpu/device.h\"\n\n"
+         "namespace pyflame::gpu {\n\nconst Text kTexts[] = {\n")
+set(count 0)
+foreach(file IN LISTS FILES)
+  get_filename_component(name ${file} NAME)
+  file(READ ${file} content)
+  # A literal may not be longer than some compilers take: it is cut in pieces.
+  string(LENGTH "${content}" length)
+  set(at 0)
+  string(APPEND text "    {\"${name}\",\n")
+  while(at LESS length)
+    string(SUBSTRING "${content}" ${at} 12000 piece)
+    string(APPEND text "R\"PFTEXT(${piece})PFTEXT\"\n")
+    math(EXPR at "${at} + 12000")
+  endwhile()
+  if(length EQUAL 0)
+    string(APPEND text "\"\"")
+  endif()
+  string(APPEND text "},\n")
+  math(EXPR count "${count} + 1")
+endforeach()
+string(APPEND text "    {nullptr, nullptr}};\nconst int kNumTexts = ${count};\n\n"
+                   "}  // namespace pyflame::gpu\n")
+file(WRITE ${OUT} "${text}")

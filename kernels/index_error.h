@@ -1,0 +1,36 @@
+// Reporting a wrong index: the first one wins, the kernel clamps and goes on.
+#ifndef PF_INDEX_ERROR_H
+#define PF_INDEX_ERROR_H
+
+#include "prelude.h"
+
+// In memory that the host reads when it synchronises. As ErrorRecord of src/gpu/device.h.
+struct pf_error_record {
+  pf_i64 set, index, limit, op;
+};
+// As ErrorArg of src/gpu/kernel.h.
+struct pf_error {
+  pf_u32* lock;
+  pf_error_record* record;
+  pf_i64 op;
+};
+
+PF_DEVICE void pf_bad_index(const pf_error& e, pf_i64 index, pf_i64 limit) {
+  if (pf_atomic_exchange(e.lock, 1u) != 0) return;
+  e.record->index = index;
+  e.record->limit = limit;
+  e.record->op = e.op;
+  pf_fence();
+  e.record->set = 1;
+}
+
+// The position that `index` means in [0, limit): negative ones count from the end when WRAP.
+template <bool WRAP>
+PF_DEVICE pf_i64 pf_checked_index(const pf_error& e, pf_i64 index, pf_i64 limit) {
+  const pf_i64 at = WRAP && index < 0 ? index + limit : index;
+  if (at >= 0 && at < limit) return at;
+  pf_bad_index(e, index, limit);
+  return 0;
+}
+
+#endif

@@ -1,0 +1,280 @@
+// Random numbers: the same bits as src/cpu/random.cpp gives, of IEEE basic operations, explicit
+// fma and bit operations only. Element i takes word i mod 4 of counter offset + i / 4 (values of
+// two words: words 2i and 2i + 1), whatever its place in memory.
+//   -DPF_T=type; floats: -DPF_FLOATS=1 -DPF_UNIT_BITS=n, and -DPF_DOUBLE=1 for float64
+#include "math.h"
+#include "space.h"
+
+typedef PF_T T;
+
+struct pf_words {
+  pf_u32 w[4];
+};
+PF_DEVICE pf_words pf_philox(pf_u64 counter, pf_u64 seed) {
+  pf_words c = {{static_cast<pf_u32>(counter), static_cast<pf_u32>(counter >> 32), 0, 0}};
+  pf_u32 k0 = static_cast<pf_u32>(seed), k1 = static_cast<pf_u32>(seed >> 32);
+  PF_UNROLL for (int round = 0; round < 10; ++round) {
+    const pf_u64 p0 = 0xD2511F53ull * c.w[0], p1 = 0xCD9E8D57ull * c.w[2];
+    c = {{static_cast<pf_u32>(p1 >> 32) ^ c.w[1] ^ k0, static_cast<pf_u32>(p1),
+          static_cast<pf_u32>(p0 >> 32) ^ c.w[3] ^ k1, static_cast<pf_u32>(p0)}};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+PF_DEVICE pf_u64 pf_join(pf_u32 low, pf_u32 high) {
+  return static_cast<pf_u64>(high) << 32 | low;
+}
+PF_DEVICE double pf_unit_double(pf_u32 low, pf_u32 high) {
+  return static_cast<double>(pf_join(low, high) >> 11) * 0x1p-53;
+}
+PF_DEVICE float pf_open_float(pf_u32 w) {
+  return pf_fma(static_cast<float>(static_cast<pf_i32>(w >> 1)), 0x1p-31f, 0x1p-33f);
+}
+PF_DEVICE double pf_open_double(pf_u32 low, pf_u32 high) {
+  return pf_fma(static_cast<double>(static_cast<pf_i64>(pf_join(low, high) >> 1)), 0x1p-63,
+                0x1p-65);
+}
+
+// Natural logarithm of a positive normal number: mantissa in [sqrt(1/2), sqrt(2)), then the series
+// of 2 atanh(s), s = (m - 1) / (m + 1).
+PF_DEVICE float pf_log_positive(float x) {
+  pf_u32 bits = pf_bits<pf_u32>(x);
+  const pf_i32 e = static_cast<pf_i32>(bits - 0x3F3504F3u) >> 23;
+  bits -= static_cast<pf_u32>(e) << 23;
+  const float m = pf_bits<float>(bits);
+  const float s = (m - 1.0f) / (m + 1.0f);
+  const float s2 = s * s;
+  float p = 1.0f / 11;
+  p = pf_fma(p, s2, 1.0f / 9);
+  p = pf_fma(p, s2, 1.0f / 7);
+  p = pf_fma(p, s2, 1.0f / 5);
+  p = pf_fma(p, s2, 1.0f / 3);
+  const float two_s = s + s;
+  const float r = pf_fma(p * s2, two_s, two_s);
+  const float f = static_cast<float>(e);
+  return pf_fma(f, 0x1.62e43p-1f, pf_fma(f, -0x1.05c610p-29f, r));
+}
+PF_DEVICE double pf_log_positive(double x) {
+  pf_u64 bits = pf_bits<pf_u64>(x);
+  const pf_i64 e = static_cast<pf_i64>(bits - 0x3FE6A09E667F3BCDull) >> 52;
+  bits -= static_cast<pf_u64>(e) << 52;
+  const double m = pf_bits<double>(bits);
+  const double s = (m - 1.0) / (m + 1.0);
+  const double s2 = s * s;
+  double p = 1.0 / 23;
+  p = pf_fma(p, s2, 1.0 / 21);
+  p = pf_fma(p, s2, 1.0 / 19);
+  p = pf_fma(p, s2, 1.0 / 17);
+  p = pf_fma(p, s2, 1.0 / 15);
+  p = pf_fma(p, s2, 1.0 / 13);
+  p = pf_fma(p, s2, 1.0 / 11);
+  p = pf_fma(p, s2, 1.0 / 9);
+  p = pf_fma(p, s2, 1.0 / 7);
+  p = pf_fma(p, s2, 1.0 / 5);
+  p = pf_fma(p, s2, 1.0 / 3);
+  const double two_s = s + s;
+  const double r = pf_fma(p * s2, two_s, two_s);
+  const double f = static_cast<double>(e);
+  return pf_fma(f, 0x1.62e42fefa38p-1, pf_fma(f, 0x1.ef35793c7673p-45, r));
+}
+
+// cos and sin of a full turn cut at the word's top two bits; y in [-pi/4, pi/4] is the rest.
+PF_DEVICE void pf_cos_sin_turn(pf_u32 w, float* cosine, float* sine) {
+  const pf_i32 fraction = static_cast<pf_i32>(w & 0x3FFFFFFFu) - (1 << 29);
+  const float y = static_cast<float>(fraction) * static_cast<float>(0x1.921fb54442d18p0 * 0x1p-30);
+  const float y2 = y * y;
+  float s = 1.0f / 362880;
+  s = pf_fma(s, y2, -1.0f / 5040);
+  s = pf_fma(s, y2, 1.0f / 120);
+  s = pf_fma(s, y2, -1.0f / 6);
+  s = pf_fma(s * y2, y, y);
+  float c = -1.0f / 3628800;
+  c = pf_fma(c, y2, 1.0f / 40320);
+  c = pf_fma(c, y2, -1.0f / 720);
+  c = pf_fma(c, y2, 1.0f / 24);
+  c = pf_fma(c, y2, -0.5f);
+  c = pf_fma(c, y2, 1.0f);
+  const pf_u32 quadrant = w >> 30;
+  const float a = quadrant & 1 ? s : c, b = quadrant & 1 ? c : s;
+  *cosine = quadrant == 1 || quadrant == 2 ? -a : a;
+  *sine = quadrant >= 2 ? -b : b;
+}
+PF_DEVICE void pf_cos_sin_turn(pf_u64 w, double* cosine, double* sine) {
+  const pf_i64 fraction = static_cast<pf_i64>(w & 0x3FFFFFFFFFFFFFFFull) - (1ll << 61);
+  const double y = static_cast<double>(fraction) * (0x1.921fb54442d18p0 * 0x1p-62);
+  const double y2 = y * y;
+  double s = 1.0 / 355687428096000.0;  // 1/17!
+  s = pf_fma(s, y2, -1.0 / 1307674368000.0);
+  s = pf_fma(s, y2, 1.0 / 6227020800.0);
+  s = pf_fma(s, y2, -1.0 / 39916800.0);
+  s = pf_fma(s, y2, 1.0 / 362880.0);
+  s = pf_fma(s, y2, -1.0 / 5040.0);
+  s = pf_fma(s, y2, 1.0 / 120.0);
+  s = pf_fma(s, y2, -1.0 / 6.0);
+  s = pf_fma(s * y2, y, y);
+  double c = -1.0 / 6402373705728000.0;  // 1/18!
+  c = pf_fma(c, y2, 1.0 / 20922789888000.0);
+  c = pf_fma(c, y2, -1.0 / 87178291200.0);
+  c = pf_fma(c, y2, 1.0 / 479001600.0);
+  c = pf_fma(c, y2, -1.0 / 3628800.0);
+  c = pf_fma(c, y2, 1.0 / 40320.0);
+  c = pf_fma(c, y2, -1.0 / 720.0);
+  c = pf_fma(c, y2, 1.0 / 24.0);
+  c = pf_fma(c, y2, -0.5);
+  c = pf_fma(c, y2, 1.0);
+  const pf_u32 quadrant = static_cast<pf_u32>(w >> 62);
+  const double a = quadrant & 1 ? s : c, b = quadrant & 1 ? c : s;
+  *cosine = quadrant == 1 || quadrant == 2 ? -a : a;
+  *sine = quadrant >= 2 ? -b : b;
+}
+
+// Box-Muller: two words (or two pairs) give two standard normal numbers.
+PF_DEVICE void pf_normal_pair(pf_u32 w0, pf_u32 w1, float* z) {
+  const float r = pf_sqrt(-2.0f * pf_log_positive(pf_open_float(w0)));
+  float c, s;
+  pf_cos_sin_turn(w1, &c, &s);
+  z[0] = r * c;
+  z[1] = r * s;
+}
+PF_DEVICE void pf_normal_pair(const pf_u32* w, double* z) {
+  const double r = pf_sqrt(-2.0 * pf_log_positive(pf_open_double(w[0], w[1])));
+  double c, s;
+  pf_cos_sin_turn(pf_join(w[2], w[3]), &c, &s);
+  z[0] = r * c;
+  z[1] = r * s;
+}
+
+PF_DEVICE pf_u64 pf_multiply_high64(pf_u64 a, pf_u64 b) {
+  const pf_u64 al = a & 0xffffffffu, ah = a >> 32, bl = b & 0xffffffffu, bh = b >> 32;
+  const pf_u64 low = al * bl, m1 = ah * bl + (low >> 32), m2 = al * bh + (m1 & 0xffffffffu);
+  return ah * bh + (m1 >> 32) + (m2 >> 32);
+}
+
+// ---- one counter gives N values: 4, or 2 of two words each
+// ----------------------------------------- `pick(words, values)` makes them; value k of counter b
+// is element N * b + k of `s`.
+template <int N, class V, class F>
+PF_DEVICE void pf_fill_random(const pf_space& s, void* out, pf_u64 seed, pf_u64 offset, F pick) {
+  const pf_u64 n = static_cast<pf_u64>(s.numel);
+  for (pf_u64 b = pf_first_item(); b * N < n; b += pf_item_step()) {
+    const pf_words w = pf_philox(offset + b, seed);
+    V v[N];
+    pick(w.w, v);
+    PF_UNROLL for (int k = 0; k < N; ++k) {
+      if (b * N + k >= n) break;
+      pf_i64 at[1];
+      pf_offsets<1>(s, static_cast<pf_index>(b * N + k), at);
+      pf_put<T>(out, at[0], v[k]);
+    }
+  }
+}
+#ifdef PF_FLOATS
+typedef pf_compute<T> C;
+
+PF_KERNEL(pf_uniform, 256)
+(pf_space s, void* out, pf_u64 seed, pf_u64 offset, double low, double high) {
+  const C from = static_cast<C>(low), to = static_cast<C>(high), width = to - from;
+#ifdef PF_DOUBLE
+  pf_fill_random<2, C>(s, out, seed, offset, [=](const pf_u32* w, C* v) {
+    for (int i = 0; i < 2; ++i) {
+      const C r = pf_fma(pf_unit_double(w[2 * i], w[2 * i + 1]), width, from);
+      v[i] = r < to ? r : from;
+    }
+  });
+#else
+  // PF_UNIT_BITS: what the dtype holds without ever rounding up to 1.
+  const C unit = static_cast<C>(1.0 / static_cast<double>(1 << PF_UNIT_BITS));
+  pf_fill_random<4, C>(s, out, seed, offset, [=](const pf_u32* w, C* v) {
+    for (int i = 0; i < 4; ++i) {
+      const C r = pf_fma(static_cast<C>(static_cast<pf_i32>(w[i] >> (32 - PF_UNIT_BITS))) * unit,
+                         width, from);
+      v[i] = r < to ? r : from;
+    }
+  });
+#endif
+}
+
+PF_KERNEL(pf_normal, 256)
+(pf_space s, void* out, pf_u64 seed, pf_u64 offset, double mean, double std) {
+  const C m = static_cast<C>(mean), d = static_cast<C>(std);
+#ifdef PF_DOUBLE
+  pf_fill_random<2, C>(s, out, seed, offset, [=](const pf_u32* w, C* v) {
+    pf_normal_pair(w, v);
+    for (int i = 0; i < 2; ++i) v[i] = pf_fma(v[i], d, m);
+  });
+#else
+  pf_fill_random<4, C>(s, out, seed, offset, [=](const pf_u32* w, C* v) {
+    pf_normal_pair(w[0], w[1], v);
+    pf_normal_pair(w[2], w[3], v + 2);
+    for (int i = 0; i < 4; ++i) v[i] = pf_fma(v[i], d, m);
+  });
+#endif
+}
+
+PF_KERNEL(pf_exponential, 256)(pf_space s, void* out, pf_u64 seed, pf_u64 offset, double rate) {
+  const C r = static_cast<C>(rate);
+#ifdef PF_DOUBLE
+  pf_fill_random<2, C>(s, out, seed, offset, [=](const pf_u32* w, C* v) {
+    for (int i = 0; i < 2; ++i) v[i] = -pf_log_positive(pf_open_double(w[2 * i], w[2 * i + 1])) / r;
+  });
+#else
+  pf_fill_random<4, C>(s, out, seed, offset, [=](const pf_u32* w, C* v) {
+    for (int i = 0; i < 4; ++i) v[i] = -pf_log_positive(pf_open_float(w[i])) / r;
+  });
+#endif
+}
+
+// Kept when word >= threshold. Tensors: out, in over one space.
+PF_KERNEL(pf_dropout, 256)
+(pf_space s, void* out, const void* in, pf_u64 seed, pf_u64 offset, pf_u32 threshold,
+ double scale) {
+  const C keep = static_cast<C>(scale);
+  const pf_u64 n = static_cast<pf_u64>(s.numel);
+  for (pf_u64 b = pf_first_item(); b * 4 < n; b += pf_item_step()) {
+    const pf_words w = pf_philox(offset + b, seed);
+    PF_UNROLL for (int k = 0; k < 4; ++k) {
+      if (b * 4 + k >= n) break;
+      pf_i64 at[2];
+      pf_offsets<2>(s, static_cast<pf_index>(b * 4 + k), at);
+      pf_put<T>(out, at[0], pf_get<T>(in, at[1]) * (w.w[k] >= threshold ? keep : C(0)));
+    }
+  }
+}
+#else
+PF_KERNEL(pf_randint, 256)
+(pf_space s, void* out, pf_u64 seed, pf_u64 offset, pf_i64 low, pf_u64 range) {
+  pf_fill_random<2, pf_i64>(s, out, seed, offset, [=](const pf_u32* w, pf_i64* v) {
+    for (int i = 0; i < 2; ++i) {
+      pf_u64 u = pf_join(w[2 * i], w[2 * i + 1]);
+      if (range) u = pf_multiply_high64(u, range);
+      v[i] = static_cast<pf_i64>(static_cast<pf_u64>(low) + u);
+    }
+  });
+}
+
+PF_KERNEL(pf_bernoulli, 256)(pf_space s, void* out, pf_u64 seed, pf_u64 offset, double p) {
+  pf_fill_random<4, pf_i32>(s, out, seed, offset, [=](const pf_u32* w, pf_i32* v) {
+    for (int i = 0; i < 4; ++i) v[i] = static_cast<double>(w[i]) * 0x1p-32 < p;
+  });
+}
+
+#ifdef PF_PROBS
+// Tensors: out, probabilities over one space.
+PF_KERNEL(pf_bernoulli_each, 256)
+(pf_space s, void* out, const void* probs, pf_u64 seed, pf_u64 offset) {
+  const pf_u64 n = static_cast<pf_u64>(s.numel);
+  for (pf_u64 b = pf_first_item(); b * 4 < n; b += pf_item_step()) {
+    const pf_words w = pf_philox(offset + b, seed);
+    PF_UNROLL for (int k = 0; k < 4; ++k) {
+      if (b * 4 + k >= n) break;
+      pf_i64 at[2];
+      pf_offsets<2>(s, static_cast<pf_index>(b * 4 + k), at);
+      const double p = pf_cast<double>(pf_get<PF_PROBS>(probs, at[1]));
+      pf_put<T>(out, at[0], static_cast<double>(w.w[k]) * 0x1p-32 < p);
+    }
+  }
+}
+#endif
+#endif

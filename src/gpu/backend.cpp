@@ -1,0 +1,438 @@
+// The plug-in's pf_backend: every entry turns failures into a status and a text.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "gpu/device.h"
+#include "gpu/host.h"
+
+namespace pyflame::gpu {
+
+// ---- what the core gives -----------------------------------------------------------------------
+
+namespace {
+const pf_host* g_host = nullptr;
+
+struct Scratch {
+  pf_device device;
+  pf_stream stream;
+  void* block;
+  size_t capacity;
+};
+thread_local std::vector<Scratch> t_scratch;
+}  // namespace
+
+void set_host(const pf_host* h) {
+  g_host = h;
+}
+const pf_host* host() {
+  return g_host;
+}
+
+void* scratch(pf_device device, pf_stream stream, size_t bytes) {
+  Scratch s{device, stream, nullptr, 0};
+  pf_status status =
+      g_host->allocate(g_host, device, stream, std::max<size_t>(bytes, 1), &s.block, &s.capacity);
+  if (status != PF_OK)
+    throw Failure(status, "no device memory for " + std::to_string(bytes) + " bytes of workspace");
+  t_scratch.push_back(s);
+  return s.block;
+}
+
+ScratchScope::ScratchScope() {
+  t_scratch.clear();
+}
+ScratchScope::~ScratchScope() {
+  for (const Scratch& s : t_scratch)
+    g_host->release(g_host, s.device, s.stream, s.block, s.capacity);
+  t_scratch.clear();
+}
+
+cpu::Faults& faults() {
+  static cpu::Faults f;
+  return f;
+}
+
+namespace {
+
+// ---- devices -----------------------------------------------------------------------------------
+
+pf_status attach(const pf_host* h) {
+  return guarded([&] {
+    set_host(h);
+    const int n = Device::count();
+    if (n == 0)
+      throw Failure(PF_UNSUPPORTED, runtime().library + " was opened, but it sees no GPU" +
+                                        PF_RT("; is HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES "
+                                              "set to nothing?",
+                                              "; is CUDA_VISIBLE_DEVICES set to nothing?"));
+    std::string reasons;
+    for (int i = 0; i < n; ++i) {
+      std::string why = Device::unusable(Device::describe(i));
+      if (why.empty()) return;
+      reasons += (i ? "; " : "") + why;
+    }
+    throw Failure(PF_UNSUPPORTED, reasons);
+  });
+}
+
+int32_t device_count() {
+  int32_t n = 0;
+  guarded([&] { n = Device::count(); });
+  return n;
+}
+
+pf_status device_info(pf_device device, char* text, size_t capacity) {
+  return guarded([&] {
+    const Traits t = Device::describe(device);
+    const std::string why = Device::unusable(t);
+    int driver = 0;
+    runtime().DriverGetVersion(&driver);
+    std::string compiler = "none: ";
+    try {
+      compiler = rtc().library + " " + rtc().version;
+    } catch (const Failure& f) {
+      compiler += f.what();
+    }
+    std::snprintf(text, capacity,
+                  "name=%s\narchitecture=%s\ntarget=%s\ntotal_memory=%zu\ncompute_units=%d\n"
+                  "warp_size=%d\nmax_threads_per_block=%d\nshared_memory_per_block=%zu\n"
+                  "runtime=%s\nruntime_version=%d\ncompiler=%s\nusable=%s\nbackend=%s\n",
+                  t.name.c_str(), t.architecture.c_str(), t.target.c_str(), t.total_memory,
+                  t.compute_units, t.warp, t.max_block, t.max_shared, runtime().library.c_str(),
+                  driver, compiler.c_str(), why.empty() ? "yes" : why.c_str(), kVendorName);
+  });
+}
+
+pf_status memory_info(pf_device device, pf_memory_info* info) {
+  return guarded([&] {
+    Device::get(device).activate();
+    check(runtime().MemGetInfo(&info->free_bytes, &info->total_bytes),
+          PF_RT("hipMemGetInfo", "cuMemGetInfo"));
+  });
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+pf_status allocate(pf_device device, size_t bytes, void** out) {
+  if (pf_status s = faults().check(cpu::Faults::kAllocate)) return s;
+  return guarded([&] {
+    Device::get(device).activate();
+    check(runtime().Malloc(out, bytes), PF_RT("hipMalloc", "cuMemAlloc"));
+  });
+}
+
+void release(pf_device device, void* p, size_t) {
+  guarded([&] {
+    Device* d = Device::existing(device);
+    if (!d) return;
+    d->activate();
+    // Nothing that was launched may still use it.
+    runtime().StreamSynchronize(d->stream(nullptr).handle);
+    check(runtime().Free(p), PF_RT("hipFree", "cuMemFree"));
+  });
+}
+
+pf_status copy_to_host(pf_device device, pf_stream stream, void* to, const void* from,
+                       size_t bytes) {
+  if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
+  return guarded([&] {
+    Device& d = Device::get(device);
+    d.staging.to_host(d.stream(stream), to, from, bytes);
+  });
+}
+
+pf_status copy_from_host(pf_device device, pf_stream stream, void* to, const void* from,
+                         size_t bytes) {
+  if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
+  return guarded([&] {
+    Device& d = Device::get(device);
+    d.staging.from_host(d.stream(stream), to, from, bytes);
+  });
+}
+
+pf_status copy_async(pf_device device, pf_stream stream, void* to, const void* from, size_t bytes,
+                     pf_copy kind) {
+  if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
+  return guarded([&] {
+    Device& d = Device::get(device);
+    d.activate();
+    const Runtime& r = runtime();
+    const hipStream s = d.stream(stream).handle;
+    if (!bytes) return;
+    if (kind == PF_COPY_FROM_HOST)
+      check(r.MemcpyHtoDAsync(to, from, bytes, s),
+            PF_RT("hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync"));
+    else if (kind == PF_COPY_TO_HOST)
+      check(r.MemcpyDtoHAsync(to, from, bytes, s),
+            PF_RT("hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync"));
+    else
+      check(r.MemcpyDtoDAsync(to, from, bytes, s),
+            PF_RT("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"));
+  });
+}
+
+// `after` waits for what `before` has been given so far.
+void order(Device& before, Stream& first, Device& after, Stream& second) {
+  const Runtime& r = runtime();
+  hipEvent e = nullptr;
+  before.activate();
+  check(r.EventCreateWithFlags(&e, kEventDisableTiming),
+        PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
+  int error = r.EventRecord(e, first.handle);
+  after.activate();
+  if (error == kSuccess) error = r.StreamWaitEvent(second.handle, e, 0);
+  r.EventDestroy(e);  // kept by the runtime until it has happened
+  check(error, PF_RT("hipStreamWaitEvent", "cuStreamWaitEvent"));
+}
+
+pf_status copy_peer(pf_device to_device, pf_stream stream, void* to, pf_device from_device,
+                    const void* from, size_t bytes) {
+  if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
+  return guarded([&] {
+    if (!bytes) return;
+    Device &d = Device::get(to_device), &source = Device::get(from_device);
+    d.enable_peer(source);
+    source.enable_peer(d);
+    Stream &s = d.stream(stream), &sender = source.stream(nullptr);
+    order(source, sender, d, s);
+    d.activate();
+#ifdef PF_GPU_ROCM
+    check(runtime().MemcpyPeerAsync(to, to_device, from, from_device, bytes, s.handle),
+          "hipMemcpyPeerAsync");
+#else
+    check(runtime().MemcpyPeerAsync(to, d.context(), const_cast<void*>(from), source.context(),
+                                    bytes, s.handle),
+          "cuMemcpyPeerAsync");
+#endif
+    order(d, s, source, sender);  // its memory is not used again before it was read
+  });
+}
+
+pf_status fill(pf_device device, pf_stream stream, void* p, int32_t byte, size_t bytes) {
+  return guarded([&] {
+    if (!bytes) return;
+    Device& d = Device::get(device);
+    d.activate();
+    check(runtime().MemsetD8Async(p, static_cast<unsigned char>(byte), bytes,
+                                  d.stream(stream).handle),
+          PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+  });
+}
+
+pf_status pinned_allocate(pf_device device, size_t bytes, void** out) {
+  return guarded([&] {
+    Device::get(device).activate();
+    check(runtime().HostMalloc(out, bytes, kHostPortableMapped),
+          PF_RT("hipHostMalloc", "cuMemHostAlloc"));
+  });
+}
+void pinned_release(pf_device device, void* p) {
+  guarded([&] {
+    Device::get(device).activate();
+    check(runtime().HostFree(p), PF_RT("hipHostFree", "cuMemFreeHost"));
+  });
+}
+pf_status pinned_register(pf_device device, void* p, size_t bytes) {
+  return guarded([&] {
+    Device::get(device).activate();
+    check(runtime().HostRegister(p, bytes, kHostPortableMapped),
+          PF_RT("hipHostRegister", "cuMemHostRegister"));
+  });
+}
+pf_status pinned_unregister(pf_device device, void* p) {
+  return guarded([&] {
+    Device::get(device).activate();
+    check(runtime().HostUnregister(p), PF_RT("hipHostUnregister", "cuMemHostUnregister"));
+  });
+}
+
+// ---- streams and events ------------------------------------------------------------------------
+
+pf_status synchronize(pf_device device, pf_stream stream, pf_index_error* error) {
+  return guarded([&] {
+    if (error) *error = {};
+    if (!Device::existing(device)) return;  // never used: nothing to wait for
+    Device::get(device).stream(stream).synchronize(error);
+  });
+}
+
+pf_status stream_create(pf_device device, int32_t priority, pf_stream* out) {
+  return guarded([&] {
+    Device& d = Device::get(device);
+    d.activate();
+    *out = new Stream(d, priority);
+  });
+}
+void stream_destroy(pf_device device, pf_stream stream) {
+  guarded([&] {
+    Device::get(device).activate();
+    delete static_cast<Stream*>(stream);
+  });
+}
+pf_status stream_query(pf_device device, pf_stream stream, int32_t* done) {
+  return guarded([&] {
+    Device& d = Device::get(device);
+    d.activate();
+    int e = runtime().StreamQuery(d.stream(stream).handle);
+    *done = e == kSuccess;
+    if (e != kErrorNotReady) check(e, PF_RT("hipStreamQuery", "cuStreamQuery"));
+  });
+}
+
+pf_status make_event(pf_device device, unsigned flags, pf_event* out) {
+  return guarded([&] {
+    Device::get(device).activate();
+    check(runtime().EventCreateWithFlags(out, flags),
+          PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
+  });
+}
+pf_status event_create(pf_device d, pf_event* out) {
+  return make_event(d, kEventDisableTiming, out);
+}
+pf_status event_create_timed(pf_device d, pf_event* out) {
+  return make_event(d, 0, out);
+}
+pf_status event_record(pf_device device, pf_event event, pf_stream stream) {
+  return guarded([&] {
+    Device& d = Device::get(device);
+    d.activate();
+    check(runtime().EventRecord(event, d.stream(stream).handle),
+          PF_RT("hipEventRecord", "cuEventRecord"));
+  });
+}
+pf_status event_wait(pf_device device, pf_stream stream, pf_event event) {
+  return guarded([&] {
+    Device& d = Device::get(device);
+    d.activate();
+    check(runtime().StreamWaitEvent(d.stream(stream).handle, event, 0),
+          PF_RT("hipStreamWaitEvent", "cuStreamWaitEvent"));
+  });
+}
+pf_status event_query(pf_device device, pf_event event, int32_t* done) {
+  return guarded([&] {
+    Device::get(device).activate();
+    int e = runtime().EventQuery(event);
+    *done = e == kSuccess;
+    if (e != kErrorNotReady) check(e, PF_RT("hipEventQuery", "cuEventQuery"));
+  });
+}
+pf_status event_synchronize(pf_device device, pf_event event) {
+  return guarded([&] {
+    Device::get(device).activate();
+    check(runtime().EventSynchronize(event), PF_RT("hipEventSynchronize", "cuEventSynchronize"));
+  });
+}
+pf_status event_elapsed(pf_device device, pf_event from, pf_event to, float* ms) {
+  return guarded([&] {
+    Device::get(device).activate();
+    check(runtime().EventElapsedTime(ms, from, to),
+          PF_RT("hipEventElapsedTime", "cuEventElapsedTime"));
+  });
+}
+void event_destroy(pf_device device, pf_event event) {
+  guarded([&] {
+    Device::get(device).activate();
+    check(runtime().EventDestroy(event), PF_RT("hipEventDestroy", "cuEventDestroy"));
+  });
+}
+
+// ---- kernels -----------------------------------------------------------------------------------
+
+void* kernel_find(const char* name) {
+  return reinterpret_cast<void*>(find_kernel(name));
+}
+
+pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const pf_tensor* tensors,
+                        int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
+                        pf_index_error* error) {
+  if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
+  return guarded([&] {
+    Device& d = Device::get(device);
+    ScratchScope scope;
+    KernelArgs args{d, stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr};
+    reinterpret_cast<KernelFn>(kernel)(args);
+  });
+}
+
+pf_status function_create(pf_device device, const char* source, const char* options,
+                          const char* entry, void** function) {
+  if (pf_status s = faults().check(cpu::Faults::kProgramCreate)) return s;
+  return guarded([&] {
+    *function = const_cast<Loaded*>(
+        Device::get(device).build(entry, source, options ? options : "", entry));
+  });
+}
+pf_status function_launch(pf_device device, pf_stream stream, void* function,
+                          const uint32_t grid[3], const uint32_t block[3], uint32_t shared,
+                          void** args) {
+  if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
+  return guarded([&] {
+    Device& d = Device::get(device);
+    d.launch(static_cast<Function>(function), d.stream(stream), Grid(grid[0], grid[1], grid[2]),
+             Grid(block[0], block[1], block[2]), shared, args);
+  });
+}
+
+pf_status statistics(pf_device, char* text, size_t capacity) {
+  std::snprintf(text, capacity, "kernels_compiled=%lld\nkernels_from_disk=%lld\n",
+                static_cast<long long>(compile_stats().compiled.load()),
+                static_cast<long long>(compile_stats().from_disk.load()));
+  return PF_OK;
+}
+
+}  // namespace
+}  // namespace pyflame::gpu
+
+extern "C" __attribute__((visibility("default"))) const pf_backend* pyflame_plugin(void) {
+  namespace gpu = pyflame::gpu;
+  static const pf_backend backend = [] {
+    pf_backend b{};
+    b.size = sizeof(pf_backend);
+    b.version = PF_BACKEND_VERSION;
+    b.name = gpu::kVendorName;
+    b.device_count = gpu::device_count;
+    b.device_info = gpu::device_info;
+    b.memory_info = gpu::memory_info;
+    b.allocate = gpu::allocate;
+    b.release = gpu::release;
+    b.copy_to_host = gpu::copy_to_host;
+    b.copy_from_host = gpu::copy_from_host;
+    b.synchronize = gpu::synchronize;
+    b.event_create = gpu::event_create;
+    b.event_record = gpu::event_record;
+    b.event_wait = gpu::event_wait;
+    b.event_query = gpu::event_query;
+    b.event_destroy = gpu::event_destroy;
+    b.program_create = gpu::program_create;
+    b.program_destroy = gpu::program_destroy;
+    b.program_launch = gpu::program_launch;
+    b.kernel_find = gpu::kernel_find;
+    b.kernel_launch = gpu::kernel_launch;
+    b.last_error = pyflame::cpu::last_error;
+    b.inject_fault = [](const char* call, int64_t nth, pf_status s) {
+      return gpu::faults().inject(call, nth, s);
+    };
+    b.attach = gpu::attach;
+    b.fill = gpu::fill;
+    b.pinned_allocate = gpu::pinned_allocate;
+    b.pinned_release = gpu::pinned_release;
+    b.pinned_register = gpu::pinned_register;
+    b.pinned_unregister = gpu::pinned_unregister;
+    b.copy_async = gpu::copy_async;
+    b.copy_peer = gpu::copy_peer;
+    b.stream_create = gpu::stream_create;
+    b.stream_destroy = gpu::stream_destroy;
+    b.stream_query = gpu::stream_query;
+    b.event_create_timed = gpu::event_create_timed;
+    b.event_synchronize = gpu::event_synchronize;
+    b.event_elapsed = gpu::event_elapsed;
+    b.function_create = gpu::function_create;
+    b.function_launch = gpu::function_launch;
+    b.statistics = gpu::statistics;
+    return b;
+  }();
+  return &backend;
+}

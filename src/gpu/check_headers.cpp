@@ -1,0 +1,133 @@
+// Compares runtime.h with the vendor's own headers, where those are installed (the target
+// pyflame_check_headers): values, layouts and the types of functions. Only compiled, never run.
+#include "gpu/runtime.h"
+
+#ifdef PF_GPU_ROCM
+#define __HIP_PLATFORM_AMD__ 1
+#define __HIP_DISABLE_CPP_FUNCTIONS__ 1  // templates beside the functions
+#include <hip/hip_runtime_api.h>
+#include <hip/hiprtc.h>
+#else
+#include <cuda.h>
+#include <nvrtc.h>
+#endif
+
+#include <type_traits>
+
+namespace pyflame::gpu {
+namespace {
+
+// Passed alike by the calling convention: integers and enums of one size, or addresses (which the
+// CUDA driver spells as 64-bit integers).
+template <class A, class B>
+constexpr bool alike() {
+  constexpr bool a_address = std::is_pointer_v<A>, b_address = std::is_pointer_v<B>;
+  if constexpr (a_address || b_address)
+    return sizeof(A) == sizeof(B);
+  else
+    return sizeof(A) == sizeof(B) && std::is_floating_point_v<A> == std::is_floating_point_v<B>;
+}
+template <class F, class G>
+struct SameCall : std::false_type {};
+template <class R, class... A, class S, class... B>
+requires(sizeof...(A) == sizeof...(B)) struct SameCall<R (*)(A...), S (*)(B...)>
+    : std::bool_constant<alike<R, S>() && (alike<A, B>() && ...)> {
+};
+template <class R, class... A, class S, class... B>
+requires(sizeof...(A) == sizeof...(B)) struct SameCall<R (*)(A...), S (*)(B...) noexcept>
+    : std::bool_constant<alike<R, S>() && (alike<A, B>() && ...)> {
+};
+
+#define X(NAME, HIP, CUDA, ARGS)                                                         \
+  static_assert(SameCall<decltype(Runtime::NAME), decltype(&::PF_RT(HIP, CUDA))>::value, \
+                #HIP " / " #CUDA);
+PF_RUNTIME_CALLS(X)
+#undef X
+#define X(NAME, HIP, CUDA, ARGS)                                                     \
+  static_assert(SameCall<decltype(Rtc::NAME), decltype(&::PF_RT(HIP, CUDA))>::value, \
+                #HIP " / " #CUDA);
+PF_RTC_CALLS(X)
+#undef X
+#define X(NAME, REAL) \
+  static_assert(SameCall<decltype(Runtime::NAME), decltype(&::REAL)>::value, #REAL);
+#ifdef PF_GPU_ROCM
+X(SetDevice, hipSetDevice)
+X(GetDeviceProperties, hipGetDeviceProperties)
+X(GetErrorName, hipGetErrorName)
+X(GetErrorString, hipGetErrorString)
+X(MemcpyPeerAsync, hipMemcpyPeerAsync)
+X(DeviceEnablePeerAccess, hipDeviceEnablePeerAccess)
+X(FuncSetAttribute, hipFuncSetAttribute)
+#else
+X(DeviceGetAttribute, cuDeviceGetAttribute)
+X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)
+X(CtxSetCurrent, cuCtxSetCurrent)
+X(GetErrorName, cuGetErrorName)
+X(GetErrorString, cuGetErrorString)
+X(MemcpyPeerAsync, cuMemcpyPeerAsync)
+X(CtxEnablePeerAccess, cuCtxEnablePeerAccess)
+X(FuncSetAttribute, cuFuncSetAttribute)
+#endif
+#undef X
+
+#ifdef PF_GPU_ROCM
+#define SAME_VALUE(OURS, HIP, CUDA) static_assert(OURS == static_cast<int>(HIP));
+#else
+#define SAME_VALUE(OURS, HIP, CUDA) static_assert(OURS == static_cast<int>(CUDA));
+#endif
+SAME_VALUE(kSuccess, hipSuccess, CUDA_SUCCESS)
+SAME_VALUE(kErrorInvalidValue, hipErrorInvalidValue, CUDA_ERROR_INVALID_VALUE)
+SAME_VALUE(kErrorOutOfMemory, hipErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY)
+SAME_VALUE(kErrorNotInitialized, hipErrorNotInitialized, CUDA_ERROR_NOT_INITIALIZED)
+SAME_VALUE(kErrorNoDevice, hipErrorNoDevice, CUDA_ERROR_NO_DEVICE)
+SAME_VALUE(kErrorInvalidDevice, hipErrorInvalidDevice, CUDA_ERROR_INVALID_DEVICE)
+SAME_VALUE(kErrorInvalidImage, hipErrorInvalidImage, CUDA_ERROR_INVALID_IMAGE)
+SAME_VALUE(kErrorNoBinaryForGpu, hipErrorNoBinaryForGpu, CUDA_ERROR_NO_BINARY_FOR_GPU)
+SAME_VALUE(kErrorECC, hipErrorECCNotCorrectable, CUDA_ERROR_ECC_UNCORRECTABLE)
+SAME_VALUE(kErrorNotFound, hipErrorNotFound, CUDA_ERROR_NOT_FOUND)
+SAME_VALUE(kErrorNotReady, hipErrorNotReady, CUDA_ERROR_NOT_READY)
+SAME_VALUE(kErrorIllegalAddress, hipErrorIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS)
+SAME_VALUE(kErrorLaunchOutOfResources, hipErrorLaunchOutOfResources,
+           CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
+SAME_VALUE(kErrorLaunchTimeOut, hipErrorLaunchTimeOut, CUDA_ERROR_LAUNCH_TIMEOUT)
+SAME_VALUE(kErrorContextIsDestroyed, hipErrorContextIsDestroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED)
+SAME_VALUE(kErrorAssert, hipErrorAssert, CUDA_ERROR_ASSERT)
+SAME_VALUE(kErrorLaunchFailure, hipErrorLaunchFailure, CUDA_ERROR_LAUNCH_FAILED)
+SAME_VALUE(kErrorNotSupported, hipErrorNotSupported, CUDA_ERROR_NOT_SUPPORTED)
+SAME_VALUE(kErrorUnknown, hipErrorUnknown, CUDA_ERROR_UNKNOWN)
+SAME_VALUE(kStreamNonBlocking, hipStreamNonBlocking, CU_STREAM_NON_BLOCKING)
+SAME_VALUE(kEventDisableTiming, hipEventDisableTiming, CU_EVENT_DISABLE_TIMING)
+SAME_VALUE(kHostPortableMapped, (hipHostMallocPortable | hipHostMallocMapped),
+           (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
+
+#ifdef PF_GPU_ROCM
+#if HIP_VERSION_MAJOR >= 6
+using Properties = hipDeviceProp_tR0600;
+constexpr PropertyLayout kLayout = kPropertiesR0600;
+#else
+using Properties = hipDeviceProp_t;
+constexpr PropertyLayout kLayout = kPropertiesR0000;
+#endif
+static_assert(sizeof(Properties) <= kPropertyBytes);
+static_assert(kLayout.total_memory == offsetof(Properties, totalGlobalMem));
+static_assert(kLayout.shared == offsetof(Properties, sharedMemPerBlock));
+static_assert(kLayout.warp == offsetof(Properties, warpSize));
+static_assert(kLayout.max_block == offsetof(Properties, maxThreadsPerBlock));
+static_assert(kLayout.max_grid == offsetof(Properties, maxGridSize));
+static_assert(kLayout.compute_units == offsetof(Properties, multiProcessorCount));
+static_assert(kLayout.arch == offsetof(Properties, gcnArchName));
+static_assert(sizeof(Properties::gcnArchName) == 256);
+#else
+static_assert(kMaxThreadsPerBlock == static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+static_assert(kWarpSize == static_cast<int>(CU_DEVICE_ATTRIBUTE_WARP_SIZE));
+static_assert(kMultiprocessorCount == static_cast<int>(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+static_assert(kCapabilityMajor == static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+static_assert(kCapabilityMinor == static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+static_assert(kMaxSharedOptin ==
+              static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+static_assert(kFuncMaxDynamicShared ==
+              static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+#endif
+
+}  // namespace
+}  // namespace pyflame::gpu

@@ -1,0 +1,353 @@
+#include "gpu/device.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+namespace pyflame::gpu {
+namespace {
+
+constexpr int kMaxDevices = 16;
+constexpr size_t kStaticShared = 48 << 10;  // more has to be asked for on NVIDIA
+
+std::array<std::atomic<Device*>, kMaxDevices>& devices() {
+  static auto* a = new std::array<std::atomic<Device*>, kMaxDevices>{};
+  return *a;
+}
+
+bool set(const char* name) {
+  const char* v = std::getenv(name);
+  return v && *v && std::strcmp(v, "0") != 0;
+}
+
+// A child of fork() has none of the driver's threads: whatever it asked the driver would hang.
+std::atomic<bool> forked{false};
+void refuse_after_fork() {
+  static const int once = pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  (void)once;
+  if (forked.load(std::memory_order_relaxed))
+    throw Failure(PF_LOST,
+                  "this process was forked from one that used the GPU, which does not survive a "
+                  "fork; start workers with the 'spawn' method, or fork before the first use");
+}
+
+template <class T>
+[[maybe_unused]] T field(const char* properties, size_t at) {
+  T v;
+  std::memcpy(&v, properties + at, sizeof v);
+  return v;
+}
+
+}  // namespace
+
+bool launch_blocking() {
+  static const bool on = set("HIP_LAUNCH_BLOCKING") || set("CUDA_LAUNCH_BLOCKING");
+  return on;
+}
+
+// ---- which devices there are -------------------------------------------------------------------
+
+int Device::count() {
+  static std::mutex mutex;
+  static int n = -1;
+  std::lock_guard lock(mutex);
+  if (n >= 0) return n;
+  const Runtime& r = runtime();
+  int error = r.Init(0), found = 0;
+  if (error == kSuccess) error = r.GetDeviceCount(&found);
+  if (error == kErrorNoDevice) error = kSuccess, found = 0;
+  if (error != kSuccess)
+    throw Failure(PF_UNSUPPORTED,
+                  r.library + " was opened, but it found no usable GPU: " + error_text(error) +
+                      PF_RT("; is the amdgpu driver loaded, and may this user open /dev/kfd (group "
+                            "render)?",
+                            "; is the NVIDIA driver loaded, and not older than the library?"));
+  return n = std::min(found, kMaxDevices);
+}
+
+Traits Device::describe(pf_device index) {
+  const Runtime& r = runtime();
+  Traits t;
+  t.amd = kAmd;
+  char name[256] = "";
+  check(r.DeviceGetName(name, sizeof name, index), PF_RT("hipDeviceGetName", "cuDeviceGetName"));
+  t.name = name;
+#ifdef PF_GPU_ROCM
+  char p[kPropertyBytes] = {};
+  check(r.GetDeviceProperties(p, index), "hipGetDeviceProperties");
+  const PropertyLayout& l = r.properties_r0600 ? kPropertiesR0600 : kPropertiesR0000;
+  p[l.arch + 255] = 0;
+  t.target = p + l.arch;
+  t.architecture = t.target.substr(0, t.target.find(':'));
+  t.total_memory = field<size_t>(p, l.total_memory);
+  t.max_shared = field<size_t>(p, l.shared);
+  t.warp = field<int>(p, l.warp);
+  t.max_block = field<int>(p, l.max_block);
+  t.compute_units = field<int>(p, l.compute_units);
+  t.max_grid = field<int>(p, l.max_grid);
+#else
+  auto attribute = [&](int which) {
+    int v = 0;
+    check(r.DeviceGetAttribute(&v, which, index), "cuDeviceGetAttribute");
+    return v;
+  };
+  t.architecture = "sm_" + std::to_string(attribute(kCapabilityMajor)) +
+                   std::to_string(attribute(kCapabilityMinor));
+  t.target = t.architecture;
+  t.warp = attribute(kWarpSize);
+  t.max_block = attribute(kMaxThreadsPerBlock);
+  t.compute_units = attribute(kMultiprocessorCount);
+  t.max_shared = static_cast<size_t>(attribute(kMaxSharedOptin));
+  check(r.DeviceTotalMem(&t.total_memory, index), "cuDeviceTotalMem");
+#endif
+  return t;
+}
+
+std::string Device::unusable(const Traits& t) {
+  const std::string found = t.name + " (" + t.architecture + ")";
+  if (kAmd) {
+    // CDNA, and RDNA 2 to 4: what the kernels are compiled for in our checks, and their families.
+    for (const char* family :
+         {"gfx908", "gfx90a", "gfx94", "gfx95", "gfx103", "gfx110", "gfx115", "gfx120"})
+      if (t.architecture.rfind(family, 0) == 0 && (t.warp == 32 || t.warp == 64)) return "";
+    return found +
+           " is of an architecture that the kernels cannot run on; usable are gfx908, gfx90a, "
+           "gfx94x, gfx95x (Instinct) and gfx103x, gfx110x, gfx115x, gfx120x (Radeon); choose "
+           "another GPU with HIP_VISIBLE_DEVICES, or use 'cpu'";
+  }
+  if (std::atoi(t.architecture.c_str() + 3) >= 70 && t.warp == 32) return "";
+  return found +
+         " is of an architecture that the kernels cannot run on: compute capability 7.0 or newer "
+         "is needed; choose another GPU with CUDA_VISIBLE_DEVICES, or use 'cpu'";
+}
+
+Device* Device::existing(pf_device index) {
+  if (index < 0 || index >= kMaxDevices) return nullptr;
+  return devices()[static_cast<size_t>(index)].load(std::memory_order_acquire);
+}
+
+Device& Device::get(pf_device index) {
+  if (Device* d = existing(index)) {
+    if (forked.load(std::memory_order_relaxed)) [[unlikely]]
+      refuse_after_fork();
+    return *d;
+  }
+  refuse_after_fork();
+  if (index < 0 || index >= count())
+    throw Failure(PF_UNSUPPORTED, std::string("there is no ") + kVendorName + ":" +
+                                      std::to_string(index) + "; found " + std::to_string(count()) +
+                                      " device(s)");
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  auto& slot = devices()[static_cast<size_t>(index)];
+  Device* d = slot.load(std::memory_order_acquire);
+  if (!d) slot.store(d = new Device(index), std::memory_order_release);
+  return *d;
+}
+
+Device::Device(pf_device i) : index(i), traits(describe(i)), index_(i) {
+  if (std::string why = unusable(traits); !why.empty()) throw Failure(PF_UNSUPPORTED, why);
+#ifdef PF_GPU_CUDA
+  check(runtime().DevicePrimaryCtxRetain(&context_, i), "cuDevicePrimaryCtxRetain");
+#endif
+  activate();
+  default_stream_ = std::make_unique<Stream>(*this, 0);
+  peers_.resize(kMaxDevices);
+}
+
+void Device::activate() const {
+#ifdef PF_GPU_ROCM
+  check(runtime().SetDevice(index), "hipSetDevice");
+#else
+  check(runtime().CtxSetCurrent(context_), "cuCtxSetCurrent");
+#endif
+}
+
+void Device::enable_peer(const Device& other) {
+  std::lock_guard lock(mutex_);
+  if (peers_[static_cast<size_t>(other.index)]) return;
+  peers_[static_cast<size_t>(other.index)] = true;
+  const Runtime& r = runtime();
+  int can = 0;
+  if (r.DeviceCanAccessPeer(&can, index, other.index) != kSuccess || !can) return;
+  activate();
+  // A failure (enabled already, or a limit) is none: the copy then goes another way.
+#ifdef PF_GPU_ROCM
+  (void)r.DeviceEnablePeerAccess(other.index, 0);
+#else
+  (void)r.CtxEnablePeerAccess(other.context(), 0);
+#endif
+}
+
+// ---- launches ----------------------------------------------------------------------------------
+
+Function Device::find(const char* file, const std::string& defines, const char* entry) {
+  thread_local std::string key;
+  key.assign(file).append(1, '\0').append(entry).append(1, '\0').append(defines);
+  std::lock_guard lock(mutex_);
+  auto it = functions_.find(key);
+  if (it != functions_.end()) return it->second.get();
+  std::string label = std::string(file) + " " + entry + " " + defines;
+  auto f = std::make_unique<Loaded>();
+  const std::string code = code_object(traits, label, expanded_text(file), defines);
+  activate();
+  hipModule module = nullptr;
+  check(runtime().ModuleLoadData(&module, code.data()),
+        PF_RT("hipModuleLoadData", "cuModuleLoadData"));
+  check(runtime().ModuleGetFunction(&f->function, module, entry),
+        PF_RT("hipModuleGetFunction", "cuModuleGetFunction"));
+  f->device = this;
+  f->name = std::move(label);
+  return functions_.emplace(key, std::move(f)).first->second.get();
+}
+
+Function Device::build(const std::string& label, const std::string& source,
+                       const std::string& defines, const char* entry) {
+  const std::string code = code_object(traits, label, expand(source), defines);
+  auto f = std::make_unique<Loaded>();
+  activate();
+  hipModule module = nullptr;
+  check(runtime().ModuleLoadData(&module, code.data()),
+        PF_RT("hipModuleLoadData", "cuModuleLoadData"));
+  check(runtime().ModuleGetFunction(&f->function, module, entry),
+        PF_RT("hipModuleGetFunction", "cuModuleGetFunction"));
+  f->device = this;
+  f->name = label;
+  return f.release();  // as long as the process: the engine keeps programs for good
+}
+
+void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) {
+  const Runtime& r = runtime();
+#ifdef PF_GPU_CUDA
+  if (shared > kStaticShared && shared > f->shared.load(std::memory_order_relaxed)) {
+    check(r.FuncSetAttribute(f->function, kFuncMaxDynamicShared, static_cast<int>(shared)),
+          "cuFuncSetAttribute");
+    f->shared.store(shared, std::memory_order_relaxed);
+  }
+#endif
+  if (shared > traits.max_shared)
+    throw Failure(PF_LAUNCH, f->name + " asks for " + std::to_string(shared) +
+                                 " bytes of shared memory; " + traits.name + " has " +
+                                 std::to_string(traits.max_shared));
+  activate();
+  int error = r.ModuleLaunchKernel(f->function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                                   static_cast<unsigned>(shared), s.handle, args, nullptr);
+  if (error == kSuccess && launch_blocking()) error = r.StreamSynchronize(s.handle);
+  if (error != kSuccess) [[unlikely]]
+    throw Failure(status_of(error), "launching " + f->name + ": " + error_text(error));
+}
+
+// ---- streams -----------------------------------------------------------------------------------
+
+Stream::Stream(Device& device, int priority) : device_(device) {
+  const Runtime& r = runtime();
+  check(r.StreamCreateWithPriority(&handle, kStreamNonBlocking, priority),
+        PF_RT("hipStreamCreateWithPriority", "cuStreamCreateWithPriority"));
+  void* p = nullptr;
+  check(r.HostMalloc(&p, sizeof(ErrorRecord), kHostPortableMapped),
+        PF_RT("hipHostMalloc", "cuMemHostAlloc"));
+  record_ = new (p) ErrorRecord{};
+  check(r.HostGetDevicePointer(&record_device_, p, 0),
+        PF_RT("hipHostGetDevicePointer", "cuMemHostGetDevicePointer"));
+  check(r.Malloc(&lock_, 256), PF_RT("hipMalloc", "cuMemAlloc"));
+  check(r.MemsetD8Async(lock_, 0, 256, handle), PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+}
+
+Stream::~Stream() {
+  const Runtime& r = runtime();
+  r.StreamSynchronize(handle);
+  r.StreamDestroy(handle);
+  r.Free(lock_);
+  r.HostFree(record_);
+}
+
+void Stream::synchronize(pf_index_error* out) {
+  const Runtime& r = runtime();
+  device_.activate();
+  check(r.StreamSynchronize(handle), PF_RT("hipStreamSynchronize", "cuStreamSynchronize"));
+  auto* record = const_cast<volatile ErrorRecord*>(record_);
+  if (out) *out = {};
+  if (!record->set) return;
+  if (out) {
+    out->set = 1;
+    out->index = record->index;
+    out->limit = record->limit;
+    out->op = reinterpret_cast<const char*>(record->op);
+  }
+  record->set = 0;
+  check(r.MemsetD8Async(lock_, 0, 256, handle), PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+}
+
+// ---- staging -----------------------------------------------------------------------------------
+
+Staging::Slot& Staging::next(size_t bytes) {
+  const Runtime& r = runtime();
+  Slot& s = slots_[at_];
+  at_ = (at_ + 1) % kSlots;
+  if (!s.event)
+    check(r.EventCreateWithFlags(&s.event, kEventDisableTiming),
+          PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
+  if (s.busy)
+    check(r.EventSynchronize(s.event), PF_RT("hipEventSynchronize", "cuEventSynchronize"));
+  s.busy = false;
+  if (s.capacity < bytes) {
+    if (s.memory) r.HostFree(s.memory);
+    s.memory = nullptr;
+    s.capacity = 0;
+    size_t want = std::max<size_t>(bytes, 64 << 10);
+    check(r.HostMalloc(&s.memory, want, kHostPortableMapped),
+          PF_RT("hipHostMalloc", "cuMemHostAlloc"));
+    s.capacity = want;
+  }
+  return s;
+}
+
+void Staging::from_host(Stream& stream, void* to, const void* from, size_t bytes) {
+  const Runtime& r = runtime();
+  device_.activate();
+  std::lock_guard lock(mutex_);
+  for (size_t done = 0; done < bytes;) {
+    size_t n = std::min(bytes - done, kChunk);
+    Slot& s = next(n);
+    std::memcpy(s.memory, static_cast<const char*>(from) + done, n);
+    check(r.MemcpyHtoDAsync(static_cast<char*>(to) + done, s.memory, n, stream.handle),
+          PF_RT("hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync"));
+    check(r.EventRecord(s.event, stream.handle), PF_RT("hipEventRecord", "cuEventRecord"));
+    s.busy = true;
+    done += n;
+  }
+}
+
+void Staging::to_host(Stream& stream, void* to, const void* from, size_t bytes) {
+  const Runtime& r = runtime();
+  device_.activate();
+  std::lock_guard lock(mutex_);
+  // One chunk is copied out of pinned memory while the next arrives there.
+  Slot* pending = nullptr;
+  size_t pending_at = 0, pending_bytes = 0;
+  auto finish = [&] {
+    if (!pending) return;
+    check(r.EventSynchronize(pending->event), PF_RT("hipEventSynchronize", "cuEventSynchronize"));
+    pending->busy = false;
+    std::memcpy(static_cast<char*>(to) + pending_at, pending->memory, pending_bytes);
+    pending = nullptr;
+  };
+  for (size_t done = 0; done < bytes;) {
+    size_t n = std::min(bytes - done, kChunk);
+    Slot& s = next(n);
+    check(r.MemcpyDtoHAsync(s.memory, static_cast<const char*>(from) + done, n, stream.handle),
+          PF_RT("hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync"));
+    check(r.EventRecord(s.event, stream.handle), PF_RT("hipEventRecord", "cuEventRecord"));
+    s.busy = true;
+    finish();
+    pending = &s;
+    pending_at = done;
+    pending_bytes = n;
+    done += n;
+  }
+  finish();
+}
+
+}  // namespace pyflame::gpu

@@ -1,0 +1,144 @@
+// One GPU: its traits, streams, staging memory, and the modules loaded on it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "gpu/kernel.h"
+#include "gpu/runtime.h"
+
+namespace pyflame::gpu {
+
+// Written by kernels that find a wrong index, in memory that the host reads too. The same layout
+// as pf_error_record of kernels/index_error.h.
+struct ErrorRecord {
+  int64_t set, index, limit, op;
+};
+
+class Stream {
+ public:
+  Stream(Device& device, int priority);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  hipStream handle = nullptr;
+  ErrorArg error_arg(const char* op) const {
+    return {lock_, record_device_, reinterpret_cast<int64_t>(op)};
+  }
+  // Waits, and takes out what a kernel has reported since the last call.
+  void synchronize(pf_index_error* out);
+
+ private:
+  Device& device_;
+  ErrorRecord* record_ = nullptr;  // the host's address
+  void* record_device_ = nullptr;  // the same for kernels
+  void* lock_ = nullptr;           // device memory: 0 until the first wrong index
+};
+
+// Pinned memory through which pageable copies go: a copy from the host has read its source when
+// it returns, and the device need not have run it.
+class Staging {
+ public:
+  explicit Staging(Device& d) : device_(d) {}
+  void from_host(Stream& s, void* to, const void* from, size_t bytes);
+  void to_host(Stream& s, void* to, const void* from, size_t bytes);
+
+ private:
+  static constexpr size_t kChunk = size_t{4} << 20;
+  static constexpr int kSlots = 4;
+  struct Slot {
+    void* memory = nullptr;
+    size_t capacity = 0;
+    hipEvent event = nullptr;
+    bool busy = false;
+  };
+  Slot& next(size_t bytes);
+  Device& device_;
+  std::mutex mutex_;
+  Slot slots_[kSlots];
+  int at_ = 0;
+};
+
+struct Loaded {
+  hipFunction function = nullptr;
+  const Device* device = nullptr;
+  std::string name;                       // for messages
+  mutable std::atomic<size_t> shared{0};  // dynamic shared memory that it was allowed
+};
+
+class Device {
+ public:
+  // The device, made ready at first use. Throws when the kernels cannot run on it.
+  static Device& get(pf_device index);
+  // The same, or null when it was never used.
+  static Device* existing(pf_device index);
+  // Of the runtime; throws when there is no runtime.
+  static int count();
+  // Without making it ready.
+  static Traits describe(pf_device index);
+  // Why the kernels cannot run on such a device; empty when they can.
+  static std::string unusable(const Traits&);
+
+  const int index;
+  const Traits traits;
+  Staging staging{*this};
+
+  // Makes it the calling thread's device; needed before every call of the runtime.
+  void activate() const;
+  Stream& stream(pf_stream s) const { return s ? *static_cast<Stream*>(s) : *default_stream_; }
+
+  // kernels/<file> with options, or generated text; compiled at first use.
+  Function find(const char* file, const std::string& defines, const char* entry);
+  Function build(const std::string& label, const std::string& source, const std::string& defines,
+                 const char* entry);
+  void launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args);
+
+#ifdef PF_GPU_CUDA
+  void* context() const {
+    return context_;
+  }
+#endif
+  // Lets this device read the other's memory directly, where the hardware can.
+  void enable_peer(const Device& other);
+
+ private:
+  explicit Device(pf_device index);
+  int index_;
+  void* context_ = nullptr;
+  std::unique_ptr<Stream> default_stream_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<Loaded>> functions_;
+  std::vector<bool> peers_;
+};
+
+// ---- compile.cpp -------------------------------------------------------------------------------
+
+// A text of kernels/ with its #include "..." lines replaced by the texts that they name.
+const std::string& expanded_text(const char* file);
+std::string expand(const std::string& source);
+// The code object for a device: from the disk cache, else compiled and put there.
+std::string code_object(const Traits& traits, const std::string& label, const std::string& source,
+                        const std::string& defines);
+
+struct CompileStats {
+  std::atomic<int64_t> compiled{0}, from_disk{0};
+};
+CompileStats& compile_stats();
+
+// ---- texts (generated at build) ----------------------------------------------------------------
+struct Text {
+  const char* name;
+  const char* text;
+};
+extern const Text kTexts[];
+extern const int kNumTexts;
+
+// HIP_LAUNCH_BLOCKING or CUDA_LAUNCH_BLOCKING: wait after every launch.
+bool launch_blocking();
+
+}  // namespace pyflame::gpu

@@ -1,0 +1,47 @@
+// What the core gives the plug-in, and the plug-in's own error text and fault injection.
+#pragma once
+
+#include "cpu/run.h"
+#include "gpu/kernel.h"
+#include "pyflame/backend.h"
+
+namespace pyflame::gpu {
+
+void set_host(const pf_host* host);
+const pf_host* host();
+
+// Device memory of the core's allocator, given back when the calling thread's ScratchScope ends.
+void* scratch(pf_device device, pf_stream stream, size_t bytes);
+
+// Held around every launcher.
+class ScratchScope {
+ public:
+  ScratchScope();
+  ~ScratchScope();
+  ScratchScope(const ScratchScope&) = delete;
+  ScratchScope& operator=(const ScratchScope&) = delete;
+};
+
+// Runs fn; exceptions become a status and last_error().
+template <class F>
+pf_status guarded(F&& fn) {
+  pf_status status = PF_OK;
+  pf_status other = cpu::guard([&] {
+    try {
+      fn();
+    } catch (const Failure& f) {
+      status = f.status;
+      throw;
+    }
+  });
+  return status ? status : other;
+}
+
+cpu::Faults& faults();
+
+// ---- program.cpp: groups of pointwise nodes ----------------------------------------------------
+pf_status program_create(pf_device, const pf_program*, void** kernel);
+void program_destroy(pf_device, void* kernel);
+pf_status program_launch(pf_device, pf_stream, void* kernel, const pf_launch*);
+
+}  // namespace pyflame::gpu

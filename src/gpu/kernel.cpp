@@ -1,0 +1,139 @@
+#include "gpu/kernel.h"
+
+#include <cstring>
+#include <string_view>
+#include <unordered_map>
+
+#include "codegen/device_text.h"
+#include "gpu/device.h"
+#include "gpu/host.h"
+
+namespace pyflame::gpu {
+namespace {
+
+std::unordered_map<std::string_view, KernelFn>& kernels() {
+  static auto* m = new std::unordered_map<std::string_view, KernelFn>;
+  return *m;
+}
+
+}  // namespace
+
+RegisterKernel::RegisterKernel(const char* name, KernelFn fn) {
+  kernels().emplace(name, fn);
+}
+
+KernelFn find_kernel(const char* name) {
+  auto it = kernels().find(name);
+  return it == kernels().end() ? nullptr : it->second;
+}
+
+bool contiguous(const pf_tensor& t) {
+  int64_t step = 1;
+  for (int i = t.ndim - 1; i >= 0; --i) {
+    if (t.shape[i] == 0) return true;
+    if (t.shape[i] != 1) {
+      if (t.strides[i] != step) return false;
+      step *= t.shape[i];
+    }
+  }
+  return true;
+}
+
+// ---- options -----------------------------------------------------------------------------------
+
+Defines Defines::type(const char* n, DType t) && {
+  return std::move(*this).text(n, codegen::device_storage(t));
+}
+Defines Defines::value(const char* n, int64_t v) && {
+  return std::move(*this).text(n, std::to_string(v).c_str());
+}
+Defines Defines::text(const char* n, const char* v) && {
+  text_.append("-D").append(n).append(1, '=').append(v).append(1, ' ');
+  return std::move(*this);
+}
+
+// ---- what launchers call -----------------------------------------------------------------------
+
+const Traits& KernelArgs::traits() const {
+  return device.traits;
+}
+Function KernelArgs::compile(const char* file, const Defines& defines, const char* entry) const {
+  return device.find(file, defines.str(), entry);
+}
+void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, void** args) const {
+  device.launch(f, device.stream(stream), grid, Grid(block), shared, args);
+}
+void* KernelArgs::workspace(size_t bytes) const {
+  return scratch(device.index, stream, bytes);
+}
+void KernelArgs::fill(void* data, int byte, size_t bytes) const {
+  if (!bytes) return;
+  device.activate();
+  check(runtime().MemsetD8Async(data, static_cast<unsigned char>(byte), bytes,
+                                device.stream(stream).handle),
+        PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+}
+void KernelArgs::copy(void* to, const void* from, size_t bytes) const {
+  if (!bytes) return;
+  device.activate();
+  check(runtime().MemcpyDtoDAsync(to, from, bytes, device.stream(stream).handle),
+        PF_RT("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"));
+}
+void* KernelArgs::upload(const void* host, size_t bytes) const {
+  void* p = workspace(bytes);
+  device.staging.from_host(device.stream(stream), p, host, bytes);
+  return p;
+}
+ErrorArg KernelArgs::error() const {
+  return device.stream(stream).error_arg(op);
+}
+
+// ---- spaces ------------------------------------------------------------------------------------
+
+bool Space::contiguous(int operand) const {
+  return numel <= 1 || (ndim == 1 && strides[operand][0] == 1);
+}
+
+bool Space::small() const {
+  constexpr int64_t kMost = 2147483647;
+  if (numel > kMost) return false;
+  for (const auto& s : strides) {
+    int64_t reach = 0;
+    for (int d = 0; d < ndim; ++d) {
+      const int64_t step = s[d] < 0 ? -s[d] : s[d];
+      if (shape[d] > 1 && step > kMost / (shape[d] - 1)) return false;
+      reach += step * (shape[d] - 1);
+    }
+    if (reach > kMost) return false;
+  }
+  return true;
+}
+
+Space make_space(std::initializer_list<const pf_tensor*> operands) {
+  Space s;
+  const pf_tensor& first = **operands.begin();
+  const int n = static_cast<int>(operands.size());
+  s.numel = numel(first);
+  if (s.numel == 0) {
+    s.ndim = 1;
+    return s;
+  }
+  // From the slowest dimension to the fastest; one that continues its neighbour joins it.
+  for (int d = 0; d < first.ndim; ++d) {
+    if (first.shape[d] == 1) continue;
+    bool joins = s.ndim > 0;
+    for (int k = 0; k < n && joins; ++k)
+      joins = s.strides[k][s.ndim - 1] == operands.begin()[k]->strides[d] * first.shape[d];
+    if (!joins) s.shape[s.ndim++] = 1;
+    s.shape[s.ndim - 1] *= first.shape[d];
+    for (int k = 0; k < n; ++k) s.strides[k][s.ndim - 1] = operands.begin()[k]->strides[d];
+  }
+  if (s.ndim == 0) {
+    s.ndim = 1;
+    s.shape[0] = 1;
+    for (int k = 0; k < n; ++k) s.strides[k][0] = 1;
+  }
+  return s;
+}
+
+}  // namespace pyflame::gpu

@@ -1,0 +1,150 @@
+// Launchers of kernels that move elements: copy, cat, flip, roll, tril and triu, views' gradients.
+#include <algorithm>
+
+#include "gpu/kernel.h"
+#include "pyflame/error.h"
+
+namespace pyflame::gpu {
+namespace {
+
+constexpr int kBlock = 256;
+constexpr int64_t kMostBlocks = 1 << 16;  // kernels loop on from there
+
+const char* index_type(const Space& s) {
+  return s.small() ? "pf_u32" : "pf_u64";
+}
+
+Defines moving(const Space& s, const pf_tensor& out, const pf_tensor& in) {
+  const auto to = static_cast<DType>(out.dtype), from = static_cast<DType>(in.dtype);
+  if (to == from)
+    return Defines()
+        .value("PF_BYTES", static_cast<int64_t>(itemsize(to)))
+        .text("PF_INDEX", index_type(s));
+  return Defines().type("PF_TO", to).type("PF_FROM", from).text("PF_INDEX", index_type(s));
+}
+
+// Planes whose input is contiguous along the output's rows: through shared memory.
+bool transposed(const KernelArgs& a, const Space& s, void* out, const void* in, int64_t bytes) {
+  if (s.ndim < 2 || s.numel < 4096) return false;
+  const int c = s.ndim - 1;
+  if (s.strides[0][c] != 1) return false;
+  int r = -1;
+  for (int d = 0; d < c; ++d)
+    if (s.strides[1][d] == 1) r = d;
+  if (r < 0 || s.shape[r] < 16 || s.shape[c] < 16) return false;
+  Space planes;
+  planes.numel = s.numel / (s.shape[r] * s.shape[c]);
+  for (int d = 0; d < c; ++d) {
+    if (d == r) continue;
+    planes.shape[planes.ndim] = s.shape[d];
+    for (int k = 0; k < 2; ++k) planes.strides[k][planes.ndim] = s.strides[k][d];
+    ++planes.ndim;
+  }
+  if (planes.ndim == 0) planes.ndim = 1, planes.shape[0] = 1;
+  const int64_t tiles = ceil_div(s.shape[r], 32) * ceil_div(s.shape[c], 32) * planes.numel;
+  const Function f =
+      a.compile("move.h", Defines().value("PF_BYTES", bytes).text("PF_INDEX", index_type(planes)),
+                "pf_transpose");
+  a.launch(f, std::min(tiles, kMostBlocks * 16), kBlock, 0, planes, out, in, s.shape[r], s.shape[c],
+           s.strides[0][r], s.strides[1][c]);
+  return true;
+}
+
+// `in` (of out's rank or less, sizes of 1 spread) into `out`.
+void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in) {
+  pf_tensor from = out;
+  from.data = in.data;
+  from.dtype = in.dtype;
+  const int shift = out.ndim - in.ndim;
+  for (int d = 0; d < out.ndim; ++d)
+    from.strides[d] = d < shift || in.shape[d - shift] == 1 ? 0 : in.strides[d - shift];
+  const Space s = make_space({&out, &from});
+  if (s.numel == 0) return;
+  const auto to_type = static_cast<DType>(out.dtype), from_type = static_cast<DType>(in.dtype);
+  if (to_type == from_type) {
+    if (to_type == DType::Int4) {  // two elements share a byte
+      PF_CHECK(contiguous(out) && contiguous(in) && numel(out) == numel(in), NotSupportedError,
+               "copy",
+               "got int4 that is strided or broadcast; expected contiguous tensors of one shape; "
+               "unpack it first");
+      return a.copy(out.data, in.data, nbytes(to_type, s.numel));
+    }
+    if (s.contiguous(0) && s.contiguous(1))
+      return a.copy(out.data, in.data, nbytes(to_type, s.numel));
+    if (transposed(a, s, out.data, in.data, static_cast<int64_t>(itemsize(to_type)))) return;
+  }
+  const Function f = a.compile("move.h", moving(s, out, in), "pf_copy");
+  a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data);
+}
+
+void copy(const KernelArgs& a) {
+  copy_tensor(a, a.tensor(0), a.tensor(1));
+}
+
+void* element(const pf_tensor& t, int64_t offset) {
+  return static_cast<char*>(t.data) +
+         offset * static_cast<int64_t>(itemsize(static_cast<DType>(t.dtype)));
+}
+
+// attrs: dim
+void cat(const KernelArgs& a) {
+  const int dim = static_cast<int>(a.i(0));
+  int64_t at = 0;
+  for (int i = 1; i < a.ntensors; ++i) {
+    if (!a.has(i)) continue;  // an empty one
+    const pf_tensor& in = a.tensor(i);
+    pf_tensor part = a.tensor(0);
+    part.data = element(part, at * part.strides[dim]);
+    part.shape[dim] = in.shape[dim];
+    copy_tensor(a, part, in);
+    at += in.shape[dim];
+  }
+}
+
+// attrs: bit mask of the dimensions to turn round
+void flip(const KernelArgs& a) {
+  pf_tensor in = a.tensor(1);
+  if (numel(in) == 0) return;
+  int64_t start = 0;
+  for (int d = 0; d < in.ndim; ++d) {
+    if (!(a.i(0) >> d & 1)) continue;
+    start += (in.shape[d] - 1) * in.strides[d];
+    in.strides[d] = -in.strides[d];
+  }
+  in.data = element(in, start);
+  copy_tensor(a, a.tensor(0), in);
+}
+
+// out[(i + shift) mod n] = in[i] along one dimension. attrs: dim, shift in [0, n)
+void roll(const KernelArgs& a) {
+  const int dim = static_cast<int>(a.i(0));
+  const int64_t n = a.tensor(1).shape[dim], shift = a.i(1);
+  pf_tensor out = a.tensor(0), in = a.tensor(1);
+  out.data = element(out, shift * out.strides[dim]);
+  out.shape[dim] = in.shape[dim] = n - shift;
+  copy_tensor(a, out, in);
+  out = a.tensor(0), in = a.tensor(1);
+  in.data = element(in, (n - shift) * in.strides[dim]);
+  out.shape[dim] = in.shape[dim] = shift;
+  copy_tensor(a, out, in);
+}
+
+// attrs: diagonal, 1 for triu or 0 for tril
+void triangle(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  const Space s = make_space({&out, &in});
+  if (s.numel == 0) return;
+  const Function f = a.compile("move.h", moving(s, out, in), "pf_triangle");
+  a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data,
+           out.shape[out.ndim - 2], out.shape[out.ndim - 1], a.i(0), static_cast<int>(a.i(1) != 0));
+}
+
+}  // namespace
+
+PF_GPU_KERNEL("copy", copy)
+PF_GPU_KERNEL("cat", cat)
+PF_GPU_KERNEL("flip", flip)
+PF_GPU_KERNEL("roll", roll)
+PF_GPU_KERNEL("triangle", triangle)
+
+}  // namespace pyflame::gpu
