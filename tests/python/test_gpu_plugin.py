@@ -1,0 +1,298 @@
+"""The ROCm plug-in driven through stand-ins for AMD's runtime and compiler (tests/standin).
+
+Each test is a process of its own: plug-ins load once. Skipped where the plug-in was not built
+(``-DPYFLAME_USE_ROCM=ON``).
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import pyflame as pf
+
+PACKAGE = pathlib.Path(pf.__file__).resolve().parent.parent
+
+
+def library_folder():
+    for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
+        if m := re.search(r"(/\S*)/libpyflame\.so", line):
+            return pathlib.Path(m[1])
+    return pathlib.Path()
+
+
+FOLDER = library_folder()
+HIP = FOLDER / "standin" / "libamdhip64.so"
+RTC = FOLDER / "standin" / "libhiprtc.so"
+pytestmark = [
+    pytest.mark.cpu_only,
+    pytest.mark.skipif(
+        not (HIP.exists() and RTC.exists() and (FOLDER / "libpyflame_rocm.so").exists()),
+        reason="built without -DPYFLAME_USE_ROCM=ON",
+    ),
+]
+
+START = f"""
+import ctypes, os, sys, warnings
+import numpy as np
+import pyflame as pf
+hip = ctypes.CDLL({str(HIP)!r})
+rtc = ctypes.CDLL({str(RTC)!r})
+OOM, LOST = 2, 719
+
+def fault(call, nth, error):
+    hip.standin_fault(call.encode(), ctypes.c_int64(nth), error)
+
+def raises(kind, text, fn):
+    try:
+        fn()
+    except kind as e:
+        assert text in str(e), str(e)
+        return str(e)
+    raise AssertionError(f"no {{kind}}")
+"""
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """Compiled kernels are shared by the tests of one run."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def run(cache):
+    def run(code, **env):
+        new = {
+            k: v for k, v in os.environ.items() if not k.startswith(("PYFLAME_", "HIP_", "ROCR_"))
+        }
+        new |= {
+            "PYTHONPATH": str(PACKAGE),
+            "PYFLAME_HIP_LIBRARY": str(HIP),
+            "PYFLAME_HIPRTC_LIBRARY": str(RTC),
+            "XDG_CACHE_HOME": str(cache),
+        }
+        new |= {k: str(v) for k, v in env.items()}
+        done = subprocess.run(
+            [sys.executable, "-c", START + textwrap.dedent(code)],
+            env=new,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("arch, warp", [("gfx942:sramecc+:xnack-", "64"), ("gfx1100", "32")])
+def test_computes_as_the_cpu_does(run, arch, warp):
+    run(
+        f"""
+        info = pf.device_info("rocm")
+        assert info["target"] == {arch!r} and info["warp_size"] == {warp!r}
+        a = np.random.default_rng(0).standard_normal((37, 50)).astype("float32")
+        x, y = pf.tensor(a, device="rocm"), pf.tensor(a)
+        chain = lambda t: pf.relu(t * 2 + t.sum(1, keepdim=True)).exp().neg() / 3
+        assert np.allclose(chain(x).cpu().numpy(), chain(y).numpy(), rtol=1e-5)
+        assert np.array_equal(x.t().contiguous().cpu().numpy(), a.T)
+        assert np.array_equal(x[::3, 5:].clone().cpu().numpy(), a[::3, 5:])
+        assert np.array_equal((x * 10).to(pf.int32).cpu().numpy(), (a * np.float32(10)).astype("int32"))
+        for make in (
+            lambda d: pf.rand(5, 7, device=d),
+            lambda d: pf.randn(1001, device=d),
+            lambda d: pf.randn(10, dtype=pf.float64, device=d),
+            lambda d: pf.rand(100, dtype=pf.bfloat16, device=d).float(),
+            lambda d: pf.randint(-5, 1000, (99,), device=d),
+            lambda d: pf.bernoulli(pf.full((77,), 0.3, device=d)),
+            lambda d: pf.nn.functional.dropout(pf.ones(123, device=d), 0.4),
+        ):
+            pf.manual_seed(5)
+            here = make("rocm").cpu().numpy()
+            pf.manual_seed(5)
+            assert np.array_equal(here, make("cpu").numpy())
+        """,
+        PYFLAME_STANDIN_ARCH=arch,
+    )
+
+
+def test_names(run):
+    out = run(
+        """
+        x = pf.ones(2, device="cuda")
+        y = pf.ones(2, device="cuda:0")
+        assert str(x.device) == "rocm:0" and x.device.type == "cuda" and x.is_cuda
+        assert x.device.backend == "rocm" and x.device == "cuda" and x.device == "hip:0"
+        assert pf.cuda.is_available() and pf.cuda.device_count() == 2
+        assert pf.rocm_is_available() and pf.rocm_device_count() == 2
+        assert str(pf.device("gpu:1")) == "rocm:1"
+        assert "Stand-in" in pf.cuda.get_device_name(1)
+        raises(pf.DeviceError, "2 devices", lambda: pf.ones(2, device="gpu:7"))
+        z = x.to("gpu:1")
+        assert str(z.device) == "rocm:1" and (z * 3).cpu().tolist() == [3, 3]
+        p = pf.cuda.get_device_properties("rocm:1")
+        assert (p.major, p.minor, p.warp_size) == (9, 4, 64) and p.total_memory == 8 << 30
+        free, total = pf.cuda.mem_get_info(0)
+        assert 0 < free <= total == p.total_memory
+        pf.set_device("hip:1")
+        assert str(pf.get_device()) == "rocm:1" and pf.cuda.current_device() == 1
+        pf.synchronize()
+        """,
+        PYFLAME_STANDIN_DEVICES=2,
+    )
+    assert out.count("the GPU here is an AMD one") == 1
+
+
+def test_visible_devices(run):
+    run(
+        """
+        assert pf.rocm_device_count() == 1
+        """,
+        PYFLAME_STANDIN_DEVICES=4,
+        HIP_VISIBLE_DEVICES="2",
+    )
+    run(
+        """
+        assert pf.rocm_device_count() == 0 and not pf.rocm_is_available()
+        raises(pf.DeviceError, "HIP_VISIBLE_DEVICES", lambda: pf.ones(2, device="rocm"))
+        """,
+        HIP_VISIBLE_DEVICES="",
+    )
+
+
+def test_reasons_are_kept(run, tmp_path):
+    run(
+        """
+        text = pf.backends()["rocm"]
+        assert "gfx803" in text and "HIP_VISIBLE_DEVICES" in text, text
+        assert pf.rocm_device_count() == 0 and not pf.cuda.is_available()
+        raises(pf.DeviceError, "gfx803", lambda: pf.ones(2, device="rocm"))
+        assert pf.ones(2).tolist() == [1, 1]
+        """,
+        PYFLAME_STANDIN_ARCH="gfx803",
+    )
+    run(
+        """
+        assert "/nowhere.so" in pf.backends()["rocm"]
+        raises(pf.DeviceError, "/nowhere.so", lambda: pf.ones(2, device="gpu"))
+        """,
+        PYFLAME_HIP_LIBRARY="/nowhere.so",
+    )
+    (tmp_path / "libpyflame_rocm.so").write_bytes(b"no library")
+    run(
+        """
+        assert "could not be loaded" in pf.backends()["rocm"]
+        """,
+        PYFLAME_BACKEND_PATH=tmp_path,
+    )
+    run(
+        """
+        raises(pf.BackendError, "/nowhere.so", lambda: pf.arange(2, device="rocm"))
+        assert "/nowhere.so" in pf.device_info("rocm")["compiler"]
+        """,
+        PYFLAME_HIPRTC_LIBRARY="/nowhere.so",
+    )
+
+
+def test_memory_runs_out_and_comes_back(run):
+    run(
+        """
+        x = pf.ones(1 << 18, device="rocm")  # 1 MiB
+        text = raises(pf.OutOfMemoryError, "out of memory on rocm:0",
+                      lambda: pf.ones(100 << 18, device="rocm"))
+        assert "100.0 MiB" in text and "largest: 1.0 MiB" in text
+        assert (x + 1).cpu().numpy().min() == 2
+        fault("hipMalloc", 1, OOM)  # the allocator releases its caches and tries once more
+        y = pf.ones(3 << 18, device="rocm")
+        assert y.cpu().numpy().min() == 1
+        """,
+        PYFLAME_STANDIN_MEMORY=64 << 20,
+    )
+
+
+def test_failures_are_typed_and_pass(run):
+    run(
+        """
+        x = pf.arange(1000, device="rocm").float()
+        pf.synchronize()
+        rtc.standin_fail_compile(ctypes.c_int64(1))
+        text = raises(pf.BackendError, "could not be compiled for gfx942",
+                      lambda: ((x + 0.125) * x - 3).cpu())
+        assert "a failure that was asked for" in text
+        assert ((x + 0.125) * x - 3).cpu()[1].item() == -1.875
+        fault("hipModuleLaunchKernel", 1, 1)
+        raises(pf.BackendError, "hipErrorInvalidValue", lambda: (x + 2).cpu())
+        assert (x + 2).cpu()[0].item() == 2
+        fault("hipMemcpyHtoDAsync", 1, 1)
+        raises(pf.BackendError, "hipMemcpyHtoDAsync", lambda: pf.tensor([1.0], device="rocm"))
+        assert pf.tensor([1.0], device="rocm").item() == 1
+        """,
+        XDG_CACHE_HOME="/nonexistent",
+    )
+
+
+def test_lost_device(run):
+    run(
+        """
+        x = pf.ones(10, device="rocm")
+        pf.synchronize()
+        fault("kernel", 1, LOST)
+        text = raises(pf.DeviceError, "the device is lost", lambda: (x + 1).cpu())
+        assert "restart from a checkpoint" in text
+        raises(pf.DeviceError, "lost", lambda: (x + 1).cpu())
+        assert pf.ones(2).sum().item() == 2  # the CPU goes on
+        """
+    )
+
+
+def test_disk_cache(run, tmp_path):
+    code = "assert (pf.arange(9, device='rocm') * 3).cpu().tolist() == [3 * i for i in range(9)]\n"
+    again = "rtc.standin_fail_compile(ctypes.c_int64(1))\n" + code
+    run(code, XDG_CACHE_HOME=tmp_path)
+    files = sorted((tmp_path / "pyflame" / "kernels").iterdir())
+    assert files and all(f.name.startswith("gfx942-") and f.suffix == ".bin" for f in files)
+    run(again, XDG_CACHE_HOME=tmp_path)  # compiles nothing
+    for f in files:
+        data = bytearray(f.read_bytes())
+        data[len(data) // 2] ^= 1
+        f.write_bytes(data)
+    run(code, XDG_CACHE_HOME=tmp_path)  # what is damaged is made anew
+    files[0].write_bytes(files[0].read_bytes()[:100])
+    run(code, XDG_CACHE_HOME=tmp_path)
+    run(again, XDG_CACHE_HOME=tmp_path)
+    run(code, XDG_CACHE_HOME="/proc/nowhere")  # a place that cannot be written
+
+
+def test_fork(run):
+    run(
+        """
+        x = pf.ones(10, device="rocm")
+        pf.synchronize()
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                raises(pf.DeviceError, "forked", lambda: (x + 1).cpu())
+                assert pf.ones(3).sum().item() == 3
+                os._exit(0)
+            except BaseException as e:
+                print(e, file=sys.stderr, flush=True)
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert (x + 1).cpu().tolist() == [2] * 10
+        """
+    )
+
+
+def test_blocking_launches(run):
+    run(
+        """
+        x = pf.ones(10, device="rocm") + 1
+        assert x.cpu().tolist() == [2] * 10
+        """,
+        HIP_LAUNCH_BLOCKING=1,
+    )

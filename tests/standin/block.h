@@ -1,0 +1,31 @@
+// Runs the threads of one block of a kernel on the host.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace standin {
+
+// As shim.h of the same folder has them.
+struct Block {
+  unsigned thread, block, threads, blocks, lane;
+  char* dynamic_shared;
+  void (*barrier)();
+  unsigned (*shuffle)(unsigned value, unsigned from);
+  unsigned long long (*ballot)(bool);
+};
+struct Entry {
+  void* (*pack)(void** args);
+  void (*run)(void* packed);
+  void (*drop)(void* packed);
+  int most_threads;
+  Block** shim;
+  char *lds_begin, *lds_end;
+};
+
+// All blocks, in order. Empty, or what the kernel did that no GPU forgives: a barrier that not all
+// threads reach, lanes missing at a shuffle.
+std::string run_blocks(const Entry&, void* packed, unsigned blocks, unsigned threads,
+                       unsigned shared_bytes, unsigned warp);
+
+}  // namespace standin

@@ -1,0 +1,604 @@
+// A stand-in for AMD's HIP runtime, for tests on machines without an AMD GPU: the calls that the
+// plug-in makes, with memory behind guard pages, streams that run on threads of their own, and
+// failures on request. It runs what the stand-in compiler (hiprtc.cpp) made.
+//
+//   PYFLAME_STANDIN_ARCH=gfx1100   the device's target id (default gfx942:sramecc+:xnack-)
+//   PYFLAME_STANDIN_DEVICES=2      how many there are (default 1)
+//   PYFLAME_STANDIN_MEMORY=BYTES   of each (default 8 GiB)
+//   PYFLAME_STANDIN_DELAY_US=50    longest random pause before a job (default 20)
+//   HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES   as in the real one: which of them are seen
+//
+// standin_fault(call, nth, error) makes the nth next call of that name return an error.
+#include <dlfcn.h>
+#include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "block.h"
+
+namespace standin {
+namespace {
+
+enum : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kNotFound = 500,
+  kNotReady = 600,
+  kLaunchOutOfResources = 701,
+  kLaunchFailure = 719,
+};
+
+using Clock = std::chrono::steady_clock;
+
+std::string setting(const char* name, const char* otherwise) {
+  const char* v = std::getenv(name);
+  return v && *v ? v : otherwise;
+}
+
+// ---- faults ------------------------------------------------------------------------------------
+
+struct Fault {
+  int64_t left = 0;
+  int error = 0;
+};
+std::mutex fault_mutex;
+std::map<std::string, Fault>& fault_table() {
+  static auto* t = new std::map<std::string, Fault>;
+  return *t;
+}
+std::atomic<bool> any_fault{false};
+
+int fault(const char* call) {
+  if (!any_fault.load(std::memory_order_relaxed)) return kSuccess;
+  std::lock_guard lock(fault_mutex);
+  auto it = fault_table().find(call);
+  if (it == fault_table().end() || it->second.left <= 0) return kSuccess;
+  return --it->second.left == 0 ? it->second.error : kSuccess;
+}
+
+// ---- devices and memory ------------------------------------------------------------------------
+
+constexpr size_t kPage = 4096, kAlign = 256;
+constexpr unsigned char kPoison = 0xFF, kSlack = 0xA5;
+
+struct Allocation {
+  char* map;
+  size_t map_bytes, bytes;
+  int device;  // -1: pinned memory of the host
+};
+
+struct Gpu {
+  std::string target;
+  unsigned warp = 64;
+  size_t total = 0;
+  std::atomic<size_t> used{0};
+  std::atomic<int> lost{0};
+};
+
+struct Machine {
+  std::vector<std::unique_ptr<Gpu>> gpus;
+  std::mutex mutex;
+  std::map<char*, Allocation> allocations;
+
+  Machine() {
+    int n = std::atoi(setting("PYFLAME_STANDIN_DEVICES", "1").c_str());
+    for (const char* name : {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}) {
+      const char* visible = std::getenv(name);
+      if (!visible) continue;
+      int listed = 0;
+      for (const char* c = visible; *c; ++c) listed += *c >= '0' && *c <= '9' && c[1] != *c;
+      n = std::min(n, listed);
+    }
+    for (int i = 0; i < n; ++i) {
+      auto g = std::make_unique<Gpu>();
+      g->target = setting("PYFLAME_STANDIN_ARCH", "gfx942:sramecc+:xnack-");
+      g->warp = g->target.rfind("gfx9", 0) == 0 ? 64 : 32;
+      g->total =
+          std::strtoull(setting("PYFLAME_STANDIN_MEMORY", "8589934592").c_str(), nullptr, 10);
+      gpus.push_back(std::move(g));
+    }
+  }
+};
+Machine& machine() {
+  static auto* m = new Machine;
+  return *m;
+}
+thread_local int t_device = 0;
+Gpu& gpu() {
+  return *machine().gpus[static_cast<size_t>(t_device)];
+}
+
+// The block ends where its last page ends (to 256 bytes), behind which nothing is mapped.
+int take(size_t bytes, int device, void** out) {
+  if (!bytes) return *out = nullptr, kSuccess;
+  Machine& m = machine();
+  if (device >= 0) {
+    Gpu& g = *m.gpus[static_cast<size_t>(device)];
+    if (g.used.fetch_add(bytes) + bytes > g.total) {
+      g.used -= bytes;
+      return kOutOfMemory;
+    }
+  }
+  const size_t body = (bytes + kAlign - 1) / kAlign * kAlign;
+  const size_t pages = (body + kPage - 1) / kPage * kPage;
+  char* map = static_cast<char*>(mmap(nullptr, pages + 2 * kPage, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (map == MAP_FAILED) return kOutOfMemory;
+  mprotect(map, kPage, PROT_NONE);
+  mprotect(map + kPage + pages, kPage, PROT_NONE);
+  char* p = map + kPage + pages - body;
+  std::memset(map + kPage, kSlack, pages - body);
+  // Large blocks are poisoned at their ends only: the pages between cost memory.
+  const size_t most = size_t{1} << 20;
+  std::memset(p, kPoison, std::min(bytes, most));
+  if (bytes > most)
+    std::memset(p + bytes - std::min(bytes - most, most), kPoison, std::min(bytes - most, most));
+  std::memset(p + bytes, kSlack, body - bytes);
+  std::lock_guard lock(m.mutex);
+  m.allocations[p] = {map, pages + 2 * kPage, bytes, device};
+  *out = p;
+  return kSuccess;
+}
+
+int give(void* p) {
+  if (!p) return kSuccess;
+  Machine& m = machine();
+  Allocation a;
+  {
+    std::lock_guard lock(m.mutex);
+    auto it = m.allocations.find(static_cast<char*>(p));
+    if (it == m.allocations.end()) return kInvalidValue;
+    a = it->second;
+    m.allocations.erase(it);
+  }
+  const char* c = static_cast<char*>(p);
+  bool whole = true;
+  for (const char* q = a.map + kPage; q < c; ++q) whole &= static_cast<unsigned char>(*q) == kSlack;
+  for (const char* q = c + a.bytes; q < a.map + a.map_bytes - kPage; ++q)
+    whole &= static_cast<unsigned char>(*q) == kSlack;
+  if (a.device >= 0) machine().gpus[static_cast<size_t>(a.device)]->used -= a.bytes;
+  munmap(a.map, a.map_bytes);
+  if (!whole) {
+    std::fprintf(stderr, "stand-in: something wrote outside of a block of %zu bytes\n", a.bytes);
+    std::abort();
+  }
+  return kSuccess;
+}
+
+// ---- streams and events ------------------------------------------------------------------------
+
+struct Moment {
+  std::mutex mutex;
+  std::condition_variable happened;
+  bool done = false;
+  Clock::time_point at;
+
+  void set() {
+    {
+      std::lock_guard lock(mutex);
+      done = true;
+      at = Clock::now();
+    }
+    happened.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    happened.wait(lock, [&] { return done; });
+  }
+};
+struct Event {
+  bool timed;
+  std::mutex mutex;
+  std::shared_ptr<Moment> moment;  // null: never recorded, which counts as done
+  std::shared_ptr<Moment> get() {
+    std::lock_guard lock(mutex);
+    return moment;
+  }
+};
+
+class Stream {
+ public:
+  explicit Stream(int device) : device_(device) {
+    random_.seed(static_cast<unsigned>(device) + 7u);
+    max_delay_us_ = std::atoi(setting("PYFLAME_STANDIN_DELAY_US", "20").c_str());
+    worker_ = std::thread([this] { work(); });
+  }
+  ~Stream() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    worker_.join();
+  }
+  void push(std::function<void()> job) {
+    {
+      std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(job));
+    }
+    wake_.notify_one();
+  }
+  void drain() {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [&] { return jobs_.empty() && !busy_; });
+  }
+  bool idle() {
+    std::lock_guard lock(mutex_);
+    return jobs_.empty() && !busy_;
+  }
+  int device() const { return device_; }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      auto job = std::move(jobs_.front());
+      jobs_.pop_front();
+      busy_ = true;
+      const bool pause = max_delay_us_ > 0 && random_() % 16 == 0;
+      const auto delay = static_cast<int>(random_() % static_cast<unsigned>(max_delay_us_ + 1));
+      lock.unlock();
+      if (pause) std::this_thread::sleep_for(std::chrono::microseconds(delay));
+      job();
+      job = nullptr;
+      lock.lock();
+      busy_ = false;
+      if (jobs_.empty()) idle_.notify_all();
+    }
+  }
+  int device_;
+  std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  std::deque<std::function<void()>> jobs_;
+  std::mt19937 random_;
+  int max_delay_us_;
+  bool busy_ = false, stop_ = false;
+  std::thread worker_;
+};
+
+// Streams that nobody destroyed are left running at exit: static destructors of the program may
+// still use them.
+Stream* of(void* s) {
+  return static_cast<Stream*>(s);
+}
+int lost_on(void* s) {
+  return machine().gpus[static_cast<size_t>(of(s)->device())]->lost.load();
+}
+
+// ---- modules -----------------------------------------------------------------------------------
+
+struct Module {
+  void* handle = nullptr;
+  int fd = -1;
+  std::mutex running;  // one block at a time: its shared memory is the module's
+};
+struct Function {
+  Module* module;
+  Entry* entry;
+  std::string name;
+};
+
+// What a launch needs when it runs.
+struct Launch {
+  Function* f;
+  void* packed;
+  Launch(Function* f_, void** args) : f(f_), packed(f_->entry->pack(args)) {}
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+  ~Launch() { f->entry->drop(packed); }
+};
+
+size_t elf_bytes(const void* image) {
+  auto* h = static_cast<const Elf64_Ehdr*>(image);
+  if (std::memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) return 0;
+  return h->e_shoff + size_t{h->e_shentsize} * h->e_shnum;
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+#define CALL extern "C" __attribute__((visibility("default"))) int
+#define FAULT(NAME) \
+  if (int e = fault(NAME)) return e
+
+CALL hipInit(unsigned) {
+  FAULT("hipInit");
+  return machine().gpus.empty() ? kNoDevice : kSuccess;
+}
+CALL hipDriverGetVersion(int* v) {
+  return *v = 60400000, kSuccess;
+}
+CALL hipGetDeviceCount(int* n) {
+  FAULT("hipGetDeviceCount");
+  *n = static_cast<int>(machine().gpus.size());
+  return *n ? kSuccess : kNoDevice;
+}
+CALL hipSetDevice(int d) {
+  if (d < 0 || d >= static_cast<int>(machine().gpus.size())) return kInvalidDevice;
+  return t_device = d, kSuccess;
+}
+CALL hipDeviceGetName(char* name, int n, int) {
+  std::snprintf(name, static_cast<size_t>(n), "Stand-in for an AMD GPU");
+  return kSuccess;
+}
+CALL hipDeviceTotalMem(size_t* bytes, int d) {
+  return *bytes = machine().gpus[static_cast<size_t>(d)]->total, kSuccess;
+}
+// hipDeviceProp_tR0600: 1472 bytes; only what the plug-in reads is filled in.
+CALL hipGetDevicePropertiesR0600(void* out, int d) {
+  FAULT("hipGetDeviceProperties");
+  if (d < 0 || d >= static_cast<int>(machine().gpus.size())) return kInvalidDevice;
+  const Gpu& g = *machine().gpus[static_cast<size_t>(d)];
+  char* p = static_cast<char*>(out);
+  std::memset(p, 0, 1472);
+  auto put = [p](size_t at, auto v) { std::memcpy(p + at, &v, sizeof v); };
+  std::strcpy(p, "Stand-in for an AMD GPU");
+  put(288, g.total);
+  put(296, size_t{64} << 10);
+  put(308, static_cast<int>(g.warp));
+  put(320, 1024);
+  put(336, 2147483647);
+  put(388, 4);
+  std::strncpy(p + 1160, g.target.c_str(), 255);
+  return kSuccess;
+}
+CALL hipDeviceCanAccessPeer(int* can, int, int) {
+  return *can = 1, kSuccess;
+}
+CALL hipDeviceEnablePeerAccess(int, unsigned) {
+  return kSuccess;
+}
+CALL hipMemGetInfo(size_t* free, size_t* total) {
+  FAULT("hipMemGetInfo");
+  Gpu& g = gpu();
+  *total = g.total;
+  *free = g.total - std::min(g.total, g.used.load());
+  return g.lost.load();
+}
+CALL hipMalloc(void** out, size_t bytes) {
+  FAULT("hipMalloc");
+  if (int e = gpu().lost.load()) return e;
+  return take(bytes, t_device, out);
+}
+CALL hipFree(void* p) {
+  return give(p);
+}
+CALL hipHostMalloc(void** out, size_t bytes, unsigned) {
+  FAULT("hipHostMalloc");
+  int e = take(bytes, -1, out);
+  return e;
+}
+CALL hipHostFree(void* p) {
+  return give(p);
+}
+CALL hipHostRegister(void*, size_t, unsigned) {
+  return kSuccess;
+}
+CALL hipHostUnregister(void*) {
+  return kSuccess;
+}
+CALL hipHostGetDevicePointer(void** device, void* host, unsigned) {
+  return *device = host, kSuccess;
+}
+
+namespace {
+int copy_job(const char* call, void* to, const void* from, size_t bytes, void* stream) {
+  FAULT(call);
+  if (int e = lost_on(stream)) return e;
+  of(stream)->push([=] { std::memcpy(to, from, bytes); });
+  return kSuccess;
+}
+}  // namespace
+CALL hipMemcpyHtoDAsync(void* to, const void* from, size_t n, void* s) {
+  return copy_job("hipMemcpyHtoDAsync", to, from, n, s);
+}
+CALL hipMemcpyDtoHAsync(void* to, const void* from, size_t n, void* s) {
+  return copy_job("hipMemcpyDtoHAsync", to, from, n, s);
+}
+CALL hipMemcpyDtoDAsync(void* to, const void* from, size_t n, void* s) {
+  return copy_job("hipMemcpyDtoDAsync", to, from, n, s);
+}
+CALL hipMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, void* s) {
+  return copy_job("hipMemcpyPeerAsync", to, from, n, s);
+}
+CALL hipMemsetD8Async(void* p, unsigned char value, size_t n, void* s) {
+  FAULT("hipMemsetD8Async");
+  if (int e = lost_on(s)) return e;
+  of(s)->push([=] { std::memset(p, value, n); });
+  return kSuccess;
+}
+
+CALL hipStreamCreateWithPriority(void** out, unsigned, int) {
+  FAULT("hipStreamCreateWithPriority");
+  return *out = new Stream(t_device), kSuccess;
+}
+CALL hipStreamDestroy(void* s) {
+  delete of(s);
+  return kSuccess;
+}
+CALL hipStreamSynchronize(void* s) {
+  FAULT("hipStreamSynchronize");
+  of(s)->drain();
+  return lost_on(s);
+}
+CALL hipStreamQuery(void* s) {
+  if (int e = lost_on(s)) return e;
+  return of(s)->idle() ? kSuccess : kNotReady;
+}
+CALL hipStreamWaitEvent(void* s, void* e, unsigned) {
+  if (auto m = static_cast<Event*>(e)->get()) of(s)->push([m] { m->wait(); });
+  return kSuccess;
+}
+CALL hipEventCreateWithFlags(void** out, unsigned flags) {
+  auto* e = new Event;
+  e->timed = !(flags & 2);
+  return *out = e, kSuccess;
+}
+CALL hipEventDestroy(void* e) {
+  delete static_cast<Event*>(e);
+  return kSuccess;
+}
+CALL hipEventRecord(void* e, void* s) {
+  FAULT("hipEventRecord");
+  auto m = std::make_shared<Moment>();
+  {
+    auto* event = static_cast<Event*>(e);
+    std::lock_guard lock(event->mutex);
+    event->moment = m;
+  }
+  of(s)->push([m] { m->set(); });
+  return kSuccess;
+}
+CALL hipEventQuery(void* e) {
+  auto m = static_cast<Event*>(e)->get();
+  if (!m) return kSuccess;
+  std::lock_guard lock(m->mutex);
+  return m->done ? kSuccess : kNotReady;
+}
+CALL hipEventSynchronize(void* e) {
+  if (auto m = static_cast<Event*>(e)->get()) m->wait();
+  return kSuccess;
+}
+CALL hipEventElapsedTime(float* ms, void* from, void* to) {
+  auto *a = static_cast<Event*>(from), *b = static_cast<Event*>(to);
+  auto m = a->get(), n = b->get();
+  if (!a->timed || !b->timed || !m || !n) return kInvalidValue;
+  std::scoped_lock lock(m->mutex, n->mutex);
+  if (!m->done || !n->done) return kNotReady;
+  *ms = std::chrono::duration<float, std::milli>(n->at - m->at).count();
+  return kSuccess;
+}
+
+CALL hipModuleLoadData(void** out, const void* image) {
+  FAULT("hipModuleLoadData");
+  const size_t n = elf_bytes(image);
+  if (!n) return kInvalidImage;
+  auto m = std::make_unique<Module>();
+  m->fd = memfd_create("kernel", MFD_CLOEXEC);
+  if (m->fd < 0 || write(m->fd, image, n) != static_cast<ssize_t>(n)) return kInvalidImage;
+  m->handle = dlopen(("/proc/self/fd/" + std::to_string(m->fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!m->handle) {
+    std::fprintf(stderr, "stand-in: %s\n", dlerror());
+    return kInvalidImage;
+  }
+  // The file stays open: its name must not be given to the next module, or dlopen takes it for
+  // the same one.
+  return *out = m.release(), kSuccess;
+}
+CALL hipModuleUnload(void* module) {
+  auto* m = static_cast<Module*>(module);
+  dlclose(m->handle);
+  close(m->fd);
+  delete m;
+  return kSuccess;
+}
+CALL hipModuleGetFunction(void** out, void* module, const char* name) {
+  auto* m = static_cast<Module*>(module);
+  auto* entry = static_cast<Entry*>(dlsym(m->handle, (std::string("pf_entry_") + name).c_str()));
+  if (!entry) return kNotFound;
+  return *out = new Function{m, entry, name}, kSuccess;
+}
+CALL hipFuncSetAttribute(const void*, int, int) {
+  return kSuccess;
+}
+
+CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                           unsigned by, unsigned bz, unsigned shared, void* stream, void** args,
+                           void**) {
+  FAULT("hipModuleLaunchKernel");
+  if (int e = lost_on(stream)) return e;
+  auto* f = static_cast<Function*>(function);
+  if (gx == 0 || gy != 1 || gz != 1 || bx == 0 || by != 1 || bz != 1 || bx > 1024 ||
+      shared > (64u << 10) || uint64_t{gx} * bx > 0xFFFFFFFFu)
+    return kInvalidValue;
+  if (bx > static_cast<unsigned>(f->entry->most_threads)) return kLaunchOutOfResources;
+  auto launch = std::make_shared<Launch>(f, args);
+  Gpu* g = machine().gpus[static_cast<size_t>(of(stream)->device())].get();
+  of(stream)->push([=] {
+    if (g->lost.load()) return;
+    if (int e = fault("kernel")) {
+      g->lost.store(e);
+      return;
+    }
+    std::lock_guard lock(launch->f->module->running);
+    std::string wrong = run_blocks(*launch->f->entry, launch->packed, gx, bx, shared, g->warp);
+    if (wrong.empty()) return;
+    std::fprintf(stderr, "stand-in: kernel %s: %s\n", launch->f->name.c_str(), wrong.c_str());
+    g->lost.store(kLaunchFailure);
+  });
+  return kSuccess;
+}
+
+extern "C" __attribute__((visibility("default"))) const char* hipGetErrorName(int e) {
+  switch (e) {
+    case kSuccess:
+      return "hipSuccess";
+    case kInvalidValue:
+      return "hipErrorInvalidValue";
+    case kOutOfMemory:
+      return "hipErrorOutOfMemory";
+    case kNoDevice:
+      return "hipErrorNoDevice";
+    case kInvalidDevice:
+      return "hipErrorInvalidDevice";
+    case kInvalidImage:
+      return "hipErrorInvalidImage";
+    case kNotFound:
+      return "hipErrorNotFound";
+    case kLaunchOutOfResources:
+      return "hipErrorLaunchOutOfResources";
+    case kLaunchFailure:
+      return "hipErrorLaunchFailure";
+    default:
+      return "hipErrorUnknown";
+  }
+}
+extern "C" __attribute__((visibility("default"))) const char* hipGetErrorString(int) {
+  return "as the stand-in was told";
+}
+
+// ---- for tests ---------------------------------------------------------------------------------
+
+CALL standin_fault(const char* call, int64_t nth, int error) {
+  std::lock_guard lock(fault_mutex);
+  fault_table()[call] = {nth, error};
+  any_fault.store(true);
+  return 0;
+}
+// Takes back what standin_fault and broken kernels did.
+CALL standin_reset() {
+  std::lock_guard lock(fault_mutex);
+  fault_table().clear();
+  for (auto& g : machine().gpus) g->lost.store(0);
+  return 0;
+}
+extern "C" __attribute__((visibility("default"))) int64_t standin_allocated() {
+  std::lock_guard lock(machine().mutex);
+  int64_t n = 0;
+  for (auto& [p, a] : machine().allocations)
+    if (a.device >= 0) n += static_cast<int64_t>(a.bytes);
+  return n;
+}

@@ -1,0 +1,178 @@
+// A stand-in for hipRTC: kernel text goes through g++ for the host, over shim.h of this folder.
+// Its code objects are shared libraries, which the stand-in runtime loads.
+//
+//   PYFLAME_STANDIN_CXX=g++-13     another compiler
+//   PYFLAME_STANDIN_KEEP=DIR       leaves each source there
+//
+// standin_fail_compile(nth) makes the nth next compilation fail.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern char** environ;
+
+namespace {
+
+enum : int { kSuccess = 0, kInvalidInput = 3, kInvalidProgram = 4, kCompilation = 6 };
+
+std::atomic<int64_t> fail_after{0};
+
+struct Program {
+  std::string source, log, code;
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream f(path, std::ios::binary);
+  std::ostringstream s;
+  s << f.rdbuf();
+  return s.str();
+}
+
+// Every PF_KERNEL(NAME, THREADS) that stands at the start of a line gets an entry for the runtime,
+// behind the brace that ends it: under the same conditions.
+std::string with_entries(const std::string& source) {
+  std::string out, entry;
+  std::istringstream lines(source);
+  for (std::string line; std::getline(lines, line);) {
+    out += line + "\n";
+    const size_t open = line.find('('), close = line.find(')');
+    if (line.rfind("PF_KERNEL(", 0) == 0 && close != std::string::npos)
+      entry = "PF_HOST_ENTRY" + line.substr(open, close - open + 1) + "\n";
+    if (line.rfind('}', 0) == 0) out += std::exchange(entry, "");
+  }
+  return out;
+}
+
+int run(const std::vector<std::string>& command, const std::string& log) {
+  std::vector<char*> argv;
+  for (const std::string& c : command) argv.push_back(const_cast<char*>(c.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  pid_t pid = 0;
+  int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error) return -1;
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Program* of(void* p) {
+  return static_cast<Program*>(p);
+}
+
+}  // namespace
+
+#define CALL extern "C" __attribute__((visibility("default"))) int
+
+// Another shim.h or other options make another compiler: what is cached under the old one is not
+// used.
+CALL hiprtcVersion(int* major, int* minor) {
+  unsigned sum = 17;
+  for (const char* file : {STANDIN_DIR "/shim.h", STANDIN_DIR "/hiprtc.cpp"})
+    for (unsigned char c : read_file(file)) sum = sum * 31 + c;
+  *major = 6;
+  *minor = 400 + static_cast<int>(sum % 1000000);
+  return kSuccess;
+}
+CALL hiprtcCreateProgram(void** out, const char* source, const char*, int nheaders,
+                         const char* const*, const char* const*) {
+  if (nheaders) return kInvalidInput;
+  auto* p = new Program;
+  p->source = source;
+  return *out = p, kSuccess;
+}
+CALL hiprtcDestroyProgram(void** p) {
+  delete of(*p);
+  return *p = nullptr, kSuccess;
+}
+
+CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
+  Program& p = *of(program);
+  if (fail_after.load() > 0 && fail_after.fetch_sub(1) == 1) {
+    p.log = "pyflame.cu:1: error: a failure that was asked for";
+    return kCompilation;
+  }
+  const char* cxx = std::getenv("PYFLAME_STANDIN_CXX");
+  std::vector<std::string> command{cxx && *cxx ? cxx : "g++",
+                                   "-x",
+                                   "c++",
+                                   "-shared",
+                                   "-fPIC",
+                                   "-O1",
+                                   "-w",
+                                   "-mfma",
+                                   "-mf16c",
+                                   "-fvisibility=hidden",
+                                   "-fno-exceptions",
+                                   "-fno-rtti",
+
+                                   "-DPF_HOST",
+                                   "-I" STANDIN_DIR};
+  bool architecture = false;
+  for (int i = 0; i < n; ++i) {
+    const std::string o = options[i];
+    if (o.rfind("--gpu-architecture=gfx", 0) == 0)
+      architecture = true;
+    else if (o.rfind("-D", 0) == 0 || o.rfind("-std=", 0) == 0 || o == "-ffp-contract=off")
+      command.push_back(o);
+    else if (o != "-O3")
+      return p.log = "unknown option " + o, kInvalidInput;
+  }
+  if (!architecture) return p.log = "no architecture of AMD", kInvalidInput;
+  char folder[] = "/tmp/standin-XXXXXX";
+  if (!mkdtemp(folder)) return kInvalidProgram;
+  const std::string base = folder, source = base + "/kernel.cpp", code = base + "/kernel.so",
+                    log = base + "/log";
+  std::ofstream(source) << with_entries(p.source);
+  command.insert(command.end(), {"-o", code, source});
+  const int status = run(command, log);
+  p.log = read_file(log);
+  if (status == 0) p.code = read_file(code);
+  if (const char* keep = std::getenv("PYFLAME_STANDIN_KEEP")) {
+    static std::atomic<int> count{0};
+    std::ofstream(std::string(keep) + "/kernel" + std::to_string(count++) + ".cpp")
+        << with_entries(p.source);
+  }
+  for (const std::string& f : {source, code, log}) unlink(f.c_str());
+  rmdir(folder);
+  return status == 0 && !p.code.empty() ? kSuccess : kCompilation;
+}
+
+CALL hiprtcGetProgramLogSize(void* p, size_t* n) {
+  return *n = of(p)->log.size() + 1, kSuccess;
+}
+CALL hiprtcGetProgramLog(void* p, char* log) {
+  std::strcpy(log, of(p)->log.c_str());
+  return kSuccess;
+}
+CALL hiprtcGetCodeSize(void* p, size_t* n) {
+  return *n = of(p)->code.size(), kSuccess;
+}
+CALL hiprtcGetCode(void* p, char* code) {
+  std::memcpy(code, of(p)->code.data(), of(p)->code.size());
+  return kSuccess;
+}
+extern "C" __attribute__((visibility("default"))) const char* hiprtcGetErrorString(int e) {
+  return e == kSuccess       ? "HIPRTC_SUCCESS"
+         : e == kCompilation ? "HIPRTC_ERROR_COMPILATION"
+                             : "HIPRTC_ERROR";
+}
+CALL standin_fail_compile(int64_t nth) {
+  return fail_after.store(nth), kSuccess;
+}
