@@ -37,8 +37,8 @@ void scan(const KernelArgs& a, const Defines& defines, const pf_tensor& out,
 
 // attrs: dim, backwards
 void run(const KernelArgs& a, const char* op) {
-  scan(a, Defines().type("PF_T", a.dtype(0)).text("PF_INDEX", "pf_u64").text("PF_OP", op), a.tensor(0),
-       nullptr, a.tensor(1), a.i(1) != 0);
+  scan(a, Defines().type("PF_T", a.dtype(0)).text("PF_INDEX", "pf_u64").text("PF_OP", op),
+       a.tensor(0), nullptr, a.tensor(1), a.i(1) != 0);
 }
 void cumsum(const KernelArgs& a) {
   run(a, "pf_scan_sum");
