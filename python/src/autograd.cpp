@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "common.h"
+#include "cycles.h"
 
 namespace pyflame::python {
 
@@ -18,14 +18,13 @@ std::string display_name(const Node& n);
 
 // ---- custom functions ---------------------------------------------------------------------------
 // A node whose gradient is Python's backward(ctx, *grads) of a subclass of autograd.Function.
-struct PyNode final : Node {
+struct PyNode final : PyNodeBase {
   struct Result {
     Dims shape;
     DType dtype;
     Device device;
   };
   std::string text;
-  Held backward, ctx;
   std::vector<autograd::Saved> saved;
   std::vector<Result> results;
   std::vector<Result> inputs;     // the tensors among the arguments: next[i] belongs to inputs[i]
@@ -33,12 +32,17 @@ struct PyNode final : Node {
   size_t arguments = 0;
   bool materialize = true;
 
-  PyNode(std::string n, PyObject* b, PyObject* c)
-      : Node("function"), text(std::move(n)), backward(b), ctx(c) {
+  PyNode(std::string n, PyObject* b, PyObject* c) : PyNodeBase("function"), text(std::move(n)) {
+    backward = std::make_shared<NodeObject>(b);
+    ctx = std::make_shared<NodeObject>(c);
     name = text.c_str();
   }
   void release() override {
     for (auto& s : saved) s.reset();
+  }
+  void each_owned(autograd::Owned& o) const override {
+    Node::each_owned(o);
+    for (const auto& s : saved) s.each_owned(o);
   }
 
   Grads apply(const Grads& grads) override {
@@ -52,23 +56,29 @@ struct PyNode final : Node {
 
  private:
   Grads run(const Grads& grads) {
+    const auto held = ctx, function = backward;
+    if (!held || !function)
+      PF_FAIL(
+          AutogradError, "backward", text,
+          " was part of a cycle that Python's collector has freed; keep a reference to a result "
+          "of it until backward() has run");
     Obj kept(check(PyTuple_New(static_cast<Py_ssize_t>(saved.size()))));
     for (size_t i = 0; i < saved.size(); ++i)
       PyTuple_SET_ITEM(kept.get(), static_cast<Py_ssize_t>(i), check(wrap(saved[i].get(*this))));
-    check(PyObject_SetAttrString(ctx.get(), "_saved", kept.get()));
+    check(PyObject_SetAttrString(held->get(), "_saved", kept.get()));
     Obj args(check(PyTuple_New(static_cast<Py_ssize_t>(results.size()) + 1)));
-    Py_INCREF(ctx.get());
-    PyTuple_SET_ITEM(args.get(), 0, ctx.get());
+    Py_INCREF(held->get());
+    PyTuple_SET_ITEM(args.get(), 0, held->get());
     for (size_t i = 0; i < results.size(); ++i) {
       Tensor g = i < grads.size() ? grads[i] : Tensor();
       if (!g.defined() && materialize)
         g = zeros(results[i].shape.vec(), results[i].dtype, results[i].device);
       PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i) + 1, check(wrap(g)));
     }
-    Obj out(PyObject_Call(backward.get(), args.get(), nullptr));
+    Obj out(PyObject_Call(function->get(), args.get(), nullptr));
     PyObject *t, *v, *tb;
     PyErr_Fetch(&t, &v, &tb);
-    if (PyObject_SetAttrString(ctx.get(), "_saved", Py_None) < 0) PyErr_Clear();
+    if (PyObject_SetAttrString(held->get(), "_saved", Py_None) < 0) PyErr_Clear();
     PyErr_Restore(t, v, tb);
     if (!out) throw PythonError();
     return unpack(out.get());
@@ -151,6 +161,7 @@ void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::
   for (size_t i = 0; i < outputs.size(); ++i) {
     PyObject* o = PyTuple_GET_ITEM(outputs.ptr(), static_cast<Py_ssize_t>(i));
     outs.push_back(is_tensor(o) ? tensor_of(o) : Tensor());
+    if (is_tensor(o)) track(o);
     node->results.push_back(is_tensor(o) ? describe(tensor_of(o))
                                          : PyNode::Result{Dims{0}, DType::Float32, {}});
   }
@@ -194,24 +205,6 @@ nb::tuple next_functions(const NodeHandle& h) {
   return nb::tuple(r);
 }
 
-// ---- hooks --------------------------------------------------------------------------------------
-std::function<Tensor(const Tensor&)> hook_function(PyObject* hook) {
-  return [held = std::make_shared<Held>(hook)](const Tensor& g) -> Tensor {
-    WithGil gil;
-    Obj arg(wrap(g));
-    Obj r(arg ? PyObject_CallOneArg(held->get(), arg.get()) : nullptr);
-    if (!r) throw_python_error();
-    if (r.get() == Py_None) return {};
-    if (!is_tensor(r.get())) {
-      PyErr_Format(PyExc_TypeError,
-                   "pf.register_hook: the hook returned a %s; expected a Tensor or None",
-                   Py_TYPE(r.get())->tp_name);
-      throw_python_error();
-    }
-    return tensor_of(r.get());
-  };
-}
-
 std::vector<Tensor> tensor_list(nb::handle o, const char* op) {
   if (is_tensor(o.ptr())) return {tensor_of(o.ptr())};
   std::vector<Tensor> r;
@@ -245,7 +238,34 @@ void backward_into(const std::vector<Tensor>& tensors, const std::vector<Tensor>
   }
 }
 
+int node_traverse(PyObject* o, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(o));
+  return nb::inst_ready(o) ? visit_graph(nb::inst_ptr<NodeHandle>(o)->node, visit, arg) : 0;
+}
+int node_clear(PyObject* o) {
+  if (nb::inst_ready(o)) clear_graph(nb::inst_ptr<NodeHandle>(o)->node);
+  return 0;
+}
+PyType_Slot node_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&node_traverse)},
+                            {Py_tp_clear, reinterpret_cast<void*>(&node_clear)},
+                            {0, nullptr}};
+
 }  // namespace
+
+Tensor PyHook::operator()(const Tensor& g) const {
+  WithGil gil;
+  Obj arg(wrap(g));
+  Obj r(arg ? PyObject_CallOneArg(callable->get(), arg.get()) : nullptr);
+  if (!r) throw_python_error();
+  if (r.get() == Py_None) return {};
+  if (!is_tensor(r.get())) {
+    PyErr_Format(PyExc_TypeError,
+                 "pf.register_hook: the hook returned a %s; expected a Tensor or None",
+                 Py_TYPE(r.get())->tp_name);
+    throw_python_error();
+  }
+  return tensor_of(r.get());
+}
 
 PyObject* grad_fn_of(const Tensor& t) {
   return node_object(autograd::grad_fn(t)).release().ptr();
@@ -270,7 +290,8 @@ PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
 PyObject* tensor_register_hook(PyObject* self, PyObject* hook) {
   return guarded([&]() -> PyObject* {
     if (!PyCallable_Check(hook)) type_error("pf.register_hook: expected a callable");
-    int64_t id = tensor_of(self).register_hook(hook_function(hook));
+    int64_t id = tensor_of(self).register_hook(PyHook{std::make_shared<NodeObject>(hook)});
+    track(self);
     Obj module(check(PyImport_ImportModule("pyflame._tensor")));
     return check(
         PyObject_CallMethod(module.get(), "HookHandle", "OL", self, static_cast<long long>(id)));
@@ -285,7 +306,8 @@ PyObject* tensor_retain_grad(PyObject* self, PyObject*) {
 }
 
 void init_autograd(nb::module_& m) {
-  nb::class_<NodeHandle>(m, "Node", "The operation that made a tensor, as backward() sees it.")
+  nb::class_<NodeHandle>(m, "Node", "The operation that made a tensor, as backward() sees it.",
+                         nb::type_slots(node_slots))
       .def("name", [](const NodeHandle& h) { return nb::str(display_name(*h.node).c_str()); })
       .def_prop_ro("next_functions", &next_functions)
       .def_prop_ro("released", [](const NodeHandle& h) { return h.node->released; })
@@ -319,7 +341,14 @@ void init_autograd(nb::module_& m) {
       nb::arg("create"), nb::arg("allow_unused"));
   m.def("_attach_function", &attach_function);
   m.def("_forget_history", [](const Tensor& t) {
-    if (!t->meta) return;
+    if (!t->meta) {
+      t->requires_grad = false;
+      return;
+    }
+    PF_CHECK(!t->meta->base.defined() || !autograd::requires_grad(t->meta->base), AutogradError,
+             "detach_",
+             "the tensor is a view of one that requires grad, whose history would miss "
+             "later writes; use detach()");
     t->meta->grad_fn.reset();
     t->meta->base = Tensor();
     t->meta->steps.reset();

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 #include <structmember.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
@@ -148,6 +149,12 @@ struct PyTensor {
 };
 extern PyTypeObject* TensorType;
 void init_tensor(PyObject* module);
+// How many Python objects nodes of the tape hold (cycles.h). While there are any, tensors with a
+// history are known to Python's collector.
+extern std::atomic<int64_t> node_objects;
+inline void track(PyObject* o) {
+  if (!PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+}
 inline bool is_tensor(PyObject* o) {
   return Py_TYPE(o) == TensorType || PyType_IsSubtype(Py_TYPE(o), TensorType);
 }

@@ -1,5 +1,6 @@
 // class Tensor: allocation, number slots, comparisons, sequence protocol.
 #include "common.h"
+#include "cycles.h"
 #include "ops/pointwise.h"
 
 namespace pyflame::python {
@@ -48,9 +49,10 @@ void tensor_dealloc(PyObject* o) {
 int tensor_traverse(PyObject* o, visitproc visit, void* arg) {
   Py_VISIT(reinterpret_cast<PyTensor*>(o)->dict);
   Py_VISIT(Py_TYPE(o));
-  return 0;
+  return visit_graph(tensor_of(o), visit, arg);
 }
 int tensor_clear(PyObject* o) {
+  clear_graph(tensor_of(o));
   Py_CLEAR(reinterpret_cast<PyTensor*>(o)->dict);
   return 0;
 }
@@ -58,7 +60,7 @@ int tensor_setattr(PyObject* o, PyObject* name, PyObject* value) {
   auto* self = reinterpret_cast<PyTensor*>(o);
   bool had = self->dict != nullptr;
   int rc = PyObject_GenericSetAttr(o, name, value);
-  if (!had && self->dict && !PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+  if (!had && self->dict) track(o);
   return rc;
 }
 
@@ -390,12 +392,16 @@ PyObject* wrap(Tensor t) {
   if (auto* o = static_cast<PyObject*>(impl->wrapper)) {
     if (Py_REFCNT(o) > 0) {  // 0: it is being destroyed just now
       Py_INCREF(o);
+      if (impl->meta && node_objects.load(std::memory_order_relaxed)) [[unlikely]]
+        track(o);
       return o;
     }
   }
   PyTensor* self = allocate();
   new (&self->tensor) Tensor(std::move(t));
   impl->wrapper = self;
+  if (impl->meta && node_objects.load(std::memory_order_relaxed)) [[unlikely]]
+    track(reinterpret_cast<PyObject*>(self));
   return reinterpret_cast<PyObject*>(self);
 }
 

@@ -62,6 +62,29 @@ void Node::destroy(Node* n) noexcept {
   queue = nullptr;
 }
 
+void Node::each_owned(Owned& o) const {
+  for (const Edge& e : next) o.node(e.node);
+}
+void Saved::each_owned(Owned& o) const {
+  o.tensor(tensor_);
+  o.node(history_.node);
+}
+void FunctionNode::each_owned(Owned& o) const {
+  Node::each_owned(o);
+  for (const Saved& s : saved_) s.each_owned(o);
+}
+void CopySlices::each_owned(Owned& o) const {
+  Node::each_owned(o);
+  o.node(inner_);
+}
+void each_owned(const Meta& m, Owned& o) {
+  o.node(m.grad_fn);
+  o.node(m.accumulator);
+  for (const auto& [id, node] : m.hooked) o.node(node);
+  o.tensor(m.base);
+  o.tensor(m.grad);
+}
+
 // ---- meta --------------------------------------------------------------------------------------
 
 Meta& meta_of(const Tensor& t) {
@@ -155,6 +178,20 @@ bool wanted(std::span<const Tensor> inputs) {
 
 namespace {
 
+// The history of `m`'s tensor begins anew: hooks stay with the value that they were put on, what
+// retain_grad() asks for is the gradient of the latest.
+void set_history(Meta& m, Ref<Node> fn, uint32_t output_nr) {
+  if (m.retained) [[unlikely]] {
+    auto moves = [&](const Node::Hook& h) { return h.id == 0 && h.output == m.output_nr; };
+    if (m.grad_fn && fn && m.grad_fn.get() != fn.get())
+      for (Node::Hook& h : m.grad_fn->hooks)
+        if (moves(h)) fn->hooks.push_back({0, output_nr, h.fn});
+    if (m.grad_fn) std::erase_if(m.grad_fn->hooks, moves);
+  }
+  m.grad_fn = std::move(fn);
+  m.output_nr = output_nr;
+}
+
 void attach_view(const Tensor& t, Meta& m) {
   Ref<Node> node = Ref<Node>::adopt(
       new FunctionNode(m.view_name, {}, [steps = m.steps](const Context& c) -> Grads {
@@ -164,8 +201,7 @@ void attach_view(const Tensor& t, Meta& m) {
   // Made late, perhaps by its first reader: it must still run after everything that reads it.
   if (const Node* below = node->next[0].node.get()) node->sequence = below->sequence + 1;
   static_cast<FunctionNode*>(node.get())->describe({&t, 1});
-  m.grad_fn = std::move(node);
-  m.output_nr = 0;
+  set_history(m, std::move(node), 0);
   m.epoch = meta_of(m.base).epoch;
 }
 
@@ -205,8 +241,7 @@ void attach(Ref<Node> node, std::span<const Tensor> outputs, std::span<const Ten
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined() || !is_float(outputs[i]->dtype)) continue;
     Meta& m = meta_of(outputs[i]);
-    m.grad_fn = node;
-    m.output_nr = static_cast<uint32_t>(i);
+    set_history(m, node, static_cast<uint32_t>(i));
   }
 }
 
@@ -324,9 +359,11 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
             const char* name, std::function<Tensor(const Tensor&)> backward) {
   if (!is_float(base->dtype)) return result;
   const Meta* outer = base->meta;
-  if (!t_grad_enabled) {
-    if (requires_grad(base))
-      meta_of(result).base = outer && outer->base.defined() ? outer->base : base;
+  const bool of_view = outer && outer->base.defined();
+  // A leaf that requires grad is a base of its own, whatever it was made of.
+  const bool leaf = base->requires_grad && !(outer && outer->grad_fn);
+  if (!t_grad_enabled || (of_view && !outer->steps && !leaf)) {
+    meta_of(result).base = of_view && !leaf ? outer->base : base;
     return result;
   }
   Meta& m = meta_of(result);
@@ -334,9 +371,7 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
   m.steps = std::make_shared<ViewStep>();
   m.steps->replay = std::move(replay);
   m.steps->backward = std::move(backward);
-  // A view of a view looks at the base itself; a leaf that requires grad is a base of its own.
-  const bool leaf = base->requires_grad && !(outer && outer->grad_fn);
-  if (!leaf && outer && outer->base.defined() && outer->steps) {
+  if (of_view && !leaf) {  // a view of a view looks at the base itself
     m.base = outer->base;
     m.steps->before = outer->steps;
   } else {
@@ -355,6 +390,12 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
   return result;
 }
 
+namespace {
+constexpr const char* kLostView =
+    "the tensor is a view that was made under no_grad(), so the history of what it looks at would "
+    "miss the write; make the view with gradients on, or write it under no_grad() too";
+}  // namespace
+
 void check_inplace(const Tensor& t, const char* op) {
   PF_CHECK(!t->storage->readonly, ValueError, op,
            "the tensor's memory is read-only (it was imported from a read-only array or file); "
@@ -368,9 +409,7 @@ void check_inplace(const Tensor& t, const char* op) {
            "on a copy (x = x.clone())");
   if (t->meta && t->meta->base.defined()) {
     const Tensor& b = t->meta->base;
-    PF_CHECK(t->meta->steps, AutogradError, op,
-             "the tensor is a view, made under no_grad(), of a tensor that requires grad; make the "
-             "view with gradients on, or write it under no_grad() too");
+    PF_CHECK(t->meta->steps || !requires_grad(b), AutogradError, op, kLostView);
     PF_CHECK(!b->requires_grad || (b->meta && b->meta->grad_fn), AutogradError, op,
              "a view of a leaf tensor that requires grad cannot be changed in place; use "
              "pf.no_grad(), or work on a copy of the leaf");
@@ -383,18 +422,17 @@ void rebase(const Tensor& t, Ref<Node> node) {
   if (m && m->base.defined()) {
     Tensor base = m->base;
     if (!node && !requires_grad(base)) return;
+    PF_CHECK(m->steps, AutogradError, node ? node->name : "in-place operation", kLostView);
     Meta& bm = meta_of(base);
     Ref<Node> slice = Ref<Node>::adopt(new CopySlices(node, m->steps, base, edge_of(base)));
-    bm.grad_fn = std::move(slice);
-    bm.output_nr = 0;
+    set_history(bm, std::move(slice), 0);
     ++bm.epoch;
     attach_view(t, *m);
     return;
   }
   if (!node && !m) return;
   Meta& own = meta_of(t);
-  own.grad_fn = std::move(node);
-  own.output_nr = 0;
+  set_history(own, std::move(node), 0);
   ++own.epoch;  // views of it renew their history
 }
 

@@ -13,6 +13,7 @@
 namespace pyflame::autograd {
 
 struct Node;
+struct Meta;
 
 struct Edge {
   Ref<Node> node;
@@ -21,6 +22,15 @@ struct Edge {
 
 using Grads = std::vector<Tensor>;  // an undefined tensor is a gradient of zero
 
+// Is shown what keeps what alive: each reference once.
+struct Owned {
+  virtual void node(const Ref<Node>&) = 0;
+  virtual void tensor(const Tensor&) = 0;
+
+ protected:
+  ~Owned() = default;
+};
+
 struct Node : detail::RefCounted {
   uint64_t sequence;       // record number: backward runs the highest first
   const char* name;        // of the operation, for errors and grad_fn.name()
@@ -28,7 +38,7 @@ struct Node : detail::RefCounted {
   uint32_t outputs = 1;    // how many results the operation had
   bool released = false;   // its saved tensors were freed by a backward pass
   struct Hook {
-    int64_t id;
+    int64_t id;       // 0: retain_grad's, which comes after all others
     uint32_t output;  // whose gradient it sees; what it returns (if defined) replaces it
     std::function<Tensor(const Tensor&)> fn;
   };
@@ -41,6 +51,7 @@ struct Node : detail::RefCounted {
   // it runs with gradients enabled.
   virtual Grads apply(const Grads& grads) = 0;
   virtual void release() {}  // drop saved tensors
+  virtual void each_owned(Owned&) const;
   bool needs(size_t i) const { return i < next.size() && next[i].node; }
   static void destroy(Node*) noexcept;  // iterative: deep graphs do not recurse
 };
@@ -53,6 +64,7 @@ class Saved {
   Saved(const Tensor& t, bool is_result = false, uint32_t output_nr = 0);
   Tensor get(const Node& owner) const;  // AutogradError when changed in place or freed
   void reset();
+  void each_owned(Owned&) const;
 
  private:
   Tensor tensor_;
@@ -131,14 +143,15 @@ struct Meta {
   Ref<Node> accumulator;                              // of a leaf
   std::shared_ptr<Tensor> retained;                   // retain_grad(): filled by a hook of grad_fn
   std::vector<std::pair<int64_t, Ref<Node>>> hooked;  // where this tensor's hooks were put
-  // A differentiable view: what it looks at and how to look again. No steps: it was made under
-  // no_grad() of a tensor that requires grad, and must not be written with gradients on.
+  // A differentiable view: what it looks at and how to look again. No steps: it, or a view that it
+  // is made of, was made under no_grad(): a write would be missing from the base's history.
   Tensor base;
   std::shared_ptr<ViewStep> steps;
   const char* view_name = nullptr;
   uint64_t epoch = 0;  // of the base when grad_fn was made; on a base: how often it was rebased
 };
 Meta& meta_of(const Tensor& t);  // made on demand
+void each_owned(const Meta&, Owned&);
 // The node that made `t` (for grad_fn); null for a leaf. A view of a changed base is renewed.
 Ref<Node> grad_fn(const Tensor& t);
 void retain_grad(const Tensor& t);

@@ -30,6 +30,7 @@ class FunctionNode final : public Node {
       : Node(name), saved_(std::move(saved)), fn_(std::move(fn)) {}
   Grads apply(const Grads& grads) override;
   void release() override;
+  void each_owned(Owned&) const override;
   Tensor saved(size_t i) const { return saved_[i].get(*this); }
   // With several results, a missing gradient is filled with zeros of the result's shape.
   void describe(std::span<const Tensor> outputs);
@@ -50,6 +51,7 @@ struct CopySlices final : Node {
   CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const Tensor& base, Edge edge);
   Grads apply(const Grads& grads) override;
   void release() override;
+  void each_owned(Owned&) const override;
 
  private:
   Ref<Node> inner_;

@@ -107,21 +107,7 @@ class Pass {
   void step(Waiting& w) {
     Node& n = *w.node;
     GradMode mode(mode_);
-    for (size_t i = 0; i < n.hooks.size(); ++i) {
-      auto hook = n.hooks[i];  // a copy: it may remove itself
-      if (hook.output >= w.grads.size() || !w.grads[hook.output].defined()) continue;
-      const Tensor& old = w.grads[hook.output];
-      Tensor r = hook.fn(old);
-      if (!r.defined()) continue;
-      PF_CHECK(r->shape == old->shape, ShapeError, "register_hook", "a hook of ", n.name,
-               " returned shape ", r->shape, "; expected ", old->shape);
-      PF_CHECK(r->dtype == old->dtype, DTypeError, "register_hook", "a hook of ", n.name,
-               " returned ", r->dtype, "; expected ", old->dtype);
-      PF_CHECK(r->storage->device == old->storage->device, DeviceError, "register_hook",
-               "a hook of ", n.name, " returned a tensor on ", r->storage->device, "; expected ",
-               old->storage->device);
-      w.grads[hook.output] = r;
-    }
+    if (!n.hooks.empty()) run_hooks(n, w);
     auto captured = captures_.find(&n);
     if (captured != captures_.end())
       for (auto& [input, into] : captured->second)
@@ -136,6 +122,28 @@ class Pass {
     }
     for (size_t i = 0; i < n.next.size() && i < out.size(); ++i)
       deliver(n.next[i], std::move(out[i]));
+  }
+
+  // What retain_grad() keeps is what the other hooks made of the gradient.
+  void run_hooks(Node& n, Waiting& w) {
+    for (bool last : {false, true})
+      for (size_t i = 0; i < n.hooks.size(); ++i)
+        if ((n.hooks[i].id == 0) == last) run_hook(n, n.hooks[i], w);
+  }
+  static void run_hook(const Node& n, Node::Hook hook,
+                       Waiting& w) {  // a copy: it may remove itself
+    if (hook.output >= w.grads.size() || !w.grads[hook.output].defined()) return;
+    const Tensor& old = w.grads[hook.output];
+    Tensor r = hook.fn(old);
+    if (!r.defined()) return;
+    PF_CHECK(r->shape == old->shape, ShapeError, "register_hook", "a hook of ", n.name,
+             " returned shape ", r->shape, "; expected ", old->shape);
+    PF_CHECK(r->dtype == old->dtype, DTypeError, "register_hook", "a hook of ", n.name,
+             " returned ", r->dtype, "; expected ", old->dtype);
+    PF_CHECK(r->storage->device == old->storage->device, DeviceError, "register_hook", "a hook of ",
+             n.name, " returned a tensor on ", r->storage->device, "; expected ",
+             old->storage->device);
+    w.grads[hook.output] = r;
   }
 
   static void check_finite(const Node& n, const Grads& out) {

@@ -172,6 +172,11 @@ struct PointwiseNode final : autograd::Node {
     for (auto& s : saved) s.reset();
     result.reset();
   }
+  void each_owned(autograd::Owned& o) const override {
+    Node::each_owned(o);
+    for (const auto& s : saved) s.each_owned(o);
+    result.each_owned(o);
+  }
   static void* operator new(size_t);
   static void operator delete(void*);
 

@@ -196,3 +196,91 @@ def test_a_failure_in_one_thread_is_seen_by_a_reader_in_another(device):
     with pytest.raises(pf.PyFlameError):
         y.tolist()
     assert (x * 2.0).tolist() == [2.0] * 8
+
+
+def retained(write):
+    """Gradients that retain_grad() and a hook report when `write` comes after them."""
+    x = pf.ones(4, requires_grad=True)
+    y = x * 2
+    seen = []
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.retain_grad()
+    write(y)
+    (y * 7).sum().backward()
+    return y.grad.tolist(), seen[0]
+
+
+def test_retain_grad_is_of_the_latest_value_and_a_hook_of_its_own():
+    assert retained(lambda y: y.mul_(5)) == ([7] * 4, [35] * 4)
+    assert retained(lambda y: y[:2].mul_(5)) == ([7] * 4, [35, 35, 7, 7])
+    assert retained(lambda y: y.mul_(5).add_(1)) == ([7] * 4, [35] * 4)
+
+
+def test_retain_grad_of_a_view_whose_base_is_written():
+    x = pf.ones(4, requires_grad=True)
+    y = x * 2
+    v = y[:2]
+    v.retain_grad()
+    y.mul_(5)
+    (v * 7).sum().backward()
+    assert v.grad.tolist() == [7, 7] and x.grad.tolist() == [70, 70, 0, 0]
+
+
+def test_retain_grad_keeps_what_hooks_made():
+    x = pf.ones(2, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    y.register_hook(lambda g: g * 10)
+    (y * 7).sum().backward()
+    assert y.grad.tolist() == [70, 70]
+
+
+def test_views_of_views_made_without_gradients():
+    x = pf.ones(4, 4, requires_grad=True)
+    y = x * 1
+    with pf.no_grad():
+        of_leaf, of_result = x[0], y[:2]
+    for view in (of_leaf, of_result, of_result[0]):
+        with pytest.raises(pf.AutogradError, match="no_grad"):
+            view[0] = 1.0
+        with pytest.raises(pf.AutogradError, match="no_grad"):
+            view.t().mul_(2) if view.dim() == 2 else view[1:].mul_(2)
+    with pf.no_grad():
+        of_result[0].mul_(2)
+    assert (of_result * 2).requires_grad is False
+
+
+def test_a_view_made_without_gradients_of_a_base_that_gets_them_later():
+    x, w = pf.ones(4, 4), pf.ones(4, requires_grad=True)
+    with pf.no_grad():
+        v = x[0]
+    v.mul_(2)  # nothing requires a gradient
+    with pytest.raises(pf.AutogradError, match="no_grad"):
+        v.mul_(w)
+    x.mul_(w)
+    with pytest.raises(pf.AutogradError, match="no_grad"):
+        v.mul_(2)
+
+
+@pytest.mark.parametrize("look", [False, True])
+def test_a_view_is_written_after_its_base_got_a_history(look):
+    # Where PyTorch refuses or not by whether somebody looked at grad_fn in between.
+    x, w = pf.ones(3, 3) * 0.5, pf.ones(3, requires_grad=True)
+    t = x.t()
+    t[2] = w * 2
+    if look:
+        assert t.grad_fn is not None
+    t.mul_(0.5)
+    x.sum().backward()
+    assert w.grad.tolist() == [1, 1, 1]
+
+
+def test_detach_in_place():
+    x = pf.ones(3, requires_grad=True)
+    assert x.detach_() is x and not x.requires_grad
+    y = pf.ones(3, requires_grad=True) * 2
+    y.detach_()
+    assert y.is_leaf and not y.requires_grad
+    z = pf.ones(3, requires_grad=True) * 2
+    with pytest.raises(pf.AutogradError, match="detach"):
+        z[0].detach_()

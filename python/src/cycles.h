@@ -1,0 +1,36 @@
+// What of the tape Python's collector must know: the objects that nodes hold.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "common.h"
+#include "engine/autograd.h"
+
+namespace pyflame::python {
+
+// An object of Python held by a node. They are counted: without any, nothing here costs time.
+struct NodeObject : Held {
+  explicit NodeObject(PyObject* p) : Held(p) { node_objects.fetch_add(1); }
+  ~NodeObject() { node_objects.fetch_sub(1); }
+};
+
+// A hook of a node that calls Python.
+struct PyHook {
+  std::shared_ptr<NodeObject> callable;
+  Tensor operator()(const Tensor& gradient) const;
+};
+
+// A node that calls Python's backward(ctx, ...). The collector may have taken both away.
+struct PyNodeBase : autograd::Node {
+  std::shared_ptr<NodeObject> backward, ctx;
+  using Node::Node;
+};
+
+// tp_traverse and tp_clear for whoever holds the one reference to a tensor, or a node.
+int visit_graph(const Tensor&, visitproc, void* arg);
+int visit_graph(const Ref<autograd::Node>&, visitproc, void* arg);
+void clear_graph(const Tensor&);
+void clear_graph(const Ref<autograd::Node>&);
+
+}  // namespace pyflame::python
