@@ -1,5 +1,6 @@
 // Reductions: sums, products, extremes, tests and what is made of them. Dimensions are given to the
 // kernels as a mask; their order of summation depends on shape and dtype only.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -7,6 +8,7 @@
 #include "engine/engine.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "ops/scan.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -222,6 +224,28 @@ Tensor test(const engine::Kernel& k, const Tensor& x, const MaybeDims& dim, bool
   return run(k, x, plan_for(x, dim, keepdim, op), out);
 }
 
+// The product of the others beside every element, in operations without division, so that it can be
+// differentiated at zeros: what stands before it times what stands after it.
+Tensor product_of_others(const Tensor& x, const IntList& dims) {
+  const int n = x->shape.size();
+  if (x->numel == 0 || dims.empty()) return full(x->shape.vec(), 1, x->dtype, x->storage->device);
+  IntList order, back(static_cast<size_t>(n));
+  for (int d = 0; d < n; ++d)
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+  order.insert(order.end(), dims.begin(), dims.end());
+  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = int64_t(i);
+  const Tensor moved = permute(x, order);
+  int64_t count = 1;
+  for (int64_t d : dims) count *= x->shape[static_cast<int>(d)];
+  const Tensor rows = reshape(moved, {x->numel / count, count});
+  const Tensor one = full({rows->shape[0], 1}, 1, x->dtype, x->storage->device);
+  auto before = [&](const Tensor& r) {
+    return ops::cumprod(cat({one, narrow(r, 1, 0, count - 1)}, 1), 1);
+  };
+  const Tensor others = mul(before(rows), flip(before(flip(rows, {1})), {1}));
+  return permute(reshape(others, moved->shape.vec()), back);
+}
+
 // d prod / dx_i is the product of the others: finite where there are zeros.
 Tensor product_gradient(const Tensor& g, const Tensor& x, const Plan& p) {
   Plan q = p;
@@ -229,6 +253,7 @@ Tensor product_gradient(const Tensor& g, const Tensor& x, const Plan& p) {
   IntList dims;
   for (int d = 0; d < x->shape.size(); ++d)
     if (p.mask >> d & 1) dims.push_back(d);
+  if (autograd::wanted({x})) return mul(spread(g, p, x->shape), product_of_others(x, dims));
   const Tensor zero = eq(x, Scalar(0));
   const Tensor others = where(zero, Scalar(1.0), x);  // zeros left out
   Tensor share;

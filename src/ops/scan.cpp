@@ -3,6 +3,7 @@
 
 #include "ops/general.h"
 #include "ops/registry.h"
+#include "ops/scan.h"
 
 namespace pyflame {
 
@@ -82,6 +83,19 @@ static Tensor cumsum_as(const Tensor& t, int64_t dim, Type dtype) {
 
 namespace {
 
+Tensor cumprod_of(const Tensor& t, int d);
+
+// The gradient of a running product without division or cases, at the price of n^2 memory: row i
+// holds the running products with x_i left out.
+Tensor exact_gradient(const Tensor& g, const Tensor& x, int d) {
+  const int64_t n = x->shape[d];
+  const Tensor last = transpose(x, d, -1), wide = unsqueeze(last, -2);
+  const Tensor own = eye(n, {}, DType::Bool, x->storage->device);
+  const Tensor products = cumprod_of(where(own, Scalar(1.0), wide), x->shape.size());
+  const Tensor terms = mul(triu(products), unsqueeze(transpose(g, d, -1), -2));
+  return transpose(sum(terms, IntList{-1}), d, -1);
+}
+
 Tensor cumprod_of(const Tensor& t, int d) {
   static const Kernel kernel{"cumprod"};
   Tensor out = run_scan(kernel, t, d, false);
@@ -94,6 +108,8 @@ Tensor cumprod_of(const Tensor& t, int d) {
           // Before the first zero: sum over later j of g_j out_j, divided by x. At it: the same
           // with the zero left out of the products. After it everything is zero.
           Tensor is_zero = eq(x, Scalar(0));
+          // The constants below would be wrong for the gradient of this gradient.
+          if (autograd::wanted({x}) && any(is_zero).item<bool>()) return {exact_gradient(g, x, d)};
           Tensor zeros_so_far = directed_cumsum(to(is_zero, DType::Int64), d, false);
           Tensor before = eq(zeros_so_far, Scalar(0));
           Tensor at = logical_and(is_zero, eq(zeros_so_far, Scalar(1)));
@@ -164,14 +180,19 @@ Tensor diff(const Tensor& input, int64_t n, int64_t dim, const Tensor& prepend,
 }  // namespace
 
 namespace ops {
+
+Tensor cumprod(const Tensor& t, int dim) {
+  return cumprod_of(t, dim);
+}
+
 namespace {
 
 const Family kScans("scan", [](Family& f) {
   f.op(&cumsum_as, {"cumsum(Tensor input, int dim, *, dtype? dtype=None) -> Tensor",
                     "Running sums along a dimension, in fixed order, accumulated in float64 (or "
                     "int64, which is the result's dtype for integers)."});
-  f.op(&cumprod, {"cumprod(Tensor input, int dim, *, dtype? dtype=None) -> Tensor",
-                  "Running products along a dimension. The gradient is right at zeros."});
+  f.op(&pyflame::cumprod, {"cumprod(Tensor input, int dim, *, dtype? dtype=None) -> Tensor",
+                           "Running products along a dimension. Gradients are right at zeros."});
   f.op(&logcumsumexp, {"logcumsumexp(Tensor input, int dim) -> Tensor",
                        "log of running sums of exp, without overflow."});
   f.op(+[](const Tensor& t, int64_t dim) { return cumextreme(t, dim, false, "cummax"); },

@@ -567,3 +567,27 @@ def test_checks_of_functions_people_write():
     ):
         assert gradcheck(fn, (x, w, b))
     assert math.isclose((x * x).sum().item(), sum(v * v for v in x.detach().reshape(-1).tolist()))
+
+
+def products_at_zeros(product):
+    x = pf.tensor([[1.0, 2, 3, 4], [0, 2, -3, 4], [0, 2, 0, 4], [0, 0, 0, 1]], dtype=pf.float64)
+    x.requires_grad_()
+    assert pf.autograd.gradcheck(product, x)
+    assert pf.autograd.gradgradcheck(product, x)
+
+    def curvature(x):  # one order more
+        with pf.enable_grad():
+            (g,) = pf.autograd.grad(product(x).square().sum(), x, create_graph=True)
+        return g
+
+    assert pf.autograd.gradgradcheck(curvature, x)
+
+
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_gradients_of_prod_of_any_order_at_zeros(dim):
+    products_at_zeros(lambda x: x.prod() if dim is None else x.prod(dim))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gradients_of_cumprod_of_any_order_at_zeros(dim):
+    products_at_zeros(lambda x: x.cumprod(dim))
