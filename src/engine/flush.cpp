@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -95,8 +96,17 @@ void run_kernel(const Kernel& k, Device device, std::span<const pf_tensor> tenso
 }
 
 void raise_index_error(const pf_index_error& e) {
-  PF_CHECK(!e.set, IndexError, e.op, "index ", e.index, " is out of bounds for a size of ", e.limit,
-           "; valid indices are ", -e.limit, " to ", e.limit - 1);
+  if (!e.set) return;
+  const std::string_view op = e.op ? e.op : "";
+  auto any_of = [op](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), op) != names.end();
+  };
+  if (any_of({"cross_entropy", "nll_loss"}))
+    PF_FAIL(IndexError, e.op, "got the target ", e.index, " for ", e.limit,
+            " classes; expected 0 to ", e.limit - 1, ", or ignore_index; correct the target");
+  const int64_t lowest = any_of({"embedding", "one_hot", "bincount"}) ? 0 : -e.limit;
+  PF_FAIL(IndexError, e.op, "index ", e.index, " is out of bounds for a size of ", e.limit,
+          "; valid indices are ", lowest, " to ", e.limit - 1);
 }
 
 void ensure_memory(Storage& s, const char* op) {

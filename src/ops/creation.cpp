@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/group.h"
 #include "ops/general.h"
 #include "ops/registry.h"
 
@@ -162,18 +163,32 @@ Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool uppe
   const char* op = upper ? "triu_indices" : "tril_indices";
   PF_CHECK(rows >= 0 && columns >= 0, ValueError, op, "got ", rows, " rows and ", columns,
            " columns; expected none below 0; correct them");
-  IntList r, c;
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t cut = std::clamp<int64_t>(i + offset + (upper ? 0 : 1), 0, columns);
-    for (int64_t j = upper ? cut : 0; j < (upper ? columns : cut); ++j) {
-      r.push_back(i);
-      c.push_back(j);
+  // Sums of sizes near 2^63 need more bits.
+  __extension__ using Wide = __int128;
+  const Wide shift = Wide{offset} + (upper ? 0 : 1);
+  const auto clamp = [](Wide v, int64_t most) {
+    return static_cast<int64_t>(std::clamp<Wide>(v, 0, most));
+  };
+  const auto cut = [&](int64_t i) { return clamp(i + shift, columns); };
+  const auto length = [&](int64_t i) { return upper ? columns - cut(i) : cut(i); };
+  // Rows from 0 to `low` are cut at 0, rows from `high` on at the last column.
+  const int64_t low = clamp(-shift, rows), high = std::max(low, clamp(columns - shift, rows));
+  const Wide slope = high - low;
+  const Wide slanted = slope ? slope * (Wide{length(low)} + length(high - 1)) / 2 : Wide{0};
+  const Wide all = Wide{columns} * (upper ? low : rows - high) + slanted;
+  PF_CHECK(all < (Wide{1} << 62), ShapeError, op, "got ", rows, " rows and ", columns,
+           " columns; expected a triangle of fewer than 2^62 elements; correct them");
+  const auto n = static_cast<int64_t>(all);
+  Tensor out = make_tensor(checked_size({2, n}, op), DType::Int64, {});
+  engine::ensure_memory(*out->storage, op);
+  auto* row = static_cast<int64_t*>(engine::host_data(out, op, true));
+  int64_t* column = row + n;
+  for (int64_t i = upper ? 0 : low; i < (upper ? high : rows); ++i)
+    for (int64_t j = upper ? cut(i) : 0; j < (upper ? columns : cut(i)); ++j) {
+      *row++ = i;
+      *column++ = j;
     }
-  }
-  const auto n = static_cast<int64_t>(r.size());
-  r.insert(r.end(), c.begin(), c.end());
-  return to(from_host(r.data(), {2, n}, DType::Int64, device_or_current(device)),
-            dtype.value_or(DType::Int64));
+  return to(to(out, dtype.value_or(DType::Int64)), device_or_current(device));
 }
 
 TensorList meshgrid(const TensorList& tensors, const optional<std::string>& indexing) {

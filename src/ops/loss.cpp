@@ -4,6 +4,7 @@
 
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/losses.h"
@@ -208,15 +209,17 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   const Reduction r = ops::reduction_from(reduction, "nll_loss");
   const Classes c = as_rows(input, target, weight, "nll_loss");
   const int64_t n = c.rows->shape[0];
-  Tensor index, w;
+  Tensor index, row, w;
   {
     NoGrad off;
     const Tensor valid = ne(c.targets, Scalar(ignore_index));
     index = where(valid, to(c.targets, DType::Int64), Scalar(0));
+    row = arange(0, n, 1, DType::Int64, input->storage->device);
     w = to(valid, input->dtype);
-    if (c.weight.defined() && n > 0) w = mul(w, index_select(c.weight, 0, index));
   }
-  Tensor picked = reshape(gather(c.rows, 1, reshape(index, {n, 1})), {n});
+  const Tensor picked = ops::index_read(c.rows, {row, index}, "nll_loss", false);
+  if (c.weight.defined() && n > 0)
+    w = mul(w, ops::index_read(c.weight, {index}, "nll_loss", false));
   // An ignored row must not count even where its entry is infinite.
   const Tensor loss = where(eq(w, Scalar(0)), Scalar(0.0), neg(mul(picked, w)));
   if (r == Reduction::None) return reshape(loss, c.shape.vec());

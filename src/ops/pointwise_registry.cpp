@@ -291,6 +291,10 @@ void register_divisions() {
     auto tensor = [&](const Value& value, Tensor* t) -> Tensor {
       if (t) return *t;
       const Scalar s = scalar_of(value);
+      PF_CHECK(&value != &v[1] || s.is_float() || s.i != 0 || !is_integral(like->dtype, true),
+               ValueError, "div", "got the divisor 0 for integers with rounding_mode='", mode,
+               "'; expected another number; convert the tensor to a float dtype if inf or NaN is "
+               "wanted");
       const Operand both[] = {like, s};
       return scalar_tensor(s, result_type(both), like->storage->device);
     };

@@ -415,8 +415,8 @@ TensorList chunk(const Tensor& t, int64_t chunks, int64_t dim) {
 
 static TensorList tensor_split(const Tensor& t, int64_t sections, int64_t dim) {
   const int d = split_dim(t, dim, "tensor_split");
-  PF_CHECK(sections > 0, ValueError, "tensor_split", "got ", sections,
-           " sections; expected at least 1; give a positive number");
+  PF_CHECK(sections > 0 && sections < int64_t{1} << 31, ValueError, "tensor_split", "got ",
+           sections, " sections; expected 1 to 2^31 - 1; correct the number");
   const int64_t n = t->shape[d];
   IntList sizes;
   for (int64_t i = 0; i < sections; ++i) sizes.push_back(n / sections + (i < n % sections));

@@ -1,5 +1,6 @@
 """Creation functions against NumPy."""
 
+import itertools
 import math
 
 import numpy as np
@@ -109,3 +110,26 @@ def test_bad_sizes():
         pf.zeros(-1)
     with pytest.raises((ValueError, RuntimeError, MemoryError)):
         pf.zeros(2**40, 2**40)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_indices_of_triangles(upper):
+    make, mask = (pf.triu_indices, np.triu) if upper else (pf.tril_indices, np.tril)
+    for rows, columns in itertools.product(range(6), repeat=2):
+        for offset in range(-8, 9):
+            want = np.argwhere(mask(np.ones((rows, columns)), offset)).T
+            assert make(rows, columns, offset).tolist() == want.tolist()
+
+
+def test_indices_of_triangles_take_time_for_what_they_hold_only():
+    big = 2**62
+    assert pf.triu_indices(2**40, 3).tolist() == [[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
+    assert pf.tril_indices(3, 2**40).tolist() == [[0, 1, 1, 2, 2, 2], [0, 0, 1, 0, 1, 2]]
+    assert pf.triu_indices(big, big, big - 1).tolist() == [[0], [big - 1]]
+    assert pf.tril_indices(big, big, 1 - big).tolist() == [[big - 1], [0]]
+    assert pf.triu_indices(4, 4, 2**63 - 1).shape == (2, 0)
+    for rows, columns, offset in ((2**40, 3, 0), (big, big, -big), (big, big, 2**63 - 1)):
+        with pytest.raises((pf.ShapeError, pf.OutOfMemoryError), match="tril_indices"):
+            pf.tril_indices(rows, columns, abs(offset))
+        with pytest.raises((pf.ShapeError, pf.OutOfMemoryError), match="triu_indices"):
+            pf.triu_indices(columns, rows, -abs(offset))

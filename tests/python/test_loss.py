@@ -240,3 +240,28 @@ def test_kl_div_variants():
     check(F.kl_div(tx, ty, reduction="batchmean", log_target=True), want.sum() / 4, pf.float64)
     zero = F.kl_div(tx, pf.zeros(4, 5, dtype=pf.float64), reduction="sum")
     assert zero.item() == 0
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+@pytest.mark.parametrize("target", [5, -1, -5])
+@pytest.mark.parametrize("weight", [None, 1.0])
+def test_a_wrong_target_names_the_loss_and_what_is_valid(loss, target, weight):
+    x = pf.zeros(2, 5)
+    weight = None if weight is None else pf.full((5,), weight)
+    expected = (
+        rf"pf\.{loss.__name__}: got the target {target} for 5 classes; expected 0 to 4, "
+        "or ignore_index"
+    )
+    with pytest.raises(pf.IndexError, match=expected):
+        loss(x, pf.tensor([1, target]), weight=weight)
+        pf.synchronize()
+    assert loss(x, pf.tensor([1, target]), weight=weight, ignore_index=target).shape == ()
+
+
+def test_indices_that_do_not_count_from_the_end_say_so():
+    with pytest.raises(pf.IndexError, match="embedding.*valid indices are 0 to 2"):
+        F.embedding(pf.tensor([-1]), pf.zeros(3, 2))
+        pf.synchronize()
+    with pytest.raises(pf.IndexError, match="one_hot.*valid indices are 0 to 2"):
+        F.one_hot(pf.tensor([3]), 3)
+        pf.synchronize()
