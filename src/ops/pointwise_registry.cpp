@@ -278,6 +278,12 @@ void register_divisions() {
   PF_EITHER(remainder, "input", "other");
   PF_EITHER(fmod, "input", "other");
   PF_EITHER(pow, "input", "exponent");
+  static constexpr auto refuse_zero = [](const Tensor& x, Scalar s, const std::string& mode) {
+    PF_CHECK(s.is_float() || s.i != 0 || !is_integral(x->dtype, true), ValueError, "div",
+             "got the divisor 0 for integers with rounding_mode='", mode,
+             "'; expected another number; convert the tensor to a float dtype if inf or NaN is "
+             "wanted");
+  };
   const Call divide = [](std::vector<Value>& v) -> Value {
     const std::string mode = rounding(v[2]);
     auto* x = std::get_if<Tensor>(&v[0]);
@@ -291,10 +297,7 @@ void register_divisions() {
     auto tensor = [&](const Value& value, Tensor* t) -> Tensor {
       if (t) return *t;
       const Scalar s = scalar_of(value);
-      PF_CHECK(&value != &v[1] || s.is_float() || s.i != 0 || !is_integral(like->dtype, true),
-               ValueError, "div", "got the divisor 0 for integers with rounding_mode='", mode,
-               "'; expected another number; convert the tensor to a float dtype if inf or NaN is "
-               "wanted");
+      if (&value == &v[1]) refuse_zero(like, s, mode);
       const Operand both[] = {like, s};
       return scalar_tensor(s, result_type(both), like->storage->device);
     };
@@ -306,6 +309,7 @@ void register_divisions() {
     auto* y = std::get_if<Tensor>(&v[1]);
     if (mode == "none") return y ? pyflame::div_(x, *y) : pyflame::div_(x, scalar_of(v[1]));
     if (mode == "floor") return y ? floor_divide_(x, *y) : floor_divide_(x, scalar_of(v[1]));
+    if (!y) refuse_zero(x, scalar_of(v[1]), mode);
     Tensor other = y ? *y : scalar_tensor(scalar_of(v[1]), x->dtype, x->storage->device);
     return copy_(x, pyflame::div(x, other, mode));
   };

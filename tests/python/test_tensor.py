@@ -493,3 +493,17 @@ def test_random_state():
     with pf.random.fork_rng():
         pf.rand(1)
     assert pf.get_rng_state().tolist() == before
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "div"])
+@pytest.mark.parametrize("dtype", [pf.int64, pf.int8, pf.uint8])
+def test_integers_divided_by_zero(name, dtype):
+    mode = {"rounding_mode": "trunc"} if name == "div" else {}
+    divide = getattr(pf, name)
+    x = pf.tensor([7, 3, 0], dtype=dtype)
+    assert divide(x, pf.tensor([0, 2, 0], dtype=dtype), **mode)[::2].tolist() == [0, 0]
+    with pytest.raises(pf.ValueError, match="divisor 0"):
+        divide(x, 0, **mode)
+    with pytest.raises(pf.ValueError, match="divisor 0"):
+        getattr(x, name + "_")(0, **mode)
+    assert divide(x.float(), 0, **mode).isfinite().tolist() == [False] * 3
