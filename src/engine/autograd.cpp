@@ -362,8 +362,10 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
   const bool of_view = outer && outer->base.defined();
   // A leaf that requires grad is a base of its own, whatever it was made of.
   const bool leaf = base->requires_grad && !(outer && outer->grad_fn);
-  if (!t_grad_enabled || (of_view && !outer->steps && !leaf)) {
-    meta_of(result).base = of_view && !leaf ? outer->base : base;
+  const bool lost = of_view && !outer->steps && !leaf;
+  if (!t_grad_enabled || lost) {
+    // The base is kept only if it matters: a gradient that is a view must own its memory alone.
+    if (lost || requires_grad(base)) meta_of(result).base = of_view && !leaf ? outer->base : base;
     return result;
   }
   Meta& m = meta_of(result);

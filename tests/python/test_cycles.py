@@ -197,6 +197,10 @@ def test_a_hook_may_collect():
     assert calls == [(3,)] and x.grad.tolist() == [6, 6, 6]
 
 
+def hook_that_keeps(y):
+    y.register_hook(lambda g: y and None)
+
+
 def test_deep_graphs_of_functions_are_freed_without_recursion():
     marker = Marker()
     alive = weakref.ref(marker)
@@ -218,9 +222,8 @@ def test_deep_graphs_of_functions_are_freed_without_recursion():
     for _ in range(100_000):
         y = y * 1
     gc.collect()
-    held = [y]
-    y.register_hook(lambda g: held and None)
-    del y, held
+    hook_that_keeps(y)
+    del y
     gc.collect()
     gc.collect()
     assert alive() is None
