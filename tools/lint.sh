@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks format, Python's linter, clang-tidy, the type stubs, and that every public header compiles
-# alone. clang-tidy looks at every file that is built: that takes 2 to 3 minutes on 2 cores, and
+# alone. clang-tidy looks at every source of library and module: that takes 2 to 3 minutes on 2 cores, and
 # needs no history to find out what has changed. `tools/lint.sh FILE.cpp...` runs it on these alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ headers() {
   done
 }
 
-built() { # what this project compiles, without what lies in .venv
+built() { # the library's and the module's sources, as they are compiled
   $py -c '
 import json, os
 here = os.getcwd() + "/"
