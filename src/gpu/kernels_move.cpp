@@ -1,7 +1,7 @@
 // Launchers of kernels that move elements: copy, cat, flip, roll, tril and triu, views' gradients.
 #include <algorithm>
 
-#include "gpu/kernel.h"
+#include "gpu/move.h"
 #include "pyflame/error.h"
 
 namespace pyflame::gpu {
@@ -9,10 +9,6 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;  // kernels loop on from there
-
-const char* index_type(const Space& s) {
-  return s.small() ? "pf_u32" : "pf_u64";
-}
 
 Defines moving(const Space& s, const pf_tensor& out, const pf_tensor& in) {
   const auto to = static_cast<DType>(out.dtype), from = static_cast<DType>(in.dtype);
@@ -50,7 +46,8 @@ bool transposed(const KernelArgs& a, const Space& s, void* out, const void* in, 
   return true;
 }
 
-// `in` (of out's rank or less, sizes of 1 spread) into `out`.
+}  // namespace
+
 void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in) {
   pf_tensor from = out;
   from.data = in.data;
@@ -76,6 +73,8 @@ void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in)
   const Function f = a.compile("move.h", moving(s, out, in), "pf_copy");
   a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data);
 }
+
+namespace {
 
 void copy(const KernelArgs& a) {
   copy_tensor(a, a.tensor(0), a.tensor(1));

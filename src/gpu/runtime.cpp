@@ -1,106 +1,20 @@
-// Opening the vendor's libraries.
+// The vendor's runtime and run-time compiler.
 #include "gpu/runtime.h"
 
 #include <dlfcn.h>
-#include <glob.h>
-#include <link.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <vector>
 
 #include "gpu/kernel.h"
+#include "gpu/library.h"
 
 #define PF_NAME2(X) #X
 #define PF_NAME(X) PF_NAME2(X)
 
 namespace pyflame::gpu {
 namespace {
-
-using Names = std::vector<std::string>;
-
-// A library of this name that the process has loaded already (another framework's, say): two
-// runtimes in one process do not see each other's memory, so that one is used.
-std::string loaded_already(const std::string& stem) {
-  struct Search {
-    const std::string& stem;
-    std::string found;
-  } search{stem + ".so", ""};
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* data) {
-        auto* s = static_cast<Search*>(data);
-        const char* slash = std::strrchr(info->dlpi_name, '/');
-        const char* base = slash ? slash + 1 : info->dlpi_name;
-        if (std::strncmp(base, s->stem.c_str(), s->stem.size()) != 0) return 0;
-        s->found = info->dlpi_name;
-        return 1;
-      },
-      &search);
-  return search.found;
-}
-
-void add_matches(Names& list, const std::string& pattern) {
-  glob_t g{};
-  if (glob(pattern.c_str(), 0, nullptr, &g) == 0)
-    for (size_t i = 0; i < g.gl_pathc; ++i) list.push_back(g.gl_pathv[i]);
-  globfree(&g);
-}
-
-// Folders of Python packages that may hold the vendor's libraries: beside this library (a wheel)
-// and in the active environment.
-Names package_folders() {
-  Names r;
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<void*>(&package_folders), &self) && self.dli_fname) {
-    std::string path = self.dli_fname;
-    for (int up = 0; up < 3; ++up) {
-      size_t slash = path.rfind('/');
-      if (slash == std::string::npos) break;
-      path.resize(slash);
-      r.push_back(path);
-    }
-  }
-  if (const char* env = std::getenv("VIRTUAL_ENV"))
-    add_matches(r, std::string(env) + "/lib/python3*/site-packages");
-  add_matches(r, "/usr/local/lib/python3*/*-packages");
-  add_matches(r, "/usr/lib/python3*/*-packages");
-  return r;
-}
-
-struct Handle {
-  void* handle = nullptr;
-  std::string path;
-};
-
-// Opens the first that can be opened. `setting` is the environment variable that names one.
-Handle open_library(const char* what, const char* setting, const Names& names) {
-  if (const char* path = std::getenv(setting); path && *path) {
-    if (void* h = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return {h, path};
-    const char* why = dlerror();
-    throw Failure(PF_UNSUPPORTED, std::string(setting) + "='" + path +
-                                      "' could not be opened: " + (why ? why : "no reason given"));
-  }
-  std::string reasons, last;
-  for (const std::string& name : names) {
-    if (void* h = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return {h, name};
-    const char* why = dlerror();
-    // Not there is no news; a file that is there and does not load is.
-    if (why && !std::strstr(why, "No such file")) reasons += std::string("; ") + why;
-  }
-  throw Failure(PF_UNSUPPORTED, std::string("no ") + what + " was found (looked for " +
-                                    names.front() + " and others" + reasons +
-                                    "); install it, or set " + setting + " to its path");
-}
-
-void* symbol(const Handle& h, const char* name, bool needed = true) {
-  void* p = dlsym(h.handle, name);
-  if (!p && needed)
-    throw Failure(PF_UNSUPPORTED, h.path + " has no function " + name +
-                                      ": it is no library that this plug-in can use; install a "
-                                      "current release");
-  return p;
-}
 
 #ifdef PF_GPU_ROCM
 Names runtime_names() {
@@ -146,16 +60,17 @@ Names rtc_names() {
 #endif
 
 Runtime open_runtime() {
-  Handle h = open_library(PF_RT("HIP runtime (ROCm)", "CUDA driver"),
-                          PF_RT("PYFLAME_HIP_LIBRARY", "PYFLAME_CUDA_LIBRARY"), runtime_names());
+  const Library h =
+      open_library(PF_RT("HIP runtime (ROCm)", "CUDA driver"),
+                   PF_RT("PYFLAME_HIP_LIBRARY", "PYFLAME_CUDA_LIBRARY"), runtime_names());
   Runtime r;
   r.library = h.path;
 #define X(NAME, HIP, CUDA, ARGS) \
-  r.NAME = reinterpret_cast<decltype(r.NAME)>(symbol(h, PF_NAME(PF_RT(HIP, CUDA))));
+  r.NAME = reinterpret_cast<decltype(r.NAME)>(h.symbol(PF_NAME(PF_RT(HIP, CUDA))));
   PF_RUNTIME_CALLS(X)
 #undef X
   auto take = [&](auto& to, const char* name, bool needed = true) {
-    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(symbol(h, name, needed));
+    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(h.symbol(name, needed));
   };
   take(r.GetErrorName, PF_RT("hipGetErrorName", "cuGetErrorName"));
   take(r.GetErrorString, PF_RT("hipGetErrorString", "cuGetErrorString"));
@@ -177,16 +92,17 @@ Runtime open_runtime() {
 }
 
 Rtc open_rtc() try {
-  Handle h = open_library(PF_RT("run-time compiler (hipRTC)", "run-time compiler (NVRTC)"),
-                          PF_RT("PYFLAME_HIPRTC_LIBRARY", "PYFLAME_NVRTC_LIBRARY"), rtc_names());
+  const Library h =
+      open_library(PF_RT("run-time compiler (hipRTC)", "run-time compiler (NVRTC)"),
+                   PF_RT("PYFLAME_HIPRTC_LIBRARY", "PYFLAME_NVRTC_LIBRARY"), rtc_names());
   Rtc r;
   r.library = h.path;
 #define X(NAME, HIP, CUDA, ARGS) \
-  r.NAME = reinterpret_cast<decltype(r.NAME)>(symbol(h, PF_NAME(PF_RT(HIP, CUDA))));
+  r.NAME = reinterpret_cast<decltype(r.NAME)>(h.symbol(PF_NAME(PF_RT(HIP, CUDA))));
   PF_RTC_CALLS(X)
 #undef X
   r.GetErrorString = reinterpret_cast<decltype(r.GetErrorString)>(
-      symbol(h, PF_RT("hiprtcGetErrorString", "nvrtcGetErrorString")));
+      h.symbol(PF_RT("hiprtcGetErrorString", "nvrtcGetErrorString")));
   int major = 0, minor = 0;
   r.Version(&major, &minor);
   r.version = std::to_string(major) + "." + std::to_string(minor);

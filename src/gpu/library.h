@@ -1,0 +1,30 @@
+// Opening the vendor's libraries: where they are looked for, and what is said when there is none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pyflame::gpu {
+
+using Names = std::vector<std::string>;
+
+struct Library {
+  void* handle = nullptr;
+  std::string path;
+  // Throws Failure when it is needed and not there.
+  void* symbol(const char* name, bool needed = true) const;
+};
+
+// Opens the first of `names` that can be opened; throws Failure with what was tried. `setting` is
+// the environment variable that names one, and then no other is tried.
+Library open_library(const char* what, const char* setting, const Names& names);
+
+// A library of this name that the process has loaded already (another framework's, say): two
+// runtimes in one process do not see each other's memory, so that one is used.
+std::string loaded_already(const std::string& stem);
+// Folders of Python packages that may hold the vendor's libraries: beside this library (a wheel)
+// and in the active environment.
+Names package_folders();
+void add_matches(Names& list, const std::string& pattern);
+
+}  // namespace pyflame::gpu
