@@ -1,0 +1,107 @@
+// Matrix products of any dtype and strides, on ordinary arithmetic: c = a b + bias, one rounding.
+// -DTYPE=<storage> -DTILE_M, -DTILE_N, -DTILE_K, -DREG_M, -DREG_N. A thread block makes one tile of
+// c, a thread REG_M x REG_N of its elements, in the order of k: the same sum whatever the tiles
+// are.
+#include "math.h"
+#include "matmul_args.h"
+
+// Unrolled, sums of integers cost AMD's compiler more registers than there are.
+#if defined(PF_AMD)
+#define PF_STEPS _Pragma("nounroll")
+#else
+#define PF_STEPS PF_UNROLL
+#endif
+#define THREADS ((TILE_M / REG_M) * (TILE_N / REG_N))
+
+PF_DEVICE float pf_multiply_add(float a, float b, float c) {
+  return pf_fma(a, b, c);
+}
+PF_DEVICE double pf_multiply_add(double a, double b, double c) {
+  return pf_fma(a, b, c);
+}
+PF_DEVICE pf_i32 pf_multiply_add(pf_i32 a, pf_i32 b, pf_i32 c) {  // wraps
+  return static_cast<pf_i32>(static_cast<pf_u32>(a) * static_cast<pf_u32>(b) +
+                             static_cast<pf_u32>(c));
+}
+PF_DEVICE pf_i64 pf_multiply_add(pf_i64 a, pf_i64 b, pf_i64 c) {
+  return static_cast<pf_i64>(static_cast<pf_u64>(a) * static_cast<pf_u64>(b) +
+                             static_cast<pf_u64>(c));
+}
+
+typedef pf_compute<PF_T> pf_acc;
+
+// This thread's share of a tile of OUTER x TILE_K elements, into registers; 0 outside the matrix.
+// Threads follow each other along the dimension whose stride is 1.
+template <int OUTER, int N>
+PF_DEVICE void pf_fetch(const PF_T* p, pf_i64 first, pf_i64 size, pf_i64 stride, pf_i64 k0,
+                        pf_i64 k, pf_i64 k_stride, pf_acc (&r)[N]) {
+  PF_UNROLL for (int i = 0; i < N; ++i) {
+    const int at = i * THREADS + static_cast<int>(pf_thread());
+    const int outer = k_stride == 1 ? at / TILE_K : at % OUTER;
+    const int kk = k_stride == 1 ? at % TILE_K : at / OUTER;
+    pf_acc v = pf_acc(0);
+    if (first + outer < size && k0 + kk < k)
+      pf_load<PF_T, 1, false>(p + (first + outer) * stride + (k0 + kk) * k_stride, &v);
+    r[i] = v;
+  }
+}
+template <int OUTER, int N>
+PF_DEVICE void pf_put(pf_acc (*tile)[OUTER + 1], pf_i64 k_stride, const pf_acc (&r)[N]) {
+  PF_UNROLL for (int i = 0; i < N; ++i) {
+    const int at = i * THREADS + static_cast<int>(pf_thread());
+    const int outer = k_stride == 1 ? at / TILE_K : at % OUTER;
+    const int kk = k_stride == 1 ? at % TILE_K : at / OUTER;
+    tile[kk][outer] = r[i];
+  }
+}
+
+PF_KERNEL(pf_matmul, THREADS)(pf_matmul_args q) {
+  PF_SHARED pf_acc tile_a[TILE_K][TILE_M + 1];
+  PF_SHARED pf_acc tile_b[TILE_K][TILE_N + 1];
+  const pf_matmul_tile at = pf_matmul_where(q, TILE_M, TILE_N);
+  const PF_T* a = static_cast<const PF_T*>(q.a) + at.a;
+  const PF_T* b = static_cast<const PF_T*>(q.b) + at.b;
+  const int row = static_cast<int>(pf_thread()) / (TILE_N / REG_N),
+            col = static_cast<int>(pf_thread()) % (TILE_N / REG_N);
+  pf_acc sum[REG_M][REG_N];
+  PF_UNROLL for (int i = 0; i < REG_M; ++i) {
+    PF_UNROLL for (int j = 0; j < REG_N; ++j) sum[i][j] = pf_acc(0);
+  }
+  pf_acc next_a[TILE_M * TILE_K / THREADS], next_b[TILE_N * TILE_K / THREADS];
+  pf_fetch<TILE_M>(a, at.row, q.m, q.a_row, 0, q.k, q.a_col, next_a);
+  pf_fetch<TILE_N>(b, at.col, q.n, q.b_col, 0, q.k, q.b_row, next_b);
+  for (pf_i64 k0 = 0; k0 < q.k; k0 += TILE_K) {
+    pf_put<TILE_M>(tile_a, q.a_col, next_a);
+    pf_put<TILE_N>(tile_b, q.b_row, next_b);
+    pf_barrier();
+    if (k0 + TILE_K < q.k) {
+      pf_fetch<TILE_M>(a, at.row, q.m, q.a_row, k0 + TILE_K, q.k, q.a_col, next_a);
+      pf_fetch<TILE_N>(b, at.col, q.n, q.b_col, k0 + TILE_K, q.k, q.b_row, next_b);
+    }
+    const int steps = q.k - k0 < TILE_K ? static_cast<int>(q.k - k0) : TILE_K;
+    PF_STEPS for (int kk = 0; kk < steps; ++kk) {
+      pf_acc x[REG_M], y[REG_N];
+      PF_UNROLL for (int i = 0; i < REG_M; ++i) x[i] = tile_a[kk][row + i * (TILE_M / REG_M)];
+      PF_UNROLL for (int j = 0; j < REG_N; ++j) y[j] = tile_b[kk][col + j * (TILE_N / REG_N)];
+      PF_UNROLL for (int i = 0; i < REG_M; ++i) {
+        PF_UNROLL for (int j = 0; j < REG_N; ++j) sum[i][j] =
+            pf_multiply_add(x[i], y[j], sum[i][j]);
+      }
+    }
+    pf_barrier();
+  }
+  PF_T* c = static_cast<PF_T*>(q.c) + at.c;
+  const PF_T* bias = static_cast<const PF_T*>(q.bias);
+  PF_UNROLL for (int j = 0; j < REG_N; ++j) {
+    const pf_i64 n = at.col + col + j * (TILE_N / REG_N);
+    pf_acc add = pf_acc(0);
+    if (bias && n < q.n) pf_load<PF_T, 1, false>(bias + n, &add);
+    PF_UNROLL for (int i = 0; i < REG_M; ++i) {
+      const pf_i64 m = at.row + row + i * (TILE_M / REG_M);
+      if (m >= q.m || n >= q.n) continue;
+      pf_acc v = bias ? sum[i][j] + add : sum[i][j];
+      v = pf_dtype<PF_T>::round(v);
+      pf_store<PF_T, 1, false>(c + m * q.n + n, &v);
+    }
+  }
+}

@@ -1,0 +1,74 @@
+// The named kernel "matmul": out[..., m, n] = a[..., m, k] b[..., k, n] + bias[n]. Batch dimensions
+// broadcast; attributes say whether a and b are given transposed. No operand is copied.
+#include <cstdlib>
+#include <cstring>
+
+#include "gpu/product.h"
+
+namespace pyflame::gpu {
+namespace {
+
+ProductSource source() {
+  static const ProductSource s = [] {
+    const char* v = std::getenv("PYFLAME_GPU_GEMM");
+    if (v && std::strcmp(v, "own") == 0) return ProductSource::Own;
+    if (v && std::strcmp(v, "library") == 0) return ProductSource::Library;
+    return ProductSource::Auto;
+  }();
+  return s;
+}
+
+int64_t stride_from_end(const pf_tensor& t, int from_end) {
+  const int i = t.ndim - 1 - from_end;
+  return i < 0 || t.shape[i] == 1 ? 0 : t.strides[i];
+}
+
+// The strides of a dimension of size 1 mean nothing: give it one that makes the matrix dense.
+void normalise(int64_t rows, int64_t cols, int64_t* row, int64_t* col) {
+  if (rows == 1) *row = *col == 1 ? cols : 1;
+  if (cols == 1) *col = *row == 1 ? rows : 1;
+}
+
+void matmul(const KernelArgs& args) {
+  const pf_tensor &out = args.tensor(0), &a = args.tensor(1), &b = args.tensor(2);
+  const bool trans_a = args.i(0) != 0, trans_b = args.i(1) != 0;
+  Product p;
+  p.dtype = args.dtype(0);
+  p.m = out.shape[out.ndim - 2];
+  p.n = out.shape[out.ndim - 1];
+  p.k = a.shape[a.ndim - (trans_a ? 2 : 1)];
+  p.a = a.data;
+  p.b = b.data;
+  p.c = out.data;
+  p.bias = args.has(3) ? args.tensor(3).data : nullptr;
+  p.a_row = a.strides[a.ndim - (trans_a ? 1 : 2)];
+  p.a_col = a.strides[a.ndim - (trans_a ? 2 : 1)];
+  p.b_row = b.strides[b.ndim - (trans_b ? 1 : 2)];
+  p.b_col = b.strides[b.ndim - (trans_b ? 2 : 1)];
+
+  for (int d = 2; d < out.ndim; ++d) {
+    const Product::Batch x{out.shape[out.ndim - 1 - d], stride_from_end(a, d),
+                           stride_from_end(b, d)};
+    if (x.size == 0) return;
+    if (x.size == 1) continue;
+    if (p.ndim == 0 && x.b == 0 && (p.m == 1 || x.a == p.a_row * p.m)) {
+      if (p.m == 1) p.a_row = x.a;  // b is the same for all: they are rows of one product
+      p.m *= x.size;
+      continue;
+    }
+    Product::Batch& last = p.batch[p.ndim ? p.ndim - 1 : 0];
+    if (p.ndim && x.a == last.a * last.size && x.b == last.b * last.size)
+      last.size *= x.size;
+    else
+      p.batch[p.ndim++] = x;
+  }
+  if (p.m == 0 || p.n == 0) return;
+  normalise(p.m, p.k, &p.a_row, &p.a_col);
+  normalise(p.k, p.n, &p.b_row, &p.b_col);
+  if (source() != ProductSource::Own && library_product(args, p)) return;
+  own_product(args, p);
+}
+PF_GPU_KERNEL("matmul", matmul)
+
+}  // namespace
+}  // namespace pyflame::gpu

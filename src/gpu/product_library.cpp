@@ -1,0 +1,381 @@
+// Products through hipBLASLt or cuBLASLt, opened when the first product runs. Both speak the same
+// language: column-major matrices, so ours (row-major) are computed as c^T = b^T a^T.
+//
+// The algorithm is the library's first choice for (sizes, layouts, dtype, bias, alignment class)
+// within a fixed workspace: a function of the product alone, never of time.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "gpu/device.h"
+#include "gpu/library.h"
+#include "gpu/product.h"
+
+namespace pyflame::gpu {
+namespace {
+
+constexpr size_t kWorkspace = size_t{32} << 20;
+
+// ---- the library's calls and numbers: src/gpu/check_headers.cpp compares them ------------------
+using Handle = void*;
+using Desc = void*;
+using Layout = void*;
+using Preference = void*;
+
+#ifdef PF_GPU_ROCM
+struct Algo {
+  uint8_t data[16];
+  size_t max_workspace;
+};
+enum : int {
+  kR32F = 0,
+  kR64F = 1,
+  kR16F = 2,
+  kR16BF = 14,
+  kCompute32F = 2,
+  kCompute64F = 7,
+  kOpN = 111,
+  kOpT = 112,
+  kDescTransA = 0,
+  kDescTransB = 1,
+  kDescEpilogue = 2,
+  kDescBias = 3,
+  kDescBiasType = 4,
+  kLayoutBatchCount = 0,
+  kLayoutBatchStride = 1,
+  kPrefWorkspace = 1,
+  kEpilogueBias = 4,
+};
+#else
+struct Algo {
+  uint64_t data[8];
+};
+enum : int {
+  kR32F = 0,
+  kR64F = 1,
+  kR16F = 2,
+  kR16BF = 14,
+  kCompute32F = 68,
+  kCompute64F = 70,
+  kOpN = 0,
+  kOpT = 1,
+  kDescTransA = 3,
+  kDescTransB = 4,
+  kDescEpilogue = 7,
+  kDescBias = 8,
+  kDescBiasType = 26,
+  kLayoutBatchCount = 5,
+  kLayoutBatchStride = 6,
+  kPrefWorkspace = 1,
+  kPrefAlignA = 5,  // A, B, C, D follow each other
+  kEpilogueBias = 4,
+};
+#endif
+struct Heuristic {
+  Algo algo;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+#define PF_BLAS_CALLS(X)                                                                        \
+  X(Create, (Handle*))                                                                          \
+  X(MatmulDescCreate, (Desc*, int compute, int scale))                                          \
+  X(MatmulDescDestroy, (Desc))                                                                  \
+  X(MatmulDescSetAttribute, (Desc, int attribute, const void* value, size_t bytes))             \
+  X(MatrixLayoutCreate, (Layout*, int type, uint64_t rows, uint64_t cols, int64_t ld))          \
+  X(MatrixLayoutDestroy, (Layout))                                                              \
+  X(MatrixLayoutSetAttribute, (Layout, int attribute, const void* value, size_t bytes))         \
+  X(MatmulPreferenceCreate, (Preference*))                                                      \
+  X(MatmulPreferenceDestroy, (Preference))                                                      \
+  X(MatmulPreferenceSetAttribute, (Preference, int attribute, const void* value, size_t bytes)) \
+  X(MatmulAlgoGetHeuristic, (Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference,  \
+                             int wanted, Heuristic* found, int* count))                         \
+  X(Matmul, (Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout,     \
+             const void* beta, const void* c, Layout, void* d, Layout, const Algo*,             \
+             void* workspace, size_t bytes, hipStream))
+
+struct Blas {
+#define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
+  PF_BLAS_CALLS(X)
+#undef X
+  std::string text;  // its name and path, or why it is not there
+  bool usable = false;
+};
+
+Names names() {
+  Names r;
+  const std::string stem = PF_RT("libhipblaslt", "libcublasLt");
+  if (std::string l = loaded_already(stem); !l.empty()) r.push_back(l);
+#ifdef PF_GPU_ROCM
+  // Of the same installation as the runtime.
+  const std::string& path = runtime().library;
+  if (size_t slash = path.rfind('/'); slash != std::string::npos)
+    add_matches(r, path.substr(0, slash) + "/" + stem + ".so*");
+  for (const char* n : {".so.1", ".so.0"}) r.push_back(stem + n);
+  if (const char* p = std::getenv("ROCM_PATH"))
+    r.push_back(std::string(p) + "/lib/" + stem + ".so");
+  r.push_back("/opt/rocm/lib/" + stem + ".so");
+  for (const std::string& f : package_folders())
+    add_matches(r, f + "/_rocm_sdk_libraries*/lib/" + stem + ".so*");
+#else
+  for (const char* n : {".so.13", ".so.12"}) r.push_back(stem + n);
+  for (const std::string& f : package_folders()) {
+    add_matches(r, f + "/nvidia/cu13/lib/" + stem + ".so.13");
+    add_matches(r, f + "/nvidia/cublas/lib/" + stem + ".so.1[23]");
+  }
+  add_matches(r, "/usr/local/cuda*/lib64/" + stem + ".so.1[23]");
+#endif
+  r.push_back(stem + ".so");
+  return r;
+}
+
+const Blas& blas() {
+  static const Blas b = [] {
+    Blas r;
+    try {
+      const Library lib =
+          open_library(PF_RT("hipBLASLt", "cuBLASLt"),
+                       PF_RT("PYFLAME_HIPBLASLT_LIBRARY", "PYFLAME_CUBLASLT_LIBRARY"), names());
+#define X(NAME, ARGS) \
+  r.NAME =            \
+      reinterpret_cast<decltype(r.NAME)>(lib.symbol(PF_RT("hipblasLt" #NAME, "cublasLt" #NAME)));
+      PF_BLAS_CALLS(X)
+#undef X
+      r.text = std::string(PF_RT("hipBLASLt", "cuBLASLt")) + " (" + lib.path + ")";
+      r.usable = true;
+    } catch (const std::exception& e) {
+      r.text = e.what();
+    }
+    return r;
+  }();
+  return b;
+}
+
+// One matrix as the library stores it: columns of `rows` elements, `ld` apart.
+struct Stored {
+  uint64_t rows, cols;
+  int64_t ld;
+  int op;
+};
+
+// Of a rows x cols matrix with these strides, so that op(stored) is its transpose. False when
+// neither stride is 1, or columns overlap.
+bool transpose_of(int64_t rows, int64_t cols, int64_t row, int64_t col, Stored* s) {
+  if (col == 1 && row >= cols) {
+    *s = {uint64_t(cols), uint64_t(rows), row, kOpN};
+    return true;
+  }
+  if (row == 1 && col >= rows) {
+    *s = {uint64_t(rows), uint64_t(cols), col, kOpT};
+    return true;
+  }
+  return false;
+}
+
+struct Key {
+  int64_t m, n, k, batch, a_ld, b_ld, a_step, b_step;
+  int32_t a_op, b_op, dtype, bias;
+  int32_t align[4];
+  friend bool operator==(const Key& x, const Key& y) { return !std::memcmp(&x, &y, sizeof x); }
+};
+static_assert(sizeof(Key) == 8 * 8 + 8 * 4);
+struct KeyHash {
+  size_t operator()(const Key& k) const {
+    uint64_t w[sizeof(Key) / 8], h = 0;
+    std::memcpy(w, &k, sizeof k);
+    for (uint64_t v : w) {
+      h = (h ^ v) * 0x9E3779B97F4A7C15u;
+      h ^= h >> 31;
+    }
+    return h;
+  }
+};
+
+// A product that is ready to be launched; null desc: the library cannot do it.
+struct Ready {
+  Desc desc = nullptr;
+  Layout a = nullptr, b = nullptr, c = nullptr;
+  Algo algo;
+  size_t workspace = 0;
+};
+
+int32_t alignment(const void* p) {
+  const uintptr_t v = reinterpret_cast<uintptr_t>(p) | 256;
+  return static_cast<int32_t>(v & -v);
+}
+
+void must(int status, const char* call) {
+  if (status != 0)
+    throw Failure(PF_LAUNCH, std::string(PF_RT("hipblasLt", "cublasLt")) + call + " gave status " +
+                                 std::to_string(status));
+}
+
+class Products {
+ public:
+  explicit Products(Device& d) {
+    d.activate();
+    must(blas().Create(&handle_), "Create");
+  }
+
+  bool run(const KernelArgs& args, const Product& p, const Stored& a, const Stored& b) {
+    const Product::Batch inner = p.ndim ? p.batch[0] : Product::Batch{1, 0, 0};
+    Key key{};
+    key.m = p.m, key.n = p.n, key.k = p.k, key.batch = inner.size;
+    key.a_ld = a.ld, key.b_ld = b.ld, key.a_step = inner.a, key.b_step = inner.b;
+    key.a_op = a.op, key.b_op = b.op;
+    key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
+    const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
+    int64_t outer = 1;
+    for (int d = 1; d < p.ndim; ++d) outer *= p.batch[d].size;
+    // With outer batches the addresses move: assume only what all of them have.
+    const auto worst = [&](const void* at, auto step) {
+      int32_t r = alignment(at);
+      for (int d = 1; d < p.ndim; ++d)
+        r = std::min(r, alignment(reinterpret_cast<void*>(step(d) * item)));
+      return r;
+    };
+    key.align[0] = worst(p.b, [&](int d) { return p.batch[d].b; });
+    key.align[1] = worst(p.a, [&](int d) { return p.batch[d].a; });
+    key.align[2] = worst(p.c, [&](int) { return p.m * p.n * inner.size; });
+    key.align[3] = p.bias ? alignment(p.bias) : 0;
+
+    std::lock_guard lock(mutex_);  // descriptors carry the bias pointer
+    auto [it, fresh] = ready_.try_emplace(key);
+    Ready& r = it->second;
+    if (fresh) prepare(r, key, p, a, b);
+    if (!r.desc) return false;
+
+    void* workspace = r.workspace ? args.workspace(r.workspace) : nullptr;
+    if (p.bias)
+      must(blas().MatmulDescSetAttribute(r.desc, kDescBias, &p.bias, sizeof p.bias),
+           "MatmulDescSetAttribute");
+    const double one = 1, zero = 0;
+    const float one_f = 1, zero_f = 0;
+    const bool wide = p.dtype == DType::Float64;
+    const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
+               *beta = wide ? static_cast<const void*>(&zero) : &zero_f;
+    const hipStream stream = args.device.stream(args.stream).handle;
+    for (int64_t o = 0; o < outer; ++o) {
+      int64_t at_a = 0, at_b = 0, rest = o;
+      for (int d = 1; d < p.ndim; ++d) {
+        const int64_t i = rest % p.batch[d].size;
+        rest /= p.batch[d].size;
+        at_a += i * p.batch[d].a;
+        at_b += i * p.batch[d].b;
+      }
+      void* c = static_cast<char*>(p.c) + o * inner.size * p.m * p.n * item;
+      const int status =
+          blas().Matmul(handle_, r.desc, alpha, static_cast<const char*>(p.b) + at_b * item, r.b,
+                        static_cast<const char*>(p.a) + at_a * item, r.a, beta, c, r.c, c, r.c,
+                        &r.algo, workspace, r.workspace, stream);
+      must(status, "Matmul");
+    }
+    return true;
+  }
+
+ private:
+  void prepare(Ready& r, const Key& key, const Product& p, const Stored& a, const Stored& b) {
+    const Blas& l = blas();
+    const int type = p.dtype == DType::Float32   ? kR32F
+                     : p.dtype == DType::Float64 ? kR64F
+                     : p.dtype == DType::Float16 ? kR16F
+                                                 : kR16BF;
+    const bool wide = p.dtype == DType::Float64;
+    Desc desc = nullptr;
+    must(l.MatmulDescCreate(&desc, wide ? kCompute64F : kCompute32F, wide ? kR64F : kR32F),
+         "MatmulDescCreate");
+    const int32_t op_b = b.op, op_a = a.op;
+    must(l.MatmulDescSetAttribute(desc, kDescTransA, &op_b, sizeof op_b), "MatmulDescSetAttribute");
+    must(l.MatmulDescSetAttribute(desc, kDescTransB, &op_a, sizeof op_a), "MatmulDescSetAttribute");
+    if (p.bias) {
+      const uint32_t epilogue = kEpilogueBias;
+      const int32_t bias_type = type;
+      must(l.MatmulDescSetAttribute(desc, kDescEpilogue, &epilogue, sizeof epilogue),
+           "MatmulDescSetAttribute");
+      must(l.MatmulDescSetAttribute(desc, kDescBias, &p.bias, sizeof p.bias),
+           "MatmulDescSetAttribute");
+      must(l.MatmulDescSetAttribute(desc, kDescBiasType, &bias_type, sizeof bias_type),
+           "MatmulDescSetAttribute");
+    }
+    const auto layout = [&](Layout* out, const Stored& s, int64_t step) {
+      must(l.MatrixLayoutCreate(out, type, s.rows, s.cols, s.ld), "MatrixLayoutCreate");
+      if (key.batch > 1) {
+        const int32_t count = static_cast<int32_t>(key.batch);
+        must(l.MatrixLayoutSetAttribute(*out, kLayoutBatchCount, &count, sizeof count),
+             "MatrixLayoutSetAttribute");
+        must(l.MatrixLayoutSetAttribute(*out, kLayoutBatchStride, &step, sizeof step),
+             "MatrixLayoutSetAttribute");
+      }
+    };
+    layout(&r.a, a, key.a_step);
+    layout(&r.b, b, key.b_step);
+    layout(&r.c, {uint64_t(p.n), uint64_t(p.m), p.n, kOpN}, p.m * p.n);
+    Preference preference = nullptr;
+    must(l.MatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
+    const uint64_t most = kWorkspace;
+    l.MatmulPreferenceSetAttribute(preference, kPrefWorkspace, &most, sizeof most);
+#ifdef PF_GPU_CUDA
+    const uint32_t align[4] = {uint32_t(key.align[0]), uint32_t(key.align[1]),
+                               uint32_t(key.align[2]), uint32_t(key.align[2])};
+    for (int i = 0; i < 4; ++i)
+      l.MatmulPreferenceSetAttribute(preference, kPrefAlignA + i, &align[i], sizeof align[i]);
+#endif
+    Heuristic found{};
+    int count = 0;
+    const int status =
+        l.MatmulAlgoGetHeuristic(handle_, desc, r.b, r.a, r.c, r.c, preference, 1, &found, &count);
+    l.MatmulPreferenceDestroy(preference);
+    if (status == 0 && count > 0 && found.state == 0) {
+      r.desc = desc;
+      r.algo = found.algo;
+      r.workspace = found.workspace;
+      return;
+    }
+    l.MatmulDescDestroy(desc);
+    for (Layout x : {r.a, r.b, r.c}) l.MatrixLayoutDestroy(x);
+  }
+
+  Handle handle_ = nullptr;
+  std::mutex mutex_;
+  std::unordered_map<Key, Ready, KeyHash> ready_;
+};
+
+Products& products(Device& d) {
+  static std::mutex mutex;
+  static auto* all = new std::unordered_map<int, std::unique_ptr<Products>>;
+  std::lock_guard lock(mutex);
+  auto& p = (*all)[d.index];
+  if (!p) p = std::make_unique<Products>(d);
+  return *p;
+}
+
+}  // namespace
+
+bool library_product(const KernelArgs& args, const Product& p) {
+  if (p.dtype != DType::Float32 && p.dtype != DType::Float64 && p.dtype != DType::Float16 &&
+      p.dtype != DType::BFloat16)
+    return false;
+  if (p.k == 0 || !blas().usable) return false;
+  constexpr int64_t kMost = 2147483647;  // sizes of old releases are 32 bits
+  if (p.m > kMost || p.n > kMost || p.k > kMost) return false;
+  Stored a, b;
+  if (!transpose_of(p.m, p.k, p.a_row, p.a_col, &a) ||
+      !transpose_of(p.k, p.n, p.b_row, p.b_col, &b))
+    return false;
+  for (int d = 0; d < p.ndim; ++d)
+    if (p.batch[d].a < 0 || p.batch[d].b < 0 || p.batch[d].size > 65535) return false;
+  args.device.activate();
+  return products(args.device).run(args, p, a, b);
+}
+
+const char* product_library() {
+  return blas().text.c_str();
+}
+
+}  // namespace pyflame::gpu

@@ -1,0 +1,153 @@
+// Our own matrix products: matrix units for 16-bit floats, ordinary arithmetic for the rest. The
+// tile is chosen from the product's sizes alone.
+#include <algorithm>
+
+#include "gpu/product.h"
+
+namespace pyflame::gpu {
+namespace {
+
+// pf_matmul_args of kernels/matmul_args.h.
+struct MatmulArgs {
+  const void* a;
+  const void* b;
+  const void* bias;
+  void* c;
+  int64_t m, n, k;
+  int64_t a_row, a_col, b_row, b_col;
+  int64_t tiles_m, tiles_n;
+  int64_t ndim;
+  int64_t size[PF_MAX_DIMS], a_step[PF_MAX_DIMS], b_step[PF_MAX_DIMS];
+};
+
+MatmulArgs arguments(const Product& p, int tile_m, int tile_n) {
+  MatmulArgs q{};
+  q.a = p.a, q.b = p.b, q.bias = p.bias, q.c = p.c;
+  q.m = p.m, q.n = p.n, q.k = p.k;
+  q.a_row = p.a_row, q.a_col = p.a_col, q.b_row = p.b_row, q.b_col = p.b_col;
+  q.tiles_m = ceil_div(p.m, tile_m);
+  q.tiles_n = ceil_div(p.n, tile_n);
+  q.ndim = p.ndim;
+  for (int d = 0; d < p.ndim; ++d) {
+    q.size[d] = p.batch[d].size;
+    q.a_step[d] = p.batch[d].a;
+    q.b_step[d] = p.batch[d].b;
+  }
+  return q;
+}
+
+int64_t blocks(const Product& p, int tile_m, int tile_n) {
+  return ceil_div(p.m, tile_m) * ceil_div(p.n, tile_n) * p.batches();
+}
+
+bool aligned(const void* at, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(at) % 16 == 0 && stride % 8 == 0;
+}
+
+// 0: k has stride 1; 1: the other dimension has; -1: the tiles cannot be read in chunks.
+int along_k(const void* at, int64_t outer, int64_t k, bool batches_fit) {
+  if (!batches_fit) return -1;
+  if (k == 1 && aligned(at, outer)) return 1;
+  if (outer == 1 && aligned(at, k)) return 0;
+  return -1;
+}
+
+// Which GPUs have the matrix instructions that kernels/matmul_tiles.h uses.
+// 0: none. AMD: PF_MATRIX_UNIT of kernels/matrix_units.h.
+int matrix_unit(const Traits& t) {
+  const std::string& a = t.architecture;
+  if (!t.amd) return a.rfind("sm_", 0) == 0 && std::stoi(a.substr(3)) >= 80;
+  if (a == "gfx90a" || a == "gfx942" || a == "gfx950") return 1;
+  return a.rfind("gfx11", 0) == 0 ? 2 : a.rfind("gfx12", 0) == 0 ? 3 : 0;
+}
+
+struct Tiling {
+  int m, n, k, warp_m, warp_n, stages;
+  int64_t shared() const {
+    const int64_t operands = int64_t{2} * (m + n) * k * stages, result = int64_t{2} * m * n;
+    return std::max(operands, result);
+  }
+  int threads(int warp) const { return m / warp_m * (n / warp_n) * warp; }
+};
+
+// The widest tile that still gives every compute unit work.
+Tiling choose(const Traits& t, const Product& p) {
+  if (t.amd) {
+    // 64 KB of LDS; two blocks share a compute unit.
+    // RDNA 3 keeps both operands twice in registers: a warp takes half as much there.
+    static constexpr Tiling kWide{128, 128, 32, 64, 64, 2}, kTall{128, 128, 32, 64, 32, 2},
+        kSmall{64, 64, 32, 32, 32, 2};
+    if (blocks(p, 128, 128) < t.compute_units) return kSmall;
+    return t.architecture.rfind("gfx11", 0) == 0 ? kTall : kWide;
+  }
+  static constexpr Tiling kWide{128, 256, 64, 64, 64, 3}, kMiddle{128, 128, 64, 64, 64, 3},
+      kSmall{64, 64, 64, 32, 32, 4};
+  if (blocks(p, 128, 256) >= t.compute_units && t.max_shared >= size_t(kWide.shared()))
+    return kWide;
+  if (blocks(p, 128, 128) >= t.compute_units / 2 && t.max_shared >= size_t(kMiddle.shared()))
+    return kMiddle;
+  return kSmall;
+}
+
+bool tiles(const KernelArgs& args, const Product& p) {
+  if (p.dtype != DType::BFloat16 && p.dtype != DType::Float16) return false;
+  const Traits& t = args.traits();
+  const int unit = matrix_unit(t);
+  if (!unit || p.k == 0) return false;
+  bool a_fits = true, b_fits = true;
+  for (int d = 0; d < p.ndim; ++d) {
+    a_fits = a_fits && p.batch[d].a % 8 == 0;
+    b_fits = b_fits && p.batch[d].b % 8 == 0;
+  }
+  const int a = along_k(p.a, p.a_row, p.a_col, a_fits), b = along_k(p.b, p.b_col, p.b_row, b_fits);
+  if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
+  const Tiling s = choose(t, p);
+  if (t.max_shared < size_t(s.shared())) return false;
+  Function f = args.compile("matmul_tiles.h",
+                            Defines()
+                                .type("PF_T", p.dtype)
+                                .value("TILE_M", s.m)
+                                .value("TILE_N", s.n)
+                                .value("TILE_K", s.k)
+                                .value("WARP_M", s.warp_m)
+                                .value("WARP_N", s.warp_n)
+                                .value("STAGES", s.stages)
+                                .value("PF_MATRIX_UNIT", unit)
+                                .value("A_ALONG_K", a)
+                                .value("B_ALONG_K", b),
+                            "pf_matmul_tiles");
+  args.launch(f, blocks(p, s.m, s.n), s.threads(t.warp), size_t(s.shared()),
+              arguments(p, s.m, s.n));
+  return true;
+}
+
+}  // namespace
+
+void own_product(const KernelArgs& args, const Product& p) {
+  if (tiles(args, p)) return;
+  struct Shape {
+    int m, n, k, reg_m, reg_n;
+  };
+  static constexpr Shape kLarge{128, 128, 8, 8, 8}, kMiddle{64, 64, 16, 4, 4},
+      kSmall{32, 32, 16, 2, 2};
+  // What fits into registers without spilling: 64-bit and integer sums do not in the large one,
+  // nor does anything where the compiler aims at 128 registers.
+  const Traits& t = args.traits();
+  const bool whole = t.amd && !is_float(p.dtype);
+  const bool large = !t.amd && is_float(p.dtype) && itemsize(p.dtype) <= 4;
+  const Shape s = large && blocks(p, 128, 128) >= t.compute_units  ? kLarge
+                  : !whole && blocks(p, 64, 64) >= t.compute_units ? kMiddle
+                                                                   : kSmall;
+  Function f = args.compile("matmul.h",
+                            Defines()
+                                .type("PF_T", p.dtype)
+                                .value("TILE_M", s.m)
+                                .value("TILE_N", s.n)
+                                .value("TILE_K", s.k)
+                                .value("REG_M", s.reg_m)
+                                .value("REG_N", s.reg_n),
+                            "pf_matmul");
+  args.launch(f, blocks(p, s.m, s.n), s.m / s.reg_m * (s.n / s.reg_n), 0, arguments(p, s.m, s.n));
+}
+
+}  // namespace pyflame::gpu
