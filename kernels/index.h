@@ -1,0 +1,123 @@
+// Reading by index: advanced indexing (also index_select and embedding), gather, one_hot, searches.
+#include "index_error.h"
+#include "space.h"
+
+enum { BLOCK = 256 };
+
+// As checked_index of the CPU: a wrong index is reported and clamped.
+PF_DEVICE pf_i64 pf_clamped(const pf_error& e, pf_i64 i, pf_i64 n, bool wrap) {
+  const pf_i64 at = i < 0 && wrap ? i + n : i;
+  if (at >= 0 && at < n) return at;
+  pf_bad_index(e, i, n);
+  return at < 0 ? 0 : n - 1;
+}
+
+// Index tensors of one shape, merged; which sizes they index and with which steps.
+struct pf_indices {
+  pf_i64 count, points, ndim;
+  pf_i64 shape[12];
+  const pf_i64* data[12];
+  pf_i64 strides[12][12];
+  pf_i64 size[12], step[12];
+};
+
+// Where each point is, in elements. PLACES (writing): -1 for a wrong index, which is not clamped.
+PF_KERNEL(pf_points, BLOCK)
+(pf_indices q, pf_i64* offsets, int wrap, int places, pf_error error) {
+  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(q.points); u += pf_item_step()) {
+    pf_i64 sum = 0;
+    for (pf_i64 k = 0; k < q.count; ++k) {
+      pf_i64 rest = static_cast<pf_i64>(u), at = 0;
+      for (pf_i64 d = q.ndim - 1; d >= 0; --d) {
+        at += rest % q.shape[d] * q.strides[k][d];
+        rest /= q.shape[d];
+      }
+      pf_i64 i = q.data[k][at];
+      if (places) {
+        const pf_i64 place = i < 0 ? i + q.size[k] : i;
+        if (place < 0 || place >= q.size[k]) {
+          pf_bad_index(error, i, q.size[k]);
+          sum = -1;
+          continue;
+        }
+        i = place;
+      } else {
+        i = pf_clamped(error, i, q.size[k], wrap != 0);
+      }
+      if (sum >= 0) sum += i * q.step[k];
+    }
+    offsets[u] = sum;
+  }
+}
+
+#ifdef PF_BYTES
+// out [before, points, after], dense; before and after are spaces of the tensor that is read.
+// -DBYTES of an element, or of a vector of neighbours in `after`.
+PF_KERNEL(pf_index_read, BLOCK)
+(pf_space before, pf_space after, const pf_i64* offsets, pf_i64 points, pf_i64 per, void* out,
+ const void* self) {
+  const pf_u64 all = static_cast<pf_u64>(before.numel) * static_cast<pf_u64>(points * after.numel);
+  for (pf_u64 u = pf_first_item(); u < all; u += pf_item_step()) {
+    const pf_index i = static_cast<pf_index>(u);
+    const pf_index run = static_cast<pf_index>(after.numel), line = i / run;
+    const pf_index b = line / static_cast<pf_index>(points);
+    const pf_index point = line - b * static_cast<pf_index>(points);
+    pf_i64 x[1], y[1];
+    pf_offsets<1>(before, b, x);
+    pf_offsets<1>(after, i - line * run, y);
+    // Offsets count elements, of which a vector has `per`.
+    pf_move<PF_BYTES>(out, static_cast<pf_i64>(u), self, (x[0] + offsets[point]) / per + y[0]);
+  }
+}
+
+// out (dense, of index's shape) = self[.. index ..] along one dimension. Operand 0 of the space is
+// the index, 1 the tensor with a step of 0 there.
+PF_KERNEL(pf_gather, BLOCK)
+(pf_space s, void* out, const pf_i64* index, const void* self, pf_i64 size, pf_i64 step,
+ pf_error error) {
+  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(s.numel); u += pf_item_step()) {
+    pf_i64 at[2];
+    pf_offsets<2>(s, static_cast<pf_index>(u), at);
+    pf_move<PF_BYTES>(out, static_cast<pf_i64>(u), self,
+                      at[1] + pf_clamped(error, index[at[0]], size, true) * step);
+  }
+}
+#endif
+
+// out [n, classes] is zero before.
+PF_KERNEL(pf_one_hot, BLOCK)
+(pf_space s, pf_i64* out, const pf_i64* index, pf_i64 classes, pf_error error) {
+  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(s.numel); u += pf_item_step()) {
+    pf_i64 at[1];
+    pf_offsets<1>(s, static_cast<pf_index>(u), at);
+    out[static_cast<pf_i64>(u) * classes + pf_clamped(error, index[at[0]], classes, false)] = 1;
+  }
+}
+
+#ifdef PF_T
+// How many of the sorted boundaries are below each value (or not above: `right`). NaN counts as
+// larger than every number. One row of boundaries for all values, or one for each row of them.
+PF_DEVICE bool pf_less(pf_compute<PF_T> x, pf_compute<PF_T> y) {
+  return x < y || (y != y && x == x);
+}
+PF_KERNEL(pf_searchsorted, BLOCK)
+(pf_space s, pf_i64* out, const void* values, const void* sorted, pf_i64 n, pf_i64 row,
+ pf_i64 row_step, int right) {
+  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(s.numel); u += pf_item_step()) {
+    pf_i64 at[1];
+    pf_offsets<1>(s, static_cast<pf_index>(u), at);
+    const pf_compute<PF_T> v = pf_get<PF_T>(values, at[0]);
+    const pf_i64 first = static_cast<pf_i64>(u) / row * row_step;
+    pf_i64 low = 0, high = n;
+    while (low < high) {
+      const pf_i64 mid = low + (high - low) / 2;
+      const pf_compute<PF_T> m = pf_get<PF_T>(sorted, first + mid);
+      if (right ? !pf_less(v, m) : pf_less(m, v))
+        low = mid + 1;
+      else
+        high = mid;
+    }
+    out[u] = low;
+  }
+}
+#endif

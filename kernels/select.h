@@ -1,0 +1,128 @@
+// Running sums of 64-bit integers, and what is built on them: the places of those elements that a
+// mask keeps. In three steps: sums of tiles, their running sums (one block), the elements.
+#include "space.h"
+
+enum { BLOCK = 256, TILE = 1024 };
+
+// Running sum over the block of v, exclusive; the sum of all in `total`.
+PF_DEVICE pf_i64 pf_block_scan(pf_i64 v, pf_i64* total) {
+  PF_SHARED pf_i64 sums[2][BLOCK];
+  const pf_u32 t = pf_thread();
+  int now = 0;
+  sums[0][t] = v;
+  pf_barrier();
+  for (pf_u32 step = 1; step < BLOCK; step *= 2) {
+    pf_i64 x = sums[now][t];
+    if (t >= step) x += sums[now][t - step];
+    sums[now ^ 1][t] = x;
+    now ^= 1;
+    pf_barrier();
+  }
+  const pf_i64 inclusive = sums[now][t];
+  *total = sums[now][BLOCK - 1];
+  pf_barrier();
+  return inclusive - v;
+}
+
+// sums becomes exclusive running sums; *total, when given, the sum of all.
+PF_KERNEL(pf_scan_sums, BLOCK)(pf_i64* sums, pf_i64 n, pf_i64* total) {
+  pf_i64 carry = 0;
+  for (pf_i64 at = 0; at < n; at += BLOCK) {
+    const pf_i64 i = at + pf_thread();
+    pf_i64 all;
+    const pf_i64 before = pf_block_scan(i < n ? sums[i] : 0, &all);
+    if (i < n) sums[i] = carry + before;
+    carry += all;
+  }
+  if (total && pf_thread() == 0) *total = carry;
+}
+
+PF_KERNEL(pf_add_one, BLOCK)(pf_i64* value) {
+  if (pf_thread() == 0) *value += 1;
+}
+
+// Inclusive running sums of values, in place; tile sums from pf_tile_sums and pf_scan_sums.
+PF_KERNEL(pf_tile_sums, BLOCK)(const pf_i64* values, pf_i64 n, pf_i64* sums) {
+  pf_i64 sum = 0, all;
+  const pf_i64 first = static_cast<pf_i64>(pf_block()) * TILE;
+  for (pf_i64 i = first + pf_thread(); i < first + TILE && i < n; i += BLOCK) sum += values[i];
+  pf_block_scan(sum, &all);
+  if (pf_thread() == 0) sums[pf_block()] = all;
+}
+PF_KERNEL(pf_tile_scan, BLOCK)(pf_i64* values, pf_i64 n, const pf_i64* sums) {
+  pf_i64 carry = sums[pf_block()];
+  const pf_i64 first = static_cast<pf_i64>(pf_block()) * TILE;
+  for (int k = 0; k < TILE; k += BLOCK) {
+    const pf_i64 i = first + k + pf_thread();
+    const pf_i64 v = i < n ? values[i] : 0;
+    pf_i64 all;
+    const pf_i64 before = pf_block_scan(v, &all);
+    if (i < n) values[i] = carry + before + v;
+    carry += all;
+  }
+}
+
+#ifdef PF_MASK
+// -DMASK=type of the elements that are looked at; operand 0 of the space.
+PF_DEVICE bool pf_kept(const pf_space& s, const void* mask, pf_i64 i) {
+  pf_i64 at[1];
+  pf_offsets<1>(s, static_cast<pf_index>(i), at);
+  return pf_get<PF_MASK>(mask, at[0]) != pf_compute<PF_MASK>(0);
+}
+PF_KERNEL(pf_mask_sums, BLOCK)(pf_space s, const void* mask, pf_i64* sums) {
+  pf_i64 sum = 0, all;
+  const pf_i64 first = static_cast<pf_i64>(pf_block()) * TILE;
+  for (pf_i64 i = first + pf_thread(); i < first + TILE && i < s.numel; i += BLOCK)
+    sum += pf_kept(s, mask, i);
+  pf_block_scan(sum, &all);
+  if (pf_thread() == 0) sums[pf_block()] = all;
+}
+
+// Calls f(i, place) for every element that is kept, in a tile whose first place is known.
+template <class F>
+PF_DEVICE void pf_each_kept(const pf_space& s, const void* mask, const pf_i64* sums, F f) {
+  pf_i64 carry = sums[pf_block()];
+  const pf_i64 first = static_cast<pf_i64>(pf_block()) * TILE;
+  for (int k = 0; k < TILE; k += BLOCK) {
+    const pf_i64 i = first + k + pf_thread();
+    const bool kept = i < s.numel && pf_kept(s, mask, i);
+    pf_i64 all;
+    const pf_i64 before = pf_block_scan(kept, &all);
+    if (kept) f(i, carry + before);
+    carry += all;
+  }
+}
+// The coordinates of each: out[place][dimension]. `shape` is the mask's, before any merging.
+struct pf_shape {
+  pf_i64 ndim, size[12];
+};
+PF_KERNEL(pf_nonzero, BLOCK)
+(pf_space s, const void* mask, const pf_i64* sums, pf_shape shape, pf_i64* out, pf_i64 most) {
+  pf_each_kept(s, mask, sums, [&](pf_i64 i, pf_i64 place) {
+    if (place >= most) return;
+    for (pf_i64 d = shape.ndim - 1; d >= 0; --d) {
+      out[place * shape.ndim + d] = i % shape.size[d];
+      i /= shape.size[d];
+    }
+  });
+}
+// -DBYTES of an element. Operand 1 of the space is the tensor that is read, or written.
+#ifdef PF_BYTES
+PF_KERNEL(pf_masked_select, BLOCK)
+(pf_space s, const void* mask, const pf_i64* sums, void* out, const void* in, pf_i64 most) {
+  pf_each_kept(s, mask, sums, [&](pf_i64 i, pf_i64 place) {
+    pf_i64 at[2];
+    pf_offsets<2>(s, static_cast<pf_index>(i), at);
+    if (place < most) pf_move<PF_BYTES>(out, place, in, at[1]);
+  });
+}
+PF_KERNEL(pf_masked_scatter, BLOCK)
+(pf_space s, const void* mask, const pf_i64* sums, void* out, const void* in, pf_i64 most) {
+  pf_each_kept(s, mask, sums, [&](pf_i64 i, pf_i64 place) {
+    pf_i64 at[2];
+    pf_offsets<2>(s, static_cast<pf_index>(i), at);
+    if (place < most) pf_move<PF_BYTES>(out, at[1], in, place);
+  });
+}
+#endif
+#endif

@@ -1,0 +1,126 @@
+// Sorting rows of a tensor: keys of its elements, and the sorted rows. Keys order as values do,
+// NaN last, -0 equal to 0.
+//   -DTYPE=type
+#include "space.h"
+
+enum { BLOCK = 256, SMALL = 2048 };
+
+PF_DEVICE pf_u64 pf_key(float v) {
+  if (v != v) return 0xffffffffu;
+  const pf_u32 b = pf_bits<pf_u32>(v == 0 ? 0.0f : v);
+  return b >> 31 ? ~b : b | 0x80000000u;
+}
+PF_DEVICE pf_u64 pf_key(double v) {
+  if (v != v) return ~pf_u64(0);
+  const pf_u64 b = pf_bits<pf_u64>(v == 0 ? 0.0 : v);
+  return b >> 63 ? ~b : b | pf_u64(1) << 63;
+}
+PF_DEVICE pf_u64 pf_key(pf_i64 v) {
+  return static_cast<pf_u64>(v) ^ pf_u64(1) << 63;
+}
+PF_DEVICE pf_u64 pf_key(pf_i32 v) {  // sizeof(PF_T) bytes
+  const pf_i64 low = sizeof(PF_T) == 4 ? 0x80000000ll : sizeof(PF_T) == 2 ? 0x8000 : 0x80;
+  const bool negative = pf_i32(pf_dtype<PF_T>::round(pf_compute<PF_T>(-1))) == -1;
+  return static_cast<pf_u64>(v + (negative ? low : 0));
+}
+PF_DEVICE pf_u64 pf_key(bool v) {
+  return v;
+}
+PF_DEVICE pf_u64 pf_key_at(const void* in, pf_i64 offset, int descending) {
+  const pf_u64 key = pf_key(pf_get<PF_T>(in, offset));
+  const int bits = sizeof(pf_compute<PF_T>) == 8 ? 64 : 8 * static_cast<int>(sizeof(PF_T));
+  const bool floats = sizeof(pf_compute<PF_T>) == 4 && sizeof(PF_T) == 2 &&
+                      pf_compute<PF_T>(0.5f) != pf_compute<PF_T>(0);
+  const pf_u64 mask = bits == 64 ? ~pf_u64(0) : floats ? 0xffffffffu : (pf_u64(1) << bits) - 1;
+  return descending ? ~key & mask : key;
+}
+
+// Geometry of rows: where each begins in the input, the values and the indices, and the steps
+// along it. `n` elements in, `k` out.
+struct pf_sort_rows {
+  pf_space rows;
+  pf_i64 n, k, in_step, value_step, index_step;
+};
+
+PF_KERNEL(pf_sort_keys, BLOCK)
+(pf_sort_rows q, const void* in, pf_u64* keys, pf_i64* at, int descending) {
+  const pf_u64 all = static_cast<pf_u64>(q.rows.numel * q.n);
+  for (pf_u64 i = pf_first_item(); i < all; i += pf_item_step()) {
+    const pf_i64 row = static_cast<pf_i64>(i) / q.n, j = static_cast<pf_i64>(i) % q.n;
+    pf_i64 start[1];
+    pf_offsets<1>(q.rows, static_cast<pf_index>(row), start);
+    keys[i] = pf_key_at(in, start[0] + j * q.in_step, descending);
+    at[i] = j;
+  }
+}
+
+PF_KERNEL(pf_sort_write, BLOCK)
+(pf_sort_rows q, const void* in, void* values, pf_i64* indices, const pf_i64* at) {
+  const pf_u64 all = static_cast<pf_u64>(q.rows.numel * q.k);
+  for (pf_u64 i = pf_first_item(); i < all; i += pf_item_step()) {
+    const pf_i64 row = static_cast<pf_i64>(i) / q.k, j = static_cast<pf_i64>(i) % q.k;
+    pf_i64 start[3];
+    pf_offsets<3>(q.rows, static_cast<pf_index>(row), start);
+    const pf_i64 from = at[row * q.n + j];
+    pf_move<sizeof(PF_T)>(values, start[1] + j * q.value_step, in, start[0] + from * q.in_step);
+    indices[start[2] + j * q.index_step] = from;
+  }
+}
+
+// Rows of at most SMALL elements: one block each, in shared memory. `padded`: the next power of 2.
+PF_KERNEL(pf_sort_small, BLOCK)
+(pf_sort_rows q, const void* in, void* values, pf_i64* indices, int descending, int padded) {
+  PF_SHARED pf_u64 key[SMALL];
+  PF_SHARED pf_u32 at[SMALL];
+  for (pf_i64 row = pf_block(); row < q.rows.numel; row += pf_blocks()) {
+    pf_i64 start[3];
+    pf_offsets<3>(q.rows, static_cast<pf_index>(row), start);
+    for (int j = static_cast<int>(pf_thread()); j < padded; j += BLOCK) {
+      key[j] = j < q.n ? pf_key_at(in, start[0] + j * q.in_step, descending) : ~pf_u64(0);
+      at[j] = static_cast<pf_u32>(j);  // behind everything of an equal key
+    }
+    pf_barrier();
+    for (int size = 2; size <= padded; size *= 2) {
+      for (int step = size / 2; step > 0; step /= 2) {
+        for (int p = static_cast<int>(pf_thread()); p < padded / 2; p += BLOCK) {
+          const int i = p / step * step * 2 + p % step, j = i + step;
+          const bool up = (i & size) == 0;
+          const bool after = key[i] > key[j] || (key[i] == key[j] && at[i] > at[j]);
+          if (after == up) {
+            const pf_u64 k = key[i];
+            const pf_u32 a = at[i];
+            key[i] = key[j], at[i] = at[j];
+            key[j] = k, at[j] = a;
+          }
+        }
+        pf_barrier();
+      }
+    }
+    for (int j = static_cast<int>(pf_thread()); j < q.k; j += BLOCK) {
+      pf_move<sizeof(PF_T)>(values, start[1] + j * q.value_step, in,
+                            start[0] + static_cast<pf_i64>(at[j]) * q.in_step);
+      indices[start[2] + j * q.index_step] = at[j];
+    }
+    pf_barrier();
+  }
+}
+
+// The position of the first element of every group of equal neighbours is marked. A NaN equals
+// nothing.
+PF_KERNEL(pf_group_marks, BLOCK)(const void* in, pf_i64 step, pf_i64 n, pf_i64* marks) {
+  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(n); u += pf_item_step()) {
+    const pf_i64 i = static_cast<pf_i64>(u);
+    marks[i] = i > 0 && pf_get<PF_T>(in, i * step) != pf_get<PF_T>(in, (i - 1) * step);
+  }
+}
+// counts is zero before.
+PF_KERNEL(pf_unique, BLOCK)
+(const void* sorted, const pf_i64* at, const pf_i64* group, void* values, pf_i64* inverse,
+ pf_i64* counts, pf_i64 n) {
+  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(n); u += pf_item_step()) {
+    const pf_i64 i = static_cast<pf_i64>(u), g = group[i];
+    if (i == 0 || g != group[i - 1]) pf_move<sizeof(PF_T)>(values, g, sorted, i);
+    inverse[at ? at[i] : i] = g;
+    pf_atomic_add(&counts[g], pf_i64(1));
+  }
+}

@@ -1,0 +1,294 @@
+// Launchers of kernels that read and write by index.
+#include <algorithm>
+
+#include "gpu/sorting.h"
+
+namespace pyflame::gpu {
+namespace {
+
+constexpr int kBlock = 256;
+constexpr int64_t kMostBlocks = 1 << 16;
+enum Mode : int64_t { kAssign, kAdd };
+
+Grid grid_for(int64_t n) {
+  return blocks_for(n, kBlock, kMostBlocks);
+}
+int64_t item(const KernelArgs& a, int tensor) {
+  return static_cast<int64_t>(itemsize(a.dtype(tensor)));
+}
+// Dimensions [from, to) of a tensor.
+pf_tensor part(const pf_tensor& t, int from, int to) {
+  pf_tensor r = t;
+  r.ndim = to - from;
+  std::copy(t.shape + from, t.shape + to, r.shape);
+  std::copy(t.strides + from, t.strides + to, r.strides);
+  return r;
+}
+int bits_of(int64_t largest) {
+  int bits = 1;
+  while (bits < 64 && largest >> bits) ++bits;
+  return bits;
+}
+
+// ---- points -------------------------------------------------------------------------------------
+
+// pf_indices of kernels/index.h.
+struct Indices {
+  int64_t count, points, ndim;
+  int64_t shape[PF_MAX_DIMS];
+  const void* data[PF_MAX_DIMS];
+  int64_t strides[PF_MAX_DIMS][PF_MAX_DIMS];
+  int64_t size[PF_MAX_DIMS], step[PF_MAX_DIMS];
+};
+
+// Where every combination of the index tensors points in `self`, in elements.
+int64_t* point_offsets(const KernelArgs& a, const pf_tensor& self, int first_dim, int first_tensor,
+                       int count, bool wrap, bool places) {
+  const pf_tensor& model = a.tensor(first_tensor);
+  Indices q{};
+  q.count = count;
+  q.points = numel(model);
+  q.ndim = model.ndim;
+  std::copy_n(model.shape, model.ndim, q.shape);
+  for (int k = 0; k < count; ++k) {
+    const pf_tensor& index = a.tensor(first_tensor + k);
+    q.data[k] = index.data;
+    std::copy_n(index.strides, index.ndim, q.strides[k]);
+    q.size[k] = self.shape[first_dim + k];
+    q.step[k] = self.strides[first_dim + k];
+  }
+  auto* offsets =
+      static_cast<int64_t*>(a.workspace(static_cast<size_t>(std::max<int64_t>(q.points, 1)) * 8));
+  if (q.points)
+    a.launch(a.compile("index.h", Defines().text("PF_INDEX", "pf_u64"), "pf_points"),
+             grid_for(q.points), kBlock, 0, q, offsets, static_cast<int>(wrap),
+             static_cast<int>(places), a.error());
+  return offsets;
+}
+
+// out [before, index shape, after]; self [before, indexed, after]; the index tensors.
+// attrs: number of dimensions before, number of indexed ones, whether negative indices wrap.
+void index(const KernelArgs& a) {
+  const pf_tensor& self = a.tensor(1);
+  const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
+  const int64_t points = numel(a.tensor(2));
+  if (numel(a.tensor(0)) == 0) return;
+  const int64_t* offsets = point_offsets(a, self, before, 2, count, a.i(2) != 0, false);
+  const pf_tensor head = part(self, 0, before), tail = part(self, before + count, self.ndim);
+  const Space b = make_space({&head});
+  Space r = make_space({&tail});
+  // Rows of neighbours go 16 bytes at a time where every address allows it.
+  int64_t bytes = item(a, 1), per = 1;
+  const int last = r.ndim - 1;
+  for (int64_t wide = 16 / bytes; wide > 1 && per == 1; wide /= 2) {
+    if (r.strides[0][last] != 1 || r.shape[last] % wide != 0) continue;
+    bool fits = (reinterpret_cast<uintptr_t>(self.data) | reinterpret_cast<uintptr_t>(a.data(0))) %
+                    static_cast<uintptr_t>(wide * bytes) ==
+                0;
+    for (int d = 0; d < self.ndim; ++d)
+      fits = fits && (self.strides[d] % wide == 0 ||
+                      (self.strides[d] == 1 && d == self.ndim - 1 && d >= before + count));
+    if (fits) per = wide;
+  }
+  if (per > 1) {
+    r.shape[last] /= per;
+    r.numel /= per;
+    for (int d = 0; d < last; ++d) r.strides[0][d] /= per;
+    bytes *= per;
+  }
+  const bool small = b.small() && r.small() && numel(a.tensor(0)) / per <= 2147483647;
+  const Function f = a.compile(
+      "index.h", Defines().text("PF_INDEX", small ? "pf_u32" : "pf_u64").value("PF_BYTES", bytes),
+      "pf_index_read");
+  a.launch(f, grid_for(b.numel * points * r.numel), kBlock, 0, b, r, offsets, points, per,
+           a.data(0), self.data);
+}
+
+// out[i][j] = self[i][index[i][j]] along one dimension. attrs: dim
+void gather(const KernelArgs& a) {
+  const pf_tensor &self = a.tensor(1), &ix = a.tensor(2);
+  const int dim = static_cast<int>(a.i(0));
+  if (numel(ix) == 0) return;
+  pf_tensor from = ix;  // its shape with the steps of self
+  std::copy_n(self.strides, self.ndim, from.strides);
+  from.strides[dim] = 0;
+  const Space s = make_space({&ix, &from});
+  const Function f =
+      a.compile("index.h", Defines().text("PF_INDEX", index_type(s)).value("PF_BYTES", item(a, 1)),
+                "pf_gather");
+  a.launch(f, grid_for(s.numel), kBlock, 0, s, a.data(0), ix.data, self.data, self.shape[dim],
+           self.strides[dim], a.error());
+}
+
+void one_hot(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  a.fill(out.data, 0, static_cast<size_t>(numel(out)) * 8);
+  if (numel(in) == 0) return;
+  const Space s = make_space({&in});
+  a.launch(a.compile("index.h", Defines().text("PF_INDEX", index_type(s)), "pf_one_hot"),
+           grid_for(s.numel), kBlock, 0, s, out.data, in.data, out.shape[out.ndim - 1], a.error());
+}
+
+// out int64, values, sorted boundaries [..., n] (contiguous). attrs: right
+void searchsorted(const KernelArgs& a) {
+  const pf_tensor &values = a.tensor(1), &sorted = a.tensor(2);
+  if (numel(values) == 0) return;
+  const int64_t n = sorted.shape[sorted.ndim - 1];
+  const bool rows = sorted.ndim > 1;
+  const Space s = make_space({&values});
+  const Function f =
+      a.compile("index.h", Defines().text("PF_INDEX", index_type(s)).type("PF_T", a.dtype(1)),
+                "pf_searchsorted");
+  a.launch(f, grid_for(s.numel), kBlock, 0, s, a.data(0), values.data, sorted.data, n,
+           rows ? values.shape[values.ndim - 1] : s.numel, rows ? n : int64_t{0},
+           static_cast<int>(a.i(0) != 0));
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+Defines combining(const Space& s, DType t, int64_t mode) {
+  if (mode == kAssign) {  // only the size of the elements matters
+    static constexpr DType kBySize[] = {DType::UInt8, DType::Int16, DType::Int32, DType::Int64};
+    const size_t n = itemsize(t);
+    t = kBySize[n == 1 ? 0 : n == 2 ? 1 : n == 4 ? 2 : 3];
+  }
+  return Defines().text("PF_INDEX", index_type(s)).type("PF_T", t).value("PF_MODE", mode);
+}
+
+// Sorts points by place and combines what meets, for all lanes (operands: out, src).
+void write_sorted(const KernelArgs& a, const Space& lanes, DType t, int64_t mode, void* out,
+                  const void* src, Pairs& p, int64_t largest, const int64_t* from,
+                  int64_t src_step) {
+  // Points that are not written have all bits set: one bit above the largest key tells.
+  sort_pairs(a, p, 0, std::min(64, bits_of(largest) + 1));
+  a.launch(a.compile("scatter.h", combining(lanes, t, mode), "pf_scatter_sorted"),
+           grid_for(lanes.numel * p.n), kBlock, 0, lanes, out, src, p.keys, p.at, p.n, from,
+           src_step);
+}
+
+// out (in place), index, src, the last two of one shape. attrs: dim, mode, an index to leave out.
+void scatter(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &ix = a.tensor(1), &src = a.tensor(2);
+  const int dim = static_cast<int>(a.i(0));
+  if (numel(ix) == 0) return;
+  const int64_t length = ix.shape[dim], size = out.shape[dim], skip = a.i(2);
+  pf_tensor x = without(ix, dim), o = x, s = x;
+  const pf_tensor os = without(out, dim), ss = without(src, dim);
+  std::copy_n(os.strides, x.ndim, o.strides);
+  std::copy_n(ss.strides, x.ndim, s.strides);
+  bool shared = true;  // all lanes have the same indices: index_add, embedding
+  for (int d = 0; d < x.ndim; ++d) shared = shared && (x.strides[d] == 0 || x.shape[d] == 1);
+  if (shared && length > 16 && out.strides[dim] >= 0) {
+    const Space lanes = make_space({&o, &s});
+    Pairs p = make_pairs(a, 1, length);
+    a.launch(a.compile("points.h", Defines().text("PF_INDEX", "pf_u64"), "pf_index_keys"),
+             grid_for(length), kBlock, 0, ix.data, ix.strides[dim], length, size, out.strides[dim],
+             skip, 1, p.keys, p.at, a.error());
+    write_sorted(a, lanes, a.dtype(0), a.i(1), out.data, src.data, p, (size - 1) * out.strides[dim],
+                 nullptr, src.strides[dim]);
+    return;
+  }
+  const Space lanes = make_space({&o, &x, &s});
+  a.launch(a.compile("scatter.h", combining(lanes, a.dtype(0), a.i(1)), "pf_scatter"),
+           grid_for(lanes.numel), kBlock, 0, lanes, out.data, ix.data, src.data, length, size,
+           out.strides[dim], ix.strides[dim], src.strides[dim], skip, a.error());
+}
+
+// self [before, indexed, after] in place; values [before, index shape, after]; the index tensors.
+// attrs: number of dimensions before, number of indexed ones, accumulate.
+void index_put(const KernelArgs& a) {
+  const pf_tensor &self = a.tensor(0), &values = a.tensor(1), &model = a.tensor(2);
+  const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
+  const int64_t points = numel(model);
+  if (numel(values) == 0) return;
+  const int64_t* to = point_offsets(a, self, before, 2, count, true, true);
+  // Where each point's values begin.
+  auto* from = static_cast<int64_t*>(a.workspace(static_cast<size_t>(points) * 8));
+  const pf_tensor middle = part(values, before, before + model.ndim);
+  const Space at = make_space({&middle});
+  const Defines wide = Defines().text("PF_INDEX", "pf_u64");
+  a.launch(a.compile("points.h", wide, "pf_space_offsets"), grid_for(points), kBlock, 0, at, from);
+  Pairs p = make_pairs(a, 1, points);
+  a.launch(a.compile("points.h", wide, "pf_point_keys"), grid_for(points), kBlock, 0, to, p.keys,
+           p.at, points);
+  pf_tensor o{}, v{};
+  int64_t largest = 0;
+  for (int d = 0; d < self.ndim; ++d) {
+    if (d >= before && d < before + count) {
+      largest += (self.shape[d] - 1) * self.strides[d];
+      continue;
+    }
+    const int w = d < before ? d : d - count + model.ndim;
+    o.shape[o.ndim] = v.shape[o.ndim] = self.shape[d];
+    o.strides[o.ndim] = self.strides[d];
+    v.strides[o.ndim] = values.strides[w];
+    v.ndim = ++o.ndim;
+  }
+  const Space lanes = make_space({&o, &v});
+  write_sorted(a, lanes, a.dtype(0), a.i(2) ? kAdd : kAssign, self.data, values.data, p, largest,
+               from, 0);
+}
+
+// out [bins], index, weights or none. Sums run in index order.
+void bincount(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  const int64_t bins = out.shape[0], n = numel(in);
+  a.fill(out.data, 0, static_cast<size_t>(bins) * itemsize(a.dtype(0)));
+  if (n == 0 || bins == 0) return;
+  Pairs p = make_pairs(a, 1, n);
+  const Defines wide = Defines().text("PF_INDEX", "pf_u64");
+  a.launch(a.compile("points.h", wide, "pf_index_keys"), grid_for(n), kBlock, 0, in.data,
+           in.strides[0], n, bins, int64_t{1}, INT64_MIN, 0, p.keys, p.at, a.error());
+  const void* weights = a.has(2) ? a.data(2) : nullptr;
+  int64_t step = weights ? a.tensor(2).strides[0] : 0;
+  if (!weights) {
+    void* one = a.workspace(8);
+    a.launch(a.compile("create.h", Defines().type("PF_T", a.dtype(0)).text("PF_INDEX", "pf_u64"),
+                       "pf_arange"),
+             1, kBlock, 0, one, int64_t{1}, 1.0, 0.0, int64_t{1}, int64_t{0},
+             static_cast<int>(!is_float(a.dtype(0))));
+    weights = one;
+  }
+  pf_tensor single{};
+  const Space lanes = make_space({&single, &single});
+  write_sorted(a, lanes, a.dtype(0), kAdd, out.data, weights, p, bins - 1, nullptr, step);
+}
+
+// out = 0, then out's view gets in. attrs: offset, whether the view overlaps itself, strides.
+void scatter_view(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  a.fill(out.data, 0, static_cast<size_t>(numel(out)) * itemsize(a.dtype(0)));
+  const int64_t n = numel(in);
+  if (n == 0) return;
+  pf_tensor view = in;
+  view.data = static_cast<char*>(out.data) + a.i(0) * item(a, 0);
+  int64_t largest = a.i(0);
+  for (int d = 0; d < in.ndim; ++d) {
+    view.strides[d] = a.i(2 + d);
+    largest += (in.shape[d] - 1) * std::max<int64_t>(view.strides[d], 0);
+  }
+  if (!a.i(1)) return copy_tensor(a, view, in);
+  const Space at = make_space({&view}), values = make_space({&in});
+  Pairs p = make_pairs(a, 1, n);
+  const Defines wide = Defines().text("PF_INDEX", "pf_u64");
+  a.launch(a.compile("points.h", wide, "pf_space_keys"), grid_for(n), kBlock, 0, at, a.i(0), p.keys,
+           p.at);
+  auto* from = static_cast<int64_t*>(a.workspace(static_cast<size_t>(n) * 8));
+  a.launch(a.compile("points.h", wide, "pf_space_offsets"), grid_for(n), kBlock, 0, values, from);
+  pf_tensor single{};
+  const Space lanes = make_space({&single, &single});
+  write_sorted(a, lanes, a.dtype(0), kAdd, out.data, in.data, p, largest, from, 0);
+}
+
+}  // namespace
+
+PF_GPU_KERNEL("index", index)
+PF_GPU_KERNEL("gather", gather)
+PF_GPU_KERNEL("one_hot", one_hot)
+PF_GPU_KERNEL("searchsorted", searchsorted)
+PF_GPU_KERNEL("scatter", scatter)
+PF_GPU_KERNEL("index_put", index_put)
+PF_GPU_KERNEL("bincount", bincount)
+PF_GPU_KERNEL("scatter_view", scatter_view)
+
+}  // namespace pyflame::gpu
