@@ -22,6 +22,7 @@ class Case:
         self.bar_seconds = facts.get("bar_seconds")
         self.bar_fraction = facts.get("bar_fraction")
         self.compiles = facts.get("compiles", False)  # has a form for torch.compile
+        self.bar_rate = facts.get("bar_rate")  # bytes per second
 
 
 def case(group, title, **facts):

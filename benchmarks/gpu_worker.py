@@ -1,0 +1,79 @@
+"""One side of a comparison on a GPU (or on the CPU, with the same text), in its own process.
+
+Reads commands: ``run SECONDS`` answers with the seconds that the work takes once, ``copy BYTES
+SECONDS`` with the bytes per second (read and written) of a copy on the device.
+"""
+
+import argparse
+import functools
+import importlib
+import sys
+import time
+import traceback
+
+
+def timed(work, synchronize, once, seconds):
+    n = max(1, min(100_000, int(seconds / once)))
+    start = time.perf_counter()
+    for _ in range(n):
+        work()
+    synchronize()
+    return (time.perf_counter() - start) / n
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("module")
+    parser.add_argument("case")
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--warmup", type=int, default=20)
+    args = parser.parse_args()
+    try:
+        torch = importlib.import_module(args.module)
+        from benchmarks.gpu_cases import CASES
+
+        torch.manual_seed(1)
+        if args.device == "cpu":
+            synchronize = getattr(torch, "synchronize", lambda: None)
+        else:
+            synchronize = torch.cuda.synchronize
+        if hasattr(torch, "set_device"):
+            torch.set_device(args.device)
+        elif args.device != "cpu":
+            torch.set_default_device("cuda")
+        device = args.device if args.module != "torch" or args.device == "cpu" else "cuda"
+        case = CASES[args.case]
+        work = case.make(torch, device)
+        for _ in range(args.warmup if case.repeat == 1 else 3):
+            work()
+        synchronize()
+        start = time.perf_counter()
+        for _ in range(3):
+            work()
+        synchronize()
+        once = max((time.perf_counter() - start) / 3, 1e-7)
+    except Exception as e:
+        traceback.print_exc()
+        print(f"error {type(e).__name__}: {e}".replace("\n", " ")[:300], flush=True)
+        return 1
+    print("ready", flush=True)
+    copies = {}
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "copy":
+            size = int(words[1])
+            if size not in copies:
+                source = torch.randn(size // 4, device=device)
+                copies[size] = (torch.empty_like(source), source)
+            to, source = copies[size]
+            copy = functools.partial(to.copy_, source)
+            seconds = timed(copy, synchronize, 1e-4, 0.02)
+            print(2 * size / timed(copy, synchronize, seconds, float(words[2])), flush=True)
+            continue
+        once = timed(work, synchronize, once, float(words[1]))
+        print(once / case.repeat, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
