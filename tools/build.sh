@@ -12,8 +12,10 @@ if [[ ! -f build/build.ninja ]] ||
   ! grep -q "^Python_EXECUTABLE:[A-Z]*=$python\$" build/CMakeCache.txt; then
   cmake --preset release -DPython_EXECUTABLE="$python" --fresh
 fi
-if [[ ${1:-} == all ]] && ! grep -q "^PYFLAME_BUILD_TESTS:[A-Z]*=ON\$" build/CMakeCache.txt; then
-  cmake -B build -DPYFLAME_BUILD_TESTS=ON # GoogleTest is here now
+if [[ ${1:-} == all ]] && { ! grep -q "^PYFLAME_BUILD_TESTS:[A-Z]*=ON\$" build/CMakeCache.txt ||
+  ! grep -q "^PYFLAME_USE_ROCM:[A-Z]*=ON\$" build/CMakeCache.txt; }; then
+  # GoogleTest is here now; the plug-in is tested on a stand-in for AMD's runtime
+  cmake -B build -DPYFLAME_BUILD_TESTS=ON -DPYFLAME_USE_ROCM=ON
 fi
 cmake --build build "${targets[@]}"
 if [[ ! -x .venv/bin/pyflame ]]; then

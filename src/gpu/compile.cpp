@@ -189,6 +189,7 @@ std::string compile(const Traits& traits, const std::string& label, const std::s
     ~Destroy() { rtc().DestroyProgram(p); }
   } destroy{&program};
   std::vector<const char*> list;
+  list.reserve(options.size());
   for (const std::string& o : options) list.push_back(o.c_str());
   int error = r.CompileProgram(program, static_cast<int>(list.size()), list.data());
   if (error) {

@@ -10,7 +10,6 @@ namespace pyflame::gpu {
 namespace {
 
 constexpr int kMaxDevices = 16;
-constexpr size_t kStaticShared = 48 << 10;  // more has to be asked for on NVIDIA
 
 std::array<std::atomic<Device*>, kMaxDevices>& devices() {
   static auto* a = new std::array<std::atomic<Device*>, kMaxDevices>{};
@@ -147,7 +146,7 @@ Device& Device::get(pf_device index) {
   return *d;
 }
 
-Device::Device(pf_device i) : index(i), traits(describe(i)), index_(i) {
+Device::Device(pf_device i) : index(i), traits(describe(i)) {
   if (std::string why = unusable(traits); !why.empty()) throw Failure(PF_UNSUPPORTED, why);
 #ifdef PF_GPU_CUDA
   check(runtime().DevicePrimaryCtxRetain(&context_, i), "cuDevicePrimaryCtxRetain");
@@ -221,6 +220,7 @@ Function Device::build(const std::string& label, const std::string& source,
 void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) {
   const Runtime& r = runtime();
 #ifdef PF_GPU_CUDA
+  constexpr size_t kStaticShared = 48 << 10;  // more has to be asked for
   if (shared > kStaticShared && shared > f->shared.load(std::memory_order_relaxed)) {
     check(r.FuncSetAttribute(f->function, kFuncMaxDynamicShared, static_cast<int>(shared)),
           "cuFuncSetAttribute");

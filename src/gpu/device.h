@@ -108,8 +108,9 @@ class Device {
 
  private:
   explicit Device(pf_device index);
-  int index_;
+#ifdef PF_GPU_CUDA
   void* context_ = nullptr;
+#endif
   std::unique_ptr<Stream> default_stream_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Loaded>> functions_;

@@ -231,7 +231,7 @@ def test_failures_are_typed_and_pass(run):
         raises(pf.BackendError, "hipMemcpyHtoDAsync", lambda: pf.tensor([1.0], device="rocm"))
         assert pf.tensor([1.0], device="rocm").item() == 1
         """,
-        XDG_CACHE_HOME="/nonexistent",
+        XDG_CACHE_HOME="/proc/nowhere",
     )
 
 

@@ -56,6 +56,7 @@ std::string with_entries(const std::string& source) {
 
 int run(const std::vector<std::string>& command, const std::string& log) {
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& c : command) argv.push_back(const_cast<char*>(c.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
