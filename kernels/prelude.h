@@ -71,7 +71,7 @@ typedef unsigned long long pf_u64;
 #else
 #define PF_KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
 #endif
-#define PF_SHARED __shared__
+#define PF_SHARED __shared__ __attribute__((aligned(16)))
 #define PF_TABLE static __device__ const  // a constant array that lanes index freely
 #define PF_COLD static __device__ __attribute__((noinline))  // called where it is rare
 #define PF_UNROLL _Pragma("unroll")

@@ -410,10 +410,10 @@ PF_DEVICE void pf_store_words(void* p, const pf_u32* w) {
 }
 #endif
 
-// V elements of dtype T from p, aligned to min(16, V * sizeof(T)); x is a register array.
-template <class T, int V, bool PAST>
+// V elements of dtype T from p, aligned to min(WIDEST, V * sizeof(T)); x is a register array.
+template <class T, int V, bool PAST, int WIDEST = 16>
 PF_DEVICE void pf_load(const void* p, pf_compute<T>* x) {
-  constexpr int size = sizeof(T), bytes = V * size, step = bytes < 16 ? bytes : 16;
+  constexpr int size = sizeof(T), bytes = V * size, step = bytes < WIDEST ? bytes : WIDEST;
   pf_u32 w[(bytes + 3) / 4];
   PF_UNROLL for (int b = 0; b < bytes; b += step)
       pf_load_words<step, PAST>(static_cast<const char*>(p) + b, w + b / 4);
@@ -445,6 +445,23 @@ PF_DEVICE void pf_store(void* p, const pf_compute<T>* x) {
   PF_UNROLL for (int b = 0; b < bytes; b += step)
       pf_store_words<step, PAST>(static_cast<char*>(p) + b, w + b / 4);
 }
+// V elements of dtype T, moved into every PITCH-th place of an array of the block.
+template <class T, int V, bool PAST, int PITCH>
+PF_DEVICE void pf_turn(const void* p, T* to) {
+  constexpr int size = sizeof(T), bytes = V * size, step = bytes < 16 ? bytes : 16;
+  pf_u32 w[(bytes + 3) / 4];
+  PF_UNROLL for (int b = 0; b < bytes; b += step)
+      pf_load_words<step, PAST>(static_cast<const char*>(p) + b, w + b / 4);
+  PF_UNROLL for (int i = 0; i < V; ++i) {
+    if constexpr (size >= 4) {
+      pf_store_words<size, false>(to + i * PITCH, w + i * size / 4);
+    } else {
+      const pf_u32 part = w[i * size / 4] >> (8 * (i * size % 4));
+      pf_store_words<size, false>(to + i * PITCH, &part);
+    }
+  }
+}
+
 // ---- positions --------------------------------------------------------------------------------
 // n / d for n < 2^31, with d's divisor word: factor below, shift above.
 PF_DEVICE pf_u32 pf_multiply_high(pf_u32 a, pf_u32 b) {

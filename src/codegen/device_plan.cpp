@@ -21,17 +21,6 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// For pf_divide(): exact for numbers below 2^31.
-uint64_t divisor(int64_t d) {
-  const uint32_t shift =
-      d > 1 ? static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(d - 1))) : 0;
-  const uint64_t factor =
-      ((uint64_t{1} << 32) * ((uint64_t{1} << shift) - static_cast<uint64_t>(d))) /
-          static_cast<uint64_t>(d) +
-      1;
-  return static_cast<uint64_t>(shift) << 32 | factor;
-}
-
 bool is_splat(const pf_operand& op, const pf_launch& l) {
   for (int d = 0; d < l.ndim; ++d)
     if (op.strides[d] != 0 && l.shape[d] > 1) return false;
@@ -53,6 +42,18 @@ uint32_t grid_of(int64_t blocks) {
   PF_CHECK(blocks < kNarrow, NotSupportedError, "pointwise group", "got a launch of ", blocks,
            " blocks; expected fewer than 2^31; split the tensors");
   return static_cast<uint32_t>(blocks);
+}
+
+}  // namespace
+
+uint64_t device_divisor(int64_t d) {
+  const uint32_t shift =
+      d > 1 ? static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(d - 1))) : 0;
+  const uint64_t factor =
+      ((uint64_t{1} << 32) * ((uint64_t{1} << shift) - static_cast<uint64_t>(d))) /
+          static_cast<uint64_t>(d) +
+      1;
+  return static_cast<uint64_t>(shift) << 32 | factor;
 }
 
 // Merged dimensions, the output's widest stride first.
@@ -89,8 +90,6 @@ struct Geometry {
     }
   }
 };
-
-}  // namespace
 
 void DeviceProgram::plan(const pf_launch& l, DeviceLaunch& out) const {
   out.key = LaunchClass();
@@ -178,7 +177,9 @@ void DeviceProgram::plan_strided(const pf_launch& l, DeviceLaunch& out) const {
         static_cast<uint8_t>((s[inner] != 0) * LaunchClass::kInner + moves * LaunchClass::kOuter);
     dense = dense && (s[inner] == 0 || s[inner] == 1);
   }
-  for (int k = ninputs; k < n; ++k) dense = dense && g.strides[k][inner] == 1;
+  bool outs = true;
+  for (int k = ninputs; k < n; ++k) outs = outs && g.strides[k][inner] == 1;
+  dense = dense && outs;
   if (dense && inner == 0) return plan_flat(l, out);  // transposed alike
 
   // Vectors where every row begins at a multiple of them.
@@ -212,7 +213,7 @@ void DeviceProgram::plan_strided(const pf_launch& l, DeviceLaunch& out) const {
     words.add_signed(shift);
     for (int d = 1; d < inner; ++d) {
       words.add_signed(g.shape[d]);
-      words.add(divisor(g.shape[d]));
+      words.add(device_divisor(g.shape[d]));
     }
     for (int j = 0; j < c.ngroups; ++j)
       for (int d = 0; d < inner && (c.walk[j] & LaunchClass::kOuter); ++d)
@@ -220,6 +221,7 @@ void DeviceProgram::plan_strided(const pf_launch& l, DeviceLaunch& out) const {
     out.grid = grid_of(across * ceil_div(rows, down));
     return;
   }
+  if (!dense && outs && inner > 0 && plan_tiles(g, leader, out)) return;
   c.kind = LaunchClass::Lines;
   c.vec = 1;
   c.stream = 0;
@@ -228,13 +230,77 @@ void DeviceProgram::plan_strided(const pf_launch& l, DeviceLaunch& out) const {
   words.add_signed(l.numel);
   for (int d = 1; d < g.ndim; ++d) {
     words.add_signed(g.shape[d]);
-    words.add(c.wide ? 0 : divisor(g.shape[d]));
+    words.add(c.wide ? 0 : device_divisor(g.shape[d]));
   }
   for (int j = 0; j < c.ngroups; ++j)
     for (int d = 0; d < g.ndim; ++d) words.add_signed(g.strides[leader[j]][d]);
   const int64_t each = repeats(c);
   while (out.block > 64 && ceil_div(l.numel, each * out.block) < kManyBlocks) out.block /= 2;
   out.grid = grid_of(ceil_div(l.numel, each * out.block));
+}
+
+// Whether the inputs that are not dense along the inner dimension all are along one other.
+bool DeviceProgram::plan_tiles(Geometry& g, const int* leader, DeviceLaunch& out) const {
+  LaunchClass& c = out.key;
+  const int inner = g.ndim - 1, ninputs = static_cast<int>(inputs_.size());
+  int turn = -1;
+  for (int j = 0; j < c.ngroups; ++j) {
+    const int64_t* s = g.strides[leader[j]];
+    if (s[inner] == 0 || s[inner] == 1) continue;
+    for (int d = 0; d < inner && turn < 0; ++d)
+      if (s[d] == 1) turn = d;
+    if (turn < 0 || s[turn] != 1) return false;
+  }
+  constexpr int64_t kShort = 16;
+  if (turn < 0 || g.shape[turn] < kShort || g.shape[inner] < kShort || g.shape[turn] >= kNarrow ||
+      g.shape[inner] >= kNarrow)
+    return false;
+  int64_t shared = 0;
+  for (int k = 0; k < ninputs; ++k)
+    if (c.group[k] != LaunchClass::kSplat && g.strides[k][inner] != 0 && g.strides[k][inner] != 1)
+      shared += static_cast<int64_t>(itemsize(inputs_[static_cast<size_t>(k)])) * tile_side() *
+                tile_pitch(inputs_[static_cast<size_t>(k)]);
+  if (shared > (48 << 10)) return false;
+
+  // That dimension next to the inner one.
+  const auto move_back = [&](int64_t* v) { std::rotate(v + turn, v + turn + 1, v + inner); };
+  move_back(g.shape);
+  for (int k = 0; k < operands(); ++k) move_back(g.strides[k]);
+  const int64_t cols = g.shape[inner], rows = g.shape[inner - 1];
+  c.kind = LaunchClass::Tiles;
+  for (int j = 0; j < c.ngroups; ++j) {
+    const int64_t s = g.strides[leader[j]][inner];
+    c.walk[j] = s == 0 ? 0 : s == 1 ? LaunchClass::kInner : LaunchClass::kTurned;
+  }
+  const int vec = tile_side() == 32 ? std::min(vec_, 4) : vec_;
+  c.vec = static_cast<uint8_t>(cols % vec == 0 && rows % vec == 0 ? vec : 1);
+  for (int k = 0; c.vec > 1 && k < operands(); ++k) {
+    if (c.group[k] == LaunchClass::kSplat || c.walk[c.group[k]] == 0) continue;
+    const bool turned = c.walk[c.group[k]] & LaunchClass::kTurned;
+    const uint64_t size = itemsize(dtype_of(k));
+    uint64_t together = out.words[k];
+    for (int d = 0; d <= inner; ++d)
+      if (d != (turned ? inner - 1 : inner))
+        together |= static_cast<uint64_t>(g.strides[k][d]) * size;
+    if (together % std::min<uint64_t>(16, static_cast<uint64_t>(vec) * size) != 0) c.vec = 1;
+  }
+  const int64_t across = ceil_div(cols, tile_side()), down = ceil_div(rows, tile_side());
+  int64_t planes = 1;
+  Words words{out};
+  words.add_signed(cols);
+  words.add_signed(rows);
+  words.add_signed(across);
+  words.add_signed(down);
+  for (int d = 0; d < inner - 1; ++d) {
+    planes *= g.shape[d];
+    if (d == 0) continue;
+    words.add_signed(g.shape[d]);
+    words.add(device_divisor(g.shape[d]));
+  }
+  for (int j = 0; j < c.ngroups; ++j)
+    for (int d = 0; d <= inner; ++d) words.add_signed(g.strides[leader[j]][d]);
+  out.grid = grid_of(across * down * planes);
+  return true;
 }
 
 }  // namespace pyflame::codegen

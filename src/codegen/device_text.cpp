@@ -94,12 +94,11 @@ DeviceProgram::DeviceProgram(const pf_program& p)
   PF_CHECK(p.ninputs + p.noutputs <= kDeviceOperands, NotSupportedError, "pointwise group", "got ",
            p.ninputs + p.noutputs, " operands; expected at most ", kDeviceOperands,
            "; flush earlier");
-  int widest = 1;
   for (uint32_t i = 0; i < p.ninputs; ++i) inputs_.push_back(type_of(p.input_dtypes[i]));
   for (uint32_t i = 0; i < p.noutputs; ++i) outputs_.push_back(type_of(p.output_dtypes[i]));
   for (int k = 0; k < operands(); ++k) {
     device_storage(dtype_of(k));  // known
-    widest = std::max(widest, static_cast<int>(itemsize(dtype_of(k))));
+    widest_ = std::max(widest_, static_cast<int>(itemsize(dtype_of(k))));
   }
 
   const auto take = [&](pf_ref r, DType type) {
@@ -126,7 +125,7 @@ DeviceProgram::DeviceProgram(const pf_program& p)
       heavy_ = heavy_ || long_in_float(x.op) || (compute == DType::Float64 && transcendental(x.op));
     }
   }
-  vec_ = std::min(8, 16 / widest);
+  vec_ = std::min(8, 16 / widest_);
   if (heavy_) vec_ = std::min(vec_, 4);
 }
 
@@ -139,7 +138,12 @@ DType DeviceProgram::dtype_of(int k) const {
   const size_t i = static_cast<size_t>(k);
   return i < inputs_.size() ? inputs_[i] : outputs_[i - inputs_.size()];
 }
+// One word more than whole lines of 32, so that columns lie in different banks.
+int DeviceProgram::tile_pitch(DType t) const {
+  return tile_side() + std::max(1, 4 / static_cast<int>(itemsize(t)));
+}
 int DeviceProgram::repeats(const LaunchClass& c) const {
+  if (c.kind == LaunchClass::Tiles) return tile_side() * tile_side() / 256 / c.vec;
   if (heavy_) return 1;
   switch (c.kind) {
     case LaunchClass::Flat:
@@ -171,6 +175,9 @@ class TextPrinter {
       case LaunchClass::Rows:
         rows();
         break;
+      case LaunchClass::Tiles:
+        tiles();
+        break;
       default:
         lines();
     }
@@ -186,6 +193,9 @@ class TextPrinter {
   Spread spread(int k) const {
     const uint8_t g = c_.group[k];
     if (g == LaunchClass::kSplat) return Spread::Once;
+    if (c_.kind == LaunchClass::Tiles)
+      return c_.walk[g] & (LaunchClass::kInner | LaunchClass::kTurned) ? Spread::Each
+                                                                       : Spread::PerRow;
     if (c_.kind != LaunchClass::Rows) return Spread::Each;
     return c_.walk[g] == LaunchClass::kInner   ? Spread::AlongRow
            : c_.walk[g] == LaunchClass::kOuter ? Spread::PerRow
@@ -225,6 +235,7 @@ class TextPrinter {
   void call_body(const char* e, const char* v);
   void flat();
   void rows();
+  void tiles();
   void lines();
   void positions(const char* type, const std::string& from, int ndim, int first);
 
@@ -487,6 +498,84 @@ void TextPrinter::rows() {
     out_ += std::string("      pf_store<") + storage(k) + ", V, " + (c_.stream ? "true" : "false") +
             ">(static_cast<" + storage(k) + "*>(a.p[" + str(k) + "]) + o" + str(c_.group[k]) +
             "[j], " + name(k) + " + j * V);\n";
+  out_ += "    }\n  }\n";
+}
+
+// A tile of S x S elements. Inputs that are dense along the rows' dimension come through memory of
+// the block, so that both sides are touched in the order of memory.
+void TextPrinter::tiles() {
+  const int outer = c_.ndim - 2, first = 4 + 2 * std::max(0, outer - 1);
+  const auto stride = [&](int g, int d) {
+    return "static_cast<pf_i64>(" + word(first + g * c_.ndim + d) + ")";
+  };
+  const auto turned = [&](int k) {
+    return k < ninputs_ && used(k) && c_.group[k] != LaunchClass::kSplat &&
+           (c_.walk[c_.group[k]] & LaunchClass::kTurned);
+  };
+  const auto pitch = [&](int k) { return str(p_.tile_pitch(p_.dtype_of(k))); };
+  out_ += "  constexpr int V = " + str(c_.vec) + ", S = " + str(p_.tile_side());
+  out_ += ", E = S * S / 256;\n";
+  out_ += "  const pf_u32 cols = static_cast<pf_u32>(" + word(0) + ");\n";
+  out_ += "  const pf_u32 rows = static_cast<pf_u32>(" + word(1) + ");\n";
+  out_ += "  const pf_u32 across = static_cast<pf_u32>(" + word(2) + ");\n";
+  out_ += "  const pf_u32 down = static_cast<pf_u32>(" + word(3) + ");\n";
+  out_ += "  const pf_u32 line = pf_block() / across, plane = line / down;\n";
+  out_ += "  const pf_u32 c0 = (pf_block() - line * across) * S, r0 = (line - plane * down) * S;\n";
+  if (outer > 0) positions("pf_u32", "plane", outer, 4);
+  for (int g = 0; g < c_.ngroups; ++g) {
+    std::string sum = "0";
+    for (int d = 0; d < outer; ++d) sum += " + i" + str(d) + " * " + stride(g, d);
+    out_ += "  const pf_i64 o" + str(g) + " = " + sum + ";\n";
+  }
+  for (int k = 0; k < ninputs_; ++k)
+    if (turned(k))
+      out_ +=
+          std::string("  PF_SHARED ") + storage(k) + " t" + str(k) + "[S * " + pitch(k) + "];\n";
+  out_ += "  PF_UNROLL for (int j = 0; j < E / V; ++j) {\n";
+  out_ += "    const pf_u32 n = j * 256 + pf_thread(), r = n % (S / V) * V, c = n / (S / V);\n";
+  out_ += "    if (r0 + r < rows && c0 + c < cols) {\n";
+  for (int k = 0; k < ninputs_; ++k)
+    if (turned(k))
+      out_ += std::string("      pf_turn<") + storage(k) + ", V, " +
+              (c_.stream ? "true" : "false") + ", " + pitch(k) + ">(static_cast<const " +
+              storage(k) + "*>(a.p[" + str(k) + "]) + o" + str(c_.group[k]) +
+              " + (r0 + r) + (c0 + c) * " + stride(c_.group[k], c_.ndim - 1) + ", t" + str(k) +
+              " + r * " + pitch(k) + " + c);\n";
+  out_ += "    }\n  }\n  pf_barrier();\n";
+  declare(true);
+  for (int k = 0; k < ninputs_; ++k)
+    if (used(k) && spread(k) == Spread::Once) out_ += "  ", load(k, name(k), "", "1");
+  out_ += "  PF_UNROLL for (int j = 0; j < E / V; ++j) {\n";
+  out_ += "    const pf_u32 n = j * 256 + pf_thread(), r = n / (S / V), c = n % (S / V) * V;\n";
+  out_ += "    const pf_u32 row = r0 + r < rows ? r0 + r : rows - 1;\n";
+  out_ += "    const pf_u32 col = c0 + c < cols ? c0 + c : cols - V;\n";
+  for (int k = 0; k < ninputs_; ++k) {
+    if (!used(k)) continue;
+    const int g = c_.group[k];
+    if (turned(k)) {
+      out_ += std::string("    pf_load<") + storage(k) + ", V, false, " +
+              (itemsize(p_.dtype_of(k)) == 8 ? "8" : "4") + ">(t" + str(k) + " + r * " + pitch(k) +
+              " + c, " + name(k) + " + j * V);\n";
+      continue;
+    }
+    if (spread(k) == Spread::Once) continue;
+    const std::string offset = "o" + str(g) + " + row * " + stride(g, c_.ndim - 2);
+    if (spread(k) == Spread::Each)
+      out_ += "    ", load(k, name(k) + " + j * V", offset + " + col", "V");
+    else
+      out_ += "    ", load(k, name(k) + " + j", offset, "1");
+  }
+  out_ += "  }\n";
+  call_body("E", "V");
+  out_ += "  PF_UNROLL for (int j = 0; j < E / V; ++j) {\n";
+  out_ += "    const pf_u32 n = j * 256 + pf_thread(), r = n / (S / V), c = n % (S / V) * V;\n";
+  out_ += "    if (r0 + r < rows && c0 + c < cols) {\n";
+  for (int k = ninputs_; k < p_.operands(); ++k) {
+    const int g = c_.group[k];
+    out_ += std::string("      pf_store<") + storage(k) + ", V, " + (c_.stream ? "true" : "false") +
+            ">(static_cast<" + storage(k) + "*>(a.p[" + str(k) + "]) + o" + str(g) +
+            " + (r0 + r) * " + stride(g, c_.ndim - 2) + " + (c0 + c), " + name(k) + " + j * V);\n";
+  }
   out_ += "    }\n  }\n";
 }
 

@@ -39,6 +39,7 @@ struct LaunchClass {
   enum Kind : uint8_t {
     Flat,   // every operand is dense in the same order, or one number
     Rows,   // dense (or one number) along the inner dimension, anything along the others
+    Tiles,  // as Rows, but some inputs are dense along the second innermost dimension instead
     Lines,  // any strides: one element at a time
   };
   uint8_t kind = Flat;
@@ -48,10 +49,11 @@ struct LaunchClass {
   uint8_t stream = 0;                   // larger than the caches: loads and stores say so
   uint8_t ngroups = 0;                  // distinct vectors of strides
   uint8_t group[kDeviceOperands] = {};  // of each operand; kSplat where all strides are 0
-  uint8_t walk[kDeviceOperands] = {};   // of each group, for Rows: kInner, kOuter
+  uint8_t walk[kDeviceOperands] = {};   // of each group, for Rows and Tiles: the bits below
   static constexpr uint8_t kSplat = 255;
-  static constexpr uint8_t kInner = 1;  // moves along the inner dimension (by 1)
-  static constexpr uint8_t kOuter = 2;  // moves along the others
+  static constexpr uint8_t kInner = 1;   // moves along the inner dimension (by 1)
+  static constexpr uint8_t kOuter = 2;   // moves along the others
+  static constexpr uint8_t kTurned = 4;  // moves by 1 along the second innermost one
 
   friend bool operator==(const LaunchClass& a, const LaunchClass& b) {
     return std::memcmp(&a, &b, sizeof a) == 0;
@@ -69,6 +71,8 @@ struct DeviceLaunch {
 // How kernel text spells the storage type of a dtype, and the type of its values in registers.
 const char* device_storage(DType);
 const char* device_compute(DType);
+// What pf_divide() of kernels/types.h takes to divide numbers below 2^31 by d >= 1.
+uint64_t device_divisor(int64_t d);
 
 class DeviceProgram {
  public:
@@ -82,6 +86,8 @@ class DeviceProgram {
   //   Rows   columns, rows, column blocks, log2 of threads along a row; size and divisor of each
   //          outer dimension but the first; strides over the outer dimensions of each group that
   //          moves along them
+  //   Tiles  columns, rows, tiles across, tiles down; size and divisor of each dimension before
+  //          those two but the first; strides of each group
   //   Lines  elements; size and divisor of each dimension but the first; strides of each group
   // NotSupportedError when that is more than kDeviceWords.
   void plan(const pf_launch&, DeviceLaunch& out) const;
@@ -100,14 +106,19 @@ class DeviceProgram {
   DType dtype_of(int operand) const;
   // Elements of one thread: vectors of `vec`, that many times.
   int repeats(const LaunchClass&) const;
+  // Elements along a side of a tile, and in memory of the block from row to row.
+  int tile_side() const { return heavy_ || widest_ > 4 || nodes_.size() > 6 ? 32 : 64; }
+  int tile_pitch(DType) const;
   void plan_flat(const pf_launch&, DeviceLaunch&) const;
   void plan_strided(const pf_launch&, DeviceLaunch&) const;
+  bool plan_tiles(struct Geometry&, const int* leader, DeviceLaunch&) const;
 
   std::vector<pf_node> nodes_;
   std::vector<DType> inputs_, outputs_;
   std::vector<uint8_t> needed_;  // nodes that an output depends on
   std::vector<uint8_t> loaded_;  // inputs that those read
   std::vector<Number> numbers_;
+  int widest_ = 1;      // bytes of an element
   int vec_ = 1;         // elements of the widest access that pays
   bool heavy_ = false;  // long arithmetic: few elements to a thread
 };

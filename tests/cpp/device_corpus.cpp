@@ -284,39 +284,68 @@ DeviceCase random_case(uint64_t seed) {
   DeviceCase c;
   c.name = "random_" + std::to_string(seed);
 
-  // Shapes with a vectorisable, an odd or a short inner dimension.
-  static constexpr int64_t kInner[] = {1, 3, 7, 16, 64, 96, 130, 257};
-  const int ndim = static_cast<int>(pick(5));
-  for (int d = 0; d < ndim; ++d)
-    c.shape.push_back(d == ndim - 1 ? kInner[pick(8)] : 1 + pick(ndim > 2 ? 5 : 40));
+  // Everything dense; rows that repeat or lie in something wider; transposed planes; anything.
+  enum Theme { kDense, kRows, kTurned, kAnything };
+  const Theme theme = static_cast<Theme>(pick(4));
+  static constexpr int64_t kInner[] = {1, 3, 7, 16, 64, 96, 130, 257}, kWide[] = {64, 96, 128, 130},
+                           kSide[] = {16, 24, 40, 64, 65, 72};
+  const int ndim = theme == kAnything || theme == kDense ? static_cast<int>(pick(5))
+                                                         : 2 + static_cast<int>(pick(2));
+  for (int d = 0; d < ndim; ++d) {
+    const bool last = d == ndim - 1;
+    c.shape.push_back(theme == kTurned ? (d + 2 < ndim ? 1 + pick(3) : kSide[pick(6)])
+                      : !last          ? 1 + pick(ndim > 2 ? 5 : 40)
+                      : theme == kRows ? kWide[pick(4)]
+                                       : kInner[pick(8)]);
+  }
+  const auto turned = [&](DType t) {
+    std::vector<int64_t> sizes = c.shape;
+    std::swap(sizes[sizes.size() - 1], sizes[sizes.size() - 2]);
+    auto o = dense(t, sizes);
+    std::swap(o.strides[sizes.size() - 1], o.strides[sizes.size() - 2]);
+    return o;
+  };
+  // A slice of something `by` wider.
+  const auto slice = [&](DType t, int64_t by, int64_t offset) {
+    std::vector<int64_t> wide = c.shape;
+    wide.back() += by;
+    auto o = dense(t, wide);
+    o.offset = offset;
+    return o;
+  };
+  const auto broadcast = [&](DType t, unsigned kept) {
+    std::vector<int64_t> small = c.shape;
+    for (size_t d = 0; d < small.size(); ++d)
+      if (!(kept >> d & 1)) small[d] = 1;
+    auto o = dense(t, small);
+    for (size_t d = 0; d < small.size(); ++d)
+      if (small[d] == 1) o.strides[d] = 0;
+    return o;
+  };
   const auto operand = [&](DType t, bool out) {
-    DeviceCase::Operand o = dense(t, c.shape);
-    const int kind = static_cast<int>(pick(out ? 10 : 8));
-    if (kind < 3 || ndim == 0 || (out && kind > 5)) return o;
-    if (kind == 3 && ndim > 1) {  // transposed
-      std::vector<int64_t> turned(c.shape.rbegin(), c.shape.rend());
-      o = dense(t, turned);
-      std::reverse(o.strides.begin(), o.strides.end());
-    } else if (kind == 4) {  // a slice of something wider
-      std::vector<int64_t> wide = c.shape;
-      wide.back() += 1 + pick(8);
-      o = dense(t, wide);
-      o.offset = pick(wide.back() - c.shape.back() + 1);
-    } else if (kind == 5) {  // every second element
+    const int64_t kind = pick(out ? 12 : 8);
+    if (kind == 0 && !out) return broadcast(t, 0);
+    if (kind > 4 || ndim == 0 || theme == kDense) {
+      auto o = dense(t, c.shape);
+      if (pick(12) == 0) o.offset = 1, ++o.extent;  // no vectors
+      return o;
+    }
+    const bool turns = ndim > 1 && c.shape[c.shape.size() - 2] > 1;
+    if (theme == kRows || out) {
+      if (kind == 1 || out) return slice(t, 8 * (1 + pick(3)), 8 * pick(2));
+      return broadcast(t, kind == 2 ? 1u << (ndim - 1) : static_cast<unsigned>(pick(1 << ndim)));
+    }
+    if (theme == kTurned) return turned(t);
+    if (kind == 1 && turns) return turned(t);
+    if (kind == 2) return slice(t, 1 + pick(8), pick(2));
+    if (kind == 3) {  // every second element
       std::vector<int64_t> wide = c.shape;
       wide.back() *= 2;
-      o = dense(t, wide);
+      auto o = dense(t, wide);
       o.strides.back() *= 2;
-    } else if (!out) {  // broadcast along some dimensions
-      std::vector<int64_t> small = c.shape;
-      for (int64_t& s : small)
-        if (pick(2)) s = 1;
-      if (kind == 7) std::fill(small.begin(), small.end(), 1);
-      o = dense(t, small);
-      for (size_t d = 0; d < small.size(); ++d)
-        if (small[d] == 1) o.strides[d] = 0;
+      return o;
     }
-    return o;
+    return broadcast(t, static_cast<unsigned>(pick(1 << ndim)));
   };
 
   // Mostly one float dtype, as models have it, with others mixed in.
@@ -390,8 +419,9 @@ DeviceCase random_case(uint64_t seed) {
   return c;
 }
 
-std::string device_case_text(const DeviceCase& c, const std::string& entry) {
-  std::string text;
+namespace {
+template <class F>
+void planned(const DeviceCase& c, F&& fn) {
   std::vector<void*> at;
   for (size_t k = 0; k < c.inputs.size() + c.outputs.size(); ++k) {
     const auto& o = k < c.inputs.size() ? c.inputs[k] : c.outputs[k - c.inputs.size()];
@@ -402,8 +432,20 @@ std::string device_case_text(const DeviceCase& c, const std::string& entry) {
     const codegen::DeviceProgram program(p);
     codegen::DeviceLaunch launch;
     c.with_launch(at, [&](const pf_launch& l) { program.plan(l, launch); });
-    text = program.text(launch.key, entry);
+    fn(program, launch);
   });
+}
+}  // namespace
+
+codegen::LaunchClass device_case_class(const DeviceCase& c) {
+  codegen::LaunchClass key;
+  planned(c, [&](const auto&, const auto& launch) { key = launch.key; });
+  return key;
+}
+std::string device_case_text(const DeviceCase& c, const std::string& entry) {
+  std::string text;
+  planned(c,
+          [&](const auto& program, const auto& launch) { text = program.text(launch.key, entry); });
   return "// " + c.name + "\nnamespace ns_" + entry + " {\n" + text + "}\n";
 }
 

@@ -70,7 +70,9 @@ std::vector<DeviceCase> model_cases();
 // A group of up to a dozen nodes over operands of any layout.
 DeviceCase random_case(uint64_t seed);
 
-// The text of one case with operands at well aligned addresses, in a namespace of its own so that
+// The launch of one case with operands at well aligned addresses.
+codegen::LaunchClass device_case_class(const DeviceCase&);
+// Its text, in a namespace of its own so that
 // many can share a translation unit; the entry is `entry`.
 std::string device_case_text(const DeviceCase&, const std::string& entry);
 

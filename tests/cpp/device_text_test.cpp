@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -12,9 +13,11 @@
 #include <random>
 #include <thread>
 
+#include "../standin/block.h"
 #include "cpu/convert.h"
 #include "cpu/tape.h"
 #include "device_corpus.h"
+#include "ops/pointwise.h"
 
 namespace pyflame::testing {
 namespace {
@@ -22,6 +25,7 @@ namespace {
 using codegen::DeviceLaunch;
 using codegen::DeviceProgram;
 using codegen::kDeviceWords;
+using codegen::LaunchClass;
 
 // Memory of one operand between guards.
 struct Memory {
@@ -95,15 +99,6 @@ class Library {
   explicit Library(const std::vector<std::string>& parts) {
     char name[] = "/tmp/pyflame_text_XXXXXX";
     dir_ = mkdtemp(name);
-    write("shim.h",
-          "#pragma once\n#define PF_SHARED static thread_local\n"
-          "extern thread_local unsigned shim_thread, shim_block, shim_threads, shim_blocks;\n"
-          "static inline pf_u32 pf_thread() { return shim_thread; }\n"
-          "static inline pf_u32 pf_block() { return shim_block; }\n"
-          "static inline pf_u32 pf_threads() { return shim_threads; }\n"
-          "static inline pf_u32 pf_blocks() { return shim_blocks; }\n"
-          "static inline pf_u32 pf_lane() { return shim_thread % PF_WARP; }\n"
-          "pf_u32 pf_shuffle_word(pf_u32, pf_u32);\npf_u64 pf_ballot(bool);\n");
     const std::string compiler = PF_TEST_COMPILER;
     std::string objects;
     std::vector<std::thread> workers;  // as many compilers at once as there are parts
@@ -111,22 +106,22 @@ class Library {
     for (size_t i = 0; i < parts.size(); ++i) {
       const std::string file = dir_ + "/part" + std::to_string(i);
       std::string text = "#include \"math.h\"\n";
-      for (const char* v : {"shim_thread", "shim_block", "shim_threads", "shim_blocks"})
-        if (i == 0)
-          text += std::string("thread_local unsigned ") + v + ";\nextern \"C\" unsigned* " + v +
-                  "_at() { return &" + v + "; }\n";
+      if (i == 0)
+        text +=
+            "extern \"C\" char* lds_begin() { return pf_lds_begin; }\n"
+            "extern \"C\" char* lds_end() { return pf_lds_end; }\n";
       write("part" + std::to_string(i) + ".cpp", text + parts[i]);
       objects += " " + file + ".o";
       workers.emplace_back([&status, compiler, file, i, this] {
         status[i] = run(compiler + " -std=c++17 -O0 -fPIC -mfma -ffp-contract=off -w -DPF_HOST " +
-                        "-DPF_WARP=32 -I" + dir_ + " -I" PF_TEST_KERNELS " -c " + file +
+                        "-DPF_WARP=32 -I" PF_TEST_SHIM " -I" PF_TEST_KERNELS " -c " + file +
                         ".cpp -o " + file + ".o");
       });
     }
     for (auto& w : workers) w.join();
     for (int s : status)
       if (s != 0) return;
-    if (run(compiler + " -shared -o " + dir_ + "/all.so" + objects) == 0)
+    if (run(compiler + " -shared -Wl,-z,muldefs -o " + dir_ + "/all.so" + objects) == 0)
       handle_ = dlopen((dir_ + "/all.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   ~Library() {
@@ -154,21 +149,21 @@ class Library {
 struct Words {
   uint64_t w[kDeviceWords];
 };
+struct Packed {
+  void (*kernel)(Words);  // takes as many as it wants: they lie on the stack
+  Words words;
+};
 
 void run_text(const Library& library, const std::string& entry, const DeviceLaunch& l) {
-  // The words are passed on the stack whatever their number; an entry reads its own.
-  const auto kernel = library.find<void(Words)>(entry);
-  ASSERT_NE(kernel, nullptr);
-  const auto var = [&](const char* name) -> unsigned& {
-    return *library.find<unsigned*()>(name)();
-  };
-  unsigned &thread = var("shim_thread_at"), &block = var("shim_block_at");
-  var("shim_threads_at") = l.block;
-  var("shim_blocks_at") = l.grid;
-  Words words;
-  std::memcpy(words.w, l.words, sizeof words.w);
-  for (block = 0; block < l.grid; ++block)
-    for (thread = 0; thread < l.block; ++thread) kernel(words);
+  Packed packed{library.find<void(Words)>(entry), {}};
+  ASSERT_NE(packed.kernel, nullptr);
+  std::memcpy(packed.words.w, l.words, sizeof packed.words.w);
+  standin::Entry e{};
+  e.run = [](void* p) { static_cast<Packed*>(p)->kernel(static_cast<Packed*>(p)->words); };
+  e.shim = library.find<standin::Block*>("pf_shim");
+  e.lds_begin = library.find<char*()>("lds_begin")();
+  e.lds_end = library.find<char*()>("lds_end")();
+  EXPECT_EQ(standin::run_blocks(e, &packed, l.grid, l.block, 0, 32), "");
 }
 
 void compare(const DeviceCase& c, const Library& library, const std::string& entry, uint64_t seed) {
@@ -241,8 +236,70 @@ TEST(DeviceText, GroupsOfModels) {
 }
 TEST(DeviceText, RandomGroupsOverAnyLayout) {
   std::vector<DeviceCase> cases;
+  int met[4][2] = {};  // by kind; with vectors
   for (uint64_t seed = 0; seed < 150; ++seed) cases.push_back(random_case(seed));
+  for (const DeviceCase& c : cases) {
+    const LaunchClass k = device_case_class(c);
+    ++met[k.kind][k.vec > 1];
+  }
+  for (int kind : {LaunchClass::Flat, LaunchClass::Rows, LaunchClass::Tiles}) {
+    EXPECT_GT(met[kind][0], 4) << "kind " << kind << " by elements";
+    EXPECT_GT(met[kind][1], 4) << "kind " << kind << " by vectors";
+  }
+  EXPECT_GT(met[LaunchClass::Lines][0], 4);
   check(cases);
+}
+
+TEST(DeviceText, DivisionsByMultiplication) {
+  const Library library(
+      {"extern \"C\" unsigned divide(unsigned n, pf_u64 d) { return pf_divide(n, d); }\n"});
+  ASSERT_TRUE(library);
+  const auto divide = library.find<unsigned(unsigned, uint64_t)>("divide");
+  std::mt19937 rng(1);
+  std::vector<uint32_t> ends = {0, 1, 2, 3, 5, 7, 0x7fffffff, 0x7ffffffe, 0x40000000, 0x3fffffff};
+  for (int i = 0; i < 3000; ++i) ends.push_back(rng() >> (1 + rng() % 31));
+  for (uint32_t d : ends) {
+    if (d == 0) continue;
+    const uint64_t word = codegen::device_divisor(d);
+    for (uint32_t n : {0u, d - 1, d, d + 1, 2 * d - 1, 0x7fffffffu, uint32_t(rng() >> 1)})
+      if (n < 0x80000000u) {
+        ASSERT_EQ(divide(n, word), n / d) << n << " / " << d;
+      }
+  }
+}
+
+// An operand whose elements lie further apart than 32 bits reach.
+TEST(DeviceText, OffsetsOf64Bits) {
+  DeviceCase c;
+  c.shape = {3, 5};
+  const int64_t far = int64_t{3} << 29;
+  c.inputs.push_back({DType::Int8, {far, 7}, 0, 2 * far + 29});
+  c.outputs.push_back({DType::Int8, {1, 3}, 0, 15});
+  pf_node n{};
+  n.op = ops::op::neg;
+  n.dtype = static_cast<uint8_t>(DType::Int8);
+  n.compute = static_cast<uint8_t>(DType::Int32);
+  n.nin = 1;
+  n.in[0] = {PF_REF_INPUT, 0};
+  c.nodes.push_back(n);
+  const size_t bytes = static_cast<size_t>(c.inputs[0].extent);
+  auto* in = static_cast<int8_t*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(in, MAP_FAILED);
+  for (int64_t i = 0; i < 15; ++i) in[i / 5 * far + i % 5 * 7] = static_cast<int8_t>(i + 1);
+  int8_t out[15] = {};
+  c.with_program([&](const pf_program& p) {
+    const DeviceProgram program(p);
+    DeviceLaunch launch;
+    c.with_launch({in, out}, [&](const pf_launch& l) { program.plan(l, launch); });
+    EXPECT_EQ(launch.key.kind, LaunchClass::Lines);
+    EXPECT_EQ(launch.key.wide, 1);
+    const Library library({program.text(launch.key)});
+    ASSERT_TRUE(library);
+    run_text(library, DeviceProgram::kEntry, launch);
+  });
+  munmap(in, bytes);
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(out[i / 5 + i % 5 * 3], -(i + 1));
 }
 
 // For every number of 16 bits: right to 1/32 of a unit in the last place before the rounding.
