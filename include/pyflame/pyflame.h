@@ -1,6 +1,7 @@
 // Everything a C++ user of PyFlame needs.
 #pragma once
 
+#include "pyflame/amp.h"
 #include "pyflame/autograd.h"
 #include "pyflame/device.h"
 #include "pyflame/dtype.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/autograd_nodes.h"
+#include "ops/autocast.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -78,6 +79,7 @@ class Pass {
   }
 
   void run() {
+    const amp::Off forward_dtypes;  // gradients have the dtypes of what they belong to
     while (!heap_.empty()) {
       Node* key = heap_.top().second;
       heap_.pop();

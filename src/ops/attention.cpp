@@ -7,6 +7,7 @@
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/autocast.h"
 #include "ops/registry.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
@@ -173,6 +174,8 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask
 
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask_in,
                  double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
+  PF_AUTOCAST("scaled_dot_product_attention", Lower, attention, query, key, value, mask_in,
+              dropout_p, is_causal, scale, enable_gqa);
   check(query, key, value, mask_in, dropout_p, is_causal);
   Tensor q = query, k = key, v = value, mask = mask_in;
   const int nd = q->shape.size();

@@ -1,4 +1,5 @@
 // Distances and angles between vectors, written in operations.
+#include "ops/autocast.h"
 #include "ops/general.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -7,6 +8,7 @@
 namespace pyflame {
 
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
+  PF_AUTOCAST("cosine_similarity", Raise, cosine_similarity, x1, x2, dim, eps);
   ops::check_floating(x1, "cosine_similarity", "x1");
   ops::check_floating(x2, "cosine_similarity", "x2");
   const int n = broadcast_shapes(x1->shape, x2->shape, "cosine_similarity").size();
@@ -23,6 +25,7 @@ Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double ep
 }
 
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
+  PF_AUTOCAST("cdist", Raise, cdist, x1, x2, p);
   ops::check_floating(x1, "cdist", "x1");
   ops::check_floating(x2, "cdist", "x2");
   PF_CHECK(x1->shape.size() >= 2 && x2->shape.size() >= 2 && x1->shape.back() == x2->shape.back(),
@@ -33,6 +36,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
 }
 
 Tensor pdist(const Tensor& x, double p) {
+  PF_AUTOCAST("pdist", Raise, pdist, x, p);
   ops::check_floating(x, "pdist");
   PF_CHECK(x->shape.size() == 2, ShapeError, "pdist", "got shape ", x->shape,
            "; expected a matrix whose rows are points; reshape it");
@@ -52,6 +56,7 @@ Tensor pdist(const Tensor& x, double p) {
 }
 
 Tensor dist(const Tensor& x, const Tensor& y, double p) {
+  PF_AUTOCAST("dist", Raise, dist, x, y, p);
   ops::check_defined(x, "dist", "input");
   ops::check_defined(y, "dist", "other");
   return norm(sub(x, y), p);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/tensor_impl.h"
+#include "ops/autocast.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
 #include "pyflame/ops.h"
@@ -308,12 +309,14 @@ class Einsum {
 }  // namespace
 
 Tensor einsum(const std::string& equation, const TensorList& operands) {
+  PF_AUTOCAST("einsum", Lower, einsum, equation, operands);
   PF_CHECK(!operands.empty(), ValueError, "einsum", "got '", equation,
            "' without operands; expected at least one; pass the tensors after the equation");
   return Einsum(equation, operands).run();
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const IntList& dims_a, const IntList& dims_b) {
+  PF_AUTOCAST("tensordot", Promote, tensordot, a, b, dims_a, dims_b);
   PF_CHECK(a.defined() && b.defined() && a->dtype == b->dtype, DTypeError, "tensordot",
            "got tensors of different dtypes; expected the same; convert one with .to(dtype)");
   PF_CHECK(dims_a.size() == dims_b.size(), ShapeError, "tensordot", "got ", dims_a.size(), " and ",

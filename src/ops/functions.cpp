@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/dispatch.h"
+#include "ops/autocast.h"
 #include "ops/record.h"
 #include "pyflame/ops.h"
 
@@ -204,6 +205,7 @@ DType power_type(const Tensor& x, Scalar e, const char* name) {
 }  // namespace
 
 Tensor pow(const Tensor& x, Scalar e) {
+  PF_AUTOCAST("pow", Raise, pow, x, e);
   const Tensor base = to(x, power_type(x, e, "pow"));
   const OpId row = power_row(base, e);
   if (row == op::pow_scalar) return call_row(row, {base}, {e});
@@ -278,6 +280,7 @@ Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {
   return call_row(op::threshold, {x}, {threshold, value});
 }
 Tensor prelu(const Tensor& x, const Tensor& weight) {
+  PF_AUTOCAST("prelu", Lower, prelu, x, weight);
   Tensor w = weight;
   if (w->numel != 1) {
     const int64_t channels = x->shape.size() > 1 ? x->shape[1] : 1;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/autocast.h"
 #include "ops/index.h"
 #include "ops/registry.h"
 
@@ -229,6 +230,7 @@ Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tenso
 }
 
 Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  PF_AUTOCAST("scatter_add", Promote, scatter_add, self, dim, index, src);
   return scatter_with(self, dim, index, src, ops::kAdd, "scatter_add");
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/autocast.h"
 #include "ops/general.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
@@ -81,6 +82,7 @@ Tensor any_norm_named(const Tensor& x, std::string ord, const optional<IntList>&
 }
 
 Tensor multi_dot(const TensorList& factors) {
+  PF_AUTOCAST("multi_dot", Lower, multi_dot, factors);
   PF_CHECK(factors.size() >= 2, ValueError, "linalg.multi_dot", "got ", factors.size(),
            " tensors; expected at least two; pass the factors");
   Tensor r = factors[0];

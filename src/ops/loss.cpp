@@ -4,6 +4,7 @@
 
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/autocast.h"
 #include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -187,6 +188,8 @@ Tensor entropy_of_probabilities(const Tensor& input, const Tensor& target, const
 
 Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
                      int64_t ignore_index, const std::string& reduction, double label_smoothing) {
+  PF_AUTOCAST("cross_entropy", Raise, cross_entropy, input, target, weight, ignore_index, reduction,
+              label_smoothing);
   const char* op = "cross_entropy";
   const EntropyArgs args{ignore_index, label_smoothing, ops::reduction_from(reduction, op)};
   PF_CHECK(label_smoothing >= 0 && label_smoothing <= 1, ValueError, op,
@@ -206,6 +209,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
 
 Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
                 int64_t ignore_index, const std::string& reduction) {
+  PF_AUTOCAST("nll_loss", Raise, nll_loss, input, target, weight, ignore_index, reduction);
   const Reduction r = ops::reduction_from(reduction, "nll_loss");
   const Classes c = as_rows(input, target, weight, "nll_loss");
   const int64_t n = c.rows->shape[0];
@@ -240,6 +244,7 @@ Tensor weighted(const Tensor& loss, const Tensor& weight, Reduction r) {
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
                 const Tensor& weight) {
+  PF_AUTOCAST("mse_loss", Raise, mse_loss, input, target, reduction, weight);
   const Reduction r = ops::reduction_from(reduction, "mse_loss");
   check_pair(input, target, "mse_loss");
   return weighted(square(sub(input, target)), weight, r);
@@ -249,6 +254,7 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& re
 }
 Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
                const Tensor& weight) {
+  PF_AUTOCAST("l1_loss", Raise, l1_loss, input, target, reduction, weight);
   const Reduction r = ops::reduction_from(reduction, "l1_loss");
   check_pair(input, target, "l1_loss");
   return weighted(abs(sub(input, target)), weight, r);
@@ -258,6 +264,7 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& red
 }
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
                       double beta) {
+  PF_AUTOCAST("smooth_l1_loss", Raise, smooth_l1_loss, input, target, reduction, beta);
   PF_CHECK(beta >= 0, ValueError, "smooth_l1_loss", "got beta=", beta,
            "; expected 0 or more; pass beta=0 for l1_loss");
   if (beta == 0) return l1_loss(input, target, reduction);
@@ -271,6 +278,7 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::stri
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
                   double delta, const Tensor& weight) {
+  PF_AUTOCAST("huber_loss", Raise, huber_loss, input, target, reduction, delta, weight);
   PF_CHECK(delta > 0, ValueError, "huber_loss", "got delta=", delta,
            "; expected a positive number; pass delta=1.0");
   const Reduction r = ops::reduction_from(reduction, "huber_loss");
@@ -285,6 +293,8 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& 
 
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
                             const std::string& reduction) {
+  PF_AUTOCAST("binary_cross_entropy bce_loss", Raise, binary_cross_entropy, input, target, weight,
+              reduction);
   const char* op = "binary_cross_entropy";
   const Reduction r = ops::reduction_from(reduction, op);
   ops::check_floating(input, op);
@@ -318,6 +328,8 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Ten
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const Tensor& weight, const std::string& reduction,
                                         const Tensor& pos_weight) {
+  PF_AUTOCAST("binary_cross_entropy_with_logits", Raise, binary_cross_entropy_with_logits, input,
+              target, weight, reduction, pos_weight);
   const char* op = "binary_cross_entropy_with_logits";
   const Reduction r = ops::reduction_from(reduction, op);
   ops::check_floating(input, op);
@@ -365,6 +377,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 
 Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction,
               bool log_target) {
+  PF_AUTOCAST("kl_div", Raise, kl_div, input, target, reduction, log_target);
   const char* op = "kl_div";
   const bool batch = reduction == "batchmean";
   const Reduction r = batch ? Reduction::Sum : ops::reduction_from(reduction, op);

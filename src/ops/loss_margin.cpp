@@ -1,6 +1,7 @@
 // Losses of margins and of likelihoods, written in operations that the engine fuses.
 #include <cmath>
 
+#include "ops/autocast.h"
 #include "ops/general.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -24,6 +25,8 @@ Tensor by_sign(const Tensor& target, const Tensor& positive, const Tensor& negat
 
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_input, bool full,
                         double eps, const std::string& reduction) {
+  PF_AUTOCAST("poisson_nll_loss", Raise, poisson_nll_loss, input, target, log_input, full, eps,
+              reduction);
   const char* op = "poisson_nll_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_floating(input, op);
@@ -66,6 +69,8 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
 
 Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, double margin,
                             const std::string& reduction) {
+  PF_AUTOCAST("hinge_embedding_loss", Raise, hinge_embedding_loss, input, target, margin,
+              reduction);
   const char* op = "hinge_embedding_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_pair(input, target, op);
@@ -77,6 +82,8 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, double ma
 
 Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
                              double margin, const std::string& reduction) {
+  PF_AUTOCAST("cosine_embedding_loss", Raise, cosine_embedding_loss, input1, input2, target, margin,
+              reduction);
   const char* op = "cosine_embedding_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_floating(input1, op, "input1");
@@ -95,6 +102,8 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
 
 Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
                            double margin, const std::string& reduction) {
+  PF_AUTOCAST("margin_ranking_loss", Raise, margin_ranking_loss, input1, input2, target, margin,
+              reduction);
   const char* op = "margin_ranking_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_pair(input1, input2, op);
@@ -105,6 +114,8 @@ Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Ten
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            double margin, double p, double eps, bool swap,
                            const std::string& reduction) {
+  PF_AUTOCAST("triplet_margin_loss", Raise, triplet_margin_loss, anchor, positive, negative, margin,
+              p, eps, swap, reduction);
   const char* op = "triplet_margin_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   PF_CHECK(margin > 0, ValueError, op, "got margin ", margin,
@@ -116,6 +127,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 }
 
 Tensor soft_margin_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
+  PF_AUTOCAST("soft_margin_loss", Raise, soft_margin_loss, input, target, reduction);
   const char* op = "soft_margin_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_floating(input, op);
@@ -139,6 +151,8 @@ Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, co
 
 Tensor multi_margin_loss(const Tensor& input, const Tensor& target, int64_t p, double margin,
                          const Tensor& weight, const std::string& reduction) {
+  PF_AUTOCAST("multi_margin_loss", Raise, multi_margin_loss, input, target, p, margin, weight,
+              reduction);
   const char* op = "multi_margin_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_floating(input, op);

@@ -1,6 +1,7 @@
 // Matrix products. Everything here is one kernel, "matmul", with flags for transposed operands, so
 // that no operand is copied and every gradient is again such a product.
 #include "ops/matmul.h"
+#include "ops/autocast.h"
 
 #include <algorithm>
 #include <string>
@@ -135,6 +136,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  PF_AUTOCAST("matmul", Lower, matmul, a, b);
   check_operands(a, b, "matmul");
   const int na = a->shape.size(), nb = b->shape.size();
   PF_CHECK(na >= 1 && nb >= 1, ShapeError, "matmul", "got ", a->shape, " and ", b->shape,
@@ -152,6 +154,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
+  PF_AUTOCAST("bmm batch_matmul", Lower, bmm, a, b);
   check_operands(a, b, "bmm");
   PF_CHECK(a->shape.size() == 3 && b->shape.size() == 3 && a->shape[0] == b->shape[0], ShapeError,
            "bmm", "got ", a->shape, " and ", b->shape,
@@ -160,6 +163,7 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mm(const Tensor& a, const Tensor& b) {
+  PF_AUTOCAST("mm", Lower, mm, a, b);
   check_operands(a, b, "mm");
   check_ndim(a, 2, "mm", "input");
   check_ndim(b, 2, "mm", "mat2");
@@ -167,6 +171,7 @@ Tensor mm(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mv(const Tensor& a, const Tensor& b) {
+  PF_AUTOCAST("mv", Lower, mv, a, b);
   check_operands(a, b, "mv");
   check_ndim(a, 2, "mv", "input");
   check_ndim(b, 1, "mv", "vec");
@@ -174,6 +179,7 @@ Tensor mv(const Tensor& a, const Tensor& b) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
+  PF_AUTOCAST("dot", Promote, dot, a, b);
   check_operands(a, b, "dot");
   check_ndim(a, 1, "dot", "input");
   check_ndim(b, 1, "dot", "tensor");
@@ -211,12 +217,14 @@ Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b, Scalar
 }  // namespace
 
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  PF_AUTOCAST("addmm", Lower, addmm, input, a, b, beta, alpha);
   check_ndim(a, 2, "addmm", "mat1");
   check_ndim(b, 2, "addmm", "mat2");
   return add_product(input, a, b, beta, alpha, "addmm");
 }
 
 Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  PF_AUTOCAST("addmv", Lower, addmv, input, a, b, beta, alpha);
   Tensor r = mv(a, b);
   if (!is_one(alpha)) r = mul(r, alpha);
   if (beta.to_double() == 0) return r;
@@ -224,6 +232,7 @@ Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
 }
 
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  PF_AUTOCAST("baddbmm", Lower, baddbmm, input, a, b, beta, alpha);
   check_ndim(a, 3, "baddbmm", "batch1");
   check_ndim(b, 3, "baddbmm", "batch2");
   PF_CHECK(a->shape[0] == b->shape[0], ShapeError, "baddbmm", "got ", a->shape, " and ", b->shape,
@@ -232,6 +241,7 @@ Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar bet
 }
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  PF_AUTOCAST("linear", Lower, linear, input, weight, bias);
   check_operands(input, weight, "linear");
   if (bias.defined()) check_operands(input, bias, "linear");
   const int nx = input->shape.size(), nw = weight->shape.size();

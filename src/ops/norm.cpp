@@ -4,6 +4,7 @@
 #include "core/dispatch.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/autocast.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/ops.h"
@@ -67,6 +68,7 @@ Grads composed(const Tensor& grad, const Tensor& input, const Tensor& weight, bo
 
 Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps) {
+  PF_AUTOCAST("layer_norm", Raise, layer_norm, input, normalized_shape, weight, bias, eps);
   static const engine::Kernel k{"layer_norm", engine::Anchor::Rowwise};
   static const engine::Kernel kb{"layer_norm_backward", engine::Anchor::Rowwise};
   const int64_t n = row_length(input, normalized_shape, weight, bias, "layer_norm");
@@ -103,6 +105,7 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
 
 Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
+  PF_AUTOCAST("rms_norm", Raise, rms_norm, input, normalized_shape, weight, eps);
   static const engine::Kernel k{"rms_norm", engine::Anchor::Rowwise};
   static const engine::Kernel kb{"rms_norm_backward", engine::Anchor::Rowwise};
   const int64_t n = row_length(input, normalized_shape, weight, {}, "rms_norm");

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/tensor_impl.h"
+#include "ops/autocast.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
 #include "pyflame/ops.h"
@@ -23,6 +24,7 @@ Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scala
 }
 
 Tensor inner(const Tensor& a, const Tensor& b) {
+  PF_AUTOCAST("inner", Promote, inner, a, b);
   check_both(a, b, "inner");
   if (a->shape.empty() || b->shape.empty()) return mul(a, b);
   PF_CHECK(a->shape.back() == b->shape.back(), ShapeError, "inner", "got ", a->shape, " and ",
@@ -31,12 +33,14 @@ Tensor inner(const Tensor& a, const Tensor& b) {
 }
 
 Tensor vdot(const Tensor& a, const Tensor& b) {
+  PF_AUTOCAST("vdot", Promote, vdot, a, b);
   return dot(a, b);
 }
 
 }  // namespace
 
 Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim) {
+  PF_AUTOCAST("vecdot", Lower, vecdot, a, b, dim);
   check_both(a, b, "vecdot");
   return sum(mul(a, b), IntList{dim}, false, a->dtype);
 }
@@ -59,6 +63,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
 }
 
 Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
+  PF_AUTOCAST("bilinear", Promote, bilinear, x, y, weight, bias);
   check_both(x, weight, "bilinear");
   PF_CHECK(weight->shape.size() == 3 && !x->shape.empty() && !y->shape.empty() &&
                x->shape.back() == weight->shape[1] && y->shape.back() == weight->shape[2],
@@ -71,12 +76,14 @@ Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Te
 }  // namespace
 
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  PF_AUTOCAST("addbmm", Lower, addbmm, input, a, b, beta, alpha);
   PF_CHECK(a->shape.size() == 3 && b->shape.size() == 3, ShapeError, "addbmm", "got ", a->shape,
            " and ", b->shape, "; expected two batches of matrices; use matmul for other shapes");
   return scaled_sum(input, einsum("bik,bkj->ij", {a, b}), beta, alpha);
 }
 
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  PF_AUTOCAST("addr", Lower, addr, input, a, b, beta, alpha);
   return scaled_sum(input, outer(a, b), beta, alpha);
 }
 
@@ -108,6 +115,7 @@ Tensor matrix_power(const Tensor& t, int64_t n) {
 }
 
 Tensor chain_matmul(const TensorList& matrices) {
+  PF_AUTOCAST("chain_matmul", Lower, chain_matmul, matrices);
   PF_CHECK(!matrices.empty(), ValueError, "chain_matmul",
            "got no matrices; expected at least one; pass the factors");
   Tensor r = matrices[0];
@@ -116,6 +124,7 @@ Tensor chain_matmul(const TensorList& matrices) {
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
+  PF_AUTOCAST("cross", Promote, cross, a, b, dim);
   check_both(a, b, "cross");
   const int nd = std::max(a->shape.size(), b->shape.size());
   const int from_end = wrap_dim(dim, nd, "cross") - nd;

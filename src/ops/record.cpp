@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/autograd.h"
+#include "ops/autocast.h"
 #include "pyflame/ops.h"
 
 namespace pyflame::ops {
@@ -420,9 +421,25 @@ inline const TensorImpl* uniform(std::span<const Operand> operands, bool* may) {
   return first;
 }
 
+// Under autocast: 16-bit operands in float32.
+Tensor call_raised(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
+  amp::Casting cast(amp::Class::Raise);
+  Tensor held[4];
+  Operand raised[4] = {Scalar(), Scalar(), Scalar(), Scalar()};
+  for (size_t i = 0; i < operands.size(); ++i) {
+    raised[i] = operands[i];
+    if (!operands[i].tensor) continue;
+    held[i] = cast(*operands[i].tensor);
+    raised[i] = Operand(held[i]);
+  }
+  return call_row(id, {raised, operands.size()}, attrs);
+}
+
 }  // namespace
 
 Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
+  if (amp::on()) [[unlikely]]
+    if (amp::class_of_row(id) == amp::Class::Raise) return call_raised(id, operands, attrs);
   if (id < kNumRows && kQuick[id] != Quick::No) [[likely]] {
     bool may = false;
     if (const TensorImpl* t = uniform(operands, &may)) [[likely]] {

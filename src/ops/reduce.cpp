@@ -6,6 +6,7 @@
 
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/autocast.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/scan.h"
@@ -271,6 +272,7 @@ Tensor product_gradient(const Tensor& g, const Tensor& x, const Plan& p) {
 }  // namespace
 
 Tensor sum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
+  PF_AUTOCAST("sum", Raise, sum, x, dim, keepdim, dtype);
   return add_up(x, dim, keepdim, dtype, false, "sum");
 }
 Tensor mean(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
@@ -284,6 +286,7 @@ Tensor std(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepd
 }
 
 Tensor prod(const Tensor& x, const MaybeDims& dim, bool keepdim) {
+  PF_AUTOCAST("prod", Raise, prod, x, dim, keepdim);
   static const engine::Kernel k{"prod", engine::Anchor::Reduce};
   ops::check_arithmetic(x, "prod");
   const Plan p = plan_for(x, dim, keepdim, "prod");
@@ -335,6 +338,7 @@ Tensor count_nonzero(const Tensor& x, const MaybeDims& dim) {
 }
 
 Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
+  PF_AUTOCAST("norm", Raise, norm, x, p, dim, keepdim);
   ops::check_floating(x, "norm");
   if (p == std::numeric_limits<double>::infinity()) return amax(abs(x), dim, keepdim);
   if (p == -std::numeric_limits<double>::infinity()) return amin(abs(x), dim, keepdim);
@@ -370,6 +374,7 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
 }
 
 Tensor logsumexp(const Tensor& x, const IntList& dim, bool keepdim) {
+  PF_AUTOCAST("logsumexp", Raise, logsumexp, x, dim, keepdim);
   ops::check_floating(x, "logsumexp");
   const Plan p = plan_for(x, dim, keepdim, "logsumexp");
   Tensor y;

@@ -1,6 +1,7 @@
 // Running sums, products, extremes along a dimension.
 #include <limits>
 
+#include "ops/autocast.h"
 #include "ops/general.h"
 #include "ops/registry.h"
 #include "ops/scan.h"
@@ -72,6 +73,7 @@ int scan_dim(const Tensor& t, int64_t dim, const char* op) {
 }  // namespace
 
 Tensor cumsum(const Tensor& t, int64_t dim) {
+  PF_AUTOCAST("cumsum", Raise, cumsum, t, dim);
   Tensor x = prepared(t, {}, "cumsum");
   const int d = scan_dim(x, dim, "cumsum");
   return x->shape.empty() ? clone(x) : directed_cumsum(x, d, false);
@@ -122,6 +124,7 @@ Tensor cumprod_of(const Tensor& t, int d) {
 }
 
 Tensor cumprod(const Tensor& t, int64_t dim, Type dtype) {
+  PF_AUTOCAST("cumprod", Raise, cumprod, t, dim, dtype);
   Tensor x = prepared(t, dtype, "cumprod");
   const int d = scan_dim(x, dim, "cumprod");
   return x->shape.empty() ? clone(x) : cumprod_of(x, d);

@@ -1,6 +1,7 @@
 // softmax, log_softmax and softmin. The kernels work on the last axis; other axes are moved there.
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/autocast.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/ops.h"
@@ -40,6 +41,7 @@ Tensor softmax_last(const Tensor& x, bool log) {
 }
 
 Tensor softmax_any(const Tensor& input, int64_t dim, std::optional<DType> dtype, bool log) {
+  PF_AUTOCAST("softmax log_softmax softmin", Raise, softmax_any, input, dim, dtype, log);
   const char* op = log ? "log_softmax" : "softmax";
   ops::check_arithmetic(input, op);
   const Tensor x = dtype ? to(input, *dtype) : input;

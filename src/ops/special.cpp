@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/autocast.h"
 #include "ops/general.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -156,6 +157,7 @@ Tensor polygamma(int64_t n, const Tensor& x) {
   return n == 0 ? digamma(x) : trigamma(x);
 }
 Tensor erfinv(const Tensor& x) {
+  PF_AUTOCAST("erfinv", Raise, erfinv, x);
   return special(x, "erfinv", erfinv_of, [](const Tensor& t) {
     return mul(exp(square(erfinv(t))), Scalar(0.88622692545275801365));
   });

@@ -1,0 +1,210 @@
+#include "ops/autocast.h"
+
+#include <array>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "codegen/range.h"
+#include "ops/pointwise_text.h"
+#include "pyflame/autograd.h"
+#include "pyflame/ops.h"
+
+namespace pyflame {
+namespace amp {
+namespace {
+
+enum Slot : uint8_t { kCpu, kGpu, kParanoid, kSlots };
+constexpr Slot slot_of(DeviceType t) {
+  return t == DeviceType::CPU ? kCpu : t == DeviceType::Paranoid ? kParanoid : kGpu;
+}
+
+thread_local uint8_t t_on = 0;  // bit of each slot
+
+// A cast that is kept. The alias holds the storage that the cast was made of, so that another one
+// cannot come to lie at its address.
+struct Kept {
+  Tensor source, alias, cast;
+  uint32_t version;
+};
+struct State {
+  DType dtype[kSlots] = {DType::BFloat16, DType::Float16, DType::BFloat16};
+  bool cache = true;
+  int depth = 0;
+  std::unordered_map<const TensorImpl*, Kept> casts[2];  // without and with gradients
+};
+State& state() {
+  static thread_local State s;
+  return s;
+}
+
+void switch_on(Slot slot, bool on) {
+  const uint8_t before = t_on, bit = static_cast<uint8_t>(1u << slot);
+  t_on = static_cast<uint8_t>(on ? t_on | bit : t_on & ~bit);
+  if (!before != !t_on) threads_on.fetch_add(t_on ? 1 : -1, std::memory_order_relaxed);
+}
+
+void clear(State& s) {
+  for (auto& casts : s.casts) casts.clear();
+}
+
+// A weight is converted once in a region, however often it is used: it is a leaf that requires
+// grad. A write to it, or another .data, is seen by version and storage.
+Tensor kept_cast(State& s, const Tensor& t, DType want) {
+  auto& casts = s.casts[grad_enabled()];
+  if (auto it = casts.find(t.impl()); it != casts.end()) {
+    const Kept& k = it->second;
+    if (k.cast->dtype == want && k.alias->storage == t->storage &&
+        k.version == t->storage->version && k.alias->offset == t->offset &&
+        k.cast->shape == t->shape)
+      return k.cast;
+  }
+  Kept k{t, make_view(t, t->shape, t->strides, t->offset), to(t, want), t->storage->version};
+  Tensor cast = k.cast;
+  casts.insert_or_assign(t.impl(), std::move(k));
+  return cast;
+}
+
+struct Table {
+  std::map<std::string, Class, std::less<>> by_name;
+};
+Table& table() {
+  static auto* t = new Table;
+  return *t;
+}
+
+}  // namespace
+
+std::atomic<int> threads_on{0};
+bool on_here() {
+  return t_on != 0;
+}
+
+Off::Off() : before_(t_on) {
+  t_on = 0;
+}
+Off::~Off() {
+  t_on = before_;
+}
+
+// float64 stays as it is, as in PyTorch.
+bool Casting::takes_part(const Tensor& t) const {
+  return t.defined() && is_float(t->dtype) && t->dtype != DType::Float64 &&
+         !info(t->dtype).storage_only && (before_ >> slot_of(t->storage->device.type) & 1);
+}
+
+void Casting::widen(const Tensor& t) {
+  if (!takes_part(t)) return;
+  widest_ = known_ ? promote(widest_, t->dtype) : t->dtype;
+  known_ = true;
+}
+
+Tensor Casting::operator()(const Tensor& t) const {
+  if (!takes_part(t)) return t;
+  if (class_ != Class::Lower) return to(t, class_ == Class::Promote ? widest_ : DType::Float32);
+  State& s = state();
+  const DType want = s.dtype[slot_of(t->storage->device.type)];
+  if (t->dtype == want) return t;
+  const bool keep = s.cache && s.depth > 0 && t->dtype == DType::Float32 && t->requires_grad;
+  return keep ? kept_cast(s, t, want) : to(t, want);
+}
+
+std::vector<Tensor> Casting::operator()(const std::vector<Tensor>& list) const {
+  std::vector<Tensor> r;
+  r.reserve(list.size());
+  for (const Tensor& t : list) r.push_back((*this)(t));
+  return r;
+}
+
+Class class_of_row(ops::OpId id) {
+  // 0: not looked at yet. Two threads that look at once find the same.
+  static std::array<std::atomic<uint8_t>, 1 << 16> known{};
+  uint8_t v = known[id].load(std::memory_order_relaxed);
+  if (v == 0) {
+    std::vector<double> attrs;
+    if (id < ops::kNumRows)
+      for (const auto& a : ops::describe(id).attrs) attrs.push_back(a.second);
+    const bool raise = codegen::leaves_range(ops::expression(id), attrs);
+    v = static_cast<uint8_t>(1 + static_cast<uint8_t>(raise ? Class::Raise : Class::Follow));
+    known[id].store(v, std::memory_order_relaxed);
+  }
+  return static_cast<Class>(v - 1);
+}
+
+bool declare(const char* names, Class c) {
+  for (std::string_view rest = names; !rest.empty();) {
+    const size_t end = std::min(rest.find(' '), rest.size());
+    table().by_name.emplace(rest.substr(0, end), c);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return true;
+}
+
+Class class_of(std::string_view name) {
+  if (auto it = table().by_name.find(name); it != table().by_name.end()) return it->second;
+  for (ops::OpId id = 0; id < ops::kNumRows; ++id)
+    if (name == ops::kRowTable[id].name) return class_of_row(id);
+  return Class::Follow;
+}
+
+const char* class_name(Class c) {
+  static constexpr const char* kNames[] = {"", "lower", "raise", "promote"};
+  return kNames[static_cast<int>(c)];
+}
+
+}  // namespace amp
+
+bool autocast_enabled(DeviceType t) {
+  return amp::t_on >> amp::slot_of(t) & 1;
+}
+void set_autocast_enabled(DeviceType t, bool on) {
+  amp::switch_on(amp::slot_of(t), on);
+}
+DType autocast_dtype(DeviceType t) {
+  return amp::state().dtype[amp::slot_of(t)];
+}
+void set_autocast_dtype(DeviceType t, DType dtype) {
+  PF_CHECK(dtype == DType::Float16 || dtype == DType::BFloat16, DTypeError, "autocast", "got ",
+           dtype, "; expected float16 or bfloat16; pass one of them, or enabled=False");
+  amp::state().dtype[amp::slot_of(t)] = dtype;
+}
+bool autocast_cache_enabled() {
+  return amp::state().cache;
+}
+void set_autocast_cache_enabled(bool on) {
+  amp::state().cache = on;
+}
+void clear_autocast_cache() {
+  amp::clear(amp::state());
+}
+
+Autocast::Autocast(DeviceType type, std::optional<DType> dtype, bool enabled, bool cache)
+    : type_(type),
+      enabled_(autocast_enabled(type)),
+      cache_(autocast_cache_enabled()),
+      dtype_(autocast_dtype(type)) {
+  if (dtype) set_autocast_dtype(type, *dtype);
+  set_autocast_enabled(type, enabled);
+  set_autocast_cache_enabled(cache);
+  ++amp::state().depth;
+}
+
+Autocast::~Autocast() {
+  set_autocast_enabled(type_, enabled_);
+  set_autocast_cache_enabled(cache_);
+  amp::State& s = amp::state();
+  s.dtype[amp::slot_of(type_)] = dtype_;
+  if (--s.depth == 0) amp::clear(s);
+}
+
+namespace {
+std::atomic<MatmulPrecision> g_precision{MatmulPrecision::Highest};
+}
+MatmulPrecision float32_matmul_precision() {
+  return g_precision.load(std::memory_order_relaxed);
+}
+void set_float32_matmul_precision(MatmulPrecision p) {
+  g_precision.store(p, std::memory_order_relaxed);
+}
+
+}  // namespace pyflame

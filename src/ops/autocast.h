@@ -1,0 +1,108 @@
+// How operations take part in autocast (include/pyflame/amp.h). An operation says its class in the
+// first line of its C++ entry:
+//
+//   Tensor matmul(const Tensor& a, const Tensor& b) {
+//     PF_AUTOCAST("matmul", Lower, matmul, a, b);
+//
+// Within a region the entry is called again with converted tensors and autocast switched off.
+// Pointwise rows have their class from their expression. Everything else follows its operands.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor_impl.h"
+#include "ops/pointwise.h"
+#include "pyflame/amp.h"
+
+namespace pyflame::amp {
+
+// Follow: computed in the dtype of its operands. Lower: in the region's dtype. Raise: in float32.
+// Promote: in the widest dtype of its tensors.
+enum class Class : uint8_t { Follow, Lower, Raise, Promote };
+const char* class_name(Class);  // "lower", "raise", "promote"; "" for Follow
+
+// Threads that have autocast on: one plain load tells most programs that there is nothing to do.
+extern std::atomic<int> threads_on;
+bool on_here();  // for any device, on the calling thread
+inline bool on() {
+  return threads_on.load(std::memory_order_relaxed) != 0 && on_here();
+}
+
+// Switches autocast off for a scope: the backward pass runs in the dtypes of the forward pass.
+class Off {
+ public:
+  Off();
+  ~Off();
+  Off(const Off&) = delete;
+  Off& operator=(const Off&) = delete;
+
+ protected:
+  const uint8_t before_;  // one bit for each kind of device
+};
+
+// Converts the arguments of one call by its class, with autocast off while it lives.
+class Casting : Off {
+ public:
+  explicit Casting(Class c) : class_(c) {}
+  // Promote looks at every tensor before it converts one.
+  template <class... A>
+  void look(const A&... args) {
+    if (class_ == Class::Promote) (widen(args), ...);
+  }
+  Tensor operator()(const Tensor& t) const;
+  std::vector<Tensor> operator()(const std::vector<Tensor>& list) const;
+  template <class T>
+  const T& operator()(const T& other) const {
+    return other;
+  }
+
+ private:
+  bool takes_part(const Tensor& t) const;
+  void widen(const Tensor& t);
+  void widen(const std::vector<Tensor>& list) {
+    for (const Tensor& t : list) widen(t);
+  }
+  template <class T>
+  void widen(const T&) {}
+
+  Class class_;
+  bool known_ = false;
+  DType widest_ = DType::Float32;
+};
+
+template <class F, class... A>
+auto recast(Class c, F&& f, const A&... args) {
+  Casting cast(c);
+  cast.look(args...);
+  return f(cast(args)...);
+}
+
+// The class of a pointwise row: Raise when its expression holds something that leaves the range
+// of float16 or is steep without bound (exp, log, pow, 1 / x), else Follow.
+Class class_of_row(ops::OpId);
+// The class of an operation by its name in the table: declared, or its row's.
+Class class_of(std::string_view name);
+
+// Declares at load time; `names` are separated by spaces.
+bool declare(const char* names, Class);
+template <size_t N>
+struct Names {
+  char text[N];
+  constexpr Names(const char (&s)[N]) { std::copy_n(s, N, text); }
+};
+template <Names kNames, Class kClass>
+struct Declared {
+  static inline const bool done = declare(kNames.text, kClass);
+};
+
+}  // namespace pyflame::amp
+
+#define PF_AUTOCAST(NAMES, CLASS, FN, ...)                                        \
+  if ((void)&::pyflame::amp::Declared<NAMES, ::pyflame::amp::Class::CLASS>::done, \
+      ::pyflame::amp::on()) [[unlikely]]                                          \
+  return ::pyflame::amp::recast(                                                  \
+      ::pyflame::amp::Class::CLASS, [](const auto&... a) { return FN(a...); }, __VA_ARGS__)
