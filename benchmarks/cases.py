@@ -261,7 +261,7 @@ def gpt_flops(layers, width, context, batch):
     return tokens * (6 * (12 * layers * width**2 + 256 * width) + 12 * layers * width * context)
 
 
-def gpt_step(torch, compiled, layers, width, heads, context, batch):
+def gpt_step(torch, compiled, layers, width, heads, context, batch, autocast=False):
     from benchmarks.gpt import GPT
 
     model = GPT(torch, layers, width, heads, context)
@@ -272,8 +272,10 @@ def gpt_step(torch, compiled, layers, width, heads, context, batch):
 
     def run():
         optimizer.zero_grad()
-        logits = model(x)
-        torch.nn.functional.cross_entropy(logits.view(-1, 256), y.view(-1)).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            logits = model(x)
+            loss = torch.nn.functional.cross_entropy(logits.view(-1, 256), y.view(-1))
+        loss.backward()
         optimizer.step()
 
     return run
@@ -301,6 +303,11 @@ def gpt_small(torch, compiled=None):
 )
 def gpt_large(torch, compiled=None):
     return gpt_step(torch, compiled, 6, 384, 6, 256, 8)
+
+
+@case("gpt", "the same under bfloat16 autocast", compiles=True)
+def gpt_large_bf16(torch, compiled=None):
+    return gpt_step(torch, compiled, 6, 384, 6, 256, 8, autocast=True)
 
 
 @case("attention", "causal attention, 16 x 4 heads, 128 x 32, fwd + bwd")

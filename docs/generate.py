@@ -22,6 +22,13 @@ def where(row):
     return ", ".join(places)
 
 
+UNDER_AUTOCAST = {
+    "lower": "Under autocast: computed in its lower dtype.",
+    "raise": "Under autocast: computed in float32.",
+    "promote": "Under autocast: computed in the widest dtype of its tensors.",
+}
+
+
 def page(family, rows):
     lines = [f"# {family[0].upper() + family[1:]}", ""]
     by_name = {}
@@ -42,6 +49,8 @@ def page(family, rows):
         lines.append(f"Available as {where(overloads[0])}.")
         if not any(row["differentiable"] for row in overloads):
             lines.append("Not differentiable.")
+        if overloads[0]["autocast"]:
+            lines.append(UNDER_AUTOCAST[overloads[0]["autocast"]])
         lines.append("")
     return "\n".join(lines)
 

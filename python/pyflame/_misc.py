@@ -163,13 +163,26 @@ def set_default_tensor_type(t):
     _C.set_default_dtype(getattr(_C, pyflame._TYPED[name]))
 
 
+_PRECISIONS = ("highest", "high", "medium")
+
+
 def set_float32_matmul_precision(precision):
-    """Accepted for programs that call it: float32 products are always full float32 here."""
+    """What products of float32 tensors may be computed in: "highest", "high" or "medium".
+
+    highest (the default): float32. high: TF32 or sums of bfloat16 parts on GPUs that have them.
+    medium: also bfloat16. Inputs and results stay float32. The CPU always computes in float32.
+    """
+    if precision not in _PRECISIONS:
+        raise _C.ValueError(
+            f"pf.set_float32_matmul_precision: got {precision!r}; expected 'highest', 'high' or "
+            "'medium'; pass one of them"
+        )
+    _C._set_matmul_precision(_PRECISIONS.index(precision))
 
 
 def get_float32_matmul_precision():
-    """'highest'."""
-    return "highest"
+    """What set_float32_matmul_precision() has set; "highest" until then."""
+    return _PRECISIONS[_C._matmul_precision()]
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):

@@ -195,6 +195,9 @@ PyObject* find_op(const char* name);
 // Calls operation `name` with positional arguments; NotImplemented when there is none.
 PyObject* call_op(const char* name, std::initializer_list<PyObject*> args);
 
+// ---- amp.cpp ------------------------------------------------------------------------------------
+void init_amp(nb::module_& m);
+
 // ---- autograd.cpp -----------------------------------------------------------------------------
 void init_autograd(nb::module_& m);
 PyObject* grad_fn_of(const Tensor&);  // new reference, None for a leaf

@@ -28,6 +28,7 @@ NB_MODULE(_C, m) {
     py::init_creation(m);
     py::init_interop(m);
     py::init_autograd(m);
+    py::init_amp(m);
     py::init_runtime(m);
     py::bind_io(m);
     bind_debug(m);

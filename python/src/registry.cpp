@@ -11,6 +11,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "ops/autocast.h"
 #include "ops/pointwise.h"
 #include "pyflame/random.h"
 #include "schema.h"
@@ -549,6 +550,10 @@ nb::object table_rows() {
     row["method"] = (op.where & ops::kMethod) != 0;
     row["functional"] = (op.where & ops::kFunctional) != 0;
     row["differentiable"] = op.differentiable;
+    const amp::Class declared = amp::class_of(op.name);
+    row["autocast"] = amp::class_name(declared != amp::Class::Follow || op.quick < 0
+                                          ? declared
+                                          : amp::class_of_row(static_cast<ops::OpId>(op.quick)));
     rows.append(row);
   }
   return rows;

@@ -1,6 +1,8 @@
 """GPUs of any vendor under the names of torch.cuda."""
 
-from . import _C
+import importlib as _importlib
+
+from .. import _C
 
 
 def device_count():
@@ -123,3 +125,9 @@ def is_bf16_supported():
 def is_initialized():
     """True when GPUs can be used."""
     return is_available()
+
+
+def __getattr__(name):
+    if name == "amp":
+        return _importlib.import_module(".amp", __name__)
+    raise AttributeError(f"module 'pyflame.cuda' has no attribute '{name}'")

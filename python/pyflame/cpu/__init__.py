@@ -1,0 +1,26 @@
+"""The CPU under the names of torch.cpu."""
+
+from .. import _C
+from . import amp
+
+__all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
+
+
+def is_available():
+    """True."""
+    return True
+
+
+def device_count():
+    """1."""
+    return 1
+
+
+def current_device():
+    """'cpu'."""
+    return "cpu"
+
+
+def synchronize(device=None):
+    """Waits for everything recorded so far."""
+    _C.synchronize()

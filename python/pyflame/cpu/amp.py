@@ -1,0 +1,26 @@
+"""torch.cpu.amp's names: autocast and GradScaler of the CPU."""
+
+from .. import amp as _amp
+
+__all__ = ["GradScaler", "autocast"]
+
+
+class autocast(_amp.autocast):
+    """autocast(enabled, dtype, cache_enabled) of the CPU."""
+
+    def __init__(self, enabled=True, dtype=None, cache_enabled=True):
+        super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(_amp.GradScaler):
+    """amp.GradScaler of the CPU."""
+
+    def __init__(
+        self,
+        init_scale=2.0**16,
+        growth_factor=2.0,
+        backoff_factor=0.5,
+        growth_interval=2000,
+        enabled=True,
+    ):
+        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)

@@ -1,0 +1,36 @@
+"""torch.cuda.amp's names: autocast and GradScaler of GPUs."""
+
+import functools
+
+from .. import amp as _amp
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+class autocast(_amp.autocast):
+    """autocast(enabled, dtype, cache_enabled) of GPUs; takes device_type as amp.autocast too."""
+
+    def __init__(self, enabled=True, dtype=None, cache_enabled=True, *, device_type="cuda"):
+        if isinstance(enabled, str):
+            device_type, enabled = enabled, True
+        super().__init__(device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(_amp.GradScaler):
+    """amp.GradScaler of GPUs."""
+
+    def __init__(
+        self,
+        init_scale=2.0**16,
+        growth_factor=2.0,
+        backoff_factor=0.5,
+        growth_interval=2000,
+        enabled=True,
+    ):
+        super().__init__(
+            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        )
+
+
+custom_fwd = functools.partial(_amp.custom_fwd, device_type="cuda")
+custom_bwd = functools.partial(_amp.custom_bwd, device_type="cuda")

@@ -1,0 +1,610 @@
+"""Autocast, GradScaler and the precision of products, against NumPy."""
+
+import copy
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import pyflame as pf
+import pyflame.nn.functional as F
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture
+def kind(device):
+    """The device_type of the device that the suite runs on."""
+    return str(device).split(":")[0]
+
+
+@pytest.fixture(autouse=True)
+def _off(kind):
+    yield
+    assert not pf.is_autocast_enabled(kind)
+    assert pf.is_autocast_cache_enabled()
+
+
+def tensor(*shape, dtype=pf.float32, grad=False):
+    return pf.tensor(RNG.standard_normal(shape)).to(dtype).requires_grad_(grad)
+
+
+def values(t):
+    return t.detach().to(pf.float64).numpy()
+
+
+def bf16(x):
+    """Rounded to bfloat16: half to even in the upper 16 bits."""
+    bits = np.asarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16).astype(np.uint32).view(np.float32)
+
+
+# ---- classes ------------------------------------------------------------------------------------
+
+LOWER = {
+    "matmul": lambda x: x @ x,
+    "mm": lambda x: pf.mm(x, x),
+    "bmm": lambda x: pf.bmm(x[None], x[None]),
+    "mv": lambda x: pf.mv(x, x[0]),
+    "addmm": lambda x: pf.addmm(x, x, x),
+    "addmv": lambda x: pf.addmv(x[0], x, x[1]),
+    "addr": lambda x: pf.addr(x, x[0], x[1]),
+    "addbmm": lambda x: pf.addbmm(x, x[None], x[None]),
+    "baddbmm": lambda x: pf.baddbmm(x[None], x[None], x[None]),
+    "linear": lambda x: F.linear(x, x, x[0]),
+    "einsum": lambda x: pf.einsum("ij,jk->ik", x, x),
+    "chain_matmul": lambda x: pf.chain_matmul(x, x, x),
+    "multi_dot": lambda x: pf.linalg.multi_dot([x, x, x]),
+    "scaled_dot_product_attention": lambda x: F.scaled_dot_product_attention(
+        x[None], x[None], x[None]
+    ),
+    "prelu": lambda x: F.prelu(x, x[0, :1]),
+}
+RAISE = {
+    "exp": pf.exp, "expm1": pf.expm1, "log": pf.log, "log2": pf.log2, "log10": pf.log10,
+    "log1p": pf.log1p, "pow": lambda x: x**2, "pow_number": lambda x: 2**x,
+    "pow_tensor": lambda x: x**x, "reciprocal": pf.reciprocal, "rsqrt": pf.rsqrt, "tan": pf.tan,
+    "sinh": pf.sinh, "cosh": pf.cosh, "acos": pf.acos, "asin": pf.asin, "softplus": F.softplus,
+    "erfinv": pf.erfinv, "sum": pf.sum, "prod": pf.prod, "cumsum": lambda x: x.cumsum(0),
+    "cumprod": lambda x: x.cumprod(0), "norm": pf.norm, "logsumexp": lambda x: x.logsumexp(0),
+    "softmax": lambda x: x.softmax(0), "log_softmax": lambda x: F.log_softmax(x, dim=1),
+    "layer_norm": lambda x: F.layer_norm(x, (4,)), "rms_norm": lambda x: F.rms_norm(x, (4,)),
+    "cosine_similarity": lambda x: F.cosine_similarity(x, x), "cdist": lambda x: pf.cdist(x, x),
+    "mse_loss": lambda x: F.mse_loss(x, x), "l1_loss": lambda x: F.l1_loss(x, x),
+    "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, x), "kl_div": lambda x: F.kl_div(x, x),
+    "huber_loss": lambda x: F.huber_loss(x, x),
+    "cross_entropy": lambda x: F.cross_entropy(x, pf.tensor([0, 1, 2, 3])),
+    "nll_loss": lambda x: F.nll_loss(x, pf.tensor([0, 1, 2, 3])),
+    "binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, x),
+}  # fmt: skip
+FOLLOW = {
+    "add": lambda x: x + x, "mul": lambda x: x * 2, "relu": F.relu, "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "mish": F.mish,
+    "sigmoid": pf.sigmoid, "tanh": pf.tanh, "elu": F.elu, "selu": F.selu, "celu": F.celu,
+    "leaky_relu": F.leaky_relu, "logsigmoid": F.logsigmoid, "hardswish": F.hardswish,
+    "softsign": F.softsign, "sqrt": pf.sqrt, "sin": pf.sin, "abs": pf.abs, "mean": pf.mean,
+    "amax": lambda x: x.amax(0), "square": pf.square, "dropout": F.dropout, "erf": pf.erf,
+    "div": lambda x: x / x, "atan": pf.atan, "logaddexp": lambda x: pf.logaddexp(x, x),
+    "exp_": lambda x: x.clone().exp_(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOWER)
+def test_lower(name, kind):
+    for dtype in (pf.bfloat16, pf.float16):
+        with pf.autocast(kind, dtype=dtype):
+            assert LOWER[name](tensor(4, 4)).dtype == dtype
+            assert LOWER[name](tensor(4, 4, dtype=pf.float64)).dtype == pf.float64
+        assert LOWER[name](tensor(4, 4)).dtype == pf.float32
+
+
+@pytest.mark.parametrize("name", RAISE)
+def test_raise(name, kind):
+    for dtype in (pf.bfloat16, pf.float16):
+        x = pf.tensor(RNG.uniform(0.1, 0.9, (4, 4))).to(dtype)
+        y = RAISE[name](x)
+        assert y.dtype == dtype
+        with pf.autocast(kind, dtype=dtype):
+            y = RAISE[name](x)
+        assert y.dtype == pf.float32
+        assert np.array_equal(values(y), values(RAISE[name](x.float())), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", FOLLOW)
+def test_follow(name, kind):
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        for dtype in (pf.bfloat16, pf.float16, pf.float32, pf.float64):
+            assert FOLLOW[name](tensor(4, 4, dtype=dtype)).dtype == dtype
+
+
+def test_promote(kind):
+    low, high = tensor(4, dtype=pf.bfloat16), tensor(4)
+    with pytest.raises(pf.DTypeError):
+        pf.dot(low, high)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        assert pf.dot(low, high).dtype == pf.float32
+        assert pf.dot(low, low).dtype == pf.bfloat16
+        assert pf.dot(low, low.half()).dtype == pf.float32
+        assert pf.cat([low, high]).dtype == pf.float32
+        assert pf.stack([low, high]).dtype == pf.float32
+        assert pf.where(high > 0, low, high).dtype == pf.float32
+        assert pf.tensordot(low, high, 1).dtype == pf.float32
+        index = pf.tensor([0, 1])
+        assert pf.scatter_add(high, 0, index, low[:2]).dtype == pf.float32
+
+
+def test_integers_and_other_dtypes_take_no_part(kind):
+    i = pf.arange(4)
+    with pf.autocast(kind):
+        assert i.sum().dtype == pf.int64
+        assert i.cumsum(0).dtype == pf.int64
+        assert pf.exp(i).dtype == pf.float32
+        assert tensor(4, dtype=pf.float16).sum(dtype=pf.float64).dtype == pf.float64
+        assert tensor(0, 4).matmul(tensor(4, 0)).shape == (0, 0)
+
+
+def test_classes_are_in_the_table():
+    rows = {r["name"]: r["autocast"] for r in pf.ops.table()}
+    assert rows["matmul"] == rows["linear"] == "lower"
+    assert rows["exp"] == rows["softplus"] == rows["layer_norm"] == rows["mse_loss"] == "raise"
+    assert rows["arccos"] == "raise"
+    assert rows["dot"] == "promote"
+    assert rows["gelu"] == rows["elu"] == rows["add"] == rows["mean"] == ""
+
+
+def test_defined_rows_have_a_class(kind):
+    if not hasattr(pf, "amp_steep"):
+        pf.ops.define("amp_steep", "exp(x) * 0.5")
+        pf.ops.define("amp_flat", "x * sigmoid(x) + exp(-abs(x))")
+    x = tensor(4, dtype=pf.bfloat16)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        assert pf.amp_steep(x).dtype == pf.float32
+        assert pf.amp_flat(x).dtype == pf.bfloat16
+
+
+# ---- regions ------------------------------------------------------------------------------------
+
+
+def test_default_dtypes():
+    assert pf.get_autocast_dtype("cpu") == pf.bfloat16
+    for gpu in ("cuda", "rocm", "hip", "gpu"):
+        assert pf.get_autocast_dtype(gpu) == pf.float16
+    assert pf.amp.is_autocast_available("cpu") and not pf.amp.is_autocast_available("abacus")
+
+
+def test_nesting(kind):
+    x = tensor(3, 3)
+    dtype = pf.get_autocast_dtype(kind)
+    assert not pf.is_autocast_enabled(kind)
+    with pf.autocast(kind, dtype=pf.bfloat16) as region:
+        assert isinstance(region, pf.autocast)
+        assert pf.is_autocast_enabled(kind)
+        assert (x @ x).dtype == pf.bfloat16
+        with pf.autocast(kind, enabled=False):
+            assert not pf.is_autocast_enabled(kind)
+            assert (x @ x).dtype == pf.float32
+            with pf.autocast(kind, dtype=pf.float16, cache_enabled=False):
+                assert not pf.is_autocast_cache_enabled()
+                assert (x @ x).dtype == pf.float16
+        assert pf.get_autocast_dtype(kind) == pf.bfloat16
+        with pytest.raises(ZeroDivisionError), pf.amp.autocast(device_type=kind, dtype=pf.float16):
+            raise ZeroDivisionError
+        assert (x @ x).dtype == pf.bfloat16
+    assert (x @ x).dtype == pf.float32
+    assert pf.get_autocast_dtype(kind) == dtype
+
+
+def test_decorator(kind):
+    @pf.autocast(kind, dtype=pf.bfloat16)
+    def product(x, depth):
+        """Doc."""
+        return product(x, depth - 1) if depth else x @ x
+
+    assert product.__doc__ == "Doc."
+    assert product(tensor(2, 2), 3).dtype == pf.bfloat16
+
+
+def test_settings(kind):
+    before = pf.get_autocast_dtype(kind)
+    try:
+        pf.set_autocast_dtype(kind, pf.float16)
+        pf.set_autocast_enabled(kind, True)
+        assert (tensor(2, 2) @ tensor(2, 2)).dtype == pf.float16
+    finally:
+        pf.set_autocast_enabled(kind, False)
+        pf.set_autocast_dtype(kind, before)
+    with pytest.raises(pf.DTypeError):
+        pf.set_autocast_dtype(kind, pf.float64)
+    with pytest.raises(pf.DeviceError):
+        pf.autocast("abacus")
+    with pytest.raises(TypeError):
+        pf.autocast(3)
+    with pytest.warns(UserWarning, match="float32"), pf.autocast(kind, dtype=pf.float32):
+        assert not pf.is_autocast_enabled(kind)
+
+
+def test_other_device_types_stay_as_they_are(kind):
+    other = "cpu" if kind != "cpu" else "paranoid"
+    with pf.autocast(other):
+        assert pf.is_autocast_enabled(other)
+        assert (tensor(2, 2) @ tensor(2, 2)).dtype == pf.float32
+
+
+@pytest.mark.cpu_only
+def test_gpu_regions_without_a_gpu():
+    if pf.cuda.is_available():
+        pytest.skip("there is a GPU")
+    for make in (lambda: pf.autocast("cuda"), pf.cuda.amp.autocast):
+        with pytest.warns(UserWarning, match="GPU"):
+            region = make()
+        with region:
+            assert not pf.is_autocast_enabled()
+    with pytest.warns(UserWarning, match="GPU"):
+        region = pf.cuda.amp.autocast(device_type="cuda", dtype=pf.bfloat16)
+    with pytest.warns(UserWarning, match="GPU"):
+        scaler = pf.cuda.amp.GradScaler()
+    assert not scaler.is_enabled() and scaler.state_dict() == {} and scaler.get_scale() == 1.0
+
+
+def test_names_of_torch():
+    from pyflame.cpu.amp import autocast as cpu_autocast
+    from pyflame.cuda.amp import GradScaler, autocast
+
+    assert issubclass(autocast, pf.autocast) and issubclass(GradScaler, pf.amp.GradScaler)
+    with cpu_autocast(dtype=pf.float16):
+        assert pf.is_autocast_cpu_enabled() and pf.get_autocast_cpu_dtype() == pf.float16
+    assert pf.cpu.amp.autocast is cpu_autocast and pf.cuda.amp.autocast is autocast
+    assert pf.amp.GradScaler is pf.GradScaler
+
+
+def test_threads_have_their_own(kind):
+    seen = {}
+
+    def look():
+        seen["here"] = pf.is_autocast_enabled(kind)
+        with pf.autocast(kind, enabled=False):
+            pass
+
+    with pf.autocast(kind):
+        t = threading.Thread(target=look)
+        t.start()
+        t.join()
+        assert pf.is_autocast_enabled(kind)
+    assert seen == {"here": False}
+
+
+# ---- gradients ----------------------------------------------------------------------------------
+
+
+def test_gradients_come_home_in_float32(kind):
+    x, w, b = tensor(6, 5, grad=True), tensor(3, 5, grad=True), tensor(3, grad=True)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        y = F.linear(x, w, b)
+        loss = F.mse_loss(y, pf.zeros(6, 3))
+    assert y.dtype == pf.bfloat16 and loss.dtype == pf.float32
+    loss.backward()
+    X, W, B = (bf16(values(t)) for t in (x, w, b))
+    Y = bf16(X @ W.T + B)
+    G = bf16(2 * Y / Y.size)
+    for t, expected in ((x, G @ W), (w, G.T @ X), (b, G.sum(0))):
+        assert t.grad.dtype == pf.float32
+        np.testing.assert_allclose(values(t.grad), bf16(expected), rtol=2**-7, atol=1e-6)
+
+
+def test_backward_within_the_region_is_the_same(kind):
+    def gradient(inside):
+        w = pf.tensor(np.linspace(-1, 1, 12).reshape(3, 4), dtype=pf.float32, requires_grad=True)
+        x = pf.tensor(np.linspace(0, 2, 8).reshape(2, 4), dtype=pf.float32)
+        with pf.autocast(kind, dtype=pf.bfloat16):
+            loss = F.gelu(F.linear(x, w)).exp().sum()
+            if inside:
+                loss.backward()
+        if not inside:
+            loss.backward()
+        return values(w.grad)
+
+    assert np.array_equal(gradient(True), gradient(False))
+
+
+def test_weights_are_cast_once_in_a_region(kind):
+    w, x = tensor(4, 4, grad=True), tensor(2, 4)
+
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        a = F.linear(x, w)
+        b = F.linear(x, w)
+        assert a.grad_fn.next_functions[1][0] is not None
+        # one cast node under both products
+        assert a.grad_fn.next_functions[1][0] == b.grad_fn.next_functions[1][0]
+    with pf.autocast(kind, dtype=pf.bfloat16, cache_enabled=False):
+        a, b = F.linear(x, w), F.linear(x, w)
+        assert a.grad_fn.next_functions[1][0] != b.grad_fn.next_functions[1][0]
+
+
+def test_a_cast_sees_a_changed_weight(kind):
+    w, x = pf.ones(2, 2, requires_grad=True), pf.ones(1, 2)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        assert F.linear(x, w).tolist() == [[2, 2]]
+        with pf.no_grad():
+            w.mul_(3)
+        assert F.linear(x, w).tolist() == [[6, 6]]
+        w.data = pf.full((2, 2), 5.0)
+        assert F.linear(x, w).tolist() == [[10, 10]]
+        w.data = pf.full((3, 2), 1.0)
+        assert F.linear(x, w).shape == (1, 3)
+
+
+def test_a_cast_made_without_gradients_is_not_used_with_them(kind):
+    w, x = pf.ones(2, 2, requires_grad=True), pf.ones(1, 2)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        with pf.no_grad():
+            F.linear(x, w)
+        F.linear(x, w).sum().backward()
+    assert w.grad.tolist() == [[1, 1], [1, 1]]
+
+
+def test_two_passes_in_one_region(kind):
+    w, x = pf.ones(2, 2, requires_grad=True), pf.ones(1, 2)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        for _ in range(2):
+            F.linear(x, w).sum().backward()
+    assert w.grad.tolist() == [[2, 2], [2, 2]]
+
+
+def test_second_derivative(kind):
+    x = pf.tensor([1.0, 2.0], requires_grad=True)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        y = (x * x).exp().sum()
+        (g,) = pf.autograd.grad(y, x, create_graph=True)
+        (h,) = pf.autograd.grad(g.sum(), x)
+    v = values(x)
+    np.testing.assert_allclose(values(h), (2 + 4 * v**2) * np.exp(v**2), rtol=1e-5)
+
+
+def test_training_is_close_to_float32(kind):
+    def losses(enabled):
+        pf.manual_seed(3)
+        model = pf.nn.Sequential(
+            pf.nn.Linear(16, 64), pf.nn.GELU(), pf.nn.LayerNorm(64), pf.nn.Linear(64, 4)
+        )
+        opt = pf.optim.AdamW(model.parameters(), lr=1e-2)
+        x, y = pf.randn(64, 16), pf.randint(0, 4, (64,))
+        out = []
+        for _ in range(30):
+            opt.zero_grad()
+            with pf.autocast(kind, dtype=pf.bfloat16, enabled=enabled):
+                loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            opt.step()
+            out.append(loss.item())
+        assert all(p.dtype == p.grad.dtype == pf.float32 for p in model.parameters())
+        return np.array(out)
+
+    low, full = losses(True), losses(False)
+    assert full[-1] < 0.5 * full[0]
+    assert not np.array_equal(low, full)
+    np.testing.assert_allclose(low, full, atol=0.05)
+
+
+def test_custom_function(kind):
+    states = []
+
+    class Product(pf.autograd.Function):
+        @staticmethod
+        @pf.amp.custom_fwd(device_type=kind)
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a @ b
+
+        @staticmethod
+        @pf.amp.custom_bwd(device_type=kind)
+        def backward(ctx, g):
+            states.append(pf.is_autocast_enabled(kind))
+            a, b = ctx.saved_tensors
+            return g @ b.t(), a.t() @ g
+
+    class Exact(pf.autograd.Function):
+        @staticmethod
+        @pf.amp.custom_fwd(device_type=kind, cast_inputs=pf.float32)
+        def forward(ctx, x, more):
+            states.append(pf.is_autocast_enabled(kind))
+            assert x.dtype == more[0].dtype == pf.float32 and more[1] == 2
+            return x * more[1]
+
+        @staticmethod
+        @pf.amp.custom_bwd(device_type=kind)
+        def backward(ctx, g):
+            states.append(pf.is_autocast_enabled(kind))
+            return g * 2, None
+
+    a, b = tensor(3, 3, grad=True), tensor(3, 3, grad=True)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        y = Product.apply(a, b)
+    assert y.dtype == pf.bfloat16
+    y.sum().backward()
+    assert states == [True] and a.grad.dtype == b.grad.dtype == pf.float32
+    states.clear()
+    x = tensor(2, dtype=pf.bfloat16, grad=True)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        z = Exact.apply(x, (x.detach(), 2))
+    z.sum().backward()
+    assert states == [False, False] and x.grad.tolist() == [2, 2]
+
+
+# ---- GradScaler ---------------------------------------------------------------------------------
+
+
+def one_weight(value=1.0):
+    w = pf.tensor([value], requires_grad=True)
+    return w, pf.optim.SGD([w], lr=0.5)
+
+
+def test_scaler_steps_as_without_it():
+    w, opt = one_weight()
+    scaler = pf.GradScaler(init_scale=1024.0)
+    scaled = scaler.scale((3 * w).sum())
+    assert scaled.item() == 3 * 1024
+    scaled.backward()
+    assert w.grad.item() == 3 * 1024
+    scaler.step(opt)
+    scaler.update()
+    assert w.grad.item() == 3 and w.item() == 1 - 0.5 * 3
+    assert scaler.get_scale() == 1024
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_overflow_skips_the_step_and_halves_the_scale(bad):
+    w = pf.tensor([1.0, 2.0], requires_grad=True)
+    opt = pf.optim.AdamW([w], lr=0.1)
+    scaler = pf.GradScaler(init_scale=8.0, growth_interval=2)
+    scales = []
+    for factor in (1.0, bad, 1.0, 1.0, 1.0, 1.0):
+        opt.zero_grad()
+        before = w.tolist()
+        scaler.scale((w * pf.tensor([1.0, factor])).sum()).backward()
+        scaler.step(opt)
+        scaler.update()
+        assert (w.tolist() == before) == (factor is bad)
+        scales.append(scaler.get_scale())
+    assert scales == [8, 4, 4, 8, 8, 16]
+    assert opt.state[w]["step"] == 5
+
+
+def test_small_float16_gradients_survive(kind):
+    def gradient(scale):
+        w = pf.ones(8, 8, requires_grad=True)
+        with pf.autocast(kind, dtype=pf.float16):
+            loss = (F.linear(pf.ones(1, 8), w).float() * 1e-9).sum()
+        scaler = pf.GradScaler(init_scale=scale)
+        scaler.scale(loss).backward()
+        scaler.unscale_(pf.optim.SGD([w], lr=1.0))
+        return w.grad
+
+    assert gradient(1.0).abs().max().item() == 0
+    np.testing.assert_allclose(values(gradient(2.0**16)), 1e-9, rtol=1e-3)
+
+
+def test_unscale_then_clip():
+    w, opt = one_weight()
+    scaler = pf.GradScaler(init_scale=64.0)
+    scaler.scale((4 * w).sum()).backward()
+    scaler.unscale_(opt)
+    assert w.grad.item() == 4
+    assert pf.nn.utils.clip_grad_norm_([w], 1.0).item() == 4
+    with pytest.raises(RuntimeError, match="update"):
+        scaler.unscale_(opt)
+    scaler.step(opt)
+    np.testing.assert_allclose(w.item(), 0.5, rtol=1e-5)
+    with pytest.raises(RuntimeError, match="update"):
+        scaler.step(opt)
+    scaler.update()
+
+
+def test_several_optimizers_and_losses():
+    (a, opt_a), (b, opt_b) = one_weight(), one_weight()
+    scaler = pf.GradScaler(init_scale=2.0)
+    one, two = scaler.scale(((3 * a).sum(), (b * np.inf).sum()))
+    one.backward()
+    two.backward()
+    scaler.step(opt_a)
+    scaler.step(opt_b)
+    scaler.update()
+    assert a.item() == -0.5 and b.item() == 1.0 and scaler.get_scale() == 1.0
+
+
+def test_one_copy_a_step_and_none_beside_it(device):
+    if device.type == "cpu":
+        pf.set_device("paranoid")  # a device that the host cannot read
+    w = pf.tensor([1.0], requires_grad=True)
+    opt = pf.optim.AdamW([w], lr=0.5)
+    scaler = pf.GradScaler()
+    scaler.scale(w.sum()).backward()
+    scaler.step(opt)
+    scaler.update()
+
+    def copies():
+        return pf.debug.stats()["copies_to_host"]
+
+    pf.debug.reset_stats()
+    for i in range(3):
+        opt.zero_grad()
+        scaler.scale(w.sum()).backward()
+        scaler.unscale_(opt)
+        assert copies() == i
+        scaler.step(opt)
+        assert copies() == i + 1
+        scaler.update()
+        assert copies() == i + 1
+
+
+def test_scale_stays_finite():
+    w, opt = one_weight()
+    scaler = pf.GradScaler(init_scale=2.0**127, growth_interval=1)
+    w.grad = pf.zeros(1)
+    scaler.scale(pf.zeros(1))
+    scaler.step(opt)
+    scaler.update()
+    assert scaler.get_scale() == 2.0**127
+    scaler.update(16.0)
+    assert scaler.get_scale() == 16
+    scaler.update(pf.tensor(4.0))
+    assert scaler.get_scale() == 4
+
+
+def test_state_of_the_scaler():
+    w, opt = one_weight()
+    scaler = pf.GradScaler(init_scale=4.0, growth_interval=3)
+    scaler.scale(w.sum()).backward()
+    with pytest.raises(RuntimeError):
+        scaler.step(opt)
+        copy.deepcopy(scaler)
+    scaler.update()
+    state = scaler.state_dict()
+    assert state == {
+        "scale": 4.0,
+        "growth_factor": 2.0,
+        "backoff_factor": 0.5,
+        "growth_interval": 3,
+        "_growth_tracker": 1,
+    }
+    other = pf.GradScaler()
+    other.load_state_dict(state)
+    assert other.state_dict() == state == pickle.loads(pickle.dumps(scaler)).state_dict()
+    with pytest.raises(RuntimeError, match="empty"):
+        other.load_state_dict({})
+    off = pf.GradScaler(enabled=False)
+    assert off.scale(w) is w and off.state_dict() == {} and off.get_scale() == 1.0
+    off.load_state_dict({})
+    w.grad = pf.ones(1)
+    off.unscale_(opt)
+    off.step(opt)
+    off.update()
+
+
+def test_wrong_use_of_the_scaler():
+    w, opt = one_weight()
+    scaler = pf.GradScaler()
+    with pytest.raises(RuntimeError, match="scale"):
+        scaler.update()
+    with pytest.raises(RuntimeError, match="gradients"):
+        scaler.step(opt)
+    with pytest.raises(TypeError):
+        scaler.scale(3)
+    with pytest.raises(pf.ValueError):
+        pf.GradScaler(growth_factor=1.0)
+    half = pf.ones(2, dtype=pf.float16, requires_grad=True)
+    half.grad = pf.ones(2, dtype=pf.float16)
+    with pytest.raises(pf.ValueError, match="float16"):
+        scaler.unscale_(pf.optim.SGD([half], lr=1.0))
+
+
+def test_float32_matmul_precision():
+    assert pf.get_float32_matmul_precision() == "highest"
+    try:
+        for p in ("high", "medium", "highest"):
+            pf.set_float32_matmul_precision(p)
+            assert pf.get_float32_matmul_precision() == p
+    finally:
+        pf.set_float32_matmul_precision("highest")
+    with pytest.raises(pf.ValueError):
+        pf.set_float32_matmul_precision("low")
