@@ -57,24 +57,29 @@ class Nvrtc:
         self.texts = (ctypes.c_char_p * len(headers))(*[h.read_bytes() for h in headers])
 
     def compile(self, source, arch, defines=()):
-        """The log of the compiler and of its assembler; RuntimeError if it fails."""
+        """The log of compiler and assembler, and for compute_* the PTX; RuntimeError if it fails."""
         program = ctypes.c_void_p()
         self.lib.nvrtcCreateProgram(
             ctypes.byref(program), source, b"text.cu", len(self.names), self.texts, self.names
         )
         options = [f"--gpu-architecture={arch}", "-std=c++17", "-default-device", "-fmad=false"]
-        options += ["--ptxas-options=-v", f"-DPF_WARP={WARP[arch]}", *defines]
+        options += ["--ptxas-options=-v", "-DPF_WARP=32", *defines]
         array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
         status = self.lib.nvrtcCompileProgram(program, len(options), array)
         size = ctypes.c_size_t()
         self.lib.nvrtcGetProgramLogSize(program, ctypes.byref(size))
         log = ctypes.create_string_buffer(size.value)
         self.lib.nvrtcGetProgramLog(program, log)
+        ptx = ctypes.create_string_buffer(1)
+        if not status and arch.startswith("compute"):
+            self.lib.nvrtcGetPTXSize(program, ctypes.byref(size))
+            ptx = ctypes.create_string_buffer(size.value)
+            self.lib.nvrtcGetPTX(program, ptx)
         self.lib.nvrtcDestroyProgram(ctypes.byref(program))
         text = log.value.decode(errors="replace")
         if status:
             raise RuntimeError(text)
-        return text
+        return text, ptx.value.decode(errors="replace")
 
 
 def check_nvidia(log, spill=0):
@@ -121,26 +126,42 @@ def clang_command(arch, defines, source, out):
     ]
 
 
-def spill_of(options):
-    """The options of a variant without spill=N, and N."""
-    allowed = [int(o[6:]) for o in options if o.startswith("spill=")]
-    return [o for o in options if not o.startswith("spill=")], sum(allowed)
+class Options:
+    """What a line of variants.txt asks for: -D options, and words for this tool."""
+
+    def __init__(self, words):
+        self.defines = [w for w in words if w.startswith("-")]
+        rest = dict(w.split("=", 1) for w in words if not w.startswith("-"))
+        self.spill = int(rest.pop("spill", 0))
+        self.on = tuple(rest.pop("on", "gfx,sm").split(","))
+        self.has = rest.pop("has", None)
+        if rest:
+            raise ValueError(f"variants.txt: unknown {', '.join(rest)}")
+
+    def for_arch(self, arch):
+        return arch.startswith(self.on)
 
 
 def compile_amd(job):
-    source, arch, options, count = job
-    defines, spill = spill_of(options)
+    source, arch, words, count = job
+    options = Options(words)
     out = Path(tempfile.mkstemp(suffix=".o")[1])
     try:
-        run = subprocess.run(
-            clang_command(arch, defines, source, out), capture_output=True, text=True
-        )
+        command = clang_command(arch, options.defines, source, out)
+        run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
             return job, 0, [("?", run.stderr[:4000])]
         notes = subprocess.run(
             [find_tool("llvm-readelf"), "--notes", str(out)], capture_output=True, text=True
         ).stdout
-        return job, *check_amd(notes, arch, spill)
+        kernels, complaints = check_amd(notes, arch, options.spill)
+        if options.has:
+            code = subprocess.run(
+                [find_tool("llvm-objdump"), "-d", str(out)], capture_output=True, text=True
+            ).stdout
+            if not re.search(options.has, code):
+                complaints.append(("?", f"no {options.has} in the code"))
+        return job, kernels, complaints
     finally:
         out.unlink(missing_ok=True)
 
@@ -150,14 +171,21 @@ _nvrtc = None
 
 def compile_nvidia(job):
     global _nvrtc
-    source, arch, options, count = job
-    defines, spill = spill_of(options)
+    source, arch, words, count = job
+    options = Options(words)
     _nvrtc = _nvrtc or Nvrtc()
+    text = Path(source).read_bytes()
     try:
-        log = _nvrtc.compile(Path(source).read_bytes(), arch, defines)
+        kernels, complaints = check_nvidia(
+            _nvrtc.compile(text, arch, options.defines)[0], options.spill
+        )
+        if options.has:
+            _, ptx = _nvrtc.compile(text, arch.replace("sm", "compute"), options.defines)
+            if not re.search(options.has, ptx):
+                complaints.append(("?", f"no {options.has} in the code"))
     except RuntimeError as e:
         return job, 0, [("?", str(e)[:4000])]
-    return job, *check_nvidia(log, spill)
+    return job, kernels, complaints
 
 
 def expand(text):
@@ -207,7 +235,7 @@ def main():
     parser.add_argument("--json", help="write the result here")
     args = parser.parse_args()
 
-    missing = [t for t in ("clang++", "llvm-readelf") if not find_tool(t)]
+    missing = [t for t in ("clang++", "llvm-readelf", "llvm-objdump") if not find_tool(t)]
     if missing:
         sys.exit(f"kernels.py: no {' and no '.join(missing)}; run tools/setup.sh ci")
     nvrtc = Nvrtc().version
@@ -235,9 +263,13 @@ def main():
         for i, (name, defines) in enumerate(variants()):
             path = os.path.join(folder, f"{name[:-2]}_{i}.cpp")
             Path(path).write_text(f'#include "{name}"\n')
-            archs = AMD if args.all else [AMD[(i + seed) % 4]]
+            where = [a for a in WARP if Options(defines).for_arch(a)]
+            archs = [a for a in where if a in AMD]
+            if not args.all and archs:
+                archs = [archs[(i + seed) % len(archs)]]
             amd += [(path, a, defines, None) for a in archs]
-            nvidia += [(path, a, defines, None) for a in NVIDIA if args.all or i % 3 == seed % 3]
+            few = args.all or i % 3 == seed % 3
+            nvidia += [(path, a, defines, None) for a in where if a in NVIDIA and few]
 
         failures, kernels = [], dict.fromkeys(WARP, 0)
         for name in unlisted():
