@@ -1,5 +1,6 @@
 // Launchers of kernels that move elements: copy, cat, flip, roll, tril and triu, views' gradients.
 #include <algorithm>
+#include <cstdlib>
 
 #include "gpu/move.h"
 #include "pyflame/error.h"
@@ -48,14 +49,54 @@ bool transposed(const KernelArgs& a, const Space& s, void* out, const void* in, 
 
 }  // namespace
 
-void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in) {
-  pf_tensor from = out;
-  from.data = in.data;
-  from.dtype = in.dtype;
+namespace {
+
+// The dimensions of a copy in the order of the output's memory: it does not matter to the result.
+Space copy_space(const pf_tensor& out, const pf_tensor& in) {
+  int order[PF_MAX_DIMS];
+  for (int d = 0; d < out.ndim; ++d) {
+    int at = d;
+    for (; at > 0 && std::abs(out.strides[order[at - 1]]) < std::abs(out.strides[d]); --at)
+      order[at] = order[at - 1];
+    order[at] = d;
+  }
+  pf_tensor to = out, from = out;
   const int shift = out.ndim - in.ndim;
-  for (int d = 0; d < out.ndim; ++d)
-    from.strides[d] = d < shift || in.shape[d - shift] == 1 ? 0 : in.strides[d - shift];
-  const Space s = make_space({&out, &from});
+  for (int d = 0; d < out.ndim; ++d) {
+    const int k = order[d];
+    to.shape[d] = from.shape[d] = out.shape[k];
+    to.strides[d] = out.strides[k];
+    from.strides[d] = k < shift || in.shape[k - shift] == 1 ? 0 : in.strides[k - shift];
+  }
+  return make_space({&to, &from});
+}
+
+// Rows that lie side by side in both go in units of up to 16 bytes. Gives the size of a unit.
+int64_t widen(Space& s, const void* out, const void* in, int64_t bytes) {
+  const int last = s.ndim - 1;
+  if (s.strides[0][last] != 1 || s.strides[1][last] != 1) return bytes;
+  int64_t unit = 16;
+  const auto fits = [&](int64_t n) { return n * bytes % unit == 0; };
+  for (; unit > bytes; unit /= 2) {
+    bool all = reinterpret_cast<uintptr_t>(out) % static_cast<size_t>(unit) == 0 &&
+               reinterpret_cast<uintptr_t>(in) % static_cast<size_t>(unit) == 0 &&
+               fits(s.shape[last]);
+    for (int d = 0; d < last; ++d) all = all && fits(s.strides[0][d]) && fits(s.strides[1][d]);
+    if (all) break;
+  }
+  if (unit <= bytes) return bytes;
+  const int64_t each = unit / bytes;
+  s.numel /= each;
+  s.shape[last] /= each;
+  for (int d = 0; d < last; ++d)
+    for (int k = 0; k < 2; ++k) s.strides[k][d] /= each;
+  return unit;
+}
+
+}  // namespace
+
+void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in) {
+  Space s = copy_space(out, in);
   if (s.numel == 0) return;
   const auto to_type = static_cast<DType>(out.dtype), from_type = static_cast<DType>(in.dtype);
   if (to_type == from_type) {
@@ -68,7 +109,13 @@ void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in)
     }
     if (s.contiguous(0) && s.contiguous(1))
       return a.copy(out.data, in.data, nbytes(to_type, s.numel));
-    if (transposed(a, s, out.data, in.data, static_cast<int64_t>(itemsize(to_type)))) return;
+    const auto bytes = static_cast<int64_t>(itemsize(to_type));
+    if (transposed(a, s, out.data, in.data, bytes)) return;
+    const int64_t unit = widen(s, out.data, in.data, bytes);
+    const Function f = a.compile(
+        "move.h", Defines().value("PF_BYTES", unit).text("PF_INDEX", index_type(s)), "pf_copy");
+    a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data);
+    return;
   }
   const Function f = a.compile("move.h", moving(s, out, in), "pf_copy");
   a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data);

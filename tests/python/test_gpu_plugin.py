@@ -101,6 +101,17 @@ def test_computes_as_the_cpu_does(run, arch, warp):
         assert np.allclose(chain(x).cpu().numpy(), chain(y).numpy(), rtol=1e-5)
         assert np.array_equal(x.t().contiguous().cpu().numpy(), a.T)
         assert np.array_equal(x[::3, 5:].clone().cpu().numpy(), a[::3, 5:])
+        for move in (
+            lambda t: t.reshape(37, 5, 10).permute(1, 2, 0),
+            lambda t: t[:36, 2:50].reshape(4, 9, 48),
+            lambda t: t.flip(0, 1),
+            lambda t: pf.cat([t, t[:3], t[5:]]),
+            lambda t: pf.cat([t[:, :4], t[:, 8:16].to(t.dtype), t], 1),
+            lambda t: t.roll((3, -7), (0, 1)),
+            lambda t: t.half()[:, ::2].expand(2, 37, 25).transpose(0, 2),
+            lambda t: t.tril(-2) + t.triu(3),
+        ):
+            assert np.array_equal(move(x).contiguous().cpu().numpy(), move(y).numpy())
         assert np.array_equal((x * 10).to(pf.int32).cpu().numpy(), (a * np.float32(10)).astype("int32"))
         for make in (
             lambda d: pf.rand(5, 7, device=d),
@@ -195,6 +206,19 @@ def test_reasons_are_kept(run, tmp_path):
         assert "/nowhere.so" in pf.device_info("rocm")["compiler"]
         """,
         PYFLAME_HIPRTC_LIBRARY="/nowhere.so",
+    )
+
+
+def test_the_runtime_that_is_loaded_already_is_used(run, tmp_path):
+    other = tmp_path / "libamdhip64.so.5"  # another framework's, say
+    other.write_bytes(HIP.read_bytes())
+    run(
+        f"""
+        del os.environ["PYFLAME_HIP_LIBRARY"]
+        ctypes.CDLL({str(other)!r})
+        assert pf.device_info("rocm")["runtime"] in ({str(other)!r}, {str(HIP)!r})
+        assert (pf.arange(3, device="rocm") + 1).tolist() == [1, 2, 3]
+        """
     )
 
 
