@@ -1,63 +1,84 @@
-// Launchers of running sums, products and extremes.
+// Running sums, products and extremes (kernels/scan.h).
 #include <algorithm>
 
+#include "gpu/axes.h"
 #include "gpu/kernel.h"
 
 namespace pyflame::gpu {
 namespace {
 
-// The lines along `dim` of out, in and (perhaps) indices.
-Space lines(pf_tensor out, pf_tensor in, pf_tensor indices, int dim) {
-  for (pf_tensor* t : {&out, &in, &indices})
-    if (t->ndim) t->shape[dim] = 1;
-  return make_space({&out, &in, &indices});
-}
+constexpr int kThreads = 256, kItems = 8;  // PF_SCAN_THREADS, PF_SCAN_ITEMS
 
-void scan(const KernelArgs& a, const Defines& defines, const pf_tensor& out,
-          const pf_tensor* indices, const pf_tensor& in, bool backwards) {
-  if (!numel(in)) return;
-  const int dim = static_cast<int>(a.i(0));
-  const bool point = in.ndim == 0;
-  const int64_t length = point ? 1 : in.shape[dim];
-  auto step = [&](const pf_tensor& t) { return point ? 0 : t.strides[dim]; };
-  const Space s = lines(out, in, indices ? *indices : out, dim);
-  int64_t out_step = step(out), in_step = step(in);
-  char *to = static_cast<char*>(out.data), *from = static_cast<char*>(in.data);
-  if (backwards) {
-    const auto bytes = static_cast<int64_t>(itemsize(static_cast<DType>(in.dtype)));
-    to += (length - 1) * out_step * bytes;
-    from += (length - 1) * in_step * bytes;
-    out_step = -out_step;
-    in_step = -in_step;
+// pf_scan of kernels/scan.h.
+struct Scan {
+  const void* in;
+  void* out;
+  void* indices;
+  void* totals = nullptr;
+  Axes lanes;
+  int64_t length, in_stride, out_stride, piece = 0, pieces = 1;
+};
+
+// `accumulator`: bytes of what is kept of a piece.
+void run(const KernelArgs& a, const pf_tensor& in, const pf_tensor& out, void* indices, int dim,
+         bool back, const char* op, size_t accumulator) {
+  if (numel(in) == 0) return;
+  const auto item = static_cast<int64_t>(itemsize(static_cast<DType>(in.dtype)));
+  Scan s{in.data, out.data, indices, nullptr, {}, in.shape[dim], in.strides[dim], out.strides[dim]};
+  for (int d = 0; d < in.ndim; ++d)
+    if (d != dim) s.lanes.add(in.shape[d], in.strides[d], out.strides[d]);
+  if (back) {
+    s.in = static_cast<const char*>(s.in) + (s.length - 1) * s.in_stride * item;
+    s.out = static_cast<char*>(s.out) + (s.length - 1) * s.out_stride * item;
+    s.in_stride = -s.in_stride;
+    s.out_stride = -s.out_stride;
   }
-  const Function f = a.compile("scan.h", defines, "pf_scan");
-  a.launch(f, std::min<int64_t>(s.numel, 1 << 16), 256, 0, s, to, indices ? indices->data : nullptr,
-           from, length, out_step, indices ? step(*indices) : 0, in_step);
+  const int64_t lanes = s.lanes.count;
+  // Lanes that lie along memory take a block each, unless they are short.
+  const bool rows = s.length > 64 && (s.in_stride == 1 || s.in_stride == -1 || lanes < kThreads);
+  const int64_t units = rows ? lanes : ceil_div(lanes, kThreads);
+  const int64_t least = rows ? int64_t{4} * kThreads * kItems : 64;
+  const int64_t pieces = std::clamp<int64_t>(1024 / units, 1, ceil_div(s.length, least));
+  s.piece = ceil_div(ceil_div(s.length, pieces), least) * least;
+  s.pieces = ceil_div(s.length, s.piece);
+  const char* entry = rows ? "scan_rows" : "scan_columns";
+  int threads = kThreads;
+  if (rows && s.pieces == 1)
+    threads = static_cast<int>(std::clamp<int64_t>(power_of_two_from(ceil_div(s.length, kItems)),
+                                                   a.traits().warp, kThreads));
+  const auto function = [&](const char* name, int totals) {
+    const Defines d = Defines()
+                          .type("PF_T", static_cast<DType>(in.dtype))
+                          .text("PF_OP", op)
+                          .value("PF_TOTALS", totals);
+    return a.compile("scan.h", d, name);
+  };
+  if (s.pieces > 1) {
+    s.totals = a.workspace(accumulator * static_cast<size_t>(s.pieces * lanes));
+    a.launch(function(entry, 1), Grid(units * s.pieces), threads, 0, s);
+    a.launch(function("scan_totals", 1), Grid(lanes), kThreads, 0, s);
+  }
+  a.launch(function(entry, 0), Grid(units * s.pieces), threads, 0, s);
 }
 
-// attrs: dim, backwards
-void run(const KernelArgs& a, const char* op) {
-  scan(a, Defines().type("PF_T", a.dtype(0)).text("PF_INDEX", "pf_u64").text("PF_OP", op),
-       a.tensor(0), nullptr, a.tensor(1), a.i(1) != 0);
-}
+// Tensors: out, in. attrs: dim, backwards.
 void cumsum(const KernelArgs& a) {
-  run(a, "pf_scan_sum");
+  run(a, a.tensor(1), a.tensor(0), nullptr, static_cast<int>(a.i(0)), a.i(1) != 0, "pf_scan_sum",
+      8);
 }
 void cumprod(const KernelArgs& a) {
-  run(a, "pf_scan_product");
+  run(a, a.tensor(1), a.tensor(0), nullptr, static_cast<int>(a.i(0)), a.i(1) != 0,
+      "pf_scan_product", 8);
 }
 void logcumsumexp(const KernelArgs& a) {
-  run(a, "pf_scan_logsumexp");
+  run(a, a.tensor(1), a.tensor(0), nullptr, static_cast<int>(a.i(0)), a.i(1) != 0,
+      "pf_scan_logsumexp", 8);
 }
 
-// outs: values, indices; in. attrs: dim, 1 for the smallest.
+// Tensors: values, indices (which lie alike); in. attrs: dim, 1 for the smallest.
 void cumextreme(const KernelArgs& a) {
-  scan(a,
-       Defines()
-           .type("PF_T", a.dtype(0))
-           .text("PF_INDEX", "pf_u64")
-           .value("PF_EXTREME", a.i(1) ? -1 : 1),
-       a.tensor(0), &a.tensor(1), a.tensor(2), false);
+  run(a, a.tensor(2), a.tensor(0), a.data(1), static_cast<int>(a.i(0)), false,
+      a.i(1) != 0 ? "pf_scan_min" : "pf_scan_max", 16);
 }
 
 }  // namespace

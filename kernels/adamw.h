@@ -1,0 +1,56 @@
+// One step of Adam or AdamW over a list of tensors.
+//
+//   -DPF_T=  dtype    -DPF_AMSGRAD=0|1
+#include "optim.h"
+
+struct pf_adam {
+  double c1, b2, c2, eps, decay, root, size, sign;
+  pf_i32 decays, decoupled;
+};
+// Arrays: parameter, average, average of squares, [its maximum,] gradient.
+struct pf_adam_step {
+  const pf_entry_of& e;
+  const pf_adam& a;
+  template <int W, int U>
+  PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
+    C p[U][W], m[U][W], v[U][W], g[U][W], top[U][W];
+    pf_take(e.data[0], i, apart, p);
+    pf_take(e.data[PF_AMSGRAD ? 4 : 3], i, apart, g);
+    pf_take(e.data[1], i, apart, m);
+    pf_take(e.data[2], i, apart, v);
+    if constexpr (PF_AMSGRAD) pf_take(e.data[3], i, apart, top);
+    const C c1 = static_cast<C>(a.c1), b2 = static_cast<C>(a.b2), c2 = static_cast<C>(a.c2);
+    const C eps = static_cast<C>(a.eps), root = static_cast<C>(a.root);
+    const C size = static_cast<C>(a.size), sign = static_cast<C>(a.sign);
+    const C decay = static_cast<C>(a.decay);
+    PF_UNROLL for (int u = 0; u < U; ++u) {
+      PF_UNROLL for (int j = 0; j < W; ++j) {
+        C gv = g[u][j] * sign, pv = p[u][j];
+        if (a.decays) {
+          if (a.decoupled)
+            pv = pv * decay;
+          else
+            gv = gv + decay * pv;
+        }
+        m[u][j] = m[u][j] + c1 * (gv - m[u][j]);
+        v[u][j] = v[u][j] * b2 + c2 * (gv * gv);
+        C high = v[u][j];
+        if constexpr (PF_AMSGRAD) {
+          high = top[u][j] > high || top[u][j] != top[u][j] ? top[u][j] : high;
+          top[u][j] = high;
+        }
+        p[u][j] = pv + size * (m[u][j] / (pf_sqrt(high) * root + eps));
+      }
+      pf_put<T, W, true>(pf_at<T>(e.data[0], i + u * apart), p[u]);
+      pf_put<T, W, true>(pf_at<T>(e.data[1], i + u * apart), m[u]);
+      pf_put<T, W, true>(pf_at<T>(e.data[2], i + u * apart), v[u]);
+      if constexpr (PF_AMSGRAD) pf_put<T, W, true>(pf_at<T>(e.data[3], i + u * apart), top[u]);
+    }
+  }
+};
+
+PF_KERNEL(adamw, PF_OPTIM_THREADS)(const pf_list l, const pf_adam a) {
+  PF_SHARED pf_i32 slot;
+  const pf_stretch s(l, &slot);
+  pf_for_stretch(s, pf_adam_step{s.tensor, a});
+}

@@ -1,0 +1,160 @@
+// What the kernels of scaled dot-product attention share. A block of 256 threads works on square
+// tiles of scores: thread (y, x) of 16 x 16 has SIDE x SIDE of them, rows y * SIDE + i and columns
+// x + 16 j, and of a tile of results rows y * SIDE + i and columns x + 16 j. Any strides; sums in
+// fixed order, without atomics.
+//
+//   -DPF_T=     dtype
+//   -DPF_MASK=  0: none, 1: bool, 2: numbers of dtype T that are added
+//   -DPF_WIDE=  results of a block: 64 * PF_WIDE columns
+#ifndef PF_ATTENTION_H
+#define PF_ATTENTION_H
+
+#include "axes.h"
+#include "rows.h"
+
+typedef PF_T T;
+typedef pf_compute<T> C;
+typedef pf_row_math<T> Math;
+
+#define PF_ATTENTION_THREADS 256
+
+// Whole loops would take more registers than there are.
+#if defined(PF_HOST)
+#define PF_UNROLL_4
+#else
+#define PF_UNROLL_4 _Pragma("unroll 4")
+#endif
+
+constexpr int TILE = sizeof(C) == 4 ? 64 : 32;  // shared memory
+constexpr int SIDE = TILE / 16;
+constexpr int DEPTH = 32;             // of what one step of a product reads
+constexpr int COLUMNS = 64;           // results that one step of a product adds to
+constexpr int RESULTS = 4 * PF_WIDE;  // columns of results of a thread
+constexpr int ROOM = TILE * (COLUMNS + 1) > 2 * TILE*(DEPTH + 1) ? TILE*(COLUMNS + 1)
+                                                                 : 2 * TILE*(DEPTH + 1);
+constexpr int WEIGHTS = TILE * (TILE + 1);
+
+#define PF_MAX_BATCH 10
+
+// One matrix for each head.
+struct pf_matrix {
+  void* data;
+  pf_i64 row, col;             // strides
+  pf_i64 batch[PF_MAX_BATCH];  // strides
+};
+struct pf_attention {
+  pf_matrix q, k, v, out, mask;
+  pf_matrix dout, dq, dk, dv;  // backward
+  void* lse;                   // [heads][queries]
+  void* delta;                 // [heads][queries]: sum of out * dout
+  pf_i64 size[PF_MAX_BATCH];
+  pf_i32 batch, causal;
+  pf_i64 queries, keys, depth, depth_v;
+  pf_i64 tiles, chunks;  // blocks along queries (or keys), and along columns of results
+  double scale;
+};
+
+// The matrix of one head: its first element.
+PF_DEVICE pf_i64 pf_head_offset(const pf_attention& a, const pf_matrix& m, pf_i64 head) {
+  pf_i64 at = 0;
+  for (int d = a.batch - 1; d >= 0; --d) {
+    const pf_i64 q = pf_quotient(head, a.size[d]);
+    at += (head - q * a.size[d]) * m.batch[d];
+    head = q;
+  }
+  return at;
+}
+struct pf_view {
+  const char* data;
+  pf_i64 row, col, rows, cols;
+  PF_METHOD C get(pf_i64 i, pf_i64 j) const {
+    return i < rows && j < cols ? pf_get_one<T>(data, i * row + j * col) : C(0);
+  }
+};
+PF_DEVICE pf_view pf_view_of(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 rows,
+                             pf_i64 cols) {
+  return {pf_at<T>(m.data, pf_head_offset(a, m, head)), m.row, m.col, rows, cols};
+}
+
+// s = x[x0..][*] y[y0..][*]^T, for a tile.
+PF_DEVICE void pf_product(const pf_view& x, pf_i64 x0, const pf_view& y, pf_i64 y0, C* room,
+                          C (&s)[SIDE][SIDE]) {
+  const int t = static_cast<int>(pf_thread()), tx = t % 16, ty = t / 16;
+  C *xs = room, *ys = room + TILE * (DEPTH + 1);
+  PF_UNROLL for (int i = 0; i < SIDE; ++i) PF_UNROLL for (int j = 0; j < SIDE; ++j) s[i][j] = C(0);
+  for (pf_i64 d = 0; d < x.cols; d += DEPTH) {
+    pf_barrier();
+    PF_UNROLL_4 for (int n = 0; n < TILE * DEPTH / PF_ATTENTION_THREADS; ++n) {
+      const int i = n * PF_ATTENTION_THREADS + t, r = i / DEPTH, c = i % DEPTH;
+      xs[r * (DEPTH + 1) + c] = x.get(x0 + r, d + c);
+      ys[r * (DEPTH + 1) + c] = y.get(y0 + r, d + c);
+    }
+    pf_barrier();
+    PF_UNROLL_4 for (int c = 0; c < DEPTH; ++c) {
+      C p[SIDE], q[SIDE];
+      PF_UNROLL for (int i = 0; i < SIDE; ++i) p[i] = xs[(ty * SIDE + i) * (DEPTH + 1) + c];
+      PF_UNROLL for (int j = 0; j < SIDE; ++j) q[j] = ys[(tx + 16 * j) * (DEPTH + 1) + c];
+      PF_UNROLL for (int i = 0; i < SIDE; ++i) PF_UNROLL for (int j = 0; j < SIDE; ++j) s[i][j] =
+          pf_fma(p[i], q[j], s[i][j]);
+    }
+  }
+}
+// r += w m[m0..][first..], w a tile in shared memory.
+PF_DEVICE void pf_add_product(const C* w, const pf_view& m, pf_i64 m0, pf_i64 first, C* room,
+                              C (&r)[SIDE][RESULTS]) {
+  const int t = static_cast<int>(pf_thread()), tx = t % 16, ty = t / 16;
+  PF_UNROLL for (int v = 0; v < PF_WIDE; ++v) {
+    pf_barrier();
+    PF_UNROLL_4 for (int n = 0; n < TILE * COLUMNS / PF_ATTENTION_THREADS; ++n) {
+      const int i = n * PF_ATTENTION_THREADS + t, k = i / COLUMNS, c = i % COLUMNS;
+      room[k * (COLUMNS + 1) + c] = m.get(m0 + k, first + v * COLUMNS + c);
+    }
+    pf_barrier();
+    PF_UNROLL_4 for (int k = 0; k < TILE; ++k) {
+      C p[SIDE], x[4];
+      PF_UNROLL for (int i = 0; i < SIDE; ++i) p[i] = w[(ty * SIDE + i) * (TILE + 1) + k];
+      PF_UNROLL for (int j = 0; j < 4; ++j) x[j] = room[k * (COLUMNS + 1) + tx + 16 * j];
+      PF_UNROLL for (int i = 0; i < SIDE; ++i) PF_UNROLL for (int j = 0; j < 4; ++j)
+          r[i][v * 4 + j] = pf_fma(p[i], x[j], r[i][v * 4 + j]);
+    }
+  }
+}
+// Results of this thread to rows from i0 on, columns from `first` on.
+PF_DEVICE void pf_store_results(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 i0,
+                                pf_i64 rows, pf_i64 first, pf_i64 cols,
+                                const C (&r)[SIDE][RESULTS]) {
+  const int t = static_cast<int>(pf_thread()), tx = t % 16, ty = t / 16;
+  char* to = pf_at<T>(m.data, pf_head_offset(a, m, head));
+  PF_UNROLL for (int i = 0; i < SIDE; ++i) {
+    const pf_i64 row = i0 + ty * SIDE + i;
+    PF_UNROLL for (int j = 0; j < RESULTS; ++j) {
+      const pf_i64 c = first + j / 4 * COLUMNS + tx + 16 * (j % 4);
+      if (row < rows && c < cols) pf_put_one<T>(to, row * m.row + c * m.col, r[i][j]);
+    }
+  }
+}
+// The score of query i and key j from their product: scaled and masked.
+PF_DEVICE C pf_score(const pf_attention& a, pf_i64 mask, pf_i64 i, pf_i64 j, C product) {
+  const C low = -pf_float<C>::infinity();
+  if (i >= a.queries || j >= a.keys || (a.causal && j > i)) return low;
+  const C s = product * static_cast<C>(a.scale);
+  if constexpr (PF_MASK == 1)
+    return pf_get_one<pf_bool>(a.mask.data, mask + i * a.mask.row + j * a.mask.col) ? s : low;
+  else if constexpr (PF_MASK == 2)
+    return s + pf_get_one<T>(a.mask.data, mask + i * a.mask.row + j * a.mask.col);
+  else
+    return s;
+}
+
+// Which block this is: along the columns of results, the tiles, the heads.
+struct pf_block_place {
+  pf_i64 head, tile, chunk;
+  PF_METHOD pf_block_place(const pf_attention& a) {
+    const pf_i64 b = pf_block(), rest = pf_quotient(b, a.chunks);
+    chunk = b - rest * a.chunks;
+    head = pf_quotient(rest, a.tiles);
+    tile = rest - head * a.tiles;
+  }
+};
+
+#endif

@@ -1,0 +1,58 @@
+// Scaled dot-product attention: softmax(scale q k^T + mask) v, a tile of queries a block, keys in
+// turn with a running maximum and sum. Keeps the logarithm of each row's sum of exponentials.
+#include "attention.h"
+
+PF_KERNEL(sdpa, PF_ATTENTION_THREADS)(const pf_attention a) {
+  PF_SHARED C room[ROOM];
+  PF_SHARED C weights[WEIGHTS];
+  const C low = -pf_float<C>::infinity();
+  const int t = static_cast<int>(pf_thread()), tx = t % 16, ty = t / 16;
+  const pf_block_place at(a);
+  const pf_i64 i0 = at.tile * TILE, first = at.chunk * COLUMNS * PF_WIDE;
+  const pf_view q = pf_view_of(a, a.q, at.head, a.queries, a.depth);
+  const pf_view k = pf_view_of(a, a.k, at.head, a.keys, a.depth);
+  const pf_view v = pf_view_of(a, a.v, at.head, a.keys, a.depth_v);
+  const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
+  const pf_i64 end = a.causal && i0 + TILE < a.keys ? i0 + TILE : a.keys;
+  C o[SIDE][RESULTS], high[SIDE], sum[SIDE];
+  PF_UNROLL for (int i = 0; i < SIDE; ++i) {
+    high[i] = low;
+    sum[i] = C(0);
+    PF_UNROLL for (int j = 0; j < RESULTS; ++j) o[i][j] = C(0);
+  }
+  for (pf_i64 j0 = 0; j0 < end; j0 += TILE) {
+    C s[SIDE][SIDE];
+    pf_product(q, i0, k, j0, room, s);
+    PF_UNROLL for (int i = 0; i < SIDE; ++i) {
+      C top = high[i];
+      PF_UNROLL for (int j = 0; j < SIDE; ++j) {
+        s[i][j] = pf_score(a, mask, i0 + ty * SIDE + i, j0 + tx + 16 * j, s[i][j]);
+        top = pf_row_max(top, s[i][j]);
+      }
+      for (pf_u32 m = 1; m < 16; m *= 2) top = pf_row_max(top, pf_shuffle_xor(top, m));
+      const C shift = top == low ? C(0) : top;  // nothing is seen so far: exp(-inf) is 0
+      const C less = Math::exp(high[i] - shift);
+      C add = C(0);
+      PF_UNROLL for (int j = 0; j < SIDE; ++j) {
+        s[i][j] = Math::exp(s[i][j] - shift);
+        add += s[i][j];
+        weights[(ty * SIDE + i) * (TILE + 1) + tx + 16 * j] = s[i][j];
+      }
+      for (pf_u32 m = 1; m < 16; m *= 2) add += pf_shuffle_xor(add, m);
+      sum[i] = sum[i] * less + add;
+      high[i] = top;
+      PF_UNROLL for (int j = 0; j < RESULTS; ++j) o[i][j] *= less;
+    }
+    pf_add_product(weights, v, j0, first, room, o);
+    pf_barrier();
+  }
+  PF_UNROLL for (int i = 0; i < SIDE; ++i) {
+    const pf_i64 row = i0 + ty * SIDE + i;
+    const C inverse = sum[i] == C(0) ? C(0) : C(1) / sum[i];
+    PF_UNROLL for (int j = 0; j < RESULTS; ++j) o[i][j] *= inverse;
+    if (at.chunk == 0 && tx == 0 && row < a.queries)
+      static_cast<C*>(a.lse)[at.head * a.queries + row] =
+          sum[i] == C(0) ? high[i] : high[i] + pf_log(sum[i]);
+  }
+  pf_store_results(a, a.out, at.head, i0, a.queries, first, a.depth_v, o);
+}

@@ -1,0 +1,213 @@
+// cross_entropy of class indices over rows of logits, and its gradient. Each row is read once
+// forward (maximum and sum of exponentials kept together), read and written once backward. A group
+// of threads a row.
+//
+//   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the classes
+//   -DPF_I=  dtype of the targets
+//   -DPF_HAS_W=0|1    classes have weights (of dtype T)
+//   -DPF_SMOOTH=0|1   label smoothing
+//   -DPF_PAST=0|1     the logits are larger than caches
+#include "index_error.h"
+#include "rows.h"
+
+typedef PF_T T;
+typedef pf_compute<T> C;
+constexpr int V = PF_V;
+typedef pf_row_math<T> Math;
+typedef pf_vector<T, V> Vector;
+
+#define PF_ROW_THREADS 512
+#define PF_FINISH_THREADS 1024
+
+struct pf_entropy {
+  const void* x;
+  const void* target;
+  const void* weight;
+  const void* weight_sum;  // one C; null: as many as there are classes
+  const void* gradient;
+  void* out;     // loss, or gradient of the logits
+  void* stats;   // [rows][2]: maximum, 1 / sum of exp(x - maximum)
+  void* total;   // weight of all rows that count
+  void* losses;  // [2][rows]: of each row, and its weight
+  pf_i64 rows, vectors, ignore;
+  double smoothing;
+  pf_i32 reduction;  // 0: none, 1: mean, 2: sum
+  pf_u32 width;
+  pf_error error;
+};
+
+struct pf_row_class {
+  pf_i64 at;  // -1: the row does not count
+  C weight;
+};
+PF_DEVICE pf_row_class pf_class_of(const pf_entropy& r, pf_i64 row, bool report) {
+  const pf_i64 classes = r.vectors * V;
+  pf_i64 t = pf_get_one<PF_I>(r.target, row);
+  if (t == r.ignore) return {-1, C(0)};
+  if (t < 0 || t >= classes) {
+    if (report) pf_bad_index(r.error, t, classes);
+    t = t < 0 ? 0 : classes - 1;
+  }
+  return {t, PF_HAS_W ? pf_get_one<T>(r.weight, t) : C(1)};
+}
+PF_DEVICE C pf_weight_sum(const pf_entropy& r) {
+  return r.weight_sum ? *static_cast<const C*>(r.weight_sum) : static_cast<C>(r.vectors * V);
+}
+
+PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
+  PF_SHARED C room[3][PF_MAX_WARPS];
+  const C low = -pf_float<C>::infinity();
+  const pf_u32 t = pf_thread() % r.width;
+  const pf_i64 row =
+      static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
+  const bool on = row < r.rows;
+  const pf_i64 end = on ? r.vectors : 0, step = r.width;
+  const char* x = pf_at<T>(r.x, on ? row * r.vectors * V : 0);
+  C high[1] = {low}, sum[1] = {C(0)};
+  C base = C(0), below = C(0), seen = C(0);  // smoothing: sum of w (base - x), sum of w
+  bool begun = false;
+  // N vectors at once: one look at the maximum for all.
+  const auto raise = [&](C top) PF_INLINE {
+    if (top > high[0]) {  // 0 times exp(-inf - top) while nothing was seen
+      sum[0] *= Math::exp(high[0] - top);
+      high[0] = top;
+    }
+    if (PF_SMOOTH && !begun) {
+      base = top == low ? C(0) : top;
+      begun = true;
+    }
+  };
+  const auto add = [&](const Vector& v, pf_i64 c) PF_INLINE {
+    // All -inf so far: exp(-inf) is 0, not NaN.
+    const C shift = high[0] == low ? C(0) : high[0];
+    PF_UNROLL for (int j = 0; j < V; ++j) sum[0] += Math::exp(v.get(j) - shift);
+    if constexpr (PF_SMOOTH) {
+      C w[V];
+      if constexpr (PF_HAS_W) pf_load<T, V, false>(pf_at<T>(r.weight, c * V), w);
+      PF_UNROLL for (int j = 0; j < V; ++j) {
+        const C d = base - v.get(j);
+        below += PF_HAS_W ? d * w[j] : d;
+        seen += PF_HAS_W ? w[j] : C(1);
+      }
+    }
+  };
+  pf_i64 c = t;
+  for (; c + 3 * step < end; c += 4 * step) {
+    Vector v[4];
+    PF_UNROLL for (int u = 0; u < 4; ++u) v[u].template load<PF_PAST>(
+        pf_at<T>(x, (c + u * step) * V));
+    C top = low;
+    PF_UNROLL for (int u = 0; u < 4; ++u) PF_UNROLL for (int j = 0; j < V; ++j) top =
+        pf_row_max(top, v[u].get(j));
+    raise(top);
+    PF_UNROLL for (int u = 0; u < 4; ++u) add(v[u], c + u * step);
+  }
+  for (; c < end; c += step) {
+    Vector v;
+    v.template load<PF_PAST>(pf_at<T>(x, c * V));
+    C top = low;
+    PF_UNROLL for (int j = 0; j < V; ++j) top = pf_row_max(top, v.get(j));
+    raise(top);
+    add(v, c);
+  }
+  const C own = high[0];
+  pf_group_join<pf_highest>(high, r.width, room[0]);
+  // A thread that saw only -inf has a sum of 0, or a NaN that must stay.
+  if (own != low) sum[0] *= Math::exp(own - high[0]);
+  pf_group_join<pf_plus>(sum, r.width, room[1]);
+  if constexpr (PF_SMOOTH) {
+    below += begun ? seen * (high[0] - base) : C(0);
+    below = pf_group_join<pf_plus>(below, r.width, room[2]);
+  }
+  if (t != 0 || !on) return;
+  C* stats = static_cast<C*>(r.stats) + 2 * row;
+  stats[0] = high[0];
+  stats[1] = C(1) / sum[0];
+  const pf_row_class k = pf_class_of(r, row, true);
+  C loss = C(0);
+  if (k.at >= 0) {
+    // log of the sum less x, the large parts first
+    const C log_sum = pf_log(sum[0]);
+    loss = k.weight * (high[0] - pf_get_one<T>(x, k.at) + log_sum);
+    if constexpr (PF_SMOOTH) {
+      const C e = static_cast<C>(r.smoothing);
+      const C all = below + pf_weight_sum(r) * log_sum;  // the losses of all classes
+      loss = (C(1) - e) * loss + e / static_cast<C>(r.vectors * V) * all;
+    }
+  }
+  static_cast<C*>(r.losses)[row] = loss;
+  static_cast<C*>(r.losses)[r.rows + row] = k.weight;
+  if (r.reduction == 0) pf_put_one<T>(r.out, row, loss);
+}
+
+// Sums over the rows: one block.
+PF_KERNEL(entropy_finish, PF_FINISH_THREADS)(const pf_entropy r) {
+  PF_SHARED double room[PF_MAX_WARPS * 2];
+  double s[2] = {0.0, 0.0};
+  const C* losses = static_cast<const C*>(r.losses);
+  for (pf_i64 k = pf_thread(); k < r.rows; k += pf_threads()) {
+    s[0] += static_cast<double>(losses[k]);
+    s[1] += static_cast<double>(losses[r.rows + k]);
+  }
+  pf_group_join<pf_plus>(s, pf_threads(), room);
+  if (pf_thread() != 0) return;
+  const C total = static_cast<C>(s[1]), loss = static_cast<C>(s[0]);
+  *static_cast<C*>(r.total) = total;
+  if (r.reduction != 0) pf_put_one<T>(r.out, 0, r.reduction == 1 ? loss / total : loss);
+}
+
+// The sum of the classes' weights: one block.
+PF_KERNEL(entropy_weights, PF_FINISH_THREADS)(const void* weight, C* sum, pf_i64 classes) {
+  PF_SHARED double room[PF_MAX_WARPS];
+  double s[1] = {0.0};
+  for (pf_i64 k = pf_thread(); k < classes; k += pf_threads())
+    s[0] += static_cast<double>(pf_get_one<T>(weight, k));
+  pf_group_join<pf_plus>(s, pf_threads(), room);
+  if (pf_thread() == 0) *sum = static_cast<C>(s[0]);
+}
+
+// dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp.
+PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
+  const pf_u32 t = pf_thread() % r.width;
+  const pf_i64 row =
+      static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
+  if (row >= r.rows) return;
+  const pf_i64 step = r.width;
+  const char* x = pf_at<T>(r.x, row * r.vectors * V);
+  char* dx = pf_at<T>(r.out, row * r.vectors * V);
+  const pf_row_class k = pf_class_of(r, row, false);
+  const C divisor = r.reduction == 1 ? *static_cast<const C*>(r.total) : C(1);
+  const C scale = pf_get_one<T>(r.gradient, r.reduction == 0 ? row : 0) / divisor;
+  const C e = static_cast<C>(r.smoothing);
+  const C b = scale * (C(1) - e) * k.weight;
+  const C u = PF_SMOOTH ? scale * e / static_cast<C>(r.vectors * V) : C(0);
+  const C high = static_cast<const C*>(r.stats)[2 * row];
+  const C a =
+      (PF_SMOOTH ? b + u * pf_weight_sum(r) : b) * static_cast<const C*>(r.stats)[2 * row + 1];
+  const pf_i64 special = k.at / V;
+  const auto write = [&](const Vector& v, pf_i64 c) PF_INLINE {
+    C o[V];
+    PF_UNROLL for (int j = 0; j < V; ++j) o[j] = Math::exp(v.get(j) - high) * a;
+    if constexpr (PF_SMOOTH) {
+      C w[V];
+      if constexpr (PF_HAS_W) pf_load<T, V, false>(pf_at<T>(r.weight, c * V), w);
+      PF_UNROLL for (int j = 0; j < V; ++j) o[j] -= PF_HAS_W ? u * w[j] : u;
+    }
+    if (c == special)
+      PF_UNROLL for (int j = 0; j < V; ++j) if (j == static_cast<int>(k.at % V)) o[j] -= b;
+    if (k.at < 0) PF_UNROLL for (int j = 0; j < V; ++j) o[j] = C(0);
+    pf_put<T, V, PF_PAST>(pf_at<T>(dx, c * V), o);
+  };
+  pf_i64 c = t;
+  for (; c + 3 * step < r.vectors; c += 4 * step) {
+    Vector v[4];
+    PF_UNROLL for (int q = 0; q < 4; ++q) v[q].template load<PF_PAST>(
+        pf_at<T>(x, (c + q * step) * V));
+    PF_UNROLL for (int q = 0; q < 4; ++q) write(v[q], c + q * step);
+  }
+  for (; c < r.vectors; c += step) {
+    Vector v;
+    v.template load<PF_PAST>(pf_at<T>(x, c * V));
+    write(v, c);
+  }
+}

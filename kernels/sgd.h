@@ -1,0 +1,44 @@
+// One step of gradient descent over a list of tensors.
+//
+//   -DPF_T=  dtype    -DPF_MOMENTUM=0|1
+#include "optim.h"
+
+struct pf_sgd {
+  double rate, momentum, undamped, decay, sign;
+  pf_i32 decays, nesterov, first, unused;
+};
+
+// Arrays: parameter, [momentum,] gradient.
+struct pf_sgd_step {
+  const pf_entry_of& e;
+  const pf_sgd& a;
+  template <int W, int U>
+  PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
+    C p[U][W], b[U][W], g[U][W];
+    pf_take(e.data[0], i, apart, p);
+    pf_take(e.data[PF_MOMENTUM ? 2 : 1], i, apart, g);
+    if (PF_MOMENTUM && !a.first) pf_take(e.data[1], i, apart, b);
+    const C rate = static_cast<C>(a.rate), mu = static_cast<C>(a.momentum);
+    const C undamped = static_cast<C>(a.undamped), decay = static_cast<C>(a.decay);
+    PF_UNROLL for (int u = 0; u < U; ++u) {
+      PF_UNROLL for (int j = 0; j < W; ++j) {
+        C gv = g[u][j] * static_cast<C>(a.sign);
+        if (a.decays) gv = gv + decay * p[u][j];
+        if constexpr (PF_MOMENTUM) {
+          const C bv = a.first ? gv : b[u][j] * mu + undamped * gv;
+          b[u][j] = bv;
+          gv = a.nesterov ? gv + mu * bv : bv;
+        }
+        p[u][j] = p[u][j] + rate * gv;
+      }
+      pf_put<T, W, true>(pf_at<T>(e.data[0], i + u * apart), p[u]);
+      if constexpr (PF_MOMENTUM) pf_put<T, W, true>(pf_at<T>(e.data[1], i + u * apart), b[u]);
+    }
+  }
+};
+
+PF_KERNEL(sgd, PF_OPTIM_THREADS)(const pf_list l, const pf_sgd a) {
+  PF_SHARED pf_i32 slot;
+  const pf_stretch s(l, &slot);
+  pf_for_stretch(s, pf_sgd_step{s.tensor, a});
+}
