@@ -1,0 +1,233 @@
+// Sums, sums of squared differences and products of floating-point numbers over any dimensions.
+// They are added in an order that follows from the number of elements, the number of results and
+// the dtype alone: the layout of the input changes no bit.
+//
+// Element k of a reduction is numbered in row-major order over the reduced dimensions. Chunks of it
+// are cut into leaves of LANES * W elements (W elements are 16 bytes; LANES is at most 32). A leaf
+// is added in a tree of neighbours. Leaf l of a chunk goes to way l mod WAYS (at most 8), the
+// leaves of a way are added one after the other, ways in a tree of neighbours, and so are chunks
+// (sum_finish). Where fewer elements are left, zeros (ones) stand for them.
+//   sum_rows      neighbours of k are neighbours in memory: a lane of a leaf is a thread's
+//   sum_columns   else: a thread adds a leaf alone, neighbours take neighbouring results
+//
+//   -DPF_T=    dtype    -DPF_OP=  pf_op_sum, pf_op_squares, pf_op_product
+//   -DPF_V=    elements of one access: along k in sum_rows, where V is W or 1; along the results
+//              in sum_columns
+//   -DPF_DENSE=1: at most one reduced axis (of stride 1 in sum_rows when V > 1)
+#include "axes.h"
+#include "rows.h"
+
+typedef PF_T T;
+typedef pf_compute<T> C;
+constexpr int W = 16 / static_cast<int>(sizeof(T)), V = PF_V;
+
+#define PF_SUM_THREADS 256
+#define PF_SUM_LANES 32
+
+struct pf_sum {
+  const void* x;
+  void* out;
+  const void* mean;  // of squares: what is subtracted, or null
+  void* partial;     // results of chunks: [chunks][results]
+  pf_axes kept, reduced;
+  pf_i64 chunk, chunks;  // elements of one
+  pf_i64 tiles;          // blocks along the results
+  double divisor;
+  pf_u32 lanes, ways;
+  pf_u32 width;  // columns, finish: threads along the results
+  pf_u32 unused;
+};
+
+struct pf_op_sum {
+  static PF_METHOD C start() { return C(0); }
+  static PF_METHOD C lift(C x, C) { return x; }
+  static PF_METHOD C join(C a, C b) { return a + b; }
+};
+struct pf_op_squares : pf_op_sum {
+  static PF_METHOD C lift(C x, C mean) {
+    const C d = x - mean;
+    return d * d;
+  }
+};
+struct pf_op_product {
+  static PF_METHOD C start() { return C(1); }
+  static PF_METHOD C lift(C x, C) { return x; }
+  static PF_METHOD C join(C a, C b) { return a * b; }
+};
+typedef PF_OP Op;
+
+template <int N>
+PF_DEVICE C pf_tree(const C* a) {
+  if constexpr (N == 1)
+    return a[0];
+  else
+    return Op::join(pf_tree<N / 2>(a), pf_tree<N / 2>(a + N / 2));
+}
+PF_DEVICE C pf_mean_of(const pf_sum& r, pf_i64 o) {
+  return r.mean ? pf_get_one<T>(r.mean, pf_other_offset(r.kept, o)) : C(0);
+}
+PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
+  if (r.chunks == 1)
+    pf_put_one<T>(r.out, o, a / static_cast<C>(r.divisor));
+  else
+    static_cast<C*>(r.partial)[c * r.kept.count + o] = a;
+}
+
+// W elements from k on, joined; `end` is that of the chunk.
+PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C mean) {
+  C x[W];
+  PF_UNROLL for (int j = 0; j < W; ++j) {
+    x[j] = Op::start();
+    if (k + j >= end) continue;
+    const pf_i64 at =
+        PF_DENSE ? (k + j) * (V > 1 ? 1 : r.reduced.stride[0]) : pf_offset(r.reduced, k + j);
+    x[j] = Op::lift(pf_get_one<T>(row, at), mean);
+  }
+  return pf_tree<W>(x);
+}
+
+// A group of `lanes` threads adds min(4, ways) leaves at once: the four trees share their exchanges
+// between lanes, after which lane t has that of leaf t mod 4. One or two groups a unit: a chunk of
+// a result.
+PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r) {
+  PF_SHARED C room[PF_SUM_THREADS / PF_SUM_LANES];
+  const pf_u32 lanes = r.lanes, t = pf_thread() % lanes;
+  const pf_u32 several = r.ways < 4 ? r.ways : 4, groups = r.ways / several;
+  const pf_u32 threads = lanes * groups, group = pf_thread() % threads / lanes;
+  const pf_i64 unit =
+      static_cast<pf_i64>(pf_block()) * (PF_SUM_THREADS / threads) + pf_thread() / threads;
+  const pf_i64 o = pf_quotient(unit, r.chunks), c = unit - o * r.chunks;
+  const bool on = o < r.kept.count;
+  const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
+  const pf_i64 end = stop < r.reduced.count ? stop : r.reduced.count;
+  const char* row = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
+  const C mean = on ? pf_mean_of(r, o) : C(0);
+  const pf_i64 leaf = static_cast<pf_i64>(lanes) * W;
+  C way = Op::start();
+  // As many rounds for all threads of a warp: they exchange.
+  for (pf_i64 base = begin; base < begin + r.chunk; base += leaf * r.ways) {
+    const pf_i64 first = base + group * several * leaf;
+    C a[4];
+    if (V > 1 && several == 4 && on && first + 4 * leaf <= end) {  // whole: all loads at once
+      pf_vector<T, V> v[4];
+      PF_UNROLL for (int u = 0; u < 4; ++u) {
+        const pf_i64 k = first + u * leaf + t * W;
+        v[u].template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_offset(r.reduced, k)));
+      }
+      PF_UNROLL for (int u = 0; u < 4; ++u) {
+        C x[W];
+        PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v[u].get(j % V), mean);
+        a[u] = pf_tree<W>(x);
+      }
+    } else {
+      PF_UNROLL for (int u = 0; u < 4; ++u) a[u] =
+          on && u < static_cast<int>(several)
+              ? pf_piece(r, row, first + u * leaf + t * W, end, mean)
+              : Op::start();
+    }
+    if (several == 4) {  // then there are 32 lanes
+      // Each lane gives away what the other has to care for.
+      const bool odd = t & 1, high = t & 2;
+      const C p = Op::join(odd ? a[1] : a[0], pf_shuffle_xor(odd ? a[0] : a[1], 1));
+      const C q = Op::join(odd ? a[3] : a[2], pf_shuffle_xor(odd ? a[2] : a[3], 1));
+      C s = Op::join(high ? q : p, pf_shuffle_xor(high ? p : q, 2));
+      for (pf_u32 m = 4; m < PF_SUM_LANES; m *= 2) s = Op::join(s, pf_shuffle_xor(s, m));
+      way = Op::join(way, s);
+    } else {
+      for (pf_u32 m = 1; m < lanes; m *= 2)
+        PF_UNROLL for (int u = 0; u < 2; ++u) a[u] = Op::join(a[u], pf_shuffle_xor(a[u], m));
+      way = Op::join(way, several == 2 && (t & 1) ? a[1] : a[0]);
+    }
+  }
+  for (pf_u32 m = 1; m < several; m *= 2) way = Op::join(way, pf_shuffle_xor(way, m));
+  if (groups > 1) {
+    const pf_u32 place = pf_thread() / lanes;
+    if (t == 0) room[place] = way;
+    pf_barrier();
+    way = Op::join(way, room[place ^ 1]);
+  }
+  if (t == 0 && group == 0 && on) pf_sum_store(r, o, c, way);
+}
+
+// Thread (y, x) of a block takes way y of its columns.
+PF_KERNEL(sum_columns, PF_SUM_THREADS)(const pf_sum r) {
+  PF_SHARED C room[PF_SUM_THREADS * V];
+  const pf_u32 width = r.width, x = pf_thread() % width, y = pf_thread() / width;
+  const pf_i64 b = pf_block(), c = pf_quotient(b, r.tiles), tile = b - c * r.tiles;
+  const pf_i64 o = (tile * width + x) * V;
+  const bool on = o < r.kept.count;
+  const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
+  const pf_i64 end = on ? (stop < r.reduced.count ? stop : r.reduced.count) : begin;
+  const char* column = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
+  C mean[V], way[V];
+  PF_UNROLL for (int j = 0; j < V; ++j) {
+    mean[j] = on ? pf_mean_of(r, o + j) : C(0);
+    way[j] = Op::start();
+  }
+  const pf_i64 leaf = static_cast<pf_i64>(r.lanes) * W;
+  constexpr int LEVELS = W == 2 ? 4 : W == 4 ? 5 : 6;  // of pairs, above fours
+  for (pf_i64 first = begin + y * leaf; first < end; first += leaf * r.ways) {
+    const pf_i64 rest = end - first, rows = rest < leaf ? rest : leaf;
+    C tree[LEVELS][V], s[V];
+    for (pf_i64 i = 0; i < leaf; i += 4) {
+      pf_vector<T, V> v[4];
+      PF_UNROLL for (int u = 0; u < 4; ++u) {
+        const pf_i64 k = first + i + u;
+        if (i + u < rows)
+          v[u].template load<true>(
+              pf_at<T>(column, PF_DENSE ? k * r.reduced.stride[0] : pf_offset(r.reduced, k)));
+      }
+      PF_UNROLL for (int j = 0; j < V; ++j) {
+        C e[4];
+        PF_UNROLL for (int u = 0; u < 4; ++u) e[u] =
+            i + u < rows ? Op::lift(v[u].get(j), mean[j]) : Op::start();
+        s[j] = pf_tree<4>(e);
+      }
+      // Pairs of fours, of eights, ...: what waits for its neighbour is held.
+      bool carried = true;
+      PF_UNROLL for (int l = 0; l < LEVELS; ++l) {
+        const bool second = (i >> (2 + l)) & 1;
+        if (carried && second) {
+          PF_UNROLL for (int j = 0; j < V; ++j) s[j] = Op::join(tree[l][j], s[j]);
+        } else if (carried) {
+          PF_UNROLL for (int j = 0; j < V; ++j) tree[l][j] = s[j];
+          carried = false;
+        }
+      }
+    }
+    PF_UNROLL for (int j = 0; j < V; ++j) way[j] = Op::join(way[j], s[j]);
+  }
+  for (pf_u32 m = 1; m < r.ways; m *= 2) {
+    pf_barrier();
+    PF_UNROLL for (int j = 0; j < V; ++j) room[j * PF_SUM_THREADS + pf_thread()] = way[j];
+    pf_barrier();
+    PF_UNROLL for (int j = 0; j < V; ++j) way[j] =
+        Op::join(way[j], room[j * PF_SUM_THREADS + (pf_thread() ^ (m * width))]);
+  }
+  if (y == 0 && on) PF_UNROLL for (int j = 0; j < V; ++j) pf_sum_store(r, o + j, c, way[j]);
+}
+
+// Joins the results of chunks: thread (y, x) takes chunks y, y + height, ...
+PF_KERNEL(sum_finish, PF_SUM_THREADS)(const pf_sum r) {
+  PF_SHARED C room[PF_SUM_THREADS];
+  const pf_u32 width = r.width, height = PF_SUM_THREADS / width;
+  const pf_i64 outs = r.kept.count;
+  const pf_i64 o = static_cast<pf_i64>(pf_block()) * width + pf_thread() % width;
+  const C* from = static_cast<const C*>(r.partial) + o;
+  const pf_i64 end = o < outs ? r.chunks : 0;
+  C a = Op::start();
+  pf_i64 k = pf_thread() / width;
+  for (; k + 7 * height < end; k += 8 * height) {
+    C w[8];
+    PF_UNROLL for (int u = 0; u < 8; ++u) w[u] = from[(k + u * height) * outs];
+    a = Op::join(a, pf_tree<8>(w));
+  }
+  for (; k < end; k += height) a = Op::join(a, from[k * outs]);
+  for (pf_u32 m = 1; m < height; m *= 2) {
+    pf_barrier();
+    room[pf_thread()] = a;
+    pf_barrier();
+    a = Op::join(a, room[pf_thread() ^ (m * width)]);
+  }
+  if (pf_thread() < width && o < outs) pf_put_one<T>(r.out, o, a / static_cast<C>(r.divisor));
+}
