@@ -4,7 +4,7 @@
 #include "optim.h"
 
 struct pf_adam {
-  double c1, b2, c2, eps, decay, root, size, sign;
+  C c1, b2, c2, eps, decay, root, size, sign;
   pf_i32 decays, decoupled;
 };
 // Arrays: parameter, average, average of squares, [its maximum,] gradient.
@@ -19,27 +19,23 @@ struct pf_adam_step {
     pf_take(e.data[1], i, apart, m);
     pf_take(e.data[2], i, apart, v);
     if constexpr (PF_AMSGRAD) pf_take(e.data[3], i, apart, top);
-    const C c1 = static_cast<C>(a.c1), b2 = static_cast<C>(a.b2), c2 = static_cast<C>(a.c2);
-    const C eps = static_cast<C>(a.eps), root = static_cast<C>(a.root);
-    const C size = static_cast<C>(a.size), sign = static_cast<C>(a.sign);
-    const C decay = static_cast<C>(a.decay);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
-        C gv = g[u][j] * sign, pv = p[u][j];
+        C gv = g[u][j] * a.sign, pv = p[u][j];
         if (a.decays) {
           if (a.decoupled)
-            pv = pv * decay;
+            pv = pv * a.decay;
           else
-            gv = gv + decay * pv;
+            gv = gv + a.decay * pv;
         }
-        m[u][j] = m[u][j] + c1 * (gv - m[u][j]);
-        v[u][j] = v[u][j] * b2 + c2 * (gv * gv);
+        m[u][j] = m[u][j] + a.c1 * (gv - m[u][j]);
+        v[u][j] = v[u][j] * a.b2 + a.c2 * (gv * gv);
         C high = v[u][j];
         if constexpr (PF_AMSGRAD) {
           high = top[u][j] > high || top[u][j] != top[u][j] ? top[u][j] : high;
           top[u][j] = high;
         }
-        p[u][j] = pv + size * (m[u][j] / (pf_sqrt(high) * root + eps));
+        p[u][j] = pv + a.size * (m[u][j] / (pf_sqrt(high) * a.root + a.eps));
       }
       pf_put<T, W, true>(pf_at<T>(e.data[0], i + u * apart), p[u]);
       pf_put<T, W, true>(pf_at<T>(e.data[1], i + u * apart), m[u]);

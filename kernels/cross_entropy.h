@@ -15,8 +15,9 @@ typedef pf_compute<T> C;
 constexpr int V = PF_V;
 typedef pf_row_math<T> Math;
 typedef pf_vector<T, V> Vector;
+constexpr int UNROLL = sizeof(C) == 4 ? 4 : 1;  // accesses of one round: registers
 
-#define PF_ROW_THREADS 512
+#define PF_ROW_THREADS 256
 #define PF_FINISH_THREADS 1024
 
 struct pf_entropy {
@@ -66,7 +67,7 @@ PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
   C high[1] = {low}, sum[1] = {C(0)};
   C base = C(0), below = C(0), seen = C(0);  // smoothing: sum of w (base - x), sum of w
   bool begun = false;
-  // N vectors at once: one look at the maximum for all.
+  // One look at the maximum for all vectors of a round.
   const auto raise = [&](C top) PF_INLINE {
     if (top > high[0]) {  // 0 times exp(-inf - top) while nothing was seen
       sum[0] *= Math::exp(high[0] - top);
@@ -92,15 +93,15 @@ PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
     }
   };
   pf_i64 c = t;
-  for (; c + 3 * step < end; c += 4 * step) {
-    Vector v[4];
-    PF_UNROLL for (int u = 0; u < 4; ++u) v[u].template load<PF_PAST>(
+  for (; c + (UNROLL - 1) * step < end; c += UNROLL * step) {
+    Vector v[UNROLL];
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) v[u].template load<PF_PAST>(
         pf_at<T>(x, (c + u * step) * V));
     C top = low;
-    PF_UNROLL for (int u = 0; u < 4; ++u) PF_UNROLL for (int j = 0; j < V; ++j) top =
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) PF_UNROLL for (int j = 0; j < V; ++j) top =
         pf_row_max(top, v[u].get(j));
     raise(top);
-    PF_UNROLL for (int u = 0; u < 4; ++u) add(v[u], c + u * step);
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) add(v[u], c + u * step);
   }
   for (; c < end; c += step) {
     Vector v;
@@ -199,11 +200,11 @@ PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
     pf_put<T, V, PF_PAST>(pf_at<T>(dx, c * V), o);
   };
   pf_i64 c = t;
-  for (; c + 3 * step < r.vectors; c += 4 * step) {
-    Vector v[4];
-    PF_UNROLL for (int q = 0; q < 4; ++q) v[q].template load<PF_PAST>(
+  for (; c + (UNROLL - 1) * step < r.vectors; c += UNROLL * step) {
+    Vector v[UNROLL];
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) v[q].template load<PF_PAST>(
         pf_at<T>(x, (c + q * step) * V));
-    PF_UNROLL for (int q = 0; q < 4; ++q) write(v[q], c + q * step);
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) write(v[q], c + q * step);
   }
   for (; c < r.vectors; c += step) {
     Vector v;

@@ -16,7 +16,13 @@ typedef pf_compute<T> C;
 constexpr int V = PF_V, VECS = PF_VECS, KINDS = PF_RMS ? 1 : 2;
 typedef pf_vector<T, V> Vector;
 
+// Blocks have 512 threads at most; with one access a thread, registers for 768 let four blocks of
+// 192 threads work at a time.
+#if PF_VECS == 1
+#define PF_NORM_THREADS 768
+#else
 #define PF_NORM_THREADS 512
+#endif
 #define PF_LONG_THREADS 1024
 
 struct pf_norm_backward {

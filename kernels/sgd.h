@@ -4,7 +4,7 @@
 #include "optim.h"
 
 struct pf_sgd {
-  double rate, momentum, undamped, decay, sign;
+  C rate, momentum, undamped, decay, sign;
   pf_i32 decays, nesterov, first, unused;
 };
 
@@ -18,18 +18,16 @@ struct pf_sgd_step {
     pf_take(e.data[0], i, apart, p);
     pf_take(e.data[PF_MOMENTUM ? 2 : 1], i, apart, g);
     if (PF_MOMENTUM && !a.first) pf_take(e.data[1], i, apart, b);
-    const C rate = static_cast<C>(a.rate), mu = static_cast<C>(a.momentum);
-    const C undamped = static_cast<C>(a.undamped), decay = static_cast<C>(a.decay);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
-        C gv = g[u][j] * static_cast<C>(a.sign);
-        if (a.decays) gv = gv + decay * p[u][j];
+        C gv = g[u][j] * a.sign;
+        if (a.decays) gv = gv + a.decay * p[u][j];
         if constexpr (PF_MOMENTUM) {
-          const C bv = a.first ? gv : b[u][j] * mu + undamped * gv;
+          const C bv = a.first ? gv : b[u][j] * a.momentum + a.undamped * gv;
           b[u][j] = bv;
-          gv = a.nesterov ? gv + mu * bv : bv;
+          gv = a.nesterov ? gv + a.momentum * bv : bv;
         }
-        p[u][j] = p[u][j] + rate * gv;
+        p[u][j] = p[u][j] + a.rate * gv;
       }
       pf_put<T, W, true>(pf_at<T>(e.data[0], i + u * apart), p[u]);
       if constexpr (PF_MOMENTUM) pf_put<T, W, true>(pf_at<T>(e.data[1], i + u * apart), b[u]);

@@ -55,7 +55,7 @@ Prepared prepare(const KernelArgs& a, int in, int target, int weight) {
   const int64_t width =
       std::clamp<int64_t>(std::max(power_of_two_from(ceil_div(r.vectors, 8)),
                                    std::min<int64_t>(power_of_two_from(r.vectors), 8)),
-                          1, 512);
+                          1, 256);
   r.width = static_cast<uint32_t>(width);
   p.block = row_block(width, a.traits());
   const int64_t bytes = rows * classes * static_cast<int64_t>(itemsize(t));

@@ -64,13 +64,15 @@ int64_t optimizer_chunk(DType t) {
   return int64_t{size < 4 ? 2 : 4} * kThreads * 16 / size;
 }
 
-// pf_sgd, pf_adam of kernels/sgd.h, adamw.h.
+// pf_sgd, pf_adam of kernels/sgd.h, adamw.h: in the compute type.
+template <class C>
 struct Sgd {
-  double rate, momentum, undamped, decay, sign;
+  C rate, momentum, undamped, decay, sign;
   int32_t decays, nesterov, first, unused;
 };
+template <class C>
 struct Adam {
-  double c1, b2, c2, eps, decay, root, size, sign;
+  C c1, b2, c2, eps, decay, root, size, sign;
   int32_t decays, decoupled;
 };
 
@@ -81,10 +83,16 @@ void sgd(const KernelArgs& a) {
   const bool momentum = a.f(2) != 0;
   const Table t(a, 0, n, momentum ? 3 : 2, optimizer_chunk(a.dtype(0)));
   if (t.blocks == 0) return;
-  const Sgd s{-a.f(1),     a.f(2),      1 - a.f(3),  a.f(4), a.i(6) != 0 ? -1.0 : 1.0,
-              a.f(4) != 0, a.i(5) != 0, a.i(7) != 0, 0};
+  const Sgd<double> s{-a.f(1),     a.f(2),      1 - a.f(3),  a.f(4), a.i(6) != 0 ? -1.0 : 1.0,
+                      a.f(4) != 0, a.i(5) != 0, a.i(7) != 0, 0};
   const Defines d = Defines().type("PF_T", a.dtype(0)).value("PF_MOMENTUM", momentum);
-  a.launch(a.compile("sgd.h", d, "sgd"), Grid(t.blocks), kThreads, 0, t.list, s);
+  const Function f = a.compile("sgd.h", d, "sgd");
+  if (a.dtype(0) == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
+  const auto to = [](double v) { return static_cast<float>(v); };
+  const Sgd<float> narrow{to(s.rate),  to(s.momentum), to(s.undamped),
+                          to(s.decay), to(s.sign),     s.decays,
+                          s.nesterov,  s.first,        0};
+  a.launch(f, Grid(t.blocks), kThreads, 0, t.list, narrow);
 }
 
 // Tensors: params, exp_avgs, exp_avg_sqs, [max_exp_avg_sqs,] grads. attrs: how many params, lr,
@@ -96,18 +104,23 @@ void adamw(const KernelArgs& a) {
   const double correction1 = 1 - std::pow(a.f(2), step), correction2 = 1 - std::pow(a.f(3), step);
   const Table t(a, 0, n, amsgrad ? 5 : 4, optimizer_chunk(a.dtype(0)));
   if (t.blocks == 0) return;
-  const Adam s{1 - a.f(2),
-               a.f(3),
-               1 - a.f(3),
-               a.f(4),
-               decoupled ? 1 - lr * a.f(5) : a.f(5),
-               1 / std::sqrt(correction2),
-               -lr / correction1,
-               a.i(8) != 0 ? -1.0 : 1.0,
-               a.f(5) != 0,
-               decoupled};
+  const Adam<double> s{1 - a.f(2),
+                       a.f(3),
+                       1 - a.f(3),
+                       a.f(4),
+                       decoupled ? 1 - lr * a.f(5) : a.f(5),
+                       1 / std::sqrt(correction2),
+                       -lr / correction1,
+                       a.i(8) != 0 ? -1.0 : 1.0,
+                       a.f(5) != 0,
+                       decoupled};
   const Defines d = Defines().type("PF_T", a.dtype(0)).value("PF_AMSGRAD", amsgrad);
-  a.launch(a.compile("adamw.h", d, "adamw"), Grid(t.blocks), kThreads, 0, t.list, s);
+  const Function f = a.compile("adamw.h", d, "adamw");
+  if (a.dtype(0) == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
+  const auto to = [](double v) { return static_cast<float>(v); };
+  const Adam<float> narrow{to(s.c1),   to(s.b2),   to(s.c2),   to(s.eps), to(s.decay),
+                           to(s.root), to(s.size), to(s.sign), s.decays,  s.decoupled};
+  a.launch(f, Grid(t.blocks), kThreads, 0, t.list, narrow);
 }
 
 constexpr int64_t kChunk = 16384;  // elements of a block

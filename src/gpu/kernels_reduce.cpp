@@ -85,7 +85,7 @@ void run(const KernelArgs& a, Reduce& r, const pf_tensor& x, const char* op, siz
     r.width = static_cast<uint32_t>(width);
     r.tiles = ceil_div(vectors, width);
     const int64_t height = kThreads / width;
-    int64_t chunks = std::clamp<int64_t>(ceil_div(2048, r.tiles), 1, ceil_div(k, 16 * height));
+    int64_t chunks = std::clamp<int64_t>(ceil_div(8192, r.tiles), 1, ceil_div(k, 16 * height));
     chunks = std::max(chunks, ceil_div(k, 1024 * height));
     r.chunk = ceil_div(k, chunks);
   }
