@@ -219,7 +219,7 @@ def linear(torch, device):
 # ---- the host's time and whole steps ------------------------------------------------------------
 
 
-@case("overhead", "x = x + b, 64 floats, a chain that joins", repeat=1000, bar_seconds=0.3e-6)
+@case("overhead", "host: x = x + b, 64 floats, a chain that joins", repeat=1000, bar_seconds=0.3e-6)
 def add_chain(torch, device):
     x0 = torch.randn(64, device=device)
     b = torch.randn(64, device=device) * 1e-3
@@ -233,7 +233,7 @@ def add_chain(torch, device):
     return run
 
 
-@case("overhead", "chain of 64x64 products", repeat=1000, bar_seconds=2.5e-6)
+@case("overhead", "host: chain of 64x64 products", repeat=1000, bar_seconds=2.5e-6)
 def small_products(torch, device):
     q = torch.randn(64, 64, device=device)
     w = q / (q * q).sum().sqrt() * 7.5

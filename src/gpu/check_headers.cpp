@@ -1,5 +1,6 @@
 // Compares runtime.h with the vendor's own headers, where those are installed (the target
 // pyflame_check_headers): values, layouts and the types of functions. Only compiled, never run.
+#include "gpu/blas.h"
 #include "gpu/runtime.h"
 
 #ifdef PF_GPU_ROCM
@@ -7,9 +8,17 @@
 #define __HIP_DISABLE_CPP_FUNCTIONS__ 1  // templates beside the functions
 #include <hip/hip_runtime_api.h>
 #include <hip/hiprtc.h>
+#if __has_include(<hipblaslt/hipblaslt.h>)
+#include <hipblaslt/hipblaslt.h>
+#define PF_CHECK_BLAS 1
+#endif
 #else
 #include <cuda.h>
 #include <nvrtc.h>
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#define PF_CHECK_BLAS 1
+#endif
 #endif
 
 #include <type_traits>
@@ -127,6 +136,51 @@ static_assert(kMaxSharedOptin ==
               static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
 static_assert(kFuncMaxDynamicShared ==
               static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+#endif
+
+#ifdef PF_CHECK_BLAS
+#ifdef PF_GPU_ROCM
+#define PF_BLAS(NAME) hipblasLt##NAME
+static_assert(kR32F == int(HIP_R_32F) && kR64F == int(HIP_R_64F) && kR16F == int(HIP_R_16F) &&
+              kR16BF == int(HIP_R_16BF));
+static_assert(kCompute32F == int(HIPBLAS_COMPUTE_32F) && kCompute64F == int(HIPBLAS_COMPUTE_64F));
+static_assert(kOpN == int(HIPBLAS_OP_N) && kOpT == int(HIPBLAS_OP_T));
+static_assert(kDescTransA == int(HIPBLASLT_MATMUL_DESC_TRANSA) &&
+              kDescTransB == int(HIPBLASLT_MATMUL_DESC_TRANSB) &&
+              kDescEpilogue == int(HIPBLASLT_MATMUL_DESC_EPILOGUE) &&
+              kDescBias == int(HIPBLASLT_MATMUL_DESC_BIAS_POINTER) &&
+              kDescBiasType == int(HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE));
+static_assert(kLayoutBatchCount == int(HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT) &&
+              kLayoutBatchStride == int(HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
+static_assert(kPrefWorkspace == int(HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES));
+static_assert(kEpilogueBias == int(HIPBLASLT_EPILOGUE_BIAS));
+static_assert(sizeof(BlasAlgo) == sizeof(hipblasLtMatmulAlgo_t));
+static_assert(sizeof(BlasHeuristic) == sizeof(hipblasLtMatmulHeuristicResult_t));
+static_assert(offsetof(BlasHeuristic, state) == offsetof(hipblasLtMatmulHeuristicResult_t, state));
+#else
+#define PF_BLAS(NAME) cublasLt##NAME
+static_assert(kR32F == int(CUDA_R_32F) && kR64F == int(CUDA_R_64F) && kR16F == int(CUDA_R_16F) &&
+              kR16BF == int(CUDA_R_16BF));
+static_assert(kCompute32F == int(CUBLAS_COMPUTE_32F) && kCompute64F == int(CUBLAS_COMPUTE_64F));
+static_assert(kOpN == int(CUBLAS_OP_N) && kOpT == int(CUBLAS_OP_T));
+static_assert(kDescTransA == int(CUBLASLT_MATMUL_DESC_TRANSA) &&
+              kDescTransB == int(CUBLASLT_MATMUL_DESC_TRANSB) &&
+              kDescEpilogue == int(CUBLASLT_MATMUL_DESC_EPILOGUE) &&
+              kDescBias == int(CUBLASLT_MATMUL_DESC_BIAS_POINTER) &&
+              kDescBiasType == int(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE));
+static_assert(kLayoutBatchCount == int(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) &&
+              kLayoutBatchStride == int(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
+static_assert(kPrefWorkspace == int(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) &&
+              kPrefAlignA == int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) &&
+              kPrefAlignA + 3 == int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
+static_assert(kEpilogueBias == int(CUBLASLT_EPILOGUE_BIAS));
+static_assert(sizeof(BlasAlgo) == sizeof(cublasLtMatmulAlgo_t));
+static_assert(sizeof(BlasHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
+static_assert(offsetof(BlasHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+#endif
+#define X(NAME, ARGS) static_assert(SameCall<decltype(&PF_BLAS(NAME)), int(*) ARGS>::value, #NAME);
+PF_BLAS_CALLS(X)
+#undef X
 #endif
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "gpu/blas.h"
 #include "gpu/device.h"
 #include "gpu/library.h"
 #include "gpu/product.h"
@@ -19,86 +20,6 @@ namespace pyflame::gpu {
 namespace {
 
 constexpr size_t kWorkspace = size_t{32} << 20;
-
-// ---- the library's calls and numbers: src/gpu/check_headers.cpp compares them ------------------
-using Handle = void*;
-using Desc = void*;
-using Layout = void*;
-using Preference = void*;
-
-#ifdef PF_GPU_ROCM
-struct Algo {
-  uint8_t data[16];
-  size_t max_workspace;
-};
-enum : int {
-  kR32F = 0,
-  kR64F = 1,
-  kR16F = 2,
-  kR16BF = 14,
-  kCompute32F = 2,
-  kCompute64F = 7,
-  kOpN = 111,
-  kOpT = 112,
-  kDescTransA = 0,
-  kDescTransB = 1,
-  kDescEpilogue = 2,
-  kDescBias = 3,
-  kDescBiasType = 4,
-  kLayoutBatchCount = 0,
-  kLayoutBatchStride = 1,
-  kPrefWorkspace = 1,
-  kEpilogueBias = 4,
-};
-#else
-struct Algo {
-  uint64_t data[8];
-};
-enum : int {
-  kR32F = 0,
-  kR64F = 1,
-  kR16F = 2,
-  kR16BF = 14,
-  kCompute32F = 68,
-  kCompute64F = 70,
-  kOpN = 0,
-  kOpT = 1,
-  kDescTransA = 3,
-  kDescTransB = 4,
-  kDescEpilogue = 7,
-  kDescBias = 8,
-  kDescBiasType = 26,
-  kLayoutBatchCount = 5,
-  kLayoutBatchStride = 6,
-  kPrefWorkspace = 1,
-  kPrefAlignA = 5,  // A, B, C, D follow each other
-  kEpilogueBias = 4,
-};
-#endif
-struct Heuristic {
-  Algo algo;
-  size_t workspace;
-  int state;
-  float waves;
-  int reserved[4];
-};
-
-#define PF_BLAS_CALLS(X)                                                                        \
-  X(Create, (Handle*))                                                                          \
-  X(MatmulDescCreate, (Desc*, int compute, int scale))                                          \
-  X(MatmulDescDestroy, (Desc))                                                                  \
-  X(MatmulDescSetAttribute, (Desc, int attribute, const void* value, size_t bytes))             \
-  X(MatrixLayoutCreate, (Layout*, int type, uint64_t rows, uint64_t cols, int64_t ld))          \
-  X(MatrixLayoutDestroy, (Layout))                                                              \
-  X(MatrixLayoutSetAttribute, (Layout, int attribute, const void* value, size_t bytes))         \
-  X(MatmulPreferenceCreate, (Preference*))                                                      \
-  X(MatmulPreferenceDestroy, (Preference))                                                      \
-  X(MatmulPreferenceSetAttribute, (Preference, int attribute, const void* value, size_t bytes)) \
-  X(MatmulAlgoGetHeuristic, (Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference,  \
-                             int wanted, Heuristic* found, int* count))                         \
-  X(Matmul, (Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout,     \
-             const void* beta, const void* c, Layout, void* d, Layout, const Algo*,             \
-             void* workspace, size_t bytes, hipStream))
 
 struct Blas {
 #define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
@@ -199,9 +120,9 @@ struct KeyHash {
 
 // A product that is ready to be launched; null desc: the library cannot do it.
 struct Ready {
-  Desc desc = nullptr;
-  Layout a = nullptr, b = nullptr, c = nullptr;
-  Algo algo;
+  BlasDesc desc = nullptr;
+  BlasLayout a = nullptr, b = nullptr, c = nullptr;
+  BlasAlgo algo;
   size_t workspace = 0;
 };
 
@@ -287,7 +208,7 @@ class Products {
                      : p.dtype == DType::Float16 ? kR16F
                                                  : kR16BF;
     const bool wide = p.dtype == DType::Float64;
-    Desc desc = nullptr;
+    BlasDesc desc = nullptr;
     must(l.MatmulDescCreate(&desc, wide ? kCompute64F : kCompute32F, wide ? kR64F : kR32F),
          "MatmulDescCreate");
     const int32_t op_b = b.op, op_a = a.op;
@@ -303,7 +224,7 @@ class Products {
       must(l.MatmulDescSetAttribute(desc, kDescBiasType, &bias_type, sizeof bias_type),
            "MatmulDescSetAttribute");
     }
-    const auto layout = [&](Layout* out, const Stored& s, int64_t step) {
+    const auto layout = [&](BlasLayout* out, const Stored& s, int64_t step) {
       must(l.MatrixLayoutCreate(out, type, s.rows, s.cols, s.ld), "MatrixLayoutCreate");
       if (key.batch > 1) {
         const int32_t count = static_cast<int32_t>(key.batch);
@@ -316,7 +237,7 @@ class Products {
     layout(&r.a, a, key.a_step);
     layout(&r.b, b, key.b_step);
     layout(&r.c, {uint64_t(p.n), uint64_t(p.m), p.n, kOpN}, p.m * p.n);
-    Preference preference = nullptr;
+    BlasPreference preference = nullptr;
     must(l.MatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
     const uint64_t most = kWorkspace;
     l.MatmulPreferenceSetAttribute(preference, kPrefWorkspace, &most, sizeof most);
@@ -326,7 +247,7 @@ class Products {
     for (int i = 0; i < 4; ++i)
       l.MatmulPreferenceSetAttribute(preference, kPrefAlignA + i, &align[i], sizeof align[i]);
 #endif
-    Heuristic found{};
+    BlasHeuristic found{};
     int count = 0;
     const int status =
         l.MatmulAlgoGetHeuristic(handle_, desc, r.b, r.a, r.c, r.c, preference, 1, &found, &count);
@@ -338,10 +259,10 @@ class Products {
       return;
     }
     l.MatmulDescDestroy(desc);
-    for (Layout x : {r.a, r.b, r.c}) l.MatrixLayoutDestroy(x);
+    for (BlasLayout x : {r.a, r.b, r.c}) l.MatrixLayoutDestroy(x);
   }
 
-  Handle handle_ = nullptr;
+  BlasHandle handle_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<Key, Ready, KeyHash> ready_;
 };

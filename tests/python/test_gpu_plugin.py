@@ -73,6 +73,7 @@ def run(cache):
             "PYTHONPATH": str(PACKAGE),
             "PYFLAME_HIP_LIBRARY": str(HIP),
             "PYFLAME_HIPRTC_LIBRARY": str(RTC),
+            "PYFLAME_CUDA_LIBRARY": "/none",  # where this machine has an NVIDIA GPU
             "XDG_CACHE_HOME": str(cache),
         }
         new |= {k: str(v) for k, v in env.items()}
