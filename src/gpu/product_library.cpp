@@ -15,6 +15,7 @@
 #include "gpu/device.h"
 #include "gpu/library.h"
 #include "gpu/product.h"
+#include "pyflame/amp.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -103,9 +104,10 @@ struct Key {
   int64_t m, n, k, batch, a_ld, b_ld, a_step, b_step;
   int32_t a_op, b_op, dtype, bias;
   int32_t align[4];
+  int32_t tf32, unused;
   friend bool operator==(const Key& x, const Key& y) { return !std::memcmp(&x, &y, sizeof x); }
 };
-static_assert(sizeof(Key) == 8 * 8 + 8 * 4);
+static_assert(sizeof(Key) == 8 * 8 + 10 * 4);
 struct KeyHash {
   size_t operator()(const Key& k) const {
     uint64_t w[sizeof(Key) / 8], h = 0;
@@ -151,6 +153,7 @@ class Products {
     key.a_ld = a.ld, key.b_ld = b.ld, key.a_step = inner.a, key.b_step = inner.b;
     key.a_op = a.op, key.b_op = b.op;
     key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
+    key.tf32 = p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
     const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
     int64_t outer = 1;
     for (int d = 1; d < p.ndim; ++d) outer *= p.batch[d].size;
@@ -169,7 +172,8 @@ class Products {
     std::lock_guard lock(mutex_);  // descriptors carry the bias pointer
     auto [it, fresh] = ready_.try_emplace(key);
     Ready& r = it->second;
-    if (fresh) prepare(r, key, p, a, b);
+    if (fresh && !(key.tf32 && prepare(r, key, p, a, b, kComputeTF32)))
+      prepare(r, key, p, a, b, p.dtype == DType::Float64 ? kCompute64F : kCompute32F);
     if (!r.desc) return false;
 
     void* workspace = r.workspace ? args.workspace(r.workspace) : nullptr;
@@ -201,7 +205,9 @@ class Products {
   }
 
  private:
-  void prepare(Ready& r, const Key& key, const Product& p, const Stored& a, const Stored& b) {
+  // False when the library has no algorithm for it.
+  bool prepare(Ready& r, const Key& key, const Product& p, const Stored& a, const Stored& b,
+               int compute) {
     const Blas& l = blas();
     const int type = p.dtype == DType::Float32   ? kR32F
                      : p.dtype == DType::Float64 ? kR64F
@@ -209,8 +215,7 @@ class Products {
                                                  : kR16BF;
     const bool wide = p.dtype == DType::Float64;
     BlasDesc desc = nullptr;
-    must(l.MatmulDescCreate(&desc, wide ? kCompute64F : kCompute32F, wide ? kR64F : kR32F),
-         "MatmulDescCreate");
+    must(l.MatmulDescCreate(&desc, compute, wide ? kR64F : kR32F), "MatmulDescCreate");
     const int32_t op_b = b.op, op_a = a.op;
     must(l.MatmulDescSetAttribute(desc, kDescTransA, &op_b, sizeof op_b), "MatmulDescSetAttribute");
     must(l.MatmulDescSetAttribute(desc, kDescTransB, &op_a, sizeof op_a), "MatmulDescSetAttribute");
@@ -256,10 +261,11 @@ class Products {
       r.desc = desc;
       r.algo = found.algo;
       r.workspace = found.workspace;
-      return;
+      return true;
     }
     l.MatmulDescDestroy(desc);
     for (BlasLayout x : {r.a, r.b, r.c}) l.MatrixLayoutDestroy(x);
+    return false;
   }
 
   BlasHandle handle_ = nullptr;
