@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks format, Python's linter, clang-tidy, the type stubs, and that every public header compiles
-# alone. clang-tidy looks at every file that is built: that takes 2 to 3 minutes on 2 cores, and
-# needs no history to find out what has changed. `tools/lint.sh FILE.cpp...` runs it on these alone.
+# alone. clang-tidy looks at every source of library and module: 2 to 3 minutes on 2 cores, and it
+# needs no history to know what has changed. `tools/lint.sh FILE.cpp...` runs it on these alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/step.sh
@@ -15,12 +15,12 @@ headers() {
   done
 }
 
-built() { # what this project compiles, without what lies in .venv
+built() { # the library's and the module's sources, as they are compiled
   $py -c '
 import json, os
 here = os.getcwd() + "/"
 files = {c["file"] for c in json.load(open("build/compile_commands.json"))}
-print(*sorted(f[len(here):] for f in files if f.startswith(here) and "/.venv/" not in f), sep="\n")'
+print(*sorted(f[len(here):] for f in files if f.startswith((here + "src/", here + "python/src/"))), sep="\n")'
 }
 
 tidy() { # on FILE...
