@@ -3,7 +3,7 @@
 Every kernel of the corpus (each row of the pointwise table in each dtype, gradients, conversions,
 random groups) and every line of kernels/variants.txt is compiled by clang for AMD architectures
 and by NVRTC for NVIDIA's. Checked: it compiles, the wavefront is 64 wide on gfx9 and 32 on
-gfx11/12, no registers are spilled, a block takes at most 64 KiB of its own memory.
+gfx11/12, no registers are spilled to memory, a block takes at most 64 KiB of its own memory.
 
     tools/kernels.py --all              everything, four AMD and two NVIDIA architectures
     tools/kernels.py --sample SEED      a share of it that takes a minute or two: each kind of
@@ -29,6 +29,7 @@ WARP = {"gfx90a": 64, "gfx942": 64, "gfx1100": 32, "gfx1201": 32, "sm_80": 32, "
 AMD = [a for a in WARP if a.startswith("gfx")]
 NVIDIA = [a for a in WARP if a.startswith("sm")]
 MAX_SHARED = 65536
+MAX_SCALARS = 64  # spilled ones; they fill one or two vector registers
 
 
 def find_tool(name):
@@ -97,7 +98,7 @@ def check_nvidia(log, spill=0):
 
 
 def check_amd(notes, arch, spill=0):
-    """The same from the metadata of a code object; `spill` registers are allowed."""
+    """The same from the metadata of a code object; `spill` vector registers are allowed."""
     complaints, kernels = [], 0
     for block in re.split(r"\n\s+- \.agpr_count|\n\s+- \.args", notes)[1:]:
         fields = dict(re.findall(r"\.(\w+):\s+'?(\S+?)'?\n", block + "\n"))
@@ -107,8 +108,9 @@ def check_amd(notes, arch, spill=0):
         name = fields.get("name", "?")
         if int(fields["wavefront_size"]) != WARP[arch]:
             complaints.append((name, f"wavefront of {fields['wavefront_size']}"))
-        for kind in ("vgpr", "sgpr"):
-            if int(fields[f"{kind}_spill_count"]) > spill:
+        # Scalars are spilled into lanes of vector registers, not into memory: a few are cheap.
+        for kind, most in (("vgpr", spill), ("sgpr", max(spill, MAX_SCALARS))):
+            if int(fields[f"{kind}_spill_count"]) > most:
                 complaints.append((name, f"{fields[f'{kind}_spill_count']} {kind}s spilled"))
         if int(fields["group_segment_fixed_size"]) > MAX_SHARED:
             complaints.append((name, f"{fields['group_segment_fixed_size']} bytes of LDS"))
