@@ -75,11 +75,12 @@ class autocast:
     `with pf.autocast("cpu"):`, also nested, and as a decorator. Run the forward pass and the loss
     in it, not backward(). The classes of operations are in the documentation (Mixed precision).
 
-    device_type    "cpu" or "cuda" ("rocm", "hip", "gpu" are the same): where the tensors are.
-                   Without a GPU "cuda" warns and changes nothing.
-    dtype          float16 or bfloat16; get_autocast_dtype(device_type) by default.
-    enabled        False switches autocast off within it.
-    cache_enabled  keeps the casts of parameters until the outermost region ends.
+    Args:
+        device_type: "cpu" or "cuda" ("rocm", "hip", "gpu" are the same): where the tensors are.
+            Without a GPU "cuda" warns and changes nothing.
+        dtype: float16 or bfloat16; get_autocast_dtype(device_type) by default.
+        enabled: False switches autocast off within it.
+        cache_enabled: keeps the casts of parameters until the outermost region ends.
     """
 
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):

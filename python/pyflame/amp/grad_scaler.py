@@ -31,9 +31,10 @@ class GradScaler:
     an optimizer steps (and counts the step) is decided in Python: one copy a step, which
     debug.stats() counts as copies_to_host.
 
-    device   where the loss is, "cuda" or "cpu"; by default wherever the first loss is. "cuda"
-             without a GPU warns and makes the scaler pass everything through.
-    enabled  False: scale() returns its argument, step() steps.
+    Args:
+        device: where the loss is, "cuda" or "cpu"; by default wherever the first loss is. "cuda"
+            without a GPU warns and makes the scaler pass everything through.
+        enabled: False: scale() returns its argument, step() steps.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class GradScaler:
     def step(self, optimizer, *args, **kwargs):
         """Divides the gradients, if unscale_() has not, and steps unless one was inf or NaN.
 
-        Returns what optimizer.step(*args, **kwargs) returns, None for a step that is skipped.
+        Returns what ``optimizer.step(*args, **kwargs)`` returns, None for a step that is skipped.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
