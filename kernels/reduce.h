@@ -1,8 +1,8 @@
-// Reductions over any dimensions. Element k of a reduction is numbered in row-major order over the
-// reduced dimensions. Threads lie along k where neighbours of k are neighbours in memory
-// (reduce_rows), else along the outputs (reduce_columns). Long reductions are cut into chunks,
-// whose results reduce_finish joins. Which thread takes what, and the order in which results are
-// joined, follow from shape, dtype, layout and alignment alone.
+// Reductions over any dimensions whose result does not depend on the order: sums of integers,
+// extremes and their places, tests, counts (sum.h has the others). Element k of a reduction is
+// numbered in row-major order over the reduced dimensions. Threads lie along k where neighbours of
+// k are neighbours in memory (reduce_rows), else along the outputs (reduce_columns). Long
+// reductions are cut into chunks, whose results reduce_finish joins.
 //
 //   -DPF_T=  dtype of the input        -DPF_OP=  one of the operations below
 //   -DPF_V=  elements of one access    -DPF_DENSE=1: at most one reduced axis (of stride 1 when
@@ -18,13 +18,11 @@ constexpr int V = PF_V;
 struct pf_reduce {
   const void* x;
   void* out;
-  void* values;      // find: where the values go, or null
-  const void* mean;  // sum of squares: what is subtracted, or null
-  void* partial;     // results of chunks: [chunks][outputs]
+  void* values;   // find: where the values go, or null
+  void* partial;  // results of chunks: [chunks][outputs]
   pf_axes kept, reduced;
   pf_i64 chunk, chunks;  // elements of one chunk
   pf_i64 tiles;          // blocks along the outputs
-  double divisor;        // of sums
   pf_u32 width;          // rows: threads of one output; columns: threads along the outputs
   pf_u32 unused;
 };
@@ -48,37 +46,14 @@ struct pf_op_base {
   typedef A acc;
   typedef A wide_acc;
   typedef pf_compute<T> C;
-  static PF_METHOD C mean_of(const pf_reduce&, pf_i64) { return C(0); }
   static PF_METHOD A wide(A a, pf_i64) { return a; }
   static PF_METHOD A wide_start(A a) { return a; }
-};
-template <class T>
-struct pf_op_sum : pf_op_base<T, pf_compute<T>> {
-  typedef pf_compute<T> A;
-  static PF_METHOD A start() { return A(0); }
-  static PF_METHOD A lift(A x, pf_i32, A) { return x; }
-  static PF_METHOD A join(A a, A b) { return a + b; }
-  static PF_METHOD A follow(A a, A b) { return a + b; }
-  static PF_METHOD void finish(const pf_reduce& r, pf_i64 o, A a) {
-    pf_put_one<T>(r.out, o, a / static_cast<A>(r.divisor));
-  }
-};
-template <class T>
-struct pf_op_squares : pf_op_sum<T> {
-  typedef pf_compute<T> A;
-  static PF_METHOD A mean_of(const pf_reduce& r, pf_i64 o) {
-    return r.mean ? pf_get_one<T>(r.mean, pf_other_offset(r.kept, o)) : A(0);
-  }
-  static PF_METHOD A lift(A x, pf_i32, A mean) {
-    const A d = x - mean;
-    return d * d;
-  }
 };
 template <class T>
 struct pf_op_sum_int : pf_op_base<T, pf_i64> {
   typedef pf_i64 A;
   static PF_METHOD A start() { return 0; }
-  static PF_METHOD A lift(pf_compute<T> x, pf_i32, pf_compute<T>) { return x; }
+  static PF_METHOD A lift(pf_compute<T> x, pf_i32) { return x; }
   static PF_METHOD A join(A a, A b) { return pf_add(a, b); }
   static PF_METHOD A follow(A a, A b) { return pf_add(a, b); }
   static PF_METHOD void finish(const pf_reduce& r, pf_i64 o, A a) {
@@ -87,9 +62,7 @@ struct pf_op_sum_int : pf_op_base<T, pf_i64> {
 };
 template <class T>
 struct pf_op_count : pf_op_sum_int<T> {
-  static PF_METHOD pf_i64 lift(pf_compute<T> x, pf_i32, pf_compute<T>) {
-    return x != pf_compute<T>(0);
-  }
+  static PF_METHOD pf_i64 lift(pf_compute<T> x, pf_i32) { return x != pf_compute<T>(0); }
 };
 template <class T>
 struct pf_op_prod_int : pf_op_sum_int<T> {
@@ -98,16 +71,6 @@ struct pf_op_prod_int : pf_op_sum_int<T> {
   static PF_METHOD A join(A a, A b) { return pf_mul(a, b); }
   static PF_METHOD A follow(A a, A b) { return pf_mul(a, b); }
 };
-template <class T>
-struct pf_op_prod : pf_op_base<T, pf_compute<T>> {
-  typedef pf_compute<T> A;
-  static PF_METHOD A start() { return A(1); }
-  static PF_METHOD A lift(A x, pf_i32, A) { return x; }
-  static PF_METHOD A join(A a, A b) { return a * b; }
-  static PF_METHOD A follow(A a, A b) { return a * b; }
-  static PF_METHOD void finish(const pf_reduce& r, pf_i64 o, A a) { pf_put_one<T>(r.out, o, a); }
-};
-
 PF_DEVICE float pf_lowest(float) {
   return -pf_float<float>::infinity();
 }
@@ -137,7 +100,7 @@ template <class T, bool MAX>
 struct pf_op_extreme : pf_op_base<T, pf_value<T>> {
   typedef pf_value<T> A;
   static PF_METHOD A start() { return MAX ? pf_lowest(A(0)) : pf_uppermost(A(0)); }
-  static PF_METHOD A lift(pf_compute<T> x, pf_i32, pf_compute<T>) { return x; }
+  static PF_METHOD A lift(pf_compute<T> x, pf_i32) { return x; }
   static PF_METHOD A join(A a, A b) { return MAX ? pf_max(a, b) : pf_min(a, b); }
   static PF_METHOD A follow(A a, A b) { return join(a, b); }
   static PF_METHOD void finish(const pf_reduce& r, pf_i64 o, A a) {
@@ -153,7 +116,7 @@ template <class T, bool ALL>
 struct pf_op_test : pf_op_base<T, pf_i32> {
   typedef pf_i32 A;
   static PF_METHOD A start() { return ALL; }
-  static PF_METHOD A lift(pf_compute<T> x, pf_i32, pf_compute<T>) { return x != pf_compute<T>(0); }
+  static PF_METHOD A lift(pf_compute<T> x, pf_i32) { return x != pf_compute<T>(0); }
   static PF_METHOD A join(A a, A b) { return ALL ? a & b : a | b; }
   static PF_METHOD A follow(A a, A b) { return join(a, b); }
   static PF_METHOD void finish(const pf_reduce& r, pf_i64 o, A a) {
@@ -181,10 +144,9 @@ struct pf_op_find {
   typedef pf_value<T> A;
   typedef pf_found<A, pf_i32> acc;
   typedef pf_found<A, pf_i64> wide_acc;
-  static PF_METHOD C mean_of(const pf_reduce&, pf_i64) { return C(0); }
   static PF_METHOD acc start() { return {MAX ? pf_lowest(A(0)) : pf_uppermost(A(0)), -1}; }
   static PF_METHOD wide_acc wide_start(acc a) { return {a.value, -1}; }
-  static PF_METHOD acc lift(C x, pf_i32 at, C) { return {static_cast<A>(x), at}; }
+  static PF_METHOD acc lift(C x, pf_i32 at) { return {static_cast<A>(x), at}; }
   static PF_METHOD wide_acc wide(acc a, pf_i64 begin) {
     return {a.value, a.at < 0 ? -1 : begin + a.at};
   }
@@ -240,9 +202,9 @@ PF_DEVICE Acc pf_follow_all(const Acc* a) {
   else
     return Op::follow(pf_follow_all<N / 2>(a), pf_follow_all<N / 2>(a + N / 2));
 }
-PF_DEVICE Acc pf_lift_all(const pf_vector<T, V>& v, pf_i32 at, C mean) {
+PF_DEVICE Acc pf_lift_all(const pf_vector<T, V>& v, pf_i32 at) {
   Acc a[V];
-  PF_UNROLL for (int j = 0; j < V; ++j) a[j] = Op::lift(v.get(j), at + j, mean);
+  PF_UNROLL for (int j = 0; j < V; ++j) a[j] = Op::lift(v.get(j), at + j);
   return pf_follow_all<V>(a);
 }
 
@@ -255,7 +217,6 @@ PF_KERNEL(reduce_rows, PF_REDUCE_THREADS)(const pf_reduce r) {
   const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
   const pf_i64 end = on ? (stop < r.reduced.count ? stop : r.reduced.count) : begin;
   const char* row = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
-  const C mean = on ? Op::mean_of(r, o) : C(0);
   const pf_i64 step = static_cast<pf_i64>(width) * V;
   Acc a = Op::start();
   pf_i64 k = begin + static_cast<pf_i64>(t) * V;
@@ -264,17 +225,17 @@ PF_KERNEL(reduce_rows, PF_REDUCE_THREADS)(const pf_reduce r) {
     PF_UNROLL for (int u = 0; u < 4; ++u) v[u].load<true>(pf_reduce_at(r, row, k + u * step));
     Acc s[4];
     PF_UNROLL for (int u = 0; u < 4; ++u) s[u] =
-        pf_lift_all(v[u], static_cast<pf_i32>(k + u * step - begin), mean);
+        pf_lift_all(v[u], static_cast<pf_i32>(k + u * step - begin));
     a = Op::follow(a, pf_follow_all<4>(s));
   }
   for (; k + V <= end; k += step) {
     pf_vector<T, V> v;
     v.load<true>(pf_reduce_at(r, row, k));
-    a = Op::follow(a, pf_lift_all(v, static_cast<pf_i32>(k - begin), mean));
+    a = Op::follow(a, pf_lift_all(v, static_cast<pf_i32>(k - begin)));
   }
   if constexpr (V > 1)  // what fills no vector, at the end of a row
     for (k = end / V * V + t; k < end; k += width)
-      a = Op::follow(a, Op::lift(pf_get_one<T>(row, k), static_cast<pf_i32>(k - begin), mean));
+      a = Op::follow(a, Op::lift(pf_get_one<T>(row, k), static_cast<pf_i32>(k - begin)));
   a = pf_group_join<Op>(a, width, room);
   if (t == 0 && on) pf_reduce_store(r, o, c, a);
 }
@@ -304,8 +265,6 @@ PF_KERNEL(reduce_columns, PF_REDUCE_THREADS)(const pf_reduce r) {
   const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
   const pf_i64 end = on ? (stop < r.reduced.count ? stop : r.reduced.count) : begin;
   const char* column = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
-  C mean[V];
-  PF_UNROLL for (int j = 0; j < V; ++j) mean[j] = on ? Op::mean_of(r, o + j) : C(0);
   Acc a[V];
   PF_UNROLL for (int j = 0; j < V; ++j) a[j] = Op::start();
   const auto at = [&](pf_i64 k) PF_INLINE {
@@ -319,7 +278,7 @@ PF_KERNEL(reduce_columns, PF_REDUCE_THREADS)(const pf_reduce r) {
     PF_UNROLL for (int j = 0; j < V; ++j) {
       Acc s[4];
       PF_UNROLL for (int u = 0; u < 4; ++u) s[u] =
-          Op::lift(v[u].get(j), static_cast<pf_i32>(k + u * step - begin), mean[j]);
+          Op::lift(v[u].get(j), static_cast<pf_i32>(k + u * step - begin));
       a[j] = Op::follow(a[j], pf_follow_all<4>(s));
     }
   }
@@ -327,7 +286,7 @@ PF_KERNEL(reduce_columns, PF_REDUCE_THREADS)(const pf_reduce r) {
     pf_vector<T, V> v;
     v.load<true>(at(k));
     PF_UNROLL for (int j = 0; j < V; ++j) a[j] =
-        Op::follow(a[j], Op::lift(v.get(j), static_cast<pf_i32>(k - begin), mean[j]));
+        Op::follow(a[j], Op::lift(v.get(j), static_cast<pf_i32>(k - begin)));
   }
   pf_column_join(a, width, room);
   if (y == 0 && on) PF_UNROLL for (int j = 0; j < V; ++j) pf_reduce_store(r, o + j, c, a[j]);

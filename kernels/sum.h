@@ -76,6 +76,12 @@ PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
 // W elements from k on, joined; `end` is that of the chunk.
 PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C mean) {
   C x[W];
+  if (V == W && k + W <= end) {
+    pf_vector<T, V> v;
+    v.template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_offset(r.reduced, k)));
+    PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v.get(j % V), mean);
+    return pf_tree<W>(x);
+  }
   PF_UNROLL for (int j = 0; j < W; ++j) {
     x[j] = Op::start();
     if (k + j >= end) continue;

@@ -1,4 +1,4 @@
-// Reductions and the search for extremes (kernels/reduce.h).
+// Reductions and the search for extremes (kernels/reduce.h, sum.h).
 #include <algorithm>
 
 #include "gpu/axes.h"
@@ -14,16 +14,15 @@ struct Reduce {
   const void* x = nullptr;
   void* out = nullptr;
   void* values = nullptr;
-  const void* mean = nullptr;
   void* partial = nullptr;
   Axes kept, reduced;
   int64_t chunk = 0, chunks = 1, tiles = 1;
-  double divisor = 1;
   uint32_t width = 1, unused = 0;
 };
 
 // Bit d of `mask`: dimension d of x is reduced. `extra` (may be null) broadcasts over these.
-void plan(Reduce& r, const pf_tensor& x, int64_t mask, const pf_tensor* extra) {
+template <class R>
+void plan(R& r, const pf_tensor& x, int64_t mask, const pf_tensor* extra) {
   for (int d = 0; d < x.ndim; ++d) {
     if (mask >> d & 1)
       r.reduced.add(x.shape[d], x.strides[d]);
@@ -72,7 +71,7 @@ void run(const KernelArgs& a, Reduce& r, const pf_tensor& x, const char* op, siz
     int64_t chunks = 1;
     if (width == kThreads) {
       chunks = std::clamp<int64_t>(ceil_div(8192, r.tiles), 1, ceil_div(k, 2 * step));
-      chunks = std::max(chunks, ceil_div(k, int64_t{1} << 20));  // short chains of additions
+      chunks = std::max(chunks, ceil_div(k, int64_t{1} << 30));  // places in a chunk are 32 bits
     }
     r.chunk = ceil_div(ceil_div(std::max<int64_t>(k, 1), chunks), step) * step;
   } else {
@@ -86,7 +85,7 @@ void run(const KernelArgs& a, Reduce& r, const pf_tensor& x, const char* op, siz
     r.tiles = ceil_div(vectors, width);
     const int64_t height = kThreads / width;
     int64_t chunks = std::clamp<int64_t>(ceil_div(8192, r.tiles), 1, ceil_div(k, 16 * height));
-    chunks = std::max(chunks, ceil_div(k, 1024 * height));
+    chunks = std::max(chunks, ceil_div(k, int64_t{1} << 30));
     r.chunk = ceil_div(k, chunks);
   }
   r.chunks = std::max<int64_t>(1, ceil_div(k, r.chunk));
@@ -115,23 +114,96 @@ void simple(const KernelArgs& a) {
   run(a, r, a.tensor(1), kOp, 8);
 }
 
+// ---- floating-point sums and products (kernels/sum.h) ------------------------------------------
+
+// pf_sum of kernels/sum.h.
+struct Sum {
+  const void* x = nullptr;
+  void* out = nullptr;
+  const void* mean = nullptr;
+  void* partial = nullptr;
+  Axes kept, reduced;
+  int64_t chunk = 1, chunks = 1, tiles = 1;
+  double divisor = 1;
+  uint32_t lanes = 1, ways = 1, width = 1, unused = 0;
+};
+
+void run_sum(const KernelArgs& a, Sum& r, const char* op) {
+  const pf_tensor& x = a.tensor(1);
+  const int64_t outs = r.kept.count, k = std::max<int64_t>(r.reduced.count, 1);
+  if (outs == 0) return;
+  r.out = a.data(0);
+  // The order of additions: of k, outs and the dtype alone.
+  const auto size = static_cast<int64_t>(itemsize(a.dtype(1)));
+  const int64_t vector = 16 / size;
+  const int64_t lanes = std::min<int64_t>(32, power_of_two_from(ceil_div(k, vector)));
+  const int64_t leaf = lanes * vector;
+  const int64_t ways = std::min<int64_t>(8, power_of_two_from(ceil_div(k, leaf)));
+  const int64_t round = leaf * ways;
+  const int64_t rounds = ceil_div(k, round);
+  const int64_t most = std::clamp<int64_t>(ceil_div(int64_t{1} << 20, outs), 1, 8192);
+  r.chunk = std::max(ceil_div(rounds, most), rounds <= 4 ? rounds : 2) * round;
+  r.chunks = ceil_div(k, r.chunk);
+  r.lanes = static_cast<uint32_t>(lanes);
+  r.ways = static_cast<uint32_t>(ways);
+  // Who takes which: of the layout.
+  const bool rows = r.kept.n == 0 || r.reduced.n == 0 || r.reduced.count == 0 ||
+                    magnitude(r.reduced.step()) < magnitude(r.kept.step());
+  int64_t v, blocks;
+  int threads = kThreads;
+  if (rows) {
+    v = r.reduced.count == 0 ? 1 : width_along(r.reduced, r.kept, x, r.reduced.n == 1);
+    if (v != vector) v = 1;
+    const int64_t unit = lanes * std::max<int64_t>(1, ways / 4);
+    blocks = ceil_div(outs * r.chunks, kThreads / unit);
+  } else {
+    v = width_along(r.kept, r.reduced, x, false);
+    const int64_t vectors = ceil_div(outs, v);
+    const int64_t width =
+        std::max(std::min(power_of_two_from(vectors), kThreads / ways), a.traits().warp / ways);
+    r.width = static_cast<uint32_t>(width);
+    r.tiles = ceil_div(vectors, width);
+    blocks = r.tiles * r.chunks;
+    threads = static_cast<int>(width * ways);
+  }
+  const Defines defines = Defines()
+                              .type("PF_T", a.dtype(1))
+                              .text("PF_OP", op)
+                              .value("PF_V", v)
+                              .value("PF_DENSE", r.reduced.n <= 1);
+  if (r.chunks > 1)
+    r.partial = a.workspace(static_cast<size_t>(r.chunks * outs) * (size == 8 ? 8 : 4));
+  a.launch(a.compile("sum.h", defines, rows ? "sum_rows" : "sum_columns"), Grid(blocks), threads, 0,
+           r);
+  if (r.chunks == 1) return;
+  const int64_t width = std::min<int64_t>(power_of_two_from(outs), 32);
+  r.width = static_cast<uint32_t>(width);
+  a.launch(a.compile("sum.h", defines, "sum_finish"), Grid(ceil_div(outs, width)), kThreads, 0, r);
+}
+
 // attrs: mask of reduced dimensions, squares?, divide by the count?; tensors: out, x, mean or none.
 void sum(const KernelArgs& a) {
   const pf_tensor* mean = a.has(2) ? &a.tensor(2) : nullptr;
-  Reduce r;
+  Sum r;
   plan(r, a.tensor(1), a.i(0), mean);
-  r.out = a.data(0);
   r.mean = mean ? mean->data : nullptr;
   if (a.i(2) != 0) r.divisor = static_cast<double>(r.reduced.count);
-  run(a, r, a.tensor(1), a.i(1) != 0 ? "pf_op_squares" : "pf_op_sum", 8);
+  run_sum(a, r, a.i(1) != 0 ? "pf_op_squares" : "pf_op_sum");
 }
 
 void prod(const KernelArgs& a) {
+  if (is_float(a.dtype(1))) {
+    Sum r;
+    plan(r, a.tensor(1), a.i(0), nullptr);
+    return run_sum(a, r, "pf_op_product");
+  }
   Reduce r;
   plan(r, a.tensor(1), a.i(0), nullptr);
   r.out = a.data(0);
-  run(a, r, a.tensor(1), is_float(a.dtype(1)) ? "pf_op_prod" : "pf_op_prod_int", 8);
+  run(a, r, a.tensor(1), "pf_op_prod_int", 8);
 }
+
+// ------------------------------------------------------------------------------------------------
 
 // Tensors: values (or none), indices, x. attrs: the reduced dimension, maximum?
 void find_extreme(const KernelArgs& a) {
