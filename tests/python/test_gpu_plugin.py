@@ -321,3 +321,45 @@ def test_blocking_launches(run):
         """,
         HIP_LAUNCH_BLOCKING=1,
     )
+
+
+@pytest.mark.skipif(not (FOLDER / "libpyflame_cuda.so").exists(), reason="no CUDA plug-in")
+def test_the_other_vendor(run):
+    env = {"PYFLAME_CUDA_LIBRARY": HIP, "PYFLAME_NVRTC_LIBRARY": RTC}
+    code = """
+        x = pf.ones(3, device="cuda") * 2
+        assert str(x.device) == "cuda:0" and x.device.backend == "cuda" and x.tolist() == [2] * 3
+        assert pf.cuda.get_device_capability(0 if pf.cuda.device_count() == 1 else 1) == (9, 0)
+        assert pf.cuda.get_device_properties("cuda:0").warp_size == 32
+        y = pf.arange(6.0, device="cuda").reshape(2, 3)
+        assert y.sum(0).tolist() == [3, 5, 7] and y.t().contiguous().tolist() == [[0, 3], [1, 4], [2, 5]]
+        """
+    out = run(
+        code
+        + """
+        assert pf.rocm_device_count() == 1  # both: each name means its own
+        a, b = pf.ones(2, device="rocm"), pf.ones(2, device="gpu:1")
+        assert str(a.device) == "rocm:0" and str(b.device) == "cuda:0"
+        assert a.to("cuda").tolist() == [1, 1] and (b.to("rocm") + a).tolist() == [2, 2]
+        raises(pf.DeviceError, "rocm:0", lambda: a + b)
+        """,
+        **env,
+    )
+    assert "the GPU here" not in out
+    out = run(
+        code
+        + """
+        assert not pf.rocm_is_available() and pf.rocm_device_count() == 0
+        assert str(pf.device("rocm")) == "cuda:0" and str(pf.device("gpu")) == "cuda:0"
+        """,
+        PYFLAME_HIP_LIBRARY="/nowhere.so",
+        **env,
+    )
+    assert out.count("the GPU here is an NVIDIA one") == 1
+    run(
+        """
+        assert "sm_61" in pf.backends()["cuda"] and "7.0" in pf.backends()["cuda"]
+        """,
+        PYFLAME_STANDIN_SM="61",
+        **env,
+    )

@@ -65,11 +65,11 @@ struct Warp {
 
 class Runner {
  public:
-  std::string run(const Entry& e, void* packed, unsigned blocks, unsigned threads, unsigned shared,
-                  unsigned warp) {
+  std::string run(const Entry& e, void* packed, unsigned blocks, unsigned threads,
+                  unsigned shared) {
     entry_ = &e;
     packed_ = packed;
-    warp_ = warp;
+    warp_ = static_cast<unsigned>(e.warp);  // what the text was compiled for
     std::vector<char> dynamic(shared + 16);
     Block b{};
     b.threads = threads;
@@ -249,9 +249,9 @@ thread_local Runner* Runner::current = nullptr;
 }  // namespace
 
 std::string run_blocks(const Entry& e, void* packed, unsigned blocks, unsigned threads,
-                       unsigned shared_bytes, unsigned warp) {
+                       unsigned shared_bytes) {
   static thread_local Runner runner;
-  return runner.run(e, packed, blocks, threads, shared_bytes, warp);
+  return runner.run(e, packed, blocks, threads, shared_bytes);
 }
 
 }  // namespace standin

@@ -18,7 +18,7 @@ struct Entry {
   void* (*pack)(void** args);
   void (*run)(void* packed);
   void (*drop)(void* packed);
-  int most_threads;
+  int most_threads, warp;
   Block** shim;
   char *lds_begin, *lds_end;
 };
@@ -26,6 +26,6 @@ struct Entry {
 // All blocks, in order. Empty, or what the kernel did that no GPU forgives: a barrier that not all
 // threads reach, lanes missing at a shuffle.
 std::string run_blocks(const Entry&, void* packed, unsigned blocks, unsigned threads,
-                       unsigned shared_bytes, unsigned warp);
+                       unsigned shared_bytes);
 
 }  // namespace standin

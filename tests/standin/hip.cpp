@@ -1,8 +1,10 @@
 // A stand-in for AMD's HIP runtime, for tests on machines without an AMD GPU: the calls that the
-// plug-in makes, with memory behind guard pages, streams that run on threads of their own, and
-// failures on request. It runs what the stand-in compiler (hiprtc.cpp) made.
+// plug-in makes (under the names of NVIDIA's driver too, for the other plug-in), with memory behind
+// guard pages, streams that run on threads of their own, and failures on request. It runs what the
+// stand-in compiler (hiprtc.cpp) made.
 //
 //   PYFLAME_STANDIN_ARCH=gfx1100   the device's target id (default gfx942:sramecc+:xnack-)
+//   PYFLAME_STANDIN_SM=80          the same under NVIDIA's names (default 90)
 //   PYFLAME_STANDIN_DEVICES=2      how many there are (default 1)
 //   PYFLAME_STANDIN_MEMORY=BYTES   of each (default 8 GiB)
 //   PYFLAME_STANDIN_DELAY_US=50    longest random pause before a job (default 20)
@@ -29,13 +31,15 @@
 #include <thread>
 #include <vector>
 
+#define PF_GPU_CUDA 1
 #include "block.h"
+#include "gpu/runtime.h"
 
 namespace standin {
 namespace {
 
 enum : int {
-  kSuccess = 0,
+  kOk = 0,
   kInvalidValue = 1,
   kOutOfMemory = 2,
   kNoDevice = 100,
@@ -68,11 +72,11 @@ std::map<std::string, Fault>& fault_table() {
 std::atomic<bool> any_fault{false};
 
 int fault(const char* call) {
-  if (!any_fault.load(std::memory_order_relaxed)) return kSuccess;
+  if (!any_fault.load(std::memory_order_relaxed)) return kOk;
   std::lock_guard lock(fault_mutex);
   auto it = fault_table().find(call);
-  if (it == fault_table().end() || it->second.left <= 0) return kSuccess;
-  return --it->second.left == 0 ? it->second.error : kSuccess;
+  if (it == fault_table().end() || it->second.left <= 0) return kOk;
+  return --it->second.left == 0 ? it->second.error : kOk;
 }
 
 // ---- devices and memory ------------------------------------------------------------------------
@@ -129,7 +133,7 @@ Gpu& gpu() {
 
 // The block ends where its last page ends (to 256 bytes), behind which nothing is mapped.
 int take(size_t bytes, int device, void** out) {
-  if (!bytes) return *out = nullptr, kSuccess;
+  if (!bytes) return *out = nullptr, kOk;
   Machine& m = machine();
   if (device >= 0) {
     Gpu& g = *m.gpus[static_cast<size_t>(device)];
@@ -156,11 +160,11 @@ int take(size_t bytes, int device, void** out) {
   std::lock_guard lock(m.mutex);
   m.allocations[p] = {map, pages + 2 * kPage, bytes, device};
   *out = p;
-  return kSuccess;
+  return kOk;
 }
 
 int give(void* p) {
-  if (!p) return kSuccess;
+  if (!p) return kOk;
   Machine& m = machine();
   Allocation a;
   {
@@ -181,7 +185,7 @@ int give(void* p) {
     std::fprintf(stderr, "stand-in: something wrote outside of a block of %zu bytes\n", a.bytes);
     std::abort();
   }
-  return kSuccess;
+  return kOk;
 }
 
 // ---- streams and events ------------------------------------------------------------------------
@@ -326,26 +330,26 @@ using namespace standin;
 
 CALL hipInit(unsigned) {
   FAULT("hipInit");
-  return machine().gpus.empty() ? kNoDevice : kSuccess;
+  return machine().gpus.empty() ? kNoDevice : kOk;
 }
 CALL hipDriverGetVersion(int* v) {
-  return *v = 60400000, kSuccess;
+  return *v = 60400000, kOk;
 }
 CALL hipGetDeviceCount(int* n) {
   FAULT("hipGetDeviceCount");
   *n = static_cast<int>(machine().gpus.size());
-  return *n ? kSuccess : kNoDevice;
+  return *n ? kOk : kNoDevice;
 }
 CALL hipSetDevice(int d) {
   if (d < 0 || d >= static_cast<int>(machine().gpus.size())) return kInvalidDevice;
-  return t_device = d, kSuccess;
+  return t_device = d, kOk;
 }
 CALL hipDeviceGetName(char* name, int n, int) {
   std::snprintf(name, static_cast<size_t>(n), "Stand-in for an AMD GPU");
-  return kSuccess;
+  return kOk;
 }
 CALL hipDeviceTotalMem(size_t* bytes, int d) {
-  return *bytes = machine().gpus[static_cast<size_t>(d)]->total, kSuccess;
+  return *bytes = machine().gpus[static_cast<size_t>(d)]->total, kOk;
 }
 // hipDeviceProp_tR0600: 1472 bytes; only what the plug-in reads is filled in.
 CALL hipGetDevicePropertiesR0600(void* out, int d) {
@@ -363,13 +367,13 @@ CALL hipGetDevicePropertiesR0600(void* out, int d) {
   put(336, 2147483647);
   put(388, 4);
   std::strncpy(p + 1160, g.target.c_str(), 255);
-  return kSuccess;
+  return kOk;
 }
 CALL hipDeviceCanAccessPeer(int* can, int, int) {
-  return *can = 1, kSuccess;
+  return *can = 1, kOk;
 }
 CALL hipDeviceEnablePeerAccess(int, unsigned) {
-  return kSuccess;
+  return kOk;
 }
 CALL hipMemGetInfo(size_t* free, size_t* total) {
   FAULT("hipMemGetInfo");
@@ -395,13 +399,13 @@ CALL hipHostFree(void* p) {
   return give(p);
 }
 CALL hipHostRegister(void*, size_t, unsigned) {
-  return kSuccess;
+  return kOk;
 }
 CALL hipHostUnregister(void*) {
-  return kSuccess;
+  return kOk;
 }
 CALL hipHostGetDevicePointer(void** device, void* host, unsigned) {
-  return *device = host, kSuccess;
+  return *device = host, kOk;
 }
 
 namespace {
@@ -409,7 +413,7 @@ int copy_job(const char* call, void* to, const void* from, size_t bytes, void* s
   FAULT(call);
   if (int e = lost_on(stream)) return e;
   of(stream)->push([=] { std::memcpy(to, from, bytes); });
-  return kSuccess;
+  return kOk;
 }
 }  // namespace
 CALL hipMemcpyHtoDAsync(void* to, const void* from, size_t n, void* s) {
@@ -428,16 +432,16 @@ CALL hipMemsetD8Async(void* p, unsigned char value, size_t n, void* s) {
   FAULT("hipMemsetD8Async");
   if (int e = lost_on(s)) return e;
   of(s)->push([=] { std::memset(p, value, n); });
-  return kSuccess;
+  return kOk;
 }
 
 CALL hipStreamCreateWithPriority(void** out, unsigned, int) {
   FAULT("hipStreamCreateWithPriority");
-  return *out = new Stream(t_device), kSuccess;
+  return *out = new Stream(t_device), kOk;
 }
 CALL hipStreamDestroy(void* s) {
   delete of(s);
-  return kSuccess;
+  return kOk;
 }
 CALL hipStreamSynchronize(void* s) {
   FAULT("hipStreamSynchronize");
@@ -446,20 +450,20 @@ CALL hipStreamSynchronize(void* s) {
 }
 CALL hipStreamQuery(void* s) {
   if (int e = lost_on(s)) return e;
-  return of(s)->idle() ? kSuccess : kNotReady;
+  return of(s)->idle() ? kOk : kNotReady;
 }
 CALL hipStreamWaitEvent(void* s, void* e, unsigned) {
   if (auto m = static_cast<Event*>(e)->get()) of(s)->push([m] { m->wait(); });
-  return kSuccess;
+  return kOk;
 }
 CALL hipEventCreateWithFlags(void** out, unsigned flags) {
   auto* e = new Event;
   e->timed = !(flags & 2);
-  return *out = e, kSuccess;
+  return *out = e, kOk;
 }
 CALL hipEventDestroy(void* e) {
   delete static_cast<Event*>(e);
-  return kSuccess;
+  return kOk;
 }
 CALL hipEventRecord(void* e, void* s) {
   FAULT("hipEventRecord");
@@ -470,17 +474,17 @@ CALL hipEventRecord(void* e, void* s) {
     event->moment = m;
   }
   of(s)->push([m] { m->set(); });
-  return kSuccess;
+  return kOk;
 }
 CALL hipEventQuery(void* e) {
   auto m = static_cast<Event*>(e)->get();
-  if (!m) return kSuccess;
+  if (!m) return kOk;
   std::lock_guard lock(m->mutex);
-  return m->done ? kSuccess : kNotReady;
+  return m->done ? kOk : kNotReady;
 }
 CALL hipEventSynchronize(void* e) {
   if (auto m = static_cast<Event*>(e)->get()) m->wait();
-  return kSuccess;
+  return kOk;
 }
 CALL hipEventElapsedTime(float* ms, void* from, void* to) {
   auto *a = static_cast<Event*>(from), *b = static_cast<Event*>(to);
@@ -489,7 +493,7 @@ CALL hipEventElapsedTime(float* ms, void* from, void* to) {
   std::scoped_lock lock(m->mutex, n->mutex);
   if (!m->done || !n->done) return kNotReady;
   *ms = std::chrono::duration<float, std::milli>(n->at - m->at).count();
-  return kSuccess;
+  return kOk;
 }
 
 CALL hipModuleLoadData(void** out, const void* image) {
@@ -506,23 +510,23 @@ CALL hipModuleLoadData(void** out, const void* image) {
   }
   // The file stays open: its name must not be given to the next module, or dlopen takes it for
   // the same one.
-  return *out = m.release(), kSuccess;
+  return *out = m.release(), kOk;
 }
 CALL hipModuleUnload(void* module) {
   auto* m = static_cast<Module*>(module);
   dlclose(m->handle);
   close(m->fd);
   delete m;
-  return kSuccess;
+  return kOk;
 }
 CALL hipModuleGetFunction(void** out, void* module, const char* name) {
   auto* m = static_cast<Module*>(module);
   auto* entry = static_cast<Entry*>(dlsym(m->handle, (std::string("pf_entry_") + name).c_str()));
   if (!entry) return kNotFound;
-  return *out = new Function{m, entry, name}, kSuccess;
+  return *out = new Function{m, entry, name}, kOk;
 }
 CALL hipFuncSetAttribute(const void*, int, int) {
-  return kSuccess;
+  return kOk;
 }
 
 CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -544,17 +548,17 @@ CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz
       return;
     }
     std::lock_guard lock(launch->f->module->running);
-    std::string wrong = run_blocks(*launch->f->entry, launch->packed, gx, bx, shared, g->warp);
+    std::string wrong = run_blocks(*launch->f->entry, launch->packed, gx, bx, shared);
     if (wrong.empty()) return;
     std::fprintf(stderr, "stand-in: kernel %s: %s\n", launch->f->name.c_str(), wrong.c_str());
     g->lost.store(kLaunchFailure);
   });
-  return kSuccess;
+  return kOk;
 }
 
 extern "C" __attribute__((visibility("default"))) const char* hipGetErrorName(int e) {
   switch (e) {
-    case kSuccess:
+    case kOk:
       return "hipSuccess";
     case kInvalidValue:
       return "hipErrorInvalidValue";
@@ -578,6 +582,56 @@ extern "C" __attribute__((visibility("default"))) const char* hipGetErrorName(in
 }
 extern "C" __attribute__((visibility("default"))) const char* hipGetErrorString(int) {
   return "as the stand-in was told";
+}
+
+// ---- the names of NVIDIA's driver --------------------------------------------------------------
+
+using namespace pyflame::gpu;
+extern "C" {
+#define X(NAME, HIP, CUDA, ARGS) __attribute__((visibility("default"), alias(#HIP))) int CUDA ARGS;
+PF_RUNTIME_CALLS(X)
+#undef X
+}
+CALL cuDeviceGetAttribute(int* value, int attribute, int) {
+  const int sm = std::atoi(setting("PYFLAME_STANDIN_SM", "90").c_str());
+  switch (attribute) {
+    case kMaxThreadsPerBlock:
+      return *value = 1024, kOk;
+    case kWarpSize:
+      return *value = 32, kOk;
+    case kMultiprocessorCount:
+      return *value = 4, kOk;
+    case kCapabilityMajor:
+      return *value = sm / 10, kOk;
+    case kCapabilityMinor:
+      return *value = sm % 10, kOk;
+    case kMaxSharedOptin:
+      return *value = 64 << 10, kOk;
+    default:
+      return kInvalidValue;
+  }
+}
+// A context is its device's number, plus one.
+CALL cuDevicePrimaryCtxRetain(void** context, int device) {
+  return *context = reinterpret_cast<void*>(intptr_t{device} + 1), kOk;
+}
+CALL cuCtxSetCurrent(void* context) {
+  return hipSetDevice(static_cast<int>(reinterpret_cast<intptr_t>(context)) - 1);
+}
+CALL cuCtxEnablePeerAccess(void*, unsigned) {
+  return kOk;
+}
+CALL cuMemcpyPeerAsync(void* to, void*, const void* from, void*, size_t n, void* s) {
+  return copy_job("cuMemcpyPeerAsync", to, from, n, s);
+}
+CALL cuFuncSetAttribute(void*, int, int) {
+  return kOk;
+}
+CALL cuGetErrorName(int e, const char** text) {
+  return *text = hipGetErrorName(e), kOk;
+}
+CALL cuGetErrorString(int e, const char** text) {
+  return *text = hipGetErrorString(e), kOk;
 }
 
 // ---- for tests ---------------------------------------------------------------------------------

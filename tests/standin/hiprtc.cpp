@@ -20,11 +20,14 @@
 #include <utility>
 #include <vector>
 
+#define PF_GPU_CUDA 1
+#include "gpu/runtime.h"
+
 extern char** environ;
 
 namespace {
 
-enum : int { kSuccess = 0, kInvalidInput = 3, kInvalidProgram = 4, kCompilation = 6 };
+enum : int { kOk = 0, kInvalidInput = 3, kInvalidProgram = 4, kCompilation = 6 };
 
 std::atomic<int64_t> fail_after{0};
 
@@ -89,18 +92,18 @@ CALL hiprtcVersion(int* major, int* minor) {
     for (unsigned char c : read_file(file)) sum = sum * 31 + c;
   *major = 6;
   *minor = 400 + static_cast<int>(sum % 1000000);
-  return kSuccess;
+  return kOk;
 }
 CALL hiprtcCreateProgram(void** out, const char* source, const char*, int nheaders,
                          const char* const*, const char* const*) {
   if (nheaders) return kInvalidInput;
   auto* p = new Program;
   p->source = source;
-  return *out = p, kSuccess;
+  return *out = p, kOk;
 }
 CALL hiprtcDestroyProgram(void** p) {
   delete of(*p);
-  return *p = nullptr, kSuccess;
+  return *p = nullptr, kOk;
 }
 
 CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
@@ -128,14 +131,14 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
   bool architecture = false;
   for (int i = 0; i < n; ++i) {
     const std::string o = options[i];
-    if (o.rfind("--gpu-architecture=gfx", 0) == 0)
+    if (o.rfind("--gpu-architecture=gfx", 0) == 0 || o.rfind("--gpu-architecture=sm_", 0) == 0)
       architecture = true;
     else if (o.rfind("-D", 0) == 0 || o.rfind("-std=", 0) == 0 || o == "-ffp-contract=off")
       command.push_back(o);
-    else if (o != "-O3")
+    else if (o != "-O3" && o != "--fmad=false")
       return p.log = "unknown option " + o, kInvalidInput;
   }
-  if (!architecture) return p.log = "no architecture of AMD", kInvalidInput;
+  if (!architecture) return p.log = "no architecture", kInvalidInput;
   char folder[] = "/tmp/standin-XXXXXX";
   if (!mkdtemp(folder)) return kInvalidProgram;
   const std::string base = folder, source = base + "/kernel.cpp", code = base + "/kernel.so",
@@ -152,28 +155,39 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
   }
   for (const std::string& f : {source, code, log}) unlink(f.c_str());
   rmdir(folder);
-  return status == 0 && !p.code.empty() ? kSuccess : kCompilation;
+  return status == 0 && !p.code.empty() ? kOk : kCompilation;
 }
 
 CALL hiprtcGetProgramLogSize(void* p, size_t* n) {
-  return *n = of(p)->log.size() + 1, kSuccess;
+  return *n = of(p)->log.size() + 1, kOk;
 }
 CALL hiprtcGetProgramLog(void* p, char* log) {
   std::strcpy(log, of(p)->log.c_str());
-  return kSuccess;
+  return kOk;
 }
 CALL hiprtcGetCodeSize(void* p, size_t* n) {
-  return *n = of(p)->code.size(), kSuccess;
+  return *n = of(p)->code.size(), kOk;
 }
 CALL hiprtcGetCode(void* p, char* code) {
   std::memcpy(code, of(p)->code.data(), of(p)->code.size());
-  return kSuccess;
+  return kOk;
 }
 extern "C" __attribute__((visibility("default"))) const char* hiprtcGetErrorString(int e) {
-  return e == kSuccess       ? "HIPRTC_SUCCESS"
+  return e == kOk            ? "HIPRTC_SUCCESS"
          : e == kCompilation ? "HIPRTC_ERROR_COMPILATION"
                              : "HIPRTC_ERROR";
 }
+
+// The names of NVIDIA's compiler.
+using hiprtcProgram = void*;
+extern "C" {
+#define X(NAME, HIP, CUDA, ARGS) __attribute__((visibility("default"), alias(#HIP))) int CUDA ARGS;
+PF_RTC_CALLS(X)
+#undef X
+__attribute__((visibility("default"), alias("hiprtcGetErrorString"))) const char*
+nvrtcGetErrorString(int);
+}
+
 CALL standin_fail_compile(int64_t nth) {
-  return fail_after.store(nth), kSuccess;
+  return fail_after.store(nth), kOk;
 }

@@ -125,7 +125,7 @@ struct pf_entry {
   void* (*pack)(void** args);
   void (*run)(void* packed);
   void (*drop)(void* packed);
-  int most_threads;
+  int most_threads, warp;
   pf_shim_block** shim;
   char *lds_begin, *lds_end;
 };
@@ -136,6 +136,7 @@ struct pf_entry {
                               pf_launcher<&NAME>::run,  \
                               pf_launcher<&NAME>::drop, \
                               THREADS,                  \
+                              PF_WARP,                  \
                               &pf_shim,                 \
                               pf_lds_begin,             \
                               pf_lds_end};
