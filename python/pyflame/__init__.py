@@ -125,6 +125,8 @@ _LAZY = {
     "tensordot": "_misc",
     "broadcast_shapes": "_misc",
     "detach": "_misc",
+    "kernel": "_kernel",
+    "Kernel": "_kernel",
     "autocast": "amp",
     "GradScaler": "amp",
     "is_autocast_available": "amp",

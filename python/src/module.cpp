@@ -5,6 +5,7 @@ void bind_debug(nanobind::module_& m);
 
 namespace pyflame::python {
 void bind_io(nb::module_& m);
+void init_user_kernel(nb::module_& m);
 }
 
 NB_MODULE(_C, m) {
@@ -32,6 +33,7 @@ NB_MODULE(_C, m) {
     py::init_runtime(m);
     py::bind_io(m);
     bind_debug(m);
+    py::init_user_kernel(m);
   } catch (const py::PythonError&) {
     throw nanobind::python_error();
   }

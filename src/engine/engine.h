@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -56,6 +57,9 @@ struct CallOptions {
   static constexpr uint32_t kAllInplace = ~0u;
   const char* op = nullptr;  // name for error messages; the kernel's name by default
   bool checks_index = false;
+  // In place of the backend's kernel of that name (user kernels): gets the tensors' addresses,
+  // outputs first, when everything recorded before on them has been handed to the device.
+  const std::function<void(Device, std::span<const pf_tensor>)>* run = nullptr;
 };
 void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
           std::span<const Scalar> attrs = {}, CallOptions options = {});

@@ -77,6 +77,10 @@ pf_scalar to_kernel_scalar(Scalar s) {
 
 void run_kernel(const Kernel& k, Device device, std::span<const pf_tensor> tensors,
                 std::span<const pf_scalar> attrs, const CallOptions& options) {
+  if (options.run) {
+    bump(counters().kernels);
+    return (*options.run)(device, tensors);
+  }
   const pf_backend* b = backend_of(device);
   auto& slot = kernel_table().found[k.id][static_cast<int>(device.type)];
   void* kernel = slot.load(std::memory_order_acquire);

@@ -357,25 +357,6 @@ pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const 
   });
 }
 
-pf_status function_create(pf_device device, const char* source, const char* options,
-                          const char* entry, void** function) {
-  if (pf_status s = faults().check(cpu::Faults::kProgramCreate)) return s;
-  return guarded([&] {
-    *function = const_cast<Loaded*>(
-        Device::get(device).build(entry, source, options ? options : "", entry));
-  });
-}
-pf_status function_launch(pf_device device, pf_stream stream, void* function,
-                          const uint32_t grid[3], const uint32_t block[3], uint32_t shared,
-                          void** args) {
-  if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
-  return guarded([&] {
-    Device& d = Device::get(device);
-    d.launch(static_cast<Function>(function), d.stream(stream), Grid(grid[0], grid[1], grid[2]),
-             Grid(block[0], block[1], block[2]), shared, args);
-  });
-}
-
 pf_status statistics(pf_device, char* text, size_t capacity) {
   std::snprintf(text, capacity, "kernels_compiled=%lld\nkernels_from_disk=%lld\n",
                 static_cast<long long>(compile_stats().compiled.load()),

@@ -204,7 +204,10 @@ Function Device::find(const char* file, const std::string& defines, const char* 
 
 Function Device::build(const std::string& label, const std::string& source,
                        const std::string& defines, const char* entry) {
-  const std::string code = code_object(traits, label, expand(source), defines);
+  return load(label, code_object(traits, label, expand(source), defines), entry);
+}
+
+Function Device::load(const std::string& label, const std::string& code, const char* entry) {
   auto f = std::make_unique<Loaded>();
   activate();
   hipModule module = nullptr;

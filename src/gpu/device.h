@@ -96,6 +96,8 @@ class Device {
   Function find(const char* file, const std::string& defines, const char* entry);
   Function build(const std::string& label, const std::string& source, const std::string& defines,
                  const char* entry);
+  // A function of a code object.
+  Function load(const std::string& label, const std::string& code, const char* entry);
   void launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args);
 
 #ifdef PF_GPU_CUDA

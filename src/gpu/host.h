@@ -44,4 +44,10 @@ pf_status program_create(pf_device, const pf_program*, void** kernel);
 void program_destroy(pf_device, void* kernel);
 pf_status program_launch(pf_device, pf_stream, void* kernel, const pf_launch*);
 
+// ---- user_kernel.cpp: kernels of the user's ----------------------------------------------------
+pf_status function_create(pf_device, const char* source, const char* options, const char* entry,
+                          void** function);
+pf_status function_launch(pf_device, pf_stream, void* function, const uint32_t grid[3],
+                          const uint32_t block[3], uint32_t shared, void** args);
+
 }  // namespace pyflame::gpu

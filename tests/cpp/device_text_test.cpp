@@ -160,10 +160,11 @@ void run_text(const Library& library, const std::string& entry, const DeviceLaun
   std::memcpy(packed.words.w, l.words, sizeof packed.words.w);
   standin::Entry e{};
   e.run = [](void* p) { static_cast<Packed*>(p)->kernel(static_cast<Packed*>(p)->words); };
+  e.warp = 32;
   e.shim = library.find<standin::Block*>("pf_shim");
   e.lds_begin = library.find<char*()>("lds_begin")();
   e.lds_end = library.find<char*()>("lds_end")();
-  EXPECT_EQ(standin::run_blocks(e, &packed, l.grid, l.block, 0, 32), "");
+  EXPECT_EQ(standin::run_blocks(e, &packed, {l.grid, 1, 1}, {l.block, 1, 1}, 0), "");
 }
 
 void compare(const DeviceCase& c, const Library& library, const std::string& entry, uint64_t seed) {

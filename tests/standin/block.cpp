@@ -65,8 +65,8 @@ struct Warp {
 
 class Runner {
  public:
-  std::string run(const Entry& e, void* packed, unsigned blocks, unsigned threads,
-                  unsigned shared) {
+  std::string run(const Entry& e, void* packed, Extent grid, Extent block, unsigned shared) {
+    const unsigned blocks = grid.count(), threads = block.count();
     entry_ = &e;
     packed_ = packed;
     warp_ = static_cast<unsigned>(e.warp);  // what the text was compiled for
@@ -74,6 +74,10 @@ class Runner {
     Block b{};
     b.threads = threads;
     b.blocks = blocks;
+    for (int d = 0; d < 3; ++d) {
+      b.block_size[d] = d == 0 ? block.x : d == 1 ? block.y : block.z;
+      b.grid_size[d] = d == 0 ? grid.x : d == 1 ? grid.y : grid.z;
+    }
     b.dynamic_shared = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(dynamic.data()) + 15) &
                                                ~uintptr_t{15});
     b.barrier = [] { current->wait_at_barrier(); };
@@ -248,10 +252,10 @@ thread_local Runner* Runner::current = nullptr;
 
 }  // namespace
 
-std::string run_blocks(const Entry& e, void* packed, unsigned blocks, unsigned threads,
+std::string run_blocks(const Entry& e, void* packed, Extent grid, Extent block,
                        unsigned shared_bytes) {
   static thread_local Runner runner;
-  return runner.run(e, packed, blocks, threads, shared_bytes);
+  return runner.run(e, packed, grid, block, shared_bytes);
 }
 
 }  // namespace standin

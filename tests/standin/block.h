@@ -13,6 +13,7 @@ struct Block {
   void (*barrier)();
   unsigned (*shuffle)(unsigned value, unsigned from);
   unsigned long long (*ballot)(bool);
+  unsigned block_size[3], grid_size[3];
 };
 struct Entry {
   void* (*pack)(void** args);
@@ -25,7 +26,11 @@ struct Entry {
 
 // All blocks, in order. Empty, or what the kernel did that no GPU forgives: a barrier that not all
 // threads reach, lanes missing at a shuffle.
-std::string run_blocks(const Entry&, void* packed, unsigned blocks, unsigned threads,
+struct Extent {
+  unsigned x, y, z;
+  unsigned count() const { return x * y * z; }
+};
+std::string run_blocks(const Entry&, void* packed, Extent grid, Extent block,
                        unsigned shared_bytes);
 
 }  // namespace standin

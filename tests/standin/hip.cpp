@@ -535,10 +535,11 @@ CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz
   FAULT("hipModuleLaunchKernel");
   if (int e = lost_on(stream)) return e;
   auto* f = static_cast<Function*>(function);
-  if (gx == 0 || gy != 1 || gz != 1 || bx == 0 || by != 1 || bz != 1 || bx > 1024 ||
-      shared > (64u << 10) || uint64_t{gx} * bx > 0xFFFFFFFFu)
+  const uint64_t threads = uint64_t{bx} * by * bz, blocks = uint64_t{gx} * gy * gz;
+  if (blocks == 0 || gy > 65535 || gz > 65535 || threads == 0 || threads > 1024 ||
+      shared > (64u << 10) || blocks * threads > 0xFFFFFFFFu)
     return kInvalidValue;
-  if (bx > static_cast<unsigned>(f->entry->most_threads)) return kLaunchOutOfResources;
+  if (threads > static_cast<unsigned>(f->entry->most_threads)) return kLaunchOutOfResources;
   auto launch = std::make_shared<Launch>(f, args);
   Gpu* g = machine().gpus[static_cast<size_t>(of(stream)->device())].get();
   of(stream)->push([=] {
@@ -548,7 +549,8 @@ CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz
       return;
     }
     std::lock_guard lock(launch->f->module->running);
-    std::string wrong = run_blocks(*launch->f->entry, launch->packed, gx, bx, shared);
+    std::string wrong =
+        run_blocks(*launch->f->entry, launch->packed, {gx, gy, gz}, {bx, by, bz}, shared);
     if (wrong.empty()) return;
     std::fprintf(stderr, "stand-in: kernel %s: %s\n", launch->f->name.c_str(), wrong.c_str());
     g->lost.store(kLaunchFailure);

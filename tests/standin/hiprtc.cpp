@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -40,6 +41,16 @@ std::string read_file(const std::string& path) {
   std::ostringstream s;
   s << f.rdbuf();
   return s.str();
+}
+
+// Memory of a block whose size the launch gives, as vendors declare it in a kernel.
+std::string with_dynamic_memory(const std::string& source) {
+  static const std::regex declared(
+      R"(extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;)");
+  return source.find("PF_USER_H") == std::string::npos
+             ? source
+             : std::regex_replace(source, declared,
+                                  "$1* $2 = reinterpret_cast<$1*>(pf_dynamic_shared());");
 }
 
 // Every PF_KERNEL(NAME, THREADS) that stands at the start of a line gets an entry for the runtime,
@@ -88,7 +99,8 @@ Program* of(void* p) {
 // used.
 CALL hiprtcVersion(int* major, int* minor) {
   unsigned sum = 17;
-  for (const char* file : {STANDIN_DIR "/shim.h", STANDIN_DIR "/hiprtc.cpp"})
+  for (const char* file :
+       {STANDIN_DIR "/shim.h", STANDIN_DIR "/builtins.h", STANDIN_DIR "/hiprtc.cpp"})
     for (unsigned char c : read_file(file)) sum = sum * 31 + c;
   *major = 6;
   *minor = 400 + static_cast<int>(sum % 1000000);
@@ -98,7 +110,7 @@ CALL hiprtcCreateProgram(void** out, const char* source, const char*, int nheade
                          const char* const*, const char* const*) {
   if (nheaders) return kInvalidInput;
   auto* p = new Program;
-  p->source = source;
+  p->source = with_dynamic_memory(source);
   return *out = p, kOk;
 }
 CALL hiprtcDestroyProgram(void** p) {
@@ -133,9 +145,10 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
     const std::string o = options[i];
     if (o.rfind("--gpu-architecture=gfx", 0) == 0 || o.rfind("--gpu-architecture=sm_", 0) == 0)
       architecture = true;
-    else if (o.rfind("-D", 0) == 0 || o.rfind("-std=", 0) == 0 || o == "-ffp-contract=off")
+    else if (o.rfind("-D", 0) == 0 || o.rfind("-U", 0) == 0 || o.rfind("-I", 0) == 0 ||
+             o.rfind("-std=", 0) == 0 || o == "-ffp-contract=off" || o == "-ffp-contract=fast")
       command.push_back(o);
-    else if (o != "-O3" && o != "--fmad=false")
+    else if (o != "-O3" && o != "--fmad=false" && o != "--fmad=true")
       return p.log = "unknown option " + o, kInvalidInput;
   }
   if (!architecture) return p.log = "no architecture", kInvalidInput;

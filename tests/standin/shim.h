@@ -12,6 +12,7 @@ struct pf_shim_block {
   void (*barrier)();
   unsigned (*shuffle)(unsigned value, unsigned from);
   unsigned long long (*ballot)(bool);
+  unsigned block_size[3], grid_size[3];  // `thread` and `block` count through all three
 };
 #define PF_EXPORT __attribute__((visibility("default")))
 extern "C" PF_EXPORT pf_shim_block* pf_shim;

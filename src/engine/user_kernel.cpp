@@ -1,0 +1,74 @@
+#include "engine/user_kernel.h"
+
+#include "core/backends.h"
+#include "engine/engine.h"
+#include "engine/group.h"
+
+namespace pyflame::engine {
+
+UserKernel::UserKernel(std::string source, std::string entry, std::string options)
+    : source_(std::move(source)),
+      entry_(std::move(entry)),
+      options_(std::move(options)),
+      op_("kernel " + entry_) {}
+
+void* UserKernel::function(Device device) {
+  const pf_backend* b = usable_backend_of(device);
+  PF_CHECK(PF_HAS(b, function_create) && PF_HAS(b, function_launch), NotSupportedError, op_.c_str(),
+           "got tensors on ", device.str(),
+           "; expected a GPU, since kernels are compiled for one; move the tensors with "
+           ".to('gpu'), and write the operation in PyFlame's own where there is no GPU");
+  const int key = static_cast<int>(device.type) << 8 | device.index;
+  GilScope gil;
+  std::lock_guard lock(mutex_);
+  void*& f = functions_[key];
+  if (f) return f;
+  long_work(int64_t{1} << 40);
+  pf_status status =
+      b->function_create(device.index, source_.c_str(), options_.c_str(), entry_.c_str(), &f);
+  if (status != PF_OK) raise_status(b, status, op_.c_str());
+  return f;
+}
+
+void UserKernel::compile(Device device) {
+  function(device);
+}
+
+void UserKernel::launch(Device device, const uint32_t grid[3], const uint32_t block[3],
+                        uint32_t shared_bytes, std::vector<UserArgument> args) {
+  std::vector<Tensor> outs, ins;
+  for (const UserArgument& a : args) {
+    if (!a.tensor.defined()) continue;
+    (a.written ? outs : ins).push_back(a.tensor);
+    device = a.tensor->storage->device;
+  }
+  void* f = function(device);
+  const std::function<void(Device, std::span<const pf_tensor>)> run =
+      [&](Device d, std::span<const pf_tensor> tensors) {
+        std::vector<void*> addresses(args.size()), list(args.size() + 1);
+        size_t out = 0, in = outs.size();
+        for (size_t i = 0; i < args.size(); ++i) {
+          if (args[i].tensor.defined()) {
+            addresses[i] = tensors[args[i].written ? out++ : in++].data;
+            list[i] = &addresses[i];
+          } else {
+            list[i] = args[i].bytes;
+          }
+        }
+        const pf_backend* b = backend_of(d);
+        pf_status status =
+            b->function_launch(d.index, nullptr, f, grid, block, shared_bytes, list.data());
+        if (status != PF_OK) raise_status(b, status, op_.c_str());
+      };
+  static const Kernel any{"user kernel"};
+  CallOptions options;
+  options.op = op_.c_str();
+  options.inplace = CallOptions::kAllInplace;
+  options.run = &run;
+  if (!outs.empty() || !ins.empty())
+    call(any, outs, ins, {}, options);
+  else
+    run(device, {});
+}
+
+}  // namespace pyflame::engine
