@@ -1,93 +1,13 @@
 """The ROCm plug-in driven through stand-ins for AMD's runtime and compiler (tests/standin).
 
-Each test is a process of its own: plug-ins load once. Skipped where the plug-in was not built
-(``-DPYFLAME_USE_ROCM=ON``).
+What happens when it is told to fail stands in test_gpu_faults.py.
 """
-
-import os
-import pathlib
-import re
-import subprocess
-import sys
-import textwrap
 
 import pytest
+import standin
 
-import pyflame as pf
-
-PACKAGE = pathlib.Path(pf.__file__).resolve().parent.parent
-
-
-def library_folder():
-    for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
-        if m := re.search(r"(/\S*)/libpyflame\.so", line):
-            return pathlib.Path(m[1])
-    return pathlib.Path()
-
-
-FOLDER = library_folder()
-HIP = FOLDER / "standin" / "libamdhip64.so"
-RTC = FOLDER / "standin" / "libhiprtc.so"
-pytestmark = [
-    pytest.mark.cpu_only,
-    pytest.mark.skipif(
-        not (HIP.exists() and RTC.exists() and (FOLDER / "libpyflame_rocm.so").exists()),
-        reason="built without -DPYFLAME_USE_ROCM=ON",
-    ),
-]
-
-START = f"""
-import ctypes, os, sys, warnings
-import numpy as np
-import pyflame as pf
-hip = ctypes.CDLL({str(HIP)!r})
-rtc = ctypes.CDLL({str(RTC)!r})
-OOM, LOST = 2, 719
-
-def fault(call, nth, error):
-    hip.standin_fault(call.encode(), ctypes.c_int64(nth), error)
-
-def raises(kind, text, fn):
-    try:
-        fn()
-    except kind as e:
-        assert text in str(e), str(e)
-        return str(e)
-    raise AssertionError(f"no {{kind}}")
-"""
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """Compiled kernels are shared by the tests of one run."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def run(cache):
-    def run(code, **env):
-        new = {
-            k: v for k, v in os.environ.items() if not k.startswith(("PYFLAME_", "HIP_", "ROCR_"))
-        }
-        new |= {
-            "PYTHONPATH": str(PACKAGE),
-            "PYFLAME_HIP_LIBRARY": str(HIP),
-            "PYFLAME_HIPRTC_LIBRARY": str(RTC),
-            "PYFLAME_CUDA_LIBRARY": "/none",  # where this machine has an NVIDIA GPU
-            "XDG_CACHE_HOME": str(cache),
-        }
-        new |= {k: str(v) for k, v in env.items()}
-        done = subprocess.run(
-            [sys.executable, "-c", START + textwrap.dedent(code)],
-            env=new,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    return run
+pytestmark = standin.MARKS
+cache, run = standin.cache, standin.run  # fixtures
 
 
 @pytest.mark.parametrize("arch, warp", [("gfx942:sramecc+:xnack-", "64"), ("gfx1100", "32")])
@@ -212,12 +132,12 @@ def test_reasons_are_kept(run, tmp_path):
 
 def test_the_runtime_that_is_loaded_already_is_used(run, tmp_path):
     other = tmp_path / "libamdhip64.so.5"  # another framework's, say
-    other.write_bytes(HIP.read_bytes())
+    other.write_bytes(standin.HIP.read_bytes())
     run(
         f"""
         del os.environ["PYFLAME_HIP_LIBRARY"]
         ctypes.CDLL({str(other)!r})
-        assert pf.device_info("rocm")["runtime"] in ({str(other)!r}, {str(HIP)!r})
+        assert pf.device_info("rocm")["runtime"] in ({str(other)!r}, {str(standin.HIP)!r})
         assert (pf.arange(3, device="rocm") + 1).tolist() == [1, 2, 3]
         """
     )
@@ -323,9 +243,9 @@ def test_blocking_launches(run):
     )
 
 
-@pytest.mark.skipif(not (FOLDER / "libpyflame_cuda.so").exists(), reason="no CUDA plug-in")
+@pytest.mark.skipif(not (standin.FOLDER / "libpyflame_cuda.so").exists(), reason="no CUDA plug-in")
 def test_the_other_vendor(run):
-    env = {"PYFLAME_CUDA_LIBRARY": HIP, "PYFLAME_NVRTC_LIBRARY": RTC}
+    env = {"PYFLAME_CUDA_LIBRARY": standin.HIP, "PYFLAME_NVRTC_LIBRARY": standin.RTC}
     code = """
         x = pf.ones(3, device="cuda") * 2
         assert str(x.device) == "cuda:0" and x.device.backend == "cuda" and x.tolist() == [2] * 3

@@ -3,6 +3,7 @@
 import gc
 import sys
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -103,14 +104,21 @@ def test_long_work_releases_the_gil():
         while not stop.is_set():
             count[0] += 1
 
+    x = pf.randn(1024, 1024)
+    (x @ x).sum().item()  # libraries are opened, kernels compiled
+    began = time.perf_counter()
+    (x @ x).sum().item()
+    products = 1 + int(0.05 / (time.perf_counter() - began))  # a GPU needs many to be waited for
     interval = sys.getswitchinterval()
     sys.setswitchinterval(0.5)  # without releasing, the counter would not run at all
     t = threading.Thread(target=counter)
     try:
-        x = pf.randn(1024, 1024)
         t.start()
         before = count[0]
-        (x @ x).sum().item()
+        y = x
+        for _ in range(products):
+            y = x @ (y * 0.03)
+        y.sum().item()
         after = count[0]
     finally:
         sys.setswitchinterval(interval)

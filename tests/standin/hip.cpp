@@ -61,7 +61,7 @@ std::string setting(const char* name, const char* otherwise) {
 // ---- faults ------------------------------------------------------------------------------------
 
 struct Fault {
-  int64_t left = 0;
+  int64_t left = 0, times = 0;  // calls until the first failure, and failures
   int error = 0;
 };
 std::mutex fault_mutex;
@@ -75,8 +75,10 @@ int fault(const char* call) {
   if (!any_fault.load(std::memory_order_relaxed)) return kOk;
   std::lock_guard lock(fault_mutex);
   auto it = fault_table().find(call);
-  if (it == fault_table().end() || it->second.left <= 0) return kOk;
-  return --it->second.left == 0 ? it->second.error : kOk;
+  if (it == fault_table().end() || it->second.times == 0) return kOk;
+  Fault& f = it->second;
+  if (f.left > 1) return --f.left, kOk;
+  return --f.times, f.error;
 }
 
 // ---- devices and memory ------------------------------------------------------------------------
@@ -483,6 +485,7 @@ CALL hipEventQuery(void* e) {
   return m->done ? kOk : kNotReady;
 }
 CALL hipEventSynchronize(void* e) {
+  FAULT("hipEventSynchronize");
   if (auto m = static_cast<Event*>(e)->get()) m->wait();
   return kOk;
 }
@@ -520,6 +523,7 @@ CALL hipModuleUnload(void* module) {
   return kOk;
 }
 CALL hipModuleGetFunction(void** out, void* module, const char* name) {
+  FAULT("hipModuleGetFunction");
   auto* m = static_cast<Module*>(module);
   auto* entry = static_cast<Entry*>(dlsym(m->handle, (std::string("pf_entry_") + name).c_str()));
   if (!entry) return kNotFound;
@@ -638,11 +642,20 @@ CALL cuGetErrorString(int e, const char** text) {
 
 // ---- for tests ---------------------------------------------------------------------------------
 
-CALL standin_fault(const char* call, int64_t nth, int error) {
+// The nth next call fails, and those behind it, `times` in all.
+CALL standin_faults(const char* call, int64_t nth, int64_t times, int error) {
   std::lock_guard lock(fault_mutex);
-  fault_table()[call] = {nth, error};
+  fault_table()[call] = {nth, times, error};
   any_fault.store(true);
   return 0;
+}
+CALL standin_fault(const char* call, int64_t nth, int error) {
+  return standin_faults(call, nth, 1, error);
+}
+// How many of those that were asked for have not come yet.
+CALL standin_faults_left(const char* call) {
+  std::lock_guard lock(fault_mutex);
+  return static_cast<int>(fault_table()[call].times);
 }
 // Takes back what standin_fault and broken kernels did.
 CALL standin_reset() {

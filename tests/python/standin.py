@@ -1,0 +1,95 @@
+"""Processes in which a GPU plug-in runs on the stand-ins for AMD's runtime and compiler
+(tests/standin): what test_gpu_*.py share.
+
+Each test is a process of its own: plug-ins load once. Skipped where the plug-in was not built
+(``-DPYFLAME_USE_ROCM=ON``).
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import pyflame as pf
+
+PACKAGE = pathlib.Path(pf.__file__).resolve().parent.parent
+
+
+def library_folder():
+    for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
+        if m := re.search(r"(/\S*)/libpyflame\.so", line):
+            return pathlib.Path(m[1])
+    return pathlib.Path()
+
+
+FOLDER = library_folder()
+HIP = FOLDER / "standin" / "libamdhip64.so"
+RTC = FOLDER / "standin" / "libhiprtc.so"
+MARKS = [
+    pytest.mark.cpu_only,
+    pytest.mark.skipif(
+        not (HIP.exists() and RTC.exists() and (FOLDER / "libpyflame_rocm.so").exists()),
+        reason="built without -DPYFLAME_USE_ROCM=ON",
+    ),
+]
+
+START = f"""
+import ctypes, os, sys, warnings
+import numpy as np
+import pyflame as pf
+hip = ctypes.CDLL({str(HIP)!r})
+rtc = ctypes.CDLL({str(RTC)!r})
+OOM, LOST = 2, 719
+
+def fault(call, nth, error, times=1):
+    '''The nth next call fails, and those behind it, `times` in all.'''
+    hip.standin_faults(call.encode(), ctypes.c_int64(nth), ctypes.c_int64(times), error)
+
+def faults_left(call):
+    return hip.standin_faults_left(call.encode())
+
+def raises(kind, text, fn):
+    try:
+        fn()
+    except kind as e:
+        assert text in str(e), str(e)
+        return str(e)
+    raise AssertionError(f"no {{kind}}")
+"""
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """Compiled kernels are shared by the tests of one run."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def run(cache):
+    def run(code, **env):
+        new = {
+            k: v for k, v in os.environ.items() if not k.startswith(("PYFLAME_", "HIP_", "ROCR_"))
+        }
+        new |= {
+            "PYTHONPATH": str(PACKAGE),
+            "PYFLAME_HIP_LIBRARY": str(HIP),
+            "PYFLAME_HIPRTC_LIBRARY": str(RTC),
+            "PYFLAME_CUDA_LIBRARY": "/none",  # where this machine has an NVIDIA GPU
+            "XDG_CACHE_HOME": str(cache),
+        }
+        new |= {k: str(v) for k, v in env.items()}
+        done = subprocess.run(
+            [sys.executable, "-c", START + textwrap.dedent(code)],
+            env=new,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
