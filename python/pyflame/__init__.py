@@ -105,6 +105,7 @@ _LAZY = {
     "default_generator": "random",
     "rocm_is_available": "_misc",
     "rocm_device_count": "_misc",
+    "rocm_get_device_info": "_misc",
     "typename": "_misc",
     "is_storage": "_misc",
     "is_floating_point": "_misc",

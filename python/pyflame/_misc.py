@@ -85,6 +85,22 @@ def rocm_is_available():
     return False
 
 
+def rocm_get_device_info(index=0):
+    """What is known of an AMD GPU, as a dict.
+
+    name, architecture ("gfx942"), total_memory (bytes), compute_units and more. Raises DeviceError
+    when there is no AMD GPU, or none of that number.
+    """
+    count = rocm_device_count()
+    if not 0 <= index < count:
+        reason = f"{count} AMD GPU(s)" if count else f"no AMD GPU ({_C.backends()['rocm']})"
+        raise _C.DeviceError(
+            f"pf.rocm_get_device_info: got the number {index}, and found {reason}; expected one "
+            "below rocm_device_count(); pf.device_info() tells of the device in use, of any vendor"
+        )
+    return _C.device_info(f"rocm:{index}")
+
+
 def typename(obj):
     """Name of a tensor's type, or of an object's class."""
     if isinstance(obj, _C.Tensor):

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <atomic>
+#include <charconv>
 #include <mutex>
 
 #include "common.h"
@@ -91,8 +92,19 @@ void init_runtime(nb::module_& m) {
   m.def("backends", &backends, "Each backend: 'loaded', 'available' or the reason why not.");
   m.def(
       "device_info",
-      [](nb::handle d) { return device_info(d.is_none() ? get_device() : to_device(d.ptr())); },
-      nb::arg("device") = nb::none(), "Name, architecture, memory and more, as text.");
+      [](nb::handle d) {
+        nb::dict r;
+        for (auto& [key, value] : device_info(d.is_none() ? get_device() : to_device(d.ptr()))) {
+          int64_t n = 0;
+          auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+          const bool whole = error == std::errc() && end == value.data() + value.size();
+          r[key.c_str()] = whole ? nb::cast(n) : nb::cast(value);
+        }
+        return r;
+      },
+      nb::arg("device") = nb::none(),
+      "What is known of a device (the current one by default) as a dict: name, architecture, "
+      "total_memory in bytes, compute_units, and more that depends on the backend.");
   m.def("_device_count", [](const std::string& type) {
     return device_count(type == "rocm"       ? DeviceType::ROCm
                         : type == "cuda"     ? DeviceType::CUDA
