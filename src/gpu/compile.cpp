@@ -1,15 +1,11 @@
 // Kernel text to code object: includes expanded, the run-time compiler, the cache on disk.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
 
+#include "codegen/prune.h"
+#include "gpu/cache.h"
 #include "gpu/device.h"
 
 namespace pyflame::gpu {
@@ -52,108 +48,11 @@ void append_expanded(const char* name, const std::string& source, std::set<std::
   }
 }
 
-// Two independent 64-bit hashes (FNV-1a with different offsets and a final mix).
-struct Digest {
-  uint64_t a = 0xcbf29ce484222325u, b = 0x84222325cbf29ce4u;
-  void add(const std::string& s) {
-    for (unsigned char c : s) {
-      a = (a ^ c) * 0x100000001b3u;
-      b = (b ^ c) * 0x9e3779b97f4a7c15u;
-      b ^= b >> 31;
-    }
-    a = (a ^ s.size()) * 0x100000001b3u;
-  }
-  std::string hex() const {
-    char text[33];
-    std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(a),
-                  static_cast<unsigned long long>(b));
-    return text;
-  }
-};
-
-uint64_t checksum(const char* p, size_t n) {
-  uint64_t h = 0x2545f4914f6cdd1du ^ n;
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    uint64_t w;
-    std::memcpy(&w, p + i, 8);
-    h = (h ^ w) * 0x9E3779B97F4A7C15u;
-    h ^= h >> 29;
-  }
-  uint64_t w = 0;
-  std::memcpy(&w, p + i, n - i);
-  h = (h ^ w) * 0x9E3779B97F4A7C15u;
-  return h ^ h >> 32;
-}
-
-// ---- the disk cache ----------------------------------------------------------------------------
-
-struct Header {
-  char magic[8];
-  uint64_t bytes, sum;
-};
-constexpr char kMagic[8] = {'P', 'F', 'K', 'E', 'R', 'N', '1', '\n'};
-
-std::string cache_folder() {
-  if (const char* x = std::getenv("XDG_CACHE_HOME"); x && *x == '/')
-    return std::string(x) + "/pyflame/kernels";
-  if (const char* home = std::getenv("HOME"); home && *home)
-    return std::string(home) + "/.cache/pyflame/kernels";
-  return "";
-}
-
-bool make_folders(const std::string& path) {
-  for (size_t at = 1; at != std::string::npos;) {
-    at = path.find('/', at + 1);
-    if (mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
-  }
-  return true;
-}
-
-// What is cut short or altered is as if it were not there.
-bool read_cached(const std::string& path, std::string& code) {
-  FILE* f = std::fopen(path.c_str(), "rb");
-  if (!f) return false;
-  struct stat st {};
-  Header h{};
-  bool good = fstat(fileno(f), &st) == 0 && std::fread(&h, sizeof h, 1, f) == 1 &&
-              std::memcmp(h.magic, kMagic, sizeof kMagic) == 0 && h.bytes > 0 &&
-              h.bytes == static_cast<uint64_t>(st.st_size) - sizeof h;
-  if (good) {
-    code.resize(h.bytes);
-    good = std::fread(code.data(), 1, code.size(), f) == code.size() &&
-           checksum(code.data(), code.size()) == h.sum;
-  }
-  std::fclose(f);
-  return good;
-}
-
-// A private file under its final name at once: readers see all of it or nothing. Whatever goes
-// wrong (a read-only or full disk) costs the next process a compilation and no more.
-void write_cached(const std::string& folder, const std::string& path, const std::string& code) {
-  if (!make_folders(folder)) return;
-  std::string temporary = path + ".XXXXXX";
-  int fd = mkstemp(temporary.data());
-  if (fd < 0) return;
-  Header h{};
-  std::memcpy(h.magic, kMagic, sizeof kMagic);
-  h.bytes = code.size();
-  h.sum = checksum(code.data(), code.size());
-  FILE* f = fdopen(fd, "wb");
-  bool good = f && std::fwrite(&h, sizeof h, 1, f) == 1 &&
-              std::fwrite(code.data(), 1, code.size(), f) == code.size();
-  if (f)
-    good = std::fclose(f) == 0 && good;
-  else
-    close(fd);
-  if (!good || std::rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
-}
-
 // ---- compiling ---------------------------------------------------------------------------------
 
+// All but the architecture.
 std::vector<std::string> options_for(const Traits& t, const std::string& defines) {
   std::vector<std::string> o;
-  o.push_back("--gpu-architecture=" + t.target);
   o.push_back("-std=c++17");
   o.push_back(PF_RT("-ffp-contract=off", "--fmad=false"));
   if (kAmd) o.push_back("-O3");
@@ -211,25 +110,38 @@ std::string compile(const Traits& traits, const std::string& label, const std::s
   return code;
 }
 
-}  // namespace
-
-CompileStats& compile_stats() {
-  static CompileStats s;
-  return s;
+// NVRTC from 12.4 on can do without what kernels of ours never use: 8 of 23 ms.
+bool knows_minimal() {
+  static const bool known = [] {
+    const std::string& v = rtc().version;
+    const int major = std::atoi(v.c_str());
+    return major > 12 || (major == 12 && std::atoi(v.c_str() + v.find('.') + 1) >= 4);
+  }();
+  return !kAmd && known;
 }
 
-const std::string& expanded_text(const char* file) {
+// Of text and what it includes.
+std::string digest_of(const std::string& source) {
   static std::mutex mutex;
-  static auto* cache = new std::map<std::string, std::string>;
-  std::lock_guard lock(mutex);
-  auto it = cache->find(file);
-  if (it != cache->end()) return it->second;
-  const char* text = find_text(file);
-  if (!text) throw Failure(PF_INVALID, std::string("there is no kernel text '") + file + "'");
-  std::set<std::string> seen{file};
-  std::string out;
-  append_expanded(file, text, seen, out);
-  return cache->emplace(file, std::move(out)).first->second;
+  static auto* known = new std::map<std::string, std::string>;  // of files
+  Digest d;
+  d.add(source);
+  for (size_t at = 0; at < source.size();) {
+    size_t end = std::min(source.find('\n', at), source.size());
+    const std::string file = included(source.substr(at, end - at));
+    at = end + 1;
+    if (file.empty() || !find_text(file)) continue;
+    const std::string& text = expanded_text(file);
+    std::lock_guard lock(mutex);
+    auto it = known->find(file);
+    if (it == known->end()) {
+      Digest f;
+      f.add(text);
+      it = known->emplace(file, f.hex()).first;
+    }
+    d.add(it->second);
+  }
+  return d.hex();
 }
 
 std::string expand(const std::string& source) {
@@ -239,27 +151,54 @@ std::string expand(const std::string& source) {
   return out;
 }
 
-std::string code_object(const Traits& traits, const std::string& label, const std::string& source,
+}  // namespace
+
+const std::string& expanded_text(const std::string& file) {
+  static std::mutex mutex;
+  static auto* cache = new std::map<std::string, std::string>;
+  std::lock_guard lock(mutex);
+  auto it = cache->find(file);
+  if (it != cache->end()) return it->second;
+  const char* text = find_text(file);
+  if (!text) throw Failure(PF_INVALID, "there is no kernel text '" + file + "'");
+  std::set<std::string> seen{file};
+  std::string out;
+  append_expanded(file.c_str(), text, seen, out);
+  return cache->emplace(file, std::move(out)).first->second;
+}
+
+CompileStats& compile_stats() {
+  static CompileStats s;
+  return s;
+}
+
+std::string code_object(const Traits& traits, const std::string& label, const Source& source,
                         const std::string& defines) {
-  const std::vector<std::string> options = options_for(traits, defines);
-  const std::string folder = cache_folder();
-  std::string path, code;
-  if (!folder.empty()) {
-    Digest d;
-    d.add(kVendorName);
-    d.add(traits.target);
-    d.add(rtc().version);
-    for (const std::string& o : options) d.add(o);
-    d.add(source);
-    path = folder + "/" + traits.architecture + "-" + d.hex() + ".bin";
-    if (read_cached(path, code)) {
-      ++compile_stats().from_disk;
-      return code;
-    }
+  std::vector<std::string> options = options_for(traits, defines);
+  Digest d;
+  d.add(kVendorName);
+  d.add(traits.target);
+  d.add(rtc().version);
+  for (const std::string& o : options) d.add(o);
+  d.add(source.ours ? digest_of(source.text) : source.text);
+  d.add(source.ours ? "cut to " + source.entry : "whole");
+  const CacheKey key{traits.architecture, d.hex(),
+                     std::string("vendor ") + kVendorName + "\ntarget " + traits.target +
+                         "\ncompiler " + rtc().version + "\nkernel " + label + "\n"};
+  std::string code;
+  if (read_cached(key, code)) {
+    ++compile_stats().from_disk;
+    return code;
   }
-  code = compile(traits, label, source, options);
+  options.insert(options.begin(), "--gpu-architecture=" + traits.target);
+  if (knows_minimal() && source.ours) options.push_back("--minimal");
+  code =
+      compile(traits, label,
+              source.ours ? codegen::prune_kernel_text(expand(source.text), source.entry, defines)
+                          : source.text,
+              options);
   ++compile_stats().compiled;
-  if (!path.empty()) write_cached(folder, path, code);
+  write_cached(key, code);
   return code;
 }
 

@@ -182,42 +182,48 @@ void Device::enable_peer(const Device& other) {
 
 // ---- launches ----------------------------------------------------------------------------------
 
+hipModule Device::load(const std::string& code) const {
+  activate();
+  hipModule module = nullptr;
+  check(runtime().ModuleLoadData(&module, code.data()),
+        PF_RT("hipModuleLoadData", "cuModuleLoadData"));
+  return module;
+}
+
+std::unique_ptr<Loaded> Device::function(hipModule module, const char* entry,
+                                         std::string label) const {
+  auto f = std::make_unique<Loaded>();
+  activate();
+  check(runtime().ModuleGetFunction(&f->function, module, entry),
+        PF_RT("hipModuleGetFunction", "cuModuleGetFunction"));
+  f->device = this;
+  f->name = std::move(label);
+  return f;
+}
+
+// hipRTC takes its time for each program, whatever is in it: all kernels of a file are compiled at
+// once. NVRTC takes it for what is in it: the one that is wanted.
 Function Device::find(const char* file, const std::string& defines, const char* entry) {
   thread_local std::string key;
   key.assign(file).append(1, '\0').append(entry).append(1, '\0').append(defines);
   std::lock_guard lock(mutex_);
   auto it = functions_.find(key);
   if (it != functions_.end()) return it->second.get();
-  std::string label = std::string(file) + " " + entry + " " + defines;
-  auto f = std::make_unique<Loaded>();
-  const std::string code = code_object(traits, label, expanded_text(file), defines);
-  activate();
-  hipModule module = nullptr;
-  check(runtime().ModuleLoadData(&module, code.data()),
-        PF_RT("hipModuleLoadData", "cuModuleLoadData"));
-  check(runtime().ModuleGetFunction(&f->function, module, entry),
-        PF_RT("hipModuleGetFunction", "cuModuleGetFunction"));
-  f->device = this;
-  f->name = std::move(label);
-  return functions_.emplace(key, std::move(f)).first->second.get();
+  const std::string label = std::string(file) + " " + entry + " " + defines;
+  const std::string module_key = kAmd ? std::string(file) + " " + defines : key;
+  auto module = modules_.find(module_key);
+  if (module == modules_.end()) {
+    const Source source{"#include \"" + std::string(file) + "\"\n", true, kAmd ? "" : entry};
+    const std::string what = kAmd ? module_key : label;
+    module = modules_.emplace(module_key, load(code_object(traits, what, source, defines))).first;
+  }
+  return functions_.emplace(key, function(module->second, entry, label)).first->second.get();
 }
 
-Function Device::build(const std::string& label, const std::string& source,
-                       const std::string& defines, const char* entry) {
-  return load(label, code_object(traits, label, expand(source), defines), entry);
-}
-
-Function Device::load(const std::string& label, const std::string& code, const char* entry) {
-  auto f = std::make_unique<Loaded>();
-  activate();
-  hipModule module = nullptr;
-  check(runtime().ModuleLoadData(&module, code.data()),
-        PF_RT("hipModuleLoadData", "cuModuleLoadData"));
-  check(runtime().ModuleGetFunction(&f->function, module, entry),
-        PF_RT("hipModuleGetFunction", "cuModuleGetFunction"));
-  f->device = this;
-  f->name = label;
-  return f.release();  // as long as the process: the engine keeps programs for good
+Function Device::build(const std::string& label, const Source& source, const std::string& defines,
+                       const char* entry) {
+  // As long as the process: the engine keeps programs for good.
+  return function(load(code_object(traits, label, source, defines)), entry, label).release();
 }
 
 void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) {

@@ -71,6 +71,17 @@ struct Loaded {
   mutable std::atomic<size_t> shared{0};  // dynamic shared memory that it was allowed
 };
 
+// A text of kernels/ with its #include "..." lines replaced by the texts that they name.
+const std::string& expanded_text(const std::string& file);
+
+struct Source {
+  std::string text;  // `#include "file"` for a text of kernels/, or more
+  // Our own text: what it includes is put in and cut down to what is needed, all its kernels or
+  // one if it is named. Otherwise it is compiled as it is.
+  bool ours = false;
+  std::string entry = {};
+};
+
 class Device {
  public:
   // The device, made ready at first use. Throws when the kernels cannot run on it.
@@ -92,12 +103,10 @@ class Device {
   void activate() const;
   Stream& stream(pf_stream s) const { return s ? *static_cast<Stream*>(s) : *default_stream_; }
 
-  // kernels/<file> with options, or generated text; compiled at first use.
+  // kernels/<file> with options, or other text; compiled at first use.
   Function find(const char* file, const std::string& defines, const char* entry);
-  Function build(const std::string& label, const std::string& source, const std::string& defines,
+  Function build(const std::string& label, const Source& source, const std::string& defines,
                  const char* entry);
-  // A function of a code object.
-  Function load(const std::string& label, const std::string& code, const char* entry);
   void launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args);
 
 #ifdef PF_GPU_CUDA
@@ -110,22 +119,22 @@ class Device {
 
  private:
   explicit Device(pf_device index);
+  hipModule load(const std::string& code) const;
+  std::unique_ptr<Loaded> function(hipModule module, const char* entry, std::string label) const;
 #ifdef PF_GPU_CUDA
   void* context_ = nullptr;
 #endif
   std::unique_ptr<Stream> default_stream_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Loaded>> functions_;
+  std::unordered_map<std::string, hipModule> modules_;
   std::vector<bool> peers_;
 };
 
 // ---- compile.cpp -------------------------------------------------------------------------------
 
-// A text of kernels/ with its #include "..." lines replaced by the texts that they name.
-const std::string& expanded_text(const char* file);
-std::string expand(const std::string& source);
 // The code object for a device: from the disk cache, else compiled and put there.
-std::string code_object(const Traits& traits, const std::string& label, const std::string& source,
+std::string code_object(const Traits& traits, const std::string& label, const Source& source,
                         const std::string& defines);
 
 struct CompileStats {

@@ -29,7 +29,8 @@ struct Program {
         return variants[0].function;
       }
     const Function f =
-        device.build("pointwise group", text.text(key), "", codegen::DeviceProgram::kEntry);
+        device.build("pointwise group", {text.text(key), true, codegen::DeviceProgram::kEntry}, "",
+                     codegen::DeviceProgram::kEntry);
     variants.insert(variants.begin(), {key, f});
     return f;
   }

@@ -50,7 +50,7 @@ pf_status function_create(pf_device device, const char* source, const char* opti
     const std::string label = entry;
     const std::string text = expanded_text("user.h") + "#line 1 \"" + label + ".cu\"\n" + source +
                              "\nPF_USER_ENTRY(" + label + ")\n";
-    *function = const_cast<Loaded*>(d.load(label, code_object(d.traits, label, text, all), entry));
+    *function = const_cast<Loaded*>(d.build(label, {text}, all, entry));
   });
 }
 

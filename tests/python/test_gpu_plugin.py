@@ -3,6 +3,9 @@
 What happens when it is told to fail stands in test_gpu_faults.py.
 """
 
+import concurrent.futures
+import re
+
 import pytest
 import standin
 
@@ -210,6 +213,46 @@ def test_disk_cache(run, tmp_path):
     run(code, XDG_CACHE_HOME=tmp_path)
     run(again, XDG_CACHE_HOME=tmp_path)
     run(code, XDG_CACHE_HOME="/proc/nowhere")  # a place that cannot be written
+    for f in files:  # a file in the way of the folder
+        f.unlink()
+    files[0].parent.rmdir()
+    files[0].parent.write_bytes(b"")
+    run(code, XDG_CACHE_HOME=tmp_path)
+
+
+def test_disk_cache_of_two_processes(run, tmp_path):
+    code = "assert (pf.arange(9, device='rocm') * 3).cpu().tolist() == [3 * i for i in range(9)]\n"
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for done in [pool.submit(run, code, XDG_CACHE_HOME=tmp_path) for _ in range(3)]:
+            done.result()
+    files = sorted((tmp_path / "pyflame" / "kernels").iterdir())
+    assert files and all(f.suffix == ".bin" for f in files)  # nobody left a private file
+    run("rtc.standin_fail_compile(ctypes.c_int64(1))\n" + code, XDG_CACHE_HOME=tmp_path)
+
+
+def test_programs_are_cut_to_what_they_need(run, tmp_path):
+    run(
+        """
+        x = pf.tensor([float(i) for i in range(8)], device="rocm")
+        assert (x + 0.5).cpu().tolist() == [i + 0.5 for i in range(8)]
+        assert pf.softmax(x, 0).cpu().argmax().item() == 7
+        """,
+        XDG_CACHE_HOME=tmp_path,
+        PYFLAME_STANDIN_KEEP=tmp_path,
+    )
+    texts = {f: f.read_text() for f in tmp_path.glob("*.cpp")}
+    (add,) = [t for t in texts.values() if "PF_KERNEL(pf_program" in t]
+    assert "pf_load" in add and "pf_exp(" not in add and "pf_reduce_pi" not in add
+    assert len("\n".join(line for line in add.splitlines() if line)) < 25000
+    (softmax,) = [t for t in texts.values() if "softmax_rows" in t]
+    assert "pf_exp(" in softmax and "pf_reduce_pi" not in softmax
+    # A line keeps its number in its file.
+    lines = softmax.splitlines()
+    at = max(i for i, t in enumerate(lines) if re.match(r'#line \d+ "softmax.h"', t))
+    offset = int(re.match(r"#line (\d+)", lines[at])[1])
+    kernel = next(i for i, t in enumerate(lines) if t.startswith("PF_KERNEL(softmax_rows,"))
+    source = (standin.PACKAGE.parent / "kernels" / "softmax.h").read_text().splitlines()
+    assert source[offset + kernel - at - 2] == lines[kernel]
 
 
 def test_fork(run):

@@ -2,7 +2,7 @@
 // Its code objects are shared libraries, which the stand-in runtime loads.
 //
 //   PYFLAME_STANDIN_CXX=g++-13     another compiler
-//   PYFLAME_STANDIN_KEEP=DIR       leaves each source there
+//   PYFLAME_STANDIN_KEEP=DIR       leaves each source there, below a line with its options
 //
 // standin_fail_compile(nth) makes the nth next compilation fail.
 #include <fcntl.h>
@@ -163,8 +163,10 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
   if (status == 0) p.code = read_file(code);
   if (const char* keep = std::getenv("PYFLAME_STANDIN_KEEP")) {
     static std::atomic<int> count{0};
-    std::ofstream(std::string(keep) + "/kernel" + std::to_string(count++) + ".cpp")
-        << with_entries(p.source);
+    std::ofstream out(std::string(keep) + "/kernel" + std::to_string(count++) + ".cpp");
+    out << "//";
+    for (int i = 0; i < n; ++i) out << " " << options[i];
+    out << "\n" << p.source;
   }
   for (const std::string& f : {source, code, log}) unlink(f.c_str());
   rmdir(folder);

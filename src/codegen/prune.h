@@ -1,0 +1,21 @@
+// Kernel text cut down to what a program needs. Run-time compilers read and check every line that
+// they are given, and kernels/ is written in large shared files: a program that adds two tensors
+// uses a twentieth of them.
+//
+// The text is one of ours with its includes expanded: declarations at the outermost level (or in
+// a namespace), each begun by its own tokens. A declaration stays when its name is reached from
+// the roots, by identifiers alone: overloads and specialisations of a name stay together, so what
+// is left means what it meant. Directives stay where they are, and so do line numbers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pyflame::codegen {
+
+// `roots`: text whose identifiers are needed: the name of an entry (a PF_KERNEL) and the values of
+// -D options. Without an entry in `entry` every PF_KERNEL stays.
+std::string prune_kernel_text(const std::string& text, const std::string& entry,
+                              const std::string& roots);
+
+}  // namespace pyflame::codegen

@@ -1,0 +1,133 @@
+#include "gpu/cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+namespace pyflame::gpu {
+
+void Digest::add(const std::string& s) {
+  for (unsigned char c : s) {
+    a_ = (a_ ^ c) * 0x100000001b3u;
+    b_ = (b_ ^ c) * 0x9e3779b97f4a7c15u;
+    b_ ^= b_ >> 31;
+  }
+  a_ = (a_ ^ s.size()) * 0x100000001b3u;
+}
+
+std::string Digest::hex() const {
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(a_),
+                static_cast<unsigned long long>(b_));
+  return text;
+}
+
+namespace {
+
+// A file: this, the lines of CacheKey::info, the code object. python/pyflame/kernel_cache.py reads
+// them too.
+struct Header {
+  char magic[8];
+  uint64_t info_bytes, code_bytes;
+  uint64_t sum;  // of both
+};
+constexpr char kMagic[8] = {'P', 'F', 'K', 'E', 'R', 'N', '2', '\n'};
+
+uint64_t checksum(const std::string& s) {
+  uint64_t h = 0x2545f4914f6cdd1du ^ s.size();
+  size_t i = 0;
+  const auto mix = [&](uint64_t w) {
+    h = (h ^ w) * 0x9E3779B97F4A7C15u;
+    h ^= h >> 29;
+  };
+  for (; i + 8 <= s.size(); i += 8) {
+    uint64_t w;
+    std::memcpy(&w, s.data() + i, 8);
+    mix(w);
+  }
+  uint64_t w = 0;
+  std::memcpy(&w, s.data() + i, s.size() - i);
+  mix(w);
+  return h ^ h >> 32;
+}
+
+std::string folder() {
+  if (const char* x = std::getenv("XDG_CACHE_HOME"); x && *x == '/')
+    return std::string(x) + "/pyflame/kernels";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::string(home) + "/.cache/pyflame/kernels";
+  return "";
+}
+
+bool make_folders(const std::string& path) {
+  for (size_t at = 0; at != std::string::npos;) {
+    at = path.find('/', at + 1);
+    if (mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
+  }
+  return true;
+}
+
+std::string path_of(const CacheKey& key) {
+  const std::string f = folder();
+  return f.empty() ? f : f + "/" + key.architecture + "-" + key.digest + ".bin";
+}
+
+}  // namespace
+
+bool read_cached(const CacheKey& key, std::string& code) {
+  const std::string path = path_of(key);
+  FILE* f = path.empty() ? nullptr : std::fopen(path.c_str(), "rb");
+  if (!f) return false;
+  struct stat st {};
+  Header h{};
+  std::string all;
+  bool good = fstat(fileno(f), &st) == 0 && std::fread(&h, sizeof h, 1, f) == 1 &&
+              std::memcmp(h.magic, kMagic, sizeof kMagic) == 0 && h.code_bytes > 0;
+  if (good) {
+    const auto rest = static_cast<uint64_t>(st.st_size) - sizeof h;
+    good = h.info_bytes <= rest && h.code_bytes == rest - h.info_bytes;
+    if (good) {
+      all.resize(rest);
+      good = std::fread(all.data(), 1, rest, f) == rest && checksum(all) == h.sum;
+    }
+  }
+  if (good) {
+    code = all.substr(h.info_bytes);
+    // The time of the file says when it was last used, to an hour.
+    if (std::time(nullptr) - st.st_mtime > 3600) (void)futimens(fileno(f), nullptr);
+  }
+  std::fclose(f);
+  return good;
+}
+
+// A private file that gets its final name at once: readers see all of it or nothing, and of two
+// writers the second replaces the first's by the same.
+void write_cached(const CacheKey& key, const std::string& code) {
+  const std::string path = path_of(key);
+  if (path.empty() || !make_folders(folder())) return;
+  std::string temporary = path + ".XXXXXX";
+  int fd = mkstemp(temporary.data());
+  if (fd < 0) return;
+  const std::string all = key.info + code;
+  Header h{};
+  std::memcpy(h.magic, kMagic, sizeof kMagic);
+  h.info_bytes = key.info.size();
+  h.code_bytes = code.size();
+  h.sum = checksum(all);
+  FILE* f = fdopen(fd, "wb");
+  bool good = f && std::fwrite(&h, sizeof h, 1, f) == 1 &&
+              std::fwrite(all.data(), 1, all.size(), f) == all.size();
+  if (f)
+    good = std::fclose(f) == 0 && good;
+  else
+    close(fd);
+  if (!good || std::rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+}
+
+}  // namespace pyflame::gpu
