@@ -63,6 +63,11 @@ PF_DEVICE C pf_tree(const C* a) {
   else
     return Op::join(pf_tree<N / 2>(a), pf_tree<N / 2>(a + N / 2));
 }
+// Where element k of a reduction over several axes lies. Its divisions stand in many places: put
+// into each of them, they would keep a compiler for ten seconds.
+PF_COLD pf_i64 pf_sum_offset(const pf_axes& a, pf_i64 k) {
+  return pf_offset(a, k);
+}
 PF_DEVICE C pf_mean_of(const pf_sum& r, pf_i64 o) {
   return r.mean ? pf_get_one<T>(r.mean, pf_other_offset(r.kept, o)) : C(0);
 }
@@ -78,7 +83,7 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C m
   C x[W];
   if (V == W && k + W <= end) {
     pf_vector<T, V> v;
-    v.template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_offset(r.reduced, k)));
+    v.template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_sum_offset(r.reduced, k)));
     PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v.get(j % V), mean);
     return pf_tree<W>(x);
   }
@@ -86,7 +91,7 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C m
     x[j] = Op::start();
     if (k + j >= end) continue;
     const pf_i64 at =
-        PF_DENSE ? (k + j) * (V > 1 ? 1 : r.reduced.stride[0]) : pf_offset(r.reduced, k + j);
+        PF_DENSE ? (k + j) * (V > 1 ? 1 : r.reduced.stride[0]) : pf_sum_offset(r.reduced, k + j);
     x[j] = Op::lift(pf_get_one<T>(row, at), mean);
   }
   return pf_tree<W>(x);
@@ -118,7 +123,7 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r) {
       pf_vector<T, V> v[4];
       PF_UNROLL for (int u = 0; u < 4; ++u) {
         const pf_i64 k = first + u * leaf + t * W;
-        v[u].template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_offset(r.reduced, k)));
+        v[u].template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_sum_offset(r.reduced, k)));
       }
       PF_UNROLL for (int u = 0; u < 4; ++u) {
         C x[W];
@@ -181,7 +186,7 @@ PF_KERNEL(sum_columns, PF_SUM_THREADS)(const pf_sum r) {
         const pf_i64 k = first + i + u;
         if (i + u < rows)
           v[u].template load<true>(
-              pf_at<T>(column, PF_DENSE ? k * r.reduced.stride[0] : pf_offset(r.reduced, k)));
+              pf_at<T>(column, PF_DENSE ? k * r.reduced.stride[0] : pf_sum_offset(r.reduced, k)));
       }
       PF_UNROLL for (int j = 0; j < V; ++j) {
         C e[4];
