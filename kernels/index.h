@@ -4,52 +4,6 @@
 
 enum { BLOCK = 256 };
 
-// As checked_index of the CPU: a wrong index is reported and clamped.
-PF_DEVICE pf_i64 pf_clamped(const pf_error& e, pf_i64 i, pf_i64 n, bool wrap) {
-  const pf_i64 at = i < 0 && wrap ? i + n : i;
-  if (at >= 0 && at < n) return at;
-  pf_bad_index(e, i, n);
-  return at < 0 ? 0 : n - 1;
-}
-
-// Index tensors of one shape, merged; which sizes they index and with which steps.
-struct pf_indices {
-  pf_i64 count, points, ndim;
-  pf_i64 shape[12];
-  const pf_i64* data[12];
-  pf_i64 strides[12][12];
-  pf_i64 size[12], step[12];
-};
-
-// Where each point is, in elements. PLACES (writing): -1 for a wrong index, which is not clamped.
-PF_KERNEL(pf_points, BLOCK)
-(pf_indices q, pf_i64* offsets, int wrap, int places, pf_error error) {
-  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(q.points); u += pf_item_step()) {
-    pf_i64 sum = 0;
-    for (pf_i64 k = 0; k < q.count; ++k) {
-      pf_i64 rest = static_cast<pf_i64>(u), at = 0;
-      for (pf_i64 d = q.ndim - 1; d >= 0; --d) {
-        at += rest % q.shape[d] * q.strides[k][d];
-        rest /= q.shape[d];
-      }
-      pf_i64 i = q.data[k][at];
-      if (places) {
-        const pf_i64 place = i < 0 ? i + q.size[k] : i;
-        if (place < 0 || place >= q.size[k]) {
-          pf_bad_index(error, i, q.size[k]);
-          sum = -1;
-          continue;
-        }
-        i = place;
-      } else {
-        i = pf_clamped(error, i, q.size[k], wrap != 0);
-      }
-      if (sum >= 0) sum += i * q.step[k];
-    }
-    offsets[u] = sum;
-  }
-}
-
 #ifdef PF_BYTES
 // out [before, points, after], dense; before and after are spaces of the tensor that is read.
 // -DBYTES of an element, or of a vector of neighbours in `after`.

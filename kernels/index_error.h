@@ -33,4 +33,12 @@ PF_DEVICE pf_i64 pf_checked_index(const pf_error& e, pf_i64 index, pf_i64 limit)
   return 0;
 }
 
+// As checked_index of the CPU: a wrong index is reported and clamped.
+PF_DEVICE pf_i64 pf_clamped(const pf_error& e, pf_i64 i, pf_i64 n, bool wrap) {
+  const pf_i64 at = i < 0 && wrap ? i + n : i;
+  if (at >= 0 && at < n) return at;
+  pf_bad_index(e, i, n);
+  return at < 0 ? 0 : n - 1;
+}
+
 #endif

@@ -201,3 +201,7 @@ PF_KERNEL(norm_columns, PF_NORM_THREADS)(const pf_norm_backward r, pf_i64 tiles)
     if constexpr (!PF_RMS) to[(r.vectors + c) * V + j] = db[j];
   }
 }
+
+#if PF_SUMS
+#include "norm_params.h"
+#endif

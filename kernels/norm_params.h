@@ -4,8 +4,10 @@
 //   -DPF_C=  float or double    -DPF_W=  dtype of the sums
 #include "rows.h"
 
+#ifdef PF_C  // else within norm_backward.h
 typedef PF_C C;
 typedef PF_W W;
+#endif
 
 #define PF_SIDE 32
 

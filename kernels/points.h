@@ -1,8 +1,46 @@
-// Keys for sorting points by the place that they write: see scatter.h.
+// Where indices point to, and keys for sorting points by the place that they write: see scatter.h.
+// With the sort itself: one program for them all.
 #include "index_error.h"
+#include "radix.h"
 #include "space.h"
 
-enum { BLOCK = 256 };
+// Index tensors of one shape, merged; which sizes they index and with which steps.
+struct pf_indices {
+  pf_i64 count, points, ndim;
+  pf_i64 shape[12];
+  const pf_i64* data[12];
+  pf_i64 strides[12][12];
+  pf_i64 size[12], step[12];
+};
+
+// Where each point is, in elements. PLACES (writing): -1 for a wrong index, which is not clamped.
+PF_KERNEL(pf_points, BLOCK)
+(pf_indices q, pf_i64* offsets, int wrap, int places, pf_error error) {
+  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(q.points); u += pf_item_step()) {
+    pf_i64 sum = 0;
+    for (pf_i64 k = 0; k < q.count; ++k) {
+      pf_i64 rest = static_cast<pf_i64>(u), at = 0;
+      for (pf_i64 d = q.ndim - 1; d >= 0; --d) {
+        at += rest % q.shape[d] * q.strides[k][d];
+        rest /= q.shape[d];
+      }
+      pf_i64 i = q.data[k][at];
+      if (places) {
+        const pf_i64 place = i < 0 ? i + q.size[k] : i;
+        if (place < 0 || place >= q.size[k]) {
+          pf_bad_index(error, i, q.size[k]);
+          sum = -1;
+          continue;
+        }
+        i = place;
+      } else {
+        i = pf_clamped(error, i, q.size[k], wrap != 0);
+      }
+      if (sum >= 0) sum += i * q.step[k];
+    }
+    offsets[u] = sum;
+  }
+}
 
 // Of offsets in elements, -1 for a point that is not written.
 PF_KERNEL(pf_point_keys, BLOCK)(const pf_i64* offsets, pf_u64* keys, pf_i64* at, pf_i64 n) {

@@ -22,6 +22,13 @@ def reset_stats() -> None:
     _C._reset_stats()
 
 
+def device_statistics(device) -> dict[str, int]:
+    """What a GPU's plug-in has counted: ``kernels_compiled`` and ``kernels_from_disk``, programs
+    that the run-time compiler built and that the cache on disk had. Empty for the CPU."""
+    lines = _C._device_statistics(str(device)).splitlines()
+    return {name: int(value) for name, value in (line.split("=") for line in lines)}
+
+
 def is_eager() -> bool:
     """True when every operation runs before its call returns (``PYFLAME_EAGER=1``)."""
     return _C._eager()

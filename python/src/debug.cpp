@@ -43,6 +43,15 @@ void bind_debug(nb::module_& m) {
     if (status != PF_OK) pf::raise_status(b, status, "mem_get_info");
     return nb::make_tuple(info.free_bytes, info.total_bytes);
   });
+  // Lines of "name=value": what a plug-in counts.
+  m.def("_device_statistics", [](const std::string& name) {
+    pf::engine::flush(pf::engine::Flush::MemoryStats);
+    const pf::Device d = pf::parse_device(name);
+    const pf_backend* b = pf::usable_backend_of(d);
+    char text[1024] = "";
+    if (b->version >= 2 && b->statistics) b->statistics(d.index, text, sizeof text);
+    return std::string(text);
+  });
   m.def("_reset_peak_memory_stats",
         [](const std::string& d) { pf::reset_peak_memory_stats(pf::parse_device(d)); });
   m.def("_empty_cache", [](const std::string& d) { pf::empty_cache(pf::parse_device(d)); });

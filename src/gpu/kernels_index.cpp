@@ -60,7 +60,7 @@ int64_t* point_offsets(const KernelArgs& a, const pf_tensor& self, int first_dim
   auto* offsets =
       static_cast<int64_t*>(a.workspace(static_cast<size_t>(std::max<int64_t>(q.points, 1)) * 8));
   if (q.points)
-    a.launch(a.compile("index.h", Defines().text("PF_INDEX", "pf_u64"), "pf_points"),
+    a.launch(a.compile("points.h", Defines().text("PF_INDEX", "pf_u64"), "pf_points"),
              grid_for(q.points), kBlock, 0, q, offsets, static_cast<int>(wrap),
              static_cast<int>(places), a.error());
   return offsets;

@@ -160,12 +160,16 @@ void norm_backward(const KernelArgs& a) {
   }
   for (int k = 0; k < outs; ++k) {
     if (!a.has(1 + k)) continue;
-    const Defines p =
-        Defines().text("PF_C", wide == 8 ? "double" : "float").type("PF_W", a.dtype(1 + k));
+    const Function add = a.dtype(1 + k) == w.dtype
+                             ? function("norm_params")
+                             : a.compile("norm_params.h",
+                                         Defines()
+                                             .text("PF_C", wide == 8 ? "double" : "float")
+                                             .type("PF_W", a.dtype(1 + k)),
+                                         "norm_params");
     const void* from = static_cast<char*>(r.partial) + static_cast<size_t>(k * n) * wide;
     void* to = a.data(1 + k);
-    a.launch(a.compile("norm_params.h", p, "norm_params"), Grid(ceil_div(n, 32)), 1024, 0, from, to,
-             n, row_sums, stretches);
+    a.launch(add, Grid(ceil_div(n, 32)), 1024, 0, from, to, n, row_sums, stretches);
   }
 }
 

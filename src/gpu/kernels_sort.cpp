@@ -36,9 +36,10 @@ void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
   if (p.rows == 0 || p.n < 2) return;
   const int64_t tiles = ceil_div(p.n, kRadixTile);
   auto* counts = static_cast<uint32_t*>(a.workspace(static_cast<size_t>(p.rows * tiles) * 256 * 4));
-  const Function count = a.compile("radix.h", Defines(), "pf_radix_count"),
-                 scan = a.compile("radix.h", Defines(), "pf_radix_scan"),
-                 move = a.compile("radix.h", Defines(), "pf_radix_move");
+  const Defines d = Defines().text("PF_INDEX", "pf_u64");
+  const Function count = a.compile("points.h", d, "pf_radix_count"),
+                 scan = a.compile("points.h", d, "pf_radix_scan"),
+                 move = a.compile("points.h", d, "pf_radix_move");
   for (int shift = low; shift < high; shift += 8) {
     a.launch(count, p.rows * tiles, kBlock, 0, p.keys, counts, p.n, tiles, shift);
     a.launch(scan, p.rows, kBlock, 0, counts, tiles);

@@ -1,11 +1,13 @@
 // Groups of pointwise nodes: text from codegen/device_text.h, one kernel for each launch class.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <mutex>
 
 #include "codegen/device_text.h"
 #include "gpu/device.h"
 #include "gpu/host.h"
+#include "ops/pointwise.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -18,8 +20,37 @@ struct Program {
     Function function;
   };
   std::vector<Variant> variants;  // the last one used first
+  bool fills;                     // stores numbers and computes nothing
+  std::vector<pf_node> nodes;
+  std::vector<uint8_t> outputs;
 
-  explicit Program(const pf_program& p) : text(p) {}
+  explicit Program(const pf_program& p)
+      : text(p),
+        fills(std::all_of(p.nodes, p.nodes + p.nnodes,
+                          [](const pf_node& n) {
+                            return n.op == ops::op::cast && n.in[0].kind == PF_REF_SCALAR &&
+                                   n.store >= 0;
+                          })),
+        nodes(p.nodes, p.nodes + p.nnodes),
+        outputs(p.output_dtypes, p.output_dtypes + p.noutputs) {}
+
+  // Zeros need no kernel: true where that was all.
+  bool zeros(const Device& device, const Stream& stream, const pf_launch& l) const {
+    if (!fills) return false;
+    for (const pf_node& n : nodes) {
+      const pf_scalar& s = l.scalars[n.in[0].index];
+      if (s.i != 0 || s.f != 0 || std::signbit(s.f) || !l.outputs[n.store].contiguous) return false;
+    }
+    device.activate();
+    for (const pf_node& n : nodes) {
+      const auto store = static_cast<size_t>(n.store);
+      const auto type = static_cast<DType>(outputs[store]);
+      check(runtime().MemsetD8Async(l.outputs[store].data, 0,
+                                    static_cast<size_t>(l.numel) * itemsize(type), stream.handle),
+            PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+    }
+    return true;
+  }
 
   Function find(Device& device, const codegen::LaunchClass& key) {
     std::lock_guard lock(mutex);
@@ -56,6 +87,7 @@ pf_status program_launch(pf_device device, pf_stream stream, void* kernel,
   return guarded([&] {
     Device& d = Device::get(device);
     Program& p = *static_cast<Program*>(kernel);
+    if (launch->numel == 0 || p.zeros(d, d.stream(stream), *launch)) return;
     codegen::DeviceLaunch l;
     p.text.plan(*launch, l);
     if (l.grid == 0) return;

@@ -230,6 +230,56 @@ def test_disk_cache_of_two_processes(run, tmp_path):
     run("rtc.standin_fail_compile(ctypes.c_int64(1))\n" + code, XDG_CACHE_HOME=tmp_path)
 
 
+def test_programs_of_a_training_step(run, tmp_path):
+    """hipRTC takes a quarter of a second for each; a second step and a short batch add none."""
+    run(
+        """
+        from pyflame.models import GPT
+        from pyflame.training.gpt import make_optimizer
+        compiled = lambda: int(pf.debug.device_statistics("rocm")["kernels_compiled"])
+        pf.set_device("rocm")
+        pf.manual_seed(1)
+        model = GPT(layers=2, width=64, heads=4, context=64)
+        optimizer = make_optimizer(model, dict(lr=1e-3, weight_decay=0.1))
+        def step(tokens):
+            optimizer.zero_grad()
+            loss = model(*tokens)
+            loss.backward()
+            pf.nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)
+            optimizer.step()
+            return loss.item()
+        tokens = [pf.randint(0, 256, (16, 64)) for _ in range(2)]
+        pf.synchronize()
+        before = compiled()
+        first = step(tokens)
+        made = compiled() - before
+        assert 20 <= made <= 28, made  # two of them our own products
+        assert step(tokens) < first
+        step([t[:12] for t in tokens])  # a short last batch
+        assert compiled() - before == made, compiled() - before - made
+        """,
+        XDG_CACHE_HOME=tmp_path,
+    )
+
+
+def test_zeros_need_no_program(run, tmp_path):
+    run(
+        """
+        x = pf.zeros(1000, device="rocm")
+        y, z = pf.zeros(7, 3, dtype=pf.int64, device="rocm"), pf.zeros(3, dtype=pf.bool, device="rocm")
+        assert not x.cpu().numpy().any() and not y.cpu().numpy().any() and not z.cpu().numpy().any()
+        assert pf.debug.device_statistics("rocm")["kernels_compiled"] == 0
+        minus = pf.full((5,), -0.0, device="rocm").cpu().numpy()
+        assert np.signbit(minus).all() and not minus.any()
+        e = pf.empty(4, 6, device="rocm")
+        e.fill_(1.0)
+        e[:, 1:3].fill_(0.0)
+        assert e.cpu().sum().item() == 16
+        """,
+        XDG_CACHE_HOME=tmp_path,
+    )
+
+
 def test_programs_are_cut_to_what_they_need(run, tmp_path):
     run(
         """
