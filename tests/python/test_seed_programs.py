@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from test_gpu_plugin import FOLDER, HIP, PACKAGE, RTC
+from standin import FOLDER, HIP, PACKAGE, RTC
 
 REAL = bool(os.environ.get("PYFLAME_SEEDS_ON_GPU"))
 pytestmark = [

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 import pytest
-from test_gpu_plugin import FOLDER, HIP, PACKAGE, RTC
+from standin import FOLDER, HIP, PACKAGE, RTC
 
 import pyflame as pf
 from pyflame import _kernel
