@@ -17,6 +17,13 @@ if [[ ${1:-} == all ]] && { ! grep -q "^PYFLAME_BUILD_TESTS:[A-Z]*=ON\$" build/C
   # GoogleTest is here now; the plug-in is tested on a stand-in for AMD's runtime
   cmake -B build -DPYFLAME_BUILD_TESTS=ON -DPYFLAME_USE_ROCM=ON
 fi
+# A GPU is used where there is one: its plug-in takes half a minute more.
+plugin() {
+  grep -q "^PYFLAME_USE_$1:[A-Z]*=ON\$" build/CMakeCache.txt || cmake -B build "-DPYFLAME_USE_$1=ON"
+  if ((${#targets[@]})); then targets+=("pyflame_${1,,}"); fi
+}
+if [[ -e /dev/kfd ]]; then plugin ROCM; fi
+if [[ -e /dev/nvidiactl ]]; then plugin CUDA; fi
 cmake --build build "${targets[@]}"
 if [[ ! -x .venv/bin/pyflame ]]; then
   PYFLAME_BUILT=1 "$python" -m pip install -q --disable-pip-version-check --no-deps \

@@ -72,6 +72,10 @@ if wants test; then files+=(requirements/test.txt); fi
 if wants ci; then files+=(requirements/ci.txt); fi
 if wants docs; then files+=(requirements/docs.txt); fi
 if wants bench; then files+=(requirements/bench.txt); fi
+# NVIDIA's run-time compiler, where there is such a GPU and no CUDA toolkit.
+if [[ -e /dev/nvidiactl ]] && ! /sbin/ldconfig -p 2>/dev/null | grep -q libnvrtc.so; then
+  files+=(requirements/nvidia.txt)
+fi
 for f in "${files[@]}"; do
   stamp=.venv/.installed-$(basename "$f" .txt)
   # build.txt is part of every other file.

@@ -27,6 +27,13 @@ def _natural(text):
     return value
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """With the defaults, but not None."""
+
+    def _get_help_string(self, action):
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
 def _parser():
     top = argparse.ArgumentParser(
         prog="pyflame", description="PyFlame: deep learning in C++ and Python."
@@ -41,7 +48,7 @@ def _parser():
         help="a byte-level GPT on text",
         description="Trains a byte-level GPT and prints its loss on held-out text in bits per "
         "byte. Without --data it reads the source of Python's standard library.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_Help,
     )
     add = gpt.add_argument
     add("--data", metavar="PATH", help="a text file, or a directory of them; any encoding")
@@ -49,29 +56,36 @@ def _parser():
     add("--resume", action="store_true", help="go on with the newest run in --out")
     add("--minutes", type=_amount, default=5.0, help="time to take; fixes the number of steps")
     add("--steps", type=_count, help="number of steps, instead of --minutes")
-    add("--layers", type=_count, default=4, help="transformer blocks")
-    add("--width", type=_count, default=128, help="size of the vectors")
-    add("--heads", type=_count, default=4, help="attention heads")
-    add("--context", type=_count, default=128, help="bytes that the model sees")
-    add("--batch", type=_count, default=16, help="windows of text in one step")
+    add("--layers", type=_count, help="transformer blocks (4; 6 on a GPU)")
+    add("--width", type=_count, help="size of the vectors (128; 384 on a GPU)")
+    add("--heads", type=_count, help="attention heads (4; 6 on a GPU)")
+    add("--context", type=_count, help="bytes that the model sees (128; 256 on a GPU)")
+    add("--batch", type=_count, help="windows of text in one step (16; 64 on a GPU)")
     add("--dropout", type=float, default=0.0, help="probability of dropping a value")
-    add("--lr", type=_amount, default=4e-3, help="highest learning rate")
+    add("--lr", type=_amount, help="highest learning rate (4e-3; 1e-3 on a GPU)")
     add("--weight-decay", type=float, default=0.1, help="of the weight matrices")
     add("--clip", type=_amount, default=1.0, help="largest norm of the gradients")
     add("--seed", type=_natural, default=1, help="of start values, batches and dropout")
     add("--eval-bytes", type=_count, default=262144, help="held-out bytes to look at")
     add("--sample", type=_natural, default=400, help="bytes of text to write at the end")
-    add("--checkpoint-interval", type=_count, default=500, metavar="STEPS", help="between saves")
+    add(
+        "--checkpoint-interval", type=_count, metavar="STEPS",
+        help="between saves (500; 2000 on a GPU)",
+    )  # fmt: skip
     add("--keep", type=_count, default=2, help="checkpoints to keep")
     add("--log-interval", type=_count, default=10, metavar="STEPS", help="between logged losses")
-    add("--device", metavar="NAME", help="such as cpu or gpu:0")
+    add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
+    add(
+        "--precision", choices=("auto", "float32", "bfloat16"), default="auto",
+        help="of products; auto: bfloat16 on GPUs with matrix units for it",
+    )  # fmt: skip
     add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
 
     generate = commands.add_parser(
         "generate",
         help="write text with a trained GPT",
         description="Writes text with the newest run of `pyflame train gpt`.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_Help,
     )
     add = generate.add_argument
     add("--run", metavar="DIR", default="runs/gpt", help="directory of the run")
@@ -80,7 +94,7 @@ def _parser():
     add("--temperature", type=float, default=0.8, help="0 takes the likeliest byte")
     add("--top-k", type=_count, help="choose among the k likeliest bytes")
     add("--seed", type=_natural, default=1, help="of the random choices")
-    add("--device", metavar="NAME", help="such as cpu or gpu:0")
+    add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
     add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
 
     commands.add_parser("info", help="version, devices and backends")

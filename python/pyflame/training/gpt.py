@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 import time
+from contextlib import nullcontext
 
-from .. import _C, _ops, manual_seed
+from .. import _C, _ops, cuda, manual_seed
+from ..amp import autocast
 from ..autograd import no_grad
 from ..checkpoint import Checkpoints
 from ..models.gpt import GPT, GPTConfig
@@ -28,12 +30,45 @@ def say(*parts):
 # ---- the pieces of a run ------------------------------------------------------------------------
 
 
+# Sizes and learning rate where the command line names none.
+_SIZES = {
+    "cpu": dict(layers=4, width=128, heads=4, context=128, batch=16, lr=4e-3),
+    "gpu": dict(layers=6, width=384, heads=6, context=256, batch=64, lr=1e-3),
+}
+
+
 def use(args):
     """Sets the device and the number of threads that the command asks for."""
     if args.threads:
         _C.set_num_threads(args.threads)
-    if args.device:
+    if args.device != "auto":
         _C.set_device(args.device)
+    elif _C.get_device().type == "cpu" and cuda.is_available():
+        try:
+            (_ops.ones(1, device="gpu") + 1).item()
+        except _C.PyFlameError as e:
+            say(f"note: there is a GPU, but it cannot be used: {e}")
+        else:
+            _C.set_device("gpu")
+
+
+def on_gpu():
+    return _C.get_device().type == "cuda"
+
+
+def multiplies_bfloat16():
+    """Whether the current device is a GPU with matrix units for bfloat16."""
+    if not on_gpu():
+        return False
+    target = _C.device_info()["architecture"]
+    if target.startswith("sm_"):
+        return int(target.removeprefix("sm_")) >= 80
+    return target.startswith(("gfx90a", "gfx94", "gfx95", "gfx11", "gfx12"))
+
+
+def describe_device():
+    device = _C.get_device()
+    return f"{device} ({_C.device_info()['name']})" if on_gpu() else str(device)
 
 
 def make_model(config):
@@ -58,6 +93,9 @@ class Trainer:
             text.train, config["batch"], config["model"]["context"], config["seed"]
         )
         self.step = 0
+        self.autocast = nullcontext()
+        if config.get("precision") == "bfloat16":
+            self.autocast = autocast("cuda" if on_gpu() else "cpu", _C.bfloat16)
 
     def rate(self):
         c = self.config
@@ -70,7 +108,8 @@ class Trainer:
             manual_seed((config["seed"] * 1_000_003 + self.step + 1) & (2**63 - 1))
         inputs, targets = self.batches(self.step)
         self.optimizer.zero_grad()
-        loss = self.model(inputs, targets)
+        with self.autocast:
+            loss = self.model(inputs, targets)
         loss.backward()
         clip_grad_norm_(self.parameters, config["clip"])
         lr = self.rate()
@@ -303,6 +342,7 @@ def _fresh(args, text):
                 dropout=args.dropout,
             )
         ),
+        "precision": args.precision,
         "batch": args.batch,
         "lr": args.lr,
         "weight_decay": args.weight_decay,
@@ -337,6 +377,8 @@ def _load_text(path):
 def run(args):
     """The whole command; returns the exit status."""
     use(args)
+    if args.checkpoint_interval is None:
+        args.checkpoint_interval = 2000 if on_gpu() else 500
     state = None
     if args.resume:
         directory = newest_directory(args.out)
@@ -351,6 +393,11 @@ def run(args):
         found = Checkpoints(directory).load()
         state = found.state if found else None
     else:
+        for key, value in _SIZES["gpu" if on_gpu() else "cpu"].items():
+            if getattr(args, key) is None:
+                setattr(args, key, value)
+        if args.precision == "auto":
+            args.precision = "bfloat16" if multiplies_bfloat16() else "float32"
         text = _load_text(args.data)
         text.check(args.context)
         directory = new_directory(args.out)
@@ -375,6 +422,7 @@ def run(args):
         f"model: {sizes['layers']} layers, width {sizes['width']}, context {sizes['context']} "
         f"bytes, {count:,} parameters"
     )
+    say(f"device: {describe_device()}, products in {config.get('precision', 'float32')}")
     say(
         f"text: {text.name}, {text.train_bytes:,} bytes to learn from, "
         f"{text.held_out_bytes:,} held out"
