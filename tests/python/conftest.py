@@ -4,9 +4,11 @@ NumPy cannot read the memory of another device, so there `Tensor.numpy()` copies
 are about sharing memory with NumPy say so with `@pytest.mark.cpu_only`.
 
 Random tests run the same cases every time; `--hypothesis-profile=long` runs many others.
+PYFLAME_TEST_SHARE=0.1 draws a tenth of the tests, by PYFLAME_TEST_SEED.
 """
 
 import os
+import random
 
 import pytest
 from hypothesis import settings
@@ -14,6 +16,7 @@ from hypothesis import settings
 import pyflame as pf
 
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
+SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
 
 settings.register_profile("ci", derandomize=True, database=None)
 settings.register_profile("long", max_examples=3000, print_blob=True)
@@ -33,7 +36,12 @@ def pytest_configure(config):
         pf.Tensor.numpy = lambda self, *, force=False: shared(self.cpu(), force=force)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if SHARE < 1:
+        dice = random.Random(os.environ.get("PYFLAME_TEST_SEED", ""))
+        drawn = [(item, dice.random() < SHARE) for item in items]
+        items[:] = [item for item, take in drawn if take]
+        config.hook.pytest_deselected(items=[item for item, take in drawn if not take])
     if DEVICE == "cpu":
         return
     skip = pytest.mark.skip(reason="about memory of the host")

@@ -2,6 +2,8 @@
 // Its code objects are shared libraries, which the stand-in runtime loads.
 //
 //   PYFLAME_STANDIN_CXX=g++-13     another compiler
+//   PYFLAME_STANDIN_SANITIZE=1     kernels run under AddressSanitizer and UBSan, which must be
+//                                  loaded first (LD_PRELOAD); what they find ends the process
 //   PYFLAME_STANDIN_KEEP=DIR       leaves each source there, below a line with its options
 //
 // standin_fail_compile(nth) makes the nth next compilation fail.
@@ -77,8 +79,12 @@ int run(const std::vector<std::string>& command, const std::string& log) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  std::vector<char*> environment;  // the compiler needs no sanitizer
+  for (char** e = environ; *e; ++e)
+    if (std::strncmp(*e, "LD_PRELOAD=", 11) != 0) environment.push_back(*e);
+  environment.push_back(nullptr);
   pid_t pid = 0;
-  int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   if (error) return -1;
   int status = 0;
@@ -91,6 +97,11 @@ Program* of(void* p) {
   return static_cast<Program*>(p);
 }
 
+bool sanitize() {
+  const char* s = std::getenv("PYFLAME_STANDIN_SANITIZE");
+  return s && *s == '1';
+}
+
 }  // namespace
 
 #define CALL extern "C" __attribute__((visibility("default"))) int
@@ -98,7 +109,7 @@ Program* of(void* p) {
 // Another shim.h or other options make another compiler: what is cached under the old one is not
 // used.
 CALL hiprtcVersion(int* major, int* minor) {
-  unsigned sum = 17;
+  unsigned sum = sanitize() ? 18 : 17;
   for (const char* file :
        {STANDIN_DIR "/shim.h", STANDIN_DIR "/builtins.h", STANDIN_DIR "/hiprtc.cpp"})
     for (unsigned char c : read_file(file)) sum = sum * 31 + c;
@@ -137,9 +148,10 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
                                    "-fvisibility=hidden",
                                    "-fno-exceptions",
                                    "-fno-rtti",
-
                                    "-DPF_HOST",
                                    "-I" STANDIN_DIR};
+  if (sanitize())
+    command.insert(command.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=all"});
   bool architecture = false;
   for (int i = 0; i < n; ++i) {
     const std::string o = options[i];
