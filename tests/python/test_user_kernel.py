@@ -7,6 +7,7 @@ is checked with clang for AMD's and NVRTC for NVIDIA's, where those are installe
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -142,7 +143,13 @@ __global__ void words(const index_t* at, const byte* flags, int64_t* out, index_
 }
 """
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The same kernel in CUDA's and in HIP's dialect, from the documentation.
+FORMS = re.findall(r"^```cpp\n(.*?)^```", (ROOT / "docs" / "gpu.md").read_text(), re.M | re.S)
+
 TEXTS = {
+    "cuda_form": FORMS[0],
+    "hip_form": FORMS[1],
     "scale": SCALE,
     "cuda_sum": CUDA_SUM,
     "hip_sum": HIP_SUM,
@@ -379,6 +386,20 @@ def test_wrong_arguments():
             pf.kernel(SCALE, warp=64)(1, 8, (x, y, 1.0, 8))
 
 
+@gpu
+def test_the_documentation_s_programs():
+    text = (ROOT / "docs" / "gpu.md").read_text()
+    programs = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    assert len(programs) == 5
+    scope = {}
+    for program in programs:
+        exec(program.replace("'rocm'", repr(DEVICE)), scope)
+    a, b = pf.randn(100), pf.randn(100)
+    for form in FORMS:
+        c = pf.kernel(form, outputs={"c": "a"})(1, 128, (a, b, 100))
+        assert np.array_equal(c.numpy(), a.numpy() + b.numpy())
+
+
 # ---- without one --------------------------------------------------------------------------------
 
 
@@ -475,8 +496,6 @@ def test_on_the_stand_in(plugin, arch, tmp_path):
 
 
 # ---- the texts through the compilers of real GPUs -----------------------------------------------
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def prepared(text):
