@@ -232,6 +232,8 @@ Tensor corrcoef(const Tensor& x) {
 namespace {
 // Neighbouring pairs along `d`: the later and the earlier elements.
 std::pair<Tensor, Tensor> neighbours(const Tensor& t, int64_t d) {
+  PF_CHECK(!t->shape.empty(), ShapeError, "trapezoid",
+           "got a tensor of 0 dimensions; expected at least 1; reshape it");
   const int64_t n = t->shape[wrap_dim(d, t->shape.size(), "trapezoid")];
   return {narrow(t, d, n > 0 ? 1 : 0, n > 0 ? n - 1 : 0), narrow(t, d, 0, n > 0 ? n - 1 : 0)};
 }
@@ -242,7 +244,7 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim) {
   ops::check_arithmetic(x, "trapezoid");
   const int d = wrap_dim(dim, y->shape.size(), "trapezoid");
   Tensor at = x;
-  if (x->shape.size() == 1) {  // along `dim`, the same for all lines
+  if (x->shape.size() == 1 && !y->shape.empty()) {  // along `dim`, the same for all lines
     IntList shape(static_cast<size_t>(y->shape.size()), 1);
     shape[static_cast<size_t>(d)] = x->numel;
     at = reshape(x, shape);
