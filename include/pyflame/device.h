@@ -15,8 +15,13 @@ enum class DeviceType : uint8_t { CPU, ROCm, CUDA, Paranoid };
 struct Device {
   DeviceType type = DeviceType::CPU;
   int8_t index = 0;
-  friend bool operator==(Device, Device) = default;
+  // "Wherever the current device is", and this is where it is now: what get_device() returns and
+  // what tensors have that were made without naming a device. See docs/devices.md.
+  bool floating = false;
+  friend bool operator==(Device a, Device b) { return a.type == b.type && a.index == b.index; }
   bool is_cpu() const { return type == DeviceType::CPU; }
+  Device placed() const { return {type, index, false}; }
+  Device afloat() const { return {type, index, true}; }
   std::string str() const;  // "cpu", "rocm:0"
 };
 std::ostream& operator<<(std::ostream&, Device);
@@ -24,10 +29,26 @@ std::ostream& operator<<(std::ostream&, Device);
 // Accepts cpu, gpu[:N], rocm[:N], hip[:N], cuda[:N], paranoid[:N]. DeviceError otherwise.
 Device parse_device(std::string_view name);
 
-Device get_device();      // the calling thread's current device
+Device get_device();      // the calling thread's current device, floating
 void set_device(Device);  // DeviceError when it is not there
 void set_device(std::string_view name);
 int device_count(DeviceType);
+
+class DeviceScope {  // scope guard: another current device of the calling thread
+ public:
+  explicit DeviceScope(Device) noexcept;
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  Device before_;
+};
+
+// Strict mode (PYFLAME_STRICT=1): a copy that nobody asked for, or a slow way of doing something
+// that has a quick one, raises instead of happening.
+bool strict();
+void set_strict(bool);
 
 // What is known of each backend: name -> "loaded", "available" or the reason why not.
 std::map<std::string, std::string> backends();

@@ -116,6 +116,8 @@ Tensor zeros(const IntList& size, std::optional<DType> = {}, std::optional<Devic
 Tensor ones(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor empty_like(const Tensor&);
 Tensor zeros_like(const Tensor&);
+// The same where the memory of a floating tensor is: for what is updated in place beside it.
+Tensor zeros_beside(const Tensor&);
 Tensor ones_like(const Tensor&);
 Tensor full_like(const Tensor&, Scalar);
 Tensor scalar_tensor(Scalar, DType, Device = {});

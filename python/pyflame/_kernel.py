@@ -428,7 +428,7 @@ class Kernel:
                 f"got {len(args)} arguments; expected {expected}, as the kernel declares: {self!r}",
             )
         tensors = [a for a in args if isinstance(a, _C.Tensor)]
-        device = tensors[0].device if tensors else _C.get_device()
+        device = _C.device(str(tensors[0].device if tensors else _C.get_device()))
         for t in tensors:
             if t.device != device:
                 self._fail(

@@ -111,6 +111,14 @@ def _info():
     print(f"CPU threads: {pf.get_num_threads()}")
     for name, state in sorted(pf._C.backends().items()):
         print(f"backend {name}: {state}")
+        for i in range(pf._C._device_count(name) if name != "cpu" and state == "loaded" else 0):
+            about = pf._C.device_info(pf.device(name, i))
+            memory = int(about["total_memory"]) / 2**30
+            usable = "" if about["usable"] == "yes" else f"; not usable: {about['usable']}"
+            print(
+                f"device {name}:{i}: {about['name']}, {about['architecture']}, "
+                f"{memory:.1f} GiB{usable}"
+            )
     return 0
 
 

@@ -139,7 +139,7 @@ std::string display_name(const Node& n) {
 }
 
 PyNode::Result describe(const Tensor& t) {
-  return {t->shape, t->dtype, t->storage->device};
+  return {t->shape, t->dtype, t->device()};
 }
 
 // Connects the results of a custom function. `outputs`: tensors, None for those without gradient.

@@ -8,6 +8,7 @@
 #include "core/allocator.h"
 #include "core/backends.h"
 #include "engine/engine.h"
+#include "engine/trace.h"
 #include "pyflame/device.h"
 #include "pyflame/error.h"
 
@@ -19,6 +20,16 @@ void bind_debug(nb::module_& m) {
     nb::dict d;
     for (auto& [key, value] : pf::engine::stats()) d[key.c_str()] = value;
     return d;
+  });
+  m.def("_trace_start", &pf::engine::trace_start);
+  m.def("_trace_stop", [](size_t start) {
+    nb::list r;
+    for (const auto& e : pf::engine::trace_stop(start)) {
+      nb::dict fields;
+      for (const auto& [key, value] : e.fields) fields[key.c_str()] = value;
+      r.append(nb::make_tuple(e.kind, fields, e.count, e.bytes));
+    }
+    return r;
   });
   m.def("_reset_stats", &pf::engine::reset_stats);
   m.def("_eager", &pf::engine::eager);

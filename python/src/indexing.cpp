@@ -33,7 +33,9 @@ Tensor index_tensor(PyObject* o, const Tensor& self) {
     PF_FAIL(IndexError, "Tensor.__getitem__", "got an index tensor of dtype ", t->dtype,
             "; expected integers or bool; cast it with .long() or compare first");
   if (!is_mask(t) && t->dtype != DType::Int64) t = to(t, DType::Int64);
-  return t->storage->device == self->storage->device ? t : move_to(t, self->storage->device);
+  // As in PyTorch, indices may be on the CPU whatever they index.
+  const bool apart = !t->floating && !self->floating && t->storage->device != self->storage->device;
+  return apart ? move_to(t, self->device()) : t;
 }
 
 int consumed(PyObject* o, const Tensor& index) {
@@ -163,8 +165,9 @@ Tensor value_tensor(PyObject* value, const Tensor& like) {
       return move_to(t, like->storage->device);
     return t;
   }
-  if (to_scalar(value, &s)) return scalar_tensor(s, like->dtype, like->storage->device);
-  Obj dtype(wrap(like->dtype)), device(wrap(like->storage->device));
+  const Device home = like->storage->device.placed();  // a write happens where the tensor is
+  if (to_scalar(value, &s)) return scalar_tensor(s, like->dtype, home);
+  Obj dtype(wrap(like->dtype)), device(wrap(home));
   return tensor_from_data(value, dtype.get(), device.get(), true, "Tensor.__setitem__");
 }
 

@@ -87,7 +87,7 @@ Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy) {
   if (copy) {
     std::vector<char> bytes(static_cast<size_t>(b->len));
     if (b->len) check(PyBuffer_ToContiguous(bytes.data(), b, b->len, 'C'));
-    return from_host(bytes.data(), shape.vec(), dtype, Device{});
+    return from_host(bytes.data(), shape.vec(), dtype, Device{}.afloat());
   }
   Dims strides = contiguous_strides(shape);
   if (b->strides && numel(shape) > 0) {
@@ -108,7 +108,7 @@ Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy) {
             "got memory that is not aligned to its elements; copy the array first "
             "with .copy()");
   PyObject* held = memory.release();
-  return wrap_foreign(b->buf, shape, strides, dtype, Device{}, b->readonly != 0,
+  return wrap_foreign(b->buf, shape, strides, dtype, Device{}.afloat(), b->readonly != 0,
                       [held] { release_later(held); });
 }
 
@@ -366,6 +366,7 @@ Tensor import_capsule(PyObject* capsule, const char* name, const char* used) {
     auto* p = static_cast<M*>(PyCapsule_GetPointer(c, nullptr));
     if (p->deleter) p->deleter(p);
   }));
+  if (device.is_cpu()) device.floating = true;
   return wrap_foreign(static_cast<char*>(d.data) + d.byte_offset, shape, strides, dtype, device,
                       readonly, [owner] { release_later(owner); });
 }
@@ -422,7 +423,7 @@ Tensor frombuffer(nb::handle buffer, nb::handle dtype, int64_t count, int64_t of
            "frombuffer", "got offset ", offset, "; the memory there is not aligned to ", size,
            " bytes; copy the buffer first");
   memory.release();
-  Tensor r = wrap_foreign(data, Dims{count}, Dims{1}, t, Device{}, b->readonly != 0,
+  Tensor r = wrap_foreign(data, Dims{count}, Dims{1}, t, Device{}.afloat(), b->readonly != 0,
                           [held] { release_later(held); });
   if (requires_grad) r.requires_grad_(true);
   return r;
@@ -439,6 +440,7 @@ Tensor from_numpy(nb::handle array) {
 nb::object numpy_of(nb::handle self, bool force) {
   Tensor t = tensor_of(self.ptr());
   PyObject* source = self.ptr();
+  const DeviceScope here{Device{}};
   Obj owned;
   if (t.requires_grad()) {
     PF_CHECK(force, AutogradError, "Tensor.numpy",

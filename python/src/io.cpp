@@ -124,7 +124,7 @@ nb::object to_python(const Tree& tree) {
 }
 
 Device device_or_cpu(nb::handle device) {
-  return device.is_none() ? Device{} : to_device(device.ptr());
+  return device.is_none() ? Device{}.afloat() : to_device(device.ptr());
 }
 
 io::Load how(bool mmap) {

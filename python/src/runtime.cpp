@@ -5,6 +5,7 @@
 #include <atomic>
 #include <charconv>
 #include <mutex>
+#include <string_view>
 
 #include "common.h"
 #include "engine/engine.h"
@@ -39,6 +40,35 @@ void* release_gil() {
 }
 void acquire_gil(void* state) {
   if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
+// The innermost line of Python that is not the package's own.
+std::string call_site() {
+  if (!interpreter_alive() || !PyGILState_Check()) return {};
+  static const std::string own = [] {
+    PyObject* package = PyImport_AddModule("pyflame");  // borrowed
+    Obj file(package ? PyObject_GetAttrString(package, "__file__") : nullptr);
+    const char* text = file && PyUnicode_Check(file.get()) ? PyUnicode_AsUTF8(file.get()) : nullptr;
+    if (!text) PyErr_Clear();
+    const std::string path = text ? text : "";
+    return path.substr(0, path.rfind('/') + 1);
+  }();
+  PyFrameObject* frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  std::string r;
+  while (frame && r.empty()) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    const char* file = PyUnicode_AsUTF8(code->co_filename);
+    if (!file) PyErr_Clear();
+    if (file && (own.empty() || std::string_view(file).substr(0, own.size()) != own))
+      r = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
+    Py_DECREF(code);
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  Py_XDECREF(frame);
+  return r;
 }
 
 }  // namespace
@@ -76,7 +106,7 @@ Held::~Held() {
 }
 
 void init_runtime(nb::module_& m) {
-  engine::set_hooks({&release_gil, &acquire_gil});
+  engine::set_hooks({&release_gil, &acquire_gil, &call_site});
 
   m.def(
       "set_device", [](nb::handle d) { set_device(to_device(d.ptr())); }, nb::arg("device"),
@@ -84,6 +114,11 @@ void init_runtime(nb::module_& m) {
   m.def(
       "get_device", [] { return nb::steal(wrap(get_device())); },
       "The calling thread's current device.");
+  m.def(
+      "set_strict", [](bool on) { set_strict(on); }, nb::arg("mode"),
+      "Strict mode: what would silently copy a tensor to another device, or take a slow way where "
+      "there is a quick one, raises an error that says what to do. PYFLAME_STRICT=1 sets it.");
+  m.def("is_strict", &strict, "Whether strict mode is on.");
   m.def(
       "synchronize", [](nb::handle) { synchronize(); }, nb::arg("device") = nb::none(),
       "Waits until everything recorded so far has run; raises what failed.");

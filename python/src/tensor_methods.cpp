@@ -1,4 +1,6 @@
 // Methods of Tensor that are no operations of the table: geometry, conversion, reading values.
+#include <optional>
+
 #include "common.h"
 #include "engine/engine.h"
 
@@ -218,17 +220,18 @@ PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObje
       }
     }
     const Tensor& t = tensor_of(o);
-    Device d = t->storage->device;
+    std::optional<Device> d;
     DType type = t->dtype;
     if (other && is_tensor(other)) {
-      d = tensor_of(other)->storage->device;
+      d = tensor_of(other)->device();
       type = tensor_of(other)->dtype;
     }
     if (device && device != Py_None) d = to_usable_device(device);
     if (dtype && dtype != Py_None) type = to_dtype(dtype);
     // The narrower type travels.
-    Tensor r = itemsize(type) < itemsize(t->dtype) ? move_to(pyflame::to(t, type), d)
-                                                   : pyflame::to(move_to(t, d), type);
+    Tensor r = !d                                    ? pyflame::to(t, type)
+               : itemsize(type) < itemsize(t->dtype) ? move_to(pyflame::to(t, type), *d)
+                                                     : pyflame::to(move_to(t, *d), type);
     if (copy && r.impl() == t.impl()) r = clone(t);
     return converted(o, std::move(r));
   });
@@ -268,7 +271,7 @@ PyObject* type_as(PyObject* o, PyObject* other) {
   return guarded([&] {
     if (!is_tensor(other)) type_error("type_as() takes a Tensor");
     const Tensor& like = tensor_of(other);
-    return converted(o, to(move_to(tensor_of(o), like->storage->device), like->dtype));
+    return converted(o, to(move_to(tensor_of(o), like->device()), like->dtype));
   });
 }
 

@@ -14,7 +14,7 @@ PyObject* get_dtype(PyObject* o, void*) {
   return wrap(tensor_of(o)->dtype);
 }
 PyObject* get_device(PyObject* o, void*) {
-  return wrap(tensor_of(o)->storage->device);
+  return wrap(tensor_of(o)->device());
 }
 PyObject* get_requires_grad(PyObject* o, void*) {
   return PyBool_FromLong(tensor_of(o).requires_grad());
@@ -69,6 +69,7 @@ int set_data(PyObject* o, PyObject* value, void*) {
     PF_CHECK(!t->requires_grad || is_float(from->dtype), DTypeError, "Tensor.data", "got a ",
              name(from->dtype), " tensor for one that requires grad; expected a float dtype");
     t->storage = StorageHandle::share(from->storage.get());
+    t->floating = from->floating;
     t->dtype = from->dtype;
     t->contiguous = from->contiguous;
     t->numel = from->numel;

@@ -2,16 +2,18 @@
 
 #include <atomic>
 #include <charconv>
+#include <cstdlib>
 #include <ostream>
 
 #include "core/backends.h"
+#include "core/tensor_impl.h"
 #include "pyflame/error.h"
 
 namespace pyflame {
 namespace {
 
 constexpr const char* kTypeNames[] = {"cpu", "rocm", "cuda", "paranoid"};
-thread_local Device t_device;
+thread_local Device t_device{DeviceType::CPU, 0, true};
 
 const pf_backend* find_backend(DeviceType type) {
   switch (type) {
@@ -128,7 +130,32 @@ Device get_device() {
 
 void set_device(Device d) {
   usable_backend_of(d);
-  t_device = d;
+  if (!d.is_cpu()) note_second_device();
+  t_device = d.afloat();
+}
+
+DeviceScope::DeviceScope(Device d) noexcept : before_(t_device) {
+  t_device = d.afloat();
+}
+DeviceScope::~DeviceScope() {
+  t_device = before_;
+}
+
+namespace {
+std::atomic<bool>& strict_flag() {
+  static std::atomic<bool> flag = [] {
+    const char* v = std::getenv("PYFLAME_STRICT");
+    return v && *v && *v != '0';
+  }();
+  return flag;
+}
+}  // namespace
+
+bool strict() {
+  return strict_flag().load(std::memory_order_relaxed);
+}
+void set_strict(bool on) {
+  strict_flag().store(on);
 }
 
 void set_device(std::string_view name) {

@@ -12,10 +12,14 @@ Storage* Storage::create(Device device, size_t nbytes) {
   Storage* s = new (Pool<Storage>::take()) Storage;
   s->device = device;
   s->nbytes = nbytes;
+  if (!device.is_cpu()) [[unlikely]]
+    note_second_device();
   return s;
 }
 
 void Storage::destroy(Storage* s) noexcept {
+  if (s->replicas) [[unlikely]]
+    drop_replicas(*s);
   if (s->capacity) release(s->device, s->data, s->capacity);
   if (s->on_free) {
     (*s->on_free)();
@@ -56,8 +60,10 @@ void TensorImpl::destroy(TensorImpl* t) noexcept {
 
 Tensor make_tensor(const Dims& shape, DType dtype, Device device) {
   int64_t n = checked_numel(shape, "tensor");
+  if (device.floating && several_devices()) device = get_device();
   TensorImpl* t = TensorImpl::create();
   t->dtype = dtype;
+  t->floating = device.floating;
   t->numel = n;
   t->shape = shape;
   t->strides = contiguous_strides(shape);
@@ -68,6 +74,7 @@ Tensor make_tensor(const Dims& shape, DType dtype, Device device) {
 Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset) {
   TensorImpl* t = TensorImpl::create();
   t->dtype = base->dtype;
+  t->floating = base->floating;
   t->numel = numel(shape);
   t->shape = shape;
   t->strides = strides;
@@ -93,6 +100,7 @@ Tensor wrap_foreign(void* data, const Dims& shape, const Dims& strides, DType dt
   if (on_free) s->on_free = new std::function<void()>(std::move(on_free));
   TensorImpl* t = TensorImpl::create();
   t->dtype = dtype;
+  t->floating = device.floating;
   t->numel = n;
   t->shape = shape;
   t->strides = strides;

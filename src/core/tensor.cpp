@@ -71,7 +71,7 @@ DType Tensor::dtype() const {
   return p_->dtype;
 }
 Device Tensor::device() const {
-  return p_->storage->device;
+  return p_->device();
 }
 int Tensor::dim() const {
   return p_->shape.size();
@@ -115,6 +115,7 @@ T* Tensor::data() const {
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   NoGrad no_grad;
+  const DeviceScope home(device());
   Tensor c = contiguous(*this);
   std::vector<char> bytes(nbytes(p_->dtype, p_->numel));
   engine::copy_to_host(bytes.data(), c);
@@ -149,13 +150,30 @@ template bool* Tensor::data<bool>() const;
 
 // ---- moving between devices --------------------------------------------------------------------
 
+Tensor placed_alias(const Tensor& t) {
+  auto alias = [](const Tensor& base) {
+    Tensor r = make_view(base, base->shape, base->strides, base->offset);
+    r->floating = false;
+    return r;
+  };
+  return autograd::view(t, alias(t), alias, "to", [](const Tensor& g) { return g; });
+}
+
 Tensor to(const Tensor& t, Device device) {
-  if (t->storage->device == device) return t;
+  if (t->storage->device == device) {
+    if (device.floating || !t->floating) return t;
+    // A leaf stays the tensor whose .grad is filled: it is placed itself.
+    if (!t->requires_grad || !t.is_leaf()) return placed_alias(t);
+    t->floating = false;
+    return t;
+  }
+  const DeviceScope home(t->storage->device);
   Tensor src = contiguous(t);
-  Tensor out = make_tensor(src->shape, src->dtype, device);
+  Tensor out = make_tensor(src->shape, src->dtype, device.placed());
   engine::copy_bytes(out, src);
+  if (device.floating) out = afloat(std::move(out));
   if (autograd::wanted({t})) {
-    Device home = t->storage->device;
+    const Device home = t->device();
     autograd::attach("to", {out}, {t}, {}, [home](const autograd::Context& c) -> autograd::Grads {
       return {to(c.grad(), home)};
     });

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 
@@ -69,6 +70,7 @@ struct Storage : detail::RefCounted {
   std::atomic<int32_t> handles{0};
   Device device;
   bool foreign = false;   // pointer imported or exported: never pending after a call returns
+  bool exposed = false;   // C++ code holds a pointer that it may write through
   bool readonly = false;  // imported memory that must not be written
   bool poisoned = false;  // the flush that should have written it failed
   int16_t writer_node = -1;
@@ -80,6 +82,7 @@ struct Storage : detail::RefCounted {
   std::atomic<engine::Group*> reader{nullptr};  // group with a recorded read, or many_readers()
   std::function<void()>* on_free = nullptr;     // foreign memory: gives it back
   std::exception_ptr error;                     // why it is poisoned
+  struct Replicas* replicas = nullptr;          // copies on other devices (engine/placement.cpp)
 
   static Storage* create(Device device, size_t nbytes);
   static void destroy(Storage*) noexcept;
@@ -116,6 +119,7 @@ struct TensorImpl : detail::RefCounted {
   DType dtype = DType::Float32;
   bool contiguous = true;
   bool requires_grad = false;  // leaf flag; a tensor with a grad_fn requires grad by having it
+  bool floating = false;  // no device was named for it: operations on it run on the current one
   StorageHandle storage;
   int64_t numel = 1;
   int64_t offset = 0;  // in elements
@@ -124,12 +128,37 @@ struct TensorImpl : detail::RefCounted {
   Dims shape;
   Dims strides;  // in elements
 
+  Device device() const { return {storage->device.type, storage->device.index, floating}; }
+
   static TensorImpl* create();  // from a pool
   static void destroy(TensorImpl*) noexcept;
 };
 
-// A fresh contiguous tensor without values. Records nothing and allocates nothing.
+// Whether there ever was anything but the CPU in use: while not, nobody asks where to run.
+namespace detail {
+inline std::atomic<bool> g_second_device{false};
+}
+inline bool several_devices() {
+  return detail::g_second_device.load(std::memory_order_relaxed);
+}
+inline void note_second_device() {
+  detail::g_second_device.store(true, std::memory_order_relaxed);
+}
+void drop_replicas(Storage&) noexcept;  // engine/placement.cpp
+
+// Where an operation on these runs: as engine/placement.h says, without a check.
+Device runs_on(std::initializer_list<Tensor> operands);
+
+// A fresh contiguous tensor without values. Records nothing and allocates nothing. On a floating
+// device: on the thread's current one.
 Tensor make_tensor(const Dims& shape, DType dtype, Device device);
+// Makes a fresh tensor, which nobody else has seen, float where it is.
+inline Tensor afloat(Tensor t) {
+  t->floating = t->storage->device.floating = true;
+  return t;
+}
+// The same memory and history, placed where it is.
+Tensor placed_alias(const Tensor& t);
 // A view of `base`'s storage; no autograd history.
 Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset);
 // Wraps memory that somebody else owns.

@@ -9,6 +9,7 @@
 
 #include "cpu/gemm_onednn.h"
 #include "cpu/gemm_own.h"
+#include "engine/trace.h"
 
 namespace pyflame::cpu {
 namespace {
@@ -68,6 +69,9 @@ void gemm(const Gemm& given) {
   const GemmSource s = source().load(std::memory_order_relaxed);
   const double work = double(g.batch) * double(g.m) * double(g.n) * double(g.k);
   if (s != GemmSource::Own && onednn_wants(g) && (work >= 1e5 || s == GemmSource::OneDnn)) {
+    if (std::string why; (engine::tracing() || strict()) && !onednn_available(&why))
+      engine::slow_path("matmul", "products run by our own kernel, as oneDNN is not there (" + why +
+                                      "); install it, or ask for ours with PYFLAME_GEMM=own");
     normalise(g.m, g.k, &g.a_row, &g.a_col);
     normalise(g.k, g.n, &g.b_row, &g.b_col);
     if (plain(g.m, g.k, g.a_row, g.a_col) && plain(g.k, g.n, g.b_row, g.b_col) &&

@@ -9,6 +9,7 @@
 
 #include "engine/autograd_nodes.h"
 #include "engine/group.h"
+#include "engine/placement.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -122,7 +123,8 @@ void Accumulate::forget() noexcept {
 Grads Accumulate::apply(const Grads& grads) {
   Tensor t = leaf();
   if (!t.defined() || !grads[0].defined()) return {};
-  Tensor g = grads[0];
+  Tensor g = engine::bring_home(grads[0], t->device());
+  const DeviceScope at(t->storage->device);
   // The GIL may go while the sum runs, and comes back when the lock is gone.
   engine::GilScope gil;
   std::lock_guard lock(adding_);
@@ -234,6 +236,7 @@ Edge edge_of(const Tensor& t) {
 
 void attach(Ref<Node> node, std::span<const Tensor> outputs, std::span<const Tensor> inputs) {
   node->outputs = static_cast<uint32_t>(outputs.size());
+  if (!outputs.empty() && outputs[0].defined()) node->home = outputs[0]->device();
   if (node->next.empty()) {
     node->next.reserve(inputs.size());
     for (const Tensor& t : inputs) node->next.push_back(edge_of(t));
@@ -308,7 +311,7 @@ bool Context::needs(size_t i) const {
 void FunctionNode::describe(std::span<const Tensor> outputs) {
   if (outputs.size() < 2) return;
   for (const Tensor& t : outputs)
-    shapes_.push_back(t.defined() ? Result{t->shape, t->dtype, t->storage->device}
+    shapes_.push_back(t.defined() ? Result{t->shape, t->dtype, t->device()}
                                   : Result{Dims{0}, DType::Float32, {}});
 }
 
@@ -421,6 +424,7 @@ void check_inplace(const Tensor& t, const char* op) {
 void rebase(const Tensor& t, Ref<Node> node) {
   if (!t_grad_enabled || !is_float(t->dtype)) return;
   Meta* m = t->meta;
+  if (node) node->home = t->device();
   if (m && m->base.defined()) {
     Tensor base = m->base;
     if (!node && !requires_grad(base)) return;
@@ -548,10 +552,10 @@ void Tensor::set_grad(const Tensor& g) {
            " for a tensor of shape ", p_->shape, "; they must be equal");
   PF_CHECK(g->dtype == p_->dtype, DTypeError, "grad", "got a ", name(g->dtype), " gradient for a ",
            name(p_->dtype), " tensor; convert it first");
-  PF_CHECK(g->storage->device == p_->storage->device, DeviceError, "grad", "got a gradient on ",
-           g->storage->device.str(), " for a tensor on ", p_->storage->device.str());
+  engine::check_source(*p_, *g.impl(), "grad");
+  const Tensor here = g->storage->device == p_->storage->device ? g : to(g, device());
   autograd::Meta& m = autograd::meta_of(*this);
-  (m.retained ? *m.retained : m.grad) = g;
+  (m.retained ? *m.retained : m.grad) = here;
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {

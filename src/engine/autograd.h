@@ -37,6 +37,7 @@ struct Node : detail::RefCounted {
   std::vector<Edge> next;  // one per input of the operation, undefined when it needs no gradient
   uint32_t outputs = 1;    // how many results the operation had
   bool released = false;   // its saved tensors were freed by a backward pass
+  Device home{DeviceType::CPU, 0, true};  // of its results: gradients come there if it is placed
   struct Hook {
     int64_t id;       // 0: retain_grad's, which comes after all others
     uint32_t output;  // whose gradient it sees; what it returns (if defined) replaces it

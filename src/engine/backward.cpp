@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/autograd_nodes.h"
+#include "engine/placement.h"
 #include "ops/autocast.h"
 #include "pyflame/ops.h"
 
@@ -39,13 +40,15 @@ class Pass {
       PF_CHECK(t->numel == 1, AutogradError, "backward", "got a tensor of shape ", t->shape,
                "; a gradient is made by itself only for one element: reduce it (for example with "
                ".sum()) or pass gradient=");
-      g = full(t->shape.vec(), 1, t->dtype, t->storage->device);
+      const DeviceScope there(t->storage->device);
+      g = full(t->shape.vec(), 1, t->dtype, t->device());
     }
     PF_CHECK(g->shape == t->shape, ShapeError, "backward", "got a gradient of shape ", g->shape,
              " for a tensor of shape ", t->shape, "; they must be equal");
-    PF_CHECK(g->storage->device == t->storage->device, DeviceError, "backward",
-             "got a gradient on ", g->storage->device, " for a tensor on ", t->storage->device,
-             "; move it with to()");
+    engine::check_source(*t.impl(), *g.impl(), "backward");
+    g = engine::bring_home(g, t->device());
+    device_ = t->storage->device;
+    const DeviceScope there(device_);
     if (g->dtype != t->dtype) g = to(g, t->dtype);
     deliver(autograd::edge_of(t), std::move(g));
   }
@@ -79,7 +82,8 @@ class Pass {
   }
 
   void run() {
-    const amp::Off forward_dtypes;  // gradients have the dtypes of what they belong to
+    const amp::Off forward_dtypes;              // gradients have the dtypes of what they belong to
+    const DeviceScope forward_device(device_);  // and what floats runs where it ran
     while (!heap_.empty()) {
       Node* key = heap_.top().second;
       heap_.pop();
@@ -109,6 +113,8 @@ class Pass {
   void step(Waiting& w) {
     Node& n = *w.node;
     GradMode mode(mode_);
+    if (several_devices()) [[unlikely]]
+      bring_home(n, w);
     if (!n.hooks.empty()) run_hooks(n, w);
     auto captured = captures_.find(&n);
     if (captured != captures_.end())
@@ -124,6 +130,19 @@ class Pass {
     }
     for (size_t i = 0; i < n.next.size() && i < out.size(); ++i)
       deliver(n.next[i], std::move(out[i]));
+  }
+
+  // What is placed takes its gradient where it is, and so does a leaf. Other nodes run where the
+  // gradient is: their tensors float.
+  static void bring_home(Node& n, Waiting& w) {
+    if (n.sequence == 0) {
+      const Tensor leaf = static_cast<Accumulate&>(n).leaf();
+      if (leaf.defined()) n.home = leaf->device();
+    } else if (n.home.floating) {
+      return;
+    }
+    for (Tensor& g : w.grads)
+      if (g.defined()) g = engine::bring_home(g, n.home);
   }
 
   // What retain_grad() keeps is what the other hooks made of the gradient.
@@ -142,10 +161,8 @@ class Pass {
              " returned shape ", r->shape, "; expected ", old->shape);
     PF_CHECK(r->dtype == old->dtype, DTypeError, "register_hook", "a hook of ", n.name,
              " returned ", r->dtype, "; expected ", old->dtype);
-    PF_CHECK(r->storage->device == old->storage->device, DeviceError, "register_hook", "a hook of ",
-             n.name, " returned a tensor on ", r->storage->device, "; expected ",
-             old->storage->device);
-    w.grads[hook.output] = r;
+    engine::check_source(*old.impl(), *r.impl(), "register_hook");
+    w.grads[hook.output] = engine::bring_home(r, old->device());
   }
 
   static void check_finite(const Node& n, const Grads& out) {
@@ -159,6 +176,7 @@ class Pass {
   }
 
   bool retain_graph_, mode_, restricted_ = false;
+  Device device_;
   std::unordered_map<Node*, Waiting> waiting_;
   std::priority_queue<std::pair<uint64_t, Node*>> heap_;
   std::unordered_map<Node*, std::vector<std::pair<uint32_t, Tensor*>>> captures_;
@@ -200,6 +218,9 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   }
   pass.restrict_to_captures(roots);
   pass.run();
+  const GradMode mode(create_graph);
+  for (size_t i = 0; several_devices() && i < result.size(); ++i)
+    if (result[i].defined()) result[i] = engine::bring_home(result[i], inputs[i]->device());
   for (size_t i = 0; i < result.size(); ++i)
     PF_CHECK(result[i].defined() || allow_unused, AutogradError, "grad", "input ", i,
              " was not used to compute the outputs; pass allow_unused=True to get None for it");

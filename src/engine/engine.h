@@ -118,7 +118,9 @@ void set_eager(bool);
 struct Hooks {
   void* (*release_gil)() = nullptr;
   void (*acquire_gil)(void*) = nullptr;
+  std::string (*call_site)() = nullptr;  // file and line of the caller's program; "" if unknown
 };
+std::string call_site();
 void set_hooks(Hooks);
 
 }  // namespace pyflame::engine

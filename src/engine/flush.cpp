@@ -11,6 +11,7 @@
 #include "core/allocator.h"
 #include "core/backends.h"
 #include "engine/group.h"
+#include "engine/trace.h"
 
 namespace pyflame::engine {
 
@@ -37,6 +38,9 @@ GilScope::GilScope() {
 }
 GilScope::~GilScope() {
   if (--t_gil_depth == 0 && t_gil_state) g_hooks.acquire_gil(std::exchange(t_gil_state, nullptr));
+}
+std::string call_site() {
+  return g_hooks.call_site ? g_hooks.call_site() : std::string();
 }
 void long_work(int64_t elements) {
   if (elements >= kLongWork && g_hooks.release_gil && t_gil_depth > 0 && !t_gil_state)
@@ -357,6 +361,8 @@ void clear(Group& g) {
 void run_group(Group& g, Flush why) noexcept {
   bump(counters().flushes[static_cast<int>(why)]);
   if (!g.empty()) bump(counters().groups);
+  if (tracing() && !g.empty()) [[unlikely]]
+    trace_group(g, why);
   try {
     run_phase(g, g.phases[0]);
     if (g.has_anchor) {
@@ -408,6 +414,9 @@ std::vector<std::pair<std::string, int64_t>> stats() {
   r.emplace_back("donated", c.donated.load());
   r.emplace_back("copies_to_host", c.copies_to_host.load());
   r.emplace_back("copies_from_host", c.copies_from_host.load());
+  r.emplace_back("moved", c.moved.load());
+  r.emplace_back("moved_bytes", c.moved_bytes.load());
+  r.emplace_back("slow", c.slow.load());
   return r;
 }
 
@@ -415,7 +424,7 @@ void reset_stats() {
   Counters& c = counters();
   for (auto& f : c.flushes) f.store(0);
   for (auto* a : {&c.nodes, &c.groups, &c.programs, &c.kernels, &c.plans, &c.plan_hits, &c.donated,
-                  &c.copies_to_host, &c.copies_from_host})
+                  &c.copies_to_host, &c.copies_from_host, &c.moved, &c.moved_bytes, &c.slow})
     a->store(0);
 }
 

@@ -99,7 +99,7 @@ pf_scalar to_kernel_scalar(Scalar);
 struct Counters {
   std::atomic<int64_t> flushes[static_cast<int>(Flush::kCount)]{};
   std::atomic<int64_t> nodes{0}, groups{0}, programs{0}, kernels{0}, plans{0}, plan_hits{0},
-      donated{0}, copies_to_host{0}, copies_from_host{0};
+      donated{0}, copies_to_host{0}, copies_from_host{0}, moved{0}, moved_bytes{0}, slow{0};
 };
 Counters& counters();
 inline void bump(std::atomic<int64_t>& c) {

@@ -9,6 +9,8 @@
 #include "core/allocator.h"
 #include "core/backends.h"
 #include "engine/group.h"
+#include "engine/placement.h"
+#include "engine/trace.h"
 
 namespace pyflame::engine {
 namespace {
@@ -373,11 +375,44 @@ Group* many_readers() {
   return sentinel;
 }
 
+namespace {
+
+// Where some operand is placed, or there are several devices.
+[[gnu::noinline]] Tensor pointwise_placed(OpId op, const Dims& shape, DType out, DType compute,
+                                          Device device, std::span<const Operand> operands,
+                                          std::span<const Scalar> attrs) {
+  Operand list[PF_MAX_OPERANDS] = {Scalar(), Scalar(), Scalar(), Scalar()};
+  Tensor moved[PF_MAX_OPERANDS];
+  device = place_operands(op, operands, device, list, moved);
+  Tensor result = make_tensor(shape, out, device);
+  append({op,
+          &result->shape,
+          out,
+          compute,
+          result->storage->device,
+          {list, operands.size()},
+          attrs,
+          nullptr},
+         result->storage.get(), "pointwise");
+  return result;
+}
+
+}  // namespace
+
 Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device device,
                  std::span<const Operand> operands, std::span<const Scalar> attrs) {
   GilScope gil;
+  bool floats = true, tensors = false;
+  for (const Operand& o : operands)
+    if (o.tensor) {
+      floats &= (*o.tensor)->floating;
+      tensors = true;
+    }
+  if (tensors) device.floating = floats;
+  if (!floats || several_devices()) [[unlikely]]
+    return pointwise_placed(op, shape, out, compute, device, operands, attrs);
   Tensor result = make_tensor(shape, out, device);
-  append({op, &result->shape, out, compute, device, operands, attrs, nullptr},
+  append({op, &result->shape, out, compute, result->storage->device, operands, attrs, nullptr},
          result->storage.get(), "pointwise");
   return result;
 }
@@ -391,13 +426,21 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
   for (size_t i = 0; i < operands.size(); ++i) {
     list[i] = operands[i];
     const Tensor* t = list[i].tensor;
-    if (!t || !((*t)->storage == dst->storage)) continue;
+    if (!t) continue;
+    if (!((*t)->storage->device == dst->storage->device)) [[unlikely]] {
+      check_source(*dst.impl(), *t->impl(), name_of_row(op));
+      copies[i] = replica(*t, dst->storage->device, name_of_row(op));
+      list[i].tensor = &copies[i];
+      continue;
+    }
+    if (!((*t)->storage == dst->storage)) continue;
     const TensorImpl& a = *t->impl();
     const TensorImpl& b = *dst.impl();
     if (a.offset == b.offset && a.dtype == b.dtype && a.shape == b.shape &&
         ((a.contiguous && b.contiguous) || a.strides == b.strides))
       continue;
     static const Kernel copy{"copy"};
+    const DeviceScope home(a.storage->device);
     copies[i] = make_tensor(a.shape, a.dtype, a.storage->device);
     call(copy, {copies[i]}, {*t});
     list[i].tensor = &copies[i];
@@ -417,6 +460,11 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
           std::span<const Scalar> attrs, CallOptions options) {
   GilScope gil;
   if (!options.op) options.op = k.name;
+  std::vector<Tensor> moved;
+  bool floats = true;
+  for (const Tensor& t : ins) floats &= !t.defined() || t->floating;
+  if (!floats || several_devices()) [[unlikely]]
+    ins = place_call(outs, ins, options, moved);
   Group& g = my_group();
   Device device;
   bool foreign = false, touches_mine = false;
@@ -481,6 +529,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     std::transform(attrs.begin(), attrs.end(), scalars.begin(), to_kernel_scalar);
     after_inplace();
     long_work(work);
+    if (tracing()) [[unlikely]]
+      trace_kernel(k, device, options);
     run_kernel(k, device, tensors, scalars, options);
     return;
   }
@@ -583,6 +633,7 @@ void* host_data(const Tensor& t, const char* op, bool will_write) {
     }
   }
   void* p = device_data(t);
+  if (will_write) s.exposed = true;
   const pf_backend* b = backend_of(s.device);
   PF_CHECK(b->host_readable, DeviceError, op, "the tensor lives on ", s.device.str(),
            ", whose memory the host cannot read; copy it with .cpu() first");
@@ -642,6 +693,10 @@ void copy_bytes(const Tensor& dst, const Tensor& src) {
                      nbytes(src->dtype, src->numel));
     if (status != PF_OK) raise_status(b, status, "copy");
   } else {
+    if (dst->storage->device.type == src->storage->device.type)
+      slow_path("to",
+                "these GPUs cannot reach each other's memory: what is sent from one to the "
+                "other passes through the host; keep what works together on one");
     std::vector<char> bytes(nbytes(src->dtype, src->numel));
     copy_to_host(bytes.data(), src);
     copy_from_host(dst, bytes.data());

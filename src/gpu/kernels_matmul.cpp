@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/trace.h"
 #include "gpu/product.h"
 
 namespace pyflame::gpu {
@@ -66,6 +67,13 @@ void matmul(const KernelArgs& args) {
   normalise(p.m, p.k, &p.a_row, &p.a_col);
   normalise(p.k, p.n, &p.b_row, &p.b_col);
   if (source() != ProductSource::Own && library_product(args, p)) return;
+  if (source() == ProductSource::Auto && !product_library_usable()) {
+    const std::string text =
+        std::string("products run by our own kernel, as the vendor's library is not there (") +
+        product_library() + "); install it, or ask for ours with PYFLAME_GPU_GEMM=own";
+    if (engine::note_slow("matmul", text))
+      throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
+  }
   own_product(args, p);
 }
 PF_GPU_KERNEL("matmul", matmul)

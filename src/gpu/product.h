@@ -35,6 +35,7 @@ enum class ProductSource { Auto, Library, Own };
 
 // hipBLASLt or cuBLASLt. False when it is not there, or cannot do this product.
 bool library_product(const KernelArgs&, const Product&);
+bool product_library_usable();
 // "cuBLASLt 13.0.2 (path)", or why there is none.
 const char* product_library();
 

@@ -301,6 +301,9 @@ bool library_product(const KernelArgs& args, const Product& p) {
   return products(args.device).run(args, p, a, b);
 }
 
+bool product_library_usable() {
+  return blas().usable;
+}
 const char* product_library() {
   return blas().text.c_str();
 }

@@ -234,7 +234,7 @@ Tensor SafetensorsFile::tensor(const Entry& e, Load how, Device device) const {
     std::shared_ptr<Mapping> mapping = impl_->map();
     void* data = static_cast<char*>(mapping->base) + at;
     if (e.dtype == DType::Bool) normalise_bools(data, size);
-    return wrap_foreign(data, e.shape, contiguous_strides(e.shape), e.dtype, Device{}, false,
+    return wrap_foreign(data, e.shape, contiguous_strides(e.shape), e.dtype, device, false,
                         [mapping] {});
   }
   Tensor t = make_tensor(e.shape, e.dtype, Device{});
@@ -242,11 +242,14 @@ Tensor SafetensorsFile::tensor(const Entry& e, Load how, Device device) const {
     void* data = engine::host_data(t, "load", true);
     impl_->file.read(at, data, size);
     if (e.dtype == DType::Bool) normalise_bools(data, size);
+    t->storage->exposed = false;
   }
-  if (device.is_cpu()) return t;
-  Tensor moved = make_tensor(e.shape, e.dtype, device);
-  if (size > 0) engine::copy_bytes(moved, t);
-  return moved;
+  if (!device.is_cpu()) {
+    Tensor moved = make_tensor(e.shape, e.dtype, device.placed());
+    if (size > 0) engine::copy_bytes(moved, t);
+    t = std::move(moved);
+  }
+  return device.floating ? afloat(std::move(t)) : t;
 }
 
 std::string safetensors_header(const std::vector<Entry>& entries, const Metadata& metadata) {

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
 
@@ -153,10 +154,9 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask
                q->dtype == v->dtype,
            DTypeError, kOp, "got query ", q->dtype, ", key ", k->dtype, " and value ", v->dtype,
            "; expected one floating dtype; convert with .to(dtype)");
-  PF_CHECK(q->storage->device == k->storage->device && q->storage->device == v->storage->device &&
-               (!mask.defined() || mask->storage->device == q->storage->device),
-           DeviceError, kOp, "got query on ", q->storage->device, ", key on ", k->storage->device,
-           " and value on ", v->storage->device, "; expected one device; move with .to(device)");
+  ops::check_same_device(q, k, kOp);
+  ops::check_same_device(q, v, kOp);
+  if (mask.defined()) ops::check_same_device(q, mask, kOp);
   const int nq = q->shape.size(), nk = k->shape.size(), nv = v->shape.size();
   PF_CHECK(nq >= 2 && nk >= 2 && nv >= 2 && q->shape.back() == k->shape.back() &&
                k->shape[nk - 2] == v->shape[nv - 2],
@@ -219,7 +219,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
       scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q->shape.back()))),
       is_causal, dropout_p};
   Tensor r = dropout_p > 0 || (mask.defined() && autograd::requires_grad(mask)) ||
-                     !backend_of(q->storage->device)->kernel_find("sdpa")
+                     !backend_of(runs_on({q, k, v}))->kernel_find("sdpa")
                  ? composed(q, k, v, mask, a)
                  : fused(q, k, v, mask, a, heads == 0 ? 1 : 2);
   if (heads == 0) return r;

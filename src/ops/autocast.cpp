@@ -90,7 +90,7 @@ Off::~Off() {
 // float64 stays as it is, as in PyTorch.
 bool Casting::takes_part(const Tensor& t) const {
   return t.defined() && is_float(t->dtype) && t->dtype != DType::Float64 &&
-         !info(t->dtype).storage_only && (before_ >> slot_of(t->storage->device.type) & 1);
+         !info(t->dtype).storage_only && (before_ >> slot_of(runs_on({t}).type) & 1);
 }
 
 void Casting::widen(const Tensor& t) {
@@ -103,7 +103,7 @@ Tensor Casting::operator()(const Tensor& t) const {
   if (!takes_part(t)) return t;
   if (class_ != Class::Lower) return to(t, class_ == Class::Promote ? widest_ : DType::Float32);
   State& s = state();
-  const DType want = s.dtype[slot_of(t->storage->device.type)];
+  const DType want = s.dtype[slot_of(runs_on({t}).type)];
   if (t->dtype == want) return t;
   const bool keep = s.cache && s.depth > 0 && t->dtype == DType::Float32 && t->requires_grad;
   return keep ? kept_cast(s, t, want) : to(t, want);

@@ -67,7 +67,7 @@ Tensor fill_diagonal_(Tensor t, Scalar value) {
 
 Tensor select_scatter(const Tensor& t, const Tensor& src, int64_t dim, int64_t index) {
   ops::check_defined(t, "select_scatter");
-  Tensor out = clone(t), part = select(out, dim, index);
+  Tensor out = clone(ops::beside(t, {src}, "select_scatter")), part = select(out, dim, index);
   PF_CHECK(src.defined() && src->shape == part->shape, ShapeError, "select_scatter",
            "got a source whose shape is not ", part->shape, "; expected that shape; reshape it");
   copy_(part, src);
@@ -77,7 +77,7 @@ Tensor select_scatter(const Tensor& t, const Tensor& src, int64_t dim, int64_t i
 Tensor slice_scatter(const Tensor& t, const Tensor& src, int64_t dim, optional<int64_t> start,
                      optional<int64_t> end, int64_t step) {
   ops::check_defined(t, "slice_scatter");
-  Tensor out = clone(t);
+  Tensor out = clone(ops::beside(t, {src}, "slice_scatter"));
   Tensor part = slice(out, dim, start.value_or(0), end.value_or(INT64_MAX), step);
   PF_CHECK(src.defined() && src->shape == part->shape, ShapeError, "slice_scatter",
            "got a source whose shape is not ", part->shape, "; expected that shape; reshape it");
@@ -88,7 +88,8 @@ Tensor slice_scatter(const Tensor& t, const Tensor& src, int64_t dim, optional<i
 Tensor diagonal_scatter(const Tensor& t, const Tensor& src, int64_t offset, int64_t dim1,
                         int64_t dim2) {
   ops::check_defined(t, "diagonal_scatter");
-  Tensor out = clone(t), part = diagonal(out, offset, dim1, dim2);
+  Tensor out = clone(ops::beside(t, {src}, "diagonal_scatter"));
+  Tensor part = diagonal(out, offset, dim1, dim2);
   PF_CHECK(src.defined() && src->shape == part->shape, ShapeError, "diagonal_scatter",
            "got a source whose shape is not ", part->shape, "; expected that shape; reshape it");
   copy_(part, src);

@@ -65,6 +65,10 @@ Tensor full_like(const Tensor& t, Scalar value) {
 Tensor zeros_like(const Tensor& t) {
   return full_like(t, 0);
 }
+Tensor zeros_beside(const Tensor& t) {
+  const DeviceScope home(t->storage->device);
+  return ops::raw_full(t->shape, t->dtype, t->device(), 0);
+}
 Tensor ones_like(const Tensor& t) {
   return full_like(t, 1);
 }
@@ -188,7 +192,9 @@ Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool uppe
       *row++ = i;
       *column++ = j;
     }
-  return to(to(out, dtype.value_or(DType::Int64)), device_or_current(device));
+  const Device d = device_or_current(device);
+  const Tensor r = to(to(out, dtype.value_or(DType::Int64)), d);
+  return d.floating ? afloat(r) : r;
 }
 
 TensorList meshgrid(const TensorList& tensors, const optional<std::string>& indexing) {
@@ -274,6 +280,11 @@ const Family kCreation("creation", [](Family& f) {
   f.op(+[](const Tensor& x, Type t, Dev d, bool grad) { return like(x, t, d, 0, grad, true); },
        {"zeros_like(Tensor input, " PF_NEW, "Zeros of the input's shape and dtype.", ops::kFunction,
         false});
+  f.op(&zeros_beside,
+       {"_zeros_beside(Tensor input) -> Tensor",
+        "Zeros of the input's shape and dtype where its memory is, also when it floats: for what "
+        "is updated in place together with it.",
+        ops::kSpecial, false});
   f.op(+[](const Tensor& x, Type t, Dev d, bool grad) { return like(x, t, d, 1, grad, true); },
        {"ones_like(Tensor input, " PF_NEW, "Ones of the input's shape and dtype.", ops::kFunction,
         false});

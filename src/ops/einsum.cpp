@@ -8,6 +8,7 @@
 #include "ops/autocast.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -113,9 +114,7 @@ class Einsum {
                "; expected tensors; pass one");
       PF_CHECK(t->dtype == operands[0]->dtype, DTypeError, "einsum", "got ", operands[0]->dtype,
                " and ", t->dtype, "; expected all to have the same dtype; convert with .to(dtype)");
-      PF_CHECK(t->storage->device == operands[0]->storage->device, DeviceError, "einsum",
-               "got operands on ", operands[0]->storage->device, " and ", t->storage->device,
-               "; expected one device; move with .to(device)");
+      ops::check_same_device(operands[0], t, "einsum");
       const bool has = std::count(inputs[i].begin(), inputs[i].end(), -1) > 0;
       const int named = static_cast<int>(inputs[i].size()) - (has ? 1 : 0);
       dots[i] = t->shape.size() - named;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/placement.h"
+
 namespace pyflame::ops {
 
 using autograd::Context;
@@ -13,9 +15,17 @@ void check_defined(const Tensor& t, const char* op) {
 }
 
 void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
-  PF_CHECK(a->storage->device == b->storage->device, DeviceError, op, "got tensors on ",
-           a->storage->device, " and ", b->storage->device,
-           "; expected one device; move one with .to(device)");
+  if (!(a->storage->device == b->storage->device)) engine::check_source(*a.impl(), *b.impl(), op);
+}
+
+Tensor beside(const Tensor& t, std::initializer_list<Tensor> others, const char* op) {
+  if (!t->floating) return t;
+  engine::Target target(op);
+  target.add(*t.impl());
+  for (const Tensor& o : others)
+    if (o.defined()) target.add(*o.impl());
+  const Device d = target.device({});
+  return d.floating ? t : engine::bring(t, d, op);
 }
 
 Tensor as_index(const Tensor& index, const char* op) {

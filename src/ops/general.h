@@ -38,6 +38,9 @@ Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims
 
 void check_defined(const Tensor& t, const char* op);
 void check_same_device(const Tensor& a, const Tensor& b, const char* op);
+// `t` where an operation on it and the others runs: before what begins with a copy that others are
+// then written into. Differentiable.
+Tensor beside(const Tensor& t, std::initializer_list<Tensor> others, const char* op);
 // Indices as int64 (any integer dtype comes in), DTypeError otherwise.
 Tensor as_index(const Tensor& index, const char* op);
 

@@ -370,8 +370,9 @@ Grads masked_scatter_grad(const Context& c, const Dims& source) {
 
 }  // namespace
 
-static Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
-  check_masked_scatter(self, mask, source);
+static Tensor masked_scatter(const Tensor& given, const Tensor& mask, const Tensor& source) {
+  check_masked_scatter(given, mask, source);
+  const Tensor self = ops::beside(given, {mask, source}, "masked_scatter");
   const IntList shape = broadcast_shapes(self->shape, mask->shape, "masked_scatter").vec();
   if (!(self->shape == Dims(shape)) || !(mask->shape == Dims(shape)))
     return masked_scatter(expand(self, shape), expand(mask, shape), source);

@@ -192,9 +192,10 @@ autograd::BackwardFn scatter_backward(const Scatter& s, ScatterMode mode, const 
   };
 }
 
-Tensor scatter_with(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+Tensor scatter_with(const Tensor& given, int64_t dim, const Tensor& index, const Tensor& src,
                     ScatterMode mode, const char* op) {
-  Scatter s = check_scatter(self, dim, index, src, op);
+  Scatter s = check_scatter(given, dim, index, src, op);
+  const Tensor self = ops::beside(given, {s.index, s.src}, op);
   Tensor out = ops::raw_clone(self);
   scatter_into(out, s, mode, op);
   if (autograd::wanted({self, s.src}))
@@ -305,11 +306,12 @@ Grads extreme_grad(const Context& c, int dim) {
   return r;
 }
 
-Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self) {
   const bool mean = reduce == "mean";
   const ScatterMode mode = mean ? ops::kAdd : mode_of(reduce, "scatter_reduce");
-  Scatter s = check_scatter(self, dim, index, src, "scatter_reduce");
+  Scatter s = check_scatter(given, dim, index, src, "scatter_reduce");
+  const Tensor self = ops::beside(given, {s.index, s.src}, "scatter_reduce");
   Tensor start = self;
   if (!include_self)
     start = scatter_with(self, dim, s.index,
@@ -527,7 +529,9 @@ Tensor& index_put_(Tensor& self, const TensorList& indices, const Tensor& values
 static Tensor index_put(const Tensor& self, const TensorList& indices, const Tensor& values,
                         bool accumulate) {
   check_put(self, values, "index_put");
-  Tensor out = clone(self);
+  Tensor start = ops::beside(self, {values}, "index_put");
+  for (const Tensor& t : indices) start = ops::beside(start, {t}, "index_put");
+  Tensor out = clone(start);
   index_put_(out, indices, values, accumulate);
   return out;
 }

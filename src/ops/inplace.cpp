@@ -104,7 +104,10 @@ Tensor put_(Tensor t, const Tensor& index, const Tensor& source, bool accumulate
 }
 Tensor put(const Tensor& t, const Tensor& index, const Tensor& source, bool accumulate) {
   ops::check_defined(t, "put", "input");
-  return put_(clone(t), index, source, accumulate);
+  ops::check_defined(index, "put", "index");
+  ops::check_defined(source, "put", "source");
+  const Tensor start = ops::beside(t, {index, source}, "put");
+  return put_(clone(start), index, source, accumulate);
 }
 
 const ops::Family kInplace("in place", [](ops::Family& f) {

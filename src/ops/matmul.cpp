@@ -10,6 +10,7 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
 
@@ -28,9 +29,7 @@ void check_operands(const Tensor& a, const Tensor& b, const char* op) {
            " ", b->shape, "; expected both to have the same dtype; convert one with .to(dtype)");
   PF_CHECK(!info(a->dtype).storage_only && a->dtype != DType::Bool, DTypeError, op, "got ",
            a->dtype, "; expected a dtype with arithmetic; convert with .to(dtype)");
-  PF_CHECK(a->storage->device == b->storage->device, DeviceError, op, "got ", a->shape, " on ",
-           a->storage->device, " and ", b->shape, " on ", b->storage->device,
-           "; expected one device; move one with .to(device)");
+  ops::check_same_device(a, b, op);
 }
 
 void check_ndim(const Tensor& t, int ndim, const char* op, const char* name) {

@@ -32,17 +32,23 @@ void check_lists(const TensorList& params, const TensorList& others, const char*
   }
 }
 
-// A list to be changed in place: what is not contiguous is worked on as a copy and written back.
+// A list to be changed in place: what is not contiguous, or not where the first list is, is worked
+// on as a copy and written back.
 class InPlace {
  public:
-  explicit InPlace(const TensorList& list) : original_(list), work_(list) {
-    for (Tensor& t : work_)
+  InPlace(const TensorList& list, Device home) : original_(list), work_(list) {
+    const DeviceScope scope(home);
+    for (Tensor& t : work_) {
+      if (!(t->storage->device == home)) t = to(t, home);
       if (!t->contiguous) t = contiguous(t);
+    }
   }
+  explicit InPlace(const TensorList& list)
+      : InPlace(list, list.empty() ? Device{} : list[0]->device()) {}
   const TensorList& tensors() const { return work_; }
   void write_back() {
     for (size_t i = 0; i < work_.size(); ++i) {
-      if (original_[i]->contiguous) continue;
+      if (original_[i]->storage == work_[i]->storage) continue;
       Tensor to = original_[i];
       copy_(to, work_[i]);
     }
@@ -97,7 +103,8 @@ void sgd_step(const TensorList& params, const TensorList& grads, const TensorLis
   NoGrad off;
   for (const auto& group : alike(params)) {
     InPlace p(pick(params, group));
-    InPlace b(momentum != 0 ? pick(momentum_buffers, group) : TensorList{});
+    const Device home = p.tensors()[0]->device();
+    InPlace b(momentum != 0 ? pick(momentum_buffers, group) : TensorList{}, home);
     const Scalar attrs[] = {static_cast<int64_t>(group.size()),
                             lr,
                             momentum,
@@ -128,8 +135,10 @@ void adamw_step(const TensorList& params, const TensorList& grads, const TensorL
            "; expected 1 or more, as the corrections divide by 1 - beta^step; raise it first");
   NoGrad off;
   for (const auto& group : alike(params)) {
-    InPlace p(pick(params, group)), m(pick(exp_avgs, group)), v(pick(exp_avg_sqs, group));
-    InPlace top(amsgrad ? pick(*max_exp_avg_sqs, group) : TensorList{});
+    InPlace p(pick(params, group));
+    const Device home = p.tensors()[0]->device();
+    InPlace m(pick(exp_avgs, group), home), v(pick(exp_avg_sqs, group), home);
+    InPlace top(amsgrad ? pick(*max_exp_avg_sqs, group) : TensorList{}, home);
     const Scalar attrs[] = {static_cast<int64_t>(group.size()),
                             lr,
                             beta1,

@@ -322,29 +322,17 @@ Tensor record(OpId id, const Dims& shape, DType out, DType compute, Device devic
 
 // ---- operands -----------------------------------------------------------------------------------
 
-[[noreturn]] void fail_devices(OpId id, const Tensor& a, const Tensor& b) {
-  PF_FAIL(DeviceError, name_of(id), "got operands on ", a->storage->device, " and ",
-          b->storage->device, "; expected one device; move one with to('", a->storage->device.str(),
-          "')");
-}
-
-// Operands ready for the engine: one device, the common dtype.
+// Operands ready for the engine, which brings them to one device: of the common dtype.
 struct Prepared {
   Operand operands[4] = {Scalar(), Scalar(), Scalar(), Scalar()};
   Tensor held[4];
   size_t n;
   Device device;
-  const Tensor* reference = nullptr;  // a tensor that is not a 0-d one, if there is any
 };
 
-void prepare(OpId id, Rule rule, std::span<const Operand> operands, unsigned masks,
-             const Types& types, Prepared* p) {
+void prepare(Rule rule, std::span<const Operand> operands, unsigned masks, const Types& types,
+             Prepared* p) {
   p->n = operands.size();
-  for (const Operand& o : operands)
-    if (o.tensor &&
-        (!p->reference || ((*p->reference)->shape.empty() && !(*o.tensor)->shape.empty())))
-      p->reference = o.tensor;
-  p->device = p->reference ? (*p->reference)->storage->device : Device{};
   for (size_t i = 0; i < p->n; ++i) {
     p->operands[i] = operands[i];
     if (!operands[i].tensor) {
@@ -353,13 +341,9 @@ void prepare(OpId id, Rule rule, std::span<const Operand> operands, unsigned mas
       continue;
     }
     const Tensor& t = *operands[i].tensor;
+    p->device = t->storage->device;
     const DType want = masks >> i & 1 ? DType::Bool : types.common;
-    const bool move = !(t->storage->device == p->device);
-    if (move) {
-      if (!t->shape.empty() || !t->storage->device.is_cpu()) fail_devices(id, *p->reference, t);
-      p->held[i] = to(t, p->device);
-    }
-    if (t->dtype != want) p->held[i] = to(move ? p->held[i] : t, want);
+    if (t->dtype != want) p->held[i] = to(t, want);
     if (p->held[i].defined()) p->operands[i] = Operand(p->held[i]);
   }
 }
@@ -464,7 +448,7 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
   if (rule == Rule::Keep && !is_float(common)) return call_row(op::cast, operands);
 
   Prepared p;
-  prepare(id, rule, operands, masks, types, &p);
+  prepare(rule, operands, masks, types, &p);
   Dims shape;
   for (size_t i = 0; i < p.n; ++i)
     if (p.operands[i].tensor)
@@ -508,7 +492,7 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
   }
 
   Prepared p;
-  prepare(id, rule, operands, masks, types, &p);
+  prepare(rule, operands, masks, types, &p);
   const bool needs_node = is_float(dst->dtype) && wanted(operands);
   Ref<autograd::Node> ref;
   PointwiseNode* node = nullptr;

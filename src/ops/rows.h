@@ -11,6 +11,7 @@
 
 namespace pyflame::ops {
 
+void check_same_device(const Tensor& a, const Tensor& b, const char* op);  // general.cpp
 inline void check_defined(const Tensor& t, const char* op, const char* what) {
   PF_CHECK(t.defined(), ValueError, op, "got no ", what, "; expected a tensor; pass one");
 }
@@ -25,9 +26,7 @@ inline void check_floating(const Tensor& t, const char* op, const char* what = "
            " of dtype ", t->dtype, "; expected a floating-point dtype; convert with .to(dtype)");
 }
 inline void check_device(const Tensor& a, const Tensor& b, const char* op) {
-  PF_CHECK(a->storage->device == b->storage->device, DeviceError, op, "got tensors on ",
-           a->storage->device, " and ", b->storage->device,
-           "; expected one device; move one with .to(device)");
+  check_same_device(a, b, op);
 }
 inline Tensor dense(const Tensor& t) {
   return t->contiguous ? t : contiguous(t);

@@ -54,7 +54,7 @@ void SGD::step() {
         if (!grad.defined()) continue;
         Tensor& buffer = buffers_[i][j];
         if ((momentum && !buffer.defined()) != first) continue;
-        if (first) buffer = zeros_like(g.params[j].detach());
+        if (first) buffer = zeros_beside(g.params[j].detach());
         params.push_back(g.params[j]);
         grads.push_back(std::move(grad));
         if (momentum) buffers.push_back(buffer);
@@ -92,9 +92,9 @@ void Adam::step() {
       State& s = state_[i][j];
       if (!s.exp_avg.defined()) {
         Tensor like = g.params[j].detach();
-        s.exp_avg = zeros_like(like);
-        s.exp_avg_sq = zeros_like(like);
-        if (options_.amsgrad) s.max_exp_avg_sq = zeros_like(like);
+        s.exp_avg = zeros_beside(like);
+        s.exp_avg_sq = zeros_beside(like);
+        if (options_.amsgrad) s.max_exp_avg_sq = zeros_beside(like);
       }
       Lists& l = by_step[++s.step];
       l.params.push_back(g.params[j]);

@@ -62,10 +62,10 @@ class Adam(Optimizer):
             if not s:
                 zeros = p.detach()
                 s["step"] = 0
-                s["exp_avg"] = _ops.zeros_like(zeros)
-                s["exp_avg_sq"] = _ops.zeros_like(zeros)
+                s["exp_avg"] = _ops._zeros_beside(zeros)
+                s["exp_avg_sq"] = _ops._zeros_beside(zeros)
                 if amsgrad:
-                    s["max_exp_avg_sq"] = _ops.zeros_like(zeros)
+                    s["max_exp_avg_sq"] = _ops._zeros_beside(zeros)
             step = s["step"] = s["step"] + 1
             lists = calls.get(step)
             if lists is None:

@@ -56,7 +56,7 @@ class SGD(Optimizer):
             if momentum != 0:
                 buffer = state[p].get("momentum_buffer")
                 if buffer is None:
-                    buffer = state[p]["momentum_buffer"] = _ops.zeros_like(p.detach())
+                    buffer = state[p]["momentum_buffer"] = _ops._zeros_beside(p.detach())
                     first = True
             params, grads, buffers = calls[first]
             params.append(p)

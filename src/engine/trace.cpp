@@ -1,0 +1,118 @@
+// What ran, for pf.explain.
+#include "engine/trace.h"
+
+#include <algorithm>
+#include <mutex>
+#include <sstream>
+
+#include "engine/group.h"
+#include "engine/placement.h"
+#include "pyflame/error.h"
+
+namespace pyflame::engine {
+namespace {
+
+struct Trace {
+  std::mutex mutex;
+  std::vector<std::vector<TraceEvent>> open;  // one list for each start that was not stopped
+  std::vector<size_t> ids;
+  size_t next = 0;
+};
+Trace& trace() {
+  static auto* t = new Trace;
+  return *t;
+}
+
+void note(TraceEvent e) {
+  e.fields["where"] = call_site();
+  Trace& t = trace();
+  std::lock_guard lock(t.mutex);
+  for (auto& list : t.open) {
+    auto same = [&](const TraceEvent& o) { return o.kind == e.kind && o.fields == e.fields; };
+    auto it = std::find_if(list.begin(), list.end(), same);
+    if (it == list.end()) it = list.insert(list.end(), {e.kind, e.fields, 0, 0});
+    ++it->count;
+    it->bytes += e.bytes;
+  }
+}
+
+std::string text_of(const Dims& shape) {
+  std::ostringstream s;
+  s << shape;
+  return s.str();
+}
+
+std::string nodes_of(const Phase& p) {
+  std::string s;
+  for (int i = 0; i < p.nnodes; ++i) s += (i ? " " : "") + std::string(name_of_row(p.nodes[i].op));
+  return s;
+}
+
+}  // namespace
+
+size_t trace_start() {
+  Trace& t = trace();
+  std::lock_guard lock(t.mutex);
+  t.open.emplace_back();
+  t.ids.push_back(++t.next);
+  detail::g_tracing.fetch_add(1);
+  return t.next;
+}
+
+std::vector<TraceEvent> trace_stop(size_t start) {
+  Trace& t = trace();
+  std::lock_guard lock(t.mutex);
+  const auto it = std::find(t.ids.begin(), t.ids.end(), start);
+  if (it == t.ids.end()) return {};
+  const auto list = t.open.begin() + (it - t.ids.begin());
+  std::vector<TraceEvent> r = std::move(*list);
+  t.open.erase(list);
+  t.ids.erase(it);
+  detail::g_tracing.fetch_sub(1);
+  return r;
+}
+
+void trace_group(const Group& g, Flush why) {
+  TraceEvent e{"group", {}, 1, 0};
+  e.fields["device"] = g.device.str();
+  e.fields["reason"] = flush_name(why);
+  e.fields["prologue"] = nodes_of(g.phases[0]);
+  if (g.has_anchor) {
+    const AnchorCall& a = g.anchor;
+    e.fields["anchor"] = a.kernel->name;
+    // The library adds the bias itself.
+    if (std::string_view(a.kernel->name) == "matmul" && a.ntensors > 3 && a.tensors[3].storage)
+      e.fields["library_epilogue"] = "bias";
+    e.fields["epilogue"] = nodes_of(g.phases[1]);
+    e.fields["shape"] = text_of(a.shapes[0]);
+  } else {
+    e.fields["shape"] = text_of(g.phases[0].shape);
+  }
+  note(std::move(e));
+}
+
+void trace_kernel(const Kernel& k, Device device, const CallOptions& options) {
+  note({"kernel",
+        {{"device", device.str()}, {"kernel", k.name}, {"op", options.op ? options.op : k.name}},
+        1,
+        0});
+}
+
+void trace_copy(const char* op, const Dims& shape, Device from, Device to, size_t bytes) {
+  note({"copy",
+        {{"op", op}, {"shape", text_of(shape)}, {"from", from.str()}, {"to", to.str()}},
+        1,
+        static_cast<int64_t>(bytes)});
+}
+
+bool note_slow(const char* op, const std::string& text) {
+  bump(counters().slow);
+  if (tracing()) note({"slow", {{"op", op}, {"what", text}}, 1, 0});
+  return strict();
+}
+
+void slow_path(const char* op, const std::string& text) {
+  if (note_slow(op, text)) PF_FAIL(NotSupportedError, op, text, " (strict mode refuses slow ways)");
+}
+
+}  // namespace pyflame::engine

@@ -1,0 +1,45 @@
+// What ran, for pf.explain: kept only while somebody has asked for it.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace pyflame::engine {
+
+class Group;
+
+namespace detail {
+inline std::atomic<int> g_tracing{0};
+}
+inline bool tracing() {
+  return detail::g_tracing.load(std::memory_order_relaxed) != 0;
+}
+
+// One thing that happened: its kind ("group", "kernel", "copy", "slow") and what is to be said of
+// it, by name. Alike ones are counted, not kept again.
+struct TraceEvent {
+  std::string kind;
+  std::map<std::string, std::string> fields;
+  int64_t count = 0;
+  int64_t bytes = 0;
+};
+
+// Events are noted between start and stop, which may be nested; stop gives those since its start.
+size_t trace_start();
+std::vector<TraceEvent> trace_stop(size_t start);
+
+void trace_group(const Group&, Flush why);  // about to run
+void trace_kernel(const Kernel&, Device, const CallOptions&);
+void trace_copy(const char* op, const Dims& shape, Device from, Device to, size_t bytes);
+
+// A slow way of doing something is about to be taken: kept for pf.explain, an error in strict mode.
+// `text` says what is slow, and what to do.
+void slow_path(const char* op, const std::string& text);
+// The same for backends, which raise in their own way: true when strict mode refuses it.
+bool note_slow(const char* op, const std::string& text);
+
+}  // namespace pyflame::engine
