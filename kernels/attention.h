@@ -9,7 +9,7 @@
 #ifndef PF_ATTENTION_H
 #define PF_ATTENTION_H
 
-#include "axes.h"
+#include "attention_args.h"
 #include "rows.h"
 
 typedef PF_T T;
@@ -34,36 +34,6 @@ constexpr int ROOM = TILE * (COLUMNS + 1) > 2 * TILE*(DEPTH + 1) ? TILE*(COLUMNS
                                                                  : 2 * TILE*(DEPTH + 1);
 constexpr int WEIGHTS = TILE * (TILE + 1);
 
-#define PF_MAX_BATCH 10
-
-// One matrix for each head.
-struct pf_matrix {
-  void* data;
-  pf_i64 row, col;             // strides
-  pf_i64 batch[PF_MAX_BATCH];  // strides
-};
-struct pf_attention {
-  pf_matrix q, k, v, out, mask;
-  pf_matrix dout, dq, dk, dv;  // backward
-  void* lse;                   // [heads][queries]
-  void* delta;                 // [heads][queries]: sum of out * dout
-  pf_i64 size[PF_MAX_BATCH];
-  pf_i32 batch, causal;
-  pf_i64 queries, keys, depth, depth_v;
-  pf_i64 tiles, chunks;  // blocks along queries (or keys), and along columns of results
-  double scale;
-};
-
-// The matrix of one head: its first element.
-PF_DEVICE pf_i64 pf_head_offset(const pf_attention& a, const pf_matrix& m, pf_i64 head) {
-  pf_i64 at = 0;
-  for (int d = a.batch - 1; d >= 0; --d) {
-    const pf_i64 q = pf_quotient(head, a.size[d]);
-    at += (head - q * a.size[d]) * m.batch[d];
-    head = q;
-  }
-  return at;
-}
 struct pf_view {
   const char* data;
   pf_i64 row, col, rows, cols;

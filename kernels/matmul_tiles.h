@@ -10,6 +10,7 @@
 // pf_tile_sums multiplies one stage. Both exist for each vendor; the kernel is the same.
 #include "matmul_args.h"
 #include "matrix_units.h"
+#include "mma.h"
 
 enum {
   WARPS_N = TILE_N / WARP_N,
@@ -45,37 +46,8 @@ PF_DEVICE pf_source pf_locate(const char* base, pf_i64 first, pf_i64 size, pf_i6
   return s;
 }
 
-#if defined(PF_NVIDIA)
+#if defined(PF_MMA)
 // ---- NVIDIA: cp.async fills, ldmatrix reads (transposing where k is not the unit stride) --------
-PF_DEVICE pf_u32 pf_shared_address(const void* p) {
-  return static_cast<pf_u32>(__cvta_generic_to_shared(p));
-}
-template <int TRANSPOSE>
-PF_DEVICE void pf_load_matrices(pf_u32 address, pf_u32* r) {
-  if constexpr (TRANSPOSE)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address));
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address));
-}
-PF_DEVICE void pf_mma(pf_bf16, float* c, const pf_u32* a, const pf_u32* b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-      "{%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-PF_DEVICE void pf_mma(pf_f16, float* c, const pf_u32* a, const pf_u32* b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-      "{%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 struct pf_pipeline {
   template <int ALONG_K, int OUTER>
   static PF_METHOD void fill(char* tile, const char* base, pf_i64 first, pf_i64 size, pf_i64 stride,
@@ -84,9 +56,8 @@ struct pf_pipeline {
     PF_UNROLL for (int i = 0; i < OUTER * TILE_K / CHUNK / THREADS; ++i) {
       const int at = i * THREADS + static_cast<int>(pf_thread());
       const pf_source s = pf_locate<ALONG_K, OUTER>(base, first, size, stride, k0, k, at);
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                       pf_shared_address(tile + pf_chunk(at / chunks, at % chunks, chunks))),
-                   "l"(s.p), "r"(s.elements * 2));
+      pf_copy_async(pf_shared_address(tile + pf_chunk(at / chunks, at % chunks, chunks)), s.p,
+                    s.elements * 2);
     }
   }
   PF_METHOD void issue(char* stage, const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 k0) {
@@ -96,12 +67,12 @@ struct pf_pipeline {
       fill<B_ALONG_K, TILE_N>(stage + A_BYTES, static_cast<const char*>(q.b) + t.b * 2, t.col, q.n,
                               B_ALONG_K ? q.b_col : q.b_row, k0, q.k);
     }
-    asm volatile("cp.async.commit_group;");
+    pf_copies_end();
   }
   // Until all but the last `ahead` issues have arrived, for the whole block.
   template <int AHEAD>
   PF_METHOD void wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD));
+    pf_copies_wait<AHEAD>();
     pf_barrier();
   }
 };
@@ -111,7 +82,8 @@ struct pf_tile_sums {
   float c[MS][NS][4];
 
   // The operands of 16 columns of k, from shared memory to registers.
-  static PF_METHOD void read_a(pf_u32 tile, int warp_row, int kk, int lane, pf_u32 (&r)[MS][4]) {
+  static PF_METHOD void read_a(pf_shared_at tile, int warp_row, int kk, int lane,
+                               pf_u32 (&r)[MS][4]) {
     PF_UNROLL for (int i = 0; i < MS; ++i) {
       const int row = warp_row + i * 16;
       if constexpr (A_ALONG_K)
@@ -123,7 +95,8 @@ struct pf_tile_sums {
                             r[i]);
     }
   }
-  static PF_METHOD void read_b(pf_u32 tile, int warp_col, int kk, int lane, pf_u32 (&r)[NS][2]) {
+  static PF_METHOD void read_b(pf_shared_at tile, int warp_col, int kk, int lane,
+                               pf_u32 (&r)[NS][2]) {
     PF_UNROLL for (int j = 0; j < NS; j += 2) {
       const int col = warp_col + j * 8;
       pf_u32 w[4];
@@ -138,7 +111,7 @@ struct pf_tile_sums {
     }
   }
   PF_METHOD void multiply(const char* stage, int warp_row, int warp_col, int lane) {
-    const pf_u32 a = pf_shared_address(stage), b = a + A_BYTES;
+    const pf_shared_at a = pf_shared_address(stage), b = a + A_BYTES;
     pf_u32 x[2][MS][4], y[2][NS][2];  // the next step is read while this one is multiplied
     read_a(a, warp_row, 0, lane, x[0]);
     read_b(b, warp_col, 0, lane, y[0]);
@@ -281,7 +254,7 @@ PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q) {
   sums.clear();
   pf_pipeline pipe;
   const pf_i64 steps = (q.k + TILE_K - 1) / TILE_K;
-#if defined(PF_NVIDIA)
+#if defined(PF_MMA)
   PF_UNROLL for (int s = 0; s < STAGES - 1; ++s)
       pipe.issue(memory + s * STAGE_BYTES, q, t, static_cast<pf_i64>(s) * TILE_K);
   int slot = 0, free_slot = STAGES - 1;
@@ -307,7 +280,7 @@ PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q) {
   // The tile of c goes through shared memory, so that whole chunks are written.
   constexpr int chunks = TILE_N / CHUNK;
   const PF_T* bias = static_cast<const PF_T*>(q.bias);
-#if defined(PF_NVIDIA)
+#if defined(PF_MMA)
   sums.each_pair(lane, [&](int row, int col, float u, float v) {
     if (bias) {
       float add[2] = {0.0f, 0.0f};

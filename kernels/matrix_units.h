@@ -1,6 +1,6 @@
 // The matrix instructions of AMD's GPUs on 16-bit floats, with float sums: one step multiplies
-// an M x K by a K x N matrix that lie in the registers of a warp. NVIDIA's are in matmul_tiles.h,
-// since there the loads are part of the layout.
+// an M x K by a K x N matrix that lie in the registers of a warp. NVIDIA's are in mma.h, since
+// there the loads are part of the layout.
 //
 //   lane l holds ROW l % M of a, elements k(l) .. k(l) + DEPTH - 1; of b likewise a column;
 //   value i of c belongs to row row(l, i) and column l % N.
@@ -115,26 +115,28 @@ PF_DEVICE void pf_unit_multiply(const pf_u32 (&a)[PF_UNIT_WORDS], const pf_u32 (
   s = pf_unit_step(T{}, a, b, s);
   PF_UNROLL for (int i = 0; i < PF_UNIT_SUMS; ++i) c[i] = s[i];
 }
-#else  // the host: every lane reads the registers of all others
+#else  // the host: lanes leave their operands where the others of the warp find them
+static float pf_unit_room[32][2][64][PF_UNIT_DEPTH];
 template <class T>
 PF_DEVICE void pf_unit_multiply(const pf_u32 (&a)[PF_UNIT_WORDS], const pf_u32 (&b)[PF_UNIT_WORDS],
                                 float (&c)[PF_UNIT_SUMS]) {
-  float left[PF_UNIT_M][PF_UNIT_K], right[PF_UNIT_K][PF_UNIT_N];
-  for (int lane = 0; lane < PF_WARP; ++lane) {
-    for (int w = 0; w < PF_UNIT_WORDS; ++w) {
-      const pf_u32 x = pf_shuffle_word(a[w], static_cast<pf_u32>(lane)),
-                   y = pf_shuffle_word(b[w], static_cast<pf_u32>(lane));
-      for (int h = 0; h < 2; ++h) {
-        const int k = pf_unit_k(lane) + 2 * w + h;
-        left[lane % PF_UNIT_M][k] = pf_dtype<T>::decode(x >> (16 * h) & 0xffffu);
-        right[k][lane % PF_UNIT_N] = pf_dtype<T>::decode(y >> (16 * h) & 0xffffu);
-      }
+  const int lane = static_cast<int>(pf_lane());
+  auto& room = pf_unit_room[pf_thread() / PF_WARP];
+  for (int i = 0; i < PF_UNIT_DEPTH; ++i) {
+    room[0][lane][i] = pf_dtype<T>::decode(a[i / 2] >> (16 * (i % 2)) & 0xffffu);
+    room[1][lane][i] = pf_dtype<T>::decode(b[i / 2] >> (16 * (i % 2)) & 0xffffu);
+  }
+  pf_shuffle_word(0, 0);  // all have written
+  for (int i = 0; i < PF_UNIT_SUMS; ++i) {
+    for (int k = 0; k < PF_UNIT_K; ++k) {
+      // Lanes that hold the same line each read their own copies.
+      const int part = PF_UNIT_DEPTH == PF_UNIT_K ? lane / PF_UNIT_N : k / PF_UNIT_DEPTH,
+                at = k % PF_UNIT_DEPTH;
+      c[i] += room[0][part * PF_UNIT_M + pf_unit_row(lane, i)][at] *
+              room[1][part * PF_UNIT_N + lane % PF_UNIT_N][at];
     }
   }
-  const int lane = static_cast<int>(pf_lane());
-  for (int i = 0; i < PF_UNIT_SUMS; ++i)
-    for (int k = 0; k < PF_UNIT_K; ++k)
-      c[i] += left[pf_unit_row(lane, i)][k] * right[k][lane % PF_UNIT_N];
+  pf_shuffle_word(0, 0);  // all have read
 }
 #endif
 #endif

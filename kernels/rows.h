@@ -114,8 +114,7 @@ struct pf_row_math {
   typedef pf_compute<T> C;
   static PF_METHOD C exp(C x) { return pf_exp(x); }
 };
-PF_DEVICE float pf_exp_quick(float x) {
-  x *= 1.4426950408889634f;
+PF_DEVICE float pf_exp2_quick(float x) {
 #if defined(PF_NVIDIA)
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -125,6 +124,9 @@ PF_DEVICE float pf_exp_quick(float x) {
 #else
   return __builtin_exp2f(x);
 #endif
+}
+PF_DEVICE float pf_exp_quick(float x) {
+  return pf_exp2_quick(x * 1.4426950408889634f);
 }
 template <>
 struct pf_row_math<pf_bf16> {

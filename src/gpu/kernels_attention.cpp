@@ -1,18 +1,22 @@
-// Scaled dot-product attention and its gradients (kernels/attention*.h).
+// Scaled dot-product attention and its gradients: 16-bit floats with up to 128 columns on matrix
+// units (kernels/flash*.h), the rest on ordinary arithmetic (kernels/attention*.h). Which of them
+// is a matter of the dtype and the numbers of columns alone.
 #include <algorithm>
 
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
+#include "gpu/product.h"
 
 namespace pyflame::gpu {
 namespace {
 
 constexpr int kThreads = 256, kMaxBatch = 10;  // PF_ATTENTION_THREADS, PF_MAX_BATCH
 
-// pf_matrix and pf_attention of kernels/attention.h.
+// pf_matrix and pf_attention of kernels/attention_args.h.
 struct Matrix {
   void* data = nullptr;
   int64_t row = 0, col = 0;
+  int64_t whole = 0;
   int64_t batch[kMaxBatch] = {};
 };
 struct Attention {
@@ -35,13 +39,41 @@ Matrix matrix(const KernelArgs& a, int i, const pf_tensor& like) {
   m.data = t.data;
   m.row = stride(t.ndim - 2);
   m.col = stride(t.ndim - 1);
-  for (int d = 0; d + 2 < like.ndim; ++d) m.batch[d] = stride(d + t.ndim - like.ndim);
+  bool whole = itemsize(a.dtype(i)) == 2 && m.col == 1 && m.row % 8 == 0 &&
+               reinterpret_cast<uintptr_t>(m.data) % 16 == 0;
+  for (int d = 0; d + 2 < like.ndim; ++d) {
+    m.batch[d] = stride(d + t.ndim - like.ndim);
+    whole = whole && m.batch[d] % 8 == 0;
+  }
+  m.whole = whole;
   return m;
+}
+
+enum class Pass { Forward, Queries, Keys };  // Queries: dq; Keys: dk and dv
+
+// Of the kernels on matrix units: PF_OWN, PF_WARPS, PF_OTHER and PF_HELD of kernels/flash.h.
+struct Shape {
+  int own, warps, other, held;
+};
+
+// What fits into registers and 64 KB of LDS (100 KB of shared memory): tools/kernels.py looks.
+Shape shape_of(const Traits& t, Pass pass, int64_t d) {
+  const bool narrow = d <= 64;
+  if (!t.amd) {
+    if (pass == Pass::Forward) return {16, 4, 64, narrow};
+    return {16, 4, narrow && pass == Pass::Queries ? 64 : 32, 0};
+  }
+  if (t.warp == 64) return {32, 4, pass == Pass::Keys ? 32 : 64, 1};
+  if (pass == Pass::Forward)
+    return {16, 4, narrow ? 64 : 32, narrow && t.architecture.rfind("gfx12", 0) == 0};
+  return {16, 4, narrow ? 32 : 16, 0};
 }
 
 struct Job {
   Attention at;
   Defines defines;
+  DType dtype;
+  int64_t kind;  // of the mask: PF_MASK
   int64_t heads = 1;
   int64_t tile;   // queries or keys of one block
   int64_t width;  // columns of results of one block
@@ -49,7 +81,7 @@ struct Job {
   // Tensor numbers of the output, query, key, value and mask. attrs: scale, causal.
   Job(const KernelArgs& a, int out, int q, int k, int v, int mask) {
     const pf_tensor& like = a.tensor(out);
-    const DType t = a.dtype(out);
+    const DType t = dtype = a.dtype(out);
     at.out = matrix(a, out, like);
     at.q = matrix(a, q, like);
     at.k = matrix(a, k, like);
@@ -66,7 +98,7 @@ struct Job {
     tile = t == DType::Float64 ? 32 : 64;
     const int64_t wide = std::max(at.depth, at.depth_v) > 64 ? 2 : 1;
     width = 64 * wide;
-    const int64_t kind = !a.has(mask) ? 0 : a.dtype(mask) == DType::Bool ? 1 : 2;
+    kind = !a.has(mask) ? 0 : a.dtype(mask) == DType::Bool ? 1 : 2;
     defines = Defines().type("PF_T", t).value("PF_MASK", kind).value("PF_WIDE", wide);
   }
   // A kernel over tiles of `rows` that gives `columns`.
@@ -77,12 +109,57 @@ struct Job {
     const int64_t blocks = heads * at.tiles * at.chunks;
     if (blocks > 0) a.launch(a.compile(file, defines, entry), Grid(blocks), kThreads, 0, at);
   }
+
+  bool on_matrix_units(const KernelArgs& a) const {
+    constexpr int64_t kLongest = 1 << 30;  // positions are ints
+    return itemsize(dtype) == 2 && std::max(at.depth, at.depth_v) <= 128 &&
+           std::max(at.queries, at.keys) < kLongest && matrix_unit(a.traits()) != 0;
+  }
+  void launch_flash(const KernelArgs& a, Pass pass) {
+    const Traits& t = a.traits();
+    const int64_t d = std::max<int64_t>(1, ceil_div(std::max(at.depth, at.depth_v), 32)) * 32;
+    const Shape s = shape_of(t, pass, d);
+    const int64_t rows = pass == Pass::Keys ? at.keys : at.queries, block = s.own * s.warps;
+    at.tiles = ceil_div(rows, block);
+    if (heads * at.tiles == 0) return;
+    const char *file = pass == Pass::Forward ? "flash_forward.h" : "flash_backward.h",
+               *entry = pass == Pass::Forward   ? "flash_forward"
+                        : pass == Pass::Queries ? "flash_dq"
+                                                : "flash_dkv";
+    // Two stages of tiles with mma; turned copies of some tiles on AMD.
+    const int64_t own = t.amd && s.held ? 0 : block * d * 2, tile = s.other * d * 2,
+                  sums = s.other * 8;
+    const int64_t shared = pass == Pass::Forward   ? own + (t.amd ? 2 : 4) * tile
+                           : pass == Pass::Queries ? 2 * own + (t.amd ? 3 : 4) * tile
+                           : t.amd                 ? 2 * own + 4 * tile + sums
+                                                   : 2 * own + 2 * (2 * tile + sums);
+    // AMD's compiler does not fit wide dk and dv into registers together.
+    const bool apart = pass == Pass::Keys && t.amd && d > 64;
+    for (int gives : {2, 1}) {
+      Function f = a.compile(file,
+                             Defines()
+                                 .type("PF_T", dtype)
+                                 .value("PF_MASK", kind)
+                                 .value("PF_D", d)
+                                 .value("PF_OWN", s.own)
+                                 .value("PF_WARPS", s.warps)
+                                 .value("PF_OTHER", s.other)
+                                 .value("PF_HELD", s.held)
+                                 .value("PF_GIVES", apart ? gives : 3)
+                                 .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                             entry);
+      a.launch(f, Grid(heads * at.tiles), s.warps * t.warp,
+               static_cast<size_t>(std::max(shared, block * d * 2)), at);
+      if (!apart) break;
+    }
+  }
 };
 
 // out, lse | q, k, v, mask | scale, causal
 void sdpa(const KernelArgs& a) {
   Job j(a, 0, 2, 3, 4, 5);
   j.at.lse = a.data(1);
+  if (j.on_matrix_units(a)) return j.launch_flash(a, Pass::Forward);
   j.launch(a, "attention_forward.h", "sdpa", j.at.queries, j.at.depth_v);
 }
 
@@ -96,6 +173,11 @@ void sdpa_backward(const KernelArgs& a) {
   j.at.lse = a.data(7);
   j.at.dout = matrix(a, 8, like);
   const int64_t rows = j.heads * j.at.queries;
+  if (j.on_matrix_units(a)) {
+    j.at.delta = a.workspace(static_cast<size_t>(std::max<int64_t>(1, rows)) * sizeof(float));
+    j.launch_flash(a, Pass::Queries);
+    return j.launch_flash(a, Pass::Keys);
+  }
   const char* file = "attention_backward.h";
   if (rows > 0) {
     j.at.delta = a.workspace(static_cast<size_t>(rows) * sizeof(double));

@@ -39,6 +39,10 @@ bool product_library_usable();
 // "cuBLASLt 13.0.2 (path)", or why there is none.
 const char* product_library();
 
+// The matrix instructions on 16-bit floats that our kernels use: 0 if there are none, 1 on NVIDIA,
+// on AMD PF_MATRIX_UNIT of kernels/matrix_units.h.
+int matrix_unit(const Traits&);
+
 // The kernels of kernels/matmul*.h; takes everything.
 void own_product(const KernelArgs&, const Product&);
 

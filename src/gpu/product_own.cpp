@@ -52,15 +52,6 @@ int along_k(const void* at, int64_t outer, int64_t k, bool batches_fit) {
   return -1;
 }
 
-// Which GPUs have the matrix instructions that kernels/matmul_tiles.h uses.
-// 0: none. AMD: PF_MATRIX_UNIT of kernels/matrix_units.h.
-int matrix_unit(const Traits& t) {
-  const std::string& a = t.architecture;
-  if (!t.amd) return a.rfind("sm_", 0) == 0 && std::stoi(a.substr(3)) >= 80;
-  if (a == "gfx90a" || a == "gfx942" || a == "gfx950") return 1;
-  return a.rfind("gfx11", 0) == 0 ? 2 : a.rfind("gfx12", 0) == 0 ? 3 : 0;
-}
-
 struct Tiling {
   int m, n, k, warp_m, warp_n, stages;
   int64_t shared() const {
@@ -122,6 +113,13 @@ bool tiles(const KernelArgs& args, const Product& p) {
 }
 
 }  // namespace
+
+int matrix_unit(const Traits& t) {
+  const std::string& a = t.architecture;
+  if (!t.amd) return a.rfind("sm_", 0) == 0 && std::stoi(a.substr(3)) >= 80;
+  if (a == "gfx90a" || a == "gfx942" || a == "gfx950") return 1;
+  return a.rfind("gfx11", 0) == 0 ? 2 : a.rfind("gfx12", 0) == 0 ? 3 : 0;
+}
 
 void own_product(const KernelArgs& args, const Product& p) {
   if (tiles(args, p)) return;

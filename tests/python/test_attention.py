@@ -168,6 +168,119 @@ def test_gradient_over_several_blocks():
             np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), atol=1e-12)
 
 
+def reference_gradients(q, k, v, g, mask=None, causal=False):
+    """Those of q, k and v for the gradient g of the result."""
+    scale = 1 / np.sqrt(q.shape[-1])
+    s = q @ np.swapaxes(k, -1, -2) * scale
+    if causal:
+        mask = np.tril(np.ones(s.shape[-2:], dtype=bool))
+    if mask is not None:
+        s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
+    top = s.max(-1, keepdims=True)
+    e = np.exp(s - np.where(np.isinf(top), 0, top))
+    p = e / np.maximum(e.sum(-1, keepdims=True), 1e-300)
+    dp = g @ np.swapaxes(v, -1, -2)
+    ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
+    return ds @ k, np.swapaxes(ds, -1, -2) @ q, np.swapaxes(p, -1, -2) @ g
+
+
+# Lengths on both sides of the tiles of 16, 32, 64 and 128 rows; columns that fill tiles of 32, 64,
+# 96 and 128, and that do not.
+HALF_SHAPES = [(64, 64, 32, 32), (65, 129, 64, 64), (140, 31, 72, 96), (33, 66, 128, 100)]
+
+
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float16])
+@pytest.mark.parametrize("kind", ["none", "causal", "bool", "float"])
+@pytest.mark.parametrize("length, s, e, ev", HALF_SHAPES)
+def test_gradients_of_16_bit_floats(length, s, e, ev, kind, dtype):
+    shapes = [(1, 2, length, e), (1, 2, s, e), (1, 2, s, ev)]
+    q, k, v = (pf.tensor(RNG.standard_normal(d)).to(dtype).requires_grad_() for d in shapes)
+    g = pf.tensor(RNG.standard_normal((1, 2, length, ev))).to(dtype)
+    mask = None
+    if kind == "bool":
+        mask = pf.tensor(RNG.random((length, s)) < 0.6)
+        mask[0] = False
+    elif kind == "float":
+        mask = pf.tensor(RNG.standard_normal((1, 1, length, s))).to(dtype)
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=kind == "causal")
+    y.backward(g)
+    wide = [t.detach().to(pf.float64).numpy() for t in (q, k, v, g)]
+    if mask is not None:
+        mask = mask.numpy() if mask.dtype == pf.bool else mask.to(pf.float64).numpy()
+    wants = reference_gradients(*wide, mask, kind == "causal")
+    bound = 2e-2 if dtype == pf.bfloat16 else 3e-3
+    np.testing.assert_allclose(
+        y.detach().to(pf.float64).numpy(), reference(*wide[:3], mask, kind == "causal"), atol=bound
+    )
+    for t, want in zip((q, k, v), wants):
+        got = t.grad.to(pf.float64).numpy()
+        np.testing.assert_allclose(got, want, rtol=0, atol=bound * max(1, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float16])
+def test_results_do_not_depend_on_layout(dtype):
+    arrays = [RNG.standard_normal((2, 3, 70, 24)) for _ in range(4)]
+
+    def lay_out(a, layout):
+        t = pf.tensor(a).to(dtype)
+        if layout == "interleaved":
+            return t.transpose(1, 2).contiguous().transpose(1, 2)
+        if layout == "shifted":  # addresses that are no multiples of 16 bytes
+            wide = pf.zeros(2, 3, 70, 27, dtype=dtype)
+            wide[..., 1:25] = t
+            return wide[..., 1:25]
+        return t.transpose(-1, -2).contiguous().transpose(-1, -2) if layout == "turned" else t
+
+    def run(layout):
+        q, k, v = (lay_out(a, layout).detach().requires_grad_() for a in arrays[:3])
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y.backward(lay_out(arrays[3], layout))
+        return [t.to(pf.float64).numpy() for t in (y.detach(), q.grad, k.grad, v.grad)]
+
+    plain = run("plain")
+    for layout in ("interleaved", "shifted", "turned"):
+        for a, b in zip(plain, run(layout)):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_the_gradient_of_a_sum():  # it is one number, repeated
+    q, k, v = (pf.tensor(RNG.standard_normal((1, 2, 40, 64))).to(pf.bfloat16) for _ in range(3))
+    for t in (q, k, v):
+        t.requires_grad_()
+    F.scaled_dot_product_attention(q, k, v).sum().backward()
+    wide = [t.detach().to(pf.float64).numpy() for t in (q, k, v)]
+    for t, want in zip((q, k, v), reference_gradients(*wide, np.ones(wide[0].shape))):
+        np.testing.assert_allclose(t.grad.to(pf.float64).numpy(), want, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float16])
+def test_extremes_of_16_bit_floats(dtype):
+    """Large scores, infinities and NaN stay where they belong."""
+    length, e = 48, 64
+    v = pf.tensor(RNG.standard_normal((1, length, e))).to(dtype)
+    q = pf.full((1, length, e), 1e4, dtype=dtype).requires_grad_()
+    y = F.scaled_dot_product_attention(q, q.detach(), v)
+    want = v.to(pf.float64).numpy().mean(1, keepdims=True)
+    np.testing.assert_allclose(y.detach().to(pf.float64).numpy(), want.repeat(length, 1), atol=2e-2)
+    y.sum().backward()
+    assert np.isfinite(q.grad.to(pf.float64).numpy()).all()
+    # Causal: a NaN in key 20 is seen by queries from 20 on.
+    q = pf.tensor(RNG.standard_normal((1, length, e))).to(dtype)
+    k = q.clone()
+    k[0, 20, 3] = float("nan")
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True).to(pf.float64).numpy()
+    assert np.isfinite(y[0, :20]).all() and np.isnan(y[0, 20:]).all()
+    # An additive mask of -inf leaves a row nothing to see, and its gradient is 0.
+    mask = pf.zeros(length, length, dtype=dtype)
+    mask[5] = float("-inf")
+    q = q.requires_grad_()
+    y = F.scaled_dot_product_attention(q, q.detach(), v, attn_mask=mask)
+    y.sum().backward()
+    assert (y.detach().to(pf.float64).numpy()[0, 5] == 0).all()
+    assert (q.grad.to(pf.float64).numpy()[0, 5] == 0).all()
+    assert np.isfinite(q.grad.to(pf.float64).numpy()).all()
+
+
 def test_a_learnt_mask_gets_its_gradient():
     n = RNG.standard_normal
     check_gradients(

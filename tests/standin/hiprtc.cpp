@@ -155,7 +155,9 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
   bool architecture = false;
   for (int i = 0; i < n; ++i) {
     const std::string o = options[i];
-    if (o.rfind("--gpu-architecture=gfx", 0) == 0 || o.rfind("--gpu-architecture=sm_", 0) == 0)
+    const bool nvidia = o.rfind("--gpu-architecture=sm_", 0) == 0;
+    if (nvidia) command.push_back("-DPF_STANDIN_MMA");  // kernels/mma.h
+    if (nvidia || o.rfind("--gpu-architecture=gfx", 0) == 0)
       architecture = true;
     else if (o.rfind("-D", 0) == 0 || o.rfind("-U", 0) == 0 || o.rfind("-I", 0) == 0 ||
              o.rfind("-std=", 0) == 0 || o == "-ffp-contract=off" || o == "-ffp-contract=fast")

@@ -50,7 +50,7 @@ PF_DEVICE void pf_fence() {
 PF_DEVICE pf_u32 pf_shuffle_word(pf_u32 v, pf_u32 from) {
   return pf_shim->shuffle(v, from);
 }
-PF_DEVICE pf_u64 pf_ballot(bool p) {
+PF_DEVICE unsigned long long pf_ballot(bool p) {
   return pf_shim->ballot(p);
 }
 

@@ -1,0 +1,88 @@
+// Scaled dot-product attention on matrix units: softmax(scale q k^T + mask) v. A warp owns rows of
+// queries; tiles of keys and values pass by, with a running maximum and sum for each row.
+#include "flash.h"
+
+PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
+  char* memory = pf_dynamic_shared();
+  const float low = -pf_float<float>::infinity();
+  const pf_flash_place at(a, a.causal != 0);
+  const int lane = at.lane;
+  const int own = at.first + at.mine;  // of the warp
+  const pf_lines q = pf_lines_of(a, a.q, at.head, a.queries, a.depth);
+  const pf_lines k = pf_lines_of(a, a.k, at.head, a.keys, a.depth);
+  const pf_lines v = pf_lines_of(a, a.v, at.head, a.keys, a.depth_v);
+  const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
+  const int end = a.causal && at.first + BLOCK < k.rows ? at.first + BLOCK : k.rows;
+
+  pf_own_rows mine;
+  pf_fill_other fill_k, fill_v;
+  char* stages = memory + pf_own_rows::BYTES;  // each: keys, values
+  mine.fetch(memory, q, at.first, at.mine, lane);
+  fill_k.fetch(stages, k, 0);
+  fill_v.fetch(stages + TILE_BYTES, v, 0);
+
+  pf_results o;
+  float high[pf_results::ROWS], sum[pf_results::ROWS];  // sum: the lane's part
+  o.clear();
+  PF_UNROLL for (int r = 0; r < pf_results::ROWS; ++r) {
+    high[r] = low;
+    sum[r] = 0.0f;
+  }
+  int stage = 0;
+  for (int j0 = 0; j0 < end; j0 += OTHER) {
+    char *tile_k = stages + stage * 2 * TILE_BYTES, *tile_v = tile_k + TILE_BYTES;
+    if (PF_FETCH_STAGES == 1 && j0 > 0) pf_barrier();
+    fill_k.land(tile_k, nullptr);
+    fill_v.land(nullptr, tile_v);
+    pf_land();
+    pf_barrier();
+    if (j0 == 0) mine.ready(lane);
+    if (PF_FETCH_STAGES == 2) stage ^= 1;
+    if (j0 + OTHER < end) {
+      fill_k.fetch(stages + stage * 2 * TILE_BYTES, k, j0 + OTHER);
+      fill_v.fetch(stages + stage * 2 * TILE_BYTES + TILE_BYTES, v, j0 + OTHER);
+    }
+    if (own >= q.rows || (a.causal && j0 > own + OWN - 1)) continue;  // sees nothing of it
+
+    pf_scores s;
+    s.clear();
+    pf_add_products(mine, tile_k, lane, s);
+    pf_score_strip<true>(a, mask, own, j0, lane, s);
+    float top[pf_scores::ROWS], less[pf_scores::ROWS];
+    PF_UNROLL for (int r = 0; r < pf_scores::ROWS; ++r) top[r] = high[r];
+    s.each(lane, [&](int r, int, float& x) PF_INLINE { top[r] = pf_row_max(top[r], x); });
+    PF_UNROLL for (int r = 0; r < pf_scores::ROWS; ++r) {
+      top[r] = pf_join_row<pf_highest>(top[r]);
+      const float before = high[r];
+      high[r] = top[r];
+      if (top[r] == low) top[r] = 0.0f;  // nothing is seen so far: 2^-inf is 0
+      less[r] = pf_exp2_quick(before - top[r]);
+      sum[r] *= less[r];
+    }
+    s.each(lane, [&](int r, int, float& x) PF_INLINE {
+      x = pf_exp2_quick(x - top[r]);
+      sum[r] += x;
+    });
+    o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= less[r]; });
+    const pf_weights<OWN, OTHER> p(s, lane);
+    pf_add_results(p, tile_v, tile_v, lane, o);
+  }
+
+  float inverse[pf_results::ROWS];
+  PF_UNROLL for (int r = 0; r < pf_results::ROWS; ++r) {
+    sum[r] = pf_join_row<pf_plus>(sum[r]);
+    inverse[r] = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
+    const int row = own + o.row(r, lane);
+    const float lse =
+        sum[r] == 0.0f ? high[r] : high[r] + pf_log(sum[r]) * static_cast<float>(PF_LOG2E);
+    // Lanes of the same row write the same.
+    if (row < q.rows) static_cast<float*>(a.lse)[at.head * a.queries + row] = lse;
+  }
+  o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= inverse[r]; });
+  pf_land();
+  pf_barrier();  // the tiles have been used
+  pf_put_strip(memory, at.mine, lane, o);
+  pf_barrier();
+  pf_write_tile<BLOCK, D, THREADS>(memory, pf_lines_of(a, a.out, at.head, a.queries, a.depth_v),
+                                   at.first);
+}

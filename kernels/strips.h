@@ -1,0 +1,467 @@
+// Products of 16-bit matrices whose results stay in the registers of a warp and become operands of
+// the next product there, as attention needs it: a warp owns a strip of OWN rows.
+//
+//   pf_strip<OWN, COLS>     float sums of the warp
+//   pf_add_products         strip += own rows x (rows of a tile)^T        scores
+//   pf_weights<OWN, OTHER>  a strip, rounded, as an operand
+//   pf_add_results          strip += weights x tile                       results
+//
+// With mma a lane has two rows of each 16; AMD's units turn the products around (a strip's rows are
+// the columns of what they compute), so that the sums of the first lie as the second wants them.
+// Tiles lie in shared memory as rows of 16-byte chunks, permuted so that neither filling nor
+// reading meets a bank twice. What pf_add_results reads is transposed on its way: by ldmatrix, and
+// on AMD by whoever fills the tile ("turned").
+#ifndef PF_STRIPS_H
+#define PF_STRIPS_H
+#include "matrix_units.h"
+#include "mma.h"
+#include "rows.h"
+
+#if defined(PF_HOST)
+#define PF_ONE_BY_ONE
+#else
+#define PF_ONE_BY_ONE _Pragma("unroll 1")
+#endif
+
+// One matrix in memory: strides in elements. `whole`: rows are read 16 bytes at once; columns are
+// then a multiple of 8.
+struct pf_lines {
+  const char* p;
+  pf_i64 row, col;
+  int rows, cols;
+  bool whole;
+};
+
+// The same number, of which the compiler does not know that: what depends on it is computed where
+// it is used and does not wait in registers through a loop.
+PF_DEVICE int pf_afresh(int x) {
+#if defined(PF_NVIDIA)
+  asm volatile("" : "+r"(x));
+#elif defined(PF_AMD)
+  asm volatile("" : "+v"(x));
+#endif
+  return x;
+}
+template <int CHUNKS>
+PF_DEVICE int pf_swizzle(int r) {
+  return CHUNKS % 8 == 0 ? r & 7 : CHUNKS % 4 == 0 ? r >> 1 & 3 : r >> 2 & 1;
+}
+// Where chunk c of row r lies.
+template <int CHUNKS>
+PF_DEVICE int pf_chunk_at(int r, int c) {
+  return (r * CHUNKS + (c ^ pf_swizzle<CHUNKS>(r))) * 16;
+}
+// N elements from p on, those from `n` on as 0.
+template <int N>
+PF_DEVICE void pf_gather(const char* p, pf_i64 stride, int n, pf_u32* w) {
+  PF_UNROLL for (int e = 0; e < N; e += 2) w[e / 2] = 0;
+  PF_UNROLL for (int e = 0; e < N; ++e) {
+    if (e >= n) continue;
+    pf_u32 x;
+    pf_load_words<2, false>(p + e * stride * 2, &x);
+    w[e / 2] |= x << (e % 2 * 16);
+  }
+}
+// N elements of row r of a matrix from column c on; 0 outside.
+template <int N>
+PF_DEVICE void pf_read_line(const pf_lines& m, int r, int c, pf_u32* w) {
+  const int n = r < m.rows ? m.cols - c : 0;
+  const char* p = m.p + (r * m.row + c * m.col) * 2;
+  if (m.whole && n >= N) {
+    constexpr int step = N < 8 ? N : 8;
+    PF_UNROLL for (int e = 0; e < N; e += step)
+        pf_load_words<step * 2, false>(p + e * 2, w + e / 2);
+  } else {
+    pf_gather<N>(p, m.col, n, w);
+  }
+}
+
+// ---- tiles: fetch begins, land makes sure that they lie in shared memory after the next barrier -
+#if defined(PF_MMA)
+// How much of chunk c of a row there is.
+PF_DEVICE int pf_chunk_bytes(const pf_lines& m, int c) {
+  const int n = m.cols - c * 8;
+  return n < 0 ? 0 : n > 8 ? 16 : n * 2;
+}
+enum { PF_FETCH_STAGES = 2 };  // fetched into other memory than is being read
+template <int ROWS, int D, int THREADS>
+struct pf_fill {
+  enum { CHUNKS = D / 8, COUNT = ROWS * CHUNKS };
+  PF_METHOD void fetch(char* tile, const pf_lines& m, int first) {
+    const int thread = static_cast<int>(pf_thread());
+    const int rows = m.rows - first;
+    if (!m.whole) {
+      PF_ONE_BY_ONE for (int at = thread; at < COUNT; at += THREADS) {
+        pf_u32 w[4];
+        pf_gather<8>(m.p + ((first + at / CHUNKS) * m.row + at % CHUNKS * 8 * m.col) * 2, m.col,
+                     at / CHUNKS < rows ? m.cols - at % CHUNKS * 8 : 0, w);
+        pf_store_words<16, false>(tile + pf_chunk_at<CHUNKS>(at / CHUNKS, at % CHUNKS), w);
+      }
+    } else if constexpr (THREADS % (8 * CHUNKS) == 0) {  // a thread stays in its column
+      constexpr int step = THREADS / CHUNKS;
+      const int r = thread / CHUNKS, c = thread % CHUNKS, bytes = pf_chunk_bytes(m, c);
+      const char* p = m.p + ((first + r) * m.row + c * 8) * 2;
+      const pf_shared_at to = pf_shared_address(tile) + pf_chunk_at<CHUNKS>(r, c);
+      PF_UNROLL for (int i = 0; i < (ROWS + step - 1) / step; ++i) {
+        if (ROWS % step == 0 || r + i * step < ROWS)
+          pf_copy_async(to + i * step * CHUNKS * 16, p, r + i * step < rows ? bytes : 0);
+        p += m.row * (2 * step);
+      }
+    } else {
+      PF_ONE_BY_ONE for (int at = thread; at < COUNT; at += THREADS) {
+        const int r = at / CHUNKS, c = at % CHUNKS;
+        pf_copy_async(pf_shared_address(tile) + pf_chunk_at<CHUNKS>(r, c),
+                      m.p + ((first + r) * m.row + c * 8) * 2, r < rows ? pf_chunk_bytes(m, c) : 0);
+      }
+    }
+  }
+  PF_METHOD void land(char*, char*) {}
+};
+PF_DEVICE void pf_land() {
+  pf_copies_end();
+  pf_copies_wait<0>();
+}
+#else
+enum { PF_FETCH_STAGES = 1 };
+template <int ROWS, int D, int THREADS>
+struct pf_fill {
+  enum { CHUNKS = D / 8, PAIRS = ROWS / 2 * CHUNKS, STEPS = (PAIRS + THREADS - 1) / THREADS };
+  pf_u32 w[STEPS][2][4];  // chunks of two rows, one below the other
+  pf_lines from;
+  int first;
+  PF_METHOD void fetch(char*, const pf_lines& m, int first_row) {
+    from = m;
+    first = first_row;
+    if (!m.whole) return;  // what takes element by element is read when it lands
+    const int thread = pf_afresh(static_cast<int>(pf_thread())), rows = m.rows - first;
+    PF_UNROLL for (int i = 0; i < STEPS; ++i) {
+      const int at = i * THREADS + thread, r = at / CHUNKS * 2, c = at % CHUNKS * 8;
+      PF_UNROLL for (int h = 0; h < 2; ++h) {
+        PF_UNROLL for (int v = 0; v < 4; ++v) w[i][h][v] = 0;
+        if ((PAIRS % THREADS == 0 || at < PAIRS) && r + h < rows && c < m.cols)
+          pf_load_words<16, false>(m.p + ((first + r + h) * m.row + c) * 2, w[i][h]);
+      }
+    }
+  }
+  // Two chunks as they are, and with rows and columns exchanged; either tile may be null.
+  static PF_METHOD void put(char* tile, char* turned, int at, const pf_u32 (&x)[2][4]) {
+    const int r = at / CHUNKS * 2, c = at % CHUNKS;
+    if (tile) {
+      PF_UNROLL for (int h = 0; h < 2; ++h)
+          pf_store_words<16, false>(tile + pf_chunk_at<CHUNKS>(r + h, c), x[h]);
+    }
+    if (turned) {
+      PF_UNROLL for (int e = 0; e < 8; ++e) {
+        const pf_u32 a = x[0][e / 2] >> (e % 2 * 16) & 0xffffu, b = x[1][e / 2] >> (e % 2 * 16),
+                     v = a | b << 16;
+        pf_store_words<4, false>(turned + pf_chunk_at<ROWS / 8>(c * 8 + e, r / 8) + r % 8 * 2, &v);
+      }
+    }
+  }
+  PF_METHOD void land(char* tile, char* turned) const {
+    const int thread = pf_afresh(static_cast<int>(pf_thread()));
+    if (from.whole) {
+      PF_UNROLL for (int i = 0; i < STEPS; ++i) {
+        const int at = i * THREADS + thread;
+        if (PAIRS % THREADS == 0 || at < PAIRS) put(tile, turned, at, w[i]);
+      }
+      return;
+    }
+    PF_ONE_BY_ONE for (int at = thread; at < PAIRS; at += THREADS) {
+      pf_u32 x[2][4];
+      PF_UNROLL for (int h = 0; h < 2; ++h)
+          pf_read_line<8>(from, first + at / CHUNKS * 2 + h, at % CHUNKS * 8, x[h]);
+      put(tile, turned, at, x);
+    }
+  }
+};
+PF_DEVICE void pf_land() {}
+#endif
+
+// ---- own rows: of BLOCK rows of a thread block those of the warp, from `row` on -----------------
+// HELD: in registers. tile: BYTES of shared memory. After fetch: land and a barrier, then ready.
+#if defined(PF_MMA)
+template <int OWN, int D, int BLOCK, int THREADS, bool HELD>
+struct pf_own {
+  enum { BYTES = BLOCK * D * 2, MS = OWN / 16 };
+  pf_u32 w[HELD ? D / 16 : 1][MS][4];
+  pf_shared_at at;
+  int row;
+
+  PF_METHOD void fetch(char* tile, const pf_lines& m, int first, int mine, int) {
+    pf_fill<BLOCK, D, THREADS>().fetch(tile, m, first);
+    at = pf_shared_address(tile);
+    row = mine;
+  }
+  PF_METHOD void load(int kk, int lane, pf_u32 (&r)[MS][4]) const {
+    PF_UNROLL for (int i = 0; i < MS; ++i) pf_load_matrices<0>(
+        at + pf_chunk_at<D / 8>(row + i * 16 + lane % 16, kk / 8 ^ lane / 16), r[i]);
+  }
+  PF_METHOD void ready(int lane) {
+    if constexpr (HELD) PF_UNROLL for (int kk = 0; kk < D; kk += 16) load(kk, lane, w[kk / 16]);
+  }
+  PF_METHOD void read(int kk, int lane, pf_u32 (&r)[MS][4]) const {
+    if constexpr (HELD) {
+      PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int v = 0; v < 4; ++v) r[i][v] =
+          w[kk / 16][i][v];
+    } else {
+      load(kk, lane, r);
+    }
+  }
+};
+#else
+// Keeps the compiler from reading all operands of a product before the first step: RDNA has not so
+// many registers.
+#if defined(PF_AMD) && PF_WARP == 32
+#define PF_STEP_ENDS() __builtin_amdgcn_sched_barrier(0)
+#else
+#define PF_STEP_ENDS() (void)0
+#endif
+// What a lane reads of a tile: PF_UNIT_DEPTH elements of a row from k on.
+template <int CHUNKS>
+PF_DEVICE void pf_read_tile(const char* tile, int row, int k, pf_u32* w) {
+  constexpr int step = PF_UNIT_DEPTH < 8 ? static_cast<int>(PF_UNIT_DEPTH) : 8;
+  PF_UNROLL for (int e = 0; e < PF_UNIT_DEPTH; e += step) pf_load_words<step * 2, false>(
+      tile + pf_chunk_at<CHUNKS>(row, (k + e) / 8) + (k + e) % 8 * 2, w + e / 2);
+}
+template <int OWN, int D, int BLOCK, int THREADS, bool HELD>
+struct pf_own {
+  enum { BYTES = HELD ? 0 : BLOCK * D * 2, MS = OWN / PF_UNIT_N };
+  pf_u32 w[HELD ? D / PF_UNIT_K : 1][MS][PF_UNIT_WORDS];
+  const char* at;
+  int row;
+
+  PF_METHOD void fetch(char* tile, const pf_lines& m, int first, int mine, int lane) {
+    at = tile;
+    row = mine;
+    if constexpr (HELD) {
+      PF_UNROLL for (int kk = 0; kk < D; kk += PF_UNIT_K) {
+        PF_UNROLL for (int i = 0; i < MS; ++i)
+            pf_read_line<PF_UNIT_DEPTH>(m, first + mine + i * PF_UNIT_N + lane % PF_UNIT_N,
+                                        kk + pf_unit_k(lane), w[kk / PF_UNIT_K][i]);
+      }
+    } else {
+      pf_fill<BLOCK, D, THREADS> f;
+      f.fetch(tile, m, first);
+      f.land(tile, nullptr);
+    }
+  }
+  PF_METHOD void ready(int) {}
+  PF_METHOD void read(int kk, int lane, pf_u32 (&r)[MS][PF_UNIT_WORDS]) const {
+    PF_UNROLL for (int i = 0; i < MS; ++i) {
+      if constexpr (HELD) {
+        PF_UNROLL for (int v = 0; v < PF_UNIT_WORDS; ++v) r[i][v] = w[kk / PF_UNIT_K][i][v];
+      } else {
+        pf_read_tile<D / 8>(at, row + i * PF_UNIT_N + lane % PF_UNIT_N, kk + pf_unit_k(lane), r[i]);
+      }
+    }
+  }
+};
+#endif
+
+// ---- strips -------------------------------------------------------------------------------------
+#if defined(PF_MMA)
+template <int OWN, int COLS>
+struct pf_strip {
+  enum { MS = OWN / 16, NS = COLS / 8, ROWS = 2 * MS };  // ROWS: of which a lane has some
+  float c[MS][NS][4];
+  // Row number r of the lane, in the strip.
+  static PF_METHOD int row(int r, int lane) { return r / 2 * 16 + r % 2 * 8 + lane / 4; }
+  // f(r, column, value)
+  template <class F>
+  PF_METHOD void each(int lane, F f) {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < 4; ++v)
+            f(i * 2 + v / 2, j * 8 + lane % 4 * 2 + v % 2, c[i][j][v]);
+  }
+  // f(r, column, value, value of the other strip)
+  template <class F>
+  PF_METHOD void each_with(int lane, pf_strip& t, F f) {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < 4; ++v)
+            f(i * 2 + v / 2, j * 8 + lane % 4 * 2 + v % 2, c[i][j][v], t.c[i][j][v]);
+  }
+  PF_METHOD void clear() {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < 4; ++v) c[i][j][v] = 0.0f;
+  }
+};
+// Joins what the lanes of a row have.
+template <class Op>
+PF_DEVICE float pf_join_row(float x) {
+  PF_UNROLL for (pf_u32 m = 1; m < 4; m *= 2) x = Op::join(x, pf_shuffle_xor(x, m));
+  return x;
+}
+template <int OWN, int OTHER>
+struct pf_weights {
+  enum { MS = OWN / 16 };
+  pf_u32 w[MS][OTHER / 16][4];
+  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int) {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int k = 0; k < OTHER / 16; ++k)
+        PF_UNROLL for (int v = 0; v < 4; ++v) w[i][k][v] = pf_pairs<PF_T>::of(
+            s.c[i][2 * k + v / 2][v % 2 * 2], s.c[i][2 * k + v / 2][v % 2 * 2 + 1]);
+  }
+};
+template <int OWN, int OTHER, int D, int BLOCK, int THREADS, bool HELD>
+PF_DEVICE void pf_add_products(const pf_own<OWN, D, BLOCK, THREADS, HELD>& x, const char* tile,
+                               int lane, pf_strip<OWN, OTHER>& s) {
+  const pf_shared_at y = pf_shared_address(tile);
+  PF_UNROLL for (int kk = 0; kk < D; kk += 16) {
+    pf_u32 a[OWN / 16][4];
+    x.read(kk, lane, a);
+    PF_UNROLL for (int j = 0; j < OTHER / 8; j += 2) {
+      pf_u32 b[4];
+      pf_load_matrices<0>(
+          y + pf_chunk_at<D / 8>(j * 8 + lane % 8 + lane / 16 * 8, kk / 8 ^ (lane / 8 & 1)), b);
+      PF_UNROLL for (int i = 0; i < OWN / 16; ++i) {
+        pf_mma(PF_T{}, s.c[i][j], a[i], b);
+        pf_mma(PF_T{}, s.c[i][j + 1], a[i], b + 2);
+      }
+    }
+  }
+}
+// `tile` has OTHER rows of D; the transposed one is not used.
+template <int OWN, int OTHER, int D>
+PF_DEVICE void pf_add_results(const pf_weights<OWN, OTHER>& p, const char* tile, const char*,
+                              int lane, pf_strip<OWN, D>& r) {
+  const pf_shared_at z = pf_shared_address(tile);
+  PF_UNROLL for (int k = 0; k < OTHER / 16; ++k) {
+    PF_UNROLL for (int j = 0; j < D / 8; j += 2) {
+      pf_u32 b[4];
+      pf_load_matrices<1>(z + pf_chunk_at<D / 8>(k * 16 + lane % 16, j ^ lane / 16), b);
+      PF_UNROLL for (int i = 0; i < OWN / 16; ++i) {
+        pf_mma(PF_T{}, r.c[i][j], p.w[i][k], b);
+        pf_mma(PF_T{}, r.c[i][j + 1], p.w[i][k], b + 2);
+      }
+    }
+  }
+}
+// Rounded, into a tile of rows of D, the strip's first one being `row`.
+template <int OWN, int D>
+PF_DEVICE void pf_put_strip(char* tile, int row, int lane, pf_strip<OWN, D>& s) {
+  PF_UNROLL for (int i = 0; i < OWN / 16; ++i) PF_UNROLL for (int j = 0; j < D / 8; ++j)
+      PF_UNROLL for (int h = 0; h < 2; ++h) {
+    const pf_u32 w = pf_pairs<PF_T>::of(s.c[i][j][2 * h], s.c[i][j][2 * h + 1]);
+    pf_store_words<4, false>(
+        tile + pf_chunk_at<D / 8>(row + i * 16 + h * 8 + lane / 4, j) + lane % 4 * 4, &w);
+  }
+}
+#else
+template <int OWN, int COLS>
+struct pf_strip {
+  enum { MS = OWN / PF_UNIT_N, NS = COLS / PF_UNIT_M, ROWS = MS };
+  float c[MS][NS][PF_UNIT_SUMS];
+  static PF_METHOD int row(int r, int lane) { return r * PF_UNIT_N + lane % PF_UNIT_N; }
+  template <class F>
+  PF_METHOD void each(int lane, F f) {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < PF_UNIT_SUMS; ++v)
+            f(i, j * PF_UNIT_M + pf_unit_row(lane, v), c[i][j][v]);
+  }
+  template <class F>
+  PF_METHOD void each_with(int lane, pf_strip& t, F f) {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < PF_UNIT_SUMS; ++v)
+            f(i, j * PF_UNIT_M + pf_unit_row(lane, v), c[i][j][v], t.c[i][j][v]);
+  }
+  PF_METHOD void clear() {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
+        PF_UNROLL for (int v = 0; v < PF_UNIT_SUMS; ++v) c[i][j][v] = 0.0f;
+  }
+};
+template <class Op>
+PF_DEVICE float pf_join_row(float x) {
+  PF_UNROLL for (pf_u32 m = PF_UNIT_N; m < PF_WARP; m *= 2) x = Op::join(x, pf_shuffle_xor(x, m));
+  return x;
+}
+template <int OWN, int OTHER>
+struct pf_weights {
+  enum { MS = OWN / PF_UNIT_N, STEPS = PF_UNIT_M / PF_UNIT_K };  // steps in a product's result
+  pf_u32 w[MS][OTHER / PF_UNIT_K][PF_UNIT_WORDS];
+  PF_METHOD pf_weights(const pf_strip<OWN, OTHER>& s, int lane) {
+    PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int k = 0; k < OTHER / PF_UNIT_K; ++k) {
+      const float(&c)[PF_UNIT_SUMS] = s.c[i][k / STEPS];
+#if PF_MATRIX_UNIT == 2
+      // A lane has every second element; the others come from the other half of the warp.
+      pf_u32 mine[PF_UNIT_SUMS / 2], others[PF_UNIT_SUMS / 2];
+      PF_UNROLL for (int v = 0; v < PF_UNIT_SUMS / 2; ++v) {
+        mine[v] = pf_pairs<PF_T>::of(c[2 * v], c[2 * v + 1]);
+        others[v] = pf_shuffle_xor(mine[v], PF_UNIT_N);
+      }
+      PF_UNROLL for (int v = 0; v < PF_UNIT_SUMS; ++v) {
+        const pf_u32 a = mine[v / 2] >> (v % 2 * 16) & 0xffffu,
+                     b = others[v / 2] >> (v % 2 * 16) & 0xffffu;
+        w[i][k][v] = lane < PF_UNIT_N ? a | b << 16 : b | a << 16;
+      }
+#else
+      const int first = k % STEPS * PF_UNIT_DEPTH;
+      PF_UNROLL for (int v = 0; v < PF_UNIT_WORDS; ++v) w[i][k][v] =
+          pf_pairs<PF_T>::of(c[first + 2 * v], c[first + 2 * v + 1]);
+#endif
+    }
+  }
+};
+template <int OWN, int OTHER, int D, int BLOCK, int THREADS, bool HELD>
+PF_DEVICE void pf_add_products(const pf_own<OWN, D, BLOCK, THREADS, HELD>& x, const char* tile,
+                               int lane, pf_strip<OWN, OTHER>& s) {
+  lane = pf_afresh(lane);
+  PF_UNROLL for (int kk = 0; kk < D; kk += PF_UNIT_K) {
+    pf_u32 own[OWN / PF_UNIT_N][PF_UNIT_WORDS];
+    x.read(kk, lane, own);
+    PF_UNROLL for (int j = 0; j < OTHER / PF_UNIT_M; ++j) {
+      pf_u32 y[PF_UNIT_WORDS];
+      pf_read_tile<D / 8>(tile, j * PF_UNIT_M + lane % PF_UNIT_M, kk + pf_unit_k(lane), y);
+      PF_UNROLL for (int i = 0; i < OWN / PF_UNIT_N; ++i)
+          pf_unit_multiply<PF_T>(y, own[i], s.c[i][j]);
+    }
+    PF_STEP_ENDS();
+  }
+}
+template <int OWN, int OTHER, int D>
+PF_DEVICE void pf_add_results(const pf_weights<OWN, OTHER>& p, const char*, const char* turned,
+                              int lane, pf_strip<OWN, D>& r) {
+  lane = pf_afresh(lane);
+  PF_UNROLL for (int k = 0; k < OTHER / PF_UNIT_K; ++k) {
+    PF_UNROLL for (int j = 0; j < D / PF_UNIT_M; ++j) {
+      pf_u32 z[PF_UNIT_WORDS];
+      pf_read_tile<OTHER / 8>(turned, j * PF_UNIT_M + lane % PF_UNIT_M,
+                              k * PF_UNIT_K + pf_unit_k(lane), z);
+      PF_UNROLL for (int i = 0; i < OWN / PF_UNIT_N; ++i)
+          pf_unit_multiply<PF_T>(z, p.w[i][k], r.c[i][j]);
+      if (j % 2 == 1) PF_STEP_ENDS();
+    }
+  }
+}
+template <int OWN, int D>
+PF_DEVICE void pf_put_strip(char* tile, int row, int lane, pf_strip<OWN, D>& s) {
+  s.each(lane, [&](int r, int col, float& v) {
+    const float x = pf_dtype<PF_T>::round(v);
+    pf_store<PF_T, 1, false>(tile + pf_chunk_at<D / 8>(row + s.row(r, lane), col / 8) + col % 8 * 2,
+                             &x);
+  });
+}
+#endif
+
+// A tile of ROWS rows of D to rows from `first` on of a matrix, by the whole block.
+template <int ROWS, int D, int THREADS>
+PF_DEVICE void pf_write_tile(const char* tile, const pf_lines& m, int first) {
+  constexpr int chunks = D / 8;
+  char* to = const_cast<char*>(m.p);
+  for (int at = static_cast<int>(pf_thread()); at < ROWS * chunks; at += THREADS) {
+    const int r = at / chunks, c = at % chunks * 8;
+    if (first + r >= m.rows || c >= m.cols) continue;
+    pf_u32 w[4];
+    pf_load_words<16, false>(tile + pf_chunk_at<chunks>(r, c / 8), w);
+    char* p = to + ((first + r) * m.row + c * m.col) * 2;
+    if (m.whole && c + 8 <= m.cols) {
+      pf_store_words<16, false>(p, w);
+    } else {
+      PF_UNROLL for (int e = 0; e < 8; ++e) {
+        const pf_u32 x = w[e / 2] >> (e % 2 * 16);
+        if (c + e < m.cols) pf_store_words<2, false>(p + e * m.col * 2, &x);
+      }
+    }
+  }
+}
+
+#endif
