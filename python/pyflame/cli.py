@@ -97,6 +97,27 @@ def _parser():
     add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
     add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
 
+    cache = commands.add_parser(
+        "cache",
+        help="compiled GPU programs on disk",
+        description="Shows, deletes or makes compiled GPU programs.",
+    )
+    actions = cache.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("show", help="programs, sizes, targets, compilers, last use")
+    clear = actions.add_parser("clear", help="delete them")
+    clear.add_argument("--target", metavar="ARCH", help="only those for it: gfx942, sm_90")
+    warm = actions.add_parser("warm", help="compile the common programs now")
+    warm.add_argument(
+        "--arch", help="for this architecture (gfx942, sm_90) instead of the GPU here"
+    )
+    pack = actions.add_parser(
+        "pack", help="compile the common programs for architectures into one file"
+    )
+    pack.add_argument("--arch", nargs="+", required=True, help="such as gfx942 gfx1100 sm_90")
+    for action in (warm, pack):
+        action.add_argument("--script", metavar="FILE", help="what this program uses instead")
+    pack.add_argument("--out", default="pyflame-kernels.pack", metavar="FILE")
+
     commands.add_parser("info", help="version, devices and backends")
     return top
 
@@ -136,6 +157,10 @@ def _run(args, parser):
         from .training import generate as job
 
         return job.run(args)
+    if args.command == "cache":
+        from . import kernel_cache
+
+        return kernel_cache.command(args)
     if args.command == "info":
         return _info()
     parser.print_help()

@@ -358,9 +358,11 @@ pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const 
 }
 
 pf_status statistics(pf_device, char* text, size_t capacity) {
-  std::snprintf(text, capacity, "kernels_compiled=%lld\nkernels_from_disk=%lld\n",
+  std::snprintf(text, capacity,
+                "kernels_compiled=%lld\nkernels_from_disk=%lld\nkernels_from_pack=%lld\n",
                 static_cast<long long>(compile_stats().compiled.load()),
-                static_cast<long long>(compile_stats().from_disk.load()));
+                static_cast<long long>(compile_stats().from_disk.load()),
+                static_cast<long long>(compile_stats().from_pack.load()));
   return PF_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "codegen/prune.h"
 #include "gpu/cache.h"
+#include "gpu/compile_only.h"
 #include "gpu/device.h"
 
 namespace pyflame::gpu {
@@ -177,15 +178,20 @@ std::string code_object(const Traits& traits, const std::string& label, const So
   std::vector<std::string> options = options_for(traits, defines);
   Digest d;
   d.add(kVendorName);
-  d.add(traits.target);
-  d.add(rtc().version);
   for (const std::string& o : options) d.add(o);
   d.add(source.ours ? digest_of(source.text) : source.text);
   d.add(source.ours ? "cut to " + source.entry : "whole");
-  const CacheKey key{traits.architecture, d.hex(),
-                     std::string("vendor ") + kVendorName + "\ntarget " + traits.target +
-                         "\ncompiler " + rtc().version + "\nkernel " + label + "\n"};
+  CacheKey key{traits.architecture, "", d.hex(), ""};
   std::string code;
+  if (source.ours && compile_only().empty() && read_packed(key, code)) {
+    ++compile_stats().from_pack;
+    return code;
+  }
+  d.add(traits.target);
+  d.add(rtc().version);
+  key.digest = d.hex();
+  key.info = std::string("vendor ") + kVendorName + "\ntarget " + traits.target + "\ncompiler " +
+             rtc().version + "\nkernel " + label + "\nportable " + key.portable + "\n";
   if (read_cached(key, code)) {
     ++compile_stats().from_disk;
     return code;

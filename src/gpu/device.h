@@ -138,7 +138,7 @@ std::string code_object(const Traits& traits, const std::string& label, const So
                         const std::string& defines);
 
 struct CompileStats {
-  std::atomic<int64_t> compiled{0}, from_disk{0};
+  std::atomic<int64_t> compiled{0}, from_disk{0}, from_pack{0};
 };
 CompileStats& compile_stats();
 

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "gpu/blas.h"
+#include "gpu/compile_only.h"
 #include "gpu/device.h"
 #include "gpu/library.h"
 #include "gpu/product.h"
@@ -288,7 +289,7 @@ bool library_product(const KernelArgs& args, const Product& p) {
   if (p.dtype != DType::Float32 && p.dtype != DType::Float64 && p.dtype != DType::Float16 &&
       p.dtype != DType::BFloat16)
     return false;
-  if (p.k == 0 || !blas().usable) return false;
+  if (p.k == 0 || !compile_only().empty() || !blas().usable) return false;
   constexpr int64_t kMost = 2147483647;  // sizes of old releases are 32 bits
   if (p.m > kMost || p.n > kMost || p.k > kMost) return false;
   Stored a, b;

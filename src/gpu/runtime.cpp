@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "gpu/compile_only.h"
 #include "gpu/kernel.h"
 #include "gpu/library.h"
 
@@ -60,6 +61,7 @@ Names rtc_names() {
 #endif
 
 Runtime open_runtime() {
+  if (!compile_only().empty()) return absent_runtime();
   const Library h =
       open_library(PF_RT("HIP runtime (ROCm)", "CUDA driver"),
                    PF_RT("PYFLAME_HIP_LIBRARY", "PYFLAME_CUDA_LIBRARY"), runtime_names());
@@ -108,6 +110,9 @@ Rtc open_rtc() try {
   r.version = std::to_string(major) + "." + std::to_string(minor);
   return r;
 } catch (const Failure& f) {
+#ifdef PF_GPU_ROCM
+  if (!compile_only().empty()) return clang_rtc();
+#endif
   throw Failure(PF_COMPILE, f.what());  // the device is there, but nothing to build kernels with
 }
 

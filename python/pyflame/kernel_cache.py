@@ -1,0 +1,211 @@
+"""Compiled GPU programs on disk: what `pyflame cache` shows, clears, fills in advance and packs.
+
+The first use of an operation on a GPU compiles a program and keeps it under
+``$XDG_CACHE_HOME/pyflame/kernels`` (``~/.cache/pyflame/kernels``), one file for each. A *pack* is
+one file with the common programs of several architectures, which is looked at first: the one that
+``PYFLAME_KERNEL_PACK`` names, or ``pyflame-kernels.pack`` beside the plug-in.
+"""
+
+import os
+import struct
+import subprocess
+import sys
+import time
+
+_HEADER = struct.Struct("<8sQQQ")  # as Header of src/gpu/cache.cpp
+_MAGIC = b"PFKERN2\n"
+_PACK = struct.Struct("<8sQQ")
+_PLACE = struct.Struct("<64sQQQ")
+_PACK_MAGIC = b"PFPACK1\n"
+_WORD = (1 << 64) - 1
+
+
+def folder() -> str:
+    """Where compiled programs are kept."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not base.startswith("/"):
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "pyflame", "kernels")
+
+
+def checksum(data: bytes) -> int:
+    """As checksum() of src/gpu/cache.cpp."""
+    h = 0x2545F4914F6CDD1D ^ len(data)
+    whole = len(data) // 8 * 8
+    last = int.from_bytes(data[whole:], "little")
+    for (word,) in struct.iter_unpack("<Q", data[:whole] + last.to_bytes(8, "little")):
+        h = ((h ^ word) * 0x9E3779B97F4A7C15) & _WORD
+        h ^= h >> 29
+    return h ^ h >> 32
+
+
+class Entry:
+    """A program in the cache: `path`, `size` in bytes, `used` (seconds since 1970, to an hour),
+    `vendor`, `target`, `compiler`, `kernel`; `whole` is False for what cannot be read."""
+
+    def __init__(self, path):
+        stat = os.stat(path)
+        self.path, self.size, self.used = path, stat.st_size, stat.st_mtime
+        self.info, self.whole, self.at = {}, False, 0
+        with open(path, "rb") as f:
+            head = f.read(_HEADER.size)
+            if len(head) == _HEADER.size:
+                magic, info, code, self.sum = _HEADER.unpack(head)
+                if magic == _MAGIC and _HEADER.size + info + code == self.size:
+                    lines = f.read(info).decode(errors="replace").splitlines()
+                    self.info = dict(line.partition(" ")[::2] for line in lines)
+                    self.at, self.whole = info, True
+
+    def __getattr__(self, name):
+        if name in ("vendor", "target", "compiler", "kernel", "portable"):
+            return self.info.get(name, "?")
+        raise AttributeError(name)
+
+    def code(self) -> bytes:
+        """The code object; ValueError when the file is damaged."""
+        with open(self.path, "rb") as f:
+            data = f.read()[_HEADER.size :]
+        if not self.whole or checksum(data) != self.sum:
+            raise ValueError(f"pf.kernel_cache: {self.path} is damaged; delete it")
+        return data[self.at :]
+
+
+def entries(where=None) -> list[Entry]:
+    """Everything in the cache (or in another folder), by target and kernel."""
+    where = where or folder()
+    try:
+        names = sorted(n for n in os.listdir(where) if n.endswith(".bin"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = []
+    for name in names:
+        try:
+            found.append(Entry(os.path.join(where, name)))
+        except FileNotFoundError:  # cleared meanwhile
+            pass
+    return sorted(found, key=lambda e: (e.target, e.kernel))
+
+
+def _is_for(entry, target):
+    have = entry.target if entry.whole else os.path.basename(entry.path).split("-")[0]
+    return target is None or have == target or have.split(":")[0] == target
+
+
+def clear(target=None) -> tuple[int, int]:
+    """Deletes what was compiled for `target` ("gfx942", "sm_90"; all without it). Returns how many
+    files and bytes that were. Running programs keep what they have loaded."""
+    count = size = 0
+    for entry in entries():
+        if _is_for(entry, target):
+            os.unlink(entry.path)
+            count, size = count + 1, size + entry.size
+    return count, size
+
+
+def warm(arch=None, where=None, script=None) -> tuple[int, int]:
+    """Compiles the common programs into the cache: for the GPU that is there, or for the
+    architecture `arch` ("gfx942:sramecc+:xnack-", "sm_90"), which needs its compiler (hipRTC, or
+    clang 19 for packs; NVRTC) and no GPU. `where` is another folder in place of
+    ``$XDG_CACHE_HOME``; `script` a program of yours to run instead of the common ones (without a
+    GPU its results are zeros). Returns how many programs were compiled and how many were there already."""
+    env = dict(os.environ)
+    if arch is None:
+        device = "gpu"
+    elif arch.startswith("gfx") or arch.startswith("sm_"):
+        env["PYFLAME_COMPILE_ONLY"] = arch
+        device = "rocm" if arch.startswith("gfx") else "cuda"
+    else:
+        raise ValueError(
+            f"pf.kernel_cache.warm: got architecture '{arch}'; expected one like 'gfx942' or "
+            "'sm_90'; see `pyflame info` for that of this machine's GPU"
+        )
+    if where:
+        env["XDG_CACHE_HOME"] = os.path.abspath(where)
+    env.setdefault("VIRTUAL_ENV", sys.prefix)  # where the compiler may be a package too
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
+    # A process of its own: which GPUs there are is settled once in each.
+    done = subprocess.run(
+        [sys.executable, "-m", "pyflame._common_programs", device, *([script] if script else [])],
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        raise RuntimeError(
+            f"pf.kernel_cache.warm: the programs for {arch or 'the GPU'} were not compiled: "
+            + (lines[-1] if lines else f"exit status {done.returncode}")
+        )
+    made, had = done.stdout.split()[-2:]
+    return int(made), int(had)
+
+
+def pack(path, archs, script=None) -> tuple[int, int]:
+    """Compiles the common programs for architectures and writes them into one file that serves any
+    compiler of theirs. Returns how many programs and bytes are in it."""
+    import tempfile
+
+    codes = {}
+    with tempfile.TemporaryDirectory() as where:
+        for arch in archs:
+            warm(arch, where, script)
+        for entry in entries(os.path.join(where, "pyflame", "kernels")):
+            codes[f"{entry.target.split(':')[0]}-{entry.portable}"] = entry.code()
+    at = _PACK.size + len(codes) * _PLACE.size
+    places = b""
+    for key, code in sorted(codes.items()):
+        places += _PLACE.pack(key.encode(), at, len(code), checksum(code))
+        at += len(code)
+    head = _PACK.pack(_PACK_MAGIC, len(codes), checksum(places))
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        with open(temporary, "wb") as f:
+            f.write(head + places)
+            for _, code in sorted(codes.items()):
+                f.write(code)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    return len(codes), at
+
+
+def _size(n):
+    return f"{n / 1024:.1f} KB" if n < 1 << 20 else f"{n / (1 << 20):.1f} MB"
+
+
+def show() -> str:
+    """The table that `pyflame cache show` prints."""
+    found = entries()
+    lines = [f"{folder()}: {len(found)} programs, {_size(sum(e.size for e in found))}"]
+    groups = {}
+    for e in found:
+        groups.setdefault((e.vendor, e.target, e.compiler), []).append(e)
+    for (vendor, target, compiler), group in sorted(groups.items()):
+        lines.append(
+            f"\n{vendor} {target}, compiler {compiler}: {len(group)} programs, "
+            f"{_size(sum(e.size for e in group))}"
+        )
+        for e in group:
+            used = time.strftime("%Y-%m-%d %H:%M", time.localtime(e.used))
+            lines.append(f"  {_size(e.size):>10}  last used {used}  {e.kernel}")
+    return "\n".join(lines)
+
+
+def command(args) -> int:
+    """What `pyflame cache ...` does."""
+    if args.action == "show":
+        print(show())
+    elif args.action == "clear":
+        count, size = clear(args.target)
+        print(f"deleted {count} programs, {_size(size)}")
+    elif args.action == "warm":
+        began = time.time()
+        made, had = warm(args.arch, script=args.script)
+        print(f"compiled {made} programs in {time.time() - began:.1f} s; {had} were there already")
+    else:
+        count, size = pack(args.out, args.arch, args.script)
+        print(f"{args.out}: {count} programs for {', '.join(args.arch)}, {_size(size)}")
+    return 0

@@ -1,0 +1,130 @@
+"""`pyflame cache`: the disk cache shown, cleared, filled in advance and packed, on the stand-in."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import standin
+
+from pyflame import kernel_cache
+
+pytestmark = standin.MARKS
+cache, run = standin.cache, standin.run  # fixtures
+
+SCRIPT = """
+import pyflame as pf
+x = pf.arange(12).float().view(3, 4) + 0.5
+(x * 3).sum(1).tolist()
+pf.softmax(x, 1).tolist()
+"""
+USE = """
+pf.set_device("rocm")
+x = pf.arange(12).float().view(3, 4) + 0.5
+assert (x * 3).sum(1).tolist() == [24, 72, 120]
+assert abs(pf.softmax(x, 1).sum().item() - 3) < 1e-5
+statistics = pf.debug.device_statistics("rocm")
+print(statistics["kernels_compiled"], statistics["kernels_from_disk"], statistics["kernels_from_pack"])
+"""
+
+
+@pytest.fixture
+def pyflame(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+
+    def call(*args, code=0, **env):
+        done = subprocess.run(
+            [sys.executable, "-m", "pyflame", "cache", *map(str, args)],
+            env=os.environ
+            | {
+                "PYTHONPATH": str(standin.PACKAGE),
+                "PYFLAME_HIP_LIBRARY": str(standin.HIP),
+                "PYFLAME_HIPRTC_LIBRARY": str(standin.RTC),
+                "PYFLAME_CUDA_LIBRARY": "/none",
+                "XDG_CACHE_HOME": str(tmp_path),
+            }
+            | env,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=300,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return call
+
+
+def test_warm_show_clear(run, pyflame, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "0 programs" in pyflame("show")
+    assert "0 were there already" in pyflame("warm", "--script", "script.py")
+    assert "compiled 0 programs" in pyflame("warm", "--script", "script.py")
+    # On a GPU that is not there: nothing is asked of the runtime.
+    pyflame("warm", "--script", "script.py", "--arch", "gfx1100", PYFLAME_HIP_LIBRARY="/nowhere.so")
+    shown = pyflame("show")
+    assert "rocm gfx942" in shown and "compiler 6." in shown and "rocm gfx1100" in shown
+    assert "softmax.h" in shown and "pointwise group" in shown and "last used 20" in shown
+    found = kernel_cache.entries()
+    here = [e for e in found if e.target.startswith("gfx942")]
+    assert len({e.target for e in found}) == 2 and all(e.code() for e in found)
+    used = run(USE, XDG_CACHE_HOME=tmp_path).split()
+    assert used[0] == used[2] == "0" and int(used[1]) > 3
+    used = run(USE, XDG_CACHE_HOME=tmp_path, PYFLAME_STANDIN_ARCH="gfx1100").split()
+    assert used[0] == "0" and int(used[1]) > 3
+    # When one was last used is kept, to an hour.
+    os.utime(here[0].path, (1, 1))
+    run(USE, XDG_CACHE_HOME=tmp_path)
+    assert os.stat(here[0].path).st_mtime > 1
+    with open(here[1].path, "r+b") as f:
+        f.truncate(100)
+    assert len(kernel_cache.entries()) == len(found)  # listed, and known to be damaged
+    assert sum(not e.whole for e in kernel_cache.entries()) == 1
+    pyflame("clear", "--target", "gfx942")
+    assert {e.target for e in kernel_cache.entries()} == {"gfx1100"}
+    assert f"deleted {len(found) - len(here)} programs" in pyflame("clear")
+    assert not kernel_cache.entries()
+    assert "0 programs" in pyflame("clear")
+
+
+def test_pack(run, pyflame, tmp_path):
+    pyflame("pack", "--arch", "gfx942", "gfx1100", "--script", "script.py", "--out", "some.pack")
+    assert not (tmp_path / "pyflame").exists()  # the user's cache is left alone
+    pack = tmp_path / "some.pack"
+    # Any features of the target, no compiler at all.
+    for arch in ("gfx942:sramecc+:xnack-", "gfx1100"):
+        used = run(
+            USE,
+            PYFLAME_KERNEL_PACK=pack,
+            PYFLAME_STANDIN_ARCH=arch,
+            PYFLAME_HIPRTC_LIBRARY="/nowhere.so",
+            XDG_CACHE_HOME=tmp_path,
+        ).split()
+        assert used[:2] == ["0", "0"] and int(used[2]) > 3
+    used = run(USE, PYFLAME_KERNEL_PACK=pack, PYFLAME_STANDIN_ARCH="gfx1201").split()
+    assert used[2] == "0"
+    whole = pack.read_bytes()
+    for damaged in (
+        whole[:-1] + bytes([whole[-1] ^ 1]),  # of one program
+        whole[:100] + bytes([whole[100] ^ 1]) + whole[101:],  # of the list
+        whole[: len(whole) // 2],
+        b"",
+    ):
+        pack.write_bytes(damaged)
+        used = run(USE, PYFLAME_KERNEL_PACK=pack).split()
+        assert int(used[0]) + int(used[1]) > 0
+
+
+def test_failures_say_what_to_do(pyflame):
+    assert "'arm64'" in pyflame("warm", "--arch", "arm64", code=1)
+    text = pyflame(
+        "warm", "--arch", "gfx942", code=1, PYFLAME_HIPRTC_LIBRARY="/none", PYFLAME_CLANG="/none"
+    )
+    assert "PYFLAME_CLANG" in text
+    text = pyflame("warm", code=1, PYFLAME_HIP_LIBRARY="/none")
+    assert "pf.kernel_cache.warm" in text
+
+
+def test_checksum_is_the_plugins():
+    assert kernel_cache.checksum(b"") != kernel_cache.checksum(b"\0")
+    assert kernel_cache.checksum(b"12345678") != kernel_cache.checksum(b"12345679")
