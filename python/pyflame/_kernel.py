@@ -427,15 +427,13 @@ class Kernel:
                 TypeError,
                 f"got {len(args)} arguments; expected {expected}, as the kernel declares: {self!r}",
             )
-        tensors = [a for a in args if isinstance(a, _C.Tensor)]
-        device = _C.device(str(tensors[0].device if tensors else _C.get_device()))
-        for t in tensors:
-            if t.device != device:
-                self._fail(
-                    _C.DeviceError,
-                    f"got tensors on {device} and {t.device}; expected one device; move them with "
-                    ".to()",
-                )
+        inputs = (p for i, p in enumerate(self.parameters) if i not in self.outputs)
+        tensors, written, read = [], [], []
+        for p, a in zip(inputs, args):
+            if isinstance(a, _C.Tensor):
+                tensors.append(a)
+                (written if p.written else read).append(a)
+        device = self._made.target(written, read)
         if _C.is_grad_enabled() and any(t.requires_grad for t in tensors):
             self._fail(
                 _C.AutogradError,

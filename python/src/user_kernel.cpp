@@ -1,6 +1,7 @@
 // pf.kernel's lower half: pyflame/_kernel.py has checked the arguments.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <array>
 #include <cstring>
@@ -17,6 +18,9 @@ void init_user_kernel(nb::module_& m) {
       .def(nb::init<std::string, std::string, std::string>())
       .def("compile",
            [](UserKernel& k, nb::handle device) { k.compile(to_usable_device(device.ptr())); })
+      .def("target",
+           [](const UserKernel& k, const std::vector<Tensor>& written,
+              const std::vector<Tensor>& read) { return nb::steal(wrap(k.target(written, read))); })
       // Each argument is (tensor, whether it is written) or bytes.
       .def("launch", [](UserKernel& k, nb::handle device, std::array<uint32_t, 3> grid,
                         std::array<uint32_t, 3> block, uint32_t shared, nb::list args) {

@@ -3,6 +3,7 @@
 #include "core/backends.h"
 #include "engine/engine.h"
 #include "engine/group.h"
+#include "engine/placement.h"
 
 namespace pyflame::engine {
 
@@ -34,13 +35,28 @@ void UserKernel::compile(Device device) {
   function(device);
 }
 
+Device UserKernel::target(std::span<const Tensor> written, std::span<const Tensor> read) const {
+  if (!written.empty()) {
+    const TensorImpl& home = *written[0].impl();
+    for (const Tensor& t : written)
+      if (!(t->storage->device == home.storage->device))
+        Target::refuse(op_.c_str(), home, *t.impl());
+    for (const Tensor& t : read) check_source(home, *t.impl(), op_.c_str());
+    return home.device();
+  }
+  Target all(op_.c_str());
+  for (const Tensor& t : read) all.add(*t.impl());
+  Device d = all.device(get_device());
+  d.floating = all.floats(get_device());
+  return d;
+}
+
 void UserKernel::launch(Device device, const uint32_t grid[3], const uint32_t block[3],
                         uint32_t shared_bytes, std::vector<UserArgument> args) {
   std::vector<Tensor> outs, ins;
   for (const UserArgument& a : args) {
     if (!a.tensor.defined()) continue;
     (a.written ? outs : ins).push_back(a.tensor);
-    device = a.tensor->storage->device;
   }
   void* f = function(device);
   const std::function<void(Device, std::span<const pf_tensor>)> run =
@@ -55,6 +71,8 @@ void UserKernel::launch(Device device, const uint32_t grid[3], const uint32_t bl
             list[i] = args[i].bytes;
           }
         }
+        PF_CHECK(d == device, DeviceError, op_.c_str(), "the tensors are on ", d.str(),
+                 ", and the kernel was to run on ", device.str(), "; move them with .to()");
         const pf_backend* b = backend_of(d);
         pf_status status =
             b->function_launch(d.index, nullptr, f, grid, block, shared_bytes, list.data());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,9 @@ class UserKernel {
 
   // Compiles it, or takes it from the disk cache; BackendError with the compiler's words.
   void compile(Device);
-  // On the device of the tensors, or `device` where there is none.
+  // Where it runs: where the tensors are that it writes, else as for any operation.
+  Device target(std::span<const Tensor> written, std::span<const Tensor> read) const;
+  // On `device`, its target(); floating tensors that it reads are copied there.
   void launch(Device device, const uint32_t grid[3], const uint32_t block[3], uint32_t shared_bytes,
               std::vector<UserArgument> args);
 

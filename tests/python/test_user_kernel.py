@@ -284,6 +284,22 @@ def test_outputs():
 
 
 @gpu
+def test_tensors_that_float_come_to_the_gpu():
+    pf.set_device("cpu")
+    x = pf.arange(6, dtype=pf.float32)  # no device was named
+    home, k = pf.zeros(6), pf.kernel(SCALE, outputs={"y": "x"})
+    with pytest.raises(pf.NotSupportedError, match="expected a GPU"):
+        k(1, 6, (x, 2.0, 6))
+    pf.set_device(DEVICE)
+    y = k(1, 6, (x, 2.0, 6))
+    assert y.device == DEVICE and x.device == "cpu" and y.tolist() == [0, 2, 4, 6, 8, 10]
+    x += 1  # the copy there is renewed
+    assert k(1, 6, (x, 2.0, 6)).tolist() == [2, 4, 6, 8, 10, 12]
+    with pytest.raises(pf.NotSupportedError, match="expected a GPU"):
+        pf.kernel(SCALE)(1, 6, (x, home, 2.0, 6))  # what is written stays where it is
+
+
+@gpu
 def test_gradients_through_a_function():
     forward = pf.kernel(
         """
@@ -368,7 +384,7 @@ def test_wrong_arguments():
         (pf.ValueError, "got 2147483648", (1, 8, (x, y, 1.0, 1 << 31))),
         (pf.DTypeError, "float64.*expected float32", (1, 8, (x.double(), y, 1.0, 8))),
         (pf.ValueError, "expected contiguous", (1, 4, (x[::2], y, 1.0, 4))),
-        (pf.DeviceError, "expected one device", (1, 8, (x, y.cpu(), 1.0, 8))),
+        (pf.DeviceError, "expected one device", (1, 8, (x.to(DEVICE), y.cpu(), 1.0, 8))),
         (pf.ValueError, "block of 2048 threads", (1, 2048, (x, y, 1.0, 8))),
         (pf.ValueError, "block of 0 threads", (1, 0, (x, y, 1.0, 8))),
         (pf.ValueError, "65535", ((1, 1 << 16), 8, (x, y, 1.0, 8))),
