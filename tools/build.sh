@@ -13,9 +13,9 @@ if [[ ! -f build/build.ninja ]] ||
   cmake --preset release -DPython_EXECUTABLE="$python" --fresh
 fi
 if [[ ${1:-} == all ]] && { ! grep -q "^PYFLAME_BUILD_TESTS:[A-Z]*=ON\$" build/CMakeCache.txt ||
-  ! grep -q "^PYFLAME_USE_ROCM:[A-Z]*=ON\$" build/CMakeCache.txt; }; then
-  # GoogleTest is here now; the plug-in is tested on a stand-in for AMD's runtime
-  cmake -B build -DPYFLAME_BUILD_TESTS=ON -DPYFLAME_USE_ROCM=ON
+  ! grep -q "^PYFLAME_USE_CUDA:[A-Z]*=ON\$" build/CMakeCache.txt; }; then
+  # GoogleTest is here now; the plug-ins are tested on a stand-in for the vendors' runtimes
+  cmake -B build -DPYFLAME_BUILD_TESTS=ON -DPYFLAME_USE_ROCM=ON -DPYFLAME_USE_CUDA=ON
 fi
 # A GPU is used where there is one: its plug-in takes half a minute more.
 plugin() {

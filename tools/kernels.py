@@ -23,6 +23,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import hiprtc
+
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 WARP = {"gfx90a": 64, "gfx942": 64, "gfx1100": 32, "gfx1201": 32, "sm_80": 32, "sm_90": 32}
@@ -153,19 +155,42 @@ def compile_amd(job):
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
             return job, 0, [("?", run.stderr[:4000])]
-        notes = subprocess.run(
-            [find_tool("llvm-readelf"), "--notes", str(out)], capture_output=True, text=True
-        ).stdout
-        kernels, complaints = check_amd(notes, arch, options.spill)
-        if options.has:
-            code = subprocess.run(
-                [find_tool("llvm-objdump"), "-d", str(out)], capture_output=True, text=True
-            ).stdout
-            if not re.search(options.has, code):
-                complaints.append(("?", f"no {options.has} in the code"))
-        return job, kernels, complaints
+        return job, *look_at(out, arch, options)
     finally:
         out.unlink(missing_ok=True)
+
+
+def look_at(code_object, arch, options):
+    """(kernels, complaints) of a code object for an AMD GPU."""
+    notes = subprocess.run(
+        [find_tool("llvm-readelf"), "--notes", str(code_object)], capture_output=True, text=True
+    ).stdout
+    kernels, complaints = check_amd(notes, arch, options.spill)
+    if options.has:
+        code = subprocess.run(
+            [find_tool("llvm-objdump"), "-d", str(code_object)], capture_output=True, text=True
+        ).stdout
+        if not re.search(options.has, code):
+            complaints.append(("?", f"no {options.has} in the code"))
+    return kernels, complaints
+
+
+_hiprtc = None
+
+
+def compile_hiprtc(job):
+    """With AMD's own run-time compiler, another release of LLVM: registers that it spills are
+    not counted."""
+    global _hiprtc
+    source, arch, words, count = job
+    options = Options(words)
+    options.spill = 1000
+    _hiprtc = _hiprtc or hiprtc.Hiprtc()
+    try:
+        out = _hiprtc.compile(source, arch, WARP[arch], options.defines)
+    except RuntimeError as e:
+        return job, 0, [("hipRTC", str(e)[:4000])]
+    return job, *look_at(out, arch, options)
 
 
 _nvrtc = None
@@ -234,6 +259,7 @@ def main():
     parser.add_argument("--count", type=int, default=240, help="kernels of a sample")
     parser.add_argument("--text", default=str(ROOT / "build/tests/cpp/kernel_text"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--hiprtc", action="store_true", help="with AMD's run-time compiler too")
     parser.add_argument("--json", help="write the result here")
     args = parser.parse_args()
 
@@ -243,6 +269,8 @@ def main():
     nvrtc = Nvrtc().version
     clang = subprocess.run([find_tool("clang++"), "--version"], capture_output=True, text=True)
     started = time.time()
+    if args.hiprtc:
+        hiprtc.build()
     with tempfile.TemporaryDirectory() as folder:
         per_file = 24 if args.all else 20
         command = [args.text, folder, str(per_file), str(args.random)]
@@ -257,16 +285,18 @@ def main():
             counts[file] = counts.get(file, 0) + 1
         texts = [(os.path.join(folder, f), [], n) for f, n in counts.items()]
         # A sample sends every file to two of the architectures, each kind of wavefront once.
-        amd, nvidia = [], []
+        amd, nvidia, rtc = [], [], []
         for i, (path, defines, n) in enumerate(texts):
             archs = AMD if args.all else [AMD[i % 2], AMD[2 + (i // 2) % 2]]
             amd += [(path, a, defines, n) for a in archs]
             nvidia += [(path, a, defines, n) for a in (NVIDIA if args.all else [NVIDIA[i % 2]])]
+            rtc.append((path, AMD[i % len(AMD)], defines, n))
         for i, (name, defines) in enumerate(variants()):
             path = os.path.join(folder, f"{name[:-2]}_{i}.cpp")
             Path(path).write_text(f'#include "{name}"\n')
             where = [a for a in WARP if Options(defines).for_arch(a)]
             archs = [a for a in where if a in AMD]
+            rtc += [(path, a, defines, None) for a in archs[i % 4 :: 4] or archs[:1]]
             if not args.all and archs:
                 archs = [archs[(i + seed) % len(archs)]]
             amd += [(path, a, defines, None) for a in archs]
@@ -279,13 +309,20 @@ def main():
             print(f"{name}: {text}", file=sys.stderr)
             if args.all:
                 failures.append({"kernel": name, "arch": "", "complaint": text})
-        done, total = 0, len(amd) + len(nvidia)
+        if not args.hiprtc:
+            rtc = []
+        done, total = 0, len(amd) + len(nvidia) + len(rtc)
+        by_hiprtc = 0
         with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
             futures = [pool.submit(compile_amd, j) for j in amd]
             futures += [pool.submit(compile_nvidia, j) for j in nvidia]
-            for future in concurrent.futures.as_completed(futures):
+            second = {pool.submit(compile_hiprtc, j) for j in rtc}
+            for future in concurrent.futures.as_completed([*futures, *second]):
                 (source, arch, defines, expected), found, complaints = future.result()
-                kernels[arch] += found
+                if future in second:
+                    by_hiprtc += found
+                else:
+                    kernels[arch] += found
                 if expected is not None and found != expected and not complaints:
                     complaints = [("?", f"{found} kernels came out, not {expected}")]
                 for entry, text in complaints:
@@ -301,6 +338,8 @@ def main():
         "clang": clang.stdout.splitlines()[0],
         "nvrtc": nvrtc,
         "kernels": kernels,
+        "hiprtc": hiprtc.Hiprtc().version if args.hiprtc else None,
+        "kernels_by_hiprtc": by_hiprtc,
         "random_groups": args.random,
         "sample": args.sample,
         "seconds": round(time.time() - started),
@@ -309,7 +348,7 @@ def main():
     if args.json:
         Path(args.json).parent.mkdir(parents=True, exist_ok=True)
         Path(args.json).write_text(json.dumps(result, indent=2) + "\n")
-    each = ", ".join(f"{a} {n}" for a, n in kernels.items())
+    each = ", ".join(f"{a} {n}" for a, n in [*kernels.items(), ("hipRTC", by_hiprtc)])
     print(f"compiled in {result['seconds']} s: {each}; {len(failures)} failures")
     sys.exit(1 if failures else 0)
 
