@@ -33,7 +33,8 @@ def counted(tmp_path_factory):
 def changes(want, got):
     lines = []
     for when in ("first", "steady"):
-        for name in sorted({*want[when], *got[when]}):
+        # A slow way is what a machine without the vendor's library takes: no decision of the engine.
+        for name in sorted({*want[when], *got[when]} - {"slow"}):
             a, b = want[when].get(name, 0), got[when].get(name, 0)
             if a != b:
                 lines.append(f"  {when} step: {name} was {a}, is {b}")
