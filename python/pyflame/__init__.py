@@ -70,6 +70,9 @@ contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 
 # Names that live in modules of the package and are imported when they are used.
 _MODULES = (
+    "backend",
+    "kernel_cache",
+    "tuning",
     "autograd",
     "checkpoint",
     "cli",
@@ -130,6 +133,8 @@ _LAZY = {
     "broadcast_shapes": "_misc",
     "detach": "_misc",
     "kernel": "_kernel",
+    "tune": "tuning",
+    "get_tuning_cache": "tuning",
     "Kernel": "_kernel",
     "autocast": "amp",
     "GradScaler": "amp",

@@ -58,12 +58,17 @@ def _operations(dtype):
         pf.synchronize()
 
 
-def _common():
+def models():
+    """Training steps of small models."""
     for width, heads in ((128, 4), (384, 6)):
         for amp in (False, True):
             _gpt(width, heads, amp)
     for dtype in (pf.float32, pf.bfloat16):
         _mlp(dtype)
+
+
+def _common():
+    models()
     for dtype in (pf.float32, pf.bfloat16, pf.float16):
         _operations(dtype)
 

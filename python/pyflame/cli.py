@@ -118,6 +118,15 @@ def _parser():
         action.add_argument("--script", metavar="FILE", help="what this program uses instead")
     pack.add_argument("--out", default="pyflame-kernels.pack", metavar="FILE")
 
+    tune = commands.add_parser(
+        "tune",
+        help="measure which matrix products are fastest here",
+        description="Times kernels for the matrix products of small models, or of a program of "
+        "yours, on the GPU here, and keeps the fastest choices for later runs.",
+    )
+    tune.add_argument("--script", metavar="FILE", help="the products of this program")
+    tune.add_argument("--exhaustive", action="store_true", help="try every candidate, longer")
+
     commands.add_parser("info", help="version, devices and backends")
     return top
 
@@ -161,6 +170,10 @@ def _run(args, parser):
         from . import kernel_cache
 
         return kernel_cache.command(args)
+    if args.command == "tune":
+        from . import tuning
+
+        return tuning.command(args)
     if args.command == "info":
         return _info()
     parser.print_help()

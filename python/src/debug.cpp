@@ -63,6 +63,25 @@ void bind_debug(nb::module_& m) {
     if (b->version >= 2 && b->statistics) b->statistics(d.index, text, sizeof text);
     return std::string(text);
   });
+  // A command for a plug-in's tuning.cpp, and its answer.
+  m.def("_tuning", [](const std::string& name, int64_t command, int64_t value,
+                      const std::string& text) {
+    pf::engine::flush(pf::engine::Flush::MemoryStats);
+    const pf::Device d = pf::parse_device(name);
+    const pf_backend* b = pf::usable_backend_of(d);
+    void* kernel = b->kernel_find("tuning");
+    if (!kernel) return std::string();
+    std::string room = text;
+    room.resize(size_t{1} << 20);
+    pf_tensor t{};
+    t.data = room.data();
+    t.ndim = 1;
+    t.shape[0] = static_cast<int64_t>(room.size());
+    const pf_scalar attrs[2] = {{0, command}, {0, value}};
+    const pf_status status = b->kernel_launch(d.index, nullptr, kernel, &t, 1, attrs, 2, nullptr);
+    if (status != PF_OK) pf::raise_status(b, status, "tuning");
+    return std::string(room.c_str());
+  });
   m.def("_reset_peak_memory_stats",
         [](const std::string& d) { pf::reset_peak_memory_stats(pf::parse_device(d)); });
   m.def("_empty_cache", [](const std::string& d) { pf::empty_cache(pf::parse_device(d)); });

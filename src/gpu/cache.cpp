@@ -31,6 +31,24 @@ std::string Digest::hex() const {
   return text;
 }
 
+// ---- folders -----------------------------------------------------------------------------------
+
+std::string cache_folder() {
+  if (const char* x = std::getenv("XDG_CACHE_HOME"); x && *x == '/')
+    return std::string(x) + "/pyflame/kernels";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::string(home) + "/.cache/pyflame/kernels";
+  return "";
+}
+
+bool make_folders(const std::string& path) {
+  for (size_t at = 0; at != std::string::npos;) {
+    at = path.find('/', at + 1);
+    if (mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
+  }
+  return true;
+}
+
 namespace {
 
 // A file: this, the lines of CacheKey::info, the code object. python/pyflame/kernel_cache.py reads
@@ -60,24 +78,8 @@ uint64_t checksum(const std::string& s) {
   return h ^ h >> 32;
 }
 
-std::string folder() {
-  if (const char* x = std::getenv("XDG_CACHE_HOME"); x && *x == '/')
-    return std::string(x) + "/pyflame/kernels";
-  if (const char* home = std::getenv("HOME"); home && *home)
-    return std::string(home) + "/.cache/pyflame/kernels";
-  return "";
-}
-
-bool make_folders(const std::string& path) {
-  for (size_t at = 0; at != std::string::npos;) {
-    at = path.find('/', at + 1);
-    if (mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
-  }
-  return true;
-}
-
 std::string path_of(const CacheKey& key) {
-  const std::string f = folder();
+  const std::string f = cache_folder();
   return f.empty() ? f : f + "/" + key.architecture + "-" + key.digest + ".bin";
 }
 
@@ -172,7 +174,7 @@ bool read_packed(const CacheKey& key, std::string& code) {
 // writers the second replaces the first's by the same.
 void write_cached(const CacheKey& key, const std::string& code) {
   const std::string path = path_of(key);
-  if (path.empty() || !make_folders(folder())) return;
+  if (path.empty() || !make_folders(cache_folder())) return;
   std::string temporary = path + ".XXXXXX";
   int fd = mkstemp(temporary.data());
   if (fd < 0) return;

@@ -17,6 +17,10 @@ class Digest {
   uint64_t a_ = 0xcbf29ce484222325u, b_ = 0x84222325cbf29ce4u;
 };
 
+// $XDG_CACHE_HOME/pyflame/kernels; empty when there is no home either.
+std::string cache_folder();
+bool make_folders(const std::string& path);
+
 struct CacheKey {
   std::string architecture;  // "gfx942"
   std::string digest;        // of all that decides over the code object

@@ -2,9 +2,13 @@
 // broadcast; attributes say whether a and b are given transposed. No operand is copied.
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <vector>
 
 #include "engine/trace.h"
 #include "gpu/product.h"
+#include "gpu/tuning.h"
+#include "pyflame/amp.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -28,6 +32,40 @@ int64_t stride_from_end(const pf_tensor& t, int from_end) {
 void normalise(int64_t rows, int64_t cols, int64_t* row, int64_t* col) {
   if (rows == 1) *row = *col == 1 ? cols : 1;
   if (cols == 1) *col = *row == 1 ? rows : 1;
+}
+
+// What decides over the speed of a product, as text.
+std::string description(const Product& p) {
+  std::ostringstream s;
+  s << "matmul " << name(p.dtype) << " " << p.m << "x" << p.k << "x" << p.n;
+  if (p.bias) s << " bias";
+  if (p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest)
+    s << " tf32";
+  s << " a " << p.a_row << "," << p.a_col << " b " << p.b_row << "," << p.b_col;
+  for (int d = 0; d < p.ndim; ++d)
+    s << " batch " << p.batch[d].size << ":" << p.batch[d].a << "," << p.batch[d].b;
+  for (const void* at : {p.a, p.b, static_cast<const void*>(p.c)})
+    if (reinterpret_cast<uintptr_t>(at) % 16 != 0) s << " odd";
+  return s.str();
+}
+
+// As somebody measured, or measured now; false when nobody did.
+bool by_choice(const KernelArgs& args, const Product& p) {
+  const std::string product = description(p), library = product_library_version(args);
+  const auto run = [&](Choice c) {
+    return c.own ? own_product(args, p, c.index) : library_product(args, p, c.index);
+  };
+  Choice choice;
+  if (find_choice(args, library, product, choice)) return run(choice);
+  if (!measuring()) return false;
+  std::vector<Choice> candidates;
+  if (source() != ProductSource::Own)
+    for (int i = 0; i < (exhaustive() ? 32 : 4); ++i) candidates.push_back({false, i});
+  if (source() != ProductSource::Library || library == "none")
+    for (int i = exhaustive() ? 0 : -1; i < (exhaustive() ? kOwnTiles : 0); ++i)
+      candidates.push_back({true, i});
+  measure(args, library, product, candidates, run);
+  return true;
 }
 
 void matmul(const KernelArgs& args) {
@@ -66,6 +104,7 @@ void matmul(const KernelArgs& args) {
   if (p.m == 0 || p.n == 0) return;
   normalise(p.m, p.k, &p.a_row, &p.a_col);
   normalise(p.k, p.n, &p.b_row, &p.b_col);
+  if (choices_matter() && by_choice(args, p)) return;
   if (source() != ProductSource::Own && library_product(args, p)) return;
   if (source() == ProductSource::Auto && !product_library_usable()) {
     const std::string text =

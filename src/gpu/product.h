@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "gpu/kernel.h"
 
@@ -33,8 +34,11 @@ struct Product {
 // takes one of them; what the library cannot do always goes to ours.
 enum class ProductSource { Auto, Library, Own };
 
-// hipBLASLt or cuBLASLt. False when it is not there, or cannot do this product.
-bool library_product(const KernelArgs&, const Product&);
+// hipBLASLt or cuBLASLt. False when it is not there, or cannot do this product. `proposal`: of the
+// algorithms that its heuristic lists, the first unless somebody measured (tuning.h).
+bool library_product(const KernelArgs&, const Product&, int proposal = 0);
+// "cuBLASLt 130002", or "none".
+std::string product_library_version(const KernelArgs&);
 bool product_library_usable();
 // "cuBLASLt 13.0.2 (path)", or why there is none.
 const char* product_library();
@@ -43,7 +47,9 @@ const char* product_library();
 // on AMD PF_MATRIX_UNIT of kernels/matrix_units.h.
 int matrix_unit(const Traits&);
 
-// The kernels of kernels/matmul*.h; takes everything.
-void own_product(const KernelArgs&, const Product&);
+// The kernels of kernels/matmul*.h; takes everything. `tile`: one of kOwnTiles that somebody
+// measured, else (or -1) the one that follows from the product; false when it cannot be taken.
+inline constexpr int kOwnTiles = 6;  // three on matrix units, three with ordinary arithmetic
+bool own_product(const KernelArgs&, const Product&, int tile = -1);
 
 }  // namespace pyflame::gpu

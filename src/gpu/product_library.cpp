@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "gpu/blas.h"
 #include "gpu/compile_only.h"
@@ -27,7 +28,8 @@ struct Blas {
 #define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
   PF_BLAS_CALLS(X)
 #undef X
-  std::string text;  // its name and path, or why it is not there
+  void* version = nullptr;  // the function that says it
+  std::string text;         // its name and path, or why it is not there
   bool usable = false;
 };
 
@@ -71,6 +73,7 @@ const Blas& blas() {
       PF_BLAS_CALLS(X)
 #undef X
       r.text = std::string(PF_RT("hipBLASLt", "cuBLASLt")) + " (" + lib.path + ")";
+      r.version = lib.symbol(PF_RT("hipblasLtGetVersion", "cublasLtGetVersion"), false);
       r.usable = true;
     } catch (const std::exception& e) {
       r.text = e.what();
@@ -105,7 +108,7 @@ struct Key {
   int64_t m, n, k, batch, a_ld, b_ld, a_step, b_step;
   int32_t a_op, b_op, dtype, bias;
   int32_t align[4];
-  int32_t tf32, unused;
+  int32_t tf32, proposal;
   friend bool operator==(const Key& x, const Key& y) { return !std::memcmp(&x, &y, sizeof x); }
 };
 static_assert(sizeof(Key) == 8 * 8 + 10 * 4);
@@ -147,12 +150,24 @@ class Products {
     must(blas().Create(&handle_), "Create");
   }
 
-  bool run(const KernelArgs& args, const Product& p, const Stored& a, const Stored& b) {
+  std::string version() const {
+    if (!blas().version) return PF_RT("hipBLASLt", "cuBLASLt");
+#ifdef PF_GPU_ROCM
+    int v = 0;
+    reinterpret_cast<int (*)(BlasHandle, int*)>(blas().version)(handle_, &v);
+    return "hipBLASLt " + std::to_string(v);
+#else
+    return "cuBLASLt " + std::to_string(reinterpret_cast<size_t (*)()>(blas().version)());
+#endif
+  }
+
+  bool run(const KernelArgs& args, const Product& p, const Stored& a, const Stored& b,
+           int proposal) {
     const Product::Batch inner = p.ndim ? p.batch[0] : Product::Batch{1, 0, 0};
     Key key{};
     key.m = p.m, key.n = p.n, key.k = p.k, key.batch = inner.size;
     key.a_ld = a.ld, key.b_ld = b.ld, key.a_step = inner.a, key.b_step = inner.b;
-    key.a_op = a.op, key.b_op = b.op;
+    key.a_op = a.op, key.b_op = b.op, key.proposal = proposal;
     key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
     key.tf32 = p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
     const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
@@ -253,15 +268,17 @@ class Products {
     for (int i = 0; i < 4; ++i)
       l.MatmulPreferenceSetAttribute(preference, kPrefAlignA + i, &align[i], sizeof align[i]);
 #endif
-    BlasHeuristic found{};
+    std::vector<BlasHeuristic> found(key.proposal ? 32 : 1);
     int count = 0;
     const int status =
-        l.MatmulAlgoGetHeuristic(handle_, desc, r.b, r.a, r.c, r.c, preference, 1, &found, &count);
+        l.MatmulAlgoGetHeuristic(handle_, desc, r.b, r.a, r.c, r.c, preference,
+                                 static_cast<int>(found.size()), found.data(), &count);
     l.MatmulPreferenceDestroy(preference);
-    if (status == 0 && count > 0 && found.state == 0) {
+    const auto at = static_cast<size_t>(key.proposal);
+    if (status == 0 && count > key.proposal && found[at].state == 0) {
       r.desc = desc;
-      r.algo = found.algo;
-      r.workspace = found.workspace;
+      r.algo = found[at].algo;
+      r.workspace = found[at].workspace;
       return true;
     }
     l.MatmulDescDestroy(desc);
@@ -285,7 +302,7 @@ Products& products(Device& d) {
 
 }  // namespace
 
-bool library_product(const KernelArgs& args, const Product& p) {
+bool library_product(const KernelArgs& args, const Product& p, int proposal) {
   if (p.dtype != DType::Float32 && p.dtype != DType::Float64 && p.dtype != DType::Float16 &&
       p.dtype != DType::BFloat16)
     return false;
@@ -299,12 +316,18 @@ bool library_product(const KernelArgs& args, const Product& p) {
   for (int d = 0; d < p.ndim; ++d)
     if (p.batch[d].a < 0 || p.batch[d].b < 0 || p.batch[d].size > 65535) return false;
   args.device.activate();
-  return products(args.device).run(args, p, a, b);
+  return products(args.device).run(args, p, a, b, proposal);
 }
 
 bool product_library_usable() {
   return blas().usable;
 }
+std::string product_library_version(const KernelArgs& args) {
+  if (!compile_only().empty() || !blas().usable) return "none";
+  args.device.activate();
+  return products(args.device).version();
+}
+
 const char* product_library() {
   return blas().text.c_str();
 }

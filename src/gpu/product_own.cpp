@@ -62,17 +62,19 @@ struct Tiling {
 };
 
 // The widest tile that still gives every compute unit work.
-Tiling choose(const Traits& t, const Product& p) {
+// `tile` takes one of them (from the widest), if it is not -1.
+Tiling choose(const Traits& t, const Product& p, int tile) {
   if (t.amd) {
     // 64 KB of LDS; two blocks share a compute unit.
     // RDNA 3 keeps both operands twice in registers: a warp takes half as much there.
     static constexpr Tiling kWide{128, 128, 32, 64, 64, 2}, kTall{128, 128, 32, 64, 32, 2},
         kSmall{64, 64, 32, 32, 32, 2};
-    if (blocks(p, 128, 128) < t.compute_units) return kSmall;
+    if (tile < 0 ? blocks(p, 128, 128) < t.compute_units : tile != 0) return kSmall;
     return t.architecture.rfind("gfx11", 0) == 0 ? kTall : kWide;
   }
   static constexpr Tiling kWide{128, 256, 64, 64, 64, 3}, kMiddle{128, 128, 64, 64, 64, 3},
       kSmall{64, 64, 64, 32, 32, 4};
+  if (tile >= 0) return tile == 0 ? kWide : tile == 1 ? kMiddle : kSmall;
   if (blocks(p, 128, 256) >= t.compute_units && t.max_shared >= size_t(kWide.shared()))
     return kWide;
   if (blocks(p, 128, 128) >= t.compute_units / 2 && t.max_shared >= size_t(kMiddle.shared()))
@@ -80,7 +82,7 @@ Tiling choose(const Traits& t, const Product& p) {
   return kSmall;
 }
 
-bool tiles(const KernelArgs& args, const Product& p) {
+bool tiles(const KernelArgs& args, const Product& p, int tile) {
   if (p.dtype != DType::BFloat16 && p.dtype != DType::Float16) return false;
   const Traits& t = args.traits();
   const int unit = matrix_unit(t);
@@ -92,7 +94,7 @@ bool tiles(const KernelArgs& args, const Product& p) {
   }
   const int a = along_k(p.a, p.a_row, p.a_col, a_fits), b = along_k(p.b, p.b_col, p.b_row, b_fits);
   if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
-  const Tiling s = choose(t, p);
+  const Tiling s = choose(t, p, tile);
   if (t.max_shared < size_t(s.shared())) return false;
   Function f = args.compile("matmul_tiles.h",
                             Defines()
@@ -121,8 +123,9 @@ int matrix_unit(const Traits& t) {
   return a.rfind("gfx11", 0) == 0 ? 2 : a.rfind("gfx12", 0) == 0 ? 3 : 0;
 }
 
-void own_product(const KernelArgs& args, const Product& p) {
-  if (tiles(args, p)) return;
+bool own_product(const KernelArgs& args, const Product& p, int tile) {
+  if (tile < 3 && tiles(args, p, tile)) return true;
+  if (tile >= 0 && tile < 3) return false;
   struct Shape {
     int m, n, k, reg_m, reg_n;
   };
@@ -133,9 +136,13 @@ void own_product(const KernelArgs& args, const Product& p) {
   const Traits& t = args.traits();
   const bool whole = t.amd && !is_float(p.dtype);
   const bool large = !t.amd && is_float(p.dtype) && itemsize(p.dtype) <= 4;
-  const Shape s = large && blocks(p, 128, 128) >= t.compute_units  ? kLarge
-                  : !whole && blocks(p, 64, 64) >= t.compute_units ? kMiddle
-                                                                   : kSmall;
+  if ((tile == 3 && !large) || (tile == 4 && whole)) return false;
+  const Shape s = tile >= 3                                         ? (tile == 3   ? kLarge
+                                                                       : tile == 4 ? kMiddle
+                                                                                   : kSmall)
+                  : large && blocks(p, 128, 128) >= t.compute_units ? kLarge
+                  : !whole && blocks(p, 64, 64) >= t.compute_units  ? kMiddle
+                                                                    : kSmall;
   Function f = args.compile("matmul.h",
                             Defines()
                                 .type("PF_T", p.dtype)
@@ -146,6 +153,7 @@ void own_product(const KernelArgs& args, const Product& p) {
                                 .value("REG_N", s.reg_n),
                             "pf_matmul");
   args.launch(f, blocks(p, s.m, s.n), s.m / s.reg_m * (s.n / s.reg_n), 0, arguments(p, s.m, s.n));
+  return true;
 }
 
 }  // namespace pyflame::gpu

@@ -1,0 +1,1 @@
+"""What is particular to a vendor's GPUs, importable on every machine."""

@@ -1,0 +1,259 @@
+#include "gpu/tuning.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <vector>
+
+#include "gpu/cache.h"
+#include "gpu/device.h"
+#include "gpu/host.h"
+
+namespace pyflame::gpu {
+namespace {
+
+constexpr const char* kFirst = "pyflame-tuning 1";
+
+struct Measured {
+  Choice choice;
+  double us;
+  std::string timed;  // by this process: "own 4 11.2;own 5 12.9"
+};
+
+struct Table {
+  std::mutex mutex;
+  std::map<std::string, Measured> choices;  // device, library, product
+  std::string path;
+  bool read = false, changed = false;
+  int64_t hits = 0, misses = 0, timed = 0;
+  std::string problem;  // of the last save
+};
+Table& table() {
+  static auto* t = new Table;
+  return *t;
+}
+std::atomic<bool> on{false}, all{false};
+std::atomic<bool> any{false};  // choices, measuring, or a file that was not read yet
+
+void warn(const std::string& text) {
+  if (host() && host()->notice) host()->notice(host(), text.c_str());
+}
+
+bool ignored() {
+  const char* v = std::getenv("PYFLAME_TUNING");
+  return v && std::strcmp(v, "0") == 0;
+}
+
+std::string default_path() {
+  if (const char* p = std::getenv("PYFLAME_TUNING_FILE"); p && *p) return p;
+  const std::string f = cache_folder();  // .../pyflame/kernels
+  return f.empty() ? f : f.substr(0, f.rfind('/')) + "/tuning.txt";
+}
+
+std::string hash(const std::string& text) {
+  Digest d;
+  d.add(text);
+  return d.hex();
+}
+
+std::string text_of(Choice c) {
+  return (c.own ? "own " : "library ") + std::to_string(c.index);
+}
+
+std::string print(const std::map<std::string, Measured>& choices) {
+  std::ostringstream out;
+  out << kFirst << "\n";
+  for (const auto& [key, m] : choices)
+    out << key << "\t" << text_of(m.choice) << "\t" << m.us << "\n";
+  return out.str() + "checksum " + hash(out.str()) + "\n";
+}
+
+// Empty when the text is whole, else what is wrong with it.
+std::string parse(const std::string& text, std::map<std::string, Measured>& choices) {
+  const size_t last = text.rfind("checksum ");
+  if (text.rfind(kFirst, 0) != 0) return "it is not of version 1";
+  if (last == std::string::npos ||
+      text.substr(last) != "checksum " + hash(text.substr(0, last)) + "\n")
+    return "its checksum is wrong";
+  std::istringstream lines(text.substr(0, last));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    const size_t b = line.rfind('\t'), a = b == std::string::npos ? b : line.rfind('\t', b - 1);
+    if (a == std::string::npos) return "a line is no choice: " + line;
+    const std::string choice = line.substr(a + 1, b - a - 1);
+    Measured m{};
+    m.choice.own = choice.rfind("own ", 0) == 0;
+    m.choice.index = std::atoi(choice.c_str() + choice.find(' '));
+    m.us = std::atof(line.c_str() + b + 1);
+    choices[line.substr(0, a)] = m;
+  }
+  return "";
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream f(path, std::ios::binary);
+  std::ostringstream s;
+  s << f.rdbuf();
+  return s.str();
+}
+
+// With the mutex held.
+void read_file(Table& t) {
+  if (t.read) return;
+  t.read = true;
+  if (t.path.empty()) t.path = default_path();
+  if (ignored() || t.path.empty() || access(t.path.c_str(), R_OK) != 0) return;
+  std::map<std::string, Measured> found;
+  const std::string wrong = parse(read_text(t.path), found);
+  if (!wrong.empty()) {
+    warn("the tuning file " + t.path + " is ignored: " + wrong);
+    return;
+  }
+  t.choices.merge(found);
+}
+
+// A private file under its final name at once, with what others wrote meanwhile.
+std::string save(Table& t) {
+  if (t.path.empty()) return "there is no folder for it";
+  std::map<std::string, Measured> both = t.choices, theirs;
+  if (parse(read_text(t.path), theirs).empty()) both.merge(theirs);
+  make_folders(t.path.substr(0, t.path.rfind('/')));
+  std::string temporary = t.path + ".XXXXXX";
+  const int fd = mkstemp(temporary.data());
+  if (fd < 0) return t.path + ": " + std::strerror(errno);
+  const std::string text = print(both);
+  bool good = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  good = close(fd) == 0 && good;
+  if (good && std::rename(temporary.c_str(), t.path.c_str()) == 0) return "";
+  const std::string why = t.path + ": " + std::strerror(errno);
+  unlink(temporary.c_str());
+  return why;
+}
+
+std::string key_of(const KernelArgs& a, const std::string& library, const std::string& product) {
+  return a.traits().name + " " + a.traits().architecture + "\t" + library + "\t" + product;
+}
+
+double time_of(const KernelArgs& a, const std::function<bool(Choice)>& run, Choice c, int times) {
+  const Runtime& r = runtime();
+  hipEvent events[2] = {};
+  const hipStream stream = a.device.stream(a.stream).handle;
+  for (hipEvent& e : events)
+    check(r.EventCreateWithFlags(&e, 0), PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
+  check(r.EventRecord(events[0], stream), PF_RT("hipEventRecord", "cuEventRecord"));
+  for (int i = 0; i < times; ++i) run(c);
+  check(r.EventRecord(events[1], stream), PF_RT("hipEventRecord", "cuEventRecord"));
+  check(r.EventSynchronize(events[1]), PF_RT("hipEventSynchronize", "cuEventSynchronize"));
+  float ms = 0;
+  check(r.EventElapsedTime(&ms, events[0], events[1]),
+        PF_RT("hipEventElapsedTime", "cuEventElapsedTime"));
+  for (hipEvent e : events) r.EventDestroy(e);
+  return 1e3 * ms / times;
+}
+
+// The commands of python/pyflame/tuning.py. Tensor 0 is text in the host's memory: what a command
+// takes, and its answer. attrs: the command, a number.
+void tuning(const KernelArgs& a) {
+  Table& t = table();
+  std::lock_guard lock(t.mutex);
+  char* text = static_cast<char*>(a.data(0));
+  const auto room = static_cast<size_t>(a.tensor(0).shape[0]);
+  std::ostringstream out;
+  switch (a.i(0)) {
+    case 0:  // measure from now on, or not
+      on = a.i(1) != 0;
+      break;
+    case 1:
+      all = a.i(1) != 0;
+      break;
+    case 2:  // another file
+      t.path = text;
+      t.choices.clear();
+      t.read = false;
+      read_file(t);
+      break;
+    case 3:
+      out << save(t);
+      break;
+    case 4:
+      t.choices.clear();
+      t.hits = t.misses = t.timed = 0;
+      break;
+    default:
+      read_file(t);
+      out << "file " << t.path << "\nhits " << t.hits << "\nmisses " << t.misses << "\ntimed "
+          << t.timed << "\nentries " << t.choices.size() << "\nhash " << hash(print(t.choices))
+          << "\n";
+      for (const auto& [key, m] : t.choices)
+        out << key << "\t" << text_of(m.choice) << "\t" << m.us << "\t" << m.timed << "\n";
+  }
+  any = !t.read || !t.choices.empty() || on;
+  std::snprintf(text, room, "%s", out.str().c_str());
+}
+PF_GPU_KERNEL("tuning", tuning)
+
+}  // namespace
+
+bool measuring() {
+  return on.load(std::memory_order_relaxed);
+}
+bool exhaustive() {
+  return all.load(std::memory_order_relaxed);
+}
+
+bool find_choice(const KernelArgs& a, const std::string& library, const std::string& product,
+                 Choice& choice) {
+  Table& t = table();
+  std::lock_guard lock(t.mutex);
+  read_file(t);
+  auto it = t.choices.find(key_of(a, library, product));
+  ++(it == t.choices.end() ? t.misses : t.hits);
+  if (it == t.choices.end()) return false;
+  choice = it->second.choice;
+  return true;
+}
+
+bool choices_matter() {
+  static const bool once = [] {
+    Table& t = table();
+    std::lock_guard lock(t.mutex);
+    read_file(t);
+    any = !t.choices.empty() || on;
+    return true;
+  }();
+  (void)once;
+  return any.load(std::memory_order_relaxed);
+}
+
+Choice measure(const KernelArgs& a, const std::string& library, const std::string& product,
+               const std::vector<Choice>& candidates, const std::function<bool(Choice)>& run) {
+  Measured best{{}, -1, ""};
+  int timed = 0;
+  std::ostringstream list;
+  for (const Choice& c : candidates) {
+    if (!run(c)) continue;  // also compiles it, and fills caches
+    const double us = time_of(a, run, c, all ? 20 : 5);
+    list << (timed++ ? ";" : "") << text_of(c) << " " << us;
+    if (best.us < 0 || us < best.us) best = {c, us, ""};
+  }
+  if (best.us < 0) throw Failure(PF_UNSUPPORTED, "no kernel can do the product " + product);
+  best.timed = list.str();
+  run(best.choice);
+  Table& t = table();
+  std::lock_guard lock(t.mutex);
+  t.timed += timed;
+  t.choices[key_of(a, library, product)] = best;
+  any = true;
+  return best.choice;
+}
+
+}  // namespace pyflame::gpu

@@ -1,0 +1,155 @@
+"""Measured choices of products: pf.tune, get_tuning_cache, `pyflame tune`, on the stand-in."""
+
+import subprocess
+import sys
+
+import pytest
+import standin
+
+import pyflame as pf
+from pyflame.backend.rocm import get_tuning_cache
+
+cache, run = standin.cache, standin.run  # fixtures
+on_the_standin = [pytest.mark.usefixtures(), *standin.MARKS]
+
+PRODUCT = """
+a = np.random.default_rng(0).standard_normal((70, 40)).astype("float32")
+x = pf.tensor(a, device="rocm")
+def product():
+    out = (x @ x.t()).cpu().numpy()
+    assert np.allclose(out, a @ a.T, atol=1e-4)
+cache = pf.get_tuning_cache()
+"""
+
+
+def test_without_a_gpu(tmp_path):
+    """The seeds' block runs everywhere: /path/to need not exist before something is saved."""
+    tuning = get_tuning_cache()
+    assert tuning is pf.get_tuning_cache()
+    if tuning._state():
+        pytest.skip("there is a GPU")
+    tuning.enable_exhaustive_search(True)
+    tuning.set_cache_file("/path/to/miopen_cache.bin")
+    with pf.tune() as same:
+        assert same is tuning
+        assert (pf.ones(2, 3) @ pf.ones(3, 2)).tolist() == [[3, 3], [3, 3]]
+    assert tuning.hits == tuning.timed == len(tuning) == 0 and tuning.entries() == []
+    with pytest.warns(UserWarning, match="miopen_cache.bin was not written"):
+        assert not tuning.save()
+    tuning.enable_exhaustive_search(False)
+    tuning._path = None
+    done = subprocess.run(
+        [sys.executable, "-m", "pyflame", "tune"],
+        env={"PYTHONPATH": str(standin.PACKAGE), "PYFLAME_HIP_LIBRARY": "/none",
+             "PYFLAME_CUDA_LIBRARY": "/none"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1 and "no usable GPU" in done.stderr
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_measured_once_and_remembered(run, tmp_path):
+    file = tmp_path / "made" / "later" / "choices.txt"
+    run(
+        PRODUCT
+        + f"""
+product()
+assert cache.hits == cache.timed == len(cache) == 0  # nothing is measured unasked
+cache.set_cache_file({str(file)!r})
+with pf.tune():
+    product()
+    timed = cache.timed
+    assert timed >= 1 and len(cache) == 1
+    product()
+    assert cache.timed == timed and cache.hits >= 1  # not again
+(entry,) = cache.entries()
+assert "matmul float32 70x40x70" in entry["product"] and "gfx942" in entry["device"]
+assert entry["library"] == "none" and entry["choice"].startswith("own ")
+hits = cache.hits
+product()
+assert cache.hits == hits + 1
+cache.clear()
+cache.enable_exhaustive_search(True)
+with pf.tune():
+    product()
+    assert cache.timed > timed, (cache.timed, timed)  # more candidates
+"""
+    )
+    assert (
+        file.read_text().startswith("pyflame-tuning 1\n") and len(list(file.parent.iterdir())) == 1
+    )
+    again = PRODUCT + "product()\nprint('hits', cache.hits, len(cache), cache.timed)\n"
+    assert "hits 1 1 0" in run(again, PYFLAME_TUNING_FILE=file)
+    assert "hits 0 0 0" in run(again, PYFLAME_TUNING_FILE=file, PYFLAME_TUNING="0")
+    # Choices are of one kind of device.
+    assert "hits 0 1 0" in run(again, PYFLAME_TUNING_FILE=file, PYFLAME_STANDIN_ARCH="gfx1100")
+    whole = file.read_text()
+    for damaged in (
+        whole.replace("own", "owm"),
+        whole[:-20],
+        "nonsense",
+        whole.replace("1\n", "2\n", 1),
+    ):
+        file.write_text(damaged)
+        out = run(again, PYFLAME_TUNING_FILE=file)
+        assert "hits 0 0 0" in out and "is ignored" in out and str(file) in out
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_the_fastest_is_chosen(run, tmp_path):
+    run(
+        PRODUCT
+        + """
+with pf.tune(exhaustive=True):
+    product()
+(entry,) = cache.entries()
+timed = entry["timed"]
+assert len(timed) == cache.timed == 2 and all(t > 0 for t in timed.values())
+assert entry["choice"] == min(timed, key=timed.get)
+assert entry["microseconds"] == timed[entry["choice"]]
+cache.set_cache_file("/proc/nowhere/choices")
+assert len(cache) == 0
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    with pf.tune():
+        product()
+assert any("were not kept" in str(w.message) for w in caught)
+""",
+        XDG_CACHE_HOME=tmp_path,
+    )
+    assert (tmp_path / "pyflame" / "tuning.txt").exists()
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_two_processes_keep_both_their_choices(run, tmp_path):
+    file = tmp_path / "choices.txt"
+    code = """
+x = pf.ones({0}, {0}, device="rocm")
+with pf.tune() as cache:
+    assert (x @ x).sum().item() == {0} ** 3
+    cache._do(1)
+"""
+    run(code.format(8), PYFLAME_TUNING_FILE=file)
+    run(code.format(9), PYFLAME_TUNING_FILE=file)
+    text = file.read_text()
+    assert "8x8x8" in text and "9x9x9" in text
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_command(run, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import pyflame as pf\npf.synchronize()\n(pf.ones(5, 6) @ pf.ones(6, 4)).sum().item()\n"
+    )
+    out = run(
+        f"""
+        from pyflame.cli import main
+        assert main(["tune", "--script", {str(script)!r}]) == 0
+        """,
+        XDG_CACHE_HOME=tmp_path,
+    )
+    assert "matmul float32 5x6x4" in out and "1 choices" in out
