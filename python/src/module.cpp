@@ -6,7 +6,7 @@ void bind_debug(nanobind::module_& m);
 namespace pyflame::python {
 void bind_io(nb::module_& m);
 void init_user_kernel(nb::module_& m);
-}
+}  // namespace pyflame::python
 
 NB_MODULE(_C, m) {
   namespace py = pyflame::python;

@@ -177,6 +177,7 @@ std::string whole_file(const std::string& path) {
 // The status of a command whose output goes to a file; -1 where it could not be started.
 int run_command(const std::vector<std::string>& command, const std::string& log) {
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& c : command) argv.push_back(const_cast<char*>(c.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
