@@ -1,15 +1,24 @@
 """What is measured on a GPU, in PyTorch's API with module and device as parameters.
 
 Each case returns a function that enqueues its work once (`repeat` times for small ones). The bars
-are those of one H200.
+are those of one H200. With PYFLAME_BENCH_SMALL=1 the cases fit a CPU, and have no bars.
 """
+
+import math
+import os
 
 from benchmarks.cases import Case
 
 CASES = {}
+SMALL = os.environ.get("PYFLAME_BENCH_SMALL") == "1"
+PART = 16 if SMALL else 1  # of the rows
+HALF = 4 if SMALL else 1  # of each side of a square
 
 
 def case(group, title, **facts):
+    if SMALL:
+        facts = {k: v for k, v in facts.items() if not k.startswith("bar_")}
+
     def register(make):
         CASES[make.__name__] = Case(make, group, title, **facts)
         return make
@@ -19,12 +28,12 @@ def case(group, title, **facts):
 
 # ---- memory-bound -------------------------------------------------------------------------------
 
-ROWS, WIDE = 65536, 3072
+ROWS, WIDE = 65536 // PART, 3072
 
 
 @case(
     "pointwise",
-    "gelu((x + b) * 0.5) + x, 65536x3072 bf16",
+    f"gelu((x + b) * 0.5) + x, {ROWS}x{WIDE} bf16",
     traffic=2 * 2 * ROWS * WIDE,
     copy=2 * ROWS * WIDE,
     bar_rate=3900e9,
@@ -41,10 +50,10 @@ def pointwise_chain(torch, device):
     return run
 
 
-@case("rows", "softmax 65536x4096 bf16", traffic=4 * 65536 * 4096, copy=2 * 65536 * 4096,
+@case("rows", f"softmax {ROWS}x4096 bf16", traffic=4 * ROWS * 4096, copy=2 * ROWS * 4096,
       bar_rate=3900e9)  # fmt: skip
 def softmax(torch, device):
-    x = torch.randn(65536, 4096, device=device).to(torch.bfloat16)
+    x = torch.randn(ROWS, 4096, device=device).to(torch.bfloat16)
 
     def run():
         with torch.no_grad():
@@ -54,13 +63,13 @@ def softmax(torch, device):
 
 
 def norm_inputs(torch, device, grad):
-    x = torch.randn(65536, 768, device=device).to(torch.bfloat16)
+    x = torch.randn(ROWS, 768, device=device).to(torch.bfloat16)
     w = torch.ones(768, device=device).to(torch.bfloat16)
     b = torch.zeros(768, device=device).to(torch.bfloat16)
     return [t.requires_grad_(grad) for t in (x, w, b)]
 
 
-@case("rows", "layer norm 65536x768 bf16", traffic=4 * 65536 * 768, copy=2 * 65536 * 768,
+@case("rows", f"layer norm {ROWS}x768 bf16", traffic=4 * ROWS * 768, copy=2 * ROWS * 768,
       bar_rate=3500e9)  # fmt: skip
 def layer_norm(torch, device):
     x, w, b = norm_inputs(torch, device, False)
@@ -71,7 +80,7 @@ def layer_norm(torch, device):
     return run
 
 
-@case("rows", "RMS norm 65536x768 bf16", traffic=4 * 65536 * 768, copy=2 * 65536 * 768,
+@case("rows", f"RMS norm {ROWS}x768 bf16", traffic=4 * ROWS * 768, copy=2 * ROWS * 768,
       bar_rate=3500e9)  # fmt: skip
 def rms_norm(torch, device):
     x, w, _ = norm_inputs(torch, device, False)
@@ -82,12 +91,12 @@ def rms_norm(torch, device):
     return run
 
 
-@case("rows", "layer norm backward 65536x768 bf16", traffic=6 * 65536 * 768, copy=2 * 65536 * 768,
+@case("rows", f"layer norm backward {ROWS}x768 bf16", traffic=6 * ROWS * 768, copy=2 * ROWS * 768,
       bar_rate=3200e9)  # fmt: skip
 def layer_norm_backward(torch, device):
     x, w, b = norm_inputs(torch, device, True)
     y = torch.nn.functional.layer_norm(x, (768,), w, b)
-    g = torch.randn(65536, 768, device=device).to(torch.bfloat16)
+    g = torch.randn(ROWS, 768, device=device).to(torch.bfloat16)
 
     def run():
         return torch.autograd.grad(y, (x, w, b), g, retain_graph=True)
@@ -95,10 +104,13 @@ def layer_norm_backward(torch, device):
     return run
 
 
-@case("rows", "cross-entropy 16384x50304 bf16, forward and backward", bar_seconds=1.15e-3)
+TOKENS = 16384 // PART
+
+
+@case("rows", f"cross-entropy {TOKENS}x50304 bf16, forward and backward", bar_seconds=1.15e-3)
 def cross_entropy(torch, device):
-    x = torch.randn(16384, 50304, device=device).to(torch.bfloat16).requires_grad_()
-    t = torch.randint(0, 50304, (16384,), device=device)
+    x = torch.randn(TOKENS, 50304, device=device).to(torch.bfloat16).requires_grad_()
+    t = torch.randint(0, 50304, (TOKENS,), device=device)
 
     def run():
         loss = torch.nn.functional.cross_entropy(x, t)
@@ -107,13 +119,18 @@ def cross_entropy(torch, device):
     return run
 
 
-@case("optim", "AdamW, 124 M float32 in 148 tensors", traffic=7 * 4 * 124_439_808, copy=1 << 30,
+WIDTH = 768 // HALF
+BLOCK = [(WIDTH,), (WIDTH,), (3 * WIDTH, WIDTH), (3 * WIDTH,), (WIDTH, WIDTH), (WIDTH,)]
+BLOCK += [(WIDTH,), (WIDTH,), (4 * WIDTH, WIDTH), (4 * WIDTH,), (WIDTH, 4 * WIDTH), (WIDTH,)]
+SHAPES = [(50257, WIDTH), (1024, WIDTH), *BLOCK * 12, (WIDTH,), (WIDTH,)]
+PARAMETERS = sum(math.prod(shape) for shape in SHAPES)
+
+
+@case("optim", f"AdamW, {PARAMETERS / 1e6:.0f} M float32 in 148 tensors",
+      traffic=7 * 4 * PARAMETERS, copy=(1 << 30) // PART,
       bar_seconds=0.90e-3)  # fmt: skip
 def adamw(torch, device):
-    block = [(768,), (768,), (2304, 768), (2304,), (768, 768), (768,), (768,), (768,)]
-    block += [(3072, 768), (3072,), (768, 3072), (768,)]
-    shapes = [(50257, 768), (1024, 768), *block * 12, (768,), (768,)]
-    params = [torch.nn.Parameter(torch.randn(*s, device=device) * 0.02) for s in shapes]
+    params = [torch.nn.Parameter(torch.randn(*s, device=device) * 0.02) for s in SHAPES]
     for p in params:
         p.grad = torch.randn(*p.shape, device=device) * 1e-3
     fused = {"fused": True} if torch.__name__ == "torch" else {}
@@ -121,18 +138,19 @@ def adamw(torch, device):
     return optimizer.step
 
 
-GIGA = 1 << 30
+SQUARE = 32768 // HALF
+GIGA = SQUARE * SQUARE
 
 
 def reduction(name, title, work):
     for dim, text in ((0, "columns"), (1, "rows")):
 
         def make(torch, device, dim=dim):
-            x = torch.randn(32768, 32768, device=device)
+            x = torch.randn(SQUARE, SQUARE, device=device)
             return lambda: work(torch, x, dim)
 
         make.__name__ = f"{name}_{text}"
-        case("reduce", f"{title} over {text} of 32768x32768 floats", traffic=4 * GIGA, copy=GIGA,
+        case("reduce", f"{title} over {text} of {SQUARE}x{SQUARE} floats", traffic=4 * GIGA, copy=GIGA,
              bar_fraction=0.9)(make)  # fmt: skip
 
 
@@ -141,23 +159,27 @@ reduction("max", "max", lambda torch, x, dim: torch.amax(x, dim))
 reduction("argmax", "argmax", lambda torch, x, dim: x.argmax(dim))
 
 
-@case("reduce", "sum of 1 G floats", traffic=4 * GIGA, copy=GIGA, bar_fraction=0.9)
+@case("reduce", f"sum of {GIGA >> 20} Mi floats", traffic=4 * GIGA, copy=GIGA, bar_fraction=0.9)
 def sum_all(torch, device):
     x = torch.randn(GIGA, device=device)
     return lambda: x.sum()
 
 
-@case("move", "transpose 16384x16384 float32", traffic=8 << 28, copy=4 << 28, bar_fraction=0.8)
+SIDE = 16384 // HALF
+AREA = SIDE * SIDE
+
+
+@case("move", f"transpose {SIDE}x{SIDE} float32", traffic=8 * AREA, copy=4 * AREA, bar_fraction=0.8)
 def transpose(torch, device):
-    x = torch.randn(16384, 16384, device=device)
+    x = torch.randn(SIDE, SIDE, device=device)
     return lambda: x.t().contiguous()
 
 
-@case("move", "embedding, 262144 rows of 1024 bf16", traffic=4 << 28, copy=2 << 28,
+@case("move", f"embedding, {AREA >> 10} rows of 1024 bf16", traffic=4 * AREA, copy=2 * AREA,
       bar_fraction=0.8)  # fmt: skip
 def embedding(torch, device):
     w = torch.randn(50304, 1024, device=device).to(torch.bfloat16)
-    index = torch.randint(0, 50304, (262144,), device=device)
+    index = torch.randint(0, 50304, (AREA >> 10,), device=device)
 
     def run():
         with torch.no_grad():
@@ -166,25 +188,27 @@ def embedding(torch, device):
     return run
 
 
-@case("move", "gather along rows, 16384x16384 float32", traffic=16 << 28, copy=4 << 28,
+@case("move", f"gather along rows, {SIDE}x{SIDE} float32", traffic=16 * AREA, copy=4 * AREA,
       bar_fraction=0.8)  # fmt: skip
 def gather(torch, device):
-    x = torch.randn(16384, 16384, device=device)
-    index = torch.arange(16384, device=device).flip(0).expand(16384, 16384).contiguous()
+    x = torch.randn(SIDE, SIDE, device=device)
+    index = torch.arange(SIDE, device=device).flip(0).expand(SIDE, SIDE).contiguous()
     return lambda: torch.gather(x, 1, index)
 
 
-@case("move", "concatenation of four 4096x16384 float32", traffic=8 << 28, copy=4 << 28,
+@case("move", f"concatenation of four {SIDE // 4}x{SIDE} float32", traffic=8 * AREA, copy=4 * AREA,
       bar_fraction=0.8)  # fmt: skip
 def concatenation(torch, device):
-    parts = [torch.randn(4096, 16384, device=device) for _ in range(4)]
+    parts = [torch.randn(SIDE // 4, SIDE, device=device) for _ in range(4)]
     return lambda: torch.cat(parts)
 
 
 # ---- products -----------------------------------------------------------------------------------
 
 
-def product(dtype_name, n):
+def product(dtype_name, full):
+    n = full // HALF
+
     def make(torch, device):
         dtype = getattr(torch, dtype_name)
         a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
@@ -195,7 +219,7 @@ def product(dtype_name, n):
 
         return run
 
-    make.__name__ = f"matmul_{dtype_name}_{n}"
+    make.__name__ = f"matmul_{dtype_name}_{full}"
     case("matmul", f"product {n}x{n}x{n} {dtype_name}", flops=2 * n**3)(make)
 
 
@@ -208,9 +232,9 @@ for _dtype, _sizes in (
         product(_dtype, _n)
 
 
-@case("matmul", "linear 16384x768 -> 3072 bf16 with bias", flops=2 * 16384 * 768 * 3072)
+@case("matmul", f"linear {TOKENS}x768 -> 3072 bf16 with bias", flops=2 * TOKENS * 768 * 3072)
 def linear(torch, device):
-    x = torch.randn(16384, 768, device=device).to(torch.bfloat16)
+    x = torch.randn(TOKENS, 768, device=device).to(torch.bfloat16)
     w = torch.randn(3072, 768, device=device).to(torch.bfloat16)
     b = torch.randn(3072, device=device).to(torch.bfloat16)
     return lambda: torch.nn.functional.linear(x, w, b)
@@ -268,17 +292,20 @@ def mlp_step(torch, device):
     return run
 
 
-@case("step", "GPT 6 layers, 384 wide, 256 bytes, batch 64, training step")
+BATCH = 64 // PART
+
+
+@case("step", f"GPT 6 layers, 384 wide, 256 bytes, batch {BATCH}, training step")
 def gpt_step(torch, device):
     from benchmarks.gpt import GPT
 
     model = GPT(torch, 6, 384, 6, 256).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    x = torch.randint(0, 256, (64, 256), device=device)
-    y = torch.randint(0, 256, (64, 256), device=device)
+    x = torch.randint(0, 256, (BATCH, 256), device=device)
+    y = torch.randint(0, 256, (BATCH, 256), device=device)
 
     def run():
-        with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
+        with torch.autocast(device_type="cpu" if device == "cpu" else "cuda", dtype=torch.bfloat16):
             logits = model(x)
             loss = torch.nn.functional.cross_entropy(logits.float().reshape(-1, 256), y.reshape(-1))
         optimizer.zero_grad()

@@ -200,6 +200,24 @@ print(f"Time: {elapsed:.3f}s")
     assert re.fullmatch(r"Time: \d+\.\d{3}s\n", out)
 
 
+def test_tuning_cache(tmp_path):  # S3.8; its '/path/to' exists
+    out = run(
+        f"""
+import pyflame as pf
+from pyflame.backend.rocm import get_tuning_cache
+
+cache = get_tuning_cache()
+cache.enable_exhaustive_search(True)
+cache.set_cache_file('{tmp_path}/cache.bin')
+
+pf.set_device('rocm')
+a = pf.randn(16, 16)
+print(pf.matmul(a, a).shape == (16, 16))
+"""
+    )
+    assert out == "True\n"
+
+
 def test_gpu_and_cpu_agree():  # S3.17, with operands and a tolerance that its product can keep
     out = run(
         """

@@ -1,0 +1,46 @@
+"""The GPU benchmark's command line, on the CPU, where its cases are small."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import pyflame as pf
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.cpu_only
+
+
+def test_rocm_benchmark(tmp_path):
+    package = pathlib.Path(pf.__file__).resolve().parent.parent
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYFLAME_")}
+    command = [
+        sys.executable,
+        ROOT / "benchmarks" / "rocm_benchmark.py",
+        "--conv",
+        "--device",
+        "cpu",
+    ]
+    command += ["--case", "matmul_bfloat16_1024", "--case", "layer_norm", "--no-torch"]
+    command += ["--iterations", "12", "--warmup", "2", "--seconds", "0.001"]
+    command += ["--json", tmp_path / "result.json"]
+    done = subprocess.run(
+        list(map(str, command)),
+        env=env | {"PYTHONPATH": str(package)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "conv: convolution is not there yet" in done.stdout
+    result = json.loads((tmp_path / "result.json").read_text())
+    facts = result["facts"]
+    assert (facts["device"], facts["iterations"], facts["warmup"]) == ("cpu", 12, 2)
+    assert facts["small"]
+    rows = {r["case"]: r["sides"]["pyflame"] for r in result["results"]}
+    assert set(rows) == {"matmul_bfloat16_1024", "layer_norm"}
+    assert all(side["seconds"] > 0 for side in rows.values())
+    assert 0 < rows["layer_norm"]["fraction"]
