@@ -5,6 +5,7 @@
 #include "core/pool.h"
 #include "core/tensor_impl.h"
 #include "engine/group.h"
+#include "engine/placement.h"
 
 namespace pyflame {
 
@@ -59,8 +60,11 @@ void TensorImpl::destroy(TensorImpl* t) noexcept {
 }
 
 Tensor make_tensor(const Dims& shape, DType dtype, Device device) {
+  return make_tensor_at(shape, dtype, device.floating && several_devices() ? get_device() : device);
+}
+
+Tensor make_tensor_at(const Dims& shape, DType dtype, Device device) {
   int64_t n = checked_numel(shape, "tensor");
-  if (device.floating && several_devices()) device = get_device();
   TensorImpl* t = TensorImpl::create();
   t->dtype = dtype;
   t->floating = device.floating;

@@ -110,18 +110,7 @@ const char* name_of_row(OpId op) {
 
 Device place_operands(OpId op, std::span<const Operand> operands, Device device, Operand* list,
                       Tensor* moved) {
-  bool together = true;  // the likely case: nothing to move
-  const TensorImpl* first = nullptr;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    list[i] = operands[i];
-    if (!operands[i].tensor) continue;
-    const TensorImpl& t = *operands[i].tensor->impl();
-    if (!first) first = &t;
-    together &= t.floating == first->floating && t.storage->device == first->storage->device;
-  }
-  if (!first) return device;
-  if (together && (!first->floating || first->storage->device == get_device()))
-    return first->device();
+  std::copy(operands.begin(), operands.end(), list);
   Target target(name_of_row(op));
   for (const Operand& o : operands)
     if (o.tensor) target.add(*o.tensor->impl());

@@ -7,7 +7,12 @@
 
 #include "engine/engine.h"
 
-namespace pyflame::engine {
+namespace pyflame {
+
+// make_tensor() on a device that has been settled: there and nowhere else.
+Tensor make_tensor_at(const Dims& shape, DType dtype, Device device);
+
+namespace engine {
 
 // Takes the operands of an operation and tells where it runs: on the device of those that were
 // placed, else on the thread's current one. DeviceError when two are placed apart. A placed CPU
@@ -48,6 +53,27 @@ class Target {
   bool floating_ = false, number_ = false;
 };
 
+// The likely case, quickly: all tensors are alike, and where they have to be.
+class Together {
+ public:
+  void add(const TensorImpl& t) {
+    if (!first_)
+      first_ = &t;
+    else
+      alike_ &= t.floating == first_->floating && t.storage->device == first_->storage->device;
+  }
+  bool settled() const {
+    return alike_ && (!first_ || !first_->floating || first_->storage->device == get_device());
+  }
+  // Where they are.
+  bool any() const { return first_; }
+  Device device() const { return first_->device(); }
+
+ private:
+  const TensorImpl* first_ = nullptr;
+  bool alike_ = true;
+};
+
 // DeviceError when a write to `dst`, which happens where `dst` is, cannot take values from `t`.
 void check_source(const TensorImpl& dst, const TensorImpl& t, const char* op);
 
@@ -72,4 +98,5 @@ inline Tensor bring_home(const Tensor& gradient, Device home) {
   return gradient->storage->device == home ? gradient : bring(gradient, home, "backward");
 }
 
-}  // namespace pyflame::engine
+}  // namespace engine
+}  // namespace pyflame

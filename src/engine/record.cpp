@@ -402,17 +402,17 @@ namespace {
 Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device device,
                  std::span<const Operand> operands, std::span<const Scalar> attrs) {
   GilScope gil;
-  bool floats = true, tensors = false;
-  for (const Operand& o : operands)
-    if (o.tensor) {
-      floats &= (*o.tensor)->floating;
-      tensors = true;
-    }
-  if (tensors) device.floating = floats;
-  if (!floats || several_devices()) [[unlikely]]
-    return pointwise_placed(op, shape, out, compute, device, operands, attrs);
-  Tensor result = make_tensor(shape, out, device);
-  append({op, &result->shape, out, compute, result->storage->device, operands, attrs, nullptr},
+  bool floats = true;
+  for (const Operand& o : operands) floats &= !o.tensor || (*o.tensor)->floating;
+  if (!floats || several_devices()) [[unlikely]] {
+    Together where;
+    for (const Operand& o : operands)
+      if (o.tensor) where.add(*o.tensor->impl());
+    if (!where.settled()) return pointwise_placed(op, shape, out, compute, device, operands, attrs);
+    device = where.any() ? where.device() : device.floating ? get_device() : device;
+  }
+  Tensor result = make_tensor_at(shape, out, device);
+  append({op, &result->shape, out, compute, device, operands, attrs, nullptr},
          result->storage.get(), "pointwise");
   return result;
 }
@@ -463,8 +463,14 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   std::vector<Tensor> moved;
   bool floats = true;
   for (const Tensor& t : ins) floats &= !t.defined() || t->floating;
-  if (!floats || several_devices()) [[unlikely]]
-    ins = place_call(outs, ins, options, moved);
+  if (!floats || several_devices()) [[unlikely]] {
+    Together where;
+    for (const Tensor& t : ins)
+      if (t.defined()) where.add(*t.impl());
+    for (const Tensor& t : outs)
+      if (t.defined()) where.add(*t.impl());
+    if (!where.settled()) ins = place_call(outs, ins, options, moved);
+  }
   Group& g = my_group();
   Device device;
   bool foreign = false, touches_mine = false;
