@@ -259,6 +259,9 @@ class Parser {
             named = true;
             if (specialisation) {
               angles(item.arguments);
+              // These come of a condition, which need not name them.
+              std::erase_if(item.arguments,
+                            [](std::string_view n) { return n == "true" || n == "false"; });
               item.uses.insert(item.uses.end(), item.arguments.begin(), item.arguments.end());
             }
           }

@@ -305,6 +305,16 @@ def test_programs_are_cut_to_what_they_need(run, tmp_path):
     assert source[offset + kernel - at - 2] == lines[kernel]
 
 
+def test_specialisations_for_true_and_false_are_not_cut_away(run):
+    run(
+        """
+        a = -np.arange(1, 38, dtype="float32") / 8  # sums in float64, not in integers
+        assert pf.cumsum(pf.tensor(a, device="rocm"), 0).tolist() == np.cumsum(a).tolist()
+        assert pf.cumprod(pf.tensor(a[:6], device="rocm"), 0).tolist() == np.cumprod(a[:6]).tolist()
+        """
+    )
+
+
 def test_fork(run):
     run(
         """
