@@ -42,7 +42,9 @@ template <class T>
 }  // namespace
 
 bool launch_blocking() {
-  static const bool on = set("HIP_LAUNCH_BLOCKING") || set("CUDA_LAUNCH_BLOCKING");
+  // AMD_SERIALIZE_KERNEL: 1 waits before a launch, 2 after it, 3 does both.
+  static const bool on = set("HIP_LAUNCH_BLOCKING") || set("CUDA_LAUNCH_BLOCKING") ||
+                         (kAmd && set("AMD_SERIALIZE_KERNEL"));
   return on;
 }
 

@@ -1,9 +1,10 @@
 """Where operations run: floating and placed tensors (docs/devices.md).
 
-`HOME` is the CPU and `AWAY` a second device that is always there: the test backend, whose memory
-the host cannot read.
+`HOME` is the CPU and `AWAY` another device: the one that the suite runs on, or the test backend, which
+is always there and whose memory the host cannot read.
 """
 
+import os
 import threading
 
 import numpy as np
@@ -13,7 +14,9 @@ import pyflame as pf
 import pyflame.nn.functional as F
 from pyflame import nn
 
-HOME, AWAY = "cpu", "paranoid"
+HOME, AWAY = "cpu", os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
+if AWAY == HOME:
+    AWAY = "paranoid"
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +90,7 @@ def test_two_placed_apart():
         lambda: F.scaled_dot_product_attention(a, b, b),
         lambda: a.gather(0, b.long()),
     ):
-        with pytest.raises(pf.DeviceError, match=r"cpu.*paranoid:0.*one device.*\.to\("):
+        with pytest.raises(pf.DeviceError, match=rf"cpu.*{pf.device(AWAY)}.*one device.*\.to\("):
             fn()
 
 
