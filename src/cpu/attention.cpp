@@ -223,7 +223,11 @@ void forward(const KernelArgs& args) {
         T* s = scores + r * ld;
         const int64_t n = z.limit(i0 + r);
         if (masked) apply_mask<S, T>(args.tensor(5), out, head, i0 + r, n, scale, s);
-        const attention::RowSum<T> sum = attention::softmax_row(s, n, masked ? T(1) : scale);
+        // The largest score is that of the largest product only for a scale above 0.
+        const bool scaled = masked || scale <= 0;
+        if (scaled && !masked)
+          for (int64_t j = 0; j < n; ++j) s[j] *= scale;
+        const attention::RowSum<T> sum = attention::softmax_row(s, n, scaled ? T(1) : scale);
         std::fill(s + n, s + limit, T(0));
         inverse[r] = sum.sum == 0 ? T(0) : T(1) / sum.sum;
         lse_row[i0 + r] = sum.sum == 0 ? sum.max : sum.max + std::log(sum.sum);

@@ -354,3 +354,19 @@ def test_errors_say_what_to_do():
         F.scaled_dot_product_attention(q, q, q, attn_mask=pf.zeros(3, 3, dtype=pf.int64))
     with pytest.raises(pf.ShapeError, match="enable_gqa"):
         F.scaled_dot_product_attention(pf.zeros(1, 3, 2, 4), q, q, enable_gqa=True)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, -300.0])
+def test_scales_that_are_not_positive(scale):
+    q, k, v = (
+        np.random.default_rng(0).standard_normal((2, 5, 4)).astype("float32") for _ in range(3)
+    )
+    scores = np.einsum("bik,bjk->bij", q.astype("float64"), k) * scale
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = p / p.sum(-1, keepdims=True) @ v
+    x, y, z = (pf.tensor(a).requires_grad_() for a in (q, k, v))
+    got = F.scaled_dot_product_attention(x, y, z, scale=scale)
+    np.testing.assert_allclose(got.detach().cpu().numpy(), expected, rtol=1e-3, atol=1e-4)
+    got.sum().backward()
+    for t in (x, y, z):
+        assert np.isfinite(t.grad.cpu().numpy()).all()
