@@ -10,7 +10,6 @@ import pyflame as pf
 from pyflame.backend.rocm import get_tuning_cache
 
 cache, run = standin.cache, standin.run  # fixtures
-on_the_standin = [pytest.mark.usefixtures(), *standin.MARKS]
 
 PRODUCT = """
 a = np.random.default_rng(0).standard_normal((70, 40)).astype("float32")
@@ -120,6 +119,53 @@ assert any("were not kept" in str(w.message) for w in caught)
         XDG_CACHE_HOME=tmp_path,
     )
     assert (tmp_path / "pyflame" / "tuning.txt").exists()
+
+
+LIBRARY = standin.FOLDER / "standin" / "products" / "libhipblaslt.so"
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_the_library(run, tmp_path):
+    """Products through a stand-in for hipBLASLt, and the choice among its proposals."""
+    run(
+        """
+rng = np.random.default_rng(1)
+for dtype, tol in ((pf.float32, 1e-5), (pf.float64, 1e-12), (pf.float16, 2e-3), (pf.bfloat16, 2e-2)):
+    make = lambda *s: pf.tensor(rng.standard_normal(s)).to(dtype)
+    for a, b, bias in (
+        (make(7, 5), make(5, 6), None),
+        (make(5, 7).t(), make(6, 5).t(), None),
+        (make(3, 7, 5), make(3, 5, 6), None),
+        (make(2, 3, 7, 5), make(5, 6), None),
+        (make(2, 1, 7, 5), make(3, 5, 6), None),
+        (make(7, 5), make(6, 5).t(), make(6)),
+    ):
+        here = lambda t: t.to("rocm")
+        want = a.double().numpy() @ b.double().numpy()
+        if bias is None:
+            got = here(a) @ here(b)
+        else:
+            got = pf.nn.functional.linear(here(a), here(b.t()), here(bias))
+            want = want + bias.double().numpy()
+        assert got.dtype is dtype
+        assert np.allclose(got.cpu().double().numpy(), want, rtol=tol, atol=tol), (dtype, a.shape)
+x = pf.ones(4, 4, device="rocm")
+product = lambda: (x @ x).sum().item()
+assert product() == 64
+cache = pf.get_tuning_cache()
+assert len(cache) == 0
+with pf.tune():
+    assert product() == 64
+(entry,) = cache.entries()
+assert entry["library"] == "hipBLASLt 900" and list(entry["timed"])[:3] == [f"library {i}" for i in range(3)]
+assert entry["choice"] == min(entry["timed"], key=entry["timed"].get) != "library 0"
+hits = cache.hits
+assert product() == 64 and cache.hits == hits + 1
+        """,
+        PYFLAME_HIPBLASLT_LIBRARY=LIBRARY,
+        XDG_CACHE_HOME=tmp_path,
+    )
 
 
 @standin.MARKS[0]

@@ -1,0 +1,151 @@
+// A stand-in for hipBLASLt: plain loops in double. Its heuristic proposes three algorithms, of
+// which the last is the quickest. The work is done when the stream has come so far.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+struct Desc {
+  int trans_a = 111, trans_b = 111, bias_type = 0;
+  unsigned epilogue = 0;
+  const void* bias = nullptr;
+};
+struct Layout {
+  int type;
+  uint64_t rows, cols;
+  int64_t ld, stride = 0;
+  int32_t batches = 1;
+};
+struct Algorithm {
+  uint8_t data[16];
+  size_t max_workspace;
+};
+struct Proposal {
+  Algorithm algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+enum : int { kSuccess = 0, kInvalid = 7, kTransposed = 112, kWithBias = 4 };
+
+double get(const void* p, int64_t i, int type) {
+  if (type == 1) return static_cast<const double*>(p)[i];
+  if (type == 2) return static_cast<double>(static_cast<const _Float16*>(p)[i]);
+  if (type == 0) return static_cast<const float*>(p)[i];
+  const uint32_t bits = uint32_t{static_cast<const uint16_t*>(p)[i]} << 16;
+  float v;
+  std::memcpy(&v, &bits, 4);
+  return v;
+}
+void put(void* p, int64_t i, int type, double v) {
+  if (type == 1) {
+    static_cast<double*>(p)[i] = v;
+  } else if (type == 2) {
+    static_cast<_Float16*>(p)[i] = static_cast<_Float16>(v);
+  } else if (type == 0) {
+    static_cast<float*>(p)[i] = static_cast<float>(v);
+  } else {
+    const float f = static_cast<float>(v);
+    uint32_t bits;
+    std::memcpy(&bits, &f, 4);
+    bits = f != f ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+    static_cast<uint16_t*>(p)[i] = static_cast<uint16_t>(bits >> 16);
+  }
+}
+int wait_for(void* stream) {
+  static const auto synchronize = reinterpret_cast<int (*)(void*)>(
+      dlsym(dlopen(std::getenv("PYFLAME_HIP_LIBRARY"), RTLD_NOW), "hipStreamSynchronize"));
+  return synchronize(stream);
+}
+
+}  // namespace
+
+#define CALL extern "C" __attribute__((visibility("default"))) int
+
+CALL hipblasLtGetVersion(void*, int* version) {
+  return *version = 900, kSuccess;
+}
+CALL hipblasLtCreate(void** out) {
+  static int handle;
+  return *out = &handle, kSuccess;
+}
+CALL hipblasLtMatmulDescCreate(void** out, int, int) {
+  return *out = new Desc, kSuccess;
+}
+CALL hipblasLtMatmulDescDestroy(void* d) {
+  return delete static_cast<Desc*>(d), kSuccess;
+}
+CALL hipblasLtMatmulDescSetAttribute(void* d, int which, const void* value, size_t bytes) {
+  Desc& x = *static_cast<Desc*>(d);
+  void* fields[] = {&x.trans_a, &x.trans_b, &x.epilogue, &x.bias, &x.bias_type};
+  const size_t sizes[] = {4, 4, 4, sizeof x.bias, 4};
+  if (which < 0 || which > 4 || bytes != sizes[which]) return kInvalid;
+  std::memcpy(fields[which], value, bytes);
+  return kSuccess;
+}
+CALL hipblasLtMatrixLayoutCreate(void** out, int type, uint64_t rows, uint64_t cols, int64_t ld) {
+  if (ld < static_cast<int64_t>(rows)) return kInvalid;
+  return *out = new Layout{type, rows, cols, ld}, kSuccess;
+}
+CALL hipblasLtMatrixLayoutDestroy(void* l) {
+  return delete static_cast<Layout*>(l), kSuccess;
+}
+CALL hipblasLtMatrixLayoutSetAttribute(void* l, int which, const void* value, size_t bytes) {
+  Layout& x = *static_cast<Layout*>(l);
+  if (which == 0 && bytes == 4)
+    std::memcpy(&x.batches, value, 4);
+  else if (which == 1 && bytes == 8)
+    std::memcpy(&x.stride, value, 8);
+  else
+    return kInvalid;
+  return kSuccess;
+}
+CALL hipblasLtMatmulPreferenceCreate(void** out) {
+  return *out = new int, kSuccess;
+}
+CALL hipblasLtMatmulPreferenceDestroy(void* p) {
+  return delete static_cast<int*>(p), kSuccess;
+}
+CALL hipblasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) {
+  return kSuccess;
+}
+CALL hipblasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int wanted,
+                                     Proposal* found, int* count) {
+  *count = wanted < 3 ? wanted : 3;
+  for (int i = 0; i < *count; ++i) {
+    found[i] = {};
+    found[i].algorithm.data[0] = static_cast<uint8_t>(i);
+    found[i].workspace = i == 1 ? 4096 : 0;
+  }
+  return kSuccess;
+}
+CALL hipblasLtMatmul(void*, void* d, const void*, const void* a, void* al, const void* b, void* bl,
+                     const void*, const void*, void*, void* c, void* cl, const Algorithm* how,
+                     void* workspace, size_t bytes, void* stream) {
+  const Desc& x = *static_cast<Desc*>(d);
+  const Layout &la = *static_cast<Layout*>(al), &lb = *static_cast<Layout*>(bl),
+               &lc = *static_cast<Layout*>(cl);
+  const bool at = x.trans_a == kTransposed, bt = x.trans_b == kTransposed;
+  const auto inner = static_cast<int64_t>(at ? la.rows : la.cols);
+  if ((at ? la.cols : la.rows) != lc.rows || (bt ? lb.rows : lb.cols) != lc.cols ||
+      inner != static_cast<int64_t>(bt ? lb.cols : lb.rows) || (how->data[0] == 1 && bytes < 4096))
+    return kInvalid;
+  if (int error = wait_for(stream)) return error;
+  usleep(1000u * (2u - how->data[0]));
+  if (workspace && bytes) std::memset(workspace, 0xff, bytes);
+  for (int64_t s = 0; s < lc.batches; ++s)
+    for (int64_t j = 0; j < static_cast<int64_t>(lc.cols); ++j)
+      for (int64_t i = 0; i < static_cast<int64_t>(lc.rows); ++i) {
+        double sum = x.epilogue == kWithBias ? get(x.bias, i, x.bias_type) : 0;
+        for (int64_t k = 0; k < inner; ++k)
+          sum += get(a, s * la.stride + (at ? k + i * la.ld : i + k * la.ld), la.type) *
+                 get(b, s * lb.stride + (bt ? j + k * lb.ld : k + j * lb.ld), lb.type);
+        put(c, s * lc.stride + i + j * lc.ld, lc.type, sum);
+      }
+  return kSuccess;
+}
