@@ -39,12 +39,17 @@ GilScope::GilScope() {
 GilScope::~GilScope() {
   if (--t_gil_depth == 0 && t_gil_state) g_hooks.acquire_gil(std::exchange(t_gil_state, nullptr));
 }
+namespace {
+thread_local std::string t_site;  // from before the GIL was given away
+}
 std::string call_site() {
+  if (t_gil_state) return t_site;
   return g_hooks.call_site ? g_hooks.call_site() : std::string();
 }
 void long_work(int64_t elements) {
-  if (elements >= kLongWork && g_hooks.release_gil && t_gil_depth > 0 && !t_gil_state)
-    t_gil_state = g_hooks.release_gil();
+  if (elements < kLongWork || !g_hooks.release_gil || t_gil_depth == 0 || t_gil_state) return;
+  if (tracing()) t_site = call_site();
+  t_gil_state = g_hooks.release_gil();
 }
 
 // ---- named kernels -----------------------------------------------------------------------------

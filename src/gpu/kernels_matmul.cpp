@@ -107,9 +107,8 @@ void matmul(const KernelArgs& args) {
   if (choices_matter() && by_choice(args, p)) return;
   if (source() != ProductSource::Own && library_product(args, p)) return;
   if (source() == ProductSource::Auto && !product_library_usable()) {
-    const std::string text =
-        std::string("products run by our own kernel, as the vendor's library is not there (") +
-        product_library() + "); install it, or ask for ours with PYFLAME_GPU_GEMM=own";
+    const std::string text = std::string("products run by our own kernel: ") + product_library() +
+                             "; PYFLAME_GPU_GEMM=own asks for it";
     if (engine::note_slow("matmul", text))
       throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
   }

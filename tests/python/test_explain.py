@@ -72,6 +72,12 @@ def test_copies_that_nobody_asked_for():
     assert (copy["from"], copy["to"], copy["count"]) == ("cpu", "paranoid:0", 1)
     assert report.copied_bytes == 128 and "128 bytes" in str(report)
     assert report.transfers["from_host"] == 1 and report.transfers["to_host"] >= 1
+    pf.set_device("cpu")
+    big = [pf.ones(1 << 18), pf.ones(1 << 18)]
+    pf.set_device("paranoid")
+    two = pf.explain(lambda: pf.dot(*big).item())
+    assert len(two.copies) == 2  # the second is made while the GIL is away
+    assert all(c["where"].startswith(__file__) for c in two.copies)
     again = pf.explain(lambda: (x * 2).sum().item())
     assert again.copies == [] and again.result == 64
 
