@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define PF_BACKEND_VERSION 2
+#define PF_BACKEND_VERSION 3
 #define PF_MAX_DIMS 12
 #define PF_MAX_OPERANDS 4
 
@@ -102,11 +102,11 @@ typedef struct pf_host {
   uint32_t size;     // sizeof(pf_host) of the core
   uint32_t version;  // PF_BACKEND_VERSION of the core
   void* context;
-  // Device memory from the core's caching allocator; released memory is used again by later work
-  // of the same stream.
+  // Device memory from the core's caching allocator for work of a stream; released memory is used
+  // again by later work of the same stream. `block` is what to release it by.
   pf_status (*allocate)(const struct pf_host*, pf_device, pf_stream, size_t bytes, void** out,
-                        size_t* capacity);
-  void (*release)(const struct pf_host*, pf_device, pf_stream, void*, size_t capacity);
+                        void** block);
+  void (*release)(const struct pf_host*, void* block);
   // Tells the user something once: a line of text.
   void (*notice)(const struct pf_host*, const char* text);
 } pf_host;
@@ -131,10 +131,12 @@ typedef struct pf_backend {
   pf_status (*memory_info)(pf_device, pf_memory_info*);
 
   pf_status (*allocate)(pf_device, size_t bytes, void** out);
+  // Once everything that any stream of the device has been given so far is done with it.
   void (*release)(pf_device, void*, size_t bytes);
 
   pf_status (*copy_to_host)(pf_device, pf_stream, void* host, const void* dev, size_t bytes);
   pf_status (*copy_from_host)(pf_device, pf_stream, void* dev, const void* host, size_t bytes);
+  // Waits for one stream. Wrong indices found since the last call go to where that is not NULL.
   pf_status (*synchronize)(pf_device, pf_stream, pf_index_error*);
 
   pf_status (*event_create)(pf_device, pf_event*);

@@ -102,9 +102,14 @@ Tensor& clamp_(Tensor&, std::optional<Scalar> min, std::optional<Scalar> max);
 Tensor masked_fill(const Tensor&, const Tensor& mask, Scalar value);
 Tensor masked_fill(const Tensor&, const Tensor& mask, const Tensor& value);  // a 0-d value
 Tensor& masked_fill_(Tensor&, const Tensor& mask, Scalar value);
-Tensor to(const Tensor&, DType);   // differentiable cast; the tensor itself when it has the dtype
-Tensor to(const Tensor&, Device);  // differentiable copy; the tensor itself when it is there
-Tensor& copy_(Tensor& dst, const Tensor& src);  // in place, casts and broadcasts src
+Tensor to(const Tensor&, DType);  // differentiable cast; the tensor itself when it has the dtype
+// Differentiable copy; the tensor itself when it is there. From pinned memory (pyflame/memory.h)
+// and with non_blocking the call does not wait: leave the source as it is until the stream has come
+// there. Copies to the CPU always wait.
+Tensor to(const Tensor&, Device, bool non_blocking = false);
+// In place, casts and broadcasts src. With non_blocking the call does not wait for copies between
+// pinned memory and a device of contiguous tensors of one shape and dtype, to the host either.
+Tensor& copy_(Tensor& dst, const Tensor& src, bool non_blocking = false);
 Tensor& fill_(Tensor&, Scalar);
 Tensor& zero_(Tensor&);
 

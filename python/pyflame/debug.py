@@ -52,22 +52,22 @@ def eager(on: bool = True):
 
 def memory_stats(device: str = "cpu") -> dict[str, int]:
     """Bytes of live tensors (``allocated``) and held from the device (``reserved``), with peaks."""
-    return _C._memory_stats(str(device))
+    return _C._memory_stats(_C.device(str(device)))
 
 
 def reset_peak_memory_stats(device: str = "cpu") -> None:
     """Sets the peaks of :func:`memory_stats` to the present values."""
-    _C._reset_peak_memory_stats(str(device))
+    _C._reset_peak_memory_stats(_C.device(str(device)))
 
 
 def empty_cache(device: str = "cpu") -> None:
     """Gives freed blocks back to the device."""
-    _C._empty_cache(str(device))
+    _C._empty_cache(_C.device(str(device)))
 
 
 def set_memory_limit(nbytes: int, device: str = "cpu") -> None:
     """Limits what tensors may take on a device, in bytes; 0 restores the default."""
-    _C._set_memory_limit(str(device), int(nbytes))
+    _C._set_memory_limit(_C.device(str(device)), int(nbytes))
 
 
 @contextmanager

@@ -183,8 +183,8 @@ Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool 
                         const char* op);
 // Memory of an object with the buffer protocol, shared or copied.
 Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy);
-inline Tensor move_to(const Tensor& t, Device d) {
-  return to(t, d);
+inline Tensor move_to(const Tensor& t, Device d, bool non_blocking = false) {
+  return to(t, d, non_blocking);
 }
 std::vector<Scalar> read_values(const Tensor&);  // all elements in row-major order
 
@@ -194,6 +194,15 @@ void init_registry(nb::module_& m);
 PyObject* find_op(const char* name);
 // Calls operation `name` with positional arguments; NotImplemented when there is none.
 PyObject* call_op(const char* name, std::initializer_list<PyObject*> args);
+
+// ---- memory.cpp ---------------------------------------------------------------------------------
+void init_memory(nb::module_& m);
+// In pinned memory for a device: without one for the current device, or else the first GPU. The
+// tensor itself where there is none.
+Tensor pinned(const Tensor&, PyObject* device = nullptr);
+PyObject* tensor_pin_memory(PyObject* self, PyObject* args, PyObject* kwargs);
+PyObject* tensor_is_pinned(PyObject* self, PyObject* args, PyObject* kwargs);
+PyObject* tensor_record_stream(PyObject* self, PyObject* stream);
 
 // ---- amp.cpp ------------------------------------------------------------------------------------
 void init_amp(nb::module_& m);

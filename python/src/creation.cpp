@@ -290,9 +290,9 @@ PyObject* tensor_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
 void init_creation(nb::module_& m) {
   m.def(
       "tensor",
-      [](nb::handle data, nb::handle dtype, nb::handle device, bool requires_grad, bool) {
-        return with_grad(tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), true, "tensor"),
-                         requires_grad);
+      [](nb::handle data, nb::handle dtype, nb::handle device, bool requires_grad, bool pin) {
+        Tensor t = tensor_from_data(data.ptr(), dtype.ptr(), device.ptr(), true, "tensor");
+        return with_grad(pin ? pinned(t) : t, requires_grad);
       },
       nb::arg("data").none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
       nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,

@@ -1,11 +1,10 @@
-// pyflame.debug and memory statistics: the insides, for tests and for people who look for the
+// pyflame.debug: the insides, for tests and for people who look for the
 // cause of something.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
 #include <string>
 
-#include "core/allocator.h"
 #include "core/backends.h"
 #include "engine/engine.h"
 #include "engine/trace.h"
@@ -34,26 +33,6 @@ void bind_debug(nb::module_& m) {
   m.def("_reset_stats", &pf::engine::reset_stats);
   m.def("_eager", &pf::engine::eager);
   m.def("_set_eager", &pf::engine::set_eager);
-  m.def("_memory_stats", [](const std::string& device) {
-    pf::engine::flush(pf::engine::Flush::MemoryStats);
-    pf::MemoryStats s = pf::memory_stats(pf::parse_device(device));
-    nb::dict d;
-    d["allocated"] = s.allocated;
-    d["max_allocated"] = s.max_allocated;
-    d["reserved"] = s.reserved;
-    d["max_reserved"] = s.max_reserved;
-    d["allocations"] = s.allocations;
-    d["cache_hits"] = s.cache_hits;
-    return d;
-  });
-  m.def("_memory_info", [](const std::string& name) {
-    pf::Device d = pf::parse_device(name);
-    const pf_backend* b = pf::usable_backend_of(d);
-    pf_memory_info info{};
-    pf_status status = b->memory_info(d.index, &info);
-    if (status != PF_OK) pf::raise_status(b, status, "mem_get_info");
-    return nb::make_tuple(info.free_bytes, info.total_bytes);
-  });
   // Lines of "name=value": what a plug-in counts.
   m.def("_device_statistics", [](const std::string& name) {
     pf::engine::flush(pf::engine::Flush::MemoryStats);
@@ -81,12 +60,6 @@ void bind_debug(nb::module_& m) {
     const pf_status status = b->kernel_launch(d.index, nullptr, kernel, &t, 1, attrs, 2, nullptr);
     if (status != PF_OK) pf::raise_status(b, status, "tuning");
     return std::string(room.c_str());
-  });
-  m.def("_reset_peak_memory_stats",
-        [](const std::string& d) { pf::reset_peak_memory_stats(pf::parse_device(d)); });
-  m.def("_empty_cache", [](const std::string& d) { pf::empty_cache(pf::parse_device(d)); });
-  m.def("_set_memory_limit", [](const std::string& d, int64_t bytes) {
-    pf::set_memory_limit(pf::parse_device(d), bytes);
   });
   // Makes the nth next `call` ("allocate", "program_create", "program_launch", "kernel_launch",
   // "copy") on the device fail with `kind` ("oom", "compile", "launch", "lost"); 0 switches it off.

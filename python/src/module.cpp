@@ -31,6 +31,7 @@ NB_MODULE(_C, m) {
     py::init_autograd(m);
     py::init_amp(m);
     py::init_runtime(m);
+    py::init_memory(m);
     py::bind_io(m);
     bind_debug(m);
     py::init_user_kernel(m);

@@ -71,6 +71,7 @@ void parse(OpSet& set) {
 // Keywords that PyTorch has everywhere and that are not part of a row's schema.
 struct Extras {
   bool requires_grad = false;
+  bool pin_memory = false;
   PyObject* out = nullptr;
   PyObject* generator = nullptr;
 };
@@ -107,7 +108,11 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
     extras->requires_grad = value == Py_True;
     return -1;
   }
-  if (creates && (equals(name, "pin_memory") || equals(name, "layout"))) return -1;
+  if (creates && equals(name, "pin_memory")) {
+    extras->pin_memory = value == Py_True;
+    return -1;
+  }
+  if (creates && equals(name, "layout")) return -1;
   if (equals(name, "memory_format")) return -1;
   return -2;
 }
@@ -337,6 +342,7 @@ class WithGenerator {
 
 PyObject* finish(PyObject* result, const Extras& extras) {
   Obj r(result);
+  if (extras.pin_memory && is_tensor(r.get())) r = Obj(wrap(pinned(tensor_of(r.get()))));
   if (extras.requires_grad && is_tensor(r.get())) tensor_of(r.get()).requires_grad_(true);
   if (extras.out) {
     if (!is_tensor(r.get())) type_error("pf: out= needs an operation with one tensor as result");
@@ -384,7 +390,7 @@ PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwn
     }
     values.clear();
     spare = std::move(values);
-    if (extras.requires_grad || extras.out) [[unlikely]]
+    if (extras.requires_grad || extras.out || extras.pin_memory) [[unlikely]]
       return finish(result, extras);
     return result;
   }

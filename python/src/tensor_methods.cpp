@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "common.h"
+#include "core/backends.h"
 #include "engine/engine.h"
 
 namespace pyflame::python {
@@ -81,17 +82,17 @@ PyObject* data_ptr(PyObject* o, PyObject*) {
   return guarded([&] {
     const Tensor& t = tensor_of(o);
     void* p = engine::device_data(t);
-    engine::mark_foreign(t);
+    // Memory of a device: operations are enqueued before their calls return from now on.
+    if (backend_of(t->storage->device)->host_readable)
+      engine::mark_foreign(t);
+    else
+      t->storage->foreign = true;
     return PyLong_FromVoidPtr(p);
   });
 }
 PyObject* get_device(PyObject* o, PyObject*) {
   Device d = tensor_of(o)->storage->device;
   return PyLong_FromLong(d.is_cpu() ? -1 : d.index);
-}
-PyObject* self(PyObject* o, PyObject*) {
-  Py_INCREF(o);
-  return o;
 }
 PyObject* no(PyObject*, PyObject*) {
   Py_RETURN_FALSE;
@@ -170,11 +171,12 @@ PyObject* cuda(PyObject* o, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     static const char* names[] = {"device", "non_blocking", "memory_format", nullptr};
     PyObject *device = Py_None, *ignored;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO:cuda", const_cast<char**>(names), &device,
-                                     &ignored, &ignored))
+    int non_blocking = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OpO:cuda", const_cast<char**>(names), &device,
+                                     &non_blocking, &ignored))
       return nullptr;
     Device d = device == Py_None ? parse_device("gpu") : to_usable_device(device);
-    return converted(o, move_to(tensor_of(o), d));
+    return converted(o, move_to(tensor_of(o), d, non_blocking != 0));
   });
 }
 
@@ -186,7 +188,7 @@ bool named(PyObject* name, const char* text) {
 PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&] {
     PyObject *dtype = nullptr, *device = nullptr, *other = nullptr;
-    bool copy = false;
+    bool copy = false, non_blocking = false;
     Py_ssize_t at = 0;
     if (nargs > 0) {
       if (is_dtype_like(args[0])) {
@@ -198,7 +200,7 @@ PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObje
         if (nargs > 1 && (is_dtype_like(args[1]) || args[1] == Py_None)) dtype = args[at++];
       }
     }
-    if (at < nargs) ++at;  // non_blocking
+    if (at < nargs) non_blocking = PyObject_IsTrue(args[at++]) == 1;
     if (at < nargs) copy = PyObject_IsTrue(args[at++]) == 1;
     if (at < nargs)
       type_error(
@@ -214,7 +216,9 @@ PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObje
         other = value;
       } else if (named(name, "copy")) {
         copy = PyObject_IsTrue(value) == 1;
-      } else if (!named(name, "non_blocking") && !named(name, "memory_format")) {
+      } else if (named(name, "non_blocking")) {
+        non_blocking = PyObject_IsTrue(value) == 1;
+      } else if (!named(name, "memory_format")) {
         type_error(std::string("pf.to: got an unexpected keyword argument '") +
                    PyUnicode_AsUTF8(name) + "'; expected device, dtype, other, non_blocking, copy");
       }
@@ -229,9 +233,10 @@ PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObje
     if (device && device != Py_None) d = to_usable_device(device);
     if (dtype && dtype != Py_None) type = to_dtype(dtype);
     // The narrower type travels.
-    Tensor r = !d                                    ? pyflame::to(t, type)
-               : itemsize(type) < itemsize(t->dtype) ? move_to(pyflame::to(t, type), *d)
-                                                     : pyflame::to(move_to(t, *d), type);
+    Tensor r = !d ? pyflame::to(t, type)
+               : itemsize(type) < itemsize(t->dtype)
+                   ? move_to(pyflame::to(t, type), *d, non_blocking)
+                   : pyflame::to(move_to(t, *d, non_blocking), type);
     if (copy && r.impl() == t.impl()) r = clone(t);
     return converted(o, std::move(r));
   });
@@ -325,10 +330,16 @@ PyMethodDef kTensorMethods[] = {
     {"is_floating_point", is_floating_point, METH_NOARGS, "True for float dtypes."},
     {"is_complex", is_complex, METH_NOARGS, "True for complex dtypes."},
     {"is_signed", is_signed, METH_NOARGS, "True for dtypes with negative values."},
-    {"is_pinned", no, METH_NOARGS, "False: memory of the CPU is pageable."},
+    {"is_pinned", fn(tensor_is_pinned), kKw,
+     "is_pinned(device=None): True when it is in memory that GPUs read directly."},
     {"is_shared", no, METH_NOARGS, "False."},
     {"is_inference", no, METH_NOARGS, "False."},
-    {"pin_memory", self, METH_NOARGS, "The tensor itself."},
+    {"pin_memory", fn(tensor_pin_memory), kKw,
+     "pin_memory(device=None): a copy in memory that GPUs read directly, from which copies with "
+     "non_blocking=True do not wait; itself when it is there or there is no GPU."},
+    {"record_stream", tensor_record_stream, METH_O,
+     "record_stream(stream): its memory is not used again before the stream has come to this "
+     "point. Needed only for work that PyFlame does not run itself."},
     {"data_ptr", data_ptr, METH_NOARGS, "Address of the first element; runs what is pending."},
     {"get_device", get_device, METH_NOARGS, "Number of the GPU, -1 for the CPU."},
     {"is_set_to", is_set_to, METH_O, "True when it is the same view of the same storage."},

@@ -3,31 +3,57 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <functional>
+#include <cstdio>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "core/backends.h"
 #include "pyflame/error.h"
 
 namespace pyflame {
+
+// Memory taken from the device by one call; its blocks follow each other without gaps.
+struct Segment {
+  char* base = nullptr;
+  size_t size = 0;
+  StreamState* stream = nullptr;
+  Block* first = nullptr;
+  int32_t live = 0;  // blocks in use or waiting
+  bool small = false;
+};
+
 namespace {
 
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
-constexpr size_t kTracked = 64 * kKiB;  // blocks this large are listed when memory runs out
+constexpr size_t kSmallSegment = 2 * kMiB;  // of devices whose allocations are dear
+constexpr size_t kLargeSegment = 20 * kMiB;
+constexpr size_t kPage = 4 * kKiB, kHugePage = 2 * kMiB;
+constexpr size_t kLabelled = 64 * kKiB;  // blocks this large are listed when memory runs out
+constexpr int kClasses = 128;
 
-// Sizes are rounded to classes so that freed blocks fit again: steps of 64 bytes, then eighths of
-// a power of two, then 2 MiB (one huge page).
-size_t round_size(size_t n) {
-  if (n <= 1024) return std::max<size_t>((n + 63) / 64 * 64, 64);
-  if (n <= 16 * kMiB) {
-    size_t step = size_t{1} << (63 - __builtin_clzll(n) - 3);
-    return (n + step - 1) / step * step;
+size_t round_up(size_t n, size_t step) {
+  return (n + step - 1) / step * step;
+}
+
+// Small sizes are rounded to classes so that freed blocks fit again: steps of 64 bytes, then
+// eighths of a power of two.
+size_t small_size(size_t n, size_t align) {
+  if (n <= 1024) {
+    n = std::max<size_t>(round_up(n, 64), 64);
+  } else {
+    n = round_up(n, size_t{1} << (63 - __builtin_clzll(n) - 3));
   }
-  return (n + 2 * kMiB - 1) / (2 * kMiB) * (2 * kMiB);
+  return round_up(n, align);
+}
+int class_of(size_t size) {
+  if (size <= 1024) return static_cast<int>(size / 64 - 1);
+  const int k = 63 - __builtin_clzll(size);
+  return 16 + (k - 10) * 8 + static_cast<int>((size - (size_t{1} << k)) >> (k - 3));
 }
 
 std::string megabytes(int64_t bytes) {
@@ -36,63 +62,151 @@ std::string megabytes(int64_t bytes) {
   return text;
 }
 
+struct BySize {
+  bool operator()(const Block* a, const Block* b) const {
+    return a->size != b->size ? a->size < b->size : a->data < b->data;
+  }
+  using is_transparent = void;
+  bool operator()(const Block* a, size_t size) const { return a->size < size; }
+  bool operator()(size_t size, const Block* b) const { return size < b->size; }
+};
+
+// What is free for one stream.
+struct Pool {
+  std::array<Block*, kClasses> bins{};    // small blocks of one size, not joined
+  std::set<Block*, BySize> small, large;  // joined with their free neighbours
+  int64_t binned = 0;
+};
+
+}  // namespace
+
 class Allocator {
  public:
   explicit Allocator(Device device) : device_(device), backend_(backend_of(device)) {
+    const bool gpu = device.type == DeviceType::ROCm || device.type == DeviceType::CUDA;
+    const bool test = device.type == DeviceType::Paranoid;
+    limited_ = gpu || test;
+    configure(alloc_settings_of_environment(), false);
     // The test backend must see every allocation fresh, and its exact size: it guards the ends.
-    caching_ = device.type != DeviceType::Paranoid;
+    caching_ = settings_.caching >= 0 ? settings_.caching != 0 : !test;
+    // The host's own allocator is good at small blocks; a device's takes microseconds, or waits.
+    carve_ = (gpu || test) && settings_.split;
+    small_ = gpu || test ? 256 * kKiB : 64 * kKiB;
+    align_ = gpu || test ? 256 : 64;
     set_limit(0);
   }
 
-  void* allocate(size_t bytes, size_t* capacity, const char* op) {
-    size_t size = caching_ ? round_size(bytes) : bytes;
+  Block* allocate(StreamState* stream, size_t bytes, const MemoryUse& use) {
+    const bool small = bytes <= small_;
+    const size_t size = rounded(bytes, small);
     std::lock_guard lock(mutex_);
     ++stats_.allocations;
-    void* block = take_cached(size);
-    if (block) {
+    if (!waiting_.empty()) collect_waiting(false);
+    Block* b = take_cached(stream, size, small);
+    if (b) {
       ++stats_.cache_hits;
     } else {
-      pf_status status = fresh(size, &block);
+      pf_status status = fresh(stream, size, small, &b);
       if (status == PF_OOM) {
-        drop_cache();
-        status = fresh(size, &block);
+        // Once more, with everything released that nobody uses.
+        ++stats_.retries;
+        collect_waiting(true);
+        b = take_cached(stream, size, small);
+        if (b) {
+          status = PF_OK;
+        } else {
+          drop_cache();
+          status = fresh(stream, size, small, &b);
+        }
       }
-      if (status != PF_OK) raise(bytes, status, op);
+      if (status != PF_OK) raise(bytes, status, use);
     }
-    stats_.allocated += static_cast<int64_t>(size);
-    stats_.max_allocated = std::max(stats_.max_allocated, stats_.allocated);
-    headroom_.store(limit_ - stats_.allocated, std::memory_order_relaxed);
-    if (size >= kTracked) live_.emplace(block, size);
-    *capacity = size;  // not before: a failed allocation leaves nothing to release
-    return block;
+    b->state = Block::Used;
+    b->requested = bytes;
+    if (b->segment->live++ == 0) busy_ += static_cast<int64_t>(b->segment->size);
+    account(*b, [](MemoryCounter& c, int64_t n) { c.add(n); });
+    update_headroom();
+    label(*b, use);
+    return b;
   }
 
-  void release(void* block, size_t size) noexcept {
+  void release(Block* b) noexcept {
     std::lock_guard lock(mutex_);
-    stats_.allocated -= static_cast<int64_t>(size);
-    headroom_.store(limit_ - stats_.allocated, std::memory_order_relaxed);
-    if (size >= kTracked) live_.erase(block);
-    if (caching_) {
-      bins_[size].push_back(block);
+    account(*b, [](MemoryCounter& c, int64_t n) { c.remove(n); });
+    if (b->users.empty() || !caching_) {
+      retire(b);
     } else {
-      give_back(block, size);
+      wait_for_users(b);
     }
+    update_headroom();
+  }
+
+  void relabel(Block& b, const MemoryUse& use) {
+    std::lock_guard lock(mutex_);
+    label(b, use);
+  }
+
+  void add_user(Block& b, StreamState* stream) {
+    std::lock_guard lock(mutex_);
+    if (stream == b.stream) return;
+    if (std::find(b.users.begin(), b.users.end(), stream) == b.users.end())
+      b.users.push_back(stream);
   }
 
   void empty_cache() {
     std::lock_guard lock(mutex_);
+    collect_waiting(true);
     drop_cache();
   }
 
   MemoryStats stats() {
     std::lock_guard lock(mutex_);
-    return stats_;
+    if (!waiting_.empty()) collect_waiting(false);
+    MemoryStats r = stats_;
+    r.allocated = r.all.allocated_bytes.current;
+    r.max_allocated = r.all.allocated_bytes.peak;
+    r.reserved = r.all.reserved_bytes.current;
+    r.max_reserved = r.all.reserved_bytes.peak;
+    r.limit = limit_;
+    for (PoolStats* p : {&r.all, &r.small, &r.large}) {
+      p->active = p->allocation.current;
+      p->active_bytes = p->allocated_bytes.current;
+    }
+    auto each = [&](bool small, auto&& fn) {
+      fn(r.all);
+      fn(small ? r.small : r.large);
+    };
+    for (const Waiting& w : waiting_)
+      each(is_small(*w.block), [&](PoolStats& p) {
+        ++p.active;
+        p.active_bytes += static_cast<int64_t>(w.block->size);
+      });
+    for (const auto& [base, s] : segments_)
+      for (const Block* b = s->first; b; b = b->next)
+        if (s->live && (b->state == Block::Free || b->state == Block::Binned))
+          each(s->small, [&](PoolStats& p) {
+            ++p.inactive_split;
+            p.inactive_split_bytes += static_cast<int64_t>(b->size);
+          });
+    return r;
   }
 
   void reset_peak() {
     std::lock_guard lock(mutex_);
-    stats_.max_allocated = stats_.allocated;
-    stats_.max_reserved = stats_.reserved;
+    for (PoolStats* p : {&stats_.all, &stats_.small, &stats_.large})
+      for (MemoryCounter* c : {&p->allocation, &p->allocated_bytes, &p->requested_bytes,
+                               &p->segment, &p->reserved_bytes})
+        c->reset_peak();
+  }
+
+  void reset_accumulated() {
+    std::lock_guard lock(mutex_);
+    for (PoolStats* p : {&stats_.all, &stats_.small, &stats_.large})
+      for (MemoryCounter* c : {&p->allocation, &p->allocated_bytes, &p->requested_bytes,
+                               &p->segment, &p->reserved_bytes})
+        c->allocated = c->current;
+    stats_.allocations = stats_.cache_hits = stats_.retries = stats_.ooms = 0;
+    stats_.device_allocs = stats_.device_frees = 0;
   }
 
   int64_t headroom() const { return headroom_.load(std::memory_order_relaxed); }
@@ -106,79 +220,474 @@ class Allocator {
       PF_CHECK(status == PF_OK, DeviceError, "device", device_.str(),
                " is not usable: ", backend_error(backend_, status),
                "; use another device or 'cpu'");
-      bytes = static_cast<int64_t>(info.free_bytes) + stats_.reserved;
+      bytes = static_cast<int64_t>(info.free_bytes) + stats_.all.reserved_bytes.current;
+      if (limited_ && settings_.fraction > 0)
+        bytes = static_cast<int64_t>(settings_.fraction * static_cast<double>(info.total_bytes));
+      if (limited_ && settings_.limit > 0) bytes = std::min(bytes, settings_.limit);
     }
     limit_ = bytes;
-    headroom_.store(limit_ - stats_.allocated, std::memory_order_relaxed);
+    update_headroom();
   }
+
+  void set_fraction(double fraction) {
+    pf_memory_info info{};
+    pf_status status = backend_->memory_info(device_.index, &info);
+    if (status != PF_OK) raise_status(backend_, status, "set_per_process_memory_fraction");
+    set_limit(std::max<int64_t>(
+        static_cast<int64_t>(fraction * static_cast<double>(info.total_bytes)), 1));
+  }
+
+  void configure(const AllocSettings& s, bool apply_limit) {
+    {
+      std::lock_guard lock(mutex_);
+      settings_ = s;
+    }
+    if (apply_limit && limited_ && (s.fraction > 0 || s.limit > 0)) set_limit(0);
+  }
+
+  std::string snapshot();
 
  private:
-  void* take_cached(size_t size) {
-    auto it = bins_.find(size);
-    if (it != bins_.end() && !it->second.empty()) {
-      void* block = it->second.back();
-      it->second.pop_back();
-      return block;
-    }
-    return nullptr;
+  struct Waiting {
+    Block* block;
+    std::vector<pf_event> events;
+  };
+
+  size_t rounded(size_t bytes, bool small) const {
+    if (!caching_) return bytes;
+    if (small) return small_size(bytes, align_);
+    if (settings_.split) return round_up(bytes, kPage);
+    return bytes <= 16 * kMiB ? small_size(bytes, align_) : round_up(bytes, kHugePage);
   }
 
-  pf_status fresh(size_t size, void** block) {
-    if (stats_.reserved + static_cast<int64_t>(size) > limit_) return PF_OOM;
-    pf_status status = backend_->allocate(device_.index, size, block);
-    if (status == PF_OK) {
-      stats_.reserved += static_cast<int64_t>(size);
-      stats_.max_reserved = std::max(stats_.max_reserved, stats_.reserved);
+  static bool is_small(const Block& b) { return b.segment->small; }
+  PoolStats& pool_stats(bool small) { return small ? stats_.small : stats_.large; }
+
+  template <class F>
+  void account(const Block& b, F&& change) {
+    const auto size = static_cast<int64_t>(b.size), requested = static_cast<int64_t>(b.requested);
+    for (PoolStats* p : {&stats_.all, &pool_stats(is_small(b))}) {
+      change(p->allocation, 1);
+      change(p->allocated_bytes, size);
+      change(p->requested_bytes, requested);
     }
-    return status;
+  }
+  void account_segment(bool small, int64_t count, int64_t bytes) {
+    for (PoolStats* p : {&stats_.all, &pool_stats(small)})
+      if (count > 0) {
+        p->segment.add(count);
+        p->reserved_bytes.add(bytes);
+      } else {
+        p->segment.remove(-count);
+        p->reserved_bytes.remove(-bytes);
+      }
   }
 
-  void give_back(void* block, size_t size) noexcept {
-    backend_->release(device_.index, block, size);
-    stats_.reserved -= static_cast<int64_t>(size);
+  // Segments with live blocks cannot be exchanged for others: their free parts may not fit.
+  void update_headroom() {
+    const int64_t used = caching_ ? busy_ : stats_.all.allocated_bytes.current;
+    headroom_.store(limit_ - used, std::memory_order_relaxed);
+  }
+
+  static void label(Block& b, const MemoryUse& use) {
+    b.op = use.op;
+    if (b.size < kLabelled) return;
+    b.dtype = use.dtype;
+    if (use.shape) b.shape = *use.shape;
+  }
+
+  Pool& pool_of(StreamState* stream) {
+    if (!stream) return default_pool_;
+    auto& p = pools_[stream];
+    if (!p) p = std::make_unique<Pool>();
+    return *p;
+  }
+  template <class F>
+  void each_pool(F&& fn) {
+    fn(default_pool_);
+    for (auto& [stream, pool] : pools_) fn(*pool);
+  }
+
+  // ---- what is free ----------------------------------------------------------------------------
+
+  Block* take_cached(StreamState* stream, size_t size, bool small) {
+    if (!caching_) return nullptr;
+    Pool& p = pool_of(stream);
+    if (!small) return take_fitting(p.large, size);
+    Block*& bin = p.bins[static_cast<size_t>(class_of(size))];
+    if (bin) {
+      --p.binned;
+      return std::exchange(bin, bin->next_binned);
+    }
+    if (!carve_) return nullptr;
+    if (Block* b = take_fitting(p.small, size)) return b;
+    if (!p.binned) return nullptr;
+    join_bins(p);
+    return take_fitting(p.small, size);
+  }
+
+  Block* take_fitting(std::set<Block*, BySize>& free, size_t size) {
+    auto it = free.lower_bound(size);
+    if (it == free.end()) return nullptr;
+    Block* b = *it;
+    if (!settings_.split && b->size != size) return nullptr;
+    if (b->size > settings_.max_split) {
+      // Large blocks stay whole: only for what is large too, and nearly as large.
+      if (size <= settings_.max_split || b->size - size >= kLargeSegment) return nullptr;
+      free.erase(it);
+      return b;
+    }
+    free.erase(it);
+    if (settings_.split) split(b, size, free);
+    return b;
+  }
+
+  void split(Block* b, size_t size, std::set<Block*, BySize>& free) {
+    if (b->size < size + align_) return;
+    auto* rest = new Block;
+    rest->data = static_cast<char*>(b->data) + size;
+    rest->size = b->size - size;
+    rest->owner = this;
+    rest->stream = b->stream;
+    rest->segment = b->segment;
+    rest->state = Block::Free;
+    rest->prev = b;
+    rest->next = b->next;
+    if (rest->next) rest->next->prev = rest;
+    b->next = rest;
+    b->size = size;
+    free.insert(rest);
+  }
+
+  // Makes a block free, together with its free neighbours.
+  void join(Block* b, std::set<Block*, BySize>& free) {
+    b->state = Block::Free;
+    auto absorb = [&](Block* first, Block* second) {
+      first->size += second->size;
+      first->next = second->next;
+      if (first->next) first->next->prev = first;
+      delete second;
+    };
+    if (Block* n = b->next; n && n->state == Block::Free) {
+      free.erase(n);
+      absorb(b, n);
+    }
+    if (Block* p = b->prev; p && p->state == Block::Free) {
+      free.erase(p);
+      absorb(p, b);
+      b = p;
+    }
+    free.insert(b);
+  }
+
+  void join_bins(Pool& p) {
+    for (Block*& bin : p.bins)
+      while (Block* b = bin) {
+        bin = b->next_binned;
+        join(b, p.small);
+      }
+    p.binned = 0;
+  }
+
+  // Nothing uses it any more, or only earlier work of its own stream.
+  void retire(Block* b) noexcept {
+    Segment* s = b->segment;
+    if (--s->live == 0) busy_ -= static_cast<int64_t>(s->size);
+    b->users.clear();
+    if (!caching_) {
+      give_back(s);
+      return;
+    }
+    Pool& p = pool_of(b->stream);
+    if (s->small) {
+      b->state = Block::Binned;
+      Block*& bin = p.bins[static_cast<size_t>(class_of(b->size))];
+      b->next_binned = bin;
+      bin = b;
+      ++p.binned;
+    } else {
+      join(b, p.large);
+    }
+  }
+
+  // ---- other streams ---------------------------------------------------------------------------
+
+  pf_event take_event() {
+    if (!events_.empty()) {
+      pf_event e = events_.back();
+      events_.pop_back();
+      return e;
+    }
+    pf_event e = nullptr;
+    return backend_->event_create(device_.index, &e) == PF_OK ? e : nullptr;
+  }
+
+  void wait_for_users(Block* b) noexcept {
+    b->state = Block::Waiting;
+    Waiting w{b, {}};
+    for (StreamState* s : b->users) {
+      pf_event e = take_event();
+      if (e && backend_->event_record(device_.index, e, handle_of(s)) == PF_OK) {
+        w.events.push_back(e);
+        continue;
+      }
+      if (e) events_.push_back(e);
+      // No event to be had: wait here. A device that fails this, too, is lost.
+      backend_->synchronize(device_.index, handle_of(s), nullptr);
+    }
+    waiting_.push_back(std::move(w));
+  }
+
+  int32_t wait_for(pf_event e, const Block& b) noexcept {
+    if (PF_HAS(backend_, event_synchronize)) {
+      backend_->event_synchronize(device_.index, e);
+    } else {
+      for (StreamState* s : b.users) backend_->synchronize(device_.index, handle_of(s), nullptr);
+    }
+    return 1;
+  }
+
+  // Blocks whose users are done become free; `all` waits for them.
+  void collect_waiting(bool all) noexcept {
+    for (size_t i = 0; i < waiting_.size();) {
+      Waiting& w = waiting_[i];
+      while (!w.events.empty()) {
+        pf_event e = w.events.back();
+        int32_t done = 0;
+        pf_status status = backend_->event_query(device_.index, e, &done);
+        if (status == PF_OK && !done && all) done = wait_for(e, *w.block);
+        if (status == PF_OK && !done) break;
+        events_.push_back(e);
+        w.events.pop_back();
+      }
+      if (!w.events.empty()) {
+        ++i;
+        continue;
+      }
+      retire(w.block);
+      waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
+  // ---- the device ------------------------------------------------------------------------------
+
+  pf_status fresh(StreamState* stream, size_t size, bool small, Block** out) {
+    size_t wanted = size;
+    if (caching_ && settings_.split && (carve_ || !small)) {
+      wanted = small ? kSmallSegment : round_up(size, kHugePage);
+      if (!small && settings_.max_split >= kLargeSegment) {
+        // Room for others, in proportion to what is there.
+        const auto part = static_cast<size_t>(stats_.all.reserved_bytes.current) / 8;
+        wanted = std::max(wanted, std::min(round_up(part, kHugePage), kLargeSegment));
+      }
+    }
+    collect_garbage(wanted);
+    pf_status status = take_segment(stream, wanted, small, out);
+    if (status == PF_OOM && wanted > size) status = take_segment(stream, size, small, out);
+    if (status != PF_OK) return status;
+    if (caching_ && settings_.split && (carve_ || !small) &&
+        (*out)->size <= std::max(settings_.max_split, kSmallSegment))
+      split(*out, size, small ? pool_of(stream).small : pool_of(stream).large);
+    return PF_OK;
+  }
+
+  pf_status take_segment(StreamState* stream, size_t size, bool small, Block** out) {
+    if (stats_.all.reserved_bytes.current + static_cast<int64_t>(size) > limit_) return PF_OOM;
+    void* data = nullptr;
+    pf_status status = backend_->allocate(device_.index, size, &data);
+    if (status != PF_OK) return status;
+    ++stats_.device_allocs;
+    auto* s = new Segment{static_cast<char*>(data), size, stream, nullptr, 0, small};
+    auto* b = new Block;
+    b->data = data;
+    b->size = size;
+    b->owner = this;
+    b->stream = stream;
+    b->segment = s;
+    s->first = b;
+    segments_.emplace(data, s);
+    account_segment(small, 1, static_cast<int64_t>(size));
+    *out = b;
+    return PF_OK;
+  }
+
+  // The segment's blocks are in no list any more. The backend waits for what still uses it.
+  void give_back(Segment* s) noexcept {
+    backend_->release(device_.index, s->base, s->size);
+    ++stats_.device_frees;
+    account_segment(s->small, -1, -static_cast<int64_t>(s->size));
+    segments_.erase(s->base);
+    for (Block* b = s->first; b;) delete std::exchange(b, b->next);
+    delete s;
   }
 
   void drop_cache() {
-    for (auto& [size, blocks] : bins_)
-      for (void* block : blocks) give_back(block, size);
-    bins_.clear();
+    each_pool([&](Pool& p) {
+      if (carve_) {
+        join_bins(p);
+      } else {
+        for (Block*& bin : p.bins) {
+          for (Block* b = bin; b;) give_back(std::exchange(b, b->next_binned)->segment);
+          bin = nullptr;
+        }
+        p.binned = 0;
+      }
+      drop_free(p.small, INT64_MAX);
+      drop_free(p.large, INT64_MAX);
+    });
   }
 
-  [[noreturn]] void raise(size_t bytes, pf_status status, const char* op) {
-    if (status != PF_OOM)
-      PF_FAIL(BackendError, op, "allocating ", bytes, " bytes on ", device_.str(),
-              " failed: ", backend_error(backend_, status));
-    std::vector<size_t> sizes;
-    for (auto& [block, size] : live_) sizes.push_back(size);
-    std::sort(sizes.begin(), sizes.end(), std::greater<>());
-    std::string largest;
-    for (size_t i = 0; i < std::min<size_t>(sizes.size(), 5); ++i)
-      largest += (i ? ", " : "") + megabytes(static_cast<int64_t>(sizes[i]));
-    PF_FAIL(OutOfMemoryError, op, "out of memory on ", device_.str(), ": asked for ",
-            megabytes(static_cast<int64_t>(bytes)), " with ", megabytes(stats_.allocated),
-            " in live tensors (largest: ", largest.empty() ? "none" : largest, ") and a limit of ",
-            megabytes(limit_),
-            "; use a smaller batch or model, accumulate gradients over several smaller batches, "
-            "or drop tensors that are no longer needed");
+  // Gives segments back of which nothing is in use, the largest first; returns the bytes.
+  int64_t drop_free(std::set<Block*, BySize>& free, int64_t enough) {
+    int64_t dropped = 0;
+    for (auto it = free.end(); it != free.begin() && dropped < enough;) {
+      --it;
+      Segment* s = (*it)->segment;
+      if (s->live) continue;
+      dropped += static_cast<int64_t>(s->size);
+      it = free.erase(it);
+      give_back(s);
+    }
+    return dropped;
   }
+
+  // garbage_collection_threshold: near the limit unused segments go before a new one comes.
+  void collect_garbage(size_t wanted) {
+    if (settings_.garbage_threshold <= 0) return;
+    const auto threshold =
+        static_cast<int64_t>(settings_.garbage_threshold * static_cast<double>(limit_));
+    int64_t over = stats_.all.reserved_bytes.current + static_cast<int64_t>(wanted) - threshold;
+    if (over <= 0) return;
+    each_pool([&](Pool& p) {
+      if (over > 0) over -= drop_free(p.large, over);
+    });
+  }
+
+  [[noreturn]] void raise(size_t bytes, pf_status status, const MemoryUse& use);
+  std::string largest();
 
   Device device_;
   const pf_backend* backend_;
-  bool caching_;
+  bool caching_ = true, carve_ = false, limited_ = false;
+  size_t align_ = 64, small_ = 0;
+  AllocSettings settings_;
   std::mutex mutex_;
-  std::unordered_map<size_t, std::vector<void*>> bins_;
-  std::unordered_map<void*, size_t> live_;
+  Pool default_pool_;
+  std::unordered_map<StreamState*, std::unique_ptr<Pool>> pools_;
+  std::map<void*, Segment*> segments_;
+  std::vector<Waiting> waiting_;
+  std::vector<pf_event> events_;  // to be used again
   MemoryStats stats_;
   int64_t limit_ = 0;
+  int64_t busy_ = 0;  // bytes of segments with live blocks
   std::atomic<int64_t> headroom_{0};
 };
 
-constexpr int kMaxDevices = 16;
+// ---- words -------------------------------------------------------------------------------------
+
+namespace {
+
+std::string contents(const Block& b) {
+  std::string s = b.op ? b.op : "?";
+  s += " [";
+  for (int i = 0; i < b.shape.size(); ++i) s += (i ? ", " : "") + std::to_string(b.shape[i]);
+  return s + "] " + std::string(name(b.dtype));
+}
+
+}  // namespace
+
+std::string Allocator::largest() {
+  std::vector<const Block*> live;
+  for (const auto& [base, s] : segments_)
+    for (const Block* b = s->first; b; b = b->next)
+      if (b->state == Block::Used && b->size >= kLabelled) live.push_back(b);
+  std::sort(live.begin(), live.end(), [](auto* a, auto* b) { return BySize()(b, a); });
+  std::string r;
+  for (size_t i = 0; i < std::min<size_t>(live.size(), 5); ++i)
+    r += (i ? ", " : "") + megabytes(static_cast<int64_t>(live[i]->size)) + " from " +
+         contents(*live[i]);
+  return r.empty() ? "none" : r;
+}
+
+void Allocator::raise(size_t bytes, pf_status status, const MemoryUse& use) {
+  const char* op = use.op ? use.op : "allocate";
+  if (status != PF_OOM)
+    PF_FAIL(BackendError, op, "allocating ", bytes, " bytes on ", device_.str(),
+            " failed: ", backend_error(backend_, status));
+  ++stats_.ooms;
+  pf_memory_info info{};
+  std::string free;
+  if (backend_->memory_info(device_.index, &info) == PF_OK)
+    free = "; the device has " + megabytes(static_cast<int64_t>(info.free_bytes)) + " free of " +
+           megabytes(static_cast<int64_t>(info.total_bytes));
+  const int64_t allocated = stats_.all.allocated_bytes.current,
+                reserved = stats_.all.reserved_bytes.current;
+  PF_FAIL(OutOfMemoryError, op, "out of memory on ", device_.str(), ": asked for ",
+          megabytes(static_cast<int64_t>(bytes)), " with ", megabytes(allocated),
+          " in live tensors (largest: ", largest(), "), ", megabytes(reserved - allocated),
+          " reserved beside them and a limit of ", megabytes(limit_), free,
+          "; use a smaller batch or model, accumulate gradients over several smaller batches, "
+          "drop tensors that are no longer needed, or, where much is reserved beside them, set "
+          "PYFLAME_ALLOC_CONF=max_split_size_mb:128");
+}
+
+std::string Allocator::snapshot() {
+  std::lock_guard lock(mutex_);
+  if (!waiting_.empty()) collect_waiting(false);
+  static constexpr const char* kStates[] = {"active_allocated", "active_awaiting_free", "inactive",
+                                            "inactive"};
+  std::string r = "[";
+  for (const auto& [base, s] : segments_) {
+    size_t allocated = 0, active = 0, requested = 0;
+    std::string blocks;
+    for (const Block* b = s->first; b; b = b->next) {
+      const bool used = b->state == Block::Used;
+      if (used) allocated += b->size, requested += b->requested;
+      if (used || b->state == Block::Waiting) active += b->size;
+      blocks += std::string(blocks.empty() ? "" : ", ") +
+                "{\"address\": " + std::to_string(reinterpret_cast<uintptr_t>(b->data)) +
+                ", \"size\": " + std::to_string(b->size) +
+                ", \"requested_size\": " + std::to_string(used ? b->requested : 0) +
+                ", \"state\": \"" + kStates[b->state] + "\"";
+      if (used && b->op) {
+        blocks += std::string(", \"operation\": \"") + b->op + "\"";
+        if (b->size >= kLabelled) {
+          blocks += ", \"dtype\": \"" + std::string(name(b->dtype)) + "\", \"shape\": [";
+          for (int i = 0; i < b->shape.size(); ++i)
+            blocks += (i ? ", " : "") + std::to_string(b->shape[i]);
+          blocks += "]";
+        }
+      }
+      blocks += "}";
+    }
+    r += std::string(r.size() > 1 ? ",\n " : "") + "{\"device\": \"" + device_.str() +
+         "\", \"address\": " + std::to_string(reinterpret_cast<uintptr_t>(base)) +
+         ", \"total_size\": " + std::to_string(s->size) +
+         ", \"allocated_size\": " + std::to_string(allocated) +
+         ", \"active_size\": " + std::to_string(active) +
+         ", \"requested_size\": " + std::to_string(requested) +
+         ", \"stream\": " + std::to_string(s->stream ? s->stream->id : 0) +
+         ", \"segment_type\": \"" + (s->small ? "small" : "large") + "\", \"blocks\": [" + blocks +
+         "]}";
+  }
+  return r + "]";
+}
+
+// ---- one for each device -----------------------------------------------------------------------
+
+namespace {
+
+constexpr int kMaxDevices = 16, kDeviceTypes = 4;
+using Slots = std::array<std::array<std::atomic<Allocator*>, kMaxDevices>, kDeviceTypes>;
+
+// Never destroyed: tensors in static storage may outlive every destructor order.
+Slots& slots() {
+  static Slots all{};
+  return all;
+}
 
 Allocator& allocator_of(Device d) {
-  // Never destroyed: tensors in static storage may outlive every destructor order.
-  static std::array<std::array<std::atomic<Allocator*>, kMaxDevices>, 4> all{};
-  auto& slot = all[static_cast<size_t>(d.type)][static_cast<size_t>(d.index)];
+  auto& slot = slots()[static_cast<size_t>(d.type)][static_cast<size_t>(d.index)];
   Allocator* a = slot.load(std::memory_order_acquire);
   if (!a) {
     static std::mutex mutex;
@@ -191,26 +700,50 @@ Allocator& allocator_of(Device d) {
 
 }  // namespace
 
-void* allocate(Device device, size_t bytes, size_t* capacity, const char* op) {
-  return allocator_of(device).allocate(bytes, capacity, op);
+Block* allocate(Device device, StreamState* stream, size_t bytes, const MemoryUse& use) {
+  return allocator_of(device).allocate(stream, bytes, use);
 }
-void release(Device device, void* block, size_t capacity) noexcept {
-  allocator_of(device).release(block, capacity);
+void release(Block* b) noexcept {
+  b->owner->release(b);
 }
+void relabel(Block& b, const MemoryUse& use) {
+  if (b.size >= kLabelled) b.owner->relabel(b, use);
+}
+void add_user(Block& b, StreamState* stream) {
+  b.owner->add_user(b, stream);
+}
+int64_t memory_headroom(Device device) {
+  return allocator_of(device).headroom();
+}
+
 MemoryStats memory_stats(Device device) {
   return allocator_of(device).stats();
 }
 void reset_peak_memory_stats(Device device) {
   allocator_of(device).reset_peak();
 }
+void reset_accumulated_memory_stats(Device device) {
+  allocator_of(device).reset_accumulated();
+}
 void empty_cache(Device device) {
   allocator_of(device).empty_cache();
 }
-int64_t memory_headroom(Device device) {
-  return allocator_of(device).headroom();
-}
 void set_memory_limit(Device device, int64_t bytes) {
   allocator_of(device).set_limit(bytes);
+}
+void set_memory_fraction(Device device, double fraction) {
+  PF_CHECK(fraction > 0 && fraction <= 1, ValueError, "set_per_process_memory_fraction", "got ",
+           fraction, "; expected a number above 0 and up to 1; pass one");
+  allocator_of(device).set_fraction(fraction);
+}
+void set_allocator_settings(const std::string& text) {
+  const AllocSettings s = parse_alloc_settings(text, false);
+  for (auto& type : slots())
+    for (auto& slot : type)
+      if (Allocator* a = slot.load(std::memory_order_acquire)) a->configure(s, true);
+}
+std::string memory_snapshot(Device device) {
+  return allocator_of(device).snapshot();
 }
 
 }  // namespace pyflame

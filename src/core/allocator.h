@@ -1,31 +1,70 @@
-// The caching allocator: one per device, over the backend's allocate and release.
+// The caching allocator: one per device, over the backend's allocate and release. Public parts:
+// pyflame/memory.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
-#include "pyflame/device.h"
+#include "core/stream.h"
+#include "pyflame/dtype.h"
+#include "pyflame/memory.h"
+#include "pyflame/shape.h"
 
 namespace pyflame {
 
-struct MemoryStats {
-  int64_t allocated = 0, max_allocated = 0;  // bytes in live blocks
-  int64_t reserved = 0, max_reserved = 0;    // bytes held from the device
-  int64_t allocations = 0;                   // calls
-  int64_t cache_hits = 0;                    // of these served without the device
+class Allocator;
+struct Segment;
+
+// Who asks for memory, and for what: named when memory runs out.
+struct MemoryUse {
+  const char* op = nullptr;
+  DType dtype = DType::UInt8;
+  const Dims* shape = nullptr;
 };
 
-// A block of at least `bytes` (aligned to 64). Retries once with the caches released, then raises
-// OutOfMemoryError naming `op`, the sizes and the largest live blocks.
-void* allocate(Device device, size_t bytes, size_t* capacity, const char* op);
-void release(Device device, void* block, size_t capacity) noexcept;
+// A piece of device memory. While a tensor has it nobody but the allocator changes it, except for
+// add_user().
+struct Block {
+  void* data = nullptr;
+  size_t size = 0, requested = 0;
+  Allocator* owner = nullptr;
+  StreamState* stream = nullptr;  // whose later work may use it again; null: the default stream
+  Segment* segment = nullptr;
+  Block *prev = nullptr, *next = nullptr;  // neighbours in the segment
+  Block* next_binned = nullptr;
+  enum State : uint8_t { Used, Waiting, Binned, Free } state = Used;
+  std::vector<StreamState*> users;  // other streams whose work has used it
+  // What it holds, for large ones.
+  const char* op = nullptr;
+  DType dtype = DType::UInt8;
+  Dims shape;
+};
 
-MemoryStats memory_stats(Device device);
-void reset_peak_memory_stats(Device device);
-void empty_cache(Device device);
+// A block of at least `bytes` for work on a stream. Retries once with the caches released, then
+// raises OutOfMemoryError naming the operation, the sizes and the largest live blocks.
+Block* allocate(Device device, StreamState* stream, size_t bytes, const MemoryUse& use);
+void release(Block*) noexcept;
+// Notes what a block holds now, when it has got a new owner without having been released.
+void relabel(Block&, const MemoryUse& use);
+// Work of another stream than the block's own uses it: freed, it waits for that stream.
+void add_user(Block&, StreamState* stream);
+
 // Bytes that can surely still be allocated on the device.
 int64_t memory_headroom(Device device);
-// A limit below what the device has; 0 restores the default. For tests and shared machines.
-void set_memory_limit(Device device, int64_t bytes);
+
+// ---- PYFLAME_ALLOC_CONF: alloc_settings.cpp ----------------------------------------------------
+struct AllocSettings {
+  size_t max_split = SIZE_MAX;   // larger blocks are not split
+  double garbage_threshold = 0;  // part of the limit beyond which unused segments are released
+  double fraction = 0;           // of the device's memory; 0: what is free
+  int64_t limit = 0;             // bytes; 0: none
+  bool split = true;             // false: every block is an allocation of its own
+  int caching = -1;              // 0, 1; -1: as the device likes it
+};
+// ValueError naming the known keys. Of PyTorch's own variables (`lenient`) others are ignored.
+AllocSettings parse_alloc_settings(const std::string& text, bool lenient);
+// From the environment: PYFLAME_ALLOC_CONF, else PYTORCH_HIP_ALLOC_CONF, PYTORCH_CUDA_ALLOC_CONF.
+AllocSettings alloc_settings_of_environment();
 
 }  // namespace pyflame

@@ -53,13 +53,16 @@ std::vector<std::string> folders() {
   return r;
 }
 
-// Blocks go back to the allocator as soon as the work that uses them is enqueued: there is one
-// stream for each device, and what comes later on it runs later.
-pf_status host_allocate(const pf_host* h, pf_device device, pf_stream, size_t bytes, void** out,
-                        size_t* capacity) {
+// Blocks go back to the allocator as soon as the work that uses them is enqueued: it gives them to
+// later work of the same stream.
+pf_status host_allocate(const pf_host* h, pf_device device, pf_stream stream, size_t bytes,
+                        void** out, void** block) {
   const Plugin& p = *static_cast<const Plugin*>(h->context);
+  const Device d{p.type, static_cast<int8_t>(device)};
   try {
-    *out = allocate({p.type, static_cast<int8_t>(device)}, bytes, capacity, "workspace");
+    Block* b = allocate(d, find_stream(d, stream), bytes, {"workspace", DType::UInt8, nullptr});
+    *out = b->data;
+    *block = b;
     return PF_OK;
   } catch (const OutOfMemoryError&) {
     return PF_OOM;
@@ -67,9 +70,8 @@ pf_status host_allocate(const pf_host* h, pf_device device, pf_stream, size_t by
     return PF_LAUNCH;
   }
 }
-void host_release(const pf_host* h, pf_device device, pf_stream, void* block, size_t capacity) {
-  const Plugin& p = *static_cast<const Plugin*>(h->context);
-  release({p.type, static_cast<int8_t>(device)}, block, capacity);
+void host_release(const pf_host*, void* block) {
+  release(static_cast<Block*>(block));
 }
 void host_notice(const pf_host*, const char* text) {
   notice(text);

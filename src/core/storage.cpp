@@ -2,6 +2,7 @@
 #include <new>
 
 #include "core/allocator.h"
+#include "core/pinned.h"
 #include "core/pool.h"
 #include "core/tensor_impl.h"
 #include "engine/group.h"
@@ -21,7 +22,8 @@ Storage* Storage::create(Device device, size_t nbytes) {
 void Storage::destroy(Storage* s) noexcept {
   if (s->replicas) [[unlikely]]
     drop_replicas(*s);
-  if (s->capacity) release(s->device, s->data, s->capacity);
+  if (s->block) release(s->block);
+  if (s->pinned) give_pinned(s->pinned);
   if (s->on_free) {
     (*s->on_free)();
     delete s->on_free;

@@ -159,7 +159,7 @@ Tensor placed_alias(const Tensor& t) {
   return autograd::view(t, alias(t), alias, "to", [](const Tensor& g) { return g; });
 }
 
-Tensor to(const Tensor& t, Device device) {
+Tensor to(const Tensor& t, Device device, bool non_blocking) {
   if (t->storage->device == device) {
     if (device.floating || !t->floating) return t;
     // A leaf stays the tensor whose .grad is filled: it is placed itself.
@@ -170,7 +170,8 @@ Tensor to(const Tensor& t, Device device) {
   const DeviceScope home(t->storage->device);
   Tensor src = contiguous(t);
   Tensor out = make_tensor(src->shape, src->dtype, device.placed());
-  engine::copy_bytes(out, src);
+  // What the host reads is there when the call returns.
+  engine::copy_bytes(out, src, non_blocking && !device.is_cpu());
   if (device.floating) out = afloat(std::move(out));
   if (autograd::wanted({t})) {
     const Device home = t->device();

@@ -20,6 +20,8 @@ class Group;
 namespace autograd {
 struct Meta;
 }
+struct Block;        // core/allocator.h
+struct PinnedBlock;  // core/pinned.h
 
 // An intrusive pointer for types that begin with detail::RefCounted and have a static destroy().
 template <class T>
@@ -77,7 +79,8 @@ struct Storage : detail::RefCounted {
   uint32_t version = 0;  // bumped at record time by every in-place write
   size_t nbytes = 0;
   void* data = nullptr;
-  size_t capacity = 0;                          // bytes of the allocator's block, 0 if foreign
+  Block* block = nullptr;                       // the allocator's, null if foreign or pinned
+  PinnedBlock* pinned = nullptr;                // memory of the host that GPUs read directly
   std::atomic<engine::Group*> writer{nullptr};  // group with a recorded, not yet run write
   std::atomic<engine::Group*> reader{nullptr};  // group with a recorded read, or many_readers()
   std::function<void()>* on_free = nullptr;     // foreign memory: gives it back

@@ -76,7 +76,8 @@ inline void call(const Kernel& k, std::initializer_list<Tensor> outs,
 void* device_data(const Tensor& t);
 void* host_data(const Tensor& t, const char* op, bool will_write = false);
 // Copies between any two devices; shapes and dtypes equal, both contiguous.
-void copy_bytes(const Tensor& dst, const Tensor& src);
+// From pinned memory, or to it, and with `async`, the call does not wait.
+void copy_bytes(const Tensor& dst, const Tensor& src, bool async = false);
 void copy_from_host(const Tensor& dst, const void* src);  // dst contiguous
 void copy_to_host(void* dst, const Tensor& src);          // src contiguous; waits
 // Makes a storage foreign (its pointer leaves our hands): never pending from now on.
@@ -101,6 +102,8 @@ enum class Flush : uint8_t {
   MemoryStats,
   ThreadExit,
   Budget,
+  Event,
+  StreamSwitch,
   kCount
 };
 const char* flush_name(Flush);

@@ -12,6 +12,7 @@
 #include "core/backends.h"
 #include "engine/group.h"
 #include "engine/trace.h"
+#include "ops/pointwise.h"
 
 namespace pyflame::engine {
 
@@ -84,8 +85,9 @@ pf_scalar to_kernel_scalar(Scalar s) {
   return {s.f, fits ? static_cast<int64_t>(s.f) : 0};
 }
 
-void run_kernel(const Kernel& k, Device device, std::span<const pf_tensor> tensors,
-                std::span<const pf_scalar> attrs, const CallOptions& options) {
+void run_kernel(const Kernel& k, Device device, StreamState* stream,
+                std::span<const pf_tensor> tensors, std::span<const pf_scalar> attrs,
+                const CallOptions& options) {
   if (options.run) {
     bump(counters().kernels);
     return (*options.run)(device, tensors);
@@ -101,7 +103,7 @@ void run_kernel(const Kernel& k, Device device, std::span<const pf_tensor> tenso
   }
   bump(counters().kernels);
   pf_index_error error{0, 0, 0, options.op};
-  pf_status status = b->kernel_launch(device.index, nullptr, kernel, tensors.data(),
+  pf_status status = b->kernel_launch(device.index, handle_of(stream), kernel, tensors.data(),
                                       static_cast<int32_t>(tensors.size()), attrs.data(),
                                       static_cast<int32_t>(attrs.size()), &error);
   if (status != PF_OK) raise_status(b, status, options.op);
@@ -122,9 +124,14 @@ void raise_index_error(const pf_index_error& e) {
           "; valid indices are ", lowest, " to ", e.limit - 1);
 }
 
-void ensure_memory(Storage& s, const char* op) {
-  if (s.data) return;
-  s.data = allocate(s.device, std::max<size_t>(s.nbytes, 1), &s.capacity, op);
+void ensure_memory(Storage& s, StreamState* stream, const MemoryUse& use) {
+  if (s.data) {
+    if (s.block && s.block->stream != stream) [[unlikely]]
+      add_user(*s.block, stream);
+    return;
+  }
+  s.block = allocate(s.device, stream, std::max<size_t>(s.nbytes, 1), use);
+  s.data = s.block->data;
 }
 
 // ---- plans -------------------------------------------------------------------------------------
@@ -206,19 +213,26 @@ const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes
   return *recent;
 }
 
+const char* row_label(ops::OpId op) {
+  return op < ops::kNumRows ? ops::kRowTable[op].name : "gradient";
+}
+
 // A dead input's block becomes the result's: no fresh memory, no page faults.
-bool donate(Place& out, Phase& ph, const uint8_t* used, int nused, uint32_t& donated) {
+bool donate(Place& out, Phase& ph, const uint8_t* used, int nused, uint32_t& donated,
+            StreamState* stream, const MemoryUse& use) {
   Storage& to = *out.storage;
   for (int j = 0; j < nused; ++j) {
     Place& in = ph.inputs[used[j]];
     Storage& from = *in.storage;
     if (donated >> j & 1 || from.handles.load(std::memory_order_relaxed) != 0 ||
-        from.refs.load(std::memory_order_relaxed) != 1 || !from.capacity || !in.contiguous ||
+        from.refs.load(std::memory_order_relaxed) != 1 || !from.block ||
+        from.block->stream != stream || !from.block->users.empty() || !in.contiguous ||
         in.offset != 0 || from.nbytes != to.nbytes || itemsize(in.dtype) != itemsize(out.dtype))
       continue;
     donated |= 1u << j;
     to.data = std::exchange(from.data, nullptr);
-    to.capacity = std::exchange(from.capacity, 0);
+    to.block = std::exchange(from.block, nullptr);
+    relabel(*to.block, use);
     bump(counters().donated);
     return true;
   }
@@ -271,9 +285,14 @@ void run_phase(Group& g, Phase& ph) {
     node_at[i] = key.nnodes;
     key.nodes[key.nnodes++] = n;
   }
+  StreamState* stream = g.stream(g.device);
+  auto use_of = [&](int o) {
+    const int i = stored[o];
+    return MemoryUse{row_label(ph.nodes[i].op), ph.outputs[i].dtype, &ph.shape};
+  };
   if (ph.numel == 0) {
     for (int o = 0; o < key.noutputs; ++o)
-      ensure_memory(*ph.outputs[stored[o]].storage, "pointwise group");
+      ensure_memory(*ph.outputs[stored[o]].storage, stream, use_of(o));
     return;
   }
   const Plan& plan = find_plan(g, key, output_dtypes);
@@ -281,22 +300,24 @@ void run_phase(Group& g, Phase& ph) {
   pf_operand in[kMaxInputs], out[kMaxNodes];
   for (int j = 0; j < key.ninputs; ++j) {
     Place& p = ph.inputs[used[j]];
-    ensure_memory(*p.storage, "pointwise group");
+    ensure_memory(*p.storage, stream, {"pointwise group", p.dtype, &ph.shape});
     in[j] = {p.address(), p.strides.data(), p.contiguous};
   }
   uint32_t donated = 0;
   for (int o = 0; o < key.noutputs; ++o) {
     Place& p = ph.outputs[stored[o]];
-    if (!p.storage->data &&
-        !(p.contiguous && p.offset == 0 && donate(p, ph, used, key.ninputs, donated)))
-      ensure_memory(*p.storage, "pointwise group");
+    if (!p.storage->data && p.contiguous && p.offset == 0 &&
+        donate(p, ph, used, key.ninputs, donated, stream, use_of(o))) {
+    } else {
+      ensure_memory(*p.storage, stream, use_of(o));
+    }
     out[o] = {p.address(), p.strides.data(), p.contiguous};
   }
   pf_launch launch{ph.shape.size(), ph.shape.data(), ph.numel, in, out, ph.scalars};
   const pf_backend* b = backend_of(g.device);
   long_work(ph.numel * key.nnodes);
   bump(counters().programs);
-  pf_status status = b->program_launch(g.device.index, nullptr, plan.kernel, &launch);
+  pf_status status = b->program_launch(g.device.index, handle_of(stream), plan.kernel, &launch);
   if (status != PF_OK) raise_status(b, status, "pointwise group");
 }
 
@@ -304,6 +325,7 @@ void run_anchor(Group& g) {
   AnchorCall& a = g.anchor;
   pf_tensor tensors[kMaxAnchorTensors];
   int64_t work = 0;
+  StreamState* stream = g.stream(g.device);
   for (int i = 0; i < a.ntensors; ++i) {
     pf_tensor& t = tensors[i];
     Place& p = a.tensors[i];
@@ -311,7 +333,7 @@ void run_anchor(Group& g) {
       t = {};
       continue;
     }
-    ensure_memory(*p.storage, a.options.op);
+    ensure_memory(*p.storage, stream, {a.options.op, p.dtype, &a.shapes[i]});
     t.data = p.address();
     t.dtype = static_cast<uint8_t>(p.dtype);
     t.ndim = a.shapes[i].size();
@@ -324,7 +346,7 @@ void run_anchor(Group& g) {
     work += n;
   }
   long_work(a.kernel->anchor == Anchor::Library ? work * 16 : work);
-  run_kernel(*a.kernel, g.device, {tensors, static_cast<size_t>(a.ntensors)},
+  run_kernel(*a.kernel, g.device, stream, {tensors, static_cast<size_t>(a.ntensors)},
              {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
 }
 
@@ -394,9 +416,10 @@ void discard(Group& g) noexcept {
 
 const char* flush_name(Flush f) {
   static constexpr const char* kNames[] = {
-      "cannot_join", "caps",    "alias_hazard", "dropped_root", "held_memory",   "data",
-      "item",        "print",   "synchronize",  "explicit",     "device_switch", "other_thread",
-      "foreign",     "general", "eager",        "memory_stats", "thread_exit",   "budget"};
+      "cannot_join",   "caps",         "alias_hazard", "dropped_root", "held_memory",
+      "data",          "item",         "print",        "synchronize",  "explicit",
+      "device_switch", "other_thread", "foreign",      "general",      "eager",
+      "memory_stats",  "thread_exit",  "budget",       "event",        "stream_switch"};
   static_assert(std::size(kNames) == static_cast<size_t>(Flush::kCount));
   return kNames[static_cast<int>(f)];
 }

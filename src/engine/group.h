@@ -6,7 +6,10 @@
 #include <exception>
 #include <mutex>
 #include <span>
+#include <vector>
 
+#include "core/allocator.h"
+#include "core/stream.h"
 #include "core/tensor_impl.h"
 #include "engine/engine.h"
 
@@ -69,11 +72,19 @@ class Group {
   size_t input_bytes = 0;       // of everything it reads
   std::exception_ptr error;     // of a flush; raised at the next flush() or synchronize()
   const Plan* recent[64] = {};  // plans that this group used last, by hash
+  // The recording thread's current streams, by device type and index. They change only while the
+  // group is empty.
+  StreamState* streams[4][16] = {};
 
+  StreamState* stream(Device d) const {
+    return streams[static_cast<size_t>(d.type)][static_cast<size_t>(d.index)];
+  }
   bool empty() const { return phases[0].nnodes == 0 && !has_anchor; }
   Phase& active() { return phases[has_anchor ? 1 : 0]; }
 };
 
+Group& current_group();             // the calling thread's
+std::vector<Group*> every_group();  // of all threads, with those that wait for a thread
 // Marks a storage that several groups have recorded reads of.
 Group* many_readers();
 // The last handle of a storage with a pending write went away.
@@ -87,12 +98,15 @@ void run_group(Group&, Flush why) noexcept;
 // Forgets what was recorded: everything that it was to write is poisoned with group.error.
 void discard(Group&) noexcept;
 // Runs one named kernel at once. Throws.
-void run_kernel(const Kernel&, Device, std::span<const pf_tensor> tensors,
+void run_kernel(const Kernel&, Device, StreamState*, std::span<const pf_tensor> tensors,
                 std::span<const pf_scalar> attrs, const CallOptions&);
 // IndexError when one is set.
 void raise_index_error(const pf_index_error&);
-// Memory for a storage that has none yet.
-void ensure_memory(Storage&, const char* op);
+// Memory for a storage that has none yet; notes that the stream uses it.
+void ensure_memory(Storage&, StreamState*, const MemoryUse&);
+// Waits for one stream, or for every stream of a device; raises what failed.
+void wait_for_stream(Device, StreamState*, const char* op);
+void wait_for_device(Device);
 pf_scalar to_kernel_scalar(Scalar);
 
 // Counters behind stats().

@@ -8,6 +8,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/pinned.h"
 #include "engine/group.h"
 #include "engine/placement.h"
 #include "engine/trace.h"
@@ -87,6 +88,8 @@ ThreadGroup::~ThreadGroup() {
   {
     std::lock_guard lock(group->mutex);
     group->error = nullptr;
+    for (auto& type : group->streams)
+      for (StreamState*& s : type) s = nullptr;
   }
   t_group = nullptr;
   std::lock_guard lock(registry_mutex());
@@ -107,12 +110,7 @@ void flush_other(Group* g, Flush why) {
 }
 
 void flush_all(Flush why) {
-  std::vector<Group*> groups;
-  {
-    std::lock_guard lock(registry_mutex());
-    groups = all_groups();
-  }
-  for (Group* g : groups) flush_other(g, why);
+  for (Group* g : every_group()) flush_other(g, why);
 }
 
 // The value was never made. Who is told so here is not told again at the next flush.
@@ -346,7 +344,7 @@ void append(const Request& q, Storage* fresh, const char* op) {
     // What cannot surely be supplied later is allocated now: out of memory is raised here, where
     // the caller can catch it.
     if (!g.empty()) run_group(g, Flush::Budget);
-    ensure_memory(*target, op);
+    ensure_memory(*target, g.stream(q.device), {op, q.out, q.shape});
   }
   Flush why;
   while (try_append(g, q, &why, fresh) == Join::No) run_group(g, why);
@@ -369,6 +367,14 @@ void append(const Request& q, Storage* fresh, const char* op) {
 }
 
 }  // namespace
+
+Group& current_group() {
+  return my_group();
+}
+std::vector<Group*> every_group() {
+  std::lock_guard lock(registry_mutex());
+  return all_groups();
+}
 
 Group* many_readers() {
   static Group* const sentinel = new Group;
@@ -516,13 +522,14 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       if (!g.empty()) run_group(g, Flush::General);
     }
     std::vector<pf_tensor> tensors(count);
+    StreamState* stream = g.stream(device);
     int64_t work = 0;
     each([&](int i, const Tensor& t) {
       pf_tensor& p = tensors[static_cast<size_t>(i)];
       p = {};
       if (!t.defined()) return;
       if (t->storage->poisoned) raise_poison(*t->storage);
-      ensure_memory(*t->storage, options.op);
+      ensure_memory(*t->storage, stream, {options.op, t->dtype, &t->shape});
       p.data = static_cast<char*>(t->storage->data) +
                t->offset * static_cast<int64_t>(itemsize(t->dtype));
       p.ndim = t->shape.size();
@@ -537,7 +544,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     long_work(work);
     if (tracing()) [[unlikely]]
       trace_kernel(k, device, options);
-    run_kernel(k, device, tensors, scalars, options);
+    run_kernel(k, device, stream, tensors, scalars, options);
     return;
   }
 
@@ -623,7 +630,7 @@ void* device_data(const Tensor& t) {
   Storage& s = *t->storage;
   if (s.writer.load(std::memory_order_acquire)) flush_storage(s, Flush::Data);
   if (s.poisoned) raise_poison(s);
-  ensure_memory(s, "data");
+  ensure_memory(s, my_group().stream(s.device), {"data", t->dtype, &t->shape});
   return static_cast<char*>(s.data) + t->offset * static_cast<int64_t>(itemsize(t->dtype));
 }
 
@@ -647,17 +654,62 @@ void* host_data(const Tensor& t, const char* op, bool will_write) {
   return p;
 }
 
+namespace {
+
+pf_stream stream_handle(Device d) {
+  return handle_of(my_group().stream(d));
+}
+
+// What reads or writes dst is done or on its way; its address.
+void* writable_data(const Tensor& dst) {
+  settle_write(*dst->storage, nullptr, "copy");
+  return device_data(dst);
+}
+
+// Between a device and pinned memory of the host, without a detour. Without `async` the call
+// waits, so that the host's side may be used again.
+void copy_pinned(const Tensor& dst, const Tensor& src, bool async) {
+  GilScope gil;
+  const bool up = src->storage->device.is_cpu();
+  const void* from = device_data(src);
+  void* to = writable_data(dst);
+  const Device d = (up ? dst : src)->storage->device;
+  const pf_backend* b = backend_of(d);
+  StreamState* stream = my_group().stream(d);
+  bump(up ? counters().copies_from_host : counters().copies_to_host);
+  const size_t bytes = nbytes(src->dtype, src->numel);
+  add_pinned_user(*(up ? src : dst)->storage->pinned, d, stream);
+  pf_status status = b->copy_async(d.index, handle_of(stream), to, from, bytes,
+                                   up ? PF_COPY_FROM_HOST : PF_COPY_TO_HOST);
+  if (status != PF_OK) raise_status(b, status, "copy");
+  if (async) return;
+  long_work(int64_t{1} << 40);
+  wait_for_stream(d, stream, "copy");
+}
+
+// Copies between devices are ordered with the sender's default stream: so is its current one.
+void order_streams(Device d, StreamState* first, StreamState* second) {
+  if (first == second) return;
+  const pf_backend* b = backend_of(d);
+  pf_event e = nullptr;
+  pf_status status = b->event_create(d.index, &e);
+  if (status == PF_OK) status = b->event_record(d.index, e, handle_of(first));
+  if (status == PF_OK) status = b->event_wait(d.index, handle_of(second), e);
+  if (e) b->event_destroy(d.index, e);
+  if (status != PF_OK) raise_status(b, status, "copy");
+}
+
+}  // namespace
+
 void copy_from_host(const Tensor& dst, const void* src) {
   GilScope gil;
   Storage& s = *dst->storage;
-  settle_write(s, nullptr, "copy");
-  if (Group* r = s.reader.load(std::memory_order_acquire)) flush_other(r, Flush::Data);
-  void* p = device_data(dst);
+  void* p = writable_data(dst);
   const pf_backend* b = backend_of(s.device);
   size_t bytes = nbytes(dst->dtype, dst->numel);
   long_work(static_cast<int64_t>(bytes));
   bump(counters().copies_from_host);
-  pf_status status = b->copy_from_host(s.device.index, nullptr, p, src, bytes);
+  pf_status status = b->copy_from_host(s.device.index, stream_handle(s.device), p, src, bytes);
   if (status != PF_OK) raise_status(b, status, "copy");
 }
 
@@ -669,35 +721,36 @@ void copy_to_host(void* dst, const Tensor& src) {
   size_t bytes = nbytes(src->dtype, src->numel);
   long_work(static_cast<int64_t>(bytes));
   bump(counters().copies_to_host);
-  pf_status status = b->copy_to_host(s.device.index, nullptr, dst, p, bytes);
-  if (status == PF_OK && !b->synchronous) {
-    pf_index_error error{};
-    status = b->synchronize(s.device.index, nullptr, &error);
-    raise_index_error(error);
-  }
+  pf_status status = b->copy_to_host(s.device.index, stream_handle(s.device), dst, p, bytes);
   if (status != PF_OK) raise_status(b, status, "copy");
+  if (!b->synchronous) wait_for_stream(s.device, my_group().stream(s.device), "copy");
 }
 
-void copy_bytes(const Tensor& dst, const Tensor& src) {
+void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
+  constexpr size_t kDirect = 1 << 20;  // smaller ones do not wait, on their way through staging
   if (dst->storage->device == src->storage->device) {
     static const Kernel copy{"copy"};
     call(copy, {dst}, {src});
+  } else if ((src->storage->pinned || dst->storage->pinned) &&
+             (async || nbytes(src->dtype, src->numel) >= kDirect) &&
+             PF_HAS(backend_of((src->storage->pinned ? dst : src)->storage->device), copy_async)) {
+    copy_pinned(dst, src, async);
   } else if (dst->storage->device.is_cpu()) {
-    copy_to_host(device_data(dst), src);
+    copy_to_host(writable_data(dst), src);
   } else if (src->storage->device.is_cpu()) {
     copy_from_host(dst, device_data(src));
   } else if (const pf_backend* b = backend_of(dst->storage->device);
              dst->storage->device.type == src->storage->device.type && PF_HAS(b, copy_peer)) {
     GilScope gil;
-    settle_write(*dst->storage, nullptr, "copy");
-    if (Group* r = dst->storage->reader.load(std::memory_order_acquire))
-      flush_other(r, Flush::Data);
+    const Device sender = src->storage->device, receiver = dst->storage->device;
+    StreamState* sending = my_group().stream(sender);
     const void* from = device_data(src);
-    void* to = device_data(dst);
-    pf_status status =
-        b->copy_peer(dst->storage->device.index, nullptr, to, src->storage->device.index, from,
-                     nbytes(src->dtype, src->numel));
+    void* to = writable_data(dst);
+    order_streams(sender, sending, nullptr);
+    pf_status status = b->copy_peer(receiver.index, stream_handle(receiver), to, sender.index, from,
+                                    nbytes(src->dtype, src->numel));
     if (status != PF_OK) raise_status(b, status, "copy");
+    order_streams(sender, nullptr, sending);
   } else {
     if (dst->storage->device.type == src->storage->device.type)
       slow_path("to",
@@ -734,12 +787,9 @@ void synchronize() {
   engine::flush(engine::Flush::Synchronize);
   engine::GilScope gil;
   engine::flush_all(engine::Flush::Synchronize);
-  each_active_device([](Device d, const pf_backend* b) {
-    pf_index_error error{};
+  each_active_device([](Device d, const pf_backend*) {
     engine::long_work(int64_t{1} << 40);
-    pf_status status = b->synchronize(d.index, nullptr, &error);
-    if (status != PF_OK) raise_status(b, status, "synchronize");
-    engine::raise_index_error(error);
+    engine::wait_for_device(d);
   });
 }
 

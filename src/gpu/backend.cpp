@@ -16,10 +16,8 @@ namespace {
 const pf_host* g_host = nullptr;
 
 struct Scratch {
-  pf_device device;
-  pf_stream stream;
+  void* data;
   void* block;
-  size_t capacity;
 };
 thread_local std::vector<Scratch> t_scratch;
 }  // namespace
@@ -32,21 +30,20 @@ const pf_host* host() {
 }
 
 void* scratch(pf_device device, pf_stream stream, size_t bytes) {
-  Scratch s{device, stream, nullptr, 0};
+  Scratch s{};
   pf_status status =
-      g_host->allocate(g_host, device, stream, std::max<size_t>(bytes, 1), &s.block, &s.capacity);
+      g_host->allocate(g_host, device, stream, std::max<size_t>(bytes, 1), &s.data, &s.block);
   if (status != PF_OK)
     throw Failure(status, "no device memory for " + std::to_string(bytes) + " bytes of workspace");
   t_scratch.push_back(s);
-  return s.block;
+  return s.data;
 }
 
 ScratchScope::ScratchScope() {
   t_scratch.clear();
 }
 ScratchScope::~ScratchScope() {
-  for (const Scratch& s : t_scratch)
-    g_host->release(g_host, s.device, s.stream, s.block, s.capacity);
+  for (const Scratch& s : t_scratch) g_host->release(g_host, s.block);
   t_scratch.clear();
 }
 
@@ -130,7 +127,7 @@ void release(pf_device device, void* p, size_t) {
     if (!d) return;
     d->activate();
     // Nothing that was launched may still use it.
-    runtime().StreamSynchronize(d->stream(nullptr).handle);
+    d->drain();
     check(runtime().Free(p), PF_RT("hipFree", "cuMemFree"));
   });
 }
@@ -263,14 +260,11 @@ pf_status stream_create(pf_device device, int32_t priority, pf_stream* out) {
   return guarded([&] {
     Device& d = Device::get(device);
     d.activate();
-    *out = new Stream(d, priority);
+    *out = d.add_stream(priority);
   });
 }
 void stream_destroy(pf_device device, pf_stream stream) {
-  guarded([&] {
-    Device::get(device).activate();
-    delete static_cast<Stream*>(stream);
-  });
+  guarded([&] { Device::get(device).remove_stream(static_cast<Stream*>(stream)); });
 }
 pf_status stream_query(pf_device device, pf_stream stream, int32_t* done) {
   return guarded([&] {

@@ -182,6 +182,25 @@ void Device::enable_peer(const Device& other) {
 #endif
 }
 
+Stream* Device::add_stream(int priority) {
+  activate();
+  auto s = std::make_unique<Stream>(*this, priority);
+  std::lock_guard lock(streams_mutex_);
+  streams_.push_back(std::move(s));
+  return streams_.back().get();
+}
+void Device::remove_stream(Stream* s) {
+  activate();
+  std::lock_guard lock(streams_mutex_);
+  std::erase_if(streams_, [s](const auto& one) { return one.get() == s; });
+}
+void Device::drain() {
+  const Runtime& r = runtime();
+  r.StreamSynchronize(default_stream_->handle);
+  std::lock_guard lock(streams_mutex_);
+  for (const auto& s : streams_) r.StreamSynchronize(s->handle);
+}
+
 // ---- launches ----------------------------------------------------------------------------------
 
 hipModule Device::load(const std::string& code) const {
@@ -279,14 +298,13 @@ void Stream::synchronize(pf_index_error* out) {
   device_.activate();
   check(r.StreamSynchronize(handle), PF_RT("hipStreamSynchronize", "cuStreamSynchronize"));
   auto* record = const_cast<volatile ErrorRecord*>(record_);
-  if (out) *out = {};
+  if (!out) return;
+  *out = {};
   if (!record->set) return;
-  if (out) {
-    out->set = 1;
-    out->index = record->index;
-    out->limit = record->limit;
-    out->op = reinterpret_cast<const char*>(record->op);
-  }
+  out->set = 1;
+  out->index = record->index;
+  out->limit = record->limit;
+  out->op = reinterpret_cast<const char*>(record->op);
   record->set = 0;
   check(r.MemsetD8Async(lock_, 0, 256, handle), PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
 }

@@ -30,7 +30,8 @@ class Stream {
   ErrorArg error_arg(const char* op) const {
     return {lock_, record_device_, reinterpret_cast<int64_t>(op)};
   }
-  // Waits, and takes out what a kernel has reported since the last call.
+  // Waits, and takes out what a kernel has reported since the last call, if there is a place for
+  // it.
   void synchronize(pf_index_error* out);
 
  private:
@@ -103,6 +104,10 @@ class Device {
   void activate() const;
   Stream& stream(pf_stream s) const { return s ? *static_cast<Stream*>(s) : *default_stream_; }
 
+  Stream* add_stream(int priority);
+  void remove_stream(Stream*);
+  void drain();  // waits for all streams; failures are for others to see
+
   // kernels/<file> with options, or other text; compiled at first use.
   Function find(const char* file, const std::string& defines, const char* entry);
   Function build(const std::string& label, const Source& source, const std::string& defines,
@@ -128,6 +133,8 @@ class Device {
   std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Loaded>> functions_;
   std::unordered_map<std::string, hipModule> modules_;
+  std::mutex streams_mutex_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // besides the default one
   std::vector<bool> peers_;
 };
 

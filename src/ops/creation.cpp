@@ -184,7 +184,7 @@ Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool uppe
            " columns; expected a triangle of fewer than 2^62 elements; correct them");
   const auto n = static_cast<int64_t>(all);
   Tensor out = make_tensor(checked_size({2, n}, op), DType::Int64, {});
-  engine::ensure_memory(*out->storage, op);
+  engine::ensure_memory(*out->storage, nullptr, {op, out->dtype, &out->shape});
   auto* row = static_cast<int64_t*>(engine::host_data(out, op, true));
   int64_t* column = row + n;
   for (int64_t i = upper ? 0 : low; i < (upper ? high : rows); ++i)

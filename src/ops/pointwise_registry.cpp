@@ -493,7 +493,7 @@ void register_writes() {
          "Writes src into the tensor, broadcast to its shape and converted to its dtype.", family,
          kMethod, true, [](std::vector<Value>& v) -> Value {
            Tensor x = std::get<Tensor>(v[0]);
-           return copy_(x, std::get<Tensor>(v[1]));
+           return copy_(x, std::get<Tensor>(v[1]), std::get<bool>(v[2]));
          }});
   const Call fill = [](std::vector<Value>& v) -> Value {
     Tensor x = std::get<Tensor>(v[0]);

@@ -529,13 +529,23 @@ Tensor to(const Tensor& t, DType dtype) {
                      {});
 }
 
-Tensor& copy_(Tensor& dst, const Tensor& src) {
+Tensor& copy_(Tensor& dst, const Tensor& src, bool non_blocking) {
   autograd::check_inplace(dst, "copy_");
   if (!(src->shape == dst->shape))
     PF_CHECK(broadcast_shapes(dst->shape, src->shape, "copy_") == dst->shape, ShapeError, "copy_",
              "got values of shape ", src->shape, " for a tensor of shape ", dst->shape,
              "; expected a shape that broadcasts to it; reshape or index the values");
-  Tensor moved = src->storage->device == dst->storage->device ? src : to(src, dst->storage->device);
+  const bool across = !(src->storage->device == dst->storage->device);
+  const Operand source[] = {src};
+  if (across && src->shape == dst->shape && src->dtype == dst->dtype && src->contiguous &&
+      dst->contiguous && !dst->storage->foreign && !dst->storage->poisoned &&
+      !ops::wanted(source)) {
+    engine::copy_bytes(dst, src, non_blocking);  // without a tensor between them
+    ++dst->storage->version;
+    if (dst->meta) autograd::rebase(dst, {});
+    return dst;
+  }
+  Tensor moved = across ? to(src, dst->storage->device, non_blocking) : src;
   const Operand operands[] = {moved};
   Ref<autograd::Node> ref;
   if (is_float(dst->dtype) && ops::wanted(operands)) {

@@ -4,6 +4,7 @@
 // the core does not come to rely on what only a CPU does.
 #include <sys/mman.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -106,9 +107,9 @@ class Arena {
 // One stream: a thread that runs what it is given, in order, some time later.
 class Stream {
  public:
-  Stream() {
+  explicit Stream(unsigned number) {
     const char* seed = std::getenv("PYFLAME_PARANOID_SEED");
-    random_.seed(seed ? static_cast<unsigned>(std::atoi(seed)) : 1u);
+    random_.seed((seed ? static_cast<unsigned>(std::atoi(seed)) : 1u) + number);
     const char* delay = std::getenv("PYFLAME_PARANOID_DELAY_US");
     max_delay_us_ = delay ? std::atoi(delay) : 20;
     worker_ = std::thread([this] { work(); });
@@ -123,15 +124,26 @@ class Stream {
     if (worker_.joinable()) worker_.join();
   }
 
-  void push(std::function<pf_status()> job) {
+  // False once it has been stopped.
+  bool push(std::function<pf_status()> job) {
     {
       std::lock_guard lock(mutex_);
-      if (stop_) return;
+      if (stop_) return false;
       jobs_.push_back(std::move(job));
     }
     wake_.notify_one();
+    return true;
   }
 
+  bool idle() {
+    std::lock_guard lock(mutex_);
+    return jobs_.empty() && !busy_;
+  }
+  // Waits for everything, and leaves what failed to others.
+  void settle() {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [&] { return jobs_.empty() && !busy_; });
+  }
   // Waits for everything; hands out the first failure since the last call.
   pf_status drain(pf_index_error* error) {
     std::unique_lock lock(mutex_);
@@ -181,15 +193,58 @@ class Stream {
   std::string text_;
 };
 
+// A moment in a stream's work.
+struct Moment {
+  std::mutex mutex;
+  std::condition_variable happened;
+  bool done = false;
+  std::chrono::steady_clock::time_point at;
+
+  void set() {
+    {
+      std::lock_guard lock(mutex);
+      done = true;
+      at = std::chrono::steady_clock::now();
+    }
+    happened.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    happened.wait(lock, [&] { return done; });
+  }
+  bool is_done() {
+    std::lock_guard lock(mutex);
+    return done;
+  }
+};
+std::shared_ptr<Moment> mark(Stream& s) {
+  auto m = std::make_shared<Moment>();
+  if (!s.push([m] { return m->set(), PF_OK; })) m->set();
+  return m;
+}
+
 struct Paranoid {
   Arena arena;
   Faults faults;
-  Stream stream;  // last: its thread uses the rest
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Stream>> others;
+  Stream stream{0};  // last: its thread uses the rest
+
+  Stream& of(pf_stream s) { return s ? *static_cast<Stream*>(s) : stream; }
+  std::vector<Stream*> all() {
+    std::lock_guard lock(mutex);
+    std::vector<Stream*> r{&stream};
+    for (auto& s : others) r.push_back(s.get());
+    return r;
+  }
 };
 Paranoid& state() {
   static Paranoid& p = *new Paranoid;
   static struct Stopper {
-    ~Stopper() { p.stream.stop(); }
+    ~Stopper() {
+      for (Stream* s : p.all()) s->settle();
+      for (Stream* s : p.all()) s->stop();
+    }
   } stopper;
   return p;
 }
@@ -199,14 +254,18 @@ pf_status allocate(pf_device, size_t bytes, void** out) {
   if (pf_status s = p.faults.check(Faults::kAllocate)) return s;
   void* block = p.arena.take(bytes);
   if (!block) return PF_OOM;
-  p.stream.push([&p, block, bytes] { return p.arena.prepare(block, bytes), PF_OK; });
+  p.arena.prepare(block, bytes);  // nobody has it: any stream may be the first to use it
   *out = block;
   return PF_OK;
 }
 
 void release(pf_device, void* block, size_t bytes) {
   Paranoid& p = state();
-  p.stream.push([&p, block, bytes] {
+  std::vector<std::shared_ptr<Moment>> given;
+  for (Stream* s : p.all())
+    if (s != &p.stream && !s->idle()) given.push_back(mark(*s));
+  p.stream.push([&p, block, bytes, given = std::move(given)] {
+    for (auto& m : given) m->wait();
     bool whole = p.arena.guards_whole(block, bytes);
     if (!whole) cpu::set_last_error("a kernel wrote outside of a tensor's memory");
     p.arena.give(block, bytes);
@@ -214,24 +273,36 @@ void release(pf_device, void* block, size_t bytes) {
   });
 }
 
-pf_status copy_to_host(pf_device, pf_stream, void* to, const void* from, size_t bytes) {
+pf_status copy_to_host(pf_device, pf_stream stream, void* to, const void* from, size_t bytes) {
   Paranoid& p = state();
   if (pf_status s = p.faults.check(Faults::kCopy)) return s;
   if (!bytes) return PF_OK;
-  pf_status before = p.stream.drain(nullptr);
+  pf_status before = p.of(stream).drain(nullptr);
   std::memcpy(to, p.arena.host(from), bytes);
   return before;
 }
 
-pf_status copy_from_host(pf_device, pf_stream, void* to, const void* from, size_t bytes) {
+pf_status copy_from_host(pf_device, pf_stream stream, void* to, const void* from, size_t bytes) {
   Paranoid& p = state();
   if (pf_status s = p.faults.check(Faults::kCopy)) return s;
   if (!bytes) return PF_OK;
   const char* c = static_cast<const char*>(from);
-  p.stream.push([&p, to, data = std::vector<char>(c, c + bytes)] {
+  p.of(stream).push([&p, to, data = std::vector<char>(c, c + bytes)] {
     std::memcpy(p.arena.host(to), data.data(), data.size());
     return PF_OK;
   });
+  return PF_OK;
+}
+
+// Reads its source when the stream comes there, as a device does.
+pf_status copy_async(pf_device, pf_stream stream, void* to, const void* from, size_t bytes,
+                     pf_copy kind) {
+  Paranoid& p = state();
+  if (pf_status s = p.faults.check(Faults::kCopy)) return s;
+  if (!bytes) return PF_OK;
+  if (kind != PF_COPY_TO_HOST) to = p.arena.host(to);
+  if (kind != PF_COPY_FROM_HOST) from = p.arena.host(from);
+  p.of(stream).push([to, from, bytes] { return std::memcpy(to, from, bytes), PF_OK; });
   return PF_OK;
 }
 
@@ -287,12 +358,12 @@ pf_status create_program(pf_device d, const pf_program* program, void** kernel) 
   return PF_OK;
 }
 
-pf_status launch(pf_device, pf_stream, void* kernel, const pf_launch* l) {
+pf_status launch(pf_device, pf_stream stream, void* kernel, const pf_launch* l) {
   Paranoid& p = state();
   if (pf_status s = p.faults.check(Faults::kProgramLaunch)) return s;
   auto* k = static_cast<ProgramKernel*>(kernel);
   auto owned = std::make_shared<OwnedLaunch>(*l, k->ninputs, k->noutputs, k->nscalars, p.arena);
-  p.stream.push([k, owned] {
+  p.of(stream).push([k, owned] {
     pf_status status = PF_OK;
     pf_status thrown = cpu::guard([&] { status = cpu::program_launch(k->kernel, &owned->launch); });
     return thrown ? thrown : status;
@@ -300,28 +371,68 @@ pf_status launch(pf_device, pf_stream, void* kernel, const pf_launch* l) {
   return PF_OK;
 }
 
-pf_status launch_kernel(pf_device, pf_stream, void* kernel, const pf_tensor* tensors, int32_t n,
-                        const pf_scalar* attrs, int32_t nattrs, pf_index_error* error) {
+pf_status launch_kernel(pf_device, pf_stream stream, void* kernel, const pf_tensor* tensors,
+                        int32_t n, const pf_scalar* attrs, int32_t nattrs, pf_index_error* error) {
   Paranoid& p = state();
   if (pf_status s = p.faults.check(Faults::kKernelLaunch)) return s;
   std::vector<pf_tensor> list(tensors, tensors + n);
   for (pf_tensor& t : list) t.data = p.arena.host(t.data);
-  p.stream.push([&p, kernel, list = std::move(list),
-                 numbers = std::vector<pf_scalar>(attrs, attrs + nattrs), op = error->op] {
+  Stream& on = p.of(stream);
+  on.push([&on, kernel, list = std::move(list),
+           numbers = std::vector<pf_scalar>(attrs, attrs + nattrs), op = error->op] {
     pf_index_error found{0, 0, 0, op};
     cpu::KernelArgs args{list.data(), static_cast<int>(list.size()), numbers.data(),
                          static_cast<int>(numbers.size()), &found};
     pf_status status = cpu::guard([&] { reinterpret_cast<cpu::KernelFn>(kernel)(args); });
-    if (found.set && !p.stream.index_error.set) p.stream.index_error = found;
+    if (found.set && !on.index_error.set) on.index_error = found;
     return status;
   });
   return PF_OK;
 }
 
-// Events: how much of the stream had been given when it was recorded.
+// Events: how much of a stream had been given when it was recorded.
 struct Event {
-  std::shared_ptr<std::atomic<bool>> done = std::make_shared<std::atomic<bool>>(true);
+  std::mutex mutex;
+  std::shared_ptr<Moment> moment;  // null: never recorded, which counts as done
+  std::shared_ptr<Moment> get() {
+    std::lock_guard lock(mutex);
+    return moment;
+  }
 };
+
+pf_status event_record(pf_device, pf_event e, pf_stream s) {
+  auto m = mark(state().of(s));
+  auto* event = static_cast<Event*>(e);
+  std::lock_guard lock(event->mutex);
+  event->moment = std::move(m);
+  return PF_OK;
+}
+pf_status event_wait(pf_device, pf_stream s, pf_event e) {
+  if (auto m = static_cast<Event*>(e)->get()) state().of(s).push([m] { return m->wait(), PF_OK; });
+  return PF_OK;
+}
+pf_status event_query(pf_device, pf_event e, int32_t* done) {
+  auto m = static_cast<Event*>(e)->get();
+  return *done = !m || m->is_done(), PF_OK;
+}
+pf_status event_synchronize(pf_device, pf_event e) {
+  if (auto m = static_cast<Event*>(e)->get()) m->wait();
+  return PF_OK;
+}
+pf_status event_elapsed(pf_device, pf_event from, pf_event to, float* ms) {
+  auto a = static_cast<Event*>(from)->get(), b = static_cast<Event*>(to)->get();
+  if (!a || !b || !a->is_done() || !b->is_done()) return PF_INVALID;
+  *ms = std::chrono::duration<float, std::milli>(b->at - a->at).count();
+  return PF_OK;
+}
+
+pf_status stream_create(pf_device, int32_t, pf_stream* out) {
+  Paranoid& p = state();
+  std::lock_guard lock(p.mutex);
+  p.others.push_back(std::make_unique<Stream>(static_cast<unsigned>(p.others.size()) + 1));
+  *out = p.others.back().get();
+  return PF_OK;
+}
 
 }  // namespace
 }  // namespace pyflame::paranoid
@@ -347,19 +458,27 @@ extern "C" const pf_backend* pyflame_paranoid_backend(void) {
     b.release = paranoid::release;
     b.copy_to_host = paranoid::copy_to_host;
     b.copy_from_host = paranoid::copy_from_host;
-    b.synchronize = [](pf_device, pf_stream, pf_index_error* e) { return state().stream.drain(e); };
-    b.event_create = [](pf_device, pf_event* e) { return *e = new Event, PF_OK; };
-    b.event_record = [](pf_device, pf_event e, pf_stream) {
-      auto done = std::make_shared<std::atomic<bool>>(false);
-      static_cast<Event*>(e)->done = done;
-      state().stream.push([done] { return done->store(true), PF_OK; });
-      return PF_OK;
+    b.synchronize = [](pf_device, pf_stream s, pf_index_error* e) {
+      return state().of(s).drain(e);
     };
-    b.event_wait = [](pf_device, pf_stream, pf_event) { return PF_OK; };  // one stream: in order
-    b.event_query = [](pf_device, pf_event e, int32_t* done) {
-      return *done = static_cast<Event*>(e)->done->load(), PF_OK;
-    };
+    b.event_create =
+        b.event_create_timed = [](pf_device, pf_event* e) { return *e = new Event, PF_OK; };
+    b.event_record = paranoid::event_record;
+    b.event_wait = paranoid::event_wait;
+    b.event_query = paranoid::event_query;
+    b.event_synchronize = paranoid::event_synchronize;
+    b.event_elapsed = paranoid::event_elapsed;
     b.event_destroy = [](pf_device, pf_event e) { delete static_cast<Event*>(e); };
+    b.stream_create = paranoid::stream_create;
+    b.stream_query = [](pf_device, pf_stream s, int32_t* done) {
+      return *done = state().of(s).idle(), PF_OK;
+    };
+    b.pinned_allocate = [](pf_device, size_t bytes, void** out) {
+      *out = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+      return *out ? PF_OK : PF_OOM;
+    };
+    b.pinned_release = [](pf_device, void* p) { std::free(p); };
+    b.copy_async = paranoid::copy_async;
     b.program_create = paranoid::create_program;
     b.program_destroy = [](pf_device, void* k) {
       auto* p = static_cast<paranoid::ProgramKernel*>(k);

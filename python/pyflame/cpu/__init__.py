@@ -1,9 +1,20 @@
 """The CPU under the names of torch.cpu."""
 
 from .. import _C
+from ..streams import Event, Stream, current_stream, stream
 from . import amp
 
-__all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
+__all__ = [
+    "Event",
+    "Stream",
+    "amp",
+    "current_device",
+    "current_stream",
+    "device_count",
+    "is_available",
+    "stream",
+    "synchronize",
+]
 
 
 def is_available():

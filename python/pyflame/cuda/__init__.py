@@ -1,8 +1,42 @@
 """GPUs of any vendor under the names of torch.cuda."""
 
+# ruff: noqa: F401 (what is imported here is the interface)
+
 import importlib as _importlib
 
-from .. import _C
+from .. import _C, memory
+from ..memory import (
+    empty_cache,
+    get_memory_manager,
+    get_per_process_memory_fraction,
+    get_pinned_pool,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_snapshot,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+    warmup_memory_pool,
+)
+from ..streams import (
+    Event,
+    Stream,
+    StreamContext,
+    _device,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+    synchronize,
+)
+
+OutOfMemoryError = _C.OutOfMemoryError
 
 
 def device_count():
@@ -26,20 +60,8 @@ def set_device(device):
     _C.set_device(f"gpu:{device}" if isinstance(device, int) else device)
 
 
-def synchronize(device=None):
-    """Waits for everything recorded so far."""
-    _C.synchronize()
-
-
-def _name(device):
-    if device is None:
-        current = str(_C.get_device())
-        return "gpu:0" if current == "cpu" and is_available() else current
-    return f"gpu:{device}" if isinstance(device, int) else str(device)
-
-
 def _info(device):
-    return _C.device_info(_C.device(_name(device)))
+    return _C.device_info(_device(device))
 
 
 def get_device_name(device=None):
@@ -72,41 +94,6 @@ def get_device_properties(device=None):
         minor=minor,
         gcnArchName=info["target"],
     )
-
-
-def mem_get_info(device=None):
-    """(free, total) bytes of a device."""
-    return _C._memory_info(_name(device))
-
-
-def memory_allocated(device=None):
-    """Bytes of live tensors."""
-    return _C._memory_stats(_name(device))["allocated"]
-
-
-def max_memory_allocated(device=None):
-    """Peak of memory_allocated()."""
-    return _C._memory_stats(_name(device))["max_allocated"]
-
-
-def memory_reserved(device=None):
-    """Bytes held from the device."""
-    return _C._memory_stats(_name(device))["reserved"]
-
-
-def max_memory_reserved(device=None):
-    """Peak of memory_reserved()."""
-    return _C._memory_stats(_name(device))["max_reserved"]
-
-
-def reset_peak_memory_stats(device=None):
-    """Sets the peaks to the present values."""
-    _C._reset_peak_memory_stats(_name(device))
-
-
-def empty_cache():
-    """Gives freed memory back to the device."""
-    _C._empty_cache(_name(None))
 
 
 def manual_seed(seed):
