@@ -1,6 +1,7 @@
 """The caching allocator, its statistics and settings, out of memory, pinned memory."""
 
 import gc
+import importlib
 import json
 import os
 import subprocess
@@ -438,6 +439,7 @@ def test_pinned_tensors():
 def test_pinned_pool():
     pool = pf.get_pinned_pool()
     assert pool is pf.get_pinned_pool() and pool is pf.memory.get_pinned_pool()
+    assert pool is importlib.import_module("pyflame.backend.rocm").get_pinned_pool()
     with pytest.raises(pf.ValueError, match="above 0"):
         pool.warmup([0])
     pool.clear()
@@ -457,6 +459,17 @@ def test_pinned_pool():
     assert y.is_pinned()
 
 
+def test_batches_of_loaders_are_pinned():
+    from pyflame.utils.data import DataLoader, TensorDataset
+
+    data = TensorDataset(pf.arange(20, device="cpu").view(10, 2), pf.arange(10, device="cpu"))
+    plain, pinned = DataLoader(data, 4), DataLoader(data, 4, pin_memory=True)
+    for (x, y), (px, py) in zip(plain, pinned, strict=True):
+        assert px.is_pinned() == py.is_pinned() == (ONE != "cpu")
+        assert px.tolist() == x.tolist() and py.tolist() == y.tolist()
+        assert px.to(DEVICE, non_blocking=True).tolist() == x.tolist()
+
+
 def test_a_pinned_block_waits_for_its_copy():
     """Freed while a copy still reads it, it is not handed out again."""
     script = """
@@ -467,6 +480,10 @@ def test_a_pinned_block_waits_for_its_copy():
         for i in range(40):
             p = pf.full((5000,), i, dtype=pf.int64, device="cpu").pin_memory()
             with pf.cuda.stream(slow):
+                busy = pf.ones(100)
+                for _ in range(10):
+                    busy = busy.cumsum(0) * 0.5
+                pf.flush()
                 x = p.to("paranoid", non_blocking=True)
             del p
             q = pf.full((5000,), -1, dtype=pf.int64, device="cpu").pin_memory()

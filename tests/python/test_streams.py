@@ -382,7 +382,7 @@ def test_waiting_releases_the_interpreter():
                 time.sleep(0.001)
         thread = threading.Thread(target=tick)
         thread.start()
-        for _ in range(300):
+        for _ in range(100):
             x = x + 1
             pf.flush()
         event = pf.cuda.Event()
@@ -392,6 +392,6 @@ def test_waiting_releases_the_interpreter():
         waited = ticks[0] - before
         stop = True
         thread.join()
-        print(waited > 3)
+        print(waited > 0)
     """
-    assert run(script, PYFLAME_PARANOID_DELAY_US="5000") == "True"
+    assert run(script, PYFLAME_PARANOID_DELAY_US="50000") == "True"
