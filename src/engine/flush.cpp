@@ -213,8 +213,9 @@ const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes
   return *recent;
 }
 
-const char* row_label(ops::OpId op) {
-  return op < ops::kNumRows ? ops::kRowTable[op].name : "gradient";
+const char* row_label(const pf_node& n) {
+  if (n.op == ops::op::cast && n.in[0].kind == PF_REF_SCALAR) return "fill";
+  return n.op < ops::kNumRows ? ops::kRowTable[n.op].name : "gradient";
 }
 
 // A dead input's block becomes the result's: no fresh memory, no page faults.
@@ -288,7 +289,7 @@ void run_phase(Group& g, Phase& ph) {
   StreamState* stream = g.stream(g.device);
   auto use_of = [&](int o) {
     const int i = stored[o];
-    return MemoryUse{row_label(ph.nodes[i].op), ph.outputs[i].dtype, &ph.shape};
+    return MemoryUse{row_label(ph.nodes[i]), ph.outputs[i].dtype, &ph.shape};
   };
   if (ph.numel == 0) {
     for (int o = 0; o < key.noutputs; ++o)
