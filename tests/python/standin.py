@@ -80,6 +80,7 @@ def run(cache):
             "PYFLAME_HIPRTC_LIBRARY": str(RTC),
             "PYFLAME_CUDA_LIBRARY": "/none",  # where this machine has an NVIDIA GPU
             "XDG_CACHE_HOME": str(cache),
+            "PYFLAME_ALLOC_CONF": "split:False",  # it guards the ends of allocations
         }
         new |= {k: str(v) for k, v in env.items()}
         done = subprocess.run(
