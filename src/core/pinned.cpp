@@ -75,6 +75,7 @@ class PinnedPool {
 
   void warmup(const std::vector<int64_t>& sizes) {
     std::vector<PinnedBlock*> blocks;
+    blocks.reserve(sizes.size());
     for (int64_t n : sizes) blocks.push_back(take(static_cast<size_t>(n)));
     for (PinnedBlock* b : blocks) give(b);
   }

@@ -241,6 +241,7 @@ void record_stream(const Tensor& t, const Stream& s) {
 
 void warmup_memory(Device d, const std::vector<int64_t>& sizes) {
   std::vector<Block*> blocks;
+  blocks.reserve(sizes.size());
   auto give_back = [&] {
     for (Block* b : blocks) release(b);
   };
