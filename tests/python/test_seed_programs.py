@@ -218,6 +218,47 @@ print(pf.matmul(a, a).shape == (16, 16))
     assert out == "True\n"
 
 
+def test_pinned_pool():  # S3.9; its batch_size is named
+    out = run(
+        """
+import pyflame as pf
+from pyflame.backend.rocm import get_pinned_pool
+
+pf.set_device('rocm')
+batch_size = 2
+pool = get_pinned_pool()
+pool.warmup([batch_size * 3 * 224 * 224 * 4])
+print(get_pinned_pool() is pool)
+"""
+    )
+    assert out == "True\n"
+
+
+@pytest.mark.parametrize("device", ["rocm"] if REAL else ["rocm", "cpu"])
+def test_memory_is_warmed_and_given_back(device):  # S3.10 and S3.16
+    out = run(
+        f"""
+import pyflame as pf
+from pyflame.backend.rocm import get_memory_manager, warmup_memory_pool
+
+pf.set_device('{device}')
+x = pf.ones(64, 64)
+pf.synchronize()
+before = pf.cuda.memory_reserved()
+warmup_memory_pool(batch_size=32, model_size='medium')
+print(pf.cuda.memory_reserved() - before > (1 << 20))
+get_memory_manager().clear_pool()
+print(pf.cuda.memory_reserved() - before <= 0, (x + 1).sum().item() == 2 * 64 * 64)
+try:
+    warmup_memory_pool(batch_size=32, model_size='huge')
+except ValueError as e:
+    print('huge' in str(e))
+""",
+        devices=2 if device == "rocm" else 0,
+    )
+    assert out.splitlines() == [str(device == "rocm"), "True True", "True"]
+
+
 def test_gpu_and_cpu_agree():  # S3.17, with operands and a tolerance that its product can keep
     out = run(
         """
