@@ -106,6 +106,7 @@ struct Item {
   Names uses;
   Names arguments;  // of a specialisation: it is needed where they are
   bool kernel = false;
+  bool announced = false;  // `struct X;`
 };
 
 class Parser {
@@ -218,8 +219,8 @@ class Parser {
     item.begin = t.begin;
     if (t.kind == Token::Name && invocation(t, item)) return item;
     int parens = 0, braces = 0;
-    bool specialisation = false, type = false, variable = false, function = false, named = false,
-         always = false;
+    bool body = false, specialisation = false, type = false, variable = false, function = false,
+         named = false, always = false;
     std::string_view last;  // the last name at the outermost level
     const auto name = [&](std::string_view n) {
       if (!n.empty()) item.names.push_back(n);
@@ -283,6 +284,7 @@ class Parser {
         variable = true;
       } else if (t.is("{")) {
         if (outside) function = !type && !variable;
+        body = true;
         ++braces;
       } else if (t.is("}")) {
         if (--braces == 0 && function) break;
@@ -292,6 +294,7 @@ class Parser {
       }
     }
     item.end = lexer_.at();
+    item.announced = type && !body;
     if (always) item.names.clear();
     return item;
   }
@@ -332,6 +335,15 @@ std::string prune_kernel_text(const std::string& text, const std::string& entry,
   std::vector<std::string> kept;
   kept.reserve(4096);  // what is in it is pointed to
   std::vector<Item> items = Parser(text, macros, kept).items();
+
+  // Where the general template has a body, a specialisation that went would be replaced by it
+  // unseen: those stay. Where it has none, a compiler says what is missing.
+  Names bare;
+  for (const Item& i : items)
+    if (i.announced) bare.insert(bare.end(), i.names.begin(), i.names.end());
+  for (Item& i : items)
+    if (!i.names.empty() && std::find(bare.begin(), bare.end(), i.names[0]) == bare.end())
+      i.arguments.clear();
 
   std::unordered_multimap<std::string_view, size_t> by_name;
   by_name.reserve(2 * items.size());

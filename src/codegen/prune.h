@@ -4,8 +4,10 @@
 //
 // The text is one of ours with its includes expanded: declarations at the outermost level (or in
 // a namespace), each begun by its own tokens. A declaration stays when its name is reached from
-// the roots, by identifiers alone: overloads and specialisations of a name stay together, so what
-// is left means what it meant. Directives stay where they are, and so do line numbers.
+// the roots, by identifiers alone: overloads of a name stay together. A specialisation may go,
+// where none of its arguments is reached and the general template has no body that could stand in
+// for it. So what is left means what it meant. Directives stay where they are, and so do line
+// numbers.
 #pragma once
 
 #include <string>

@@ -180,7 +180,7 @@ std::string code_object(const Traits& traits, const std::string& label, const So
   d.add(kVendorName);
   for (const std::string& o : options) d.add(o);
   d.add(source.ours ? digest_of(source.text) : source.text);
-  d.add(source.ours ? "cut (2) to " + source.entry : "whole");
+  d.add(source.ours ? "cut (3) to " + source.entry : "whole");
   CacheKey key{traits.architecture, "", d.hex(), ""};
   std::string code;
   if (source.ours && compile_only().empty() && read_packed(key, code)) {
