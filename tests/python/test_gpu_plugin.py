@@ -23,6 +23,7 @@ def test_computes_as_the_cpu_does(run, arch, warp):
         x, y = pf.tensor(a, device="rocm"), pf.tensor(a)
         chain = lambda t: pf.relu(t * 2 + t.sum(1, keepdim=True)).exp().neg() / 3
         assert np.allclose(chain(x).cpu().numpy(), chain(y).numpy(), rtol=1e-5)
+        assert np.allclose(x.cumsum(1).cpu().numpy(), y.cumsum(1).numpy(), rtol=1e-5, atol=1e-6)
         assert np.array_equal(x.t().contiguous().cpu().numpy(), a.T)
         assert np.array_equal(x[::3, 5:].clone().cpu().numpy(), a[::3, 5:])
         for move in (
