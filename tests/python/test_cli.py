@@ -13,7 +13,8 @@ import pytest
 import pyflame as pf
 
 PYFLAME = [sys.executable, "-m", "pyflame"]
-SMALL = "--layers 1 --width 16 --heads 2 --context 16 --batch 4 --sample 20 --threads 1".split()
+# Defaults differ with the device.
+SMALL = "--layers 1 --width 16 --heads 2 --context 16 --batch 4 --sample 20 --threads 1 --lr 0.004".split()
 ENV = dict(
     os.environ,
     PYTHONPATH=os.pathsep.join([os.path.dirname(os.path.dirname(pf.__file__)), *sys.path]),
