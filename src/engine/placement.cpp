@@ -17,10 +17,12 @@
 
 namespace pyflame {
 
-// What a storage holds on other devices: at most one copy on each, of the version noted.
+// What a storage holds on other devices: at most one copy on each, of the version noted; one for
+// each stream where there are several, since nothing orders them.
 struct Replicas {
   struct Copy {
     Device device;
+    pf_stream stream;
     uint32_t version;
     StorageHandle storage;
   };
@@ -199,11 +201,13 @@ Tensor replica(const Tensor& t, Device d, const char* op) {
     copy_bytes(out, source);
     return out;
   }
+  const pf_stream stream = stream_handle(d);
   {
     std::lock_guard lock(replica_mutex());
     if (s.replicas)
       for (const auto& c : s.replicas->copies)
-        if (c.device == d && c.version == s.version) return as_on(*t.impl(), c.storage, d);
+        if (c.device == d && c.stream == stream && c.version == s.version)
+          return as_on(*t.impl(), c.storage, d);
   }
   count(t, d, op, s.nbytes);
   const uint32_t version = s.version;
@@ -212,7 +216,7 @@ Tensor replica(const Tensor& t, Device d, const char* op) {
     std::lock_guard lock(replica_mutex());
     if (s.replicas)
       for (auto it = s.replicas->copies.begin(); it != s.replicas->copies.end(); ++it)
-        if (it->device == d) {
+        if (it->device == d && it->stream == stream) {
           stale = std::move(it->storage);
           s.replicas->copies.erase(it);
           break;
@@ -225,9 +229,10 @@ Tensor replica(const Tensor& t, Device d, const char* op) {
   std::lock_guard lock(replica_mutex());
   if (!s.replicas) s.replicas = new Replicas;
   auto& copies = s.replicas->copies;
-  const bool known = std::any_of(copies.begin(), copies.end(),
-                                 [&](const Replicas::Copy& c) { return c.device == d; });
-  if (!known) copies.push_back({d, version, StorageHandle::share(out->storage.get())});
+  const bool known = std::any_of(copies.begin(), copies.end(), [&](const Replicas::Copy& c) {
+    return c.device == d && c.stream == stream;
+  });
+  if (!known) copies.push_back({d, stream, version, StorageHandle::share(out->storage.get())});
   return as_on(*t.impl(), out->storage, d);
 }
 

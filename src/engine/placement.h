@@ -89,6 +89,8 @@ Device place_operands(OpId op, std::span<const Operand> operands, Device device,
 std::span<const Tensor> place_call(std::span<const Tensor> outs, std::span<const Tensor> ins,
                                    const CallOptions& options, std::vector<Tensor>& moved);
 
+// The thread's current stream on a device (record.cpp).
+pf_stream stream_handle(Device d);
 // The values of `t` on `d` for `op` to read; without history. Counted, refused in strict mode.
 Tensor replica(const Tensor& t, Device d, const char* op);
 // `t` itself on `d`. Differentiable; counted and refused likewise.

@@ -654,11 +654,11 @@ void* host_data(const Tensor& t, const char* op, bool will_write) {
   return p;
 }
 
-namespace {
-
 pf_stream stream_handle(Device d) {
   return handle_of(my_group().stream(d));
 }
+
+namespace {
 
 // What reads or writes dst is done or on its way; its address.
 void* writable_data(const Tensor& dst) {

@@ -129,3 +129,22 @@ def test_what_info_says(run, names):  # noqa: F811
     )
     assert "backend rocm: loaded" in out and "device rocm:1: " in out and "rocm:2" not in out
     assert "gfx942, 8.0 GiB" in out and "backend cuda: " in out and "/none" in out
+
+
+def test_streams_do_not_share_copies(run):  # noqa: F811
+    run(
+        """
+        w = pf.arange(1 << 16).float()
+        pf.set_device("gpu:0")
+        side = pf.cuda.Stream()
+        count = lambda: pf.debug.stats()["moved"]
+        before = count()
+        a = w + 1
+        with pf.cuda.stream(side):
+            b, c = w * 2, w - 1  # nothing orders this stream behind the copy for the other
+        d = w * 3
+        assert count() == before + 2
+        pf.synchronize()
+        assert [t[7].item() for t in (a, b, c, d)] == [8, 14, 6, 21]
+        """
+    )
