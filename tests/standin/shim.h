@@ -23,19 +23,19 @@ pf_shim_block* pf_shim = nullptr;
 extern char pf_lds_begin[] __asm__("__start_pf_lds") __attribute__((weak, visibility("hidden")));
 extern char pf_lds_end[] __asm__("__stop_pf_lds") __attribute__((weak, visibility("hidden")));
 
-PF_DEVICE pf_u32 pf_thread() {
+PF_DEVICE unsigned pf_thread() {
   return pf_shim->thread;
 }
-PF_DEVICE pf_u32 pf_block() {
+PF_DEVICE unsigned pf_block() {
   return pf_shim->block;
 }
-PF_DEVICE pf_u32 pf_threads() {
+PF_DEVICE unsigned pf_threads() {
   return pf_shim->threads;
 }
-PF_DEVICE pf_u32 pf_blocks() {
+PF_DEVICE unsigned pf_blocks() {
   return pf_shim->blocks;
 }
-PF_DEVICE pf_u32 pf_lane() {
+PF_DEVICE unsigned pf_lane() {
   return pf_shim->lane;
 }
 PF_DEVICE char* pf_dynamic_shared() {
@@ -47,7 +47,7 @@ PF_DEVICE void pf_barrier() {
 PF_DEVICE void pf_fence() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
-PF_DEVICE pf_u32 pf_shuffle_word(pf_u32 v, pf_u32 from) {
+PF_DEVICE unsigned pf_shuffle_word(unsigned v, unsigned from) {
   return pf_shim->shuffle(v, from);
 }
 PF_DEVICE unsigned long long pf_ballot(bool p) {
