@@ -29,11 +29,25 @@ PF_KERNEL(pf_index_read, BLOCK)
 PF_KERNEL(pf_gather, BLOCK)
 (pf_space s, void* out, const pf_i64* index, const void* self, pf_i64 size, pf_i64 step,
  pf_error error) {
-  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(s.numel); u += pf_item_step()) {
-    pf_i64 at[2];
-    pf_offsets<2>(s, static_cast<pf_index>(u), at);
-    pf_move<PF_BYTES>(out, static_cast<pf_i64>(u), self,
-                      at[1] + pf_clamped(error, index[at[0]], size, true) * step);
+  enum { MANY = 4 };  // at a time: every place must be known before its element can be asked for
+  const pf_u64 all = static_cast<pf_u64>(s.numel), by = pf_item_step();
+  for (pf_u64 u = pf_first_item(); u < all; u += MANY * by) {
+    pf_i64 at[MANY][2], i[MANY];
+    pf_u32 w[MANY][(PF_BYTES + 3) / 4];
+    PF_UNROLL for (int k = 0; k < MANY; ++k) {
+      const pf_u64 v = u + k * by < all ? u + k * by : u;
+      pf_offsets<2>(s, static_cast<pf_index>(v), at[k]);
+      i[k] = index[at[k][0]];
+    }
+    PF_UNROLL for (int k = 0; k < MANY; ++k) {
+      const pf_i64 from = at[k][1] + pf_clamped(error, i[k], size, true) * step;
+      pf_load_words<PF_BYTES, false>(static_cast<const char*>(self) + from * PF_BYTES, w[k]);
+    }
+    PF_UNROLL for (int k = 0; k < MANY; ++k) {
+      if (u + k * by < all)
+        pf_store_words<PF_BYTES, false>(
+            static_cast<char*>(out) + static_cast<pf_i64>(u + k * by) * PF_BYTES, w[k]);
+    }
   }
 }
 #endif

@@ -19,32 +19,45 @@ PF_KERNEL(pf_copy, 256)(pf_space s, void* out, const void* in) {
 }
 
 #ifdef PF_BYTES
-// A transposed plane through shared memory, 32 x 32 elements at a time: both sides are touched in
-// the order of memory. out[r * out_row + c] = in[r + c * in_column], for every plane of `s`.
+// A transposed plane through shared memory, a square tile at a time: both sides are touched in the
+// order of memory, and a thread's loads are all on their way before the first is needed.
+// out[r * out_row + c] = in[r + c * in_column], for every plane of `s`.
+enum { SIDE = PF_BYTES <= 4 ? 64 : 32 };
+
 PF_KERNEL(pf_transpose, 256)
 (pf_space s, void* out, const void* in, pf_i64 rows, pf_i64 columns, pf_i64 out_row,
- pf_i64 in_column) {
+ pf_i64 in_column, pf_i64 tiles_r, pf_i64 tiles_c) {
   struct cell {
     pf_u32 w[(PF_BYTES + 3) / 4];
   };
-  PF_SHARED cell tile[32 * 33];
-  const pf_i64 tiles_c = (columns + 31) / 32, tiles = (rows + 31) / 32 * tiles_c;
-  const pf_u32 x = pf_thread() % 32, y = pf_thread() / 32;
-  for (pf_i64 t = pf_block(); t < tiles * s.numel; t += pf_blocks()) {
+  PF_SHARED cell tile[SIDE * (SIDE + 1)];
+  constexpr int step = 256 / SIDE, count = SIDE / step;
+  const pf_index tiles = static_cast<pf_index>(tiles_r * tiles_c),
+                 wide = static_cast<pf_index>(tiles_c);
+  const int x = static_cast<int>(pf_thread()) % SIDE, y = static_cast<int>(pf_thread()) / SIDE;
+  const pf_u64 all = static_cast<pf_u64>(tiles) * static_cast<pf_u64>(s.numel);
+  for (pf_u64 u = pf_block(); u < all; u += pf_blocks()) {
+    const pf_index t = static_cast<pf_index>(u), plane = t / tiles, here = t - plane * tiles;
+    const pf_index tr = here / wide;
+    const pf_i64 r0 = static_cast<pf_i64>(tr) * SIDE,
+                 c0 = static_cast<pf_i64>(here - tr * wide) * SIDE;
     pf_i64 at[2];
-    pf_offsets<2>(s, static_cast<pf_index>(t / tiles), at);
-    const pf_i64 r0 = t % tiles / tiles_c * 32, c0 = t % tiles_c * 32;
-    for (pf_u32 k = y; k < 32; k += 8)
-      if (r0 + x < rows && c0 + k < columns)
-        pf_load_words<PF_BYTES, false>(
-            static_cast<const char*>(in) + (at[1] + r0 + x + (c0 + k) * in_column) * PF_BYTES,
-            tile[x * 33 + k].w);
+    pf_offsets<2>(s, plane, at);
+    const char* from =
+        static_cast<const char*>(in) + (at[1] + r0 + x + (c0 + y) * in_column) * PF_BYTES;
+    char* to = static_cast<char*>(out) + (at[0] + (r0 + y) * out_row + c0 + x) * PF_BYTES;
+    cell v[count];
+    PF_UNROLL for (int k = 0; k < count; ++k) {
+      if (r0 + x < rows && c0 + y + k * step < columns)
+        pf_load_words<PF_BYTES, false>(from + k * step * in_column * PF_BYTES, v[k].w);
+    }
+    PF_UNROLL for (int k = 0; k < count; ++k) tile[x * (SIDE + 1) + y + k * step] = v[k];
     pf_barrier();
-    for (pf_u32 k = y; k < 32; k += 8)
-      if (r0 + k < rows && c0 + x < columns)
-        pf_store_words<PF_BYTES, false>(
-            static_cast<char*>(out) + (at[0] + (r0 + k) * out_row + c0 + x) * PF_BYTES,
-            tile[k * 33 + x].w);
+    PF_UNROLL for (int k = 0; k < count; ++k) {
+      if (r0 + y + k * step < rows && c0 + x < columns)
+        pf_store_words<PF_BYTES, false>(to + k * step * out_row * PF_BYTES,
+                                        tile[(y + k * step) * (SIDE + 1) + x].w);
+    }
     pf_barrier();
   }
 }

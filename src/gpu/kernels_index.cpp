@@ -116,8 +116,8 @@ void gather(const KernelArgs& a) {
   const Function f =
       a.compile("index.h", Defines().text("PF_INDEX", index_type(s)).value("PF_BYTES", item(a, 1)),
                 "pf_gather");
-  a.launch(f, grid_for(s.numel), kBlock, 0, s, a.data(0), ix.data, self.data, self.shape[dim],
-           self.strides[dim], a.error());
+  a.launch(f, grid_for(ceil_div(s.numel, 4)), kBlock, 0, s, a.data(0), ix.data, self.data,
+           self.shape[dim], self.strides[dim], a.error());
 }
 
 void one_hot(const KernelArgs& a) {

@@ -38,12 +38,13 @@ bool transposed(const KernelArgs& a, const Space& s, void* out, const void* in, 
     ++planes.ndim;
   }
   if (planes.ndim == 0) planes.ndim = 1, planes.shape[0] = 1;
-  const int64_t tiles = ceil_div(s.shape[r], 32) * ceil_div(s.shape[c], 32) * planes.numel;
-  const Function f =
-      a.compile("move.h", Defines().value("PF_BYTES", bytes).text("PF_INDEX", index_type(planes)),
-                "pf_transpose");
+  const int64_t side = bytes <= 4 ? 64 : 32;  // SIDE of kernels/move.h
+  const int64_t tiles_r = ceil_div(s.shape[r], side), tiles_c = ceil_div(s.shape[c], side),
+                tiles = tiles_r * tiles_c * planes.numel;
+  const Function f = a.compile(
+      "move.h", Defines().value("PF_BYTES", bytes).text("PF_INDEX", index_type(s)), "pf_transpose");
   a.launch(f, std::min(tiles, kMostBlocks * 16), kBlock, 0, planes, out, in, s.shape[r], s.shape[c],
-           s.strides[0][r], s.strides[1][c]);
+           s.strides[0][r], s.strides[1][c], tiles_r, tiles_c);
   return true;
 }
 
