@@ -6,7 +6,7 @@
 //   -DPF_I=  dtype of the targets
 //   -DPF_HAS_W=0|1    classes have weights (of dtype T)
 //   -DPF_SMOOTH=0|1   label smoothing
-//   -DPF_PAST=0|1     the logits are larger than caches
+//   -DPF_PAST=0|1     the logits are larger than caches: their gradient is written past these
 #include "index_error.h"
 #include "rows.h"
 
@@ -17,7 +17,8 @@ typedef pf_row_math<T> Math;
 typedef pf_vector<T, V> Vector;
 constexpr int UNROLL = sizeof(C) == 4 ? 4 : 1;  // accesses of one round: registers
 
-#define PF_ROW_THREADS 256
+#define PF_FORWARD_THREADS 128
+#define PF_BACKWARD_THREADS 512
 #define PF_FINISH_THREADS 1024
 
 struct pf_entropy {
@@ -55,7 +56,7 @@ PF_DEVICE C pf_weight_sum(const pf_entropy& r) {
   return r.weight_sum ? *static_cast<const C*>(r.weight_sum) : static_cast<C>(r.vectors * V);
 }
 
-PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
+PF_KERNEL(entropy_rows, PF_FORWARD_THREADS)(const pf_entropy r) {
   PF_SHARED C room[3][PF_MAX_WARPS];
   const C low = -pf_float<C>::infinity();
   const pf_u32 t = pf_thread() % r.width;
@@ -95,7 +96,7 @@ PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
   pf_i64 c = t;
   for (; c + (UNROLL - 1) * step < end; c += UNROLL * step) {
     Vector v[UNROLL];
-    PF_UNROLL for (int u = 0; u < UNROLL; ++u) v[u].template load<PF_PAST>(
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) v[u].template load<false>(
         pf_at<T>(x, (c + u * step) * V));
     C top = low;
     PF_UNROLL for (int u = 0; u < UNROLL; ++u) PF_UNROLL for (int j = 0; j < V; ++j) top =
@@ -105,7 +106,7 @@ PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
   }
   for (; c < end; c += step) {
     Vector v;
-    v.template load<PF_PAST>(pf_at<T>(x, c * V));
+    v.template load<false>(pf_at<T>(x, c * V));
     C top = low;
     PF_UNROLL for (int j = 0; j < V; ++j) top = pf_row_max(top, v.get(j));
     raise(top);
@@ -146,9 +147,16 @@ PF_KERNEL(entropy_finish, PF_FINISH_THREADS)(const pf_entropy r) {
   PF_SHARED double room[PF_MAX_WARPS * 2];
   double s[2] = {0.0, 0.0};
   const C* losses = static_cast<const C*>(r.losses);
-  for (pf_i64 k = pf_thread(); k < r.rows; k += pf_threads()) {
-    s[0] += static_cast<double>(losses[k]);
-    s[1] += static_cast<double>(losses[r.rows + k]);
+  // Eight rows of a thread at a time: one after the other, each would wait for memory.
+  for (pf_i64 k = pf_thread(); k < r.rows; k += 8 * pf_threads()) {
+    C v[8][2];
+    PF_UNROLL for (int u = 0; u < 8; ++u) {
+      const pf_i64 row = k + u * static_cast<pf_i64>(pf_threads());
+      v[u][0] = row < r.rows ? losses[row] : C(0);
+      v[u][1] = row < r.rows ? losses[r.rows + row] : C(0);
+    }
+    PF_UNROLL for (int u = 0; u < 8; ++u) PF_UNROLL for (int i = 0; i < 2; ++i) s[i] +=
+        static_cast<double>(v[u][i]);
   }
   pf_group_join<pf_plus>(s, pf_threads(), room);
   if (pf_thread() != 0) return;
@@ -168,11 +176,12 @@ PF_KERNEL(entropy_weights, PF_FINISH_THREADS)(const void* weight, C* sum, pf_i64
 }
 
 // dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp.
-PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
+PF_KERNEL(entropy_backward, PF_BACKWARD_THREADS)(const pf_entropy r) {
   const pf_u32 t = pf_thread() % r.width;
-  const pf_i64 row =
-      static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
-  if (row >= r.rows) return;
+  // From the last row: those that the forward pass read last may still be in the caches.
+  const pf_i64 row = r.rows - 1 - static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) -
+                     pf_thread() / r.width;
+  if (row < 0) return;
   const pf_i64 step = r.width;
   const char* x = pf_at<T>(r.x, row * r.vectors * V);
   char* dx = pf_at<T>(r.out, row * r.vectors * V);
@@ -202,13 +211,13 @@ PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
   pf_i64 c = t;
   for (; c + (UNROLL - 1) * step < r.vectors; c += UNROLL * step) {
     Vector v[UNROLL];
-    PF_UNROLL for (int q = 0; q < UNROLL; ++q) v[q].template load<PF_PAST>(
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) v[q].template load<false>(
         pf_at<T>(x, (c + q * step) * V));
     PF_UNROLL for (int q = 0; q < UNROLL; ++q) write(v[q], c + q * step);
   }
   for (; c < r.vectors; c += step) {
     Vector v;
-    v.template load<PF_PAST>(pf_at<T>(x, c * V));
+    v.template load<false>(pf_at<T>(x, c * V));
     write(v, c);
   }
 }

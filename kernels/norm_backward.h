@@ -5,7 +5,7 @@
 // sums of its columns in registers; norm_params adds those of all blocks. Rows too long for that
 // take norm_backward_long (dx) and norm_columns (the sums of a tile of columns).
 //
-//   -DPF_T= -DPF_V= -DPF_RMS= -DPF_PAST=  as in norm.h       -DPF_W= dtype of the weight
+//   -DPF_T= -DPF_V= -DPF_RMS=  as in norm.h                  -DPF_W= dtype of the weight
 //   -DPF_HAS_W=0|1   there is a weight                       -DPF_SUMS=0|1  dw or db is wanted
 //   -DPF_VECS=       accesses of one thread of norm_backward
 #include "rows.h"
@@ -64,8 +64,8 @@ PF_KERNEL(norm_backward, PF_NORM_THREADS)(const pf_norm_backward r) {
     PF_UNROLL for (int i = 0; i < VECS; ++i) {
       const pf_i32 c = static_cast<pf_i32>(t + i * width);
       if (row < end && c < vectors) {
-        g[i].template load<PF_PAST>(pf_at<T>(r.g, (row * r.vectors + c) * V));
-        x[i].template load<PF_PAST>(pf_at<T>(r.x, (row * r.vectors + c) * V));
+        g[i].template load<false>(pf_at<T>(r.g, (row * r.vectors + c) * V));
+        x[i].template load<false>(pf_at<T>(r.x, (row * r.vectors + c) * V));
       } else {
         PF_UNROLL for (int k = 0; k < Vector::words; ++k) g[i].w[k] = x[i].w[k] = 0;
       }
@@ -109,7 +109,7 @@ PF_KERNEL(norm_backward, PF_NORM_THREADS)(const pf_norm_backward r) {
         }
         o[j] = PF_RMS ? s * (h - hat * c2) : s * (h - c1 - hat * c2);
       }
-      pf_put<T, V, PF_PAST>(pf_at<T>(r.dx, (row * r.vectors + c) * V), o);
+      pf_put<T, V, false>(pf_at<T>(r.dx, (row * r.vectors + c) * V), o);
     }
   }
   if constexpr (PF_SUMS) {
@@ -169,7 +169,7 @@ PF_KERNEL(norm_backward_long, PF_LONG_THREADS)(const pf_norm_backward r) {
       const C h = g.get(j) * w[j];
       o[j] = PF_RMS ? s * (h - hat * c2) : s * (h - c1 - hat * c2);
     }
-    pf_put<T, V, PF_PAST>(pf_at<T>(r.dx, (row * r.vectors + c) * V), o);
+    pf_put<T, V, false>(pf_at<T>(r.dx, (row * r.vectors + c) * V), o);
   }
 }
 
@@ -185,8 +185,8 @@ PF_KERNEL(norm_columns, PF_NORM_THREADS)(const pf_norm_backward r, pf_i64 tiles)
   PF_UNROLL for (int j = 0; j < V; ++j) dw[j] = db[j] = C(0);
   for (pf_i64 row = begin; row < end; ++row) {
     Vector g, x;
-    g.template load<PF_PAST>(pf_at<T>(r.g, (row * r.vectors + c) * V));
-    x.template load<PF_PAST>(pf_at<T>(r.x, (row * r.vectors + c) * V));
+    g.template load<false>(pf_at<T>(r.g, (row * r.vectors + c) * V));
+    x.template load<false>(pf_at<T>(r.x, (row * r.vectors + c) * V));
     const C s = static_cast<const C*>(r.rstd)[row];
     const C m = PF_RMS ? C(0) : static_cast<const C*>(r.mean)[row];
     PF_UNROLL for (int j = 0; j < V; ++j) {

@@ -1,5 +1,5 @@
 // Adds what blocks of norm_backward.h left, in their order: 32 columns a block, 32 stretches at a
-// time.
+// time. The first `tiles` blocks make dw, the others db.
 //
 //   -DPF_C=  float or double    -DPF_W=  dtype of the sums
 #include "rows.h"
@@ -11,12 +11,16 @@ typedef PF_W W;
 
 #define PF_SIDE 32
 
-// partial: [stretches][stride], of which this adds [n] columns.
+// partial: [stretches][stride]; dw is [0, n) of a line, db what follows.
 PF_KERNEL(norm_params, PF_SIDE* PF_SIDE)
-(const C* partial, void* out, pf_i64 n, pf_i64 stride, pf_i64 stretches) {
+(const C* partial, void* dw, void* db, pf_i64 n, pf_i64 stride, pf_i64 stretches, pf_i64 tiles) {
   PF_SHARED C room[PF_SIDE][PF_SIDE + 1];
   const pf_u32 x = pf_thread() % PF_SIDE, y = pf_thread() / PF_SIDE;
-  const pf_i64 column = static_cast<pf_i64>(pf_block()) * PF_SIDE + x;
+  const bool second = pf_block() >= tiles;
+  void* out = second ? db : dw;
+  if (!out) return;
+  if (second) partial += n;
+  const pf_i64 column = (pf_block() - (second ? tiles : 0)) * PF_SIDE + x;
   C sum = C(0);
   if (column < n) {
     pf_i64 k = y;

@@ -205,6 +205,7 @@ void DeviceProgram::plan_strided(const pf_launch& l, DeviceLaunch& out) const {
       best = padded;
       shift = s;
     }
+    if (c.stream && shift < 8) out.block = kThreads / 2;
     const int64_t across = ceil_div(vectors, int64_t{1} << shift);
     const int64_t down = (out.block >> shift) * repeats(c);
     words.add_signed(cols);

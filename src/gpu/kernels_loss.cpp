@@ -31,9 +31,9 @@ struct Prepared {
   int block = 0;
 };
 
-// `in`, `target`, `weight`: which tensors these are. attrs: ignore_index, label_smoothing,
-// reduction.
-Prepared prepare(const KernelArgs& a, int in, int target, int weight) {
+// `in`, `target`, `weight`: which tensors these are; `most`: threads of a row. attrs: ignore_index,
+// label_smoothing, reduction.
+Prepared prepare(const KernelArgs& a, int in, int target, int weight, int64_t most) {
   const pf_tensor& x = a.tensor(in);
   const DType t = a.dtype(in);
   const int64_t rows = x.shape[0], classes = x.shape[1];
@@ -55,7 +55,7 @@ Prepared prepare(const KernelArgs& a, int in, int target, int weight) {
   const int64_t width =
       std::clamp<int64_t>(std::max(power_of_two_from(ceil_div(r.vectors, 8)),
                                    std::min<int64_t>(power_of_two_from(r.vectors), 8)),
-                          1, 256);
+                          1, most);
   r.width = static_cast<uint32_t>(width);
   p.block = row_block(width, a.traits());
   const int64_t bytes = rows * classes * static_cast<int64_t>(itemsize(t));
@@ -77,7 +77,7 @@ Prepared prepare(const KernelArgs& a, int in, int target, int weight) {
 
 // Tensors: loss, statistics (N, 2), total weight; logits, target, weight.
 void cross_entropy(const KernelArgs& a) {
-  Prepared p = prepare(a, 3, 4, 5);
+  Prepared p = prepare(a, 3, 4, 5, 128);  // PF_FORWARD_THREADS
   Entropy& r = p.r;
   r.stats = a.data(1);
   r.total = a.data(2);
@@ -95,7 +95,7 @@ void cross_entropy(const KernelArgs& a) {
 // Tensors: dlogits; gradient, logits, target, statistics, total weight, weight.
 void cross_entropy_backward(const KernelArgs& a) {
   if (numel(a.tensor(2)) == 0) return;
-  Prepared p = prepare(a, 2, 3, 6);
+  Prepared p = prepare(a, 2, 3, 6, 512);  // PF_BACKWARD_THREADS
   p.r.gradient = a.data(1);
   p.r.stats = a.data(4);
   p.r.total = a.data(5);

@@ -134,8 +134,7 @@ void norm_backward(const KernelArgs& a) {
                   .value("PF_HAS_W", w.data != nullptr)
                   .value("PF_RMS", kRms)
                   .value("PF_SUMS", sums)
-                  .value("PF_VECS", in_registers ? each : 1)
-                  .value("PF_PAST", larger_than_caches(total * static_cast<int64_t>(itemsize(t))));
+                  .value("PF_VECS", in_registers ? each : 1);
   const auto function = [&](const char* entry) { return a.compile("norm_backward.h", d, entry); };
   const int64_t row_sums = outs * n;
   int64_t stretches;
@@ -158,19 +157,24 @@ void norm_backward(const KernelArgs& a) {
       a.launch(function("norm_columns"), Grid(tiles * stretches), 256, 0, r, tiles);
     }
   }
-  for (int k = 0; k < outs; ++k) {
-    if (!a.has(1 + k)) continue;
-    const Function add = a.dtype(1 + k) == w.dtype
-                             ? function("norm_params")
-                             : a.compile("norm_params.h",
-                                         Defines()
-                                             .text("PF_C", wide == 8 ? "double" : "float")
-                                             .type("PF_W", a.dtype(1 + k)),
-                                         "norm_params");
-    const void* from = static_cast<char*>(r.partial) + static_cast<size_t>(k * n) * wide;
-    void* to = a.data(1 + k);
-    a.launch(add, Grid(ceil_div(n, 32)), 1024, 0, from, to, n, row_sums, stretches);
-  }
+  if (!sums) return;
+  const int64_t tiles = ceil_div(n, 32);
+  const auto add = [&](bool dw, bool db) {
+    if (!dw && !db) return;
+    const DType to = a.dtype(dw ? 1 : 2);
+    const Function f =
+        to == w.dtype
+            ? function("norm_params")
+            : a.compile("norm_params.h",
+                        Defines().text("PF_C", wide == 8 ? "double" : "float").type("PF_W", to),
+                        "norm_params");
+    a.launch(f, Grid(db ? 2 * tiles : tiles), 1024, 0, r.partial, dw ? a.data(1) : nullptr,
+             db ? a.data(2) : nullptr, n, row_sums, stretches, tiles);
+  };
+  const bool dw = a.has(1), db = outs == 2 && a.has(2),
+             alike = db && dw && a.dtype(1) == a.dtype(2);
+  add(dw, alike);
+  if (!alike) add(false, db);
 }
 
 }  // namespace
