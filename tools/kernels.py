@@ -65,7 +65,8 @@ class Nvrtc:
         self.lib.nvrtcCreateProgram(
             ctypes.byref(program), source, b"text.cu", len(self.names), self.texts, self.names
         )
-        options = [f"--gpu-architecture={arch}", "-std=c++17", "-default-device", "-fmad=false"]
+        target = arch.replace("_90", "_90a")  # as src/gpu/compile.cpp: Hopper's own instructions
+        options = [f"--gpu-architecture={target}", "-std=c++17", "-default-device", "-fmad=false"]
         options += ["--ptxas-options=-v", "-DPF_WARP=32", *defines]
         array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
         status = self.lib.nvrtcCompileProgram(program, len(options), array)

@@ -196,7 +196,9 @@ std::string code_object(const Traits& traits, const std::string& label, const So
     ++compile_stats().from_disk;
     return code;
   }
-  options.insert(options.begin(), "--gpu-architecture=" + traits.target);
+  // Hopper's own instructions (wgmma) belong to a target of their own.
+  options.insert(options.begin(),
+                 "--gpu-architecture=" + (traits.target == "sm_90" ? "sm_90a" : traits.target));
   if (knows_minimal() && source.ours) options.push_back("--minimal");
   code =
       compile(traits, label,

@@ -23,6 +23,12 @@ ProductSource source() {
   return s;
 }
 
+// A library spends more of the host's time on a product this small than the product takes: about
+// 3 us beyond the launch (cuBLASLt 13).
+bool small(const Product& p) {
+  return p.m * p.n <= 64 * 64 && p.k <= 64;
+}
+
 int64_t stride_from_end(const pf_tensor& t, int from_end) {
   const int i = t.ndim - 1 - from_end;
   return i < 0 || t.shape[i] == 1 ? 0 : t.strides[i];
@@ -105,12 +111,15 @@ void matmul(const KernelArgs& args) {
   normalise(p.m, p.k, &p.a_row, &p.a_col);
   normalise(p.k, p.n, &p.b_row, &p.b_col);
   if (choices_matter() && by_choice(args, p)) return;
-  if (source() != ProductSource::Own && library_product(args, p)) return;
-  if (source() == ProductSource::Auto && !product_library_usable()) {
-    const std::string text = std::string("products run by our own kernel: ") + product_library() +
-                             "; PYFLAME_GPU_GEMM=own asks for it";
-    if (engine::note_slow("matmul", text))
-      throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
+  const ProductSource from = source();
+  if (from == ProductSource::Library || (from == ProductSource::Auto && !small(p))) {
+    if (library_product(args, p)) return;
+    if (from == ProductSource::Auto && !product_library_usable()) {
+      const std::string text = std::string("products run by our own kernel: ") + product_library() +
+                               "; PYFLAME_GPU_GEMM=own asks for it";
+      if (engine::note_slow("matmul", text))
+        throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
+    }
   }
   own_product(args, p);
 }

@@ -72,9 +72,21 @@ Tiling choose(const Traits& t, const Product& p, int tile) {
     if (tile < 0 ? blocks(p, 128, 128) < t.compute_units : tile != 0) return kSmall;
     return t.architecture.rfind("gfx11", 0) == 0 ? kTall : kWide;
   }
-  static constexpr Tiling kWide{128, 256, 64, 64, 64, 3}, kMiddle{128, 128, 64, 64, 64, 3},
-      kSmall{64, 64, 64, 32, 32, 4};
-  if (tile >= 0) return tile == 0 ? kWide : tile == 1 ? kMiddle : kSmall;
+  static constexpr Tiling kHopper{128, 256, 64, 16, 256, 4}, kHopperPair{128, 128, 64, 16, 128, 3},
+      kHopperSingle{128, 128, 64, 16, 128, 6}, kWide{128, 256, 64, 64, 64, 3},
+      kMiddle{128, 128, 64, 64, 64, 3}, kSmall{64, 64, 64, 32, 32, 4};
+  const bool hopper = t.architecture == "sm_90";
+  if (tile >= 0) {
+    if (tile == 2) return kSmall;
+    return hopper ? (tile == 0 ? kHopper : kHopperPair) : tile == 0 ? kWide : kMiddle;
+  }
+  if (hopper) {
+    if (blocks(p, 128, 256) >= 2 * t.compute_units) return kHopper;
+    // Two blocks of the narrower one share a compute unit where there are that many.
+    if (blocks(p, 128, 128) > t.compute_units) return kHopperPair;
+    if (blocks(p, 128, 128) >= t.compute_units / 2) return kHopperSingle;
+    return kSmall;
+  }
   if (blocks(p, 128, 256) >= t.compute_units && t.max_shared >= size_t(kWide.shared()))
     return kWide;
   if (blocks(p, 128, 128) >= t.compute_units / 2 && t.max_shared >= size_t(kMiddle.shared()))
@@ -105,7 +117,9 @@ bool tiles(const KernelArgs& args, const Product& p, int tile) {
                                 .value("WARP_M", s.warp_m)
                                 .value("WARP_N", s.warp_n)
                                 .value("STAGES", s.stages)
-                                .value("PF_MATRIX_UNIT", unit)
+                                .value("PF_MATRIX_UNIT", s.warp_m == 16 ? 2
+                                                         : t.amd        ? unit
+                                                                        : 1)
                                 .value("A_ALONG_K", a)
                                 .value("B_ALONG_K", b),
                             "pf_matmul_tiles");

@@ -1,0 +1,113 @@
+// How tiles of operands come into shared memory on NVIDIA: every thread starts asynchronous copies
+// of the same chunks of each tile, ahead of their use.
+//
+// An operand lies in strips of 128-byte lines: along k a line of TILE_K = 64 elements for each row
+// of the tile; otherwise 64 neighbours for each k, strip after strip. The chunks of a line are
+// permuted by its number, so that neither copies nor reads meet a bank twice: what Hopper's
+// instructions call a swizzle of 128 bytes.
+#ifndef PF_TILES_COPIES_H
+#define PF_TILES_COPIES_H
+#include "mma.h"
+
+static_assert(TILE_K == 64 && TILE_M % 64 == 0 && TILE_N % 64 == 0, "lines have 128 bytes");
+
+// Where chunk `c` of line `r` of an operand lies.
+template <int ALONG_K>
+PF_DEVICE int pf_place(int r, int c) {
+  return (ALONG_K ? r : c / 8 * TILE_K + r) * 128 + ((c ^ r) & 7) * 16;
+}
+
+// The copies of one operand that a thread starts for each tile. Its chunks lie a fixed number of
+// lines apart, a multiple of 8, so that their places differ by a constant.
+template <int ALONG_K, int OUTER>
+struct pf_stream {
+  enum {
+    CHUNKS = (ALONG_K ? TILE_K : OUTER) / CHUNK,
+    COUNT = OUTER * TILE_K / CHUNK / THREADS,
+    LINES = THREADS / CHUNKS,
+  };
+  static_assert(LINES % 8 == 0, "chunks of a thread must be permuted alike");
+  const char* base;
+  const char* at;  // of the first chunk
+  pf_i64 step;     // bytes from one of the thread's chunks to the next
+  pf_i64 advance;  // bytes from one tile of k to the next
+  int place;       // of the first chunk in shared memory
+  int bytes;       // of a chunk: 16, or what is inside of the matrix
+  int lines;       // how many of the chunks are in lines of the matrix
+  int k;           // of the first chunk
+
+  PF_METHOD void start(const char* base_, pf_i64 first, pf_i64 size, pf_i64 stride) {
+    const int r = static_cast<int>(pf_thread()) / CHUNKS,
+              c = static_cast<int>(pf_thread()) % CHUNKS;
+    base = base_;
+    place = pf_place<ALONG_K>(r, c);
+    step = stride * (LINES * 2);
+    if constexpr (ALONG_K) {
+      at = base + ((first + r) * stride + c * CHUNK) * 2;
+      const pf_i64 left = (size - first - r + LINES - 1) / LINES;
+      lines = left > COUNT ? COUNT : static_cast<int>(left);
+      advance = TILE_K * 2;
+      bytes = 16;
+      k = c * CHUNK;
+    } else {
+      const pf_i64 left = size - first - c * CHUNK;
+      bytes = left >= CHUNK ? 16 : left > 0 ? static_cast<int>(left) * 2 : 0;
+      at = base + (r * stride + first + c * CHUNK) * 2;
+      lines = COUNT;
+      advance = stride * (TILE_K * 2);
+      k = r;
+    }
+  }
+  // Starts copy i of a tile; `left`: elements of k from the beginning of the tile on.
+  PF_METHOD void copy(pf_shared_at tile, int i, pf_i64 left) const {
+    int n;
+    if constexpr (ALONG_K) {
+      const pf_i64 rest = left - k;
+      n = i >= lines ? 0 : rest >= CHUNK ? 16 : rest > 0 ? static_cast<int>(rest) * 2 : 0;
+    } else {
+      n = left > k + i * LINES ? bytes : 0;
+    }
+    // An address is legal even where nothing is read from it.
+    pf_copy_async(tile + (place + i * (LINES * 128)), n ? at + i * step : base, n);
+  }
+};
+
+struct pf_pipeline {
+  typedef pf_stream<A_ALONG_K, TILE_M> stream_a;
+  typedef pf_stream<B_ALONG_K, TILE_N> stream_b;
+  stream_a a;
+  stream_b b;
+  pf_i64 left;  // elements of k that no copy was started for yet
+
+  PF_METHOD void start(const pf_matmul_args& q, const pf_matmul_tile& t) {
+    a.start(static_cast<const char*>(q.a) + t.a * 2, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col);
+    b.start(static_cast<const char*>(q.b) + t.b * 2, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row);
+    left = q.k;
+  }
+  // Starts part PART of OF of the next tile's copies.
+  template <int PART, int OF>
+  PF_METHOD void issue(pf_shared_at stage) const {
+    if (left <= 0) return;
+    constexpr int a0 = stream_a::COUNT * PART / OF, a1 = stream_a::COUNT * (PART + 1) / OF,
+                  b0 = stream_b::COUNT * PART / OF, b1 = stream_b::COUNT * (PART + 1) / OF;
+    PF_UNROLL for (int i = a0; i < a1; ++i) a.copy(stage, i, left);
+    PF_UNROLL for (int i = b0; i < b1; ++i) b.copy(stage + A_BYTES, i, left);
+  }
+  PF_METHOD void commit() {
+    a.at += a.advance;
+    b.at += b.advance;
+    left -= TILE_K;
+    pf_copies_end();
+  }
+};
+
+// The stages in shared memory: where they begin, the one in use, the one to be filled.
+struct pf_ring {
+  pf_shared_at begin, stage, free;
+  PF_METHOD pf_shared_at after(pf_shared_at s) const {
+    s += STAGE_BYTES;
+    return s == begin + STAGES * STAGE_BYTES ? begin : s;
+  }
+};
+
+#endif

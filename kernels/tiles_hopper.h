@@ -1,0 +1,114 @@
+// The tiles of matmul_tiles.h on Hopper's wgmma: four warps multiply 64 rows by all columns of the
+// tile, straight from shared memory and asynchronously; the sums lie as mma.sync's do, 16 rows a
+// warp. For sm_90a.
+#ifndef PF_TILES_HOPPER_H
+#define PF_TILES_HOPPER_H
+static_assert(WARP_M == 16 && WARP_N == TILE_N && (TILE_N == 128 || TILE_N == 256) && STAGES >= 3,
+              "warps take 16 rows each");
+
+struct pf_tile_sums {
+  enum { NS = TILE_N / 8 };
+  float c[NS][4];
+
+  template <class F>
+  PF_METHOD void each_pair(int lane, F f) const {
+    PF_UNROLL for (int j = 0; j < NS; ++j) {
+      f(lane / 4, j * 8 + lane % 4 * 2, c[j][0], c[j][1]);
+      f(lane / 4 + 8, j * 8 + lane % 4 * 2, c[j][2], c[j][3]);
+    }
+  }
+  PF_METHOD void clear() {
+    PF_UNROLL for (int j = 0; j < NS; ++j) {
+      PF_UNROLL for (int v = 0; v < 4; ++v) c[j][v] = 0.0f;
+    }
+  }
+};
+
+// What tells the unit where an operand lies (in units of 16 bytes): the address, the distance of
+// strips (operands not along k), that of groups of 8 lines, and the permutation of 128 bytes.
+PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
+  return static_cast<pf_u64>((address & 0x3ffff) >> 4) |
+         static_cast<pf_u64>(TILE_K * 128 >> 4) << 16 | static_cast<pf_u64>(1024 >> 4) << 32 |
+         static_cast<pf_u64>(1) << 62;
+}
+
+#define PF_SUM(J) "+f"(c[J][0]), "+f"(c[J][1]), "+f"(c[J][2]), "+f"(c[J][3])
+#define PF_SUMS(J)                                                                      \
+  PF_SUM(J), PF_SUM(J + 1), PF_SUM(J + 2), PF_SUM(J + 3), PF_SUM(J + 4), PF_SUM(J + 5), \
+      PF_SUM(J + 6), PF_SUM(J + 7)
+#if TILE_N == 128
+#define PF_WGMMA(TYPE)                                                                 \
+  asm volatile(                                                                        \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                       \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE                     \
+      " {"                                                                             \
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+      "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
+      "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
+      "%60,%61,%62,%63"                                                                \
+      "}, %64, %65, p, 1, 1, %66, %67;\n}"                                             \
+      : PF_SUMS(0), PF_SUMS(8)                                                         \
+      : "l"(a), "l"(b), "n"(!A_ALONG_K), "n"(!B_ALONG_K))
+#else
+#define PF_WGMMA(TYPE)                                                                 \
+  asm volatile(                                                                        \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                       \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE                     \
+      " {"                                                                             \
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+      "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
+      "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
+      "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,"   \
+      "%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,"   \
+      "%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113," \
+      "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"          \
+      "}, %128, %129, p, 1, 1, %130, %131;\n}"                                         \
+      : PF_SUMS(0), PF_SUMS(8), PF_SUMS(16), PF_SUMS(24)                               \
+      : "l"(a), "l"(b), "n"(!A_ALONG_K), "n"(!B_ALONG_K))
+#endif
+PF_DEVICE void pf_wgmma(pf_bf16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  PF_WGMMA("bf16");
+}
+PF_DEVICE void pf_wgmma(pf_f16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  PF_WGMMA("f16");
+}
+
+PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
+                            const pf_matmul_tile& t, int warp_row, int, int) {
+  const pf_u32 stages = pf_shared_address(memory);
+  pf_pipeline pipe;
+  pipe.start(q, t);
+  // Two tiles are on their way before the first is multiplied. A stage is filled anew when the
+  // tile two before the present one, which lay there, is surely done: all warps waited for it
+  // before the barrier.
+  PF_UNROLL for (int s = 0; s < STAGES - 2; ++s) {
+    pipe.issue<0, 1>(stages + s * STAGE_BYTES);
+    pipe.commit();
+  }
+  pf_ring ring = {stages, stages, stages + (STAGES - 2) * STAGE_BYTES};
+  // 64 rows of a: 64 lines along k, or one strip.
+  const pf_u32 rows = static_cast<pf_u32>(warp_row / 64 * (A_ALONG_K ? 64 * 128 : TILE_K * 128));
+  for (pf_i64 k = 0; k < q.k; k += TILE_K) {
+    pf_copies_wait<STAGES - 3>();
+    asm volatile("fence.proxy.async;" ::: "memory");  // wgmma sees what the copies wrote
+    pf_barrier();
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    const pf_u64 a = pf_matrix_at(ring.stage + rows), b = pf_matrix_at(ring.stage + A_BYTES);
+    PF_UNROLL for (int kk = 0; kk < TILE_K / 16; ++kk) {
+      // 16 elements of a line, or 16 lines
+      pf_wgmma(PF_T{}, sums.c, a + kk * ((A_ALONG_K ? 32 : 16 * 128) >> 4),
+               b + kk * ((B_ALONG_K ? 32 : 16 * 128) >> 4));
+    }
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    pipe.issue<0, 1>(ring.free);
+    pipe.commit();
+    ring.stage = ring.after(ring.stage);
+    ring.free = ring.after(ring.free);
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+  }
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  pf_copies_wait<0>();
+  pf_barrier();
+}
+
+#endif
