@@ -12,6 +12,11 @@
 #include <hipblaslt/hipblaslt.h>
 #define PF_CHECK_BLAS 1
 #endif
+#if __has_include(<rocblas/rocblas.h>)
+#define ROCBLAS_BETA_FEATURES_API 1
+#include <rocblas/rocblas.h>
+#define PF_CHECK_ROCBLAS 1
+#endif
 #else
 #include <cuda.h>
 #include <nvrtc.h>
@@ -182,6 +187,20 @@ static_assert(offsetof(BlasHeuristic, state) == offsetof(cublasLtMatmulHeuristic
 #endif
 #define X(NAME, ARGS) static_assert(SameCall<decltype(&PF_BLAS(NAME)), int(*) ARGS>::value, #NAME);
 PF_BLAS_CALLS(X)
+#undef X
+#endif
+
+#ifdef PF_CHECK_ROCBLAS
+static_assert(kRocF16 == int(rocblas_datatype_f16_r) && kRocF32 == int(rocblas_datatype_f32_r) &&
+              kRocF64 == int(rocblas_datatype_f64_r) && kRocBF16 == int(rocblas_datatype_bf16_r));
+static_assert(kRocAsItIs == int(rocblas_operation_none) &&
+              kRocTransposed == int(rocblas_operation_transpose));
+static_assert(kRocNotImplemented == int(rocblas_status_not_implemented) &&
+              kRocMemoryError == int(rocblas_status_memory_error));
+static_assert(rocblas_gemm_algo_standard == 0 && rocblas_gemm_flags_none == 0);
+#define X(NAME, ARGS) \
+  static_assert(SameCall<decltype(&::rocblas_##NAME), int(*) ARGS>::value, #NAME);
+PF_ROCBLAS_CALLS(X)
 #undef X
 #endif
 

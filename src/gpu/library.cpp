@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "gpu/kernel.h"
+#include "gpu/runtime.h"
 
 namespace pyflame::gpu {
 
@@ -81,6 +82,32 @@ void* Library::symbol(const char* name, bool needed) const {
                                       ": it is no library that this plug-in can use; install a "
                                       "current release");
   return p;
+}
+
+Names product_library_names(const std::string& stem, std::initializer_list<const char*> versions) {
+  Names r;
+  if (std::string l = loaded_already(stem); !l.empty()) r.push_back(l);
+#ifdef PF_GPU_ROCM
+  // Of the same installation as the runtime.
+  const std::string& path = runtime().library;
+  if (size_t slash = path.rfind('/'); slash != std::string::npos)
+    add_matches(r, path.substr(0, slash) + "/" + stem + ".so*");
+  for (const char* v : versions) r.push_back(stem + v);
+  if (const char* p = std::getenv("ROCM_PATH"))
+    r.push_back(std::string(p) + "/lib/" + stem + ".so");
+  r.push_back("/opt/rocm/lib/" + stem + ".so");
+  for (const std::string& f : package_folders())
+    add_matches(r, f + "/_rocm_sdk_libraries*/lib/" + stem + ".so*");
+#else
+  for (const char* v : versions) r.push_back(stem + v);
+  for (const std::string& f : package_folders()) {
+    add_matches(r, f + "/nvidia/cu13/lib/" + stem + ".so.13");
+    add_matches(r, f + "/nvidia/cublas/lib/" + stem + ".so.1[23]");
+  }
+  add_matches(r, "/usr/local/cuda*/lib64/" + stem + ".so.1[23]");
+#endif
+  r.push_back(stem + ".so");
+  return r;
 }
 
 }  // namespace pyflame::gpu

@@ -1,6 +1,7 @@
 // Opening the vendor's libraries: where they are looked for, and what is said when there is none.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct Library {
 // Opens the first of `names` that can be opened; throws Failure with what was tried. `setting` is
 // the environment variable that names one, and then no other is tried.
 Library open_library(const char* what, const char* setting, const Names& names);
+
+// Where the vendor's library of products `stem` may be; `versions` such as ".so.1", newest first.
+Names product_library_names(const std::string& stem, std::initializer_list<const char*> versions);
 
 // A library of this name that the process has loaded already (another framework's, say): two
 // runtimes in one process do not see each other's memory, so that one is used.

@@ -30,13 +30,31 @@ struct Product {
   }
 };
 
+// One matrix as libraries store it: columns of `rows` elements, `ld` apart, to be transposed or
+// not.
+struct Stored {
+  uint64_t rows, cols;
+  int64_t ld;
+  bool transposed;
+};
+// Of a rows x cols matrix with these strides, so that op(stored) is its transpose. False when
+// neither stride is 1, or columns overlap.
+bool transpose_of(int64_t rows, int64_t cols, int64_t row, int64_t col, Stored* s);
+
 // Where products run: the library where it can, our kernel otherwise. PYFLAME_GPU_GEMM=own|library
 // takes one of them; what the library cannot do always goes to ours.
 enum class ProductSource { Auto, Library, Own };
 
-// hipBLASLt or cuBLASLt. False when it is not there, or cannot do this product. `proposal`: of the
-// algorithms that its heuristic lists, the first unless somebody measured (tuning.h).
+// hipBLASLt (then rocBLAS) or cuBLASLt. False when it is not there, or cannot do this product.
+// `proposal`: of the algorithms that its heuristic lists, the first unless somebody measured
+// (tuning.h).
 bool library_product(const KernelArgs&, const Product&, int proposal = 0);
+#ifdef PF_GPU_ROCM
+// Through rocBLAS: what hipBLASLt cannot do, or all where that is missing.
+bool rocblas_product(const KernelArgs&, const Product&);
+bool rocblas_usable();
+const char* rocblas_text();  // its path, or why there is none
+#endif
 // "cuBLASLt 130002", or "none".
 std::string product_library_version(const KernelArgs&);
 bool product_library_usable();

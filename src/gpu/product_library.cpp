@@ -33,40 +33,15 @@ struct Blas {
   bool usable = false;
 };
 
-Names names() {
-  Names r;
-  const std::string stem = PF_RT("libhipblaslt", "libcublasLt");
-  if (std::string l = loaded_already(stem); !l.empty()) r.push_back(l);
-#ifdef PF_GPU_ROCM
-  // Of the same installation as the runtime.
-  const std::string& path = runtime().library;
-  if (size_t slash = path.rfind('/'); slash != std::string::npos)
-    add_matches(r, path.substr(0, slash) + "/" + stem + ".so*");
-  for (const char* n : {".so.1", ".so.0"}) r.push_back(stem + n);
-  if (const char* p = std::getenv("ROCM_PATH"))
-    r.push_back(std::string(p) + "/lib/" + stem + ".so");
-  r.push_back("/opt/rocm/lib/" + stem + ".so");
-  for (const std::string& f : package_folders())
-    add_matches(r, f + "/_rocm_sdk_libraries*/lib/" + stem + ".so*");
-#else
-  for (const char* n : {".so.13", ".so.12"}) r.push_back(stem + n);
-  for (const std::string& f : package_folders()) {
-    add_matches(r, f + "/nvidia/cu13/lib/" + stem + ".so.13");
-    add_matches(r, f + "/nvidia/cublas/lib/" + stem + ".so.1[23]");
-  }
-  add_matches(r, "/usr/local/cuda*/lib64/" + stem + ".so.1[23]");
-#endif
-  r.push_back(stem + ".so");
-  return r;
-}
-
 const Blas& blas() {
   static const Blas b = [] {
     Blas r;
     try {
       const Library lib =
           open_library(PF_RT("hipBLASLt", "cuBLASLt"),
-                       PF_RT("PYFLAME_HIPBLASLT_LIBRARY", "PYFLAME_CUBLASLT_LIBRARY"), names());
+                       PF_RT("PYFLAME_HIPBLASLT_LIBRARY", "PYFLAME_CUBLASLT_LIBRARY"),
+                       PF_RT(product_library_names("libhipblaslt", {".so.1", ".so.0"}),
+                             product_library_names("libcublasLt", {".so.13", ".so.12"})));
 #define X(NAME, ARGS) \
   r.NAME =            \
       reinterpret_cast<decltype(r.NAME)>(lib.symbol(PF_RT("hipblasLt" #NAME, "cublasLt" #NAME)));
@@ -81,27 +56,6 @@ const Blas& blas() {
     return r;
   }();
   return b;
-}
-
-// One matrix as the library stores it: columns of `rows` elements, `ld` apart.
-struct Stored {
-  uint64_t rows, cols;
-  int64_t ld;
-  int op;
-};
-
-// Of a rows x cols matrix with these strides, so that op(stored) is its transpose. False when
-// neither stride is 1, or columns overlap.
-bool transpose_of(int64_t rows, int64_t cols, int64_t row, int64_t col, Stored* s) {
-  if (col == 1 && row >= cols) {
-    *s = {uint64_t(cols), uint64_t(rows), row, kOpN};
-    return true;
-  }
-  if (row == 1 && col >= rows) {
-    *s = {uint64_t(rows), uint64_t(cols), col, kOpT};
-    return true;
-  }
-  return false;
 }
 
 struct Key {
@@ -167,7 +121,7 @@ class Products {
     Key key{};
     key.m = p.m, key.n = p.n, key.k = p.k, key.batch = inner.size;
     key.a_ld = a.ld, key.b_ld = b.ld, key.a_step = inner.a, key.b_step = inner.b;
-    key.a_op = a.op, key.b_op = b.op, key.proposal = proposal;
+    key.a_op = a.transposed, key.b_op = b.transposed, key.proposal = proposal;
     key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
     key.tf32 = p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
     const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
@@ -232,7 +186,7 @@ class Products {
     const bool wide = p.dtype == DType::Float64;
     BlasDesc desc = nullptr;
     must(l.MatmulDescCreate(&desc, compute, wide ? kR64F : kR32F), "MatmulDescCreate");
-    const int32_t op_b = b.op, op_a = a.op;
+    const int32_t op_b = b.transposed ? kOpT : kOpN, op_a = a.transposed ? kOpT : kOpN;
     must(l.MatmulDescSetAttribute(desc, kDescTransA, &op_b, sizeof op_b), "MatmulDescSetAttribute");
     must(l.MatmulDescSetAttribute(desc, kDescTransB, &op_a, sizeof op_a), "MatmulDescSetAttribute");
     if (p.bias) {
@@ -257,7 +211,7 @@ class Products {
     };
     layout(&r.a, a, key.a_step);
     layout(&r.b, b, key.b_step);
-    layout(&r.c, {uint64_t(p.n), uint64_t(p.m), p.n, kOpN}, p.m * p.n);
+    layout(&r.c, {uint64_t(p.n), uint64_t(p.m), p.n, false}, p.m * p.n);
     BlasPreference preference = nullptr;
     must(l.MatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
     const uint64_t most = kWorkspace;
@@ -302,11 +256,28 @@ Products& products(Device& d) {
 
 }  // namespace
 
+bool transpose_of(int64_t rows, int64_t cols, int64_t row, int64_t col, Stored* s) {
+  if (col == 1 && row >= cols) {
+    *s = {uint64_t(cols), uint64_t(rows), row, false};
+    return true;
+  }
+  if (row == 1 && col >= rows) {
+    *s = {uint64_t(rows), uint64_t(cols), col, true};
+    return true;
+  }
+  return false;
+}
+
 bool library_product(const KernelArgs& args, const Product& p, int proposal) {
   if (p.dtype != DType::Float32 && p.dtype != DType::Float64 && p.dtype != DType::Float16 &&
       p.dtype != DType::BFloat16)
     return false;
-  if (p.k == 0 || !compile_only().empty() || !blas().usable) return false;
+  if (p.k == 0 || !compile_only().empty()) return false;
+#ifdef PF_GPU_ROCM
+  if (!blas().usable) return proposal == 0 && rocblas_product(args, p);
+#else
+  if (!blas().usable) return false;
+#endif
   constexpr int64_t kMost = 2147483647;  // sizes of old releases are 32 bits
   if (p.m > kMost || p.n > kMost || p.k > kMost) return false;
   Stored a, b;
@@ -316,19 +287,34 @@ bool library_product(const KernelArgs& args, const Product& p, int proposal) {
   for (int d = 0; d < p.ndim; ++d)
     if (p.batch[d].a < 0 || p.batch[d].b < 0 || p.batch[d].size > 65535) return false;
   args.device.activate();
-  return products(args.device).run(args, p, a, b, proposal);
+  if (products(args.device).run(args, p, a, b, proposal)) return true;
+#ifdef PF_GPU_ROCM
+  return proposal == 0 && rocblas_product(args, p);
+#else
+  return false;
+#endif
 }
 
 bool product_library_usable() {
+#ifdef PF_GPU_ROCM
+  if (rocblas_usable()) return true;
+#endif
   return blas().usable;
 }
 std::string product_library_version(const KernelArgs& args) {
-  if (!compile_only().empty() || !blas().usable) return "none";
+  if (!compile_only().empty()) return "none";
+#ifdef PF_GPU_ROCM
+  if (!blas().usable && rocblas_usable()) return "rocBLAS";
+#endif
+  if (!blas().usable) return "none";
   args.device.activate();
   return products(args.device).version();
 }
 
 const char* product_library() {
+#ifdef PF_GPU_ROCM
+  if (!blas().usable && rocblas_usable()) return rocblas_text();
+#endif
   return blas().text.c_str();
 }
 

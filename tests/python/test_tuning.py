@@ -121,15 +121,10 @@ assert any("were not kept" in str(w.message) for w in caught)
     assert (tmp_path / "pyflame" / "tuning.txt").exists()
 
 
-LIBRARY = standin.FOLDER / "standin" / "products" / "libhipblaslt.so"
+PRODUCTS = standin.FOLDER / "standin" / "products"
 
-
-@standin.MARKS[0]
-@standin.MARKS[1]
-def test_the_library(run, tmp_path):
-    """Products through a stand-in for hipBLASLt, and the choice among its proposals."""
-    run(
-        """
+# Every dtype, transposed operands, batches that repeat, a bias.
+ALL_PRODUCTS = """
 rng = np.random.default_rng(1)
 for dtype, tol in ((pf.float32, 1e-5), (pf.float64, 1e-12), (pf.float16, 2e-3), (pf.bfloat16, 2e-2)):
     make = lambda *s: pf.tensor(rng.standard_normal(s)).to(dtype)
@@ -150,6 +145,16 @@ for dtype, tol in ((pf.float32, 1e-5), (pf.float64, 1e-12), (pf.float16, 2e-3), 
             want = want + bias.double().numpy()
         assert got.dtype is dtype
         assert np.allclose(got.cpu().double().numpy(), want, rtol=tol, atol=tol), (dtype, a.shape)
+"""
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_the_library(run, tmp_path):
+    """Products through a stand-in for hipBLASLt, and the choice among its proposals."""
+    run(
+        ALL_PRODUCTS
+        + """
 x = pf.ones(4, 4, device="rocm")
 product = lambda: (x @ x).sum().item()
 assert product() == 64
@@ -163,9 +168,25 @@ assert entry["choice"] == min(entry["timed"], key=entry["timed"].get) != "librar
 hits = cache.hits
 assert product() == 64 and cache.hits == hits + 1
         """,
-        PYFLAME_HIPBLASLT_LIBRARY=LIBRARY,
+        PYFLAME_HIPBLASLT_LIBRARY=PRODUCTS / "libhipblaslt.so",
+        PYFLAME_GPU_GEMM="library",  # also products as small as these
         XDG_CACHE_HOME=tmp_path,
     )
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_the_second_library(run, tmp_path):
+    """Without hipBLASLt products go to rocBLAS, which is given its workspace; none to ours."""
+    run(
+        ALL_PRODUCTS,
+        PYFLAME_HIPBLASLT_LIBRARY="/nowhere/libhipblaslt.so",
+        PYFLAME_ROCBLAS_LIBRARY=PRODUCTS / "librocblas.so",
+        PYFLAME_GPU_GEMM="library",
+        XDG_CACHE_HOME=tmp_path,
+    )
+    programs = [f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()]
+    assert programs and not any(b"matmul" in p for p in programs)
 
 
 @standin.MARKS[0]

@@ -1,0 +1,152 @@
+// Products through rocBLAS, the second library of AMD's: it does what hipBLASLt cannot, and all
+// where that is missing. Column-major too: c^T = b^T a^T.
+#include "gpu/blas.h"
+#include "gpu/product.h"
+
+#ifdef PF_GPU_ROCM
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "gpu/device.h"
+#include "gpu/library.h"
+#include "gpu/move.h"
+
+namespace pyflame::gpu {
+namespace {
+
+// It would take memory of the device for itself if it were not given some.
+constexpr size_t kWorkspace = size_t{32} << 20;
+
+struct RocBlas {
+#define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
+  PF_ROCBLAS_CALLS(X)
+#undef X
+  std::string text;
+  bool usable = false;
+};
+
+const RocBlas& rocblas() {
+  static const RocBlas b = [] {
+    RocBlas r;
+    try {
+      const Library lib = open_library("rocBLAS", "PYFLAME_ROCBLAS_LIBRARY",
+                                       product_library_names("librocblas", {".so.5", ".so.4"}));
+#define X(NAME, ARGS) r.NAME = reinterpret_cast<decltype(r.NAME)>(lib.symbol("rocblas_" #NAME));
+      PF_ROCBLAS_CALLS(X)
+#undef X
+      r.text = "rocBLAS (" + lib.path + ")";
+      r.usable = true;
+    } catch (const std::exception& e) {
+      r.text = e.what();
+    }
+    return r;
+  }();
+  return b;
+}
+
+struct Handle {
+  void* handle = nullptr;
+  std::mutex mutex;  // it has one stream and one workspace at a time
+};
+
+Handle& handle_of(Device& d) {
+  static std::mutex mutex;
+  static auto* all = new std::unordered_map<int, std::unique_ptr<Handle>>;
+  std::lock_guard lock(mutex);
+  auto& h = (*all)[d.index];
+  if (!h) {
+    h = std::make_unique<Handle>();
+    d.activate();
+    if (int status = rocblas().create_handle(&h->handle))
+      throw Failure(PF_LAUNCH, "rocblas_create_handle gave status " + std::to_string(status));
+  }
+  return *h;
+}
+
+// c = bias in every row: the product is added to it before the one rounding.
+void lay_bias(const KernelArgs& args, const Product& p) {
+  pf_tensor c{}, bias{};
+  c.data = p.c;
+  bias.data = const_cast<void*>(p.bias);
+  c.dtype = bias.dtype = static_cast<int32_t>(p.dtype);
+  c.ndim = bias.ndim = 2;
+  c.shape[0] = bias.shape[0] = p.m * p.batches();
+  c.shape[1] = bias.shape[1] = p.n;
+  c.strides[0] = p.n;
+  c.strides[1] = bias.strides[1] = 1;
+  bias.strides[0] = 0;
+  copy_tensor(args, c, bias);
+}
+
+}  // namespace
+
+bool rocblas_usable() {
+  return rocblas().usable;
+}
+const char* rocblas_text() {
+  return rocblas().text.c_str();
+}
+
+bool rocblas_product(const KernelArgs& args, const Product& p) {
+  if (!is_float(p.dtype) || itemsize(p.dtype) < 2 || p.k == 0 || !rocblas().usable) return false;
+  constexpr int64_t kMost = 2147483647;
+  Stored a, b;
+  if (!transpose_of(p.m, p.k, p.a_row, p.a_col, &a) ||
+      !transpose_of(p.k, p.n, p.b_row, p.b_col, &b))
+    return false;
+  for (int64_t x : {p.m, p.n, p.k, a.ld, b.ld})
+    if (x > kMost) return false;
+  for (int d = 0; d < p.ndim; ++d)
+    if (p.batch[d].a < 0 || p.batch[d].b < 0 || p.batch[d].size > kMost) return false;
+
+  if (p.bias) lay_bias(args, p);
+  void* workspace = args.workspace(kWorkspace);
+  Handle& h = handle_of(args.device);
+  std::lock_guard lock(h.mutex);
+  args.device.activate();
+  const RocBlas& l = rocblas();
+  if (l.set_stream(h.handle, args.device.stream(args.stream).handle) != 0 ||
+      l.set_workspace(h.handle, workspace, kWorkspace) != 0)
+    return false;
+  const int type = p.dtype == DType::Float32   ? kRocF32
+                   : p.dtype == DType::Float64 ? kRocF64
+                   : p.dtype == DType::Float16 ? kRocF16
+                                               : kRocBF16;
+  const bool wide = p.dtype == DType::Float64;
+  const double one = 1, some = p.bias ? 1 : 0;
+  const float one_f = 1, some_f = p.bias ? 1.0f : 0.0f;
+  const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
+             *beta = wide ? static_cast<const void*>(&some) : &some_f;
+  const auto op = [](const Stored& s) { return s.transposed ? kRocTransposed : kRocAsItIs; };
+  const auto item = static_cast<int64_t>(itemsize(p.dtype));
+  const Product::Batch inner = p.ndim ? p.batch[0] : Product::Batch{1, 0, 0};
+  const int m = static_cast<int>(p.n), n = static_cast<int>(p.m), k = static_cast<int>(p.k);
+  int64_t outer = 1;
+  for (int d = 1; d < p.ndim; ++d) outer *= p.batch[d].size;
+  for (int64_t o = 0; o < outer; ++o) {
+    int64_t at_a = 0, at_b = 0, rest = o;
+    for (int d = 1; d < p.ndim; ++d) {
+      const int64_t i = rest % p.batch[d].size;
+      rest /= p.batch[d].size;
+      at_a += i * p.batch[d].a;
+      at_b += i * p.batch[d].b;
+    }
+    void* c = static_cast<char*>(p.c) + o * inner.size * p.m * p.n * item;
+    const int status = l.gemm_strided_batched_ex(
+        h.handle, op(b), op(a), m, n, k, alpha, static_cast<const char*>(p.b) + at_b * item, type,
+        static_cast<int>(b.ld), inner.b, static_cast<const char*>(p.a) + at_a * item, type,
+        static_cast<int>(a.ld), inner.a, beta, c, type, m, p.m * p.n, c, type, m, p.m * p.n,
+        static_cast<int>(inner.size), wide ? kRocF64 : kRocF32, 0, 0, 0);
+    // Our own kernel writes everything anew.
+    if (status == kRocNotImplemented || status == kRocMemoryError) return false;
+    if (status != 0)
+      throw Failure(PF_LAUNCH,
+                    "rocblas_gemm_strided_batched_ex gave status " + std::to_string(status));
+  }
+  return true;
+}
+
+}  // namespace pyflame::gpu
+#endif

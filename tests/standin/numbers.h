@@ -1,0 +1,42 @@
+// What the stand-ins for libraries of products share: numbers of any dtype (0 float32, 1 float64,
+// 2 float16, else bfloat16), and waiting for a stream of the stand-in's runtime.
+#pragma once
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+double get(const void* p, int64_t i, int type) {
+  if (type == 1) return static_cast<const double*>(p)[i];
+  if (type == 2) return static_cast<double>(static_cast<const _Float16*>(p)[i]);
+  if (type == 0) return static_cast<const float*>(p)[i];
+  const uint32_t bits = uint32_t{static_cast<const uint16_t*>(p)[i]} << 16;
+  float v;
+  std::memcpy(&v, &bits, 4);
+  return v;
+}
+void put(void* p, int64_t i, int type, double v) {
+  if (type == 1) {
+    static_cast<double*>(p)[i] = v;
+  } else if (type == 2) {
+    static_cast<_Float16*>(p)[i] = static_cast<_Float16>(v);
+  } else if (type == 0) {
+    static_cast<float*>(p)[i] = static_cast<float>(v);
+  } else {
+    const float f = static_cast<float>(v);
+    uint32_t bits;
+    std::memcpy(&bits, &f, 4);
+    bits = f != f ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+    static_cast<uint16_t*>(p)[i] = static_cast<uint16_t>(bits >> 16);
+  }
+}
+int wait_for(void* stream) {
+  static const auto synchronize = reinterpret_cast<int (*)(void*)>(
+      dlsym(dlopen(std::getenv("PYFLAME_HIP_LIBRARY"), RTLD_NOW), "hipStreamSynchronize"));
+  return synchronize(stream);
+}
+
+}  // namespace
