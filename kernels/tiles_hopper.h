@@ -1,6 +1,6 @@
 // The tiles of matmul_tiles.h on Hopper's wgmma: four warps multiply 64 rows by all columns of the
 // tile, straight from shared memory and asynchronously; the sums lie as mma.sync's do, 16 rows a
-// warp. For sm_90a.
+// warp. For sm_90a; the host acts it out.
 #ifndef PF_TILES_HOPPER_H
 #define PF_TILES_HOPPER_H
 static_assert(WARP_M == 16 && WARP_N == TILE_N && (TILE_N == 128 || TILE_N == 256) && STAGES >= 3,
@@ -24,6 +24,7 @@ struct pf_tile_sums {
   }
 };
 
+#if defined(PF_NVIDIA)
 // What tells the unit where an operand lies (in units of 16 bytes): the address, the distance of
 // strips (operands not along k), that of groups of 8 lines, and the permutation of 128 bytes.
 PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
@@ -73,9 +74,50 @@ PF_DEVICE void pf_wgmma(pf_f16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
   PF_WGMMA("f16");
 }
 
+// Starts to multiply a tile: 64 rows of a from `a` on by all of b.
+PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
+  asm volatile("fence.proxy.async;" ::: "memory");  // it sees what the copies wrote
+  pf_barrier();
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  const pf_u64 x = pf_matrix_at(a), y = pf_matrix_at(b);
+  PF_UNROLL for (int kk = 0; kk < TILE_K / 16; ++kk) {
+    // 16 elements of a line, or 16 lines
+    pf_wgmma(PF_T{}, sums.c, x + kk * ((A_ALONG_K ? 32 : 16 * 128) >> 4),
+             y + kk * ((B_ALONG_K ? 32 : 16 * 128) >> 4));
+  }
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Until all but the last AHEAD tiles are multiplied.
+template <int AHEAD>
+PF_DEVICE void pf_multiply_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(AHEAD) : "memory");
+}
+
+#else
+template <int ALONG_K>
+PF_DEVICE float pf_element(const char* operand, int outer, int k) {
+  const int at = ALONG_K ? pf_place<1>(outer, k / CHUNK) + k % CHUNK * 2
+                         : pf_place<0>(k, outer / CHUNK) + outer % CHUNK * 2;
+  pf_u32 w;
+  pf_load_words<2, false>(operand + at, &w);
+  return pf_dtype<PF_T>::decode(w);
+}
+PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
+  pf_barrier();
+  const int lane = static_cast<int>(pf_lane()), warp = static_cast<int>(pf_thread()) / PF_WARP % 4;
+  for (int j = 0; j < pf_tile_sums::NS; ++j)
+    for (int v = 0; v < 4; ++v)
+      for (int k = 0; k < TILE_K; ++k)
+        sums.c[j][v] += pf_element<A_ALONG_K>(a, warp * 16 + lane / 4 + v / 2 * 8, k) *
+                        pf_element<B_ALONG_K>(b, j * 8 + lane % 4 * 2 + v % 2, k);
+}
+template <int AHEAD>
+PF_DEVICE void pf_multiply_wait() {}
+#endif
+
 PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
                             const pf_matmul_tile& t, int warp_row, int, int) {
-  const pf_u32 stages = pf_shared_address(memory);
+  const pf_shared_at stages = pf_shared_address(memory);
   pf_pipeline pipe;
   pipe.start(q, t);
   // Two tiles are on their way before the first is multiplied. A stage is filled anew when the
@@ -87,26 +129,17 @@ PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_ar
   }
   pf_ring ring = {stages, stages, stages + (STAGES - 2) * STAGE_BYTES};
   // 64 rows of a: 64 lines along k, or one strip.
-  const pf_u32 rows = static_cast<pf_u32>(warp_row / 64 * (A_ALONG_K ? 64 * 128 : TILE_K * 128));
+  const int rows = warp_row / 64 * (A_ALONG_K ? 64 * 128 : TILE_K * 128);
   for (pf_i64 k = 0; k < q.k; k += TILE_K) {
     pf_copies_wait<STAGES - 3>();
-    asm volatile("fence.proxy.async;" ::: "memory");  // wgmma sees what the copies wrote
-    pf_barrier();
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-    const pf_u64 a = pf_matrix_at(ring.stage + rows), b = pf_matrix_at(ring.stage + A_BYTES);
-    PF_UNROLL for (int kk = 0; kk < TILE_K / 16; ++kk) {
-      // 16 elements of a line, or 16 lines
-      pf_wgmma(PF_T{}, sums.c, a + kk * ((A_ALONG_K ? 32 : 16 * 128) >> 4),
-               b + kk * ((B_ALONG_K ? 32 : 16 * 128) >> 4));
-    }
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    pf_multiply_start(sums, ring.stage + rows, ring.stage + A_BYTES);
     pipe.issue<0, 1>(ring.free);
     pipe.commit();
     ring.stage = ring.after(ring.stage);
     ring.free = ring.after(ring.free);
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    pf_multiply_wait<1>();
   }
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  pf_multiply_wait<0>();
   pf_copies_wait<0>();
   pf_barrier();
 }

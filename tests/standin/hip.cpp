@@ -4,7 +4,7 @@
 // stand-in compiler (hiprtc.cpp) made.
 //
 //   PYFLAME_STANDIN_ARCH=gfx1100   the device's target id (default gfx942:sramecc+:xnack-)
-//   PYFLAME_STANDIN_SM=80          the same under NVIDIA's names (default 80: no wgmma here)
+//   PYFLAME_STANDIN_SM=80          the same under NVIDIA's names (default 90)
 //   PYFLAME_STANDIN_DEVICES=2      how many there are (default 1)
 //   PYFLAME_STANDIN_MEMORY=BYTES   of each (default 8 GiB)
 //   PYFLAME_STANDIN_DELAY_US=50    longest random pause before a job (default 20)
@@ -601,7 +601,7 @@ PF_RUNTIME_CALLS(X)
 #undef X
 }
 CALL cuDeviceGetAttribute(int* value, int attribute, int) {
-  const int sm = std::atoi(setting("PYFLAME_STANDIN_SM", "80").c_str());
+  const int sm = std::atoi(setting("PYFLAME_STANDIN_SM", "90").c_str());
   switch (attribute) {
     case kMaxThreadsPerBlock:
       return *value = 1024, kOk;
