@@ -248,7 +248,8 @@ def revision():
         run = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
         return run.stdout.strip()
 
-    return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+    changed = git("status", "--porcelain", "--", ":/", ":!tests/results")  # but for what we keep
+    return git("rev-parse", "HEAD") + ("+changes" if changed else "")
 
 
 def main():

@@ -1,5 +1,6 @@
 """All that can be known of the GPU kernels without a GPU; `make test-kernels` runs it and keeps what
-it says in tests/results/kernels.json.
+it says in tests/results/kernels.json: each part as soon as it is known, with the commit it ran at, so
+that parts may run one at a time, or beside each other, and a run that is cut keeps what it had.
 
     compile   every hand-written kernel and the corpus of generated ones through clang for AMD
               architectures, NVRTC for NVIDIA's and AMD's own hipRTC (tools/kernels.py)
@@ -8,10 +9,12 @@ it says in tests/results/kernels.json.
               NVIDIA's names: the plug-ins' own code, and the kernels run by the CPU
     sanitize  the tests of kernels once more, with the kernels under AddressSanitizer and UBSan
 
-Most of it takes an hour on two cores: --share 0.1 draws a tenth of the tests, and parts can be named.
+All of it takes two hours on two cores: --share 0.1 draws a tenth of the tests, and parts can be
+named. What pytest printed is in build/test_kernels/.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -38,17 +41,52 @@ OF_KERNELS = [
 ]  # fmt: skip
 
 
-def compile_texts(args, vendor):
+class Record:
+    """The file of results, and what is the same for all that this run adds."""
+
+    def __init__(self, path):
+        self.path, self.good = path, True
+        self.stamp = {"commit": revision(), "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
+        self.began = time.time()
+
+    def keep(self, path, result, passed=None):
+        """Puts `result` there; another run may be adding to the file too. Without `passed` there is
+        more to come."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            text = file.read()
+            whole = json.loads(text) if text else {}
+            place = whole
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+            end = {} if passed is None else {"passed": passed}
+            place[path[-1]] = self.stamp | end | {"seconds": self.seconds()} | result
+            file.truncate(0)
+            file.write(json.dumps(whole, indent=2) + "\n")
+        if passed is not None:
+            self.good &= passed
+            print(f"-- {', '.join(path)}: {'passed' if passed else 'FAILED'}, {self.seconds()} s")
+            print(json.dumps(result, indent=2)[:2000], flush=True)
+            self.began = time.time()
+
+    def seconds(self):
+        return round(time.time() - self.began)
+
+
+def compile_texts(args, vendor, record):
     out = ROOT / "build/kernels.json"
     command = [sys.executable, ROOT / "tools/kernels.py", "--all", "--json", out]
     command += [f"--random={args.random}", f"--text={args.build / 'tests/cpp/kernel_text'}"]
     run = subprocess.run([*command, "--hiprtc"] if vendor else command)
     result = json.loads(out.read_text())
-    return run.returncode == 0, {k: v for k, v in result.items() if k not in ("commit", "date")}
+    result = {k: v for k, v in result.items() if k not in ("commit", "date", "seconds")}
+    record.keep(["compile"], result, run.returncode == 0)
 
 
-def check_headers(args, vendor):
-    """{vendor: release of the headers, or what is wrong}"""
+def check_headers(args, vendor, record):
+    """Keeps {vendor: release of the headers, or what is wrong}."""
     found, good = {}, True
     places = {
         "rocm": ("PF_GPU_ROCM", "rocm/usr/include", "hip/hip_version.h", r"HIP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)"),
@@ -67,10 +105,10 @@ def check_headers(args, vendor):
         good = good and run.returncode == 0
         version = ".".join(re.findall(number, (include / header).read_text())[:3])
         found[name] = run.stderr[:2000] if run.returncode else f"agrees with {version}"
-    return good, found
+    record.keep(["headers"], found, good)
 
 
-def pytest(args, gpu, tests, share, more):
+def environment(args, gpu, share, name, more):
     variables, device = GPUS[gpu]
     standin = args.build / "standin"
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYFLAME_")}
@@ -81,30 +119,52 @@ def pytest(args, gpu, tests, share, more):
         "PYFLAME_CUDA_LIBRARY": "/none",
         "PYFLAME_TEST_DEVICE": device,
         "PYFLAME_TEST_SHARE": str(share),
-        "PYFLAME_TEST_SEED": args.seed,
+        "PYFLAME_TEST_SEED": args.seed + name,
         "XDG_CACHE_HOME": str(args.build / "standin-cache"),
     }
     if device == "cuda":
         env["PYFLAME_CUDA_LIBRARY"] = env["PYFLAME_HIP_LIBRARY"]
         env["PYFLAME_NVRTC_LIBRARY"] = env["PYFLAME_HIPRTC_LIBRARY"]
         env["PYFLAME_HIP_LIBRARY"] = "/none"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    lines = run.stdout.splitlines()
-    found = {"share": share, "result": lines[-1].strip("= ") if lines else run.stderr[-2000:]}
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    if failed or run.returncode:
-        print(run.stdout[-20000:], run.stderr[-4000:], file=sys.stderr)
-        found["failures"] = failed
-    return run.returncode == 0, found
+    return env
 
 
-def on_host(args, vendor):
-    runs = {gpu: pytest(args, gpu, ["tests/python"], args.share, {}) for gpu in args.gpu or GPUS}
-    return all(good for good, _ in runs.values()), {gpu: found for gpu, (_, found) in runs.items()}
+def pytest(args, path, files, share, more, record):
+    """A process for each file of tests: one that dies takes no other with it."""
+    gpu = path[-1]
+    found = dict.fromkeys(["passed_tests", "skipped", "deselected", "failed", "error"], 0)
+    found |= {"share": share, "failures": []}
+    log = args.build / "test_kernels" / (re.sub(r"\W+", "_", " ".join(path)) + ".log")
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("")
+    for done, file in enumerate(files):
+        record.keep(path, found | {"unfinished": f"{done} of {len(files)} files of tests ran"})
+        env = environment(args, gpu, share, file.stem, more)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
+        run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+        with log.open("a") as out:
+            out.write(f"== {file.name}\n{run.stdout}{run.stderr}")
+        lines = run.stdout.splitlines()
+        for count, what in re.findall(r"(\d+) ([a-z]+)", lines[-1] if lines else ""):
+            what = {"passed": "passed_tests", "errors": "error"}.get(what, what)
+            if what in found:
+                found[what] += int(count)
+        failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+        if run.returncode not in (0, 5) and not failed:  # 5: no test of it was drawn
+            failed = [f"{file.name}: pytest ended with {run.returncode}"]
+        if failed:
+            print(run.stdout[-20000:], run.stderr[-4000:], file=sys.stderr, flush=True)
+        found["failures"] += failed
+    record.keep(path, found, not found["failures"])
 
 
-def sanitized(args, vendor):
+def on_host(args, vendor, record):
+    files = sorted(ROOT.glob("tests/python/test_*.py"))
+    for gpu in args.gpu or GPUS:
+        pytest(args, ["host", gpu], files, args.share, {}, record)
+
+
+def sanitized(args, vendor, record):
     libraries = [
         subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True)
         for name in ("libasan.so", "libubsan.so")
@@ -114,10 +174,10 @@ def sanitized(args, vendor):
         "LD_PRELOAD": " ".join(run.stdout.strip() for run in libraries),
         "ASAN_OPTIONS": "detect_leaks=0",
     }
-    tests = [f"tests/python/test_{name}.py" for name in OF_KERNELS]
+    files = [ROOT / f"tests/python/test_{name}.py" for name in OF_KERNELS]
     share = 0.2 * args.share  # three times as slow
-    runs = {gpu: pytest(args, gpu, tests, share, more) for gpu in (args.gpu or list(GPUS)[:2])}
-    return all(good for good, _ in runs.values()), {gpu: found for gpu, (_, found) in runs.items()}
+    for gpu in args.gpu or list(GPUS)[:2]:
+        pytest(args, ["sanitize", gpu], files, share, more, record)
 
 
 def main():
@@ -133,27 +193,17 @@ def main():
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     parts = args.parts or PARTS
-    result = {"commit": revision(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+    record = Record(args.json)
     vendor = True
     if {"compile", "headers"} & set(parts):
         vendor = subprocess.run([ROOT / "tools/vendor_sdk.sh"]).returncode == 0
         if not vendor:
-            result["vendor"] = "not all was fetched: hipRTC or headers are not looked at"
-    good = True
+            print("not all was fetched: hipRTC or headers are not looked at", file=sys.stderr)
     work = {"compile": compile_texts, "headers": check_headers, "host": on_host}
     for part in parts:
         print(f"== {part}", flush=True)
-        began = time.time()
-        passed, result[part] = work.get(part, sanitized)(args, vendor)
-        good = good and passed
-        print(
-            f"-- {part}: {'passed' if passed else 'FAILED'}, {time.time() - began:.0f} s",
-            flush=True,
-        )
-        print(json.dumps(result[part], indent=2)[:2000], flush=True)
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result | {"passed": good}, indent=2) + "\n")
-    sys.exit(0 if good else 1)
+        work.get(part, sanitized)(args, vendor, record)
+    sys.exit(0 if record.good else 1)
 
 
 if __name__ == "__main__":
