@@ -1,7 +1,7 @@
 """Every operation of the table on memory that ends where the address space does.
 
-`python guards.py LOG PART` calls each row at odd sizes for each dtype of a part; the last part is of
-rows whose operands must fit together. On the CPU every operand, and what in-place operations write,
+`python guards.py LOG PART` calls each row at odd sizes for one dtype, or, as PART says, those rows
+whose operands must fit together. On the CPU every operand, and what in-place operations write,
 lies against a page that nobody may touch, at its end or at its beginning: one element too many is a
 fault. On the paranoid device and the stand-in for a GPU the bytes around every block are checked
 when it dies. The call that is being made stands in LOG. PYFLAME_TEST_SHARE=0.1 draws a tenth.
@@ -24,11 +24,11 @@ import pyflame.nn.functional as F
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
 SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
 PAGE = mmap.PAGESIZE
+FLOATS = [pf.float32, pf.bfloat16, pf.float64, pf.float16]
+DTYPES = [*FLOATS, pf.int64, pf.bool, pf.int32, pf.int16, pf.int8, pf.uint8]
 PARTS = [
-    [pf.float32, pf.bfloat16, pf.int64],
-    [pf.float64, pf.float16, pf.bool],
-    [pf.int32, pf.int16, pf.int8, pf.uint8],
-    [],
+    *(f"rows-{str(d).split('.')[-1]}" for d in DTYPES),
+    *(f"fitting-{str(d).split('.')[-1]}" for d in FLOATS),
 ]
 # Each is tried until a row takes one with the dtype; sizes are no multiple of any vector.
 SHAPES = [(37,), (7, 7), (13, 13), (3, 5, 5), (1,), (2, 3, 3, 3), (129, 129), (1031,)]
@@ -208,11 +208,12 @@ def attempt(row, *how):
     return True
 
 
-def rows_of(part, log):
+def rows_of(dtype, log):
     """How often each row took its arguments; those that were not drawn are left out."""
-    rng, dice = np.random.default_rng(part), random.Random(part)
+    seed = DTYPES.index(dtype)
+    rng, dice = np.random.default_rng(seed), random.Random(seed)
     taken = {}
-    for row, dtype in itertools.product(pf.ops.table(), PARTS[part]):
+    for row in pf.ops.table():
         if row["family"] == "test" or dice.random() >= SHARE:
             continue
         count = 0
@@ -229,10 +230,10 @@ def rows_of(part, log):
     return taken
 
 
-def rows_that_fit(log):
-    rng, dice = np.random.default_rng(0), random.Random(0)
-    floats = [dtype for dtypes in PARTS for dtype in dtypes if dtype.is_floating_point]
-    for name, dtype, sizes in itertools.product(FITTING, floats, SIZES):
+def rows_that_fit(dtype, log):
+    seed = DTYPES.index(dtype)
+    rng, dice = np.random.default_rng(seed), random.Random(seed)
+    for name, sizes in itertools.product(FITTING, SIZES):
         for front in (False, True):
             log(f"{name} {dtype} {sizes} {front=}")
             if dice.random() < SHARE:
@@ -248,13 +249,12 @@ def main(path, part):
             f.write(text.ljust(400))
             f.flush()
 
-        taken = rows_of(part, log)
-        if not PARTS[part]:
-            rows_that_fit(log)
+        kind, name = part.split("-")
+        taken = (rows_of if kind == "rows" else rows_that_fit)(getattr(pf, name), log)
         f.seek(0)
         f.truncate()
         json.dump(taken, f)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2])

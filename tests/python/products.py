@@ -20,7 +20,7 @@ import pyflame.nn.functional as F
 DTYPES = (pf.float32, pf.bfloat16, pf.float16)
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
 SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
-PARTS = 4
+PARTS = 14
 
 
 def adamw(x):

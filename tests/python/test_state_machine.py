@@ -35,7 +35,7 @@ from strict_model import (
 import pyflame as pf
 
 HOME = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
-DEVICES = ["cpu", "paranoid"]
+DEVICES = list(dict.fromkeys(["cpu", "paranoid", HOME]))
 SHAPES = [(), (1,), (7,), (3, 5), (5, 3), (5, 1), (2, 3, 4), (0, 4), (64, 33), (9001,)]
 LARGE = (200, 180)  # more than the engine lets unrelated roots share, or drops unread
 
