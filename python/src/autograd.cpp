@@ -352,6 +352,7 @@ void init_autograd(nb::module_& m) {
     t->meta->grad_fn.reset();
     t->meta->base = Tensor();
     t->meta->steps.reset();
+    t->meta->form.reset();
     t->requires_grad = false;
   });
   m.def("_set_grad_enabled", &set_grad_enabled);

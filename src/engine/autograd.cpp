@@ -131,7 +131,9 @@ Grads Accumulate::apply(const Grads& grads) {
   Meta& m = meta_of(t);
   PF_CHECK(g->shape == t->shape, ShapeError, "backward", "a gradient of shape ", g->shape,
            " arrived for a tensor of shape ", t->shape,
-           "; the backward of a custom function returned the wrong shape");
+           "; expected that shape. Either the backward of a custom function returned another one, "
+           "or the tensor's own was changed after it was used, by .data or by an operation like "
+           "unsqueeze_ under no_grad(); change it before it is used");
   if (g->dtype != t->dtype) g = to(g, t->dtype);
   if (!m.grad.defined()) {
     // The gradient is kept as it is when nobody else can reach it.
@@ -180,6 +182,21 @@ bool wanted(std::span<const Tensor> inputs) {
 
 namespace {
 
+// The view's base may have become another form since: the way to it begins at what it is now.
+void follow_forms(Meta& m) {
+  if (!m.form || !m.form->next) return;
+  std::vector<const ViewStep*> own;
+  for (const ViewStep* s = m.steps.get(); s; s = s->before.get()) own.push_back(s);
+  std::vector<std::shared_ptr<Form>> forms;
+  for (; m.form->next; m.form = m.form->next) forms.push_back(m.form);
+  std::shared_ptr<ViewStep> chain;
+  for (auto f = forms.rbegin(); f != forms.rend(); ++f)
+    chain = std::make_shared<ViewStep>(ViewStep{chain, (*f)->undo, (*f)->redo});
+  for (auto s = own.rbegin(); s != own.rend(); ++s)
+    chain = std::make_shared<ViewStep>(ViewStep{chain, (*s)->replay, (*s)->backward});
+  m.steps = std::move(chain);
+}
+
 // The history of `m`'s tensor begins anew: hooks stay with the value that they were put on, what
 // retain_grad() asks for is the gradient of the latest.
 void set_history(Meta& m, Ref<Node> fn, uint32_t output_nr) {
@@ -195,6 +212,7 @@ void set_history(Meta& m, Ref<Node> fn, uint32_t output_nr) {
 }
 
 void attach_view(const Tensor& t, Meta& m) {
+  follow_forms(m);
   Ref<Node> node = Ref<Node>::adopt(
       new FunctionNode(m.view_name, {}, [steps = m.steps](const Context& c) -> Grads {
         return {view_gradient(steps.get(), c.grad())};
@@ -344,6 +362,13 @@ ViewStep::~ViewStep() {
   }
 }
 
+Form::~Form() {
+  while (next && next.use_count() == 1) {
+    auto after = std::move(next->next);
+    next = std::move(after);
+  }
+}
+
 Tensor replay_view(const ViewStep* last, const Tensor& base) {
   std::vector<const ViewStep*> steps;
   for (; last; last = last->before.get()) steps.push_back(last);
@@ -361,7 +386,7 @@ Tensor view_gradient(const ViewStep* last, const Tensor& gradient) {
 Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
             const char* name, std::function<Tensor(const Tensor&)> backward) {
   if (!is_float(base->dtype)) return result;
-  const Meta* outer = base->meta;
+  Meta* outer = base->meta;
   const bool of_view = outer && outer->base.defined();
   // A leaf that requires grad is a base of its own, whatever it was made of.
   const bool leaf = base->requires_grad && !(outer && outer->grad_fn);
@@ -377,10 +402,17 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
   m.steps->replay = std::move(replay);
   m.steps->backward = std::move(backward);
   if (of_view && !leaf) {  // a view of a view looks at the base itself
+    follow_forms(*outer);
     m.base = outer->base;
     m.steps->before = outer->steps;
+    m.form = outer->form;
   } else {
     m.base = base;
+    if (!of_view) {
+      Meta& bm = meta_of(base);
+      if (!bm.form) bm.form = std::make_shared<Form>();
+      m.form = bm.form;
+    }
   }
   if (Edge e = edge_of(base); e.node) {  // through `base`, so that its hooks see the gradient
     Ref<Node> node =
@@ -430,6 +462,7 @@ void rebase(const Tensor& t, Ref<Node> node) {
     if (!node && !requires_grad(base)) return;
     PF_CHECK(m->steps, AutogradError, node ? node->name : "in-place operation", kLostView);
     Meta& bm = meta_of(base);
+    follow_forms(*m);
     Ref<Node> slice = Ref<Node>::adopt(new CopySlices(node, m->steps, base, edge_of(base)));
     set_history(bm, std::move(slice), 0);
     ++bm.epoch;
@@ -440,6 +473,31 @@ void rebase(const Tensor& t, Ref<Node> node) {
   Meta& own = meta_of(t);
   set_history(own, std::move(node), 0);
   ++own.epoch;  // views of it renew their history
+}
+
+void become(const Tensor& t, const Tensor& v, std::function<Tensor(const Tensor&)> redo,
+            std::function<Tensor(const Tensor&)> undo) {
+  const Ref<Node> fn = grad_fn(v);
+  t->shape = v->shape;
+  t->strides = v->strides;
+  t->offset = v->offset;
+  t->contiguous = v->contiguous;
+  ++t->storage->version;  // who saved it for the backward pass would find another shape
+  if (fn) {
+    Meta& m = meta_of(t);
+    m.grad_fn = fn;
+    m.output_nr = v->meta->output_nr;
+  }
+  Meta* m = t->meta;
+  if (!m) return;
+  if (m->steps) {  // one step further from the same base
+    m->steps = std::make_shared<ViewStep>(ViewStep{m->steps, std::move(redo), std::move(undo)});
+    if (v->meta && v->meta->view_name) m->view_name = v->meta->view_name;
+  } else if (m->form && m->form.use_count() > 1) {
+    m->form->redo = std::move(redo);
+    m->form->undo = std::move(undo);
+    m->form = m->form->next = std::make_shared<Form>();
+  }
 }
 
 CopySlices::CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const Tensor& base,

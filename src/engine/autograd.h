@@ -121,6 +121,10 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
 // next[0], is `t` before the write (leave it undefined when the old value does not matter).
 void check_inplace(const Tensor& t, const char* op);
 void rebase(const Tensor& t, Ref<Node> node);
+// `t` becomes `v`, a view of itself with as many elements, and keeps its identity. `redo` makes
+// such a view of any tensor of t's shape, `undo` is its reverse.
+void become(const Tensor& t, const Tensor& v, std::function<Tensor(const Tensor&)> redo,
+            std::function<Tensor(const Tensor&)> undo);
 // A FunctionNode for in-place use: `inputs[0]` is the tensor that is written.
 Ref<Node> make_node(const char* name, std::initializer_list<Tensor> inputs,
                     std::vector<Saved> saved, BackwardFn fn);
@@ -132,6 +136,12 @@ struct ViewStep {
   std::function<Tensor(const Tensor&)> replay;
   std::function<Tensor(const Tensor&)> backward;
   ~ViewStep();
+};
+// A base that became its own view in place (unsqueeze_): views made before look at an older form.
+struct Form {
+  std::shared_ptr<Form> next;                       // what the base became; null: what it is
+  std::function<Tensor(const Tensor&)> undo, redo;  // this form as a view of the next; the reverse
+  ~Form();
 };
 Tensor replay_view(const ViewStep* last, const Tensor& base);
 Tensor view_gradient(const ViewStep* last, const Tensor& gradient);
@@ -148,6 +158,7 @@ struct Meta {
   // is made of, was made under no_grad(): a write would be missing from the base's history.
   Tensor base;
   std::shared_ptr<ViewStep> steps;
+  std::shared_ptr<Form> form;  // of a base: its form; of a view: that which the steps begin at
   const char* view_name = nullptr;
   uint64_t epoch = 0;  // of the base when grad_fn was made; on a base: how often it was rebased
 };

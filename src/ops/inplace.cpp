@@ -14,23 +14,21 @@ namespace {
 
 // ---- `t` becomes its own view `v` ---------------------------------------------------------------
 
-Tensor become(Tensor t, const Tensor& v, const char* op) {
+using Form = std::function<Tensor(const Tensor&)>;
+
+Tensor become(Tensor t, const Tensor& v, const char* op, Form redo, Form undo) {
   if (t.impl() == v.impl()) return t;
   autograd::check_inplace(t, op);
-  t->shape = v->shape;
-  t->strides = v->strides;
-  t->offset = v->offset;
-  t->contiguous = v->contiguous;
-  if (!v->meta || !autograd::grad_fn(v)) return t;
-  autograd::Meta &to = autograd::meta_of(t), &from = *v->meta;
-  to.grad_fn = from.grad_fn;
-  to.output_nr = from.output_nr;
-  if (to.base.defined()) {  // it was a view before: one step further from the same base
-    to.steps = from.steps;
-    to.view_name = from.view_name;
-    to.epoch = from.epoch;
-  }
+  autograd::become(t, v, std::move(redo), std::move(undo));
   return t;
+}
+
+// Dimensions of size 1 come or go.
+Tensor become(const Tensor& t, const Tensor& v, const char* op) {
+  const auto to_shape = [](const Tensor& like) {
+    return [shape = like->shape](const Tensor& x) { return reshape(x, shape.vec()); };
+  };
+  return become(t, v, op, to_shape(v), to_shape(t));
 }
 
 Tensor squeeze_(Tensor t) {
@@ -51,15 +49,19 @@ Tensor unsqueeze_(Tensor t, int64_t dim) {
   ops::check_defined(t, "unsqueeze_", "input");
   return become(t, unsqueeze(t, dim), "unsqueeze_");
 }
+Tensor exchange(const Tensor& t, int64_t dim0, int64_t dim1, const char* op) {
+  const Form again = [dim0, dim1](const Tensor& x) { return transpose(x, dim0, dim1); };
+  return become(t, again(t), op, again, again);
+}
 Tensor transpose_(Tensor t, int64_t dim0, int64_t dim1) {
   ops::check_defined(t, "transpose_", "input");
-  return become(t, transpose(t, dim0, dim1), "transpose_");
+  return exchange(t, dim0, dim1, "transpose_");
 }
 Tensor t_(Tensor t) {
   ops::check_defined(t, "t_", "input");
   PF_CHECK(t->shape.size() <= 2, ShapeError, "t_", "got shape ", t->shape,
            "; expected at most 2 dimensions; use transpose_");
-  return t->shape.size() < 2 ? t : become(t, transpose(t, 0, 1), "t_");
+  return t->shape.size() < 2 ? t : exchange(t, 0, 1, "t_");
 }
 
 // ---- results written back -----------------------------------------------------------------------

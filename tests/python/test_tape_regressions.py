@@ -281,3 +281,112 @@ def test_detach_in_place():
     z = pf.ones(3, requires_grad=True) * 2
     with pytest.raises(pf.AutogradError, match="detach"):
         z[0].detach_()
+
+
+def base_that_changed_form(reshape):
+    w = pf.arange(6.0).reshape(2, 3).requires_grad_()
+    t = w * 1
+    v = t[0]
+    reshape(t)
+    return w, t, v
+
+
+def test_a_view_is_written_after_its_base_was_transposed_in_place():
+    weight = pf.arange(6.0).reshape(3, 2)
+    w, t, v = base_that_changed_form(lambda t: t.transpose_(0, 1))
+    v.mul_(5)
+    assert t.tolist() == [[0, 3], [5, 4], [10, 5]]
+    (t * weight).sum().backward()
+    assert w.grad.tolist() == [[0, 10, 20], [1, 3, 5]]
+    # The same, with the gradient wanted by what was multiplied by; and of second order.
+    x = pf.arange(6.0).reshape(2, 3)
+    v = x[0]
+    x.t_()
+    factor = pf.ones(3, requires_grad=True)
+    v.mul_(factor)
+    (x * weight).sum().backward()
+    assert factor.grad.tolist() == [0, 2, 8]
+    w, t, v = base_that_changed_form(lambda t: t.transpose_(0, 1))
+    v.mul_(5)
+    (g,) = pf.autograd.grad((t * t * t * weight).sum(), w, create_graph=True)
+    (g * g).sum().backward()
+    assert w.grad.tolist() == [[0, 2250000, 72000000], [972, 20736, 112500]]
+
+
+def test_a_view_is_read_after_its_base_changed_form_and_values():
+    for reshape in (lambda t: t.unsqueeze_(0), lambda t: t.transpose_(0, 1).unsqueeze_(1)):
+        w, t, v = base_that_changed_form(reshape)
+        t.mul_(5)
+        (v * v).sum().backward()
+        assert w.grad.tolist() == [[0, 50, 100], [0, 0, 0]]
+    # With views of several forms, one of them of a view, and a base that needs no gradient itself.
+    w, t, v = base_that_changed_form(lambda t: t.transpose_(0, 1).unsqueeze_(1))
+    u = t[1]
+    tail = v[1:]
+    t.squeeze_(1)
+    t.mul_(2)
+    u.mul_(5)
+    assert t.tolist() == [[0, 6], [10, 40], [4, 10]]
+    (t * pf.arange(6.0).reshape(3, 2)).sum().backward(retain_graph=True)
+    assert w.grad.tolist() == [[0, 20, 8], [2, 30, 10]]
+    w.grad = None
+    (v * pf.tensor([1.0, 10, 100])).sum().backward(retain_graph=True)
+    assert w.grad.tolist() == [[2, 100, 200], [0, 0, 0]]
+    w.grad = None
+    tail.sum().backward()
+    assert w.grad.tolist() == [[0, 10, 2], [0, 0, 0]]
+    x = pf.arange(6.0).reshape(2, 3)
+    v = x[0]
+    x.transpose_(0, 1)
+    factor = pf.ones(3, 2, requires_grad=True)
+    x.mul_(factor)
+    (v * pf.tensor([1.0, 10, 100])).sum().backward()
+    assert factor.grad.tolist() == [[0, 0], [10, 0], [200, 0]]
+
+
+def test_a_view_that_changes_form_itself_stays_a_view():
+    w, t, v = base_that_changed_form(lambda t: t)
+    u = v[1:]
+    with pf.no_grad():
+        v.unsqueeze_(1)
+    v.unsqueeze_(0).mul_(3)
+    assert t.tolist() == [[0, 3, 6], [3, 4, 5]] and v.shape == (1, 3, 1)
+    (t * t).sum().backward(retain_graph=True)
+    assert w.grad.tolist() == [[0, 18, 36], [6, 8, 10]]
+    w.grad = None
+    (u * u).sum().backward()
+    assert w.grad.tolist() == [[0, 18, 36], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_what_was_saved_must_not_change_form(grad):
+    t = pf.arange(4.0).reshape(2, 2)
+    w = pf.ones(2, 2, requires_grad=True)
+    y = t @ w
+    with pf.set_grad_enabled(grad):
+        t.transpose_(0, 1)
+    with pytest.raises(pf.AutogradError, match="changed in place"):
+        y.sum().backward()
+    y = w.exp()
+    y.unsqueeze_(0)
+    with pytest.raises(pf.AutogradError, match="changed in place"):
+        y.sum().backward()
+    leaf = pf.ones(2, 3, requires_grad=True)
+    y = leaf[0]
+    with pf.no_grad():
+        leaf.transpose_(0, 1)
+    with pytest.raises(pf.ShapeError, match="changed after it was used"):
+        y.sum().backward()
+
+
+def test_many_forms_need_no_recursion():
+    w = pf.ones(2, 3, requires_grad=True)
+    t = w * 1
+    first = t[0]
+    for _ in range(20_000):
+        view = t[0]  # noqa: F841
+        t.transpose_(0, 1)
+    t.mul_(2)
+    first.sum().backward()
+    assert w.grad.tolist() == [[2, 2, 2], [0, 0, 0]]
+    del first, view
