@@ -203,10 +203,13 @@ std::string backend_error(const pf_backend* b, pf_status status) {
 }
 
 void raise_status(const pf_backend* b, pf_status status, const char* op) {
-  std::string text = std::string(b->name) + ": " + backend_error(b, status);
+  const std::string shortage = take_shortage();
+  const std::string text = shortage.empty() ? std::string(b->name) + ": " + backend_error(b, status)
+                                            : "workspace of the kernel: " + shortage;
   switch (status) {
     case PF_OOM:
-      PF_FAIL(OutOfMemoryError, op, text, "; use a smaller batch or free tensors");
+      PF_FAIL(OutOfMemoryError, op, text,
+              shortage.empty() ? "; use a smaller batch or free tensors" : "");
     case PF_UNSUPPORTED:
       PF_FAIL(NotSupportedError, op, text);
     case PF_LOST:

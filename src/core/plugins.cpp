@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/allocator.h"
@@ -53,21 +55,24 @@ std::vector<std::string> folders() {
   return r;
 }
 
+thread_local std::string t_shortage;  // why host_allocate failed last
+
 // Blocks go back to the allocator as soon as the work that uses them is enqueued: it gives them to
 // later work of the same stream.
 pf_status host_allocate(const pf_host* h, pf_device device, pf_stream stream, size_t bytes,
                         void** out, void** block) {
   const Plugin& p = *static_cast<const Plugin*>(h->context);
   const Device d{p.type, static_cast<int8_t>(device)};
+  constexpr std::string_view kUse = "workspace", kPrefix = "pf.workspace: ";
   try {
-    Block* b = allocate(d, find_stream(d, stream), bytes, {"workspace", DType::UInt8, nullptr});
+    Block* b = allocate(d, find_stream(d, stream), bytes, {kUse.data(), DType::UInt8, nullptr});
     *out = b->data;
     *block = b;
     return PF_OK;
-  } catch (const OutOfMemoryError&) {
-    return PF_OOM;
-  } catch (...) {
-    return PF_LAUNCH;
+  } catch (const std::exception& e) {
+    const std::string_view why = e.what();
+    t_shortage = why.starts_with(kPrefix) ? why.substr(kPrefix.size()) : why;
+    return dynamic_cast<const OutOfMemoryError*>(&e) ? PF_OOM : PF_LAUNCH;
   }
 }
 void host_release(const pf_host*, void* block) {
@@ -76,6 +81,14 @@ void host_release(const pf_host*, void* block) {
 void host_notice(const pf_host*, const char* text) {
   notice(text);
 }
+
+}  // namespace
+
+std::string take_shortage() {
+  return std::exchange(t_shortage, {});
+}
+
+namespace {
 
 void load(Plugin& p) {
   const std::string file = std::string("libpyflame_") + p.name + ".so";

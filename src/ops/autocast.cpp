@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "codegen/range.h"
+#include "engine/placement.h"
 #include "ops/pointwise_text.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
@@ -87,10 +88,21 @@ Off::~Off() {
   t_on = before_;
 }
 
+// As engine::Target settles it, without its checks.
+void Casting::meet(const Tensor& t) {
+  if (placed_ || !t.defined() || t->floating || engine::Target::is_number(*t.impl())) return;
+  placed_ = true;
+  where_ = t->device();
+}
+
+Device Casting::device_of(const Tensor& t) const {
+  return placed_ && t->floating ? where_ : runs_on({t});
+}
+
 // float64 stays as it is, as in PyTorch.
 bool Casting::takes_part(const Tensor& t) const {
   return t.defined() && is_float(t->dtype) && t->dtype != DType::Float64 &&
-         !info(t->dtype).storage_only && (before_ >> slot_of(runs_on({t}).type) & 1);
+         !info(t->dtype).storage_only && (before_ >> slot_of(device_of(t).type) & 1);
 }
 
 void Casting::widen(const Tensor& t) {
@@ -101,9 +113,15 @@ void Casting::widen(const Tensor& t) {
 
 Tensor Casting::operator()(const Tensor& t) const {
   if (!takes_part(t)) return t;
+  if (!placed_ || !t->floating) return converted(t);
+  const DeviceScope there(where_);
+  return converted(t);
+}
+
+Tensor Casting::converted(const Tensor& t) const {
   if (class_ != Class::Lower) return to(t, class_ == Class::Promote ? widest_ : DType::Float32);
   State& s = state();
-  const DType want = s.dtype[slot_of(runs_on({t}).type)];
+  const DType want = s.dtype[slot_of(device_of(t).type)];
   if (t->dtype == want) return t;
   const bool keep = s.cache && s.depth > 0 && t->dtype == DType::Float32 && t->requires_grad;
   return keep ? kept_cast(s, t, want) : to(t, want);

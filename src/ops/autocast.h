@@ -48,9 +48,10 @@ class Off {
 class Casting : Off {
  public:
   explicit Casting(Class c) : class_(c) {}
-  // Promote looks at every tensor before it converts one.
+  // Where the call will run and, for Promote, in which dtype: seen before a tensor is converted.
   template <class... A>
   void look(const A&... args) {
+    (meet(args), ...);
     if (class_ == Class::Promote) (widen(args), ...);
   }
   Tensor operator()(const Tensor& t) const;
@@ -61,7 +62,15 @@ class Casting : Off {
   }
 
  private:
+  Device device_of(const Tensor& t) const;
   bool takes_part(const Tensor& t) const;
+  Tensor converted(const Tensor& t) const;
+  void meet(const Tensor& t);
+  void meet(const std::vector<Tensor>& list) {
+    for (const Tensor& t : list) meet(t);
+  }
+  template <class T>
+  void meet(const T&) {}
   void widen(const Tensor& t);
   void widen(const std::vector<Tensor>& list) {
     for (const Tensor& t : list) widen(t);
@@ -70,8 +79,9 @@ class Casting : Off {
   void widen(const T&) {}
 
   Class class_;
-  bool known_ = false;
+  bool known_ = false, placed_ = false;
   DType widest_ = DType::Float32;
+  Device where_;  // floating tensors are read there
 };
 
 template <class F, class... A>

@@ -408,6 +408,8 @@ inline const TensorImpl* uniform(std::span<const Operand> operands, bool* may) {
 // Under autocast: 16-bit operands in float32.
 Tensor call_raised(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
   amp::Casting cast(amp::Class::Raise);
+  for (const Operand& o : operands)
+    if (o.tensor) cast.look(*o.tensor);
   Tensor held[4];
   Operand raised[4] = {Scalar(), Scalar(), Scalar(), Scalar()};
   for (size_t i = 0; i < operands.size(); ++i) {

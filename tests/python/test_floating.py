@@ -449,3 +449,29 @@ def test_strict_mode_from_the_environment(value, strict):
     env = {**os.environ, "PYFLAME_STRICT": value}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert out.stdout.strip() == str(strict), out.stderr
+
+
+def test_autocast_goes_by_where_the_operation_runs():
+    """The region of the placed operand's device counts, not that of the current one."""
+    kind = AWAY.split(":")[0]
+    weight = pf.randn(4, 3, requires_grad=True)
+    bias = pf.randn(4, requires_grad=True)
+    x = pf.randn(5, 3, device=AWAY)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        y = F.linear(x, weight, bias)
+        assert y.dtype == pf.bfloat16 and y.device == AWAY
+        assert (x.bfloat16() * weight[0].bfloat16()).exp().dtype == pf.float32
+        assert pf.pow(weight[0].bfloat16(), x.bfloat16()).dtype == pf.float32
+        assert pf.dot(weight[0].bfloat16(), x[0]).dtype == pf.float32  # the widest
+        assert F.linear(x.cpu(), weight).dtype == pf.float32  # runs at home
+        y.float().sum().backward()
+    assert weight.grad.dtype == pf.float32 and weight.grad.device == HOME
+    assert bias.grad.tolist() == [5] * 4
+    with pf.autocast(HOME, dtype=pf.bfloat16):  # and not by where the weight is
+        assert F.linear(x, weight).dtype == pf.float32
+        assert F.linear(x.cpu(), weight).dtype == pf.bfloat16
+        assert pf.pow(weight[0].bfloat16(), x.bfloat16()).dtype == pf.bfloat16
+    # A parameter is brought and converted once in a region, as one that is there.
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        (_, first), (_, second) = (moved(lambda: F.linear(x, weight)) for _ in range(2))
+    assert first <= 1 and second == 0

@@ -163,6 +163,25 @@ def test_memory_runs_out_and_comes_back(run):
     )
 
 
+def test_a_kernel_that_gets_no_workspace_says_what_there_is(run):
+    run(
+        """
+        x = pf.arange(1 << 20, device="rocm").float() * -1  # 4 MiB
+        pf.synchronize()
+        pf.memory.empty_cache("rocm")
+        # Room for what sort returns, not for the keys and positions that it sorts.
+        pf.memory.set_memory_limit(pf.memory.memory_reserved("rocm") + (20 << 20), "rocm")
+        text = raises(pf.OutOfMemoryError, "pf.sort: workspace of the kernel: out of memory on rocm:0",
+                      lambda: (pf.sort(x), pf.synchronize()))
+        assert "asked for 8.0 MiB" in text and "4.0 MiB from mul [1048576] float32" in text, text
+        assert "a limit of" in text and "use a smaller batch" in text, text
+        pf.memory.set_memory_limit(0, "rocm")
+        assert pf.sort(x)[0][0].item() == 1 - (1 << 20)
+        """,
+        PYFLAME_STANDIN_MEMORY=256 << 20,
+    )
+
+
 def test_failures_are_typed_and_pass(run):
     run(
         """
