@@ -32,9 +32,18 @@ namespace {
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr size_t kSmallSegment = 2 * kMiB;  // of devices whose allocations are dear
 constexpr size_t kLargeSegment = 20 * kMiB;
+constexpr size_t kSharing = 4 * kMiB;  // larger blocks get segments of their own size
 constexpr size_t kPage = 4 * kKiB, kHugePage = 2 * kMiB;
 constexpr size_t kLabelled = 64 * kKiB;  // blocks this large are listed when memory runs out
 constexpr int kClasses = 128;
+// Unused segments are exchanged for one that fits when the new one would take what is reserved
+// beyond 9/8 of what was ever in use: best fit alone ends at up to 1.5 times that. Exchanging may
+// have to wait for the device, so a program that does not grow may do it so often, and once more
+// in so many allocations: one that comes round to the same sizes keeps its segments at last. Little
+// memory is left as it is.
+constexpr int64_t kSpare = 8, kWorthwhile = 64 * kMiB;
+constexpr int kExchanges = 32;
+constexpr int64_t kExchangeEvery = 4096;
 
 size_t round_up(size_t n, size_t step) {
   return (n + step - 1) / step * step;
@@ -101,6 +110,7 @@ class Allocator {
     const size_t size = rounded(bytes, small);
     std::lock_guard lock(mutex_);
     ++stats_.allocations;
+    ++made_;
     if (!waiting_.empty()) collect_waiting(false);
     Block* b = take_cached(stream, size, small);
     if (b) {
@@ -125,6 +135,7 @@ class Allocator {
     b->requested = bytes;
     if (b->segment->live++ == 0) busy_ += static_cast<int64_t>(b->segment->size);
     account(*b, [](MemoryCounter& c, int64_t n) { c.add(n); });
+    most_ = std::max(most_, stats_.all.allocated_bytes.current);
     update_headroom();
     label(*b, use);
     return b;
@@ -475,13 +486,14 @@ class Allocator {
     size_t wanted = size;
     if (caching_ && settings_.split && (carve_ || !small)) {
       wanted = small ? kSmallSegment : round_up(size, kHugePage);
-      if (!small && settings_.max_split >= kLargeSegment) {
+      if (!small && size <= kSharing && settings_.max_split >= kLargeSegment) {
         // Room for others, in proportion to what is there.
         const auto part = static_cast<size_t>(stats_.all.reserved_bytes.current) / 8;
         wanted = std::max(wanted, std::min(round_up(part, kHugePage), kLargeSegment));
       }
     }
     collect_garbage(wanted);
+    if (!small && caching_ && settings_.split) exchange(size, wanted);
     pf_status status = take_segment(stream, wanted, small, out);
     if (status == PF_OOM && wanted > size) status = take_segment(stream, size, small, out);
     if (status != PF_OK) return status;
@@ -563,6 +575,26 @@ class Allocator {
     });
   }
 
+  void exchange(size_t size, size_t wanted) {
+    const int64_t most =
+        std::max(most_, stats_.all.allocated_bytes.current + static_cast<int64_t>(size));
+    const int64_t over =
+        stats_.all.reserved_bytes.current + static_cast<int64_t>(wanted) - (most + most / kSpare);
+    if (over <= 0 || over + most < kWorthwhile) return;
+    const int64_t earned = (made_ - earned_) / kExchangeEvery;
+    earned_ += earned * kExchangeEvery;
+    exchanges_ = static_cast<int>(std::min<int64_t>(exchanges_ + earned, kExchanges));
+    const bool grown = most > most_then_;  // cannot come round
+    if (!exchanges_ && !grown) return;
+    int64_t left = over;
+    each_pool([&](Pool& p) {
+      if (left > 0) left -= drop_free(p.large, left);
+    });
+    if (left == over) return;
+    if (!grown) --exchanges_;
+    most_then_ = most;
+  }
+
   [[noreturn]] void raise(size_t bytes, pf_status status, const MemoryUse& use);
   std::string largest();
 
@@ -579,7 +611,10 @@ class Allocator {
   std::vector<pf_event> events_;  // to be used again
   MemoryStats stats_;
   int64_t limit_ = 0;
-  int64_t busy_ = 0;  // bytes of segments with live blocks
+  int64_t busy_ = 0;                  // bytes of segments with live blocks
+  int64_t most_ = 0, most_then_ = 0;  // bytes that were ever in use; at the last exchange
+  int64_t made_ = 0, earned_ = 0;     // allocations; for how many of them exchanges were granted
+  int exchanges_ = kExchanges;
   std::atomic<int64_t> headroom_{0};
 };
 
