@@ -445,7 +445,8 @@ class Kernel:
             self._fail(
                 _C.NotSupportedError,
                 "got tensors on cpu; expected a GPU, since kernels are compiled for one; move them "
-                "with .to('gpu')",
+                "with .to('gpu'), or call pf.set_device('gpu') first; pf.backends() says which GPUs "
+                "can be used",
             )
         warp, most_threads, most_shared = _limits_of(device)
         threads = block[0] * block[1] * block[2]

@@ -149,6 +149,7 @@ def _info():
                 f"device {name}:{i}: {about['name']}, {about['architecture']}, "
                 f"{memory:.1f} GiB{usable}"
             )
+            print(f"  runtime: {about['runtime']}; run-time compiler: {about['compiler']}")
     return 0
 
 

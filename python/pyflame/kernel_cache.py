@@ -7,6 +7,7 @@ one file with the common programs of several architectures, which is looked at f
 """
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -102,6 +103,14 @@ def clear(target=None) -> tuple[int, int]:
     return count, size
 
 
+def _check_name(arch):
+    if not arch.startswith(("gfx", "sm_")):
+        raise ValueError(
+            f"pf.kernel_cache.warm: got architecture '{arch}'; expected one like 'gfx942' or "
+            "'sm_90'; see `pyflame info` for that of this machine's GPU"
+        )
+
+
 def warm(arch=None, where=None, script=None) -> tuple[int, int]:
     """Compiles the common programs into the cache: for the GPU that is there, or for the
     architecture `arch` ("gfx942:sramecc+:xnack-", "sm_90"), which needs its compiler (hipRTC, or
@@ -109,16 +118,11 @@ def warm(arch=None, where=None, script=None) -> tuple[int, int]:
     ``$XDG_CACHE_HOME``; `script` a program of yours to run instead of the common ones (without a
     GPU its results are zeros). Returns how many programs were compiled and how many were there already."""
     env = dict(os.environ)
-    if arch is None:
-        device = "gpu"
-    elif arch.startswith("gfx") or arch.startswith("sm_"):
+    device = "gpu"
+    if arch is not None:
+        _check_name(arch)
         env["PYFLAME_COMPILE_ONLY"] = arch
         device = "rocm" if arch.startswith("gfx") else "cuda"
-    else:
-        raise ValueError(
-            f"pf.kernel_cache.warm: got architecture '{arch}'; expected one like 'gfx942' or "
-            "'sm_90'; see `pyflame info` for that of this machine's GPU"
-        )
     if where:
         env["XDG_CACHE_HOME"] = os.path.abspath(where)
     env.setdefault("VIRTUAL_ENV", sys.prefix)  # where the compiler may be a package too
@@ -133,9 +137,18 @@ def warm(arch=None, where=None, script=None) -> tuple[int, int]:
     )
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        last = lines[-1] if lines else f"exit status {done.returncode}"
+        if arch and (needed := re.search(r"the kernels cannot run on[;:] (.*?); choose", last)):
+            raise ValueError(
+                f"pf.kernel_cache.warm: got architecture '{arch}', which the kernels cannot run "
+                f"on; {needed[1]}"
+            )
+        if not arch and "is not usable" in last:
+            last += "; --arch (arch=) compiles for a GPU that is not here"
+        elif script:
+            last = "\n".join([f"{script} failed:", *lines])
         raise RuntimeError(
-            f"pf.kernel_cache.warm: the programs for {arch or 'the GPU'} were not compiled: "
-            + (lines[-1] if lines else f"exit status {done.returncode}")
+            f"pf.kernel_cache.warm: the programs for {arch or 'the GPU'} were not compiled: {last}"
         )
     made, had = done.stdout.split()[-2:]
     return int(made), int(had)
@@ -146,6 +159,12 @@ def pack(path, archs, script=None) -> tuple[int, int]:
     compiler of theirs. Returns how many programs and bytes are in it."""
     import tempfile
 
+    for arch in archs:  # before minutes are spent
+        _check_name(arch)
+    if not os.path.isdir(place := os.path.dirname(os.path.abspath(path))):
+        raise FileNotFoundError(
+            f"pf.kernel_cache.pack: got the file '{path}', but there is no folder '{place}'; make it"
+        )
     codes = {}
     with tempfile.TemporaryDirectory() as where:
         for arch in archs:
@@ -194,6 +213,11 @@ def show() -> str:
     return "\n".join(lines)
 
 
+def _announce(targets):
+    what = "compiling programs for " + ", ".join(targets)
+    print(f"{what}: minutes for each where many are new", file=sys.stderr, flush=True)
+
+
 def command(args) -> int:
     """What `pyflame cache ...` does."""
     if args.action == "show":
@@ -203,9 +227,11 @@ def command(args) -> int:
         print(f"deleted {count} programs, {_size(size)}")
     elif args.action == "warm":
         began = time.time()
+        _announce([args.arch or "the GPU here"])
         made, had = warm(args.arch, script=args.script)
         print(f"compiled {made} programs in {time.time() - began:.1f} s; {had} were there already")
     else:
+        _announce(args.arch)
         count, size = pack(args.out, args.arch, args.script)
         print(f"{args.out}: {count} programs for {', '.join(args.arch)}, {_size(size)}")
     return 0

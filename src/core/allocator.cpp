@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,29 +12,16 @@
 #include <utility>
 
 #include "core/backends.h"
+#include "core/blocks.h"
 #include "pyflame/error.h"
 
 namespace pyflame {
 
-// Memory taken from the device by one call; its blocks follow each other without gaps.
-struct Segment {
-  char* base = nullptr;
-  size_t size = 0;
-  StreamState* stream = nullptr;
-  Block* first = nullptr;
-  int32_t live = 0;  // blocks in use or waiting
-  bool small = false;
-};
+using namespace blocks;
 
 namespace {
 
-constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
-constexpr size_t kSmallSegment = 2 * kMiB;  // of devices whose allocations are dear
-constexpr size_t kLargeSegment = 20 * kMiB;
-constexpr size_t kSharing = 4 * kMiB;  // larger blocks get segments of their own size
-constexpr size_t kPage = 4 * kKiB, kHugePage = 2 * kMiB;
 constexpr size_t kLabelled = 64 * kKiB;  // blocks this large are listed when memory runs out
-constexpr int kClasses = 128;
 // Unused segments are exchanged for one that fits when the new one would take what is reserved
 // beyond 9/8 of what was ever in use: best fit alone ends at up to 1.5 times that. Exchanging may
 // have to wait for the device, so a program that does not grow may do it so often, and once more
@@ -45,47 +31,11 @@ constexpr int64_t kSpare = 8, kWorthwhile = 64 * kMiB;
 constexpr int kExchanges = 32;
 constexpr int64_t kExchangeEvery = 4096;
 
-size_t round_up(size_t n, size_t step) {
-  return (n + step - 1) / step * step;
-}
-
-// Small sizes are rounded to classes so that freed blocks fit again: steps of 64 bytes, then
-// eighths of a power of two.
-size_t small_size(size_t n, size_t align) {
-  if (n <= 1024) {
-    n = std::max<size_t>(round_up(n, 64), 64);
-  } else {
-    n = round_up(n, size_t{1} << (63 - __builtin_clzll(n) - 3));
-  }
-  return round_up(n, align);
-}
-int class_of(size_t size) {
-  if (size <= 1024) return static_cast<int>(size / 64 - 1);
-  const int k = 63 - __builtin_clzll(size);
-  return 16 + (k - 10) * 8 + static_cast<int>((size - (size_t{1} << k)) >> (k - 3));
-}
-
 std::string megabytes(int64_t bytes) {
   char text[32];
   snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / static_cast<double>(kMiB));
   return text;
 }
-
-struct BySize {
-  bool operator()(const Block* a, const Block* b) const {
-    return a->size != b->size ? a->size < b->size : a->data < b->data;
-  }
-  using is_transparent = void;
-  bool operator()(const Block* a, size_t size) const { return a->size < size; }
-  bool operator()(size_t size, const Block* b) const { return size < b->size; }
-};
-
-// What is free for one stream.
-struct Pool {
-  std::array<Block*, kClasses> bins{};    // small blocks of one size, not joined
-  std::set<Block*, BySize> small, large;  // joined with their free neighbours
-  int64_t binned = 0;
-};
 
 }  // namespace
 

@@ -100,17 +100,27 @@ Device parse_device(std::string_view text) {
 
 const pf_backend* backend_of(Device d) {
   const pf_backend* b = find_backend(d.type);
-  PF_CHECK(b, DeviceError, "device", d.str(), " is not usable: ", plugin_reason(d.type),
-           "; use 'cpu', or see pf.backends() for what was found");
+  if (!b) {
+    const bool amd = d.type == DeviceType::ROCm;
+    const DeviceType other = amd ? DeviceType::CUDA : DeviceType::ROCm;
+    std::string neither;  // 'gpu' and the other vendor's name would do as well
+    if (!find_backend(other))
+      neither = std::string("; nor is there a GPU of ") + (amd ? "NVIDIA" : "AMD") + ": " +
+                plugin_reason(other);
+    PF_FAIL(DeviceError, "device", d.str(), " is not usable: ", plugin_reason(d.type), neither,
+            "; use 'cpu', or see pf.backends() for what was found");
+  }
   return b;
 }
 
 const pf_backend* usable_backend_of(Device d) {
   const pf_backend* b = backend_of(d);
   const int n = b->device_count();
-  PF_CHECK(d.index < n, DeviceError, "device", "got ", d.str(), "; there ",
-           n == 1 ? "is 1 device" : "are " + std::to_string(n) + " devices",
-           " of this type, counted from 0");
+  const Device first{d.type, 0}, last{d.type, static_cast<int8_t>(n - 1)};
+  PF_CHECK(d.index < n, DeviceError, "device", "got ", d.str(), "; expected ",
+           n == 1 ? first.str() + ", the only one that is seen"
+                  : "one of the " + std::to_string(n) + " that are seen, " + first.str() + " to " +
+                        last.str());
   return b;
 }
 

@@ -101,7 +101,9 @@ void load(Plugin& p) {
     }
   }
   if (path.empty()) {
-    p.reason = "this build has no " + file + " plug-in (looked in " + looked + ")";
+    p.reason = "there is no plug-in " + file + " in " + looked + "; build it with -DPYFLAME_USE_" +
+               (p.type == DeviceType::ROCm ? "ROCM" : "CUDA") +
+               "=ON, or name its folder in PYFLAME_BACKEND_PATH";
     return;
   }
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

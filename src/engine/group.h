@@ -87,6 +87,8 @@ Group& current_group();             // the calling thread's
 std::vector<Group*> every_group();  // of all threads, with those that wait for a thread
 // Marks a storage that several groups have recorded reads of.
 Group* many_readers();
+// Where a tensor lies, once what reads or writes it is done or on its way.
+void* writable_data(const Tensor&);
 // The last handle of a storage with a pending write went away.
 void on_last_handle(Storage&) noexcept;
 

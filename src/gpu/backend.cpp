@@ -1,6 +1,7 @@
 // The plug-in's pf_backend: every entry turns failures into a status and a text.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -54,6 +55,21 @@ cpu::Faults& faults() {
 
 namespace {
 
+// Why the runtime may see no GPU.
+std::string who_hides_gpus() {
+  std::string set;
+  for (const char* name :
+       {PF_RT("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        PF_RT("ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), PF_RT("CUDA_VISIBLE_DEVICES", "")})
+    if (const char* value = *name ? std::getenv(name) : nullptr)
+      set += std::string(set.empty() ? "" : " and ") + name + "='" + value + "'";
+  if (!set.empty()) return set + " may hide what there is: unset it";
+  return PF_RT(
+      "see that the driver is loaded (/dev/kfd is there) and that you are in the groups render "
+      "and video",
+      "see whether nvidia-smi lists one");
+}
+
 // ---- devices -----------------------------------------------------------------------------------
 
 pf_status attach(const pf_host* h) {
@@ -61,10 +77,8 @@ pf_status attach(const pf_host* h) {
     set_host(h);
     const int n = Device::count();
     if (n == 0)
-      throw Failure(PF_UNSUPPORTED, runtime().library + " was opened, but it sees no GPU" +
-                                        PF_RT("; is HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES "
-                                              "set to nothing?",
-                                              "; is CUDA_VISIBLE_DEVICES set to nothing?"));
+      throw Failure(PF_UNSUPPORTED,
+                    runtime().library + " was opened, but it sees no GPU; " + who_hides_gpus());
     std::string reasons;
     for (int i = 0; i < n; ++i) {
       std::string why = Device::unusable(Device::describe(i));

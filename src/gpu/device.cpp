@@ -107,7 +107,8 @@ Traits Device::describe(pf_device index) {
 }
 
 std::string Device::unusable(const Traits& t) {
-  const std::string found = t.name + " (" + t.architecture + ")";
+  const bool said = t.name.find(t.architecture) != std::string::npos;
+  const std::string found = said ? t.name : t.name + " (" + t.architecture + ")";
   if (kAmd) {
     // CDNA, and RDNA 2 to 4: what the kernels are compiled for in our checks, and their families.
     for (const char* family :
@@ -116,12 +117,12 @@ std::string Device::unusable(const Traits& t) {
     return found +
            " is of an architecture that the kernels cannot run on; usable are gfx908, gfx90a, "
            "gfx94x, gfx95x (Instinct) and gfx103x, gfx110x, gfx115x, gfx120x (Radeon); choose "
-           "another GPU with HIP_VISIBLE_DEVICES, or use 'cpu'";
+           "another GPU with HIP_VISIBLE_DEVICES";
   }
   if (std::atoi(t.architecture.c_str() + 3) >= 70 && t.warp == 32) return "";
   return found +
          " is of an architecture that the kernels cannot run on: compute capability 7.0 or newer "
-         "is needed; choose another GPU with CUDA_VISIBLE_DEVICES, or use 'cpu'";
+         "is needed; choose another GPU with CUDA_VISIBLE_DEVICES";
 }
 
 Device* Device::existing(pf_device index) {

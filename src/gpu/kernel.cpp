@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "codegen/device_text.h"
+#include "cpu/kernel.h"
 #include "gpu/device.h"
 #include "gpu/host.h"
 
@@ -28,15 +29,7 @@ KernelFn find_kernel(const char* name) {
 }
 
 bool contiguous(const pf_tensor& t) {
-  int64_t step = 1;
-  for (int i = t.ndim - 1; i >= 0; --i) {
-    if (t.shape[i] == 0) return true;
-    if (t.shape[i] != 1) {
-      if (t.strides[i] != step) return false;
-      step *= t.shape[i];
-    }
-  }
-  return true;
+  return cpu::contiguous(t);
 }
 
 // ---- options -----------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ void matmul(const KernelArgs& args) {
     if (library_product(args, p)) return;
     if (from == ProductSource::Auto && !product_library_usable()) {
       const std::string text = std::string("products run by our own kernel: ") + product_library() +
-                               "; PYFLAME_GPU_GEMM=own asks for it";
+                               "; PYFLAME_GPU_GEMM=own says that this is meant";
       if (engine::note_slow("matmul", text))
         throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
     }

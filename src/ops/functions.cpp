@@ -31,11 +31,13 @@ PF_UNARY_FUNCTIONS(X)
   }
 PF_TEST_FUNCTIONS(X)
 #undef X
-#define X(NAME)                                   \
+// CHECK(x, y, name) looks at a number that is the second operand.
+#define BINARY(NAME, CHECK)                       \
   Tensor NAME(const Tensor& x, const Tensor& y) { \
     return call_row(op::NAME, {x, y});            \
   }                                               \
   Tensor NAME(const Tensor& x, Scalar y) {        \
+    CHECK(x, y, #NAME);                           \
     return call_row(op::NAME, {x, y});            \
   }                                               \
   Tensor NAME(Scalar x, const Tensor& y) {        \
@@ -45,8 +47,11 @@ PF_TEST_FUNCTIONS(X)
     return call_row_into(op::NAME, x, {y});       \
   }                                               \
   Tensor& NAME##_(Tensor& x, Scalar y) {          \
+    CHECK(x, y, #NAME "_");                       \
     return call_row_into(op::NAME, x, {y});       \
   }
+#define ANY_NUMBER(X, Y, NAME) static_cast<void>(0)
+#define X(NAME) BINARY(NAME, ANY_NUMBER)
 PF_BINARY_FUNCTIONS(X)
 #undef X
 
@@ -133,28 +138,11 @@ void refuse_zero(const Tensor& x, Scalar divisor, const char* name) {
 
 }  // namespace
 
-#define X(NAME)                                   \
-  Tensor NAME(const Tensor& x, const Tensor& y) { \
-    return call_row(op::NAME, {x, y});            \
-  }                                               \
-  Tensor NAME(const Tensor& x, Scalar y) {        \
-    refuse_zero(x, y, #NAME);                     \
-    return call_row(op::NAME, {x, y});            \
-  }                                               \
-  Tensor NAME(Scalar x, const Tensor& y) {        \
-    return call_row(op::NAME, {x, y});            \
-  }                                               \
-  Tensor& NAME##_(Tensor& x, const Tensor& y) {   \
-    return call_row_into(op::NAME, x, {y});       \
-  }                                               \
-  Tensor& NAME##_(Tensor& x, Scalar y) {          \
-    refuse_zero(x, y, #NAME "_");                 \
-    return call_row_into(op::NAME, x, {y});       \
-  }
-X(floor_divide)
-X(remainder)
-X(fmod)
-#undef X
+BINARY(floor_divide, refuse_zero)
+BINARY(remainder, refuse_zero)
+BINARY(fmod, refuse_zero)
+#undef BINARY
+#undef ANY_NUMBER
 
 Tensor div(const Tensor& x, const Tensor& y, const std::string& rounding_mode) {
   if (rounding_mode == "none") return div(x, y);

@@ -67,7 +67,8 @@ def test_names(run):
         assert pf.rocm_is_available() and pf.rocm_device_count() == 2
         assert str(pf.device("gpu:1")) == "rocm:1"
         assert "Stand-in" in pf.cuda.get_device_name(1)
-        raises(pf.DeviceError, "2 devices", lambda: pf.ones(2, device="gpu:7"))
+        raises(pf.DeviceError, "expected one of the 2 that are seen, rocm:0 to rocm:1",
+               lambda: pf.ones(2, device="gpu:7"))
         z = x.to("gpu:1")
         assert str(z.device) == "rocm:1" and (z * 3).cpu().tolist() == [3, 3]
         p = pf.cuda.get_device_properties("rocm:1")
@@ -94,9 +95,16 @@ def test_visible_devices(run):
     run(
         """
         assert pf.rocm_device_count() == 0 and not pf.rocm_is_available()
-        raises(pf.DeviceError, "HIP_VISIBLE_DEVICES", lambda: pf.ones(2, device="rocm"))
+        raises(pf.DeviceError, "it sees no GPU; HIP_VISIBLE_DEVICES='' may hide what there is",
+               lambda: pf.ones(2, device="rocm"))
         """,
         HIP_VISIBLE_DEVICES="",
+    )
+    run(
+        """
+        raises(pf.DeviceError, "got rocm:3; expected rocm:0, the only one that is seen",
+               lambda: pf.ones(2, device="gpu:3"))
+        """
     )
 
 
@@ -106,7 +114,8 @@ def test_reasons_are_kept(run, tmp_path):
         text = pf.backends()["rocm"]
         assert "gfx803" in text and "HIP_VISIBLE_DEVICES" in text, text
         assert pf.rocm_device_count() == 0 and not pf.cuda.is_available()
-        raises(pf.DeviceError, "gfx803", lambda: pf.ones(2, device="rocm"))
+        text = raises(pf.DeviceError, "gfx803", lambda: pf.ones(2, device="rocm"))
+        assert "nor is there a GPU of NVIDIA" in text and text.count("use 'cpu'") == 1, text
         assert pf.ones(2).tolist() == [1, 1]
         """,
         PYFLAME_STANDIN_ARCH="gfx803",
@@ -117,6 +126,15 @@ def test_reasons_are_kept(run, tmp_path):
         raises(pf.DeviceError, "/nowhere.so", lambda: pf.ones(2, device="gpu"))
         """,
         PYFLAME_HIP_LIBRARY="/nowhere.so",
+    )
+    run(
+        """
+        for name in ("rocm", "cuda"):
+            assert f"-DPYFLAME_USE_{name.upper()}=ON" in pf.backends()[name]
+        text = raises(pf.DeviceError, "libpyflame_rocm.so", lambda: pf.set_device("gpu"))
+        assert "libpyflame_cuda.so" in text and "PYFLAME_BACKEND_PATH" in text
+        """,
+        PYFLAME_BACKEND_PATH=tmp_path,
     )
     (tmp_path / "libpyflame_rocm.so").write_bytes(b"no library")
     run(

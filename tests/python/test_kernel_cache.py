@@ -115,14 +115,21 @@ def test_pack(run, pyflame, tmp_path):
         assert int(used[0]) + int(used[1]) > 0
 
 
-def test_failures_say_what_to_do(pyflame):
+def test_failures_say_what_to_do(pyflame, tmp_path):
     assert "'arm64'" in pyflame("warm", "--arch", "arm64", code=1)
     text = pyflame(
         "warm", "--arch", "gfx942", code=1, PYFLAME_HIPRTC_LIBRARY="/none", PYFLAME_CLANG="/none"
     )
     assert "PYFLAME_CLANG" in text
     text = pyflame("warm", code=1, PYFLAME_HIP_LIBRARY="/none")
-    assert "pf.kernel_cache.warm" in text
+    assert "pf.kernel_cache.warm" in text and "--arch" in text
+    text = pyflame("warm", "--arch", "gfx999", code=1)
+    assert "got architecture 'gfx999'" in text and "gfx120x" in text, text
+    text = pyflame("pack", "--arch", "gfx942", "--out", "none/x.pack", code=1)
+    assert "no folder" in text and "not compiled" not in text, text
+    (tmp_path / "bad.py").write_text("import pyflame\n\n1 / 0\n")
+    text = pyflame("warm", "--script", "bad.py", code=1)
+    assert "bad.py failed" in text and "line 3" in text and "--arch" not in text, text
 
 
 def test_checksum_is_the_plugins():

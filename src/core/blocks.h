@@ -1,0 +1,68 @@
+// How the caching allocator cuts memory: segments, sizes, and lists of free blocks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "core/allocator.h"
+
+namespace pyflame {
+
+// Memory taken from the device by one call; its blocks follow each other without gaps.
+struct Segment {
+  char* base = nullptr;
+  size_t size = 0;
+  StreamState* stream = nullptr;
+  Block* first = nullptr;
+  int32_t live = 0;  // blocks in use or waiting
+  bool small = false;
+};
+
+namespace blocks {
+
+constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
+constexpr size_t kSmallSegment = 2 * kMiB;  // of devices whose allocations are dear
+constexpr size_t kLargeSegment = 20 * kMiB;
+constexpr size_t kSharing = 4 * kMiB;  // larger blocks get segments of their own size
+constexpr size_t kPage = 4 * kKiB, kHugePage = 2 * kMiB;
+constexpr int kClasses = 128;
+
+inline size_t round_up(size_t n, size_t step) {
+  return (n + step - 1) / step * step;
+}
+
+// Small sizes are rounded to classes so that freed blocks fit again: steps of 64 bytes, then
+// eighths of a power of two.
+inline size_t small_size(size_t n, size_t align) {
+  if (n <= 1024) {
+    n = std::max<size_t>(round_up(n, 64), 64);
+  } else {
+    n = round_up(n, size_t{1} << (63 - __builtin_clzll(n) - 3));
+  }
+  return round_up(n, align);
+}
+inline int class_of(size_t size) {
+  if (size <= 1024) return static_cast<int>(size / 64 - 1);
+  const int k = 63 - __builtin_clzll(size);
+  return 16 + (k - 10) * 8 + static_cast<int>((size - (size_t{1} << k)) >> (k - 3));
+}
+
+struct BySize {
+  bool operator()(const Block* a, const Block* b) const {
+    return a->size != b->size ? a->size < b->size : a->data < b->data;
+  }
+  using is_transparent = void;
+  bool operator()(const Block* a, size_t size) const { return a->size < size; }
+  bool operator()(size_t size, const Block* b) const { return size < b->size; }
+};
+
+// What is free for one stream.
+struct Pool {
+  std::array<Block*, kClasses> bins{};    // small blocks of one size, not joined
+  std::set<Block*, BySize> small, large;  // joined with their free neighbours
+  int64_t binned = 0;
+};
+
+}  // namespace blocks
+}  // namespace pyflame

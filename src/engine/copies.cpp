@@ -1,0 +1,110 @@
+// Copies between host and devices, between devices, and within one.
+#include <vector>
+
+#include "core/backends.h"
+#include "core/pinned.h"
+#include "engine/group.h"
+#include "engine/placement.h"
+#include "engine/trace.h"
+
+namespace pyflame::engine {
+
+namespace {
+
+// Between a device and pinned memory of the host, without a detour. Without `async` the call
+// waits, so that the host's side may be used again.
+void copy_pinned(const Tensor& dst, const Tensor& src, bool async) {
+  GilScope gil;
+  const bool up = src->storage->device.is_cpu();
+  const void* from = device_data(src);
+  void* to = writable_data(dst);
+  const Device d = (up ? dst : src)->storage->device;
+  const pf_backend* b = backend_of(d);
+  StreamState* stream = current_group().stream(d);
+  bump(up ? counters().copies_from_host : counters().copies_to_host);
+  const size_t bytes = nbytes(src->dtype, src->numel);
+  add_pinned_user(*(up ? src : dst)->storage->pinned, d, stream);
+  pf_status status = b->copy_async(d.index, handle_of(stream), to, from, bytes,
+                                   up ? PF_COPY_FROM_HOST : PF_COPY_TO_HOST);
+  if (status != PF_OK) raise_status(b, status, "copy");
+  if (async) return;
+  long_work(int64_t{1} << 40);
+  wait_for_stream(d, stream, "copy");
+}
+
+// Copies between devices are ordered with the sender's default stream: so is its current one.
+void order_streams(Device d, StreamState* first, StreamState* second) {
+  if (first == second) return;
+  const pf_backend* b = backend_of(d);
+  pf_event e = nullptr;
+  pf_status status = b->event_create(d.index, &e);
+  if (status == PF_OK) status = b->event_record(d.index, e, handle_of(first));
+  if (status == PF_OK) status = b->event_wait(d.index, handle_of(second), e);
+  if (e) b->event_destroy(d.index, e);
+  if (status != PF_OK) raise_status(b, status, "copy");
+}
+
+}  // namespace
+
+void copy_from_host(const Tensor& dst, const void* src) {
+  GilScope gil;
+  Storage& s = *dst->storage;
+  void* p = writable_data(dst);
+  const pf_backend* b = backend_of(s.device);
+  size_t bytes = nbytes(dst->dtype, dst->numel);
+  long_work(static_cast<int64_t>(bytes));
+  bump(counters().copies_from_host);
+  pf_status status = b->copy_from_host(s.device.index, stream_handle(s.device), p, src, bytes);
+  if (status != PF_OK) raise_status(b, status, "copy");
+}
+
+void copy_to_host(void* dst, const Tensor& src) {
+  GilScope gil;
+  void* p = device_data(src);
+  Storage& s = *src->storage;
+  const pf_backend* b = backend_of(s.device);
+  size_t bytes = nbytes(src->dtype, src->numel);
+  long_work(static_cast<int64_t>(bytes));
+  bump(counters().copies_to_host);
+  pf_status status = b->copy_to_host(s.device.index, stream_handle(s.device), dst, p, bytes);
+  if (status != PF_OK) raise_status(b, status, "copy");
+  if (!b->synchronous) wait_for_stream(s.device, current_group().stream(s.device), "copy");
+}
+
+void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
+  constexpr size_t kDirect = 1 << 20;  // smaller ones do not wait, on their way through staging
+  if (dst->storage->device == src->storage->device) {
+    static const Kernel copy{"copy"};
+    call(copy, {dst}, {src});
+  } else if ((src->storage->pinned || dst->storage->pinned) &&
+             (async || nbytes(src->dtype, src->numel) >= kDirect) &&
+             PF_HAS(backend_of((src->storage->pinned ? dst : src)->storage->device), copy_async)) {
+    copy_pinned(dst, src, async);
+  } else if (dst->storage->device.is_cpu()) {
+    copy_to_host(writable_data(dst), src);
+  } else if (src->storage->device.is_cpu()) {
+    copy_from_host(dst, device_data(src));
+  } else if (const pf_backend* b = backend_of(dst->storage->device);
+             dst->storage->device.type == src->storage->device.type && PF_HAS(b, copy_peer)) {
+    GilScope gil;
+    const Device sender = src->storage->device, receiver = dst->storage->device;
+    StreamState* sending = current_group().stream(sender);
+    const void* from = device_data(src);
+    void* to = writable_data(dst);
+    order_streams(sender, sending, nullptr);
+    pf_status status = b->copy_peer(receiver.index, stream_handle(receiver), to, sender.index, from,
+                                    nbytes(src->dtype, src->numel));
+    if (status != PF_OK) raise_status(b, status, "copy");
+    order_streams(sender, nullptr, sending);
+  } else {
+    if (dst->storage->device.type == src->storage->device.type)
+      slow_path("to",
+                "these GPUs cannot reach each other's memory: what is sent from one to the "
+                "other passes through the host; keep what works together on one");
+    std::vector<char> bytes(nbytes(src->dtype, src->numel));
+    copy_to_host(bytes.data(), src);
+    copy_from_host(dst, bytes.data());
+  }
+}
+
+}  // namespace pyflame::engine

@@ -1,0 +1,68 @@
+"""The Python blocks of the documentation run as they stand there, those of one page in their order."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import standin
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+cache, run = standin.cache, standin.run  # fixtures
+
+# What a page speaks of without making it.
+GIVEN = {
+    "docs/devices.md": "first, second = nn.Linear(784, 8), nn.Linear(8, 4)",
+    "docs/files.md": "model, step, w = Net(), 3, pf.ones(2)\n"
+    "optimizer = pf.optim.AdamW(model.parameters())",
+    "docs/memory.md": "batch = pf.randn(16, 4)\n"
+    "work = lambda: (pf.ones(64, device='gpu') * 2).sum()",
+    "docs/mixed_precision.md": "loader = [(pf.randn(4, 3), pf.zeros(4).long())] * 2",
+    "docs/performance.md": "train_step = lambda: (pf.randn(70, 80) @ pf.randn(80, 90)).sum()",
+}
+START = """
+import pyflame as pf
+import pyflame.nn.functional as F
+from pyflame import nn
+Net = lambda: nn.Linear(3, 2)
+"""
+GPU = ["docs/devices.md", "docs/gpu.md", "docs/memory.md"]
+
+
+def program(page):
+    """The page's blocks, as lines of the same numbers, after what is given."""
+    text = (ROOT / page).read_text()
+    lines = [""] * text.count("\n")
+    for block in re.finditer(r"```python\n(.*?)```", text, re.S):
+        first = text[: block.start()].count("\n") + 1
+        body = block[1].splitlines()
+        lines[first : first + len(body)] = body
+    source = "\n".join(lines)
+    return f"{START}{GIVEN.get(page, '')}\nexec(compile({source!r}, {page!r}, 'exec'), globals())\n"
+
+
+def pages():
+    found = ["README.md", *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").glob("*.md")))]
+    return [p for p in found if "```python" in (ROOT / p).read_text() and p not in GPU]
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("page", pages())
+def test_page(page, tmp_path):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYFLAME_")}
+    env |= {
+        "PYTHONPATH": str(standin.PACKAGE),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program(page)], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", [pytest.param(p, marks=standin.MARKS) for p in GPU])
+def test_page_about_gpus(page, run):
+    run(program(page), PYFLAME_STANDIN_DEVICES=2)
