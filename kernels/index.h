@@ -4,12 +4,12 @@
 
 enum { BLOCK = 256 };
 
-#ifdef PF_BYTES
+#ifndef PF_BYTES
 // out [before, points, after], dense; before and after are spaces of the tensor that is read.
-// -DBYTES of an element, or of a vector of neighbours in `after`.
+// `bytes` of an element, or of a vector of neighbours in `after`.
 PF_KERNEL(pf_index_read, BLOCK)
 (pf_space before, pf_space after, const pf_i64* offsets, pf_i64 points, pf_i64 per, void* out,
- const void* self) {
+ const void* self, int bytes) {
   const pf_u64 all = static_cast<pf_u64>(before.numel) * static_cast<pf_u64>(points * after.numel);
   for (pf_u64 u = pf_first_item(); u < all; u += pf_item_step()) {
     const pf_index i = static_cast<pf_index>(u);
@@ -20,9 +20,10 @@ PF_KERNEL(pf_index_read, BLOCK)
     pf_offsets<1>(before, b, x);
     pf_offsets<1>(after, i - line * run, y);
     // Offsets count elements, of which a vector has `per`.
-    pf_move<PF_BYTES>(out, static_cast<pf_i64>(u), self, (x[0] + offsets[point]) / per + y[0]);
+    pf_move_bytes(bytes, out, static_cast<pf_i64>(u), self, (x[0] + offsets[point]) / per + y[0]);
   }
 }
+#else
 
 // out (dense, of index's shape) = self[.. index ..] along one dimension. Operand 0 of the space is
 // the index, 1 the tensor with a step of 0 there.

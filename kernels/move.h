@@ -1,24 +1,21 @@
 // Kernels that move elements: copies between any strides, with conversion where dtypes differ.
-//   -DPF_BYTES=n, or -DPF_TO=type -DPF_FROM=type
+//   -DPF_TO=type -DPF_FROM=type for a copy that converts, -DPF_BYTES=n for the others
 #include "space.h"
 
-PF_DEVICE void pf_move_one(void* out, pf_i64 i, const void* in, pf_i64 j) {
-#ifdef PF_BYTES
-  pf_move<PF_BYTES>(out, i, in, j);
-#else
-  pf_put<PF_TO>(out, i, pf_get<PF_FROM>(in, j));
-#endif
-}
-
-PF_KERNEL(pf_copy, 256)(pf_space s, void* out, const void* in) {
+#ifndef PF_BYTES
+// `bytes` of a unit, where both sides have one dtype.
+PF_KERNEL(pf_copy, 256)(pf_space s, void* out, const void* in, int bytes) {
   for (pf_u64 i = pf_first_item(); i < static_cast<pf_u64>(s.numel); i += pf_item_step()) {
     pf_i64 at[2];
     pf_offsets<2>(s, static_cast<pf_index>(i), at);
-    pf_move_one(out, at[0], in, at[1]);
+#ifdef PF_TO
+    pf_put<PF_TO>(out, at[0], pf_get<PF_FROM>(in, at[1]));
+#else
+    pf_move_bytes(bytes, out, at[0], in, at[1]);
+#endif
   }
 }
-
-#ifdef PF_BYTES
+#else
 // A transposed plane through shared memory, a square tile at a time: both sides are touched in the
 // order of memory, and a thread's loads are all on their way before the first is needed.
 // out[r * out_row + c] = in[r + c * in_column], for every plane of `s`.

@@ -1,4 +1,6 @@
 // A walk over lists of tensors of any floating-point dtypes.
+//
+//   -DPF_ONLY=  the dtype of all of them, where they have one
 #ifndef PF_MULTI_H
 #define PF_MULTI_H
 
@@ -40,6 +42,10 @@ PF_DEVICE void pf_each_of(const pf_stretch& s, F fn) {
 // body.run<T>(), T by the number of its dtype.
 template <class F>
 PF_DEVICE void pf_by_dtype(pf_i32 dtype, F body) {
+#ifdef PF_ONLY
+  (void)dtype;
+  body.template run<PF_ONLY>();
+#else
   if (dtype == 0)
     body.template run<float>();
   else if (dtype == 1)
@@ -48,6 +54,7 @@ PF_DEVICE void pf_by_dtype(pf_i32 dtype, F body) {
     body.template run<pf_f16>();
   else
     body.template run<pf_bf16>();
+#endif
 }
 
 #endif

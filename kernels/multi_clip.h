@@ -1,26 +1,5 @@
-// Clipping of a list of tensors in place, and the search for numbers that are not finite.
+// Clamping of a list of tensors in place, and the search for numbers that are not finite.
 #include "multi.h"
-
-struct pf_scale_by_factor {
-  const pf_stretch& s;
-  double factor;
-  template <class T>
-  PF_METHOD void run() const {
-    const pf_compute<T> k = static_cast<pf_compute<T>>(factor);
-    pf_each_of<T, true>(s, [k](pf_compute<T>& x) PF_INLINE { x = x * k; });
-  }
-};
-// x *= min(1, most / (norm + 1e-6)); a NaN goes through.
-PF_KERNEL(multi_clip_norm, PF_MULTI_THREADS)
-(const pf_list l, const void* norm, pf_i32 wide, double most) {
-  PF_SHARED pf_i32 slot;
-  const double n = wide ? *static_cast<const double*>(norm)
-                        : static_cast<double>(*static_cast<const float*>(norm));
-  const double c = most / (n + 1e-6), factor = c > 1.0 ? 1.0 : c;
-  if (factor == 1.0) return;
-  const pf_stretch s(l, &slot);
-  pf_by_dtype(s.tensor.dtype, pf_scale_by_factor{s, factor});
-}
 
 struct pf_clamp_to {
   const pf_stretch& s;

@@ -1,4 +1,4 @@
-// The norm of all elements of a list of tensors.
+// The norm of all elements of a list of tensors, and clipping by one.
 //
 //   -DPF_KIND=  1, 2, 0 (the largest absolute value) or 3 (any other power)
 #include "multi.h"
@@ -61,4 +61,25 @@ PF_KERNEL(multi_norm_finish, PF_MULTI_THREADS)
     *static_cast<double*>(out) = sum;
   else
     *static_cast<float*>(out) = static_cast<float>(sum);
+}
+
+struct pf_scale_by_factor {
+  const pf_stretch& s;
+  double factor;
+  template <class T>
+  PF_METHOD void run() const {
+    const pf_compute<T> k = static_cast<pf_compute<T>>(factor);
+    pf_each_of<T, true>(s, [k](pf_compute<T>& x) PF_INLINE { x = x * k; });
+  }
+};
+// x *= min(1, most / (norm + 1e-6)); a NaN goes through.
+PF_KERNEL(multi_clip_norm, PF_MULTI_THREADS)
+(const pf_list l, const void* norm, pf_i32 wide, double most) {
+  PF_SHARED pf_i32 slot;
+  const double n = wide ? *static_cast<const double*>(norm)
+                        : static_cast<double>(*static_cast<const float*>(norm));
+  const double c = most / (n + 1e-6), factor = c > 1.0 ? 1.0 : c;
+  if (factor == 1.0) return;
+  const pf_stretch s(l, &slot);
+  pf_by_dtype(s.tensor.dtype, pf_scale_by_factor{s, factor});
 }

@@ -56,5 +56,18 @@ PF_DEVICE void pf_move(void* to, pf_i64 i, const void* from, pf_i64 j) {
   pf_load_words<BYTES, false>(static_cast<const char*>(from) + j * BYTES, w);
   pf_store_words<BYTES, false>(static_cast<char*>(to) + i * BYTES, w);
 }
+// The same where only the launch knows how many: 1, 2, 4, 8 or 16, alike for all threads.
+PF_DEVICE void pf_move_bytes(int bytes, void* to, pf_i64 i, const void* from, pf_i64 j) {
+  if (bytes == 16)
+    pf_move<16>(to, i, from, j);
+  else if (bytes == 8)
+    pf_move<8>(to, i, from, j);
+  else if (bytes == 4)
+    pf_move<4>(to, i, from, j);
+  else if (bytes == 2)
+    pf_move<2>(to, i, from, j);
+  else
+    pf_move<1>(to, i, from, j);
+}
 
 #endif

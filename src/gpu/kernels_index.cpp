@@ -97,11 +97,10 @@ void index(const KernelArgs& a) {
     bytes *= per;
   }
   const bool small = b.small() && r.small() && numel(a.tensor(0)) / per <= 2147483647;
-  const Function f = a.compile(
-      "index.h", Defines().text("PF_INDEX", small ? "pf_u32" : "pf_u64").value("PF_BYTES", bytes),
-      "pf_index_read");
+  const Function f = a.compile("index.h", Defines().text("PF_INDEX", small ? "pf_u32" : "pf_u64"),
+                               "pf_index_read");
   a.launch(f, grid_for(b.numel * points * r.numel), kBlock, 0, b, r, offsets, points, per,
-           a.data(0), self.data);
+           a.data(0), self.data, static_cast<int>(bytes));
 }
 
 // out[i][j] = self[i][index[i][j]] along one dimension. attrs: dim

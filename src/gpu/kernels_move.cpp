@@ -113,13 +113,13 @@ void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in)
     const auto bytes = static_cast<int64_t>(itemsize(to_type));
     if (transposed(a, s, out.data, in.data, bytes)) return;
     const int64_t unit = widen(s, out.data, in.data, bytes);
-    const Function f = a.compile(
-        "move.h", Defines().value("PF_BYTES", unit).text("PF_INDEX", index_type(s)), "pf_copy");
-    a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data);
+    const Function f = a.compile("move.h", Defines().text("PF_INDEX", index_type(s)), "pf_copy");
+    a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data,
+             static_cast<int>(unit));
     return;
   }
   const Function f = a.compile("move.h", moving(s, out, in), "pf_copy");
-  a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data);
+  a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data, 0);
 }
 
 namespace {

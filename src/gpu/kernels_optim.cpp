@@ -28,6 +28,8 @@ struct List {
 struct Table {
   List list{};
   int64_t blocks = 0;
+  DType dtype = DType::Float32;
+  bool alike = true;  // all of that dtype
   Table(const KernelArgs& a, int first, int count, int arrays, int64_t chunk) {
     const auto n = static_cast<size_t>(count);
     std::vector<char> bytes(n * sizeof(Entry) + (n + 1) * sizeof(int64_t));
@@ -36,6 +38,8 @@ struct Table {
       const int at = first + static_cast<int>(i);
       Entry e{};
       e.count = numel(a.tensor(at));
+      if (i == 0) dtype = a.dtype(at);
+      alike = alike && a.dtype(at) == dtype;
       e.dtype = static_cast<int32_t>(a.dtype(at));
       e.aligned = 1;
       for (int k = 0; k < arrays; ++k) {
@@ -52,6 +56,8 @@ struct Table {
     char* p = static_cast<char*>(a.upload(bytes.data(), bytes.size()));
     list = {p, p + n * sizeof(Entry), count, chunk};
   }
+  // For kernels/multi.h.
+  Defines only(Defines d) const { return alike ? std::move(d).type("PF_ONLY", dtype) : d; }
 };
 static_assert(static_cast<int>(DType::Float32) == 0 && static_cast<int>(DType::Float64) == 1 &&
                   static_cast<int>(DType::Float16) == 2 && static_cast<int>(DType::BFloat16) == 3,
@@ -125,11 +131,11 @@ void adamw(const KernelArgs& a) {
 
 constexpr int64_t kChunk = 16384;  // elements of a block
 
-Function norm_function(const KernelArgs& a, const char* entry, int64_t kind) {
-  return a.compile("multi_norm.h", Defines().value("PF_KIND", kind), entry);
+Function norm_function(const KernelArgs& a, const char* entry, int64_t kind, const Table& t) {
+  return a.compile("multi_norm.h", t.only(Defines().value("PF_KIND", kind)), entry);
 }
-Function clip_function(const KernelArgs& a, const char* entry) {
-  return a.compile("multi_clip.h", Defines(), entry);
+Function clip_function(const KernelArgs& a, const char* entry, const Table& t) {
+  return a.compile("multi_clip.h", t.only(Defines()), entry);
 }
 
 // Tensors: norm (0-d float32 or float64), then any contiguous tensors. attrs: p.
@@ -139,10 +145,11 @@ void multi_norm(const KernelArgs& a) {
   const Table t(a, 1, a.ntensors - 1, 1, kChunk);
   void* partial = a.workspace(sizeof(double) * static_cast<size_t>(t.blocks + 1));
   if (t.blocks > 0)
-    a.launch(norm_function(a, "multi_norm", kind), Grid(t.blocks), kThreads, 0, t.list, partial, p);
+    a.launch(norm_function(a, "multi_norm", kind, t), Grid(t.blocks), kThreads, 0, t.list, partial,
+             p);
   const int32_t wide = a.dtype(0) == DType::Float64;
-  a.launch(norm_function(a, "multi_norm_finish", kind), Grid(1), kThreads, 0, partial, t.blocks, p,
-           a.data(0), wide);
+  a.launch(norm_function(a, "multi_norm_finish", kind, t), Grid(1), kThreads, 0, partial, t.blocks,
+           p, a.data(0), wide);
 }
 
 // Tensors: updated in place, then the norm. attrs: maximum.
@@ -151,15 +158,15 @@ void multi_clip_norm(const KernelArgs& a) {
   const Table t(a, 0, n, 1, kChunk);
   if (t.blocks == 0) return;
   const int32_t wide = a.dtype(n) == DType::Float64;
-  a.launch(clip_function(a, "multi_clip_norm"), Grid(t.blocks), kThreads, 0, t.list, a.data(n),
-           wide, a.f(0));
+  a.launch(norm_function(a, "multi_clip_norm", 2, t), Grid(t.blocks), kThreads, 0, t.list,
+           a.data(n), wide, a.f(0));
 }
 
 // Tensors: updated in place. attrs: bound.
 void multi_clip_value(const KernelArgs& a) {
   const Table t(a, 0, a.ntensors, 1, kChunk);
   if (t.blocks == 0) return;
-  a.launch(clip_function(a, "multi_clip_value"), Grid(t.blocks), kThreads, 0, t.list, a.f(0));
+  a.launch(clip_function(a, "multi_clip_value", t), Grid(t.blocks), kThreads, 0, t.list, a.f(0));
 }
 
 // Tensors: found (0-d bool), then any.
@@ -167,7 +174,7 @@ void multi_nonfinite(const KernelArgs& a) {
   a.fill(a.data(0), 0, 1);
   const Table t(a, 1, a.ntensors - 1, 1, kChunk);
   if (t.blocks == 0) return;
-  a.launch(clip_function(a, "multi_nonfinite"), Grid(t.blocks), kThreads, 0, t.list, a.data(0));
+  a.launch(clip_function(a, "multi_nonfinite", t), Grid(t.blocks), kThreads, 0, t.list, a.data(0));
 }
 
 }  // namespace
