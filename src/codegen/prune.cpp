@@ -350,6 +350,12 @@ std::string prune_kernel_text(const std::string& text, const std::string& entry,
   std::vector<char> needed(items.size(), 0);
   std::unordered_map<std::string_view, bool> seen;
   seen.reserve(1024);
+  std::unordered_map<std::string_view, bool> entries;
+  for (size_t from = 0; from < entry.size();) {
+    const size_t end = std::min(entry.find(' ', from), entry.size());
+    entries.emplace(std::string_view(entry).substr(from, end - from), true);
+    from = end + 1;
+  }
   Names open;
   const auto take = [&](size_t i) {
     if (needed[i]) return;
@@ -361,7 +367,7 @@ std::string prune_kernel_text(const std::string& text, const std::string& entry,
     open.insert(open.end(), items[i].uses.begin(), items[i].uses.end());
   };
   for (size_t i = 0; i < items.size(); ++i) {
-    const bool wanted = items[i].kernel && (entry.empty() || items[i].names[0] == entry);
+    const bool wanted = items[i].kernel && (entry.empty() || entries.count(items[i].names[0]) > 0);
     if (items[i].names.empty() || wanted) take(i);
     if (!items[i].kernel)
       for (std::string_view n : items[i].names) by_name.emplace(n, i);

@@ -15,8 +15,8 @@
 
 namespace pyflame::codegen {
 
-// `roots`: text whose identifiers are needed: the name of an entry (a PF_KERNEL) and the values of
-// -D options. Without an entry in `entry` every PF_KERNEL stays.
+// `entry`: the names of PF_KERNELs that are needed, with blanks between; empty: all. `roots`: text
+// whose identifiers are needed too: the values of -D options.
 std::string prune_kernel_text(const std::string& text, const std::string& entry,
                               const std::string& roots);
 

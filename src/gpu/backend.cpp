@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "gpu/device.h"
+#include "gpu/builder.h"
 #include "gpu/host.h"
 
 namespace pyflame::gpu {
@@ -151,6 +151,7 @@ pf_status copy_to_host(pf_device device, pf_stream stream, void* to, const void*
   if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
+    Backlog::get().drain();
     d.staging.to_host(d.stream(stream), to, from, bytes);
   });
 }
@@ -160,7 +161,7 @@ pf_status copy_from_host(pf_device device, pf_stream stream, void* to, const voi
   if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
-    d.staging.from_host(d.stream(stream), to, from, bytes);
+    copy_in_order(d, d.stream(stream), "copy", to, from, bytes);
   });
 }
 
@@ -169,19 +170,20 @@ pf_status copy_async(pf_device device, pf_stream stream, void* to, const void* f
   if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
-    d.activate();
-    const Runtime& r = runtime();
-    const hipStream s = d.stream(stream).handle;
     if (!bytes) return;
-    if (kind == PF_COPY_FROM_HOST)
-      check(r.MemcpyHtoDAsync(to, from, bytes, s),
-            PF_RT("hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync"));
-    else if (kind == PF_COPY_TO_HOST)
-      check(r.MemcpyDtoHAsync(to, from, bytes, s),
-            PF_RT("hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync"));
-    else
-      check(r.MemcpyDtoDAsync(to, from, bytes, s),
-            PF_RT("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"));
+    in_order("copy", [&d, s = d.stream(stream).handle, to, from, bytes, kind] {
+      const Runtime& r = runtime();
+      d.activate();
+      if (kind == PF_COPY_FROM_HOST)
+        check(r.MemcpyHtoDAsync(to, from, bytes, s),
+              PF_RT("hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync"));
+      else if (kind == PF_COPY_TO_HOST)
+        check(r.MemcpyDtoHAsync(to, from, bytes, s),
+              PF_RT("hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync"));
+      else
+        check(r.MemcpyDtoDAsync(to, from, bytes, s),
+              PF_RT("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"));
+    });
   });
 }
 
@@ -205,6 +207,7 @@ pf_status copy_peer(pf_device to_device, pf_stream stream, void* to, pf_device f
   return guarded([&] {
     if (!bytes) return;
     Device &d = Device::get(to_device), &source = Device::get(from_device);
+    Backlog::get().finish();
     d.enable_peer(source);
     source.enable_peer(d);
     Stream &s = d.stream(stream), &sender = source.stream(nullptr);
@@ -226,10 +229,11 @@ pf_status fill(pf_device device, pf_stream stream, void* p, int32_t byte, size_t
   return guarded([&] {
     if (!bytes) return;
     Device& d = Device::get(device);
-    d.activate();
-    check(runtime().MemsetD8Async(p, static_cast<unsigned char>(byte), bytes,
-                                  d.stream(stream).handle),
-          PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+    in_order("fill", [&d, s = d.stream(stream).handle, p, byte, bytes] {
+      d.activate();
+      check(runtime().MemsetD8Async(p, static_cast<unsigned char>(byte), bytes, s),
+            PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+    });
   });
 }
 
@@ -266,7 +270,9 @@ pf_status synchronize(pf_device device, pf_stream stream, pf_index_error* error)
   return guarded([&] {
     if (error) *error = {};
     if (!Device::existing(device)) return;  // never used: nothing to wait for
-    Device::get(device).stream(stream).synchronize(error);
+    Device& d = Device::get(device);
+    Backlog::get().drain();
+    d.stream(stream).synchronize(error);
   });
 }
 
@@ -278,11 +284,25 @@ pf_status stream_create(pf_device device, int32_t priority, pf_stream* out) {
   });
 }
 void stream_destroy(pf_device device, pf_stream stream) {
-  guarded([&] { Device::get(device).remove_stream(static_cast<Stream*>(stream)); });
+  guarded([&] {
+    Device& d = Device::get(device);
+    Backlog::get().finish();
+    d.remove_stream(static_cast<Stream*>(stream));
+  });
 }
+// Whether anything still waits for a program.
+bool waits() {
+  Backlog& b = Backlog::get();
+  if (b.empty()) return false;
+  b.advance();
+  return !b.empty();
+}
+
 pf_status stream_query(pf_device device, pf_stream stream, int32_t* done) {
   return guarded([&] {
     Device& d = Device::get(device);
+    *done = 0;
+    if (waits()) return;
     d.activate();
     int e = runtime().StreamQuery(d.stream(stream).handle);
     *done = e == kSuccess;
@@ -306,22 +326,34 @@ pf_status event_create_timed(pf_device d, pf_event* out) {
 pf_status event_record(pf_device device, pf_event event, pf_stream stream) {
   return guarded([&] {
     Device& d = Device::get(device);
-    d.activate();
-    check(runtime().EventRecord(event, d.stream(stream).handle),
-          PF_RT("hipEventRecord", "cuEventRecord"));
+    in_order(
+        "Event.record",
+        [&d, s = d.stream(stream).handle, event] {
+          d.activate();
+          check(runtime().EventRecord(event, s), PF_RT("hipEventRecord", "cuEventRecord"));
+        },
+        true);
   });
 }
 pf_status event_wait(pf_device device, pf_stream stream, pf_event event) {
   return guarded([&] {
     Device& d = Device::get(device);
-    d.activate();
-    check(runtime().StreamWaitEvent(d.stream(stream).handle, event, 0),
-          PF_RT("hipStreamWaitEvent", "cuStreamWaitEvent"));
+    in_order(
+        "Event.wait",
+        [&d, s = d.stream(stream).handle, event] {
+          d.activate();
+          check(runtime().StreamWaitEvent(s, event, 0),
+                PF_RT("hipStreamWaitEvent", "cuStreamWaitEvent"));
+        },
+        true);
   });
 }
 pf_status event_query(pf_device device, pf_event event, int32_t* done) {
   return guarded([&] {
-    Device::get(device).activate();
+    Device& d = Device::get(device);
+    *done = 0;
+    if (waits()) return;
+    d.activate();
     int e = runtime().EventQuery(event);
     *done = e == kSuccess;
     if (e != kErrorNotReady) check(e, PF_RT("hipEventQuery", "cuEventQuery"));
@@ -329,21 +361,31 @@ pf_status event_query(pf_device device, pf_event event, int32_t* done) {
 }
 pf_status event_synchronize(pf_device device, pf_event event) {
   return guarded([&] {
-    Device::get(device).activate();
+    Device& d = Device::get(device);
+    Backlog::get().drain();
+    d.activate();
     check(runtime().EventSynchronize(event), PF_RT("hipEventSynchronize", "cuEventSynchronize"));
   });
 }
 pf_status event_elapsed(pf_device device, pf_event from, pf_event to, float* ms) {
   return guarded([&] {
-    Device::get(device).activate();
+    Device& d = Device::get(device);
+    Backlog::get().drain();
+    d.activate();
     check(runtime().EventElapsedTime(ms, from, to),
           PF_RT("hipEventElapsedTime", "cuEventElapsedTime"));
   });
 }
 void event_destroy(pf_device device, pf_event event) {
   guarded([&] {
-    Device::get(device).activate();
-    check(runtime().EventDestroy(event), PF_RT("hipEventDestroy", "cuEventDestroy"));
+    Device& d = Device::get(device);
+    in_order(
+        "Event",
+        [&d, event] {
+          d.activate();
+          check(runtime().EventDestroy(event), PF_RT("hipEventDestroy", "cuEventDestroy"));
+        },
+        true);
   });
 }
 

@@ -1,9 +1,11 @@
 // Kernel text to code object: includes expanded, the run-time compiler, the cache on disk.
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
 
+#include "codegen/device_text.h"
 #include "codegen/prune.h"
 #include "gpu/cache.h"
 #include "gpu/compile_only.h"
@@ -173,41 +175,76 @@ CompileStats& compile_stats() {
   return s;
 }
 
-std::string code_object(const Traits& traits, const std::string& label, const Source& source,
-                        const std::string& defines) {
-  std::vector<std::string> options = options_for(traits, defines);
+Recipe recipe_for(const Traits& traits, const std::string& label, const Source& source,
+                  const std::string& defines) {
+  Recipe r{label, source, defines, options_for(traits, defines), {}, false};
   Digest d;
   d.add(kVendorName);
-  for (const std::string& o : options) d.add(o);
+  for (const std::string& o : r.options) d.add(o);
   d.add(source.ours ? digest_of(source.text) : source.text);
   d.add(source.ours ? "cut (3) to " + source.entry : "whole");
-  CacheKey key{traits.architecture, "", d.hex(), ""};
-  std::string code;
-  if (source.ours && compile_only().empty() && read_packed(key, code)) {
-    ++compile_stats().from_pack;
-    return code;
-  }
+  r.key = {traits.architecture, "", d.hex(), ""};
+  return r;
+}
+
+// The key of the disk cache; that of packs needs no compiler.
+static CacheKey key_on_disk(const Traits& traits, const Recipe& r) {
+  CacheKey key = r.key;
+  Digest d;
+  d.add(key.portable);
   d.add(traits.target);
   d.add(rtc().version);
   key.digest = d.hex();
   key.info = std::string("vendor ") + kVendorName + "\ntarget " + traits.target + "\ncompiler " +
-             rtc().version + "\nkernel " + label + "\nportable " + key.portable + "\n";
-  if (read_cached(key, code)) {
-    ++compile_stats().from_disk;
-    return code;
+             rtc().version + "\nkernel " + r.label + "\nportable " + key.portable + "\n";
+  return key;
+}
+
+bool find_code(const Traits& traits, const Recipe& r, std::string& code) {
+  if (r.source.ours && compile_only().empty() && read_packed(r.key, code)) {
+    ++compile_stats().from_pack;
+    return true;
   }
+  if (!read_cached(key_on_disk(traits, r), code)) return false;
+  ++compile_stats().from_disk;
+  return true;
+}
+
+std::string make_code(const Traits& traits, const std::vector<const Recipe*>& recipes) {
+  const Recipe& r = *recipes.front();
+  std::vector<std::string> options = r.options;
   // Hopper's own instructions (wgmma) belong to a target of their own.
   options.insert(options.begin(),
                  "--gpu-architecture=" + (traits.target == "sm_90" ? "sm_90a" : traits.target));
-  if (knows_minimal() && source.ours) options.push_back("--minimal");
-  code =
-      compile(traits, label,
-              source.ours ? codegen::prune_kernel_text(expand(source.text), source.entry, defines)
-                          : source.text,
-              options);
+  if (knows_minimal() && r.source.ours) options.push_back("--minimal");
+  std::string text, entries;
+  for (const Recipe* one : recipes) {
+    text += one->source.text;
+    entries += (entries.empty() ? "" : " ") + one->source.entry;
+  }
+  if (r.source.ours) text = codegen::prune_kernel_text(expand(text), entries, r.defines);
+  const std::string code = compile(traits, r.label, text, options);
   ++compile_stats().compiled;
-  write_cached(key, code);
+  for (const Recipe* one : recipes) write_cached(key_on_disk(traits, *one), code);
   return code;
+}
+
+Source unique_names(const std::string& text) {
+  Digest d;
+  d.add(text);
+  const std::string own = "_" + d.hex().substr(0, 16);
+  Source s{"", true, codegen::DeviceProgram::kEntry + own};
+  const auto part_of_name = [](char c) { return std::isalnum(c) || c == '_'; };
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    while (at < text.size() && part_of_name(text[at])) ++at;
+    const std::string_view name(text.data() + begin, at - begin);
+    s.text += name;
+    if (name == "pf_args" || name == "pf_body" || name == codegen::DeviceProgram::kEntry)
+      s.text += own;
+    for (; at < text.size() && !part_of_name(text[at]); ++at) s.text += text[at];
+  }
+  return s;
 }
 
 }  // namespace pyflame::gpu

@@ -2,9 +2,12 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+
+#include "gpu/builder.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -196,6 +199,7 @@ void Device::remove_stream(Stream* s) {
   std::erase_if(streams_, [s](const auto& one) { return one.get() == s; });
 }
 void Device::drain() {
+  Backlog::get().finish();
   const Runtime& r = runtime();
   r.StreamSynchronize(default_stream_->handle);
   std::lock_guard lock(streams_mutex_);
@@ -212,58 +216,169 @@ hipModule Device::load(const std::string& code) const {
   return module;
 }
 
-std::unique_ptr<Loaded> Device::function(hipModule module, const char* entry,
+void Module::fail(const std::exception& e) {
+  const auto* f = dynamic_cast<const Failure*>(&e);
+  status = f ? f->status : PF_COMPILE;
+  why = e.what();
+  state.store(kFailed, std::memory_order_release);
+}
+
+// From a cache, or handed to the threads; throws where callers compile themselves.
+std::unique_ptr<Module> Device::obtain(Recipe recipe) const {
+  auto m = std::make_unique<Module>();
+  std::string code;
+  if (find_code(traits, recipe, code)) {
+    m->handle = load(code);
+    m->state.store(Module::kLoaded, std::memory_order_release);
+  } else if (Builder::most_threads() > 0) {
+    Builder::get().add(*this, std::move(recipe), *m);
+  } else {
+    make_module(*this, recipe, *m);
+    if (m->failed()) throw Failure(m->status, m->why);
+  }
+  return m;
+}
+
+std::unique_ptr<Loaded> Device::function(const Module* module, const char* entry,
                                          std::string label) const {
   auto f = std::make_unique<Loaded>();
-  activate();
-  check(runtime().ModuleGetFunction(&f->function, module, entry),
-        PF_RT("hipModuleGetFunction", "cuModuleGetFunction"));
   f->device = this;
+  f->module = module;
+  f->entry = entry;
   f->name = std::move(label);
   return f;
 }
 
+// Kernels of a file that are used together.
+namespace {
+
+constexpr const char* kTogether[][2] = {
+    {"points.h", "pf_point_keys pf_space_offsets pf_radix_count pf_radix_scan pf_radix_move"},
+    {"cross_entropy.h", "entropy_rows entropy_finish"},
+    {"norm_backward.h", "norm_backward norm_params"},
+    {"multi_norm.h", "multi_norm multi_norm_finish multi_clip_norm"},
+    {"sum.h", "sum_columns sum_finish"},
+};
+
 // hipRTC takes its time for each program, whatever is in it: all kernels of a file are compiled at
-// once. NVRTC takes it for what is in it: the one that is wanted.
+// once. NVRTC takes it for what is in it: the one that is wanted, and those that go with it.
+std::string entries_with(const char* file, const char* entry) {
+  if (kAmd) return "";
+  for (const auto& [f, together] : kTogether)
+    if (std::strcmp(f, file) == 0 &&
+        (" " + std::string(together) + " ").find(" " + std::string(entry) + " ") !=
+            std::string::npos)
+      return together;
+  return entry;
+}
+
+}  // namespace
+
 Function Device::find(const char* file, const std::string& defines, const char* entry) {
   thread_local std::string key;
   key.assign(file).append(1, '\0').append(entry).append(1, '\0').append(defines);
   std::lock_guard lock(mutex_);
   auto it = functions_.find(key);
-  if (it != functions_.end()) return it->second.get();
-  const std::string label = std::string(file) + " " + entry + " " + defines;
-  const std::string module_key = kAmd ? std::string(file) + " " + defines : key;
-  auto module = modules_.find(module_key);
-  if (module == modules_.end()) {
-    const Source source{"#include \"" + std::string(file) + "\"\n", true, kAmd ? "" : entry};
-    const std::string what = kAmd ? module_key : label;
-    module = modules_.emplace(module_key, load(code_object(traits, what, source, defines))).first;
+  if (it != functions_.end()) {
+    if (!it->second->module->failed()) [[likely]]
+      return it->second.get();
+    failed_.push_back(std::move(it->second));  // once more, then
+    functions_.erase(it);
   }
-  return functions_.emplace(key, function(module->second, entry, label)).first->second.get();
+  const std::string entries = entries_with(file, entry);
+  const std::string label =
+      std::string(file) + (entries.empty() ? "" : " " + entries) + " " + defines;
+  auto module = modules_.find(label);
+  if (module != modules_.end() && module->second->failed()) {
+    others_.push_back(std::move(module->second));
+    modules_.erase(module);
+    module = modules_.end();
+  }
+  if (module == modules_.end()) {
+    const Source source{"#include \"" + std::string(file) + "\"\n", true, entries};
+    module = modules_.emplace(label, obtain(recipe_for(traits, label, source, defines))).first;
+  }
+  return functions_
+      .emplace(key, function(module->second.get(), entry,
+                             std::string(file) + " " + entry + " " + defines))
+      .first->second.get();
+}
+
+// As long as the process: the engine keeps programs for good.
+Function Device::group(const Source& source) {
+  Recipe recipe = recipe_for(traits, "pointwise group", source, "");
+  recipe.group = true;
+  std::unique_ptr<Module> m = obtain(std::move(recipe));
+  Function f = function(m.get(), source.entry.c_str(), "pointwise group").release();
+  std::lock_guard lock(mutex_);
+  others_.push_back(std::move(m));
+  return f;
 }
 
 Function Device::build(const std::string& label, const Source& source, const std::string& defines,
                        const char* entry) {
-  // As long as the process: the engine keeps programs for good.
-  return function(load(code_object(traits, label, source, defines)), entry, label).release();
+  const Recipe recipe = recipe_for(traits, label, source, defines);
+  auto m = std::make_unique<Module>();
+  std::string code;
+  if (!find_code(traits, recipe, code)) code = make_code(traits, {&recipe});
+  m->handle = load(code);
+  m->state.store(Module::kLoaded, std::memory_order_release);
+  Function f = function(m.get(), entry, label).release();
+  std::lock_guard lock(mutex_);
+  others_.push_back(std::move(m));
+  return f;
 }
 
-void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) {
-  const Runtime& r = runtime();
-#ifdef PF_GPU_CUDA
-  constexpr size_t kStaticShared = 48 << 10;  // more has to be asked for
-  if (shared > kStaticShared && shared > f->shared.load(std::memory_order_relaxed)) {
-    check(r.FuncSetAttribute(f->function, kFuncMaxDynamicShared, static_cast<int>(shared)),
-          "cuFuncSetAttribute");
-    f->shared.store(shared, std::memory_order_relaxed);
-  }
-#endif
+void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args,
+                    const uint32_t* sizes, int nargs, const char* op) {
   if (shared > traits.max_shared)
     throw Failure(PF_LAUNCH, f->name + " asks for " + std::to_string(shared) +
                                  " bytes of shared memory; " + traits.name + " has " +
                                  std::to_string(traits.max_shared));
+  if (!f->module->building() && Backlog::get().empty()) [[likely]]
+    return launch_now(f, s, grid, block, shared, args);
+  // Arguments begin at multiples of 16 bytes of a copy.
+  struct Word {
+    alignas(16) char bytes[16];
+  };
+  std::vector<size_t> starts;
+  starts.reserve(static_cast<size_t>(nargs));
+  size_t words = 0;
+  for (int i = 0; i < nargs; ++i) {
+    starts.push_back(words);
+    words += (sizes[i] + 15) / 16;
+  }
+  std::vector<Word> copy(words);
+  for (size_t i = 0; i < starts.size(); ++i) std::memcpy(&copy[starts[i]], args[i], sizes[i]);
+  Backlog::get().add(f, op, [=, this, &s, copy = std::move(copy), starts = std::move(starts)] {
+    std::vector<void*> list;
+    list.reserve(starts.size() + 1);
+    for (size_t at : starts) list.push_back(const_cast<Word*>(copy.data() + at));
+    list.push_back(nullptr);
+    launch_now(f, s, grid, block, shared, list.data());
+  });
+}
+
+void Device::launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared,
+                        void** args) const {
+  const Runtime& r = runtime();
   activate();
-  int error = r.ModuleLaunchKernel(f->function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+  hipFunction function = f->function.load(std::memory_order_acquire);
+  if (!function) {
+    if (f->module->failed()) throw Failure(f->module->status, f->module->why);
+    check(r.ModuleGetFunction(&function, f->module->handle, f->entry.c_str()),
+          PF_RT("hipModuleGetFunction", "cuModuleGetFunction"));
+    f->function.store(function, std::memory_order_release);
+  }
+#ifdef PF_GPU_CUDA
+  constexpr size_t kStaticShared = 48 << 10;  // more has to be asked for
+  if (shared > kStaticShared && shared > f->shared.load(std::memory_order_relaxed)) {
+    check(r.FuncSetAttribute(function, kFuncMaxDynamicShared, static_cast<int>(shared)),
+          "cuFuncSetAttribute");
+    f->shared.store(shared, std::memory_order_relaxed);
+  }
+#endif
+  int error = r.ModuleLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                                    static_cast<unsigned>(shared), s.handle, args, nullptr);
   if (error == kSuccess && launch_blocking()) error = r.StreamSynchronize(s.handle);
   if (error != kSuccess) [[unlikely]]

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gpu/cache.h"
 #include "gpu/kernel.h"
 #include "gpu/runtime.h"
 
@@ -65,11 +66,26 @@ class Staging {
   int at_ = 0;
 };
 
+// A program on a device. Threads may still be building it (builder.h).
+struct Module {
+  enum State : int { kBuilding, kLoaded, kFailed };
+  std::atomic<int> state{kBuilding};
+  hipModule handle = nullptr;  // once loaded
+  pf_status status = PF_OK;    // once failed
+  std::string why;
+
+  bool building() const { return state.load(std::memory_order_acquire) == kBuilding; }
+  bool failed() const { return state.load(std::memory_order_acquire) == kFailed; }
+  void fail(const std::exception& e);
+};
+
 struct Loaded {
-  hipFunction function = nullptr;
   const Device* device = nullptr;
-  std::string name;                       // for messages
-  mutable std::atomic<size_t> shared{0};  // dynamic shared memory that it was allowed
+  const Module* module = nullptr;
+  std::string entry;
+  std::string name;                                    // for messages
+  mutable std::atomic<hipFunction> function{nullptr};  // found at the first launch
+  mutable std::atomic<size_t> shared{0};               // dynamic shared memory that it was allowed
 };
 
 // A text of kernels/ with its #include "..." lines replaced by the texts that they name.
@@ -78,9 +94,19 @@ const std::string& expanded_text(const std::string& file);
 struct Source {
   std::string text;  // `#include "file"` for a text of kernels/, or more
   // Our own text: what it includes is put in and cut down to what is needed, all its kernels or
-  // one if it is named. Otherwise it is compiled as it is.
+  // those that are named (with blanks between). Otherwise it is compiled as it is.
   bool ours = false;
   std::string entry = {};
+};
+
+// How a code object is made that no cache has.
+struct Recipe {
+  std::string label;
+  Source source;
+  std::string defines;
+  std::vector<std::string> options;
+  CacheKey key;
+  bool group = false;  // of pointwise nodes: several may share a program
 };
 
 class Device {
@@ -108,11 +134,17 @@ class Device {
   void remove_stream(Stream*);
   void drain();  // waits for all streams; failures are for others to see
 
-  // kernels/<file> with options, or other text; compiled at first use.
+  // kernels/<file> with options; compiled at first use, as a rule in the background.
   Function find(const char* file, const std::string& defines, const char* entry);
+  // A group of pointwise nodes: text whose names are its own (unique_names), and its entry.
+  Function group(const Source& source);
+  // Text of the user's, compiled now.
   Function build(const std::string& label, const Source& source, const std::string& defines,
                  const char* entry);
-  void launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args);
+  // Enqueues, or puts into the backlog: then arguments of these sizes are copied.
+  void launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args,
+              const uint32_t* sizes, int nargs, const char* op);
+  hipModule load(const std::string& code) const;
 
 #ifdef PF_GPU_CUDA
   void* context() const {
@@ -124,15 +156,18 @@ class Device {
 
  private:
   explicit Device(pf_device index);
-  hipModule load(const std::string& code) const;
-  std::unique_ptr<Loaded> function(hipModule module, const char* entry, std::string label) const;
+  std::unique_ptr<Module> obtain(Recipe recipe) const;
+  std::unique_ptr<Loaded> function(const Module*, const char* entry, std::string label) const;
+  void launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) const;
 #ifdef PF_GPU_CUDA
   void* context_ = nullptr;
 #endif
   std::unique_ptr<Stream> default_stream_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Loaded>> functions_;
-  std::unordered_map<std::string, hipModule> modules_;
+  std::unordered_map<std::string, std::unique_ptr<Module>> modules_;
+  std::vector<std::unique_ptr<Module>> others_;  // of groups; that failed
+  std::vector<std::unique_ptr<Loaded>> failed_;  // whose pointers are still about
   std::mutex streams_mutex_;
   std::vector<std::unique_ptr<Stream>> streams_;  // besides the default one
   std::vector<bool> peers_;
@@ -140,9 +175,14 @@ class Device {
 
 // ---- compile.cpp -------------------------------------------------------------------------------
 
-// The code object for a device: from the disk cache, else compiled and put there.
-std::string code_object(const Traits& traits, const std::string& label, const Source& source,
-                        const std::string& defines);
+Recipe recipe_for(const Traits& traits, const std::string& label, const Source& source,
+                  const std::string& defines);
+// From a pack or the disk cache.
+bool find_code(const Traits& traits, const Recipe& recipe, std::string& code);
+// Compiles, and puts it into the disk cache. Several recipes: groups, of which each is put there.
+std::string make_code(const Traits& traits, const std::vector<const Recipe*>& recipes);
+// The text of a group with names that no other group has, and its entry by that name.
+Source unique_names(const std::string& text);
 
 struct CompileStats {
   std::atomic<int64_t> compiled{0}, from_disk{0}, from_pack{0};

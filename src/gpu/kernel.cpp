@@ -6,7 +6,7 @@
 
 #include "codegen/device_text.h"
 #include "cpu/kernel.h"
-#include "gpu/device.h"
+#include "gpu/builder.h"
 #include "gpu/host.h"
 
 namespace pyflame::gpu {
@@ -53,28 +53,32 @@ const Traits& KernelArgs::traits() const {
 Function KernelArgs::compile(const char* file, const Defines& defines, const char* entry) const {
   return device.find(file, defines.str(), entry);
 }
-void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, void** args) const {
-  device.launch(f, device.stream(stream), grid, Grid(block), shared, args);
+void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, void** args,
+                            const uint32_t* sizes, int nargs) const {
+  device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op);
 }
 void* KernelArgs::workspace(size_t bytes) const {
   return scratch(device.index, stream, bytes);
 }
 void KernelArgs::fill(void* data, int byte, size_t bytes) const {
   if (!bytes) return;
-  device.activate();
-  check(runtime().MemsetD8Async(data, static_cast<unsigned char>(byte), bytes,
-                                device.stream(stream).handle),
-        PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+  in_order(op, [&d = device, s = device.stream(stream).handle, data, byte, bytes] {
+    d.activate();
+    check(runtime().MemsetD8Async(data, static_cast<unsigned char>(byte), bytes, s),
+          PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+  });
 }
 void KernelArgs::copy(void* to, const void* from, size_t bytes) const {
   if (!bytes) return;
-  device.activate();
-  check(runtime().MemcpyDtoDAsync(to, from, bytes, device.stream(stream).handle),
-        PF_RT("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"));
+  in_order(op, [&d = device, s = device.stream(stream).handle, to, from, bytes] {
+    d.activate();
+    check(runtime().MemcpyDtoDAsync(to, from, bytes, s),
+          PF_RT("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"));
+  });
 }
 void* KernelArgs::upload(const void* host, size_t bytes) const {
   void* p = workspace(bytes);
-  device.staging.from_host(device.stream(stream), p, host, bytes);
+  copy_in_order(device, device.stream(stream), op, p, host, bytes);
   return p;
 }
 ErrorArg KernelArgs::error() const {

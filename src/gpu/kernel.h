@@ -96,7 +96,7 @@ struct KernelArgs {
   const Traits& traits() const;
 
   // The kernel `entry` of kernels/<file>, built with these options: from this process, from the
-  // disk cache, or by the run-time compiler. Throws with the compiler's own words.
+  // disk cache, or by the run-time compiler, which may still be at it (builder.h).
   Function compile(const char* file, const Defines& defines, const char* entry) const;
   // Enqueues. Arguments are copied as they are: their types must be those of the entry
   // (pointers, int, long long as int64_t, float, double, structs of the same layout).
@@ -104,7 +104,8 @@ struct KernelArgs {
   void launch(Function f, Grid grid, int block, size_t shared, const A&... args) const {
     static_assert((std::is_trivially_copyable_v<A> && ...));
     void* list[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
-    launch_raw(f, grid, block, shared, list);
+    const uint32_t sizes[] = {static_cast<uint32_t>(sizeof args)..., 0};
+    launch_raw(f, grid, block, shared, list, sizes, static_cast<int>(sizeof...(args)));
   }
   // Device memory for the kernels of this call, from the core's allocator: free again for later
   // work of the same stream when the launcher returns. Uninitialised, aligned to 256 bytes.
@@ -119,7 +120,8 @@ struct KernelArgs {
   ErrorArg error() const;
 
  private:
-  void launch_raw(Function, Grid, int block, size_t shared, void** args) const;
+  void launch_raw(Function, Grid, int block, size_t shared, void** args, const uint32_t* sizes,
+                  int nargs) const;
 };
 
 inline int64_t numel(const pf_tensor& t) {

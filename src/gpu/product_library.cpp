@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpu/blas.h"
+#include "gpu/builder.h"
 #include "gpu/compile_only.h"
 #include "gpu/device.h"
 #include "gpu/library.h"
@@ -125,8 +126,6 @@ class Products {
     key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
     key.tf32 = p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
     const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
-    int64_t outer = 1;
-    for (int d = 1; d < p.ndim; ++d) outer *= p.batch[d].size;
     // With outer batches the addresses move: assume only what all of them have.
     const auto worst = [&](const void* at, auto step) {
       int32_t r = alignment(at);
@@ -139,14 +138,39 @@ class Products {
     key.align[2] = worst(p.c, [&](int) { return p.m * p.n * inner.size; });
     key.align[3] = p.bias ? alignment(p.bias) : 0;
 
-    std::lock_guard lock(mutex_);  // descriptors carry the bias pointer
+    const Ready& r = find(key, p, a, b);
+    if (!r.desc) return false;
+
+    void* workspace = r.workspace ? args.workspace(r.workspace) : nullptr;
+    const hipStream stream = args.device.stream(args.stream).handle;
+    if (Backlog::get().empty()) [[likely]] {
+      launch(p, r, workspace, stream);
+    } else {
+      Backlog::get().add(nullptr, args.op, [this, &d = args.device, p, &r, workspace, stream] {
+        d.activate();
+        launch(p, r, workspace, stream);
+      });
+    }
+    return true;
+  }
+
+ private:
+  // Stays where it is.
+  const Ready& find(const Key& key, const Product& p, const Stored& a, const Stored& b) {
+    std::lock_guard lock(mutex_);
     auto [it, fresh] = ready_.try_emplace(key);
     Ready& r = it->second;
     if (fresh && !(key.tf32 && prepare(r, key, p, a, b, kComputeTF32)))
       prepare(r, key, p, a, b, p.dtype == DType::Float64 ? kCompute64F : kCompute32F);
-    if (!r.desc) return false;
+    return r;
+  }
 
-    void* workspace = r.workspace ? args.workspace(r.workspace) : nullptr;
+  void launch(const Product& p, const Ready& r, void* workspace, hipStream stream) {
+    const Product::Batch inner = p.ndim ? p.batch[0] : Product::Batch{1, 0, 0};
+    const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
+    int64_t outer = 1;
+    for (int d = 1; d < p.ndim; ++d) outer *= p.batch[d].size;
+    std::lock_guard lock(mutex_);  // descriptors carry the bias pointer
     if (p.bias)
       must(blas().MatmulDescSetAttribute(r.desc, kDescBias, &p.bias, sizeof p.bias),
            "MatmulDescSetAttribute");
@@ -155,7 +179,6 @@ class Products {
     const bool wide = p.dtype == DType::Float64;
     const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
                *beta = wide ? static_cast<const void*>(&zero) : &zero_f;
-    const hipStream stream = args.device.stream(args.stream).handle;
     for (int64_t o = 0; o < outer; ++o) {
       int64_t at_a = 0, at_b = 0, rest = o;
       for (int d = 1; d < p.ndim; ++d) {
@@ -171,10 +194,8 @@ class Products {
                         &r.algo, workspace, r.workspace, stream);
       must(status, "Matmul");
     }
-    return true;
   }
 
- private:
   // False when the library has no algorithm for it.
   bool prepare(Ready& r, const Key& key, const Product& p, const Stored& a, const Stored& b,
                int compute) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "gpu/device.h"
+#include "gpu/builder.h"
 #include "gpu/library.h"
 #include "gpu/move.h"
 
@@ -104,6 +104,7 @@ bool rocblas_product(const KernelArgs& args, const Product& p) {
   if (p.bias) lay_bias(args, p);
   void* workspace = args.workspace(kWorkspace);
   Handle& h = handle_of(args.device);
+  Backlog::get().finish();  // whether it can is known only once it was asked to
   std::lock_guard lock(h.mutex);
   args.device.activate();
   const RocBlas& l = rocblas();

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "codegen/device_text.h"
-#include "gpu/device.h"
+#include "gpu/builder.h"
 #include "gpu/host.h"
 #include "ops/pointwise.h"
 
@@ -41,13 +41,15 @@ struct Program {
       const pf_scalar& s = l.scalars[n.in[0].index];
       if (s.i != 0 || s.f != 0 || std::signbit(s.f) || !l.outputs[n.store].contiguous) return false;
     }
-    device.activate();
     for (const pf_node& n : nodes) {
       const auto store = static_cast<size_t>(n.store);
-      const auto type = static_cast<DType>(outputs[store]);
-      check(runtime().MemsetD8Async(l.outputs[store].data, 0,
-                                    static_cast<size_t>(l.numel) * itemsize(type), stream.handle),
-            PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+      const size_t bytes =
+          static_cast<size_t>(l.numel) * itemsize(static_cast<DType>(outputs[store]));
+      in_order("pointwise group", [&device, s = stream.handle, to = l.outputs[store].data, bytes] {
+        device.activate();
+        check(runtime().MemsetD8Async(to, 0, bytes, s),
+              PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
+      });
     }
     return true;
   }
@@ -56,12 +58,14 @@ struct Program {
     std::lock_guard lock(mutex);
     for (size_t i = 0; i < variants.size(); ++i)
       if (variants[i].key == key) {
+        if (variants[i].function->module->failed()) [[unlikely]] {
+          variants.erase(variants.begin() + static_cast<std::ptrdiff_t>(i));  // once more, then
+          break;
+        }
         if (i) std::swap(variants[i], variants[0]);
         return variants[0].function;
       }
-    const Function f =
-        device.build("pointwise group", {text.text(key), true, codegen::DeviceProgram::kEntry}, "",
-                     codegen::DeviceProgram::kEntry);
+    const Function f = device.group(unique_names(text.text(key)));
     variants.insert(variants.begin(), {key, f});
     return f;
   }
@@ -92,7 +96,9 @@ pf_status program_launch(pf_device device, pf_stream stream, void* kernel,
     p.text.plan(*launch, l);
     if (l.grid == 0) return;
     void* args[] = {l.words, nullptr};
-    d.launch(p.find(d, l.key), d.stream(stream), Grid(l.grid), Grid(l.block), 0, args);
+    const uint32_t sizes[] = {8 * l.nwords};
+    d.launch(p.find(d, l.key), d.stream(stream), Grid(l.grid), Grid(l.block), 0, args, sizes, 1,
+             "pointwise group");
   });
 }
 

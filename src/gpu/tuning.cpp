@@ -13,8 +13,8 @@
 #include <sstream>
 #include <vector>
 
+#include "gpu/builder.h"
 #include "gpu/cache.h"
-#include "gpu/device.h"
 #include "gpu/host.h"
 
 namespace pyflame::gpu {
@@ -147,6 +147,7 @@ double time_of(const KernelArgs& a, const std::function<bool(Choice)>& run, Choi
   const Runtime& r = runtime();
   hipEvent events[2] = {};
   const hipStream stream = a.device.stream(a.stream).handle;
+  Backlog::get().drain();
   for (hipEvent& e : events)
     check(r.EventCreateWithFlags(&e, 0), PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
   check(r.EventRecord(events[0], stream), PF_RT("hipEventRecord", "cuEventRecord"));

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "gpu/device.h"
+#include "gpu/builder.h"
 #include "gpu/host.h"
 
 namespace pyflame::gpu {
@@ -60,8 +60,9 @@ pf_status function_launch(pf_device device, pf_stream stream, void* function,
   if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
+    Backlog::get().drain();  // its arguments' sizes are not known here
     d.launch(static_cast<Function>(function), d.stream(stream), Grid(grid[0], grid[1], grid[2]),
-             Grid(block[0], block[1], block[2]), shared, args);
+             Grid(block[0], block[1], block[2]), shared, args, nullptr, 0, "kernel");
   });
 }
 

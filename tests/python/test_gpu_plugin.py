@@ -268,35 +268,40 @@ def test_disk_cache_of_two_processes(run, tmp_path):
     run("rtc.standin_fail_compile(ctypes.c_int64(1))\n" + code, XDG_CACHE_HOME=tmp_path)
 
 
-def test_programs_of_a_training_step(run, tmp_path):
+@pytest.mark.parametrize("products", ["a library's", "our own"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_programs_of_a_training_step(run, tmp_path, precision, products):
     """hipRTC takes a quarter of a second for each; a second step and a short batch add none."""
+    libraries = {}
+    if products != "our own":
+        libraries["PYFLAME_HIPBLASLT_LIBRARY"] = (
+            standin.FOLDER / "standin" / "products" / "libhipblaslt.so"
+        )
     run(
-        """
-        from pyflame.models import GPT
-        from pyflame.training.gpt import make_optimizer
+        f"""
+        from types import SimpleNamespace
+        from pyflame.training.gpt import Trainer
         compiled = lambda: int(pf.debug.device_statistics("rocm")["kernels_compiled"])
         pf.set_device("rocm")
-        pf.manual_seed(1)
-        model = GPT(layers=2, width=64, heads=4, context=64)
-        optimizer = make_optimizer(model, dict(lr=1e-3, weight_decay=0.1))
-        def step(tokens):
-            optimizer.zero_grad()
-            loss = model(*tokens)
-            loss.backward()
-            pf.nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)
-            optimizer.step()
-            return loss.item()
-        tokens = [pf.randint(0, 256, (16, 64)) for _ in range(2)]
+        model = dict(vocab=256, layers=2, width=128, heads=2, context=64, dropout=0.0)
+        config = dict(model=model, seed=0, batch=8, weight_decay=0.1, lr=1e-3, warmup=2, steps=9,
+                      clip=1.0, precision="{precision}")
+        text = SimpleNamespace(train=pf.tensor(list(b"all this is text " * 99), dtype=pf.uint8))
+        trainer = Trainer(config, text)
         pf.synchronize()
         before = compiled()
-        first = step(tokens)
+        first = trainer.train_step().item()
         made = compiled() - before
-        assert 20 <= made <= 28, made  # two of them our own products
-        assert step(tokens) < first
-        step([t[:12] for t in tokens])  # a short last batch
+        assert 10 <= made <= 20, made
+        assert trainer.train_step().item() < first
+        if {products == "our own"}:
+            sys.exit()  # whose tiles are chosen by size
+        trainer.batches._batch = 6
+        trainer.train_step().item()
         assert compiled() - before == made, compiled() - before - made
         """,
         XDG_CACHE_HOME=tmp_path,
+        **libraries,
     )
 
 

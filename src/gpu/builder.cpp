@@ -1,0 +1,227 @@
+#include "gpu/builder.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+
+#include "gpu/compile_only.h"
+
+namespace pyflame::gpu {
+namespace {
+
+constexpr size_t kGroupsTogether = 12;  // of pointwise nodes, in one program
+
+int cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace
+
+// ---- building ----------------------------------------------------------------------------------
+
+void make_module(const Device& device, const Recipe& recipe, Module& m) {
+  try {
+    m.handle = device.load(make_code(device.traits, {&recipe}));
+    m.state.store(Module::kLoaded, std::memory_order_release);
+  } catch (const std::exception& e) {
+    m.fail(e);
+  }
+}
+
+Builder& Builder::get() {
+  static auto* b = new Builder;
+  return *b;
+}
+
+int Builder::most_threads() {
+  static const int n = [] {
+    if (launch_blocking() || !compile_only().empty()) return 0;
+    if (const char* v = std::getenv("PYFLAME_COMPILE_THREADS"); v && *v)
+      return std::clamp(std::atoi(v), 0, 64);
+    return std::clamp(cores(), 1, PF_RT(2, 8));  // hipRTC compiles one program at a time
+  }();
+  return n;
+}
+
+void Builder::add(const Device& device, Recipe recipe, Module& m) {
+  std::unique_lock lock(mutex_);
+  if (stopping_) {
+    lock.unlock();
+    return m.fail(Failure(PF_COMPILE, "the process is ending"));
+  }
+  if (!process_) {
+    process_ = getpid();
+    rtc();  // opened first, so that its own end comes after ours
+    std::atexit([] { get().stop(); });
+  }
+  jobs_.push_back({&device, std::move(recipe), &m});
+  if (jobs_.size() > static_cast<size_t>(idle_) &&
+      static_cast<int>(threads_.size()) < most_threads())
+    threads_.emplace_back([this] { work(); });
+  lock.unlock();
+  more_.notify_one();
+}
+
+void Builder::wait(const Module& m) {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return !m.building(); });
+}
+
+// The next job; with a group of pointwise nodes all others that wait, since a program costs its
+// time whatever is in it (a little with NVRTC, nearly all with hipRTC). One thread at a time takes
+// groups: meanwhile the next ones gather.
+std::vector<Builder::Job> Builder::take() {
+  std::vector<Job> taken;
+  for (size_t i = 0; i < jobs_.size() && taken.size() < kGroupsTogether;) {
+    const Recipe& r = jobs_[i].recipe;
+    const bool fits = taken.empty()
+                          ? !r.group || groups_ == 0
+                          : r.group && taken[0].recipe.group && taken[0].device == jobs_[i].device;
+    if (!fits) {
+      ++i;
+      continue;
+    }
+    taken.push_back(std::move(jobs_[i]));
+    jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!taken[0].recipe.group) break;
+  }
+  return taken;
+}
+
+// False where they cannot be compiled together: then each is tried for itself, to see which.
+bool Builder::make_together(const std::vector<Job>& jobs) {
+  std::vector<const Recipe*> recipes;
+  recipes.reserve(jobs.size());
+  for (const Job& j : jobs) recipes.push_back(&j.recipe);
+  const Device& d = *jobs[0].device;
+  try {
+    hipModule handle = d.load(make_code(d.traits, recipes));
+    for (const Job& j : jobs) {
+      j.module->handle = handle;
+      j.module->state.store(Module::kLoaded, std::memory_order_release);
+    }
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+void Builder::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    std::vector<Job> jobs = take();
+    if (jobs.empty()) {
+      if (stopping_) return;
+      ++idle_;
+      more_.wait(lock);
+      --idle_;
+      continue;
+    }
+    const bool groups = jobs[0].recipe.group;
+    groups_ += groups;
+    lock.unlock();
+    if (jobs.size() == 1 || !make_together(jobs))
+      for (const Job& j : jobs) make_module(*j.device, j.recipe, *j.module);
+    lock.lock();
+    groups_ -= groups;
+    done_.notify_all();
+  }
+}
+
+// At the end of the process: what runs is waited for, the rest given up, so that no compiler works
+// while its library is taken down. A forked child has no such threads.
+void Builder::stop() {
+  if (getpid() != process_) return;
+  std::vector<std::thread> threads;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (Job& j : jobs_) j.module->fail(Failure(PF_COMPILE, "the process is ending"));
+    jobs_.clear();
+    threads.swap(threads_);
+  }
+  more_.notify_all();
+  done_.notify_all();
+  for (std::thread& t : threads) t.join();
+}
+
+// ---- the backlog -------------------------------------------------------------------------------
+
+Backlog& Backlog::get() {
+  static auto* b = new Backlog;
+  return *b;
+}
+
+void Backlog::add(Function needs, const char* op, std::function<void()> run, bool always) {
+  std::lock_guard lock(mutex_);
+  items_.push_back({needs, op, std::move(run), always});
+  size_.store(items_.size(), std::memory_order_release);
+  run_ready();
+}
+
+const Module* Backlog::run_ready() {
+  while (!items_.empty()) {
+    Item& i = items_.front();
+    if (i.needs && i.needs->module->building() && !dropping_) return i.needs->module;
+    if (!dropping_ || i.always) {
+      try {
+        i.run();
+      } catch (const std::exception& e) {
+        const auto* f = dynamic_cast<const Failure*>(&e);
+        if (!failure_)
+          failure_ = Failure(f ? f->status : PF_LAUNCH,
+                             std::string(e.what()) + "\n(launched for '" + (i.op ? i.op : "?") +
+                                 "'; what was launched after it did not run)");
+        failed_.store(true, std::memory_order_release);
+        dropping_ = true;
+      }
+    }
+    items_.pop_front();
+    size_.store(items_.size(), std::memory_order_release);
+  }
+  dropping_ = false;
+  return nullptr;
+}
+
+void Backlog::advance() {
+  std::lock_guard lock(mutex_);
+  run_ready();
+}
+
+void Backlog::finish() {
+  while (!empty()) {
+    const Module* m;
+    {
+      std::lock_guard lock(mutex_);
+      m = run_ready();
+    }
+    if (m) Builder::get().wait(*m);
+  }
+}
+
+void Backlog::drain() {
+  finish();
+  if (!failed_.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(mutex_);
+  if (!failure_) return;
+  const Failure f = *failure_;
+  failure_.reset();
+  failed_.store(false, std::memory_order_release);
+  throw f;
+}
+
+void copy_in_order(Device& d, Stream& s, const char* op, void* to, const void* from, size_t bytes) {
+  constexpr size_t kMost = size_t{16} << 20;  // of the host's memory that a copy may hold
+  if (bytes > kMost) Backlog::get().finish();
+  if (Backlog::get().empty()) return d.staging.from_host(s, to, from, bytes);
+  const auto* p = static_cast<const char*>(from);
+  Backlog::get().add(nullptr, op, [&d, &s, to, held = std::string(p, p + bytes)] {
+    d.staging.from_host(s, to, held.data(), held.size());
+  });
+}
+
+}  // namespace pyflame::gpu
