@@ -19,14 +19,6 @@ namespace {
 
 constexpr int64_t kBlock = 48;  // rows of queries in one block of the backward pass
 
-template <class T>
-const micro::Kernels<T>& kernels() {
-  if constexpr (std::is_same_v<T, double>)
-    return micro::kernels_f64();
-  else
-    return micro::kernels_f32();
-}
-
 // Memory of one call on one thread, handed out piece by piece.
 template <class T>
 class Arena {
@@ -184,7 +176,7 @@ void forward(const KernelArgs& args) {
   const pf_tensor &q = args.tensor(2), &k = args.tensor(3), &v = args.tensor(4);
   const bool masked = args.has(5);
   const Sizes z(out, q, k, args);
-  const micro::Kernels<T>& kern = kernels<T>();
+  const micro::Kernels<T>& kern = micro::kernels<T>();
   const int64_t nr = kern.nr, mr = kern.mr;
   const int64_t tiles = (z.l + mr - 1) / mr;
   // Heads are cut further when there are few of them; a chunk takes every chunks-th tile, which
@@ -261,7 +253,7 @@ void backward(const KernelArgs& args) {
   const pf_tensor &out = args.tensor(6), &lse = args.tensor(7), &dout = args.tensor(8);
   const bool masked = args.has(9);
   const Sizes z(out, q, k, args);
-  const micro::Kernels<T>& kern = kernels<T>();
+  const micro::Kernels<T>& kern = micro::kernels<T>();
   const int64_t nr = kern.nr, mr = kern.mr;
   // A function of the shape alone: it sets the order in which dk and dv are summed.
   const int64_t block = z.s <= 1024 ? kBlock : z.s <= 4096 ? kBlock / 2 : kBlock / 4;

@@ -49,14 +49,6 @@ class Scratch {
 };
 thread_local Scratch t_a, t_b, t_c, t_bias;
 
-template <class T>
-const micro::Kernels<T>& kernels() {
-  if constexpr (std::is_same_v<T, double>)
-    return micro::kernels_f64();
-  else
-    return micro::kernels_f32();
-}
-
 // Tiles of `rows` rows split evenly: no tile of one row beside tiles of twelve.
 struct Split {
   int64_t rows, count;
@@ -74,7 +66,7 @@ template <class S, class T>
 void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, int64_t n0,
            int64_t n1) {
   constexpr bool kSame = std::is_same_v<S, T>;
-  const micro::Kernels<T>& kern = kernels<T>();
+  const micro::Kernels<T>& kern = micro::kernels<T>();
   const int mr = kern.mr, nr = kern.nr;
   const int64_t mb = m1 - m0;
   const bool little = mb * (n1 - n0) * std::min(g.k, kK) <= 48 * 48 * 48;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cpu/gemm.h"
 
@@ -36,6 +37,13 @@ struct Kernels {
 };
 const Kernels<float>& kernels_f32();
 const Kernels<double>& kernels_f64();
+template <class T>
+const Kernels<T>& kernels() {
+  if constexpr (std::is_same_v<T, double>)
+    return kernels_f64();
+  else
+    return kernels_f32();
+}
 
 // Source with `rows` panel rows of stride `row` and k of stride `col`, to dst[p * width + i];
 // rows beyond `rows` become zero.

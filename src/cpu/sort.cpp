@@ -150,11 +150,25 @@ void dispatch_items(DType t, int64_t n, F&& fn) {
   });
 }
 
+// The first n of a row's items, as values and indices: tensors 0 and 1, of which it is a row.
+template <class T, class Item>
+void store_row(const KernelArgs& a, int dim, const std::vector<Item>& items, int64_t n,
+               const int64_t* offset, const T* x) {
+  const int64_t vs = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
+  const int64_t step = a.tensor(2).strides[dim];
+  T* v = a.data<T>(0) + offset[1];
+  int64_t* index = a.data<int64_t>(1) + offset[2];
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t at = items[static_cast<size_t>(i)].at();
+    v[i * vs] = x[at * step];
+    index[i * is] = at;
+  }
+}
+
 // outs: values, indices; in. attrs: dim, descending.
 void sort(const KernelArgs& a) {
   const int dim = static_cast<int>(a.i(0));
-  const int64_t vs = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
-  const int64_t n = a.tensor(2).shape[dim], step = a.tensor(2).strides[dim];
+  const int64_t n = a.tensor(2).shape[dim];
   dispatch_items(a.dtype(0), n, [&]<class T, class Item>(int bits) {
     each_row<T, Item>(
         a, 2, dim, a.i(1) != 0, 0,
@@ -163,13 +177,7 @@ void sort(const KernelArgs& a) {
             radix_sort(items, spare, bits);
           else
             std::sort(items.begin(), items.end());
-          T* v = a.data<T>(0) + offset[1];
-          int64_t* index = a.data<int64_t>(1) + offset[2];
-          for (int64_t i = 0; i < n; ++i) {
-            const int64_t at = items[static_cast<size_t>(i)].at();
-            v[i * vs] = x[at * step];
-            index[i * is] = at;
-          }
+          store_row(a, dim, items, n, offset, x);
         });
   });
 }
@@ -177,8 +185,7 @@ void sort(const KernelArgs& a) {
 // outs: values, indices with k elements along dim; in. attrs: dim, largest.
 void topk(const KernelArgs& a) {
   const int dim = static_cast<int>(a.i(0));
-  const int64_t vs = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
-  const int64_t k = a.tensor(0).shape[dim], step = a.tensor(2).strides[dim];
+  const int64_t k = a.tensor(0).shape[dim];
   dispatch_items(a.dtype(0), a.tensor(2).shape[dim], [&]<class T, class Item>(int) {
     each_row<T, Item>(
         a, 2, dim, a.i(1) != 0, k,
@@ -186,13 +193,7 @@ void topk(const KernelArgs& a) {
           if (k < static_cast<int64_t>(items.size()))
             std::nth_element(items.begin(), items.begin() + k, items.end());
           std::sort(items.begin(), items.begin() + k);
-          T* v = a.data<T>(0) + offset[1];
-          int64_t* index = a.data<int64_t>(1) + offset[2];
-          for (int64_t i = 0; i < k; ++i) {
-            const int64_t at = items[static_cast<size_t>(i)].at();
-            v[i * vs] = x[at * step];
-            index[i * is] = at;
-          }
+          store_row(a, dim, items, k, offset, x);
         });
   });
 }
