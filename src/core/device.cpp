@@ -212,6 +212,16 @@ std::string backend_error(const pf_backend* b, pf_status status) {
   return s;
 }
 
+// A device tells of a kernel that broke it at some later call.
+static std::string find_the_kernel(const pf_backend* b) {
+  const bool amd = std::string_view(b->name) == "rocm";
+  if (!amd && std::string_view(b->name) != "cuda") return "";
+  for (const char* set : {"HIP_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"})
+    if (std::getenv(set)) return "";
+  return std::string("; with ") + (amd ? "HIP" : "CUDA") +
+         "_LAUNCH_BLOCKING=1 the error names the kernel at fault";
+}
+
 void raise_status(const pf_backend* b, pf_status status, const char* op) {
   const std::string shortage = take_shortage();
   const std::string text = shortage.empty() ? std::string(b->name) + ": " + backend_error(b, status)
@@ -223,7 +233,8 @@ void raise_status(const pf_backend* b, pf_status status, const char* op) {
     case PF_UNSUPPORTED:
       PF_FAIL(NotSupportedError, op, text);
     case PF_LOST:
-      PF_FAIL(DeviceError, op, text, "; tensors on it are lost: restart from a checkpoint");
+      PF_FAIL(DeviceError, op, text, "; tensors on it are lost: restart from a checkpoint",
+              find_the_kernel(b));
     default:
       PF_FAIL(BackendError, op, text);
   }
