@@ -1,6 +1,7 @@
 """All that can be known of the GPU kernels without a GPU; `make test-kernels` runs it and keeps what
-it says in tests/results/kernels.json: each part as soon as it is known, with the commit it ran at, so
-that parts may run one at a time, or beside each other, and a run that is cut keeps what it had.
+it says in tests/results/kernels.json: of each part, and of each file of tests, as soon as it is known
+and with the commit it ran at. So parts may run one at a time or beside each other, and a run that is
+cut keeps what it had.
 
     compile   every hand-written kernel and the corpus of generated ones through clang for AMD
               architectures, NVRTC for NVIDIA's and AMD's own hipRTC (tools/kernels.py)
@@ -9,8 +10,8 @@ that parts may run one at a time, or beside each other, and a run that is cut ke
               NVIDIA's names: the plug-ins' own code, and the kernels run by the CPU
     sanitize  the tests of kernels once more, with the kernels under AddressSanitizer and UBSan
 
-All of it takes two hours on two cores: --share 0.1 draws a tenth of the tests, and parts can be
-named. What pytest printed is in build/test_kernels/.
+All of it takes some hours on two cores: --share 0.1 draws a tenth of the tests; parts and files of
+tests can be named. What pytest printed is in build/test_kernels/.
 """
 
 import argparse
@@ -49,9 +50,8 @@ class Record:
         self.stamp = {"commit": revision(), "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
         self.began = time.time()
 
-    def keep(self, path, result, passed=None):
-        """Puts `result` there; another run may be adding to the file too. Without `passed` there is
-        more to come."""
+    def keep(self, path, result, passed):
+        """Puts `result` there; another run may be adding to the file too."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -61,18 +61,25 @@ class Record:
             place = whole
             for name in path[:-1]:
                 place = place.setdefault(name, {})
-            end = {} if passed is None else {"passed": passed}
-            place[path[-1]] = self.stamp | end | {"seconds": self.seconds()} | result
+            place[path[-1]] = {"passed": passed, **self.stamp, "seconds": self.seconds(), **result}
             file.truncate(0)
-            file.write(json.dumps(whole, indent=2) + "\n")
-        if passed is not None:
-            self.good &= passed
-            print(f"-- {', '.join(path)}: {'passed' if passed else 'FAILED'}, {self.seconds()} s")
-            print(json.dumps(result, indent=2)[:2000], flush=True)
-            self.began = time.time()
+            file.write(written(whole) + "\n")
+        self.good &= passed
+        print(f"-- {', '.join(path)}: {'passed' if passed else 'FAILED'}, {self.seconds()} s")
+        print(json.dumps(result)[:2000], flush=True)
+        self.began = time.time()
 
     def seconds(self):
         return round(time.time() - self.began)
+
+
+def written(value, indent=""):
+    """JSON with a line for each thing that has nothing below it."""
+    if not isinstance(value, dict) or not any(isinstance(v, dict) for v in value.values()):
+        return json.dumps(value)
+    more = indent + " "
+    lines = [f"{more}{json.dumps(k)}: {written(v, more)}" for k, v in value.items()]
+    return "{\n" + ",\n".join(lines) + "\n" + indent + "}"
 
 
 def compile_texts(args, vendor, record):
@@ -129,39 +136,30 @@ def environment(args, gpu, share, name, more):
     return env
 
 
-def pytest(args, path, files, share, more, record):
+def pytest(args, part, gpu, names, share, more, record):
     """A process for each file of tests: one that dies takes no other with it."""
-    gpu = path[-1]
-    found = dict.fromkeys(["passed_tests", "skipped", "deselected", "failed", "error"], 0)
-    found |= {"share": share, "failures": []}
-    log = args.build / "test_kernels" / (re.sub(r"\W+", "_", " ".join(path)) + ".log")
+    log = args.build / "test_kernels" / (re.sub(r"\W+", "_", f"{part} {gpu}") + ".log")
     log.parent.mkdir(exist_ok=True)
-    log.write_text("")
-    for done, file in enumerate(files):
-        record.keep(path, found | {"unfinished": f"{done} of {len(files)} files of tests ran"})
-        env = environment(args, gpu, share, file.stem, more)
+    for name in [n for n in names if n in (args.tests or names)]:
+        env = environment(args, gpu, share, name, more)
+        file = f"tests/python/test_{name}.py"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
         run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
         with log.open("a") as out:
-            out.write(f"== {file.name}\n{run.stdout}{run.stderr}")
-        lines = run.stdout.splitlines()
-        for count, what in re.findall(r"(\d+) ([a-z]+)", lines[-1] if lines else ""):
-            what = {"passed": "passed_tests", "errors": "error"}.get(what, what)
-            if what in found:
-                found[what] += int(count)
+            out.write(f"== {name}\n{run.stdout}{run.stderr}")
+        lines = run.stdout.splitlines() or [""]
+        found = {"share": share, "tests": re.sub(r" in [\d.]+s.*", "", lines[-1]).strip("= ")}
         failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-        if run.returncode not in (0, 5) and not failed:  # 5: no test of it was drawn
-            failed = [f"{file.name}: pytest ended with {run.returncode}"]
-        if failed:
+        if run.returncode not in (0, 5):  # 5: no test of it was drawn
             print(run.stdout[-20000:], run.stderr[-4000:], file=sys.stderr, flush=True)
-        found["failures"] += failed
-    record.keep(path, found, not found["failures"])
+            found["failures"] = failed or [f"pytest ended with {run.returncode}"]
+        record.keep([part, gpu, name], found, "failures" not in found)
 
 
 def on_host(args, vendor, record):
-    files = sorted(ROOT.glob("tests/python/test_*.py"))
+    names = sorted(f.stem.removeprefix("test_") for f in ROOT.glob("tests/python/test_*.py"))
     for gpu in args.gpu or GPUS:
-        pytest(args, ["host", gpu], files, args.share, {}, record)
+        pytest(args, "host", gpu, names, args.share, {}, record)
 
 
 def sanitized(args, vendor, record):
@@ -174,16 +172,16 @@ def sanitized(args, vendor, record):
         "LD_PRELOAD": " ".join(run.stdout.strip() for run in libraries),
         "ASAN_OPTIONS": "detect_leaks=0",
     }
-    files = [ROOT / f"tests/python/test_{name}.py" for name in OF_KERNELS]
     share = 0.2 * args.share  # three times as slow
     for gpu in args.gpu or list(GPUS)[:2]:
-        pytest(args, ["sanitize", gpu], files, share, more, record)
+        pytest(args, "sanitize", gpu, OF_KERNELS, share, more, record)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (all)")
     parser.add_argument("--share", type=float, default=1.0, help="of the Python tests")
+    parser.add_argument("--tests", type=lambda s: s.split(","), help="files of them: amp,nn")
     parser.add_argument("--seed", default="", help="of the share")
     parser.add_argument("--random", type=int, default=500, help="random groups to compile")
     parser.add_argument("--gpu", action="append", choices=list(GPUS), help="of host and sanitize")
