@@ -156,10 +156,13 @@ def pytest(args, part, gpu, names, share, more, record):
         record.keep([part, gpu, name], found, "failures" not in found)
 
 
+def all_tests():
+    return sorted(f.stem.removeprefix("test_") for f in ROOT.glob("tests/python/test_*.py"))
+
+
 def on_host(args, vendor, record):
-    names = sorted(f.stem.removeprefix("test_") for f in ROOT.glob("tests/python/test_*.py"))
     for gpu in args.gpu or GPUS:
-        pytest(args, "host", gpu, names, args.share, {}, record)
+        pytest(args, "host", gpu, all_tests(), args.share, {}, record)
 
 
 def sanitized(args, vendor, record):
@@ -190,6 +193,8 @@ def main():
     args = parser.parse_args()
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if unknown := set(args.tests or []) - set(all_tests()):
+        parser.error(f"no tests/python/test_{', '.join(unknown)}.py")
     parts = args.parts or PARTS
     record = Record(args.json)
     vendor = True
