@@ -109,12 +109,12 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
 }
 
 // 0 where nothing is left over, so that the division gives inf or NaN as it should.
-double freedom(const Plan& p, int64_t correction) {
-  return static_cast<double>(std::max<int64_t>(0, p.count - correction));
+double freedom(const Plan& p, double correction) {
+  return std::max(0.0, static_cast<double>(p.count) - correction);
 }
 
 // Variance, and the mean that it was taken about (with ones, no history).
-std::pair<Tensor, Tensor> variance(const Tensor& x, const Plan& p, int64_t correction) {
+std::pair<Tensor, Tensor> variance(const Tensor& x, const Plan& p, double correction) {
   NoGrad off;
   // Sixteen-bit means would be too coarse to subtract.
   const bool narrow = itemsize(x->dtype) < 4;
@@ -126,7 +126,7 @@ std::pair<Tensor, Tensor> variance(const Tensor& x, const Plan& p, int64_t corre
   return {narrow ? to(v, x->dtype) : v, narrow ? to(m, x->dtype) : m};
 }
 
-Tensor variance_gradient(const Tensor& g, const Tensor& x, const Plan& p, int64_t correction) {
+Tensor variance_gradient(const Tensor& g, const Tensor& x, const Plan& p, double correction) {
   IntList dims;
   for (int d = 0; d < x->shape.size(); ++d)
     if (p.mask >> d & 1) dims.push_back(d);
@@ -134,7 +134,7 @@ Tensor variance_gradient(const Tensor& g, const Tensor& x, const Plan& p, int64_
   return mul(spread(mul(g, Scalar(2.0 / freedom(p, correction))), p, x->shape), centred);
 }
 
-Tensor var_any(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepdim, bool root,
+Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool keepdim, bool root,
                const char* op) {
   ops::check_floating(x, op);
   const Plan p = plan_for(x, dim, keepdim, op);
@@ -279,10 +279,10 @@ Tensor mean(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<D
   return add_up(x, dim, keepdim, dtype, true, "mean");
 }
 Tensor var(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepdim) {
-  return var_any(x, dim, correction, keepdim, false, "var");
+  return var_any(x, dim, static_cast<double>(correction), keepdim, false, "var");
 }
 Tensor std(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepdim) {
-  return var_any(x, dim, correction, keepdim, true, "std");
+  return var_any(x, dim, static_cast<double>(correction), keepdim, true, "std");
 }
 
 Tensor prod(const Tensor& x, const MaybeDims& dim, bool keepdim) {
@@ -425,16 +425,16 @@ Tensor median(const Tensor& x) {
 
 namespace {
 
-int64_t correction_of(bool unbiased, std::optional<double> correction) {
-  return correction ? static_cast<int64_t>(*correction) : unbiased ? 1 : 0;
+double correction_of(bool unbiased, std::optional<double> correction) {
+  return correction.value_or(unbiased ? 1 : 0);
 }
 Tensor var_row(const Tensor& x, const MaybeDims& dim, bool unbiased, bool keepdim,
                std::optional<double> correction) {
-  return var(x, dim, correction_of(unbiased, correction), keepdim);
+  return var_any(x, dim, correction_of(unbiased, correction), keepdim, false, "var");
 }
 Tensor std_row(const Tensor& x, const MaybeDims& dim, bool unbiased, bool keepdim,
                std::optional<double> correction) {
-  return std(x, dim, correction_of(unbiased, correction), keepdim);
+  return var_any(x, dim, correction_of(unbiased, correction), keepdim, true, "std");
 }
 std::pair<Tensor, Tensor> var_mean_row(const Tensor& x, const MaybeDims& dim, bool unbiased,
                                        bool keepdim, std::optional<double> correction) {
@@ -476,7 +476,7 @@ static const ops::Family kReduce("reduction", [](ops::Family& f) {
         "of nothing is NaN."});
   const char* kSpread =
       " over `dim` (all dimensions by default), dividing by n - correction; `unbiased=False` is "
-      "correction=0. NaN when n <= correction.";
+      "correction=0, and a correction may be a fraction. inf or NaN when n <= correction.";
   static const std::string var_doc = std::string("Variance") + kSpread;
   static const std::string std_doc = std::string("Standard deviation") + kSpread;
   static const std::string var_mean_doc = std::string("Variance and mean") + kSpread;

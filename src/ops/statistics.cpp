@@ -209,7 +209,8 @@ Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Te
   Tensor centre, factor;
   if (!w.defined()) {
     centre = mean(t, IntList{1}, true);
-    factor = full({}, Scalar(static_cast<double>(n - correction)), t->dtype, t->storage->device);
+    factor = full({}, Scalar(static_cast<double>(n) - static_cast<double>(correction)), t->dtype,
+                  t->storage->device);
   } else {
     const Tensor total = sum(w);
     centre = div(sum(mul(t, w), IntList{1}, true), total);

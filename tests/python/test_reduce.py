@@ -193,6 +193,20 @@ def test_var_and_std():
     assert near.var(1).abs().max().item() == 0
 
 
+@pytest.mark.parametrize("correction", [-(2**63), 2**63 - 1, 4, 0.5, -1.25, np.inf, -np.inf])
+def test_corrections_of_any_size(correction):
+    x = pf.tensor([0.0, 1.0, 2.0, 3.0], dtype=pf.float64, requires_grad=True)
+    freedom = max(0.0, 4 - correction)
+    want = 5 / freedom if freedom else np.inf
+    np.testing.assert_allclose(x.var(correction=correction).item(), want, rtol=1e-15)
+    np.testing.assert_allclose(x.std(correction=correction).item(), np.sqrt(want), rtol=1e-15)
+    if 0 < freedom < np.inf:
+        x.var(correction=correction).backward()
+        np.testing.assert_allclose(x.grad.numpy(), np.array([-3, -1, 1, 3]) / freedom, rtol=1e-15)
+    if isinstance(correction, int):
+        np.testing.assert_allclose(x.cov(correction=correction).item(), want, rtol=1e-15)
+
+
 def test_norms():
     a = RNG.standard_normal((4, 5))
     t = pf.tensor(a, dtype=pf.float64)
