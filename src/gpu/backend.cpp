@@ -75,6 +75,7 @@ std::string who_hides_gpus() {
 pf_status attach(const pf_host* h) {
   return guarded([&] {
     set_host(h);
+    Builder::stop_in_time();
     const int n = Device::count();
     if (n == 0)
       throw Failure(PF_UNSUPPORTED,

@@ -14,6 +14,17 @@ namespace {
 
 constexpr size_t kGroupsTogether = 12;  // of pointwise nodes, in one program
 
+// Compilers take down their own state when the process ends, and what they made at first use is
+// taken down before what was registered earlier. What the main thread has for itself goes before
+// all of that.
+struct EndOfMain {
+  void exists() {}
+  ~EndOfMain() {
+    if (gettid() == getpid()) Builder::stop_all();
+  }
+};
+thread_local EndOfMain t_end;
+
 int cores() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -37,26 +48,34 @@ Builder& Builder::get() {
   return *b;
 }
 
+void Builder::stop_all() {
+  get().stop();
+}
+void Builder::stop_in_time() {
+  t_end.exists();
+}
+
 int Builder::most_threads() {
   static const int n = [] {
-    if (launch_blocking() || !compile_only().empty()) return 0;
+    if (launch_blocking()) return 0;
     if (const char* v = std::getenv("PYFLAME_COMPILE_THREADS"); v && *v)
       return std::clamp(std::atoi(v), 0, 64);
+    if (!compile_only().empty()) return std::clamp(cores(), 1, 64);
     return std::clamp(cores(), 1, PF_RT(2, 8));  // hipRTC compiles one program at a time
   }();
   return n;
 }
 
 void Builder::add(const Device& device, Recipe recipe, Module& m) {
+  stop_in_time();
   std::unique_lock lock(mutex_);
   if (stopping_) {
     lock.unlock();
     return m.fail(Failure(PF_COMPILE, "the process is ending"));
   }
-  if (!process_) {
+  if (process_ == 0) {
     process_ = getpid();
-    rtc();  // opened first, so that its own end comes after ours
-    std::atexit([] { get().stop(); });
+    std::atexit(&Builder::stop_all);
   }
   jobs_.push_back({&device, std::move(recipe), &m});
   if (jobs_.size() > static_cast<size_t>(idle_) &&
@@ -129,6 +148,8 @@ void Builder::work() {
     lock.lock();
     groups_ -= groups;
     done_.notify_all();
+    // For programs whose main thread never came here.
+    std::atexit(&Builder::stop_all);
   }
 }
 

@@ -25,13 +25,16 @@ class Builder {
   static Builder& get();
 
   // PYFLAME_COMPILE_THREADS; else a thread a core, at most eight with NVRTC and two with hipRTC. 0:
-  // nothing is compiled in the background, callers compile themselves (so where launches block, and
-  // where there is no GPU).
+  // nothing is compiled in the background, callers compile themselves (so where launches block).
   static int most_threads();
 
   void add(const Device&, Recipe, Module&);
   // Returns once it is not being built any more.
   void wait(const Module&);
+
+  static void stop_all();
+  // To be called by the main thread some time: its end then stops the threads.
+  static void stop_in_time();
 
  private:
   struct Job {

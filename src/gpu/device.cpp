@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "gpu/builder.h"
+#include "gpu/compile_only.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -307,7 +308,7 @@ Function Device::find(const char* file, const std::string& defines, const char* 
 // As long as the process: the engine keeps programs for good.
 Function Device::group(const Source& source) {
   Recipe recipe = recipe_for(traits, "pointwise group", source, "");
-  recipe.group = true;
+  recipe.group = compile_only().empty();  // packs hold each by itself
   std::unique_ptr<Module> m = obtain(std::move(recipe));
   Function f = function(m.get(), source.entry.c_str(), "pointwise group").release();
   std::lock_guard lock(mutex_);
