@@ -232,6 +232,34 @@ for _dtype, _sizes in (
         product(_dtype, _n)
 
 
+def product_high(full):
+    n = full // HALF
+
+    def make(torch, device):
+        torch.set_float32_matmul_precision("high")  # of this process
+        a, b = (torch.randn(n, n, device=device) for _ in range(2))
+        return lambda: a @ b
+
+    make.__name__ = f"matmul_float32_high_{full}"
+    title = f"product {n}x{n}x{n} float32, precision high"
+    case("matmul", title, flops=2 * n**3)(make)
+
+
+def product_int8(full):
+    n = full // HALF
+
+    def make(torch, device):
+        a, b = (torch.randint(-128, 128, (n, n), device=device).to(torch.int8) for _ in range(2))
+        return lambda: torch._int_mm(a, b.t())
+
+    make.__name__ = f"matmul_int8_{full}"
+    case("matmul", f"product {n}x{n}x{n} int8 to int32", flops=2 * n**3)(make)
+
+
+product_high(4096)
+product_int8(4096)
+
+
 @case("matmul", f"linear {TOKENS}x768 -> 3072 bf16 with bias", flops=2 * TOKENS * 768 * 3072)
 def linear(torch, device):
     x = torch.randn(TOKENS, 768, device=device).to(torch.bfloat16)

@@ -1,7 +1,10 @@
 // Matrix products of any dtype and strides, on ordinary arithmetic: c = a b + bias, one rounding.
-// -DTYPE=<storage> -DTILE_M, -DTILE_N, -DTILE_K, -DREG_M, -DREG_N. A thread block makes one tile of
-// c, a thread REG_M x REG_N of its elements, in the order of k: the same sum whatever the tiles
-// are.
+// -DPF_T=<storage> -DTILE_M, -DTILE_N, -DTILE_K, -DREG_M, -DREG_N; -DPF_OUT=pf_i32 for c and bias
+// of int8 operands that are not cut. A thread block makes one tile of c, a thread REG_M x REG_N of
+// its elements, in the order of k: the same sum whatever the tiles are.
+#ifndef PF_OUT
+#define PF_OUT PF_T
+#endif
 #include "math.h"
 #include "matmul_args.h"
 
@@ -90,18 +93,18 @@ PF_KERNEL(pf_matmul, THREADS)(pf_matmul_args q) {
     }
     pf_barrier();
   }
-  PF_T* c = static_cast<PF_T*>(q.c) + at.c;
-  const PF_T* bias = static_cast<const PF_T*>(q.bias);
+  PF_OUT* c = static_cast<PF_OUT*>(q.c) + at.c;
+  const PF_OUT* bias = static_cast<const PF_OUT*>(q.bias);
   PF_UNROLL for (int j = 0; j < REG_N; ++j) {
     const pf_i64 n = at.col + col + j * (TILE_N / REG_N);
     pf_acc add = pf_acc(0);
-    if (bias && n < q.n) pf_load<PF_T, 1, false>(bias + n, &add);
+    if (bias && n < q.n) pf_load<PF_OUT, 1, false>(bias + n, &add);
     PF_UNROLL for (int i = 0; i < REG_M; ++i) {
       const pf_i64 m = at.row + row + i * (TILE_M / REG_M);
       if (m >= q.m || n >= q.n) continue;
       pf_acc v = bias ? sum[i][j] + add : sum[i][j];
-      v = pf_dtype<PF_T>::round(v);
-      pf_store<PF_T, 1, false>(c + m * q.n + n, &v);
+      v = pf_dtype<PF_OUT>::round(v);
+      pf_store<PF_OUT, 1, false>(c + m * q.n + n, &v);
     }
   }
 }

@@ -1,14 +1,22 @@
-// Matrix products of 16-bit floats on matrix units: c = a b + bias, summed in float in the order
-// of k, one rounding.
-//   -DPF_T=pf_bf16|pf_f16 -DTILE_M -DTILE_N -DTILE_K of a thread block, -DWARP_M -DWARP_N of a
-//   warp, -DSTAGES of the pipeline, -DA_ALONG_K, -DB_ALONG_K: 1 where the dimension k has stride 1
-//   in memory, 0 where the other one has. -DPF_MATRIX_UNIT: which instructions; on AMD as in
-//   matrix_units.h, on NVIDIA 1 for mma.sync and 2 for wgmma.
+// Matrix products on matrix units: c = a b + bias. Sums of 16-bit floats and of float32 are float,
+// in the order of k within a unit's step, and are rounded once; those of int8 are int32 and wrap.
+//   -DPF_T=pf_bf16|pf_f16|float|pf_i8, -DPF_OUT= of c and the bias where it is another type
+//   -DTILE_M -DTILE_N -DTILE_K of a thread block, -DWARP_M -DWARP_N of a warp, -DSTAGES of the
+//   pipeline, -DA_ALONG_K, -DB_ALONG_K: 1 where the dimension k has stride 1 in memory, 0 where the
+//   other one has. -DPF_MATRIX_UNIT: which instructions; on AMD as in matrix_units.h, on NVIDIA 1
+//   for mma.sync and 2 for wgmma. -DPF_TF32=1: float operands are rounded to 10 bits of fraction;
+//   NVIDIA's units take no others.
 // Addresses and strides are multiples of 16 bytes (the launcher looks); sizes are any.
 //
 // A tile of operands lies in shared memory as lines of 16-byte chunks, permuted. What fills stages
 // ahead of their use and multiplies them, pf_sum_tiles, exists for each kind of unit (tiles_*.h);
 // the kernel is the same.
+#ifndef PF_OUT
+#define PF_OUT PF_T
+#endif
+#ifndef PF_TF32
+#define PF_TF32 0
+#endif
 #include "matmul_args.h"
 #include "matrix_units.h"
 #include "mma.h"
@@ -16,15 +24,28 @@
 enum {
   WARPS_N = TILE_N / WARP_N,
   THREADS = (TILE_M / WARP_M) * WARPS_N * PF_WARP,
-  CHUNK = 8,  // elements
-  A_BYTES = TILE_M * TILE_K * 2,
-  B_BYTES = TILE_N * TILE_K * 2,
+  SIZE = sizeof(PF_T),
+  PER = 4 / SIZE,     // elements of a word
+  CHUNK = 16 / SIZE,  // elements
+  A_BYTES = TILE_M * TILE_K * SIZE,
+  B_BYTES = TILE_N * TILE_K * SIZE,
   STAGE_BYTES = A_BYTES + B_BYTES,
 };
+typedef pf_compute<PF_T> pf_acc;
 
 // Where chunk `c` of row `r` lies, rows being `chunks` chunks wide.
 PF_DEVICE int pf_chunk(int r, int c, int chunks) {
   return (r * chunks + (chunks >= 8 ? c ^ (r & 7) : c ^ (r >> 1 & 3))) * 16;
+}
+// A float rounded to tf32, halves away from zero; NaN stays.
+PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
+#if defined(PF_NVIDIA)
+  pf_u32 r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(pf_bits<float>(w)));
+  return r;
+#else
+  return (w & 0x7fffffffu) > 0x7f800000u ? w | 0x400000u : (w + 0x1000u) & ~0x1fffu;
+#endif
 }
 
 #ifdef PF_MMA
@@ -38,6 +59,40 @@ PF_DEVICE int pf_chunk(int r, int c, int chunks) {
 #include "tiles_units.h"
 #endif
 
+// N neighbours of a row of the tile: added to the bias, rounded, and written; those of less than 4
+// bytes go through shared memory, so that whole chunks are written.
+enum { OUT_SIZE = sizeof(PF_OUT), OUT_CHUNK = 16 / OUT_SIZE, OUT_CHUNKS = TILE_N / OUT_CHUNK };
+template <class Out, int N>
+PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_tile& t, int row,
+                         int col, pf_acc (&v)[N]) {
+  const pf_i64 m = t.row + row, n = t.col + col;
+  if (q.bias) {
+    PF_UNROLL for (int e = 0; e < N; ++e) {
+      pf_acc add = pf_acc(0);
+      if (n + e < q.n) pf_load<Out, 1, false>(static_cast<const Out*>(q.bias) + n + e, &add);
+      v[e] += add;
+    }
+  }
+  if constexpr (OUT_SIZE == 4) {
+    if (m >= q.m) return;
+    Out* c = static_cast<Out*>(q.c) + t.c + m * q.n + n;
+    if (N == 2 && q.n % 2 == 0) {
+      if (n < q.n) pf_store<Out, N, false>(c, v);
+    } else {
+      PF_UNROLL for (int e = 0; e < N; ++e) if (n + e < q.n) pf_store<Out, 1, false>(c + e, v + e);
+    }
+  } else {
+    char* at = memory + pf_chunk(row, col / OUT_CHUNK, OUT_CHUNKS) + col % OUT_CHUNK * OUT_SIZE;
+    if constexpr (pf_pairs<Out>::exist && N == 2) {
+      const pf_u32 w = pf_pairs<Out>::of(v[0], v[1]);
+      pf_store_words<4, false>(at, &w);
+    } else {
+      PF_UNROLL for (int e = 0; e < N; ++e) v[e] = pf_dtype<Out>::round(v[e]);
+      pf_store<Out, N, false>(at, v);
+    }
+  }
+}
+
 PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q) {
   char* memory = pf_dynamic_shared();
   const pf_matmul_tile t = pf_matmul_where(q, TILE_M, TILE_N);
@@ -47,52 +102,34 @@ PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q) {
   pf_tile_sums sums;
   sums.clear();
   pf_sum_tiles(sums, memory, q, t, warp_row, warp_col, lane);
-  // The tile of c goes through shared memory, so that whole chunks are written.
-  constexpr int chunks = TILE_N / CHUNK;
-  const PF_T* bias = static_cast<const PF_T*>(q.bias);
 #ifdef PF_MMA
-  sums.each_pair(lane, [&](int row, int col, float u, float v) {
-    if (bias) {
-      float add[2] = {0.0f, 0.0f};
-      const pf_i64 n = t.col + warp_col + col;
-      if (n < q.n) pf_load<PF_T, 1, false>(bias + n, &add[0]);
-      if (n + 1 < q.n) pf_load<PF_T, 1, false>(bias + n + 1, &add[1]);
-      u += add[0];
-      v += add[1];
-    }
-    const int at = warp_col + col;
-    *reinterpret_cast<pf_u32*>(memory + pf_chunk(warp_row + row, at / CHUNK, chunks) +
-                               at % CHUNK * 2) = pf_pairs<PF_T>::of(u, v);
+  sums.each_pair(lane, [&](int row, int col, pf_acc x, pf_acc y) {
+    pf_acc v[2] = {x, y};
+    pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v);
   });
 #else
-  sums.each(lane, [&](int row, int col, float v) {
-    if (bias) {
-      float add = 0.0f;
-      const pf_i64 n = t.col + warp_col + col;
-      if (n < q.n) pf_load<PF_T, 1, false>(bias + n, &add);
-      v += add;
-    }
-    v = pf_dtype<PF_T>::round(v);
-    const int at = warp_col + col;
-    pf_store<PF_T, 1, false>(memory + pf_chunk(warp_row + row, at / CHUNK, chunks) + at % CHUNK * 2,
-                             &v);
+  sums.each(lane, [&](int row, int col, pf_acc x) {
+    pf_acc v[1] = {x};
+    pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v);
   });
 #endif
-  pf_barrier();
-  char* c = static_cast<char*>(q.c) + t.c * 2;
-  const bool whole = q.n % CHUNK == 0;
-  for (int at = static_cast<int>(pf_thread()); at < TILE_M * chunks; at += THREADS) {
-    const int row = at / chunks, col = at % chunks;
-    const pf_i64 m = t.row + row, n = t.col + col * CHUNK;
-    if (m >= q.m || n >= q.n) continue;
-    pf_u32 w[4];
-    pf_load_words<16, false>(memory + pf_chunk(row, col, chunks), w);
-    if (whole) {
-      pf_store_words<16, false>(c + (m * q.n + n) * 2, w);
-    } else {
-      PF_UNROLL for (int e = 0; e < CHUNK; ++e) {
-        const pf_u32 x = w[e / 2] >> (e % 2 * 16);
-        if (n + e < q.n) pf_store_words<2, false>(c + (m * q.n + n + e) * 2, &x);
+  if constexpr (OUT_SIZE < 4) {
+    pf_barrier();
+    char* c = static_cast<char*>(q.c) + t.c * OUT_SIZE;
+    const bool whole = q.n % OUT_CHUNK == 0;
+    for (int at = static_cast<int>(pf_thread()); at < TILE_M * OUT_CHUNKS; at += THREADS) {
+      const int row = at / OUT_CHUNKS, col = at % OUT_CHUNKS;
+      const pf_i64 m = t.row + row, n = t.col + col * OUT_CHUNK;
+      if (m >= q.m || n >= q.n) continue;
+      pf_u32 w[4];
+      pf_load_words<16, false>(memory + pf_chunk(row, col, OUT_CHUNKS), w);
+      if (whole) {
+        pf_store_words<16, false>(c + (m * q.n + n) * OUT_SIZE, w);
+      } else {
+        PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
+          const pf_u32 x = w[e * OUT_SIZE / 4] >> (e * OUT_SIZE % 4 * 8);
+          if (n + e < q.n) pf_store_words<OUT_SIZE, false>(c + (m * q.n + n + e) * OUT_SIZE, &x);
+        }
       }
     }
   }

@@ -1,11 +1,13 @@
-// NVIDIA's matrix instructions on 16-bit floats with float sums, and how their operands come from
-// shared memory. With -DPF_STANDIN_MMA the host acts them out.
+// NVIDIA's matrix instructions on 16-bit floats and tf32 with float sums and on int8 with int32
+// sums, and how their operands come from shared memory. With -DPF_STANDIN_MMA the host acts them
+// out.
 //
-//   a: 16 x 16, words 0..3: rows lane / 4 (+ 8 in words 1, 3), columns lane % 4 * 2, + 1 (+ 8 in
-//   words 2, 3); b: 16 x 8, words 0, 1: rows as a's columns, column lane / 4; c: 16 x 8, rows and
-//   columns as a's, two values for each word.
+//   a: 16 x 32 bytes, words 0..3: rows lane / 4 (+ 8 in words 1, 3), columns those of word lane % 4
+//   (+ 4 in words 2, 3); b: 32 bytes x 8, words 0, 1: rows as a's columns, column lane / 4; c: 16 x
+//   8, rows as a's, columns lane % 4 * 2 and the next, two values for each of a's words 0, 1.
 #ifndef PF_MMA_H
 #define PF_MMA_H
+#include "acted.h"
 #include "prelude.h"
 
 #if defined(PF_NVIDIA)
@@ -26,19 +28,31 @@ PF_DEVICE void pf_load_matrices(pf_u32 address, pf_u32* r) {
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address));
 }
+#define PF_MMA_STEP(SHAPE, TYPES, SUM)                                      \
+  asm volatile("mma.sync.aligned." SHAPE ".row.col." TYPES                  \
+               " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"     \
+               : "+" SUM(c[0]), "+" SUM(c[1]), "+" SUM(c[2]), "+" SUM(c[3]) \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 PF_DEVICE void pf_mma(pf_bf16, float* c, const pf_u32* a, const pf_u32* b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-      "{%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  PF_MMA_STEP("m16n8k16", "f32.bf16.bf16.f32", "f");
 }
 PF_DEVICE void pf_mma(pf_f16, float* c, const pf_u32* a, const pf_u32* b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-      "{%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  PF_MMA_STEP("m16n8k16", "f32.f16.f16.f32", "f");
+}
+PF_DEVICE void pf_mma(float, float* c, const pf_u32* a, const pf_u32* b) {
+  PF_MMA_STEP("m16n8k8", "f32.tf32.tf32.f32", "f");
+}
+PF_DEVICE void pf_mma(pf_i8, pf_i32* c, const pf_u32* a, const pf_u32* b) {
+  PF_MMA_STEP("m16n8k32", "s32.s8.s8.s32", "r");
+}
+PF_DEVICE pf_u32 pf_load_shared(pf_shared_at address) {
+  pf_u32 w;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(w) : "r"(address));
+  return w;
+}
+// Four bytes of a (0..3) and b (4..7), as the digits of `which` say from the lowest on.
+PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b, pf_u32 which) {
+  return __byte_perm(a, b, which);
 }
 // 16 bytes from global to shared memory while the thread goes on; what is past `bytes` becomes 0.
 PF_DEVICE void pf_copy_async(pf_u32 to, const void* from, int bytes) {
@@ -73,23 +87,35 @@ PF_DEVICE void pf_load_matrices(pf_shared_at address, pf_u32* r) {
     }
   }
 }
-static float pf_mma_room[32][32][12];  // of each lane: what it has of a, then of b
 template <class T>
-PF_DEVICE void pf_mma(T, float* c, const pf_u32* a, const pf_u32* b) {
-  const pf_u32 lane = pf_lane(), row = lane / 4, col = lane % 4 * 2;
-  auto& room = pf_mma_room[pf_thread() / PF_WARP];
-  for (pf_u32 i = 0; i < 12; ++i)
-    room[lane][i] =
-        pf_dtype<T>::decode((i < 8 ? a[i / 2] : b[i / 2 - 4]) >> (16 * (i % 2)) & 0xffffu);
+PF_DEVICE void pf_mma(T, pf_compute<T>* c, const pf_u32* a, const pf_u32* b) {
+  constexpr int per = 4 / sizeof(T);          // elements of a word
+  static pf_compute<T> all[32][32][6 * per];  // of each lane: what it has of a, then of b
+  const int lane = static_cast<int>(pf_lane()), row = lane / 4, col = lane % 4 * 2;
+  auto& room = all[pf_thread() / PF_WARP];
+  for (int i = 0; i < 6 * per; ++i)
+    room[lane][i] = i < 4 * per ? pf_acted_value<T>(a, i) : pf_acted_value<T>(b, i - 4 * per);
   pf_shuffle_word(0, 0);  // all have written
-  for (pf_u32 v = 0; v < 4; ++v) {
-    for (pf_u32 k = 0; k < 16; ++k) {
-      const pf_u32 quad = k % 8 / 2, high = k / 8, odd = k % 2;
-      c[v] += room[row * 4 + quad][(high * 2 + v / 2) * 2 + odd] *
-              room[(col + v % 2) * 4 + quad][8 + high * 2 + odd];
+  for (int v = 0; v < 4; ++v) {
+    for (int k = 0; k < 8 * per; ++k) {
+      const int quad = k / per % 4, high = k / per / 4, at = k % per;
+      pf_acted_add(c[v], room[row * 4 + quad][(high * 2 + v / 2) * per + at],
+                   room[(col + v % 2) * 4 + quad][(4 + high) * per + at]);
     }
   }
   pf_shuffle_word(0, 0);  // all have read
+}
+PF_DEVICE pf_u32 pf_load_shared(pf_shared_at address) {
+  pf_u32 w;
+  pf_load_words<4, false>(address, &w);
+  return w;
+}
+PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b, pf_u32 which) {
+  const pf_u64 both = static_cast<pf_u64>(b) << 32 | a;
+  pf_u32 r = 0;
+  for (pf_u32 i = 0; i < 4; ++i)
+    r |= static_cast<pf_u32>(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  return r;
 }
 PF_DEVICE void pf_copy_async(pf_shared_at to, const void* from, int bytes) {
   for (int i = 0; i < 16; ++i) to[i] = i < bytes ? static_cast<const char*>(from)[i] : 0;

@@ -1,24 +1,27 @@
 // How tiles of operands come into shared memory on NVIDIA: every thread starts asynchronous copies
 // of the same chunks of each tile, ahead of their use.
 //
-// An operand lies in strips of 128-byte lines: along k a line of TILE_K = 64 elements for each row
-// of the tile; otherwise 64 neighbours for each k, strip after strip. The chunks of a line are
-// permuted by its number, so that neither copies nor reads meet a bank twice: what Hopper's
-// instructions call a swizzle of 128 bytes.
+// An operand lies in strips of 128-byte lines: along k a line of TILE_K elements for each row of
+// the tile; otherwise neighbours for each k, strip after strip. The chunks of a line are permuted
+// by its number, so that neither copies nor reads meet a bank twice: what Hopper's instructions
+// call a swizzle of 128 bytes. Across k the permutation suits how tiles_mma.h reads each size.
 #ifndef PF_TILES_COPIES_H
 #define PF_TILES_COPIES_H
 #include "mma.h"
 
-static_assert(TILE_K == 64 && TILE_M % 64 == 0 && TILE_N % 64 == 0, "lines have 128 bytes");
+static_assert(TILE_K * SIZE == 128 && TILE_M % 64 == 0 && TILE_N % 64 == 0, "128-byte lines");
 
 // Where chunk `c` of line `r` of an operand lies.
 template <int ALONG_K>
 PF_DEVICE int pf_place(int r, int c) {
-  return (ALONG_K ? r : c / 8 * TILE_K + r) * 128 + ((c ^ r) & 7) * 16;
+  if constexpr (ALONG_K) return r * 128 + ((c ^ r) & 7) * 16;
+  const int p = SIZE == 4 ? 2 * r : SIZE == 1 ? (r & 1) | (r >> 1 & 6) : r;
+  return (c / 8 * TILE_K + r) * 128 + ((c ^ p) & 7) * 16;
 }
 
 // The copies of one operand that a thread starts for each tile. Its chunks lie a fixed number of
-// lines apart, a multiple of 8, so that their places differ by a constant.
+// lines apart, a multiple of what the permutation repeats after, so that their places differ by a
+// constant.
 template <int ALONG_K, int OUTER>
 struct pf_stream {
   enum {
@@ -26,7 +29,9 @@ struct pf_stream {
     COUNT = OUTER * TILE_K / CHUNK / THREADS,
     LINES = THREADS / CHUNKS,
   };
-  static_assert(LINES % 8 == 0, "chunks of a thread must be permuted alike");
+  static_assert(LINES % (ALONG_K || SIZE == 2 ? 8 : 16 / SIZE) == 0,
+                "chunks of a thread must be permuted alike");
+  static_assert(ALONG_K || OUTER * SIZE % 128 == 0, "strips are whole");
   const char* base;
   const char* at;  // of the first chunk
   pf_i64 step;     // bytes from one of the thread's chunks to the next
@@ -41,20 +46,20 @@ struct pf_stream {
               c = static_cast<int>(pf_thread()) % CHUNKS;
     base = base_;
     place = pf_place<ALONG_K>(r, c);
-    step = stride * (LINES * 2);
+    step = stride * (LINES * SIZE);
     if constexpr (ALONG_K) {
-      at = base + ((first + r) * stride + c * CHUNK) * 2;
+      at = base + ((first + r) * stride + c * CHUNK) * SIZE;
       const pf_i64 left = (size - first - r + LINES - 1) / LINES;
       lines = left > COUNT ? COUNT : static_cast<int>(left);
-      advance = TILE_K * 2;
+      advance = TILE_K * SIZE;
       bytes = 16;
       k = c * CHUNK;
     } else {
       const pf_i64 left = size - first - c * CHUNK;
-      bytes = left >= CHUNK ? 16 : left > 0 ? static_cast<int>(left) * 2 : 0;
-      at = base + (r * stride + first + c * CHUNK) * 2;
+      bytes = left >= CHUNK ? 16 : left > 0 ? static_cast<int>(left) * SIZE : 0;
+      at = base + (r * stride + first + c * CHUNK) * SIZE;
       lines = COUNT;
-      advance = stride * (TILE_K * 2);
+      advance = stride * (TILE_K * SIZE);
       k = r;
     }
   }
@@ -63,7 +68,7 @@ struct pf_stream {
     int n;
     if constexpr (ALONG_K) {
       const pf_i64 rest = left - k;
-      n = i >= lines ? 0 : rest >= CHUNK ? 16 : rest > 0 ? static_cast<int>(rest) * 2 : 0;
+      n = i >= lines ? 0 : rest >= CHUNK ? 16 : rest > 0 ? static_cast<int>(rest) * SIZE : 0;
     } else {
       n = left > k + i * LINES ? bytes : 0;
     }
@@ -80,8 +85,8 @@ struct pf_pipeline {
   pf_i64 left;  // elements of k that no copy was started for yet
 
   PF_METHOD void start(const pf_matmul_args& q, const pf_matmul_tile& t) {
-    a.start(static_cast<const char*>(q.a) + t.a * 2, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col);
-    b.start(static_cast<const char*>(q.b) + t.b * 2, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row);
+    a.start(static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col);
+    b.start(static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row);
     left = q.k;
   }
   // Starts part PART of OF of the next tile's copies.

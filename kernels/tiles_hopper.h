@@ -3,7 +3,8 @@
 // warp. For sm_90a; the host acts it out.
 #ifndef PF_TILES_HOPPER_H
 #define PF_TILES_HOPPER_H
-static_assert(WARP_M == 16 && WARP_N == TILE_N && (TILE_N == 128 || TILE_N == 256) && STAGES >= 3,
+static_assert(SIZE == 2 && WARP_M == 16 && WARP_N == TILE_N && (TILE_N == 128 || TILE_N == 256) &&
+                  STAGES >= 3,
               "warps take 16 rows each");
 
 struct pf_tile_sums {

@@ -23,7 +23,7 @@ PF_DEVICE pf_source pf_locate(const char* base, pf_i64 first, pf_i64 size, pf_i6
   const pf_i64 left = ALONG_K ? k - along : size - along;
   pf_source s = {base, 0};
   if (line < (ALONG_K ? size : k) && left > 0) {
-    s.p = base + (line * stride + along) * 2;
+    s.p = base + (line * stride + along) * SIZE;
     s.elements = left < CHUNK ? static_cast<int>(left) : CHUNK;
   }
   return s;
@@ -46,8 +46,8 @@ struct pf_pipeline {
         PF_UNROLL for (int e = 0; e < CHUNK; ++e) {
           if (e >= s.elements) continue;
           pf_u32 w;
-          pf_load_words<2, false>(s.p + e * 2, &w);
-          r[i][e / 2] |= w << (e % 2 * 16);
+          pf_load_words<SIZE, false>(s.p + e * SIZE, &w);
+          r[i][e / PER] |= w << (e % PER * 8 * SIZE);
         }
       }
     }
@@ -57,21 +57,23 @@ struct pf_pipeline {
     constexpr int chunks = TILE_K / CHUNK;
     PF_UNROLL for (int i = 0; i < N; ++i) {
       const int at = i * THREADS + static_cast<int>(pf_thread());
+      pf_u32 w[4];
+      PF_UNROLL for (int v = 0; v < 4; ++v) w[v] = PF_TF32 ? pf_tf32_bits(r[i][v]) : r[i][v];
       if constexpr (ALONG_K) {
-        pf_store_words<16, false>(tile + pf_place(at / chunks, at % chunks), r[i]);
+        pf_store_words<16, false>(tile + pf_place(at / chunks, at % chunks), w);
       } else {
         const int k = at / (OUTER / CHUNK), outer = at % (OUTER / CHUNK) * CHUNK;
         PF_UNROLL for (int e = 0; e < CHUNK; ++e) {
-          const pf_u32 w = r[i][e / 2] >> (e % 2 * 16);
-          pf_store_words<2, false>(tile + pf_place(outer + e, k / CHUNK) + k % CHUNK * 2, &w);
+          const pf_u32 x = w[e / PER] >> (e % PER * 8 * SIZE);
+          pf_store_words<SIZE, false>(tile + pf_place(outer + e, k / CHUNK) + k % CHUNK * SIZE, &x);
         }
       }
     }
   }
   PF_METHOD void load(const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 k0) {
-    fetch<A_ALONG_K, TILE_M>(a, static_cast<const char*>(q.a) + t.a * 2, t.row, q.m,
+    fetch<A_ALONG_K, TILE_M>(a, static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m,
                              A_ALONG_K ? q.a_row : q.a_col, k0, q.k);
-    fetch<B_ALONG_K, TILE_N>(b, static_cast<const char*>(q.b) + t.b * 2, t.col, q.n,
+    fetch<B_ALONG_K, TILE_N>(b, static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n,
                              B_ALONG_K ? q.b_col : q.b_row, k0, q.k);
   }
   PF_METHOD void store(char* stage) const {
@@ -82,12 +84,12 @@ struct pf_pipeline {
 
 struct pf_tile_sums {
   enum { MS = WARP_M / PF_UNIT_M, NS = WARP_N / PF_UNIT_N };
-  float c[MS][NS][PF_UNIT_SUMS];
+  pf_acc c[MS][NS][PF_UNIT_SUMS];
 
   static PF_METHOD void read(const char* tile, int line, int k, pf_u32 (&w)[PF_UNIT_WORDS]) {
-    constexpr int step = PF_UNIT_DEPTH < CHUNK ? PF_UNIT_DEPTH : CHUNK;
-    PF_UNROLL for (int e = 0; e < PF_UNIT_DEPTH; e += step) pf_load_words<step * 2, false>(
-        tile + pf_place(line, (k + e) / CHUNK) + (k + e) % CHUNK * 2, w + e / 2);
+    constexpr int step = int(PF_UNIT_DEPTH) < int(CHUNK) ? int(PF_UNIT_DEPTH) : int(CHUNK);
+    PF_UNROLL for (int e = 0; e < PF_UNIT_DEPTH; e += step) pf_load_words<step * SIZE, false>(
+        tile + pf_place(line, (k + e) / CHUNK) + (k + e) % CHUNK * SIZE, w + e / PER);
   }
   PF_METHOD void multiply(const char* stage, int warp_row, int warp_col, int lane) {
     PF_UNROLL for (int kk = 0; kk < TILE_K; kk += PF_UNIT_K) {
@@ -115,7 +117,7 @@ struct pf_tile_sums {
   PF_METHOD void clear() {
     PF_UNROLL for (int i = 0; i < MS; ++i) {
       PF_UNROLL for (int j = 0; j < NS; ++j) {
-        PF_UNROLL for (int v = 0; v < PF_UNIT_SUMS; ++v) c[i][j][v] = 0.0f;
+        PF_UNROLL for (int v = 0; v < PF_UNIT_SUMS; ++v) c[i][j][v] = pf_acc(0);
       }
     }
   }

@@ -14,6 +14,7 @@ namespace pyflame::cpu {
 struct Gemm {
   int64_t batch = 1, m, n, k;
   DType dtype;
+  bool wide = false;  // dtype is Int8, that of c and of the bias Int32
   const void* a;
   int64_t a_batch, a_row, a_col;
   const void* b;

@@ -171,15 +171,26 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
 }
 
 // Integers: unsigned arithmetic, so that overflow wraps.
-template <class S, class U>
-void block_int(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, int64_t n0,
+template <class S, class U, class C>
+void block_int(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, int64_t n0,
                int64_t n1) {
   const int64_t n = n1 - n0;
   U* sum = t_c.get<U>(static_cast<size_t>(n));
-  const S* bias = static_cast<const S*>(g.bias);
+  const C* bias = static_cast<const C*>(g.bias);
+  const bool dots = g.a_col == 1 && g.b_row == 1 && g.b_col != 1;  // both in order of memory
   for (int64_t i = m0; i < m1; ++i) {
     for (int64_t j = 0; j < n; ++j) sum[j] = bias ? static_cast<U>(bias[n0 + j]) : U(0);
-    for (int64_t p = 0; p < g.k; ++p) {
+    if (dots) {
+      const S* row = a + i * g.a_row;
+      for (int64_t j = 0; j < n; ++j) {
+        const S* column = b + (n0 + j) * g.b_col;
+        U more = 0;
+        for (int64_t p = 0; p < g.k; ++p)
+          more += static_cast<U>(row[p]) * static_cast<U>(column[p]);
+        sum[j] += more;
+      }
+    }
+    for (int64_t p = 0; p < g.k && !dots; ++p) {
       const U x = static_cast<U>(a[i * g.a_row + p * g.a_col]);
       const S* row = b + p * g.b_row + n0 * g.b_col;
       if (g.b_col == 1)
@@ -187,7 +198,7 @@ void block_int(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t 
       else
         for (int64_t j = 0; j < n; ++j) sum[j] += x * static_cast<U>(row[j * g.b_col]);
     }
-    for (int64_t j = 0; j < n; ++j) c[i * g.c_row + n0 + j] = static_cast<S>(sum[j]);
+    for (int64_t j = 0; j < n; ++j) c[i * g.c_row + n0 + j] = static_cast<C>(sum[j]);
   }
   t_c.trim();
 }
@@ -212,11 +223,11 @@ struct Grid {
   }
 };
 
-template <class S, class Fn>
+template <class S, class C = S, class Fn>
 void over_grid(const Gemm& g, Fn fn) {
   const S* a = static_cast<const S*>(g.a);
   const S* b = static_cast<const S*>(g.b);
-  S* c = static_cast<S*>(g.c);
+  C* c = static_cast<C*>(g.c);
   const double work = double(g.batch) * double(g.m) * double(g.n) * double(g.k);
   if (work < 2.5e5) {
     for (int64_t i = 0; i < g.batch; ++i)
@@ -239,11 +250,12 @@ void over_grid(const Gemm& g, Fn fn) {
 }  // namespace
 
 void gemm_own(const Gemm& g) {
+  if (g.wide) return over_grid<int8_t, int32_t>(g, block_int<int8_t, uint32_t, int32_t>);
   dispatch(g.dtype, [&]<class S>() {
     if constexpr (kIsFloatType<S>)
       over_grid<S>(g, block<S, ComputeType<S>>);
     else if constexpr (!std::is_same_v<S, bool>)  // the operation has refused it
-      over_grid<S>(g, block_int<S, std::conditional_t<sizeof(S) == 8, uint64_t, uint32_t>>);
+      over_grid<S>(g, block_int<S, std::conditional_t<sizeof(S) == 8, uint64_t, uint32_t>, S>);
   });
 }
 

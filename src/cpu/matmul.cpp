@@ -1,5 +1,6 @@
 // The "matmul" kernel: out[..., m, n] = a[..., m, k] b[..., k, n] + bias[n]. Batch dimensions
-// broadcast; attributes say whether a and b are given transposed. No operand is ever copied.
+// broadcast; attributes say whether a and b are given transposed. No operand is ever copied. `out`
+// has the operands' dtype, or int32 where they have int8.
 #include <algorithm>
 
 #include "cpu/gemm.h"
@@ -22,7 +23,8 @@ void matmul(const KernelArgs& args) {
   const pf_tensor &out = args.tensor(0), &a = args.tensor(1), &b = args.tensor(2);
   const bool trans_a = args.i(0) != 0, trans_b = args.i(1) != 0;
   Gemm g;
-  g.dtype = args.dtype(0);
+  g.dtype = args.dtype(1);
+  g.wide = args.dtype(0) != g.dtype;
   g.m = out.shape[out.ndim - 2];
   g.n = out.shape[out.ndim - 1];
   g.k = a.shape[a.ndim - (trans_a ? 2 : 1)];

@@ -1,5 +1,6 @@
 // The named kernel "matmul": out[..., m, n] = a[..., m, k] b[..., k, n] + bias[n]. Batch dimensions
-// broadcast; attributes say whether a and b are given transposed. No operand is copied.
+// broadcast; attributes say whether a and b are given transposed. No operand is copied. `out` has
+// the operands' dtype, or int32 where they have int8.
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -43,7 +44,9 @@ void normalise(int64_t rows, int64_t cols, int64_t* row, int64_t* col) {
 // What decides over the speed of a product, as text.
 std::string description(const Product& p) {
   std::ostringstream s;
-  s << "matmul " << name(p.dtype) << " " << p.m << "x" << p.k << "x" << p.n;
+  s << "matmul " << name(p.dtype) << " ";
+  if (p.out != p.dtype) s << "to " << name(p.out) << " ";
+  s << p.m << "x" << p.k << "x" << p.n;
   if (p.bias) s << " bias";
   if (p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest)
     s << " tf32";
@@ -78,7 +81,8 @@ void matmul(const KernelArgs& args) {
   const pf_tensor &out = args.tensor(0), &a = args.tensor(1), &b = args.tensor(2);
   const bool trans_a = args.i(0) != 0, trans_b = args.i(1) != 0;
   Product p;
-  p.dtype = args.dtype(0);
+  p.dtype = args.dtype(1);
+  p.out = args.dtype(0);
   p.m = out.shape[out.ndim - 2];
   p.n = out.shape[out.ndim - 1];
   p.k = a.shape[a.ndim - (trans_a ? 2 : 1)];

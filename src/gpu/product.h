@@ -12,7 +12,8 @@ namespace pyflame::gpu {
 // the batches are `ndim` dimensions, innermost first, 0 where an operand repeats.
 struct Product {
   int64_t m, n, k;
-  DType dtype;
+  DType dtype;  // of a and b
+  DType out;    // of c and the bias: the same, or Int32 for Int8
   const void* a;
   const void* b;
   const void* bias;  // dense, or null
@@ -61,8 +62,8 @@ bool product_library_usable();
 // "cuBLASLt 13.0.2 (path)", or why there is none.
 const char* product_library();
 
-// The matrix instructions on 16-bit floats that our kernels use: 0 if there are none, 1 on NVIDIA,
-// on AMD PF_MATRIX_UNIT of kernels/matrix_units.h.
+// The matrix instructions on 16-bit floats and int8 that our kernels use: 0 if there are none, 1 on
+// NVIDIA, on AMD PF_MATRIX_UNIT of kernels/matrix_units.h.
 int matrix_unit(const Traits&);
 
 // The kernels of kernels/matmul*.h; takes everything. `tile`: one of kOwnTiles that somebody

@@ -1,8 +1,10 @@
-// Our own matrix products: matrix units for 16-bit floats, ordinary arithmetic for the rest. The
+// Our own matrix products: matrix units for 16-bit floats, int8 and, where they have them, float32
+// or what set_float32_matmul_precision() lets take its place; ordinary arithmetic for the rest. The
 // tile is chosen from the product's sizes alone.
 #include <algorithm>
 
 #include "gpu/product.h"
+#include "pyflame/amp.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -40,91 +42,123 @@ int64_t blocks(const Product& p, int tile_m, int tile_n) {
   return ceil_div(p.m, tile_m) * ceil_div(p.n, tile_n) * p.batches();
 }
 
-bool aligned(const void* at, int64_t stride) {
-  return reinterpret_cast<uintptr_t>(at) % 16 == 0 && stride % 8 == 0;
+bool aligned(const void* at, int64_t stride, int item) {
+  return reinterpret_cast<uintptr_t>(at) % 16 == 0 && stride * item % 16 == 0;
 }
 
 // 0: k has stride 1; 1: the other dimension has; -1: the tiles cannot be read in chunks.
-int along_k(const void* at, int64_t outer, int64_t k, bool batches_fit) {
+int along_k(const void* at, int64_t outer, int64_t k, int item, bool batches_fit) {
   if (!batches_fit) return -1;
-  if (k == 1 && aligned(at, outer)) return 1;
-  if (outer == 1 && aligned(at, k)) return 0;
+  if (k == 1 && aligned(at, outer, item)) return 1;
+  if (outer == 1 && aligned(at, k, item)) return 0;
   return -1;
 }
 
 struct Tiling {
-  int m, n, k, warp_m, warp_n, stages;
-  int64_t shared() const {
-    const int64_t operands = int64_t{2} * (m + n) * k * stages, result = int64_t{2} * m * n;
-    return std::max(operands, result);
+  int m, n, line;  // line: bytes of k
+  int warp_m, warp_n, stages;
+  bool wgmma = false;
+  // Results of less than 4 bytes go through shared memory too.
+  int64_t shared(int out_item) const {
+    const int64_t operands = int64_t{1} * (m + n) * line * stages;
+    return out_item >= 4 ? operands : std::max(operands, int64_t{out_item} * m * n);
   }
   int threads(int warp) const { return m / warp_m * (n / warp_n) * warp; }
 };
 
 // The widest tile that still gives every compute unit work.
-// `tile` takes one of them (from the widest), if it is not -1.
-Tiling choose(const Traits& t, const Product& p, int tile) {
+// `tile` takes one of them (from the widest), if it is not -1. `across`: an operand's k has not
+// stride 1. False where there is no such tile.
+bool choose(const Traits& t, const Product& p, bool across, int tile, Tiling* s) {
+  const int item = static_cast<int>(itemsize(p.dtype)), out = static_cast<int>(itemsize(p.out));
+  const auto fits = [&](const Tiling& x) { return t.max_shared >= size_t(x.shared(out)); };
   if (t.amd) {
     // 64 KB of LDS; two blocks share a compute unit.
     // RDNA 3 keeps both operands twice in registers: a warp takes half as much there.
-    static constexpr Tiling kWide{128, 128, 32, 64, 64, 2}, kTall{128, 128, 32, 64, 32, 2},
-        kSmall{64, 64, 32, 32, 32, 2};
-    if (tile < 0 ? blocks(p, 128, 128) < t.compute_units : tile != 0) return kSmall;
-    return t.architecture.rfind("gfx11", 0) == 0 ? kTall : kWide;
+    static constexpr Tiling kWide{128, 128, 64, 64, 64, 2}, kTall{128, 128, 64, 64, 32, 2},
+        kSmall{64, 64, 64, 32, 32, 2};
+    if (tile == 1) return false;
+    if (tile < 0 ? blocks(p, 128, 128) < t.compute_units : tile == 2)
+      *s = kSmall;
+    else
+      *s = t.architecture.rfind("gfx11", 0) == 0 ? kTall : kWide;
+    return fits(*s);
   }
-  static constexpr Tiling kHopper{128, 256, 64, 16, 256, 4}, kHopperPair{128, 128, 64, 16, 128, 3},
-      kHopperSingle{128, 128, 64, 16, 128, 6}, kWide{128, 256, 64, 64, 64, 3},
-      kMiddle{128, 128, 64, 64, 64, 3}, kSmall{64, 64, 64, 32, 32, 4};
-  const bool hopper = t.architecture == "sm_90";
+  static constexpr Tiling kHopper{128, 256, 128, 16, 256, 4, true},
+      kHopperPair{128, 128, 128, 16, 128, 3, true}, kHopperSingle{128, 128, 128, 16, 128, 6, true},
+      kWide{128, 256, 128, 64, 64, 3}, kMiddle{128, 128, 128, 64, 64, 3},
+      kMiddleAcross{128, 128, 128, 64, 32, 3}, kSmall{64, 64, 128, 32, 32, 4};
+  // Lines of int8 across k are as long as two small tiles.
+  const bool has_small = item > 1 || !across;
+  // What takes operands across k apart needs registers for it.
+  const Tiling& middle = item != 2 && across ? kMiddleAcross : kMiddle;
+  const bool hopper = t.architecture == "sm_90" && item == 2;
   if (tile >= 0) {
-    if (tile == 2) return kSmall;
-    return hopper ? (tile == 0 ? kHopper : kHopperPair) : tile == 0 ? kWide : kMiddle;
+    if (tile == 2 && !has_small) return false;
+    *s = tile == 2 ? kSmall
+         : hopper  ? (tile == 0 ? kHopper : kHopperPair)
+                   : (tile == 0 ? kWide : middle);
+    return fits(*s);
   }
   if (hopper) {
-    if (blocks(p, 128, 256) >= 2 * t.compute_units) return kHopper;
     // Two blocks of the narrower one share a compute unit where there are that many.
-    if (blocks(p, 128, 128) > t.compute_units) return kHopperPair;
-    if (blocks(p, 128, 128) >= t.compute_units / 2) return kHopperSingle;
-    return kSmall;
+    *s = blocks(p, 128, 256) >= 2 * t.compute_units   ? kHopper
+         : blocks(p, 128, 128) > t.compute_units      ? kHopperPair
+         : blocks(p, 128, 128) >= t.compute_units / 2 ? kHopperSingle
+                                                      : kSmall;
+    return fits(*s);
   }
-  if (blocks(p, 128, 256) >= t.compute_units && t.max_shared >= size_t(kWide.shared()))
-    return kWide;
-  if (blocks(p, 128, 128) >= t.compute_units / 2 && t.max_shared >= size_t(kMiddle.shared()))
-    return kMiddle;
-  return kSmall;
+  if (blocks(p, 128, 256) >= t.compute_units && fits(kWide))
+    *s = kWide;
+  else if ((!has_small || blocks(p, 128, 128) >= t.compute_units / 2) && fits(middle))
+    *s = middle;
+  else
+    *s = kSmall;
+  return fits(*s) && (has_small || s->m > 64);
 }
 
 bool tiles(const KernelArgs& args, const Product& p, int tile) {
-  if (p.dtype != DType::BFloat16 && p.dtype != DType::Float16) return false;
   const Traits& t = args.traits();
-  const int unit = matrix_unit(t);
+  const int unit = matrix_unit(t), item = static_cast<int>(itemsize(p.dtype));
   if (!unit || p.k == 0) return false;
+  bool tf32 = false;
+  if (p.dtype == DType::Float32) {
+    // NVIDIA's units take float32 only rounded, AMD's CDNA as it is; RDNA's not at all.
+    tf32 = float32_matmul_precision() != MatmulPrecision::Highest &&
+           (!t.amd || t.architecture == "gfx942");
+    if (t.amd ? unit != 1 : !tf32) return false;
+  } else if (p.dtype != DType::BFloat16 && p.dtype != DType::Float16 && p.dtype != DType::Int8) {
+    return false;
+  }
   bool a_fits = true, b_fits = true;
   for (int d = 0; d < p.ndim; ++d) {
-    a_fits = a_fits && p.batch[d].a % 8 == 0;
-    b_fits = b_fits && p.batch[d].b % 8 == 0;
+    a_fits = a_fits && p.batch[d].a * item % 16 == 0;
+    b_fits = b_fits && p.batch[d].b * item % 16 == 0;
   }
-  const int a = along_k(p.a, p.a_row, p.a_col, a_fits), b = along_k(p.b, p.b_col, p.b_row, b_fits);
+  const int a = along_k(p.a, p.a_row, p.a_col, item, a_fits),
+            b = along_k(p.b, p.b_col, p.b_row, item, b_fits);
   if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
-  const Tiling s = choose(t, p, tile);
-  if (t.max_shared < size_t(s.shared())) return false;
-  Function f = args.compile("matmul_tiles.h",
-                            Defines()
-                                .type("PF_T", p.dtype)
-                                .value("TILE_M", s.m)
-                                .value("TILE_N", s.n)
-                                .value("TILE_K", s.k)
-                                .value("WARP_M", s.warp_m)
-                                .value("WARP_N", s.warp_n)
-                                .value("STAGES", s.stages)
-                                .value("PF_MATRIX_UNIT", s.warp_m == 16 ? 2
-                                                         : t.amd        ? unit
-                                                                        : 1)
-                                .value("A_ALONG_K", a)
-                                .value("B_ALONG_K", b),
-                            "pf_matmul_tiles");
-  args.launch(f, blocks(p, s.m, s.n), s.threads(t.warp), size_t(s.shared()),
-              arguments(p, s.m, s.n));
+  Tiling s;
+  if (!choose(t, p, !a || !b, tile, &s)) return false;
+  Defines options = Defines()
+                        .type("PF_T", p.dtype)
+                        .value("TILE_M", s.m)
+                        .value("TILE_N", s.n)
+                        .value("TILE_K", s.line / item)
+                        .value("WARP_M", s.warp_m)
+                        .value("WARP_N", s.warp_n)
+                        .value("STAGES", s.stages)
+                        .value("PF_MATRIX_UNIT", t.amd     ? unit
+                                                 : s.wgmma ? 2
+                                                           : 1)
+                        .value("A_ALONG_K", a)
+                        .value("B_ALONG_K", b);
+  if (tf32) options = std::move(options).value("PF_TF32", 1);
+  if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
+  if (t.architecture == "gfx90a") options = std::move(options).value("PF_CDNA", 2);
+  Function f = args.compile("matmul_tiles.h", options, "pf_matmul_tiles");
+  args.launch(f, blocks(p, s.m, s.n), s.threads(t.warp),
+              size_t(s.shared(static_cast<int>(itemsize(p.out)))), arguments(p, s.m, s.n));
   return true;
 }
 
@@ -157,15 +191,15 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
                   : large && blocks(p, 128, 128) >= t.compute_units ? kLarge
                   : !whole && blocks(p, 64, 64) >= t.compute_units  ? kMiddle
                                                                     : kSmall;
-  Function f = args.compile("matmul.h",
-                            Defines()
-                                .type("PF_T", p.dtype)
-                                .value("TILE_M", s.m)
-                                .value("TILE_N", s.n)
-                                .value("TILE_K", s.k)
-                                .value("REG_M", s.reg_m)
-                                .value("REG_N", s.reg_n),
-                            "pf_matmul");
+  Defines options = Defines()
+                        .type("PF_T", p.dtype)
+                        .value("TILE_M", s.m)
+                        .value("TILE_N", s.n)
+                        .value("TILE_K", s.k)
+                        .value("REG_M", s.reg_m)
+                        .value("REG_N", s.reg_n);
+  if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
+  Function f = args.compile("matmul.h", options, "pf_matmul");
   args.launch(f, blocks(p, s.m, s.n), s.m / s.reg_m * (s.n / s.reg_n), 0, arguments(p, s.m, s.n));
   return true;
 }

@@ -9,6 +9,7 @@
 #include "engine/placement.h"
 #include "ops/pointwise_text.h"
 #include "pyflame/autograd.h"
+#include "pyflame/device.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -222,6 +223,7 @@ MatmulPrecision float32_matmul_precision() {
   return g_precision.load(std::memory_order_relaxed);
 }
 void set_float32_matmul_precision(MatmulPrecision p) {
+  if (p != float32_matmul_precision()) flush();  // what was asked for before keeps its precision
   g_precision.store(p, std::memory_order_relaxed);
 }
 

@@ -53,7 +53,7 @@ Tensor fold(const Tensor& t) {
 }
 
 Tensor make_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bool tb,
-                    const char* op) {
+                    const char* op, DType dtype) {
   const int na = a->shape.size(), nb = b->shape.size();
   const int64_t m = a->shape[na - (ta ? 1 : 2)], ka = a->shape[na - (ta ? 2 : 1)];
   const int64_t kb = b->shape[nb - (tb ? 1 : 2)], n = b->shape[nb - (tb ? 2 : 1)];
@@ -70,7 +70,7 @@ Tensor make_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool t
   shape.push_back(m);
   shape.push_back(n);
   checked_numel(shape, op);
-  Tensor out = make_tensor(shape, a->dtype, a->storage->device);
+  Tensor out = make_tensor(shape, dtype, a->storage->device);
   if (ka == 0) {  // an empty sum
     NoGrad off;
     if (bias.defined())
@@ -114,7 +114,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                const char* op) {
   Tensor row = bias;
   if (row.defined() && row->strides[0] != 1 && row->shape[0] > 1) row = contiguous(row);
-  Tensor out = make_product(a, b, row, ta, tb, op);
+  Tensor out = make_product(a, b, row, ta, tb, op, a->dtype);
   if (autograd::wanted({a, b, bias})) {
     // Each operand is kept only for the gradient of the other.
     const Tensor none, &keep_a = autograd::requires_grad(b) ? a : none,
@@ -167,6 +167,15 @@ Tensor mm(const Tensor& a, const Tensor& b) {
   check_ndim(a, 2, "mm", "input");
   check_ndim(b, 2, "mm", "mat2");
   return product(a, b, {}, false, false, "mm");
+}
+
+Tensor int_mm(const Tensor& a, const Tensor& b) {
+  check_operands(a, b, "int_mm");
+  check_ndim(a, 2, "int_mm", "input");
+  check_ndim(b, 2, "int_mm", "mat2");
+  PF_CHECK(a->dtype == DType::Int8, DTypeError, "int_mm", "got ", a->dtype,
+           "; expected int8; convert with .to(pf.int8), or use matmul for other dtypes");
+  return make_product(a, b, {}, false, false, "int_mm", DType::Int32);
 }
 
 Tensor mv(const Tensor& a, const Tensor& b) {
@@ -273,6 +282,12 @@ const Family kProducts("matrix products", [](Family& f) {
                  "bfloat16 accumulate in float32 and round once."});
   f.op(&mm, {"mm(Tensor input, Tensor mat2) -> Tensor",
              "Product of two matrices, [m, k] and [k, n], without broadcasting."});
+  f.op(&int_mm, {"int_mm(Tensor input, Tensor mat2) -> Tensor",
+                 "Product of two int8 matrices, [m, k] and [k, n], as int32, so that no sum of up "
+                 "to 131071 products overflows; matmul would keep the lowest 8 bits.",
+                 kFunction});
+  f.op(&int_mm, {"_int_mm(Tensor input, Tensor mat2) -> Tensor",
+                 "The same as int_mm, by PyTorch's name.", kFunction});
   f.op(&bmm, {"bmm(Tensor input, Tensor mat2) -> Tensor",
               "Products of two batches of matrices, [b, m, k] and [b, k, n]."});
   f.op(&bmm, {"batch_matmul(Tensor input, Tensor mat2) -> Tensor", "The same as bmm.", kFunction});

@@ -12,6 +12,8 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                const char* op);
 
 Tensor mm(const Tensor&, const Tensor&);
+// int8 matrices to int32.
+Tensor int_mm(const Tensor&, const Tensor&);
 Tensor mv(const Tensor&, const Tensor&);
 Tensor dot(const Tensor&, const Tensor&);
 Tensor outer(const Tensor&, const Tensor&);

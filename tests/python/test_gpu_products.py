@@ -1,5 +1,7 @@
 """Our own matrix products on the stand-in, on every kind of matrix unit that the host acts out."""
 
+import re
+
 import pytest
 import standin
 from standin import cache, run  # noqa: F401
@@ -7,11 +9,68 @@ from standin import cache, run  # noqa: F401
 CUDA = {"PYFLAME_CUDA_LIBRARY": standin.HIP, "PYFLAME_NVRTC_LIBRARY": standin.RTC}
 UNITS = {
     "mfma": {"PYFLAME_STANDIN_ARCH": "gfx942"},
+    "mfma of CDNA 2": {"PYFLAME_STANDIN_ARCH": "gfx90a"},
     "wmma of RDNA 3": {"PYFLAME_STANDIN_ARCH": "gfx1100"},
     "wmma of RDNA 4": {"PYFLAME_STANDIN_ARCH": "gfx1201"},
     "mma.sync": CUDA | {"PYFLAME_STANDIN_SM": 80, "PYFLAME_HIP_LIBRARY": "/none"},
     "wgmma": CUDA | {"PYFLAME_STANDIN_SM": 90, "PYFLAME_HIP_LIBRARY": "/none"},
 }
+
+
+TF32 = ("mfma", "mma.sync", "wgmma")  # gfx942 calls it xf32
+FLOAT32 = ("mfma", "mfma of CDNA 2")
+
+
+def environment(unit, **more):
+    if (
+        "PYFLAME_CUDA_LIBRARY" in UNITS[unit]
+        and not (standin.FOLDER / "libpyflame_cuda.so").exists()
+    ):
+        pytest.skip("no CUDA plug-in")
+    return UNITS[unit] | {"PYFLAME_GPU_GEMM": "own"} | more
+
+
+def keep(folder):
+    """Compiled anew, with the texts kept: `units` finds out which instructions were used."""
+    folder.mkdir()
+    return {"XDG_CACHE_HOME": folder / "cache", "PYFLAME_STANDIN_KEEP": folder}
+
+
+def units(folder):
+    """The options PF_T, PF_OUT and PF_TF32 of what was compiled for matrix units."""
+    found = set()
+    for file in folder.glob("*.cpp"):
+        with file.open() as f:
+            options = dict(re.findall(r"-D(\w+)=(\S+)", f.readline()))
+        if "STAGES" in options:
+            names = ("PF_T", "PF_OUT", "PF_TF32")
+            found.add(" ".join(options[n] for n in names if n in options))
+    return found
+
+
+# Operands whose k is the unit stride and others, at odd sizes where rows may begin anywhere; the
+# stand-in has four compute units, so that tiles of each size are chosen. Strides of 16 bytes.
+OPERANDS = """
+def operands(make, item):
+    step = 16 // item
+    up = lambda x: (x + step - 1) // step * step
+    for m, n, k, ways in (
+        (37, 75, 28, ((0, 0), (0, 1), (1, 0), (1, 1))),
+        (261, 136, 100, ((0, 1),)),
+        (136, 521, 36, ((1, 0),)),
+    ):
+        k = up(k * 4 // item)
+        for a_across, b_across in ways:
+            a = make(k, up(m)).T if a_across else make(m, k)
+            b = make(k, up(n)) if b_across else make(n, k).T
+            yield a, b
+
+# On the device, with the strides that it has here.
+def place(x):
+    if x.strides[-1] == x.itemsize:
+        return pf.tensor(x).to("gpu")
+    return pf.tensor(np.ascontiguousarray(x.swapaxes(-1, -2))).to("gpu").transpose(-1, -2)
+"""
 
 
 @standin.MARKS[0]
@@ -20,11 +79,6 @@ UNITS = {
 def test_tiles(run, unit):  # noqa: F811
     """Tiles of each size that the four compute units of the stand-in make it choose, with ends that
     fill no tile, k that fills no step, operands along k and across, a bias."""
-    if (
-        "PYFLAME_CUDA_LIBRARY" in UNITS[unit]
-        and not (standin.FOLDER / "libpyflame_cuda.so").exists()
-    ):
-        pytest.skip("no CUDA plug-in")
     run(
         """
         rng = np.random.default_rng(3)
@@ -45,6 +99,119 @@ def test_tiles(run, unit):  # noqa: F811
             want = want + bias.double().numpy()
             assert np.allclose(got.cpu().double().numpy(), want, rtol=tol, atol=tol * k**0.5)
         """,
-        PYFLAME_GPU_GEMM="own",
-        **UNITS[unit],
+        **environment(unit),
     )
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+@pytest.mark.parametrize("unit", UNITS)
+def test_float32(run, unit, tmp_path):  # noqa: F811
+    """float32 to float32's accuracy, on AMD's units or none; with precision "high" operands rounded
+    to nearest with 11 bits where a unit takes those. The error is compared with what such operands
+    may make of |a| |b|."""
+    code = f"""
+precise, tf32 = 1e-6, {2.0**-10 if unit in TF32 else 1e-6}
+rng = np.random.default_rng(4)
+make = lambda *shape: rng.standard_normal(shape).astype("float32")
+def check(got, a, b, bound, bias=0):
+    a, b = a.astype(float), b.astype(float)
+    error = np.abs(got.cpu().numpy() - (a @ b + bias)) / (np.abs(a) @ np.abs(b) + np.abs(bias))
+    assert error.max() <= bound * 1.001 + 1e-6, (a.shape, b.shape, error.max(), bound)
+    return error.max()
+{OPERANDS}
+for precision, bound in (("highest", precise), ("high", tf32)):
+    pf.set_float32_matmul_precision(precision)
+    worst = max(check(place(a) @ place(b), a, b, bound) for a, b in operands(make, 4))
+    assert worst > bound / 16 or bound == precise
+
+    # Not cut: what is lost does not add up.
+    a, b = 1 + rng.random((64, 64), "float32"), 1 + rng.random((64, 64), "float32")
+    got, want = (place(a) @ place(b)).cpu().numpy(), a.astype(float) @ b.astype(float)
+    assert abs((got / want - 1).mean()) < 2.0**-15
+
+    a, b = make(3, 37, 28), make(3, 28, 76)
+    check(place(a) @ place(b), a, b, bound)
+    check(place(a[:, None]) @ place(b), a[:, None], b, bound)
+    check(place(a) @ place(b[0]), a, b[0], bound)
+    wide = make(37, 60)
+    for at in (4, 1):  # the second begins between what units can read
+        check(place(wide)[:, at : at + 28] @ place(b[0]), wide[:, at : at + 28], b[0], bound)
+    check(place(wide[::3])[:, :28] @ place(b[0]), wide[::3, :28], b[0], bound)
+
+    x, w, bias = make(37, 28), make(75, 28), make(75)
+    linear = pf.nn.functional.linear(place(x), place(w), place(bias))
+    check(linear, x, w.T, bound, bias)
+    for f in (pf.relu, pf.nn.functional.gelu):
+        want = f(linear.cpu()).numpy()
+        got = f(pf.nn.functional.linear(place(x), place(w), place(bias))).cpu().numpy()
+        assert np.allclose(got, want, rtol=1e-5, atol=1e-6)
+
+    assert (place(make(0, 28)) @ place(w).t()).shape == (0, 75)
+    assert ((place(x)[:, :0] @ place(w)[:, :0].t()).cpu().numpy() == np.zeros((37, 75))).all()
+
+    x[0, 3], x[1, 5], x[2, 7], x[3] = np.nan, np.inf, -np.inf, 1e30
+    x[4], x[5, ::2] = 0, 1e-30
+    got = (place(x) @ place(w).t()).cpu().numpy()
+    assert np.isnan(got[0]).all() and (got[4] == 0).all()
+    assert (got[1] == np.inf * np.sign(w[:, 5])).all()
+    assert (got[2] == -np.inf * np.sign(w[:, 7])).all()
+    check(pf.tensor(got[3:4]), x[3:4], w.T, bound)
+    check(pf.tensor(got[5:]), x[5:], w.T, bound)
+
+# A product that was asked for has the precision of then.
+pf.set_float32_matmul_precision("highest")
+a, b = make(64, 64), make(64, 64)
+x, y = place(a), place(b)
+later = x @ y
+pf.set_float32_matmul_precision("high")
+check(later, a, b, precise)
+"""
+    kept = tmp_path / "kept"
+    run(code, **environment(unit, **keep(kept)))
+    assert ("float" in units(kept)) == (unit in FLOAT32)
+    assert ("float 1" in units(kept)) == (unit in TF32)
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+@pytest.mark.parametrize("unit", UNITS)
+def test_int8(run, unit, tmp_path):  # noqa: F811
+    """Every bit: matmul keeps the lowest 8 of a sum, int_mm all 32."""
+    code = f"""
+rng = np.random.default_rng(5)
+make = lambda *shape: rng.integers(-128, 128, shape).astype("int8")
+def check(got, want):
+    got = got.cpu().numpy()
+    assert got.shape == want.shape and (got == want.astype(got.dtype)).all(), (want.shape, got.dtype)
+{OPERANDS}
+for a, b in operands(make, 1):
+    want = a.astype(int) @ b.astype(int)
+    check(place(a) @ place(b), want)
+    wide = pf.int_mm(place(a), place(b))
+    assert wide.dtype is pf.int32
+    check(wide, want)
+
+a, b = make(3, 37, 48), make(3, 48, 80)
+want = a.astype(int) @ b
+check(place(a) @ place(b), want)
+check(place(a[:, None]) @ place(b), a[:, None].astype(int) @ b)
+wide = make(37, 96)
+for at in (16, 1):
+    part = wide[:, at : at + 48]
+    check(pf.int_mm(place(wide)[:, at : at + 48], place(b[0])), part.astype(int) @ b[0])
+x, w, bias = make(37, 48), make(75, 48), make(75)
+want = x.astype(int) @ w.T + bias
+linear = lambda: pf.nn.functional.linear(place(x), place(w), place(bias))
+check(linear(), want)
+check(pf.relu(linear()), want.astype("int8").clip(0))
+
+least = np.full((64, 4096), -128, "int8")
+check(pf.int_mm(place(least), place(least).t()), np.full((64, 64), 4096 * 128 * 128))
+check(place(least) @ place(least).t(), np.zeros((64, 64)))
+assert pf.int_mm(place(x[:0]), place(w).t()).shape == (0, 75)
+check(pf.int_mm(place(x)[:, :0], place(w)[:, :0].t()), np.zeros((37, 75)))
+"""
+    kept = tmp_path / "kept"
+    run(code, **environment(unit, **keep(kept)))
+    assert {"pf_i8", "pf_i8 pf_i32"} <= units(kept)

@@ -106,6 +106,26 @@ def test_dtypes_accumulate_wide(dtype, m, k, n):
     close(a @ b, na @ nb, dtype, scale=max(1, np.abs(na @ nb).max()))
 
 
+def test_int_mm():
+    """int8 matrices to int32, against int64; matmul wraps."""
+    for m, k, n in ((37, 61, 29), (64, 64, 64), (1, 300, 1), (3, 0, 4), (0, 5, 2)):
+        a, b = RNG.integers(-128, 128, (m, k)), RNG.integers(-128, 128, (n, k))
+        x, y = pf.tensor(a).to(pf.int8), pf.tensor(b).to(pf.int8).t()
+        for got in (pf.int_mm(x, y), pf._int_mm(x, y.contiguous())):
+            assert got.dtype is pf.int32 and (got.numpy() == a @ b.T).all()
+        assert ((x @ y).numpy() == (a @ b.T).astype(np.int8)).all()
+    least = pf.full((2, 4096), -128, dtype=pf.int8)
+    assert (pf.int_mm(least, least.t()).numpy() == 4096 * 128 * 128).all()
+    with pytest.raises(pf.DTypeError, match="int8"):
+        pf.int_mm(pf.ones(2, 2), pf.ones(2, 2))
+    with pytest.raises(pf.DTypeError, match="same dtype"):
+        pf.int_mm(least, pf.ones(4096, 2))
+    with pytest.raises(pf.ShapeError, match="2 dimensions"):
+        pf.int_mm(least[None], least.t())
+    with pytest.raises(pf.ShapeError, match=r"int_mm"):
+        pf.int_mm(least, least)
+
+
 @pytest.mark.parametrize("dtype", [pf.int64, pf.int32, pf.int16, pf.int8, pf.uint8])
 def test_integers_are_exact(dtype):
     a = RNG.integers(0, 5, (6, 7))
