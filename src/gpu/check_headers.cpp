@@ -147,8 +147,9 @@ static_assert(kFuncMaxDynamicShared ==
 #ifdef PF_GPU_ROCM
 #define PF_BLAS(NAME) hipblasLt##NAME
 static_assert(kR32F == int(HIP_R_32F) && kR64F == int(HIP_R_64F) && kR16F == int(HIP_R_16F) &&
-              kR16BF == int(HIP_R_16BF));
-static_assert(kCompute32F == int(HIPBLAS_COMPUTE_32F) && kCompute64F == int(HIPBLAS_COMPUTE_64F));
+              kR16BF == int(HIP_R_16BF) && kR8I == int(HIP_R_8I) && kR32I == int(HIP_R_32I));
+static_assert(kCompute32F == int(HIPBLAS_COMPUTE_32F) && kCompute64F == int(HIPBLAS_COMPUTE_64F) &&
+              kCompute32I == int(HIPBLAS_COMPUTE_32I));
 static_assert(kComputeTF32 == int(HIPBLAS_COMPUTE_32F_FAST_TF32));
 static_assert(kOpN == int(HIPBLAS_OP_N) && kOpT == int(HIPBLAS_OP_T));
 static_assert(kDescTransA == int(HIPBLASLT_MATMUL_DESC_TRANSA) &&
@@ -166,8 +167,9 @@ static_assert(offsetof(BlasHeuristic, state) == offsetof(hipblasLtMatmulHeuristi
 #else
 #define PF_BLAS(NAME) cublasLt##NAME
 static_assert(kR32F == int(CUDA_R_32F) && kR64F == int(CUDA_R_64F) && kR16F == int(CUDA_R_16F) &&
-              kR16BF == int(CUDA_R_16BF));
-static_assert(kCompute32F == int(CUBLAS_COMPUTE_32F) && kCompute64F == int(CUBLAS_COMPUTE_64F));
+              kR16BF == int(CUDA_R_16BF) && kR8I == int(CUDA_R_8I) && kR32I == int(CUDA_R_32I));
+static_assert(kCompute32F == int(CUBLAS_COMPUTE_32F) && kCompute64F == int(CUBLAS_COMPUTE_64F) &&
+              kCompute32I == int(CUBLAS_COMPUTE_32I));
 static_assert(kComputeTF32 == int(CUBLAS_COMPUTE_32F_FAST_TF32));
 static_assert(kOpN == int(CUBLAS_OP_N) && kOpT == int(CUBLAS_OP_T));
 static_assert(kDescTransA == int(CUBLASLT_MATMUL_DESC_TRANSA) &&

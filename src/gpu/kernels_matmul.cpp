@@ -67,6 +67,8 @@ bool by_choice(const KernelArgs& args, const Product& p) {
   Choice choice;
   if (find_choice(args, library, product, choice)) return run(choice);
   if (!measuring()) return false;
+  if (source() == ProductSource::Library && library != "none" && !library_product(args, p))
+    return false;  // nothing to choose from: ours
   std::vector<Choice> candidates;
   if (source() != ProductSource::Own)
     for (int i = 0; i < (exhaustive() ? 32 : 4); ++i) candidates.push_back({false, i});

@@ -161,7 +161,10 @@ class Products {
     auto [it, fresh] = ready_.try_emplace(key);
     Ready& r = it->second;
     if (fresh && !(key.tf32 && prepare(r, key, p, a, b, kComputeTF32)))
-      prepare(r, key, p, a, b, p.dtype == DType::Float64 ? kCompute64F : kCompute32F);
+      prepare(r, key, p, a, b,
+              p.dtype == DType::Float64 ? kCompute64F
+              : p.dtype == DType::Int8  ? kCompute32I
+                                        : kCompute32F);
     return r;
   }
 
@@ -176,9 +179,15 @@ class Products {
            "MatmulDescSetAttribute");
     const double one = 1, zero = 0;
     const float one_f = 1, zero_f = 0;
-    const bool wide = p.dtype == DType::Float64;
-    const void *alpha = wide ? static_cast<const void*>(&one) : &one_f,
-               *beta = wide ? static_cast<const void*>(&zero) : &zero_f;
+    const int32_t one_i = 1, zero_i = 0;
+    const bool wide = p.dtype == DType::Float64, integers = p.dtype == DType::Int8;
+    const void* alpha = integers ? static_cast<const void*>(&one_i)
+                        : wide   ? static_cast<const void*>(&one)
+                                 : &one_f;
+    const void* beta = integers ? static_cast<const void*>(&zero_i)
+                       : wide   ? static_cast<const void*>(&zero)
+                                : &zero_f;
+    const int64_t out_item = static_cast<int64_t>(itemsize(p.out));
     for (int64_t o = 0; o < outer; ++o) {
       int64_t at_a = 0, at_b = 0, rest = o;
       for (int d = 1; d < p.ndim; ++d) {
@@ -187,7 +196,7 @@ class Products {
         at_a += i * p.batch[d].a;
         at_b += i * p.batch[d].b;
       }
-      void* c = static_cast<char*>(p.c) + o * inner.size * p.m * p.n * item;
+      void* c = static_cast<char*>(p.c) + o * inner.size * p.m * p.n * out_item;
       const int status =
           blas().Matmul(handle_, r.desc, alpha, static_cast<const char*>(p.b) + at_b * item, r.b,
                         static_cast<const char*>(p.a) + at_a * item, r.a, beta, c, r.c, c, r.c,
@@ -203,10 +212,13 @@ class Products {
     const int type = p.dtype == DType::Float32   ? kR32F
                      : p.dtype == DType::Float64 ? kR64F
                      : p.dtype == DType::Float16 ? kR16F
+                     : p.dtype == DType::Int8    ? kR8I
                                                  : kR16BF;
-    const bool wide = p.dtype == DType::Float64;
+    const int out = type == kR8I ? int(kR32I) : type, scale = type == kR8I    ? kR32I
+                                                              : type == kR64F ? kR64F
+                                                                              : kR32F;
     BlasDesc desc = nullptr;
-    must(l.MatmulDescCreate(&desc, compute, wide ? kR64F : kR32F), "MatmulDescCreate");
+    must(l.MatmulDescCreate(&desc, compute, scale), "MatmulDescCreate");
     const int32_t op_b = b.transposed ? kOpT : kOpN, op_a = a.transposed ? kOpT : kOpN;
     must(l.MatmulDescSetAttribute(desc, kDescTransA, &op_b, sizeof op_b), "MatmulDescSetAttribute");
     must(l.MatmulDescSetAttribute(desc, kDescTransB, &op_a, sizeof op_a), "MatmulDescSetAttribute");
@@ -220,19 +232,19 @@ class Products {
       must(l.MatmulDescSetAttribute(desc, kDescBiasType, &bias_type, sizeof bias_type),
            "MatmulDescSetAttribute");
     }
-    const auto layout = [&](BlasLayout* out, const Stored& s, int64_t step) {
-      must(l.MatrixLayoutCreate(out, type, s.rows, s.cols, s.ld), "MatrixLayoutCreate");
+    const auto layout = [&](BlasLayout* to, int type, const Stored& s, int64_t step) {
+      must(l.MatrixLayoutCreate(to, type, s.rows, s.cols, s.ld), "MatrixLayoutCreate");
       if (key.batch > 1) {
         const int32_t count = static_cast<int32_t>(key.batch);
-        must(l.MatrixLayoutSetAttribute(*out, kLayoutBatchCount, &count, sizeof count),
+        must(l.MatrixLayoutSetAttribute(*to, kLayoutBatchCount, &count, sizeof count),
              "MatrixLayoutSetAttribute");
-        must(l.MatrixLayoutSetAttribute(*out, kLayoutBatchStride, &step, sizeof step),
+        must(l.MatrixLayoutSetAttribute(*to, kLayoutBatchStride, &step, sizeof step),
              "MatrixLayoutSetAttribute");
       }
     };
-    layout(&r.a, a, key.a_step);
-    layout(&r.b, b, key.b_step);
-    layout(&r.c, {uint64_t(p.n), uint64_t(p.m), p.n, false}, p.m * p.n);
+    layout(&r.a, type, a, key.a_step);
+    layout(&r.b, type, b, key.b_step);
+    layout(&r.c, out, {uint64_t(p.n), uint64_t(p.m), p.n, false}, p.m * p.n);
     BlasPreference preference = nullptr;
     must(l.MatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
     const uint64_t most = kWorkspace;
@@ -290,12 +302,13 @@ bool transpose_of(int64_t rows, int64_t cols, int64_t row, int64_t col, Stored* 
 }
 
 bool library_product(const KernelArgs& args, const Product& p, int proposal) {
+  const bool integers = p.dtype == DType::Int8 && p.out == DType::Int32 && !p.bias;
   if (p.dtype != DType::Float32 && p.dtype != DType::Float64 && p.dtype != DType::Float16 &&
-      p.dtype != DType::BFloat16)
+      p.dtype != DType::BFloat16 && !integers)
     return false;
   if (p.k == 0 || !compile_only().empty()) return false;
 #ifdef PF_GPU_ROCM
-  if (!blas().usable) return proposal == 0 && rocblas_product(args, p);
+  if (!blas().usable) return proposal == 0 && !integers && rocblas_product(args, p);
 #else
   if (!blas().usable) return false;
 #endif
@@ -305,12 +318,16 @@ bool library_product(const KernelArgs& args, const Product& p, int proposal) {
   if (!transpose_of(p.m, p.k, p.a_row, p.a_col, &a) ||
       !transpose_of(p.k, p.n, p.b_row, p.b_col, &b))
     return false;
+  // What cuBLASLt asks of int8; hipBLASLt is not known to ask for less.
+  if (integers && (p.ndim || p.n % 4 || p.k % 4 || a.ld % 4 || b.ld % 4 || alignment(p.a) < 16 ||
+                   alignment(p.b) < 16))
+    return false;
   for (int d = 0; d < p.ndim; ++d)
     if (p.batch[d].a < 0 || p.batch[d].b < 0 || p.batch[d].size > 65535) return false;
   args.device.activate();
   if (products(args.device).run(args, p, a, b, proposal)) return true;
 #ifdef PF_GPU_ROCM
-  return proposal == 0 && rocblas_product(args, p);
+  return proposal == 0 && !integers && rocblas_product(args, p);
 #else
   return false;
 #endif

@@ -176,6 +176,36 @@ assert product() == 64 and cache.hits == hits + 1
 
 @standin.MARKS[0]
 @standin.MARKS[1]
+def test_precision_and_int8_of_the_library(run):
+    """Precision "high" reaches the library (whose stand-in then rounds operands to tf32), and int8
+    does where sums are asked for; what it does not take goes to our own kernel."""
+    run(
+        """
+rng = np.random.default_rng(2)
+a, b = rng.standard_normal((2, 48, 48)).astype("float32")
+x, y = pf.tensor(a, device="rocm"), pf.tensor(b, device="rocm")
+worst = lambda: np.abs((x @ y).cpu().numpy() - a.astype(float) @ b).max()
+assert worst() < 1e-5
+pf.set_float32_matmul_precision("high")
+assert 1e-4 < worst() < 1e-2
+for m, n, k in ((8, 12, 16), (7, 12, 16), (8, 13, 16), (8, 12, 18)):
+    a, b = rng.integers(-128, 128, (m, k)), rng.integers(-128, 128, (n, k))
+    x, y = (pf.tensor(t.astype("int8"), device="rocm") for t in (a, b))
+    for other in (y.t(), y.t().contiguous()):
+        with pf.tune():
+            assert (pf.int_mm(x, other).cpu().numpy() == a @ b.T).all()
+        assert ((x @ other).cpu().numpy() == (a @ b.T).astype("int8")).all()
+timed = [e["timed"] for e in pf.get_tuning_cache().entries() if "int8 to int32" in e["product"]]
+assert len(timed) == 4 and all("library 0" in t for t in timed)
+        """,
+        PYFLAME_HIPBLASLT_LIBRARY=PRODUCTS / "libhipblaslt.so",
+        PYFLAME_GPU_GEMM="library",
+        PYFLAME_STANDIN_ARCH="gfx1100",  # our own kernel computes in float32 there
+    )
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
 def test_the_second_library(run, tmp_path):
     """Without hipBLASLt products go to rocBLAS, which is given its workspace; none to ours."""
     run(

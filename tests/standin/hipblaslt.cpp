@@ -1,5 +1,6 @@
 // A stand-in for hipBLASLt: plain loops in double. Its heuristic proposes three algorithms, of
-// which the last is the quickest. The work is done when the stream has come so far.
+// which the last is the quickest; for int8 it has them only with int32 sums, results and factors.
+// With compute type TF32 it rounds operands so. The work is done when the stream has come so far.
 #include <unistd.h>
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 namespace {
 
 struct Desc {
+  int compute, scale;
   int trans_a = 111, trans_b = 111, bias_type = 0;
   unsigned epilogue = 0;
   const void* bias = nullptr;
@@ -32,6 +34,16 @@ struct Proposal {
   int reserved[4];
 };
 enum : int { kSuccess = 0, kInvalid = 7, kTransposed = 112, kWithBias = 4 };
+enum : int { kInt8 = 3, kInt32 = 10, kTf32 = 6, kSumInt32 = 9 };
+
+double rounded(double x) {
+  float f = static_cast<float>(x);
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  bits = (bits + 0x1000u) & ~0x1fffu;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
 
 }  // namespace
 
@@ -44,8 +56,8 @@ CALL hipblasLtCreate(void** out) {
   static int handle;
   return *out = &handle, kSuccess;
 }
-CALL hipblasLtMatmulDescCreate(void** out, int, int) {
-  return *out = new Desc, kSuccess;
+CALL hipblasLtMatmulDescCreate(void** out, int compute, int scale) {
+  return *out = new Desc{compute, scale}, kSuccess;
 }
 CALL hipblasLtMatmulDescDestroy(void* d) {
   return delete static_cast<Desc*>(d), kSuccess;
@@ -84,9 +96,15 @@ CALL hipblasLtMatmulPreferenceDestroy(void* p) {
 CALL hipblasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) {
   return kSuccess;
 }
-CALL hipblasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int wanted,
-                                     Proposal* found, int* count) {
-  *count = wanted < 3 ? wanted : 3;
+CALL hipblasLtMatmulAlgoGetHeuristic(void*, void* d, void* a, void* b, void*, void* c, void*,
+                                     int wanted, Proposal* found, int* count) {
+  const Desc& x = *static_cast<Desc*>(d);
+  const auto type = [](void* l) { return static_cast<Layout*>(l)->type; };
+  const bool known =
+      type(a) == type(b) &&
+      (type(a) == kInt8 ? x.compute == kSumInt32 && x.scale == kInt32 && type(c) == kInt32
+                        : type(c) == type(a));
+  *count = !known ? 0 : wanted < 3 ? wanted : 3;
   for (int i = 0; i < *count; ++i) {
     found[i] = {};
     found[i].algorithm.data[0] = static_cast<uint8_t>(i);
@@ -94,9 +112,9 @@ CALL hipblasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, v
   }
   return kSuccess;
 }
-CALL hipblasLtMatmul(void*, void* d, const void*, const void* a, void* al, const void* b, void* bl,
-                     const void*, const void*, void*, void* c, void* cl, const Algorithm* how,
-                     void* workspace, size_t bytes, void* stream) {
+CALL hipblasLtMatmul(void*, void* d, const void* alpha, const void* a, void* al, const void* b,
+                     void* bl, const void*, const void*, void*, void* c, void* cl,
+                     const Algorithm* how, void* workspace, size_t bytes, void* stream) {
   const Desc& x = *static_cast<Desc*>(d);
   const Layout &la = *static_cast<Layout*>(al), &lb = *static_cast<Layout*>(bl),
                &lc = *static_cast<Layout*>(cl);
@@ -105,6 +123,12 @@ CALL hipblasLtMatmul(void*, void* d, const void*, const void* a, void* al, const
   if ((at ? la.cols : la.rows) != lc.rows || (bt ? lb.rows : lb.cols) != lc.cols ||
       inner != static_cast<int64_t>(bt ? lb.cols : lb.rows) || (how->data[0] == 1 && bytes < 4096))
     return kInvalid;
+  const int one = 1;
+  if (la.type == kInt8 && std::memcmp(alpha, &one, 4) != 0) return kInvalid;
+  const auto value = [&](const void* p, int64_t i, int type) {
+    const double v = get(p, i, type);
+    return x.compute == kTf32 ? rounded(v) : v;
+  };
   if (int error = wait_for(stream)) return error;
   usleep(1000u * (2u - how->data[0]));
   if (workspace && bytes) std::memset(workspace, 0xff, bytes);
@@ -113,8 +137,8 @@ CALL hipblasLtMatmul(void*, void* d, const void*, const void* a, void* al, const
       for (int64_t i = 0; i < static_cast<int64_t>(lc.rows); ++i) {
         double sum = x.epilogue == kWithBias ? get(x.bias, i, x.bias_type) : 0;
         for (int64_t k = 0; k < inner; ++k)
-          sum += get(a, s * la.stride + (at ? k + i * la.ld : i + k * la.ld), la.type) *
-                 get(b, s * lb.stride + (bt ? j + k * lb.ld : k + j * lb.ld), lb.type);
+          sum += value(a, s * la.stride + (at ? k + i * la.ld : i + k * la.ld), la.type) *
+                 value(b, s * lb.stride + (bt ? j + k * lb.ld : k + j * lb.ld), lb.type);
         put(c, s * lc.stride + i + j * lc.ld, lc.type, sum);
       }
   return kSuccess;

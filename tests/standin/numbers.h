@@ -1,5 +1,5 @@
 // What the stand-ins for libraries of products share: numbers of any dtype (0 float32, 1 float64,
-// 2 float16, else bfloat16), and waiting for a stream of the stand-in's runtime.
+// 2 float16, 3 int8, 10 int32, else bfloat16), and waiting for a stream of the stand-in's runtime.
 #pragma once
 #include <dlfcn.h>
 
@@ -13,6 +13,7 @@ double get(const void* p, int64_t i, int type) {
   if (type == 1) return static_cast<const double*>(p)[i];
   if (type == 2) return static_cast<double>(static_cast<const _Float16*>(p)[i]);
   if (type == 0) return static_cast<const float*>(p)[i];
+  if (type == 3) return static_cast<const int8_t*>(p)[i];
   const uint32_t bits = uint32_t{static_cast<const uint16_t*>(p)[i]} << 16;
   float v;
   std::memcpy(&v, &bits, 4);
@@ -25,6 +26,8 @@ void put(void* p, int64_t i, int type, double v) {
     static_cast<_Float16*>(p)[i] = static_cast<_Float16>(v);
   } else if (type == 0) {
     static_cast<float*>(p)[i] = static_cast<float>(v);
+  } else if (type == 10) {
+    static_cast<int32_t*>(p)[i] = static_cast<int32_t>(v);
   } else {
     const float f = static_cast<float>(v);
     uint32_t bits;
