@@ -50,6 +50,17 @@ PF_DEVICE pf_u32 pf_load_shared(pf_shared_at address) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(w) : "r"(address));
   return w;
 }
+PF_DEVICE void pf_load_shared4(pf_shared_at address, pf_u32* w) {
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+               : "r"(address)
+               : "memory");
+}
+PF_DEVICE void pf_store_shared4(pf_shared_at address, const pf_u32* w) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(w[0]), "r"(w[1]),
+               "r"(w[2]), "r"(w[3])
+               : "memory");
+}
 // Four bytes of a (0..3) and b (4..7), as the digits of `which` say from the lowest on.
 PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b, pf_u32 which) {
   return __byte_perm(a, b, which);
@@ -109,6 +120,12 @@ PF_DEVICE pf_u32 pf_load_shared(pf_shared_at address) {
   pf_u32 w;
   pf_load_words<4, false>(address, &w);
   return w;
+}
+PF_DEVICE void pf_load_shared4(pf_shared_at address, pf_u32* w) {
+  pf_load_words<16, false>(address, w);
+}
+PF_DEVICE void pf_store_shared4(pf_shared_at address, const pf_u32* w) {
+  pf_store_words<16, false>(address, w);
 }
 PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b, pf_u32 which) {
   const pf_u64 both = static_cast<pf_u64>(b) << 32 | a;

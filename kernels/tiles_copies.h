@@ -19,6 +19,14 @@ PF_DEVICE int pf_place(int r, int c) {
   return (c / 8 * TILE_K + r) * 128 + ((c ^ p) & 7) * 16;
 }
 
+// Four floats in shared memory become tf32.
+PF_DEVICE void pf_round_chunk(pf_shared_at at) {
+  pf_u32 w[4];
+  pf_load_shared4(at, w);
+  PF_UNROLL for (int i = 0; i < 4; ++i) w[i] = pf_tf32_bits(w[i]);
+  pf_store_shared4(at, w);
+}
+
 // The copies of one operand that a thread starts for each tile. Its chunks lie a fixed number of
 // lines apart, a multiple of what the permutation repeats after, so that their places differ by a
 // constant.
@@ -75,6 +83,10 @@ struct pf_stream {
     // An address is legal even where nothing is read from it.
     pf_copy_async(tile + (place + i * (LINES * 128)), n ? at + i * step : base, n);
   }
+  // Rounds what this thread has copied to a tile to tf32.
+  PF_METHOD void round(pf_shared_at tile) const {
+    PF_UNROLL for (int i = 0; i < COUNT; ++i) pf_round_chunk(tile + (place + i * (LINES * 128)));
+  }
 };
 
 struct pf_pipeline {
@@ -97,6 +109,10 @@ struct pf_pipeline {
                   b0 = stream_b::COUNT * PART / OF, b1 = stream_b::COUNT * (PART + 1) / OF;
     PF_UNROLL for (int i = a0; i < a1; ++i) a.copy(stage, i, left);
     PF_UNROLL for (int i = b0; i < b1; ++i) b.copy(stage + A_BYTES, i, left);
+  }
+  PF_METHOD void round(pf_shared_at stage) const {
+    a.round(stage);
+    b.round(stage + A_BYTES);
   }
   PF_METHOD void commit() {
     a.at += a.advance;

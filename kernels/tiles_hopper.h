@@ -1,15 +1,16 @@
 // The tiles of matmul_tiles.h on Hopper's wgmma: four warps multiply 64 rows by all columns of the
 // tile, straight from shared memory and asynchronously; the sums lie as mma.sync's do, 16 rows a
-// warp. For sm_90a; the host acts it out.
+// warp. Floats and int8 only along k; who copied floats rounds them to tf32 where they lie. For
+// sm_90a; the host acts it out.
 #ifndef PF_TILES_HOPPER_H
 #define PF_TILES_HOPPER_H
-static_assert(SIZE == 2 && WARP_M == 16 && WARP_N == TILE_N && (TILE_N == 128 || TILE_N == 256) &&
-                  STAGES >= 3,
+static_assert(WARP_M == 16 && WARP_N == TILE_N && (TILE_N == 128 || TILE_N == 256) && STAGES >= 3,
               "warps take 16 rows each");
+static_assert(SIZE == 2 || (A_ALONG_K && B_ALONG_K), "wgmma transposes 16-bit elements only");
 
 struct pf_tile_sums {
   enum { NS = TILE_N / 8 };
-  float c[NS][4];
+  pf_acc c[NS][4];
 
   template <class F>
   PF_METHOD void each_pair(int lane, F f) const {
@@ -20,7 +21,7 @@ struct pf_tile_sums {
   }
   PF_METHOD void clear() {
     PF_UNROLL for (int j = 0; j < NS; ++j) {
-      PF_UNROLL for (int v = 0; v < 4; ++v) c[j][v] = 0.0f;
+      PF_UNROLL for (int v = 0; v < 4; ++v) c[j][v] = pf_acc(0);
     }
   }
 };
@@ -34,45 +35,57 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
          static_cast<pf_u64>(1) << 62;
 }
 
-#define PF_SUM(J) "+f"(c[J][0]), "+f"(c[J][1]), "+f"(c[J][2]), "+f"(c[J][3])
-#define PF_SUMS(J)                                                                      \
-  PF_SUM(J), PF_SUM(J + 1), PF_SUM(J + 2), PF_SUM(J + 3), PF_SUM(J + 4), PF_SUM(J + 5), \
-      PF_SUM(J + 6), PF_SUM(J + 7)
+#define PF_SUM(R, J) R(c[J][0]), R(c[J][1]), R(c[J][2]), R(c[J][3])
+#define PF_SUMS(R, J)                                                                   \
+  PF_SUM(R, J), PF_SUM(R, J + 1), PF_SUM(R, J + 2), PF_SUM(R, J + 3), PF_SUM(R, J + 4), \
+      PF_SUM(R, J + 5), PF_SUM(R, J + 6), PF_SUM(R, J + 7)
+#define PF_FLOATS "+f"
+#define PF_INTS "+r"
 #if TILE_N == 128
-#define PF_WGMMA(TYPE)                                                                 \
-  asm volatile(                                                                        \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                       \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE                     \
-      " {"                                                                             \
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
-      "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
-      "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
-      "%60,%61,%62,%63"                                                                \
-      "}, %64, %65, p, 1, 1, %66, %67;\n}"                                             \
-      : PF_SUMS(0), PF_SUMS(8)                                                         \
-      : "l"(a), "l"(b), "n"(!A_ALONG_K), "n"(!B_ALONG_K))
+#define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8)
+#define PF_WGMMA_SHAPE "m64n128"
+#define PF_WGMMA_TO                                                                \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
+  "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
+  "%60,%61,%62,%63"
+#define PF_WGMMA_FROM "%64, %65, p"
+#define PF_WGMMA_TURN "%66, %67"
 #else
-#define PF_WGMMA(TYPE)                                                                 \
-  asm volatile(                                                                        \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                       \
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32." TYPE "." TYPE                     \
-      " {"                                                                             \
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
-      "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
-      "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
-      "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,"   \
-      "%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,"   \
-      "%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113," \
-      "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"          \
-      "}, %128, %129, p, 1, 1, %130, %131;\n}"                                         \
-      : PF_SUMS(0), PF_SUMS(8), PF_SUMS(16), PF_SUMS(24)                               \
-      : "l"(a), "l"(b), "n"(!A_ALONG_K), "n"(!B_ALONG_K))
+#define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8), PF_SUMS(R, 16), PF_SUMS(R, 24)
+#define PF_WGMMA_SHAPE "m64n256"
+#define PF_WGMMA_TO                                                                \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
+  "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
+  "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,"   \
+  "%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,"   \
+  "%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113," \
+  "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define PF_WGMMA_FROM "%128, %129, p"
+#define PF_WGMMA_TURN "%130, %131"
 #endif
+// c += a b on 32 bytes of k. What is behind the operands: signs, and which are to be transposed.
+#define PF_WGMMA(TYPES, R, MORE, ...)                                       \
+  asm volatile(                                                             \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                            \
+      "wgmma.mma_async.sync.aligned." PF_WGMMA_SHAPE TYPES " {" PF_WGMMA_TO \
+      "}, " PF_WGMMA_FROM MORE ";\n}"                                       \
+      : PF_WGMMA_ALL(R)                                                     \
+      : "l"(a), "l"(b)__VA_ARGS__)
 PF_DEVICE void pf_wgmma(pf_bf16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
-  PF_WGMMA("bf16");
+  PF_WGMMA("k16.f32.bf16.bf16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
+           "n"(!B_ALONG_K));
 }
 PF_DEVICE void pf_wgmma(pf_f16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
-  PF_WGMMA("f16");
+  PF_WGMMA("k16.f32.f16.f16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
+           "n"(!B_ALONG_K));
+}
+PF_DEVICE void pf_wgmma(float, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  PF_WGMMA("k8.f32.tf32.tf32", PF_FLOATS, ", 1, 1");
+}
+PF_DEVICE void pf_wgmma(pf_i8, pf_i32 (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  PF_WGMMA("k32.s32.s8.s8", PF_INTS, "");
 }
 
 // Starts to multiply a tile: 64 rows of a from `a` on by all of b.
@@ -81,8 +94,8 @@ PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_a
   pf_barrier();
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const pf_u64 x = pf_matrix_at(a), y = pf_matrix_at(b);
-  PF_UNROLL for (int kk = 0; kk < TILE_K / 16; ++kk) {
-    // 16 elements of a line, or 16 lines
+  PF_UNROLL for (int kk = 0; kk < 4; ++kk) {
+    // 32 bytes of a line, or 16 lines
     pf_wgmma(PF_T{}, sums.c, x + kk * ((A_ALONG_K ? 32 : 16 * 128) >> 4),
              y + kk * ((B_ALONG_K ? 32 : 16 * 128) >> 4));
   }
@@ -96,12 +109,12 @@ PF_DEVICE void pf_multiply_wait() {
 
 #else
 template <int ALONG_K>
-PF_DEVICE float pf_element(const char* operand, int outer, int k) {
-  const int at = ALONG_K ? pf_place<1>(outer, k / CHUNK) + k % CHUNK * 2
-                         : pf_place<0>(k, outer / CHUNK) + outer % CHUNK * 2;
+PF_DEVICE pf_acc pf_element(const char* operand, int outer, int k) {
+  const int at = ALONG_K ? pf_place<1>(outer, k / CHUNK) + k % CHUNK * SIZE
+                         : pf_place<0>(k, outer / CHUNK) + outer % CHUNK * SIZE;
   pf_u32 w;
-  pf_load_words<2, false>(operand + at, &w);
-  return pf_dtype<PF_T>::decode(w);
+  pf_load_words<SIZE, false>(operand + at, &w);
+  return pf_acted_value<PF_T>(&w, 0);
 }
 PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
   pf_barrier();
@@ -109,8 +122,8 @@ PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_a
   for (int j = 0; j < pf_tile_sums::NS; ++j)
     for (int v = 0; v < 4; ++v)
       for (int k = 0; k < TILE_K; ++k)
-        sums.c[j][v] += pf_element<A_ALONG_K>(a, warp * 16 + lane / 4 + v / 2 * 8, k) *
-                        pf_element<B_ALONG_K>(b, j * 8 + lane % 4 * 2 + v % 2, k);
+        pf_acted_add(sums.c[j][v], pf_element<A_ALONG_K>(a, warp * 16 + lane / 4 + v / 2 * 8, k),
+                     pf_element<B_ALONG_K>(b, j * 8 + lane % 4 * 2 + v % 2, k));
 }
 template <int AHEAD>
 PF_DEVICE void pf_multiply_wait() {}
@@ -133,6 +146,7 @@ PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_ar
   const int rows = warp_row / 64 * (A_ALONG_K ? 64 * 128 : TILE_K * 128);
   for (pf_i64 k = 0; k < q.k; k += TILE_K) {
     pf_copies_wait<STAGES - 3>();
+    if constexpr (SIZE == 4) pipe.round(ring.stage);
     pf_multiply_start(sums, ring.stage + rows, ring.stage + A_BYTES);
     pipe.issue<0, 1>(ring.free);
     pipe.commit();

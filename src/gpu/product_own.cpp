@@ -92,7 +92,7 @@ bool choose(const Traits& t, const Product& p, bool across, int tile, Tiling* s)
   const bool has_small = item > 1 || !across;
   // What takes operands across k apart needs registers for it.
   const Tiling& middle = item != 2 && across ? kMiddleAcross : kMiddle;
-  const bool hopper = t.architecture == "sm_90" && item == 2;
+  const bool hopper = t.architecture == "sm_90" && (item == 2 || !across);
   if (tile >= 0) {
     if (tile == 2 && !has_small) return false;
     *s = tile == 2 ? kSmall

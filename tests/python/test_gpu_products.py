@@ -37,14 +37,16 @@ def keep(folder):
 
 
 def units(folder):
-    """The options PF_T, PF_OUT and PF_TF32 of what was compiled for matrix units."""
+    """The options PF_T, PF_OUT and PF_TF32 of what was compiled for matrix units, and which had
+    wgmma."""
     found = set()
     for file in folder.glob("*.cpp"):
         with file.open() as f:
             options = dict(re.findall(r"-D(\w+)=(\S+)", f.readline()))
         if "STAGES" in options:
             names = ("PF_T", "PF_OUT", "PF_TF32")
-            found.add(" ".join(options[n] for n in names if n in options))
+            what = [options[n] for n in names if n in options]
+            found.add(" ".join(what + ["wgmma"] * (options["WARP_M"] == "16")))
     return found
 
 
@@ -56,8 +58,8 @@ def operands(make, item):
     up = lambda x: (x + step - 1) // step * step
     for m, n, k, ways in (
         (37, 75, 28, ((0, 0), (0, 1), (1, 0), (1, 1))),
-        (261, 136, 100, ((0, 1),)),
-        (136, 521, 36, ((1, 0),)),
+        (261, 136, 100, ((0, 0), (0, 1))),
+        (136, 1029, 36, ((0, 0), (1, 0))),
     ):
         k = up(k * 4 // item)
         for a_across, b_across in ways:
@@ -171,6 +173,7 @@ check(later, a, b, precise)
     run(code, **environment(unit, **keep(kept)))
     assert ("float" in units(kept)) == (unit in FLOAT32)
     assert ("float 1" in units(kept)) == (unit in TF32)
+    assert ("float 1 wgmma" in units(kept)) == (unit == "wgmma")
 
 
 @standin.MARKS[0]
@@ -215,3 +218,4 @@ check(pf.int_mm(place(x)[:, :0], place(w)[:, :0].t()), np.zeros((37, 75)))
     kept = tmp_path / "kept"
     run(code, **environment(unit, **keep(kept)))
     assert {"pf_i8", "pf_i8 pf_i32"} <= units(kept)
+    assert ("pf_i8 pf_i32 wgmma" in units(kept)) == (unit == "wgmma")
