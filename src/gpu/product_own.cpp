@@ -127,6 +127,8 @@ bool tiles(const KernelArgs& args, const Product& p, int tile) {
     tf32 = float32_matmul_precision() != MatmulPrecision::Highest &&
            (!t.amd || t.architecture == "gfx942");
     if (t.amd ? unit != 1 : !tf32) return false;
+    // Few tiles leave most units idle: smaller ones, of ordinary arithmetic, find more.
+    if (t.amd && tile < 0 && blocks(p, 64, 64) < t.compute_units / 8) return false;
   } else if (p.dtype != DType::BFloat16 && p.dtype != DType::Float16 && p.dtype != DType::Int8) {
     return false;
   }
