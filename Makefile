@@ -26,7 +26,7 @@ build-all: ## the same with the C++ tests
 test: build-all ## set up, build, run all tests
 	tools/run_tests.sh $(PYTEST_ARGS)
 
-test-kernels: ## GPU kernels through all compilers and on the host, result in tests/results (an hour)
+test-kernels: ## GPU kernels through all compilers and on the host, result in tests/results (hours)
 	tools/setup.sh run test ci
 	tools/build.sh all
 	$(PY) tools/test_kernels.py
@@ -49,9 +49,11 @@ bench: build ## PyFlame beside PyTorch
 	tools/setup.sh bench
 	$(PY) benchmarks/cpu_benchmark.py --all
 
-test-asan: ## C++ tests and the file fuzzer with AddressSanitizer and UBSan
+test-asan: ## C++ tests, the file fuzzer and pytest with AddressSanitizer and UBSan
 	tools/setup.sh run test
-	cmake --preset asan && cmake --build --preset asan && ctest --preset asan
+	cmake --preset asan -DPYFLAME_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PY)
+	cmake --build --preset asan && ctest --preset asan
+	tools/sanitized_tests.sh build-asan $(PYTEST_ARGS)
 
 test-tsan: ## C++ tests with ThreadSanitizer
 	tools/setup.sh run test

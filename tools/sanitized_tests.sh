@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# pytest on the CPU with the library and the module of a build under AddressSanitizer and UBSan
+# (`make test-asan` makes it). Usage: tools/sanitized_tests.sh [BUILD] [pytest's arguments]
+# PYFLAME_TEST_SHARE=0.1 draws a tenth of the tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$(realpath "${1:-build-asan}")
+shift || true
+# The package with the module of this build: python/pyflame has the usual one.
+package=$build/package
+rm -rf "$package"
+mkdir "$package"
+cp -r python/pyflame "$package/"
+rm -f "$package"/pyflame/_C*.so
+cp "$build"/python/_C*.so "$package/pyflame/"
+# Leaks: the interpreter keeps memory for good. Faults: tests expect to die of a real one.
+export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_stack_use_after_return=0
+export UBSAN_OPTIONS=print_stacktrace=1
+export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
+# NVRTC finds its second library beside itself, but not through the sanitizer's dlopen.
+export LD_LIBRARY_PATH=$(find .venv/lib/ -name 'libnvrtc-builtins.so*' -printf '%h\n' -quit)
+# The end of a tensor shall be that of its memory.
+export PYTHONPATH=$package PYFLAME_ALLOC_CONF=split:False
+# What a sanitizer says goes past Python: it must not be captured.
+exec .venv/bin/python -m pytest -p no:cacheprovider --capture=sys tests/python "$@"
