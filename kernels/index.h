@@ -26,28 +26,42 @@ PF_KERNEL(pf_index_read, BLOCK)
 #else
 
 // out (dense, of index's shape) = self[.. index ..] along one dimension. Operand 0 of the space is
-// the index, 1 the tensor with a step of 0 there.
+// the index, 1 the tensor with a step of 0 there. -DPF_VEC: so many neighbours of a row at a time,
+// which lie together in the index; `along` is the step of the tensor between them.
+#ifndef PF_VEC
+#define PF_VEC 1
+#endif
 PF_KERNEL(pf_gather, BLOCK)
 (pf_space s, void* out, const pf_i64* index, const void* self, pf_i64 size, pf_i64 step,
- pf_error error) {
-  enum { MANY = 4 };  // at a time: every place must be known before its element can be asked for
-  const pf_u64 all = static_cast<pf_u64>(s.numel), by = pf_item_step();
+ pf_i64 along, pf_error error) {
+  // At a time: every place must be known before its element can be asked for.
+  enum { MANY = PF_VEC == 1 ? 4 : 2, WORDS = (PF_BYTES + 3) / 4, LINE = PF_VEC * PF_BYTES };
+  const pf_u64 all = static_cast<pf_u64>(s.numel) / PF_VEC, by = pf_item_step();
   for (pf_u64 u = pf_first_item(); u < all; u += MANY * by) {
-    pf_i64 at[MANY][2], i[MANY];
-    pf_u32 w[MANY][(PF_BYTES + 3) / 4];
+    pf_i64 at[MANY][2], i[MANY][PF_VEC];
+    pf_u32 w[MANY][PF_VEC * WORDS];
     PF_UNROLL for (int k = 0; k < MANY; ++k) {
       const pf_u64 v = u + k * by < all ? u + k * by : u;
-      pf_offsets<2>(s, static_cast<pf_index>(v), at[k]);
-      i[k] = index[at[k][0]];
+      pf_offsets<2>(s, static_cast<pf_index>(v * PF_VEC), at[k]);
+      pf_load<pf_i64, PF_VEC, false>(index + at[k][0], i[k]);
     }
     PF_UNROLL for (int k = 0; k < MANY; ++k) {
-      const pf_i64 from = at[k][1] + pf_clamped(error, i[k], size, true) * step;
-      pf_load_words<PF_BYTES, false>(static_cast<const char*>(self) + from * PF_BYTES, w[k]);
+      PF_UNROLL for (int j = 0; j < PF_VEC; ++j) {
+        const pf_i64 from = at[k][1] + j * along + pf_clamped(error, i[k][j], size, true) * step;
+        pf_load_words<PF_BYTES, false>(static_cast<const char*>(self) + from * PF_BYTES,
+                                       w[k] + j * WORDS);
+      }
     }
     PF_UNROLL for (int k = 0; k < MANY; ++k) {
-      if (u + k * by < all)
-        pf_store_words<PF_BYTES, false>(
-            static_cast<char*>(out) + static_cast<pf_i64>(u + k * by) * PF_BYTES, w[k]);
+      if (u + k * by >= all) continue;
+      char* to = static_cast<char*>(out) + static_cast<pf_i64>(u + k * by) * LINE;
+      if constexpr (PF_VEC > 1 && PF_BYTES == 2) {
+        PF_UNROLL for (int j = 0; j < PF_VEC / 2; ++j) w[k][j] = w[k][2 * j] | w[k][2 * j + 1]
+                                                                                   << 16;
+      }
+      constexpr int most = LINE < 16 || PF_VEC == 1 ? LINE : 16;
+      PF_UNROLL for (int b = 0; b < LINE; b += most)
+          pf_store_words<most, false>(to + b, w[k] + b / 4);
     }
   }
 }

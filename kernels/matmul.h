@@ -1,7 +1,8 @@
 // Matrix products of any dtype and strides, on ordinary arithmetic: c = a b + bias, one rounding.
 // -DPF_T=<storage> -DTILE_M, -DTILE_N, -DTILE_K, -DREG_M, -DREG_N; -DPF_OUT=pf_i32 for c and bias
 // of int8 operands that are not cut. A thread block makes one tile of c, a thread REG_M x REG_N of
-// its elements, in the order of k: the same sum whatever the tiles are.
+// its elements, in the order of k. -DPARTS: up to so many times as many threads, each set with a
+// share of k of its own; the sums of the shares are added in their order.
 #ifndef PF_OUT
 #define PF_OUT PF_T
 #endif
@@ -14,7 +15,10 @@
 #else
 #define PF_STEPS PF_UNROLL
 #endif
-#define THREADS ((TILE_M / REG_M) * (TILE_N / REG_N))
+#ifndef PARTS
+#define PARTS 1
+#endif
+#define THREADS ((TILE_M / REG_M) * (TILE_N / REG_N))  // of one share of k
 
 PF_DEVICE float pf_multiply_add(float a, float b, float c) {
   return pf_fma(a, b, c);
@@ -31,15 +35,20 @@ PF_DEVICE pf_i64 pf_multiply_add(pf_i64 a, pf_i64 b, pf_i64 c) {
                              static_cast<pf_u64>(c));
 }
 
+template <class C>
+PF_DEVICE C pf_sum(C a, C b) {
+  return pf_multiply_add(C(1), a, b);  // integers wrap
+}
+
 typedef pf_compute<PF_T> pf_acc;
 
 // This thread's share of a tile of OUTER x TILE_K elements, into registers; 0 outside the matrix.
 // Threads follow each other along the dimension whose stride is 1.
 template <int OUTER, int N>
-PF_DEVICE void pf_fetch(const PF_T* p, pf_i64 first, pf_i64 size, pf_i64 stride, pf_i64 k0,
-                        pf_i64 k, pf_i64 k_stride, pf_acc (&r)[N]) {
+PF_DEVICE void pf_fetch(const PF_T* p, int thread, pf_i64 first, pf_i64 size, pf_i64 stride,
+                        pf_i64 k0, pf_i64 k, pf_i64 k_stride, pf_acc (&r)[N]) {
   PF_UNROLL for (int i = 0; i < N; ++i) {
-    const int at = i * THREADS + static_cast<int>(pf_thread());
+    const int at = i * THREADS + thread;
     const int outer = k_stride == 1 ? at / TILE_K : at % OUTER;
     const int kk = k_stride == 1 ? at % TILE_K : at / OUTER;
     pf_acc v = pf_acc(0);
@@ -49,39 +58,49 @@ PF_DEVICE void pf_fetch(const PF_T* p, pf_i64 first, pf_i64 size, pf_i64 stride,
   }
 }
 template <int OUTER, int N>
-PF_DEVICE void pf_put(pf_acc (*tile)[OUTER + 1], pf_i64 k_stride, const pf_acc (&r)[N]) {
+PF_DEVICE void pf_put(pf_acc (*tile)[OUTER + 1], int thread, pf_i64 k_stride,
+                      const pf_acc (&r)[N]) {
   PF_UNROLL for (int i = 0; i < N; ++i) {
-    const int at = i * THREADS + static_cast<int>(pf_thread());
+    const int at = i * THREADS + thread;
     const int outer = k_stride == 1 ? at / TILE_K : at % OUTER;
     const int kk = k_stride == 1 ? at % TILE_K : at / OUTER;
     tile[kk][outer] = r[i];
   }
 }
 
-PF_KERNEL(pf_matmul, THREADS)(pf_matmul_args q) {
-  PF_SHARED pf_acc tile_a[TILE_K][TILE_M + 1];
-  PF_SHARED pf_acc tile_b[TILE_K][TILE_N + 1];
+PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
+  PF_SHARED pf_acc tiles_a[PARTS][TILE_K][TILE_M + 1];
+  PF_SHARED pf_acc tiles_b[PARTS][TILE_K][TILE_N + 1];
   const pf_matmul_tile at = pf_matmul_where(q, TILE_M, TILE_N);
   const PF_T* a = static_cast<const PF_T*>(q.a) + at.a;
   const PF_T* b = static_cast<const PF_T*>(q.b) + at.b;
-  const int row = static_cast<int>(pf_thread()) / (TILE_N / REG_N),
-            col = static_cast<int>(pf_thread()) % (TILE_N / REG_N);
+  const int part = PARTS == 1 ? 0 : static_cast<int>(pf_thread() / THREADS),
+            thread = static_cast<int>(pf_thread()) - part * THREADS;
+  const int row = thread / (TILE_N / REG_N), col = thread % (TILE_N / REG_N);
+  const int parts = PARTS == 1 ? 1 : static_cast<int>(pf_threads() / THREADS);
+  pf_acc(*tile_a)[TILE_M + 1] = tiles_a[part];
+  pf_acc(*tile_b)[TILE_N + 1] = tiles_b[part];
+  // Shares of whole tiles: every thread meets every barrier.
+  pf_i64 share = q.k;
+  if (PARTS > 1) share = ((q.k + parts - 1) / parts + TILE_K - 1) / TILE_K * TILE_K;
+  const pf_i64 begin = part * share, end = begin + share < q.k ? begin + share : q.k;
   pf_acc sum[REG_M][REG_N];
   PF_UNROLL for (int i = 0; i < REG_M; ++i) {
     PF_UNROLL for (int j = 0; j < REG_N; ++j) sum[i][j] = pf_acc(0);
   }
   pf_acc next_a[TILE_M * TILE_K / THREADS], next_b[TILE_N * TILE_K / THREADS];
-  pf_fetch<TILE_M>(a, at.row, q.m, q.a_row, 0, q.k, q.a_col, next_a);
-  pf_fetch<TILE_N>(b, at.col, q.n, q.b_col, 0, q.k, q.b_row, next_b);
-  for (pf_i64 k0 = 0; k0 < q.k; k0 += TILE_K) {
-    pf_put<TILE_M>(tile_a, q.a_col, next_a);
-    pf_put<TILE_N>(tile_b, q.b_row, next_b);
+  pf_fetch<TILE_M>(a, thread, at.row, q.m, q.a_row, begin, end, q.a_col, next_a);
+  pf_fetch<TILE_N>(b, thread, at.col, q.n, q.b_col, begin, end, q.b_row, next_b);
+  for (pf_i64 k0 = begin; k0 < begin + share; k0 += TILE_K) {
+    pf_put<TILE_M>(tile_a, thread, q.a_col, next_a);
+    pf_put<TILE_N>(tile_b, thread, q.b_row, next_b);
     pf_barrier();
-    if (k0 + TILE_K < q.k) {
-      pf_fetch<TILE_M>(a, at.row, q.m, q.a_row, k0 + TILE_K, q.k, q.a_col, next_a);
-      pf_fetch<TILE_N>(b, at.col, q.n, q.b_col, k0 + TILE_K, q.k, q.b_row, next_b);
+    if (k0 + TILE_K < end) {
+      pf_fetch<TILE_M>(a, thread, at.row, q.m, q.a_row, k0 + TILE_K, end, q.a_col, next_a);
+      pf_fetch<TILE_N>(b, thread, at.col, q.n, q.b_col, k0 + TILE_K, end, q.b_row, next_b);
     }
-    const int steps = q.k - k0 < TILE_K ? static_cast<int>(q.k - k0) : TILE_K;
+    const pf_i64 left = end - k0;
+    const int steps = left < TILE_K ? static_cast<int>(left) : TILE_K;
     PF_STEPS for (int kk = 0; kk < steps; ++kk) {
       pf_acc x[REG_M], y[REG_N];
       PF_UNROLL for (int i = 0; i < REG_M; ++i) x[i] = tile_a[kk][row + i * (TILE_M / REG_M)];
@@ -93,18 +112,41 @@ PF_KERNEL(pf_matmul, THREADS)(pf_matmul_args q) {
     }
     pf_barrier();
   }
-  PF_OUT* c = static_cast<PF_OUT*>(q.c) + at.c;
-  const PF_OUT* bias = static_cast<const PF_OUT*>(q.bias);
-  PF_UNROLL for (int j = 0; j < REG_N; ++j) {
-    const pf_i64 n = at.col + col + j * (TILE_N / REG_N);
-    pf_acc add = pf_acc(0);
-    if (bias && n < q.n) pf_load<PF_OUT, 1, false>(bias + n, &add);
-    PF_UNROLL for (int i = 0; i < REG_M; ++i) {
-      const pf_i64 m = at.row + row + i * (TILE_M / REG_M);
-      if (m >= q.m || n >= q.n) continue;
-      pf_acc v = bias ? sum[i][j] + add : sum[i][j];
-      v = pf_dtype<PF_OUT>::round(v);
-      pf_store<PF_OUT, 1, false>(c + m * q.n + n, &v);
+  const auto finish = [&](int r, int c, pf_acc v) PF_INLINE {
+    const pf_i64 m = at.row + r, n = at.col + c;
+    if (m >= q.m || n >= q.n) return;
+    if (q.bias) {
+      pf_acc add;
+      pf_load<PF_OUT, 1, false>(static_cast<const PF_OUT*>(q.bias) + n, &add);
+      v = pf_sum(v, add);
     }
+    const pf_acc value[1] = {pf_dtype<PF_OUT>::round(v)};
+    if (PF_STORE_PRODUCT)
+      pf_store<PF_OUT, 1, false>(static_cast<PF_OUT*>(q.c) + at.c + m * q.n + n, value);
+#ifdef PF_EPILOGUE
+    pf_epilogue(epilogue, at.rows + m, n, value);
+#endif
+  };
+  if (parts == 1) {
+    PF_UNROLL for (int j = 0; j < REG_N; ++j) {
+      PF_UNROLL for (int i = 0; i < REG_M; ++i)
+          finish(row + i * (TILE_M / REG_M), col + j * (TILE_N / REG_N), sum[i][j]);
+    }
+    return;
+  }
+  // The tiles of a have been read: their place takes the sums.
+  constexpr int SIZE = TILE_M * TILE_N;
+  static_assert(PARTS == 1 || TILE_K * (TILE_M + 1) >= SIZE, "room for the sums");
+  pf_acc* sums = &tiles_a[0][0][0];
+  PF_UNROLL for (int i = 0; i < REG_M; ++i) {
+    PF_UNROLL for (int j = 0; j < REG_N; ++j)
+        sums[part * SIZE + (row + i * (TILE_M / REG_M)) * TILE_N + col + j * (TILE_N / REG_N)] =
+            sum[i][j];
+  }
+  pf_barrier();
+  for (int e = static_cast<int>(pf_thread()); e < SIZE; e += parts * THREADS) {
+    pf_acc all = sums[e];
+    for (int p = 1; p < parts; ++p) all = pf_sum(all, sums[p * SIZE + e]);
+    finish(e / TILE_N, e % TILE_N, all);
   }
 }

@@ -19,25 +19,45 @@ struct pf_matmul_args {
 struct pf_matmul_tile {
   pf_i64 row, col;  // first of the tile
   pf_i64 a, b, c;   // where the matrices of this batch begin
+  pf_i64 rows;      // of c before this batch
 };
 
+// With an epilogue (see DeviceProgram::epilogue_text), which is another argument, the rounded
+// values of c go to it, and to memory only if somebody reads them there (PF_KEEP).
+#ifdef PF_EPILOGUE
+#define PF_EPILOGUE_ARGS , pf_args epilogue
+#define PF_EPILOGUE_REF , const pf_args& epilogue
+#define PF_EPILOGUE_PASS , epilogue
+#else
+#define PF_EPILOGUE_ARGS
+#define PF_EPILOGUE_REF
+#define PF_EPILOGUE_PASS
+#endif
+#if defined(PF_EPILOGUE) && !defined(PF_KEEP)
+#define PF_STORE_PRODUCT 0
+#else
+#define PF_STORE_PRODUCT 1
+#endif
+
 // Blocks that run together take tiles that share rows and columns: bands of 8 rows of tiles.
+// In 32 bits: a grid has no more blocks, and divisions of 64 bits take longer than a small product.
 PF_DEVICE pf_matmul_tile pf_matmul_where(const pf_matmul_args& q, int tile_m, int tile_n) {
-  pf_i64 id = pf_block();
-  const pf_i64 tiles = q.tiles_m * q.tiles_n;
-  pf_i64 batch = id / tiles;
-  id -= batch * tiles;
-  const pf_i64 band = id / (8 * q.tiles_n), first = band * 8;
-  const pf_i64 rows = q.tiles_m - first < 8 ? q.tiles_m - first : 8;
-  id -= band * 8 * q.tiles_n;
+  const pf_u32 tiles_m = static_cast<pf_u32>(q.tiles_m), tiles_n = static_cast<pf_u32>(q.tiles_n);
+  const pf_u32 tiles = tiles_m * tiles_n, batch = pf_block() / tiles;
+  const pf_u32 id = pf_block() - batch * tiles, band = id / (8 * tiles_n), first = band * 8;
+  const pf_u32 rows = tiles_m - first < 8 ? tiles_m - first : 8;
+  const pf_u32 col = (id - band * 8 * tiles_n) / rows, row = id - band * 8 * tiles_n - col * rows;
   pf_matmul_tile t;
-  t.row = (first + id % rows) * tile_m;
-  t.col = id / rows * tile_n;
-  t.c = batch * q.m * q.n;
+  t.row = static_cast<pf_i64>(first + row) * tile_m;
+  t.col = static_cast<pf_i64>(col) * tile_n;
+  t.rows = static_cast<pf_i64>(batch) * q.m;
+  t.c = t.rows * q.n;
   t.a = t.b = 0;
+  pf_u32 rest = batch;
   for (int d = 0; d < q.ndim; ++d) {
-    const pf_i64 i = batch % q.size[d];
-    batch /= q.size[d];
+    const pf_u32 size = static_cast<pf_u32>(q.size[d]);
+    const pf_i64 i = rest % size;
+    rest /= size;
     t.a += i * q.a_step[d];
     t.b += i * q.b_step[d];
   }

@@ -64,7 +64,7 @@ PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
 enum { OUT_SIZE = sizeof(PF_OUT), OUT_CHUNK = 16 / OUT_SIZE, OUT_CHUNKS = TILE_N / OUT_CHUNK };
 template <class Out, int N>
 PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_tile& t, int row,
-                         int col, pf_acc (&v)[N]) {
+                         int col, pf_acc (&v)[N] PF_EPILOGUE_REF) {
   const pf_i64 m = t.row + row, n = t.col + col;
   if (q.bias) {
     PF_UNROLL for (int e = 0; e < N; ++e) {
@@ -76,6 +76,13 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
   if constexpr (OUT_SIZE == 4) {
     if (m >= q.m) return;
     Out* c = static_cast<Out*>(q.c) + t.c + m * q.n + n;
+#ifdef PF_EPILOGUE
+    PF_UNROLL for (int e = 0; e < N; ++e) {
+      const pf_acc value[1] = {v[e]};
+      if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
+    }
+#endif
+    if (!PF_STORE_PRODUCT) return;
     if (N == 2 && q.n % 2 == 0) {
       if (n < q.n) pf_store<Out, N, false>(c, v);
     } else {
@@ -93,7 +100,7 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
   }
 }
 
-PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q) {
+PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   char* memory = pf_dynamic_shared();
   const pf_matmul_tile t = pf_matmul_where(q, TILE_M, TILE_N);
   const int lane = static_cast<int>(pf_thread()) % PF_WARP,
@@ -105,12 +112,12 @@ PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q) {
 #ifdef PF_MMA
   sums.each_pair(lane, [&](int row, int col, pf_acc x, pf_acc y) {
     pf_acc v[2] = {x, y};
-    pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v);
+    pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v PF_EPILOGUE_PASS);
   });
 #else
   sums.each(lane, [&](int row, int col, pf_acc x) {
     pf_acc v[1] = {x};
-    pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v);
+    pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v PF_EPILOGUE_PASS);
   });
 #endif
   if constexpr (OUT_SIZE < 4) {
@@ -124,13 +131,28 @@ PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q) {
       pf_u32 w[4];
       pf_load_words<16, false>(memory + pf_chunk(row, col, OUT_CHUNKS), w);
       if (whole) {
-        pf_store_words<16, false>(c + (m * q.n + n) * OUT_SIZE, w);
+        if (PF_STORE_PRODUCT) pf_store_words<16, false>(c + (m * q.n + n) * OUT_SIZE, w);
       } else {
         PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
           const pf_u32 x = w[e * OUT_SIZE / 4] >> (e * OUT_SIZE % 4 * 8);
-          if (n + e < q.n) pf_store_words<OUT_SIZE, false>(c + (m * q.n + n + e) * OUT_SIZE, &x);
+          if (PF_STORE_PRODUCT && n + e < q.n)
+            pf_store_words<OUT_SIZE, false>(c + (m * q.n + n + e) * OUT_SIZE, &x);
         }
       }
+#ifdef PF_EPILOGUE
+      const char* values = memory + pf_chunk(row, col, OUT_CHUNKS);
+      if (whole && OUT_SIZE == 2) {
+        pf_acc value[OUT_CHUNK];
+        pf_load<PF_OUT, OUT_CHUNK, false>(values, value);
+        pf_epilogue(epilogue, t.rows + m, n, value);
+      } else {
+        PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
+          pf_acc value[1];
+          pf_load<PF_OUT, 1, false>(values + e * OUT_SIZE, value);
+          if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
+        }
+      }
+#endif
     }
   }
 }

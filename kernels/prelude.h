@@ -20,6 +20,8 @@ typedef unsigned long long pf_u64;
 // ---- primitives: where platforms differ -------------------------------------------------------
 // PF_KERNEL(NAME, THREADS) (arguments) { ... }  an entry for at most THREADS threads a block
 // PF_DEVICE, PF_METHOD      before every function; before a static member
+// PF_INLINE                 of a lambda, between its parameters and its body: otherwise what it
+//                           refers to may lie in memory
 // PF_SHARED T name[N];      memory of the block, within a kernel's body
 // pf_dynamic_shared()       the block's memory whose size the launch gives
 // pf_thread() pf_block()    one-dimensional indices; sizes: pf_threads() pf_blocks()
@@ -37,6 +39,7 @@ typedef unsigned long long pf_u64;
 #define PF_COLD static
 #define PF_TABLE static const
 #define PF_UNROLL
+#define PF_INLINE __attribute__((always_inline))
 #include "shim.h"  // PF_SHARED and the functions above
 #else
 #ifndef PF_WARP
@@ -75,6 +78,7 @@ typedef unsigned long long pf_u64;
 #define PF_TABLE static __device__ const  // a constant array that lanes index freely
 #define PF_COLD static __device__ __attribute__((noinline))  // called where it is rare
 #define PF_UNROLL _Pragma("unroll")
+#define PF_INLINE __attribute__((always_inline))
 
 #if defined(PF_NVIDIA)
 PF_DEVICE pf_u32 pf_thread() {

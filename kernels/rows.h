@@ -6,8 +6,6 @@
 #include "math.h"
 #include "prelude.h"
 
-// Of a lambda, between its parameters and its body: otherwise what it refers to may lie in memory.
-#define PF_INLINE __attribute__((always_inline))
 
 #define PF_MAX_WARPS 32  // of one block: 1024 threads in warps of at least 32
 

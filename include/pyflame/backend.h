@@ -193,6 +193,14 @@ typedef struct pf_backend {
                                const uint32_t block[3], uint32_t shared_bytes, void** args);
   // Writes "key=value\n" lines: kernels compiled, found on disk, ...
   pf_status (*statistics)(pf_device, char* text, size_t capacity);
+
+  // A named kernel, and a program over its first output with it where that can be one launch:
+  // *joined says whether; the kernel has been enqueued in any case. `from`: the program's input
+  // that is this output. keep == 0: nobody else will read the kernel's own output.
+  pf_status (*kernel_launch_with)(pf_device, pf_stream, void* kernel, const pf_tensor* tensors,
+                                  int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
+                                  pf_index_error*, void* program, const pf_launch*, int32_t from,
+                                  int32_t keep, int32_t* joined);
 } pf_backend;
 
 // Entries that a backend of this size has; what lies beyond is not there.

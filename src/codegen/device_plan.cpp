@@ -38,6 +38,29 @@ struct Words {
   void add_signed(int64_t w) { add(static_cast<uint64_t>(w)); }
 };
 
+uint64_t number_word(const pf_scalar& s, DType type) {
+  return type == DType::Float32   ? std::bit_cast<uint32_t>(static_cast<float>(s.f))
+         : type == DType::Float64 ? std::bit_cast<uint64_t>(s.f)
+         : type == DType::Bool    ? uint64_t{s.i != 0 || s.f != 0}
+                                  : static_cast<uint64_t>(s.i);
+}
+
+// The stride of the dimensions [first, last) as one; false when they do not continue each other.
+bool joined_stride(const pf_launch& l, const int64_t* strides, int first, int last,
+                   int64_t* joined) {
+  *joined = 0;
+  int64_t next = -1;
+  for (int d = last - 1; d >= first; --d) {
+    if (l.shape[d] == 1) continue;
+    if (next < 0)
+      *joined = strides[d];
+    else if (strides[d] != next)
+      return false;
+    next = strides[d] * l.shape[d];
+  }
+  return true;
+}
+
 uint32_t grid_of(int64_t blocks) {
   PF_CHECK(blocks < kNarrow, NotSupportedError, "pointwise group", "got a launch of ", blocks,
            " blocks; expected fewer than 2^31; split the tensors");
@@ -108,13 +131,7 @@ void DeviceProgram::plan(const pf_launch& l, DeviceLaunch& out) const {
     flat = flat && (op.contiguous || (splat && k < ninputs));
     if (!splat) bytes += l.numel * static_cast<int64_t>(itemsize(dtype_of(k)));
   }
-  for (const Number& x : numbers_) {
-    const pf_scalar& s = l.scalars[x.scalar];
-    words.add(x.type == DType::Float32   ? std::bit_cast<uint32_t>(static_cast<float>(s.f))
-              : x.type == DType::Float64 ? std::bit_cast<uint64_t>(s.f)
-              : x.type == DType::Bool    ? uint64_t{s.i != 0 || s.f != 0}
-                                         : static_cast<uint64_t>(s.i));
-  }
+  for (const Number& x : numbers_) words.add(number_word(l.scalars[x.scalar], x.type));
   out.key.stream = bytes >= kStreamBytes;
   if (flat)
     plan_flat(l, out);
@@ -301,6 +318,51 @@ bool DeviceProgram::plan_tiles(Geometry& g, const int* leader, DeviceLaunch& out
   for (int j = 0; j < c.ngroups; ++j)
     for (int d = 0; d <= inner; ++d) words.add_signed(g.strides[leader[j]][d]);
   out.grid = grid_of(across * down * planes);
+  return true;
+}
+
+bool DeviceProgram::plan_epilogue(const pf_launch& l, int from, int64_t rows, int64_t cols, int vec,
+                                  DeviceLaunch& out) const {
+  out.key = LaunchClass();
+  out.grid = out.nwords = 0;
+  if (l.numel != rows * cols || operands() > 24) return false;
+  const int ninputs = static_cast<int>(inputs_.size());
+  int split = l.ndim;  // dimensions from here on are the columns
+  for (int64_t n = 1; n != cols; n *= l.shape[--split])
+    if (split == 0 || n > cols) return false;
+  LaunchClass& c = out.key;
+  c.kind = LaunchClass::Follow;
+  c.ndim = 2;
+  c.vec = static_cast<uint8_t>(vec);
+  c.ngroups = static_cast<uint8_t>(operands());
+  Words words{out};
+  int64_t steps[kDeviceOperands][2];
+  for (int k = 0; k < operands(); ++k) {
+    const pf_operand& op = k < ninputs ? l.inputs[k] : l.outputs[k - ninputs];
+    words.add(reinterpret_cast<uint64_t>(op.data));
+    auto& [row, col] = steps[k];
+    if (op.contiguous)
+      row = cols, col = 1;
+    else if (!joined_stride(l, op.strides, 0, split, &row) ||
+             !joined_stride(l, op.strides, split, l.ndim, &col))
+      return false;
+    if (k == from && (row != cols || col != 1)) return false;
+    c.group[k] = static_cast<uint8_t>(k);
+    c.walk[k] =
+        static_cast<uint8_t>((col != 0) * LaunchClass::kInner + (row != 0) * LaunchClass::kOuter);
+    // An output, and what the kernel makes, has a value for each place, whatever its strides are.
+    if (k >= ninputs || k == from) c.walk[k] = LaunchClass::kInner | LaunchClass::kOuter;
+    if (c.walk[k] == 0) c.group[k] = LaunchClass::kSplat;
+    if (vec == 1 || c.walk[k] == 0 || c.walk[k] == LaunchClass::kOuter || k == from) continue;
+    const uint64_t size = itemsize(dtype_of(k));
+    const uint64_t align = std::min<uint64_t>(16, static_cast<uint64_t>(vec) * size);
+    if (col != 1 ||
+        (reinterpret_cast<uint64_t>(op.data) | static_cast<uint64_t>(row) * size) % align)
+      return false;
+  }
+  for (const Number& n : numbers_) words.add(number_word(l.scalars[n.scalar], n.type));
+  for (int k = 0; k < operands(); ++k)
+    for (int64_t step : steps[k]) words.add_signed(step);
   return true;
 }
 

@@ -183,21 +183,28 @@ class TextPrinter {
         lines();
     }
     out_ += "}\n";
-    std::string head = "#include \"math.h\"\nstruct pf_args {\n  void* p[" +
-                       std::to_string(p_.operands()) + "];\n  pf_u64 w[" +
-                       std::to_string(words_ + static_cast<int>(p_.numbers_.size())) + "];\n};\n";
-    return head + out_;
+    return head() + out_;
+  }
+
+  std::string print_epilogue(int from) {
+    body();
+    epilogue(from);
+    return head() + out_;
   }
 
  private:
   static std::string str(int i) { return std::to_string(i); }
+  std::string head() const {
+    return "#include \"math.h\"\nstruct pf_args {\n  void* p[" + str(p_.operands()) +
+           "];\n  pf_u64 w[" + str(words_ + static_cast<int>(p_.numbers_.size())) + "];\n};\n";
+  }
   Spread spread(int k) const {
     const uint8_t g = c_.group[k];
     if (g == LaunchClass::kSplat) return Spread::Once;
     if (c_.kind == LaunchClass::Tiles)
       return c_.walk[g] & (LaunchClass::kInner | LaunchClass::kTurned) ? Spread::Each
                                                                        : Spread::PerRow;
-    if (c_.kind != LaunchClass::Rows) return Spread::Each;
+    if (c_.kind != LaunchClass::Rows && c_.kind != LaunchClass::Follow) return Spread::Each;
     return c_.walk[g] == LaunchClass::kInner   ? Spread::AlongRow
            : c_.walk[g] == LaunchClass::kOuter ? Spread::PerRow
                                                : Spread::Each;
@@ -238,6 +245,7 @@ class TextPrinter {
   void rows();
   void tiles();
   void lines();
+  void epilogue(int from);
   void positions(const char* type, const std::string& from, int ndim, int first);
 
   const DeviceProgram& p_;
@@ -616,6 +624,38 @@ void TextPrinter::lines() {
   out_ += "    }\n  }\n";
 }
 
+// Group k holds operand k alone, so that its strides have places of their own.
+void TextPrinter::epilogue(int from) {
+  out_ +=
+      std::string("template <int N>\nPF_DEVICE void pf_epilogue(const pf_args& a, pf_i64 row, ") +
+      "pf_i64 col, const " + compute(from) + " (&x" + str(from) + ")[N]) {\n";
+  out_ += "  constexpr int V = N, E = N;\n";
+  const auto at = [&](int k) {
+    std::string sum;
+    if (spread(k) != Spread::AlongRow) sum += "row * static_cast<pf_i64>(" + word(2 * k) + ")";
+    if (spread(k) == Spread::PerRow) return sum;
+    if (!sum.empty()) sum += " + ";
+    return sum + (c_.vec > 1 ? "col" : "col * static_cast<pf_i64>(" + word(2 * k + 1) + ")");
+  };
+  for (int k = 0; k < p_.operands(); ++k)
+    if (used(k) && k != from)
+      out_ += std::string("  ") + compute(k) + " " + name(k) + "[" + count(spread(k)) + "];\n";
+  for (int k = 0; k < ninputs_; ++k) {
+    if (!used(k) || k == from) continue;
+    const bool one = spread(k) == Spread::Once || spread(k) == Spread::PerRow;
+    out_ += "  ", load(k, name(k), spread(k) == Spread::Once ? "" : at(k), one ? "1" : "V");
+  }
+  call_body("E", "V");
+  for (int k = ninputs_; k < p_.operands(); ++k)
+    out_ += std::string("  pf_store<") + storage(k) + ", V, false>(static_cast<" + storage(k) +
+            "*>(a.p[" + str(k) + "]) + " + at(k) + ", " + name(k) + ");\n";
+  word(2 * p_.operands() - 1);
+  out_ += "}\n";
+}
+
+std::string DeviceProgram::epilogue_text(const LaunchClass& c, int from) const {
+  return TextPrinter(*this, c).print_epilogue(from);
+}
 std::string DeviceProgram::text(const LaunchClass& c, const std::string& entry) const {
   return TextPrinter(*this, c).print(entry);
 }

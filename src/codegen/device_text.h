@@ -37,10 +37,11 @@ inline constexpr int kDeviceWords = 512;    // 4 KB of arguments
 // them as such.
 struct LaunchClass {
   enum Kind : uint8_t {
-    Flat,   // every operand is dense in the same order, or one number
-    Rows,   // dense (or one number) along the inner dimension, anything along the others
-    Tiles,  // as Rows, but some inputs are dense along the second innermost dimension instead
-    Lines,  // any strides: one element at a time
+    Flat,    // every operand is dense in the same order, or one number
+    Rows,    // dense (or one number) along the inner dimension, anything along the others
+    Tiles,   // as Rows, but some inputs are dense along the second innermost dimension instead
+    Lines,   // any strides: one element at a time
+    Follow,  // the epilogue of another kernel: see plan_epilogue()
   };
   uint8_t kind = Flat;
   uint8_t vec = 1;                      // elements of one access
@@ -93,6 +94,15 @@ class DeviceProgram {
   void plan(const pf_launch&, DeviceLaunch& out) const;
 
   std::string text(const LaunchClass&, const std::string& entry = kEntry) const;
+
+  // As the epilogue of a kernel that makes the rows x cols values of input `from`, all of them in
+  // row-major order, and runs the program on `vec` neighbours of a row at a time. False when the
+  // operands are no rows and columns of that, or `vec` of them cannot be read at once. Geometry
+  // words: strides over rows and columns of each operand.
+  bool plan_epilogue(const pf_launch&, int from, int64_t rows, int64_t cols, int vec,
+                     DeviceLaunch& out) const;
+  // Defines pf_args, and pf_epilogue<N>(args, row, col, const values (&)[N]), N being `vec` or 1.
+  std::string epilogue_text(const LaunchClass&, int from) const;
 
  private:
   friend class TextPrinter;

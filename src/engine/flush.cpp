@@ -85,12 +85,13 @@ pf_scalar to_kernel_scalar(Scalar s) {
   return {s.f, fits ? static_cast<int64_t>(s.f) : 0};
 }
 
-void run_kernel(const Kernel& k, Device device, StreamState* stream,
+bool run_kernel(const Kernel& k, Device device, StreamState* stream,
                 std::span<const pf_tensor> tensors, std::span<const pf_scalar> attrs,
-                const CallOptions& options) {
+                const CallOptions& options, const Epilogue* epilogue) {
   if (options.run) {
     bump(counters().kernels);
-    return (*options.run)(device, tensors);
+    (*options.run)(device, tensors);
+    return false;
   }
   const pf_backend* b = backend_of(device);
   auto& slot = kernel_table().found[k.id][static_cast<int>(device.type)];
@@ -103,11 +104,20 @@ void run_kernel(const Kernel& k, Device device, StreamState* stream,
   }
   bump(counters().kernels);
   pf_index_error error{0, 0, 0, options.op};
-  pf_status status = b->kernel_launch(device.index, handle_of(stream), kernel, tensors.data(),
-                                      static_cast<int32_t>(tensors.size()), attrs.data(),
-                                      static_cast<int32_t>(attrs.size()), &error);
+  const auto ntensors = static_cast<int32_t>(tensors.size()),
+             nattrs = static_cast<int32_t>(attrs.size());
+  int32_t joined = 0;
+  pf_status status =
+      epilogue && PF_HAS(b, kernel_launch_with)
+          ? b->kernel_launch_with(device.index, handle_of(stream), kernel, tensors.data(), ntensors,
+                                  attrs.data(), nattrs, &error, epilogue->program,
+                                  &epilogue->launch, epilogue->from, epilogue->keep, &joined)
+          : b->kernel_launch(device.index, handle_of(stream), kernel, tensors.data(), ntensors,
+                             attrs.data(), nattrs, &error);
   if (status != PF_OK) raise_status(b, status, options.op);
   raise_index_error(error);
+  if (joined) bump(counters().epilogues);
+  return joined != 0;
 }
 
 void raise_index_error(const pf_index_error& e) {
@@ -240,8 +250,18 @@ bool donate(Place& out, Phase& ph, const uint8_t* used, int nused, uint32_t& don
   return false;
 }
 
-void run_phase(Group& g, Phase& ph) {
-  if (ph.nnodes == 0) return;
+// A phase that is ready to run: its memory is there.
+struct ReadyPhase {
+  const Plan* plan;
+  int ninputs, noutputs;
+  pf_operand in[kMaxInputs], out[kMaxNodes];
+  uint8_t used[kMaxInputs];  // which inputs of the phase
+  pf_launch launch;
+};
+
+// False where nothing has to run.
+bool prepare_phase(Group& g, Phase& ph, ReadyPhase& ready) {
+  if (ph.nnodes == 0) return false;
   // What must be stored, and what that needs.
   uint32_t live = 0;
   for (int i = 0; i < ph.nnodes; ++i)
@@ -249,7 +269,7 @@ void run_phase(Group& g, Phase& ph) {
         ((ph.materialise >> i & 1) ||
          ph.outputs[i].storage->handles.load(std::memory_order_relaxed) > 0))
       live |= 1u << i;
-  if (!live) return;
+  if (!live) return false;
   uint32_t needed = live, inputs = 0;
   for (int i = ph.nnodes - 1; i >= 0; --i) {
     if (!(needed >> i & 1)) continue;
@@ -263,7 +283,8 @@ void run_phase(Group& g, Phase& ph) {
   PlanKey key;
   key.device = static_cast<uint8_t>(g.device.type) << 4 | static_cast<uint8_t>(g.device.index);
   key.nscalars = static_cast<uint8_t>(ph.nscalars);
-  uint8_t input_at[kMaxInputs], node_at[kMaxNodes], used[kMaxInputs], stored[kMaxNodes];
+  uint8_t input_at[kMaxInputs], node_at[kMaxNodes], stored[kMaxNodes];
+  uint8_t(&used)[kMaxInputs] = ready.used;
   uint8_t output_dtypes[kMaxNodes];
   for (int j = 0; j < ph.ninputs; ++j) {
     if (!(inputs >> j & 1)) continue;
@@ -294,15 +315,15 @@ void run_phase(Group& g, Phase& ph) {
   if (ph.numel == 0) {
     for (int o = 0; o < key.noutputs; ++o)
       ensure_memory(*ph.outputs[stored[o]].storage, stream, use_of(o));
-    return;
+    return false;
   }
-  const Plan& plan = find_plan(g, key, output_dtypes);
-
-  pf_operand in[kMaxInputs], out[kMaxNodes];
+  ready.plan = &find_plan(g, key, output_dtypes);
+  ready.ninputs = key.ninputs;
+  ready.noutputs = key.noutputs;
   for (int j = 0; j < key.ninputs; ++j) {
     Place& p = ph.inputs[used[j]];
     ensure_memory(*p.storage, stream, {"pointwise group", p.dtype, &ph.shape});
-    in[j] = {p.address(), p.strides.data(), p.contiguous};
+    ready.in[j] = {p.address(), p.strides.data(), p.contiguous};
   }
   uint32_t donated = 0;
   for (int o = 0; o < key.noutputs; ++o) {
@@ -312,14 +333,44 @@ void run_phase(Group& g, Phase& ph) {
     } else {
       ensure_memory(*p.storage, stream, use_of(o));
     }
-    out[o] = {p.address(), p.strides.data(), p.contiguous};
+    ready.out[o] = {p.address(), p.strides.data(), p.contiguous};
   }
-  pf_launch launch{ph.shape.size(), ph.shape.data(), ph.numel, in, out, ph.scalars};
-  const pf_backend* b = backend_of(g.device);
+  ready.launch = {ph.shape.size(), ph.shape.data(), ph.numel, ready.in, ready.out, ph.scalars};
   long_work(ph.numel * key.nnodes);
+  return true;
+}
+
+void launch_phase(Group& g, const ReadyPhase& ready) {
+  const pf_backend* b = backend_of(g.device);
   bump(counters().programs);
-  pf_status status = b->program_launch(g.device.index, handle_of(stream), plan.kernel, &launch);
+  pf_status status = b->program_launch(g.device.index, handle_of(g.stream(g.device)),
+                                       ready.plan->kernel, &ready.launch);
   if (status != PF_OK) raise_status(b, status, "pointwise group");
+}
+
+// Whether a kernel may run what follows it in the same launch: that reads its output once, as it
+// lies there, and writes nothing that the kernel reads.
+bool follows(const Group& g, const ReadyPhase& ready, Epilogue& epilogue) {
+  const AnchorCall& a = g.anchor;
+  const Phase& ph = g.phases[1];
+  if (a.kernel->anchor != Anchor::Library || a.nouts != 1) return false;
+  const Place& result = a.tensors[0];
+  int from = -1;
+  for (int j = 0; j < ready.ninputs; ++j) {
+    const Place& p = ph.inputs[ready.used[j]];
+    if (p.storage.get() != result.storage.get()) continue;
+    if (from >= 0 || !p.contiguous || p.offset != result.offset || p.dtype != result.dtype)
+      return false;
+    from = j;
+  }
+  if (from < 0) return false;
+  for (int i = 0; i < ph.nnodes; ++i)
+    for (int k = 0; k < a.ntensors; ++k)
+      if (ph.outputs[i].storage && ph.outputs[i].storage.get() == a.tensors[k].storage.get())
+        return false;
+  epilogue = {ready.plan->kernel, ready.launch, from,
+              result.storage->handles.load(std::memory_order_relaxed) > 0};
+  return true;
 }
 
 void run_anchor(Group& g) {
@@ -347,8 +398,15 @@ void run_anchor(Group& g) {
     work += n;
   }
   long_work(a.kernel->anchor == Anchor::Library ? work * 16 : work);
-  run_kernel(*a.kernel, g.device, stream, {tensors, static_cast<size_t>(a.ntensors)},
-             {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
+  // Before the kernel runs: it may take what follows with it.
+  ReadyPhase after;
+  Epilogue epilogue;
+  const bool more = prepare_phase(g, g.phases[1], after);
+  const bool follow = more && follows(g, after, epilogue);
+  const bool joined =
+      run_kernel(*a.kernel, g.device, stream, {tensors, static_cast<size_t>(a.ntensors)},
+                 {a.attrs, static_cast<size_t>(a.nattrs)}, a.options, follow ? &epilogue : nullptr);
+  if (more && !joined) launch_phase(g, after);
 }
 
 // Calls fn(storage) for everything that the group was to write.
@@ -392,11 +450,9 @@ void run_group(Group& g, Flush why) noexcept {
   if (tracing() && !g.empty()) [[unlikely]]
     trace_group(g, why);
   try {
-    run_phase(g, g.phases[0]);
-    if (g.has_anchor) {
-      run_anchor(g);
-      run_phase(g, g.phases[1]);
-    }
+    ReadyPhase ready;
+    if (prepare_phase(g, g.phases[0], ready)) launch_phase(g, ready);
+    if (g.has_anchor) run_anchor(g);
   } catch (...) {
     g.error = std::current_exception();
     discard(g);
@@ -438,6 +494,7 @@ std::vector<std::pair<std::string, int64_t>> stats() {
   r.emplace_back("groups", c.groups.load());
   r.emplace_back("programs", c.programs.load());
   r.emplace_back("kernels", c.kernels.load());
+  r.emplace_back("epilogues", c.epilogues.load());
   r.emplace_back("plans", c.plans.load());
   r.emplace_back("plan_hits", c.plan_hits.load());
   r.emplace_back("donated", c.donated.load());
@@ -452,8 +509,9 @@ std::vector<std::pair<std::string, int64_t>> stats() {
 void reset_stats() {
   Counters& c = counters();
   for (auto& f : c.flushes) f.store(0);
-  for (auto* a : {&c.nodes, &c.groups, &c.programs, &c.kernels, &c.plans, &c.plan_hits, &c.donated,
-                  &c.copies_to_host, &c.copies_from_host, &c.moved, &c.moved_bytes, &c.slow})
+  for (auto* a :
+       {&c.nodes, &c.groups, &c.programs, &c.kernels, &c.epilogues, &c.plans, &c.plan_hits,
+        &c.donated, &c.copies_to_host, &c.copies_from_host, &c.moved, &c.moved_bytes, &c.slow})
     a->store(0);
 }
 

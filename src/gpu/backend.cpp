@@ -408,6 +408,23 @@ pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const 
   });
 }
 
+pf_status kernel_launch_with(pf_device device, pf_stream stream, void* kernel,
+                             const pf_tensor* tensors, int32_t ntensors, const pf_scalar* attrs,
+                             int32_t nattrs, pf_index_error* error, void* program,
+                             const pf_launch* launch, int32_t from, int32_t keep, int32_t* joined) {
+  *joined = 0;
+  if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
+  return guarded([&] {
+    Device& d = Device::get(device);
+    ScratchScope scope;
+    Epilogue epilogue{program, launch, from, keep != 0};
+    KernelArgs args{d,        stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr,
+                    &epilogue};
+    reinterpret_cast<KernelFn>(kernel)(args);
+    *joined = epilogue.joined;
+  });
+}
+
 pf_status statistics(pf_device, char* text, size_t capacity) {
   std::snprintf(text, capacity,
                 "kernels_compiled=%lld\nkernels_from_disk=%lld\nkernels_from_pack=%lld\n",
@@ -466,6 +483,7 @@ extern "C" __attribute__((visibility("default"))) const pf_backend* pyflame_plug
     b.function_create = gpu::function_create;
     b.function_launch = gpu::function_launch;
     b.statistics = gpu::statistics;
+    b.kernel_launch_with = gpu::kernel_launch_with;
     return b;
   }();
   return &backend;

@@ -306,14 +306,22 @@ Function Device::find(const char* file, const std::string& defines, const char* 
 }
 
 // As long as the process: the engine keeps programs for good.
-Function Device::group(const Source& source) {
-  Recipe recipe = recipe_for(traits, "pointwise group", source, "");
-  recipe.group = compile_only().empty();  // packs hold each by itself
+Function Device::keep(Recipe recipe) {
+  std::string entry = recipe.source.entry, label = recipe.label;
   std::unique_ptr<Module> m = obtain(std::move(recipe));
-  Function f = function(m.get(), source.entry.c_str(), "pointwise group").release();
+  Function f = function(m.get(), entry.c_str(), std::move(label)).release();
   std::lock_guard lock(mutex_);
   others_.push_back(std::move(m));
   return f;
+}
+Function Device::group(const Source& source) {
+  Recipe recipe = recipe_for(traits, "pointwise group", source, "");
+  recipe.group = compile_only().empty();  // packs hold each by itself
+  return keep(std::move(recipe));
+}
+Function Device::program(const std::string& label, const Source& source,
+                         const std::string& defines) {
+  return keep(recipe_for(traits, label, source, defines));
 }
 
 Function Device::build(const std::string& label, const Source& source, const std::string& defines,

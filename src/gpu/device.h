@@ -138,6 +138,8 @@ class Device {
   Function find(const char* file, const std::string& defines, const char* entry);
   // A group of pointwise nodes: text whose names are its own (unique_names), and its entry.
   Function group(const Source& source);
+  // Any other text of ours.
+  Function program(const std::string& label, const Source& source, const std::string& defines);
   // Text of the user's, compiled now.
   Function build(const std::string& label, const Source& source, const std::string& defines,
                  const char* entry);
@@ -157,6 +159,7 @@ class Device {
  private:
   explicit Device(pf_device index);
   std::unique_ptr<Module> obtain(Recipe recipe) const;
+  Function keep(Recipe recipe);
   std::unique_ptr<Loaded> function(const Module*, const char* entry, std::string label) const;
   void launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) const;
 #ifdef PF_GPU_CUDA

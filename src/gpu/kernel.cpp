@@ -53,6 +53,12 @@ const Traits& KernelArgs::traits() const {
 Function KernelArgs::compile(const char* file, const Defines& defines, const char* entry) const {
   return device.find(file, defines.str(), entry);
 }
+KernelArgs::Joined KernelArgs::compile_with_epilogue(const char* file, const Defines& defines,
+                                                     const char* entry, int64_t rows, int64_t cols,
+                                                     int vec) const {
+  if (!epilogue) return {};
+  return epilogue_function(device, *epilogue, file, defines, entry, rows, cols, vec);
+}
 void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, void** args,
                             const uint32_t* sizes, int nargs) const {
   device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op);

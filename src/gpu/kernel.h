@@ -77,6 +77,15 @@ struct ErrorArg {
   int64_t op;
 };
 
+// A program over the first output of a kernel, which may run it in its own launch.
+struct Epilogue {
+  void* program;
+  const pf_launch* launch;
+  int from;             // the program's input that is the kernel's output
+  bool keep;            // somebody else reads the kernel's output
+  bool joined = false;  // for the launcher to say
+};
+
 struct KernelArgs {
   Device& device;
   pf_stream stream;
@@ -85,6 +94,7 @@ struct KernelArgs {
   const pf_scalar* attrs;
   int nattrs;
   const char* op;  // static text: the operation's name for errors
+  Epilogue* epilogue = nullptr;
 
   const pf_tensor& tensor(int i) const { return tensors[i]; }
   bool has(int i) const { return i < ntensors && tensors[i].data != nullptr; }
@@ -107,6 +117,15 @@ struct KernelArgs {
     const uint32_t sizes[] = {static_cast<uint32_t>(sizeof args)..., 0};
     launch_raw(f, grid, block, shared, list, sizes, static_cast<int>(sizeof...(args)));
   }
+  // The kernel with the epilogue's pf_epilogue(), the argument after its own, for `vec` elements
+  // at a time of rows x cols outputs. Null when there is none, or it cannot be joined.
+  struct Joined {
+    Function function = nullptr;
+    const void* words = nullptr;  // the argument; until the next call on this thread
+    uint32_t bytes = 0;           // of it
+  };
+  Joined compile_with_epilogue(const char* file, const Defines& defines, const char* entry,
+                               int64_t rows, int64_t cols, int vec) const;
   // Device memory for the kernels of this call, from the core's allocator: free again for later
   // work of the same stream when the launcher returns. Uninitialised, aligned to 256 bytes.
   void* workspace(size_t bytes) const;
@@ -119,7 +138,6 @@ struct KernelArgs {
   void* upload(const void* host, size_t bytes) const;
   ErrorArg error() const;
 
- private:
   void launch_raw(Function, Grid, int block, size_t shared, void** args, const uint32_t* sizes,
                   int nargs) const;
 };

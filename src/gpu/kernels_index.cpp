@@ -1,6 +1,7 @@
 // Launchers of kernels that read and write by index.
 #include <algorithm>
 
+#include "gpu/axes.h"
 #include "gpu/sorting.h"
 
 namespace pyflame::gpu {
@@ -112,11 +113,19 @@ void gather(const KernelArgs& a) {
   std::copy_n(self.strides, self.ndim, from.strides);
   from.strides[dim] = 0;
   const Space s = make_space({&ix, &from});
-  const Function f =
-      a.compile("index.h", Defines().text("PF_INDEX", index_type(s)).value("PF_BYTES", item(a, 1)),
-                "pf_gather");
-  a.launch(f, grid_for(ceil_div(s.numel, 4)), kBlock, 0, s, a.data(0), ix.data, self.data,
-           self.shape[dim], self.strides[dim], a.error());
+  const int64_t bytes = item(a, 1);
+  // Four neighbours at a time, where they lie together in the index at multiples of 16 bytes.
+  const int last = s.ndim - 1;
+  bool together = bytes >= 2 && bytes <= 8 && s.shape[last] % 4 == 0 && s.strides[0][last] == 1 &&
+                  aligned(ix.data, 16) && aligned(a.data(0), 16);
+  for (int d = 0; d < last; ++d) together = together && s.strides[0][d] % 2 == 0;
+  const int64_t vec = together ? 4 : 1;
+  const Function f = a.compile(
+      "index.h",
+      Defines().text("PF_INDEX", index_type(s)).value("PF_BYTES", bytes).value("PF_VEC", vec),
+      "pf_gather");
+  a.launch(f, grid_for(ceil_div(s.numel, vec == 1 ? 4 : 8)), kBlock, 0, s, a.data(0), ix.data,
+           self.data, self.shape[dim], self.strides[dim], s.strides[1][last], a.error());
 }
 
 void one_hot(const KernelArgs& a) {

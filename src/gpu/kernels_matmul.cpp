@@ -24,10 +24,12 @@ ProductSource source() {
   return s;
 }
 
-// A library spends more of the host's time on a product this small than the product takes: about
-// 3 us beyond the launch (cuBLASLt 13).
+// A library spends more of the host's time on a product this small than the product takes: 5 to
+// 10 us beyond the launch, and often two launches (cuBLASLt 13 on a slow host).
 bool small(const Product& p) {
-  return p.m * p.n <= 64 * 64 && p.k <= 64;
+  const auto padded = [](int64_t n) { return static_cast<double>(ceil_div(n, 16) * 16); };
+  const double work = static_cast<double>(p.batches()) * padded(p.m) * padded(p.n) * padded(p.k);
+  return work <= 1 << 23 && p.k <= 2048;
 }
 
 int64_t stride_from_end(const pf_tensor& t, int from_end) {
@@ -75,7 +77,12 @@ bool by_choice(const KernelArgs& args, const Product& p) {
   if (source() != ProductSource::Library || library == "none")
     for (int i = exhaustive() ? 0 : -1; i < (exhaustive() ? kOwnTiles : 0); ++i)
       candidates.push_back({true, i});
-  measure(args, library, product, candidates, run);
+  // An epilogue in place must not run as often as is measured.
+  KernelArgs alone = args;
+  alone.epilogue = nullptr;
+  measure(alone, library, product, candidates, [&](Choice c) {
+    return c.own ? own_product(alone, p, c.index) : library_product(alone, p, c.index);
+  });
   return true;
 }
 
@@ -118,7 +125,11 @@ void matmul(const KernelArgs& args) {
   normalise(p.k, p.n, &p.b_row, &p.b_col);
   if (choices_matter() && by_choice(args, p)) return;
   const ProductSource from = source();
-  if (from == ProductSource::Library || (from == ProductSource::Auto && !small(p))) {
+  if (from == ProductSource::Auto && small(p)) {
+    own_product(args, p, small_product_tile(args.traits(), p));
+    return;
+  }
+  if (from != ProductSource::Own) {
     if (library_product(args, p)) return;
     if (from == ProductSource::Auto && !product_library_usable()) {
       const std::string text = std::string("products run by our own kernel: ") + product_library() +

@@ -68,7 +68,11 @@ int matrix_unit(const Traits&);
 
 // The kernels of kernels/matmul*.h; takes everything. `tile`: one of kOwnTiles that somebody
 // measured, else (or -1) the one that follows from the product; false when it cannot be taken.
-inline constexpr int kOwnTiles = 6;  // three on matrix units, three with ordinary arithmetic
+// Three on matrix units, three with ordinary arithmetic, one whose threads share k.
+inline constexpr int kOwnTiles = 7, kSmallTile = 5, kSharedTile = 6;
 bool own_product(const KernelArgs&, const Product&, int tile = -1);
+
+// For a small product: one of two kernels, so that another batch size compiles nothing.
+int small_product_tile(const Traits&, const Product&);
 
 }  // namespace pyflame::gpu

@@ -42,6 +42,20 @@ int64_t blocks(const Product& p, int tile_m, int tile_n) {
   return ceil_div(p.m, tile_m) * ceil_div(p.n, tile_n) * p.batches();
 }
 
+// With what follows it where there is something, `vec` elements of it at a time.
+void launch(const KernelArgs& args, const Product& p, const char* file, const Defines& defines,
+            const char* entry, int vec, int tile_m, int tile_n, int threads, size_t shared) {
+  const Grid grid(blocks(p, tile_m, tile_n));
+  MatmulArgs q = arguments(p, tile_m, tile_n);
+  const auto joined = args.compile_with_epilogue(file, defines, entry, p.batches() * p.m, p.n, vec);
+  if (!joined.function)
+    return args.launch(args.compile(file, defines, entry), grid, threads, shared, q);
+  void* list[] = {&q, const_cast<void*>(joined.words), nullptr};
+  const uint32_t sizes[] = {sizeof q, joined.bytes};
+  args.launch_raw(joined.function, grid, threads, shared, list, sizes, 2);
+  args.epilogue->joined = true;
+}
+
 bool aligned(const void* at, int64_t stride, int item) {
   return reinterpret_cast<uintptr_t>(at) % 16 == 0 && stride * item % 16 == 0;
 }
@@ -52,6 +66,10 @@ int along_k(const void* at, int64_t outer, int64_t k, int item, bool batches_fit
   if (k == 1 && aligned(at, outer, item)) return 1;
   if (outer == 1 && aligned(at, k, item)) return 0;
   return -1;
+}
+
+bool is_wide(DType t) {
+  return itemsize(compute_type(t)) > 4;
 }
 
 struct Tiling {
@@ -158,9 +176,10 @@ bool tiles(const KernelArgs& args, const Product& p, int tile) {
   if (tf32) options = std::move(options).value("PF_TF32", 1);
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
   if (t.architecture == "gfx90a") options = std::move(options).value("PF_CDNA", 2);
-  Function f = args.compile("matmul_tiles.h", options, "pf_matmul_tiles");
-  args.launch(f, blocks(p, s.m, s.n), s.threads(t.warp),
-              size_t(s.shared(static_cast<int>(itemsize(p.out)))), arguments(p, s.m, s.n));
+  const int out_item = static_cast<int>(itemsize(p.out));
+  const int together = out_item == 2 && p.n % 8 == 0 ? 8 : 1;
+  launch(args, p, "matmul_tiles.h", options, "pf_matmul_tiles", together, s.m, s.n,
+         s.threads(t.warp), size_t(s.shared(out_item)));
   return true;
 }
 
@@ -173,6 +192,10 @@ int matrix_unit(const Traits& t) {
   return a.rfind("gfx11", 0) == 0 ? 2 : a.rfind("gfx12", 0) == 0 ? 3 : 0;
 }
 
+int small_product_tile(const Traits& t, const Product& p) {
+  return blocks(p, 32, 32) < t.compute_units && p.k > 16 ? kSharedTile : kSmallTile;
+}
+
 bool own_product(const KernelArgs& args, const Product& p, int tile) {
   if (tile < 3 && tiles(args, p, tile)) return true;
   if (tile >= 0 && tile < 3) return false;
@@ -180,29 +203,35 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
     int m, n, k, reg_m, reg_n;
   };
   static constexpr Shape kLarge{128, 128, 8, 8, 8}, kMiddle{64, 64, 16, 4, 4},
-      kSmall{32, 32, 16, 2, 2};
+      kSmall{32, 32, 16, 2, 2}, kFew{16, 16, 16, 2, 2};
   // What fits into registers without spilling: 64-bit and integer sums do not in the large one,
   // nor does anything where the compiler aims at 128 registers.
   const Traits& t = args.traits();
   const bool whole = t.amd && !is_float(p.dtype);
   const bool large = !t.amd && is_float(p.dtype) && itemsize(p.dtype) <= 4;
   if ((tile == 3 && !large) || (tile == 4 && whole)) return false;
-  const Shape s = tile >= 3                                         ? (tile == 3   ? kLarge
+  // So few tiles that most compute units would wait: small ones, and the threads share k.
+  const bool few = tile < 0 && small_product_tile(t, p) == kSharedTile;
+  const Shape s = tile == kSharedTile || few                        ? kFew
+                  : tile >= 3                                       ? (tile == 3   ? kLarge
                                                                        : tile == 4 ? kMiddle
                                                                                    : kSmall)
                   : large && blocks(p, 128, 128) >= t.compute_units ? kLarge
                   : !whole && blocks(p, 64, 64) >= t.compute_units  ? kMiddle
                                                                     : kSmall;
+  const int most = s.m > kFew.m ? 1 : is_wide(p.dtype) ? 8 : 16;
+  const auto parts = static_cast<int>(std::clamp<int64_t>(ceil_div(p.k, s.k), 1, most));
   Defines options = Defines()
                         .type("PF_T", p.dtype)
                         .value("TILE_M", s.m)
                         .value("TILE_N", s.n)
                         .value("TILE_K", s.k)
                         .value("REG_M", s.reg_m)
-                        .value("REG_N", s.reg_n);
+                        .value("REG_N", s.reg_n)
+                        .value("PARTS", most);
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
-  Function f = args.compile("matmul.h", options, "pf_matmul");
-  args.launch(f, blocks(p, s.m, s.n), s.m / s.reg_m * (s.n / s.reg_n), 0, arguments(p, s.m, s.n));
+  launch(args, p, "matmul.h", options, "pf_matmul", 1, s.m, s.n,
+         s.m / s.reg_m * (s.n / s.reg_n) * parts, 0);
   return true;
 }
 

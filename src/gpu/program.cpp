@@ -3,6 +3,8 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <unordered_map>
 
 #include "codegen/device_text.h"
 #include "gpu/builder.h"
@@ -20,7 +22,9 @@ struct Program {
     Function function;
   };
   std::vector<Variant> variants;  // the last one used first
-  bool fills;                     // stores numbers and computes nothing
+  // As epilogues, by kernel, options and launch class.
+  std::unordered_map<std::string, Function> epilogues;
+  bool fills;  // stores numbers and computes nothing
   std::vector<pf_node> nodes;
   std::vector<uint8_t> outputs;
 
@@ -72,6 +76,27 @@ struct Program {
 };
 
 }  // namespace
+
+KernelArgs::Joined epilogue_function(Device& device, const Epilogue& e, const char* file,
+                                     const Defines& defines, const char* entry, int64_t rows,
+                                     int64_t cols, int vec) {
+  Program& p = *static_cast<Program*>(e.program);
+  thread_local codegen::DeviceLaunch l;
+  if (!p.text.plan_epilogue(*e.launch, e.from, rows, cols, vec, l)) return {};
+  thread_local std::string key;
+  key.assign(file).append(1, '\0').append(defines.str()).append(1, e.keep ? '1' : '0');
+  key.append(reinterpret_cast<const char*>(&l.key), sizeof l.key);
+  std::lock_guard lock(p.mutex);
+  Function& f = p.epilogues[key];
+  if (!f || f->module->failed()) {
+    std::string text = p.text.epilogue_text(l.key, e.from);
+    text.append("#define PF_EPILOGUE\n").append(e.keep ? "#define PF_KEEP\n" : "");
+    text.append("#include \"").append(file).append("\"\n");
+    f = device.program(std::string(file) + " " + entry + " with an epilogue", {text, true, entry},
+                       defines.str());
+  }
+  return {f, l.words, 8 * l.nwords};
+}
 
 pf_status program_create(pf_device device, const pf_program* program, void** kernel) {
   if (pf_status s = faults().check(cpu::Faults::kProgramCreate)) return s;

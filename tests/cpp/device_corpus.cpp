@@ -420,14 +420,18 @@ DeviceCase random_case(uint64_t seed) {
 }
 
 namespace {
-template <class F>
-void planned(const DeviceCase& c, F&& fn) {
+std::vector<void*> addresses(const DeviceCase& c) {
   std::vector<void*> at;
   for (size_t k = 0; k < c.inputs.size() + c.outputs.size(); ++k) {
     const auto& o = k < c.inputs.size() ? c.inputs[k] : c.outputs[k - c.inputs.size()];
     at.push_back(reinterpret_cast<void*>((k + 1) * 4096 +
                                          static_cast<size_t>(o.offset) * itemsize(o.dtype)));
   }
+  return at;
+}
+template <class F>
+void planned(const DeviceCase& c, F&& fn) {
+  const std::vector<void*> at = addresses(c);
   c.with_program([&](const pf_program& p) {
     const codegen::DeviceProgram program(p);
     codegen::DeviceLaunch launch;
@@ -447,6 +451,29 @@ std::string device_case_text(const DeviceCase& c, const std::string& entry) {
   planned(c,
           [&](const auto& program, const auto& launch) { text = program.text(launch.key, entry); });
   return "// " + c.name + "\nnamespace ns_" + entry + " {\n" + text + "}\n";
+}
+
+std::string device_epilogue_text(const DeviceCase& c, const std::string& entry) {
+  std::string text;
+  const int64_t cols = c.shape.back();
+  c.with_program([&](const pf_program& p) {
+    const codegen::DeviceProgram program(p);
+    codegen::DeviceLaunch launch;
+    c.with_launch(addresses(c), [&](const pf_launch& l) {
+      for (size_t from = 0; from < c.inputs.size() && text.empty(); ++from) {
+        const int k = static_cast<int>(from);
+        if (!program.plan_epilogue(l, k, c.numel() / cols, cols, 1, launch)) continue;
+        const std::string value = codegen::device_compute(c.inputs[from].dtype);
+        text = "// " + c.name + ", as an epilogue\nnamespace ns_" + entry + " {\n" +
+               program.epilogue_text(launch.key, k) + "PF_KERNEL(" + entry +
+               ", 256)(pf_args a, const " + value +
+               "* values, pf_i64 cols) {\n  const pf_i64 i = pf_block() * 256 + pf_thread();\n  "
+               "const " +
+               value + " x[1] = {values[i]};\n  pf_epilogue(a, i / cols, i % cols, x);\n}\n}\n";
+      }
+    });
+  });
+  return text;
 }
 
 }  // namespace pyflame::testing

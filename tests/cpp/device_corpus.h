@@ -75,5 +75,7 @@ codegen::LaunchClass device_case_class(const DeviceCase&);
 // Its text, in a namespace of its own so that
 // many can share a translation unit; the entry is `entry`.
 std::string device_case_text(const DeviceCase&, const std::string& entry);
+// The same as the epilogue of a kernel that has nothing else; empty where it cannot be one.
+std::string device_epilogue_text(const DeviceCase&, const std::string& entry);
 
 }  // namespace pyflame::testing

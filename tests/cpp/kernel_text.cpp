@@ -46,6 +46,11 @@ int main(int argc, char** argv) {
       const std::string entry = "k" + std::to_string(i);
       out << device_case_text(cases[i], entry);
       std::cout << file << " " << entry << " " << cases[i].name << "\n";
+      if (i >= model_cases().size()) continue;
+      if (const std::string text = device_epilogue_text(cases[i], entry + "e"); !text.empty()) {
+        out << text;
+        std::cout << file << " " << entry << "e " << cases[i].name << ", as an epilogue\n";
+      }
     }
     out.close();
     if (!out) throw std::runtime_error("cannot write to " + dir);

@@ -146,6 +146,7 @@ def test_several_threads_compute_at_once():
 
     def work():
         try:
+            pf.set_device(DEVICE)  # of this thread
             for _ in range(30):
                 got = F.gelu(w @ w).cpu().numpy()
                 if not np.array_equal(got, want):

@@ -219,3 +219,99 @@ check(pf.int_mm(place(x)[:, :0], place(w)[:, :0].t()), np.zeros((37, 75)))
     run(code, **environment(unit, **keep(kept)))
     assert {"pf_i8", "pf_i8 pf_i32"} <= units(kept)
     assert ("pf_i8 pf_i32 wgmma" in units(kept)) == (unit == "wgmma")
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+@pytest.mark.parametrize("unit", ["mfma", "wmma of RDNA 3", "mma.sync", "wgmma"])
+def test_epilogues(run, unit):  # noqa: F811
+    """What follows a product runs in its launch, to the bit as it would by itself: residuals dense
+    and transposed, vectors along rows and columns, numbers, several results, a product that is read
+    again, sizes that fill no vector."""
+    if (
+        "PYFLAME_CUDA_LIBRARY" in UNITS[unit]
+        and not (standin.FOLDER / "libpyflame_cuda.so").exists()
+    ):
+        pytest.skip("no CUDA plug-in")
+    run(
+        """
+        F = pf.nn.functional
+        pf.set_device("gpu")
+        works = {
+            "relu": lambda p, r, t, row, col: p.relu(),
+            "gelu and a number": lambda p, r, t, row, col: F.gelu(p) * 0.5,
+            "residual": lambda p, r, t, row, col: (p + r) * 2.0,
+            "transposed residual": lambda p, r, t, row, col: p - t,
+            "row and column": lambda p, r, t, row, col: (p * row + col).tanh(),
+            "two results": lambda p, r, t, row, col: ((q := p * row), q.exp()),
+            "the product too": lambda p, r, t, row, col: (p, p.relu()),
+            "other dtype": lambda p, r, t, row, col: p.double() + 1.0,
+            "comparison": lambda p, r, t, row, col: p > row,
+            "twice": lambda p, r, t, row, col: p.sigmoid() * p,
+            "in place": lambda p, r, t, row, col: r.clone().add_(p),
+            "view": lambda p, r, t, row, col: p.reshape(-1).relu(),
+        }
+        joined = []
+        some = list(works)[::3]  # the texts differ little between dtypes; compiling them takes long
+        for dtype, sizes, names in (
+            (pf.bfloat16, [(40, 72, 24)], works),
+            (pf.bfloat16, [(33, 47, 20)], some),
+            (pf.float32, [(33, 47, 20), (1, 5, 64), (5, 1, 64)], some),
+            (pf.float64, [(33, 47, 20)], some[:2]),
+        ):
+            for m, n, k in sizes:
+                pf.manual_seed(5)
+                a, b, r = (pf.randn(*s).to(dtype) for s in ((m, k), (k, n), (m, n)))
+                t, row, col = (pf.randn(*s).to(dtype) for s in ((n, m), (n,), (m, 1)))
+                for name in names:
+                    work = works[name]
+                    with pf.debug.eager():
+                        want = work(a @ b, r, t.t(), row, col)
+                    pf.synchronize()
+                    before = pf.debug.stats()["epilogues"]
+                    got = work(a @ b, r, t.t(), row, col)
+                    pf.synchronize()
+                    if pf.debug.stats()["epilogues"] > before:
+                        joined.append(name)
+                    for x, y in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want))):
+                        assert x.dtype == y.dtype
+                        x, y = (v.cpu().double().numpy().tobytes() for v in (x, y))
+                        assert x == y, (name, dtype, m, n)
+        assert set(joined) >= set(works) - {"in place", "view"}, joined
+        # A batch, with a residual of its own; and what the product reads is written after it.
+        x, y, z = pf.randn(3, 20, 17), pf.randn(3, 17, 24), pf.randn(3, 20, 24)
+        with pf.debug.eager():
+            want = (x @ y + z).relu()
+        assert (((x @ y + z).relu() == want).all()).item()
+        w, v = pf.randn(24, 24), pf.randn(24, 24)
+        want = w + w @ v
+        w.add_(w @ v)
+        assert (w == want).all().item()
+        """,
+        PYFLAME_GPU_GEMM="own",
+        **UNITS[unit],
+    )
+
+
+@standin.MARKS[0]
+def test_threads_share_k(run):  # noqa: F811
+    """Few tiles and a long k: shares of k that fill no tile, empty ones, integers that wrap."""
+    run(
+        """
+        rng = np.random.default_rng(4)
+        for m, n, k in ((16, 16, 17), (3, 5, 300), (32, 40, 784), (1, 1, 1000), (17, 33, 130)):
+            a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+            for dtype, tol in ((pf.float32, 1e-5), (pf.float64, 1e-13), (pf.bfloat16, 8e-3)):
+                x, y = pf.tensor(a).to(dtype).to("gpu"), pf.tensor(b).to(dtype).to("gpu")
+                want = x.cpu().double().numpy() @ y.cpu().double().numpy()
+                got = (x @ y).cpu().double().numpy()
+                assert np.allclose(got, want, rtol=tol, atol=tol * k**0.5), (m, n, k, dtype)
+                got = (x.t().contiguous().t() @ y.t().contiguous().t()).cpu().double().numpy()
+                assert np.allclose(got, want, rtol=tol, atol=tol * k**0.5), (m, n, k, dtype)
+            c, d = rng.integers(-128, 128, (m, k)), rng.integers(-128, 128, (k, n))
+            for dtype in (np.int8, np.int32, np.int64):
+                x, y = (pf.tensor(v.astype(dtype)).to("gpu") for v in (c, d))
+                assert ((x @ y).cpu().numpy() == (c @ d).astype(dtype)).all(), (m, n, k, dtype)
+        """,
+        PYFLAME_STANDIN_ARCH="gfx942",
+    )
