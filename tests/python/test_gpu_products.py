@@ -228,11 +228,6 @@ def test_epilogues(run, unit):  # noqa: F811
     """What follows a product runs in its launch, to the bit as it would by itself: residuals dense
     and transposed, vectors along rows and columns, numbers, several results, a product that is read
     again, sizes that fill no vector."""
-    if (
-        "PYFLAME_CUDA_LIBRARY" in UNITS[unit]
-        and not (standin.FOLDER / "libpyflame_cuda.so").exists()
-    ):
-        pytest.skip("no CUDA plug-in")
     run(
         """
         F = pf.nn.functional
@@ -288,8 +283,7 @@ def test_epilogues(run, unit):  # noqa: F811
         w.add_(w @ v)
         assert (w == want).all().item()
         """,
-        PYFLAME_GPU_GEMM="own",
-        **UNITS[unit],
+        **environment(unit),
     )
 
 
