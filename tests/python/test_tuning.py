@@ -105,7 +105,7 @@ with pf.tune(exhaustive=True):
     product()
 (entry,) = cache.entries()
 timed = entry["timed"]
-assert len(timed) == cache.timed == 4 and all(t > 0 for t in timed.values())
+assert len(timed) == cache.timed == 5 and all(t > 0 for t in timed.values())
 assert entry["choice"] == min(timed, key=timed.get)
 assert entry["microseconds"] == timed[entry["choice"]]
 cache.set_cache_file("/proc/nowhere/choices")
