@@ -6,7 +6,6 @@
 #include "math.h"
 #include "prelude.h"
 
-
 #define PF_MAX_WARPS 32  // of one block: 1024 threads in warps of at least 32
 
 // ---- vectors of V elements in words -----------------------------------------------------------
