@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
       if (i >= model_cases().size()) continue;
       if (const std::string text = device_epilogue_text(cases[i], entry + "e"); !text.empty()) {
         out << text;
-        std::cout << file << " " << entry << "e " << cases[i].name << ", as an epilogue\n";
+        std::cout << file << " " << entry << "e " << cases[i].name << "_epilogue\n";
       }
     }
     out.close();
