@@ -396,33 +396,34 @@ void* kernel_find(const char* name) {
   return reinterpret_cast<void*>(find_kernel(name));
 }
 
-pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const pf_tensor* tensors,
+pf_status launch_kernel(pf_device device, pf_stream stream, void* kernel, const pf_tensor* tensors,
                         int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
-                        pf_index_error* error) {
+                        const pf_index_error* error, Epilogue* epilogue) {
   if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     ScratchScope scope;
-    KernelArgs args{d, stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr};
+    KernelArgs args{d,       stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr,
+                    epilogue};
     reinterpret_cast<KernelFn>(kernel)(args);
   });
+}
+
+pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const pf_tensor* tensors,
+                        int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
+                        pf_index_error* error) {
+  return launch_kernel(device, stream, kernel, tensors, ntensors, attrs, nattrs, error, nullptr);
 }
 
 pf_status kernel_launch_with(pf_device device, pf_stream stream, void* kernel,
                              const pf_tensor* tensors, int32_t ntensors, const pf_scalar* attrs,
                              int32_t nattrs, pf_index_error* error, void* program,
                              const pf_launch* launch, int32_t from, int32_t keep, int32_t* joined) {
-  *joined = 0;
-  if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
-  return guarded([&] {
-    Device& d = Device::get(device);
-    ScratchScope scope;
-    Epilogue epilogue{program, launch, from, keep != 0};
-    KernelArgs args{d,        stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr,
-                    &epilogue};
-    reinterpret_cast<KernelFn>(kernel)(args);
-    *joined = epilogue.joined;
-  });
+  Epilogue epilogue{program, launch, from, keep != 0};
+  const pf_status status =
+      launch_kernel(device, stream, kernel, tensors, ntensors, attrs, nattrs, error, &epilogue);
+  *joined = status == PF_OK && epilogue.joined;
+  return status;
 }
 
 pf_status statistics(pf_device, char* text, size_t capacity) {

@@ -63,11 +63,11 @@ std::string description(const Product& p) {
 // As somebody measured, or measured now; false when nobody did.
 bool by_choice(const KernelArgs& args, const Product& p) {
   const std::string product = description(p), library = product_library_version(args);
-  const auto run = [&](Choice c) {
-    return c.own ? own_product(args, p, c.index) : library_product(args, p, c.index);
+  const auto run = [&](const KernelArgs& with, Choice c) {
+    return c.own ? own_product(with, p, c.index) : library_product(with, p, c.index);
   };
   Choice choice;
-  if (find_choice(args, library, product, choice)) return run(choice);
+  if (find_choice(args, library, product, choice)) return run(args, choice);
   if (!measuring()) return false;
   if (source() == ProductSource::Library && library != "none" && !library_product(args, p))
     return false;  // nothing to choose from: ours
@@ -80,9 +80,7 @@ bool by_choice(const KernelArgs& args, const Product& p) {
   // An epilogue in place must not run as often as is measured.
   KernelArgs alone = args;
   alone.epilogue = nullptr;
-  measure(alone, library, product, candidates, [&](Choice c) {
-    return c.own ? own_product(alone, p, c.index) : library_product(alone, p, c.index);
-  });
+  measure(alone, library, product, candidates, [&](Choice c) { return run(alone, c); });
   return true;
 }
 

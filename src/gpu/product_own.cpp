@@ -202,8 +202,9 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
   struct Shape {
     int m, n, k, reg_m, reg_n;
   };
-  static constexpr Shape kLarge{128, 128, 8, 8, 8}, kMiddle{64, 64, 16, 4, 4},
-      kSmall{32, 32, 16, 2, 2}, kFew{16, 16, 16, 2, 2};
+  // By number of the tile, from 3.
+  static constexpr Shape kShapes[] = {
+      {128, 128, 8, 8, 8}, {64, 64, 16, 4, 4}, {32, 32, 16, 2, 2}, {16, 16, 16, 2, 2}};
   // What fits into registers without spilling: 64-bit and integer sums do not in the large one,
   // nor does anything where the compiler aims at 128 registers.
   const Traits& t = args.traits();
@@ -211,15 +212,13 @@ bool own_product(const KernelArgs& args, const Product& p, int tile) {
   const bool large = !t.amd && is_float(p.dtype) && itemsize(p.dtype) <= 4;
   if ((tile == 3 && !large) || (tile == 4 && whole)) return false;
   // So few tiles that most compute units would wait: small ones, and the threads share k.
-  const bool few = tile < 0 && small_product_tile(t, p) == kSharedTile;
-  const Shape s = tile == kSharedTile || few                        ? kFew
-                  : tile >= 3                                       ? (tile == 3   ? kLarge
-                                                                       : tile == 4 ? kMiddle
-                                                                                   : kSmall)
-                  : large && blocks(p, 128, 128) >= t.compute_units ? kLarge
-                  : !whole && blocks(p, 64, 64) >= t.compute_units  ? kMiddle
-                                                                    : kSmall;
-  const int most = s.m > kFew.m ? 1 : is_wide(p.dtype) ? 8 : 16;
+  if (tile < 0)
+    tile = small_product_tile(t, p) == kSharedTile           ? kSharedTile
+           : large && blocks(p, 128, 128) >= t.compute_units ? 3
+           : !whole && blocks(p, 64, 64) >= t.compute_units  ? 4
+                                                             : kSmallTile;
+  const Shape& s = kShapes[tile - 3];
+  const int most = tile != kSharedTile ? 1 : is_wide(p.dtype) ? 8 : 16;
   const auto parts = static_cast<int>(std::clamp<int64_t>(ceil_div(p.k, s.k), 1, most));
   Defines options = Defines()
                         .type("PF_T", p.dtype)

@@ -121,41 +121,29 @@ for nth in range(1, 40):
 assert nth > FEWEST, nth
 assert numbers() == expected
 """
-    # Each compilation fails once, and the next attempt gets one further.
-    run(
-        f"""
-FEWEST, TEXT = 5, "could not be compiled for gfx942"
-def fail():
-    rtc.standin_fail_compile(ctypes.c_int64(2))
-rtc.standin_fail_compile(ctypes.c_int64(1))
-{code}
-""",
-        XDG_CACHE_HOME="/proc/nowhere",
-        PYFLAME_COMPILE_THREADS=0,
-    )
-    for call in ("hipModuleLoadData", "hipModuleGetFunction"):
+
+    def fails(fewest, text, call, **env):
+        """`call` with 1 makes the next attempt fail, with 2 the one after it."""
         run(
             f"""
-FEWEST, TEXT = 5, "{call}"
-def fail():
-    fault("{call}", 2, 1)
-fault("{call}", 1, 1)
+FEWEST, TEXT = {fewest}, "{text}"
+def fail(nth=2):
+    {call}
+fail(1)
 {code}
 """,
-            PYFLAME_COMPILE_THREADS=0,
+            **env,
         )
+
+    # Each compilation fails once, and the next attempt gets one further.
+    compiling = (
+        "could not be compiled for gfx942", "rtc.standin_fail_compile(ctypes.c_int64(nth))",
+    )  # fmt: skip
+    fails(5, *compiling, XDG_CACHE_HOME="/proc/nowhere", PYFLAME_COMPILE_THREADS=0)
+    for call in ("hipModuleLoadData", "hipModuleGetFunction"):
+        fails(5, call, f'fault("{call}", nth, 1)', PYFLAME_COMPILE_THREADS=0)
     # In the background the others are compiled meanwhile, so fewer attempts fail.
-    run(
-        f"""
-FEWEST, TEXT = 1, "could not be compiled for gfx942"
-def fail():
-    rtc.standin_fail_compile(ctypes.c_int64(2))
-rtc.standin_fail_compile(ctypes.c_int64(1))
-{code}
-""",
-        XDG_CACHE_HOME="/proc/nowhere",
-        PYFLAME_COMPILE_THREADS=3,
-    )
+    fails(1, *compiling, XDG_CACHE_HOME="/proc/nowhere", PYFLAME_COMPILE_THREADS=3)
 
 
 def test_the_start_may_fail(run):
