@@ -1,5 +1,8 @@
 """Matrix products against NumPy in float64."""
 
+import itertools
+import os
+
 import numpy as np
 import pytest
 
@@ -104,6 +107,23 @@ def test_dtypes_accumulate_wide(dtype, m, k, n):
     a, na = make((m, k), dtype)
     b, nb = make((k, n), dtype)
     close(a @ b, na @ nb, dtype, scale=max(1, np.abs(na @ nb).max()))
+
+
+@pytest.mark.skipif(
+    os.environ.get("PYFLAME_TEST_DEVICE", "cpu") not in ("cuda", "rocm")
+    or "standin"
+    in os.environ.get("PYFLAME_HIP_LIBRARY", "") + os.environ.get("PYFLAME_CUDA_LIBRARY", ""),
+    reason="as many tiles as a real GPU has compute units",
+)
+@pytest.mark.parametrize("m, n", [(1000, 1100), (1600, 1500), (2200, 4000)])
+def test_products_of_many_tiles(m, n):
+    for dtype, turned in itertools.product((pf.bfloat16, pf.float16, pf.float32), (False, True)):
+        a, na = make((m, 192), dtype, "transposed" if turned else "plain")
+        b, nb = make((192, n), dtype, "plain" if turned else "transposed")
+        close(a @ b, na @ nb, dtype)
+    x, y = (RNG.integers(-128, 128, shape) for shape in ((m, 192), (n, 192)))
+    got = pf.int_mm(pf.tensor(x).to(pf.int8), pf.tensor(y).to(pf.int8).t())
+    np.testing.assert_array_equal(got.numpy(), x @ y.T)
 
 
 def test_int_mm():
