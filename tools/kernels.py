@@ -2,8 +2,10 @@
 
 Every kernel of the corpus (each row of the pointwise table in each dtype, gradients, conversions,
 random groups) and every line of kernels/variants.txt is compiled by clang for AMD architectures
-and by NVRTC for NVIDIA's. Checked: it compiles, the wavefront is 64 wide on gfx9 and 32 on
-gfx11/12, no registers are spilled to memory, a block takes at most 64 KiB of its own memory.
+and by NVRTC for NVIDIA's, as the text that a plug-in would give to its compiler: cut down to what
+is needed, all kernels of a file at once for AMD, and for NVIDIA each with those that go with it.
+Checked: it compiles, the wavefront is 64 wide on gfx9 and 32 on gfx11/12, no registers are spilled
+to memory, a block takes at most 64 KiB of its own memory.
 
     tools/kernels.py --all              everything, four AMD and two NVIDIA architectures
     tools/kernels.py --sample SEED      a share of it that takes a minute or two: each kind of
@@ -55,7 +57,7 @@ class Nvrtc:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self.lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
-        headers = sorted(KERNELS.glob("*.h"))
+        headers = sorted(KERNELS.glob("*.h"))  # for users' text
         self.names = (ctypes.c_char_p * len(headers))(*[h.name.encode() for h in headers])
         self.texts = (ctypes.c_char_p * len(headers))(*[h.read_bytes() for h in headers])
 
@@ -66,7 +68,7 @@ class Nvrtc:
             ctypes.byref(program), source, b"text.cu", len(self.names), self.texts, self.names
         )
         target = arch.replace("_90", "_90a")  # as src/gpu/compile.cpp: Hopper's own instructions
-        options = [f"--gpu-architecture={target}", "-std=c++17", "-default-device", "-fmad=false"]
+        options = [f"--gpu-architecture={target}", "-std=c++17", "--fmad=false"]
         options += ["--ptxas-options=-v", "-DPF_WARP=32", *defines]
         array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
         status = self.lib.nvrtcCompileProgram(program, len(options), array)
@@ -203,12 +205,11 @@ def compile_nvidia(job):
     options = Options(words)
     _nvrtc = _nvrtc or Nvrtc()
     text = Path(source).read_bytes()
+    given = [*options.defines, "--minimal"]  # as src/gpu/compile.cpp
     try:
-        kernels, complaints = check_nvidia(
-            _nvrtc.compile(text, arch, options.defines)[0], options.spill
-        )
-        if options.has:
-            _, ptx = _nvrtc.compile(text, arch.replace("sm", "compute"), options.defines)
+        kernels, complaints = check_nvidia(_nvrtc.compile(text, arch, given)[0], options.spill)
+        if options.has and kernels:
+            _, ptx = _nvrtc.compile(text, arch.replace("sm", "compute"), given)
             if not re.search(options.has, ptx):
                 complaints.append(("?", f"no {options.has} in the code"))
     except RuntimeError as e:
@@ -231,6 +232,21 @@ def variants():
         for text in expand(line.split("#")[0]):
             if words := text.split():
                 yield words[0], words[1:]
+
+
+def cut(text, folder, listed):
+    """(file, options, source, [(source, kernels)]) of each of `listed`: the text with all kernels,
+    and those of NVIDIA's programs, written into `folder` by the program `text`."""
+    lines = [" ".join([f"v{i}", f, *Options(w).defines]) for i, (f, w) in enumerate(listed)]
+    run = subprocess.run(
+        [text, folder, "--variants"], input="\n".join(lines) + "\n",
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    parts = {}
+    for name, file, kernels in map(str.split, run.stdout.splitlines()):
+        parts.setdefault(name, []).append((os.path.join(folder, file), kernels.split(",")))
+    for i, (file, words) in enumerate(listed):
+        yield file, words, os.path.join(folder, f"v{i}.cpp"), parts[f"v{i}"]
 
 
 def unlisted():
@@ -274,13 +290,13 @@ def main():
     if args.hiprtc:
         hiprtc.build()
     with tempfile.TemporaryDirectory() as folder:
-        per_file = 24 if args.all else 20
+        per_file = 12  # as many groups share a program of the plug-ins
         command = [args.text, folder, str(per_file), str(args.random)]
         seed = int(args.sample[:12], 16) if args.sample else 0
         if args.sample:
             command += [str(seed), str(args.count)]
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        names, counts = {}, {}
+        names, counts, label = {}, {}, {}
         for line in listing.splitlines():
             file, entry, case = line.split()
             names[entry] = case
@@ -293,9 +309,9 @@ def main():
             amd += [(path, a, defines, n) for a in archs]
             nvidia += [(path, a, defines, n) for a in (NVIDIA if args.all else [NVIDIA[i % 2]])]
             rtc.append((path, AMD[i % len(AMD)], defines, n))
-        for i, (name, defines) in enumerate(variants()):
-            path = os.path.join(folder, f"{name[:-2]}_{i}.cpp")
-            Path(path).write_text(f'#include "{name}"\n')
+        for i, (file, defines, path, parts) in enumerate(cut(args.text, folder, list(variants()))):
+            label[path] = file
+            label.update((source, f"{file} {','.join(k)}") for source, k in parts)
             where = [a for a in WARP if Options(defines).for_arch(a)]
             archs = [a for a in where if a in AMD]
             rtc += [(path, a, defines, None) for a in archs[i % 4 :: 4] or archs[:1]]
@@ -303,7 +319,8 @@ def main():
                 archs = [archs[(i + seed) % len(archs)]]
             amd += [(path, a, defines, None) for a in archs]
             few = args.all or i % 3 == seed % 3
-            nvidia += [(path, a, defines, None) for a in where if a in NVIDIA and few]
+            archs = [a for a in where if a in NVIDIA and few]
+            nvidia += [(source, a, defines, None) for a in archs for source, _ in parts]
 
         failures, kernels = [], dict.fromkeys(WARP, 0)
         for name in unlisted():
@@ -328,7 +345,9 @@ def main():
                 if expected is not None and found != expected and not complaints:
                     complaints = [("?", f"{found} kernels came out, not {expected}")]
                 for entry, text in complaints:
-                    what = names.get(entry, entry if entry != "?" else Path(source).name)
+                    what = names.get(entry, entry)
+                    if source in label:
+                        what = label[source] + ("" if entry == "?" else " " + entry)
                     failures.append({"kernel": what, "arch": arch, "complaint": text})
                     print(f"{arch} {what} {' '.join(defines)}: {text}", file=sys.stderr)
                 done += 1

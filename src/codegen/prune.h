@@ -6,8 +6,9 @@
 // a namespace), each begun by its own tokens. A declaration stays when its name is reached from
 // the roots, by identifiers alone: overloads of a name stay together. A specialisation may go,
 // where none of its arguments is reached and the general template has no body that could stand in
-// for it. So what is left means what it meant. Directives stay where they are, and so do line
-// numbers.
+// for it. What a macro makes is looked at, with each of its definitions; where that does not tell
+// what is declared, the declaration stays. So what is left means what it meant. Directives stay
+// where they are, and so do line numbers.
 #pragma once
 
 #include <string>

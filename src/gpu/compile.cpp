@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <set>
 
 #include "codegen/device_text.h"
+#include "codegen/includes.h"
 #include "codegen/prune.h"
 #include "gpu/cache.h"
 #include "gpu/compile_only.h"
@@ -18,37 +18,6 @@ const char* find_text(const std::string& name) {
   for (int i = 0; i < kNumTexts; ++i)
     if (name == kTexts[i].name) return kTexts[i].text;
   return nullptr;
-}
-
-// The name in `#include "name"`, or nothing.
-std::string included(const std::string& line) {
-  size_t at = line.find_first_not_of(" \t");
-  if (at == std::string::npos || line.compare(at, 8, "#include") != 0) return "";
-  size_t open = line.find('"', at + 8);
-  size_t close = open == std::string::npos ? open : line.find('"', open + 1);
-  return close == std::string::npos ? "" : line.substr(open + 1, close - open - 1);
-}
-
-void append_expanded(const char* name, const std::string& source, std::set<std::string>& seen,
-                     std::string& out) {
-  size_t number = 0;
-  out += "#line 1 \"" + std::string(name) + "\"\n";
-  for (size_t at = 0; at < source.size();) {
-    size_t end = source.find('\n', at);
-    if (end == std::string::npos) end = source.size();
-    const std::string line = source.substr(at, end - at);
-    at = end + 1;
-    ++number;
-    const std::string file = included(line);
-    // Names that are no text of ours stay as they are (the host's shim.h).
-    const char* text = file.empty() ? nullptr : find_text(file);
-    if (!text) {
-      out += line + "\n";
-      continue;
-    }
-    if (seen.insert(file).second) append_expanded(file.c_str(), text, seen, out);
-    out += "#line " + std::to_string(number + 1) + " \"" + name + "\"\n";
-  }
 }
 
 // ---- compiling ---------------------------------------------------------------------------------
@@ -131,7 +100,7 @@ std::string digest_of(const std::string& source) {
   d.add(source);
   for (size_t at = 0; at < source.size();) {
     size_t end = std::min(source.find('\n', at), source.size());
-    const std::string file = included(source.substr(at, end - at));
+    const std::string file = codegen::included_file(source.substr(at, end - at));
     at = end + 1;
     if (file.empty() || !find_text(file)) continue;
     const std::string& text = expanded_text(file);
@@ -147,13 +116,6 @@ std::string digest_of(const std::string& source) {
   return d.hex();
 }
 
-std::string expand(const std::string& source) {
-  std::set<std::string> seen;
-  std::string out;
-  append_expanded("program", source, seen, out);
-  return out;
-}
-
 }  // namespace
 
 const std::string& expanded_text(const std::string& file) {
@@ -164,10 +126,7 @@ const std::string& expanded_text(const std::string& file) {
   if (it != cache->end()) return it->second;
   const char* text = find_text(file);
   if (!text) throw Failure(PF_INVALID, "there is no kernel text '" + file + "'");
-  std::set<std::string> seen{file};
-  std::string out;
-  append_expanded(file.c_str(), text, seen, out);
-  return cache->emplace(file, std::move(out)).first->second;
+  return cache->emplace(file, codegen::expand_includes(file, text, find_text)).first->second;
 }
 
 CompileStats& compile_stats() {
@@ -182,7 +141,7 @@ Recipe recipe_for(const Traits& traits, const std::string& label, const Source& 
   d.add(kVendorName);
   for (const std::string& o : r.options) d.add(o);
   d.add(source.ours ? digest_of(source.text) : source.text);
-  d.add(source.ours ? "cut (3) to " + source.entry : "whole");
+  d.add(source.ours ? "cut (4) to " + source.entry : "whole");
   r.key = {traits.architecture, "", d.hex(), ""};
   return r;
 }
@@ -222,7 +181,9 @@ std::string make_code(const Traits& traits, const std::vector<const Recipe*>& re
     text += one->source.text;
     entries += (entries.empty() ? "" : " ") + one->source.entry;
   }
-  if (r.source.ours) text = codegen::prune_kernel_text(expand(text), entries, r.defines);
+  if (r.source.ours)
+    text = codegen::prune_kernel_text(codegen::expand_includes("program", text, find_text), entries,
+                                      r.defines);
   const std::string code = compile(traits, r.label, text, options);
   ++compile_stats().compiled;
   for (const Recipe* one : recipes) write_cached(key_on_disk(traits, *one), code);

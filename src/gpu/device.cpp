@@ -9,6 +9,7 @@
 
 #include "gpu/builder.h"
 #include "gpu/compile_only.h"
+#include "gpu/together.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -250,31 +251,6 @@ std::unique_ptr<Loaded> Device::function(const Module* module, const char* entry
   return f;
 }
 
-// Kernels of a file that are used together.
-namespace {
-
-constexpr const char* kTogether[][2] = {
-    {"points.h", "pf_point_keys pf_space_offsets pf_radix_count pf_radix_scan pf_radix_move"},
-    {"cross_entropy.h", "entropy_rows entropy_finish"},
-    {"norm_backward.h", "norm_backward norm_params"},
-    {"multi_norm.h", "multi_norm multi_norm_finish multi_clip_norm"},
-    {"sum.h", "sum_columns sum_finish"},
-};
-
-// hipRTC takes its time for each program, whatever is in it: all kernels of a file are compiled at
-// once. NVRTC takes it for what is in it: the one that is wanted, and those that go with it.
-std::string entries_with(const char* file, const char* entry) {
-  if (kAmd) return "";
-  for (const auto& [f, together] : kTogether)
-    if (std::strcmp(f, file) == 0 &&
-        (" " + std::string(together) + " ").find(" " + std::string(entry) + " ") !=
-            std::string::npos)
-      return together;
-  return entry;
-}
-
-}  // namespace
-
 Function Device::find(const char* file, const std::string& defines, const char* entry) {
   thread_local std::string key;
   key.assign(file).append(1, '\0').append(entry).append(1, '\0').append(defines);
@@ -286,7 +262,7 @@ Function Device::find(const char* file, const std::string& defines, const char* 
     failed_.push_back(std::move(it->second));  // once more, then
     functions_.erase(it);
   }
-  const std::string entries = entries_with(file, entry);
+  const std::string entries = kAmd ? "" : entries_with(file, entry);
   const std::string label =
       std::string(file) + (entries.empty() ? "" : " " + entries) + " " + defines;
   auto module = modules_.find(label);

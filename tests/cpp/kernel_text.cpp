@@ -1,59 +1,140 @@
-// Prints device text of the pointwise corpus for compilers to judge (tools/kernels.py).
+// Writes device text for compilers to judge (tools/kernels.py), as the plug-ins give it to them:
+// with its includes put in and cut to what is needed.
 //
 //   kernel_text DIR PER_FILE RANDOM [SEED COUNT]
 //
-// Writes DIR/part_<n>.cpp with up to PER_FILE kernels each: all rows, gradients, conversions and
-// RANDOM random groups; with SEED and COUNT, only COUNT of them, groups of models first and others
-// drawn by SEED. The names of the
-// kernels go to standard output, one a line: file, entry, case.
+// The pointwise corpus: DIR/part_<n>.cpp with up to PER_FILE kernels each: all rows, gradients,
+// conversions and RANDOM random groups; with SEED and COUNT, only COUNT of them, groups of models
+// first and others drawn by SEED. The names of the kernels go to standard output, one a line: file,
+// entry, case.
+//
+//   kernel_text DIR --variants
+//
+// Texts of kernels/: each line of standard input has a name, a file of kernels/ and -D options.
+// DIR/<name>.cpp gets all kernels, as one program of hipRTC has them; DIR/<name>.<n>.cpp those that
+// are one program of NVRTC. Printed: name, file, its kernels with commas between.
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <random>
+#include <sstream>
 
+#include "codegen/includes.h"
+#include "codegen/prune.h"
 #include "device_corpus.h"
+#include "gpu/together.h"
 
-int main(int argc, char** argv) {
-  using namespace pyflame::testing;
-  if (argc != 4 && argc != 6) {
-    std::cerr << "usage: kernel_text DIR PER_FILE RANDOM [SEED COUNT]\n";
-    return 2;
+namespace {
+
+using namespace pyflame;
+
+const char* kernel_file(const std::string& name) {
+  static auto* known = new std::map<std::string, std::string>;
+  auto it = known->find(name);
+  if (it == known->end()) {
+    std::ifstream in(std::string(PF_TEST_KERNELS) + "/" + name);
+    if (!in) return nullptr;
+    std::ostringstream text;
+    text << in.rdbuf();
+    it = known->emplace(name, text.str()).first;
   }
-  const std::string dir = argv[1];
-  const size_t per_file = std::strtoul(argv[2], nullptr, 10);
-  const size_t random = std::strtoul(argv[3], nullptr, 10);
-  try {
-    std::vector<DeviceCase> cases = model_cases();
-    for (auto* more : {&row_cases, &gradient_cases, &cast_cases})
-      for (auto& c : more()) cases.push_back(std::move(c));
-    for (size_t i = 0; i < random; ++i) cases.push_back(random_case(i));
-    if (argc == 6) {
-      std::mt19937_64 rng(std::strtoull(argv[4], nullptr, 10));
-      const size_t count = std::min(cases.size(), std::strtoul(argv[5], nullptr, 10));
-      // Those that stand first are always taken.
-      for (size_t i = model_cases().size(); i < count; ++i)
-        std::swap(cases[i], cases[i + rng() % (cases.size() - i)]);
-      cases.resize(count);
-    }
-    std::ofstream out;
-    for (size_t i = 0; i < cases.size(); ++i) {
-      const std::string file = "part_" + std::to_string(i / per_file) + ".cpp";
-      if (i % per_file == 0) {
-        out.close();
-        out.open(dir + "/" + file);
-        out << "#include \"math.h\"\n";
-      }
+  return it->second.c_str();
+}
+
+std::string expand(const std::string& text) {
+  return codegen::expand_includes("program", text, kernel_file);
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text;
+  out.close();
+  if (!out) throw std::runtime_error("cannot write " + path);
+}
+
+void corpus(const std::string& dir, size_t per_file, size_t random, const char* const* sample) {
+  using namespace pyflame::testing;
+  std::vector<DeviceCase> cases = model_cases();
+  for (auto* more : {&row_cases, &gradient_cases, &cast_cases})
+    for (auto& c : more()) cases.push_back(std::move(c));
+  for (size_t i = 0; i < random; ++i) cases.push_back(random_case(i));
+  if (sample) {
+    std::mt19937_64 rng(std::strtoull(sample[0], nullptr, 10));
+    const size_t count = std::min(cases.size(), std::strtoul(sample[1], nullptr, 10));
+    // Those that stand first are always taken.
+    for (size_t i = model_cases().size(); i < count; ++i)
+      std::swap(cases[i], cases[i + rng() % (cases.size() - i)]);
+    cases.resize(count);
+  }
+  for (size_t from = 0; from < cases.size(); from += per_file) {
+    const std::string file = "part_" + std::to_string(from / per_file) + ".cpp";
+    std::string text = "#include \"math.h\"\n";
+    for (size_t i = from; i < std::min(from + per_file, cases.size()); ++i) {
       const std::string entry = "k" + std::to_string(i);
-      out << device_case_text(cases[i], entry);
+      text += device_case_text(cases[i], entry);
       std::cout << file << " " << entry << " " << cases[i].name << "\n";
       if (i >= model_cases().size()) continue;
-      if (const std::string text = device_epilogue_text(cases[i], entry + "e"); !text.empty()) {
-        out << text;
+      if (const std::string more = device_epilogue_text(cases[i], entry + "e"); !more.empty()) {
+        text += more;
         std::cout << file << " " << entry << "e " << cases[i].name << "_epilogue\n";
       }
     }
-    out.close();
-    if (!out) throw std::runtime_error("cannot write to " + dir);
+    write(dir + "/" + file, codegen::prune_kernel_text(expand(text), "", ""));
+  }
+}
+
+std::vector<std::string> kernels_in(const std::string& text) {
+  static const std::string kBegin = "\nPF_KERNEL(";
+  std::vector<std::string> out;
+  for (size_t at = text.find(kBegin); at != text.npos; at = text.find(kBegin, at + 1)) {
+    const size_t name = at + kBegin.size();
+    out.push_back(text.substr(name, text.find(',', name) - name));
+  }
+  return out;
+}
+
+void variants(const std::string& dir) {
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string name, file, defines;
+    words >> name >> file >> std::ws;
+    std::getline(words, defines);
+    const std::string text = expand("#include \"" + file + "\"\n");
+    const auto cut = [&](const std::string& part, const std::string& entries) {
+      write(dir + "/" + part, codegen::prune_kernel_text(text, entries, defines));
+    };
+    cut(name + ".cpp", "");
+    std::map<std::string, int> programs;
+    for (const std::string& kernel : kernels_in(text))
+      programs.emplace(gpu::entries_with(file, kernel), static_cast<int>(programs.size()));
+    for (const auto& [entries, i] : programs) {
+      const std::string part = name + "." + std::to_string(i) + ".cpp";
+      cut(part, entries);
+      std::string listed = entries;
+      for (char& c : listed)
+        if (c == ' ') c = ',';
+      std::cout << name << " " << part << " " << listed << "\n";
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool listed = argc == 3 && std::strcmp(argv[2], "--variants") == 0;
+  if (!listed && argc != 4 && argc != 6) {
+    std::cerr << "usage: kernel_text DIR PER_FILE RANDOM [SEED COUNT]\n"
+                 "       kernel_text DIR --variants <LINES\n";
+    return 2;
+  }
+  try {
+    if (listed)
+      variants(argv[1]);
+    else
+      corpus(argv[1], std::strtoul(argv[2], nullptr, 10), std::strtoul(argv[3], nullptr, 10),
+             argc == 6 ? argv + 4 : nullptr);
   } catch (const std::exception& e) {
     std::cerr << "kernel_text: " << e.what() << "\n";
     return 1;
