@@ -1,12 +1,13 @@
 // cross_entropy of class indices over rows of logits, and its gradient. Each row is read once
-// forward (maximum and sum of exponentials kept together), read and written once backward. A group
-// of threads a row.
+// forward (maximum and sum of exponentials kept together), read and written once backward; where
+// both are wanted at the same time (entropy_both), the second reading finds the row in a cache. A
+// group of threads a row.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the classes
 //   -DPF_I=  dtype of the targets
 //   -DPF_HAS_W=0|1    classes have weights (of dtype T)
 //   -DPF_SMOOTH=0|1   label smoothing
-//   -DPF_PAST=0|1     the logits are larger than caches: their gradient is written past these
+//   -DPF_PAST=0|1     the logits are larger than caches: the gradient is written past these
 #include "index_error.h"
 #include "rows.h"
 
@@ -17,8 +18,7 @@ typedef pf_row_math<T> Math;
 typedef pf_vector<T, V> Vector;
 constexpr int UNROLL = sizeof(C) == 4 ? 4 : 1;  // accesses of one round: registers
 
-#define PF_FORWARD_THREADS 128
-#define PF_BACKWARD_THREADS 512
+#define PF_ROW_THREADS 256
 #define PF_FINISH_THREADS 1024
 
 struct pf_entropy {
@@ -27,7 +27,8 @@ struct pf_entropy {
   const void* weight;
   const void* weight_sum;  // one C; null: as many as there are classes
   const void* gradient;
-  void* out;     // loss, or gradient of the logits
+  void* loss;
+  void* dx;
   void* stats;   // [rows][2]: maximum, 1 / sum of exp(x - maximum)
   void* total;   // weight of all rows that count
   void* losses;  // [2][rows]: of each row, and its weight
@@ -41,30 +42,31 @@ struct pf_entropy {
 struct pf_row_class {
   pf_i64 at;  // -1: the row does not count
   C weight;
+  bool wrong;  // there is no such class: the nearest is taken
 };
-PF_DEVICE pf_row_class pf_class_of(const pf_entropy& r, pf_i64 row, bool report) {
+PF_DEVICE pf_row_class pf_class_of(const pf_entropy& r, pf_i64 row) {
   const pf_i64 classes = r.vectors * V;
   pf_i64 t = pf_get_one<PF_I>(r.target, row);
-  if (t == r.ignore) return {-1, C(0)};
-  if (t < 0 || t >= classes) {
-    if (report) pf_bad_index(r.error, t, classes);
-    t = t < 0 ? 0 : classes - 1;
-  }
-  return {t, PF_HAS_W ? pf_get_one<T>(r.weight, t) : C(1)};
+  if (t == r.ignore) return {-1, C(0), false};
+  const bool wrong = t < 0 || t >= classes;
+  if (wrong) t = t < 0 ? 0 : classes - 1;
+  return {t, PF_HAS_W ? pf_get_one<T>(r.weight, t) : C(1), wrong};
 }
 PF_DEVICE C pf_weight_sum(const pf_entropy& r) {
   return r.weight_sum ? *static_cast<const C*>(r.weight_sum) : static_cast<C>(r.vectors * V);
 }
 
-PF_KERNEL(entropy_rows, PF_FORWARD_THREADS)(const pf_entropy r) {
-  PF_SHARED C room[3][PF_MAX_WARPS];
+struct pf_row_sums {
+  C high, inverse;  // maximum, 1 / sum of exp(x - maximum)
+};
+// The loss of a row, and what it takes; all threads of the block take part.
+PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
+                                      C (&room)[3][PF_MAX_WARPS]) {
   const C low = -pf_float<C>::infinity();
-  const pf_u32 t = pf_thread() % r.width;
-  const pf_i64 row =
-      static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
   const bool on = row < r.rows;
   const pf_i64 end = on ? r.vectors : 0, step = r.width;
   const char* x = pf_at<T>(r.x, on ? row * r.vectors * V : 0);
+  const C picked = on && k.at >= 0 ? pf_get_one<T>(x, k.at) : C(0);
   C high[1] = {low}, sum[1] = {C(0)};
   C base = C(0), below = C(0), seen = C(0);  // smoothing: sum of w (base - x), sum of w
   bool begun = false;
@@ -121,16 +123,17 @@ PF_KERNEL(entropy_rows, PF_FORWARD_THREADS)(const pf_entropy r) {
     below += begun ? seen * (high[0] - base) : C(0);
     below = pf_group_join<pf_plus>(below, r.width, room[2]);
   }
-  if (t != 0 || !on) return;
+  const pf_row_sums found = {high[0], C(1) / sum[0]};
+  if (t != 0 || !on) return found;
   C* stats = static_cast<C*>(r.stats) + 2 * row;
-  stats[0] = high[0];
-  stats[1] = C(1) / sum[0];
-  const pf_row_class k = pf_class_of(r, row, true);
+  stats[0] = found.high;
+  stats[1] = found.inverse;
+  if (k.wrong) pf_bad_index(r.error, pf_get_one<PF_I>(r.target, row), r.vectors * V);
   C loss = C(0);
   if (k.at >= 0) {
     // log of the sum less x, the large parts first
     const C log_sum = pf_log(sum[0]);
-    loss = k.weight * (high[0] - pf_get_one<T>(x, k.at) + log_sum);
+    loss = k.weight * (high[0] - picked + log_sum);
     if constexpr (PF_SMOOTH) {
       const C e = static_cast<C>(r.smoothing);
       const C all = below + pf_weight_sum(r) * log_sum;  // the losses of all classes
@@ -139,61 +142,26 @@ PF_KERNEL(entropy_rows, PF_FORWARD_THREADS)(const pf_entropy r) {
   }
   static_cast<C*>(r.losses)[row] = loss;
   static_cast<C*>(r.losses)[r.rows + row] = k.weight;
-  if (r.reduction == 0) pf_put_one<T>(r.out, row, loss);
+  if (r.reduction == 0) pf_put_one<T>(r.loss, row, loss);
+  return found;
 }
 
-// Sums over the rows: one block.
-PF_KERNEL(entropy_finish, PF_FINISH_THREADS)(const pf_entropy r) {
-  PF_SHARED double room[PF_MAX_WARPS * 2];
-  double s[2] = {0.0, 0.0};
-  const C* losses = static_cast<const C*>(r.losses);
-  // Eight rows of a thread at a time: one after the other, each would wait for memory.
-  for (pf_i64 k = pf_thread(); k < r.rows; k += 8 * pf_threads()) {
-    C v[8][2];
-    PF_UNROLL for (int u = 0; u < 8; ++u) {
-      const pf_i64 row = k + u * static_cast<pf_i64>(pf_threads());
-      v[u][0] = row < r.rows ? losses[row] : C(0);
-      v[u][1] = row < r.rows ? losses[r.rows + row] : C(0);
-    }
-    PF_UNROLL for (int u = 0; u < 8; ++u) PF_UNROLL for (int i = 0; i < 2; ++i) s[i] +=
-        static_cast<double>(v[u][i]);
-  }
-  pf_group_join<pf_plus>(s, pf_threads(), room);
-  if (pf_thread() != 0) return;
-  const C total = static_cast<C>(s[1]), loss = static_cast<C>(s[0]);
-  *static_cast<C*>(r.total) = total;
-  if (r.reduction != 0) pf_put_one<T>(r.out, 0, r.reduction == 1 ? loss / total : loss);
+// What the gradient of a row is scaled by.
+PF_DEVICE C pf_scale_of(const pf_entropy& r, pf_i64 row) {
+  const C divisor = r.reduction == 1 ? *static_cast<const C*>(r.total) : C(1);
+  return pf_get_one<T>(r.gradient, r.reduction == 0 ? row : 0) / divisor;
 }
-
-// The sum of the classes' weights: one block.
-PF_KERNEL(entropy_weights, PF_FINISH_THREADS)(const void* weight, C* sum, pf_i64 classes) {
-  PF_SHARED double room[PF_MAX_WARPS];
-  double s[1] = {0.0};
-  for (pf_i64 k = pf_thread(); k < classes; k += pf_threads())
-    s[0] += static_cast<double>(pf_get_one<T>(weight, k));
-  pf_group_join<pf_plus>(s, pf_threads(), room);
-  if (pf_thread() == 0) *sum = static_cast<C>(s[0]);
-}
-
 // dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp.
-PF_KERNEL(entropy_backward, PF_BACKWARD_THREADS)(const pf_entropy r) {
-  const pf_u32 t = pf_thread() % r.width;
-  // From the last row: those that the forward pass read last may still be in the caches.
-  const pf_i64 row = r.rows - 1 - static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) -
-                     pf_thread() / r.width;
-  if (row < 0) return;
+PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
+                                   C scale, pf_row_sums sums) {
   const pf_i64 step = r.width;
   const char* x = pf_at<T>(r.x, row * r.vectors * V);
-  char* dx = pf_at<T>(r.out, row * r.vectors * V);
-  const pf_row_class k = pf_class_of(r, row, false);
-  const C divisor = r.reduction == 1 ? *static_cast<const C*>(r.total) : C(1);
-  const C scale = pf_get_one<T>(r.gradient, r.reduction == 0 ? row : 0) / divisor;
+  char* dx = pf_at<T>(r.dx, row * r.vectors * V);
   const C e = static_cast<C>(r.smoothing);
   const C b = scale * (C(1) - e) * k.weight;
   const C u = PF_SMOOTH ? scale * e / static_cast<C>(r.vectors * V) : C(0);
-  const C high = static_cast<const C*>(r.stats)[2 * row];
-  const C a =
-      (PF_SMOOTH ? b + u * pf_weight_sum(r) : b) * static_cast<const C*>(r.stats)[2 * row + 1];
+  const C high = sums.high;
+  const C a = (PF_SMOOTH ? b + u * pf_weight_sum(r) : b) * sums.inverse;
   const pf_i64 special = k.at / V;
   const auto write = [&](const Vector& v, pf_i64 c) PF_INLINE {
     C o[V];
@@ -211,13 +179,94 @@ PF_KERNEL(entropy_backward, PF_BACKWARD_THREADS)(const pf_entropy r) {
   pf_i64 c = t;
   for (; c + (UNROLL - 1) * step < r.vectors; c += UNROLL * step) {
     Vector v[UNROLL];
-    PF_UNROLL for (int q = 0; q < UNROLL; ++q) v[q].template load<false>(
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) v[q].template load<PF_PAST>(
         pf_at<T>(x, (c + q * step) * V));
     PF_UNROLL for (int q = 0; q < UNROLL; ++q) write(v[q], c + q * step);
   }
   for (; c < r.vectors; c += step) {
     Vector v;
-    v.template load<false>(pf_at<T>(x, c * V));
+    v.template load<PF_PAST>(pf_at<T>(x, c * V));
     write(v, c);
   }
+}
+
+// Which row a thread works on: groups of r.width threads.
+PF_DEVICE pf_i64 pf_row_of(const pf_entropy& r) {
+  return static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
+}
+PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
+  PF_SHARED C room[3][PF_MAX_WARPS];
+  const pf_i64 row = pf_row_of(r);
+  const pf_row_class k = row < r.rows ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
+  pf_entropy_loss(r, row, pf_thread() % r.width, k, room);
+}
+PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
+  // From the last row: those that the forward pass read last may still be in the caches.
+  const pf_i64 row = r.rows - 1 - pf_row_of(r);
+  if (row < 0) return;
+  const C* stats = static_cast<const C*>(r.stats) + 2 * row;
+  pf_entropy_gradient(r, row, pf_thread() % r.width, pf_class_of(r, row), pf_scale_of(r, row),
+                      {stats[0], stats[1]});
+}
+PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
+  PF_SHARED C room[3][PF_MAX_WARPS];
+  const pf_u32 t = pf_thread() % r.width;
+  const pf_i64 row = pf_row_of(r);
+  const bool on = row < r.rows;
+  const pf_row_class k = on ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
+  const C scale = on ? pf_scale_of(r, row) : C(0);  // read now, while there are other waits
+  const pf_row_sums sums = pf_entropy_loss(r, row, t, k, room);
+  if (on) pf_entropy_gradient(r, row, t, k, scale, sums);
+}
+
+// The weight of all rows, where the gradient wants it before the losses are known: one block. Adds
+// in the order of entropy_finish.
+PF_KERNEL(entropy_total, PF_FINISH_THREADS)(const pf_entropy r) {
+  PF_SHARED double room[PF_MAX_WARPS];
+  double s[1] = {0.0};
+  for (pf_i64 k = pf_thread(); k < r.rows; k += pf_threads())
+    s[0] += static_cast<double>(pf_class_of(r, k).weight);
+  pf_group_join<pf_plus>(s, pf_threads(), room);
+  if (pf_thread() == 0) *static_cast<C*>(r.total) = static_cast<C>(s[0]);
+}
+
+// Sums over the rows: one block.
+PF_DEVICE void pf_entropy_sums(const pf_entropy& r, double* room) {
+  double s[2] = {0.0, 0.0};
+  const C* losses = static_cast<const C*>(r.losses);
+  // Eight rows of a thread at a time: one after the other, each would wait for memory.
+  for (pf_i64 k = pf_thread(); k < r.rows; k += 8 * pf_threads()) {
+    C v[8][2];
+    PF_UNROLL for (int u = 0; u < 8; ++u) {
+      const pf_i64 row = k + u * static_cast<pf_i64>(pf_threads());
+      v[u][0] = row < r.rows ? losses[row] : C(0);
+      v[u][1] = row < r.rows ? losses[r.rows + row] : C(0);
+    }
+    PF_UNROLL for (int u = 0; u < 8; ++u) PF_UNROLL for (int i = 0; i < 2; ++i) s[i] +=
+        static_cast<double>(v[u][i]);
+  }
+  pf_group_join<pf_plus>(s, pf_threads(), room);
+  if (pf_thread() != 0) return;
+  const C total = static_cast<C>(s[1]), loss = static_cast<C>(s[0]);
+  *static_cast<C*>(r.total) = total;
+  if (r.reduction != 0) pf_put_one<T>(r.loss, 0, r.reduction == 1 ? loss / total : loss);
+}
+PF_KERNEL(entropy_finish, PF_FINISH_THREADS)(const pf_entropy r) {
+  PF_SHARED double room[PF_MAX_WARPS * 2];
+  pf_entropy_sums(r, room);
+}
+// The same in the program of entropy_both.
+PF_KERNEL(entropy_both_finish, PF_FINISH_THREADS)(const pf_entropy r) {
+  PF_SHARED double room[PF_MAX_WARPS * 2];
+  pf_entropy_sums(r, room);
+}
+
+// The sum of the classes' weights: one block.
+PF_KERNEL(entropy_weights, PF_FINISH_THREADS)(const void* weight, C* sum, pf_i64 classes) {
+  PF_SHARED double room[PF_MAX_WARPS];
+  double s[1] = {0.0};
+  for (pf_i64 k = pf_thread(); k < classes; k += pf_threads())
+    s[0] += static_cast<double>(pf_get_one<T>(weight, k));
+  pf_group_join<pf_plus>(s, pf_threads(), room);
+  if (pf_thread() == 0) *sum = static_cast<C>(s[0]);
 }

@@ -8,6 +8,7 @@
 //   -DPF_T= -DPF_V= -DPF_RMS=  as in norm.h                  -DPF_W= dtype of the weight
 //   -DPF_HAS_W=0|1   there is a weight                       -DPF_SUMS=0|1  dw or db is wanted
 //   -DPF_VECS=       accesses of one thread of norm_backward
+//   -DPF_THREADS=    of norm_backward at most: what registers are counted for
 #include "rows.h"
 
 typedef PF_T T;
@@ -16,13 +17,7 @@ typedef pf_compute<T> C;
 constexpr int V = PF_V, VECS = PF_VECS, KINDS = PF_RMS ? 1 : 2;
 typedef pf_vector<T, V> Vector;
 
-// Blocks have 512 threads at most; with one access a thread, registers for 768 let four blocks of
-// 192 threads work at a time.
-#if PF_VECS == 1
-#define PF_NORM_THREADS 768
-#else
-#define PF_NORM_THREADS 512
-#endif
+#define PF_COLUMN_THREADS 256
 #define PF_LONG_THREADS 1024
 
 struct pf_norm_backward {
@@ -40,7 +35,7 @@ struct pf_norm_backward {
 };
 
 // The rows of a block go to its groups in turn.
-PF_KERNEL(norm_backward, PF_NORM_THREADS)(const pf_norm_backward r) {
+PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
   PF_SHARED C room[2][PF_MAX_WARPS * 2];
   const pf_u32 width = r.width, groups = pf_threads() / width, group = pf_thread() / width;
   const pf_u32 t = pf_thread() % width;
@@ -175,7 +170,7 @@ PF_KERNEL(norm_backward_long, PF_LONG_THREADS)(const pf_norm_backward r) {
 
 // Sums of columns over a stretch of rows: a vector of columns a thread, `tiles` blocks side by
 // side.
-PF_KERNEL(norm_columns, PF_NORM_THREADS)(const pf_norm_backward r, pf_i64 tiles) {
+PF_KERNEL(norm_columns, PF_COLUMN_THREADS)(const pf_norm_backward r, pf_i64 tiles) {
   const pf_i64 block = pf_block() / tiles;
   const pf_i64 c = (pf_block() - block * tiles) * pf_threads() + pf_thread();
   if (c >= r.vectors) return;

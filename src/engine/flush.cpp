@@ -71,7 +71,8 @@ KernelTable& kernel_table() {
 
 }  // namespace
 
-Kernel::Kernel(const char* n, Anchor a) : name(n), anchor(a) {
+Kernel::Kernel(const char* n, Anchor a, const Kernel* before, const Kernel* with)
+    : name(n), anchor(a), first(before), both(with) {
   KernelTable& t = kernel_table();
   std::lock_guard lock(t.mutex);
   id = t.count++;
@@ -85,6 +86,16 @@ pf_scalar to_kernel_scalar(Scalar s) {
   return {s.f, fits ? static_cast<int64_t>(s.f) : 0};
 }
 
+void* find_kernel(const Kernel& k, Device device) {
+  auto& slot = kernel_table().found[k.id][static_cast<int>(device.type)];
+  void* kernel = slot.load(std::memory_order_acquire);
+  if (!kernel) {
+    kernel = backend_of(device)->kernel_find(k.name);
+    slot.store(kernel, std::memory_order_release);
+  }
+  return kernel;
+}
+
 bool run_kernel(const Kernel& k, Device device, StreamState* stream,
                 std::span<const pf_tensor> tensors, std::span<const pf_scalar> attrs,
                 const CallOptions& options, const Epilogue* epilogue) {
@@ -94,14 +105,9 @@ bool run_kernel(const Kernel& k, Device device, StreamState* stream,
     return false;
   }
   const pf_backend* b = backend_of(device);
-  auto& slot = kernel_table().found[k.id][static_cast<int>(device.type)];
-  void* kernel = slot.load(std::memory_order_acquire);
-  if (!kernel) {
-    kernel = b->kernel_find(k.name);
-    PF_CHECK(kernel, NotSupportedError, options.op, "the ", b->name, " backend has no kernel '",
-             k.name, "'; run this operation on another device");
-    slot.store(kernel, std::memory_order_release);
-  }
+  void* kernel = find_kernel(k, device);
+  PF_CHECK(kernel, NotSupportedError, options.op, "the ", b->name, " backend has no kernel '",
+           k.name, "'; run this operation on another device");
   bump(counters().kernels);
   pf_index_error error{0, 0, 0, options.op};
   const auto ntensors = static_cast<int32_t>(tensors.size()),
@@ -259,8 +265,9 @@ struct ReadyPhase {
   pf_launch launch;
 };
 
-// False where nothing has to run.
-bool prepare_phase(Group& g, Phase& ph, ReadyPhase& ready) {
+// False where nothing has to run. With `only`, nothing but these nodes is stored, and all memory
+// stays what it is.
+bool prepare_phase(Group& g, Phase& ph, ReadyPhase& ready, uint32_t only = 0) {
   if (ph.nnodes == 0) return false;
   // What must be stored, and what that needs.
   uint32_t live = 0;
@@ -269,6 +276,7 @@ bool prepare_phase(Group& g, Phase& ph, ReadyPhase& ready) {
         ((ph.materialise >> i & 1) ||
          ph.outputs[i].storage->handles.load(std::memory_order_relaxed) > 0))
       live |= 1u << i;
+  if (only) live = only;
   if (!live) return false;
   uint32_t needed = live, inputs = 0;
   for (int i = ph.nnodes - 1; i >= 0; --i) {
@@ -328,7 +336,7 @@ bool prepare_phase(Group& g, Phase& ph, ReadyPhase& ready) {
   uint32_t donated = 0;
   for (int o = 0; o < key.noutputs; ++o) {
     Place& p = ph.outputs[stored[o]];
-    if (!p.storage->data && p.contiguous && p.offset == 0 &&
+    if (!only && !p.storage->data && p.contiguous && p.offset == 0 &&
         donate(p, ph, used, key.ninputs, donated, stream, use_of(o))) {
     } else {
       ensure_memory(*p.storage, stream, use_of(o));
@@ -378,6 +386,11 @@ void run_anchor(Group& g) {
   pf_tensor tensors[kMaxAnchorTensors];
   int64_t work = 0;
   StreamState* stream = g.stream(g.device);
+  ReadyPhase after;
+  if (const uint32_t early = g.phases[1].early) {
+    if (prepare_phase(g, g.phases[1], after, early)) launch_phase(g, after);
+    g.phases[1].superseded |= early;
+  }
   for (int i = 0; i < a.ntensors; ++i) {
     pf_tensor& t = tensors[i];
     Place& p = a.tensors[i];
@@ -399,7 +412,6 @@ void run_anchor(Group& g) {
   }
   long_work(a.kernel->anchor == Anchor::Library ? work * 16 : work);
   // Before the kernel runs: it may take what follows with it.
-  ReadyPhase after;
   Epilogue epilogue;
   const bool more = prepare_phase(g, g.phases[1], after);
   const bool follow = more && follows(g, after, epilogue);
@@ -434,7 +446,7 @@ void clear(Group& g) {
     for (int i = 0; i < ph.ninputs; ++i) unread(ph.inputs[i]);
     for (int i = 0; i < ph.nnodes; ++i) ph.outputs[i].storage.reset();
     ph.nnodes = ph.ninputs = ph.nscalars = 0;
-    ph.consumed = ph.materialise = ph.superseded = 0;
+    ph.consumed = ph.materialise = ph.superseded = ph.early = 0;
   }
   if (g.has_anchor)
     for (int i = 0; i < g.anchor.ntensors; ++i) unread(g.anchor.tensors[i]);
@@ -495,6 +507,7 @@ std::vector<std::pair<std::string, int64_t>> stats() {
   r.emplace_back("programs", c.programs.load());
   r.emplace_back("kernels", c.kernels.load());
   r.emplace_back("epilogues", c.epilogues.load());
+  r.emplace_back("merged", c.merged.load());
   r.emplace_back("plans", c.plans.load());
   r.emplace_back("plan_hits", c.plan_hits.load());
   r.emplace_back("donated", c.donated.load());
@@ -509,9 +522,9 @@ std::vector<std::pair<std::string, int64_t>> stats() {
 void reset_stats() {
   Counters& c = counters();
   for (auto& f : c.flushes) f.store(0);
-  for (auto* a :
-       {&c.nodes, &c.groups, &c.programs, &c.kernels, &c.epilogues, &c.plans, &c.plan_hits,
-        &c.donated, &c.copies_to_host, &c.copies_from_host, &c.moved, &c.moved_bytes, &c.slow})
+  for (auto* a : {&c.nodes, &c.groups, &c.programs, &c.kernels, &c.epilogues, &c.merged, &c.plans,
+                  &c.plan_hits, &c.donated, &c.copies_to_host, &c.copies_from_host, &c.moved,
+                  &c.moved_bytes, &c.slow})
     a->store(0);
 }
 

@@ -42,12 +42,11 @@ struct Phase {
   uint32_t consumed = 0;     // bit per node: a later node reads it
   uint32_t materialise = 0;  // its memory is read later in the group, or it was asked for
   uint32_t superseded = 0;   // a later node overwrites the same memory
+  uint32_t early = 0;        // after the anchor, but the anchor itself reads it
   pf_node nodes[kMaxNodes];
   Place outputs[kMaxNodes];  // node i's result
   Place inputs[kMaxInputs];
   pf_scalar scalars[kMaxScalars];
-
-  void clear();
 };
 
 struct AnchorCall {
@@ -106,6 +105,8 @@ struct Epilogue {
   int from;
   bool keep;  // somebody else reads the kernel's output
 };
+// The backend's kernel; null where it has none.
+void* find_kernel(const Kernel&, Device);
 // Runs one named kernel at once; true when the epilogue ran with it. Throws.
 bool run_kernel(const Kernel&, Device, StreamState*, std::span<const pf_tensor> tensors,
                 std::span<const pf_scalar> attrs, const CallOptions&,
@@ -122,9 +123,9 @@ pf_scalar to_kernel_scalar(Scalar);
 // Counters behind stats().
 struct Counters {
   std::atomic<int64_t> flushes[static_cast<int>(Flush::kCount)]{};
-  std::atomic<int64_t> nodes{0}, groups{0}, programs{0}, kernels{0}, epilogues{0}, plans{0},
-      plan_hits{0}, donated{0}, copies_to_host{0}, copies_from_host{0}, moved{0}, moved_bytes{0},
-      slow{0};
+  std::atomic<int64_t> nodes{0}, groups{0}, programs{0}, kernels{0}, epilogues{0}, merged{0},
+      plans{0}, plan_hits{0}, donated{0}, copies_to_host{0}, copies_from_host{0}, moved{0},
+      moved_bytes{0}, slow{0};
 };
 Counters& counters();
 inline void bump(std::atomic<int64_t>& c) {

@@ -14,7 +14,8 @@ struct Entropy {
   const void* weight = nullptr;
   const void* weight_sum = nullptr;
   const void* gradient = nullptr;
-  void* out = nullptr;
+  void* loss = nullptr;
+  void* dx = nullptr;
   void* stats = nullptr;
   void* total = nullptr;
   void* losses = nullptr;
@@ -25,47 +26,63 @@ struct Entropy {
   ErrorArg error{};
 };
 
+constexpr int64_t kRowThreads = 256;  // PF_ROW_THREADS
+
+// Where the tensors of a call are; -1: it has none.
+struct Order {
+  int loss, dx, stats, total, x, target, weight, gradient;
+};
+
 struct Prepared {
   Entropy r;
   Defines defines;
   int block = 0;
+
+  Grid rows() const { return Grid(ceil_div(r.rows, block / static_cast<int>(r.width))); }
 };
 
-// `in`, `target`, `weight`: which tensors these are; `most`: threads of a row. attrs: ignore_index,
-// label_smoothing, reduction.
-Prepared prepare(const KernelArgs& a, int in, int target, int weight, int64_t most) {
-  const pf_tensor& x = a.tensor(in);
-  const DType t = a.dtype(in);
+// attrs: ignore_index, label_smoothing, reduction.
+Prepared prepare(const KernelArgs& a, const Order& at) {
+  const pf_tensor& x = a.tensor(at.x);
+  const DType t = a.dtype(at.x);
   const int64_t rows = x.shape[0], classes = x.shape[1];
-  const bool weighted = a.has(weight), smooth = a.f(1) > 0;
+  const bool weighted = a.has(at.weight), smooth = a.f(1) > 0;
+  const auto data = [&](int i) { return i < 0 ? nullptr : a.data(i); };
   Prepared p;
   Entropy& r = p.r;
   r.x = x.data;
-  r.target = a.data(target);
-  r.weight = weighted ? a.data(weight) : nullptr;
-  r.out = a.data(0);
+  r.target = a.data(at.target);
+  r.weight = weighted ? a.data(at.weight) : nullptr;
+  r.gradient = data(at.gradient);
+  r.loss = data(at.loss);
+  r.dx = data(at.dx);
+  r.stats = a.data(at.stats);
+  r.total = a.data(at.total);
   r.rows = rows;
   r.ignore = a.i(0);
   r.smoothing = a.f(1);
   r.reduction = static_cast<int32_t>(a.i(2));
   r.error = a.error();
-  const int64_t v =
-      vector_width(classes, {{x.data, t}, {in == 2 ? r.out : nullptr, t}, {r.weight, t}});
+  const int64_t v = vector_width(classes, {{x.data, t}, {r.dx, t}, {r.weight, t}});
   r.vectors = classes / v;
   const int64_t width =
       std::clamp<int64_t>(std::max(power_of_two_from(ceil_div(r.vectors, 8)),
                                    std::min<int64_t>(power_of_two_from(r.vectors), 8)),
-                          1, most);
+                          1, kRowThreads);
   r.width = static_cast<uint32_t>(width);
   p.block = row_block(width, a.traits());
   const int64_t bytes = rows * classes * static_cast<int64_t>(itemsize(t));
   p.defines = Defines()
                   .type("PF_T", t)
-                  .type("PF_I", a.dtype(target))
+                  .type("PF_I", a.dtype(at.target))
                   .value("PF_V", v)
                   .value("PF_HAS_W", weighted)
                   .value("PF_SMOOTH", smooth)
                   .value("PF_PAST", larger_than_caches(bytes));
+  if (at.loss >= 0) {
+    const size_t wide = t == DType::Float64 ? 8 : 4;
+    r.losses = a.workspace(2 * wide * static_cast<size_t>(std::max<int64_t>(rows, 1)));
+  }
   if (weighted && smooth) {
     void* sum = a.workspace(sizeof(double));
     r.weight_sum = sum;
@@ -77,35 +94,55 @@ Prepared prepare(const KernelArgs& a, int in, int target, int weight, int64_t mo
 
 // Tensors: loss, statistics (N, 2), total weight; logits, target, weight.
 void cross_entropy(const KernelArgs& a) {
-  Prepared p = prepare(a, 3, 4, 5, 128);  // PF_FORWARD_THREADS
-  Entropy& r = p.r;
-  r.stats = a.data(1);
-  r.total = a.data(2);
-  const size_t wide = a.dtype(3) == DType::Float64 ? 8 : 4;
-  r.losses = a.workspace(2 * wide * static_cast<size_t>(std::max<int64_t>(r.rows, 1)));
-  const auto function = [&](const char* entry) {
-    return a.compile("cross_entropy.h", p.defines, entry);
-  };
-  if (r.rows > 0)
-    a.launch(function("entropy_rows"), Grid(ceil_div(r.rows, p.block / static_cast<int>(r.width))),
-             p.block, 0, r);
-  a.launch(function("entropy_finish"), Grid(1), 1024, 0, r);
+  const Prepared p = prepare(a, {.loss = 0,
+                                 .dx = -1,
+                                 .stats = 1,
+                                 .total = 2,
+                                 .x = 3,
+                                 .target = 4,
+                                 .weight = 5,
+                                 .gradient = -1});
+  if (p.r.rows > 0)
+    a.launch(a.compile("cross_entropy.h", p.defines, "entropy_rows"), p.rows(), p.block, 0, p.r);
+  a.launch(a.compile("cross_entropy.h", p.defines, "entropy_finish"), Grid(1), 1024, 0, p.r);
 }
 
 // Tensors: dlogits; gradient, logits, target, statistics, total weight, weight.
 void cross_entropy_backward(const KernelArgs& a) {
   if (numel(a.tensor(2)) == 0) return;
-  Prepared p = prepare(a, 2, 3, 6, 512);  // PF_BACKWARD_THREADS
-  p.r.gradient = a.data(1);
-  p.r.stats = a.data(4);
-  p.r.total = a.data(5);
-  a.launch(a.compile("cross_entropy.h", p.defines, "entropy_backward"),
-           Grid(ceil_div(p.r.rows, p.block / static_cast<int>(p.r.width))), p.block, 0, p.r);
+  const Prepared p = prepare(a, {.loss = -1,
+                                 .dx = 0,
+                                 .stats = 4,
+                                 .total = 5,
+                                 .x = 2,
+                                 .target = 3,
+                                 .weight = 6,
+                                 .gradient = 1});
+  a.launch(a.compile("cross_entropy.h", p.defines, "entropy_backward"), p.rows(), p.block, 0, p.r);
+}
+
+// Tensors: loss, statistics, total weight, dlogits; logits, target, weight, gradient.
+void cross_entropy_both(const KernelArgs& a) {
+  const Prepared p = prepare(a, {.loss = 0,
+                                 .dx = 3,
+                                 .stats = 1,
+                                 .total = 2,
+                                 .x = 4,
+                                 .target = 5,
+                                 .weight = 6,
+                                 .gradient = 7});
+  const auto launch = [&](const char* entry, Grid grid, int block) {
+    a.launch(a.compile("cross_entropy.h", p.defines, entry), grid, block, 0, p.r);
+  };
+  if (p.r.reduction == 1) launch("entropy_total", Grid(1), 1024);
+  if (p.r.rows > 0) launch("entropy_both", p.rows(), p.block);
+  launch("entropy_both_finish", Grid(1), 1024);
 }
 
 }  // namespace
 
 PF_GPU_KERNEL("cross_entropy", cross_entropy)
 PF_GPU_KERNEL("cross_entropy_backward", cross_entropy_backward)
+PF_GPU_KERNEL("cross_entropy_both", cross_entropy_both)
 
 }  // namespace pyflame::gpu

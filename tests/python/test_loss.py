@@ -265,3 +265,90 @@ def test_indices_that_do_not_count_from_the_end_say_so():
     with pytest.raises(pf.IndexError, match="one_hot.*valid indices are 0 to 2"):
         F.one_hot(pf.tensor([3]), 3)
         pf.synchronize()
+
+
+def merged_kernels(run, *args, **options):
+    """What `run` returns, and how often a backward kernel ran with the one before it."""
+    before = pf.debug.stats()["merged"]
+    result = run(*args, **options)
+    pf.synchronize()
+    return result, pf.debug.stats()["merged"] - before
+
+
+def loss_and_gradient(x, t, finish=lambda loss: loss, **options):
+    x = x.detach().requires_grad_()
+    loss = F.cross_entropy(x, t, **options)
+    last = finish(loss)
+    last.backward(pf.ones_like(last) * 0.5 if last.dim() else None)
+    return loss.detach(), x.grad
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_entropy_and_its_gradient_in_one(device, reduction, smoothing, weighted):
+    # A GPU reads the logits once for both; the bits are those of two kernels.
+    for classes, dtype in (
+        (3, pf.float32),
+        (130, pf.float64),
+        (2111, pf.float16),
+        (4096, pf.bfloat16),
+    ):
+        x = pf.tensor(RNG.standard_normal((9, classes)) * 3).to(dtype)
+        t = pf.tensor(RNG.integers(0, classes, 9))
+        t[4] = -100
+        w = pf.rand(classes, dtype=dtype) + 0.1 if weighted else None
+        options = {"weight": w, "reduction": reduction, "label_smoothing": smoothing}
+        one, merged = merged_kernels(loss_and_gradient, x, t, **options)
+        with pf.debug.eager():
+            two, apart = merged_kernels(loss_and_gradient, x, t, **options)
+        assert merged == (0 if device.type in ("cpu", "paranoid") else 1) and apart == 0
+        for a, b in zip(one, two, strict=True):
+            assert np.array_equal(a.float().numpy(), b.float().numpy(), equal_nan=True)
+
+
+def test_what_joins_cross_entropy_with_its_gradient(device):
+    x, t = pf.randn(5, 70), pf.randint(0, 70, (5,))
+    joins = 0 if device.type in ("cpu", "paranoid") else 1
+    scale = pf.tensor(8.0)
+    seen = []
+    cases = [
+        (lambda loss: loss / 4, joins),  # a number known before
+        (lambda loss: loss * scale, joins),  # a scale of the kind of GradScaler's
+        (lambda loss: loss * loss, 0),  # the gradient depends on the loss
+        (lambda loss: seen.append(loss.item()) or loss, 0),  # the loss was wanted first
+    ]
+    for finish, expected in cases:
+        (loss, grad), merged = merged_kernels(loss_and_gradient, x, t, finish)
+        with pf.debug.eager():
+            loss_apart, grad_apart = loss_and_gradient(x, t, finish)
+        assert merged == expected
+        assert np.array_equal(loss.numpy(), loss_apart.numpy())
+        assert np.array_equal(grad.numpy(), grad_apart.numpy())
+
+
+def test_logits_written_over_after_cross_entropy_and_its_gradient():
+    x = pf.randn(4, 33)
+    t = pf.randint(0, 33, (4,))
+    leaf = x.clone().requires_grad_()
+    loss = F.cross_entropy(leaf * 1.0, t)
+    loss.backward()
+    with pf.no_grad():
+        leaf.mul_(0.0)
+    expected = loss_and_gradient(x, t)
+    assert np.array_equal(loss.detach().numpy(), expected[0].numpy())
+    assert np.array_equal(leaf.grad.numpy(), expected[1].numpy())
+    # Changed in between, the backward pass refuses.
+    y = x.clone().requires_grad_() * 1.0
+    loss = F.cross_entropy(y, t)
+    with pf.no_grad():
+        y.mul_(0.0)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        loss.backward()
+
+
+def test_a_wrong_target_is_told_of_when_both_run_in_one():
+    x = pf.randn(4, 33).requires_grad_()
+    with pytest.raises(IndexError, match="33"):
+        F.cross_entropy(x, pf.tensor([0, 1, 33, 2])).backward()
+        pf.synchronize()
