@@ -136,20 +136,10 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
     return kCompilation;
   }
   const char* cxx = std::getenv("PYFLAME_STANDIN_CXX");
-  std::vector<std::string> command{cxx && *cxx ? cxx : "g++",
-                                   "-x",
-                                   "c++",
-                                   "-shared",
-                                   "-fPIC",
-                                   "-O1",
-                                   "-w",
-                                   "-mfma",
-                                   "-mf16c",
-                                   "-fvisibility=hidden",
-                                   "-fno-exceptions",
-                                   "-fno-rtti",
-                                   "-DPF_HOST",
-                                   "-I" STANDIN_DIR};
+  std::vector<std::string> command{
+      cxx && *cxx ? cxx : "g++",  "-x",        "c++",       "-shared",       "-fPIC",
+      sanitize() ? "-O0" : "-O1", "-w",        "-mfma",     "-mf16c",        "-fvisibility=hidden",
+      "-fno-exceptions",          "-fno-rtti", "-DPF_HOST", "-I" STANDIN_DIR};
   if (sanitize())
     command.insert(command.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=all"});
   bool architecture = false;
@@ -172,6 +162,8 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
                     log = base + "/log";
   std::ofstream(source) << with_entries(p.source);
   command.insert(command.end(), {"-o", code, source});
+  // Compiling is most of the work, and the sanitizers' libraries are in the process already.
+  if (sanitize()) command.insert(command.end(), {"-nostdlib", "-lgcc"});
   const int status = run(command, log);
   p.log = read_file(log);
   if (status == 0) p.code = read_file(code);
