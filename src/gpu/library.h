@@ -1,8 +1,10 @@
 // Opening the vendor's libraries: where they are looked for, and what is said when there is none.
 #pragma once
 
+#include <exception>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace pyflame::gpu {
@@ -22,6 +24,29 @@ Library open_library(const char* what, const char* setting, const Names& names);
 
 // Where the vendor's library of products `stem` may be; `versions` such as ".so.1", newest first.
 Names product_library_names(const std::string& stem, std::initializer_list<const char*> versions);
+
+// A library of products, which we can do without, and its calls. `Calls` has a pointer for each,
+// and each(take) gives take(pointer, name) of all, with `false` behind those that may be missing.
+template <class Calls>
+struct ProductLibrary : Calls {
+  std::string text;  // its name and path, or why it is not there
+  bool usable = false;
+
+  ProductLibrary(const char* name, const char* setting, const std::string& stem,
+                 std::initializer_list<const char*> versions) {
+    try {
+      const Library lib = open_library(name, setting, product_library_names(stem, versions));
+      Calls::each([&](auto& call, const char* symbol, bool needed = true) {
+        call =
+            reinterpret_cast<std::remove_reference_t<decltype(call)>>(lib.symbol(symbol, needed));
+      });
+      text = std::string(name) + " (" + lib.path + ")";
+      usable = true;
+    } catch (const std::exception& e) {
+      text = e.what();
+    }
+  }
+};
 
 // A library of this name that the process has loaded already (another framework's, say): two
 // runtimes in one process do not see each other's memory, so that one is used.

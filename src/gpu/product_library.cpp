@@ -25,37 +25,25 @@ namespace {
 
 constexpr size_t kWorkspace = size_t{32} << 20;
 
-struct Blas {
+struct BlasCalls {
 #define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
   PF_BLAS_CALLS(X)
 #undef X
   void* version = nullptr;  // the function that says it
-  std::string text;         // its name and path, or why it is not there
-  bool usable = false;
+  template <class F>
+  void each(F&& take) {
+#define X(NAME, ARGS) take(NAME, PF_RT("hipblasLt" #NAME, "cublasLt" #NAME));
+    PF_BLAS_CALLS(X)
+#undef X
+    take(version, PF_RT("hipblasLtGetVersion", "cublasLtGetVersion"), false);
+  }
 };
 
-const Blas& blas() {
-  static const Blas b = [] {
-    Blas r;
-    try {
-      const Library lib =
-          open_library(PF_RT("hipBLASLt", "cuBLASLt"),
-                       PF_RT("PYFLAME_HIPBLASLT_LIBRARY", "PYFLAME_CUBLASLT_LIBRARY"),
-                       PF_RT(product_library_names("libhipblaslt", {".so.1", ".so.0"}),
-                             product_library_names("libcublasLt", {".so.13", ".so.12"})));
-#define X(NAME, ARGS) \
-  r.NAME =            \
-      reinterpret_cast<decltype(r.NAME)>(lib.symbol(PF_RT("hipblasLt" #NAME, "cublasLt" #NAME)));
-      PF_BLAS_CALLS(X)
-#undef X
-      r.text = std::string(PF_RT("hipBLASLt", "cuBLASLt")) + " (" + lib.path + ")";
-      r.version = lib.symbol(PF_RT("hipblasLtGetVersion", "cublasLtGetVersion"), false);
-      r.usable = true;
-    } catch (const std::exception& e) {
-      r.text = e.what();
-    }
-    return r;
-  }();
+const ProductLibrary<BlasCalls>& blas() {
+  static const ProductLibrary<BlasCalls> b(
+      PF_RT("hipBLASLt", "cuBLASLt"),
+      PF_RT("PYFLAME_HIPBLASLT_LIBRARY", "PYFLAME_CUBLASLT_LIBRARY"),
+      PF_RT("libhipblaslt", "libcublasLt"), {PF_RT(".so.1", ".so.13"), PF_RT(".so.0", ".so.12")});
   return b;
 }
 
@@ -208,7 +196,7 @@ class Products {
   // False when the library has no algorithm for it.
   bool prepare(Ready& r, const Key& key, const Product& p, const Stored& a, const Stored& b,
                int compute) {
-    const Blas& l = blas();
+    const auto& l = blas();
     const int type = p.dtype == DType::Float32   ? kR32F
                      : p.dtype == DType::Float64 ? kR64F
                      : p.dtype == DType::Float16 ? kR16F

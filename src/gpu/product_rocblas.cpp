@@ -19,30 +19,21 @@ namespace {
 // It would take memory of the device for itself if it were not given some.
 constexpr size_t kWorkspace = size_t{32} << 20;
 
-struct RocBlas {
+struct RocBlasCalls {
 #define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
   PF_ROCBLAS_CALLS(X)
 #undef X
-  std::string text;
-  bool usable = false;
+  template <class F>
+  void each(F&& take) {
+#define X(NAME, ARGS) take(NAME, "rocblas_" #NAME);
+    PF_ROCBLAS_CALLS(X)
+#undef X
+  }
 };
 
-const RocBlas& rocblas() {
-  static const RocBlas b = [] {
-    RocBlas r;
-    try {
-      const Library lib = open_library("rocBLAS", "PYFLAME_ROCBLAS_LIBRARY",
-                                       product_library_names("librocblas", {".so.5", ".so.4"}));
-#define X(NAME, ARGS) r.NAME = reinterpret_cast<decltype(r.NAME)>(lib.symbol("rocblas_" #NAME));
-      PF_ROCBLAS_CALLS(X)
-#undef X
-      r.text = "rocBLAS (" + lib.path + ")";
-      r.usable = true;
-    } catch (const std::exception& e) {
-      r.text = e.what();
-    }
-    return r;
-  }();
+const ProductLibrary<RocBlasCalls>& rocblas() {
+  static const ProductLibrary<RocBlasCalls> b("rocBLAS", "PYFLAME_ROCBLAS_LIBRARY", "librocblas",
+                                              {".so.5", ".so.4"});
   return b;
 }
 
@@ -107,7 +98,7 @@ bool rocblas_product(const KernelArgs& args, const Product& p) {
   Backlog::get().finish();  // whether it can is known only once it was asked to
   std::lock_guard lock(h.mutex);
   args.device.activate();
-  const RocBlas& l = rocblas();
+  const auto& l = rocblas();
   if (l.set_stream(h.handle, args.device.stream(args.stream).handle) != 0 ||
       l.set_workspace(h.handle, workspace, kWorkspace) != 0)
     return false;
