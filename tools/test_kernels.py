@@ -175,9 +175,8 @@ def sanitized(args, vendor, record):
         "LD_PRELOAD": " ".join(run.stdout.strip() for run in libraries),
         "ASAN_OPTIONS": "detect_leaks=0",
     }
-    share = 0.2 * args.share  # three times as slow
     for gpu in args.gpu or list(GPUS)[:2]:
-        pytest(args, "sanitize", gpu, OF_KERNELS, share, more, record)
+        pytest(args, "sanitize", gpu, OF_KERNELS, args.share, more, record)
 
 
 def main():

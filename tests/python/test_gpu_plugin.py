@@ -5,6 +5,7 @@ What happens when it is told to fail stands in test_gpu_faults.py.
 
 import concurrent.futures
 import re
+import subprocess
 
 import pytest
 import standin
@@ -348,6 +349,32 @@ def test_specialisations_for_true_and_false_are_not_cut_away(run):
         assert pf.cumprod(pf.tensor(a[:6], device="rocm"), 0).tolist() == np.cumprod(a[:6]).tolist()
         """
     )
+
+
+@pytest.mark.parametrize(
+    "line, finding",
+    [
+        ("float a[4] = {x[0]}, *p = a; x[0] = p[n - 34];", "stack-buffer-overflow"),
+        ("x[0] = 1 << n;", "shift exponent 40"),
+    ],
+)
+def test_sanitizers_look_into_kernels(run, line, finding):
+    libraries = [
+        subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True)
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    code = f"""
+        k = pf.kernel('extern "C" __global__ void k(float* x, int n) {{ {line} }}', "k")
+        k(1, 1, (pf.ones(4, device="rocm"), 40))
+        pf.synchronize()
+        """
+    with pytest.raises(AssertionError, match=finding):
+        run(
+            code,
+            PYFLAME_STANDIN_SANITIZE=1,
+            LD_PRELOAD=" ".join(r.stdout.strip() for r in libraries),
+            ASAN_OPTIONS="detect_leaks=0",
+        )
 
 
 def test_fork(run):

@@ -108,7 +108,9 @@ template <class H, class... T>
 struct pf_pack<H, T...> {
   H head;
   pf_pack<T...> tail;
-  explicit pf_pack(void** a) : head(*static_cast<H*>(*a)), tail(a + 1) {}
+  explicit pf_pack(void** a) : tail(a + 1) {
+    __builtin_memcpy(&head, *a, sizeof head);  // callers need not align what they hand in
+  }
   template <class F, class... B>
   void call(F f, B&... b) {
     tail.call(f, b..., head);
