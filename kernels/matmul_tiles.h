@@ -33,9 +33,26 @@ enum {
 };
 typedef pf_compute<PF_T> pf_acc;
 
-// Where chunk `c` of row `r` lies, rows being `chunks` chunks wide.
+// Where chunk `c` of row `r` lies, rows being `chunks` chunks wide. Neighbours differ in their
+// banks, and so do rows 16 apart, which threads write at once where operands lie across k.
 PF_DEVICE int pf_chunk(int r, int c, int chunks) {
-  return (r * chunks + (chunks >= 8 ? c ^ (r & 7) : c ^ (r >> 1 & 3))) * 16;
+  return (r * chunks + (chunks >= 8 ? c ^ (r & 7) : c ^ ((r >> 1 ^ r >> 4) & 3))) * 16;
+}
+// Four bytes of a (0..3) and b (4..7), as the digits of WHICH say from the lowest on.
+template <pf_u32 WHICH>
+PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b) {
+#if defined(PF_NVIDIA)
+  return __byte_perm(a, b, WHICH);
+#elif defined(PF_AMD)
+  return __builtin_amdgcn_perm(
+      b, a, (WHICH & 0xf) | (WHICH & 0xf0) << 4 | (WHICH & 0xf00) << 8 | (WHICH & 0xf000) << 12);
+#else
+  const pf_u64 both = static_cast<pf_u64>(b) << 32 | a;
+  pf_u32 r = 0;
+  for (pf_u32 i = 0; i < 4; ++i)
+    r |= static_cast<pf_u32>(both >> (WHICH >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  return r;
+#endif
 }
 // A float rounded to tf32, halves away from zero; NaN stays.
 PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {

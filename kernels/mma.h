@@ -61,10 +61,6 @@ PF_DEVICE void pf_store_shared4(pf_shared_at address, const pf_u32* w) {
                "r"(w[2]), "r"(w[3])
                : "memory");
 }
-// Four bytes of a (0..3) and b (4..7), as the digits of `which` say from the lowest on.
-PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b, pf_u32 which) {
-  return __byte_perm(a, b, which);
-}
 // 16 bytes from global to shared memory while the thread goes on; what is past `bytes` becomes 0.
 PF_DEVICE void pf_copy_async(pf_u32 to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
@@ -126,13 +122,6 @@ PF_DEVICE void pf_load_shared4(pf_shared_at address, pf_u32* w) {
 }
 PF_DEVICE void pf_store_shared4(pf_shared_at address, const pf_u32* w) {
   pf_store_words<16, false>(address, w);
-}
-PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b, pf_u32 which) {
-  const pf_u64 both = static_cast<pf_u64>(b) << 32 | a;
-  pf_u32 r = 0;
-  for (pf_u32 i = 0; i < 4; ++i)
-    r |= static_cast<pf_u32>(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
-  return r;
 }
 PF_DEVICE void pf_copy_async(pf_shared_at to, const void* from, int bytes) {
   for (int i = 0; i < 16; ++i) to[i] = i < bytes ? static_cast<const char*>(from)[i] : 0;

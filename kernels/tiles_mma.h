@@ -30,8 +30,8 @@ struct pf_tile_sums {
   }
   static PF_METHOD void sort(const pf_u32 (&w)[4], pf_u32 (&even)[2], pf_u32 (&odd)[2]) {
     PF_UNROLL for (int h = 0; h < 2; ++h) {
-      even[h] = pf_pick_bytes(w[2 * h], w[2 * h + 1], 0x6420);
-      odd[h] = pf_pick_bytes(w[2 * h], w[2 * h + 1], 0x7531);
+      even[h] = pf_pick_bytes<0x6420>(w[2 * h], w[2 * h + 1]);
+      odd[h] = pf_pick_bytes<0x7531>(w[2 * h], w[2 * h + 1]);
     }
   }
   PF_METHOD void read_a(pf_shared_at stage, int step, int i, pf_u32 (&r)[4]) const {

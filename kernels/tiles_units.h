@@ -9,76 +9,104 @@ PF_DEVICE int pf_place(int r, int c) {
   return pf_chunk(r, c, TILE_K / CHUNK);
 }
 
-// One chunk of an operand in memory and how many of its elements are inside of the matrix.
-struct pf_source {
-  const char* p;
-  int elements;
-};
-template <int ALONG_K, int OUTER>
-PF_DEVICE pf_source pf_locate(const char* base, pf_i64 first, pf_i64 size, pf_i64 stride, pf_i64 k0,
-                              pf_i64 k, int at) {
-  constexpr int chunks = (ALONG_K ? TILE_K : OUTER) / CHUNK;
-  const int r = at / chunks, c = at % chunks * CHUNK;
-  const pf_i64 line = ALONG_K ? first + r : k0 + r, along = ALONG_K ? k0 + c : first + c;
-  const pf_i64 left = ALONG_K ? k - along : size - along;
-  pf_source s = {base, 0};
-  if (line < (ALONG_K ? size : k) && left > 0) {
-    s.p = base + (line * stride + along) * SIZE;
-    s.elements = left < CHUNK ? static_cast<int>(left) : CHUNK;
+// What a thread reads of an operand for each tile: N chunks' worth of words. Along k these are
+// chunks. Across k they are pieces of PER lines of k, so that elements that share a word in shared
+// memory are in one thread.
+template <int ALONG_K, int OUTER, int N>
+struct pf_portion {
+  enum {
+    LINES = ALONG_K ? 1 : int(PER),
+    BYTES = N * 16 / LINES < 16 ? N * 16 / LINES : 16,  // of a line
+    WORDS = BYTES / 4,
+    ELEMENTS = BYTES / SIZE,
+    COUNT = N * 16 / (LINES * BYTES),
+    IN_LINE = (ALONG_K ? TILE_K : OUTER) / ELEMENTS,
+  };
+  pf_u32 w[COUNT][LINES][WORDS];
+
+  // The line and the first element in it of piece i.
+  static PF_METHOD int line(int i) {
+    return (i * THREADS + static_cast<int>(pf_thread())) / IN_LINE * LINES;
   }
-  return s;
-}
+  static PF_METHOD int along(int i) {
+    return (i * THREADS + static_cast<int>(pf_thread())) % IN_LINE * ELEMENTS;
+  }
+  PF_METHOD void fetch(const char* base, pf_i64 first, pf_i64 size, pf_i64 stride, pf_i64 k0,
+                       pf_i64 k) {
+    PF_UNROLL for (int i = 0; i < COUNT; ++i) {
+      const pf_i64 at = (ALONG_K ? k0 : first) + along(i), left = (ALONG_K ? k : size) - at;
+      PF_UNROLL for (int l = 0; l < LINES; ++l) {
+        const pf_i64 row = (ALONG_K ? first : k0) + line(i) + l;
+        const char* p = base + (row * stride + at) * SIZE;
+        PF_UNROLL for (int v = 0; v < WORDS; ++v) w[i][l][v] = 0;
+        if (row >= (ALONG_K ? size : k)) continue;
+        if (left >= ELEMENTS) {
+          pf_load_words<BYTES, false>(p, w[i][l]);
+        } else {
+          PF_UNROLL for (int e = 0; e < ELEMENTS; ++e) {
+            if (e >= left) continue;
+            pf_u32 x;
+            pf_load_words<SIZE, false>(p + e * SIZE, &x);
+            w[i][l][e / PER] |= x << (e % PER * 8 * SIZE);
+          }
+        }
+      }
+    }
+  }
+  // Word v of each line becomes a word for each of its elements: the same element of each line.
+  static PF_METHOD void turn(const pf_u32 (&from)[LINES][WORDS], int v, pf_u32 (&to)[PER]) {
+    if constexpr (SIZE == 4) {
+      to[0] = from[0][v];
+    } else if constexpr (SIZE == 2) {
+      to[0] = pf_pick_bytes<0x5410>(from[0][v], from[1][v]);
+      to[1] = pf_pick_bytes<0x7632>(from[0][v], from[1][v]);
+    } else {
+      const pf_u32 a = pf_pick_bytes<0x5140>(from[0][v], from[1][v]),
+                   b = pf_pick_bytes<0x7362>(from[0][v], from[1][v]),
+                   c = pf_pick_bytes<0x5140>(from[2][v], from[3][v]),
+                   d = pf_pick_bytes<0x7362>(from[2][v], from[3][v]);
+      to[0] = pf_pick_bytes<0x5410>(a, c);
+      to[1] = pf_pick_bytes<0x7632>(a, c);
+      to[2] = pf_pick_bytes<0x5410>(b, d);
+      to[3] = pf_pick_bytes<0x7632>(b, d);
+    }
+  }
+  PF_METHOD void put(char* tile) const {
+    PF_UNROLL for (int i = 0; i < COUNT; ++i) {
+      if constexpr (ALONG_K) {
+        pf_u32 x[WORDS];
+        PF_UNROLL for (int v = 0; v < WORDS; ++v) x[v] = rounded(w[i][0][v]);
+        pf_store_words<BYTES, false>(tile + pf_place(line(i), along(i) / CHUNK), x);
+      } else {
+        const int k = line(i);
+        PF_UNROLL for (int v = 0; v < WORDS; ++v) {
+          pf_u32 x[PER];
+          turn(w[i], v, x);
+          PF_UNROLL for (int e = 0; e < PER; ++e) {
+            x[e] = rounded(x[e]);
+            pf_store_words<4, false>(
+                tile + pf_place(along(i) + v * PER + e, k / CHUNK) + k % CHUNK * SIZE, x + e);
+          }
+        }
+      }
+    }
+  }
+  static PF_METHOD pf_u32 rounded(pf_u32 x) { return PF_TF32 ? pf_tf32_bits(x) : x; }
+};
 
 struct pf_pipeline {
-  enum { NA = TILE_M * TILE_K / CHUNK / THREADS, NB = TILE_N * TILE_K / CHUNK / THREADS };
-  pf_u32 a[NA][4], b[NB][4];
+  pf_portion<A_ALONG_K, TILE_M, TILE_M * TILE_K / CHUNK / THREADS> a;
+  pf_portion<B_ALONG_K, TILE_N, TILE_N * TILE_K / CHUNK / THREADS> b;
 
-  template <int ALONG_K, int OUTER, int N>
-  static PF_METHOD void fetch(pf_u32 (&r)[N][4], const char* base, pf_i64 first, pf_i64 size,
-                              pf_i64 stride, pf_i64 k0, pf_i64 k) {
-    PF_UNROLL for (int i = 0; i < N; ++i) {
-      const int at = i * THREADS + static_cast<int>(pf_thread());
-      const pf_source s = pf_locate<ALONG_K, OUTER>(base, first, size, stride, k0, k, at);
-      PF_UNROLL for (int w = 0; w < 4; ++w) r[i][w] = 0;
-      if (s.elements == CHUNK) {
-        pf_load_words<16, false>(s.p, r[i]);
-      } else {
-        PF_UNROLL for (int e = 0; e < CHUNK; ++e) {
-          if (e >= s.elements) continue;
-          pf_u32 w;
-          pf_load_words<SIZE, false>(s.p + e * SIZE, &w);
-          r[i][e / PER] |= w << (e % PER * 8 * SIZE);
-        }
-      }
-    }
-  }
-  template <int ALONG_K, int OUTER, int N>
-  static PF_METHOD void put(char* tile, const pf_u32 (&r)[N][4]) {
-    constexpr int chunks = TILE_K / CHUNK;
-    PF_UNROLL for (int i = 0; i < N; ++i) {
-      const int at = i * THREADS + static_cast<int>(pf_thread());
-      pf_u32 w[4];
-      PF_UNROLL for (int v = 0; v < 4; ++v) w[v] = PF_TF32 ? pf_tf32_bits(r[i][v]) : r[i][v];
-      if constexpr (ALONG_K) {
-        pf_store_words<16, false>(tile + pf_place(at / chunks, at % chunks), w);
-      } else {
-        const int k = at / (OUTER / CHUNK), outer = at % (OUTER / CHUNK) * CHUNK;
-        PF_UNROLL for (int e = 0; e < CHUNK; ++e) {
-          const pf_u32 x = w[e / PER] >> (e % PER * 8 * SIZE);
-          pf_store_words<SIZE, false>(tile + pf_place(outer + e, k / CHUNK) + k % CHUNK * SIZE, &x);
-        }
-      }
-    }
-  }
   PF_METHOD void load(const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 k0) {
-    fetch<A_ALONG_K, TILE_M>(a, static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m,
-                             A_ALONG_K ? q.a_row : q.a_col, k0, q.k);
-    fetch<B_ALONG_K, TILE_N>(b, static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n,
-                             B_ALONG_K ? q.b_col : q.b_row, k0, q.k);
+    a.fetch(static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col,
+            k0, q.k);
+    b.fetch(static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row,
+            k0, q.k);
   }
   PF_METHOD void store(char* stage) const {
-    put<A_ALONG_K, TILE_M>(stage, a);
-    put<B_ALONG_K, TILE_N>(stage + A_BYTES, b);
+    a.put(stage);
+    b.put(stage + A_BYTES);
   }
 };
 
