@@ -2,8 +2,10 @@
 ``python -m pyflame._common_programs DEVICE [SCRIPT]`` prints how many were compiled and how many
 the cache had; SCRIPT is run instead. See :mod:`pyflame.kernel_cache`."""
 
+import os
 import runpy
 import sys
+import tempfile
 
 import pyflame as pf
 from pyflame.models import GPT
@@ -23,6 +25,20 @@ def _gpt(width, heads, amp):
         pf.nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)
         optimizer.step()
     loss.item()
+
+
+def _train_command(precision):
+    """`pyflame train gpt` on a GPU as it is without options, but for its length and the text."""
+    from .cli import _parser
+    from .training.gpt import run
+
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "text")
+        with open(text, "wb") as f:
+            f.write(bytes(range(256)) * 512)
+        command = ["train", "gpt", "--data", text, "--out", os.path.join(folder, "run")]
+        command += ["--steps", "3", "--sample", "300", "--precision", precision]
+        run(_parser().parse_args(command))
 
 
 def _mlp(dtype):
@@ -69,6 +85,9 @@ def models():
 
 def _common():
     models()
+    if pf.get_device().type == "cuda":
+        for precision in ("float32", "bfloat16"):
+            _train_command(precision)
     for dtype in (pf.float32, pf.bfloat16, pf.float16):
         _operations(dtype)
 

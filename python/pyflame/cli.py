@@ -113,7 +113,17 @@ def _parser():
     pack = actions.add_parser(
         "pack", help="compile the common programs for architectures into one file"
     )
-    pack.add_argument("--arch", nargs="+", required=True, help="such as gfx942 gfx1100 sm_90")
+    pack.add_argument(
+        "--arch",
+        nargs="+",
+        required=True,
+        help="such as gfx942 gfx1100 sm_90; native: of the GPUs here",
+    )
+    pack.add_argument(
+        "--available",
+        action="store_true",
+        help="leave out those that no compiler here serves, and say why",
+    )
     for action in (warm, pack):
         action.add_argument("--script", metavar="FILE", help="what this program uses instead")
     pack.add_argument("--out", default="pyflame-kernels.pack", metavar="FILE")

@@ -111,13 +111,33 @@ def _check_name(arch):
         )
 
 
+def _paths():
+    """What another process needs to find this package, and compilers that are packages too."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")])),
+        "VIRTUAL_ENV": os.environ.get("VIRTUAL_ENV", sys.prefix),
+    }
+
+
 def warm(arch=None, where=None, script=None) -> tuple[int, int]:
     """Compiles the common programs into the cache: for the GPU that is there, or for the
     architecture `arch` ("gfx942:sramecc+:xnack-", "sm_90"), which needs its compiler (hipRTC, or
-    clang 19 for packs; NVRTC) and no GPU. `where` is another folder in place of
-    ``$XDG_CACHE_HOME``; `script` a program of yours to run instead of the common ones (without a
-    GPU its results are zeros). Returns how many programs were compiled and how many were there already."""
-    env = dict(os.environ)
+    clang 19 for packs; NVRTC) and no GPU. Then there is no library of products either: what a
+    program needs beside one is compiled, and what it needs without. `where` is another folder in
+    place of ``$XDG_CACHE_HOME``; `script` a program of yours to run instead of the common ones
+    (without a GPU its results are zeros). Returns how many programs were compiled and how many
+    were there already."""
+    made, had = _run(arch, where, script)
+    if arch is not None and "PYFLAME_GPU_GEMM" not in os.environ:
+        more, again = _run(arch, where, script, PYFLAME_GPU_GEMM="own")
+        made, had = made + more, max(had, again - made)
+    return made, had
+
+
+def _run(arch, where, script, **settings):
+    """One process of it."""
+    env = os.environ | settings
     device = "gpu"
     if arch is not None:
         _check_name(arch)
@@ -125,9 +145,7 @@ def warm(arch=None, where=None, script=None) -> tuple[int, int]:
         device = "rocm" if arch.startswith("gfx") else "cuda"
     if where:
         env["XDG_CACHE_HOME"] = os.path.abspath(where)
-    env.setdefault("VIRTUAL_ENV", sys.prefix)  # where the compiler may be a package too
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
+    env |= _paths()
     # A process of its own: which GPUs there are is settled once in each.
     done = subprocess.run(
         [sys.executable, "-m", "pyflame._common_programs", device, *([script] if script else [])],
@@ -154,9 +172,23 @@ def warm(arch=None, where=None, script=None) -> tuple[int, int]:
     return int(made), int(had)
 
 
-def pack(path, archs, script=None) -> tuple[int, int]:
+def here() -> list[str]:
+    """The architectures of this machine's GPUs ("gfx942", "sm_90"), as packs name them."""
+    code = (
+        "import pyflame as pf\n"
+        "for vendor in ('rocm', 'cuda'):\n"
+        "    for i in range(pf._C._device_count(vendor)):\n"
+        "        print(pf.device_info(f'{vendor}:{i}')['architecture'])"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "PYFLAME_COMPILE_ONLY"} | _paths()
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    return sorted({line.split(":")[0] for line in done.stdout.split()})
+
+
+def pack(path, archs, script=None, left_out=None) -> tuple[int, int]:
     """Compiles the common programs for architectures and writes them into one file that serves any
-    compiler of theirs. Returns how many programs and bytes are in it."""
+    compiler of theirs. With a dict `left_out`, an architecture that cannot be compiled for here is
+    left out, and the dict says why. Returns how many programs and bytes are in it."""
     import tempfile
 
     for arch in archs:  # before minutes are spent
@@ -166,11 +198,17 @@ def pack(path, archs, script=None) -> tuple[int, int]:
             f"pf.kernel_cache.pack: got the file '{path}', but there is no folder '{place}'; make it"
         )
     codes = {}
-    with tempfile.TemporaryDirectory() as where:
-        for arch in archs:
-            warm(arch, where, script)
-        for entry in entries(os.path.join(where, "pyflame", "kernels")):
-            codes[f"{entry.target.split(':')[0]}-{entry.portable}"] = entry.code()
+    for arch in archs:
+        with tempfile.TemporaryDirectory() as where:
+            try:
+                warm(arch, where, script)
+            except (RuntimeError, ValueError) as e:
+                if left_out is None:
+                    raise
+                left_out[arch] = str(e).strip().splitlines()[-1]
+                continue
+            for entry in entries(os.path.join(where, "pyflame", "kernels")):
+                codes[f"{entry.target.split(':')[0]}-{entry.portable}"] = entry.code()
     at = _PACK.size + len(codes) * _PLACE.size
     places = b""
     for key, code in sorted(codes.items()):
@@ -231,7 +269,23 @@ def command(args) -> int:
         made, had = warm(args.arch, script=args.script)
         print(f"compiled {made} programs in {time.time() - began:.1f} s; {had} were there already")
     else:
-        _announce(args.arch)
-        count, size = pack(args.out, args.arch, args.script)
-        print(f"{args.out}: {count} programs for {', '.join(args.arch)}, {_size(size)}")
+        native = here() if "native" in args.arch else []
+        archs = [n for name in args.arch for n in (native if name == "native" else [name])]
+        archs = list(dict.fromkeys(archs))
+        left_out = {}
+        if "native" in args.arch and not native:
+            left_out["native"] = "there is no GPU here"
+            if not args.available:
+                raise RuntimeError("pf.kernel_cache.pack: got 'native', but there is no GPU here")
+        began = time.time()
+        if archs:
+            _announce(archs)
+        count, size = pack(args.out, archs, args.script, left_out if args.available else None)
+        for arch, why in left_out.items():
+            print(f"left out {arch}: {why}")
+        made = [arch for arch in archs if arch not in left_out]
+        print(
+            f"{args.out}: {count} programs for {', '.join(made) or 'no GPU'}, {_size(size)}, "
+            f"{time.time() - began:.1f} s"
+        )
     return 0

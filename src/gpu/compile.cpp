@@ -159,11 +159,11 @@ static CacheKey key_on_disk(const Traits& traits, const Recipe& r) {
   return key;
 }
 
+bool find_packed(const Recipe& r, std::string& code) {
+  return r.source.ours && compile_only().empty() && read_packed(r.key, code);
+}
+
 bool find_code(const Traits& traits, const Recipe& r, std::string& code) {
-  if (r.source.ours && compile_only().empty() && read_packed(r.key, code)) {
-    ++compile_stats().from_pack;
-    return true;
-  }
   if (!read_cached(key_on_disk(traits, r), code)) return false;
   ++compile_stats().from_disk;
   return true;

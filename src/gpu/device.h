@@ -180,8 +180,8 @@ class Device {
 
 Recipe recipe_for(const Traits& traits, const std::string& label, const Source& source,
                   const std::string& defines);
-// From a pack or the disk cache.
-bool find_code(const Traits& traits, const Recipe& recipe, std::string& code);
+bool find_packed(const Recipe& recipe, std::string& code);
+bool find_code(const Traits& traits, const Recipe& recipe, std::string& code);  // on disk
 // Compiles, and puts it into the disk cache. Several recipes: groups, of which each is put there.
 std::string make_code(const Traits& traits, const std::vector<const Recipe*>& recipes);
 // The text of a group with names that no other group has, and its entry by that name.

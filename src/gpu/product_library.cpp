@@ -294,11 +294,13 @@ bool library_product(const KernelArgs& args, const Product& p, int proposal) {
   if (p.dtype != DType::Float32 && p.dtype != DType::Float64 && p.dtype != DType::Float16 &&
       p.dtype != DType::BFloat16 && !integers)
     return false;
-  if (p.k == 0 || !compile_only().empty()) return false;
+  if (p.k == 0) return false;
+  // Without a GPU: as if there were a library, since with one other groups follow a product.
+  const bool acted = !compile_only().empty();
 #ifdef PF_GPU_ROCM
-  if (!blas().usable) return proposal == 0 && !integers && rocblas_product(args, p);
+  if (!acted && !blas().usable) return proposal == 0 && !integers && rocblas_product(args, p);
 #else
-  if (!blas().usable) return false;
+  if (!acted && !blas().usable) return false;
 #endif
   constexpr int64_t kMost = 2147483647;  // sizes of old releases are 32 bits
   if (p.m > kMost || p.n > kMost || p.k > kMost) return false;
@@ -312,6 +314,7 @@ bool library_product(const KernelArgs& args, const Product& p, int proposal) {
     return false;
   for (int d = 0; d < p.ndim; ++d)
     if (p.batch[d].a < 0 || p.batch[d].b < 0 || p.batch[d].size > 65535) return false;
+  if (acted) return true;
   args.device.activate();
   if (products(args.device).run(args, p, a, b, proposal)) return true;
 #ifdef PF_GPU_ROCM

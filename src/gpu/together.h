@@ -12,7 +12,7 @@ inline std::string entries_with(const std::string& file, const std::string& entr
   static constexpr const char* kTogether[][2] = {
       {"points.h", "pf_point_keys pf_space_offsets pf_radix_count pf_radix_scan pf_radix_move"},
       {"cross_entropy.h", "entropy_rows entropy_finish"},
-    {"cross_entropy.h", "entropy_both entropy_total entropy_both_finish"},
+      {"cross_entropy.h", "entropy_both entropy_total entropy_both_finish"},
       {"norm_backward.h", "norm_backward norm_params"},
       {"multi_norm.h", "multi_norm multi_norm_finish multi_clip_norm"},
       {"sum.h", "sum_columns sum_finish"},

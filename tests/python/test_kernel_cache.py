@@ -135,3 +135,81 @@ def test_failures_say_what_to_do(pyflame, tmp_path):
 def test_checksum_is_the_plugins():
     assert kernel_cache.checksum(b"") != kernel_cache.checksum(b"\0")
     assert kernel_cache.checksum(b"12345678") != kernel_cache.checksum(b"12345679")
+
+
+@pytest.fixture
+def clang(tmp_path):
+    """A compiler that takes no time, for what need not run."""
+    path = tmp_path / "clang"
+    path.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = -o ] && echo code >"$2"; shift; done\n'
+    )
+    path.chmod(0o755)
+    return {"PYFLAME_HIPRTC_LIBRARY": "/none", "PYFLAME_CLANG": str(path)}
+
+
+def keys_of(pack):
+    """Of the programs in a pack."""
+    data = pack.read_bytes()
+    count = kernel_cache._PACK.unpack_from(data)[1]
+    places = [
+        kernel_cache._PLACE.unpack_from(
+            data, kernel_cache._PACK.size + i * kernel_cache._PLACE.size
+        )
+        for i in range(count)
+    ]
+    return {key.rstrip(b"\0").decode() for key, *_ in places}
+
+
+def test_the_common_pack_has_what_training_needs(run, pyflame, clang, tmp_path):
+    """All programs of a step of `pyflame train gpt`, but for a smaller batch and less context."""
+    pyflame("pack", "--arch", "gfx942", "--out", "common.pack", **clang)
+    where = tmp_path / "fresh"
+    run(
+        """
+        from types import SimpleNamespace
+        from pyflame.training.gpt import Trainer
+        pf.set_device("rocm")
+        text = SimpleNamespace(train=pf.tensor(list(range(256)) * 2, dtype=pf.uint8))
+        for precision in "float32", "bfloat16":
+            model = dict(vocab=256, layers=1, width=384, heads=6, context=128, dropout=0.0)
+            config = dict(model=model, seed=0, batch=2, weight_decay=0.1, lr=1e-3, warmup=2,
+                          steps=9, clip=1.0, precision=precision)
+            trainer = Trainer(config, text)
+            for _ in range(2):
+                trainer.train_step().item()
+        """,
+        XDG_CACHE_HOME=where,
+        PYFLAME_GPU_GEMM="library",  # as for products of ordinary sizes
+        PYFLAME_HIPBLASLT_LIBRARY=standin.FOLDER / "standin" / "products" / "libhipblaslt.so",
+    )
+    used = kernel_cache.entries(where / "pyflame" / "kernels")
+    packed = keys_of(tmp_path / "common.pack")
+    assert len(used) > 20
+    missing = [e.kernel for e in used if f"gfx942-{e.portable}" not in packed]
+    assert not missing, missing
+
+
+def test_a_pack_that_the_driver_cannot_load_is_passed_over(run, pyflame, clang, tmp_path):
+    pyflame("pack", "--arch", "gfx942", "--script", "script.py", "--out", "bad.pack", **clang)
+    assert len(keys_of(tmp_path / "bad.pack")) > 3
+    used = run(USE, PYFLAME_KERNEL_PACK=tmp_path / "bad.pack", XDG_CACHE_HOME=tmp_path).split()
+    assert int(used[0]) > 3 and used[2] == "0"
+
+
+def test_pack_of_what_can_be_compiled(pyflame, clang, tmp_path):
+    text = pyflame(
+        *("pack", "--available", "--script", "script.py", "--out", "some.pack", "--arch"),
+        *("gfx906", "gfx1100", "sm_90", "native"),
+        **clang | {"PYFLAME_NVRTC_LIBRARY": "/none"},
+    )
+    assert "left out gfx906" in text and "usable are gfx908" in text
+    assert "left out sm_90" in text and "/none" in text
+    assert {k.split("-")[0] for k in keys_of(tmp_path / "some.pack")} == {"gfx1100", "gfx942"}
+    text = pyflame(
+        *("pack", "--available", "--out", "none.pack", "--arch", "native"),
+        PYFLAME_HIP_LIBRARY="/none",
+    )
+    assert "there is no GPU here" in text and not keys_of(tmp_path / "none.pack")
+    text = pyflame("pack", "--arch", "native", code=1, PYFLAME_HIP_LIBRARY="/none")
+    assert "no GPU here" in text
