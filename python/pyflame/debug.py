@@ -24,7 +24,9 @@ def reset_stats() -> None:
 
 def device_statistics(device) -> dict[str, int]:
     """What a GPU's plug-in has counted: ``kernels_compiled`` and ``kernels_from_disk``, programs
-    that the run-time compiler built and that the cache on disk had. Empty for the CPU."""
+    that the run-time compiler built and that the cache on disk had; ``graphs`` and
+    ``kernels_in_graphs``, small launches that were handed to the driver together. Empty for the
+    CPU."""
     lines = _C._device_statistics(str(device)).splitlines()
     return {name: int(value) for name, value in (line.split("=") for line in lines)}
 

@@ -405,6 +405,10 @@ pf_status launch_kernel(pf_device device, pf_stream stream, void* kernel, const 
     ScratchScope scope;
     KernelArgs args{d,       stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr,
                     epilogue};
+    int64_t work = 0;
+    for (int32_t i = 0; i < ntensors; ++i)
+      if (tensors[i].data) work += numel(tensors[i]);
+    args.small = work <= kSmallWork;
     reinterpret_cast<KernelFn>(kernel)(args);
   });
 }
@@ -428,10 +432,13 @@ pf_status kernel_launch_with(pf_device device, pf_stream stream, void* kernel,
 
 pf_status statistics(pf_device, char* text, size_t capacity) {
   std::snprintf(text, capacity,
-                "kernels_compiled=%lld\nkernels_from_disk=%lld\nkernels_from_pack=%lld\n",
+                "kernels_compiled=%lld\nkernels_from_disk=%lld\nkernels_from_pack=%lld\n"
+                "graphs=%lld\nkernels_in_graphs=%lld\n",
                 static_cast<long long>(compile_stats().compiled.load()),
                 static_cast<long long>(compile_stats().from_disk.load()),
-                static_cast<long long>(compile_stats().from_pack.load()));
+                static_cast<long long>(compile_stats().from_pack.load()),
+                static_cast<long long>(gather_stats().graphs.load()),
+                static_cast<long long>(gather_stats().kernels.load()));
   return PF_OK;
 }
 

@@ -180,31 +180,56 @@ Backlog& Backlog::get() {
 void Backlog::add(Function needs, const char* op, std::function<void()> run, bool always) {
   std::lock_guard lock(mutex_);
   items_.push_back({needs, op, std::move(run), always});
-  size_.store(items_.size(), std::memory_order_release);
+  count();
   run_ready();
 }
 
+bool Backlog::gather(Device& d, Stream& s, Function f, Grid grid, Grid block, size_t shared,
+                     void** args, const uint32_t* sizes, int nargs, const char* op) {
+  std::lock_guard lock(mutex_);
+  if (!items_.empty() && run_ready()) return false;
+  if (!gathered_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) {
+    run_gathered();
+    if (!gathered_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) return false;
+  }
+  if (gathered_.full()) run_gathered();
+  count();
+  return true;
+}
+
+template <class F>
+void Backlog::attempt(const char* const& op, F&& run) {
+  try {
+    run();
+  } catch (const std::exception& e) {
+    const auto* f = dynamic_cast<const Failure*>(&e);
+    if (!failure_)
+      failure_ = Failure(f ? f->status : PF_LAUNCH,
+                         std::string(e.what()) + "\n(launched for '" + (op ? op : "?") +
+                             "'; what was launched after it did not run)");
+    failed_.store(true, std::memory_order_release);
+    dropping_ = true;
+  }
+}
+
+void Backlog::run_gathered() {
+  const char* op = nullptr;
+  if (gathered_.count()) attempt(op, [&] { gathered_.run(op); });
+}
+
 const Module* Backlog::run_ready() {
+  run_gathered();
   while (!items_.empty()) {
     Item& i = items_.front();
-    if (i.needs && i.needs->module->building() && !dropping_) return i.needs->module;
-    if (!dropping_ || i.always) {
-      try {
-        i.run();
-      } catch (const std::exception& e) {
-        const auto* f = dynamic_cast<const Failure*>(&e);
-        if (!failure_)
-          failure_ = Failure(f ? f->status : PF_LAUNCH,
-                             std::string(e.what()) + "\n(launched for '" + (i.op ? i.op : "?") +
-                                 "'; what was launched after it did not run)");
-        failed_.store(true, std::memory_order_release);
-        dropping_ = true;
-      }
+    if (i.needs && i.needs->module->building() && !dropping_) {
+      count();
+      return i.needs->module;
     }
+    if (!dropping_ || i.always) attempt(i.op, i.run);
     items_.pop_front();
-    size_.store(items_.size(), std::memory_order_release);
   }
   dropping_ = false;
+  count();
   return nullptr;
 }
 
@@ -226,7 +251,14 @@ void Backlog::finish() {
 
 void Backlog::drain() {
   finish();
+  if (Gather::available()) {
+    std::lock_guard lock(mutex_);
+    gathered_.restart();
+  }
   if (!failed_.load(std::memory_order_acquire)) return;
+  // What did run behind it may have taken for an index what was never made.
+  for (int i = 0; i < Device::count(); ++i)
+    if (Device* d = Device::existing(i)) d->forget_index_errors();
   std::lock_guard lock(mutex_);
   if (!failure_) return;
   const Failure f = *failure_;
@@ -238,7 +270,7 @@ void Backlog::drain() {
 void copy_in_order(Device& d, Stream& s, const char* op, void* to, const void* from, size_t bytes) {
   constexpr size_t kMost = size_t{16} << 20;  // of the host's memory that a copy may hold
   if (bytes > kMost) Backlog::get().finish();
-  if (Backlog::get().empty()) return d.staging.from_host(s, to, from, bytes);
+  if (Backlog::get().settled()) return d.staging.from_host(s, to, from, bytes);
   const auto* p = static_cast<const char*>(from);
   Backlog::get().add(nullptr, op, [&d, &s, to, held = std::string(p, p + bytes)] {
     d.staging.from_host(s, to, held.data(), held.size());

@@ -64,6 +64,12 @@ PF_RTC_CALLS(X)
 #undef X
 #define X(NAME, REAL) \
   static_assert(SameCall<decltype(Runtime::NAME), decltype(&::REAL)>::value, #REAL);
+X(GraphCreate, PF_RT(hipGraphCreate, cuGraphCreate))
+X(GraphAddKernelNode, PF_RT(hipGraphAddKernelNode, cuGraphAddKernelNode))
+X(GraphInstantiateWithFlags, PF_RT(hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags))
+X(GraphExecKernelNodeSetParams,
+  PF_RT(hipGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams))
+X(GraphLaunch, PF_RT(hipGraphLaunch, cuGraphLaunch))
 #ifdef PF_GPU_ROCM
 X(SetDevice, hipSetDevice)
 X(GetDeviceProperties, hipGetDeviceProperties)
@@ -83,6 +89,22 @@ X(CtxEnablePeerAccess, cuCtxEnablePeerAccess)
 X(FuncSetAttribute, cuFuncSetAttribute)
 #endif
 #undef X
+
+#ifdef PF_GPU_ROCM
+using RealNode = hipKernelNodeParams;
+#define SAME_PLACE(OURS, HIP, CUDA) \
+  static_assert(offsetof(KernelNode, OURS) == offsetof(RealNode, HIP));
+#else
+using RealNode = CUDA_KERNEL_NODE_PARAMS_v1;
+#define SAME_PLACE(OURS, HIP, CUDA) \
+  static_assert(offsetof(KernelNode, OURS) == offsetof(RealNode, CUDA));
+#endif
+static_assert(sizeof(KernelNode) == sizeof(RealNode));
+SAME_PLACE(function, func, func)
+SAME_PLACE(grid, gridDim, gridDimX)
+SAME_PLACE(block, blockDim, blockDimX)
+SAME_PLACE(shared, sharedMemBytes, sharedMemBytes)
+SAME_PLACE(args, kernelParams, kernelParams)
 
 #ifdef PF_GPU_ROCM
 #define SAME_VALUE(OURS, HIP, CUDA) static_assert(OURS == static_cast<int>(HIP));

@@ -208,6 +208,20 @@ void Device::drain() {
   for (const auto& s : streams_) r.StreamSynchronize(s->handle);
 }
 
+void Device::forget_index_errors() {
+  pf_index_error ignored;
+  const auto forget = [&](Stream& s) {
+    try {
+      s.synchronize(&ignored);
+    } catch (const Failure&) {
+      // A device that is lost says so to everybody.
+    }
+  };
+  forget(*default_stream_);
+  std::lock_guard lock(streams_mutex_);
+  for (const auto& s : streams_) forget(*s);
+}
+
 // ---- launches ----------------------------------------------------------------------------------
 
 hipModule Device::load(const std::string& code) const {
@@ -325,13 +339,18 @@ Function Device::build(const std::string& label, const Source& source, const std
 }
 
 void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args,
-                    const uint32_t* sizes, int nargs, const char* op) {
+                    const uint32_t* sizes, int nargs, const char* op, bool small) {
   if (shared > traits.max_shared)
     throw Failure(PF_LAUNCH, f->name + " asks for " + std::to_string(shared) +
                                  " bytes of shared memory; " + traits.name + " has " +
                                  std::to_string(traits.max_shared));
-  if (!f->module->building() && Backlog::get().empty()) [[likely]]
-    return launch_now(f, s, grid, block, shared, args);
+  if (!f->module->building()) [[likely]] {
+    if (small && Gather::available() && !f->module->failed()) {
+      if (Backlog::get().gather(*this, s, f, grid, block, shared, args, sizes, nargs, op)) return;
+    } else if (Backlog::get().settled()) {
+      return launch_now(f, s, grid, block, shared, args);
+    }
+  }
   // Arguments begin at multiples of 16 bytes of a copy.
   struct Word {
     alignas(16) char bytes[16];
@@ -354,10 +373,8 @@ void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared,
   });
 }
 
-void Device::launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared,
-                        void** args) const {
+hipFunction Device::ready(Function f, size_t shared) const {
   const Runtime& r = runtime();
-  activate();
   hipFunction function = f->function.load(std::memory_order_acquire);
   if (!function) {
     if (f->module->failed()) throw Failure(f->module->status, f->module->why);
@@ -372,7 +389,17 @@ void Device::launch_now(Function f, Stream& s, Grid grid, Grid block, size_t sha
           "cuFuncSetAttribute");
     f->shared.store(shared, std::memory_order_relaxed);
   }
+#else
+  static_cast<void>(shared);
 #endif
+  return function;
+}
+
+void Device::launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared,
+                        void** args) const {
+  const Runtime& r = runtime();
+  activate();
+  hipFunction function = ready(f, shared);
   int error = r.ModuleLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                                    static_cast<unsigned>(shared), s.handle, args, nullptr);
   if (error == kSuccess && launch_blocking()) error = r.StreamSynchronize(s.handle);

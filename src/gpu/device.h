@@ -132,7 +132,8 @@ class Device {
 
   Stream* add_stream(int priority);
   void remove_stream(Stream*);
-  void drain();  // waits for all streams; failures are for others to see
+  void drain();                // waits for all streams; failures are for others to see
+  void forget_index_errors();  // after waiting, too
 
   // kernels/<file> with options; compiled at first use, as a rule in the background.
   Function find(const char* file, const std::string& defines, const char* entry);
@@ -143,9 +144,13 @@ class Device {
   // Text of the user's, compiled now.
   Function build(const std::string& label, const Source& source, const std::string& defines,
                  const char* entry);
-  // Enqueues, or puts into the backlog: then arguments of these sizes are copied.
+  // Enqueues, puts into the backlog or, if it is small, gathers it: then arguments of these sizes
+  // are copied.
   void launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args,
-              const uint32_t* sizes, int nargs, const char* op);
+              const uint32_t* sizes, int nargs, const char* op, bool small = false);
+  void launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) const;
+  // The function, which may use so much shared memory.
+  hipFunction ready(Function f, size_t shared) const;
   hipModule load(const std::string& code) const;
 
 #ifdef PF_GPU_CUDA
@@ -161,7 +166,6 @@ class Device {
   std::unique_ptr<Module> obtain(Recipe recipe) const;
   Function keep(Recipe recipe);
   std::unique_ptr<Loaded> function(const Module*, const char* entry, std::string label) const;
-  void launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) const;
 #ifdef PF_GPU_CUDA
   void* context_ = nullptr;
 #endif

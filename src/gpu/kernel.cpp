@@ -61,7 +61,7 @@ KernelArgs::Joined KernelArgs::compile_with_epilogue(const char* file, const Def
 }
 void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, void** args,
                             const uint32_t* sizes, int nargs) const {
-  device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op);
+  device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op, small);
 }
 void* KernelArgs::workspace(size_t bytes) const {
   return scratch(device.index, stream, bytes);

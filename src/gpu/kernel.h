@@ -86,6 +86,9 @@ struct Epilogue {
   bool joined = false;  // for the launcher to say
 };
 
+// Elements that a GPU is through with in a few microseconds.
+inline constexpr int64_t kSmallWork = 1 << 20;
+
 struct KernelArgs {
   Device& device;
   pf_stream stream;
@@ -95,6 +98,7 @@ struct KernelArgs {
   int nattrs;
   const char* op;  // static text: the operation's name for errors
   Epilogue* epilogue = nullptr;
+  bool small = false;  // few elements in all its tensors
 
   const pf_tensor& tensor(int i) const { return tensors[i]; }
   bool has(int i) const { return i < ntensors && tensors[i].data != nullptr; }

@@ -131,7 +131,7 @@ class Products {
 
     void* workspace = r.workspace ? args.workspace(r.workspace) : nullptr;
     const hipStream stream = args.device.stream(args.stream).handle;
-    if (Backlog::get().empty()) [[likely]] {
+    if (Backlog::get().settled()) [[likely]] {
       launch(p, r, workspace, stream);
     } else {
       Backlog::get().add(nullptr, args.op, [this, &d = args.device, p, &r, workspace, stream] {

@@ -123,7 +123,7 @@ pf_status program_launch(pf_device device, pf_stream stream, void* kernel,
     void* args[] = {l.words, nullptr};
     const uint32_t sizes[] = {8 * l.nwords};
     d.launch(p.find(d, l.key), d.stream(stream), Grid(l.grid), Grid(l.block), 0, args, sizes, 1,
-             "pointwise group");
+             "pointwise group", launch->numel <= kSmallWork);
   });
 }
 

@@ -78,6 +78,13 @@ Runtime open_runtime() {
   take(r.GetErrorString, PF_RT("hipGetErrorString", "cuGetErrorString"));
   take(r.MemcpyPeerAsync, PF_RT("hipMemcpyPeerAsync", "cuMemcpyPeerAsync"));
   take(r.FuncSetAttribute, PF_RT("hipFuncSetAttribute", "cuFuncSetAttribute"));
+  take(r.GraphCreate, PF_RT("hipGraphCreate", "cuGraphCreate"), false);
+  take(r.GraphAddKernelNode, PF_RT("hipGraphAddKernelNode", "cuGraphAddKernelNode"), false);
+  take(r.GraphInstantiateWithFlags,
+       PF_RT("hipGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags"), false);
+  take(r.GraphExecKernelNodeSetParams,
+       PF_RT("hipGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"), false);
+  take(r.GraphLaunch, PF_RT("hipGraphLaunch", "cuGraphLaunch"), false);
 #ifdef PF_GPU_ROCM
   take(r.SetDevice, "hipSetDevice");
   take(r.DeviceEnablePeerAccess, "hipDeviceEnablePeerAccess");

@@ -84,6 +84,23 @@ enum : int {  // attributes of devices, and one of functions
 };
 #endif
 
+// hipKernelNodeParams, and CUDA_KERNEL_NODE_PARAMS in its first version.
+struct HipKernelNode {
+  unsigned block[3];
+  void** extra;
+  hipFunction function;
+  unsigned grid[3];
+  void** args;
+  unsigned shared;
+};
+struct CudaKernelNode {
+  hipFunction function;
+  unsigned grid[3], block[3], shared;
+  void** args;
+  void** extra;
+};
+using KernelNode = PF_RT(HipKernelNode, CudaKernelNode);
+
 // name here, hip..., cu..., arguments
 #define PF_RUNTIME_CALLS(X)                                                                       \
   X(Init, hipInit, cuInit, (unsigned flags))                                                      \
@@ -174,6 +191,15 @@ struct Runtime {
   int (*CtxEnablePeerAccess)(void* peer_context, unsigned flags) = nullptr;
   int (*FuncSetAttribute)(hipFunction function, int attribute, int value) = nullptr;
 #endif
+  // Graphs. Null where the library is too old (CUDA before 11.4).
+  int (*GraphCreate)(void** graph, unsigned flags) = nullptr;
+  int (*GraphAddKernelNode)(void** node, void* graph, void* const* after, size_t count,
+                            const KernelNode* what) = nullptr;
+  int (*GraphInstantiateWithFlags)(void** executable, void* graph,
+                                   unsigned long long flags) = nullptr;
+  int (*GraphExecKernelNodeSetParams)(void* executable, void* node,
+                                      const KernelNode* what) = nullptr;
+  int (*GraphLaunch)(void* executable, hipStream stream) = nullptr;
   std::string library;  // path that was opened
 };
 

@@ -121,7 +121,11 @@ def measure(make):
         step()
         pf.synchronize()
         stats = pf.debug.stats()
-        stats["programs"] += stats.pop("epilogues")  # which of them joined a kernel is the device's
+        # Which programs joined a kernel, and which kernels the one before, is the device's.
+        stats["programs"] += stats.pop("epilogues")
+        merged = stats.pop("merged")
+        for name in ("kernels", "groups", "flushes", "flush.cannot_join"):
+            stats[name] += merged
         counts.append({k: v for k, v in stats.items() if v})
     return {"first": counts[0], "steady": counts[2]}
 

@@ -29,6 +29,15 @@ def library_folder():
 FOLDER = library_folder()
 HIP = FOLDER / "standin" / "libamdhip64.so"
 RTC = FOLDER / "standin" / "libhiprtc.so"
+CUDA = FOLDER / "libpyflame_cuda.so"
+# For a process in which they stand for NVIDIA's driver and compiler.
+AS_NVIDIA = {
+    "PYFLAME_CUDA_LIBRARY": str(HIP),
+    "PYFLAME_NVRTC_LIBRARY": str(RTC),
+    "PYFLAME_HIP_LIBRARY": "/none",
+    "PYFLAME_STANDIN_SM": "90",
+}
+NEEDS_CUDA = pytest.mark.skipif(not CUDA.exists(), reason="built without -DPYFLAME_USE_CUDA=ON")
 MARKS = [
     pytest.mark.cpu_only,
     pytest.mark.skipif(

@@ -66,6 +66,19 @@ def sweep(arm, left, want, kinds, texts, numbers):
     ],
 )
 def test_any_call_may_fail(run, call, error, kind):
+    any_call_may_fail(run, call, error, kind)
+
+
+# Small launches are handed to NVIDIA's driver as graphs.
+@standin.NEEDS_CUDA
+@pytest.mark.parametrize(
+    "call", ["cuGraphCreate", "cuGraphExecKernelNodeSetParams", "cuGraphLaunch"]
+)
+def test_any_call_for_graphs_may_fail(run, call):
+    any_call_may_fail(run, call, 1, "BackendError", **standin.AS_NVIDIA)
+
+
+def any_call_may_fail(run, call, error, kind, **env):
     run(
         TRAINING
         + f"""
@@ -74,7 +87,8 @@ text = "launching" if "{call}" == "hipModuleLaunchKernel" else "{call}"
 seen = sweep(lambda n: fault("{call}", n, {error}), lambda: faults_left("{call}"), want,
              pf.{kind}, (text, "failed"), [1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144])
 assert seen or "{call}" == "hipMemsetD8Async", seen
-"""
+""",
+        **env,
     )
 
 

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -538,18 +539,17 @@ CALL hipFuncSetAttribute(const void*, int, int) {
 
 // As much as an H200 gives a block; an AMD device says less of itself, and the plug-in asks.
 enum { kMostShared = 227 << 10 };
-CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                           unsigned by, unsigned bz, unsigned shared, void* stream, void** args,
-                           void**) {
-  FAULT("hipModuleLaunchKernel");
-  if (int e = lost_on(stream)) return e;
-  auto* f = static_cast<Function*>(function);
-  const uint64_t threads = uint64_t{bx} * by * bz, blocks = uint64_t{gx} * gy * gz;
-  if (blocks == 0 || gy > 65535 || gz > 65535 || threads == 0 || threads > 1024 ||
+namespace {
+int check_launch(const Function& f, Extent grid, Extent block, unsigned shared) {
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z,
+                 blocks = uint64_t{grid.x} * grid.y * grid.z;
+  if (blocks == 0 || grid.y > 65535 || grid.z > 65535 || threads == 0 || threads > 1024 ||
       shared > kMostShared || blocks * threads > 0xFFFFFFFFu)
     return kInvalidValue;
-  if (threads > static_cast<unsigned>(f->entry->most_threads)) return kLaunchOutOfResources;
-  auto launch = std::make_shared<Launch>(f, args);
+  return threads > static_cast<unsigned>(f.entry->most_threads) ? kLaunchOutOfResources : kOk;
+}
+void enqueue(void* stream, std::shared_ptr<Launch> launch, Extent grid, Extent block,
+             unsigned shared) {
   Gpu* g = machine().gpus[static_cast<size_t>(of(stream)->device())].get();
   of(stream)->push([=] {
     if (g->lost.load()) return;
@@ -558,12 +558,21 @@ CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz
       return;
     }
     std::lock_guard lock(launch->f->module->running);
-    std::string wrong =
-        run_blocks(*launch->f->entry, launch->packed, {gx, gy, gz}, {bx, by, bz}, shared);
+    std::string wrong = run_blocks(*launch->f->entry, launch->packed, grid, block, shared);
     if (wrong.empty()) return;
     std::fprintf(stderr, "stand-in: kernel %s: %s\n", launch->f->name.c_str(), wrong.c_str());
     g->lost.store(kLaunchFailure);
   });
+}
+}  // namespace
+CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                           unsigned by, unsigned bz, unsigned shared, void* stream, void** args,
+                           void**) {
+  FAULT("hipModuleLaunchKernel");
+  if (int e = lost_on(stream)) return e;
+  auto* f = static_cast<Function*>(function);
+  if (int e = check_launch(*f, {gx, gy, gz}, {bx, by, bz}, shared)) return e;
+  enqueue(stream, std::make_shared<Launch>(f, args), {gx, gy, gz}, {bx, by, bz}, shared);
   return kOk;
 }
 
@@ -637,6 +646,90 @@ CALL cuMemcpyPeerAsync(void* to, void*, const void* from, void*, size_t n, void*
 }
 CALL cuFuncSetAttribute(void*, int, int) {
   return kOk;
+}
+// Graphs: chains of kernels, whose arguments are read when they are set.
+namespace {
+struct Node {
+  std::shared_ptr<Launch> launch;
+  Extent grid, block;
+  unsigned shared;
+};
+struct Graph {
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+struct Executable {
+  std::vector<const Node*> keys;
+  std::vector<Node> nodes;
+};
+int set_node(Node& n, const CudaKernelNode& k) {
+  auto* f = static_cast<Function*>(k.function);
+  n = {std::make_shared<Launch>(f, k.args),
+       {k.grid[0], k.grid[1], k.grid[2]},
+       {k.block[0], k.block[1], k.block[2]},
+       k.shared};
+  return check_launch(*f, n.grid, n.block, n.shared);
+}
+CudaKernelNode from_hip(const HipKernelNode& n) {
+  CudaKernelNode r{n.function, {}, {}, n.shared, n.args, n.extra};
+  std::copy(n.grid, n.grid + 3, r.grid);
+  std::copy(n.block, n.block + 3, r.block);
+  return r;
+}
+}  // namespace
+CALL cuGraphCreate(void** graph, unsigned) {
+  FAULT("cuGraphCreate");
+  return *graph = new Graph, kOk;
+}
+CALL cuGraphAddKernelNode(void** node, void* graph, void* const* after, size_t count,
+                          const CudaKernelNode* what) {
+  auto& nodes = static_cast<Graph*>(graph)->nodes;
+  if (count != (nodes.empty() ? 0 : 1) || (count && *after != nodes.back().get()))
+    return kInvalidValue;  // no chain
+  auto n = std::make_unique<Node>();
+  if (int e = set_node(*n, *what)) return e;
+  *node = n.get();
+  nodes.push_back(std::move(n));
+  return kOk;
+}
+CALL cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
+  auto e = std::make_unique<Executable>();
+  for (const auto& n : static_cast<Graph*>(graph)->nodes) {
+    e->keys.push_back(n.get());
+    e->nodes.push_back(*n);
+  }
+  return *executable = e.release(), kOk;
+}
+CALL cuGraphExecKernelNodeSetParams(void* executable, void* node, const CudaKernelNode* what) {
+  FAULT("cuGraphExecKernelNodeSetParams");
+  auto* e = static_cast<Executable*>(executable);
+  for (size_t i = 0; i < e->keys.size(); ++i)
+    if (e->keys[i] == node) return set_node(e->nodes[i], *what);
+  return kInvalidValue;
+}
+CALL cuGraphLaunch(void* executable, void* stream) {
+  FAULT("cuGraphLaunch");
+  if (int e = lost_on(stream)) return e;
+  for (const Node& n : static_cast<Executable*>(executable)->nodes)
+    enqueue(stream, n.launch, n.grid, n.block, n.shared);
+  return kOk;
+}
+CALL hipGraphCreate(void** graph, unsigned flags) {
+  return cuGraphCreate(graph, flags);
+}
+CALL hipGraphAddKernelNode(void** node, void* graph, void* const* after, size_t count,
+                           const HipKernelNode* what) {
+  const CudaKernelNode same = from_hip(*what);
+  return cuGraphAddKernelNode(node, graph, after, count, &same);
+}
+CALL hipGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
+  return cuGraphInstantiateWithFlags(executable, graph, flags);
+}
+CALL hipGraphExecKernelNodeSetParams(void* executable, void* node, const HipKernelNode* what) {
+  const CudaKernelNode same = from_hip(*what);
+  return cuGraphExecKernelNodeSetParams(executable, node, &same);
+}
+CALL hipGraphLaunch(void* executable, void* stream) {
+  return cuGraphLaunch(executable, stream);
 }
 CALL cuGetErrorName(int e, const char** text) {
   return *text = hipGetErrorName(e), kOk;

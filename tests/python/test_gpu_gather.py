@@ -1,0 +1,164 @@
+"""Small launches are handed to the driver together, as a graph: everything that they might be in order
+with still is. On AMD that has to be asked for."""
+
+import pytest
+import standin
+
+pytestmark = standin.MARKS
+vendors = pytest.mark.parametrize(
+    "vendor",
+    [
+        pytest.param(standin.AS_NVIDIA, marks=standin.NEEDS_CUDA, id="nvidia"),
+        pytest.param({"PYFLAME_GATHER": "1"}, id="amd"),
+    ],
+)
+cache, run = standin.cache, standin.run  # fixtures
+
+START = """
+pf.set_device("gpu")
+
+def graphs():
+    s = pf.debug.device_statistics("gpu")
+    return s["graphs"], s["kernels_in_graphs"]
+
+def chain(x, w, n):
+    for _ in range(n):
+        x = x @ w  # one launch each
+    return x
+
+rng = np.random.default_rng(0)
+eye = np.roll(np.eye(8, dtype="f4"), 1, 1)  # a product with it moves columns: exact
+start = rng.standard_normal((8, 8)).astype("f4")
+x, w = pf.tensor(start), pf.tensor(eye)
+chain(x, w, 2).numpy()  # compiled now
+
+def expected(n):
+    return np.roll(start, n, 1)
+"""
+
+
+@vendors
+@pytest.mark.parametrize("gather", ["1", "0", ""])
+@pytest.mark.parametrize("blocking", ["0", "1"])
+def test_chains_of_any_length(run, vendor, gather, blocking):
+    on = (gather or str(int(vendor is standin.AS_NVIDIA))) == "1" and blocking == "0"
+    run(
+        START
+        + f"""
+on = {on}
+before = graphs()
+for n in [*range(1, 40), 100]:
+    assert np.array_equal(chain(x, w, n).numpy(), expected(n)), n
+count, kernels = (b - a for a, b in zip(before, graphs()))
+assert (count > 50 and 4 < kernels / count <= 16) if on else count == 0, (count, kernels)
+""",
+        **{**vendor, "PYFLAME_GATHER": gather},
+        CUDA_LAUNCH_BLOCKING=blocking,
+        HIP_LAUNCH_BLOCKING=blocking,
+    )
+
+
+@vendors
+def test_order_with_everything_else(run, vendor):
+    run(
+        START
+        + """
+pf.manual_seed(0)
+side = pf.cuda.Stream()
+large = pf.ones(1 << 21)
+host = pf.empty(8, 8, device="cpu", pin_memory=True)
+for n in (1, 2, 3, 5, 17):
+    # A fill and a copy from the host over what small launches still read, and what they wrote.
+    y = x.clone()
+    z = chain(y, w, n)
+    y.zero_()
+    pf.flush()
+    again = chain(y, w, n)
+    y.copy_(pf.tensor(start, device="cpu"))
+    third = chain(y, w, n)
+    assert np.array_equal(z.numpy(), expected(n)) and not again.numpy().any()
+    assert np.array_equal(third.numpy(), expected(n))
+    # A copy to the host that waits for nothing; an event behind it.
+    done = pf.cuda.Event()
+    host.copy_(chain(x, w, n), non_blocking=True)
+    done.record()
+    done.synchronize()
+    assert np.array_equal(host.numpy(), expected(n))
+    # A query alone must get things going.
+    z = chain(x, w, n)
+    pf.flush()
+    done = pf.cuda.Event()
+    done.record()
+    import time
+    limit = time.time() + 60
+    while not done.query():
+        assert time.time() < limit
+        time.sleep(0.001)
+    z = chain(x, w, n)
+    pf.flush()
+    while not pf.cuda.current_stream().query():
+        assert time.time() < limit
+        time.sleep(0.001)
+    assert np.array_equal(z.numpy(), expected(n))
+    # Another stream in turns, and a large launch between small ones.
+    y = chain(x, w, n)
+    side.wait_stream(pf.cuda.current_stream())
+    with pf.cuda.stream(side):
+        y = chain(y, w, n)
+    pf.cuda.current_stream().wait_stream(side)
+    y = chain(y, w, n)
+    big = large * 2
+    y = y + big[0]
+    assert np.array_equal(y.numpy(), expected(3 * n) + 2)
+    # Memory that goes back to the driver while launches that use it are gathered.
+    y = chain(x, w, n)
+    del z
+    pf.debug.empty_cache("gpu")
+    assert np.array_equal(y.numpy(), expected(n))
+assert graphs()[0] > 10
+""",
+        **vendor,
+    )
+
+
+@vendors
+def test_threads(run, vendor):
+    run(
+        START
+        + """
+import threading
+wrong = []
+
+def work(seed):
+    pf.set_device("gpu")
+    for n in range(1, 30):
+        if not np.array_equal(chain(x, w, n).numpy(), expected(n)):
+            wrong.append((seed, n))
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert not wrong, wrong
+assert graphs()[0] > 10
+""",
+        **vendor,
+    )
+
+
+@vendors
+def test_two_devices_in_turns(run, vendor):
+    run(
+        START
+        + """
+x1, w1 = x.to("gpu:1"), w.to("gpu:1")
+for n in (1, 3, 9):
+    for _ in range(5):
+        a, b = chain(x, w, n), chain(x1, w1, n)
+        c = chain(a.to("gpu:1"), w1, n)
+        assert np.array_equal(a.numpy(), expected(n)) and np.array_equal(b.numpy(), expected(n))
+        assert np.array_equal(c.numpy(), expected(2 * n))
+assert graphs()[0] > 10
+""",
+        PYFLAME_STANDIN_DEVICES="2",
+        **vendor,
+    )
