@@ -188,6 +188,28 @@ def embedding(torch, device):
     return run
 
 
+# Of a byte-level language model: a batch of 64 texts of 256 bytes.
+TOKENS, EMBEDDED = 16384 // PART, 384
+OF_EMBEDDING = {"traffic": 4 * EMBEDDED * (TOKENS + 256), "copy": 2 * EMBEDDED * (TOKENS + 256)}
+
+
+def gradient_by(torch, index):
+    w = torch.randn(256, EMBEDDED, device=index.device).requires_grad_()
+    y = torch.nn.functional.embedding(index, w)
+    g = torch.randn(TOKENS, EMBEDDED, device=index.device)
+    return lambda: torch.autograd.grad(y, w, g, retain_graph=True)[0]
+
+
+@case("move", f"gradient of 256 embeddings of {EMBEDDED}, {TOKENS} indices", **OF_EMBEDDING)
+def embedding_gradient(torch, device):
+    return gradient_by(torch, torch.randint(0, 256, (TOKENS,), device=device))
+
+
+@case("move", f"gradient of 256 embeddings of {EMBEDDED}, {TOKENS} equal indices", **OF_EMBEDDING)
+def embedding_gradient_alike(torch, device):
+    return gradient_by(torch, torch.full((TOKENS,), 7, dtype=torch.int64, device=device))
+
+
 @case("move", f"gather along rows, {SIDE}x{SIDE} float32", traffic=16 * AREA, copy=4 * AREA,
       bar_fraction=0.8)  # fmt: skip
 def gather(torch, device):

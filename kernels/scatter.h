@@ -1,12 +1,13 @@
 // Writing by index. What meets in one place is combined in the order of the indices, as on the
 // CPU: one thread goes through all that meets. Either each lane (a position in the dimensions that
 // are not indexed) goes through its indices, or the indices were sorted by their place before and
-// each group of equal ones is gone through, for every lane.
+// each group of equal ones is gone through, for every lane; a block helps with a long group.
 //   -DTYPE=type -DMODE=0 assign, 1 add, 2 multiply, 3 max, 4 min
 #include "index_error.h"
 #include "space.h"
 
-enum { BLOCK = 256 };
+// LONG, LANES: as in src/gpu/kernels_index.cpp.
+enum { BLOCK = 256, LONG = 128, LANES = 32 };
 typedef pf_compute<PF_T> pf_value;
 
 PF_DEVICE pf_value pf_combine(pf_value x, pf_value y) {
@@ -47,25 +48,131 @@ PF_KERNEL(pf_scatter, BLOCK)
   }
 }
 
-// Points sorted by where they write: keys are offsets, wrong ones ~0 at the end. Operands of the
-// space of lanes: out, src. `from`: where the point's values begin, or null: point * src_step.
+// Points sorted by where they write: keys are offsets, wrong ones ~0 at the end. `from`: where the
+// point's values begin, or null: point * src_step.
+struct pf_sorted {
+  const void* src;
+  const pf_u64* keys;
+  const pf_i64 *point, *from;
+  pf_i64 points, src_step;
+
+  PF_METHOD bool starts(pf_i64 k) const {
+    return keys[k] != ~pf_u64(0) && (k == 0 || keys[k - 1] != keys[k]);
+  }
+  PF_METHOD bool is_long(pf_i64 k) const { return k + LONG < points && keys[k + LONG] == keys[k]; }
+  PF_METHOD pf_i64 where(pf_i64 k) const {
+    const pf_i64 p = point[k];
+    return from ? from[p] : p * src_step;
+  }
+  // Behind the last point that writes where point k does, which has a long group.
+  PF_METHOD pf_i64 end(pf_i64 k) const {
+    pf_i64 low = k + LONG + 1, high = points;
+    while (low < high) {
+      const pf_i64 middle = low + (high - low) / 2;
+      if (keys[middle] == keys[k])
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  }
+};
+
+// A group of more than LONG points, for LANES lanes: the block reads ahead by a tile of points,
+// some threads of it combine in order.
+struct pf_long_group {
+  enum { TILE = sizeof(pf_value) > 4 ? 32 : 64, ROWS = BLOCK / LANES, EACH = TILE / ROWS };
+  typedef pf_value tiles[2][TILE][LANES];
+  pf_i64 begin, end, lane, row, src;
+  pf_i64 at[EACH];
+  pf_value value[EACH];
+
+  PF_METHOD void find(const pf_sorted& q, pf_i64 tile) {
+    PF_UNROLL for (int e = 0; e < EACH; ++e) {
+      const pf_i64 k = begin + tile * TILE + e * ROWS + row;
+      at[e] = k < end ? q.where(k) : 0;
+    }
+  }
+  PF_METHOD void read(const pf_sorted& q) {
+    PF_UNROLL for (int e = 0; e < EACH; ++e) value[e] = pf_get<PF_T>(q.src, src + at[e]);
+  }
+  PF_METHOD void keep(tiles& t, pf_i64 tile) const {
+    PF_UNROLL for (int e = 0; e < EACH; ++e) t[tile % 2][e * ROWS + row][lane] = value[e];
+  }
+  PF_METHOD void combine(const tiles& t, pf_i64 tile, pf_value& v) const {
+    const pf_i64 left = end - begin - tile * TILE;
+    int r = 0;
+    for (; r + 8 <= TILE && r + 8 <= left; r += 8) {
+      pf_value x[8];
+      PF_UNROLL for (int i = 0; i < 8; ++i) x[i] = t[tile % 2][r + i][lane];
+      PF_UNROLL for (int i = 0; i < 8; ++i) v = pf_combine(v, x[i]);
+    }
+    for (; r < TILE && r < left; ++r) v = pf_combine(v, t[tile % 2][r][lane]);
+  }
+};
+
+PF_DEVICE void pf_scatter_long(const pf_space& s, void* out, const pf_sorted& q, pf_i64 first,
+                               pf_i64 step) {
+  PF_SHARED pf_long_group::tiles tiles;
+  PF_SHARED pf_i64 found;
+  const pf_i64 parts = (s.numel + LANES - 1) / LANES, ranges = (q.points + LONG - 1) / LONG;
+  const int thread = static_cast<int>(pf_thread());
+  for (pf_i64 b = first; b < ranges * parts; b += step) {
+    // At most one long group begins in a range of LONG points.
+    if (thread == 0) found = -1;
+    pf_barrier();
+    const pf_i64 k = b / parts * LONG + thread;
+    if (thread < LONG && k < q.points && q.starts(k) && q.is_long(k)) found = k;
+    pf_barrier();
+    if (found >= 0) {
+      const pf_i64 lane = b % parts * LANES + thread % LANES;
+      const bool combines = thread < LANES && lane < s.numel;
+      pf_i64 at[2];
+      pf_offsets<2>(s, static_cast<pf_index>(lane < s.numel ? lane : s.numel - 1), at);
+      const pf_i64 to = at[0] + static_cast<pf_i64>(q.keys[found]);
+      pf_value v = pf_value(0);
+      if (PF_MODE != 0 && combines) v = pf_get<PF_T>(out, to);
+      pf_long_group g;
+      g.begin = found, g.end = q.end(found), g.lane = thread % LANES, g.row = thread / LANES;
+      g.src = at[1];
+      const pf_i64 last = (g.end - g.begin - 1) / pf_long_group::TILE;
+      g.find(q, 0);
+      g.read(q);
+      g.keep(tiles, 0);
+      g.find(q, 1);
+      for (pf_i64 t = 0; t <= last; ++t) {
+        pf_barrier();
+        if (t < last) {
+          g.read(q);
+          g.find(q, t + 2);
+        }
+        if (combines) g.combine(tiles, t, v);
+        if (t < last) g.keep(tiles, t + 1);
+      }
+      if (combines) pf_put<PF_T>(out, to, v);
+    }
+    pf_barrier();
+  }
+}
+
+// Operands of the space of lanes: out, src. The first `blocks` blocks take a thread for each point
+// and lane; the rest take long groups.
 PF_KERNEL(pf_scatter_sorted, BLOCK)
-(pf_space s, void* out, const void* src, const pf_u64* keys, const pf_i64* point, pf_i64 points,
- const pf_i64* from, pf_i64 src_step) {
-  const pf_u64 all = static_cast<pf_u64>(s.numel) * static_cast<pf_u64>(points);
-  for (pf_u64 u = pf_first_item(); u < all; u += pf_item_step()) {
+(pf_space s, void* out, pf_sorted q, pf_i64 blocks) {
+  if (static_cast<pf_i64>(pf_block()) >= blocks)
+    return pf_scatter_long(s, out, q, pf_block() - blocks, pf_blocks() - blocks);
+  const pf_u64 all = static_cast<pf_u64>(s.numel) * static_cast<pf_u64>(q.points);
+  for (pf_u64 u = pf_first_item(); u < all; u += static_cast<pf_u64>(blocks) * BLOCK) {
     const pf_i64 k = static_cast<pf_i64>(u / static_cast<pf_u64>(s.numel));
-    const pf_u64 key = keys[k];
-    if (key == ~pf_u64(0) || (k > 0 && keys[k - 1] == key)) continue;
+    if (!q.starts(k) || q.is_long(k)) continue;
     pf_i64 at[2];
     pf_offsets<2>(s, static_cast<pf_index>(u % static_cast<pf_u64>(s.numel)), at);
+    const pf_u64 key = q.keys[k];
     const pf_i64 to = at[0] + static_cast<pf_i64>(key);
     pf_value v = pf_value(0);
     if (PF_MODE != 0) v = pf_get<PF_T>(out, to);
-    for (pf_i64 i = k; i < points && keys[i] == key; ++i) {
-      const pf_i64 p = point[i];
-      v = pf_combine(v, pf_get<PF_T>(src, at[1] + (from ? from[p] : p * src_step)));
-    }
+    for (pf_i64 i = k; i < q.points && q.keys[i] == key; ++i)
+      v = pf_combine(v, pf_get<PF_T>(q.src, at[1] + q.where(i)));
     pf_put<PF_T>(out, to, v);
   }
 }

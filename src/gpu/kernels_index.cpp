@@ -169,9 +169,18 @@ void write_sorted(const KernelArgs& a, const Space& lanes, DType t, int64_t mode
                   int64_t src_step) {
   // Points that are not written have all bits set: one bit above the largest key tells.
   sort_pairs(a, p, 0, std::min(64, bits_of(largest) + 1));
+  struct {  // pf_sorted of kernels/scatter.h
+    const void* src;
+    const uint64_t* keys;
+    const int64_t *point, *from;
+    int64_t points, src_step;
+  } sorted = {src, p.keys, p.at, from, p.n, src_step};
+  const Grid all = grid_for(lanes.numel * p.n);
+  // Of groups of more than 128 points there is at most one in 128; a block takes 32 lanes of it.
+  const int64_t parts = ceil_div(p.n, 128) * ceil_div(lanes.numel, 32);
+  const Grid more = p.n > 128 ? blocks_for(parts, 1, kMostBlocks) : Grid(0);
   a.launch(a.compile("scatter.h", combining(lanes, t, mode), "pf_scatter_sorted"),
-           grid_for(lanes.numel * p.n), kBlock, 0, lanes, out, src, p.keys, p.at, p.n, from,
-           src_step);
+           Grid(all.x + more.x), kBlock, 0, lanes, out, sorted, int64_t{all.x});
 }
 
 // out (in place), index, src, the last two of one shape. attrs: dim, mode, an index to leave out.

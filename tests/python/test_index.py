@@ -258,6 +258,45 @@ def test_scatter_add_is_the_same_for_any_threads():
     same(got[0], got[1])
 
 
+@pytest.mark.parametrize("lanes", [1, 33, 70])
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16, pf.float64, pf.int32], ids=str)
+def test_places_that_many_points_write(dtype, lanes):
+    """Long groups of equal indices beside short ones: combined in their order on any device."""
+    order = RNG.permutation(np.repeat(np.arange(8), [1, 127, 128, 129, 130, 700, 0, 3]))
+    a, src = (RNG.integers(-99, 99, (n, lanes)) / 16 for n in (8, len(order)))
+    t, index, s = pf.tensor(a).to(dtype), pf.tensor(order), pf.tensor(src).to(dtype)
+    wide, exact = (x.to(pf.float64).cpu().numpy().copy() for x in (s, t))
+    np.add.at(exact, order, wide)
+    got = t.index_add(0, index, s)
+    if dtype is not pf.bfloat16:  # whose sums round at every step
+        same(got.to(pf.float64), exact, rtol=1e-5)
+    host = [x.cpu() for x in (t, index, s)]
+    last = t.to(pf.float64).cpu().numpy().copy()
+    last[order] = wide
+    largest = t.to(pf.float64).cpu().numpy().copy()
+    np.maximum.at(largest, order, wide)
+    for _ in range(3):
+        again = t.index_add(0, index, s)
+        same(again.to(pf.float64), got.to(pf.float64).cpu().numpy())
+        same(again.to(pf.float64), host[0].index_add(0, *host[1:]).to(pf.float64).numpy())
+        written = t.clone()
+        written[index] = s
+        same(written.to(pf.float64), last)
+        columns = index[:, None].expand(len(order), lanes)
+        same(t.scatter_reduce(0, columns, s, "amax").to(pf.float64), largest)
+
+
+def test_embedding_of_equal_indices():
+    src = RNG.standard_normal((3000, 40)).astype(np.float32)
+    for rows in (1, 2):
+        index = np.arange(3000) // 1500 if rows == 2 else np.zeros(3000, dtype=np.int64)
+        w = pf.zeros(3, 40, requires_grad=True)
+        (pf.nn.functional.embedding(pf.tensor(index), w) * pf.tensor(src)).sum().backward()
+        want = np.zeros((3, 40))
+        np.add.at(want, index, src.astype(np.float64))
+        np.testing.assert_allclose(w.grad.cpu().numpy(), want, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_index_functions(dtype):
     a = (RNG.random((4, 3, 2)) * 50).astype(dtype)
