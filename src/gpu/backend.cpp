@@ -437,8 +437,8 @@ pf_status statistics(pf_device, char* text, size_t capacity) {
                 static_cast<long long>(compile_stats().compiled.load()),
                 static_cast<long long>(compile_stats().from_disk.load()),
                 static_cast<long long>(compile_stats().from_pack.load()),
-                static_cast<long long>(gather_stats().graphs.load()),
-                static_cast<long long>(gather_stats().kernels.load()));
+                static_cast<long long>(batch_stats().graphs.load()),
+                static_cast<long long>(batch_stats().kernels.load()));
   return PF_OK;
 }
 

@@ -184,15 +184,15 @@ void Backlog::add(Function needs, const char* op, std::function<void()> run, boo
   run_ready();
 }
 
-bool Backlog::gather(Device& d, Stream& s, Function f, Grid grid, Grid block, size_t shared,
-                     void** args, const uint32_t* sizes, int nargs, const char* op) {
+bool Backlog::batch(Device& d, Stream& s, Function f, Grid grid, Grid block, size_t shared,
+                    void** args, const uint32_t* sizes, int nargs, const char* op) {
   std::lock_guard lock(mutex_);
   if (!items_.empty() && run_ready()) return false;
-  if (!gathered_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) {
-    run_gathered();
-    if (!gathered_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) return false;
+  if (!batch_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) {
+    run_batch();
+    if (!batch_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) return false;
   }
-  if (gathered_.full()) run_gathered();
+  if (batch_.full()) run_batch();
   count();
   return true;
 }
@@ -212,13 +212,13 @@ void Backlog::attempt(const char* const& op, F&& run) {
   }
 }
 
-void Backlog::run_gathered() {
+void Backlog::run_batch() {
   const char* op = nullptr;
-  if (gathered_.count()) attempt(op, [&] { gathered_.run(op); });
+  if (batch_.count()) attempt(op, [&] { batch_.run(op); });
 }
 
 const Module* Backlog::run_ready() {
-  run_gathered();
+  run_batch();
   while (!items_.empty()) {
     Item& i = items_.front();
     if (i.needs && i.needs->module->building() && !dropping_) {
@@ -251,9 +251,9 @@ void Backlog::finish() {
 
 void Backlog::drain() {
   finish();
-  if (Gather::available()) {
+  if (LaunchBatch::available()) {
     std::lock_guard lock(mutex_);
-    gathered_.restart();
+    batch_.restart();
   }
   if (!failed_.load(std::memory_order_acquire)) return;
   // What did run behind it may have taken for an index what was never made.

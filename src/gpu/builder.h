@@ -5,7 +5,7 @@
 // order is kept: fills, copies within the device and from the host, events, products of libraries.
 // Whoever comes next runs what has become ready, and who waits for the device (or reads from it)
 // waits for the programs first. So a first training step compiles all its programs at once.
-// Small launches that wait for no program are gathered (gather.h) in front of all that.
+// Small launches that wait for no program are gathered (launch_batch.h) in front of all that.
 //
 // What cannot be compiled is reported by the next wait, like a wrong index: what stood behind it in
 // the backlog did not run.
@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "gpu/device.h"
-#include "gpu/gather.h"
+#include "gpu/launch_batch.h"
 
 namespace pyflame::gpu {
 
@@ -78,8 +78,8 @@ class Backlog {
     return empty();
   }
   // False where something waits for a program: then the launch has to be added.
-  bool gather(Device&, Stream&, Function, Grid grid, Grid block, size_t shared, void** args,
-              const uint32_t* sizes, int nargs, const char* op);
+  bool batch(Device&, Stream&, Function, Grid grid, Grid block, size_t shared, void** args,
+             const uint32_t* sizes, int nargs, const char* op);
   void finish();  // waits for programs, and runs all
   void drain();   // the same; throws what has failed since the last time
 
@@ -91,16 +91,14 @@ class Backlog {
     bool always;
   };
   const Module* run_ready();  // what is waited for; mutex held
-  void run_gathered();
+  void run_batch();
   template <class F>
   void attempt(const char* const& op, F&& run);  // a failure is kept
-  void count() {
-    size_.store(items_.size() + (gathered_.count() ? 1 : 0), std::memory_order_release);
-  }
+  void count() { size_.store(items_.size() + (batch_.count() ? 1 : 0), std::memory_order_release); }
 
   std::mutex mutex_;
   std::deque<Item> items_;
-  Gather gathered_;
+  LaunchBatch batch_;
   std::atomic<size_t> size_{0};
   std::optional<Failure> failure_;
   std::atomic<bool> failed_{false};

@@ -345,8 +345,8 @@ void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared,
                                  " bytes of shared memory; " + traits.name + " has " +
                                  std::to_string(traits.max_shared));
   if (!f->module->building()) [[likely]] {
-    if (small && Gather::available() && !f->module->failed()) {
-      if (Backlog::get().gather(*this, s, f, grid, block, shared, args, sizes, nargs, op)) return;
+    if (small && LaunchBatch::available() && !f->module->failed()) {
+      if (Backlog::get().batch(*this, s, f, grid, block, shared, args, sizes, nargs, op)) return;
     } else if (Backlog::get().settled()) {
       return launch_now(f, s, grid, block, shared, args);
     }

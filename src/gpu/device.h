@@ -144,7 +144,7 @@ class Device {
   // Text of the user's, compiled now.
   Function build(const std::string& label, const Source& source, const std::string& defines,
                  const char* entry);
-  // Enqueues, puts into the backlog or, if it is small, gathers it: then arguments of these sizes
+  // Enqueues, puts into the backlog or, if it is small, into a batch: then arguments of these sizes
   // are copied.
   void launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args,
               const uint32_t* sizes, int nargs, const char* op, bool small = false);

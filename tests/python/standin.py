@@ -87,7 +87,9 @@ def run(cache):
             "PYTHONPATH": str(PACKAGE),
             "PYFLAME_HIP_LIBRARY": str(HIP),
             "PYFLAME_HIPRTC_LIBRARY": str(RTC),
-            "PYFLAME_CUDA_LIBRARY": "/none",  # where this machine has an NVIDIA GPU
+            # Where this machine has a GPU's software, it is not for the stand-in.
+            "PYFLAME_CUDA_LIBRARY": "/none",
+            **{f"PYFLAME_{name}_LIBRARY": "/none" for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT")},
             "XDG_CACHE_HOME": str(cache),
             "PYFLAME_ALLOC_CONF": "split:False",  # it guards the ends of allocations
         }

@@ -1,4 +1,4 @@
-#include "gpu/gather.h"
+#include "gpu/launch_batch.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 namespace pyflame::gpu {
 
 // Chains of kernels, by device and length: two of each, so that one is free while the other runs.
-struct Gather::Graphs {
+struct LaunchBatch::Graphs {
   struct Chain {
     void* graph = nullptr;
     void* executable = nullptr;
@@ -22,11 +22,11 @@ struct Gather::Graphs {
   std::map<int, Pair> of_device[16];
 };
 
-Gather::Gather() : graphs_(std::make_unique<Graphs>()) {}
+LaunchBatch::LaunchBatch() : graphs_(std::make_unique<Graphs>()) {}
 
-bool Gather::available() {
+bool LaunchBatch::available() {
   static const bool yes = [] {
-    const char* v = std::getenv("PYFLAME_GATHER");
+    const char* v = std::getenv("PYFLAME_LAUNCH_BATCHES");
     const Runtime& r = runtime();
     const bool wanted = v && *v ? *v != '0' : !kAmd;
     return wanted && !launch_blocking() && r.GraphCreate && r.GraphAddKernelNode &&
@@ -35,7 +35,7 @@ bool Gather::available() {
   return yes;
 }
 
-void Gather::run(const char*& op) {
+void LaunchBatch::run(const char*& op) {
   const int n = std::exchange(count_, 0);
   if (n == target_) target_ = std::min(2 * target_, kMost);
   bytes_used_ = 0;
@@ -77,19 +77,19 @@ void Gather::run(const char*& op) {
     check(r.GraphInstantiateWithFlags(&chain.executable, chain.graph, 0),
           PF_RT("hipGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags"));
   check(r.GraphLaunch(chain.executable, stream_->handle), PF_RT("hipGraphLaunch", "cuGraphLaunch"));
-  gather_stats().graphs.fetch_add(1, std::memory_order_relaxed);
-  gather_stats().kernels.fetch_add(n, std::memory_order_relaxed);
+  batch_stats().graphs.fetch_add(1, std::memory_order_relaxed);
+  batch_stats().kernels.fetch_add(n, std::memory_order_relaxed);
 }
 
-Gather::~Gather() = default;
+LaunchBatch::~LaunchBatch() = default;
 
-GatherStats& gather_stats() {
-  static GatherStats s;
+BatchStats& batch_stats() {
+  static BatchStats s;
   return s;
 }
 
-bool Gather::add(Device& d, Stream& s, Function f, Grid grid, Grid block, size_t shared,
-                 void** args, const uint32_t* sizes, int nargs, const char* op) {
+bool LaunchBatch::add(Device& d, Stream& s, Function f, Grid grid, Grid block, size_t shared,
+                      void** args, const uint32_t* sizes, int nargs, const char* op) {
   if (count_ && (&d != device_ || &s != stream_)) return false;
   size_t bytes = bytes_used_;
   for (int i = 0; i < nargs; ++i) bytes += (sizes[i] + size_t{15}) / 16 * 16;

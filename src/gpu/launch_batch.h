@@ -6,7 +6,7 @@
 // a graph when there are enough, or as soon as anything else wants to be in order with them.
 // Graphs are made once for each number of kernels; then only functions, grids and arguments change.
 //
-// On AMD only with PYFLAME_GATHER=1: nobody has measured it there.
+// On AMD only with PYFLAME_LAUNCH_BATCHES=1: nobody has measured it there.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,17 @@
 
 namespace pyflame::gpu {
 
-struct GatherStats {
+struct BatchStats {
   std::atomic<int64_t> graphs{0}, kernels{0};  // launched; in them
 };
-GatherStats& gather_stats();
+BatchStats& batch_stats();
 
-class Gather {
+class LaunchBatch {
  public:
-  Gather();
-  ~Gather();
-  // Whether there is such a thing: graphs in the driver, and neither PYFLAME_GATHER nor launches
-  // that block forbid them.
+  LaunchBatch();
+  ~LaunchBatch();
+  // Whether there is such a thing: graphs in the driver, and neither PYFLAME_LAUNCH_BATCHES nor
+  // launches that block forbid them.
   static bool available();
 
   int count() const { return count_; }

@@ -9,7 +9,7 @@ vendors = pytest.mark.parametrize(
     "vendor",
     [
         pytest.param(standin.AS_NVIDIA, marks=standin.NEEDS_CUDA, id="nvidia"),
-        pytest.param({"PYFLAME_GATHER": "1"}, id="amd"),
+        pytest.param({"PYFLAME_LAUNCH_BATCHES": "1"}, id="amd"),
     ],
 )
 cache, run = standin.cache, standin.run  # fixtures
@@ -38,10 +38,10 @@ def expected(n):
 
 
 @vendors
-@pytest.mark.parametrize("gather", ["1", "0", ""])
+@pytest.mark.parametrize("batches", ["1", "0", ""])
 @pytest.mark.parametrize("blocking", ["0", "1"])
-def test_chains_of_any_length(run, vendor, gather, blocking):
-    on = (gather or str(int(vendor is standin.AS_NVIDIA))) == "1" and blocking == "0"
+def test_chains_of_any_length(run, vendor, batches, blocking):
+    on = (batches or str(int(vendor is standin.AS_NVIDIA))) == "1" and blocking == "0"
     run(
         START
         + f"""
@@ -52,7 +52,7 @@ for n in [*range(1, 40), 100]:
 count, kernels = (b - a for a, b in zip(before, graphs()))
 assert (count > 50 and 4 < kernels / count <= 16) if on else count == 0, (count, kernels)
 """,
-        **{**vendor, "PYFLAME_GATHER": gather},
+        **{**vendor, "PYFLAME_LAUNCH_BATCHES": batches},
         CUDA_LAUNCH_BLOCKING=blocking,
         HIP_LAUNCH_BLOCKING=blocking,
     )
@@ -110,7 +110,7 @@ for n in (1, 2, 3, 5, 17):
     big = large * 2
     y = y + big[0]
     assert np.array_equal(y.numpy(), expected(3 * n) + 2)
-    # Memory that goes back to the driver while launches that use it are gathered.
+    # Memory that goes back to the driver while launches that use it wait.
     y = chain(x, w, n)
     del z
     pf.debug.empty_cache("gpu")
