@@ -13,6 +13,8 @@ struct pf_adam_step {
   const pf_adam& a;
   template <int W, int U>
   PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
+    // Asked anew each time: a compiler would write the loops once for each case.
+    const pf_i32 kind = pf_opaque(a.decays ? a.decoupled ? 2 : 1 : 0);
     C p[U][W], m[U][W], v[U][W], g[U][W], top[U][W];
     pf_take(e.data[0], i, apart, p);
     pf_take(e.data[PF_AMSGRAD ? 4 : 3], i, apart, g);
@@ -22,12 +24,8 @@ struct pf_adam_step {
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
         C gv = g[u][j] * a.sign, pv = p[u][j];
-        if (a.decays) {
-          if (a.decoupled)
-            pv = pv * a.decay;
-          else
-            gv = gv + a.decay * pv;
-        }
+        gv = kind == 1 ? gv + a.decay * pv : gv;
+        pv = kind == 2 ? pv * a.decay : pv;
         m[u][j] = m[u][j] + a.c1 * (gv - m[u][j]);
         v[u][j] = v[u][j] * a.b2 + a.c2 * (gv * gv);
         C high = v[u][j];

@@ -13,10 +13,12 @@ struct pf_axes {
   pf_i64 size[PF_MAX_DIMS], stride[PF_MAX_DIMS], other[PF_MAX_DIMS];
 };
 
-// Divisions of 64 bits are slow; most operands fit into 32.
+// Divisions of 64 bits are slow; most operands fit into 32. NVIDIA's compiler looks by itself.
 PF_DEVICE pf_i64 pf_quotient(pf_i64 a, pf_i64 b) {
+#if !defined(PF_NVIDIA)
   if (((a | b) >> 32) == 0)
     return static_cast<pf_i64>(static_cast<pf_u32>(a) / static_cast<pf_u32>(b));
+#endif
   return a / b;
 }
 
@@ -24,7 +26,7 @@ PF_DEVICE pf_i64 pf_quotient(pf_i64 a, pf_i64 b) {
 PF_DEVICE pf_i64 pf_offset(const pf_axes& a, pf_i64 i) {
   if (a.n == 0) return 0;
   pf_i64 at = 0;
-  for (int d = a.n - 1; d > 0; --d) {
+  PF_NO_UNROLL for (int d = a.n - 1; d > 0; --d) {
     const pf_i64 q = pf_quotient(i, a.size[d]);
     at += (i - q * a.size[d]) * a.stride[d];
     i = q;
@@ -34,7 +36,7 @@ PF_DEVICE pf_i64 pf_offset(const pf_axes& a, pf_i64 i) {
 PF_DEVICE pf_i64 pf_other_offset(const pf_axes& a, pf_i64 i) {
   if (a.n == 0) return 0;
   pf_i64 at = 0;
-  for (int d = a.n - 1; d > 0; --d) {
+  PF_NO_UNROLL for (int d = a.n - 1; d > 0; --d) {
     const pf_i64 q = pf_quotient(i, a.size[d]);
     at += (i - q * a.size[d]) * a.other[d];
     i = q;

@@ -39,6 +39,7 @@ typedef unsigned long long pf_u64;
 #define PF_COLD static
 #define PF_TABLE static const
 #define PF_UNROLL
+#define PF_NO_UNROLL
 #define PF_INLINE __attribute__((always_inline))
 #include "shim.h"  // PF_SHARED and the functions above
 #else
@@ -78,6 +79,7 @@ typedef unsigned long long pf_u64;
 #define PF_TABLE static __device__ const  // a constant array that lanes index freely
 #define PF_COLD static __device__ __attribute__((noinline))  // called where it is rare
 #define PF_UNROLL _Pragma("unroll")
+#define PF_NO_UNROLL _Pragma("unroll 1")  // what runs a few times: copies cost compilers time
 #define PF_INLINE __attribute__((always_inline))
 
 #if defined(PF_NVIDIA)
@@ -211,6 +213,15 @@ PF_DEVICE T pf_atomic_cas_system(T* p, T expected, T v) {
 #endif
 #endif  // PF_HOST
 
+// v, the same for all threads, which compilers take for something new each time.
+PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
+#if defined(PF_NVIDIA)
+  asm volatile("" : "+r"(v));
+#elif defined(PF_AMD)
+  asm volatile("" : "+s"(v));
+#endif
+  return v;
+}
 template <class To, class From>
 PF_DEVICE To pf_bits(From v) {
   static_assert(sizeof(To) == sizeof(From), "same size");

@@ -228,14 +228,14 @@ PF_KERNEL(reduce_rows, PF_REDUCE_THREADS)(const pf_reduce r) {
         pf_lift_all(v[u], static_cast<pf_i32>(k + u * step - begin));
     a = Op::follow(a, pf_follow_all<4>(s));
   }
-  for (; k + V <= end; k += step) {
+  PF_NO_UNROLL for (; k + V <= end; k += step) {
     pf_vector<T, V> v;
     v.load<true>(pf_reduce_at(r, row, k));
     a = Op::follow(a, pf_lift_all(v, static_cast<pf_i32>(k - begin)));
   }
   if constexpr (V > 1)  // what fills no vector, at the end of a row
-    for (k = end / V * V + t; k < end; k += width)
-      a = Op::follow(a, Op::lift(pf_get_one<T>(row, k), static_cast<pf_i32>(k - begin)));
+    PF_NO_UNROLL for (k = end / V * V + t; k < end; k += width) a =
+        Op::follow(a, Op::lift(pf_get_one<T>(row, k), static_cast<pf_i32>(k - begin)));
   a = pf_group_join<Op>(a, width, room);
   if (t == 0 && on) pf_reduce_store(r, o, c, a);
 }
@@ -282,7 +282,7 @@ PF_KERNEL(reduce_columns, PF_REDUCE_THREADS)(const pf_reduce r) {
       a[j] = Op::follow(a[j], pf_follow_all<4>(s));
     }
   }
-  for (; k < end; k += step) {
+  PF_NO_UNROLL for (; k < end; k += step) {
     pf_vector<T, V> v;
     v.load<true>(at(k));
     PF_UNROLL for (int j = 0; j < V; ++j) a[j] =
@@ -307,7 +307,7 @@ PF_KERNEL(reduce_finish, PF_REDUCE_THREADS)(const pf_reduce r) {
     PF_UNROLL for (int u = 0; u < 4; ++u) w[u] = from[(k + u * height) * outs];
     a[0] = Op::follow(a[0], Op::follow(Op::follow(w[0], w[1]), Op::follow(w[2], w[3])));
   }
-  for (; k < end; k += height) a[0] = Op::follow(a[0], from[k * outs]);
+  PF_NO_UNROLL for (; k < end; k += height) a[0] = Op::follow(a[0], from[k * outs]);
   pf_column_join(a, width, room);
   if (pf_thread() < width && o < outs) Op::finish(r, o, a[0]);
 }

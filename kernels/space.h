@@ -19,12 +19,16 @@ struct pf_space {
 template <int N>
 PF_DEVICE void pf_offsets(const pf_space& s, pf_index i, pf_i64 (&at)[N]) {
   PF_UNROLL for (int k = 0; k < N; ++k) at[k] = 0;
-  for (int d = s.ndim - 1; d > 0; --d) {
+  const auto step = [&](int d) PF_INLINE {
     const pf_index size = static_cast<pf_index>(s.shape[d]), rest = i / size;
     const pf_i64 here = static_cast<pf_i64>(i - rest * size);
     PF_UNROLL for (int k = 0; k < N; ++k) at[k] += here * s.strides[k][d];
     i = rest;
-  }
+  };
+  if constexpr (sizeof(pf_index) == 4)
+    PF_NO_UNROLL for (int d = s.ndim - 1; d > 0; --d) step(d);
+  else  // a division is a call there: registers would be spilled around one in a loop
+    for (int d = s.ndim - 1; d > 0; --d) step(d);
   PF_UNROLL for (int k = 0; k < N; ++k) at[k] += static_cast<pf_i64>(i) * s.strides[k][0];
 }
 

@@ -233,7 +233,7 @@ PF_KERNEL(sum_finish, PF_SUM_THREADS)(const pf_sum r) {
     PF_UNROLL for (int u = 0; u < 8; ++u) w[u] = from[(k + u * height) * outs];
     a = Op::join(a, pf_tree<8>(w));
   }
-  for (; k < end; k += height) a = Op::join(a, from[k * outs]);
+  PF_NO_UNROLL for (; k < end; k += height) a = Op::join(a, from[k * outs]);
   for (pf_u32 m = 1; m < height; m *= 2) {
     pf_barrier();
     room[pf_thread()] = a;
