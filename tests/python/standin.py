@@ -81,7 +81,9 @@ def cache(tmp_path_factory):
 def run(cache):
     def run(code, **env):
         new = {
-            k: v for k, v in os.environ.items() if not k.startswith(("PYFLAME_", "HIP_", "ROCR_")) or k == "PYFLAME_STANDIN_SANITIZE"
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("PYFLAME_", "HIP_", "ROCR_")) or k == "PYFLAME_STANDIN_SANITIZE"
         }
         new |= {
             "PYTHONPATH": str(PACKAGE),
