@@ -94,8 +94,8 @@ PF_DEVICE void pf_group_join(A (&v)[N], pf_u32 size, A* room) {
   if (pf_thread() % PF_WARP == 0) PF_UNROLL for (int i = 0; i < N; ++i) room[warp * N + i] = v[i];
   pf_barrier();
   PF_UNROLL for (int i = 0; i < N; ++i) v[i] = room[first * N + i];
-  for (pf_u32 k = 1; k < warps; ++k)
-    PF_UNROLL for (int i = 0; i < N; ++i) v[i] = Op::join(v[i], room[(first + k) * N + i]);
+  PF_NO_UNROLL for (pf_u32 k = 1; k < warps; ++k) PF_UNROLL for (int i = 0; i < N; ++i) v[i] =
+      Op::join(v[i], room[(first + k) * N + i]);
 }
 template <class Op, class A>
 PF_DEVICE A pf_group_join(A x, pf_u32 size, A* room) {

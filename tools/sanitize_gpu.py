@@ -278,7 +278,7 @@ def main():
     LOGS.mkdir(parents=True, exist_ok=True)
     os.environ |= {
         "PYFLAME_TEST_DEVICE": "cuda", "PYFLAME_COMPILE_THREADS": "2", "OMP_NUM_THREADS": "1",
-        "PYTHONUNBUFFERED": "1",
+        "PYTHONUNBUFFERED": "1", "PYFLAME_LAUNCH_BATCHES": "0",  # a finding names one launch
     }  # fmt: skip
     os.environ.setdefault("PYFLAME_TEST_SEED", "sanitize")
     tools = args.tools or TOOLS
