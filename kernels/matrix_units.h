@@ -83,14 +83,8 @@ PF_DEVICE void pf_unit_multiply(const pf_u32 (&a)[PF_UNIT_WORDS], const pf_u32 (
 
 #if defined(PF_AMD)
 typedef short pf_short4 __attribute__((ext_vector_type(4)));
-typedef short pf_short8 __attribute__((ext_vector_type(8)));
-typedef short pf_short16 __attribute__((ext_vector_type(16)));
 typedef _Float16 pf_half4 __attribute__((ext_vector_type(4)));
-typedef _Float16 pf_half8 __attribute__((ext_vector_type(8)));
-typedef _Float16 pf_half16 __attribute__((ext_vector_type(16)));
 typedef float pf_float2 __attribute__((ext_vector_type(2)));
-typedef int pf_int2 __attribute__((ext_vector_type(2)));
-typedef int pf_int4 __attribute__((ext_vector_type(4)));
 typedef float pf_unit_floats __attribute__((ext_vector_type(PF_UNIT_SUMS)));
 typedef int pf_unit_ints __attribute__((ext_vector_type(PF_UNIT_SUMS)));
 typedef pf_compute<PF_T> pf_unit_sums __attribute__((ext_vector_type(PF_UNIT_SUMS)));
@@ -138,31 +132,27 @@ PF_DEVICE pf_unit_ints pf_unit_step(pf_i8, const pf_u32* a, const pf_u32* b, pf_
                                              0, 0);
 }
 #endif
-#elif PF_MATRIX_UNIT == 2
-PF_DEVICE pf_unit_floats pf_unit_step(pf_bf16, const pf_u32* a, const pf_u32* b, pf_unit_floats c) {
-  return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(pf_unit_vector<pf_short16>(a),
-                                                     pf_unit_vector<pf_short16>(b), c);
-}
-PF_DEVICE pf_unit_floats pf_unit_step(pf_f16, const pf_u32* a, const pf_u32* b, pf_unit_floats c) {
-  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(pf_unit_vector<pf_half16>(a),
-                                                    pf_unit_vector<pf_half16>(b), c);
-}
-PF_DEVICE pf_unit_ints pf_unit_step(pf_i8, const pf_u32* a, const pf_u32* b, pf_unit_ints c) {
-  return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, pf_unit_vector<pf_int4>(a), true,
-                                                    pf_unit_vector<pf_int4>(b), c, false);
-}
 #else
+// RDNA 4 takes half of a lane at once and gives its instructions another name.
+#if PF_MATRIX_UNIT == 2
+#define PF_WMMA(NAME) __builtin_amdgcn_wmma_##NAME##_w32
+#else
+#define PF_WMMA(NAME) __builtin_amdgcn_wmma_##NAME##_w32_gfx12
+#endif
+typedef short pf_unit_shorts __attribute__((ext_vector_type(PF_UNIT_DEPTH)));
+typedef _Float16 pf_unit_halves __attribute__((ext_vector_type(PF_UNIT_DEPTH)));
+typedef int pf_unit_bytes __attribute__((ext_vector_type(PF_UNIT_DEPTH / 4)));
 PF_DEVICE pf_unit_floats pf_unit_step(pf_bf16, const pf_u32* a, const pf_u32* b, pf_unit_floats c) {
-  return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(pf_unit_vector<pf_short8>(a),
-                                                           pf_unit_vector<pf_short8>(b), c);
+  return PF_WMMA(f32_16x16x16_bf16)(pf_unit_vector<pf_unit_shorts>(a),
+                                    pf_unit_vector<pf_unit_shorts>(b), c);
 }
 PF_DEVICE pf_unit_floats pf_unit_step(pf_f16, const pf_u32* a, const pf_u32* b, pf_unit_floats c) {
-  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(pf_unit_vector<pf_half8>(a),
-                                                          pf_unit_vector<pf_half8>(b), c);
+  return PF_WMMA(f32_16x16x16_f16)(pf_unit_vector<pf_unit_halves>(a),
+                                   pf_unit_vector<pf_unit_halves>(b), c);
 }
 PF_DEVICE pf_unit_ints pf_unit_step(pf_i8, const pf_u32* a, const pf_u32* b, pf_unit_ints c) {
-  return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, pf_unit_vector<pf_int2>(a), true,
-                                                          pf_unit_vector<pf_int2>(b), c, false);
+  return PF_WMMA(i32_16x16x16_iu8)(true, pf_unit_vector<pf_unit_bytes>(a), true,
+                                   pf_unit_vector<pf_unit_bytes>(b), c, false);
 }
 #endif
 template <class T>
