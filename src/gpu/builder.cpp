@@ -193,6 +193,7 @@ bool Backlog::batch(Device& d, Stream& s, Function f, Grid grid, Grid block, siz
     if (!batch_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) return false;
   }
   if (batch_.full()) run_batch();
+  dropping_ = false;  // nothing stands behind it
   count();
   return true;
 }
