@@ -37,7 +37,7 @@ template <class A, class B>
 constexpr bool alike() {
   constexpr bool a_address = std::is_pointer_v<A>, b_address = std::is_pointer_v<B>;
   if constexpr (a_address || b_address)
-    return sizeof(A) == sizeof(B);
+    return sizeof(A) == sizeof(B);  // NOLINT(bugprone-sizeof-expression)
   else
     return sizeof(A) == sizeof(B) && std::is_floating_point_v<A> == std::is_floating_point_v<B>;
 }
