@@ -201,6 +201,10 @@ typedef struct pf_backend {
                                   int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
                                   pf_index_error*, void* program, const pf_launch*, int32_t from,
                                   int32_t keep, int32_t* joined);
+
+  // Hands to the driver what was launched and is kept back, for programs that are still compiled or
+  // for launches to go with it: others, who have an address, may wait for the device.
+  pf_status (*submit)(pf_device);
 } pf_backend;
 
 // Entries that a backend of this size has; what lies beyond is not there.

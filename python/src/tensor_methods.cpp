@@ -80,14 +80,7 @@ PyObject* is_signed(PyObject* o, PyObject*) {
 }
 PyObject* data_ptr(PyObject* o, PyObject*) {
   return guarded([&] {
-    const Tensor& t = tensor_of(o);
-    void* p = engine::device_data(t);
-    // Memory of a device: operations are enqueued before their calls return from now on.
-    if (backend_of(t->storage->device)->host_readable)
-      engine::mark_foreign(t);
-    else
-      t->storage->foreign = true;
-    return PyLong_FromVoidPtr(p);
+    return PyLong_FromVoidPtr(engine::shared_data(tensor_of(o)));
   });
 }
 PyObject* get_device(PyObject* o, PyObject*) {

@@ -80,6 +80,9 @@ inline void call(const Kernel& k, std::initializer_list<Tensor> outs,
 // Device address of the first element; runs what is pending on the storage and allocates it.
 // Not synchronised. For the host: host_data(), which also waits and refuses unreadable devices.
 void* device_data(const Tensor& t);
+// The same to be given away: what others enqueue or wait for comes after all that was recorded, and
+// so it will be from now on.
+void* shared_data(const Tensor& t);
 void* host_data(const Tensor& t, const char* op, bool will_write = false);
 // Copies between any two devices; shapes and dtypes equal, both contiguous.
 // From pinned memory, or to it, and with `async`, the call does not wait.

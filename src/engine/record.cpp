@@ -108,6 +108,12 @@ void flush_other(Group* g, Flush why) {
   if (!g->empty()) run_group(*g, why);
 }
 
+// Whoever has an address of ours waits for the device, not for us.
+void submit(Device d) {
+  const pf_backend* b = backend_of(d);
+  if (PF_HAS(b, submit)) b->submit(d.index);
+}
+
 void flush_all(Flush why) {
   for (Group* g : every_group()) flush_other(g, why);
 }
@@ -361,6 +367,8 @@ void append(const Request& q, Storage* fresh, const char* op) {
     run_group(g, Flush::Eager);
   else if (foreign)
     run_group(g, Flush::Foreign);
+  if (foreign) [[unlikely]]
+    submit(q.device);
   else if (g.input_bytes > kHeldBytes && held_bytes(g) > kHeldBytes)
     run_group(g, Flush::HeldMemory);
 }
@@ -635,6 +643,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     if (tracing()) [[unlikely]]
       trace_kernel(k, device, options);
     run_kernel(k, device, stream, tensors, scalars, options);
+    if (foreign) [[unlikely]]
+      submit(device);
     return;
   }
 
@@ -725,6 +735,17 @@ void* device_data(const Tensor& t) {
   return static_cast<char*>(s.data) + t->offset * static_cast<int64_t>(itemsize(t->dtype));
 }
 
+void* shared_data(const Tensor& t) {
+  if (backend_of(t->storage->device)->host_readable) {
+    mark_foreign(t);
+    return device_data(t);
+  }
+  void* p = device_data(t);
+  t->storage->foreign = true;
+  submit(t->storage->device);
+  return p;
+}
+
 void* host_data(const Tensor& t, const char* op, bool will_write) {
   Storage& s = *t->storage;
   if (will_write) {
@@ -773,6 +794,11 @@ namespace pyflame {
 
 void flush() {
   engine::flush(engine::Flush::Explicit);
+  // Asked about a stream, a device begins with what it kept back.
+  each_active_device([](Device d, const pf_backend* b) {
+    int32_t done = 0;
+    if (PF_HAS(b, stream_query)) b->stream_query(d.index, nullptr, &done);
+  });
 }
 
 void synchronize() {

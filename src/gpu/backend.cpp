@@ -430,6 +430,11 @@ pf_status kernel_launch_with(pf_device device, pf_stream stream, void* kernel,
   return status;
 }
 
+// Failures are for the next wait to tell.
+pf_status submit(pf_device) {
+  return guarded([&] { Backlog::get().finish(); });
+}
+
 pf_status statistics(pf_device, char* text, size_t capacity) {
   std::snprintf(text, capacity,
                 "kernels_compiled=%lld\nkernels_from_disk=%lld\nkernels_from_pack=%lld\n"
@@ -492,6 +497,7 @@ extern "C" __attribute__((visibility("default"))) const pf_backend* pyflame_plug
     b.function_launch = gpu::function_launch;
     b.statistics = gpu::statistics;
     b.kernel_launch_with = gpu::kernel_launch_with;
+    b.submit = gpu::submit;
     return b;
   }();
   return &backend;

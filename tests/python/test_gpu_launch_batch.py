@@ -162,3 +162,36 @@ assert graphs()[0] > 10
         PYFLAME_STANDIN_DEVICES="2",
         **vendor,
     )
+
+
+@vendors
+def test_who_has_an_address_need_not_ask_us(run, vendor):
+    """After data_ptr() operations are on the device's queue when their calls return: another library
+    that waits for the device sees them."""
+    run(
+        START
+        + """
+import time
+
+def becomes(address, value):
+    limit = time.time() + 60
+    while ctypes.c_float.from_address(address).value != value:
+        assert time.time() < limit, ctypes.c_float.from_address(address).value
+        time.sleep(0.001)
+
+y = chain(x, w, 3)
+becomes(y.data_ptr(), float(expected(3)[0, 0]))  # nothing else is said to us
+z = pf.ones(5)
+address = z.data_ptr()
+becomes(address, 1)
+z += 1  # in place: a group
+becomes(address, 2)
+pf.add(z, z, out=z)
+becomes(address, 4)
+z.copy_(pf.full((5,), 7.0).cumsum(0) - 6)  # a kernel that runs at once
+becomes(address, 1)
+z.zero_()
+becomes(address, 0)
+""",
+        **vendor,
+    )
