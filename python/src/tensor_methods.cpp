@@ -79,9 +79,7 @@ PyObject* is_signed(PyObject* o, PyObject*) {
   return PyBool_FromLong(k != Kind::UInt && k != Kind::Bool);
 }
 PyObject* data_ptr(PyObject* o, PyObject*) {
-  return guarded([&] {
-    return PyLong_FromVoidPtr(engine::shared_data(tensor_of(o)));
-  });
+  return guarded([&] { return PyLong_FromVoidPtr(engine::shared_data(tensor_of(o))); });
 }
 PyObject* get_device(PyObject* o, PyObject*) {
   Device d = tensor_of(o)->storage->device;
