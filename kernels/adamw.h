@@ -14,7 +14,7 @@ struct pf_adam_step {
   template <int W, int U>
   PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
     // Asked anew each time: a compiler would write the loops once for each case.
-    const pf_i32 kind = pf_opaque(a.decays ? a.decoupled ? 2 : 1 : 0);
+    const pf_i32 kind = pf_opaque<true>(a.decays ? a.decoupled ? 2 : 1 : 0);
     C p[U][W], m[U][W], v[U][W], g[U][W], top[U][W];
     pf_take(e.data[0], i, apart, p);
     pf_take(e.data[PF_AMSGRAD ? 4 : 3], i, apart, g);

@@ -59,7 +59,7 @@ PF_DEVICE pf_lines pf_lines_of(const pf_attention& a, const pf_matrix& m, pf_i64
 template <bool OWN_QUERIES>
 PF_DEVICE void pf_score_strip(const pf_attention& a, pf_i64 mask, int own, int other, int lane,
                               pf_scores& s) {
-  lane = pf_afresh(lane);
+  lane = pf_opaque<false>(lane);
   const float scale = static_cast<float>(a.scale * PF_LOG2E), low = -pf_float<float>::infinity();
   const int query = OWN_QUERIES ? own : other, key = OWN_QUERIES ? other : own;
   const int queries = static_cast<int>(a.queries) - query, keys = static_cast<int>(a.keys) - key,

@@ -18,7 +18,7 @@ PF_DEVICE float pf_delta_of(const pf_attention& a, pf_i64 head, int row) {
 // Scores and dout v^T of a strip become p and ds; lse and delta of (row of the lane, column).
 template <class L, class G>
 PF_DEVICE void pf_score_gradients(pf_scores& s, pf_scores& ds, int lane, L lse, G delta) {
-  lane = pf_afresh(lane);
+  lane = pf_opaque<false>(lane);
   s.each_with(lane, ds, [&](int r, int col, float& x, float& y) PF_INLINE {
     const bool outside = x == -pf_float<float>::infinity();
     x = pf_exp2_quick(x - lse(r, col));

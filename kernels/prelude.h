@@ -213,12 +213,17 @@ PF_DEVICE T pf_atomic_cas_system(T* p, T expected, T v) {
 #endif
 #endif  // PF_HOST
 
-// v, the same for all threads, which compilers take for something new each time.
+// The same number, which compilers take for a new one each time: what depends on it is computed
+// where it is used. ALIKE: it is the same for all threads.
+template <bool ALIKE>
 PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
 #if defined(PF_NVIDIA)
   asm volatile("" : "+r"(v));
 #elif defined(PF_AMD)
-  asm volatile("" : "+s"(v));
+  if constexpr (ALIKE)
+    asm volatile("" : "+s"(v));
+  else
+    asm volatile("" : "+v"(v));
 #endif
   return v;
 }

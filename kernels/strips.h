@@ -32,16 +32,6 @@ struct pf_lines {
   bool whole;
 };
 
-// The same number, of which the compiler does not know that: what depends on it is computed where
-// it is used and does not wait in registers through a loop.
-PF_DEVICE int pf_afresh(int x) {
-#if defined(PF_NVIDIA)
-  asm volatile("" : "+r"(x));
-#elif defined(PF_AMD)
-  asm volatile("" : "+v"(x));
-#endif
-  return x;
-}
 template <int CHUNKS>
 PF_DEVICE int pf_swizzle(int r) {
   return CHUNKS % 8 == 0 ? r & 7 : CHUNKS % 4 == 0 ? r >> 1 & 3 : r >> 2 & 1;
@@ -133,7 +123,7 @@ struct pf_fill {
     from = m;
     first = first_row;
     if (!m.whole) return;  // what takes element by element is read when it lands
-    const int thread = pf_afresh(static_cast<int>(pf_thread())), rows = m.rows - first;
+    const int thread = pf_opaque<false>(static_cast<int>(pf_thread())), rows = m.rows - first;
     PF_UNROLL for (int i = 0; i < STEPS; ++i) {
       const int at = i * THREADS + thread, r = at / CHUNKS * 2, c = at % CHUNKS * 8;
       PF_UNROLL for (int h = 0; h < 2; ++h) {
@@ -159,7 +149,7 @@ struct pf_fill {
     }
   }
   PF_METHOD void land(char* tile, char* turned) const {
-    const int thread = pf_afresh(static_cast<int>(pf_thread()));
+    const int thread = pf_opaque<false>(static_cast<int>(pf_thread()));
     if (from.whole) {
       PF_UNROLL for (int i = 0; i < STEPS; ++i) {
         const int at = i * THREADS + thread;
@@ -404,7 +394,7 @@ struct pf_weights {
 template <int OWN, int OTHER, int D, int BLOCK, int THREADS, bool HELD>
 PF_DEVICE void pf_add_products(const pf_own<OWN, D, BLOCK, THREADS, HELD>& x, const char* tile,
                                int lane, pf_strip<OWN, OTHER>& s) {
-  lane = pf_afresh(lane);
+  lane = pf_opaque<false>(lane);
   PF_UNROLL for (int kk = 0; kk < D; kk += PF_UNIT_K) {
     pf_u32 own[OWN / PF_UNIT_N][PF_UNIT_WORDS];
     x.read(kk, lane, own);
@@ -420,7 +410,7 @@ PF_DEVICE void pf_add_products(const pf_own<OWN, D, BLOCK, THREADS, HELD>& x, co
 template <int OWN, int OTHER, int D>
 PF_DEVICE void pf_add_results(const pf_weights<OWN, OTHER>& p, const char*, const char* turned,
                               int lane, pf_strip<OWN, D>& r) {
-  lane = pf_afresh(lane);
+  lane = pf_opaque<false>(lane);
   PF_UNROLL for (int k = 0; k < OTHER / PF_UNIT_K; ++k) {
     PF_UNROLL for (int j = 0; j < D / PF_UNIT_M; ++j) {
       pf_u32 z[PF_UNIT_WORDS];

@@ -367,10 +367,10 @@ void append(const Request& q, Storage* fresh, const char* op) {
     run_group(g, Flush::Eager);
   else if (foreign)
     run_group(g, Flush::Foreign);
-  if (foreign) [[unlikely]]
-    submit(q.device);
   else if (g.input_bytes > kHeldBytes && held_bytes(g) > kHeldBytes)
     run_group(g, Flush::HeldMemory);
+  if (foreign) [[unlikely]]
+    submit(q.device);
 }
 
 }  // namespace

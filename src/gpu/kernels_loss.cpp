@@ -38,7 +38,16 @@ struct Prepared {
   Defines defines;
   int block = 0;
 
-  Grid rows() const { return Grid(ceil_div(r.rows, block / static_cast<int>(r.width))); }
+  void for_rows(const KernelArgs& a, const char* entry) const {
+    if (r.rows > 0)
+      launch(a, entry, Grid(ceil_div(r.rows, block / static_cast<int>(r.width))), block);
+  }
+  void for_all(const KernelArgs& a, const char* entry) const { launch(a, entry, Grid(1), 1024); }
+
+ private:
+  void launch(const KernelArgs& a, const char* entry, Grid grid, int threads) const {
+    a.launch(a.compile("cross_entropy.h", defines, entry), grid, threads, 0, r);
+  }
 };
 
 // attrs: ignore_index, label_smoothing, reduction.
@@ -102,9 +111,8 @@ void cross_entropy(const KernelArgs& a) {
                                  .target = 4,
                                  .weight = 5,
                                  .gradient = -1});
-  if (p.r.rows > 0)
-    a.launch(a.compile("cross_entropy.h", p.defines, "entropy_rows"), p.rows(), p.block, 0, p.r);
-  a.launch(a.compile("cross_entropy.h", p.defines, "entropy_finish"), Grid(1), 1024, 0, p.r);
+  p.for_rows(a, "entropy_rows");
+  p.for_all(a, "entropy_finish");
 }
 
 // Tensors: dlogits; gradient, logits, target, statistics, total weight, weight.
@@ -118,7 +126,7 @@ void cross_entropy_backward(const KernelArgs& a) {
                                  .target = 3,
                                  .weight = 6,
                                  .gradient = 1});
-  a.launch(a.compile("cross_entropy.h", p.defines, "entropy_backward"), p.rows(), p.block, 0, p.r);
+  p.for_rows(a, "entropy_backward");
 }
 
 // Tensors: loss, statistics, total weight, dlogits; logits, target, weight, gradient.
@@ -131,12 +139,9 @@ void cross_entropy_both(const KernelArgs& a) {
                                  .target = 5,
                                  .weight = 6,
                                  .gradient = 7});
-  const auto launch = [&](const char* entry, Grid grid, int block) {
-    a.launch(a.compile("cross_entropy.h", p.defines, entry), grid, block, 0, p.r);
-  };
-  if (p.r.reduction == 1) launch("entropy_total", Grid(1), 1024);
-  if (p.r.rows > 0) launch("entropy_both", p.rows(), p.block);
-  launch("entropy_both_finish", Grid(1), 1024);
+  if (p.r.reduction == 1) p.for_all(a, "entropy_total");
+  p.for_rows(a, "entropy_both");
+  p.for_all(a, "entropy_both_finish");
 }
 
 }  // namespace
