@@ -4,9 +4,11 @@ PY := .venv/bin/python
 ARGS ?=
 # Restrict the tests: make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
+# How long and what: make test-soak SOAK_ARGS="--minutes 60 --only kills_in_saves"
+SOAK_ARGS ?=
 CPP := include src kernels python/src tests/cpp tests/fuzz examples
 
-.PHONY: run test test-kernels build build-all develop format lint docs bench test-asan test-tsan wheel clean help
+.PHONY: run test test-kernels test-soak build build-all develop format lint docs bench test-asan test-tsan wheel clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -30,6 +32,9 @@ test-kernels: ## GPU kernels through all compilers and on the host, result in te
 	tools/setup.sh run test ci
 	tools/build.sh all
 	$(PY) tools/test_kernels.py
+
+test-soak: build ## attacks at random: kills, signals, forks, little memory (10 minutes)
+	$(PY) tests/soak $(SOAK_ARGS)
 
 format: ## format C++ and Python
 	tools/setup.sh ci
