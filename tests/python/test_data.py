@@ -1,10 +1,16 @@
 """Datasets and loaders."""
 
+import collections.abc
+import types
+
 import numpy as np
 import pytest
 
 import pyflame as pf
 from pyflame.utils import data as D
+
+
+Pair = collections.namedtuple("Pair", "a b")
 
 
 class Squares(D.Dataset):
@@ -43,7 +49,7 @@ def test_collate():
     batches = list(D.DataLoader(Squares(), batch_size=4))
     assert batches[1]["x"].tolist() == [4, 5, 6, 7]
     assert batches[1]["y"][0].tolist() == [16, 25, 36, 49]
-    assert batches[1]["y"][1] == ["4", "5", "6", "7"]
+    assert batches[1]["y"][1] == ("4", "5", "6", "7")
     out = D.default_collate([(np.ones(2), np.float32(1), pf.ones(3))] * 2)
     assert [tuple(v.shape) for v in out] == [(2, 2), (2,), (2, 3)]
     with pytest.raises(TypeError, match="collate_fn"):
@@ -82,3 +88,86 @@ def test_iterable_and_samplers():
     assert next(iter(D.DataLoader(Squares(), batch_size=None)))["x"] == 0.0
     with pytest.raises(ValueError, match="batch_size"):
         D.DataLoader(Squares(), batch_size=0)
+
+
+COLLATED = {
+    "floats": [1.5, 2.0],
+    "a float and an int": [1.5, 2],
+    "ints": [1, 2],
+    "bools": [True, False],
+    "float32 numbers": [np.float32(1), np.float32(2)],
+    "float64 numbers": [np.float64(1), np.float64(2)],
+    "int16 numbers": [np.int16(1), np.int16(2)],
+    "uint8 numbers": [np.uint8(1), np.uint8(2)],
+    "bool numbers": [np.bool_(True), np.bool_(False)],
+    "arrays": [np.ones(2, np.int32)] * 2,
+    "0-d arrays": [np.array(1.5, np.float32)] * 2,
+    "texts": ["a", "b"],
+    "tuples": [(1.0, "x"), (2.0, "y")],
+    "lists": [[1.0, 2], [3.0, 4]],
+    "dicts": [{"x": 1.0, "y": (1, 2.0)}] * 2,
+    "ordered dicts": [collections.OrderedDict(b=1.0, a=2)] * 2,
+    "default dicts": [collections.defaultdict(int, a=1.0)] * 2,
+    "namedtuples": [Pair(1.0, 2)] * 2,
+    "ranges": [range(2)] * 2,
+    "proxies": [types.MappingProxyType({"a": 1.0})] * 2,
+}
+
+
+def described(x):
+    """Classes, dtypes and values of a collated batch, without the names of the package."""
+    if hasattr(x, "tolist"):
+        return str(x.dtype).rsplit(".")[-1], tuple(x.shape), x.tolist()
+    if isinstance(x, collections.abc.Mapping):
+        return type(x), {k: described(v) for k, v in x.items()}
+    return (type(x), [described(v) for v in x]) if isinstance(x, (list, tuple)) else x
+
+
+@pytest.mark.parametrize("name", COLLATED)
+def test_collate_as_pytorch_does(name):
+    torch = pytest.importorskip("torch")
+    batch = COLLATED[name]
+    for function in ("default_collate", "default_convert"):
+        ours = getattr(D, function)(batch)
+        assert described(ours) == described(getattr(torch.utils.data, function)(batch)), function
+
+
+def test_float_targets_are_float64():
+    assert D.default_collate([0.1, 0.2]).dtype == pf.float64
+    assert D.default_collate([np.float32(1)]).dtype == pf.float32
+
+
+def test_a_pass_has_a_length_and_classes_take_types():
+    ds = D.TensorDataset(pf.arange(10))
+    for options in ({}, {"pin_memory": True}, {"num_workers": 1}):
+        assert len(iter(D.DataLoader(ds, batch_size=4, **options))) == 3
+
+    class Stream(D.IterableDataset[int]):
+        def __iter__(self):
+            return iter(range(3))
+
+    class Words(D.Dataset[str]):
+        def __getitem__(self, i):
+            return "ab"[i]
+
+    with pytest.raises(TypeError, match="len"):
+        len(iter(D.DataLoader(Stream())))
+    assert Words()[1] == "b" and list(D.DataLoader(Stream(), batch_size=None)) == [0, 1, 2]
+    for generic in (D.DataLoader, D.Sampler, D.Subset, D.ConcatDataset):
+        assert generic[int] is not None
+    from pyflame.utils.data.dataloader import DataLoader, default_collate  # as people import them
+    from pyflame.utils.data.dataset import Dataset
+    from pyflame.utils.data.sampler import SubsetRandomSampler
+
+    assert (DataLoader, Dataset) == (D.DataLoader, D.Dataset)
+    assert (SubsetRandomSampler, default_collate) == (D.SubsetRandomSampler, D.default_collate)
+
+
+def test_samples_of_a_batch_at_once():
+    class Several(Squares):
+        def __getitems__(self, indices):
+            return [10 * i for i in indices]
+
+    assert [b.tolist() for b in D.DataLoader(Several(), batch_size=5)][1] == [50, 60, 70, 80, 90]
+    part = D.Subset(Several(), [4, 2])
+    assert next(iter(D.DataLoader(part, batch_size=2))).tolist() == [40, 20]

@@ -1,0 +1,231 @@
+"""DataLoader."""
+
+import itertools
+from typing import Generic, TypeVar
+
+from ... import _C
+from .collate import default_collate
+from .dataset import IterableDataset, batcher, on_device
+from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class _Fetch:
+    """Makes the batch for some indices (or one sample), here or in a worker."""
+
+    def __init__(self, dataset, collate_fn, batched):
+        self.dataset, self.collate_fn, self.batched = dataset, collate_fn, batched
+        self.whole = batcher(dataset) if batched and collate_fn is None else None
+
+    def __call__(self, at):
+        if not self.batched:  # batch_size=None: single samples
+            sample = self.dataset[at]
+            return self.collate_fn(sample) if self.collate_fn else sample
+        if self.whole:
+            return self.whole(at)
+        several = getattr(self.dataset, "__getitems__", None)
+        samples = several(at) if several else [self.dataset[i] for i in at]
+        return (self.collate_fn or default_collate)(samples)
+
+    def stream(self):
+        return None
+
+
+class _Stream:
+    """Makes the batches of an IterableDataset."""
+
+    def __init__(self, dataset, collate_fn, batch_size, drop_last):
+        self.dataset, self.collate_fn = dataset, collate_fn
+        self.batch_size, self.drop_last = batch_size, drop_last
+
+    def stream(self):
+        if self.batch_size is None:
+            for sample in self.dataset:
+                yield self.collate_fn(sample) if self.collate_fn else sample
+            return
+        samples = iter(self.dataset)
+        while True:
+            batch = list(itertools.islice(samples, self.batch_size))
+            if not batch or (len(batch) < self.batch_size and self.drop_last):
+                return
+            yield (self.collate_fn or default_collate)(batch)
+
+
+def pin_memory(batch, device=None):
+    """A batch with its tensors of the CPU in pinned memory; lists, tuples and dicts stay such."""
+    if isinstance(batch, _C.Tensor):
+        return batch.pin_memory(device) if batch.device.type == "cpu" else batch
+    if isinstance(batch, dict):
+        return type(batch)({k: pin_memory(v, device) for k, v in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(pin_memory(v, device) for v in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(pin_memory(v, device) for v in batch)
+    return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+
+
+class _Pass:
+    """One pass over a loader; its length is that of a whole pass."""
+
+    def __init__(self, loader, batches):
+        self._loader, self._batches = loader, batches
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._batches)
+
+    def __len__(self):
+        return len(self._loader)
+
+
+class DataLoader(Generic[_T_co]):
+    """Batches of a dataset, in order or shuffled anew for each pass.
+
+    Each pass draws from `generator` (PyFlame's own when None): a seed for workers, whether there
+    are any or not, and with `shuffle` one for the order. So passes differ, and the same state of
+    the generator gives the same passes; put its state (`get_state()`) beside a checkpoint.
+
+    With `num_workers` batches are made by so many processes, `prefetch_factor` (2) each ahead; the
+    batches and their order are the same as without. Workers begin with seeds of their own, make
+    tensors on the CPU with one thread each, and share nothing with the caller: what a dataset
+    changes about itself there is lost. An IterableDataset is iterated by every worker: let it ask
+    get_worker_info() for its part. Tensors of a TensorDataset that are on another device are
+    batched in the calling process. An error of a worker is raised with the worker's traceback.
+    `pin_memory` puts the tensors of each batch into memory that the GPU (`pin_memory_device`, or
+    the current one) reads directly, from which `to(device, non_blocking=True)` does not wait;
+    without a GPU it changes nothing. `in_order` is accepted: batches always come in order.
+    """
+
+    def __init__(
+        self,
+        dataset,
+        batch_size=1,
+        shuffle=None,
+        sampler=None,
+        batch_sampler=None,
+        num_workers=0,
+        collate_fn=None,
+        pin_memory=False,
+        drop_last=False,
+        timeout=0,
+        worker_init_fn=None,
+        multiprocessing_context=None,
+        generator=None,
+        *,
+        prefetch_factor=None,
+        persistent_workers=False,
+        pin_memory_device="",
+        in_order=True,
+    ):
+        if num_workers < 0 or timeout < 0:
+            raise ValueError(
+                f"pf.utils.data.DataLoader: got num_workers {num_workers} and timeout {timeout}; "
+                "expected at least 0"
+            )
+        if num_workers == 0 and (prefetch_factor is not None or persistent_workers or timeout):
+            raise ValueError(
+                "pf.utils.data.DataLoader: prefetch_factor, persistent_workers and timeout are for "
+                "workers; expected none of them with num_workers=0; set num_workers"
+            )
+        if prefetch_factor is not None and prefetch_factor < 1:
+            raise ValueError(
+                f"pf.utils.data.DataLoader: prefetch_factor is {prefetch_factor}; expected at "
+                "least 1"
+            )
+        iterable = isinstance(dataset, IterableDataset)
+        if iterable and (shuffle or sampler is not None or batch_sampler is not None):
+            raise ValueError(
+                "pf.utils.data.DataLoader: an IterableDataset has its own order; expected no "
+                "shuffle and no sampler"
+            )
+        if sampler is not None and shuffle:
+            raise ValueError("pf.utils.data.DataLoader: sampler and shuffle exclude each other")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "pf.utils.data.DataLoader: batch_sampler excludes batch_size, shuffle, "
+                    "sampler and drop_last"
+                )
+            batch_size = None
+        elif not iterable:
+            if sampler is None and shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            elif sampler is None:
+                sampler = SequentialSampler(dataset)
+            if batch_size is not None:
+                batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.collate_fn = collate_fn
+        self.generator = generator
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.persistent_workers = persistent_workers
+        self._iterable = iterable
+        self._pool = None
+
+    def __iter__(self):
+        seed = draw_seed(self.generator)
+        batches = self._batches(seed)
+        if self.pin_memory:
+            batches = (pin_memory(b, self.pin_memory_device or None) for b in batches)
+        return _Pass(self, batches)
+
+    def _batches(self, seed):
+        if self._iterable:
+            fetch = _Stream(self.dataset, self.collate_fn, self.batch_size, self.drop_last)
+            if not self.num_workers:
+                return fetch.stream()
+            return self._from_workers(fetch, itertools.repeat(None), seed)
+        batched = self.batch_sampler is not None
+        fetch = _Fetch(self.dataset, self.collate_fn, batched)
+        requests = self.batch_sampler if batched else self.sampler
+        if not self.num_workers or on_device(self.dataset):
+            return map(fetch, requests)
+        return self._from_workers(fetch, requests, seed)
+
+    def _from_workers(self, fetch, requests, seed):
+        from .workers import Pool
+
+        pool = self._pool
+        if pool is None or pool.busy:  # another pass is still going on
+            pool = Pool(
+                self.num_workers,
+                fetch,
+                self.worker_init_fn,
+                self.multiprocessing_context,
+                self.timeout,
+            )
+            if self.persistent_workers and self._pool is None:
+                self._pool = pool
+        try:
+            yield from pool.run(requests, self.prefetch_factor, seed)
+        except Exception:
+            if pool is self._pool:  # not used again after something went wrong
+                self._pool = None
+            raise
+        finally:
+            pool.busy = False
+            if pool is not self._pool:
+                pool.close()
+
+    def __del__(self):
+        if getattr(self, "_pool", None) is not None:
+            self._pool.close()
+
+    def __len__(self):
+        if self._iterable:
+            full, rest = divmod(len(self.dataset), self.batch_size or 1)
+            return full + (1 if rest and not self.drop_last else 0)
+        return len(self.batch_sampler if self.batch_sampler is not None else self.sampler)
