@@ -9,7 +9,6 @@ import pytest
 import pyflame as pf
 from pyflame.utils import data as D
 
-
 Pair = collections.namedtuple("Pair", "a b")
 
 

@@ -1,8 +1,9 @@
 """Datasets and loaders. Names as in torch.utils.data."""
 
+# ruff: noqa: F401 (pin_memory is for those who batch by themselves)
+
 import sys
 
-from . import collate, dataloader, dataset, sampler
 from .collate import default_collate, default_convert
 from .dataloader import DataLoader, pin_memory
 from .dataset import (
