@@ -131,6 +131,7 @@ _LAZY = {
     "set_num_interop_threads": "_misc",
     "get_num_interop_threads": "_misc",
     "set_anomaly_enabled": "_misc",
+    "einsum": "_misc",
     "tensordot": "_misc",
     "broadcast_shapes": "_misc",
     "detach": "_misc",
@@ -157,6 +158,8 @@ _LAZY = {
     "get_autocast_gpu_dtype": "amp",
     "set_autocast_gpu_dtype": "amp",
 }
+for _name in _LAZY:  # operations with a Python form of their own
+    globals().pop(_name, None)
 _TYPED = {
     "FloatTensor": "float32",
     "DoubleTensor": "float64",

@@ -1,5 +1,7 @@
 """Small functions of the package that most programs never call."""
 
+import string
+
 from . import _C
 
 
@@ -148,16 +150,16 @@ def can_cast(from_, to):
     return _category(from_) <= _category(to)
 
 
-def result_type(tensor1, tensor2):
+def result_type(tensor, other):
     """The dtype that an operation of both gives."""
     one = lambda x: _C._functions["zeros"]((), dtype=x.dtype) if isinstance(x, _C.Tensor) else x  # noqa: E731
-    if isinstance(tensor1, _C.Tensor) and isinstance(tensor2, _C.Tensor):
-        a = _C._functions["zeros"]([0] * min(tensor1.dim(), 1), dtype=tensor1.dtype)
-        b = _C._functions["zeros"]([0] * min(tensor2.dim(), 1), dtype=tensor2.dtype)
+    if isinstance(tensor, _C.Tensor) and isinstance(other, _C.Tensor):
+        a = _C._functions["zeros"]([0] * min(tensor.dim(), 1), dtype=tensor.dtype)
+        b = _C._functions["zeros"]([0] * min(other.dim(), 1), dtype=other.dtype)
         return (a + b).dtype
-    if isinstance(tensor1, _C.Tensor) or isinstance(tensor2, _C.Tensor):
-        return (one(tensor1) + one(tensor2)).dtype
-    return _C.tensor(tensor1 + tensor2).dtype
+    if isinstance(tensor, _C.Tensor) or isinstance(other, _C.Tensor):
+        return (one(tensor) + one(other)).dtype
+    return _C.tensor(tensor + other).dtype
 
 
 def set_default_device(device):
@@ -210,7 +212,7 @@ def are_deterministic_algorithms_enabled():
     return True
 
 
-def set_num_interop_threads(n):
+def set_num_interop_threads(num):
     """Accepted for programs that call it: operations run one after the other."""
 
 
@@ -233,6 +235,37 @@ def broadcast_shapes(*shapes):
 def detach(input):
     """The same values without history; shares memory."""
     return input.detach()
+
+
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+
+
+def _subscript(labels):
+    """A list of numbers from 0 to 51, perhaps with Ellipsis, as letters."""
+    labels = list(labels)
+    for x in labels:
+        if x is not Ellipsis and not (isinstance(x, int) and 0 <= x < len(_LETTERS)):
+            raise _C.ValueError(
+                f"pf.einsum: got the label {x!r}; expected numbers from 0 to 51 and Ellipsis; "
+                "number the dimensions anew"
+            )
+    return "".join("..." if x is Ellipsis else _LETTERS[x] for x in labels)
+
+
+def einsum(*args):
+    """Sum of products by named dimensions.
+
+    ``einsum("ij,jk->ik", a, b)`` is a matrix product; letters that are not in the output are summed
+    over, a letter repeated in one operand takes its diagonal, "..." stands for dimensions that
+    broadcast. Without "->" the output has the letters that occur once, in alphabetical order.
+    ``einsum(a, [0, 1], b, [1, 2], [0, 2])`` says the same with numbers (and Ellipsis).
+    """
+    if not args or isinstance(args[0], str):
+        return _C._functions["einsum"](*args)
+    equation = ",".join(_subscript(labels) for labels in args[1::2][: len(args) // 2])
+    if len(args) % 2:
+        equation += "->" + _subscript(args[-1])
+    return _C._functions["einsum"](equation, args[: len(args) // 2 * 2 : 2])
 
 
 def tensordot(a, b, dims=2):

@@ -162,9 +162,9 @@ def untyped_storage(self):
     return UntypedStorage(self)
 
 
-def apply_(self, fn):
-    """Replaces each element by fn(element), one by one in Python; slow."""
-    values = [fn(v) for v in self.detach().reshape(-1).tolist()]
+def apply_(self, callable):
+    """Replaces each element by callable(element), one by one in Python; slow."""
+    values = [callable(v) for v in self.detach().reshape(-1).tolist()]
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 

@@ -26,6 +26,9 @@ Tensor index_tensor(PyObject* o, const Tensor& self) {
     if ((PyList_Check(o) || PyTuple_Check(o)) && PySequence_Fast_GET_SIZE(o) == 0)
       dtype = Obj(wrap(DType::Int64));
     t = tensor_from_data(o, dtype.get(), nullptr, true, "Tensor.__getitem__");
+  } else if (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o)) {  // range(3)
+    Obj list(check(PySequence_List(o)));
+    return index_tensor(list.get(), self);
   } else {
     return {};
   }

@@ -25,6 +25,7 @@ struct Overload {
   Schema schema;
   std::function<ops::Value(std::vector<ops::Value>&)> call;
   PyTypeObject* result_type = nullptr;  // named tuple
+  bool old = false;                     // ops::kOld
 };
 
 struct OpSet {
@@ -59,6 +60,7 @@ void parse(OpSet& set) {
     o.row = set.rows[i];
     o.schema = parse_schema(op.schema);
     o.call = op.call;
+    o.old = (op.where & ops::kOld) != 0;
     if (i == 0) set.quick = op.quick;
     if (op.quick != set.quick) set.quick = -1;
     if (set.quick >= 0) set.quick_arity = ops::operand_count(static_cast<ops::OpId>(set.quick));
@@ -87,13 +89,17 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
     if (s.params[i].py_name == name) return i;
   for (int i = 0; i < n; ++i)
     if (PyUnicode_Compare(s.params[i].py_name, name) == 0) return i;
-  const char* alias = equals(name, "axis")       ? "dim"
-                      : equals(name, "keepdims") ? "keepdim"
-                      : equals(name, "self")     ? "input"
-                                                 : nullptr;
-  if (alias)
-    for (int i = 0; i < n; ++i)
-      if (s.params[i].name == alias) return i;
+  for (int i = 0; i < n; ++i)
+    for (const std::string& alias : s.params[i].aliases)
+      if (equals(name, alias.c_str())) return i;
+  // NumPy's names, which PyTorch takes for any operation.
+  static constexpr std::pair<const char*, const char*> kEverywhere[] = {
+      {"axis", "dim"}, {"keepdims", "keepdim"}, {"self", "input"}, {"x", "input"},
+      {"a", "input"},  {"x1", "input"},         {"x2", "other"}};
+  for (auto [alias, meant] : kEverywhere)
+    if (equals(name, alias))
+      for (int i = 0; i < n; ++i)
+        if (s.params[i].name == meant) return i;
   if (equals(name, "out")) {
     if (value != Py_None) extras->out = value;
     return value == Py_None || is_tensor(value) ? -1 : -2;
@@ -245,10 +251,11 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
   for (Py_ssize_t i = 0; i < total; ++i)
     array = array || std::strcmp(Py_TYPE(args[i])->tp_name, "numpy.ndarray") == 0;
   for (const Overload& o : set.overloads) {
+    if (o.old) continue;
     Extras extras;
     std::string why;
     bind_arguments(o.schema, args, nargs, kwnames, &values, &extras, &why);
-    const std::string& schema = ops::table()[o.row].schema;
+    const std::string schema = without_aliases(ops::table()[o.row].schema);
     m << (set.overloads.size() > 1 ? "\n    " : "") << schema << "  [" << why << "]";
   }
   m << (set.overloads.size() > 1 ? "\n" : "; ");
@@ -379,6 +386,11 @@ PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwn
   for (Overload& o : set.overloads) {
     Extras extras;
     if (!bind_arguments(o.schema, args, nargs, kwnames, &values, &extras, nullptr)) continue;
+    if (o.old) [[unlikely]]
+      check(PyErr_WarnFormat(PyExc_UserWarning, 1,
+                             "pf.%s: factors among the tensors are an old order of arguments; pass "
+                             "alpha=, beta= or value= as keywords",
+                             set.name.c_str()));
     PyObject* result;
     if (extras.generator) {
       WithGenerator with(extras.generator);
@@ -442,8 +454,9 @@ PyObject* op_doc(PyObject* o, void*) {
     parse(set);
     std::string doc;
     for (const Overload& v : set.overloads)
-      doc += set.name + python_signature(v.schema) +
-             (v.schema.result.empty() ? "" : " -> " + v.schema.result) + "\n";
+      if (!v.old)
+        doc += set.name + python_signature(v.schema) +
+               (v.schema.result.empty() ? "" : " -> " + v.schema.result) + "\n";
     std::string last;
     for (const Overload& v : set.overloads) {
       const std::string& d = ops::table()[v.row].doc;
@@ -538,7 +551,10 @@ void sync(std::vector<std::string>* added) {
         if (use == kAsMethod && !PyDict_GetItemString(type_dict, op.name.c_str()))
           check(PyDict_SetItemString(type_dict, op.name.c_str(), o));
       }
-      set_of(o).rows.push_back(rows_seen);
+      std::vector<size_t>& rows = set_of(o).rows;
+      const auto is_old = [&](size_t r) { return (table[r].where & ops::kOld) != 0; };
+      const bool last = is_old(rows_seen) || !set_of(o).overloads.empty();
+      rows.insert(last ? rows.end() : std::find_if(rows.begin(), rows.end(), is_old), rows_seen);
     }
   }
   PyType_Modified(TensorType);
@@ -547,9 +563,10 @@ void sync(std::vector<std::string>* added) {
 nb::object table_rows() {
   nb::list rows;
   for (const ops::Op& op : ops::table()) {
+    if (op.where & ops::kOld) continue;
     nb::dict row;
     row["name"] = nb::str(op.name.c_str(), op.name.size());
-    row["schema"] = nb::str(op.schema.c_str(), op.schema.size());
+    row["schema"] = without_aliases(op.schema);
     row["doc"] = nb::str(op.doc.c_str(), op.doc.size());
     row["family"] = nb::str(op.family.c_str(), op.family.size());
     row["function"] = (op.where & ops::kFunction) != 0;
@@ -572,6 +589,7 @@ nb::object parsed(const char* schema_text) {
   for (const Param& p : s.params) {
     nb::dict d;
     d["name"] = p.name.c_str();
+    d["aliases"] = p.aliases;
     d["annotation"] = annotation(p).c_str();
     d["keyword_only"] = p.keyword_only;
     d["default"] = p.has_default ? nb::object(nb::str(p.default_text.c_str())) : nb::none();
@@ -582,6 +600,29 @@ nb::object parsed(const char* schema_text) {
   d["params"] = params;
   d["result"] = s.result.c_str();
   return d;
+}
+
+// Whether a call would be taken, without making it; for tests of signatures.
+bool fits(nb::handle op, nb::args positional, nb::kwargs keywords) {
+  if (Py_TYPE(op.ptr()) != OpType) type_error("_fits() takes an operation and its arguments");
+  OpSet& set = set_of(op.ptr());
+  parse(set);
+  std::vector<PyObject*> args;
+  for (nb::handle a : positional) args.push_back(a.ptr());
+  nb::list names;
+  for (auto [name, value] : keywords) {
+    names.append(name);
+    args.push_back(value.ptr());
+  }
+  nb::tuple kwnames(names);
+  std::vector<ops::Value> values;
+  for (const Overload& o : set.overloads) {
+    Extras extras;
+    if (bind_arguments(o.schema, args.data(), static_cast<Py_ssize_t>(positional.size()),
+                       kwnames.ptr(), &values, &extras, nullptr))
+      return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -610,6 +651,7 @@ void init_registry(nb::module_& m) {
   sync(nullptr);
   m.def("_table", &table_rows);
   m.def("_parse_schema", &parsed);
+  m.def("_fits", &fits);
   m.def("_define_pointwise",
         [](const std::string& name, const std::string& expression,
            const std::vector<std::pair<std::string, double>>& attrs,

@@ -144,7 +144,11 @@ Schema parse_schema(const std::string& text) {
     std::string_view head = trim(part.substr(0, eq));
     size_t space = head.rfind(' ');
     if (space == std::string_view::npos) bad(text, "a parameter needs type and name");
-    p.name = std::string(trim(head.substr(space + 1)));
+    std::string_view names = trim(head.substr(space + 1));
+    for (size_t bar; (bar = names.rfind('|')) != std::string_view::npos;
+         names = names.substr(0, bar))
+      p.aliases.emplace_back(names.substr(bar + 1));
+    p.name = std::string(names);
     std::string_view type = trim(head.substr(0, space));
     if (!type.empty() && type.back() == '?') {
       p.optional = true;
@@ -171,6 +175,12 @@ Schema parse_schema(const std::string& text) {
     }
   }
   return s;
+}
+
+std::string without_aliases(std::string text) {
+  for (size_t bar; (bar = text.find('|')) != std::string::npos;)
+    text.erase(bar, text.find_first_of("|=,) ", bar + 1) - bar);
+  return text;
 }
 
 const char* type_text(Type t, bool optional) {

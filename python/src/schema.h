@@ -27,6 +27,7 @@ enum class Type : uint8_t {
 struct Param {
   std::string name;
   PyObject* py_name = nullptr;  // interned, never freed
+  std::vector<std::string> aliases;  // other keywords for it: "input|tensor" in the row
   Type type = Type::Tensor;
   bool optional = false;  // None is allowed
   bool keyword_only = false;
@@ -45,6 +46,7 @@ struct Schema {
 };
 
 Schema parse_schema(const std::string& text);  // throws std::invalid_argument
+std::string without_aliases(std::string text);  // a schema as people read it
 const char* type_text(Type, bool optional);    // "tuple of ints", for messages
 std::string annotation(const Param&);          // "Optional[Sequence[int]]", for stubs
 

@@ -50,13 +50,21 @@ Tensor diagflat(const Tensor& t, int64_t offset) {
   return diag_embed(reshape(t, {-1}), offset, 0, 1);
 }
 
-Tensor fill_diagonal_(Tensor t, Scalar value) {
+Tensor fill_diagonal_(Tensor t, Scalar value, bool wrap) {
   ops::check_defined(t, "fill_diagonal_");
   const int n = t->shape.size();
   bool fits = n >= 2;
   for (int d = 1; n > 2 && fits && d < n; ++d) fits = t->shape[d] == t->shape[0];
   PF_CHECK(fits, ShapeError, "fill_diagonal_", "got shape ", t->shape,
            "; expected a matrix, or equal sizes; use diagonal().fill_()");
+  if (n == 2 && wrap) {  // again below each square and a row between
+    const int64_t rows = t->shape[0], step = t->shape[1] + 1;
+    for (int64_t r = 0; r < rows; r += step) {
+      Tensor part = diagonal(slice(t, 0, r, std::min(r + step - 1, rows)), 0, 0, 1);
+      fill_(part, value);
+    }
+    return t;
+  }
   Tensor line = t;
   while (line->shape.size() > 1) line = diagonal(line, 0, 0, 1);
   fill_(line, value);
@@ -220,6 +228,13 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   return to(counts, t->dtype);
 }
 
+// A number beside a tensor, of its dtype unless only a float holds it.
+Tensor number_like(Scalar s, const Tensor& like) {
+  ops::check_defined(like, "isin");
+  const bool widen = s.is_float() && !is_float(like->dtype);
+  return scalar_tensor(s, widen ? default_dtype() : like->dtype, like->storage->device);
+}
+
 Tensor isin(const Tensor& elements, const Tensor& test, bool, bool invert) {
   ops::check_defined(elements, "isin");
   ops::check_defined(test, "isin");
@@ -347,6 +362,10 @@ Tensor feature_dropout(const Tensor& t, double p, bool training) {
   shape[1] = t->shape[1];
   return mul(t, dropout(ops::raw_full(shape, t->dtype, t->storage->device, 1), p, true));
 }
+Tensor feature_dropout_row(Tensor t, double p, bool training, bool inplace) {
+  const Tensor r = feature_dropout(t, p, training);
+  return inplace && r.impl() != t.impl() ? copy_(t, r) : r;
+}
 
 }  // namespace
 
@@ -369,8 +388,10 @@ const Family kCompose("composed", [](Family& f) {
                      "Matrices whose diagonals are the last dimension, zero elsewhere."});
   f.op(&diagflat, {"diagflat(Tensor input, int offset=0) -> Tensor",
                    "The matrix whose diagonal is the flattened input."});
-  f.op(&fill_diagonal_, {"fill_diagonal_(Tensor input, Scalar fill_value) -> Tensor",
-                         "Writes one value to the main diagonal.", kMethod});
+  f.op(&fill_diagonal_,
+       {"fill_diagonal_(Tensor input, Scalar fill_value, bool wrap=False) -> Tensor",
+        "Writes one value to the main diagonal; wrap=True goes on below it in tall matrices.",
+        kMethod});
   f.op(&select_scatter, {"select_scatter(Tensor input, Tensor src, int dim, int index) -> Tensor",
                          "A copy with `copy.select(dim, index)` replaced by src."});
   f.op(&slice_scatter,
@@ -412,6 +433,16 @@ const Family kCompose("composed", [](Family& f) {
   f.op(&isin, {"isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool "
                "invert=False) -> Tensor",
                "Whether each element is one of test_elements.", kFunction, false});
+  f.op(+[](const Tensor& elements, Scalar test, bool unique,
+           bool invert) { return isin(elements, number_like(test, elements), unique, invert); },
+       {"isin(Tensor elements, Scalar test_elements|test_element, *, bool assume_unique=False, "
+        "bool invert=False) -> Tensor",
+        "The same for one number.", kFunction, false});
+  f.op(+[](Scalar element, const Tensor& test, bool unique,
+           bool invert) { return isin(number_like(element, test), test, unique, invert); },
+       {"isin(Scalar elements|element, Tensor test_elements, *, bool assume_unique=False, bool "
+        "invert=False) -> Tensor",
+        "The same for one number.", kFunction, false});
   f.op(&pad_sequence,
        {"pad_sequence(Tensor[] sequences, bool batch_first=False, Scalar padding_value=0.0, str "
         "padding_side='right') -> Tensor",
@@ -432,13 +463,15 @@ const Family kCompose("composed", [](Family& f) {
   f.op(&unravel_index,
        {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
         "Positions in a flattened tensor as one index for each dimension.", kFunction, false});
-  for (const char* schema : {"dropout1d(Tensor input, float p=0.5, bool training=True) -> Tensor",
-                             "dropout2d(Tensor input, float p=0.5, bool training=True) -> Tensor",
-                             "dropout3d(Tensor input, float p=0.5, bool training=True) -> Tensor"})
-    f.op(&feature_dropout, {schema,
-                            "Whole channels of [batch, channels, ...] set to 0 with probability p, "
-                            "the others divided by 1 - p.",
-                            kFunctional});
+  for (const char* schema :
+       {"dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+        "dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+        "dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor"})
+    f.op(&feature_dropout_row,
+         {schema,
+          "Whole channels of [batch, channels, ...] set to 0 with probability p, "
+          "the others divided by 1 - p.",
+          kFunctional});
 });
 
 }  // namespace

@@ -18,9 +18,10 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   return sum(mul(div(x1, n1), div(x2, n2)), at);
 }
 
-Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
-  ops::check_floating(x1, "pairwise_distance", "x1");
-  ops::check_floating(x2, "pairwise_distance", "x2");
+Tensor pairwise_distance(const Tensor& first, const Tensor& second, double p, double eps,
+                         bool keepdim) {
+  const Tensor x1 = ops::as_floating(first, "pairwise_distance", "x1");
+  const Tensor x2 = ops::as_floating(second, "pairwise_distance", "x2");
   return norm(add(sub(x1, x2), Scalar(eps)), p, IntList{-1}, keepdim);
 }
 

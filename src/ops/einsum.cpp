@@ -314,8 +314,10 @@ Tensor einsum(const std::string& equation, const TensorList& operands) {
   return Einsum(equation, operands).run();
 }
 
-Tensor tensordot(const Tensor& a, const Tensor& b, const IntList& dims_a, const IntList& dims_b) {
-  PF_AUTOCAST("tensordot", Promote, tensordot, a, b, dims_a, dims_b);
+Tensor tensordot(const Tensor& first, const Tensor& second, const IntList& dims_a,
+                 const IntList& dims_b) {
+  PF_AUTOCAST("tensordot", Promote, tensordot, first, second, dims_a, dims_b);
+  Tensor a = first, b = second;
   PF_CHECK(a.defined() && b.defined() && a->dtype == b->dtype, DTypeError, "tensordot",
            "got tensors of different dtypes; expected the same; convert one with .to(dtype)");
   PF_CHECK(dims_a.size() == dims_b.size(), ShapeError, "tensordot", "got ", dims_a.size(), " and ",
@@ -326,6 +328,11 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const IntList& dims_a, const 
   int64_t summed = 1;
   for (size_t i = 0; i < dims_a.size(); ++i) {
     const int da = wrap_dim(dims_a[i], na, "tensordot"), db = wrap_dim(dims_b[i], nb, "tensordot");
+    // A size of 1 broadcasts: the other side is summed first.
+    if (na > da && nb > db && b->shape[db] == 1 && a->shape[da] != 1)
+      a = sum(a, IntList{da}, true, a->dtype);
+    else if (na > da && nb > db && a->shape[da] == 1 && b->shape[db] != 1)
+      b = sum(b, IntList{db}, true, b->dtype);
     PF_CHECK(na > da && nb > db && !used_a[static_cast<size_t>(da)] &&
                  !used_b[static_cast<size_t>(db)] && a->shape[da] == b->shape[db],
              ShapeError, "tensordot", "got ", a->shape, " and ", b->shape, " with dimensions ", da,

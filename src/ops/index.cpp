@@ -107,6 +107,17 @@ Plan plan_index(const Tensor& self, const TensorList& list, const char* op) {
   return p;
 }
 
+// No elements, and a gradient of zeros.
+Tensor nothing_of(const Tensor& self, const Dims& shape) {
+  Tensor out = make_tensor(shape, self->dtype, self->storage->device);
+  if (autograd::wanted({self}))
+    autograd::attach("gather", {out}, {self}, {}, [like = self->shape](const Context& c) -> Grads {
+      const Tensor& g = c.grad();
+      return {g.defined() ? raw_full(like, g->dtype, g->storage->device, 0) : Tensor()};
+    });
+  return out;
+}
+
 Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bool wrap) {
   static const Kernel kernel{"index"};
   Plan p = plan_index(self, list, op);
@@ -230,6 +241,10 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
   ops::check_defined(self, "gather");
   Tensor index = ops::as_index(given, "gather");
   ops::check_same_device(self, index, "gather");
+  if (index->numel == 0) {  // nothing is read, whatever the other sizes
+    wrap_dim(dim, self->shape.size(), "gather");
+    return ops::nothing_of(self, index->shape);
+  }
   if (self->shape.empty() || index->shape.empty()) {
     PF_CHECK(self->shape.size() <= 1 && index->shape.size() <= 1, ShapeError, "gather",
              "got shapes ", self->shape, " and index ", index->shape,
@@ -443,10 +458,18 @@ static Tensor bincount(const Tensor& t, const Tensor& weights, int64_t minlength
   return out;
 }
 
-static Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool out_int32, bool right,
-                           const std::optional<std::string>& side) {
+static Tensor searchsorted(const Tensor& given, const Tensor& values, bool out_int32, bool right,
+                           const std::optional<std::string>& side, const Tensor& sorter) {
   static const Kernel kernel{"searchsorted"};
-  ops::check_defined(sorted, "searchsorted");
+  ops::check_defined(given, "searchsorted");
+  Tensor sorted = given;
+  if (sorter.defined()) {
+    PF_CHECK(sorter->dtype == DType::Int64 && sorter->shape == given->shape, ShapeError,
+             "searchsorted", "got a sorter of dtype ", sorter->dtype, " and shape ", sorter->shape,
+             " for a sequence of shape ", given->shape,
+             "; expected int64 and the shape of the sequence; pass its argsort()");
+    sorted = gather(given.detach(), -1, sorter);
+  }
   ops::check_defined(values, "searchsorted");
   ops::check_same_device(sorted, values, "searchsorted");
   if (side) {
@@ -472,12 +495,12 @@ static Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool out_
 }
 
 static Tensor searchsorted_number(const Tensor& sorted, Scalar value, bool out_int32, bool right,
-                                  const std::optional<std::string>& side) {
+                                  const std::optional<std::string>& side, const Tensor& sorter) {
   ops::check_defined(sorted, "searchsorted");
   const DType dtype =
       value.is_float() && !is_float(sorted->dtype) ? default_dtype() : sorted->dtype;
   return searchsorted(sorted, scalar_tensor(value, dtype, sorted->storage->device), out_int32,
-                      right, side);
+                      right, side, sorter);
 }
 
 static Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32,
@@ -485,7 +508,12 @@ static Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out
   ops::check_defined(boundaries, "bucketize");
   PF_CHECK(boundaries->shape.size() == 1, ShapeError, "bucketize", "got boundaries of shape ",
            boundaries->shape, "; expected one dimension; ravel them");
-  return searchsorted(boundaries, values, out_int32, right, {});
+  return searchsorted(boundaries, values, out_int32, right, {}, {});
+}
+
+static Tensor bucketize_number(Scalar value, const Tensor& boundaries, bool out_int32, bool right) {
+  ops::check_defined(boundaries, "bucketize");
+  return searchsorted_number(boundaries, value, out_int32, right, {}, {});
 }
 
 namespace ops {
@@ -498,9 +526,15 @@ const Family kIndexing("indexing", [](Family& f) {
                          kSpecial});
   f.op(&index_select, {"index_select(Tensor input, int dim, Tensor index) -> Tensor",
                        "The slices of a dimension that a 1-D integer tensor names."});
-  f.op(&gather, {"gather(Tensor input, int dim, Tensor index) -> Tensor",
-                 "out[i][j] = input[i][index[i][j]] (dim=1): one element for each index. Gradients "
-                 "of repeated indices add up in index order."});
+  f.op(
+      +[](const Tensor& t, int64_t dim, const Tensor& index, bool sparse) {
+        PF_CHECK(!sparse, NotSupportedError, "gather",
+                 "got sparse_grad=True; gradients are dense; leave it out");
+        return gather(t, dim, index);
+      },
+      {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+       "out[i][j] = input[i][index[i][j]] (dim=1): one element for each index. Gradients of "
+       "repeated indices add up in index order. An empty index may have any shape."});
   f.op(&take, {"take(Tensor input, Tensor index) -> Tensor",
                "Elements of the flattened input, in the shape of the index."});
   f.op(&take_along_dim, {"take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
@@ -532,7 +566,7 @@ const Family kIndexing("indexing", [](Family& f) {
                          kMethod});
   f.op(&masked_scatter_, {"masked_scatter_(Tensor input, Tensor mask, Tensor source) -> Tensor",
                           "In-place masked_scatter.", kMethod});
-  f.op(&one_hot, {"one_hot(Tensor input, int num_classes=-1) -> Tensor",
+  f.op(&one_hot, {"one_hot(Tensor input|tensor, int num_classes=-1) -> Tensor",
                   "1 at the index and 0 elsewhere, in a new last dimension; int64. Without "
                   "num_classes the largest index plus 1, for which it waits.",
                   kFunctional, false});
@@ -541,18 +575,22 @@ const Family kIndexing("indexing", [](Family& f) {
         "How often each number occurs, or the sum of its weights.", kFunction | kMethod, false});
   f.op(&searchsorted,
        {"searchsorted(Tensor sorted_sequence, Tensor input, *, bool out_int32=False, bool "
-        "right=False, str? side=None) -> Tensor",
+        "right=False, str? side=None, Tensor? sorter=None) -> Tensor",
         "Where each value would be inserted to keep the sequence sorted: the first place (left), "
-        "or after its equals (right).",
+        "or after its equals (right). `sorter` (its argsort) stands for sorting the sequence.",
         kFunction, false});
   f.op(&searchsorted_number,
        {"searchsorted(Tensor sorted_sequence, Scalar input, *, bool out_int32=False, bool "
-        "right=False, str? side=None) -> Tensor",
+        "right=False, str? side=None, Tensor? sorter=None) -> Tensor",
         "The same for one number.", kFunction, false});
   f.op(&bucketize,
        {"bucketize(Tensor input, Tensor boundaries, *, bool out_int32=False, bool "
         "right=False) -> Tensor",
         "The interval of sorted boundaries that each value lies in.", kFunction, false});
+  f.op(&bucketize_number,
+       {"bucketize(Scalar input, Tensor boundaries, *, bool out_int32=False, bool "
+        "right=False) -> Tensor",
+        "The same for one number.", kFunction, false});
 });
 
 }  // namespace

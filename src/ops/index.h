@@ -23,6 +23,8 @@ Plan plan_index(const Tensor& self, const TensorList& list, const char* op);
 
 // Reading and its gradient, with indices as `resolve` gives them. Differentiable.
 Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bool wrap = true);
+// An empty tensor of that shape, read from `self`.
+Tensor nothing_of(const Tensor& self, const Dims& shape);
 Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape, int64_t skip);
 
 // Runs the kernel "scatter" on `out`. Modes as in src/cpu/scatter.cpp.

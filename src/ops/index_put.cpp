@@ -122,6 +122,7 @@ Scatter check_scatter(const Tensor& self, int64_t dim, const Tensor& index, cons
   s.src = src;
   const int n = self->shape.size();
   s.dim = wrap_dim(dim, n, op);
+  if (s.index->numel == 0) return s;  // nothing is written, whatever the sizes
   bool fits = s.index->shape.size() == n && (src->shape.size() == n);
   for (int d = 0; fits && d < n; ++d)
     fits =
@@ -145,6 +146,7 @@ Tensor number_source(const Tensor& self, const Tensor& index, Scalar value) {
 // Writes into `out`, in a wider type where sums need it.
 void scatter_into(const Tensor& out, const Scatter& s, ScatterMode mode, const char* op) {
   NoGrad off;
+  if (s.index->numel == 0) return;
   if (out->shape.empty()) {
     Tensor flat = make_view(out, {1}, {1}, out->offset);
     Scatter one{reshape(s.index, {1}), reshape(s.src.detach(), {1}), 0};
@@ -160,16 +162,28 @@ void scatter_into(const Tensor& out, const Scatter& s, ScatterMode mode, const c
   ops::raw_copy(out, to(wide, out->dtype));
 }
 
-// The source's gradient from that of the places it went to.
-Tensor source_grad(const Tensor& g, int dim, const Tensor& index, const Dims& shape) {
-  Tensor r = gather(g, dim, index);
-  if (r->shape == shape) return r;
-  IntList padding;  // what the index did not reach got no gradient
+// The gradient of a source of which the index reached a part: the rest got none.
+Tensor reached(const Tensor& part, const Dims& shape) {
+  if (part->shape == shape) return part;
+  IntList padding;
   for (int d = shape.size() - 1; d >= 0; --d) {
     padding.push_back(0);
-    padding.push_back(shape[d] - r->shape[d]);
+    padding.push_back(shape[d] - part->shape[d]);
   }
-  return pad(r, padding, "constant", Scalar(0));
+  return pad(part, padding, "constant", Scalar(0));
+}
+// The part of a source that an index of that shape reaches.
+Tensor reached_part(const Tensor& src, const Dims& shape) {
+  Tensor part = src;
+  for (int d = 0; d < shape.size(); ++d)
+    if (part->shape[d] != shape[d]) part = slice(part, d, 0, shape[d]);
+  return part;
+}
+
+// The source's gradient from that of the places it went to.
+Tensor source_grad(const Tensor& g, int dim, const Tensor& index, const Dims& shape) {
+  if (index->numel == 0) return ops::raw_full(shape, g->dtype, g->storage->device, 0);
+  return reached(gather(g, dim, index), shape);
 }
 
 Tensor scatter_with(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
@@ -282,27 +296,43 @@ Grads extreme_grad(const Context& c, int dim) {
   Grads r(3);
   if (!c.grad().defined()) return r;
   Tensor self = c.saved(0), index = c.saved(1), src = c.saved(2), result = c.saved(3);
-  Tensor part = src;
-  for (int d = 0; d < index->shape.size(); ++d)
-    if (part->shape[d] != index->shape[d]) part = slice(part, d, 0, index->shape[d]);
+  const Tensor part = reached_part(src, index->shape);
   const DType dtype = c.grad()->dtype;
   Tensor self_won = to(eq(self, result), dtype);
   Tensor src_won = to(eq(part, gather(result, dim, index)), dtype);
   Tensor winners = clamp(scatter_add(self_won, dim, index, src_won), Scalar(1), {});
   Tensor share = div(c.grad(), winners);
   if (c.needs(0)) r[0] = mul(share, self_won);
-  if (c.needs(2)) {
-    // Only what the index reached; the rest of a larger source got nothing.
-    r[2] = mul(source_grad(share, dim, index, index->shape), src_won);
-    if (!(src->shape == index->shape)) {
-      IntList padding;
-      for (int d = src->shape.size() - 1; d >= 0; --d) {
-        padding.push_back(0);
-        padding.push_back(src->shape[d] - index->shape[d]);
-      }
-      r[2] = pad(r[2], padding, "constant", Scalar(0));
-    }
-  }
+  if (c.needs(2)) r[2] = reached(mul(gather(share, dim, index), src_won), src->shape);
+  return r;
+}
+
+Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, const Tensor& src,
+                      const std::string& reduce, bool include_self);
+
+// Gradient of a scattered product: the product of all others in the same place. One zero leaves a
+// gradient for itself alone, two leave none.
+Grads product_grad(const Context& c, int dim) {
+  Grads r(3);
+  if (!c.grad().defined()) return r;
+  const Tensor self = c.saved(0), index = c.saved(1), src = c.saved(2);
+  const Tensor part = reached_part(src, index->shape);
+  const DType dtype = c.grad()->dtype;
+  const Tensor self_zero = eq(self, Scalar(0)), src_zero = eq(part, Scalar(0));
+  const Tensor zeros = scatter_add(to(self_zero, dtype), dim, index, to(src_zero, dtype));
+  const Tensor nonzero = scatter_reduce(masked_fill(self, self_zero, 1), dim, index,
+                                        masked_fill(part, src_zero, 1), "prod", true);
+  const auto others = [](const Tensor& x, const Tensor& is_zero, const Tensor& all,
+                         const Tensor& count) {
+    const Tensor rest = div(all, masked_fill(x, is_zero, 1));
+    return where(eq(count, where(is_zero, Scalar(1.0), zeros_like(count))), rest, Scalar(0.0));
+  };
+  if (c.needs(0)) r[0] = mul(c.grad(), others(self, self_zero, nonzero, zeros));
+  if (c.needs(2))
+    r[2] =
+        reached(mul(gather(c.grad(), dim, index),
+                    others(part, src_zero, gather(nonzero, dim, index), gather(zeros, dim, index))),
+                src->shape);
   return r;
 }
 
@@ -317,13 +347,18 @@ Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, con
     start = scatter_with(self, dim, s.index,
                          number_source(self, s.index, identity_of(mode, self->dtype)), ops::kAssign,
                          "scatter");
-  if ((mode == ops::kMax || mode == ops::kMin) && autograd::wanted({start, s.src}) &&
-      !self->shape.empty()) {
+  if (mode != ops::kAdd && autograd::wanted({start, s.src}) && s.index->numel > 0) {
+    if (self->shape.empty())
+      return reshape(scatter_reduce(reshape(self, {1}), 0, reshape(s.index, {1}),
+                                    reshape(s.src, {1}), reduce, include_self),
+                     {});
     Tensor out = ops::raw_clone(start);
     scatter_into(out, s, mode, "scatter_reduce");
     autograd::attach("scatter_reduce", {out}, {start, s.index, s.src},
                      {Saved(start), Saved(s.index), Saved(s.src), Saved(out, true)},
-                     [d = s.dim](const Context& c) -> Grads { return extreme_grad(c, d); });
+                     [d = s.dim, mode](const Context& c) -> Grads {
+                       return mode == ops::kMultiply ? product_grad(c, d) : extreme_grad(c, d);
+                     });
     return out;
   }
   Tensor out = scatter_with(start, dim, s.index, s.src, mode,
@@ -334,6 +369,11 @@ Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, con
       scatter_with(none, dim, s.index, number_source(self, s.index, 1), ops::kAdd, "scatter_add");
   count = clamp(count, Scalar(1), {});
   return is_float(self->dtype) ? div(out, count) : to(div(out, count), self->dtype);
+}
+
+Tensor scatter_reduce_(Tensor self, int64_t dim, const Tensor& index, const Tensor& src,
+                       const std::string& reduce, bool include_self) {
+  return copy_(self, scatter_reduce(self, dim, index, src, reduce, include_self));
 }
 
 // ---- index_add, index_copy, index_fill ----------------------------------------------------------
@@ -561,8 +601,12 @@ const Family kScatter("indexing", [](Family& f) {
   f.op(&scatter_reduce,
        {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool "
         "include_self=True) -> Tensor",
-        "Combines src where the index points: 'sum', 'prod', 'mean', 'amax' or 'amin'. Gradients "
-        "for all but prod."});
+        "Combines src where the index points: 'sum', 'prod', 'mean', 'amax' or 'amin'. Equal "
+        "extremes share the gradient."});
+  f.op(&scatter_reduce_,
+       {"scatter_reduce_(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool "
+        "include_self=True) -> Tensor",
+        "In-place scatter_reduce.", kMethod});
   f.op(&index_add, {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar "
                     "alpha=1) -> Tensor",
                     "A copy with alpha * source's slices added at the indices of a dimension."});

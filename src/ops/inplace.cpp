@@ -88,8 +88,8 @@ Tensor baddbmm_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar 
 Tensor addbmm_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   return write(t, addbmm(t, a, b, beta, alpha), "addbmm_");
 }
-Tensor cumsum_(Tensor t, int64_t dim) {
-  return write(t, cumsum(t, dim), "cumsum_");
+Tensor cumsum_(Tensor t, int64_t dim, std::optional<DType> dtype) {
+  return write(t, cumsum(dtype ? to(t, *dtype) : t, dim), "cumsum_");
 }
 
 // Elements of the flattened tensor replaced (or added to), in place.
@@ -141,7 +141,8 @@ const ops::Family kInplace("in place", [](ops::Family& f) {
   f.op(&addbmm_, row("addbmm_(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, "
                      "Scalar alpha=1) -> Tensor",
                      "In-place addbmm."));
-  f.op(&cumsum_, row("cumsum_(Tensor input, int dim) -> Tensor", "In-place cumsum."));
+  f.op(&cumsum_,
+       row("cumsum_(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", "In-place cumsum."));
   f.op(&put_, row("put_(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> "
                   "Tensor",
                   "In-place put."));

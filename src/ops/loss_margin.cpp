@@ -23,13 +23,13 @@ Tensor by_sign(const Tensor& target, const Tensor& positive, const Tensor& negat
 
 }  // namespace
 
-Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_input, bool full,
+Tensor poisson_nll_loss(const Tensor& given, const Tensor& target, bool log_input, bool full,
                         double eps, const std::string& reduction) {
-  PF_AUTOCAST("poisson_nll_loss", Raise, poisson_nll_loss, input, target, log_input, full, eps,
+  PF_AUTOCAST("poisson_nll_loss", Raise, poisson_nll_loss, given, target, log_input, full, eps,
               reduction);
   const char* op = "poisson_nll_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
-  ops::check_floating(input, op);
+  const Tensor input = ops::as_floating(given, op);
   ops::check_pair(input, target, op);
   Tensor loss = log_input ? sub(exp(input), mul(target, input))
                           : sub(input, mul(target, log(add(input, Scalar(eps)))));
@@ -42,11 +42,11 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_inpu
   return reduced(loss, r);
 }
 
-Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var, bool full,
+Tensor gaussian_nll_loss(const Tensor& given, const Tensor& target, const Tensor& var, bool full,
                          double eps, const std::string& reduction) {
   const char* op = "gaussian_nll_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
-  ops::check_floating(input, op);
+  const Tensor input = ops::as_floating(given, op);
   ops::check_floating(var, op, "var");
   ops::check_pair(input, target, op);
   Tensor v = var;
@@ -80,14 +80,14 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, double ma
                  r);
 }
 
-Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
+Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Tensor& target,
                              double margin, const std::string& reduction) {
-  PF_AUTOCAST("cosine_embedding_loss", Raise, cosine_embedding_loss, input1, input2, target, margin,
+  PF_AUTOCAST("cosine_embedding_loss", Raise, cosine_embedding_loss, first, second, target, margin,
               reduction);
   const char* op = "cosine_embedding_loss";
   const ops::Reduction r = ops::reduction_from(reduction, op);
-  ops::check_floating(input1, op, "input1");
-  ops::check_floating(input2, op, "input2");
+  const Tensor input1 = ops::as_floating(first, op, "input1");
+  const Tensor input2 = ops::as_floating(second, op, "input2");
   ops::check_defined(target, op, "target");
   PF_CHECK(!input1->shape.empty() && input1->shape == input2->shape, ShapeError, op, "got ",
            input1->shape, " and ", input2->shape,

@@ -174,9 +174,29 @@ void put_own(OpId id, std::initializer_list<Own> rows) {
 
 constexpr unsigned kBoth = kFunction | kMethod;
 
+// A number as the tensor that it stands for, of the dtype of its kind.
+Tensor number(const Value& v, Device device) {
+  const Scalar s = scalar_of(v);
+  return scalar_tensor(s,
+                       s.is_float()  ? default_dtype()
+                       : s.is_bool() ? DType::Bool
+                                     : DType::Int64,
+                       device);
+}
+
+// For functions of two numbers: the first becomes a tensor.
+Call first_as_tensor(Call call) {
+  return [call = std::move(call)](std::vector<Value>& v) -> Value {
+    v[0] = number(v[0], get_device());
+    return call(v);
+  };
+}
+
 void register_sums() {
-  const Call plus = [](std::vector<Value>& v) {
+  const Call plus = [](std::vector<Value>& v) -> Value {
     const Scalar alpha = scalar_of(v[2]);
+    if (auto* y = std::get_if<Tensor>(&v[1]); y && !std::holds_alternative<Tensor>(v[0]))
+      return pyflame::add(alpha.to_double() == 1 ? *y : pyflame::mul(*y, alpha), scalar_of(v[0]));
     return tensor_or_scalar(
         v, [&](const Tensor& x, const Tensor& y) { return pyflame::add(x, y, alpha); },
         [&](const Tensor& x, Scalar y) {
@@ -186,8 +206,10 @@ void register_sums() {
           return pyflame::add(x, Scalar(y.i * alpha.i));
         });
   };
-  const Call minus = [](std::vector<Value>& v) {
+  const Call minus = [](std::vector<Value>& v) -> Value {
     const Scalar alpha = scalar_of(v[2]);
+    if (auto* y = std::get_if<Tensor>(&v[1]); y && !std::holds_alternative<Tensor>(v[0]))
+      return rsub(alpha.to_double() == 1 ? *y : pyflame::mul(*y, alpha), scalar_of(v[0]));
     return tensor_or_scalar(
         v, [&](const Tensor& x, const Tensor& y) { return pyflame::sub(x, y, alpha); },
         [&](const Tensor& x, Scalar y) {
@@ -218,11 +240,17 @@ void register_sums() {
   put_own(op::add,
           {{"add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, plus},
            {"add(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, plus},
+           {"add(Scalar input, Tensor other, *, Scalar alpha=1) -> Tensor", kFunction, plus},
+           {"add(Scalar input, Scalar other, *, Scalar alpha=1) -> Tensor", kFunction,
+            first_as_tensor(plus)},
            {"add_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, plus_into},
            {"add_(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, plus_into}});
   put_own(op::sub,
           {{"sub(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, minus},
            {"sub(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, minus},
+           {"sub(Scalar input, Tensor other, *, Scalar alpha=1) -> Tensor", kFunction, minus},
+           {"sub(Scalar input, Scalar other, *, Scalar alpha=1) -> Tensor", kFunction,
+            first_as_tensor(minus)},
            {"sub_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, minus_into},
            {"sub_(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, minus_into}});
   const Call reversed = [](std::vector<Value>& v) -> Value {
@@ -233,7 +261,9 @@ void register_sums() {
   };
   put_own(op::sub,
           {{"rsub(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, reversed},
-           {"rsub(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, reversed}});
+           {"rsub(Tensor input, Scalar other, Scalar alpha=1) -> Tensor", kBoth, reversed}});
+  put_own(op::mul, {{"mul(Scalar input, Scalar other) -> Tensor", kFunction,
+                     first_as_tensor(RowCall{op::mul, 2, 0})}});
 }
 
 // Rows that take a tensor or a number on either side.
@@ -275,6 +305,8 @@ Call into_function(IntoFns f) {
 
 void register_divisions() {
   PF_EITHER(floor_divide, "input", "other");
+  put_own(op::floor_divide, {{"floor_divide(Scalar input, Scalar other) -> Tensor", kFunction,
+                              first_as_tensor(binary_call(floor_divide))}});
   PF_EITHER(remainder, "input", "other");
   PF_EITHER(fmod, "input", "other");
   PF_EITHER(pow, "input", "exponent");
@@ -318,6 +350,8 @@ void register_divisions() {
       {{"div(Tensor input, Tensor other, *, str? rounding_mode=None) -> Tensor", kBoth, divide},
        {"div(Tensor input, Scalar other, *, str? rounding_mode=None) -> Tensor", kBoth, divide},
        {"div(Scalar input, Tensor other, *, str? rounding_mode=None) -> Tensor", kFunction, divide},
+       {"div(Scalar input, Scalar other, *, str? rounding_mode=None) -> Tensor", kFunction,
+        first_as_tensor(divide)},
        {"div_(Tensor input, Tensor other, *, str? rounding_mode=None) -> Tensor", kBoth,
         divide_into},
        {"div_(Tensor input, Scalar other, *, str? rounding_mode=None) -> Tensor", kBoth,
@@ -331,8 +365,10 @@ void register_divisions() {
       return pyflame::pow(wide(v[0]), Scalar(scalar_of(v[1]).to_double()));
     return pyflame::pow(wide(v[0]), wide(v[1]));
   };
-  put_own(op::pow, {{"float_power(Tensor input, Tensor exponent) -> Tensor", kBoth, in_double},
-                    {"float_power(Tensor input, Scalar exponent) -> Tensor", kBoth, in_double}});
+  put_own(op::pow,
+          {{"float_power(Tensor input, Tensor exponent) -> Tensor", kBoth, in_double},
+           {"float_power(Tensor input, Scalar exponent) -> Tensor", kBoth, in_double},
+           {"float_power(Scalar input, Tensor exponent) -> Tensor", kFunction, in_double}});
 }
 
 void register_special_values() {
@@ -386,6 +422,21 @@ void register_special_values() {
                                           scalar_of(v[2]).to_double(), scalar_of(v[3]).to_double(),
                                           std::get<bool>(v[4]));
                          }}});
+  // The row has no eps: clamped first.
+  const Call inverse_sigmoid = [](std::vector<Value>& v) -> Value {
+    const Tensor& x = std::get<Tensor>(v[0]);
+    const std::optional<Scalar> eps = optional_scalar(v[1]);
+    if (!eps) return logit(x);
+    const double low = eps->to_double();
+    return logit(clamp(is_float(x->dtype) ? x : pyflame::to(x, default_dtype()), Scalar(low),
+                       Scalar(1 - low)));
+  };
+  put_own(op::logit,
+          {{"logit(Tensor input, float? eps) -> Tensor", kBoth, inverse_sigmoid},
+           {"logit_(Tensor input, float? eps) -> Tensor", kBoth, [=](std::vector<Value>& v) {
+              Tensor x = std::get<Tensor>(v[0]);
+              return Value(copy_(x, std::get<Tensor>(inverse_sigmoid(v))));
+            }}});
   const Call unary_plus = [](std::vector<Value>& v) -> Value { return std::get<Tensor>(v[0]); };
   add(Op{"positive", "positive(Tensor input) -> Tensor", "The tensor itself.", "math", kBoth, true,
          unary_plus});
@@ -451,13 +502,17 @@ void register_choices() {
            {"clamp_min(Tensor input, Tensor min) -> Tensor", kBoth,
             RowCall{op::clamp_min_tensor, 2, 0}},
            {"clamp_min_(Tensor input, Scalar min) -> Tensor", kBoth,
-            RowCall{op::clamp_min, 1, 1, true}}});
+            RowCall{op::clamp_min, 1, 1, true}},
+           {"clamp_min_(Tensor input, Tensor min) -> Tensor", kBoth,
+            RowCall{op::clamp_min_tensor, 2, 0, true}}});
   put_own(op::clamp_max,
           {{"clamp_max(Tensor input, Scalar max) -> Tensor", kBoth, RowCall{op::clamp_max, 1, 1}},
            {"clamp_max(Tensor input, Tensor max) -> Tensor", kBoth,
             RowCall{op::clamp_max_tensor, 2, 0}},
            {"clamp_max_(Tensor input, Scalar max) -> Tensor", kBoth,
-            RowCall{op::clamp_max, 1, 1, true}}});
+            RowCall{op::clamp_max, 1, 1, true}},
+           {"clamp_max_(Tensor input, Tensor max) -> Tensor", kBoth,
+            RowCall{op::clamp_max_tensor, 2, 0, true}}});
   // The two-operand forms of max and min.
   put_own(op::maximum,
           {{"max(Tensor input, Tensor other) -> Tensor", kBoth, RowCall{op::maximum, 2, 0}}});
@@ -489,7 +544,7 @@ void register_choices() {
 
 void register_writes() {
   const char* family = "in place";
-  add(Op{"copy_", "copy_(Tensor input, Tensor src, bool non_blocking=False) -> Tensor",
+  add(Op{"copy_", "copy_(Tensor input, Tensor src|other, bool non_blocking=False) -> Tensor",
          "Writes src into the tensor, broadcast to its shape and converted to its dtype.", family,
          kMethod, true, [](std::vector<Value>& v) -> Value {
            Tensor x = std::get<Tensor>(v[0]);

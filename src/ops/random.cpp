@@ -414,11 +414,12 @@ const Family kRandom("random", [](Family& f) {
         "[num_samples] or [rows, num_samples]. ValueError for negative or infinite weights, or too "
         "few above 0. Reads a status on the host.",
         kFunction | kMethod, false});
-  f.op(&py_dropout,
-       {"dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
-        "Elements set to 0 with probability p, the others divided by 1 - p. The mask depends on "
-        "the logical index alone.",
-        kFunction | kFunctional});
+  f.op(
+      &py_dropout,
+      {"dropout(Tensor input, float p=0.5, bool training|train=True, bool inplace=False) -> Tensor",
+       "Elements set to 0 with probability p, the others divided by 1 - p. The mask depends on "
+       "the logical index alone.",
+       kFunction | kFunctional});
   f.op(+[](Tensor t, double from, double to) { return uniform_(t, from, to); },
        {"uniform_(Tensor input, float from=0.0, float to=1.0) -> Tensor",
         "Overwrites with uniform numbers of [from, to).", kMethod, false});

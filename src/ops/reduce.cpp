@@ -373,9 +373,9 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
   return y;
 }
 
-Tensor logsumexp(const Tensor& x, const IntList& dim, bool keepdim) {
-  PF_AUTOCAST("logsumexp", Raise, logsumexp, x, dim, keepdim);
-  ops::check_floating(x, "logsumexp");
+Tensor logsumexp(const Tensor& given, const IntList& dim, bool keepdim) {
+  PF_AUTOCAST("logsumexp", Raise, logsumexp, given, dim, keepdim);
+  const Tensor x = ops::as_floating(given, "logsumexp");
   const Plan p = plan_for(x, dim, keepdim, "logsumexp");
   Tensor y;
   if (p.count == 0) {
@@ -495,6 +495,17 @@ static const ops::Family kReduce("reduction", [](ops::Family& f) {
        {"std_mean(Tensor input, int[]? dim=None, bool unbiased=True, bool keepdim=False, *, float? "
         "correction=None) -> (Tensor std, Tensor mean)",
         std_mean_doc.c_str(), kFunction});
+  // The old short form: all elements.
+  f.op(+[](const Tensor& x, bool unbiased) { return var_row(x, {}, unbiased, false, {}); },
+       {"var(Tensor input, bool unbiased) -> Tensor", "The variance of all elements."});
+  f.op(+[](const Tensor& x, bool unbiased) { return std_row(x, {}, unbiased, false, {}); },
+       {"std(Tensor input, bool unbiased) -> Tensor", "The standard deviation of all elements."});
+  f.op(+[](const Tensor& x, bool unbiased) { return var_mean_row(x, {}, unbiased, false, {}); },
+       {"var_mean(Tensor input, bool unbiased) -> (Tensor var, Tensor mean)",
+        "Variance and mean of all elements.", kFunction});
+  f.op(+[](const Tensor& x, bool unbiased) { return std_mean_row(x, {}, unbiased, false, {}); },
+       {"std_mean(Tensor input, bool unbiased) -> (Tensor std, Tensor mean)",
+        "Standard deviation and mean of all elements.", kFunction});
   f.op(&prod_row,
        {"prod(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
         "Product over `dim` (all dimensions by default). Integers give int64. The gradient is "

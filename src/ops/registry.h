@@ -27,6 +27,7 @@ using Value = std::variant<std::monostate, bool, int64_t, double, Scalar, Tensor
 // Types: Tensor, Tensor[], int, int[], float, float[], bool, Scalar, str, dtype, device; '?' makes
 // it optional (None). An `int[]` may be given as one int or a tuple; when it is the last positional
 // one it may be spelled as varargs (x.view(2, 3)). A tensor of one element serves as a number.
+// "int[] shape|size" takes either keyword; what PyTorch takes everywhere (axis) needs no mention.
 // Results: Tensor, Tensor[] (a list), (Tensor values, Tensor indices) (a named tuple), or a scalar
 // type. Several rows may share a name: the first whose arguments fit is called.
 struct Op {
@@ -47,6 +48,7 @@ enum Where : unsigned {
   kMethod = 2,      // Tensor.NAME, the first argument being self
   kFunctional = 4,  // pyflame.nn.functional.NAME
   kSpecial = 8,     // pyflame._C only
+  kOld = 16,        // beside others: a spelling that PyTorch takes with a warning; not documented
 };
 
 std::vector<Op>& table();  // in order of registration

@@ -25,6 +25,12 @@ inline void check_floating(const Tensor& t, const char* op, const char* what = "
   PF_CHECK(is_float(t->dtype) && !info(t->dtype).storage_only, DTypeError, op, "got ", what,
            " of dtype ", t->dtype, "; expected a floating-point dtype; convert with .to(dtype)");
 }
+// Integers and bools as the default float dtype.
+inline Tensor as_floating(const Tensor& t, const char* op, const char* what = "input") {
+  check_defined(t, op, what);
+  check_arithmetic(t, op);
+  return is_float(t->dtype) ? t : to(t, default_dtype());
+}
 inline void check_device(const Tensor& a, const Tensor& b, const char* op) {
   check_same_device(a, b, op);
 }

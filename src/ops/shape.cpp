@@ -153,6 +153,11 @@ static Tensor atleast_2d(const Tensor& t) {
 static Tensor atleast_3d(const Tensor& t) {
   return at_least(t, 3);
 }
+static TensorList each_at_least(const TensorList& tensors, int n) {
+  TensorList out;
+  for (const Tensor& t : tensors) out.push_back(at_least(t, n));
+  return out;
+}
 
 // ---- turning and repeating ----------------------------------------------------------------------
 
@@ -274,29 +279,58 @@ static Tensor repeat_interleave(const Tensor& t, int64_t repeats, std::optional<
   if (t->shape.size() == 0) return repeat_interleave(reshape(t, {1}), repeats, 0);
   Dims wide = t->shape, joined = t->shape;
   wide.insert(d + 1, repeats);
+  checked_numel(wide, "repeat_interleave");
   joined[d] *= repeats;
   return view(clone(expand(unsqueeze(t, d + 1), wide.vec())), joined.vec());
 }
 
-static Tensor repeat_interleave_each(const Tensor& t, const Tensor& repeats,
-                                     std::optional<int64_t> dim) {
-  ops::check_defined(t, "repeat_interleave");
-  if (!dim) return repeat_interleave_each(reshape(t, {-1}), repeats, 0);
-  const int d = wrap_dim(*dim, t->shape.size(), "repeat_interleave");
-  std::vector<int64_t> counts = ops::as_index(repeats, "repeat_interleave").to_vector<int64_t>();
-  if (counts.size() == 1 && t->shape[d] != 1) return repeat_interleave(t, counts[0], dim);
-  PF_CHECK(static_cast<int64_t>(counts.size()) == t->shape[d], ShapeError, "repeat_interleave",
-           "got ", counts.size(), " repeats for dimension ", d, " of shape ", t->shape,
-           "; expected one, or one for each of its ", t->shape[d], " indices; correct the list");
-  IntList from;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    PF_CHECK(counts[i] >= 0, ValueError, "repeat_interleave", "got ", counts[i],
-             " repeats; expected none below 0; correct it");
-    from.insert(from.end(), static_cast<size_t>(counts[i]), static_cast<int64_t>(i));
+// counts[i] times i, for each i. Reads the counts on the host.
+static Tensor repeated_indices(const Tensor& repeats, std::optional<int64_t> output_size) {
+  const char* op = "repeat_interleave";
+  ops::check_defined(repeats, op);
+  const Tensor counts = reshape(ops::as_index(repeats, op), {-1});
+  int64_t total = 0;
+  for (int64_t c : counts.to_vector<int64_t>()) {
+    PF_CHECK(c >= 0, ValueError, op, "got ", c, " repeats; expected none below 0; correct it");
+    PF_CHECK(!__builtin_add_overflow(total, c, &total), ShapeError, op,
+             "got more than 2^63 repeats together; expected fewer; correct them");
   }
-  return index_select(t, d,
-                      from_host(from.data(), {static_cast<int64_t>(from.size())}, DType::Int64,
-                                t->storage->device));
+  PF_CHECK(!output_size || *output_size == total, ValueError, op, "got output_size ",
+           output_size.value_or(0), " for ", total, " repeats; expected their sum; correct it");
+  const Device device = repeats->storage->device;
+  if (total == 0) return make_tensor({0}, DType::Int64, device);
+  // Each index begins where those before it end.
+  const Tensor ends = slice(cumsum(counts, 0), 0, 0, counts->numel - 1);
+  const Tensor steps = scatter_add(ops::raw_full({total + 1}, DType::Int64, device, 0), 0, ends,
+                                   ops::raw_full(ends->shape, DType::Int64, device, 1));
+  return cumsum(slice(steps, 0, 0, total), 0);
+}
+
+static Tensor repeat_interleave_each(const Tensor& t, const Tensor& repeats,
+                                     std::optional<int64_t> dim,
+                                     std::optional<int64_t> output_size) {
+  ops::check_defined(t, "repeat_interleave");
+  ops::check_defined(repeats, "repeat_interleave");
+  if (!dim || t->shape.empty())
+    return repeat_interleave_each(reshape(t, {-1}), repeats, 0, output_size);
+  const int d = wrap_dim(*dim, t->shape.size(), "repeat_interleave");
+  const int64_t n = t->shape[d];
+  PF_CHECK(repeats->shape.size() <= 1 && (repeats->numel == n || repeats->numel == 1), ShapeError,
+           "repeat_interleave", "got repeats of shape ", repeats->shape, " for dimension ", d,
+           " of shape ", t->shape, "; expected one, or one for each of its ", n,
+           " indices; correct the list");
+  return index_select(
+      t, d, repeated_indices(expand(reshape(repeats, {repeats->numel}), {n}), output_size));
+}
+
+static Tensor repeat_interleave_same(const Tensor& t, int64_t repeats, std::optional<int64_t> dim,
+                                     std::optional<int64_t> output_size) {
+  Tensor r = repeat_interleave(t, repeats, dim);
+  const int64_t n =
+      dim && !t->shape.empty() ? r->shape[wrap_dim(*dim, r->shape.size(), "")] : r->numel;
+  PF_CHECK(!output_size || *output_size == n, ValueError, "repeat_interleave", "got output_size ",
+           output_size.value_or(0), " for ", n, " repeats; expected their sum; correct it");
+  return r;
 }
 
 // ---- triangles and padding ----------------------------------------------------------------------
@@ -480,6 +514,12 @@ const Family kShapes("shape", [](Family& f) {
                      "At least two dimensions; new ones first.", kFunction});
   f.op(&atleast_3d, {"atleast_3d(Tensor input) -> Tensor",
                      "At least three dimensions, a matrix getting its third last.", kFunction});
+  f.op(+[](const TensorList& all) { return each_at_least(all, 1); },
+       {"atleast_1d(Tensor[] tensors) -> Tensor[]", "The same for several tensors.", kFunction});
+  f.op(+[](const TensorList& all) { return each_at_least(all, 2); },
+       {"atleast_2d(Tensor[] tensors) -> Tensor[]", "The same for several tensors.", kFunction});
+  f.op(+[](const TensorList& all) { return each_at_least(all, 3); },
+       {"atleast_3d(Tensor[] tensors) -> Tensor[]", "The same for several tensors.", kFunction});
   f.op(&flip, {"flip(Tensor input, int[] dims) -> Tensor", "Dimensions turned round (a copy)."});
   f.op(&fliplr, {"fliplr(Tensor input) -> Tensor", "The second dimension turned round."});
   f.op(&flipud, {"flipud(Tensor input) -> Tensor", "The first dimension turned round."});
@@ -492,12 +532,17 @@ const Family kShapes("shape", [](Family& f) {
                  "Copies of the tensor along each dimension; new dimensions come first.", kMethod});
   f.op(&tile, {"tile(Tensor input, int[] dims) -> Tensor",
                "Copies of the tensor along the last dimensions."});
-  f.op(&repeat_interleave,
-       {"repeat_interleave(Tensor input, int repeats, int? dim=None) -> Tensor",
-        "Each element repeated in its place, along `dim` or in the flattened tensor."});
+  f.op(&repeat_interleave_same,
+       {"repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? output_size=None) -> "
+        "Tensor",
+        "Each element repeated in its place, along `dim` or in the flattened tensor. output_size, "
+        "if given, must be the size of the result there."});
   f.op(&repeat_interleave_each,
-       {"repeat_interleave(Tensor input, Tensor repeats, int? dim=None) -> Tensor",
+       {"repeat_interleave(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None) "
+        "-> Tensor",
         "Each element repeated so many times as `repeats` says. Reads `repeats` on the host."});
+  f.op(&repeated_indices, {"repeat_interleave(Tensor repeats, *, int? output_size=None) -> Tensor",
+                           "The index i `repeats[i]` times, for each i.", kFunction, false});
   f.op(&tril,
        {"tril(Tensor input, int diagonal=0) -> Tensor", "Matrices with zeros above a diagonal."});
   f.op(&triu,

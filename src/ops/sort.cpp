@@ -117,15 +117,15 @@ TensorList unique_of(const Tensor& t, bool sorted_first) {
   return {values, inverse, counts};
 }
 
-// The different slices of a dimension in lexicographic order.
-TensorList unique_slices(const Tensor& t, int d) {
+// The different slices of a dimension in lexicographic order, or those unlike the one before.
+TensorList unique_slices(const Tensor& t, int d, bool sorted_first, const char* op) {
   const int64_t n = t->shape[d], width = n ? t->numel / n : 0;
   const Device device = t->storage->device;
   if (n == 0) {
     Tensor none = make_tensor({0}, DType::Int64, device);
     return {clone(t.detach()), none, none};
   }
-  PF_CHECK(width > 0, ValueError, "unique", "got shape ", t->shape, " and dim ", d,
+  PF_CHECK(width > 0, ValueError, op, "got shape ", t->shape, " and dim ", d,
            "; expected no other size to be 0; leave dim out");
   IntList front{d}, back;
   for (int i = 0; i < t->shape.size(); ++i)
@@ -133,7 +133,8 @@ TensorList unique_slices(const Tensor& t, int d) {
   for (int i = 0; i < t->shape.size(); ++i) back.push_back(i < d ? i + 1 : i == d ? 0 : i);
   Tensor moved = contiguous(permute(t.detach(), front));
   Tensor rows = reshape(moved, {n, width}), order = arange(0, n, 1, DType::Int64, device);
-  for (int64_t c = width - 1; c >= 0; --c)  // stable sorts from the last column to the first
+  for (int64_t c = width - 1; sorted_first && c >= 0;
+       --c)  // stable sorts from the last column to the first
     order = index_select(order, 0, argsort(index_select(select(rows, 1, c), 0, order), 0));
   Tensor sorted = index_select(rows, 0, order);
   Tensor first = ops::raw_full({1}, DType::Bool, device, 1);
@@ -158,18 +159,22 @@ ops::Value chosen(const TensorList& all, bool inverse, bool counts) {
   return out;
 }
 
-ops::Value unique(const Tensor& t, bool, bool return_inverse, bool return_counts,
-                  std::optional<int64_t> dim) {
-  check_sortable(t, "unique");
-  if (dim && t->shape.size() > 1)
-    return chosen(unique_slices(t, wrap_dim(*dim, t->shape.size(), "unique")), return_inverse,
-                  return_counts);
-  return chosen(unique_of(t, true), return_inverse, return_counts);
+ops::Value unique_along(const Tensor& t, bool sorted_first, bool inverse, bool counts,
+                        std::optional<int64_t> dim, const char* op) {
+  check_sortable(t, op);
+  const int n = t->shape.size(), d = wrap_dim(dim.value_or(0), n, op);
+  return chosen(dim && n > 1 ? unique_slices(t, d, sorted_first, op) : unique_of(t, sorted_first),
+                inverse, counts);
 }
 
-ops::Value unique_consecutive(const Tensor& t, bool return_inverse, bool return_counts) {
-  check_sortable(t, "unique_consecutive");
-  return chosen(unique_of(t, false), return_inverse, return_counts);
+ops::Value unique(const Tensor& t, bool, bool return_inverse, bool return_counts,
+                  std::optional<int64_t> dim) {
+  return unique_along(t, true, return_inverse, return_counts, dim, "unique");
+}
+
+ops::Value unique_consecutive(const Tensor& t, bool return_inverse, bool return_counts,
+                              std::optional<int64_t> dim) {
+  return unique_along(t, false, return_inverse, return_counts, dim, "unique_consecutive");
 }
 
 }  // namespace
@@ -202,9 +207,10 @@ const Family kSorting("sorting", [](Family& f) {
                  "count.",
                  kFunction | kMethod, false});
   f.op(&unique_consecutive,
-       {"unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False) -> "
-        "Tensor",
-        "Without elements equal to the one before them, in the flattened tensor.",
+       {"unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, "
+        "int? dim=None) -> Tensor",
+        "Without elements equal to the one before them, in the flattened tensor, or without such "
+        "slices of a dimension.",
         kFunction | kMethod, false});
 });
 

@@ -22,11 +22,6 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int kShift = 8;  // recurrences bring arguments to at least this
 
-Tensor floating(const Tensor& x, const char* op) {
-  ops::check_arithmetic(x, op);
-  return is_float(x->dtype) ? x : to(x, default_dtype());
-}
-
 // c[0] + c[1] t + c[2] t^2 + ...
 Tensor polynomial(const Tensor& t, std::initializer_list<double> c) {
   const double* last = c.end() - 1;
@@ -52,7 +47,7 @@ Tensor angle(const Tensor& x) {
 // `value` in float64 without history, rounded to the dtype of x, with the gradient g * slope(x).
 template <class Value, class Slope>
 Tensor special(const Tensor& given, const char* op, Value value, Slope slope) {
-  const Tensor x = floating(given, op);
+  const Tensor x = ops::as_floating(given, op);
   Tensor y;
   {
     NoGrad off;
@@ -83,8 +78,9 @@ Tensor trigamma_of(const Tensor& x) {
   return where(a.below, sub(s, y), y);
 }
 // Differentiable like any composition.
-Tensor trigamma(const Tensor& x) {
-  return to(trigamma_of(to(floating(x, "polygamma"), DType::Float64)), floating(x, "")->dtype);
+Tensor trigamma(const Tensor& given) {
+  const Tensor x = ops::as_floating(given, "polygamma");
+  return to(trigamma_of(to(x, DType::Float64)), x->dtype);
 }
 
 Tensor digamma_of(const Tensor& x) {
@@ -151,10 +147,72 @@ Tensor lgamma(const Tensor& x) {
 Tensor digamma(const Tensor& x) {
   return special(x, "digamma", digamma_of, [](const Tensor& t) { return trigamma(t); });
 }
+
+namespace {
+
+Tensor whole_power(const Tensor& x, int64_t n) {
+  if (n == 1) return x;
+  const Tensor half = whole_power(x, n / 2);
+  return n % 2 ? mul(mul(half, half), x) : mul(half, half);
+}
+// factor * r^power in two steps, for neither may overflow or vanish alone.
+Tensor scaled_power(const Tensor& r, int64_t power, double factor) {
+  const Tensor half = whole_power(r, power / 2);
+  return mul(mul(half, Scalar(factor)), power % 2 ? mul(half, r) : half);
+}
+
+// factor (z^-(n+1) + (z+1)^-(n+1) + ...), for z of at least 0: some terms, and the rest by Euler
+// and Maclaurin.
+Tensor power_sum(const Tensor& z, int64_t n, double factor) {
+  const int64_t terms = kShift + n;
+  Tensor sum = scaled_power(reciprocal(z), n + 1, factor);
+  for (int64_t k = 1; k < terms; ++k)
+    sum = add(sum, scaled_power(reciprocal(add(z, Scalar(double(k)))), n + 1, factor));
+  const Tensor r = reciprocal(add(z, Scalar(double(terms))));
+  Tensor rest = add(scaled_power(r, n, factor / double(n)), scaled_power(r, n + 1, factor / 2));
+  // B_2j / (2j)!
+  static constexpr double kBernoulli[] = {1.0 / 12,
+                                          -1.0 / 720,
+                                          1.0 / 30240,
+                                          -1.0 / 1209600,
+                                          1.0 / 47900160,
+                                          -691.0 / 1307674368000.0,
+                                          1.0 / 74724249600.0,
+                                          -3617.0 / 10670622842880000.0};
+  auto rising = static_cast<double>(n + 1);  // (n+1) (n+2) ... (n+2j-1)
+  for (int j = 1; j <= 8; ++j) {
+    rest = add(rest, mul(scaled_power(r, n + 2 * j, factor), Scalar(rising * kBernoulli[j - 1])));
+    rising *= static_cast<double>((n + 2 * j) * (n + 2 * j + 1));
+  }
+  return add(sum, rest);
+}
+
+// Below 0 the terms on either side of 0 are sums of their own.
+Tensor polygamma_of(const Tensor& x, int64_t n) {
+  const double sign = n % 2 ? 1 : -1, factorial = std::tgamma(static_cast<double>(n) + 1);
+  const Tensor below = lt(x, Scalar(0.0)), up = sub(x, floor(x));
+  const Tensor pole = logical_and(below, eq(up, Scalar(0.0)));
+  const auto there = [&](const Tensor& z) {
+    return power_sum(where(logical_and(below, logical_not(pole)), z, Scalar(1.0)), n, 1);
+  };
+  const Tensor near = add(there(up), mul(there(sub(ceil(x), x)), Scalar(sign)));
+  const Tensor whole = sub(near, mul(there(rsub(x, Scalar(1.0))), Scalar(sign)));
+  Tensor y = where(below, mul(whole, Scalar(factorial)),
+                   power_sum(where(below, Scalar(1.0), x), n, factorial));
+  return mul(where(pole, Scalar(kInf), y), Scalar(sign));
+}
+
+}  // namespace
+
 Tensor polygamma(int64_t n, const Tensor& x) {
-  PF_CHECK(n == 0 || n == 1, NotSupportedError, "polygamma", "got n ", n,
-           "; expected 0 or 1; higher derivatives come from autograd");
-  return n == 0 ? digamma(x) : trigamma(x);
+  constexpr int64_t kMost = 170;  // the factorial of more is no double
+  PF_CHECK(n >= 0 && n <= kMost, ValueError, "polygamma", "got n ", n, "; expected 0 to ", kMost,
+           "; choose a lower derivative");
+  if (n == 0) return digamma(x);
+  if (n == 1) return trigamma(x);
+  return special(
+      x, "polygamma", [n](const Tensor& t) { return polygamma_of(t, n); },
+      [n](const Tensor& t) { return polygamma(n + 1, t); });
 }
 Tensor erfinv(const Tensor& x) {
   PF_AUTOCAST("erfinv", Raise, erfinv, x);
@@ -182,7 +240,11 @@ const ops::Family kSpecialFunctions("special functions", [](ops::Family& f) {
   f.op(&digamma, {"digamma(Tensor input) -> Tensor",
                   "Derivative of lgamma; an infinity at 0, NaN at -1, -2, ..."});
   f.op(&polygamma, {"polygamma(int n, Tensor input) -> Tensor",
-                    "The n-th derivative of digamma, for n of 0 and 1.", kFunction});
+                    "The n-th derivative of digamma, n of 0 to 170.", kFunction});
+  f.op(+[](const Tensor& x, int64_t n) { return polygamma(n, x); },
+       {"polygamma(Tensor input, int n) -> Tensor", "The n-th derivative of digamma.", kMethod});
+  f.op(+[](Tensor x, int64_t n) { return copy_(x, polygamma(n, x)); },
+       {"polygamma_(Tensor input, int n) -> Tensor", "In-place polygamma.", kMethod});
   f.op(&erfinv, {"erfinv(Tensor input) -> Tensor",
                  "The inverse of erf: inf at 1, -inf at -1, NaN outside."});
   f.op(&lgamma_, {"lgamma_(Tensor input) -> Tensor", "In-place lgamma.", kMethod});

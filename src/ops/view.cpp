@@ -543,7 +543,7 @@ namespace ops {
 namespace {
 
 const Family kViews("views", [](Family& f) {
-  f.op(&view, {"view(Tensor input, int[] shape) -> Tensor",
+  f.op(&view, {"view(Tensor input, int[] size|shape) -> Tensor",
                "The same elements in another shape, without a copy. One size may be -1. Raises "
                "ShapeError where the memory order does not allow it; reshape copies then.",
                kMethod});
@@ -582,10 +582,11 @@ const Family kViews("views", [](Family& f) {
                        "Without the named dimensions, where their size is 1; a view."});
   f.op(&unsqueeze, {"unsqueeze(Tensor input, int dim) -> Tensor",
                     "With a new dimension of size 1 at `dim`; a view."});
-  f.op(&expand, {"expand(Tensor input, int[] size) -> Tensor",
-                 "Dimensions of size 1 repeated to `size` without a copy (stride 0); new ones come "
-                 "first; -1 keeps a size. The result must not be written in place.",
-                 kMethod});
+  f.op(+[](const Tensor& t, const IntList& size, bool) { return expand(t, size); },
+       {"expand(Tensor input, int[] size, *, bool implicit=False) -> Tensor",
+        "Dimensions of size 1 repeated to `size` without a copy (stride 0); new ones come "
+        "first; -1 keeps a size. The result must not be written in place.",
+        kMethod});
   f.op(&expand, {"broadcast_to(Tensor input, int[] size) -> Tensor",
                  "The tensor as if it had shape `size`, by the broadcasting rule; a view."});
   f.op(&expand_as, {"expand_as(Tensor input, Tensor other) -> Tensor",
@@ -622,20 +623,32 @@ const Family kViews("views", [](Family& f) {
                  "a view.",
                  kMethod});
   f.op(static_cast<TensorList (*)(const Tensor&, int64_t, int64_t)>(&split),
-       {"split(Tensor input, int split_size_or_sections, int dim=0) -> Tensor[]",
+       {"split(Tensor input|tensor, int split_size_or_sections|split_size, int dim=0) -> Tensor[]",
         "Pieces of a size along a dimension; the last may be smaller. Views."});
-  f.op(static_cast<TensorList (*)(const Tensor&, const IntList&, int64_t)>(&split),
-       {"split(Tensor input, int[] split_size_or_sections, int dim=0) -> Tensor[]",
-        "Pieces of the given sizes along a dimension. Views."});
+  f.op(
+      static_cast<TensorList (*)(const Tensor&, const IntList&, int64_t)>(&split),
+      {"split(Tensor input|tensor, int[] split_size_or_sections|split_size, int dim=0) -> Tensor[]",
+       "Pieces of the given sizes along a dimension. Views."});
   f.op(static_cast<TensorList (*)(const Tensor&, const IntList&, int64_t)>(&split),
        {"split_with_sizes(Tensor input, int[] split_sizes, int dim=0) -> Tensor[]",
         "Pieces of the given sizes along a dimension. Views."});
   f.op(&chunk, {"chunk(Tensor input, int chunks, int dim=0) -> Tensor[]",
                 "At most `chunks` pieces of equal size, the last may be smaller. Views."});
-  f.op(&tensor_split, {"tensor_split(Tensor input, int indices_or_sections, int dim=0) -> Tensor[]",
-                       "Exactly so many pieces, sizes differing by at most 1. Views."});
+  f.op(
+      +[](const Tensor& t, const Tensor& given, int64_t dim) {
+        const std::vector<int64_t> at = as_index(given, "tensor_split").to_vector<int64_t>();
+        PF_CHECK(given->shape.size() <= 1, ShapeError, "tensor_split", "got indices of shape ",
+                 given->shape, "; expected a 0-d number of pieces or 1-d indices; ravel them");
+        return given->shape.empty() ? tensor_split(t, at[0], dim) : tensor_split_at(t, at, dim);
+      },
+      {"tensor_split(Tensor input, Tensor tensor_indices_or_sections|indices_or_sections, int "
+       "dim=0) -> Tensor[]",
+       "A 0-d tensor is a number of pieces, a 1-d tensor are indices to cut at. Views."});
+  f.op(&tensor_split,
+       {"tensor_split(Tensor input, int indices_or_sections|sections, int dim=0) -> Tensor[]",
+        "Exactly so many pieces, sizes differing by at most 1. Views."});
   f.op(&tensor_split_at,
-       {"tensor_split(Tensor input, int[] indices_or_sections, int dim=0) -> Tensor[]",
+       {"tensor_split(Tensor input, int[] indices_or_sections|indices, int dim=0) -> Tensor[]",
         "Pieces cut at the given indices. Views."});
   f.op(&unbind, {"unbind(Tensor input, int dim=0) -> Tensor[]",
                  "One tensor for every index of a dimension, which goes away. Views."});
