@@ -26,7 +26,7 @@ enum class Type : uint8_t {
 
 struct Param {
   std::string name;
-  PyObject* py_name = nullptr;  // interned, never freed
+  PyObject* py_name = nullptr;       // interned, never freed
   std::vector<std::string> aliases;  // other keywords for it: "input|tensor" in the row
   Type type = Type::Tensor;
   bool optional = false;  // None is allowed
@@ -45,10 +45,10 @@ struct Schema {
   bool has(std::string_view param) const;
 };
 
-Schema parse_schema(const std::string& text);  // throws std::invalid_argument
+Schema parse_schema(const std::string& text);   // throws std::invalid_argument
 std::string without_aliases(std::string text);  // a schema as people read it
-const char* type_text(Type, bool optional);    // "tuple of ints", for messages
-std::string annotation(const Param&);          // "Optional[Sequence[int]]", for stubs
+const char* type_text(Type, bool optional);     // "tuple of ints", for messages
+std::string annotation(const Param&);           // "Optional[Sequence[int]]", for stubs
 
 // Converts one argument. False when it is of another type.
 bool convert(const Param&, PyObject*, ops::Value*);
