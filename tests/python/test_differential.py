@@ -1,0 +1,155 @@
+"""Every operation of the table beside PyTorch's, on drawn arguments: see differential/__init__.py.
+
+PYFLAME_DIFFERENTIAL=50 draws fifty times as many, with other seeds by PYFLAME_TEST_SEED.
+"""
+
+import os
+
+import pytest
+
+import pyflame as pf
+
+torch = pytest.importorskip("torch")
+
+from differential import compare, draw, exceptions, hints  # noqa: E402
+
+torch.set_num_threads(1)
+MORE = float(os.environ.get("PYFLAME_DIFFERENTIAL", "1"))
+USUAL = MORE == 1 and os.environ.get("PYFLAME_TEST_DEVICE", "cpu") == "cpu"
+SEED = os.environ.get("PYFLAME_TEST_SEED", "") if MORE > 1 else ""
+SHARE = MORE if os.environ.get("PYFLAME_TEST_DEVICE", "cpu") == "cpu" else MORE / 6
+ACCEPTED, REFUSED, TRIES = int(24 * SHARE), int(8 * SHARE), int(90 * SHARE)
+
+ROWS = {}
+for _row in pf.ops.table():
+    if not _row["name"].startswith("test_"):
+        ROWS.setdefault(_row["name"], []).append(_row)
+
+
+def find(module, path):
+    for part in path.split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def places(name):
+    """Where both modules have this operation."""
+    rows, both = ROWS[name], []
+    spots = [
+        ("function", name, any(r["function"] for r in rows)),
+        ("method", f"Tensor.{name}", any(r["method"] for r in rows)),
+        ("functional", f"nn.functional.{name}", any(r["functional"] for r in rows)),
+        ("linalg", name.replace("_", ".", 1), name.startswith("linalg_")),
+        ("operator", f"Tensor.{name}", name in hints.OPERATORS),
+    ]
+    for place, path, ours in spots:
+        theirs = find(torch, path)
+        if not ours or not callable(theirs) or not callable(find(pf, path)):
+            continue
+        both.append(place)
+    if len(both) > 1 and both[0] == "function" and not find(torch, name).__doc__:
+        del both[0]  # what a function of nn.functional calls, with numbers for texts
+    return both
+
+
+DRAWN = [name for name in sorted(ROWS) if places(name)]
+
+
+def forms(name, place):
+    ours = [draw.our_form(pf._C._parse_schema, row["schema"]) for row in ROWS[name]]
+    theirs = []
+    if place == "functional":
+        theirs = draw.python_forms(find(torch, f"nn.functional.{name}"))
+    if not theirs:
+        theirs = draw.aten_forms(torch, name)
+    return ours, theirs
+
+
+def cases(name):
+    """Programs for this operation with PyTorch's run of each: as many as are wanted."""
+    rng = draw.generator(name, SEED)
+    spots = [(p, *forms(name, p)) for p in places(name)]
+    is_random = any(row["family"] == "random" for row in ROWS[name]) or name in hints.RANDOM
+    accepted = refused = 0
+    for _ in range(TRIES):
+        if accepted >= ACCEPTED and refused >= REFUSED:
+            return
+        place, ours, theirs = rng.choice(spots)
+        form = rng.choice(theirs if theirs and rng.random() < 0.4 else ours)
+        case = draw.draw(rng, name, place, form)
+        if case is None or draw.crashes(case):
+            continue
+        case.undefined = is_random or name in hints.UNDEFINED
+        case.unordered = name in hints.TIES
+        code = compare.compiled(case)
+        side = compare.Side(torch, case, code)
+        if side.error is None and accepted < ACCEPTED:
+            accepted += 1
+            yield case, code, side, rng
+            one = isinstance(side.result, torch.Tensor)
+            if one and place == "function" and rng.random() < 0.35:
+                kind = compare.kind_of(side.result.dtype)
+                case = draw.with_out(rng, case, tuple(side.result.shape), kind)
+                code = compare.compiled(case)
+                side = compare.Side(torch, case, code)
+                if not isinstance(side.error, TypeError):  # the function takes out=
+                    yield case, code, side, rng
+        elif side.error is not None and refused < REFUSED:
+            refused += 1
+            yield case, code, side, rng
+
+
+def differences(name):
+    """Every difference of the drawn cases: case, what differs, and a description."""
+    for case, code, theirs, rng in cases(name):
+        ours = compare.Side(pf, case, code)
+        difference = compare.judge(case, ours, theirs)
+        if difference is None and theirs.error is None and not case.undefined:
+            difference = compare.gradients(case, ours, theirs, rng)
+        if difference is not None:
+            yield case, difference, f"{case.program()}\n# {difference}"
+
+
+RAN = set()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_operation(name):
+    RAN.add(name)
+    found = []
+    for case, difference, description in differences(name):
+        entry = exceptions.find(case, difference, description)
+        if entry is None:
+            found.append(description)
+        else:
+            entry.met.add(name)
+    if found:
+        text = "\n\n".join(found[:5])
+        pytest.fail(
+            f"{len(found)} differences; the programs run with `import pyflame as m` and with\n"
+            f"`import torch as m`, after `from math import inf, nan`:\n\n{text}",
+            pytrace=False,
+        )
+
+
+def test_every_operation_is_drawn():
+    missing = [n for n in ROWS if n not in DRAWN and n not in exceptions.NOT_DRAWN]
+    assert not missing, f"neither drawn nor in NOT_DRAWN: {missing}"
+    assert not [n for n in exceptions.NOT_DRAWN if n in DRAWN or n not in ROWS]
+
+
+def test_every_exception_occurs():
+    if not USUAL or RAN != set(DRAWN):
+        pytest.skip("needs the usual draws of the whole file")
+    gone = []
+    for entry in exceptions.EXEMPT:
+        names = {n.removesuffix("_") for n in entry.met} | entry.met
+        gone += [(n, entry.kind, entry.pattern) for n in entry.operations if n not in names]
+        if not entry.operations and not entry.met:
+            gone.append(("any", entry.kind, entry.pattern))
+    assert not gone, f"no draw meets these entries of differential/exceptions.py any more: {gone}"
+
+
+def test_programs_are_the_same_every_time():
+    first = [case.program() for case, *_ in cases("add")]
+    assert first == [case.program() for case, *_ in cases("add")]
