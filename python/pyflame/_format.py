@@ -107,7 +107,9 @@ def _layout(values, depth, fmt, indent):
 
 
 def tensor_repr(t):
-    """Text of a tensor as torch prints it."""
+    """Text of a tensor as torch prints it; a subclass's begins with its name."""
+    cls = type(t)
+    start = "tensor(" if cls.__torch_function__ is None or cls is _C.Tensor else cls.__name__ + "("
     dtype, device = t.dtype, t.device
     grad_fn = t.grad_fn
     requires_grad = t.requires_grad
@@ -122,7 +124,7 @@ def tensor_repr(t):
             values = _shown(plain, summarize)
             depth = t.dim()
             fmt = _Formatter(list(_flat(values)), dtype.is_floating_point)
-            body = _layout(values, depth, fmt, len("tensor("))
+            body = _layout(values, depth, fmt, len(start))
     finally:
         _C._set_grad_enabled(on)
     suffixes = []
@@ -140,12 +142,12 @@ def tensor_repr(t):
         suffixes.append(f"grad_fn=<{grad_fn.name()}>")
     elif requires_grad:
         suffixes.append("requires_grad=True")
-    text = "tensor(" + body
+    text = start + body
     last = len(text) - text.rfind("\n") + 1
     for s in suffixes:
         if last + len(s) + 2 > _Options.linewidth:
-            text += ",\n" + " " * len("tensor(")
-            last = len("tensor(") + len(s)
+            text += ",\n" + " " * len(start)
+            last = len(start) + len(s)
         else:
             text += ", "
             last += len(s) + 2

@@ -55,10 +55,8 @@ def __repr__(self, *, tensor_contents=None):
 
 
 def __format__(self, spec):
-    if self.dim() == 0 and spec:
+    if self.dim() == 0 and (spec or type(self) is Tensor):
         return self.item().__format__(spec)
-    if self.dim() == 0 and not self.requires_grad:
-        return str(self.item())
     return object.__format__(self, spec)
 
 
@@ -137,12 +135,15 @@ def __reversed__(self):
 
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     """A tensor from data with this tensor's dtype and device unless others are given."""
-    return _C.tensor(
+    r = _C.tensor(
         data,
         dtype=self.dtype if dtype is None else dtype,
         device=self.device if device is None else device,
         requires_grad=requires_grad,
     )
+    cls = type(self)
+    keeps = cls is not Tensor and cls.__torch_function__ is not None
+    return Tensor._make_subclass(cls, r, requires_grad) if keeps else r
 
 
 def share_memory_(self):

@@ -7,6 +7,7 @@
 #include <structmember.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -132,6 +133,9 @@ DType to_dtype(PyObject*);
 Device to_device(PyObject*);
 Device to_usable_device(PyObject*);  // DeviceError with the reason when it is not there
 
+// A value of memory_format=: raises unless results, which are row-major, keep it.
+void check_memory_format(PyObject*, const char* op);
+
 // ---- numbers ----------------------------------------------------------------------------------
 // Python numbers, NumPy scalars, objects with __index__. False without error when it is none.
 bool to_scalar(PyObject*, Scalar*);
@@ -166,6 +170,27 @@ PyObject* wrap_as(PyTypeObject* cls, Tensor);  // always a fresh object of that 
 PyObject* wrap_tuple(const TensorList&);
 // The number as a 0-d tensor of the dtype that promotion with `like` would give it.
 Tensor number_like(Scalar, const Tensor& like);
+
+// ---- subclasses of Tensor: subclass.cpp
+// ---------------------------------------------------------- True once there was an object of a
+// subclass that operations keep (Parameter is none).
+extern std::atomic<bool> subclasses;
+void note_subclass(PyTypeObject*);
+// `run()`, an operation on the arguments (vectorcall's way), whose results become objects of the
+// operands' subclass; or what that class's own __torch_function__ gives. `func` is the operation as
+// Python knows it; null for the method `name` of Tensor.
+PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, Py_ssize_t nargs,
+                       PyObject* kwnames, const std::function<PyObject*()>& run);
+// The same for a method or slot of Tensor; nothing but a load where there are no subclasses.
+template <class F>
+inline PyObject* keeping(const char* name, std::initializer_list<PyObject*> operands, F&& run) {
+  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+    return run();
+  return with_classes(nullptr, name, operands.begin(), static_cast<Py_ssize_t>(operands.size()),
+                      nullptr, run);
+}
+PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs);
+PyObject* tensor_as_subclass(PyObject* self, PyObject* cls);
 
 extern PyMethodDef kTensorMethods[];                                    // tensor_methods.cpp
 extern PyGetSetDef kTensorProperties[];                                 // tensor_properties.cpp

@@ -13,6 +13,11 @@ bool has_attr(PyObject* o, const char* name) {
 bool is_list(PyObject* o) {
   return PyList_Check(o) || PyTuple_Check(o);
 }
+// Other sequences (range, deque), which are read as lists; tensors, arrays and texts are none.
+bool is_sequence(PyObject* o) {
+  return !is_list(o) && PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) &&
+         !PyByteArray_Check(o) && !is_tensor(o);
+}
 // Arrays of others: anything that shows its memory or can make an array of itself.
 bool is_array(PyObject* o) {
   return !is_tensor(o) && !PyBytes_Check(o) && !PyByteArray_Check(o) && !PyType_Check(o) &&
@@ -34,11 +39,15 @@ struct Gather {
   bool untyped = false;          // there were plain Python numbers
   PyObject* overflow = nullptr;  // an int beyond 64 bits (borrowed)
 
+  // The first element of each level says how long all are. A tensor there is a number, as in
+  // PyTorch; an array is a list of its rows.
   void find_shape(PyObject* o) {
+    Obj list;
     for (int depth = 0;; ++depth) {
-      if (is_tensor(o)) {
-        for (int64_t s : tensor_of(o)->shape) shape.push_back(s);
-        return;
+      if (is_tensor(o)) return;
+      if (!is_array(o) && is_sequence(o)) {
+        list = Obj(check(PySequence_List(o)));
+        o = list.get();
       }
       if (is_list(o)) {
         Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
@@ -66,10 +75,15 @@ struct Gather {
   void note(DType t) { typed = typed ? promote(*typed, t) : t; }
 
   void add(const Tensor& t, size_t depth) {
-    bool fits = static_cast<size_t>(t->shape.size()) + depth == shape.size();
+    const auto rest = static_cast<int>(shape.size() - depth);
+    if (rest == 0 && t->numel != 1)
+      PF_FAIL(ValueError, op, "got a tensor of shape ", t->shape,
+              " among numbers; expected tensors of one element, which are read as numbers; join "
+              "larger ones with pyflame.stack or pyflame.cat");
+    bool fits = t->shape.size() >= rest;
     for (int i = 0; fits && i < t->shape.size(); ++i)
-      fits = t->shape[i] == shape[depth + static_cast<size_t>(i)];
-    if (!fits) ragged(depth, t->shape.size());
+      fits = t->shape[i] == (i < rest ? shape[depth + static_cast<size_t>(i)] : 1);
+    if (!fits) ragged(depth, t->shape.empty() ? 0 : t->shape[0]);
     note(t->dtype);
     for (Scalar s : read_values(t)) {
       values.push_back(s);
@@ -92,6 +106,10 @@ struct Gather {
     }
     if (is_tensor(o)) return add(tensor_of(o), depth);
     Scalar s;
+    if (!is_number(o) && !is_array(o) && is_sequence(o)) {
+      Obj list(check(PySequence_List(o)));
+      return collect(list.get(), depth);
+    }
     if (PyLong_CheckExact(o)) {
       int over;
       s = Scalar(static_cast<int64_t>(PyLong_AsLongLongAndOverflow(o, &over)));
@@ -194,7 +212,7 @@ Tensor from_nested(PyObject* data, std::optional<DType> dtype, Device device, co
   Gather g{op, {}, {}, -1, {}, false, nullptr};
   g.find_shape(data);
   g.collect(data, 0);
-  DType t = dtype ? *dtype : g.values.empty() ? default_dtype() : g.dtype();
+  DType t = dtype ? *dtype : g.values.empty() && !g.typed ? default_dtype() : g.dtype();
   if (g.overflow && !is_float(t)) {
     Obj text(check(PyObject_Str(g.overflow)));
     PF_FAIL(ValueError, op, "got the number ", PyUnicode_AsUTF8(text.get()),

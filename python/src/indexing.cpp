@@ -15,16 +15,39 @@ bool is_mask(const Tensor& t) {
   return t->dtype == DType::Bool || t->dtype == DType::UInt8;
 }
 
+// Lists, ranges and the like; not what shows its memory, and no text.
+bool is_sequence(PyObject* o) {
+  if (PyList_Check(o) || PyTuple_Check(o)) return true;
+  return !is_tensor(o) && PySequence_Check(o) && !PyUnicode_Check(o) && !PyObject_CheckBuffer(o) &&
+         !PyObject_HasAttrString(o, "__array_interface__");
+}
+
+// The rule that PyTorch has from old NumPy: a sequence that holds tensors, arrays, sequences,
+// slices, None or Ellipsis is meant as a tuple, unless it is as long as a list of positions.
+bool means_tuple(PyObject* key) {
+  if (PyTuple_Check(key) || !is_sequence(key)) return false;
+  constexpr Py_ssize_t kLong = 32;
+  const Py_ssize_t n = PySequence_Size(key);
+  check(static_cast<int>(std::min<Py_ssize_t>(n, 0)));
+  if (n >= kLong) return false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    Obj item(check(PySequence_GetItem(key, i)));
+    PyObject* o = item.get();
+    if (is_tensor(o) || PySlice_Check(o) || o == Py_None || o == Py_Ellipsis ||
+        (PySequence_Check(o) && !PyUnicode_Check(o)))
+      return true;
+  }
+  return false;
+}
+
 // Anything that becomes an index tensor: tensors, lists, NumPy arrays. Undefined for others.
 Tensor index_tensor(PyObject* o, const Tensor& self) {
   Tensor t;
   if (is_tensor(o)) {
     t = tensor_of(o);
-  } else if (PyList_Check(o) || PyTuple_Check(o) ||
-             PyObject_HasAttrString(o, "__array_interface__")) {
+  } else if (is_sequence(o) || PyObject_HasAttrString(o, "__array_interface__")) {
     Obj dtype;
-    if ((PyList_Check(o) || PyTuple_Check(o)) && PySequence_Fast_GET_SIZE(o) == 0)
-      dtype = Obj(wrap(DType::Int64));
+    if (is_sequence(o) && PySequence_Size(o) == 0) dtype = Obj(wrap(DType::Int64));
     t = tensor_from_data(o, dtype.get(), nullptr, true, "Tensor.__getitem__");
   } else if (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o)) {  // range(3)
     Obj list(check(PySequence_List(o)));
@@ -70,6 +93,11 @@ Tensor apply_int(const Tensor& t, int dim, int64_t i, int position) {
 
 Indexed apply_key(const Tensor& self, PyObject* key) {
   Indexed r{self, {}};
+  Obj tuple;
+  if (means_tuple(key)) {
+    tuple = Obj(check(PySequence_Tuple(key)));
+    key = tuple.get();
+  }
   PyObject* single[1] = {key};
   PyObject** items = single;
   Py_ssize_t count = 1;
@@ -185,7 +213,7 @@ Tensor drop_leading_ones(const Tensor& v, int ndim) {
 }  // namespace
 
 PyObject* tensor_subscript(PyObject* o, PyObject* key) {
-  return guarded([&] {
+  const auto plain = [&]() -> PyObject* {
     const Tensor& self = tensor_of(o);
     if (PyLong_CheckExact(key)) {
       if (self->shape.empty())
@@ -197,7 +225,8 @@ PyObject* tensor_subscript(PyObject* o, PyObject* key) {
     if (!r.indices.empty()) return wrap(index(r.view, r.indices));
     if (r.view.impl() == self.impl()) r.view = view(self, self->shape.vec());
     return wrap(std::move(r.view));
-  });
+  };
+  return guarded([&] { return keeping("__getitem__", {o, key}, plain); });
 }
 
 int tensor_assign_subscript(PyObject* o, PyObject* key, PyObject* value) {

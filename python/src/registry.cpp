@@ -119,7 +119,11 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
     return -1;
   }
   if (creates && equals(name, "layout")) return -1;
-  if (equals(name, "memory_format")) return -1;
+  if (equals(name, "memory_format") &&
+      (creates || s.name == "clone" || s.name == "contiguous" || s.name == "empty")) {
+    check_memory_format(value, s.name.c_str());
+    return -1;
+  }
   return -2;
 }
 
@@ -410,7 +414,13 @@ PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwn
 }
 
 PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  return guarded([&] { return run(set_of(self), args, PyVectorcall_NARGS(nargsf), kwnames); });
+  return guarded([&] {
+    const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    if (subclasses.load(std::memory_order_relaxed)) [[unlikely]]
+      return with_classes(self, nullptr, args, nargs, kwnames,
+                          [&] { return run(set_of(self), args, nargs, kwnames); });
+    return run(set_of(self), args, nargs, kwnames);
+  });
 }
 
 // ---- the type of the callables ------------------------------------------------------------------

@@ -82,7 +82,7 @@ Tensor array_operand(PyObject* o) {
 }
 
 template <class TT, class TS, class ST>
-inline PyObject* binary(PyObject* a, PyObject* b, TT tt, TS ts, ST st) {
+inline PyObject* binary_plain(PyObject* a, PyObject* b, TT tt, TS ts, ST st) {
   return guarded([&]() -> PyObject* {
     Scalar s;
     if (is_tensor(a)) [[likely]] {
@@ -100,29 +100,49 @@ inline PyObject* binary(PyObject* a, PyObject* b, TT tt, TS ts, ST st) {
   });
 }
 
+// A number on the left of a subclass's operand becomes a tensor: methods begin with one.
+template <class F>
+PyObject* binary_kept(const char* name, PyObject* a, PyObject* b, F&& run) {
+  return guarded([&]() -> PyObject* {
+    Scalar s;
+    Obj left;
+    if (!is_tensor(a) && number(a, &s)) left = Obj(check(wrap(number_like(s, tensor_of(b)))));
+    PyObject* args[2] = {left ? left.get() : a, b};
+    return with_classes(nullptr, name, args, 2, nullptr, run);
+  });
+}
+
+template <class TT, class TS, class ST>
+inline PyObject* binary(const char* name, PyObject* a, PyObject* b, TT tt, TS ts, ST st) {
+  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+    return binary_plain(a, b, tt, ts, st);
+  return binary_kept(name, a, b, [&] { return binary_plain(a, b, tt, ts, st); });
+}
+
 template <ops::OpId OP>
 PyObject* row(PyObject* a, PyObject* b) {
   return binary(
-      a, b, [](const Tensor& x, const Tensor& y) { return ops::binary_fast(OP, x, y); },
+      ops::kRowTable[OP].name, a, b,
+      [](const Tensor& x, const Tensor& y) { return ops::binary_fast(OP, x, y); },
       [](const Tensor& x, Scalar y) { return ops::binary_fast(OP, x, y); },
       [](Scalar x, const Tensor& y) { return ops::binary_fast(OP, x, y); });
 }
 PyObject* nb_pow(PyObject* a, PyObject* b, PyObject* mod) {
   if (mod != Py_None) Py_RETURN_NOTIMPLEMENTED;
   return binary(
-      a, b, [](const Tensor& x, const Tensor& y) { return pow(x, y); },
+      "pow", a, b, [](const Tensor& x, const Tensor& y) { return pow(x, y); },
       [](const Tensor& x, Scalar y) { return pow(x, y); },
       [](Scalar x, const Tensor& y) { return pow(number_like(x, y), y); });
 }
 PyObject* nb_matmul(PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
     if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
-    return wrap(matmul(tensor_of(a), tensor_of(b)));
+    return keeping("matmul", {a, b}, [&] { return wrap(matmul(tensor_of(a), tensor_of(b))); });
   });
 }
 
 // Operators without a C++ function: the registry has them.
-PyObject* by_name(const char* name, PyObject* a, PyObject* b) {
+PyObject* by_name_plain(const char* name, PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
     Scalar s;
     if (is_tensor(a)) {
@@ -133,6 +153,11 @@ PyObject* by_name(const char* name, PyObject* a, PyObject* b) {
     Obj left(check(wrap(number_like(s, tensor_of(b)))));
     return call_op(name, {left.get(), b});
   });
+}
+PyObject* by_name(const char* name, PyObject* a, PyObject* b) {
+  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+    return by_name_plain(name, a, b);
+  return binary_kept(name, a, b, [&] { return by_name_plain(name, a, b); });
 }
 PyObject* nb_floordiv(PyObject* a, PyObject* b) {
   return by_name("floor_divide", a, b);
@@ -156,7 +181,8 @@ PyObject* nb_rshift(PyObject* a, PyObject* b) {
   return by_name("bitwise_right_shift", a, b);
 }
 PyObject* nb_invert(PyObject* a) {
-  return guarded([&] { return call_op("bitwise_not", {a}); });
+  return guarded(
+      [&] { return keeping("bitwise_not", {a}, [&] { return call_op("bitwise_not", {a}); }); });
 }
 PyObject* nb_divmod(PyObject* a, PyObject* b) {
   Obj q(by_name("floor_divide", a, b));
@@ -168,21 +194,22 @@ PyObject* nb_divmod(PyObject* a, PyObject* b) {
 PyObject* inplace(const char* name, PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
     Scalar s;
-    if (is_tensor(a) && (is_tensor(b) || number(b, &s))) {
-      Obj r(call_op(name, {a, b}));
-      if (!r || r.get() == Py_NotImplemented) return r.release();
-      Py_INCREF(a);
-      return a;
-    }
+    if (is_tensor(a) && (is_tensor(b) || number(b, &s)))
+      return keeping(name, {a, b}, [&]() -> PyObject* {
+        Obj r(call_op(name, {a, b}));
+        if (!r || r.get() == Py_NotImplemented) return r.release();
+        return Py_NewRef(a);
+      });
     Py_RETURN_NOTIMPLEMENTED;
   });
 }
 PyObject* nb_iadd(PyObject* a, PyObject* b) {
   if (is_tensor(b))
     return guarded([&] {
-      add_(tensor_of(a), tensor_of(b));
-      Py_INCREF(a);
-      return a;
+      return keeping("add_", {a, b}, [&] {
+        add_(tensor_of(a), tensor_of(b));
+        return Py_NewRef(a);
+      });
     });
   return inplace("add_", a, b);
 }
@@ -221,14 +248,14 @@ PyObject* nb_irshift(PyObject* a, PyObject* b) {
 }
 
 PyObject* nb_neg(PyObject* a) {
-  return guarded([&] { return wrap(neg(tensor_of(a))); });
+  return guarded([&] { return keeping("neg", {a}, [&] { return wrap(neg(tensor_of(a))); }); });
 }
 PyObject* nb_pos(PyObject* a) {
   Py_INCREF(a);
   return a;
 }
 PyObject* nb_abs(PyObject* a) {
-  return guarded([&] { return wrap(abs(tensor_of(a))); });
+  return guarded([&] { return keeping("abs", {a}, [&] { return wrap(abs(tensor_of(a))); }); });
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
@@ -295,10 +322,12 @@ PyObject* iterate(PyObject* o) {
   return guarded([&]() -> PyObject* {
     const Tensor& t = tensor_of(o);
     if (t->shape.empty()) type_error("iteration over a 0-d tensor");
-    Py_ssize_t n = t->shape[0];
-    Obj rows(check(PyTuple_New(n)));
-    for (Py_ssize_t i = 0; i < n; ++i)
-      PyTuple_SET_ITEM(rows.get(), i, check(wrap(select(t, 0, i))));
+    Obj rows(check(keeping("unbind", {o}, [&] {
+      Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(t->shape[0]))));
+      for (Py_ssize_t i = 0; i < t->shape[0]; ++i)
+        PyTuple_SET_ITEM(r.get(), i, check(wrap(select(t, 0, i))));
+      return r.release();
+    })));
     return PyObject_GetIter(rows.get());
   });
 }
@@ -408,6 +437,7 @@ PyObject* wrap(Tensor t) {
 PyObject* wrap_as(PyTypeObject* cls, Tensor t) {
   if (cls == TensorType) return wrap(std::move(t));
   if (!PyType_IsSubtype(cls, TensorType)) type_error("expected a subclass of pyflame.Tensor");
+  note_subclass(cls);
   auto* self = reinterpret_cast<PyTensor*>(check(cls->tp_alloc(cls, 0)));
   new (&self->tensor) Tensor(std::move(t));
   self->tensor->wrapper = self;

@@ -65,8 +65,16 @@ PyObject* numel(PyObject* o, PyObject*) {
 PyObject* element_size(PyObject* o, PyObject*) {
   return PyLong_FromSize_t(itemsize(tensor_of(o)->dtype));
 }
-PyObject* is_contiguous(PyObject* o, PyObject*, PyObject*) {
-  return PyBool_FromLong(tensor_of(o)->contiguous);
+PyObject* is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"memory_format", nullptr};
+    PyObject* format = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:is_contiguous", const_cast<char**>(names),
+                                     &format))
+      return nullptr;
+    check_memory_format(format, "Tensor.is_contiguous");
+    return PyBool_FromLong(tensor_of(o)->contiguous);
+  });
 }
 PyObject* is_floating_point(PyObject* o, PyObject*) {
   return PyBool_FromLong(is_float(tensor_of(o)->dtype));
@@ -151,24 +159,90 @@ PyObject* converted(PyObject* o, Tensor t) {
   }
   return wrap(std::move(t));
 }
+// A method with Python's tuple and dict of arguments, as an operation that subclasses keep.
+using WithKeywords = PyObject*(PyObject*, PyObject*, PyObject*);
+PyObject* kept(const char* name, WithKeywords* method, PyObject* o, PyObject* args,
+               PyObject* kwargs) {
+  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+    return method(o, args, kwargs);
+  return guarded([&] {
+    std::vector<PyObject*> all{o};
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+      all.push_back(PyTuple_GET_ITEM(args, i));
+    const auto nargs = static_cast<Py_ssize_t>(all.size());
+    Obj names(check(kwargs ? PySequence_Tuple(kwargs) : PyTuple_New(0)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i)
+      all.push_back(PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names.get(), i)));
+    return with_classes(nullptr, name, all.data(), nargs, names.get(),
+                        [&] { return method(o, args, kwargs); });
+  });
+}
+constexpr const char* cast_name(DType t) {
+  switch (t) {
+    case DType::Float32:
+      return "float";
+    case DType::Float64:
+      return "double";
+    case DType::Float16:
+      return "half";
+    case DType::BFloat16:
+      return "bfloat16";
+    case DType::Int64:
+      return "long";
+    case DType::Int32:
+      return "int";
+    case DType::Int16:
+      return "short";
+    case DType::Int8:
+      return "char";
+    case DType::UInt8:
+      return "byte";
+    default:
+      return "bool";
+  }
+}
+// The only argument of float() and its like; most calls have none.
+void parse_format(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, const char* name) {
+  const Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  if (nargs + named == 0) return;
+  const bool right =
+      nargs == 0 && named == 1 &&
+      PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "memory_format") == 0;
+  if (!right)
+    type_error(std::string("pf.Tensor.") + name + ": got " + std::to_string(nargs + named) +
+               " arguments; expected none but memory_format=; use to() for others");
+  check_memory_format(args[0], (std::string("Tensor.") + name).c_str());
+}
 template <DType D>
-PyObject* cast(PyObject* o, PyObject*) {
-  return guarded([&] { return converted(o, to(tensor_of(o), D)); });
+PyObject* cast(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&] {
+    constexpr const char* name = cast_name(D);
+    parse_format(args, nargs, kwnames, name);
+    return keeping(name, {o}, [&] { return converted(o, to(tensor_of(o), D)); });
+  });
 }
-PyObject* cpu(PyObject* o, PyObject*) {
-  return guarded([&] { return converted(o, move_to(tensor_of(o), Device{})); });
+PyObject* cpu(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&] {
+    parse_format(args, nargs, kwnames, "cpu");
+    return keeping("cpu", {o}, [&] { return converted(o, move_to(tensor_of(o), Device{})); });
+  });
 }
-PyObject* cuda(PyObject* o, PyObject* args, PyObject* kwargs) {
+PyObject* cuda_plain(PyObject* o, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     static const char* names[] = {"device", "non_blocking", "memory_format", nullptr};
-    PyObject *device = Py_None, *ignored;
+    PyObject *device = Py_None, *format = Py_None;
     int non_blocking = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OpO:cuda", const_cast<char**>(names), &device,
-                                     &non_blocking, &ignored))
+                                     &non_blocking, &format))
       return nullptr;
+    check_memory_format(format, "Tensor.cuda");
     Device d = device == Py_None ? parse_device("gpu") : to_usable_device(device);
     return converted(o, move_to(tensor_of(o), d, non_blocking != 0));
   });
+}
+
+PyObject* cuda(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return kept("cuda", cuda_plain, o, args, kwargs);
 }
 
 bool named(PyObject* name, const char* text) {
@@ -176,7 +250,7 @@ bool named(PyObject* name, const char* text) {
 }
 
 // to(dtype), to(device), to(device, dtype), to(other), each with non_blocking= and copy=
-PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* to_plain(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&] {
     PyObject *dtype = nullptr, *device = nullptr, *other = nullptr;
     bool copy = false, non_blocking = false;
@@ -209,9 +283,12 @@ PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObje
         copy = PyObject_IsTrue(value) == 1;
       } else if (named(name, "non_blocking")) {
         non_blocking = PyObject_IsTrue(value) == 1;
-      } else if (!named(name, "memory_format")) {
+      } else if (named(name, "memory_format")) {
+        check_memory_format(value, "to");
+      } else {
         type_error(std::string("pf.to: got an unexpected keyword argument '") +
-                   PyUnicode_AsUTF8(name) + "'; expected device, dtype, other, non_blocking, copy");
+                   PyUnicode_AsUTF8(name) +
+                   "'; expected device, dtype, other, non_blocking, copy, memory_format");
       }
     }
     const Tensor& t = tensor_of(o);
@@ -233,6 +310,17 @@ PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObje
   });
 }
 
+PyObject* to_method(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (!subclasses.load(std::memory_order_relaxed)) [[likely]]
+    return to_plain(o, args, nargs, kwnames);
+  return guarded([&] {
+    std::vector<PyObject*> all{o};
+    all.insert(all.end(), args, args + nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+    return with_classes(nullptr, "to", all.data(), nargs + 1, kwnames,
+                        [&] { return to_plain(o, args, nargs, kwnames); });
+  });
+}
+
 constexpr std::pair<DType, const char*> kTypeNames[] = {
     {DType::Float32, "FloatTensor"}, {DType::Float64, "DoubleTensor"},
     {DType::Float16, "HalfTensor"},  {DType::BFloat16, "BFloat16Tensor"},
@@ -240,7 +328,14 @@ constexpr std::pair<DType, const char*> kTypeNames[] = {
     {DType::Int16, "ShortTensor"},   {DType::Int8, "CharTensor"},
     {DType::UInt8, "ByteTensor"},    {DType::Bool, "BoolTensor"}};
 
-PyObject* type(PyObject* o, PyObject* args, PyObject* kwargs) {
+// On a GPU where the type's name says so (pyflame.cuda.FloatTensor), else on the CPU.
+Tensor of_type(const Tensor& t, DType d, bool gpu) {
+  const bool there = !t->storage->device.is_cpu();
+  if (gpu == there) return to(t, d);
+  return to(move_to(t, gpu ? parse_device("gpu") : Device{}), d);
+}
+
+PyObject* type_plain(PyObject* o, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     static const char* names[] = {"dtype", "non_blocking", nullptr};
     PyObject *dtype = Py_None, *ignored;
@@ -249,31 +344,51 @@ PyObject* type(PyObject* o, PyObject* args, PyObject* kwargs) {
       return nullptr;
     const Tensor& t = tensor_of(o);
     if (dtype == Py_None) {
+      const char* where = t->storage->device.is_cpu() ? "pyflame." : "pyflame.cuda.";
       for (auto [d, n] : kTypeNames)
-        if (d == t->dtype) return PyUnicode_FromFormat("pyflame.%s", n);
-      return PyUnicode_FromFormat("pyflame.%s", std::string(name(t->dtype)).c_str());
+        if (d == t->dtype) return PyUnicode_FromFormat("%s%s", where, n);
+      return PyUnicode_FromFormat("%s%s", where, std::string(name(t->dtype)).c_str());
     }
     if (PyUnicode_Check(dtype)) {
-      std::string s = PyUnicode_AsUTF8(dtype);
-      s = s.substr(s.rfind('.') + 1);
+      const char* text = PyUnicode_AsUTF8(dtype);
+      if (!text) throw PythonError();
+      const std::string full = text;
+      const std::string s = full.substr(full.rfind('.') + 1);
       for (auto [d, n] : kTypeNames)
-        if (s == n) return converted(o, to(t, d));
+        if (s == n) return converted(o, of_type(t, d, full.find("cuda.") != std::string::npos));
       return converted(o, to(t, dtype_from_name(s)));
+    }
+    if (PyType_Check(dtype) && PyObject_HasAttrString(dtype, "dtype") &&
+        PyObject_HasAttrString(dtype, "is_cuda")) {  // pyflame.FloatTensor and its like
+      Obj d(check(PyObject_GetAttrString(dtype, "dtype")));
+      Obj gpu(check(PyObject_GetAttrString(dtype, "is_cuda")));
+      return converted(o, of_type(t, to_dtype(d.get()), gpu.get() == Py_True));
     }
     return converted(o, to(t, to_dtype(dtype)));
   });
 }
+PyObject* type(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return kept("type", type_plain, o, args, kwargs);
+}
 PyObject* type_as(PyObject* o, PyObject* other) {
   return guarded([&] {
-    if (!is_tensor(other)) type_error("type_as() takes a Tensor");
-    const Tensor& like = tensor_of(other);
-    return converted(o, to(move_to(tensor_of(o), like->device()), like->dtype));
+    if (!is_tensor(other))
+      type_error(std::string("pf.Tensor.type_as: got ") + Py_TYPE(other)->tp_name +
+                 "; expected a Tensor");
+    return keeping("type_as", {o, other}, [&] {
+      const Tensor& like = tensor_of(other);
+      return converted(o, to(move_to(tensor_of(o), like->device()), like->dtype));
+    });
   });
 }
 
 // ---- autograd -----------------------------------------------------------------------------------
 PyObject* detach(PyObject* o, PyObject*) {
-  return guarded([&] { return wrap(tensor_of(o).detach()); });
+  return guarded(
+      [&] { return keeping("detach", {o}, [&] { return wrap(tensor_of(o).detach()); }); });
+}
+PyObject* pin_memory(PyObject* o, PyObject* args, PyObject* kwargs) {
+  return kept("pin_memory", tensor_pin_memory, o, args, kwargs);
 }
 PyObject* requires_grad_(PyObject* o, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
@@ -325,7 +440,7 @@ PyMethodDef kTensorMethods[] = {
      "is_pinned(device=None): True when it is in memory that GPUs read directly."},
     {"is_shared", no, METH_NOARGS, "False."},
     {"is_inference", no, METH_NOARGS, "False."},
-    {"pin_memory", fn(tensor_pin_memory), kKw,
+    {"pin_memory", fn(pin_memory), kKw,
      "pin_memory(device=None): a copy in memory that GPUs read directly, from which copies with "
      "non_blocking=True do not wait; itself when it is there or there is no GPU."},
     {"record_stream", tensor_record_stream, METH_O,
@@ -344,17 +459,17 @@ PyMethodDef kTensorMethods[] = {
      "to(dtype), to(device, dtype), to(other): converted or moved; itself when nothing changes."},
     {"type", fn(type), kKw, "type(dtype=None): converted, or the name of its type."},
     {"type_as", type_as, METH_O, "Converted to the dtype and device of another tensor."},
-    {"float", cast<DType::Float32>, METH_NOARGS, "To float32."},
-    {"double", cast<DType::Float64>, METH_NOARGS, "To float64."},
-    {"half", cast<DType::Float16>, METH_NOARGS, "To float16."},
-    {"bfloat16", cast<DType::BFloat16>, METH_NOARGS, "To bfloat16."},
-    {"long", cast<DType::Int64>, METH_NOARGS, "To int64."},
-    {"int", cast<DType::Int32>, METH_NOARGS, "To int32."},
-    {"short", cast<DType::Int16>, METH_NOARGS, "To int16."},
-    {"char", cast<DType::Int8>, METH_NOARGS, "To int8."},
-    {"byte", cast<DType::UInt8>, METH_NOARGS, "To uint8."},
-    {"bool", cast<DType::Bool>, METH_NOARGS, "To bool."},
-    {"cpu", cpu, METH_NOARGS, "On the CPU; itself when it is there."},
+    {"float", fn(cast<DType::Float32>), METH_FASTCALL | METH_KEYWORDS, "To float32."},
+    {"double", fn(cast<DType::Float64>), METH_FASTCALL | METH_KEYWORDS, "To float64."},
+    {"half", fn(cast<DType::Float16>), METH_FASTCALL | METH_KEYWORDS, "To float16."},
+    {"bfloat16", fn(cast<DType::BFloat16>), METH_FASTCALL | METH_KEYWORDS, "To bfloat16."},
+    {"long", fn(cast<DType::Int64>), METH_FASTCALL | METH_KEYWORDS, "To int64."},
+    {"int", fn(cast<DType::Int32>), METH_FASTCALL | METH_KEYWORDS, "To int32."},
+    {"short", fn(cast<DType::Int16>), METH_FASTCALL | METH_KEYWORDS, "To int16."},
+    {"char", fn(cast<DType::Int8>), METH_FASTCALL | METH_KEYWORDS, "To int8."},
+    {"byte", fn(cast<DType::UInt8>), METH_FASTCALL | METH_KEYWORDS, "To uint8."},
+    {"bool", fn(cast<DType::Bool>), METH_FASTCALL | METH_KEYWORDS, "To bool."},
+    {"cpu", fn(cpu), METH_FASTCALL | METH_KEYWORDS, "On the CPU; itself when it is there."},
     {"cuda", fn(cuda), kKw, "On a GPU of any vendor."},
     {"detach", detach, METH_NOARGS, "The same values without history; shares memory."},
     {"requires_grad_", fn(requires_grad_), kKw, "Sets requires_grad; returns the tensor."},
@@ -365,6 +480,12 @@ PyMethodDef kTensorMethods[] = {
      "Calls hook(grad) when this tensor's gradient is computed; returns a handle with remove()."},
     {"retain_grad", tensor_retain_grad, METH_NOARGS, "Keeps .grad of a result, too."},
     {"_make_subclass", make_subclass, METH_VARARGS | METH_STATIC, nullptr},
+    {"as_subclass", tensor_as_subclass, METH_O,
+     "as_subclass(cls): the same memory and history as an object of a subclass of Tensor."},
+    {"__torch_function__", fn(tensor_torch_function), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "__torch_function__(func, types, args=(), kwargs=None): func(*args, **kwargs), its results of "
+     "this class. A subclass may define its own, and call this one by super(); None switches it "
+     "off."},
     {}};
 
 }  // namespace pyflame::python

@@ -59,7 +59,8 @@ PyObject* get_is_leaf(PyObject* o, void*) {
   return PyBool_FromLong(tensor_of(o).is_leaf());
 }
 PyObject* get_data(PyObject* o, void*) {
-  return guarded([&] { return wrap(tensor_of(o).detach()); });
+  return guarded(
+      [&] { return keeping("detach", {o}, [&] { return wrap(tensor_of(o).detach()); }); });
 }
 int set_data(PyObject* o, PyObject* value, void*) {
   return guarded_int([&] {
@@ -82,7 +83,7 @@ int set_data(PyObject* o, PyObject* value, void*) {
 PyObject* get_ndim(PyObject* o, void*) {
   return PyLong_FromLong(tensor_of(o)->shape.size());
 }
-PyObject* get_t(PyObject* o, void*) {
+PyObject* get_t_plain(PyObject* o) {
   return guarded([&] {
     const Tensor& t = tensor_of(o);
     std::vector<int64_t> order;
@@ -90,7 +91,7 @@ PyObject* get_t(PyObject* o, void*) {
     return wrap(permute(t, order));
   });
 }
-PyObject* get_mt(PyObject* o, void*) {
+PyObject* get_mt_plain(PyObject* o) {
   return guarded([&] {
     const Tensor& t = tensor_of(o);
     PF_CHECK(t->shape.size() >= 2, ShapeError, "Tensor.mT", "got shape ", t->shape,
@@ -98,13 +99,22 @@ PyObject* get_mt(PyObject* o, void*) {
     return wrap(transpose(t, -2, -1));
   });
 }
-PyObject* get_h(PyObject* o, void*) {
+PyObject* get_h_plain(PyObject* o) {
   return guarded([&] {
     const Tensor& t = tensor_of(o);
     PF_CHECK(t->shape.size() == 2 || t->shape.empty(), ShapeError, "Tensor.H", "got shape ",
              t->shape, "; expected a matrix; use mH for batches");
     return wrap(t->shape.empty() ? t : transpose(t, 0, 1));
   });
+}
+PyObject* get_t(PyObject* o, void*) {
+  return guarded([&] { return keeping("T", {o}, [&] { return get_t_plain(o); }); });
+}
+PyObject* get_mt(PyObject* o, void*) {
+  return guarded([&] { return keeping("mT", {o}, [&] { return get_mt_plain(o); }); });
+}
+PyObject* get_h(PyObject* o, void*) {
+  return guarded([&] { return keeping("H", {o}, [&] { return get_h_plain(o); }); });
 }
 PyObject* get_itemsize(PyObject* o, void*) {
   return PyLong_FromSize_t(itemsize(tensor_of(o)->dtype));

@@ -207,13 +207,30 @@ PyObject* size_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
   if (!t) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t.get()); ++i) {
     PyObject* item = PyTuple_GET_ITEM(t.get(), i);
-    if (PyLong_Check(item)) continue;
-    PyObject* index = PyNumber_Index(item);
-    if (!index) return nullptr;
-    PyTuple_SET_ITEM(t.get(), i, index);
-    Py_DECREF(item);
+    if (!PyLong_CheckExact(item)) {
+      PyObject* index =
+          PyBool_Check(item) ? PyLong_FromLong(item == Py_True) : PyNumber_Index(item);
+      if (!index)
+        return PyErr_Format(PyExc_TypeError,
+                            "pf.Size: got a %s at place %zd; expected ints; convert it with int()",
+                            Py_TYPE(item)->tp_name, i);
+      PyTuple_SET_ITEM(t.get(), i, index);
+      Py_DECREF(item);
+      item = index;
+    }
+    int over = 0;
+    PyLong_AsLongLongAndOverflow(item, &over);
+    if (over)
+      return PyErr_Format(PyExc_ValueError,
+                          "pf.Size: got %S at place %zd; expected ints of 64 bits; use a tuple",
+                          item, i);
   }
   return t.release();
+}
+// (4,) + size is a Size, too.
+PyObject* size_add(PyObject* a, PyObject* b) {
+  if (!PyTuple_Check(a) || !PyTuple_Check(b)) Py_RETURN_NOTIMPLEMENTED;
+  return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
 }
 PyObject* size_repr(PyObject* o) {
   Obj list(PySequence_List(o));
@@ -240,6 +257,7 @@ PyType_Slot size_slots[] = {
     {Py_tp_new, slot(size_new)},
     {Py_tp_repr, slot(size_repr)},
     {Py_mp_subscript, slot(size_subscript)},
+    {Py_nb_add, slot(size_add)},
     {Py_sq_concat, slot(size_concat)},
     {Py_sq_repeat, slot(size_repeat)},
     {Py_tp_methods, size_methods},
@@ -318,6 +336,21 @@ Device to_device(PyObject* o) {
     return parse_device("gpu:" + std::to_string(to_int64(o, "device")));
   type_error(std::string("pf.device: got an object of type ") + Py_TYPE(o)->tp_name +
              "; expected a device, its name ('cpu', 'gpu:0') or the number of a GPU");
+}
+
+void check_memory_format(PyObject* o, const char* op) {
+  if (o == Py_None) return;
+  if (!PyUnicode_Check(o))
+    type_error(std::string("pf.") + op + ": got a memory_format of type " + Py_TYPE(o)->tp_name +
+               "; expected pyflame.contiguous_format or pyflame.preserve_format");
+  if (PyUnicode_CompareWithASCIIString(o, "contiguous_format") == 0 ||
+      PyUnicode_CompareWithASCIIString(o, "preserve_format") == 0)
+    return;
+  const char* text = PyUnicode_AsUTF8(o);
+  if (!text) throw PythonError();
+  PF_FAIL(NotSupportedError, op, "got memory_format ", text,
+          "; expected contiguous_format or preserve_format: results are row-major; leave it away, "
+          "the values are the same");
 }
 
 Device to_usable_device(PyObject* o) {

@@ -104,8 +104,9 @@ Tensor& add_(Tensor& x, Scalar y) {
 }
 
 Tensor sub(const Tensor& x, const Tensor& y, Scalar alpha) {
-  if (x->dtype == DType::Bool && y->dtype == DType::Bool) refuse_bool(x, "sub", "logical_xor");
   if (is_one(alpha)) return call_row(op::sub, {x, y});
+  refuse_bool(x, "sub", "logical_xor");
+  refuse_bool(y, "sub", "logical_xor");
   return call_row(op::add_scaled, {x, y}, {negative(alpha)});
 }
 Tensor sub(const Tensor& x, Scalar y) {
@@ -113,6 +114,8 @@ Tensor sub(const Tensor& x, Scalar y) {
 }
 Tensor& sub_(Tensor& x, const Tensor& y, Scalar alpha) {
   if (is_one(alpha)) return call_row_into(op::sub, x, {y});
+  refuse_bool(x, "sub_", "logical_xor_");
+  refuse_bool(y, "sub_", "logical_xor_");
   return call_row_into(op::add_scaled, x, {y}, {negative(alpha)});
 }
 Tensor& sub_(Tensor& x, Scalar y) {

@@ -391,7 +391,10 @@ constexpr auto kQuick = [] {
 inline const TensorImpl* uniform(std::span<const Operand> operands, bool* may) {
   const TensorImpl* first = nullptr;
   for (const Operand& o : operands) {
-    if (!o.tensor) continue;
+    if (!o.tensor) {
+      if (o.scalar.is_bool()) return nullptr;
+      continue;
+    }
     const TensorImpl* t = o.tensor->impl();
     *may |= t->requires_grad || t->meta;
     if (!first)
@@ -403,6 +406,15 @@ inline const TensorImpl* uniform(std::span<const Operand> operands, bool* may) {
   if (!first || info(first->dtype).kind != Kind::Float || info(first->dtype).storage_only)
     return nullptr;
   return first;
+}
+
+// Bools have no difference: with 1 - mask, ~mask was meant.
+void check_subtraction(OpId id, std::span<const Operand> operands) {
+  if (id != op::sub) return;
+  for (const Operand& o : operands)
+    PF_CHECK(o.tensor ? (*o.tensor)->dtype != DType::Bool : !o.scalar.is_bool(), DTypeError, "sub",
+             "got a bool; expected numbers; invert a mask with ~ or logical_not(), compare masks "
+             "with ^ or logical_xor(), or convert with to()");
 }
 
 // Under autocast: 16-bit operands in float32.
@@ -436,6 +448,7 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
       return record(id, t->shape, out, compute, t->storage->device, operands, attrs);
     }
   }
+  check_subtraction(id, operands);
   const Rule rule = rule_of(id);
   const unsigned masks = masks_of(id, rule);
   if (masks) [[unlikely]]
@@ -472,6 +485,7 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
       return dst;
     }
   }
+  check_subtraction(id, operands);
   const Rule rule = rule_of(id);
   const unsigned masks = masks_of(id, rule);
   const Types types = types_of(id, rule, common_type(operands, masks));

@@ -223,10 +223,13 @@ def test_sequential():
     from collections import OrderedDict
 
     layers = [nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)]
-    for net in (nn.Sequential(*layers), nn.Sequential(layers)):
-        assert len(net) == 3 and net[0] is layers[0] and net[-1] is layers[2]
-        assert list(net) == layers
-        assert isinstance(net[1:], nn.Sequential) and len(net[1:]) == 2
+    for wrong in (layers, tuple(layers), {"a": layers[0]}):
+        with pytest.raises(TypeError, match="not a Module subclass"):
+            nn.Sequential(wrong)
+    net = nn.Sequential(*layers)
+    assert len(net) == 3 and net[0] is layers[0] and net[-1] is layers[2]
+    assert list(net) == layers
+    assert isinstance(net[1:], nn.Sequential) and len(net[1:]) == 2
     net = nn.Sequential(OrderedDict(a=layers[0], b=layers[1]))
     assert net.a is layers[0] and list(net.state_dict()) == ["a.weight", "a.bias"]
     net = nn.Sequential(*layers)

@@ -376,7 +376,7 @@ def test_subclass():
     n = pf.Tensor._make_subclass(Named, data, True)
     n.name = "n"
     assert type(n) is Named and n.requires_grad and n._shares_storage(data)
-    assert type(n + 1) is pf.Tensor and isinstance(n, pf.Tensor) and pf.is_tensor(n)
+    assert type(n + 1) is Named and isinstance(n, pf.Tensor) and pf.is_tensor(n)
     n.grad = pf.zeros(2)
     c = copy.deepcopy(n)
     assert type(c) is Named and c.name == "n" and c.grad is not None and c.grad is not n.grad

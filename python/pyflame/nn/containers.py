@@ -1,10 +1,11 @@
 """Containers of modules and parameters."""
 
+import itertools
 import operator
 from collections import OrderedDict
 
 from .._C import Tensor
-from .module import Module
+from .module import Module, _indent
 from .parameter import Parameter
 
 
@@ -76,17 +77,21 @@ class _Numbered(Module):
 class Sequential(_Numbered):
     """Runs its modules one after the other.
 
-    `Sequential(a, b)`, `Sequential([a, b])` or `Sequential(OrderedDict(name=a, ...))`.
+    `Sequential(a, b)` or `Sequential(OrderedDict(name=a, ...))`; a list with a star before it.
     """
 
     def __init__(self, *args):
         super().__init__()
-        if len(args) == 1 and isinstance(args[0], dict):
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
             for name, module in args[0].items():
                 self.add_module(name, module)
             return
-        if len(args) == 1 and isinstance(args[0], (list, tuple)):
-            args = args[0]
+        if len(args) == 1 and isinstance(args[0], (list, tuple, dict)):
+            how = "OrderedDict(...)" if isinstance(args[0], dict) else "*modules"
+            raise TypeError(
+                f"pf.nn.Sequential: {type(args[0]).__name__} is not a Module subclass; expected "
+                f"modules, or one OrderedDict of them; write Sequential({how})"
+            )
         for i, module in enumerate(args):
             self.add_module(str(i), module)
 
@@ -122,6 +127,16 @@ class ModuleList(_Numbered):
 
     def __add__(self, other):
         return ModuleList([*self, *other])
+
+    def _child_lines(self):
+        """As usual, but neighbours that print the same stand in one line, with their number."""
+        lines, first = [], 0
+        for text, same in itertools.groupby(repr(module) for module in self):
+            n = len(list(same))
+            where = f"({first})" if n == 1 else f"({first}-{first + n - 1})"
+            lines.append(f"{where}: " + _indent(text if n == 1 else f"{n} x {text}"))
+            first += n
+        return lines
 
 
 class ModuleDict(Module):
@@ -226,7 +241,7 @@ class ParameterList(Module):
         return self.extend(values)
 
     def extra_repr(self):
-        return "\n".join(f"({i}): {_describe(value)}" for i, value in enumerate(self))
+        return "\n".join(f"  ({i}): {_describe(value)}" for i, value in enumerate(self))
 
 
 class ParameterDict(Module):
@@ -282,4 +297,4 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self):
-        return "\n".join(f"({key}): {_describe(value)}" for key, value in self.items())
+        return "\n".join(f"  ({key}): {_describe(value)}" for key, value in self.items())

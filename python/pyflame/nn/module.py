@@ -2,24 +2,13 @@
 
 import itertools
 import weakref
-from collections import OrderedDict, namedtuple
 
 from .._C import Tensor
 from ..autograd import no_grad
+from .module_state import StateDict
 from .parameter import Parameter
 
 _HookDict = dict  # keeps the order of registration
-
-
-class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What load_state_dict found; both lists are empty when everything matched."""
-
-    __slots__ = ()
-
-    def __repr__(self):
-        if not self.missing_keys and not self.unexpected_keys:
-            return "<All keys matched successfully>"
-        return super().__repr__()
 
 
 class RemovableHandle:
@@ -57,7 +46,7 @@ def _tensors_in(value):
     return []
 
 
-class Module:
+class Module(StateDict):
     """Base class of all layers and models.
 
     Subclasses call `super().__init__()`, assign parameters and submodules as attributes, and
@@ -76,7 +65,10 @@ class Module:
         d["_forward_hooks"] = _HookDict()
         d["_forward_pre_hooks"] = _HookDict()
         d["_backward_hooks"] = _HookDict()
+        d["_state_dict_pre_hooks"] = _HookDict()
         d["_state_dict_hooks"] = _HookDict()
+        d["_load_state_dict_pre_hooks"] = _HookDict()
+        d["_load_state_dict_post_hooks"] = _HookDict()
 
     def forward(self, *args, **kwargs):
         raise NotImplementedError(
@@ -293,86 +285,6 @@ class Module:
             raise AttributeError(f"{type(owner).__name__} has no buffer '{name}'")
         return owner._buffers[name]
 
-    # ---- state --------------------------------------------------------------------------------
-
-    def state_dict(self, destination=None, prefix="", keep_vars=False):
-        """Parameters and persistent buffers by dotted name. Tied weights appear under each name."""
-        out = OrderedDict() if destination is None else destination
-        for name, value in self._parameters.items():
-            if value is not None:
-                out[prefix + name] = value if keep_vars else value.detach()
-        for name, value in self._buffers.items():
-            if value is not None and name not in self._non_persistent_buffers:
-                out[prefix + name] = value if keep_vars else value.detach()
-        for name, module in self._modules.items():
-            if module is not None:
-                module.state_dict(out, prefix + name + ".", keep_vars)
-        for hook in list(self._state_dict_hooks.values()):
-            hook(self, out, prefix, None)
-        return out
-
-    def _own_state(self):
-        """(dotted name, owner, table, name) of everything that state_dict holds."""
-        for path, module in self.named_modules(remove_duplicate=False):
-            start = path + "." if path else ""
-            for name, value in module._parameters.items():
-                if value is not None:
-                    yield start + name, module, "_parameters", name
-            for name, value in module._buffers.items():
-                if value is not None and name not in module._non_persistent_buffers:
-                    yield start + name, module, "_buffers", name
-
-    def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copies values into parameters and buffers.
-
-        Nothing is changed when any shape differs, or when `strict` and a key is missing or
-        unexpected: the error lists every key. Returns (missing_keys, unexpected_keys).
-        """
-        if not hasattr(state_dict, "keys"):
-            raise TypeError(f"expected state_dict to be dict-like; got {type(state_dict).__name__}")
-        own = list(self._own_state())
-        known = {key for key, *_ in own}
-        missing = [key for key, *_ in own if key not in state_dict]
-        unexpected = [key for key in state_dict.keys() if key not in known]
-        problems = []
-        if strict and missing:
-            problems.append("missing keys: " + ", ".join(f'"{k}"' for k in missing))
-        if strict and unexpected:
-            problems.append("unexpected keys: " + ", ".join(f'"{k}"' for k in unexpected))
-        for key, owner, table, name in own:
-            if key not in state_dict:
-                continue
-            value = state_dict[key]
-            if not isinstance(value, Tensor):
-                problems.append(f'"{key}" is a {type(value).__name__}, not a tensor')
-            elif tuple(value.shape) != tuple(getattr(owner, table)[name].shape):
-                problems.append(
-                    f'"{key}": size mismatch: got {list(value.shape)}; expected '
-                    f"{list(getattr(owner, table)[name].shape)}"
-                )
-        if problems:
-            raise RuntimeError(
-                f"pf.nn.Module.load_state_dict: error(s) for {type(self).__name__}:\n\t"
-                + "\n\t".join(problems)
-                + "\n; expected the state of a model of the same structure"
-                + ("; pass strict=False to ignore missing and unexpected keys" if strict else "")
-            )
-        with no_grad():
-            for key, owner, table, name in own:
-                if key not in state_dict:
-                    continue
-                value = state_dict[key]
-                target = getattr(owner, table)[name]
-                if not assign:
-                    target.copy_(value)
-                elif table == "_parameters":
-                    if not isinstance(value, Parameter):
-                        value = Parameter(value, target.requires_grad)
-                    owner._parameters[name] = value
-                else:
-                    owner._buffers[name] = value
-        return IncompatibleKeys(missing, unexpected)
-
     # ---- modes --------------------------------------------------------------------------------
 
     def train(self, mode=True):
@@ -509,9 +421,6 @@ class Module:
         """
         return self._add_hook(self._backward_hooks, hook, prepend)
 
-    def _register_state_dict_hook(self, hook):
-        return self._add_hook(self._state_dict_hooks, hook)
-
     def _call_with_hooks(self, args, kwargs):
         for hook, with_kwargs in list(self._forward_pre_hooks.values()):
             if with_kwargs:
@@ -549,10 +458,14 @@ class Module:
     def _get_name(self):
         return type(self).__name__
 
+    def _child_lines(self):
+        """The printed children, each with its name."""
+        return [f"({name}): " + _indent(repr(module)) for name, module in self._modules.items()]
+
     def __repr__(self):
         extra = self.extra_repr()
         lines = [line for line in extra.split("\n") if line]
-        children = [f"({name}): " + _indent(repr(module)) for name, module in self._modules.items()]
+        children = self._child_lines()
         body = lines + children
         if not body:
             return self._get_name() + "()"

@@ -9,6 +9,8 @@ class Parameter(Tensor):
     `Parameter(data, requires_grad=True)` shares the memory of `data`.
     """
 
+    __torch_function__ = None  # operations give plain tensors
+
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
             from .. import empty
@@ -27,4 +29,4 @@ class Parameter(Tensor):
         return found
 
     def __repr__(self):
-        return "Parameter containing:\n" + Tensor.__repr__(self.detach())
+        return "Parameter containing:\n" + Tensor.__repr__(self)

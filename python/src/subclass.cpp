@@ -1,0 +1,194 @@
+// Subclasses of Tensor: an operation of one gives the subclass (Tensor.__torch_function__), or what
+// the subclass's own __torch_function__ says. Programs without subclasses pay one load an
+// operation.
+#include <algorithm>
+#include <vector>
+
+#include "common.h"
+
+namespace pyflame::python {
+
+std::atomic<bool> subclasses{false};
+
+namespace {
+
+thread_local int disabled = 0;  // inside Tensor.__torch_function__: operations as on plain tensors
+
+struct Disabled {
+  Disabled() { ++disabled; }
+  ~Disabled() { --disabled; }
+  Disabled(const Disabled&) = delete;
+  Disabled& operator=(const Disabled&) = delete;
+};
+
+PyObject* hook_name() {
+  static PyObject* name = PyUnicode_InternFromString("__torch_function__");
+  return name;
+}
+
+// The attribute as it stands in the class that has it (borrowed), not bound.
+PyObject* hook_of(PyTypeObject* type) {
+  return _PyType_Lookup(type, hook_name());
+}
+bool propagates(PyTypeObject* type) {
+  return type != TensorType && hook_of(type) != Py_None;
+}
+
+// The subclasses among the operands, more special ones before those they come from.
+using Classes = std::vector<PyTypeObject*>;
+
+void note(PyTypeObject* type, Classes* found) {
+  if (type == TensorType || !PyType_IsSubtype(type, TensorType) || !propagates(type)) return;
+  auto at = found->end();
+  for (auto it = found->begin(); it != found->end(); ++it) {
+    if (*it == type) return;
+    if (at == found->end() && PyType_IsSubtype(type, *it)) at = it;
+  }
+  found->insert(at, type);
+}
+
+Classes classes_of(PyObject* const* args, Py_ssize_t count) {
+  Classes found;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* o = args[i];
+    note(Py_TYPE(o), &found);
+    if (PyList_Check(o) || PyTuple_Check(o))
+      for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+        note(Py_TYPE(PySequence_Fast_GET_ITEM(o, k)), &found);
+  }
+  return found;
+}
+
+// Another object of class `cls` for the same memory, part of the same history.
+PyObject* alias(const Tensor& t, PyTypeObject* cls) {
+  return wrap_as(cls, view(t, t->shape.vec()));
+}
+
+bool is_operand(PyObject* o, PyObject* const* args, Py_ssize_t count) {
+  return std::find(args, args + count, o) != args + count;
+}
+
+// A result as an object of `cls` (steals it). One that is an operand itself stays what it is.
+PyObject* convert(PyObject* result, PyTypeObject* cls, PyObject* const* args, Py_ssize_t count) {
+  Obj r(result);
+  if (is_tensor(result)) {
+    if (PyType_IsSubtype(Py_TYPE(result), cls) || is_operand(result, args, count))
+      return r.release();
+    if (Py_TYPE(result) != TensorType || Py_REFCNT(result) != 1)
+      return alias(tensor_of(result), cls);
+    return wrap_as(cls, std::move(tensor_of(result)));  // nobody else has the plain object
+  }
+  if (PyTuple_Check(result) && Py_REFCNT(result) == 1) {  // also named tuples of ours
+    PyObject** items = reinterpret_cast<PyTupleObject*>(result)->ob_item;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); ++i) {
+      PyObject* item = std::exchange(items[i], Py_NewRef(Py_None));
+      item = check(convert(item, cls, args, count));
+      Py_DECREF(Py_None);
+      items[i] = item;
+    }
+  } else if (PyList_CheckExact(result)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(result); ++i) {
+      PyObject* item = Py_NewRef(PyList_GET_ITEM(result, i));
+      check(PyList_SetItem(result, i, check(convert(item, cls, args, count))));
+    }
+  }
+  return r.release();
+}
+
+[[noreturn]] void no_implementation(const Classes& classes) {
+  std::string names;
+  for (PyTypeObject* c : classes) names += std::string(names.empty() ? "" : ", ") + c->tp_name;
+  type_error("pf: got operands of the classes " + names +
+             "; expected one that comes from all others, or a __torch_function__ that takes them; "
+             "convert with as_subclass()");
+}
+
+bool comes_from_all(PyTypeObject* cls, const Classes& classes) {
+  return std::all_of(classes.begin(), classes.end(),
+                     [&](PyTypeObject* c) { return PyType_IsSubtype(cls, c); });
+}
+
+// What __torch_function__ of the classes makes of the call, in their order.
+PyObject* ask(const Classes& classes, PyObject* func, PyObject* const* args, Py_ssize_t nargs,
+              PyObject* kwnames) {
+  Obj types(check(PyTuple_New(static_cast<Py_ssize_t>(classes.size()))));
+  for (size_t i = 0; i < classes.size(); ++i)
+    PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),
+                     Py_NewRef(reinterpret_cast<PyObject*>(classes[i])));
+  Obj positional(check(PyTuple_New(nargs))), named(check(PyDict_New()));
+  for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
+    check(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + k]));
+  for (PyTypeObject* c : classes) {
+    Obj hook(check(PyObject_GetAttr(reinterpret_cast<PyObject*>(c), hook_name())));
+    Obj r(check(PyObject_CallFunctionObjArgs(hook.get(), func, types.get(), positional.get(),
+                                             named.get(), nullptr)));
+    if (r.get() != Py_NotImplemented) return r.release();
+  }
+  no_implementation(classes);
+}
+
+}  // namespace
+
+void note_subclass(PyTypeObject* type) {
+  if (!subclasses.load(std::memory_order_relaxed) && propagates(type))
+    subclasses.store(true, std::memory_order_relaxed);
+}
+
+PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, Py_ssize_t nargs,
+                       PyObject* kwnames, const std::function<PyObject*()>& run) {
+  const Py_ssize_t count = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  Classes classes;
+  if (!disabled) classes = classes_of(args, count);
+  if (classes.empty()) return run();
+  PyObject* usual = hook_of(TensorType);
+  if (std::all_of(classes.begin(), classes.end(),
+                  [&](PyTypeObject* c) { return hook_of(c) == usual; })) {
+    if (!comes_from_all(classes.front(), classes)) no_implementation(classes);
+    PyObject* r = run();
+    return r && r != Py_NotImplemented ? convert(r, classes.front(), args, count) : r;
+  }
+  Obj found;
+  if (!func) {
+    found = Obj(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name)));
+    func = found.get();
+  }
+  return ask(classes, func, args, nargs, kwnames);
+}
+
+PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    static const char* names[] = {"func", "types", "args", "kwargs", nullptr};
+    PyObject *func, *types, *positional = nullptr, *named = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:__torch_function__",
+                                     const_cast<char**>(names), &func, &types, &positional, &named))
+      return nullptr;
+    Obj others(check(PySequence_Fast(types, "types must be a sequence of classes")));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(others.get()); ++i) {
+      const int is = PyObject_IsSubclass(cls, PySequence_Fast_GET_ITEM(others.get(), i));
+      check(is);
+      if (!is) Py_RETURN_NOTIMPLEMENTED;
+    }
+    Obj tuple(check(positional ? PySequence_Tuple(positional) : PyTuple_New(0)));
+    Obj r;
+    {
+      Disabled plain;
+      r = Obj(check(PyObject_Call(func, tuple.get(), named == Py_None ? nullptr : named)));
+    }
+    auto* type = reinterpret_cast<PyTypeObject*>(cls);
+    if (type == TensorType || r.get() == Py_NotImplemented) return r.release();
+    PyObject* const* items = reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item;
+    return convert(r.release(), type, items, PyTuple_GET_SIZE(tuple.get()));
+  });
+}
+
+PyObject* tensor_as_subclass(PyObject* self, PyObject* cls) {
+  return guarded([&]() -> PyObject* {
+    if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), TensorType))
+      type_error(std::string("pf.Tensor.as_subclass: got ") + Py_TYPE(cls)->tp_name +
+                 "; expected a subclass of pyflame.Tensor");
+    return alias(tensor_of(self), reinterpret_cast<PyTypeObject*>(cls));
+  });
+}
+
+}  // namespace pyflame::python
