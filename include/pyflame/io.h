@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -19,6 +21,14 @@ struct NamedTensor {
   Tensor tensor;
 };
 using Metadata = std::map<std::string, std::string>;
+// Where a file goes that has no name: called with its bytes in order. It throws to stop.
+using Sink = std::function<void(const void* data, size_t size)>;
+// A whole file in memory of the caller, who keeps it while it is read. `name` stands in errors.
+struct Memory {
+  std::string name;
+  const void* data;
+  size_t size;
+};
 
 // Copy reads the values into fresh memory. Map shows the pages of the file itself (CPU only; a
 // write goes to a private copy of the page): fast to open, but the file must not be truncated
@@ -26,7 +36,8 @@ using Metadata = std::map<std::string, std::string>;
 enum class Load : uint8_t { Copy, Map };
 
 // A safetensors file, opened and wholly checked: header, dtypes, shapes, offsets. FileError
-// otherwise. The file stays open as long as this object or a mapped tensor lives.
+// otherwise; it names the format of files that are something else. The file stays open as long as
+// this object or a mapped tensor lives.
 class SafetensorsFile {
  public:
   struct Entry {
@@ -38,6 +49,7 @@ class SafetensorsFile {
   };
 
   explicit SafetensorsFile(const std::string& path);
+  explicit SafetensorsFile(const Memory& memory);
   const std::string& path() const;
   const std::vector<Entry>& entries() const;  // in the order of the data
   const Metadata& metadata() const;
@@ -55,14 +67,20 @@ class SafetensorsFile {
 void check_safetensors_header(const std::string& text, uint64_t data_bytes,
                               std::vector<SafetensorsFile::Entry>* entries, Metadata* metadata);
 
+// How many bytes of data follow a header, for streams; FileError when the header is damaged.
+uint64_t safetensors_data_bytes(std::string_view header, const std::string& name);
+
 // Writes a safetensors file beside its final name, syncs and renames it: at every moment the
 // path holds the old file or the new one, whole. The same tensors give the same bytes.
 void save_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                       const Metadata& metadata = {});
+void save_safetensors(const Sink& sink, const std::vector<NamedTensor>& tensors,
+                      const Metadata& metadata = {});
 std::vector<NamedTensor> load_safetensors(const std::string& path, Device device = {},
                                           Load how = Load::Copy, Metadata* metadata = nullptr);
 
-// What a saved file may hold: None, bool, int, float, str, bytes, tensors, lists, tuples, dicts.
+// What a saved file may hold: None, bool, int, float, str, bytes, tensors, lists, tuples, dicts,
+// and values of other types, which are a type's name and a plain value to make one of.
 struct Tree {
   struct Item;
   using List = std::vector<Tree>;
@@ -72,26 +90,41 @@ struct Tree {
   struct Dict {
     std::vector<Item> items;
   };
-  struct BigInt {  // an integer past 64 bits, in decimal
+  struct BigInt {  // an integer past 64 bits, in decimal, or in hexadecimal with 0x (and -)
     std::string digits;
   };
   struct Bytes {
     std::string data;
   };
+  struct Typed {  // the reader knows what `type` means, or refuses it: no code comes from a file
+    std::string type;
+    List of;  // one value, not Typed itself
+  };
   std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, List, Tuple, Dict,
-               BigInt, Bytes>
+               BigInt, Bytes, Typed>
       value;
 };
 struct Tree::Item {
   Tree key, value;
 };
 inline constexpr int kMaxTreeDepth = 100;
-inline constexpr uint64_t kMaxTreeNodes = uint64_t{1} << 22;
+inline constexpr uint64_t kMaxTreeNodes = uint64_t{1} << 23;
 
 // Tensors that share memory (tied weights, views of one buffer) still share it after loading.
 // A tensor that requires grad comes back requiring it. A safetensors file of another program
 // loads as a Dict of its tensors.
 void save_tree(const std::string& path, const Tree& tree);
+void save_tree(const Sink& sink, const Tree& tree);
+
+// Where tensors of a tree go. With `place`, each one that the file holds (views are made of it
+// later) is loaded to the CPU and handed to it; what it returns has the same shape and dtype.
+struct Placing {
+  Device device = {};
+  Load how = Load::Copy;
+  std::function<Tensor(const Tensor&)> place = {};
+};
+Tree load_tree(const std::string& path, const Placing& placing);
+Tree load_tree(const Memory& memory, const Placing& placing);
 Tree load_tree(const std::string& path, Device device = {}, Load how = Load::Copy);
 
 // Writes `size` bytes so that `path` holds the old content or the new, whole (as above).

@@ -1,9 +1,10 @@
 """Training checkpoints that survive kills, full disks and flipped bits.
 
 A checkpoint is a directory: ``state.safetensors`` (what :func:`pyflame.save` writes) and
-``manifest.json`` with sizes and SHA-256 sums. It is written beside its final name, every file is
-synced, and it is renamed only when it is complete; so at every moment the newest complete one is
-there. Loading checks the sums and falls back to the one before when they do not agree.
+``manifest.json`` with sizes and SHA-256 sums, of the manifest itself too. It is written beside its
+final name, every file is synced, and it is renamed only when it is complete; so at every moment the
+newest complete one is there. Loading checks the sums and falls back to the one before when they do
+not agree.
 
     checkpoints = pf.checkpoint.Checkpoints("runs/gpt", keep=3)
     checkpoints.save(step, {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
@@ -11,21 +12,29 @@ there. Loading checks the sums and falls back to the one before when they do not
     model.load_state_dict(found.state["model"])
 """
 
+import contextlib
+import errno
+import hashlib
+import itertools
 import json
+import operator
 import os
 import re
 import shutil
 import time
 import warnings
 
-from . import _C
-from .serialization import FileError, load, save
+from . import _C, _files
+from .serialization import FileError, load, path_text, save
 
 __all__ = ["Checkpoint", "CheckpointWarning", "Checkpoints", "verify"]
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?$")
 _STATE = "state.safetensors"
 _MANIFEST = "manifest.json"
+_MAX_MANIFEST = 16 << 20
+_MAX_STEP = 2**63 - 1
+_OP = "checkpoint"
 
 
 class CheckpointWarning(UserWarning):
@@ -45,14 +54,83 @@ class Checkpoint:
         return f"Checkpoint(step={self.step}, path={self.path!r})"
 
 
-def _digest(path):
-    import hashlib
-
+def _digest(path, size=None):
+    """The SHA-256 sum of a file; with `size` of no more than that."""
     h = hashlib.sha256()
-    with open(path, "rb") as f:
-        while block := f.read(1 << 20):
+    with open(_files.open_regular(path, _OP), "rb", buffering=0) as f:
+        left = os.fstat(f.fileno()).st_size if size is None else size
+        while left and (block := f.read(min(left, 1 << 20))):
             h.update(block)
+            left -= len(block)
     return h.hexdigest()
+
+
+# ---- the manifest -------------------------------------------------------------------------------
+
+
+def _text(manifest):
+    return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+
+
+def _sealed(manifest):
+    """The text of a manifest, with a checksum over all the rest of it."""
+    seal = hashlib.sha256(_text(manifest).encode()).hexdigest()
+    return _text({**manifest, "checksum": seal})
+
+
+def _whole(value, most):
+    return type(value) is int and 0 <= value <= most
+
+
+def _entry(entry):
+    return (
+        type(entry) is dict
+        and set(entry) == {"size", "sha256"}
+        and _whole(entry["size"], _MAX_STEP)
+        and type(entry["sha256"]) is str
+        and re.fullmatch("[0-9a-f]{64}", entry["sha256"])
+    )
+
+
+def _no_twice(pairs):
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return made
+
+
+def _parse(text, name):
+    """The manifest in `text`, whose directory is called `name`. ValueError says what is wrong."""
+    manifest = json.loads(text.decode("utf-8"), object_pairs_hook=_no_twice)
+    if type(manifest) is not dict:
+        raise ValueError("it is no object")
+    made = manifest.get("format")
+    if made != 1 and "checksum" not in manifest:
+        raise ValueError("it has no checksum")
+    if "checksum" in manifest:
+        body = {key: value for key, value in manifest.items() if key != "checksum"}
+        # The text itself is compared: no byte of it can change unnoticed.
+        if _sealed(body).encode() != text:
+            raise ValueError("it does not have its own checksum")
+        if made not in (1, 2):
+            raise ValueError(f"it has format {made}, of a newer PyFlame: load it with that")
+    files, info = manifest.get("files"), manifest.get("info", {})
+    if not _whole(manifest.get("step"), _MAX_STEP):
+        raise ValueError("its step is no whole number from 0")
+    if type(files) is not dict or not all(map(_entry, files.values())):
+        raise ValueError("its list of files is none")
+    if _STATE not in files:
+        raise ValueError(f"it does not list {_STATE}")
+    for file in files:
+        if os.path.basename(file) != file or file in ("", ".", ".."):
+            raise ValueError(f"it lists {file!r}, which is no name of a file")
+    if type(info) is not dict:
+        raise ValueError("its info is no object")
+    # Manifests of versions before the checksum: the directory says the step again.
+    match = _NAME.match(name)
+    if "checksum" not in manifest and match and int(match[1]) != manifest["step"]:
+        raise ValueError(f"it is of step {manifest['step']}, in a directory of another")
+    return manifest
 
 
 def _sync_directory(path):
@@ -70,38 +148,35 @@ def verify(path):
 
     Raises FileError that names the first file that is missing, cut off or altered.
     """
+    path = path_text(path, _OP)
     manifest_path = os.path.join(path, _MANIFEST)
     try:
-        with open(manifest_path, encoding="utf-8") as f:
-            manifest = json.load(f)
-        files = {
-            str(name): (int(e["size"]), str(e["sha256"])) for name, e in manifest["files"].items()
-        }
-        int(manifest["step"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        text = _files.read_regular(manifest_path, _OP, _MAX_MANIFEST)
+        manifest = _parse(text, os.path.basename(os.path.abspath(path)))
+    except (OSError, ValueError, RecursionError) as e:
+        why = str(e) or type(e).__name__
         raise FileError(
-            f"pf.checkpoint: '{manifest_path}' is missing or damaged ({type(e).__name__}: {e}); "
+            f"pf.checkpoint: '{manifest_path}' is missing or damaged ({why}); "
             "expected the manifest of a complete checkpoint; use an older checkpoint"
         ) from None
-    if _STATE not in files:
-        raise FileError(
-            f"pf.checkpoint: '{manifest_path}' does not list {_STATE}; expected the manifest of a "
-            "complete checkpoint; use an older checkpoint"
-        )
-    for name, (size, digest) in files.items():
+    for name, entry in manifest["files"].items():
         file = os.path.join(path, name)
-        if os.path.basename(name) != name or not os.path.isfile(file):
+        try:
+            size = os.stat(file).st_size
+            if size != entry["size"]:
+                raise FileError(
+                    f"pf.checkpoint: '{file}' has {size} bytes, its manifest says {entry['size']}; "
+                    "expected a complete file; use an older checkpoint"
+                )
+            digest = _digest(file, size)
+        except FileError:
+            raise
+        except OSError as e:
             raise FileError(
-                f"pf.checkpoint: '{file}' is missing; expected every file of the manifest; use an "
-                "older checkpoint"
-            )
-        found = os.path.getsize(file)
-        if found != size:
-            raise FileError(
-                f"pf.checkpoint: '{file}' has {found} bytes, its manifest says {size}; expected a "
-                "complete file; use an older checkpoint"
-            )
-        if _digest(file) != digest:
+                f"pf.checkpoint: '{file}' is missing or cannot be read ({e.strerror}); expected "
+                "every file of the manifest; use an older checkpoint"
+            ) from None
+        if digest != entry["sha256"]:
             raise FileError(
                 f"pf.checkpoint: '{file}' does not have the checksum of its manifest; expected an "
                 "unaltered file; use an older checkpoint"
@@ -123,7 +198,7 @@ class Checkpoints:
             raise _C.ValueError(
                 f"pf.checkpoint: got keep={keep}; expected at least 1, or None to keep all; raise it"
             )
-        self.directory = os.fspath(directory)
+        self.directory = path_text(directory, _OP)
         self.keep = keep
 
     def paths(self):
@@ -140,57 +215,84 @@ class Checkpoints:
                 found.append((key, os.path.join(self.directory, name)))
         return [path for _, path in sorted(found)]
 
+    def _newest(self, use):
+        """What `use` makes of the newest checkpoint for which it raises no FileError; and how many
+        are damaged."""
+        damaged = set()
+        while True:
+            paths = self.paths()
+            for path in reversed(paths):
+                if path in damaged:
+                    continue
+                try:
+                    return use(path), len(damaged)
+                except FileError as e:
+                    if not os.path.lexists(path):
+                        break  # another process has replaced it by newer ones: look again
+                    damaged.add(path)
+                    warnings.warn(
+                        f"{e} (looking for the one before)", CheckpointWarning, stacklevel=3
+                    )
+            else:
+                return None, len(damaged)
+
     def latest(self):
         """The directory of the newest checkpoint whose checksums agree, or None.
 
         Warns (CheckpointWarning) of each newer one that is damaged, naming the file.
         """
-        for path in reversed(self.paths()):
-            try:
-                verify(path)
-            except FileError as e:
-                warnings.warn(f"{e} (looking for the one before)", CheckpointWarning, stacklevel=2)
-                continue
+
+        def checked(path):
+            verify(path)
             return path
-        return None
+
+        return self._newest(checked)[0]
 
     def load(self, map_location=None):
         """The newest good checkpoint, or None when there is none at all.
 
         Raises FileError when checkpoints exist and all of them are damaged.
         """
-        paths = self.paths()
-        for path in reversed(paths):
-            try:
-                return load_checkpoint(path, map_location)
-            except FileError as e:
-                warnings.warn(f"{e} (looking for the one before)", CheckpointWarning, stacklevel=2)
-        if paths:
+        found, damaged = self._newest(lambda path: load_checkpoint(path, map_location))
+        if found is None and damaged:
             raise FileError(
-                f"pf.checkpoint: all {len(paths)} checkpoints in '{self.directory}' are damaged; "
+                f"pf.checkpoint: all {damaged} checkpoints in '{self.directory}' are damaged; "
                 "expected one whose checksums agree; restore a copy or start anew"
             )
-        return None
+        return found
 
     def save(self, step, state, **info):
         """Saves `state` (see :func:`pyflame.save`) as the checkpoint of `step`; returns its path.
 
         `info` are values for people and tools, kept in the manifest: they must be JSON.
         """
-        step = int(step)
-        if step < 0:
-            raise _C.ValueError(f"pf.checkpoint: got step {step}; expected 0 or more; count from 0")
+        try:
+            step = operator.index(step)
+        except TypeError:
+            raise TypeError(
+                f"pf.checkpoint: got a {type(step).__name__} as step; expected a whole number; "
+                "convert it with int()"
+            ) from None
+        if not 0 <= step <= _MAX_STEP:
+            raise _C.ValueError(
+                f"pf.checkpoint: got step {step}; expected 0 or more, below 2**63; count from 0"
+            )
+        try:
+            info = json.loads(json.dumps(info, sort_keys=True))
+        except (TypeError, ValueError, RecursionError) as e:
+            raise TypeError(
+                f"pf.checkpoint: got info that is no JSON ({e}); expected numbers, text, lists and "
+                "dicts; put other values into the state"
+            ) from None
         os.makedirs(self.directory, exist_ok=True)
         self._sweep()
         stem = f"step-{step:08d}"
-        work = os.path.join(self.directory, f".{stem}-{os.uname().nodename}-{os.getpid()}.tmp")
-        shutil.rmtree(work, ignore_errors=True)
-        os.mkdir(work)
+        work, lock = self._work_directory(stem)
         try:
             state_path = os.path.join(work, _STATE)
             save(state, state_path)
             manifest = {
-                "format": 1,
+                "format": 2,
                 "step": step,
                 "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "files": {
@@ -198,64 +300,81 @@ class Checkpoints:
                 },
                 "info": info,
             }
-            text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
-            _C._write_file(os.path.join(work, _MANIFEST), text.encode())
+            _C._write_file(os.path.join(work, _MANIFEST), _sealed(manifest).encode())
             _sync_directory(work)
             path = self._publish(work, stem)
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
+        finally:
+            os.close(lock)
         self._prune(path)
         return path
 
+    def _work_directory(self, stem):
+        """A new directory to write in, and the descriptor that keeps it locked: with the process
+        the lock goes, and then the next save removes the directory."""
+        for number in itertools.count():
+            name = f".{stem}-{_files.host()}-{os.getpid()}.{number}.tmp"
+            work = os.path.join(self.directory, name)
+            try:
+                os.mkdir(work)
+                lock = _files.open_regular(work, _OP, directory=True)
+            except (FileExistsError, FileNotFoundError):  # another thread's, or swept just now
+                continue
+            if _files.lock(lock) and os.path.lexists(work):
+                return work, lock
+            os.close(lock)
+
     def _publish(self, work, stem):
         """Renames to the first free name: an older one of the same step stays until then."""
-        path = os.path.join(self.directory, stem)
-        number = 0
-        while os.path.lexists(path):
-            number += 1
-            path = os.path.join(self.directory, f"{stem}.{number}")
-        os.rename(work, path)
-        _sync_directory(self.directory)
-        return path
+        for number in itertools.count():
+            path = os.path.join(self.directory, f"{stem}.{number}" if number else stem)
+            if os.path.lexists(path):
+                continue
+            try:
+                os.rename(work, path)
+            except OSError as e:
+                if e.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                    raise
+                continue  # another process was quicker
+            _sync_directory(self.directory)
+            return path
 
     def _prune(self, newest):
+        """Removes the oldest. Other processes may be doing the same: what is gone is gone, and what
+        cannot be removed stays until another time."""
         if self.keep is None:
             return
         older = [p for p in self.paths() if p != newest]
         surplus = len(older) + 1 - self.keep
         for path in older[: max(surplus, 0)]:
             # Renamed first: a kill in the middle leaves no half checkpoint that looks whole.
-            hidden = os.path.join(self.directory, "." + os.path.basename(path) + ".removed")
+            hidden = os.path.join(
+                self.directory, f".{os.path.basename(path)}.{os.getpid()}.removed"
+            )
             shutil.rmtree(hidden, ignore_errors=True)
-            os.rename(path, hidden)
+            with contextlib.suppress(OSError):
+                os.rename(path, hidden)
             shutil.rmtree(hidden, ignore_errors=True)
 
     def _sweep(self):
-        """Removes what killed processes of this machine left."""
-        host = os.uname().nodename
+        """Removes what killed processes left; half-written ones only of this machine, for only
+        here their locks mean something."""
+        ours = re.compile(rf"\.step-\d+-{re.escape(_files.host())}-\d+\.\d+\.tmp$")
         for name in os.listdir(self.directory):
             path = os.path.join(self.directory, name)
             if name.startswith(".step-") and name.endswith(".removed"):
                 shutil.rmtree(path, ignore_errors=True)
-            match = re.match(rf"\.step-\d+-{re.escape(host)}-(\d+)\.tmp$", name)
-            if match and not _alive(int(match[1])):
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
+            elif ours.match(name):
+                with _files.left_behind(path) as left:
+                    if left:
+                        shutil.rmtree(path, ignore_errors=True)
 
 
 def load_checkpoint(path, map_location=None):
     """The checkpoint in directory `path`, after checking it. FileError when it is damaged."""
-    path = os.fspath(path)
+    path = path_text(path, _OP)
     manifest = verify(path)
     state = load(os.path.join(path, _STATE), map_location)
-    return Checkpoint(int(manifest["step"]), state, path, dict(manifest.get("info") or {}))
+    return Checkpoint(manifest["step"], state, path, manifest.get("info", {}))

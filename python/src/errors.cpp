@@ -1,4 +1,5 @@
 // C++ error classes as Python exceptions, and back.
+#include <cstring>
 #include <new>
 
 #include "common.h"
@@ -19,6 +20,13 @@ PyObject* make(PyObject* module, const char* name, PyObject* second, const char*
   PyObject* cls = check(PyErr_NewExceptionWithDoc(full.c_str(), doc, bases.get(), nullptr));
   check(PyModule_AddObjectRef(module, name, cls));
   return cls;
+}
+
+// What names a file may hold bytes that are no text: they are shown as \xff.
+void set(PyObject* cls, const char* what) {
+  Obj text(
+      PyUnicode_DecodeUTF8(what, static_cast<Py_ssize_t>(std::strlen(what)), "backslashreplace"));
+  if (text.get()) PyErr_SetObject(cls, text.get());
 }
 
 }  // namespace
@@ -62,33 +70,33 @@ void raise_current() noexcept {
   } catch (nb::python_error& e) {
     e.restore();
   } catch (const ShapeError& e) {
-    PyErr_SetString(classes.shape, e.what());
+    set(classes.shape, e.what());
   } catch (const DTypeError& e) {
-    PyErr_SetString(classes.dtype, e.what());
+    set(classes.dtype, e.what());
   } catch (const ValueError& e) {
-    PyErr_SetString(classes.value, e.what());
+    set(classes.value, e.what());
   } catch (const IndexError& e) {
-    PyErr_SetString(classes.index, e.what());
+    set(classes.index, e.what());
   } catch (const DeviceError& e) {
-    PyErr_SetString(classes.device, e.what());
+    set(classes.device, e.what());
   } catch (const OutOfMemoryError& e) {
-    PyErr_SetString(classes.memory, e.what());
+    set(classes.memory, e.what());
   } catch (const AutogradError& e) {
-    PyErr_SetString(classes.autograd, e.what());
+    set(classes.autograd, e.what());
   } catch (const FileError& e) {
-    PyErr_SetString(classes.file, e.what());
+    set(classes.file, e.what());
   } catch (const NotSupportedError& e) {
-    PyErr_SetString(classes.unsupported, e.what());
+    set(classes.unsupported, e.what());
   } catch (const BackendError& e) {
-    PyErr_SetString(classes.backend, e.what());
+    set(classes.backend, e.what());
   } catch (const Error& e) {
-    PyErr_SetString(classes.base, e.what());
+    set(classes.base, e.what());
   } catch (const std::bad_alloc&) {
-    PyErr_SetString(classes.memory, "pf: the host is out of memory; free tensors or use less");
+    set(classes.memory, "pf: the host is out of memory; free tensors or use less");
   } catch (const std::exception& e) {
-    PyErr_SetString(classes.base, e.what());
+    set(classes.base, e.what());
   } catch (...) {
-    PyErr_SetString(classes.base, "pf: unknown C++ exception");
+    set(classes.base, "pf: unknown C++ exception");
   }
 }
 

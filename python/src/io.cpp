@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <optional>
+
 #include "common.h"
 #include "pyflame/io.h"
 
@@ -15,77 +17,120 @@ using io::Tree;
   throw nb::python_error();
 }
 
-Tree to_tree(PyObject* o, int depth) {
-  PF_CHECK(depth <= io::kMaxTreeDepth, ValueError, "save", "got values nested deeper than ",
-           io::kMaxTreeDepth,
-           "; expected a flatter tree without cycles; check for a list or dict "
-           "that contains itself");
-  if (o == Py_None) return {};
-  if (PyBool_Check(o)) return {o == Py_True};
-  if (is_tensor(o)) return {tensor_of(o)};
-  if (PyLong_Check(o)) {
+// Makes a tree of Python's values. What is not of one of the plain types exactly is asked of
+// `describe` (serialization): a pair of a type's name and a plain value, or why there is none.
+class Describer {
+ public:
+  explicit Describer(PyObject* describe) : describe_(describe) {}
+
+  Tree tree(PyObject* o, int depth = 0, bool described = false) {
+    PF_CHECK(depth <= io::kMaxTreeDepth, ValueError, "save", "got values nested deeper than ",
+             io::kMaxTreeDepth,
+             "; expected a flatter tree without cycles; check for a list or dict "
+             "that contains itself");
+    if (o == Py_None) return {};
+    if (PyBool_Check(o)) return {o == Py_True};
+    if (Py_TYPE(o) == TensorType) return {tensor_of(o)};
+    if (PyLong_CheckExact(o)) return integer(o);
+    if (PyFloat_CheckExact(o)) return {PyFloat_AS_DOUBLE(o)};
+    if (PyUnicode_CheckExact(o)) {
+      Py_ssize_t size = 0;
+      if (const char* text = PyUnicode_AsUTF8AndSize(o, &size))
+        return {std::string(text, static_cast<size_t>(size))};
+      if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) raise_pending();
+      PyErr_Clear();  // half a surrogate pair, as in names of files that are not UTF-8
+      return special(o, depth, described);
+    }
+    if (PyBytes_CheckExact(o))
+      return {
+          Tree::Bytes{std::string(PyBytes_AS_STRING(o), static_cast<size_t>(PyBytes_GET_SIZE(o)))}};
+    if (PyList_CheckExact(o)) return {items(o, depth)};
+    if (PyTuple_CheckExact(o)) return {Tree::Tuple{items(o, depth)}};
+    if (PyDict_CheckExact(o)) {
+      Tree::Dict dict;
+      PyObject *key, *value;
+      Py_ssize_t at = 0;
+      while (PyDict_Next(o, &at, &key, &value)) {
+        nb::object k = nb::borrow(key), v = nb::borrow(value);  // describe may change the dict
+        Step step(this, key, 0);
+        Tree name = tree(key, depth + 1);
+        dict.items.push_back({std::move(name), tree(value, depth + 1)});
+      }
+      return {std::move(dict)};
+    }
+    return special(o, depth, described);
+  }
+
+ private:
+  // A step on the way to a value, for errors: a key, or an index when there is none.
+  struct Step {
+    Step(Describer* to, PyObject* key, Py_ssize_t index) : of(to) {
+      to->steps_.push_back({key, index});
+    }
+    ~Step() { of->steps_.pop_back(); }
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+    Describer* of;
+  };
+
+  static Tree integer(PyObject* o) {
     int overflow = 0;
     long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (v == -1 && PyErr_Occurred()) raise_pending();
     if (!overflow) return {static_cast<int64_t>(v)};
-    nb::object text = nb::steal(PyNumber_ToBase(o, 10));
+    // Decimal text takes time that grows with the square, so Python has a limit for it, which
+    // programs may lower to 640 digits. Hexadecimal text has none.
+    nb::object bits = nb::steal(PyObject_CallMethod(o, "bit_length", nullptr));
+    if (!bits.is_valid()) raise_pending();
+    nb::object text = nb::steal(PyNumber_ToBase(o, nb::cast<int64_t>(bits) > 2000 ? 16 : 10));
     if (!text.is_valid()) raise_pending();
     return {Tree::BigInt{nb::cast<std::string>(text)}};
   }
-  if (PyFloat_Check(o)) return {PyFloat_AsDouble(o)};
-  if (PyUnicode_Check(o)) {
-    Py_ssize_t size = 0;
-    const char* text = PyUnicode_AsUTF8AndSize(o, &size);
-    if (!text) raise_pending();
-    return {std::string(text, static_cast<size_t>(size))};
-  }
-  if (PyBytes_Check(o))
-    return {
-        Tree::Bytes{std::string(PyBytes_AS_STRING(o), static_cast<size_t>(PyBytes_GET_SIZE(o)))}};
-  if (PyList_Check(o) || PyTuple_Check(o)) {
-    Tree::List items;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i)
-      items.push_back(to_tree(PySequence_Fast_GET_ITEM(o, i), depth + 1));
-    if (PyList_Check(o)) return {std::move(items)};
-    return {Tree::Tuple{std::move(items)}};
-  }
-  if (PyDict_Check(o)) {
-    Tree::Dict dict;
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(o, &at, &key, &value))
-      dict.items.push_back({to_tree(key, depth + 1), to_tree(value, depth + 1)});
-    return {std::move(dict)};
-  }
-  std::string type = Py_TYPE(o)->tp_name;
-  if (type == "numpy.bool" || type == "numpy.bool_") {
-    int truth = PyObject_IsTrue(o);
-    if (truth < 0) raise_pending();
-    return {truth == 1};
-  }
-  // NumPy's scalars stand for the numbers they hold; arrays must be made tensors by the caller.
-  const bool sized = PyObject_HasAttrString(o, "__len__");
-  if (!sized && PyIndex_Check(o)) {
-    nb::object n = nb::steal(PyNumber_Index(o));
-    if (!n.is_valid()) raise_pending();
-    return to_tree(n.ptr(), depth);
-  }
-  if (!sized && Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float) {
-    nb::object n = nb::steal(PyNumber_Float(o));
-    if (!n.is_valid()) raise_pending();
-    return to_tree(n.ptr(), depth);
-  }
-  PyErr_Format(PyExc_TypeError,
-               "pf.save: got a value of type '%s'; expected tensors, numbers, text, bytes, None "
-               "and lists, tuples and dicts of them; save its state instead (state_dict(), "
-               "pf.from_numpy(array), vars(object))",
-               type.c_str());
-  raise_pending();
-}
 
-nb::object to_python(const Tree& tree) {
+  Tree::List items(PyObject* o, int depth) {
+    Tree::List list;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+      nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(o, i));
+      Step step(this, nullptr, i);
+      list.push_back(tree(item.ptr(), depth + 1));
+    }
+    return list;
+  }
+
+  Tree special(PyObject* o, int depth, bool described) {
+    nb::object found = nb::steal(PyObject_CallOneArg(describe_, o));
+    if (!found.is_valid()) raise_pending();
+    if (described || !PyTuple_Check(found.ptr())) refuse(o, found.ptr());
+    Tree::Typed typed;
+    typed.type = nb::cast<std::string>(nb::handle(PyTuple_GET_ITEM(found.ptr(), 0)));
+    typed.of.push_back(tree(PyTuple_GET_ITEM(found.ptr(), 1), depth, true));
+    return {std::move(typed)};
+  }
+
+  [[noreturn]] void refuse(PyObject* o, PyObject* why) {
+    nb::object at = nb::steal(PyUnicode_FromString(steps_.empty() ? "" : " at obj"));
+    for (const auto& [key, index] : steps_) {
+      PyObject* more = key ? PyUnicode_FromFormat("%U[%R]", at.ptr(), key)
+                           : PyUnicode_FromFormat("%U[%zd]", at.ptr(), index);
+      if (!more) raise_pending();
+      at = nb::steal(more);
+    }
+    PyErr_Format(
+        PyExc_TypeError,
+        "pf.save: got a value of type '%s'%U; expected tensors, numbers, text, bytes, None, "
+        "lists, tuples, dicts and sets of them, and the types that docs/files.md lists; %S",
+        Py_TYPE(o)->tp_name, at.ptr(), why);
+    raise_pending();
+  }
+
+  PyObject* describe_;
+  std::vector<std::pair<PyObject*, Py_ssize_t>> steps_;
+};
+
+// `rebuild` (serialization) makes a value of a type's name and a plain value, or raises.
+nb::object to_python(const Tree& tree, PyObject* rebuild) {
   return std::visit(
-      [](const auto& v) -> nb::object {
+      [&](const auto& v) -> nb::object {
         using T = std::decay_t<decltype(v)>;
         if constexpr (std::is_same_v<T, std::monostate>) {
           return nb::none();
@@ -98,29 +143,69 @@ nb::object to_python(const Tree& tree) {
         } else if constexpr (std::is_same_v<T, Tensor>) {
           return nb::steal(wrap(v));
         } else if constexpr (std::is_same_v<T, Tree::BigInt>) {
-          PyObject* n = PyLong_FromString(v.digits.c_str(), nullptr, 10);
+          const bool hex = v.digits.find('x') != std::string::npos;
+          PyObject* n = PyLong_FromString(v.digits.c_str(), nullptr, hex ? 16 : 10);
           if (!n) raise_pending();
           return nb::steal(n);
         } else if constexpr (std::is_same_v<T, Tree::Bytes>) {
           return nb::bytes(v.data.data(), v.data.size());
         } else if constexpr (std::is_same_v<T, Tree::List>) {
           nb::list list;
-          for (const Tree& item : v) list.append(to_python(item));
+          for (const Tree& item : v) list.append(to_python(item, rebuild));
           return list;
         } else if constexpr (std::is_same_v<T, Tree::Tuple>) {
           nb::list list;
-          for (const Tree& item : v.items) list.append(to_python(item));
+          for (const Tree& item : v.items) list.append(to_python(item, rebuild));
           return nb::steal(PyList_AsTuple(list.ptr()));
+        } else if constexpr (std::is_same_v<T, Tree::Typed>) {
+          nb::object of = to_python(v.of[0], rebuild);
+          nb::object made = nb::steal(
+              PyObject_CallFunctionObjArgs(rebuild, nb::cast(v.type).ptr(), of.ptr(), nullptr));
+          if (!made.is_valid()) raise_pending();
+          return made;
         } else {
           nb::dict dict;
           for (const auto& [key, value] : v.items) {
-            nb::object k = to_python(key);
-            if (PyDict_SetItem(dict.ptr(), k.ptr(), to_python(value).ptr()) < 0) raise_pending();
+            nb::object k = to_python(key, rebuild);
+            nb::object item = to_python(value, rebuild);
+            if (PyDict_SetItem(dict.ptr(), k.ptr(), item.ptr()) < 0) {
+              if (!PyErr_ExceptionMatches(PyExc_TypeError)) raise_pending();
+              PyErr_Clear();
+              PF_FAIL(FileError, "load",
+                      "a dict of the file has a key that cannot be one; expected text, numbers and "
+                      "the like; the file is damaged: restore it from a copy");
+            }
           }
           return dict;
         }
       },
       tree.value);
+}
+
+// A path as the file system has it: any bytes but NUL. Text that stands for such bytes (surrogates)
+// becomes them again.
+std::string path_of(nb::handle path) {
+  PyObject* bytes = nullptr;
+  if (!PyUnicode_FSConverter(path.ptr(), &bytes)) raise_pending();
+  nb::object owner = nb::steal(bytes);
+  return std::string(PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes)));
+}
+
+// Hands a file's bytes to a Python function.
+io::Sink to_function(nb::handle write) {
+  return [write](const void* data, size_t size) {
+    auto* bytes = static_cast<char*>(const_cast<void*>(data));
+    nb::object view =
+        nb::steal(PyMemoryView_FromMemory(bytes, static_cast<Py_ssize_t>(size), PyBUF_READ));
+    if (!view.is_valid()) raise_pending();
+    nb::object result = nb::steal(PyObject_CallOneArg(write.ptr(), view.ptr()));
+    std::optional<nb::python_error> error;
+    if (!result.is_valid()) error.emplace();
+    // Nobody may keep what shows memory that is about to go, a traceback neither.
+    nb::object released = nb::steal(PyObject_CallMethod(view.ptr(), "release", nullptr));
+    if (error) throw nb::python_error(std::move(*error));
+    if (!released.is_valid()) raise_pending();
+  };
 }
 
 Device device_or_cpu(nb::handle device) {
@@ -131,47 +216,111 @@ io::Load how(bool mmap) {
   return mmap ? io::Load::Map : io::Load::Copy;
 }
 
+io::Placing placing_of(nb::handle device, bool mmap, nb::handle place) {
+  io::Placing placing{device_or_cpu(device), how(mmap), {}};
+  if (!place.is_none())
+    placing.place = [place](const Tensor& t) {
+      nb::object moved = nb::steal(PyObject_CallOneArg(place.ptr(), nb::steal(wrap(t)).ptr()));
+      if (!moved.is_valid()) raise_pending();
+      return tensor_of(moved.ptr());  // serialization has checked that it is one
+    };
+  return placing;
+}
+
+// The buffer of an object, held.
+struct View {
+  explicit View(PyObject* o) {
+    if (PyObject_GetBuffer(o, &buffer, PyBUF_SIMPLE) < 0) raise_pending();
+  }
+  ~View() { PyBuffer_Release(&buffer); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  Py_buffer buffer;
+};
+
+// Text that safetensors can hold.
+std::string text_of(nb::handle text) {
+  Py_ssize_t size = 0;
+  const char* utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (!utf8) {
+    PyErr_Clear();
+    PF_FAIL(
+        ValueError, "safetensors.save_file",
+        "got text with half a surrogate pair; expected what UTF-8 can hold; take it out, or use "
+        "pf.save");
+  }
+  return std::string(utf8, static_cast<size_t>(size));
+}
+
 }  // namespace
 
 void bind_io(nb::module_& m) {
   m.def(
       "_save_tree",
-      [](nb::handle value, const std::string& path) {
-        io::save_tree(path, to_tree(value.ptr(), 0));
+      [](nb::handle value, nb::handle path, nb::handle describe) {
+        io::save_tree(path_of(path), Describer(describe.ptr()).tree(value.ptr()));
       },
-      nb::arg("value").none(), nb::arg("path"));
+      nb::arg("value").none(), nb::arg("path"), nb::arg("describe"));
+  m.def(
+      "_save_tree_to",
+      [](nb::handle value, nb::handle write, nb::handle describe) {
+        io::save_tree(to_function(write), Describer(describe.ptr()).tree(value.ptr()));
+      },
+      nb::arg("value").none(), nb::arg("write"), nb::arg("describe"));
   m.def(
       "_load_tree",
-      [](const std::string& path, nb::handle device, bool mmap) {
-        return to_python(io::load_tree(path, device_or_cpu(device), how(mmap)));
+      [](nb::handle path, nb::handle device, bool mmap, nb::handle place, nb::handle rebuild) {
+        io::Placing placing = placing_of(device, mmap, place);
+        return to_python(io::load_tree(path_of(path), placing), rebuild.ptr());
       },
-      nb::arg("path"), nb::arg("device").none(), nb::arg("mmap"));
-  m.def("_save_safetensors", [](nb::dict tensors, const std::string& path, nb::dict metadata) {
+      nb::arg("path"), nb::arg("device").none(), nb::arg("mmap"), nb::arg("place").none(),
+      nb::arg("rebuild"));
+  // A whole file in memory; `name` is for errors.
+  m.def(
+      "_load_tree_from",
+      [](nb::handle data, const std::string& name, nb::handle device, nb::handle place,
+         nb::handle rebuild) {
+        View view(data.ptr());
+        io::Memory memory{name, view.buffer.buf, static_cast<size_t>(view.buffer.len)};
+        io::Placing placing = placing_of(device, false, place);
+        return to_python(io::load_tree(memory, placing), rebuild.ptr());
+      },
+      nb::arg("data"), nb::arg("name"), nb::arg("device").none(), nb::arg("place").none(),
+      nb::arg("rebuild"));
+  m.def("_safetensors_data_bytes", [](nb::bytes header, const std::string& name) {
+    return io::safetensors_data_bytes({header.c_str(), header.size()}, name);
+  });
+  m.def("_save_safetensors", [](nb::dict tensors, nb::handle path, nb::dict metadata) {
     std::vector<io::NamedTensor> named;
     for (auto [key, value] : tensors) {
       if (!PyUnicode_Check(key.ptr()) || !is_tensor(value.ptr()))
         type_error(
             "pf.safetensors.save_file: got something else than names and tensors; expected "
             "a dict of str to Tensor; use pf.save for other values");
-      named.push_back({nb::cast<std::string>(key), tensor_of(value.ptr())});
+      named.push_back({text_of(key), tensor_of(value.ptr())});
     }
     io::Metadata text;
-    for (auto [key, value] : metadata)
-      text[nb::cast<std::string>(key)] = nb::cast<std::string>(value);
-    io::save_safetensors(path, named, text);
+    for (auto [key, value] : metadata) {
+      if (!PyUnicode_Check(key.ptr()) || !PyUnicode_Check(value.ptr()))
+        type_error(std::string("pf.safetensors.save_file: got metadata with a ") +
+                   Py_TYPE((PyUnicode_Check(key.ptr()) ? value : key).ptr())->tp_name +
+                   "; expected a dict of str to str; use json.dumps, or pf.save for other values");
+      text[text_of(key)] = text_of(value);
+    }
+    io::save_safetensors(path_of(path), named, text);
   });
   m.def(
       "_load_safetensors",
-      [](const std::string& path, nb::handle device, bool mmap) {
+      [](nb::handle path, nb::handle device, bool mmap) {
         nb::dict out;
-        for (auto& t : io::load_safetensors(path, device_or_cpu(device), how(mmap)))
+        for (auto& t : io::load_safetensors(path_of(path), device_or_cpu(device), how(mmap)))
           out[nb::cast(t.name)] = nb::steal(wrap(t.tensor));
         return out;
       },
       nb::arg("path"), nb::arg("device").none(), nb::arg("mmap"));
   // Names, dtypes and shapes without reading the data.
-  m.def("_inspect_safetensors", [](const std::string& path) {
-    io::SafetensorsFile file(path);
+  m.def("_inspect_safetensors", [](nb::handle path) {
+    io::SafetensorsFile file(path_of(path));
     nb::dict tensors, metadata;
     for (const auto& e : file.entries())
       tensors[nb::cast(e.name)] =
@@ -179,8 +328,8 @@ void bind_io(nb::module_& m) {
     for (const auto& [key, value] : file.metadata()) metadata[nb::cast(key)] = nb::cast(value);
     return nb::make_tuple(tensors, metadata);
   });
-  m.def("_write_file", [](const std::string& path, nb::bytes data) {
-    io::write_file_atomically(path, data.data(), data.size());
+  m.def("_write_file", [](nb::handle path, nb::bytes data) {
+    io::write_file_atomically(path_of(path), data.c_str(), data.size());
   });
 }
 

@@ -5,23 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
+#include "io/temporary.h"
 #include "pyflame/error.h"
 #include "pyflame/io.h"
 
 namespace pyflame::io {
 
 namespace {
-std::string directory_of(const std::string& path) {
-  size_t slash = path.find_last_of('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 // A link keeps pointing where it did: the file behind it is replaced.
 std::string resolved(const std::string& path) {
   struct stat st;
@@ -53,25 +47,22 @@ const char* remedy(int error) {
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path, const char* op) : op_(op), path_(resolved(path)) {
+  PF_CHECK(path.find('\0') == std::string::npos, ValueError, op,
+           "got a path with a NUL in it; expected the name of a file; take it out");
   struct stat st;
-  if (stat(path_.c_str(), &st) == 0 && !S_ISREG(st.st_mode))
+  const bool exists = stat(path_.c_str(), &st) == 0;
+  if (exists && !S_ISREG(st.st_mode))
     PF_FAIL(FileError, op, "'", path, "' is ", S_ISDIR(st.st_mode) ? "a directory" : "not a file",
             "; expected the name of a file, new or to be replaced; choose another name");
-  static std::atomic<unsigned> serial{0};
-  size_t slash = path_.find_last_of('/');
-  std::string base = slash == std::string::npos ? path_ : path_.substr(slash + 1);
-  PF_CHECK(!base.empty(), FileError, op, "got '", path,
+  PF_CHECK(!path_.empty() && path_.back() != '/', FileError, op, "got '", path,
            "'; expected the name of a file; add one to the path");
-  for (int attempt = 0;; ++attempt) {
-    temporary_ = directory_of(path_) + "/." + base.substr(0, 180) + "." + std::to_string(getpid()) +
-                 "." + std::to_string(serial.fetch_add(1)) + ".tmp";
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ >= 0) break;
-    if (errno != EEXIST || attempt > 1000) {
-      int error = errno;
-      temporary_.clear();
-      fail("cannot create a file for", error);
-    }
+  sweep_temporaries(path_);
+  // Who could not read the old file shall not read the new one.
+  fd_ = open_temporary(path_, exists ? static_cast<int>(st.st_mode & 0777) : -1, &temporary_);
+  if (fd_ < 0) {
+    int error = errno;
+    temporary_.clear();
+    fail("cannot create a file for", error);
   }
 }
 
@@ -93,6 +84,7 @@ void AtomicFile::write(const void* data, size_t size) {
       if (errno == EINTR) continue;
       fail("cannot write", errno);
     }
+    if (n == 0) fail("cannot write", ENOSPC);
     p += n;
     size -= static_cast<size_t>(n);
   }
@@ -100,11 +92,11 @@ void AtomicFile::write(const void* data, size_t size) {
 
 void AtomicFile::commit() {
   if (fsync(fd_) != 0 && errno != EINVAL && errno != ENOTSUP) fail("cannot sync", errno);
-  int closed = close(fd_);
-  fd_ = -1;
-  if (closed != 0) fail("cannot close", errno);
+  // Renamed while it is open: with the descriptor goes the lock, and then anybody may sweep it.
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename to", errno);
   temporary_.clear();
+  close(fd_);  // after a sync there is nothing left that could fail
+  fd_ = -1;
   int dir = open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir >= 0) {
     // Some network file systems refuse this; the rename itself has happened.
@@ -114,6 +106,8 @@ void AtomicFile::commit() {
 }
 
 ReadFile::ReadFile(const std::string& path, const char* op) : op_(op), path_(path) {
+  PF_CHECK(path.find('\0') == std::string::npos, ValueError, op,
+           "got a path with a NUL in it; expected the name of a file; take it out");
   // Without O_NONBLOCK, a named pipe would wait for a writer for ever.
   fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0)
@@ -149,6 +143,13 @@ void ReadFile::read(uint64_t at, void* to, size_t size) const {
     at += static_cast<uint64_t>(n);
     size -= static_cast<size_t>(n);
   }
+}
+
+void ReadMemory::read(uint64_t at, void* to, size_t size) const {
+  PF_CHECK(at <= size_ && size <= size_ - at, FileError, "load", "'", name_, "' has ", size_,
+           " bytes, and ", size, " at byte ", at, " are wanted",
+           "; expected all of a saved file; it is cut off");
+  std::memcpy(to, data_ + at, size);
 }
 
 void write_file_atomically(const std::string& path, const void* data, size_t size) {

@@ -7,7 +7,8 @@
 namespace pyflame::io {
 
 // A new file beside `path`. commit() syncs it, gives it its name and syncs the directory; a
-// destructor without commit removes it, so a failed write leaves what was there before.
+// destructor without commit removes it, so a failed write leaves what was there before. What a
+// killed process left beside the same name is removed first (see temporary.h).
 class AtomicFile {
  public:
   AtomicFile(const std::string& path, const char* op);
@@ -25,23 +26,48 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+// Bytes with positions, to read from: a file, or memory of the caller.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual uint64_t size() const = 0;
+  virtual void read(uint64_t at, void* to, size_t size) const = 0;  // FileError when too short
+  virtual int fd() const { return -1; }                             // what can be mapped, or -1
+  virtual const std::string& path() const = 0;
+};
+
 // A regular file open for reading.
-class ReadFile {
+class ReadFile : public Source {
  public:
   ReadFile(const std::string& path, const char* op);
-  ~ReadFile();
+  ~ReadFile() override;
   ReadFile(const ReadFile&) = delete;
   ReadFile& operator=(const ReadFile&) = delete;
-  uint64_t size() const { return size_; }
-  void read(uint64_t at, void* to, size_t size) const;  // FileError when the file is too short
-  int fd() const { return fd_; }
-  const std::string& path() const { return path_; }
+  uint64_t size() const override { return size_; }
+  void read(uint64_t at, void* to, size_t size) const override;
+  int fd() const override { return fd_; }
+  const std::string& path() const override { return path_; }
 
  private:
   const char* op_;
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;
+};
+
+// Memory of the caller, who keeps it while this lives. `name` stands in errors.
+class ReadMemory : public Source {
+ public:
+  ReadMemory(std::string name, const void* data, uint64_t size)
+      : name_(std::move(name)), data_(static_cast<const char*>(data)), size_(size) {}
+  uint64_t size() const override { return size_; }
+  void read(uint64_t at, void* to, size_t size) const override;
+  const std::string& path() const override { return name_; }
+
+ private:
+  std::string name_;
+  const char* data_;
+  uint64_t size_;
 };
 
 }  // namespace pyflame::io

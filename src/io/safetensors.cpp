@@ -14,7 +14,9 @@
 #include "core/tensor_impl.h"
 #include "engine/engine.h"
 #include "io/file.h"
+#include "io/formats.h"
 #include "io/json.h"
+#include "io/temporary.h"
 #include "pyflame/ops.h"
 
 namespace pyflame::io {
@@ -91,9 +93,10 @@ Entry read_entry(JsonReader& json, std::string name) {
   return e;
 }
 
-void read_header(const std::string& text, uint64_t data_bytes, const std::string& what,
-                 std::vector<Entry>* entries, Metadata* metadata) {
-  JsonReader json(text, what + ": header");
+// `where` names the file in errors ("'x.safetensors': "), or is empty.
+void read_header(std::string_view text, const std::string& where, std::vector<Entry>* entries,
+                 Metadata* metadata) {
+  JsonReader json(text, "pf.load: " + where + "header");
   if (text.empty() || text[0] != '{') json.fail("no '{' at the start of the header");
   bool has_metadata = false;
   json.expect('{');
@@ -123,12 +126,13 @@ void read_header(const std::string& text, uint64_t data_bytes, const std::string
   json.end();
 
   std::unordered_set<std::string_view> names;
+  names.reserve(entries->size());
   for (const Entry& e : *entries) {
     if (!names.insert(e.name).second) json.fail("the tensor '" + e.name + "' twice");
     uint64_t bits = 0;
     bool fits = checked_bits(e.shape, e.dtype, &bits);
     if (!fits || bits % 8 != 0 || e.begin > e.end || e.end - e.begin != bits / 8)
-      PF_FAIL(FileError, "load", what, ": tensor '", e.name, "' of shape ", e.shape, " and dtype ",
+      PF_FAIL(FileError, "load", where, "tensor '", e.name, "' of shape ", e.shape, " and dtype ",
               name(e.dtype), " has data_offsets [", e.begin, ", ", e.end,
               "]; expected as many bytes as shape and dtype need; restore the file from a copy");
   }
@@ -138,20 +142,24 @@ void read_header(const std::string& text, uint64_t data_bytes, const std::string
   uint64_t at = 0;
   for (const Entry& e : *entries) {
     if (e.begin != at)
-      PF_FAIL(FileError, "load", what, ": tensor '", e.name, "' begins at byte ", e.begin,
+      PF_FAIL(FileError, "load", where, "tensor '", e.name, "' begins at byte ", e.begin,
               " of the data where ", at, " bytes are taken",
               "; expected tensors without holes or overlaps; restore the file from a copy");
     at = e.end;
   }
+}
+
+void check_size(const std::vector<Entry>& entries, uint64_t data_bytes, const std::string& where) {
+  const uint64_t at = entries.empty() ? 0 : entries.back().end;
   if (at != data_bytes)
-    PF_FAIL(FileError, "load", what, ": the header describes ", at, " bytes of data, the file has ",
+    PF_FAIL(FileError, "load", where, "the header describes ", at, " bytes of data, the file has ",
             data_bytes, "; expected the two to be equal (is the file cut off?); ",
             "restore it from a copy");
 }
 
 // The whole file in memory, private: writes go to copies of pages.
 struct Mapping {
-  Mapping(const ReadFile& file) : size(file.size()) {
+  Mapping(const Source& file) : size(file.size()) {
     base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.fd(), 0);
     if (base == MAP_FAILED)
       PF_FAIL(FileError, "load", "cannot map '", file.path(), "': ", std::strerror(errno),
@@ -174,13 +182,14 @@ void normalise_bools(void* data, size_t n) {
 }  // namespace
 
 struct SafetensorsFile::Impl {
-  explicit Impl(const std::string& path) : file(path, "load") {}
+  explicit Impl(std::unique_ptr<Source> from) : source(std::move(from)) { open(); }
+  void open();
   std::shared_ptr<Mapping> map() {
     std::lock_guard lock(mutex);
-    if (!mapping) mapping = std::make_shared<Mapping>(file);
+    if (!mapping) mapping = std::make_shared<Mapping>(*source);
     return mapping;
   }
-  ReadFile file;
+  std::unique_ptr<Source> source;
   std::vector<Entry> entries;
   Metadata metadata;
   std::unordered_map<std::string_view, size_t> index;
@@ -191,30 +200,67 @@ struct SafetensorsFile::Impl {
 
 void check_safetensors_header(const std::string& text, uint64_t data_bytes,
                               std::vector<Entry>* entries, Metadata* metadata) {
-  read_header(text, data_bytes, "pf.load", entries, metadata);
+  read_header(text, "", entries, metadata);
+  check_size(*entries, data_bytes, "");
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_shared<Impl>(path)) {
-  const ReadFile& file = impl_->file;
-  uint64_t length = 0;
-  PF_CHECK(file.size() >= 8, FileError, "load", "'", path, "' has ", file.size(),
-           " bytes; expected a safetensors file, which has at least 8; check the path or restore "
-           "the file from a copy");
-  file.read(0, &length, 8);
-  PF_CHECK(length <= kMaxHeader && length <= file.size() - 8, FileError, "load", "'", path,
-           "' states a header of ", length, " bytes and has ", file.size(),
-           "; expected a safetensors header of at most 100 MB that fits into the file; the file is "
-           "cut off or of another format");
-  std::string text(length, '\0');
-  file.read(8, text.data(), length);
-  impl_->data_start = 8 + length;
-  read_header(text, file.size() - impl_->data_start, "pf.load: '" + path + "'", &impl_->entries,
-              &impl_->metadata);
-  for (size_t i = 0; i < impl_->entries.size(); ++i) impl_->index[impl_->entries[i].name] = i;
+uint64_t safetensors_data_bytes(std::string_view header, const std::string& name) {
+  std::vector<Entry> entries;
+  Metadata metadata;
+  read_header(header, "'" + name + "': ", &entries, &metadata);
+  return entries.empty() ? 0 : entries.back().end;
 }
+
+void SafetensorsFile::Impl::open() {
+  const std::string& path = source->path();
+  const uint64_t size = source->size();
+  // What else it may be, for errors.
+  auto refuse_format = [&] {
+    std::string head(static_cast<size_t>(std::min<uint64_t>(size, kFormatHead)), '\0');
+    source->read(0, head.data(), head.size());
+    Format format = foreign_format(head);
+    if (!format.name.empty())
+      PF_FAIL(FileError, "load", "'", path, "' is ", format.name,
+              "; expected a safetensors file, or one written by pf.save; ", format.way_out);
+  };
+  uint64_t length = 0;
+  if (size < 8) {
+    refuse_format();
+    PF_FAIL(FileError, "load", "'", path, "' has ", size,
+            " bytes; expected a safetensors file, which has at least 8; check the path or restore "
+            "the file from a copy");
+  }
+  source->read(0, &length, 8);
+  if (length > kMaxHeader || length > size - 8) {
+    refuse_format();
+    PF_FAIL(FileError, "load", "'", path, "' is no safetensors file, or is cut off: the header ",
+            "would have ", length, " bytes, and the file has ", size,
+            "; expected a header of at most 100 MB that fits into the file; check the path or "
+            "restore the file from a copy");
+  }
+  std::string text(length, '\0');
+  source->read(8, text.data(), length);
+  if (text.empty() || text[0] != '{') refuse_format();
+  data_start = 8 + length;
+  const std::string where = "'" + path + "': ";
+  read_header(text, where, &entries, &metadata);
+  check_size(entries, size - data_start, where);
+  index.reserve(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) index[entries[i].name] = i;
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) {
+  // Before the file is opened: if there is none, that is what must be said.
+  sweep_temporaries(path);
+  impl_ = std::make_shared<Impl>(std::make_unique<ReadFile>(path, "load"));
+}
+
+SafetensorsFile::SafetensorsFile(const Memory& memory)
+    : impl_(std::make_shared<Impl>(
+          std::make_unique<ReadMemory>(memory.name, memory.data, memory.size))) {}
 
 const std::string& SafetensorsFile::path() const {
-  return impl_->file.path();
+  return impl_->source->path();
 }
 const std::vector<Entry>& SafetensorsFile::entries() const {
   return impl_->entries;
@@ -230,7 +276,8 @@ const Entry* SafetensorsFile::find(const std::string& name) const {
 Tensor SafetensorsFile::tensor(const Entry& e, Load how, Device device) const {
   uint64_t at = impl_->data_start + e.begin;
   size_t size = static_cast<size_t>(e.end - e.begin);
-  if (how == Load::Map && device.is_cpu() && size > 0 && at % itemsize(e.dtype) == 0) {
+  if (how == Load::Map && impl_->source->fd() >= 0 && device.is_cpu() && size > 0 &&
+      at % itemsize(e.dtype) == 0) {
     std::shared_ptr<Mapping> mapping = impl_->map();
     void* data = static_cast<char*>(mapping->base) + at;
     if (e.dtype == DType::Bool) normalise_bools(data, size);
@@ -240,7 +287,7 @@ Tensor SafetensorsFile::tensor(const Entry& e, Load how, Device device) const {
   Tensor t = make_tensor(e.shape, e.dtype, Device{});
   if (size > 0) {
     void* data = engine::host_data(t, "load", true);
-    impl_->file.read(at, data, size);
+    impl_->source->read(at, data, size);
     if (e.dtype == DType::Bool) normalise_bools(data, size);
     t->storage->exposed = false;
   }
@@ -289,6 +336,14 @@ std::string safetensors_header(const std::vector<Entry>& entries, const Metadata
 
 void save_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                       const Metadata& metadata) {
+  AtomicFile file(path, "save");
+  save_safetensors([&](const void* data, size_t size) { file.write(data, size); }, tensors,
+                   metadata);
+  file.commit();
+}
+
+void save_safetensors(const Sink& sink, const std::vector<NamedTensor>& tensors,
+                      const Metadata& metadata) {
   // Wide items first, so that every tensor is aligned to its items without padding between.
   std::vector<const NamedTensor*> order;
   for (const NamedTensor& t : tensors) {
@@ -318,9 +373,8 @@ void save_safetensors(const std::string& path, const std::vector<NamedTensor>& t
   }
   std::string header = safetensors_header(entries, metadata);
   uint64_t length = header.size();
-  AtomicFile file(path, "save");
-  file.write(&length, 8);
-  file.write(header.data(), header.size());
+  sink(&length, 8);
+  sink(header.data(), header.size());
   std::vector<char> staging;
   for (const NamedTensor* t : order) {
     if (t->tensor->numel == 0) continue;
@@ -330,14 +384,13 @@ void save_safetensors(const std::string& path, const std::vector<NamedTensor>& t
     if (!plain->contiguous) plain = contiguous(plain);
     size_t size = nbytes(plain->dtype, plain->numel);
     if (plain->storage->device.is_cpu()) {
-      file.write(engine::host_data(plain, "save"), size);
+      sink(engine::host_data(plain, "save"), size);
     } else {
       staging.resize(size);
       engine::copy_to_host(staging.data(), plain);
-      file.write(staging.data(), size);
+      sink(staging.data(), size);
     }
   }
-  file.commit();
 }
 
 std::vector<NamedTensor> load_safetensors(const std::string& path, Device device, Load how,

@@ -43,7 +43,8 @@ struct Shared {
 
 class Writer {
  public:
-  void write(const std::string& path, const Tree& tree) {
+  template <class Target>
+  void write(const Target& to, const Tree& tree) {
     collect(tree, "", 0);
     for (auto& [key, group] : groups_) prepare(group);
     std::string json;
@@ -52,7 +53,7 @@ class Writer {
     for (auto& [key, group] : groups_) tensors.push_back({group.name, group.saved});
     for (auto& [impl, name] : empties_)
       tensors.push_back({name, Tensor::share(const_cast<TensorImpl*>(impl))});
-    save_safetensors(path, tensors, {{kTreeKey, json}});
+    save_safetensors(to, tensors, {{kTreeKey, json}});
   }
 
  private:
@@ -72,7 +73,8 @@ class Writer {
     std::string base = path.empty() ? "tensor" : path;
     if (base == "__metadata__") base = "metadata";
     std::string name = base;
-    for (int i = 1; !names_.insert(name).second; ++i) name = base + "~" + std::to_string(i);
+    int64_t& last = last_[base];  // many tensors may lie at the same path
+    while (!names_.insert(name).second) name = base + "~" + std::to_string(++last);
     return name;
   }
 
@@ -96,10 +98,18 @@ class Writer {
         check_key(key, depth + 1);
         collect(value, join(path, step_name(key)), depth + 1);
       }
+    } else if (auto* typed = std::get_if<Tree::Typed>(&tree.value)) {
+      const bool plain =
+          typed->of.size() == 1 && !std::holds_alternative<Tree::Typed>(typed->of[0].value);
+      PF_CHECK(plain, ValueError, "save", "got a value of type '", typed->type,
+               "' that is made of another such; expected a plain value; put it into a list");
+      collect(typed->of[0], path, depth);
     }
   }
 
-  static void check_key(const Tree& key, int depth) {
+  // Reading counts keys that are no text as values, too.
+  void check_key(const Tree& key, int depth) {
+    ++nodes_;
     bool bad = std::holds_alternative<Tensor>(key.value) ||
                std::holds_alternative<Tree::List>(key.value) ||
                std::holds_alternative<Tree::Dict>(key.value) || depth > kMaxTreeDepth;
@@ -108,6 +118,7 @@ class Writer {
              "text, numbers, None or tuples of them; choose other keys");
     if (auto* tuple = std::get_if<Tree::Tuple>(&key.value))
       for (const Tree& item : tuple->items) check_key(item, depth + 1);
+    if (std::holds_alternative<Tree::Typed>(key.value)) collect(key, "key", depth);
   }
 
   void add(const Tensor& t, const std::string& path) {
@@ -248,8 +259,14 @@ class Writer {
           } else if constexpr (std::is_same_v<T, Tree::Dict>) {
             dict(v, out);
           } else if constexpr (std::is_same_v<T, Tree::BigInt>) {
-            marked(out, "int");
+            marked(out, v.digits.find('x') == std::string::npos ? "int" : "hex");
             append_json_string(out, v.digits);
+            out += '}';
+          } else if constexpr (std::is_same_v<T, Tree::Typed>) {
+            marked(out, "typed");
+            append_json_string(out, v.type);
+            out += ",\"of\":";
+            emit(v.of[0], out);
             out += '}';
           } else {
             static const char kHex[] = "0123456789abcdef";
@@ -271,17 +288,17 @@ class Writer {
   std::vector<std::pair<Key, Shared>> groups_;  // in the order of the tree
   std::map<const TensorImpl*, std::string> empties_;
   std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, int64_t> last_;  // number given to a name
 };
 
 // ---- reading --------------------------------------------------------------------------------
 
 class Reader {
  public:
-  Reader(const SafetensorsFile& file, const std::string& text, Device device, Load how)
+  Reader(const SafetensorsFile& file, std::string_view text, const Placing& placing)
       : file_(file),
         json_(text, "pf.load: '" + file.path() + "': " + kTreeKey),
-        device_(device),
-        how_(how) {}
+        placing_(placing) {}
 
   Tree read() {
     Tree tree = value(0);
@@ -289,8 +306,18 @@ class Reader {
     return tree;
   }
 
+  Tensor placed(const SafetensorsFile::Entry& entry) {
+    if (!placing_.place) return file_.tensor(entry, placing_.how, placing_.device);
+    Tensor t = placing_.place(file_.tensor(entry, placing_.how, Device{}.afloat()));
+    PF_CHECK(t.defined() && t->shape == entry.shape && t->dtype == entry.dtype && t->contiguous,
+             ValueError, "load", "map_location changed the tensor '", entry.name, "' of shape ",
+             entry.shape, " and dtype ", name(entry.dtype),
+             "; expected the same values on another device; return storage.to(device)");
+    return t;
+  }
+
  private:
-  Tree value(int depth) {
+  Tree value(int depth, bool typed_too = true) {
     if (depth > kMaxTreeDepth) json_.fail("values nested too deep");
     if (++nodes_ > kMaxTreeNodes) json_.fail("too many values");
     switch (json_.peek()) {
@@ -308,7 +335,7 @@ class Reader {
       case '[':
         return {list(depth)};
       case '{':
-        return object(depth);
+        return object(depth, typed_too);
       default: {
         auto n = json_.number();
         if (auto* i = std::get_if<int64_t>(&n)) return {*i};
@@ -327,7 +354,7 @@ class Reader {
     return items;
   }
 
-  Tree object(int depth) {
+  Tree object(int depth, bool typed_too) {
     Tree::Dict dict;
     json_.expect('{');
     if (json_.take('}')) return {std::move(dict)};
@@ -335,8 +362,8 @@ class Reader {
     do {
       std::string key = json_.string();
       json_.expect(':');
-      if (key == "$" && dict.items.empty()) {
-        Tree special = marked(depth);
+      if (dict.items.empty() && key == "$") {
+        Tree special = marked(depth, typed_too);
         json_.expect('}');
         return special;
       }
@@ -347,7 +374,7 @@ class Reader {
     return {std::move(dict)};
   }
 
-  Tree marked(int depth) {
+  Tree marked(int depth, bool typed_too) {
     std::string kind = json_.string();
     json_.expect(',');
     if (json_.string() != "v") json_.fail("no \"v\" behind \"$\"");
@@ -361,14 +388,30 @@ class Reader {
       if (text == "inf") return {HUGE_VAL};
       if (text == "-inf") return {-HUGE_VAL};
     }
-    if (kind == "int") {
-      size_t sign = !text.empty() && text[0] == '-';
-      bool digits = text.size() > sign && text.size() < 4300 &&
-                    text.find_first_not_of("0123456789", sign) == std::string::npos;
-      if (digits) return {Tree::BigInt{std::move(text)}};
-    }
+    if ((kind == "int" || kind == "hex") && whole_number(text, kind == "hex"))
+      return {Tree::BigInt{std::move(text)}};
     if (kind == "bytes") return bytes(text);
-    json_.fail("an unknown value of kind '" + kind.substr(0, 20) + "'");
+    if (kind == "typed" && typed_too) {
+      json_.expect(',');
+      if (json_.string() != "of") json_.fail("a type without its value");
+      json_.expect(':');
+      Tree::Typed typed{std::move(text), {}};
+      typed.of.push_back(value(depth, false));
+      return {std::move(typed)};
+    }
+    json_.fail("an unknown value of kind '" + kind.substr(0, 20) +
+               "' (is the file of a newer PyFlame?)");
+  }
+
+  // What Python turns into a number in a time that grows with the number of digits alone.
+  static bool whole_number(std::string_view text, bool hex) {
+    if (text.starts_with('-')) text.remove_prefix(1);
+    if (!hex)
+      return !text.empty() && text.size() <= 4300 &&
+             text.find_first_not_of("0123456789") == std::string_view::npos;
+    if (!text.starts_with("0x")) return false;
+    text.remove_prefix(2);
+    return !text.empty() && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
   }
 
   Tree bytes(const std::string& text) {
@@ -379,6 +422,7 @@ class Reader {
     };
     if (text.size() % 2) json_.fail("half a byte");
     Tree::Bytes out;
+    out.data.reserve(text.size() / 2);
     for (size_t i = 0; i < text.size(); i += 2)
       out.data += static_cast<char>(digit(text[i]) * 16 + digit(text[i + 1]));
     return {std::move(out)};
@@ -457,7 +501,7 @@ class Reader {
     if (shape != strides || shape != offset) json_.fail("a view without shape, strides or offset");
     if (grad && !is_float(entry->dtype)) json_.fail("a gradient for a tensor of whole numbers");
     auto [it, fresh] = loaded_.try_emplace({name, false});
-    if (fresh) it->second = file_.tensor(*entry, how_, device_);
+    if (fresh) it->second = placed(*entry);
     Tensor base = it->second;
     if (shape) {
       check_view(base, view_shape, view_strides, view_offset);
@@ -487,8 +531,7 @@ class Reader {
 
   const SafetensorsFile& file_;
   JsonReader json_;
-  Device device_;
-  Load how_;
+  const Placing& placing_;
   uint64_t nodes_ = 0;
   std::map<std::pair<std::string, bool>, Tensor> loaded_;
 };
@@ -499,14 +542,31 @@ void save_tree(const std::string& path, const Tree& tree) {
   Writer().write(path, tree);
 }
 
-Tree load_tree(const std::string& path, Device device, Load how) {
-  SafetensorsFile file(path);
+void save_tree(const Sink& sink, const Tree& tree) {
+  Writer().write(sink, tree);
+}
+
+namespace {
+Tree read_tree(const SafetensorsFile& file, const Placing& placing) {
   auto it = file.metadata().find(kTreeKey);
-  if (it != file.metadata().end()) return Reader(file, it->second, device, how).read();
+  if (it != file.metadata().end()) return Reader(file, it->second, placing).read();
   Tree::Dict dict;
-  for (const auto& e : file.entries())
-    dict.items.push_back({Tree{e.name}, Tree{file.tensor(e, how, device)}});
+  Reader plain(file, "", placing);
+  for (const auto& e : file.entries()) dict.items.push_back({Tree{e.name}, Tree{plain.placed(e)}});
   return {std::move(dict)};
+}
+}  // namespace
+
+Tree load_tree(const std::string& path, const Placing& placing) {
+  return read_tree(SafetensorsFile(path), placing);
+}
+
+Tree load_tree(const std::string& path, Device device, Load how) {
+  return load_tree(path, Placing{device, how});
+}
+
+Tree load_tree(const Memory& memory, const Placing& placing) {
+  return read_tree(SafetensorsFile(memory), placing);
 }
 
 }  // namespace pyflame::io

@@ -45,6 +45,7 @@ void touch(const io::Tree& tree) {
     for (const auto& item : t->items) touch(item);
   if (auto* d = std::get_if<io::Tree::Dict>(&tree.value))
     for (const auto& [key, value] : d->items) touch(value);
+  if (auto* t = std::get_if<io::Tree::Typed>(&tree.value)) touch(t->of.at(0));
 }
 
 void try_read(const std::string& path) {
@@ -66,6 +67,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::string path = scratch_path();
   write_plain(path, data, size);
   try_read(path);
+  try {
+    touch(io::load_tree(io::Memory{"memory", data, size}, io::Placing{}));
+  } catch (const FileError&) {
+  }
   std::remove(path.c_str());
   return 0;
 }
@@ -100,10 +105,14 @@ std::string seed_file(int kind) {
                           {"half", numbers(Dims{3, 0, 2}, DType::BFloat16)}},
                          {{"format", "pf"}, {"unicode", "\xc3\xa9\n\""}});
   } else {
-    io::Tree::Dict inner{{{{int64_t{3}}, {io::Tree::Tuple{{{w}, {1.5}, {true}}}}},
-                          {{std::string("tied")}, {w}},
-                          {{std::string("row")}, {make_view(w, Dims{6}, Dims{1}, 6)}},
-                          {{std::string("big")}, {io::Tree::BigInt{"123456789012345678901234"}}}}};
+    io::Tree::Dict inner{
+        {{{int64_t{3}}, {io::Tree::Tuple{{{w}, {1.5}, {true}}}}},
+         {{std::string("tied")}, {w}},
+         {{std::string("row")}, {make_view(w, Dims{6}, Dims{1}, 6)}},
+         {{std::string("big")}, {io::Tree::BigInt{"123456789012345678901234"}}},
+         {{io::Tree::Typed{"frozenset", {{io::Tree::List{{int64_t{1}}}}}}},
+          {io::Tree::BigInt{"-0x1fffffffffffffffff"}}},
+         {{std::string("set")}, {io::Tree::Typed{"set", {{io::Tree::List{{w}}}}}}}}};
     io::save_tree(path, {io::Tree::List{{std::move(inner)}, {}, {io::Tree::Bytes{"ab"}}}});
   }
   std::string s = read_all(path);
@@ -134,6 +143,9 @@ const char* const kWords[] = {"{",
                               "BOOL",
                               "null",
                               "\"$\":\"tensor\",\"v\":",
+                              "{\"$\":\"typed\",\"v\":\"set\",\"of\":",
+                              "\"hex\"",
+                              "0x",
                               "[[[[[[[[[[[[[[[[",
                               "pyflame.tree"};
 

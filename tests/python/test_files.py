@@ -148,18 +148,20 @@ def test_saving_does_not_extend_a_graph(tmp_path):
         )
 
 
-def test_numpy_scalars_are_numbers(tmp_path):
-    value = [np.float32(1.5), np.int64(3), np.float64(2.5), np.bool_(True)]
-    pf.save(value, tmp_path / "x")
-    assert pf.load(tmp_path / "x") == [1.5, 3, 2.5, True]
-    assert pf.load(tmp_path / "x")[3] is True
-
-
 @pytest.mark.parametrize(
-    "value", [object(), {1, 2}, lambda: 0, np.zeros(3), 1 + 2j, [{"a": object()}], {"k": open}]
+    ("value", "where"),
+    [
+        (object(), ""),
+        (lambda: 0, ""),
+        ([1, {"a": (2, object())}], r" at obj\[1\]\['a'\]\[1\]"),
+        ({"k": open}, r" at obj\['k'\]"),
+        ({"k": {"a": {1, open}}}, r" at obj\['k'\]\['a'\]\[[01]\]"),
+        (np.array([object()]), ""),
+        (np.zeros(2, [("a", "i4")]), ""),
+    ],
 )
-def test_other_values_are_refused(tmp_path, value):
-    with pytest.raises(TypeError, match=r"pf\.save: .*expected"):
+def test_other_values_are_refused(tmp_path, value, where):
+    with pytest.raises(TypeError, match=rf"pf\.save: .*'{where}; expected .*; "):
         pf.save(value, tmp_path / "x")
     assert os.listdir(tmp_path) == []
 
@@ -173,11 +175,6 @@ def test_cycles_are_refused(tmp_path):
     d["self"] = [d]
     with pytest.raises(ValueError, match="contains itself"):
         pf.save(d, tmp_path / "x")
-
-
-def test_text_that_is_no_utf8_is_refused(tmp_path):
-    with pytest.raises((ValueError, UnicodeEncodeError)):
-        pf.save("\ud800", tmp_path / "x")
 
 
 def test_missing_file_is_a_file_not_found_error(tmp_path):
@@ -201,10 +198,35 @@ def test_map_location(tmp_path):
     pf.save(pf.ones(2), tmp_path / "x")
     assert str(pf.load(tmp_path / "x", map_location="cpu").device) == "cpu"
     assert str(pf.load(tmp_path / "x", map_location={"cuda:0": "cpu"}).device) == "cpu"
-    with pytest.raises(TypeError, match="map_location"):
-        pf.load(tmp_path / "x", map_location=lambda s, l: s)
+    assert str(pf.load(tmp_path / "x", map_location={}).device) == "cpu"
+    assert str(pf.load(tmp_path / "x", map_location={"cpu": "cpu", "cuda:0": "cuda:1"}).device) == (
+        "cpu"
+    )
+    with pytest.raises(ValueError, match="one target"):
+        pf.load(tmp_path / "x", map_location={"cuda:0": "cuda:1", "cuda:1": "cpu"})
     with pytest.raises(Exception, match="nonsense"):
         pf.load(tmp_path / "x", map_location="nonsense")
+
+
+def test_map_location_may_be_a_function(tmp_path):
+    w = pf.arange(6).float()
+    pf.save({"w": w, "row": w.reshape(2, 3)[1], "n": pf.ones(2)}, tmp_path / "x")
+    seen = []
+
+    def place(storage, location):
+        seen.append((str(storage.device), location))
+        return storage.to(DEVICE) if len(seen) == 1 else None
+
+    for source in (tmp_path / "x", io.BytesIO((tmp_path / "x").read_bytes())):
+        seen.clear()
+        back = pf.load(source, map_location=place)
+        assert seen == [("cpu", "cpu")] * 2
+        assert str(back["w"].device) == str(back["row"].device) == str(pf.device(DEVICE))
+        back["w"][4] = 9.0
+        assert back["row"].tolist() == [3, 9, 5]  # they still share memory
+    for bad, error in ((lambda s, _: 3, TypeError), (lambda s, _: s[:1], ValueError)):
+        with pytest.raises(error, match="map_location"):
+            pf.load(tmp_path / "x", map_location=bad)
 
 
 def test_mapped_tensors_do_not_write_to_the_file(tmp_path):
@@ -511,8 +533,6 @@ def test_a_damaged_checkpoint_falls_back(tmp_path, file, how):
     for step in (1, 2):
         c.save(step, {"w": pf.full((50,), float(step))})
     damage(tmp_path / "step-00000002" / file, how)
-    if file == "manifest.json" and how == "flip":
-        return  # flips the last digit of the manifest's text; state and sums still agree
     with pytest.raises(FileError, match=file):
         verify(tmp_path / "step-00000002")
     with pytest.warns(CheckpointWarning, match=file):

@@ -1,0 +1,82 @@
+"""Files that others may have put there: opened as files only, read whole only when they are short.
+
+A name may stand for a pipe that nobody writes to or a device that never ends; opening it must not
+wait, nor reading it fill the memory.
+"""
+
+import contextlib
+import fcntl
+import os
+import stat
+
+from . import _C
+
+FileError = _C.FileError
+
+
+def open_regular(path, op, *, directory=False):
+    """A descriptor of the regular file (or directory) `path`, open for reading. FileError when it
+    is something else; OSError as os.open."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(fd).st_mode
+    if (stat.S_ISDIR if directory else stat.S_ISREG)(mode):
+        return fd
+    os.close(fd)
+    what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+    raise FileError(
+        f"pf.{op}: '{path}' is {what}; expected a "
+        f"{'directory' if directory else 'file'}; check the path"
+    )
+
+
+def read_regular(path, op, limit=None):
+    """The bytes of a regular file of at most `limit` bytes."""
+    with open(open_regular(path, op), "rb", buffering=0) as f:
+        size = os.fstat(f.fileno()).st_size
+        if limit is not None and size > limit:
+            raise FileError(
+                f"pf.{op}: '{path}' has {size} bytes; expected at most {limit}; check the path"
+            )
+        data = bytearray()
+        while piece := f.read(max(size - len(data), 1)):
+            data += piece
+            if limit is not None and len(data) > limit:
+                raise FileError(f"pf.{op}: '{path}' grows while it is read; try again")
+    return bytes(data)
+
+
+def lock(fd):
+    """Locks an open file or directory until it is closed or the process ends, however it ends.
+    False when another process has locked it. On file systems without locks everybody succeeds."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def left_behind(path):
+    """Whether the directory `path` was surely left by its maker: it could be locked. It stays so
+    within the ``with`` block."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        except OSError:  # somebody has the lock, or there are none here
+            free = False
+        yield free
+    finally:
+        os.close(fd)
+
+
+def host():
+    """The name of this machine, as it stands in names of temporaries."""
+    return "".join("-" if c in "/." else c for c in os.uname().nodename[:64])
