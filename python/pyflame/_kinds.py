@@ -28,11 +28,11 @@ class Kind:
 
 
 def _sorted(values):
-    """A set in an order of its own where there is one, so that equal sets give equal bytes."""
+    """A set in an order of its own, so that equal sets give equal bytes."""
     try:
-        return sorted(values)
-    except Exception:  # numbers of NumPy have reasons of their own not to compare
         return sorted(values, key=lambda v: (type(v).__name__, repr(v)))
+    except ValueError:  # a whole number past Python's limit of digits
+        return list(values)
 
 
 def _default_dict(d):
