@@ -271,6 +271,17 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
 }
 
 // ---- results ------------------------------------------------------------------------------------
+// One field a line, as PyTorch prints it.
+PyObject* tuple_repr(PyObject* o) {
+  std::string r = std::string(Py_TYPE(o)->tp_name) + "(";
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
+    Obj value(PyObject_Repr(PyTuple_GET_ITEM(o, i)));
+    const char* text = value ? PyUnicode_AsUTF8(value.get()) : nullptr;
+    if (!text) return nullptr;
+    r += std::string(i ? ",\n" : "\n") + Py_TYPE(o)->tp_members[i].name + "=" + text;
+  }
+  return PyUnicode_FromString((r + ")").c_str());
+}
 PyTypeObject* named_tuple(const Schema& s) {
   auto* fields = new std::vector<PyStructSequence_Field>();  // lives as long as the type
   for (const std::string& f : s.result_names) fields->push_back({strdup(f.c_str()), nullptr});
@@ -279,6 +290,7 @@ PyTypeObject* named_tuple(const Schema& s) {
                              static_cast<int>(s.result_names.size())};
   PyTypeObject* t = PyStructSequence_NewType(&desc);
   if (!t) throw PythonError();
+  t->tp_repr = tuple_repr;
   return t;
 }
 

@@ -21,6 +21,7 @@ void old_form(const std::string& name, const std::string& params, std::vector<in
   add(Op{name, name + "(" + params + ") -> Tensor", "", "old forms", where, true,
          [name, order](std::vector<Value>& v) -> Value {
            std::vector<Value> now;
+           now.reserve(order.size());
            for (int i : order)
              now.push_back(i < 0 ? Value(Scalar(1)) : std::move(v[static_cast<size_t>(i)]));
            return todays(name).call(now);

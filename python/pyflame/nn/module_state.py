@@ -9,7 +9,7 @@ from .parameter import Parameter
 _EXTRA = "_extra_state"
 
 
-class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What load_state_dict found; both lists are empty when everything matched."""
 
     __slots__ = ()
@@ -231,7 +231,7 @@ class StateDict:
                     part = OrderedDict((k, v) for k, v in state.items() if k.startswith(below))
                     load(child, part, below)
             for hook in list(module._load_state_dict_post_hooks.values()):
-                if hook(module, IncompatibleKeys(missing, unexpected)) is not None:
+                if hook(module, _IncompatibleKeys(missing, unexpected)) is not None:
                     raise TypeError(
                         "pf.nn.Module.load_state_dict: a post hook returned a value; expected None; "
                         "change missing_keys and unexpected_keys in place"
@@ -258,7 +258,7 @@ class StateDict:
         except BaseException:
             loading.take_back()
             raise
-        return IncompatibleKeys(missing, unexpected)
+        return _IncompatibleKeys(missing, unexpected)
 
     # ---- hooks --------------------------------------------------------------------------------
 

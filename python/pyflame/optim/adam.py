@@ -36,9 +36,14 @@ class Adam(Optimizer):
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
             "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
         }
         if decoupled_weight_decay is not None:
             self._decoupled = bool(decoupled_weight_decay)
+        defaults["decoupled_weight_decay"] = self._decoupled
         super().__init__(params, defaults)
 
     def _check(self, group):

@@ -2,8 +2,8 @@
 
 import itertools
 
-from . import _C
-from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .. import _C
+from .._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 Tensor = _C.Tensor
 

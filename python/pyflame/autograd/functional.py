@@ -1,0 +1,192 @@
+"""Derivatives of functions: jacobians, hessians and their products with vectors.
+
+`func` takes one tensor or several and gives one or several. Results have the structure of the
+inputs: a tensor for a tensor, a tuple for a tuple. With create_graph=True they can be
+differentiated again; with strict=True an output that depends on no input is an AutogradError.
+"""
+
+from .. import _C
+from . import enable_grad, grad
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+Tensor = _C.Tensor
+
+
+def _tuple(x, what, name):
+    alone = isinstance(x, Tensor)
+    tensors = (x,) if alone else tuple(x)
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"pf.autograd.functional.{name}: got {what} {i} of type {type(t).__name__}; "
+                "expected a Tensor or a tuple of Tensors"
+            )
+    return tensors, alone
+
+
+def _fresh(inputs, create_graph):
+    """The inputs as variables of their own: views of them where a graph is wanted."""
+    return tuple(
+        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_()
+        for x in inputs
+    )
+
+
+def _call(name, func, inputs, create_graph):
+    inputs, alone = _tuple(inputs, "input", name)
+    x = _fresh(inputs, create_graph)
+    y, y_alone = _tuple(func(*x), "output", name)
+    return x, alone, y, y_alone
+
+
+def _zeros(like, shape=None):
+    return _C._functions["zeros"](
+        like.shape if shape is None else shape, dtype=like.dtype, device=like.device
+    )
+
+
+def _grads(name, outputs, inputs, weights, create_graph, strict, keep=True):
+    """Gradients of the outputs, zeros for inputs that they do not depend on."""
+    pairs = [(y, w) for y, w in zip(outputs, weights) if y.requires_grad]
+    found = (None,) * len(inputs)
+    if pairs:
+        found = grad(
+            [y for y, _ in pairs],
+            inputs,
+            [w for _, w in pairs],
+            retain_graph=keep,
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+    if strict and any(g is None for g in found):
+        raise _C.AutogradError(
+            f"pf.autograd.functional.{name}: got an output that does not depend on an input; "
+            "expected one that does, with strict=True; leave strict out to get zeros"
+        )
+    return tuple(_zeros(x) if g is None else g for g, x in zip(found, inputs))
+
+
+def _vector(name, v, like, alone):
+    """`v`, or 1 for a single number, in the shapes of `like`."""
+    if v is None:
+        if len(like) != 1 or like[0].numel() != 1:
+            raise _C.ValueError(
+                f"pf.autograd.functional.{name}: got no v for {len(like)} tensors, the first of "
+                f"shape {list(like[0].shape)}; expected v of the same shapes; it may be left out "
+                "for a single number only"
+            )
+        return (_C._functions["ones_like"](like[0]),)
+    v, _ = _tuple(v, "v", name)
+    if len(v) != len(like) or any(a.shape != b.shape for a, b in zip(v, like)):
+        raise _C.ShapeError(
+            f"pf.autograd.functional.{name}: got v of shapes {[list(t.shape) for t in v]}; "
+            f"expected {[list(t.shape) for t in like]}; reshape it"
+        )
+    return v
+
+
+def _result(values, alone):
+    return values[0] if alone else tuple(values)
+
+
+def _final(values, create_graph):
+    return values if create_graph else tuple(v.detach() for v in values)
+
+
+def jacobian(
+    func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"
+):
+    """Derivatives of all outputs with respect to all inputs: shape [*output, *input] each.
+
+    `vectorize` and `strategy` are accepted and change nothing.
+    """
+    with enable_grad():
+        x, alone, y, y_alone = _call("jacobian", func, inputs, create_graph)
+        rows = []
+        for out in y:
+            flat = out.reshape(-1)
+            each = [
+                _grads("jacobian", (flat[i],), x, (None,), create_graph, strict)
+                for i in range(flat.numel())
+            ]
+            stack = _C._functions["stack"]
+            row = tuple(
+                stack([g[k] for g in each]).reshape((*out.shape, *xk.shape))
+                if each
+                else _zeros(xk, (*out.shape, *xk.shape))
+                for k, xk in enumerate(x)
+            )
+            rows.append(_result(_final(row, create_graph), alone))
+    return rows[0] if y_alone else tuple(rows)
+
+
+def hessian(
+    func,
+    inputs,
+    create_graph=False,
+    strict=False,
+    vectorize=False,
+    outer_jacobian_strategy="reverse-mode",
+):
+    """Second derivatives of a function that gives one number: shape [*input, *input] each."""
+    _, alone = _tuple(inputs, "input", "hessian")
+
+    def gradient(*x):
+        y, _ = _tuple(func(*x), "output", "hessian")
+        if len(y) != 1 or y[0].numel() != 1:
+            raise _C.ShapeError(
+                f"pf.autograd.functional.hessian: got outputs of shapes "
+                f"{[list(t.shape) for t in y]}; expected one number; sum them"
+            )
+        g = _grads("hessian", (y[0].reshape(()),), x, (None,), True, strict)
+        return _result(g, alone)
+
+    return jacobian(gradient, inputs, create_graph=create_graph)
+
+
+def vjp(func, inputs, v=None, create_graph=False, strict=False):
+    """(func(inputs), the product of v and the jacobian)."""
+    with enable_grad():
+        x, alone, y, y_alone = _call("vjp", func, inputs, create_graph)
+        weights = _vector("vjp", v, y, y_alone)
+        g = _grads("vjp", y, x, weights, create_graph, strict, keep=create_graph)
+    return _result(_final(y, create_graph), y_alone), _result(_final(g, create_graph), alone)
+
+
+def jvp(func, inputs, v=None, create_graph=False, strict=False):
+    """(func(inputs), the product of the jacobian and v)."""
+    with enable_grad():
+        x, alone, y, y_alone = _call("jvp", func, inputs, create_graph)
+        vector = _vector("jvp", v, x, alone)
+        # The gradient of (weights * jacobian) with respect to the weights.
+        weights = tuple(_zeros(t).requires_grad_() for t in y)
+        g = _grads("jvp", y, x, weights, True, strict)
+        product = _grads("jvp", g, weights, vector, create_graph, False)
+    return _result(_final(y, create_graph), y_alone), _result(
+        _final(product, create_graph), y_alone
+    )
+
+
+def _second(name, func, inputs, create_graph, strict):
+    x, alone, y, _ = _call(name, func, inputs, create_graph)
+    if len(y) != 1 or y[0].numel() != 1:
+        raise _C.ShapeError(
+            f"pf.autograd.functional.{name}: got outputs of shapes {[list(t.shape) for t in y]}; "
+            "expected one number; sum them"
+        )
+    g = _grads(name, (y[0].reshape(()),), x, (None,), True, strict)
+    return x, alone, y[0], g
+
+
+def vhp(func, inputs, v=None, create_graph=False, strict=False):
+    """(func(inputs), the product of v and the hessian) for a function that gives one number."""
+    with enable_grad():
+        x, alone, y, g = _second("vhp", func, inputs, create_graph, strict)
+        product = _grads("vhp", g, x, _vector("vhp", v, x, alone), create_graph, False)
+    return _final((y,), create_graph)[0], _result(_final(product, create_graph), alone)
+
+
+def hvp(func, inputs, v=None, create_graph=False, strict=False):
+    """(func(inputs), the product of the hessian and v); the hessian is symmetric, so vhp's."""
+    return vhp(func, inputs, v, create_graph, strict)
