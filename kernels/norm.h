@@ -1,6 +1,7 @@
 // layer_norm and rms_norm over rows of contiguous tensors: rows that stay in the registers of a
 // group of threads, several of them at a time. Longer ones: norm_long.h; gradients:
-// norm_backward.h.
+// norm_backward.h. What is called the mean is that of differences from the row's first element, the
+// origin: rounded, it is exact beside the deviations, however far from 0 the row lies.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the length of rows
 //   -DPF_W= -DPF_B=   dtypes of weight and bias      -DPF_HAS_W=0|1 -DPF_HAS_B=0|1
@@ -23,7 +24,7 @@ struct pf_norm {
   const void* weight;
   const void* bias;
   void* y;
-  void* mean;  // of each row; none for rms_norm
+  void* mean;  // of each row, from its origin; none for rms_norm
   void* rstd;
   pf_i64 rows, vectors;
   double eps;
@@ -46,14 +47,17 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
       if (on && c < vectors)
         in[k][i].template load<PF_PAST>(pf_at<T>(x, c * V));
       else
-        PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;  // adds 0 to sums
+        PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;
     }
   }
-  C mean[ROWS], square[ROWS];
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] = square[k] = C(0);
+  C origin[ROWS], mean[ROWS], square[ROWS];
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) origin[k] = mean[k] = square[k] = C(0);
 #if !PF_RMS
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i)
-      PF_UNROLL for (int j = 0; j < V; ++j) mean[k] += in[k][i].get(j);
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) if (first + k < r.rows) origin[k] =
+      pf_get_one<T>(r.x, (first + k) * r.vectors * V);
+  PF_UNROLL for (int k = 0; k < ROWS; ++k)
+      PF_UNROLL for (int i = 0; i < VECS; ++i) if (static_cast<pf_i32>(t + i * r.width) < vectors)
+          PF_UNROLL for (int j = 0; j < V; ++j) mean[k] += in[k][i].get(j) - origin[k];
   pf_group_join<pf_plus>(mean, r.width, room[0]);
   PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] /= count;
 #endif
@@ -61,13 +65,15 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
       PF_UNROLL for (int i = 0; i < VECS;
                      ++i) if (PF_RMS || static_cast<pf_i32>(t + i * r.width) < vectors)
           PF_UNROLL for (int j = 0; j < V; ++j) {
-    const C d = in[k][i].get(j) - mean[k];
+    const C d = (in[k][i].get(j) - origin[k]) - mean[k];
     square[k] += d * d;
   }
   pf_group_join<pf_plus>(square, r.width, room[1]);
-  C rstd[ROWS];
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) rstd[k] =
-      C(1) / pf_sqrt(square[k] / count + static_cast<C>(r.eps));
+  C rstd[ROWS], shift[ROWS];
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) {
+    rstd[k] = C(1) / pf_sqrt(square[k] / count + static_cast<C>(r.eps));
+    shift[k] = -mean[k] * rstd[k];
+  }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
     if (c >= vectors) continue;
@@ -79,7 +85,8 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
       if (first + k >= r.rows) continue;
       C o[V];
       PF_UNROLL for (int j = 0; j < V; ++j) {
-        o[j] = PF_RMS ? in[k][i].get(j) * rstd[k] : (in[k][i].get(j) - mean[k]) * rstd[k];
+        o[j] = PF_RMS ? in[k][i].get(j) * rstd[k]
+                      : pf_fma(in[k][i].get(j) - origin[k], rstd[k], shift[k]);
         if constexpr (PF_HAS_W) o[j] = o[j] * static_cast<C>(w[j]);
         if constexpr (PF_HAS_B) o[j] = o[j] + static_cast<C>(b[j]);
       }

@@ -32,6 +32,7 @@ PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
   const char* x = pf_at<T>(r.x, row * r.vectors * V);
   char* kept = pf_dynamic_shared();
   const C count = static_cast<C>(r.vectors * V);
+  const C origin = PF_RMS ? C(0) : pf_get_one<T>(x, 0);
   C mean[1] = {C(0)}, square[1] = {C(0)};
   // The first time from memory, then from where it was kept.
   const auto again = [&](Vector& v, pf_i64 c) PF_INLINE {
@@ -48,7 +49,7 @@ PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
       if constexpr (PF_RMS)
         square[0] += v.get(j) * v.get(j);
       else
-        mean[0] += v.get(j);
+        mean[0] += v.get(j) - origin;
     }
   }
   if constexpr (!PF_RMS) {
@@ -58,13 +59,14 @@ PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
       Vector v;
       again(v, c);
       PF_UNROLL for (int j = 0; j < V; ++j) {
-        const C d = v.get(j) - mean[0];
+        const C d = (v.get(j) - origin) - mean[0];
         square[0] += d * d;
       }
     }
   }
   pf_group_join<pf_plus>(square, pf_threads(), room[1]);
   const C rstd = C(1) / pf_sqrt(square[0] / count + static_cast<C>(r.eps));
+  const C shift = -mean[0] * rstd;
   for (pf_i64 c = pf_thread(); c < r.vectors; c += step) {
     Vector v;
     again(v, c);
@@ -74,7 +76,7 @@ PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
     if constexpr (PF_HAS_B) pf_load<B, V, false>(pf_at<B>(r.bias, c * V), b);
     C o[V];
     PF_UNROLL for (int j = 0; j < V; ++j) {
-      o[j] = PF_RMS ? v.get(j) * rstd : (v.get(j) - mean[0]) * rstd;
+      o[j] = PF_RMS ? v.get(j) * rstd : pf_fma(v.get(j) - origin, rstd, shift);
       if constexpr (PF_HAS_W) o[j] = o[j] * static_cast<C>(w[j]);
       if constexpr (PF_HAS_B) o[j] = o[j] + static_cast<C>(b[j]);
     }

@@ -1,6 +1,9 @@
-// Sums, sums of squared differences and products of floating-point numbers over any dimensions.
-// They are added in an order that follows from the number of elements, the number of results and
-// the dtype alone: the layout of the input changes no bit.
+// Sums and products of floating-point numbers, of their squares, and of differences and their
+// squares (variance), over any dimensions. Differences are taken from an element of the reduction
+// itself, its first, the origin: their mean is at most sqrt(n) standard deviations, so that its
+// rounding does not show in the variance, however far from 0 the elements are. They are added in an
+// order that follows from the number of elements, the number of results and the dtype alone: the
+// layout of the input changes no bit.
 //
 // Element k of a reduction is numbered in row-major order over the reduced dimensions. Chunks of it
 // are cut into leaves of LANES * W elements (W elements are 16 bytes; LANES is at most 32). A leaf
@@ -10,7 +13,8 @@
 //   sum_rows      neighbours of k are neighbours in memory: a lane of a leaf is a thread's
 //   sum_columns   else: a thread adds a leaf alone, neighbours take neighbouring results
 //
-//   -DPF_T=    dtype    -DPF_OP=  pf_op_sum, pf_op_squares, pf_op_product
+//   -DPF_T=    dtype
+//   -DPF_OP=   pf_op_sum, pf_op_squares, pf_op_differences, pf_op_spread, pf_op_product
 //   -DPF_V=    elements of one access: along k in sum_rows, where V is W or 1; along the results
 //              in sum_columns
 //   -DPF_DENSE=1: at most one reduced axis (of stride 1 in sum_rows when V > 1)
@@ -27,7 +31,7 @@ constexpr int W = 16 / static_cast<int>(sizeof(T)), V = PF_V;
 struct pf_sum {
   const void* x;
   void* out;
-  const void* mean;  // of squares: what is subtracted, or null
+  const void* mean;  // pf_op_spread: of the differences
   void* partial;     // results of chunks: [chunks][results]
   pf_axes kept, reduced;
   pf_i64 chunk, chunks;  // elements of one
@@ -39,19 +43,27 @@ struct pf_sum {
 };
 
 struct pf_op_sum {
+  enum { origin = 0, mean = 0 };  // what lift reads
   static PF_METHOD C start() { return C(0); }
-  static PF_METHOD C lift(C x, C) { return x; }
+  static PF_METHOD C lift(C x, C, C) { return x; }
   static PF_METHOD C join(C a, C b) { return a + b; }
 };
 struct pf_op_squares : pf_op_sum {
-  static PF_METHOD C lift(C x, C mean) {
-    const C d = x - mean;
+  static PF_METHOD C lift(C x, C, C) { return x * x; }
+};
+struct pf_op_differences : pf_op_sum {
+  enum { origin = 1, mean = 0 };
+  static PF_METHOD C lift(C x, C origin, C) { return x - origin; }
+};
+struct pf_op_spread : pf_op_sum {
+  enum { origin = 1, mean = 1 };
+  static PF_METHOD C lift(C x, C origin, C mean) {
+    const C d = (x - origin) - mean;
     return d * d;
   }
 };
-struct pf_op_product {
+struct pf_op_product : pf_op_sum {
   static PF_METHOD C start() { return C(1); }
-  static PF_METHOD C lift(C x, C) { return x; }
   static PF_METHOD C join(C a, C b) { return a * b; }
 };
 typedef PF_OP Op;
@@ -68,8 +80,16 @@ PF_DEVICE C pf_tree(const C* a) {
 PF_COLD pf_i64 pf_sum_offset(const pf_axes& a, pf_i64 k) {
   return pf_offset(a, k);
 }
+// Of result o, whose elements begin at `row`.
+PF_DEVICE C pf_origin_of(const pf_sum& r, const char* row, pf_i64 o) {
+  if constexpr (Op::origin)
+    return o < r.kept.count && r.reduced.count > 0 ? pf_get_one<T>(row, 0) : C(0);
+  return C(0);
+}
 PF_DEVICE C pf_mean_of(const pf_sum& r, pf_i64 o) {
-  return r.mean ? pf_get_one<T>(r.mean, pf_other_offset(r.kept, o)) : C(0);
+  if constexpr (Op::mean)
+    return o < r.kept.count ? pf_get_one<T>(r.mean, pf_other_offset(r.kept, o)) : C(0);
+  return C(0);
 }
 PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
   if (r.chunks == 1)
@@ -79,12 +99,12 @@ PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
 }
 
 // W elements from k on, joined; `end` is that of the chunk.
-PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C mean) {
+PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C origin, C mean) {
   C x[W];
   if (V == W && k + W <= end) {
     pf_vector<T, V> v;
     v.template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_sum_offset(r.reduced, k)));
-    PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v.get(j % V), mean);
+    PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v.get(j % V), origin, mean);
     return pf_tree<W>(x);
   }
   PF_UNROLL for (int j = 0; j < W; ++j) {
@@ -92,7 +112,7 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C m
     if (k + j >= end) continue;
     const pf_i64 at =
         PF_DENSE ? (k + j) * (V > 1 ? 1 : r.reduced.stride[0]) : pf_sum_offset(r.reduced, k + j);
-    x[j] = Op::lift(pf_get_one<T>(row, at), mean);
+    x[j] = Op::lift(pf_get_one<T>(row, at), origin, mean);
   }
   return pf_tree<W>(x);
 }
@@ -112,7 +132,7 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r) {
   const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
   const pf_i64 end = stop < r.reduced.count ? stop : r.reduced.count;
   const char* row = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
-  const C mean = on ? pf_mean_of(r, o) : C(0);
+  const C origin = pf_origin_of(r, row, o), mean = pf_mean_of(r, o);
   const pf_i64 leaf = static_cast<pf_i64>(lanes) * W;
   C way = Op::start();
   // As many rounds for all threads of a warp: they exchange.
@@ -127,13 +147,13 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r) {
       }
       PF_UNROLL for (int u = 0; u < 4; ++u) {
         C x[W];
-        PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v[u].get(j % V), mean);
+        PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v[u].get(j % V), origin, mean);
         a[u] = pf_tree<W>(x);
       }
     } else {
       PF_UNROLL for (int u = 0; u < 4; ++u) a[u] =
           on && u < static_cast<int>(several)
-              ? pf_piece(r, row, first + u * leaf + t * W, end, mean)
+              ? pf_piece(r, row, first + u * leaf + t * W, end, origin, mean)
               : Op::start();
     }
     if (several == 4) {  // then there are 32 lanes
@@ -170,9 +190,10 @@ PF_KERNEL(sum_columns, PF_SUM_THREADS)(const pf_sum r) {
   const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
   const pf_i64 end = on ? (stop < r.reduced.count ? stop : r.reduced.count) : begin;
   const char* column = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
-  C mean[V], way[V];
+  C origin[V], mean[V], way[V];
   PF_UNROLL for (int j = 0; j < V; ++j) {
-    mean[j] = on ? pf_mean_of(r, o + j) : C(0);
+    origin[j] = pf_origin_of(r, pf_at<T>(column, j), o + j);
+    mean[j] = pf_mean_of(r, o + j);
     way[j] = Op::start();
   }
   const pf_i64 leaf = static_cast<pf_i64>(r.lanes) * W;
@@ -191,7 +212,7 @@ PF_KERNEL(sum_columns, PF_SUM_THREADS)(const pf_sum r) {
       PF_UNROLL for (int j = 0; j < V; ++j) {
         C e[4];
         PF_UNROLL for (int u = 0; u < 4; ++u) e[u] =
-            i + u < rows ? Op::lift(v[u].get(j), mean[j]) : Op::start();
+            i + u < rows ? Op::lift(v[u].get(j), origin[j], mean[j]) : Op::start();
         s[j] = pf_tree<4>(e);
       }
       // Pairs of fours, of eights, ...: what waits for its neighbour is held.

@@ -1,7 +1,8 @@
-// Sums of floating-point numbers, plain and of squared differences (variance, norms). Order: a
-// block is 64 vectors of 64 bytes, and element k of it goes to lane k mod 16 (float64: 8); lanes
-// are added in halves, blocks in a tree. All layouts keep it: rows in registers (four blocks at a
-// time), columns with a table of lanes for every column, anything else packed block by block.
+// Sums of floating-point numbers: plain, of squares, and of differences and their squares
+// (variance). Order: a block is 64 vectors of 64 bytes, and element k of it goes to lane k mod 16
+// (float64: 8); lanes are added in halves, blocks in a tree. All layouts keep it: rows in registers
+// (four blocks at a time), columns with a table of lanes for every column, anything else packed
+// block by block.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/reduce.cpp"
@@ -20,27 +21,43 @@ namespace {
 template <class S>
 inline constexpr int64_t kSumBlock = 64 * Wide<ComputeOf<S>>::kLanes;
 
-template <bool kSquare, class T>
-HWY_INLINE Wide<T> Term(const Wide<T>& v, const Wide<T>& mean) {
-  if constexpr (kSquare) {
-    const Wide<T> d = v - mean;
-    return d * d;
-  } else {
+// What is added (the numbers are those of the attribute). Differences are taken from an element of
+// the reduction itself, its first, the origin: their mean is at most sqrt(n) standard deviations,
+// so that its rounding does not show in the variance, however far from 0 the elements are.
+enum Kind : int64_t {
+  kPlain = 0,
+  kSquares = 1,
+  kDifferences = 2,  // x - origin
+  kSpread = 3,       // (x - origin - mean)^2, of a mean of differences
+};
+template <Kind kKind>
+inline constexpr bool kFromOrigin = kKind == kDifferences || kKind == kSpread;
+
+template <Kind kKind, class T>
+HWY_INLINE Wide<T> Term(const Wide<T>& v, const Wide<T>& origin, const Wide<T>& mean) {
+  if constexpr (kKind == kPlain) {
     return v;
+  } else if constexpr (kKind == kSquares) {
+    return v * v;
+  } else if constexpr (kKind == kDifferences) {
+    return v - origin;
+  } else {
+    const Wide<T> d = (v - origin) - mean;
+    return d * d;
   }
 }
 
-template <class S, bool kSquare>
-ComputeOf<S> BlockSum(const S* x, int64_t n, ComputeOf<S> mean) {
+template <class S, Kind kKind>
+ComputeOf<S> BlockSum(const S* x, int64_t n, ComputeOf<S> origin, ComputeOf<S> mean) {
   using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes;
-  const Wide<T> m = Fill(mean);
+  const Wide<T> o = Fill(origin), m = Fill(mean);
   Wide<T> s = Fill(T(0));
   int64_t i = 0;
   for (; i + W <= n; i += W) {
-    s = s + Term<kSquare>(Load(x + i), m);
+    s = s + Term<kKind>(Load(x + i), o, m);
   }
-  if (i < n) s = s + Term<kSquare>(LoadPart(x + i, n - i, mean), m);
+  if (i < n) s = s + FirstLanes(Term<kKind>(LoadPart(x + i, n - i, T(0)), o, m), n - i);
   return SumOf(s);
 }
 
@@ -49,13 +66,10 @@ template <class S>
 struct Finish {
   S* out;
   ComputeOf<S> divisor;
-  bool divide;
-  void operator()(int64_t o, ComputeOf<S> total) const {
-    StoreOne(divide ? total / divisor : total, out + o);
-  }
+  void operator()(int64_t o, ComputeOf<S> total) const { StoreOne(total / divisor, out + o); }
 };
 
-template <class S, bool kSquare>
+template <class S, Kind kKind>
 void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>& finish) {
   using T = ComputeOf<S>;
   constexpr int64_t B = kSumBlock<S>, kGroup = 4;
@@ -65,7 +79,8 @@ void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>&
   // The sums of the blocks of one group to `to`.
   const auto group_sums = [&](int64_t o, int64_t g, S* packed, T* to) {
     const S* row = x + plan.kept.offset(o);
-    const T m = kSquare && mean ? ToCompute(mean[plan.kept.other_offset(o)]) : T(0);
+    const T origin = kFromOrigin<kKind> ? ToCompute(row[0]) : T(0);
+    const T m = kKind == kSpread ? ToCompute(mean[plan.kept.other_offset(o)]) : T(0);
     const int64_t first = g * kGroup * B, n = std::min(k - first, kGroup * B);
     const S* from = row + first;
     if (!rows) {
@@ -73,7 +88,7 @@ void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>&
       from = packed;
     }
     for (int64_t i = 0; i < n; i += B)
-      to[i / B] = BlockSum<S, kSquare>(from + i, std::min(B, n - i), m);
+      to[i / B] = BlockSum<S, kKind>(from + i, std::min(B, n - i), origin, m);
   };
   const auto plus = [](T p, T q) { return p + q; };
   const int64_t packed_size = rows ? 0 : std::min(k, kGroup * B);
@@ -102,9 +117,10 @@ void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>&
 // One tile of columns over one block of rows: lanes[k mod W][column]. The table of lanes is larger
 // than the first cache, so four rows of a lane are added at a time: four streams, each in the order
 // of memory.
-template <class S, bool kSquare>
+template <class S, Kind kKind>
 void ColumnBlock(const S* x, const Axes& reduced, int64_t first, int64_t count, int64_t width,
-                 const ComputeOf<S>* mean, ComputeOf<S>* lanes, ComputeOf<S>* out) {
+                 const ComputeOf<S>* origin, const ComputeOf<S>* mean, ComputeOf<S>* lanes,
+                 ComputeOf<S>* out) {
   using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes;
   const int64_t padded = (width + W - 1) / W * W, whole = width / W * W;
@@ -118,22 +134,24 @@ void ColumnBlock(const S* x, const Axes& reduced, int64_t first, int64_t count, 
       const S *p0 = rows[l], *p1 = rows[(l + W) % (4 * W)], *p2 = rows[(l + 2 * W) % (4 * W)],
               *p3 = rows[(l + 3 * W) % (4 * W)];
       const auto add = [&](int64_t c, auto load) PF_INLINE {
-        const Wide<T> m = kSquare ? Load(mean + c) : Fill(T(0));
+        const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
+        const Wide<T> m = kKind == kSpread ? Load(mean + c) : Fill(T(0));
         Wide<T> a = k == 0 ? Fill(T(0)) : Load(lane + c);
-        a = a + Term<kSquare>(load(p0 + c), m);
-        if (l + W < n) a = a + Term<kSquare>(load(p1 + c), m);
-        if (l + 2 * W < n) a = a + Term<kSquare>(load(p2 + c), m);
-        if (l + 3 * W < n) a = a + Term<kSquare>(load(p3 + c), m);
+        a = a + Term<kKind>(load(p0 + c), o, m);
+        if (l + W < n) a = a + Term<kKind>(load(p1 + c), o, m);
+        if (l + 2 * W < n) a = a + Term<kKind>(load(p2 + c), o, m);
+        if (l + 3 * W < n) a = a + Term<kKind>(load(p3 + c), o, m);
         Store(a, lane + c);
       };
       const auto full = [](const S* p) PF_INLINE { return Load(p); };
       if (n == 4 * W && k > 0) {
         for (int64_t c = 0; c < whole; c += W) {
-          const Wide<T> m = kSquare ? Load(mean + c) : Fill(T(0));
-          Wide<T> a = Load(lane + c) + Term<kSquare>(Load(p0 + c), m);
-          a = a + Term<kSquare>(Load(p1 + c), m);
-          a = a + Term<kSquare>(Load(p2 + c), m);
-          Store(a + Term<kSquare>(Load(p3 + c), m), lane + c);
+          const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
+          const Wide<T> m = kKind == kSpread ? Load(mean + c) : Fill(T(0));
+          Wide<T> a = Load(lane + c) + Term<kKind>(Load(p0 + c), o, m);
+          a = a + Term<kKind>(Load(p1 + c), o, m);
+          a = a + Term<kKind>(Load(p2 + c), o, m);
+          Store(a + Term<kKind>(Load(p3 + c), o, m), lane + c);
         }
       } else {
         for (int64_t c = 0; c < whole; c += W) add(c, full);
@@ -155,7 +173,7 @@ void ColumnBlock(const S* x, const Axes& reduced, int64_t first, int64_t count, 
   }
 }
 
-template <class S, bool kSquare>
+template <class S, Kind kKind>
 void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>& finish) {
   using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>;
@@ -167,18 +185,22 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
   Scratch<T> partial(outer * tiles * blocks * padded_tile);
   const int64_t work = std::min(k, B) * std::min(tile, inner);
   parallel_for(outer * tiles * blocks, 4 * RowGrain(work), [&](int64_t begin, int64_t end) {
-    Scratch<T> lanes(W * padded_tile), means(kSquare ? padded_tile : 0);
+    Scratch<T> lanes(W * padded_tile), origins(kFromOrigin<kKind> ? padded_tile : 0),
+        means(kKind == kSpread ? padded_tile : 0);
     for (int64_t i = begin; i < end; ++i) {
       // Neighbouring units are tiles of the same rows.
       const int64_t t = i % tiles, b = i / tiles % blocks, o = i / tiles / blocks;
       const int64_t first = o * inner + t * tile, width = std::min(tile, inner - t * tile);
-      if constexpr (kSquare)
+      const S* columns = x + plan.kept.offset(first);
+      if constexpr (kFromOrigin<kKind>)
         for (int64_t c = 0; c < padded_tile; ++c)
-          means.get()[c] =
-              mean && c < width ? ToCompute(mean[plan.kept.other_offset(first + c)]) : T(0);
-      ColumnBlock<S, kSquare>(x + plan.kept.offset(first), plan.reduced, b * B,
-                              std::min(B, k - b * B), width, means.get(), lanes.get(),
-                              partial.get() + ((o * tiles + t) * blocks + b) * padded_tile);
+          origins.get()[c] = c < width ? ToCompute(columns[c]) : T(0);
+      if constexpr (kKind == kSpread)
+        for (int64_t c = 0; c < padded_tile; ++c)
+          means.get()[c] = c < width ? ToCompute(mean[plan.kept.other_offset(first + c)]) : T(0);
+      ColumnBlock<S, kKind>(columns, plan.reduced, b * B, std::min(B, k - b * B), width,
+                            origins.get(), means.get(), lanes.get(),
+                            partial.get() + ((o * tiles + t) * blocks + b) * padded_tile);
     }
   });
   // The tree over the blocks, a vector of columns at a time: the sums of one column are often 4096
@@ -198,14 +220,14 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
   }
 }
 
-// attrs: mask of reduced dimensions, squares?, divide by the count?; tensors: out, x, mean or none.
+// attrs: mask of reduced dimensions, kind, divisor; tensors: out, x, mean of differences or none.
 template <class S>
 void SumOfType(const KernelArgs& a) {
   using T = ComputeOf<S>;
   const pf_tensor& in = a.tensor(1);
   const pf_tensor* mean = a.has(2) ? &a.tensor(2) : nullptr;
   const ReducePlan plan = plan_reduction(in, a.i(0), mean);
-  const Finish<S> finish{a.data<S>(0), static_cast<T>(plan.reduced.count), a.i(2) != 0};
+  const Finish<S> finish{a.data<S>(0), static_cast<T>(a.f(2))};
   if (plan.kept.count == 0) return;
   if (plan.reduced.count == 0) {
     for (int64_t o = 0; o < plan.kept.count; ++o) finish(o, T(0));
@@ -213,11 +235,20 @@ void SumOfType(const KernelArgs& a) {
   }
   const S* x = static_cast<const S*>(in.data);
   const S* m = mean ? static_cast<const S*>(mean->data) : nullptr;
-  const bool columns = plan.columns();
-  if (a.i(1) != 0)
-    columns ? SumColumns<S, true>(x, m, plan, finish) : SumRows<S, true>(x, m, plan, finish);
-  else
-    columns ? SumColumns<S, false>(x, m, plan, finish) : SumRows<S, false>(x, m, plan, finish);
+  const auto add = [&]<Kind kKind>() {
+    plan.columns() ? SumColumns<S, kKind>(x, m, plan, finish)
+                   : SumRows<S, kKind>(x, m, plan, finish);
+  };
+  switch (a.i(1)) {
+    case kSquares:
+      return add.template operator()<kSquares>();
+    case kDifferences:
+      return add.template operator()<kDifferences>();
+    case kSpread:
+      return add.template operator()<kSpread>();
+    default:
+      return add.template operator()<kPlain>();
+  }
 }
 
 }  // namespace

@@ -181,14 +181,17 @@ void run_sum(const KernelArgs& a, Sum& r, const char* op) {
   a.launch(a.compile("sum.h", defines, "sum_finish"), Grid(ceil_div(outs, width)), kThreads, 0, r);
 }
 
-// attrs: mask of reduced dimensions, squares?, divide by the count?; tensors: out, x, mean or none.
+// attrs: mask of reduced dimensions, kind (of src/cpu/reduce.cpp), divisor; tensors: out, x, mean
+// of differences or none.
 void sum(const KernelArgs& a) {
+  constexpr const char* kOps[] = {"pf_op_sum", "pf_op_squares", "pf_op_differences",
+                                  "pf_op_spread"};
   const pf_tensor* mean = a.has(2) ? &a.tensor(2) : nullptr;
   Sum r;
   plan(r, a.tensor(1), a.i(0), mean);
   r.mean = mean ? mean->data : nullptr;
-  if (a.i(2) != 0) r.divisor = static_cast<double>(r.reduced.count);
-  run_sum(a, r, a.i(1) != 0 ? "pf_op_squares" : "pf_op_sum");
+  r.divisor = a.f(2);
+  run_sum(a, r, kOps[a.i(1)]);
 }
 
 void prod(const KernelArgs& a) {

@@ -60,7 +60,9 @@ Tensor dist(const Tensor& x, const Tensor& y, double p) {
   PF_AUTOCAST("dist", Raise, dist, x, y, p);
   ops::check_defined(x, "dist", "input");
   ops::check_defined(y, "dist", "other");
-  return norm(sub(x, y), p);
+  const Tensor d =
+      sub(ops::widened(x), ops::widened(y));  // a difference may pass the dtype's range
+  return to(norm(d, p), promote(x->dtype, y->dtype));
 }
 
 Tensor normalize(const Tensor& x, double p, int64_t dim, double eps) {

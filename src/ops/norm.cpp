@@ -48,7 +48,7 @@ Grads composed(const Tensor& grad, const Tensor& input, const Tensor& weight, bo
   const DType wide = statistics_type(input->dtype);
   const Tensor x = to(reshape(input, {-1, n}), wide), g = to(reshape(grad, {-1, n}), wide);
   const IntList last{1}, first{0};
-  const Tensor centred = rms ? x : sub(x, mean(x, last, true));
+  const Tensor centred = rms ? x : ops::centred(x, last);
   const Tensor rstd = rsqrt(add(mean(mul(centred, centred), last, true), Scalar(eps)));
   const Tensor hat = mul(centred, rstd);
   const Tensor h = weight.defined() ? mul(g, to(reshape(weight, {n}), wide)) : g;

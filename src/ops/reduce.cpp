@@ -18,6 +18,7 @@ namespace {
 using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
+using ops::widened;
 using MaybeDims = std::optional<IntList>;
 
 // Which dimensions are reduced, and what comes out.
@@ -71,18 +72,16 @@ Tensor run(const engine::Kernel& k, const Tensor& x, const Plan& p, DType out) {
   return y;
 }
 
-Tensor sum_float(const Tensor& x, const Plan& p, bool average) {
+// What the kernel `sum` adds: src/cpu/reduce.cpp has the numbers.
+enum Kind : int { kPlain = 0, kSquares = 1, kDifferences = 2, kSpread = 3 };
+Tensor sum_of(Kind kind, const Tensor& x, const Tensor& mean, const Plan& p, double divisor) {
   static const engine::Kernel k{"sum", engine::Anchor::Reduce};
   Tensor y = make_tensor(p.shape(), x->dtype, x->storage->device);
-  engine::call(k, {y}, {x, Tensor()}, {Scalar(p.mask), Scalar(0), Scalar(int{average})});
+  engine::call(k, {y}, {x, mean}, {Scalar(p.mask), Scalar(int{kind}), Scalar(divisor)});
   return y;
 }
-// Sum of (x - mean)^2, or of x^2 without a mean; `mean` has the shape of the result with ones.
-Tensor sum_squares(const Tensor& x, const Tensor& mean, const Plan& p) {
-  static const engine::Kernel k{"sum", engine::Anchor::Reduce};
-  Tensor y = make_tensor(p.shape(), x->dtype, x->storage->device);
-  engine::call(k, {y}, {x, mean}, {Scalar(p.mask), Scalar(1), Scalar(0)});
-  return y;
+Tensor sum_float(const Tensor& x, const Plan& p, bool average) {
+  return sum_of(kPlain, x, {}, p, average ? static_cast<double>(p.count) : 1.0);
 }
 
 Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype,
@@ -113,25 +112,22 @@ double freedom(const Plan& p, double correction) {
   return std::max(0.0, static_cast<double>(p.count) - correction);
 }
 
-// Variance, and the mean that it was taken about (with ones, no history).
-std::pair<Tensor, Tensor> variance(const Tensor& x, const Plan& p, double correction) {
-  NoGrad off;
-  // Sixteen-bit means would be too coarse to subtract.
-  const bool narrow = itemsize(x->dtype) < 4;
-  const Tensor wide = narrow ? to(x, DType::Float32) : x;
+// In two passes over differences from the first element of each reduction: see src/cpu/reduce.cpp.
+Tensor variance(const Tensor& x, const Plan& p, double correction) {
   Plan q = p;
   q.keepdim = true;
-  const Tensor m = sum_float(wide, q, true);
-  Tensor v = div(sum_squares(wide, m, p), Scalar(freedom(p, correction)));
-  return {narrow ? to(v, x->dtype) : v, narrow ? to(m, x->dtype) : m};
+  const Tensor m = sum_of(kDifferences, x, {}, q, static_cast<double>(p.count));
+  return sum_of(kSpread, x, m, p, freedom(p, correction));
 }
 
-Tensor variance_gradient(const Tensor& g, const Tensor& x, const Plan& p, double correction) {
+Tensor variance_gradient(const Tensor& grad, const Tensor& x, const Plan& p, double correction) {
   IntList dims;
   for (int d = 0; d < x->shape.size(); ++d)
     if (p.mask >> d & 1) dims.push_back(d);
-  const Tensor centred = dims.empty() ? mul(x, Scalar(0.0)) : sub(x, mean(x, dims, true));
-  return mul(spread(mul(g, Scalar(2.0 / freedom(p, correction))), p, x->shape), centred);
+  const Tensor wide = widened(x), g = to(grad, wide->dtype);
+  const Tensor centred = dims.empty() ? mul(wide, Scalar(0.0)) : ops::centred(wide, dims);
+  return to(mul(spread(mul(g, Scalar(2.0 / freedom(p, correction))), p, x->shape), centred),
+            x->dtype);
 }
 
 Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool keepdim, bool root,
@@ -141,16 +137,17 @@ Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool ke
   Tensor y;
   {
     NoGrad off;
-    y = variance(x, p, correction).first;
+    y = variance(widened(x), p, correction);
     if (root) y = sqrt(y);
+    y = to(y, x->dtype);
   }
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {Saved(x), Saved(root ? y : Tensor(), true)},
                      [p, correction, root](const Context& c) -> Grads {
                        if (!c.grad().defined()) return Grads(1);
-                       Tensor g = c.grad();
+                       Tensor g = widened(c.grad());
                        if (root) {
-                         const Tensor y = c.saved(1);
+                         const Tensor y = widened(c.saved(1));
                          g = where(eq(y, Scalar(0)), Scalar(0.0), div(g, mul(y, Scalar(2.0))));
                        }
                        return {variance_gradient(g, c.saved(0), p, correction)};
@@ -269,7 +266,36 @@ Tensor product_gradient(const Tensor& g, const Tensor& x, const Plan& p) {
   return mul(mul(spread(g, p, x->shape), div(whole, others)), share);
 }
 
+// |x / y|^(p - 1) neither overflows nor vanishes where x^(p - 1) and y^(p - 1) would.
+Tensor norm_gradient(const Tensor& grad, const Tensor& input, const Tensor& result,
+                     const Plan& plan, double p) {
+  const Tensor x = widened(input), y = widened(result), g = widened(grad);
+  const Tensor none = eq(y, Scalar(0));  // the subgradient there is 0
+  Tensor r;
+  if (p == 2) {
+    r = mul(spread(where(none, Scalar(0.0), div(g, y)), plan, x->shape), x);
+  } else {
+    const Tensor whole = spread(where(none, Scalar(1.0), y), plan, x->shape);
+    const Tensor part = mul(sign(x), pow(abs(div(x, whole)), Scalar(p - 1)));
+    r = mul(spread(g, plan, x->shape), where(eq(x, Scalar(0)), Scalar(0.0), part));
+  }
+  return to(r, input->dtype);
+}
+
 }  // namespace
+
+namespace ops {
+Tensor centred(const Tensor& x, const IntList& dims) {
+  Tensor origin = x.detach();
+  for (int64_t d : dims) {
+    const int at = wrap_dim(d, x->shape.size(), "centred");
+    if (x->shape[at] == 0) return x;
+    origin = narrow(origin, at, 0, 1);
+  }
+  const Tensor near = sub(x, origin);
+  return sub(near, mean(near, dims, true));
+}
+}  // namespace ops
 
 Tensor sum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
   PF_AUTOCAST("sum", Raise, sum, x, dim, keepdim, dtype);
@@ -348,28 +374,17 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
   Tensor y;
   {
     NoGrad off;
-    if (p == 2) {
-      const bool narrow = itemsize(x->dtype) < 4;
-      y = sqrt(sum_squares(narrow ? to(x, DType::Float32) : x, {}, plan));
-      if (narrow) y = to(y, x->dtype);
-    } else {
-      y = pow(sum_float(pow(abs(x), Scalar(p)), plan, false), Scalar(1 / p));
-    }
+    const Tensor wide = widened(x);
+    y = p == 2 ? sqrt(sum_of(kSquares, wide, {}, plan, 1.0))
+               : pow(sum_float(pow(abs(wide), Scalar(p)), plan, false), Scalar(1 / p));
+    y = to(y, x->dtype);
   }
   if (autograd::wanted({x}))
-    autograd::attach(
-        "norm", {y}, {x}, {Saved(x), Saved(y, true)}, [plan, p](const Context& c) -> Grads {
-          if (!c.grad().defined()) return Grads(1);
-          const Tensor x = c.saved(0), y = c.saved(1);
-          const Tensor none = eq(y, Scalar(0));  // the subgradient there is 0
-          const Tensor below = p == 2 ? y : pow(y, Scalar(p - 1));
-          const Tensor g = where(none, Scalar(0.0), div(c.grad(), below));
-          Tensor up = x;
-          if (p != 2) {
-            up = where(eq(x, Scalar(0)), Scalar(0.0), mul(sign(x), pow(abs(x), Scalar(p - 1))));
-          }
-          return {mul(spread(g, plan, x->shape), up)};
-        });
+    autograd::attach("norm", {y}, {x}, {Saved(x), Saved(y, true)},
+                     [plan, p](const Context& c) -> Grads {
+                       if (!c.grad().defined()) return Grads(1);
+                       return {norm_gradient(c.grad(), c.saved(0), c.saved(1), plan, p)};
+                     });
   return y;
 }
 
@@ -383,16 +398,19 @@ Tensor logsumexp(const Tensor& given, const IntList& dim, bool keepdim) {
              x->storage->device);
   } else {
     NoGrad off;
-    Tensor m = amax(x, dim, true);
+    const Tensor wide = widened(x);
+    Tensor m = amax(wide, dim, true);
     m = where(eq(abs(m), Scalar(std::numeric_limits<double>::infinity())), Scalar(0.0), m);
-    y = add(log(sum(exp(sub(x, m)), dim, keepdim)), keepdim ? m : reshape(m, p.kept.vec()));
+    y = add(log(sum(exp(sub(wide, m)), dim, keepdim)), keepdim ? m : reshape(m, p.kept.vec()));
+    y = to(y, x->dtype);
   }
   if (autograd::wanted({x}))
     autograd::attach(
         "logsumexp", {y}, {x}, {Saved(x), Saved(y, true)}, [p](const Context& c) -> Grads {
           if (!c.grad().defined()) return Grads(1);
-          const Tensor x = c.saved(0);
-          return {mul(spread(c.grad(), p, x->shape), exp(sub(x, spread(c.saved(1), p, x->shape))))};
+          const Tensor x = c.saved(0), g = widened(c.grad());
+          const Tensor share = exp(sub(widened(x), spread(widened(c.saved(1)), p, x->shape)));
+          return {to(mul(spread(g, p, x->shape), share), x->dtype)};
         });
   return y;
 }

@@ -38,6 +38,18 @@ inline Tensor dense(const Tensor& t) {
   return t->contiguous ? t : contiguous(t);
 }
 
+// Sixteen-bit numbers are too coarse to calculate with: what takes several steps takes them in
+// float32, and rounds once at the end.
+inline bool is_narrow(const Tensor& t) {
+  return itemsize(t->dtype) < 4;
+}
+inline Tensor widened(const Tensor& t) {
+  return is_narrow(t) ? to(t, DType::Float32) : t;
+}
+// x - mean(x) over some dimensions, exact however far from 0 the elements are: differences from the
+// first element come first.
+Tensor centred(const Tensor& x, const IntList& dims);  // reduce.cpp
+
 // How a loss is reduced; the numbers are attributes of kernels.
 enum class Reduction : int64_t { None = 0, Mean = 1, Sum = 2 };
 Reduction reduction_from(std::string_view name, const char* op);
