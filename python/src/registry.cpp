@@ -133,6 +133,7 @@ std::string describe(PyObject* o) {
     const Tensor& t = tensor_of(o);
     s << "Tensor" << t->shape;
     if (t->dtype != DType::Float32) s << " " << t->dtype;
+    if (t.requires_grad()) s << " that requires grad";
     return s.str();
   }
   if (PyTuple_Check(o) || PyList_Check(o)) {
@@ -231,7 +232,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
     } else if (i != spread && !convert(p, given[i], &(*values)[static_cast<size_t>(i)])) {
       if (why)
         *why = "argument '" + p.name + "' must be " + type_text(p.type, p.optional) + ", not " +
-               Py_TYPE(given[i])->tp_name;
+               (is_tensor(given[i]) ? describe(given[i]) : Py_TYPE(given[i])->tp_name);
       return false;
     }
   }
@@ -363,6 +364,32 @@ class WithGenerator {
   RandomState before_{};
 };
 
+// The result is complete before out= is written, so out= may be an operand. A part of one, or an
+// index, is a mistake: the operand would not be what it was.
+void check_out(const Schema& s, const std::vector<ops::Value>& values, const Tensor& out) {
+  const auto check = [&](const Tensor& t, bool index) {
+    if (!t.defined() || t->storage != out->storage || t->numel == 0 || out->numel == 0) return;
+    const bool same = t->offset == out->offset && t->shape == out->shape &&
+                      t->dtype == out->dtype && t->strides == out->strides;
+    const auto begin = [](const Tensor& v) { return v->offset * int64_t(itemsize(v->dtype)); };
+    const auto end = [&](const Tensor& v) {
+      return begin(v) + v->numel * int64_t(itemsize(v->dtype));
+    };
+    const bool apart = !t->contiguous || !out->contiguous || end(t) <= begin(out) ||
+                       end(out) <= begin(t);  // strided ones may interleave
+    PF_CHECK(same ? !index : apart, ValueError, "out", "got out= of ", s.name, " that ",
+             same ? "is its index" : "shares a part of its memory with an argument",
+             "; expected memory of its own, or the whole of another argument; clone() one of them");
+  };
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::string& name = s.params[i].name;
+    if (const auto* t = std::get_if<Tensor>(&values[i]))
+      check(*t, name == "index" || name == "indices");
+    else if (const auto* list = std::get_if<ops::TensorList>(&values[i]))
+      for (const Tensor& t : *list) check(t, false);
+  }
+}
+
 PyObject* finish(PyObject* result, const Extras& extras) {
   Obj r(result);
   if (extras.pin_memory && is_tensor(r.get())) r = Obj(wrap(pinned(tensor_of(r.get()))));
@@ -407,6 +434,8 @@ PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwn
                              "pf.%s: factors among the tensors are an old order of arguments; pass "
                              "alpha=, beta= or value= as keywords",
                              set.name.c_str()));
+    if (extras.out) [[unlikely]]
+      check_out(o.schema, values, tensor_of(extras.out));
     PyObject* result;
     if (extras.generator) {
       WithGenerator with(extras.generator);

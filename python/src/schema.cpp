@@ -304,7 +304,8 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
     case Type::Scalar: {
       Scalar s;
       if (is_tensor(o)) {
-        if (tensor_of(o)->numel != 1) return false;
+        // As a number it would lose its gradient without a word.
+        if (!tensor_of(o)->shape.empty() || tensor_of(o).requires_grad()) return false;
         s = tensor_of(o).item();
       } else if (!to_scalar(o, &s)) {
         return false;

@@ -471,6 +471,18 @@ void rebase(const Tensor& t, Ref<Node> node) {
   }
   if (!node && !m) return;
   Meta& own = meta_of(t);
+  if (Edge before = edge_of(t); before.node && !(node && node->needs(0))) {
+    // Nothing of the old value is left: it keeps its place in the history, with zeros.
+    if (!node)
+      node = Ref<Node>::adopt(
+          new FunctionNode("overwrite", {}, [](const Context&) { return Grads(1); }));
+    node->home = t->device();
+    node->overwrites = true;
+    if (node->next.empty())
+      node->next.push_back(std::move(before));
+    else
+      node->next[0] = std::move(before);
+  }
   set_history(own, std::move(node), 0);
   ++own.epoch;  // views of it renew their history
 }

@@ -32,11 +32,12 @@ struct Owned {
 };
 
 struct Node : detail::RefCounted {
-  uint64_t sequence;       // record number: backward runs the highest first
-  const char* name;        // of the operation, for errors and grad_fn.name()
-  std::vector<Edge> next;  // one per input of the operation, undefined when it needs no gradient
-  uint32_t outputs = 1;    // how many results the operation had
-  bool released = false;   // its saved tensors were freed by a backward pass
+  uint64_t sequence;        // record number: backward runs the highest first
+  const char* name;         // of the operation, for errors and grad_fn.name()
+  std::vector<Edge> next;   // one per input of the operation, undefined when it needs no gradient
+  uint32_t outputs = 1;     // how many results the operation had
+  bool released = false;    // its saved tensors were freed by a backward pass
+  bool overwrites = false;  // next[0] is what an in-place write left nothing of: its gradient is 0
   Device home{DeviceType::CPU, 0, true};  // of its results: gradients come there if it is placed
   struct Hook {
     int64_t id;       // 0: retain_grad's, which comes after all others
@@ -118,7 +119,8 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
 // Call before an in-place write to `t` (checks: a leaf that requires grad must not be written,
 // an expanded view neither), then after recording the write with the node of the operation whose
 // result `t` now holds (null when none of its inputs needs a gradient). The node's first input,
-// next[0], is `t` before the write (leave it undefined when the old value does not matter).
+// next[0], is `t` before the write (left undefined when the old value does not matter, it gets
+// zeros).
 void check_inplace(const Tensor& t, const char* op);
 void rebase(const Tensor& t, Ref<Node> node);
 // `t` becomes `v`, a view of itself with as many elements, and keeps its identity. `redo` makes

@@ -122,6 +122,10 @@ class Pass {
         if (input < w.grads.size()) *into = w.grads[input];
     if (restricted_ && !leads_.count(&n)) return;
     Grads out = n.apply(w.grads);
+    if (n.overwrites && w.grads[0].defined()) {
+      if (out.empty()) out.resize(1);
+      out[0] = zeros_like(w.grads[0]);
+    }
     w.grads.clear();
     if (detect_anomaly()) check_finite(n, out);
     if (!retain_graph_ && !dynamic_cast<Accumulate*>(&n)) {

@@ -65,6 +65,11 @@ struct Attention {
   double dropout = 0;
 };
 
+using ops::widened;  // scores and probabilities of 16 bits would be rounded between the steps
+Tensor widened_mask(const Tensor& mask) {
+  return mask.defined() && is_float(mask->dtype) ? widened(mask) : mask;
+}
+
 // softmax(scale q k^T + mask) in operations.
 Tensor probabilities(const Tensor& q, const Tensor& k, const Tensor& mask, const Attention& a) {
   Tensor scores = mul(matmul(q, transpose(k, -2, -1)), Scalar(a.scale));
@@ -87,20 +92,22 @@ Tensor probabilities(const Tensor& q, const Tensor& k, const Tensor& mask, const
 
 Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                 const Attention& a) {
-  Tensor p = probabilities(q, k, mask, a);
+  Tensor p = probabilities(widened(q), widened(k), widened_mask(mask), a);
   if (a.dropout > 0) p = dropout(p, a.dropout, true);
-  return matmul(p, v);
+  return to(matmul(p, widened(v)), q->dtype);
 }
 
 // The gradient in operations, for a graph of it.
-autograd::Grads composed_backward(const Tensor& g, const Tensor& q, const Tensor& k,
-                                  const Tensor& v, const Tensor& mask, const Attention& a) {
-  Tensor p = probabilities(q, k, mask, a);
+autograd::Grads composed_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                                  const Tensor& value, const Tensor& mask, const Attention& a) {
+  const Tensor g = widened(grad), q = widened(query), k = widened(key), v = widened(value);
+  Tensor p = probabilities(q, k, widened_mask(mask), a);
   Tensor dp = matmul(g, transpose(v, -2, -1));
   Tensor ds = mul(mul(p, sub(dp, sum(mul(dp, p), IntList{-1}, true))), Scalar(a.scale));
-  return {autograd::sum_to(matmul(ds, k), q->shape),
-          autograd::sum_to(matmul(transpose(ds, -2, -1), q), k->shape),
-          autograd::sum_to(matmul(transpose(p, -2, -1), g), v->shape),
+  const auto back = [&](const Tensor& t) { return to(t, query->dtype); };
+  return {back(autograd::sum_to(matmul(ds, k), q->shape)),
+          back(autograd::sum_to(matmul(transpose(ds, -2, -1), q), k->shape)),
+          back(autograd::sum_to(matmul(transpose(p, -2, -1), g), v->shape)),
           {}};
 }
 

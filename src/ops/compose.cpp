@@ -191,7 +191,7 @@ Tensor combinations(const Tensor& t, int64_t r, bool with_replacement) {
       more = true;
     }
   }
-  if (count == 0) return make_tensor({0, r}, t->dtype, t->storage->device);
+  if (count == 0 && r == 0) return make_tensor({0}, t->dtype, t->storage->device);
   return index(t, {from_host(all.data(), {count, r}, DType::Int64, t->storage->device)});
 }
 

@@ -11,18 +11,30 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
   PF_AUTOCAST("cosine_similarity", Raise, cosine_similarity, x1, x2, dim, eps);
   ops::check_floating(x1, "cosine_similarity", "x1");
   ops::check_floating(x2, "cosine_similarity", "x2");
-  const int n = broadcast_shapes(x1->shape, x2->shape, "cosine_similarity").size();
-  const IntList at{wrap_dim(dim, n, "cosine_similarity") - n};
-  const Tensor n1 = clamp(norm(x1, 2, at, true), Scalar(eps), {});
-  const Tensor n2 = clamp(norm(x2, 2, at, true), Scalar(eps), {});
-  return sum(mul(div(x1, n1), div(x2, n2)), at);
+  const Dims shape = broadcast_shapes(x1->shape, x2->shape, "cosine_similarity");
+  const int n = shape.size(), d = wrap_dim(dim, n, "cosine_similarity");
+  const IntList at{d};
+  // Vectors are those of the broadcast shape: one element may stand for a whole one.
+  const auto vectors = [&](const Tensor& x) {
+    Dims own = Dims::filled(n, 1);
+    for (int i = 0; i < x->shape.size(); ++i) own[n - x->shape.size() + i] = x->shape[i];
+    Dims wide = own;
+    if (n > 0) wide[d] = shape[d];
+    return expand(reshape(ops::widened(x), own.vec()), wide.vec());
+  };
+  const Tensor a = vectors(x1), b = vectors(x2);
+  const auto unit = [&](const Tensor& x) {
+    return div(x, clamp(norm(x, 2, at, true), Scalar(eps), {}));
+  };
+  return to(sum(mul(unit(a), unit(b)), at), promote(x1->dtype, x2->dtype));
 }
 
 Tensor pairwise_distance(const Tensor& first, const Tensor& second, double p, double eps,
                          bool keepdim) {
   const Tensor x1 = ops::as_floating(first, "pairwise_distance", "x1");
   const Tensor x2 = ops::as_floating(second, "pairwise_distance", "x2");
-  return norm(add(sub(x1, x2), Scalar(eps)), p, IntList{-1}, keepdim);
+  const Tensor d = add(sub(ops::widened(x1), ops::widened(x2)), Scalar(eps));
+  return to(norm(d, p, IntList{-1}, keepdim), promote(x1->dtype, x2->dtype));
 }
 
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
@@ -67,7 +79,8 @@ Tensor dist(const Tensor& x, const Tensor& y, double p) {
 
 Tensor normalize(const Tensor& x, double p, int64_t dim, double eps) {
   ops::check_floating(x, "normalize");
-  return div(x, clamp(norm(x, p, IntList{dim}, true), Scalar(eps), {}));
+  const Tensor wide = ops::widened(x);
+  return to(div(wide, clamp(norm(wide, p, IntList{dim}, true), Scalar(eps), {})), x->dtype);
 }
 
 namespace {

@@ -234,6 +234,13 @@ Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<doub
                   {nan.value_or(0.0), posinf.value_or(most), neginf.value_or(-most)});
 }
 
+Tensor& nan_to_num_(Tensor& x, std::optional<double> nan, std::optional<double> posinf,
+                    std::optional<double> neginf) {
+  const double most = largest(x->dtype);
+  return call_row_into(op::nan_to_num, x, {},
+                       {nan.value_or(0.0), posinf.value_or(most), neginf.value_or(-most)});
+}
+
 Tensor isclose(const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan) {
   return call_row(op::isclose, {x, y}, {rtol, atol, equal_nan ? 1.0 : 0.0});
 }
@@ -250,10 +257,18 @@ Tensor celu(const Tensor& x, Scalar alpha) {
   PF_CHECK(alpha.to_double() != 0, ValueError, "celu", "got alpha=0; expected another number");
   return call_row(op::celu, {x}, {alpha});
 }
-Tensor gelu(const Tensor& x, const std::string& approximate) {
+namespace {
+OpId gelu_row(const std::string& approximate) {
   PF_CHECK(approximate == "none" || approximate == "tanh", ValueError, "gelu", "got approximate='",
            approximate, "'; expected 'none' or 'tanh'");
-  return call_row(approximate == "tanh" ? op::gelu_tanh : op::gelu, {x});
+  return approximate == "tanh" ? op::gelu_tanh : op::gelu;
+}
+}  // namespace
+Tensor gelu(const Tensor& x, const std::string& approximate) {
+  return call_row(gelu_row(approximate), {x});
+}
+Tensor& gelu_(Tensor& x, const std::string& approximate) {
+  return call_row_into(gelu_row(approximate), x, {});
 }
 Tensor softplus(const Tensor& x, Scalar beta, Scalar threshold) {
   return call_row(op::softplus, {x}, {beta, threshold});
@@ -273,7 +288,9 @@ Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   PF_AUTOCAST("prelu", Lower, prelu, x, weight);
   Tensor w = weight;
-  if (w->numel != 1) {
+  if (w->numel == 1) {
+    w = reshape(w, {});
+  } else {
     const int64_t channels = x->shape.size() > 1 ? x->shape[1] : 1;
     PF_CHECK(w->shape.size() == 1 && w->numel == channels, ShapeError, "prelu", "got ",
              weight->shape, " slopes for an input of shape ", x->shape,
@@ -325,6 +342,13 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
   if (!low.defined()) return call_row(op::clamp_max_tensor, {x, high});
   if (!high.defined()) return call_row(op::clamp_min_tensor, {x, low});
   return call_row(op::clamp_tensor, {x, low, high});
+}
+Tensor& clamp_(Tensor& x, const Tensor& low, const Tensor& high) {
+  PF_CHECK(low.defined() || high.defined(), ValueError, "clamp_",
+           "got neither min nor max; expected at least one");
+  if (!low.defined()) return call_row_into(op::clamp_max_tensor, x, {high});
+  if (!high.defined()) return call_row_into(op::clamp_min_tensor, x, {low});
+  return call_row_into(op::clamp_tensor, x, {low, high});
 }
 Tensor& clamp_(Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
   PF_CHECK(low || high, ValueError, "clamp_", "got neither min nor max; expected at least one");

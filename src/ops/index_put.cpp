@@ -5,6 +5,7 @@
 #include "ops/autocast.h"
 #include "ops/index.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 
 namespace pyflame {
 
@@ -364,11 +365,12 @@ Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, con
   Tensor out = scatter_with(start, dim, s.index, s.src, mode,
                             mode == ops::kAdd ? "scatter_add" : "scatter_reduce");
   if (!mean) return out;
-  Tensor none = ops::raw_full(self->shape, self->dtype, self->storage->device, include_self);
-  Tensor count =
-      scatter_with(none, dim, s.index, number_source(self, s.index, 1), ops::kAdd, "scatter_add");
-  count = clamp(count, Scalar(1), {});
-  return is_float(self->dtype) ? div(out, count) : to(div(out, count), self->dtype);
+  const Tensor none = ops::raw_full(self->shape, DType::Int64, self->storage->device, include_self);
+  const Tensor count = clamp(
+      scatter_with(none, dim, s.index, number_source(none, s.index, 1), ops::kAdd, "scatter_add"),
+      Scalar(1), {});
+  if (is_float(self->dtype)) return to(div(ops::widened(out), count), self->dtype);
+  return to(floor_divide(out, count), self->dtype);
 }
 
 Tensor scatter_reduce_(Tensor self, int64_t dim, const Tensor& index, const Tensor& src,
@@ -433,12 +435,27 @@ Tensor fill_source(const Tensor& self, int64_t dim, const Tensor& index, const T
   if (!shape.empty()) shape[wrap_dim(dim, shape.size(), "index_fill")] = index->numel;
   return expand(reshape(to(value, self->dtype), {}), shape.vec());
 }
+// The same as a choice, in which an index that is named twice counts once in the value's gradient.
+Tensor fill_chosen(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
+  const Device device = self->storage->device;
+  const int d = self->shape.empty() ? 0 : wrap_dim(dim, self->shape.size(), "index_fill");
+  Dims shape = Dims::filled(self->shape.size(), 1);
+  if (!shape.empty()) shape[d] = self->shape[d];
+  const Tensor named = ops::raw_full(shape, DType::Bool, device, Scalar(false));
+  const Tensor yes = ops::raw_full({}, DType::Bool, device, Scalar(true));
+  return where(index_copy(named, d, index, fill_source(named, d, index, yes)),
+               reshape(to(value, self->dtype), {}), self);
+}
 Tensor index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index,
                          const Tensor& value) {
-  return index_copy(self, dim, index, fill_source(self, dim, index, value));
+  const Tensor source = fill_source(self, dim, index, value);
+  return autograd::wanted({value}) ? fill_chosen(self, dim, index, value)
+                                   : index_copy(self, dim, index, source);
 }
 Tensor index_fill_tensor_(Tensor self, int64_t dim, const Tensor& index, const Tensor& value) {
-  return index_copy_(self, dim, index, fill_source(self, dim, index, value));
+  const Tensor source = fill_source(self, dim, index, value);
+  return autograd::wanted({value}) ? copy_(self, fill_chosen(self, dim, index, value))
+                                   : index_copy_(self, dim, index, source);
 }
 Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
   ops::check_defined(self, "index_fill");

@@ -405,8 +405,7 @@ void register_special_values() {
   };
   const Call numbers_into = [](std::vector<Value>& v) -> Value {
     Tensor x = std::get<Tensor>(v[0]);
-    return copy_(
-        x, nan_to_num(x, optional_double(v[1]), optional_double(v[2]), optional_double(v[3])));
+    return nan_to_num_(x, optional_double(v[1]), optional_double(v[2]), optional_double(v[3]));
   };
   put_own(op::nan_to_num,
           {{"nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> "
@@ -448,7 +447,7 @@ void register_activations() {
   };
   const Call smooth_into = [](std::vector<Value>& v) -> Value {
     Tensor x = std::get<Tensor>(v[0]);
-    return copy_(x, gelu(x, std::get<std::string>(v[1])));
+    return gelu_(x, std::get<std::string>(v[1]));
   };
   put_own(op::gelu,
           {{"gelu(Tensor input, str approximate='none') -> Tensor",
@@ -488,7 +487,7 @@ void register_choices() {
   };
   const Call limit_tensor_into = [](std::vector<Value>& v) -> Value {
     Tensor x = std::get<Tensor>(v[0]);
-    return copy_(x, clamp(x, detail::Unbox<Tensor>::from(v[1]), detail::Unbox<Tensor>::from(v[2])));
+    return clamp_(x, detail::Unbox<Tensor>::from(v[1]), detail::Unbox<Tensor>::from(v[2]));
   };
   put_own(
       op::clamp,

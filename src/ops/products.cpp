@@ -5,6 +5,7 @@
 #include "ops/autocast.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -105,7 +106,8 @@ Tensor matrix_power(const Tensor& t, int64_t n) {
            "; expected at least 0; invert the matrix first");
   if (n == 0) {
     Tensor one = eye(t->shape[nd - 1], {}, t->dtype, t->storage->device);
-    return contiguous(expand(one, t->shape.vec()));
+    const Tensor ones = contiguous(expand(one, t->shape.vec()));
+    return is_float(t->dtype) ? ops::without_slope("matrix_power", ones, t) : ones;
   }
   Tensor result, square = t;
   for (;; square = matmul(square, square)) {
@@ -126,12 +128,11 @@ Tensor chain_matmul(const TensorList& matrices) {
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
   PF_AUTOCAST("cross", Promote, cross, a, b, dim);
   check_both(a, b, "cross");
-  const int nd = std::max(a->shape.size(), b->shape.size());
+  const int nd = a->shape.size();
+  PF_CHECK(b->shape.size() == nd, ShapeError, "cross", "got ", a->shape, " and ", b->shape,
+           "; expected as many dimensions; unsqueeze one of them");
   const int from_end = wrap_dim(dim, nd, "cross") - nd;
-  auto size = [&](const Tensor& t) {
-    const int at = t->shape.size() + from_end;
-    return at < 0 ? int64_t{0} : t->shape[at];
-  };
+  auto size = [&](const Tensor& t) { return nd == 0 ? int64_t{0} : t->shape[nd + from_end]; };
   PF_CHECK(size(a) == 3 && size(b) == 3, ShapeError, "cross", "got ", a->shape, " and ", b->shape,
            "; expected three elements along dimension ", dim, "; pass dim");
   auto turn = [&](const Tensor& t, int64_t by) { return roll(t, {by}, {from_end}); };

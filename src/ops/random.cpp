@@ -45,7 +45,11 @@ void fill_random(const Kernel& k, const Tensor& t, int words, Scalar a, Scalar b
 void overwrite(Tensor& t, const char* op, const std::function<void()>& write) {
   ops::check_defined(t, op);
   ops::write_inplace(
-      t, op, {t}, {}, [](const Context&) -> Grads { return Grads(1); }, write);
+      t, op, {t}, {},
+      [](const Context& c) -> Grads {
+        return {c.grad().defined() ? zeros_like(c.grad()) : Tensor()};
+      },
+      write);
 }
 
 const Kernel& uniform_kernel() {

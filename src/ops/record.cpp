@@ -433,9 +433,31 @@ Tensor call_raised(OpId id, std::span<const Operand> operands, std::span<const S
   return call_row(id, {raised, operands.size()}, attrs);
 }
 
+// Numbers that have no meaning for a row.
+void check_attributes(OpId id, std::span<const Scalar> attrs) {
+  const auto a = [&](size_t i) { return attrs[i].to_double(); };
+  switch (id) {
+    case op::hardtanh:
+      PF_CHECK(a(0) <= a(1), ValueError, "hardtanh", "got min_val ", a(0), " and max_val ", a(1),
+               "; expected min_val to be at most max_val; exchange them");
+      return;
+    case op::softshrink:
+      PF_CHECK(a(0) >= 0, ValueError, "softshrink", "got lambd ", a(0),
+               "; expected at least 0; pass its magnitude");
+      return;
+    case op::isclose:
+      PF_CHECK(a(0) >= 0 && a(1) >= 0, ValueError, "isclose", "got rtol ", a(0), " and atol ", a(1),
+               "; expected at least 0; pass their magnitudes");
+      return;
+    default:
+      return;
+  }
+}
+
 }  // namespace
 
 Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
+  if (!attrs.empty()) check_attributes(id, attrs);
   if (amp::on()) [[unlikely]]
     if (amp::class_of_row(id) == amp::Class::Raise) return call_raised(id, operands, attrs);
   if (id < kNumRows && kQuick[id] != Quick::No) [[likely]] {
@@ -459,6 +481,8 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
     for (const Scalar& a : attrs)  // relu6 of integers, but hardtanh(x, -0.5, 0.5) is a float
       if (a.is_float() && a.f != static_cast<double>(static_cast<int64_t>(a.f)))
         common = default_dtype();
+  if (common == DType::Bool && (id == op::square || id == op::cube))
+    common = DType::Int64;  // to the power of an integer
   const Types types = types_of(id, rule, common);
   if (rule == Rule::Keep && !is_float(common)) return call_row(op::cast, operands);
 
@@ -474,6 +498,7 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
 Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
                       std::span<const Scalar> attrs) {
   const char* name = inplace_name(id);
+  if (!attrs.empty()) check_attributes(id, attrs);
   autograd::check_inplace(dst, name);
   Operand all[4] = {Operand(dst), Scalar(), Scalar(), Scalar()};
   for (size_t i = 0; i < others.size(); ++i) all[i + 1] = others[i];

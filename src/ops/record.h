@@ -36,3 +36,13 @@ inline Tensor& call_row_into(OpId id, Tensor& dst, std::initializer_list<Operand
 }
 
 }  // namespace pyflame::ops
+
+namespace pyflame {
+
+// In-place forms that the registry alone calls (functions.cpp).
+Tensor& clamp_(Tensor& x, const Tensor& low, const Tensor& high);
+Tensor& gelu_(Tensor& x, const std::string& approximate);
+Tensor& nan_to_num_(Tensor& x, std::optional<double> nan, std::optional<double> posinf,
+                    std::optional<double> neginf);
+
+}  // namespace pyflame

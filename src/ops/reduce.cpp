@@ -295,6 +295,34 @@ Tensor centred(const Tensor& x, const IntList& dims) {
   const Tensor near = sub(x, origin);
   return sub(near, mean(near, dims, true));
 }
+
+Tensor shared_evenly(const char* op, const Tensor& y, const Tensor& x) {
+  if (autograd::wanted({x}))
+    autograd::attach(op, {y}, {x}, {Saved(x), Saved(y, true)}, [](const Context& c) -> Grads {
+      if (!c.grad().defined()) return Grads(1);
+      Tensor part;
+      {
+        NoGrad off;
+        const Tensor x = c.saved(0), y = c.saved(1);
+        Tensor hit = eq(x, y);
+        if (is_float(x->dtype)) hit = logical_or(hit, logical_and(ne(x, x), ne(y, y)));
+        part = to(div(to(hit, DType::Float64), sum(hit)), x->dtype);
+      }
+      return {mul(part, c.grad())};
+    });
+  return y;
+}
+
+Tensor without_slope(const char* op, const Tensor& y, const Tensor& x) {
+  if (autograd::wanted({x}))
+    autograd::attach(op, {y}, {x}, {},
+                     [shape = x->shape, dtype = x->dtype,
+                      device = x->storage->device](const Context& c) -> Grads {
+                       if (!c.grad().defined()) return Grads(1);
+                       return {zeros(shape.vec(), dtype, device)};
+                     });
+  return y;
+}
 }  // namespace ops
 
 Tensor sum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
@@ -369,7 +397,8 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
   if (p == std::numeric_limits<double>::infinity()) return amax(abs(x), dim, keepdim);
   if (p == -std::numeric_limits<double>::infinity()) return amin(abs(x), dim, keepdim);
   if (p == 1) return sum(abs(x), dim, keepdim);
-  if (p == 0) return sum(to(ne(x, Scalar(0)), x->dtype), dim, keepdim);
+  if (p == 0)
+    return ops::without_slope("norm", sum(to(ne(x, Scalar(0)), x->dtype), dim, keepdim), x);
   const Plan plan = plan_for(x, dim, keepdim, "norm");
   Tensor y;
   {
@@ -436,7 +465,12 @@ std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
 }
 Tensor median(const Tensor& x) {
   ops::check_arithmetic(x, "median");
-  return median(reshape(x, {-1}), 0, false).first;
+  Tensor y;
+  {
+    NoGrad off;
+    y = median(reshape(x, {-1}), 0, false).first;
+  }
+  return ops::shared_evenly("median", y, x);
 }
 
 // ---- rows of the table --------------------------------------------------------------------------

@@ -50,6 +50,11 @@ inline Tensor widened(const Tensor& t) {
 // first element come first.
 Tensor centred(const Tensor& x, const IntList& dims);  // reduce.cpp
 
+// `y` is one of the elements of x (of all): the gradient goes to all that equal it, in equal parts.
+Tensor shared_evenly(const char* op, const Tensor& y, const Tensor& x);  // reduce.cpp
+// `y` is made of steps of x: differentiable, with zeros.
+Tensor without_slope(const char* op, const Tensor& y, const Tensor& x);
+
 // How a loss is reduced; the numbers are attributes of kernels.
 enum class Reduction : int64_t { None = 0, Mean = 1, Sum = 2 };
 Reduction reduction_from(std::string_view name, const char* op);

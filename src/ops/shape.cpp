@@ -184,6 +184,9 @@ static Tensor fliplr(const Tensor& t) {
   return flip(t, {1});
 }
 static Tensor flipud(const Tensor& t) {
+  ops::check_defined(t, "flipud");
+  PF_CHECK(!t->shape.empty(), ShapeError, "flipud",
+           "got a tensor of 0 dimensions; expected at least one; unsqueeze it first");
   return flip(t, {0});
 }
 
@@ -197,7 +200,8 @@ Tensor roll(const Tensor& t, const IntList& shifts, const IntList& dims) {
   }
   PF_CHECK(shifts.size() == dims.size(), ValueError, "roll", "got ", shifts.size(), " shifts and ",
            dims.size(), " dims; expected as many; pair them up");
-  if (t->shape.size() == 0) return clone(t);
+  PF_CHECK(!t->shape.empty(), IndexError, "roll",
+           "got dims for a tensor of 0 dimensions; expected none; leave them out");
   Tensor out = t;
   for (size_t i = 0; i < dims.size(); ++i) {
     const int d = wrap_dim(dims[i], t->shape.size(), "roll");
@@ -434,8 +438,10 @@ IntList padded_indices(int64_t n, int64_t before, int64_t after, const std::stri
     if (mode == "replicate") {
       j = std::clamp<int64_t>(i, 0, n - 1);
     } else if (mode == "circular") {
-      j = ((i % n) + n) % n;
-    } else {  // reflect, without repeating the edge
+      const int64_t cut = std::max<int64_t>(0, -before),
+                    left = n - cut - std::max<int64_t>(0, -after);
+      j = cut + (((i - cut) % left) + left) % left;  // what is cut does not come back
+    } else {                                         // reflect, without repeating the edge
       if (j < 0) j = -j;
       if (j >= n) j = 2 * (n - 1) - j;
     }
@@ -473,6 +479,11 @@ Tensor pad(const Tensor& t, const IntList& padding, const std::string& mode,
     PF_CHECK(size + b + a >= 0 && size > 0 && (mode == "replicate" || (b <= most && a <= most)),
              ShapeError, "pad", "got padding ", b, " and ", a, " for dimension ", d, " of shape ",
              t->shape, " in mode '", mode, "'; expected at most ", most, " on each side; pad less");
+    const int64_t left = size - std::max<int64_t>(0, -b) - std::max<int64_t>(0, -a);
+    PF_CHECK(mode != "circular" || (left > 0 && b <= left && a <= left), ShapeError, "pad",
+             "got padding ", b, " and ", a, " for dimension ", d, " of shape ", t->shape,
+             " in mode 'circular', which leaves ", left,
+             " elements; expected at least as many as are added on a side; cut less");
     IntList from = padded_indices(size, b, a, mode);
     out = index_select(out, d,
                        from_host(from.data(), {static_cast<int64_t>(from.size())}, DType::Int64,

@@ -23,8 +23,9 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
                    const std::string& how, bool skip_nan, const char* op) {
   ops::check_floating(x, op);
   ops::check_floating(q, op, "q");
-  PF_CHECK(q->dtype == x->dtype, DTypeError, op, "got q of ", q->dtype, " for ", x->dtype,
-           "; expected the same dtype; convert q with .to(dtype)");
+  const DType wide = ops::is_narrow(x) ? DType::Float32 : x->dtype;
+  PF_CHECK(q->dtype == x->dtype || q->dtype == wide, DTypeError, op, "got q of ", q->dtype, " for ",
+           x->dtype, "; expected the same dtype; convert q with .to(dtype)");
   PF_CHECK(q->shape.size() <= 1, ShapeError, op, "got q of shape ", q->shape,
            "; expected a number or one dimension; reshape it");
   for (double v : q.detach().to_vector<double>())
@@ -40,7 +41,6 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
   PF_CHECK(count > 0, ShapeError, op, "got shape ", x->shape,
            "; expected at least one element along the dimension; check the sizes first");
   const Tensor sorted = sort(flat, -1).first;  // NaN comes last
-  const DType wide = ops::sum_type(x->dtype);
   Tensor value;
   {
     const Tensor nan = nan_mask(flat).detach();
@@ -49,10 +49,15 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
       last = clamp(sub(sum(logical_not(nan), IntList{-1}, true), Scalar(1)), Scalar(0), {});
     else
       last = full({1}, Scalar(count - 1), DType::Int64, x->storage->device);
-    Tensor rank, low, high;
+    // Between two elements the result follows q; the places themselves are steps.
+    Tensor part, low, high;
+    if (how == "linear") {
+      part = mul(to(last, wide), to(reshape(q, {-1}), wide));
+      part = sub(part, floor(part).detach());
+    }
     {
       NoGrad off;
-      rank = mul(to(last, wide), to(reshape(q.detach(), {-1}), wide));
+      Tensor rank = mul(to(last, wide), to(reshape(q, {-1}), wide));
       if (how == "lower") rank = floor(rank);
       if (how == "higher") rank = ceil(rank);
       if (how == "nearest") rank = round(rank);
@@ -67,10 +72,9 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
     value = gather(sorted, -1, low);
     if (how == "linear" || how == "midpoint") {
       const Tensor above = gather(sorted, -1, high);
-      if (how == "midpoint")
-        value = lerp(value, above, Scalar(0.5));
-      else
-        value = lerp(value, above, to(sub(rank, floor(rank)).detach(), x->dtype));
+      const Tensor weight =
+          how == "midpoint" ? full({}, Scalar(0.5), wide, x->storage->device) : part;
+      value = to(lerp(to(value, wide), to(above, wide), weight), x->dtype);
     } else {
       PF_CHECK(how == "lower" || how == "higher" || how == "nearest", ValueError, op,
                "got interpolation '", how,
@@ -100,7 +104,7 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
 
 Tensor number(double q, const Tensor& x) {
   ops::check_floating(x, "quantile");
-  return full({}, Scalar(q), x->dtype, x->storage->device);
+  return full({}, Scalar(q), ops::is_narrow(x) ? DType::Float32 : x->dtype, x->storage->device);
 }
 
 }  // namespace
@@ -130,9 +134,9 @@ Tensor nansum(const Tensor& x, const optional<IntList>& dim, bool keepdim, optio
 
 Tensor nanmean(const Tensor& x, const optional<IntList>& dim, bool keepdim, optional<DType> dtype) {
   ops::check_floating(x, "nanmean");
+  const Tensor given = dtype ? to(x, *dtype) : x, wide = ops::widened(given);
   const Tensor count = sum(logical_not(nan_mask(x)), dim, keepdim);
-  const Tensor total = nansum(x, dim, keepdim, dtype);
-  return div(total, to(count, total->dtype));
+  return to(div(nansum(wide, dim, keepdim, {}), to(count, wide->dtype)), given->dtype);
 }
 
 std::pair<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
@@ -154,7 +158,12 @@ std::pair<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) 
 }
 Tensor nanmedian(const Tensor& x) {
   ops::check_arithmetic(x, "nanmedian");
-  return nanmedian(reshape(x, {-1}), 0, false).first;
+  Tensor y;
+  {
+    NoGrad off;
+    y = nanmedian(reshape(x, {-1}), 0, false).first;
+  }
+  return ops::shared_evenly("nanmedian", y, x);
 }
 
 std::pair<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdim) {
@@ -190,44 +199,69 @@ std::pair<Tensor, Tensor> aminmax(const Tensor& x, optional<int64_t> dim, bool k
   return {amin(x, at, keepdim), amax(x, at, keepdim)};
 }
 
-Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Tensor& aweights) {
+namespace {
+
+// One weight an observation: how often it was seen (whole numbers), or how much it counts.
+void check_weights(const Tensor& w, const char* what, int64_t n, bool whole) {
   const char* op = "cov";
+  PF_CHECK(w->shape == Dims{n}, ShapeError, op, "got ", what, " of shape ", w->shape, " for ", n,
+           " observations; expected one each; check them");
+  PF_CHECK(is_float(w->dtype) != whole && w->dtype != DType::Bool, DTypeError, op, "got ", what,
+           " of dtype ", w->dtype, "; expected ", whole ? "integers" : "a floating-point dtype",
+           "; ", whole ? "fractions are aweights" : "whole numbers are fweights");
+  NoGrad off;
+  PF_CHECK(n == 0 || amin(w).item<double>() >= 0, ValueError, op, "got a negative one in ", what,
+           "; expected 0 or more; check them");
+}
+
+// In float32 or wider, and the dtype that is to come of it.
+std::pair<Tensor, DType> covariance(const Tensor& x, int64_t correction, const Tensor& fweights,
+                                    const Tensor& aweights, const char* op) {
   ops::check_arithmetic(x, op);
   PF_CHECK(x->shape.size() <= 2, ShapeError, op, "got shape ", x->shape,
            "; expected at most two dimensions: variables and observations; reshape it");
-  Tensor t = is_float(x->dtype) ? x : to(x, default_dtype());
+  DType out = is_float(x->dtype) ? x->dtype : default_dtype();
+  if (aweights.defined()) out = promote(out, aweights->dtype);
+  Tensor t = ops::widened(to(x, out));
   if (t->shape.size() < 2) t = reshape(t, {1, -1});
   const int64_t n = t->shape[1];
+  if (fweights.defined()) check_weights(fweights, "fweights", n, true);
+  if (aweights.defined()) check_weights(aweights, "aweights", n, false);
   Tensor w;
-  for (const Tensor* given : {&fweights, &aweights}) {
-    if (!given->defined()) continue;
-    PF_CHECK((*given)->shape == Dims{n}, ShapeError, op, "got weights of shape ", (*given)->shape,
-             " for ", n, " observations; expected one each; check them");
-    w = w.defined() ? mul(w, to(*given, t->dtype)) : to(*given, t->dtype);
-  }
+  for (const Tensor* given : {&fweights, &aweights})
+    if (given->defined()) w = w.defined() ? mul(w, to(*given, t->dtype)) : to(*given, t->dtype);
   const Scalar c(static_cast<double>(correction));
-  Tensor centre, factor;
+  const IntList observations{1};
+  Tensor d, factor;
   if (!w.defined()) {
-    centre = mean(t, IntList{1}, true);
+    d = ops::centred(t, observations);
     factor = full({}, Scalar(static_cast<double>(n) - static_cast<double>(correction)), t->dtype,
                   t->storage->device);
   } else {
-    const Tensor total = sum(w);
-    centre = div(sum(mul(t, w), IntList{1}, true), total);
+    const Tensor total = sum(w), near = n > 0 ? sub(t, slice(t.detach(), 1, 0, 1)) : t;
+    d = sub(near, div(sum(mul(near, w), observations, true), total));
     factor = aweights.defined()
                  ? sub(total, mul(div(sum(mul(w, to(aweights, t->dtype))), total), c))
                  : sub(total, c);
   }
-  const Tensor d = sub(t, centre), weighted = w.defined() ? mul(d, w) : d;
+  const Tensor weighted = w.defined() ? mul(d, w) : d;
   const Tensor r = div(matmul(weighted, transpose(d, 0, 1)), clamp(factor, Scalar(0.0), {}));
-  return x->shape.size() < 2 ? reshape(r, {}) : squeeze(r);
+  return {x->shape.size() < 2 ? reshape(r, {}) : squeeze(r), out};
+}
+
+}  // namespace
+
+Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Tensor& aweights) {
+  const auto [r, dtype] = covariance(x, correction, fweights, aweights, "cov");
+  return to(r, dtype);
 }
 
 Tensor corrcoef(const Tensor& x) {
-  const Tensor c = cov(x);
-  if (c->shape.empty()) return div(c, c);
+  const auto [c, dtype] = covariance(x, 1, {}, {}, "corrcoef");
+  if (c->shape.empty()) return to(div(c, c), dtype);
   const Tensor s = sqrt(diagonal(c));
-  return clamp(div(div(c, unsqueeze(s, 1)), unsqueeze(s, 0)), Scalar(-1.0), Scalar(1.0));
+  const Tensor r = div(div(c, unsqueeze(s, 1)), unsqueeze(s, 0));
+  return to(clamp(r, Scalar(-1.0), Scalar(1.0)), dtype);
 }
 
 namespace {

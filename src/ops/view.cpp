@@ -490,7 +490,7 @@ static Tensor expand_as(const Tensor& t, const Tensor& other) {
   return expand(t, other->shape.vec());
 }
 static Tensor ravel(const Tensor& t) {
-  return reshape(t, {-1});
+  return contiguous(reshape(t, {-1}));
 }
 
 static TensorList broadcast_tensors(const TensorList& tensors) {

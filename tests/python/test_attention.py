@@ -370,3 +370,22 @@ def test_scales_that_are_not_positive(scale):
     got.sum().backward()
     for t in (x, y, z):
         assert np.isfinite(t.grad.cpu().numpy()).all()
+
+
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float16])
+def test_a_mask_with_a_gradient_costs_no_precision(dtype):
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.standard_normal((2, 3, 17, 16)) * 2 for _ in range(3))
+    mask, g = rng.standard_normal((17, 17)) * 3, rng.standard_normal((2, 3, 17, 16))
+    leaves = [pf.tensor(a).to(dtype).requires_grad_() for a in (q, k, v, mask)]
+    y = F.scaled_dot_product_attention(*leaves)
+    y.backward(pf.tensor(g).to(dtype))
+    exact = [t.detach().double().requires_grad_() for t in leaves]
+    want = reference(*(t.detach().numpy() for t in exact))
+    half = 2.0**-8 if dtype == pf.bfloat16 else 2.0**-11
+    error = np.abs(y.detach().double().numpy() - want)
+    assert (error <= 1.02 * half * np.abs(want) + 1e-6).all()
+    F.scaled_dot_product_attention(*exact).backward(pf.tensor(g).to(dtype).double())
+    for ours, wide in zip(leaves, exact):
+        a, b = ours.grad.double().numpy(), wide.grad.numpy()
+        assert np.abs(a - b).max() <= 2 * half * np.abs(b).max()

@@ -159,3 +159,40 @@ def test_contiguous_is_itself():
     assert t.contiguous() is t
     assert t.t().contiguous() is not t
     assert pf.zeros(0, 3).t().is_contiguous()
+
+
+MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_padding_that_cuts(mode):
+    a = grid(2, 5, 6)
+    for before in range(-3, 4):
+        for after in range(-2, 4):
+            cut = a[..., max(0, -before) : a.shape[-1] - max(0, -after)]
+            if mode in ("reflect", "replicate"):  # these show what is cut, too
+                place = np.arange(-before, 6 + after)
+                edge = np.clip(place, 0, 5)
+                want = a[..., edge if mode == "replicate" else 5 - abs(5 - abs(place))]
+            elif max(before, after) > cut.shape[-1]:
+                continue
+            else:
+                ends = [(0, 0)] * 2 + [(max(0, before), max(0, after))]
+                want = np.pad(cut, ends, MODES[mode])
+            same(pf.nn.functional.pad(pf.tensor(a), (before, after), mode=mode), want)
+    got = pf.nn.functional.pad(pf.tensor(a), (-1, 2, 1, -1), mode=mode)
+    assert got.shape == (2, 5, 7)
+
+
+def test_ends_of_arguments():
+    with pytest.raises(pf.ShapeError, match="leaves 1"):
+        pf.nn.functional.pad(pf.zeros(1, 4), (2, -3), mode="circular")
+    with pytest.raises(pf.IndexError, match="0 dimensions"):
+        pf.roll(pf.tensor(1.0), 1, 0)
+    with pytest.raises(pf.ShapeError, match="0 dimensions"):
+        pf.flipud(pf.tensor(1.0))
+    assert pf.roll(pf.tensor(1.0), 1).item() == 1
+    assert pf.arange(12)[::2].ravel().is_contiguous()
+    same(pf.arange(12)[::2].ravel(), np.arange(12)[::2])
+    t = pf.zeros(2, 3)
+    assert t.ravel().data_ptr() == t.data_ptr()

@@ -111,7 +111,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     """input / max(norm of input along dim, eps)"""
-    return _ops.normalize(input, p, dim, eps)
+    return _ops.normalize(input, p, dim, eps, out=out)
 
 
 # ---- losses -------------------------------------------------------------------------------------

@@ -113,77 +113,100 @@ EXEMPT = [
 ]
 
 
+EXEMPT += [
+    Exempt(
+        tuple(
+            "eq_ ne_ not_equal_ lt_ less_ le_ less_equal_ gt_ greater_ ge_ greater_equal_".split()
+        ),
+        "grad",
+        r"of b: None",
+        "a comparison has no gradient for its other operand, in place as out of place",
+    ),
+    Exempt(
+        ("logical_not_", "logical_and_", "logical_or_", "logical_xor_"),
+        "grad",
+        r"gradient of a.*: -?0\.0, not",
+        "PyTorch passes the gradient through to a value that was written over",
+    ),
+    Exempt(
+        ("hardtanh_",),
+        "refuses",
+        r"expected min_val to be at most max_val",
+        "PyTorch checks in hardtanh, and not in its in-place form",
+    ),
+    Exempt(
+        ("std", "std_mean", "var", "var_mean"),
+        "value|grad",
+        r"",
+        "squares of float32 beyond 3e38: PyTorch's CPU adds them in float64",
+    ),
+]
+
+
 # To be mended: operations by the kind of what differs.
 TO_MEND = {
     "refuses": """
         abs absolute acos add_ addbmm addbmm_ addcmul addmv addmv_ adjoint all amax amin
-        arange arccos arccosh arcsin arctan2 arctanh argmax argmin argsort asin asinh atan
-        atanh atleast_1d atleast_2d atleast_3d baddbmm baddbmm_ bernoulli bernoulli_
-        bitwise_left_shift bitwise_xor block_diag bmm broadcast_tensors bucketize cat
-        cdist chain_matmul clamp clamp_max_ clamp_min_ clip column_stack concatenate copy_
-        cos cosh cosine_embedding_loss cosine_similarity cross cummin deg2rad divide
-        dropout dropout1d dropout2d dropout3d dstack elu_ embedding empty eq erf exp exp2
-        expm1 exponential_ eye fill_ fill_diagonal_ fix float_power floor floor_divide
+        arange arccos arccosh arcsin arctan2 arctanh argmax argmin argsort asin asinh
+        atan atanh baddbmm baddbmm_ bernoulli bernoulli_ bitwise_left_shift bitwise_xor
+        block_diag bmm broadcast_tensors bucketize cat cdist chain_matmul clamp clip
+        column_stack concatenate copy_ cos cosh cosine_similarity cross cummin deg2rad
+        div divide dropout dropout1d dropout2d dropout3d dstack elu_ embedding empty eq
+        erf exp exp2 expm1 exponential_ eye fill_ fix float_power floor floor_divide
         fmax fmin fmod frac full gather ge ger greater gt gumbel_softmax heaviside histc
-        hstack hypot index_copy index_fill_ index_select inner isin isposinf kron ldexp le
-        less less_equal linalg_matmul linalg_matrix_norm linalg_norm linalg_vecdot
+        hstack hypot index_copy index_fill_ index_select inner isin isposinf kron ldexp
+        le less less_equal linalg_matmul linalg_matrix_norm linalg_norm linalg_vecdot
         linspace log10 log1p log2 log_softmax logaddexp logcumsumexp logical_and
-        logical_not logical_or logical_xor logit logit_ logspace logsumexp lt masked_fill_
-        masked_select matmul matrix_power max maximum mean median minimum mm mul
-        multi_margin_loss multinomial multiply mv nan_to_num nan_to_num_ nanmean nanmedian
-        nanquantile nansum ne neg negative nll_loss norm normal normal_ not_equal ones
-        outer pairwise_distance poisson_nll_loss polygamma pow quantile rand randint randn
-        randn_like randperm remainder repeat_interleave round row_stack rsqrt rsub
-        scaled_dot_product_attention scatter_ scatter_add scatter_add_ scatter_reduce sgn
-        sign signbit slice_scatter softmax softmin split sqrt stack sub sub_ subtract sum
-        swapaxes_ swapdims_ t_ take_along_dim tanh threshold_ transpose_ trapezoid trapz
-        tril tril_ triplet_margin_loss triu true_divide unique_consecutive unravel_index
-        unsqueeze_ var vdot view where xlogy zero_ zeros
+        logical_not logical_or logical_xor logspace logsumexp lt masked_fill_
+        masked_select matmul max maximum mean median minimum mm mul multi_margin_loss
+        multinomial multiply mv nan_to_num nan_to_num_ nanmean nanmedian nanquantile
+        nansum ne neg negative nll_loss norm normal normal_ normalize not_equal ones
+        outer polygamma pow quantile rand randint randn randn_like randperm remainder
+        repeat_interleave round row_stack rsqrt scaled_dot_product_attention scatter_
+        scatter_add scatter_reduce sgn sign signbit slice_scatter softmax softmin sqrt
+        stack sub sub_ subtract sum swapaxes_ swapdims_ t_ take_along_dim tanh
+        threshold_ transpose_ trapezoid trapz tril tril_ triu true_divide unravel_index
+        unsqueeze_  vdot where xlogy zero_ zeros
     """.split(),
     "accepts": """
         acosh add_ addbmm addcdiv addr addr_ all arccos arccosh argsort asinh atan2
         bernoulli bernoulli_ bilinear binary_cross_entropy
-        binary_cross_entropy_with_logits bucketize chain_matmul clamp_ clamp_max_
-        clamp_min_ copy_ cosine_embedding_loss cosine_similarity cov cumsum diagonal diff
-        digamma_ dist embedding erfinv_ expm1 fill_ flipud floor_divide full full_like
-        gather gaussian_nll_loss gelu ger hardtanh hardtanh_ hinge_embedding_loss
-        index_put index_select isclose isneginf isposinf l1_loss lgamma_ linalg_diagonal
-        linalg_vector_norm linspace log10 log2 logcumsumexp logit logspace logsumexp
-        margin_ranking_loss masked_select max maximum meshgrid mse_loss mul
-        multi_margin_loss multinomial multiply nanquantile new_full nll_loss nonzero
-        one_hot pad positive pow prelu prod randperm remainder remainder_ rsub
-        scalar_tensor scatter scatter_ scatter_add scatter_add_ scatter_reduce
-        searchsorted soft_margin_loss softmax softshrink split squeeze squeeze_ sub sub_
-        subtract subtract_ take_along_dim tan tanh tanhshrink threshold threshold_
-        triplet_margin_loss true_divide unique view
+        binary_cross_entropy_with_logits chain_matmul clamp_ clamp_max_ clamp_min_ copy_
+        cosine_embedding_loss cosine_similarity cov cumsum diagonal diff digamma_ dist
+        embedding erfinv_ expm1 floor_divide full full_like gather gaussian_nll_loss
+        gelu ger hardtanh hardtanh_ index_put index_select isneginf isposinf l1_loss
+        lgamma_ linalg_diagonal linalg_vector_norm linspace log10 log2 logcumsumexp
+        logspace logsumexp margin_ranking_loss masked_select max maximum meshgrid
+        mse_loss multi_margin_loss multinomial new_full nll_loss nonzero one_hot pad
+        positive pow prelu prod randperm remainder remainder_ rsub scalar_tensor scatter
+        scatter_ scatter_add scatter_add_ scatter_reduce soft_margin_loss softmax split
+        squeeze squeeze_ sub sub_ subtract subtract_ take_along_dim tan tanh tanhshrink
+        threshold threshold_ triplet_margin_loss true_divide unique view
     """.split(),
     "value": """
         addbmm addmm_ addmv addmv_ all baddbmm baddbmm_ bilinear
-        binary_cross_entropy_with_logits cdist chain_matmul clamp_min cosine_similarity
-        cov cross dstack isin l1_loss linspace logspace matrix_power multi_margin_loss
-        multilabel_soft_margin_loss nll_loss scaled_dot_product_attention searchsorted
-        soft_margin_loss softsign std triplet_margin_loss
+        binary_cross_entropy_with_logits cdist chain_matmul clamp_min cov cross dstack
+        l1_loss linspace logspace matrix_power multi_margin_loss
+        multilabel_soft_margin_loss nll_loss scaled_dot_product_attention
+        soft_margin_loss softsign  triplet_margin_loss
     """.split(),
     "grad": """
-        addbmm_ addmm addmv celu clamp copy_ diag digamma_ div_ erfinv_ hardsigmoid
-        lgamma_ logit logit_ masked_fill masked_fill_ nan_to_num_ nanmedian nanquantile
-        quantile scaled_dot_product_attention std trapz var var_mean
+        addmm addmv celu diag digamma_ div_ erfinv_ hardsigmoid lgamma_ logit logit_
+        scaled_dot_product_attention  trapz
     """.split(),
     "shape": """
-        addmv all any combinations diff nanquantile quantile unique_consecutive
+        addmv all any unique_consecutive
     """.split(),
     "dtype": """
-        addmv addr any baddbmm bincount clamp clip cov cumsum hardtanh
-        hinge_embedding_loss ldexp threshold trapezoid vander
+        addmv addr any baddbmm bincount clamp clip cumsum hardtanh hinge_embedding_loss
+        ldexp threshold trapezoid vander
     """.split(),
     "history": """
-        addr bernoulli bincount clamp_ clamp_min combinations copy_ eq_ fill_ ge_ greater_
-        greater_equal_ gt_ le_ less_ less_equal_ linalg_matrix_power logical_and_
-        logical_not_ logical_or_ lt_ masked_fill matrix_power ne_ not_equal_ quantile
-        unique unique_consecutive vander zero_
+        addr bernoulli bincount ge_ greater_ less_equal_ unique unique_consecutive
+        vander
     """.split(),
     "argument": """
-        cov normalize
+        cov
     """.split(),
     "untyped": """
         embedding relu
