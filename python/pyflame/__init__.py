@@ -9,7 +9,7 @@
 import importlib as _importlib
 import math as _math
 
-from . import _C, _tensor
+from . import _C, _einops, _tensor
 from ._C import (
     AutogradError,
     BackendError,
@@ -27,7 +27,7 @@ from ._C import (
     __version__,
     as_tensor,
     asarray,
-    backends,
+    backend_status,
     clear_autocast_cache,
     device,
     device_info,
@@ -57,6 +57,7 @@ from ._C import (
 from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 _tensor.install()
+_einops.install()
 
 # Operations, then dtypes: pyflame.float is a dtype.
 globals().update(_C._functions)
@@ -66,11 +67,11 @@ globals().update(_DTYPES)
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
 strided = "strided"
-contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 
 # Names that live in modules of the package and are imported when they are used.
 _MODULES = (
     "backend",
+    "backends",
     "kernel_cache",
     "tuning",
     "autograd",
@@ -78,12 +79,10 @@ _MODULES = (
     "cli",
     "cpu",
     "cuda",
-    "data",
     "debug",
     "nn",
     "linalg",
     "memory",
-    "onnx",
     "ops",
     "optim",
 )
@@ -95,7 +94,6 @@ _MODULES += (
     "serialization",
     "utils",
     "version",
-    "testing",
     "amp",
 )
 _LAZY = {
@@ -103,6 +101,11 @@ _LAZY = {
     "load": "serialization",
     "set_printoptions": "_format",
     "explain": "explain",
+    "memory_format": "_misc",
+    "contiguous_format": "_misc",
+    "preserve_format": "_misc",
+    "channels_last": "_misc",
+    "channels_last_3d": "_misc",
     "finfo": "_misc",
     "iinfo": "_misc",
     "Generator": "random",
@@ -160,18 +163,8 @@ _LAZY = {
 }
 for _name in _LAZY:  # operations with a Python form of their own
     globals().pop(_name, None)
-_TYPED = {
-    "FloatTensor": "float32",
-    "DoubleTensor": "float64",
-    "HalfTensor": "float16",
-    "BFloat16Tensor": "bfloat16",
-    "LongTensor": "int64",
-    "IntTensor": "int32",
-    "ShortTensor": "int16",
-    "CharTensor": "int8",
-    "ByteTensor": "uint8",
-    "BoolTensor": "bool",
-}
+_KINDS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
+_TYPED = tuple(f"{kind}Tensor" for kind in _KINDS.split())
 
 
 def __getattr__(name):
@@ -186,7 +179,7 @@ def __getattr__(name):
         globals()[name] = value
         return value
     elif name in _TYPED:
-        value = _tensor.typed_constructor(name, _DTYPES[_TYPED[name]])
+        value = _importlib.import_module("._typed", __name__).typed(name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'pyflame' has no attribute '{name}'")

@@ -445,7 +445,7 @@ class Kernel:
             self._fail(
                 _C.NotSupportedError,
                 "got tensors on cpu; expected a GPU, since kernels are compiled for one; move them "
-                "with .to('gpu'), or call pf.set_device('gpu') first; pf.backends() says which GPUs "
+                "with .to('gpu'), or call pf.set_device('gpu') first; pf.backend_status() says which GPUs "
                 "can be used",
             )
         warp, most_threads, most_shared = _limits_of(device)

@@ -5,6 +5,23 @@ import string
 from . import _C
 
 
+class memory_format(str):
+    """How elements lie in memory; results of PyFlame are row-major.
+
+    contiguous_format and preserve_format are taken wherever PyTorch takes them; channels_last and
+    channels_last_3d raise NotSupportedError.
+    """
+
+    def __repr__(self):
+        return f"pyflame.{str(self)}"
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+
 class finfo:
     """Limits of a float dtype: eps, min, max, tiny, smallest_normal, resolution, bits."""
 
@@ -95,7 +112,7 @@ def rocm_get_device_info(index=0):
     """
     count = rocm_device_count()
     if not 0 <= index < count:
-        reason = f"{count} AMD GPU(s)" if count else f"no AMD GPU ({_C.backends()['rocm']})"
+        reason = f"{count} AMD GPU(s)" if count else f"no AMD GPU ({_C.backend_status()['rocm']})"
         raise _C.DeviceError(
             f"pf.rocm_get_device_info: got the number {index}, and found {reason}; expected one "
             "below rocm_device_count(); pf.device_info() tells of the device in use, of any vendor"
@@ -174,11 +191,15 @@ def get_default_device():
 
 def set_default_tensor_type(t):
     """Sets the default dtype from a tensor type such as pyflame.DoubleTensor or its name."""
-    name = t if isinstance(t, str) else t.__name__
-    import pyflame
+    from ._typed import DTYPES
 
-    name = name.rsplit(".", 1)[-1]
-    _C.set_default_dtype(getattr(_C, pyflame._TYPED[name]))
+    name = (t if isinstance(t, str) else getattr(t, "__name__", repr(t))).rsplit(".", 1)[-1]
+    if name not in DTYPES:
+        raise _C.ValueError(
+            f"pf.set_default_tensor_type: got {t!r}; expected a type such as pyflame.DoubleTensor "
+            "or its name"
+        )
+    _C.set_default_dtype(getattr(_C, DTYPES[name]))
 
 
 _PRECISIONS = ("highest", "high", "medium")

@@ -1,8 +1,6 @@
 """The parts of class Tensor that are written in Python."""
 
-import builtins
 import copy
-import operator
 
 from . import _C
 
@@ -179,26 +177,3 @@ def install():
         setattr(Tensor, fn.__name__, fn)
     Tensor.storage = untyped_storage
     Tensor.__array_interface__ = property(__array_interface__)
-
-
-def typed_constructor(name, dtype):
-    """pf.FloatTensor and its like: sizes or values, of a fixed dtype."""
-
-    def make(*args, device=None):
-        if not args:
-            return _C._functions["empty"]((0,), dtype=dtype, device=device)
-        if builtins.len(args) > 1 or isinstance(args[0], _C.Size) or _is_int(args[0]):
-            return _C._functions["empty"](args if len(args) > 1 else args[0], dtype=dtype)
-        return _C.tensor(args[0], dtype=dtype, device=device)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A {dtype} tensor from values, or an empty one from sizes."
-    return make
-
-
-def _is_int(x):
-    try:
-        operator.index(x)
-    except TypeError:
-        return False
-    return True

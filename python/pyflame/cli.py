@@ -149,7 +149,7 @@ def _info():
     print(f"pyflame {pf.__version__}")
     print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     print(f"CPU threads: {pf.get_num_threads()}")
-    for name, state in sorted(pf._C.backends().items()):
+    for name, state in sorted(pf._C.backend_status().items()):
         print(f"backend {name}: {state}")
         for i in range(pf._C._device_count(name) if name != "cpu" and state == "loaded" else 0):
             about = pf._C.device_info(pf.device(name, i))

@@ -121,7 +121,7 @@ def set_per_process_memory_fraction(fraction, device=None):
 
     What does not fit raises OutOfMemoryError.
     """
-    _C._set_memory_fraction(_device(device), float(fraction))
+    _C._set_memory_fraction(_device(device), fraction)
 
 
 def get_per_process_memory_fraction(device=None):

@@ -5,6 +5,14 @@ import os as _os
 from . import _C
 
 
+def seed_number(seed, op="manual_seed"):
+    """A seed as a number of 64 bits."""
+    try:
+        return int(seed) & 0xFFFFFFFFFFFFFFFF
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"pf.{op}: got the seed {seed!r}; expected an int") from None
+
+
 class Generator:
     """A random state of its own, for `generator=`."""
 
@@ -14,7 +22,7 @@ class Generator:
 
     def manual_seed(self, seed):
         """Starts again from a seed; returns the generator."""
-        self._state = (int(seed) & 0xFFFFFFFFFFFFFFFF, 0)
+        self._state = (seed_number(seed), 0)
         return self
 
     def seed(self):
@@ -49,7 +57,7 @@ class _Default(Generator):
         _C._set_random_state(*state)
 
     def manual_seed(self, seed):
-        _C._manual_seed(int(seed) & 0xFFFFFFFFFFFFFFFF)
+        _C._manual_seed(seed_number(seed))
         return self
 
 

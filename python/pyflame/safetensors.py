@@ -1,12 +1,32 @@
 """Plain safetensors files: names and tensors, as other programs write and read them.
 
-The functions have the names and arguments of the ``safetensors.torch`` module.
+The functions have the names and arguments of the ``safetensors.torch`` module, and ``safe_open`` those
+of the ``safetensors`` package: a program that imports these needs PyTorch, one that imports this does
+not.
 """
 
 from . import _C
 from .serialization import path_text
 
-__all__ = ["load_file", "metadata", "save_file"]
+__all__ = [
+    "load_file",
+    "load_model",
+    "metadata",
+    "safe_open",
+    "save_file",
+    "save_model",
+]
+
+
+def _texts(metadata, op):
+    metadata = dict(metadata or {})
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(
+                f"pf.safetensors.{op}: got metadata with {key!r}: {value!r}; expected text for both; "
+                "convert with str() or json.dumps()"
+            )
+    return metadata
 
 
 def save_file(tensors, filename, metadata=None):
@@ -14,7 +34,15 @@ def save_file(tensors, filename, metadata=None):
 
     Tensors that share memory are written once each. The same tensors give the same bytes.
     """
-    _C._save_safetensors(dict(tensors), path_text(filename, "save"), dict(metadata or {}))
+    texts = _texts(metadata, "save_file")
+    try:
+        tensors = dict(tensors)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"pf.safetensors.save_file: got {type(tensors).__name__}; expected a dict of str to "
+            "Tensor; use pf.save for other values"
+        ) from None
+    _C._save_safetensors(tensors, path_text(filename, "save"), texts)
 
 
 def load_file(filename, device=None, *, mmap=False):
@@ -28,3 +56,101 @@ def load_file(filename, device=None, *, mmap=False):
 def metadata(filename):
     """Names with (dtype, shape), and the text metadata of a file, without reading its data."""
     return _C._inspect_safetensors(path_text(filename, "load"))
+
+
+def save_model(model, filename, metadata=None, force_contiguous=True):
+    """Writes the state of a module; a weight that is tied is written once, under its first name.
+
+    Which names stand for the same weight is said in the metadata. `force_contiguous` is accepted:
+    files hold tensors row-major.
+    """
+    state, kept, texts = model.state_dict(keep_vars=True), {}, _texts(metadata, "save_model")
+    for name, value in state.items():
+        same = next((k for k, v in kept.items() if v is value), None)
+        if same is None:
+            kept[name] = value
+        else:
+            texts[name] = same
+    save_file({k: v.detach() for k, v in kept.items()}, filename, texts)
+
+
+def load_model(model, filename, strict=True, device=None):
+    """Reads what save_model() wrote into a module; returns (missing keys, unexpected keys).
+
+    RuntimeError when `strict` and there are any.
+    """
+    state = load_file(filename, device)
+    for name, same in metadata(filename)[1].items():
+        if same in state and name in model.state_dict():
+            state.setdefault(name, state[same])
+    found = model.load_state_dict(state, strict=strict)
+    return found.missing_keys, found.unexpected_keys
+
+
+class safe_open:
+    """A file whose tensors are read one by one, as they are asked for:
+
+        with safe_open("weights.safetensors") as f:
+            for name in f.keys():
+                tensor = f.get_tensor(name)
+
+    `framework` is accepted ("pt"); tensors are PyFlame's, on `device` (the CPU by default).
+    """
+
+    def __init__(self, filename, framework="pt", device=None):
+        self._path = path_text(filename, "load")
+        self._device = _C.device("cpu" if device is None else device)
+        self._known, self._metadata = _C._inspect_safetensors(self._path)
+        self._tensors = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self._tensors = None
+
+    def keys(self):
+        """The names of the tensors."""
+        return list(self._known)
+
+    offset_keys = keys
+
+    def metadata(self):
+        """The text metadata, None when there is none."""
+        return self._metadata or None
+
+    def _get(self, name):
+        if name not in self._known:
+            raise _C.FileError(
+                f"pf.safetensors.safe_open: '{self._path}' has no tensor {name!r}; expected one of "
+                f"{self.keys()[:8]}; keys() lists all"
+            )
+        if self._tensors is None:
+            self._tensors = load_file(self._path, mmap=True)
+        return self._tensors[name]
+
+    def get_tensor(self, name):
+        """One tensor, read into memory of its own."""
+        return self._get(name).clone().to(self._device)
+
+    def get_slice(self, name):
+        """A tensor of which only the parts that are indexed are read."""
+        return _Slice(self._get(name), self._device)
+
+
+class _Slice:
+    """What safe_open.get_slice() returns."""
+
+    def __init__(self, tensor, device):
+        self._tensor, self._device = tensor, device
+
+    def get_shape(self):
+        """The sizes as a list."""
+        return list(self._tensor.shape)
+
+    def get_dtype(self):
+        """The dtype."""
+        return self._tensor.dtype
+
+    def __getitem__(self, key):
+        return self._tensor[key].clone().to(self._device)

@@ -7,6 +7,8 @@ has finished when something looks, so that streams and events change nothing the
 
 from __future__ import annotations
 
+import operator
+
 from . import _C
 
 
@@ -74,7 +76,10 @@ class Stream:
     """
 
     def __init__(self, device=None, priority=0, *, _handle=None):
-        self._handle = _handle or _C._Stream(_device(device), int(priority))
+        priority = operator.index(priority)
+        if abs(priority) > 1000:
+            raise _C.ValueError(f"pf.Stream: got priority {priority}; expected a small number")
+        self._handle = _handle or _C._Stream(_device(device), priority)
 
     @property
     def device(self):
@@ -133,10 +138,17 @@ class Stream:
         return f"Stream(device={self.device}, stream_id={self.stream_id})"
 
 
+def _check_stream(stream, name):
+    if not isinstance(stream, Stream):
+        raise TypeError(f"pf.{name}: got {stream!r}; expected a Stream; make one with pf.Stream()")
+
+
 class StreamContext:
     """What :func:`stream` returns."""
 
     def __init__(self, stream):
+        if stream is not None:
+            _check_stream(stream, "stream")
         self.stream = stream
 
     def __enter__(self):
@@ -177,6 +189,7 @@ def default_stream(device=None):
 def set_stream(stream):
     """Makes a stream the calling thread's current one of its device."""
     if stream is not None:
+        _check_stream(stream, "set_stream")
         _C._set_current_stream(stream._handle)
 
 

@@ -8,6 +8,7 @@ also for later processes. Results may differ in their last bits from one choice 
 
 from __future__ import annotations
 
+import atexit
 import warnings
 from contextlib import contextmanager
 
@@ -50,10 +51,21 @@ class TuningCache:
         return dict(line.split(" ", 1) for line in lines if "\t" not in line)
 
     def enable_exhaustive_search(self, on: bool = True) -> None:
-        """Times 32 proposals of the library and every tile of ours, longer; otherwise 4 proposals
-        and the tile that ours takes unasked."""
-        self._exhaustive = bool(on)
+        """From now on, within :func:`tune` or not, products that were not measured are, with 32
+        proposals of the library and every tile of ours, which takes longer than the 4 proposals and
+        the tile that :func:`tune` times otherwise. False ends it. What was measured is kept then,
+        or at the end of the process."""
+        before, self._exhaustive = self._exhaustive, bool(on)
         self._do(_EXHAUSTIVE, on)
+        if on and not before:
+            atexit.register(self._keep)
+        elif before and not on:
+            atexit.unregister(self._keep)
+            self._keep()
+
+    def _keep(self):
+        if self.timed:
+            self.save()
 
     @property
     def exhaustive_search(self) -> bool:

@@ -220,6 +220,14 @@ PyObject* find_op(const char* name);
 // Calls operation `name` with positional arguments; NotImplemented when there is none.
 PyObject* call_op(const char* name, std::initializer_list<PyObject*> args);
 
+// "Tensor[2, 3]", "list of str": an argument as errors tell of it.
+std::string describe(PyObject*);
+
+// ---- functions.cpp ------------------------------------------------------------------------------
+// Puts all functions of nanobind in the module behind ours, which say in our words what does not
+// fit.
+void init_functions(PyObject* module);
+
 // ---- memory.cpp ---------------------------------------------------------------------------------
 void init_memory(nb::module_& m);
 // In pinned memory for a device: without one for the current device, or else the first GPU. The

@@ -35,6 +35,7 @@ NB_MODULE(_C, m) {
     py::bind_io(m);
     bind_debug(m);
     py::init_user_kernel(m);
+    py::init_functions(m.ptr());
   } catch (const py::PythonError&) {
     throw nanobind::python_error();
   }

@@ -127,6 +127,8 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
   return -2;
 }
 
+}  // namespace
+
 std::string describe(PyObject* o) {
   if (is_tensor(o)) {
     std::ostringstream s;
@@ -144,6 +146,8 @@ std::string describe(PyObject* o) {
   }
   return Py_TYPE(o)->tp_name;
 }
+
+namespace {
 
 constexpr int kMaxParams = 24;
 
@@ -417,7 +421,7 @@ PyObject* run_quick(const OpSet& set, PyObject* const* args, Py_ssize_t nargs) {
   return nullptr;
 }
 
-PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* run_any(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   // The vector of a call that has ended is used again; nested calls take a fresh one.
   static std::vector<ops::Value> spare;
   drain_if_needed();
@@ -452,6 +456,18 @@ PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwn
     return result;
   }
   no_match(set, args, nargs, kwnames);
+}
+
+// Memory is asked for by what an operation is made of; the error names what the caller called.
+PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  try {
+    return run_any(set, args, nargs, kwnames);
+  } catch (const OutOfMemoryError& e) {
+    const std::string text = e.what();
+    const size_t colon = text.find(": ");
+    if (text.rfind("pf.", 0) != 0 || colon == std::string::npos) throw;
+    throw OutOfMemoryError("pf." + set.name + text.substr(colon));
+  }
 }
 
 PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {

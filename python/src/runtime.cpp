@@ -124,7 +124,7 @@ void init_runtime(nb::module_& m) {
       "Waits until everything recorded so far has run; raises what failed.");
   m.def(
       "flush", [] { flush(); }, "Hands what this thread has recorded to the devices.");
-  m.def("backends", &backends, "Each backend: 'loaded', 'available' or the reason why not.");
+  m.def("backend_status", &backends, "Each backend: 'loaded', 'available' or the reason why not.");
   m.def(
       "device_info",
       [](nb::handle d) {

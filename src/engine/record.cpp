@@ -349,7 +349,9 @@ void append(const Request& q, Storage* fresh, const char* op) {
     // What cannot surely be supplied later is allocated now: out of memory is raised here, where
     // the caller can catch it.
     if (!g.empty()) run_group(g, Flush::Budget);
-    ensure_memory(*target, g.stream(q.device), {op, q.out, q.shape});
+    // A row without arithmetic fills or copies.
+    const char* row = q.op ? name_of_row(q.op) : q.operands[0].tensor ? "copy_" : "fill_";
+    ensure_memory(*target, g.stream(q.device), {row, q.out, q.shape});
   }
   Flush why;
   while (try_append(g, q, &why, fresh) == Join::No) run_group(g, why);

@@ -173,7 +173,7 @@ void tuning(const KernelArgs& a) {
     case 0:  // measure from now on, or not
       on = a.i(1) != 0;
       break;
-    case 1:
+    case 1:  // measure everything from now on, or not
       all = a.i(1) != 0;
       break;
     case 2:  // another file
@@ -197,7 +197,7 @@ void tuning(const KernelArgs& a) {
       for (const auto& [key, m] : t.choices)
         out << key << "\t" << text_of(m.choice) << "\t" << m.us << "\t" << m.timed << "\n";
   }
-  any = !t.read || !t.choices.empty() || on;
+  any = !t.read || !t.choices.empty() || on || all;
   std::snprintf(text, room, "%s", out.str().c_str());
 }
 PF_GPU_KERNEL("tuning", tuning)
@@ -205,7 +205,7 @@ PF_GPU_KERNEL("tuning", tuning)
 }  // namespace
 
 bool measuring() {
-  return on.load(std::memory_order_relaxed);
+  return on.load(std::memory_order_relaxed) || all.load(std::memory_order_relaxed);
 }
 bool exhaustive() {
   return all.load(std::memory_order_relaxed);
@@ -228,7 +228,7 @@ bool choices_matter() {
     Table& t = table();
     std::lock_guard lock(t.mutex);
     read_file(t);
-    any = !t.choices.empty() || on;
+    any = !t.choices.empty() || on || all;
     return true;
   }();
   (void)once;

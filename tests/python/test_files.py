@@ -581,3 +581,40 @@ def test_a_checkpoint_of_another_model_says_what_differs(tmp_path):
     assert "2.weight" in text and "1.weight" in text  # missing, unexpected
     assert "0.weight" in text and "[4, 3]" in text.replace("(", "[").replace(")", "]")
     assert before.keys() == other.state_dict().keys()
+
+
+def test_a_safetensors_file_is_read_piece_by_piece(tmp_path):
+    tensors = {"a": pf.arange(12.0).view(3, 4), "b": pf.tensor([1, 2], dtype=pf.int16)}
+    pf.safetensors.save_file(tensors, tmp_path / "w.safetensors", metadata={"made": "here"})
+    with pf.safetensors.safe_open(tmp_path / "w.safetensors", framework="pt", device="cpu") as f:
+        assert sorted(f.keys()) == ["a", "b"] and f.metadata() == {"made": "here"}
+        a = f.get_tensor("a")
+        assert pf.equal(a, tensors["a"].cpu()) and f.get_tensor("b").dtype is pf.int16
+        part = f.get_slice("a")
+        assert part.get_shape() == [3, 4] and part.get_dtype() is pf.float32
+        assert part[1:, :2].tolist() == [[4, 5], [8, 9]]
+        with pytest.raises(pf.FileError, match="has no tensor 'c'"):
+            f.get_tensor("c")
+    a.add_(1)
+    assert pf.safetensors.load_file(tmp_path / "w.safetensors")["a"][0, 0] == 0
+
+
+def test_a_module_with_tied_weights_as_safetensors(tmp_path):
+    class Tied(pf.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = pf.nn.Linear(3, 3)
+            self.last = pf.nn.Linear(3, 3, bias=False)
+            self.last.weight = self.first.weight
+
+    a, b = Tied(), Tied()
+    pf.safetensors.save_model(a, tmp_path / "m.safetensors")
+    assert sorted(pf.safetensors.load_file(tmp_path / "m.safetensors")) == [
+        "first.bias",
+        "first.weight",
+    ]
+    assert pf.safetensors.load_model(b, tmp_path / "m.safetensors") == ([], [])
+    assert pf.equal(a.last.weight, b.last.weight) and b.last.weight is b.first.weight
+    with pytest.raises(RuntimeError, match="last.odd"):
+        b.last.odd = pf.nn.Parameter(pf.ones(1))
+        pf.safetensors.load_model(b, tmp_path / "m.safetensors")

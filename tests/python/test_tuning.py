@@ -97,6 +97,43 @@ with pf.tune():
 
 @standin.MARKS[0]
 @standin.MARKS[1]
+def test_exhaustive_search_alone_measures(run, tmp_path):
+    """Without `with pf.tune()`, until it is switched off; the choices outlive the process."""
+    file = tmp_path / "choices.txt"
+    run(
+        PRODUCT
+        + """
+cache.enable_exhaustive_search(True)
+product()
+(entry,) = cache.entries()
+assert len(entry["timed"]) == cache.timed == 5 and cache.exhaustive_search
+product()
+assert cache.timed == 5 and cache.hits >= 1  # measured once
+""",
+        PYFLAME_TUNING_FILE=file,
+    )
+    assert "70x40x70" in file.read_text()
+    other = "y = pf.ones(5, 6, device='rocm')\n(y @ y.t()).sum().item()\n"
+    run(
+        PRODUCT
+        + f"""
+product()
+assert cache.timed == 0 and cache.hits == 1
+cache.enable_exhaustive_search(True)
+cache.enable_exhaustive_search(False)
+{other}
+assert cache.timed == 0 and len(cache) == 1
+with pf.tune(exhaustive=True):
+    pass
+{other}
+assert cache.timed == 0
+""",
+        PYFLAME_TUNING_FILE=file,
+    )
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
 def test_the_fastest_is_chosen(run, tmp_path):
     run(
         PRODUCT

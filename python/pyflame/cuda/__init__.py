@@ -2,19 +2,16 @@
 
 # ruff: noqa: F401 (what is imported here is the interface)
 
+import functools as _functools
 import importlib as _importlib
 
-from .. import _C, memory
+from .. import _C, _TYPED, memory
 from ..memory import (
     empty_cache,
     get_memory_manager,
     get_per_process_memory_fraction,
     get_pinned_pool,
-    max_memory_allocated,
-    max_memory_reserved,
     mem_get_info,
-    memory_allocated,
-    memory_reserved,
     memory_snapshot,
     memory_stats,
     memory_summary,
@@ -24,6 +21,7 @@ from ..memory import (
     set_per_process_memory_fraction,
     warmup_memory_pool,
 )
+from ..random import seed_number as _seed_number
 from ..streams import (
     Event,
     Stream,
@@ -49,10 +47,34 @@ def is_available():
     return device_count() > 0
 
 
+def _of_gpus(count):
+    @_functools.wraps(count)
+    def counted(device=None):
+        named = isinstance(device, int) or _C.device(device or "cpu").type == "cuda"
+        return 0 if named and not is_available() else count(device)
+
+    return counted
+
+
+memory_allocated = _of_gpus(memory.memory_allocated)
+max_memory_allocated = _of_gpus(memory.max_memory_allocated)
+memory_reserved = _of_gpus(memory.memory_reserved)
+max_memory_reserved = _of_gpus(memory.max_memory_reserved)
+
+
+def _need(name):
+    """DeviceError where there is no GPU that the function could speak of."""
+    if not is_available():
+        raise _C.DeviceError(
+            f"pf.cuda.{name}: there is no usable GPU; expected one; ask is_available() first, and "
+            "backend_status() for the reason"
+        )
+
+
 def current_device():
-    """Number of the current GPU."""
-    d = _C.get_device()
-    return d.index or 0
+    """Number of the current GPU; DeviceError where there is none."""
+    _need("current_device")
+    return _C.get_device().index or 0
 
 
 def set_device(device):
@@ -60,18 +82,22 @@ def set_device(device):
     _C.set_device(f"gpu:{device}" if isinstance(device, int) else device)
 
 
-def _info(device):
+def _info(device, name):
+    _need(name)
     return _C.device_info(_device(device))
 
 
 def get_device_name(device=None):
-    """Name of a device."""
-    return _info(device).get("name", "")
+    """Name of a GPU; DeviceError where there is none."""
+    return _info(device, "get_device_name").get("name", "")
 
 
 def get_device_capability(device=None):
-    """(major, minor) of an NVIDIA GPU, such as (9, 0); of an AMD one (9, 4) for gfx942."""
-    arch = _info(device)["architecture"]
+    """(major, minor) of an NVIDIA GPU, such as (9, 0); of an AMD one (9, 4) for gfx942.
+
+    DeviceError where there is no GPU.
+    """
+    arch = _info(device, "get_device_capability")["architecture"]
     digits = arch.removeprefix("sm_").removeprefix("gfx")
     if arch.startswith("gfx"):
         return int(digits[:-2]), int(digits[-2], 16)
@@ -79,10 +105,13 @@ def get_device_capability(device=None):
 
 
 def get_device_properties(device=None):
-    """name, total_memory (bytes), multi_processor_count, warp_size, major, minor, gcnArchName."""
+    """name, total_memory (bytes), multi_processor_count, warp_size, major, minor, gcnArchName.
+
+    DeviceError where there is no GPU.
+    """
     from types import SimpleNamespace
 
-    info = _info(device)
+    info = _info(device, "get_device_properties")
     major, minor = get_device_capability(device)
     return SimpleNamespace(
         name=info["name"],
@@ -98,15 +127,15 @@ def get_device_properties(device=None):
 
 def manual_seed(seed):
     """Seeds the random generator; there is one for all devices."""
-    _C._manual_seed(int(seed) & 0xFFFFFFFFFFFFFFFF)
+    _C._manual_seed(_seed_number(seed, "cuda.manual_seed"))
 
 
 manual_seed_all = manual_seed
 
 
-def is_bf16_supported():
-    """True: bfloat16 works on every device."""
-    return True
+def is_bf16_supported(including_emulation=True):
+    """True where there is a GPU: bfloat16 works on all of them."""
+    return is_available()
 
 
 def is_initialized():
@@ -117,4 +146,10 @@ def is_initialized():
 def __getattr__(name):
     if name == "amp":
         return _importlib.import_module(".amp", __name__)
+    if name in _TYPED:
+        return _importlib.import_module(".._typed", __name__).typed(name, __name__)
     raise AttributeError(f"module 'pyflame.cuda' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted({*globals(), "amp", *_TYPED})

@@ -338,8 +338,14 @@ class Module(StateDict):
                         module._buffers[name] = done[id(b)][1]
         return self
 
-    def to(self, *args, device=None, dtype=None, non_blocking=False):
-        """to(device), to(dtype), to(device, dtype), to(tensor). Casts floating values only."""
+    def to(self, *args, device=None, dtype=None, non_blocking=False, memory_format=None):
+        """to(device), to(dtype), to(device, dtype), to(tensor). Casts floating values only.
+
+        `memory_format` is contiguous_format or preserve_format, and changes nothing.
+        """
+        if memory_format is not None:
+            for p in self.parameters():
+                p.detach().is_contiguous(memory_format=memory_format)  # raises for others
         for a in args:
             if isinstance(a, Tensor):
                 device, dtype = a.device, a.dtype

@@ -1,0 +1,68 @@
+"""How shapes, scalars, parameters and containers are shown: the same text under both packages."""
+
+import json
+
+import pytest
+
+import pyflame as pf
+
+SHOWN = {
+    "a loss": lambda t: f"{t.tensor(1.5, requires_grad=True)}",
+    "a loss with digits": lambda t: f"{t.tensor(1.5, requires_grad=True) * 2:.3f}",
+    "a result": lambda t: f"{t.tensor(1.5, requires_grad=True) * 2}",
+    "an int": lambda t: f"{t.tensor(3):>5d}|{t.tensor(3)}",
+    "a bool": lambda t: f"{t.tensor(True)}",
+    "format()": lambda t: format(t.tensor(2.5), ""),
+    "a vector": lambda t: f"{t.ones(1)}",
+    "repr of a scalar": lambda t: repr(t.tensor(1.5, requires_grad=True)),
+    "a 0-d parameter": lambda t: f"{t.nn.Parameter(t.tensor(2.0))}",
+    "parameter": lambda t: repr(t.nn.Parameter(t.ones(2))),
+    "frozen parameter": lambda t: repr(t.nn.Parameter(t.ones(2), requires_grad=False)),
+    "repeated layers": lambda t: repr(t.nn.ModuleList([t.nn.Linear(2, 3) for _ in range(6)])),
+    "some repeated": lambda t: repr(
+        t.nn.ModuleList(
+            [t.nn.ReLU(), t.nn.Tanh(), t.nn.Tanh()]
+            + [t.nn.Sequential(t.nn.ReLU(), t.nn.Tanh()) for _ in range(2)]
+        )
+    ),
+    "nested": lambda t: repr(
+        t.nn.ModuleDict({"h": t.nn.ModuleList([t.nn.ModuleList([t.nn.ReLU()] * 2)] * 3)})
+    ),
+    "empty list": lambda t: repr(t.nn.ModuleList()),
+    "size": lambda t: repr(t.Size([2, 3])),
+    "slice": lambda t: repr(t.Size([2, 3, 4])[1:]),
+    "sum": lambda t: repr(t.Size([2]) + (3,)),
+    "sum from the left": lambda t: repr((1,) + t.Size([2])),
+    "times": lambda t: repr(2 * t.Size([2])),
+    "of bools": lambda t: repr(t.Size([True])),
+    "of a tensor": lambda t: repr(t.Size(t.tensor([1, 2]))),
+    "numel": lambda t: repr((t.Size([2, 3]).numel(), t.Size([]).numel())),
+    "equal": lambda t: repr((t.Size([2]) == (2,), t.Size([2]) == [2], hash(t.Size([2])) == hash((2,)))),
+    "json": lambda t: json.dumps(t.Size([2, 3])),
+    "list": lambda t: repr(list(t.Size([2, 3]))),
+    "with a list": lambda t: t.Size([2]) + [3],
+    "of floats": lambda t: t.Size([1.5]),
+    "of text": lambda t: t.Size("ab"),
+    "digits of a vector": lambda t: f"{t.ones(2):.2f}",
+}  # fmt: skip
+
+
+def text(module, name):
+    try:
+        return SHOWN[name](module).replace(module.__name__ + ".", "")
+    except Exception as e:
+        return type(e).__name__
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, of numbers that require grad
+@pytest.mark.parametrize("name", SHOWN)
+def test_shown_as_pytorch_does(name):
+    torch = pytest.importorskip("torch")
+    assert text(pf, name) == text(torch, name)
+
+
+def test_errors_of_sizes():
+    with pytest.raises(TypeError, match="pf.Size: got a float at place 1"):
+        pf.Size([1, 1.5])
+    with pytest.raises(ValueError, match="64 bits"):
+        pf.Size([2**70])
