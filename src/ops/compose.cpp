@@ -228,11 +228,13 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   return to(counts, t->dtype);
 }
 
-// A number beside a tensor, of its dtype unless only a float holds it.
+// A number beside a tensor, in a dtype that holds it.
 Tensor number_like(Scalar s, const Tensor& like) {
   ops::check_defined(like, "isin");
-  const bool widen = s.is_float() && !is_float(like->dtype);
-  return scalar_tensor(s, widen ? default_dtype() : like->dtype, like->storage->device);
+  const DType t = is_float(like->dtype) ? like->dtype
+                  : s.is_float()        ? default_dtype()
+                                        : DType::Int64;
+  return scalar_tensor(s, t, like->storage->device);
 }
 
 Tensor isin(const Tensor& elements, const Tensor& test, bool, bool invert) {

@@ -475,6 +475,8 @@ static Tensor searchsorted(const Tensor& given, const Tensor& values, bool out_i
   if (side) {
     PF_CHECK(*side == "left" || *side == "right", ValueError, "searchsorted", "got side '", *side,
              "'; expected 'left' or 'right'; choose one of them");
+    PF_CHECK(!right || *side == "right", ValueError, "searchsorted",
+             "got side 'left' and right=True; expected one of them; leave right out");
     right = *side == "right";
   }
   bool fits = sorted->shape.size() >= 1;
@@ -497,8 +499,9 @@ static Tensor searchsorted(const Tensor& given, const Tensor& values, bool out_i
 static Tensor searchsorted_number(const Tensor& sorted, Scalar value, bool out_int32, bool right,
                                   const std::optional<std::string>& side, const Tensor& sorter) {
   ops::check_defined(sorted, "searchsorted");
-  const DType dtype =
-      value.is_float() && !is_float(sorted->dtype) ? default_dtype() : sorted->dtype;
+  const DType dtype = is_float(sorted->dtype) ? sorted->dtype
+                      : value.is_float()      ? default_dtype()
+                                              : DType::Int64;
   return searchsorted(sorted, scalar_tensor(value, dtype, sorted->storage->device), out_int32,
                       right, side, sorter);
 }

@@ -1,6 +1,7 @@
 // Writing by index. What meets in one place is combined in index order.
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "ops/autocast.h"
 #include "ops/index.h"
@@ -231,12 +232,10 @@ Tensor scatter_with_(Tensor self, int64_t dim, const Tensor& index, const Tensor
 
 ScatterMode mode_of(const std::optional<std::string>& reduce, const char* op) {
   if (!reduce) return ops::kAssign;
-  if (*reduce == "add" || *reduce == "sum") return ops::kAdd;
-  if (*reduce == "multiply" || *reduce == "prod") return ops::kMultiply;
-  if (*reduce == "amax") return ops::kMax;
-  if (*reduce == "amin") return ops::kMin;
+  if (*reduce == "add") return ops::kAdd;
+  if (*reduce == "multiply") return ops::kMultiply;
   PF_FAIL(ValueError, op, "got reduce '", *reduce,
-          "'; expected 'add', 'multiply', 'sum', 'prod', 'amax' or 'amin'; choose one of them");
+          "'; expected 'add' or 'multiply'; choose one of them, or use scatter_reduce");
 }
 
 }  // namespace
@@ -339,8 +338,16 @@ Grads product_grad(const Context& c, int dim) {
 
 Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self) {
+  static const std::map<std::string, ScatterMode> kModes = {{"sum", ops::kAdd},
+                                                            {"mean", ops::kAdd},
+                                                            {"prod", ops::kMultiply},
+                                                            {"amax", ops::kMax},
+                                                            {"amin", ops::kMin}};
+  const auto found = kModes.find(reduce);
+  PF_CHECK(found != kModes.end(), ValueError, "scatter_reduce", "got reduce '", reduce,
+           "'; expected 'sum', 'prod', 'mean', 'amax' or 'amin'; choose one of them");
+  const ScatterMode mode = found->second;
   const bool mean = reduce == "mean";
-  const ScatterMode mode = mean ? ops::kAdd : mode_of(reduce, "scatter_reduce");
   Scatter s = check_scatter(given, dim, index, src, "scatter_reduce");
   const Tensor self = ops::beside(given, {s.index, s.src}, "scatter_reduce");
   Tensor start = self;

@@ -292,7 +292,9 @@ static Tensor repeat_interleave(const Tensor& t, int64_t repeats, std::optional<
 static Tensor repeated_indices(const Tensor& repeats, std::optional<int64_t> output_size) {
   const char* op = "repeat_interleave";
   ops::check_defined(repeats, op);
-  const Tensor counts = reshape(ops::as_index(repeats, op), {-1});
+  PF_CHECK(repeats->shape.size() == 1, ShapeError, op, "got repeats of shape ", repeats->shape,
+           "; expected one dimension; ravel them");
+  const Tensor counts = ops::as_index(repeats, op);
   int64_t total = 0;
   for (int64_t c : counts.to_vector<int64_t>()) {
     PF_CHECK(c >= 0, ValueError, op, "got ", c, " repeats; expected none below 0; correct it");
@@ -308,6 +310,9 @@ static Tensor repeated_indices(const Tensor& repeats, std::optional<int64_t> out
   const Tensor steps = scatter_add(ops::raw_full({total + 1}, DType::Int64, device, 0), 0, ends,
                                    ops::raw_full(ends->shape, DType::Int64, device, 1));
   return cumsum(slice(steps, 0, 0, total), 0);
+}
+static Tensor repeat_interleave_indices(const Tensor& repeats, std::optional<int64_t> output_size) {
+  return to(repeated_indices(repeats, output_size), repeats->dtype);
 }
 
 static Tensor repeat_interleave_each(const Tensor& t, const Tensor& repeats,
@@ -552,8 +557,9 @@ const Family kShapes("shape", [](Family& f) {
        {"repeat_interleave(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None) "
         "-> Tensor",
         "Each element repeated so many times as `repeats` says. Reads `repeats` on the host."});
-  f.op(&repeated_indices, {"repeat_interleave(Tensor repeats, *, int? output_size=None) -> Tensor",
-                           "The index i `repeats[i]` times, for each i.", kFunction, false});
+  f.op(&repeat_interleave_indices,
+       {"repeat_interleave(Tensor repeats, *, int? output_size=None) -> Tensor",
+        "The index i `repeats[i]` times, for each i.", kFunction, false});
   f.op(&tril,
        {"tril(Tensor input, int diagonal=0) -> Tensor", "Matrices with zeros above a diagonal."});
   f.op(&triu,

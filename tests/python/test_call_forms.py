@@ -148,6 +148,13 @@ def test_empty_indices(shape, like):
         pf.gather(x, 2, index)
 
 
+def test_numbers_beside_bools():
+    flags = pf.tensor([False, True])
+    assert pf.bucketize(-2, flags).item() == 0 and pf.bucketize(5, flags).item() == 2
+    assert pf.isin(flags, 2).tolist() == [False, False]
+    assert pf.searchsorted(pf.tensor([1, 3], dtype=pf.int8), 300).item() == 2
+
+
 def test_searchsorted_sorter():
     a = np.array([[3.0, 1.0, 2.0], [9.0, 7.0, 8.0]])
     v = np.array([[2.0, 0.0, 5.0], [8.0, 7.5, 10.0]])
@@ -161,6 +168,8 @@ def test_searchsorted_sorter():
         pf.searchsorted(t(a), t(v), sorter=pf.tensor([0, 1, 2]))
     with pytest.raises(IndexError):
         pf.searchsorted(t([3.0, 1]), 2.5, sorter=pf.tensor([0, 5])).item()
+    with pytest.raises(ValueError, match="right=True"):
+        pf.searchsorted(t([1.0, 3]), 2.5, side="left", right=True)
 
 
 @pytest.mark.parametrize("dim", [None, 0, 1, -1])
@@ -194,6 +203,9 @@ def test_repeat_interleave():
     assert pf.repeat_interleave(x, pf.tensor([2]), dim=1).shape == (3, 4)
     assert pf.repeat_interleave(x, pf.tensor([0, 0, 0]), dim=0).shape == (0, 2)
     assert pf.repeat_interleave(pf.zeros(0, 2), pf.tensor([2]), dim=0).shape == (0, 2)
+    assert pf.repeat_interleave(counts.int()).dtype == pf.int32
+    with pytest.raises(pf.ShapeError):
+        pf.repeat_interleave(pf.ones(2, 2).long())
     check_grad(lambda v: pf.repeat_interleave(v, pf.tensor([3, 1]), 0), X)
     for bad in (4, 6):
         with pytest.raises(pf.ValueError, match="output_size"):
@@ -306,6 +318,9 @@ def test_logit_eps():
     v.logit(0.05).sum().backward()
     want = np.where((x >= 0.05) & (x <= 0.95), 1 / (x * (1 - x + (x == 1)) + (x == 0)), 0)
     np.testing.assert_allclose(v.grad.tolist(), want, rtol=1e-12)
+    v = t([-0.5, 0.25, 1.5], requires_grad=True)
+    v.logit().sum().backward()
+    np.testing.assert_allclose(v.grad.tolist(), [np.nan, 1 / (0.25 * 0.75), np.nan], rtol=1e-12)
 
 
 def exact_polygamma(n, values):
@@ -361,6 +376,15 @@ def test_scatter_reduce_gradients(reduce, include_self):
     assert pf.equal(
         y.scatter_reduce_(0, index, t(src), reduce, include_self=include_self), f(t(self), t(src))
     )
+
+
+def test_names_of_reductions():
+    x, i, s = t([1.0, 2.0]), pf.tensor([0, 0]), t([3.0, 4.0])
+    assert x.scatter(0, i, s, reduce="add").tolist() == [8, 2]
+    with pytest.raises(ValueError, match="'add' or 'multiply'"):
+        x.scatter(0, i, s, reduce="sum")
+    with pytest.raises(ValueError, match="amin"):
+        x.scatter_reduce(0, i, s, "add")
 
 
 def test_products_of_zeros_have_gradients():
