@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -287,7 +288,7 @@ class Allocator {
     return take_fitting(p.small, size);
   }
 
-  Block* take_fitting(std::set<Block*, BySize>& free, size_t size) {
+  Block* take_fitting(FreeList& free, size_t size) {
     auto it = free.lower_bound(size);
     if (it == free.end()) return nullptr;
     Block* b = *it;
@@ -295,17 +296,22 @@ class Allocator {
     if (b->size > settings_.max_split) {
       // Large blocks stay whole: only for what is large too, and nearly as large.
       if (size <= settings_.max_split || b->size - size >= kLargeSegment) return nullptr;
-      free.erase(it);
+      unlist(free, it);
       return b;
     }
-    free.erase(it);
+    unlist(free, it);
     if (settings_.split) split(b, size, free);
     return b;
   }
 
-  void split(Block* b, size_t size, std::set<Block*, BySize>& free) {
+  void split(Block* b, size_t size, FreeList& free) {
     if (b->size < size + align_) return;
-    auto* rest = new Block;
+    Block* rest;
+    try {
+      rest = make_block();
+    } catch (const std::bad_alloc&) {
+      return;  // it serves as it is
+    }
     rest->data = static_cast<char*>(b->data) + size;
     rest->size = b->size - size;
     rest->owner = this;
@@ -317,28 +323,28 @@ class Allocator {
     if (rest->next) rest->next->prev = rest;
     b->next = rest;
     b->size = size;
-    free.insert(rest);
+    list(free, rest);
   }
 
   // Makes a block free, together with its free neighbours.
-  void join(Block* b, std::set<Block*, BySize>& free) {
+  void join(Block* b, FreeList& free) {
     b->state = Block::Free;
     auto absorb = [&](Block* first, Block* second) {
       first->size += second->size;
       first->next = second->next;
       if (first->next) first->next->prev = first;
-      delete second;
+      delete_block(second);
     };
     if (Block* n = b->next; n && n->state == Block::Free) {
-      free.erase(n);
+      unlist(free, n);
       absorb(b, n);
     }
     if (Block* p = b->prev; p && p->state == Block::Free) {
-      free.erase(p);
+      unlist(free, p);
       absorb(p, b);
       b = p;
     }
-    free.insert(b);
+    list(free, b);
   }
 
   void join_bins(Pool& p) {
@@ -459,15 +465,24 @@ class Allocator {
     pf_status status = backend_->allocate(device_.index, size, &data);
     if (status != PF_OK) return status;
     ++stats_.device_allocs;
-    auto* s = new Segment{static_cast<char*>(data), size, stream, nullptr, 0, small};
-    auto* b = new Block;
+    Segment* s = nullptr;
+    Block* b = nullptr;
+    try {
+      s = new Segment{static_cast<char*>(data), size, stream, nullptr, 0, small};
+      b = make_block();
+      segments_.emplace(data, s);
+    } catch (const std::bad_alloc&) {
+      backend_->release(device_.index, data, size);
+      delete_block(b);
+      delete s;
+      throw;
+    }
     b->data = data;
     b->size = size;
     b->owner = this;
     b->stream = stream;
     b->segment = s;
     s->first = b;
-    segments_.emplace(data, s);
     account_segment(small, 1, static_cast<int64_t>(size));
     *out = b;
     return PF_OK;
@@ -479,7 +494,7 @@ class Allocator {
     ++stats_.device_frees;
     account_segment(s->small, -1, -static_cast<int64_t>(s->size));
     segments_.erase(s->base);
-    for (Block* b = s->first; b;) delete std::exchange(b, b->next);
+    for (Block* b = s->first; b;) delete_block(std::exchange(b, b->next));
     delete s;
   }
 
@@ -500,14 +515,14 @@ class Allocator {
   }
 
   // Gives segments back of which nothing is in use, the largest first; returns the bytes.
-  int64_t drop_free(std::set<Block*, BySize>& free, int64_t enough) {
+  int64_t drop_free(FreeList& free, int64_t enough) {
     int64_t dropped = 0;
     for (auto it = free.end(); it != free.begin() && dropped < enough;) {
       --it;
       Segment* s = (*it)->segment;
       if (s->live) continue;
       dropped += static_cast<int64_t>(s->size);
-      it = free.erase(it);
+      it = unlist(free, it);
       give_back(s);
     }
     return dropped;

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "core/allocator.h"
 
@@ -57,10 +60,38 @@ struct BySize {
   bool operator()(size_t size, const Block* b) const { return size < b->size; }
 };
 
+using FreeList = std::set<Block*, BySize>;
+// A block owns its place in a list of free ones from the start, so that freeing takes no memory.
+struct Listed : Block {
+  FreeList::node_type place;
+};
+inline Block* make_block() {
+  auto b = std::make_unique<Listed>();
+  FreeList one;
+  one.insert(b.get());
+  b->place = one.extract(one.begin());
+  return b.release();
+}
+inline void delete_block(Block* b) {
+  delete static_cast<Listed*>(b);
+}
+inline void list(FreeList& free, Block* b) {
+  free.insert(std::move(static_cast<Listed*>(b)->place));
+}
+inline FreeList::iterator unlist(FreeList& free, FreeList::iterator it) {
+  auto next = std::next(it);
+  Block* b = *it;
+  static_cast<Listed*>(b)->place = free.extract(it);
+  return next;
+}
+inline void unlist(FreeList& free, Block* b) {
+  unlist(free, free.find(b));
+}
+
 // What is free for one stream.
 struct Pool {
-  std::array<Block*, kClasses> bins{};    // small blocks of one size, not joined
-  std::set<Block*, BySize> small, large;  // joined with their free neighbours
+  std::array<Block*, kClasses> bins{};  // small blocks of one size, not joined
+  FreeList small, large;                // joined with their free neighbours
   int64_t binned = 0;
 };
 

@@ -13,6 +13,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/room.h"
 #include "pyflame/error.h"
 
 namespace pyflame {
@@ -56,6 +57,7 @@ std::vector<std::string> folders() {
 }
 
 thread_local std::string t_shortage;  // why host_allocate failed last
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_shortage); });
 
 // Blocks go back to the allocator as soon as the work that uses them is enqueued: it gives them to
 // later work of the same stream.

@@ -3,6 +3,8 @@
 
 #include <new>
 
+#include "core/room.h"
+
 namespace pyflame {
 
 // Freed objects of one size, kept by the thread that freed them.
@@ -32,6 +34,7 @@ class Pool {
 
  private:
   static constexpr int kKeep = 4096;
+  inline static const AtThreadStart kMade{[] { AtThreadStart::touch(&Pool<T>::instance()); }};
   ~Pool() {
     t_gone = true;
     while (head_) {
@@ -42,6 +45,7 @@ class Pool {
   }
   static Pool& instance() {
     static thread_local Pool pool;
+    (void)&kMade;
     return pool;
   }
   static thread_local bool t_gone;  // this thread's pool was destroyed; tensors may outlive it

@@ -9,6 +9,7 @@
 #include <new>
 #include <type_traits>
 
+#include "core/room.h"
 #include "cpu/attention_rows.h"
 #include "cpu/gemm_own.h"
 #include "cpu/kernel.h"
@@ -47,8 +48,10 @@ class Arena {
     size_t bytes = 0;
     ~Kept() { std::free(data); }
   };
+  inline static const AtThreadStart kMade{[] { AtThreadStart::touch(&Arena<T>::kept()); }};
   static Kept& kept() {
     thread_local Kept k;
+    (void)&kMade;
     return k;
   }
   static size_t& size() { return kept().bytes; }

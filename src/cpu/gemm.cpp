@@ -1,5 +1,5 @@
 // Which source computes a product. The choice is a function of the operands' shapes, strides and
-// dtype and of what is installed, never of time.
+// dtype and of what is installed, never of time or threads; while memory is out, it is ours.
 #include "cpu/gemm.h"
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "cpu/gemm_cells.h"
 #include "cpu/gemm_onednn.h"
 #include "cpu/gemm_own.h"
 #include "engine/trace.h"
@@ -68,14 +69,15 @@ void gemm(const Gemm& given) {
   }
   const GemmSource s = source().load(std::memory_order_relaxed);
   const double work = double(g.batch) * double(g.m) * double(g.n) * double(g.k);
-  if (s != GemmSource::Own && onednn_wants(g) && (work >= 1e5 || s == GemmSource::OneDnn)) {
+  if (s != GemmSource::Own && g.k > 0 && onednn_wants(g) &&
+      (work >= 1e5 || s == GemmSource::OneDnn)) {
     if (std::string why; (engine::tracing() || strict()) && !onednn_available(&why))
       engine::slow_path("matmul", "products run by our own kernel, as oneDNN is not there (" + why +
                                       "); install it, or ask for ours with PYFLAME_GEMM=own");
     normalise(g.m, g.k, &g.a_row, &g.a_col);
     normalise(g.k, g.n, &g.b_row, &g.b_col);
     if (plain(g.m, g.k, g.a_row, g.a_col) && plain(g.k, g.n, g.b_row, g.b_col) &&
-        (g.batch == 1 || (g.a_batch > 0 && g.b_batch > 0)) && gemm_onednn(g))
+        (g.batch == 1 || (g.a_batch > 0 && g.b_batch > 0)) && gemm_in_cells(g))
       return;
   }
   gemm_own(g);

@@ -1,16 +1,25 @@
 // oneDNN through its C interface, with dlopen. Its two major versions differ in how descriptors
 // are made; both are called here through opaque pointers, so no header of it is needed: version 2
 // initialises structs in place (given generous buffers), version 3 returns handles.
+//
+// It has code generated into memory that it does not check, when a primitive is made and when it
+// first runs: where an address-space limit leaves too little for that, it is not asked.
 #include "cpu/gemm_onednn.h"
 
 #include <dlfcn.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 
+#include "core/backends.h"
+#include "core/room.h"
+#include "cpu/gemm_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -20,6 +29,9 @@ namespace pyflame::cpu {
 // oneDNN runs its own OpenMP threads, which a pool of std::thread cannot keep apart.
 bool onednn_available(std::string* text) {
   *text = "this build uses std::thread";
+  return false;
+}
+bool onednn_takes(const Gemm&) {
   return false;
 }
 bool gemm_onednn(const Gemm&) {
@@ -35,7 +47,11 @@ namespace {
 constexpr int kCpu = 1, kInOrder = 1, kScratchpadUser = 1, kQueryImpl = 8, kQueryScratchpad = 136;
 constexpr int kF16 = 1, kBf16 = 2, kF32 = 3;
 constexpr int kSrc = 1, kDst = 17, kWeights = 33, kBias = 41, kScratchpad = 80;
+constexpr int kOutOfMemory = 1, kRuntimeError = 5;  // statuses
 constexpr int kMaxDims = 12;
+// Opening maps 40 MB; version 2.6 then generates 9 MB of code at its first product, and up to half
+// a megabyte for another. With what malloc takes for a thread, and a margin for other versions.
+constexpr size_t kRoomToOpen = size_t{160} << 20, kRoomToMake = size_t{64} << 20;
 constexpr unsigned kRuntimeOpenMp = 2, kRuntimeSequential = 1;
 
 struct Version {
@@ -52,6 +68,7 @@ using DnnlDims = int64_t[kMaxDims];
 struct Library {
   std::string text;  // its version, or why there is none
   bool ok = false;
+  bool present = false;  // but perhaps not usable
   int major = 0;
   void* engine = nullptr;
 
@@ -81,6 +98,7 @@ struct Library {
   int (*matmul_pd_create)(void**, void*, const void*, const void*, const void*, const void*,
                           const void*) = nullptr;
 
+  explicit Library(const char* why) : text(why) {}
   Library() {
     void* so = nullptr;
     const char* path = std::getenv("PYFLAME_ONEDNN_PATH");
@@ -93,8 +111,10 @@ struct Library {
       for (int minor = 20; minor >= 0 && !so; --minor)
         so = dlopen(("libdnnl.so.3." + std::to_string(minor)).c_str(), RTLD_NOW | RTLD_LOCAL);
     }
+    present = so || path;
     if (!so) {
-      text = path ? std::string("cannot open ") + path
+      const char* why = path ? dlerror() : nullptr;
+      text = path ? std::string("cannot open ") + path + (why ? std::string(": ") + why : "")
                   : "no libdnnl.so.3, libdnnl.so.2 or libdnnl.so.3.N is installed";
       return;
     }
@@ -155,8 +175,29 @@ struct Library {
   }
 };
 
+void warn_once(const std::string& why) {
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true))
+    notice(("oneDNN cannot be used (" + why +
+            "); products run by PyFlame's own kernel. Mend the installation, or set "
+            "PYFLAME_GEMM=own to choose that kernel")
+               .c_str());
+}
+
+// Opened at the first product; while there is no room for it, one that is not usable.
 Library& library() {
-  static Library* l = new Library;  // never closed: threads may still hold its objects
+  static std::atomic<Library*> opened{nullptr};
+  if (Library* l = opened.load(std::memory_order_acquire)) return *l;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (Library* l = opened.load(std::memory_order_acquire)) return *l;
+  if (!has_room(kRoomToOpen)) {
+    static Library none{"too little memory to open it"};
+    return none;
+  }
+  Library* l = new Library;  // never closed: threads may still hold its objects
+  opened.store(l, std::memory_order_release);
+  if (l->present && !l->ok) warn_once(l->text);
   return *l;
 }
 
@@ -187,7 +228,7 @@ class Md {
 
 struct Key {
   int64_t batch, m, n, k, a_batch, a_row, a_col, b_batch, b_row, b_col, c_batch, c_row;
-  int32_t dtype, bias, threads, pad;
+  int32_t dtype, bias;
   bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof o) == 0; }
 };
 struct KeyHash {
@@ -200,7 +241,8 @@ struct KeyHash {
 };
 
 struct Entry {
-  bool usable = false;
+  bool usable = false;  // it has a good kernel for this product
+  bool ran = false;     // it has generated all its code
   void* primitive = nullptr;
   void *a = nullptr, *b = nullptr, *c = nullptr, *bias = nullptr, *scratch = nullptr;
   size_t scratch_bytes = 0;
@@ -220,7 +262,8 @@ int dnnl_type(DType t) {
   return t == DType::Float32 ? kF32 : t == DType::BFloat16 ? kBf16 : kF16;
 }
 
-void build(const Gemm& g, Entry* e) {
+// False when something failed that may go well another time.
+bool build(const Gemm& g, Entry* e) {
   Library& l = library();
   const int nd = g.batch > 1 ? 3 : 2, skip = g.batch > 1 ? 0 : 1;
   const int type = dnnl_type(g.dtype);
@@ -235,8 +278,8 @@ void build(const Gemm& g, Entry* e) {
   if (!make(a, g.batch, g.m, g.k, g.a_batch, g.a_row, g.a_col) ||
       !make(b, g.batch, g.k, g.n, g.b_batch, g.b_row, g.b_col) ||
       !make(c, g.batch, g.m, g.n, g.c_batch, g.c_row, 1))
-    return;
-  if (g.bias && !make(bias, 1, 1, g.n, g.n, g.n, 1)) return;
+    return true;
+  if (g.bias && !make(bias, 1, 1, g.n, g.n, g.n, 1)) return true;
 
   struct Owned {
     void* p = nullptr;
@@ -247,55 +290,52 @@ void build(const Gemm& g, Entry* e) {
   } attr{nullptr, l.attr_destroy}, pd{nullptr, l.pd_destroy};
   // Without this, one primitive used by two threads gives wrong products silently.
   if (l.attr_create(&attr.p) != 0 || l.attr_set_scratchpad_mode(attr.p, kScratchpadUser) != 0)
-    return;
+    return false;
+  auto gone_for_good = [](int status) { return status != kOutOfMemory && status != kRuntimeError; };
   if (l.major == 2) {
     alignas(64) char desc[16384];  // dnnl_matmul_desc_t of version 2 takes about 3500
     std::memset(desc, 0, sizeof desc);
-    if (l.matmul_init(desc, a.get(), b.get(), bias.get(), c.get()) != 0 ||
-        l.pd_create(&pd.p, desc, attr.p, l.engine, nullptr) != 0)
-      return;
-  } else if (l.matmul_pd_create(&pd.p, l.engine, a.get(), b.get(), bias.get(), c.get(), attr.p) !=
-             0) {
-    return;
+    if (int s = l.matmul_init(desc, a.get(), b.get(), bias.get(), c.get())) return gone_for_good(s);
+    if (int s = l.pd_create(&pd.p, desc, attr.p, l.engine, nullptr)) return gone_for_good(s);
+  } else if (int s = l.matmul_pd_create(&pd.p, l.engine, a.get(), b.get(), bias.get(), c.get(),
+                                        attr.p)) {
+    return gone_for_good(s);
   }
   const char* impl = nullptr;
   if (l.pd_query(pd.p, kQueryImpl, 0, &impl) != 0 || !impl || std::strncmp(impl, "ref", 3) == 0)
-    return;
+    return true;
   const void* scratch = l.pd_query_md(pd.p, kQueryScratchpad, 0);
   e->scratch_bytes = scratch ? l.md_size(scratch) : 0;
-  if (l.primitive_create(&e->primitive, pd.p) != 0) return;
+  if (l.primitive_create(&e->primitive, pd.p) != 0) return false;
   static char nowhere[64];
   if (l.memory_create(&e->a, a.get(), l.engine, nowhere) != 0 ||
       l.memory_create(&e->b, b.get(), l.engine, nowhere) != 0 ||
       l.memory_create(&e->c, c.get(), l.engine, nowhere) != 0)
-    return;
-  if (g.bias && l.memory_create(&e->bias, bias.get(), l.engine, nowhere) != 0) return;
-  if (e->scratch_bytes && l.memory_create(&e->scratch, scratch, l.engine, nowhere) != 0) return;
+    return false;
+  if (g.bias && l.memory_create(&e->bias, bias.get(), l.engine, nowhere) != 0) return false;
+  if (e->scratch_bytes && l.memory_create(&e->scratch, scratch, l.engine, nowhere) != 0)
+    return false;
   e->usable = true;
+  return true;
 }
 
 // Everything that execution writes to belongs to one thread.
 struct PerThread {
   std::unordered_map<Key, std::unique_ptr<Entry>, KeyHash> cache;
-  void* stream = nullptr;
-  void* scratch = nullptr;
-  size_t scratch_bytes = 0;
-  ~PerThread() { std::free(scratch); }  // the stream is the library's to lose
+  void* stream = nullptr;  // the library's to lose
+  Scratch scratch;
+  std::chrono::steady_clock::time_point next_try{};  // after a failure
 };
 thread_local PerThread t_state;
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_state); });
 constexpr size_t kMaxEntries = 1024;
+constexpr std::chrono::seconds kPause{1};
 
-}  // namespace
-
-bool onednn_available(std::string* text) {
+// What runs this product on the calling thread, made if need be. Null when nothing does, now or
+// ever; nothing of the library's has thrown.
+Entry* find(const Gemm& g) {
   Library& l = library();
-  *text = l.text;
-  return l.ok;
-}
-
-bool gemm_onednn(const Gemm& g) {
-  Library& l = library();
-  if (!l.ok) return false;
+  if (!l.ok) return nullptr;
   PerThread& me = t_state;
   const Key key{g.batch,
                 g.m,
@@ -310,41 +350,80 @@ bool gemm_onednn(const Gemm& g) {
                 g.c_batch,
                 g.c_row,
                 static_cast<int32_t>(g.dtype),
-                g.bias != nullptr,
-                library_threads(),
-                0};
+                g.bias != nullptr};
   auto it = me.cache.find(key);
   if (it == me.cache.end()) {
-    if (!me.stream && l.stream_create(&me.stream, l.engine, kInOrder) != 0) return false;
+    if (me.next_try.time_since_epoch().count() != 0 &&
+        std::chrono::steady_clock::now() < me.next_try)
+      return nullptr;
+    if (!has_room(kRoomToMake)) {
+      me.cache.clear();  // whoever needs memory now may have it
+      return nullptr;
+    }
     if (me.cache.size() >= kMaxEntries) me.cache.clear();
+    bool done = me.stream || l.stream_create(&me.stream, l.engine, kInOrder) == 0;
     auto entry = std::make_unique<Entry>();
-    build(g, entry.get());
+    done = done && build(g, entry.get());
+    if (!done) {
+      me.next_try = std::chrono::steady_clock::now() + kPause;
+      if (has_room(2 * kRoomToMake)) warn_once(l.text + " failed");
+      return nullptr;
+    }
     it = me.cache.emplace(key, std::move(entry)).first;
   }
-  Entry& e = *it->second;
-  if (!e.usable) return false;
-  if (e.scratch_bytes > me.scratch_bytes) {
-    std::free(me.scratch);
-    me.scratch_bytes = 0;
-    const size_t bytes = (e.scratch_bytes + 4095) / 4096 * 4096;
-    me.scratch = std::aligned_alloc(4096, bytes);
-    if (!me.scratch) return false;
-    me.scratch_bytes = bytes;
+  Entry* e = it->second.get();
+  return e->usable && (e->ran || has_room(kRoomToMake)) ? e : nullptr;
+}
+
+// Failures come as a status, and std::bad_alloc through the C interface where memory is out.
+template <class F>
+bool try_library(F&& f) {
+  try {
+    LibraryAlone alone;
+    return f();
+  } catch (const std::exception&) {
+    return false;
   }
-  l.memory_set_handle(e.a, const_cast<void*>(g.a));
-  l.memory_set_handle(e.b, const_cast<void*>(g.b));
-  l.memory_set_handle(e.c, g.c);
-  ExecArg args[5] = {{kSrc, e.a}, {kWeights, e.b}, {kDst, e.c}};
-  int n = 3;
-  if (g.bias) {
-    l.memory_set_handle(e.bias, const_cast<void*>(g.bias));
-    args[n++] = {kBias, e.bias};
-  }
-  if (e.scratch) {
-    l.memory_set_handle(e.scratch, me.scratch);
-    args[n++] = {kScratchpad, e.scratch};
-  }
-  return l.primitive_execute(e.primitive, me.stream, n, args) == 0 && l.stream_wait(me.stream) == 0;
+}
+
+}  // namespace
+
+bool onednn_available(std::string* text) {
+  Library& l = library();
+  *text = l.text;
+  return l.ok;
+}
+
+bool onednn_takes(const Gemm& g) {
+  return try_library([&] { return find(g) != nullptr; });
+}
+
+bool gemm_onednn(const Gemm& g) {
+  return try_library([&] {
+    Entry* found = find(g);
+    if (!found) return false;
+    Entry& e = *found;
+    Library& l = library();
+    PerThread& me = t_state;
+    void* scratch = e.scratch ? me.scratch.get<char>(e.scratch_bytes) : nullptr;
+    l.memory_set_handle(e.a, const_cast<void*>(g.a));
+    l.memory_set_handle(e.b, const_cast<void*>(g.b));
+    l.memory_set_handle(e.c, g.c);
+    ExecArg args[5] = {{kSrc, e.a}, {kWeights, e.b}, {kDst, e.c}};
+    int n = 3;
+    if (g.bias) {
+      l.memory_set_handle(e.bias, const_cast<void*>(g.bias));
+      args[n++] = {kBias, e.bias};
+    }
+    if (e.scratch) {
+      l.memory_set_handle(e.scratch, scratch);
+      args[n++] = {kScratchpad, e.scratch};
+    }
+    e.ran =
+        l.primitive_execute(e.primitive, me.stream, n, args) == 0 && l.stream_wait(me.stream) == 0;
+    me.scratch.trim();
+    return e.ran;
+  });
 }
 
 #endif

@@ -9,7 +9,9 @@ namespace pyflame::cpu {
 
 // "onednn 2.6.3", or why it cannot be used ("libdnnl.so.3: cannot open ..."). Opens it.
 bool onednn_available(std::string* text);
-// False when oneDNN has no good kernel for this product (then nothing was written).
+// Whether oneDNN has a good kernel for this product, and memory for it. gemm_onednn asks too.
+bool onednn_takes(const Gemm&);
+// On the calling thread alone. False when it did not (then c holds anything). Neither throws.
 bool gemm_onednn(const Gemm&);
 
 }  // namespace pyflame::cpu

@@ -4,11 +4,10 @@
 #include "cpu/gemm_own.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <new>
 #include <type_traits>
 
+#include "core/room.h"
+#include "cpu/gemm_scratch.h"
 #include "cpu/kernel.h"
 #include "cpu/threads.h"
 
@@ -19,35 +18,8 @@ constexpr int64_t kK = 256;   // steps of k in one block: a panel of b is then 3
 constexpr int64_t kM = 192;   // rows of a packed block of a: 192 KB of float32
 constexpr int64_t kN = 1024;  // columns of a packed block of b: 1 MB of float32
 
-// A buffer of the thread that only grows, up to a bound above which it is given back.
-class Scratch {
- public:
-  ~Scratch() { std::free(data_); }
-  template <class T>
-  T* get(size_t count) {
-    size_t bytes = (count * sizeof(T) + 4095) / 4096 * 4096;
-    if (bytes > size_) {
-      std::free(data_);
-      size_ = 0;
-      data_ = std::aligned_alloc(4096, bytes);
-      if (!data_) throw std::bad_alloc();
-      size_ = bytes;
-    }
-    return static_cast<T*>(data_);
-  }
-  void trim() {
-    if (size_ > (size_t{16} << 20)) {
-      std::free(data_);
-      data_ = nullptr;
-      size_ = 0;
-    }
-  }
-
- private:
-  void* data_ = nullptr;
-  size_t size_ = 0;
-};
 thread_local Scratch t_a, t_b, t_c, t_bias;
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_a); });
 
 // Tiles of `rows` rows split evenly: no tile of one row beside tiles of twelve.
 struct Split {

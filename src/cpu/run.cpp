@@ -11,12 +11,14 @@
 #include <new>
 #include <string>
 
+#include "core/room.h"
 #include "pyflame/error.h"
 
 namespace pyflame::cpu {
 namespace {
 
 thread_local std::string t_error;
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_error); });
 
 // "MemAvailable:  123 kB" of /proc/meminfo in bytes; 0 when not there.
 size_t meminfo(const char* key) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/room.h"
 #include "cpu/move.h"
 #include "cpu/strided.h"
 #include "cpu/tape_code.h"
@@ -42,6 +43,7 @@ struct Scratch {
   }
 };
 thread_local Scratch scratch;
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&scratch); });
 
 // Of a thread's scratch, for tiles of at most n elements.
 struct Layout {

@@ -16,6 +16,7 @@
 #include <exception>
 #include <fstream>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include <thread>
 #endif
 
+#include "core/room.h"
 #include "pyflame/device.h"
 #include "pyflame/error.h"
 
@@ -144,6 +146,12 @@ struct Mark {
   }
 };
 thread_local Mark t_mark;
+[[maybe_unused]] const AtThreadStart g_mark([] {
+  AtThreadStart::touch(&t_mark);
+#ifdef PYFLAME_OPENMP
+  omp_set_num_threads(omp_get_max_threads());  // libgomp keeps what is set in memory of its own
+#endif
+});
 
 [[maybe_unused]] const int g_atfork = pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
 
@@ -197,10 +205,108 @@ struct Region {
 
 #ifdef PYFLAME_OPENMP
 
-void run_region(Region& r) {
-#pragma omp parallel num_threads(r.parts)
+// libgomp ends the process when it cannot make a thread. So it makes them here alone, when as many
+// could just be made, and keeps them: every region has the same number, for libgomp ends the rest
+// of a larger team. Parts beyond the threads that there are fall to those, others stay idle.
+thread_local int t_team = 1;
+
+// What libgomp gives its threads.
+size_t stack_size() {
+  pthread_attr_t attr;
+  size_t bytes = size_t{8} << 20;
+  if (pthread_attr_init(&attr) == 0) {
+    pthread_attr_getstacksize(&attr, &bytes);
+    pthread_attr_destroy(&attr);
+  }
+  for (const char* name : {"OMP_STACKSIZE", "GOMP_STACKSIZE"})
+    if (const char* text = std::getenv(name)) {
+      char* unit;
+      const size_t n = std::strtoull(text, &unit, 10);
+      while (*unit == ' ') ++unit;
+      const int shift = *unit == 'B' || *unit == 'b'   ? 0
+                        : *unit == 'M' || *unit == 'm' ? 20
+                        : *unit == 'G' || *unit == 'g' ? 30
+                                                       : 10;
+      if (unit != text) bytes = std::max(bytes, n << shift);
+    }
+  return bytes;
+}
+
+// How many of n more threads the system has, all at once, with memory for each (glibc gives most an
+// arena of 64 MB of addresses, which later threads take over); none when there is none beside.
+int threads_to_be_had(int n) {
+  constexpr size_t kOwn = size_t{64} << 10;
+  const size_t beside = (size_t{1} << 20) + static_cast<size_t>(n) * kOwn;
+  std::vector<pthread_t> made;
+  pthread_attr_t attr;
+  if (!has_room(beside) || pthread_attr_init(&attr) != 0) return 0;
+  pthread_attr_setstacksize(&attr, stack_size());
+  struct Probe {
+    std::mutex gate;  // closed until all are there
+    std::atomic<int> begun{0}, failed{0};
+  } probe;
+  bool room;
   {
-    // Fewer threads than asked for may come: each then takes several parts.
+    std::lock_guard closed(probe.gate);
+    try {
+      made.reserve(static_cast<size_t>(n));
+      for (pthread_t t; static_cast<int>(made.size()) < n; made.push_back(t))
+        if (pthread_create(
+                &t, &attr,
+                [](void* context) -> void* {
+                  Probe& p = *static_cast<Probe*>(context);
+                  void* volatile own = std::malloc(kOwn);
+                  if (!own) ++p.failed;
+                  ++p.begun;
+                  std::lock_guard wait(p.gate);
+                  std::free(own);
+                  return nullptr;
+                },
+                &probe) != 0)
+          break;
+    } catch (const std::bad_alloc&) {
+    }
+    while (probe.begun < static_cast<int>(made.size())) sched_yield();
+    room = has_room(beside);
+  }
+  for (pthread_t t : made) pthread_join(t, nullptr);
+  pthread_attr_destroy(&attr);
+  return room && probe.failed == 0 ? static_cast<int>(made.size()) : 0;
+}
+
+// The threads of a region with so many parts, the calling one among them.
+int team_for(int parts) {
+  thread_local int64_t next_try = 0;  // milliseconds: not at every region while there are too few
+  const int most = std::min(configured(), omp_get_thread_limit());
+  if (t_team > most) t_team = most;
+  if (parts <= t_team || t_team == most || now() < next_try) return t_team;
+  const int want = 1 + threads_to_be_had(std::min(parts, most) - 1);
+  if (want > t_team) {
+    int got = 1;
+    std::atomic<int> ready{0};
+#pragma omp parallel num_threads(want)
+    {
+      if (omp_get_thread_num() == 0) got = omp_get_num_threads();
+      try {
+        start_thread();
+        ++ready;
+      } catch (const std::bad_alloc&) {
+      }
+    }
+    t_team = ready == got ? got : 1;
+  }
+  if (t_team < std::min(parts, most)) next_try = now() + kIdle;
+  return t_team;
+}
+
+void run_region(Region& r) {
+  const int team = team_for(r.parts);
+  if (team == 1) {
+    for (int part = 0; part < r.parts; ++part) r.run(part);
+    return;
+  }
+#pragma omp parallel num_threads(team)
+  {
     int step = omp_get_num_threads();
     for (int part = omp_get_thread_num(); part < r.parts; part += step) r.run(part);
   }
@@ -214,16 +320,21 @@ class Pool {
   bool run(Region& r) {  // false while another thread is in it: it was idle, then came back
     std::unique_lock lock(mutex_);
     if (region_) return false;
-    while (static_cast<int>(workers_) < r.parts - 1) {
-      size_t id = ++workers_;
-      std::thread([this, id] { work(static_cast<int>(id)); }).detach();
+    try {
+      while (workers_ < r.parts - 1) {
+        std::thread([this, id = workers_ + 1] { work(id); }).detach();
+        ++workers_;
+      }
+    } catch (const std::exception&) {
+      if (workers_ == 0) return false;  // no thread to be had
     }
     region_ = &r;
-    left_ = r.parts - 1;
+    step_ = left_ = std::min(workers_, r.parts - 1);
+    ++step_;
     ++generation_;
     lock.unlock();
     start_.notify_all();
-    r.run(0);
+    take(r, 0);
     lock.lock();
     done_.wait(lock, [&] { return left_ == 0; });
     region_ = nullptr;
@@ -231,6 +342,9 @@ class Pool {
   }
 
  private:
+  void take(Region& r, int id) {
+    for (int part = id; part < r.parts; part += step_) r.run(part);
+  }
   void work(int id) {
     uint64_t seen = 0;
     std::unique_lock lock(mutex_);
@@ -238,9 +352,9 @@ class Pool {
       start_.wait(lock, [&] { return region_ != nullptr && generation_ != seen; });
       seen = generation_;
       Region* r = region_;
-      if (id >= r->parts) continue;
+      if (id >= step_) continue;
       lock.unlock();
-      r->run(id);
+      take(*r, id);
       lock.lock();
       if (--left_ == 0) done_.notify_one();
     }
@@ -249,8 +363,9 @@ class Pool {
   std::condition_variable start_, done_;
   Region* region_ = nullptr;
   uint64_t generation_ = 0;
-  int left_ = 0;
-  size_t workers_ = 0;
+  int left_ = 0;  // workers that have not finished the region
+  int step_ = 1;  // threads of the region
+  int workers_ = 0;
 };
 
 void run_region(Region& r) {
@@ -294,21 +409,16 @@ void set_num_threads(int n) {
   g_threads.store(std::max(n, 1), std::memory_order_relaxed);
 }
 
-int library_threads() {
-  Mark& me = t_mark;
-  int n = 1;
-  if (!me.inside && !g_forked.load(std::memory_order_relaxed)) {
-    n = configured();
-    if (n > 1 && !take_pool(me)) n = 1;
-  }
+LibraryAlone::LibraryAlone() {
 #ifdef PYFLAME_OPENMP
-  thread_local int told = 0;
-  if (told != n) {
-    omp_set_num_threads(n);  // of this thread only
-    told = n;
-  }
+  before_ = omp_get_max_threads();
+  if (before_ != 1) omp_set_num_threads(1);
 #endif
-  return n;
+}
+LibraryAlone::~LibraryAlone() {
+#ifdef PYFLAME_OPENMP
+  if (before_ != 1) omp_set_num_threads(before_);
+#endif
 }
 
 }  // namespace pyflame::cpu

@@ -13,9 +13,19 @@ void parallel(int64_t n, int64_t grain, RangeFn fn, void* context);
 
 int num_threads();  // that a parallel_for of the calling thread would use at most
 void set_num_threads(int n);
-// The same for a library that runs its own OpenMP regions (oneDNN); takes the pool and tells
-// OpenMP. Call before every use of such a library.
-int library_threads();
+
+// While it lives, a library with OpenMP regions of its own (oneDNN) has none on this thread: how
+// many threads it took would show in its results.
+class LibraryAlone {
+ public:
+  LibraryAlone();
+  ~LibraryAlone();
+  LibraryAlone(const LibraryAlone&) = delete;
+  LibraryAlone& operator=(const LibraryAlone&) = delete;
+
+ private:
+  int before_ = 1;
+};
 
 // Runs fn(begin, end) over disjoint ranges that cover [0, n). At most n / grain ranges; one
 // range, on the calling thread, when n <= grain, inside another parallel_for, or when another

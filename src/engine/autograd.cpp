@@ -47,20 +47,20 @@ Node::Node(const char* n) : sequence(g_sequence.fetch_add(2, std::memory_order_r
 Node::~Node() = default;
 
 void Node::destroy(Node* n) noexcept {
-  // Dropping a node drops its edges, which may drop nodes, 100,000 deep: a queue, no recursion.
-  static thread_local std::vector<Node*>* queue = nullptr;
-  if (queue) {
-    queue->push_back(n);
-    return;
-  }
-  std::vector<Node*> list{n};
-  queue = &list;
-  while (!list.empty()) {
-    Node* next = list.back();
-    list.pop_back();
+  // Dropping a node drops its edges, which may drop nodes, 100,000 deep: a list, no recursion. It
+  // goes through numbers that nobody asks for any more, for there may be no memory.
+  static_assert(sizeof n->sequence >= sizeof n);
+  static thread_local Node* first = nullptr;
+  static thread_local bool running = false;
+  n->sequence = reinterpret_cast<uintptr_t>(first);
+  first = n;
+  if (running) return;
+  running = true;
+  while (Node* next = first) {
+    first = reinterpret_cast<Node*>(next->sequence);
     delete next;
   }
-  queue = nullptr;
+  running = false;
 }
 
 void Node::each_owned(Owned& o) const {

@@ -10,6 +10,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/room.h"
 #include "engine/group.h"
 #include "engine/trace.h"
 #include "ops/pointwise.h"
@@ -42,7 +43,8 @@ GilScope::~GilScope() {
 }
 namespace {
 thread_local std::string t_site;  // from before the GIL was given away
-}
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_site); });
+}  // namespace
 std::string call_site() {
   if (t_gil_state) return t_site;
   return g_hooks.call_site ? g_hooks.call_site() : std::string();

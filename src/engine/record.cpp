@@ -8,6 +8,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/room.h"
 #include "engine/group.h"
 #include "engine/placement.h"
 #include "engine/trace.h"
@@ -63,6 +64,7 @@ struct ThreadGroup {
 thread_local Group* t_group = nullptr;
 
 Group& make_my_group() {
+  start_thread();
   static thread_local ThreadGroup owner;
   t_group = owner.group;
   return *t_group;

@@ -10,6 +10,7 @@
 #include "core/allocator.h"
 #include "core/backends.h"
 #include "core/pinned.h"
+#include "core/room.h"
 #include "core/stream.h"
 #include "engine/group.h"
 #include "pyflame/memory.h"
@@ -22,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 // The calling thread's choice for each device; none: the default stream. The group has the same
 // as bare pointers, null on backends where every call has finished when it returns.
 thread_local std::map<std::pair<DeviceType, int>, Stream> t_current;
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_current); });
 
 std::pair<DeviceType, int> key_of(Device d) {
   return {d.type, d.index};

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "codegen/range.h"
+#include "core/room.h"
 #include "engine/placement.h"
 #include "ops/pointwise_text.h"
 #include "pyflame/autograd.h"
@@ -39,6 +40,7 @@ State& state() {
   static thread_local State s;
   return s;
 }
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&state()); });
 
 void switch_on(Slot slot, bool on) {
   const uint8_t before = t_on, bit = static_cast<uint8_t>(1u << slot);

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cpu/gemm_cells.h"
 #include "cpu/kernel.h"
 #include "pyflame/device.h"
 
@@ -251,6 +254,78 @@ TEST(Gemm, NeitherThreadsNorRowBlocksChangeABit) {
         }
       }
   set_num_threads(before);
+}
+
+// Of all kinds: small, tall, flat, with few results of many terms, in batches, in any layout. More
+// than a few hundred by PYFLAME_TEST_PRODUCTS.
+TEST(Gemm, NoShapeDependsOnThreads) {
+  const int before = get_num_threads();
+  const char* text = std::getenv("PYFLAME_TEST_PRODUCTS");
+  const int count = text ? std::atoi(text) : 200;
+  std::mt19937 random(text ? std::random_device{}() : 11u);
+  auto size = [&](double most) {
+    return std::max<int64_t>(
+        1, std::llround(std::exp2(std::uniform_real_distribution<double>(0, most)(random))));
+  };
+  auto pick = [&](auto list) {
+    return *(list.begin() + static_cast<int64_t>(random() % list.size()));
+  };
+  constexpr double kMost = 2e7;  // multiplications
+  for (int i = 0; i < count; ++i) {
+    Case c{pick(std::initializer_list<int64_t>{1, 1, 1, 1, 2, 7, 40}),
+           size(10),
+           size(10),
+           size(10),
+           pick(std::initializer_list<Layout>{Layout::Plain, Layout::Transposed, Layout::Padded,
+                                              Layout::Strided}),
+           pick(std::initializer_list<Layout>{Layout::Plain, Layout::Transposed, Layout::Padded,
+                                              Layout::Strided}),
+           random() % 3 == 0};
+    if (random() % 4 == 0) c = {1, size(6), size(6), size(16), c.a, c.b, c.bias};
+    const double rest = double(c.batch) * double(c.m) * double(c.n);
+    c.k = std::max<int64_t>(1, std::min(c.k, static_cast<int64_t>(kMost / rest)));
+    const DType t =
+        pick(std::initializer_list<DType>{DType::Float32, DType::Float32, DType::Float32,
+                                          DType::BFloat16, DType::Float16, DType::Float64});
+    Product p(random, t, c);
+    set_num_threads(1);
+    cpu::gemm(p.g);
+    const std::vector<char> once = p.out;
+    if (i % 10 == 0 && rest * double(c.k) < 1e6) {
+      EXPECT_LE(p.error(), 1) << p.str();
+    }
+    for (int threads : {2, 3, 4, 5, 6, 7, 8}) {
+      set_num_threads(threads);
+      std::fill(p.out.begin(), p.out.end() - 8, 0);
+      cpu::gemm(p.g);
+      EXPECT_EQ(std::memcmp(once.data(), p.out.data(), once.size()), 0)
+          << p.str() << " threads " << threads;
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST(Gemm, CellsAreNeverEmptyAndCoverAProduct) {
+  std::mt19937 random(12);
+  const float x = 1;
+  float y = 0;
+  for (int i = 0; i < 300; ++i) {
+    auto size = [&](int most) { return (int64_t{1} << (random() % most)) + int64_t(random() % 5); };
+    Gemm g{};
+    g.batch = size(7), g.m = size(12), g.n = size(12), g.k = size(17), g.dtype = DType::Float32;
+    g.a = g.b = &x, g.c = &y;
+    const cpu::Cells cells(g);
+    EXPECT_TRUE(cells.parts == 1 || g.batch == 1);
+    double covered = 0;
+    for (int64_t c = 0; c < cells.count(); ++c) {
+      const Gemm cell = cells.at(g, c, &y);
+      ASSERT_TRUE(cell.m > 0 && cell.n > 0 && cell.k > 0 && cell.batch > 0);
+      covered += double(cell.batch) * double(cell.m) * double(cell.n) * double(cell.k);
+    }
+    if (cells.parts == 1) {
+      EXPECT_EQ(covered, double(g.batch) * double(g.m) * double(g.n) * double(g.k));
+    }
+  }
 }
 
 TEST(Gemm, BiasIsRoundedOnceWithTheSum) {
