@@ -119,7 +119,6 @@ def test_typed_tensors(t, kind):
     assert tuple(cls(t.Size([4])).shape) == (4,)
 
 
-@pytest.mark.cpu_only
 def test_typed_tensors_in_annotations():
     def f(x: pf.FloatTensor, y: typing.Optional["pf.cuda.LongTensor"] = None) -> pf.BoolTensor:
         return x > 0

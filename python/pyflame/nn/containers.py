@@ -196,11 +196,12 @@ def _as_parameter(value):
     return value
 
 
-def _describe(value):
+def _describe(value, elements):
+    """A value in a list or dict; `elements` says how PyTorch writes its dtype there."""
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else type(value).__name__
         size = "x".join(str(s) for s in value.shape)
-        return f"{kind} containing: [{value.dtype} of size {size}]"
+        return f"{kind} containing: [{elements(value)} of size {size}]"
     return f"Object of type: {type(value).__name__}"
 
 
@@ -241,7 +242,9 @@ class ParameterList(Module):
         return self.extend(values)
 
     def extra_repr(self):
-        return "\n".join(f"  ({i}): {_describe(value)}" for i, value in enumerate(self))
+        return "\n".join(
+            f"  ({i}): {_describe(value, lambda t: t.dtype)}" for i, value in enumerate(self)
+        )
 
 
 class ParameterDict(Module):
@@ -297,4 +300,6 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self):
-        return "\n".join(f"  ({key}): {_describe(value)}" for key, value in self.items())
+        return "\n".join(
+            f"  ({key}): {_describe(value, lambda t: t.type())}" for key, value in self.items()
+        )

@@ -131,3 +131,42 @@ torch.use_deterministic_algorithms(False)
 with torch.device("cpu"):
     x = torch.zeros(2)
 r = x.device.type
+
+# %% switches of backends
+torch.backends.cudnn.deterministic = True
+torch.backends.cudnn.benchmark = False
+r = [
+    torch.backends.cudnn.deterministic,
+    torch.backends.cudnn.benchmark,
+    torch.backends.mps.is_available(),
+]
+torch.backends.cudnn.deterministic = False
+
+
+# %% a seed for everything
+def set_seed(seed):
+    import random
+
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
+    torch.backends.cudnn.deterministic = False
+    return seed
+
+
+r = set_seed(42)
+
+# %% typed tensors [host]
+x = torch.zeros(2)
+r = [
+    isinstance(x, torch.FloatTensor),
+    isinstance(x.long(), torch.LongTensor),
+    isinstance(x, torch.LongTensor),
+]
+s = [
+    x.type("torch.DoubleTensor"),
+    x.type(torch.LongTensor),
+    x.type() == "torch.FloatTensor" or x.type() == "pyflame.FloatTensor",
+]

@@ -233,3 +233,12 @@ x = torch.arange(6.0).view(2, 3)
 a = repr(x.t())
 b = repr(x[:, ::2])
 c = repr(x.expand(2, 2, 3))
+
+# %% lists and dicts of parameters
+a = repr(nn.ParameterDict({"a": torch.ones(2, 3), "b": torch.ones(1).double()}))
+b = repr(nn.ParameterList([torch.ones(2, 3), torch.tensor(1.0)]))
+
+# %% what was missing when loading
+m = nn.Linear(1, 1)
+a = repr(m.load_state_dict({"weight": torch.ones(1, 1), "other": torch.ones(1)}, strict=False))
+b = repr(m.load_state_dict(m.state_dict()))
