@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <mutex>
 #include <string_view>
 
 #include "common.h"
+#include "core/backends.h"
 #include "engine/engine.h"
 #include "pyflame/random.h"
 
@@ -31,6 +33,34 @@ bool interpreter_alive() {
 int drain_pending(void*) {
   drain_released();
   return 0;
+}
+
+// Notices become RuntimeWarning, between two steps of the main thread: who has one may hold locks
+// of the engine, or no GIL.
+std::mutex notice_mutex;
+std::vector<std::string>* notices = new std::vector<std::string>();  // outlives static destructors
+
+int warn_pending(void*) {
+  std::vector<std::string> list;
+  {
+    std::lock_guard lock(notice_mutex);
+    list.swap(*notices);
+  }
+  for (const std::string& text : list)
+    if (PyErr_WarnEx(PyExc_RuntimeWarning, ("pyflame: " + text).c_str(), 1) < 0) return -1;
+  return 0;
+}
+void queue_notice(const char* text) {
+  if (interpreter_alive()) {
+    try {
+      std::lock_guard lock(notice_mutex);
+      notices->emplace_back(text);
+    } catch (const std::bad_alloc&) {
+      return;
+    }
+    if (Py_AddPendingCall(warn_pending, nullptr) == 0) return;
+  }
+  std::fprintf(stderr, "pyflame: %s\n", text);
 }
 
 // The engine is about to work for long, or to wait.
@@ -107,6 +137,7 @@ Held::~Held() {
 
 void init_runtime(nb::module_& m) {
   engine::set_hooks({&release_gil, &acquire_gil, &call_site});
+  set_notice_hook(&queue_notice);
 
   m.def(
       "set_device", [](nb::handle d) { set_device(to_device(d.ptr())); }, nb::arg("device"),

@@ -20,6 +20,7 @@
 #include "core/backends.h"
 #include "core/room.h"
 #include "cpu/gemm_scratch.h"
+#include "cpu/library_file.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -102,16 +103,27 @@ struct Library {
   Library() {
     void* so = nullptr;
     const char* path = std::getenv("PYFLAME_ONEDNN_PATH");
+    std::string damaged;
     if (path) {
-      so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+      damaged = damage_of(path);
+      if (damaged.empty()) so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     } else {
-      for (const char* name : {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"})
-        if (!so) so = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      auto open = [&](const std::string& name) {
+        if (so) return;
+        if (std::string why = damage_of_named(name); !why.empty())
+          damaged = why;
+        else
+          so = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+      };
+      for (const char* name : {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"}) open(name);
       // Debian 13 counts in its name: libdnnl.so.3.6.
-      for (int minor = 20; minor >= 0 && !so; --minor)
-        so = dlopen(("libdnnl.so.3." + std::to_string(minor)).c_str(), RTLD_NOW | RTLD_LOCAL);
+      for (int minor = 20; minor >= 0; --minor) open("libdnnl.so.3." + std::to_string(minor));
     }
-    present = so || path;
+    present = so || path || !damaged.empty();
+    if (!so && !damaged.empty()) {
+      text = damaged;
+      return;
+    }
     if (!so) {
       const char* why = path ? dlerror() : nullptr;
       text = path ? std::string("cannot open ") + path + (why ? std::string(": ") + why : "")
