@@ -181,3 +181,18 @@ def test_assigned_and_version(t):
     for make in (m.get_extra_state, lambda: m.set_extra_state(1)):
         with pytest.raises(RuntimeError):
             make()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # PyTorch's, of positional arguments
+def test_the_order_of_older_programs(t):
+    class Old(t.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = t.nn.Linear(1, 1)
+
+        def state_dict(self, destination=None, prefix="", keep_vars=False):
+            return self.layer.state_dict(destination, prefix + "inner.", keep_vars)
+
+    m = t.nn.Sequential(Old())
+    assert list(m.state_dict()) == ["0.inner.weight", "0.inner.bias"]
+    assert m.state_dict(keep_vars=True)["0.inner.weight"] is m[0].layer.weight

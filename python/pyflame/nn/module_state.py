@@ -112,11 +112,16 @@ class StateDict:
         if self._overrides("get_extra_state"):
             destination[prefix + _EXTRA] = self.get_extra_state()
 
-    def state_dict(self, *, destination=None, prefix="", keep_vars=False):
+    def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
         """Parameters and persistent buffers by dotted name. Tied weights appear under each name.
 
         Modules may override `_save_to_state_dict`, or `get_extra_state` for what is no tensor.
         """
+        if args:  # as older programs pass them to their children
+            given = dict(zip(("destination", "prefix", "keep_vars"), args))
+            return self.state_dict(
+                **{"destination": destination, "prefix": prefix, "keep_vars": keep_vars, **given}
+            )
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
