@@ -30,7 +30,7 @@ def main():
                 (package / file.name).symlink_to(file)
         module = Path(args.module).resolve()
         (package / module.name).symlink_to(module)
-        command = [sys.executable, "-m", "pyflame", "cache", "pack", "--available"]
+        command = [sys.executable, "-P", "-m", "pyflame", "cache", "pack", "--available"]
         done = subprocess.run(
             [*command, "--out", os.path.abspath(args.out), "--arch", *args.arch],
             env=os.environ | {"PYTHONPATH": folder},

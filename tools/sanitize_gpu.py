@@ -127,7 +127,7 @@ class Work:
         tests = [f"{self.tests}::{t}" for t in self.selected] or [self.tests, "-k", LARGE]
         # timeout interrupts pytest, which then sums up, and the tool after it.
         command = ["timeout", "--signal=INT", "--kill-after=20", str(int(limit))]
-        command += [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *tests]
+        command += [sys.executable, "-P", "-m", "pytest", "-v", "-p", "no:cacheprovider", *tests]
         self.tool_log, self.log = LOGS / f"{self.name}.tool.txt", LOGS / f"{self.name}.pytest.txt"
         if self.tool:
             command = [
@@ -254,7 +254,7 @@ def find_sanitizer():
 
 def device_name():
     code = "import pyflame as pf; print(pf.device_info('cuda')['name'])"
-    r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    r = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     return r.stdout.strip() if r.returncode == 0 else sys.exit(f"no CUDA device: {r.stderr[-800:]}")
 
 

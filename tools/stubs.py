@@ -323,7 +323,7 @@ def check(files):
             print(f"{path} is stale; run tools/stubs.py")
             return 1
     sample = ROOT / "tests" / "typing" / "sample.py"
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--check-untyped-defs"]
+    command = [sys.executable, "-P", "-m", "mypy", "--no-error-summary", "--check-untyped-defs"]
     command += ["--follow-imports=silent", "--cache-dir", str(ROOT / ".mypy_cache"), str(sample)]
     return subprocess.run(command, env=dict(os.environ, MYPYPATH=str(PACKAGE.parent))).returncode
 

@@ -144,7 +144,7 @@ def pytest(args, part, gpu, names, share, more, record):
     for name in [n for n in names if n in (args.tests or names)]:
         env = environment(args, gpu, share, name, more)
         file = f"tests/python/test_{name}.py"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
+        command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
         run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
         with log.open("a") as out:
             out.write(f"== {name}\n{run.stdout}{run.stderr}")

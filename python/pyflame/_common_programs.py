@@ -95,6 +95,8 @@ def _common():
 def main(device, script=None):
     pf.set_device(device)
     if script:
+        # As `python SCRIPT` does; the current directory is not looked into (python -P).
+        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
         runpy.run_path(script, run_name="__main__")
     else:
         _common()

@@ -1,30 +1,65 @@
 """The command `pyflame`. Imports are made by the subcommand that needs them."""
 
 import argparse
+import math
 import os
 import sys
 
+from .training import output
 
-def _positive(kind):
+
+def _shown(text):
+    """Text of a user in a message: one line, and not endless."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:60])
+    return shown + "..." if len(text) > 60 else shown
+
+
+def _number(kind, words, low, high, *, above=False):
+    """A parser of numbers from `low` to `high`, or above `low`."""
+
     def parse(text):
-        value = kind(text)
-        if not value > 0:
-            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        try:
+            value = kind(text if len(text) < 100 else "")
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{_shown(text)}' is not {words}") from None
+        if value != value or abs(value) == math.inf:
+            raise argparse.ArgumentTypeError(f"{_shown(text)} is no finite number")
+        if value < low or (above and value == low):
+            raise argparse.ArgumentTypeError(
+                f"{_shown(text)} is {'not above' if above else 'below'} {low}"
+            )
+        if value > high:
+            raise argparse.ArgumentTypeError(f"{_shown(text)} is above {high}")
         return value
 
-    parse.__name__ = kind.__name__
     return parse
 
 
-_count = _positive(int)
-_amount = _positive(float)
+def _whole(low, high):
+    return _number(int, "a whole number", low, high)
 
 
-def _natural(text):
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
-    return value
+def _real(low, high, **how):
+    return _number(float, "a number", low, high, **how)
+
+
+_count = _whole(1, 10**12)
+_natural = _whole(0, 10**12)
+_amount = _real(0, 10**6, above=True)
+_seed = _whole(0, 2**63 - 1)
+_threads = _whole(0, 4096)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; the usage of some commands is twenty."""
+
+    def error(self, message):
+        text = _one_line(message)
+        self.exit(2, f"{self.prog}: error: {text}; see {self.prog} --help\n")
+
+
+def _one_line(text):
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text)[:2000])
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -35,9 +70,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def _parser():
-    top = argparse.ArgumentParser(
-        prog="pyflame", description="PyFlame: deep learning in C++ and Python."
-    )
+    top = _Parser(prog="pyflame", description="PyFlame: deep learning in C++ and Python.")
     top.add_argument("--version", action="store_true", help="print the version")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
@@ -56,16 +89,16 @@ def _parser():
     add("--resume", action="store_true", help="go on with the newest run in --out")
     add("--minutes", type=_amount, default=5.0, help="time to take; fixes the number of steps")
     add("--steps", type=_count, help="number of steps, instead of --minutes")
-    add("--layers", type=_count, help="transformer blocks (4; 6 on a GPU)")
-    add("--width", type=_count, help="size of the vectors (128; 384 on a GPU)")
-    add("--heads", type=_count, help="attention heads (4; 6 on a GPU)")
-    add("--context", type=_count, help="bytes that the model sees (128; 256 on a GPU)")
-    add("--batch", type=_count, help="windows of text in one step (16; 64 on a GPU)")
-    add("--dropout", type=float, default=0.0, help="probability of dropping a value")
+    add("--layers", type=_whole(1, 10_000), help="transformer blocks (4; 6 on a GPU)")
+    add("--width", type=_whole(1, 1 << 17), help="size of the vectors (128; 384 on a GPU)")
+    add("--heads", type=_whole(1, 1 << 17), help="attention heads (4; 6 on a GPU)")
+    add("--context", type=_whole(1, 1 << 24), help="bytes that the model sees (128; 256 on a GPU)")
+    add("--batch", type=_whole(1, 1 << 20), help="windows of text in one step (16; 64 on a GPU)")
+    add("--dropout", type=_real(0, 1), default=0.0, help="probability of dropping a value")
     add("--lr", type=_amount, help="highest learning rate (4e-3; 1e-3 on a GPU)")
-    add("--weight-decay", type=float, default=0.1, help="of the weight matrices")
+    add("--weight-decay", type=_real(0, 10**6), default=0.1, help="of the weight matrices")
     add("--clip", type=_amount, default=1.0, help="largest norm of the gradients")
-    add("--seed", type=_natural, default=1, help="of start values, batches and dropout")
+    add("--seed", type=_seed, default=1, help="of start values, batches and dropout")
     add("--eval-bytes", type=_count, default=262144, help="held-out bytes to look at")
     add("--sample", type=_natural, default=400, help="bytes of text to write at the end")
     add(
@@ -79,7 +112,7 @@ def _parser():
         "--precision", choices=("auto", "float32", "bfloat16"), default="auto",
         help="of products; auto: bfloat16 on GPUs with matrix units for it",
     )  # fmt: skip
-    add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
+    add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
 
     generate = commands.add_parser(
         "generate",
@@ -91,11 +124,11 @@ def _parser():
     add("--run", metavar="DIR", default="runs/gpt", help="directory of the run")
     add("--prompt", default="def ", help="text to go on from")
     add("--bytes", type=_natural, default=500, help="bytes to write")
-    add("--temperature", type=float, default=0.8, help="0 takes the likeliest byte")
+    add("--temperature", type=_real(0, 10**6), default=0.8, help="0 takes the likeliest byte")
     add("--top-k", type=_count, help="choose among the k likeliest bytes")
-    add("--seed", type=_natural, default=1, help="of the random choices")
+    add("--seed", type=_seed, default=1, help="of the random choices")
     add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
-    add("--threads", type=_natural, default=0, help="CPU threads; 0 for all")
+    add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
 
     cache = commands.add_parser(
         "cache",
@@ -191,22 +224,39 @@ def _run(args, parser):
     return 2
 
 
+def _failed(e):
+    """Says why a command failed; returns the exit status."""
+    if os.environ.get("PYFLAME_TRACEBACK"):
+        raise e
+    # A program of the user's has failed with lines of its own.
+    text = str(e) if type(e).__name__ == "ScriptError" else _one_line(e)
+    if isinstance(e, (RuntimeError, ValueError, TypeError, OSError, MemoryError)):
+        text = text or type(e).__name__
+    else:
+        text = f"unexpected {type(e).__name__}: {text}; PYFLAME_TRACEBACK=1 shows where"
+    output.write("stderr", f"pyflame: error: {text}\n")
+    return 1
+
+
 def main(argv=None):
+    output.begin()
     parser = _parser()
-    args = parser.parse_args(argv)
     try:
-        return _run(args, parser)
+        args = parser.parse_args(argv)
+        for name, value in vars(args).items():
+            if value == []:  # what argparse makes of --name=--
+                parser.error(f"argument --{name.replace('_', '-')}: expected a value")
+        status = _run(args, parser)
+    except SystemExit as e:  # of argparse: --help, or an error that it has said
+        status = e.code or 0
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
+        output.write("stderr", "\ninterrupted\n")
+        status = 130
     except BrokenPipeError:  # the reader of our output has gone: `pyflame generate | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (RuntimeError, ValueError, OSError) as e:
-        if os.environ.get("PYFLAME_TRACEBACK"):
-            raise
-        print(f"pyflame: error: {e}", file=sys.stderr)
-        return 1
+        status = 141
+    except Exception as e:
+        status = _failed(e)
+    return output.end(status)
 
 
 if __name__ == "__main__":

@@ -104,18 +104,47 @@ def clear(target=None) -> tuple[int, int]:
 
 
 def _check_name(arch):
-    if not arch.startswith(("gfx", "sm_")):
+    if not re.fullmatch(r"(gfx|sm_)[0-9A-Za-z_:+-]+", arch):
         raise ValueError(
             f"pf.kernel_cache.warm: got architecture '{arch}'; expected one like 'gfx942' or "
             "'sm_90'; see `pyflame info` for that of this machine's GPU"
         )
 
 
+def _check_script(script):
+    if script is not None and not os.path.isfile(script):
+        raise FileNotFoundError(
+            f"pf.kernel_cache.warm: there is no file '{script}'; expected a program in Python; "
+            "check the path"
+        )
+
+
+def _check_pack(path, archs, script):
+    """Before minutes are spent."""
+    for arch in archs:
+        _check_name(arch)
+    _check_script(script)
+    if not os.path.isdir(place := os.path.dirname(os.path.abspath(path))):
+        raise FileNotFoundError(
+            f"pf.kernel_cache.pack: got the file '{path}', but there is no folder '{place}'; make it"
+        )
+
+
+class ScriptError(RuntimeError):
+    """A program of the user's failed; the message holds what it wrote, in lines."""
+
+
+# Another Python: without -P it would look for modules in the current directory first.
+_PYTHON = [sys.executable, "-P"]
+
+
 def _paths():
     """What another process needs to find this package, and compilers that are packages too."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # An empty entry would mean the current directory.
+    given = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     return {
-        "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join([package, *given]),
         "VIRTUAL_ENV": os.environ.get("VIRTUAL_ENV", sys.prefix),
     }
 
@@ -128,6 +157,7 @@ def warm(arch=None, where=None, script=None) -> tuple[int, int]:
     place of ``$XDG_CACHE_HOME``; `script` a program of yours to run instead of the common ones
     (without a GPU its results are zeros). Returns how many programs were compiled and how many
     were there already."""
+    _check_script(script)
     made, had = _run(arch, where, script)
     if arch is not None and "PYFLAME_GPU_GEMM" not in os.environ:
         more, again = _run(arch, where, script, PYFLAME_GPU_GEMM="own")
@@ -148,7 +178,7 @@ def _run(arch, where, script, **settings):
     env |= _paths()
     # A process of its own: which GPUs there are is settled once in each.
     done = subprocess.run(
-        [sys.executable, "-m", "pyflame._common_programs", device, *([script] if script else [])],
+        [*_PYTHON, "-m", "pyflame._common_programs", device, *([script] if script else [])],
         env=env,
         capture_output=True,
         text=True,
@@ -164,7 +194,7 @@ def _run(arch, where, script, **settings):
         if not arch and "is not usable" in last:
             last += "; --arch (arch=) compiles for a GPU that is not here"
         elif script:
-            last = "\n".join([f"{script} failed:", *lines])
+            raise ScriptError("\n".join([f"pf.kernel_cache.warm: {script} failed:", *lines]))
         raise RuntimeError(
             f"pf.kernel_cache.warm: the programs for {arch or 'the GPU'} were not compiled: {last}"
         )
@@ -181,7 +211,7 @@ def here() -> list[str]:
         "        print(pf.device_info(f'{vendor}:{i}')['architecture'])"
     )
     env = {k: v for k, v in os.environ.items() if k != "PYFLAME_COMPILE_ONLY"} | _paths()
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    done = subprocess.run([*_PYTHON, "-c", code], env=env, capture_output=True, text=True)
     return sorted({line.split(":")[0] for line in done.stdout.split()})
 
 
@@ -191,12 +221,7 @@ def pack(path, archs, script=None, left_out=None) -> tuple[int, int]:
     left out, and the dict says why. Returns how many programs and bytes are in it."""
     import tempfile
 
-    for arch in archs:  # before minutes are spent
-        _check_name(arch)
-    if not os.path.isdir(place := os.path.dirname(os.path.abspath(path))):
-        raise FileNotFoundError(
-            f"pf.kernel_cache.pack: got the file '{path}', but there is no folder '{place}'; make it"
-        )
+    _check_pack(path, archs, script)
     codes = {}
     for arch in archs:
         with tempfile.TemporaryDirectory() as where:
@@ -265,6 +290,9 @@ def command(args) -> int:
         print(f"deleted {count} programs, {_size(size)}")
     elif args.action == "warm":
         began = time.time()
+        if args.arch is not None:
+            _check_name(args.arch)
+        _check_script(args.script)
         _announce([args.arch or "the GPU here"])
         made, had = warm(args.arch, script=args.script)
         print(f"compiled {made} programs in {time.time() - began:.1f} s; {had} were there already")
@@ -278,6 +306,7 @@ def command(args) -> int:
             if not args.available:
                 raise RuntimeError("pf.kernel_cache.pack: got 'native', but there is no GPU here")
         began = time.time()
+        _check_pack(args.out, archs, args.script)
         if archs:
             _announce(archs)
         count, size = pack(args.out, archs, args.script, left_out if args.available else None)

@@ -1,14 +1,15 @@
 """`pyflame train gpt`: trains a byte-level GPT and says how well it predicts held-out text."""
 
+import errno
 import json
 import math
 import os
 import signal
-import sys
+import stat
 import time
 from contextlib import nullcontext
 
-from .. import _C, _ops, cuda, manual_seed
+from .. import _C, _files, _ops, cuda, manual_seed
 from ..amp import autocast
 from ..autograd import no_grad
 from ..checkpoint import Checkpoints
@@ -16,15 +17,14 @@ from ..models.gpt import GPT, GPTConfig
 from ..nn import functional as F
 from ..nn.utils import clip_grad_norm_
 from ..optim import AdamW
+from . import output
 from . import text as texts
+from .config import check_memory, read_config
+from .output import say
 from .progress import Progress
+from .runs import CONFIG, claimed, new_run, newest_directory
 
-_CONFIG = "config.json"
 _LOG = "log.jsonl"
-
-
-def say(*parts):
-    print(*parts, flush=True)
 
 
 # ---- the pieces of a run ------------------------------------------------------------------------
@@ -192,64 +192,7 @@ def steps_for(minutes, step_seconds, config):
     return max(20, int(left / step_seconds) // 10 * 10)
 
 
-# ---- run directories ------------------------------------------------------------------------------
-
-
-def new_directory(wanted):
-    """`wanted`, or the first of wanted-2, wanted-3, ... that holds no run."""
-    path, number = wanted, 1
-    while os.path.exists(os.path.join(path, _CONFIG)):
-        number += 1
-        path = f"{wanted}-{number}"
-    return path
-
-
-def newest_directory(wanted):
-    """Of `wanted`, wanted-2, ... the run with the latest sign of life."""
-    if os.path.exists(os.path.join(wanted, _CONFIG)):
-        candidates = [wanted]
-    else:
-        candidates = []
-    number = 2
-    while os.path.exists(os.path.join(f"{wanted}-{number}", _CONFIG)):
-        candidates.append(f"{wanted}-{number}")
-        number += 1
-    if not candidates:
-        raise _C.FileError(
-            f"pf.train: there is no run in '{wanted}'; expected its {_CONFIG}; start one without "
-            "--resume, or name it with --out"
-        )
-
-    def age(path):
-        return max(os.path.getmtime(p) for p in (path, os.path.join(path, _CONFIG)))
-
-    return max(candidates, key=age)
-
-
-def read_config(directory):
-    path = os.path.join(directory, _CONFIG)
-    try:
-        with open(path, encoding="utf-8") as f:
-            config = json.load(f)
-        GPTConfig(**config["model"])
-        for key in (
-            "steps",
-            "batch",
-            "seed",
-            "warmup",
-            "lr",
-            "clip",
-            "weight_decay",
-            "data",
-            "log_interval",
-        ):
-            config[key]
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise _C.FileError(
-            f"pf.train: '{path}' is missing or damaged ({type(e).__name__}: {e}); expected the "
-            "configuration of a run; start a new run"
-        ) from None
-    return config
+# ---- files of a run -------------------------------------------------------------------------------
 
 
 def write_json(path, value):
@@ -257,20 +200,43 @@ def write_json(path, value):
 
 
 def cut_log(path, step):
-    """Drops what a killed run has logged after its last checkpoint."""
+    """Drops what a killed run has logged after its last checkpoint, and lines that are damaged.
+    Nothing that the log holds, or is, keeps a run from going on."""
     try:
-        with open(path, encoding="utf-8") as f:
-            lines = f.readlines()
+        data = _files.read_regular(path, "train")
     except FileNotFoundError:
         return
-    kept = []
-    for line in lines:
+    except OSError as e:
+        say(f"note: cannot read the log: {e}")
+        return
+    kept, damaged = [], 0
+    for line in data.splitlines(keepends=True):
         try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except (ValueError, KeyError):
-            break  # the half line of a kill
-    _C._write_file(path, "".join(kept).encode())
+            entry = json.loads(line)
+            if type(entry["step"]) is not int or not line.endswith(b"\n"):
+                raise ValueError("no step, or the half line of a kill")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            damaged += 1
+            continue
+        if entry["step"] <= step:
+            kept.append(line)
+    if damaged:
+        say(f"note: left out {damaged} damaged {'line' if damaged == 1 else 'lines'} of '{path}'")
+    text = b"".join(kept)
+    if text != data:
+        try:
+            _C._write_file(path, text)
+        except OSError as e:
+            say(f"note: cannot write the log: {e}")
+
+
+def _for_appending(path, flags):
+    """A regular file: opening a pipe would wait for a reader."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 class Log:
@@ -286,7 +252,7 @@ class Log:
 
     def flush(self):
         try:
-            with open(self.path, "ab", buffering=0) as f:
+            with open(self.path, "ab", buffering=0, opener=_for_appending) as f:
                 size = f.seek(0, os.SEEK_END)
                 data = self.pending
                 try:
@@ -354,6 +320,7 @@ def _fresh(args, text):
         "log_interval": args.log_interval,
         "warmup": 1,
     }  # fmt: skip
+    check_memory(config)
     if args.steps is None:
         seconds = calibrate(config, text)
         config["steps"] = steps_for(args.minutes, seconds, config)
@@ -379,42 +346,52 @@ def run(args):
     use(args)
     if args.checkpoint_interval is None:
         args.checkpoint_interval = 2000 if on_gpu() else 500
-    state = None
     if args.resume:
-        directory = newest_directory(args.out)
-        config = read_config(directory)
-        text = _load_text(config["data"])
-        if text.fingerprint != config["fingerprint"]:
-            raise _C.ValueError(
-                f"pf.train: the text '{text.name}' is not the one that the run in '{directory}' "
-                "began with; expected the same bytes, or the run would not be the same; restore "
-                "it or start a new run"
-            )
-        found = Checkpoints(directory).load()
-        state = found.state if found else None
-    else:
-        for key, value in _SIZES["gpu" if on_gpu() else "cpu"].items():
-            if getattr(args, key) is None:
-                setattr(args, key, value)
-        if args.precision == "auto":
-            args.precision = "bfloat16" if multiplies_bfloat16() else "float32"
-        text = _load_text(args.data)
-        text.check(args.context)
-        directory = new_directory(args.out)
-        config = _fresh(args, text)
-        os.makedirs(directory, exist_ok=True)
-        write_json(os.path.join(directory, _CONFIG), config)
-    text.check(config["model"]["context"])
+        with claimed(newest_directory(args.out)) as directory:
+            return _run(args, directory, *_found(directory))
+    for key, value in _SIZES["gpu" if on_gpu() else "cpu"].items():
+        if getattr(args, key) is None:
+            setattr(args, key, value)
+    if args.precision == "auto":
+        args.precision = "bfloat16" if multiplies_bfloat16() else "float32"
+    text = _load_text(args.data)
+    text.check(args.context)
+    config = _fresh(args, text)
+    with new_run(args.out) as directory:
+        write_json(os.path.join(directory, CONFIG), config)
+        return _run(args, directory, config, text, None)
 
+
+def _found(directory):
+    """Configuration, text and newest state of a run that goes on."""
+    config = read_config(directory)
+    text = _load_text(config["data"])
+    if text.fingerprint != config["fingerprint"]:
+        raise _C.ValueError(
+            f"pf.train: the text '{text.name}' is not the one that the run in '{directory}' "
+            "began with; expected the same bytes, or the run would not be the same; restore "
+            "it or start a new run"
+        )
+    text.check(config["model"]["context"])
+    found = Checkpoints(directory).load()
+    return config, text, found.state if found else None
+
+
+def _load_state(trainer, state, directory):
+    config = state.get("config") if isinstance(state, dict) else None
+    if config != trainer.config:
+        raise _C.ValueError(
+            f"pf.train: the newest checkpoint in '{directory}' belongs to another "
+            f"configuration than its {CONFIG}; expected one run; start a new one"
+        )
+    trainer.load(state)
+
+
+def _run(args, directory, config, text, state):
     checkpoints = Checkpoints(directory, keep=args.keep)
     trainer = Trainer(config, text)
     if state is not None:
-        if state["config"] != config:
-            raise _C.ValueError(
-                f"pf.train: the newest checkpoint in '{directory}' belongs to another "
-                f"configuration than its {_CONFIG}; expected one run; start a new one"
-            )
-        trainer.load(state)
+        _load_state(trainer, state, directory)
     cut_log(os.path.join(directory, _LOG), trainer.step)
     sizes = config["model"]
     count = sum(p.numel() for p in trainer.parameters)
@@ -443,6 +420,8 @@ def run(args):
         say("\nsample:\n" + printable(sample(trainer.model, b"def ", args.sample, config["seed"])))
     held_out = bits_per_byte(trainer.model, text.held_out, config["eval_bytes"])
     result = {"held_out_bits_per_byte": held_out, "steps": config["steps"]}
+    if output.lost:
+        result["output_lost"] = dict(output.lost)
     try:
         write_json(os.path.join(directory, "result.json"), result)
     except OSError as e:
@@ -452,6 +431,8 @@ def run(args):
             f"\nwarning: the trained model could not be kept: {problem}\nwhen there is room, make "
             f"it again from the newest checkpoint: pyflame train gpt --resume --out {directory}"
         )
+    if note := output.note():
+        say(f"\nnote: {note}; the result stands in {os.path.join(directory, 'result.json')}")
     say(f"\nheld-out: {held_out:.3f} bits per byte")
     return 0 if problem is None else 1
 
@@ -464,7 +445,7 @@ def _train(trainer, args, directory, checkpoints, interrupts):
     if trainer.step >= total:
         return None, None
     tokens = config["batch"] * config["model"]["context"]
-    progress = Progress("train gpt", total, trainer.step, tokens, sys.stderr)
+    progress = Progress("train gpt", total, trainer.step, tokens)
     log = Log(os.path.join(directory, _LOG))
     average = None
     saved = trainer.step if args.resume else None

@@ -1,9 +1,13 @@
 """A progress bar with tqdm's look. Where nobody watches, a line now and then instead."""
 
+import os
 import sys
 import time
 
+from .output import write
+
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_CELLS = 20  # of a bar with room
 
 
 def _clock(seconds):
@@ -19,22 +23,34 @@ def _thousands(x):
     return f"{x / 1e3:.1f}k" if x >= 1e3 else f"{x:.0f}"
 
 
+def _columns(stream):
+    """How wide the terminal is now; it may be resized at any time."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        columns = 0
+    return columns or 200  # it does not say
+
+
 class Progress:
     """`show(step, loss)` at any time; it draws at most a few times a second."""
 
     def __init__(self, label, total, start, tokens_a_step, stream=None, line_every=15.0):
-        self.stream = sys.stderr if stream is None else stream
+        self.stream = stream = sys.stderr if stream is None else stream
         self.label = label
         self.total = total
         self.start = start
         self.tokens = tokens_a_step
-        self.live = self.stream.isatty()
+        try:
+            self.live = stream is not None and stream.isatty()
+        except ValueError:  # closed
+            self.live = False
         self.every = 0.25 if self.live else line_every
         self.began = time.monotonic()
         self.drawn = self.began
         self.recent = [(self.began, start)]  # for a rate that follows the last seconds
         self.width = 0
-        encoding = (getattr(self.stream, "encoding", None) or "").lower()
+        encoding = (getattr(stream, "encoding", None) or "").lower()
         self.ascii = "utf" not in encoding
 
     def due(self):
@@ -48,6 +64,22 @@ class Progress:
         bar = "█" * full + (_EIGHTHS[part] if full < cells else "")
         return bar.ljust(cells)
 
+    def _line(self, share, counts, times, tail, room):
+        """As much as there is room for: what matters least goes first."""
+        head, percent = f"{self.label}: ", f"{share:4.0%}"
+        for parts, cells in (
+            ((counts, f"[{times}, {tail}]"), _CELLS),
+            ((counts, f"[{times}, {tail}]"), 5),
+            ((counts, f"[{times}]"), 5),
+            ((counts,), 5),
+            ((counts,), 0),
+        ):
+            bar = f"|{self._bar(share, cells)}|" if cells else ""
+            text = f"{head}{percent}{bar} {' '.join(parts)}"
+            if len(text) <= room:
+                return text
+        return f"{percent.strip()} {counts}"[:room]
+
     def show(self, step, loss):
         now = self.drawn = time.monotonic()
         self.recent.append((now, step))
@@ -59,18 +91,20 @@ class Progress:
         share = step / self.total if self.total else 1.0
         tail = f"loss {loss:.3f} bits/byte, {_thousands(rate * self.tokens)} tokens/s"
         if self.live:
-            counts = f"{step}/{self.total} [{_clock(now - self.began)}<{left}, {tail}]"
-            text = f"{self.label}: {share:4.0%}|{self._bar(share, 20)}| {counts}"
-            self.stream.write("\r" + text.ljust(self.width))
+            room = max(_columns(self.stream) - 1, 1)  # a full last column would begin a new line
+            times = f"{_clock(now - self.began)}<{left}"
+            text = self._line(share, f"{step}/{self.total}", times, tail, room)
+            self._write("\r" + text.ljust(min(self.width, room)))
             self.width = len(text)
         else:
-            self.stream.write(
-                f"{self.label}: step {step}/{self.total} ({share:.0%}), {tail}, {left} left\n"
+            self._write(
+                f"{self.label}: step {step}/{self.total} ({share:.0%}), {tail}, {left} left\n",
             )
-        self.stream.flush()
 
     def close(self):
         if self.live and self.width:
-            self.stream.write("\n")
-            self.stream.flush()
+            self._write("\n")
             self.width = 0
+
+    def _write(self, text):
+        write("stderr", text, self.stream)

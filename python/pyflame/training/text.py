@@ -3,7 +3,7 @@
 import hashlib
 import os
 
-from .. import _C, _ops
+from .. import _C, _files, _ops
 
 # Every 20th file (or block of a single file) is held out, decided by its name's hash: adding a
 # file moves no other one to the other side.
@@ -49,7 +49,7 @@ class Text:
 
 
 def _is_held_out(name):
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little") % _SHARE == 0
+    return int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:4], "little") % _SHARE == 0
 
 
 def _split_files(files):
@@ -70,20 +70,36 @@ def _split_blocks(data):
 
 
 def _walk(root, suffix, skipped):
-    """Relative names of files below `root`, sorted. Broken links are no files."""
-    found = []
-    for folder, folders, names in os.walk(root):
+    """Relative names of files below `root`, sorted, and of folders that cannot be read. Broken
+    links are no files."""
+    found, closed = [], []
+    for folder, folders, names in os.walk(root, onerror=lambda e: closed.append(e.filename)):
         folders[:] = [f for f in folders if f not in skipped and not f.startswith(".")]
         for name in names:
             path = os.path.join(folder, name)
             if name.endswith(suffix) and not name.startswith(".") and os.path.isfile(path):
                 found.append(os.path.relpath(path, root).replace(os.sep, "/"))
-    return sorted(found)
+    return sorted(found, key=os.fsencode), [os.path.relpath(c, root) for c in closed]
 
 
 def _read(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return _files.read_regular(path, "train")
+
+
+def _read_all(root, names):
+    """(name, bytes) of the files that can be read, and the names of the others."""
+    files, closed = [], []
+    for name in names:
+        try:
+            files.append((name, _read(os.path.join(root, name))))
+        except OSError:
+            closed.append(name)
+    return files, closed
+
+
+def _left_out(names, what):
+    """A note about files that are not used."""
+    return f"left out {len(names)} {what}, such as {names[0]}"
 
 
 def standard_library():
@@ -91,7 +107,7 @@ def standard_library():
     import sysconfig
 
     root = sysconfig.get_paths()["stdlib"]
-    files = [(name, _read(os.path.join(root, name))) for name in _walk(root, ".py", _SKIPPED)]
+    files, _ = _read_all(root, _walk(root, ".py", _SKIPPED)[0])
     if not files:
         raise _C.FileError(
             f"pf.train: there is no Python source in '{root}'; expected the standard library; "
@@ -111,10 +127,13 @@ def from_path(path):
     notes = []
     try:
         if os.path.isdir(path):
-            files = [(name, _read(os.path.join(path, name))) for name in _walk(path, "", ())]
+            names, closed = _walk(path, "", ())
+            files, unread = _read_all(path, names)
+            if closed := closed + unread:
+                notes.append(_left_out(closed, "files or folders that cannot be read"))
             binary = [name for name, data in files if b"\0" in data]
             if binary:
-                notes.append(f"left out {len(binary)} files that hold no text, such as {binary[0]}")
+                notes.append(_left_out(binary, "files that hold no text"))
             files = [(name, data) for name, data in files if b"\0" not in data]
             whole = b"".join(data for _, data in files)
             train, held_out = _split_files(files)
@@ -123,6 +142,8 @@ def from_path(path):
         else:
             whole = _read(path)
             train, held_out = _split_blocks(whole)
+    except _C.FileError:
+        raise
     except OSError as e:
         raise _C.FileError(
             f"pf.train: cannot read '{path}' ({e.strerror}); expected a readable text; check its "

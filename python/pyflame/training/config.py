@@ -1,0 +1,97 @@
+"""The configuration of a run: read from files that may be damaged, and checked."""
+
+import json
+import os
+
+from .. import _C, _files
+from ..models.gpt import GPTConfig
+from .runs import CONFIG
+
+_MOST = 2**63 - 1
+
+
+def _whole(low, high=_MOST):
+    return lambda v: type(v) is int and low <= v <= high
+
+
+def _number(low, high, *, without_low=False):
+    def check(v):
+        return type(v) in (int, float) and low <= v <= high and not (without_low and v == low)
+
+    return check
+
+
+# What each field must be. Sizes have limits so that nobody waits for what cannot be.
+MODEL = {
+    "vocab": _whole(256, 256),
+    "layers": _whole(1, 10_000),
+    "width": _whole(1, 1 << 17),
+    "heads": _whole(1, 1 << 17),
+    "context": _whole(1, 1 << 24),
+    "hidden": _whole(1, 1 << 20),
+    "dropout": _number(0, 1),
+    "tied": lambda v: type(v) is bool,
+}
+FIELDS = {
+    "steps": _whole(1),
+    "batch": _whole(1, 1 << 20),
+    "seed": _whole(0, 2**64 - 1),
+    "warmup": _whole(1),
+    "lr": _number(0, 1e30, without_low=True),
+    "clip": _number(0, 1e30, without_low=True),
+    "weight_decay": _number(0, 1e30),
+    "log_interval": _whole(1),
+    "eval_bytes": _whole(1),
+    "data": lambda v: v is None or type(v) is str,
+    "fingerprint": lambda v: type(v) is str,
+}
+
+
+def _check_fields(values, fields):
+    if type(values) is not dict:
+        raise ValueError("it is no object")
+    for name, good in fields.items():
+        if name not in values:
+            raise ValueError(f"it has no '{name}'")
+        if not good(values[name]):
+            raise ValueError(f"'{name}' is {str(values[name])[:40]!r}")
+
+
+def check_model(sizes):
+    """ValueError when `sizes` cannot be those of a model; else its GPTConfig."""
+    _check_fields(sizes, MODEL)
+    if unknown := set(sizes) - set(MODEL):
+        raise ValueError(f"it has the unknown field {sorted(map(str, unknown))[0][:40]!r}")
+    return GPTConfig(**sizes)
+
+
+def read_config(directory):
+    """The configuration of the run in `directory`. FileError says what is wrong with it."""
+    path = os.path.join(directory, CONFIG)
+    try:
+        config = json.loads(_files.read_regular(path, "train", 1 << 20).decode("utf-8"))
+        _check_fields(config, FIELDS)
+        check_model(config.get("model"))
+    except (OSError, ValueError, RecursionError) as e:
+        raise _C.FileError(
+            f"pf.train: '{path}' is missing or damaged ({e}); expected the "
+            "configuration of a run; start a new run"
+        ) from None
+    return config
+
+
+def check_memory(config):
+    """ValueError when the model or its batches can surely not be held: before time is spent."""
+    sizes, batch = config["model"], config["batch"]
+    width, layers, context = sizes["width"], sizes["layers"], sizes["context"]
+    weights = layers * width * (4 * width + 2 * sizes["hidden"]) + sizes["vocab"] * width
+    # Weights, gradients and two moments; at least a few values kept for each token and layer.
+    least = 4 * (4 * weights + batch * context * (2 * width * layers + sizes["vocab"]))
+    have = int(_C.device_info()["total_memory"])
+    if have and least > have:
+        raise _C.ValueError(
+            f"pf.train: {layers} layers of width {width} with {batch} windows of {context} bytes "
+            f"need at least {least / 2**30:,.0f} GiB, and {_C.get_device()} has "
+            f"{have / 2**30:,.0f}; expected what fits; choose smaller --layers, --width, --context "
+            "or --batch"
+        )

@@ -1,0 +1,95 @@
+"""Directories of runs: which one, and that one process trains in it at a time."""
+
+import contextlib
+import itertools
+import os
+import stat
+
+from .. import _C, _files
+
+CONFIG = "config.json"
+_LOCK = ".lock"
+
+
+class RunInUseError(_C.FileError):
+    """Another process trains in the directory."""
+
+
+def _open_lock(directory):
+    path = os.path.join(directory, _LOCK)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    fd = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _C.FileError(
+            f"pf.train: '{path}' is not a regular file; expected the lock of a run; remove it"
+        )
+    return fd
+
+
+@contextlib.contextmanager
+def claimed(directory):
+    """Keeps the run in `directory` for this process within a ``with`` block. The lock goes with the
+    process, however it ends; the file stays, for removing it could take another's lock away.
+
+    RunInUseError names the process that has it.
+    """
+    fd = _open_lock(directory)
+    try:
+        if not _files.lock(fd):
+            who = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
+            raise RunInUseError(
+                f"pf.train: '{directory}' is in use by {who}; expected a run that no other process "
+                "trains; wait for it, stop it, or name another --out"
+            )
+        try:
+            os.truncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+        except OSError:  # a full disk: the lock holds all the same
+            pass
+        yield directory
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def new_run(wanted):
+    """Makes `wanted`, or the first of wanted-2, wanted-3, ... that holds no run and in which nobody
+    begins one, and keeps it as `claimed` does."""
+    if not wanted:
+        raise _C.ValueError("pf.train: got an empty --out; expected a directory; name one")
+    for number in itertools.count(1):
+        path = wanted if number == 1 else f"{wanted}-{number}"
+        if os.path.lexists(os.path.join(path, CONFIG)):
+            continue
+        os.makedirs(path, exist_ok=True)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(claimed(path))
+            except RunInUseError:
+                continue
+            if os.path.lexists(os.path.join(path, CONFIG)):  # begun and ended in between
+                continue
+            yield path
+            return
+
+
+def newest_directory(wanted):
+    """Of `wanted`, wanted-2, ... the run with the latest sign of life."""
+    candidates = []
+    if os.path.exists(os.path.join(wanted, CONFIG)):
+        candidates.append(wanted)
+    number = 2
+    while os.path.exists(os.path.join(f"{wanted}-{number}", CONFIG)):
+        candidates.append(f"{wanted}-{number}")
+        number += 1
+    if not candidates:
+        raise _C.FileError(
+            f"pf.train: there is no run in '{wanted}'; expected its {CONFIG}; start one without "
+            "--resume, or name it with --out"
+        )
+
+    def age(path):
+        return max(os.path.getmtime(p) for p in (path, os.path.join(path, CONFIG)))
+
+    return max(candidates, key=age)
