@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+from stat import S_ISREG
 
 _HEADER = struct.Struct("<8sQQQ")  # as Header of src/gpu/cache.cpp
 _MAGIC = b"PFKERN2\n"
@@ -48,6 +49,8 @@ class Entry:
         stat = os.stat(path)
         self.path, self.size, self.used = path, stat.st_size, stat.st_mtime
         self.info, self.whole, self.at = {}, False, 0
+        if not S_ISREG(stat.st_mode):  # a named pipe would be waited for
+            return
         with open(path, "rb") as f:
             head = f.read(_HEADER.size)
             if len(head) == _HEADER.size:
@@ -64,8 +67,10 @@ class Entry:
 
     def code(self) -> bytes:
         """The code object; ValueError when the file is damaged."""
-        with open(self.path, "rb") as f:
-            data = f.read()[_HEADER.size :]
+        data = b""
+        if self.whole:
+            with open(self.path, "rb") as f:
+                data = f.read()[_HEADER.size :]
         if not self.whole or checksum(data) != self.sum:
             raise ValueError(f"pf.kernel_cache: {self.path} is damaged; delete it")
         return data[self.at :]

@@ -10,8 +10,11 @@
 #include <cstring>
 #include <ctime>
 #include <map>
+#include <memory>
 
 #include "gpu/library.h"
+#include "io/file.h"
+#include "pyflame/error.h"
 
 namespace pyflame::gpu {
 
@@ -87,28 +90,28 @@ std::string path_of(const CacheKey& key) {
 
 bool read_cached(const CacheKey& key, std::string& code) {
   const std::string path = path_of(key);
-  FILE* f = path.empty() ? nullptr : std::fopen(path.c_str(), "rb");
-  if (!f) return false;
-  struct stat st {};
-  Header h{};
-  std::string all;
-  bool good = fstat(fileno(f), &st) == 0 && std::fread(&h, sizeof h, 1, f) == 1 &&
-              std::memcmp(h.magic, kMagic, sizeof kMagic) == 0 && h.code_bytes > 0;
-  if (good) {
-    const auto rest = static_cast<uint64_t>(st.st_size) - sizeof h;
-    good = h.info_bytes <= rest && h.code_bytes == rest - h.info_bytes;
-    if (good) {
-      all.resize(rest);
-      good = std::fread(all.data(), 1, rest, f) == rest && checksum(all) == h.sum;
-    }
-  }
-  if (good) {
+  if (path.empty() || access(path.c_str(), R_OK) != 0) return false;
+  try {
+    const io::ReadFile f(path, "kernel cache");
+    Header h{};
+    if (f.size() < sizeof h) return false;
+    f.read(0, &h, sizeof h);
+    const uint64_t rest = f.size() - sizeof h;
+    if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.code_bytes == 0 ||
+        h.info_bytes > rest || h.code_bytes != rest - h.info_bytes)
+      return false;
+    std::string all(rest, 0);
+    f.read(sizeof h, all.data(), rest);
+    if (checksum(all) != h.sum) return false;
     code = all.substr(h.info_bytes);
     // The time of the file says when it was last used, to an hour.
-    if (std::time(nullptr) - st.st_mtime > 3600) (void)futimens(fileno(f), nullptr);
+    struct stat st {};
+    if (fstat(f.fd(), &st) == 0 && std::time(nullptr) - st.st_mtime > 3600)
+      (void)futimens(f.fd(), nullptr);
+    return true;
+  } catch (const FileError&) {  // no file, or one that is being changed: it is compiled
+    return false;
   }
-  std::fclose(f);
-  return good;
 }
 
 // ---- packs -------------------------------------------------------------------------------------
@@ -127,7 +130,7 @@ struct Place {
 constexpr char kPackMagic[8] = {'P', 'F', 'P', 'A', 'C', 'K', '1', '\n'};
 
 struct Pack {
-  int file = -1;
+  std::unique_ptr<io::ReadFile> file;
   std::map<std::string, Place> places;
 };
 
@@ -137,22 +140,31 @@ std::string pack_path() {
   return folders.empty() ? "" : folders.front() + "/pyflame-kernels.pack";
 }
 
+// Without places where there is no whole pack: all is compiled then.
 Pack open_pack() {
   Pack pack;
-  pack.file = open(pack_path().c_str(), O_RDONLY | O_CLOEXEC);
-  PackHeader h{};
-  if (pack.file < 0 || pread(pack.file, &h, sizeof h, 0) != sizeof h ||
-      std::memcmp(h.magic, kPackMagic, sizeof kPackMagic) != 0 || h.places > 1000000)
-    return pack;
-  std::string list(h.places * sizeof(Place), 0);
-  if (pread(pack.file, list.data(), list.size(), sizeof h) != static_cast<ssize_t>(list.size()) ||
-      checksum(list) != h.sum)
-    return pack;
-  for (uint64_t i = 0; i < h.places; ++i) {
-    Place p{};
-    std::memcpy(&p, list.data() + i * sizeof p, sizeof p);
-    p.key[sizeof p.key - 1] = 0;
-    pack.places.emplace(p.key, p);
+  const std::string path = pack_path();
+  if (path.empty() || access(path.c_str(), R_OK) != 0) return pack;
+  try {
+    pack.file = std::make_unique<io::ReadFile>(path, "kernel pack");
+    const uint64_t size = pack.file->size();
+    PackHeader h{};
+    if (size < sizeof h) return pack;
+    pack.file->read(0, &h, sizeof h);
+    if (std::memcmp(h.magic, kPackMagic, sizeof kPackMagic) != 0 ||
+        h.places > (size - sizeof h) / sizeof(Place))
+      return pack;
+    std::string list(h.places * sizeof(Place), 0);
+    pack.file->read(sizeof h, list.data(), list.size());
+    if (checksum(list) != h.sum) return pack;
+    for (uint64_t i = 0; i < h.places; ++i) {
+      Place p{};
+      std::memcpy(&p, list.data() + i * sizeof p, sizeof p);
+      p.key[sizeof p.key - 1] = 0;
+      if (p.at <= size && p.bytes <= size - p.at) pack.places.emplace(p.key, p);
+    }
+  } catch (const FileError&) {
+    pack.places.clear();
   }
   return pack;
 }
@@ -164,10 +176,13 @@ bool read_packed(const CacheKey& key, std::string& code) {
   auto it = pack->places.find(key.architecture + "-" + key.portable);
   if (it == pack->places.end()) return false;
   const Place& p = it->second;
-  code.resize(p.bytes);
-  return pread(pack->file, code.data(), p.bytes, static_cast<off_t>(p.at)) ==
-             static_cast<ssize_t>(p.bytes) &&
-         checksum(code) == p.sum;
+  try {
+    code.resize(p.bytes);
+    pack->file->read(p.at, code.data(), p.bytes);
+  } catch (const FileError&) {  // it became shorter
+    return false;
+  }
+  return checksum(code) == p.sum;
 }
 
 // A private file that gets its final name at once: readers see all of it or nothing, and of two

@@ -305,13 +305,21 @@ Function Device::find(const char* file, const std::string& defines, const char* 
       .first->second.get();
 }
 
-// As long as the process: the engine keeps programs for good.
+// As long as the process, for launches may be under way; the engine, which forgets plans that were
+// not used for long, gets the same one again.
 Function Device::keep(Recipe recipe) {
   std::string entry = recipe.source.entry, label = recipe.label;
+  const std::string key = recipe.key.digest + " " + entry;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto it = kept_.find(key); it != kept_.end() && !it->second->module->failed())
+      return it->second;
+  }
   std::unique_ptr<Module> m = obtain(std::move(recipe));
   Function f = function(m.get(), entry.c_str(), std::move(label)).release();
   std::lock_guard lock(mutex_);
   others_.push_back(std::move(m));
+  kept_[key] = f;
   return f;
 }
 Function Device::group(const Source& source) {

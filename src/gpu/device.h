@@ -173,6 +173,8 @@ class Device {
   std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Loaded>> functions_;
   std::unordered_map<std::string, std::unique_ptr<Module>> modules_;
+  std::unordered_map<std::string, Function>
+      kept_;                                     // groups and epilogues, by what they are made of
   std::vector<std::unique_ptr<Module>> others_;  // of groups; that failed
   std::vector<std::unique_ptr<Loaded>> failed_;  // whose pointers are still about
   std::mutex streams_mutex_;

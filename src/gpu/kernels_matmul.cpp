@@ -73,7 +73,7 @@ bool by_choice(const KernelArgs& args, const Product& p) {
     return false;  // nothing to choose from: ours
   std::vector<Choice> candidates;
   if (source() != ProductSource::Own)
-    for (int i = 0; i < (exhaustive() ? 32 : 4); ++i) candidates.push_back({false, i});
+    for (int i = 0; i < (exhaustive() ? kMostProposals : 4); ++i) candidates.push_back({false, i});
   if (source() != ProductSource::Library || library == "none")
     for (int i = exhaustive() ? 0 : -1; i < (exhaustive() ? kOwnTiles : 0); ++i)
       candidates.push_back({true, i});

@@ -197,6 +197,7 @@ int small_product_tile(const Traits& t, const Product& p) {
 }
 
 bool own_product(const KernelArgs& args, const Product& p, int tile) {
+  if (tile >= kOwnTiles) return false;
   if (tile < 3 && tiles(args, p, tile)) return true;
   if (tile >= 0 && tile < 3) return false;
   struct Shape {

@@ -1,26 +1,32 @@
 #include "gpu/tuning.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "gpu/builder.h"
 #include "gpu/cache.h"
 #include "gpu/host.h"
+#include "gpu/product.h"
+#include "io/file.h"
+#include "pyflame/error.h"
 
 namespace pyflame::gpu {
 namespace {
 
 constexpr const char* kFirst = "pyflame-tuning 1";
+constexpr uint64_t kMostBytes = 16 << 20;
 
 struct Measured {
   Choice choice;
@@ -76,6 +82,23 @@ std::string print(const std::map<std::string, Measured>& choices) {
   return out.str() + "checksum " + hash(out.str()) + "\n";
 }
 
+template <class T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// "own 5", "library 0": what by_choice() in kernels_matmul.cpp may have measured.
+bool parse_choice(std::string_view text, Choice& choice) {
+  const size_t blank = text.find(' ');
+  const std::string_view source = text.substr(0, blank);
+  choice.own = source == "own";
+  if (blank == std::string_view::npos || (!choice.own && source != "library")) return false;
+  return parse_number(text.substr(blank + 1), choice.index) &&
+         choice.index >= (choice.own ? -1 : 0) &&
+         choice.index < (choice.own ? kOwnTiles : kMostProposals);
+}
+
 // Empty when the text is whole, else what is wrong with it.
 std::string parse(const std::string& text, std::map<std::string, Measured>& choices) {
   const size_t last = text.rfind("checksum ");
@@ -89,21 +112,27 @@ std::string parse(const std::string& text, std::map<std::string, Measured>& choi
   while (std::getline(lines, line)) {
     const size_t b = line.rfind('\t'), a = b == std::string::npos ? b : line.rfind('\t', b - 1);
     if (a == std::string::npos) return "a line is no choice: " + line;
-    const std::string choice = line.substr(a + 1, b - a - 1);
     Measured m{};
-    m.choice.own = choice.rfind("own ", 0) == 0;
-    m.choice.index = std::atoi(choice.c_str() + choice.find(' '));
-    m.us = std::atof(line.c_str() + b + 1);
+    if (!parse_choice(std::string_view(line).substr(a + 1, b - a - 1), m.choice) ||
+        !parse_number(std::string_view(line).substr(b + 1), m.us) || !(m.us >= 0 && m.us < 1e12))
+      return "a line is no choice: " + line;
     choices[line.substr(0, a)] = m;
   }
   return "";
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream f(path, std::ios::binary);
-  std::ostringstream s;
-  s << f.rdbuf();
-  return s.str();
+// The same for a file.
+std::string parse_file(const std::string& path, std::map<std::string, Measured>& choices) {
+  std::string text;
+  try {
+    const io::ReadFile f(path, "tuning");
+    if (f.size() > kMostBytes) return "it is larger than 16 MB";
+    text.resize(f.size());
+    f.read(0, text.data(), text.size());
+  } catch (const FileError& e) {
+    return e.what();
+  }
+  return parse(text, choices);
 }
 
 // With the mutex held.
@@ -113,7 +142,7 @@ void read_file(Table& t) {
   if (t.path.empty()) t.path = default_path();
   if (ignored() || t.path.empty() || access(t.path.c_str(), R_OK) != 0) return;
   std::map<std::string, Measured> found;
-  const std::string wrong = parse(read_text(t.path), found);
+  const std::string wrong = parse_file(t.path, found);
   if (!wrong.empty()) {
     warn("the tuning file " + t.path + " is ignored: " + wrong);
     return;
@@ -125,7 +154,10 @@ void read_file(Table& t) {
 std::string save(Table& t) {
   if (t.path.empty()) return "there is no folder for it";
   std::map<std::string, Measured> both = t.choices, theirs;
-  if (parse(read_text(t.path), theirs).empty()) both.merge(theirs);
+  struct stat st {};
+  if (stat(t.path.c_str(), &st) == 0 && !S_ISREG(st.st_mode))
+    return t.path + " is not a regular file";
+  if (parse_file(t.path, theirs).empty()) both.merge(theirs);
   make_folders(t.path.substr(0, t.path.rfind('/')));
   std::string temporary = t.path + ".XXXXXX";
   const int fd = mkstemp(temporary.data());

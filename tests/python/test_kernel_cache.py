@@ -109,10 +109,47 @@ def test_pack(run, pyflame, tmp_path):
         whole[:100] + bytes([whole[100] ^ 1]) + whole[101:],  # of the list
         whole[: len(whole) // 2],
         b"",
+        claiming(whole, bytes=1 << 60),
+        claiming(whole, at=1 << 60),
+        claiming(whole, places=1 << 56),
     ):
         pack.write_bytes(damaged)
         used = run(USE, PYFLAME_KERNEL_PACK=pack).split()
         assert int(used[0]) + int(used[1]) > 0
+    os.mkfifo(tmp_path / "fifo")
+    for odd in (tmp_path / "fifo", "/dev/zero", tmp_path):
+        used = run(USE, PYFLAME_KERNEL_PACK=odd).split()
+        assert int(used[0]) + int(used[1]) > 0
+
+
+def claiming(pack, places=None, **fields):
+    """The pack with other numbers, and right checksums."""
+    size, one = kernel_cache._PACK.size, kernel_cache._PLACE.size
+    _, count, _ = kernel_cache._PACK.unpack_from(pack)
+    rows = []
+    for i in range(count):
+        key, at, length, total = kernel_cache._PLACE.unpack_from(pack, size + i * one)
+        rows.append(
+            kernel_cache._PLACE.pack(key, fields.get("at", at), fields.get("bytes", length), total)
+        )
+    listed = b"".join(rows)
+    head = kernel_cache._PACK.pack(
+        kernel_cache._PACK_MAGIC,
+        count if places is None else places,
+        kernel_cache.checksum(listed),
+    )
+    return head + listed + pack[size + count * one :]
+
+
+def test_no_file_in_the_cache_is_waited_for(pyflame, tmp_path):
+    folder = tmp_path / "pyflame" / "kernels"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "gfx942-0.bin")
+    entry = kernel_cache.Entry(folder / "gfx942-0.bin")
+    assert not entry.whole
+    with pytest.raises(ValueError, match="damaged"):
+        entry.code()
+    assert "1 programs" in pyflame("show", XDG_CACHE_HOME=tmp_path)
 
 
 def test_failures_say_what_to_do(pyflame, tmp_path):

@@ -1,5 +1,6 @@
 """Measured choices of products: pf.tune, get_tuning_cache, `pyflame tune`, on the stand-in."""
 
+import os
 import subprocess
 import sys
 
@@ -93,6 +94,65 @@ with pf.tune():
         file.write_text(damaged)
         out = run(again, PYFLAME_TUNING_FILE=file)
         assert "hits 0 0 0" in out and "is ignored" in out and str(file) in out
+
+
+def signed(text):
+    """As the file is written: with its checksum (Digest of src/gpu/cache.h)."""
+    a, b, word = 0xCBF29CE484222325, 0x84222325CBF29CE4, (1 << 64) - 1
+    for c in text.encode():
+        a = ((a ^ c) * 0x100000001B3) & word
+        b = ((b ^ c) * 0x9E3779B97F4A7C15) & word
+        b ^= b >> 31
+    a = ((a ^ len(text)) * 0x100000001B3) & word
+    return f"{text}checksum {a:016x}{b:016x}\n"
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_what_a_file_may_not_say(run, tmp_path):
+    """Entries with a right checksum that name no kernel, and things that are no files."""
+    file = tmp_path / "choices.txt"
+    run(PRODUCT + f"cache.set_cache_file({str(file)!r})\nwith pf.tune():\n    product()\n")
+    body = file.read_text()[: file.read_text().rindex("checksum ")]
+    assert signed(body) == file.read_text()
+    start, line = body.splitlines()
+    device, library, product, choice, time = line.split("\t")
+    code = """
+for path in sys.argv[1].split(":"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cache.set_cache_file(path)
+    product()
+    assert len(cache) == 0, (path, cache.entries())
+"""
+    bad = []
+    for i, (c, t) in enumerate(
+        [("own 2147483647", time), ("own 7", time), ("own -2", time), ("library -1", time),
+         ("library 32", time), ("own 99999999999999999999", time), ("own", time), ("own ", time),
+         ("mine 0", time), ("own 5x", time), (choice, "nan"), (choice, "inf"), (choice, "-1"),
+         (choice, ""), (choice, "1e99")]
+    ):  # fmt: skip
+        path = tmp_path / f"bad{i}"
+        path.write_text(signed(f"{start}\n" + "\t".join([device, library, product, c, t]) + "\n"))
+        bad.append(str(path))
+    os.mkfifo(tmp_path / "fifo")
+    run(
+        PRODUCT
+        + code.replace("sys.argv[1]", repr(":".join([*bad, str(tmp_path / "fifo"), "/dev/zero"])))
+        + f"""
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    cache.set_cache_file({str(tmp_path / "fifo")!r})
+    with pf.tune():
+        product()
+assert any("not a regular file" in str(w.message) for w in caught), caught
+"""
+    )
+    assert (tmp_path / "fifo").is_fifo()
+    big = tmp_path / "big"
+    with open(big, "wb") as f:
+        f.truncate(1 << 40)
+    assert "larger than 16 MB" in run(PRODUCT + "product()\n", PYFLAME_TUNING_FILE=big)
 
 
 @standin.MARKS[0]
