@@ -21,6 +21,7 @@
 #include "core/room.h"
 #include "cpu/gemm_scratch.h"
 #include "cpu/library_file.h"
+#include "cpu/signal_stack.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -333,6 +334,7 @@ bool build(const Gemm& g, Entry* e) {
 
 // Everything that execution writes to belongs to one thread.
 struct PerThread {
+  SignalStack signals;
   std::unordered_map<Key, std::unique_ptr<Entry>, KeyHash> cache;
   void* stream = nullptr;  // the library's to lose
   Scratch scratch;
