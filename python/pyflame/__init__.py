@@ -6,8 +6,10 @@
 
 # ruff: noqa: F401 (what is imported here is the interface)
 
+import _thread
 import importlib as _importlib
 import math as _math
+import os as _os
 
 from . import _C, _einops, _tensor
 from ._C import (
@@ -167,15 +169,37 @@ _KINDS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 _TYPED = tuple(f"{kind}Tensor" for kind in _KINDS.split())
 
 
+# A child of fork() would wait for ever for a module that another thread was importing: fork() waits
+# for that thread, for a while.
+_importing, _held = _thread.RLock(), []
+
+
+def _before_fork():
+    _held.append(_importing.acquire(timeout=10))
+
+
+def _after_fork():
+    if _held.pop():
+        _importing.release()
+
+
+_os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+def _import(name):
+    with _importing:
+        return _importlib.import_module("." + name, __name__)
+
+
 def __getattr__(name):
     if name in _MODULES:
         try:
-            return _importlib.import_module("." + name, __name__)
+            return _import(name)
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
     elif name in _LAZY:
-        value = getattr(_importlib.import_module("." + _LAZY[name], __name__), name)
+        value = getattr(_import(_LAZY[name]), name)
         globals()[name] = value
         return value
     elif name in _TYPED:

@@ -75,7 +75,7 @@ struct PyNode final : PyNodeBase {
         g = zeros(results[i].shape.vec(), results[i].dtype, results[i].device);
       PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i) + 1, check(wrap(g)));
     }
-    Obj out(PyObject_Call(function->get(), args.get(), nullptr));
+    Obj out(in_python([&] { return PyObject_Call(function->get(), args.get(), nullptr); }));
     PyObject *t, *v, *tb;
     PyErr_Fetch(&t, &v, &tb);
     if (PyObject_SetAttrString(held->get(), "_saved", Py_None) < 0) PyErr_Clear();
@@ -255,7 +255,7 @@ PyType_Slot node_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&node_trave
 Tensor PyHook::operator()(const Tensor& g) const {
   WithGil gil;
   Obj arg(wrap(g));
-  Obj r(arg ? PyObject_CallOneArg(callable->get(), arg.get()) : nullptr);
+  Obj r(in_python([&] { return arg ? PyObject_CallOneArg(callable->get(), arg.get()) : nullptr; }));
   if (!r) throw_python_error();
   if (r.get() == Py_None) return {};
   if (!is_tensor(r.get())) {

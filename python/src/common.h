@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Python.h>
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
 #include <structmember.h>
 
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/lock.h"
 #include "core/tensor_impl.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
@@ -60,10 +62,26 @@ void raise_current() noexcept;  // the C++ exception in flight becomes a Python 
 // Turns the Python exception that is set into a C++ one, to cross the engine; keeps it intact.
 [[noreturn]] void throw_python_error();
 
+// A thread that wants the GIL while the interpreter ends does not come back: Python up to 3.13 ends
+// it by pthread_exit, which unwinds the C++ frames above, without the GIL, and past `noexcept` ends
+// the process. It stays here instead, until the process is gone.
+[[noreturn]] void stay() noexcept;
+// For calls into Python: they may wait for the GIL.
+template <class F>
+inline auto in_python(F&& f) {
+  try {
+    return f();
+  } catch (abi::__forced_unwind&) {
+    stay();
+  }
+}
+
 template <class F>
 inline PyObject* guarded(F&& f) noexcept {
   try {
     return f();
+  } catch (abi::__forced_unwind&) {
+    stay();
   } catch (...) {
     raise_current();
     return nullptr;
@@ -73,6 +91,8 @@ template <class F>
 inline int guarded_int(F&& f) noexcept {
   try {
     return f();
+  } catch (abi::__forced_unwind&) {
+    stay();
   } catch (...) {
     raise_current();
     return -1;
@@ -103,12 +123,13 @@ class Held {
 };
 class WithGil {
  public:
-  WithGil() : state_(PyGILState_Ensure()) {}
+  WithGil() : state_(in_python([] { return PyGILState_Ensure(); })) {}
   ~WithGil() { PyGILState_Release(state_); }
   WithGil(const WithGil&) = delete;
   WithGil& operator=(const WithGil&) = delete;
 
  private:
+  OffWork outside_;  // first: whoever waits for the GIL must not be waited for by a fork
   PyGILState_STATE state_;
 };
 void init_runtime(nb::module_& m);
@@ -198,7 +219,6 @@ PyObject* tensor_new(PyTypeObject*, PyObject* args, PyObject* kwargs);  // creat
 PyObject* tensor_subscript(PyObject*, PyObject* key);                   // indexing.cpp
 int tensor_assign_subscript(PyObject*, PyObject* key, PyObject* value);
 int tensor_getbuffer(PyObject*, Py_buffer*, int flags);  // interop.cpp
-void tensor_releasebuffer(PyObject*, Py_buffer*);
 
 // ---- creation.cpp, interop.cpp ------------------------------------------------------------------
 void init_creation(nb::module_& m);

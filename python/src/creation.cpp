@@ -262,7 +262,8 @@ Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool 
     Obj array = Obj::share(data);
     if (!PyObject_CheckBuffer(data)) {
       Obj numpy(check(PyImport_ImportModule("numpy")));
-      array = Obj(check(PyObject_CallMethod(numpy.get(), "asarray", "O", data)));
+      array = Obj(
+          check(in_python([&] { return PyObject_CallMethod(numpy.get(), "asarray", "O", data); })));
     }
     Device d = device_or_current(device);
     if (copy || !d.is_cpu()) {

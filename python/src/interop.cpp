@@ -113,6 +113,44 @@ Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy) {
 }
 
 // ---- buffer protocol: export --------------------------------------------------------------------
+// What a buffer keeps alive: the memory, not the tensor, which may get other memory (`.data = `,
+// module.double()) while the buffer is in use.
+namespace {
+
+struct PyExport {
+  PyObject_HEAD Tensor memory;
+};
+PyTypeObject* ExportType = nullptr;
+
+Tensor alias_of(const Tensor& t) {
+  return make_view(t, t->shape, t->strides, t->offset);
+}
+PyObject* make_export(const Tensor& t) {
+  auto* e = PyObject_New(PyExport, ExportType);
+  if (!e) throw PythonError();
+  new (&e->memory) Tensor(alias_of(t));
+  return reinterpret_cast<PyObject*>(e);
+}
+void export_dealloc(PyObject* o) {
+  PyTypeObject* type = Py_TYPE(o);
+  reinterpret_cast<PyExport*>(o)->memory.~Tensor();
+  PyObject_Free(o);
+  Py_DECREF(type);
+}
+void export_release(PyObject*, Py_buffer* view) {
+  delete[] static_cast<Py_ssize_t*>(view->internal);
+  view->internal = nullptr;
+}
+PyType_Slot export_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(&export_dealloc)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(&export_release)},
+    {Py_tp_doc, const_cast<char*>("Memory of a tensor, kept for those who were shown it.")},
+    {0, nullptr}};
+PyType_Spec export_spec = {"pyflame._C.Export", sizeof(PyExport), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, export_slots};
+
+}  // namespace
+
 int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
   view->obj = nullptr;
   auto refuse = [&](const std::string& why) {
@@ -145,14 +183,14 @@ int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
     static char nothing[16];
     void* data = engine::host_data(t, "buffer", !t->storage->readonly);
     engine::mark_foreign(t);
+    Obj keeper(make_export(t));
     auto* geometry = new Py_ssize_t[static_cast<size_t>(2 * n + 1)];
     const auto size = static_cast<Py_ssize_t>(itemsize(t->dtype));
     for (int i = 0; i < n; ++i) {
       geometry[i] = t->shape[i];
       geometry[n + i] = t->strides[i] * size;
     }
-    Py_INCREF(o);
-    view->obj = o;
+    view->obj = keeper.release();
     view->buf = data ? data : nothing;
     view->len = t->numel * size;
     view->readonly = t->storage->readonly;
@@ -168,11 +206,6 @@ int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
     raise_current();
     return -1;
   }
-}
-
-void tensor_releasebuffer(PyObject*, Py_buffer* view) {
-  delete[] static_cast<Py_ssize_t*>(view->internal);
-  view->internal = nullptr;
 }
 
 // ---- DLPack -------------------------------------------------------------------------------------
@@ -283,7 +316,7 @@ void capsule_destructor(PyObject* capsule) {
 template <class M>
 PyObject* export_capsule(const Tensor& t, const char* name) {
   auto* e = new Export<M>;
-  e->tensor = t;
+  e->tensor = alias_of(t);
   e->shape = t->shape;
   e->strides = t->strides;
   DLTensor& d = e->managed.tensor;
@@ -384,10 +417,10 @@ Tensor from_dlpack(nb::handle source) {
                  "; expected one with __dlpack__, such as an array of another library");
     }
     Obj args(check(PyTuple_New(0))), kwargs(check(Py_BuildValue("{s(ii)}", "max_version", 1, 0)));
-    capsule = Obj(PyObject_Call(method.get(), args.get(), kwargs.get()));
+    capsule = Obj(in_python([&] { return PyObject_Call(method.get(), args.get(), kwargs.get()); }));
     if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {  // an older producer
       PyErr_Clear();
-      capsule = Obj(PyObject_Call(method.get(), args.get(), nullptr));
+      capsule = Obj(in_python([&] { return PyObject_Call(method.get(), args.get(), nullptr); }));
     }
     if (!capsule) throw PythonError();
   }
@@ -459,13 +492,16 @@ nb::object numpy_of(nb::handle self, bool force) {
     owned = Obj(check(wrap(t)));
     source = owned.get();
   }
-  Obj numpy(check(PyImport_ImportModule("numpy")));
-  return nb::steal(check(PyObject_CallMethod(numpy.get(), "asarray", "O", source)));
+  return in_python([&] {
+    Obj numpy(check(PyImport_ImportModule("numpy")));
+    return nb::steal<nb::object>(check(PyObject_CallMethod(numpy.get(), "asarray", "O", source)));
+  });
 }
 
 }  // namespace
 
 void init_interop(nb::module_& m) {
+  ExportType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&export_spec)));
   m.def("from_numpy", &from_numpy, nb::arg("ndarray"),
         "A tensor that shares the memory of a NumPy array (read-only if the array is).");
   m.def("frombuffer", &frombuffer, nb::arg("buffer"), nb::kw_only(), nb::arg("dtype"),

@@ -1,4 +1,6 @@
 // pyflame._C: everything that the Python package has from C++.
+#include <signal.h>
+
 #include "common.h"
 
 void bind_debug(nanobind::module_& m);
@@ -6,37 +8,102 @@ void bind_debug(nanobind::module_& m);
 namespace pyflame::python {
 void bind_io(nb::module_& m);
 void init_user_kernel(nb::module_& m);
-}  // namespace pyflame::python
 
-NB_MODULE(_C, m) {
-  namespace py = pyflame::python;
-  nanobind::set_leak_warnings(false);  // tensors that live until the process ends are no news
-  nanobind::register_exception_translator([](const std::exception_ptr& p, void*) {
+namespace {
+
+void bind(nb::module_ m) {
+  nb::set_leak_warnings(false);  // tensors that live until the process ends are no news
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);
-    } catch (const pyflame::Error&) {
-      py::raise_current();
-    } catch (const py::PythonError&) {
-      py::raise_current();
+    } catch (const Error&) {
+      raise_current();
+    } catch (const PythonError&) {
+      raise_current();
     }
   });
   m.attr("__version__") = PYFLAME_VERSION;
-  try {
-    py::init_errors(m.ptr());
-    py::init_types(m.ptr());
-    py::init_tensor(m.ptr());
-    py::init_registry(m);
-    py::init_creation(m);
-    py::init_interop(m);
-    py::init_autograd(m);
-    py::init_amp(m);
-    py::init_runtime(m);
-    py::init_memory(m);
-    py::bind_io(m);
-    bind_debug(m);
-    py::init_user_kernel(m);
-    py::init_functions(m.ptr());
-  } catch (const py::PythonError&) {
-    throw nanobind::python_error();
+  init_errors(m.ptr());
+  init_types(m.ptr());
+  init_tensor(m.ptr());
+  init_registry(m);
+  init_creation(m);
+  init_interop(m);
+  init_autograd(m);
+  init_amp(m);
+  init_runtime(m);
+  init_memory(m);
+  bind_io(m);
+  bind_debug(m);
+  init_user_kernel(m);
+  init_functions(m.ptr());
+}
+
+// ---- the module itself --------------------------------------------------------------------------
+// By hand, not by NB_MODULE: a KeyboardInterrupt between the making of a module and its
+// initialization frees one that nanobind has never seen, and its own definition then counts down
+// what is not there.
+struct ModuleState {
+  bool bound;  // nanobind counts this module
+};
+ModuleState* state_of(PyObject* module) {
+  return static_cast<ModuleState*>(PyModule_GetState(module));
+}
+
+// No signal reaches this thread, as long as it lives.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t all;
+    sigfillset(&all);
+    for (int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, s);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
   }
+  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+int execute(PyObject* module) {
+  const SignalsWait later;  // a handler that raises would leave half a module
+  if (PyErr_CheckSignals() < 0) return -1;
+  nb::detail::nb_module_exec(NB_DOMAIN_STR, module);
+  try {
+    bind(nb::borrow<nb::module_>(module));
+  } catch (const PythonError&) {
+    return -1;
+  } catch (nb::python_error& e) {
+    e.restore();
+    return -1;
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_ImportError, e.what());
+    return -1;
+  }
+  state_of(module)->bound = true;
+  return 0;
+}
+
+void release_module(void* module) {
+  const ModuleState* state = state_of(static_cast<PyObject*>(module));
+  if (state && state->bound) nb::detail::nb_module_free(module);
+}
+
+PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, reinterpret_cast<void*>(&execute)},
+#if PY_VERSION_HEX >= 0x030c0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, nullptr}};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_C", nullptr, sizeof(ModuleState), nullptr, slots, nullptr, nullptr,
+    &release_module};
+
+}  // namespace
+}  // namespace pyflame::python
+
+extern "C" NB_EXPORT PyObject* PyInit__C() {
+  return PyModuleDef_Init(&pyflame::python::definition);
 }

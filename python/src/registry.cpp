@@ -542,7 +542,7 @@ PyObject* op_text_signature(PyObject* o, void*) {
 PyObject* op_signature(PyObject* o, void*) {
   return guarded([&] {
     Obj helper(check(PyImport_ImportModule("pyflame._signature")));
-    return check(PyObject_CallMethod(helper.get(), "of", "O", o));
+    return check(in_python([&] { return PyObject_CallMethod(helper.get(), "of", "O", o); }));
   });
 }
 PyObject* op_schemas(PyObject* o, void*) {

@@ -2,14 +2,19 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <climits>
 #include <cstdio>
 #include <mutex>
 #include <string_view>
 
 #include "common.h"
 #include "core/backends.h"
+#include "core/lock.h"
 #include "engine/engine.h"
 #include "pyflame/random.h"
 
@@ -19,7 +24,7 @@ std::atomic<bool> released_waiting{false};
 
 namespace {
 
-std::mutex released_mutex;
+Mutex released_mutex;
 std::vector<PyObject*>* released = new std::vector<PyObject*>();  // outlives static destructors
 
 bool interpreter_alive() {
@@ -37,7 +42,7 @@ int drain_pending(void*) {
 
 // Notices become RuntimeWarning, between two steps of the main thread: who has one may hold locks
 // of the engine, or no GIL.
-std::mutex notice_mutex;
+Mutex notice_mutex;
 std::vector<std::string>* notices = new std::vector<std::string>();  // outlives static destructors
 
 int warn_pending(void*) {
@@ -69,7 +74,7 @@ void* release_gil() {
   return PyEval_SaveThread();
 }
 void acquire_gil(void* state) {
-  if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+  if (state) in_python([state] { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); });
 }
 
 // The innermost line of Python that is not the package's own.
@@ -102,6 +107,10 @@ std::string call_site() {
 }
 
 }  // namespace
+
+void stay() noexcept {
+  for (;;) pause();
+}
 
 void release_later(PyObject* o) noexcept {
   if (!o || !interpreter_alive()) return;  // at exit memory goes with the process
@@ -138,6 +147,9 @@ Held::~Held() {
 void init_runtime(nb::module_& m) {
   engine::set_hooks({&release_gil, &acquire_gil, &call_site});
   set_notice_hook(&queue_notice);
+  // Daemon threads that compute finish their kernel and stay (above) before libraries are taken
+  // down around them.
+  Py_AtExit([] { wait_for_all_work(10000); });
 
   m.def(
       "set_device", [](nb::handle d) { set_device(to_device(d.ptr())); }, nb::arg("device"),
@@ -178,8 +190,19 @@ void init_runtime(nb::module_& m) {
                                              : DeviceType::CPU);
   });
   m.def(
-      "set_num_threads", [](int n) { set_num_threads(n); }, nb::arg("n"),
-      "CPU threads of one operation.");
+      "set_num_threads",
+      [](nb::handle n) {
+        if (!is_integer(n.ptr()))
+          type_error(std::string("pf.set_num_threads: got an object of type ") +
+                     Py_TYPE(n.ptr())->tp_name + "; expected an integer");
+        Obj index(check(PyNumber_Index(n.ptr())));
+        int beyond = 0;
+        const long long value = PyLong_AsLongLongAndOverflow(index.get(), &beyond);
+        constexpr auto far = static_cast<long long>(INT_MAX);
+        set_num_threads(static_cast<int>(beyond ? beyond * far : std::clamp(value, -far, far)));
+      },
+      nb::arg("n"), nb::sig("def set_num_threads(n: int) -> None"),
+      "CPU threads of one operation, 1 to 1024.");
   m.def("get_num_threads", &get_num_threads, "CPU threads of one operation.");
   m.def(
       "_manual_seed", [](uint64_t seed) { manual_seed(seed); }, nb::arg("seed"));

@@ -407,7 +407,6 @@ PyType_Slot slots[] = {
     {Py_mp_subscript, slot(tensor_subscript)},
     {Py_mp_ass_subscript, slot(tensor_assign_subscript)},
     {Py_bf_getbuffer, slot(tensor_getbuffer)},
-    {Py_bf_releasebuffer, slot(tensor_releasebuffer)},
     {0, nullptr}};
 
 PyType_Spec spec = {"pyflame.Tensor", sizeof(PyTensor), 0,

@@ -14,6 +14,7 @@
 
 #include "core/backends.h"
 #include "core/blocks.h"
+#include "core/lock.h"
 #include "pyflame/error.h"
 
 namespace pyflame {
@@ -568,7 +569,7 @@ class Allocator {
   bool caching_ = true, carve_ = false, limited_ = false;
   size_t align_ = 64, small_ = 0;
   AllocSettings settings_;
-  std::mutex mutex_;
+  Mutex mutex_;
   Pool default_pool_;
   std::unordered_map<StreamState*, std::unique_ptr<Pool>> pools_;
   std::map<void*, Segment*> segments_;
@@ -690,7 +691,7 @@ Allocator& allocator_of(Device d) {
   auto& slot = slots()[static_cast<size_t>(d.type)][static_cast<size_t>(d.index)];
   Allocator* a = slot.load(std::memory_order_acquire);
   if (!a) {
-    static std::mutex mutex;
+    static Mutex mutex;
     std::lock_guard lock(mutex);
     a = slot.load(std::memory_order_acquire);
     if (!a) slot.store(a = new Allocator(d), std::memory_order_release);

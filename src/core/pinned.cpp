@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "core/backends.h"
+#include "core/lock.h"
 #include "core/tensor_impl.h"
 #include "engine/engine.h"
 #include "pyflame/autograd.h"
@@ -139,7 +140,7 @@ class PinnedPool {
 
   Device device_;
   const pf_backend* backend_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::multimap<size_t, PinnedBlock*> free_;
   std::vector<Waiting> waiting_;
   PinnedStats stats_;
@@ -151,7 +152,7 @@ namespace {
 PinnedPool* pool_of(Device d) {
   const pf_backend* b = usable_backend_of(d);
   if (!PF_HAS(b, pinned_allocate)) return nullptr;
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::array<std::atomic<PinnedPool*>, 4> pools{};
   auto& slot = pools[static_cast<size_t>(d.type)];
   PinnedPool* p = slot.load(std::memory_order_acquire);

@@ -13,6 +13,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/lock.h"
 #include "core/room.h"
 #include "pyflame/error.h"
 
@@ -25,13 +26,13 @@ struct Plugin {
   const pf_backend* backend = nullptr;
   std::string reason;
   pf_host host{};
-  std::once_flag once;
-  std::atomic<bool> loaded{false};
+  Mutex mutex;
+  std::atomic<bool> tried{false}, loaded{false};
 };
 
 Plugin& plugin_of(DeviceType type) {
-  static Plugin& rocm = *new Plugin{"rocm", DeviceType::ROCm, nullptr, "", {}, {}, {}};
-  static Plugin& cuda = *new Plugin{"cuda", DeviceType::CUDA, nullptr, "", {}, {}, {}};
+  static Plugin& rocm = *new Plugin{"rocm", DeviceType::ROCm, nullptr, "", {}, {}, {}, {}};
+  static Plugin& cuda = *new Plugin{"cuda", DeviceType::CUDA, nullptr, "", {}, {}, {}, {}};
   return type == DeviceType::ROCm ? rocm : cuda;
 }
 
@@ -150,7 +151,13 @@ void load(Plugin& p) {
 
 const pf_backend* plugin_backend(DeviceType type) {
   Plugin& p = plugin_of(type);
-  std::call_once(p.once, [&] { load(p); });
+  if (!p.tried.load(std::memory_order_acquire)) {
+    std::lock_guard lock(p.mutex);
+    if (!p.tried.load(std::memory_order_relaxed)) {
+      load(p);
+      p.tried.store(true, std::memory_order_release);
+    }
+  }
   return p.backend;
 }
 

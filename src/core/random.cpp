@@ -3,12 +3,14 @@
 #include <mutex>
 #include <random>
 
+#include "core/lock.h"
+
 namespace pyflame {
 
 namespace {
 
 struct Generator {
-  std::mutex mutex;
+  Mutex mutex;
   RandomState state;
   uint64_t initial;
   Generator() {

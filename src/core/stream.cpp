@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "core/backends.h"
+#include "core/lock.h"
 
 namespace pyflame {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   std::array<std::array<std::vector<StreamState*>, 16>, 4> all;
   std::vector<StreamState*> unused;  // no handle is left: whoever asks next gets one of these
 };

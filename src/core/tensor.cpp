@@ -3,6 +3,7 @@
 
 #include "core/backends.h"
 #include "core/dispatch.h"
+#include "core/mapped.h"
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
@@ -91,7 +92,11 @@ Scalar Tensor::item() const {
   PF_CHECK(p_->numel == 1, ShapeError, "item", "got a tensor of shape ", p_->shape, " with ",
            p_->numel, " elements; expected exactly one; index or reduce it first");
   const pf_backend* b = backend_of(device());
-  if (b->host_readable) return read_element(engine::host_data(*this, "item"), p_->dtype, 0);
+  if (b->host_readable) {
+    const Scalar value = read_element(engine::host_data(*this, "item"), p_->dtype, 0);
+    check_mapped(p_->storage->data, "item");
+    return value;
+  }
   alignas(16) char value[16];
   Tensor one = p_->contiguous
                    ? *this

@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "core/backends.h"
+#include "core/lock.h"
 #include "core/room.h"
 #include "cpu/gemm_scratch.h"
 #include "cpu/library_file.h"
@@ -201,7 +202,7 @@ void warn_once(const std::string& why) {
 Library& library() {
   static std::atomic<Library*> opened{nullptr};
   if (Library* l = opened.load(std::memory_order_acquire)) return *l;
-  static std::mutex mutex;
+  static Mutex mutex;
   std::lock_guard lock(mutex);
   if (Library* l = opened.load(std::memory_order_acquire)) return *l;
   if (!has_room(kRoomToOpen)) {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/lock.h"
+
 namespace pyflame::cpu {
 namespace {
 
@@ -25,7 +27,7 @@ KernelFn find_kernel(const char* name) {
 }
 
 void KernelArgs::bad_index(int64_t index, int64_t limit) const {
-  static std::mutex mutex;
+  static Mutex mutex;
   std::lock_guard lock(mutex);
   if (!error || error->set) return;
   error->index = index;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,6 +28,7 @@
 #include <thread>
 #endif
 
+#include "core/backends.h"
 #include "core/room.h"
 #include "pyflame/device.h"
 #include "pyflame/error.h"
@@ -35,6 +37,8 @@ namespace pyflame::cpu {
 namespace {
 
 // ---- how many --------------------------------------------------------------------------------
+
+constexpr int kMostThreads = 1024;
 
 // Lowest CPU number of a list such as "3,35" or "0-1" that is in `set`.
 int first_sibling(const char* list, const cpu_set_t& set) {
@@ -110,14 +114,34 @@ double cgroup_quota() {
   return best;
 }
 
+// What an environment variable asks for; 0 for nothing. OMP_NUM_THREADS may be a list, by level.
+int asked_for(const char* name) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return 0;
+  char* end;
+  errno = 0;
+  const long n = std::strtol(text, &end, 10);
+  if (end == text || (*end && *end != ',') || n < 1) {
+    notice((std::string(name) + "='" + text + "' is ignored: expected a number of threads from 1")
+               .c_str());
+    return 0;
+  }
+  if (errno == ERANGE || n > kMostThreads) {
+    notice((std::string(name) + "='" + text + "' is taken as " + std::to_string(kMostThreads) +
+            ", the most threads of one operation")
+               .c_str());
+    return kMostThreads;
+  }
+  return static_cast<int>(n);
+}
+
 int default_threads() {
   for (const char* name : {"PYFLAME_NUM_THREADS", "OMP_NUM_THREADS"})
-    if (const char* text = std::getenv(name))
-      if (int n = std::atoi(text); n > 0) return n;
+    if (const int n = asked_for(name)) return n;
   int n = cores_by_affinity();
   if (double quota = cgroup_quota(); quota > 0)
     n = std::min(n, std::max(1, static_cast<int>(quota + 0.5)));
-  return n;
+  return std::min(n, kMostThreads);
 }
 
 std::atomic<int> g_threads{0};  // 0: not asked yet
@@ -242,7 +266,7 @@ int threads_to_be_had(int n) {
   if (!has_room(beside) || pthread_attr_init(&attr) != 0) return 0;
   pthread_attr_setstacksize(&attr, stack_size());
   struct Probe {
-    std::mutex gate;  // closed until all are there
+    std::mutex gate;  // closed until all are there; fork: of this call alone
     std::atomic<int> begun{0}, failed{0};
   } probe;
   bool room;
@@ -359,7 +383,7 @@ class Pool {
       if (--left_ == 0) done_.notify_one();
     }
   }
-  std::mutex mutex_;
+  std::mutex mutex_;  // fork: a child has no pool
   std::condition_variable start_, done_;
   Region* region_ = nullptr;
   uint64_t generation_ = 0;
@@ -426,8 +450,9 @@ LibraryAlone::~LibraryAlone() {
 namespace pyflame {
 
 void set_num_threads(int n) {
-  PF_CHECK(n >= 1, ValueError, "set_num_threads", "got ", n,
-           "; expected at least 1; pass the number of CPU threads that one operation may use");
+  PF_CHECK(n >= 1 && n <= cpu::kMostThreads, ValueError, "set_num_threads", "got ", n,
+           "; expected 1 to ", cpu::kMostThreads,
+           "; pass the number of CPU threads that one operation may use");
   cpu::set_num_threads(n);
 }
 

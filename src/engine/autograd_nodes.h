@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/lock.h"
 #include "engine/autograd.h"
 
 namespace pyflame::autograd {
@@ -18,7 +19,7 @@ struct Accumulate final : Node {
   void forget() noexcept;  // the leaf goes away
 
  private:
-  std::mutex adding_;  // several backward passes may end here at once
+  Mutex adding_;  // several backward passes may end here at once
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
   TensorImpl* leaf_;
 };

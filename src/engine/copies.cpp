@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "core/backends.h"
+#include "core/mapped.h"
 #include "core/pinned.h"
 #include "engine/group.h"
 #include "engine/placement.h"
@@ -48,7 +49,8 @@ void order_streams(Device d, StreamState* first, StreamState* second) {
 
 void copy_from_host(const Tensor& dst, const void* src) {
   GilScope gil;
-  Storage& s = *dst->storage;
+  const auto held = Ref<Storage>::share(dst->storage.get());  // see engine::call
+  Storage& s = *held;
   void* p = writable_data(dst);
   const pf_backend* b = backend_of(s.device);
   size_t bytes = nbytes(dst->dtype, dst->numel);
@@ -60,8 +62,9 @@ void copy_from_host(const Tensor& dst, const void* src) {
 
 void copy_to_host(void* dst, const Tensor& src) {
   GilScope gil;
+  const auto held = Ref<Storage>::share(src->storage.get());
+  Storage& s = *held;
   void* p = device_data(src);
-  Storage& s = *src->storage;
   const pf_backend* b = backend_of(s.device);
   size_t bytes = nbytes(src->dtype, src->numel);
   long_work(static_cast<int64_t>(bytes));
@@ -69,6 +72,7 @@ void copy_to_host(void* dst, const Tensor& src) {
   pf_status status = b->copy_to_host(s.device.index, stream_handle(s.device), dst, p, bytes);
   if (status != PF_OK) raise_status(b, status, "copy");
   if (!b->synchronous) wait_for_stream(s.device, current_group().stream(s.device), "copy");
+  check_mapped(s.data, "copy");
 }
 
 void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {

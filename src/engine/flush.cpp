@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/lock.h"
 #include "core/room.h"
 #include "engine/group.h"
 #include "engine/trace.h"
@@ -39,7 +41,9 @@ GilScope::GilScope() {
   ++t_gil_depth;
 }
 GilScope::~GilScope() {
-  if (--t_gil_depth == 0 && t_gil_state) g_hooks.acquire_gil(std::exchange(t_gil_state, nullptr));
+  if (--t_gil_depth || !t_gil_state) return;
+  AtWork::leave();
+  g_hooks.acquire_gil(std::exchange(t_gil_state, nullptr));
 }
 namespace {
 thread_local std::string t_site;  // from before the GIL was given away
@@ -52,7 +56,9 @@ std::string call_site() {
 void long_work(int64_t elements) {
   if (elements < kLongWork || !g_hooks.release_gil || t_gil_depth == 0 || t_gil_state) return;
   if (tracing()) t_site = call_site();
+  AtWork::enter();  // before somebody else has the GIL, and may fork
   t_gil_state = g_hooks.release_gil();
+  if (!t_gil_state) AtWork::leave();
 }
 
 // ---- named kernels -----------------------------------------------------------------------------
@@ -62,7 +68,7 @@ namespace {
 constexpr int kMaxKernels = 1024;
 constexpr int kDeviceTypes = 4;
 struct KernelTable {
-  std::mutex mutex;
+  Mutex mutex;
   int count = 0;
   std::atomic<void*> found[kMaxKernels][kDeviceTypes]{};
 };
@@ -182,15 +188,48 @@ struct PlanKey {
 
 struct Plan {
   PlanKey key;
-  uint64_t hash;
+  uint64_t hash = 0;
+  Device device;
   void* kernel = nullptr;
+  mutable std::atomic<bool> used{true};  // since the hand of the cache came by
+
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() {
+    if (kernel) backend_of(device)->program_destroy(device.index, kernel);
+  }
+  void touch() const {
+    if (!used.load(std::memory_order_relaxed)) used.store(true, std::memory_order_relaxed);
+  }
 };
 
 namespace {
 
+// Programs that make ever new structures must not fill memory with plans: of so many (some 5 MB)
+// the one goes that was not used for longest, as nearly as a hand that goes around can tell.
+constexpr size_t kMaxPlans = 4096;
+
 struct PlanCache {
-  std::mutex mutex;
-  std::unordered_multimap<uint64_t, std::unique_ptr<Plan>> plans;
+  Mutex mutex;
+  std::unordered_multimap<uint64_t, std::shared_ptr<const Plan>> plans;
+  std::deque<const Plan*> ring;  // the hand stands at its front
+
+  void add(std::shared_ptr<const Plan> plan) {
+    while (plans.size() >= kMaxPlans) {
+      const Plan* oldest = ring.front();
+      ring.pop_front();
+      if (oldest->used.exchange(false, std::memory_order_relaxed)) {
+        ring.push_back(oldest);
+        continue;
+      }
+      auto [first, last] = plans.equal_range(oldest->hash);
+      plans.erase(std::find_if(first, last, [&](auto& e) { return e.second.get() == oldest; }));
+    }
+    ring.push_back(plan.get());
+    const uint64_t hash = plan->hash;
+    plans.emplace(hash, std::move(plan));
+  }
 };
 PlanCache& plan_cache() {
   static auto* c = new PlanCache;
@@ -203,8 +242,9 @@ bool same_key(const PlanKey& a, const PlanKey& b) {
 
 const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes) {
   uint64_t h = key.hash();
-  const Plan*& recent = g.recent[h & 63];
+  std::shared_ptr<const Plan>& recent = g.recent[h & 63];
   if (recent && recent->hash == h && same_key(recent->key, key)) {
+    recent->touch();
     bump(counters().plan_hits);
     return *recent;
   }
@@ -213,12 +253,14 @@ const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes
   auto [first, last] = cache.plans.equal_range(h);
   for (auto it = first; it != last; ++it)
     if (same_key(it->second->key, key)) {
+      it->second->touch();
       bump(counters().plan_hits);
-      return *(recent = it->second.get());
+      return *(recent = it->second);
     }
-  auto plan = std::make_unique<Plan>();
+  auto plan = std::make_shared<Plan>();
   std::memcpy(static_cast<void*>(&plan->key), &key, key.size());
   plan->hash = h;
+  plan->device = g.device;
   pf_program program{key.nnodes,   key.ninputs,     key.noutputs,
                      key.nscalars, plan->key.nodes, plan->key.input_dtypes,
                      output_dtypes};
@@ -226,8 +268,8 @@ const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes
   pf_status status = b->program_create(g.device.index, &program, &plan->kernel);
   if (status != PF_OK) raise_status(b, status, "pointwise group");
   bump(counters().plans);
-  recent = plan.get();
-  cache.plans.emplace(h, std::move(plan));
+  recent = plan;
+  cache.add(std::move(plan));
   return *recent;
 }
 

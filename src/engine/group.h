@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
 #include "core/allocator.h"
+#include "core/lock.h"
 #include "core/stream.h"
 #include "core/tensor_impl.h"
 #include "engine/engine.h"
@@ -62,15 +64,15 @@ struct Plan;
 
 class Group {
  public:
-  std::mutex mutex;
+  Mutex mutex;
   Device device;
   Phase phases[2];  // before and after the anchor
   AnchorCall anchor;
   bool has_anchor = false;
-  size_t output_bytes = 0;      // of everything the group writes
-  size_t input_bytes = 0;       // of everything it reads
-  std::exception_ptr error;     // of a flush; raised at the next flush() or synchronize()
-  const Plan* recent[64] = {};  // plans that this group used last, by hash
+  size_t output_bytes = 0;   // of everything the group writes
+  size_t input_bytes = 0;    // of everything it reads
+  std::exception_ptr error;  // of a flush; raised at the next flush() or synchronize()
+  std::shared_ptr<const Plan> recent[64];  // plans that this group used last, by hash
   // The recording thread's current streams, by device type and index. They change only while the
   // group is empty.
   StreamState* streams[4][16] = {};

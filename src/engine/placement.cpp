@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/backends.h"
+#include "core/lock.h"
 #include "engine/group.h"
 #include "engine/trace.h"
 #include "ops/pointwise.h"
@@ -30,8 +31,8 @@ struct Replicas {
 };
 
 namespace {
-std::mutex& replica_mutex() {
-  static auto* m = new std::mutex;
+Mutex& replica_mutex() {
+  static auto* m = new Mutex;
   return *m;
 }
 }  // namespace
@@ -103,7 +104,7 @@ bool is_fresh(const TensorImpl& t) {
 
 const char* name_of_row(OpId op) {
   static auto* names = new std::map<OpId, std::string>;
-  static std::mutex m;
+  static Mutex m;
   std::lock_guard lock(m);
   auto [it, fresh] = names->try_emplace(op);
   if (fresh) it->second = ops::row_name(op);

@@ -8,6 +8,8 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/lock.h"
+#include "core/mapped.h"
 #include "core/room.h"
 #include "engine/group.h"
 #include "engine/placement.h"
@@ -33,8 +35,8 @@ constexpr int index_of(int code) {
   return code & 255;
 }
 
-std::mutex& registry_mutex() {
-  static std::mutex m;
+Mutex& registry_mutex() {
+  static Mutex m;
   return m;
 }
 std::vector<Group*>& all_groups() {
@@ -79,6 +81,7 @@ ThreadGroup::~ThreadGroup() {
   if (!group->empty()) {
     try {
       std::thread([g = group] {
+        const AtWork here;
         std::lock_guard lock(g->mutex);
         if (!g->empty()) run_group(*g, Flush::ThreadExit);
       }).join();
@@ -86,6 +89,7 @@ ThreadGroup::~ThreadGroup() {
       // No thread to be had: whoever reads the values later runs them.
     }
   }
+  const AtWork here;  // a thread that ends has no GIL
   {
     std::lock_guard lock(group->mutex);
     group->error = nullptr;
@@ -373,8 +377,11 @@ void append(const Request& q, Storage* fresh, const char* op) {
     run_group(g, Flush::Foreign);
   else if (g.input_bytes > kHeldBytes && held_bytes(g) > kHeldBytes)
     run_group(g, Flush::HeldMemory);
-  if (foreign) [[unlikely]]
+  if (foreign) [[unlikely]] {
     submit(q.device);
+    for (const Operand& o : q.operands)
+      if (o.tensor) check_mapped((*o.tensor)->storage->data, op);
+  }
 }
 
 }  // namespace
@@ -624,12 +631,15 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       if (!g.empty()) run_group(g, Flush::General);
     }
     std::vector<pf_tensor> tensors(count);
+    // While the GIL is away another thread may give these tensors other memory (`.data = `).
+    std::vector<Ref<Storage>> held(count);
     StreamState* stream = g.stream(device);
     int64_t work = 0;
     each([&](int i, const Tensor& t) {
       pf_tensor& p = tensors[static_cast<size_t>(i)];
       p = {};
       if (!t.defined()) return;
+      held[static_cast<size_t>(i)] = Ref<Storage>::share(t->storage.get());
       if (t->storage->poisoned) raise_poison(*t->storage);
       ensure_memory(*t->storage, stream, {options.op, t->dtype, &t->shape});
       p.data = static_cast<char*>(t->storage->data) +
@@ -647,8 +657,11 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     if (tracing()) [[unlikely]]
       trace_kernel(k, device, options);
     run_kernel(k, device, stream, tensors, scalars, options);
-    if (foreign) [[unlikely]]
+    if (foreign) [[unlikely]] {
       submit(device);
+      for (const auto& s : held)
+        if (s) check_mapped(s->data, options.op);
+    }
     return;
   }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "core/lock.h"
 #include "engine/group.h"
 #include "engine/placement.h"
 #include "pyflame/error.h"
@@ -13,7 +14,7 @@ namespace pyflame::engine {
 namespace {
 
 struct Trace {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::vector<TraceEvent>> open;  // one list for each start that was not stopped
   std::vector<size_t> ids;
   size_t next = 0;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/lock.h"
 #include "core/tensor_impl.h"
 
 namespace pyflame::engine {
@@ -35,7 +36,7 @@ class UserKernel {
  private:
   void* function(Device);
   std::string source_, entry_, options_, op_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::map<int, void*> functions_;  // by device; they live as long as the process
 };
 

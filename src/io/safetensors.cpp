@@ -1,7 +1,5 @@
 #include "io/safetensors.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -11,6 +9,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/lock.h"
+#include "core/mapped.h"
 #include "core/tensor_impl.h"
 #include "engine/engine.h"
 #include "io/file.h"
@@ -157,21 +157,6 @@ void check_size(const std::vector<Entry>& entries, uint64_t data_bytes, const st
             "restore it from a copy");
 }
 
-// The whole file in memory, private: writes go to copies of pages.
-struct Mapping {
-  Mapping(const Source& file) : size(file.size()) {
-    base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.fd(), 0);
-    if (base == MAP_FAILED)
-      PF_FAIL(FileError, "load", "cannot map '", file.path(), "': ", std::strerror(errno),
-              "; expected a file that can be mapped; load it without mmap=True");
-  }
-  ~Mapping() { munmap(base, size); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  void* base;
-  size_t size;
-};
-
 // A bool is 0 or 1 for every kernel; a file may hold anything.
 void normalise_bools(void* data, size_t n) {
   auto* p = static_cast<unsigned char*>(data);
@@ -184,9 +169,10 @@ void normalise_bools(void* data, size_t n) {
 struct SafetensorsFile::Impl {
   explicit Impl(std::unique_ptr<Source> from) : source(std::move(from)) { open(); }
   void open();
-  std::shared_ptr<Mapping> map() {
+  std::shared_ptr<MappedFile> map() {
     std::lock_guard lock(mutex);
-    if (!mapping) mapping = std::make_shared<Mapping>(*source);
+    if (!mapping)
+      mapping = std::make_shared<MappedFile>(source->fd(), source->size(), source->path(), "load");
     return mapping;
   }
   std::unique_ptr<Source> source;
@@ -194,8 +180,8 @@ struct SafetensorsFile::Impl {
   Metadata metadata;
   std::unordered_map<std::string_view, size_t> index;
   uint64_t data_start = 0;
-  std::mutex mutex;
-  std::shared_ptr<Mapping> mapping;
+  Mutex mutex;
+  std::shared_ptr<MappedFile> mapping;
 };
 
 void check_safetensors_header(const std::string& text, uint64_t data_bytes,
@@ -278,9 +264,10 @@ Tensor SafetensorsFile::tensor(const Entry& e, Load how, Device device) const {
   size_t size = static_cast<size_t>(e.end - e.begin);
   if (how == Load::Map && impl_->source->fd() >= 0 && device.is_cpu() && size > 0 &&
       at % itemsize(e.dtype) == 0) {
-    std::shared_ptr<Mapping> mapping = impl_->map();
-    void* data = static_cast<char*>(mapping->base) + at;
+    std::shared_ptr<MappedFile> mapping = impl_->map();
+    void* data = mapping->data() + at;
     if (e.dtype == DType::Bool) normalise_bools(data, size);
+    check_mapped(data, "load");
     return wrap_foreign(data, e.shape, contiguous_strides(e.shape), e.dtype, device, false,
                         [mapping] {});
   }

@@ -1,5 +1,6 @@
 #include "ops/autocast.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -35,6 +36,7 @@ struct State {
   bool cache = true;
   int depth = 0;
   std::unordered_map<const TensorImpl*, Kept> casts[2];  // without and with gradients
+  size_t look_at = 64;                                   // so many of them: who is left?
 };
 State& state() {
   static thread_local State s;
@@ -65,6 +67,13 @@ Tensor kept_cast(State& s, const Tensor& t, DType want) {
   }
   Kept k{t, make_view(t, t->shape, t->strides, t->offset), to(t, want), t->storage->version};
   Tensor cast = k.cast;
+  if (casts.size() >= s.look_at) {
+    // A region that is never left must not keep the leaves of all its steps.
+    std::erase_if(casts, [](const auto& e) {
+      return e.second.source.impl()->refs.load(std::memory_order_relaxed) == 1;
+    });
+    s.look_at = std::max<size_t>(64, 2 * casts.size());
+  }
   casts.insert_or_assign(t.impl(), std::move(k));
   return cast;
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "codegen/parse.h"
+#include "core/lock.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
 
@@ -40,7 +41,7 @@ std::string formula_of(const codegen::Expr& e, const PointwiseRow& row) {
 }
 
 struct Runtime {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<PointwiseRow> rows;
 };
 Runtime& runtime() {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "codegen/sym.h"
+#include "core/lock.h"
 
 namespace pyflame::ops {
 namespace {
@@ -24,7 +25,7 @@ struct RuntimeRow {
 };
 
 struct Rows {
-  std::recursive_mutex mutex;
+  RecursiveMutex mutex;
   std::array<std::atomic<const Expr*>, kMaxRows> expressions{};
   std::array<std::atomic<const RowState*>, kMaxRows> states{};
   std::vector<RuntimeRow> runtime;

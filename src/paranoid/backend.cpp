@@ -344,24 +344,32 @@ struct OwnedLaunch {
 
 // Kernels of this backend know their operand counts: a launch does not repeat them.
 struct ProgramKernel {
-  void* kernel;
-  uint32_t ninputs, noutputs, nscalars;
+  void* kernel = nullptr;
+  uint32_t ninputs = 0, noutputs = 0, nscalars = 0;
+
+  ProgramKernel() = default;
+  ProgramKernel(const ProgramKernel&) = delete;
+  ProgramKernel& operator=(const ProgramKernel&) = delete;
+  ~ProgramKernel() {
+    if (kernel) cpu::program_destroy(kernel);
+  }
 };
+using SharedKernel = std::shared_ptr<ProgramKernel>;  // a queued launch has a share
 
 pf_status create_program(pf_device d, const pf_program* program, void** kernel) {
-  auto k = std::make_unique<ProgramKernel>();
+  auto k = std::make_shared<ProgramKernel>();
   if (pf_status s = create(d, program, &k->kernel)) return s;
   k->ninputs = program->ninputs;
   k->noutputs = program->noutputs;
   k->nscalars = program->nscalars;
-  *kernel = k.release();
+  *kernel = new SharedKernel(std::move(k));
   return PF_OK;
 }
 
 pf_status launch(pf_device, pf_stream stream, void* kernel, const pf_launch* l) {
   Paranoid& p = state();
   if (pf_status s = p.faults.check(Faults::kProgramLaunch)) return s;
-  auto* k = static_cast<ProgramKernel*>(kernel);
+  const SharedKernel k = *static_cast<SharedKernel*>(kernel);
   auto owned = std::make_shared<OwnedLaunch>(*l, k->ninputs, k->noutputs, k->nscalars, p.arena);
   p.of(stream).push([k, owned] {
     pf_status status = PF_OK;
@@ -480,11 +488,7 @@ extern "C" const pf_backend* pyflame_paranoid_backend(void) {
     b.pinned_release = [](pf_device, void* p) { std::free(p); };
     b.copy_async = paranoid::copy_async;
     b.program_create = paranoid::create_program;
-    b.program_destroy = [](pf_device, void* k) {
-      auto* p = static_cast<paranoid::ProgramKernel*>(k);
-      pyflame::cpu::program_destroy(p->kernel);
-      delete p;
-    };
+    b.program_destroy = [](pf_device, void* k) { delete static_cast<paranoid::SharedKernel*>(k); };
     b.program_launch = paranoid::launch;
     b.kernel_find = [](const char* name) {
       return reinterpret_cast<void*>(pyflame::cpu::find_kernel(name));

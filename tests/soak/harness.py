@@ -59,6 +59,18 @@ class Victim:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    def wait_for(self, line: str, patience: float) -> bool:
+        """Until it has printed this line; False when it ended before, or the time was up."""
+        end = time.monotonic() + patience
+        while True:
+            alive = self.running()
+            size = os.fstat(self._out.fileno()).st_size
+            if line in os.pread(self._out.fileno(), size, 0).decode(errors="replace").split("\n"):
+                return True
+            if not alive or time.monotonic() > end:
+                return False
+            time.sleep(0.005)
+
     def end(self, patience: float) -> Ended:
         """Waits so many seconds for its end, then kills it and its children."""
         try:

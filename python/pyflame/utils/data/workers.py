@@ -93,6 +93,8 @@ def _work(pipe, number, count, fetch, init, parent):
     """A worker's life: (epoch, seed, None) begins an epoch, (epoch, None, request) wants a batch."""
     global _info
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and by this one: its handler is not for them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _C.set_device("cpu")
     _C.set_num_threads(1)
     messages = queue.SimpleQueue()
@@ -143,7 +145,12 @@ class Pool:
                     name=f"pyflame-data-{number}",
                     daemon=True,
                 )
-                process.start()
+                # Until the worker has set its own: the handlers of this process are not for it.
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                try:
+                    process.start()
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 there.close()
                 self.pipes.append(here)
                 self.processes.append(process)

@@ -1,0 +1,135 @@
+#include "core/mapped.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "core/lock.h"
+#include "pyflame/error.h"
+
+namespace pyflame {
+namespace {
+
+// A signal handler reads these: no locks, no memory. More files than this are mapped, too, but a
+// page that goes away there ends the process.
+constexpr int kSlots = 4096;
+struct Slot {
+  std::atomic<uintptr_t> begin{0}, end{0};  // end is 0 where the slot is free
+  std::atomic<bool> torn{false};
+  std::string path;  // not for the handler
+};
+Slot g_slots[kSlots];
+std::atomic<int> g_slots_used{0};  // all above were never used
+uintptr_t g_page = 4096;
+struct sigaction g_before;  // who had SIGBUS before us
+
+Slot* slot_of(uintptr_t address) {
+  const int used = g_slots_used.load(std::memory_order_acquire);
+  for (int i = 0; i < used; ++i) {
+    Slot& s = g_slots[i];
+    const uintptr_t end = s.end.load(std::memory_order_acquire);
+    if (address < end && address >= s.begin.load(std::memory_order_relaxed)) return &s;
+  }
+  return nullptr;
+}
+
+void on_bus_error(int number, siginfo_t* info, void* context) {
+  const int saved = errno;
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  if (Slot* s = info->si_code == BUS_ADRERR ? slot_of(address) : nullptr) {
+    void* page = reinterpret_cast<void*>(address & ~(g_page - 1));
+    if (mmap(page, g_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) != MAP_FAILED) {
+      if (!s->torn.exchange(true)) detail::g_torn_files.fetch_add(1);
+      errno = saved;
+      return;  // to the same instruction, which now reads zeros
+    }
+  }
+  // Not ours: as if we were not there.
+  if (g_before.sa_flags & SA_SIGINFO) {
+    if (g_before.sa_sigaction) return g_before.sa_sigaction(number, info, context);
+  } else if (g_before.sa_handler != SIG_DFL && g_before.sa_handler != SIG_IGN) {
+    return g_before.sa_handler(number);
+  }
+  signal(number, SIG_DFL);  // the instruction runs again
+}
+
+Mutex& slots_mutex() {
+  static auto* m = new Mutex;
+  return *m;
+}
+
+// With the mutex held. Others may have taken the signal since (faulthandler.enable()): ours is put
+// before theirs again.
+void watch() {
+  struct sigaction now {};
+  if (sigaction(SIGBUS, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
+      now.sa_sigaction == &on_bus_error)
+    return;
+  g_page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  struct sigaction ours {};
+  ours.sa_sigaction = &on_bus_error;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&ours.sa_mask);
+  g_before = now;
+  sigaction(SIGBUS, &ours, nullptr);
+}
+
+}  // namespace
+
+namespace detail {
+
+std::atomic<int> g_torn_files{0};
+
+void check_mapped(const void* address, const char* op) {
+  Slot* s = slot_of(reinterpret_cast<uintptr_t>(address));
+  if (!s || !s->torn.load()) return;
+  std::lock_guard lock(slots_mutex());
+  PF_FAIL(FileError, op, "the file '", s->path,
+          "' became shorter while its pages were shown (mmap=True); expected a file that nobody "
+          "writes to; what was read of the missing part are zeros; load it again, without mmap "
+          "where others may overwrite it");
+}
+
+}  // namespace detail
+
+MappedFile::MappedFile(int fd, size_t size, std::string path, const char* op)
+    : size_(size), path_(std::move(path)), slot_(-1) {
+  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  if (p == MAP_FAILED)
+    PF_FAIL(FileError, op, "cannot map '", path_, "': ", std::strerror(errno),
+            "; expected a file that can be mapped; load it without mmap=True");
+  data_ = static_cast<char*>(p);
+  std::lock_guard lock(slots_mutex());
+  watch();
+  for (int i = 0; i < kSlots; ++i) {
+    Slot& s = g_slots[i];
+    if (s.end.load(std::memory_order_relaxed) != 0) continue;
+    s.path = path_;
+    s.torn = false;
+    s.begin.store(reinterpret_cast<uintptr_t>(data_), std::memory_order_relaxed);
+    s.end.store(reinterpret_cast<uintptr_t>(data_) + (size + g_page - 1) / g_page * g_page,
+                std::memory_order_release);
+    if (i >= g_slots_used.load(std::memory_order_relaxed))
+      g_slots_used.store(i + 1, std::memory_order_release);
+    slot_ = i;
+    break;
+  }
+}
+
+MappedFile::~MappedFile() {
+  {
+    std::lock_guard lock(slots_mutex());
+    if (slot_ >= 0) {
+      g_slots[slot_].end.store(0, std::memory_order_release);
+      if (g_slots[slot_].torn.exchange(false)) detail::g_torn_files.fetch_sub(1);
+    }
+  }
+  munmap(data_, size_);
+}
+
+}  // namespace pyflame

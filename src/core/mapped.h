@@ -1,0 +1,39 @@
+// Files that are shown as memory, and what happens when somebody else makes one shorter: reading
+// the pages that went away would end the process by SIGBUS. They become zeros instead, and the
+// operation that read them raises.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+
+namespace pyflame {
+
+// The whole of an open file in memory, private: writes go to copies of pages.
+class MappedFile {
+ public:
+  MappedFile(int fd, size_t size, std::string path, const char* op);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  char* data_;
+  size_t size_;
+  std::string path_;
+  int slot_;
+};
+
+namespace detail {
+extern std::atomic<int> g_torn_files;  // mapped files of which pages went away
+void check_mapped(const void* address, const char* op);
+}  // namespace detail
+
+// After reading at `address`: FileError when it lies in a mapped file of which pages went away.
+inline void check_mapped(const void* address, const char* op) {
+  if (detail::g_torn_files.load(std::memory_order_relaxed) > 0) [[unlikely]]
+    detail::check_mapped(address, op);
+}
+
+}  // namespace pyflame

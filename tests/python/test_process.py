@@ -1,0 +1,401 @@
+"""What could end the process, or bend its memory: exports, signals, forks, threads at exit and too
+many of them, caches, mapped files. The attacks of tests/soak, for a moment each, and what is sure."""
+
+import faulthandler
+import importlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import pyflame as pf
+
+SOAK = pathlib.Path(__file__).resolve().parents[1] / "soak"
+pytestmark = pytest.mark.cpu_only
+
+
+@pytest.fixture(scope="module")
+def attacks():
+    sys.path.insert(0, str(SOAK))
+    yield lambda name: importlib.import_module(f"attacks.{name}")
+    sys.path.remove(str(SOAK))
+
+
+def program(code, *args, status=0, **env):
+    """A process of its own; what it wrote."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, args)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["exports", "forks_under_threads", "signals_at_import", "signals_in_loops", "threads_at_exit"],
+)
+def test_attack(attacks, name):
+    attacks(name).run(1, 1.0)
+
+
+# ---- exports --------------------------------------------------------------------------------------
+EXPORTS = {
+    "numpy": lambda t: t.numpy(),
+    "memoryview": lambda t: memoryview(t),
+    "dlpack": lambda t: np.from_dlpack(t),
+    "tensor": lambda t: pf.from_dlpack(t),
+}
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_an_export_keeps_the_memory(kind):
+    def churn():
+        for i in range(20):
+            pf.full((1000,), float(i)).sum().item()
+
+    x = pf.ones(1000)
+    seen = EXPORTS[kind](x)
+    x.data = pf.zeros(5)
+    churn()
+    assert (np.asarray(seen if kind != "tensor" else seen.tolist()) == 1).all()
+    m = pf.nn.Linear(40, 25)
+    m.weight.requires_grad_(False)
+    before = np.array(m.weight.tolist(), dtype=np.float32)
+    seen = EXPORTS[kind](m.weight)
+    m.double()
+    churn()
+    np.testing.assert_array_equal(seen if kind != "tensor" else seen.tolist(), before)
+
+
+def test_an_export_still_shares():
+    x = pf.zeros(6).reshape(2, 3)
+    n, view = x.numpy(), memoryview(x)
+    x.add_(1)
+    n[0, 0] = 5
+    assert x.tolist() == [[5, 1, 1], [1, 1, 1]] and view[0, 0] == 5
+    del x
+    n[1, 1] = 7
+    assert view[1, 1] == 7 and view.shape == (2, 3)
+
+
+# ---- import ---------------------------------------------------------------------------------------
+def test_a_module_that_is_freed_before_it_is_initialized():
+    """What a KeyboardInterrupt does between importlib's two steps."""
+    program(
+        """
+        import importlib.util, pathlib, sys
+        package = pathlib.Path(sys.argv[1])
+        path = next(package.glob("_C*.so"))
+        for _ in range(3):
+            spec = importlib.util.spec_from_file_location("pyflame._C", path)
+            module = importlib.util.module_from_spec(spec)
+            del module
+        import pyflame as pf
+        assert (pf.ones(3) + 1).tolist() == [2, 2, 2]
+        """,
+        pathlib.Path(pf._C.__file__).parent,
+    )
+
+
+def test_a_signal_while_the_module_is_initialized():
+    """One that has come is raised before anything is bound; then it can be imported."""
+    program(
+        """
+        import importlib.util, pathlib, signal, sys
+        path = next(pathlib.Path(sys.argv[1]).glob("_C*.so"))
+        spec = importlib.util.spec_from_file_location("pyflame._C", path)
+        module = importlib.util.module_from_spec(spec)
+
+        def trip(*_):
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, trip)
+        try:
+            signal.raise_signal(signal.SIGINT), spec.loader.exec_module(module)
+            raise SystemExit("no KeyboardInterrupt")
+        except KeyboardInterrupt:
+            pass
+        del module
+        import pyflame as pf
+        assert (pf.ones(3) + 1).tolist() == [2, 2, 2]
+        """,
+        pathlib.Path(pf._C.__file__).parent,
+    )
+
+
+# ---- numbers of threads ---------------------------------------------------------------------------
+@pytest.mark.parametrize("n", [0, -1, 1025, 100000, 2**31, 2**63, -(2**70), 10**400])
+def test_numbers_of_threads_that_cannot_be(n):
+    before = pf.get_num_threads()
+    with pytest.raises(pf.ValueError, match="expected 1 to 1024"):
+        pf.set_num_threads(n)
+    assert pf.get_num_threads() == before
+
+
+@pytest.mark.parametrize("n", [1.5, "3", True, [2]])
+def test_what_is_no_number_of_threads(n):
+    with pytest.raises(TypeError, match="set_num_threads: got an object of type"):
+        pf.set_num_threads(n)
+
+
+@pytest.mark.parametrize(
+    "text, threads, said",
+    [
+        ("3", 3, ""),
+        ("5,2", 5, ""),
+        ("100000", 1024, "taken as 1024"),
+        ("99999999999999999999", 1024, "taken as 1024"),
+        ("-4", None, "is ignored"),
+        ("many", None, "is ignored"),
+        ("", None, ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["PYFLAME_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_threads_by_the_environment(name, text, threads, said):
+    others = {"PYFLAME_NUM_THREADS": "", "OMP_NUM_THREADS": ""} | {name: text}
+    out = program("import pyflame as pf; print(pf.get_num_threads())", **others)
+    # libgomp has words of its own for what it cannot read.
+    ours = "\n".join(line for line in out.splitlines() if "libgomp" not in line)
+    assert re.search(rf"^{threads or '[0-9]+'}$", ours, re.M), out
+    assert said in ours and (name in ours) == bool(said)
+
+
+# ---- caches ---------------------------------------------------------------------------------------
+def test_many_structures_take_bounded_memory():
+    """Every product of unary operations is a plan of its own: 1.2 KB, if they were kept."""
+    out = program(
+        """
+        import gc, itertools, math, random, sys
+        import pyflame as pf
+
+        names = "sin cos tanh exp neg abs square sigmoid relu sqrt erf floor".split()
+        fns = [getattr(pf, n) for n in names]
+        dice = random.Random(1)
+        x = pf.tensor([0.25, 1.5])
+
+        def one(chain):
+            y = x
+            for i in chain:
+                y = fns[i](y)
+            return y.tolist()
+
+        def rss():
+            gc.collect()
+            return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+        chains = itertools.product(range(len(fns)), repeat=5)
+        first = [next(chains) for _ in range(8000)]
+        want = {c: one(c) for c in first[:50]}
+        for c in first[50:]:
+            one(c)
+        begin = rss()
+        for c in itertools.islice(chains, 60000):
+            one(c)
+        grown = rss() - begin
+        for c, values in want.items():  # forgotten meanwhile, and made again
+            assert str(one(c)) == str(values)
+        print(grown)
+        """
+    )
+    assert int(out.split()[-1]) < 24 << 20, out
+
+
+def test_leaves_of_a_region_that_is_never_left():
+    class Count:
+        alive = 0
+
+    with pf.autocast("cpu", dtype=pf.bfloat16):
+        w = pf.randn(8, 8)
+        before = pf.memory_allocated() if hasattr(pf, "memory_allocated") else None
+        for _ in range(2000):
+            leaf = pf.ones(64, 8, requires_grad=True)
+            (leaf @ w).sum().item()
+        if before is not None:
+            assert pf.memory_allocated() - before < 1 << 20
+
+
+# ---- signals in products ------------------------------------------------------------------------
+@pytest.mark.parametrize("threads", [1, 2])
+def test_signals_while_products_run(threads):
+    """oneDNN's kernels may have a heap address in the stack pointer when a handler's frame is made."""
+    out = program(
+        """
+        import signal, sys, time
+        import pyflame as pf
+
+        count = 0
+
+        def handler(*_):
+            global count
+            count += 1
+
+        signal.signal(signal.SIGALRM, handler)
+        pf.set_num_threads(int(sys.argv[1]))
+        a = pf.randn(100, 3000)
+        others = [pf.randn(3000, n) for n in (2, 17, 48)]
+        want = [(a @ b).tolist() for b in others]
+        signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            for _ in range(10):
+                results = [a @ b for b in others]
+            assert [r.tolist() for r in results] == want
+            [bytes(1000) for _ in range(50)]
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert count > 10
+        print("done")
+        """,
+        threads,
+    )
+    assert out == "done\n"
+
+
+# ---- mapped files ---------------------------------------------------------------------------------
+@pytest.fixture
+def mapped(tmp_path):
+    path = tmp_path / "x.safetensors"
+    x = pf.arange(100000, dtype=pf.float32)
+    pf.save({"x": x, "y": pf.ones(5)}, path)
+    other = tmp_path / "other.safetensors"
+    pf.save({"x": x}, other)
+    return path, pf.load(path, mmap=True), pf.load(other, mmap=True)
+
+
+READS = {
+    "sum": lambda t: t.sum(),
+    "item": lambda t: t[-1].item(),
+    "tolist": lambda t: t.tolist(),
+    "add": lambda t: t + 1,
+    "sort": lambda t: pf.sort(t),
+    "product": lambda t: t.reshape(100, 1000) @ pf.ones(1000, 2),
+    "into": lambda t: pf.zeros(100000).copy_(t),
+    "save": lambda t: pf.save({"t": t}, os.devnull + "/none"),
+}
+
+
+@pytest.mark.parametrize("how", [h for h in READS if h != "save"])
+def test_a_mapped_file_that_somebody_cuts(mapped, how):
+    path, tree, other = mapped
+    faulthandler.enable()  # takes SIGBUS, too
+    assert tree["x"][:3].tolist() == [0, 1, 2]
+    again = pf.load(path, mmap=True)
+    os.truncate(path, 8192)
+    for t in (tree["x"], again["x"]):
+        for _ in range(2):
+            with pytest.raises(pf.FileError, match="x.safetensors' became shorter"):
+                READS[how](t)
+    READS[how](other["x"])
+    assert other["x"].sum().item() == pytest.approx(100000 * 99999 / 2, rel=1e-5)
+    with pytest.raises(pf.FileError):
+        pf.load(path)
+    path.unlink()
+
+
+def test_numpy_reads_zeros_of_what_was_cut(mapped):
+    path, tree, _ = mapped
+    n = tree["x"].numpy()
+    os.truncate(path, 8192)
+    assert n[3] == 3 and n[-1] == 0
+    with pytest.raises(pf.FileError, match="became shorter"):
+        tree["x"].sum()
+
+
+def test_replaced_by_rename_a_mapped_file_stays(mapped):
+    path, tree, _ = mapped
+    pf.save({"x": pf.zeros(3)}, path)
+    assert tree["x"].sum().item() == pytest.approx(100000 * 99999 / 2, rel=1e-5)
+
+
+def test_other_bus_errors_are_not_ours(tmp_path):
+    pf.save({"x": pf.ones(5)}, tmp_path / "x.safetensors")
+    program(
+        """
+        import mmap, os, sys
+        import pyflame as pf
+        folder = sys.argv[1]
+        kept = pf.load(folder + "/x.safetensors", mmap=True)
+        with open(folder + "/other", "wb+") as f:
+            f.write(bytes(20000))
+            f.flush()
+            m = mmap.mmap(f.fileno(), 0)
+            os.truncate(folder + "/other", 0)
+            m[15000]
+        """,
+        tmp_path,
+        status=-signal.SIGBUS,
+    )
+
+
+# ---- workers --------------------------------------------------------------------------------------
+class Numbers(pf.utils.data.Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return float(i)
+
+
+def test_workers_do_not_run_the_programs_handlers(tmp_path):
+    """SIGTERM ends a worker, whatever the main process does at one."""
+    out = program(
+        """
+        import signal, sys
+        import pyflame as pf
+
+        def handler(*_):
+            print("handler", flush=True)
+
+        signal.signal(signal.SIGTERM, handler)
+
+        class Numbers(pf.utils.data.Dataset):
+            def __len__(self):
+                return 64
+
+            def __getitem__(self, i):
+                return float(i)
+
+        for _ in range(3):
+            for batch in pf.utils.data.DataLoader(Numbers(), batch_size=8, num_workers=2):
+                break
+        print("done")
+        """
+    )
+    assert out == "done\n"
+
+
+# ---- lazy modules ---------------------------------------------------------------------------------
+def test_a_fork_waits_for_a_thread_that_imports():
+    program(
+        """
+        import os, signal, threading, time
+        import pyflame as pf
+
+        class Slow:  # a finder that takes its time
+            def find_spec(self, name, path=None, target=None):
+                if name == "pyflame.optim":
+                    started.set()
+                    time.sleep(0.3)
+
+        import sys
+        started = threading.Event()
+        sys.meta_path.insert(0, Slow())
+        threading.Thread(target=lambda: pf.optim, daemon=True).start()
+        started.wait()
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)
+            pf.optim.SGD([pf.ones(3, requires_grad=True)], lr=0.1)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        """
+    )
