@@ -219,11 +219,12 @@ class Checkpoints:
         """What `use` makes of the newest checkpoint for which it raises no FileError; and how many
         are damaged."""
         damaged = set()
-        while True:
-            paths = self.paths()
-            for path in reversed(paths):
-                if path in damaged:
-                    continue
+        # While others save, a listing may miss what is renamed during it: looked at again.
+        for patience in itertools.count():
+            paths = [p for p in reversed(self.paths()) if p not in damaged]
+            if not paths and patience > 2:
+                return None, len(damaged)
+            for path in paths:
                 try:
                     return use(path), len(damaged)
                 except FileError as e:
@@ -233,8 +234,6 @@ class Checkpoints:
                     warnings.warn(
                         f"{e} (looking for the one before)", CheckpointWarning, stacklevel=3
                     )
-            else:
-                return None, len(damaged)
 
     def latest(self):
         """The directory of the newest checkpoint whose checksums agree, or None.
@@ -343,20 +342,27 @@ class Checkpoints:
 
     def _prune(self, newest):
         """Removes the oldest. Other processes may be doing the same: what is gone is gone, and what
-        cannot be removed stays until another time."""
+        cannot be removed stays until another time. One of them at a time, for two could remove each
+        other's newest."""
         if self.keep is None:
             return
-        older = [p for p in self.paths() if p != newest]
-        surplus = len(older) + 1 - self.keep
-        for path in older[: max(surplus, 0)]:
-            # Renamed first: a kill in the middle leaves no half checkpoint that looks whole.
-            hidden = os.path.join(
-                self.directory, f".{os.path.basename(path)}.{os.getpid()}.removed"
-            )
-            shutil.rmtree(hidden, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                os.rename(path, hidden)
-            shutil.rmtree(hidden, ignore_errors=True)
+        lock = _files.open_regular(self.directory, _OP, directory=True)
+        try:
+            if not _files.lock(lock):
+                return
+            found = self.paths()
+            older = [p for p in found if p != newest]
+            for path in older[: max(len(found) - self.keep, 0)]:
+                # Renamed first: a kill in the middle leaves no half checkpoint that looks whole.
+                hidden = os.path.join(
+                    self.directory, f".{os.path.basename(path)}.{os.getpid()}.removed"
+                )
+                shutil.rmtree(hidden, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.rename(path, hidden)
+                shutil.rmtree(hidden, ignore_errors=True)
+        finally:
+            os.close(lock)
 
     def _sweep(self):
         """Removes what killed processes left; half-written ones only of this machine, for only

@@ -263,3 +263,14 @@ def test_a_checkpoint_that_goes_while_it_is_loaded_is_no_damage(tmp_path, monkey
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert c.load().state == "new"
+
+
+def test_processes_do_not_prune_each_others_newest(tmp_path, monkeypatch):
+    """Both have saved before either removes older ones: one checkpoint stays."""
+    prune = Checkpoints._prune
+    monkeypatch.setattr(Checkpoints, "_prune", lambda self, newest: None)
+    a, b = Checkpoints(tmp_path, keep=1), Checkpoints(tmp_path, keep=1)
+    saved = a.save(1, "a"), b.save(2, "b")
+    prune(a, saved[0])
+    prune(b, saved[1])
+    assert len(os.listdir(tmp_path)) == 1 and Checkpoints(tmp_path).load() is not None
