@@ -346,7 +346,8 @@ Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, con
   const auto found = kModes.find(reduce);
   PF_CHECK(found != kModes.end(), ValueError, "scatter_reduce", "got reduce '", reduce,
            "'; expected 'sum', 'prod', 'mean', 'amax' or 'amin'; choose one of them");
-  const ScatterMode mode = found->second;
+  const bool empty = index.defined() && index->numel == 0;  // what is added then is nothing
+  const ScatterMode mode = empty ? ops::kAdd : found->second;
   const bool mean = reduce == "mean";
   Scatter s = check_scatter(given, dim, index, src, "scatter_reduce");
   const Tensor self = ops::beside(given, {s.index, s.src}, "scatter_reduce");

@@ -425,7 +425,7 @@ void register_special_values() {
   const Call inverse_sigmoid = [](std::vector<Value>& v) -> Value {
     const Tensor& x = std::get<Tensor>(v[0]);
     const std::optional<Scalar> eps = optional_scalar(v[1]);
-    if (!eps) return logit(x);
+    if (!eps || !(eps->to_double() >= 0)) return logit(x);  // as PyTorch reads NaN, too
     const double low = eps->to_double();
     return logit(clamp(is_float(x->dtype) ? x : pyflame::to(x, default_dtype()), Scalar(low),
                        Scalar(1 - low)));

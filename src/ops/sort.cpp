@@ -163,6 +163,8 @@ ops::Value unique_along(const Tensor& t, bool sorted_first, bool inverse, bool c
                         std::optional<int64_t> dim, const char* op) {
   check_sortable(t, op);
   const int n = t->shape.size(), d = wrap_dim(dim.value_or(0), n, op);
+  PF_CHECK(!dim || n > 0, IndexError, op, "got dim ", *dim,
+           " of a 0-d tensor; it has none; leave dim out");
   return chosen(dim && n > 1 ? unique_slices(t, d, sorted_first, op) : unique_of(t, sorted_first),
                 inverse, counts);
 }

@@ -224,11 +224,20 @@ Tensor erfinv(const Tensor& x) {
 
 namespace {
 
+// f(x) written over x, whose old value the gradient of f reads.
+template <class F>
+Tensor overwritten(Tensor x, const char* op, F f) {
+  ops::check_floating(x, op);
+  return copy_(x, f(autograd::wanted({x}) ? clone(x) : x));
+}
 Tensor lgamma_(Tensor x) {
-  return copy_(x, lgamma(x));
+  return overwritten(x, "lgamma_", [](const Tensor& t) { return lgamma(t); });
 }
 Tensor digamma_(Tensor x) {
-  return copy_(x, digamma(x));
+  return overwritten(x, "digamma_", [](const Tensor& t) { return digamma(t); });
+}
+Tensor polygamma_(Tensor x, int64_t n) {
+  return overwritten(x, "polygamma_", [n](const Tensor& t) { return polygamma(n, t); });
 }
 Tensor erfinv_(Tensor x) {
   return copy_(x, erfinv(x));
@@ -244,8 +253,7 @@ const ops::Family kSpecialFunctions("special functions", [](ops::Family& f) {
                     "The n-th derivative of digamma, n of 0 to 170.", kFunction});
   f.op(+[](const Tensor& x, int64_t n) { return polygamma(n, x); },
        {"polygamma(Tensor input, int n) -> Tensor", "The n-th derivative of digamma.", kMethod});
-  f.op(+[](Tensor x, int64_t n) { return copy_(x, polygamma(n, x)); },
-       {"polygamma_(Tensor input, int n) -> Tensor", "In-place polygamma.", kMethod});
+  f.op(&polygamma_, {"polygamma_(Tensor input, int n) -> Tensor", "In-place polygamma.", kMethod});
   f.op(&erfinv, {"erfinv(Tensor input) -> Tensor",
                  "The inverse of erf: inf at 1, -inf at -1, NaN outside."});
   f.op(&lgamma_, {"lgamma_(Tensor input) -> Tensor", "In-place lgamma.", kMethod});

@@ -141,8 +141,10 @@ def test_empty_indices(shape, like):
         x.detach().clone().scatter_(0, index, 3.0),
     ):
         assert pf.equal(out.detach(), x.detach())
-    pf.scatter_add(x, 0, index, src).sum().backward()
-    assert src.grad.shape == shape
+    for reduce in ("sum", "prod", "amin"):
+        x.grad = src.grad = None
+        pf.scatter_reduce(x, 0, index, src, reduce).sum().backward()
+        assert src.grad.shape == shape and (x.grad == 1).all()
     assert pf.take(x, index).shape == shape
     with pytest.raises(IndexError):
         pf.gather(x, 2, index)
@@ -187,6 +189,8 @@ def test_unique_consecutive(dim):
     assert inverse.reshape(-1).tolist() == place.tolist()
     with pytest.raises(IndexError):
         pf.unique(pf.tensor([1, 2]), dim=3)
+    with pytest.raises(IndexError):
+        pf.unique_consecutive(pf.tensor(1), dim=0)
 
 
 # ---- repeating ----------------------------------------------------------------------------------
@@ -313,6 +317,7 @@ def test_logit_eps():
         pf.logit(t(x), 0.05).tolist(), special.logit(np.clip(x, 0.05, 0.95)), rtol=1e-12
     )
     assert t(x).logit(eps=0.05).tolist() == t(x).logit_(0.05).tolist()
+    assert pf.logit(t([0.25]), eps=float("nan")).item() == pf.logit(t([0.25]), -1).item() < 0
     assert pf.logit(pf.tensor([1, 0]), eps=0.25).dtype == pf.float32
     v = t(x, requires_grad=True)
     v.logit(0.05).sum().backward()
@@ -341,6 +346,18 @@ def test_polygamma(n):
     pf.polygamma(n, v).sum().backward()
     want = exact_polygamma(n + 1, x[:6])
     np.testing.assert_allclose(v.grad.tolist(), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["lgamma_", "digamma_", "polygamma_"])
+def test_gradients_of_what_is_written_over(name):
+    more = (2,) if name == "polygamma_" else ()
+    x, y = t([0.5, 2.5], requires_grad=True), t([0.5, 2.5], requires_grad=True)
+    getattr(x * 1, name)(*more).sum().backward()
+    got = pf.polygamma(2, y) if more else getattr(pf, name[:-1])(y)
+    got.sum().backward()
+    assert x.grad.tolist() == y.grad.tolist()
+    with pytest.raises(TypeError):
+        getattr(pf.tensor([1, 2]), name)(*more)
 
 
 def test_polygamma_of_any_order():
