@@ -282,6 +282,17 @@ void copy_kernel_entry(const KernelArgs& a) {
   convert(a.tensor(0), a.tensor(1));
 }
 
+// One number everywhere, for dtypes without arithmetic. attrs: the number
+void fill_kernel_entry(const KernelArgs& a) {
+  const bool exact = is_integral(a.dtype(0));
+  double real = a.f(0);
+  int64_t whole = a.i(0);
+  pf_tensor one{};
+  one.data = exact ? static_cast<void*>(&whole) : &real;
+  one.dtype = static_cast<uint8_t>(exact ? DType::Int64 : DType::Float64);
+  convert(a.tensor(0), one);
+}
+
 }  // namespace
 
 void convert(const pf_tensor& out, const pf_tensor& in) {
@@ -305,5 +316,6 @@ void convert(const pf_tensor& out, const pf_tensor& in) {
 }
 
 PF_CPU_KERNEL("copy", copy_kernel_entry)
+PF_CPU_KERNEL("fill", fill_kernel_entry)
 
 }  // namespace pyflame::cpu

@@ -33,6 +33,15 @@ struct Step {
   bool in_place = true;  // the result may take an operand's register
 };
 
+// Nothing may run that moves another number of bytes than memory holds: whether there is a way
+// between storage and registers is asked here, for every dtype of a program.
+void check_stored(DType t) {
+  const bool plain = static_cast<int>(itemsize(t)) == reg_bytes(reg_of(t));
+  PF_CHECK(!info(t).storage_only && (load_kernel(t) ? store_kernel(t) != nullptr : plain),
+           NotSupportedError, "pointwise group", "got ", t,
+           "; it can be stored and converted only; use to() first");
+}
+
 bool needs_rounding(DType t) {
   return round_kernel(t) != nullptr;
 }
@@ -42,6 +51,9 @@ class Compiler {
   explicit Compiler(const pf_program& p) : p_(p) {
     loaded_.assign(p.ninputs, -1);
     nodes_.assign(p.nnodes, -1);
+    for (uint32_t i = 0; i < p.ninputs; ++i) check_stored(static_cast<DType>(p.input_dtypes[i]));
+    for (uint32_t i = 0; i < p.noutputs; ++i) check_stored(static_cast<DType>(p.output_dtypes[i]));
+    for (uint32_t i = 0; i < p.nnodes; ++i) check_stored(static_cast<DType>(p.nodes[i].dtype));
     mark_used();
     for (uint32_t i = 0; i < p.nnodes; ++i)
       if (needed_[i]) node(static_cast<int>(i));
@@ -56,6 +68,7 @@ class Compiler {
     return static_cast<int>(values_.size()) - 1;
   }
   int emit(Step s, Reg type) {
+    PF_CHECK(s.fn, NotSupportedError, "pointwise group", "got a conversion that no kernel does");
     s.out = new_value(type);
     steps_.push_back(s);
     return s.out;

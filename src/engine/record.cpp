@@ -401,6 +401,32 @@ Group* many_readers() {
 
 namespace {
 
+bool storage_only(DType out, std::span<const Operand> operands) {
+  bool any = info(out).storage_only;
+  for (const Operand& o : operands) any |= o.tensor && info((*o.tensor)->dtype).storage_only;
+  return any;
+}
+
+// A cast from or to a dtype without arithmetic, into `dst`. Neither tapes nor the text of groups
+// know these; two kernels do.
+void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands,
+                 const CallOptions& how) {
+  static const Kernel fill{"fill"}, copy{"copy"};
+  const DType from = operands[0].tensor ? (*operands[0].tensor)->dtype : dst->dtype;
+  for (DType t : {dst->dtype, from})
+    PF_CHECK(op == 0 || !info(t).storage_only, DTypeError, name_of_row(op), "got ", t,
+             "; it can be stored and converted but not calculated with; use to() first");
+  PF_CHECK((info(from).bits >= 8 && info(dst->dtype).bits >= 8) ||
+               (operands[0].tensor && from == dst->dtype),
+           NotSupportedError, how.op, "got ", from, " for ", dst->dtype,
+           "; two elements of int4 share a byte and are not converted; unpack them first");
+  if (dst->numel == 0) return;
+  if (operands[0].tensor)
+    call(copy, {dst}, {*operands[0].tensor}, {}, how);
+  else
+    call(fill, {dst}, {}, {operands[0].scalar}, how);
+}
+
 // Where some operand is placed, or there are several devices.
 [[gnu::noinline]] Tensor pointwise_placed(OpId op, const Dims& shape, DType out, DType compute,
                                           Device device, std::span<const Operand> operands,
@@ -426,6 +452,11 @@ namespace {
 Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device device,
                  std::span<const Operand> operands, std::span<const Scalar> attrs) {
   GilScope gil;
+  if (storage_only(out, operands)) [[unlikely]] {
+    Tensor result = make_tensor(shape, out, device);
+    cast_stored(op, result, operands, {.op = "to"});
+    return result;
+  }
   bool floats = true;
   for (const Operand& o : operands) floats &= !o.tensor || (*o.tensor)->floating;
   if (!floats || several_devices()) [[unlikely]] {
@@ -469,6 +500,8 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
     call(copy, {copies[i]}, {*t});
     list[i].tensor = &copies[i];
   }
+  if (storage_only(dst->dtype, operands)) [[unlikely]]
+    return cast_stored(op, dst, {list, operands.size()}, {.inplace = 1, .op = "copy_"});
   append({op,
           &dst->shape,
           dst->dtype,
