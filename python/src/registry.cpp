@@ -18,6 +18,8 @@
 
 namespace pyflame::python {
 
+void take_values(TensorImpl*, const Tensor& from);  // tensor_properties.cpp
+
 namespace {
 
 struct Overload {
@@ -402,6 +404,9 @@ PyObject* finish(PyObject* result, const Extras& extras) {
     if (!is_tensor(r.get())) type_error("pf: out= needs an operation with one tensor as result");
     Tensor& out = tensor_of(extras.out);
     const Tensor& t = tensor_of(r.get());
+    // Without elements it stands for "made for me": it takes memory of the result's shape.
+    if (!(out->shape == t->shape) && out->numel == 0 && out.is_leaf() && !out.requires_grad())
+      take_values(out.impl(), empty(t->shape.vec(), out->dtype, out->storage->device));
     if (!(out->shape == t->shape))
       PF_FAIL(ShapeError, "out", "got out= of shape ", out->shape, "; expected ", t->shape,
               "; pass a tensor of that shape or use the result");

@@ -5,6 +5,17 @@
 
 namespace pyflame::python {
 
+void take_values(TensorImpl* t, const Tensor& from) {
+  t->storage = StorageHandle::share(from->storage.get());
+  t->floating = from->floating;
+  t->dtype = from->dtype;
+  t->contiguous = from->contiguous;
+  t->numel = from->numel;
+  t->offset = from->offset;
+  t->shape = from->shape;
+  t->strides = from->strides;
+}
+
 namespace {
 
 PyObject* get_shape(PyObject* o, void*) {
@@ -69,14 +80,7 @@ int set_data(PyObject* o, PyObject* value, void*) {
     Tensor from = tensor_of(value);
     PF_CHECK(!t->requires_grad || is_float(from->dtype), DTypeError, "Tensor.data", "got a ",
              name(from->dtype), " tensor for one that requires grad; expected a float dtype");
-    t->storage = StorageHandle::share(from->storage.get());
-    t->floating = from->floating;
-    t->dtype = from->dtype;
-    t->contiguous = from->contiguous;
-    t->numel = from->numel;
-    t->offset = from->offset;
-    t->shape = from->shape;
-    t->strides = from->strides;
+    take_values(t, from);
     return 0;
   });
 }

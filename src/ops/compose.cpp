@@ -116,7 +116,9 @@ TensorList split_along(const Tensor& t, const ops::Value& by, int d, int least, 
   if (const auto* sections = std::get_if<int64_t>(&by)) {
     PF_CHECK(*sections > 0 && n % *sections == 0, ShapeError, op, "got ", *sections,
              " sections for size ", n, "; expected a divisor of it; use tensor_split");
-    return split(t, std::max<int64_t>(n / *sections, n == 0 ? 0 : 1), d);
+    for (int64_t i = 0; i < *sections; ++i)  // of a size of 0, too
+      out.push_back(slice(t, d, i * (n / *sections), (i + 1) * (n / *sections)));
+    return out;
   }
   for (int64_t i : std::get<IntList>(by)) {
     out.push_back(slice(t, d, begin, i));
@@ -316,15 +318,18 @@ Tensor vander(const Tensor& x, optional<int64_t> columns, bool increasing) {
            "; expected one dimension; ravel it");
   const int64_t n = columns.value_or(x->numel);
   PF_CHECK(n >= 0, ValueError, "vander", "got N ", n, "; expected at least 0; correct it");
+  const DType dtype = is_float(x->dtype) ? x->dtype : DType::Int64;
   const Tensor exponents = arange(0, n, 1, DType::Int64, x->storage->device);
-  const Tensor powers = pow(unsqueeze(x, 1), to(exponents, x->dtype));
+  const Tensor powers = pow(unsqueeze(to(x, dtype), 1), to(exponents, dtype));
   return increasing ? powers : flip(powers, {1});
 }
 
 Tensor ldexp(const Tensor& x, const Tensor& exponent) {
   ops::check_defined(x, "ldexp");
   ops::check_defined(exponent, "ldexp");
-  return mul(x, exp2(is_float(x->dtype) ? to(exponent, x->dtype) : exponent));
+  // Integers are exponents of the other's dtype; two floats are promoted.
+  const bool follow = is_float(x->dtype) && !is_float(exponent->dtype);
+  return mul(x, exp2(follow ? to(exponent, x->dtype) : exponent));
 }
 
 // Summed over what broadcasting had repeated.

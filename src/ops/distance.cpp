@@ -45,8 +45,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
            ShapeError, "cdist", "got ", x1->shape, " and ", x2->shape,
            "; expected [..., P, M] and [..., R, M]; reshape one of them");
   PF_CHECK(p >= 0, ValueError, "cdist", "got p ", p, "; expected at least 0; pass p=2");
-  const Tensor d = sub(ops::widened(unsqueeze(x1, -2)), ops::widened(unsqueeze(x2, -3)));
-  return to(norm(d, p, IntList{-1}), promote(x1->dtype, x2->dtype));
+  return norm(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p, IntList{-1});
 }
 
 Tensor pdist(const Tensor& x, double p) {
@@ -66,8 +65,7 @@ Tensor pdist(const Tensor& x, double p) {
         x, 0,
         from_host(at.data(), {static_cast<int64_t>(at.size())}, DType::Int64, x->storage->device));
   };
-  const Tensor d = sub(ops::widened(rows(first)), ops::widened(rows(second)));
-  return to(norm(d, p, IntList{-1}), x->dtype);
+  return norm(sub(rows(first), rows(second)), p, IntList{-1});
 }
 
 Tensor dist(const Tensor& x, const Tensor& y, double p) {

@@ -4,7 +4,9 @@
 
 #include "core/dispatch.h"
 #include "ops/autocast.h"
+#include "ops/general.h"
 #include "ops/record.h"
+#include "ops/replaced.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -88,7 +90,12 @@ Tensor& bitwise_not_(Tensor& x) {
   return call_row_into(x->dtype == DType::Bool ? op::logical_not : op::bitwise_not, x, {});
 }
 
+static Scalar factor_of(const Tensor& x, const Tensor& y, Scalar alpha, const char* op) {
+  return is_float(x->dtype) ? alpha : ops::factor_for(y->dtype, alpha, op, "alpha");
+}
+
 Tensor add(const Tensor& x, const Tensor& y, Scalar alpha) {
+  alpha = factor_of(x, y, alpha, "add");
   if (is_one(alpha)) return call_row(op::add, {x, y});
   return call_row(op::add_scaled, {x, y}, {alpha});
 }
@@ -96,6 +103,7 @@ Tensor add(const Tensor& x, Scalar y) {
   return call_row(op::add, {x, y});
 }
 Tensor& add_(Tensor& x, const Tensor& y, Scalar alpha) {
+  alpha = factor_of(x, y, alpha, "add_");
   if (is_one(alpha)) return call_row_into(op::add, x, {y});
   return call_row_into(op::add_scaled, x, {y}, {alpha});
 }
@@ -104,6 +112,7 @@ Tensor& add_(Tensor& x, Scalar y) {
 }
 
 Tensor sub(const Tensor& x, const Tensor& y, Scalar alpha) {
+  alpha = factor_of(x, y, alpha, "sub");
   if (is_one(alpha)) return call_row(op::sub, {x, y});
   refuse_bool(x, "sub", "logical_xor");
   refuse_bool(y, "sub", "logical_xor");
@@ -113,6 +122,7 @@ Tensor sub(const Tensor& x, Scalar y) {
   return call_row(op::sub, {x, y});
 }
 Tensor& sub_(Tensor& x, const Tensor& y, Scalar alpha) {
+  alpha = factor_of(x, y, alpha, "sub_");
   if (is_one(alpha)) return call_row_into(op::sub, x, {y});
   refuse_bool(x, "sub_", "logical_xor_");
   refuse_bool(y, "sub_", "logical_xor_");

@@ -1,8 +1,10 @@
 #include "ops/general.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/placement.h"
+#include "ops/replaced.h"
 
 namespace pyflame::ops {
 
@@ -81,6 +83,31 @@ void write_inplace(Tensor& self, const char* op, std::initializer_list<Tensor> i
     node = autograd::make_node(op, inputs, std::move(saved), std::move(backward));
   write();
   if (node) autograd::rebase(self, std::move(node));
+}
+
+Tensor replaced(Tensor t, const char* op, const std::function<Tensor(const Tensor&)>& f, Old old) {
+  check_defined(t, op);
+  autograd::check_inplace(t, op);
+  const Tensor r = f(old == Old::kIsRead && autograd::wanted({t}) ? clone(t) : t);
+  PF_CHECK(r->shape == t->shape, ShapeError, op, "got a result of shape ", r->shape,
+           " for a tensor of shape ", t->shape,
+           "; expected equal shapes; use the form that makes a new tensor");
+  PF_CHECK(
+      is_float(t->dtype) || !is_float(r->dtype), DTypeError, op, "got a ", t->dtype,
+      " tensor for a result of ", r->dtype,
+      "; it cannot be stored without loss; convert the tensor first or use the form that makes "
+      "a new tensor");
+  return copy_(t, r);
+}
+
+Scalar factor_for(DType operand, Scalar factor, const char* op, const char* what) {
+  if (is_float(operand) || !factor.is_float()) return factor;
+  const double f = factor.to_double();
+  PF_CHECK(f == std::trunc(f) && std::abs(f) < 9e18, ValueError, op, "got ", what, " ", f, " for ",
+           operand,
+           "; expected a whole number, for integers have no fractions; convert the tensors with "
+           ".to(dtype)");
+  return static_cast<int64_t>(f);
 }
 
 }  // namespace pyflame::ops

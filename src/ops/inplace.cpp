@@ -7,6 +7,7 @@
 #include "ops/general.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
+#include "ops/replaced.h"
 #include "ops/rows.h"
 
 namespace pyflame {
@@ -42,6 +43,9 @@ Tensor squeeze_dims_(Tensor t, const IntList& dims) {
   std::vector<int> at;
   for (int64_t d : dims) at.push_back(wrap_dim(d, n, "squeeze_"));
   std::sort(at.rbegin(), at.rend());
+  const auto twice = std::adjacent_find(at.begin(), at.end());
+  PF_CHECK(twice == at.end(), ValueError, "squeeze_", "got dimension ", *twice,
+           " twice; expected each once; leave one out");
   for (int d : at) v = squeeze(v, d);
   return become(t, v, "squeeze_");
 }
@@ -66,30 +70,22 @@ Tensor t_(Tensor t) {
 
 // ---- results written back -----------------------------------------------------------------------
 
-Tensor write(Tensor t, const Tensor& result, const char* op) {
-  PF_CHECK(result->shape == t->shape, ShapeError, op, "got a result of shape ", result->shape,
-           " for a tensor of shape ", t->shape,
-           "; expected equal shapes; use the form that makes a new tensor");
-  return copy_(t, result);
-}
+#define PF_PRODUCT_INTO(NAME)                                                             \
+  Tensor NAME##_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) { \
+    return ops::replaced(                                                                 \
+        t, #NAME "_", [&](const Tensor& x) { return NAME(x, a, b, beta, alpha); },        \
+        ops::Old::kIsNotRead);                                                            \
+  }
+PF_PRODUCT_INTO(addmm)
+PF_PRODUCT_INTO(addmv)
+PF_PRODUCT_INTO(addr)
+PF_PRODUCT_INTO(baddbmm)
+PF_PRODUCT_INTO(addbmm)
 
-Tensor addmm_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return write(t, addmm(t, a, b, beta, alpha), "addmm_");
-}
-Tensor addmv_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return write(t, addmv(t, a, b, beta, alpha), "addmv_");
-}
-Tensor addr_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return write(t, addr(t, a, b, beta, alpha), "addr_");
-}
-Tensor baddbmm_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return write(t, baddbmm(t, a, b, beta, alpha), "baddbmm_");
-}
-Tensor addbmm_(Tensor t, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  return write(t, addbmm(t, a, b, beta, alpha), "addbmm_");
-}
 Tensor cumsum_(Tensor t, int64_t dim, std::optional<DType> dtype) {
-  return write(t, cumsum(dtype ? to(t, *dtype) : t, dim), "cumsum_");
+  return ops::replaced(
+      t, "cumsum_", [&](const Tensor& x) { return cumsum(dtype ? to(x, *dtype) : x, dim); },
+      ops::Old::kIsNotRead);
 }
 
 // Elements of the flattened tensor replaced (or added to), in place.

@@ -1,10 +1,12 @@
 // Rows of the table as rows of the registry: Python functions, methods, in-place methods and
 // names in nn.functional, with PyTorch's keywords.
 #include "ops/registry.h"
+#include "ops/replaced.h"
 
 #include <charconv>
 
 #include "codegen/expr.h"
+#include "ops/general.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
 #include "pyflame/ops.h"
@@ -239,20 +241,20 @@ void register_sums() {
   };
   put_own(op::add,
           {{"add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, plus},
-           {"add(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, plus},
+           {"add(Tensor input, Scalar other, Scalar alpha=1) -> Tensor", kBoth, plus},
            {"add(Scalar input, Tensor other, *, Scalar alpha=1) -> Tensor", kFunction, plus},
            {"add(Scalar input, Scalar other, *, Scalar alpha=1) -> Tensor", kFunction,
             first_as_tensor(plus)},
            {"add_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, plus_into},
-           {"add_(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, plus_into}});
+           {"add_(Tensor input, Scalar other, Scalar alpha=1) -> Tensor", kBoth, plus_into}});
   put_own(op::sub,
           {{"sub(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, minus},
-           {"sub(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, minus},
+           {"sub(Tensor input, Scalar other, Scalar alpha=1) -> Tensor", kBoth, minus},
            {"sub(Scalar input, Tensor other, *, Scalar alpha=1) -> Tensor", kFunction, minus},
            {"sub(Scalar input, Scalar other, *, Scalar alpha=1) -> Tensor", kFunction,
             first_as_tensor(minus)},
            {"sub_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, minus_into},
-           {"sub_(Tensor input, Scalar other, *, Scalar alpha=1) -> Tensor", kBoth, minus_into}});
+           {"sub_(Tensor input, Scalar other, Scalar alpha=1) -> Tensor", kBoth, minus_into}});
   const Call reversed = [](std::vector<Value>& v) -> Value {
     const Tensor& x = std::get<Tensor>(v[0]);
     const Scalar alpha = scalar_of(v[2]);
@@ -343,7 +345,7 @@ void register_divisions() {
     if (mode == "floor") return y ? floor_divide_(x, *y) : floor_divide_(x, scalar_of(v[1]));
     if (!y) refuse_zero(x, scalar_of(v[1]), mode);
     Tensor other = y ? *y : scalar_tensor(scalar_of(v[1]), x->dtype, x->storage->device);
-    return copy_(x, pyflame::div(x, other, mode));
+    return ops::replaced(x, "div_", [&](const Tensor& t) { return pyflame::div(t, other, mode); });
   };
   put_own(
       op::div,
@@ -395,7 +397,7 @@ void register_special_values() {
     Tensor x = std::get<Tensor>(v[0]);
     const int64_t decimals = std::get<int64_t>(v[1]);
     if (decimals == 0) return round_(x);
-    return copy_(x, pyflame::round(x, decimals));
+    return ops::replaced(x, "round_", [&](const Tensor& t) { return pyflame::round(t, decimals); });
   };
   put_own(op::round, {{"round(Tensor input, *, int decimals=0) -> Tensor", kBoth, rounded},
                       {"round_(Tensor input, *, int decimals=0) -> Tensor", kBoth, rounded_into}});
@@ -433,8 +435,10 @@ void register_special_values() {
   put_own(op::logit,
           {{"logit(Tensor input, float? eps) -> Tensor", kBoth, inverse_sigmoid},
            {"logit_(Tensor input, float? eps) -> Tensor", kBoth, [=](std::vector<Value>& v) {
-              Tensor x = std::get<Tensor>(v[0]);
-              return Value(copy_(x, std::get<Tensor>(inverse_sigmoid(v))));
+              return Value(ops::replaced(std::get<Tensor>(v[0]), "logit_", [&](const Tensor& t) {
+                v[0] = t;
+                return std::get<Tensor>(inverse_sigmoid(v));
+              }));
             }}});
   const Call unary_plus = [](std::vector<Value>& v) -> Value { return std::get<Tensor>(v[0]); };
   add(Op{"positive", "positive(Tensor input) -> Tensor", "The tensor itself.", "math", kBoth, true,
@@ -491,27 +495,27 @@ void register_choices() {
   };
   put_own(
       op::clamp,
-      {{"clamp(Tensor input, Scalar? min=None, Scalar? max=None) -> Tensor", kBoth, limit},
-       {"clamp(Tensor input, Tensor? min=None, Tensor? max=None) -> Tensor", kBoth, limit_tensor},
-       {"clamp_(Tensor input, Scalar? min=None, Scalar? max=None) -> Tensor", kBoth, limit_into},
+      {{"clamp(Tensor input, Tensor? min=None, Tensor? max=None) -> Tensor", kBoth, limit_tensor},
+       {"clamp(Tensor input, Scalar? min=None, Scalar? max=None) -> Tensor", kBoth, limit},
        {"clamp_(Tensor input, Tensor? min=None, Tensor? max=None) -> Tensor", kBoth,
-        limit_tensor_into}});
+        limit_tensor_into},
+       {"clamp_(Tensor input, Scalar? min=None, Scalar? max=None) -> Tensor", kBoth, limit_into}});
   put_own(op::clamp_min,
-          {{"clamp_min(Tensor input, Scalar min) -> Tensor", kBoth, RowCall{op::clamp_min, 1, 1}},
-           {"clamp_min(Tensor input, Tensor min) -> Tensor", kBoth,
+          {{"clamp_min(Tensor input, Tensor min) -> Tensor", kBoth,
             RowCall{op::clamp_min_tensor, 2, 0}},
-           {"clamp_min_(Tensor input, Scalar min) -> Tensor", kBoth,
-            RowCall{op::clamp_min, 1, 1, true}},
+           {"clamp_min(Tensor input, Scalar min) -> Tensor", kBoth, RowCall{op::clamp_min, 1, 1}},
            {"clamp_min_(Tensor input, Tensor min) -> Tensor", kBoth,
-            RowCall{op::clamp_min_tensor, 2, 0, true}}});
+            RowCall{op::clamp_min_tensor, 2, 0, true}},
+           {"clamp_min_(Tensor input, Scalar min) -> Tensor", kBoth,
+            RowCall{op::clamp_min, 1, 1, true}}});
   put_own(op::clamp_max,
-          {{"clamp_max(Tensor input, Scalar max) -> Tensor", kBoth, RowCall{op::clamp_max, 1, 1}},
-           {"clamp_max(Tensor input, Tensor max) -> Tensor", kBoth,
+          {{"clamp_max(Tensor input, Tensor max) -> Tensor", kBoth,
             RowCall{op::clamp_max_tensor, 2, 0}},
-           {"clamp_max_(Tensor input, Scalar max) -> Tensor", kBoth,
-            RowCall{op::clamp_max, 1, 1, true}},
+           {"clamp_max(Tensor input, Scalar max) -> Tensor", kBoth, RowCall{op::clamp_max, 1, 1}},
            {"clamp_max_(Tensor input, Tensor max) -> Tensor", kBoth,
-            RowCall{op::clamp_max_tensor, 2, 0, true}}});
+            RowCall{op::clamp_max_tensor, 2, 0, true}},
+           {"clamp_max_(Tensor input, Scalar max) -> Tensor", kBoth,
+            RowCall{op::clamp_max, 1, 1, true}}});
   // The two-operand forms of max and min.
   put_own(op::maximum,
           {{"max(Tensor input, Tensor other) -> Tensor", kBoth, RowCall{op::maximum, 2, 0}}});
@@ -548,6 +552,12 @@ void register_writes() {
          kMethod, true, [](std::vector<Value>& v) -> Value {
            Tensor x = std::get<Tensor>(v[0]);
            return copy_(x, std::get<Tensor>(v[1]), std::get<bool>(v[2]));
+         }});
+  add(Op{"copy_", "copy_(Tensor input, Scalar src|other, bool non_blocking=False) -> Tensor",
+         "Writes a number into every element.", family, kMethod, true,
+         [](std::vector<Value>& v) -> Value {
+           Tensor x = std::get<Tensor>(v[0]);
+           return fill_(x, scalar_of(v[1]));
          }});
   const Call fill = [](std::vector<Value>& v) -> Value {
     Tensor x = std::get<Tensor>(v[0]);

@@ -3,8 +3,10 @@
 
 #include "core/tensor_impl.h"
 #include "ops/autocast.h"
+#include "ops/general.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
+#include "ops/replaced.h"
 #include "ops/rows.h"
 #include "pyflame/ops.h"
 
@@ -18,7 +20,10 @@ void check_both(const Tensor& a, const Tensor& b, const char* op) {
            "with .to(dtype)");
 }
 
-Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha) {
+Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha,
+                  const char* op) {
+  beta = ops::factor_for(product->dtype, beta, op, "beta");
+  alpha = ops::factor_for(product->dtype, alpha, op, "alpha");
   Tensor r = alpha.to_double() == 1 ? product : mul(product, alpha);
   if (beta.to_double() == 0) return r;
   return add(beta.to_double() == 1 ? input : mul(input, beta), r);
@@ -50,7 +55,8 @@ namespace {
 
 // Each dimension as (a, b): one broadcast product, then a reshape.
 Tensor kron(const Tensor& a, const Tensor& b) {
-  check_both(a, b, "kron");
+  ops::check_defined(a, "kron");
+  ops::check_defined(b, "kron");
   const int n = std::max(a->shape.size(), b->shape.size());
   IntList wide_a, wide_b, shape;
   for (int i = 0; i < n; ++i) {
@@ -80,12 +86,12 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta
   PF_AUTOCAST("addbmm", Lower, addbmm, input, a, b, beta, alpha);
   PF_CHECK(a->shape.size() == 3 && b->shape.size() == 3, ShapeError, "addbmm", "got ", a->shape,
            " and ", b->shape, "; expected two batches of matrices; use matmul for other shapes");
-  return scaled_sum(input, einsum("bik,bkj->ij", {a, b}), beta, alpha);
+  return scaled_sum(input, einsum("bik,bkj->ij", {a, b}), beta, alpha, "addbmm");
 }
 
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   PF_AUTOCAST("addr", Lower, addr, input, a, b, beta, alpha);
-  return scaled_sum(input, outer(a, b), beta, alpha);
+  return scaled_sum(input, outer(a, b), beta, alpha, "addr");
 }
 
 namespace {
@@ -142,6 +148,17 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
 namespace ops {
 namespace {
 
+// Without dim: along the first dimension of three elements.
+Tensor cross_along(const Tensor& a, const Tensor& b, std::optional<int64_t> dim) {
+  check_defined(a, "cross");
+  check_defined(b, "cross");
+  if (dim) return cross(a, b, *dim);
+  const auto at = std::find(a->shape.begin(), a->shape.end(), 3);
+  PF_CHECK(at != a->shape.end(), ShapeError, "cross", "got ", a->shape, " and ", b->shape,
+           "; expected three elements along a dimension; reshape them");
+  return cross(a, b, at - a->shape.begin());
+}
+
 const Family kComposed("matrix products", [](Family& f) {
   f.op(&inner, {"inner(Tensor input, Tensor other) -> Tensor",
                 "Sum of products over the last dimension of both: [..., k] and [..., k]."});
@@ -167,8 +184,9 @@ const Family kComposed("matrix products", [](Family& f) {
                        "Square matrices to a power n >= 0, by repeated squaring."});
   f.op(&chain_matmul, {"chain_matmul(Tensor[] matrices) -> Tensor",
                        "Product of several matrices, from left to right.", kFunction});
-  f.op(&cross, {"cross(Tensor input, Tensor other, int dim=-1) -> Tensor",
-                "Cross product of vectors of three elements along dim."});
+  f.op(&cross_along, {"cross(Tensor input, Tensor other, int? dim=None) -> Tensor",
+                      "Cross product of vectors of three elements along dim, by default the first "
+                      "dimension of that size; linalg.cross takes the last."});
 });
 
 }  // namespace

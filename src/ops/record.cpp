@@ -2,6 +2,7 @@
 #include "core/pool.h"
 
 #include <array>
+#include <cmath>
 #include <memory>
 
 #include "engine/autograd.h"
@@ -454,6 +455,30 @@ void check_attributes(OpId id, std::span<const Scalar> attrs) {
   }
 }
 
+// The dtype of integers or bools with a row's numbers: bounds of clamp count like operands; those
+// of hardtanh and threshold are cut to integers, as PyTorch's are (they are put into `whole`).
+DType with_attributes(OpId id, Rule rule, DType common, std::span<const Scalar>* attrs,
+                      Scalar whole[4]) {
+  if (rule != Rule::Arith || is_float(common)) [[likely]]
+    return common;
+  if (common == DType::Bool && (id == op::square || id == op::cube))
+    return DType::Int64;  // to the power of an integer
+  if (id == op::hardtanh || id == op::threshold) {
+    for (size_t i = 0; i < attrs->size(); ++i) {
+      const Scalar& a = (*attrs)[i];
+      whole[i] = a.is_float() && std::abs(a.f) < 9e18 ? Scalar(static_cast<int64_t>(a.f)) : a;
+    }
+    *attrs = {whole, attrs->size()};
+    return common;
+  }
+  const bool bounds = id == op::clamp || id == op::clamp_min || id == op::clamp_max;
+  for (const Scalar& a : *attrs) {
+    if (a.is_float() && (bounds || a.f != std::trunc(a.f))) return default_dtype();
+    if (bounds && common == DType::Bool && !a.is_bool()) common = DType::Int64;
+  }
+  return common;
+}
+
 }  // namespace
 
 Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
@@ -476,15 +501,10 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
   if (masks) [[unlikely]]
     for (size_t i = 0; i < operands.size(); ++i)
       if (masks >> i & 1) check_mask(id, operands[i]);
-  DType common = common_type(operands, masks);
-  if (rule == Rule::Arith && !is_float(common)) [[unlikely]]
-    for (const Scalar& a : attrs)  // relu6 of integers, but hardtanh(x, -0.5, 0.5) is a float
-      if (a.is_float() && a.f != static_cast<double>(static_cast<int64_t>(a.f)))
-        common = default_dtype();
-  if (common == DType::Bool && (id == op::square || id == op::cube))
-    common = DType::Int64;  // to the power of an integer
-  const Types types = types_of(id, rule, common);
-  if (rule == Rule::Keep && !is_float(common)) return call_row(op::cast, operands);
+  Scalar whole[4];
+  const Types types =
+      types_of(id, rule, with_attributes(id, rule, common_type(operands, masks), &attrs, whole));
+  if (rule == Rule::Keep && !is_float(types.common)) return call_row(op::cast, operands);
 
   Prepared p;
   prepare(rule, operands, masks, types, &p);
@@ -513,7 +533,9 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
   check_subtraction(id, operands);
   const Rule rule = rule_of(id);
   const unsigned masks = masks_of(id, rule);
-  const Types types = types_of(id, rule, common_type(operands, masks));
+  Scalar whole[4];
+  const Types types =
+      types_of(id, rule, with_attributes(id, rule, common_type(operands, masks), &attrs, whole));
   if (rule == Rule::Keep && !is_float(types.common)) return dst;
 
   for (const Operand& o : others)

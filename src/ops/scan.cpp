@@ -80,7 +80,8 @@ Tensor cumsum(const Tensor& t, int64_t dim) {
 }
 
 static Tensor cumsum_as(const Tensor& t, int64_t dim, Type dtype) {
-  return cumsum(prepared(t, dtype, "cumsum"), dim);
+  const Tensor sums = cumsum(prepared(t, dtype, "cumsum"), dim);
+  return dtype ? to(sums, *dtype) : sums;
 }
 
 namespace {

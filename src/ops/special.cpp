@@ -8,6 +8,7 @@
 #include "ops/autocast.h"
 #include "ops/general.h"
 #include "ops/registry.h"
+#include "ops/replaced.h"
 #include "ops/rows.h"
 #include "pyflame/ops.h"
 
@@ -224,23 +225,17 @@ Tensor erfinv(const Tensor& x) {
 
 namespace {
 
-// f(x) written over x, whose old value the gradient of f reads.
-template <class F>
-Tensor overwritten(Tensor x, const char* op, F f) {
-  ops::check_floating(x, op);
-  return copy_(x, f(autograd::wanted({x}) ? clone(x) : x));
-}
 Tensor lgamma_(Tensor x) {
-  return overwritten(x, "lgamma_", [](const Tensor& t) { return lgamma(t); });
+  return ops::replaced(x, "lgamma_", [](const Tensor& t) { return lgamma(t); });
 }
 Tensor digamma_(Tensor x) {
-  return overwritten(x, "digamma_", [](const Tensor& t) { return digamma(t); });
+  return ops::replaced(x, "digamma_", [](const Tensor& t) { return digamma(t); });
 }
 Tensor polygamma_(Tensor x, int64_t n) {
-  return overwritten(x, "polygamma_", [n](const Tensor& t) { return polygamma(n, t); });
+  return ops::replaced(x, "polygamma_", [n](const Tensor& t) { return polygamma(n, t); });
 }
 Tensor erfinv_(Tensor x) {
-  return copy_(x, erfinv(x));
+  return ops::replaced(x, "erfinv_", [](const Tensor& t) { return erfinv(t); });
 }
 
 const ops::Family kSpecialFunctions("special functions", [](ops::Family& f) {

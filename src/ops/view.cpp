@@ -114,7 +114,12 @@ Tensor squeeze(const Tensor& t, int64_t dim) {
 static Tensor squeeze_dims(const Tensor& t, const IntList& dims) {
   ops::check_defined(t, "squeeze");
   uint32_t mask = 0;
-  for (int64_t d : dims) mask |= 1u << wrap_dim(d, t->shape.size(), "squeeze");
+  for (int64_t d : dims) {
+    const uint32_t bit = 1u << wrap_dim(d, t->shape.size(), "squeeze");
+    PF_CHECK(!(mask & bit), ValueError, "squeeze", "got dimension ", d,
+             " twice; expected each once; leave one out");
+    mask |= bit;
+  }
   return squeeze_where(t, mask);
 }
 

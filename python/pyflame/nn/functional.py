@@ -97,7 +97,7 @@ def embedding(
 ):
     """Rows of `weight` picked by the integers `input`. The row padding_idx gets no gradient."""
     if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError(
+        raise _C.NotSupportedError(
             "pf.nn.functional.embedding: max_norm, scale_grad_by_freq and sparse are not "
             "supported; leave them at their defaults"
         )
@@ -121,9 +121,9 @@ def _reduction(size_average, reduce, reduction):
     """torch's two old flags, which older programs still pass."""
     if size_average is None and reduce is None:
         return reduction
-    if reduce is False:
+    if reduce is not None and not reduce:
         return "none"
-    return "sum" if size_average is False else "mean"
+    return "mean" if size_average is None or size_average else "sum"
 
 
 def cross_entropy(

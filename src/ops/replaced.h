@@ -1,0 +1,19 @@
+// In-place forms of functions, and what integers are multiplied by.
+#pragma once
+
+#include <functional>
+
+#include "pyflame/tensor.h"
+
+namespace pyflame::ops {
+
+// The in-place form of a function: t becomes f(t). Where the gradient of f reads the old value,
+// f gets a copy of it.
+enum class Old { kIsRead, kIsNotRead };
+Tensor replaced(Tensor t, const char* op, const std::function<Tensor(const Tensor&)>& f,
+                Old old = Old::kIsRead);
+
+// What products are multiplied by: a whole number for integers, whose fractions would be dropped.
+Scalar factor_for(DType operand, Scalar factor, const char* op, const char* what);
+
+}  // namespace pyflame::ops
