@@ -101,3 +101,35 @@ def test_dropout_of_channels():
     assert set(np.unique(v)) == {0, 2} and (v == v[:, :1]).all()
     y.sum().backward()
     same(x.grad.cpu().numpy().reshape(400, 9), v)
+
+
+def test_pieces_of_nothing():
+    x = pf.zeros(0, 3, 4)
+    assert [tuple(t.shape) for t in x.vsplit(3)] == [(0, 3, 4)] * 3
+    assert [tuple(t.shape) for t in pf.zeros(0).hsplit(5)] == [(0,)] * 5
+
+
+def test_vander_of_small_integers_does_not_overflow():
+    x = pf.tensor([2, 6], dtype=pf.uint8)
+    assert pf.vander(x, 5).tolist() == [[16, 8, 4, 2, 1], [1296, 216, 36, 6, 1]]
+    assert pf.vander(x).dtype == pf.int64
+
+
+def test_ldexp_promotes_floats():
+    r = pf.ldexp(pf.tensor([1.5], dtype=pf.bfloat16), pf.tensor([1.0], dtype=pf.float64))
+    assert r.dtype == pf.float64 and r.tolist() == [3.0]
+    assert pf.ldexp(pf.tensor([1.5]).half(), pf.tensor([3])).dtype == pf.float16
+
+
+def test_cross_takes_the_first_dimension_of_three():
+    a, b = RNG.normal(size=(3, 2, 3)), RNG.normal(size=(3, 2, 3))
+    for dim, axis in (({}, 0), ({"dim": -1}, -1), ({"dim": 0}, 0)):
+        same(pf.cross(pf.tensor(a), pf.tensor(b), **dim), np.cross(a, b, axis=axis))
+    same(pf.linalg.cross(pf.tensor(a), pf.tensor(b)), np.cross(a, b))
+    with pytest.raises(pf.ShapeError, match="three elements"):
+        pf.cross(pf.ones(2, 4), pf.ones(2, 4))
+
+
+def test_kron_promotes():
+    r = pf.kron(pf.tensor([1, 2]), pf.tensor([0.5]))
+    assert r.dtype == pf.float32 and r.tolist() == [0.5, 1.0]

@@ -210,3 +210,14 @@ def test_other_dtypes_over_the_same_bytes():
     for bad in [lambda: t.t().view(pf.uint8), lambda: t[:, 1:].view(pf.float64)]:
         with pytest.raises((ValueError, RuntimeError)):
             bad()
+
+
+def test_a_dimension_is_squeezed_once():
+    x = pf.zeros(1, 2, 1)
+    for call in (
+        lambda: x.squeeze((0, 0)),
+        lambda: x.squeeze((0, -3)),
+        lambda: x.squeeze_((2, -1)),
+    ):
+        with pytest.raises(pf.ValueError, match="twice"):
+            call()

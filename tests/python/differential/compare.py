@@ -166,8 +166,8 @@ def pointed(case, theirs, got, want, what):
 def arguments(case, ours, theirs):
     """What became of the tensors that were passed."""
     for name in case.names:
-        values = not (case.undefined and name in case.written)
-        if difference := tensors(ours.space[name], theirs.space[name], name, values=values):
+        mine, other = ours.space[name], theirs.space[name]
+        if difference := tensors(mine, other, name, values=not case.undefined):
             return Difference("argument", str(difference))
     if case.out and ours.result is not ours.space["out"]:
         return Difference("type", "the result is not what was passed as out")

@@ -73,7 +73,10 @@ def aten_forms(torch, name):
                 if a.has_default_value() or optional:
                     continue
                 break
-            if a.name in ("implicit", "cudnn_enable", "input_scale"):
+            if a.name in ("implicit", "cudnn_enable", "input_scale") or (a.name, name) == (
+                "scale",
+                "elu_",
+            ):
                 continue  # aten's own, not meant for callers
             if kind == "str" and "dim" in a.name:
                 break  # named dimensions
@@ -169,11 +172,6 @@ class Case:
     out: str = ""  # how out= fits
     undefined: bool = False  # elements hold anything
     unordered: bool = False  # which index equal elements have is open
-
-    @property
-    def written(self):
-        """Names of tensors that an undefined result is written to."""
-        return self.names if self.op.endswith("_") else ["out"]
 
     def program(self):
         return "\n".join([*self.setup, f"r = {self.call}"])
@@ -491,7 +489,7 @@ def draw(rng, op, place, form):
     d.case.first = d.first
     inplace = op[-1] == "_" or texts.get("inplace") == "True"
     head = texts[present[0].name]
-    if inplace and d.case.leaves:
+    if inplace and d.case.leaves and head not in BAD:
         head = texts[present[0].name] = head + ".clone()"
     positional, keywords, skipped = [], [], False
     texts = {name: text for name, text in texts.items() if text}  # several tensors, none of them
