@@ -58,7 +58,7 @@ PF_KERNEL(pf_index_keys, BLOCK)
     const pf_i64 place = i < 0 && wrap ? i + size : i;
     keys[u] = ~pf_u64(0);
     at[u] = static_cast<pf_i64>(u);
-    if (i == skip) continue;
+    if (i == skip && skip != PF_LONG_MIN) continue;
     if (place < 0 || place >= size)
       pf_bad_index(error, i, size);
     else

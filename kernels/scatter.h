@@ -33,7 +33,7 @@ PF_KERNEL(pf_scatter, BLOCK)
     pf_offsets<3>(s, static_cast<pf_index>(u), at);
     for (pf_i64 j = 0; j < length; ++j) {
       const pf_i64 i = index[at[1] + j * index_step];
-      if (i == skip) continue;
+      if (i == skip && skip != PF_LONG_MIN) continue;
       const pf_i64 place = i < 0 ? i + size : i;
       if (place < 0 || place >= size) {
         pf_bad_index(error, i, size);

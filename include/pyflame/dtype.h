@@ -31,6 +31,9 @@ enum class Kind : uint8_t { Bool, UInt, Int, Float, Complex };
   X(Complex128,   "complex128",128, Complex, Complex128, true, "C128",  "c16")            \
   X(Float8E4M3,   "float8_e4m3fn", 8, Float, Float32, true,  "F8_E4M3", "")               \
   X(Float8E5M2,   "float8_e5m2",   8, Float, Float32, true,  "F8_E5M2", "")               \
+  X(Float8E4M3FNUZ, "float8_e4m3fnuz", 8, Float, Float32, true, "F8_E4M3FNUZ", "")        \
+  X(Float8E5M2FNUZ, "float8_e5m2fnuz", 8, Float, Float32, true, "F8_E5M2FNUZ", "")        \
+  X(Float8E8M0, "float8_e8m0fnu",  8, Float, Float32, true,  "F8_E8M0", "")               \
   X(Int4,         "int4",        4, Int,     Int32,   true,  "I4",      "")
 // clang-format on
 enum class DType : uint8_t {
@@ -82,7 +85,8 @@ constexpr DType compute_type(DType t) {
   return info(t).compute;
 }
 
-// PyTorch's promotion of two dtypes of the same category of operand (both dimensioned).
+// PyTorch's promotion of two dtypes of the same category of operand (both dimensioned). DTypeError
+// for uint64 and a signed integer dtype, which no integer dtype holds.
 DType promote(DType a, DType b);
 DType dtype_from_name(std::string_view name);         // ValueError when unknown
 DType dtype_from_safetensors(std::string_view name);  // FileError when unknown
@@ -94,7 +98,8 @@ void set_default_dtype(DType);
 
 // A number from outside: a Python scalar, a fill value, a clamp bound. Keeps integers exact.
 struct Scalar {
-  enum class Tag : uint8_t { Float, Int, Bool };
+  // UInt: an integer of 2^63 or more, whose bits `i` holds. Smaller ones are Int.
+  enum class Tag : uint8_t { Float, Int, Bool, UInt };
   union {
     double f;
     int64_t i;
@@ -108,11 +113,30 @@ struct Scalar {
   constexpr Scalar(int v) : i(v), tag(Tag::Int) {}
   constexpr Scalar(bool v) : i(v), tag(Tag::Bool) {}
 
+  static constexpr Scalar of_unsigned(uint64_t v) {
+    Scalar s(static_cast<int64_t>(v));
+    if (v >> 63) s.tag = Tag::UInt;
+    return s;
+  }
+
   constexpr bool is_float() const { return tag == Tag::Float; }
   constexpr bool is_bool() const { return tag == Tag::Bool; }
-  constexpr double to_double() const { return is_float() ? f : static_cast<double>(i); }
-  constexpr int64_t to_int() const { return is_float() ? static_cast<int64_t>(f) : i; }
+  constexpr bool is_unsigned() const { return tag == Tag::UInt; }
+  constexpr double to_double() const {
+    return is_float()      ? f
+           : is_unsigned() ? static_cast<double>(static_cast<uint64_t>(i))
+                           : static_cast<double>(i);
+  }
+  // Truncated; a float beyond int64 gives its smallest, as conversions of tensors do.
+  constexpr int64_t to_int() const {
+    if (!is_float()) return i;
+    return f >= -0x1p63 && f < 0x1p63 ? static_cast<int64_t>(f) : INT64_MIN;
+  }
 };
+// ValueError unless `v` has a place in `t`: an integer or float within the range of the dtype, for
+// a float dtype also inf and NaN that it can hold. To unsigned dtypes numbers down to the negative
+// of their greatest wrap, as in PyTorch. `what`: "fill_value", "the value", ...
+void check_range(Scalar v, DType t, const char* op, const char* what = "the number");
 
 // Storage types of the two 16-bit floats; arithmetic on them is done in float32.
 struct bfloat16 {

@@ -35,9 +35,10 @@ struct Memory {
 // by others while a tensor lives.
 enum class Load : uint8_t { Copy, Map };
 
-// A safetensors file, opened and wholly checked: header, dtypes, shapes, offsets. FileError
-// otherwise; it names the format of files that are something else. The file stays open as long as
-// this object or a mapped tensor lives.
+// A safetensors file, opened and wholly checked: header, shapes, offsets. FileError otherwise; it
+// names the format of files that are something else. Tensors of a dtype that PyFlame lacks cannot
+// be read, the others of the file can. The file stays open as long as this object or a mapped
+// tensor lives.
 class SafetensorsFile {
  public:
   struct Entry {
@@ -46,6 +47,8 @@ class SafetensorsFile {
     Dims shape;
     uint64_t begin;  // bytes from the start of the data
     uint64_t end;
+    std::string unknown =
+        {};  // what the file calls a dtype that PyFlame lacks; `dtype` is void then
   };
 
   explicit SafetensorsFile(const std::string& path);

@@ -58,6 +58,19 @@ def _flat(values):
         yield values
 
 
+class _Complex:
+    """Real and imaginary parts, each in a column of its own."""
+
+    def __init__(self, values):
+        self.real = _Formatter([v.real for v in values], True)
+        self.imag = _Formatter([abs(v.imag) for v in values], True)
+        self.width = self.real.width + self.imag.width + 2
+
+    def __call__(self, v):
+        sign = "-" if math.copysign(1.0, v.imag) < 0 else "+"
+        return f"{self.real(v.real)}{sign}{self.imag(abs(v.imag)).strip()}j".rjust(self.width)
+
+
 class _Formatter:
     def __init__(self, values, is_float):
         self.is_float = is_float
@@ -117,20 +130,24 @@ def tensor_repr(t):
     _C._set_grad_enabled(False)
     try:
         plain = t.detach().cpu()
+        if dtype is _C.int4:  # its elements have no addresses, to show some of them
+            plain = plain.to(_C.int8)
         if t.numel() == 0:
             body, depth = "[]", 0
         else:
             summarize = t.numel() > _Options.threshold
             values = _shown(plain, summarize)
             depth = t.dim()
-            fmt = _Formatter(list(_flat(values)), dtype.is_floating_point)
+            flat = list(_flat(values))
+            fmt = _Complex(flat) if dtype.is_complex else _Formatter(flat, dtype.is_floating_point)
             body = _layout(values, depth, fmt, len(start))
     finally:
         _C._set_grad_enabled(on)
     suffixes = []
     if device.type != "cpu":
         suffixes.append(f"device='{device}'")
-    plain_types = (_C.get_default_dtype(), _C.int64, _C.bool)
+    plain_types = [_C.get_default_dtype(), _C.int64, _C.bool]
+    plain_types.append(_C.complex128 if plain_types[0] is _C.float64 else _C.complex64)
     if t.numel() == 0:
         if t.dim() != 1:
             suffixes.append(f"size={tuple(t.shape)}")

@@ -45,16 +45,21 @@ def save_file(tensors, filename, metadata=None):
     _C._save_safetensors(tensors, path_text(filename, "save"), texts)
 
 
-def load_file(filename, device=None, *, mmap=False):
+def load_file(filename, device=None, *, mmap=False, names=None):
     """The tensors of a file as a dict, on `device` (the CPU by default).
 
-    With `mmap` the tensors show the pages of the file itself; writes do not reach it.
+    With `mmap` the tensors show the pages of the file itself; writes do not reach it. With `names`
+    only these are read: `FileError` is raised for a tensor whose dtype PyFlame does not have, and
+    the others of its file can be had so.
     """
-    return _C._load_safetensors(path_text(filename, "load"), device, bool(mmap))
+    return _C._load_safetensors(path_text(filename, "load"), device, bool(mmap), names)
 
 
 def metadata(filename):
-    """Names with (dtype, shape), and the text metadata of a file, without reading its data."""
+    """Names with (dtype, shape), and the text metadata of a file, without reading its data.
+
+    A dtype that PyFlame does not have is given as the file's text.
+    """
     return _C._inspect_safetensors(path_text(filename, "load"))
 
 

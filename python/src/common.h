@@ -8,6 +8,7 @@
 #include <structmember.h>
 
 #include <atomic>
+#include <complex>
 #include <functional>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include "core/lock.h"
 #include "core/tensor_impl.h"
+#include "core/values.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
 
@@ -160,9 +162,13 @@ void check_memory_format(PyObject*, const char* op);
 // ---- numbers ----------------------------------------------------------------------------------
 // Python numbers, NumPy scalars, objects with __index__. False without error when it is none.
 bool to_scalar(PyObject*, Scalar*);
+// Of a Python int. ValueError beyond 64 bits; with `wide`, that is set and the nearest float given.
+Scalar integer_scalar(PyObject*, bool* wide = nullptr);
 bool is_integer(PyObject*);  // int (not bool) or something with __index__
 int64_t to_int64(PyObject*, const char* what);
 PyObject* wrap(Scalar);
+PyObject* wrap(const std::complex<double>&);
+bool to_complex(PyObject*, std::complex<double>*);  // complex numbers only, of Python or NumPy
 // Fills `out` from an int or a (nested) sequence of ints. False without error when it is none.
 bool to_int_list(PyObject*, std::vector<int64_t>* out);
 
@@ -231,7 +237,6 @@ Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy);
 inline Tensor move_to(const Tensor& t, Device d, bool non_blocking = false) {
   return to(t, d, non_blocking);
 }
-std::vector<Scalar> read_values(const Tensor&);  // all elements in row-major order
 
 // ---- the registry: registry.cpp -----------------------------------------------------------------
 void init_registry(nb::module_& m);

@@ -33,8 +33,9 @@ int rank(Scalar s) {
 struct Gather {
   const char* op;
   std::vector<Scalar> values;
+  std::vector<double> imaginary;  // of each value, once there is a complex one
   std::vector<int64_t> shape;
-  int kind = -1;                 // highest of bool 0, int 1, float 2
+  int kind = -1;                 // highest of bool 0, int 1, float 2, complex 3
   std::optional<DType> typed;    // of NumPy scalars and tensors among the elements
   bool untyped = false;          // there were plain Python numbers
   PyObject* overflow = nullptr;  // an int beyond 64 bits (borrowed)
@@ -69,7 +70,20 @@ struct Gather {
 
   static bool is_number(PyObject* o) {
     Scalar s;
-    return to_scalar(o, &s);
+    std::complex<double> c;
+    return PyLong_Check(o) || PyFloat_Check(o) || to_complex(o, &c) || to_scalar(o, &s);
+  }
+
+  void push(Scalar s) {
+    values.push_back(s);
+    kind = std::max(kind, rank(s));
+    if (!imaginary.empty()) imaginary.push_back(0);
+  }
+  void push(const std::complex<double>& c) {
+    if (imaginary.empty()) imaginary.resize(values.size());
+    values.emplace_back(c.real());
+    imaginary.push_back(c.imag());
+    kind = 3;
   }
 
   void note(DType t) { typed = typed ? promote(*typed, t) : t; }
@@ -85,10 +99,11 @@ struct Gather {
       fits = t->shape[i] == (i < rest ? shape[depth + static_cast<size_t>(i)] : 1);
     if (!fits) ragged(depth, t->shape.empty() ? 0 : t->shape[0]);
     note(t->dtype);
-    for (Scalar s : read_values(t)) {
-      values.push_back(s);
-      kind = std::max(kind, rank(s));
+    if (info(t->dtype).kind == Kind::Complex) {
+      for (const std::complex<double>& c : read_complex(t)) push(c);
+      return;
     }
+    for (Scalar s : read_values(t)) push(s);
   }
 
   [[noreturn]] void ragged(size_t depth, int64_t n) {
@@ -106,24 +121,21 @@ struct Gather {
     }
     if (is_tensor(o)) return add(tensor_of(o), depth);
     Scalar s;
+    std::complex<double> c;
     if (!is_number(o) && !is_array(o) && is_sequence(o)) {
       Obj list(check(PySequence_List(o)));
       return collect(list.get(), depth);
     }
     if (PyLong_CheckExact(o)) {
-      int over;
-      s = Scalar(static_cast<int64_t>(PyLong_AsLongLongAndOverflow(o, &over)));
-      if (over) {
-        overflow = o;
-        s = Scalar(PyLong_AsDouble(o));
-        if (PyErr_Occurred()) throw PythonError();
-        kind = std::max(kind, 1);
-      } else {
-        kind = std::max(kind, 1);
-      }
+      bool wide = false;
+      s = integer_scalar(o, &wide);
+      if (wide) overflow = o;
       untyped = true;
+    } else if (!PyFloat_CheckExact(o) && to_complex(o, &c)) {
+      untyped = true;
+      if (depth != shape.size()) ragged(depth, 0);
+      return push(c);
     } else if (to_scalar(o, &s)) {
-      kind = std::max(kind, rank(s));
       if (!PyFloat_CheckExact(o) && !PyBool_Check(o) && has_attr(o, "dtype")) {
         Obj dtype(check(PyObject_GetAttrString(o, "dtype")));
         Obj name(check(PyObject_GetAttrString(dtype.get(), "name")));
@@ -138,27 +150,31 @@ struct Gather {
                  "; expected numbers, nested lists or tuples of numbers, arrays or tensors");
     }
     if (depth != shape.size()) ragged(depth, 0);
-    values.push_back(s);
+    const int before = kind;
+    push(s);
+    if (overflow == o) kind = std::max(before, 1);  // an integer still
   }
 
   DType dtype() const {
     if (typed && !untyped) return *typed;
-    DType plain = kind == 0 ? DType::Bool : kind == 1 ? DType::Int64 : default_dtype();
+    DType plain = kind == 0                           ? DType::Bool
+                  : kind == 1                         ? DType::Int64
+                  : kind == 2                         ? default_dtype()
+                  : default_dtype() == DType::Float64 ? DType::Complex128
+                                                      : DType::Complex64;
     return typed ? promote(*typed, plain) : plain;
   }
 };
 
+// Negative numbers have no place in an unsigned dtype here, where fill_ wraps them.
 template <class T>
 T whole(Scalar s, const char* op, DType t) {
-  double d = s.is_float() ? s.f : static_cast<double>(s.i);
-  bool fits = s.is_float() ? d > -9.3e18 && d < 9.3e18
-                           : s.i >= static_cast<int64_t>(std::numeric_limits<T>::min()) &&
-                                 (std::is_same_v<T, uint64_t> ||
-                                  s.i <= static_cast<int64_t>(std::numeric_limits<T>::max()));
-  if (!fits)
-    PF_FAIL(ValueError, op, "got the number ", d, "; it does not fit in ", t,
-            "; choose a wider dtype");
-  return s.is_float() ? static_cast<T>(static_cast<int64_t>(s.f)) : static_cast<T>(s.i);
+  check_range(s, t, op);
+  PF_CHECK(info(t).kind == Kind::Int || s.is_unsigned() || s.to_double() > -1, ValueError, op,
+           "got the number ", s.to_double(), "; it does not fit in ", t, "; choose a signed dtype");
+  if constexpr (std::is_same_v<T, uint64_t>)
+    if (s.is_float()) return static_cast<T>(s.f);
+  return static_cast<T>(s.to_int());
 }
 
 template <class T, class F>
@@ -201,25 +217,45 @@ std::vector<char> encode(const std::vector<Scalar>& v, DType t, const char* op) 
       PF_INTEGER(UInt32, uint32_t);
       PF_INTEGER(UInt64, uint64_t);
 #undef PF_INTEGER
-    default:
-      PF_FAIL(DTypeError, op, "got dtype ", t,
-              "; tensors of it are made by conversion only; use .to() on a float32 tensor");
+    default:  // by conversion
+      break;
   }
   return b;
 }
 
+// A tensor of `values`, whose imaginary parts are `imaginary` or 0.
+Tensor tensor_of_values(const std::vector<Scalar>& values, const std::vector<double>& imaginary,
+                        const std::vector<int64_t>& shape, DType t, Device device, const char* op) {
+  const Kind kind = info(t).kind;
+  if (kind == Kind::Complex) {
+    std::vector<std::complex<double>> all;
+    for (size_t i = 0; i < values.size(); ++i)
+      all.emplace_back(values[i].to_double(), imaginary.empty() ? 0 : imaginary[i]);
+    return to(from_host(all.data(), shape, DType::Complex128, device), t);
+  }
+  for (double v : imaginary)
+    PF_CHECK(v == 0, DTypeError, op, "got a complex number for ", t,
+             "; expected real numbers; take their .real or choose a complex dtype");
+  if (info(t).storage_only && kind != Kind::UInt) {  // float8 and int4
+    const DType wide = kind == Kind::Float ? DType::Float64 : DType::Int8;
+    if (kind == Kind::Int)
+      for (Scalar s : values) check_range(s, t, op);
+    return to(tensor_of_values(values, {}, shape, wide, device, op), t);
+  }
+  return from_host(encode(values, t, op).data(), shape, t, device);
+}
+
 Tensor from_nested(PyObject* data, std::optional<DType> dtype, Device device, const char* op) {
-  Gather g{op, {}, {}, -1, {}, false, nullptr};
+  Gather g{op, {}, {}, {}, -1, {}, false, nullptr};
   g.find_shape(data);
   g.collect(data, 0);
   DType t = dtype ? *dtype : g.values.empty() && !g.typed ? default_dtype() : g.dtype();
-  if (g.overflow && !is_float(t)) {
+  if (g.overflow && is_integral(t)) {
     Obj text(check(PyObject_Str(g.overflow)));
     PF_FAIL(ValueError, op, "got the number ", PyUnicode_AsUTF8(text.get()),
             "; it does not fit in 64 bits; pass a float or dtype=pyflame.float64");
   }
-  std::vector<char> bytes = encode(g.values, t, op);
-  return from_host(bytes.data(), g.shape, t, device);
+  return tensor_of_values(g.values, g.imaginary, g.shape, t, device, op);
 }
 
 Device device_or_current(PyObject* device) {
@@ -251,12 +287,10 @@ Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool 
   if (PyFloat_CheckExact(data) || PyBool_Check(data)) {
     to_scalar(data, &number);
     DType t = type.value_or(number.is_float() ? default_dtype() : DType::Bool);
-    if (is_float(t) || number.is_bool()) {
-      std::vector<char> bytes = encode({number}, t, op);
-      return from_host(bytes.data(), {}, t, device_or_current(device));
-    }
+    if (is_float(t) || number.is_bool())
+      return tensor_of_values({number}, {}, {}, t, device_or_current(device), op);
   }
-  if (is_list(data) || PyLong_CheckExact(data))
+  if (is_list(data) || PyLong_CheckExact(data) || PyComplex_CheckExact(data))
     return from_nested(data, type, device_or_current(device), op);
   if (is_array(data) && !(Py_TYPE(data)->tp_as_number && to_scalar(data, &number))) {
     Obj array = Obj::share(data);

@@ -245,7 +245,8 @@ int tensor_assign_subscript(PyObject* o, PyObject* key, PyObject* value) {
       return 0;
     }
     if (number && r.indices.size() == 1 && r.indices[0].defined() &&
-        r.indices[0]->dtype == DType::Bool && find_op("masked_fill_")) {
+        r.indices[0]->dtype == DType::Bool && !info(self->dtype).storage_only &&
+        find_op("masked_fill_")) {
       // x[mask] = number needs no list of indices: it stays on the device.
       Tensor mask = r.indices[0];
       while (mask->shape.size() < r.view->shape.size()) mask = unsqueeze(mask, -1);

@@ -49,10 +49,6 @@ DType dtype_of(const char* format, Py_ssize_t itemsize, const char* op) {
           ".astype('float32')");
 }
 
-std::string name_of(DType t) {
-  return std::string(pyflame::name(t));
-}
-
 // NumPy cannot show ml_dtypes' types through the buffer protocol: their bits travel as integers.
 std::optional<DType> extension_dtype(PyObject* owner) {
   Obj dtype(PyObject_GetAttrString(owner, "dtype"));
@@ -61,8 +57,9 @@ std::optional<DType> extension_dtype(PyObject* owner) {
     PyErr_Clear();
     return {};
   }
-  for (DType t : {DType::BFloat16, DType::Float8E4M3, DType::Float8E5M2})
-    if (PyUnicode_AsUTF8(name.get()) == name_of(t)) return t;
+  for (const DTypeInfo& row : kDTypes)
+    if (row.kind == Kind::Float && row.typestr.empty() && PyUnicode_AsUTF8(name.get()) == row.name)
+      return row.id;
   return {};
 }
 
@@ -162,7 +159,7 @@ int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
     const char* format = format_of(t->dtype);
     if (!format)
       return refuse("the buffer protocol has no format for " + std::string(name(t->dtype)) +
-                    "; convert with .float() first");
+                    "; convert with .float() first, or .view(pyflame.uint8) for its bits");
     if (t.requires_grad())
       return refuse("a tensor that requires grad does not show its memory; use .detach()");
     if (!backend_of(t->storage->device)->host_readable)
@@ -248,7 +245,10 @@ enum DLCode : uint8_t {
   kComplex = 5,
   kBool = 6,
   kFloat8E4M3Fn = 10,
-  kFloat8E5M2 = 12
+  kFloat8E4M3Fnuz = 11,
+  kFloat8E5M2 = 12,
+  kFloat8E5M2Fnuz = 13,
+  kFloat8E8M0Fnu = 14
 };
 enum DLDeviceType : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kRocm = 10, kRocmHost = 11 };
 
@@ -269,17 +269,20 @@ DLDataType dl_dtype(DType t) {
       code = kComplex;
       break;
     case Kind::Float:
-      code = t == DType::BFloat16     ? kBfloat
-             : t == DType::Float8E4M3 ? kFloat8E4M3Fn
-             : t == DType::Float8E5M2 ? kFloat8E5M2
-                                      : kFloat;
+      code = t == DType::BFloat16         ? kBfloat
+             : t == DType::Float8E4M3     ? kFloat8E4M3Fn
+             : t == DType::Float8E5M2     ? kFloat8E5M2
+             : t == DType::Float8E4M3FNUZ ? kFloat8E4M3Fnuz
+             : t == DType::Float8E5M2FNUZ ? kFloat8E5M2Fnuz
+             : t == DType::Float8E8M0     ? kFloat8E8M0Fnu
+                                          : kFloat;
   }
   return {code, static_cast<uint8_t>(i.bits), 1};
 }
 DType from_dl(DLDataType d) {
   for (const DTypeInfo& i : kDTypes) {
     DLDataType mine = dl_dtype(i.id);
-    if (mine.code == d.code && mine.bits == d.bits && d.lanes == 1) return i.id;
+    if (mine.code == d.code && mine.bits == d.bits && d.bits >= 8 && d.lanes == 1) return i.id;
   }
   PF_FAIL(DTypeError, "from_dlpack", "got a DLPack type with code ", int{d.code}, ", ", int{d.bits},
           " bits and ", d.lanes, " lanes; expected one of pyflame's dtypes");
@@ -347,6 +350,8 @@ nb::object dlpack(const Tensor& self, nb::handle, nb::handle max_version, nb::ha
            " cannot be shared; use .cpu()");
   PF_CHECK(self->storage->device.type != DeviceType::Paranoid, DeviceError, "Tensor.__dlpack__",
            "memory of ", self->storage->device, " cannot be shared; use .cpu()");
+  PF_CHECK(info(self->dtype).bits >= 8, DTypeError, "Tensor.__dlpack__", "got dtype ", self->dtype,
+           ", two elements in a byte; expected whole bytes; convert first with .to(pyflame.int8)");
   (void)device;
   Tensor t = copy.ptr() == Py_True ? clone(self) : self;
   bool versioned = false;
@@ -438,6 +443,9 @@ Tensor frombuffer(nb::handle buffer, nb::handle dtype, int64_t count, int64_t of
   Obj memory(check(held));
   Py_buffer* b = PyMemoryView_GET_BUFFER(held);
   const DType t = to_dtype(dtype.ptr());
+  PF_CHECK(info(t).bits >= 8, DTypeError, "frombuffer", "got dtype ", t,
+           ", two elements in a byte; expected whole bytes; use dtype=pyflame.uint8 and "
+           ".view(pyflame.int4)");
   const auto size = static_cast<int64_t>(itemsize(t));
   PF_CHECK(PyBuffer_IsContiguous(b, 'C'), ValueError, "frombuffer",
            "got memory that is not contiguous; copy it first");
@@ -484,9 +492,11 @@ nb::object numpy_of(nb::handle self, bool force) {
   // From another device the values are copied: people write tensor.numpy() wherever it lives.
   if (!t->storage->device.is_cpu()) t = move_to(t, Device{});
   if (!format_of(t->dtype)) {
-    PF_CHECK(force, DTypeError, "Tensor.numpy", "got dtype ", t->dtype,
-             "; NumPy has no such type; convert first with tensor.float().numpy()");
-    t = to(t, DType::Float32);
+    PF_CHECK(
+        force, DTypeError, "Tensor.numpy", "got dtype ", t->dtype,
+        "; NumPy has no such type; convert first with tensor.float().numpy(), or show its bits "
+        "with tensor.view(pyflame.uint8).numpy()");
+    t = to(t, is_float(t->dtype) ? DType::Float32 : DType::Int8);
   }
   if (t.impl() != tensor_of(self.ptr()).impl()) {
     owned = Obj(check(wrap(t)));

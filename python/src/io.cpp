@@ -311,20 +311,34 @@ void bind_io(nb::module_& m) {
   });
   m.def(
       "_load_safetensors",
-      [](nb::handle path, nb::handle device, bool mmap) {
+      [](nb::handle path_given, nb::handle device, bool mmap, nb::handle names) {
         nb::dict out;
-        for (auto& t : io::load_safetensors(path_of(path), device_or_cpu(device), how(mmap)))
-          out[nb::cast(t.name)] = nb::steal(wrap(t.tensor));
+        const std::string path = path_of(path_given);
+        const io::SafetensorsFile file(path);
+        const Device to = device_or_cpu(device);
+        if (names.is_none()) {
+          for (const auto& e : file.entries())
+            out[nb::cast(e.name)] = nb::steal(wrap(file.tensor(e, how(mmap), to)));
+          return out;
+        }
+        for (nb::handle name : nb::iter(names)) {
+          const auto* e = file.find(nb::cast<std::string>(name));
+          PF_CHECK(e, ValueError, "load", "'", path, "' has no tensor '",
+                   nb::cast<std::string>(name),
+                   "'; expected names of the file; pyflame.safetensors.metadata() lists them");
+          out[name] = nb::steal(wrap(file.tensor(*e, how(mmap), to)));
+        }
         return out;
       },
-      nb::arg("path"), nb::arg("device").none(), nb::arg("mmap"));
+      nb::arg("path"), nb::arg("device").none(), nb::arg("mmap"), nb::arg("names").none());
   // Names, dtypes and shapes without reading the data.
   m.def("_inspect_safetensors", [](nb::handle path) {
     io::SafetensorsFile file(path_of(path));
     nb::dict tensors, metadata;
     for (const auto& e : file.entries())
-      tensors[nb::cast(e.name)] =
-          nb::make_tuple(nb::steal(wrap(e.dtype)), nb::steal(wrap_size(e.shape)));
+      tensors[nb::cast(e.name)] = nb::make_tuple(
+          e.unknown.empty() ? nb::steal(wrap(e.dtype)) : nb::object(nb::cast(e.unknown)),
+          nb::steal(wrap_size(e.shape)));
     for (const auto& [key, value] : file.metadata()) metadata[nb::cast(key)] = nb::cast(value);
     return nb::make_tuple(tensors, metadata);
   });

@@ -13,6 +13,7 @@
 
 #include "ops/autocast.h"
 #include "ops/pointwise.h"
+#include "ops/record.h"
 #include "pyflame/random.h"
 #include "schema.h"
 
@@ -76,6 +77,7 @@ void parse(OpSet& set) {
 struct Extras {
   bool requires_grad = false;
   bool pin_memory = false;
+  bool fresh = false;  // the operation has no tensors: its values may go into any dtype
   PyObject* out = nullptr;
   PyObject* generator = nullptr;
 };
@@ -104,6 +106,9 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
         if (s.params[i].name == meant) return i;
   if (equals(name, "out")) {
     if (value != Py_None) extras->out = value;
+    extras->fresh = true;
+    for (const Param& p : s.params)
+      extras->fresh &= p.type != Type::Tensor && p.type != Type::TensorList;
     return value == Py_None || is_tensor(value) ? -1 : -2;
   }
   if (equals(name, "generator")) {
@@ -410,6 +415,10 @@ PyObject* finish(PyObject* result, const Extras& extras) {
     if (!(out->shape == t->shape))
       PF_FAIL(ShapeError, "out", "got out= of shape ", out->shape, "; expected ", t->shape,
               "; pass a tensor of that shape or use the result");
+    // Kinds may widen (bool, integer, float, complex), as where a result is written in place.
+    PF_CHECK(extras.fresh || ops::kind_fits(t->dtype, out->dtype), DTypeError, "out",
+             "got out= of ", out->dtype, " for a result of ", t->dtype,
+             "; expected one that can hold it; pass out= of another dtype or convert the result");
     copy_(out, t);
     Py_INCREF(extras.out);
     return extras.out;

@@ -7,19 +7,6 @@
 
 namespace pyflame::python {
 
-std::vector<Scalar> read_values(const Tensor& t) {
-  std::vector<Scalar> r;
-  r.reserve(static_cast<size_t>(t->numel));
-  const Kind kind = info(t->dtype).kind;
-  if (kind == Kind::Float) {
-    for (double v : t.to_vector<double>()) r.emplace_back(v);
-  } else {
-    for (int64_t v : t.to_vector<int64_t>())
-      r.push_back(kind == Kind::Bool ? Scalar(v != 0) : Scalar(v));
-  }
-  return r;
-}
-
 namespace {
 
 // ---- geometry -----------------------------------------------------------------------------------
@@ -133,10 +120,12 @@ PyObject* item(PyObject* o, PyObject*) {
     if (t->numel != 1)
       PF_FAIL(ValueError, "Tensor.item", "got a tensor of shape ", t->shape, " with ", t->numel,
               " elements; expected exactly one; index it or reduce it, or use tolist()");
+    if (info(t->dtype).kind == Kind::Complex) return wrap(read_complex(t)[0]);
     return wrap(t.item());
   });
 }
-PyObject* nested(const std::vector<Scalar>& values, const Dims& shape, int d, size_t* at) {
+template <class T>
+PyObject* nested(const std::vector<T>& values, const Dims& shape, int d, size_t* at) {
   if (d == shape.size()) return check(wrap(values[(*at)++]));
   Obj list(check(PyList_New(shape[d])));
   for (int64_t i = 0; i < shape[d]; ++i)
@@ -147,6 +136,7 @@ PyObject* tolist(PyObject* o, PyObject*) {
   return guarded([&] {
     const Tensor& t = tensor_of(o);
     size_t at = 0;
+    if (info(t->dtype).kind == Kind::Complex) return nested(read_complex(t), t->shape, 0, &at);
     return nested(read_values(t), t->shape, 0, &at);
   });
 }

@@ -369,18 +369,26 @@ bool is_numpy_bool(PyObject* o) {
   const char* n = Py_TYPE(o)->tp_name;
   return std::strcmp(n, "numpy.bool_") == 0 || std::strcmp(n, "numpy.bool") == 0;
 }
-Scalar long_scalar(PyObject* o) {
+}  // namespace
+
+Scalar integer_scalar(PyObject* o, bool* wide) {
   int overflow;
   long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
   if (v == -1 && PyErr_Occurred()) throw PythonError();
-  if (overflow) {  // beyond int64: as a float, if it can be one
-    double d = PyLong_AsDouble(o);
-    if (d == -1.0 && PyErr_Occurred()) throw PythonError();
-    return Scalar(d);
+  if (!overflow) return Scalar(static_cast<int64_t>(v));
+  if (overflow > 0) {
+    const unsigned long long u = PyLong_AsUnsignedLongLong(o);
+    if (!PyErr_Occurred()) return Scalar::of_unsigned(u);
+    PyErr_Clear();
   }
-  return Scalar(static_cast<int64_t>(v));
+  if (!wide)
+    PF_FAIL(ValueError, "number", "got an integer of more than 64 bits; expected one that an ",
+            "integer dtype holds; pass a float where its value may be rounded");
+  *wide = true;
+  const double d = PyLong_AsDouble(o);
+  if (d == -1.0 && PyErr_Occurred()) throw PythonError();
+  return Scalar(d);
 }
-}  // namespace
 
 bool to_scalar(PyObject* o, Scalar* out) {
   if (PyFloat_CheckExact(o)) {
@@ -392,7 +400,7 @@ bool to_scalar(PyObject* o, Scalar* out) {
     return true;
   }
   if (PyLong_Check(o)) {
-    *out = long_scalar(o);
+    *out = integer_scalar(o);
     return true;
   }
   if (PyFloat_Check(o)) {
@@ -416,7 +424,7 @@ bool to_scalar(PyObject* o, Scalar* out) {
       PyErr_Clear();
       return false;
     }
-    *out = long_scalar(i.get());
+    *out = integer_scalar(i.get());
     return true;
   }
   if (n->nb_float && !PyComplex_Check(o)) {
@@ -464,7 +472,20 @@ int64_t to_int64(PyObject* o, const char* what) {
 PyObject* wrap(Scalar s) {
   if (s.is_float()) return PyFloat_FromDouble(s.f);
   if (s.is_bool()) return PyBool_FromLong(s.i != 0);
+  if (s.is_unsigned()) return PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.i));
   return PyLong_FromLongLong(s.i);
+}
+PyObject* wrap(const std::complex<double>& v) {
+  return PyComplex_FromDoubles(v.real(), v.imag());
+}
+bool to_complex(PyObject* o, std::complex<double>* out) {
+  if (is_tensor(o)) return false;
+  const std::string_view type = Py_TYPE(o)->tp_name;
+  if (!PyComplex_Check(o) && type != "numpy.complex64") return false;
+  const Py_complex c = PyComplex_AsCComplex(o);
+  if (c.real == -1 && PyErr_Occurred()) throw PythonError();
+  *out = {c.real, c.imag};
+  return true;
 }
 
 bool to_int_list(PyObject* o, std::vector<int64_t>* out) {

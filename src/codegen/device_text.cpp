@@ -82,6 +82,34 @@ const char* device_storage(DType t) {
               " on a GPU; it can be stored and copied only; use to() first");
   }
 }
+const char* device_stored(DType t) {
+  switch (t) {
+    case DType::UInt16:
+      return "pf_u16";
+    case DType::UInt32:
+      return "pf_u32";
+    case DType::UInt64:
+      return "pf_u64";
+    case DType::Complex64:
+      return "pf_c64";
+    case DType::Complex128:
+      return "pf_c128";
+    case DType::Float8E4M3:
+      return "pf_e4m3fn";
+    case DType::Float8E5M2:
+      return "pf_e5m2";
+    case DType::Float8E4M3FNUZ:
+      return "pf_e4m3fnuz";
+    case DType::Float8E5M2FNUZ:
+      return "pf_e5m2fnuz";
+    case DType::Float8E8M0:
+      return "pf_e8m0fnu";
+    case DType::Int4:
+      return "pf_i4";
+    default:
+      return device_storage(t);
+  }
+}
 const char* device_compute(DType t) {
   const DType c = register_type(t);
   return c == DType::Bool ? "bool" : device_storage(c);

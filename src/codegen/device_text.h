@@ -71,6 +71,8 @@ struct DeviceLaunch {
 
 // How kernel text spells the storage type of a dtype, and the type of its values in registers.
 const char* device_storage(DType);
+// The same for every dtype, with those of kernels/stored.h.
+const char* device_stored(DType);
 const char* device_compute(DType);
 // What pf_divide() of kernels/types.h takes to divide numbers below 2^31 by d >= 1.
 uint64_t device_divisor(int64_t d);

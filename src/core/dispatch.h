@@ -5,27 +5,31 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/float8.h"
 #include "pyflame/dtype.h"
 
 namespace pyflame {
 
-// Two formats of which only the bits are kept here; cpu/convert.cpp knows what they mean.
-struct float8_e4m3 {
-  uint8_t bits;
-};
-struct float8_e5m2 {
-  uint8_t bits;
+// A stored bool. Memory of others, and of uint8 tensors seen as bool, holds any byte: what is not 0
+// is true. (To read such a byte as C++'s bool is undefined.)
+struct bool8 {
+  uint8_t byte;
+  bool8() = default;
+  constexpr bool8(bool v) : byte(v) {}
+  constexpr operator bool() const { return byte != 0; }
 };
 
 // clang-format off
 #define PF_ARITHMETIC_TYPES(X) \
   X(Float32, float) X(Float64, double) X(Float16, float16) X(BFloat16, bfloat16) \
   X(Int64, int64_t) X(Int32, int32_t) X(Int16, int16_t) X(Int8, int8_t) \
-  X(UInt8, uint8_t) X(Bool, bool)
+  X(UInt8, uint8_t) X(Bool, bool8)
 #define PF_STORAGE_ONLY_TYPES(X) \
   X(UInt16, uint16_t) X(UInt32, uint32_t) X(UInt64, uint64_t) \
   X(Complex64, std::complex<float>) X(Complex128, std::complex<double>) \
-  X(Float8E4M3, float8_e4m3) X(Float8E5M2, float8_e5m2)
+  X(Float8E4M3, float8_e4m3fn) X(Float8E5M2, float8_e5m2) \
+  X(Float8E4M3FNUZ, float8_e4m3fnuz) X(Float8E5M2FNUZ, float8_e5m2fnuz) \
+  X(Float8E8M0, float8_e8m0fnu)
 // clang-format on
 #define X(ID, T) \
   static_assert(sizeof(T) * 8 == info(DType::ID).bits && !info(DType::ID).storage_only, #ID);
@@ -43,7 +47,8 @@ inline constexpr bool kIsFloatType = std::is_floating_point_v<S> || kIsHalf<S>;
 
 // What a stored value is calculated in; 16-bit floats widen to float.
 template <class S>
-using ComputeType = std::conditional_t<kIsHalf<S>, float, S>;
+using ComputeType =
+    std::conditional_t<kIsHalf<S>, float, std::conditional_t<std::is_same_v<S, bool8>, bool, S>>;
 
 #define PF_DISPATCH_CASE(ID, T)  \
   case DType::ID:                \
@@ -71,7 +76,7 @@ bool dispatch_float(DType t, F&& fn) {
 template <class F>
 bool dispatch_integer(DType t, F&& fn) {
   return is_integral(t) && dispatch(t, [&fn]<class S>() {
-           if constexpr (!kIsFloatType<S> && !std::is_same_v<S, bool>) fn.template operator()<S>();
+           if constexpr (!kIsFloatType<S> && !std::is_same_v<S, bool8>) fn.template operator()<S>();
          });
 }
 // The same for every dtype whose elements are whole bytes.

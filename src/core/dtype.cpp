@@ -2,7 +2,11 @@
 
 #include <atomic>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <ostream>
+#include <sstream>
+#include <string>
 
 namespace pyflame {
 namespace {
@@ -32,6 +36,9 @@ DType promote(DType a, DType b) {
   if (ka == Kind::Float) return a;
   if (kb == Kind::Float) return b;
   // Two integers. A signed one that is wider holds the unsigned one.
+  if (ka != kb && (a == DType::UInt64 || b == DType::UInt64))
+    PF_FAIL(DTypeError, "promotion", "got ", a, " and ", b,
+            "; no integer dtype holds the values of both; convert one of them with to()");
   if (ka == kb) return rank_of_int(a) > rank_of_int(b) ? a : b;
   const DType s = ka == Kind::Int ? a : b, u = ka == Kind::Int ? b : a;
   if (rank_of_int(s) > rank_of_int(u)) return s;
@@ -83,6 +90,79 @@ void set_default_dtype(DType t) {
   PF_CHECK(is_float(t) && !info(t).storage_only, ValueError, "set_default_dtype", "got ", t,
            "; expected float32, float64, float16 or bfloat16; pass one of these");
   g_default.store(t, std::memory_order_relaxed);
+}
+
+namespace {
+
+// The greatest finite number of a float dtype, and whether it has infinities.
+struct FloatRange {
+  double greatest;
+  bool infinite;
+};
+FloatRange float_range(DType t) {
+  switch (t) {
+    case DType::Float16:
+      return {65504, true};
+    case DType::BFloat16:
+      return {0x1.fep127, true};
+    case DType::Float32:
+    case DType::Complex64:
+      return {0x1.fffffep127, true};
+    case DType::Float8E4M3:
+      return {448, false};
+    case DType::Float8E5M2:
+      return {57344, true};
+    case DType::Float8E4M3FNUZ:
+      return {240, false};
+    case DType::Float8E5M2FNUZ:
+      return {57344, false};
+    case DType::Float8E8M0:
+      return {0x1p127, false};
+    default:
+      return {std::numeric_limits<double>::max(), true};
+  }
+}
+
+}  // namespace
+
+void check_range(Scalar v, DType t, const char* op, const char* what) {
+  if (v.is_bool() || t == DType::Bool) return;
+  const double d = v.to_double();
+  if (is_float(t) || info(t).kind == Kind::Complex) {
+    const FloatRange r = float_range(t);
+    const bool good = std::isnan(d) || (std::isinf(d) ? r.infinite : std::fabs(d) <= r.greatest);
+    if (good && !(t == DType::Float8E8M0 && d < 0x1p-127)) return;
+    if (t == DType::Float8E8M0)
+      PF_FAIL(ValueError, op, "got ", d, " as ", what, "; expected one that ", t,
+              " holds, 2^-127 to 2^127; scale it");
+    PF_FAIL(ValueError, op, "got ", d, " as ", what, "; expected one that ", t, " holds, at most ",
+            r.greatest, " in magnitude; choose a wider dtype");
+  }
+  const bool is_signed = info(t).kind == Kind::Int;
+  const int digits = info(t).bits - is_signed;  // of the greatest
+  const uint64_t most = ~uint64_t{0} >> (64 - digits);
+  bool good;
+  if (v.is_float()) {
+    const double limit = std::ldexp(1.0, digits);
+    good = is_signed ? d >= -limit && (d <= limit - 1 && d < limit)
+                     : d >= 0 && d <= limit - 1 && d < limit;
+  } else if (v.is_unsigned() || v.i >= 0) {
+    good = static_cast<uint64_t>(v.i) <= most;
+  } else {
+    good = is_signed ? -(v.i + 1) <= static_cast<int64_t>(most)
+                     : uint64_t{0} - static_cast<uint64_t>(v.i) <= most;
+  }
+  if (good) return;
+  std::ostringstream given;
+  if (v.is_float())
+    given << d;
+  else if (v.is_unsigned())
+    given << static_cast<uint64_t>(v.i);
+  else
+    given << v.i;
+  PF_FAIL(ValueError, op, "got ", given.str(), " as ", what, "; expected one that ", t, " holds, ",
+          is_signed ? "-" + std::to_string(most) + " - 1" : std::string("0"), " to ", most,
+          "; choose a wider dtype");
 }
 
 // ---- 16-bit floats ------------------------------------------------------------------------------

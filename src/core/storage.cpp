@@ -78,6 +78,14 @@ Tensor make_tensor_at(const Dims& shape, DType dtype, Device device) {
 }
 
 Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int64_t offset) {
+  // Elements of less than a byte have no address of their own.
+  if (info(base->dtype).bits < 8) [[unlikely]]
+    PF_CHECK(offset == 0 && is_contiguous(shape, strides) &&
+                 (pyflame::numel(shape) % 2 == 0 || pyflame::numel(shape) == base->numel),
+             NotSupportedError, "view", "got a tensor of ", base->dtype,
+             ", two elements in a byte, to be seen in shape ", shape, " with strides ", strides,
+             " from element ", offset,
+             " on; expected whole bytes from its start; convert it first with .to(pyflame.int8)");
   TensorImpl* t = TensorImpl::create();
   t->dtype = base->dtype;
   t->floating = base->floating;
@@ -93,6 +101,9 @@ Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int
 Tensor wrap_foreign(void* data, const Dims& shape, const Dims& strides, DType dtype, Device device,
                     bool readonly, std::function<void()> on_free) {
   int64_t n = checked_numel(shape, "tensor");
+  PF_CHECK(info(dtype).bits >= 8 || is_contiguous(shape, strides), NotSupportedError, "tensor",
+           "got foreign memory of ", dtype, " with strides ", strides,
+           "; expected contiguous memory; copy the array first");
   int64_t reach = n ? 1 : 0;
   for (int i = 0; n && i < shape.size(); ++i) {
     PF_CHECK(strides[i] >= 0, ValueError, "tensor", "got the negative stride ", strides[i],

@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "core/mapped.h"
 #include "core/tensor_impl.h"
+#include "core/values.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "pyflame/autograd.h"
@@ -21,11 +22,17 @@ namespace {
 // Reads element `i` of memory that holds `dtype`.
 Scalar read_element(const void* data, DType dtype, int64_t i) {
   Scalar r;
+  if (dtype == DType::Int4) {
+    const uint8_t byte = static_cast<const uint8_t*>(data)[i >> 1];
+    return int64_t{static_cast<int8_t>(static_cast<uint8_t>(i & 1 ? byte : byte << 4)) >> 4};
+  }
   const bool known = dispatch_stored(dtype, [&]<class S>() {
-    if constexpr (std::is_same_v<S, bool>)
-      r = static_cast<const uint8_t*>(data)[i] != 0;
-    else if constexpr (kIsHalf<S>)
+    if constexpr (std::is_same_v<S, bool8>)
+      r = static_cast<bool>(static_cast<const S*>(data)[i]);
+    else if constexpr (kIsHalf<S> || kIsFloat8<S>)
       r = to_float(static_cast<const S*>(data)[i]);
+    else if constexpr (std::is_same_v<S, uint64_t>)
+      r = Scalar::of_unsigned(static_cast<const S*>(data)[i]);
     else if constexpr (std::is_floating_point_v<S>)
       r = static_cast<const S*>(data)[i];
     else if constexpr (std::is_integral_v<S>)
@@ -39,6 +46,7 @@ Scalar read_element(const void* data, DType dtype, int64_t i) {
 
 template <class T>
 T convert(Scalar s) {
+  if (s.is_unsigned() && std::is_floating_point_v<T>) return static_cast<T>(s.to_double());
   return s.is_float() ? static_cast<T>(s.f) : static_cast<T>(s.i);
 }
 
@@ -117,16 +125,48 @@ T* Tensor::data() const {
   return static_cast<T*>(engine::host_data(*this, "data", true));
 }
 
+namespace {
+std::vector<char> bytes_of(const Tensor& t) {
+  NoGrad no_grad;
+  const DeviceScope home(t.device());
+  Tensor c = contiguous(t);
+  std::vector<char> bytes(nbytes(t->dtype, t->numel));
+  engine::copy_to_host(bytes.data(), c);
+  return bytes;
+}
+}  // namespace
+
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  NoGrad no_grad;
-  const DeviceScope home(device());
-  Tensor c = contiguous(*this);
-  std::vector<char> bytes(nbytes(p_->dtype, p_->numel));
-  engine::copy_to_host(bytes.data(), c);
+  const std::vector<char> bytes = bytes_of(*this);
   std::vector<T> r(static_cast<size_t>(p_->numel));
   for (size_t i = 0; i < r.size(); ++i)
     r[i] = convert<T>(read_element(bytes.data(), p_->dtype, static_cast<int64_t>(i)));
+  return r;
+}
+
+std::vector<Scalar> read_values(const Tensor& t) {
+  const std::vector<char> bytes = bytes_of(t);
+  std::vector<Scalar> r(static_cast<size_t>(t->numel));
+  for (size_t i = 0; i < r.size(); ++i)
+    r[i] = read_element(bytes.data(), t->dtype, static_cast<int64_t>(i));
+  return r;
+}
+
+std::vector<std::complex<double>> read_complex(const Tensor& t) {
+  PF_CHECK(info(t->dtype).kind == Kind::Complex, DTypeError, "tolist", "got dtype ", t->dtype,
+           "; expected a complex one; read it with tolist()");
+  const std::vector<char> bytes = bytes_of(t);
+  std::vector<std::complex<double>> r(static_cast<size_t>(t->numel));
+  for (size_t i = 0; i < r.size(); ++i) {
+    if (t->dtype == DType::Complex128) {
+      std::memcpy(&r[i], bytes.data() + 16 * i, 16);
+    } else {
+      std::complex<float> narrow;
+      std::memcpy(&narrow, bytes.data() + 8 * i, 8);
+      r[i] = narrow;
+    }
+  }
   return r;
 }
 
@@ -194,7 +234,7 @@ std::ostream& operator<<(std::ostream& s, const Tensor& t) {
   constexpr int64_t kShown = 1000;
   s << "tensor(shape=" << t->shape << ", dtype=" << name(t->dtype);
   if (!t->storage->device.is_cpu()) s << ", device=" << t->storage->device.str();
-  if (t->numel <= kShown && !info(t->dtype).storage_only) {
+  if (t->numel <= kShown && info(t->dtype).kind != Kind::Complex) {
     s << ", values=[";
     std::vector<double> v = t.to_vector<double>();
     for (size_t i = 0; i < v.size(); ++i) s << (i ? ", " : "") << v[i];

@@ -157,8 +157,8 @@ template <class S, class T>
 void apply_mask(const pf_tensor& mask, const pf_tensor& shape, int64_t head, int64_t i, int64_t n,
                 T scale, T* scores) {
   if (static_cast<DType>(mask.dtype) == DType::Bool) {
-    const View<const bool> m = item<const bool>(mask, shape, head);
-    const bool* row = m.data + i * m.row;
+    const View<const bool8> m = item<const bool8>(mask, shape, head);
+    const bool8* row = m.data + i * m.row;
     for (int64_t j = 0; j < n; ++j)
       scores[j] = row[j * m.col] ? scores[j] * scale : -std::numeric_limits<T>::infinity();
   } else {

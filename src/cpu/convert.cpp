@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <cmath>
+#include <complex>
+#include <cstdlib>
 #include <cstring>
-#include <limits>
 
 #include "cpu/kernel.h"
 #include "cpu/move.h"
@@ -150,132 +149,145 @@ void cast_elements(const Geometry& g, void* out, DType to, const void* in, DType
   program_launch(cast_tape(to, from), &launch);
 }
 
-// ---- storage-only dtypes: one element at a time ------------------------------------------------
+// ---- dtypes without arithmetic: through a buffer of wide values ---------------------------------
 
-// A value of any dtype without loss.
-struct Any {
-  double re = 0, im = 0;
-  uint64_t bits = 0;  // of an integer, two's complement
-  enum { kFloat, kSigned, kUnsigned } kind = kFloat;
+// What loses nothing of a value: a double for every float, 64 bits for integers.
+template <class S>
+struct WidenedAs {
+  using type = std::conditional_t<
+      std::is_same_v<S, uint64_t>, uint64_t,
+      std::conditional_t<std::is_integral_v<S> || std::is_same_v<S, bool8>, int64_t, double>>;
 };
+template <class R>
+struct WidenedAs<std::complex<R>> {
+  using type = std::complex<double>;
+};
+template <class S>
+using Widened = typename WidenedAs<S>::type;
 
-float from_float8(uint8_t b, int mantissa, int bias, bool infinite) {
-  const int exponent = (b & 0x7f) >> mantissa, m = b & ((1 << mantissa) - 1);
-  const int top = (1 << (7 - mantissa)) - 1;
-  const float sign = b & 0x80 ? -1.0f : 1.0f;
-  if (exponent == top) {
-    if (infinite && m == 0) return sign * std::numeric_limits<float>::infinity();
-    if (infinite || m == (1 << mantissa) - 1)
-      return std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
+template <class S>
+Widened<S> widen(S v) {
+  if constexpr (kIsFloat8<S> || kIsHalf<S>)
+    return static_cast<double>(to_float(v));
+  else if constexpr (std::is_same_v<S, bool8>)
+    return static_cast<bool>(v);
+  else
+    return static_cast<Widened<S>>(v);
+}
+
+// Integers wrap; floats beyond the range of int64 become its smallest, those beyond uint64 a 0 of
+// it; complex numbers lose their imaginary part. A float is rounded to float32 first.
+template <class S, class W>
+S narrow(W v) {
+  if constexpr (std::is_same_v<S, std::complex<float>> || std::is_same_v<S, std::complex<double>>) {
+    using R = typename S::value_type;
+    if constexpr (std::is_same_v<W, std::complex<double>>)
+      return S(static_cast<R>(v.real()), static_cast<R>(v.imag()));
+    else
+      return S(static_cast<R>(v), R(0));
+  } else if constexpr (std::is_same_v<W, std::complex<double>>) {
+    if constexpr (std::is_same_v<S, bool8>)
+      return v != W(0);
+    else
+      return narrow<S>(v.real());
+  } else if constexpr (std::is_same_v<S, bool8>) {
+    return v != W(0);
+  } else if constexpr (std::is_integral_v<S>) {
+    if constexpr (!std::is_same_v<W, double>)
+      return static_cast<S>(v);
+    else if constexpr (std::is_same_v<S, uint64_t>)
+      return v >= 0x1p63 ? (v < 0x1p64 ? static_cast<S>(v) : S(0))
+                         : static_cast<S>(Scalar(v).to_int());
+    else
+      return static_cast<S>(Scalar(v).to_int());
+  } else if constexpr (kIsFloat8<S>) {
+    return to_float8<S>(static_cast<float>(v));
+  } else if constexpr (std::is_same_v<S, float16>) {
+    return to_float16(static_cast<float>(v));
+  } else if constexpr (std::is_same_v<S, bfloat16>) {
+    return to_bfloat16(static_cast<float>(v));
+  } else {
+    return static_cast<S>(v);
   }
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(m), 1 - bias - mantissa);
-  return sign * std::ldexp(static_cast<float>(m + (1 << mantissa)), exponent - bias - mantissa);
-}
-// Round to nearest even; what is too large becomes inf, or NaN where the format has no inf.
-uint8_t to_float8(float x, int mantissa, int bias, bool infinite) {
-  const uint8_t sign = std::signbit(x) ? 0x80 : 0;
-  const int top = (1 << (7 - mantissa)) - 1;
-  const uint8_t nan = static_cast<uint8_t>(sign | 0x7f);
-  const uint8_t inf = infinite ? static_cast<uint8_t>(sign | top << mantissa) : nan;
-  if (std::isnan(x)) return nan;
-  if (std::isinf(x)) return inf;
-  const float a = std::fabs(x);
-  if (a == 0) return sign;
-  const int exponent = std::max(std::ilogb(a), 1 - bias);
-  const float scaled = std::nearbyint(std::ldexp(a, mantissa - exponent));
-  int code = static_cast<int>(scaled) + ((exponent + bias - 1) << mantissa);
-  const int last = infinite ? top << mantissa : 0x7f;  // inf, or the only NaN
-  if (code >= last) return inf;
-  return static_cast<uint8_t>(sign | code);
 }
 
-Any load_any(const char* p, DType t) {
-  Any a;
+// Two's complement in the low half of a byte for even places, in the high half for odd ones.
+int64_t load_int4(const void* p, int64_t i) {
+  const auto byte = static_cast<const uint8_t*>(p)[i >> 1];
+  return static_cast<int8_t>(static_cast<uint8_t>(i & 1 ? byte : byte << 4)) >> 4;
+}
+void store_int4(void* p, int64_t i, int64_t v) {
+  auto& byte = static_cast<uint8_t*>(p)[i >> 1];
+  const auto half = static_cast<uint8_t>(v & 15);
+  byte = static_cast<uint8_t>(i & 1 ? (byte & 0x0f) | half << 4 : (byte & 0xf0) | half);
+}
+
+constexpr int64_t kPiece = 1024;  // elements that are wide at once
+union Wide {
+  double real[kPiece];
+  int64_t whole[kPiece];
+  uint64_t natural[kPiece];
+  double complex[2 * kPiece];
+  Wide() {}
+};
+template <class W>
+W* wide_as(Wide& w) {
+  return reinterpret_cast<W*>(&w);  // of one type from the load to the store
+}
+
+// n elements, `step` apart from place `at` on, into `w`.
+void load_piece(DType t, const void* p, int64_t at, int64_t step, int64_t n, Wide& w) {
+  if (t == DType::Int4) {
+    for (int64_t i = 0; i < n; ++i) wide_as<int64_t>(w)[i] = load_int4(p, at + i * step);
+    return;
+  }
   dispatch_stored(t, [&]<class S>() {
-    using Raw = std::conditional_t<std::is_same_v<S, bool>, uint8_t, S>;
-    Raw v;
-    std::memcpy(&v, p, sizeof v);
-    if constexpr (std::is_same_v<S, bool>)
-      a = {static_cast<double>(v != 0), 0, v != 0, Any::kUnsigned};
-    else if constexpr (std::is_integral_v<S>)
-      a = {static_cast<double>(v), 0, static_cast<uint64_t>(v),
-           std::is_signed_v<S> ? Any::kSigned : Any::kUnsigned};
-    else if constexpr (std::is_same_v<S, float8_e4m3>)
-      a.re = from_float8(v.bits, 3, 7, false);
-    else if constexpr (std::is_same_v<S, float8_e5m2>)
-      a.re = from_float8(v.bits, 2, 15, true);
-    else if constexpr (kIsHalf<S>)
-      a.re = to_float(v);
-    else if constexpr (std::is_floating_point_v<S>)
-      a.re = v;
-    else
-      a = {v.real(), v.imag(), 0, Any::kFloat};
+    const S* x = static_cast<const S*>(p) + at;
+    auto* to = wide_as<Widened<S>>(w);
+    for (int64_t i = 0; i < n; ++i) to[i] = widen(x[i * step]);
   });
-  return a;
 }
-
-void store_any(char* p, DType t, const Any& a) {
-  // Integers wrap; floats beyond the range of int64 become its smallest.
-  const auto bits = [&]() -> uint64_t {
-    if (a.kind != Any::kFloat) return a.bits;
-    if (t == DType::UInt64 && a.re >= 0x1p63 && a.re < 0x1p64) return static_cast<uint64_t>(a.re);
-    if (a.re >= -0x1p63 && a.re < 0x1p63) return static_cast<uint64_t>(static_cast<int64_t>(a.re));
-    return uint64_t{1} << 63;
-  };
-  // Rounded once: an integer may have more digits than a double.
-  const auto as_float = [&]() -> float {
-    return a.kind == Any::kFloat    ? static_cast<float>(a.re)
-           : a.kind == Any::kSigned ? static_cast<float>(static_cast<int64_t>(a.bits))
-                                    : static_cast<float>(a.bits);
-  };
+template <class W>
+void store_piece(DType t, void* p, int64_t at, int64_t step, int64_t n, const W* w) {
+  if (t == DType::Int4) {
+    for (int64_t i = 0; i < n; ++i) store_int4(p, at + i * step, narrow<int64_t>(w[i]));
+    return;
+  }
   dispatch_stored(t, [&]<class S>() {
-    const auto put = [p](const auto& v) {
-      static_assert(sizeof v == sizeof(S));
-      std::memcpy(p, &v, sizeof v);
-    };
-    if constexpr (std::is_same_v<S, bool>)
-      put(static_cast<uint8_t>(a.re != 0 || a.im != 0));
-    else if constexpr (std::is_integral_v<S>)
-      put(static_cast<S>(bits()));
-    else if constexpr (std::is_same_v<S, float8_e4m3>)
-      put(to_float8(as_float(), 3, 7, false));
-    else if constexpr (std::is_same_v<S, float8_e5m2>)
-      put(to_float8(as_float(), 2, 15, true));
-    else if constexpr (std::is_same_v<S, float16>)
-      put(to_float16(as_float()));
-    else if constexpr (std::is_same_v<S, bfloat16>)
-      put(to_bfloat16(as_float()));
-    else if constexpr (std::is_same_v<S, float>)
-      put(as_float());
-    else if constexpr (std::is_same_v<S, double>)
-      put(a.re);
-    else if constexpr (std::is_same_v<S, std::complex<float>>)
-      put(S(as_float(), static_cast<float>(a.im)));
-    else
-      put(S(a.re, a.im));
+    S* x = static_cast<S*>(p) + at;
+    for (int64_t i = 0; i < n; ++i) x[i * step] = narrow<S>(w[i]);
   });
 }
 
-void any_elements(const Geometry& g, void* out, DType to, const void* in, DType from) {
-  const int64_t ob = static_cast<int64_t>(itemsize(to)), ib = static_cast<int64_t>(itemsize(from));
+void stored_elements(const Geometry& g, void* out, DType to, const void* in, DType from) {
   const Dim inner = g.dims[g.ndim - 1];
-  parallel_for(g.numel / inner.size, std::max<int64_t>(1, 1024 / inner.size),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t row = begin; row < end; ++row) {
-                   int64_t rest = row, o = 0, i = 0;
-                   for (int d = g.ndim - 2; d >= 0; --d) {
-                     const int64_t at = rest % g.dims[d].size;
-                     rest /= g.dims[d].size;
-                     o += at * g.dims[d].out;
-                     i += at * g.dims[d].in;
-                   }
-                   char* dst = static_cast<char*>(out) + o * ob;
-                   const char* src = static_cast<const char*>(in) + i * ib;
-                   for (int64_t c = 0; c < inner.size; ++c)
-                     store_any(dst + c * inner.out * ob, to,
-                               load_any(src + c * inner.in * ib, from));
-                 }
-               });
+  const int64_t pieces = (inner.size + kPiece - 1) / kPiece;
+  // Neighbours of int4 share a byte: one thread writes them all.
+  const int64_t rows = g.numel / inner.size * pieces;
+  const int64_t grain = to == DType::Int4 ? rows : std::max<int64_t>(1, 4096 / inner.size);
+  parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
+    Wide wide;
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t first = row % pieces * kPiece, n = std::min(kPiece, inner.size - first);
+      int64_t rest = row / pieces, o = first * inner.out, i = first * inner.in;
+      for (int d = g.ndim - 2; d >= 0; --d) {
+        const int64_t at = rest % g.dims[d].size;
+        rest /= g.dims[d].size;
+        o += at * g.dims[d].out;
+        i += at * g.dims[d].in;
+      }
+      load_piece(from, in, i, inner.in, n, wide);
+      const Kind kind = info(from).kind;
+      if (kind == Kind::Complex)
+        store_piece(to, out, o, inner.out, n, wide_as<std::complex<double>>(wide));
+      else if (kind == Kind::Float)
+        store_piece(to, out, o, inner.out, n, wide_as<double>(wide));
+      else if (from == DType::UInt64)
+        store_piece(to, out, o, inner.out, n, wide_as<uint64_t>(wide));
+      else
+        store_piece(to, out, o, inner.out, n, wide_as<int64_t>(wide));
+    }
+  });
 }
 
 void copy_kernel_entry(const KernelArgs& a) {
@@ -284,13 +296,15 @@ void copy_kernel_entry(const KernelArgs& a) {
 
 // One number everywhere, for dtypes without arithmetic. attrs: the number
 void fill_kernel_entry(const KernelArgs& a) {
-  const bool exact = is_integral(a.dtype(0));
+  const pf_tensor& out = a.tensor(0);
+  const DType t = a.dtype(0);
+  const bool exact = is_integral(t);
   double real = a.f(0);
   int64_t whole = a.i(0);
   pf_tensor one{};
   one.data = exact ? static_cast<void*>(&whole) : &real;
   one.dtype = static_cast<uint8_t>(exact ? DType::Int64 : DType::Float64);
-  convert(a.tensor(0), one);
+  convert(out, one);
 }
 
 }  // namespace
@@ -298,21 +312,13 @@ void fill_kernel_entry(const KernelArgs& a) {
 void convert(const pf_tensor& out, const pf_tensor& in) {
   const DType to = static_cast<DType>(out.dtype), from = static_cast<DType>(in.dtype);
   if (numel(out) == 0) return;
-  if (to == DType::Int4 || from == DType::Int4) {
-    // Two elements share a byte: only whole dense tensors move.
-    PF_CHECK(to == from && contiguous(out) && contiguous(in) && numel(out) == numel(in),
-             NotSupportedError, "copy", "got int4 that is converted, strided or broadcast; ",
-             "expected a contiguous int4 tensor of the same shape; unpack it first");
-    std::memcpy(out.data, in.data, nbytes(to, numel(out)));
-    return;
-  }
   Geometry g(out, in);
-  if (to == from)
+  if (to == from && info(to).bits >= 8)
     move_elements(g, out.data, in.data, static_cast<int>(itemsize(to)));
   else if (!info(to).storage_only && !info(from).storage_only)
     cast_elements(g, out.data, to, in.data, from);
   else
-    any_elements(g, out.data, to, in.data, from);
+    stored_elements(g, out.data, to, in.data, from);
 }
 
 PF_CPU_KERNEL("copy", copy_kernel_entry)

@@ -226,7 +226,7 @@ void gemm_own(const Gemm& g) {
   dispatch(g.dtype, [&]<class S>() {
     if constexpr (kIsFloatType<S>)
       over_grid<S>(g, block<S, ComputeType<S>>);
-    else if constexpr (!std::is_same_v<S, bool>)  // the operation has refused it
+    else if constexpr (!std::is_same_v<S, bool8>)  // the operation has refused it
       over_grid<S>(g, block_int<S, std::conditional_t<sizeof(S) == 8, uint64_t, uint32_t>, S>);
   });
 }

@@ -170,7 +170,7 @@ void masked_select(const KernelArgs& a) {
       }
       return;
     }
-    const bool* m = a.data<bool>(2);
+    const bool8* m = a.data<bool8>(2);
     Walker<2> at(in.ndim, in.shape, strides);
     for (int64_t i = 0; i < n; ++i, at.next())
       if (m[at.offset[1]]) *to++ = from[at.offset[0]];
@@ -184,7 +184,7 @@ void masked_scatter(const KernelArgs& a) {
   const int64_t n = numel(mask);
   dispatch_size(a.dtype(0), [&]<class T>() {
     T* to = a.data<T>(0);
-    const bool* m = a.data<bool>(1);
+    const bool8* m = a.data<bool8>(1);
     const T* from = a.data<T>(2);
     Walker<2> at(out.ndim, out.shape, strides);
     for (int64_t i = 0; i < n; ++i, at.next())

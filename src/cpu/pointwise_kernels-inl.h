@@ -55,7 +55,9 @@ struct Reader<ByteMask> {
   HWY_INLINE explicit Reader(const Loc& l)
       : p(reinterpret_cast<const uint8_t*>(l.data)), step(l.walk ? 16 : 0) {}
   HWY_INLINE ByteMask Next() {
-    const ByteMask v{hn::LoadU(ByteMask::D(), p)};
+    // A stored byte above 1 is true, too.
+    const ByteMask::D d;
+    const ByteMask v{hn::Min(hn::LoadU(d, p), hn::Set(d, uint8_t{1}))};
     p += step;
     return v;
   }

@@ -16,7 +16,7 @@ namespace {
 // What a storage type is compared and multiplied in.
 template <class S>
 using ValueOf = std::conditional_t<std::is_same_v<S, bfloat16> || std::is_same_v<S, float16>, float,
-                                   std::conditional_t<std::is_same_v<S, bool>, uint8_t, S>>;
+                                   std::conditional_t<std::is_same_v<S, bool8>, uint8_t, S>>;
 template <class S>
 ValueOf<S> value(S x) {
   if constexpr (std::is_same_v<S, bfloat16> || std::is_same_v<S, float16>)

@@ -22,7 +22,7 @@ struct Assign {
 struct Add {
   template <class T>
   static T apply(T x, T y) {
-    if constexpr (std::is_same_v<T, bool>)
+    if constexpr (std::is_same_v<T, bool8>)
       return x || y;
     else
       return store<T>(load(x) + load(y));
@@ -31,7 +31,7 @@ struct Add {
 struct Multiply {
   template <class T>
   static T apply(T x, T y) {
-    if constexpr (std::is_same_v<T, bool>)
+    if constexpr (std::is_same_v<T, bool8>)
       return x && y;
     else
       return store<T>(load(x) * load(y));
@@ -85,6 +85,7 @@ void scatter(const KernelArgs& a) {
   const pf_tensor &out = a.tensor(0), &index = a.tensor(1), &src = a.tensor(2);
   const int dim = static_cast<int>(a.i(0)), n = index.ndim;
   const int64_t length = index.shape[dim], size = out.shape[dim], skip = a.i(2);
+  const bool skips = skip != INT64_MIN;  // which is a wrong index itself
   if (numel(index) == 0) return;
   // The lanes' dimensions, in order.
   int64_t shape[PF_MAX_DIMS], steps[3][PF_MAX_DIMS], lanes = 1;
@@ -122,7 +123,7 @@ void scatter(const KernelArgs& a) {
                      for (int64_t j = 0; j < length; ++j) {
                        if (shared) {
                          const int64_t i = ix[lane[1][0] + j * is];
-                         if (i == skip) continue;
+                         if (skips && i == skip) continue;
                          const int64_t place = checked_place(a, i, size);
                          if (place < 0) continue;
                          const int64_t to = place * os, from = j * ss;
@@ -140,7 +141,7 @@ void scatter(const KernelArgs& a) {
                        }
                        for (int l = 0; l < count; ++l) {
                          const int64_t i = ix[lane[1][l] + j * is];
-                         if (i == skip) continue;
+                         if (skips && i == skip) continue;
                          const int64_t place = checked_place(a, i, size);
                          if (place < 0) continue;
                          T& target = o[lane[0][l] + place * os];

@@ -143,9 +143,9 @@ void add_overlapping(const pf_tensor& out, const pf_tensor& in, int64_t offset,
   T* to = static_cast<T*>(out.data) + offset;
   const T* from = static_cast<const T*>(in.data);
   Walker<2> at(in.ndim, in.shape, strides);
-  if constexpr (std::is_same_v<T, C>) {
+  if constexpr (!kIsHalf<T>) {
     for (int64_t i = 0; i < n; ++i, at.next()) {
-      if constexpr (std::is_same_v<T, bool>)
+      if constexpr (std::is_same_v<T, bool8>)
         to[at.offset[0]] = to[at.offset[0]] || from[at.offset[1]];
       else
         to[at.offset[0]] = static_cast<T>(to[at.offset[0]] + from[at.offset[1]]);

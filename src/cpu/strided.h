@@ -31,7 +31,7 @@ inline T store(C v) {
     return to_float16(static_cast<float>(v));
   else if constexpr (std::is_same_v<T, bfloat16>)
     return to_bfloat16(static_cast<float>(v));
-  else if constexpr (std::is_same_v<T, bool>)
+  else if constexpr (std::is_same_v<T, bool8>)
     return v != C(0);
   else
     return static_cast<T>(v);
@@ -41,7 +41,7 @@ template <class T>
 inline Compute<T> scalar(const pf_scalar& s) {
   if constexpr (kIsFloat<T>)
     return static_cast<Compute<T>>(s.f);
-  else if constexpr (std::is_same_v<T, bool>)
+  else if constexpr (std::is_same_v<T, bool8>)
     return s.i != 0 || s.f != 0;
   else
     return static_cast<T>(s.i);

@@ -201,7 +201,7 @@ TileFn StorageFn(int what, int dtype) {
       fn = pick(BF16());
     else if constexpr (std::is_same_v<S, float16>)
       fn = pick(F16());
-    else if constexpr (sizeof(S) < 4 && !std::is_same_v<S, bool>)
+    else if constexpr (sizeof(S) < 4 && !std::is_same_v<S, bool8>)
       fn = pick(SmallInt<S>());
   });
   return fn;

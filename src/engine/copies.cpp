@@ -79,7 +79,7 @@ void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
   constexpr size_t kDirect = 1 << 20;  // smaller ones do not wait, on their way through staging
   if (dst->storage->device == src->storage->device) {
     static const Kernel copy{"copy"};
-    call(copy, {dst}, {src});
+    call(copy, {dst}, {src}, {}, {.takes = Takes::All});
   } else if ((src->storage->pinned || dst->storage->pinned) &&
              (async || nbytes(src->dtype, src->numel) >= kDirect) &&
              PF_HAS(backend_of((src->storage->pinned ? dst : src)->storage->device), copy_async)) {

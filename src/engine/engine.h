@@ -53,6 +53,10 @@ struct Kernel {
          const Kernel* both = nullptr);
 };
 
+// Which dtypes a kernel takes beyond those with arithmetic: none of the storage-only ones, those
+// whose elements are whole bytes (it moves them without looking), or all.
+enum class Takes : uint8_t { Arithmetic, Bytes, All };
+
 // Records or runs `k`. `outs` are fresh tensors (make_tensor) or existing ones that the kernel
 // updates in place (name their positions in `inplace`, their versions are bumped). General
 // kernels run at once; anchors stay pending so that pointwise work can join them.
@@ -63,6 +67,8 @@ struct CallOptions {
   static constexpr uint32_t kAllInplace = ~0u;
   const char* op = nullptr;  // name for error messages; the kernel's name by default
   bool checks_index = false;
+  Takes takes =
+      Takes::Arithmetic;  // DTypeError for tensors of other dtypes, before anything is done
   // In place of the backend's kernel of that name (user kernels): gets the tensors' addresses,
   // outputs first, when everything recorded before on them has been handed to the device.
   const std::function<void(Device, std::span<const pf_tensor>)>* run = nullptr;

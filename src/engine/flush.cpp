@@ -88,10 +88,7 @@ Kernel::Kernel(const char* n, Anchor a, const Kernel* before, const Kernel* with
 }
 
 pf_scalar to_kernel_scalar(Scalar s) {
-  if (!s.is_float()) return {static_cast<double>(s.i), s.i};
-  // Out of int64's range the integer form is never read; keep the conversion defined.
-  bool fits = s.f > -9.2e18 && s.f < 9.2e18;
-  return {s.f, fits ? static_cast<int64_t>(s.f) : 0};
+  return {s.to_double(), s.to_int()};
 }
 
 void* find_kernel(const Kernel& k, Device device) {

@@ -196,7 +196,8 @@ Tensor replica(const Tensor& t, Device d, const char* op) {
     if (!t->contiguous) {
       static const Kernel copy{"copy"};
       source = make_tensor(t->shape, t->dtype, s.device.placed());
-      call(copy, {source}, {as_on(*t.impl(), t->storage, s.device.placed())});
+      call(copy, {source}, {as_on(*t.impl(), t->storage, s.device.placed())}, {},
+           {.takes = Takes::All});
     }
     Tensor out = make_tensor(t->shape, t->dtype, d);
     copy_bytes(out, source);

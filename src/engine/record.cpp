@@ -409,17 +409,13 @@ bool storage_only(DType out, std::span<const Operand> operands) {
 
 // A cast from or to a dtype without arithmetic, into `dst`. Neither tapes nor the text of groups
 // know these; two kernels do.
-void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands,
-                 const CallOptions& how) {
+void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands, CallOptions how) {
   static const Kernel fill{"fill"}, copy{"copy"};
-  const DType from = operands[0].tensor ? (*operands[0].tensor)->dtype : dst->dtype;
-  for (DType t : {dst->dtype, from})
-    PF_CHECK(op == 0 || !info(t).storage_only, DTypeError, name_of_row(op), "got ", t,
-             "; it can be stored and converted but not calculated with; use to() first");
-  PF_CHECK((info(from).bits >= 8 && info(dst->dtype).bits >= 8) ||
-               (operands[0].tensor && from == dst->dtype),
-           NotSupportedError, how.op, "got ", from, " for ", dst->dtype,
-           "; two elements of int4 share a byte and are not converted; unpack them first");
+  if (op != 0)  // ops::op::cast
+    for (DType t : {dst->dtype, operands[0].tensor ? (*operands[0].tensor)->dtype : dst->dtype})
+      PF_CHECK(!info(t).storage_only, DTypeError, name_of_row(op), "got ", t,
+               "; it can be stored and converted but not calculated with; use to() first");
+  how.takes = Takes::All;
   if (dst->numel == 0) return;
   if (operands[0].tensor)
     call(copy, {dst}, {*operands[0].tensor}, {}, how);
@@ -497,7 +493,7 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
     static const Kernel copy{"copy"};
     const DeviceScope home(a.storage->device);
     copies[i] = make_tensor(a.shape, a.dtype, a.storage->device);
-    call(copy, {copies[i]}, {*t});
+    call(copy, {copies[i]}, {*t}, {}, {.takes = Takes::All});
     list[i].tensor = &copies[i];
   }
   if (storage_only(dst->dtype, operands)) [[unlikely]]
@@ -602,12 +598,31 @@ bool merge_anchor(Group& g, const Kernel& k, std::span<const Tensor> outs,
   return true;
 }
 
+// Every kernel is asked for dtypes it knows only: there is no other place where they are checked.
+void check_taken(std::span<const Tensor> tensors, const CallOptions& how) {
+  for (const Tensor& t : tensors) {
+    if (!t.defined() || !info(t->dtype).storage_only) [[likely]]
+      continue;
+    if (how.takes == Takes::Bytes && info(t->dtype).bits >= 8) continue;
+    if (info(t->dtype).bits < 8)
+      PF_FAIL(
+          DTypeError, how.op, "got ", t->dtype,
+          ", two elements in a byte; it can be copied and converted as a whole; use to() first");
+    PF_FAIL(DTypeError, how.op, "got ", t->dtype,
+            "; it can be stored and converted but not calculated with; use to() first");
+  }
+}
+
 }  // namespace
 
 void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
           std::span<const Scalar> attrs, CallOptions options) {
   GilScope gil;
   if (!options.op) options.op = k.name;
+  if (options.takes != Takes::All) {
+    check_taken(outs, options);
+    check_taken(ins, options);
+  }
   std::vector<Tensor> moved;
   bool floats = true;
   for (const Tensor& t : ins) floats &= !t.defined() || t->floating;

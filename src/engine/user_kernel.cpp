@@ -83,6 +83,7 @@ void UserKernel::launch(Device device, const uint32_t grid[3], const uint32_t bl
   options.op = op_.c_str();
   options.inplace = CallOptions::kAllInplace;
   options.run = &run;
+  options.takes = Takes::All;  // its declaration says which
   if (!outs.empty() || !ins.empty())
     call(any, outs, ins, {}, options);
   else

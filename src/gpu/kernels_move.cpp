@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "codegen/device_text.h"
 #include "gpu/move.h"
 #include "pyflame/error.h"
 
@@ -100,14 +101,8 @@ void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in)
   Space s = copy_space(out, in);
   if (s.numel == 0) return;
   const auto to_type = static_cast<DType>(out.dtype), from_type = static_cast<DType>(in.dtype);
-  if (to_type == from_type) {
-    if (to_type == DType::Int4) {  // two elements share a byte
-      PF_CHECK(contiguous(out) && contiguous(in) && numel(out) == numel(in), NotSupportedError,
-               "copy",
-               "got int4 that is strided or broadcast; expected contiguous tensors of one shape; "
-               "unpack it first");
-      return a.copy(out.data, in.data, nbytes(to_type, s.numel));
-    }
+  // Elements of int4 share bytes.
+  if (to_type == from_type && info(to_type).bits >= 8) {
     if (s.contiguous(0) && s.contiguous(1))
       return a.copy(out.data, in.data, nbytes(to_type, s.numel));
     const auto bytes = static_cast<int64_t>(itemsize(to_type));
@@ -118,6 +113,16 @@ void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in)
              static_cast<int>(unit));
     return;
   }
+  if (info(to_type).storage_only || info(from_type).storage_only) {
+    const Function f = a.compile("convert.h",
+                                 Defines()
+                                     .text("PF_TO", codegen::device_stored(to_type))
+                                     .text("PF_FROM", codegen::device_stored(from_type))
+                                     .text("PF_INDEX", index_type(s)),
+                                 "pf_convert");
+    a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data);
+    return;
+  }
   const Function f = a.compile("move.h", moving(s, out, in), "pf_copy");
   a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data, 0);
 }
@@ -126,6 +131,19 @@ namespace {
 
 void copy(const KernelArgs& a) {
   copy_tensor(a, a.tensor(0), a.tensor(1));
+}
+
+// One number everywhere, for dtypes without arithmetic. attrs: the number
+void fill(const KernelArgs& a) {
+  const pf_tensor& out = a.tensor(0);
+  const Space s = make_space({&out});
+  if (s.numel == 0) return;
+  const Function f = a.compile(
+      "convert.h",
+      Defines().text("PF_TO", codegen::device_stored(a.dtype(0))).text("PF_INDEX", index_type(s)),
+      "pf_fill");
+  a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, a.f(0), a.i(0),
+           static_cast<int>(is_integral(a.dtype(0))));
 }
 
 void* element(const pf_tensor& t, int64_t offset) {
@@ -189,6 +207,7 @@ void triangle(const KernelArgs& a) {
 }  // namespace
 
 PF_GPU_KERNEL("copy", copy)
+PF_GPU_KERNEL("fill", fill)
 PF_GPU_KERNEL("cat", cat)
 PF_GPU_KERNEL("flip", flip)
 PF_GPU_KERNEL("roll", roll)

@@ -60,9 +60,10 @@ Entry read_entry(JsonReader& json, std::string name) {
       std::string text = json.string();
       auto known = std::find_if(std::begin(kDTypes), std::end(kDTypes),
                                 [&](const DTypeInfo& d) { return d.safetensors == text; });
-      if (known == std::end(kDTypes))
-        json.fail("the unknown dtype '" + text.substr(0, 20) + "' of '" + e.name + "'");
-      e.dtype = known->id;
+      if (known != std::end(kDTypes))
+        e.dtype = known->id;
+      else
+        e.unknown = text.empty() ? "?" : text.substr(0, 20);
     } else if (key == "shape") {
       once(shape);
       json.expect('[');
@@ -131,6 +132,8 @@ void read_header(std::string_view text, const std::string& where, std::vector<En
     if (!names.insert(e.name).second) json.fail("the tensor '" + e.name + "' twice");
     uint64_t bits = 0;
     bool fits = checked_bits(e.shape, e.dtype, &bits);
+    // How many bits its elements take only its writer knows.
+    if (!e.unknown.empty() && fits && e.begin <= e.end) bits = (e.end - e.begin) * 8;
     if (!fits || bits % 8 != 0 || e.begin > e.end || e.end - e.begin != bits / 8)
       PF_FAIL(FileError, "load", where, "tensor '", e.name, "' of shape ", e.shape, " and dtype ",
               name(e.dtype), " has data_offsets [", e.begin, ", ", e.end,
@@ -260,6 +263,10 @@ const Entry* SafetensorsFile::find(const std::string& name) const {
 }
 
 Tensor SafetensorsFile::tensor(const Entry& e, Load how, Device device) const {
+  PF_CHECK(e.unknown.empty(), FileError, "load", "'", path(), "': tensor '", e.name,
+           "' has the dtype ", e.unknown,
+           ", which PyFlame does not have; the other tensors of the file can be read; convert this "
+           "one with the program that wrote it");
   uint64_t at = impl_->data_start + e.begin;
   size_t size = static_cast<size_t>(e.end - e.begin);
   if (how == Load::Map && impl_->source->fd() >= 0 && device.is_cpu() && size > 0 &&

@@ -130,6 +130,8 @@ Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, double ba
   const DType type = dtype.value_or(default_dtype());
   PF_CHECK(!info(type).storage_only, DTypeError, op, "got dtype ", type,
            "; expected a dtype with arithmetic; choose another");
+  if (base == 0)
+    for (Scalar s : {start, end}) check_range(s, type, op, "an end");
   Tensor out = make_tensor(checked_size({steps}, op), type, device_or_current(device));
   if (steps > 0)
     engine::call(kernel, {out}, {},

@@ -340,8 +340,15 @@ Tensor where(const Tensor& c, Scalar x, Scalar y) {
   return call_row(op::where, {c, x, y});
 }
 
+static void check_bounds(const Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high,
+                         const char* op) {
+  if (!is_float(x->dtype)) return;  // their bounds are checked with the dtype of the result
+  if (low) check_range(*low, x->dtype, op, "min");
+  if (high) check_range(*high, x->dtype, op, "max");
+}
 Tensor clamp(const Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
   PF_CHECK(low || high, ValueError, "clamp", "got neither min nor max; expected at least one");
+  check_bounds(x, low, high, "clamp");
   if (!low) return call_row(op::clamp_max, {x}, {*high});
   if (!high) return call_row(op::clamp_min, {x}, {*low});
   return call_row(op::clamp, {x}, {*low, *high});
@@ -362,6 +369,7 @@ Tensor& clamp_(Tensor& x, const Tensor& low, const Tensor& high) {
 }
 Tensor& clamp_(Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
   PF_CHECK(low || high, ValueError, "clamp_", "got neither min nor max; expected at least one");
+  check_bounds(x, low, high, "clamp_");
   if (!low) return call_row_into(op::clamp_max, x, {}, {*high});
   if (!high) return call_row_into(op::clamp_min, x, {}, {*low});
   return call_row_into(op::clamp, x, {}, {*low, *high});
@@ -371,10 +379,13 @@ namespace {
 
 // A fill value takes the dtype of the tensor; only a fraction for integers is refused.
 Scalar fill_value(const Tensor& x, Scalar v, const char* name) {
+  check_range(v, x->dtype, name, "the value");
   if (is_float(x->dtype)) return v.to_double();
   PF_CHECK(!v.is_float() || v.f == std::trunc(v.f), DTypeError, name, "got the value ", v.f,
            " for a ", x->dtype, " tensor; expected an integer; convert the tensor first");
-  return x->dtype == DType::Bool ? Scalar(v.to_double() != 0) : Scalar(v.to_int());
+  return x->dtype == DType::Bool ? Scalar(v.to_double() != 0)
+         : v.is_float()          ? Scalar(v.to_int())
+                                 : v;
 }
 
 }  // namespace

@@ -39,17 +39,20 @@ Tensor as_index(const Tensor& index, const char* op) {
 
 void raw_copy(const Tensor& dst, const Tensor& src) {
   static const Kernel copy{"copy"};
-  if (dst->numel > 0) engine::call(copy, {dst}, {src}, {}, {.inplace = 1});
+  if (dst->numel > 0)
+    engine::call(copy, {dst}, {src}, {}, {.inplace = 1, .takes = engine::Takes::All});
 }
 
 Tensor raw_clone(const Tensor& t) {
   static const Kernel copy{"copy"};
   Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
-  if (t->numel > 0) engine::call(copy, {out}, {t}, {}, {.op = "clone"});
+  if (t->numel > 0)
+    engine::call(copy, {out}, {t}, {}, {.op = "clone", .takes = engine::Takes::All});
   return out;
 }
 
 Tensor raw_full(const Dims& shape, DType dtype, Device device, Scalar value) {
+  check_range(value, dtype, "full", "the value");
   Tensor out = make_tensor(shape, dtype, device);
   if (out->numel == 0) return out;
   NoGrad off;
@@ -64,7 +67,8 @@ Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view) {
                             Scalar(int64_t{may_self_overlap(view.shape, view.strides)})};
   for (int64_t s : view.strides) attrs.emplace_back(s);
   if (out->numel > 0)
-    engine::call(kernel, std::span<const Tensor>(&out, 1), std::span<const Tensor>(&g, 1), attrs);
+    engine::call(kernel, std::span<const Tensor>(&out, 1), std::span<const Tensor>(&g, 1), attrs,
+                 {.takes = attrs[1].i ? engine::Takes::Arithmetic : engine::Takes::Bytes});
   if (autograd::wanted({g}))
     autograd::attach("scatter_view", {out}, {g}, {}, [view](const Context& c) -> Grads {
       if (!c.grad().defined()) return Grads(1);

@@ -128,7 +128,7 @@ Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bo
     const Scalar attrs[] = {Scalar(int64_t{p.before}),
                             Scalar(static_cast<int64_t>(p.indices.size())), Scalar(int64_t{wrap})};
     engine::call(kernel, std::span<const Tensor>(&out, 1), ins, attrs,
-                 {.op = op, .checks_index = true});
+                 {.op = op, .checks_index = true, .takes = engine::Takes::Bytes});
   }
   if (autograd::wanted({self})) {
     std::vector<Saved> saved;
@@ -261,7 +261,8 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
   ops::check_not_empty(self, d, index, "gather");
   Tensor out = make_tensor(index->shape, self->dtype, self->storage->device);
   if (out->numel > 0)
-    engine::call(kernel, {out}, {self, index}, {Scalar(int64_t{d})}, {.checks_index = true});
+    engine::call(kernel, {out}, {self, index}, {Scalar(int64_t{d})},
+                 {.checks_index = true, .takes = engine::Takes::Bytes});
   if (autograd::wanted({self}))
     autograd::attach("gather", {out}, {self}, {Saved(index)},
                      [d, shape = self->shape](const Context& c) -> Grads {
@@ -330,7 +331,8 @@ Tensor masked_select(const Tensor& self, const Tensor& mask) {
     return masked_select(expand(self, shape), expand(mask, shape));
   Tensor out =
       make_tensor({ops::count_true(mask, "masked_select")}, self->dtype, self->storage->device);
-  if (out->numel > 0) engine::call(kernel, {out}, {self, mask});
+  if (out->numel > 0)
+    engine::call(kernel, {out}, {self, mask}, {}, {.takes = engine::Takes::Bytes});
   if (autograd::wanted({self}))
     autograd::attach("masked_select", {out}, {self}, {Saved(mask)}, [](const Context& c) -> Grads {
       if (!c.grad().defined()) return Grads(1);
@@ -360,7 +362,7 @@ void run_masked_scatter(const Tensor& out, const Tensor& mask, const Tensor& sou
   if (need == 0) return;
   Tensor from = contiguous(source.detach());
   if (from->storage == out->storage) from = ops::raw_clone(from);
-  engine::call(kernel, {out}, {mask, from}, {}, {.inplace = 1});
+  engine::call(kernel, {out}, {mask, from}, {}, {.inplace = 1, .takes = engine::Takes::Bytes});
 }
 
 void check_masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {

@@ -28,7 +28,10 @@ void run_index_put(const Plan& p, const Tensor& values, bool accumulate, const c
   const Scalar attrs[] = {Scalar(int64_t{p.before}), Scalar(static_cast<int64_t>(p.indices.size())),
                           Scalar(int64_t{accumulate})};
   engine::call(kernel, std::span<const Tensor>(&p.self, 1), ins, attrs,
-               {.inplace = 1, .op = op, .checks_index = true});
+               {.inplace = 1,
+                .op = op,
+                .checks_index = true,
+                .takes = accumulate ? engine::Takes::Arithmetic : engine::Takes::Bytes});
 }
 
 Tensor spread(const Tensor& t, const Dims& shape) {
@@ -77,7 +80,10 @@ void run_scatter(const Tensor& out, int dim, const Tensor& index, const Tensor& 
   Tensor part = make_view(src, index->shape, src->strides, src->offset);
   engine::call(kernel, {out}, {index, part},
                {Scalar(int64_t{dim}), Scalar(int64_t{mode}), Scalar(skip)},
-               {.inplace = 1, .op = op, .checks_index = true});
+               {.inplace = 1,
+                .op = op,
+                .checks_index = true,
+                .takes = mode == kAssign ? engine::Takes::Bytes : engine::Takes::Arithmetic});
 }
 
 Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape) {
@@ -481,7 +487,8 @@ Tensor index_fill_(Tensor self, int64_t dim, const Tensor& index, Scalar value) 
 // x[mask] = number: a where over the whole tensor, so that nothing waits for the mask.
 bool put_masked(Tensor& self, const TensorList& indices, const Tensor& values) {
   if (values->numel != 1 || indices.empty() || !indices[0].defined() ||
-      indices[0]->dtype != DType::Bool || values->shape.size() > 1)
+      indices[0]->dtype != DType::Bool || values->shape.size() > 1 ||
+      info(self->dtype).storage_only)
     return false;
   for (size_t i = 1; i < indices.size(); ++i)
     if (indices[i].defined()) return false;

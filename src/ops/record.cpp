@@ -75,6 +75,7 @@ DType dtype_of(Scalar s) {
   return s.is_float() ? default_dtype() : s.is_bool() ? DType::Bool : DType::Int64;
 }
 
+// 0 bool, 1 integers, 2 floats, 3 complex.
 int category(DType t) {
   switch (info(t).kind) {
     case Kind::Bool:
@@ -349,6 +350,22 @@ void prepare(Rule rule, std::span<const Operand> operands, unsigned masks, const
   }
 }
 
+// Numbers that a row puts beside elements or into them must have a place in the dtype; those that
+// are calculated with wrap, as in PyTorch. Attributes of floats may be anything.
+void check_numbers(OpId id, Rule rule, DType common, std::span<const Operand> operands,
+                   std::span<const Scalar> attrs) {
+  if (rule == Rule::Select || id == op::pow)
+    for (const Operand& o : operands)
+      if (!o.tensor && (rule == Rule::Select || !is_float(common)))
+        check_range(o.scalar, common, name_of(id));
+  if (is_integral(common))
+    for (const Scalar& a : attrs) check_range(a, common, name_of(id));
+  // 2^32 as a divisor of int32 would be 0.
+  if ((id == op::floor_divide || id == op::remainder || id == op::fmod) && is_integral(common))
+    for (const Operand& o : operands)
+      if (!o.tensor) check_range(o.scalar, compute_of(common), name_of(id), "the divisor");
+}
+
 void check_mask(OpId id, const Operand& o) {
   if (o.tensor)
     PF_CHECK((*o.tensor)->dtype == DType::Bool || (*o.tensor)->dtype == DType::UInt8, DTypeError,
@@ -357,6 +374,10 @@ void check_mask(OpId id, const Operand& o) {
 }
 
 }  // namespace
+
+bool kind_fits(DType from, DType to) {
+  return category(from) <= category(to);
+}
 
 DType result_type(std::span<const Operand> operands) {
   MaybeType dimensioned, zero_dim, number;
@@ -505,6 +526,7 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
   const Types types =
       types_of(id, rule, with_attributes(id, rule, common_type(operands, masks), &attrs, whole));
   if (rule == Rule::Keep && !is_float(types.common)) return call_row(op::cast, operands);
+  check_numbers(id, rule, types.common, operands, attrs);
 
   Prepared p;
   prepare(rule, operands, masks, types, &p);
@@ -537,6 +559,7 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
   const Types types =
       types_of(id, rule, with_attributes(id, rule, common_type(operands, masks), &attrs, whole));
   if (rule == Rule::Keep && !is_float(types.common)) return dst;
+  check_numbers(id, rule, types.common, operands, attrs);
 
   for (const Operand& o : others)
     if (o.tensor && !((*o.tensor)->shape == dst->shape))
@@ -545,8 +568,7 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
                (*o.tensor)->shape, "; the result must have the shape of the tensor; use ",
                name_of(id), "() instead");
   if (types.out != dst->dtype || masks) {
-    const int from = category(types.out), target = category(dst->dtype);
-    PF_CHECK(from <= target || (from == 1 && target == 1), DTypeError, name, "got a ", dst->dtype,
+    PF_CHECK(kind_fits(types.out, dst->dtype), DTypeError, name, "got a ", dst->dtype,
              " tensor for a result of ", types.out,
              "; it cannot be stored without loss; convert the tensor first or use ", name_of(id),
              "()");
@@ -623,6 +645,7 @@ Tensor& copy_(Tensor& dst, const Tensor& src, bool non_blocking) {
 
 Tensor& fill_(Tensor& dst, Scalar value) {
   autograd::check_inplace(dst, "fill_");
+  check_range(value, dst->dtype, "fill_", "the value");
   if (dst->dtype == DType::Bool) value = Scalar(value.to_double() != 0);
   const Operand operands[] = {value};
   engine::pointwise_into(op::cast, dst, compute_type(dst->dtype), operands);

@@ -17,6 +17,9 @@ using engine::Operand;
 // PyTorch's result type of tensors and numbers: dimensioned tensors before 0-d ones before
 // numbers, a later category counting only when its kind (bool < int < float) is higher.
 DType result_type(std::span<const Operand> operands);
+// Whether values of `from` may be written where `to` is asked for: bool, integer, float, complex
+// widen in this order.
+bool kind_fits(DType from, DType to);
 
 // A fresh result of row `id`. `operands` are in row order; numbers are given as Scalar.
 Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs = {});

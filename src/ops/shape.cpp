@@ -79,7 +79,8 @@ Tensor cat(const TensorList& tensors, int64_t dim) {
     for (const Tensor& t : ins)
       if (t->numel > 0) given.push_back(t);
     Scalar attrs[] = {Scalar(int64_t{d})};
-    engine::call(kernel, std::span<const Tensor>(&out, 1), given, attrs);
+    engine::call(kernel, std::span<const Tensor>(&out, 1), given, attrs,
+                 {.takes = engine::Takes::Bytes});
   }
   if (autograd::wanted(ins)) {
     IntList sizes;
@@ -172,7 +173,8 @@ Tensor flip(const Tensor& t, const IntList& dims) {
     mask |= bit;
   }
   Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
-  if (t->numel > 0) engine::call(kernel, {out}, {t}, {Scalar(mask)});
+  if (t->numel > 0)
+    engine::call(kernel, {out}, {t}, {Scalar(mask)}, {.takes = engine::Takes::Bytes});
   if (autograd::wanted({t}))
     autograd::attach("flip", {out}, {t}, {}, [dims](const Context& c) -> Grads {
       return {c.grad().defined() ? flip(c.grad(), dims) : Tensor()};
@@ -208,7 +210,8 @@ Tensor roll(const Tensor& t, const IntList& shifts, const IntList& dims) {
     Tensor next = make_tensor(t->shape, t->dtype, t->storage->device);
     if (t->numel > 0) {
       const int64_t n = t->shape[d], shift = ((shifts[i] % n) + n) % n;
-      engine::call(kernel, {next}, {out}, {Scalar(int64_t{d}), Scalar(shift)});
+      engine::call(kernel, {next}, {out}, {Scalar(int64_t{d}), Scalar(shift)},
+                   {.takes = engine::Takes::Bytes});
     }
     out = next;
   }
@@ -349,9 +352,13 @@ namespace {
 void run_triangle(const Tensor& out, const Tensor& in, int64_t diagonal, bool upper,
                   bool inplace = false) {
   static const Kernel kernel{"triangle"};
+  // All or nothing is the same however far away the diagonal is, and kernels add to it.
+  const int n = in->shape.size();
+  diagonal = std::clamp(diagonal, -in->shape[n - 2] - 1, in->shape[n - 1] + 1);
   if (in->numel > 0)
-    engine::call(kernel, {out}, {in}, {Scalar(diagonal), Scalar(int64_t{upper})},
-                 {.inplace = inplace, .op = upper ? "triu" : "tril"});
+    engine::call(
+        kernel, {out}, {in}, {Scalar(diagonal), Scalar(int64_t{upper})},
+        {.inplace = inplace, .op = upper ? "triu" : "tril", .takes = engine::Takes::Bytes});
 }
 
 void check_matrix(const Tensor& t, const char* op) {
@@ -465,6 +472,10 @@ Tensor pad(const Tensor& t, const IntList& padding, const std::string& mode,
            " paddings for shape ", t->shape,
            "; expected two for each of the last dimensions; give (before, after) from the last "
            "dimension on");
+  constexpr int64_t kMost = int64_t{1} << 61;  // sums of these are exact
+  for (int64_t p : padding)
+    PF_CHECK(p > -kMost && p < kMost, ShapeError, "pad", "got a padding of ", p,
+             "; expected one below 2^61 in magnitude; pad less");
   IntList before(static_cast<size_t>(n), 0), after(static_cast<size_t>(n), 0);
   for (int p = 0; p < pairs; ++p) {
     before[static_cast<size_t>(n - 1 - p)] = padding[static_cast<size_t>(2 * p)];

@@ -539,6 +539,10 @@ static Tensor view_dtype(const Tensor& t, DType dtype) {
              "; expected a last dimension without gaps that the sizes divide; call contiguous(), "
              "or convert values with .to(dtype)");
   }
+  PF_CHECK(to >= 8 || (g.offset == 0 && is_contiguous(g.shape, g.strides)), NotSupportedError,
+           "view", "got memory with strides ", g.strides, " from element ", g.offset,
+           " on to be seen as ", dtype,
+           ", two elements in a byte; expected contiguous memory from its start; copy it first");
   Tensor r = raw_view(t, g);
   r->dtype = dtype;
   return r;

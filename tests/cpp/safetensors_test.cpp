@@ -159,7 +159,6 @@ TEST_F(Files, MalformedHeadersAreRefused) {
       {"cut", good.substr(0, good.size() - 2), 8},
       {"behind the end", good + "x", 8},
       {"two objects", good + "{}", 8},
-      {"unknown dtype", "{" + entry("F33", "[2]", "[0,8]") + "}", 8},
       {"negative size", "{" + entry("F32", "[-2]", "[0,8]") + "}", 8},
       {"fraction", "{" + entry("F32", "[2.0]", "[0,8]") + "}", 8},
       {"leading zero", "{" + entry("F32", "[02]", "[0,8]") + "}", 8},
@@ -209,6 +208,23 @@ TEST_F(Files, MalformedHeadersAreRefused) {
   EXPECT_EQ(io::SafetensorsFile(at("good")).entries().size(), 1u);
   spit(at("none"), file_of("{}", ""));
   EXPECT_EQ(io::SafetensorsFile(at("none")).entries().size(), 0u);
+}
+
+TEST_F(Files, OnlyTensorsOfAnUnknownDtypeCannotBeRead) {
+  spit(at("some"), file_of(R"({"a":{"dtype":"F33","shape":[2],"data_offsets":[0,9]},)"
+                           R"("b":{"dtype":"U8","shape":[2],"data_offsets":[9,11]}})",
+                           std::string(11, '\2')));
+  const io::SafetensorsFile file(at("some"));
+  ASSERT_EQ(file.entries().size(), 2u);
+  EXPECT_EQ(file.find("a")->unknown, "F33");
+  EXPECT_EQ(bytes_of(file.tensor(*file.find("b"))), "\2\2");
+  try {
+    file.tensor(*file.find("a"));
+    FAIL();
+  } catch (const FileError& e) {
+    EXPECT_NE(std::string(e.what()).find("'a' has the dtype F33"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(io::load_tree(at("some")), FileError);
 }
 
 TEST_F(Files, LengthsAreCheckedBeforeMemoryIsTaken) {

@@ -9,10 +9,12 @@
 #include <random>
 #include <vector>
 
+#include "codegen/device_text.h"
 #include "cpu/convert.h"
 #include "cpu/kernel.h"
 #include "cpu/tile.h"
 #include "ops/pointwise.h"
+#include "pyflame/error.h"
 
 namespace pyflame::cpu {
 namespace {
@@ -337,9 +339,34 @@ TEST(Tape, CastsAsC) {
   expect_cast<uint16_t>(DType::Float32, DType::Float16, {1, 65504, 65520, 1e-8, 6e-8},
                         {0x3c00, 0x7bff, 0x7c00, 0, 1});
   expect_cast<uint8_t>(DType::Float32, DType::Float8E4M3, {1, 448, 460, 1e6, 0.0019, -2},
-                       {0x38, 0x7e, 0x7e, 0x7f, 1, 0xc0});
+                       {0x38, 0x7e, 0x7e, 0x7e, 1, 0xc0});
   expect_cast<uint8_t>(DType::Float32, DType::Float8E5M2, {1, 57344, 61440, 1e-5, -2},
                        {0x3c, 0x7b, 0x7c, 1, 0xc0});
+}
+
+// A tape that stored 4 bytes where an element has 1 would write past its memory: it is not made.
+TEST(Tape, RefusesDtypesThatItCannotLoadOrStore) {
+  int refused = 0;
+  for (const DTypeInfo& t : kDTypes)
+    for (const bool as_input : {false, true}) {
+      pf_node node{};
+      node.op = ops::op::cast;
+      node.dtype = node.compute = static_cast<uint8_t>(as_input ? DType::Float32 : t.id);
+      node.nin = 1;
+      node.in[0] = {PF_REF_INPUT, 0};
+      const auto in = static_cast<uint8_t>(as_input ? t.id : DType::Float32), out = node.dtype;
+      const pf_program program{1, 1, 1, 0, &node, &in, &out};
+      void* tape = nullptr;
+      if (t.storage_only) {
+        EXPECT_THROW(program_create(&program, &tape), NotSupportedError) << t.name;
+        EXPECT_THROW(codegen::DeviceProgram{program}, NotSupportedError) << t.name;
+        ++refused;
+      } else {
+        ASSERT_EQ(program_create(&program, &tape), PF_OK) << t.name;
+        program_destroy(tape);
+      }
+    }
+  EXPECT_GE(refused, 2 * 11);
 }
 
 // The kernels' 16-bit rounding is the core's.

@@ -15,6 +15,7 @@ import os
 import random
 import sys
 
+import dtype_reference
 import numpy as np
 from test_random_arguments import make_value
 
@@ -25,7 +26,10 @@ DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
 SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
 PAGE = mmap.PAGESIZE
 FLOATS = [pf.float32, pf.bfloat16, pf.float64, pf.float16]
-DTYPES = [*FLOATS, pf.int64, pf.bool, pf.int32, pf.int16, pf.int8, pf.uint8]
+# Those without arithmetic, too: what may not run must say so before it touches memory. Elements of
+# int4 share bytes, test_dtypes.py has it.
+STORED = [d for d in dtype_reference.STORED if d is not pf.int4]
+DTYPES = [*FLOATS, pf.int64, pf.bool, pf.int32, pf.int16, pf.int8, pf.uint8, *STORED]
 PARTS = [
     *(f"rows-{str(d).split('.')[-1]}" for d in DTYPES),
     *(f"fitting-{str(d).split('.')[-1]}" for d in FLOATS),
@@ -54,7 +58,8 @@ def at_edge(array, front=False):
 
 NUMPY = {
     pf.float32: "f4", pf.float64: "f8", pf.float16: "f2", pf.int64: "i8", pf.int32: "i4",
-    pf.int16: "i2", pf.int8: "i1", pf.uint8: "u1", pf.bool: "?",
+    pf.int16: "i2", pf.int8: "i1", pf.uint8: "u1", pf.bool: "?", pf.uint16: "u2", pf.uint32: "u4",
+    pf.uint64: "u8", pf.complex64: "c8", pf.complex128: "c16",
 }  # fmt: skip
 
 
@@ -62,9 +67,9 @@ def tensor(values, dtype, front):
     """A tensor of `dtype` whose memory ends (or begins) at a forbidden page."""
     if DEVICE != "cpu":
         return pf.tensor(values, device=DEVICE).to(dtype)
-    if dtype == pf.bfloat16:
-        bits = pf.tensor(values).to(dtype).view(pf.int16).numpy()
-        return pf.from_numpy(at_edge(bits, front)).view(pf.bfloat16)
+    if dtype not in NUMPY:
+        bits = pf.tensor(values).to(dtype).view(pf.uint8).numpy()
+        return pf.from_numpy(at_edge(bits, front)).view(dtype)
     return pf.from_numpy(at_edge(np.asarray(values).astype(NUMPY[dtype]), front))
 
 

@@ -1,0 +1,74 @@
+"""`out=` takes a result whose kind fits: bool, integer, float, complex widen in this order."""
+
+import os
+
+import guards
+import numpy as np
+import pytest
+
+import pyflame as pf
+
+SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
+RANK = {"bool": 0, "int": 1, "float": 2, "complex": 3}
+OUTS = [pf.bool, pf.int64, pf.int8, pf.float32, pf.float64, pf.bfloat16]
+FREE = (
+    "empty",
+    "rand",
+    "bernoulli",
+    "normal",
+    "dropout",
+    "multinomial",
+    "uniform",
+    "exponential",
+    "gumbel",
+)
+
+
+def rank(dtype):
+    return RANK[
+        "bool" if dtype is pf.bool else "float" if dtype.is_floating_point else
+        "complex" if dtype.is_complex else "int"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.int64, pf.bool], ids=str)
+def test_every_operation_checks_the_dtype_of_out(dtype, monkeypatch):
+    monkeypatch.setattr(guards, "tensor", lambda v, d, front: pf.tensor(np.asarray(v)).to(d))
+    dice = np.random.default_rng(0)
+    asked = 0
+    for row in pf.ops.table():
+        name = row["name"]
+        if row["family"] == "test" or name.endswith("_") or any(f in name for f in FREE):
+            continue
+        if name == "combinations" or dice.random() > SHARE:
+            continue
+        call, made = guards.arguments(row, dtype, (4, 4), False, False, np.random.default_rng(1))
+        op = pf.ops.get(name)
+        try:
+            result = op(**call)
+        except (pf.PyFlameError, TypeError):
+            continue
+        if not isinstance(result, pf.Tensor):
+            continue
+        for other in OUTS:
+            out = pf.ones(result.shape, dtype=other)
+            try:
+                returned = op(**call, out=out)
+            except pf.DTypeError:
+                assert rank(result.dtype) > rank(other), (row["schema"], result.dtype, other)
+                assert (out == 1).all().item()
+                continue
+            except (TypeError, pf.PyFlameError):
+                continue  # a row without out=
+            assert returned is out
+            if made:  # what makes values of no tensor may write any dtype
+                assert rank(result.dtype) <= rank(other), (row["schema"], result.dtype, other)
+                assert str(out.tolist()) == str(result.to(other).tolist()), row["schema"]
+            asked += 1
+    assert asked > (100 if SHARE >= 1 else -1)
+
+
+def test_the_message_names_both_dtypes():
+    with pytest.raises(pf.DTypeError, match="got out= of int64 for a result of float32"):
+        pf.add(pf.ones(2), pf.ones(2), out=pf.zeros(2, dtype=pf.int64))
+    assert pf.arange(3.0, out=pf.zeros(3, dtype=pf.int64)).tolist() == [0, 1, 2]
