@@ -1,5 +1,6 @@
 // Launchers of kernels that read and write by index.
 #include <algorithm>
+#include <vector>
 
 #include "gpu/axes.h"
 #include "gpu/sorting.h"
@@ -246,6 +247,25 @@ void index_put(const KernelArgs& a) {
                from, 0);
 }
 
+// Elements of 16 bytes (they are assigned, never combined) as two of 8, one half after the other.
+template <void (*kWrite)(const KernelArgs&)>
+void in_halves(const KernelArgs& a) {
+  if (itemsize(a.dtype(0)) <= 8) return kWrite(a);
+  const DType wide = a.dtype(0);
+  for (int64_t half = 0; half < 2; ++half) {
+    std::vector<pf_tensor> tensors(a.tensors, a.tensors + a.ntensors);
+    for (pf_tensor& t : tensors) {
+      if (static_cast<DType>(t.dtype) != wide) continue;
+      t.dtype = static_cast<uint8_t>(DType::Int64);
+      t.data = static_cast<char*>(t.data) + 8 * half;
+      for (int d = 0; d < t.ndim; ++d) t.strides[d] *= 2;
+    }
+    KernelArgs part = a;
+    part.tensors = tensors.data();
+    kWrite(part);
+  }
+}
+
 // out [bins], index, weights or none. Sums run in index order.
 void bincount(const KernelArgs& a) {
   const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
@@ -303,8 +323,8 @@ PF_GPU_KERNEL("index", index)
 PF_GPU_KERNEL("gather", gather)
 PF_GPU_KERNEL("one_hot", one_hot)
 PF_GPU_KERNEL("searchsorted", searchsorted)
-PF_GPU_KERNEL("scatter", scatter)
-PF_GPU_KERNEL("index_put", index_put)
+PF_GPU_KERNEL("scatter", in_halves<scatter>)
+PF_GPU_KERNEL("index_put", in_halves<index_put>)
 PF_GPU_KERNEL("bincount", bincount)
 PF_GPU_KERNEL("scatter_view", scatter_view)
 

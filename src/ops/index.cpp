@@ -452,6 +452,8 @@ static Tensor bincount(const Tensor& t, const Tensor& weights, int64_t minlength
     const int64_t least = amin(index).item<int64_t>(), most = amax(index).item<int64_t>();
     PF_CHECK(least >= 0, ValueError, "bincount", "got the value ", least,
              "; expected none below 0; correct the input");
+    PF_CHECK(most < int64_t{1} << 61, ShapeError, "bincount", "got the value ", most,
+             "; expected one that so many bins can be made for; correct the input");
     bins = std::max(bins, most + 1);
   }
   Tensor out = make_tensor({bins}, w.defined() ? w->dtype : DType::Int64, index->storage->device);

@@ -543,8 +543,13 @@ static Tensor view_dtype(const Tensor& t, DType dtype) {
            "view", "got memory with strides ", g.strides, " from element ", g.offset,
            " on to be seen as ", dtype,
            ", two elements in a byte; expected contiguous memory from its start; copy it first");
-  Tensor r = raw_view(t, g);
+  Tensor r = raw_view(t, ops::geometry_of(t));
   r->dtype = dtype;
+  r->shape = g.shape;
+  r->strides = g.strides;
+  r->offset = g.offset;
+  r->numel = numel(g.shape);
+  r->contiguous = is_contiguous(g.shape, g.strides);
   return r;
 }
 

@@ -408,10 +408,10 @@ def test_unsigned_numbers_past_int64():
 
 
 # ---- operations --------------------------------------------------------------------------------
-WIDE = {"int": pf.int64, "float": pf.float32, "complex": pf.float64}
+WIDE = {"int": pf.int64, "float": pf.float32, "complex": pf.int64}
 # Whose values are made by chance, or not at all.
 FREE = ("empty", "rand", "bernoulli", "normal", "dropout", "multinomial", "uniform", "exponential",
-        "poisson", "geometric", "cauchy", "_zeros_beside", "_init_", "gumbel")  # fmt: skip
+        "poisson", "geometric", "cauchy", "_zeros_beside", "_init_", "gumbel", "logit")  # fmt: skip
 
 
 def real(v):
