@@ -358,7 +358,7 @@ void check_numbers(OpId id, Rule rule, DType common, std::span<const Operand> op
     for (const Operand& o : operands)
       if (!o.tensor && (rule == Rule::Select || !is_float(common)))
         check_range(o.scalar, common, name_of(id));
-  if (is_integral(common))
+  if (rule == Rule::Arith && is_integral(common))
     for (const Scalar& a : attrs) check_range(a, common, name_of(id));
   // 2^32 as a divisor of int32 would be 0.
   if ((id == op::floor_divide || id == op::remainder || id == op::fmod) && is_integral(common))
