@@ -153,7 +153,6 @@ def test_legacy_constructors():
         (None, TypeError),
         (object(), TypeError),
         ([2**63], ValueError),
-        (1 + 2j, TypeError),
     ],
 )
 def test_bad_data(bad, error):
@@ -162,7 +161,7 @@ def test_bad_data(bad, error):
 
 
 def test_bad_numbers():
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="got 300 .* uint8 holds, 0 to 255"):
         pf.tensor([300], dtype=pf.uint8)
     with pytest.raises(ValueError, match="does not fit"):
         pf.tensor([-1], dtype=pf.uint8)
