@@ -67,6 +67,33 @@ PF_KERNEL(pf_sort_write, BLOCK)
   }
 }
 
+// One position of each sorted row: of the element with `number` smaller ones, or of a median, which
+// may be the first NaN.
+enum { PF_SMALLEST, PF_MEDIAN, PF_NAN_MEDIAN };
+PF_KERNEL(pf_pick_nth, BLOCK)
+(pf_sort_rows q, const void* in, const pf_i64* at, pf_i64* out, pf_i64 which, pf_i64 number) {
+  for (pf_u64 r = pf_first_item(); r < static_cast<pf_u64>(q.rows.numel); r += pf_item_step()) {
+    pf_i64 start[2];
+    pf_offsets<2>(q.rows, static_cast<pf_index>(r), start);
+    const pf_i64* row = at + static_cast<pf_i64>(r) * q.n;
+    pf_i64 rank = number;
+    if (which != PF_SMALLEST) {
+      pf_i64 low = 0, high = q.n;  // how many are numbers: NaN are at the end
+      while (low < high) {
+        const pf_i64 mid = low + (high - low) / 2;
+        const auto v = pf_get<PF_T>(in, start[0] + row[mid] * q.in_step);
+        if (v == v)
+          low = mid + 1;
+        else
+          high = mid;
+      }
+      rank = low > 0 ? (low - 1) / 2 : 0;
+      if (which == PF_MEDIAN && low < q.n) rank = low;
+    }
+    out[start[1]] = row[rank];
+  }
+}
+
 // Rows of at most SMALL elements: one block each, in shared memory. `padded`: the next power of 2.
 PF_KERNEL(pf_sort_small, BLOCK)
 (pf_sort_rows q, const void* in, void* values, pf_i64* indices, int descending, int padded) {

@@ -5,7 +5,6 @@
 
 namespace pyflame {
 
-Tensor erfinv(const Tensor&);                // inverse of erf on [-1, 1]; NaN outside
 Tensor lgamma(const Tensor&);                // log |gamma(x)|; inf at 0, -1, -2, ...
 Tensor digamma(const Tensor&);               // derivative of lgamma; -inf at 0, NaN at -1, -2, ...
 Tensor polygamma(int64_t n, const Tensor&);  // its n-th derivative, for n of 0 and 1

@@ -286,37 +286,52 @@ struct RemainderLane {
     return m != 0 && (b < 0) != (m < 0) ? m + b : m;
   }
 };
-struct FloorDivLane {
+struct FloorDivLane {  // of integers
   template <class E>
   E operator()(E a, E b) const {
-    if constexpr (std::is_floating_point_v<E>) {
-      // As Python and PyTorch: consistent with Remainder, not floor(a / b).
-      if (b == 0) return a / b;
-      E m = std::fmod(a, b);
-      E q = (a - m) / b;
-      if (m != 0 && (b < 0) != (m < 0)) q -= 1;
-      if (q == 0) return std::copysign(E{0}, a / b);
-      const E f = std::floor(q);
-      return q - f > E{0.5} ? f + 1 : f;
-    } else {
-      if (b == 0) return 0;
-      if (b == -1) return static_cast<E>(0 - static_cast<std::make_unsigned_t<E>>(a));
-      const E q = a / b;
-      return static_cast<E>(a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q);
-    }
+    if (b == 0) return 0;
+    if (b == -1) return static_cast<E>(0 - static_cast<std::make_unsigned_t<E>>(a));
+    const E q = a / b;
+    return static_cast<E>(a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q);
   }
 };
+// Exact, as the C library's. While a quotient has fewer bits than a number, what a product with it
+// leaves is a number too, and the quotient is at most one too large.
 template <class E>
 HWY_INLINE Lanes<E> Fmod(Lanes<E> a, Lanes<E> b) {
-  return EachLane<FmodLane>(a, b);
+  if constexpr (std::is_floating_point_v<E>) {
+    const Lanes<E> x = Abs(a), y = Abs(b), q = Trunc(x / y), zero(0);
+    const Lanes<E> most(static_cast<E>(sizeof(E) == 4 ? 0x1p23 : 0x1p52));
+    Lanes<E> r = Fma(-q, y, x);
+    r = CopySign(Select(Lt(r, zero), r + y, r), a);
+    const Mask<E> right = And(Lt(q, most), Lt(y, Lanes<E>(std::numeric_limits<E>::infinity())));
+    if (HWY_LIKELY(All(right))) return r;
+    return Select(right, r, EachLane<FmodLane>(a, b));
+  } else {
+    return EachLane<FmodLane>(a, b);
+  }
 }
 template <class E>
 HWY_INLINE Lanes<E> Remainder(Lanes<E> a, Lanes<E> b) {
-  return EachLane<RemainderLane>(a, b);
+  if constexpr (std::is_floating_point_v<E>) {
+    const Lanes<E> m = Fmod(a, b), zero(0);
+    return Select(And(Ne(m, zero), Xor(Lt(b, zero), Lt(m, zero))), m + b, m);
+  } else {
+    return EachLane<RemainderLane>(a, b);
+  }
 }
 template <class E>
 HWY_INLINE Lanes<E> FloorDiv(Lanes<E> a, Lanes<E> b) {
-  return EachLane<FloorDivLane>(a, b);
+  if constexpr (std::is_floating_point_v<E>) {
+    // As Python and PyTorch: consistent with Remainder, not floor(a / b).
+    const Lanes<E> m = Fmod(a, b), zero(0), one(1), plain = a / b;
+    Lanes<E> q = (a - m) / b;
+    q = Select(And(Ne(m, zero), Xor(Lt(b, zero), Lt(m, zero))), q - one, q);
+    const Lanes<E> f = Floor(q), near = Select(Gt(q - f, Lanes<E>(E(0.5))), f + one, f);
+    return Select(Eq(b, zero), plain, Select(Eq(q, zero), CopySign(zero, plain), near));
+  } else {
+    return EachLane<FloorDivLane>(a, b);
+  }
 }
 
 // Shifts by a negative count or by the width and more shift everything out.

@@ -1,5 +1,7 @@
 // Random kernels. Logical element i always takes the same word, whatever strides and threads.
 // Attributes begin with seed and offset.
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "cpu/philox.h"
@@ -209,35 +211,60 @@ void dropout(const KernelArgs& a) {
   dispatch_float(a.dtype(0), [&]<class T>() { dropout_as<T>(a); });
 }
 
-// The order of random 64-bit keys, ties by position: a radix sort of the top 33 bits, then
-// insertion for what those bits left open.
+// Sorts n words by their upper halves; equal ones keep their order. `spare` is as long.
+void sort_by_upper_half(std::unique_ptr<uint64_t[]>& words, std::unique_ptr<uint64_t[]>& spare,
+                        size_t n) {
+  if (n < 2048) {  // the lower halves are in order already
+    std::sort(words.get(), words.get() + n);
+    return;
+  }
+  constexpr int kShifts[] = {32, 43, 54};
+  constexpr size_t kMask = 2047;
+  std::unique_ptr<uint32_t[][kMask + 2]> ends(new uint32_t[3][kMask + 2]());
+  for (size_t i = 0; i < n; ++i)
+    for (int p = 0; p < 3; ++p) ++ends[p][(words[i] >> kShifts[p] & kMask) + 1];
+  for (int p = 0; p < 3; ++p) {
+    for (size_t b = 0; b <= kMask; ++b) ends[p][b + 1] += ends[p][b];
+    for (size_t i = 0; i < n; ++i) spare[ends[p][words[i] >> kShifts[p] & kMask]++] = words[i];
+    words.swap(spare);
+  }
+}
+
+// The order of random 64-bit keys, ties by position. A word is the upper half of a key above its
+// position; where upper halves are equal, which is rare, whole keys decide.
 void randperm(const KernelArgs& a) {
   const Seed s(a);
   const int64_t n = numel(a.tensor(0));
-  struct Item {
-    uint64_t key;
-    int64_t at;
-    bool operator<(const Item& o) const { return key != o.key ? key < o.key : at < o.at; }
+  PF_CHECK(n < int64_t{1} << 32, ValueError, "randperm", "got n ", n,
+           "; expected less than 2^32; permute blocks");
+  const auto key = [&](uint64_t at) {
+    const philox::Words w = philox::block(s.offset + at / 2, s.seed);
+    return at % 2 ? philox::join(w.w[2], w.w[3]) : philox::join(w.w[0], w.w[1]);
   };
-  std::vector<Item> items(static_cast<size_t>(n)), spare(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; i += 2) {
-    philox::Words w = philox::block(s.offset + static_cast<uint64_t>(i / 2), s.seed);
-    items[static_cast<size_t>(i)] = {philox::join(w.w[0], w.w[1]), i};
-    if (i + 1 < n) items[static_cast<size_t>(i) + 1] = {philox::join(w.w[2], w.w[3]), i + 1};
+  constexpr uint64_t kUpper = ~uint64_t{UINT32_MAX};
+  const auto count = static_cast<size_t>(n);
+  std::unique_ptr<uint64_t[]> words(new uint64_t[count]), spare(new uint64_t[count]);
+  alignas(64) uint32_t tile[philox::kTile];
+  for (uint64_t i = 0; i < count; ++i) {
+    if (i % (philox::kTile / 2) == 0) philox::tile(s.offset + i / 2, s.seed, tile);
+    const uint32_t* w = tile + i % (philox::kTile / 2) * 2;
+    words[i] = (philox::join(w[0], w[1]) & kUpper) | i;
   }
-  for (int shift = 31; shift < 64; shift += 11) {
-    size_t starts[2049] = {};
-    for (const Item& x : items) ++starts[(x.key >> shift & 2047) + 1];
-    for (int b = 0; b < 2048; ++b) starts[b + 1] += starts[b];
-    for (const Item& x : items) spare[starts[x.key >> shift & 2047]++] = x;
-    items.swap(spare);
+  sort_by_upper_half(words, spare, count);
+  for (size_t i = 0; i < count;) {
+    size_t end = i + 1;
+    while (end < count && (words[end] & kUpper) == (words[i] & kUpper)) ++end;
+    if (end - i > 1)
+      std::stable_sort(words.get() + i, words.get() + end, [&](uint64_t x, uint64_t y) {
+        return key(x & UINT32_MAX) < key(y & UINT32_MAX);
+      });
+    i = end;
   }
-  for (size_t i = 1; i < items.size(); ++i)
-    for (size_t j = i; j > 0 && items[j] < items[j - 1]; --j) std::swap(items[j], items[j - 1]);
   const int64_t step = a.tensor(0).strides[0];
   dispatch(a.dtype(0), [&]<class T>() {
     for (int64_t i = 0; i < n; ++i)
-      a.data<T>(0)[i * step] = store<T>(items[static_cast<size_t>(i)].at);
+      a.data<T>(0)[i * step] =
+          store<T>(static_cast<int64_t>(words[static_cast<size_t>(i)] & UINT32_MAX));
   });
 }
 

@@ -120,6 +120,20 @@ void scatter(const KernelArgs& a) {
                      T* o = a.data<T>(0);
                      const T* s = a.data<T>(2);
                      const int64_t* ix = a.data<int64_t>(1);
+                     const auto write = [&](int l, int64_t j) {
+                       const int64_t i = ix[lane[1][l] + j * is];
+                       if (skips && i == skip) return;
+                       const int64_t place = checked_place(a, i, size);
+                       if (place < 0) return;
+                       T& target = o[lane[0][l] + place * os];
+                       target = Op::apply(target, s[lane[2][l] + j * ss]);
+                     };
+                     // Along memory, whichever that is: each lane keeps its order.
+                     if (!shared && (count == 1 || is < lane[1][1] - lane[1][0])) {
+                       for (int l = 0; l < count; ++l)
+                         for (int64_t j = 0; j < length; ++j) write(l, j);
+                       continue;
+                     }
                      for (int64_t j = 0; j < length; ++j) {
                        if (shared) {
                          const int64_t i = ix[lane[1][0] + j * is];
@@ -139,14 +153,7 @@ void scatter(const KernelArgs& a) {
                          }
                          continue;
                        }
-                       for (int l = 0; l < count; ++l) {
-                         const int64_t i = ix[lane[1][l] + j * is];
-                         if (skips && i == skip) continue;
-                         const int64_t place = checked_place(a, i, size);
-                         if (place < 0) continue;
-                         T& target = o[lane[0][l] + place * os];
-                         target = Op::apply(target, s[lane[2][l] + j * ss]);
-                       }
+                       for (int l = 0; l < count; ++l) write(l, j);
                      }
                    }
                  });

@@ -101,26 +101,27 @@ void collect_first(std::vector<Item>& items, int64_t n, int64_t keep, Make&& ite
 }
 
 // Calls row(items, spare, offsets, input) for each row of `in` along `dim`, its items unsorted.
-// With `keep`, only those that may be among the `keep` first.
-template <class T, class Item, class Row>
+// With `keep`, only those that may be among the `keep` first. Offsets: of the row in the input,
+// then in the first kOuts outputs.
+template <class T, class Item, int kOuts = 2, class Row>
 void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t keep, Row&& row) {
   const pf_tensor& in = a.tensor(tensor);
   const int64_t n = in.shape[dim], rows = n ? numel(in) / n : 0, step = in.strides[dim];
-  // All dimensions but `dim`, for the input and the outputs 0 and 1.
-  int64_t shape[PF_MAX_DIMS], steps[3][PF_MAX_DIMS];
+  // All dimensions but `dim`, for the input and the outputs.
+  int64_t shape[PF_MAX_DIMS], steps[1 + kOuts][PF_MAX_DIMS];
   int m = 0;
   for (int d = 0; d < in.ndim; ++d) {
     if (d == dim) continue;
     shape[m] = in.shape[d];
     steps[0][m] = in.strides[d];
-    steps[1][m] = a.tensor(0).strides[d];
-    steps[2][m] = a.tensor(1).strides[d];
+    for (int o = 0; o < kOuts; ++o) steps[1 + o][m] = a.tensor(o).strides[d];
     ++m;
   }
-  const int64_t* strides[3] = {steps[0], steps[1], steps[2]};
+  const int64_t* strides[1 + kOuts];
+  for (int o = 0; o <= kOuts; ++o) strides[o] = steps[o];
   parallel_for(rows, std::max<int64_t>(1, 2048 / std::max<int64_t>(n, 1)),
                [&](int64_t b, int64_t e) {
-                 Walker<3> at(m, shape, strides, b);
+                 Walker<1 + kOuts> at(m, shape, strides, b);
                  std::vector<Item> items, spare;
                  for (int64_t r = b; r < e; ++r, at.next()) {
                    const T* x = a.data<T>(tensor) + at.offset[0];
@@ -198,6 +199,55 @@ void topk(const KernelArgs& a) {
   });
 }
 
+// The item with `rank` smaller ones before it. Of many, those that share the top bits of the wanted
+// key are found first, by counting.
+template <class Item>
+Item nth_item(std::vector<Item>& items, size_t rank, int key_bits) {
+  constexpr size_t kBuckets = 2048;
+  if (items.size() >= 4 * kBuckets) {
+    const int shift = key_bits - 11;
+    size_t count[kBuckets] = {};
+    for (const Item& x : items) ++count[x.key() >> shift];
+    size_t bucket = 0;
+    for (; rank >= count[bucket]; ++bucket) rank -= count[bucket];
+    size_t kept = 0;
+    for (const Item& x : items)
+      if (x.key() >> shift == bucket) items[kept++] = x;
+    items.resize(kept);
+  }
+  const auto at = items.begin() + static_cast<std::ptrdiff_t>(rank);
+  std::nth_element(items.begin(), at, items.end());
+  return *at;
+}
+
+// out: the position of one element of each row along dim; in. attrs: dim, which (Nth), its number.
+void nth(const KernelArgs& a) {
+  enum Nth { kSmallest, kMedian, kNanMedian };  // as in kernels/sort.h
+  const int dim = static_cast<int>(a.i(0));
+  const int64_t which = a.i(1);
+  dispatch_items(a.dtype(1), a.tensor(1).shape[dim], [&]<class T, class Item>(int bits) {
+    each_row<T, Item, 1>(
+        a, 1, dim, false, 0,
+        [&](std::vector<Item>& items, std::vector<Item>&, const int64_t* offset, const T* x) {
+          const int64_t step = a.tensor(1).strides[dim];
+          int64_t numbers = static_cast<int64_t>(items.size()), first_nan = -1;
+          if (which != kSmallest) {
+            for (int64_t i = numbers - 1; i >= 0; --i) {
+              const auto v = load(x[i * step]);
+              if (v != v) --numbers, first_nan = i;
+            }
+          }
+          int64_t& out = a.data<int64_t>(0)[offset[1]];
+          if (which == kMedian && first_nan >= 0) {
+            out = first_nan;
+            return;
+          }
+          const int64_t rank = which == kSmallest ? a.i(2) : std::max<int64_t>(numbers - 1, 0) / 2;
+          out = nth_item(items, static_cast<size_t>(rank), bits).at();
+        });
+  });
+}
+
 // outs: number of the group of equal neighbours that each element is in, count of groups; in: 1-D.
 // A NaN equals nothing.
 void group_equal(const KernelArgs& a) {
@@ -235,6 +285,7 @@ void unique(const KernelArgs& a) {
 
 PF_CPU_KERNEL("sort", sort)
 PF_CPU_KERNEL("topk", topk)
+PF_CPU_KERNEL("nth", nth)
 PF_CPU_KERNEL("group_equal", group_equal)
 PF_CPU_KERNEL("unique", unique)
 

@@ -120,6 +120,27 @@ void topk(const KernelArgs& a) {
   sorted_rows(a, static_cast<int>(a.i(0)), a.i(1) != 0);
 }
 
+// out: the position of one element of each row along dim; in. attrs: dim, which, its number.
+void nth(const KernelArgs& a) {
+  const int dim = static_cast<int>(a.i(0));
+  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  if (numel(out) == 0) return;
+  pf_tensor x = without(in, dim), i = without(out, dim);
+  SortRows q{make_space({&x, &i}), in.shape[dim], in.shape[dim], in.strides[dim], 0, 0};
+  const auto text = [&](const char* entry) {
+    return a.compile(
+        "sort.h", Defines().type("PF_T", a.dtype(1)).text("PF_INDEX", index_type(q.rows)), entry);
+  };
+  Pairs p = make_pairs(a, q.rows.numel, q.n);
+  a.launch(text("pf_sort_keys"), blocks_for(q.rows.numel * q.n, kBlock, kMostBlocks), kBlock, 0, q,
+           in.data, p.keys, p.at, 0);
+  int low, high;
+  key_bits(a.dtype(1), &low, &high);
+  sort_pairs(a, p, low, high);
+  a.launch(text("pf_pick_nth"), blocks_for(q.rows.numel, kBlock, kMostBlocks), kBlock, 0, q,
+           in.data, p.at, a.data(0), a.i(1), a.i(2));
+}
+
 // outs: number of the group of equal neighbours that each element is in, count of groups; in: 1-D.
 void group_equal(const KernelArgs& a) {
   const pf_tensor& in = a.tensor(2);
@@ -254,6 +275,7 @@ void masked_scatter(const KernelArgs& a) {
 
 PF_GPU_KERNEL("sort", sort)
 PF_GPU_KERNEL("topk", topk)
+PF_GPU_KERNEL("nth", nth)
 PF_GPU_KERNEL("group_equal", group_equal)
 PF_GPU_KERNEL("unique", unique)
 PF_GPU_KERNEL("randperm", randperm)

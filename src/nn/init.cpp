@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/tensor_impl.h"
+#include "ops/record.h"
 #include "ops/registry.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
@@ -63,20 +64,6 @@ double normal_cdf(double x) {
   return 0.5 * std::erfc(-x * M_SQRT1_2);
 }
 
-// Inverse of normal_cdf by bisection and Newton steps: slow and sure, for start values only.
-double normal_quantile(double p, double lo, double hi) {
-  double x = 0.5 * (lo + hi);
-  for (int i = 0; i < 80 && hi - lo > 1e-14 * (1 + std::abs(x)); ++i) {
-    double f = normal_cdf(x) - p;
-    (f > 0 ? hi : lo) = x;
-    double slope = std::exp(-0.5 * x * x) * 0.39894228040143267794;
-    double next = slope > 0 ? x - f / slope : lo;
-    if (std::abs(next - x) < 1e-15 * (1 + std::abs(x))) break;
-    x = next > lo && next < hi ? next : 0.5 * (lo + hi);
-  }
-  return x;
-}
-
 }  // namespace
 
 Tensor uniform_(const Tensor& tensor, double a, double b) {
@@ -96,14 +83,15 @@ Tensor trunc_normal_(const Tensor& tensor, double mean, double std, double a, do
   bool flip = lo > 0;
   if (flip) std::swap(lo, hi), lo = -lo, hi = -hi;
   double p_lo = normal_cdf(lo), p_hi = normal_cdf(hi);
-  // Bisection needs finite ends; beyond 40 deviations there is nothing to draw.
-  double x_lo = std::max(lo, -40.0), x_hi = std::min(hi, 40.0);
-  std::vector<double> values = host_random(tensor->numel, false);
-  for (double& v : values) {
-    double x = normal_quantile(p_lo + v * (p_hi - p_lo), x_lo, x_hi);
-    v = std::min(std::max(mean + std * (flip ? -x : x), a), b);
-  }
-  return fill_from_host(tensor, values);
+  const std::vector<double> drawn = host_random(tensor->numel, false);
+  NoGrad guard;
+  Tensor self = tensor;
+  const Tensor u =
+      from_host(drawn.data(), tensor->shape.vec(), DType::Float64, tensor->storage->device);
+  Tensor x = ops::call_row(ops::op::ndtri, {add(mul(u, Scalar(p_hi - p_lo)), Scalar(p_lo))});
+  x = mul(clamp(x, Scalar(lo), Scalar(hi)), Scalar(flip ? -std : std));
+  copy_(self, clamp(add(x, Scalar(mean)), Scalar(a), Scalar(b)));
+  return self;
 }
 
 Tensor constant_(const Tensor& tensor, Scalar value) {

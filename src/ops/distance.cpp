@@ -1,4 +1,7 @@
 // Distances and angles between vectors, written in operations.
+#include <cmath>
+#include <limits>
+
 #include "ops/autocast.h"
 #include "ops/general.h"
 #include "ops/registry.h"
@@ -37,6 +40,95 @@ Tensor pairwise_distance(const Tensor& first, const Tensor& second, double p, do
   return to(norm(d, p, IntList{-1}, keepdim), promote(x1->dtype, x2->dtype));
 }
 
+namespace {
+
+using autograd::Context;
+using autograd::Grads;
+using autograd::Saved;
+
+// The norms that have kernels of their own; others take the differences as a tensor.
+bool has_kernel(double p) {
+  return p == 0 || p == 1 || p == 2 || p == std::numeric_limits<double>::infinity();
+}
+Tensor distances(const Tensor& x1, const Tensor& x2, double p, bool triangle) {
+  static const engine::Kernel kernel{"distances"};
+  const int64_t batch = x1->shape[0], rows = x1->shape[1], n = x2->shape[1];
+  Tensor y = make_tensor(triangle ? Dims{rows * (rows - 1) / 2} : Dims{batch, rows, n}, x1->dtype,
+                         x1->storage->device);
+  if (y->numel > 0)
+    engine::call(kernel, {y}, {ops::dense(x1), ops::dense(x2)}, {p, int64_t{triangle}});
+  return y;
+}
+// The gradient of x1's rows. `grad` and `y` are transposed where x1 was the second operand.
+Tensor distances_backward(const Tensor& x1, const Tensor& x2, const Tensor& grad, const Tensor& y,
+                          double p, bool triangle) {
+  static const engine::Kernel kernel{"distances_backward"};
+  if (p == 0 || y->numel == 0) return zeros_like(x1);
+  Tensor dx = make_tensor(x1->shape, x1->dtype, x1->storage->device);
+  if (dx->numel > 0)
+    engine::call(kernel, {dx}, {ops::dense(x1), ops::dense(x2), grad, y}, {p, int64_t{triangle}});
+  return dx;
+}
+// The slopes of norms of `diff` along its last dimension, times `grad`, in operations that can be
+// differentiated again.
+Tensor slopes(const Tensor& diff, const Tensor& grad, const Tensor& y, double p) {
+  if (p == 0) return zeros_like(diff);
+  const Tensor at = unsqueeze(y, -1);
+  Tensor up = p == 2 ? diff : sign(diff);
+  if (std::isinf(p)) up = mul(up, to(eq(abs(diff), at), diff->dtype));
+  Tensor g = unsqueeze(grad, -1);
+  if (p == 2) g = where(eq(at, Scalar(0)), Scalar(0.0), div(g, at));
+  return mul(g, up);
+}
+
+// The row numbers of all pairs: (0, 1), (0, 2), ..., (1, 2), ...
+std::pair<Tensor, Tensor> pairs_of(const Tensor& x) {
+  const int64_t n = x->shape[0];
+  IntList first, second;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = i + 1; j < n; ++j) {
+      first.push_back(i);
+      second.push_back(j);
+    }
+  const auto tensor = [&](const IntList& at) {
+    return from_host(at.data(), {static_cast<int64_t>(at.size())}, DType::Int64,
+                     x->storage->device);
+  };
+  return {tensor(first), tensor(second)};
+}
+Tensor differences(const Tensor& x, const std::pair<Tensor, Tensor>& pairs) {
+  return sub(ops::widened(index_select(x, 0, pairs.first)),
+             ops::widened(index_select(x, 0, pairs.second)));
+}
+
+// x1 [batch, p, m], x2 [batch, r, m].
+Tensor distances_between(const Tensor& x1, const Tensor& x2, double p) {
+  Tensor y;
+  {
+    NoGrad off;
+    y = distances(x1, x2, p, false);
+  }
+  if (autograd::wanted({x1, x2}))
+    autograd::attach(
+        "cdist", {y}, {x1, x2}, {Saved(x1), Saved(x2), Saved(y, true)},
+        [p](const Context& c) -> Grads {
+          if (!c.grad().defined()) return Grads(2);
+          const Tensor x1 = c.saved(0), x2 = c.saved(1), y = c.saved(2), g = c.grad();
+          if (autograd::wanted({g, x1, x2})) {  // a second derivative is asked for
+            const Tensor each = slopes(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), g, y, p);
+            return {sum(each, IntList{-2}), neg(sum(each, IntList{-3}))};
+          }
+          Grads out(2);
+          if (c.needs(0)) out[0] = distances_backward(x1, x2, g, y, p, false);
+          if (c.needs(1))
+            out[1] = distances_backward(x2, x1, transpose(g, 1, 2), transpose(y, 1, 2), p, false);
+          return out;
+        });
+  return y;
+}
+
+}  // namespace
+
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
   PF_AUTOCAST("cdist", Raise, cdist, x1, x2, p);
   ops::check_floating(x1, "cdist", "x1");
@@ -45,7 +137,29 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
            ShapeError, "cdist", "got ", x1->shape, " and ", x2->shape,
            "; expected [..., P, M] and [..., R, M]; reshape one of them");
   PF_CHECK(p >= 0, ValueError, "cdist", "got p ", p, "; expected at least 0; pass p=2");
-  return norm(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p, IntList{-1});
+  if (!has_kernel(p)) {
+    const Tensor d = sub(ops::widened(unsqueeze(x1, -2)), ops::widened(unsqueeze(x2, -3)));
+    return to(norm(d, p, IntList{-1}), promote(x1->dtype, x2->dtype));
+  }
+  ops::check_device(x1, x2, "cdist");
+  const auto batch_of = [](const Tensor& t) {
+    Dims d = t->shape;
+    d.resize(d.size() - 2);
+    return d;
+  };
+  const Dims batch = broadcast_shapes(batch_of(x1), batch_of(x2), "cdist");
+  const int64_t m = x1->shape.back(), rows = x1->shape[x1->shape.size() - 2],
+                n = x2->shape[x2->shape.size() - 2];
+  const DType dtype = promote(x1->dtype, x2->dtype);
+  const auto flat = [&](const Tensor& t, int64_t count) {
+    IntList size = batch.vec();
+    size.insert(size.end(), {count, m});
+    return reshape(expand(to(t, dtype), size), {numel(batch), count, m});
+  };
+  const Tensor y = distances_between(flat(x1, rows), flat(x2, n), p);
+  IntList size = batch.vec();
+  size.insert(size.end(), {rows, n});
+  return reshape(y, size);
 }
 
 Tensor pdist(const Tensor& x, double p) {
@@ -53,19 +167,31 @@ Tensor pdist(const Tensor& x, double p) {
   ops::check_floating(x, "pdist");
   PF_CHECK(x->shape.size() == 2, ShapeError, "pdist", "got shape ", x->shape,
            "; expected a matrix whose rows are points; reshape it");
-  IntList first, second;
-  const int64_t n = x->shape[0];
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = i + 1; j < n; ++j) {
-      first.push_back(i);
-      second.push_back(j);
-    }
-  const auto rows = [&](const IntList& at) {
-    return index_select(
-        x, 0,
-        from_host(at.data(), {static_cast<int64_t>(at.size())}, DType::Int64, x->storage->device));
-  };
-  return norm(sub(rows(first), rows(second)), p, IntList{-1});
+  PF_CHECK(p >= 0, ValueError, "pdist", "got p ", p, "; expected at least 0; pass p=2");
+  if (!has_kernel(p)) return to(norm(differences(x, pairs_of(x)), p, IntList{-1}), x->dtype);
+  Tensor y;
+  {
+    NoGrad off;
+    const Tensor points = unsqueeze(x, 0);
+    y = distances(points, points, p, true);
+  }
+  if (autograd::wanted({x}))
+    autograd::attach("pdist", {y}, {x}, {Saved(x), Saved(y, true)}, [p](const Context& c) -> Grads {
+      if (!c.grad().defined()) return Grads(1);
+      const Tensor x = c.saved(0), y = c.saved(1), g = c.grad();
+      if (autograd::wanted({g, x})) {
+        const auto [first, second] = pairs_of(x);
+        const Tensor each = slopes(differences(x, {first, second}), g, y, p);
+        const auto at = [&](const Tensor& rows) {
+          return expand(unsqueeze(rows, 1), each->shape.vec());
+        };
+        const Tensor up = scatter_add(zeros_like(x), 0, at(first), each);
+        return {scatter_add(up, 0, at(second), neg(each))};
+      }
+      const Tensor points = unsqueeze(x, 0);
+      return {squeeze(distances_backward(points, points, g, y, p, true), 0)};
+    });
+  return y;
 }
 
 Tensor dist(const Tensor& x, const Tensor& y, double p) {

@@ -85,9 +85,15 @@ Tensor multi_dot(const TensorList& factors) {
   PF_AUTOCAST("multi_dot", Lower, multi_dot, factors);
   PF_CHECK(factors.size() >= 2, ValueError, "linalg.multi_dot", "got ", factors.size(),
            " tensors; expected at least two; pass the factors");
-  Tensor r = factors[0];
-  for (size_t i = 1; i < factors.size(); ++i) r = matmul(r, factors[i]);
-  return r;
+  for (size_t i = 0; i < factors.size(); ++i) {
+    ops::check_defined(factors[i], "linalg.multi_dot", "factor");
+    const int n = factors[i]->shape.size();
+    const bool end = i == 0 || i + 1 == factors.size();
+    PF_CHECK(n == 2 || (end && n == 1), ShapeError, "linalg.multi_dot", "got shape ",
+             factors[i]->shape, " as factor ", i,
+             "; expected matrices; the first and the last may be vectors");
+  }
+  return product_of_all(factors);
 }
 
 // Names begin with linalg_; pyflame/linalg.py takes that away.

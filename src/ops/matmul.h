@@ -31,6 +31,9 @@ Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim);
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim);
 Tensor matrix_power(const Tensor& t, int64_t n);
 Tensor chain_matmul(const std::vector<Tensor>& matrices);
+// Of at least one matrix, in the order of the fewest multiplications; the first and the last may be
+// vectors.
+Tensor product_of_all(const std::vector<Tensor>& factors);
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int64_t>& dims_a,
                  const std::vector<int64_t>& dims_b);
 

@@ -1,5 +1,7 @@
 // Products that are compositions of others: of vectors, Kronecker, bilinear, sums of batches.
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "core/tensor_impl.h"
 #include "ops/autocast.h"
@@ -122,13 +124,50 @@ Tensor matrix_power(const Tensor& t, int64_t n) {
   }
 }
 
+Tensor product_of_all(const TensorList& factors) {
+  const size_t n = factors.size();
+  if (n == 1) return factors[0];
+  TensorList m = factors;
+  const bool row = m[0]->shape.size() == 1, column = m[n - 1]->shape.size() == 1;
+  if (row) m[0] = unsqueeze(m[0], 0);
+  if (column) m[n - 1] = unsqueeze(m[n - 1], 1);
+  const auto size = [&](size_t i) {
+    return static_cast<double>(i < n ? m[i]->shape[0] : m[n - 1]->shape[1]);
+  };
+  // The cheapest product of the factors [i, j), and where it is cut: best[i * (n + 1) + j].
+  struct Best {
+    double cost = 0;
+    size_t cut = 0;
+  };
+  std::vector<Best> best((n + 1) * (n + 1));
+  for (size_t length = 2; length <= n; ++length)
+    for (size_t i = 0; i + length <= n; ++i) {
+      Best& b = best[i * (n + 1) + i + length];
+      b.cost = std::numeric_limits<double>::infinity();
+      for (size_t cut = i + 1; cut < i + length; ++cut) {
+        const double cost = best[i * (n + 1) + cut].cost + best[cut * (n + 1) + i + length].cost +
+                            size(i) * size(cut) * size(i + length);
+        if (cost < b.cost) b = {cost, cut};
+      }
+    }
+  const auto multiply = [&](const auto& self, size_t i, size_t j) -> Tensor {
+    if (j - i == 1) return m[i];
+    const size_t cut = best[i * (n + 1) + j].cut;
+    return matmul(self(self, i, cut), self(self, cut, j));
+  };
+  Tensor r = multiply(multiply, 0, n);
+  if (column) r = squeeze(r, 1);
+  return row ? squeeze(r, 0) : r;
+}
+
 Tensor chain_matmul(const TensorList& matrices) {
   PF_AUTOCAST("chain_matmul", Lower, chain_matmul, matrices);
   PF_CHECK(!matrices.empty(), ValueError, "chain_matmul",
            "got no matrices; expected at least one; pass the factors");
-  Tensor r = matrices[0];
-  for (size_t i = 1; i < matrices.size(); ++i) r = mm(r, matrices[i]);
-  return r;
+  for (const Tensor& m : matrices)
+    PF_CHECK(m.defined() && m->shape.size() == 2, ShapeError, "chain_matmul", "got ",
+             m.defined() ? m->shape : Dims{}, "; expected matrices; reshape them");
+  return product_of_all(matrices);
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {

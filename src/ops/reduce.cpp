@@ -450,16 +450,7 @@ std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
   check_not_empty(x, p, "median");
   if (x->shape.empty()) return {clone(x), zeros({}, DType::Int64, x->storage->device)};
   const int d = wrap_dim(dim, x->shape.size(), "median");
-  Tensor i;
-  {
-    NoGrad off;
-    auto [values, order] = sort(x, d);
-    i = narrow(order, d, (p.count - 1) / 2, 1);
-    if (is_float(x->dtype)) {  // NaN is sorted to the end; the first one is the median then
-      const Tensor last = narrow(values, d, p.count - 1, 1);
-      i = where(ne(last, last), argmax(x, d, true), i);
-    }
-  }
+  const Tensor i = ops::nth_index(x, d, ops::Nth::Median);
   const Tensor v = gather(x, d, i);
   return keepdim ? std::pair{v, i} : std::pair{squeeze(v, d), squeeze(i, d)};
 }

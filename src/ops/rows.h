@@ -55,6 +55,12 @@ Tensor shared_evenly(const char* op, const Tensor& y, const Tensor& x);  // redu
 // `y` is made of steps of x: differentiable, with zeros.
 Tensor without_slope(const char* op, const Tensor& y, const Tensor& x);
 
+// Which element of a row is looked for, in the order of sort; the numbers are attributes of kernels.
+enum class Nth : int64_t { Smallest = 0, Median = 1, NanMedian = 2 };
+// The position along `dim` of the element with `number` smaller ones before it, or of a median
+// (the lower one; Median: the first NaN if there is one). Size 1 along `dim`.  sort.cpp
+Tensor nth_index(const Tensor&, int dim, Nth, int64_t number = 0);
+
 // How a loss is reduced; the numbers are attributes of kernels.
 enum class Reduction : int64_t { None = 0, Mean = 1, Sum = 2 };
 Reduction reduction_from(std::string_view name, const char* op);

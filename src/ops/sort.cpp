@@ -3,6 +3,7 @@
 
 #include "ops/general.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 
 namespace pyflame {
 
@@ -75,6 +76,16 @@ std::pair<Tensor, Tensor> topk(const Tensor& t, int64_t k, int64_t dim, bool lar
   return {values, indices};
 }
 
+Tensor ops::nth_index(const Tensor& t, int dim, Nth which, int64_t number) {
+  static const Kernel kernel{"nth"};
+  Dims shape = t->shape;
+  shape[dim] = 1;
+  Tensor at = make_tensor(shape, DType::Int64, t->storage->device);
+  if (at->numel > 0)
+    engine::call(kernel, {at}, {t}, {int64_t{dim}, static_cast<int64_t>(which), number});
+  return at;
+}
+
 static std::pair<Tensor, Tensor> kthvalue(const Tensor& t, int64_t k, int64_t dim, bool keepdim) {
   check_sortable(t, "kthvalue");
   const int d = wrap_dim(dim, t->shape.size(), "kthvalue");
@@ -82,11 +93,10 @@ static std::pair<Tensor, Tensor> kthvalue(const Tensor& t, int64_t k, int64_t di
   PF_CHECK(k >= 1 && k <= n, ValueError, "kthvalue", "got k ", k, " for dimension ", d,
            " of shape ", t->shape, "; expected 1 <= k <= ", n, "; correct it");
   if (t->shape.empty()) return scalar_result(t);
-  auto [values, indices] = topk(t, k, d, false, true);
-  values = slice(values, d, k - 1, k);
-  indices = slice(indices, d, k - 1, k);
-  if (keepdim) return {values, indices};
-  return {squeeze(values, d), squeeze(indices, d)};
+  const Tensor at = ops::nth_index(t, d, ops::Nth::Smallest, k - 1);
+  const Tensor value = gather(t, d, at);
+  if (keepdim) return {value, at};
+  return {squeeze(value, d), squeeze(at, d)};
 }
 
 static Tensor msort(const Tensor& t) {

@@ -118,29 +118,6 @@ Tensor lgamma_of(const Tensor& x) {
   return where(isinf(x), Scalar(kInf), y);
 }
 
-// Giles' approximation, good to seven digits where 1 - |x| > 1e-7, then Newton's method: on erf in
-// the middle, on log(erfc) in the tails, where erf is 1.
-Tensor erfinv_of(const Tensor& x) {
-  const Tensor a = abs(x), q = rsub(a, Scalar(1.0));
-  const Tensor w = neg(log(mul(q, add(a, Scalar(1.0)))));
-  const Tensor middle = polynomial(
-      sub(w, Scalar(2.5)), {1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087,
-                            -4.39150654e-06, -3.5233877e-06, 3.43273939e-07, 2.81022636e-08});
-  const Tensor tail =
-      polynomial(sub(sqrt(w), Scalar(3.0)),
-                 {2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773,
-                  -0.00367342844, 0.00134934322, 0.000100950558, -0.000200214257});
-  Tensor y = mul(a, where(lt(w, Scalar(5.0)), middle, tail));
-  const Tensor middle_part = lt(a, Scalar(0.5));
-  for (int i = 0; i < 4; ++i) {
-    const Tensor rest = erfc(y);
-    const Tensor miss = where(middle_part, sub(erf(y), a), mul(neg(log(div(rest, q))), rest));
-    y = sub(y, div(miss, mul(exp(neg(square(y))), Scalar(1.12837916709551257390))));
-  }
-  y = where(eq(a, Scalar(1.0)), Scalar(kInf), y);
-  return where(eq(x, Scalar(0.0)), x, copysign(y, x));
-}
-
 }  // namespace
 
 Tensor lgamma(const Tensor& x) {
@@ -216,12 +193,6 @@ Tensor polygamma(int64_t n, const Tensor& x) {
       x, "polygamma", [n](const Tensor& t) { return polygamma_of(t, n); },
       [n](const Tensor& t) { return polygamma(n + 1, t); });
 }
-Tensor erfinv(const Tensor& x) {
-  PF_AUTOCAST("erfinv", Raise, erfinv, x);
-  return special(x, "erfinv", erfinv_of, [](const Tensor& t) {
-    return mul(exp(square(erfinv(t))), Scalar(0.88622692545275801365));
-  });
-}
 
 namespace {
 
@@ -233,9 +204,6 @@ Tensor digamma_(Tensor x) {
 }
 Tensor polygamma_(Tensor x, int64_t n) {
   return ops::replaced(x, "polygamma_", [n](const Tensor& t) { return polygamma(n, t); });
-}
-Tensor erfinv_(Tensor x) {
-  return ops::replaced(x, "erfinv_", [](const Tensor& t) { return erfinv(t); });
 }
 
 const ops::Family kSpecialFunctions("special functions", [](ops::Family& f) {
@@ -249,11 +217,8 @@ const ops::Family kSpecialFunctions("special functions", [](ops::Family& f) {
   f.op(+[](const Tensor& x, int64_t n) { return polygamma(n, x); },
        {"polygamma(Tensor input, int n) -> Tensor", "The n-th derivative of digamma.", kMethod});
   f.op(&polygamma_, {"polygamma_(Tensor input, int n) -> Tensor", "In-place polygamma.", kMethod});
-  f.op(&erfinv, {"erfinv(Tensor input) -> Tensor",
-                 "The inverse of erf: inf at 1, -inf at -1, NaN outside."});
   f.op(&lgamma_, {"lgamma_(Tensor input) -> Tensor", "In-place lgamma.", kMethod});
   f.op(&digamma_, {"digamma_(Tensor input) -> Tensor", "In-place digamma.", kMethod});
-  f.op(&erfinv_, {"erfinv_(Tensor input) -> Tensor", "In-place erfinv.", kMethod});
 });
 
 }  // namespace

@@ -145,14 +145,7 @@ std::pair<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) 
   const int d = wrap_dim(dim, x->shape.size(), "nanmedian");
   PF_CHECK(x->shape[d] > 0, ShapeError, "nanmedian", "got shape ", x->shape, " and dim ", dim,
            "; expected at least one element along it; check the sizes first");
-  Tensor at;
-  {
-    NoGrad off;
-    const Tensor order = argsort(x, d);
-    const Tensor count = sum(logical_not(nan_mask(x)), IntList{d}, true);
-    const Tensor middle = clamp(floor_divide(sub(count, Scalar(1)), Scalar(2)), Scalar(0), {});
-    at = gather(order, d, middle);
-  }
+  const Tensor at = ops::nth_index(x, d, ops::Nth::NanMedian);
   const Tensor v = gather(x, d, at);
   return keepdim ? std::pair{v, at} : std::pair{squeeze(v, d), squeeze(at, d)};
 }

@@ -329,3 +329,32 @@ def test_errors_say_what_to_do():
         pf.mm(pf.zeros(2, 3, 4), pf.zeros(4, 5))
     with pytest.raises(pf.DTypeError):
         pf.zeros(2, 2, dtype=pf.bool) @ pf.zeros(2, 2, dtype=pf.bool)
+
+
+@pytest.mark.parametrize("sizes", [(5, 1, 7, 2, 9), (40, 3, 50, 2, 60, 1), (3, 4)])
+@pytest.mark.parametrize("ends", ["matrices", "row", "column", "both"])
+def test_products_of_many_in_the_cheapest_order(sizes, ends):
+    rng = np.random.default_rng(1)
+    a = [rng.standard_normal((m, n)) for m, n in zip(sizes, sizes[1:])]
+    if ends != "matrices" and len(a) == 1:
+        return
+    if ends in ("row", "both"):
+        a[0] = a[0][0]
+    if ends in ("column", "both"):
+        a[-1] = a[-1][:, 0]
+    if len(a) > 1:
+        got = pf.linalg.multi_dot([pf.tensor(x) for x in a]).cpu().numpy()
+        np.testing.assert_allclose(got, np.linalg.multi_dot(a), rtol=1e-12)
+    if ends == "matrices":
+        want = a[0]
+        for x in a[1:]:
+            want = want @ x
+        got = pf.chain_matmul(*[pf.tensor(x) for x in a]).cpu().numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_product_of_many_refuses_what_is_no_matrix():
+    with pytest.raises(pf.ShapeError, match="expected matrices"):
+        pf.linalg.multi_dot([pf.ones(2, 2), pf.ones(2), pf.ones(2, 2)])
+    with pytest.raises(pf.ShapeError, match="expected matrices"):
+        pf.chain_matmul(pf.ones(2, 2), pf.ones(2))

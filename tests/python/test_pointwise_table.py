@@ -379,3 +379,26 @@ def test_define():
         pf.ops.define("broken_for_test", "x * foo(x)")
     with pytest.raises(pf.ValueError, match="defined already"):
         pf.ops.define("swish_for_test", "x + 1")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_remainders_are_exact(dtype):
+    """fmod, remainder and floor_divide of pairs whose quotients lie on or beside whole numbers."""
+    rng = np.random.default_rng(3)
+    n = 20_000
+    b = (rng.standard_normal(n) * 10.0 ** rng.integers(-30, 30, n)).astype(dtype)
+    whole = rng.integers(-(2**20), 2**20, n) * 2.0 ** rng.integers(-10, 10, n)
+    with np.errstate(all="ignore"):
+        a = (b * np.trunc(whole)).astype(dtype)
+        a = np.where(rng.random(n) < 0.3, np.nextafter(a, rng.choice([-np.inf, np.inf], n)), a)
+        a = np.where(rng.random(n) < 0.2, rng.standard_normal(n), a).astype(dtype)
+        special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -3.0, 5e-324, 1e300, -1e-300]
+        pairs = np.array([(x, y) for x in special for y in special]).astype(dtype)
+        a, b = np.r_[a, pairs[:, 0]], np.r_[b, pairs[:, 1]]
+        x, y = pf.tensor(a), pf.tensor(b)
+        for name in ("fmod", "remainder", "floor_divide"):
+            got = getattr(pf, name)(x, y).cpu().numpy()
+            want = getattr(np, name)(a, b)
+            np.testing.assert_array_equal(got, want, err_msg=name)
+            if name == "fmod":
+                np.testing.assert_array_equal(np.signbit(got), np.signbit(want))

@@ -179,3 +179,11 @@ def test_normal_of_tensors():
     np.testing.assert_allclose(z.mean(0), [0, 100], atol=0.1)
     np.testing.assert_allclose(z.std(0), [1, 2], atol=0.1)
     assert tuple(pf.normal(0.0, 1.0, (2, 3)).shape) == (2, 3)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 48, 49, 700, 5001, 100_003])
+def test_permutations_hold_each_number_once(n):
+    p = pf.randperm(n)
+    same(np.sort(p.cpu().numpy()), np.arange(n))
+    if n > 100:  # no part of it stays where it was
+        assert abs(np.corrcoef(p.cpu().numpy(), np.arange(n))[0, 1]) < 5 / n**0.5

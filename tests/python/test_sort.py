@@ -117,3 +117,35 @@ def test_unique_slices(dim):
     same(got[1], want[1].ravel())
     same(got[2], want[2])
     assert tuple(pf.unique(pf.zeros(0, 3), dim=0).shape) == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("shape,dim", [((9,), 0), ((4, 7), 0), ((3, 2600), 1), ((9001,), 0)])
+def test_one_of_each_row(dtype, shape, dim):
+    """kthvalue, median and nanmedian take the element that a stable sort puts there."""
+    a = (RNG.standard_normal(shape) * 20).astype(dtype)
+    n, order = shape[dim], np.argsort(a, dim, kind="stable")
+    for t in layouts(a):
+        for k in sorted({1, 2, n // 3, n - 1, n}):
+            values, indices = t.kthvalue(k, dim)
+            same(indices, np.take(order, k - 1, dim))
+            same(values, np.take(np.sort(a, dim), k - 1, dim))
+        for name in ("median", "nanmedian"):
+            values, indices = getattr(t, name)(dim)
+            same(indices, np.take(order, (n - 1) // 2, dim))
+            same(values, np.take(np.sort(a, dim), (n - 1) // 2, dim))
+
+
+@pytest.mark.parametrize("n", [6, 9000])
+def test_one_of_each_row_with_nan(n):
+    a = RNG.standard_normal((3, n)).astype(np.float32)
+    a[1, [2, 4]] = np.nan
+    a[2] = np.nan
+    t = pf.tensor(a)
+    values, indices = t.median(1)
+    assert np.isnan(values.cpu().numpy()[1:]).all() and indices.tolist()[1:] == [2, 0]
+    values, indices = t.nanmedian(1)
+    keep = np.flatnonzero(~np.isnan(a[1]))
+    want = keep[np.argsort(a[1, keep], kind="stable")[(keep.size - 1) // 2]]
+    assert indices.tolist()[1:] == [want, 0] and values.tolist()[1] == a[1, want]
+    same(t.kthvalue(n, 1).indices, [np.argmax(a[0]), 4, n - 1])

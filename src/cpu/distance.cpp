@@ -1,0 +1,280 @@
+// Distances between all pairs of rows, and their gradient, for the norms 0, 1, 2 and inf. The
+// differences are never in memory: rows of one operand stand across lanes, 16 floats or 8 doubles,
+// and a few rows of the other pass over them. Terms of a sum are added in their order, in chunks of
+// 256 whose sums are added in theirs.
+#include "cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/distance.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "cpu/kernel.h"
+#include "cpu/rows-inl.h"
+#include "cpu/threads.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::HWY_NAMESPACE {
+namespace {
+
+enum Norm { kZero, kOne, kTwo, kInf };
+constexpr int64_t kChunk = 256;
+
+template <class F>
+void WithNorm(double p, F&& fn) {
+  if (p == 0) return fn.template operator()<kZero>();
+  if (p == 1) return fn.template operator()<kOne>();
+  if (p == 2) return fn.template operator()<kTwo>();
+  fn.template operator()<kInf>();
+}
+
+// NaN if either is.
+template <class T>
+HWY_INLINE Wide<T> Larger(const Wide<T>& a, const Wide<T>& b) {
+  return Choose(NotEqual(a, a), a, Choose(NotEqual(b, b), b, WMax(a, b)));
+}
+template <Norm kNorm, class T>
+HWY_INLINE Wide<T> Join(const Wide<T>& sum, const Wide<T>& term) {
+  if constexpr (kNorm == kInf)
+    return Larger(sum, term);
+  else
+    return sum + term;
+}
+template <Norm kNorm, class T>
+HWY_INLINE Wide<T> Add(const Wide<T>& sum, const Wide<T>& d) {
+  if constexpr (kNorm == kZero)
+    return sum + Choose(NotEqual(d, Fill(T(0))), Fill(T(1)), Fill(T(0)));
+  else if constexpr (kNorm == kOne)
+    return sum + WAbs(d);
+  else if constexpr (kNorm == kTwo)
+    return Fma(d, d, sum);
+  else
+    return Larger(sum, WAbs(d));
+}
+
+// Where the distance of rows i and j stands: a matrix with any strides, or, of a triangle of which
+// only j > i is kept, one row of it after the other.
+struct Pairs {
+  int64_t row_step, step;  // of the matrix
+  int64_t triangle;        // rows and columns of it, 0 for a matrix
+  HWY_INLINE int64_t at(int64_t i, int64_t j) const {
+    if (triangle == 0) return i * row_step + j * step;
+    const int64_t low = i < j ? i : j, high = i < j ? j : i;
+    return (low * (2 * triangle - low - 1) / 2 + high - low - 1) * step;
+  }
+};
+
+// kRows rows of x over one panel: sums[r * lanes], continued.
+template <Norm kNorm, int kRows, class T, class S>
+HWY_INLINE void AddRows(const S* x, int64_t stride, const T* panel, int64_t k, T* sums) {
+  constexpr int64_t W = Wide<T>::kLanes;
+  Wide<T> a0 = Fill(T(0)), a1 = a0, a2 = a0, a3 = a0;
+  for (int64_t c = 0; c < k; ++c) {
+    const Wide<T> y = Load(panel + c * W);
+    a0 = Add<kNorm>(a0, Fill(static_cast<T>(ToCompute(x[c]))) - y);
+    if constexpr (kRows == 4) {
+      a1 = Add<kNorm>(a1, Fill(static_cast<T>(ToCompute(x[stride + c]))) - y);
+      a2 = Add<kNorm>(a2, Fill(static_cast<T>(ToCompute(x[2 * stride + c]))) - y);
+      a3 = Add<kNorm>(a3, Fill(static_cast<T>(ToCompute(x[3 * stride + c]))) - y);
+    }
+  }
+  Store(Join<kNorm>(Load(sums), a0), sums);
+  if constexpr (kRows == 4) {
+    Store(Join<kNorm>(Load(sums + W), a1), sums + W);
+    Store(Join<kNorm>(Load(sums + 2 * W), a2), sums + 2 * W);
+    Store(Join<kNorm>(Load(sums + 3 * W), a3), sums + 3 * W);
+  }
+}
+
+// Distances of the rows [begin, end) of x, each of m elements, from the n rows of y.
+template <Norm kNorm, class S>
+void DistancesOf(const S* x, const S* y, S* out, const Pairs& to, int64_t begin, int64_t end,
+                 int64_t n, int64_t m) {
+  using T = ComputeOf<S>;
+  constexpr int64_t W = Wide<T>::kLanes;
+  Scratch<T> panel((m < kChunk ? m : kChunk) * W), sums((end - begin) * W);
+  alignas(64) S row[W];
+  for (int64_t j = to.triangle ? begin / W * W : 0; j < n; j += W) {
+    const int64_t width = n - j < W ? n - j : W;
+    for (int64_t i = 0; i < (end - begin) * W; i += W) Store(Fill(T(0)), sums.get() + i);
+    for (int64_t c = 0; c < m; c += kChunk) {
+      const int64_t k = m - c < kChunk ? m - c : kChunk;
+      for (int64_t w = 0; w < W; ++w) {
+        const S* from = y + (j + (w < width ? w : 0)) * m + c;
+        for (int64_t q = 0; q < k; ++q) panel.get()[q * W + w] = static_cast<T>(ToCompute(from[q]));
+      }
+      int64_t i = begin;
+      for (; i + 4 <= end; i += 4)
+        AddRows<kNorm, 4>(x + i * m + c, m, panel.get(), k, sums.get() + (i - begin) * W);
+      for (; i < end; ++i)
+        AddRows<kNorm, 1>(x + i * m + c, m, panel.get(), k, sums.get() + (i - begin) * W);
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      Wide<T> d = Load(sums.get() + (i - begin) * W);
+      if constexpr (kNorm == kTwo) d = WSqrt(d);
+      if (width == W && to.step == 1 && to.triangle == 0) {
+        Store(d, out + to.at(i, j));
+        continue;
+      }
+      Store(d, row);
+      for (int64_t w = 0; w < width; ++w)
+        if (to.triangle == 0 || j + w > i) out[to.at(i, j + w)] = row[w];
+    }
+  }
+}
+
+template <Norm kNorm, class T>
+HWY_INLINE Wide<T> Slope(const Wide<T>& sum, const Wide<T>& diff, T weight, T distance) {
+  const Wide<T> w = Fill(weight), zero = Fill(T(0));
+  if constexpr (kNorm == kTwo) {
+    return Fma(w, diff, sum);
+  } else {
+    Wide<T> term =
+        Choose(GreaterThan(diff, zero), w, Choose(GreaterThan(zero, diff), zero - w, zero * diff));
+    if constexpr (kNorm == kInf) term = Choose(NotEqual(WAbs(diff), Fill(distance)), zero, term);
+    return sum + term;
+  }
+}
+// kWide vectors of a row of x over k rows of y: sums, continued. Neighbouring rows of y go to
+// separate sums, so that one need not wait for the other.
+template <Norm kNorm, int kWide, class T>
+HWY_INLINE void AddSlopes(const T* x, const T* y, int64_t step, const T* weight, const T* distance,
+                          int64_t k, T* sums) {
+  constexpr int64_t W = Wide<T>::kLanes, kNext = (kWide - 1) * W;
+  const Wide<T> x0 = Load(x), x1 = Load(x + kNext);
+  Wide<T> a0 = Fill(T(0)), a1 = a0, b0 = a0, b1 = a0;
+  int64_t q = 0;
+  for (; q + 2 <= k; q += 2) {
+    const T* row = y + q * step;
+    a0 = Slope<kNorm>(a0, x0 - Load(row), weight[q], distance[q]);
+    b0 = Slope<kNorm>(b0, x0 - Load(row + step), weight[q + 1], distance[q + 1]);
+    if constexpr (kWide == 2) {
+      a1 = Slope<kNorm>(a1, x1 - Load(row + kNext), weight[q], distance[q]);
+      b1 = Slope<kNorm>(b1, x1 - Load(row + step + kNext), weight[q + 1], distance[q + 1]);
+    }
+  }
+  if (q < k) {
+    a0 = Slope<kNorm>(a0, x0 - Load(y + q * step), weight[q], distance[q]);
+    if constexpr (kWide == 2)
+      a1 = Slope<kNorm>(a1, x1 - Load(y + q * step + kNext), weight[q], distance[q]);
+  }
+  Store(Load(sums) + (a0 + b0), sums);
+  if constexpr (kWide == 2) Store(Load(sums + kNext) + (a1 + b1), sums + kNext);
+}
+
+// The gradient of row i of x: sum over j of g[i, j] * (the slope of the distance at x[i] - y[j]).
+// y: n rows, padded to `padded` elements each; sums: `padded` zeros.
+template <Norm kNorm, class T, class S>
+void SlopesOf(const T* x, const T* y, const S* g, const S* d, const Pairs& gp, const Pairs& dp,
+              int64_t i, int64_t n, int64_t padded, T* sums) {
+  constexpr int64_t W = Wide<T>::kLanes;
+  alignas(64) T weight[kChunk], distance[kChunk];
+  for (int64_t c = 0; c < n; c += kChunk) {
+    const int64_t k = n - c < kChunk ? n - c : kChunk;
+    for (int64_t q = 0; q < k; ++q) {
+      if (gp.triangle && c + q == i) {
+        weight[q] = distance[q] = T(0);
+        continue;
+      }
+      const T grad = static_cast<T>(ToCompute(g[gp.at(i, c + q)]));
+      const T far = static_cast<T>(ToCompute(d[dp.at(i, c + q)]));
+      weight[q] = kNorm == kTwo ? (far == T(0) ? T(0) : grad / far) : grad;
+      distance[q] = far;
+    }
+    int64_t p = 0;
+    for (; p + 2 * W <= padded; p += 2 * W)
+      AddSlopes<kNorm, 2>(x + p, y + c * padded + p, padded, weight, distance, k, sums + p);
+    if (p < padded)
+      AddSlopes<kNorm, 1>(x + p, y + c * padded + p, padded, weight, distance, k, sums + p);
+  }
+}
+
+// out; x1 [batch, p, m], x2 [batch, r, m], contiguous. out [batch, p, r], or one dimension for the
+// triangle of one operand. attrs: p of the norm, triangle.
+void Distances(const KernelArgs& a) {
+  const pf_tensor &out = a.tensor(0), &x1 = a.tensor(1), &x2 = a.tensor(2);
+  const int64_t batch = x1.shape[0], rows = x1.shape[1], m = x1.shape[2], n = x2.shape[1];
+  const bool triangle = a.i(1) != 0;
+  const Pairs to = triangle ? Pairs{0, out.strides[0], rows} : Pairs{n, 1, 0};
+  constexpr int64_t kBlock = 64;  // rows that share a panel
+  const int64_t blocks = (rows + kBlock - 1) / kBlock;
+  const int64_t work = kBlock * n * (m + 8);
+  WithNorm(a.f(0), [&]<Norm kNorm>() {
+    dispatch_float(a.dtype(1), [&]<class S>() {
+      parallel_for(batch * blocks, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1),
+                   [&](int64_t b, int64_t e) {
+                     for (; b < e; ++b) {
+                       const int64_t at = b / blocks, first = b % blocks * kBlock;
+                       const int64_t last = first + kBlock < rows ? first + kBlock : rows;
+                       DistancesOf<kNorm>(a.data<S>(1) + at * rows * m, a.data<S>(2) + at * n * m,
+                                          a.data<S>(0) + at * rows * n, to, first, last, n, m);
+                     }
+                   });
+    });
+  });
+}
+
+// dx [batch, p, m]; x1, x2 as above, gradient and distances [batch, p, r] with any strides, or the
+// triangle's. attrs as above.
+void DistancesBackward(const KernelArgs& a) {
+  const pf_tensor &x1 = a.tensor(1), &x2 = a.tensor(2), &g = a.tensor(3), &d = a.tensor(4);
+  const int64_t batch = x1.shape[0], rows = x1.shape[1], m = x1.shape[2], n = x2.shape[1];
+  const bool triangle = a.i(1) != 0;
+  const auto pairs = [&](const pf_tensor& t) {
+    return triangle ? Pairs{0, t.strides[0], rows} : Pairs{t.strides[1], t.strides[2], 0};
+  };
+  const Pairs gp = pairs(g), dp = pairs(d);
+  WithNorm(a.f(0), [&]<Norm kNorm>() {
+    dispatch_float(a.dtype(1), [&]<class S>() {
+      using T = ComputeOf<S>;
+      constexpr int64_t W = Wide<T>::kLanes;
+      const int64_t padded = (m + W - 1) / W * W;
+      Scratch<T> y(n * padded);
+      for (int64_t b = 0; b < batch; ++b) {
+        const auto widen = [&](const S* from, T* to) {
+          for (int64_t k = 0; k < padded; ++k)
+            to[k] = k < m ? static_cast<T>(ToCompute(from[k])) : T(0);
+        };
+        for (int64_t j = 0; j < n; ++j) widen(a.data<S>(2) + (b * n + j) * m, y.get() + j * padded);
+        const S* gb = a.data<S>(3) + (triangle ? 0 : b * g.strides[0]);
+        const S* db = a.data<S>(4) + (triangle ? 0 : b * d.strides[0]);
+        const int64_t work = n * (padded + 8);
+        parallel_for(rows, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1),
+                     [&](int64_t begin, int64_t end) {
+                       Scratch<T> x(padded), sums(padded);
+                       Scratch<S> last(padded);
+                       for (int64_t i = begin; i < end; ++i) {
+                         widen(a.data<S>(1) + (b * rows + i) * m, x.get());
+                         for (int64_t k = 0; k < padded; k += W) Store(Fill(T(0)), sums.get() + k);
+                         SlopesOf<kNorm>(x.get(), y.get(), gb, db, gp, dp, i, n, padded,
+                                         sums.get());
+                         for (int64_t k = 0; k < padded; k += W)
+                           Store(Load(sums.get() + k), last.get() + k);
+                         std::memcpy(a.data<S>(0) + (b * rows + i) * m, last.get(),
+                                     static_cast<size_t>(m) * sizeof(S));
+                       }
+                     });
+      }
+    });
+  });
+}
+
+}  // namespace
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace pyflame::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pyflame::cpu {
+HWY_EXPORT(Distances);
+HWY_EXPORT(DistancesBackward);
+namespace {
+void distances(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(Distances)(a);
+}
+void distances_backward(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(DistancesBackward)(a);
+}
+}  // namespace
+PF_CPU_KERNEL("distances", distances)
+PF_CPU_KERNEL("distances_backward", distances_backward)
+}  // namespace pyflame::cpu
+#endif  // HWY_ONCE

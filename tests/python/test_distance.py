@@ -1,0 +1,135 @@
+"""cdist and pdist: values, gradients and layouts against differences taken in float64."""
+
+import numpy as np
+import pytest
+from finite import check_grad, same
+
+import pyflame as pf
+from pyflame.nn import functional as F
+
+INF = float("inf")
+NORMS = [0.0, 1.0, 2.0, 2.5, INF]
+RNG = np.random.default_rng(5)
+
+
+def reference(a, b, p):
+    return np.linalg.norm(a[..., :, None, :] - b[..., None, :, :], p, axis=-1)
+
+
+def points(*shape):
+    """Some rows coincide, some differ in one coordinate."""
+    a = RNG.standard_normal(shape)
+    if len(shape) >= 2 and shape[-2] > 2 and shape[-1] > 0:
+        a[..., 1, :] = a[..., 0, :]
+        a[..., 2, 0] = a[..., 0, 0]
+    return a
+
+
+@pytest.mark.parametrize("p", NORMS)
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ((5, 3), (7, 3)),
+        ((1, 1), (1, 1)),
+        ((2, 67, 17), (2, 65, 17)),
+        ((2, 1, 9, 33), (3, 20, 33)),
+        ((4, 600), (33, 600)),
+        ((3, 0), (4, 0)),
+        ((0, 3), (4, 3)),
+    ],
+)
+def test_cdist(first, second, p):
+    a, b = points(*first), points(*second)
+    for dtype, tol in ((pf.float64, 1e-12), (pf.float32, 1e-5), (pf.bfloat16, 2e-2)):
+        x, y = pf.tensor(a).to(dtype), pf.tensor(b).to(dtype)
+        got = pf.cdist(x, y, p)
+        assert got.dtype == dtype
+        want = reference(x.double().cpu().numpy(), y.double().cpu().numpy(), p)
+        same(got.double(), want, rtol=tol, atol=tol)
+
+
+@pytest.mark.parametrize("p", NORMS)
+def test_gradients(p):
+    a, b = RNG.standard_normal((2, 5, 3)), RNG.standard_normal((2, 4, 3))
+    check_grad(lambda x, y: pf.cdist(x, y, p), a, b, tol=1e-5)
+    check_grad(lambda x: F.pdist(x, p), a[0], tol=1e-5)
+    # A broadcast operand gets the sum.
+    check_grad(lambda x, y: pf.cdist(x, y, p), a, b[0], tol=1e-5)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, INF])
+def test_second_derivatives(p):
+    a, b = RNG.standard_normal((4, 3)), RNG.standard_normal((5, 3))
+
+    def slope_of(distance):
+        def f(*given):
+            given = [t if t.requires_grad else t.detach().requires_grad_() for t in given]
+            (g,) = pf.autograd.grad(distance(*given).sin().sum(), given[0], create_graph=True)
+            return g
+
+        return f
+
+    check_grad(slope_of(lambda x, y: pf.cdist(x, y, p)), a, b, tol=1e-5)
+    check_grad(slope_of(lambda x: F.pdist(x, p)), a, tol=1e-5)
+
+
+@pytest.mark.parametrize("p", NORMS)
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 40, 70])
+def test_pdist_is_the_triangle_of_cdist(rows, p):
+    a = points(rows, 19)
+    i, j = np.triu_indices(rows, 1)
+    x, y = (pf.tensor(a, requires_grad=True) for _ in range(2))
+    close, all_pairs = F.pdist(x, p), pf.cdist(y, y, p)
+    same(close, reference(a, a, p)[i, j], rtol=1e-12, atol=1e-12)
+    weights = RNG.standard_normal(i.size)
+    square = np.zeros((rows, rows))
+    square[i, j] = weights
+    close.backward(pf.tensor(weights))
+    all_pairs.backward(pf.tensor(square))
+    same(x.grad, y.grad, rtol=1e-11, atol=1e-11)
+
+
+def test_layouts():
+    a, b = points(18, 7), points(12, 7)
+    x, y = pf.tensor(a.T.copy()).t(), pf.tensor(np.repeat(b, 2, axis=0))[::2]
+    same(pf.cdist(x, y), reference(a, b, 2), rtol=1e-12)
+    same(F.pdist(x), reference(a, a, 2)[np.triu_indices(18, 1)], rtol=1e-12)
+    one = pf.tensor(b[:1]).expand(5, 7)
+    same(pf.cdist(one, x, 1.0), reference(np.repeat(b[:1], 5, 0), a, 1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("p", NORMS)
+def test_special_values(p):
+    a = np.array([[0.0, 1], [np.nan, 0], [np.inf, 2], [-np.inf, 2], [1e200, 0]])
+    with np.errstate(all="ignore"):
+        want = reference(a, a, p)
+    same(pf.cdist(pf.tensor(a), pf.tensor(a), p), want, rtol=1e-12)
+    # Where points coincide, the gradient is 0 and not NaN.
+    x = pf.zeros(3, 4, requires_grad=True)
+    (pf.cdist(x, x, p).sum() + F.pdist(x, p).sum()).backward()
+    same(x.grad, np.zeros((3, 4)))
+
+
+@pytest.mark.cpu_only
+def test_threads_change_no_bit():
+    x, y = pf.randn(130, 300), pf.randn(70, 300)
+    g = pf.randn(130, 70)
+    before = pf.get_num_threads()
+    results = []
+    for threads in (1, 2, 3):
+        pf.set_num_threads(threads)
+        a = x.clone().requires_grad_()
+        d = pf.cdist(a, y)
+        d.backward(g)
+        results.append((d.detach().numpy().tobytes(), a.grad.numpy().tobytes()))
+    pf.set_num_threads(before)
+    assert results[0] == results[1] == results[2]
+
+
+def test_bad_arguments():
+    with pytest.raises(pf.ValueError, match="expected at least 0"):
+        pf.cdist(pf.ones(2, 3), pf.ones(2, 3), -1.0)
+    with pytest.raises(pf.ValueError, match="expected at least 0"):
+        F.pdist(pf.ones(2, 3), -1.0)
+    with pytest.raises(pf.ShapeError, match="matrix whose rows"):
+        F.pdist(pf.ones(2, 3, 4))
