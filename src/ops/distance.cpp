@@ -181,7 +181,7 @@ Tensor pdist(const Tensor& x, double p) {
       const Tensor x = c.saved(0), y = c.saved(1), g = c.grad();
       if (autograd::wanted({g, x})) {
         const auto [first, second] = pairs_of(x);
-        const Tensor each = slopes(differences(x, {first, second}), g, y, p);
+        const Tensor each = to(slopes(differences(x, {first, second}), g, y, p), x->dtype);
         const auto at = [&](const Tensor& rows) {
           return expand(unsqueeze(rows, 1), each->shape.vec());
         };
