@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds, tests and times on a machine with an NVIDIA GPU that reaches no package registry. What its
-# system lacks (Highway, oneDNN) comes as .deb files; Python has NumPy, nanobind, pytest, hypothesis,
-# SciPy and PyTorch there. Results go to files.
+# system lacks (Highway, oneDNN) comes as .deb files, and nanobind as its folder beside them; Python has
+# NumPy, pytest with xdist and timeout, hypothesis, SciPy and PyTorch there. Results go to files.
 # Usage: tools/gpu_machine.sh RESULTS DEBS [build] [cpu-suite] [gpu-suite] [sweep] [CASE of
 #        benchmarks/rocm_benchmark.py]...
 set -uo pipefail
@@ -11,7 +11,7 @@ shift 2
 mkdir -p "$results"
 root=$PWD/build/debs
 libraries=$root/usr/lib/x86_64-linux-gnu
-export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PYTHONPATH=$PWD/python
+export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PYTHONPATH=$debs:$PWD/python
 workers=$(($(nproc) - 1))
 
 build() {
