@@ -18,7 +18,7 @@ build() {
   mkdir -p "$root"
   for deb in "$debs"/*.deb; do dpkg -x "$deb" "$root" || return; done
   # A compiler with a static C++ library would give every plug-in a library of its own.
-  CXX=${CXX:-/usr/bin/g++} cmake --preset release --fresh -DPython_EXECUTABLE="$(command -v python3)" \
+  CXX=/usr/bin/g++ cmake --preset release --fresh -DPython_EXECUTABLE="$(command -v python3)" \
     -DHWY_INCLUDE_DIR="$root/usr/include" -DHWY_LIBRARY="$libraries/libhwy.so" \
     -DPYFLAME_USE_CUDA=ON -DPYFLAME_BUILD_EXAMPLES=OFF &&
     cmake --build build --target pyflame _C pyflame_cuda
