@@ -35,6 +35,10 @@ struct pf_norm_backward {
   pf_u32 unused;
 };
 
+// The origin is for numbers far from 0. 16 bits hold none that float32 could not take at once, and
+// the registers are few.
+constexpr bool ORIGIN = !PF_RMS && sizeof(T) > 2;
+
 // The rows of a block go to its groups in turn.
 PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
   PF_SHARED C room[2][PF_MAX_WARPS * 2];
@@ -70,6 +74,7 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
       if constexpr (!PF_RMS) {
         origin = pf_get_one<T>(r.x, row * r.vectors * V);
         mean = static_cast<const C*>(r.mean)[row];
+        if (!ORIGIN) mean += origin;
       }
       rstd = static_cast<const C*>(r.rstd)[row];
     }
@@ -83,18 +88,19 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
       gv[i] = g[i];
       xv[i] = x[i];
     }
-    const C first_x = origin, m = mean, s = rstd, shift = -mean * rstd;
+    const C first_x = ORIGIN ? origin : C(0), s = rstd, shift = -mean * rstd;
     fetch(row + groups);  // while this row is worked on
     C sums[2] = {C(0), C(0)};
     PF_UNROLL for (int i = 0; i < VECS; ++i) PF_UNROLL for (int j = 0; j < V; ++j) {
       const C h = gv[i].get(j) * w[i][j];  // 0 where there is nothing
       if constexpr (!PF_RMS) sums[0] += h;
-      sums[1] = pf_fma(h, PF_RMS ? xv[i].get(j) : (xv[i].get(j) - first_x) - m, sums[1]);
+      sums[1] =
+          pf_fma(h, PF_RMS ? xv[i].get(j) : pf_fma(xv[i].get(j) - first_x, s, shift), sums[1]);
     }
     pf_group_join<pf_plus>(sums, width, room[turn]);
     turn ^= 1;
     if (row >= end) continue;
-    const C c1 = sums[0] * scale, c2 = sums[1] * s * scale;
+    const C c1 = sums[0] * scale, c2 = (PF_RMS ? sums[1] * s : sums[1]) * scale;
     PF_UNROLL for (int i = 0; i < VECS; ++i) {
       const pf_i32 c = static_cast<pf_i32>(t + i * width);
       if (c >= vectors) continue;

@@ -41,7 +41,7 @@ inline Tensor dense(const Tensor& t) {
 // Sixteen-bit numbers are too coarse to calculate with: what takes several steps takes them in
 // float32, and rounds once at the end.
 inline bool is_narrow(const Tensor& t) {
-  return itemsize(t->dtype) < 4;
+  return is_float(t->dtype) && itemsize(t->dtype) < 4;
 }
 inline Tensor widened(const Tensor& t) {
   return is_narrow(t) ? to(t, DType::Float32) : t;

@@ -279,12 +279,18 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim) {
   }
   const auto [later, earlier] = neighbours(y, d);
   const auto [right, left] = neighbours(at, d - y->shape.size());
-  return div(sum(mul(sub(right, left), add(later, earlier)), IntList{d}), Scalar(2.0));
+  const Tensor areas = mul(sub(ops::widened(right), ops::widened(left)),
+                           add(ops::widened(later), ops::widened(earlier)));
+  const Tensor r = div(sum(areas, IntList{d}), Scalar(2.0));
+  const DType out = promote(x->dtype, y->dtype);
+  return is_float(out) ? to(r, out) : r;
 }
 Tensor trapezoid(const Tensor& y, double dx, int64_t dim) {
   ops::check_arithmetic(y, "trapezoid");
   const auto [later, earlier] = neighbours(y, dim);
-  return mul(sum(add(later, earlier), IntList{dim}), Scalar(dx / 2));
+  const Tensor pairs = add(ops::widened(later), ops::widened(earlier));
+  const Tensor r = mul(sum(pairs, IntList{dim}), Scalar(dx / 2));
+  return is_float(y->dtype) ? to(r, y->dtype) : r;
 }
 
 // ---- rows of the table --------------------------------------------------------------------------

@@ -170,3 +170,13 @@ def test_samples_of_a_batch_at_once():
     assert [b.tolist() for b in D.DataLoader(Several(), batch_size=5)][1] == [50, 60, 70, 80, 90]
     part = D.Subset(Several(), [4, 2])
     assert next(iter(D.DataLoader(part, batch_size=2))).tolist() == [40, 20]
+
+
+def test_a_subset_that_changes_its_samples():
+    class Doubled(D.Subset):
+        def __getitem__(self, i):
+            return 2 * super().__getitem__(i)
+
+    part = Doubled(range(10), [4, 2, 9])
+    assert [b.tolist() for b in D.DataLoader(part, batch_size=2)] == [[8, 4], [18]]
+    assert [b.tolist() for b in D.DataLoader(D.Subset(part, [2, 0]), batch_size=2)] == [[18, 8]]

@@ -54,6 +54,7 @@ def text(module, name):
         return type(e).__name__
 
 
+@pytest.mark.cpu_only  # another device is shown
 @pytest.mark.filterwarnings("ignore")  # PyTorch's, of numbers that require grad
 @pytest.mark.parametrize("name", SHOWN)
 def test_shown_as_pytorch_does(name):

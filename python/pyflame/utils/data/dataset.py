@@ -79,7 +79,10 @@ class Subset(Dataset[_T_co]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices):
-        """The samples of several indices, by the dataset's own `__getitems__` if it has one."""
+        """The samples of several indices, by the dataset's own `__getitems__` if it has one; one by
+        one where a subclass says what a sample is."""
+        if type(self).__getitem__ is not Subset.__getitem__:
+            return [self[i] for i in indices]
         indices = [self.indices[i] for i in indices]
         several = getattr(self.dataset, "__getitems__", None)
         return several(indices) if several else [self.dataset[i] for i in indices]
