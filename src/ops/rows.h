@@ -55,7 +55,8 @@ Tensor shared_evenly(const char* op, const Tensor& y, const Tensor& x);  // redu
 // `y` is made of steps of x: differentiable, with zeros.
 Tensor without_slope(const char* op, const Tensor& y, const Tensor& x);
 
-// Which element of a row is looked for, in the order of sort; the numbers are attributes of kernels.
+// Which element of a row is looked for, in the order of sort; the numbers are attributes of
+// kernels.
 enum class Nth : int64_t { Smallest = 0, Median = 1, NanMedian = 2 };
 // The position along `dim` of the element with `number` smaller ones before it, or of a median
 // (the lower one; Median: the first NaN if there is one). Size 1 along `dim`.  sort.cpp
