@@ -67,8 +67,8 @@ def _accepts(pattern, reason, *operations):
     return Exempt(operations, "accepts", pattern, reason)
 
 
-def _refuses(pattern, reason, *operations):
-    return Exempt(operations, "refuses", pattern, reason)
+def _refuses(pattern, reason, *operations, usual=True):
+    return Exempt(operations, "refuses", pattern, reason, usual)
 
 
 # ---- what PyFlame takes and PyTorch does not ------------------------------------------------------
@@ -223,9 +223,13 @@ EXEMPT += [
         r"expected their sum",
         "a wrong output_size is an error on every device",
         "repeat_interleave",
+        usual=False,
     ),
     _refuses(
-        r"attn_mask with is_causal", "two masks are a mistake", "scaled_dot_product_attention"
+        r"attn_mask with is_causal",
+        "two masks are a mistake",
+        "scaled_dot_product_attention",
+        usual=False,
     ),
 ]
 
