@@ -211,5 +211,7 @@ TIES = {"sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode", "m
 # A list of tensors is written as several arguments.
 VARARGS = {"cartesian_prod", "broadcast_tensors", "meshgrid", "block_diag", "chain_matmul"}
 
+LENGTHS = {"arange"}  # numbers say how much memory the result takes
+
 UNDEFINED = {"empty", "empty_like", "new_empty"}  # elements hold anything
 RANDOM = {"dropout1d", "dropout2d", "dropout3d"}  # and the family "random"
