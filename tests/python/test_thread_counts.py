@@ -137,7 +137,7 @@ ANYTHING = {"empty", "empty_like", "new_empty", "empty_strided"}  # any values a
 # Large enough for several threads; more dimensions, odd sizes, one long row and many short ones.
 SHAPES = [(181, 211), (70001,), (3, 5, 50, 90), (20011, 3), (3, 20011)]
 # Results grow with the square of the operands, or faster.
-GROWING = {"cartesian_prod", "cdist", "diag", "diag_embed", "diagflat", "kron", "meshgrid", "outer", "pdist"}  # fmt: skip
+GROWING = {"addr", "addr_", "cartesian_prod", "cdist", "diag", "diag_embed", "diagflat", "ger", "kron", "meshgrid", "outer", "pdist", "vander"}  # fmt: skip
 REFUSALS = (pf.PyFlameError, TypeError, NotImplementedError)
 
 
