@@ -49,7 +49,14 @@ class Pair:
     def side(self, module):
         side = self.sides.get(module)
         if side is None or side.error:
-            command = [sys.executable, "-m", "benchmarks.sweep_worker", module, *self.arguments]
+            command = [
+                sys.executable,
+                "-P",
+                "-m",
+                "benchmarks.sweep_worker",
+                module,
+                *self.arguments,
+            ]
             side = self.sides[module] = harness.Side(command, self.env)
             side.answer()  # "ready"
         return side

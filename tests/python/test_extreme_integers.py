@@ -55,6 +55,8 @@ INDEXED = {
 @pytest.mark.parametrize("name", INDEXED)
 @pytest.mark.parametrize("wrong", [-(2**63), -(2**63) + 1, 2**63 - 1, -(2**62), 2**32, 7, -8])
 def test_indices_at_the_ends_are_wrong(name, wrong):
+    if name == "bincount" and wrong == 2**32:
+        pytest.skip("that many counts are right, and 34 GB")
     x = pf.ones(7, 6)
     for at in range(3):
         index = [0, 1, 2]
