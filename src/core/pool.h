@@ -34,7 +34,7 @@ class Pool {
 
  private:
   static constexpr int kKeep = 4096;
-  inline static const AtThreadStart kMade{[] { AtThreadStart::touch(&Pool<T>::instance()); }};
+  static const AtThreadStart kMade;
   ~Pool() {
     t_gone = true;
     while (head_) {
@@ -54,5 +54,7 @@ class Pool {
 };
 template <class T>
 thread_local bool Pool<T>::t_gone = false;
+template <class T>
+const AtThreadStart Pool<T>::kMade{[] { AtThreadStart::touch(&Pool<T>::instance()); }};
 
 }  // namespace pyflame

@@ -48,7 +48,7 @@ class Arena {
     size_t bytes = 0;
     ~Kept() { std::free(data); }
   };
-  inline static const AtThreadStart kMade{[] { AtThreadStart::touch(&Arena<T>::kept()); }};
+  static const AtThreadStart kMade;
   static Kept& kept() {
     thread_local Kept k;
     (void)&kMade;
@@ -57,6 +57,8 @@ class Arena {
   static size_t& size() { return kept().bytes; }
   T* at_;
 };
+template <class T>
+const AtThreadStart Arena<T>::kMade{[] { AtThreadStart::touch(&Arena<T>::kept()); }};
 
 int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;

@@ -49,7 +49,7 @@ Node::~Node() = default;
 void Node::destroy(Node* n) noexcept {
   // Dropping a node drops its edges, which may drop nodes, 100,000 deep: a list, no recursion. It
   // goes through numbers that nobody asks for any more, for there may be no memory.
-  static_assert(sizeof n->sequence >= sizeof n);
+  static_assert(sizeof n->sequence >= sizeof(void*));
   static thread_local Node* first = nullptr;
   static thread_local bool running = false;
   n->sequence = reinterpret_cast<uintptr_t>(first);
