@@ -309,7 +309,7 @@ Function Device::find(const char* file, const std::string& defines, const char* 
 // not used for long, gets the same one again.
 Function Device::keep(Recipe recipe) {
   std::string entry = recipe.source.entry, label = recipe.label;
-  const std::string key = recipe.key.digest + " " + entry;
+  const std::string key = recipe.key.portable + " " + entry;  // the digest comes later
   {
     std::lock_guard lock(mutex_);
     if (auto it = kept_.find(key); it != kept_.end() && !it->second->module->failed())

@@ -71,3 +71,26 @@ def test_a_gpu_that_cannot_be_used_is_named_and_left(pyflame):
     out = pyflame(*train, PYFLAME_HIPRTC_LIBRARY="/nowhere.so")
     assert "note: there is a GPU, but it cannot be used" in out and "/nowhere.so" in out
     assert "device: cpu" in out
+
+
+def test_two_products_with_other_epilogues(tmp_path):
+    """Programs of one entry and other texts are other programs."""
+    source = """
+import pyflame as pf
+pf.set_device("rocm")
+a, b = pf.randn(16, 16), pf.randn(16, 48)
+r = (a @ b).clone()
+pf.synchronize()
+for f in (lambda x: x.abs(), lambda x: x * 2, lambda x: x - 1):
+    assert (f(a @ b).sum() - f(r).sum()).abs().item() < 1e-2
+"""
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(PACKAGE),
+        "PYFLAME_HIP_LIBRARY": str(HIP),
+        "PYFLAME_HIPRTC_LIBRARY": str(RTC),
+        "PYFLAME_CUDA_LIBRARY": "/none",
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
+    done = subprocess.run([sys.executable, "-c", source], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
