@@ -75,7 +75,7 @@ TEST(Rows, SumOrderIsTheSameInEveryLayout) {
       for (int d = 0; d < 3; ++d)
         if (!(mask >> d & 1)) kept.push_back(s[d]), outs *= s[d];
       for (const char* kernel : {"sum", "prod", "amax"}) {
-        std::vector<double> attrs{double(mask), 0, 0};
+        std::vector<double> attrs{double(mask), 0, 1};
         Floats p(static_cast<size_t>(outs)), q = p, r = p;
         call(kernel, {view(p, kept), view(x, {a, b, c}), {}}, attrs);
         call(kernel, {view(q, kept), view(y, {a, b, c}, {b, 1, a * b}), {}}, attrs);
@@ -90,7 +90,7 @@ TEST(Rows, SumOrderIsTheSameInEveryLayout) {
 TEST(Rows, SumOfManyOnesIsExact) {
   const Floats ones(size_t{1} << 25, 1.0f);
   float total = 0;
-  call("sum", {view(&total, DType::Float32, {}), view(ones, {int64_t{1} << 25}), {}}, {1, 0, 0});
+  call("sum", {view(&total, DType::Float32, {}), view(ones, {int64_t{1} << 25}), {}}, {1, 0, 1});
   EXPECT_EQ(total, 33554432.0f);
 }
 
@@ -107,7 +107,7 @@ TEST(Rows, ResultsDoNotDependOnThreads) {
     call("layer_norm", {m(y), v(mean), v(rstd), m(x), v(w), {}}, {double(n), 1e-5});
     call("layer_norm_backward", {m(dx), v(dw), v(db), m(g), m(x), v(mean), v(rstd), v(w)},
          {double(n)});
-    call("sum", {v(columns), m(x), {}}, {1, 0, 0});
+    call("sum", {v(columns), m(x), {}}, {1, 0, 1});
     all[pass] = {y, dx, mean, rstd, dw, db, columns};
     call("softmax", {m(y), m(x)});
     all[pass].push_back(y);
