@@ -10,7 +10,7 @@ import json
 import sys
 import time
 
-from benchmarks import operations
+from benchmarks import gpu_worker, operations
 
 
 class Operation:
@@ -62,7 +62,7 @@ class Operation:
                 leaf.grad = None
 
 
-def timed(work, synchronize, seconds):
+def time_of(work, synchronize, seconds):
     work()
     synchronize()
     start = time.perf_counter()
@@ -71,12 +71,7 @@ def timed(work, synchronize, seconds):
     once = max(time.perf_counter() - start, 1e-7)
     if once > seconds:
         return once
-    n = min(100_000, max(1, int(seconds / once)))
-    start = time.perf_counter()
-    for _ in range(n):
-        work()
-    synchronize()
-    return (time.perf_counter() - start) / n
+    return gpu_worker.timed(work, synchronize, once, seconds)
 
 
 def main():
@@ -111,7 +106,7 @@ def main():
                 kept[key] = Operation(
                     torch, device, name, *calls[name], int(elements), mode == "both"
                 )
-            print(timed(kept[key], synchronize, float(seconds)), flush=True)
+            print(time_of(kept[key], synchronize, float(seconds)), flush=True)
         except Exception as e:
             print(name, mode, type(e).__name__, str(e)[:200], file=sys.stderr, flush=True)
             print("nan", flush=True)
