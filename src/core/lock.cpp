@@ -13,6 +13,9 @@ namespace {
 // A fork waits so long for kernels of other threads, and then for locks. Past that it goes on: a
 // child that may hang later is better than a parent that hangs now.
 constexpr int kWorkPatience = 20000, kLockPatience = 5000;  // milliseconds
+// So long does a thread let a fork go first that wants all locks. Then it goes on: it may hold one
+// that the fork waits for.
+constexpr int kPause = 2;
 
 constinit std::mutex g_list_mutex;  // fork: held while forking, by the handlers below
 constinit std::mutex g_fork_mutex;  // fork: one at a time
@@ -69,6 +72,7 @@ struct Locks {
   }
 };
 constinit KnownLock* Locks::first = nullptr;
+constinit std::atomic<bool> g_fork_wants_locks{false};
 
 KnownLock::KnownLock() {
   Locks::add(*this);
@@ -98,9 +102,11 @@ void before_fork() {
   const int mine = t_depth > 0 ? 1 : 0;
   wait_until(kWorkPatience, [mine] { return g_at_work.load() <= mine; });
   g_list_mutex.lock();
+  detail::g_fork_wants_locks = true;
   wait_until(kLockPatience, [] { return detail::Locks::take_all(); });
 }
 void open_gate() {
+  detail::g_fork_wants_locks = false;
   g_closed.store(0);
   g_closed.notify_all();
   g_list_mutex.unlock();
@@ -128,6 +134,10 @@ void go_in() noexcept {
 }
 
 }  // namespace
+
+void detail::let_fork_go_first() noexcept {
+  wait_until(kPause, [] { return !g_fork_wants_locks.load(std::memory_order_relaxed); });
+}
 
 void AtWork::enter() noexcept {
   if (t_depth++ == 0) go_in();

@@ -6,12 +6,18 @@
 // in parent and child. tools/lint.sh refuses other mutexes in src/ and python/src/.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <new>
 
 namespace pyflame {
 
 namespace detail {
+
+// A fork wants every lock at once: who would take one lets it go first, for a moment. Without that a
+// lock which many threads hand around is never seen free.
+extern constinit std::atomic<bool> g_fork_wants_locks;
+void let_fork_go_first() noexcept;
 
 // A member of the list of all locks.
 class KnownLock {
@@ -22,8 +28,8 @@ class KnownLock {
   KnownLock& operator=(const KnownLock&) = delete;
   virtual bool take() = 0;
   virtual void give() = 0;
-  virtual void
-  renew() = 0;  // in a child, whose thread has another number than the one that took it
+  // In a child, whose thread has another number than the one that took it.
+  virtual void renew() = 0;
 
  private:
   friend struct Locks;
@@ -33,7 +39,11 @@ class KnownLock {
 template <class M>
 class ForkSafe : private KnownLock {
  public:
-  void lock() { mutex_.lock(); }
+  void lock() {
+    if (g_fork_wants_locks.load(std::memory_order_relaxed)) [[unlikely]]
+      let_fork_go_first();
+    mutex_.lock();
+  }
   void unlock() { mutex_.unlock(); }
   bool try_lock() { return mutex_.try_lock(); }
 
