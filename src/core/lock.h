@@ -14,8 +14,8 @@ namespace pyflame {
 
 namespace detail {
 
-// A fork wants every lock at once: who would take one lets it go first, for a moment. Without that a
-// lock which many threads hand around is never seen free.
+// A fork wants every lock at once: who would take one lets it go first, for a moment. Without that
+// a lock which many threads hand around is never seen free.
 extern constinit std::atomic<bool> g_fork_wants_locks;
 void let_fork_go_first() noexcept;
 
