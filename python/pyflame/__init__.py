@@ -7,7 +7,6 @@
 # ruff: noqa: F401 (what is imported here is the interface)
 
 import _thread
-import importlib as _importlib
 import math as _math
 import os as _os
 
@@ -169,26 +168,11 @@ _KINDS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"
 _TYPED = tuple(f"{kind}Tensor" for kind in _KINDS.split())
 
 
-# A child of fork() would wait for ever for a module that another thread was importing: fork() waits
-# for that thread, for a while.
-_importing, _held = _thread.RLock(), []
-
-
-def _before_fork():
-    _held.append(_importing.acquire(timeout=10))
-
-
-def _after_fork():
-    if _held.pop():
-        _importing.release()
-
-
-_os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+_os.register_at_fork(before=_C._await_imports, after_in_child=_C._forget_imports)
 
 
 def _import(name):
-    with _importing:
-        return _importlib.import_module("." + name, __name__)
+    return _C._import(f"{__name__}.{name}")
 
 
 def __getattr__(name):
@@ -203,7 +187,7 @@ def __getattr__(name):
         globals()[name] = value
         return value
     elif name in _TYPED:
-        value = _importlib.import_module("._typed", __name__).typed(name)
+        value = _import("_typed").typed(name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'pyflame' has no attribute '{name}'")

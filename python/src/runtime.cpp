@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "common.h"
 #include "core/backends.h"
@@ -144,6 +146,35 @@ Held::~Held() {
     release_later(p_);
 }
 
+namespace {
+
+// ---- modules that are imported when they are first asked for ------------------------------------
+
+// A child of fork() would wait for ever for a module that another thread was importing: a fork
+// waits for those threads, for a while. Counted here, where no signal comes in between.
+std::atomic<int> importing{0};
+thread_local int importing_here = 0;
+
+PyObject* import_module(const char* name) {
+  ++importing, ++importing_here;
+  PyObject* module = PyImport_ImportModule(name);
+  --importing, --importing_here;
+  return check(module);
+}
+void await_imports() {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (importing > importing_here && Clock::now() < end) {
+    const nb::gil_scoped_release other_threads_go_on;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+void forget_imports() {  // in a child, which has this thread alone
+  importing = importing_here;
+}
+
+}  // namespace
+
 void init_runtime(nb::module_& m) {
   engine::set_hooks({&release_gil, &acquire_gil, &call_site});
   set_notice_hook(&queue_notice);
@@ -165,6 +196,9 @@ void init_runtime(nb::module_& m) {
   m.def(
       "synchronize", [](nb::handle) { synchronize(); }, nb::arg("device") = nb::none(),
       "Waits until everything recorded so far has run; raises what failed.");
+  m.def("_import", [](const char* name) { return nb::steal(import_module(name)); });
+  m.def("_await_imports", &await_imports);
+  m.def("_forget_imports", &forget_imports);
   m.def(
       "flush", [] { flush(); }, "Hands what this thread has recorded to the devices.");
   m.def("backend_status", &backends, "Each backend: 'loaded', 'available' or the reason why not.");

@@ -192,6 +192,46 @@ def test_workers_end_with_an_interrupt():
     assert done.stdout.strip() == "left 0" and "Traceback" not in done.stderr
 
 
+def test_a_worker_that_nobody_waits_for_ends():
+    """An interrupt between the fork and its note leaves a process that no list has."""
+    program = textwrap.dedent("""
+        import multiprocessing.process, os, time, numpy as np
+        from pyflame.utils import data as D
+        start = multiprocessing.process.BaseProcess.start
+        pids = []
+
+        def interrupted(self):
+            start(self)
+            pids.append(self.pid)
+            if len(pids) == 2:
+                raise KeyboardInterrupt
+
+        multiprocessing.process.BaseProcess.start = interrupted
+        loader = D.DataLoader(np.zeros((100, 3), np.float32), batch_size=10, num_workers=3)
+        try:
+            next(iter(loader))
+        except KeyboardInterrupt:
+            pass
+
+        def alive(pid):
+            try:
+                return os.waitpid(pid, os.WNOHANG) == (0, 0)
+            except ChildProcessError:  # waited for
+                return False
+
+        end = time.monotonic() + 20
+        while pids and time.monotonic() < end:
+            pids = [pid for pid in pids if alive(pid)]
+            time.sleep(0.01)
+        print("left", len(pids))
+        os._exit(0)  # which ends no children
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "left 0", done.stderr
+
+
 def test_more_datasets_and_samplers():
     both = D.StackDataset(Rows(), Rows())
     assert len(both) == 23 and both[3][1][1] == 3

@@ -399,3 +399,31 @@ def test_a_fork_waits_for_a_thread_that_imports():
         assert os.waitpid(pid, 0)[1] == 0
         """
     )
+
+
+def test_threads_that_import_each_others_modules():
+    program(
+        """
+        import importlib, sys, threading, time
+        import pyflame as pf
+
+        class Slow:  # keeps the lock of pyflame.cuda for a while
+            def find_spec(self, name, path=None, target=None):
+                if name == "pyflame.cuda":
+                    started.set()
+                    time.sleep(0.3)
+
+        started = threading.Event()
+        sys.meta_path.insert(0, Slow())
+        by_statement = threading.Thread(
+            target=lambda: importlib.import_module("pyflame.cuda"), daemon=True
+        )
+        by_statement.start()
+        started.wait()
+        by_name = threading.Thread(target=lambda: pf.cuda, daemon=True)
+        by_name.start()
+        for thread in (by_statement, by_name):
+            thread.join(20)
+            assert not thread.is_alive()
+        """
+    )

@@ -3,7 +3,6 @@
 # ruff: noqa: F401 (what is imported here is the interface)
 
 import functools as _functools
-import importlib as _importlib
 
 from .. import _C, _TYPED, memory
 from ..memory import (
@@ -145,9 +144,9 @@ def is_initialized():
 
 def __getattr__(name):
     if name == "amp":
-        return _importlib.import_module(".amp", __name__)
+        return _C._import(f"{__name__}.amp")
     if name in _TYPED:
-        return _importlib.import_module(".._typed", __name__).typed(name, __name__)
+        return _C._import("pyflame._typed").typed(name, __name__)
     raise AttributeError(f"module 'pyflame.cuda' has no attribute '{name}'")
 
 

@@ -220,10 +220,6 @@ class DataLoader(Generic[_T_co]):
             if pool is not self._pool:
                 pool.close()
 
-    def __del__(self):
-        if getattr(self, "_pool", None) is not None:
-            self._pool.close()
-
     def __len__(self):
         if self._iterable:
             full, rest = divmod(len(self.dataset), self.batch_size or 1)

@@ -89,9 +89,11 @@ def _listen(pipe, messages, parent):
         os._exit(1)  # the main process is gone
 
 
-def _work(pipe, number, count, fetch, init, parent):
+def _work(pipe, number, count, fetch, init, parent, others):
     """A worker's life: (epoch, seed, None) begins an epoch, (epoch, None, request) wants a batch."""
     global _info
+    for other in others:  # so that a pipe ends when the main process lets go of its own end
+        other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and by this one: its handler is not for them
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -137,11 +139,13 @@ class Pool:
         self.pipes, self.processes = [], []
         _C.flush()  # a child must not find work of this thread half done
         try:
+            forks = context.get_start_method() == "fork"  # which copies open files
             for number in range(count):
                 here, there = context.Pipe()
+                others = [*self.pipes, here] if forks else []
                 process = context.Process(
                     target=_work,
-                    args=(there, number, count, fetch, init, os.getpid()),
+                    args=(there, number, count, fetch, init, os.getpid(), others),
                     name=f"pyflame-data-{number}",
                     daemon=True,
                 )
@@ -170,6 +174,9 @@ class Pool:
         for pipe in self.pipes:
             pipe.close()
         self.pipes, self.processes = [], []
+
+    def __del__(self):
+        self.close()
 
     def _send(self, worker, message):
         try:
