@@ -10,6 +10,7 @@
 //
 #include <hwy/highway.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "cpu/gemm_own.h"
@@ -17,6 +18,21 @@
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::micro::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// One step of k: sum + a b. Integers are pairs of 16 bits, two steps at once.
+template <class V>
+HWY_INLINE V Step(V a, V b, V sum) {
+  if constexpr (std::is_same_v<hn::TFromV<V>, int32_t>) {
+    const hn::ScalableTag<int32_t> d;
+    const hn::ScalableTag<int16_t> pairs;
+    V odd = hn::Zero(d);  // where an instruction set keeps the second steps apart
+    const V even = hn::ReorderWidenMulAccumulate(d, hn::BitCast(pairs, a), hn::BitCast(pairs, b),
+                                                 hn::Zero(d), odd);
+    return hn::Add(sum, hn::RearrangeToOddPlusEven(even, odd));
+  } else {
+    return hn::MulAdd(a, b, sum);
+  }
+}
 
 // NV vectors wide; the last one is partial when TAIL.
 template <class T, int R, int NV, bool TAIL>
@@ -50,7 +66,7 @@ void Micro(const Tile<T>& t) {
     for (int i = 0; i < R; ++i) {
       const V av = hn::Set(d, i % 3 == 0 ? group[0] : i % 3 == 1 ? group[row] : group[2 * row]);
 #pragma GCC unroll 2
-      for (int v = 0; v < NV; ++v) acc[i][v] = hn::MulAdd(av, bv[v], acc[i][v]);
+      for (int v = 0; v < NV; ++v) acc[i][v] = Step(av, bv[v], acc[i][v]);
       if (i % 3 == 2) group += row3;
     }
     a += col;
@@ -94,6 +110,9 @@ Kernels<float> Make32() {
 Kernels<double> Make64() {
   return Make<double>(std::make_integer_sequence<int, kRows>());
 }
+Kernels<int32_t> MakePairs() {
+  return Make<int32_t>(std::make_integer_sequence<int, kRows>());
+}
 
 }  // namespace pyflame::cpu::micro::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -103,6 +122,7 @@ namespace pyflame::cpu::micro {
 
 HWY_EXPORT(Make32);
 HWY_EXPORT(Make64);
+HWY_EXPORT(MakePairs);
 
 const Kernels<float>& kernels_f32() {
   static const Kernels<float> k = HWY_DYNAMIC_DISPATCH(Make32)();
@@ -110,6 +130,10 @@ const Kernels<float>& kernels_f32() {
 }
 const Kernels<double>& kernels_f64() {
   static const Kernels<double> k = HWY_DYNAMIC_DISPATCH(Make64)();
+  return k;
+}
+const Kernels<int32_t>& kernels_pairs() {
+  static const Kernels<int32_t> k = HWY_DYNAMIC_DISPATCH(MakePairs)();
   return k;
 }
 

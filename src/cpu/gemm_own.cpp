@@ -33,18 +33,20 @@ void run_tile(const micro::Kernels<T>& k, int rows, const micro::Tile<T>& t) {
   k.fn[rows - 1][t.cols == k.nr ? 0 : t.cols > k.lanes ? 1 : 2](t);
 }
 
-// c[rows m0..m1, columns n0..n1] of one batch item, on the calling thread.
-template <class S, class T>
-void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, int64_t n0,
+// c[rows m0..m1, columns n0..n1] of one batch item, on the calling thread: operands of type S, sums
+// of T, results and bias of C.
+template <class S, class T, class C>
+void block(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, int64_t n0,
            int64_t n1) {
-  constexpr bool kSame = std::is_same_v<S, T>;
+  constexpr bool kSame = std::is_same_v<S, T>, kSums = std::is_same_v<C, T>;
+  constexpr int64_t kSteps = std::is_same_v<S, int8_t> ? 2 : 1;  // of k in an element of a panel
   const micro::Kernels<T>& kern = micro::kernels<T>();
   const int mr = kern.mr, nr = kern.nr;
   const int64_t mb = m1 - m0;
   const bool little = mb * (n1 - n0) * std::min(g.k, kK) <= 48 * 48 * 48;
   const bool direct_b = kSame && g.b_col == 1 && (mb <= 2 * mr || little);
   const bool direct_a = kSame && (n1 - n0 <= 2 * nr || little);
-  const S* bias = static_cast<const S*>(g.bias);
+  const C* bias = static_cast<const C*>(g.bias);
   if constexpr (std::is_same_v<S, float>)
     if (g.m == 1 && g.k * g.n > 4096 &&
         micro::one_row(a + m0 * g.a_row, g.k == 1 ? 1 : g.a_col, b + n0 * g.b_col, g.b_row, g.b_col,
@@ -53,7 +55,7 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
 
   const T* wide_bias = nullptr;
   if (bias) {
-    if constexpr (kSame) {
+    if constexpr (kSums) {
       wide_bias = bias;
     } else {
       T* wide = t_bias.get<T>(static_cast<size_t>(n1));
@@ -67,7 +69,7 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
     const int64_t panels = (nb + nr - 1) / nr;
     T* out;
     int64_t out_row;
-    if constexpr (kSame) {
+    if constexpr (kSums) {
       out = c + m0 * g.c_row + j0;
       out_row = g.c_row;
     } else {
@@ -77,13 +79,14 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
     for (int64_t p0 = 0; p0 < g.k || p0 == 0; p0 += kK) {
       const int64_t kb = std::min(kK, g.k - p0);
       const bool last = p0 + kb >= g.k;
+      const int64_t steps = (kb + kSteps - 1) / kSteps;
       T* packed_b = nullptr;
       if (!direct_b) {
-        packed_b = t_b.get<T>(static_cast<size_t>(panels * nr * kb));
+        packed_b = t_b.get<T>(static_cast<size_t>(panels * nr * steps));
         for (int64_t j = 0; j < panels; ++j)
           micro::pack(b + p0 * g.b_row + (j0 + j * nr) * g.b_col, g.b_col, g.b_row,
                       static_cast<int>(std::min<int64_t>(nr, nb - j * nr)), kb, nr,
-                      packed_b + j * nr * kb);
+                      packed_b + j * nr * steps);
       }
       Split blocks(mb, kM);
       for (int64_t ib = 0; ib < blocks.count; ++ib) {
@@ -91,16 +94,16 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
         Split tiles(rows, mr);
         T* packed_a = nullptr;
         if (!direct_a) {
-          packed_a = t_a.get<T>(static_cast<size_t>(rows * kb));
+          packed_a = t_a.get<T>(static_cast<size_t>(rows * steps));
           for (int64_t i = 0; i < tiles.count; ++i) {
             int64_t r = tiles.at(i), h = tiles.at(i + 1) - r;
             micro::pack(a + (m0 + i0 + r) * g.a_row + p0 * g.a_col, g.a_row, g.a_col,
-                        static_cast<int>(h), kb, static_cast<int>(h), packed_a + r * kb);
+                        static_cast<int>(h), kb, static_cast<int>(h), packed_a + r * steps);
           }
         }
         for (int64_t j = 0; j < panels; ++j) {
           micro::Tile<T> t;
-          t.k = kb;
+          t.k = steps;
           t.cols = static_cast<int>(std::min<int64_t>(nr, nb - j * nr));
           t.c_row = out_row;
           t.accumulate = p0 > 0;
@@ -112,7 +115,7 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
             }
           }
           if (!direct_b) {
-            t.b = packed_b + j * nr * kb;
+            t.b = packed_b + j * nr * steps;
             t.b_row = nr;
           }
           for (int64_t i = 0; i < tiles.count; ++i) {
@@ -125,7 +128,7 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
               }
             }
             if (!direct_a) {
-              t.a = packed_a + r * kb;
+              t.a = packed_a + r * steps;
               t.a_row = 1;
               t.a_col = h;
             }
@@ -135,7 +138,7 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
         }
       }
     }
-    if constexpr (!kSame)
+    if constexpr (!kSums)
       for (int64_t i = 0; i < mb; ++i)
         micro::store(out + i * out_row, nb, c + (m0 + i) * g.c_row + j0);
   }
@@ -143,12 +146,12 @@ void block(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, 
 }
 
 // Integers: unsigned arithmetic, so that overflow wraps.
-template <class S, class U, class C>
-void block_int(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, int64_t n0,
+template <class S, class U>
+void block_int(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, int64_t n0,
                int64_t n1) {
   const int64_t n = n1 - n0;
   U* sum = t_c.get<U>(static_cast<size_t>(n));
-  const C* bias = static_cast<const C*>(g.bias);
+  const S* bias = static_cast<const S*>(g.bias);
   const bool dots = g.a_col == 1 && g.b_row == 1 && g.b_col != 1;  // both in order of memory
   for (int64_t i = m0; i < m1; ++i) {
     for (int64_t j = 0; j < n; ++j) sum[j] = bias ? static_cast<U>(bias[n0 + j]) : U(0);
@@ -170,7 +173,7 @@ void block_int(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t 
       else
         for (int64_t j = 0; j < n; ++j) sum[j] += x * static_cast<U>(row[j * g.b_col]);
     }
-    for (int64_t j = 0; j < n; ++j) c[i * g.c_row + n0 + j] = static_cast<C>(sum[j]);
+    for (int64_t j = 0; j < n; ++j) c[i * g.c_row + n0 + j] = static_cast<S>(sum[j]);
   }
   t_c.trim();
 }
@@ -222,12 +225,12 @@ void over_grid(const Gemm& g, Fn fn) {
 }  // namespace
 
 void gemm_own(const Gemm& g) {
-  if (g.wide) return over_grid<int8_t, int32_t>(g, block_int<int8_t, uint32_t, int32_t>);
+  if (g.wide) return over_grid<int8_t, int32_t>(g, block<int8_t, int32_t, int32_t>);
   dispatch(g.dtype, [&]<class S>() {
     if constexpr (kIsFloatType<S>)
-      over_grid<S>(g, block<S, ComputeType<S>>);
+      over_grid<S>(g, block<S, ComputeType<S>, S>);
     else if constexpr (!std::is_same_v<S, bool8>)  // the operation has refused it
-      over_grid<S>(g, block_int<S, std::conditional_t<sizeof(S) == 8, uint64_t, uint32_t>, S>);
+      over_grid<S>(g, block_int<S, std::conditional_t<sizeof(S) == 8, uint64_t, uint32_t>>);
   });
 }
 

@@ -14,6 +14,7 @@ namespace micro {
 
 // One tile of c: rows x cols sums over k, in order of k, one fma each. A tile's values depend on
 // nothing else: not on the vector width, the tile's height or whether operands were packed.
+// Elements of int32 are pairs of int16, two steps of k; their sums are int32.
 template <class T>
 struct Tile {
   int64_t k;
@@ -37,10 +38,13 @@ struct Kernels {
 };
 const Kernels<float>& kernels_f32();
 const Kernels<double>& kernels_f64();
+const Kernels<int32_t>& kernels_pairs();
 template <class T>
 const Kernels<T>& kernels() {
   if constexpr (std::is_same_v<T, double>)
     return kernels_f64();
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return kernels_pairs();
   else
     return kernels_f32();
 }
@@ -52,6 +56,9 @@ void pack(const double* src, int64_t row, int64_t col, int rows, int64_t k, int 
 void pack(const bfloat16* src, int64_t row, int64_t col, int rows, int64_t k, int width,
           float* dst);
 void pack(const float16* src, int64_t row, int64_t col, int rows, int64_t k, int width, float* dst);
+// Two steps of k to an element; a last one alone is beside a zero.
+void pack(const int8_t* src, int64_t row, int64_t col, int rows, int64_t k, int width,
+          int32_t* dst);
 // Float32 row to a 16-bit one, rounding to nearest even.
 void store(const float* src, int64_t n, bfloat16* dst);
 void store(const float* src, int64_t n, float16* dst);

@@ -117,6 +117,23 @@ void pack(const float16* src, int64_t row, int64_t col, int rows, int64_t k, int
           float* dst) {
   pack_any(src, row, col, rows, k, width, dst);
 }
+void pack(const int8_t* src, int64_t row, int64_t col, int rows, int64_t k, int width,
+          int32_t* dst) {
+  const auto pair = [](int8_t low, int8_t high) {
+    return static_cast<int32_t>((static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high)
+                                                                            << 16);
+  };
+  for (int64_t p = 0; p < k; p += 2, dst += width) {
+    const int8_t *s = src + p * col, *t = s + col;
+    if (p + 1 == k)
+      for (int i = 0; i < rows; ++i) dst[i] = pair(s[i * row], 0);
+    else if (row == 1)
+      for (int i = 0; i < rows; ++i) dst[i] = pair(s[i], t[i]);
+    else
+      for (int i = 0; i < rows; ++i) dst[i] = pair(s[i * row], t[i * row]);
+    for (int i = rows; i < width; ++i) dst[i] = 0;
+  }
+}
 
 void store(const float* src, int64_t n, bfloat16* dst) {
   for (int64_t i = 0; i < n; ++i) {

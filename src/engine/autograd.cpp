@@ -440,6 +440,10 @@ void check_inplace(const Tensor& t, const char* op) {
   PF_CHECK(!overlaps_itself(*t.impl()), ValueError, op, "the tensor of shape ", t->shape,
            " and strides ", t->strides,
            " reaches some elements more than once (an expanded view); clone() it first");
+  check_history(t, op);
+}
+
+void check_history(const Tensor& t, const char* op) {
   if (!t_grad_enabled) return;
   PF_CHECK(!t->requires_grad || (t->meta && t->meta->grad_fn), AutogradError, op,
            "a leaf tensor that requires grad cannot be changed in place; use pf.no_grad(), or work "

@@ -122,6 +122,7 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
 // next[0], is `t` before the write (left undefined when the old value does not matter, it gets
 // zeros).
 void check_inplace(const Tensor& t, const char* op);
+void check_history(const Tensor& t, const char* op);  // the part that is about gradients
 void rebase(const Tensor& t, Ref<Node> node);
 // `t` becomes `v`, a view of itself with as many elements, and keeps its identity. `redo` makes
 // such a view of any tensor of t's shape, `undo` is its reverse.

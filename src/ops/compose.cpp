@@ -4,6 +4,7 @@
 
 #include "ops/general.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 
 namespace pyflame {
 
@@ -219,12 +220,16 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   PF_CHECK(std::isfinite(low) && std::isfinite(high) && low < high, ValueError, "histc",
            "got the range ", low, " to ", high,
            "; expected finite ends, the first below the second; pass min and max");
-  x = to(x, DType::Float64);
+  x = ops::widened(x);
   Tensor inside = logical_and(ge(x, Scalar(low)), le(x, Scalar(high)));
-  Tensor place = mul(sub(x, Scalar(low)), Scalar(static_cast<double>(bins) / (high - low)));
+  // In this order and in the input's own arithmetic, as PyTorch: values on an edge are rounded into
+  // a bin, and should come out in the same.
+  const Tensor from = scalar_tensor(Scalar(low), x->dtype, x->storage->device);
+  const Tensor width = sub(scalar_tensor(Scalar(high), x->dtype, x->storage->device), from);
+  Tensor place = mul(div(sub(x, from), width), Scalar(static_cast<double>(bins)));
   place =
       clamp(where(inside, place, Scalar(0.0)), Scalar(0.0), Scalar(static_cast<double>(bins - 1)));
-  // The bin of a float64 computed above, as an index; what lies outside adds 0 to the first.
+  // What lies outside adds 0 to the first.
   Tensor zero = ops::raw_full({bins}, DType::Float64, x->storage->device, 0);
   Tensor counts = scatter_add(zero, 0, to(place, DType::Int64), to(inside, DType::Float64));
   return to(counts, t->dtype);

@@ -7,6 +7,7 @@
 #include "ops/general.h"
 #include "ops/record.h"
 #include "ops/replaced.h"
+#include "ops/rows.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {
@@ -225,7 +226,9 @@ Tensor& pow_(Tensor& x, Scalar e) {
 Tensor round(const Tensor& x, int64_t decimals) {
   if (decimals == 0 || !is_float(x->dtype)) return round(x);
   const double factor = std::pow(10.0, static_cast<double>(std::abs(decimals)));
-  return decimals > 0 ? div(round(mul(x, factor)), factor) : mul(round(div(x, factor)), factor);
+  const Tensor w = ops::widened(x);  // what is scaled neither overflows nor rounds in 16 bits
+  return to(decimals > 0 ? div(round(mul(w, factor)), factor) : mul(round(div(w, factor)), factor),
+            x->dtype);
 }
 
 namespace {

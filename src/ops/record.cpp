@@ -360,6 +360,10 @@ void check_numbers(OpId id, Rule rule, DType common, std::span<const Operand> op
         check_range(o.scalar, common, name_of(id));
   if (rule == Rule::Arith && is_integral(common))
     for (const Scalar& a : attrs) check_range(a, common, name_of(id));
+  if ((id == op::clamp || id == op::clamp_max) && info(common).kind == Kind::UInt)
+    PF_CHECK(attrs.back().to_double() >= 0, ValueError, name_of(id), "got ",
+             attrs.back().to_double(), " as the greatest ", common,
+             "; expected at least 0; choose a signed dtype");
   // 2^32 as a divisor of int32 would be 0.
   if ((id == op::floor_divide || id == op::remainder || id == op::fmod) && is_integral(common))
     for (const Operand& o : operands)

@@ -78,6 +78,9 @@ def test_histc():
     same(t.histc(7), np.histogram(x, 7)[0])
     same(pf.tensor([0.0, 1.0, 2.0, 3.0]).histc(3, 0, 3), np.array([1, 1, 2], np.float32))
     same(pf.tensor([1.0, float("nan"), 9.0]).histc(2, 0, 2), np.array([0, 1], np.float32))
+    # On an edge the arithmetic of the input decides: 0.7 in float32 is below 0.7, and in bin 7.
+    counts = pf.tensor([0.0, 0.1, 0.3, 0.5, 0.7, 1.0]).histc(10, 0, 1)
+    same(counts, np.array([1, 1, 0, 1, 0, 1, 0, 1, 0, 1], np.float32))
 
 
 @pytest.mark.parametrize("n", [0, 3, 40])

@@ -358,3 +358,20 @@ def test_product_of_many_refuses_what_is_no_matrix():
         pf.linalg.multi_dot([pf.ones(2, 2), pf.ones(2), pf.ones(2, 2)])
     with pytest.raises(pf.ShapeError, match="expected matrices"):
         pf.chain_matmul(pf.ones(2, 2), pf.ones(2))
+
+
+@pytest.mark.parametrize(
+    "m, k, n", [(1, 1, 1), (7, 3, 5), (13, 257, 31), (3, 0, 4), (0, 3, 4), (193, 511, 1025)]
+)
+def test_int_mm_is_exact(m, k, n):
+    """Sums of 32 bits of int8, extremes included, in every layout."""
+    for a_turned, b_turned in itertools.product([False, True], repeat=2):
+        a, b = RNG.integers(-128, 128, (m, k)), RNG.integers(-128, 128, (k, n))
+        a[:, : k // 2] = b[: k // 2] = -128
+
+        def place(x, turned):
+            return pf.tensor(x.T.copy()).t() if turned else pf.tensor(x)
+
+        got = pf.int_mm(place(a.astype(np.int8), a_turned), place(b.astype(np.int8), b_turned))
+        assert got.dtype == pf.int32
+        np.testing.assert_array_equal(got.numpy(), a @ b)

@@ -84,7 +84,32 @@ def test_prelu_of_one_number():
     check_grad(lambda x, w: F.prelu(x, w), np.array(-1.5), np.array([0.25]))
 
 
+def test_an_endless_slope_below_zero_is_none_at_zero():
+    x = pf.tensor([-1.0, -0.0, 0.0, 1.0])
+    for alpha in (float("inf"), float("nan")):
+        assert F.elu(x, alpha)[1:].tolist() == F.celu(x, alpha)[1:].tolist() == [0, 0, 1]
+    assert F.elu(x, float("inf"))[0].item() == -float("inf")
+
+
+@pytest.mark.parametrize("dtype", [pf.float16, pf.bfloat16])
+def test_decimals_of_sixteen_bits_are_rounded_once(dtype):
+    x = pf.tensor([1.2345, -3.14159, 60000.0, 1e-3]).to(dtype)
+    for decimals in (2, -3):
+        want = x.float().round(decimals=decimals).to(dtype)
+        assert x.round(decimals=decimals).tolist() == want.tolist()
+
+
+def test_an_expanded_view_changes_its_shape_in_place():
+    x = pf.ones(3, 1).expand(3, 4)
+    assert x.t_().shape == (4, 3) and x.unsqueeze_(0).shape == (1, 4, 3)
+    assert x.squeeze_().transpose_(0, 1).shape == (3, 4)
+    with pytest.raises(ValueError, match="more than once"):
+        x.add_(1)
+
+
 REFUSED = {
+    "a greatest uint8 below 0": lambda x: x.to(pf.uint8).clamp_max(-2),
+    "bounds of uint8 below 0": lambda x: x.to(pf.uint8).clamp(-3, -2),
     "hardtanh": lambda x: F.hardtanh(x, 2.0, 1.0),
     "hardtanh in place": lambda x: F.hardtanh(x, 2.0, 1.0, inplace=True),
     "softshrink": lambda x: F.softshrink(x, -1.0),
