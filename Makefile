@@ -4,7 +4,7 @@ PY := .venv/bin/python
 ARGS ?=
 # Restrict the tests: make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
-# How long and what: make test-soak SOAK_ARGS="--minutes 60 --only kills_in_saves"
+# How long and what: make test-soak SOAK_ARGS="--minutes 60 --only kills_during_saves"
 SOAK_ARGS ?=
 CPP := include src kernels python/src tests/cpp tests/fuzz examples
 

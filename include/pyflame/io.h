@@ -47,8 +47,8 @@ class SafetensorsFile {
     Dims shape;
     uint64_t begin;  // bytes from the start of the data
     uint64_t end;
-    std::string unknown =
-        {};  // what the file calls a dtype that PyFlame lacks; `dtype` is void then
+    // What the file calls a dtype that PyFlame lacks; `dtype` means nothing then.
+    std::string unknown = {};
   };
 
   explicit SafetensorsFile(const std::string& path);

@@ -19,7 +19,8 @@ using TensorList = std::vector<Tensor>;
   X(abs)                                                                                           \
   X(sign) X(square) X(reciprocal) X(sqrt) X(rsqrt) X(exp) X(exp2) X(expm1) X(log) X(log1p) X(log2) \
       X(log10) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(acosh)      \
-          X(atanh) X(tanh) X(sigmoid) X(erf) X(erfc) X(erfinv) X(logit) X(sinc) X(deg2rad) X(rad2deg)        \
+          X(atanh) X(tanh) X(sigmoid) X(erf) X(erfc) X(erfinv) X(logit) X(sinc) X(deg2rad)         \
+          X(rad2deg)                                                                               \
               X(floor) X(ceil) X(round) X(trunc) X(frac) X(relu) X(relu6) X(selu) X(silu) X(mish)  \
                   X(softsign) X(hardswish) X(hardsigmoid) X(logsigmoid) X(tanhshrink)              \
                       X(logical_not)

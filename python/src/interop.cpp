@@ -155,7 +155,7 @@ int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
     return -1;
   };
   try {
-    const Tensor& t = tensor_of(o);
+    const Tensor t = alias_of(tensor_of(o));  // which another thread cannot give other memory
     const char* format = format_of(t->dtype);
     if (!format)
       return refuse("the buffer protocol has no format for " + std::string(name(t->dtype)) +
@@ -317,9 +317,10 @@ void capsule_destructor(PyObject* capsule) {
 }
 
 template <class M>
-PyObject* export_capsule(const Tensor& t, const char* name) {
+PyObject* export_capsule(const Tensor& given, const char* name) {
   auto* e = new Export<M>;
-  e->tensor = alias_of(t);
+  e->tensor = alias_of(given);
+  const Tensor& t = e->tensor;  // which another thread cannot give other memory
   e->shape = t->shape;
   e->strides = t->strides;
   DLTensor& d = e->managed.tensor;

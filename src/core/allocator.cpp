@@ -392,18 +392,28 @@ class Allocator {
 
   void wait_for_users(Block* b) noexcept {
     b->state = Block::Waiting;
-    Waiting w{b, {}};
-    for (StreamState* s : b->users) {
-      pf_event e = take_event();
-      if (e && backend_->event_record(device_.index, e, handle_of(s)) == PF_OK) {
-        w.events.push_back(e);
-        continue;
+    try {
+      Waiting w{b, {}};
+      w.events.reserve(b->users.size());
+      size_t coming_back = b->users.size();
+      for (const Waiting& other : waiting_) coming_back += other.events.size();
+      events_.reserve(events_.size() + coming_back);
+      waiting_.reserve(waiting_.size() + 1);
+      for (StreamState* s : b->users) {
+        pf_event e = take_event();
+        if (e && backend_->event_record(device_.index, e, handle_of(s)) == PF_OK) {
+          w.events.push_back(e);
+          continue;
+        }
+        if (e) events_.push_back(e);
+        // No event to be had: wait here. A device that fails this, too, is lost.
+        backend_->synchronize(device_.index, handle_of(s), nullptr);
       }
-      if (e) events_.push_back(e);
-      // No event to be had: wait here. A device that fails this, too, is lost.
-      backend_->synchronize(device_.index, handle_of(s), nullptr);
+      waiting_.push_back(std::move(w));
+    } catch (const std::bad_alloc&) {  // nor memory for a list of them
+      for (StreamState* s : b->users) backend_->synchronize(device_.index, handle_of(s), nullptr);
+      retire(b);
     }
-    waiting_.push_back(std::move(w));
   }
 
   int32_t wait_for(pf_event e, const Block& b) noexcept {

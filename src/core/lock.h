@@ -3,7 +3,8 @@
 // A child of fork() has the forking thread alone: a lock that another thread held stays taken there
 // for ever. So the library's locks are of these types, which know each other; a fork waits until
 // nobody works without the GIL (they are through the gate), takes every lock, and gives them back
-// in parent and child. tools/lint.sh refuses other mutexes in src/ and python/src/.
+// in parent and child. tools/lint.sh refuses other mutexes in src/ and python/src/, but not in
+// the plug-ins (src/gpu, src/paranoid), which a child does not use.
 #pragma once
 
 #include <atomic>

@@ -50,12 +50,21 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
     }
   }
   // Not ours: as if we were not there.
-  if (g_before.sa_flags & SA_SIGINFO) {
-    if (g_before.sa_sigaction) return g_before.sa_sigaction(number, info, context);
-  } else if (g_before.sa_handler != SIG_DFL && g_before.sa_handler != SIG_IGN) {
-    return g_before.sa_handler(number);
+  if (g_before.sa_flags & SA_SIGINFO
+          ? g_before.sa_sigaction != nullptr
+          : g_before.sa_handler != SIG_DFL && g_before.sa_handler != SIG_IGN) {
+    if (g_before.sa_flags & SA_SIGINFO)
+      g_before.sa_sigaction(number, info, context);
+    else
+      g_before.sa_handler(number);
+    // One that has put us back and raised the signal anew wants the process to end (faulthandler).
+    sigset_t waiting;
+    if (sigpending(&waiting) == 0 && sigismember(&waiting, number)) signal(number, SIG_DFL);
+    errno = saved;
+    return;
   }
-  signal(number, SIG_DFL);  // the instruction runs again
+  signal(number, SIG_DFL);                // the instruction runs again
+  if (info->si_code <= 0) raise(number);  // or it was sent
 }
 
 Mutex& slots_mutex() {
@@ -104,12 +113,20 @@ MappedFile::MappedFile(int fd, size_t size, std::string path, const char* op)
     PF_FAIL(FileError, op, "cannot map '", path_, "': ", std::strerror(errno),
             "; expected a file that can be mapped; load it without mmap=True");
   data_ = static_cast<char*>(p);
+  std::string shown;
+  try {
+    shown = path_;
+    slots_mutex();
+  } catch (...) {
+    munmap(data_, size_);
+    throw;
+  }
   std::lock_guard lock(slots_mutex());
   watch();
   for (int i = 0; i < kSlots; ++i) {
     Slot& s = g_slots[i];
     if (s.end.load(std::memory_order_relaxed) != 0) continue;
-    s.path = path_;
+    s.path = std::move(shown);
     s.torn = false;
     s.begin.store(reinterpret_cast<uintptr_t>(data_), std::memory_order_relaxed);
     s.end.store(reinterpret_cast<uintptr_t>(data_) + (size + g_page - 1) / g_page * g_page,

@@ -1,6 +1,8 @@
 // Files that are shown as memory, and what happens when somebody else makes one shorter: reading
 // the pages that went away would end the process by SIGBUS. They become zeros instead, and the
-// operation that read them raises.
+// operation that read them raises. Of the last page that is left the system itself makes the rest
+// zeros, and nobody learns of it. Who takes SIGBUS after the last file was mapped
+// (faulthandler.enable()) has it.
 #pragma once
 
 #include <atomic>

@@ -120,6 +120,15 @@ void Accumulate::forget() noexcept {
   lock_.clear(std::memory_order_release);
 }
 
+namespace {
+// Several backward passes may end at one leaf at once. One lock for many leaves: a fork takes them
+// all.
+Mutex& adding_to(const void* leaf) {
+  static auto* mutexes = new Mutex[64];
+  return mutexes[reinterpret_cast<uintptr_t>(leaf) / alignof(std::max_align_t) % 64];
+}
+}  // namespace
+
 Grads Accumulate::apply(const Grads& grads) {
   Tensor t = leaf();
   if (!t.defined() || !grads[0].defined()) return {};
@@ -127,7 +136,7 @@ Grads Accumulate::apply(const Grads& grads) {
   const DeviceScope at(t->storage->device);
   // The GIL may go while the sum runs, and comes back when the lock is gone.
   engine::GilScope gil;
-  std::lock_guard lock(adding_);
+  std::lock_guard lock(adding_to(this));
   Meta& m = meta_of(t);
   PF_CHECK(g->shape == t->shape, ShapeError, "backward", "a gradient of shape ", g->shape,
            " arrived for a tensor of shape ", t->shape,

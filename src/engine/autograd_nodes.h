@@ -19,7 +19,6 @@ struct Accumulate final : Node {
   void forget() noexcept;  // the leaf goes away
 
  private:
-  Mutex adding_;  // several backward passes may end here at once
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
   TensorImpl* leaf_;
 };

@@ -31,6 +31,7 @@ void copy_pinned(const Tensor& dst, const Tensor& src, bool async) {
   if (async) return;
   long_work(int64_t{1} << 40);
   wait_for_stream(d, stream, "copy");
+  check_mapped(src->storage->data, "copy");
 }
 
 // Copies between devices are ordered with the sender's default stream: so is its current one.
@@ -77,6 +78,9 @@ void copy_to_host(void* dst, const Tensor& src) {
 
 void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
   constexpr size_t kDirect = 1 << 20;  // smaller ones do not wait, on their way through staging
+  // Both, for only one of them is known below: see engine::call.
+  const auto held_dst = Ref<Storage>::share(dst->storage.get());
+  const auto held_src = Ref<Storage>::share(src->storage.get());
   if (dst->storage->device == src->storage->device) {
     static const Kernel copy{"copy"};
     call(copy, {dst}, {src}, {}, {.takes = Takes::All});
@@ -88,6 +92,7 @@ void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
     copy_to_host(writable_data(dst), src);
   } else if (src->storage->device.is_cpu()) {
     copy_from_host(dst, device_data(src));
+    check_mapped(held_src->data, "copy");
   } else if (const pf_backend* b = backend_of(dst->storage->device);
              dst->storage->device.type == src->storage->device.type && PF_HAS(b, copy_peer)) {
     GilScope gil;

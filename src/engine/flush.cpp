@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -210,22 +210,24 @@ constexpr size_t kMaxPlans = 4096;
 struct PlanCache {
   Mutex mutex;
   std::unordered_multimap<uint64_t, std::shared_ptr<const Plan>> plans;
-  std::deque<const Plan*> ring;  // the hand stands at its front
+  std::list<const Plan*> ring;  // the hand stands at its front
 
+  // Takes memory first: without any left, all stays as it was.
   void add(std::shared_ptr<const Plan> plan) {
-    while (plans.size() >= kMaxPlans) {
+    std::list<const Plan*> one{plan.get()};
+    const uint64_t hash = plan->hash;
+    plans.emplace(hash, std::move(plan));
+    ring.splice(ring.end(), one);
+    while (plans.size() > kMaxPlans) {
       const Plan* oldest = ring.front();
-      ring.pop_front();
       if (oldest->used.exchange(false, std::memory_order_relaxed)) {
-        ring.push_back(oldest);
+        ring.splice(ring.end(), ring, ring.begin());
         continue;
       }
+      ring.pop_front();
       auto [first, last] = plans.equal_range(oldest->hash);
       plans.erase(std::find_if(first, last, [&](auto& e) { return e.second.get() == oldest; }));
     }
-    ring.push_back(plan.get());
-    const uint64_t hash = plan->hash;
-    plans.emplace(hash, std::move(plan));
   }
 };
 PlanCache& plan_cache() {

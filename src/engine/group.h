@@ -84,10 +84,19 @@ class Group {
   Phase& active() { return phases[has_anchor ? 1 : 0]; }
 };
 
-Group& current_group();             // the calling thread's
+namespace detail {
+extern constinit thread_local Group* t_group;
+Group& make_group();
+}  // namespace detail
+inline Group& current_group() {  // the calling thread's
+  return detail::t_group ? *detail::t_group : detail::make_group();
+}
 std::vector<Group*> every_group();  // of all threads, with those that wait for a thread
 // Marks a storage that several groups have recorded reads of.
 Group* many_readers();
+void flush_other(Group* g, Flush why);  // which may be another thread's
+void flush_all(Flush why);
+void submit(Device d);
 // Where a tensor lies, once what reads or writes it is done or on its way.
 void* writable_data(const Tensor&);
 // The last handle of a storage with a pending write went away.

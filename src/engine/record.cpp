@@ -35,72 +35,6 @@ constexpr int index_of(int code) {
   return code & 255;
 }
 
-Mutex& registry_mutex() {
-  static Mutex m;
-  return m;
-}
-std::vector<Group*>& all_groups() {
-  static auto* v = new std::vector<Group*>;
-  return *v;
-}
-std::vector<Group*>& spare_groups() {
-  static auto* v = new std::vector<Group*>;
-  return *v;
-}
-
-// A thread borrows its group for life. Groups are never freed: a storage may still name one.
-struct ThreadGroup {
-  Group* group;
-  ThreadGroup() {
-    std::lock_guard lock(registry_mutex());
-    if (spare_groups().empty()) {
-      group = new Group;
-      all_groups().push_back(group);
-    } else {
-      group = spare_groups().back();
-      spare_groups().pop_back();
-    }
-  }
-  ~ThreadGroup();
-};
-thread_local Group* t_group = nullptr;
-
-Group& make_my_group() {
-  start_thread();
-  static thread_local ThreadGroup owner;
-  t_group = owner.group;
-  return *t_group;
-}
-inline Group& my_group() {
-  return t_group ? *t_group : make_my_group();
-}
-
-// What is pending runs on a thread of its own: the scratch memory of this one's kernels, made
-// after the group, is gone already.
-ThreadGroup::~ThreadGroup() {
-  if (!group->empty()) {
-    try {
-      std::thread([g = group] {
-        const AtWork here;
-        std::lock_guard lock(g->mutex);
-        if (!g->empty()) run_group(*g, Flush::ThreadExit);
-      }).join();
-    } catch (const std::exception&) {
-      // No thread to be had: whoever reads the values later runs them.
-    }
-  }
-  const AtWork here;  // a thread that ends has no GIL
-  {
-    std::lock_guard lock(group->mutex);
-    group->error = nullptr;
-    for (auto& type : group->streams)
-      for (StreamState*& s : type) s = nullptr;
-  }
-  t_group = nullptr;
-  std::lock_guard lock(registry_mutex());
-  spare_groups().push_back(group);
-}
-
 std::atomic<bool>& eager_flag() {
   static std::atomic<bool> flag = [] {
     const char* v = std::getenv("PYFLAME_EAGER");
@@ -109,28 +43,13 @@ std::atomic<bool>& eager_flag() {
   return flag;
 }
 
-void flush_other(Group* g, Flush why) {
-  std::lock_guard lock(g->mutex);
-  if (!g->empty()) run_group(*g, why);
-}
-
-// Whoever has an address of ours waits for the device, not for us.
-void submit(Device d) {
-  const pf_backend* b = backend_of(d);
-  if (PF_HAS(b, submit)) b->submit(d.index);
-}
-
-void flush_all(Flush why) {
-  for (Group* g : every_group()) flush_other(g, why);
-}
-
 // The value was never made. Who is told so here is not told again at the next flush.
 [[noreturn]] void raise_poison(const Storage& s, Group& locked) {
   if (locked.error == s.error) locked.error = nullptr;
   std::rethrow_exception(s.error);
 }
 [[noreturn]] void raise_poison(const Storage& s) {
-  Group& g = my_group();
+  Group& g = current_group();
   std::lock_guard lock(g.mutex);
   raise_poison(s, g);
 }
@@ -328,7 +247,7 @@ size_t held_bytes(const Group& g) {
 }
 
 void append(const Request& q, Storage* fresh, const char* op) {
-  Group& g = my_group();
+  Group& g = current_group();
   bool foreign = false;
   for (const Operand& o : q.operands) {
     if (!o.tensor) continue;
@@ -386,19 +305,6 @@ void append(const Request& q, Storage* fresh, const char* op) {
 
 }  // namespace
 
-Group& current_group() {
-  return my_group();
-}
-std::vector<Group*> every_group() {
-  std::lock_guard lock(registry_mutex());
-  return all_groups();
-}
-
-Group* many_readers() {
-  static Group* const sentinel = new Group;
-  return sentinel;
-}
-
 namespace {
 
 bool storage_only(DType out, std::span<const Operand> operands) {
@@ -411,7 +317,7 @@ bool storage_only(DType out, std::span<const Operand> operands) {
 // know these; two kernels do.
 void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands, CallOptions how) {
   static const Kernel fill{"fill"}, copy{"copy"};
-  if (op != 0)  // ops::op::cast
+  if (op != 0)  // the first row, cast
     for (DType t : {dst->dtype, operands[0].tensor ? (*operands[0].tensor)->dtype : dst->dtype})
       PF_CHECK(!info(t).storage_only, DTypeError, name_of_row(op), "got ", t,
                "; it can be stored and converted but not calculated with; use to() first");
@@ -634,7 +540,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       if (t.defined()) where.add(*t.impl());
     if (!where.settled()) ins = place_call(outs, ins, options, moved);
   }
-  Group& g = my_group();
+  Group& g = current_group();
   Device device;
   bool foreign = false, touches_mine = false;
   size_t count = outs.size() + ins.size();
@@ -680,7 +586,10 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     }
     std::vector<pf_tensor> tensors(count);
     // While the GIL is away another thread may give these tensors other memory (`.data = `).
-    std::vector<Ref<Storage>> held(count);
+    constexpr size_t kFew = 8;
+    Ref<Storage> few[kFew];
+    std::vector<Ref<Storage>> many(count > kFew ? count : 0);
+    const std::span<Ref<Storage>> held(count > kFew ? many.data() : few, count);
     StreamState* stream = g.stream(device);
     int64_t work = 0;
     each([&](int i, const Tensor& t) {
@@ -775,28 +684,21 @@ void on_last_handle(Storage& s) noexcept {
 
 // ---- access from outside -----------------------------------------------------------------------
 
-void flush(Flush why) {
-  GilScope gil;
-  Group& g = my_group();
-  std::exception_ptr error;
-  {
-    std::lock_guard lock(g.mutex);
-    if (!g.empty()) run_group(g, why);
-    error = std::exchange(g.error, nullptr);
-  }
-  if (error) std::rethrow_exception(error);
-}
-
 void flush_storage(Storage& s, Flush why) {
+  const auto held = Ref<Storage>::share(&s);  // while others have the GIL
   GilScope gil;
   if (Group* g = s.writer.load(std::memory_order_acquire)) flush_other(g, why);
 }
 
 void* device_data(const Tensor& t) {
   Storage& s = *t->storage;
-  if (s.writer.load(std::memory_order_acquire)) flush_storage(s, Flush::Data);
+  Ref<Storage> held;
+  if (s.writer.load(std::memory_order_acquire)) {
+    held = Ref<Storage>::share(&s);  // while others have the GIL
+    flush_storage(s, Flush::Data);
+  }
   if (s.poisoned) raise_poison(s);
-  ensure_memory(s, my_group().stream(s.device), {"data", t->dtype, &t->shape});
+  ensure_memory(s, current_group().stream(s.device), {"data", t->dtype, &t->shape});
   return static_cast<char*>(s.data) + t->offset * static_cast<int64_t>(itemsize(t->dtype));
 }
 
@@ -812,7 +714,8 @@ void* shared_data(const Tensor& t) {
 }
 
 void* host_data(const Tensor& t, const char* op, bool will_write) {
-  Storage& s = *t->storage;
+  const auto held = Ref<Storage>::share(t->storage.get());  // while others have the GIL
+  Storage& s = *held;
   if (will_write) {
     GilScope gil;
     if (Group* r = s.reader.load(std::memory_order_acquire)) {
@@ -832,7 +735,7 @@ void* host_data(const Tensor& t, const char* op, bool will_write) {
 }
 
 pf_stream stream_handle(Device d) {
-  return handle_of(my_group().stream(d));
+  return handle_of(current_group().stream(d));
 }
 
 void* writable_data(const Tensor& dst) {
@@ -854,26 +757,3 @@ void set_eager(bool on) {
 }
 
 }  // namespace pyflame::engine
-
-namespace pyflame {
-
-void flush() {
-  engine::flush(engine::Flush::Explicit);
-  // Asked about a stream, a device begins with what it kept back.
-  each_active_device([](Device d, const pf_backend* b) {
-    int32_t done = 0;
-    if (PF_HAS(b, stream_query)) b->stream_query(d.index, nullptr, &done);
-  });
-}
-
-void synchronize() {
-  engine::flush(engine::Flush::Synchronize);
-  engine::GilScope gil;
-  engine::flush_all(engine::Flush::Synchronize);
-  each_active_device([](Device d, const pf_backend*) {
-    engine::long_work(int64_t{1} << 40);
-    engine::wait_for_device(d);
-  });
-}
-
-}  // namespace pyflame

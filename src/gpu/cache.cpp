@@ -185,28 +185,23 @@ bool read_packed(const CacheKey& key, std::string& code) {
   return checksum(code) == p.sum;
 }
 
-// A private file that gets its final name at once: readers see all of it or nothing, and of two
-// writers the second replaces the first's by the same.
+// Of two writers the second replaces the first's by the same.
 void write_cached(const CacheKey& key, const std::string& code) {
   const std::string path = path_of(key);
   if (path.empty() || !make_folders(cache_folder())) return;
-  std::string temporary = path + ".XXXXXX";
-  int fd = mkstemp(temporary.data());
-  if (fd < 0) return;
   const std::string all = key.info + code;
   Header h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.info_bytes = key.info.size();
   h.code_bytes = code.size();
   h.sum = checksum(all);
-  FILE* f = fdopen(fd, "wb");
-  bool good = f && std::fwrite(&h, sizeof h, 1, f) == 1 &&
-              std::fwrite(all.data(), 1, all.size(), f) == all.size();
-  if (f)
-    good = std::fclose(f) == 0 && good;
-  else
-    close(fd);
-  if (!good || std::rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+  try {
+    io::AtomicFile f(path, "kernel cache");
+    f.write(&h, sizeof h);
+    f.write(all.data(), all.size());
+    f.commit(io::AtomicFile::Keep::IfProcessDies);
+  } catch (const Error&) {  // compiled again next time
+  }
 }
 
 }  // namespace pyflame::gpu

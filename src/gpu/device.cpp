@@ -316,11 +316,12 @@ Function Device::keep(Recipe recipe) {
       return it->second;
   }
   std::unique_ptr<Module> m = obtain(std::move(recipe));
-  Function f = function(m.get(), entry.c_str(), std::move(label)).release();
+  auto f = function(m.get(), entry.c_str(), std::move(label));
   std::lock_guard lock(mutex_);
+  Function& kept = kept_[key];
+  if (kept && !kept->module->failed()) return kept;  // another thread's: ours goes
   others_.push_back(std::move(m));
-  kept_[key] = f;
-  return f;
+  return kept = f.release();
 }
 Function Device::group(const Source& source) {
   Recipe recipe = recipe_for(traits, "pointwise group", source, "");

@@ -66,10 +66,11 @@ const char* product_library();
 // NVIDIA, on AMD PF_MATRIX_UNIT of kernels/matrix_units.h.
 int matrix_unit(const Traits&);
 
+inline constexpr int kMostProposals = 32;  // of a library, that are measured
+
 // The kernels of kernels/matmul*.h; takes everything. `tile`: one of kOwnTiles that somebody
 // measured, else (or -1) the one that follows from the product; false when it cannot be taken.
 // Three on matrix units, three with ordinary arithmetic, one whose threads share k.
-inline constexpr int kMostProposals = 32;  // of a library, that are measured
 inline constexpr int kOwnTiles = 7, kSmallTile = 5, kSharedTile = 6;
 bool own_product(const KernelArgs&, const Product&, int tile = -1);
 

@@ -150,25 +150,21 @@ void read_file(Table& t) {
   t.choices.merge(found);
 }
 
-// A private file under its final name at once, with what others wrote meanwhile.
+// With what others wrote meanwhile.
 std::string save(Table& t) {
   if (t.path.empty()) return "there is no folder for it";
   std::map<std::string, Measured> both = t.choices, theirs;
-  struct stat st {};
-  if (stat(t.path.c_str(), &st) == 0 && !S_ISREG(st.st_mode))
-    return t.path + " is not a regular file";
   if (parse_file(t.path, theirs).empty()) both.merge(theirs);
   make_folders(t.path.substr(0, t.path.rfind('/')));
-  std::string temporary = t.path + ".XXXXXX";
-  const int fd = mkstemp(temporary.data());
-  if (fd < 0) return t.path + ": " + std::strerror(errno);
   const std::string text = print(both);
-  bool good = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  good = close(fd) == 0 && good;
-  if (good && std::rename(temporary.c_str(), t.path.c_str()) == 0) return "";
-  const std::string why = t.path + ": " + std::strerror(errno);
-  unlink(temporary.c_str());
-  return why;
+  try {
+    io::AtomicFile f(t.path, "tuning");
+    f.write(text.data(), text.size());
+    f.commit();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
 }
 
 std::string key_of(const KernelArgs& a, const std::string& library, const std::string& product) {

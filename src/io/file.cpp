@@ -37,6 +37,8 @@ const char* remedy(int error) {
     case EPERM:
     case EROFS:
       return "choose a directory that you may write to";
+    case EFAULT:
+      return "a mapped file (mmap=True) became shorter while it was read; load it without mmap";
     case ENOENT:
     case ENOTDIR:
       return "check the path, create the directory first";
@@ -90,13 +92,15 @@ void AtomicFile::write(const void* data, size_t size) {
   }
 }
 
-void AtomicFile::commit() {
-  if (fsync(fd_) != 0 && errno != EINVAL && errno != ENOTSUP) fail("cannot sync", errno);
+void AtomicFile::commit(Keep keep) {
+  if (keep == Keep::IfPowerFails && fsync(fd_) != 0 && errno != EINVAL && errno != ENOTSUP)
+    fail("cannot sync", errno);
   // Renamed while it is open: with the descriptor goes the lock, and then anybody may sweep it.
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename to", errno);
   temporary_.clear();
   close(fd_);  // after a sync there is nothing left that could fail
   fd_ = -1;
+  if (keep == Keep::IfProcessDies) return;
   int dir = open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir >= 0) {
     // Some network file systems refuse this; the rename itself has happened.

@@ -6,9 +6,10 @@
 
 namespace pyflame::io {
 
-// A new file beside `path`. commit() syncs it, gives it its name and syncs the directory; a
-// destructor without commit removes it, so a failed write leaves what was there before. What a
-// killed process left beside the same name is removed first (see temporary.h).
+// A new file beside `path`. commit() syncs it (but not what can be made again), gives it its name
+// and syncs the directory; a destructor without commit removes it, so a failed write leaves what
+// was there before. What a killed process left beside the same name is removed first (see
+// temporary.h).
 class AtomicFile {
  public:
   AtomicFile(const std::string& path, const char* op);
@@ -16,7 +17,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   void write(const void* data, size_t size);
-  void commit();
+  enum class Keep { IfPowerFails, IfProcessDies };
+  void commit(Keep = Keep::IfPowerFails);
 
  private:
   [[noreturn]] void fail(const char* doing, int error);

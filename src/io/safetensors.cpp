@@ -136,7 +136,8 @@ void read_header(std::string_view text, const std::string& where, std::vector<En
     if (!e.unknown.empty() && fits && e.begin <= e.end) bits = (e.end - e.begin) * 8;
     if (!fits || bits % 8 != 0 || e.begin > e.end || e.end - e.begin != bits / 8)
       PF_FAIL(FileError, "load", where, "tensor '", e.name, "' of shape ", e.shape, " and dtype ",
-              name(e.dtype), " has data_offsets [", e.begin, ", ", e.end,
+              e.unknown.empty() ? std::string(name(e.dtype)) : e.unknown, " has data_offsets [",
+              e.begin, ", ", e.end,
               "]; expected as many bytes as shape and dtype need; restore the file from a copy");
   }
   std::sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {
@@ -220,8 +221,10 @@ void SafetensorsFile::Impl::open() {
             "the file from a copy");
   }
   source->read(0, &length, 8);
+  char first = 0;
+  if (size > 8) source->read(8, &first, 1);
   if (length > kMaxHeader || length > size - 8) {
-    refuse_format();
+    if (length > kMaxHeader || first != '{') refuse_format();
     PF_FAIL(FileError, "load", "'", path, "' is no safetensors file, or is cut off: the header ",
             "would have ", length, " bytes, and the file has ", size,
             "; expected a header of at most 100 MB that fits into the file; check the path or "
@@ -352,17 +355,21 @@ void save_safetensors(const Sink& sink, const std::vector<NamedTensor>& tensors,
     return wa != wb ? wa > wb : a->name < b->name;
   });
   std::vector<Entry> entries;
+  std::vector<Tensor> views;
   std::unordered_set<std::string_view> names;
   uint64_t at = 0;
   for (const NamedTensor* t : order) {
     PF_CHECK(names.insert(t->name).second, ValueError, "save", "got the name '", t->name,
              "' twice; expected names to differ; rename one");
-    const Tensor& x = t->tensor;
+    // As it is now, and without history: a sink may run Python, and saving must not extend a graph.
+    const Tensor& given = t->tensor;
+    const Tensor x = make_view(given, given->shape, given->strides, given->offset);
     PF_CHECK(static_cast<uint64_t>(x->numel) * static_cast<uint64_t>(info(x->dtype).bits) % 8 == 0,
              ShapeError, "save", "got '", t->name, "' of ", x->numel, " elements of ",
              name(x->dtype), "; expected a whole number of bytes; pad the tensor");
     uint64_t size = nbytes(x->dtype, x->numel);
     entries.push_back({t->name, x->dtype, x->shape, at, at + size});
+    views.push_back(x);
     at += size;
   }
   std::string header = safetensors_header(entries, metadata);
@@ -370,15 +377,13 @@ void save_safetensors(const Sink& sink, const std::vector<NamedTensor>& tensors,
   sink(&length, 8);
   sink(header.data(), header.size());
   std::vector<char> staging;
-  for (const NamedTensor* t : order) {
-    if (t->tensor->numel == 0) continue;
-    const Tensor& x = t->tensor;
-    // Without history: saving must not extend a graph.
-    Tensor plain = make_view(x, x->shape, x->strides, x->offset);
-    if (!plain->contiguous) plain = contiguous(plain);
+  for (const Tensor& x : views) {
+    if (x->numel == 0) continue;
+    const Tensor plain = x->contiguous ? x : contiguous(x);
     size_t size = nbytes(plain->dtype, plain->numel);
     if (plain->storage->device.is_cpu()) {
       sink(engine::host_data(plain, "save"), size);
+      check_mapped(plain->storage->data, "save");
     } else {
       staging.resize(size);
       engine::copy_to_host(staging.data(), plain);

@@ -8,8 +8,13 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <mutex>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
+
+#include "core/lock.h"
 
 namespace pyflame::io {
 
@@ -91,8 +96,17 @@ int open_temporary(const std::string& path, int mode, std::string* name) {
 }
 
 void sweep_temporaries(const std::string& path) noexcept {
+  using Clock = std::chrono::steady_clock;
+  static auto* mutex = new Mutex;
+  static auto* resting = new std::unordered_map<std::string, Clock::time_point>;
   try {
     const std::string directory = directory_of(path), prefix = prefix_of(path);
+    const auto begin = Clock::now();
+    {
+      std::lock_guard lock(*mutex);
+      auto it = resting->find(directory);
+      if (it != resting->end() && begin < it->second) return;
+    }
     DIR* entries = opendir(directory.c_str());
     if (!entries) return;
     std::vector<std::string> found;
@@ -102,6 +116,12 @@ void sweep_temporaries(const std::string& path) noexcept {
         found.push_back(directory + "/" + std::string(name));
     }
     closedir(entries);
+    // A folder of very many files is looked through for a hundredth of the time at most.
+    if (const auto took = Clock::now() - begin; took > std::chrono::milliseconds(1)) {
+      std::lock_guard lock(*mutex);
+      if (resting->size() >= 256) resting->clear();
+      (*resting)[directory] = begin + 100 * took;
+    }
     for (const std::string& name : found) {
       int fd = open(name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
       if (fd < 0) continue;

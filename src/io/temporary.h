@@ -17,7 +17,7 @@ namespace pyflame::io {
 int open_temporary(const std::string& path, int mode, std::string* name);
 
 // Removes the temporaries of `path` that processes of this machine left when they died. Never
-// fails: what cannot be removed stays.
+// fails: what cannot be removed stays, and folders that take long are not looked through each time.
 void sweep_temporaries(const std::string& path) noexcept;
 
 std::string directory_of(const std::string& path);

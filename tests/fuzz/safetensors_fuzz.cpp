@@ -44,7 +44,7 @@ void touch(const io::Tree& tree) {
   if (auto* t = std::get_if<io::Tree::Tuple>(&tree.value))
     for (const auto& item : t->items) touch(item);
   if (auto* d = std::get_if<io::Tree::Dict>(&tree.value))
-    for (const auto& [key, value] : d->items) touch(value);
+    for (const auto& [key, value] : d->items) touch(key), touch(value);
   if (auto* t = std::get_if<io::Tree::Typed>(&tree.value)) touch(t->of.at(0));
 }
 

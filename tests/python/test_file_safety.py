@@ -448,6 +448,15 @@ def npy():
     return f.getvalue()
 
 
+@pytest.mark.parametrize("length", [640, 896, 1152, 0x120108])
+def test_a_file_that_is_cut_off_within_its_header(tmp_path, length):
+    """Its first bytes, the length, may be those of a pickle or of ONNX."""
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(struct.pack("<Q", length) + b'{"a":{"dtype":"F32","shape":[2],"data_off')
+    with pytest.raises(pf.FileError, match="cut off"):
+        pf.load(path)
+
+
 LEGACY = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2) + pickle.dumps(1001, protocol=2)
 FORMATS = {
     "torch": (zipped("archive/data.pkl", "archive/version"), "torch.save .*safetensors.torch"),

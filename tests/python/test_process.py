@@ -3,6 +3,7 @@ many of them, caches, mapped files. The attacks of tests/soak, for a moment each
 
 import faulthandler
 import importlib
+import io
 import os
 import pathlib
 import re
@@ -279,11 +280,22 @@ READS = {
     "sort": lambda t: pf.sort(t),
     "product": lambda t: t.reshape(100, 1000) @ pf.ones(1000, 2),
     "into": lambda t: pf.zeros(100000).copy_(t),
-    "save": lambda t: pf.save({"t": t}, os.devnull + "/none"),
+    "to a file object": lambda t: pf.save({"t": t}, io.BytesIO()),
+    "to a device": lambda t: t.to("paranoid").cpu(),
+    "into one of a device": lambda t: pf.zeros(100000, device="paranoid").copy_(t).cpu(),
 }
 
 
-@pytest.mark.parametrize("how", [h for h in READS if h != "save"])
+def test_saving_a_mapped_file_that_somebody_cut_keeps_the_old_one(mapped, tmp_path):
+    path, tree, other = mapped
+    os.truncate(path, 0)
+    for _ in range(2):  # zeros by then
+        with pytest.raises(pf.FileError, match="became shorter"):
+            pf.save(tree, tmp_path / "other.safetensors")
+    assert pf.load(tmp_path / "other.safetensors")["x"].tolist() == other["x"].tolist()
+
+
+@pytest.mark.parametrize("how", READS)
 def test_a_mapped_file_that_somebody_cuts(mapped, how):
     path, tree, other = mapped
     faulthandler.enable()  # takes SIGBUS, too
@@ -334,6 +346,72 @@ def test_other_bus_errors_are_not_ours(tmp_path):
         tmp_path,
         status=-signal.SIGBUS,
     )
+
+
+@pytest.mark.parametrize("what", ["m[15000]", "os.kill(os.getpid(), signal.SIGBUS)"])
+def test_other_handlers_end_the_process_once(tmp_path, what):
+    """faulthandler between two mapped files puts our handler back and raises the signal again."""
+    pf.save({"x": pf.ones(5)}, tmp_path / "x.safetensors")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(
+                f"""
+                import faulthandler, mmap, os, signal, sys
+                import pyflame as pf
+                folder = sys.argv[1]
+                kept = [pf.load(folder + "/x.safetensors", mmap=True)]
+                faulthandler.enable()
+                kept += [pf.load(folder + "/x.safetensors", mmap=True)]
+                with open(folder + "/other", "wb+") as f:
+                    f.write(bytes(20000))
+                    f.flush()
+                    m = mmap.mmap(f.fileno(), 0)
+                    os.truncate(folder + "/other", 0)
+                {what}
+                """
+            ),
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGBUS
+    assert done.stderr.count("Fatal Python error: Bus error") == 1
+
+
+# ---- tensors that other threads give other memory --------------------------------------------------
+@pytest.mark.parametrize("how", ["numpy", "copy"])
+def test_another_thread_gives_a_tensor_other_memory(how):
+    out = program(
+        """
+        import sys, threading
+        import pyflame as pf
+        copies = sys.argv[1] == "copy"
+        n = 4_000_000 if copies else 300_000
+        x, stop, others = pf.zeros(n), threading.Event(), []
+
+        def rebind():
+            while not stop.is_set():
+                x.data = pf.ones(n)
+                others[:] = [pf.full((n,), 7.0).sum().item()]  # takes what was given back
+
+        thread = threading.Thread(target=rebind)
+        thread.start()
+        wrong = 0
+        for _ in range(12 if copies else 150):
+            x.data = pf.ones(n) * 1
+            y = x.to("paranoid").cpu().numpy() if copies else x.numpy()
+            wrong += not (y == 1).all()
+        stop.set()
+        thread.join()
+        print(wrong)
+        """,
+        how,
+    )
+    assert out == "0\n"
 
 
 # ---- workers --------------------------------------------------------------------------------------

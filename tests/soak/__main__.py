@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 SHORTEST, LONGEST = 4.0, 30.0  # seconds of one attack
-PATIENCE = 90.0  # seconds that an attack may be late
+PATIENCE = 150.0  # seconds that an attack may be late: longer than any victim's
 
 
 def names() -> list[str]:

@@ -36,11 +36,13 @@ class Ended:
 
 
 class Victim:
-    """A Python program that is attacked. It begins a process group, which `end` kills."""
+    """A Python program that is attacked. It begins a process group, which `end` kills, and goes with
+    its attacker (PR_SET_PDEATHSIG)."""
 
     def __init__(self, code: str, *args: object, env: dict[str, str] | None = None, **popen):
         self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        command = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
+        code = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\n" + textwrap.dedent(code)
+        command = [sys.executable, "-c", code, *map(str, args)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -19,7 +19,8 @@ from pyflame.checkpoint import Checkpoints
 folder, first = sys.argv[1], int(sys.argv[2])
 runs = Checkpoints(os.path.join(folder, "run"), keep=2)
 for i in range(first, 10**9):
-    pf.save({"i": i, "x": pf.full((30000,), float(i))}, os.path.join(folder, "x"))
+    tree = {"i": i, "x": pf.full((30000 + i % 7,), float(i)), "y": [pf.full((3,), i)]}
+    pf.save(tree, os.path.join(folder, "x"))
     runs.save(i, {"i": i, "x": pf.full((30000,), float(i))})
     open(os.path.join(folder, "done"), "w").write(str(i))
 """
@@ -51,6 +52,8 @@ def run(seed: int, seconds: float) -> None:
             for state in (found.state, tree):
                 if not (state["x"] == float(state["i"])).all().item():
                     raise Finding(f"a mixture: {state['i']}")
+            if "y" in tree and tree["y"][0].tolist() != [tree["i"]] * 3:
+                raise Finding(f"a mixture: {tree}")
             newest = max(found.step, tree["i"]) + 1
             pf.save({"i": newest, "x": pf.full((3,), float(newest))}, path)
             runs.save(newest, {"i": newest, "x": pf.full((3,), float(newest))})

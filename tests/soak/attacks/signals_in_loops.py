@@ -101,7 +101,8 @@ def run(seed: int, seconds: float) -> None:
     dice = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         victim = Victim(LOOPS, seed, f"{folder}/x.pf")
-        victim.wait_for("go", 60)
+        if not victim.wait_for("go", 60):
+            raise Finding(f"before any signal: {victim.end(0.1)}")
         for count, _ in enumerate(rounds(seconds, 3), 1):
             time.sleep(dice.random() * 0.2)
             victim.send(dice.choice([signal.SIGINT, signal.SIGTERM]))
