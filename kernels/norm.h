@@ -1,7 +1,8 @@
 // layer_norm and rms_norm over rows of contiguous tensors: rows that stay in the registers of a
 // group of threads, several of them at a time. Longer ones: norm_long.h; gradients:
-// norm_backward.h. What is called the mean is that of differences from the row's first element, the
-// origin: rounded, it is exact beside the deviations, however far from 0 the row lies.
+// norm_backward.h. A mean is two numbers: the sum's, which is rounded, and the mean of the
+// differences from it, which is what it was off by. So a row may lie far from 0, and one of its
+// elements far from all others.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the length of rows
 //   -DPF_W= -DPF_B=   dtypes of weight and bias      -DPF_HAS_W=0|1 -DPF_HAS_B=0|1
@@ -24,7 +25,7 @@ struct pf_norm {
   const void* weight;
   const void* bias;
   void* y;
-  void* mean;  // of each row, from its origin; none for rms_norm
+  void* mean;  // of each row, two numbers; none for rms_norm
   void* rstd;
   pf_i64 rows, vectors;
   double eps;
@@ -32,7 +33,8 @@ struct pf_norm {
 };
 
 PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
-  PF_SHARED C room[2][PF_MAX_WARPS * ROWS];
+  constexpr int SUMS = PF_RMS ? ROWS : 2 * ROWS;
+  PF_SHARED C room[PF_MAX_WARPS * ROWS], room2[PF_MAX_WARPS * SUMS];
   const pf_u32 t = pf_thread() % r.width;
   const pf_i64 first =
       (static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width) * ROWS;
@@ -50,29 +52,30 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
         PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;
     }
   }
-  C origin[ROWS], mean[ROWS], square[ROWS];
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) origin[k] = mean[k] = square[k] = C(0);
+  C mean[ROWS], sums[SUMS];  // sums: of squares, then of differences
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] = C(0);
+  PF_UNROLL for (int k = 0; k < SUMS; ++k) sums[k] = C(0);
 #if !PF_RMS
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) if (first + k < r.rows) origin[k] =
-      pf_get_one<T>(r.x, (first + k) * r.vectors * V);
-  PF_UNROLL for (int k = 0; k < ROWS; ++k)
-      PF_UNROLL for (int i = 0; i < VECS; ++i) if (static_cast<pf_i32>(t + i * r.width) < vectors)
-          PF_UNROLL for (int j = 0; j < V; ++j) mean[k] += in[k][i].get(j) - origin[k];
-  pf_group_join<pf_plus>(mean, r.width, room[0]);
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i)
+      PF_UNROLL for (int j = 0; j < V; ++j) mean[k] += in[k][i].get(j);
+  pf_group_join<pf_plus>(mean, r.width, room);
   PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] /= count;
 #endif
   PF_UNROLL for (int k = 0; k < ROWS; ++k)
       PF_UNROLL for (int i = 0; i < VECS;
                      ++i) if (PF_RMS || static_cast<pf_i32>(t + i * r.width) < vectors)
           PF_UNROLL for (int j = 0; j < V; ++j) {
-    const C d = (in[k][i].get(j) - origin[k]) - mean[k];
-    square[k] += d * d;
+    const C d = in[k][i].get(j) - mean[k];
+    sums[k] += d * d;
+    if constexpr (!PF_RMS) sums[ROWS + k] += d;
   }
-  pf_group_join<pf_plus>(square, r.width, room[1]);
-  C rstd[ROWS], shift[ROWS];
+  pf_group_join<pf_plus>(sums, r.width, room2);
+  C rstd[ROWS], rest[ROWS], shift[ROWS];
   PF_UNROLL for (int k = 0; k < ROWS; ++k) {
-    rstd[k] = C(1) / pf_sqrt(square[k] / count + static_cast<C>(r.eps));
-    shift[k] = -mean[k] * rstd[k];
+    rest[k] = PF_RMS ? C(0) : sums[SUMS - ROWS + k] / count;
+    const C var = sums[k] / count - rest[k] * rest[k];
+    rstd[k] = C(1) / pf_sqrt((var < C(0) ? C(0) : var) + static_cast<C>(r.eps));
+    shift[k] = -rest[k] * rstd[k];
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
@@ -86,7 +89,7 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
       C o[V];
       PF_UNROLL for (int j = 0; j < V; ++j) {
         o[j] = PF_RMS ? in[k][i].get(j) * rstd[k]
-                      : pf_fma(in[k][i].get(j) - origin[k], rstd[k], shift[k]);
+                      : pf_fma(in[k][i].get(j) - mean[k], rstd[k], shift[k]);
         if constexpr (PF_HAS_W) o[j] = o[j] * static_cast<C>(w[j]);
         if constexpr (PF_HAS_B) o[j] = o[j] + static_cast<C>(b[j]);
       }
@@ -94,7 +97,10 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
     }
   }
   if (t == 0) PF_UNROLL for (int k = 0; k < ROWS; ++k) if (first + k < r.rows) {
-      if constexpr (!PF_RMS) static_cast<C*>(r.mean)[first + k] = mean[k];
+      if constexpr (!PF_RMS) {
+        static_cast<C*>(r.mean)[2 * (first + k)] = mean[k];
+        static_cast<C*>(r.mean)[2 * (first + k) + 1] = rest[k];
+      }
       static_cast<C*>(r.rstd)[first + k] = rstd[k];
     }
 }

@@ -1,5 +1,5 @@
-// Gradients of layer_norm and rms_norm. With xhat = (x - origin - mean) rstd and h = g w (norm.h
-// has the origin):
+// Gradients of layer_norm and rms_norm. With xhat = (x - mean - rest) rstd, where the mean is two
+// numbers (norm.h), and h = g w:
 //   dx = rstd (h - mean(h) - xhat mean(h xhat)), without the first mean for rms_norm,
 //   dw = sum of g xhat over the rows, db = sum of g.
 // Each thread of norm_backward has columns of its own, walks down a stretch of rows and keeps the
@@ -35,9 +35,9 @@ struct pf_norm_backward {
   pf_u32 unused;
 };
 
-// The origin is for numbers far from 0. 16 bits hold none that float32 could not take at once, and
-// the registers are few.
-constexpr bool ORIGIN = !PF_RMS && sizeof(T) > 2;
+// What a mean was off by is for numbers far from 0. 16 bits hold none that float32 could not take
+// at once, and the registers are few.
+constexpr bool REST = !PF_RMS && sizeof(T) > 2;
 
 // The rows of a block go to its groups in turn.
 PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
@@ -59,7 +59,7 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
     }
   }
   Vector g[VECS], x[VECS];
-  C origin = C(0), mean = C(0), rstd = C(0);
+  C mean = C(0), rest = C(0), rstd = C(0);
   const auto fetch = [&](pf_i64 row) PF_INLINE {
     PF_UNROLL for (int i = 0; i < VECS; ++i) {
       const pf_i32 c = static_cast<pf_i32>(t + i * width);
@@ -72,9 +72,9 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
     }
     if (row < end) {
       if constexpr (!PF_RMS) {
-        origin = pf_get_one<T>(r.x, row * r.vectors * V);
-        mean = static_cast<const C*>(r.mean)[row];
-        if (!ORIGIN) mean += origin;
+        mean = static_cast<const C*>(r.mean)[2 * row];
+        rest = static_cast<const C*>(r.mean)[2 * row + 1];
+        if (!REST) rest += mean;
       }
       rstd = static_cast<const C*>(r.rstd)[row];
     }
@@ -88,14 +88,13 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
       gv[i] = g[i];
       xv[i] = x[i];
     }
-    const C first_x = ORIGIN ? origin : C(0), s = rstd, shift = -mean * rstd;
+    const C m = REST ? mean : C(0), s = rstd, shift = -rest * rstd;
     fetch(row + groups);  // while this row is worked on
     C sums[2] = {C(0), C(0)};
     PF_UNROLL for (int i = 0; i < VECS; ++i) PF_UNROLL for (int j = 0; j < V; ++j) {
       const C h = gv[i].get(j) * w[i][j];  // 0 where there is nothing
       if constexpr (!PF_RMS) sums[0] += h;
-      sums[1] =
-          pf_fma(h, PF_RMS ? xv[i].get(j) : pf_fma(xv[i].get(j) - first_x, s, shift), sums[1]);
+      sums[1] = pf_fma(h, PF_RMS ? xv[i].get(j) : pf_fma(xv[i].get(j) - m, s, shift), sums[1]);
     }
     pf_group_join<pf_plus>(sums, width, room[turn]);
     turn ^= 1;
@@ -106,7 +105,7 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
       if (c >= vectors) continue;
       C o[V];
       PF_UNROLL for (int j = 0; j < V; ++j) {
-        const C hat = PF_RMS ? xv[i].get(j) * s : pf_fma(xv[i].get(j) - first_x, s, shift);
+        const C hat = PF_RMS ? xv[i].get(j) * s : pf_fma(xv[i].get(j) - m, s, shift);
         const C h = gv[i].get(j) * w[i][j];
         if constexpr (PF_SUMS) {
           dw[i][j] = pf_fma(gv[i].get(j), hat, dw[i][j]);
@@ -144,8 +143,8 @@ PF_KERNEL(norm_backward_long, PF_LONG_THREADS)(const pf_norm_backward r) {
   PF_SHARED C room[PF_MAX_WARPS * 2];
   const pf_i64 row = pf_block(), step = pf_threads();
   const C s = static_cast<const C*>(r.rstd)[row];
-  const C origin = PF_RMS ? C(0) : pf_get_one<T>(r.x, row * r.vectors * V);
-  const C m = PF_RMS ? C(0) : static_cast<const C*>(r.mean)[row], shift = -m * s;
+  const C m = PF_RMS ? C(0) : static_cast<const C*>(r.mean)[2 * row];
+  const C rest = PF_RMS ? C(0) : static_cast<const C*>(r.mean)[2 * row + 1], shift = -rest * s;
   const C scale = C(1) / static_cast<C>(r.vectors * V);
   C sums[2] = {C(0), C(0)};
   Vector g, x;
@@ -162,7 +161,7 @@ PF_KERNEL(norm_backward_long, PF_LONG_THREADS)(const pf_norm_backward r) {
     PF_UNROLL for (int j = 0; j < V; ++j) {
       const C h = g.get(j) * w[j];
       if constexpr (!PF_RMS) sums[0] += h;
-      sums[1] = pf_fma(h, PF_RMS ? x.get(j) : (x.get(j) - origin) - m, sums[1]);
+      sums[1] = pf_fma(h, PF_RMS ? x.get(j) : (x.get(j) - m) - rest, sums[1]);
     }
   }
   pf_group_join<pf_plus>(sums, pf_threads(), room);
@@ -171,7 +170,7 @@ PF_KERNEL(norm_backward_long, PF_LONG_THREADS)(const pf_norm_backward r) {
     fetch(c);
     C o[V];
     PF_UNROLL for (int j = 0; j < V; ++j) {
-      const C hat = PF_RMS ? x.get(j) * s : pf_fma(x.get(j) - origin, s, shift);
+      const C hat = PF_RMS ? x.get(j) * s : pf_fma(x.get(j) - m, s, shift);
       const C h = g.get(j) * w[j];
       o[j] = PF_RMS ? s * (h - hat * c2) : s * (h - c1 - hat * c2);
     }
@@ -194,10 +193,10 @@ PF_KERNEL(norm_columns, PF_COLUMN_THREADS)(const pf_norm_backward r, pf_i64 tile
     g.template load<false>(pf_at<T>(r.g, (row * r.vectors + c) * V));
     x.template load<false>(pf_at<T>(r.x, (row * r.vectors + c) * V));
     const C s = static_cast<const C*>(r.rstd)[row];
-    const C origin = PF_RMS ? C(0) : pf_get_one<T>(r.x, row * r.vectors * V);
-    const C shift = PF_RMS ? C(0) : -static_cast<const C*>(r.mean)[row] * s;
+    const C m = PF_RMS ? C(0) : static_cast<const C*>(r.mean)[2 * row];
+    const C shift = PF_RMS ? C(0) : -static_cast<const C*>(r.mean)[2 * row + 1] * s;
     PF_UNROLL for (int j = 0; j < V; ++j) {
-      const C hat = PF_RMS ? x.get(j) * s : pf_fma(x.get(j) - origin, s, shift);
+      const C hat = PF_RMS ? x.get(j) * s : pf_fma(x.get(j) - m, s, shift);
       dw[j] = pf_fma(g.get(j), hat, dw[j]);
       db[j] += g.get(j);
     }

@@ -27,13 +27,14 @@ struct pf_norm {  // as in norm.h
 };
 
 PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
-  PF_SHARED C room[2][PF_MAX_WARPS];
+  constexpr int SUMS = PF_RMS ? 1 : 2;
+  PF_SHARED C room[PF_MAX_WARPS], room2[PF_MAX_WARPS * SUMS];
   const pf_i64 row = pf_block(), step = pf_threads();
   const char* x = pf_at<T>(r.x, row * r.vectors * V);
   char* kept = pf_dynamic_shared();
   const C count = static_cast<C>(r.vectors * V);
-  const C origin = PF_RMS ? C(0) : pf_get_one<T>(x, 0);
-  C mean[1] = {C(0)}, square[1] = {C(0)};
+  C mean = C(0), sums[SUMS];  // sums: of squares, of differences
+  PF_UNROLL for (int k = 0; k < SUMS; ++k) sums[k] = C(0);
   // The first time from memory, then from where it was kept.
   const auto again = [&](Vector& v, pf_i64 c) PF_INLINE {
     if constexpr (PF_KEEP)
@@ -47,26 +48,27 @@ PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
     if constexpr (PF_KEEP) pf_store_words<Vector::bytes, false>(pf_at<T>(kept, c * V), v.w);
     PF_UNROLL for (int j = 0; j < V; ++j) {
       if constexpr (PF_RMS)
-        square[0] += v.get(j) * v.get(j);
+        sums[0] += v.get(j) * v.get(j);
       else
-        mean[0] += v.get(j) - origin;
+        mean += v.get(j);
     }
   }
   if constexpr (!PF_RMS) {
-    pf_group_join<pf_plus>(mean, pf_threads(), room[0]);
-    mean[0] /= count;
+    mean = pf_group_join<pf_plus>(mean, pf_threads(), room) / count;
     for (pf_i64 c = pf_thread(); c < r.vectors; c += step) {
       Vector v;
       again(v, c);
       PF_UNROLL for (int j = 0; j < V; ++j) {
-        const C d = (v.get(j) - origin) - mean[0];
-        square[0] += d * d;
+        const C d = v.get(j) - mean;
+        sums[0] += d * d;
+        sums[SUMS - 1] += d;
       }
     }
   }
-  pf_group_join<pf_plus>(square, pf_threads(), room[1]);
-  const C rstd = C(1) / pf_sqrt(square[0] / count + static_cast<C>(r.eps));
-  const C shift = -mean[0] * rstd;
+  pf_group_join<pf_plus>(sums, pf_threads(), room2);
+  const C rest = PF_RMS ? C(0) : sums[SUMS - 1] / count, var = sums[0] / count - rest * rest;
+  const C rstd = C(1) / pf_sqrt((var < C(0) ? C(0) : var) + static_cast<C>(r.eps));
+  const C shift = -rest * rstd;
   for (pf_i64 c = pf_thread(); c < r.vectors; c += step) {
     Vector v;
     again(v, c);
@@ -76,14 +78,17 @@ PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
     if constexpr (PF_HAS_B) pf_load<B, V, false>(pf_at<B>(r.bias, c * V), b);
     C o[V];
     PF_UNROLL for (int j = 0; j < V; ++j) {
-      o[j] = PF_RMS ? v.get(j) * rstd : pf_fma(v.get(j) - origin, rstd, shift);
+      o[j] = PF_RMS ? v.get(j) * rstd : pf_fma(v.get(j) - mean, rstd, shift);
       if constexpr (PF_HAS_W) o[j] = o[j] * static_cast<C>(w[j]);
       if constexpr (PF_HAS_B) o[j] = o[j] + static_cast<C>(b[j]);
     }
     pf_put<T, V, PF_PAST>(pf_at<T>(r.y, (row * r.vectors + c) * V), o);
   }
   if (pf_thread() == 0) {
-    if constexpr (!PF_RMS) static_cast<C*>(r.mean)[row] = mean[0];
+    if constexpr (!PF_RMS) {
+      static_cast<C*>(r.mean)[2 * row] = mean;
+      static_cast<C*>(r.mean)[2 * row + 1] = rest;
+    }
     static_cast<C*>(r.rstd)[row] = rstd;
   }
 }

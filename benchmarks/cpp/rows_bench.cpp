@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
     float *x = buffer(as_size(all)), *y = buffer(as_size(all)), *g = buffer(as_size(all));
     float* d = buffer(as_size(all));
     std::vector<float> w(as_size(n), 1), b(as_size(n), 0), dw(as_size(n)), db(as_size(n));
-    std::vector<float> mean(as_size(rows)), rstd(as_size(rows)), out(as_size(rows));
+    std::vector<float> mean(as_size(2 * rows)), rstd(as_size(rows)), out(as_size(rows));
     const auto t = [&](float* p) { return tensor(p, {rows, n}); };
     const auto v = [&](std::vector<float>& p) {
       return tensor(p.data(), {static_cast<int64_t>(p.size())});

@@ -1,9 +1,9 @@
 // layer_norm and rms_norm over rows of contiguous tensors. Forward: one loop writes row r-1,
-// squares the differences of row r and sums row r+1. What is called the mean is that of differences
-// from the row's first element: rounded, it is exact beside the deviations, however far from 0 the
-// row lies (Kind of reduce.cpp). Backward: one loop writes dx of row r, adds to
-// the column partials of its block of rows and takes the two sums of row r+1. Blocks of rows are
-// fixed by the shape, so gradients of weight and bias do not depend on threads.
+// squares the differences of row r and sums row r+1. A mean is two numbers: the sum's, which is
+// rounded, and the mean of the differences from it, which is what it was off by. So a row may lie
+// far from 0, and one of its elements far from all others. Backward: one loop writes dx of row r,
+// adds to the column partials of its block of rows and takes the two sums of row r+1. Blocks of
+// rows are fixed by the shape, so gradients of weight and bias do not depend on threads.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/norm.cpp"
@@ -43,30 +43,29 @@ void LayerNormRows(const S* x, S* y, ComputeOf<S>* means, ComputeOf<S>* rstds,
   using T = ComputeOf<S>;
   const T count = static_cast<T>(n);
   Scratch<S> nowhere(n);
-  Four<T> s(T(0)), q(T(0));
-  T sum = 0, square = 0;
+  Four<T> s(T(0)), e(T(0)), q(T(0));
+  T sum = 0, off = 0, square = 0;
   const auto fold = [&]() PF_INLINE {
     sum += s.sum();
+    off += e.sum();
     square += q.sum();
     s.reset(T(0));
+    e.reset(T(0));
     q.reset(T(0));
   };
-  const auto origin_of = [](const S* row) PF_INLINE { return Fill(ToCompute(row[0])); };
-  Wide<T> origin_next = origin_of(x + begin * n);
   ForRow<T>(
       n, At<1, 0, S>{{x + begin * n}, {}}, T(0),
-      [&](auto step, const auto& at, int64_t j) PF_INLINE {
-        s.a[step.index] = s.a[step.index] + Valid(Load(at.in[0] + j) - origin_next, at, j);
-      },
+      [&](auto step, const auto& at, int64_t j)
+          PF_INLINE { s.a[step.index] = s.a[step.index] + Load(at.in[0] + j); },
       fold);
-  Wide<T> origin_before = Fill(T(0)), shift_before = Fill(T(0)), rstd_before = Fill(T(0));
+  Wide<T> mean_before = Fill(T(0)), shift_before = Fill(T(0)), rstd_before = Fill(T(0));
   for (int64_t r = begin; r <= end; ++r) {
     const bool last = r == end;
     const S* before = x + (r > begin ? r - 1 : r) * n;
     S* out = r > begin ? y + (r - 1) * n : nowhere.get();
     const auto write = [&](const auto& at, int64_t j) PF_INLINE {
       const int64_t c = at.first + j;
-      const Wide<T> hat = Fma(Load(at.in[0] + j) - origin_before, rstd_before, shift_before);
+      const Wide<T> hat = Fma(Load(at.in[0] + j) - mean_before, rstd_before, shift_before);
       Put<kStream>(hat * Load(w + c) + Load(b + c), at.out[0] + j);
     };
     if (last) {
@@ -76,26 +75,28 @@ void LayerNormRows(const S* x, S* y, ComputeOf<S>* means, ComputeOf<S>* rstds,
       break;
     }
     const T mean = sum / count;
-    const Wide<T> m = Fill(mean), origin = origin_next;
+    const Wide<T> m = Fill(mean);
     const S* now = x + r * n;
     const S* next = r + 1 < end ? now + n : now;
-    origin_next = origin_of(next);
-    sum = square = 0;
+    sum = off = square = 0;
     ForRow<T>(
         n, At<3, 1, S>{{before, now, next}, {out}}, T(0),
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
-          const Wide<T> d = (Load(at.in[1] + j) - origin) - m, v = Load(at.in[2] + j) - origin_next;
-          q.a[step.index] = q.a[step.index] + Valid(d * d, at, j);
-          s.a[step.index] = s.a[step.index] + Valid(v, at, j);
+          const Wide<T> d = Valid(Load(at.in[1] + j) - m, at, j), v = Load(at.in[2] + j);
+          q.a[step.index] = q.a[step.index] + d * d;
+          e.a[step.index] = e.a[step.index] + d;
+          s.a[step.index] = s.a[step.index] + v;
           PrefetchAt(at.in[1] + j + 2 * n);
           write(at, j);  // after the loads: see rows-inl.h
         },
         fold);
-    const T rstd = T(1) / std::sqrt(square / count + eps);
-    means[r] = mean;
+    const T rest = off / count, var = square / count - rest * rest;
+    const T rstd = T(1) / std::sqrt((var < 0 ? T(0) : var) + eps);
+    means[2 * r] = mean;
+    means[2 * r + 1] = rest;
     rstds[r] = rstd;
-    origin_before = origin;
-    shift_before = Fill(-mean * rstd);
+    mean_before = m;
+    shift_before = Fill(-rest * rstd);
     rstd_before = Fill(rstd);
   }
   if (kStream) hwy::FlushStream();
@@ -165,7 +166,7 @@ void NormOf(const KernelArgs& a) {
   });
 }
 
-// xhat = (x - origin - mean) rstd, h = g w: dx = rstd (h - mean(h) - xhat mean(h xhat)); without
+// xhat = (x - mean) rstd, h = g w: dx = rstd (h - mean(h) - xhat mean(h xhat)); without
 // the first mean for rms_norm. dw += g xhat, db += g over the rows of a block.
 template <class S, bool kRms, bool kParams, bool kStream>
 void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const ComputeOf<S>* rstds,
@@ -181,14 +182,14 @@ void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const Comp
     if (!kRms) s.reset(T(0));
     q.reset(T(0));
   };
-  const auto origin_of = [&](int64_t r)
-                             PF_INLINE { return Fill(kRms ? T(0) : ToCompute(x[r * n])); };
-  Wide<T> origin_next = origin_of(begin), mean_next = Fill(kRms ? T(0) : means[begin]);
+  const auto mean_of = [&](int64_t r, int part)
+                           PF_INLINE { return Fill(kRms ? T(0) : means[2 * r + part]); };
+  Wide<T> mean_next = mean_of(begin, 0), rest_next = mean_of(begin, 1);
   const auto add = [&](auto step, const S* gp, const S* xp, int64_t c) PF_INLINE {
     const Wide<T> h = Load(gp) * Load(w + c);
     if constexpr (!kRms) {
       s.a[step.index] = s.a[step.index] + h;
-      q.a[step.index] = Fma(h, (Load(xp) - origin_next) - mean_next, q.a[step.index]);
+      q.a[step.index] = Fma(h, (Load(xp) - mean_next) - rest_next, q.a[step.index]);
     } else {
       q.a[step.index] = Fma(h, Load(xp), q.a[step.index]);
     }
@@ -200,11 +201,11 @@ void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const Comp
       fold);
   for (int64_t r = begin; r < end; ++r) {
     const int64_t up = r + 1 < end ? n : 0;
-    const Wide<T> origin = origin_next, rstd = Fill(rstds[r]);
-    const Wide<T> shift = Fill(kRms ? T(0) : -means[r] * rstds[r]);
+    const Wide<T> mean = mean_next, rstd = Fill(rstds[r]);
+    const Wide<T> shift = Fill(kRms ? T(0) : -means[2 * r + 1] * rstds[r]);
     const Wide<T> c1 = Fill(sum * scale), c2 = Fill(dot * rstds[r] * scale);
-    mean_next = Fill(kRms ? T(0) : means[r + (up > 0)]);
-    origin_next = origin_of(r + (up > 0));
+    mean_next = mean_of(r + (up > 0), 0);
+    rest_next = mean_of(r + (up > 0), 1);
     sum = dot = 0;
     const S *gr = g + r * n, *xr = x + r * n;
     ForRow<T>(
@@ -212,7 +213,7 @@ void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const Comp
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
           const int64_t c = at.first + j;
           const Wide<T> vg = Load(at.in[0] + j), vx = Load(at.in[1] + j);
-          const Wide<T> hat = kRms ? vx * rstd : Fma(vx - origin, rstd, shift);
+          const Wide<T> hat = kRms ? vx * rstd : Fma(vx - mean, rstd, shift);
           const Wide<T> h = vg * Load(w + c);
           add(step, at.in[2] + j, at.in[3] + j, c);
           if constexpr (kParams) {

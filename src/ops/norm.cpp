@@ -79,7 +79,9 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
   Tensor y = make_tensor(x->shape, x->dtype, device);
   const Dims rows{n > 0 ? x->numel / n : 0};
   const DType stats = statistics_type(x->dtype);
-  Tensor means = make_tensor(rows, stats, device), rstds = make_tensor(rows, stats, device);
+  // The mean is two numbers, as it was summed and what that sum was off by: see cpu/norm.cpp.
+  Tensor means = make_tensor(Dims{rows[0], 2}, stats, device);
+  Tensor rstds = make_tensor(rows, stats, device);
   if (x->numel > 0) engine::call(k, {y, means, rstds}, {x, w, b}, {Scalar(n), Scalar(eps)});
   if (autograd::wanted({x, w, b}))
     autograd::attach(

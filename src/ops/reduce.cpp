@@ -286,13 +286,8 @@ Tensor norm_gradient(const Tensor& grad, const Tensor& input, const Tensor& resu
 
 namespace ops {
 Tensor centred(const Tensor& x, const IntList& dims) {
-  Tensor origin = x.detach();
-  for (int64_t d : dims) {
-    const int at = wrap_dim(d, x->shape.size(), "centred");
-    if (x->shape[at] == 0) return x;
-    origin = narrow(origin, at, 0, 1);
-  }
-  const Tensor near = sub(x, origin);
+  if (x->numel == 0) return x;
+  const Tensor near = sub(x, mean(x.detach(), dims, true));
   return sub(near, mean(near, dims, true));
 }
 

@@ -46,8 +46,8 @@ inline bool is_narrow(const Tensor& t) {
 inline Tensor widened(const Tensor& t) {
   return is_narrow(t) ? to(t, DType::Float32) : t;
 }
-// x - mean(x) over some dimensions, exact however far from 0 the elements are: differences from the
-// first element come first.
+// x - mean(x) over some dimensions, exact however far from 0 the elements are: what the mean was
+// off by is the mean of the differences from it.
 Tensor centred(const Tensor& x, const IntList& dims);  // reduce.cpp
 
 // `y` is one of the elements of x (of all): the gradient goes to all that equal it, in equal parts.

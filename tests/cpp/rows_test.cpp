@@ -101,7 +101,7 @@ TEST(Rows, ResultsDoNotDependOnThreads) {
   std::vector<Floats> all[2];
   for (int pass = 0; pass < 2; ++pass) {
     cpu::set_num_threads(pass == 0 ? 1 : 2);
-    Floats y(x.size()), dx(x.size()), mean(rows), rstd(rows), dw(n), db(n), columns(n);
+    Floats y(x.size()), dx(x.size()), mean(2 * rows), rstd(rows), dw(n), db(n), columns(n);
     const auto m = [&](const Floats& v) { return view(v, {rows, n}); };
     const auto v = [&](const Floats& p) { return view(p, {static_cast<int64_t>(p.size())}); };
     call("layer_norm", {m(y), v(mean), v(rstd), m(x), v(w), {}}, {double(n), 1e-5});

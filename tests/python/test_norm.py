@@ -121,3 +121,26 @@ def test_errors():
         F.layer_norm(x, (3,), pf.ones(2))
     with pytest.raises(pf.DTypeError, match="pf.rms_norm"):
         F.rms_norm(pf.tensor([1, 2]), (2,))
+
+
+@pytest.mark.parametrize("n", [3, 64, 768, 4100, 20000])
+@pytest.mark.parametrize("shift, first", [(1e6, 0), (0, 1e4), (-3e4, 1e3), (0, -3e6)])
+def test_far_from_zero_and_far_from_the_others(n, shift, first):
+    """Each element to its own last places, whatever the row's mean and its greatest element are."""
+    x = RNG.standard_normal((3, n)) + shift
+    x[:, 0] += first
+    x = x.astype(np.float32)
+    g = RNG.standard_normal((3, n)).astype(np.float32)
+    t = pf.tensor(x, requires_grad=True)
+    y = F.layer_norm(t, (n,))
+    y.backward(pf.tensor(g))
+    wide = x.astype(np.float64)
+    want = layer_norm(wide, 1)
+    rstd = 1 / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    slope = g - g.mean(-1, keepdims=True) - want * (g * want).mean(-1, keepdims=True)
+    apart = np.abs(wide - wide.mean(-1, keepdims=True))
+    bound = 2e-6 * np.abs(want) + 1e-6 * rstd * (1 + apart)
+    assert (np.abs(y.detach().cpu().numpy() - want) <= bound).all()
+    got = t.grad.cpu().numpy()
+    bound = 1e-5 * rstd * (np.abs(g) + np.abs(slope) + np.abs(want) + 1)
+    assert (np.abs(got - rstd * slope) <= bound).all()
