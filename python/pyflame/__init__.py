@@ -86,8 +86,6 @@ _MODULES = (
     "memory",
     "ops",
     "optim",
-)
-_MODULES += (
     "models",
     "random",
     "streams",

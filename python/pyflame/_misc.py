@@ -8,8 +8,8 @@ from . import _C
 class memory_format(str):
     """How elements lie in memory; results of PyFlame are row-major.
 
-    contiguous_format and preserve_format are taken wherever PyTorch takes them; channels_last and
-    channels_last_3d raise NotSupportedError.
+    contiguous_format and preserve_format are taken wherever PyTorch takes them. channels_last and
+    channels_last_3d can be asked for (is_contiguous); to make them raises NotSupportedError.
     """
 
     def __repr__(self):

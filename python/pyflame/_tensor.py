@@ -98,7 +98,7 @@ def numpy(self, *, force=False):
 
     ``force=True`` also detaches and converts dtypes that NumPy does not have.
     """
-    return _C._numpy(self, force)
+    return _C._numpy(self, bool(force))
 
 
 def __array__(self, dtype=None, copy=None):

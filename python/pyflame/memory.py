@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import numbers
 
 from . import _C
 from .streams import _device
@@ -121,7 +122,12 @@ def set_per_process_memory_fraction(fraction, device=None):
 
     What does not fit raises OutOfMemoryError.
     """
-    _C._set_memory_fraction(_device(device), fraction)
+    if not isinstance(fraction, numbers.Real):
+        raise TypeError(
+            "pf.memory.set_per_process_memory_fraction: got a fraction of type "
+            f"{type(fraction).__name__}; expected a number above 0 and up to 1; convert it with float()"
+        )
+    _C._set_memory_fraction(_device(device), float(fraction))
 
 
 def get_per_process_memory_fraction(device=None):

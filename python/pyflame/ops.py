@@ -42,6 +42,12 @@ def define(name, expression, attrs=None, doc=""):
     `expression` is text over x, y, z and the attributes (`attrs={"slope": 0.1}`). The operation
     has a kernel, gradients of every order, a function and a method; it is returned.
     """
+    for what, text in (("name", name), ("expression", expression), ("doc", doc)):
+        if not isinstance(text, str):
+            raise TypeError(
+                f"pf.ops.define: got a {type(text).__name__} as {what}; expected text; write it as "
+                'in define("cube", "x * x * x")'
+            )
     attrs = attrs or {}
     _C._define_pointwise(name, expression, [(k, float(v)) for k, v in attrs.items()], doc)
     refresh()

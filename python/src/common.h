@@ -11,6 +11,7 @@
 #include <complex>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,30 @@ inline void check(int rc) {
   if (rc < 0) throw PythonError();
 }
 [[noreturn]] void type_error(const std::string& message);
+
+// ---- text ---------------------------------------------------------------------------------------
+// The UTF-8 of a str; halves of surrogate pairs, which it cannot hold, as \udc80.
+std::string text_of(PyObject*);
+inline PyObject* str(std::string_view s) {
+  return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
+}
+inline bool equals(PyObject* name, const char* text) {
+  return PyUnicode_CompareWithASCIIString(name, text) == 0;
+}
+
+// ---- functions in tables of types ---------------------------------------------------------------
+template <class F>
+void* slot(F* f) {
+  return reinterpret_cast<void*>(f);
+}
+template <class F>
+PyCFunction fn(F* f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+}
+// tp_descr_get of what becomes a method when it is found on an object.
+inline PyObject* bind_method(PyObject* self, PyObject* obj, PyObject*) {
+  return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
+}
 
 // ---- errors: errors.cpp -------------------------------------------------------------------------
 void init_errors(PyObject* module);
@@ -105,6 +130,14 @@ inline int guarded_int(F&& f) noexcept {
 // Drops a reference from any thread, with or without the GIL: without, it waits in a queue that
 // the next call from Python drains.
 void release_later(PyObject*) noexcept;
+// Owns a reference that is dropped so.
+struct ReleasedLater {
+  explicit ReleasedLater(Obj stolen) : object(stolen.release()) {}
+  ~ReleasedLater() { release_later(object); }
+  ReleasedLater(const ReleasedLater&) = delete;
+  ReleasedLater& operator=(const ReleasedLater&) = delete;
+  PyObject* object;
+};
 void drain_released() noexcept;
 extern std::atomic<bool> released_waiting;
 inline void drain_if_needed() {
@@ -158,6 +191,8 @@ Device to_usable_device(PyObject*);  // DeviceError with the reason when it is n
 
 // A value of memory_format=: raises unless results, which are row-major, keep it.
 void check_memory_format(PyObject*, const char* op);
+// Whether the elements lie in the order that a memory_format names.
+bool is_contiguous_as(const Tensor&, PyObject* format);
 
 // ---- numbers ----------------------------------------------------------------------------------
 // Python numbers, NumPy scalars, objects with __index__. False without error when it is none.
@@ -169,7 +204,13 @@ int64_t to_int64(PyObject*, const char* what);
 PyObject* wrap(Scalar);
 PyObject* wrap(const std::complex<double>&);
 bool to_complex(PyObject*, std::complex<double>*);  // complex numbers only, of Python or NumPy
-// Fills `out` from an int or a (nested) sequence of ints. False without error when it is none.
+// The error of __float__ or __index__ that an object has raised: cleared where it says that the
+// object is no number, thrown where it is another (KeyboardInterrupt, MemoryError).
+void clear_no_number();
+// True or False of any object; its __bool__ may raise.
+bool truth(PyObject*);
+// Fills `out` from an int, a list or tuple of ints or a 1-d tensor of them. False without error
+// when it is none.
 bool to_int_list(PyObject*, std::vector<int64_t>* out);
 
 // ---- Tensor: tensor.cpp -------------------------------------------------------------------------
@@ -198,9 +239,8 @@ PyObject* wrap_tuple(const TensorList&);
 // The number as a 0-d tensor of the dtype that promotion with `like` would give it.
 Tensor number_like(Scalar, const Tensor& like);
 
-// ---- subclasses of Tensor: subclass.cpp
-// ---------------------------------------------------------- True once there was an object of a
-// subclass that operations keep (Parameter is none).
+// ---- subclasses of Tensor: subclass.cpp ---------------------------------------------------------
+// True once there was an object of a subclass that operations keep (Parameter is none).
 extern std::atomic<bool> subclasses;
 void note_subclass(PyTypeObject*);
 // `run()`, an operation on the arguments (vectorcall's way), whose results become objects of the
@@ -221,6 +261,7 @@ PyObject* tensor_as_subclass(PyObject* self, PyObject* cls);
 
 extern PyMethodDef kTensorMethods[];                                    // tensor_methods.cpp
 extern PyGetSetDef kTensorProperties[];                                 // tensor_properties.cpp
+void take_values(TensorImpl*, const Tensor& from);                      // what `.data = from` does
 PyObject* tensor_new(PyTypeObject*, PyObject* args, PyObject* kwargs);  // creation.cpp
 PyObject* tensor_subscript(PyObject*, PyObject* key);                   // indexing.cpp
 int tensor_assign_subscript(PyObject*, PyObject* key, PyObject* value);

@@ -1,6 +1,8 @@
 // pf.tensor, as_tensor, asarray: tensors from Python's numbers, nested lists, arrays, tensors.
 #include <nanobind/stl/optional.h>
 
+#include <cstring>
+
 #include "common.h"
 
 namespace pyflame::python {
@@ -31,30 +33,33 @@ int rank(Scalar s) {
 
 // ---- nested lists -------------------------------------------------------------------------------
 struct Gather {
+  explicit Gather(const char* name) : op(name) {}
+
   const char* op;
   std::vector<Scalar> values;
   std::vector<double> imaginary;  // of each value, once there is a complex one
   std::vector<int64_t> shape;
-  int kind = -1;                 // highest of bool 0, int 1, float 2, complex 3
-  std::optional<DType> typed;    // of NumPy scalars and tensors among the elements
-  bool untyped = false;          // there were plain Python numbers
-  PyObject* overflow = nullptr;  // an int beyond 64 bits (borrowed)
+  int kind = -1;               // highest of bool 0, int 1, float 2, complex 3
+  std::optional<DType> typed;  // of NumPy scalars and tensors among the elements
+  bool untyped = false;        // there were plain Python numbers
+  Obj overflow;                // an int beyond 64 bits
+  Obj last_type;               // of NumPy's scalars the last, and its dtype
+  DType last_dtype = DType::Float32;
 
   // The first element of each level says how long all are. A tensor there is a number, as in
   // PyTorch; an array is a list of its rows.
-  void find_shape(PyObject* o) {
-    Obj list;
+  void find_shape(PyObject* data) {
+    Obj held = Obj::share(data);  // what elements run as Python code may change the lists
     for (int depth = 0;; ++depth) {
-      if (is_tensor(o)) return;
-      if (!is_array(o) && is_sequence(o)) {
-        list = Obj(check(PySequence_List(o)));
-        o = list.get();
-      }
+      if (is_tensor(held.get())) return;
+      if (!is_array(held.get()) && is_sequence(held.get()))
+        held = Obj(check(PySequence_List(held.get())));
+      PyObject* o = held.get();
       if (is_list(o)) {
         Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
         shape.push_back(n);
         if (n == 0) return;
-        o = PySequence_Fast_GET_ITEM(o, 0);
+        held = Obj::share(PySequence_Fast_GET_ITEM(o, 0));
       } else if (!is_number(o) && is_array(o)) {
         Tensor t = tensor_from_data(o, nullptr, nullptr, true, op);
         for (int64_t s : t->shape) shape.push_back(s);
@@ -112,39 +117,61 @@ struct Gather {
             "); expected a regular array; pad the shorter ones");
   }
 
-  void collect(PyObject* o, size_t depth) {
-    if (is_list(o)) {
-      Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-      if (depth >= shape.size() || n != shape[depth]) ragged(depth, n);
-      for (Py_ssize_t i = 0; i < n; ++i) collect(PySequence_Fast_GET_ITEM(o, i), depth + 1);
+  // The dtype that a number says it has, such as one of NumPy.
+  void note_type(PyObject* o) {
+    auto* type = reinterpret_cast<PyObject*>(Py_TYPE(o));
+    if (type == last_type.get()) return note(last_dtype);
+    if (!has_attr(o, "dtype")) {
+      untyped = true;
       return;
     }
+    Obj dtype(check(PyObject_GetAttrString(o, "dtype")));
+    Obj name(check(PyObject_GetAttrString(dtype.get(), "name")));
+    if (!PyUnicode_Check(name.get())) return;
+    const DType found = dtype_from_name(text_of(name.get()));
+    note(found);
+    if (std::strncmp(Py_TYPE(o)->tp_name, "numpy.", 6) == 0) {  // a type there has one dtype
+      last_type = Obj::share(type);
+      last_dtype = found;
+    }
+  }
+
+  void collect_items(PyObject* list, size_t depth) {
+    const auto check_length = [&] {
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
+      if (depth >= shape.size() || n != shape[depth]) ragged(depth, n);
+    };
+    check_length();
+    for (Py_ssize_t i = 0; i < shape[depth]; ++i) {
+      check_length();  // __float__ of an element may have changed the list
+      collect(Obj::share(PySequence_Fast_GET_ITEM(list, i)).get(), depth + 1);
+    }
+  }
+
+  void collect(PyObject* o, size_t depth) {
+    if (is_list(o)) return collect_items(o, depth);
     if (is_tensor(o)) return add(tensor_of(o), depth);
     Scalar s;
     std::complex<double> c;
-    if (!is_number(o) && !is_array(o) && is_sequence(o)) {
-      Obj list(check(PySequence_List(o)));
-      return collect(list.get(), depth);
-    }
+    bool wide = false;
     if (PyLong_CheckExact(o)) {
-      bool wide = false;
       s = integer_scalar(o, &wide);
-      if (wide) overflow = o;
+      if (wide) overflow = Obj::share(o);
       untyped = true;
     } else if (!PyFloat_CheckExact(o) && to_complex(o, &c)) {
       untyped = true;
       if (depth != shape.size()) ragged(depth, 0);
       return push(c);
     } else if (to_scalar(o, &s)) {
-      if (!PyFloat_CheckExact(o) && !PyBool_Check(o) && has_attr(o, "dtype")) {
-        Obj dtype(check(PyObject_GetAttrString(o, "dtype")));
-        Obj name(check(PyObject_GetAttrString(dtype.get(), "name")));
-        if (PyUnicode_Check(name.get())) note(dtype_from_name(PyUnicode_AsUTF8(name.get())));
-      } else {
+      if (PyFloat_CheckExact(o) || PyBool_Check(o))
         untyped = true;
-      }
+      else
+        note_type(o);
     } else if (is_array(o)) {
       return add(tensor_from_data(o, nullptr, nullptr, true, op), depth);
+    } else if (is_sequence(o)) {
+      Obj list(check(PySequence_List(o)));
+      return collect_items(list.get(), depth);
     } else {
       type_error(std::string("pf.") + op + ": got an element of type " + Py_TYPE(o)->tp_name +
                  "; expected numbers, nested lists or tuples of numbers, arrays or tensors");
@@ -152,7 +179,7 @@ struct Gather {
     if (depth != shape.size()) ragged(depth, 0);
     const int before = kind;
     push(s);
-    if (overflow == o) kind = std::max(before, 1);  // an integer still
+    if (wide) kind = std::max(before, 1);  // an integer still
   }
 
   DType dtype() const {
@@ -246,13 +273,13 @@ Tensor tensor_of_values(const std::vector<Scalar>& values, const std::vector<dou
 }
 
 Tensor from_nested(PyObject* data, std::optional<DType> dtype, Device device, const char* op) {
-  Gather g{op, {}, {}, {}, -1, {}, false, nullptr};
+  Gather g(op);
   g.find_shape(data);
   g.collect(data, 0);
   DType t = dtype ? *dtype : g.values.empty() && !g.typed ? default_dtype() : g.dtype();
   if (g.overflow && is_integral(t)) {
-    Obj text(check(PyObject_Str(g.overflow)));
-    PF_FAIL(ValueError, op, "got the number ", PyUnicode_AsUTF8(text.get()),
+    Obj text(check(PyObject_Str(g.overflow.get())));
+    PF_FAIL(ValueError, op, "got the number ", text_of(text.get()),
             "; it does not fit in 64 bits; pass a float or dtype=pyflame.float64");
   }
   return tensor_of_values(g.values, g.imaginary, g.shape, t, device, op);
@@ -269,6 +296,19 @@ std::optional<DType> dtype_or_none(PyObject* dtype) {
 Tensor with_grad(Tensor t, bool requires_grad) {
   if (requires_grad) t.requires_grad_(true);
   return t;
+}
+
+// The device= of Tensor(...), null when there is none.
+PyObject* only_device(PyObject* kwargs) {
+  PyObject *name, *value, *device = nullptr;
+  Py_ssize_t at = 0;
+  while (kwargs && PyDict_Next(kwargs, &at, &name, &value)) {
+    if (!equals(name, "device"))
+      type_error("pf.Tensor: got an unexpected keyword argument '" + text_of(name) +
+                 "'; expected none but device; pyflame.tensor takes more");
+    device = value;
+  }
+  return device;
 }
 
 }  // namespace
@@ -317,11 +357,15 @@ Tensor tensor_from_data(PyObject* data, PyObject* dtype, PyObject* device, bool 
 
 PyObject* tensor_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
-    PyObject* device = nullptr;
-    if (kwargs && cls == TensorType)
-      for (PyObject* name : {PyDict_GetItemString(kwargs, "device")}) device = name;
+    // What a subclass's __init__ takes beside the data is its own.
+    const bool ours = cls->tp_init == TensorType->tp_init;
+    PyObject* device = ours ? only_device(kwargs) : nullptr;
     Py_ssize_t n = PyTuple_GET_SIZE(args);
     PyObject* first = n ? PyTuple_GET_ITEM(args, 0) : nullptr;
+    if (ours && n > 1 && !is_integer(first))
+      type_error("pf.Tensor: got " + std::to_string(n) +
+                 " arguments; expected sizes, or one list of values, array or tensor; join several "
+                 "in a list");
     Tensor t;
     if (n == 0) {
       t = empty({0}, {}, device_or_current(device));

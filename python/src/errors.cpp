@@ -57,6 +57,11 @@ void init_errors(PyObject* module) {
                          "A backend reported a failed launch, copy or compilation.");
 }
 
+std::string text_of(PyObject* o) {
+  Obj bytes(check(PyUnicode_AsEncodedString(o, "utf-8", "backslashreplace")));
+  return {PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))};
+}
+
 void type_error(const std::string& message) {
   PyErr_SetString(PyExc_TypeError, message.c_str());
   throw PythonError();

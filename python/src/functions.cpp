@@ -22,9 +22,8 @@ PyObject* inner_of(PyObject* o) {
 
 std::string attribute(PyObject* o, const char* name) {
   Obj value(PyObject_GetAttrString(o, name));
-  const char* text = value && PyUnicode_Check(value.get()) ? PyUnicode_AsUTF8(value.get()) : "";
   PyErr_Clear();
-  return text ? text : "";
+  return value && PyUnicode_Check(value.get()) ? text_of(value.get()) : "";
 }
 
 // The forms that nanobind lists as "1. name(x: int) -> int", one a line; of a method without self.
@@ -51,7 +50,7 @@ std::string in_our_words(PyObject* inner, const std::string& text, PyObject* con
   const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   for (Py_ssize_t i = 0; i < total; ++i) {
     if (i) m << ", ";
-    if (i >= nargs) m << PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i - nargs)) << "=";
+    if (i >= nargs) m << text_of(PyTuple_GET_ITEM(kwnames, i - nargs)) << "=";
     m << describe(args[i]);
   }
   m << "); expected " << forms(text, attribute(inner, "__doc__"))
@@ -82,18 +81,26 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* k
   PyObject* inner = inner_of(self);
   PyObject* r = PyObject_Vectorcall(inner, args, nargsf, kwnames);
   if (!r) [[unlikely]]
-    rephrase(inner, args, PyVectorcall_NARGS(nargsf), kwnames);
+    return guarded([&]() -> PyObject* {
+      rephrase(inner, args, PyVectorcall_NARGS(nargsf), kwnames);
+      return nullptr;
+    });
   return r;
 }
-PyObject* get(PyObject* self, PyObject* obj, PyObject*) {
-  return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
-}
 PyObject* getattr(PyObject* self, PyObject* name) {
+  // nanobind's functions cannot be pickled.
+  if (PyUnicode_Check(name) && (equals(name, "__reduce__") || equals(name, "__reduce_ex__")))
+    return PyObject_GenericGetAttr(self, name);
   return PyObject_GetAttr(inner_of(self), name);
 }
 PyObject* repr(PyObject* self) {
-  return PyUnicode_FromFormat("<function pyflame.%s>",
-                              attribute(inner_of(self), "__name__").c_str());
+  return guarded([&] {
+    return PyUnicode_FromFormat("<function pyflame.%s>",
+                                attribute(inner_of(self), "__name__").c_str());
+  });
+}
+PyObject* reduce(PyObject* self, PyObject*) {  // by its name in the module
+  return PyObject_GetAttrString(inner_of(self), "__qualname__");
 }
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
@@ -108,19 +115,17 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-template <class F>
-void* slot(F* f) {
-  return reinterpret_cast<void*>(f);
-}
+PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr}, {}};
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(PyFunction, vectorcall), READONLY, nullptr}, {}};
 PyType_Slot slots[] = {{Py_tp_call, slot(PyVectorcall_Call)},
-                       {Py_tp_descr_get, slot(get)},
+                       {Py_tp_descr_get, slot(bind_method)},
                        {Py_tp_getattro, slot(getattr)},
                        {Py_tp_repr, slot(repr)},
                        {Py_tp_dealloc, slot(dealloc)},
                        {Py_tp_traverse, slot(traverse)},
                        {Py_tp_members, members},
+                       {Py_tp_methods, methods},
                        {0, nullptr}};
 PyType_Spec spec = {"pyflame.Function", sizeof(PyFunction), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
@@ -145,8 +150,8 @@ void wrap_all(PyObject* owner, PyObject* dict) {
   Obj names(check(PyDict_Keys(dict)));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
     PyObject* name = PyList_GET_ITEM(names.get(), i);
-    const char* text = PyUnicode_AsUTF8(name);
     PyObject* value = PyDict_GetItem(dict, name);
+    const char* text = PyUnicode_AsUTF8(name);
     if (PyType_Check(value) && PyModule_Check(owner) &&
         std::strncmp(Py_TYPE(value)->tp_name, "nanobind.nb_type", 16) == 0)
       wrap_all(value, reinterpret_cast<PyTypeObject*>(value)->tp_dict);

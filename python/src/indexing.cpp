@@ -16,7 +16,7 @@ bool is_mask(const Tensor& t) {
 }
 
 // Lists, ranges and the like; not what shows its memory, and no text.
-bool is_sequence(PyObject* o) {
+bool is_index_list(PyObject* o) {
   if (PyList_Check(o) || PyTuple_Check(o)) return true;
   return !is_tensor(o) && PySequence_Check(o) && !PyUnicode_Check(o) && !PyObject_CheckBuffer(o) &&
          !PyObject_HasAttrString(o, "__array_interface__");
@@ -25,10 +25,10 @@ bool is_sequence(PyObject* o) {
 // The rule that PyTorch has from old NumPy: a sequence that holds tensors, arrays, sequences,
 // slices, None or Ellipsis is meant as a tuple, unless it is as long as a list of positions.
 bool means_tuple(PyObject* key) {
-  if (PyTuple_Check(key) || !is_sequence(key)) return false;
+  if (PyTuple_Check(key) || !is_index_list(key)) return false;
   constexpr Py_ssize_t kLong = 32;
   const Py_ssize_t n = PySequence_Size(key);
-  check(static_cast<int>(std::min<Py_ssize_t>(n, 0)));
+  if (n < 0) throw PythonError();
   if (n >= kLong) return false;
   for (Py_ssize_t i = 0; i < n; ++i) {
     Obj item(check(PySequence_GetItem(key, i)));
@@ -45,11 +45,16 @@ Tensor index_tensor(PyObject* o, const Tensor& self) {
   Tensor t;
   if (is_tensor(o)) {
     t = tensor_of(o);
-  } else if (is_sequence(o) || PyObject_HasAttrString(o, "__array_interface__")) {
+  } else if (is_index_list(o) || PyObject_HasAttrString(o, "__array_interface__")) {
     Obj dtype;
-    if (is_sequence(o) && PySequence_Size(o) == 0) dtype = Obj(wrap(DType::Int64));
+    if (is_index_list(o)) {
+      const Py_ssize_t n = PySequence_Size(o);
+      if (n < 0) throw PythonError();
+      if (n == 0) dtype = Obj(wrap(DType::Int64));
+    }
     t = tensor_from_data(o, dtype.get(), nullptr, true, "Tensor.__getitem__");
-  } else if (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o)) {  // range(3)
+  } else if (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o)) {
+    // array.array, memoryview
     Obj list(check(PySequence_List(o)));
     return index_tensor(list.get(), self);
   } else {
@@ -58,7 +63,12 @@ Tensor index_tensor(PyObject* o, const Tensor& self) {
   if (!is_integral(t->dtype, true))
     PF_FAIL(IndexError, "Tensor.__getitem__", "got an index tensor of dtype ", t->dtype,
             "; expected integers or bool; cast it with .long() or compare first");
-  if (!is_mask(t) && t->dtype != DType::Int64) t = to(t, DType::Int64);
+  if (!is_mask(t) && t->dtype != DType::Int64) {
+    const bool wraps = t->dtype == DType::UInt64;
+    t = to(t, DType::Int64);
+    // From 2^63 they would count from the end: they are out of range.
+    if (wraps) t = masked_fill(t, lt(t, Scalar(0)), Scalar(INT64_MAX));
+  }
   // As in PyTorch, indices may be on the CPU whatever they index.
   const bool apart = !t->floating && !self->floating && t->storage->device != self->storage->device;
   return apart ? move_to(t, self->device()) : t;
@@ -230,8 +240,7 @@ PyObject* tensor_subscript(PyObject* o, PyObject* key) {
 }
 
 int tensor_assign_subscript(PyObject* o, PyObject* key, PyObject* value) {
-  return guarded_int([&]() -> int {
-    if (!value) type_error("elements of a tensor cannot be deleted");
+  const auto plain = [&]() -> PyObject* {
     Tensor& self = tensor_of(o);
     Indexed r = apply_key(self, key);
     Scalar s;
@@ -242,7 +251,7 @@ int tensor_assign_subscript(PyObject* o, PyObject* key, PyObject* value) {
       } else {
         copy_(r.view, drop_leading_ones(value_tensor(value, self), r.view->shape.size()));
       }
-      return 0;
+      Py_RETURN_NONE;
     }
     if (number && r.indices.size() == 1 && r.indices[0].defined() &&
         r.indices[0]->dtype == DType::Bool && !info(self->dtype).storage_only &&
@@ -252,11 +261,16 @@ int tensor_assign_subscript(PyObject* o, PyObject* key, PyObject* value) {
       while (mask->shape.size() < r.view->shape.size()) mask = unsqueeze(mask, -1);
       Obj target(check(wrap(r.view))), m(check(wrap(mask)));
       Obj done(check(call_op("masked_fill_", {target.get(), m.get(), value})));
-      return 0;
+      Py_RETURN_NONE;
     }
     Tensor v = value_tensor(value, self);
     if (v->dtype != self->dtype) v = to(v, self->dtype);
     index_put_(r.view, r.indices, v);
+    Py_RETURN_NONE;
+  };
+  return guarded_int([&] {
+    if (!value) type_error("elements of a tensor cannot be deleted");
+    Obj done(check(keeping("__setitem__", {o, key, value}, plain)));
     return 0;
   });
 }

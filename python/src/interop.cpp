@@ -1,5 +1,6 @@
 // Sharing memory: buffer protocol and DLPack, both ways.
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "common.h"
@@ -57,9 +58,9 @@ std::optional<DType> extension_dtype(PyObject* owner) {
     PyErr_Clear();
     return {};
   }
+  const std::string text = text_of(name.get());
   for (const DTypeInfo& row : kDTypes)
-    if (row.kind == Kind::Float && row.typestr.empty() && PyUnicode_AsUTF8(name.get()) == row.name)
-      return row.id;
+    if (row.kind == Kind::Float && row.typestr.empty() && text == row.name) return row.id;
   return {};
 }
 
@@ -104,9 +105,9 @@ Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy) {
     PF_FAIL(ValueError, op,
             "got memory that is not aligned to its elements; copy the array first "
             "with .copy()");
-  PyObject* held = memory.release();
+  const auto held = std::make_shared<ReleasedLater>(std::move(memory));
   return wrap_foreign(b->buf, shape, strides, dtype, Device{}.afloat(), b->readonly != 0,
-                      [held] { release_later(held); });
+                      [held] {});
 }
 
 // ---- buffer protocol: export --------------------------------------------------------------------
@@ -318,7 +319,7 @@ void capsule_destructor(PyObject* capsule) {
 
 template <class M>
 PyObject* export_capsule(const Tensor& given, const char* name) {
-  auto* e = new Export<M>;
+  auto e = std::make_unique<Export<M>>();
   e->tensor = alias_of(given);
   const Tensor& t = e->tensor;  // which another thread cannot give other memory
   e->shape = t->shape;
@@ -332,14 +333,16 @@ PyObject* export_capsule(const Tensor& given, const char* name) {
   d.shape = e->shape.data();
   d.strides = e->strides.data();
   d.byte_offset = 0;
-  e->managed.context = e;
+  e->managed.context = e.get();
   e->managed.deleter = delete_export<M>;
   if constexpr (std::is_same_v<M, DLManagedVersioned>) {
     e->managed.major = 1;
     e->managed.minor = 0;
     e->managed.flags = t->storage->readonly ? kReadOnly : 0;
   }
-  return check(PyCapsule_New(&e->managed, name, capsule_destructor<M>));
+  PyObject* capsule = check(PyCapsule_New(&e->managed, name, capsule_destructor<M>));
+  static_cast<void>(e.release());  // the capsule's from here on
+  return capsule;
 }
 
 nb::object dlpack(const Tensor& self, nb::handle, nb::handle max_version, nb::handle device,
@@ -356,8 +359,14 @@ nb::object dlpack(const Tensor& self, nb::handle, nb::handle max_version, nb::ha
   (void)device;
   Tensor t = copy.ptr() == Py_True ? clone(self) : self;
   bool versioned = false;
-  if (PyTuple_Check(max_version.ptr()))
-    versioned = PyLong_AsLong(PyTuple_GetItem(max_version.ptr(), 0)) >= 1;
+  if (!max_version.is_none()) {
+    int major = 0, minor = 0;
+    if (!PyTuple_Check(max_version.ptr()) || PyTuple_GET_SIZE(max_version.ptr()) != 2)
+      type_error("pf.Tensor.__dlpack__: got max_version " + describe(max_version.ptr()) +
+                 "; expected a tuple of two ints, or None");
+    if (!PyArg_ParseTuple(max_version.ptr(), "ii:__dlpack__", &major, &minor)) throw PythonError();
+    versioned = major >= 1;
+  }
   if (versioned) return nb::steal(export_capsule<DLManagedVersioned>(t, "dltensor_versioned"));
   PF_CHECK(!t->storage->readonly, ValueError, "Tensor.__dlpack__",
            "got read-only memory; the old DLPack interface cannot say so; use .clone()");
@@ -399,15 +408,17 @@ Tensor import_capsule(PyObject* capsule, const char* name, const char* used) {
              "; expected version 1");
     readonly = m->flags & kReadOnly;
   }
-  check(PyCapsule_SetName(capsule, used));
   // The producer's deleter may need the GIL: it runs when this capsule is dropped from the queue.
-  PyObject* owner = check(PyCapsule_New(m, nullptr, [](PyObject* c) {
+  Obj own(check(PyCapsule_New(m, nullptr, nullptr)));
+  const auto owner = std::make_shared<ReleasedLater>(std::move(own));
+  check(PyCapsule_SetName(capsule, used));
+  check(PyCapsule_SetDestructor(owner->object, [](PyObject* c) {  // ours to delete only now
     auto* p = static_cast<M*>(PyCapsule_GetPointer(c, nullptr));
     if (p->deleter) p->deleter(p);
   }));
   if (device.is_cpu()) device.floating = true;
   return wrap_foreign(static_cast<char*>(d.data) + d.byte_offset, shape, strides, dtype, device,
-                      readonly, [owner] { release_later(owner); });
+                      readonly, [owner] {});
 }
 
 Tensor from_dlpack(nb::handle source) {
@@ -440,9 +451,8 @@ Tensor from_dlpack(nb::handle source) {
 
 Tensor frombuffer(nb::handle buffer, nb::handle dtype, int64_t count, int64_t offset,
                   bool requires_grad) {
-  PyObject* held = PyMemoryView_FromObject(buffer.ptr());
-  Obj memory(check(held));
-  Py_buffer* b = PyMemoryView_GET_BUFFER(held);
+  Obj memory(check(PyMemoryView_FromObject(buffer.ptr())));
+  Py_buffer* b = PyMemoryView_GET_BUFFER(memory.get());
   const DType t = to_dtype(dtype.ptr());
   PF_CHECK(info(t).bits >= 8, DTypeError, "frombuffer", "got dtype ", t,
            ", two elements in a byte; expected whole bytes; use dtype=pyflame.uint8 and "
@@ -464,9 +474,9 @@ Tensor frombuffer(nb::handle buffer, nb::handle dtype, int64_t count, int64_t of
   PF_CHECK(reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size) == 0, ValueError,
            "frombuffer", "got offset ", offset, "; the memory there is not aligned to ", size,
            " bytes; copy the buffer first");
-  memory.release();
-  Tensor r = wrap_foreign(data, Dims{count}, Dims{1}, t, Device{}.afloat(), b->readonly != 0,
-                          [held] { release_later(held); });
+  const auto held = std::make_shared<ReleasedLater>(std::move(memory));
+  Tensor r =
+      wrap_foreign(data, Dims{count}, Dims{1}, t, Device{}.afloat(), b->readonly != 0, [held] {});
   if (requires_grad) r.requires_grad_(true);
   return r;
 }

@@ -13,10 +13,6 @@ namespace {
 
 using io::Tree;
 
-[[noreturn]] void raise_pending() {
-  throw nb::python_error();
-}
-
 // Makes a tree of Python's values. What is not of one of the plain types exactly is asked of
 // `describe` (serialization): a pair of a type's name and a plain value, or why there is none.
 class Describer {
@@ -37,7 +33,7 @@ class Describer {
       Py_ssize_t size = 0;
       if (const char* text = PyUnicode_AsUTF8AndSize(o, &size))
         return {std::string(text, static_cast<size_t>(size))};
-      if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) raise_pending();
+      if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) throw_python_error();
       PyErr_Clear();  // half a surrogate pair, as in names of files that are not UTF-8
       return special(o, depth, described);
     }
@@ -76,14 +72,14 @@ class Describer {
   static Tree integer(PyObject* o) {
     int overflow = 0;
     long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
-    if (v == -1 && PyErr_Occurred()) raise_pending();
+    if (v == -1 && PyErr_Occurred()) throw_python_error();
     if (!overflow) return {static_cast<int64_t>(v)};
     // Decimal text takes time that grows with the square, so Python has a limit for it, which
     // programs may lower to 640 digits. Hexadecimal text has none.
     nb::object bits = nb::steal(PyObject_CallMethod(o, "bit_length", nullptr));
-    if (!bits.is_valid()) raise_pending();
+    if (!bits.is_valid()) throw_python_error();
     nb::object text = nb::steal(PyNumber_ToBase(o, nb::cast<int64_t>(bits) > 2000 ? 16 : 10));
-    if (!text.is_valid()) raise_pending();
+    if (!text.is_valid()) throw_python_error();
     return {Tree::BigInt{nb::cast<std::string>(text)}};
   }
 
@@ -99,7 +95,7 @@ class Describer {
 
   Tree special(PyObject* o, int depth, bool described) {
     nb::object found = nb::steal(PyObject_CallOneArg(describe_, o));
-    if (!found.is_valid()) raise_pending();
+    if (!found.is_valid()) throw_python_error();
     if (described || !PyTuple_Check(found.ptr())) refuse(o, found.ptr());
     Tree::Typed typed;
     typed.type = nb::cast<std::string>(nb::handle(PyTuple_GET_ITEM(found.ptr(), 0)));
@@ -112,7 +108,7 @@ class Describer {
     for (const auto& [key, index] : steps_) {
       PyObject* more = key ? PyUnicode_FromFormat("%U[%R]", at.ptr(), key)
                            : PyUnicode_FromFormat("%U[%zd]", at.ptr(), index);
-      if (!more) raise_pending();
+      if (!more) throw_python_error();
       at = nb::steal(more);
     }
     PyErr_Format(
@@ -120,7 +116,7 @@ class Describer {
         "pf.save: got a value of type '%s'%U; expected tensors, numbers, text, bytes, None, "
         "lists, tuples, dicts and sets of them, and the types that docs/files.md lists; %S",
         Py_TYPE(o)->tp_name, at.ptr(), why);
-    raise_pending();
+    throw_python_error();
   }
 
   PyObject* describe_;
@@ -145,7 +141,7 @@ nb::object to_python(const Tree& tree, PyObject* rebuild) {
         } else if constexpr (std::is_same_v<T, Tree::BigInt>) {
           const bool hex = v.digits.find('x') != std::string::npos;
           PyObject* n = PyLong_FromString(v.digits.c_str(), nullptr, hex ? 16 : 10);
-          if (!n) raise_pending();
+          if (!n) throw_python_error();
           return nb::steal(n);
         } else if constexpr (std::is_same_v<T, Tree::Bytes>) {
           return nb::bytes(v.data.data(), v.data.size());
@@ -161,7 +157,7 @@ nb::object to_python(const Tree& tree, PyObject* rebuild) {
           nb::object of = to_python(v.of[0], rebuild);
           nb::object made = nb::steal(
               PyObject_CallFunctionObjArgs(rebuild, nb::cast(v.type).ptr(), of.ptr(), nullptr));
-          if (!made.is_valid()) raise_pending();
+          if (!made.is_valid()) throw_python_error();
           return made;
         } else {
           nb::dict dict;
@@ -169,7 +165,7 @@ nb::object to_python(const Tree& tree, PyObject* rebuild) {
             nb::object k = to_python(key, rebuild);
             nb::object item = to_python(value, rebuild);
             if (PyDict_SetItem(dict.ptr(), k.ptr(), item.ptr()) < 0) {
-              if (!PyErr_ExceptionMatches(PyExc_TypeError)) raise_pending();
+              if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw_python_error();
               PyErr_Clear();
               PF_FAIL(FileError, "load",
                       "a dict of the file has a key that cannot be one; expected text, numbers and "
@@ -186,7 +182,7 @@ nb::object to_python(const Tree& tree, PyObject* rebuild) {
 // becomes them again.
 std::string path_of(nb::handle path) {
   PyObject* bytes = nullptr;
-  if (!PyUnicode_FSConverter(path.ptr(), &bytes)) raise_pending();
+  if (!PyUnicode_FSConverter(path.ptr(), &bytes)) throw_python_error();
   nb::object owner = nb::steal(bytes);
   return std::string(PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes)));
 }
@@ -197,14 +193,14 @@ io::Sink to_function(nb::handle write) {
     auto* bytes = static_cast<char*>(const_cast<void*>(data));
     nb::object view =
         nb::steal(PyMemoryView_FromMemory(bytes, static_cast<Py_ssize_t>(size), PyBUF_READ));
-    if (!view.is_valid()) raise_pending();
+    if (!view.is_valid()) throw_python_error();
     nb::object result = nb::steal(PyObject_CallOneArg(write.ptr(), view.ptr()));
     std::optional<nb::python_error> error;
     if (!result.is_valid()) error.emplace();
     // Nobody may keep what shows memory that is about to go, a traceback neither.
     nb::object released = nb::steal(PyObject_CallMethod(view.ptr(), "release", nullptr));
     if (error) throw nb::python_error(std::move(*error));
-    if (!released.is_valid()) raise_pending();
+    if (!released.is_valid()) throw_python_error();
   };
 }
 
@@ -221,7 +217,7 @@ io::Placing placing_of(nb::handle device, bool mmap, nb::handle place) {
   if (!place.is_none())
     placing.place = [place](const Tensor& t) {
       nb::object moved = nb::steal(PyObject_CallOneArg(place.ptr(), nb::steal(wrap(t)).ptr()));
-      if (!moved.is_valid()) raise_pending();
+      if (!moved.is_valid()) throw_python_error();
       return tensor_of(moved.ptr());  // serialization has checked that it is one
     };
   return placing;
@@ -230,7 +226,7 @@ io::Placing placing_of(nb::handle device, bool mmap, nb::handle place) {
 // The buffer of an object, held.
 struct View {
   explicit View(PyObject* o) {
-    if (PyObject_GetBuffer(o, &buffer, PyBUF_SIMPLE) < 0) raise_pending();
+    if (PyObject_GetBuffer(o, &buffer, PyBUF_SIMPLE) < 0) throw_python_error();
   }
   ~View() { PyBuffer_Release(&buffer); }
   View(const View&) = delete;
@@ -239,7 +235,7 @@ struct View {
 };
 
 // Text that safetensors can hold.
-std::string text_of(nb::handle text) {
+std::string utf8_of(nb::handle text) {
   Py_ssize_t size = 0;
   const char* utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
   if (!utf8) {
@@ -297,7 +293,7 @@ void bind_io(nb::module_& m) {
         type_error(
             "pf.safetensors.save_file: got something else than names and tensors; expected "
             "a dict of str to Tensor; use pf.save for other values");
-      named.push_back({text_of(key), tensor_of(value.ptr())});
+      named.push_back({utf8_of(key), tensor_of(value.ptr())});
     }
     io::Metadata text;
     for (auto [key, value] : metadata) {
@@ -305,7 +301,7 @@ void bind_io(nb::module_& m) {
         type_error(std::string("pf.safetensors.save_file: got metadata with a ") +
                    Py_TYPE((PyUnicode_Check(key.ptr()) ? value : key).ptr())->tp_name +
                    "; expected a dict of str to str; use json.dumps, or pf.save for other values");
-      text[text_of(key)] = text_of(value);
+      text[utf8_of(key)] = utf8_of(value);
     }
     io::save_safetensors(path_of(path), named, text);
   });

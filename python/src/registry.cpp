@@ -19,8 +19,6 @@
 
 namespace pyflame::python {
 
-void take_values(TensorImpl*, const Tensor& from);  // tensor_properties.cpp
-
 namespace {
 
 struct Overload {
@@ -82,10 +80,6 @@ struct Extras {
   PyObject* generator = nullptr;
 };
 
-bool equals(PyObject* name, const char* text) {
-  return PyUnicode_CompareWithASCIIString(name, text) == 0;
-}
-
 // Where a keyword goes: index of the parameter, -1 when it is an extra, -2 when unknown.
 int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extras) {
   const int n = static_cast<int>(s.params.size());
@@ -112,7 +106,11 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
     return value == Py_None || is_tensor(value) ? -1 : -2;
   }
   if (equals(name, "generator")) {
-    if (value != Py_None) extras->generator = value;
+    if (value == Py_None) return -1;
+    if (!PyObject_HasAttrString(value, "_state"))
+      type_error("pf." + s.name + ": got a generator of type " + Py_TYPE(value)->tp_name +
+                 "; expected a pyflame.Generator");
+    extras->generator = value;
     return -1;
   }
   const bool creates = s.has("device") || s.has("dtype") ||
@@ -122,12 +120,20 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
     return -1;
   }
   if (creates && equals(name, "pin_memory")) {
+    if (value != Py_None && !PyBool_Check(value))
+      type_error("pf." + s.name + ": got pin_memory of type " + Py_TYPE(value)->tp_name +
+                 "; expected True or False");
     extras->pin_memory = value == Py_True;
     return -1;
   }
-  if (creates && equals(name, "layout")) return -1;
-  if (equals(name, "memory_format") &&
-      (creates || s.name == "clone" || s.name == "contiguous" || s.name == "empty")) {
+  if (creates && equals(name, "layout")) {
+    if (value != Py_None && !(PyUnicode_Check(value) && equals(value, "strided")))
+      PF_FAIL(NotSupportedError, s.name.c_str(),
+              "got a layout other than pyflame.strided; tensors "
+              "are dense: leave it away");
+    return -1;
+  }
+  if (equals(name, "memory_format") && (creates || s.name == "clone" || s.name == "contiguous")) {
     check_memory_format(value, s.name.c_str());
     return -1;
   }
@@ -226,7 +232,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
         if (why)
           *why = std::string(at == -2 ? "unexpected keyword argument '"
                                       : "several values for argument '") +
-                 PyUnicode_AsUTF8(name) + "'";
+                 text_of(name) + "'";
         return false;
       }
       if (at >= 0) given[at] = value;
@@ -257,7 +263,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
   Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   for (Py_ssize_t i = 0; i < total; ++i) {
     if (i) m << ", ";
-    if (i >= nargs) m << PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i - nargs)) << "=";
+    if (i >= nargs) m << text_of(PyTuple_GET_ITEM(kwnames, i - nargs)) << "=";
     m << describe(args[i]);
   }
   m << "); expected ";
@@ -495,21 +501,11 @@ PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject
 }
 
 // ---- the type of the callables ------------------------------------------------------------------
-PyObject* op_get(PyObject* self, PyObject* obj, PyObject*) {
-  if (!obj || obj == Py_None) {
-    Py_INCREF(self);
-    return self;
-  }
-  return PyMethod_New(self, obj);
-}
-PyObject* text(const std::string& s) {
-  return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
-}
 PyObject* op_repr(PyObject* o) {
   return PyUnicode_FromFormat("<operation pyflame.%s>", set_of(o).name.c_str());
 }
 PyObject* op_name(PyObject* o, void*) {
-  return text(set_of(o).name);
+  return str(set_of(o).name);
 }
 PyObject* op_module(PyObject* o, void*) {
   return PyUnicode_FromString(set_of(o).module);
@@ -544,13 +540,13 @@ PyObject* op_doc(PyObject* o, void*) {
       if (!d.empty() && d != last) doc += "\n" + d + "\n";
       last = d;
     }
-    return text(doc);
+    return str(doc);
   });
 }
 PyObject* op_text_signature(PyObject* o, void*) {
   return guarded([&] {
     parse(set_of(o));
-    return text(python_signature(set_of(o).overloads.front().schema));
+    return str(python_signature(set_of(o).overloads.front().schema));
   });
 }
 PyObject* op_signature(PyObject* o, void*) {
@@ -565,15 +561,15 @@ PyObject* op_schemas(PyObject* o, void*) {
     Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(set.rows.size()))));
     for (size_t i = 0; i < set.rows.size(); ++i)
       PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i),
-                       check(text(ops::table()[set.rows[i]].schema)));
+                       check(str(ops::table()[set.rows[i]].schema)));
     return r.release();
   });
 }
 PyObject* op_family(PyObject* o, void*) {
-  return text(ops::table()[set_of(o).rows.front()].family);
+  return str(ops::table()[set_of(o).rows.front()].family);
 }
 PyObject* op_reduce(PyObject* o, PyObject*) {
-  return text(set_of(o).name);
+  return str(set_of(o).name);
 }
 
 PyMemberDef op_members[] = {
@@ -589,12 +585,8 @@ PyGetSetDef op_getset[] = {
     {"family", op_family, nullptr, "Heading in the documentation.", nullptr},
     {}};
 PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, nullptr}, {}};
-template <class F>
-void* slot(F* f) {
-  return reinterpret_cast<void*>(f);
-}
 PyType_Slot op_slots[] = {{Py_tp_call, slot(PyVectorcall_Call)},
-                          {Py_tp_descr_get, slot(op_get)},
+                          {Py_tp_descr_get, slot(bind_method)},
                           {Py_tp_repr, slot(op_repr)},
                           {Py_tp_members, op_members},
                           {Py_tp_getset, op_getset},

@@ -117,10 +117,12 @@ void stay() noexcept {
 void release_later(PyObject* o) noexcept {
   if (!o || !interpreter_alive()) return;  // at exit memory goes with the process
   bool first;
-  {
+  try {
     std::lock_guard lock(released_mutex);
     released->push_back(o);
     first = !released_waiting.exchange(true);
+  } catch (const std::bad_alloc&) {
+    return;  // one object is not freed, rather than the process ended
   }
   if (first) Py_AddPendingCall(drain_pending, nullptr);
 }
@@ -257,6 +259,12 @@ void init_runtime(nb::module_& m) {
   m.def("promote_types", [](nb::handle a, nb::handle b) {
     return nb::steal(wrap(promote(to_dtype(a.ptr()), to_dtype(b.ptr()))));
   });
+  m.def(
+      "_check_memory_format",
+      [](nb::handle format, const std::string& op) {
+        check_memory_format(format.ptr(), op.c_str());
+      },
+      nb::arg("format").none(), nb::arg("op"));
   m.def(
       "is_tensor", [](nb::handle o) { return is_tensor(o.ptr()); }, nb::arg("obj").none(),
       "True for a Tensor.");

@@ -320,8 +320,9 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
       if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
       std::vector<double> list;
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+        const Obj item = Obj::share(PySequence_Fast_GET_ITEM(o, i));  // __float__ may change o
         Scalar s;
-        if (!to_scalar(PySequence_Fast_GET_ITEM(o, i), &s)) return false;
+        if (!to_scalar(item.get(), &s)) return false;
         list.push_back(s.to_double());
       }
       *out = std::move(list);

@@ -151,6 +151,8 @@ PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, 
   Obj found;
   if (!func) {
     found = Obj(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name)));
+    if (Py_TYPE(found.get()) == &PyGetSetDescr_Type)  // a property, such as T: as PyTorch names it
+      found = Obj(check(PyObject_GetAttrString(found.get(), "__get__")));
     func = found.get();
   }
   return ask(classes, func, args, nargs, kwnames);
@@ -163,9 +165,14 @@ PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:__torch_function__",
                                      const_cast<char**>(names), &func, &types, &positional, &named))
       return nullptr;
+    if (named == Py_None) named = nullptr;
+    if (named && !PyDict_Check(named))
+      type_error(std::string("pf.Tensor.__torch_function__: got kwargs of type ") +
+                 Py_TYPE(named)->tp_name + "; expected a dict or None");
     Obj others(check(PySequence_Fast(types, "types must be a sequence of classes")));
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(others.get()); ++i) {
-      const int is = PyObject_IsSubclass(cls, PySequence_Fast_GET_ITEM(others.get(), i));
+      const Obj other = Obj::share(PySequence_Fast_GET_ITEM(others.get(), i));
+      const int is = PyObject_IsSubclass(cls, other.get());
       check(is);
       if (!is) Py_RETURN_NOTIMPLEMENTED;
     }
@@ -173,7 +180,7 @@ PyObject* tensor_torch_function(PyObject* cls, PyObject* args, PyObject* kwargs)
     Obj r;
     {
       Disabled plain;
-      r = Obj(check(PyObject_Call(func, tuple.get(), named == Py_None ? nullptr : named)));
+      r = Obj(check(PyObject_Call(func, tuple.get(), named)));
     }
     auto* type = reinterpret_cast<PyTypeObject*>(cls);
     if (type == TensorType || r.get() == Py_NotImplemented) return r.release();

@@ -285,8 +285,17 @@ Scalar single(PyObject* o, const char* op) {
             ".any() or .all(), or index it");
   return t.item();
 }
+bool is_one_complex(PyObject* o) {
+  const Tensor& t = tensor_of(o);
+  return t->numel == 1 && info(t->dtype).kind == Kind::Complex;
+}
+PyObject* whole(Scalar s) {
+  return s.is_unsigned() ? PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.i))
+                         : PyLong_FromLongLong(s.i);
+}
 int nb_bool(PyObject* o) {
-  return guarded_int([&] {
+  return guarded_int([&]() -> int {
+    if (is_one_complex(o)) return read_complex(tensor_of(o))[0] != 0.0;
     Scalar s = single(o, "Tensor.__bool__");
     return s.is_float() ? s.f != 0 : s.i != 0;
   });
@@ -297,7 +306,7 @@ PyObject* nb_float(PyObject* o) {
 PyObject* nb_int(PyObject* o) {
   return guarded([&] {
     Scalar s = single(o, "Tensor.__int__");
-    return s.is_float() ? PyLong_FromDouble(s.f) : PyLong_FromLongLong(s.i);
+    return s.is_float() ? PyLong_FromDouble(s.f) : whole(s);
   });
 }
 PyObject* nb_index(PyObject* o) {
@@ -305,7 +314,7 @@ PyObject* nb_index(PyObject* o) {
     const Tensor& t = tensor_of(o);
     if (t->numel != 1 || !is_integral(t->dtype, true))
       type_error("only integer tensors of a single element can be converted to an index");
-    return PyLong_FromLongLong(single(o, "Tensor.__index__").i);
+    return whole(single(o, "Tensor.__index__"));
   });
 }
 
@@ -347,11 +356,6 @@ PyMemberDef members[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, weakrefs), READONLY, nullptr},
     {}};
-
-template <class F>
-void* slot(F* f) {
-  return reinterpret_cast<void*>(f);
-}
 
 PyType_Slot slots[] = {
     {Py_tp_new, slot(tensor_new)},

@@ -59,8 +59,7 @@ PyObject* is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:is_contiguous", const_cast<char**>(names),
                                      &format))
       return nullptr;
-    check_memory_format(format, "Tensor.is_contiguous");
-    return PyBool_FromLong(tensor_of(o)->contiguous);
+    return PyBool_FromLong(is_contiguous_as(tensor_of(o), format));
   });
 }
 PyObject* is_floating_point(PyObject* o, PyObject*) {
@@ -123,6 +122,12 @@ PyObject* item(PyObject* o, PyObject*) {
     if (info(t->dtype).kind == Kind::Complex) return wrap(read_complex(t)[0]);
     return wrap(t.item());
   });
+}
+PyObject* to_complex_number(PyObject* o, PyObject*) {
+  Obj number(item(o, nullptr));
+  if (!number || PyComplex_CheckExact(number.get())) return number.release();
+  const double real = PyFloat_AsDouble(number.get());
+  return real == -1 && PyErr_Occurred() ? nullptr : PyComplex_FromDoubles(real, 0);
 }
 template <class T>
 PyObject* nested(const std::vector<T>& values, const Dims& shape, int d, size_t* at) {
@@ -196,8 +201,7 @@ void parse_format(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, co
   const Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   if (nargs + named == 0) return;
   const bool right =
-      nargs == 0 && named == 1 &&
-      PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "memory_format") == 0;
+      nargs == 0 && named == 1 && equals(PyTuple_GET_ITEM(kwnames, 0), "memory_format");
   if (!right)
     type_error(std::string("pf.Tensor.") + name + ": got " + std::to_string(nargs + named) +
                " arguments; expected none but memory_format=; use to() for others");
@@ -235,10 +239,6 @@ PyObject* cuda(PyObject* o, PyObject* args, PyObject* kwargs) {
   return kept("cuda", cuda_plain, o, args, kwargs);
 }
 
-bool named(PyObject* name, const char* text) {
-  return PyUnicode_CompareWithASCIIString(name, text) == 0;
-}
-
 // to(dtype), to(device), to(device, dtype), to(other), each with non_blocking= and copy=
 PyObject* to_plain(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&] {
@@ -255,36 +255,38 @@ PyObject* to_plain(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
         if (nargs > 1 && (is_dtype_like(args[1]) || args[1] == Py_None)) dtype = args[at++];
       }
     }
-    if (at < nargs) non_blocking = PyObject_IsTrue(args[at++]) == 1;
-    if (at < nargs) copy = PyObject_IsTrue(args[at++]) == 1;
+    if (at < nargs) non_blocking = truth(args[at++]);
+    if (at < nargs) copy = truth(args[at++]);
     if (at < nargs)
       type_error(
           "pf.to: got too many arguments; expected to(device, dtype, non_blocking, copy), "
           "to(dtype, ...) or to(other, ...)");
     for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
       PyObject *name = PyTuple_GET_ITEM(kwnames, k), *value = args[nargs + k];
-      if (named(name, "dtype")) {
+      if (equals(name, "dtype")) {
         dtype = value;
-      } else if (named(name, "device")) {
+      } else if (equals(name, "device")) {
         device = value;
-      } else if (named(name, "other")) {
+      } else if (equals(name, "other")) {
         other = value;
-      } else if (named(name, "copy")) {
-        copy = PyObject_IsTrue(value) == 1;
-      } else if (named(name, "non_blocking")) {
-        non_blocking = PyObject_IsTrue(value) == 1;
-      } else if (named(name, "memory_format")) {
+      } else if (equals(name, "copy")) {
+        copy = truth(value);
+      } else if (equals(name, "non_blocking")) {
+        non_blocking = truth(value);
+      } else if (equals(name, "memory_format")) {
         check_memory_format(value, "to");
       } else {
-        type_error(std::string("pf.to: got an unexpected keyword argument '") +
-                   PyUnicode_AsUTF8(name) +
+        type_error(std::string("pf.to: got an unexpected keyword argument '") + text_of(name) +
                    "'; expected device, dtype, other, non_blocking, copy, memory_format");
       }
     }
     const Tensor& t = tensor_of(o);
     std::optional<Device> d;
     DType type = t->dtype;
-    if (other && is_tensor(other)) {
+    if (other && !is_tensor(other))
+      type_error(std::string("pf.to: got other of type ") + Py_TYPE(other)->tp_name +
+                 "; expected a Tensor; give a dtype as dtype= and a device as device=");
+    if (other) {
       d = tensor_of(other)->device();
       type = tensor_of(other)->dtype;
     }
@@ -404,10 +406,6 @@ PyObject* make_subclass(PyObject*, PyObject* args) {
   });
 }
 
-template <class F>
-PyCFunction fn(F* f) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
-}
 constexpr int kKw = METH_VARARGS | METH_KEYWORDS;
 
 }  // namespace
@@ -444,6 +442,7 @@ PyMethodDef kTensorMethods[] = {
     {"_bytes", bytes, METH_NOARGS, "The elements as bytes, row-major."},
     {"_storage_key", storage_key, METH_NOARGS, "Identifies the storage while it lives."},
     {"item", item, METH_NOARGS, "item($self)\n--\n\nThe one element as a Python number."},
+    {"__complex__", to_complex_number, METH_NOARGS, "The one element as a Python complex number."},
     {"tolist", tolist, METH_NOARGS, "tolist($self)\n--\n\nThe elements as nested lists."},
     {"to", fn(to_method), METH_FASTCALL | METH_KEYWORDS,
      "to(dtype), to(device, dtype), to(other): converted or moved; itself when nothing changes."},

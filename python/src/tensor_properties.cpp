@@ -103,9 +103,20 @@ PyObject* get_mt_plain(PyObject* o) {
     return wrap(transpose(t, -2, -1));
   });
 }
+void check_real(const Tensor& t, const char* op) {
+  PF_CHECK(info(t->dtype).kind != Kind::Complex, NotSupportedError, op, "got dtype ", t->dtype,
+           "; expected real numbers: there is no conjugate of others; use .mT to transpose alone");
+}
+PyObject* get_mh_plain(PyObject* o) {
+  return guarded([&] {
+    check_real(tensor_of(o), "Tensor.mH");
+    return get_mt_plain(o);
+  });
+}
 PyObject* get_h_plain(PyObject* o) {
   return guarded([&] {
     const Tensor& t = tensor_of(o);
+    check_real(t, "Tensor.H");
     PF_CHECK(t->shape.size() == 2 || t->shape.empty(), ShapeError, "Tensor.H", "got shape ",
              t->shape, "; expected a matrix; use mH for batches");
     return wrap(t->shape.empty() ? t : transpose(t, 0, 1));
@@ -119,6 +130,9 @@ PyObject* get_mt(PyObject* o, void*) {
 }
 PyObject* get_h(PyObject* o, void*) {
   return guarded([&] { return keeping("H", {o}, [&] { return get_h_plain(o); }); });
+}
+PyObject* get_mh(PyObject* o, void*) {
+  return guarded([&] { return keeping("mH", {o}, [&] { return get_mh_plain(o); }); });
 }
 PyObject* get_itemsize(PyObject* o, void*) {
   return PyLong_FromSize_t(itemsize(tensor_of(o)->dtype));
@@ -161,8 +175,9 @@ PyGetSetDef kTensorProperties[] = {
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"T", get_t, nullptr, "View with the dimensions reversed.", nullptr},
     {"mT", get_mt, nullptr, "View with the last two dimensions swapped.", nullptr},
-    {"H", get_h, nullptr, "Conjugate transpose of a matrix; numbers here are real.", nullptr},
-    {"mH", get_mt, nullptr, "Conjugate transpose of the last two dimensions.", nullptr},
+    {"H", get_h, nullptr, "Conjugate transpose of a matrix of real numbers.", nullptr},
+    {"mH", get_mh, nullptr, "Conjugate transpose of the last two dimensions; of real numbers.",
+     nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"is_cuda", get_is_cuda, nullptr, "True on a GPU of any vendor.", nullptr},

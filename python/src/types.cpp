@@ -1,5 +1,5 @@
 // dtype objects, devices, Size, and Python numbers as scalars.
-#include <sstream>
+#include <algorithm>
 
 #include "common.h"
 #include "core/backends.h"
@@ -13,15 +13,6 @@ PyTypeObject* SizeType;
 namespace {
 
 PyObject* dtypes[kNumDTypes];
-
-PyObject* str(std::string_view s) {
-  return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
-}
-
-template <class F>
-void* slot(F* f) {
-  return reinterpret_cast<void*>(f);
-}
 
 // ---- dtype --------------------------------------------------------------------------------------
 DType dtype_of(PyObject* o) {
@@ -110,6 +101,9 @@ PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   try {
     equal = device_of(a) == to_device(b);
   } catch (const Error&) {  // not the name of a device
+  } catch (const PythonError&) {
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return nullptr;
+    PyErr_Clear();  // nor is half a surrogate pair
   } catch (...) {
     raise_current();
     return nullptr;
@@ -194,13 +188,10 @@ PyObject* as_size(PyObject* tuple) {  // steals; passes errors and other types o
   return r;
 }
 PyObject* size_numel(PyObject* o, PyObject*) {
-  int64_t n = 1;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
-    int64_t v = PyLong_AsLongLong(PyTuple_GET_ITEM(o, i));
-    if (v == -1 && PyErr_Occurred()) return nullptr;
-    n *= v;
-  }
-  return PyLong_FromLongLong(n);
+  Obj n(PyLong_FromLong(1));  // Python's ints: the product may be beyond 64 bits
+  for (Py_ssize_t i = 0; n && i < PyTuple_GET_SIZE(o); ++i)
+    n = Obj(PyNumber_Multiply(n.get(), PyTuple_GET_ITEM(o, i)));
+  return n.release();
 }
 PyObject* size_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
   Obj t(PyTuple_Type.tp_new(cls, args, kwargs));
@@ -210,6 +201,7 @@ PyObject* size_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
     if (!PyLong_CheckExact(item)) {
       PyObject* index =
           PyBool_Check(item) ? PyLong_FromLong(item == Py_True) : PyNumber_Index(item);
+      if (!index && !PyErr_ExceptionMatches(PyExc_TypeError)) return nullptr;
       if (!index)
         return PyErr_Format(PyExc_TypeError,
                             "pf.Size: got a %s at place %zd; expected ints; convert it with int()",
@@ -343,14 +335,27 @@ void check_memory_format(PyObject* o, const char* op) {
   if (!PyUnicode_Check(o))
     type_error(std::string("pf.") + op + ": got a memory_format of type " + Py_TYPE(o)->tp_name +
                "; expected pyflame.contiguous_format or pyflame.preserve_format");
-  if (PyUnicode_CompareWithASCIIString(o, "contiguous_format") == 0 ||
-      PyUnicode_CompareWithASCIIString(o, "preserve_format") == 0)
-    return;
-  const char* text = PyUnicode_AsUTF8(o);
-  if (!text) throw PythonError();
-  PF_FAIL(NotSupportedError, op, "got memory_format ", text,
+  if (equals(o, "contiguous_format") || equals(o, "preserve_format")) return;
+  PF_FAIL(NotSupportedError, op, "got memory_format ", text_of(o),
           "; expected contiguous_format or preserve_format: results are row-major; leave it away, "
           "the values are the same");
+}
+
+bool is_contiguous_as(const Tensor& t, PyObject* format) {
+  const bool text = PyUnicode_Check(format);
+  const int spatial = text && equals(format, "channels_last")      ? 2
+                      : text && equals(format, "channels_last_3d") ? 3
+                                                                   : 0;
+  if (!spatial) {
+    check_memory_format(format, "Tensor.is_contiguous");
+    return t->contiguous;
+  }
+  if (t->shape.size() != spatial + 2) return false;
+  // The channels, dimension 1, come last in memory.
+  std::vector<int64_t> shape = t->shape.vec(), strides = t->strides.vec();
+  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  std::rotate(strides.begin() + 1, strides.begin() + 2, strides.end());
+  return is_contiguous(Dims(shape), Dims(strides));
 }
 
 Device to_usable_device(PyObject* o) {
@@ -390,6 +395,19 @@ Scalar integer_scalar(PyObject* o, bool* wide) {
   return Scalar(d);
 }
 
+void clear_no_number() {
+  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError) &&
+      !PyErr_ExceptionMatches(PyExc_OverflowError))
+    throw PythonError();
+  PyErr_Clear();
+}
+
+bool truth(PyObject* o) {
+  const int v = PyObject_IsTrue(o);
+  check(v);
+  return v != 0;
+}
+
 bool to_scalar(PyObject* o, Scalar* out) {
   if (PyFloat_CheckExact(o)) {
     *out = Scalar(PyFloat_AS_DOUBLE(o));
@@ -409,9 +427,7 @@ bool to_scalar(PyObject* o, Scalar* out) {
   }
   if (is_tensor(o) || PyUnicode_Check(o)) return false;
   if (is_numpy_bool(o)) {
-    int v = PyObject_IsTrue(o);
-    check(v);
-    *out = Scalar(v != 0);
+    *out = Scalar(truth(o));
     return true;
   }
   auto* n = Py_TYPE(o)->tp_as_number;
@@ -421,7 +437,7 @@ bool to_scalar(PyObject* o, Scalar* out) {
   if (n->nb_index) {
     Obj i(PyNumber_Index(o));
     if (!i) {
-      PyErr_Clear();
+      clear_no_number();
       return false;
     }
     *out = integer_scalar(i.get());
@@ -430,7 +446,7 @@ bool to_scalar(PyObject* o, Scalar* out) {
   if (n->nb_float && !PyComplex_Check(o)) {
     double d = PyFloat_AsDouble(o);
     if (d == -1.0 && PyErr_Occurred()) {
-      PyErr_Clear();
+      clear_no_number();
       return false;
     }
     *out = Scalar(d);
@@ -497,15 +513,18 @@ bool to_int_list(PyObject* o, std::vector<int64_t>* out) {
     if (!is_tensor(o) || tensor_of(o)->shape.size() != 1 ||
         !pyflame::is_integral(tensor_of(o)->dtype))
       return false;
-    for (Scalar s : read_values(tensor_of(o))) out->push_back(s.to_int());
+    for (Scalar s : read_values(tensor_of(o))) {
+      Obj number(check(wrap(s)));
+      out->push_back(to_int64(number.get(), "a size"));
+    }
     return true;
   }
-  Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-  out->reserve(static_cast<size_t>(n));
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(o, i);
-    if (!is_integer(item)) return false;
-    out->push_back(to_int64(item, "a size"));
+  out->reserve(static_cast<size_t>(PySequence_Fast_GET_SIZE(o)));
+  // __index__ of an item may change the list.
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+    const Obj item = Obj::share(PySequence_Fast_GET_ITEM(o, i));
+    if (!is_integer(item.get())) return false;
+    out->push_back(to_int64(item.get(), "a size"));
   }
   return true;
 }

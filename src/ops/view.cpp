@@ -484,6 +484,13 @@ static Tensor matrix_transpose(const Tensor& t) {
            "; expected at least 2 dimensions; unsqueeze it first");
   return transpose(t, -2, -1);
 }
+static Tensor adjoint(const Tensor& t) {
+  PF_CHECK(info(t->dtype).kind != Kind::Complex, NotSupportedError, "adjoint", "got dtype ",
+           t->dtype,
+           "; expected real numbers: there is no conjugate of others; use mT to "
+           "transpose alone");
+  return matrix_transpose(t);
+}
 
 static Tensor reshape_as(const Tensor& t, const Tensor& other) {
   return reshape(t, other->shape.vec());
@@ -588,8 +595,8 @@ const Family kViews("views", [](Family& f) {
        {"numpy_T(Tensor input) -> Tensor", "Dimensions in reverse order: `x.T`.", kSpecial});
   f.op(&matrix_transpose, {"matrix_T(Tensor input) -> Tensor",
                            "The last two dimensions exchanged: `x.mT`.", kSpecial});
-  f.op(&matrix_transpose, {"adjoint(Tensor input) -> Tensor",
-                           "The last two dimensions exchanged (numbers here are real); a view."});
+  f.op(&adjoint, {"adjoint(Tensor input) -> Tensor",
+                  "The last two dimensions of real numbers exchanged; a view."});
   f.op(static_cast<Tensor (*)(const Tensor&)>(&squeeze),
        {"squeeze(Tensor input) -> Tensor", "Without its dimensions of size 1; a view."});
   f.op(&squeeze_dims, {"squeeze(Tensor input, int[] dim) -> Tensor",

@@ -70,6 +70,21 @@ def test_typed_and_named(n):
         (lambda: pf.cat(pf.ones(2), "a"), ["pf.cat"]),
         (lambda: pf.add(pf.ones(2), "x"), ["pf.add", "str"]),
         (lambda: pf.sum(pf.ones(2, 2), True), ["pf.sum", "bool"]),
+        (lambda: pf.sum(pf.ones(2), generator=3), ["pf.sum", "int", "Generator"]),
+        (lambda: pf.rand(2, generator="x"), ["pf.rand", "str", "Generator"]),
+        (lambda: pf.zeros(2, pin_memory=5), ["pf.zeros", "pin_memory", "int"]),
+        (lambda: pf.ones(2).to(other=5), ["pf.to", "other", "int"]),
+        (lambda: pf.Tensor([1.5], foo=3), ["pf.Tensor", "'foo'", "device"]),
+        (lambda: pf.Tensor([1.5], [2.5]), ["pf.Tensor", "2 arguments"]),
+        (lambda: pf.Tensor(pf.ones(1), 2), ["pf.Tensor", "2 arguments"]),
+        (lambda: pf.ops.define(3, "x"), ["pf.ops.define", "int", "name"]),
+        (lambda: pf.memory.set_per_process_memory_fraction("a"), ["fraction", "str", "number"]),
+        # A keyword may be text that UTF-8 cannot hold.
+        (lambda: pf.add(pf.ones(1), pf.ones(1), **{"\ud800": 1}), ["pf.add", r"'\ud800'"]),
+        (lambda: pf.sum(pf.ones(1), **{"\ud800": 1}), ["pf.sum", r"'\ud800'"]),
+        (lambda: pf.ones(2).to(**{"\ud800": 1}), ["pf.to", r"'\ud800'"]),
+        (lambda: pf.set_strict(**{"\ud800": 1}), ["pf.set_strict", r"\ud800=int", "expected"]),
+        (lambda: pf.Tensor([1.5], **{"\ud800": 1}), ["pf.Tensor", r"'\ud800'"]),
     ],
 )
 def test_argument_errors(call, words):
@@ -132,3 +147,51 @@ keep.append(pf.ones(3).numpy())
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert out.returncode == 0 and not out.stderr
+
+
+def test_layouts_other_than_dense_are_refused():
+    assert pf.zeros(2, layout=pf.strided, pin_memory=None).tolist() == [0, 0]
+    with pytest.raises(pf.NotSupportedError, match="pf.zeros.*layout"):
+        pf.zeros(2, layout="sparse_coo")
+
+
+class Raises:
+    """A number whose methods raise `error`."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __float__(self):
+        raise self.error
+
+    def __bool__(self):
+        raise self.error
+
+
+class RaisesAsIndex(Raises):
+    def __index__(self):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, ZeroDivisionError])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda e: pf.ones(2) + Raises(e),
+        lambda e: pf.ones(2) + RaisesAsIndex(e),
+        lambda e: pf.tensor([Raises(e)]),
+        lambda e: pf.Size([RaisesAsIndex(e)]),
+        lambda e: pf.zeros([RaisesAsIndex(e)]),
+        lambda e: pf.ones(2).to("cpu", None, Raises(e)),
+        lambda e: pf.ones(2).to("cpu", copy=Raises(e)),
+    ],
+)
+def test_errors_of_an_argument_are_not_lost(call, error):
+    with pytest.raises(error):
+        call(error())
+
+
+def test_what_says_that_it_is_no_number_is_none():
+    for error in (TypeError(), ValueError(), OverflowError()):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            pf.ones(2) + Raises(error)

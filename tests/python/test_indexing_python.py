@@ -231,3 +231,27 @@ def test_random_keys(keys):
     a[key] = -1
     x[key] = -1
     np.testing.assert_array_equal(x.numpy(), a)
+
+
+def test_indices_of_64_bits_without_a_sign():
+    x = pf.arange(10)
+    assert x[pf.tensor([3, 9], dtype=pf.uint64)].tolist() == [3, 9]
+    assert x[pf.tensor(9, dtype=pf.uint64)].item() == 9
+    for index in ([2**64 - 1], 2**64 - 1, [0, 2**63]):  # none counts from the end
+        index = pf.tensor(index, dtype=pf.uint64)
+        with pytest.raises(pf.IndexError):
+            x[index].tolist()
+        with pytest.raises(pf.IndexError):
+            x.clone()[index] = 5
+            pf.synchronize()
+
+
+def test_sequences_whose_length_cannot_be_told():
+    class Broken(list):
+        def __len__(self):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        pf.arange(3)[Broken()]
+    with pytest.raises(ZeroDivisionError):
+        pf.arange(3)[(Broken([0]),)]

@@ -1,8 +1,10 @@
 """Sharing memory with NumPy, the buffer protocol and DLPack."""
 
 import array
+import ctypes
 import gc
 import sys
+import types
 import weakref
 
 import numpy as np
@@ -241,3 +243,47 @@ def test_views_keep_foreign_memory_in_order():
     r = pf.from_numpy(a).reshape(2, 5).T * 3
     a[:] = 9
     assert r.max().item() == 3
+
+
+@pytest.mark.parametrize("version", [(), ("a", 0), (1,), 5, "1.0", [1, 0]])
+def test_wrong_versions_of_dlpack(version):
+    with pytest.raises(TypeError):
+        pf.ones(2).__dlpack__(max_version=version)
+
+
+def test_a_producer_is_told_when_its_memory_cannot_be_taken():
+    class DLManagedTensor(ctypes.Structure):
+        _fields_ = [
+            ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
+            ("dtype", ctypes.c_uint8 * 4), ("shape", ctypes.POINTER(ctypes.c_int64)),
+            ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
+            ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+        ]  # fmt: skip
+
+    deleted = []
+    deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda p: deleted.append(p))
+    shape = (ctypes.c_int64 * 2)(2**40, 2**40)  # more than there can be
+    managed = DLManagedTensor(
+        0, (1, 0), 2, (2, 32, 1, 0), shape, None, 0, None, ctypes.cast(deleter, ctypes.c_void_p)
+    )
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = (
+        ctypes.py_object,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+    )
+    capsule = new(ctypes.addressof(managed), b"dltensor", None)
+    with pytest.raises(pf.PyFlameError):
+        pf.from_dlpack(capsule)
+    pf.ones(1) + 1  # what was freed meanwhile is dropped at a call
+    gc.collect()
+    assert "used_dltensor" in repr(capsule) and len(deleted) == 1
+
+
+def test_a_dtype_may_have_any_name():
+    class Odd(np.ndarray):
+        @property
+        def dtype(self):
+            return types.SimpleNamespace(name="\ud800")
+
+    x = np.arange(3.0).view(Odd)
+    assert pf.from_numpy(x).tolist() == [0, 1, 2]

@@ -3,7 +3,10 @@
 import copy
 import gc
 import inspect
+import os
 import pickle
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -31,6 +34,7 @@ def test_attributes():
 
 
 def test_size_is_a_tuple():
+    assert pf.Size([2**40, 2**40]).numel() == 2**80 and pf.Size([]).numel() == 1
     s = pf.zeros(2, 3, 4).shape
     assert repr(s) == "pyflame.Size([2, 3, 4])"
     assert isinstance(s[1:], pf.Size) and s[1:] == (3, 4) and s[0] == 2
@@ -68,6 +72,7 @@ def test_devices():
     assert d.type == "cpu" and d.index is None and str(d) == "cpu" and hash(d) == hash("cpu")
     assert repr(d) == "device(type='cpu')" and d.backend == "cpu"
     assert pickle.loads(pickle.dumps(d)) == d
+    assert d != "\ud800" and not d == "\ud800"  # text that UTF-8 cannot hold
     with pytest.raises(pf.DeviceError):
         pf.device("nonsense")
     gpus = pf.cuda.device_count()
@@ -172,6 +177,60 @@ def test_bad_numbers():
         pf.tensor(loop)
 
 
+CHANGING = """
+import pytest
+import pyflame as pf
+
+class Number:
+    def value(self):
+        items.clear()
+        return 1
+
+class Whole(Number):
+    __index__ = Number.value
+class Real(Number):
+    def __float__(self):
+        return float(self.value())
+
+for Kind in (Whole, Real):
+    items = [Kind()] + [float(i) for i in range(1000)]
+    with pytest.raises(pf.ValueError, match="different lengths"):
+        pf.tensor(items)
+    items = [[Kind(), 2.0], [3.0, 4.0]]
+    with pytest.raises(pf.ValueError, match="different lengths"):
+        pf.tensor(items)
+items = [Whole()] + [object() for _ in range(1000)]
+assert pf.zeros(items).shape == (1,)
+items = [Real()] + [object() for _ in range(1000)]
+try:
+    pf.histogramdd(pf.ones(2, 1), [1], range=items)
+except (TypeError, pf.PyFlameError, AttributeError):
+    pass
+with pytest.raises(pf.ValueError, match="got the number 118059162071741130342[45]"):
+    pf.tensor([range(2**70, 2**70 + 2)])
+with pytest.raises(pf.ValueError, match="does not fit in 64 bits"):
+    pf.tensor([range(2**70, 2**70 + 2)], dtype=pf.int64)
+assert pf.tensor([range(2**70, 2**70 + 2)], dtype=pf.float64).tolist() == [[2.0**70] * 2]
+"""
+
+
+def test_lists_that_their_elements_change():
+    # Python's own memory, filled with a pattern when it is freed.
+    env = {**os.environ, "PYTHONMALLOC": "debug"}
+    subprocess.run([sys.executable, "-c", CHANGING], check=True, timeout=120, env=env)
+
+
+def test_scalars_of_numpy_in_lists():
+    for name in ("float16", "float32", "float64", "int8", "uint16", "int64", "bool"):
+        one = np.ones((), name)[()]
+        assert pf.tensor([one] * 3).dtype is getattr(pf, name)
+        assert pf.tensor([one, one]).tolist() == [1, 1]
+    mixed = [np.float16(1), np.float32(2), np.float16(3), np.int8(4)]
+    assert pf.tensor(mixed).dtype is pf.float32 and pf.tensor(mixed).tolist() == [1, 2, 3, 4]
+    assert pf.tensor([np.float16(1), 2.0]).dtype is pf.float32  # as with Python's own numbers
+    assert pf.tensor([np.int8(1), 2.0]).dtype is pf.float32
+
+
 def test_conversion():
     x = pf.tensor([1.5, -2.5])
     c = x.cpu()
@@ -211,6 +270,18 @@ def test_numbers():
     assert [10, 20, 30, 40][x] == 40 and type(x.item()) is int
     assert type(pf.tensor(True).item()) is bool and type(pf.tensor(1.0).item()) is float
     assert pf.tensor([[2.5]]).item() == 2.5 and int(pf.tensor(-2.7)) == -2
+    most = pf.tensor(2**64 - 1, dtype=pf.uint64)
+    assert int(most) == most.__index__() == 2**64 - 1
+    for size in (most, most.reshape(1), pf.tensor([2**64 - 1, 1], dtype=pf.uint64)):
+        with pytest.raises(OverflowError):
+            pf.zeros(size)
+    z = pf.tensor([3 + 4j])
+    assert complex(z) == 3 + 4j and complex(pf.tensor(2)) == 2 and complex(pf.tensor(True)) == 1
+    assert not pf.tensor(0j) and pf.tensor(1j)
+    with pytest.raises(TypeError):
+        float(z)
+    with pytest.raises(ValueError):
+        complex(pf.ones(2))
     assert not pf.tensor([0.0]) and pf.tensor([float("nan")])
     for bad in (bool, int, float):
         with pytest.raises(pf.ValueError, match="exactly one"):
@@ -397,6 +468,40 @@ def test_copy_and_pickle():
             assert t.numel() == 0 or not back._shares_storage(t)
     with pytest.raises(pf.AutogradError):
         copy.deepcopy(pf.ones(1, requires_grad=True) * 2)
+    for f in (pf.tensor, pf.from_numpy, pf.add):
+        assert copy.deepcopy(f) is f and pickle.loads(pickle.dumps(f)) is f
+    module = pf.nn.Linear(1, 1)
+    module.make = pf.tensor
+    assert copy.deepcopy(module).make is pf.tensor
+
+
+def test_transposes_that_conjugate():
+    x = pf.arange(6.0).view(2, 3)
+    for t in (x.H, x.mH, x.adjoint()):
+        assert t.tolist() == x.T.tolist()
+    z = pf.tensor([[1j, 2], [3, 4]])
+    for make in (lambda: z.H, lambda: z.mH, lambda: z.adjoint()):
+        with pytest.raises(pf.NotSupportedError, match="complex64"):
+            make()
+    assert z.mT.tolist() == [[1j, 3], [2, 4]]
+
+
+def test_order_in_memory():
+    x = pf.zeros(2, 3, 4, 5)
+    assert x.is_contiguous() and x.is_contiguous(memory_format=pf.contiguous_format)
+    assert not x.is_contiguous(memory_format=pf.channels_last)
+    last = pf.zeros(2, 4, 5, 3).permute(0, 3, 1, 2)
+    assert last.is_contiguous(memory_format=pf.channels_last) and not last.is_contiguous()
+    assert not pf.ones(2).is_contiguous(memory_format=pf.channels_last)
+    volume = pf.zeros(2, 4, 5, 6, 3).permute(0, 4, 1, 2, 3)
+    assert volume.is_contiguous(memory_format=pf.channels_last_3d)
+    with pytest.raises(pf.NotSupportedError, match="sideways"):
+        x.is_contiguous(memory_format="sideways")
+    for layer in (pf.nn.Linear(1, 1), pf.nn.ReLU()):  # with parameters or without
+        with pytest.raises(TypeError, match="memory_format"):
+            layer.to(memory_format=5)
+        with pytest.raises(pf.NotSupportedError, match="channels_last"):
+            layer.to(memory_format=pf.channels_last)
 
 
 @pytest.mark.parametrize(
