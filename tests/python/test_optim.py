@@ -190,3 +190,28 @@ def test_adam_finds_the_minimum():
         optimizer.step()
     assert_allclose(p.detach().numpy(), [1.0, 2.0], atol=1e-2)
     assert math.isfinite(p.sum().item())
+
+
+def test_decoupled_decay_is_the_groups():
+    def steps(cls, load=None, **options):
+        p = nn.Parameter(pf.tensor([1.0, -2.0]))
+        optimizer = cls([p], lr=0.1, weight_decay=0.5, **options)
+        if load is not None:
+            optimizer.load_state_dict(load)
+        for _ in range(3):
+            p.grad = pf.tensor([0.5, 0.25])
+            optimizer.step()
+        return p.tolist(), optimizer
+
+    decoupled, _ = steps(pf.optim.AdamW)
+    added, of_adam = steps(pf.optim.Adam)
+    assert decoupled != added
+    assert steps(pf.optim.Adam, decoupled_weight_decay=True)[0] == decoupled
+    fresh = pf.optim.AdamW([nn.Parameter(pf.ones(2))], lr=0.1, weight_decay=0.5).state_dict()
+    assert steps(pf.optim.Adam, load=fresh)[0] == decoupled  # what is loaded is what is done
+    p = nn.Parameter(pf.tensor([1.0, -2.0]))
+    mixed = pf.optim.Adam([{"params": [p], "decoupled_weight_decay": True}], 0.1, weight_decay=0.5)
+    for _ in range(3):
+        p.grad = pf.tensor([0.5, 0.25])
+        mixed.step()
+    assert p.tolist() == decoupled

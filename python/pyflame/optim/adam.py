@@ -86,7 +86,7 @@ class Adam(Optimizer):
             _ops._adamw(
                 params, grads, exp_avgs, exp_avg_sqs, float(group["lr"]), float(beta1),
                 float(beta2), float(group["eps"]), float(group["weight_decay"]), step,
-                self._decoupled, group["maximize"], maxima or None,
+                group["decoupled_weight_decay"], group["maximize"], maxima or None,
             )  # fmt: skip
 
 

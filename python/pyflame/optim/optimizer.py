@@ -172,7 +172,8 @@ class Optimizer:
     def __repr__(self):
         lines = [f"{type(self).__name__} ("]
         for i, group in enumerate(self.param_groups):
-            lines.append(f"{chr(10) * (i > 0)}Parameter Group {i}")
+            lines += [""] if i else []
+            lines.append(f"Parameter Group {i}")
             lines += [
                 f"    {k}: {group[k]}" for k in sorted(group) if k not in ("params", "param_names")
             ]
