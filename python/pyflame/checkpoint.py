@@ -122,7 +122,7 @@ def _parse(text, name):
     if _STATE not in files:
         raise ValueError(f"it does not list {_STATE}")
     for file in files:
-        if os.path.basename(file) != file or file in ("", ".", ".."):
+        if os.path.basename(file) != file or file in ("", ".", "..") or "\0" in file:
             raise ValueError(f"it lists {file!r}, which is no name of a file")
     if type(info) is not dict:
         raise ValueError("its info is no object")
@@ -171,9 +171,10 @@ def verify(path):
             digest = _digest(file, size)
         except FileError:
             raise
-        except OSError as e:
+        except (OSError, ValueError) as e:  # ValueError: a name that the system does not take
+            why = getattr(e, "strerror", None) or e
             raise FileError(
-                f"pf.checkpoint: '{file}' is missing or cannot be read ({e.strerror}); expected "
+                f"pf.checkpoint: '{file}' is missing or cannot be read ({why}); expected "
                 "every file of the manifest; use an older checkpoint"
             ) from None
         if digest != entry["sha256"]:
@@ -190,7 +191,7 @@ class Checkpoints:
     Args:
         directory: made when the first checkpoint is saved.
         keep: how many of the newest to keep; None keeps all. The newest one is deleted never, and
-            older ones only after a newer one has been written and checked.
+            older ones only after a newer one has been written, complete and synced.
     """
 
     def __init__(self, directory, keep=3):
@@ -316,6 +317,7 @@ class Checkpoints:
         for number in itertools.count():
             name = f".{stem}-{_files.host()}-{os.getpid()}.{number}.tmp"
             work = os.path.join(self.directory, name)
+            os.makedirs(self.directory, exist_ok=True)  # it may be removed at any moment
             try:
                 os.mkdir(work)
                 lock = _files.open_regular(work, _OP, directory=True)

@@ -274,3 +274,29 @@ def test_processes_do_not_prune_each_others_newest(tmp_path, monkeypatch):
     prune(a, saved[0])
     prune(b, saved[1])
     assert len(os.listdir(tmp_path)) == 1 and Checkpoints(tmp_path).load() is not None
+
+
+def test_a_manifest_may_list_anything(two):
+    c, path = two
+    listed = json.loads(path.read_text())["files"]
+    earlier(path, files={**listed, "a\0b": {"size": 1, "sha256": "0" * 64}})
+    with pytest.warns(CheckpointWarning, match="manifest"):
+        assert c.load().step == 1
+
+
+def test_a_folder_that_is_removed_while_a_checkpoint_begins(tmp_path, monkeypatch):
+    folder, mkdir, removed = tmp_path / "run", os.mkdir, []
+
+    def removing(path, *args, **options):
+        if ".tmp" in str(path) and not removed:
+            os.rmdir(folder)
+            removed.append(path)
+        if len(removed) > 100:
+            raise AssertionError("it tries for ever")
+        removed.extend([path] * bool(removed))
+        return mkdir(path, *args, **options)
+
+    monkeypatch.setattr(os, "mkdir", removing)
+    c = Checkpoints(folder)
+    c.save(1, {"a": 1})
+    assert removed and c.load().step == 1
