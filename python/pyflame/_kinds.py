@@ -27,10 +27,22 @@ class Kind:
         self.plain, self.make = plain, make
 
 
+def _order(value):
+    """What sorts the values of a set: the same in every process, also where a value holds sets,
+    whose repr() follows the hash seed."""
+    if isinstance(value, (set, frozenset)):
+        text = ", ".join(f"{name}:{inner}" for name, inner in sorted(map(_order, value)))
+    elif isinstance(value, tuple):
+        text = ", ".join(f"{name}:{inner}" for name, inner in map(_order, value))
+    else:
+        text = repr(value)
+    return type(value).__name__, text
+
+
 def _sorted(values):
     """A set in an order of its own, so that equal sets give equal bytes."""
     try:
-        return sorted(values, key=lambda v: (type(v).__name__, repr(v)))
+        return sorted(values, key=_order)
     except ValueError:  # a whole number past Python's limit of digits
         return list(values)
 
@@ -119,7 +131,7 @@ _KINDS = {
     "slice": Kind(lambda s: [s.start, s.stop, s.step], lambda of: slice(*_check(of, list))),
     "range": _numbers(range),
     "dtype": Kind(lambda d: str(d).rpartition(".")[2], _dtype),
-    "device": Kind(lambda d: [d.type, d.index], lambda of: _device(*of)),
+    "device": Kind(lambda d: [d.backend, d.index], lambda of: _device(*of)),
     "Size": Kind(list, lambda of: _C.Size(_check(of, list))),
     # Text with halves of surrogate pairs, which UTF-8 cannot hold: names of files, for example.
     "str": Kind(
@@ -169,10 +181,7 @@ def _array_plain(a):
     if not _NUMPY_DTYPE.fullmatch(a.dtype.str) or a.dtype.itemsize == 0:
         raise _Refused(f"arrays of {a.dtype} cannot be saved: save lists")
     if a.dtype.kind in "biuf" and a.dtype.isnative and a.dtype.itemsize <= 8:
-        try:
-            return [a.dtype.str, list(a.shape), _C.from_numpy(np.ascontiguousarray(a).reshape(-1))]
-        except TypeError:  # uint64 and others that tensors do not have
-            pass
+        return [a.dtype.str, list(a.shape), _C.from_numpy(np.ascontiguousarray(a).reshape(-1))]
     data = np.frombuffer(a.tobytes(), np.uint8)
     return [a.dtype.str, list(a.shape), _C.from_numpy(data.copy())]
 
@@ -294,7 +303,7 @@ def describe(value):
         if isinstance(value, _C.Tensor):
             if _parameter(value):
                 return "Parameter", [value.detach(), value.requires_grad]
-            return "save its values as a plain tensor (value.detach())"
+            return "save its values as a plain tensor (value.as_subclass(pyflame.Tensor))"
         if kind := _numpy_kind(value):
             return kind, _KINDS[kind].plain(value)
         plain = _class_plain(value)
@@ -329,7 +338,7 @@ class Maker:
             kind = _KINDS.get(name)
             if kind is not None:
                 return kind.make(of)
-        except ImportError:
+        except (ImportError, MemoryError):  # nothing is wrong with the file
             raise
         except Exception as e:
             raise _C.FileError(
@@ -362,6 +371,8 @@ class Maker:
             )
         try:
             return _make_class(cls, of)
+        except MemoryError:
+            raise
         except Exception as e:
             raise _C.FileError(
                 f"pf.load: {self.where}: a value of the class '{name}' cannot be made ({e}); "

@@ -52,6 +52,11 @@ def load_file(filename, device=None, *, mmap=False, names=None):
     only these are read: `FileError` is raised for a tensor whose dtype PyFlame does not have, and
     the others of its file can be had so.
     """
+    if isinstance(names, str):
+        raise TypeError(
+            f"pf.safetensors.load_file: got names={names!r}; expected several names; put it in a "
+            "list"
+        )
     return _C._load_safetensors(path_text(filename, "load"), device, bool(mmap), names)
 
 
@@ -70,13 +75,19 @@ def save_model(model, filename, metadata=None, force_contiguous=True):
     files hold tensors row-major.
     """
     state, kept, texts = model.state_dict(keep_vars=True), {}, _texts(metadata, "save_model")
+    first = {}  # id of a value: its first name
     for name, value in state.items():
-        same = next((k for k, v in kept.items() if v is value), None)
-        if same is None:
-            kept[name] = value
+        if not isinstance(value, _C.Tensor):
+            raise TypeError(
+                f"pf.safetensors.save_model: got a state with {name!r} of type "
+                f"{type(value).__name__}; expected tensors alone, for such a file holds nothing "
+                "else; use pf.save(model.state_dict(), ...)"
+            )
+        if first.setdefault(id(value), name) == name:
+            kept[name] = value.detach()
         else:
-            texts[name] = same
-    save_file({k: v.detach() for k, v in kept.items()}, filename, texts)
+            texts[name] = first[id(value)]
+    save_file(kept, filename, texts)
 
 
 def load_model(model, filename, strict=True, device=None):
@@ -84,9 +95,9 @@ def load_model(model, filename, strict=True, device=None):
 
     RuntimeError when `strict` and there are any.
     """
-    state = load_file(filename, device)
+    state, known = load_file(filename, device), model.state_dict()
     for name, same in metadata(filename)[1].items():
-        if same in state and name in model.state_dict():
+        if same in state and name in known:
             state.setdefault(name, state[same])
     found = model.load_state_dict(state, strict=strict)
     return found.missing_keys, found.unexpected_keys
@@ -104,15 +115,15 @@ class safe_open:
 
     def __init__(self, filename, framework="pt", device=None):
         self._path = path_text(filename, "load")
-        self._device = _C.device("cpu" if device is None else device)
+        self._device = None if device is None else _C.device(device)
         self._known, self._metadata = _C._inspect_safetensors(self._path)
-        self._tensors = None
+        self._tensors = {}
 
     def __enter__(self):
         return self
 
     def __exit__(self, *unused):
-        self._tensors = None
+        self._tensors = {}
 
     def keys(self):
         """The names of the tensors."""
@@ -130,17 +141,22 @@ class safe_open:
                 f"pf.safetensors.safe_open: '{self._path}' has no tensor {name!r}; expected one of "
                 f"{self.keys()[:8]}; keys() lists all"
             )
-        if self._tensors is None:
-            self._tensors = load_file(self._path, mmap=True)
+        if name not in self._tensors:
+            self._tensors |= load_file(self._path, mmap=True, names=[name])
         return self._tensors[name]
 
     def get_tensor(self, name):
         """One tensor, read into memory of its own."""
-        return self._get(name).clone().to(self._device)
+        return _own(self._get(name), self._device)
 
     def get_slice(self, name):
         """A tensor of which only the parts that are indexed are read."""
         return _Slice(self._get(name), self._device)
+
+
+def _own(tensor, device):
+    """A copy; placed where a device was named, else it floats as what load_file() gives."""
+    return tensor.clone() if device is None else tensor.clone().to(device)
 
 
 class _Slice:
@@ -158,4 +174,4 @@ class _Slice:
         return self._tensor.dtype
 
     def __getitem__(self, key):
-        return self._tensor[key].clone().to(self._device)
+        return _own(self._tensor[key], self._device)

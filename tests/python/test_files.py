@@ -618,3 +618,50 @@ def test_a_module_with_tied_weights_as_safetensors(tmp_path):
     with pytest.raises(RuntimeError, match="last.odd"):
         b.last.odd = pf.nn.Parameter(pf.ones(1))
         pf.safetensors.load_model(b, tmp_path / "m.safetensors")
+
+
+def test_an_unknown_dtype_leaves_the_others_readable(tmp_path):
+    header = {
+        "odd": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]},
+        "x": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]},
+    }
+    text = json.dumps(header).encode()
+    data = struct.pack("<Q", len(text)) + text + struct.pack("<fff", 0, 1, 2)
+    (tmp_path / "w.safetensors").write_bytes(data)
+    with pf.safetensors.safe_open(tmp_path / "w.safetensors") as f:
+        assert f.get_tensor("x").tolist() == [1, 2] and f.get_slice("x")[1:].tolist() == [2]
+        with pytest.raises(pf.FileError, match="F99"):
+            f.get_tensor("odd")
+    with pytest.raises(TypeError, match="names='x'"):
+        pf.safetensors.load_file(tmp_path / "w.safetensors", names="x")
+
+
+def test_what_is_read_piece_by_piece_floats_as_the_whole_does(tmp_path):
+    path = tmp_path / "w.safetensors"
+    pf.safetensors.save_file({"x": pf.ones(2)}, path)
+    with (
+        pf.safetensors.safe_open(path) as f,
+        pf.safetensors.safe_open(path, device="cpu") as placed,
+    ):
+        floating = [pf.safetensors.load_file(path)["x"], f.get_tensor("x"), f.get_slice("x")[:1]]
+        stays = placed.get_tensor("x")
+    before = pf.get_device()
+    pf.set_device("paranoid")  # the test backend, which is always there
+    try:
+        assert [(x + 1).device for x in floating] == ["paranoid"] * 3
+        assert (stays + 1).device == "cpu"
+    finally:
+        pf.set_device(before)
+
+
+def test_a_module_with_other_state_is_refused_before_anything_is_written(tmp_path):
+    class Extra(pf.nn.Linear):
+        def get_extra_state(self):
+            return {"epoch": 3}
+
+        def set_extra_state(self, state):
+            pass
+
+    with pytest.raises(TypeError, match="'_extra_state' of type dict"):
+        pf.safetensors.save_model(Extra(1, 1), tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())

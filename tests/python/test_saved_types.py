@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import io
 import json
+import os
 import pathlib
 import random
 import struct
@@ -205,6 +206,52 @@ def test_equal_sets_give_equal_bytes():
         pf.save({"s": set(texts), "mixed": {1, "a", None, *texts[:0]}}, buffer)
         files.append(buffer.getvalue())
     assert files[0] == files[1] == files[2]
+
+
+def test_sets_within_sets_give_equal_bytes():
+    # The order within a set of text follows the seed of the process.
+    code = (
+        "import io, sys, pyflame as pf\n"
+        "inner = [frozenset(f'k{(7 * i + j) % 11}' for j in range(5)) for i in range(9)]\n"
+        "buffer = io.BytesIO()\n"
+        "pf.save({'s': set(inner), 't': {(1, f) for f in inner}}, buffer)\n"
+        "sys.stdout.buffer.write(buffer.getvalue())"
+    )
+    files = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)}, check=True, capture_output=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    ]  # fmt: skip
+    assert files[0] == files[1] == files[2]
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda:1", "rocm:1"])
+def test_a_device_keeps_its_backend(name):
+    buffer = io.BytesIO()
+    pf.save(pf.device(name), buffer)
+    buffer.seek(0)
+    assert str(pf.load(buffer)) == str(pf.device(name))
+    assert pf._kinds.Maker("an older file")("device", ["cuda", 1]) == "cuda:1"
+
+
+@pytest.mark.parametrize("error", [MemoryError, pf.OutOfMemoryError])
+def test_too_little_memory_is_no_damage(error, no_classes, monkeypatch):
+    def fail(*unused):
+        raise error("no memory")
+
+    pf.serialization.add_safe_globals([Config])
+    buffer = io.BytesIO()
+    pf.save({1, 2}, buffer)
+    buffer.seek(0)
+    monkeypatch.setattr(pf._kinds._KINDS["set"], "make", fail)
+    with pytest.raises(error, match="no memory"):
+        pf.load(buffer)
+    maker = pf._kinds.Maker("a file")
+    monkeypatch.setattr(pf._kinds, "_make_class", fail)
+    with pytest.raises(error, match="no memory"):
+        maker.object(pf._kinds.name_of(Config), {})
 
 
 # ---- numbers and sizes --------------------------------------------------------------------------
