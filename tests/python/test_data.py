@@ -180,3 +180,48 @@ def test_a_subset_that_changes_its_samples():
     part = Doubled(range(10), [4, 2, 9])
     assert [b.tolist() for b in D.DataLoader(part, batch_size=2)] == [[8, 4], [18]]
     assert [b.tolist() for b in D.DataLoader(D.Subset(part, [2, 0]), batch_size=2)] == [[18, 8]]
+
+
+class Picture:
+    """An image of PIL: it shows its memory, and has no dtype."""
+
+    def __init__(self):
+        self.__array_interface__ = np.zeros((2, 2), np.uint8).__array_interface__
+
+
+def test_pictures_are_no_arrays():
+    picture = Picture()
+    assert D.default_convert([picture])[0] is picture
+    with pytest.raises(TypeError, match="got Picture; expected tensors, arrays"):
+        D.default_collate([picture, picture])
+
+
+def test_single_samples_are_converted():
+    class Rows(D.Dataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, i):
+            return {"x": np.full(3, i), "y": i, "name": "a"}
+
+    class Stream(D.IterableDataset):
+        def __iter__(self):
+            return (Rows()[i] for i in range(2))
+
+    for data in (Rows(), Stream()):
+        for i, sample in enumerate(D.DataLoader(data, batch_size=None)):
+            assert isinstance(sample["x"], pf.Tensor) and sample["x"].tolist() == [i] * 3
+            assert sample["y"] == i and sample["name"] == "a"
+        kept = next(iter(D.DataLoader(data, batch_size=None, collate_fn=lambda sample: sample)))
+        assert isinstance(kept["x"], np.ndarray)
+
+
+def test_pinned_batches_keep_their_containers():
+    from pyflame.utils.data.dataloader import pin_memory
+
+    batch = collections.defaultdict(list, x=pf.ones(2), rest=[pf.ones(1), (pf.ones(1), "a")])
+    pinned = pin_memory(batch)
+    assert type(pinned) is collections.defaultdict and pinned["new"] == []
+    assert pinned["x"].tolist() == [1, 1] and type(pinned["rest"][1]) is tuple
+    frozen = types.MappingProxyType({"x": pf.ones(2)})
+    assert type(pin_memory(frozen)) is types.MappingProxyType

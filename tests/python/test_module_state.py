@@ -196,3 +196,25 @@ def test_the_order_of_older_programs(t):
     m = t.nn.Sequential(Old())
     assert list(m.state_dict()) == ["0.inner.weight", "0.inner.bias"]
     assert m.state_dict(keep_vars=True)["0.inner.weight"] is m[0].layer.weight
+
+
+def test_keys_below_a_child_that_is_none():
+    m = pf.nn.Module()
+    m.child = pf.nn.Linear(1, 1)
+    state = m.state_dict()
+    m.child = None
+    with pytest.raises(RuntimeError, match='unexpected keys: "child.weight"'):
+        m.load_state_dict(state)
+    assert m.load_state_dict(state, strict=False).unexpected_keys == ["child.weight", "child.bias"]
+
+
+def test_complex_values_for_real_parameters():
+    m = pf.nn.Module()
+    m.register_buffer("b", pf.ones(1))
+    state = {"b": pf.tensor([1j])}
+    with pytest.raises(RuntimeError, match='"b": got .*complex64; expected real numbers'):
+        m.load_state_dict(state)
+    m.load_state_dict(state, assign=True)
+    assert m.b.tolist() == [1j]
+    m.load_state_dict({"b": pf.tensor([2.0])})  # complex numbers hold real ones
+    assert m.b.tolist() == [2]

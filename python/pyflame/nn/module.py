@@ -3,9 +3,10 @@
 import itertools
 import weakref
 
+from .. import _C
 from .._C import Tensor
 from ..autograd import no_grad
-from .module_state import StateDict
+from .module_state import _WithState
 from .parameter import Parameter
 
 _HookDict = dict  # keeps the order of registration
@@ -46,7 +47,7 @@ def _tensors_in(value):
     return []
 
 
-class Module(StateDict):
+class Module(_WithState):
     """Base class of all layers and models.
 
     Subclasses call `super().__init__()`, assign parameters and submodules as attributes, and
@@ -343,9 +344,7 @@ class Module(StateDict):
 
         `memory_format` is contiguous_format or preserve_format, and changes nothing.
         """
-        if memory_format is not None:
-            for p in self.parameters():
-                p.detach().is_contiguous(memory_format=memory_format)  # raises for others
+        _C._check_memory_format(memory_format, "nn.Module.to")
         for a in args:
             if isinstance(a, Tensor):
                 device, dtype = a.device, a.dtype

@@ -72,7 +72,7 @@ class _Loading:
             undo()
 
 
-class StateDict:
+class _WithState:
     """The part of Module that turns it into a dictionary, and back."""
 
     _version = 1
@@ -87,7 +87,7 @@ class StateDict:
                 yield "_buffers", name, value
 
     def _overrides(self, name):
-        return getattr(type(self), name) is not getattr(StateDict, name)
+        return getattr(type(self), name) is not getattr(_WithState, name)
 
     # ---- out ----------------------------------------------------------------------------------
 
@@ -187,6 +187,11 @@ class StateDict:
                     f'"{key}": size mismatch: got {list(value.shape)}; expected '
                     f"{list(target.shape)}"
                 )
+            elif value.is_complex() and not target.is_complex() and not loading.assign:
+                error_msgs.append(
+                    f'"{key}": got {value.dtype}; expected real numbers, for {target.dtype} has no '
+                    "place for others"
+                )
             else:
                 loading.put(self, table, name, value)
         if self._overrides("set_extra_state"):
@@ -197,15 +202,17 @@ class StateDict:
             elif strict:
                 missing_keys.append(prefix + _EXTRA)
         if strict:
+            children = {name for name, child in self._modules.items() if child is not None}
             for key in state_dict.keys():
                 if not key.startswith(prefix):
                     continue
                 first, dot, _ = key[len(prefix) :].partition(".")
-                if first not in (self._modules if dot else known):
+                if first not in (children if dot else known):
                     unexpected_keys.append(key)
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copies values into parameters and buffers.
+        """Copies values into parameters and buffers; with `assign` their tensors take the place of
+        the old ones, with dtype and device, where a Parameter keeps its requires_grad.
 
         Nothing is changed when any shape differs, or when `strict` and a key is missing or
         unexpected: the error lists every key. Returns (missing_keys, unexpected_keys). Modules may

@@ -25,7 +25,8 @@ def _like(kind, values):
 
 
 def _is_array(x):
-    return hasattr(x, "__array_interface__") and not isinstance(x, Tensor)
+    # Images of PIL have the interface, but no dtype.
+    return hasattr(x, "__array_interface__") and hasattr(x, "dtype") and not isinstance(x, Tensor)
 
 
 def default_collate(batch):

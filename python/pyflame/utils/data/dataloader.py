@@ -1,10 +1,11 @@
 """DataLoader."""
 
+import collections.abc
 import itertools
 from typing import Generic, TypeVar
 
 from ... import _C
-from .collate import default_collate
+from .collate import _like, default_collate, default_convert
 from .dataset import IterableDataset, batcher, on_device
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
 
@@ -21,7 +22,7 @@ class _Fetch:
     def __call__(self, at):
         if not self.batched:  # batch_size=None: single samples
             sample = self.dataset[at]
-            return self.collate_fn(sample) if self.collate_fn else sample
+            return (self.collate_fn or default_convert)(sample)
         if self.whole:
             return self.whole(at)
         several = getattr(self.dataset, "__getitems__", None)
@@ -42,7 +43,7 @@ class _Stream:
     def stream(self):
         if self.batch_size is None:
             for sample in self.dataset:
-                yield self.collate_fn(sample) if self.collate_fn else sample
+                yield (self.collate_fn or default_convert)(sample)
             return
         samples = iter(self.dataset)
         while True:
@@ -56,12 +57,12 @@ def pin_memory(batch, device=None):
     """A batch with its tensors of the CPU in pinned memory; lists, tuples and dicts stay such."""
     if isinstance(batch, _C.Tensor):
         return batch.pin_memory(device) if batch.device.type == "cpu" else batch
-    if isinstance(batch, dict):
-        return type(batch)({k: pin_memory(v, device) for k, v in batch.items()})
+    if isinstance(batch, collections.abc.Mapping):
+        return _like(batch, {k: pin_memory(v, device) for k, v in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(pin_memory(v, device) for v in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(pin_memory(v, device) for v in batch)
+        return _like(batch, [pin_memory(v, device) for v in batch])
     return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
 
 
