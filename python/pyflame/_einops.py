@@ -4,6 +4,7 @@ einops asks the subclasses of its AbstractBackend whether a tensor is theirs. Ou
 module of backends has run: until then nothing of einops is imported.
 """
 
+import contextlib
 import sys
 
 from . import _C
@@ -79,8 +80,8 @@ def register(module):
 class _Loader:
     """The loader of einops' module, which then makes our backend."""
 
-    def __init__(self, loader):
-        self._loader = loader
+    def __init__(self, loader, finder):
+        self._loader, self._finder = loader, finder
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
@@ -92,6 +93,8 @@ class _Loader:
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         register(module)
+        with contextlib.suppress(ValueError):  # another thread was quicker
+            sys.meta_path.remove(self._finder)
 
 
 class _Finder:
@@ -100,13 +103,14 @@ class _Finder:
     def find_spec(self, name, path=None, target=None):
         if name != _MODULE:
             return None
-        sys.meta_path.remove(self)
-        from importlib.util import find_spec
-
-        spec = find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find and find(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        return None
 
 
 def install():

@@ -72,3 +72,19 @@ assert not any(n.startswith("pyflame") for n in names), names
 def test_pyflame_imports_nothing_of_it():
     code = "import sys, pyflame; assert not any(n.startswith('einops') for n in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_asking_for_einops_is_not_importing_it():
+    code = """
+import importlib.util, sys
+import pyflame as pf
+path = importlib.util.find_spec("einops").submodule_search_locations
+for _ in range(2):  # as tools do that look for modules
+    specs = [f.find_spec("einops._backends", path) for f in list(sys.meta_path)]
+    assert any(specs)
+import einops
+assert einops.rearrange(pf.ones(2, 3), "a b -> b a").shape == (3, 2)
+names = [type(f).__module__ for f in sys.meta_path]
+assert not any(n.startswith("pyflame") for n in names), names
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
