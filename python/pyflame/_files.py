@@ -14,10 +14,10 @@ from . import _C
 FileError = _C.FileError
 
 
-def open_regular(path, op, *, directory=False):
-    """A descriptor of the regular file (or directory) `path`, open for reading. FileError when it
-    is something else; OSError as os.open."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def open_regular(path, op, *, directory=False, flags=os.O_RDONLY):
+    """A descriptor of the regular file (or directory) `path`, open for reading or as `flags` say.
+    FileError when it is something else; OSError as os.open."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     mode = os.fstat(fd).st_mode
     if (stat.S_ISDIR if directory else stat.S_ISREG)(mode):
         return fd

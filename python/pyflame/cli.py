@@ -7,29 +7,32 @@ import sys
 
 from .training import output
 
+_LONGEST = 2000  # characters of an error
 
-def _shown(text):
-    """Text of a user in a message: one line, and not endless."""
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:60])
-    return shown + "..." if len(text) > 60 else shown
+
+def _one_line(text, most):
+    """Text in a message: one line of printable characters, and not endless."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:most])
+    return shown + "..." if len(text) > most else shown
 
 
 def _number(kind, words, low, high, *, above=False):
     """A parser of numbers from `low` to `high`, or above `low`."""
 
     def parse(text):
+        shown = _one_line(text, 60)
         try:
             value = kind(text if len(text) < 100 else "")
         except ValueError:
-            raise argparse.ArgumentTypeError(f"'{_shown(text)}' is not {words}") from None
+            raise argparse.ArgumentTypeError(f"'{shown}' is not {words}") from None
         if value != value or abs(value) == math.inf:
-            raise argparse.ArgumentTypeError(f"{_shown(text)} is no finite number")
+            raise argparse.ArgumentTypeError(f"{shown} is no finite number")
         if value < low or (above and value == low):
             raise argparse.ArgumentTypeError(
-                f"{_shown(text)} is {'not above' if above else 'below'} {low}"
+                f"{shown} is {'not above' if above else 'below'} {low}"
             )
         if value > high:
-            raise argparse.ArgumentTypeError(f"{_shown(text)} is above {high}")
+            raise argparse.ArgumentTypeError(f"{shown} is above {high}")
         return value
 
     return parse
@@ -54,12 +57,8 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line; the usage of some commands is twenty."""
 
     def error(self, message):
-        text = _one_line(message)
+        text = _one_line(message, _LONGEST)
         self.exit(2, f"{self.prog}: error: {text}; see {self.prog} --help\n")
-
-
-def _one_line(text):
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text)[:2000])
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -229,7 +228,7 @@ def _failed(e):
     if os.environ.get("PYFLAME_TRACEBACK"):
         raise e
     # A program of the user's has failed with lines of its own.
-    text = str(e) if type(e).__name__ == "ScriptError" else _one_line(e)
+    text = str(e) if getattr(e, "several_lines", False) else _one_line(str(e), _LONGEST)
     if isinstance(e, (RuntimeError, ValueError, TypeError, OSError, MemoryError)):
         text = text or type(e).__name__
     else:

@@ -6,13 +6,15 @@ one file with the common programs of several architectures, which is looked at f
 ``PYFLAME_KERNEL_PACK`` names, or ``pyflame-kernels.pack`` beside the plug-in.
 """
 
+import contextlib
 import os
 import re
 import struct
 import subprocess
 import sys
 import time
-from stat import S_ISREG
+
+from . import _files
 
 _HEADER = struct.Struct("<8sQQQ")  # as Header of src/gpu/cache.cpp
 _MAGIC = b"PFKERN2\n"
@@ -49,9 +51,12 @@ class Entry:
         stat = os.stat(path)
         self.path, self.size, self.used = path, stat.st_size, stat.st_mtime
         self.info, self.whole, self.at = {}, False, 0
-        if not S_ISREG(stat.st_mode):  # a named pipe would be waited for
+        try:
+            fd = _files.open_regular(path, "kernel_cache")
+        except _files.FileError:  # a named pipe would be waited for
             return
-        with open(path, "rb") as f:
+        with open(fd, "rb") as f:
+            self.size = os.fstat(fd).st_size
             head = f.read(_HEADER.size)
             if len(head) == _HEADER.size:
                 magic, info, code, self.sum = _HEADER.unpack(head)
@@ -69,8 +74,8 @@ class Entry:
         """The code object; ValueError when the file is damaged."""
         data = b""
         if self.whole:
-            with open(self.path, "rb") as f:
-                data = f.read()[_HEADER.size :]
+            with contextlib.suppress(_files.FileError):  # not what it was
+                data = _files.read_regular(self.path, "kernel_cache", self.size)[_HEADER.size :]
         if not self.whole or checksum(data) != self.sum:
             raise ValueError(f"pf.kernel_cache: {self.path} is damaged; delete it")
         return data[self.at :]
@@ -137,6 +142,8 @@ def _check_pack(path, archs, script):
 
 class ScriptError(RuntimeError):
     """A program of the user's failed; the message holds what it wrote, in lines."""
+
+    several_lines = True
 
 
 # Another Python: without -P it would look for modules in the current directory first.

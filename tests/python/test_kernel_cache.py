@@ -150,6 +150,18 @@ def test_no_file_in_the_cache_is_waited_for(pyflame, tmp_path):
     with pytest.raises(ValueError, match="damaged"):
         entry.code()
     assert "1 programs" in pyflame("show", XDG_CACHE_HOME=tmp_path)
+    # A program whose place a pipe takes before it is read.
+    path = folder / "gfx942-1.bin"
+    code = b"code"
+    path.write_bytes(
+        kernel_cache._HEADER.pack(b"PFKERN2\n", 0, 4, kernel_cache.checksum(code)) + code
+    )
+    entry = kernel_cache.Entry(path)
+    assert entry.whole and entry.code() == code
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="damaged"):
+        entry.code()
 
 
 def test_failures_say_what_to_do(pyflame, tmp_path):

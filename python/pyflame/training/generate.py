@@ -48,8 +48,7 @@ def run(args):
             _ops.tensor([tokens[-context:]]), 1, temperature=temperature, top_k=args.top_k
         )
         tokens.append(int(out[0, -1].item()))
-        shown = decoder.decode(bytes(tokens[-1:]))
-        sys.stdout.write("".join(c if c.isprintable() or c in "\n\t" else "·" for c in shown))
+        sys.stdout.write(job.printable(decoder.decode(bytes(tokens[-1:]))))
         sys.stdout.flush()
     sys.stdout.write("\n")
     return 0

@@ -1,11 +1,9 @@
 """`pyflame train gpt`: trains a byte-level GPT and says how well it predicts held-out text."""
 
-import errno
 import json
 import math
 import os
 import signal
-import stat
 import time
 from contextlib import nullcontext
 
@@ -153,10 +151,9 @@ def bits_per_byte(model, data, limit, batch=16):
     return nats / (len(starts) * context * math.log(2))
 
 
-def printable(data):
-    """Bytes for a terminal: UTF-8 as far as it goes, and no control characters."""
-    shown = data.decode("utf-8", errors="replace")
-    return "".join(c if c.isprintable() or c in "\n\t" else "·" for c in shown)
+def printable(text):
+    """Text for a terminal: no control characters."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "·" for c in text)
 
 
 def sample(model, prompt, count, seed, temperature=0.8):
@@ -231,12 +228,7 @@ def cut_log(path, step):
 
 
 def _for_appending(path, flags):
-    """A regular file: opening a pipe would wait for a reader."""
-    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    raise OSError(errno.EINVAL, "it is not a regular file")
+    return _files.open_regular(path, "train", flags=flags)
 
 
 class Log:
@@ -265,7 +257,7 @@ class Log:
         except OSError as e:
             if not self.complained:
                 self.complained = True
-                say(f"warning: cannot write '{self.path}' ({e.strerror}); trying again later")
+                say(f"warning: cannot write '{self.path}' ({e.strerror or e}); trying again later")
 
 
 # ---- Ctrl-C -----------------------------------------------------------------------------------------
@@ -417,7 +409,8 @@ def _run(args, directory, config, text, state):
         )
         return 128 + stopped
     if args.sample:
-        say("\nsample:\n" + printable(sample(trainer.model, b"def ", args.sample, config["seed"])))
+        data = sample(trainer.model, b"def ", args.sample, config["seed"])
+        say("\nsample:\n" + printable(data.decode("utf-8", errors="replace")))
     held_out = bits_per_byte(trainer.model, text.held_out, config["eval_bytes"])
     result = {"held_out_bits_per_byte": held_out, "steps": config["steps"]}
     if output.lost:

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-import stat
 
 from .. import _C, _files
 
@@ -17,14 +16,7 @@ class RunInUseError(_C.FileError):
 
 def _open_lock(directory):
     path = os.path.join(directory, _LOCK)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-    fd = os.open(path, flags, 0o666)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise _C.FileError(
-            f"pf.train: '{path}' is not a regular file; expected the lock of a run; remove it"
-        )
-    return fd
+    return _files.open_regular(path, "train", flags=os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
 
 
 @contextlib.contextmanager
