@@ -129,15 +129,16 @@ def tensor_repr(t):
     on = _C.is_grad_enabled()
     _C._set_grad_enabled(False)
     try:
-        plain = t.detach().cpu()
+        # As a plain tensor: a subclass's __torch_function__ may print what it is called with.
+        plain = _C.Tensor.as_subclass(t, _C.Tensor).detach().cpu()
         if dtype is _C.int4:  # its elements have no addresses, to show some of them
             plain = plain.to(_C.int8)
-        if t.numel() == 0:
+        if plain.numel() == 0:
             body, depth = "[]", 0
         else:
-            summarize = t.numel() > _Options.threshold
+            summarize = plain.numel() > _Options.threshold
             values = _shown(plain, summarize)
-            depth = t.dim()
+            depth = plain.dim()
             flat = list(_flat(values))
             fmt = _Complex(flat) if dtype.is_complex else _Formatter(flat, dtype.is_floating_point)
             body = _layout(values, depth, fmt, len(start))
@@ -148,8 +149,8 @@ def tensor_repr(t):
         suffixes.append(f"device='{device}'")
     plain_types = [_C.get_default_dtype(), _C.int64, _C.bool]
     plain_types.append(_C.complex128 if plain_types[0] is _C.float64 else _C.complex64)
-    if t.numel() == 0:
-        if t.dim() != 1:
+    if plain.numel() == 0:
+        if plain.dim() != 1:
             suffixes.append(f"size={tuple(t.shape)}")
         if dtype is not plain_types[0]:
             suffixes.append(f"dtype={dtype}")

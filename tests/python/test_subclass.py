@@ -202,3 +202,54 @@ def test_many_subclass_results_leak_nothing():
     del y, part
     gc.collect()
     assert len(kept) == 0
+
+
+def test_keyword_arguments_of_the_hook_are_a_dict():
+    assert pf.Tensor.__torch_function__(pf.add, (), (pf.ones(1), 2), None).tolist() == [3]
+    with pytest.raises(TypeError, match="kwargs of type list"):
+        pf.Tensor.__torch_function__(pf.add, (), (), [1])
+
+
+def test_properties_and_assignments_go_through_the_hook(t):
+    calls = []
+
+    class Logged(t.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            calls.append(func)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = t.ones(2, 3).as_subclass(Logged)
+    for view in (x.T, x.mT, x.H, x.mH):
+        assert type(view) is Logged and view.shape == (3, 2)
+    assert len(calls) >= 4 and all(map(callable, calls))
+    calls.clear()
+    x[0] = 5
+    x[t.tensor([1])] = t.zeros(3)
+    assert calls == [t.Tensor.__setitem__] * 2
+    assert x.as_subclass(t.Tensor).tolist() == [[5, 5, 5], [0, 0, 0]]
+
+
+def test_a_hook_may_print_its_arguments(t):
+    shown = []
+
+    class Printed(t.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if func is not t.Tensor.__repr__:
+                shown.append(repr(args))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = t.ones(2).as_subclass(Printed)
+    assert repr(x).startswith("Printed([1., 1.]")
+    assert repr(t.ones(2, requires_grad=True).as_subclass(Printed))[:10] == "Printed([1"
+    x + 1
+    assert any("Printed([1., 1.]" in text for text in shown)
+
+
+def test_saving_a_subclass_says_what_helps(tmp_path):
+    x = Named([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"as_subclass\(pyflame.Tensor\)"):
+        pf.save(x, tmp_path / "x")
+    pf.save(x.as_subclass(pf.Tensor), tmp_path / "x")
+    assert pf.load(tmp_path / "x").tolist() == [1, 2]
