@@ -389,7 +389,13 @@ PF_DEVICE double pf_log10(double x) {
   return pf_log(x) * 0.43429448190325182765;
 }
 PF_DEVICE float pf_log10(float x) {
-  return static_cast<float>(pf_log10(static_cast<double>(x)));
+  float k;
+  const float f = pf_reduce_log(x, k);
+  const float tail = pf_log_tail(f);
+  const float hi = 0.4342944920063019f, lo = -1.0103050052231683e-8f;
+  // k times the first 16 bits of log10(2) is exact.
+  const float y = pf_fma(tail, hi, pf_fma(f, lo, pf_fma(tail, lo, k * 4.605038981195214e-6f)));
+  return pf_log_edges(x, pf_fma(k, 0.301025390625f, pf_fma(f, hi, y)));
 }
 
 // ---- error functions ---------------------------------------------------------------------------

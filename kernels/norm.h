@@ -73,8 +73,7 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
   C rstd[ROWS], rest[ROWS], shift[ROWS];
   PF_UNROLL for (int k = 0; k < ROWS; ++k) {
     rest[k] = PF_RMS ? C(0) : sums[SUMS - ROWS + k] / count;
-    const C var = sums[k] / count - rest[k] * rest[k];
-    rstd[k] = C(1) / pf_sqrt((var < C(0) ? C(0) : var) + static_cast<C>(r.eps));
+    rstd[k] = C(1) / pf_sqrt(pf_variance(sums[k] / count, rest[k]) + static_cast<C>(r.eps));
     shift[k] = -rest[k] * rstd[k];
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {

@@ -104,6 +104,15 @@ PF_DEVICE A pf_group_join(A x, pf_u32 size, A* room) {
   return v[0];
 }
 
+// ---- variances ---------------------------------------------------------------------------------
+// From the mean of squares of differences from what was near the mean, and how near it was.
+template <class C>
+PF_DEVICE C pf_variance(C square, C rest) {
+  const C var = square - rest * rest;
+  if (var != var && rest == rest) return pf_float<C>::infinity();  // inf - inf
+  return var < C(0) ? C(0) : var;
+}
+
 // ---- exponentials of numbers that are 0 or less -----------------------------------------------
 // 16-bit dtypes take the hardware's power of two: its error is far below their precision.
 template <class T>

@@ -159,7 +159,7 @@ PF_DEVICE float pf_tan(float x) {
 }
 
 // ---- inverse functions -------------------------------------------------------------------------
-// atan(x) for |x| <= 1, good for floats.
+// atan(x) for |x| <= 1, good for what floats are divided into.
 PF_DEVICE double pf_atan_unit(double x) {
   return x * pf_poly(x * x, 0.99999999999999164, -0.33333333277960268845, 0.1999999619631281727,
                      -0.14285611026803290062, 0.11109639416125672555, -0.090782230938284832115,
@@ -199,32 +199,61 @@ PF_DEVICE double pf_atan2_by(double y, double x) {
   a = pf_copysign(a, y);
   return x != x || y != y ? x + y : a;
 }
-template <class How>
-PF_DEVICE double pf_atan_by(double x) {
+PF_DEVICE double pf_atan(double x) {
   const double a = pf_abs(x);
   const bool steep = a > 1.0;
-  const double y = How::atan(steep ? 1.0 / a : a);
+  const double y = pf_atan_exact(steep ? 1.0 / a : a);
   return pf_copysign(steep ? 1.57079632679489661923 - y : y, x);
 }
-template <class How>
-PF_DEVICE double pf_asin_by(double x) {
-  return pf_atan2_by<How>(x, pf_sqrt((1.0 - x) * (1.0 + x)));
+PF_DEVICE double pf_asin(double x) {
+  return pf_atan2_by<pf_for_doubles>(x, pf_sqrt((1.0 - x) * (1.0 + x)));
 }
-template <class How>
-PF_DEVICE double pf_acos_by(double x) {
-  return pf_atan2_by<How>(pf_sqrt((1.0 - x) * (1.0 + x)), x);
+PF_DEVICE double pf_acos(double x) {
+  return pf_atan2_by<pf_for_doubles>(pf_sqrt((1.0 - x) * (1.0 + x)), x);
 }
-#define PF_INVERSE(NAME)                                                              \
-  PF_DEVICE double pf_##NAME(double x) {                                              \
-    return pf_##NAME##_by<pf_for_doubles>(x);                                         \
-  }                                                                                   \
-  PF_DEVICE float pf_##NAME(float x) {                                                \
-    return static_cast<float>(pf_##NAME##_by<pf_for_floats>(static_cast<double>(x))); \
-  }
-PF_INVERSE(atan)
-PF_INVERSE(asin)
-PF_INVERSE(acos)
-#undef PF_INVERSE
+// pi/2 as a sum of two floats.
+struct pf_half_pi {
+  static PF_METHOD float hi() { return 0x1.921fb6p+0f; }
+  static PF_METHOD float lo() { return -4.371139e-8f; }
+};
+PF_DEVICE float pf_atan(float x) {
+  const float a = pf_abs(x);
+  const bool steep = a > 1.0f;
+  const float q = steep ? 1.0f / a : a, z = q * q;
+  const float y = pf_fma(q * z,
+                         pf_poly(z, -0.3333315272164498, 0.1999377248805962, -0.14211052413601824,
+                                 0.10665993049961424, -0.07552189279504723, 0.04321156315496119,
+                                 -0.016367743922554946, 0.0029206460457278363),
+                         q);
+  return pf_copysign(steep ? pf_half_pi::hi() - (y - pf_half_pi::lo()) : y, x);
+}
+// asin(s) for z = s^2 <= 1/4, and what is left of it beside s.
+PF_DEVICE float pf_asin_rest(float s, float z) {
+  return s * z *
+         pf_poly(z, 0.1666675248214557, 0.07495297651437119, 0.045470374063839844,
+                 0.024179526352787334, 0.04216628631297331);
+}
+// Beyond 1/2 by asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)).
+PF_DEVICE float pf_asin(float x) {
+  const float a = pf_abs(x);
+  const bool outer = a > 0.5f;
+  const float z = outer ? (1.0f - a) * 0.5f : x * x;
+  const float s = outer ? pf_sqrt(z) : a;
+  const float rest = pf_asin_rest(s, z);
+  const float far = (pf_half_pi::hi() - (s + s)) - (rest + rest - pf_half_pi::lo());
+  return pf_copysign(outer ? far : s + rest, x);
+}
+PF_DEVICE float pf_acos(float x) {
+  const float a = pf_abs(x);
+  const bool outer = a > 0.5f;
+  const float z = outer ? (1.0f - a) * 0.5f : x * x;
+  const float s = outer ? pf_sqrt(z) : x;
+  const float rest = pf_asin_rest(s, z);
+  const float near = pf_half_pi::hi() - (s + (rest - pf_half_pi::lo()));
+  const float y = s + rest, twice = y + y;
+  const float back = 2.0f * pf_half_pi::hi() - (twice - 2.0f * pf_half_pi::lo());
+  return outer ? (x < 0.0f ? back : twice) : near;
+}
 PF_DEVICE double pf_atan2(double y, double x) {
   return pf_atan2_by<pf_for_doubles>(y, x);
 }
@@ -254,8 +283,15 @@ PF_DEVICE double pf_atanh(double x) {
   const double a = pf_abs(x);
   return pf_copysign(0.5 * pf_log1p((a + a) / (1.0 - a)), x);
 }
+// A polynomial up to 1/2, above it log((1 + x) / (1 - x)) / 2.
 PF_DEVICE float pf_atanh(float x) {
-  return static_cast<float>(pf_atanh(static_cast<double>(x)));
+  const float a = pf_abs(x), z = x * x;
+  const float near = pf_fma(a * z,
+                            pf_poly(z, 0.3333330007154921, 0.20002518267845296, 0.14222762446924628,
+                                    0.1182372686597986, 0.05135836570895458, 0.17669100509623759),
+                            a);
+  const float far = 0.5f * pf_log((1.0f + a) / (1.0f - a));
+  return pf_copysign(a > 0.5f ? far : near, x);
 }
 // What exceeds the range of float is infinite after rounding, inf / inf must not arise before.
 PF_DEVICE float pf_sinh(float x) {
@@ -297,6 +333,83 @@ PF_DEVICE double pf_acosh(double x) {
   const double y = x > 0x1p28 ? pf_log(x) + 0x1.62e42fefa39efp-1 : pf_acosh_core(x);
   return x < 1.0 ? pf_float<double>::nan() : y;
 }
+
+// ---- the gamma function -------------------------------------------------------------------------
+// In double. Arguments below 1/2 are reflected to 1 - x, and what is below 8 then is shifted up by
+// 8, where the series of Stirling holds.
+struct pf_gamma_place {
+  bool below, small;
+  double z, shifted, r, angle;
+  explicit PF_METHOD pf_gamma_place(double x) {
+    below = x < 0.5;
+    z = below ? 1.0 - x : x;
+    angle = (x - pf_round(x)) * 3.14159265358979323846;  // its sine is exactly 0 at poles
+    small = z < 8.0;
+    shifted = small ? z + 8.0 : z;
+    r = 1.0 / shifted;
+  }
+};
+PF_DEVICE double pf_lgamma(double x) {
+  const pf_gamma_place at(x);
+  double product = at.small ? at.z : 1.0;
+  PF_UNROLL for (int k = 1; k < 8; ++k) product = product * (at.small ? at.z + k : 1.0);
+  const double t = at.r * at.r;
+  const double series = at.r * pf_poly(t, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188,
+                                       -691.0 / 360360, 1.0 / 156);
+  const double high =
+      pf_fma(at.shifted - 0.5, pf_log(at.shifted), 0.91893853320467274178) - at.shifted + series;
+  // One logarithm of what both the shift and the reflection divide by.
+  const double sine = pf_abs(pf_sin_shifted(at.angle, 0));
+  const double up = at.below ? 3.14159265358979323846 * product : 1.0;
+  const double rest = pf_log(up / (at.below ? sine : product));
+  double y = rest + (at.below ? -high : high);
+  y = x == 1.0 || x == 2.0 ? 0.0 : y;
+  return pf_isinf(x) ? pf_float<double>::infinity() : y;
+}
+PF_DEVICE double pf_digamma(double x) {
+  const pf_gamma_place at(x);
+  const double base = at.small ? at.z : 1.0;
+  double up = 1.0, down = base;  // the sum of 1 / (z + k) as one fraction
+  PF_UNROLL for (int k = 1; k < 8; ++k) {
+    const double q = base + k;
+    up = pf_fma(up, q, down);
+    down = down * q;
+  }
+  const double t = at.r * at.r;
+  const double series = t * pf_poly(t, -1.0 / 12, 1.0 / 120, -1.0 / 252, 1.0 / 240, -1.0 / 132,
+                                    691.0 / 32760, -1.0 / 12);
+  double y = pf_log(at.shifted) - 0.5 * at.r + series;
+  y = y - (at.small ? up / down : 0.0);
+  const double turn =
+      3.14159265358979323846 * pf_sin_shifted(at.angle, 1) / pf_sin_shifted(at.angle, 0);
+  y = at.below ? y - turn : y;
+  y = at.angle == 0.0 && x < 0.0 ? pf_float<double>::nan() : y;
+  return x == 0.0 ? pf_copysign(pf_float<double>::infinity(), -x) : y;
+}
+PF_DEVICE double pf_trigamma(double x) {
+  const pf_gamma_place at(x);
+  const double base = at.small ? at.z : 1.0;
+  double up = 1.0, down = base * base;
+  PF_UNROLL for (int k = 1; k < 8; ++k) {
+    const double q = base + k, square = q * q;
+    up = pf_fma(up, square, down);
+    down = down * square;
+  }
+  const double t = at.r * at.r;
+  const double series =
+      pf_poly(t, 1.0, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6);
+  const double y = pf_fma(at.r, pf_fma(0.5, at.r, series), at.small ? up / down : 0.0);
+  const double turn = 3.14159265358979323846 / pf_sin_shifted(at.angle, 0);
+  return at.below ? turn * turn - y : y;
+}
+#define PF_VIA_DOUBLE(NAME)                                       \
+  PF_DEVICE float pf_##NAME(float x) {                            \
+    return static_cast<float>(pf_##NAME(static_cast<double>(x))); \
+  }
+PF_VIA_DOUBLE(lgamma)
+PF_VIA_DOUBLE(digamma)
+PF_VIA_DOUBLE(trigamma)
+#undef PF_VIA_DOUBLE
 
 // ---- powers ------------------------------------------------------------------------------------
 // p = |x|^y given: its sign, and the cases that have values of their own.

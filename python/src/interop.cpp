@@ -156,13 +156,14 @@ int tensor_getbuffer(PyObject* o, Py_buffer* view, int flags) {
     return -1;
   };
   try {
-    const Tensor t = alias_of(tensor_of(o));  // which another thread cannot give other memory
+    const Tensor& given = tensor_of(o);
+    if (given.requires_grad())
+      return refuse("a tensor that requires grad does not show its memory; use .detach()");
+    const Tensor t = alias_of(given);  // which another thread cannot give other memory
     const char* format = format_of(t->dtype);
     if (!format)
       return refuse("the buffer protocol has no format for " + std::string(name(t->dtype)) +
                     "; convert with .float() first, or .view(pyflame.uint8) for its bits");
-    if (t.requires_grad())
-      return refuse("a tensor that requires grad does not show its memory; use .detach()");
     if (!backend_of(t->storage->device)->host_readable)
       return refuse("memory of " + t->storage->device.str() + " cannot be read; use .cpu()");
     if ((flags & PyBUF_WRITABLE) && t->storage->readonly) return refuse("the memory is read-only");

@@ -48,6 +48,24 @@ int negated(Graph& g, int a) {
   return a < 0 ? -1 : g.make(Micro::Neg, a);
 }
 
+// The derivative of Trigamma, by the same shift, series and reflection.
+Sym tetragamma(Sym x) {
+  const SymMask below = Lt(x, T(0.5));
+  const Sym z = Select(below, T(1) - x, x);
+  const SymMask small = Lt(z, T(8));
+  const Sym r = T(1) / Select(small, z + T(8), z), t = r * r;
+  Sym series = T(17.5);  // B_2k (2k + 1)
+  for (double c : {-691.0 / 210, 5.0 / 6, -0.3, 1.0 / 6, -1.0 / 6, 0.5, 1.0})
+    series = series * t + T(c);
+  Sym y = -(t * (series + r));
+  for (int k = 0; k < 8; ++k) {
+    const Sym q = Select(small, z + T(k), T(1));
+    y = y - Select(small, T(2) / (q * q * q), T(0));
+  }
+  const Sym angle = (x - Round(x)) * T(3.14159265358979323846), s = Sin(angle);
+  return Select(below, y - T(62.0125533605996) * Cos(angle) / (s * s * s), y);
+}
+
 // The factor of a unary operation's operand: x the operand, r the result.
 int unary_slope(Micro op, Sym x, Sym r) {
   switch (op) {
@@ -103,6 +121,12 @@ int unary_slope(Micro op, Sym x, Sym r) {
       return (T(1) / Sqrt(x * x - T(1))).id;
     case Micro::Atanh:
       return (T(1) / (T(1) - x * x)).id;
+    case Micro::Lgamma:
+      return Digamma(x).id;
+    case Micro::Digamma:
+      return Trigamma(x).id;
+    case Micro::Trigamma:
+      return tetragamma(x).id;
     case Micro::Abs:
       return Sign(x).id;
     default:

@@ -84,6 +84,8 @@ PF_DUAL_UNARY(Cosh, Sinh(x))
 PF_DUAL_UNARY(Asinh, T(1) / Sqrt(x * x + T(1)))
 PF_DUAL_UNARY(Acosh, T(1) / Sqrt(x * x - T(1)))
 PF_DUAL_UNARY(Atanh, T(1) / (T(1) - x * x))
+PF_DUAL_UNARY(Lgamma, Digamma(x))
+PF_DUAL_UNARY(Digamma, Trigamma(x))
 PF_DUAL_UNARY(Abs, Sign(x))
 #undef PF_DUAL_UNARY
 

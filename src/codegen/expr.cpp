@@ -39,6 +39,29 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
+// psi and its derivative, by their recurrences and series.
+double digamma(double x) {
+  if (x < 0.5) {
+    if (x == 0) return std::copysign(HUGE_VAL, -x);
+    const double angle = M_PI * (x - std::nearbyint(x));
+    return angle == 0 ? NAN : digamma(1 - x) - M_PI / std::tan(angle);
+  }
+  double y = 0;
+  for (; x < 20; ++x) y -= 1 / x;
+  const double t = 1 / (x * x);
+  return y + std::log(x) - 0.5 / x - t * (1.0 / 12 - t * (1.0 / 120 - t * (1.0 / 252 - t / 240)));
+}
+double trigamma(double x) {
+  if (x < 0.5) {
+    const double turn = M_PI / std::sin(M_PI * (x - std::nearbyint(x)));
+    return turn * turn - trigamma(1 - x);
+  }
+  double y = 0;
+  for (; x < 20; ++x) y += 1 / (x * x);
+  const double r = 1 / x, t = r * r;
+  return y + r * (1 + 0.5 * r + t * (1.0 / 6 - t * (1.0 / 30 - t * (1.0 / 42 - t / 30))));
+}
+
 int64_t as_int(double x) {
   return static_cast<int64_t>(x);
 }
@@ -114,6 +137,14 @@ double apply(Micro op, double x, double y, double z) {
       return std::atanh(x);
     case Micro::Atan2:
       return std::atan2(x, y);
+    case Micro::Lgamma: {
+      int sign;
+      return lgamma_r(x, &sign);
+    }
+    case Micro::Digamma:
+      return digamma(x);
+    case Micro::Trigamma:
+      return trigamma(x);
     case Micro::Pow:
       return std::pow(x, y);
     case Micro::Abs:

@@ -47,6 +47,9 @@ namespace pyflame::codegen {
   X(Acosh, 1, false, "pf_acosh($0)")             \
   X(Atanh, 1, false, "pf_atanh($0)")             \
   X(Atan2, 2, false, "pf_atan2($0, $1)")         \
+  X(Lgamma, 1, false, "pf_lgamma($0)")           \
+  X(Digamma, 1, false, "pf_digamma($0)")         \
+  X(Trigamma, 1, false, "pf_trigamma($0)")       \
   X(Pow, 2, false, "pf_pow($0, $1)")             \
   X(Abs, 1, false, "pf_abs($0)")                 \
   X(Floor, 1, false, "pf_floor($0)")             \

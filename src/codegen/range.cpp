@@ -124,6 +124,9 @@ class Analysis {
         leaves_ |= x.lo <= -1;
         return x.lo > -1 ? Range{std::log1p(x.lo), std::log1p(x.hi)} : Range{};
       case Micro::Pow:
+      case Micro::Lgamma:
+      case Micro::Digamma:
+      case Micro::Trigamma:
       case Micro::Tan:
       case Micro::Acos:
       case Micro::Asin:

@@ -36,6 +36,19 @@ std::vector<int64_t> indexed_offsets(const KernelArgs& a, const pf_tensor& self,
 void index(const KernelArgs& a) {
   const pf_tensor& self = a.tensor(1);
   const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
+  if (count == 1 && self.ndim == 1 && contiguous(a.tensor(2))) {  // elements of a vector
+    const int64_t n = numel(a.tensor(2)), size = self.shape[0], step = self.strides[0];
+    const auto* ix = a.data<int64_t>(2);
+    const bool wrap = a.i(2) != 0;
+    dispatch_size(a.dtype(0), [&]<class T>() {
+      const T* from = a.data<T>(1);
+      T* to = a.data<T>(0);
+      parallel_for(n, kGrain, [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) to[i] = from[checked_index(a, ix[i], size, wrap) * step];
+      });
+    });
+    return;
+  }
   const std::vector<int64_t> offsets = indexed_offsets(a, self, before, 2, count, a.i(2) != 0);
   const auto points = static_cast<int64_t>(offsets.size());
   const int after = before + count;
@@ -216,10 +229,14 @@ void bincount(const KernelArgs& a) {
                   std::is_same_v<T, float>) {
       T* to = a.data<T>(0);
       std::fill_n(to, bins, T(0));
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t bin = checked_index(a, ix[i * in.strides[0]], bins, false);
-        to[bin] += a.has(2) ? a.data<T>(2)[i * a.tensor(2).strides[0]] : C(1);
-      }
+      const int64_t step = in.strides[0];
+      const T* weights = a.has(2) ? a.data<T>(2) : nullptr;
+      const int64_t weight_step = weights ? a.tensor(2).strides[0] : 0;
+      const auto bin = [&](int64_t i) { return checked_index(a, ix[i * step], bins, false); };
+      if (weights)
+        for (int64_t i = 0; i < n; ++i) to[bin(i)] += weights[i * weight_step];
+      else
+        for (int64_t i = 0; i < n; ++i) to[bin(i)] += C(1);
     }
   });
 }

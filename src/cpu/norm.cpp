@@ -36,6 +36,14 @@ class Affine {
   Scratch<T> p_;
 };
 
+// From the mean of squares of differences from what was near the mean, and how near it was.
+template <class T>
+T VarianceOf(T square, T rest) {
+  const T var = square - rest * rest;
+  if (var != var && rest == rest) return std::numeric_limits<T>::infinity();  // inf - inf
+  return var < 0 ? T(0) : var;
+}
+
 template <class S, bool kStream>
 void LayerNormRows(const S* x, S* y, ComputeOf<S>* means, ComputeOf<S>* rstds,
                    const ComputeOf<S>* w, const ComputeOf<S>* b, ComputeOf<S> eps, int64_t n,
@@ -90,8 +98,8 @@ void LayerNormRows(const S* x, S* y, ComputeOf<S>* means, ComputeOf<S>* rstds,
           write(at, j);  // after the loads: see rows-inl.h
         },
         fold);
-    const T rest = off / count, var = square / count - rest * rest;
-    const T rstd = T(1) / std::sqrt((var < 0 ? T(0) : var) + eps);
+    const T rest = off / count;
+    const T rstd = T(1) / std::sqrt(VarianceOf(square / count, rest) + eps);
     means[2 * r] = mean;
     means[2 * r + 1] = rest;
     rstds[r] = rstd;

@@ -218,16 +218,37 @@ void sort_by_upper_half(std::unique_ptr<uint64_t[]>& words, std::unique_ptr<uint
     std::sort(words.get(), words.get() + n);
     return;
   }
-  constexpr int kShifts[] = {32, 43, 54};
-  constexpr size_t kMask = 2047;
-  std::unique_ptr<uint32_t[][kMask + 2]> ends(new uint32_t[3][kMask + 2]());
-  for (size_t i = 0; i < n; ++i)
-    for (int p = 0; p < 3; ++p) ++ends[p][(words[i] >> kShifts[p] & kMask) + 1];
-  for (int p = 0; p < 3; ++p) {
-    for (size_t b = 0; b <= kMask; ++b) ends[p][b + 1] += ends[p][b];
-    for (size_t i = 0; i < n; ++i) spare[ends[p][words[i] >> kShifts[p] & kMask]++] = words[i];
-    words.swap(spare);
+  // First by the highest bits into parts that fit into a cache, then each part by the others, three
+  // times by a third of them.
+  constexpr size_t kPart = 4096;
+  constexpr int kMostBits = 11;
+  int high = 1;
+  while (high < kMostBits && n >> high > kPart) ++high;
+  const size_t parts = size_t{1} << high;
+  std::vector<size_t> ends(parts + 1);
+  for (size_t i = 0; i < n; ++i) ++ends[(words[i] >> (64 - high)) + 1];
+  for (size_t b = 0; b < parts; ++b) ends[b + 1] += ends[b];
+  {
+    std::vector<size_t> next(ends.begin(), ends.end() - 1);
+    for (size_t i = 0; i < n; ++i) spare[next[words[i] >> (64 - high)]++] = words[i];
   }
+  const int low = (32 - high + 2) / 3;
+  const size_t mask = (size_t{1} << low) - 1;
+  parallel_for(static_cast<int64_t>(parts), 8, [&](int64_t first, int64_t last) {
+    std::vector<uint32_t> place(mask + 2);
+    for (int64_t part = first; part < last; ++part) {
+      const size_t begin = ends[static_cast<size_t>(part)];
+      const size_t count = ends[static_cast<size_t>(part) + 1] - begin;
+      uint64_t *from = spare.get() + begin, *to = words.get() + begin;
+      for (int pass = 0; pass < 3; ++pass, std::swap(from, to)) {
+        const int shift = 32 + pass * low;
+        std::fill(place.begin(), place.end(), 0);
+        for (size_t i = 0; i < count; ++i) ++place[(from[i] >> shift & mask) + 1];
+        for (size_t b = 0; b < mask; ++b) place[b + 1] += place[b];
+        for (size_t i = 0; i < count; ++i) to[place[from[i] >> shift & mask]++] = from[i];
+      }
+    }
+  });
 }
 
 // The order of random 64-bit keys, ties by position. A word is the upper half of a key above its

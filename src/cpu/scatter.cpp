@@ -112,26 +112,39 @@ void scatter(const KernelArgs& a) {
                    for (int64_t block = b; block < e; ++block) {
                      const auto count =
                          static_cast<int>(std::min<int64_t>(kBlock, lanes - block * kBlock));
-                     bool flat = shared;
+                     bool flat = true, flat_index = true;
                      for (int l = 0; l < count; ++l, at.next()) {
                        for (int k = 0; k < 3; ++k) lane[k][l] = at.offset[k];
                        flat = flat && lane[0][l] == lane[0][0] + l && lane[2][l] == lane[2][0] + l;
+                       flat_index = flat_index && lane[1][l] == lane[1][0] + l;
                      }
                      T* o = a.data<T>(0);
                      const T* s = a.data<T>(2);
                      const int64_t* ix = a.data<int64_t>(1);
-                     const auto write = [&](int l, int64_t j) {
-                       const int64_t i = ix[lane[1][l] + j * is];
-                       if (skips && i == skip) return;
-                       const int64_t place = checked_place(a, i, size);
-                       if (place < 0) return;
-                       T& target = o[lane[0][l] + place * os];
-                       target = Op::apply(target, s[lane[2][l] + j * ss]);
+                     const auto write = [&](T * to, int64_t i, const T* from)
+                         __attribute__((always_inline)) {
+                       int64_t place = i;
+                       if (static_cast<uint64_t>(i) >= static_cast<uint64_t>(size)) [[unlikely]] {
+                         if (skips && i == skip) return;
+                         place = checked_place(a, i, size);
+                         if (place < 0) return;
+                       } else if (i == skip) {  // INT64_MIN for none is no place
+                         return;
+                       }
+                       to += place * os;
+                       *to = Op::apply(*to, *from);
                      };
                      // Along memory, whichever that is: each lane keeps its order.
                      if (!shared && (count == 1 || is < lane[1][1] - lane[1][0])) {
-                       for (int l = 0; l < count; ++l)
-                         for (int64_t j = 0; j < length; ++j) write(l, j);
+                       for (int l = 0; l < count; ++l) {
+                         T* ol = o + lane[0][l];
+                         const T* sl = s + lane[2][l];
+                         const int64_t* il = ix + lane[1][l];
+                         if (os == 1 && is == 1 && ss == 1)
+                           for (int64_t j = 0; j < length; ++j) write(ol, il[j], sl + j);
+                         else
+                           for (int64_t j = 0; j < length; ++j) write(ol, il[j * is], sl + j * ss);
+                       }
                        continue;
                      }
                      for (int64_t j = 0; j < length; ++j) {
@@ -153,7 +166,17 @@ void scatter(const KernelArgs& a) {
                          }
                          continue;
                        }
-                       for (int l = 0; l < count; ++l) write(l, j);
+                       const T* sj = s + j * ss;
+                       const int64_t* ij = ix + j * is;
+                       if (flat && flat_index) {
+                         T* ol = o + lane[0][0];
+                         sj += lane[2][0];
+                         ij += lane[1][0];
+                         for (int l = 0; l < count; ++l) write(ol + l, ij[l], sj + l);
+                       } else {
+                         for (int l = 0; l < count; ++l)
+                           write(o + lane[0][l], ij[lane[1][l]], sj + lane[2][l]);
+                       }
                      }
                    }
                  });
@@ -167,6 +190,19 @@ void index_put(const KernelArgs& a) {
   const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
   const int64_t points = numel(model);
   if (numel(values) == 0) return;
+  if (count == 1 && self.ndim == 1 && model.ndim == 1) {  // elements of a vector
+    const auto* ix = static_cast<const int64_t*>(model.data);
+    const int64_t is = model.strides[0], os = self.strides[0], vs = values.strides[0];
+    dispatch_mode(a.dtype(0), a.i(2) ? kAdd : kAssign, [&]<class T, class Op>() {
+      T* to = a.data<T>(0);
+      const T* from = a.data<T>(1);
+      for (int64_t i = 0; i < points; ++i) {
+        const int64_t place = checked_place(a, ix[i * is], self.shape[0]);
+        if (place >= 0) to[place * os] = Op::apply(to[place * os], from[i * vs]);
+      }
+    });
+    return;
+  }
   // Where each point lies in self and in values.
   std::vector<int64_t> to(static_cast<size_t>(points), 0), from(static_cast<size_t>(points));
   for (int k = 0; k < count; ++k) {

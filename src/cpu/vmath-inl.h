@@ -258,10 +258,15 @@ HWY_INLINE Lanes<E> Log1p(Lanes<E> x) {
   const Mask<E> plain = And(Gt(x, Lanes<E>(-1)), Lt(x, Lanes<E>(0x1p60)));
   return CopySign(Select(plain, y, Log(u)), x);
 }
-HWY_INLINE F64 Log10Core(F64 x) {
-  return Log(x) * F64(0.43429448190325182765);
+HWY_INLINE F32 Log10(F32 x) {
+  F32 k;
+  const F32 f = ReduceLog(x, k);
+  const F32 tail = LogTail(f);
+  const F32 hi(0.4342944920063019f), lo(-1.0103050052231683e-8f);
+  // k times the first 16 bits of log10(2) is exact.
+  const F32 y = Fma(tail, hi, Fma(f, lo, Fma(tail, lo, k * F32(4.605038981195214e-6f))));
+  return LogEdges(x, Fma(k, F32(0.301025390625f), Fma(f, hi, y)));
 }
-PF_VIA_DOUBLE(Log10)
 PF_LIBM(Log10, std::log10)
 
 // ---- error functions ---------------------------------------------------------------------------
@@ -497,21 +502,48 @@ HWY_INLINE F64 Atan2Core(F64 y, F64 x) {
   a = CopySign(a, y);
   return Select(Or(IsNan(x), IsNan(y)), x + y, a);
 }
-HWY_INLINE F64 AtanCore(F64 x) {
-  const F64 a = Abs(x), one(1);
-  const Mask<double> steep = Gt(a, one);
-  const F64 y = AtanUnit(Select(steep, one / a, a));
-  return CopySign(Select(steep, F64(1.57079632679489661923) - y, y), x);
+// pi/2 and pi as sums of two floats.
+struct HalfPi {
+  static constexpr float kHi = 0x1.921fb6p+0f, kLo = -4.371139e-8f;
+};
+HWY_INLINE F32 Atan(F32 x) {
+  const F32 a = Abs(x), one(1);
+  const Mask<float> steep = Gt(a, one);
+  const F32 q = Select(steep, one / a, a), z = q * q;
+  const F32 y = Fma(
+      q * z,
+      Poly(z, -0.3333315272164498, 0.1999377248805962, -0.14211052413601824, 0.10665993049961424,
+           -0.07552189279504723, 0.04321156315496119, -0.016367743922554946, 0.0029206460457278363),
+      q);
+  return CopySign(Select(steep, F32(HalfPi::kHi) - (y - F32(HalfPi::kLo)), y), x);
 }
-HWY_INLINE F64 AsinCore(F64 x) {
-  return Atan2Core(x, Sqrt((F64(1) - x) * (F64(1) + x)));
+// asin(s) for z = s^2 <= 1/4, and what is left of it beside s.
+HWY_INLINE F32 AsinRest(F32 s, F32 z) {
+  return s * z *
+         Poly(z, 0.1666675248214557, 0.07495297651437119, 0.045470374063839844,
+              0.024179526352787334, 0.04216628631297331);
 }
-HWY_INLINE F64 AcosCore(F64 x) {
-  return Atan2Core(Sqrt((F64(1) - x) * (F64(1) + x)), x);
+// Beyond 1/2 by asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)).
+HWY_INLINE F32 Asin(F32 x) {
+  const F32 a = Abs(x), half(0.5);
+  const Mask<float> outer = Gt(a, half);
+  const F32 z = Select(outer, (F32(1) - a) * half, x * x);
+  const F32 s = Select(outer, Sqrt(z), a);
+  const F32 rest = AsinRest(s, z);
+  const F32 far = (F32(HalfPi::kHi) - (s + s)) - (rest + rest - F32(HalfPi::kLo));
+  return CopySign(Select(outer, far, s + rest), x);
 }
-PF_VIA_DOUBLE(Atan)
-PF_VIA_DOUBLE(Asin)
-PF_VIA_DOUBLE(Acos)
+HWY_INLINE F32 Acos(F32 x) {
+  const F32 a = Abs(x), half(0.5);
+  const Mask<float> outer = Gt(a, half);
+  const F32 z = Select(outer, (F32(1) - a) * half, x * x);
+  const F32 s = Select(outer, Sqrt(z), x);
+  const F32 rest = AsinRest(s, z);
+  const F32 near = F32(HalfPi::kHi) - (s + (rest - F32(HalfPi::kLo)));
+  const F32 y = s + rest, twice = y + y;
+  const F32 back = F32(2 * HalfPi::kHi) - (twice - F32(2 * HalfPi::kLo));
+  return Select(outer, Select(Lt(x, F32(0)), back, twice), near);
+}
 PF_LIBM(Atan, std::atan)
 PF_LIBM(Asin, std::asin)
 PF_LIBM(Acos, std::acos)
@@ -545,9 +577,15 @@ HWY_INLINE F64 AcoshCore(F64 x) {
   const F64 t = x - F64(1);
   return Log1p(t + Sqrt(t * (x + F64(1))));
 }
-HWY_INLINE F64 AtanhCore(F64 x) {
-  const F64 a = Abs(x);
-  return CopySign(F64(0.5) * Log1p((a + a) / (F64(1) - a)), x);
+// A polynomial up to 1/2, above it log((1 + x) / (1 - x)) / 2.
+HWY_INLINE F32 Atanh(F32 x) {
+  const F32 a = Abs(x), z = x * x, one(1);
+  const F32 near = Fma(a * z,
+                       Poly(z, 0.3333330007154921, 0.20002518267845296, 0.14222762446924628,
+                            0.1182372686597986, 0.05135836570895458, 0.17669100509623759),
+                       a);
+  const F32 far = F32(0.5) * Log((one + a) / (one - a));
+  return CopySign(Select(Gt(a, F32(0.5)), far, near), x);
 }
 // What exceeds the range of float is infinite after rounding, inf / inf must not arise before.
 struct SinhFunctor {
@@ -577,12 +615,95 @@ HWY_INLINE F32 Asinh(F32 x) {
 HWY_INLINE F32 Acosh(F32 x) {
   return ViaDouble<AcoshFunctor>(x);
 }
-PF_VIA_DOUBLE(Atanh)
 PF_LIBM(Sinh, std::sinh)
 PF_LIBM(Cosh, std::cosh)
 PF_LIBM(Asinh, std::asinh)
 PF_LIBM(Acosh, std::acosh)
 PF_LIBM(Atanh, std::atanh)
+
+// ---- the gamma function -------------------------------------------------------------------------
+// In double. Arguments below 1/2 are reflected to 1 - x, and what is below 8 then is shifted up by
+// 8, where the series of Stirling holds.
+struct GammaPlace {
+  Mask<double> below, small;
+  F64 z, shifted, r, angle;
+  HWY_INLINE explicit GammaPlace(F64 x)
+      : below(Lt(x, F64(0.5))),
+        z(Select(below, F64(1) - x, x)),
+        angle((x - Round(x)) * F64(3.14159265358979323846)) {  // its sine is exactly 0 at poles
+    small = Lt(z, F64(8));
+    shifted = Select(small, z + F64(8), z);
+    r = F64(1) / shifted;
+  }
+};
+HWY_INLINE F64 LgammaCore(F64 x) {
+  const GammaPlace at(x);
+  const F64 one(1), inf(std::numeric_limits<double>::infinity());
+  F64 product = Select(at.small, at.z, one);
+  for (int k = 1; k < 8; ++k) product = product * Select(at.small, at.z + F64(k), one);
+  const F64 t = at.r * at.r;
+  const F64 series = at.r * Poly(t, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188,
+                                 -691.0 / 360360, 1.0 / 156);
+  const F64 high = Fma(at.shifted - F64(0.5), Log(at.shifted), F64(0.91893853320467274178)) -
+                   at.shifted + series;
+  // One logarithm of what both the shift and the reflection divide by.
+  const F64 sine = Abs(SinShifted(at.angle, 0));
+  const F64 up = Select(at.below, F64(3.14159265358979323846) * product, one);
+  const F64 rest = Log(up / Select(at.below, sine, product));
+  F64 y = rest + Select(at.below, -high, high);
+  y = Select(Or(Eq(x, one), Eq(x, F64(2))), F64(0), y);
+  return Select(IsInf(x), inf, y);
+}
+HWY_INLINE F64 DigammaCore(F64 x) {
+  const GammaPlace at(x);
+  const F64 one(1), zero(0), inf(std::numeric_limits<double>::infinity());
+  const F64 base = Select(at.small, at.z, one);
+  F64 up = one, down = base;  // the sum of 1 / (z + k) as one fraction
+  for (int k = 1; k < 8; ++k) {
+    const F64 q = base + F64(k);
+    up = Fma(up, q, down);
+    down = down * q;
+  }
+  const F64 t = at.r * at.r;
+  const F64 series = t * Poly(t, -1.0 / 12, 1.0 / 120, -1.0 / 252, 1.0 / 240, -1.0 / 132,
+                              691.0 / 32760, -1.0 / 12);
+  F64 y = Log(at.shifted) - F64(0.5) * at.r + series;
+  y = y - Select(at.small, up / down, zero);
+  const F64 turn = F64(3.14159265358979323846) * SinShifted(at.angle, 1) / SinShifted(at.angle, 0);
+  y = Select(at.below, y - turn, y);
+  y = Select(And(Eq(at.angle, zero), Lt(x, zero)), F64(std::numeric_limits<double>::quiet_NaN()),
+             y);
+  return Select(Eq(x, zero), CopySign(inf, -x), y);
+}
+HWY_INLINE F64 TrigammaCore(F64 x) {
+  const GammaPlace at(x);
+  const F64 one(1), zero(0);
+  const F64 base = Select(at.small, at.z, one);
+  F64 up = one, down = base * base;
+  for (int k = 1; k < 8; ++k) {
+    const F64 q = base + F64(k), square = q * q;
+    up = Fma(up, square, down);
+    down = down * square;
+  }
+  const F64 t = at.r * at.r;
+  const F64 series =
+      Poly(t, 1.0, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6);
+  const F64 y = Fma(at.r, Fma(F64(0.5), at.r, series), Select(at.small, up / down, zero));
+  const F64 turn = F64(3.14159265358979323846) / SinShifted(at.angle, 0);
+  return Select(at.below, turn * turn - y, y);
+}
+PF_VIA_DOUBLE(Lgamma)
+PF_VIA_DOUBLE(Digamma)
+PF_VIA_DOUBLE(Trigamma)
+HWY_INLINE F64 Lgamma(F64 x) {
+  return LgammaCore(x);
+}
+HWY_INLINE F64 Digamma(F64 x) {
+  return DigammaCore(x);
+}
+HWY_INLINE F64 Trigamma(F64 x) {
+  return TrigammaCore(x);
+}
 
 // ---- powers ------------------------------------------------------------------------------------
 struct PowFunctor {

@@ -51,6 +51,7 @@ bool usable(const std::string& name, const std::vector<double>& v) {
   if (name == "asin" || name == "acos" || name == "atanh") return std::fabs(x) < 0.95;
   if (name == "acosh") return x > 1.05;
   if (name == "logit" || name == "ndtri") return x > 0.05 && x < 0.95;
+  if (name.ends_with("gamma_value")) return x > 0.05;
   if (name == "erfinv") return std::fabs(x) < 0.95;
   if (name == "pow") return x > 0.05;
   if (name == "xlogy") return v[1] > 0.05;
