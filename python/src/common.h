@@ -233,6 +233,10 @@ inline bool is_tensor(PyObject* o) {
 inline Tensor& tensor_of(PyObject* o) {
   return reinterpret_cast<PyTensor*>(o)->tensor;
 }
+inline bool on_gpu(const Tensor& t) {  // of any vendor
+  const DeviceType d = t->storage->device.type;
+  return d == DeviceType::ROCm || d == DeviceType::CUDA;
+}
 PyObject* wrap(Tensor);                        // new reference; None when undefined
 PyObject* wrap_as(PyTypeObject* cls, Tensor);  // always a fresh object of that class
 PyObject* wrap_tuple(const TensorList&);

@@ -322,8 +322,7 @@ constexpr std::pair<DType, const char*> kTypeNames[] = {
 
 // On a GPU where the type's name says so (pyflame.cuda.FloatTensor), else on the CPU.
 Tensor of_type(const Tensor& t, DType d, bool gpu) {
-  const bool there = !t->storage->device.is_cpu();
-  if (gpu == there) return to(t, d);
+  if (gpu == on_gpu(t)) return to(t, d);
   return to(move_to(t, gpu ? parse_device("gpu") : Device{}), d);
 }
 
@@ -336,7 +335,7 @@ PyObject* type_plain(PyObject* o, PyObject* args, PyObject* kwargs) {
       return nullptr;
     const Tensor& t = tensor_of(o);
     if (dtype == Py_None) {
-      const char* where = t->storage->device.is_cpu() ? "pyflame." : "pyflame.cuda.";
+      const char* where = on_gpu(t) ? "pyflame.cuda." : "pyflame.";
       for (auto [d, n] : kTypeNames)
         if (d == t->dtype) return PyUnicode_FromFormat("%s%s", where, n);
       return PyUnicode_FromFormat("%s%s", where, std::string(name(t->dtype)).c_str());

@@ -142,8 +142,7 @@ PyObject* get_nbytes(PyObject* o, void*) {
   return PyLong_FromSize_t(nbytes(t->dtype, t->numel));
 }
 PyObject* get_is_cuda(PyObject* o, void*) {
-  DeviceType d = tensor_of(o)->storage->device.type;
-  return PyBool_FromLong(d == DeviceType::ROCm || d == DeviceType::CUDA);
+  return PyBool_FromLong(on_gpu(tensor_of(o)));
 }
 PyObject* get_is_cpu(PyObject* o, void*) {
   return PyBool_FromLong(tensor_of(o)->storage->device.is_cpu());

@@ -190,15 +190,16 @@ void index_put(const KernelArgs& a) {
   const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
   const int64_t points = numel(model);
   if (numel(values) == 0) return;
-  if (count == 1 && self.ndim == 1 && model.ndim == 1) {  // elements of a vector
+  if (count == 1 && self.ndim == 1 && contiguous(model) && contiguous(values)) {
+    // Elements of a vector.
     const auto* ix = static_cast<const int64_t*>(model.data);
-    const int64_t is = model.strides[0], os = self.strides[0], vs = values.strides[0];
+    const int64_t os = self.strides[0];
     dispatch_mode(a.dtype(0), a.i(2) ? kAdd : kAssign, [&]<class T, class Op>() {
       T* to = a.data<T>(0);
       const T* from = a.data<T>(1);
       for (int64_t i = 0; i < points; ++i) {
-        const int64_t place = checked_place(a, ix[i * is], self.shape[0]);
-        if (place >= 0) to[place * os] = Op::apply(to[place * os], from[i * vs]);
+        const int64_t place = checked_place(a, ix[i], self.shape[0]);
+        if (place >= 0) to[place * os] = Op::apply(to[place * os], from[i]);
       }
     });
     return;

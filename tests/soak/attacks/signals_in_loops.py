@@ -9,7 +9,7 @@ import time
 from harness import Finding, Victim, rounds
 
 LOOPS = """
-import random, signal, sys
+import os, random, signal, sys
 import pyflame as pf
 
 dice = random.Random(int(sys.argv[1]))
@@ -21,7 +21,8 @@ class Asked(Exception):
 
 
 def asked(number, frame):
-    raise Asked
+    os.write(1, b"handler\\n")  # where an exception is lost, this tells that it was raised
+    raise Asked if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def dropped(what):
@@ -41,6 +42,7 @@ def count():
 hits = 0
 sys.unraisablehook = dropped
 signal.signal(signal.SIGTERM, asked)
+signal.signal(signal.SIGINT, asked)
 m = pf.nn.Sequential(pf.nn.Linear(64, 256), pf.nn.GELU(), pf.nn.LayerNorm(256), pf.nn.Linear(256, 8))
 o = pf.optim.AdamW(m.parameters(), lr=1e-3)
 x, y = pf.randn(256, 64), pf.randint(0, 8, (256,))
