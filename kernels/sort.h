@@ -69,7 +69,7 @@ PF_KERNEL(pf_sort_write, BLOCK)
 
 // One position of each sorted row: of the element with `number` smaller ones, or of a median, which
 // may be the first NaN.
-enum { PF_SMALLEST, PF_MEDIAN, PF_NAN_MEDIAN };
+enum { PF_SMALLEST, PF_MEDIAN, PF_NAN_MEDIAN };  // Nth of src/core/kernel_numbers.h
 PF_KERNEL(pf_pick_nth, BLOCK)
 (pf_sort_rows q, const void* in, const pf_i64* at, pf_i64* out, pf_i64 which, pf_i64 number) {
   for (pf_u64 r = pf_first_item(); r < static_cast<pf_u64>(q.rows.numel); r += pf_item_step()) {

@@ -161,7 +161,7 @@ void check_range(Scalar v, DType t, const char* op, const char* what) {
   else
     given << v.i;
   PF_FAIL(ValueError, op, "got ", given.str(), " as ", what, "; expected one that ", t, " holds, ",
-          is_signed ? "-" + std::to_string(most) + " - 1" : std::string("0"), " to ", most,
+          is_signed ? "-" + std::to_string(most + 1) : std::string("0"), " to ", most,
           "; choose a wider dtype");
 }
 

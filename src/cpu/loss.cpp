@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "cpu/loss.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
+#include "core/kernel_numbers.h"
 #include "cpu/kernel.h"
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
@@ -15,7 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
 namespace {
 
-enum : int64_t { kNone = 0, kMean = 1, kSum = 2 };
 inline constexpr int64_t kPiece = 4096;
 
 HWY_INLINE int64_t ClassAt(const pf_tensor& t, int64_t i) {
@@ -30,7 +30,8 @@ template <class T>
 struct Job {
   const KernelArgs& args;
   const pf_tensor& target;
-  int64_t classes, ignore, reduction;
+  int64_t classes, ignore;
+  Reduction reduction;
   T smoothing;
   const T* weight;  // null when all are 1
   T weight_sum;
@@ -167,7 +168,7 @@ void ForwardOf(const KernelArgs& a) {
                    a.tensor(4),
                    classes,
                    a.i(0),
-                   a.i(2),
+                   Reduction{a.i(2)},
                    static_cast<T>(a.f(1)),
                    a.has(5) ? w.values.get() : nullptr,
                    w.sum};
@@ -199,11 +200,11 @@ void ForwardOf(const KernelArgs& a) {
   const T total = LaneSum(weights.get(), rows);
   *a.data<T>(2) = total;
   S* out = a.data<S>(0);
-  if (job.reduction == kNone) {
+  if (job.reduction == Reduction::None) {
     for (int64_t r = 0; r < rows; ++r) StoreOne(losses.get()[r], out + r);
   } else {
     const T sum = LaneSum(losses.get(), rows);
-    StoreOne(job.reduction == kMean ? sum / total : sum, out);
+    StoreOne(job.reduction == Reduction::Mean ? sum / total : sum, out);
   }
 }
 
@@ -258,11 +259,11 @@ void BackwardOf(const KernelArgs& a) {
                    a.tensor(3),
                    classes,
                    a.i(0),
-                   a.i(2),
+                   Reduction{a.i(2)},
                    static_cast<T>(a.f(1)),
                    a.has(6) ? w.values.get() : nullptr,
                    w.sum};
-  const T divisor = job.reduction == kMean ? *a.data<T>(5) : T(1);
+  const T divisor = job.reduction == Reduction::Mean ? *a.data<T>(5) : T(1);
   const int64_t row_bytes = classes * static_cast<int64_t>(sizeof(S));
   const bool stream = std::is_same_v<S, float> && Streams(dx, row_bytes, rows * row_bytes);
   parallel_for(rows, RowGrain(classes), [&](int64_t begin, int64_t end) {
@@ -273,7 +274,7 @@ void BackwardOf(const KernelArgs& a) {
         std::memset(static_cast<void*>(to), 0, static_cast<size_t>(row_bytes));
         continue;
       }
-      const T scale = ToCompute(g[job.reduction == kNone ? r : 0]) / divisor;
+      const T scale = ToCompute(g[job.reduction == Reduction::None ? r : 0]) / divisor;
       const T e = job.smoothing, b = scale * (T(1) - e) * job.weight_of(t);
       const T u = scale * e / static_cast<T>(classes);
       const T y = (b + u * job.weight_sum) * stats[2 * r + 1];

@@ -3,6 +3,7 @@
 #include <bit>
 #include <vector>
 
+#include "core/kernel_numbers.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
 
@@ -222,27 +223,27 @@ Item nth_item(std::vector<Item>& items, size_t rank, int key_bits) {
 
 // out: the position of one element of each row along dim; in. attrs: dim, which (Nth), its number.
 void nth(const KernelArgs& a) {
-  enum Nth { kSmallest, kMedian, kNanMedian };  // as in kernels/sort.h
   const int dim = static_cast<int>(a.i(0));
-  const int64_t which = a.i(1);
+  const Nth which{a.i(1)};
   dispatch_items(a.dtype(1), a.tensor(1).shape[dim], [&]<class T, class Item>(int bits) {
     each_row<T, Item, 1>(
         a, 1, dim, false, 0,
         [&](std::vector<Item>& items, std::vector<Item>&, const int64_t* offset, const T* x) {
           const int64_t step = a.tensor(1).strides[dim];
           int64_t numbers = static_cast<int64_t>(items.size()), first_nan = -1;
-          if (which != kSmallest) {
+          if (which != Nth::Smallest) {
             for (int64_t i = numbers - 1; i >= 0; --i) {
               const auto v = load(x[i * step]);
               if (v != v) --numbers, first_nan = i;
             }
           }
           int64_t& out = a.data<int64_t>(0)[offset[1]];
-          if (which == kMedian && first_nan >= 0) {
+          if (which == Nth::Median && first_nan >= 0) {
             out = first_nan;
             return;
           }
-          const int64_t rank = which == kSmallest ? a.i(2) : std::max<int64_t>(numbers - 1, 0) / 2;
+          const int64_t rank =
+              which == Nth::Smallest ? a.i(2) : std::max<int64_t>(numbers - 1, 0) / 2;
           out = nth_item(items, static_cast<size_t>(rank), bits).at();
         });
   });

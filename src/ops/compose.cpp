@@ -60,6 +60,11 @@ Tensor fill_diagonal_(Tensor t, Scalar value, bool wrap) {
            "; expected a matrix, or equal sizes; use diagonal().fill_()");
   if (n == 2 && wrap) {  // again below each square and a row between
     const int64_t rows = t->shape[0], step = t->shape[1] + 1;
+    if (t->contiguous && rows > step) {  // each diagonal goes on where the last one would
+      Tensor line = as_strided(t, {(t->numel + step - 1) / step}, {step}, t->offset);
+      fill_(line, value);
+      return t;
+    }
     for (int64_t r = 0; r < rows; r += step) {
       Tensor part = diagonal(slice(t, 0, r, std::min(r + step - 1, rows)), 0, 0, 1);
       fill_(part, value);
@@ -233,15 +238,6 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   Tensor zero = ops::raw_full({bins}, DType::Float64, x->storage->device, 0);
   Tensor counts = scatter_add(zero, 0, to(place, DType::Int64), to(inside, DType::Float64));
   return to(counts, t->dtype);
-}
-
-// A number beside a tensor, in a dtype that holds it.
-Tensor number_like(Scalar s, const Tensor& like) {
-  ops::check_defined(like, "isin");
-  const DType t = is_float(like->dtype) ? like->dtype
-                  : s.is_float()        ? default_dtype()
-                                        : DType::Int64;
-  return scalar_tensor(s, t, like->storage->device);
 }
 
 Tensor isin(const Tensor& elements, const Tensor& test, bool, bool invert) {
@@ -445,13 +441,15 @@ const Family kCompose("composed", [](Family& f) {
   f.op(&isin, {"isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool "
                "invert=False) -> Tensor",
                "Whether each element is one of test_elements.", kFunction, false});
-  f.op(+[](const Tensor& elements, Scalar test, bool unique,
-           bool invert) { return isin(elements, number_like(test, elements), unique, invert); },
-       {"isin(Tensor elements, Scalar test_elements|test_element, *, bool assume_unique=False, "
-        "bool invert=False) -> Tensor",
-        "The same for one number.", kFunction, false});
+  f.op(
+      +[](const Tensor& elements, Scalar test, bool unique, bool invert) {
+        return isin(elements, number_like(test, elements, "isin"), unique, invert);
+      },
+      {"isin(Tensor elements, Scalar test_elements|test_element, *, bool assume_unique=False, "
+       "bool invert=False) -> Tensor",
+       "The same for one number.", kFunction, false});
   f.op(+[](Scalar element, const Tensor& test, bool unique,
-           bool invert) { return isin(number_like(element, test), test, unique, invert); },
+           bool invert) { return isin(number_like(element, test, "isin"), test, unique, invert); },
        {"isin(Scalar elements|element, Tensor test_elements, *, bool assume_unique=False, bool "
         "invert=False) -> Tensor",
         "The same for one number.", kFunction, false});

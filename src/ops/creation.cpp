@@ -6,6 +6,7 @@
 
 #include "engine/group.h"
 #include "ops/general.h"
+#include "ops/record.h"
 #include "ops/registry.h"
 
 namespace pyflame {
@@ -25,10 +26,6 @@ Dims checked_size(const IntList& size, const char* op) {
   return shape;
 }
 
-DType dtype_of(Scalar s) {
-  return s.is_float() ? default_dtype() : s.is_bool() ? DType::Bool : DType::Int64;
-}
-
 // A number as arange and linspace take it: of the output's kind.
 Scalar as_kind(Scalar s, DType dtype) {
   return is_float(dtype) ? Scalar(s.to_double()) : Scalar(s.to_int());
@@ -42,7 +39,7 @@ Tensor empty(const IntList& size, optional<DType> dtype, optional<Device> device
 }
 
 Tensor full(const IntList& size, Scalar value, optional<DType> dtype, optional<Device> device) {
-  return ops::raw_full(checked_size(size, "full"), dtype.value_or(dtype_of(value)),
+  return ops::raw_full(checked_size(size, "full"), dtype.value_or(ops::dtype_of(value)),
                        device_or_current(device), value);
 }
 

@@ -6,7 +6,6 @@
 #include "ops/autocast.h"
 #include "ops/general.h"
 #include "ops/record.h"
-#include "ops/replaced.h"
 #include "ops/rows.h"
 #include "pyflame/ops.h"
 
@@ -59,6 +58,14 @@ PF_BINARY_FUNCTIONS(X)
 #undef X
 
 // ---- sums and signs -----------------------------------------------------------------------------
+
+// With 1 - mask, ~mask was meant.
+void ops::refuse_bools(const Operand& x, const Operand& y, const char* op) {
+  for (const Operand* o : {&x, &y})
+    PF_CHECK(o->tensor ? (*o->tensor)->dtype != DType::Bool : !o->scalar.is_bool(), DTypeError, op,
+             "got a bool; expected numbers; invert a mask with ~ or logical_not(), compare masks "
+             "with ^ or logical_xor(), or convert with to()");
+}
 
 namespace {
 
@@ -113,26 +120,27 @@ Tensor& add_(Tensor& x, Scalar y) {
 }
 
 Tensor sub(const Tensor& x, const Tensor& y, Scalar alpha) {
+  ops::refuse_bools(x, y, "sub");
   alpha = factor_of(x, y, alpha, "sub");
   if (is_one(alpha)) return call_row(op::sub, {x, y});
-  refuse_bool(x, "sub", "logical_xor");
-  refuse_bool(y, "sub", "logical_xor");
   return call_row(op::add_scaled, {x, y}, {negative(alpha)});
 }
 Tensor sub(const Tensor& x, Scalar y) {
+  ops::refuse_bools(x, y, "sub");
   return call_row(op::sub, {x, y});
 }
 Tensor& sub_(Tensor& x, const Tensor& y, Scalar alpha) {
+  ops::refuse_bools(x, y, "sub_");
   alpha = factor_of(x, y, alpha, "sub_");
   if (is_one(alpha)) return call_row_into(op::sub, x, {y});
-  refuse_bool(x, "sub_", "logical_xor_");
-  refuse_bool(y, "sub_", "logical_xor_");
   return call_row_into(op::add_scaled, x, {y}, {negative(alpha)});
 }
 Tensor& sub_(Tensor& x, Scalar y) {
+  ops::refuse_bools(x, y, "sub_");
   return call_row_into(op::sub, x, {y});
 }
 Tensor rsub(const Tensor& x, Scalar s) {
+  ops::refuse_bools(x, s, "rsub");
   return call_row(op::sub, {s, x});
 }
 Tensor rdiv(const Tensor& x, Scalar s) {
@@ -267,7 +275,6 @@ Tensor elu(const Tensor& x, Scalar alpha) {
   return call_row(op::elu, {x}, {alpha});
 }
 Tensor celu(const Tensor& x, Scalar alpha) {
-  PF_CHECK(alpha.to_double() != 0, ValueError, "celu", "got alpha=0; expected another number");
   return call_row(op::celu, {x}, {alpha});
 }
 namespace {

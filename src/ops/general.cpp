@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/placement.h"
+#include "ops/record.h"
 #include "ops/replaced.h"
 
 namespace pyflame::ops {
@@ -14,6 +15,14 @@ using engine::Kernel;
 
 void check_defined(const Tensor& t, const char* op) {
   PF_CHECK(t.defined(), ValueError, op, "got None; expected a tensor; pass one");
+}
+
+Tensor number_like(Scalar s, const Tensor& like, const char* op) {
+  check_defined(like, op);
+  const DType t = is_float(like->dtype) ? like->dtype
+                  : s.is_float()        ? default_dtype()
+                                        : DType::Int64;
+  return scalar_tensor(s, t, like->storage->device);
 }
 
 void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
@@ -97,8 +106,8 @@ Tensor replaced(Tensor t, const char* op, const std::function<Tensor(const Tenso
            " for a tensor of shape ", t->shape,
            "; expected equal shapes; use the form that makes a new tensor");
   PF_CHECK(
-      is_float(t->dtype) || !is_float(r->dtype), DTypeError, op, "got a ", t->dtype,
-      " tensor for a result of ", r->dtype,
+      kind_fits(r->dtype, t->dtype), DTypeError, op, "got a ", t->dtype, " tensor for a result of ",
+      r->dtype,
       "; it cannot be stored without loss; convert the tensor first or use the form that makes "
       "a new tensor");
   return copy_(t, r);

@@ -37,6 +37,8 @@ Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view);
 Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape);
 
 void check_defined(const Tensor& t, const char* op);
+// A number beside a tensor, in a dtype that holds it.
+Tensor number_like(Scalar s, const Tensor& like, const char* op);
 void check_same_device(const Tensor& a, const Tensor& b, const char* op);
 // `t` where an operation on it and the others runs: before what begins with a copy that others are
 // then written into. Differentiable.
@@ -70,9 +72,16 @@ void write_inplace(Tensor& self, const char* op, std::initializer_list<Tensor> i
                    std::vector<autograd::Saved> saved, autograd::BackwardFn backward,
                    const std::function<void()>& write);
 
-// 16-bit floats are summed in float32.
-inline DType sum_type(DType t) {
-  return info(t).kind == Kind::Float && info(t).bits < 32 ? DType::Float32 : t;
+// What products are multiplied by: a whole number for integers, whose fractions would be dropped.
+Scalar factor_for(DType operand, Scalar factor, const char* op, const char* what);
+
+// A size times a number of repeats; ShapeError when it is no size. checked_numel() cannot see that
+// where another size is 0.
+inline int64_t checked_size(int64_t size, int64_t repeats, const char* op) {
+  int64_t r;
+  PF_CHECK(!__builtin_mul_overflow(size, repeats, &r), ShapeError, op, "got a dimension of ", size,
+           " times ", repeats, "; expected less than 2^63 together; use smaller sizes");
+  return r;
 }
 
 inline Dims without(const Dims& d, int at) {

@@ -502,12 +502,8 @@ static Tensor searchsorted(const Tensor& given, const Tensor& values, bool out_i
 
 static Tensor searchsorted_number(const Tensor& sorted, Scalar value, bool out_int32, bool right,
                                   const std::optional<std::string>& side, const Tensor& sorter) {
-  ops::check_defined(sorted, "searchsorted");
-  const DType dtype = is_float(sorted->dtype) ? sorted->dtype
-                      : value.is_float()      ? default_dtype()
-                                              : DType::Int64;
-  return searchsorted(sorted, scalar_tensor(value, dtype, sorted->storage->device), out_int32,
-                      right, side, sorter);
+  return searchsorted(sorted, ops::number_like(value, sorted, "searchsorted"), out_int32, right,
+                      side, sorter);
 }
 
 static Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32,

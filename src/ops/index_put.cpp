@@ -41,7 +41,7 @@ Tensor spread(const Tensor& t, const Dims& shape) {
 }  // namespace
 
 Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape, int64_t skip) {
-  const DType sum = sum_type(g->dtype);
+  const DType sum = wide_type(g->dtype);
   Tensor out = raw_full(shape, sum, g->storage->device, 0);
   Tensor values;
   {
@@ -87,7 +87,7 @@ void run_scatter(const Tensor& out, int dim, const Tensor& index, const Tensor& 
 }
 
 Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape) {
-  const DType sum = sum_type(g->dtype);
+  const DType sum = wide_type(g->dtype);
   Tensor out = raw_full(shape, sum, g->storage->device, 0);
   {
     NoGrad off;
@@ -160,7 +160,7 @@ void scatter_into(const Tensor& out, const Scatter& s, ScatterMode mode, const c
     Scatter one{reshape(s.index, {1}), reshape(s.src.detach(), {1}), 0};
     return scatter_into(flat, one, mode, op);
   }
-  const DType sum = ops::sum_type(out->dtype);
+  const DType sum = ops::wide_type(out->dtype);
   if (sum == out->dtype || mode == ops::kAssign || mode == ops::kMax || mode == ops::kMin) {
     ops::run_scatter(out, s.dim, s.index, s.src, mode, op);
     return;
@@ -440,36 +440,43 @@ Tensor index_copy_(Tensor self, int64_t dim, const Tensor& index, const Tensor& 
 }
 
 // One element seen as the source of all slices that the index names.
-Tensor fill_source(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
-  ops::check_defined(self, "index_fill");
-  ops::check_defined(index, "index_fill");
-  PF_CHECK(value->numel == 1, ShapeError, "index_fill", "got a value of shape ", value->shape,
+Tensor fill_source(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value,
+                   const char* op) {
+  ops::check_defined(self, op);
+  ops::check_defined(index, op);
+  PF_CHECK(value->numel == 1, ShapeError, op, "got a value of shape ", value->shape,
            "; expected one element; pass a number");
   Dims shape = self->shape;
-  if (!shape.empty()) shape[wrap_dim(dim, shape.size(), "index_fill")] = index->numel;
+  if (!shape.empty()) shape[wrap_dim(dim, shape.size(), op)] = index->numel;
   return expand(reshape(to(value, self->dtype), {}), shape.vec());
 }
 // The same as a choice, in which an index that is named twice counts once in the value's gradient.
-Tensor fill_chosen(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
+Tensor fill_chosen(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value,
+                   const char* op) {
   const Device device = self->storage->device;
-  const int d = self->shape.empty() ? 0 : wrap_dim(dim, self->shape.size(), "index_fill");
+  const int d = self->shape.empty() ? 0 : wrap_dim(dim, self->shape.size(), op);
   Dims shape = Dims::filled(self->shape.size(), 1);
   if (!shape.empty()) shape[d] = self->shape[d];
   const Tensor named = ops::raw_full(shape, DType::Bool, device, Scalar(false));
   const Tensor yes = ops::raw_full({}, DType::Bool, device, Scalar(true));
-  return where(index_copy(named, d, index, fill_source(named, d, index, yes)),
-               reshape(to(value, self->dtype), {}), self);
+  const Tensor source = fill_source(named, d, index, yes, op);
+  return where(
+      scatter_with(named, d, index_for(named, d, index, source, op), source, ops::kAssign, op),
+      reshape(to(value, self->dtype), {}), self);
 }
 Tensor index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index,
                          const Tensor& value) {
-  const Tensor source = fill_source(self, dim, index, value);
-  return autograd::wanted({value}) ? fill_chosen(self, dim, index, value)
-                                   : index_copy(self, dim, index, source);
+  const char* op = "index_fill";
+  const Tensor source = fill_source(self, dim, index, value, op);
+  if (autograd::wanted({value})) return fill_chosen(self, dim, index, value, op);
+  return scatter_with(self, dim, index_for(self, dim, index, source, op), source, ops::kAssign, op);
 }
 Tensor index_fill_tensor_(Tensor self, int64_t dim, const Tensor& index, const Tensor& value) {
-  const Tensor source = fill_source(self, dim, index, value);
-  return autograd::wanted({value}) ? copy_(self, fill_chosen(self, dim, index, value))
-                                   : index_copy_(self, dim, index, source);
+  const char* op = "index_fill_";
+  const Tensor source = fill_source(self, dim, index, value, op);
+  if (autograd::wanted({value})) return copy_(self, fill_chosen(self, dim, index, value, op));
+  return scatter_with_(self, dim, index_for(self, dim, index, source, op), source, ops::kAssign,
+                       op);
 }
 Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, Scalar value) {
   ops::check_defined(self, "index_fill");
@@ -512,7 +519,7 @@ autograd::BackwardFn put_backward(size_t n, bool accumulate, const Dims& values,
 void put(const Tensor& self, const TensorList& list, const Tensor& values, bool accumulate,
          const char* op) {
   NoGrad off;
-  const DType sum = accumulate ? ops::sum_type(self->dtype) : self->dtype;
+  const DType sum = accumulate ? ops::wide_type(self->dtype) : self->dtype;
   Tensor target = sum == self->dtype ? self : to(self.detach(), sum);
   ops::Plan p = ops::plan_index(target, list, op);
   Tensor v = to(values.detach(), sum);

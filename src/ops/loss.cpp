@@ -248,7 +248,7 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& re
   PF_AUTOCAST("mse_loss", Raise, mse_loss, input, target, reduction, weight);
   const Reduction r = ops::reduction_from(reduction, "mse_loss");
   check_pair(input, target, "mse_loss");
-  return weighted(square(sub(input, target)), weight, r);
+  return weighted(square(ops::difference(input, target)), weight, r);
 }
 Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
   return mse_loss(input, target, reduction, {});
@@ -258,7 +258,7 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& red
   PF_AUTOCAST("l1_loss", Raise, l1_loss, input, target, reduction, weight);
   const Reduction r = ops::reduction_from(reduction, "l1_loss");
   check_pair(input, target, "l1_loss");
-  return weighted(abs(sub(input, target)), weight, r);
+  return weighted(abs(ops::difference(input, target)), weight, r);
 }
 Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction) {
   return l1_loss(input, target, reduction, {});
@@ -271,7 +271,7 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::stri
   if (beta == 0) return l1_loss(input, target, reduction);
   const Reduction r = ops::reduction_from(reduction, "smooth_l1_loss");
   check_pair(input, target, "smooth_l1_loss");
-  const Tensor d = sub(input, target), a = abs(d);
+  const Tensor d = ops::difference(input, target), a = abs(d);
   return reduced(
       where(lt(a, Scalar(beta)), mul(square(d), Scalar(0.5 / beta)), sub(a, Scalar(0.5 * beta))),
       r);
@@ -284,7 +284,7 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& 
            "; expected a positive number; pass delta=1.0");
   const Reduction r = ops::reduction_from(reduction, "huber_loss");
   check_pair(input, target, "huber_loss");
-  const Tensor d = sub(input, target), a = abs(d);
+  const Tensor d = ops::difference(input, target), a = abs(d);
   const Tensor loss = where(le(a, Scalar(delta)), mul(square(d), Scalar(0.5)),
                             mul(sub(a, Scalar(0.5 * delta)), Scalar(delta)));
   return reduced(weight.defined() ? mul(loss, weight) : loss, r);
@@ -386,7 +386,7 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& redu
   check_pair(input, target, op);
   Tensor loss;
   if (log_target) {
-    loss = mul(exp(target), sub(target, input));
+    loss = mul(exp(target), ops::difference(target, input));
   } else {  // 0 log 0 is 0
     const Tensor safe = where(eq(target, Scalar(0)), Scalar(1.0), target);
     loss = sub(mul(target, log(safe)), mul(target, input));

@@ -62,7 +62,7 @@ Tensor gaussian_nll_loss(const Tensor& given, const Tensor& target, const Tensor
   }
   // At least eps, with the gradient of the variance itself.
   v = add(v, sub(clamp(v.detach(), Scalar(eps), {}), v.detach()));
-  Tensor loss = mul(add(log(v), div(square(sub(input, target)), v)), Scalar(0.5));
+  Tensor loss = mul(add(log(v), div(square(ops::difference(input, target)), v)), Scalar(0.5));
   if (full) loss = add(loss, Scalar(0.5 * std::log(2 * M_PI)));
   return reduced(loss, r);
 }
@@ -108,7 +108,8 @@ Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Ten
   const ops::Reduction r = ops::reduction_from(reduction, op);
   ops::check_pair(input1, input2, op);
   ops::check_pair(input1, target, op);
-  return reduced(at_least_0(add(mul(neg(target), sub(input1, input2)), Scalar(margin))), r);
+  return reduced(at_least_0(add(mul(neg(target), ops::difference(input1, input2)), Scalar(margin))),
+                 r);
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
@@ -143,8 +144,8 @@ Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target, co
   ops::check_pair(input, target, op);
   PF_CHECK(!input->shape.empty(), ShapeError, op,
            "got a 0-d input; expected [C] or [N, C]; add a dimension of classes");
-  Tensor loss = neg(
-      add(mul(target, logsigmoid(input)), mul(rsub(target, Scalar(1.0)), logsigmoid(neg(input)))));
+  Tensor loss = neg(add(mul(target, logsigmoid(input)),
+                        mul(ops::difference(Scalar(1.0), target), logsigmoid(neg(input)))));
   if (weight.defined()) loss = mul(loss, weight);
   return reduced(mean(loss, IntList{-1}), r);
 }

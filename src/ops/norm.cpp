@@ -38,14 +38,10 @@ int64_t row_length(const Tensor& x, const IntList& shape, const Tensor& weight, 
   return numel(want);
 }
 
-DType statistics_type(DType t) {
-  return t == DType::Float64 ? t : DType::Float32;
-}
-
 // The gradient written in operations: for second derivatives.
 Grads composed(const Tensor& grad, const Tensor& input, const Tensor& weight, bool with_bias,
                int64_t n, double eps, bool rms) {
-  const DType wide = statistics_type(input->dtype);
+  const DType wide = ops::wide_type(input->dtype);
   const Tensor x = to(reshape(input, {-1, n}), wide), g = to(reshape(grad, {-1, n}), wide);
   const IntList last{1}, first{0};
   const Tensor centred = rms ? x : ops::centred(x, last);
@@ -78,7 +74,7 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
   const Device device = x->storage->device;
   Tensor y = make_tensor(x->shape, x->dtype, device);
   const Dims rows{n > 0 ? x->numel / n : 0};
-  const DType stats = statistics_type(x->dtype);
+  const DType stats = ops::wide_type(x->dtype);
   // The mean is two numbers, as it was summed and what that sum was off by: see cpu/norm.cpp.
   Tensor means = make_tensor(Dims{rows[0], 2}, stats, device);
   Tensor rstds = make_tensor(rows, stats, device);
@@ -90,8 +86,11 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
          bias_shape = b.defined() ? b->shape : Dims()](const Context& c) -> Grads {
           if (!c.grad().defined()) return Grads(3);
           const Tensor x = c.saved(0), w = c.saved(1), g = ops::dense(c.grad());
-          if (n == 0 || autograd::wanted({g, x, w})) {
-            Grads r = composed(g, x, w, true, std::max<int64_t>(n, 1), eps, false);
+          if (n == 0)  // gradients without elements
+            return {zeros_like(x), c.needs(1) ? zeros_like(w) : Tensor(),
+                    c.needs(2) ? zeros(bias_shape.vec(), bias_type, x->storage->device) : Tensor()};
+          if (autograd::wanted({g, x, w})) {
+            Grads r = composed(g, x, w, true, n, eps, false);
             r[2] = c.needs(2) ? to(reshape(r[2], bias_shape.vec()), bias_type) : Tensor();
             return r;
           }
@@ -117,15 +116,15 @@ Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tens
   const double e = eps.value_or(std::ldexp(1.0, 1 - float_format(x->dtype).digits));
   const Device device = x->storage->device;
   Tensor y = make_tensor(x->shape, x->dtype, device);
-  Tensor rstds = make_tensor(Dims{n > 0 ? x->numel / n : 0}, statistics_type(x->dtype), device);
+  Tensor rstds = make_tensor(Dims{n > 0 ? x->numel / n : 0}, ops::wide_type(x->dtype), device);
   if (x->numel > 0) engine::call(k, {y, rstds}, {x, w}, {Scalar(n), Scalar(e)});
   if (autograd::wanted({x, w}))
     autograd::attach("rms_norm", {y}, {x, w}, {Saved(x), Saved(w), Saved(rstds)},
                      [n, e](const Context& c) -> Grads {
                        if (!c.grad().defined()) return Grads(2);
                        const Tensor x = c.saved(0), w = c.saved(1), g = ops::dense(c.grad());
-                       if (n == 0 || autograd::wanted({g, x, w}))
-                         return composed(g, x, w, false, std::max<int64_t>(n, 1), e, true);
+                       if (n == 0) return {zeros_like(x), c.needs(1) ? zeros_like(w) : Tensor()};
+                       if (autograd::wanted({g, x, w})) return composed(g, x, w, false, n, e, true);
                        const Device device = x->storage->device;
                        Tensor dx = make_tensor(x->shape, x->dtype, device), dw;
                        if (c.needs(1)) dw = make_tensor(w->shape, w->dtype, device);

@@ -9,6 +9,7 @@
 #include "core/lock.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
+#include "pyflame/ops.h"
 
 namespace pyflame::ops {
 namespace {
@@ -174,13 +175,17 @@ OpId define_pointwise(const std::string& name, const std::string& expression,
 Tensor unary_fast(OpId id, const Tensor& x) {
   return call_row(id, {x});
 }
+// A difference that is spelled out has rules of its own (bools).
 Tensor binary_fast(OpId id, const Tensor& x, const Tensor& y) {
+  if (id == op::sub) return sub(x, y);
   return call_row(id, {x, y});
 }
 Tensor binary_fast(OpId id, const Tensor& x, Scalar y) {
+  if (id == op::sub) return sub(x, y);
   return call_row(id, {x, y});
 }
 Tensor binary_fast(OpId id, Scalar x, const Tensor& y) {
+  if (id == op::sub) return rsub(y, x);
   return call_row(id, {x, y});
 }
 

@@ -176,68 +176,58 @@ void put_own(OpId id, std::initializer_list<Own> rows) {
 
 constexpr unsigned kBoth = kFunction | kMethod;
 
-// A number as the tensor that it stands for, of the dtype of its kind.
-Tensor number(const Value& v, Device device) {
-  const Scalar s = scalar_of(v);
-  return scalar_tensor(s,
-                       s.is_float()  ? default_dtype()
-                       : s.is_bool() ? DType::Bool
-                                     : DType::Int64,
-                       device);
-}
-
 // For functions of two numbers: the first becomes a tensor.
 Call first_as_tensor(Call call) {
   return [call = std::move(call)](std::vector<Value>& v) -> Value {
-    v[0] = number(v[0], get_device());
+    const Scalar s = scalar_of(v[0]);
+    v[0] = scalar_tensor(s, dtype_of(s), get_device());
     return call(v);
   };
+}
+
+// alpha times a number beside a tensor, or times the tensor beside a number.
+Scalar times(Scalar alpha, const Tensor& beside, Scalar y, const char* op) {
+  if (alpha.to_double() == 1) return y;
+  if (!y.is_float()) alpha = factor_for(beside->dtype, alpha, op, "alpha");
+  if (alpha.is_float() || y.is_float()) return y.to_double() * alpha.to_double();
+  return static_cast<int64_t>(static_cast<uint64_t>(y.i) * static_cast<uint64_t>(alpha.i));
+}
+Tensor times(Scalar alpha, Scalar beside, const Tensor& y, const char* op) {
+  if (alpha.to_double() == 1) return y;
+  if (!beside.is_float()) alpha = factor_for(y->dtype, alpha, op, "alpha");
+  return pyflame::mul(y, alpha);
 }
 
 void register_sums() {
   const Call plus = [](std::vector<Value>& v) -> Value {
     const Scalar alpha = scalar_of(v[2]);
     if (auto* y = std::get_if<Tensor>(&v[1]); y && !std::holds_alternative<Tensor>(v[0]))
-      return pyflame::add(alpha.to_double() == 1 ? *y : pyflame::mul(*y, alpha), scalar_of(v[0]));
+      return pyflame::add(times(alpha, scalar_of(v[0]), *y, "add"), scalar_of(v[0]));
     return tensor_or_scalar(
         v, [&](const Tensor& x, const Tensor& y) { return pyflame::add(x, y, alpha); },
-        [&](const Tensor& x, Scalar y) {
-          if (alpha.to_double() == 1) return pyflame::add(x, y);
-          if (alpha.is_float() || y.is_float())
-            return pyflame::add(x, Scalar(y.to_double() * alpha.to_double()));
-          return pyflame::add(x, Scalar(y.i * alpha.i));
-        });
+        [&](const Tensor& x, Scalar y) { return pyflame::add(x, times(alpha, x, y, "add")); });
   };
   const Call minus = [](std::vector<Value>& v) -> Value {
+    refuse_bools(operand_of(v[0]), operand_of(v[1]), "sub");
     const Scalar alpha = scalar_of(v[2]);
     if (auto* y = std::get_if<Tensor>(&v[1]); y && !std::holds_alternative<Tensor>(v[0]))
-      return rsub(alpha.to_double() == 1 ? *y : pyflame::mul(*y, alpha), scalar_of(v[0]));
+      return rsub(times(alpha, scalar_of(v[0]), *y, "sub"), scalar_of(v[0]));
     return tensor_or_scalar(
         v, [&](const Tensor& x, const Tensor& y) { return pyflame::sub(x, y, alpha); },
-        [&](const Tensor& x, Scalar y) {
-          if (alpha.to_double() == 1) return pyflame::sub(x, y);
-          if (alpha.is_float() || y.is_float())
-            return pyflame::sub(x, Scalar(y.to_double() * alpha.to_double()));
-          return pyflame::sub(x, Scalar(y.i * alpha.i));
-        });
+        [&](const Tensor& x, Scalar y) { return pyflame::sub(x, times(alpha, x, y, "sub")); });
   };
   const Call plus_into = [](std::vector<Value>& v) -> Value {
     Tensor x = std::get<Tensor>(v[0]);
     const Scalar alpha = scalar_of(v[2]);
     if (auto* y = std::get_if<Tensor>(&v[1])) return add_(x, *y, alpha);
-    const Scalar y = scalar_of(v[1]);
-    if (alpha.to_double() == 1) return add_(x, y);
-    return add_(x, alpha.is_float() || y.is_float() ? Scalar(y.to_double() * alpha.to_double())
-                                                    : Scalar(y.i * alpha.i));
+    return add_(x, times(alpha, x, scalar_of(v[1]), "add_"));
   };
   const Call minus_into = [](std::vector<Value>& v) -> Value {
+    refuse_bools(operand_of(v[0]), operand_of(v[1]), "sub_");
     Tensor x = std::get<Tensor>(v[0]);
     const Scalar alpha = scalar_of(v[2]);
     if (auto* y = std::get_if<Tensor>(&v[1])) return sub_(x, *y, alpha);
-    const Scalar y = scalar_of(v[1]);
-    if (alpha.to_double() == 1) return sub_(x, y);
-    return sub_(x, alpha.is_float() || y.is_float() ? Scalar(y.to_double() * alpha.to_double())
-                                                    : Scalar(y.i * alpha.i));
+    return sub_(x, times(alpha, x, scalar_of(v[1]), "sub_"));
   };
   put_own(op::add,
           {{"add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, plus},
@@ -256,10 +246,11 @@ void register_sums() {
            {"sub_(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, minus_into},
            {"sub_(Tensor input, Scalar other, Scalar alpha=1) -> Tensor", kBoth, minus_into}});
   const Call reversed = [](std::vector<Value>& v) -> Value {
+    refuse_bools(operand_of(v[0]), operand_of(v[1]), "rsub");
     const Tensor& x = std::get<Tensor>(v[0]);
     const Scalar alpha = scalar_of(v[2]);
     if (auto* y = std::get_if<Tensor>(&v[1])) return pyflame::sub(*y, x, alpha);
-    return rsub(alpha.to_double() == 1 ? x : pyflame::mul(x, alpha), scalar_of(v[1]));
+    return rsub(times(alpha, scalar_of(v[1]), x, "rsub"), scalar_of(v[1]));
   };
   put_own(op::sub,
           {{"rsub(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor", kBoth, reversed},

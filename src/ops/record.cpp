@@ -24,8 +24,28 @@ DType compute_of(DType t) {
   return t == DType::Bool ? DType::Int32 : compute_type(t);
 }
 
+// The function behind which a row without a name of its own stands.
+OpId public_row(OpId id) {
+  switch (id) {
+    case op::add_scaled:
+      return op::add;
+    case op::pow_scalar:
+      return op::pow;
+    case op::clamp_tensor:
+      return op::clamp;
+    case op::clamp_min_tensor:
+      return op::clamp_min;
+    case op::clamp_max_tensor:
+      return op::clamp_max;
+    case op::gelu_tanh:
+      return op::gelu;
+    default:
+      return id;
+  }
+}
+
 const char* name_of(OpId id) {
-  return id < kNumRows ? kRowTable[id].name : row_state(id).name.c_str();
+  return id < kNumRows ? kRowTable[public_row(id)].name : row_state(id).name.c_str();
 }
 
 const char* inplace_name(OpId id) {
@@ -34,7 +54,7 @@ const char* inplace_name(OpId id) {
 #include "ops/pointwise.def"
 #undef PF_POINTWISE
   };
-  return id < kNumRows ? kNames[id] : name_of(id);
+  return id < kNumRows ? kNames[public_row(id)] : name_of(id);
 }
 
 Rule rule_of(OpId id) {
@@ -69,10 +89,6 @@ Types types_of(OpId id, Rule rule, DType common) {
       return {DType::Bool, DType::Bool, DType::Bool};
   }
   return {common, common, common};
-}
-
-DType dtype_of(Scalar s) {
-  return s.is_float() ? default_dtype() : s.is_bool() ? DType::Bool : DType::Int64;
 }
 
 // 0 bool, 1 integers, 2 floats, 3 complex.
@@ -354,10 +370,11 @@ void prepare(Rule rule, std::span<const Operand> operands, unsigned masks, const
 // are calculated with wrap, as in PyTorch. Attributes of floats may be anything.
 void check_numbers(OpId id, Rule rule, DType common, std::span<const Operand> operands,
                    std::span<const Scalar> attrs) {
-  if (rule == Rule::Select || id == op::pow)
+  const bool puts = id == op::maximum || id == op::minimum || id == op::fmax || id == op::fmin ||
+                    id == op::heaviside || id == op::pow;
+  if (rule == Rule::Select || (puts && !is_float(common)))
     for (const Operand& o : operands)
-      if (!o.tensor && (rule == Rule::Select || !is_float(common)))
-        check_range(o.scalar, common, name_of(id));
+      if (!o.tensor) check_range(o.scalar, common, name_of(id));
   if (rule == Rule::Arith && is_integral(common))
     for (const Scalar& a : attrs) check_range(a, common, name_of(id));
   if ((id == op::clamp || id == op::clamp_max) && info(common).kind == Kind::UInt)
@@ -368,6 +385,34 @@ void check_numbers(OpId id, Rule rule, DType common, std::span<const Operand> op
   if ((id == op::floor_divide || id == op::remainder || id == op::fmod) && is_integral(common))
     for (const Operand& o : operands)
       if (!o.tensor) check_range(o.scalar, compute_of(common), name_of(id), "the divisor");
+}
+
+// An integer that lies beyond what integers are compared in is greater (1) or less (-1) than every
+// element; 0 otherwise.
+int beyond(const Operand& o, DType compute) {
+  const Scalar s = o.scalar;
+  if (o.tensor || s.is_float()) return 0;
+  if (s.is_unsigned()) return 1;
+  if (compute != DType::Int32) return 0;
+  return s.i > INT32_MAX ? 1 : s.i < INT32_MIN ? -1 : 0;
+}
+
+// The result of a comparison that is the same for every element.
+std::optional<bool> foregone(OpId id, const Types& types, std::span<const Operand> operands) {
+  if (rule_of(id) != Rule::Compare || is_float(types.common)) return {};
+  const int order = beyond(operands[0], types.compute) - beyond(operands[1], types.compute);
+  if (order == 0) return {};
+  switch (id) {
+    case op::eq:
+      return false;
+    case op::ne:
+      return true;
+    case op::lt:
+    case op::le:
+      return order < 0;
+    default:
+      return order > 0;
+  }
 }
 
 void check_mask(OpId id, const Operand& o) {
@@ -381,6 +426,10 @@ void check_mask(OpId id, const Operand& o) {
 
 bool kind_fits(DType from, DType to) {
   return category(from) <= category(to);
+}
+
+DType dtype_of(Scalar s) {
+  return s.is_float() ? default_dtype() : s.is_bool() ? DType::Bool : DType::Int64;
 }
 
 DType result_type(std::span<const Operand> operands) {
@@ -434,15 +483,6 @@ inline const TensorImpl* uniform(std::span<const Operand> operands, bool* may) {
   return first;
 }
 
-// Bools have no difference: with 1 - mask, ~mask was meant.
-void check_subtraction(OpId id, std::span<const Operand> operands) {
-  if (id != op::sub) return;
-  for (const Operand& o : operands)
-    PF_CHECK(o.tensor ? (*o.tensor)->dtype != DType::Bool : !o.scalar.is_bool(), DTypeError, "sub",
-             "got a bool; expected numbers; invert a mask with ~ or logical_not(), compare masks "
-             "with ^ or logical_xor(), or convert with to()");
-}
-
 // Under autocast: 16-bit operands in float32.
 Tensor call_raised(OpId id, std::span<const Operand> operands, std::span<const Scalar> attrs) {
   amp::Casting cast(amp::Class::Raise);
@@ -466,6 +506,9 @@ void check_attributes(OpId id, std::span<const Scalar> attrs) {
     case op::hardtanh:
       PF_CHECK(a(0) <= a(1), ValueError, "hardtanh", "got min_val ", a(0), " and max_val ", a(1),
                "; expected min_val to be at most max_val; exchange them");
+      return;
+    case op::celu:
+      PF_CHECK(a(0) != 0, ValueError, "celu", "got alpha=0; expected another number; pass alpha=1");
       return;
     case op::softshrink:
       PF_CHECK(a(0) >= 0, ValueError, "softshrink", "got lambd ", a(0),
@@ -520,7 +563,6 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
       return record(id, t->shape, out, compute, t->storage->device, operands, attrs);
     }
   }
-  check_subtraction(id, operands);
   const Rule rule = rule_of(id);
   const unsigned masks = masks_of(id, rule);
   if (masks) [[unlikely]]
@@ -538,6 +580,11 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
   for (size_t i = 0; i < p.n; ++i)
     if (p.operands[i].tensor)
       shape = broadcast_shapes(shape, (*p.operands[i].tensor)->shape, name_of(id));
+  if (const auto same = foregone(id, types, operands)) {
+    const Operand value[] = {Scalar(*same)};
+    return engine::pointwise(op::cast, shape, DType::Bool, compute_type(DType::Bool), p.device,
+                             value);
+  }
   return record(id, shape, types.out, types.compute, p.device, {p.operands, p.n}, attrs);
 }
 
@@ -556,7 +603,6 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
       return dst;
     }
   }
-  check_subtraction(id, operands);
   const Rule rule = rule_of(id);
   const unsigned masks = masks_of(id, rule);
   Scalar whole[4];
@@ -571,7 +617,7 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
                name, "got a tensor of shape ", dst->shape, " and an operand of shape ",
                (*o.tensor)->shape, "; the result must have the shape of the tensor; use ",
                name_of(id), "() instead");
-  if (types.out != dst->dtype || masks) {
+  if (types.out != dst->dtype || masks || foregone(id, types, operands)) {
     PF_CHECK(kind_fits(types.out, dst->dtype), DTypeError, name, "got a ", dst->dtype,
              " tensor for a result of ", types.out,
              "; it cannot be stored without loss; convert the tensor first or use ", name_of(id),
@@ -602,6 +648,10 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
   if (node && node->row->saves_result) node->result = autograd::Saved(dst, true);
   if (ref || dst->meta) autograd::rebase(dst, std::move(ref));
   return dst;
+}
+
+Tensor difference(const Operand& x, const Operand& y) {
+  return call_row(op::sub, {x, y});
 }
 
 }  // namespace pyflame::ops
@@ -651,6 +701,8 @@ Tensor& fill_(Tensor& dst, Scalar value) {
   autograd::check_inplace(dst, "fill_");
   check_range(value, dst->dtype, "fill_", "the value");
   if (dst->dtype == DType::Bool) value = Scalar(value.to_double() != 0);
+  if (dst->dtype == DType::UInt64 && value.is_float())  // kernels would read it as an int64
+    value = Scalar::of_unsigned(static_cast<uint64_t>(value.f));
   const Operand operands[] = {value};
   engine::pointwise_into(op::cast, dst, compute_type(dst->dtype), operands);
   if (dst->meta) autograd::rebase(dst, {});

@@ -14,6 +14,8 @@ namespace pyflame::ops {
 
 using engine::Operand;
 
+// The dtype of a number by itself.
+DType dtype_of(Scalar s);
 // PyTorch's result type of tensors and numbers: dimensioned tensors before 0-d ones before
 // numbers, a later category counting only when its kind (bool < int < float) is higher.
 DType result_type(std::span<const Operand> operands);
@@ -26,6 +28,9 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
 // The same written into `dst`, which is the first operand.
 Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
                       std::span<const Scalar> attrs = {});
+
+// DTypeError for a bool beside a minus sign.
+void refuse_bools(const Operand& x, const Operand& y, const char* op);
 
 inline Tensor call_row(OpId id, std::initializer_list<Operand> operands,
                        std::initializer_list<Scalar> attrs = {}) {

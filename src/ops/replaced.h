@@ -1,4 +1,4 @@
-// In-place forms of functions, and what integers are multiplied by.
+// In-place forms of functions.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,5 @@ namespace pyflame::ops {
 enum class Old { kIsRead, kIsNotRead };
 Tensor replaced(Tensor t, const char* op, const std::function<Tensor(const Tensor&)>& f,
                 Old old = Old::kIsRead);
-
-// What products are multiplied by: a whole number for integers, whose fractions would be dropped.
-Scalar factor_for(DType operand, Scalar factor, const char* op, const char* what);
 
 }  // namespace pyflame::ops

@@ -4,12 +4,16 @@
 #include <string>
 #include <string_view>
 
+#include "core/kernel_numbers.h"
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "pyflame/ops.h"
 
 namespace pyflame::ops {
+
+using pyflame::Nth;
+using pyflame::Reduction;
 
 void check_same_device(const Tensor& a, const Tensor& b, const char* op);  // general.cpp
 inline void check_defined(const Tensor& t, const char* op, const char* what) {
@@ -40,12 +44,21 @@ inline Tensor dense(const Tensor& t) {
 
 // Sixteen-bit numbers are too coarse to calculate with: what takes several steps takes them in
 // float32, and rounds once at the end.
+inline bool is_narrow(DType t) {
+  return info(t).kind == Kind::Float && info(t).bits < 32;
+}
 inline bool is_narrow(const Tensor& t) {
-  return is_float(t->dtype) && itemsize(t->dtype) < 4;
+  return is_narrow(t->dtype);
+}
+inline DType wide_type(DType t) {
+  return is_narrow(t) ? DType::Float32 : t;
 }
 inline Tensor widened(const Tensor& t) {
-  return is_narrow(t) ? to(t, DType::Float32) : t;
+  return to(t, wide_type(t->dtype));
 }
+// x - y inside of a formula, where bools are 0 and 1; sub() refuses them, for a difference of masks
+// that is spelled out is a mistake.
+Tensor difference(const engine::Operand& x, const engine::Operand& y);  // record.cpp
 // x - mean(x) over some dimensions, exact however far from 0 the elements are: what the mean was
 // off by is the mean of the differences from it.
 Tensor centred(const Tensor& x, const IntList& dims);  // reduce.cpp
@@ -55,15 +68,10 @@ Tensor shared_evenly(const char* op, const Tensor& y, const Tensor& x);  // redu
 // `y` is made of steps of x: differentiable, with zeros.
 Tensor without_slope(const char* op, const Tensor& y, const Tensor& x);
 
-// Which element of a row is looked for, in the order of sort; the numbers are attributes of
-// kernels.
-enum class Nth : int64_t { Smallest = 0, Median = 1, NanMedian = 2 };
 // The position along `dim` of the element with `number` smaller ones before it, or of a median
 // (the lower one; Median: the first NaN if there is one). Size 1 along `dim`.  sort.cpp
 Tensor nth_index(const Tensor&, int dim, Nth, int64_t number = 0);
 
-// How a loss is reduced; the numbers are attributes of kernels.
-enum class Reduction : int64_t { None = 0, Mean = 1, Sum = 2 };
 Reduction reduction_from(std::string_view name, const char* op);
 Tensor reduced(const Tensor& loss, Reduction);
 // Checks an input and a target that broadcast.

@@ -23,7 +23,7 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
                    const std::string& how, bool skip_nan, const char* op) {
   ops::check_floating(x, op);
   ops::check_floating(q, op, "q");
-  const DType wide = ops::is_narrow(x) ? DType::Float32 : x->dtype;
+  const DType wide = ops::wide_type(x->dtype);
   PF_CHECK(q->dtype == x->dtype || q->dtype == wide, DTypeError, op, "got q of ", q->dtype, " for ",
            x->dtype, "; expected the same dtype; convert q with .to(dtype)");
   PF_CHECK(q->shape.size() <= 1, ShapeError, op, "got q of shape ", q->shape,
@@ -104,7 +104,7 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
 
 Tensor number(double q, const Tensor& x) {
   ops::check_floating(x, "quantile");
-  return full({}, Scalar(q), ops::is_narrow(x) ? DType::Float32 : x->dtype, x->storage->device);
+  return full({}, Scalar(q), ops::wide_type(x->dtype), x->storage->device);
 }
 
 }  // namespace
@@ -279,7 +279,7 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim) {
   }
   const auto [later, earlier] = neighbours(y, d);
   const auto [right, left] = neighbours(at, d - y->shape.size());
-  const Tensor areas = mul(sub(ops::widened(right), ops::widened(left)),
+  const Tensor areas = mul(ops::difference(ops::widened(right), ops::widened(left)),
                            add(ops::widened(later), ops::widened(earlier)));
   const Tensor r = div(sum(areas, IntList{d}), Scalar(2.0));
   const DType out = promote(x->dtype, y->dtype);

@@ -136,3 +136,17 @@ def test_cross_takes_the_first_dimension_of_three():
 def test_kron_promotes():
     r = pf.kron(pf.tensor([1, 2]), pf.tensor([0.5]))
     assert r.dtype == pf.float32 and r.tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4), (8, 1), (9, 2), (0, 3), (3, 0), (12, 3)])
+def test_a_wrapped_diagonal(shape):
+    want = np.zeros(shape)
+    np.fill_diagonal(want, 5, wrap=True) if 0 not in shape else None
+    same(pf.zeros(*shape).fill_diagonal_(5, wrap=True), want)
+    same(pf.zeros(*shape[::-1]).t().fill_diagonal_(5, wrap=True), want)
+    wide = pf.zeros(2, *shape)
+    wide[1].fill_diagonal_(5, wrap=True)
+    same(wide, np.stack([np.zeros(shape), want]))
+    x = pf.ones(*shape, requires_grad=True)
+    (x * 2).fill_diagonal_(5, wrap=True).sum().backward()
+    same(x.grad, np.where(want == 5, 0, 2))

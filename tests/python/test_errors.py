@@ -42,6 +42,22 @@ CASES = [
     (lambda: pf.ones(2).to("cuda:99"), pf.DeviceError, "cuda|gpu|GPU"),
     (lambda: pf.ones(2, 3).transpose(0, 5), pf.IndexError, "transpose"),
     (lambda: pf.ones(2, 3).permute(0, 0), pf.PyFlameError, "permute"),
+    (lambda: pf.ones(2, dtype=pf.int8) ** 300, pf.ValueError, r"pf\.pow: .*holds, -128 to 127"),
+    (lambda: pf.ones(2, dtype=pf.int8).pow_(300), pf.ValueError, r"pf\.pow"),
+    (
+        lambda: pf.ones(2).clamp_(pf.ones(3, 2)),
+        pf.ShapeError,
+        r"pf\.clamp_min_: .*use clamp_min\(\)",
+    ),
+    (lambda: pf.zeros(3).index_fill(0, pf.tensor([5]), 1.0), pf.IndexError, r"pf\.index_fill:"),
+    (
+        lambda: pf.zeros(3).index_fill(0, pf.tensor([5]), pf.tensor(1.0, requires_grad=True)),
+        pf.IndexError,
+        r"pf\.index_fill:",
+    ),
+    (lambda: pf.zeros(3).index_fill_(0, pf.tensor([5]), 1.0), pf.IndexError, r"pf\.index_fill_:"),
+    (lambda: pf.nn.functional.celu(pf.ones(2), alpha=0), pf.ValueError, "alpha"),
+    (lambda: pf.celu_(pf.ones(2), 0), pf.ValueError, "alpha"),
     (lambda: pf.manual_seed("a"), (TypeError, ValueError), None),
     (lambda: pf.set_num_threads(0), (pf.ValueError, ValueError), None),
 ]

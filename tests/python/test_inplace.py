@@ -106,3 +106,11 @@ def test_scans_and_puts_in_place():
     check_grad(lambda x, v: x.put(pf.tensor([1, 5]), v), A, np.ones(2))
     with pytest.raises(pf.ShapeError, match="as many"):
         pf.tensor(A).put_(pf.tensor([1]), new)
+
+
+def test_sums_do_not_become_bools():
+    mask = pf.tensor([True, True])
+    for call in (lambda: mask.cumsum_(0), lambda: mask.add_(1)):
+        with pytest.raises(pf.DTypeError, match="bool tensor for a result of int64"):
+            call()
+    assert pf.tensor([100, 100], dtype=pf.int8).cumsum_(0).tolist() == [100, -56]

@@ -352,3 +352,28 @@ def test_a_wrong_target_is_told_of_when_both_run_in_one():
     with pytest.raises(IndexError, match="33"):
         F.cross_entropy(x, pf.tensor([0, 1, 33, 2])).backward()
         pf.synchronize()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "kl_div",
+        "multilabel_soft_margin_loss",
+    ],
+)
+def test_a_target_of_bools_is_0_and_1(name):
+    x = pf.tensor([[0.2, 1.5], [-0.3, 0.7]])
+    mask = pf.tensor([[True, False], [True, True]])
+    got, want = (getattr(F, name)(x, y).item() for y in (mask, mask.float()))
+    assert got == want
+
+
+def test_a_gaussian_target_of_bools():
+    x, mask = pf.tensor([0.2, 1.5]), pf.tensor([True, False])
+    assert F.gaussian_nll_loss(x, mask, x).item() == F.gaussian_nll_loss(x, mask.float(), x).item()
+    y = pf.tensor([2.0, 4.0])
+    assert pf.trapezoid(y, x=pf.tensor([False, True])).item() == 3.0

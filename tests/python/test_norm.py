@@ -106,6 +106,11 @@ def test_edges():
     gx, gw = pf.autograd.grad(F.layer_norm(x, (4,), w).sum(), [x, w])
     assert gx.shape == (0, 4)
     np.testing.assert_array_equal(gw.numpy(), np.zeros(4))
+    for norm, n in ((F.layer_norm, 2), (F.rms_norm, 1)):
+        x = pf.zeros(3, 0, requires_grad=True)
+        given = [pf.ones(0, requires_grad=True) for _ in range(n)]
+        norm(x, (0,), *given).backward(pf.ones(3, 0))
+        assert [tuple(t.grad.shape) for t in (x, *given)] == [(3, 0)] + [(0,)] * n
     t = pf.tensor([[1.0, np.nan, 2.0], [1.0, 2.0, 3.0], [np.inf, 0.0, 1.0]])
     y = F.layer_norm(t, (3,)).numpy()
     assert np.isnan(y[0]).all() and np.isfinite(y[1]).all() and np.isnan(y[2]).all()

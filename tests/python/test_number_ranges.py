@@ -3,6 +3,7 @@ are calculated with, as in PyTorch."""
 
 import itertools
 import math
+import operator
 
 import pytest
 from dtype_reference import ALL, bits_of, kind_of, signed
@@ -146,3 +147,63 @@ def test_integers_past_64_bits():
         with pytest.raises((pf.ValueError, OverflowError)):
             run()
     assert pf.tensor(2**64, dtype=pf.float64).item() == 2.0**64
+
+
+@pytest.mark.parametrize("dtype", [pf.int64, pf.int32, pf.int16, pf.int8, pf.uint8], ids=str)
+def test_comparisons_with_any_integer(dtype):
+    values = [0, 1, 50, 127] + ([-1, -128] if signed(dtype) else [])
+    high = (1 << (bits_of(dtype) - signed(dtype))) - 1
+    values += [high, -high - 1 if signed(dtype) else 0]
+    numbers = [0, -1, 127, 300, 2**31, -(2**31) - 1, 2**32 + 50, -(2**40), 2**63 - 1, -(2**63),
+               2**63, 2**64 - 1]  # fmt: skip
+    for x in (pf.tensor(values, dtype=dtype), pf.tensor(values[0], dtype=dtype)):
+        listed = x.tolist() if x.ndim else [x.tolist()]
+        for n in numbers:
+            for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+                compare = getattr(operator, name)
+                got = [compare(x, n), getattr(x, name)(n)]
+                if n != -(2**63):
+                    got.append(getattr(x.clone(), name + "_")(n))
+                want = [compare(v, n) for v in listed]
+                for r in got:
+                    r = r.tolist() if x.ndim else [r.tolist()]
+                    assert [bool(v) for v in r] == want, (n, name)
+                assert compare(n, x).reshape(-1).tolist() == [compare(n, v) for v in listed]
+    assert (pf.tensor([[True], [False]]) < 2**63).tolist() == [[True], [True]]
+    assert pf.zeros(0, 3, dtype=dtype).lt(2**63).shape == (0, 3)
+
+
+def test_the_greater_of_a_number_beyond_the_dtype():
+    x = pf.ones(2, dtype=pf.int8)
+    for name in ("maximum", "minimum", "fmax", "fmin", "heaviside"):
+        with pytest.raises(pf.ValueError, match=f"pf.{name}: got 300"):
+            getattr(pf, name)(x, 300)
+        assert getattr(pf, name)(x, 1).dtype == pf.int8
+
+
+def test_floats_of_the_upper_half_of_uint64():
+    for v in (1e19, 2.0**63, 2.0**64 - 2048, 2.0**63 - 1024, 0.0):
+        assert pf.full((2,), v, dtype=pf.uint64).tolist() == [int(v)] * 2
+        assert pf.zeros(2, dtype=pf.uint64).fill_(v).tolist() == [int(v)] * 2
+
+
+def test_factors_of_numbers_beside_integers():
+    x, mask = pf.tensor([1, 2]), pf.tensor([True, False])
+    calls = [
+        lambda a: pf.add(1, x, alpha=a), lambda a: pf.sub(1, x, alpha=a), lambda a: pf.add(x, 3, alpha=a),
+        lambda a: pf.sub(x, 3, alpha=a), lambda a: pf.rsub(x, 3, alpha=a), lambda a: x.clone().add_(3, alpha=a),
+        lambda a: x.clone().sub_(3, alpha=a),
+    ]  # fmt: skip
+    want = [[3, 5], [-1, -3], [7, 8], [-5, -4], [1, -1], [7, 8], [-5, -4]]
+    for call, w in zip(calls, want):
+        with pytest.raises(pf.ValueError, match="alpha 0.5"):
+            call(0.5)
+        for whole in (2, 2.0):
+            r = call(whole)
+            assert r.dtype == pf.int64 and r.tolist() == w
+    assert pf.add(1.5, x, alpha=0.5).tolist() == [2.0, 2.5]
+    assert pf.add(x, 1.5, alpha=0.5).tolist() == [1.75, 2.75]
+    for call in (lambda: pf.sub(1, mask, alpha=2), lambda: pf.rsub(mask, 1, alpha=2),
+                 lambda: pf.sub(x, True, alpha=2), lambda: x.sub_(True, alpha=2)):  # fmt: skip
+        with pytest.raises(pf.DTypeError, match="got a bool"):
+            call()

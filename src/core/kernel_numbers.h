@@ -1,0 +1,15 @@
+// Numbers that are attributes of kernels: what operations pass and kernels read. Device text has
+// its own (kernels/).
+#pragma once
+
+#include <cstdint>
+
+namespace pyflame {
+
+// Which element of a row is looked for, in the order of sort.
+enum class Nth : int64_t { Smallest = 0, Median = 1, NanMedian = 2 };
+
+// How a loss is reduced.
+enum class Reduction : int64_t { None = 0, Mean = 1, Sum = 2 };
+
+}  // namespace pyflame
