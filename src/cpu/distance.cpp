@@ -26,6 +26,13 @@ void WithNorm(double p, F&& fn) {
   fn.template operator()<kInf>();
 }
 
+// 16 bits are widened before (ops/distance.cpp).
+template <class F>
+void WithFloat(DType t, F&& fn) {
+  if (t == DType::Float64) return fn.template operator()<double>();
+  fn.template operator()<float>();
+}
+
 // NaN if either is.
 template <class T>
 HWY_INLINE Wide<T> Larger(const Wide<T>& a, const Wide<T>& b) {
@@ -63,17 +70,17 @@ struct Pairs {
 };
 
 // kRows rows of x over one panel: sums[r * lanes], continued.
-template <Norm kNorm, int kRows, class T, class S>
-HWY_INLINE void AddRows(const S* x, int64_t stride, const T* panel, int64_t k, T* sums) {
+template <Norm kNorm, int kRows, class T>
+HWY_INLINE void AddRows(const T* x, int64_t stride, const T* panel, int64_t k, T* sums) {
   constexpr int64_t W = Wide<T>::kLanes;
   Wide<T> a0 = Fill(T(0)), a1 = a0, a2 = a0, a3 = a0;
   for (int64_t c = 0; c < k; ++c) {
     const Wide<T> y = Load(panel + c * W);
-    a0 = Add<kNorm>(a0, Fill(static_cast<T>(ToCompute(x[c]))) - y);
+    a0 = Add<kNorm>(a0, Fill(x[c]) - y);
     if constexpr (kRows == 4) {
-      a1 = Add<kNorm>(a1, Fill(static_cast<T>(ToCompute(x[stride + c]))) - y);
-      a2 = Add<kNorm>(a2, Fill(static_cast<T>(ToCompute(x[2 * stride + c]))) - y);
-      a3 = Add<kNorm>(a3, Fill(static_cast<T>(ToCompute(x[3 * stride + c]))) - y);
+      a1 = Add<kNorm>(a1, Fill(x[stride + c]) - y);
+      a2 = Add<kNorm>(a2, Fill(x[2 * stride + c]) - y);
+      a3 = Add<kNorm>(a3, Fill(x[3 * stride + c]) - y);
     }
   }
   Store(Join<kNorm>(Load(sums), a0), sums);
@@ -85,21 +92,20 @@ HWY_INLINE void AddRows(const S* x, int64_t stride, const T* panel, int64_t k, T
 }
 
 // Distances of the rows [begin, end) of x, each of m elements, from the n rows of y.
-template <Norm kNorm, class S>
-void DistancesOf(const S* x, const S* y, S* out, const Pairs& to, int64_t begin, int64_t end,
+template <Norm kNorm, class T>
+void DistancesOf(const T* x, const T* y, T* out, const Pairs& to, int64_t begin, int64_t end,
                  int64_t n, int64_t m) {
-  using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes;
   Scratch<T> panel((m < kChunk ? m : kChunk) * W), sums((end - begin) * W);
-  alignas(64) S row[W];
+  alignas(64) T row[W];
   for (int64_t j = to.triangle ? begin / W * W : 0; j < n; j += W) {
     const int64_t width = n - j < W ? n - j : W;
     for (int64_t i = 0; i < (end - begin) * W; i += W) Store(Fill(T(0)), sums.get() + i);
     for (int64_t c = 0; c < m; c += kChunk) {
       const int64_t k = m - c < kChunk ? m - c : kChunk;
       for (int64_t w = 0; w < W; ++w) {
-        const S* from = y + (j + (w < width ? w : 0)) * m + c;
-        for (int64_t q = 0; q < k; ++q) panel.get()[q * W + w] = static_cast<T>(ToCompute(from[q]));
+        const T* from = y + (j + (w < width ? w : 0)) * m + c;
+        for (int64_t q = 0; q < k; ++q) panel.get()[q * W + w] = from[q];
       }
       int64_t i = begin;
       for (; i + 4 <= end; i += 4)
@@ -162,8 +168,8 @@ HWY_INLINE void AddSlopes(const T* x, const T* y, int64_t step, const T* weight,
 
 // The gradient of row i of x: sum over j of g[i, j] * (the slope of the distance at x[i] - y[j]).
 // y: n rows, padded to `padded` elements each; sums: `padded` zeros.
-template <Norm kNorm, class T, class S>
-void SlopesOf(const T* x, const T* y, const S* g, const S* d, const Pairs& gp, const Pairs& dp,
+template <Norm kNorm, class T>
+void SlopesOf(const T* x, const T* y, const T* g, const T* d, const Pairs& gp, const Pairs& dp,
               int64_t i, int64_t n, int64_t padded, T* sums) {
   constexpr int64_t W = Wide<T>::kLanes;
   alignas(64) T weight[kChunk], distance[kChunk];
@@ -174,8 +180,8 @@ void SlopesOf(const T* x, const T* y, const S* g, const S* d, const Pairs& gp, c
         weight[q] = distance[q] = T(0);
         continue;
       }
-      const T grad = static_cast<T>(ToCompute(g[gp.at(i, c + q)]));
-      const T far = static_cast<T>(ToCompute(d[dp.at(i, c + q)]));
+      const T grad = g[gp.at(i, c + q)];
+      const T far = d[dp.at(i, c + q)];
       weight[q] = kNorm == kTwo ? (far == T(0) ? T(0) : grad / far) : grad;
       distance[q] = far;
     }
@@ -198,14 +204,14 @@ void Distances(const KernelArgs& a) {
   const int64_t blocks = (rows + kBlock - 1) / kBlock;
   const int64_t work = kBlock * n * (m + 8);
   WithNorm(a.f(0), [&]<Norm kNorm>() {
-    dispatch_float(a.dtype(1), [&]<class S>() {
+    WithFloat(a.dtype(1), [&]<class T>() {
       parallel_for(batch * blocks, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1),
                    [&](int64_t b, int64_t e) {
                      for (; b < e; ++b) {
                        const int64_t at = b / blocks, first = b % blocks * kBlock;
                        const int64_t last = first + kBlock < rows ? first + kBlock : rows;
-                       DistancesOf<kNorm>(a.data<S>(1) + at * rows * m, a.data<S>(2) + at * n * m,
-                                          a.data<S>(0) + at * rows * n, to, first, last, n, m);
+                       DistancesOf<kNorm>(a.data<T>(1) + at * rows * m, a.data<T>(2) + at * n * m,
+                                          a.data<T>(0) + at * rows * n, to, first, last, n, m);
                      }
                    });
     });
@@ -223,33 +229,29 @@ void DistancesBackward(const KernelArgs& a) {
   };
   const Pairs gp = pairs(g), dp = pairs(d);
   WithNorm(a.f(0), [&]<Norm kNorm>() {
-    dispatch_float(a.dtype(1), [&]<class S>() {
-      using T = ComputeOf<S>;
+    WithFloat(a.dtype(1), [&]<class T>() {
       constexpr int64_t W = Wide<T>::kLanes;
       const int64_t padded = (m + W - 1) / W * W;
       Scratch<T> y(n * padded);
       for (int64_t b = 0; b < batch; ++b) {
-        const auto widen = [&](const S* from, T* to) {
-          for (int64_t k = 0; k < padded; ++k)
-            to[k] = k < m ? static_cast<T>(ToCompute(from[k])) : T(0);
+        const auto fill_up = [&](const T* from, T* to) {
+          for (int64_t k = 0; k < padded; ++k) to[k] = k < m ? from[k] : T(0);
         };
-        for (int64_t j = 0; j < n; ++j) widen(a.data<S>(2) + (b * n + j) * m, y.get() + j * padded);
-        const S* gb = a.data<S>(3) + (triangle ? 0 : b * g.strides[0]);
-        const S* db = a.data<S>(4) + (triangle ? 0 : b * d.strides[0]);
+        for (int64_t j = 0; j < n; ++j)
+          fill_up(a.data<T>(2) + (b * n + j) * m, y.get() + j * padded);
+        const T* gb = a.data<T>(3) + (triangle ? 0 : b * g.strides[0]);
+        const T* db = a.data<T>(4) + (triangle ? 0 : b * d.strides[0]);
         const int64_t work = n * (padded + 8);
         parallel_for(rows, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1),
                      [&](int64_t begin, int64_t end) {
                        Scratch<T> x(padded), sums(padded);
-                       Scratch<S> last(padded);
                        for (int64_t i = begin; i < end; ++i) {
-                         widen(a.data<S>(1) + (b * rows + i) * m, x.get());
+                         fill_up(a.data<T>(1) + (b * rows + i) * m, x.get());
                          for (int64_t k = 0; k < padded; k += W) Store(Fill(T(0)), sums.get() + k);
                          SlopesOf<kNorm>(x.get(), y.get(), gb, db, gp, dp, i, n, padded,
                                          sums.get());
-                         for (int64_t k = 0; k < padded; k += W)
-                           Store(Load(sums.get() + k), last.get() + k);
-                         std::memcpy(a.data<S>(0) + (b * rows + i) * m, last.get(),
-                                     static_cast<size_t>(m) * sizeof(S));
+                         std::memcpy(a.data<T>(0) + (b * rows + i) * m, sums.get(),
+                                     static_cast<size_t>(m) * sizeof(T));
                        }
                      });
       }

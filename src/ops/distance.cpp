@@ -46,7 +46,8 @@ using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
 
-// The norms that have kernels of their own; others take the differences as a tensor.
+// The norms that have kernels of their own (of float32 and float64); others take the differences as
+// a tensor.
 bool has_kernel(double p) {
   return p == 0 || p == 1 || p == 2 || p == std::numeric_limits<double>::infinity();
 }
@@ -77,7 +78,10 @@ Tensor slopes(const Tensor& diff, const Tensor& grad, const Tensor& y, double p)
   Tensor up = p == 2 ? diff : sign(diff);
   if (std::isinf(p)) up = mul(up, to(eq(abs(diff), at), diff->dtype));
   Tensor g = unsqueeze(grad, -1);
-  if (p == 2) g = where(eq(at, Scalar(0)), Scalar(0.0), div(g, at));
+  if (p == 2) {  // the inner choice keeps 0 / 0 out of the derivative by g
+    const Tensor none = eq(at, Scalar(0));
+    g = where(none, Scalar(0.0), div(g, where(none, Scalar(1.0), at)));
+  }
   return mul(g, up);
 }
 
@@ -97,8 +101,7 @@ std::pair<Tensor, Tensor> pairs_of(const Tensor& x) {
   return {tensor(first), tensor(second)};
 }
 Tensor differences(const Tensor& x, const std::pair<Tensor, Tensor>& pairs) {
-  return sub(ops::widened(index_select(x, 0, pairs.first)),
-             ops::widened(index_select(x, 0, pairs.second)));
+  return sub(index_select(x, 0, pairs.first), index_select(x, 0, pairs.second));
 }
 
 // x1 [batch, p, m], x2 [batch, r, m].
@@ -137,10 +140,10 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
            ShapeError, "cdist", "got ", x1->shape, " and ", x2->shape,
            "; expected [..., P, M] and [..., R, M]; reshape one of them");
   PF_CHECK(p >= 0, ValueError, "cdist", "got p ", p, "; expected at least 0; pass p=2");
-  if (!has_kernel(p)) {
-    const Tensor d = sub(ops::widened(unsqueeze(x1, -2)), ops::widened(unsqueeze(x2, -3)));
-    return to(norm(d, p, IntList{-1}), promote(x1->dtype, x2->dtype));
-  }
+  // The gradient looks for the distance among the differences, so both are of the same digits.
+  if (const DType t = promote(x1->dtype, x2->dtype); ops::is_narrow(t))
+    return to(cdist(ops::widened(x1), ops::widened(x2), p), t);
+  if (!has_kernel(p)) return norm(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p, IntList{-1});
   ops::check_device(x1, x2, "cdist");
   const auto batch_of = [](const Tensor& t) {
     Dims d = t->shape;
@@ -168,7 +171,8 @@ Tensor pdist(const Tensor& x, double p) {
   PF_CHECK(x->shape.size() == 2, ShapeError, "pdist", "got shape ", x->shape,
            "; expected a matrix whose rows are points; reshape it");
   PF_CHECK(p >= 0, ValueError, "pdist", "got p ", p, "; expected at least 0; pass p=2");
-  if (!has_kernel(p)) return to(norm(differences(x, pairs_of(x)), p, IntList{-1}), x->dtype);
+  if (ops::is_narrow(x)) return to(pdist(ops::widened(x), p), x->dtype);
+  if (!has_kernel(p)) return norm(differences(x, pairs_of(x)), p, IntList{-1});
   Tensor y;
   {
     NoGrad off;
@@ -181,7 +185,7 @@ Tensor pdist(const Tensor& x, double p) {
       const Tensor x = c.saved(0), y = c.saved(1), g = c.grad();
       if (autograd::wanted({g, x})) {
         const auto [first, second] = pairs_of(x);
-        const Tensor each = to(slopes(differences(x, {first, second}), g, y, p), x->dtype);
+        const Tensor each = slopes(differences(x, {first, second}), g, y, p);
         const auto at = [&](const Tensor& rows) {
           return expand(unsqueeze(rows, 1), each->shape.vec());
         };
@@ -198,8 +202,8 @@ Tensor dist(const Tensor& x, const Tensor& y, double p) {
   PF_AUTOCAST("dist", Raise, dist, x, y, p);
   ops::check_defined(x, "dist", "input");
   ops::check_defined(y, "dist", "other");
-  const Tensor d =
-      sub(ops::widened(x), ops::widened(y));  // a difference may pass the dtype's range
+  // A difference may pass the range of 16 bits.
+  const Tensor d = ops::difference(ops::widened(x), ops::widened(y));
   return to(norm(d, p), promote(x->dtype, y->dtype));
 }
 

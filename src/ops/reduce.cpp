@@ -273,7 +273,9 @@ Tensor norm_gradient(const Tensor& grad, const Tensor& input, const Tensor& resu
   const Tensor none = eq(y, Scalar(0));  // the subgradient there is 0
   Tensor r;
   if (p == 2) {
-    r = mul(spread(where(none, Scalar(0.0), div(g, y)), plan, x->shape), x);
+    // The inner choice keeps 0 / 0 out of the derivative by g.
+    const Tensor share = where(none, Scalar(0.0), div(g, where(none, Scalar(1.0), y)));
+    r = mul(spread(share, plan, x->shape), x);
   } else {
     const Tensor whole = spread(where(none, Scalar(1.0), y), plan, x->shape);
     const Tensor part = mul(sign(x), pow(abs(div(x, whole)), Scalar(p - 1)));

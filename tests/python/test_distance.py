@@ -133,3 +133,35 @@ def test_bad_arguments():
         F.pdist(pf.ones(2, 3), -1.0)
     with pytest.raises(pf.ShapeError, match="matrix whose rows"):
         F.pdist(pf.ones(2, 3, 4))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 2.5, INF])
+@pytest.mark.parametrize("dtype", [pf.float16, pf.bfloat16], ids=str)
+def test_gradients_of_16_bits(dtype, p):
+    """The largest difference is found again in the gradient, whatever the result was rounded to."""
+    a, b = (pf.tensor(RNG.standard_normal(s)).to(dtype) for s in ((6, 5), (7, 5)))
+
+    def gradients(x, y):
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        d, e = pf.cdist(x, y, p), F.pdist(x, p)
+        assert d.dtype == e.dtype == x.dtype
+        return pf.autograd.grad(d.sum() + e.sum(), [x, y])
+
+    for got, want in zip(gradients(a, b), gradients(a.double(), b.double())):
+        assert got.dtype == dtype
+        same(got.double(), want.cpu().numpy(), rtol=2e-2, atol=5e-2)
+
+
+@pytest.mark.parametrize("distance", [lambda x: pf.cdist(x, x), F.pdist, lambda x: x.norm(dim=1)])
+def test_derivative_by_the_cotangent_where_points_coincide(distance):
+    x = pf.zeros(3, 4, requires_grad=True)
+    d = distance(x)
+    weights = pf.ones(*d.shape, requires_grad=True)
+    (g,) = pf.autograd.grad(d, x, weights, create_graph=True)
+    (slope,) = pf.autograd.grad(g.sum(), weights)
+    same(slope, np.zeros(tuple(d.shape)))
+
+
+def test_distance_from_a_mask():
+    mask = pf.tensor([True, False, True])
+    assert pf.dist(pf.tensor([1.0, 3.0, 1.0]), mask).item() == 3
