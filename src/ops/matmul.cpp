@@ -11,7 +11,6 @@
 #include "engine/engine.h"
 #include "ops/general.h"
 #include "ops/registry.h"
-#include "ops/replaced.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
@@ -204,26 +203,15 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-bool is_one(Scalar s) {
-  return s.to_double() == 1.0;
-}
-
 // beta * input + alpha * (a b)
 Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha,
                    const char* op) {
   check_operands(a, b, op);
   check_operands(input, a, op);
-  beta = ops::factor_for(a->dtype, beta, op, "beta");
-  alpha = ops::factor_for(a->dtype, alpha, op, "alpha");
   const bool row = input->shape.size() == 1 && input->shape[0] == b->shape.back();
-  if (row && is_one(beta) && is_one(alpha)) return product(a, b, input, false, false, op);
-  Tensor r = product(a, b, {}, false, false, op);
-  PF_CHECK(broadcast_shapes(input->shape, r->shape, op) == r->shape, ShapeError, op,
-           "got input of shape ", input->shape, " for a product of shape ", r->shape,
-           "; expected a shape that broadcasts to it; reshape the input");
-  if (!is_one(alpha)) r = mul(r, alpha);
-  if (beta.to_double() == 0) return r;
-  return add(is_one(beta) ? input : mul(input, beta), r);
+  if (row && beta.to_double() == 1 && alpha.to_double() == 1)
+    return product(a, b, input, false, false, op);
+  return scaled_sum(input, product(a, b, {}, false, false, op), beta, alpha, op);
 }
 
 }  // namespace
@@ -237,15 +225,7 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
 
 Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
   PF_AUTOCAST("addmv", Lower, addmv, input, a, b, beta, alpha);
-  Tensor r = mv(a, b);
-  beta = ops::factor_for(r->dtype, beta, "addmv", "beta");
-  alpha = ops::factor_for(r->dtype, alpha, "addmv", "alpha");
-  PF_CHECK(broadcast_shapes(input->shape, r->shape, "addmv") == r->shape, ShapeError, "addmv",
-           "got input of shape ", input->shape, " for a product of shape ", r->shape,
-           "; expected a shape that broadcasts to it; reshape the input");
-  if (!is_one(alpha)) r = mul(r, alpha);
-  if (beta.to_double() == 0) return r;
-  return add(is_one(beta) ? input : mul(input, beta), r);
+  return scaled_sum(input, mv(a, b), beta, alpha, "addmv");
 }
 
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {

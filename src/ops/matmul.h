@@ -27,6 +27,9 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta
               Scalar alpha = 1);
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
             Scalar alpha = 1);
+// beta * input + alpha * product, of the product's shape.
+Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha,
+                  const char* op);
 Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim);
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim);
 Tensor matrix_power(const Tensor& t, int64_t n);

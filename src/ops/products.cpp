@@ -8,7 +8,6 @@
 #include "ops/general.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
-#include "ops/replaced.h"
 #include "ops/rows.h"
 #include "pyflame/ops.h"
 
@@ -20,15 +19,6 @@ void check_both(const Tensor& a, const Tensor& b, const char* op) {
   PF_CHECK(a.defined() && b.defined() && a->dtype == b->dtype, DTypeError, op,
            "got tensors of different dtypes; expected both to have the same dtype; convert one ",
            "with .to(dtype)");
-}
-
-Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha,
-                  const char* op) {
-  beta = ops::factor_for(product->dtype, beta, op, "beta");
-  alpha = ops::factor_for(product->dtype, alpha, op, "alpha");
-  Tensor r = alpha.to_double() == 1 ? product : mul(product, alpha);
-  if (beta.to_double() == 0) return r;
-  return add(beta.to_double() == 1 ? input : mul(input, beta), r);
 }
 
 Tensor inner(const Tensor& a, const Tensor& b) {
@@ -46,6 +36,19 @@ Tensor vdot(const Tensor& a, const Tensor& b) {
 }
 
 }  // namespace
+
+Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha,
+                  const char* op) {
+  ops::check_defined(input, op);
+  beta = ops::factor_for(product->dtype, beta, op, "beta");
+  alpha = ops::factor_for(product->dtype, alpha, op, "alpha");
+  PF_CHECK(broadcast_shapes(input->shape, product->shape, op) == product->shape, ShapeError, op,
+           "got input of shape ", input->shape, " for a product of shape ", product->shape,
+           "; expected a shape that broadcasts to it; reshape the input");
+  Tensor r = alpha.to_double() == 1 ? product : mul(product, alpha);
+  if (beta.to_double() == 0) return r;
+  return add(beta.to_double() == 1 ? input : mul(input, beta), r);
+}
 
 Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim) {
   PF_AUTOCAST("vecdot", Lower, vecdot, a, b, dim);
@@ -66,7 +69,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
     const int64_t sa = da < 0 ? 1 : a->shape[da], sb = db < 0 ? 1 : b->shape[db];
     wide_a.insert(wide_a.end(), {sa, 1});
     wide_b.insert(wide_b.end(), {1, sb});
-    shape.push_back(sa * sb);
+    shape.push_back(ops::checked_size(sa, sb, "kron"));
   }
   return reshape(mul(reshape(a, wide_a), reshape(b, wide_b)), shape);
 }
@@ -222,7 +225,7 @@ const Family kComposed("matrix products", [](Family& f) {
   f.op(&matrix_power, {"matrix_power(Tensor input, int n) -> Tensor",
                        "Square matrices to a power n >= 0, by repeated squaring."});
   f.op(&chain_matmul, {"chain_matmul(Tensor[] matrices) -> Tensor",
-                       "Product of several matrices, from left to right.", kFunction});
+                       "Product of several matrices, in the cheapest order.", kFunction});
   f.op(&cross_along, {"cross(Tensor input, Tensor other, int? dim=None) -> Tensor",
                       "Cross product of vectors of three elements along dim, by default the first "
                       "dimension of that size; linalg.cross takes the last."});

@@ -375,3 +375,20 @@ def test_int_mm_is_exact(m, k, n):
         got = pf.int_mm(place(a.astype(np.int8), a_turned), place(b.astype(np.int8), b_turned))
         assert got.dtype == pf.int32
         np.testing.assert_array_equal(got.numpy(), a @ b)
+
+
+def test_an_input_larger_than_the_product_is_refused():
+    """Also where beta is 0: the result has the shape of the product."""
+    m, v, batch = pf.ones(2, 3), pf.ones(3), pf.ones(4, 2, 3)
+    calls = [
+        (lambda x, **k: pf.addr(x, pf.ones(2), v, **k), (5, 2, 3)),
+        (lambda x, **k: pf.addbmm(x, batch, pf.ones(4, 3, 3), **k), (5, 2, 3)),
+        (lambda x, **k: pf.addmv(x, m, v, **k), (3, 2)),
+        (lambda x, **k: pf.addmm(x, m, pf.ones(3, 3), **k), (5, 2, 3)),
+        (lambda x, **k: pf.baddbmm(x, batch, pf.ones(4, 3, 3), **k), (7, 4, 2, 3)),
+    ]
+    for call, shape in calls:
+        for options in ({}, {"beta": 0}):
+            with pytest.raises(pf.ShapeError, match="for a product of shape"):
+                call(pf.ones(*shape), **options)
+        call(pf.ones(1))
