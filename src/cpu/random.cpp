@@ -256,8 +256,6 @@ void sort_by_upper_half(std::unique_ptr<uint64_t[]>& words, std::unique_ptr<uint
 void randperm(const KernelArgs& a) {
   const Seed s(a);
   const int64_t n = numel(a.tensor(0));
-  PF_CHECK(n < int64_t{1} << 32, ValueError, "randperm", "got n ", n,
-           "; expected less than 2^32; permute blocks");
   const auto key = [&](uint64_t at) {
     const philox::Words w = philox::block(s.offset + at / 2, s.seed);
     return at % 2 ? philox::join(w.w[2], w.w[3]) : philox::join(w.w[0], w.w[1]);

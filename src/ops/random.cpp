@@ -278,6 +278,8 @@ static Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device
   static const Kernel kernel{"randperm"};
   PF_CHECK(n >= 0, ValueError, "randperm", "got n ", n,
            "; expected at least 0; give the number of elements");
+  PF_CHECK(n < int64_t{1} << 32, ValueError, "randperm", "got n ", n,
+           "; expected less than 2^32; permute blocks");
   Tensor out = fresh({n}, dtype.value_or(DType::Int64), device, "randperm");
   if (n == 0) return out;
   Draw draw(n, 2);

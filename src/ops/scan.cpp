@@ -168,7 +168,7 @@ Tensor diff(const Tensor& input, int64_t n, int64_t dim, const Tensor& prepend,
            "got a tensor of 0 dimensions; expected at least one; unsqueeze it first");
   PF_CHECK(n >= 0, ValueError, "diff", "got n ", n, "; expected at least 0; correct it");
   const int d = wrap_dim(dim, input->shape.size(), "diff");
-  if (n == 0) return input;
+  if (n == 0) return clone(input);
   TensorList parts;
   if (prepend.defined()) parts.push_back(prepend);
   parts.push_back(input);

@@ -263,7 +263,7 @@ Tensor repeat(const Tensor& t, const IntList& repeats) {
     }
     seen.push_back(s);
     wide.push_back(s);
-    joined.push_back(r * s);
+    joined.push_back(ops::checked_size(s, r, "repeat"));
   }
   checked_numel(Dims(joined), "repeat");
   Tensor e = expand(reshape(t, seen), wide);
@@ -287,7 +287,7 @@ static Tensor repeat_interleave(const Tensor& t, int64_t repeats, std::optional<
   Dims wide = t->shape, joined = t->shape;
   wide.insert(d + 1, repeats);
   checked_numel(wide, "repeat_interleave");
-  joined[d] *= repeats;
+  joined[d] = ops::checked_size(joined[d], repeats, "repeat_interleave");
   return view(clone(expand(unsqueeze(t, d + 1), wide.vec())), joined.vec());
 }
 
@@ -301,8 +301,8 @@ static Tensor repeated_indices(const Tensor& repeats, std::optional<int64_t> out
   int64_t total = 0;
   for (int64_t c : counts.to_vector<int64_t>()) {
     PF_CHECK(c >= 0, ValueError, op, "got ", c, " repeats; expected none below 0; correct it");
-    PF_CHECK(!__builtin_add_overflow(total, c, &total), ShapeError, op,
-             "got more than 2^63 repeats together; expected fewer; correct them");
+    PF_CHECK(!__builtin_add_overflow(total, c, &total) && total < int64_t{1} << 61, ShapeError, op,
+             "got 2^61 or more repeats together; expected fewer; correct them");
   }
   PF_CHECK(!output_size || *output_size == total, ValueError, op, "got output_size ",
            output_size.value_or(0), " for ", total, " repeats; expected their sum; correct it");
@@ -452,8 +452,10 @@ IntList padded_indices(int64_t n, int64_t before, int64_t after, const std::stri
     } else if (mode == "circular") {
       const int64_t cut = std::max<int64_t>(0, -before),
                     left = n - cut - std::max<int64_t>(0, -after);
-      j = cut + (((i - cut) % left) + left) % left;  // what is cut does not come back
-    } else {                                         // reflect, without repeating the edge
+      // What is cut does not come back.
+      j = cut + (((i - cut) % left) + left) % left;
+    } else {
+      // Reflected, without repeating the edge.
       if (j < 0) j = -j;
       if (j >= n) j = 2 * (n - 1) - j;
     }

@@ -97,6 +97,16 @@ def test_randperm(n):
         assert (p != np.arange(n)).sum() > 900
 
 
+def test_randperm_refuses_before_it_begins():
+    """Neither memory nor random numbers are taken."""
+    pf.manual_seed(3)
+    want = pf.rand(4).tolist()
+    pf.manual_seed(3)
+    with pytest.raises(pf.ValueError, match="2.32"):
+        pf.randperm(2**32)
+    assert pf.rand(4).tolist() == want
+
+
 def test_bernoulli():
     p = pf.tensor([0.0, 1.0, 0.25]).expand(20_000, 3)
     b = pf.bernoulli(p).cpu().numpy()

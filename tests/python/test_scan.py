@@ -80,6 +80,9 @@ def test_diff():
         np.diff(a, axis=0, prepend=np.zeros((1, 5))),
     )
     same(pf.tensor([True, False, False]).diff(), [True, False])
+    none = t.diff(n=0)
+    none.fill_(7)
+    same(t, a)
 
 
 def test_scalars():

@@ -196,3 +196,15 @@ def test_ends_of_arguments():
     same(pf.arange(12)[::2].ravel(), np.arange(12)[::2])
     t = pf.zeros(2, 3)
     assert t.ravel().data_ptr() == t.data_ptr()
+
+
+def test_repeats_that_no_size_holds():
+    """Where another size is 0 there are no elements to count."""
+    for call in (
+        lambda: pf.repeat_interleave(pf.zeros(0, 4), 2**62, dim=1),
+        lambda: pf.zeros(0, 4).repeat(1, 2**62),
+        lambda: pf.repeat_interleave(pf.tensor([2**63 - 1])),
+        lambda: pf.repeat_interleave(pf.zeros(2), pf.tensor([2**62, 2**62])),
+    ):
+        with pytest.raises(pf.ShapeError, match="pf.repeat.*(2.61|2.63)"):
+            call()
