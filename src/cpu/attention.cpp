@@ -3,16 +3,15 @@
 // when they are read; scores and probabilities are never rounded to them.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <type_traits>
 
 #include "core/room.h"
 #include "cpu/attention_rows.h"
 #include "cpu/gemm_own.h"
 #include "cpu/kernel.h"
+#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -24,17 +23,7 @@ constexpr int64_t kBlock = 48;  // rows of queries in one block of the backward 
 template <class T>
 class Arena {
  public:
-  explicit Arena(int64_t count) {
-    const size_t bytes = (static_cast<size_t>(count) * sizeof(T) + 4096) / 4096 * 4096;
-    if (bytes > size()) {
-      std::free(kept().data);
-      kept() = {};
-      kept().data = std::aligned_alloc(4096, bytes);
-      if (!kept().data) throw std::bad_alloc();
-      size() = bytes;
-    }
-    at_ = static_cast<T*>(kept().data);
-  }
+  explicit Arena(int64_t count) : at_(kept().get<T>(static_cast<size_t>(count))) {}
   T* take(int64_t count) {
     T* r = at_;
     at_ += rounded(count);
@@ -43,18 +32,12 @@ class Arena {
   static int64_t rounded(int64_t count) { return (count + 63) / 64 * 64; }
 
  private:
-  struct Kept {
-    void* data = nullptr;
-    size_t bytes = 0;
-    ~Kept() { std::free(data); }
-  };
   static const AtThreadStart kMade;
-  static Kept& kept() {
-    thread_local Kept k;
+  static ThreadScratch& kept() {
+    thread_local ThreadScratch k;
     (void)&kMade;
     return k;
   }
-  static size_t& size() { return kept().bytes; }
   T* at_;
 };
 template <class T>

@@ -8,13 +8,13 @@
 #include "core/room.h"
 #include "cpu/gemm_onednn.h"
 #include "cpu/gemm_own.h"
-#include "cpu/gemm_scratch.h"
+#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
 namespace {
 
-thread_local Scratch t_sums;
+thread_local ThreadScratch t_sums;
 [[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_sums); });
 
 // Numbers of cells that two to four threads, and mostly six and eight, share evenly.

@@ -20,9 +20,9 @@
 #include "core/backends.h"
 #include "core/lock.h"
 #include "core/room.h"
-#include "cpu/gemm_scratch.h"
 #include "cpu/library_file.h"
 #include "cpu/signal_stack.h"
+#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -338,7 +338,7 @@ struct PerThread {
   SignalStack signals;
   std::unordered_map<Key, std::unique_ptr<Entry>, KeyHash> cache;
   void* stream = nullptr;  // the library's to lose
-  Scratch scratch;
+  ThreadScratch scratch;
   std::chrono::steady_clock::time_point next_try{};  // after a failure
 };
 thread_local PerThread t_state;

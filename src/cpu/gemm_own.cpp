@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "core/room.h"
-#include "cpu/gemm_scratch.h"
 #include "cpu/kernel.h"
+#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -18,7 +18,7 @@ constexpr int64_t kK = 256;   // steps of k in one block: a panel of b is then 3
 constexpr int64_t kM = 192;   // rows of a packed block of a: 192 KB of float32
 constexpr int64_t kN = 1024;  // columns of a packed block of b: 1 MB of float32
 
-thread_local Scratch t_a, t_b, t_c, t_bias;
+thread_local ThreadScratch t_a, t_b, t_c, t_bias;
 [[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_a); });
 
 // Tiles of `rows` rows split evenly: no tile of one row beside tiles of twelve.

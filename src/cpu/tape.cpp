@@ -13,6 +13,7 @@
 #include "cpu/move.h"
 #include "cpu/strided.h"
 #include "cpu/tape_code.h"
+#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -24,25 +25,8 @@ size_t round_up(size_t n, size_t to) {
   return (n + to - 1) / to * to;
 }
 
-// Memory of a thread for one launch: locations, slots, registers, staged tiles. Grows, is kept.
-struct Scratch {
-  char* data = nullptr;
-  size_t size = 0;
-  ~Scratch() { std::free(data); }
-  char* need(size_t bytes) {
-    if (bytes > size) {
-      std::free(data);
-      size = round_up(bytes + bytes / 2, 4096);
-      data = static_cast<char*>(std::aligned_alloc(64, size));
-      if (!data) {
-        size = 0;
-        throw std::bad_alloc();
-      }
-    }
-    return data;
-  }
-};
-thread_local Scratch scratch;
+// Memory for one launch: locations, slots, registers, staged tiles.
+thread_local ThreadScratch scratch;
 [[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&scratch); });
 
 // Of a thread's scratch, for tiles of at most n elements.
@@ -120,7 +104,7 @@ struct Frame {
   Layout layout;
   char* base;
   Loc* locs;
-  Frame(const Tape& t, size_t n) : layout(t, n), base(scratch.need(layout.total)) {
+  Frame(const Tape& t, size_t n) : layout(t, n), base(scratch.get<char>(layout.total)) {
     locs = reinterpret_cast<Loc*>(base);
     locs[0] = {nullptr, Loc::kSplat, nullptr};
     char* r = base + layout.regs;

@@ -1,4 +1,4 @@
-// Memory of a thread for packed operands and partial sums.
+// Memory that a thread keeps between calls: packed operands, partial sums, tiles, scores.
 #pragma once
 
 #include <cstdlib>
@@ -6,13 +6,14 @@
 
 namespace pyflame::cpu {
 
-// A buffer of the thread that only grows, up to a bound above which it is given back.
-class Scratch {
+// A buffer that only grows, until trim() gives a large one back. Make it thread_local, and when a
+// thread starts (AtThreadStart).
+class ThreadScratch {
  public:
-  Scratch() = default;
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { std::free(data_); }
+  ThreadScratch() = default;
+  ThreadScratch(const ThreadScratch&) = delete;
+  ThreadScratch& operator=(const ThreadScratch&) = delete;
+  ~ThreadScratch() { std::free(data_); }
   template <class T>
   T* get(size_t count) {
     size_t bytes = (count * sizeof(T) + 4095) / 4096 * 4096;
