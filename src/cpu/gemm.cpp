@@ -1,5 +1,6 @@
 // Which source computes a product. The choice is a function of the operands' shapes, strides and
-// dtype and of what is installed, never of time or threads; while memory is out, it is ours.
+// dtype and of what is installed, never of time or threads. Exceptions: while memory is out, and
+// for a second after oneDNN failed to make a kernel (find() of gemm_onednn.cpp), it is ours.
 #include "cpu/gemm.h"
 
 #include <atomic>

@@ -1,6 +1,8 @@
-// A stack for the signal handlers of a thread that runs oneDNN: its products of long sums use the
-// stack pointer for an address of the heap, and a handler's frame would be written there. Handlers
-// with SA_ONSTACK, as Python's and that of core/mapped.h, run here instead.
+// A stack for the signal handlers of a thread that may run oneDNN: its products of long sums use
+// the stack pointer for an address of the heap, and a handler's frame would be written there.
+// Handlers with SA_ONSTACK, as Python's and that of core/mapped.h, run here instead. Every thread
+// that records or computes has one from its start on: at its first product there may be no memory
+// for it.
 #pragma once
 
 #include <signal.h>
