@@ -1,6 +1,8 @@
 // Orders of arguments that older programs use: factors stand before the tensors that they multiply.
 // Each is a row that hands its arguments, in today's order, to the operation of the same name.
 #include <algorithm>
+#include <atomic>
+#include <memory>
 
 #include "ops/registry.h"
 
@@ -9,22 +11,41 @@ namespace {
 
 constexpr unsigned kMethods = kMethod | kOld, kFunctions = kFunction | kOld;
 
-const Op& todays(const std::string& name) {
-  const std::vector<Op>& rows = table();
-  return *std::find_if(rows.begin(), rows.end(),
-                       [&](const Op& op) { return op.name == name && !(op.where & kOld); });
-}
+// Rows are only added, so a number found once stays.
+class Todays {
+ public:
+  explicit Todays(std::string name) : name_(std::move(name)) {}
+  const Op& operator()() {
+    const std::vector<Op>& rows = table();
+    size_t at = at_.load(std::memory_order_relaxed);
+    if (at == kUnknown) {
+      const auto row = std::find_if(rows.begin(), rows.end(), [&](const Op& op) {
+        return op.name == name_ && !(op.where & kOld);
+      });
+      PF_CHECK(row != rows.end(), NotSupportedError, name_,
+               "got an old form of an operation without one of today; expected its row; add it");
+      at = static_cast<size_t>(row - rows.begin());
+      at_.store(at, std::memory_order_relaxed);
+    }
+    return rows[at];
+  }
+
+ private:
+  static constexpr size_t kUnknown = ~size_t{0};
+  std::string name_;
+  std::atomic<size_t> at_{kUnknown};
+};
 
 // `order` says which of the old arguments each of today's is; -1: a factor of 1.
 void old_form(const std::string& name, const std::string& params, std::vector<int> order,
               unsigned where) {
   add(Op{name, name + "(" + params + ") -> Tensor", "", "old forms", where, true,
-         [name, order](std::vector<Value>& v) -> Value {
+         [now_called = std::make_shared<Todays>(name), order](std::vector<Value>& v) -> Value {
            std::vector<Value> now;
            now.reserve(order.size());
            for (int i : order)
              now.push_back(i < 0 ? Value(Scalar(1)) : std::move(v[static_cast<size_t>(i)]));
-           return todays(name).call(now);
+           return (*now_called)().call(now);
          }});
 }
 
