@@ -2,6 +2,7 @@
 # Builds, tests and times on a machine with an NVIDIA GPU that reaches no package registry. What its
 # system lacks (Highway, oneDNN) comes as .deb files, and nanobind as its folder beside them; Python has
 # NumPy, pytest with xdist and timeout, hypothesis, SciPy and PyTorch there. Results go to files.
+# A build that fails ends it; a suite or a sweep that fails lets the others run, and the exit status is 1.
 # Usage: tools/gpu_machine.sh RESULTS DEBS [build] [cpu-suite] [gpu-suite] [sweep] [CASE of
 #        benchmarks/rocm_benchmark.py]...
 set -uo pipefail
@@ -28,24 +29,32 @@ suite() { # on DEVICE
     --timeout=240 tests/python
 }
 
-cases=()
+cases=() failed=()
 for what in "$@"; do
-  start=$SECONDS
+  start=$SECONDS status=0
   case $what in
-    build) build >"$results/build.txt" 2>&1 ;;
-    cpu-suite) OMP_NUM_THREADS=2 suite cpu >"$results/cpu.txt" 2>&1 ;;
-    gpu-suite) suite cuda >"$results/cuda.txt" 2>&1 ;;
+    build) build >"$results/build.txt" 2>&1 || status=$? ;;
+    cpu-suite) OMP_NUM_THREADS=2 suite cpu >"$results/cpu.txt" 2>&1 || status=$? ;;
+    gpu-suite) suite cuda >"$results/cuda.txt" 2>&1 || status=$? ;;
     sweep) python3 tools/sweep.py --device cuda --seconds 0.01 --json "$results/sweep.json" \
-      >"$results/sweep.txt" 2>&1 ;;
+      >"$results/sweep.txt" 2>&1 || status=$? ;;
     *)
       cases+=(--case "$what")
       continue
       ;;
   esac
-  echo "$what: exit $? after $((SECONDS - start)) s"
+  echo "$what: exit $status after $((SECONDS - start)) s"
   tail -n 3 "$results"/*.txt
+  if ((status)); then
+    failed+=("$what")
+    if [[ $what == build ]]; then exit 1; fi
+  fi
 done
 if ((${#cases[@]})); then
   python3 benchmarks/rocm_benchmark.py "${cases[@]}" --json "$results/cases.json" |
-    tee "$results/cases.txt"
+    tee "$results/cases.txt" || failed+=("the cases")
+fi
+if ((${#failed[@]})); then
+  echo "failed: ${failed[*]}"
+  exit 1
 fi

@@ -62,13 +62,16 @@ class Pair:
         return side
 
     def times(self, name, elements, mode, seconds, rounds):
-        times = {"pyflame": [], "torch": []}
+        # PyTorch first: what it cannot do is left out, what PyFlame then cannot do is listed.
+        times = {"torch": [], "pyflame": []}
         for _ in range(rounds):
             for module, list_ in times.items():
                 t = self.side(module).ask(f"{name} {elements} {mode} {seconds}")
-                list_.append(math.nan if t is None else t)
-                if math.isnan(list_[-1]):
-                    return {m: statistics.median(v) if v else math.nan for m, v in times.items()}
+                if t is None or math.isnan(t):
+                    return {m: statistics.median(v or [math.nan]) for m, v in times.items()} | {
+                        module: math.nan
+                    }
+                list_.append(t)
         return {m: statistics.median(v) for m, v in times.items()}
 
     def close(self):
