@@ -340,7 +340,7 @@ Tensor sum_to_size(const Tensor& t, const IntList& size) {
   const Dims wide = broadcast_shapes(t->shape, target, "sum_to_size");
   PF_CHECK(wide == t->shape, ShapeError, "sum_to_size", "got size ", target, " for a tensor of ",
            t->shape, "; expected a shape that broadcasts to it; correct it");
-  return autograd::sum_to(t, target);
+  return target.empty() ? sum(t) : autograd::sum_to(t, target);
 }
 
 bool is_same_size(const Tensor& a, const Tensor& b) {

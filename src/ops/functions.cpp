@@ -77,8 +77,11 @@ void refuse_bool(const Tensor& x, const char* name, const char* instead) {
 bool is_one(Scalar s) {
   return s.to_double() == 1;
 }
-Scalar negative(Scalar s) {
-  return s.is_float() ? Scalar(-s.f) : Scalar(-s.i);
+// What is added for a factor that is taken away. The least int64 has no negative of its own: sums
+// of integers wrap, those of floats must not.
+Scalar negative(Scalar s, bool of_floats) {
+  if (s.is_float() || (of_floats && (s.is_unsigned() || s.i == INT64_MIN))) return -s.to_double();
+  return static_cast<int64_t>(uint64_t{0} - static_cast<uint64_t>(s.i));
 }
 
 }  // namespace
@@ -123,7 +126,8 @@ Tensor sub(const Tensor& x, const Tensor& y, Scalar alpha) {
   ops::refuse_bools(x, y, "sub");
   alpha = factor_of(x, y, alpha, "sub");
   if (is_one(alpha)) return call_row(op::sub, {x, y});
-  return call_row(op::add_scaled, {x, y}, {negative(alpha)});
+  return call_row(op::add_scaled, {x, y},
+                  {negative(alpha, is_float(x->dtype) || is_float(y->dtype))});
 }
 Tensor sub(const Tensor& x, Scalar y) {
   ops::refuse_bools(x, y, "sub");
@@ -133,7 +137,7 @@ Tensor& sub_(Tensor& x, const Tensor& y, Scalar alpha) {
   ops::refuse_bools(x, y, "sub_");
   alpha = factor_of(x, y, alpha, "sub_");
   if (is_one(alpha)) return call_row_into(op::sub, x, {y});
-  return call_row_into(op::add_scaled, x, {y}, {negative(alpha)});
+  return call_row_into(op::add_scaled, x, {y}, {negative(alpha, is_float(x->dtype))});
 }
 Tensor& sub_(Tensor& x, Scalar y) {
   ops::refuse_bools(x, y, "sub_");
@@ -173,7 +177,7 @@ Tensor div(const Tensor& x, const Tensor& y, const std::string& rounding_mode) {
            "'; expected None, 'trunc' or 'floor'");
   const engine::Operand both[] = {x, y};
   if (is_float(ops::result_type(both))) return trunc(div(x, y));
-  return floor_divide(sub(x, fmod(x, y)), y);
+  return floor_divide(ops::difference(x, fmod(x, y)), y);
 }
 
 // ---- powers -------------------------------------------------------------------------------------

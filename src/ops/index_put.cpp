@@ -389,7 +389,9 @@ Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, con
 
 Tensor scatter_reduce_(Tensor self, int64_t dim, const Tensor& index, const Tensor& src,
                        const std::string& reduce, bool include_self) {
-  return copy_(self, scatter_reduce(self, dim, index, src, reduce, include_self));
+  // Gradients read the old value.
+  const Tensor old = autograd::wanted({self, src}) ? clone(self) : self;
+  return copy_(self, scatter_reduce(old, dim, index, src, reduce, include_self));
 }
 
 // ---- index_add, index_copy, index_fill ----------------------------------------------------------

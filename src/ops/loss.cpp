@@ -285,8 +285,9 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& 
   const Reduction r = ops::reduction_from(reduction, "huber_loss");
   check_pair(input, target, "huber_loss");
   const Tensor d = ops::difference(input, target), a = abs(d);
-  const Tensor loss = where(le(a, Scalar(delta)), mul(square(d), Scalar(0.5)),
-                            mul(sub(a, Scalar(0.5 * delta)), Scalar(delta)));
+  Tensor loss = mul(square(d), Scalar(0.5));
+  if (std::isfinite(delta))  // infinity would be multiplied by the gradient 0 of the other side
+    loss = where(le(a, Scalar(delta)), loss, mul(sub(a, Scalar(0.5 * delta)), Scalar(delta)));
   return reduced(weight.defined() ? mul(loss, weight) : loss, r);
 }
 

@@ -53,11 +53,9 @@ Tensor gaussian_nll_loss(const Tensor& given, const Tensor& target, const Tensor
   if (!(v->shape == input->shape)) {
     const int n = input->shape.size();
     if (n > 0 && v->shape == ops::without(input->shape, n - 1)) v = unsqueeze(v, -1);
-    Dims one = input->shape;
-    if (n > 0) one[n - 1] = 1;
-    PF_CHECK(v->shape == one || v->numel == 1, ShapeError, op, "got var of shape ", var->shape,
-             " for input of shape ", input->shape,
-             "; expected the input's shape, or that with a last dimension of 1 or without it; ",
+    PF_CHECK(broadcast_shapes(v->shape, input->shape, op) == input->shape, ShapeError, op,
+             "got var of shape ", var->shape, " for input of shape ", input->shape,
+             "; expected one that broadcasts to it, or the input's without its last dimension; ",
              "reshape var");
   }
   // At least eps, with the gradient of the variance itself.

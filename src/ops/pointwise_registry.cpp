@@ -195,7 +195,8 @@ Scalar times(Scalar alpha, const Tensor& beside, Scalar y, const char* op) {
 Tensor times(Scalar alpha, Scalar beside, const Tensor& y, const char* op) {
   if (alpha.to_double() == 1) return y;
   if (!beside.is_float()) alpha = factor_for(y->dtype, alpha, op, "alpha");
-  return pyflame::mul(y, alpha);
+  const bool real = beside.is_float() && !is_float(y->dtype);  // a float before it can wrap
+  return pyflame::mul(real ? pyflame::to(y, default_dtype()) : y, alpha);
 }
 
 void register_sums() {
@@ -336,7 +337,10 @@ void register_divisions() {
     if (mode == "floor") return y ? floor_divide_(x, *y) : floor_divide_(x, scalar_of(v[1]));
     if (!y) refuse_zero(x, scalar_of(v[1]), mode);
     Tensor other = y ? *y : scalar_tensor(scalar_of(v[1]), x->dtype, x->storage->device);
-    return ops::replaced(x, "div_", [&](const Tensor& t) { return pyflame::div(t, other, mode); });
+    const bool keep = autograd::wanted({x, other});  // both gradients read the old value
+    return ops::replaced(
+        x, "div_", [&](const Tensor& t) { return pyflame::div(keep ? clone(t) : t, other, mode); },
+        Old::kIsNotRead);
   };
   put_own(
       op::div,

@@ -120,6 +120,7 @@ Tensor matrix_power(const Tensor& t, int64_t n) {
     const Tensor ones = contiguous(expand(one, t->shape.vec()));
     return is_float(t->dtype) ? ops::without_slope("matrix_power", ones, t) : ones;
   }
+  if (n == 1) return clone(t);
   Tensor result, square = t;
   for (;; square = matmul(square, square)) {
     if (n & 1) result = result.defined() ? matmul(result, square) : square;
@@ -170,7 +171,7 @@ Tensor chain_matmul(const TensorList& matrices) {
   for (const Tensor& m : matrices)
     PF_CHECK(m.defined() && m->shape.size() == 2, ShapeError, "chain_matmul", "got ",
              m.defined() ? m->shape : Dims{}, "; expected matrices; reshape them");
-  return product_of_all(matrices);
+  return matrices.size() == 1 ? clone(matrices[0]) : product_of_all(matrices);
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {

@@ -279,7 +279,9 @@ Tensor norm_gradient(const Tensor& grad, const Tensor& input, const Tensor& resu
   } else {
     const Tensor whole = spread(where(none, Scalar(1.0), y), plan, x->shape);
     const Tensor part = mul(sign(x), pow(abs(div(x, whole)), Scalar(p - 1)));
-    r = mul(spread(g, plan, x->shape), where(eq(x, Scalar(0)), Scalar(0.0), part));
+    // Below 0 one element that is 0 decides, and all slopes are 0.
+    const Tensor flat = p < 0 ? spread(none, plan, x->shape) : eq(x, Scalar(0));
+    r = mul(spread(g, plan, x->shape), where(flat, Scalar(0.0), part));
   }
   return to(r, input->dtype);
 }

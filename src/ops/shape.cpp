@@ -58,8 +58,8 @@ Tensor cat(const TensorList& tensors, int64_t dim) {
              "got a tensor of 0 dimensions; expected at least one; use stack");
     if (!model && !skipped(t)) model = &t;
   }
-  if (!model) return clone(list[0]);
-  const int n = (*model)->shape.size(), d = wrap_dim(dim, n, "cat");
+  const int n = model ? (*model)->shape.size() : 1, d = model ? wrap_dim(dim, n, "cat") : 0;
+  if (!model) model = list.data();
   Dims shape = (*model)->shape;
   shape[d] = 0;
   TensorList ins;
@@ -409,6 +409,7 @@ static Tensor triu_(Tensor t, int64_t diagonal) {
 namespace {
 
 Tensor pad_constant(const Tensor& t, const IntList& before, const IntList& after, Scalar value) {
+  check_range(value, t->dtype, "pad", "the value");
   const int n = t->shape.size();
   Tensor inside = t;
   Dims shape = t->shape;

@@ -265,11 +265,16 @@ std::pair<Tensor, Tensor> neighbours(const Tensor& t, int64_t d) {
   const int64_t n = t->shape[wrap_dim(d, t->shape.size(), "trapezoid")];
   return {narrow(t, d, n > 0 ? 1 : 0, n > 0 ? n - 1 : 0), narrow(t, d, 0, n > 0 ? n - 1 : 0)};
 }
+// Sums of two integers may pass their dtype.
+Tensor summable(const Tensor& t) {
+  return is_float(t->dtype) ? ops::widened(t) : to(t, DType::Float64);
+}
 }  // namespace
 
-Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim) {
-  ops::check_arithmetic(y, "trapezoid");
-  ops::check_arithmetic(x, "trapezoid");
+Tensor trapezoid(const Tensor& given, const Tensor& points, int64_t dim) {
+  ops::check_arithmetic(given, "trapezoid");
+  ops::check_arithmetic(points, "trapezoid");
+  const Tensor y = summable(given), x = summable(points);
   const int d = wrap_dim(dim, y->shape.size(), "trapezoid");
   Tensor at = x;
   if (x->shape.size() == 1 && !y->shape.empty()) {  // along `dim`, the same for all lines
@@ -279,18 +284,15 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim) {
   }
   const auto [later, earlier] = neighbours(y, d);
   const auto [right, left] = neighbours(at, d - y->shape.size());
-  const Tensor areas = mul(ops::difference(ops::widened(right), ops::widened(left)),
-                           add(ops::widened(later), ops::widened(earlier)));
-  const Tensor r = div(sum(areas, IntList{d}), Scalar(2.0));
-  const DType out = promote(x->dtype, y->dtype);
-  return is_float(out) ? to(r, out) : r;
+  const Tensor areas = mul(sub(right, left), add(later, earlier));
+  const DType out = promote(points->dtype, given->dtype);
+  return to(div(sum(areas, IntList{d}), Scalar(2.0)), is_float(out) ? out : default_dtype());
 }
 Tensor trapezoid(const Tensor& y, double dx, int64_t dim) {
   ops::check_arithmetic(y, "trapezoid");
-  const auto [later, earlier] = neighbours(y, dim);
-  const Tensor pairs = add(ops::widened(later), ops::widened(earlier));
-  const Tensor r = mul(sum(pairs, IntList{dim}), Scalar(dx / 2));
-  return is_float(y->dtype) ? to(r, y->dtype) : r;
+  const auto [later, earlier] = neighbours(summable(y), dim);
+  return to(mul(sum(add(later, earlier), IntList{dim}), Scalar(dx / 2)),
+            is_float(y->dtype) ? y->dtype : default_dtype());
 }
 
 // ---- rows of the table --------------------------------------------------------------------------

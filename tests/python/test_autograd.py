@@ -591,3 +591,35 @@ def test_gradients_of_prod_of_any_order_at_zeros(dim):
 @pytest.mark.parametrize("dim", [0, 1])
 def test_gradients_of_cumprod_of_any_order_at_zeros(dim):
     products_at_zeros(lambda x: x.cumprod(dim))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, y: x.div_(y, rounding_mode="trunc"),
+        lambda x, y: x.scatter_reduce_(0, pf.tensor([0, 1, 1]), y, "prod"),
+        lambda x, y: x.scatter_reduce_(0, pf.tensor([0, 1, 1]), y, "amax"),
+    ],
+)
+def test_writes_whose_gradient_reads_the_old_value(write):
+    """Whichever of the two has the gradient."""
+    for first, second in ((True, False), (False, True), (True, True)):
+        x = pf.tensor([1.0, -2.0, 3.0], requires_grad=first)
+        y = pf.tensor([2.0, 5.0, -0.5], requires_grad=second)
+        write(x.clone(), y).sum().backward()
+        assert all(t.grad is not None for t, wants in ((x, first), (y, second)) if wants)
+
+
+def test_a_factor_without_a_negative():
+    x = pf.tensor([1.0], requires_grad=True)
+    r = pf.zeros(1).sub_(x, alpha=-(2**63))
+    assert r.item() == 2.0**63 and pf.sub(pf.zeros(1), x, alpha=-(2**63)).item() == 2.0**63
+    r.backward()
+    assert x.grad.item() == 2.0**63
+
+
+def test_empty_parts_have_empty_gradients():
+    x = pf.zeros(0, requires_grad=True)
+    y = pf.ones(3, requires_grad=True)
+    pf.cat([x, y[3:]]).backward(pf.zeros(0))
+    assert x.grad.shape == (0,) and y.grad.tolist() == [0, 0, 0]

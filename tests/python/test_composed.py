@@ -156,6 +156,8 @@ def test_sequences_and_powers():
     same(pf.vander(pf.tensor(x)), np.vander(x), rtol=1e-12)
     same(pf.vander(pf.tensor(x), N=2, increasing=True), np.vander(x, 2, True), rtol=1e-12)
     same(pf.ldexp(pf.tensor(x), pf.tensor([2, -1, 0])), [4.0, 1.0, 3.5])
+    one = pf.tensor(1, dtype=pf.int32).sum_to_size(())
+    assert one.dtype == pf.int64 and one.tolist() == 1
     same(pf.tensor(A).sum_to_size(1, 4), A.sum(0, keepdims=True), rtol=1e-12)
     with pytest.raises(pf.ShapeError):
         pf.tensor(A).sum_to_size(5, 4)

@@ -56,6 +56,11 @@ CASES = [
         r"pf\.index_fill:",
     ),
     (lambda: pf.zeros(3).index_fill_(0, pf.tensor([5]), 1.0), pf.IndexError, r"pf\.index_fill_:"),
+    (
+        lambda: pf.nn.functional.pad(pf.ones(2, dtype=pf.int8), (1, 1), value=300),
+        pf.ValueError,
+        r"pf\.pad",
+    ),
     (lambda: pf.nn.functional.celu(pf.ones(2), alpha=0), pf.ValueError, "alpha"),
     (lambda: pf.celu_(pf.ones(2), 0), pf.ValueError, "alpha"),
     (lambda: pf.manual_seed("a"), (TypeError, ValueError), None),

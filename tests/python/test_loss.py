@@ -377,3 +377,12 @@ def test_a_gaussian_target_of_bools():
     assert F.gaussian_nll_loss(x, mask, x).item() == F.gaussian_nll_loss(x, mask.float(), x).item()
     y = pf.tensor([2.0, 4.0])
     assert pf.trapezoid(y, x=pf.tensor([False, True])).item() == 3.0
+
+
+def test_ends_of_pair_losses():
+    x, y = pf.tensor([[0.5, 3.0]], requires_grad=True), pf.tensor([[1.0, 1.0]])
+    F.huber_loss(x, y, reduction="sum", delta=float("inf")).backward()
+    assert x.grad.tolist() == [[-0.5, 2.0]]
+    var = pf.tensor([[0.5, 2.0]])
+    wide = [t.expand(3, 2) for t in (x.detach(), y, var)]
+    assert F.gaussian_nll_loss(*wide[:2], var).item() == F.gaussian_nll_loss(*wide).item()

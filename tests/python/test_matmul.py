@@ -392,3 +392,10 @@ def test_an_input_larger_than_the_product_is_refused():
             with pytest.raises(pf.ShapeError, match="for a product of shape"):
                 call(pf.ones(*shape), **options)
         call(pf.ones(1))
+
+
+def test_one_factor_is_copied():
+    x = pf.ones(2, 2)
+    for r in (pf.chain_matmul(x), pf.matrix_power(x, 1), pf.linalg.matrix_power(x, 1)):
+        r.fill_(7)
+    assert x.tolist() == [[1, 1], [1, 1]]

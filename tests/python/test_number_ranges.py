@@ -202,6 +202,8 @@ def test_factors_of_numbers_beside_integers():
             r = call(whole)
             assert r.dtype == pf.int64 and r.tolist() == w
     assert pf.add(1.5, x, alpha=0.5).tolist() == [2.0, 2.5]
+    assert pf.div(mask, x, rounding_mode="trunc").tolist() == [1, 0]
+    assert pf.rsub(pf.tensor([-(2**63)]), 2.5, alpha=-2).tolist() == [-(2.0**64)]
     assert pf.add(x, 1.5, alpha=0.5).tolist() == [1.75, 2.75]
     for call in (lambda: pf.sub(1, mask, alpha=2), lambda: pf.rsub(mask, 1, alpha=2),
                  lambda: pf.sub(x, True, alpha=2), lambda: x.sub_(True, alpha=2)):  # fmt: skip

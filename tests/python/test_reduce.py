@@ -290,3 +290,9 @@ def test_large_product_and_sum_of_expanded():
     assert pf.ones(10**6).prod().item() == 1
     assert pf.ones(1, 1).expand(300, 70).sum().item() == 21000
     assert pf.full((1000, 1000), 0.5)[:, ::3].sum().item() == 167000
+
+
+def test_norm_of_a_negative_power_is_flat_at_0():
+    x = pf.tensor([0.0, 2.0, -1.0], requires_grad=True)
+    pf.linalg.vector_norm(x, -1.5).backward()
+    assert x.grad.tolist() == [0, 0, 0]

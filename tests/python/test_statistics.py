@@ -172,3 +172,9 @@ def test_other_linalg_names():
         pf.linalg.matrix_norm(t[0], 2)
     with pytest.raises(AttributeError):
         pf.linalg.svd  # noqa: B018
+
+
+def test_trapezoids_of_integers_do_not_overflow():
+    x = pf.tensor([127, 127, 127], dtype=pf.int8)
+    assert pf.trapezoid(x).item() == 254 and pf.trapezoid(x).dtype == pf.float32
+    assert pf.trapezoid(pf.tensor([1, 1]), x=pf.tensor([5, 2], dtype=pf.uint8)).item() == -3
