@@ -11,7 +11,7 @@ too: the registry's schemas, the schemas of PyTorch's own operators, and `inspec
 functions that PyTorch writes in Python. Types say what to draw; names of parameters say more (`dim`
 is a dimension, `index` holds positions), and hints.py says the rest. PyTorch judges: of the drawn
 programs as many as are wanted of those it accepts, and fewer of those it refuses, are compared:
-value with NaN and infinities in place, dtype, shape, what became of the arguments, requires_grad,
-gradients (float64, random cotangents), second derivatives for a share, and refusal: both or none,
-ours with a typed error. Seeds come from names, so a new operation changes no other's draws.
+value with NaN and infinities in place, dtype, shape, what became of the arguments, whose memory the
+result shares, requires_grad, gradients (float64, and fewer of the others; random cotangents), second
+derivatives for a share, and refusal: both or none, ours with a typed error. Seeds come from names, so a new operation changes no other's draws.
 """

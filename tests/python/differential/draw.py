@@ -188,6 +188,8 @@ class Draw:
         self.dtype = rng.choice(MAIN)
         self.mode = rng.choices(["plain", "small", "special"], [70, 13, 17])[0]
         self.grad = self.dtype == "float64" and self.mode != "special" and rng.random() < 0.75
+        if self.dtype in FLOATS and self.dtype != "float64" and self.mode != "special":
+            self.grad = beside(rng).random() < 0.4
         self.case.special = self.mode == "special"
         self.first = None  # the first tensor
         self.spread = False  # a list of tensors is written as several arguments
@@ -200,7 +202,10 @@ class Draw:
     def tensor(self, shape, dtype=None, values=None, grad=None, layouts=True):
         rng, dtype = self.rng, dtype or self.dtype
         name = self.name()
-        grad = self.grad and dtype == "float64" and rng.random() < 0.75 if grad is None else grad
+        if grad is None and self.dtype == "float64":
+            grad = self.grad and dtype == "float64" and rng.random() < 0.75
+        elif grad is None:
+            grad = self.grad and dtype in FLOATS and beside(rng).random() < 0.75
         layout = rng.choice(["", "", "", "transposed", "strided", "offset", "expanded", "column"])
         if not layouts or not shape:
             layout = ""
@@ -527,6 +532,7 @@ def draw(rng, op, place, form):
         sign = hints.OPERATORS[op]
         if (
             keywords
+            or d.first is None
             or not 1 <= len(positional) <= 2
             or (len(positional) == 2) != (op not in ("neg", "bitwise_not"))
         ):
@@ -574,6 +580,13 @@ def with_out(rng, case, shape, dtype):
 def crashes(case):
     """Whether PyTorch itself ends the process at this (2.13.0)."""
     return case.op == "pdist" and case.first is not None and 0 in case.first.shape
+
+
+def beside(rng):
+    """A generator that depends on where `rng` stands, and takes nothing from it."""
+    twin = random.Random()
+    twin.setstate(rng.getstate())
+    return random.Random(twin.random())
 
 
 def generator(op, seed=0):
