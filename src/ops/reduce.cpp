@@ -88,6 +88,7 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
               bool average, const char* op) {
   ops::check_arithmetic(input, op);
   const Tensor x = dtype ? to(input, *dtype) : input;
+  if (dtype) ops::check_arithmetic(x, op);
   const Plan p = plan_for(x, dim, keepdim, op);
   if (!is_float(x->dtype)) {
     PF_CHECK(!average, DTypeError, op, "got ", x->dtype,

@@ -392,7 +392,7 @@ DeviceCase random_case(uint64_t seed) {
       const ops::RowInfo& row = ops::kRowTable[id];
       const DType t = some_dtype();
       const Types types = types_of(row.rule, t);
-      if (!types.allowed || tolerance(id, t) > 0) continue;  // errors would add up
+      if (!types.allowed || tolerance(id, t) > 0) continue;             // errors would add up
       if (id == ops::op::signbit || id == ops::op::copysign) continue;  // of a NaN: anybody's
       pf_node n{};
       n.op = id;

@@ -256,7 +256,10 @@ def test_conversion():
     assert x.to(dtype=pf.float64, copy=True).dtype is pf.float64
     c = x.to(d, copy=True)
     assert c is not x and not c._shares_storage(x)
-    assert x.type() == f"pyflame.{'cuda.' * x.is_cuda}FloatTensor" and x.type(pf.float64).dtype is pf.float64
+    assert (
+        x.type() == f"pyflame.{'cuda.' * x.is_cuda}FloatTensor"
+        and x.type(pf.float64).dtype is pf.float64
+    )
     assert x.type("pyflame.LongTensor").tolist() == [1, -2] and x.type_as(y).dtype is pf.float64
     with pytest.raises(TypeError):
         x.to(pf.float64, wrong=1)
