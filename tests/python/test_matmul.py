@@ -170,6 +170,13 @@ def test_broadcast_operand_without_copy():
     close(a @ b, a.numpy() @ b.numpy(), pf.float64)
 
 
+@pytest.mark.parametrize("k", [1, 7, 2047, 2048, 2049, 4096 + 8, 20000])
+def test_a_dot_product_has_the_bits_of_a_row_of_products(k):
+    a, b = pf.randn(k + 1)[1:], pf.randn(k + 3)[3:]
+    many = pf.stack([b] * 40, 1)  # so many columns are sums across lanes
+    assert pf.dot(a, b).item() == (a.unsqueeze(0) @ many)[0, 7].item()
+
+
 def test_named_products():
     a, na = make((4, 5))
     b, nb = make((5, 6))
