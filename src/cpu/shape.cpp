@@ -89,11 +89,43 @@ void flip(const KernelArgs& a) {
   copy_elements(a.dtype(0), in.ndim, in.shape, out.data, out.strides, element(in, start), strides);
 }
 
+// Short rows, one behind the other, each turned by `shift` elements. All are moved as one piece,
+// the shorter way around, and then the elements at one end of every row are put right: two copies
+// of a few bytes for each row would cost many times as much.
+template <class T>
+void roll_short_rows(T* out, const T* in, int64_t rows, int64_t n, int64_t shift) {
+  const bool up = shift <= n - shift;
+  const int64_t by = up ? shift : n - shift;  // places that elements are moved by
+  const int64_t step = std::max<int64_t>(1, 16384 / (n * static_cast<int64_t>(sizeof(T))));
+  parallel_for(rows, std::max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; r += step) {  // so much that it is still in the cache
+      const int64_t count = std::min(step, end - r);
+      T* o = out + r * n;
+      const T* x = in + r * n;
+      std::memcpy(o + (up ? by : 0), x + (up ? 0 : by),
+                  static_cast<size_t>(count * n - by) * sizeof(T));
+      if (!up) o += n - by;
+      if (up) x += n - by;
+      for (int64_t i = 0; i < count; ++i, o += n, x += n)
+        for (int64_t j = 0; j < by; ++j) o[j] = x[j];
+    }
+  });
+}
+
 // out[(i + shift) mod n] = in[i] along one dimension. attrs: dim, shift in [0, n)
 void roll(const KernelArgs& a) {
   const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
   const auto dim = static_cast<int>(a.i(0));
   const int64_t n = in.shape[dim], shift = a.i(1);
+  int64_t rows = 1, inner = 1;
+  for (int d = 0; d < in.ndim; ++d) (d < dim ? rows : inner) *= d == dim ? 1 : in.shape[d];
+  if (rows > 1 && n * inner <= 1024 && std::min(shift, n - shift) * inner <= 16 && contiguous(in) &&
+      contiguous(out)) {
+    dispatch_size(a.dtype(0), [&]<class T>() {
+      roll_short_rows(a.data<T>(0), a.data<T>(1), rows, n * inner, shift * inner);
+    });
+    return;
+  }
   int64_t shape[PF_MAX_DIMS];
   std::copy_n(in.shape, in.ndim, shape);
   shape[dim] = n - shift;

@@ -184,8 +184,10 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
   auto size = [&](const Tensor& t) { return nd == 0 ? int64_t{0} : t->shape[nd + from_end]; };
   PF_CHECK(size(a) == 3 && size(b) == 3, ShapeError, "cross", "got ", a->shape, " and ", b->shape,
            "; expected three elements along dimension ", dim, "; pass dim");
-  auto turn = [&](const Tensor& t, int64_t by) { return roll(t, {by}, {from_end}); };
-  return sub(mul(turn(a, -1), turn(b, -2)), mul(turn(a, -2), turn(b, -1)));
+  // d[i] = a[i] b[i + 1] - a[i + 1] b[i], and the product is d turned by one: one turn less than
+  // with every factor in its place.
+  auto turn = [&](const Tensor& t) { return roll(t, {-1}, {from_end}); };
+  return turn(sub(mul(a, turn(b)), mul(turn(a), b)));
 }
 
 namespace ops {

@@ -6,6 +6,8 @@ from finite import check_grad, layouts, same
 
 import pyflame as pf
 
+RNG = np.random.default_rng(6)
+
 
 def grid(*shape):
     return np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
@@ -182,6 +184,17 @@ def test_padding_that_cuts(mode):
             same(pf.nn.functional.pad(pf.tensor(a), (before, after), mode=mode), want)
     got = pf.nn.functional.pad(pf.tensor(a), (-1, 2, 1, -1), mode=mode)
     assert got.shape == (2, 5, 7)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "f2", "i4", "f8"])
+@pytest.mark.parametrize("shape", [(9000, 3), (500, 20), (40, 5, 7), (2, 9, 1), (0, 3), (7, 1, 0)])
+def test_roll_of_short_rows(shape, dtype):
+    a = RNG.integers(0, 100, shape).astype(dtype)
+    for dim in range(1, len(shape)):
+        for shift in (*range(-2, min(12, shape[dim] + 2)), shape[dim] - 1):
+            same(pf.tensor(a).roll(shift, dim), np.roll(a, shift, dim))
+    wide = np.repeat(a, 2, axis=-1)
+    same(pf.tensor(wide)[..., ::2].roll(1, -1), np.roll(a, 1, -1))
 
 
 def test_ends_of_arguments():
