@@ -121,8 +121,10 @@ void DistancesOf(const T* x, const T* y, T* out, const Pairs& to, int64_t begin,
         continue;
       }
       Store(d, row);
-      for (int64_t w = 0; w < width; ++w)
-        if (to.triangle == 0 || j + w > i) out[to.at(i, j + w)] = row[w];
+      const int64_t first = to.triangle && j <= i ? i + 1 - j : 0;
+      if (first >= width) continue;
+      T* place = out + to.at(i, j + first);
+      for (int64_t w = first; w < width; ++w, place += to.step) *place = row[w];
     }
   }
 }
@@ -166,30 +168,54 @@ HWY_INLINE void AddSlopes(const T* x, const T* y, int64_t step, const T* weight,
   if constexpr (kWide == 2) Store(Load(sums + kNext) + (a1 + b1), sums + kNext);
 }
 
-// The gradient of row i of x: sum over j of g[i, j] * (the slope of the distance at x[i] - y[j]).
-// y: n rows, padded to `padded` elements each; sums: `padded` zeros.
+constexpr int64_t kTogether = 16;  // rows whose gradient is taken together
+
+// to[r * kChunk + q]: the entry of rows i + r and c + q, 0 where they are one. What lies left of a
+// triangle's diagonal stands in the columns above, of which neighbouring rows share cache lines.
+template <class T>
+void ReadPairs(const T* from, const Pairs& p, int64_t i, int64_t rows, int64_t c, int64_t k,
+               T* to) {
+  const int64_t left = p.triangle == 0 || i <= c ? 0 : (i - c < k ? i - c : k);
+  for (int64_t q = 0; q < left; ++q) {
+    const T* at = from + p.at(c + q, i);
+    for (int64_t r = 0; r < rows; ++r) to[r * kChunk + q] = at[r * p.step];
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    T* row = to + r * kChunk;
+    int64_t q = left;
+    for (; p.triangle && q < k && c + q <= i + r; ++q)
+      row[q] = c + q == i + r ? T(0) : from[p.at(i + r, c + q)];
+    if (q == k) continue;
+    const T* at = from + p.at(i + r, c + q);
+    for (; q < k; ++q, at += p.step) row[q] = *at;
+  }
+}
+
+// The gradient of the rows [i, i + rows) of x, at most kTogether: sum over j of g[i, j] * (the
+// slope of the distance at x[i] - y[j]). x: these rows, y: n rows, padded to `padded` elements
+// each; sums: `padded` zeros for each row; weight and distance: room for kTogether * kChunk zeros
+// each.
 template <Norm kNorm, class T>
 void SlopesOf(const T* x, const T* y, const T* g, const T* d, const Pairs& gp, const Pairs& dp,
-              int64_t i, int64_t n, int64_t padded, T* sums) {
+              int64_t i, int64_t rows, int64_t n, int64_t padded, T* sums, T* weight, T* distance) {
   constexpr int64_t W = Wide<T>::kLanes;
-  alignas(64) T weight[kChunk], distance[kChunk];
   for (int64_t c = 0; c < n; c += kChunk) {
     const int64_t k = n - c < kChunk ? n - c : kChunk;
-    for (int64_t q = 0; q < k; ++q) {
-      if (gp.triangle && c + q == i) {
-        weight[q] = distance[q] = T(0);
-        continue;
+    ReadPairs(g, gp, i, rows, c, k, weight);
+    ReadPairs(d, dp, i, rows, c, k, distance);
+    for (int64_t r = 0; r < rows; ++r) {
+      T *w = weight + r * kChunk, *far = distance + r * kChunk;
+      for (int64_t q = 0; kNorm == kTwo && q < k; q += W) {
+        const Wide<T> by = Load(far + q), zero = Fill(T(0));
+        Store(Choose(NotEqual(by, zero), Load(w + q) / by, zero), w + q);
       }
-      const T grad = g[gp.at(i, c + q)];
-      const T far = d[dp.at(i, c + q)];
-      weight[q] = kNorm == kTwo ? (far == T(0) ? T(0) : grad / far) : grad;
-      distance[q] = far;
+      int64_t p = 0;
+      T* sum = sums + r * padded;
+      const T *row = x + r * padded, *others = y + c * padded;
+      for (; p + 2 * W <= padded; p += 2 * W)
+        AddSlopes<kNorm, 2>(row + p, others + p, padded, w, far, k, sum + p);
+      if (p < padded) AddSlopes<kNorm, 1>(row + p, others + p, padded, w, far, k, sum + p);
     }
-    int64_t p = 0;
-    for (; p + 2 * W <= padded; p += 2 * W)
-      AddSlopes<kNorm, 2>(x + p, y + c * padded + p, padded, weight, distance, k, sums + p);
-    if (p < padded)
-      AddSlopes<kNorm, 1>(x + p, y + c * padded + p, padded, weight, distance, k, sums + p);
   }
 }
 
@@ -244,14 +270,22 @@ void DistancesBackward(const KernelArgs& a) {
         const int64_t work = n * (padded + 8);
         parallel_for(rows, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1),
                      [&](int64_t begin, int64_t end) {
-                       Scratch<T> x(padded), sums(padded);
-                       for (int64_t i = begin; i < end; ++i) {
-                         fill_up(a.data<T>(1) + (b * rows + i) * m, x.get());
-                         for (int64_t k = 0; k < padded; k += W) Store(Fill(T(0)), sums.get() + k);
-                         SlopesOf<kNorm>(x.get(), y.get(), gb, db, gp, dp, i, n, padded,
-                                         sums.get());
-                         std::memcpy(a.data<T>(0) + (b * rows + i) * m, sums.get(),
-                                     static_cast<size_t>(m) * sizeof(T));
+                       constexpr int64_t kPairs = kTogether * kChunk;
+                       Scratch<T> x(kTogether * padded), sums(kTogether * padded),
+                           pairs(2 * kPairs);
+                       for (int64_t k = 0; k < 2 * kPairs; k += W)
+                         Store(Fill(T(0)), pairs.get() + k);
+                       for (int64_t i = begin; i < end; i += kTogether) {
+                         const int64_t count = end - i < kTogether ? end - i : kTogether;
+                         for (int64_t r = 0; r < count; ++r)
+                           fill_up(a.data<T>(1) + (b * rows + i + r) * m, x.get() + r * padded);
+                         for (int64_t k = 0; k < count * padded; k += W)
+                           Store(Fill(T(0)), sums.get() + k);
+                         SlopesOf<kNorm>(x.get(), y.get(), gb, db, gp, dp, i, count, n, padded,
+                                         sums.get(), pairs.get(), pairs.get() + kPairs);
+                         for (int64_t r = 0; r < count; ++r)
+                           std::memcpy(a.data<T>(0) + (b * rows + i + r) * m,
+                                       sums.get() + r * padded, static_cast<size_t>(m) * sizeof(T));
                        }
                      });
       }
