@@ -249,23 +249,20 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool, bool invert) {
   if (values->numel == 0) {
     found = ops::raw_full(x->shape, DType::Bool, x->storage->device, 0);
   } else {
-    // Membership by the nearest value of the sorted list: the first place that is not below.
-    Tensor sorted = sort(values).first;
     Tensor flat = reshape(x, {-1});
-    Tensor low = reshape(flat, {-1, 1});
     if (values->numel <= 16) {
+      const Tensor low = reshape(flat, {-1, 1});
       found = reshape(any(eq(low, reshape(values, {1, -1})), IntList{1}), x->shape.vec());
     } else {
-      Tensor joined = cat({sorted, flat});
-      Tensor order = argsort(joined, 0);
-      // Rank of each element among both lists, less those of its own list before it, is where it
-      // stands among the sorted values; stable sorting puts equal values first.
-      Tensor is_value = to(lt(order, Scalar(sorted->numel)), DType::Int64);
-      Tensor before = cumsum(is_value, 0);
-      Tensor rank = scatter(zeros_like(order), 0, order, before);
-      Tensor at = sub(slice(rank, 0, sorted->numel, joined->numel), Scalar(1));
-      Tensor candidate = index_select(sorted, 0, clamp(at, Scalar(0), {}));
-      found = reshape(logical_and(eq(candidate, flat), ge(at, Scalar(0))), x->shape.vec());
+      // Each element beside the first of the sorted values that is not below it.
+      static const engine::Kernel search{"searchsorted"};
+      if (dtype == DType::Bool) flat = to(flat, DType::UInt8), values = to(values, DType::UInt8);
+      const Tensor sorted = contiguous(sort(values).first);
+      Tensor at = make_tensor(flat->shape, DType::Int64, flat->storage->device);
+      if (flat->numel > 0)
+        engine::call(search, {at}, {flat, sorted}, {Scalar(int64_t{0})}, {.op = "isin"});
+      const Tensor candidate = index_select(sorted, 0, clamp(at, {}, Scalar(sorted->numel - 1)));
+      found = reshape(eq(candidate, flat), x->shape.vec());
     }
   }
   return invert ? logical_not(found) : found;

@@ -90,6 +90,21 @@ def test_isin(n):
     same(pf.isin(pf.tensor(x), pf.tensor(test), invert=True), np.isin(x, test, invert=True))
 
 
+@pytest.mark.parametrize("n", [5, 30])
+def test_isin_of_special_values(n):
+    special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30]
+    test = np.concatenate([RNG.standard_normal(n), special[: n % 7 + 1], [0.0]])
+    x = np.concatenate([special, test, test + 1])
+    same(pf.isin(pf.tensor(x), pf.tensor(test)), np.isin(x, test))
+    same(pf.isin(pf.tensor(x)[::3], pf.tensor(test)[::2]), np.isin(x[::3], test[::2]))
+    only_nan = np.full(n, np.nan)
+    same(pf.isin(pf.tensor(x), pf.tensor(only_nan)), np.isin(x, only_nan))
+    flags = np.array([True, False])
+    same(pf.isin(pf.tensor(flags), pf.tensor(np.ones(n, bool))), flags)
+    assert pf.isin(pf.tensor(test[0]), pf.tensor(test)).item() is True
+    assert pf.isin(pf.zeros(0, 3), pf.tensor(test)).shape == (0, 3)
+
+
 def test_unravel_index():
     i = RNG.integers(0, 60, (2, 5))
     for g, w in zip(pf.unravel_index(pf.tensor(i), (3, 4, 5)), np.unravel_index(i, (3, 4, 5))):
