@@ -214,26 +214,39 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   const Reduction r = ops::reduction_from(reduction, "nll_loss");
   const Classes c = as_rows(input, target, weight, "nll_loss");
   const int64_t n = c.rows->shape[0];
-  Tensor index, row, w;
+  Tensor valid, index, row;
   {
     NoGrad off;
-    const Tensor valid = ne(c.targets, Scalar(ignore_index));
+    valid = ne(c.targets, Scalar(ignore_index));
     index = where(valid, to(c.targets, DType::Int64), Scalar(0));
     row = arange(0, n, 1, DType::Int64, input->storage->device);
-    w = to(valid, input->dtype);
   }
   const Tensor picked = ops::index_read(c.rows, {row, index}, "nll_loss", false);
-  if (c.weight.defined() && n > 0)
-    w = mul(w, ops::index_read(c.weight, {index}, "nll_loss", false));
+  Tensor loss, w;
   // An ignored row must not count even where its entry is infinite.
-  const Tensor loss = where(eq(w, Scalar(0)), Scalar(0.0), neg(mul(picked, w)));
+  if (c.weight.defined() && n > 0) {
+    w = mul(to(valid, input->dtype), ops::index_read(c.weight, {index}, "nll_loss", false));
+    loss = where(eq(w, Scalar(0)), Scalar(0.0), neg(mul(picked, w)));
+  } else {
+    loss = where(valid, neg(picked), Scalar(0.0));
+  }
   if (r == Reduction::None) return reshape(loss, c.shape.vec());
-  return r == Reduction::Sum ? sum(loss) : div(sum(loss), sum(w));
+  if (r == Reduction::Sum) return sum(loss);
+  return div(sum(loss), sum(w.defined() ? w : to(valid, input->dtype)));
 }
 
 // ---- differences --------------------------------------------------------------------------------
 
 namespace {
+// d^2 / 2 up to delta, the line that continues it beyond: m (a - m / 2) with a = |d| and the
+// smaller of a and delta for m, which is the same, bit for bit but
+// among subnormals.
+Tensor huber(const Tensor& d, double delta) {
+  if (!std::isfinite(delta)) return mul(square(d), Scalar(0.5));
+  const Tensor a = abs(d), m = clamp(a, {}, Scalar(delta));
+  return mul(m, sub(a, mul(m, Scalar(0.5))));
+}
+
 // A mean divides by the weights.
 Tensor weighted(const Tensor& loss, const Tensor& weight, Reduction r) {
   if (!weight.defined()) return reduced(loss, r);
@@ -271,7 +284,9 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::stri
   if (beta == 0) return l1_loss(input, target, reduction);
   const Reduction r = ops::reduction_from(reduction, "smooth_l1_loss");
   check_pair(input, target, "smooth_l1_loss");
-  const Tensor d = ops::difference(input, target), a = abs(d);
+  const Tensor d = ops::difference(input, target);
+  if (beta == 1) return reduced(huber(d, 1), r);
+  const Tensor a = abs(d);
   return reduced(
       where(lt(a, Scalar(beta)), mul(square(d), Scalar(0.5 / beta)), sub(a, Scalar(0.5 * beta))),
       r);
@@ -284,10 +299,7 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& 
            "; expected a positive number; pass delta=1.0");
   const Reduction r = ops::reduction_from(reduction, "huber_loss");
   check_pair(input, target, "huber_loss");
-  const Tensor d = ops::difference(input, target), a = abs(d);
-  Tensor loss = mul(square(d), Scalar(0.5));
-  if (std::isfinite(delta))  // infinity would be multiplied by the gradient 0 of the other side
-    loss = where(le(a, Scalar(delta)), loss, mul(sub(a, Scalar(0.5 * delta)), Scalar(delta)));
+  const Tensor loss = huber(ops::difference(input, target), delta);
   return reduced(weight.defined() ? mul(loss, weight) : loss, r);
 }
 

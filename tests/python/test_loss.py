@@ -191,6 +191,38 @@ def test_pair_losses(name):
     gradcheck(lambda x, y: fn(x, y), x, y, second=name not in ("l1_loss", "kl_div"))
 
 
+@pytest.mark.parametrize("delta", [0.25, 1.0, 3.0])
+def test_huber_at_its_corner_and_beyond(delta):
+    d = np.array([0.0, delta, -delta, 2 * delta, -9 * delta, delta / 2, np.inf, -np.inf, np.nan])
+    a = np.abs(d)
+    want = np.where(a <= delta, 0.5 * d**2, delta * (a - 0.5 * delta))
+    pairs = [(lambda x: F.huber_loss(x, pf.zeros(9, dtype=x.dtype), "none", delta), want)]
+    if delta == 1:
+        pairs.append(
+            (lambda x: F.smooth_l1_loss(x, pf.zeros(9, dtype=x.dtype), reduction="none"), want)
+        )
+    for loss, w in pairs:
+        x = pf.tensor(d, requires_grad=True)
+        y = loss(x)
+        check(y, w, pf.float64)
+        y[:6].sum().backward()
+        check(x.grad[:6], np.clip(d, -delta, delta)[:6], pf.float64)
+    assert F.huber_loss(pf.tensor([3, 0]), pf.tensor([0, 0]), "none", delta).dtype == pf.float32
+
+
+def test_nll_loss_of_ignored_rows():
+    x = np.array([[-1.0, -2.0], [-np.inf, np.nan], [-3.0, -4.0]])
+    t = pf.tensor([1, -100, 0])
+    for reduction, want in (("none", [2.0, 0.0, 3.0]), ("sum", 5.0), ("mean", 2.5)):
+        given = pf.tensor(x, requires_grad=True)
+        y = F.nll_loss(given, t, reduction=reduction)
+        check(y, np.array(want), pf.float64)
+        y.sum().backward()
+        rows = np.array([[0, -1.0], [0, 0], [-1.0, 0]])
+        check(given.grad, rows / 2 if reduction == "mean" else rows, pf.float64)
+    assert np.isnan(F.nll_loss(pf.tensor(x[:1]), pf.tensor([-100])).item())
+
+
 def test_known_values():
     assert F.mse_loss(
         pf.tensor([1.0, 2.0, 3.0]), pf.tensor([1.0, 2.0, 5.0])
