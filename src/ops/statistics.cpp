@@ -290,9 +290,17 @@ Tensor trapezoid(const Tensor& given, const Tensor& points, int64_t dim) {
 }
 Tensor trapezoid(const Tensor& y, double dx, int64_t dim) {
   ops::check_arithmetic(y, "trapezoid");
-  const auto [later, earlier] = neighbours(summable(y), dim);
-  return to(mul(sum(add(later, earlier), IntList{dim}), Scalar(dx / 2)),
-            is_float(y->dtype) ? y->dtype : default_dtype());
+  PF_CHECK(!y->shape.empty(), ShapeError, "trapezoid",
+           "got a tensor of 0 dimensions; expected at least 1; reshape it");
+  const int d = wrap_dim(dim, y->shape.size(), "trapezoid");
+  const int64_t n = y->shape[d];
+  // The ends count by half, and no sums of pairs are kept. Fewer than two have no area.
+  Tensor total = sum(summable(narrow(y, d, n > 1 ? 1 : 0, n > 1 ? n - 2 : 0)), IntList{d});
+  if (n > 1) {
+    const Tensor ends = add(summable(select(y, d, 0)), summable(select(y, d, n - 1)));
+    total = add(total, mul(ends, Scalar(0.5)));
+  }
+  return to(mul(total, Scalar(dx)), is_float(y->dtype) ? y->dtype : default_dtype());
 }
 
 // ---- rows of the table --------------------------------------------------------------------------

@@ -108,6 +108,11 @@ def test_trapezoid():
     same(pf.trapezoid(pf.tensor(X), dx=0.5, dim=0), np.trapezoid(X, dx=0.5, axis=0), rtol=1e-12)
     same(pf.trapz(pf.tensor(X), pf.tensor(at), dim=1), np.trapezoid(X, at, axis=1), rtol=1e-12)
     assert pf.trapezoid(pf.zeros(0)).item() == 0
+    for n in (1, 2, 3):
+        same(pf.trapezoid(pf.tensor(X[:n]), dim=0), np.trapezoid(X[:n], axis=0), rtol=1e-12)
+    same(pf.trapezoid(pf.tensor([1, 2, 4])), np.float32(4.5))
+    assert pf.trapezoid(pf.tensor([float("inf"), 1.0])).item() == float("inf")
+    check_grad(lambda y: pf.trapezoid(y, dx=0.5, dim=0), X[:3])
     check_grad(lambda y, x: pf.trapezoid(y, x), X[0], X[1].cumsum(-1))
 
 
