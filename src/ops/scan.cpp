@@ -112,7 +112,12 @@ Tensor cumprod_of(const Tensor& t, int d) {
           // with the zero left out of the products. After it everything is zero.
           Tensor is_zero = eq(x, Scalar(0));
           // The constants below would be wrong for the gradient of this gradient.
-          if (autograd::wanted({x}) && any(is_zero).item<bool>()) return {exact_gradient(g, x, d)};
+          // A GPU is not waited for to learn that there is none, unless it must be.
+          const bool second = autograd::wanted({x});
+          const bool asked = second || x->storage->device.type == DeviceType::CPU;
+          const bool zeros = !asked || any(is_zero).item<bool>();
+          if (second && zeros) return {exact_gradient(g, x, d)};
+          if (!zeros) return {div(directed_cumsum(mul(g, out), d, true), x)};
           Tensor zeros_so_far = directed_cumsum(to(is_zero, DType::Int64), d, false);
           Tensor before = eq(zeros_so_far, Scalar(0));
           Tensor at = logical_and(is_zero, eq(zeros_so_far, Scalar(1)));
