@@ -258,8 +258,9 @@ void group_equal(const KernelArgs& a) {
   dispatch(a.dtype(2), [&]<class T>() {
     const T* x = a.data<T>(2);
     int64_t g = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      if (i > 0 && load(x[i * step]) != load(x[(i - 1) * step])) ++g;
+    if (n > 0) group[0] = 0;
+    for (int64_t i = 1; i < n; ++i) {
+      g += load(x[i * step]) != load(x[(i - 1) * step]);
       group[i] = g;
     }
     *a.data<int64_t>(1) = n ? g + 1 : 0;
@@ -272,14 +273,21 @@ void unique(const KernelArgs& a) {
   const int64_t n = numel(a.tensor(3));
   const int64_t* group = a.data<int64_t>(5);
   int64_t *inverse = a.data<int64_t>(1), *counts = a.data<int64_t>(2);
-  std::fill_n(counts, numel(a.tensor(2)), 0);
+  // No branches, which would be guessed: of the elements of a group the first is stored last, and
+  // where groups end is counted in place of their elements.
   dispatch(a.dtype(0), [&]<class T>() {
-    for (int64_t i = 0; i < n; ++i) {
-      if (i == 0 || group[i] != group[i - 1]) a.data<T>(0)[group[i]] = a.data<T>(3)[i];
-      inverse[a.has(4) ? a.data<int64_t>(4)[i] : i] = group[i];
-      ++counts[group[i]];
-    }
+    T* values = a.data<T>(0);
+    const T* x = a.data<T>(3);
+    for (int64_t i = n - 1; i >= 0; --i) values[group[i]] = x[i];
   });
+  if (a.has(4)) {
+    const int64_t* order = a.data<int64_t>(4);
+    for (int64_t i = 0; i < n; ++i) inverse[order[i]] = group[i];
+  } else {
+    std::copy_n(group, n, inverse);
+  }
+  for (int64_t i = 0; i < n; ++i) counts[group[i]] = i + 1;
+  for (int64_t g = numel(a.tensor(2)) - 1; g > 0; --g) counts[g] -= counts[g - 1];
 }
 
 }  // namespace

@@ -106,6 +106,13 @@ def test_unique(dtype):
     same(counts, want[2])
     assert pf.unique(pf.tensor([], dtype=pf.int64)).numel() == 0
     same(pf.unique_consecutive(pf.tensor([1, 1, 2, 2, 1])), [1, 2, 1])
+    nan = float("nan")
+    given = pf.tensor([-0.0, 0.0, 0.0, nan, nan, 2.0])  # the first of equals
+    v, inverse, counts = pf.unique_consecutive(given, return_inverse=True, return_counts=True)
+    same(v, np.array([-0.0, nan, nan, 2.0], np.float32))
+    assert np.signbit(v.numpy()[0])
+    same(inverse, [0, 0, 0, 1, 2, 3])
+    same(counts, [3, 1, 1, 1])
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
