@@ -83,7 +83,7 @@ void radix_sort(std::vector<Item>& items, std::vector<Item>& spare, int key_bits
 // Items that include the `keep` first of n: what lies behind the bound found so far is left out.
 template <class Item, class Make>
 void collect_first(std::vector<Item>& items, int64_t n, int64_t keep, Make&& item) {
-  const size_t room = static_cast<size_t>(std::max<int64_t>(4 * keep, 256));
+  const size_t room = static_cast<size_t>(std::max<int64_t>(4 * keep, 64));
   items.clear();
   items.reserve(room);
   bool bounded = false;
