@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # pytest on the CPU with the library and the module of a build under AddressSanitizer and UBSan
 # (`make test-asan` makes it). Usage: tools/sanitized_tests.sh [BUILD] [pytest's arguments]
-# PYFLAME_TEST_SHARE=0.1 draws a tenth of the tests.
+# PYFLAME_TEST_SHARE=0.1 draws a tenth of the tests; without a path among the arguments all are run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath "${1:-build-asan}")
@@ -22,4 +22,5 @@ export LD_LIBRARY_PATH=$(find .venv/lib/ -name 'libnvrtc-builtins.so*' -printf '
 # The end of a tensor shall be that of its memory.
 export PYTHONPATH=$package PYFLAME_ALLOC_CONF=split:False
 # What a sanitizer says goes past Python: it must not be captured.
-exec .venv/bin/python -m pytest -p no:cacheprovider --capture=sys tests/python "$@"
+[[ " $*" == *" tests/"* ]] || set -- tests/python "$@"
+exec .venv/bin/python -m pytest -p no:cacheprovider --capture=sys "$@"
