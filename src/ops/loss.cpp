@@ -239,8 +239,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
 
 namespace {
 // d^2 / 2 up to delta, the line that continues it beyond: m (a - m / 2) with a = |d| and the
-// smaller of a and delta for m, which is the same, bit for bit but
-// among subnormals.
+// smaller of a and delta for m, which is the same, bit for bit but among subnormals.
 Tensor huber(const Tensor& d, double delta) {
   if (!std::isfinite(delta)) return mul(square(d), Scalar(0.5));
   const Tensor a = abs(d), m = clamp(a, {}, Scalar(delta));
