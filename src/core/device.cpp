@@ -108,7 +108,7 @@ const pf_backend* backend_of(Device d) {
       neither = std::string("; nor is there a GPU of ") + (amd ? "NVIDIA" : "AMD") + ": " +
                 plugin_reason(other);
     PF_FAIL(DeviceError, "device", d.str(), " is not usable: ", plugin_reason(d.type), neither,
-            "; use 'cpu', or see pf.backends() for what was found");
+            "; use 'cpu', or see pf.backend_status() for what was found");
   }
   return b;
 }

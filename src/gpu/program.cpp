@@ -22,7 +22,7 @@ struct Program {
     Function function;
   };
   std::vector<Variant> variants;  // the last one used first
-  // As epilogues, by kernel, options and launch class.
+  // As epilogues, by kernel, options, the input that is the product, and launch class.
   std::unordered_map<std::string, Function> epilogues;
   bool fills;  // stores numbers and computes nothing
   std::vector<pf_node> nodes;
@@ -85,6 +85,7 @@ KernelArgs::Joined epilogue_function(Device& device, const Epilogue& e, const ch
   if (!p.text.plan_epilogue(*e.launch, e.from, rows, cols, vec, l)) return {};
   thread_local std::string key;
   key.assign(file).append(1, '\0').append(defines.str()).append(1, e.keep ? '1' : '0');
+  key.append(1, static_cast<char>(e.from));
   key.append(reinterpret_cast<const char*>(&l.key), sizeof l.key);
   std::lock_guard lock(p.mutex);
   Function& f = p.epilogues[key];

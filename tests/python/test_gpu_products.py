@@ -309,3 +309,23 @@ def test_threads_share_k(run):  # noqa: F811
         """,
         PYFLAME_STANDIN_ARCH="gfx942",
     )
+
+
+@standin.MARKS[1]
+@pytest.mark.parametrize("unit", ["mfma", "mma.sync"])
+def test_a_product_on_either_side_of_what_follows(run, unit):  # noqa: F811
+    """One plan serves `p + r` and `r + p`: the program has to know which of the two the product is."""
+    run(
+        """
+        pf.set_device("gpu")
+        for order in ("pr", "rp"):
+            for dtype in (pf.float32, pf.float16, pf.float64):
+                for first in order, order[::-1]:
+                    a, b = pf.ones(6, 8, dtype=dtype) * 2, pf.ones(8, 5, dtype=dtype)
+                    r = pf.arange(30, dtype=dtype).reshape(6, 5)
+                    p = a @ b
+                    got = p + r if first == "pr" else r + p
+                    assert (got.cpu() == r.cpu() + 16).all().item(), (dtype, first)
+        """,
+        **environment(unit),
+    )

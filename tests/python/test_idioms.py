@@ -48,7 +48,7 @@ def idioms():
                 head[1],
                 id=f"{path.stem}: {head[1]}",
                 marks=[pytest.mark.cpu_only]
-                if head[2] == "host" or path.stem == "printing"
+                if head[2] == "host" or path.stem in ("printing", "devices_dtypes")
                 else [],
             )
 

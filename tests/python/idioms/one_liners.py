@@ -36,8 +36,8 @@ r = [
     (-torch.tensor([1, 2])) // 2,
     ~torch.tensor([True, False]),
     1 / torch.tensor([2, 4]),
-    isinstance(torch.zeros(1), torch.FloatTensor),
-    isinstance(torch.zeros(1).long(), torch.LongTensor),
+    isinstance(torch.zeros(1).cpu(), torch.FloatTensor),
+    isinstance(torch.zeros(1).cpu().long(), torch.LongTensor),
 ]
 
 # %% numbers, operators and Python's own functions, 3
@@ -342,7 +342,7 @@ r = [
     torch.tensor([1, 2]).eq(torch.tensor([1, 3])).sum().item(),
 ]
 
-# %% methods of tensors, 3
+# %% methods of tensors, 3 [host]
 r = [
     torch.tensor([0.1, 0.2]).gt(0.15).int(),
     torch.zeros(3).scatter(0, torch.tensor([1, 2]), 1.0),
