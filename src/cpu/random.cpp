@@ -1,11 +1,12 @@
 // Random kernels. Logical element i always takes the same word, whatever strides and threads.
 // Attributes begin with seed and offset.
 #include <algorithm>
-#include <memory>
 #include <vector>
 
+#include "core/room.h"
 #include "cpu/philox.h"
 #include "cpu/strided.h"
+#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -212,10 +213,9 @@ void dropout(const KernelArgs& a) {
 }
 
 // Sorts n words by their upper halves; equal ones keep their order. `spare` is as long.
-void sort_by_upper_half(std::unique_ptr<uint64_t[]>& words, std::unique_ptr<uint64_t[]>& spare,
-                        size_t n) {
+void sort_by_upper_half(uint64_t* words, uint64_t* spare, size_t n) {
   if (n < 2048) {  // the lower halves are in order already
-    std::sort(words.get(), words.get() + n);
+    std::sort(words, words + n);
     return;
   }
   // First by the highest bits into parts that fit into a cache, then each part by the others, three
@@ -239,7 +239,7 @@ void sort_by_upper_half(std::unique_ptr<uint64_t[]>& words, std::unique_ptr<uint
     for (int64_t part = first; part < last; ++part) {
       const size_t begin = ends[static_cast<size_t>(part)];
       const size_t count = ends[static_cast<size_t>(part) + 1] - begin;
-      uint64_t *from = spare.get() + begin, *to = words.get() + begin;
+      uint64_t *from = spare + begin, *to = words + begin;
       for (int pass = 0; pass < 3; ++pass, std::swap(from, to)) {
         const int shift = 32 + pass * low;
         std::fill(place.begin(), place.end(), 0);
@@ -250,6 +250,12 @@ void sort_by_upper_half(std::unique_ptr<uint64_t[]>& words, std::unique_ptr<uint
     }
   });
 }
+
+thread_local ThreadScratch t_spare, t_words;
+[[maybe_unused]] const AtThreadStart kMade([] {
+  AtThreadStart::touch(&t_spare);
+  AtThreadStart::touch(&t_words);
+});
 
 // The order of random 64-bit keys, ties by position. A word is the upper half of a key above its
 // position; where upper halves are equal, which is rare, whole keys decide.
@@ -262,7 +268,10 @@ void randperm(const KernelArgs& a) {
   };
   constexpr uint64_t kUpper = ~uint64_t{UINT32_MAX};
   const auto count = static_cast<size_t>(n);
-  std::unique_ptr<uint64_t[]> words(new uint64_t[count]), spare(new uint64_t[count]);
+  // The result's memory serves where it fits; fresh pages would cost as much as the sorting.
+  const bool in_place = a.dtype(0) == DType::Int64 && contiguous(a.tensor(0));
+  uint64_t* spare = t_spare.get<uint64_t>(count);
+  uint64_t* words = in_place ? a.data<uint64_t>(0) : t_words.get<uint64_t>(count);
   alignas(64) uint32_t tile[philox::kTile];
   for (uint64_t i = 0; i < count; ++i) {
     if (i % (philox::kTile / 2) == 0) philox::tile(s.offset + i / 2, s.seed, tile);
@@ -274,17 +283,22 @@ void randperm(const KernelArgs& a) {
     size_t end = i + 1;
     while (end < count && (words[end] & kUpper) == (words[i] & kUpper)) ++end;
     if (end - i > 1)
-      std::stable_sort(words.get() + i, words.get() + end, [&](uint64_t x, uint64_t y) {
+      std::stable_sort(words + i, words + end, [&](uint64_t x, uint64_t y) {
         return key(x & UINT32_MAX) < key(y & UINT32_MAX);
       });
     i = end;
   }
-  const int64_t step = a.tensor(0).strides[0];
-  dispatch(a.dtype(0), [&]<class T>() {
-    for (int64_t i = 0; i < n; ++i)
-      a.data<T>(0)[i * step] =
-          store<T>(static_cast<int64_t>(words[static_cast<size_t>(i)] & UINT32_MAX));
-  });
+  if (in_place) {
+    for (size_t i = 0; i < count; ++i) words[i] &= UINT32_MAX;
+  } else {
+    const int64_t step = a.tensor(0).strides[0];
+    dispatch(a.dtype(0), [&]<class T>() {
+      T* out = a.data<T>(0);
+      for (int64_t i = 0; i < n; ++i)
+        out[i * step] = store<T>(static_cast<int64_t>(words[static_cast<size_t>(i)] & UINT32_MAX));
+    });
+  }
+  t_spare.trim(), t_words.trim();
 }
 
 // outs: samples int64 [rows, k], status int64 [1]; ins: weights [rows, n].

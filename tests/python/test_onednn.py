@@ -26,7 +26,7 @@ print([(w.category.__name__, str(w.message)) for w in seen])
 def warnings_with(path):
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "PYFLAME_ONEDNN_PATH": str(path), "PYFLAME_GEMM": "auto"},
+        env={**os.environ, "PYFLAME_ONEDNN_PATH": str(path), "PYFLAME_GEMM": "onednn"},
         capture_output=True,
         text=True,
         timeout=300,
