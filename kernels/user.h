@@ -36,10 +36,10 @@ typedef unsigned char uchar;
 typedef unsigned short ushort;
 
 #ifndef INFINITY
-#define INFINITY (__builtin_huge_valf())
+#define INFINITY PF_INF
 #endif
 #ifndef NAN
-#define NAN (__builtin_nanf(""))
+#define NAN PF_NAN
 #endif
 #ifndef FLT_MAX
 #define FLT_MAX 3.402823466e+38F

@@ -147,7 +147,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The same kernel in CUDA's and in HIP's dialect, from the documentation.
 FORMS = re.findall(r"^```cpp\n(.*?)^```", (ROOT / "docs" / "gpu.md").read_text(), re.M | re.S)
 
+CONSTANTS = """
+extern "C" __global__ void constants(float* x, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = i % 2 ? NAN : i % 3 ? INFINITY : FLT_MAX;
+}
+"""
+
 TEXTS = {
+    "constants": CONSTANTS,
     "cuda_form": FORMS[0],
     "hip_form": FORMS[1],
     "scale": SCALE,
