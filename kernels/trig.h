@@ -227,32 +227,32 @@ PF_DEVICE float pf_atan(float x) {
                          q);
   return pf_copysign(steep ? pf_half_pi::hi() - (y - pf_half_pi::lo()) : y, x);
 }
-// asin(s) for z = s^2 <= 1/4, and what is left of it beside s.
-PF_DEVICE float pf_asin_rest(float s, float z) {
-  return s * z *
-         pf_poly(z, 0.1666675248214557, 0.07495297651437119, 0.045470374063839844,
-                 0.024179526352787334, 0.04216628631297331);
-}
-// Beyond 1/2 by asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)).
+// asin(s) = s + rest, for s = x up to 1/2; beyond by asin(|x|) = pi/2 - 2 asin(s) with
+// s = sqrt((1 - |x|) / 2).
+struct pf_asin_parts {
+  bool outer;
+  float s, rest;
+  explicit PF_METHOD pf_asin_parts(float x) {
+    const float a = pf_abs(x);
+    outer = a > 0.5f;
+    const float z = outer ? (1.0f - a) * 0.5f : x * x;
+    s = outer ? pf_sqrt(z) : x;
+    rest = s * z *
+           pf_poly(z, 0.1666675248214557, 0.07495297651437119, 0.045470374063839844,
+                   0.024179526352787334, 0.04216628631297331);
+  }
+};
 PF_DEVICE float pf_asin(float x) {
-  const float a = pf_abs(x);
-  const bool outer = a > 0.5f;
-  const float z = outer ? (1.0f - a) * 0.5f : x * x;
-  const float s = outer ? pf_sqrt(z) : a;
-  const float rest = pf_asin_rest(s, z);
-  const float far = (pf_half_pi::hi() - (s + s)) - (rest + rest - pf_half_pi::lo());
-  return pf_copysign(outer ? far : s + rest, x);
+  const pf_asin_parts p(x);
+  const float far = (pf_half_pi::hi() - (p.s + p.s)) - (p.rest + p.rest - pf_half_pi::lo());
+  return pf_copysign(p.outer ? far : p.s + p.rest, x);
 }
 PF_DEVICE float pf_acos(float x) {
-  const float a = pf_abs(x);
-  const bool outer = a > 0.5f;
-  const float z = outer ? (1.0f - a) * 0.5f : x * x;
-  const float s = outer ? pf_sqrt(z) : x;
-  const float rest = pf_asin_rest(s, z);
-  const float near = pf_half_pi::hi() - (s + (rest - pf_half_pi::lo()));
-  const float y = s + rest, twice = y + y;
+  const pf_asin_parts p(x);
+  const float near = pf_half_pi::hi() - (p.s + (p.rest - pf_half_pi::lo()));
+  const float y = p.s + p.rest, twice = y + y;
   const float back = 2.0f * pf_half_pi::hi() - (twice - 2.0f * pf_half_pi::lo());
-  return outer ? (x < 0.0f ? back : twice) : near;
+  return p.outer ? (x < 0.0f ? back : twice) : near;
 }
 PF_DEVICE double pf_atan2(double y, double x) {
   return pf_atan2_by<pf_for_doubles>(y, x);

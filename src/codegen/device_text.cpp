@@ -28,10 +28,10 @@ bool of_masks(Micro op) {
 bool transcendental(Micro op) {
   return in(op, Micro::Exp, Micro::Pow);
 }
-// Made of double arithmetic or loops even for floats.
+// Much code even for floats: double arithmetic, loops, or several formulas.
 bool long_in_float(Micro op) {
-  return op == Micro::Log10 || op == Micro::Erfc || in(op, Micro::Sin, Micro::Pow) ||
-         op == Micro::Fmod || op == Micro::FloorDiv || op == Micro::Remainder;
+  return op == Micro::Erfc || in(op, Micro::Sin, Micro::Pow) || op == Micro::Fmod ||
+         op == Micro::FloorDiv || op == Micro::Remainder;
 }
 // Whether the prelude has this operation over a compute type.
 bool exists(const ExprNode& n, DType compute) {

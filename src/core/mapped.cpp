@@ -108,20 +108,14 @@ void check_mapped(const void* address, const char* op) {
 
 MappedFile::MappedFile(int fd, size_t size, std::string path, const char* op)
     : size_(size), path_(std::move(path)), slot_(-1) {
+  // What takes memory comes before what would have to be given back.
+  std::string shown = path_;
+  std::lock_guard lock(slots_mutex());
   void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED)
     PF_FAIL(FileError, op, "cannot map '", path_, "': ", std::strerror(errno),
             "; expected a file that can be mapped; load it without mmap=True");
   data_ = static_cast<char*>(p);
-  std::string shown;
-  try {
-    shown = path_;
-    slots_mutex();
-  } catch (...) {
-    munmap(data_, size_);
-    throw;
-  }
-  std::lock_guard lock(slots_mutex());
   watch();
   for (int i = 0; i < kSlots; ++i) {
     Slot& s = g_slots[i];

@@ -32,30 +32,25 @@ bool plain(int64_t rows, int64_t cols, int64_t row, int64_t col) {
   return (col == 1 && row >= cols) || (row == 1 && col >= rows);
 }
 
-bool bf16_in_hardware() {
+struct Hardware {
+  bool avx512 = false, bf16 = false;
+};
+const Hardware& hardware() {
 #if defined(__x86_64__)
-  static const bool yes = __builtin_cpu_supports("avx512bf16");
-  return yes;
+  static const Hardware h{__builtin_cpu_supports("avx512f") != 0,
+                          __builtin_cpu_supports("avx512bf16") != 0};
 #else
-  return false;
+  static const Hardware h;
 #endif
-}
-
-bool avx512_in_hardware() {
-#if defined(__x86_64__)
-  static const bool yes = __builtin_cpu_supports("avx512f");
-  return yes;
-#else
-  return false;
-#endif
+  return h;
 }
 
 // With AVX2 alone oneDNN takes up to twice as long in cells as in one piece; ours takes as long as
 // that (1024^3 on an AMD EPYC: 22 ms in one piece, 42 in cells, ours 21).
 bool onednn_wants(const Gemm& g, bool asked) {
   if (g.dtype == DType::Float32 && g.m == 1 && g.batch == 1) return false;  // ours reads faster
-  if (g.dtype == DType::Float32) return asked || avx512_in_hardware() || Cells(g).count() == 1;
-  return g.dtype == DType::BFloat16 && bf16_in_hardware();
+  if (g.dtype == DType::Float32) return asked || hardware().avx512 || Cells(g).count() == 1;
+  return g.dtype == DType::BFloat16 && hardware().bf16;
 }
 
 // Strides of dimensions of size 1 mean nothing; give them values that look like a dense matrix.

@@ -140,10 +140,7 @@ void scatter(const KernelArgs& a) {
                          T* ol = o + lane[0][l];
                          const T* sl = s + lane[2][l];
                          const int64_t* il = ix + lane[1][l];
-                         if (os == 1 && is == 1 && ss == 1)
-                           for (int64_t j = 0; j < length; ++j) write(ol, il[j], sl + j);
-                         else
-                           for (int64_t j = 0; j < length; ++j) write(ol, il[j * is], sl + j * ss);
+                         for (int64_t j = 0; j < length; ++j) write(ol, il[j * is], sl + j * ss);
                        }
                        continue;
                      }

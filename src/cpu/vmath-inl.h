@@ -517,32 +517,32 @@ HWY_INLINE F32 Atan(F32 x) {
       q);
   return CopySign(Select(steep, F32(HalfPi::kHi) - (y - F32(HalfPi::kLo)), y), x);
 }
-// asin(s) for z = s^2 <= 1/4, and what is left of it beside s.
-HWY_INLINE F32 AsinRest(F32 s, F32 z) {
-  return s * z *
-         Poly(z, 0.1666675248214557, 0.07495297651437119, 0.045470374063839844,
-              0.024179526352787334, 0.04216628631297331);
-}
-// Beyond 1/2 by asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)).
+// asin(s) = s + rest, for s = x up to 1/2; beyond by asin(|x|) = pi/2 - 2 asin(s) with
+// s = sqrt((1 - |x|) / 2).
+struct AsinParts {
+  Mask<float> outer;
+  F32 s, rest;
+  HWY_INLINE explicit AsinParts(F32 x) {
+    const F32 a = Abs(x), half(0.5);
+    outer = Gt(a, half);
+    const F32 z = Select(outer, (F32(1) - a) * half, x * x);
+    s = Select(outer, Sqrt(z), x);
+    rest = s * z *
+           Poly(z, 0.1666675248214557, 0.07495297651437119, 0.045470374063839844,
+                0.024179526352787334, 0.04216628631297331);
+  }
+};
 HWY_INLINE F32 Asin(F32 x) {
-  const F32 a = Abs(x), half(0.5);
-  const Mask<float> outer = Gt(a, half);
-  const F32 z = Select(outer, (F32(1) - a) * half, x * x);
-  const F32 s = Select(outer, Sqrt(z), a);
-  const F32 rest = AsinRest(s, z);
-  const F32 far = (F32(HalfPi::kHi) - (s + s)) - (rest + rest - F32(HalfPi::kLo));
-  return CopySign(Select(outer, far, s + rest), x);
+  const AsinParts p(x);
+  const F32 far = (F32(HalfPi::kHi) - (p.s + p.s)) - (p.rest + p.rest - F32(HalfPi::kLo));
+  return CopySign(Select(p.outer, far, p.s + p.rest), x);
 }
 HWY_INLINE F32 Acos(F32 x) {
-  const F32 a = Abs(x), half(0.5);
-  const Mask<float> outer = Gt(a, half);
-  const F32 z = Select(outer, (F32(1) - a) * half, x * x);
-  const F32 s = Select(outer, Sqrt(z), x);
-  const F32 rest = AsinRest(s, z);
-  const F32 near = F32(HalfPi::kHi) - (s + (rest - F32(HalfPi::kLo)));
-  const F32 y = s + rest, twice = y + y;
+  const AsinParts p(x);
+  const F32 near = F32(HalfPi::kHi) - (p.s + (p.rest - F32(HalfPi::kLo)));
+  const F32 y = p.s + p.rest, twice = y + y;
   const F32 back = F32(2 * HalfPi::kHi) - (twice - F32(2 * HalfPi::kLo));
-  return Select(outer, Select(Lt(x, F32(0)), back, twice), near);
+  return Select(p.outer, Select(Lt(x, F32(0)), back, twice), near);
 }
 PF_LIBM(Atan, std::atan)
 PF_LIBM(Asin, std::asin)

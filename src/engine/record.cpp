@@ -685,7 +685,6 @@ void on_last_handle(Storage& s) noexcept {
 // ---- access from outside -----------------------------------------------------------------------
 
 void flush_storage(Storage& s, Flush why) {
-  const auto held = Ref<Storage>::share(&s);  // while others have the GIL
   GilScope gil;
   if (Group* g = s.writer.load(std::memory_order_acquire)) flush_other(g, why);
 }
