@@ -3,8 +3,9 @@
 #ifndef PF_TYPES_H
 #define PF_TYPES_H
 
-#define PF_INF (__builtin_huge_valf())
-#define PF_NAN (pf_bits<float>(0x7fc00000u))  // NVRTC has no __builtin_nanf
+// By their bits: NVRTC has neither __builtin_huge_valf nor __builtin_nanf.
+#define PF_INF (__builtin_bit_cast(float, 0x7f800000u))
+#define PF_NAN (__builtin_bit_cast(float, 0x7fc00000u))
 #define PF_INT_MIN (-2147483647 - 1)
 #define PF_LONG_MIN (-9223372036854775807ll - 1)
 
