@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks format, Python's linter, clang-tidy, the type stubs, and that every public header compiles
 # alone. clang-tidy looks at every source of library and module: 2 to 3 minutes on 2 cores, and it
-# needs no history to know what has changed. `tools/lint.sh FILE.cpp...` runs it on these alone.
+# needs no history to know what has changed. `tools/lint.sh FILE.cpp...` runs it on these alone,
+# `tools/lint.sh --format` the formats alone (3 s: what tools/hooks/pre-commit does).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/step.sh
@@ -46,6 +47,18 @@ tidy() { # on FILE...
   rm -f "$noise"
 }
 
+formats() {
+  local cpp
+  mapfile -t cpp < <(git ls-files '*.h' '*.cpp')
+  step "clang-format" clang-format --dry-run -Werror "${cpp[@]}"
+  step "ruff: rules" $py -m ruff check .
+  step "ruff: format" $py -m ruff format --check .
+}
+
+if [[ "${1:-}" == --format ]]; then
+  formats
+  exit
+fi
 if [[ ! -f build/compile_commands.json ]]; then
   cmake --preset release -DPython_EXECUTABLE="$PWD/$py"
 fi
@@ -54,12 +67,9 @@ if (($# > 0)); then
   exit
 fi
 
-mapfile -t cpp < <(git ls-files '*.h' '*.cpp')
 mapfile -t sources < <(built)
 ((${#sources[@]} > 50)) || { echo "lint.sh: build/ lists ${#sources[@]} files only" >&2; exit 1; }
-step "clang-format" clang-format --dry-run -Werror "${cpp[@]}"
-step "ruff: rules" $py -m ruff check .
-step "ruff: format" $py -m ruff format --check .
+formats
 step "public headers compile alone" headers
 step "locks that fork() knows" locks
 step "clang-tidy on ${#sources[@]} files" tidy "${sources[@]}"

@@ -1,5 +1,6 @@
 // Loading libpyflame_rocm and libpyflame_cuda: at the first use of a GPU, from beside this library
-// or from PYFLAME_BACKEND_PATH. Why one did not load is kept, for pf.backend_status() and for errors.
+// or from PYFLAME_BACKEND_PATH. Why one did not load is kept, for pf.backend_status() and for
+// errors.
 #include <dlfcn.h>
 #include <unistd.h>
 
