@@ -1,6 +1,10 @@
 // Random kernels. Logical element i always takes the same word, whatever strides and threads.
 // Attributes begin with seed and offset.
 #include <algorithm>
+#include <atomic>
+#include <bit>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/room.h"
@@ -212,53 +216,58 @@ void dropout(const KernelArgs& a) {
   dispatch_float(a.dtype(0), [&]<class T>() { dropout_as<T>(a); });
 }
 
-// Sorts n words by their upper halves; equal ones keep their order. `spare` is as long.
-void sort_by_upper_half(uint64_t* words, uint64_t* spare, size_t n) {
-  if (n < 2048) {  // the lower halves are in order already
-    std::sort(words, words + n);
-    return;
-  }
-  // First by the highest bits into parts that fit into a cache, then each part by the others, three
-  // times by a third of them.
-  constexpr size_t kPart = 4096;
-  constexpr int kMostBits = 11;
-  int high = 1;
-  while (high < kMostBits && n >> high > kPart) ++high;
-  const size_t parts = size_t{1} << high;
-  std::vector<size_t> ends(parts + 1);
-  for (size_t i = 0; i < n; ++i) ++ends[(words[i] >> (64 - high)) + 1];
-  for (size_t b = 0; b < parts; ++b) ends[b + 1] += ends[b];
-  {
-    std::vector<size_t> next(ends.begin(), ends.end() - 1);
-    for (size_t i = 0; i < n; ++i) spare[next[words[i] >> (64 - high)]++] = words[i];
-  }
-  const int low = (32 - high + 2) / 3;
-  const size_t mask = (size_t{1} << low) - 1;
-  parallel_for(static_cast<int64_t>(parts), 8, [&](int64_t first, int64_t last) {
-    std::vector<uint32_t> place(mask + 2);
-    for (int64_t part = first; part < last; ++part) {
-      const size_t begin = ends[static_cast<size_t>(part)];
-      const size_t count = ends[static_cast<size_t>(part) + 1] - begin;
-      uint64_t *from = spare + begin, *to = words + begin;
-      for (int pass = 0; pass < 3; ++pass, std::swap(from, to)) {
-        const int shift = 32 + pass * low;
-        std::fill(place.begin(), place.end(), 0);
-        for (size_t i = 0; i < count; ++i) ++place[(from[i] >> shift & mask) + 1];
-        for (size_t b = 0; b < mask; ++b) place[b + 1] += place[b];
-        for (size_t i = 0; i < count; ++i) to[place[from[i] >> shift & mask]++] = from[i];
-      }
-    }
-  });
-}
-
 thread_local ThreadScratch t_spare, t_words;
 [[maybe_unused]] const AtThreadStart kMade([] {
   AtThreadStart::touch(&t_spare);
   AtThreadStart::touch(&t_words);
 });
 
+// Sorts a part of random words that agree in their `known` highest bits. As many bits as give each
+// word two places put it nearly where it belongs, neighbours change places, and where upper halves
+// are equal, which is rare, `before` decides. One of these for each thread.
+class PartSorter {
+ public:
+  template <class Before>
+  const uint64_t* sorted(const uint64_t* words, size_t count, int known, const Before& before) {
+    const int bits = std::min(static_cast<int>(std::bit_width(count)) + 1, 32 - known);
+    const int shift = 64 - known - bits;
+    const size_t places = size_t{1} << bits, mask = places - 1;
+    if (sorted_.size() < count) sorted_.resize(count);
+    place_.assign(places, 0);
+    for (size_t i = 0; i < count; ++i) ++place_[words[i] >> shift & mask];
+    uint32_t sum = 0;
+    for (uint32_t& place : place_) sum += std::exchange(place, sum);
+    uint64_t* const to = sorted_.data();
+    for (size_t i = 0; i < count; ++i) to[place_[words[i] >> shift & mask]++] = words[i];
+    uint64_t equal = 0;
+    for (size_t i = 1; i < count; ++i) {
+      const uint64_t word = to[i];
+      if (word > to[i - 1]) continue;
+      size_t at = i;
+      do to[at] = to[at - 1];
+      while (--at > 0 && word < to[at - 1]);
+      to[at] = word;
+    }
+    for (size_t i = 1; i < count; ++i) equal |= (to[i] ^ to[i - 1]) <= UINT32_MAX;
+    if (equal) settle(to, count, before);
+    return to;
+  }
+
+ private:
+  template <class Before>
+  static void settle(uint64_t* words, size_t count, const Before& before) {
+    for (size_t i = 0, end; i < count; i = end) {
+      for (end = i + 1; end < count && (words[end] ^ words[i]) <= UINT32_MAX;) ++end;
+      if (end - i > 1) std::stable_sort(words + i, words + end, before);
+    }
+  }
+
+  std::vector<uint64_t> sorted_;
+  std::vector<uint32_t> place_;
+};
+
 // The order of random 64-bit keys, ties by position. A word is the upper half of a key above its
-// position; where upper halves are equal, which is rare, whole keys decide.
+// position: first by the highest bits into parts that fit into a cache, then each part.
 void randperm(const KernelArgs& a) {
   const Seed s(a);
   const int64_t n = numel(a.tensor(0));
@@ -266,38 +275,58 @@ void randperm(const KernelArgs& a) {
     const philox::Words w = philox::block(s.offset + at / 2, s.seed);
     return at % 2 ? philox::join(w.w[2], w.w[3]) : philox::join(w.w[0], w.w[1]);
   };
-  constexpr uint64_t kUpper = ~uint64_t{UINT32_MAX};
+  const auto before = [&](uint64_t x, uint64_t y) {
+    return key(x & UINT32_MAX) < key(y & UINT32_MAX);
+  };
+  // 512 parts are the quickest to fill: more want more addresses than are at hand, with fewer a
+  // part's end is often still on its way to memory when it is read again.
   const auto count = static_cast<size_t>(n);
+  int known = 0;
+  while (count > 2048 && known < 11 && count >> known > (known < 9 ? 256 : 4096)) ++known;
+
   // The result's memory serves where it fits; fresh pages would cost as much as the sorting.
   const bool in_place = a.dtype(0) == DType::Int64 && contiguous(a.tensor(0));
-  uint64_t* spare = t_spare.get<uint64_t>(count);
   uint64_t* words = in_place ? a.data<uint64_t>(0) : t_words.get<uint64_t>(count);
-  alignas(64) uint32_t tile[philox::kTile];
-  for (uint64_t i = 0; i < count; ++i) {
-    if (i % (philox::kTile / 2) == 0) philox::tile(s.offset + i / 2, s.seed, tile);
-    const uint32_t* w = tile + i % (philox::kTile / 2) * 2;
-    words[i] = (philox::join(w[0], w[1]) & kUpper) | i;
+  std::vector<size_t> ends((size_t{1} << known) + 1);  // counts, moved by one, at first
+  constexpr int64_t kKeys = philox::kTile / 2;
+  parallel_for((n + kKeys - 1) / kKeys, 2048, [&](int64_t first, int64_t last) {
+    std::vector<uint32_t> counts(ends.size() - 1);
+    alignas(64) uint32_t tile[philox::kTile];
+    for (int64_t t = first; t < last; ++t) {
+      const auto begin = static_cast<uint64_t>(t * kKeys);
+      const uint64_t end = std::min(begin + kKeys, static_cast<uint64_t>(n));
+      philox::tile(s.offset + begin / 2, s.seed, tile);
+      for (uint64_t i = begin; i < end; ++i) {
+        words[i] = uint64_t{tile[(i - begin) * 2 + 1]} << 32 | i;
+        ++counts[words[i] >> 32 >> (32 - known)];
+      }
+    }
+    for (size_t part = 0; part < counts.size(); ++part)
+      std::atomic_ref(ends[part + 1]).fetch_add(counts[part], std::memory_order_relaxed);
+  });
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  const uint64_t* from = words;
+  if (known > 0) {
+    uint64_t* spare = t_spare.get<uint64_t>(count);
+    std::vector<size_t> next(ends.begin(), ends.end() - 1);
+    for (size_t i = 0; i < count; ++i) spare[next[words[i] >> (64 - known)]++] = words[i];
+    from = spare;
   }
-  sort_by_upper_half(words, spare, count);
-  for (size_t i = 0; i < count;) {
-    size_t end = i + 1;
-    while (end < count && (words[end] & kUpper) == (words[i] & kUpper)) ++end;
-    if (end - i > 1)
-      std::stable_sort(words + i, words + end, [&](uint64_t x, uint64_t y) {
-        return key(x & UINT32_MAX) < key(y & UINT32_MAX);
-      });
-    i = end;
-  }
-  if (in_place) {
-    for (size_t i = 0; i < count; ++i) words[i] &= UINT32_MAX;
-  } else {
-    const int64_t step = a.tensor(0).strides[0];
-    dispatch(a.dtype(0), [&]<class T>() {
-      T* out = a.data<T>(0);
-      for (int64_t i = 0; i < n; ++i)
-        out[i * step] = store<T>(static_cast<int64_t>(words[static_cast<size_t>(i)] & UINT32_MAX));
+  const int64_t step = count ? a.tensor(0).strides[0] : 1;
+  dispatch(a.dtype(0), [&]<class T>() {
+    T* out = a.data<T>(0);
+    parallel_for(int64_t{1} << known, 8, [&](int64_t first, int64_t last) {
+      PartSorter sorter;
+      for (auto part = static_cast<size_t>(first); part < static_cast<size_t>(last); ++part) {
+        const size_t begin = ends[part], size = ends[part + 1] - begin;
+        const uint64_t* sorted = sorter.sorted(from + begin, size, known, before);
+        T* to = out + static_cast<int64_t>(begin) * step;
+        for (size_t i = 0; i < size; ++i)
+          to[static_cast<int64_t>(i) * step] =
+              store<T>(static_cast<int64_t>(sorted[i] & UINT32_MAX));
+      }
     });
-  }
+  });
   t_spare.trim(), t_words.trim();
 }
 

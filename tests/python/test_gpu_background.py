@@ -95,7 +95,7 @@ def test_groups_that_gather_share_a_program(run, tmp_path):
     """
     few = """
     made = pf.debug.device_statistics("rocm")["kernels_compiled"]
-    assert 2 <= int(made) < 7, made
+    assert 1 <= int(made) < 7, made
     """
     one = """
     x = pf.tensor([0.5, 2.0], device="rocm")
