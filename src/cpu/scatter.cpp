@@ -1,6 +1,7 @@
 // Kernels that write by index; nothing is written for a wrong one. What meets in one place is
 // combined in index order by one thread, so results do not depend on the number of threads: threads
 // share out the lanes, the positions in all dimensions but the indexed ones.
+#include <algorithm>
 #include <vector>
 
 #include "cpu/index.h"
@@ -79,13 +80,71 @@ void dispatch_mode(DType t, int64_t mode, F&& fn) {
 
 constexpr int kBlock = 64;  // lanes handled together
 
+// What elements are written to: places of one lane, and the index to leave out.
+struct Places {
+  const KernelArgs& args;
+  int64_t size, skip;  // skip: INT64_MIN for none, which is a wrong index itself
+
+  // -1 for a wrong index, which is reported, and for what is left out.
+  [[gnu::noinline, gnu::cold]] int64_t odd(int64_t i) const {
+    return i == skip && skip != INT64_MIN ? -1 : checked_place(args, i, size);
+  }
+  int64_t at(int64_t i) const {
+    const bool usual = static_cast<uint64_t>(i) < static_cast<uint64_t>(size) && i != skip;
+    return usual ? i : odd(i);
+  }
+};
+
+// n elements of one lane; steps of out, index and source. All of it in registers: a call for each
+// element, however inlined, had it in memory, and took three times as long.
+template <class T, class Op>
+void write_lane(const Places places, T* out, const int64_t* index, const T* from, int64_t n,
+                int64_t os, int64_t is, int64_t ss) {
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t place = places.at(index[j * is]);
+    if (place < 0) [[unlikely]]
+      continue;
+    T& to = out[place * os];
+    to = Op::apply(to, from[j * ss]);
+  }
+}
+
+// All lanes have the same indices and lie side by side: rows of `width` elements. A row's source is
+// as wide, or, where `side` is 0, one element.
+template <class T, class Op>
+void write_rows(const Places places, T* out, const int64_t* index, const T* from, int64_t n,
+                int64_t width, int64_t os, int64_t is, int64_t ss, int64_t side) {
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t place = places.at(index[j * is]);
+    if (place < 0) continue;
+    T* to = out + place * os;
+    const T* row = from + j * ss;
+    if (side) {
+      for (int64_t l = 0; l < width; ++l) to[l] = Op::apply(to[l], row[l]);
+    } else {
+      const T value = *row;
+      for (int64_t l = 0; l < width; ++l) to[l] = Op::apply(to[l], value);
+    }
+  }
+}
+
+// Whether `m` dimensions follow each other as in row-major memory.
+bool side_by_side(int m, const int64_t* shape, const int64_t* strides) {
+  int64_t next = 1;
+  for (int d = m; d-- > 0;) {
+    if (shape[d] != 1 && strides[d] != next) return false;
+    next *= shape[d];
+  }
+  return true;
+}
+
 // out (in place), index, src, the last two of one shape. attrs: dim, mode, an index to leave out
 // (INT64_MIN for none).
 void scatter(const KernelArgs& a) {
   const pf_tensor &out = a.tensor(0), &index = a.tensor(1), &src = a.tensor(2);
   const int dim = static_cast<int>(a.i(0)), n = index.ndim;
-  const int64_t length = index.shape[dim], size = out.shape[dim], skip = a.i(2);
-  const bool skips = skip != INT64_MIN;  // which is a wrong index itself
+  const int64_t length = index.shape[dim];
+  const Places places{a, out.shape[dim], a.i(2)};
   if (numel(index) == 0) return;
   // The lanes' dimensions, in order.
   int64_t shape[PF_MAX_DIMS], steps[3][PF_MAX_DIMS], lanes = 1;
@@ -103,8 +162,20 @@ void scatter(const KernelArgs& a) {
   }
   const int64_t* strides[3] = {steps[0], steps[1], steps[2]};
   const int64_t os = out.strides[dim], is = index.strides[dim], ss = src.strides[dim];
+  const bool one_source =
+      std::all_of(steps[2], steps[2] + m, [](int64_t step) { return step == 0; });
+  const bool rows = shared && lanes > 1 && side_by_side(m, shape, steps[0]) &&
+                    (one_source || side_by_side(m, shape, steps[2]));
   dispatch_mode(a.dtype(0), a.i(1), [&]<class T, class Op>() {
     const int64_t grain = std::max<int64_t>(kBlock, kGrain / std::max<int64_t>(length, 1));
+    if (rows) {
+      const int64_t side = one_source ? 0 : 1;
+      parallel_for(lanes, grain, [&](int64_t b, int64_t e) {
+        write_rows<T, Op>(places, a.data<T>(0) + b, a.data<int64_t>(1), a.data<T>(2) + b * side,
+                          length, e - b, os, is, ss, side);
+      });
+      return;
+    }
     parallel_for((lanes + kBlock - 1) / kBlock, std::max<int64_t>(1, grain / kBlock),
                  [&](int64_t b, int64_t e) {
                    Walker<3> at(m, shape, strides, b * kBlock);
@@ -121,45 +192,22 @@ void scatter(const KernelArgs& a) {
                      T* o = a.data<T>(0);
                      const T* s = a.data<T>(2);
                      const int64_t* ix = a.data<int64_t>(1);
-                     const auto write = [&](T * to, int64_t i, const T* from)
-                         __attribute__((always_inline)) {
-                       int64_t place = i;
-                       if (static_cast<uint64_t>(i) >= static_cast<uint64_t>(size)) [[unlikely]] {
-                         if (skips && i == skip) return;
-                         place = checked_place(a, i, size);
-                         if (place < 0) return;
-                       } else if (i == skip) {  // INT64_MIN for none is no place
-                         return;
-                       }
-                       to += place * os;
-                       *to = Op::apply(*to, *from);
-                     };
                      // Along memory, whichever that is: each lane keeps its order.
-                     if (!shared && (count == 1 || is < lane[1][1] - lane[1][0])) {
-                       for (int l = 0; l < count; ++l) {
-                         T* ol = o + lane[0][l];
-                         const T* sl = s + lane[2][l];
-                         const int64_t* il = ix + lane[1][l];
-                         for (int64_t j = 0; j < length; ++j) write(ol, il[j * is], sl + j * ss);
-                       }
+                     if (count == 1 || (!shared && is < lane[1][1] - lane[1][0])) {
+                       for (int l = 0; l < count; ++l)
+                         write_lane<T, Op>(places, o + lane[0][l], ix + lane[1][l], s + lane[2][l],
+                                           length, os, is, ss);
                        continue;
                      }
                      for (int64_t j = 0; j < length; ++j) {
                        if (shared) {
                          const int64_t i = ix[lane[1][0] + j * is];
-                         if (skips && i == skip) continue;
-                         const int64_t place = checked_place(a, i, size);
+                         const int64_t place = places.at(i);
                          if (place < 0) continue;
                          const int64_t to = place * os, from = j * ss;
-                         if (flat) {
-                           T* ol = o + lane[0][0] + to;
-                           const T* sl = s + lane[2][0] + from;
-                           for (int l = 0; l < count; ++l) ol[l] = Op::apply(ol[l], sl[l]);
-                         } else {
-                           for (int l = 0; l < count; ++l) {
-                             T& target = o[lane[0][l] + to];
-                             target = Op::apply(target, s[lane[2][l] + from]);
-                           }
+                         for (int l = 0; l < count; ++l) {
+                           T& target = o[lane[0][l] + to];
+                           target = Op::apply(target, s[lane[2][l] + from]);
                          }
                          continue;
                        }
@@ -169,10 +217,18 @@ void scatter(const KernelArgs& a) {
                          T* ol = o + lane[0][0];
                          sj += lane[2][0];
                          ij += lane[1][0];
-                         for (int l = 0; l < count; ++l) write(ol + l, ij[l], sj + l);
+                         for (int l = 0; l < count; ++l) {
+                           const int64_t place = places.at(ij[l]);
+                           if (place >= 0)
+                             ol[l + place * os] = Op::apply(ol[l + place * os], sj[l]);
+                         }
                        } else {
-                         for (int l = 0; l < count; ++l)
-                           write(o + lane[0][l], ij[lane[1][l]], sj + lane[2][l]);
+                         for (int l = 0; l < count; ++l) {
+                           const int64_t place = places.at(ij[lane[1][l]]);
+                           if (place < 0) continue;
+                           T& to = o[lane[0][l] + place * os];
+                           to = Op::apply(to, sj[lane[2][l]]);
+                         }
                        }
                      }
                    }
@@ -192,12 +248,8 @@ void index_put(const KernelArgs& a) {
     const auto* ix = static_cast<const int64_t*>(model.data);
     const int64_t os = self.strides[0];
     dispatch_mode(a.dtype(0), a.i(2) ? kAdd : kAssign, [&]<class T, class Op>() {
-      T* to = a.data<T>(0);
-      const T* from = a.data<T>(1);
-      for (int64_t i = 0; i < points; ++i) {
-        const int64_t place = checked_place(a, ix[i], self.shape[0]);
-        if (place >= 0) to[place * os] = Op::apply(to[place * os], from[i]);
-      }
+      write_lane<T, Op>({a, self.shape[0], INT64_MIN}, a.data<T>(0), ix, a.data<T>(1), points, os,
+                        1, 1);
     });
     return;
   }
