@@ -209,16 +209,21 @@ void run_boxes(const Run& run, int64_t begin, int64_t end) {
   BoxOperand ops[kMaxOperands];
   for (int k = 0; k < nops; ++k) ops[k] = box_operand(run, k);
   uint64_t done = 0;  // constant operands that are in place, for a full box
-  for (int64_t b = begin; b < end; ++b) {
-    const int64_t c0 = b % run.col_boxes * run.nc;
-    int64_t rest = b / run.col_boxes;
-    const int64_t r0 = rest % run.row_boxes * run.nr;
-    rest /= run.row_boxes;
-    int64_t at[PF_MAX_DIMS];
-    for (int d = run.ndim - 3; d >= 0; --d) {
-      at[d] = rest % run.shape[d];
-      rest /= run.shape[d];
-    }
+  int64_t c0 = begin % run.col_boxes * run.nc;
+  int64_t r0 = begin / run.col_boxes % run.row_boxes * run.nr;
+  int64_t at[PF_MAX_DIMS];
+  for (int64_t d = run.ndim - 3, rest = begin / run.col_boxes / run.row_boxes; d >= 0; --d) {
+    at[d] = rest % run.shape[d];
+    rest /= run.shape[d];
+  }
+  const auto next = [&] {
+    if ((c0 += run.nc) < run.cols) return;
+    c0 = 0;
+    if ((r0 += run.nr) < run.rows) return;
+    r0 = 0;
+    for (int d = run.ndim - 3; d >= 0 && ++at[d] == run.shape[d]; --d) at[d] = 0;
+  };
+  for (int64_t b = begin; b < end; ++b, next()) {
     const int64_t nr = std::min(run.nr, run.rows - r0), nc = std::min(run.nc, run.cols - c0);
     const int64_t n = nr * nc;
     const bool tail = n % static_cast<int64_t>(kTileGrain) != 0;
@@ -411,9 +416,12 @@ void choose_boxes(Run& run) {
     run.nr = std::min(run.rows, std::max<int64_t>(1, tile / run.nc / 16 * 16));
     run.nr = std::max<int64_t>(run.nr, 1);
   } else if (run.cols >= 512) {
+    // Whole vectors; a row's tail, which goes through padded copies, alone.
+    constexpr int64_t kWhole = static_cast<int64_t>(kTileGrain);
     const int64_t pieces = (run.cols + tile - 1) / tile;
     run.nr = 1;
-    run.nc = pieces == 1 ? run.cols : (run.cols / pieces + 16) / 16 * 16;
+    run.nc =
+        pieces == 1 ? run.cols / kWhole * kWhole : (run.cols / pieces + kWhole) / kWhole * kWhole;
   } else {
     run.nc = run.cols;
     run.nr = std::max<int64_t>(1, tile / run.cols);
