@@ -139,6 +139,25 @@ void logcumsumexp(const KernelArgs& a) {
   });
 }
 
+// One lane, with its strides. By value: what a lambda refers to could lie where indices are
+// written, and would be read again for each element.
+template <bool kSmallest, class T>
+void running_extreme(const T* in, T* values, int64_t* indices, int64_t n, int64_t is, int64_t vs,
+                     int64_t xs) {
+  int64_t best = 0;
+  T top = in[0];
+  for (int64_t j = 0; j < n; ++j) {
+    const T next = in[j * is];
+    const auto x = load(next), y = load(top);
+    if (x != x || (y == y && (kSmallest ? x <= y : x >= y))) [[unlikely]] {
+      best = j;
+      top = next;
+    }
+    values[j * vs] = top;
+    indices[j * xs] = best;
+  }
+}
+
 // outs: values, indices; in. attrs: dim, 1 for the smallest. The last of equals counts; NaN wins.
 void cumextreme(const KernelArgs& a) {
   const int dim = static_cast<int>(a.i(0));
@@ -147,20 +166,13 @@ void cumextreme(const KernelArgs& a) {
   const int64_t length = a.tensor(2).shape[dim];
   const int64_t vs = tensors[0]->strides[dim], xs = tensors[1]->strides[dim],
                 is = tensors[2]->strides[dim];
+  if (length == 0) return;
   dispatch(a.dtype(0), [&]<class T>() {
+    const auto lanes = smallest ? &running_extreme<true, T> : &running_extreme<false, T>;
     each_block<3>(tensors, dim, [&](const int64_t(*lane)[kBlock], int n) {
-      for (int l = 0; l < n; ++l) {
-        const T* in = a.data<T>(2) + lane[2][l];
-        T* values = a.data<T>(0) + lane[0][l];
-        int64_t* indices = a.data<int64_t>(1) + lane[1][l];
-        int64_t best = 0;
-        for (int64_t j = 0; j < length; ++j) {
-          const auto x = load(in[j * is]), y = load(in[best * is]);
-          if (x != x || (y == y && (smallest ? x <= y : x >= y))) best = j;
-          values[j * vs] = in[best * is];
-          indices[j * xs] = best;
-        }
-      }
+      for (int l = 0; l < n; ++l)
+        lanes(a.data<T>(2) + lane[2][l], a.data<T>(0) + lane[0][l], a.data<int64_t>(1) + lane[1][l],
+              length, is, vs, xs);
     });
   });
 }
