@@ -127,14 +127,19 @@ Scatter check_scatter(const Tensor& self, int64_t dim, const Tensor& index, cons
   ops::check_same_device(self, src, op);
   PF_CHECK(src->dtype == self->dtype, DTypeError, op, "got dtypes ", self->dtype, " and ",
            src->dtype, "; expected the same; convert the source with .to(dtype)");
-  s.src = src;
   const int n = self->shape.size();
+  const auto as_deep = [n](const Tensor& t) {  // one element may have no dimension, or one
+    if (n == 1 && t->shape.empty()) return reshape(t, {1});
+    return n == 0 && t->shape.size() == 1 && t->numel == 1 ? reshape(t, {}) : t;
+  };
+  s.index = as_deep(s.index);
+  s.src = as_deep(src);
   s.dim = wrap_dim(dim, n, op);
   if (s.index->numel == 0) return s;  // nothing is written, whatever the sizes
-  bool fits = s.index->shape.size() == n && (src->shape.size() == n);
+  bool fits = s.index->shape.size() == n && s.src->shape.size() == n;
   for (int d = 0; fits && d < n; ++d)
     fits =
-        s.index->shape[d] <= src->shape[d] && (d == s.dim || s.index->shape[d] <= self->shape[d]);
+        s.index->shape[d] <= s.src->shape[d] && (d == s.dim || s.index->shape[d] <= self->shape[d]);
   PF_CHECK(fits, ShapeError, op, "got shape ", self->shape, ", index ", s.index->shape,
            " and source ", src->shape,
            "; expected an index no larger than the source, and than "
@@ -316,29 +321,35 @@ Grads extreme_grad(const Context& c, int dim) {
 Tensor scatter_reduce(const Tensor& given, int64_t dim, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self);
 
-// Gradient of a scattered product: the product of all others in the same place. One zero leaves a
-// gradient for itself alone, two leave none.
+// Gradient of a scattered product: the product of all others in the same place. That is the result
+// over the element, or, where the element is zero, the product of what is not; of two zeros each
+// has the other's value, zero, for the sake of its own derivative.
 Grads product_grad(const Context& c, int dim) {
   Grads r(3);
   if (!c.grad().defined()) return r;
-  const Tensor self = c.saved(0), index = c.saved(1), src = c.saved(2);
+  const Tensor self = c.saved(0), index = c.saved(1), src = c.saved(2), result = c.saved(3);
   const Tensor part = reached_part(src, index->shape);
   const DType dtype = c.grad()->dtype;
   const Tensor self_zero = eq(self, Scalar(0)), src_zero = eq(part, Scalar(0));
   const Tensor zeros = scatter_add(to(self_zero, dtype), dim, index, to(src_zero, dtype));
   const Tensor nonzero = scatter_reduce(masked_fill(self, self_zero, 1), dim, index,
                                         masked_fill(part, src_zero, 1), "prod", true);
+  const Tensor sum_of_zeros = scatter_add(where(self_zero, self, Scalar(0.0)), dim, index,
+                                          where(src_zero, part, Scalar(0.0)));
   const auto others = [](const Tensor& x, const Tensor& is_zero, const Tensor& all,
-                         const Tensor& count) {
-    const Tensor rest = div(all, masked_fill(x, is_zero, 1));
-    return where(eq(count, where(is_zero, Scalar(1.0), zeros_like(count))), rest, Scalar(0.0));
+                         const Tensor& rest, const Tensor& count, const Tensor& zero) {
+    const Tensor of_two = where(eq(count, Scalar(2)), mul(rest, sub(zero, x)), Scalar(0.0));
+    return where(is_zero, where(eq(count, Scalar(1)), rest, of_two),
+                 div(all, masked_fill(x, is_zero, 1)));
   };
-  if (c.needs(0)) r[0] = mul(c.grad(), others(self, self_zero, nonzero, zeros));
-  if (c.needs(2))
-    r[2] =
-        reached(mul(gather(c.grad(), dim, index),
-                    others(part, src_zero, gather(nonzero, dim, index), gather(zeros, dim, index))),
-                src->shape);
+  if (c.needs(0))
+    r[0] = mul(c.grad(), others(self, self_zero, result, nonzero, zeros, sum_of_zeros));
+  if (c.needs(2)) {
+    const auto there = [&](const Tensor& t) { return gather(t, dim, index); };
+    r[2] = reached(mul(there(c.grad()), others(part, src_zero, there(result), there(nonzero),
+                                               there(zeros), there(sum_of_zeros))),
+                   src->shape);
+  }
   return r;
 }
 

@@ -3,6 +3,7 @@
 
 #include "ops/autocast.h"
 #include "ops/general.h"
+#include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/losses.h"
@@ -166,7 +167,10 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, int64_t p, d
            target->dtype, " and shape ", target->shape, "; expected ", rows,
            " class indices; convert or reshape the target");
   const Tensor index = reshape(to(target, DType::Int64), {rows, 1});
-  Tensor loss = at_least_0(add(sub(x, gather(x, 1, index)), Scalar(margin)));
+  // Not gather, to which -1 is the last class.
+  const Tensor row = arange(0, rows, 1, DType::Int64, input->storage->device);
+  const Tensor own = ops::index_read(x, {unsqueeze(row, 1), index}, op, false);
+  Tensor loss = at_least_0(add(sub(x, own), Scalar(margin)));
   if (p == 2) loss = square(loss);
   if (weight.defined())
     loss = mul(loss, unsqueeze(index_select(weight, 0, reshape(index, {rows})), 1));

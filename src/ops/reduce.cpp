@@ -396,10 +396,11 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
   ops::check_floating(x, "norm");
   if (p == std::numeric_limits<double>::infinity()) return amax(abs(x), dim, keepdim);
   if (p == -std::numeric_limits<double>::infinity()) return amin(abs(x), dim, keepdim);
-  if (p == 1) return sum(abs(x), dim, keepdim);
   if (p == 0)
     return ops::without_slope("norm", sum(to(ne(x, Scalar(0)), x->dtype), dim, keepdim), x);
   const Plan plan = plan_for(x, dim, keepdim, "norm");
+  // The power of one element might overflow.
+  if (p == 1 || (plan.count == 1 && !std::isnan(p))) return sum(abs(x), dim, keepdim);
   Tensor y;
   {
     NoGrad off;

@@ -588,6 +588,19 @@ def test_gradients_of_prod_of_any_order_at_zeros(dim):
     products_at_zeros(lambda x: x.prod() if dim is None else x.prod(dim))
 
 
+def test_sinc_is_curved_at_0():
+    x = pf.tensor([0.0, 0.5, -2.0], dtype=pf.float64, requires_grad=True)
+    assert pf.autograd.gradcheck(pf.sinc, x)
+    (g,) = grad(pf.sinc(x).sum(), x, create_graph=True)
+    (h,) = grad(g.sum(), x)
+    # sinc'' = -pi^2 sinc - 2 sinc' / x, and -pi^2 / 3 at 0.
+    want = [-(math.pi**2) / 3] + [
+        -(math.pi**2) * math.sin(math.pi * v) / (math.pi * v) - 2 * s / v
+        for v, s in zip(x.tolist()[1:], g.tolist()[1:], strict=True)
+    ]
+    assert h.tolist() == pytest.approx(want, rel=1e-12)
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_gradients_of_cumprod_of_any_order_at_zeros(dim):
     products_at_zeros(lambda x: x.cumprod(dim))

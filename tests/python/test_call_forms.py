@@ -395,6 +395,20 @@ def test_scatter_reduce_gradients(reduce, include_self):
     )
 
 
+@pytest.mark.parametrize("index, src", [(1, 9.0), ([1], 9.0), (1, [9.0])])
+def test_one_element_may_lack_a_dimension(index, src):
+    x, i = t([1.0, 2.0], requires_grad=True), pf.tensor(index)
+    s = t(src, requires_grad=True)
+    y = x.scatter(0, i, s)
+    y.sum().backward()
+    assert y.tolist() == [1, 9] and x.grad.tolist() == [1, 0] and s.grad.tolist() in (1, [1])
+    assert x.detach().scatter_add(0, i, s).tolist() == [1, 11]
+    assert x.detach().scatter_reduce_(0, i, s.detach(), "amax").tolist() == [1, 9]
+    assert t(3.0).scatter(0, pf.tensor([0]), t([4.0])).tolist() == 4
+    with pytest.raises(pf.ShapeError):
+        x.scatter(0, pf.tensor([1, 0]), s)
+
+
 def test_names_of_reductions():
     x, i, s = t([1.0, 2.0]), pf.tensor([0, 0]), t([3.0, 4.0])
     assert x.scatter(0, i, s, reduce="add").tolist() == [8, 2]
@@ -411,6 +425,16 @@ def test_products_of_zeros_have_gradients():
     pf.scatter_reduce(x, 0, pf.tensor([0, 1, 2, 3, 3]), s, "prod").sum().backward()
     assert x.grad.tolist() == [3, 4, 0, 0]
     assert s.grad.tolist() == [2, 0, 0, 0, 35]
+
+    index = pf.tensor([0, 0, 1, 1, 2, 2, 2])
+    for zeros in ([], [0], [1, 2], [4, 5], [0, 1], [4, 5, 6]):
+        src = np.array([3.0, 4.0, -2.0, 7.0, 0.5, -1.5, 2.5])
+        src[zeros] = 0
+        check_grad(
+            lambda x, y: pf.scatter_reduce(x, 0, index, y, "prod").square().sum() + x.sum(),
+            np.array([2.0, 0.0, 5.0]),
+            src,
+        )
 
 
 def test_equal_extremes_share():

@@ -72,6 +72,12 @@ def test_losses(how):
         check(F.multi_margin_loss(a, pf.tensor(at), p, 0.7, pos[0], **k), each.sum(1) / 4)
 
 
+@pytest.mark.parametrize("wrong", [-1, 4])
+def test_classes_do_not_count_from_the_end(wrong):
+    with pytest.raises(IndexError):
+        F.multi_margin_loss(T["a"], pf.tensor([0, 1, 2, 3, 0, wrong])).item()
+
+
 def test_weights_and_old_flags():
     a, b, pos = T["a"], T["b"], T["pos"]
     w = POSITIVE

@@ -221,6 +221,11 @@ def test_norms():
     check(t.norm(), np.linalg.norm(a), pf.float64)
     with pytest.raises(pf.ValueError, match="fro"):
         t.norm("nuclear")
+    for x in (1e300, -1e-300):  # powers of it are not taken
+        one = pf.tensor([[x], [2 * x]], dtype=pf.float64)
+        for p in (2, 3, 0.5, -2):
+            assert one.norm(p, 1).tolist() == [abs(x), abs(2 * x)]
+            assert pf.tensor(x, dtype=pf.float64).norm(p).item() == abs(x)
 
 
 def test_median():
