@@ -54,10 +54,11 @@ DType dtype_of(const char* format, Py_ssize_t itemsize, const char* op) {
 std::optional<DType> extension_dtype(PyObject* owner) {
   Obj dtype(PyObject_GetAttrString(owner, "dtype"));
   Obj name(dtype ? PyObject_GetAttrString(dtype.get(), "name") : nullptr);
-  if (!name || !PyUnicode_Check(name.get())) {
+  if (!name) {  // whose properties may be Python, where a signal's handler raises
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
     PyErr_Clear();
-    return {};
   }
+  if (!name || !PyUnicode_Check(name.get())) return {};
   const std::string text = text_of(name.get());
   for (const DTypeInfo& row : kDTypes)
     if (row.kind == Kind::Float && row.typestr.empty() && text == row.name) return row.id;
@@ -429,6 +430,7 @@ Tensor from_dlpack(nb::handle source) {
   } else {
     Obj method(PyObject_GetAttrString(source.ptr(), "__dlpack__"));
     if (!method) {
+      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw PythonError();
       PyErr_Clear();
       type_error(std::string("pf.from_dlpack: got an object of type ") +
                  Py_TYPE(source.ptr())->tp_name +

@@ -372,7 +372,7 @@ class WithGenerator {
                             static_cast<unsigned long long>(s.offset)));
     PyObject *t, *v, *tb;
     PyErr_Fetch(&t, &v, &tb);
-    if (!state || PyObject_SetAttrString(g_, "_state", state.get()) < 0) PyErr_Clear();
+    if (!state || PyObject_SetAttrString(g_, "_state", state.get()) < 0) PyErr_WriteUnraisable(g_);
     PyErr_Restore(t, v, tb);
   }
 

@@ -129,6 +129,8 @@ def _work(pipe, number, count, fetch, init, parent, others):
 class Pool:
     """The workers of one loader; lives for an epoch, or as long as the loader if persistent."""
 
+    pipes = processes = ()  # a signal may end __init__ before it has its own, and __del__ follows
+
     def __init__(self, count, fetch, init, context, timeout):
         if context is None or isinstance(context, str):
             method = context or (
