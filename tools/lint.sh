@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Checks format, Python's linter, clang-tidy, the type stubs, and that every public header compiles
-# alone. clang-tidy looks at every source of library and module: 2 to 3 minutes on 2 cores, and it
-# needs no history to know what has changed. `tools/lint.sh FILE.cpp...` runs it on these alone,
-# `tools/lint.sh --format` the formats alone (3 s: what tools/hooks/pre-commit does).
+# Checks format, Python's linter, clang-tidy, the type stubs, that rooms include what lies below them
+# alone, and that every public header compiles by itself. clang-tidy looks at every source of library
+# and module: 2 to 3 minutes on 2 cores, and it needs no history to know what has changed.
+# `tools/lint.sh FILE.cpp...` runs it on these alone, `tools/lint.sh --format` the formats alone (3 s:
+# what tools/hooks/pre-commit does).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/step.sh
@@ -71,6 +72,7 @@ mapfile -t sources < <(built)
 ((${#sources[@]} > 50)) || { echo "lint.sh: build/ lists ${#sources[@]} files only" >&2; exit 1; }
 formats
 step "public headers compile alone" headers
+step "rooms and circles" $py tools/rooms.py
 step "locks that fork() knows" locks
 step "clang-tidy on ${#sources[@]} files" tidy "${sources[@]}"
 step "stubs" $py tools/stubs.py --check

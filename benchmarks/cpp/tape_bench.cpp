@@ -13,7 +13,7 @@
 #include "cpu/tape.h"
 #include "cpu/threads.h"
 #include "cpu/tile.h"
-#include "ops/pointwise.h"
+#include "table/rows.h"
 
 using namespace pyflame;
 using namespace pyflame::cpu;
@@ -110,7 +110,7 @@ void small(int64_t n) {
   std::vector<pf_node> nodes;
   for (int i = 0; i < kNodes; ++i)
     nodes.push_back(
-        node(ops::op::add, {i ? result(i - 1) : input(0), input(1)}, i + 1 == kNodes ? 0 : -1));
+        node(table::op::add, {i ? result(i - 1) : input(0), input(1)}, i + 1 == kNodes ? 0 : -1));
   void* k = compile(nodes, 2, 0);
   const int64_t shape[1] = {n}, dense[1] = {1};
   const pf_operand in[2] = {{x, dense, 1}, {b, dense, 1}}, out = {y, dense, 1};
@@ -130,8 +130,8 @@ void small(int64_t n) {
 
 int main() {
   for (int64_t n : {16, 50, 64, 256, 1024}) small(n);
-  large(ops::op::gelu, "gelu");
-  large(ops::op::gelu_tanh, "gelu_tanh");
-  large(ops::op::relu, "relu");
+  large(table::op::gelu, "gelu");
+  large(table::op::gelu_tanh, "gelu_tanh");
+  large(table::op::relu, "relu");
   return 0;
 }

@@ -29,7 +29,7 @@ def _gpt(width, heads, amp):
 
 def _train_command(precision):
     """`pyflame train gpt` on a GPU as it is without options, but for its length and the text."""
-    from .cli import _parser
+    from ._arguments import parser
     from .training.gpt import run
 
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +38,7 @@ def _train_command(precision):
             f.write(bytes(range(256)) * 512)
         command = ["train", "gpt", "--data", text, "--out", os.path.join(folder, "run")]
         command += ["--steps", "3", "--sample", "300", "--precision", precision]
-        run(_parser().parse_args(command))
+        run(parser().parse_args(command))
 
 
 def _mlp(dtype):

@@ -64,7 +64,7 @@ void parse(OpSet& set) {
     o.old = (op.where & ops::kOld) != 0;
     if (i == 0) set.quick = op.quick;
     if (op.quick != set.quick) set.quick = -1;
-    if (set.quick >= 0) set.quick_arity = ops::operand_count(static_cast<ops::OpId>(set.quick));
+    if (set.quick >= 0) set.quick_arity = table::operand_count(static_cast<table::OpId>(set.quick));
     set.overloads.push_back(std::move(o));
   }
 }
@@ -434,7 +434,7 @@ PyObject* finish(PyObject* result, const Extras& extras) {
 
 // A pointwise operation of tensors alone: nothing to bind. Null when the call is no such one.
 PyObject* run_quick(const OpSet& set, PyObject* const* args, Py_ssize_t nargs) {
-  const auto row = static_cast<ops::OpId>(set.quick);
+  const auto row = static_cast<table::OpId>(set.quick);
   if (nargs == 1 && is_tensor(args[0])) return wrap(ops::unary_fast(row, tensor_of(args[0])));
   if (nargs == 2 && is_tensor(args[0]) && is_tensor(args[1]))
     return wrap(ops::binary_fast(row, tensor_of(args[0]), tensor_of(args[1])));
@@ -649,7 +649,7 @@ nb::object table_rows() {
     const amp::Class declared = amp::class_of(op.name);
     row["autocast"] = amp::class_name(declared != amp::Class::Follow || op.quick < 0
                                           ? declared
-                                          : amp::class_of_row(static_cast<ops::OpId>(op.quick)));
+                                          : amp::class_of_row(static_cast<table::OpId>(op.quick)));
     rows.append(row);
   }
   return rows;

@@ -119,10 +119,10 @@ inline PyObject* binary(const char* name, PyObject* a, PyObject* b, TT tt, TS ts
   return binary_kept(name, a, b, [&] { return binary_plain(a, b, tt, ts, st); });
 }
 
-template <ops::OpId OP>
+template <table::OpId OP>
 PyObject* row(PyObject* a, PyObject* b) {
   return binary(
-      ops::kRowTable[OP].name, a, b,
+      table::kRowTable[OP].name, a, b,
       [](const Tensor& x, const Tensor& y) { return ops::binary_fast(OP, x, y); },
       [](const Tensor& x, Scalar y) { return ops::binary_fast(OP, x, y); },
       [](Scalar x, const Tensor& y) { return ops::binary_fast(OP, x, y); });
@@ -371,10 +371,10 @@ PyType_Slot slots[] = {
     {Py_tp_iter, slot(iterate)},
     {Py_tp_doc, const_cast<char*>("An array of numbers of one dtype on one device.\n\n"
                                   "Make one with pyflame.tensor, zeros, randn and the like.")},
-    {Py_nb_add, slot(row<ops::op::add>)},
-    {Py_nb_subtract, slot(row<ops::op::sub>)},
-    {Py_nb_multiply, slot(row<ops::op::mul>)},
-    {Py_nb_true_divide, slot(row<ops::op::div>)},
+    {Py_nb_add, slot(row<table::op::add>)},
+    {Py_nb_subtract, slot(row<table::op::sub>)},
+    {Py_nb_multiply, slot(row<table::op::mul>)},
+    {Py_nb_true_divide, slot(row<table::op::div>)},
     {Py_nb_power, slot(nb_pow)},
     {Py_nb_matrix_multiply, slot(nb_matmul)},
     {Py_nb_floor_divide, slot(nb_floordiv)},

@@ -9,11 +9,8 @@
 #include "core/backends.h"
 #include "core/lock.h"
 #include "core/tensor_impl.h"
-#include "engine/engine.h"
-#include "pyflame/autograd.h"
 #include "pyflame/error.h"
 #include "pyflame/memory.h"
-#include "pyflame/ops.h"
 
 namespace pyflame {
 namespace {
@@ -169,14 +166,6 @@ void check_sizes(const std::vector<int64_t>& sizes) {
              "; expected sizes in bytes above 0; correct it");
 }
 
-Tensor pinned_like(const Dims& shape, DType dtype, Device d) {
-  Tensor r = make_tensor(shape, dtype, Device{});
-  Storage& s = *r->storage;
-  if (d.is_cpu() || s.nbytes == 0) return r;
-  if ((s.pinned = take_pinned(d, s.nbytes))) s.data = s.pinned->data;
-  return r;
-}
-
 }  // namespace
 
 PinnedBlock* take_pinned(Device d, size_t bytes) {
@@ -190,22 +179,18 @@ void add_pinned_user(PinnedBlock& b, Device d, StreamState* s) {
   b.owner->add_user(b, d, s);
 }
 
+Tensor pinned_like(const Dims& shape, DType dtype, Device d) {
+  Tensor r = make_tensor(shape, dtype, Device{});
+  Storage& s = *r->storage;
+  if (d.is_cpu() || s.nbytes == 0) return r;
+  if ((s.pinned = take_pinned(d, s.nbytes))) s.data = s.pinned->data;
+  return r;
+}
+
 Tensor pinned_empty(int64_t bytes, Device d) {
   PF_CHECK(bytes >= 0, ValueError, "pinned_empty", "got ", bytes,
            " bytes; expected a number from 0 on; correct it");
   return pinned_like({bytes}, DType::UInt8, d);
-}
-
-Tensor pin_memory(const Tensor& t, Device d) {
-  PF_CHECK(t->storage->device.is_cpu(), DeviceError, "pin_memory", "got a tensor on ",
-           t->storage->device.str(),
-           "; only memory of the host can be pinned; copy it with .cpu()");
-  if (t->storage->pinned || d.is_cpu()) return t;
-  Tensor r = pinned_like(t->shape, t->dtype, d);
-  if (!r->storage->pinned) return t;
-  NoGrad no_grad;
-  engine::copy_bytes(r, contiguous(t));
-  return r;
 }
 
 bool is_pinned(const Tensor& t) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/stream.h"
+#include "core/tensor_impl.h"
 
 namespace pyflame {
 
@@ -23,5 +24,8 @@ PinnedBlock* take_pinned(Device, size_t bytes);
 void give_pinned(PinnedBlock*) noexcept;
 // Freed, it waits for what the stream has been given by then.
 void add_pinned_user(PinnedBlock&, Device, StreamState*);
+
+// A fresh tensor of the host in pinned memory for `d`; in usual memory where that has none.
+Tensor pinned_like(const Dims& shape, DType dtype, Device d);
 
 }  // namespace pyflame

@@ -5,8 +5,7 @@
 #include "core/pinned.h"
 #include "core/pool.h"
 #include "core/tensor_impl.h"
-#include "engine/group.h"
-#include "engine/placement.h"
+#include "core/upcalls.h"
 
 namespace pyflame {
 
@@ -50,10 +49,6 @@ void destroy(TensorImpl* t) noexcept {
   TensorImpl::destroy(t);
 }
 }  // namespace detail
-
-namespace autograd {
-void destroy_meta(TensorImpl&) noexcept;  // engine/autograd.cpp
-}
 
 void TensorImpl::destroy(TensorImpl* t) noexcept {
   if (t->meta) autograd::destroy_meta(*t);

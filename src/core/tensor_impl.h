@@ -147,7 +147,6 @@ inline bool several_devices() {
 inline void note_second_device() {
   detail::g_second_device.store(true, std::memory_order_relaxed);
 }
-void drop_replicas(Storage&) noexcept;  // engine/placement.cpp
 
 // Where an operation on these runs: as engine/placement.h says, without a check.
 Device runs_on(std::initializer_list<Tensor> operands);
@@ -155,6 +154,8 @@ Device runs_on(std::initializer_list<Tensor> operands);
 // A fresh contiguous tensor without values. Records nothing and allocates nothing. On a floating
 // device: on the thread's current one.
 Tensor make_tensor(const Dims& shape, DType dtype, Device device);
+// On a device that has been settled: there and nowhere else.
+Tensor make_tensor_at(const Dims& shape, DType dtype, Device device);
 // Makes a fresh tensor, which nobody else has seen, float where it is.
 inline Tensor afloat(Tensor t) {
   t->floating = t->storage->device.floating = true;

@@ -4,9 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/backend_call.h"
 #include "core/backends.h"
 #include "cpu/kernel.h"
-#include "cpu/run.h"
+#include "cpu/machine.h"
 #include "cpu/tape.h"
 
 namespace pyflame::cpu {
@@ -14,8 +15,8 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-Faults& faults() {
-  static Faults f;
+backend::Faults& faults() {
+  static backend::Faults f;
   return f;
 }
 
@@ -39,7 +40,7 @@ size_t page_round(size_t n) {
 }
 
 pf_status allocate(pf_device, size_t bytes, void** out) {
-  if (pf_status s = faults().check(Faults::kAllocate)) return s;
+  if (pf_status s = faults().check(backend::Faults::kAllocate)) return s;
   *out = bytes >= kHugePage ? map_huge(page_round(bytes))
                             : std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   return *out ? PF_OK : PF_OOM;
@@ -52,28 +53,28 @@ void release(pf_device, void* p, size_t bytes) {
 }
 
 pf_status copy(pf_device, pf_stream, void* to, const void* from, size_t bytes) {
-  if (pf_status s = faults().check(Faults::kCopy)) return s;
+  if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
   if (bytes) std::memcpy(to, from, bytes);
   return PF_OK;
 }
 
 pf_status create(pf_device, const pf_program* p, void** kernel) {
-  if (pf_status s = faults().check(Faults::kProgramCreate)) return s;
+  if (pf_status s = faults().check(backend::Faults::kProgramCreate)) return s;
   pf_status status = PF_OK;
-  pf_status thrown = guard([&] { status = program_create(p, kernel); });
+  pf_status thrown = backend::guard([&] { status = program_create(p, kernel); });
   return thrown ? thrown : status;
 }
 pf_status launch(pf_device, pf_stream, void* kernel, const pf_launch* l) {
-  if (pf_status s = faults().check(Faults::kProgramLaunch)) return s;
+  if (pf_status s = faults().check(backend::Faults::kProgramLaunch)) return s;
   pf_status status = PF_OK;
-  pf_status thrown = guard([&] { status = program_launch(kernel, l); });
+  pf_status thrown = backend::guard([&] { status = program_launch(kernel, l); });
   return thrown ? thrown : status;
 }
 pf_status launch_kernel(pf_device, pf_stream, void* kernel, const pf_tensor* tensors, int32_t n,
                         const pf_scalar* attrs, int32_t nattrs, pf_index_error* error) {
-  if (pf_status s = faults().check(Faults::kKernelLaunch)) return s;
+  if (pf_status s = faults().check(backend::Faults::kKernelLaunch)) return s;
   KernelArgs args{tensors, n, attrs, nattrs, error};
-  return guard([&] { reinterpret_cast<KernelFn>(kernel)(args); });
+  return backend::guard([&] { reinterpret_cast<KernelFn>(kernel)(args); });
 }
 
 }  // namespace
@@ -110,7 +111,7 @@ extern "C" const pf_backend* pyflame_cpu_backend(void) {
       return reinterpret_cast<void*>(cpu::find_kernel(name));
     };
     b.kernel_launch = cpu::launch_kernel;
-    b.last_error = cpu::last_error;
+    b.last_error = pyflame::backend::last_error;
     b.inject_fault = [](const char* call, int64_t nth, pf_status s) {
       return cpu::faults().inject(call, nth, s);
     };

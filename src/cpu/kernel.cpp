@@ -35,16 +35,4 @@ void KernelArgs::bad_index(int64_t index, int64_t limit) const {
   error->set = 1;
 }
 
-bool contiguous(const pf_tensor& t) {
-  int64_t step = 1;
-  for (int i = t.ndim - 1; i >= 0; --i) {
-    if (t.shape[i] == 0) return true;
-    if (t.shape[i] != 1) {
-      if (t.strides[i] != step) return false;
-      step *= t.shape[i];
-    }
-  }
-  return true;
-}
-
 }  // namespace pyflame::cpu

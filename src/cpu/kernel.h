@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/dispatch.h"
+#include "core/kernel_tensor.h"
 #include "pyflame/backend.h"
 #include "pyflame/dtype.h"
 
@@ -31,13 +32,6 @@ struct KernelArgs {
   // Reports a wrong index (the kernel then clamps and goes on); callable from any thread.
   void bad_index(int64_t index, int64_t limit) const;
 };
-
-inline int64_t numel(const pf_tensor& t) {
-  int64_t n = 1;
-  for (int i = 0; i < t.ndim; ++i) n *= t.shape[i];
-  return n;
-}
-bool contiguous(const pf_tensor& t);
 
 using KernelFn = void (*)(const KernelArgs&);
 struct RegisterKernel {

@@ -7,8 +7,8 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 // After highway.h, since they are per target.
-#include "codegen/expr.h"
 #include "cpu/pointwise_kernels-inl.h"
+#include "table/expr.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu {

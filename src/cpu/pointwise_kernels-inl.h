@@ -13,7 +13,7 @@
 #include "cpu/tile.h"
 #include "cpu/vmath-inl.h"
 #include "hwy/cache_control.h"
-#include "ops/pointwise.h"
+#include "table/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu {
@@ -167,7 +167,7 @@ constexpr Kernel Compiled(std::string_view text) {
 }
 
 #define PF_DUAL_INLINE HWY_INLINE
-#include "codegen/dual.h"
+#include "table/dual.h"
 #undef PF_DUAL_INLINE
 
 // ---- rows --------------------------------------------------------------------------------------
@@ -181,12 +181,12 @@ constexpr Kernel Compiled(std::string_view text) {
       return BODY;                                                                                \
     }                                                                                             \
   };
-#include "ops/pointwise.def"
+#include "table/pointwise.def"
 #undef PF_POINTWISE
 
-using ops::Grad;
-using ops::Rule;
-#define PF_ATTR_COUNT(...) ops::detail::RowAttrs{__VA_ARGS__}.n
+using table::Grad;
+using table::Rule;
+#define PF_ATTR_COUNT(...) table::detail::RowAttrs{__VA_ARGS__}.n
 
 template <class E>
 constexpr bool Allows(Rule rule) {
@@ -220,7 +220,7 @@ HWY_INLINE const Kernel* ForwardTable() {
   static constexpr Kernel table[] = {
 #define PF_POINTWISE(NAME, ARITY, RULE, ATTRS, BODY, ...) \
   ForwardKernel<Row_##NAME, E, Rule::RULE, ARITY, PF_ATTR_COUNT ATTRS>(#BODY),
-#include "ops/pointwise.def"
+#include "table/pointwise.def"
 #undef PF_POINTWISE
   };
   return table;
@@ -236,7 +236,7 @@ HWY_INLINE const Kernel* LogicTable() {
   static constexpr Kernel table[] = {
 #define PF_POINTWISE(NAME, ARITY, RULE, ATTRS, BODY, ...) \
   LogicKernel<Row_##NAME, Rule::RULE, ARITY>(),
-#include "ops/pointwise.def"
+#include "table/pointwise.def"
 #undef PF_POINTWISE
   };
   return table;
@@ -284,7 +284,7 @@ HWY_INLINE const Kernel* LogicTable() {
     using Row = Row_##NAME;                                     \
     PF_GRAD_##GRAD                                              \
   };
-#include "ops/pointwise.def"
+#include "table/pointwise.def"
 #undef PF_POINTWISE
 #undef PF_GRAD_NONE
 #undef PF_GRAD_AUTO
@@ -326,7 +326,7 @@ HWY_INLINE const Kernel* GradientTable() {
   PF_ONE(0, NAME, ARITY, RULE, ATTRS, #BODY, GRAD),             \
       PF_ONE(1, NAME, ARITY, RULE, ATTRS, #BODY, GRAD),         \
       PF_ONE(2, NAME, ARITY, RULE, ATTRS, #BODY, GRAD),
-#include "ops/pointwise.def"
+#include "table/pointwise.def"
 #undef PF_POINTWISE
 #undef PF_ONE
 #undef PF_GRAD_NONE

@@ -4,17 +4,17 @@
 #include <array>
 #include <map>
 
-#include "codegen/expr.h"
 #include "cpu/tape_code.h"
-#include "ops/pointwise.h"
 #include "pyflame/error.h"
+#include "table/expr.h"
+#include "table/rows.h"
 
 namespace pyflame::cpu {
 namespace {
 
-using codegen::Expr;
-using codegen::ExprNode;
-using codegen::Micro;
+using table::Expr;
+using table::ExprNode;
+using table::Micro;
 
 // Where a value lives. Registers get their numbers last.
 struct Value {
@@ -178,7 +178,7 @@ int Compiler::run_expression(const pf_node& n, const Expr& e) {
           (x.op == Micro::Select && x.mask))
         over = Reg::Bool;
       const Kernel k = micro_kernel(static_cast<int>(x.op), over);
-      PF_CHECK(k.fn, NotSupportedError, ops::row_name(n.op), codegen::micro_name(x.op),
+      PF_CHECK(k.fn, NotSupportedError, table::row_name(n.op), table::micro_name(x.op),
                " has no kernel over ", static_cast<DType>(n.compute),
                "; convert the operands to a float dtype");
       Step s{.fn = k.fn, .out = 0, .cost = k.cost};
@@ -196,7 +196,7 @@ void Compiler::node(int i) {
   const DType dtype = static_cast<DType>(n.dtype);
   const Reg result = reg_of(dtype);
   int v;
-  if (n.op == ops::op::cast) {
+  if (n.op == table::op::cast) {
     if (n.in[0].kind == PF_REF_SCALAR)
       v = operand(n.in[0], result);
     else
@@ -204,11 +204,11 @@ void Compiler::node(int i) {
   } else {
     const Reg compute = reg_of(static_cast<DType>(n.compute));
     Kernel k{};
-    if (n.op < ops::kNumRows)
+    if (n.op < table::kNumRows)
       k = row_kernel(n.op, compute);
-    else if (ops::is_gradient_row(n.op))
-      k = gradient_kernel(ops::forward_of(n.op), ops::input_of(n.op), compute);
-    v = k.fn ? run_kernel(n, k) : run_expression(n, ops::expression(n.op));
+    else if (table::is_gradient_row(n.op))
+      k = gradient_kernel(table::forward_of(n.op), table::input_of(n.op), compute);
+    v = k.fn ? run_kernel(n, k) : run_expression(n, table::expression(n.op));
   }
   v = converted(v, result);
   // A store rounds by itself; a value that others read too is rounded in its register.

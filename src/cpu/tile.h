@@ -53,7 +53,7 @@ struct Kernel {
 Kernel row_kernel(int row, Reg type);
 // The gradient of input `input` of a forward row: operands (g, x...) or (g, r). Float types only.
 Kernel gradient_kernel(int row, int input, Reg type);
-// A micro-operation (codegen::Micro as int). Bool: And, Or, Xor, Not; also Select over masks.
+// A micro-operation (table::Micro as int). Bool: And, Or, Xor, Not; also Select over masks.
 Kernel micro_kernel(int micro, Reg type);
 
 // Conversions of tiles. Null where there is none.

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/autocast_switch.h"
 #include "engine/autograd_nodes.h"
 #include "engine/placement.h"
-#include "ops/autocast.h"
 #include "pyflame/ops.h"
 
 namespace pyflame {

@@ -15,7 +15,7 @@
 
 namespace pyflame::engine {
 
-using OpId = uint16_t;  // row of the pointwise table (ops/pointwise.h)
+using OpId = uint16_t;  // row of the pointwise table (table/rows.h)
 
 // An operand of a pointwise node: a tensor (already of the node's operand dtype, any shape that
 // broadcasts to the node's) or a number, passed to the kernel as an argument.

@@ -15,7 +15,7 @@
 #include "core/room.h"
 #include "engine/group.h"
 #include "engine/trace.h"
-#include "ops/pointwise.h"
+#include "table/rows.h"
 
 namespace pyflame::engine {
 
@@ -273,8 +273,8 @@ const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes
 }
 
 const char* row_label(const pf_node& n) {
-  if (n.op == ops::op::cast && n.in[0].kind == PF_REF_SCALAR) return "fill";
-  return n.op < ops::kNumRows ? ops::kRowTable[n.op].name : "gradient";
+  if (n.op == table::op::cast && n.in[0].kind == PF_REF_SCALAR) return "fill";
+  return n.op < table::kNumRows ? table::kRowTable[n.op].name : "gradient";
 }
 
 // A dead input's block becomes the result's: no fresh memory, no page faults.

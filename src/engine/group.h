@@ -99,8 +99,6 @@ void flush_all(Flush why);
 void submit(Device d);
 // Where a tensor lies, once what reads or writes it is done or on its way.
 void* writable_data(const Tensor&);
-// The last handle of a storage with a pending write went away.
-void on_last_handle(Storage&) noexcept;
 
 // ---- running: flush.cpp ------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@
 #include "core/lock.h"
 #include "engine/group.h"
 #include "engine/trace.h"
-#include "ops/pointwise.h"
 #include "pyflame/autograd.h"
 #include "pyflame/ops.h"
+#include "table/rows.h"
 
 namespace pyflame {
 
@@ -107,7 +107,7 @@ const char* name_of_row(OpId op) {
   static Mutex m;
   std::lock_guard lock(m);
   auto [it, fresh] = names->try_emplace(op);
-  if (fresh) it->second = ops::row_name(op);
+  if (fresh) it->second = table::row_name(op);
   return it->second.c_str();
 }
 

@@ -9,9 +9,6 @@
 
 namespace pyflame {
 
-// make_tensor() on a device that has been settled: there and nowhere else.
-Tensor make_tensor_at(const Dims& shape, DType dtype, Device device);
-
 namespace engine {
 
 // Takes the operands of an operation and tells where it runs: on the device of those that were

@@ -48,8 +48,8 @@ ScratchScope::~ScratchScope() {
   t_scratch.clear();
 }
 
-cpu::Faults& faults() {
-  static cpu::Faults f;
+backend::Faults& faults() {
+  static backend::Faults f;
   return f;
 }
 
@@ -129,7 +129,7 @@ pf_status memory_info(pf_device device, pf_memory_info* info) {
 // ---- memory ------------------------------------------------------------------------------------
 
 pf_status allocate(pf_device device, size_t bytes, void** out) {
-  if (pf_status s = faults().check(cpu::Faults::kAllocate)) return s;
+  if (pf_status s = faults().check(backend::Faults::kAllocate)) return s;
   return guarded([&] {
     Device::get(device).activate();
     check(runtime().Malloc(out, bytes), PF_RT("hipMalloc", "cuMemAlloc"));
@@ -149,7 +149,7 @@ void release(pf_device device, void* p, size_t) {
 
 pf_status copy_to_host(pf_device device, pf_stream stream, void* to, const void* from,
                        size_t bytes) {
-  if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
+  if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     Backlog::get().drain();
@@ -159,7 +159,7 @@ pf_status copy_to_host(pf_device device, pf_stream stream, void* to, const void*
 
 pf_status copy_from_host(pf_device device, pf_stream stream, void* to, const void* from,
                          size_t bytes) {
-  if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
+  if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     copy_in_order(d, d.stream(stream), "copy", to, from, bytes);
@@ -168,7 +168,7 @@ pf_status copy_from_host(pf_device device, pf_stream stream, void* to, const voi
 
 pf_status copy_async(pf_device device, pf_stream stream, void* to, const void* from, size_t bytes,
                      pf_copy kind) {
-  if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
+  if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     if (!bytes) return;
@@ -204,7 +204,7 @@ void order(Device& before, Stream& first, Device& after, Stream& second) {
 
 pf_status copy_peer(pf_device to_device, pf_stream stream, void* to, pf_device from_device,
                     const void* from, size_t bytes) {
-  if (pf_status s = faults().check(cpu::Faults::kCopy)) return s;
+  if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
   return guarded([&] {
     if (!bytes) return;
     Device &d = Device::get(to_device), &source = Device::get(from_device);
@@ -399,7 +399,7 @@ void* kernel_find(const char* name) {
 pf_status launch_kernel(pf_device device, pf_stream stream, void* kernel, const pf_tensor* tensors,
                         int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
                         const pf_index_error* error, Epilogue* epilogue) {
-  if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
+  if (pf_status s = faults().check(backend::Faults::kKernelLaunch)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     ScratchScope scope;
@@ -475,7 +475,7 @@ extern "C" __attribute__((visibility("default"))) const pf_backend* pyflame_plug
     b.program_launch = gpu::program_launch;
     b.kernel_find = gpu::kernel_find;
     b.kernel_launch = gpu::kernel_launch;
-    b.last_error = pyflame::cpu::last_error;
+    b.last_error = pyflame::backend::last_error;
     b.inject_fault = [](const char* call, int64_t nth, pf_status s) {
       return gpu::faults().inject(call, nth, s);
     };

@@ -12,8 +12,8 @@
 #include <map>
 #include <memory>
 
+#include "files/file.h"
 #include "gpu/library.h"
-#include "io/file.h"
 #include "pyflame/error.h"
 
 namespace pyflame::gpu {
@@ -92,7 +92,7 @@ bool read_cached(const CacheKey& key, std::string& code) {
   const std::string path = path_of(key);
   if (path.empty() || access(path.c_str(), R_OK) != 0) return false;
   try {
-    const io::ReadFile f(path, "kernel cache");
+    const files::ReadFile f(path, "kernel cache");
     Header h{};
     if (f.size() < sizeof h) return false;
     f.read(0, &h, sizeof h);
@@ -130,7 +130,7 @@ struct Place {
 constexpr char kPackMagic[8] = {'P', 'F', 'P', 'A', 'C', 'K', '1', '\n'};
 
 struct Pack {
-  std::unique_ptr<io::ReadFile> file;
+  std::unique_ptr<files::ReadFile> file;
   std::map<std::string, Place> places;
 };
 
@@ -146,7 +146,7 @@ Pack open_pack() {
   const std::string path = pack_path();
   if (path.empty() || access(path.c_str(), R_OK) != 0) return pack;
   try {
-    pack.file = std::make_unique<io::ReadFile>(path, "kernel pack");
+    pack.file = std::make_unique<files::ReadFile>(path, "kernel pack");
     const uint64_t size = pack.file->size();
     PackHeader h{};
     if (size < sizeof h) return pack;
@@ -196,10 +196,10 @@ void write_cached(const CacheKey& key, const std::string& code) {
   h.code_bytes = code.size();
   h.sum = checksum(all);
   try {
-    io::AtomicFile f(path, "kernel cache");
+    files::AtomicFile f(path, "kernel cache");
     f.write(&h, sizeof h);
     f.write(all.data(), all.size());
-    f.commit(io::AtomicFile::Keep::IfProcessDies);
+    f.commit(files::AtomicFile::Keep::IfProcessDies);
   } catch (const Error&) {  // compiled again next time
   }
 }

@@ -4,12 +4,12 @@
 #include <cstring>
 #include <map>
 
-#include "codegen/device_text.h"
-#include "codegen/includes.h"
-#include "codegen/prune.h"
 #include "gpu/cache.h"
 #include "gpu/compile_only.h"
 #include "gpu/device.h"
+#include "gpu/device_text.h"
+#include "gpu/includes.h"
+#include "gpu/prune.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -100,7 +100,7 @@ std::string digest_of(const std::string& source) {
   d.add(source);
   for (size_t at = 0; at < source.size();) {
     size_t end = std::min(source.find('\n', at), source.size());
-    const std::string file = codegen::included_file(source.substr(at, end - at));
+    const std::string file = gpu::included_file(source.substr(at, end - at));
     at = end + 1;
     if (file.empty() || !find_text(file)) continue;
     const std::string& text = expanded_text(file);
@@ -126,7 +126,7 @@ const std::string& expanded_text(const std::string& file) {
   if (it != cache->end()) return it->second;
   const char* text = find_text(file);
   if (!text) throw Failure(PF_INVALID, "there is no kernel text '" + file + "'");
-  return cache->emplace(file, codegen::expand_includes(file, text, find_text)).first->second;
+  return cache->emplace(file, gpu::expand_includes(file, text, find_text)).first->second;
 }
 
 CompileStats& compile_stats() {
@@ -182,8 +182,8 @@ std::string make_code(const Traits& traits, const std::vector<const Recipe*>& re
     entries += (entries.empty() ? "" : " ") + one->source.entry;
   }
   if (r.source.ours)
-    text = codegen::prune_kernel_text(codegen::expand_includes("program", text, find_text), entries,
-                                      r.defines);
+    text = gpu::prune_kernel_text(gpu::expand_includes("program", text, find_text), entries,
+                                  r.defines);
   const std::string code = compile(traits, r.label, text, options);
   ++compile_stats().compiled;
   for (const Recipe* one : recipes) write_cached(key_on_disk(traits, *one), code);
@@ -194,15 +194,14 @@ Source unique_names(const std::string& text) {
   Digest d;
   d.add(text);
   const std::string own = "_" + d.hex().substr(0, 16);
-  Source s{"", true, codegen::DeviceProgram::kEntry + own};
+  Source s{"", true, gpu::DeviceProgram::kEntry + own};
   const auto part_of_name = [](char c) { return std::isalnum(c) || c == '_'; };
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     while (at < text.size() && part_of_name(text[at])) ++at;
     const std::string_view name(text.data() + begin, at - begin);
     s.text += name;
-    if (name == "pf_args" || name == "pf_body" || name == codegen::DeviceProgram::kEntry)
-      s.text += own;
+    if (name == "pf_args" || name == "pf_body" || name == gpu::DeviceProgram::kEntry) s.text += own;
     for (; at < text.size() && !part_of_name(text[at]); ++at) s.text += text[at];
   }
   return s;

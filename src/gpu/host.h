@@ -1,7 +1,7 @@
 // What the core gives the plug-in, and the plug-in's own error text and fault injection.
 #pragma once
 
-#include "cpu/run.h"
+#include "core/backend_call.h"
 #include "gpu/kernel.h"
 #include "pyflame/backend.h"
 
@@ -26,7 +26,7 @@ class ScratchScope {
 template <class F>
 pf_status guarded(F&& fn) {
   pf_status status = PF_OK;
-  pf_status other = cpu::guard([&] {
+  pf_status other = backend::guard([&] {
     try {
       fn();
     } catch (const Failure& f) {
@@ -37,7 +37,7 @@ pf_status guarded(F&& fn) {
   return status ? status : other;
 }
 
-cpu::Faults& faults();
+backend::Faults& faults();
 
 // ---- program.cpp: groups of pointwise nodes ----------------------------------------------------
 pf_status program_create(pf_device, const pf_program*, void** kernel);

@@ -4,9 +4,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "codegen/device_text.h"
-#include "cpu/kernel.h"
 #include "gpu/builder.h"
+#include "gpu/device_text.h"
 #include "gpu/host.h"
 
 namespace pyflame::gpu {
@@ -28,14 +27,10 @@ KernelFn find_kernel(const char* name) {
   return it == kernels().end() ? nullptr : it->second;
 }
 
-bool contiguous(const pf_tensor& t) {
-  return cpu::contiguous(t);
-}
-
 // ---- options -----------------------------------------------------------------------------------
 
 Defines Defines::type(const char* n, DType t) && {
-  return std::move(*this).text(n, codegen::device_storage(t));
+  return std::move(*this).text(n, gpu::device_storage(t));
 }
 Defines Defines::value(const char* n, int64_t v) && {
   return std::move(*this).text(n, std::to_string(v).c_str());

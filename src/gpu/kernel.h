@@ -20,6 +20,7 @@
 #include <string>
 #include <type_traits>
 
+#include "core/kernel_tensor.h"
 #include "pyflame/backend.h"
 #include "pyflame/dtype.h"
 
@@ -146,12 +147,6 @@ struct KernelArgs {
                   int nargs) const;
 };
 
-inline int64_t numel(const pf_tensor& t) {
-  int64_t n = 1;
-  for (int i = 0; i < t.ndim; ++i) n *= t.shape[i];
-  return n;
-}
-bool contiguous(const pf_tensor& t);
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

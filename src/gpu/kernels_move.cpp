@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "codegen/device_text.h"
+#include "gpu/device_text.h"
 #include "gpu/move.h"
 #include "pyflame/error.h"
 
@@ -116,8 +116,8 @@ void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in)
   if (info(to_type).storage_only || info(from_type).storage_only) {
     const Function f = a.compile("convert.h",
                                  Defines()
-                                     .text("PF_TO", codegen::device_stored(to_type))
-                                     .text("PF_FROM", codegen::device_stored(from_type))
+                                     .text("PF_TO", gpu::device_stored(to_type))
+                                     .text("PF_FROM", gpu::device_stored(from_type))
                                      .text("PF_INDEX", index_type(s)),
                                  "pf_convert");
     a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data);
@@ -140,7 +140,7 @@ void fill(const KernelArgs& a) {
   if (s.numel == 0) return;
   const Function f = a.compile(
       "convert.h",
-      Defines().text("PF_TO", codegen::device_stored(a.dtype(0))).text("PF_INDEX", index_type(s)),
+      Defines().text("PF_TO", gpu::device_stored(a.dtype(0))).text("PF_INDEX", index_type(s)),
       "pf_fill");
   a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, a.f(0), a.i(0),
            static_cast<int>(is_integral(a.dtype(0))));

@@ -1,4 +1,4 @@
-// Groups of pointwise nodes: text from codegen/device_text.h, one kernel for each launch class.
+// Groups of pointwise nodes: text from device_text.h, one kernel for each launch class.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -6,19 +6,19 @@
 #include <string>
 #include <unordered_map>
 
-#include "codegen/device_text.h"
 #include "gpu/builder.h"
+#include "gpu/device_text.h"
 #include "gpu/host.h"
-#include "ops/pointwise.h"
+#include "table/rows.h"
 
 namespace pyflame::gpu {
 namespace {
 
 struct Program {
-  codegen::DeviceProgram text;
+  gpu::DeviceProgram text;
   std::mutex mutex;
   struct Variant {
-    codegen::LaunchClass key;
+    gpu::LaunchClass key;
     Function function;
   };
   std::vector<Variant> variants;  // the last one used first
@@ -32,7 +32,7 @@ struct Program {
       : text(p),
         fills(std::all_of(p.nodes, p.nodes + p.nnodes,
                           [](const pf_node& n) {
-                            return n.op == ops::op::cast && n.in[0].kind == PF_REF_SCALAR &&
+                            return n.op == table::op::cast && n.in[0].kind == PF_REF_SCALAR &&
                                    n.store >= 0;
                           })),
         nodes(p.nodes, p.nodes + p.nnodes),
@@ -58,7 +58,7 @@ struct Program {
     return true;
   }
 
-  Function find(Device& device, const codegen::LaunchClass& key) {
+  Function find(Device& device, const gpu::LaunchClass& key) {
     std::lock_guard lock(mutex);
     for (size_t i = 0; i < variants.size(); ++i)
       if (variants[i].key == key) {
@@ -81,7 +81,7 @@ KernelArgs::Joined epilogue_function(Device& device, const Epilogue& e, const ch
                                      const Defines& defines, const char* entry, int64_t rows,
                                      int64_t cols, int vec) {
   Program& p = *static_cast<Program*>(e.program);
-  thread_local codegen::DeviceLaunch l;
+  thread_local gpu::DeviceLaunch l;
   if (!p.text.plan_epilogue(*e.launch, e.from, rows, cols, vec, l)) return {};
   thread_local std::string key;
   key.assign(file).append(1, '\0').append(defines.str()).append(1, e.keep ? '1' : '0');
@@ -100,7 +100,7 @@ KernelArgs::Joined epilogue_function(Device& device, const Epilogue& e, const ch
 }
 
 pf_status program_create(pf_device device, const pf_program* program, void** kernel) {
-  if (pf_status s = faults().check(cpu::Faults::kProgramCreate)) return s;
+  if (pf_status s = faults().check(backend::Faults::kProgramCreate)) return s;
   return guarded([&] {
     Device::get(device);  // the architecture is checked before anything is built
     *kernel = new Program(*program);
@@ -113,12 +113,12 @@ void program_destroy(pf_device, void* kernel) {
 
 pf_status program_launch(pf_device device, pf_stream stream, void* kernel,
                          const pf_launch* launch) {
-  if (pf_status s = faults().check(cpu::Faults::kProgramLaunch)) return s;
+  if (pf_status s = faults().check(backend::Faults::kProgramLaunch)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     Program& p = *static_cast<Program*>(kernel);
     if (launch->numel == 0 || p.zeros(d, d.stream(stream), *launch)) return;
-    codegen::DeviceLaunch l;
+    gpu::DeviceLaunch l;
     p.text.plan(*launch, l);
     if (l.grid == 0) return;
     void* args[] = {l.words, nullptr};

@@ -15,11 +15,11 @@
 #include <string_view>
 #include <vector>
 
+#include "files/file.h"
 #include "gpu/builder.h"
 #include "gpu/cache.h"
 #include "gpu/host.h"
 #include "gpu/product.h"
-#include "io/file.h"
 #include "pyflame/error.h"
 
 namespace pyflame::gpu {
@@ -125,7 +125,7 @@ std::string parse(const std::string& text, std::map<std::string, Measured>& choi
 std::string parse_file(const std::string& path, std::map<std::string, Measured>& choices) {
   std::string text;
   try {
-    const io::ReadFile f(path, "tuning");
+    const files::ReadFile f(path, "tuning");
     if (f.size() > kMostBytes) return "it is larger than 16 MB";
     text.resize(f.size());
     f.read(0, text.data(), text.size());
@@ -158,7 +158,7 @@ std::string save(Table& t) {
   make_folders(t.path.substr(0, t.path.rfind('/')));
   const std::string text = print(both);
   try {
-    io::AtomicFile f(t.path, "tuning");
+    files::AtomicFile f(t.path, "tuning");
     f.write(text.data(), text.size());
     f.commit();
   } catch (const Error& e) {

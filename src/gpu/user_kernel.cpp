@@ -37,7 +37,7 @@ std::string as_spelled_here(const std::string& option) {
 
 pf_status function_create(pf_device device, const char* source, const char* options,
                           const char* entry, void** function) {
-  if (pf_status s = faults().check(cpu::Faults::kProgramCreate)) return s;
+  if (pf_status s = faults().check(backend::Faults::kProgramCreate)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     // Contraction as the vendors' compilers have it by default, unless the options say otherwise.
@@ -57,7 +57,7 @@ pf_status function_create(pf_device device, const char* source, const char* opti
 pf_status function_launch(pf_device device, pf_stream stream, void* function,
                           const uint32_t grid[3], const uint32_t block[3], uint32_t shared,
                           void** args) {
-  if (pf_status s = faults().check(cpu::Faults::kKernelLaunch)) return s;
+  if (pf_status s = faults().check(backend::Faults::kKernelLaunch)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     Backlog::get().drain();  // its arguments' sizes are not known here

@@ -13,10 +13,10 @@
 #include "core/mapped.h"
 #include "core/tensor_impl.h"
 #include "engine/engine.h"
-#include "io/file.h"
+#include "files/file.h"
+#include "files/temporary.h"
 #include "io/formats.h"
 #include "io/json.h"
-#include "io/temporary.h"
 #include "pyflame/ops.h"
 
 namespace pyflame::io {
@@ -24,6 +24,11 @@ namespace pyflame::io {
 static_assert(std::endian::native == std::endian::little, "safetensors data are little-endian");
 
 using Entry = SafetensorsFile::Entry;
+using files::AtomicFile;
+using files::ReadFile;
+using files::ReadMemory;
+using files::Source;
+using files::sweep_temporaries;
 
 namespace {
 
@@ -399,6 +404,12 @@ std::vector<NamedTensor> load_safetensors(const std::string& path, Device device
   std::vector<NamedTensor> tensors;
   for (const Entry& e : file.entries()) tensors.push_back({e.name, file.tensor(e, how, device)});
   return tensors;
+}
+
+void write_file_atomically(const std::string& path, const void* data, size_t size) {
+  AtomicFile f(path, "save");
+  f.write(data, size);
+  f.commit();
 }
 
 }  // namespace pyflame::io

@@ -88,7 +88,7 @@ Tensor trunc_normal_(const Tensor& tensor, double mean, double std, double a, do
   Tensor self = tensor;
   const Tensor u =
       from_host(drawn.data(), tensor->shape.vec(), DType::Float64, tensor->storage->device);
-  Tensor x = ops::call_row(ops::op::ndtri, {add(mul(u, Scalar(p_hi - p_lo)), Scalar(p_lo))});
+  Tensor x = ops::call_row(table::op::ndtri, {add(mul(u, Scalar(p_hi - p_lo)), Scalar(p_lo))});
   x = mul(clamp(x, Scalar(lo), Scalar(hi)), Scalar(flip ? -std : std));
   copy_(self, clamp(add(x, Scalar(mean)), Scalar(a), Scalar(b)));
   return self;

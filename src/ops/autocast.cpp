@@ -6,24 +6,17 @@
 #include <string>
 #include <unordered_map>
 
-#include "codegen/range.h"
 #include "core/room.h"
 #include "engine/placement.h"
 #include "ops/pointwise_text.h"
 #include "pyflame/autograd.h"
 #include "pyflame/device.h"
 #include "pyflame/ops.h"
+#include "table/range.h"
 
 namespace pyflame {
 namespace amp {
 namespace {
-
-enum Slot : uint8_t { kCpu, kGpu, kParanoid, kSlots };
-constexpr Slot slot_of(DeviceType t) {
-  return t == DeviceType::CPU ? kCpu : t == DeviceType::Paranoid ? kParanoid : kGpu;
-}
-
-thread_local uint8_t t_on = 0;  // bit of each slot
 
 // A cast that is kept. The alias holds the storage that the cast was made of, so that another one
 // cannot come to lie at its address.
@@ -43,12 +36,6 @@ State& state() {
   return s;
 }
 [[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&state()); });
-
-void switch_on(Slot slot, bool on) {
-  const uint8_t before = t_on, bit = static_cast<uint8_t>(1u << slot);
-  t_on = static_cast<uint8_t>(on ? t_on | bit : t_on & ~bit);
-  if (!before != !t_on) threads_on.fetch_add(t_on ? 1 : -1, std::memory_order_relaxed);
-}
 
 void clear(State& s) {
   for (auto& casts : s.casts) casts.clear();
@@ -87,18 +74,6 @@ Table& table() {
 }
 
 }  // namespace
-
-std::atomic<int> threads_on{0};
-bool on_here() {
-  return t_on != 0;
-}
-
-Off::Off() : before_(t_on) {
-  t_on = 0;
-}
-Off::~Off() {
-  t_on = before_;
-}
 
 // As engine::Target settles it, without its checks.
 void Casting::meet(const Tensor& t) {
@@ -154,7 +129,7 @@ Class class_of_row(ops::OpId id) {
     std::vector<double> attrs;
     if (id < ops::kNumRows)
       for (const auto& a : ops::describe(id).attrs) attrs.push_back(a.second);
-    const bool raise = codegen::leaves_range(ops::expression(id), attrs);
+    const bool raise = table::leaves_range(ops::expression(id), attrs);
     v = static_cast<uint8_t>(1 + static_cast<uint8_t>(raise ? Class::Raise : Class::Follow));
     known[id].store(v, std::memory_order_relaxed);
   }
@@ -185,7 +160,7 @@ const char* class_name(Class c) {
 }  // namespace amp
 
 bool autocast_enabled(DeviceType t) {
-  return amp::t_on >> amp::slot_of(t) & 1;
+  return amp::on_for(amp::slot_of(t));
 }
 void set_autocast_enabled(DeviceType t, bool on) {
   amp::switch_on(amp::slot_of(t), on);

@@ -9,12 +9,12 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <initializer_list>
 #include <string_view>
 #include <vector>
 
 #include "core/tensor_impl.h"
+#include "engine/autocast_switch.h"
 #include "ops/pointwise.h"
 #include "pyflame/amp.h"
 
@@ -24,25 +24,6 @@ namespace pyflame::amp {
 // Promote: in the widest dtype of its tensors.
 enum class Class : uint8_t { Follow, Lower, Raise, Promote };
 const char* class_name(Class);  // "lower", "raise", "promote"; "" for Follow
-
-// Threads that have autocast on: one plain load tells most programs that there is nothing to do.
-extern std::atomic<int> threads_on;
-bool on_here();  // for any device, on the calling thread
-inline bool on() {
-  return threads_on.load(std::memory_order_relaxed) != 0 && on_here();
-}
-
-// Switches autocast off for a scope: the backward pass runs in the dtypes of the forward pass.
-class Off {
- public:
-  Off();
-  ~Off();
-  Off(const Off&) = delete;
-  Off& operator=(const Off&) = delete;
-
- protected:
-  const uint8_t before_;  // one bit for each kind of device
-};
 
 // Converts the arguments of one call by its class, with autocast off while it lives.
 class Casting : Off {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 

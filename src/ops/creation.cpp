@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/group.h"
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/record.h"
 #include "ops/registry.h"
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/autocast.h"
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/losses.h"

@@ -1,7 +1,7 @@
 // What reading and writing by index share.
 #pragma once
 
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 
 namespace pyflame::ops {
 

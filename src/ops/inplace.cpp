@@ -4,7 +4,7 @@
 
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
 #include "ops/replaced.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ops/autocast.h"
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"

@@ -9,7 +9,7 @@
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"

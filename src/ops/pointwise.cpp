@@ -5,11 +5,11 @@
 #include <charconv>
 #include <mutex>
 
-#include "codegen/parse.h"
 #include "core/lock.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
 #include "pyflame/ops.h"
+#include "table/parse.h"
 
 namespace pyflame::ops {
 namespace {
@@ -35,10 +35,10 @@ bool is_name(const std::string& s) {
                      [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
-std::string formula_of(const codegen::Expr& e, const PointwiseRow& row) {
+std::string formula_of(const table::Expr& e, const PointwiseRow& row) {
   std::vector<std::string> names;
   for (const auto& a : row.attrs) names.push_back(a.first);
-  return codegen::formula(e, kOperandNames, names);
+  return table::formula(e, kOperandNames, names);
 }
 
 struct Runtime {
@@ -51,14 +51,14 @@ Runtime& runtime() {
 }
 
 // Operations of the table that an expression may call.
-codegen::Function find_row(const std::string& name) {
+table::Function find_row(const std::string& name) {
   for (OpId id = 1; id < kNumRows; ++id) {
     const RowInfo& row = kRowTable[id];
     if (name != row.name) continue;
     if (row.rule != Rule::Float && row.rule != Rule::Arith && row.rule != Rule::Keep &&
         row.rule != Rule::Test && row.rule != Rule::Compare)
       return {};
-    codegen::Function f{&expression(id), row.arity, {}};
+    table::Function f{&expression(id), row.arity, {}};
     for (const auto& a : describe(id).attrs) f.attrs.push_back(a.second);
     return f;
   }
@@ -121,7 +121,7 @@ std::vector<PointwiseRow> pointwise_rows() {
   return all;
 }
 
-OpId define_pointwise(const std::string& name, const codegen::Expr& body,
+OpId define_pointwise(const std::string& name, const table::Expr& body,
                       const std::vector<std::pair<std::string, double>>& attrs,
                       const std::string& doc) {
   PF_CHECK(is_name(name), ValueError, "ops.define", "got the name '", name,
@@ -167,8 +167,8 @@ OpId define_pointwise(const std::string& name, const std::string& expression,
              "'; expected letters, digits and _, and not x, y or z, which are the operands");
     names.push_back(a.first);
   }
-  const codegen::Expr body =
-      codegen::parse(expression, {kOperandNames, kOperandNames + 3}, names, find_row, "ops.define");
+  const table::Expr body =
+      table::parse(expression, {kOperandNames, kOperandNames + 3}, names, find_row, "ops.define");
   return define_pointwise(name, body, attrs, doc);
 }
 

@@ -5,11 +5,11 @@
 
 #include <charconv>
 
-#include "codegen/expr.h"
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
 #include "pyflame/ops.h"
+#include "table/expr.h"
 
 namespace pyflame::ops {
 namespace {

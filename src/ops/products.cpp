@@ -5,7 +5,7 @@
 
 #include "core/tensor_impl.h"
 #include "ops/autocast.h"
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
 #include "ops/rows.h"

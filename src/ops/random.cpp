@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/dispatch.h"
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 
 namespace pyflame {

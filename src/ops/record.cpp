@@ -51,7 +51,7 @@ const char* name_of(OpId id) {
 const char* inplace_name(OpId id) {
   static constexpr const char* kNames[] = {
 #define PF_POINTWISE(NAME, ...) #NAME "_",
-#include "ops/pointwise.def"
+#include "table/pointwise.def"
 #undef PF_POINTWISE
   };
   return id < kNumRows ? kNames[public_row(id)] : name_of(id);

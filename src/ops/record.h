@@ -8,9 +8,14 @@
 
 #include "engine/engine.h"
 #include "ops/pointwise.h"
-#include "ops/row_state.h"
+#include "table/row_state.h"
 
 namespace pyflame::ops {
+
+using table::GradPlan;
+using table::row_state;
+using table::RowState;
+using table::runtime_row;
 
 using engine::Operand;
 

@@ -1,7 +1,7 @@
 // Operations that rearrange elements into fresh memory.
 #include <algorithm>
 
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 
 namespace pyflame {

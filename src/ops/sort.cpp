@@ -1,7 +1,7 @@
 // Sorting and its kin. NaN counts as larger than every number; equals keep their order.
 #include <algorithm>
 
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 

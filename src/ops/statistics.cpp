@@ -1,7 +1,7 @@
 // Order statistics, means that leave NaN out, covariances: written in operations.
 #include "pyflame/statistics.h"
 
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 

@@ -1,7 +1,7 @@
 // Views: other shapes over the same memory. Nothing is recorded and nothing is copied.
 #include <algorithm>
 
-#include "ops/general.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 
 namespace pyflame {

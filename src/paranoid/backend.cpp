@@ -19,15 +19,16 @@
 #include <utility>
 #include <vector>
 
+#include "core/backend_call.h"
 #include "core/backends.h"
 #include "cpu/kernel.h"
-#include "cpu/run.h"
+#include "cpu/machine.h"
 #include "cpu/tape.h"
 
 namespace pyflame::paranoid {
 namespace {
 
-using cpu::Faults;
+using backend::Faults;
 
 constexpr size_t kArena = size_t{8} << 30;  // address space, not memory
 constexpr size_t kGuard = 256;
@@ -150,7 +151,7 @@ class Stream {
     idle_.wait(lock, [&] { return jobs_.empty() && !busy_; });
     if (error) *error = std::exchange(index_error, pf_index_error{});
     pf_status s = std::exchange(failed_, PF_OK);
-    if (s != PF_OK) cpu::set_last_error(text_.c_str());
+    if (s != PF_OK) backend::set_last_error(text_.c_str());
     return s;
   }
 
@@ -176,7 +177,7 @@ class Stream {
       busy_ = false;
       if (s != PF_OK && failed_ == PF_OK) {
         failed_ = s;
-        text_ = cpu::last_error();
+        text_ = backend::last_error();
       }
       if (jobs_.empty()) idle_.notify_all();
     }
@@ -267,7 +268,7 @@ void release(pf_device, void* block, size_t bytes) {
   p.stream.push([&p, block, bytes, given = std::move(given)] {
     for (auto& m : given) m->wait();
     bool whole = p.arena.guards_whole(block, bytes);
-    if (!whole) cpu::set_last_error("a kernel wrote outside of a tensor's memory");
+    if (!whole) backend::set_last_error("a kernel wrote outside of a tensor's memory");
     p.arena.give(block, bytes);
     return whole ? PF_OK : PF_LAUNCH;
   });
@@ -309,7 +310,7 @@ pf_status copy_async(pf_device, pf_stream stream, void* to, const void* from, si
 pf_status create(pf_device, const pf_program* program, void** kernel) {
   if (pf_status s = state().faults.check(Faults::kProgramCreate)) return s;
   pf_status status = PF_OK;
-  pf_status thrown = cpu::guard([&] { status = cpu::program_create(program, kernel); });
+  pf_status thrown = backend::guard([&] { status = cpu::program_create(program, kernel); });
   return thrown ? thrown : status;
 }
 
@@ -373,7 +374,8 @@ pf_status launch(pf_device, pf_stream stream, void* kernel, const pf_launch* l) 
   auto owned = std::make_shared<OwnedLaunch>(*l, k->ninputs, k->noutputs, k->nscalars, p.arena);
   p.of(stream).push([k, owned] {
     pf_status status = PF_OK;
-    pf_status thrown = cpu::guard([&] { status = cpu::program_launch(k->kernel, &owned->launch); });
+    pf_status thrown =
+        backend::guard([&] { status = cpu::program_launch(k->kernel, &owned->launch); });
     return thrown ? thrown : status;
   });
   return PF_OK;
@@ -391,7 +393,7 @@ pf_status launch_kernel(pf_device, pf_stream stream, void* kernel, const pf_tens
     pf_index_error found{0, 0, 0, op};
     cpu::KernelArgs args{list.data(), static_cast<int>(list.size()), numbers.data(),
                          static_cast<int>(numbers.size()), &found};
-    pf_status status = cpu::guard([&] { reinterpret_cast<cpu::KernelFn>(kernel)(args); });
+    pf_status status = backend::guard([&] { reinterpret_cast<cpu::KernelFn>(kernel)(args); });
     if (found.set && !on.index_error.set) on.index_error = found;
     return status;
   });
@@ -494,7 +496,7 @@ extern "C" const pf_backend* pyflame_paranoid_backend(void) {
       return reinterpret_cast<void*>(pyflame::cpu::find_kernel(name));
     };
     b.kernel_launch = paranoid::launch_kernel;
-    b.last_error = pyflame::cpu::last_error;
+    b.last_error = pyflame::backend::last_error;
     b.inject_fault = [](const char* call, int64_t nth, pf_status s) {
       return state().faults.inject(call, nth, s);
     };

@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "codegen/range.h"
 #include "ops/autocast.h"
 #include "pyflame/pyflame.h"
+#include "table/range.h"
 
 namespace pyflame {
 namespace {
@@ -58,13 +58,13 @@ TEST(Autocast, MatmulPrecisionIsKept) {
 }
 
 TEST(Range, ConditionsOfSelectsHoldInTheirBranches) {
-  using codegen::Graph;
-  using codegen::Micro;
+  using table::Graph;
+  using table::Micro;
   const auto leaves = [](Micro compare, double bound, bool when_true) {
     Graph g;
     const int x = g.input(0), e = g.make(Micro::Exp, x);
     const int c = g.make(compare, x, g.constant(bound));
-    return codegen::leaves_range(
+    return table::leaves_range(
         g.extract(when_true ? g.make(Micro::Select, c, e, x) : g.make(Micro::Select, c, x, e)));
   };
   EXPECT_FALSE(leaves(Micro::Le, 11, true));  // exp(11) = 59874
@@ -78,20 +78,20 @@ TEST(Range, ConditionsOfSelectsHoldInTheirBranches) {
 }
 
 TEST(Range, AttributesAndBoundsOfArguments) {
-  using codegen::Graph;
-  using codegen::Micro;
+  using table::Graph;
+  using table::Micro;
   Graph g;
   const int x = g.input(0), a = g.attr(0);
   const auto limited = g.extract(g.make(Micro::Exp, g.make(Micro::Min, x, a)));
   const double low[] = {3.0}, high[] = {30.0};
-  EXPECT_FALSE(codegen::leaves_range(limited, low));
-  EXPECT_TRUE(codegen::leaves_range(limited, high));
-  EXPECT_TRUE(codegen::leaves_range(limited));
+  EXPECT_FALSE(table::leaves_range(limited, low));
+  EXPECT_TRUE(table::leaves_range(limited, high));
+  EXPECT_TRUE(table::leaves_range(limited));
   const int falls = g.make(Micro::Exp, g.make(Micro::Neg, g.make(Micro::Abs, x)));
-  EXPECT_FALSE(codegen::leaves_range(g.extract(g.make(Micro::Log1p, falls))));
-  EXPECT_TRUE(codegen::leaves_range(g.extract(g.make(Micro::Log, falls))));  // log 0
-  EXPECT_TRUE(codegen::leaves_range(g.extract(g.make(Micro::Div, g.constant(1), x))));
-  EXPECT_FALSE(codegen::leaves_range(g.extract(g.make(Micro::Div, x, g.constant(3)))));
+  EXPECT_FALSE(table::leaves_range(g.extract(g.make(Micro::Log1p, falls))));
+  EXPECT_TRUE(table::leaves_range(g.extract(g.make(Micro::Log, falls))));  // log 0
+  EXPECT_TRUE(table::leaves_range(g.extract(g.make(Micro::Div, g.constant(1), x))));
+  EXPECT_FALSE(table::leaves_range(g.extract(g.make(Micro::Div, x, g.constant(3)))));
 }
 
 TEST(Range, ActivationsFollowAndSteepRowsAreRaised) {

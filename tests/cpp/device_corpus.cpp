@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <random>
 
-#include "codegen/expr.h"
 #include "ops/pointwise.h"
+#include "table/expr.h"
 
 namespace pyflame::testing {
 namespace {
 
-using codegen::Expr;
-using codegen::Micro;
-using ops::OpId;
-using ops::Rule;
+using table::Expr;
+using table::Micro;
+using table::OpId;
+using table::Rule;
 
 constexpr int64_t kLength = 333;  // no multiple of a vector
 
@@ -96,7 +96,7 @@ bool quick_for_half(Micro op) {
 // Of a row whose result has this dtype.
 double tolerance(OpId id, DType t) {
   double ulps = 0;
-  for (const auto& n : ops::expression(id).nodes) {
+  for (const auto& n : table::expression(id).nodes) {
     if (t == DType::Float64 && asks_libm(n.op)) ulps = 16;
     if (is_float(t) && itemsize(t) == 2 && quick_for_half(n.op)) ulps = 1;
   }
@@ -128,8 +128,8 @@ DeviceCase single(OpId id, const std::string& name, DType t, DType compute, DTyp
 
 void add_attrs(DeviceCase& c, OpId row) {
   // Small whole numbers serve integers as well; ordered, for bounds.
-  for (int i = 0; i < ops::kRowTable[row].nattrs; ++i) c.scalars.push_back(number(i + 1));
-  c.nodes[0].nattr = ops::kRowTable[row].nattrs;
+  for (int i = 0; i < table::kRowTable[row].nattrs; ++i) c.scalars.push_back(number(i + 1));
+  c.nodes[0].nattr = table::kRowTable[row].nattrs;
 }
 
 }  // namespace
@@ -150,8 +150,8 @@ bool DeviceCase::contiguous(const Operand& o) const {
 
 std::vector<DeviceCase> row_cases() {
   std::vector<DeviceCase> all;
-  for (OpId id = 1; id < ops::kNumRows; ++id) {
-    const ops::RowInfo& row = ops::kRowTable[id];
+  for (OpId id = 1; id < table::kNumRows; ++id) {
+    const table::RowInfo& row = table::kRowTable[id];
     for (DType t : kArithmetic) {
       const Types types = types_of(row.rule, t);
       if (!types.allowed) continue;
@@ -168,21 +168,21 @@ std::vector<DeviceCase> row_cases() {
 
 std::vector<DeviceCase> gradient_cases() {
   std::vector<DeviceCase> all;
-  for (OpId id = 1; id < ops::kNumRows; ++id) {
-    const ops::RowInfo& row = ops::kRowTable[id];
-    if (row.grad == ops::Grad::NONE) continue;
+  for (OpId id = 1; id < table::kNumRows; ++id) {
+    const table::RowInfo& row = table::kRowTable[id];
+    if (row.grad == table::Grad::NONE) continue;
     for (int i = 0; i < row.arity; ++i) {
-      const OpId grad = ops::gradient_row(id, i);
-      if (ops::expression(grad).is_zero() || (row.rule == Rule::Select && i == 0)) continue;
+      const OpId grad = table::gradient_row(id, i);
+      if (table::expression(grad).is_zero() || (row.rule == Rule::Select && i == 0)) continue;
       for (DType t : kFloats) {
-        const int arity = row.grad == ops::Grad::FROM_RESULT ? 2 : row.arity + 1;
+        const int arity = row.grad == table::Grad::FROM_RESULT ? 2 : row.arity + 1;
         const unsigned masks = row.rule == Rule::Select ? 2u : 0u;
         DeviceCase c = single(grad, std::string(row.name) + "_grad" + std::to_string(i), t,
                               compute_type(t), t, arity, row.nattrs, masks);
         add_attrs(c, id);
         c.ulps = tolerance(grad, t);
         // Dual numbers there, the symbolic derivative here.
-        if (row.grad == ops::Grad::AUTO) c.ulps = itemsize(t) == 2 ? 1 : 64;
+        if (row.grad == table::Grad::AUTO) c.ulps = itemsize(t) == 2 ? 1 : 64;
         all.push_back(std::move(c));
       }
     }
@@ -194,8 +194,8 @@ std::vector<DeviceCase> cast_cases() {
   std::vector<DeviceCase> all;
   for (DType from : kArithmetic)
     for (DType to : kArithmetic) {
-      DeviceCase c = single(ops::op::cast, "cast_" + std::string(pyflame::name(from)) + "_to", from,
-                            compute_type(to), to, 1, 0, 0);
+      DeviceCase c = single(table::op::cast, "cast_" + std::string(pyflame::name(from)) + "_to",
+                            from, compute_type(to), to, 1, 0, 0);
       c.name = "cast_" + std::string(pyflame::name(from)) + "_to_" + std::string(pyflame::name(to));
       c.low = -300;
       c.high = 300;
@@ -362,7 +362,7 @@ DeviceCase random_case(uint64_t seed) {
       if (node_types[from] == t) return {PF_REF_NODE, static_cast<uint8_t>(from)};
       if (node_types.size() < 24) {
         pf_node n{};
-        n.op = ops::op::cast;
+        n.op = table::op::cast;
         n.dtype = static_cast<uint8_t>(t);
         n.compute = static_cast<uint8_t>(compute_type(t));
         n.nin = 1;
@@ -388,12 +388,12 @@ DeviceCase random_case(uint64_t seed) {
   };
   for (int i = 0; i < nnodes; ++i) {
     for (;;) {
-      const OpId id = static_cast<OpId>(1 + pick(ops::kNumRows - 1));
-      const ops::RowInfo& row = ops::kRowTable[id];
+      const OpId id = static_cast<OpId>(1 + pick(table::kNumRows - 1));
+      const table::RowInfo& row = table::kRowTable[id];
       const DType t = some_dtype();
       const Types types = types_of(row.rule, t);
-      if (!types.allowed || tolerance(id, t) > 0) continue;             // errors would add up
-      if (id == ops::op::signbit || id == ops::op::copysign) continue;  // of a NaN: anybody's
+      if (!types.allowed || tolerance(id, t) > 0) continue;                 // errors would add up
+      if (id == table::op::signbit || id == table::op::copysign) continue;  // of a NaN: anybody's
       pf_node n{};
       n.op = id;
       n.dtype = static_cast<uint8_t>(types.out);
@@ -434,16 +434,16 @@ template <class F>
 void planned(const DeviceCase& c, F&& fn) {
   const std::vector<void*> at = addresses(c);
   c.with_program([&](const pf_program& p) {
-    const codegen::DeviceProgram program(p);
-    codegen::DeviceLaunch launch;
+    const gpu::DeviceProgram program(p);
+    gpu::DeviceLaunch launch;
     c.with_launch(at, [&](const pf_launch& l) { program.plan(l, launch); });
     fn(program, launch);
   });
 }
 }  // namespace
 
-codegen::LaunchClass device_case_class(const DeviceCase& c) {
-  codegen::LaunchClass key;
+gpu::LaunchClass device_case_class(const DeviceCase& c) {
+  gpu::LaunchClass key;
   planned(c, [&](const auto&, const auto& launch) { key = launch.key; });
   return key;
 }
@@ -458,13 +458,13 @@ std::string device_epilogue_text(const DeviceCase& c, const std::string& entry) 
   std::string text;
   const int64_t cols = c.shape.back();
   c.with_program([&](const pf_program& p) {
-    const codegen::DeviceProgram program(p);
-    codegen::DeviceLaunch launch;
+    const gpu::DeviceProgram program(p);
+    gpu::DeviceLaunch launch;
     c.with_launch(addresses(c), [&](const pf_launch& l) {
       for (size_t from = 0; from < c.inputs.size() && text.empty(); ++from) {
         const int k = static_cast<int>(from);
         if (!program.plan_epilogue(l, k, c.numel() / cols, cols, 1, launch)) continue;
-        const std::string value = codegen::device_compute(c.inputs[from].dtype);
+        const std::string value = gpu::device_compute(c.inputs[from].dtype);
         text = "// " + c.name + ", as an epilogue\nnamespace ns_" + entry + " {\n" +
                program.epilogue_text(launch.key, k) + "PF_KERNEL(" + entry +
                ", 256)(pf_args a, const " + value +

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/device_text.h"
+#include "gpu/device_text.h"
 #include "pyflame/backend.h"
 #include "pyflame/dtype.h"
 
@@ -71,7 +71,7 @@ std::vector<DeviceCase> model_cases();
 DeviceCase random_case(uint64_t seed);
 
 // The launch of one case with operands at well aligned addresses.
-codegen::LaunchClass device_case_class(const DeviceCase&);
+gpu::LaunchClass device_case_class(const DeviceCase&);
 // Its text, in a namespace of its own so that
 // many can share a translation unit; the entry is `entry`.
 std::string device_case_text(const DeviceCase&, const std::string& entry);

@@ -1,5 +1,5 @@
 // Device text, compiled for the host and run, against the CPU backend.
-#include "codegen/device_text.h"
+#include "gpu/device_text.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -22,10 +22,10 @@
 namespace pyflame::testing {
 namespace {
 
-using codegen::DeviceLaunch;
-using codegen::DeviceProgram;
-using codegen::kDeviceWords;
-using codegen::LaunchClass;
+using gpu::DeviceLaunch;
+using gpu::DeviceProgram;
+using gpu::kDeviceWords;
+using gpu::LaunchClass;
 
 // Memory of one operand between guards.
 struct Memory {
@@ -261,7 +261,7 @@ TEST(DeviceText, DivisionsByMultiplication) {
   for (int i = 0; i < 3000; ++i) ends.push_back(rng() >> (1 + rng() % 31));
   for (uint32_t d : ends) {
     if (d == 0) continue;
-    const uint64_t word = codegen::device_divisor(d);
+    const uint64_t word = gpu::device_divisor(d);
     for (uint32_t n : {0u, d - 1, d, d + 1, 2 * d - 1, 0x7fffffffu, uint32_t(rng() >> 1)})
       if (n < 0x80000000u) {
         ASSERT_EQ(divide(n, word), n / d) << n << " / " << d;
@@ -277,7 +277,7 @@ TEST(DeviceText, OffsetsOf64Bits) {
   c.inputs.push_back({DType::Int8, {far, 7}, 0, 2 * far + 29});
   c.outputs.push_back({DType::Int8, {1, 3}, 0, 15});
   pf_node n{};
-  n.op = ops::op::neg;
+  n.op = table::op::neg;
   n.dtype = static_cast<uint8_t>(DType::Int8);
   n.compute = static_cast<uint8_t>(DType::Int32);
   n.nin = 1;

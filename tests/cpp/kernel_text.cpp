@@ -21,9 +21,9 @@
 #include <random>
 #include <sstream>
 
-#include "codegen/includes.h"
-#include "codegen/prune.h"
 #include "device_corpus.h"
+#include "gpu/includes.h"
+#include "gpu/prune.h"
 #include "gpu/together.h"
 
 namespace {
@@ -44,7 +44,7 @@ const char* kernel_file(const std::string& name) {
 }
 
 std::string expand(const std::string& text) {
-  return codegen::expand_includes("program", text, kernel_file);
+  return gpu::expand_includes("program", text, kernel_file);
 }
 
 void write(const std::string& path, const std::string& text) {
@@ -81,7 +81,7 @@ void corpus(const std::string& dir, size_t per_file, size_t random, const char* 
         std::cout << file << " " << entry << "e " << cases[i].name << "_epilogue\n";
       }
     }
-    write(dir + "/" + file, codegen::prune_kernel_text(expand(text), "", ""));
+    write(dir + "/" + file, gpu::prune_kernel_text(expand(text), "", ""));
   }
 }
 
@@ -103,7 +103,7 @@ void variants(const std::string& dir) {
     std::getline(words, defines);
     const std::string text = expand("#include \"" + file + "\"\n");
     const auto cut = [&](const std::string& part, const std::string& entries) {
-      write(dir + "/" + part, codegen::prune_kernel_text(text, entries, defines));
+      write(dir + "/" + part, gpu::prune_kernel_text(text, entries, defines));
     };
     cut(name + ".cpp", "");
     std::map<std::string, int> programs;

@@ -119,6 +119,6 @@ inline Plain Select(PlainMask m, Plain a, Plain b) {
   return m.v ? a : b;
 }
 
-#include "codegen/dual.h"
+#include "table/dual.h"
 
 }  // namespace pyflame::testing

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <thread>
 
-#include "codegen/expr.h"
-#include "codegen/sym.h"
 #include "ops/record.h"
 #include "pyflame/pyflame.h"
+#include "table/expr.h"
+#include "table/sym.h"
 
 namespace pyflame {
 namespace {
@@ -281,7 +281,7 @@ TEST(Pointwise, bad_input_names_the_operation) {
 }
 
 TEST(Pointwise, rows_made_at_run_time) {
-  const ops::OpId swish = ops::define_pointwise("swish_test", "x * sigmoid(b * x)", {{"b", 1.5}});
+  const table::OpId swish = ops::define_pointwise("swish_test", "x * sigmoid(b * x)", {{"b", 1.5}});
   Tensor x = of({-1, 0.5, 2}, DType::Float64);
   x.requires_grad_();
   const Tensor y = ops::call_row(swish, {ops::Operand(x)}, {Scalar(1.5)});
@@ -293,12 +293,12 @@ TEST(Pointwise, rows_made_at_run_time) {
   const auto b = grad({&both[1], 1}, {&x, 1})[0].to_vector<double>();
   for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(a[i], b[i], 1e-12);
 
-  const ops::OpId three =
+  const table::OpId three =
       ops::define_pointwise("blend_test", "where(z > 0, gelu(x), leaky_relu(y, 0.2)) ** 2");
   const Tensor z = of({1, -1, 1}, DType::Float64), w = of({1, -2, 3}, DType::Float64);
   const Tensor r = ops::call_row(three, {ops::Operand(x), ops::Operand(w), ops::Operand(z)});
   EXPECT_NEAR(r.to_vector<double>()[1], 0.16, 1e-12);
-  const ops::OpId test = ops::define_pointwise("inside_test", "x > 0 and not x >= 1");
+  const table::OpId test = ops::define_pointwise("inside_test", "x > 0 and not x >= 1");
   EXPECT_EQ(ops::call_row(test, {ops::Operand(x)}).dtype(), DType::Bool);
 }
 
@@ -325,7 +325,7 @@ TEST(Pointwise, text_of_rows_is_checked) {
 
 TEST(Pointwise, the_table_describes_itself) {
   const auto rows = ops::pointwise_rows();
-  EXPECT_GE(rows.size(), static_cast<size_t>(ops::kNumRows));
+  EXPECT_GE(rows.size(), static_cast<size_t>(table::kNumRows));
   for (const auto& r : rows) {
     EXPECT_FALSE(r.name.empty());
     EXPECT_FALSE(r.formula.empty()) << r.name;

@@ -1,13 +1,13 @@
 // Kernel text cut to what a program needs: what may be needed stays, what cannot be goes.
-#include "codegen/prune.h"
+#include "gpu/prune.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "codegen/includes.h"
+#include "gpu/includes.h"
 
-namespace pyflame::codegen {
+namespace pyflame::gpu {
 namespace {
 
 constexpr const char* kHead = R"(
@@ -149,4 +149,4 @@ TEST(Includes, PutsEachFileInOnceAndKeepsLineNumbers) {
 }
 
 }  // namespace
-}  // namespace pyflame::codegen
+}  // namespace pyflame::gpu

@@ -9,17 +9,17 @@
 #include <random>
 #include <vector>
 
-#include "codegen/device_text.h"
 #include "cpu/convert.h"
 #include "cpu/kernel.h"
 #include "cpu/tile.h"
+#include "gpu/device_text.h"
 #include "ops/pointwise.h"
 #include "pyflame/error.h"
 
 namespace pyflame::cpu {
 namespace {
 
-using Row = ops::op::Id;
+using Row = table::op::Id;
 
 // A strided array with guard bytes on either side.
 struct Array {
@@ -350,7 +350,7 @@ TEST(Tape, RefusesDtypesThatItCannotLoadOrStore) {
   for (const DTypeInfo& t : kDTypes)
     for (const bool as_input : {false, true}) {
       pf_node node{};
-      node.op = ops::op::cast;
+      node.op = table::op::cast;
       node.dtype = node.compute = static_cast<uint8_t>(as_input ? DType::Float32 : t.id);
       node.nin = 1;
       node.in[0] = {PF_REF_INPUT, 0};
@@ -359,7 +359,7 @@ TEST(Tape, RefusesDtypesThatItCannotLoadOrStore) {
       void* tape = nullptr;
       if (t.storage_only) {
         EXPECT_THROW(program_create(&program, &tape), NotSupportedError) << t.name;
-        EXPECT_THROW(codegen::DeviceProgram{program}, NotSupportedError) << t.name;
+        EXPECT_THROW(gpu::DeviceProgram{program}, NotSupportedError) << t.name;
         ++refused;
       } else {
         ASSERT_EQ(program_create(&program, &tape), PF_OK) << t.name;
@@ -420,13 +420,13 @@ TEST(Tape, GradientsMatchFiniteDifferences) {
   for (int row : {+Row::exp, +Row::gelu, +Row::gelu_tanh, +Row::tanh, +Row::silu, +Row::log}) {
     const DType d = DType::Float64;
     Array r = alone(row, d, d, {&x});
-    Array second = ops::kRowTable[row].grad == ops::Grad::FROM_RESULT ? r : x;
-    Array slope = alone(ops::gradient_row(static_cast<ops::OpId>(row), 0), d, d, {&g, &second});
+    Array second = table::kRowTable[row].grad == table::Grad::FROM_RESULT ? r : x;
+    Array slope = alone(table::gradient_row(static_cast<table::OpId>(row), 0), d, d, {&g, &second});
     Array up = alone(Row::add, d, d, {&x}, {1e-6}), down = alone(Row::add, d, d, {&x}, {-1e-6});
     const auto f1 = alone(row, d, d, {&up}).values(), f0 = alone(row, d, d, {&down}).values();
     const auto vg = g.values(), vs = slope.values();
     for (size_t i = 0; i < vs.size(); ++i)
-      ASSERT_NEAR(vs[i], vg[i] * (f1[i] - f0[i]) / 2e-6, 1e-7) << ops::kRowTable[row].name;
+      ASSERT_NEAR(vs[i], vg[i] * (f1[i] - f0[i]) / 2e-6, 1e-7) << table::kRowTable[row].name;
   }
 }
 

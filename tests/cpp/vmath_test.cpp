@@ -11,14 +11,14 @@
 #include <random>
 #include <vector>
 
-#include "codegen/expr.h"
 #include "cpu/tile.h"
 #include "ops/pointwise.h"
+#include "table/expr.h"
 
 namespace pyflame::cpu {
 namespace {
 
-using codegen::Micro;
+using table::Micro;
 using Long = long double;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -165,7 +165,7 @@ std::vector<T> points(double low, double high) {
 template <class T>
 void check_against_reference(Reg type, bool wide) {
   for (const Case& c : kCases) {
-    SCOPED_TRACE(codegen::micro_name(c.op));
+    SCOPED_TRACE(table::micro_name(c.op));
     const Kernel k = micro_kernel(static_cast<int>(c.op), type);
     ASSERT_NE(k.fn, nullptr);
     const std::vector<T> x = points<T>(c.low, c.high);
@@ -177,7 +177,7 @@ void check_against_reference(Reg type, bool wide) {
       const double d = ulps<T>(y[i], c.reference(x[i]));
       if (d > worst) worst = d, at = x[i], got = y[i];
     }
-    if (std::getenv("PF_PRINT_ULPS")) std::printf("%-8s %.3f\n", codegen::micro_name(c.op), worst);
+    if (std::getenv("PF_PRINT_ULPS")) std::printf("%-8s %.3f\n", table::micro_name(c.op), worst);
     EXPECT_LE(worst, bound) << "at " << at << ": " << got << ", expected "
                             << static_cast<T>(c.reference(at));
   }
@@ -194,7 +194,7 @@ TEST(Vmath, SignsOfZero) {
   for (Micro op : {Micro::Expm1, Micro::Log1p, Micro::Tanh, Micro::Erf, Micro::Sin, Micro::Tan,
                    Micro::Asin, Micro::Atan, Micro::Sinh, Micro::Asinh, Micro::Atanh}) {
     const auto y = run<float, float>(micro_kernel(static_cast<int>(op), Reg::F32), {{-0.0f}}, 1);
-    EXPECT_TRUE(std::signbit(y[0]) && y[0] == 0) << codegen::micro_name(op) << " " << y[0];
+    EXPECT_TRUE(std::signbit(y[0]) && y[0] == 0) << table::micro_name(op) << " " << y[0];
   }
 }
 
@@ -245,7 +245,7 @@ TEST(Vmath, TheGammaFunctionAndItsDerivatives) {
                {Micro::Digamma, [](Long x) { return psi(x, 0); }},
                {Micro::Trigamma, [](Long x) { return psi(x, 1); }}};
   for (const auto& c : cases) {
-    SCOPED_TRACE(codegen::micro_name(c.op));
+    SCOPED_TRACE(table::micro_name(c.op));
     std::vector<float> x = points<float>(-30, 60);
     std::erase_if(x,
                   [](float v) { return !(std::fabs(v) < 1e4f) || (v <= 0 && v == std::rint(v)); });
@@ -350,7 +350,7 @@ TEST(Vmath, IntegersDivideAndShiftWithoutTrapping) {
 // Contraction of x * y + z into one rounding would show here.
 TEST(Vmath, ProductsAreRoundedBeforeTheyAreAdded) {
   const std::vector<float> x = {1 + 0x1p-12f}, y = {1 + 0x1p-12f}, z = {-(1 + 0x1p-11f)};
-  const int addcmul = ops::op::addcmul;
+  const int addcmul = table::op::addcmul;
   const auto r = run<float, float>(row_kernel(addcmul, Reg::F32), {z, x, y}, 1, {1});
   EXPECT_EQ(r[0], 0.0f);
   const auto f =
@@ -401,16 +401,16 @@ void compare_sets(const std::function<Kernel()>& kernel, size_t arity, size_t at
 template <class T>
 void compare_all(Reg type) {
   for (int m = 0; m < static_cast<int>(Micro::kCount); ++m) {
-    const size_t arity = static_cast<size_t>(codegen::micro_arity(static_cast<Micro>(m)));
+    const size_t arity = static_cast<size_t>(table::micro_arity(static_cast<Micro>(m)));
     compare_sets<T>([=] { return micro_kernel(m, type); }, arity, 0,
-                    codegen::micro_name(static_cast<Micro>(m)));
+                    table::micro_name(static_cast<Micro>(m)));
   }
-  for (int r = 0; r < ops::kNumRows; ++r) {
-    const ops::RowInfo& info = ops::kRowTable[r];
+  for (int r = 0; r < table::kNumRows; ++r) {
+    const table::RowInfo& info = table::kRowTable[r];
     compare_sets<T>([=] { return row_kernel(r, type); }, info.arity, info.nattrs, info.name);
     for (int i = 0; i < 3; ++i)
       compare_sets<T>([=] { return gradient_kernel(r, i, type); },
-                      info.grad == ops::Grad::FROM_RESULT ? 2 : info.arity + 1u, info.nattrs,
+                      info.grad == table::Grad::FROM_RESULT ? 2 : info.arity + 1u, info.nattrs,
                       std::string("gradient of ") + info.name);
   }
 }

@@ -73,8 +73,9 @@ def _seed(seed):
 
     manual_seed(seed)
     random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
+    # A thread of the main process may have been importing it when this one was forked off.
+    if numpy_seed := getattr(getattr(sys.modules.get("numpy"), "random", None), "seed", None):
+        numpy_seed(seed % 2**32)
 
 
 def _listen(pipe, messages, parent):

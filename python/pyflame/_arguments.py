@@ -1,0 +1,169 @@
+"""What the command `pyflame` takes: its subcommands, their options and their ranges."""
+
+import argparse
+import math
+
+LONGEST = 2000  # characters of an error
+
+
+def one_line(text, most):
+    """Text in a message: one line of printable characters, and not endless."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:most])
+    return shown + "..." if len(text) > most else shown
+
+
+def _number(kind, words, low, high, *, above=False):
+    """A parser of numbers from `low` to `high`, or above `low`."""
+
+    def parse(text):
+        shown = one_line(text, 60)
+        try:
+            value = kind(text if len(text) < 100 else "")
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{shown}' is not {words}") from None
+        if value != value or abs(value) == math.inf:
+            raise argparse.ArgumentTypeError(f"{shown} is no finite number")
+        if value < low or (above and value == low):
+            raise argparse.ArgumentTypeError(
+                f"{shown} is {'not above' if above else 'below'} {low}"
+            )
+        if value > high:
+            raise argparse.ArgumentTypeError(f"{shown} is above {high}")
+        return value
+
+    return parse
+
+
+def _whole(low, high):
+    return _number(int, "a whole number", low, high)
+
+
+def _real(low, high, **how):
+    return _number(float, "a number", low, high, **how)
+
+
+_count = _whole(1, 10**12)
+_natural = _whole(0, 10**12)
+_amount = _real(0, 10**6, above=True)
+_seed = _whole(0, 2**63 - 1)
+_threads = _whole(0, 4096)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; the usage of some commands is twenty."""
+
+    def error(self, message):
+        text = one_line(message, LONGEST)
+        self.exit(2, f"{self.prog}: error: {text}; see {self.prog} --help\n")
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """With the defaults, but not None."""
+
+    def _get_help_string(self, action):
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
+def parser():
+    top = _Parser(prog="pyflame", description="PyFlame: deep learning in C++ and Python.")
+    top.add_argument("--version", action="store_true", help="print the version")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+
+    train = commands.add_parser("train", help="train a model", description="Train a model.")
+    models = train.add_subparsers(dest="model", metavar="MODEL", required=True)
+    gpt = models.add_parser(
+        "gpt",
+        help="a byte-level GPT on text",
+        description="Trains a byte-level GPT and prints its loss on held-out text in bits per "
+        "byte. Without --data it reads the source of Python's standard library.",
+        formatter_class=_Help,
+    )
+    add = gpt.add_argument
+    add("--data", metavar="PATH", help="a text file, or a directory of them; any encoding")
+    add("--out", metavar="DIR", default="runs/gpt", help="where the run is kept")
+    add("--resume", action="store_true", help="go on with the newest run in --out")
+    add("--minutes", type=_amount, default=5.0, help="time to take; fixes the number of steps")
+    add("--steps", type=_count, help="number of steps, instead of --minutes")
+    add("--layers", type=_whole(1, 10_000), help="transformer blocks (4; 6 on a GPU)")
+    add("--width", type=_whole(1, 1 << 17), help="size of the vectors (128; 384 on a GPU)")
+    add("--heads", type=_whole(1, 1 << 17), help="attention heads (4; 6 on a GPU)")
+    add("--context", type=_whole(1, 1 << 24), help="bytes that the model sees (128; 256 on a GPU)")
+    add("--batch", type=_whole(1, 1 << 20), help="windows of text in one step (16; 64 on a GPU)")
+    add("--dropout", type=_real(0, 1), default=0.0, help="probability of dropping a value")
+    add("--lr", type=_amount, help="highest learning rate (4e-3; 1e-3 on a GPU)")
+    add("--weight-decay", type=_real(0, 10**6), default=0.1, help="of the weight matrices")
+    add("--clip", type=_amount, default=1.0, help="largest norm of the gradients")
+    add("--seed", type=_seed, default=1, help="of start values, batches and dropout")
+    add("--eval-bytes", type=_count, default=262144, help="held-out bytes to look at")
+    add("--sample", type=_natural, default=400, help="bytes of text to write at the end")
+    add(
+        "--checkpoint-interval", type=_count, metavar="STEPS",
+        help="between saves (500; 2000 on a GPU)",
+    )  # fmt: skip
+    add("--keep", type=_count, default=2, help="checkpoints to keep")
+    add("--log-interval", type=_count, default=10, metavar="STEPS", help="between logged losses")
+    add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
+    add(
+        "--precision", choices=("auto", "float32", "bfloat16"), default="auto",
+        help="of products; auto: bfloat16 on GPUs with matrix units for it",
+    )  # fmt: skip
+    add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
+
+    generate = commands.add_parser(
+        "generate",
+        help="write text with a trained GPT",
+        description="Writes text with the newest run of `pyflame train gpt`.",
+        formatter_class=_Help,
+    )
+    add = generate.add_argument
+    add("--run", metavar="DIR", default="runs/gpt", help="directory of the run")
+    add("--prompt", default="def ", help="text to go on from")
+    add("--bytes", type=_natural, default=500, help="bytes to write")
+    add("--temperature", type=_real(0, 10**6), default=0.8, help="0 takes the likeliest byte")
+    add("--top-k", type=_count, help="choose among the k likeliest bytes")
+    add("--seed", type=_seed, default=1, help="of the random choices")
+    add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
+    add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
+
+    cache = commands.add_parser(
+        "cache",
+        help="compiled GPU programs on disk",
+        description="Shows, deletes or makes compiled GPU programs.",
+    )
+    actions = cache.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("show", help="programs, sizes, targets, compilers, last use")
+    clear = actions.add_parser("clear", help="delete them")
+    clear.add_argument("--target", metavar="ARCH", help="only those for it: gfx942, sm_90")
+    warm = actions.add_parser("warm", help="compile the common programs now")
+    warm.add_argument(
+        "--arch", help="for this architecture (gfx942, sm_90) instead of the GPU here"
+    )
+    pack = actions.add_parser(
+        "pack", help="compile the common programs for architectures into one file"
+    )
+    pack.add_argument(
+        "--arch",
+        nargs="+",
+        required=True,
+        help="such as gfx942 gfx1100 sm_90; native: of the GPUs here",
+    )
+    pack.add_argument(
+        "--available",
+        action="store_true",
+        help="leave out those that no compiler here serves, and say why",
+    )
+    for action in (warm, pack):
+        action.add_argument("--script", metavar="FILE", help="what this program uses instead")
+    pack.add_argument("--out", default="pyflame-kernels.pack", metavar="FILE")
+
+    tune = commands.add_parser(
+        "tune",
+        help="measure which matrix products are fastest here",
+        description="Times kernels for the matrix products of small models, or of a program of "
+        "yours, on the GPU here, and keeps the fastest choices for later runs.",
+    )
+    tune.add_argument("--script", metavar="FILE", help="the products of this program")
+    tune.add_argument("--exhaustive", action="store_true", help="try every candidate, longer")
+
+    commands.add_parser("info", help="version, devices and backends")
+    return top

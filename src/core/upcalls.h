@@ -1,0 +1,19 @@
+// What the core has to tell the rooms above it, which define these.
+#pragma once
+
+#include "core/tensor_impl.h"
+
+namespace pyflame {
+
+namespace engine {
+// The last handle of a storage with a pending write went away. record.cpp
+void on_last_handle(Storage&) noexcept;
+}  // namespace engine
+
+namespace autograd {
+void destroy_meta(TensorImpl&) noexcept;  // engine/autograd.cpp
+}
+
+void drop_replicas(Storage&) noexcept;  // engine/placement.cpp
+
+}  // namespace pyflame

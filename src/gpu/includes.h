@@ -1,0 +1,19 @@
+// Kernel text with what it includes put in.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace pyflame::gpu {
+
+// The text of a file of kernels/, or null.
+using FindText = std::function<const char*(const std::string& file)>;
+
+// The name in a line `#include "name"`, or nothing.
+std::string included_file(const std::string& line);
+
+// `text`, which messages call `name`, with its lines `#include "file"` replaced by the files that
+// `find` knows, each once, whatever the conditions around the line.
+std::string expand_includes(const std::string& name, const std::string& text, const FindText& find);
+
+}  // namespace pyflame::gpu

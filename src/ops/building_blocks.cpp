@@ -1,0 +1,126 @@
+#include "ops/building_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/placement.h"
+#include "ops/record.h"
+#include "ops/replaced.h"
+
+namespace pyflame::ops {
+
+using autograd::Context;
+using autograd::Grads;
+using engine::Kernel;
+
+void check_defined(const Tensor& t, const char* op) {
+  PF_CHECK(t.defined(), ValueError, op, "got None; expected a tensor; pass one");
+}
+
+Tensor number_like(Scalar s, const Tensor& like, const char* op) {
+  check_defined(like, op);
+  const DType t = is_float(like->dtype) ? like->dtype
+                  : s.is_float()        ? default_dtype()
+                                        : DType::Int64;
+  return scalar_tensor(s, t, like->storage->device);
+}
+
+void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
+  if (!(a->storage->device == b->storage->device)) engine::check_source(*a.impl(), *b.impl(), op);
+}
+
+Tensor beside(const Tensor& t, std::initializer_list<Tensor> others, const char* op) {
+  if (!t->floating) return t;
+  engine::Target target(op);
+  target.add(*t.impl());
+  for (const Tensor& o : others)
+    if (o.defined()) target.add(*o.impl());
+  const Device d = target.device({});
+  return d.floating ? t : engine::bring(t, d, op);
+}
+
+Tensor as_index(const Tensor& index, const char* op) {
+  check_defined(index, op);
+  PF_CHECK(is_integral(index->dtype), DTypeError, op, "got indices of dtype ", index->dtype,
+           "; expected an integer dtype; convert with .to(pyflame.int64)");
+  return index->dtype == DType::Int64 ? index : to(index, DType::Int64);
+}
+
+void raw_copy(const Tensor& dst, const Tensor& src) {
+  static const Kernel copy{"copy"};
+  if (dst->numel > 0)
+    engine::call(copy, {dst}, {src}, {}, {.inplace = 1, .takes = engine::Takes::All});
+}
+
+Tensor raw_clone(const Tensor& t) {
+  static const Kernel copy{"copy"};
+  Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
+  if (t->numel > 0)
+    engine::call(copy, {out}, {t}, {}, {.op = "clone", .takes = engine::Takes::All});
+  return out;
+}
+
+Tensor raw_full(const Dims& shape, DType dtype, Device device, Scalar value) {
+  check_range(value, dtype, "full", "the value");
+  Tensor out = make_tensor(shape, dtype, device);
+  if (out->numel == 0) return out;
+  NoGrad off;
+  fill_(out, value);
+  return out;
+}
+
+Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view) {
+  static const Kernel kernel{"scatter_view"};
+  Tensor out = make_tensor(shape, g->dtype, g->storage->device);
+  std::vector<Scalar> attrs{Scalar(view.offset),
+                            Scalar(int64_t{may_self_overlap(view.shape, view.strides)})};
+  for (int64_t s : view.strides) attrs.emplace_back(s);
+  if (out->numel > 0)
+    engine::call(kernel, std::span<const Tensor>(&out, 1), std::span<const Tensor>(&g, 1), attrs,
+                 {.takes = attrs[1].i ? engine::Takes::Arithmetic : engine::Takes::Bytes});
+  if (autograd::wanted({g}))
+    autograd::attach("scatter_view", {out}, {g}, {}, [view](const Context& c) -> Grads {
+      if (!c.grad().defined()) return Grads(1);
+      return {as_strided(contiguous(c.grad()), view.shape.vec(), view.strides.vec(),
+                         contiguous(c.grad())->offset + view.offset)};
+    });
+  return out;
+}
+
+void write_inplace(Tensor& self, const char* op, std::initializer_list<Tensor> inputs,
+                   std::vector<autograd::Saved> saved, autograd::BackwardFn backward,
+                   const std::function<void()>& write) {
+  autograd::check_inplace(self, op);
+  Ref<autograd::Node> node;
+  if (autograd::wanted(inputs))
+    node = autograd::make_node(op, inputs, std::move(saved), std::move(backward));
+  write();
+  if (node) autograd::rebase(self, std::move(node));
+}
+
+Tensor replaced(Tensor t, const char* op, const std::function<Tensor(const Tensor&)>& f, Old old) {
+  check_defined(t, op);
+  autograd::check_inplace(t, op);
+  const Tensor r = f(old == Old::kIsRead && autograd::wanted({t}) ? clone(t) : t);
+  PF_CHECK(r->shape == t->shape, ShapeError, op, "got a result of shape ", r->shape,
+           " for a tensor of shape ", t->shape,
+           "; expected equal shapes; use the form that makes a new tensor");
+  PF_CHECK(
+      kind_fits(r->dtype, t->dtype), DTypeError, op, "got a ", t->dtype, " tensor for a result of ",
+      r->dtype,
+      "; it cannot be stored without loss; convert the tensor first or use the form that makes "
+      "a new tensor");
+  return copy_(t, r);
+}
+
+Scalar factor_for(DType operand, Scalar factor, const char* op, const char* what) {
+  if (is_float(operand) || !factor.is_float()) return factor;
+  const double f = factor.to_double();
+  PF_CHECK(f == std::trunc(f) && std::abs(f) < 9e18, ValueError, op, "got ", what, " ", f, " for ",
+           operand,
+           "; expected a whole number, for integers have no fractions; convert the tensors with "
+           ".to(dtype)");
+  return static_cast<int64_t>(f);
+}
+
+}  // namespace pyflame::ops

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Checks that rooms (folders of src/) include only what lies below them, and that no file includes
+itself by way of others. The order is the one of docs/architecture.md."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Each room with what it may include besides itself and include/pyflame. A room's own list is all
+# that it sees: rooms on one floor do not see each other.
+ROOMS = {
+    "core": "",
+    "files": "core",
+    "table": "core",
+    "engine": "core table",
+    "ops": "core table engine",
+    "cpu": "core table engine",
+    "gpu": "core files table engine",
+    "paranoid": "core table cpu",
+    "nn": "core table engine ops",
+    "optim": "core table engine ops",
+    "io": "core files table engine ops",
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def included(path, folders):
+    for name in INCLUDE.findall(path.read_text()):
+        for folder in (path.parent, *folders):
+            if (folder / name).is_file():
+                yield (folder / name).resolve()
+                break
+
+
+def graph(root, *folders):
+    files = [p for p in root.rglob("*") if p.suffix in (".h", ".cpp", ".def")]
+    return {p.resolve(): list(included(p, folders)) for p in files}
+
+
+def wrong_rooms(edges, src):
+    for file, targets in edges.items():
+        room = file.relative_to(src).parts[0]
+        allowed = {room, *ROOMS[room].split()}
+        for target in targets:
+            if target.is_relative_to(src) and target.relative_to(src).parts[0] not in allowed:
+                yield f"{file.relative_to(src)} includes {target.relative_to(src)}"
+
+
+def circles(edges):
+    """Each circle once, as a list of files."""
+    state, path, found = {}, [], []
+
+    def visit(file):
+        state[file] = "open"
+        path.append(file)
+        for target in edges.get(file, ()):
+            if state.get(target) == "open":
+                found.append([*path[path.index(target) :], target])
+            elif target not in state:
+                visit(target)
+        path.pop()
+        state[file] = "done"
+
+    for file in edges:
+        if file not in state:
+            visit(file)
+    return found
+
+
+def main():
+    src = ROOT / "src"
+    missing = {p.name for p in src.iterdir() if p.is_dir()} ^ set(ROOMS)
+    errors = [f"tools/rooms.py and src/ differ in {name}" for name in sorted(missing)]
+    edges = graph(src, src, ROOT / "include")
+    errors += sorted(wrong_rooms(edges, src))
+    for circle in circles(
+        edges | graph(ROOT / "kernels") | graph(ROOT / "include", ROOT / "include")
+    ):
+        errors.append(" -> ".join(str(p.relative_to(ROOT)) for p in circle))
+    for error in errors:
+        print(f"rooms.py: {error}", file=sys.stderr)
+    return bool(errors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
