@@ -138,6 +138,8 @@ Tensor randn(const IntList& size, std::optional<DType> = {}, std::optional<Devic
 Tensor rand(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor randint(int64_t low, int64_t high, const IntList& size, std::optional<DType> = {},
                std::optional<Device> = {});
+// The numbers 0 to n - 1 in random order, int64.
+Tensor randperm(int64_t n, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor multinomial(const Tensor& probs, int64_t num_samples, bool replacement = false);
 Tensor& uniform_(Tensor&, double from = 0, double to = 1);
 Tensor& normal_(Tensor&, double mean = 0, double std = 1);

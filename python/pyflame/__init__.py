@@ -91,6 +91,7 @@ _MODULES = (
     "streams",
     "safetensors",
     "serialization",
+    "special",
     "utils",
     "version",
     "amp",

@@ -274,7 +274,7 @@ static Tensor py_dropout(Tensor x, double p, bool training, bool inplace) {
 
 // ---- permutations and samples -------------------------------------------------------------------
 
-static Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device) {
+Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device) {
   static const Kernel kernel{"randperm"};
   PF_CHECK(n >= 0, ValueError, "randperm", "got n ", n,
            "; expected at least 0; give the number of elements");

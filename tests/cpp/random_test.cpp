@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "cpu/philox.h"
@@ -126,6 +128,28 @@ TEST(Random, DropoutsGradientUsesItsMask) {
   Tensor y = dropout(x, 0.3);
   sum(y).backward();
   EXPECT_EQ(y.to_vector<float>(), x.grad().to_vector<float>());
+}
+
+// What a permutation is: the order of 64-bit keys, ties by position. Upper halves of two keys are
+// equal some ten times among 300,000.
+TEST(Random, PermutationsAreTheOrderOfTheirKeys) {
+  manual_seed(17);
+  for (int64_t n : {1, 2, 31, 33, 256, 257, 2048, 2049, 5000, 70001, 300000}) {
+    const RandomState s = random_state();
+    std::vector<uint64_t> keys(static_cast<size_t>(n));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const Words w = block(s.offset + i / 2, s.seed);
+      keys[i] = cpu::philox::join(w.w[i % 2 * 2], w.w[i % 2 * 2 + 1]);
+    }
+    std::vector<int64_t> want(keys.size());
+    std::iota(want.begin(), want.end(), 0);
+    std::stable_sort(want.begin(), want.end(), [&](int64_t a, int64_t b) {
+      return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+    });
+    EXPECT_EQ(randperm(n).to_vector<int64_t>(), want) << n;
+    set_random_state(s);
+    EXPECT_EQ(randperm(n, DType::Int32).to_vector<int64_t>(), want) << n;
+  }
 }
 
 }  // namespace

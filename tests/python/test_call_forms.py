@@ -468,3 +468,13 @@ def test_other_names_of_arguments():
         x.split("a")
     assert "|" not in str(e.value)
     assert list(pf.split.__signature__.parameters) == ["input", "split_size_or_sections", "dim"]
+
+
+def test_special_functions_under_their_other_names():
+    x = t([0.25, 0.5, 3.0])
+    assert pf.special.expit is pf.expit and pf.special.psi is pf.digamma
+    np.testing.assert_allclose(
+        pf.special.gammaln(x).numpy(), special.gammaln(x.numpy()), rtol=1e-14
+    )
+    for name in pf.special.__all__:
+        assert callable(getattr(pf.special, name))
