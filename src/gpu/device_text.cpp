@@ -10,7 +10,6 @@
 namespace pyflame::gpu {
 
 using table::Expr;
-using table::expression;
 using table::ExprNode;
 using table::Micro;
 using table::micro_arity;
