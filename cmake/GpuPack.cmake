@@ -22,6 +22,7 @@ if(PYFLAME_GPU_PACK)
     COMMAND ${PACK_PYTHON} ${PROJECT_SOURCE_DIR}/tools/gpu_pack.py --module $<TARGET_FILE:_C>
             --out ${PACK} ${PYFLAME_GPU_PACK}
     DEPENDS pyflame _C ${PLUGINS} ${PROJECT_SOURCE_DIR}/tools/gpu_pack.py
+            ${PROJECT_SOURCE_DIR}/python/pyflame/_arguments.py
             ${PROJECT_SOURCE_DIR}/python/pyflame/_common_programs.py
             ${PROJECT_SOURCE_DIR}/python/pyflame/kernel_cache.py
     COMMENT "Compiling GPU programs for ${PYFLAME_GPU_PACK}"

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 files=(src/cpu/{convert,creation,index,kernel,move,scatter,shape,tape,tile_convert}.cpp)
-files+=(src/core/{backend_call,dtype,storage}.cpp src/engine/copies.cpp src/ops/read.cpp)
+files+=(src/core/{backend_call,dtype,storage}.cpp src/engine/copies.cpp src/ops/{devices,read}.cpp)
 files+=(src/io/{safetensors,tree}.cpp src/paranoid/backend.cpp)
 cmake --preset release -B build-memory -DPython_EXECUTABLE="$PWD/.venv/bin/python" \
   -DPYFLAME_BUILD_TESTS=OFF -DPYFLAME_BUILD_EXAMPLES=OFF \

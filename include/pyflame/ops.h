@@ -13,7 +13,7 @@ namespace pyflame {
 using IntList = std::vector<int64_t>;
 using TensorList = std::vector<Tensor>;
 
-// ---- pointwise: src/ops/pointwise.def; name(x) and in place name_(x) --------------------------
+// ---- pointwise: src/table/pointwise.def; name(x) and in place name_(x) --------------------------
 // clang-format off
 #define PF_UNARY_FUNCTIONS(X)                                                                      \
   X(abs)                                                                                           \
@@ -138,7 +138,7 @@ Tensor randn(const IntList& size, std::optional<DType> = {}, std::optional<Devic
 Tensor rand(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor randint(int64_t low, int64_t high, const IntList& size, std::optional<DType> = {},
                std::optional<Device> = {});
-// The numbers 0 to n - 1 in random order, int64.
+// The numbers 0 to n - 1 in random order; int64 unless a dtype is given.
 Tensor randperm(int64_t n, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor multinomial(const Tensor& probs, int64_t num_samples, bool replacement = false);
 Tensor& uniform_(Tensor&, double from = 0, double to = 1);

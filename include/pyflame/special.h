@@ -1,4 +1,4 @@
-// Special functions, element by element: src/ops/special.cpp. Calculated in float64.
+// Special functions, element by element: src/ops/gamma.cpp. Calculated in float64.
 #pragma once
 
 #include "pyflame/tensor.h"

@@ -5,11 +5,24 @@ Bessel functions, orthogonal polynomials, incomplete gamma functions and zeta ar
 
 from . import _C
 
-_SAME = (
-    "digamma erf erfc erfinv exp2 expit expm1 log1p log_softmax logit logsumexp polygamma round sinc "
-    "softmax xlogy"
-).split()
+_operations = _C._functions
 
-globals().update({name: _C._functions[name] for name in _SAME})
-gammaln, psi = _C._functions["lgamma"], _C._functions["digamma"]
-__all__ = sorted([*_SAME, "gammaln", "psi"])
+digamma = psi = _operations["digamma"]
+erf = _operations["erf"]
+erfc = _operations["erfc"]
+erfinv = _operations["erfinv"]
+exp2 = _operations["exp2"]
+expit = _operations["expit"]
+expm1 = _operations["expm1"]
+gammaln = _operations["lgamma"]
+log1p = _operations["log1p"]
+log_softmax = _operations["log_softmax"]
+logit = _operations["logit"]
+logsumexp = _operations["logsumexp"]
+polygamma = _operations["polygamma"]
+round = _operations["round"]
+sinc = _operations["sinc"]
+softmax = _operations["softmax"]
+xlogy = _operations["xlogy"]
+
+__all__ = sorted(name for name in globals() if not name.startswith("_"))

@@ -75,6 +75,7 @@ Tensor tensor_from_buffer(PyObject* owner, const char* op, bool copy) {
         PyObject_CallMethod(owner, "view", "s", itemsize(*extension) == 2 ? "uint16" : "uint8")));
   Obj memory(PyMemoryView_FromObject(source.get()));
   if (!memory) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();  // KeyboardInterrupt
     PyErr_Clear();
     type_error(std::string("pf.") + op + ": got an object of type " + Py_TYPE(owner)->tp_name +
                " whose memory cannot be shared; expected an array of numbers or bools; convert "

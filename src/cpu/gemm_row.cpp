@@ -177,11 +177,11 @@ void add_bias(float* c, const float* bias, int64_t n) {
 
 bool one_row(const float* a, int64_t a_col, const float* b, int64_t b_row, int64_t b_col, int64_t k,
              int64_t k_block, int64_t n, const float* bias, float* c) {
-  if (k == 1) {  // + 0, as sums begin with it: no -0
+  if (k == 1) {
     if (b_col == 1)
-      for (int64_t j = 0; j < n; ++j) c[j] = a[0] * b[j] + 0.0f;
+      for (int64_t j = 0; j < n; ++j) c[j] = std::fma(a[0], b[j], 0.0f);
     else
-      for (int64_t j = 0; j < n; ++j) c[j] = a[0] * b[j * b_col] + 0.0f;
+      for (int64_t j = 0; j < n; ++j) c[j] = std::fma(a[0], b[j * b_col], 0.0f);
     add_bias(c, bias, n);
     return true;
   }

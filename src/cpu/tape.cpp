@@ -405,11 +405,15 @@ void choose_boxes(Run& run) {
   run.cols = run.shape[run.ndim - 1];
   run.rows = run.ndim > 1 ? run.shape[run.ndim - 2] : 1;
   const int64_t tile = run.tile;
-  bool transposed = false;
+  bool transposed = false, gathered_once = false;  // a strided row that all rows share
   for (int k = 0; k < nops; ++k) {
-    const int64_t cs = run.strides[k][run.ndim - 1];
-    const int64_t rs = run.ndim > 1 ? run.strides[k][run.ndim - 2] : 0;
-    transposed = transposed || (rs == 1 && cs != 0 && cs != 1);
+    const int64_t* const s = run.strides[k];
+    const int64_t cs = s[run.ndim - 1], rs = run.ndim > 1 ? s[run.ndim - 2] : 0;
+    const bool strided = cs != 0 && cs != 1;
+    transposed = transposed || (rs == 1 && strided);
+    gathered_once =
+        gathered_once ||
+        (strided && std::all_of(s, s + run.ndim - 1, [](int64_t step) { return step == 0; }));
   }
   if (transposed) {
     run.nc = std::min<int64_t>(run.cols, 64);
@@ -420,8 +424,10 @@ void choose_boxes(Run& run) {
     constexpr int64_t kWhole = static_cast<int64_t>(kTileGrain);
     const int64_t pieces = (run.cols + tile - 1) / tile;
     run.nr = 1;
-    run.nc =
-        pieces == 1 ? run.cols / kWhole * kWhole : (run.cols / pieces + kWhole) / kWhole * kWhole;
+    if (pieces > 1)
+      run.nc = (run.cols / pieces + kWhole) / kWhole * kWhole;
+    else
+      run.nc = gathered_once ? run.cols : run.cols / kWhole * kWhole;
   } else {
     run.nc = run.cols;
     run.nr = std::max<int64_t>(1, tile / run.cols);

@@ -140,7 +140,8 @@ void raise_index_error(const pf_index_error& e) {
   if (any_of({"cross_entropy", "nll_loss"}))
     PF_FAIL(IndexError, e.op, "got the target ", e.index, " for ", e.limit,
             " classes; expected 0 to ", e.limit - 1, ", or ignore_index; correct the target");
-  const int64_t lowest = any_of({"embedding", "one_hot", "bincount"}) ? 0 : -e.limit;
+  const int64_t lowest =
+      any_of({"embedding", "one_hot", "bincount", "multi_margin_loss"}) ? 0 : -e.limit;
   PF_FAIL(IndexError, e.op, "index ", e.index, " is out of bounds for a size of ", e.limit,
           "; valid indices are ", lowest, " to ", e.limit - 1);
 }

@@ -280,7 +280,13 @@ Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device) {
            "; expected at least 0; give the number of elements");
   PF_CHECK(n < int64_t{1} << 32, ValueError, "randperm", "got n ", n,
            "; expected less than 2^32; permute blocks");
-  Tensor out = fresh({n}, dtype.value_or(DType::Int64), device, "randperm");
+  const DType type = dtype.value_or(DType::Int64);
+  const Kind kind = info(type).kind;
+  const int bits = info(type).bits - (kind == Kind::Int ? 1 : 0);
+  PF_CHECK(is_float(type) || (type != DType::Bool && (bits >= 32 || n <= int64_t{1} << bits)),
+           ValueError, "randperm", "got n ", n, " and dtype ", type,
+           "; expected a dtype that holds 0 to n - 1; take int64");
+  Tensor out = fresh({n}, type, device, "randperm");
   if (n == 0) return out;
   Draw draw(n, 2);
   engine::call(kernel, {out}, {}, {draw.seed, draw.offset});

@@ -52,7 +52,7 @@ inline Tensor& call_row_into(OpId id, Tensor& dst, std::initializer_list<Operand
 
 namespace pyflame {
 
-// In-place forms that the registry alone calls (functions.cpp).
+// In-place forms that the registry alone calls (pointwise_functions.cpp).
 Tensor& clamp_(Tensor& x, const Tensor& low, const Tensor& high);
 Tensor& gelu_(Tensor& x, const std::string& approximate);
 Tensor& nan_to_num_(Tensor& x, std::optional<double> nan, std::optional<double> posinf,

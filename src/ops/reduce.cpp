@@ -398,20 +398,21 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
   if (p == -std::numeric_limits<double>::infinity()) return amin(abs(x), dim, keepdim);
   if (p == 0)
     return ops::without_slope("norm", sum(to(ne(x, Scalar(0)), x->dtype), dim, keepdim), x);
+  if (p == 1) return sum(abs(x), dim, keepdim);
   const Plan plan = plan_for(x, dim, keepdim, "norm");
-  // The power of one element might overflow.
-  if (p == 1 || (plan.count == 1 && !std::isnan(p))) return sum(abs(x), dim, keepdim);
+  const bool one = plan.count == 1 && !std::isnan(p);  // whose powers might overflow
   Tensor y;
   {
     NoGrad off;
     const Tensor wide = widened(x);
-    y = p == 2 ? sqrt(sum_of(kSquares, wide, {}, plan, 1.0))
-               : pow(sum_float(pow(abs(wide), Scalar(p)), plan, false), Scalar(1 / p));
+    y = one      ? sum(abs(wide), dim, keepdim)
+        : p == 2 ? sqrt(sum_of(kSquares, wide, {}, plan, 1.0))
+                 : pow(sum_float(pow(abs(wide), Scalar(p)), plan, false), Scalar(1 / p));
     y = to(y, x->dtype);
   }
   if (autograd::wanted({x}))
     autograd::attach("norm", {y}, {x}, {Saved(x), Saved(y, true)},
-                     [plan, p](const Context& c) -> Grads {
+                     [plan, p = one ? 2 : p](const Context& c) -> Grads {
                        if (!c.grad().defined()) return Grads(1);
                        return {norm_gradient(c.grad(), c.saved(0), c.saved(1), plan, p)};
                      });

@@ -15,7 +15,7 @@ namespace pyflame::ops {
 using pyflame::Nth;
 using pyflame::Reduction;
 
-void check_same_device(const Tensor& a, const Tensor& b, const char* op);  // general.cpp
+void check_same_device(const Tensor& a, const Tensor& b, const char* op);  // building_blocks.cpp
 inline void check_defined(const Tensor& t, const char* op, const char* what) {
   PF_CHECK(t.defined(), ValueError, op, "got no ", what, "; expected a tensor; pass one");
 }

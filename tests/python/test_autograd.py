@@ -5,6 +5,7 @@ import math
 import threading
 import weakref
 
+import mpmath
 import pytest
 
 import pyflame as pf
@@ -599,6 +600,18 @@ def test_sinc_is_curved_at_0():
         for v, s in zip(x.tolist()[1:], g.tolist()[1:], strict=True)
     ]
     assert h.tolist() == pytest.approx(want, rel=1e-12)
+    # Near 0, where its closed form is a difference of nearly equal numbers.
+    for dtype, x, tolerance in [(pf.float32, 1e-30, 1e-6), (pf.float32, 1e-4, 1e-6), (pf.float64, 1e-170, 1e-14), (pf.float64, 1e-8, 1e-14), (pf.float64, 0.25, 1e-14), (pf.float64, 0.35, 1e-13)]:  # fmt: skip
+        t = pf.tensor(x, dtype=dtype, requires_grad=True)
+        (g,) = grad(pf.sinc(t), t, create_graph=True)
+        (h,) = grad(g, t)
+        with mpmath.workdps(400):
+            s = [
+                mpmath.diff(lambda v: mpmath.sinc(mpmath.pi * v), mpmath.mpf(x), n) for n in (1, 2)
+            ]
+        assert [g.item(), h.item()] == pytest.approx(
+            [float(v) for v in s], rel=tolerance, abs=1e-44
+        )
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -74,7 +74,7 @@ def test_losses(how):
 
 @pytest.mark.parametrize("wrong", [-1, 4])
 def test_classes_do_not_count_from_the_end(wrong):
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="0 to 3"):
         F.multi_margin_loss(T["a"], pf.tensor([0, 1, 2, 3, 0, wrong])).item()
 
 

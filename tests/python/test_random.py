@@ -97,6 +97,14 @@ def test_randperm(n):
         assert (p != np.arange(n)).sum() > 900
 
 
+@pytest.mark.parametrize("dtype, most", [(pf.uint8, 256), (pf.int8, 128), (pf.int16, 1 << 15)])
+def test_randperm_of_a_narrow_dtype(dtype, most):
+    same(np.sort(pf.randperm(most, dtype=dtype).cpu().numpy()).astype(int), np.arange(most))
+    for wrong in (dtype, pf.bool):
+        with pytest.raises(pf.ValueError, match="holds 0 to n - 1"):
+            pf.randperm(most + 1, dtype=wrong)
+
+
 def test_randperm_refuses_before_it_begins():
     """Neither memory nor random numbers are taken."""
     pf.manual_seed(3)

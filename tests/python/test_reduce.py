@@ -226,6 +226,11 @@ def test_norms():
         for p in (2, 3, 0.5, -2):
             assert one.norm(p, 1).tolist() == [abs(x), abs(2 * x)]
             assert pf.tensor(x, dtype=pf.float64).norm(p).item() == abs(x)
+    for p in (2, 3, 0.5, -2):
+        for x, slope in [(1e300, 1), (-3.0, -1), (0.0, 0), (np.nan, np.nan)]:
+            one = pf.tensor([x], dtype=pf.float64, requires_grad=True)
+            one.norm(p).backward()
+            np.testing.assert_equal(one.grad.tolist(), [slope])
 
 
 def test_median():

@@ -73,9 +73,8 @@ def _seed(seed):
 
     manual_seed(seed)
     random.seed(seed)
-    # A thread of the main process may have been importing it when this one was forked off.
-    if numpy_seed := getattr(getattr(sys.modules.get("numpy"), "random", None), "seed", None):
-        numpy_seed(seed % 2**32)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(seed % 2**32)
 
 
 def _listen(pipe, messages, parent):
@@ -140,6 +139,8 @@ class Pool:
             context = multiprocessing.get_context(method)
         self.timeout, self.epoch, self.busy = timeout, 0, False
         self.pipes, self.processes = [], []
+        if "numpy" in sys.modules:  # whole, before a fork: a child waits for ever for half of it
+            import numpy.random  # noqa: F401
         _C.flush()  # a child must not find work of this thread half done
         try:
             forks = context.get_start_method() == "fork"  # which copies open files
