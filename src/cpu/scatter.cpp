@@ -128,16 +128,6 @@ void write_rows(const Places places, T* out, const int64_t* index, const T* from
   }
 }
 
-// Whether `m` dimensions follow each other as in row-major memory.
-bool side_by_side(int m, const int64_t* shape, const int64_t* strides) {
-  int64_t next = 1;
-  for (int d = m; d-- > 0;) {
-    if (shape[d] != 1 && strides[d] != next) return false;
-    next *= shape[d];
-  }
-  return true;
-}
-
 // out (in place), index, src, the last two of one shape. attrs: dim, mode, an index to leave out
 // (INT64_MIN for none).
 void scatter(const KernelArgs& a) {
@@ -162,17 +152,29 @@ void scatter(const KernelArgs& a) {
   }
   const int64_t* strides[3] = {steps[0], steps[1], steps[2]};
   const int64_t os = out.strides[dim], is = index.strides[dim], ss = src.strides[dim];
-  const bool one_source =
-      std::all_of(steps[2], steps[2] + m, [](int64_t step) { return step == 0; });
-  const bool rows = shared && lanes > 1 && side_by_side(m, shape, steps[0]) &&
-                    (one_source || side_by_side(m, shape, steps[2]));
+  // Of lanes with the same indices: the last dimensions in which they lie side by side, in `out`
+  // and in `src` (or with one source for all), `width` lanes in all; `outer` dimensions are before
+  // them.
+  const int64_t side = m > 0 && steps[2][m - 1] == 0 ? 0 : 1;
+  int64_t width = 1;
+  int outer = m;
+  while (outer > 0 && (shape[outer - 1] == 1 ||
+                       (steps[0][outer - 1] == width && steps[2][outer - 1] == side * width)))
+    width *= shape[--outer];
+  const bool rows = shared && width > 1;
   dispatch_mode(a.dtype(0), a.i(1), [&]<class T, class Op>() {
     const int64_t grain = std::max<int64_t>(kBlock, kGrain / std::max<int64_t>(length, 1));
     if (rows) {
-      const int64_t side = one_source ? 0 : 1;
+      const int64_t* from[2] = {steps[0], steps[2]};
       parallel_for(lanes, grain, [&](int64_t b, int64_t e) {
-        write_rows<T, Op>(places, a.data<T>(0) + b, a.data<int64_t>(1), a.data<T>(2) + b * side,
-                          length, e - b, os, is, ss, side);
+        Walker<2> at(outer, shape, from, b / width);
+        for (int64_t lane = b, n; lane < e; lane += n, at.next()) {
+          const int64_t first = lane % width;
+          n = std::min(width - first, e - lane);
+          write_rows<T, Op>(places, a.data<T>(0) + at.offset[0] + first, a.data<int64_t>(1),
+                            a.data<T>(2) + at.offset[1] + first * side, length, n, os, is, ss,
+                            side);
+        }
       });
       return;
     }
@@ -193,7 +195,7 @@ void scatter(const KernelArgs& a) {
                      const T* s = a.data<T>(2);
                      const int64_t* ix = a.data<int64_t>(1);
                      // Along memory, whichever that is: each lane keeps its order.
-                     if (count == 1 || (!shared && is < lane[1][1] - lane[1][0])) {
+                     if (count == 1 || (shared ? os == 1 : is < lane[1][1] - lane[1][0])) {
                        for (int l = 0; l < count; ++l)
                          write_lane<T, Op>(places, o + lane[0][l], ix + lane[1][l], s + lane[2][l],
                                            length, os, is, ss);
@@ -201,8 +203,7 @@ void scatter(const KernelArgs& a) {
                      }
                      for (int64_t j = 0; j < length; ++j) {
                        if (shared) {
-                         const int64_t i = ix[lane[1][0] + j * is];
-                         const int64_t place = places.at(i);
+                         const int64_t place = places.at(ix[lane[1][0] + j * is]);
                          if (place < 0) continue;
                          const int64_t to = place * os, from = j * ss;
                          for (int l = 0; l < count; ++l) {

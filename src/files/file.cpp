@@ -15,6 +15,11 @@
 namespace pyflame::files {
 
 namespace {
+void check_no_nul(const std::string& path, const char* op) {
+  PF_CHECK(path.find('\0') == std::string::npos, ValueError, op,
+           "got a path with a NUL in it; expected the name of a file; take it out");
+}
+
 // A link keeps pointing where it did: the file behind it is replaced.
 std::string resolved(const std::string& path) {
   struct stat st;
@@ -48,8 +53,7 @@ const char* remedy(int error) {
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path, const char* op) : op_(op), path_(resolved(path)) {
-  PF_CHECK(path.find('\0') == std::string::npos, ValueError, op,
-           "got a path with a NUL in it; expected the name of a file; take it out");
+  check_no_nul(path, op);
   struct stat st;
   const bool exists = stat(path_.c_str(), &st) == 0;
   if (exists && !S_ISREG(st.st_mode))
@@ -109,8 +113,7 @@ void AtomicFile::commit(Keep keep) {
 }
 
 ReadFile::ReadFile(const std::string& path, const char* op) : op_(op), path_(path) {
-  PF_CHECK(path.find('\0') == std::string::npos, ValueError, op,
-           "got a path with a NUL in it; expected the name of a file; take it out");
+  check_no_nul(path, op);
   // Without O_NONBLOCK, a named pipe would wait for a writer for ever.
   fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0)
