@@ -31,15 +31,16 @@ constexpr size_t kStart = size_t{32} << 10;
 
 }  // namespace
 
-bool has_room(size_t bytes) {
+Room::Room(size_t bytes) : found_(true) {
   rlimit limit;
   if (!strict_overcommit() &&
       (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY))
-    return true;
+    return;
+  static Mutex mutex;
+  turn_ = std::unique_lock(mutex);
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return false;
-  munmap(p, bytes);
-  return true;
+  found_ = p != MAP_FAILED;
+  if (found_) munmap(p, bytes);
 }
 
 AtThreadStart::AtThreadStart(void (*make)()) : make_(make), next_(g_first) {

@@ -15,6 +15,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "core/backends.h"
@@ -205,7 +206,8 @@ Library& library() {
   static Mutex mutex;
   std::lock_guard lock(mutex);
   if (Library* l = opened.load(std::memory_order_acquire)) return *l;
-  if (!has_room(kRoomToOpen)) {
+  const Room room(kRoomToOpen);
+  if (!room) {
     static Library none{"too little memory to open it"};
     return none;
   }
@@ -346,9 +348,9 @@ thread_local PerThread t_state;
 constexpr size_t kMaxEntries = 1024;
 constexpr std::chrono::seconds kPause{1};
 
-// What runs this product on the calling thread, made if need be. Null when nothing does, now or
-// ever; nothing of the library's has thrown.
-Entry* find(const Gemm& g) {
+// What runs this product on the calling thread, made if need be, and in `room` what its first run
+// takes. Null when nothing does, now or ever; nothing of the library's has thrown.
+Entry* find(const Gemm& g, std::optional<Room>& room) {
   Library& l = library();
   if (!l.ok) return nullptr;
   PerThread& me = t_state;
@@ -371,7 +373,8 @@ Entry* find(const Gemm& g) {
     if (me.next_try.time_since_epoch().count() != 0 &&
         std::chrono::steady_clock::now() < me.next_try)
       return nullptr;
-    if (!has_room(kRoomToMake)) {
+    room.emplace(kRoomToMake);
+    if (!*room) {
       me.cache.clear();  // whoever needs memory now may have it
       return nullptr;
     }
@@ -381,13 +384,15 @@ Entry* find(const Gemm& g) {
     done = done && build(g, entry.get());
     if (!done) {
       me.next_try = std::chrono::steady_clock::now() + kPause;
+      room.reset();
       if (has_room(2 * kRoomToMake)) warn_once(l.text + " failed");
       return nullptr;
     }
     it = me.cache.emplace(key, std::move(entry)).first;
   }
   Entry* e = it->second.get();
-  return e->usable && (e->ran || has_room(kRoomToMake)) ? e : nullptr;
+  if (e->usable && !e->ran && !room) room.emplace(kRoomToMake);
+  return e->usable && (e->ran || *room) ? e : nullptr;
 }
 
 // Failures come as a status, and std::bad_alloc through the C interface where memory is out.
@@ -410,12 +415,16 @@ bool onednn_available(std::string* text) {
 }
 
 bool onednn_takes(const Gemm& g) {
-  return try_library([&] { return find(g) != nullptr; });
+  return try_library([&] {
+    std::optional<Room> room;
+    return find(g, room) != nullptr;
+  });
 }
 
 bool gemm_onednn(const Gemm& g) {
   return try_library([&] {
-    Entry* found = find(g);
+    std::optional<Room> room;
+    Entry* found = find(g, room);
     if (!found) return false;
     Entry& e = *found;
     Library& l = library();
