@@ -3,7 +3,8 @@
 
 Forward, and forward with backward, on few and on many elements; both sides in processes of their
 own, in alternation. What is slower than --limit times PyTorch is measured again, longer, before it
-is listed. Operations without a call (benchmarks/operations.py) are named.
+is listed. Operations without a call (benchmarks/operations.py) are named. An interrupt ends it early
+and keeps what it has.
 """
 
 import argparse
@@ -106,23 +107,27 @@ def main():
         json.dump(calls, f)
         f.flush()
         pair = Pair(f.name, args.device, args.threads)
-        for name in names:
-            for elements in (args.small, args.large):
-                for mode in ("forward", "both"):
-                    if mode == "both" and calls[name][1]:
-                        continue
-                    t = pair.times(name, elements, mode, args.seconds, 3)
-                    ratio = t["pyflame"] / t["torch"]
-                    if ratio > args.limit:  # a moment's noise, or true
-                        t = pair.times(name, elements, mode, args.seconds * 3, 7)
+        try:
+            for name in names:
+                for elements in (args.small, args.large):
+                    for mode in ("forward", "both"):
+                        if mode == "both" and calls[name][1]:
+                            continue
+                        t = pair.times(name, elements, mode, args.seconds, 3)
                         ratio = t["pyflame"] / t["torch"]
-                    if math.isnan(t["torch"]):
-                        continue  # no such operation, or no gradient
-                    entry = {"name": name, "elements": elements, "mode": mode, **t}
-                    results.append({k: None if v != v else v for k, v in entry.items()})
-                    if not ratio <= args.limit:
-                        slow.append((ratio, entry))
-                        print_row(ratio, entry)
+                        if ratio > args.limit:  # a moment's noise, or true
+                            t = pair.times(name, elements, mode, args.seconds * 3, 7)
+                            ratio = t["pyflame"] / t["torch"]
+                        if math.isnan(t["torch"]):
+                            continue  # no such operation, or no gradient
+                        entry = {"name": name, "elements": elements, "mode": mode, **t}
+                        results.append({k: None if v != v else v for k, v in entry.items()})
+                        if not ratio <= args.limit:
+                            slow.append((ratio, entry))
+                            print_row(ratio, entry)
+        except KeyboardInterrupt:
+            print(f"interrupted at {name}")
+            names = names[: names.index(name)]
         pair.close()
     print(f"\n{len(results)} calls of {len(names)} operations; {len(slow)} above {args.limit}")
     for ratio, entry in sorted(slow, key=lambda s: (s[0] != s[0], -s[0])):
