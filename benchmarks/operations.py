@@ -20,7 +20,7 @@ class Data:
     def __init__(self, torch, n, device):
         self.t, self.F, self.n, self.device = torch, torch.nn.functional, n, device
         self.side = max(2, math.isqrt(n))  # of a square matrix with n elements
-        self.g = torch.Generator().manual_seed(7)
+        self.g = torch.Generator("cpu").manual_seed(7)
         self.needs_grad = False
 
     def __getitem__(self, name):
@@ -38,10 +38,13 @@ class Data:
         raise AttributeError(name)
 
     def ints(self, high, *shape):
-        return self.t.randint(0, high, shape, generator=self.g)
+        return self.t.randint(0, high, shape, generator=self.g, device="cpu")
 
     def normal(self, *shape):
-        return self.t.randn(*shape, generator=self.g)
+        return self.t.randn(*shape, generator=self.g, device="cpu")
+
+    def uniform(self):
+        return self.t.rand(self.n, generator=self.g, device="cpu")
 
     def make_x(self):
         return self.normal(self.n)
@@ -49,13 +52,13 @@ class Data:
     make_y = make_z = make_x
 
     def make_positive(self):
-        return self.t.rand(self.n, generator=self.g) + 0.5
+        return self.uniform() + 0.5
 
     def make_unit(self):  # where asin, logit, erfinv and log are defined
-        return self.t.rand(self.n, generator=self.g) * 0.9 + 0.05
+        return self.uniform() * 0.9 + 0.05
 
     def make_over(self):  # where acosh is
-        return self.t.rand(self.n, generator=self.g) + 1.1
+        return self.uniform() + 1.1
 
     def make_a(self):  # a square matrix
         return self.normal(self.side, self.side)
@@ -100,7 +103,7 @@ class Data:
         return self.ints(3, self.n)
 
     def make_mask(self):
-        return self.t.rand(self.n, generator=self.g) > 0.5
+        return self.uniform() > 0.5
 
     make_mask2 = make_mask
 
@@ -115,7 +118,7 @@ class Data:
 
     def make_bytes(self):
         side = max(32, self.side // 16 * 16)
-        return self.t.randint(-9, 9, (side, side), generator=self.g).to(self.t.int8)
+        return (self.ints(18, side, side) - 9).to(self.t.int8)
 
     def make_sorted(self):
         return self.t.sort(self.normal(self.n))[0]

@@ -34,9 +34,9 @@ class Operation:
             self.outs = [o for o in self.tensors(self.call()) if o.requires_grad]
             if not self.outs:
                 raise TypeError("no gradient")
-            generator = torch.Generator().manual_seed(11)
+            generator = torch.Generator("cpu").manual_seed(11)
             self.grads = [
-                torch.randn(tuple(o.shape), generator=generator).to(o.device, o.dtype)
+                torch.randn(tuple(o.shape), generator=generator, device="cpu").to(o.device, o.dtype)
                 for o in self.outs
             ]
             self.leaves = [

@@ -112,6 +112,13 @@ PF_DEVICE C pf_variance(C square, C rest) {
   if (var != var && rest == rest) return pf_float<C>::infinity();  // inf - inf
   return var < C(0) ? C(0) : var;
 }
+// The nearest number to the mean, and what is left of it. Where that is less than the error of
+// `rest` it is 0: so equal numbers have their mean.
+template <class C>
+PF_DEVICE void pf_settle_mean(C& mean, C& rest) {
+  const C before = mean, left = rest - ((mean += rest) - before);
+  rest = pf_abs(left) < C(1e-5) * pf_abs(rest) ? C(0) : left;
+}
 
 // ---- exponentials of numbers that are 0 or less -----------------------------------------------
 // 16-bit dtypes take the hardware's power of two: its error is far below their precision.

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 
 LONGEST = 2000  # characters of an error
 
@@ -55,6 +56,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message):
         text = one_line(message, LONGEST)
         self.exit(2, f"{self.prog}: error: {text}; see {self.prog} --help\n")
+
+    def _print_message(self, message, file=None):  # argparse's own hides a full disk
+        if message:
+            (file or sys.stderr).write(message)
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):

@@ -401,4 +401,5 @@ def test_remainders_are_exact(dtype):
             want = getattr(np, name)(a, b)
             np.testing.assert_array_equal(got, want, err_msg=name)
             if name == "fmod":
-                np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+                number = ~np.isnan(want)  # the sign of NaN says nothing
+                np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(want[number]))

@@ -54,7 +54,8 @@ def test_flags_and_what_is_there(t):
     assert t.version.__version__ == t.__version__
     cudnn = importlib.import_module(t.__name__ + ".backends.cudnn")
     assert cudnn is t.backends.cudnn
-    assert cudnn.is_available() is False and cudnn.version() is None
+    if t is pf or not t.cuda.is_available():
+        assert cudnn.is_available() is False and cudnn.version() is None
     with cudnn.flags(enabled=False, benchmark=True, deterministic=True):
         assert cudnn.benchmark and cudnn.deterministic and not cudnn.enabled
     assert not cudnn.benchmark and not cudnn.deterministic and cudnn.enabled
