@@ -65,6 +65,27 @@ PF_KERNEL(pf_index_keys, BLOCK)
       keys[u] = static_cast<pf_u64>(place * out_step);
   }
 }
+// Of indices along one dimension of many lanes (operands of the space: out, index, src): point
+// lane * length + j, and where its value is.
+PF_KERNEL(pf_lane_keys, BLOCK)
+(pf_space s, const pf_i64* index, pf_i64 length, pf_i64 size, pf_i64 out_step, pf_i64 index_step,
+ pf_i64 src_step, pf_i64 skip, pf_u64* keys, pf_i64* at, pf_i64* from, pf_error error) {
+  const pf_u64 all = static_cast<pf_u64>(s.numel) * static_cast<pf_u64>(length);
+  for (pf_u64 u = pf_first_item(); u < all; u += pf_item_step()) {
+    const pf_i64 j = static_cast<pf_i64>(u) % length;
+    pf_i64 x[3];
+    pf_offsets<3>(s, static_cast<pf_index>(static_cast<pf_i64>(u) / length), x);
+    const pf_i64 i = index[x[1] + j * index_step], place = i < 0 ? i + size : i;
+    keys[u] = ~pf_u64(0);
+    at[u] = static_cast<pf_i64>(u);
+    from[u] = x[2] + j * src_step;
+    if (i == skip && skip != PF_LONG_MIN) continue;
+    if (place < 0 || place >= size)
+      pf_bad_index(error, i, size);
+    else
+      keys[u] = static_cast<pf_u64>(x[0] + place * out_step);
+  }
+}
 // Where each element of a space is: operand 0, from `start`.
 PF_KERNEL(pf_space_keys, BLOCK)(pf_space s, pf_i64 start, pf_u64* keys, pf_i64* at) {
   for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(s.numel); u += pf_item_step()) {

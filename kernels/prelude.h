@@ -26,6 +26,7 @@ typedef unsigned long long pf_u64;
 // pf_dynamic_shared()       the block's memory whose size the launch gives
 // pf_thread() pf_block()    one-dimensional indices; sizes: pf_threads() pf_blocks()
 // pf_barrier()              of the block; orders shared and global memory
+// pf_warp_barrier()         of the warp; all its lanes take part
 // pf_fence()                orders this thread's accesses for the whole device
 // pf_lane(), pf_shuffle_word(v, lane), pf_ballot(p): all lanes of the warp take part
 // pf_atomic_add             int, unsigned, 64-bit, float, double
@@ -98,6 +99,9 @@ PF_DEVICE pf_u32 pf_blocks() {
 PF_DEVICE void pf_barrier() {
   __syncthreads();
 }
+PF_DEVICE void pf_warp_barrier() {
+  __syncwarp(0xffffffffu);
+}
 PF_DEVICE void pf_fence() {
   __threadfence();
 }
@@ -159,6 +163,11 @@ PF_DEVICE void pf_barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+PF_DEVICE void pf_warp_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
 PF_DEVICE void pf_fence() {
   __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");

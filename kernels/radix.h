@@ -1,46 +1,109 @@
 // Sorting rows of (key, position) by 8 bits of the key at a time, from the lowest: stable, so equal
-// keys keep the order of their positions. Three kernels for each 8 bits: count the digits of every
-// tile, turn counts into places, move. Rows of `n`; tiles of TILE elements never cross rows.
+// keys keep the order of their positions. Rows of at most SMALL pairs are sorted by a block. Longer
+// ones take three kernels for each 8 bits: count the digits of every tile, turn counts into places,
+// move. Bits that are the same in all keys of a row take none: the digits of all keys are counted
+// first. Rows of `n`; tiles of TILE elements never cross rows.
 #include "prelude.h"
+#include "small_sort.h"
 
-enum { BLOCK = 256, DIGITS = 256, WARPS = BLOCK / PF_WARP, TILE = 2048 };
+enum { DIGITS = 256, WARPS = BLOCK / PF_WARP, TILE = 2048, PASSES = 8 };
 
-// counts[(row * DIGITS + digit) * tiles + tile]
-PF_KERNEL(pf_radix_count, BLOCK)
-(const pf_u64* keys, pf_u32* counts, pf_i64 n, pf_i64 tiles, int shift) {
+// The pairs lie in the first arrays to begin with; every pass that moves takes them to the others.
+// digits[(row * passes + pass) * DIGITS + digit], counts[(row * DIGITS + digit) * tiles + tile]
+struct pf_radix {
+  pf_u64* keys[2];
+  pf_i64* at[2];
+  pf_u32 *digits, *counts;
+  pf_i64 n, tiles;
+  pf_i32 low, passes;
+
+  PF_METHOD pf_u32 digit(pf_u64 key, int pass) const {
+    return static_cast<pf_u32>(key >> (low + 8 * pass)) & (DIGITS - 1);
+  }
+  // Whether all keys of the row have the same digit: the one of any of them.
+  PF_METHOD bool same(pf_i64 row, int pass) const {
+    return digits[(row * passes + pass) * DIGITS + digit(keys[0][row * n], pass)] == n;
+  }
+  // Where the row's pairs lie before a pass.
+  PF_METHOD int source(pf_i64 row, int pass) const {
+    int r = 0;
+    for (int p = 0; p < pass; ++p) r ^= !same(row, p);
+    return r;
+  }
+};
+
+// Blocks share out the tiles of a row: `parts` of them.
+PF_KERNEL(pf_radix_digits, BLOCK)(pf_radix q, pf_i64 parts) {
+  PF_SHARED pf_u32 count[PASSES][DIGITS];
+  const pf_i64 row = pf_block() / parts, step = parts * BLOCK;
+  for (int d = pf_thread(); d < PASSES * DIGITS; d += BLOCK) count[d / DIGITS][d % DIGITS] = 0;
+  pf_barrier();
+  for (pf_i64 i = pf_block() % parts * BLOCK + pf_thread(); i < q.n; i += step) {
+    const pf_u64 key = q.keys[0][row * q.n + i];
+    for (int p = 0; p < q.passes; ++p) pf_atomic_add(&count[p][q.digit(key, p)], 1u);
+  }
+  pf_barrier();
+  for (int d = pf_thread(); d < q.passes * DIGITS; d += BLOCK) {
+    const pf_u32 c = count[d / DIGITS][d % DIGITS];
+    if (c) pf_atomic_add(&q.digits[row * q.passes * DIGITS + d], c);
+  }
+}
+
+PF_KERNEL(pf_radix_count, BLOCK)(pf_radix q, int pass) {
   PF_SHARED pf_u32 count[DIGITS];
-  const pf_i64 row = pf_block() / tiles, tile = pf_block() % tiles, first = tile * TILE;
-  const pf_i64 end = first + TILE < n ? first + TILE : n;
+  const pf_i64 row = pf_block() / q.tiles, tile = pf_block() % q.tiles, first = tile * TILE;
+  if (q.same(row, pass)) return;
+  const pf_u64* keys = q.keys[q.source(row, pass)] + row * q.n;
+  const pf_i64 end = first + TILE < q.n ? first + TILE : q.n;
   for (pf_u32 d = pf_thread(); d < DIGITS; d += BLOCK) count[d] = 0;
   pf_barrier();
   for (pf_i64 i = first + pf_thread(); i < end; i += BLOCK)
-    pf_atomic_add(&count[keys[row * n + i] >> shift & (DIGITS - 1)], 1u);
+    pf_atomic_add(&count[q.digit(keys[i], pass)], 1u);
   pf_barrier();
   for (pf_u32 d = pf_thread(); d < DIGITS; d += BLOCK)
-    counts[(row * DIGITS + d) * tiles + tile] = count[d];
+    q.counts[(row * DIGITS + d) * q.tiles + tile] = count[d];
 }
 
-// One block for each row: counts become the places of their first elements.
-PF_KERNEL(pf_radix_scan, BLOCK)(pf_u32* counts, pf_i64 tiles) {
-  PF_SHARED pf_u32 sums[2][DIGITS];
-  pf_u32* mine = counts + (static_cast<pf_i64>(pf_block()) * DIGITS + pf_thread()) * tiles;
-  pf_u32 sum = 0;
-  for (pf_i64 t = 0; t < tiles; ++t) sum += mine[t];
-  sums[0][pf_thread()] = sum;
-  pf_barrier();
+// The sum over the threads before this one; DIGITS threads, 2 * DIGITS words.
+PF_DEVICE pf_u32 pf_sum_before(pf_u32 v, pf_u32* sums, pf_u32* all) {
+  const pf_u32 t = pf_thread();
   int now = 0;
+  sums[t] = v;
+  pf_barrier();
   for (pf_u32 step = 1; step < DIGITS; step *= 2) {
-    pf_u32 v = sums[now][pf_thread()];
-    if (pf_thread() >= step) v += sums[now][pf_thread() - step];
-    sums[now ^ 1][pf_thread()] = v;
+    pf_u32 x = sums[now * DIGITS + t];
+    if (t >= step) x += sums[now * DIGITS + t - step];
     now ^= 1;
+    sums[now * DIGITS + t] = x;
     pf_barrier();
   }
-  pf_u32 place = sums[now][pf_thread()] - sum;
-  for (pf_i64 t = 0; t < tiles; ++t) {
-    const pf_u32 c = mine[t];
-    mine[t] = place;
-    place += c;
+  const pf_u32 inclusive = sums[now * DIGITS + t];
+  *all = sums[now * DIGITS + DIGITS - 1];
+  pf_barrier();
+  return inclusive - v;
+}
+
+// One block for each row and digit: counts become the number of the digit in the tiles before.
+PF_KERNEL(pf_radix_scan, BLOCK)(pf_radix q, int pass) {
+  PF_SHARED pf_u32 sums[2 * DIGITS];
+  if (q.same(pf_block() / DIGITS, pass)) return;
+  pf_u32* counts = q.counts + static_cast<pf_i64>(pf_block()) * q.tiles;
+  pf_u32 carry = 0, all;
+  for (pf_i64 t = pf_thread(); t - pf_thread() < q.tiles; t += BLOCK) {
+    const pf_u32 before = pf_sum_before(t < q.tiles ? counts[t] : 0, sums, &all);
+    if (t < q.tiles) counts[t] = carry + before;
+    carry += all;
+  }
+}
+// The same with one block for each row, where the tiles are few.
+PF_KERNEL(pf_radix_scan_few, BLOCK)(pf_radix q, int pass) {
+  if (q.same(pf_block(), pass)) return;
+  pf_u32* counts = q.counts + (static_cast<pf_i64>(pf_block()) * DIGITS + pf_thread()) * q.tiles;
+  pf_u32 sum = 0;
+  for (pf_i64 t = 0; t < q.tiles; ++t) {
+    const pf_u32 c = counts[t];
+    counts[t] = sum;
+    sum += c;
   }
 }
 
@@ -54,50 +117,107 @@ PF_DEVICE pf_u64 pf_same_digit(pf_u32 digit, bool there) {
   return same;
 }
 
-PF_KERNEL(pf_radix_move, BLOCK)
-(const pf_u64* keys, const pf_i64* at, pf_u64* keys_out, pf_i64* at_out, const pf_u32* places,
- pf_i64 n, pf_i64 tiles, int shift) {
+PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
+  enum { EACH = TILE / BLOCK };
   PF_SHARED pf_u32 count[WARPS][DIGITS];
-  const pf_i64 row = pf_block() / tiles, tile = pf_block() % tiles;
+  PF_SHARED pf_u32 sums[2 * DIGITS];
+  const pf_i64 row = pf_block() / q.tiles, tile = pf_block() % q.tiles;
+  if (q.same(row, pass)) return;
+  const int from = q.source(row, pass), to = from ^ 1;
   const pf_u32 lane = pf_lane(), warp = pf_thread() / PF_WARP;
   // Each warp has a run of the tile of its own, and goes through it in order.
   const pf_i64 first = tile * TILE + warp * (TILE / WARPS) + lane;
+  pf_u64 key[EACH], same[EACH];
+  PF_UNROLL for (int i = 0; i < EACH; ++i) {
+    const pf_i64 e = first + i * PF_WARP;
+    key[i] = e < q.n ? q.keys[from][row * q.n + e] : 0;
+  }
   for (pf_u32 d = pf_thread(); d < WARPS * DIGITS; d += BLOCK) count[d / DIGITS][d % DIGITS] = 0;
   pf_barrier();
-  for (int i = 0; i < TILE / BLOCK; ++i) {
-    const pf_i64 e = first + i * PF_WARP;
-    const bool there = e < n;
-    const pf_u32 digit =
-        there ? static_cast<pf_u32>(keys[row * n + e] >> shift) & (DIGITS - 1) : 0u;
-    const pf_u64 same = pf_same_digit(digit, there);
-    if (there && pf_count_bits(same & ((pf_u64(1) << lane) - 1)) == 0)
-      count[warp][digit] += pf_count_bits(same);
-    pf_barrier();
-  }
-  for (pf_u32 d = pf_thread(); d < DIGITS; d += BLOCK) {
-    pf_u32 place = places[(row * DIGITS + d) * tiles + tile];
-    for (int w = 0; w < WARPS; ++w) {
-      const pf_u32 c = count[w][d];
-      count[w][d] = place;
-      place += c;
-    }
+  PF_UNROLL for (int i = 0; i < EACH; ++i) {
+    const bool there = first + i * PF_WARP < q.n;
+    const pf_u32 digit = q.digit(key[i], pass);
+    same[i] = pf_same_digit(digit, there);
+    if (there && pf_count_bits(same[i] & ((pf_u64(1) << lane) - 1)) == 0)
+      count[warp][digit] += pf_count_bits(same[i]);
+    pf_warp_barrier();
   }
   pf_barrier();
-  for (int i = 0; i < TILE / BLOCK; ++i) {
+  // Places: smaller digits of the row, the digit in earlier tiles, in earlier warps.
+  pf_u32 all;
+  const pf_u32 d = pf_thread();
+  pf_u32 place = pf_sum_before(q.digits[(row * q.passes + pass) * DIGITS + d], sums, &all) +
+                 q.counts[(row * DIGITS + d) * q.tiles + tile];
+  for (int w = 0; w < WARPS; ++w) {
+    const pf_u32 c = count[w][d];
+    count[w][d] = place;
+    place += c;
+  }
+  pf_barrier();
+  PF_UNROLL for (int i = 0; i < EACH; ++i) {
     const pf_i64 e = first + i * PF_WARP;
-    const bool there = e < n;
-    const pf_u64 key = there ? keys[row * n + e] : 0;
-    const pf_u32 digit = static_cast<pf_u32>(key >> shift) & (DIGITS - 1);
-    const pf_u64 same = pf_same_digit(digit, there);
-    const pf_u32 before = pf_count_bits(same & ((pf_u64(1) << lane) - 1));
-    pf_u32 place = 0;
-    if (there) place = count[warp][digit] + before;
-    pf_barrier();
+    const bool there = e < q.n;
+    const pf_u32 digit = q.digit(key[i], pass);
+    const pf_u32 before = pf_count_bits(same[i] & ((pf_u64(1) << lane) - 1));
+    const pf_u32 at = there ? count[warp][digit] + before : 0;
+    pf_warp_barrier();
     if (there) {
-      if (before == 0) count[warp][digit] += pf_count_bits(same);
-      keys_out[row * n + place] = key;
-      at_out[row * n + place] = at[row * n + e];
+      if (before == 0) count[warp][digit] += pf_count_bits(same[i]);
+      q.keys[to][row * q.n + at] = key[i];
+      q.at[to][row * q.n + at] = q.at[from][row * q.n + e];
+    }
+    pf_warp_barrier();
+  }
+}
+
+// Rows whose last move did not take them to arrays `wanted` go there.
+PF_KERNEL(pf_radix_settle, BLOCK)(pf_radix q, int wanted) {
+  const pf_i64 row = pf_block() / q.tiles, first = pf_block() % q.tiles * TILE;
+  const int from = q.source(row, q.passes);
+  if (from == wanted) return;
+  const pf_i64 end = first + TILE < q.n ? first + TILE : q.n;
+  for (pf_i64 i = row * q.n + first + pf_thread(); i < row * q.n + end; i += BLOCK) {
+    q.keys[wanted][i] = q.keys[from][i];
+    q.at[wanted][i] = q.at[from][i];
+  }
+}
+
+// Rows of at most SMALL pairs, in place, by the bits [low, high) of the keys. WIDE: too many bits
+// to keep the position beside them.
+template <bool WIDE>
+PF_DEVICE void pf_sort_few(pf_u64* keys, pf_i64* at, pf_i64 rows, int n, int low, int high,
+                           int padded, const pf_small_row<WIDE>& s) {
+  const pf_u64 mask = high - low >= 64 ? ~pf_u64(0) : (pf_u64(1) << (high - low)) - 1;
+  for (pf_i64 row = pf_block(); row < rows; row += pf_blocks()) {
+    pf_u64* k = keys + row * n;
+    pf_i64* a = at + row * n;
+    for (int j = static_cast<int>(pf_thread()); j < padded; j += BLOCK)
+      if (j < n)
+        s.set(j, k[j] >> low & mask);
+      else
+        s.pad(j);
+    s.sort(padded);
+    pf_u64 key[SMALL / BLOCK];
+    pf_i64 place[SMALL / BLOCK];
+    PF_UNROLL for (int i = 0; i < SMALL / BLOCK; ++i) {
+      const int j = static_cast<int>(pf_thread()) + i * BLOCK;
+      if (j < n) key[i] = k[s.at(j)], place[i] = a[s.at(j)];
+    }
+    pf_barrier();
+    PF_UNROLL for (int i = 0; i < SMALL / BLOCK; ++i) {
+      const int j = static_cast<int>(pf_thread()) + i * BLOCK;
+      if (j < n) k[j] = key[i], a[j] = place[i];
     }
     pf_barrier();
   }
+}
+PF_KERNEL(pf_sort_pairs, BLOCK)
+(pf_u64* keys, pf_i64* at, pf_i64 rows, int n, int low, int high, int padded) {
+  PF_SMALL_ROW(row, false);
+  pf_sort_few<false>(keys, at, rows, n, low, high, padded, row);
+}
+PF_KERNEL(pf_sort_wide_pairs, BLOCK)
+(pf_u64* keys, pf_i64* at, pf_i64 rows, int n, int low, int high, int padded) {
+  PF_SMALL_ROW(row, true);
+  pf_sort_few<true>(keys, at, rows, n, low, high, padded, row);
 }

@@ -1,13 +1,16 @@
 // Writing by index. What meets in one place is combined in the order of the indices, as on the
 // CPU: one thread goes through all that meets. Either each lane (a position in the dimensions that
 // are not indexed) goes through its indices, or the indices were sorted by their place before and
-// each group of equal ones is gone through, for every lane; a block helps with a long group.
+// each group of equal ones is gone through, for every lane; a block helps with a long group. A lane
+// of at most SMALL indices is sorted and written by one block. Where the last value stays, points
+// may also claim their places: the largest of them has it.
 //   -DTYPE=type -DMODE=0 assign, 1 add, 2 multiply, 3 max, 4 min
 #include "index_error.h"
+#include "small_sort.h"
 #include "space.h"
 
 // LONG, LANES: as in src/gpu/kernels_index.cpp.
-enum { BLOCK = 256, LONG = 128, LANES = 32 };
+enum { LONG = 128, LANES = 32 };
 typedef pf_compute<PF_T> pf_value;
 
 PF_DEVICE pf_value pf_combine(pf_value x, pf_value y) {
@@ -45,6 +48,48 @@ PF_KERNEL(pf_scatter, BLOCK)
       if (PF_MODE != 0) v = pf_combine(pf_get<PF_T>(out, to), y);
       pf_put<PF_T>(out, to, v);
     }
+  }
+}
+
+// The same with a block for each lane, `padded` the power of 2 from `length` on.
+PF_KERNEL(pf_scatter_rows, BLOCK)
+(pf_space s, void* out, const pf_i64* index, const void* src, int length, pf_i64 size,
+ pf_i64 out_step, pf_i64 index_step, pf_i64 src_step, pf_i64 skip, int padded, pf_error error) {
+  const pf_u64 none = ~pf_u64(0) >> AT_BITS;  // behind all places
+  PF_SMALL_ROW(row, false);
+  for (pf_i64 lane = pf_block(); lane < s.numel; lane += pf_blocks()) {
+    pf_i64 at[3];
+    pf_offsets<3>(s, static_cast<pf_index>(lane), at);
+    for (int j = static_cast<int>(pf_thread()); j < padded; j += BLOCK) {
+      if (j >= length) {
+        row.pad(j);
+        continue;
+      }
+      const pf_i64 i = index[at[1] + j * index_step], place = i < 0 ? i + size : i;
+      const bool skipped = i == skip && skip != PF_LONG_MIN;
+      const bool good = !skipped && place >= 0 && place < size;
+      row.set(j, good ? static_cast<pf_u64>(place) : none);
+      if (!good && !skipped) pf_bad_index(error, i, size);
+    }
+    row.sort(padded);
+    for (int k = static_cast<int>(pf_thread()); k < length; k += BLOCK) {
+      const pf_u64 place = row.key[k] >> AT_BITS;
+      // Who begins a group goes through it; of an assignment its end is all.
+      const int beside = PF_MODE == 0 ? k + 1 : k - 1;
+      if (place == none || (beside >= 0 && beside < length && row.key[beside] >> AT_BITS == place))
+        continue;
+      const pf_i64 to = at[0] + static_cast<pf_i64>(place) * out_step;
+      const auto value = [&](int j)
+                             PF_INLINE { return pf_get<PF_T>(src, at[2] + row.at(j) * src_step); };
+      pf_value v = value(k);
+      if (PF_MODE != 0) {
+        v = pf_combine(pf_get<PF_T>(out, to), v);
+        for (int j = k + 1; j < length && row.key[j] >> AT_BITS == place; ++j)
+          v = pf_combine(v, value(j));
+      }
+      pf_put<PF_T>(out, to, v);
+    }
+    pf_barrier();
   }
 }
 
@@ -174,5 +219,28 @@ PF_KERNEL(pf_scatter_sorted, BLOCK)
     for (pf_i64 i = k; i < q.points && q.keys[i] == key; ++i)
       v = pf_combine(v, pf_get<PF_T>(q.src, at[1] + q.where(i)));
     pf_put<PF_T>(out, to, v);
+  }
+}
+
+// Each point claims its place (keys, in units) in `owners`, which is 0 before.
+PF_KERNEL(pf_scatter_claim, BLOCK)
+(const pf_u64* keys, pf_i64 points, pf_i64 unit, pf_u32* owners) {
+  for (pf_u64 k = pf_first_item(); k < static_cast<pf_u64>(points); k += pf_item_step())
+    if (keys[k] != ~pf_u64(0))
+      pf_atomic_max(&owners[keys[k] / static_cast<pf_u64>(unit)], static_cast<pf_u32>(k + 1));
+}
+// Operands of the space of lanes: out, src. Point k lies at q.where(k): they were not sorted.
+PF_KERNEL(pf_scatter_claimed, BLOCK)
+(pf_space s, void* out, pf_sorted q, pf_i64 unit, const pf_u32* owners) {
+  const pf_u64 all = static_cast<pf_u64>(s.numel) * static_cast<pf_u64>(q.points);
+  for (pf_u64 u = pf_first_item(); u < all; u += pf_item_step()) {
+    const pf_i64 k = static_cast<pf_i64>(u / static_cast<pf_u64>(s.numel));
+    const pf_u64 key = q.keys[k];
+    if (key == ~pf_u64(0) || owners[key / static_cast<pf_u64>(unit)] != static_cast<pf_u32>(k + 1))
+      continue;
+    pf_i64 at[2];
+    pf_offsets<2>(s, static_cast<pf_index>(u % static_cast<pf_u64>(s.numel)), at);
+    const pf_i64 from = q.from ? q.from[k] : k * q.src_step;
+    pf_put<PF_T>(out, at[0] + static_cast<pf_i64>(key), pf_get<PF_T>(q.src, at[1] + from));
   }
 }

@@ -1,9 +1,8 @@
 // Sorting rows of a tensor: keys of its elements, and the sorted rows. Keys order as values do,
 // NaN last, -0 equal to 0.
 //   -DTYPE=type
+#include "small_sort.h"
 #include "space.h"
-
-enum { BLOCK = 256, SMALL = 2048 };
 
 PF_DEVICE pf_u64 pf_key(float v) {
   if (v != v) return 0xffffffffu;
@@ -68,69 +67,79 @@ PF_KERNEL(pf_sort_write, BLOCK)
 }
 
 // One position of each sorted row: of the element with `number` smaller ones, or of a median, which
-// may be the first NaN.
+// may be the first NaN. at(j): where element j of the sorted row was.
 enum { PF_SMALLEST, PF_MEDIAN, PF_NAN_MEDIAN };  // Nth of src/core/kernel_numbers.h
+template <class At>
+PF_DEVICE pf_i64 pf_nth_of(const pf_sort_rows& q, const void* in, pf_i64 start, pf_i64 which,
+                           pf_i64 number, At at) {
+  if (which == PF_SMALLEST) return at(number);
+  pf_i64 low = 0, high = q.n;  // how many are numbers: NaN are at the end
+  while (low < high) {
+    const pf_i64 mid = low + (high - low) / 2;
+    const auto v = pf_get<PF_T>(in, start + at(mid) * q.in_step);
+    if (v == v)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  return at(which == PF_MEDIAN && low < q.n ? low : low > 0 ? (low - 1) / 2 : 0);
+}
 PF_KERNEL(pf_pick_nth, BLOCK)
 (pf_sort_rows q, const void* in, const pf_i64* at, pf_i64* out, pf_i64 which, pf_i64 number) {
   for (pf_u64 r = pf_first_item(); r < static_cast<pf_u64>(q.rows.numel); r += pf_item_step()) {
     pf_i64 start[2];
     pf_offsets<2>(q.rows, static_cast<pf_index>(r), start);
     const pf_i64* row = at + static_cast<pf_i64>(r) * q.n;
-    pf_i64 rank = number;
-    if (which != PF_SMALLEST) {
-      pf_i64 low = 0, high = q.n;  // how many are numbers: NaN are at the end
-      while (low < high) {
-        const pf_i64 mid = low + (high - low) / 2;
-        const auto v = pf_get<PF_T>(in, start[0] + row[mid] * q.in_step);
-        if (v == v)
-          low = mid + 1;
-        else
-          high = mid;
-      }
-      rank = low > 0 ? (low - 1) / 2 : 0;
-      if (which == PF_MEDIAN && low < q.n) rank = low;
-    }
-    out[start[1]] = row[rank];
+    out[start[1]] =
+        pf_nth_of(q, in, start[0], which, number, [&](pf_i64 j) PF_INLINE { return row[j]; });
   }
 }
 
-// Rows of at most SMALL elements: one block each, in shared memory. `padded`: the next power of 2.
+// ---- rows of at most SMALL elements: one block each, in shared memory ---------------------------
+// `padded`: the next power of 2.
+enum { WIDE = sizeof(pf_compute<PF_T>) == 8 };
+
+PF_DEVICE void pf_sort_one(const pf_small_row<WIDE>& row, const pf_sort_rows& q, const void* in,
+                           pf_i64 start, int descending, int padded) {
+  for (int j = static_cast<int>(pf_thread()); j < padded; j += BLOCK)
+    if (j < q.n)
+      row.set(j, pf_key_at(in, start + j * q.in_step, descending));
+    else
+      row.pad(j);
+  row.sort(padded);
+}
+
 PF_KERNEL(pf_sort_small, BLOCK)
 (pf_sort_rows q, const void* in, void* values, pf_i64* indices, int descending, int padded) {
-  PF_SHARED pf_u64 key[SMALL];
-  PF_SHARED pf_u32 at[SMALL];
+  PF_SMALL_ROW(sorted, WIDE);
   for (pf_i64 row = pf_block(); row < q.rows.numel; row += pf_blocks()) {
     pf_i64 start[3];
     pf_offsets<3>(q.rows, static_cast<pf_index>(row), start);
-    for (int j = static_cast<int>(pf_thread()); j < padded; j += BLOCK) {
-      key[j] = j < q.n ? pf_key_at(in, start[0] + j * q.in_step, descending) : ~pf_u64(0);
-      at[j] = static_cast<pf_u32>(j);  // behind everything of an equal key
-    }
-    pf_barrier();
-    for (int size = 2; size <= padded; size *= 2) {
-      for (int step = size / 2; step > 0; step /= 2) {
-        for (int p = static_cast<int>(pf_thread()); p < padded / 2; p += BLOCK) {
-          const int i = p / step * step * 2 + p % step, j = i + step;
-          const bool up = (i & size) == 0;
-          const bool after = key[i] > key[j] || (key[i] == key[j] && at[i] > at[j]);
-          if (after == up) {
-            const pf_u64 k = key[i];
-            const pf_u32 a = at[i];
-            key[i] = key[j], at[i] = at[j];
-            key[j] = k, at[j] = a;
-          }
-        }
-        pf_barrier();
-      }
-    }
+    pf_sort_one(sorted, q, in, start[0], descending, padded);
     for (int j = static_cast<int>(pf_thread()); j < q.k; j += BLOCK) {
-      pf_move<sizeof(PF_T)>(values, start[1] + j * q.value_step, in,
-                            start[0] + static_cast<pf_i64>(at[j]) * q.in_step);
-      indices[start[2] + j * q.index_step] = at[j];
+      const pf_i64 from = sorted.at(j);
+      pf_move<sizeof(PF_T)>(values, start[1] + j * q.value_step, in, start[0] + from * q.in_step);
+      indices[start[2] + j * q.index_step] = from;
     }
     pf_barrier();
   }
 }
+
+PF_KERNEL(pf_nth_small, BLOCK)
+(pf_sort_rows q, const void* in, pf_i64* out, pf_i64 which, pf_i64 number, int padded) {
+  PF_SMALL_ROW(sorted, WIDE);
+  for (pf_i64 row = pf_block(); row < q.rows.numel; row += pf_blocks()) {
+    pf_i64 start[2];
+    pf_offsets<2>(q.rows, static_cast<pf_index>(row), start);
+    pf_sort_one(sorted, q, in, start[0], 0, padded);
+    if (pf_thread() == 0)
+      out[start[1]] = pf_nth_of(q, in, start[0], which, number,
+                                [&](pf_i64 j) PF_INLINE { return sorted.at(static_cast<int>(j)); });
+    pf_barrier();
+  }
+}
+
+// ---- groups of equal neighbours -----------------------------------------------------------------
 
 // The position of the first element of every group of equal neighbours is marked. A NaN equals
 // nothing.
@@ -140,14 +149,18 @@ PF_KERNEL(pf_group_marks, BLOCK)(const void* in, pf_i64 step, pf_i64 n, pf_i64* 
     marks[i] = i > 0 && pf_get<PF_T>(in, i * step) != pf_get<PF_T>(in, (i - 1) * step);
   }
 }
-// counts is zero before.
+// counts is zero before. Where a group begins is where the one before it ends.
 PF_KERNEL(pf_unique, BLOCK)
 (const void* sorted, const pf_i64* at, const pf_i64* group, void* values, pf_i64* inverse,
  pf_i64* counts, pf_i64 n) {
   for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(n); u += pf_item_step()) {
     const pf_i64 i = static_cast<pf_i64>(u), g = group[i];
-    if (i == 0 || g != group[i - 1]) pf_move<sizeof(PF_T)>(values, g, sorted, i);
+    if (i == 0 || g != group[i - 1]) {
+      pf_move<sizeof(PF_T)>(values, g, sorted, i);
+      pf_atomic_add(&counts[g], -i);
+      if (g > 0) pf_atomic_add(&counts[g - 1], i);
+    }
+    if (i == n - 1) pf_atomic_add(&counts[g], n);
     inverse[at ? at[i] : i] = g;
-    pf_atomic_add(&counts[g], pf_i64(1));
   }
 }

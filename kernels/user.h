@@ -199,13 +199,7 @@ PF_DEVICE pf_u32 pf_user_ballot_sync(pf_u64 mask, bool p) {
 #define __lane_id() pf_user_lane()
 
 PF_DEVICE void pf_user_syncwarp(pf_u64 = 0) {
-#if defined(PF_HOST)
-  pf_ballot(true);
-#else
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
-  __builtin_amdgcn_wave_barrier();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
-#endif
+  pf_warp_barrier();
 }
 #define __syncwarp(...) pf_user_syncwarp(__VA_ARGS__)
 

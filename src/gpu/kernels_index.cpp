@@ -1,5 +1,6 @@
 // Launchers of kernels that read and write by index.
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "gpu/axes.h"
@@ -10,6 +11,7 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
+constexpr int64_t kLanesOfBlocks = 1 << 17;  // with more, a thread each fills the device
 enum Mode : int64_t { kAssign, kAdd };
 
 Grid grid_for(int64_t n) {
@@ -164,24 +166,40 @@ Defines combining(const Space& s, DType t, int64_t mode) {
   return Defines().text("PF_INDEX", index_type(s)).type("PF_T", t).value("PF_MODE", mode);
 }
 
-// Sorts points by place and combines what meets, for all lanes (operands: out, src).
-void write_sorted(const KernelArgs& a, const Space& lanes, DType t, int64_t mode, void* out,
-                  const void* src, Pairs& p, int64_t largest, const int64_t* from,
+struct Points {  // pf_sorted of kernels/scatter.h
+  const void* src;
+  const uint64_t* keys;
+  const int64_t *point, *from;
+  int64_t points, src_step;
+};
+
+// Combines what meets of points with keys in multiples of `unit` up to `largest`, for all lanes
+// (operands: out, src): sorts them by place, or has them claim their places where the last stays.
+void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode, void* out,
+                  const void* src, Pairs& p, int64_t largest, int64_t unit, const int64_t* from,
                   int64_t src_step) {
+  const Grid all = grid_for(lanes.numel * p.n);
+  const auto text = [&](const char* entry) {
+    return a.compile("scatter.h", combining(lanes, t, mode), entry);
+  };
+  unit = std::max<int64_t>(unit, 1);
+  const int64_t places = largest / unit + 1;
+  if (mode == kAssign && p.n > kSmallRow && p.n < UINT32_MAX &&
+      places <= std::max<int64_t>(4 * p.n, 1 << 16)) {
+    auto* owners = static_cast<uint32_t*>(a.workspace(static_cast<size_t>(places) * 4));
+    a.fill(owners, 0, static_cast<size_t>(places) * 4);
+    a.launch(text("pf_scatter_claim"), grid_for(p.n), kBlock, 0, p.keys, p.n, unit, owners);
+    a.launch(text("pf_scatter_claimed"), all, kBlock, 0, lanes, out,
+             Points{src, p.keys, nullptr, from, p.n, src_step}, unit, owners);
+    return;
+  }
   // Points that are not written have all bits set: one bit above the largest key tells.
   sort_pairs(a, p, 0, std::min(64, bits_of(largest) + 1));
-  struct {  // pf_sorted of kernels/scatter.h
-    const void* src;
-    const uint64_t* keys;
-    const int64_t *point, *from;
-    int64_t points, src_step;
-  } sorted = {src, p.keys, p.at, from, p.n, src_step};
-  const Grid all = grid_for(lanes.numel * p.n);
   // Of groups of more than 128 points there is at most one in 128; a block takes 32 lanes of it.
   const int64_t parts = ceil_div(p.n, 128) * ceil_div(lanes.numel, 32);
   const Grid more = p.n > 128 ? blocks_for(parts, 1, kMostBlocks) : Grid(0);
-  a.launch(a.compile("scatter.h", combining(lanes, t, mode), "pf_scatter_sorted"),
-           Grid(all.x + more.x), kBlock, 0, lanes, out, sorted, int64_t{all.x});
+  a.launch(text("pf_scatter_sorted"), Grid(all.x + more.x), kBlock, 0, lanes, out,
+           Points{src, p.keys, p.at, from, p.n, src_step}, int64_t{all.x});
 }
 
 // out (in place), index, src, the last two of one shape. attrs: dim, mode, an index to leave out.
@@ -202,11 +220,37 @@ void scatter(const KernelArgs& a) {
     a.launch(a.compile("points.h", Defines().text("PF_INDEX", "pf_u64"), "pf_index_keys"),
              grid_for(length), kBlock, 0, ix.data, ix.strides[dim], length, size, out.strides[dim],
              skip, 1, p.keys, p.at, a.error());
-    write_sorted(a, lanes, a.dtype(0), a.i(1), out.data, src.data, p, (size - 1) * out.strides[dim],
-                 nullptr, src.strides[dim]);
+    write_points(a, lanes, a.dtype(0), a.i(1), out.data, src.data, p, (size - 1) * out.strides[dim],
+                 out.strides[dim], nullptr, src.strides[dim]);
     return;
   }
   const Space lanes = make_space({&o, &x, &s});
+  if (length > 16 && length <= kSmallRow && lanes.numel <= kLanesOfBlocks) {
+    a.launch(a.compile("scatter.h", combining(lanes, a.dtype(0), a.i(1)), "pf_scatter_rows"),
+             std::min(lanes.numel, kMostBlocks), kBlock, 0, lanes, out.data, ix.data, src.data,
+             static_cast<int>(length), size, out.strides[dim], ix.strides[dim], src.strides[dim],
+             skip, padded_to(length), a.error());
+    return;
+  }
+  // Few long lanes: their points together, if no two elements of the result are one.
+  int64_t largest = (size - 1) * out.strides[dim];
+  bool forward = out.strides[dim] > 0;
+  for (int d = 0; d < o.ndim; ++d) {
+    forward = forward && (o.strides[d] > 0 || o.shape[d] == 1);
+    largest += (o.shape[d] - 1) * o.strides[d];
+  }
+  if (length > kSmallRow && lanes.numel <= kLanesOfBlocks && forward) {
+    const int64_t points = lanes.numel * length;
+    Pairs p = make_pairs(a, 1, points);
+    auto* from = static_cast<int64_t*>(a.workspace(static_cast<size_t>(points) * 8));
+    a.launch(a.compile("points.h", Defines().text("PF_INDEX", "pf_u64"), "pf_lane_keys"),
+             grid_for(points), kBlock, 0, lanes, ix.data, length, size, out.strides[dim],
+             ix.strides[dim], src.strides[dim], skip, p.keys, p.at, from, a.error());
+    pf_tensor single{};
+    write_points(a, make_space({&single, &single}), a.dtype(0), a.i(1), out.data, src.data, p,
+                 largest, 1, from, 0);
+    return;
+  }
   a.launch(a.compile("scatter.h", combining(lanes, a.dtype(0), a.i(1)), "pf_scatter"),
            grid_for(lanes.numel), kBlock, 0, lanes, out.data, ix.data, src.data, length, size,
            out.strides[dim], ix.strides[dim], src.strides[dim], skip, a.error());
@@ -230,10 +274,11 @@ void index_put(const KernelArgs& a) {
   a.launch(a.compile("points.h", wide, "pf_point_keys"), grid_for(points), kBlock, 0, to, p.keys,
            p.at, points);
   pf_tensor o{}, v{};
-  int64_t largest = 0;
+  int64_t largest = 0, unit = 0;  // of the places that are indexed
   for (int d = 0; d < self.ndim; ++d) {
     if (d >= before && d < before + count) {
       largest += (self.shape[d] - 1) * self.strides[d];
+      if (self.shape[d] > 1) unit = std::gcd(unit, self.strides[d]);
       continue;
     }
     const int w = d < before ? d : d - count + model.ndim;
@@ -243,8 +288,8 @@ void index_put(const KernelArgs& a) {
     v.ndim = ++o.ndim;
   }
   const Space lanes = make_space({&o, &v});
-  write_sorted(a, lanes, a.dtype(0), a.i(2) ? kAdd : kAssign, self.data, values.data, p, largest,
-               from, 0);
+  write_points(a, lanes, a.dtype(0), a.i(2) ? kAdd : kAssign, self.data, values.data, p, largest,
+               unit, from, 0);
 }
 
 // Elements of 16 bytes (they are assigned, never combined) as two of 8, one half after the other.
@@ -288,7 +333,7 @@ void bincount(const KernelArgs& a) {
   }
   pf_tensor single{};
   const Space lanes = make_space({&single, &single});
-  write_sorted(a, lanes, a.dtype(0), kAdd, out.data, weights, p, bins - 1, nullptr, step);
+  write_points(a, lanes, a.dtype(0), kAdd, out.data, weights, p, bins - 1, 1, nullptr, step);
 }
 
 // out = 0, then out's view gets in. attrs: offset, whether the view overlaps itself, strides.
@@ -314,7 +359,7 @@ void scatter_view(const KernelArgs& a) {
   a.launch(a.compile("points.h", wide, "pf_space_offsets"), grid_for(n), kBlock, 0, values, from);
   pf_tensor single{};
   const Space lanes = make_space({&single, &single});
-  write_sorted(a, lanes, a.dtype(0), kAdd, out.data, in.data, p, largest, from, 0);
+  write_points(a, lanes, a.dtype(0), kAdd, out.data, in.data, p, largest, 1, from, 0);
 }
 
 }  // namespace

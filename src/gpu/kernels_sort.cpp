@@ -9,7 +9,10 @@ namespace {
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
 constexpr int64_t kRadixTile = 2048;  // of kernels/radix.h
-constexpr int64_t kSmallRow = 2048;   // of kernels/sort.h
+constexpr int64_t kDigits = 256;
+constexpr int64_t kFewTiles = 32;      // one thread goes through them for each digit
+constexpr int64_t kDigitBlocks = 256;  // that count the digits of all passes
+constexpr int kSmallAtBits = 11;       // of kernels/small_sort.h
 }  // namespace
 
 pf_tensor without(const pf_tensor& t, int dim) {
@@ -32,19 +35,53 @@ Pairs make_pairs(const KernelArgs& a, int64_t rows, int64_t n) {
           static_cast<int64_t*>(a.workspace(bytes))};
 }
 
+namespace {
+
+struct Radix {  // pf_radix of kernels/radix.h
+  uint64_t* keys[2];
+  int64_t* at[2];
+  uint32_t *digits, *counts;
+  int64_t n, tiles;
+  int32_t low, passes;
+};
+
+}  // namespace
+
 void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
-  if (p.rows == 0 || p.n < 2) return;
-  const int64_t tiles = ceil_div(p.n, kRadixTile);
-  auto* counts = static_cast<uint32_t*>(a.workspace(static_cast<size_t>(p.rows * tiles) * 256 * 4));
+  if (p.rows == 0 || p.n < 2 || low >= high) return;
   const Defines d = Defines().text("PF_INDEX", "pf_u64");
-  const Function count = a.compile("points.h", d, "pf_radix_count"),
-                 scan = a.compile("points.h", d, "pf_radix_scan"),
-                 move = a.compile("points.h", d, "pf_radix_move");
-  for (int shift = low; shift < high; shift += 8) {
-    a.launch(count, p.rows * tiles, kBlock, 0, p.keys, counts, p.n, tiles, shift);
-    a.launch(scan, p.rows, kBlock, 0, counts, tiles);
-    a.launch(move, p.rows * tiles, kBlock, 0, p.keys, p.at, p.spare_keys, p.spare_at, counts, p.n,
-             tiles, shift);
+  const auto text = [&](const char* entry) { return a.compile("points.h", d, entry); };
+  if (p.n <= kSmallRow) {
+    const bool wide = high - low > 64 - kSmallAtBits;
+    a.launch(text(wide ? "pf_sort_wide_pairs" : "pf_sort_pairs"), std::min(p.rows, kMostBlocks),
+             kBlock, 0, p.keys, p.at, p.rows, static_cast<int>(p.n), low, high, padded_to(p.n));
+    return;
+  }
+  const int64_t tiles = ceil_div(p.n, kRadixTile), passes = ceil_div(high - low, 8);
+  const size_t digits = static_cast<size_t>(p.rows * passes) * kDigits * 4;
+  const Radix q{
+      {p.keys, p.spare_keys},
+      {p.at, p.spare_at},
+      static_cast<uint32_t*>(a.workspace(digits)),
+      static_cast<uint32_t*>(a.workspace(static_cast<size_t>(p.rows * tiles) * kDigits * 4)),
+      p.n,
+      tiles,
+      low,
+      static_cast<int32_t>(passes)};
+  a.fill(q.digits, 0, digits);
+  const int64_t parts = std::min(tiles, std::max<int64_t>(1, kDigitBlocks / p.rows));
+  a.launch(text("pf_radix_digits"), p.rows * parts, kBlock, 0, q, parts);
+  const bool few = tiles <= kFewTiles;
+  const Function count = text("pf_radix_count"), move = text("pf_radix_move"),
+                 scan = text(few ? "pf_radix_scan_few" : "pf_radix_scan");
+  for (int pass = 0; pass < q.passes; ++pass) {
+    a.launch(count, p.rows * tiles, kBlock, 0, q, pass);
+    a.launch(scan, few ? p.rows : p.rows * kDigits, kBlock, 0, q, pass);
+    a.launch(move, p.rows * tiles, kBlock, 0, q, pass);
+  }
+  const int wanted = static_cast<int>(passes % 2);
+  a.launch(text("pf_radix_settle"), p.rows * tiles, kBlock, 0, q, wanted);
+  if (wanted) {
     std::swap(p.keys, p.spare_keys);
     std::swap(p.at, p.spare_at);
   }
@@ -95,10 +132,8 @@ void sorted_rows(const KernelArgs& a, int dim, bool descending) {
   };
   const int down = descending;
   if (q.n <= kSmallRow) {
-    int padded = 1;
-    while (padded < q.n) padded *= 2;
     a.launch(text("pf_sort_small"), std::min(q.rows.numel, kMostBlocks), kBlock, 0, q, in.data,
-             values.data, indices.data, down, padded);
+             values.data, indices.data, down, padded_to(q.n));
     return;
   }
   Pairs p = make_pairs(a, q.rows.numel, q.n);
@@ -131,6 +166,11 @@ void nth(const KernelArgs& a) {
     return a.compile(
         "sort.h", Defines().type("PF_T", a.dtype(1)).text("PF_INDEX", index_type(q.rows)), entry);
   };
+  if (q.n <= kSmallRow) {
+    a.launch(text("pf_nth_small"), std::min(q.rows.numel, kMostBlocks), kBlock, 0, q, in.data,
+             a.data(0), a.i(1), a.i(2), padded_to(q.n));
+    return;
+  }
   Pairs p = make_pairs(a, q.rows.numel, q.n);
   a.launch(text("pf_sort_keys"), blocks_for(q.rows.numel * q.n, kBlock, kMostBlocks), kBlock, 0, q,
            in.data, p.keys, p.at, 0);

@@ -258,6 +258,52 @@ def test_scatter_add_is_the_same_for_any_threads():
     same(got[0], got[1])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "int8"])
+@pytest.mark.parametrize("shape", [(3, 5000), (5000, 3), (40, 300), (300, 40), (2, 17, 2049)])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_what_meets_is_combined_in_order(shape, dim, dtype):
+    """Lanes of every length that has a way of its own, bit for bit."""
+    sizes = [n if d != dim % len(shape) else 7 for d, n in enumerate(shape)]
+    a = (RNG.standard_normal(sizes) * 9).astype(dtype)
+    src = (RNG.standard_normal(shape) * 9).astype(dtype)
+    index = RNG.integers(-7, 7, shape)
+    grid = list(np.indices(shape))
+    grid[dim] = index % 7
+    grid = tuple(grid)
+    moved = [np.moveaxis(x, dim, 0) for x in (*grid, src)]
+    t, ix, s = pf.tensor(a), pf.tensor(index), pf.tensor(src)
+    assign, plus, most = a.copy(), a.copy(), a.copy()
+    for *at, value in zip(*moved):
+        at = tuple(at)
+        assign[at] = value
+        plus[at] += value
+        most[at] = np.maximum(most[at], value)
+    same(t.scatter(dim, ix, s), assign)
+    same(t.scatter_add(dim, ix, s), plus)
+    same(t.scatter_reduce(dim, ix, s, "amax"), most)
+
+
+@pytest.mark.parametrize("points, size", [(40, 9), (3000, 50), (3000, 200_000), (9000, 9000)])
+@pytest.mark.parametrize("columns", [1, 5])
+def test_the_last_point_stays(points, size, columns):
+    a = RNG.standard_normal((size, columns)).astype(np.float32)
+    values = RNG.standard_normal((points, columns)).astype(np.float32)
+    index = RNG.integers(-size, size, points)
+    want, total = a.copy(), a.copy()
+    for i, v in zip(index, values):
+        want[i] = v
+        total[i] += v
+    t, ix, v = pf.tensor(a), pf.tensor(index), pf.tensor(values)
+    same(t.index_copy(0, ix % size, v), want)
+    same(t.index_put((ix,), v), want)
+    same(t.index_put((ix,), v, accumulate=True), total)
+    same(t.T.clone().T.index_put((ix,), v), want)
+    if columns == 1:
+        same(t.put(ix, v), want)
+    with pytest.raises(IndexError):
+        t.index_put((pf.where(pf.arange(points) == 7, size, ix),), v).sum().item()
+
+
 @pytest.mark.parametrize("lanes", [1, 33, 70])
 @pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16, pf.float64, pf.int32], ids=str)
 def test_places_that_many_points_write(dtype, lanes):

@@ -156,3 +156,19 @@ def test_one_of_each_row_with_nan(n):
     want = keep[np.argsort(a[1, keep], kind="stable")[(keep.size - 1) // 2]]
     assert indices.tolist()[1:] == [want, 0] and values.tolist()[1] == a[1, want]
     same(t.kthvalue(n, 1).indices, [np.argmax(a[0]), 4, n - 1])
+
+
+@pytest.mark.parametrize("n", [2048, 2049, 5000])
+@pytest.mark.parametrize("step", [0, 1, 1 << 40, 257 << 24])
+def test_keys_that_share_digits(n, step):
+    """A digit that is the same in all keys of a row takes no pass; rows differ in that."""
+    a = RNG.integers(-3, 3, (3, n)) * step + np.array([[0], [5], [-1 << 50]])
+    a[1] = 77
+    values, at = pf.tensor(a).sort(1)
+    same(values, np.sort(a, 1))
+    same(at, np.argsort(a, 1, kind="stable"))
+    got, inverse, counts = pf.tensor(a).unique(return_inverse=True, return_counts=True)
+    want = np.unique(a, return_inverse=True, return_counts=True)
+    same(got, want[0])
+    same(inverse, want[1].reshape(a.shape))
+    same(counts, want[2])

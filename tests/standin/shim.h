@@ -53,6 +53,9 @@ PF_DEVICE unsigned pf_shuffle_word(unsigned v, unsigned from) {
 PF_DEVICE unsigned long long pf_ballot(bool p) {
   return pf_shim->ballot(p);
 }
+PF_DEVICE void pf_warp_barrier() {
+  pf_ballot(true);
+}
 
 // Other streams' threads may be at the same memory: these are real atomics.
 template <class T, class F>
