@@ -15,6 +15,28 @@ PF_KERNEL(pf_copy, 256)(pf_space s, void* out, const void* in, int bytes) {
 #endif
   }
 }
+
+// Rows of the output, `width` units of `bytes` each, from the rows of several inputs: part k has
+// the columns from begin[k] to begin[k + 1] and lies as one piece.
+struct pf_cat_parts {
+  enum { MOST = 16 };
+  pf_i64 rows, width, count;
+  const void* data[MOST];
+  pf_i64 begin[MOST + 1];
+};
+PF_KERNEL(pf_cat, 256)(pf_cat_parts q, void* out, int bytes) {
+  const pf_index columns = static_cast<pf_index>(q.begin[q.count] - q.begin[0]);
+  const pf_u64 all = static_cast<pf_u64>(q.rows) * columns;
+  for (pf_u64 i = pf_first_item(); i < all; i += pf_item_step()) {
+    const pf_index row = static_cast<pf_index>(i) / columns;
+    const pf_i64 column =
+        q.begin[0] + static_cast<pf_i64>(static_cast<pf_index>(i) - row * columns);
+    int k = 0;
+    while (column >= q.begin[k + 1]) ++k;
+    const pf_i64 r = static_cast<pf_i64>(row), width = q.begin[k + 1] - q.begin[k];
+    pf_move_bytes(bytes, out, r * q.width + column, q.data[k], r * width + column - q.begin[k]);
+  }
+}
 #else
 // A transposed plane through shared memory, a square tile at a time: both sides are touched in the
 // order of memory, and a thread's loads are all on their way before the first is needed.

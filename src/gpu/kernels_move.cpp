@@ -1,5 +1,6 @@
 // Launchers of kernels that move elements: copy, cat, flip, roll, tril and triu, views' gradients.
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 #include "gpu/device_text.h"
@@ -151,9 +152,57 @@ void* element(const pf_tensor& t, int64_t offset) {
          offset * static_cast<int64_t>(itemsize(static_cast<DType>(t.dtype)));
 }
 
+struct CatParts {  // pf_cat_parts of kernels/move.h
+  static constexpr int kMost = 16;
+  int64_t rows, width, count;
+  const void* data[kMost];
+  int64_t begin[kMost + 1];
+};
+constexpr size_t kCopyApart = size_t{4} << 20;  // bytes of a part from which on a launch is nothing
+
+// Parts that each lie as one piece, many to a launch.
+bool cat_together(const KernelArgs& a, int dim) {
+  const pf_tensor& out = a.tensor(0);
+  const int64_t bytes = static_cast<int64_t>(itemsize(a.dtype(0)));
+  if (info(a.dtype(0)).bits < 8 || !contiguous(out) || numel(out) == 0) return false;
+  int64_t rows = 1, inner = bytes;
+  for (int d = 0; d < dim; ++d) rows *= out.shape[d];
+  for (int d = dim + 1; d < out.ndim; ++d) inner *= out.shape[d];
+  uint64_t bits =
+      reinterpret_cast<uintptr_t>(out.data) | 16;  // what all addresses are multiples of
+  for (int i = 1; i < a.ntensors; ++i) {
+    if (!a.has(i)) continue;
+    const pf_tensor& in = a.tensor(i);
+    if (in.dtype != out.dtype || !contiguous(in) || nbytes(a.dtype(0), numel(in)) > kCopyApart)
+      return false;
+    bits |= reinterpret_cast<uintptr_t>(in.data) | static_cast<uint64_t>(inner * in.shape[dim]);
+  }
+  const int64_t unit = int64_t{1} << std::countr_zero(bits);
+  CatParts q{rows, inner * out.shape[dim] / unit, 0, {}, {}};
+  const auto launch = [&] {
+    const int64_t units = rows * (q.begin[q.count] - q.begin[0]);
+    const Defines index = Defines().text("PF_INDEX", units >> 32 ? "pf_u64" : "pf_u32");
+    if (units > 0)
+      a.launch(a.compile("move.h", index, "pf_cat"), blocks_for(units, kBlock, kMostBlocks), kBlock,
+               0, q, out.data, static_cast<int>(unit));
+    q.begin[0] = q.begin[q.count];
+    q.count = 0;
+  };
+  for (int i = 1; i < a.ntensors; ++i) {
+    if (!a.has(i) || numel(a.tensor(i)) == 0) continue;
+    if (q.count == CatParts::kMost) launch();
+    q.data[q.count] = a.data(i);
+    q.begin[q.count + 1] = q.begin[q.count] + inner * a.tensor(i).shape[dim] / unit;
+    ++q.count;
+  }
+  launch();
+  return true;
+}
+
 // attrs: dim
 void cat(const KernelArgs& a) {
   const int dim = static_cast<int>(a.i(0));
+  if (cat_together(a, dim)) return;
   int64_t at = 0;
   for (int i = 1; i < a.ntensors; ++i) {
     if (!a.has(i)) continue;  // an empty one

@@ -221,3 +221,23 @@ def test_repeats_that_no_size_holds():
     ):
         with pytest.raises(pf.ShapeError, match="pf.repeat.*(2.61|2.63)"):
             call()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 40])
+def test_cat_of_many(count, dim, dtype):
+    rng = np.random.default_rng(count)
+    for even in (1, 8):  # rows of whole words, and others
+        parts = []
+        for _ in range(count):
+            shape = [3, 2, 8]
+            shape[dim] = int(rng.integers(0, 9)) * even
+            parts.append((rng.standard_normal(shape) * 50).astype(dtype))
+        want = np.concatenate(parts, dim)
+        same(pf.cat([pf.tensor(p) for p in parts], dim), want)
+        turned = [pf.tensor(np.moveaxis(p, -1, 0)).permute(1, 2, 0) for p in parts]
+        same(pf.cat([pf.tensor(parts[0]), *turned[1:]], dim), want)
+        whole = pf.tensor(np.concatenate([p.ravel() for p in parts]))  # parts that begin anywhere
+        pieces = whole.split([p.size for p in parts])
+        same(pf.cat([t.view(p.shape) for t, p in zip(pieces, parts)], dim), want)
