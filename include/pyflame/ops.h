@@ -195,6 +195,9 @@ Tensor argsort(const Tensor&, int64_t dim = -1, bool descending = false);
 std::pair<Tensor, Tensor> topk(const Tensor&, int64_t k, int64_t dim = -1, bool largest = true,
                                bool sorted = true);
 Tensor cumsum(const Tensor&, int64_t dim);
+// The largest and the smallest so far, and where they are (the last of equals).
+std::pair<Tensor, Tensor> cummax(const Tensor&, int64_t dim);
+std::pair<Tensor, Tensor> cummin(const Tensor&, int64_t dim);
 
 // ---- reductions: src/ops/reduce.cpp ----------------------------------------------------------
 Tensor sum(const Tensor&, const std::optional<IntList>& dim = {}, bool keepdim = false,

@@ -70,6 +70,37 @@ int64_t* point_offsets(const KernelArgs& a, const pf_tensor& self, int first_dim
   return offsets;
 }
 
+// out = self[.. index ..]: out and the tensors of self and index are 0, 1 and 2 of the call. `from`
+// has the index's shape and the steps of self, 0 along the dimension that is indexed.
+void read_along(const KernelArgs& a, const pf_tensor& from, int64_t size, int64_t step) {
+  const pf_tensor &self = a.tensor(1), &ix = a.tensor(2);
+  const Space s = make_space({&ix, &from});
+  const int64_t bytes = item(a, 1);
+  // Four neighbours at a time, where they lie together in the index at multiples of 16 bytes.
+  const int last = s.ndim - 1;
+  bool together = bytes >= 2 && bytes <= 8 && s.shape[last] % 4 == 0 && s.strides[0][last] == 1 &&
+                  aligned(ix.data, 16) && aligned(a.data(0), 16);
+  for (int d = 0; d < last; ++d) together = together && s.strides[0][d] % 2 == 0;
+  const int64_t vec = together ? 4 : 1;
+  const Function f = a.compile(
+      "index.h",
+      Defines().text("PF_INDEX", index_type(s)).value("PF_BYTES", bytes).value("PF_VEC", vec),
+      "pf_gather");
+  a.launch(f, grid_for(ceil_div(s.numel, vec == 1 ? 4 : 8)), kBlock, 0, s, a.data(0), ix.data,
+           self.data, size, step, s.strides[1][last], a.error());
+}
+
+// out[i][j] = self[i][index[i][j]] along one dimension. attrs: dim
+void gather(const KernelArgs& a) {
+  const pf_tensor &self = a.tensor(1), &ix = a.tensor(2);
+  const int dim = static_cast<int>(a.i(0));
+  if (numel(ix) == 0) return;
+  pf_tensor from = ix;
+  std::copy_n(self.strides, self.ndim, from.strides);
+  from.strides[dim] = 0;
+  read_along(a, from, self.shape[dim], self.strides[dim]);
+}
+
 // out [before, index shape, after]; self [before, indexed, after]; the index tensors.
 // attrs: number of dimensions before, number of indexed ones, whether negative indices wrap.
 void index(const KernelArgs& a) {
@@ -77,6 +108,12 @@ void index(const KernelArgs& a) {
   const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
   const int64_t points = numel(a.tensor(2));
   if (numel(a.tensor(0)) == 0) return;
+  const pf_tensor& ix = a.tensor(2);
+  if (self.ndim == 1 && count == 1 && a.i(2) != 0 && static_cast<DType>(ix.dtype) == DType::Int64) {
+    pf_tensor from = ix;
+    std::fill_n(from.strides, from.ndim, 0);
+    return read_along(a, from, self.shape[0], self.strides[0]);
+  }
   const int64_t* offsets = point_offsets(a, self, before, 2, count, a.i(2) != 0, false);
   const pf_tensor head = part(self, 0, before), tail = part(self, before + count, self.ndim);
   const Space b = make_space({&head});
@@ -105,30 +142,6 @@ void index(const KernelArgs& a) {
                                "pf_index_read");
   a.launch(f, grid_for(b.numel * points * r.numel), kBlock, 0, b, r, offsets, points, per,
            a.data(0), self.data, static_cast<int>(bytes));
-}
-
-// out[i][j] = self[i][index[i][j]] along one dimension. attrs: dim
-void gather(const KernelArgs& a) {
-  const pf_tensor &self = a.tensor(1), &ix = a.tensor(2);
-  const int dim = static_cast<int>(a.i(0));
-  if (numel(ix) == 0) return;
-  pf_tensor from = ix;  // its shape with the steps of self
-  std::copy_n(self.strides, self.ndim, from.strides);
-  from.strides[dim] = 0;
-  const Space s = make_space({&ix, &from});
-  const int64_t bytes = item(a, 1);
-  // Four neighbours at a time, where they lie together in the index at multiples of 16 bytes.
-  const int last = s.ndim - 1;
-  bool together = bytes >= 2 && bytes <= 8 && s.shape[last] % 4 == 0 && s.strides[0][last] == 1 &&
-                  aligned(ix.data, 16) && aligned(a.data(0), 16);
-  for (int d = 0; d < last; ++d) together = together && s.strides[0][d] % 2 == 0;
-  const int64_t vec = together ? 4 : 1;
-  const Function f = a.compile(
-      "index.h",
-      Defines().text("PF_INDEX", index_type(s)).value("PF_BYTES", bytes).value("PF_VEC", vec),
-      "pf_gather");
-  a.launch(f, grid_for(ceil_div(s.numel, vec == 1 ? 4 : 8)), kBlock, 0, s, a.data(0), ix.data,
-           self.data, self.shape[dim], self.strides[dim], s.strides[1][last], a.error());
 }
 
 void one_hot(const KernelArgs& a) {

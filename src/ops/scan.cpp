@@ -166,6 +166,17 @@ std::pair<Tensor, Tensor> cumextreme(const Tensor& t, int64_t dim, bool smallest
   return {values, indices};
 }
 
+}  // namespace
+
+std::pair<Tensor, Tensor> cummax(const Tensor& t, int64_t dim) {
+  return cumextreme(t, dim, false, "cummax");
+}
+std::pair<Tensor, Tensor> cummin(const Tensor& t, int64_t dim) {
+  return cumextreme(t, dim, true, "cummin");
+}
+
+namespace {
+
 Tensor diff(const Tensor& input, int64_t n, int64_t dim, const Tensor& prepend,
             const Tensor& append) {
   ops::check_defined(input, "diff");
@@ -205,12 +216,10 @@ const Family kScans("scan", [](Family& f) {
                            "Running products along a dimension. Gradients are right at zeros."});
   f.op(&logcumsumexp, {"logcumsumexp(Tensor input, int dim) -> Tensor",
                        "log of running sums of exp, without overflow."});
-  f.op(+[](const Tensor& t, int64_t dim) { return cumextreme(t, dim, false, "cummax"); },
-       {"cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)",
-        "The largest so far, and where it is (the last of equals). NaN stays."});
-  f.op(+[](const Tensor& t, int64_t dim) { return cumextreme(t, dim, true, "cummin"); },
-       {"cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)",
-        "The smallest so far, and where it is (the last of equals). NaN stays."});
+  f.op(&cummax, {"cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)",
+                 "The largest so far, and where it is (the last of equals). NaN stays."});
+  f.op(&cummin, {"cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)",
+                 "The smallest so far, and where it is (the last of equals). NaN stays."});
   f.op(&diff, {"diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) "
                "-> Tensor",
                "Differences of neighbours along a dimension, n times."});

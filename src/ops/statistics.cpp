@@ -169,18 +169,18 @@ std::pair<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdim) {
   Tensor at;
   {
     NoGrad off;
-    // Equal values stand together after sorting: the longest run, the first of equal ones, and in
-    // it the last place.
+    // Equal values stand together after sorting: the last place of the longest run, the first of
+    // equally long ones, is farthest from where its run begins.
     auto [values, order] = sort(x, d);
-    Tensor run = zeros_like(order);
+    IntList along(static_cast<size_t>(x->shape.size()), 1);
+    along[static_cast<size_t>(d)] = n;
+    const Tensor place = reshape(arange(0, n, 1, DType::Int64, x->storage->device), along);
+    Tensor begin = zeros_like(slice(order, d, 0, 1));
     if (n > 1) {
-      const Tensor fresh = to(ne(slice(values, d, 1, n), slice(values, d, 0, n - 1)), DType::Int64);
-      run = cumsum(cat({zeros_like(slice(order, d, 0, 1)), fresh}, d), d);
+      const Tensor fresh = ne(slice(values, d, 1, n), slice(values, d, 0, n - 1));
+      begin = cat({begin, mul(fresh, slice(place, d, 1, n))}, d);
     }
-    const Tensor counts = scatter_add(zeros_like(order), d, run, ones_like(order));
-    const Tensor length = gather(counts, d, run);
-    const auto [most, first] = max(length, d, true);
-    at = gather(order, d, sub(add(first, most), Scalar(1)));
+    at = gather(order, d, max(sub(place, cummax(begin, d).first), d, true).second);
   }
   const Tensor v = gather(x, d, at);
   return keepdim ? std::pair{v, at} : std::pair{squeeze(v, d), squeeze(at, d)};
