@@ -182,42 +182,41 @@ PF_KERNEL(pf_radix_settle, BLOCK)(pf_radix q, int wanted) {
   }
 }
 
-// Rows of at most SMALL pairs, in place, by the bits [low, high) of the keys. WIDE: too many bits
-// to keep the position beside them.
+// Rows of at most SMALL pairs, by the bits [low, high) of the keys, from the first arrays to the
+// others. WIDE: too many bits to keep the position beside them.
+struct pf_few_pairs {
+  const pf_u64* keys;
+  const pf_i64* at;
+  pf_u64* keys_out;
+  pf_i64* at_out;
+  pf_i64 rows;
+  pf_i32 n, low, high, padded;
+};
 template <bool WIDE>
-PF_DEVICE void pf_sort_few(pf_u64* keys, pf_i64* at, pf_i64 rows, int n, int low, int high,
-                           int padded, const pf_small_row<WIDE>& s) {
-  const pf_u64 mask = high - low >= 64 ? ~pf_u64(0) : (pf_u64(1) << (high - low)) - 1;
-  for (pf_i64 row = pf_block(); row < rows; row += pf_blocks()) {
-    pf_u64* k = keys + row * n;
-    pf_i64* a = at + row * n;
-    for (int j = static_cast<int>(pf_thread()); j < padded; j += BLOCK)
-      if (j < n)
-        s.set(j, k[j] >> low & mask);
+PF_DEVICE void pf_sort_few(const pf_few_pairs& q, const pf_small_row<WIDE>& s) {
+  const int bits = q.high - q.low;
+  const pf_u64 mask = bits >= 64 ? ~pf_u64(0) : (pf_u64(1) << bits) - 1;
+  for (pf_i64 row = pf_block(); row < q.rows; row += pf_blocks()) {
+    const pf_i64 first = row * q.n;
+    for (int j = static_cast<int>(pf_thread()); j < q.padded; j += BLOCK)
+      if (j < q.n)
+        s.set(j, q.keys[first + j] >> q.low & mask);
       else
         s.pad(j);
-    s.sort(padded);
-    pf_u64 key[SMALL / BLOCK];
-    pf_i64 place[SMALL / BLOCK];
-    PF_UNROLL for (int i = 0; i < SMALL / BLOCK; ++i) {
-      const int j = static_cast<int>(pf_thread()) + i * BLOCK;
-      if (j < n) key[i] = k[s.at(j)], place[i] = a[s.at(j)];
-    }
-    pf_barrier();
-    PF_UNROLL for (int i = 0; i < SMALL / BLOCK; ++i) {
-      const int j = static_cast<int>(pf_thread()) + i * BLOCK;
-      if (j < n) k[j] = key[i], a[j] = place[i];
+    s.sort(q.padded);
+    for (int j = static_cast<int>(pf_thread()); j < q.n; j += BLOCK) {
+      const pf_i64 from = first + s.at(j);
+      q.keys_out[first + j] = q.keys[from];
+      q.at_out[first + j] = q.at[from];
     }
     pf_barrier();
   }
 }
-PF_KERNEL(pf_sort_pairs, BLOCK)
-(pf_u64* keys, pf_i64* at, pf_i64 rows, int n, int low, int high, int padded) {
+PF_KERNEL(pf_sort_pairs, BLOCK)(pf_few_pairs q) {
   PF_SMALL_ROW(row, false);
-  pf_sort_few<false>(keys, at, rows, n, low, high, padded, row);
+  pf_sort_few<false>(q, row);
 }
-PF_KERNEL(pf_sort_wide_pairs, BLOCK)
-(pf_u64* keys, pf_i64* at, pf_i64 rows, int n, int low, int high, int padded) {
+PF_KERNEL(pf_sort_wide_pairs, BLOCK)(pf_few_pairs q) {
   PF_SMALL_ROW(row, true);
-  pf_sort_few<true>(keys, at, rows, n, low, high, padded, row);
+  pf_sort_few<true>(q, row);
 }

@@ -1,5 +1,4 @@
 // Sorting up to 2048 keys by one block, in shared memory.
-#pragma once
 #include "prelude.h"
 
 enum { BLOCK = 256, SMALL = 2048, AT_BITS = 11 };
@@ -9,9 +8,9 @@ enum { BLOCK = 256, SMALL = 2048, AT_BITS = 11 };
 // result. A step over fewer elements than a warp has pairs stays within the warp.
 template <bool WIDE>
 PF_DEVICE void pf_small_sort(pf_u64* key, pf_u32* at, int padded) {
-  for (int size = 2; size <= padded; size *= 2) {
-    for (int step = size / 2; step > 0; step /= 2) {
-      for (int p = static_cast<int>(pf_thread()); p < padded / 2; p += BLOCK) {
+  PF_NO_UNROLL for (int size = 2; size <= padded; size *= 2) {
+    PF_NO_UNROLL for (int step = size / 2; step > 0; step /= 2) {
+      PF_NO_UNROLL for (int p = static_cast<int>(pf_thread()); p < padded / 2; p += BLOCK) {
         const int i = 2 * p - (p & (step - 1)), j = i + step;
         const bool up = (i & size) == 0;
         const pf_u64 x = key[i], y = key[j];

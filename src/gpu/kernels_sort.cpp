@@ -45,6 +45,15 @@ struct Radix {  // pf_radix of kernels/radix.h
   int32_t low, passes;
 };
 
+struct FewPairs {  // pf_few_pairs
+  const uint64_t* keys;
+  const int64_t* at;
+  uint64_t* keys_out;
+  int64_t* at_out;
+  int64_t rows;
+  int32_t n, low, high, padded;
+};
+
 }  // namespace
 
 void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
@@ -54,7 +63,11 @@ void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
   if (p.n <= kSmallRow) {
     const bool wide = high - low > 64 - kSmallAtBits;
     a.launch(text(wide ? "pf_sort_wide_pairs" : "pf_sort_pairs"), std::min(p.rows, kMostBlocks),
-             kBlock, 0, p.keys, p.at, p.rows, static_cast<int>(p.n), low, high, padded_to(p.n));
+             kBlock, 0,
+             FewPairs{p.keys, p.at, p.spare_keys, p.spare_at, p.rows, static_cast<int>(p.n), low,
+                      high, padded_to(p.n)});
+    std::swap(p.keys, p.spare_keys);
+    std::swap(p.at, p.spare_at);
     return;
   }
   const int64_t tiles = ceil_div(p.n, kRadixTile), passes = ceil_div(high - low, 8);
