@@ -11,7 +11,7 @@
 // leaves of a way are added one after the other, ways in a tree of neighbours, and so are chunks
 // (sum_finish). Where fewer elements are left, zeros (ones) stand for them.
 //   sum_rows      neighbours of k are neighbours in memory: a lane of a leaf is a thread's
-//   sum_columns   else: a thread adds a leaf alone, neighbours take neighbouring results
+//   sum_columns   else: some threads add a leaf, neighbours take neighbouring results
 //
 //   -DPF_T=    dtype
 //   -DPF_OP=   pf_op_sum, pf_op_squares, pf_op_differences, pf_op_spread, pf_op_product
@@ -27,6 +27,7 @@ constexpr int W = 16 / static_cast<int>(sizeof(T)), V = PF_V;
 
 #define PF_SUM_THREADS 256
 #define PF_SUM_LANES 32
+#define PF_COLUMN_THREADS 512
 
 struct pf_sum {
   const void* x;
@@ -180,63 +181,82 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r) {
   if (t == 0 && group == 0 && on) pf_sum_store(r, o, c, way);
 }
 
-// Thread (y, x) of a block takes way y of its columns.
-PF_KERNEL(sum_columns, PF_SUM_THREADS)(const pf_sum r) {
-  PF_SHARED C room[PF_SUM_THREADS * V];
-  const pf_u32 width = r.width, x = pf_thread() % width, y = pf_thread() / width;
+// Thread (y, z, x) of a block takes way y of V neighbouring columns, and of each leaf the part z of
+// SPLIT: parts are trees of neighbours as leaves are. Then each thread has a column: it joins the
+// parts and the leaves of its way.
+PF_KERNEL(sum_columns, PF_COLUMN_THREADS)(const pf_sum r) {
+  enum { SPLIT = V, PITCH = PF_COLUMN_THREADS + 8, FOURS = 2 };
+  PF_SHARED C room[V * PITCH];
+  const pf_u32 width = r.width, x = pf_thread() % width, z = pf_thread() / width % SPLIT,
+               y = pf_thread() / width / SPLIT;
   const pf_i64 b = pf_block(), c = pf_quotient(b, r.tiles), tile = b - c * r.tiles;
   const pf_i64 o = (tile * width + x) * V;
   const bool on = o < r.kept.count;
   const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
-  const pf_i64 end = on ? (stop < r.reduced.count ? stop : r.reduced.count) : begin;
+  const pf_i64 end = stop < r.reduced.count ? stop : r.reduced.count;
   const char* column = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
-  C origin[V], mean[V], way[V];
+  C origin[V], mean[V], way = Op::start();
   PF_UNROLL for (int j = 0; j < V; ++j) {
     origin[j] = pf_origin_of(r, pf_at<T>(column, j), o + j);
     mean[j] = pf_mean_of(r, o + j);
-    way[j] = Op::start();
   }
-  const pf_i64 leaf = static_cast<pf_i64>(r.lanes) * W;
-  constexpr int LEVELS = W == 2 ? 4 : W == 4 ? 5 : 6;  // of pairs, above fours
-  for (pf_i64 first = begin + y * leaf; first < end; first += leaf * r.ways) {
-    const pf_i64 rest = end - first, rows = rest < leaf ? rest : leaf;
+  const pf_i64 part = static_cast<pf_i64>(r.lanes) * (W / SPLIT), leaf = part * SPLIT;
+  constexpr int LEVELS = W / V == 1 ? 3 : W / V == 2 ? 4 : W / V == 4 ? 5 : 6;  // above fours
+  // As many rounds for all threads of a block: they exchange.
+  for (pf_i64 base = begin; base < end; base += leaf * r.ways) {
+    const pf_i64 first = base + y * leaf + z * part, rest = on ? end - first : 0;
+    const pf_i64 rows = rest < part ? rest : part;
     C tree[LEVELS][V], s[V];
-    for (pf_i64 i = 0; i < leaf; i += 4) {
-      pf_vector<T, V> v[4];
-      PF_UNROLL for (int u = 0; u < 4; ++u) {
+    PF_UNROLL for (int j = 0; j < V; ++j) s[j] = Op::start();
+    for (pf_i64 i = 0; i < part; i += 4 * FOURS) {
+      pf_vector<T, V> v[4 * FOURS];
+      PF_UNROLL for (int u = 0; u < 4 * FOURS; ++u) {
         const pf_i64 k = first + i + u;
         if (i + u < rows)
           v[u].template load<true>(
               pf_at<T>(column, PF_DENSE ? k * r.reduced.stride[0] : pf_sum_offset(r.reduced, k)));
       }
-      PF_UNROLL for (int j = 0; j < V; ++j) {
-        C e[4];
-        PF_UNROLL for (int u = 0; u < 4; ++u) e[u] =
-            i + u < rows ? Op::lift(v[u].get(j), origin[j], mean[j]) : Op::start();
-        s[j] = pf_tree<4>(e);
-      }
-      // Pairs of fours, of eights, ...: what waits for its neighbour is held.
-      bool carried = true;
-      PF_UNROLL for (int l = 0; l < LEVELS; ++l) {
-        const bool second = (i >> (2 + l)) & 1;
-        if (carried && second) {
-          PF_UNROLL for (int j = 0; j < V; ++j) s[j] = Op::join(tree[l][j], s[j]);
-        } else if (carried) {
-          PF_UNROLL for (int j = 0; j < V; ++j) tree[l][j] = s[j];
-          carried = false;
+      PF_UNROLL for (int f = 0; f < FOURS; ++f) {
+        if (f > 0 && i + 4 * f >= part) break;
+        PF_UNROLL for (int j = 0; j < V; ++j) {
+          C e[4];
+          PF_UNROLL for (int u = 0; u < 4; ++u) e[u] =
+              i + 4 * f + u < rows ? Op::lift(v[4 * f + u].get(j), origin[j], mean[j])
+                                   : Op::start();
+          s[j] = pf_tree<4>(e);
+        }
+        // Pairs of fours, of eights, ...: what waits for its neighbour is held.
+        bool carried = true;
+        PF_UNROLL for (int l = 0; l < LEVELS; ++l) {
+          const bool second = ((i >> 2) + f) >> l & 1;
+          if (carried && second) {
+            PF_UNROLL for (int j = 0; j < V; ++j) s[j] = Op::join(tree[l][j], s[j]);
+          } else if (carried) {
+            PF_UNROLL for (int j = 0; j < V; ++j) tree[l][j] = s[j];
+            carried = false;
+          }
         }
       }
     }
-    PF_UNROLL for (int j = 0; j < V; ++j) way[j] = Op::join(way[j], s[j]);
+    if constexpr (SPLIT == 1) {
+      way = Op::join(way, s[0]);
+    } else {
+      PF_UNROLL for (int j = 0; j < V; ++j) room[j * PITCH + pf_thread()] = s[j];
+      pf_barrier();
+      C parts[SPLIT];
+      PF_UNROLL for (int p = 0; p < SPLIT; ++p) parts[p] =
+          room[z * PITCH + (y * SPLIT + p) * width + x];
+      way = Op::join(way, pf_tree<SPLIT>(parts));
+      pf_barrier();
+    }
   }
   for (pf_u32 m = 1; m < r.ways; m *= 2) {
     pf_barrier();
-    PF_UNROLL for (int j = 0; j < V; ++j) room[j * PF_SUM_THREADS + pf_thread()] = way[j];
+    room[pf_thread()] = way;
     pf_barrier();
-    PF_UNROLL for (int j = 0; j < V; ++j) way[j] =
-        Op::join(way[j], room[j * PF_SUM_THREADS + (pf_thread() ^ (m * width))]);
+    way = Op::join(way, room[pf_thread() ^ (m * SPLIT * width)]);
   }
-  if (y == 0 && on) PF_UNROLL for (int j = 0; j < V; ++j) pf_sum_store(r, o + j, c, way[j]);
+  if (y == 0 && on) pf_sum_store(r, o + z, c, way);
 }
 
 // Joins the results of chunks: thread (y, x) takes chunks y, y + height, ...

@@ -116,6 +116,8 @@ void simple(const KernelArgs& a) {
 
 // ---- floating-point sums and products (kernels/sum.h) ------------------------------------------
 
+constexpr int64_t kColumnThreads = 512;  // PF_COLUMN_THREADS
+
 // pf_sum of kernels/sum.h.
 struct Sum {
   const void* x = nullptr;
@@ -159,12 +161,13 @@ void run_sum(const KernelArgs& a, Sum& r, const char* op) {
   } else {
     v = width_along(r.kept, r.reduced, x, false);
     const int64_t vectors = ceil_div(outs, v);
-    const int64_t width =
-        std::max(std::min(power_of_two_from(vectors), kThreads / ways), a.traits().warp / ways);
+    const int64_t each = ways * v;  // threads that share a vector of columns
+    const int64_t width = std::max<int64_t>(
+        {std::min(power_of_two_from(vectors), kColumnThreads / each), a.traits().warp / each, 1});
     r.width = static_cast<uint32_t>(width);
     r.tiles = ceil_div(vectors, width);
     blocks = r.tiles * r.chunks;
-    threads = static_cast<int>(width * ways);
+    threads = static_cast<int>(width * each);
   }
   const Defines defines = Defines()
                               .type("PF_T", a.dtype(1))
