@@ -42,17 +42,18 @@ PF_KERNEL(pf_points, BLOCK)
   }
 }
 
-// Of offsets in elements, -1 for a point that is not written.
-PF_KERNEL(pf_point_keys, BLOCK)(const pf_i64* offsets, pf_u64* keys, pf_i64* at, pf_i64 n) {
+// Of offsets in elements, multiples of `unit`; -1 for a point that is not written.
+PF_KERNEL(pf_point_keys, BLOCK)
+(const pf_i64* offsets, pf_i64 unit, pf_u64* keys, pf_i64* at, pf_i64 n) {
   for (pf_u64 i = pf_first_item(); i < static_cast<pf_u64>(n); i += pf_item_step()) {
-    keys[i] = static_cast<pf_u64>(offsets[i]);
+    keys[i] = static_cast<pf_u64>(offsets[i] < 0 ? offsets[i] : offsets[i] / unit);
     at[i] = static_cast<pf_i64>(i);
   }
 }
 // Of indices along one dimension.
 PF_KERNEL(pf_index_keys, BLOCK)
-(const pf_i64* index, pf_i64 index_step, pf_i64 n, pf_i64 size, pf_i64 out_step, pf_i64 skip,
- int wrap, pf_u64* keys, pf_i64* at, pf_error error) {
+(const pf_i64* index, pf_i64 index_step, pf_i64 n, pf_i64 size, pf_i64 skip, int wrap, pf_u64* keys,
+ pf_i64* at, pf_error error) {
   for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(n); u += pf_item_step()) {
     const pf_i64 i = index[static_cast<pf_i64>(u) * index_step];
     const pf_i64 place = i < 0 && wrap ? i + size : i;
@@ -62,7 +63,7 @@ PF_KERNEL(pf_index_keys, BLOCK)
     if (place < 0 || place >= size)
       pf_bad_index(error, i, size);
     else
-      keys[u] = static_cast<pf_u64>(place * out_step);
+      keys[u] = static_cast<pf_u64>(place);
   }
 }
 // Of indices along one dimension of many lanes (operands of the space: out, index, src): point

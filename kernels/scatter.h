@@ -93,17 +93,18 @@ PF_KERNEL(pf_scatter_rows, BLOCK)
   }
 }
 
-// Points sorted by where they write: keys are offsets, wrong ones ~0 at the end. `from`: where the
-// point's values begin, or null: point * src_step.
+// Points sorted by where they write: keys are offsets in units of `unit`, wrong ones ~0 at the end.
+// `from`: where the point's values begin, or null: point * src_step.
 struct pf_sorted {
   const void* src;
   const pf_u64* keys;
   const pf_i64 *point, *from;
-  pf_i64 points, src_step;
+  pf_i64 points, src_step, unit;
 
   PF_METHOD bool starts(pf_i64 k) const {
     return keys[k] != ~pf_u64(0) && (k == 0 || keys[k - 1] != keys[k]);
   }
+  PF_METHOD pf_i64 place(pf_u64 key) const { return static_cast<pf_i64>(key) * unit; }
   PF_METHOD bool is_long(pf_i64 k) const { return k + LONG < points && keys[k + LONG] == keys[k]; }
   PF_METHOD pf_i64 where(pf_i64 k) const {
     const pf_i64 p = point[k];
@@ -174,7 +175,7 @@ PF_DEVICE void pf_scatter_long(const pf_space& s, void* out, const pf_sorted& q,
       const bool combines = thread < LANES && lane < s.numel;
       pf_i64 at[2];
       pf_offsets<2>(s, static_cast<pf_index>(lane < s.numel ? lane : s.numel - 1), at);
-      const pf_i64 to = at[0] + static_cast<pf_i64>(q.keys[found]);
+      const pf_i64 to = at[0] + q.place(q.keys[found]);
       pf_value v = pf_value(0);
       if (PF_MODE != 0 && combines) v = pf_get<PF_T>(out, to);
       pf_long_group g;
@@ -213,7 +214,7 @@ PF_KERNEL(pf_scatter_sorted, BLOCK)
     pf_i64 at[2];
     pf_offsets<2>(s, static_cast<pf_index>(u % static_cast<pf_u64>(s.numel)), at);
     const pf_u64 key = q.keys[k];
-    const pf_i64 to = at[0] + static_cast<pf_i64>(key);
+    const pf_i64 to = at[0] + q.place(key);
     pf_value v = pf_value(0);
     if (PF_MODE != 0) v = pf_get<PF_T>(out, to);
     for (pf_i64 i = k; i < q.points && q.keys[i] == key; ++i)
@@ -222,25 +223,22 @@ PF_KERNEL(pf_scatter_sorted, BLOCK)
   }
 }
 
-// Each point claims its place (keys, in units) in `owners`, which is 0 before.
-PF_KERNEL(pf_scatter_claim, BLOCK)
-(const pf_u64* keys, pf_i64 points, pf_i64 unit, pf_u32* owners) {
+// Each point claims its place in `owners`, which is 0 before.
+PF_KERNEL(pf_scatter_claim, BLOCK)(const pf_u64* keys, pf_i64 points, pf_u32* owners) {
   for (pf_u64 k = pf_first_item(); k < static_cast<pf_u64>(points); k += pf_item_step())
-    if (keys[k] != ~pf_u64(0))
-      pf_atomic_max(&owners[keys[k] / static_cast<pf_u64>(unit)], static_cast<pf_u32>(k + 1));
+    if (keys[k] != ~pf_u64(0)) pf_atomic_max(&owners[keys[k]], static_cast<pf_u32>(k + 1));
 }
 // Operands of the space of lanes: out, src. Point k lies at q.where(k): they were not sorted.
 PF_KERNEL(pf_scatter_claimed, BLOCK)
-(pf_space s, void* out, pf_sorted q, pf_i64 unit, const pf_u32* owners) {
+(pf_space s, void* out, pf_sorted q, const pf_u32* owners) {
   const pf_u64 all = static_cast<pf_u64>(s.numel) * static_cast<pf_u64>(q.points);
   for (pf_u64 u = pf_first_item(); u < all; u += pf_item_step()) {
     const pf_i64 k = static_cast<pf_i64>(u / static_cast<pf_u64>(s.numel));
     const pf_u64 key = q.keys[k];
-    if (key == ~pf_u64(0) || owners[key / static_cast<pf_u64>(unit)] != static_cast<pf_u32>(k + 1))
-      continue;
+    if (key == ~pf_u64(0) || owners[key] != static_cast<pf_u32>(k + 1)) continue;
     pf_i64 at[2];
     pf_offsets<2>(s, static_cast<pf_index>(u % static_cast<pf_u64>(s.numel)), at);
     const pf_i64 from = q.from ? q.from[k] : k * q.src_step;
-    pf_put<PF_T>(out, at[0] + static_cast<pf_i64>(key), pf_get<PF_T>(q.src, at[1] + from));
+    pf_put<PF_T>(out, at[0] + q.place(key), pf_get<PF_T>(q.src, at[1] + from));
   }
 }

@@ -183,11 +183,12 @@ struct Points {  // pf_sorted of kernels/scatter.h
   const void* src;
   const uint64_t* keys;
   const int64_t *point, *from;
-  int64_t points, src_step;
+  int64_t points, src_step, unit;
 };
 
-// Combines what meets of points with keys in multiples of `unit` up to `largest`, for all lanes
-// (operands: out, src): sorts them by place, or has them claim their places where the last stays.
+// Combines what meets of points with keys, in units of `unit` elements, up to `largest`, for all
+// lanes (operands: out, src): sorts them by place, or has them claim their places where the last
+// stays.
 void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode, void* out,
                   const void* src, Pairs& p, int64_t largest, int64_t unit, const int64_t* from,
                   int64_t src_step) {
@@ -195,15 +196,14 @@ void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode
   const auto text = [&](const char* entry) {
     return a.compile("scatter.h", combining(lanes, t, mode), entry);
   };
-  unit = std::max<int64_t>(unit, 1);
-  const int64_t places = largest / unit + 1;
+  const int64_t places = largest + 1;
   if (mode == kAssign && p.n > kSmallRow && p.n < UINT32_MAX &&
       places <= std::max<int64_t>(4 * p.n, 1 << 16)) {
     auto* owners = static_cast<uint32_t*>(a.workspace(static_cast<size_t>(places) * 4));
     a.fill(owners, 0, static_cast<size_t>(places) * 4);
-    a.launch(text("pf_scatter_claim"), grid_for(p.n), kBlock, 0, p.keys, p.n, unit, owners);
+    a.launch(text("pf_scatter_claim"), grid_for(p.n), kBlock, 0, p.keys, p.n, owners);
     a.launch(text("pf_scatter_claimed"), all, kBlock, 0, lanes, out,
-             Points{src, p.keys, nullptr, from, p.n, src_step}, unit, owners);
+             Points{src, p.keys, nullptr, from, p.n, src_step, unit}, owners);
     return;
   }
   // Points that are not written have all bits set: one bit above the largest key tells.
@@ -212,7 +212,7 @@ void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode
   const int64_t parts = ceil_div(p.n, 128) * ceil_div(lanes.numel, 32);
   const Grid more = p.n > 128 ? blocks_for(parts, 1, kMostBlocks) : Grid(0);
   a.launch(text("pf_scatter_sorted"), Grid(all.x + more.x), kBlock, 0, lanes, out,
-           Points{src, p.keys, p.at, from, p.n, src_step}, int64_t{all.x});
+           Points{src, p.keys, p.at, from, p.n, src_step, unit}, int64_t{all.x});
 }
 
 // out (in place), index, src, the last two of one shape. attrs: dim, mode, an index to leave out.
@@ -227,14 +227,14 @@ void scatter(const KernelArgs& a) {
   std::copy_n(ss.strides, x.ndim, s.strides);
   bool shared = true;  // all lanes have the same indices: index_add, embedding
   for (int d = 0; d < x.ndim; ++d) shared = shared && (x.strides[d] == 0 || x.shape[d] == 1);
-  if (shared && length > 16 && out.strides[dim] >= 0) {
+  if (shared && length > 16 && (out.strides[dim] > 0 || size == 1)) {
     const Space lanes = make_space({&o, &s});
     Pairs p = make_pairs(a, 1, length);
     a.launch(a.compile("points.h", Defines().text("PF_INDEX", "pf_u64"), "pf_index_keys"),
-             grid_for(length), kBlock, 0, ix.data, ix.strides[dim], length, size, out.strides[dim],
-             skip, 1, p.keys, p.at, a.error());
-    write_points(a, lanes, a.dtype(0), a.i(1), out.data, src.data, p, (size - 1) * out.strides[dim],
-                 out.strides[dim], nullptr, src.strides[dim]);
+             grid_for(length), kBlock, 0, ix.data, ix.strides[dim], length, size, skip, 1, p.keys,
+             p.at, a.error());
+    write_points(a, lanes, a.dtype(0), a.i(1), out.data, src.data, p, size - 1, out.strides[dim],
+                 nullptr, src.strides[dim]);
     return;
   }
   const Space lanes = make_space({&o, &x, &s});
@@ -284,8 +284,6 @@ void index_put(const KernelArgs& a) {
   const Defines wide = Defines().text("PF_INDEX", "pf_u64");
   a.launch(a.compile("points.h", wide, "pf_space_offsets"), grid_for(points), kBlock, 0, at, from);
   Pairs p = make_pairs(a, 1, points);
-  a.launch(a.compile("points.h", wide, "pf_point_keys"), grid_for(points), kBlock, 0, to, p.keys,
-           p.at, points);
   pf_tensor o{}, v{};
   int64_t largest = 0, unit = 0;  // of the places that are indexed
   for (int d = 0; d < self.ndim; ++d) {
@@ -300,9 +298,12 @@ void index_put(const KernelArgs& a) {
     v.strides[o.ndim] = values.strides[w];
     v.ndim = ++o.ndim;
   }
+  unit = std::max<int64_t>(unit, 1);
+  a.launch(a.compile("points.h", wide, "pf_point_keys"), grid_for(points), kBlock, 0, to, unit,
+           p.keys, p.at, points);
   const Space lanes = make_space({&o, &v});
-  write_points(a, lanes, a.dtype(0), a.i(2) ? kAdd : kAssign, self.data, values.data, p, largest,
-               unit, from, 0);
+  write_points(a, lanes, a.dtype(0), a.i(2) ? kAdd : kAssign, self.data, values.data, p,
+               largest / unit, unit, from, 0);
 }
 
 // Elements of 16 bytes (they are assigned, never combined) as two of 8, one half after the other.
@@ -333,7 +334,7 @@ void bincount(const KernelArgs& a) {
   Pairs p = make_pairs(a, 1, n);
   const Defines wide = Defines().text("PF_INDEX", "pf_u64");
   a.launch(a.compile("points.h", wide, "pf_index_keys"), grid_for(n), kBlock, 0, in.data,
-           in.strides[0], n, bins, int64_t{1}, INT64_MIN, 0, p.keys, p.at, a.error());
+           in.strides[0], n, bins, INT64_MIN, 0, p.keys, p.at, a.error());
   const void* weights = a.has(2) ? a.data(2) : nullptr;
   int64_t step = weights ? a.tensor(2).strides[0] : 0;
   if (!weights) {
