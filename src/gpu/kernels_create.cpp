@@ -40,6 +40,14 @@ void eye(const KernelArgs& a) {
            a.tensor(0).shape[1]);
 }
 
+// attrs: as on the CPU
+void triangle_indices(const KernelArgs& a) {
+  const int64_t n = a.tensor(0).shape[1];
+  if (!n) return;
+  a.launch(creator(a, "pf_triangle_indices"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0,
+           a.data(0), n, static_cast<int>(a.i(0)), a.i(1), a.i(2), a.i(3), a.i(4));
+}
+
 // ---- random numbers ----------------------------------------------------------------------------
 
 // The bits that a value of [0, 1) may have so that storing it never rounds up to 1.
@@ -123,6 +131,7 @@ void dropout(const KernelArgs& a) {
 PF_GPU_KERNEL("arange", arange)
 PF_GPU_KERNEL("linspace", linspace)
 PF_GPU_KERNEL("eye", eye)
+PF_GPU_KERNEL("triangle_indices", triangle_indices)
 PF_GPU_KERNEL("uniform", uniform)
 PF_GPU_KERNEL("normal", normal)
 PF_GPU_KERNEL("exponential", exponential)

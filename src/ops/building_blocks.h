@@ -46,6 +46,10 @@ Tensor beside(const Tensor& t, std::initializer_list<Tensor> others, const char*
 // Indices as int64 (any integer dtype comes in), DTypeError otherwise.
 Tensor as_index(const Tensor& index, const char* op);
 
+// Row and column numbers of a triangle, [2, N], row by row.
+Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper, DType dtype,
+                        Device device);
+
 // A copy in row-major order that no autograd sees.
 Tensor raw_clone(const Tensor& t);
 Tensor raw_full(const Dims& shape, DType dtype, Device device, Scalar value);

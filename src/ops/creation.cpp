@@ -159,10 +159,11 @@ Tensor eye(int64_t n, optional<int64_t> m, optional<DType> dtype, optional<Devic
   return out;
 }
 
-namespace {
+namespace ops {
 
-Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper,
-                        optional<DType> dtype, optional<Device> device) {
+Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper, DType dtype,
+                        Device device) {
+  static const Kernel kernel{"triangle_indices"};
   const char* op = upper ? "triu_indices" : "tril_indices";
   PF_CHECK(rows >= 0 && columns >= 0, ValueError, op, "got ", rows, " rows and ", columns,
            " columns; expected none below 0; correct them");
@@ -175,25 +176,36 @@ Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool uppe
   const auto cut = [&](int64_t i) { return clamp(i + shift, columns); };
   const auto length = [&](int64_t i) { return upper ? columns - cut(i) : cut(i); };
   // Rows from 0 to `low` are cut at 0, rows from `high` on at the last column.
-  const int64_t low = clamp(-shift, rows), high = std::max(low, clamp(columns - shift, rows));
+  int64_t low = clamp(-shift, rows);
+  const int64_t high = std::max(low, clamp(columns - shift, rows));
+  const Wide whole = Wide{columns} * (upper ? low : rows - high);
+  if (low < high && length(low) == 0) ++low;
   const Wide slope = high - low;
   const Wide slanted = slope ? slope * (Wide{length(low)} + length(high - 1)) / 2 : Wide{0};
-  const Wide all = Wide{columns} * (upper ? low : rows - high) + slanted;
+  const Wide all = whole + slanted;
   PF_CHECK(all < (Wide{1} << 62), ShapeError, op, "got ", rows, " rows and ", columns,
            " columns; expected a triangle of fewer than 2^62 elements; correct them");
-  const auto n = static_cast<int64_t>(all);
-  Tensor out = make_tensor(checked_size({2, n}, op), DType::Int64, {});
-  engine::ensure_memory(*out->storage, nullptr, {op, out->dtype, &out->shape});
-  auto* row = static_cast<int64_t*>(engine::host_data(out, op, true));
-  int64_t* column = row + n;
-  for (int64_t i = upper ? 0 : low; i < (upper ? high : rows); ++i)
-    for (int64_t j = upper ? cut(i) : 0; j < (upper ? columns : cut(i)); ++j) {
-      *row++ = i;
-      *column++ = j;
-    }
-  const Device d = device_or_current(device);
-  const Tensor r = to(to(out, dtype.value_or(DType::Int64)), d);
-  return d.floating ? afloat(r) : r;
+  const DType written = dtype == DType::Int32 ? dtype : DType::Int64;
+  Tensor out =
+      make_tensor(pyflame::checked_size({2, static_cast<int64_t>(all)}, op), written, device);
+  if (all > 0) {
+    const int64_t shortest = slope ? length(upper ? high - 1 : low) : 0;
+    engine::call(kernel, {out}, {},
+                 {Scalar(int64_t{upper}), Scalar(columns), Scalar(low),
+                  Scalar(static_cast<int64_t>(slope)), Scalar(shortest)},
+                 {.op = op});
+  }
+  return to(out, dtype);
+}
+
+}  // namespace ops
+
+namespace {
+
+Tensor py_triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper,
+                           optional<DType> dtype, optional<Device> device) {
+  return ops::triangle_indices(rows, columns, offset, upper, dtype.value_or(DType::Int64),
+                               device_or_current(device));
 }
 
 TensorList meshgrid(const TensorList& tensors, const optional<std::string>& indexing) {
@@ -336,12 +348,12 @@ const Family kCreation("creation", [](Family& f) {
       },
       {"scalar_tensor(Scalar s, " PF_NEW, "A tensor of 0 dimensions.", ops::kFunction, false});
   f.op(+[](int64_t row, int64_t col, int64_t offset, Type t,
-           Dev d) { return triangle_indices(row, col, offset, false, t, d); },
+           Dev d) { return py_triangle_indices(row, col, offset, false, t, d); },
        {"tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
         "-> Tensor",
         "Row and column numbers of the lower triangle, [2, N].", ops::kFunction, false});
   f.op(+[](int64_t row, int64_t col, int64_t offset, Type t,
-           Dev d) { return triangle_indices(row, col, offset, true, t, d); },
+           Dev d) { return py_triangle_indices(row, col, offset, true, t, d); },
        {"triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, device? device=None) "
         "-> Tensor",
         "Row and column numbers of the upper triangle, [2, N].", ops::kFunction, false});

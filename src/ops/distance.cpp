@@ -88,17 +88,8 @@ Tensor slopes(const Tensor& diff, const Tensor& grad, const Tensor& y, double p)
 // The row numbers of all pairs: (0, 1), (0, 2), ..., (1, 2), ...
 std::pair<Tensor, Tensor> pairs_of(const Tensor& x) {
   const int64_t n = x->shape[0];
-  IntList first, second;
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = i + 1; j < n; ++j) {
-      first.push_back(i);
-      second.push_back(j);
-    }
-  const auto tensor = [&](const IntList& at) {
-    return from_host(at.data(), {static_cast<int64_t>(at.size())}, DType::Int64,
-                     x->storage->device);
-  };
-  return {tensor(first), tensor(second)};
+  const Tensor pairs = ops::triangle_indices(n, n, 1, true, DType::Int64, x->device());
+  return {select(pairs, 0, 0), select(pairs, 0, 1)};
 }
 Tensor differences(const Tensor& x, const std::pair<Tensor, Tensor>& pairs) {
   return sub(index_select(x, 0, pairs.first), index_select(x, 0, pairs.second));

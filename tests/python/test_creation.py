@@ -121,6 +121,20 @@ def test_indices_of_triangles(upper):
             assert make(rows, columns, offset).tolist() == want.tolist()
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_indices_of_long_triangles(upper):
+    make, mask = (pf.triu_indices, np.triu) if upper else (pf.tril_indices, np.tril)
+    for rows, columns in ((1, 70_001), (70_001, 1), (301, 299), (2, 20_000), (20_000, 3)):
+        for offset in (0, 1, -1, 150, -150, -rows, columns):
+            want = np.argwhere(mask(np.ones((rows, columns), bool), offset)).T
+            for dtype in (pf.int64, pf.int32, pf.float64):
+                got = make(rows, columns, offset, dtype=dtype)
+                assert got.dtype == dtype and got.is_contiguous()
+                same(got.to(pf.int64), want)
+    same(make(5, 4, dtype=pf.uint8).to(pf.int64), np.argwhere(mask(np.ones((5, 4)))).T)
+    assert make(0, 3).shape == make(3, 0).shape == (2, 0)
+
+
 def test_indices_of_triangles_take_time_for_what_they_hold_only():
     big = 2**62
     assert pf.triu_indices(2**40, 3).tolist() == [[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
