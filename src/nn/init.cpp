@@ -54,10 +54,9 @@ Tensor fill_from_host(const Tensor& t, const std::vector<double>& values) {
   return self;
 }
 
-std::vector<double> host_random(int64_t n, bool normal) {
+std::vector<double> normal_on_host(int64_t n) {
   NoGrad guard;
-  Tensor x = normal ? randn({n}, DType::Float64, Device{}) : rand({n}, DType::Float64, Device{});
-  return x.to_vector<double>();
+  return randn({n}, DType::Float64, Device{}).to_vector<double>();
 }
 
 double normal_cdf(double x) {
@@ -83,11 +82,9 @@ Tensor trunc_normal_(const Tensor& tensor, double mean, double std, double a, do
   bool flip = lo > 0;
   if (flip) std::swap(lo, hi), lo = -lo, hi = -hi;
   double p_lo = normal_cdf(lo), p_hi = normal_cdf(hi);
-  const std::vector<double> drawn = host_random(tensor->numel, false);
   NoGrad guard;
   Tensor self = tensor;
-  const Tensor u =
-      from_host(drawn.data(), tensor->shape.vec(), DType::Float64, tensor->storage->device);
+  const Tensor u = rand(tensor->shape.vec(), DType::Float64, tensor->device());
   Tensor x = ops::call_row(table::op::ndtri, {add(mul(u, Scalar(p_hi - p_lo)), Scalar(p_lo))});
   x = mul(clamp(x, Scalar(lo), Scalar(hi)), Scalar(flip ? -std : std));
   copy_(self, clamp(add(x, Scalar(mean)), Scalar(a), Scalar(b)));
@@ -141,7 +138,7 @@ Tensor orthogonal_(const Tensor& tensor, double gain) {
   const auto columns = static_cast<size_t>(tensor->numel) / rows;
   const size_t n = std::min(rows, columns), length = std::max(rows, columns);
   // n random vectors, each made orthogonal to those before it; twice, against rounding.
-  std::vector<double> q = host_random(tensor->numel, true);
+  std::vector<double> q = normal_on_host(tensor->numel);
   for (size_t i = 0; i < n; ++i) {
     double* v = &q[i * length];
     for (int pass = 0; pass < 2; ++pass)

@@ -491,6 +491,14 @@ def test_init_trunc_normal():
     assert abs(values.mean() - want.mean()) < 0.02 and abs(values.std() - want.std()) < 0.02
     far = nn.init.trunc_normal_(pf.empty(1000), 0.0, 1.0, 9.0, 10.0).numpy()
     assert far.min() >= 9 and far.max() <= 10
+    # Drawn where the tensor is, the same numbers everywhere.
+    for shape, args in [((33, 31), (0.5, 2.0, -1.0, 3.0)), ((1000,), (0.0, 1.0, 9.0, 10.0))]:
+        drawn = []
+        for device in (None, "cpu"):
+            pf.manual_seed(11)
+            drawn.append(nn.init.trunc_normal_(pf.empty(shape, device=device), *args))
+        assert np.array_equal(drawn[0].numpy(), drawn[1].numpy())
+    assert nn.init.trunc_normal_(pf.empty(0, 3)).shape == (0, 3)
 
 
 @pytest.mark.parametrize("shape", [(4, 7), (7, 4), (3, 2, 5)])
