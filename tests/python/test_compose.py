@@ -64,11 +64,25 @@ def test_lists():
     x, y = [1, 2, 3], [4, 5]
     got = pf.cartesian_prod(pf.tensor(x), pf.tensor(y))
     same(got, list(itertools.product(x, y)))
-    for r in (0, 1, 2, 3):
-        for again in (False, True):
-            make = itertools.combinations_with_replacement if again else itertools.combinations
-            want = list(make(x, r)) if r else np.zeros(0)
-            same(pf.combinations(pf.tensor(x), r, again), want)
+
+
+def test_combinations():
+    for n, r, again in itertools.product((0, 1, 3, 6), range(8), (False, True)):
+        x = list(range(5, 5 + n))
+        make = itertools.combinations_with_replacement if again else itertools.combinations
+        want = np.array(list(make(x, r)), np.int64).reshape((-1, r) if r else 0)
+        same(pf.combinations(pf.tensor(x, dtype=pf.int64), r, again), want)
+    x = RNG.random(45)
+    same(pf.combinations(pf.tensor(x), 3), list(itertools.combinations(x, 3)))
+    same(pf.combinations(pf.tensor(x[:20])[::2], 9), list(itertools.combinations(x[:20:2], 9)))
+    t = pf.tensor(np.arange(4.0), requires_grad=True)
+    for r, again, want in ((2, False, [3] * 4), (2, True, [5] * 4), (3, False, [3] * 4)):
+        t.grad = None
+        pf.combinations(t, r, again).sum().backward()
+        same(t.grad, np.array(want, np.float64))
+    for n, r in ((10**6, 4), (2**40, 2)):
+        with pytest.raises((pf.ShapeError, pf.OutOfMemoryError)):
+            pf.combinations(pf.zeros(1).expand(n), r)
 
 
 def test_histc():
