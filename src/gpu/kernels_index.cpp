@@ -331,23 +331,22 @@ void bincount(const KernelArgs& a) {
   const int64_t bins = out.shape[0], n = numel(in);
   a.fill(out.data, 0, static_cast<size_t>(bins) * itemsize(a.dtype(0)));
   if (n == 0 || bins == 0) return;
-  Pairs p = make_pairs(a, 1, n);
   const Defines wide = Defines().text("PF_INDEX", "pf_u64");
+  if (!a.has(2)) {
+    constexpr int64_t kFewBins = 2048, kEach = 4096;  // BINS of kernels/count.h
+    const bool few = bins <= kFewBins;
+    const int64_t most = std::max<int64_t>(4 * a.traits().compute_units, ceil_div(n, 1LL << 31));
+    return a.launch(a.compile("count.h", wide, few ? "pf_count_few" : "pf_count_many"),
+                    few ? blocks_for(n, kEach, most) : grid_for(n), kBlock, 0, in.data,
+                    in.strides[0], n, bins, out.data, a.error());
+  }
+  Pairs p = make_pairs(a, 1, n);
   a.launch(a.compile("points.h", wide, "pf_index_keys"), grid_for(n), kBlock, 0, in.data,
            in.strides[0], n, bins, INT64_MIN, 0, p.keys, p.at, a.error());
-  const void* weights = a.has(2) ? a.data(2) : nullptr;
-  int64_t step = weights ? a.tensor(2).strides[0] : 0;
-  if (!weights) {
-    void* one = a.workspace(8);
-    a.launch(a.compile("create.h", Defines().type("PF_T", a.dtype(0)).text("PF_INDEX", "pf_u64"),
-                       "pf_arange"),
-             1, kBlock, 0, one, int64_t{1}, 1.0, 0.0, int64_t{1}, int64_t{0},
-             static_cast<int>(!is_float(a.dtype(0))));
-    weights = one;
-  }
   pf_tensor single{};
   const Space lanes = make_space({&single, &single});
-  write_points(a, lanes, a.dtype(0), kAdd, out.data, weights, p, bins - 1, 1, nullptr, step);
+  write_points(a, lanes, a.dtype(0), kAdd, out.data, a.data(2), p, bins - 1, 1, nullptr,
+               a.tensor(2).strides[0]);
 }
 
 // out = 0, then out's view gets in. attrs: offset, whether the view overlaps itself, strides.

@@ -258,11 +258,13 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   PF_CHECK(bins > 0, ValueError, "histc", "got ", bins, " bins; expected at least 1; correct it");
   PF_CHECK(is_float(t->dtype) && !info(t->dtype).storage_only, DTypeError, "histc", "got dtype ",
            t->dtype, "; expected a floating-point dtype; convert with .to(pyflame.float32)");
+  checked_numel({bins}, "histc");
   Tensor x = reshape(t.detach(), {-1});
   double low = min.to_double(), high = max.to_double();
   if (low == high && x->numel > 0) {
-    low = amin(x).item<double>();
-    high = amax(x).item<double>();
+    const Tensor least = amin(x), most = amax(x);  // both, then a wait
+    low = least.item<double>();
+    high = most.item<double>();
   }
   if (low == high) {
     low -= 1;
@@ -278,12 +280,16 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   const Tensor from = scalar_tensor(Scalar(low), x->dtype, x->storage->device);
   const Tensor width = sub(scalar_tensor(Scalar(high), x->dtype, x->storage->device), from);
   Tensor place = mul(div(sub(x, from), width), Scalar(static_cast<double>(bins)));
-  place =
-      clamp(where(inside, place, Scalar(0.0)), Scalar(0.0), Scalar(static_cast<double>(bins - 1)));
-  // What lies outside adds 0 to the first.
-  Tensor zero = ops::raw_full({bins}, DType::Float64, x->storage->device, 0);
-  Tensor counts = scatter_add(zero, 0, to(place, DType::Int64), to(inside, DType::Float64));
-  return to(counts, t->dtype);
+  place = clamp(to(place, DType::Int64), Scalar(int64_t{0}), Scalar(bins - 1));
+  // What lies outside goes to one more.
+  static const engine::Kernel count{"bincount"};
+  Tensor counts = make_tensor({bins + 1}, DType::Int64, x->device());
+  place = where(inside, place, Scalar(bins));
+  if (x->numel > 0)
+    engine::call(count, {counts}, {place}, {}, {.op = "histc", .checks_index = true});
+  else
+    fill_(counts, 0);
+  return to(slice(counts, 0, 0, bins), t->dtype);
 }
 
 Tensor isin(const Tensor& elements, const Tensor& test, bool, bool invert) {

@@ -449,7 +449,8 @@ static Tensor bincount(const Tensor& t, const Tensor& weights, int64_t minlength
   }
   int64_t bins = minlength;
   if (index->numel > 0) {
-    const int64_t least = amin(index).item<int64_t>(), most = amax(index).item<int64_t>();
+    const Tensor low = amin(index), high = amax(index);  // both, then a wait
+    const int64_t least = low.item<int64_t>(), most = high.item<int64_t>();
     PF_CHECK(least >= 0, ValueError, "bincount", "got the value ", least,
              "; expected none below 0; correct the input");
     PF_CHECK(most < int64_t{1} << 61, ShapeError, "bincount", "got the value ", most,

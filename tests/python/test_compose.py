@@ -85,6 +85,27 @@ def test_combinations():
             pf.combinations(pf.zeros(1).expand(n), r)
 
 
+def test_long_histc():
+    x = RNG.standard_normal(30_011).astype(np.float32)
+    x[::100], x[1::100], x[2::1000] = np.inf, np.nan, -np.inf
+    for bins in (1, 10, 999, 5000):
+        inside = x[(x >= -1) & (x <= 2)]
+        place = (inside - np.float32(-1)) / np.float32(3) * np.float32(bins)
+        want = np.bincount(np.minimum(place.astype(np.int64), bins - 1), minlength=bins)
+        got = pf.tensor(x).histc(bins, -1, 2)
+        assert got.dtype == pf.float32
+        same(got, want.astype(np.float32))
+    assert pf.tensor(x).bfloat16().histc(4, -1, 2).dtype == pf.bfloat16
+    same(pf.zeros(0).histc(3), np.zeros(3, np.float32))
+    same(pf.ones(2, 3).histc(2), np.array([0, 6], np.float32))
+    same(pf.tensor([-3e38, 0.0, 3e38]).histc(1), np.array([3], np.float32))
+    with pytest.raises(ValueError, match="finite"):
+        pf.tensor(x).histc(3)
+    for bins in (2**63 - 1, 2**61):
+        with pytest.raises((pf.ShapeError, pf.OutOfMemoryError)):
+            pf.ones(2).histc(bins)
+
+
 def test_histc():
     x = RNG.standard_normal(1000)
     t = pf.tensor(x)

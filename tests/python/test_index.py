@@ -440,6 +440,24 @@ def test_counting_and_searching():
     assert pf.searchsorted(pf.tensor(edges), 2.0, out_int32=True).dtype == pf.int32
 
 
+@pytest.mark.parametrize("bins", [1, 3, 255, 2048, 2049, 70_000])
+def test_counts(bins):
+    for n in (0, 1, 31, 5000, 40_001):
+        x = RNG.integers(0, bins, n)
+        for v in (x, np.sort(x), np.full(n, bins - 1), np.repeat(x[: n // 64], 64)):
+            same(pf.bincount(pf.tensor(v), minlength=bins), np.bincount(v, minlength=bins))
+        same(pf.bincount(pf.tensor(x)[::3], minlength=bins), np.bincount(x[::3], minlength=bins))
+        w = RNG.random(n)
+        same(
+            pf.bincount(pf.tensor(x), pf.tensor(w), minlength=bins),
+            np.bincount(x, w, minlength=bins),
+        )
+    same(pf.bincount(pf.tensor([3, 3, 0], dtype=pf.uint8)), [1, 0, 0, 2])
+    for bad in ([-1, 2], [2, -(2**63)]):
+        with pytest.raises(ValueError, match="bincount"):
+            pf.bincount(pf.tensor(bad))
+
+
 def test_wrong_indices():
     t = pf.zeros(3, 4)
     for bad in [
