@@ -330,6 +330,15 @@ void randperm(const KernelArgs& a) {
   t_spare.trim(), t_words.trim();
 }
 
+// Weights are added up in an order that GPUs follow, too (kernels/choose.h): inside tiles of this
+// many one after the other, then the tiles' totals one after the other.
+constexpr int64_t kWeights = 1024;
+struct WeightTile {
+  double total;
+  int64_t nonzero, last;
+  bool wrong;
+};
+
 // outs: samples int64 [rows, k], status int64 [1]; ins: weights [rows, n].
 // attrs: seed, offset, replacement. Status: 0 good, 1 a weight is negative or not finite, 2 a row
 // sums to zero, 3 fewer nonzero weights than samples without replacement.
@@ -339,46 +348,90 @@ void multinomial_as(const KernelArgs& a) {
   const pf_tensor &out = a.tensor(0), &weights = a.tensor(2);
   const int64_t rows = weights.shape[0], n = weights.shape[1], k = out.shape[1];
   const bool replacement = a.i(2) != 0;
-  int64_t status = 0;
-  std::vector<double> row(static_cast<size_t>(n));
-  std::vector<std::pair<double, int64_t>> race;
-  for (int64_t r = 0; r < rows && !status; ++r) {
-    const T* p = a.data<T>(2) + r * weights.strides[0];
-    int64_t* o = a.data<int64_t>(0) + r * k;
-    double total = 0;
-    int64_t nonzero = 0, last = 0;
-    for (int64_t j = 0; j < n; ++j) {
-      double w = static_cast<double>(load(p[j * weights.strides[1]]));
-      if (!(w >= 0) || !std::isfinite(w)) status = 1;
-      if (w > 0) ++nonzero, last = j;
-      total += w;
-      row[static_cast<size_t>(j)] = replacement ? total : w;
-    }
-    if (status) break;
-    if (!(total > 0)) status = 2;
-    if (!replacement && nonzero < k) status = 3;
-    if (status) break;
-    if (replacement) {
-      for (int64_t j = 0; j < k; ++j) {
-        uint64_t word = static_cast<uint64_t>(r * k + j) * 2;
-        philox::Words w = philox::block(s.offset + word / 4, s.seed);
-        double u = philox::unit_double(w.w[word % 4], w.w[word % 4 + 1]) * total;
-        o[j] = std::min<int64_t>(std::upper_bound(row.begin(), row.end(), u) - row.begin(), last);
+  const int64_t tiles = (n + kWeights - 1) / kWeights;
+  // The first bad row decides: its number above its status.
+  constexpr int64_t kGood = INT64_MAX;
+  std::atomic<int64_t> worst{kGood};
+  const auto choose = [&](int64_t from, int64_t to_row) {
+    // Running sums inside the tiles, or the weights; the sum before each tile.
+    std::vector<double> row(static_cast<size_t>(n)), before(static_cast<size_t>(tiles) + 1);
+    std::vector<WeightTile> found(static_cast<size_t>(tiles));
+    std::vector<std::pair<double, int64_t>> race;
+    for (int64_t r = from; r < to_row; ++r) {
+      int64_t status = 0;
+      const T* p = a.data<T>(2) + r * weights.strides[0];
+      int64_t* o = a.data<int64_t>(0) + r * k;
+      parallel_for(tiles, 16, [&, p](int64_t first, int64_t end) {
+        const int64_t step = weights.strides[1];
+        double* const to = row.data();
+        for (int64_t t = first; t < end; ++t) {
+          const int64_t begin = t * kWeights, stop = std::min(n, begin + kWeights);
+          double sum = 0;
+          int64_t nonzero = 0, last = 0;
+          bool wrong = false;
+          for (int64_t j = begin; j < stop; ++j) {
+            const double w = static_cast<double>(load(p[j * step]));
+            if (!(w >= 0) || !std::isfinite(w)) wrong = true;
+            if (w > 0) ++nonzero, last = j;
+            sum += w;
+            to[j] = replacement ? sum : w;
+          }
+          found[static_cast<size_t>(t)] = {sum, nonzero, last, wrong};
+        }
+      });
+      int64_t nonzero = 0, last = 0;
+      for (size_t t = 0; t < found.size(); ++t) {
+        const WeightTile& f = found[t];
+        before[t + 1] = before[t] + f.total;
+        nonzero += f.nonzero;
+        if (f.nonzero) last = f.last;
+        if (f.wrong) status = 1;
       }
-    } else {  // the first k arrivals of exponential clocks with these rates
-      race.clear();
-      for (int64_t j = 0; j < n; ++j) {
-        if (!(row[static_cast<size_t>(j)] > 0)) continue;
-        uint64_t word = static_cast<uint64_t>(r * n + j) * 2;
-        philox::Words w = philox::block(s.offset + word / 4, s.seed);
-        double e = -philox::log_positive(philox::open_double(w.w[word % 4], w.w[word % 4 + 1]));
-        race.emplace_back(e / row[static_cast<size_t>(j)], j);
+      const double total = before.back();
+      if (!status && !(total > 0)) status = 2;
+      if (status != 1 && !replacement && nonzero < k) status = 3;
+      if (status) {
+        const int64_t mine = r << 8 | status;
+        int64_t seen = worst.load(std::memory_order_relaxed);
+        while (mine < seen && !worst.compare_exchange_weak(seen, mine, std::memory_order_relaxed)) {
+        }
+        return;
       }
-      std::partial_sort(race.begin(), race.begin() + k, race.end());
-      for (int64_t j = 0; j < k; ++j) o[j] = race[static_cast<size_t>(j)].second;
+      if (replacement) {
+        parallel_for(k, 4096, [&](int64_t first, int64_t end) {
+          for (int64_t j = first; j < end; ++j) {
+            const uint64_t word = static_cast<uint64_t>(r * k + j) * 2;
+            const philox::Words w = philox::block(s.offset + word / 4, s.seed);
+            const double u = philox::unit_double(w.w[word % 4], w.w[word % 4 + 1]) * total;
+            const int64_t t =
+                std::upper_bound(before.begin() + 1, before.end(), u) - before.begin() - 1;
+            o[j] = last;
+            if (t == tiles) continue;
+            const double base = before[static_cast<size_t>(t)];
+            const auto at = row.begin() + t * kWeights;
+            const auto above = [base](double x, double sum) { return x < base + sum; };
+            const auto it =
+                std::upper_bound(at, at + std::min(kWeights, n - t * kWeights), u, above);
+            o[j] = std::min<int64_t>(it - row.begin(), last);
+          }
+        });
+      } else {  // the first k arrivals of exponential clocks with these rates
+        race.clear();
+        for (int64_t j = 0; j < n; ++j) {
+          if (!(row[static_cast<size_t>(j)] > 0)) continue;
+          uint64_t word = static_cast<uint64_t>(r * n + j) * 2;
+          philox::Words w = philox::block(s.offset + word / 4, s.seed);
+          double e = -philox::log_positive(philox::open_double(w.w[word % 4], w.w[word % 4 + 1]));
+          race.emplace_back(e / row[static_cast<size_t>(j)], j);
+        }
+        std::partial_sort(race.begin(), race.begin() + k, race.end());
+        for (int64_t j = 0; j < k; ++j) o[j] = race[static_cast<size_t>(j)].second;
+      }
     }
-  }
-  *a.data<int64_t>(1) = status;
+  };
+  // Many rows beside each other, or the tiles of one row after the other.
+  parallel_for(rows, n < 64 * kWeights ? std::max<int64_t>(1, kGrain / n) : rows, choose);
+  *a.data<int64_t>(1) = worst == kGood ? 0 : worst & 255;
 }
 
 void multinomial(const KernelArgs& a) {

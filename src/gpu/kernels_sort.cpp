@@ -245,16 +245,25 @@ void multinomial(const KernelArgs& a) {
   a.fill(a.data(1), 0, 8);
   if (rows == 0 || n == 0) return;
   const Defines d = Defines().type("PF_T", a.dtype(2)).text("PF_INDEX", "pf_u64");
+  constexpr int64_t kTile = 1024;  // TILE of kernels/choose.h
+  const int64_t tiles = ceil_div(n, kTile);
   auto* sums = static_cast<double*>(a.workspace(static_cast<size_t>(rows * n) * 8));
+  auto* totals = static_cast<double*>(a.workspace(static_cast<size_t>(rows * tiles) * 8));
+  auto* marks = static_cast<uint32_t*>(a.workspace(static_cast<size_t>(rows * tiles) * 4));
   auto* last = static_cast<int64_t*>(a.workspace(static_cast<size_t>(rows) * 8));
-  a.launch(a.compile("choose.h", d, "pf_weights"), blocks_for(rows, kBlock), kBlock, 0,
-           weights.data, weights.strides[0], weights.strides[1], rows, n, k, replacement, sums,
-           last, a.data(1));
+  const int64_t each = std::min<int64_t>(kTile / std::min(n, kTile), kBlock);
+  a.launch(a.compile("choose.h", d, "pf_weights"),
+           blocks_for(rows * tiles, static_cast<int>(each), kMostBlocks), kBlock, 0, weights.data,
+           weights.strides[0], weights.strides[1], rows, n, replacement, sums, totals, marks);
+  const int64_t together = kBlock / std::min<int64_t>(tiles, kBlock);
+  a.launch(a.compile("choose.h", d, "pf_rows_of_weights"),
+           blocks_for(rows, static_cast<int>(together), kMostBlocks), kBlock, 0, totals, marks,
+           rows, tiles, k, replacement, last, a.data(1));
   a.launch(a.compile("choose.h", d, "pf_status"), 1, 1, 0, a.data(1));
   if (k == 0) return;
   if (replacement) {
     a.launch(a.compile("choose.h", d, "pf_draw"), blocks_for(rows * k, kBlock, kMostBlocks), kBlock,
-             0, sums, last, rows, n, k, a.i(0), a.i(1), a.data(0));
+             0, sums, totals, last, rows, n, k, a.i(0), a.i(1), a.data(0));
     return;
   }
   Pairs p = make_pairs(a, rows, n);

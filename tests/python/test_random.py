@@ -155,6 +155,53 @@ def test_large_multinomial_follows_its_weights():
     np.testing.assert_allclose(np.bincount(got, minlength=50) / 200_000, w / w.sum(), atol=2e-3)
 
 
+def test_multinomial_is_the_same_everywhere():
+    rng = np.random.default_rng(4)
+    # A row of many tiles, their edges, several rows in a block, more tiles than a block has threads
+    for rows, n, k in [
+        *((1, n, 700) for n in (1, 2, 1023, 1024, 1025, 20_000, 300_001)),
+        *((m, n, 9) for m, n in ((300, 3), (7, 1024), (5, 1025), (3, 5000))),
+    ]:
+        w = rng.random((rows, n)).astype(np.float32)
+        w[rng.random((rows, n)) < 0.3] = 0
+        w[:, n // 2] = 1
+        drawn = []
+        for device in (None, "cpu"):
+            pf.manual_seed(5)
+            t = pf.tensor(w, device=device)
+            drawn.append(pf.multinomial(t, k, replacement=True).cpu().numpy())
+            drawn.append(pf.multinomial(t.T.contiguous().T, 1).cpu().numpy())
+        assert np.array_equal(drawn[0], drawn[2]) and np.array_equal(drawn[1], drawn[3])
+        assert drawn[0].shape == (rows, k) and drawn[1].shape == (rows, 1)
+        assert (np.take_along_axis(w, drawn[0], 1) > 0).all()
+        # Found in running sums that are added up otherwise: nearly always the same.
+        pf.manual_seed(5)
+        u = pf.rand(rows, k, dtype=pf.float64).cpu().numpy()
+        ends = np.cumsum(w.astype(np.float64), 1)
+        want = np.array([np.searchsorted(e, x * e[-1], "right") for e, x in zip(ends, u)])
+        assert (drawn[0] != want).mean() < 1e-3
+
+
+def test_multinomial_refuses_what_the_first_bad_row_says():
+    good, zero = np.ones(2500, np.float32), np.zeros(2500, np.float32)
+    negative, infinite, two = good.copy(), good.copy(), zero.copy()
+    negative[2047], infinite[2499], two[[3, 2400]] = -1, np.inf, 1
+    for rows, k, again, words in [
+        ([good, negative, zero], 1, True, "negative"),
+        ([good, infinite], 1, True, "negative"),
+        ([good, zero, negative], 1, True, "add up to 0"),
+        ([two, negative], 3, False, "fewer than 3"),
+        ([zero, negative], 3, False, "fewer than 3"),
+        ([negative, two], 3, False, "negative"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            pf.multinomial(pf.tensor(np.stack(rows)), k, replacement=again)
+    got = pf.multinomial(pf.tensor(np.stack([two] * 3)), 2).cpu().numpy()
+    assert (np.sort(got) == [3, 2400]).all()
+    huge = pf.full((3000,), 1e308, dtype=pf.float64)  # their sum is infinite: no error, as before
+    assert pf.multinomial(huge, 3, replacement=True).shape == (3,)
+
+
 def test_dropout():
     pf.manual_seed(4)
     x = pf.ones(100_000, requires_grad=True)
