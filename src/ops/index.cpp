@@ -356,10 +356,13 @@ Tensor fit(const Tensor& t, const Dims& shape) {
 
 void run_masked_scatter(const Tensor& out, const Tensor& mask, const Tensor& source) {
   static const Kernel kernel{"masked_scatter"};
-  const int64_t need = ops::count_true(mask, "masked_scatter");
-  PF_CHECK(source->numel >= need, ShapeError, "masked_scatter", "got ", source->numel,
-           " source elements for ", need, " true places; expected at least as many; pass more");
-  if (need == 0) return;
+  if (mask->numel == 0) return;
+  if (source->numel < mask->numel) {  // otherwise there is enough: nothing to wait for
+    const int64_t need = ops::count_true(mask, "masked_scatter");
+    PF_CHECK(source->numel >= need, ShapeError, "masked_scatter", "got ", source->numel,
+             " source elements for ", need, " true places; expected at least as many; pass more");
+    if (need == 0) return;
+  }
   Tensor from = contiguous(source.detach());
   if (from->storage == out->storage) from = ops::raw_clone(from);
   engine::call(kernel, {out}, {mask, from}, {}, {.inplace = 1, .takes = engine::Takes::Bytes});

@@ -416,6 +416,22 @@ def test_sources_may_be_the_written_tensor():
     same(t, np.array([0, 0, 1, 2, 3, 4], np.float32))
 
 
+def test_masked_scatter_of_enough_or_few():
+    for n in (1, 1024, 5001):
+        x, mask = RNG.random(n), RNG.random(n) < 0.4
+        for size in (n, n + 7, int(mask.sum())):  # a full source needs no count
+            for m in (mask, np.zeros(n, bool), np.ones(n, bool)):
+                if m.sum() > size:
+                    continue
+                source, want = RNG.random(size), x.copy()
+                want[m] = source[: m.sum()]
+                same(pf.tensor(x).masked_scatter(pf.tensor(m), pf.tensor(source)), want)
+    empty = pf.zeros(0, 3)
+    assert empty.masked_scatter(pf.zeros(0, 3, dtype=pf.bool), pf.zeros(0)).shape == (0, 3)
+    t = pf.arange(4.0)
+    same(t.masked_scatter_(pf.zeros(4, dtype=pf.bool), t[:0]), np.arange(4, dtype=np.float32))
+
+
 def test_counting_and_searching():
     t = pf.tensor([0, 3, 1, 1])
     same(pf.nn.functional.one_hot(t), np.eye(4, dtype=np.int64)[[0, 3, 1, 1]])
