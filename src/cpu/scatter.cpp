@@ -244,13 +244,15 @@ void index_put(const KernelArgs& a) {
   const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
   const int64_t points = numel(model);
   if (numel(values) == 0) return;
-  if (count == 1 && self.ndim == 1 && contiguous(model) && contiguous(values)) {
+  bool one = true;  // one value for all, as the gradient of a sum has
+  for (int d = 0; d < values.ndim; ++d) one &= values.strides[d] == 0 || values.shape[d] == 1;
+  if (count == 1 && self.ndim == 1 && contiguous(model) && (one || contiguous(values))) {
     // Elements of a vector.
     const auto* ix = static_cast<const int64_t*>(model.data);
     const int64_t os = self.strides[0];
     dispatch_mode(a.dtype(0), a.i(2) ? kAdd : kAssign, [&]<class T, class Op>() {
       write_lane<T, Op>({a, self.shape[0], INT64_MIN}, a.data<T>(0), ix, a.data<T>(1), points, os,
-                        1, 1);
+                        1, one ? 0 : 1);
     });
     return;
   }

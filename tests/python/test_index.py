@@ -432,6 +432,20 @@ def test_masked_scatter_of_enough_or_few():
     same(t.masked_scatter_(pf.zeros(4, dtype=pf.bool), t[:0]), np.arange(4, dtype=np.float32))
 
 
+def test_one_value_added_at_many_places():
+    index = RNG.integers(-7, 7, (301, 3))
+    for shape in ((301, 3), (1, 1), ()):
+        for values in (RNG.random(shape), RNG.integers(0, 9, shape)):
+            want = np.zeros(7, values.dtype)
+            np.add.at(want, index, values)
+            got = pf.zeros(7, dtype=pf.tensor(values).dtype)
+            got.index_put_((pf.tensor(index),), pf.tensor(values).expand(301, 3), accumulate=True)
+            np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+    t = pf.zeros(7, requires_grad=True)
+    t[pf.tensor(index)].sum().backward()
+    same(t.grad, np.bincount(index.ravel() % 7, minlength=7).astype(np.float32))
+
+
 def test_counting_and_searching():
     t = pf.tensor([0, 3, 1, 1])
     same(pf.nn.functional.one_hot(t), np.eye(4, dtype=np.int64)[[0, 3, 1, 1]])
