@@ -225,6 +225,112 @@ def concatenation(torch, device):
     return lambda: torch.cat(parts)
 
 
+# ---- operations that meet: what is kernels of its own elsewhere can be one here -------------------
+# `traffic` counts what must be read and written when nothing between is kept.
+
+
+def bf16(torch, device, *shape):
+    return torch.randn(*shape, device=device).to(torch.bfloat16)
+
+
+@case("fusion", f"s = x + y, layer norm of s, both kept, {ROWS}x768 bf16",
+      traffic=8 * ROWS * 768, copy=2 * ROWS * 768, bar_rate=3600e9)  # fmt: skip
+def add_layer_norm(torch, device):
+    x, y = (bf16(torch, device, ROWS, 768) for _ in range(2))
+    w, b = (bf16(torch, device, 768) for _ in range(2))
+
+    def run():
+        s = x + y
+        return s, torch.nn.functional.layer_norm(s, (768,), w, b)
+
+    return run
+
+
+ROWS_OF_SCORES = 16384 // PART
+
+
+@case("fusion", f"softmax(x * s + m), {ROWS_OF_SCORES}x4096 bf16", traffic=4 * ROWS_OF_SCORES * 4096 + 2 * 4096,
+      copy=2 * ROWS_OF_SCORES * 4096, bar_rate=3600e9)  # fmt: skip
+def masked_softmax(torch, device):
+    x, m = bf16(torch, device, ROWS_OF_SCORES, 4096), bf16(torch, device, 4096)
+    return lambda: torch.softmax(x * 0.125 + m, -1)
+
+
+@case("fusion", f"softmax(x.float() * s) to bf16, {ROWS_OF_SCORES}x4096 bf16", traffic=4 * ROWS_OF_SCORES * 4096,
+      copy=2 * ROWS_OF_SCORES * 4096, bar_rate=3600e9)  # fmt: skip
+def widened_softmax(torch, device):
+    x = bf16(torch, device, ROWS_OF_SCORES, 4096)
+    return lambda: torch.softmax(x.float() * 0.125, -1).to(torch.bfloat16)
+
+
+BATCH_ROWS = 32768 // PART
+
+
+@case("fusion", f"gelu(x + bias) both ways with the bias's gradient, {BATCH_ROWS}x3072 bf16",
+      traffic=10 * BATCH_ROWS * 3072, copy=2 * BATCH_ROWS * 3072, bar_rate=3600e9)  # fmt: skip
+def gelu_bias(torch, device):
+    x, g = (bf16(torch, device, BATCH_ROWS, 3072) for _ in range(2))
+    b = bf16(torch, device, 3072)
+    x.requires_grad_(), b.requires_grad_()
+
+    def run():
+        y = torch.nn.functional.gelu(x + b, approximate="tanh")
+        return y, torch.autograd.grad(y, (x, b), g)
+
+    return run
+
+
+@case("fusion", f"float32 residual + bf16, layer norm to bf16, both ways, {BATCH_ROWS}x768",
+      traffic=28 * BATCH_ROWS * 768, copy=4 * BATCH_ROWS * 768, bar_rate=3300e9)  # fmt: skip
+def residual_norm(torch, device):
+    r = torch.randn(BATCH_ROWS, 768, device=device, requires_grad=True)
+    x = bf16(torch, device, BATCH_ROWS, 768).requires_grad_()
+    w, b = (torch.randn(768, device=device, requires_grad=True) for _ in range(2))
+    g, h = bf16(torch, device, BATCH_ROWS, 768), torch.randn(BATCH_ROWS, 768, device=device)
+
+    def run():
+        s = r + x
+        y = torch.nn.functional.layer_norm(s, (768,), w, b).to(torch.bfloat16)
+        return s, y, torch.autograd.grad((y, s), (r, x, w, b), (g, h))
+
+    return run
+
+
+@case("fusion", f"mean and variance of the same rows, {ROWS_OF_SCORES}x4096 bf16", traffic=2 * ROWS_OF_SCORES * 4096,
+      copy=2 * ROWS_OF_SCORES * 4096, bar_rate=3600e9)  # fmt: skip
+def mean_and_variance(torch, device):
+    x = bf16(torch, device, ROWS_OF_SCORES, 4096)
+    return lambda: (x.mean(-1), x.var(-1))
+
+
+def column_sum(columns, bar):
+    def make(torch, device):
+        x = bf16(torch, device, BATCH_ROWS, columns)
+        return lambda: x.sum(0)
+
+    make.__name__ = f"column_sum_{columns}"
+    case("fusion", f"sum over columns, {BATCH_ROWS}x{columns} bf16", traffic=2 * BATCH_ROWS * columns,
+         copy=2 * BATCH_ROWS * columns, bar_seconds=bar)(make)  # fmt: skip
+
+
+for _columns, _bar in ((768, 22e-6), (2304, 45e-6), (3072, 58e-6)):
+    column_sum(_columns, _bar)
+
+
+@case("fusion", f"cross-entropy under autocast, {BATCH_ROWS}x50304 bf16, both ways",
+      traffic=6 * BATCH_ROWS * 50304, copy=2 * BATCH_ROWS * 50304, bar_seconds=2.2e-3)  # fmt: skip
+def autocast_cross_entropy(torch, device):
+    x = bf16(torch, device, BATCH_ROWS, 50304).requires_grad_()
+    t = torch.randint(0, 50304, (BATCH_ROWS,), device=device)
+
+    def run():
+        with torch.autocast(torch.device(device).type, torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(x, t)
+        return torch.autograd.grad(loss, x)
+
+    return run
+
+
 # ---- products -----------------------------------------------------------------------------------
 
 
