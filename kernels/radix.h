@@ -2,7 +2,8 @@
 // keys keep the order of their positions. Rows of at most SMALL pairs are sorted by a block. Longer
 // ones take three kernels for each 8 bits: count the digits of every tile, turn counts into places,
 // move. Bits that are the same in all keys of a row take none: the digits of all keys are counted
-// first. Rows of `n`; tiles of TILE elements never cross rows.
+// first, which also gives where each digit's first key goes. Rows of `n`; tiles of TILE elements
+// never cross rows.
 #include "prelude.h"
 #include "small_sort.h"
 
@@ -14,21 +15,19 @@ struct pf_radix {
   pf_u64* keys[2];
   pf_i64* at[2];
   pf_u32 *digits, *counts;
+  pf_u64* moves;  // of each row: byte p is 1 where pass p moves
   pf_i64 n, tiles;
   pf_i32 low, passes;
 
   PF_METHOD pf_u32 digit(pf_u64 key, int pass) const {
     return static_cast<pf_u32>(key >> (low + 8 * pass)) & (DIGITS - 1);
   }
-  // Whether all keys of the row have the same digit: the one of any of them.
-  PF_METHOD bool same(pf_i64 row, int pass) const {
-    return digits[(row * passes + pass) * DIGITS + digit(keys[0][row * n], pass)] == n;
-  }
+  // Whether all keys of the row have the same digit.
+  PF_METHOD bool same(pf_i64 row, int pass) const { return !(moves[row] >> (8 * pass) & 1); }
   // Where the row's pairs lie before a pass.
   PF_METHOD int source(pf_i64 row, int pass) const {
-    int r = 0;
-    for (int p = 0; p < pass; ++p) r ^= !same(row, p);
-    return r;
+    const pf_u64 before = pass < 8 ? (pf_u64(1) << (8 * pass)) - 1 : ~pf_u64(0);
+    return pf_count_bits(moves[row] & before) & 1;
   }
 };
 
@@ -38,30 +37,25 @@ PF_KERNEL(pf_radix_digits, BLOCK)(pf_radix q, pf_i64 parts) {
   const pf_i64 row = pf_block() / parts, step = parts * BLOCK;
   for (int d = pf_thread(); d < PASSES * DIGITS; d += BLOCK) count[d / DIGITS][d % DIGITS] = 0;
   pf_barrier();
-  for (pf_i64 i = pf_block() % parts * BLOCK + pf_thread(); i < q.n; i += step) {
-    const pf_u64 key = q.keys[0][row * q.n + i];
-    for (int p = 0; p < q.passes; ++p) pf_atomic_add(&count[p][q.digit(key, p)], 1u);
+  for (pf_i64 base = pf_block() % parts * BLOCK; base < q.n; base += step) {
+    const pf_i64 i = base + pf_thread();
+    const bool there = i < q.n;
+    const pf_u64 key = there ? q.keys[0][row * q.n + i] : 0;
+    const pf_u32 many = pf_count_bits(pf_ballot(there));
+    for (int p = 0; p < q.passes; ++p) {
+      const pf_u32 digit = q.digit(key, p), first = pf_shuffle_word(digit, 0);
+      if (pf_ballot(there && digit != first) == 0) {  // one addition where they would queue up
+        if (pf_lane() == 0) pf_atomic_add(&count[p][first], many);
+      } else if (there) {
+        pf_atomic_add(&count[p][digit], 1u);
+      }
+    }
   }
   pf_barrier();
   for (int d = pf_thread(); d < q.passes * DIGITS; d += BLOCK) {
     const pf_u32 c = count[d / DIGITS][d % DIGITS];
     if (c) pf_atomic_add(&q.digits[row * q.passes * DIGITS + d], c);
   }
-}
-
-PF_KERNEL(pf_radix_count, BLOCK)(pf_radix q, int pass) {
-  PF_SHARED pf_u32 count[DIGITS];
-  const pf_i64 row = pf_block() / q.tiles, tile = pf_block() % q.tiles, first = tile * TILE;
-  if (q.same(row, pass)) return;
-  const pf_u64* keys = q.keys[q.source(row, pass)] + row * q.n;
-  const pf_i64 end = first + TILE < q.n ? first + TILE : q.n;
-  for (pf_u32 d = pf_thread(); d < DIGITS; d += BLOCK) count[d] = 0;
-  pf_barrier();
-  for (pf_i64 i = first + pf_thread(); i < end; i += BLOCK)
-    pf_atomic_add(&count[q.digit(keys[i], pass)], 1u);
-  pf_barrier();
-  for (pf_u32 d = pf_thread(); d < DIGITS; d += BLOCK)
-    q.counts[(row * DIGITS + d) * q.tiles + tile] = count[d];
 }
 
 // The sum over the threads before this one; DIGITS threads, 2 * DIGITS words.
@@ -81,6 +75,42 @@ PF_DEVICE pf_u32 pf_sum_before(pf_u32 v, pf_u32* sums, pf_u32* all) {
   *all = sums[now * DIGITS + DIGITS - 1];
   pf_barrier();
   return inclusive - v;
+}
+
+// One block for each row: digits become the places of their first keys; which passes move.
+PF_KERNEL(pf_radix_plan, BLOCK)(pf_radix q) {
+  PF_SHARED pf_u32 sums[2 * DIGITS];
+  PF_SHARED pf_u32 alike;
+  const pf_i64 row = pf_block();
+  const pf_u32 t = pf_thread();
+  pf_u64 moves = 0;
+  for (int p = 0; p < q.passes; ++p) {
+    if (t == 0) alike = 0;
+    pf_u32* mine = q.digits + (row * q.passes + p) * DIGITS + t;
+    const pf_u32 count = *mine;
+    pf_u32 all;
+    *mine = pf_sum_before(count, sums, &all);
+    if (count == q.n) alike = 1;
+    pf_barrier();
+    moves |= static_cast<pf_u64>(alike == 0) << (8 * p);
+    pf_barrier();
+  }
+  if (t == 0) q.moves[row] = moves;
+}
+
+PF_KERNEL(pf_radix_count, BLOCK)(pf_radix q, int pass) {
+  PF_SHARED pf_u32 count[DIGITS];
+  const pf_i64 row = pf_block() / q.tiles, tile = pf_block() % q.tiles, first = tile * TILE;
+  if (q.same(row, pass)) return;
+  const pf_u64* keys = q.keys[q.source(row, pass)] + row * q.n;
+  const pf_i64 end = first + TILE < q.n ? first + TILE : q.n;
+  for (pf_u32 d = pf_thread(); d < DIGITS; d += BLOCK) count[d] = 0;
+  pf_barrier();
+  for (pf_i64 i = first + pf_thread(); i < end; i += BLOCK)
+    pf_atomic_add(&count[q.digit(keys[i], pass)], 1u);
+  pf_barrier();
+  for (pf_u32 d = pf_thread(); d < DIGITS; d += BLOCK)
+    q.counts[(row * DIGITS + d) * q.tiles + tile] = count[d];
 }
 
 // One block for each row and digit: counts become the number of the digit in the tiles before.
@@ -120,7 +150,6 @@ PF_DEVICE pf_u64 pf_same_digit(pf_u32 digit, bool there) {
 PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   enum { EACH = TILE / BLOCK };
   PF_SHARED pf_u32 count[WARPS][DIGITS];
-  PF_SHARED pf_u32 sums[2 * DIGITS];
   const pf_i64 row = pf_block() / q.tiles, tile = pf_block() % q.tiles;
   if (q.same(row, pass)) return;
   const int from = q.source(row, pass), to = from ^ 1;
@@ -144,9 +173,8 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   }
   pf_barrier();
   // Places: smaller digits of the row, the digit in earlier tiles, in earlier warps.
-  pf_u32 all;
   const pf_u32 d = pf_thread();
-  pf_u32 place = pf_sum_before(q.digits[(row * q.passes + pass) * DIGITS + d], sums, &all) +
+  pf_u32 place = q.digits[(row * q.passes + pass) * DIGITS + d] +
                  q.counts[(row * DIGITS + d) * q.tiles + tile];
   for (int w = 0; w < WARPS; ++w) {
     const pf_u32 c = count[w][d];

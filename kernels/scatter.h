@@ -10,7 +10,7 @@
 #include "space.h"
 
 // LONG, LANES: as in src/gpu/kernels_index.cpp.
-enum { LONG = 128, LANES = 32 };
+enum { LONG = 128, LANES = 8 };
 typedef pf_compute<PF_T> pf_value;
 
 PF_DEVICE pf_value pf_combine(pf_value x, pf_value y) {
@@ -127,7 +127,7 @@ struct pf_sorted {
 // A group of more than LONG points, for LANES lanes: the block reads ahead by a tile of points,
 // some threads of it combine in order.
 struct pf_long_group {
-  enum { TILE = sizeof(pf_value) > 4 ? 32 : 64, ROWS = BLOCK / LANES, EACH = TILE / ROWS };
+  enum { TILE = sizeof(pf_value) > 4 ? 128 : 256, ROWS = BLOCK / LANES, EACH = TILE / ROWS };
   typedef pf_value tiles[2][TILE][LANES];
   pf_i64 begin, end, lane, row, src;
   pf_i64 at[EACH];

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
+constexpr int64_t kLong = 128, kLanes = 8;   // LONG, LANES of kernels/scatter.h
 constexpr int64_t kLanesOfBlocks = 1 << 17;  // with more, a thread each fills the device
 enum Mode : int64_t { kAssign, kAdd };
 
@@ -208,9 +209,9 @@ void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode
   }
   // Points that are not written have all bits set: one bit above the largest key tells.
   sort_pairs(a, p, 0, std::min(64, bits_of(largest) + 1));
-  // Of groups of more than 128 points there is at most one in 128; a block takes 32 lanes of it.
-  const int64_t parts = ceil_div(p.n, 128) * ceil_div(lanes.numel, 32);
-  const Grid more = p.n > 128 ? blocks_for(parts, 1, kMostBlocks) : Grid(0);
+  // Of groups of more than LONG points there is at most one in LONG; a block takes LANES of it.
+  const int64_t parts = ceil_div(p.n, kLong) * ceil_div(lanes.numel, kLanes);
+  const Grid more = p.n > kLong ? blocks_for(parts, 1, kMostBlocks) : Grid(0);
   a.launch(text("pf_scatter_sorted"), Grid(all.x + more.x), kBlock, 0, lanes, out,
            Points{src, p.keys, p.at, from, p.n, src_step, unit}, int64_t{all.x});
 }

@@ -41,6 +41,7 @@ struct Radix {  // pf_radix of kernels/radix.h
   uint64_t* keys[2];
   int64_t* at[2];
   uint32_t *digits, *counts;
+  uint64_t* moves;
   int64_t n, tiles;
   int32_t low, passes;
 };
@@ -77,6 +78,7 @@ void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
       {p.at, p.spare_at},
       static_cast<uint32_t*>(a.workspace(digits)),
       static_cast<uint32_t*>(a.workspace(static_cast<size_t>(p.rows * tiles) * kDigits * 4)),
+      static_cast<uint64_t*>(a.workspace(static_cast<size_t>(p.rows) * 8)),
       p.n,
       tiles,
       low,
@@ -84,6 +86,7 @@ void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
   a.fill(q.digits, 0, digits);
   const int64_t parts = std::min(tiles, std::max<int64_t>(1, kDigitBlocks / p.rows));
   a.launch(text("pf_radix_digits"), p.rows * parts, kBlock, 0, q, parts);
+  a.launch(text("pf_radix_plan"), p.rows, kBlock, 0, q);
   const bool few = tiles <= kFewTiles;
   const Function count = text("pf_radix_count"), move = text("pf_radix_move"),
                  scan = text(few ? "pf_radix_scan_few" : "pf_radix_scan");

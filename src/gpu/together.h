@@ -11,7 +11,7 @@ namespace pyflame::gpu {
 inline std::string entries_with(const std::string& file, const std::string& entry) {
   static constexpr const char* kTogether[][2] = {
       {"points.h",
-       "pf_point_keys pf_space_offsets pf_radix_digits pf_radix_count pf_radix_scan "
+       "pf_point_keys pf_space_offsets pf_radix_digits pf_radix_plan pf_radix_count pf_radix_scan "
        "pf_radix_scan_few pf_radix_move pf_radix_settle"},
       {"cross_entropy.h", "entropy_rows entropy_finish"},
       {"cross_entropy.h", "entropy_both entropy_total entropy_both_finish"},
