@@ -5,6 +5,7 @@
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the classes
 //   -DPF_I=  dtype of the targets
+//   -DPF_L=  dtype of the loss and of its gradient: T or float
 //   -DPF_HAS_W=0|1    classes have weights (of dtype T)
 //   -DPF_SMOOTH=0|1   label smoothing
 //   -DPF_PAST=0|1     the logits are larger than caches: the gradient is written past these
@@ -142,14 +143,14 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
   }
   static_cast<C*>(r.losses)[row] = loss;
   static_cast<C*>(r.losses)[r.rows + row] = k.weight;
-  if (r.reduction == 0) pf_put_one<T>(r.loss, row, loss);
+  if (r.reduction == 0) pf_put_one<PF_L>(r.loss, row, loss);
   return found;
 }
 
 // What the gradient of a row is scaled by.
 PF_DEVICE C pf_scale_of(const pf_entropy& r, pf_i64 row) {
   const C divisor = r.reduction == 1 ? *static_cast<const C*>(r.total) : C(1);
-  return pf_get_one<T>(r.gradient, r.reduction == 0 ? row : 0) / divisor;
+  return pf_get_one<PF_L>(r.gradient, r.reduction == 0 ? row : 0) / divisor;
 }
 // dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp.
 PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
@@ -249,7 +250,7 @@ PF_DEVICE void pf_entropy_sums(const pf_entropy& r, double* room) {
   if (pf_thread() != 0) return;
   const C total = static_cast<C>(s[1]), loss = static_cast<C>(s[0]);
   *static_cast<C*>(r.total) = total;
-  if (r.reduction != 0) pf_put_one<T>(r.loss, 0, r.reduction == 1 ? loss / total : loss);
+  if (r.reduction != 0) pf_put_one<PF_L>(r.loss, 0, r.reduction == 1 ? loss / total : loss);
 }
 PF_KERNEL(entropy_finish, PF_FINISH_THREADS)(const pf_entropy r) {
   PF_SHARED double room[PF_MAX_WARPS * 2];

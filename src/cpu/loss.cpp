@@ -156,8 +156,8 @@ struct Weights {
 };
 
 // Tensors: loss, statistics (N, 2), total weight; logits, target, weight.
-// attrs: ignore_index, label_smoothing, reduction.
-template <class S>
+// attrs: ignore_index, label_smoothing, reduction. L: of the loss.
+template <class S, class L>
 void ForwardOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
   const pf_tensor& in = a.tensor(3);
@@ -199,7 +199,7 @@ void ForwardOf(const KernelArgs& a) {
     });
   const T total = LaneSum(weights.get(), rows);
   *a.data<T>(2) = total;
-  S* out = a.data<S>(0);
+  L* out = a.data<L>(0);
   if (job.reduction == Reduction::None) {
     for (int64_t r = 0; r < rows; ++r) StoreOne(losses.get()[r], out + r);
   } else {
@@ -245,13 +245,15 @@ void BackwardRow(const S* x, S* dx, int64_t classes, int64_t t, ComputeOf<S> hig
 }
 
 // Tensors: dlogits; gradient, logits, target, statistics, total weight, weight. attrs as forward.
-template <class S>
+// L: of the gradient that comes.
+template <class S, class L>
 void BackwardOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
   const pf_tensor& in = a.tensor(2);
   const int64_t rows = in.shape[0], classes = in.shape[1];
   if (rows == 0 || classes == 0) return;
-  const S *g = a.data<S>(1), *x = static_cast<const S*>(in.data);
+  const L* g = a.data<L>(1);
+  const S* x = static_cast<const S*>(in.data);
   const T* stats = a.data<T>(4);
   S* dx = a.data<S>(0);
   const Weights<S> w(a, 6, classes);
@@ -293,10 +295,20 @@ void BackwardOf(const KernelArgs& a) {
 }  // namespace
 
 void CrossEntropy(const KernelArgs& a) {
-  dispatch_float(a.dtype(3), [&]<class S>() { ForwardOf<S>(a); });
+  dispatch_float(a.dtype(3), [&]<class S>() {
+    if (a.dtype(0) == a.dtype(3))
+      ForwardOf<S, S>(a);
+    else
+      ForwardOf<S, ComputeOf<S>>(a);
+  });
 }
 void CrossEntropyBackward(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class S>() { BackwardOf<S>(a); });
+  dispatch_float(a.dtype(0), [&]<class S>() {
+    if (a.dtype(1) == a.dtype(0))
+      BackwardOf<S, S>(a);
+    else
+      BackwardOf<S, ComputeOf<S>>(a);
+  });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -84,6 +84,7 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
   p.defines = Defines()
                   .type("PF_T", t)
                   .type("PF_I", a.dtype(at.target))
+                  .type("PF_L", a.dtype(at.loss >= 0 ? at.loss : at.gradient))
                   .value("PF_V", v)
                   .value("PF_HAS_W", weighted)
                   .value("PF_SMOOTH", smooth)

@@ -41,10 +41,11 @@ class Casting : Off {
   const T& operator()(const T& other) const {
     return other;
   }
+  // Whether the class is about this tensor, where the call will run.
+  bool takes_part(const Tensor& t) const;
 
  private:
   Device device_of(const Tensor& t) const;
-  bool takes_part(const Tensor& t) const;
   Tensor converted(const Tensor& t) const;
   void meet(const Tensor& t);
   void meet(const std::vector<Tensor>& list) {

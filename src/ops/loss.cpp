@@ -124,8 +124,9 @@ Tensor entropy_gradient(const Tensor& g, const Tensor& x, const Tensor& targets,
   return mul(s, sub(mul(softmax(x, -1), a), fixed));
 }
 
+// `type` of the loss: the input's or, of logits of 16 bits, float32.
 Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tensor& weight,
-                          const EntropyArgs& args) {
+                          const EntropyArgs& args, DType type) {
   static const engine::Kernel k{"cross_entropy", engine::Anchor::Rowwise};
   static const engine::Kernel both{"cross_entropy_both", engine::Anchor::Rowwise};
   static const engine::Kernel kb{"cross_entropy_backward", engine::Anchor::Rowwise, &k, &both};
@@ -136,26 +137,27 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
   const Device device = input->storage->device;
   const DType wide = input->dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const bool each = args.reduction == Reduction::None;
-  Tensor loss = make_tensor(each ? Dims{n} : Dims{}, input->dtype, device);
+  Tensor loss = make_tensor(each ? Dims{n} : Dims{}, type, device);
   Tensor stats = make_tensor(Dims{n, 2}, wide, device), total = make_tensor({}, wide, device);
   const Scalar mode(static_cast<int64_t>(args.reduction));
   engine::call(k, {loss, stats, total}, {c.rows, c.targets, c.weight},
                {Scalar(args.ignore), Scalar(args.smoothing), mode},
                {.op = "cross_entropy", .checks_index = true});
   if (autograd::wanted({c.rows}))
-    autograd::attach("cross_entropy", {loss}, {c.rows},
-                     {Saved(c.rows), Saved(c.targets), Saved(stats), Saved(total), Saved(c.weight)},
-                     [args, mode](const Context& ctx) -> Grads {
-                       if (!ctx.grad().defined()) return Grads(1);
-                       const Tensor x = ctx.saved(0), t = ctx.saved(1), total = ctx.saved(3);
-                       const Tensor w = ctx.saved(4), g = ops::dense(ctx.grad());
-                       if (autograd::wanted({g, x}))
-                         return {entropy_gradient(g, x, t, total, w, args)};
-                       Tensor dx = make_tensor(x->shape, x->dtype, x->storage->device);
-                       engine::call(kb, {dx}, {g, x, t, ctx.saved(2), total, w},
-                                    {Scalar(args.ignore), Scalar(args.smoothing), mode});
-                       return {dx};
-                     });
+    autograd::attach(
+        "cross_entropy", {loss}, {c.rows},
+        {Saved(c.rows), Saved(c.targets), Saved(stats), Saved(total), Saved(c.weight)},
+        [args, mode](const Context& ctx) -> Grads {
+          if (!ctx.grad().defined()) return Grads(1);
+          const Tensor x = ctx.saved(0), t = ctx.saved(1), total = ctx.saved(3);
+          const Tensor w = ctx.saved(4), g = ops::dense(ctx.grad());
+          if (autograd::wanted({g, x}))
+            return {to(entropy_gradient(g, to(x, g->dtype), t, total, w, args), x->dtype)};
+          Tensor dx = make_tensor(x->shape, x->dtype, x->storage->device);
+          engine::call(kb, {dx}, {g, x, t, ctx.saved(2), total, w},
+                       {Scalar(args.ignore), Scalar(args.smoothing), mode});
+          return {dx};
+        });
   return each && !(c.shape == loss->shape) ? reshape(loss, c.shape.vec()) : loss;
 }
 
@@ -187,10 +189,9 @@ Tensor entropy_of_probabilities(const Tensor& input, const Tensor& target, const
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
-                     int64_t ignore_index, const std::string& reduction, double label_smoothing) {
-  PF_AUTOCAST("cross_entropy", Raise, cross_entropy, input, target, weight, ignore_index, reduction,
-              label_smoothing);
+static Tensor cross_entropy_in(DType type, const Tensor& input, const Tensor& target,
+                               const Tensor& weight, int64_t ignore_index,
+                               const std::string& reduction, double label_smoothing) {
   const char* op = "cross_entropy";
   const EntropyArgs args{ignore_index, label_smoothing, ops::reduction_from(reduction, op)};
   PF_CHECK(label_smoothing >= 0 && label_smoothing <= 1, ValueError, op,
@@ -205,7 +206,25 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
              "dtype; convert class indices with .to(int64)");
     return entropy_of_probabilities(input, target, weight, args);
   }
-  return entropy_of_classes(input, target, weight, args);
+  return entropy_of_classes(input, target, weight, args, type);
+}
+
+Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
+                     int64_t ignore_index, const std::string& reduction, double label_smoothing) {
+  if (amp::on() && input.defined() && target.defined() &&
+      (input->dtype == DType::Float16 || input->dtype == DType::BFloat16) &&
+      !is_float(target->dtype) && !weight.defined()) {
+    // The kernels calculate in float32: logits of 16 bits need not be written in it.
+    amp::Casting cast(amp::Class::Raise);
+    cast.look(input, target);
+    if (cast.takes_part(input))
+      return cross_entropy_in(DType::Float32, input, target, weight, ignore_index, reduction,
+                              label_smoothing);
+  }
+  PF_AUTOCAST("cross_entropy", Raise, cross_entropy, input, target, weight, ignore_index, reduction,
+              label_smoothing);
+  return cross_entropy_in(input.defined() ? input->dtype : DType::Float32, input, target, weight,
+                          ignore_index, reduction, label_smoothing);
 }
 
 Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
