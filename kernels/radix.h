@@ -156,19 +156,23 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   const pf_u32 lane = pf_lane(), warp = pf_thread() / PF_WARP;
   // Each warp has a run of the tile of its own, and goes through it in order.
   const pf_i64 first = tile * TILE + warp * (TILE / WARPS) + lane;
-  pf_u64 key[EACH], same[EACH];
+  pf_u64 key[EACH];
+  pf_i64 at[EACH];
+  pf_u32 before[EACH], many[EACH];  // lanes with the same digit: lower ones, all
   PF_UNROLL for (int i = 0; i < EACH; ++i) {
     const pf_i64 e = first + i * PF_WARP;
     key[i] = e < q.n ? q.keys[from][row * q.n + e] : 0;
+    at[i] = e < q.n ? q.at[from][row * q.n + e] : 0;
   }
   for (pf_u32 d = pf_thread(); d < WARPS * DIGITS; d += BLOCK) count[d / DIGITS][d % DIGITS] = 0;
   pf_barrier();
   PF_UNROLL for (int i = 0; i < EACH; ++i) {
     const bool there = first + i * PF_WARP < q.n;
     const pf_u32 digit = q.digit(key[i], pass);
-    same[i] = pf_same_digit(digit, there);
-    if (there && pf_count_bits(same[i] & ((pf_u64(1) << lane) - 1)) == 0)
-      count[warp][digit] += pf_count_bits(same[i]);
+    const pf_u64 same = pf_same_digit(digit, there);
+    before[i] = pf_count_bits(same & ((pf_u64(1) << lane) - 1));
+    many[i] = pf_count_bits(same);
+    if (there && before[i] == 0) count[warp][digit] += many[i];
     pf_warp_barrier();
   }
   pf_barrier();
@@ -183,16 +187,14 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   }
   pf_barrier();
   PF_UNROLL for (int i = 0; i < EACH; ++i) {
-    const pf_i64 e = first + i * PF_WARP;
-    const bool there = e < q.n;
+    const bool there = first + i * PF_WARP < q.n;
     const pf_u32 digit = q.digit(key[i], pass);
-    const pf_u32 before = pf_count_bits(same[i] & ((pf_u64(1) << lane) - 1));
-    const pf_u32 at = there ? count[warp][digit] + before : 0;
+    const pf_u32 to_place = there ? count[warp][digit] + before[i] : 0;
     pf_warp_barrier();
     if (there) {
-      if (before == 0) count[warp][digit] += pf_count_bits(same[i]);
-      q.keys[to][row * q.n + at] = key[i];
-      q.at[to][row * q.n + at] = q.at[from][row * q.n + e];
+      if (before[i] == 0) count[warp][digit] += many[i];
+      q.keys[to][row * q.n + to_place] = key[i];
+      q.at[to][row * q.n + to_place] = at[i];
     }
     pf_warp_barrier();
   }
