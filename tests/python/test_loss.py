@@ -339,6 +339,16 @@ def test_cross_entropy_and_its_gradient_in_one(device, reduction, smoothing, wei
             assert np.array_equal(a.float().numpy(), b.float().numpy(), equal_nan=True)
 
 
+def test_many_rows_are_one_kernel_too(device):
+    """Their statistics are beyond what unrelated results may be together."""
+    x, t = pf.randn(40_000, 3), pf.randint(0, 3, (40_000,))
+    (loss, grad), merged = merged_kernels(loss_and_gradient, x, t)
+    assert merged == (0 if device.type in ("cpu", "paranoid") else 1)
+    with pf.debug.eager():
+        want = loss_and_gradient(x, t)
+    assert loss.item() == want[0].item() and pf.equal(grad, want[1])
+
+
 def test_what_joins_cross_entropy_with_its_gradient(device):
     x, t = pf.randn(5, 70), pf.randint(0, 70, (5,))
     joins = 0 if device.type in ("cpu", "paranoid") else 1
