@@ -74,7 +74,7 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
   PF_UNROLL for (int k = 0; k < ROWS; ++k) {
     rest[k] = PF_RMS ? C(0) : sums[SUMS - ROWS + k] / count;
     rstd[k] = C(1) / pf_sqrt(pf_variance(sums[k] / count, rest[k]) + static_cast<C>(r.eps));
-    if constexpr (!PF_RMS) pf_settle_mean(mean[k], rest[k]);
+    if constexpr (!PF_RMS) pf_settle_mean(sums[k] / count, mean[k], rest[k]);
     shift[k] = -rest[k] * rstd[k];
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {

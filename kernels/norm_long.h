@@ -68,7 +68,7 @@ PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
   pf_group_join<pf_plus>(sums, pf_threads(), room2);
   C rest = PF_RMS ? C(0) : sums[SUMS - 1] / count;
   const C rstd = C(1) / pf_sqrt(pf_variance(sums[0] / count, rest) + static_cast<C>(r.eps));
-  if constexpr (!PF_RMS) pf_settle_mean(mean, rest);
+  if constexpr (!PF_RMS) pf_settle_mean(sums[0] / count, mean, rest);
   const C shift = -rest * rstd;
   for (pf_i64 c = pf_thread(); c < r.vectors; c += step) {
     Vector v;

@@ -147,9 +147,14 @@ PF_DEVICE pf_u64 pf_same_digit(pf_u32 digit, bool there) {
   return same;
 }
 
+// A tile is put in order in the block's memory first: what goes to neighbours is written together.
 PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   enum { EACH = TILE / BLOCK };
   PF_SHARED pf_u32 count[WARPS][DIGITS];
+  PF_SHARED pf_u32 shift[DIGITS];  // from a digit's place in the tile to that in the row
+  PF_SHARED pf_u32 sums[2 * DIGITS];
+  PF_SHARED pf_u64 keys[TILE];
+  PF_SHARED pf_i64 ats[TILE];
   const pf_i64 row = pf_block() / q.tiles, tile = pf_block() % q.tiles;
   if (q.same(row, pass)) return;
   const int from = q.source(row, pass), to = from ^ 1;
@@ -176,10 +181,14 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
     pf_warp_barrier();
   }
   pf_barrier();
-  // Places: smaller digits of the row, the digit in earlier tiles, in earlier warps.
+  // Places in the tile: smaller digits, then earlier warps.
   const pf_u32 d = pf_thread();
-  pf_u32 place = q.digits[(row * q.passes + pass) * DIGITS + d] +
-                 q.counts[(row * DIGITS + d) * q.tiles + tile];
+  pf_u32 own = 0, all;
+  for (int w = 0; w < WARPS; ++w) own += count[w][d];
+  pf_u32 place = pf_sum_before(own, sums, &all);
+  // Places in the row: smaller digits, the digit in earlier tiles.
+  shift[d] = q.digits[(row * q.passes + pass) * DIGITS + d] +
+             q.counts[(row * DIGITS + d) * q.tiles + tile] - place;
   for (int w = 0; w < WARPS; ++w) {
     const pf_u32 c = count[w][d];
     count[w][d] = place;
@@ -189,14 +198,22 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   PF_UNROLL for (int i = 0; i < EACH; ++i) {
     const bool there = first + i * PF_WARP < q.n;
     const pf_u32 digit = q.digit(key[i], pass);
-    const pf_u32 to_place = there ? count[warp][digit] + before[i] : 0;
+    const pf_u32 here = there ? count[warp][digit] + before[i] : 0;
     pf_warp_barrier();
     if (there) {
       if (before[i] == 0) count[warp][digit] += many[i];
-      q.keys[to][row * q.n + to_place] = key[i];
-      q.at[to][row * q.n + to_place] = at[i];
+      keys[here] = key[i];
+      ats[here] = at[i];
     }
     pf_warp_barrier();
+  }
+  pf_barrier();
+  PF_UNROLL for (int i = 0; i < EACH; ++i) {
+    const pf_u32 j = pf_thread() + i * BLOCK;
+    if (j >= all) continue;
+    const pf_i64 out = row * q.n + static_cast<pf_u32>(j + shift[q.digit(keys[j], pass)]);
+    q.keys[to][out] = keys[j];
+    q.at[to][out] = ats[j];
   }
 }
 

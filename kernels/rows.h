@@ -112,10 +112,12 @@ PF_DEVICE C pf_variance(C square, C rest) {
   if (var != var && rest == rest) return pf_float<C>::infinity();  // inf - inf
   return var < C(0) ? C(0) : var;
 }
-// The nearest number to the mean, and what is left of it. Where that is less than the error of
-// `rest` it is 0: so equal numbers have their mean.
+// Of numbers that are (nearly) equal, with this mean of squares of differences: the nearest number
+// to the mean, and what is left of it. Where that is less than the error of `rest` it is 0: so
+// equal numbers have their mean.
 template <class C>
-PF_DEVICE void pf_settle_mean(C& mean, C& rest) {
+PF_DEVICE void pf_settle_mean(C square, C& mean, C& rest) {
+  if (!(square < C(1e-8) * mean * mean)) return;
   const C before = mean, left = rest - ((mean += rest) - before);
   rest = pf_abs(left) < C(1e-5) * pf_abs(rest) ? C(0) : left;
 }

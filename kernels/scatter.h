@@ -147,13 +147,18 @@ struct pf_long_group {
   }
   PF_METHOD void combine(const tiles& t, pf_i64 tile, pf_value& v) const {
     const pf_i64 left = end - begin - tile * TILE;
+    const int n = left < TILE ? static_cast<int>(left) : TILE;
+    // Eight are combined while the next eight are read.
+    pf_value x[8], y[8];
+    PF_UNROLL for (int i = 0; i < 8; ++i) x[i] = t[tile % 2][i][lane];
     int r = 0;
-    for (; r + 8 <= TILE && r + 8 <= left; r += 8) {
-      pf_value x[8];
-      PF_UNROLL for (int i = 0; i < 8; ++i) x[i] = t[tile % 2][r + i][lane];
+    for (; r + 8 <= n; r += 8) {
+      const int next = r + 16 <= TILE ? r + 8 : r;
+      PF_UNROLL for (int i = 0; i < 8; ++i) y[i] = t[tile % 2][next + i][lane];
       PF_UNROLL for (int i = 0; i < 8; ++i) v = pf_combine(v, x[i]);
+      PF_UNROLL for (int i = 0; i < 8; ++i) x[i] = y[i];
     }
-    for (; r < TILE && r < left; ++r) v = pf_combine(v, t[tile % 2][r][lane]);
+    for (; r < n; ++r) v = pf_combine(v, t[tile % 2][r][lane]);
   }
 };
 
