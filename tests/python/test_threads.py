@@ -108,7 +108,8 @@ def test_long_work_releases_the_gil():
     (x @ x).sum().item()  # libraries are opened, kernels compiled
     began = time.perf_counter()
     (x @ x).sum().item()
-    products = 1 + int(0.05 / (time.perf_counter() - began))  # a GPU needs many to be waited for
+    # A GPU needs many to be waited for; each may wait for the interval below.
+    products = min(60, 1 + int(0.05 / (time.perf_counter() - began)))
     interval = sys.getswitchinterval()
     sys.setswitchinterval(0.5)  # without releasing, the counter would not run at all
     t = threading.Thread(target=counter)
