@@ -107,6 +107,7 @@ def main():
         json.dump(calls, f)
         f.flush()
         pair = Pair(f.name, args.device, args.threads)
+        name = names[0]
         try:
             for name in names:
                 for elements in (args.small, args.large):

@@ -19,7 +19,7 @@ namespace pyflame::engine {
 namespace {
 
 constexpr size_t kIndependentBytes = 256 << 10;  // unrelated roots share a group up to this
-constexpr size_t kTinyBytes = 64;  // or beside anything: the gradient of a loss behind its kernel
+constexpr size_t kTinyBytes = 64;  // a number made from none joins anything: a gradient's seed
 constexpr size_t kLargeRoot = 256 << 10;         // a dropped root of this size is computed
 constexpr size_t kHeldBytes = size_t{64} << 20;  // memory that only the group keeps alive
 constexpr size_t kBudgetCheck = 1 << 20;
@@ -206,7 +206,12 @@ Join try_append(Group& g, const Request& q, Flush* why, Storage* fresh) {
       if (ph.inputs[j].storage.get() == &s && !same_place(ph.inputs[j], *q.dst, shape))
         return *why = Flush::AliasHazard, Join::No;
   }
-  if (!consumes && !g.empty() && bytes > kTinyBytes && g.output_bytes + bytes > kIndependentBytes)
+  const auto is_seed = [&] {
+    return !q.dst && bytes <= kTinyBytes &&
+           std::none_of(q.operands.begin(), q.operands.end(),
+                        [](const Operand& o) { return o.tensor != nullptr; });
+  };
+  if (!consumes && !g.empty() && g.output_bytes + bytes > kIndependentBytes && !is_seed())
     return *why = Flush::CannotJoin, Join::No;
 
   n.attr0 = static_cast<uint8_t>(nscalars);

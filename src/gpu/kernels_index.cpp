@@ -12,6 +12,7 @@ namespace {
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
 constexpr int64_t kLong = 128, kLanes = 8;   // LONG, LANES of kernels/scatter.h
+constexpr int64_t kMostPoints = 1 << 27;     // of lanes together: each takes 40 bytes
 constexpr int64_t kLanesOfBlocks = 1 << 17;  // with more, a thread each fills the device
 enum Mode : int64_t { kAssign, kAdd };
 
@@ -253,7 +254,8 @@ void scatter(const KernelArgs& a) {
     forward = forward && (o.strides[d] > 0 || o.shape[d] == 1);
     largest += (o.shape[d] - 1) * o.strides[d];
   }
-  if (length > kSmallRow && lanes.numel <= kLanesOfBlocks && forward) {
+  if (length > kSmallRow && lanes.numel <= std::min(kLanesOfBlocks, kMostPoints / length) &&
+      forward) {
     const int64_t points = lanes.numel * length;
     Pairs p = make_pairs(a, 1, points);
     auto* from = static_cast<int64_t*>(a.workspace(static_cast<size_t>(points) * 8));

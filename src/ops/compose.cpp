@@ -238,8 +238,8 @@ Tensor combinations(const Tensor& t, int64_t r, bool with_replacement) {
   const int64_t n = with_replacement ? t->numel : std::max<int64_t>(t->numel - r + 1, 0);
   const int64_t count = choices(n, r);
   checked_numel({count, r}, op);
-  // A few are copied sooner than many kernels run.
-  if (t->storage->device.is_cpu() || count * r <= 4096)
+  // A few are copied sooner than many kernels run: as many as the square of r.
+  if (t->storage->device.is_cpu() || count * r <= 4096 || r > 16)
     return index(t, {ascending_rows_of_host(n, r, count, !with_replacement, t->storage->device)});
   TensorList columns = ascending_rows(n, r, device);
   for (int64_t k = 1; k < r && !with_replacement; ++k) {
