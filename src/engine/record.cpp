@@ -207,7 +207,7 @@ Join try_append(Group& g, const Request& q, Flush* why, Storage* fresh) {
         return *why = Flush::AliasHazard, Join::No;
   }
   const auto is_seed = [&] {
-    return !q.dst && bytes <= kTinyBytes &&
+    return bytes <= kTinyBytes && (!q.dst || !q.dst->storage->data) &&
            std::none_of(q.operands.begin(), q.operands.end(),
                         [](const Operand& o) { return o.tensor != nullptr; });
   };
