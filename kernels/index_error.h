@@ -41,4 +41,14 @@ PF_DEVICE pf_i64 pf_clamped(const pf_error& e, pf_i64 i, pf_i64 n, bool wrap) {
   return at < 0 ? 0 : n - 1;
 }
 
+// The place that an index writes, or -1: one that is to be skipped, or wrong, which is reported.
+// PF_LONG_MIN skips nothing.
+PF_DEVICE pf_i64 pf_written_place(const pf_error& e, pf_i64 i, pf_i64 n, pf_i64 skip, bool wrap) {
+  if (i == skip && skip != PF_LONG_MIN) return -1;
+  const pf_i64 at = i < 0 && wrap ? i + n : i;
+  if (at >= 0 && at < n) return at;
+  pf_bad_index(e, i, n);
+  return -1;
+}
+
 #endif

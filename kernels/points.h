@@ -26,13 +26,11 @@ PF_KERNEL(pf_points, BLOCK)
       }
       pf_i64 i = q.data[k][at];
       if (places) {
-        const pf_i64 place = i < 0 ? i + q.size[k] : i;
-        if (place < 0 || place >= q.size[k]) {
-          pf_bad_index(error, i, q.size[k]);
+        i = pf_written_place(error, i, q.size[k], PF_LONG_MIN, true);
+        if (i < 0) {
           sum = -1;
           continue;
         }
-        i = place;
       } else {
         i = pf_clamped(error, i, q.size[k], wrap != 0);
       }
@@ -56,14 +54,8 @@ PF_KERNEL(pf_index_keys, BLOCK)
  pf_i64* at, pf_error error) {
   for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(n); u += pf_item_step()) {
     const pf_i64 i = index[static_cast<pf_i64>(u) * index_step];
-    const pf_i64 place = i < 0 && wrap ? i + size : i;
-    keys[u] = ~pf_u64(0);
+    keys[u] = static_cast<pf_u64>(pf_written_place(error, i, size, skip, wrap != 0));
     at[u] = static_cast<pf_i64>(u);
-    if (i == skip && skip != PF_LONG_MIN) continue;
-    if (place < 0 || place >= size)
-      pf_bad_index(error, i, size);
-    else
-      keys[u] = static_cast<pf_u64>(place);
   }
 }
 // Of indices along one dimension of many lanes (operands of the space: out, index, src): point
@@ -76,15 +68,10 @@ PF_KERNEL(pf_lane_keys, BLOCK)
     const pf_i64 j = static_cast<pf_i64>(u) % length;
     pf_i64 x[3];
     pf_offsets<3>(s, static_cast<pf_index>(static_cast<pf_i64>(u) / length), x);
-    const pf_i64 i = index[x[1] + j * index_step], place = i < 0 ? i + size : i;
-    keys[u] = ~pf_u64(0);
+    const pf_i64 place = pf_written_place(error, index[x[1] + j * index_step], size, skip, true);
+    keys[u] = static_cast<pf_u64>(place < 0 ? place : x[0] + place * out_step);
     at[u] = static_cast<pf_i64>(u);
     from[u] = x[2] + j * src_step;
-    if (i == skip && skip != PF_LONG_MIN) continue;
-    if (place < 0 || place >= size)
-      pf_bad_index(error, i, size);
-    else
-      keys[u] = static_cast<pf_u64>(x[0] + place * out_step);
   }
 }
 // Where each element of a space is: operand 0, from `start`.

@@ -16,6 +16,7 @@ typedef int pf_i32;
 typedef unsigned int pf_u32;
 typedef long long pf_i64;
 typedef unsigned long long pf_u64;
+#define PF_LONG_MIN (-9223372036854775807ll - 1)
 
 // ---- primitives: where platforms differ -------------------------------------------------------
 // PF_KERNEL(NAME, THREADS) (arguments) { ... }  an entry for at most THREADS threads a block

@@ -4,6 +4,7 @@
 // move. Bits that are the same in all keys of a row take none: the digits of all keys are counted
 // first, which also gives where each digit's first key goes. Rows of `n`; tiles of TILE elements
 // never cross rows.
+#include "block_scan.h"
 #include "prelude.h"
 #include "small_sort.h"
 
@@ -58,28 +59,8 @@ PF_KERNEL(pf_radix_digits, BLOCK)(pf_radix q, pf_i64 parts) {
   }
 }
 
-// The sum over the threads before this one; DIGITS threads, 2 * DIGITS words.
-PF_DEVICE pf_u32 pf_sum_before(pf_u32 v, pf_u32* sums, pf_u32* all) {
-  const pf_u32 t = pf_thread();
-  int now = 0;
-  sums[t] = v;
-  pf_barrier();
-  for (pf_u32 step = 1; step < DIGITS; step *= 2) {
-    pf_u32 x = sums[now * DIGITS + t];
-    if (t >= step) x += sums[now * DIGITS + t - step];
-    now ^= 1;
-    sums[now * DIGITS + t] = x;
-    pf_barrier();
-  }
-  const pf_u32 inclusive = sums[now * DIGITS + t];
-  *all = sums[now * DIGITS + DIGITS - 1];
-  pf_barrier();
-  return inclusive - v;
-}
-
 // One block for each row: digits become the places of their first keys; which passes move.
 PF_KERNEL(pf_radix_plan, BLOCK)(pf_radix q) {
-  PF_SHARED pf_u32 sums[2 * DIGITS];
   PF_SHARED pf_u32 alike;
   const pf_i64 row = pf_block();
   const pf_u32 t = pf_thread();
@@ -89,7 +70,7 @@ PF_KERNEL(pf_radix_plan, BLOCK)(pf_radix q) {
     pf_u32* mine = q.digits + (row * q.passes + p) * DIGITS + t;
     const pf_u32 count = *mine;
     pf_u32 all;
-    *mine = pf_sum_before(count, sums, &all);
+    *mine = pf_block_scan<DIGITS>(count, &all);
     if (count == q.n) alike = 1;
     pf_barrier();
     moves |= static_cast<pf_u64>(alike == 0) << (8 * p);
@@ -115,12 +96,11 @@ PF_KERNEL(pf_radix_count, BLOCK)(pf_radix q, int pass) {
 
 // One block for each row and digit: counts become the number of the digit in the tiles before.
 PF_KERNEL(pf_radix_scan, BLOCK)(pf_radix q, int pass) {
-  PF_SHARED pf_u32 sums[2 * DIGITS];
   if (q.same(pf_block() / DIGITS, pass)) return;
   pf_u32* counts = q.counts + static_cast<pf_i64>(pf_block()) * q.tiles;
   pf_u32 carry = 0, all;
   for (pf_i64 t = pf_thread(); t - pf_thread() < q.tiles; t += BLOCK) {
-    const pf_u32 before = pf_sum_before(t < q.tiles ? counts[t] : 0, sums, &all);
+    const pf_u32 before = pf_block_scan<DIGITS>(t < q.tiles ? counts[t] : 0u, &all);
     if (t < q.tiles) counts[t] = carry + before;
     carry += all;
   }
@@ -152,7 +132,6 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   enum { EACH = TILE / BLOCK };
   PF_SHARED pf_u32 count[WARPS][DIGITS];
   PF_SHARED pf_u32 shift[DIGITS];  // from a digit's place in the tile to that in the row
-  PF_SHARED pf_u32 sums[2 * DIGITS];
   PF_SHARED pf_u64 keys[TILE];
   PF_SHARED pf_i64 ats[TILE];
   const pf_i64 row = pf_block() / q.tiles, tile = pf_block() % q.tiles;
@@ -185,7 +164,7 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   const pf_u32 d = pf_thread();
   pf_u32 own = 0, all;
   for (int w = 0; w < WARPS; ++w) own += count[w][d];
-  pf_u32 place = pf_sum_before(own, sums, &all);
+  pf_u32 place = pf_block_scan<DIGITS>(own, &all);
   // Places in the row: smaller digits, the digit in earlier tiles.
   shift[d] = q.digits[(row * q.passes + pass) * DIGITS + d] +
              q.counts[(row * DIGITS + d) * q.tiles + tile] - place;

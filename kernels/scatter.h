@@ -35,13 +35,8 @@ PF_KERNEL(pf_scatter, BLOCK)
     pf_i64 at[3];
     pf_offsets<3>(s, static_cast<pf_index>(u), at);
     for (pf_i64 j = 0; j < length; ++j) {
-      const pf_i64 i = index[at[1] + j * index_step];
-      if (i == skip && skip != PF_LONG_MIN) continue;
-      const pf_i64 place = i < 0 ? i + size : i;
-      if (place < 0 || place >= size) {
-        pf_bad_index(error, i, size);
-        continue;
-      }
+      const pf_i64 place = pf_written_place(error, index[at[1] + j * index_step], size, skip, true);
+      if (place < 0) continue;
       const pf_i64 to = at[0] + place * out_step;
       const pf_value y = pf_get<PF_T>(src, at[2] + j * src_step);
       pf_value v = y;
@@ -65,11 +60,8 @@ PF_KERNEL(pf_scatter_rows, BLOCK)
         row.pad(j);
         continue;
       }
-      const pf_i64 i = index[at[1] + j * index_step], place = i < 0 ? i + size : i;
-      const bool skipped = i == skip && skip != PF_LONG_MIN;
-      const bool good = !skipped && place >= 0 && place < size;
-      row.set(j, good ? static_cast<pf_u64>(place) : none);
-      if (!good && !skipped) pf_bad_index(error, i, size);
+      const pf_i64 place = pf_written_place(error, index[at[1] + j * index_step], size, skip, true);
+      row.set(j, place < 0 ? none : static_cast<pf_u64>(place));
     }
     row.sort(padded);
     for (int k = static_cast<int>(pf_thread()); k < length; k += BLOCK) {

@@ -1,28 +1,9 @@
 // Running sums of 64-bit integers, and what is built on them: the places of those elements that a
 // mask keeps. In three steps: sums of tiles, their running sums (one block), the elements.
+#include "block_scan.h"
 #include "space.h"
 
 enum { BLOCK = 256, TILE = 1024 };
-
-// Running sum over the block of v, exclusive; the sum of all in `total`.
-PF_DEVICE pf_i64 pf_block_scan(pf_i64 v, pf_i64* total) {
-  PF_SHARED pf_i64 sums[2][BLOCK];
-  const pf_u32 t = pf_thread();
-  int now = 0;
-  sums[0][t] = v;
-  pf_barrier();
-  for (pf_u32 step = 1; step < BLOCK; step *= 2) {
-    pf_i64 x = sums[now][t];
-    if (t >= step) x += sums[now][t - step];
-    sums[now ^ 1][t] = x;
-    now ^= 1;
-    pf_barrier();
-  }
-  const pf_i64 inclusive = sums[now][t];
-  *total = sums[now][BLOCK - 1];
-  pf_barrier();
-  return inclusive - v;
-}
 
 // sums becomes exclusive running sums; *total, when given, the sum of all.
 PF_KERNEL(pf_scan_sums, BLOCK)(pf_i64* sums, pf_i64 n, pf_i64* total) {
@@ -30,7 +11,7 @@ PF_KERNEL(pf_scan_sums, BLOCK)(pf_i64* sums, pf_i64 n, pf_i64* total) {
   for (pf_i64 at = 0; at < n; at += BLOCK) {
     const pf_i64 i = at + pf_thread();
     pf_i64 all;
-    const pf_i64 before = pf_block_scan(i < n ? sums[i] : 0, &all);
+    const pf_i64 before = pf_block_scan<BLOCK, pf_i64>(i < n ? sums[i] : 0, &all);
     if (i < n) sums[i] = carry + before;
     carry += all;
   }
@@ -46,7 +27,7 @@ PF_KERNEL(pf_tile_sums, BLOCK)(const pf_i64* values, pf_i64 n, pf_i64* sums) {
   pf_i64 sum = 0, all;
   const pf_i64 first = static_cast<pf_i64>(pf_block()) * TILE;
   for (pf_i64 i = first + pf_thread(); i < first + TILE && i < n; i += BLOCK) sum += values[i];
-  pf_block_scan(sum, &all);
+  pf_block_scan<BLOCK, pf_i64>(sum, &all);
   if (pf_thread() == 0) sums[pf_block()] = all;
 }
 PF_KERNEL(pf_tile_scan, BLOCK)(pf_i64* values, pf_i64 n, const pf_i64* sums) {
@@ -56,7 +37,7 @@ PF_KERNEL(pf_tile_scan, BLOCK)(pf_i64* values, pf_i64 n, const pf_i64* sums) {
     const pf_i64 i = first + k + pf_thread();
     const pf_i64 v = i < n ? values[i] : 0;
     pf_i64 all;
-    const pf_i64 before = pf_block_scan(v, &all);
+    const pf_i64 before = pf_block_scan<BLOCK, pf_i64>(v, &all);
     if (i < n) values[i] = carry + before + v;
     carry += all;
   }
@@ -74,7 +55,7 @@ PF_KERNEL(pf_mask_sums, BLOCK)(pf_space s, const void* mask, pf_i64* sums) {
   const pf_i64 first = static_cast<pf_i64>(pf_block()) * TILE;
   for (pf_i64 i = first + pf_thread(); i < first + TILE && i < s.numel; i += BLOCK)
     sum += pf_kept(s, mask, i);
-  pf_block_scan(sum, &all);
+  pf_block_scan<BLOCK, pf_i64>(sum, &all);
   if (pf_thread() == 0) sums[pf_block()] = all;
 }
 
@@ -87,7 +68,7 @@ PF_DEVICE void pf_each_kept(const pf_space& s, const void* mask, const pf_i64* s
     const pf_i64 i = first + k + pf_thread();
     const bool kept = i < s.numel && pf_kept(s, mask, i);
     pf_i64 all;
-    const pf_i64 before = pf_block_scan(kept, &all);
+    const pf_i64 before = pf_block_scan<BLOCK, pf_i64>(kept, &all);
     if (kept) f(i, carry + before);
     carry += all;
   }

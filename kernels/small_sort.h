@@ -3,11 +3,6 @@
 
 enum { BLOCK = 256, SMALL = 2048, AT_BITS = 11 };
 
-PF_DEVICE pf_u64 pf_shuffle_key(pf_u64 v, pf_u32 from) {
-  const pf_u64 low = pf_shuffle_word(static_cast<pf_u32>(v), from);
-  return low | static_cast<pf_u64>(pf_shuffle_word(static_cast<pf_u32>(v >> 32), from)) << 32;
-}
-
 // A bitonic network over the first `padded` (a power of 2, at most BLOCK * EACH) of key, and of at
 // where keys of 64 bits leave no room for the position: then equal keys go by at. The block has
 // seen them; it sees the result. A thread has EACH neighbours in registers; it exchanges with the
@@ -31,10 +26,10 @@ struct pf_network {
     const int t = static_cast<int>(pf_thread()), apart = step / EACH;
     const bool smaller = ((t * EACH & size) == 0) == ((t & apart) == 0);
     if (apart < PF_WARP) {
-      const pf_u32 from = pf_lane() ^ static_cast<pf_u32>(apart);
+      const pf_u32 mask = static_cast<pf_u32>(apart);
       PF_UNROLL for (int e = 0; e < EACH; ++e) {
-        const pf_u64 other = pf_shuffle_key(k[e], from);
-        take(e, other, WIDE ? pf_shuffle_word(a[e], from) : 0, smaller);
+        const pf_u64 other = pf_shuffle_xor(k[e], mask);
+        take(e, other, WIDE ? pf_shuffle_xor(a[e], mask) : 0, smaller);
       }
       return;
     }

@@ -7,7 +7,6 @@
 #define PF_INF (__builtin_bit_cast(float, 0x7f800000u))
 #define PF_NAN (__builtin_bit_cast(float, 0x7fc00000u))
 #define PF_INT_MIN (-2147483647 - 1)
-#define PF_LONG_MIN (-9223372036854775807ll - 1)
 
 // Storage of dtypes that are no C types; one byte, 0 or 1, for bool.
 struct pf_bf16 {

@@ -244,7 +244,7 @@ void scatter(const KernelArgs& a) {
     a.launch(a.compile("scatter.h", combining(lanes, a.dtype(0), a.i(1)), "pf_scatter_rows"),
              std::min(lanes.numel, kMostBlocks), kBlock, 0, lanes, out.data, ix.data, src.data,
              static_cast<int>(length), size, out.strides[dim], ix.strides[dim], src.strides[dim],
-             skip, padded_to(length), a.error());
+             skip, static_cast<int>(power_of_two_from(length)), a.error());
     return;
   }
   // Few long lanes: their points together, if no two elements of the result are one.

@@ -1,6 +1,7 @@
 // Launchers of sort, topk, unique, masks and their places, randperm.
 #include <algorithm>
 
+#include "gpu/axes.h"
 #include "gpu/sorting.h"
 
 namespace pyflame::gpu {
@@ -66,7 +67,7 @@ void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
     a.launch(text(wide ? "pf_sort_wide_pairs" : "pf_sort_pairs"), std::min(p.rows, kMostBlocks),
              kBlock, 0,
              FewPairs{p.keys, p.at, p.spare_keys, p.spare_at, p.rows, static_cast<int>(p.n), low,
-                      high, padded_to(p.n)});
+                      high, static_cast<int>(power_of_two_from(p.n))});
     std::swap(p.keys, p.spare_keys);
     std::swap(p.at, p.spare_at);
     return;
@@ -149,7 +150,7 @@ void sorted_rows(const KernelArgs& a, int dim, bool descending) {
   const int down = descending;
   if (q.n <= kSmallRow) {
     a.launch(text("pf_sort_small"), std::min(q.rows.numel, kMostBlocks), kBlock, 0, q, in.data,
-             values.data, indices.data, down, padded_to(q.n));
+             values.data, indices.data, down, static_cast<int>(power_of_two_from(q.n)));
     return;
   }
   Pairs p = make_pairs(a, q.rows.numel, q.n);
@@ -184,7 +185,7 @@ void nth(const KernelArgs& a) {
   };
   if (q.n <= kSmallRow) {
     a.launch(text("pf_nth_small"), std::min(q.rows.numel, kMostBlocks), kBlock, 0, q, in.data,
-             a.data(0), a.i(1), a.i(2), padded_to(q.n));
+             a.data(0), a.i(1), a.i(2), static_cast<int>(power_of_two_from(q.n)));
     return;
   }
   Pairs p = make_pairs(a, q.rows.numel, q.n);

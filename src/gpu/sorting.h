@@ -23,12 +23,6 @@ void running_sum(const KernelArgs&, int64_t* values, int64_t n, int64_t* total =
 void running_places(const KernelArgs&, int64_t* sums, int64_t tiles, int64_t* total = nullptr);
 inline constexpr int64_t kScanTile = 1024;  // of kernels/select.h
 inline constexpr int64_t kSmallRow = 2048;  // of kernels/small_sort.h: what one block sorts
-// The power of 2 from n on.
-inline int padded_to(int64_t n) {
-  int padded = 1;
-  while (padded < n) padded *= 2;
-  return padded;
-}
 
 // The tensor without dimension `dim`.
 pf_tensor without(const pf_tensor& t, int dim);
