@@ -29,8 +29,16 @@ def dropped(what):
     # Python drops what a handler raises inside a finaliser, in any program: counted, no more.
     if isinstance(what.exc_value, (KeyboardInterrupt, Asked)):
         count()
-    else:
+    elif not (isinstance(what.exc_value, AttributeError) and python_s_own(what.exc_traceback)):
         sys.__unraisablehook__(what)
+
+
+def python_s_own(trace):
+    # A signal in the middle of a constructor of Python's library (multiprocessing.util.Finalize)
+    # leaves an object whose finaliser then misses its attributes.
+    while trace and "pyflame" not in trace.tb_frame.f_globals.get("__name__", ""):
+        trace = trace.tb_next
+    return trace is None
 
 
 def count():
