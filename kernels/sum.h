@@ -14,7 +14,8 @@
 //   sum_columns   else: some threads add a leaf, neighbours take neighbouring results
 //
 //   -DPF_T=    dtype
-//   -DPF_OP=   pf_op_sum, pf_op_squares, pf_op_differences, pf_op_spread, pf_op_product
+//   -DPF_OP=   pf_op_sum, pf_op_numbers (without NaN), pf_op_squares, pf_op_differences,
+//              pf_op_spread, pf_op_product
 //   -DPF_V=    elements of one access: along k in sum_rows, where V is W or 1; along the results
 //              in sum_columns
 //   -DPF_DENSE=1: at most one reduced axis (of stride 1 in sum_rows when V > 1)
@@ -62,6 +63,9 @@ struct pf_op_spread : pf_op_sum {
     const C d = (x - origin) - mean;
     return d * d;
   }
+};
+struct pf_op_numbers : pf_op_sum {
+  static PF_METHOD C lift(C x, C, C) { return x == x ? x : C(0); }
 };
 struct pf_op_product : pf_op_sum {
   static PF_METHOD C start() { return C(1); }

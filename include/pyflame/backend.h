@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define PF_BACKEND_VERSION 3
+#define PF_BACKEND_VERSION 4
 #define PF_MAX_DIMS 12
 #define PF_MAX_OPERANDS 4
 
@@ -92,6 +92,34 @@ typedef struct pf_launch {
   const pf_operand* outputs;
   const pf_scalar* scalars;
 } pf_launch;
+
+// The address of what is there, but has no memory.
+#define PF_NO_MEMORY ((void*)(intptr_t)-64)
+
+// A named kernel, and the programs before and after it (NULL where there is none). What the kernel
+// alone reads of `before`, and `after` alone of the kernel, may be without memory.
+typedef struct pf_group {
+  void* kernel;
+  const pf_tensor* tensors;
+  int32_t ntensors;
+  const pf_scalar* attrs;
+  int32_t nattrs;
+  pf_index_error* error;
+  void* before;
+  const pf_launch* before_launch;
+  void* after;
+  const pf_launch* after_launch;
+  // For each output of `before`: the kernel's tensor that is all of it, or -1 where the kernel does
+  // not read it.
+  const int8_t* feeds;
+  int32_t nfeeds;
+  // For each input of `after`: the kernel's output that is all of it, or -1.
+  const int8_t* takes;
+  int32_t ntakes;
+  uint32_t unread;   // bit i: nobody but `after` reads the kernel's output i
+  uint32_t without;  // bit i: the kernel's tensor i may be, or is, without memory
+  int32_t* joined;   // gets how many programs ran within the kernel's launch
+} pf_group;
 
 typedef struct pf_memory_info {
   size_t free_bytes, total_bytes;
@@ -194,13 +222,11 @@ typedef struct pf_backend {
   // Writes "key=value\n" lines: kernels compiled, found on disk, ...
   pf_status (*statistics)(pf_device, char* text, size_t capacity);
 
-  // A named kernel, and a program over its first output with it where that can be one launch:
-  // *joined says whether; the kernel has been enqueued in any case. `from`: the program's input
-  // that is this output. keep == 0: nobody else will read the kernel's own output.
-  pf_status (*kernel_launch_with)(pf_device, pf_stream, void* kernel, const pf_tensor* tensors,
-                                  int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
-                                  pf_index_error*, void* program, const pf_launch*, int32_t from,
-                                  int32_t keep, int32_t* joined);
+  // A named kernel with the programs around it, in that order, in as few launches as can be.
+  pf_status (*group_launch)(pf_device, pf_stream, const pf_group*);
+  // Asked before anything has memory: 0 where group_launch wants memory for everything; else what
+  // may be without it needs none.
+  int32_t (*group_takes)(pf_device, const pf_group*);
 
   // Hands to the driver what was launched and is kept back, for programs that are still compiled or
   // for launches to go with it: others, who have an address, may wait for the device.

@@ -6,6 +6,7 @@
 
 #include "core/backend_call.h"
 #include "core/backends.h"
+#include "cpu/group.h"
 #include "cpu/kernel.h"
 #include "cpu/machine.h"
 #include "cpu/tape.h"
@@ -74,7 +75,18 @@ pf_status launch_kernel(pf_device, pf_stream, void* kernel, const pf_tensor* ten
                         const pf_scalar* attrs, int32_t nattrs, pf_index_error* error) {
   if (pf_status s = faults().check(backend::Faults::kKernelLaunch)) return s;
   KernelArgs args{tensors, n, attrs, nattrs, error};
-  return backend::guard([&] { reinterpret_cast<KernelFn>(kernel)(args); });
+  return backend::guard([&] { static_cast<const KernelEntry*>(kernel)->run(args); });
+}
+pf_status launch_group(pf_device, pf_stream, const pf_group* g) {
+  using backend::Faults;
+  if (g->before)
+    if (pf_status s = faults().check(Faults::kProgramLaunch)) return s;
+  if (pf_status s = faults().check(Faults::kKernelLaunch)) return s;
+  if (g->after)
+    if (pf_status s = faults().check(Faults::kProgramLaunch)) return s;
+  pf_status status = PF_OK;
+  pf_status thrown = backend::guard([&] { status = group_launch(*g); });
+  return thrown ? thrown : status;
 }
 
 }  // namespace
@@ -107,10 +119,12 @@ extern "C" const pf_backend* pyflame_cpu_backend(void) {
     b.program_create = cpu::create;
     b.program_destroy = [](pf_device, void* k) { cpu::program_destroy(k); };
     b.program_launch = cpu::launch;
-    b.kernel_find = [](const char* name) {
-      return reinterpret_cast<void*>(cpu::find_kernel(name));
+    b.kernel_find = [](const char* name) -> void* {
+      return const_cast<cpu::KernelEntry*>(cpu::find_kernel(name));
     };
     b.kernel_launch = cpu::launch_kernel;
+    b.group_launch = cpu::launch_group;
+    b.group_takes = [](pf_device, const pf_group* g) -> int32_t { return cpu::group_takes(*g); };
     b.last_error = pyflame::backend::last_error;
     b.inject_fault = [](const char* call, int64_t nth, pf_status s) {
       return cpu::faults().inject(call, nth, s);

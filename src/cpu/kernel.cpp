@@ -1,6 +1,5 @@
 #include "cpu/kernel.h"
 
-#include <cstring>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -10,20 +9,20 @@
 namespace pyflame::cpu {
 namespace {
 
-std::unordered_map<std::string_view, KernelFn>& kernels() {
-  static auto* m = new std::unordered_map<std::string_view, KernelFn>;
+std::unordered_map<std::string_view, KernelEntry>& kernels() {
+  static auto* m = new std::unordered_map<std::string_view, KernelEntry>;
   return *m;
 }
 
 }  // namespace
 
-RegisterKernel::RegisterKernel(const char* name, KernelFn fn) {
-  kernels().emplace(name, fn);
+RegisterKernel::RegisterKernel(const char* name, KernelFn fn, PiecesFn pieces) {
+  kernels().emplace(name, KernelEntry{fn, pieces});
 }
 
-KernelFn find_kernel(const char* name) {
+const KernelEntry* find_kernel(const char* name) {
   auto it = kernels().find(name);
-  return it == kernels().end() ? nullptr : it->second;
+  return it == kernels().end() ? nullptr : &it->second;
 }
 
 void KernelArgs::bad_index(int64_t index, int64_t limit) const {

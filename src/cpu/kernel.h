@@ -1,7 +1,8 @@
 // How a CPU kernel is written and registered:
 //
 //   static void cumsum(const KernelArgs& a) { const pf_tensor& out = a.tensor(0); ... }
-//   PF_CPU_KERNEL("cumsum", cumsum)
+//   PF_CPU_KERNEL("cumsum", cumsum)              or, with a function that gives its Pieces,
+//   PF_CPU_KERNEL("softmax", softmax, softmax_pieces)
 //
 // Tensors arrive as the caller listed them: outputs, then inputs. Addresses are host addresses.
 #pragma once
@@ -13,12 +14,24 @@
 
 namespace pyflame::cpu {
 
+// Where the tensors of a call are a few rows of larger ones; see Pieces.
+struct Piece {
+  int64_t first_row;
+  int64_t rows;  // of the whole
+  void* workspace;
+  bool stream;  // results are too many for the caches: they may go around them
+  // What will be read after this piece: up to two inputs of the program before the kernel, from
+  // where they lie beside the first element of the kernel's rows; null where there is none.
+  const char* ahead[2];
+};
+
 struct KernelArgs {
   const pf_tensor* tensors;
   int ntensors;
   const pf_scalar* attrs;
   int nattrs;
   pf_index_error* error;
+  const Piece* piece = nullptr;
 
   const pf_tensor& tensor(int i) const { return tensors[i]; }
   bool has(int i) const { return i < ntensors && tensors[i].data != nullptr; }
@@ -34,14 +47,36 @@ struct KernelArgs {
 };
 
 using KernelFn = void (*)(const KernelArgs&);
-struct RegisterKernel {
-  RegisterKernel(const char* name, KernelFn fn);
+
+// How a call can be cut into pieces of whole rows, so that programs before and after it run over
+// the same rows while these are in a cache (group.cpp). Tensor i has per_row[i] elements for each
+// row, side by side, or is seen whole by every piece (0). The bits of a result must not depend on
+// the cut.
+struct Pieces {
+  int64_t rows = 0;      // 0: it cannot be
+  int64_t width = 0;     // elements of the space in a row: what the programs run over
+  int64_t step = 1;      // a piece begins at a multiple of so many rows
+  int64_t range = 1;     // and a thread's pieces, which it runs in order, at a multiple of so many
+  size_t workspace = 0;  // bytes that the pieces share
+  KernelFn run = nullptr;  // over tensors of the shape (rows, per_row); the kernel itself if null
+  KernelFn finish = nullptr;  // of the whole call, after the last piece
+  int64_t per_row[12] = {};
 };
-KernelFn find_kernel(const char* name);
+using PiecesFn = Pieces (*)(const KernelArgs&);  // looks at no memory
+
+struct KernelEntry {
+  KernelFn run;
+  PiecesFn pieces;  // may be null
+};
+struct RegisterKernel {
+  RegisterKernel(const char* name, KernelFn fn, PiecesFn pieces = nullptr);
+};
+const KernelEntry* find_kernel(const char* name);
 
 #define PF_CPU_CONCAT2(A, B) A##B
 #define PF_CPU_CONCAT(A, B) PF_CPU_CONCAT2(A, B)
-#define PF_CPU_KERNEL(NAME, FN) \
-  static const ::pyflame::cpu::RegisterKernel PF_CPU_CONCAT(pf_register_, __COUNTER__)(NAME, FN);
+#define PF_CPU_KERNEL(NAME, ...)                                                        \
+  static const ::pyflame::cpu::RegisterKernel PF_CPU_CONCAT(pf_register_, __COUNTER__)( \
+      NAME, __VA_ARGS__);
 
 }  // namespace pyflame::cpu

@@ -1,6 +1,6 @@
-// cross_entropy of class indices over (N, C) logits. Forward reads each row once, in pieces that
-// stay in L1: exp of a piece and maximum of the next in one loop. Backward reads and writes it
-// once.
+// cross_entropy of class indices over (N, C) logits, and nll_loss. Forward reads each row once, in
+// pieces that stay in L1: exp of a piece and maximum of the next in one loop. Backward reads and
+// writes it once.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/loss.cpp"
@@ -102,7 +102,7 @@ void Statistics(const S* x, int64_t classes, const ComputeOf<S>* weight, Compute
         const Wide<T> d = origin - v, wv = w ? d * Load(w + at.first + j) : d;
         z.a[step.index] = z.a[step.index] + Valid(wv, at, j);
       }
-      PrefetchAt(at.in[0] + j + kPiece + 1024);
+      hwy::Prefetch(at.in[0] + j + kPiece + 1024);
     };
     if (next_n == n) {
       ForRow<T>(
@@ -224,7 +224,7 @@ void BackwardRow(const S* x, S* dx, int64_t classes, int64_t t, ComputeOf<S> hig
   const auto range = [&](int64_t begin, int64_t end) PF_INLINE {
     for (int64_t c = begin; c < end; c += W) {
       Put<kStream>(value(x + c, c), dx + c);
-      PrefetchAt(x + c + 2048);
+      hwy::Prefetch(x + c + 2048);
     }
   };
   const int64_t whole = classes / W * W;
@@ -267,7 +267,7 @@ void BackwardOf(const KernelArgs& a) {
                    w.sum};
   const T divisor = job.reduction == Reduction::Mean ? *a.data<T>(5) : T(1);
   const int64_t row_bytes = classes * static_cast<int64_t>(sizeof(S));
-  const bool stream = std::is_same_v<S, float> && Streams(dx, row_bytes, rows * row_bytes);
+  const bool stream = std::is_same_v<S, float> && Streams(a, dx, row_bytes, rows * row_bytes);
   parallel_for(rows, RowGrain(classes), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       S* to = dx + r * classes;
@@ -292,8 +292,42 @@ void BackwardOf(const KernelArgs& a) {
   });
 }
 
+// Of log-probabilities. Tensors: loss, total weight; input (N, C), target, weight. attrs:
+// ignore_index, reduction. A class of weight 0 does not count even where its entry is infinite.
+template <class S>
+void NllOf(const KernelArgs& a) {
+  using T = ComputeOf<S>;
+  const pf_tensor& in = a.tensor(2);
+  const int64_t rows = in.shape[0], classes = in.shape[1];
+  const S* x = static_cast<const S*>(in.data);
+  const Weights<S> w(a, 4, classes);
+  const T* weight = a.has(4) ? w.values.get() : nullptr;
+  const Job<T> job{a, a.tensor(3), classes, a.i(0), Reduction{a.i(1)}, T(0), weight, w.sum};
+  Scratch<T> losses(rows), weights(rows);
+  if (classes > 0)
+    parallel_for(rows, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const int64_t t = job.class_of(r);
+        const T wt = t < 0 ? T(0) : job.weight_of(t);
+        weights.get()[r] = wt;
+        losses.get()[r] = wt == 0 ? T(0) : -(wt * ToCompute(x[r * classes + t]));
+      }
+    });
+  const T total = LaneSum(weights.get(), rows);
+  *a.data<T>(1) = total;
+  if (job.reduction == Reduction::None) {
+    for (int64_t r = 0; r < rows; ++r) StoreOne(losses.get()[r], a.data<S>(0) + r);
+  } else {
+    const T sum = LaneSum(losses.get(), rows);
+    StoreOne(job.reduction == Reduction::Mean ? sum / total : sum, a.data<S>(0));
+  }
+}
+
 }  // namespace
 
+void NllLoss(const KernelArgs& a) {
+  dispatch_float(a.dtype(2), [&]<class S>() { NllOf<S>(a); });
+}
 void CrossEntropy(const KernelArgs& a) {
   dispatch_float(a.dtype(3), [&]<class S>() {
     if (a.dtype(0) == a.dtype(3))
@@ -319,7 +353,11 @@ HWY_AFTER_NAMESPACE();
 namespace pyflame::cpu {
 HWY_EXPORT(CrossEntropy);
 HWY_EXPORT(CrossEntropyBackward);
+HWY_EXPORT(NllLoss);
 namespace {
+void nll_loss(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(NllLoss)(a);
+}
 void cross_entropy(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(CrossEntropy)(a);
 }
@@ -327,6 +365,7 @@ void cross_entropy_backward(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(a);
 }
 }  // namespace
+PF_CPU_KERNEL("nll_loss", nll_loss)
 PF_CPU_KERNEL("cross_entropy", cross_entropy)
 PF_CPU_KERNEL("cross_entropy_backward", cross_entropy_backward)
 }  // namespace pyflame::cpu

@@ -21,8 +21,13 @@ namespace {
 // weight or bias in the compute type, filled up to whole stretches.
 template <class T>
 class Affine {
+  static constexpr DType kType = sizeof(T) == 4 ? DType::Float32 : DType::Float64;
+
  public:
-  Affine(const KernelArgs& a, int i, int64_t n, T otherwise) : p_((n + 63) / 64 * 64) {
+  Affine(const KernelArgs& a, int i, int64_t n, T otherwise)
+      : as_it_is_(n % 64 == 0 && a.has(i) && a.dtype(i) == kType ? a.data<T>(i) : nullptr),
+        p_(as_it_is_ ? 0 : (n + 63) / 64 * 64) {
+    if (as_it_is_) return;
     for (int64_t k = 0; k < (n + 63) / 64 * 64; ++k) p_.get()[k] = otherwise;
     if (!a.has(i)) return;
     dispatch_float(a.dtype(i), [&]<class S>() {
@@ -30,9 +35,10 @@ class Affine {
       for (int64_t k = 0; k < n; ++k) p_.get()[k] = static_cast<T>(ToCompute(q[k]));
     });
   }
-  const T* get() const { return p_.get(); }
+  const T* get() const { return as_it_is_ ? as_it_is_ : p_.get(); }
 
  private:
+  const T* as_it_is_;
   Scratch<T> p_;
 };
 
@@ -45,9 +51,9 @@ T VarianceOf(T square, T rest) {
 }
 
 template <class S, bool kStream>
-void LayerNormRows(const S* x, S* y, ComputeOf<S>* means, ComputeOf<S>* rstds,
-                   const ComputeOf<S>* w, const ComputeOf<S>* b, ComputeOf<S> eps, int64_t n,
-                   int64_t begin, int64_t end) {
+void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
+                   ComputeOf<S>* rstds, const ComputeOf<S>* w, const ComputeOf<S>* b,
+                   ComputeOf<S> eps, int64_t n, int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
   const T count = static_cast<T>(n);
   Scratch<S> nowhere(n);
@@ -94,7 +100,7 @@ void LayerNormRows(const S* x, S* y, ComputeOf<S>* means, ComputeOf<S>* rstds,
           q.a[step.index] = q.a[step.index] + d * d;
           e.a[step.index] = e.a[step.index] + d;
           s.a[step.index] = s.a[step.index] + v;
-          PrefetchAt(at.in[1] + j + 2 * n);
+          ahead.fetch(r * n + at.first + j);
           write(at, j);  // after the loads: see rows-inl.h
         },
         fold);
@@ -159,14 +165,15 @@ void NormOf(const KernelArgs& a) {
   const Affine<T> w(a, kRms ? 3 : 4, n, T(1)), b(a, kRms ? a.ntensors : 5, n, T(0));
   T* rstd = a.data<T>(kRms ? 1 : 2);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
-  const bool stream = Streams(y, n * bytes, total * bytes);
+  const bool stream = Streams(a, y, n * bytes, total * bytes);
   parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
     const auto run = [&](auto streams) {
       constexpr bool kStream = decltype(streams)::value;
       if constexpr (kRms)
         RmsNormRows<S, kStream>(x, y, rstd, w.get(), eps, n, begin, end);
       else
-        LayerNormRows<S, kStream>(x, y, a.data<T>(1), rstd, w.get(), b.get(), eps, n, begin, end);
+        LayerNormRows<S, kStream>(Ahead<S>(a, x, n), x, y, a.data<T>(1), rstd, w.get(), b.get(),
+                                  eps, n, begin, end);
     };
     if constexpr (std::is_same_v<S, float>)
       if (stream) return run(std::true_type());
@@ -251,65 +258,98 @@ void StoreParam(const KernelArgs& a, int i, int64_t k, T v) {
 
 // Tensors: dx, dweight, [dbias,] g, x, [mean,] rstd, weight. attrs: length of a row.
 template <class S, bool kRms>
+class Backward {
+  using T = ComputeOf<S>;
+  static constexpr int kG = kRms ? 2 : 3;
+  static constexpr int64_t kSums = kRms ? 1 : 2;
+
+ public:
+  // The tensors of `a` are rows from `first` on of all `rows`.
+  Backward(const KernelArgs& a, int64_t first, int64_t rows)
+      : a_(a), first_(first), n_(a.i(0)), padded_((n_ + 63) / 64 * 64), blocks_(rows) {}
+  bool params() const { return a_.has(1) || (!kRms && a_.has(2)); }
+  // Elements of T for the sums of all blocks.
+  int64_t partial() const { return params() ? blocks_.count * kSums * padded_ : 0; }
+  const NormBlocks& blocks() const { return blocks_; }
+
+  void run(int64_t begin, int64_t end, const T* w, T* partial, bool stream) const {
+    if constexpr (std::is_same_v<S, float>)
+      if (stream)
+        return params() ? run<true, true>(begin, end, w, partial)
+                        : run<false, true>(begin, end, w, partial);
+    params() ? run<true, false>(begin, end, w, partial) : run<false, false>(begin, end, w, partial);
+  }
+
+  // Of the whole.
+  void finish(T* partial) const {
+    if (!params()) return;
+    for (int64_t left = blocks_.count; left > 1; left = (left + 1) / 2)  // a tree over the blocks
+      for (int64_t i = 0; i < (left + 1) / 2; ++i) {
+        T* to = partial + i * kSums * padded_;
+        const T* p = partial + 2 * i * kSums * padded_;
+        const T* q = p + kSums * padded_;
+        const bool pair = 2 * i + 1 < left;
+        for (int64_t c = 0; c < kSums * padded_; c += Wide<T>::kLanes)
+          Store(pair ? Load(p + c) + Load(q + c) : Load(p + c), to + c);
+      }
+    for (int64_t k = 0; k < n_; ++k) {
+      StoreParam(a_, 1, k, partial[k]);
+      if (!kRms) StoreParam(a_, 2, k, partial[padded_ + k]);
+    }
+  }
+
+ private:
+  template <bool kParams, bool kStream>
+  void run(int64_t begin, int64_t end, const T* w, T* partial) const {
+    for (int64_t r = begin; r < end;) {
+      const int64_t b = (first_ + r) / blocks_.rows;
+      const int64_t stop = std::min(end, (b + 1) * blocks_.rows - first_);
+      T* dw = partial + (kParams ? b * kSums * padded_ : 0);
+      if (kParams && (first_ + r) % blocks_.rows == 0)
+        std::memset(static_cast<void*>(dw), 0, sizeof(T) * static_cast<size_t>(kSums * padded_));
+      BackwardBlock<S, kRms, kParams, kStream>(
+          a_.data<S>(kG), a_.data<S>(kG + 1), kRms ? nullptr : a_.data<T>(kG + 2),
+          a_.data<T>(kG + (kRms ? 2 : 3)), w, a_.data<S>(0), dw, dw + padded_, n_, r, stop);
+      r = stop;
+    }
+  }
+
+  const KernelArgs& a_;
+  int64_t first_, n_, padded_;
+  NormBlocks blocks_;
+};
+
+template <class S, bool kRms>
 void BackwardOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  const int in = kRms ? 2 : 3;
-  const int64_t n = a.i(0), total = numel(a.tensor(in));
-  const bool params = a.has(1) || (!kRms && a.has(2));
+  constexpr int kG = kRms ? 2 : 3;
+  const int64_t n = a.i(0), total = numel(a.tensor(kG));
   if (total == 0) {
-    for (int64_t k = 0; params && k < n; ++k) {
+    for (int64_t k = 0; k < n; ++k) {
       StoreParam(a, 1, k, T(0));
       if (!kRms) StoreParam(a, 2, k, T(0));
     }
     return;
   }
-  const int64_t rows = total / n, padded = (n + 63) / 64 * 64;
-  const int64_t block = std::max<int64_t>(16, (rows + 63) / 64),
-                blocks = (rows + block - 1) / block;
-  const S *g = a.data<S>(in), *x = a.data<S>(in + 1);
-  const T* means = kRms ? nullptr : a.data<T>(in + 2);
-  const T* rstds = a.data<T>(in + (kRms ? 2 : 3));
-  const Affine<T> w(a, in + (kRms ? 3 : 4), n, T(1));
-  S* dx = a.data<S>(0);
-  constexpr int64_t kSums = kRms ? 1 : 2;
-  Scratch<T> partial(params ? blocks * kSums * padded : 0);
+  const int64_t rows = total / n;
+  const Affine<T> w(a, kG + (kRms ? 3 : 4), n, T(1));
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
-  const bool stream = std::is_same_v<S, float> && Streams(dx, n * bytes, total * bytes);
-  const auto run = [&](int64_t b, auto streams, auto with_params) {
-    T* dw = partial.get() + (with_params.value ? b * kSums * padded : 0);
-    if constexpr (with_params.value)
-      std::memset(static_cast<void*>(dw), 0, sizeof(T) * static_cast<size_t>(kSums * padded));
-    BackwardBlock<S, kRms, with_params.value, streams.value>(g, x, means, rstds, w.get(), dx, dw,
-                                                             dw + padded, n, b * block,
-                                                             std::min(rows, (b + 1) * block));
-  };
-  parallel_for(blocks, (RowGrain(n) + block - 1) / block, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      if constexpr (std::is_same_v<S, float>) {
-        if (stream) {
-          params ? run(b, std::true_type(), std::true_type())
-                 : run(b, std::true_type(), std::false_type());
-          continue;
-        }
-      }
-      params ? run(b, std::false_type(), std::true_type())
-             : run(b, std::false_type(), std::false_type());
-    }
-  });
-  if (!params) return;
-  for (int64_t left = blocks; left > 1; left = (left + 1) / 2)  // a tree over the blocks
-    for (int64_t i = 0; i < (left + 1) / 2; ++i) {
-      T* to = partial.get() + i * kSums * padded;
-      const T* p = partial.get() + 2 * i * kSums * padded;
-      const T* q = p + kSums * padded;
-      const bool pair = 2 * i + 1 < left;
-      for (int64_t c = 0; c < kSums * padded; c += Wide<T>::kLanes)
-        Store(pair ? Load(p + c) + Load(q + c) : Load(p + c), to + c);
-    }
-  for (int64_t k = 0; k < n; ++k) {
-    StoreParam(a, 1, k, partial.get()[k]);
-    if (!kRms) StoreParam(a, 2, k, partial.get()[padded + k]);
+  const bool stream =
+      std::is_same_v<S, float> && Streams(a, a.data<S>(0), n * bytes, total * bytes);
+  if (a.piece) {
+    const Backward<S, kRms> work(a, a.piece->first_row, a.piece->rows);
+    work.run(0, rows, w.get(), static_cast<T*>(a.piece->workspace), stream);
+    return;
   }
+  const Backward<S, kRms> work(a, 0, rows);
+  const NormBlocks& blocks = work.blocks();
+  Scratch<T> partial(work.partial());
+  parallel_for(blocks.count, (RowGrain(n) + blocks.rows - 1) / blocks.rows,
+               [&](int64_t begin, int64_t end) {
+                 work.run(begin * blocks.rows, std::min(rows, end * blocks.rows), w.get(),
+                          partial.get(), stream);
+               });
+  work.finish(partial.get());
 }
 
 }  // namespace
@@ -327,6 +367,18 @@ void RmsNormBackward(const KernelArgs& a) {
   dispatch_float(a.dtype(2), [&]<class S>() { BackwardOf<S, true>(a); });
 }
 
+// The gradients of weight and bias, after the last piece.
+void FinishLayerNormBackward(const KernelArgs& a) {
+  dispatch_float(a.dtype(3), [&]<class S>() {
+    Backward<S, false>(a, 0, a.piece->rows).finish(static_cast<ComputeOf<S>*>(a.piece->workspace));
+  });
+}
+void FinishRmsNormBackward(const KernelArgs& a) {
+  dispatch_float(a.dtype(2), [&]<class S>() {
+    Backward<S, true>(a, 0, a.piece->rows).finish(static_cast<ComputeOf<S>*>(a.piece->workspace));
+  });
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace pyflame::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -337,6 +389,8 @@ HWY_EXPORT(LayerNorm);
 HWY_EXPORT(RmsNorm);
 HWY_EXPORT(LayerNormBackward);
 HWY_EXPORT(RmsNormBackward);
+HWY_EXPORT(FinishLayerNormBackward);
+HWY_EXPORT(FinishRmsNormBackward);
 namespace {
 void layer_norm(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(LayerNorm)(a);
@@ -350,10 +404,47 @@ void layer_norm_backward(const KernelArgs& a) {
 void rms_norm_backward(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(RmsNormBackward)(a);
 }
+// Of tensor `x`: results and statistics before it, weight and bias behind it.
+template <bool kRms>
+Pieces forward_pieces(const KernelArgs& a) {
+  const int x = kRms ? 2 : 3;
+  Pieces p;
+  p.width = a.i(0);
+  if (p.width == 0) return p;
+  p.rows = numel(a.tensor(x)) / p.width;
+  p.per_row[0] = p.per_row[x] = p.width;
+  if (!kRms) p.per_row[1] = 2;
+  p.per_row[x - 1] = 1;
+  return p;
+}
+void finish_layer_norm(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(FinishLayerNormBackward)(a);
+}
+void finish_rms_norm(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(FinishRmsNormBackward)(a);
+}
+template <bool kRms>
+Pieces backward_pieces(const KernelArgs& a) {
+  const int g = kRms ? 2 : 3;
+  Pieces p;
+  p.width = a.i(0);
+  if (p.width == 0) return p;
+  p.rows = numel(a.tensor(g)) / p.width;
+  p.per_row[0] = p.per_row[g] = p.per_row[g + 1] = p.width;
+  if (!kRms) p.per_row[g + 2] = 2;
+  p.per_row[g + (kRms ? 2 : 3)] = 1;
+  const NormBlocks blocks(p.rows);
+  p.range = blocks.rows;
+  const int64_t sums = (kRms ? 1 : 2) * ((p.width + 63) / 64 * 64);
+  const size_t item = a.dtype(g) == DType::Float64 ? 8 : 4;
+  p.workspace = static_cast<size_t>(blocks.count * sums) * item;
+  p.finish = kRms ? finish_rms_norm : finish_layer_norm;
+  return p;
+}
 }  // namespace
-PF_CPU_KERNEL("layer_norm", layer_norm)
-PF_CPU_KERNEL("rms_norm", rms_norm)
-PF_CPU_KERNEL("layer_norm_backward", layer_norm_backward)
-PF_CPU_KERNEL("rms_norm_backward", rms_norm_backward)
+PF_CPU_KERNEL("layer_norm", layer_norm, forward_pieces<false>)
+PF_CPU_KERNEL("rms_norm", rms_norm, forward_pieces<true>)
+PF_CPU_KERNEL("layer_norm_backward", layer_norm_backward, backward_pieces<false>)
+PF_CPU_KERNEL("rms_norm_backward", rms_norm_backward, backward_pieces<true>)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

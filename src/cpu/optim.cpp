@@ -119,7 +119,7 @@ void AdamOf(const KernelArgs& a) {
       // The hardware's own prefetch ends with each page, that is after 64 vectors.
       for (const S* at :
            {g, static_cast<const S*>(p), static_cast<const S*>(m), static_cast<const S*>(v)})
-        PrefetchAt(at + j + kAhead);
+        hwy::Prefetch(at + j + kAhead);
       Wide<T> pv = Get(p, j, count, full), gv = Get(g, j, count, full) * sign;
       if (decays) {
         if (decoupled)

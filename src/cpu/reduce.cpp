@@ -1,16 +1,18 @@
-// Sums of floating-point numbers: plain, of squares, and of differences and their squares
-// (variance). Order: a block is 64 vectors of 64 bytes, and element k of it goes to lane k mod 16
-// (float64: 8); lanes are added in halves, blocks in a tree. All layouts keep it: rows in registers
-// (four blocks at a time), columns with a table of lanes for every column, anything else packed
-// block by block.
+// Sums of floating-point numbers: plain, without NaN, of squares, and of differences and their
+// squares (variance). Order: a block is 64 vectors of 64 bytes, and element k of it goes to lane k
+// mod 16 (float64: 8); lanes are added in halves, blocks in a tree. All layouts keep it: rows in
+// registers (four blocks at a time), columns with a table of lanes for every column, anything else
+// packed block by block.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/reduce.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
+#include "core/room.h"
 #include "cpu/kernel.h"
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
+#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,6 +31,7 @@ enum Kind : int64_t {
   kSquares = 1,
   kDifferences = 2,  // x - origin
   kSpread = 3,       // (x - origin - mean)^2, of a mean of differences
+  kNumbers = 4,      // without NaN
 };
 template <Kind kKind>
 inline constexpr bool kFromOrigin = kKind == kDifferences || kKind == kSpread;
@@ -39,6 +42,8 @@ HWY_INLINE Wide<T> Term(const Wide<T>& v, const Wide<T>& origin, const Wide<T>& 
     return v;
   } else if constexpr (kKind == kSquares) {
     return v * v;
+  } else if constexpr (kKind == kNumbers) {
+    return Choose(NotEqual(v, v), Fill(T(0)), v);
   } else if constexpr (kKind == kDifferences) {
     return v - origin;
   } else {
@@ -114,20 +119,21 @@ void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>&
   for (int64_t o = 0; o < outs; ++o) finish(o, tree(partial.get() + o * blocks, blocks, 1, plus));
 }
 
-// One tile of columns over one block of rows: lanes[k mod W][column]. The table of lanes is larger
-// than the first cache, so four rows of a lane are added at a time: four streams, each in the order
-// of memory.
+// Rows [from, from + count) of a block, `from` being a multiple of 4 W, over one tile of columns:
+// lanes[k mod W][column]. The table of lanes is larger than the first cache, so four rows of a lane
+// are added at a time: four streams, each in the order of memory. `first` is where row `from` is
+// among the reduced elements at x.
 template <class S, Kind kKind>
-void ColumnBlock(const S* x, const Axes& reduced, int64_t first, int64_t count, int64_t width,
-                 const ComputeOf<S>* origin, const ComputeOf<S>* mean, ComputeOf<S>* lanes,
-                 ComputeOf<S>* out) {
+void AddRows(const S* x, const Axes& reduced, int64_t first, int64_t from, int64_t count,
+             int64_t width, const ComputeOf<S>* origin, const ComputeOf<S>* mean,
+             ComputeOf<S>* lanes) {
   using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes;
   const int64_t padded = (width + W - 1) / W * W, whole = width / W * W;
   Odometer where(reduced, first);
   const S* rows[4 * W];
-  for (int64_t k = 0; k < count; k += 4 * W) {
-    const int64_t n = std::min(4 * W, count - k);
+  for (int64_t done = 0; done < count; done += 4 * W) {
+    const int64_t k = from + done, n = std::min(4 * W, count - done);
     for (int64_t r = 0; r < n; ++r, where.next()) rows[r] = x + where.offset();
     for (int64_t l = 0; l < W && l < n; ++l) {
       T* lane = lanes + l * padded;
@@ -159,7 +165,13 @@ void ColumnBlock(const S* x, const Axes& reduced, int64_t first, int64_t count, 
       if (whole < width) add(whole, [&](const S* p) { return LoadPart(p, width - whole, T(0)); });
     }
   }
-  // The same tree as over the lanes of a row; lanes that took nothing are skipped.
+}
+
+// The same tree as over the lanes of a row, of a block of so many rows; lanes that took nothing are
+// skipped.
+template <class T>
+void FoldLanes(T* lanes, int64_t count, int64_t padded, T* out) {
+  constexpr int64_t W = Wide<T>::kLanes;
   for (int64_t c = 0; c < padded; c += W) {
     int64_t n = std::min(count, W);
     for (int64_t h = W / 2; h >= 1; h /= 2) {
@@ -171,6 +183,19 @@ void ColumnBlock(const S* x, const Axes& reduced, int64_t first, int64_t count, 
     }
     Store(Load(lanes + c), out + c);
   }
+}
+
+// The tree over the blocks, a vector of columns at a time: the sums of one column are often 4096
+// bytes apart, in one set of the first cache.
+template <class T>
+void FoldBlocks(T* p, int64_t blocks, int64_t padded) {
+  for (int64_t n = blocks; n > 1; n = (n + 1) / 2)
+    for (int64_t b = 0; b < n; b += 2) {
+      T* to = p + b / 2 * padded;
+      const T *from = p + b * padded, *other = b + 1 < n ? from + padded : nullptr;
+      for (int64_t c = 0; c < padded; c += Wide<T>::kLanes)
+        Store(other ? Load(from + c) + Load(other + c) : Load(from + c), to + c);
+    }
 }
 
 template <class S, Kind kKind>
@@ -198,22 +223,16 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
       if constexpr (kKind == kSpread)
         for (int64_t c = 0; c < padded_tile; ++c)
           means.get()[c] = c < width ? ToCompute(mean[plan.kept.other_offset(first + c)]) : T(0);
-      ColumnBlock<S, kKind>(columns, plan.reduced, b * B, std::min(B, k - b * B), width,
-                            origins.get(), means.get(), lanes.get(),
-                            partial.get() + ((o * tiles + t) * blocks + b) * padded_tile);
+      const int64_t count = std::min(B, k - b * B);
+      AddRows<S, kKind>(columns, plan.reduced, b * B, 0, count, width, origins.get(), means.get(),
+                        lanes.get());
+      FoldLanes(lanes.get(), count, (width + W - 1) / W * W,
+                partial.get() + ((o * tiles + t) * blocks + b) * padded_tile);
     }
   });
-  // The tree over the blocks, a vector of columns at a time: the sums of one column are often 4096
-  // bytes apart, in one set of the first cache.
   for (int64_t i = 0; i < outer * tiles; ++i) {
     T* p = partial.get() + i * blocks * padded_tile;
-    for (int64_t n = blocks; n > 1; n = (n + 1) / 2)
-      for (int64_t b = 0; b < n; b += 2) {
-        T* to = p + b / 2 * padded_tile;
-        const T *from = p + b * padded_tile, *other = b + 1 < n ? from + padded_tile : nullptr;
-        for (int64_t c = 0; c < padded_tile; c += W)
-          Store(other ? Load(from + c) + Load(other + c) : Load(from + c), to + c);
-      }
+    FoldBlocks(p, blocks, padded_tile);
     const int64_t first = i / tiles * inner + i % tiles * tile;
     const int64_t width = std::min(tile, inner - i % tiles * tile);
     for (int64_t c = 0; c < width; ++c) finish(first + c, p[c]);
@@ -246,15 +265,100 @@ void SumOfType(const KernelArgs& a) {
       return add.template operator()<kDifferences>();
     case kSpread:
       return add.template operator()<kSpread>();
+    case kNumbers:
+      return add.template operator()<kNumbers>();
     default:
       return add.template operator()<kPlain>();
   }
+}
+
+// ---- in pieces
+// ------------------------------------------------------------------------------------
+
+// Calls fn<S, kind>() for what is added without looking at other elements.
+template <class F>
+void DispatchOwn(const KernelArgs& a, F&& fn) {
+  dispatch_float(a.dtype(1), [&]<class S>() {
+    switch (a.i(1)) {
+      case kSquares:
+        return fn.template operator()<S, kSquares>();
+      case kNumbers:
+        return fn.template operator()<S, kNumbers>();
+      default:
+        return fn.template operator()<S, kPlain>();
+    }
+  });
+}
+
+template <class S>
+Finish<S> FinishOf(const KernelArgs& a) {
+  return {a.data<S>(0), static_cast<ComputeOf<S>>(a.f(2))};
 }
 
 }  // namespace
 
 void Sum(const KernelArgs& a) {
   dispatch_float(a.dtype(1), [&]<class S>() { SumOfType<S>(a); });
+}
+
+// Rows of the tensor at x are four blocks each; their sums go to the workspace.
+void SumBlocks(const KernelArgs& a) {
+  DispatchOwn(a, [&]<class S, Kind kKind>() {
+    using T = ComputeOf<S>;
+    constexpr int64_t B = kSumBlock<S>;
+    const int64_t n = numel(a.tensor(1));
+    T* to = static_cast<T*>(a.piece->workspace) + 4 * a.piece->first_row;
+    for (int64_t i = 0; i < n; i += B)
+      to[i / B] = BlockSum<S, kKind>(a.data<S>(1) + i, std::min(B, n - i), T(0), T(0));
+  });
+}
+void FinishBlocks(const KernelArgs& a) {
+  dispatch_float(a.dtype(1), [&]<class S>() {
+    using T = ComputeOf<S>;
+    const int64_t outs = numel(a.tensor(0)), k = numel(a.tensor(1)) / outs;
+    const int64_t blocks = (k + kSumBlock<S> - 1) / kSumBlock<S>;
+    auto* partial = static_cast<T*>(a.piece->workspace);
+    const Finish<S> finish = FinishOf<S>(a);
+    for (int64_t o = 0; o < outs; ++o)
+      finish(o, tree(partial + o * blocks, blocks, 1, [](T p, T q) { return p + q; }));
+  });
+}
+
+// Rows of a block come in order and to one thread, whose table of lanes this is.
+void SumOfColumns(const KernelArgs& a, ThreadScratch& scratch) {
+  DispatchOwn(a, [&]<class S, Kind kKind>() {
+    using T = ComputeOf<S>;
+    constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>, kTile = 1024;
+    const pf_tensor& x = a.tensor(1);
+    const int64_t rows = x.shape[0], columns = x.shape[1], padded = (columns + W - 1) / W * W;
+    T* lanes = scratch.get<T>(static_cast<size_t>(W * padded));
+    Axes reduced;
+    reduced.add(rows, columns, 0);
+    for (int64_t r = 0, count = 0; r < rows; r += count) {
+      const int64_t block = (a.piece->first_row + r) / B, from = (a.piece->first_row + r) % B;
+      const int64_t of_block = std::min(B, a.piece->rows - block * B);
+      count = std::min(rows - r, of_block - from);
+      T* sums = static_cast<T*>(a.piece->workspace) + block * padded;
+      for (int64_t c = 0; c < columns; c += kTile) {
+        const int64_t width = std::min(kTile, columns - c);
+        AddRows<S, kKind>(a.data<S>(1) + c, reduced, r, from, count, width, nullptr, nullptr,
+                          lanes + W * c);
+        if (from + count == of_block)
+          FoldLanes(lanes + W * c, of_block, (width + W - 1) / W * W, sums + c);
+      }
+    }
+  });
+}
+void FinishColumns(const KernelArgs& a) {
+  dispatch_float(a.dtype(1), [&]<class S>() {
+    using T = ComputeOf<S>;
+    constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>;
+    const int64_t columns = numel(a.tensor(0)), padded = (columns + W - 1) / W * W;
+    auto* sums = static_cast<T*>(a.piece->workspace);
+    FoldBlocks(sums, (a.piece->rows + B - 1) / B, padded);
+    const Finish<S> finish = FinishOf<S>(a);
+    for (int64_t c = 0; c < columns; ++c) finish(c, sums[c]);
+  });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -264,11 +368,85 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pyflame::cpu {
 HWY_EXPORT(Sum);
+HWY_EXPORT(SumBlocks);
+HWY_EXPORT(FinishBlocks);
+HWY_EXPORT(SumOfColumns);
+HWY_EXPORT(FinishColumns);
 namespace {
+
+thread_local ThreadScratch lanes;
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&lanes); });
+
 void sum(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(Sum)(a);
 }
+// Whole reductions, each a row.
+void sum_of_rows(const KernelArgs& a) {
+  const pf_scalar attrs[] = {{2, 2}, a.attrs[1], a.attrs[2]};
+  KernelArgs rows = a;
+  rows.attrs = attrs;
+  sum(rows);
+}
+void sum_blocks(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(SumBlocks)(a);
+}
+void finish_blocks(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(FinishBlocks)(a);
+}
+void sum_of_columns(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(SumOfColumns)(a, lanes);
+}
+void finish_columns(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(FinishColumns)(a);
+}
+
+Pieces sum_pieces(const KernelArgs& a) {
+  Pieces p;
+  const pf_tensor& x = a.tensor(1);
+  const int64_t total = numel(x);
+  if (total == 0 || !contiguous(x)) return p;
+  int64_t outs = 1, k = 1;
+  bool last = true, first = true;  // which dimensions are reduced
+  for (int d = 0; d < x.ndim; ++d) {
+    if (x.shape[d] == 1) continue;
+    if (a.i(0) >> d & 1) {
+      first = first && outs == 1;
+      k *= x.shape[d];
+    } else {
+      last = last && k == 1;
+      outs *= x.shape[d];
+    }
+  }
+  const bool of_own = a.i(1) <= 1 || a.i(1) == 4, mean = a.has(2);  // see Kind
+  const int64_t item = x.dtype == static_cast<uint8_t>(DType::Float64) ? 8 : 4;
+  const int64_t lane_count = 64 / item, block = 64 * lane_count;
+  const auto bytes = [item](int64_t n) { return static_cast<size_t>(n * item); };
+  if (last && outs > 1 && k <= 16 * block) {
+    if (mean && !contiguous(a.tensor(2))) return p;
+    p.rows = outs;
+    p.width = p.per_row[1] = k;
+    p.per_row[0] = 1;
+    p.per_row[2] = mean;
+    p.run = sum_of_rows;
+  } else if (last && of_own && (outs == 1 || k % (4 * block) == 0)) {
+    p.width = p.per_row[1] = 4 * block;
+    p.rows = (total + p.width - 1) / p.width;
+    p.workspace = bytes(outs * ((k + block - 1) / block));
+    p.run = sum_blocks;
+    p.finish = finish_blocks;
+  } else if (first && of_own && outs <= 4096) {  // a table of lanes that the second cache holds
+    p.rows = k;
+    p.width = p.per_row[1] = outs;
+    p.step = 4 * lane_count;
+    p.range = block;
+    p.workspace =
+        bytes((k + block - 1) / block * ((outs + lane_count - 1) / lane_count) * lane_count);
+    p.run = sum_of_columns;
+    p.finish = finish_columns;
+  }
+  return p;
+}
 }  // namespace
-PF_CPU_KERNEL("sum", sum)
+PF_CPU_KERNEL("sum", sum, sum_pieces)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -114,6 +114,14 @@ class Odometer {
   int64_t offset_;
 };
 
+// How the rows of a norm are shared out for the gradients of weight and bias, by their number
+// alone.
+struct NormBlocks {
+  int64_t rows, count;  // of a block; blocks
+  explicit NormBlocks(int64_t all)
+      : rows(std::max<int64_t>(16, (all + 63) / 64)), count((all + rows - 1) / rows) {}
+};
+
 // Adds neighbours, then neighbours of those, ...: p[0] is the sum. Items are `stride` apart.
 template <class T, class F>
 T tree(T* p, int64_t n, int64_t stride, F combine) {

@@ -10,6 +10,7 @@
 
 #include <memory>
 
+#include "cpu/kernel.h"
 #include "cpu/wide-inl.h"
 
 // For the lambdas given to the loops: compiled for the loop's target and always part of it.
@@ -128,19 +129,35 @@ class Scratch {
 
 // Non-temporal stores pay only for results that the caches could not keep anyway.
 inline constexpr int64_t kStreamBytes = int64_t{16} << 20;
-HWY_INLINE bool Streams(const void* p, int64_t row_bytes, int64_t total_bytes) {
-  return total_bytes >= kStreamBytes && reinterpret_cast<uintptr_t>(p) % 64 == 0 &&
-         row_bytes % 64 == 0;
+HWY_INLINE bool Streams(const KernelArgs& a, const void* p, int64_t row_bytes,
+                        int64_t total_bytes) {
+  return (a.piece ? a.piece->stream : total_bytes >= kStreamBytes) &&
+         reinterpret_cast<uintptr_t>(p) % 64 == 0 && row_bytes % 64 == 0;
 }
 // Rows for one thread at least: work below this is done sooner alone.
 HWY_INLINE int64_t RowGrain(int64_t n) {
   return n >= 8192 ? 1 : 8192 / (n > 0 ? n : 1);
 }
 
+// What a loop over rows of n at x fetches while it calculates: what will be read after its piece,
+// or its own input two rows on.
 template <class S>
-HWY_INLINE void PrefetchAt(const S* p) {
-  hwy::Prefetch(p);
-}
+class Ahead {
+ public:
+  Ahead(const KernelArgs& a, const S* x, int64_t n) : p_(x + 2 * n), q_(p_) {
+    if (!a.piece || !a.piece->ahead[0]) return;
+    p_ = reinterpret_cast<const S*>(a.piece->ahead[0]);
+    q_ = a.piece->ahead[1] ? reinterpret_cast<const S*>(a.piece->ahead[1]) : p_;
+  }
+  // Beside element i, counted from the first row.
+  HWY_INLINE void fetch(int64_t i) const {
+    hwy::Prefetch(p_ + i);
+    hwy::Prefetch(q_ + i);
+  }
+
+ private:
+  const S *p_, *q_;
+};
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace pyflame::cpu::HWY_NAMESPACE

@@ -29,7 +29,7 @@ HWY_INLINE ComputeOf<S> RowMax(const S* x, int64_t n) {
 
 // In `exps` lie exp(x - max) of two rows in turn.
 template <class S, bool kStream>
-void SoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
+void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
   const int64_t padded = (n + 63) / 64 * 64;
@@ -54,7 +54,7 @@ void SoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
           const Wide<T> v = WExpNeg(Load(at.in[0] + j) - shift);
           m.a[step.index] = WMax(m.a[step.index], Load(at.in[1] + j));
           s.a[step.index] = s.a[step.index] + v;
-          PrefetchAt(at.in[0] + j + 2 * n);
+          ahead.fetch(r * n + at.first + j);
           Put<kStream>(y, at.out[0] + j);  // after the loads: see rows-inl.h
           Store(v, e);
           e_before += Wide<T>::kLanes;
@@ -79,7 +79,8 @@ void SoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
 }
 
 template <class S, bool kStream>
-void LogSoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
+void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin,
+                    int64_t end) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
   Scratch<S> nowhere(n);
@@ -100,7 +101,7 @@ void LogSoftmaxRows(const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
           const Wide<T> y = Load(at.in[0] + j) - max_before - log_before;
           s.a[step.index] = s.a[step.index] + WExpNeg(Load(at.in[1] + j) - shift);
           m.a[step.index] = WMax(m.a[step.index], Load(at.in[2] + j));
-          PrefetchAt(at.in[1] + j + 2 * n);
+          ahead.fetch(r * n + at.first + j);
           Put<kStream>(y, at.out[0] + j);
         },
         [&]() PF_INLINE {
@@ -128,21 +129,21 @@ void SoftmaxOf(const KernelArgs& a) {
   const S* x = static_cast<const S*>(in.data);
   S* y = a.data<S>(0);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
-  const bool stream = Streams(y, n * bytes, total * bytes);
+  const bool stream = Streams(a, y, n * bytes, total * bytes);
   parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<S, float>) {
       if (stream) {
         if constexpr (kLog)
-          LogSoftmaxRows<S, true>(x, y, n, begin, end);
+          LogSoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end);
         else
-          SoftmaxRows<S, true>(x, y, n, begin, end);
+          SoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end);
         return;
       }
     }
     if constexpr (kLog)
-      LogSoftmaxRows<S, false>(x, y, n, begin, end);
+      LogSoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end);
     else
-      SoftmaxRows<S, false>(x, y, n, begin, end);
+      SoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end);
   });
 }
 
@@ -197,7 +198,7 @@ void BackwardOf(const KernelArgs& a) {
   const S *g = a.data<S>(1), *y = a.data<S>(2);
   S* dx = a.data<S>(0);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
-  const bool stream = Streams(dx, n * bytes, total * bytes);
+  const bool stream = Streams(a, dx, n * bytes, total * bytes);
   parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<S, float>)
       if (stream) return BackwardRows<S, kLog, true>(g, y, dx, n, begin, end);
@@ -243,10 +244,21 @@ void softmax_backward(const KernelArgs& a) {
 void log_softmax_backward(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(LogSoftmaxBackward)(a);
 }
+// All tensors have the same shape, and their rows are one another's business.
+Pieces pieces(const KernelArgs& a) {
+  const pf_tensor& t = a.tensor(0);
+  const int64_t n = t.ndim == 0 ? 1 : t.shape[t.ndim - 1];
+  Pieces p;
+  if (n == 0) return p;
+  p.rows = numel(t) / n;
+  p.width = n;
+  for (int i = 0; i < a.ntensors; ++i) p.per_row[i] = n;
+  return p;
+}
 }  // namespace
-PF_CPU_KERNEL("softmax", softmax)
-PF_CPU_KERNEL("log_softmax", log_softmax)
-PF_CPU_KERNEL("softmax_backward", softmax_backward)
-PF_CPU_KERNEL("log_softmax_backward", log_softmax_backward)
+PF_CPU_KERNEL("softmax", softmax, pieces)
+PF_CPU_KERNEL("log_softmax", log_softmax, pieces)
+PF_CPU_KERNEL("softmax_backward", softmax_backward, pieces)
+PF_CPU_KERNEL("log_softmax_backward", log_softmax_backward, pieces)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

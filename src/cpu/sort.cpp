@@ -1,6 +1,7 @@
 // Sorting rows. Values become unsigned keys in the same order (NaN last, -0 equal to 0); equal
 // keys keep the order of their positions, so every result is unique.
 #include <bit>
+#include <tuple>
 #include <vector>
 
 #include "core/kernel_numbers.h"
@@ -39,6 +40,7 @@ auto key_of_stored(T v) {
 
 // A 32-bit key with its position in one word: one comparison orders both.
 struct Short {
+  using Key = uint32_t;
   uint64_t word;
   Short() = default;
   Short(uint32_t key, int64_t at) : word((uint64_t{key} << 32) | static_cast<uint32_t>(at)) {}
@@ -47,6 +49,7 @@ struct Short {
   friend bool operator<(Short a, Short b) { return a.word < b.word; }
 };
 struct Long {
+  using Key = uint64_t;
   uint64_t word;
   int64_t position;
   Long() = default;
@@ -80,32 +83,52 @@ void radix_sort(std::vector<Item>& items, std::vector<Item>& spare, int key_bits
   }
 }
 
+constexpr int64_t kStretch = 32;
+// Whether a stretch has an element that may come before t; NaN may. Loops that become vectors.
+template <class T>
+bool any_before(const T* x, Compute<T> t, bool descending) {
+  int any = 0;
+  if (descending)
+    for (int64_t j = 0; j < kStretch; ++j) any |= !(load(x[j]) <= t);
+  else
+    for (int64_t j = 0; j < kStretch; ++j) any |= !(load(x[j]) >= t);
+  return any != 0;
+}
+
 // Items that include the `keep` first of n: what lies behind the bound found so far is left out.
-template <class Item, class Make>
-void collect_first(std::vector<Item>& items, int64_t n, int64_t keep, Make&& item) {
+// `item(i)` is an item; any(i, b): whether one of the elements from i on may come before element b.
+template <class Item, class Make, class Any>
+void collect_first(std::vector<Item>& items, int64_t n, int64_t keep, Make&& item, Any&& any) {
   const size_t room = static_cast<size_t>(std::max<int64_t>(4 * keep, 64));
   items.clear();
   items.reserve(room);
-  bool bounded = false;
-  Item bound{};
-  for (int64_t i = 0; i < n; ++i) {
-    const Item x = item(i);
-    if (bounded && !(x < bound)) continue;
-    items.push_back(x);
-    if (items.size() == room) {
-      std::nth_element(items.begin(), items.begin() + (keep - 1), items.end());
-      items.resize(static_cast<size_t>(keep));
-      bound = items.back();
-      bounded = true;
+  // keep < n / 8, so that they are there.
+  for (int64_t i = 0; i < static_cast<int64_t>(room); ++i) items.push_back(item(i));
+  const auto shorten = [&] {
+    std::nth_element(items.begin(), items.begin() + (keep - 1), items.end());
+    items.resize(static_cast<size_t>(keep));
+    return items.back();
+  };
+  Item bound = shorten();
+  for (int64_t i = static_cast<int64_t>(room); i < n; i += kStretch) {
+    const int64_t end = std::min(i + kStretch, n);
+    if (end - i == kStretch && !any(i, bound.at())) continue;
+    for (int64_t j = i; j < end; ++j) {
+      const Item x = item(j);
+      if (!(x < bound)) continue;
+      items.push_back(x);
+      if (items.size() == room) bound = shorten();
     }
   }
 }
 
 // Calls row(items, spare, offsets, input) for each row of `in` along `dim`, its items unsorted.
 // With `keep`, only those that may be among the `keep` first. Offsets: of the row in the input,
-// then in the first kOuts outputs.
+// then in the first kOuts outputs. Keys are counted from `least`.
 template <class T, class Item, int kOuts = 2, class Row>
-void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t keep, Row&& row) {
+void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t keep, Row&& row,
+              uint64_t least = 0) {
+  using Key = decltype(key_of_stored(T{}));
   const pf_tensor& in = a.tensor(tensor);
   const int64_t n = in.shape[dim], rows = n ? numel(in) / n : 0, step = in.strides[dim];
   // All dimensions but `dim`, for the input and the outputs.
@@ -126,12 +149,15 @@ void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t
                  std::vector<Item> items, spare;
                  for (int64_t r = b; r < e; ++r, at.next()) {
                    const T* x = a.data<T>(tensor) + at.offset[0];
-                   auto item = [&](int64_t i) {
-                     auto key = key_of_stored(x[i * step]);
-                     return Item(descending ? ~key : key, i);
+                   const auto flip = descending ? ~Key(0) : Key(0);
+                   const auto item = [&](int64_t i) {
+                     const auto key = static_cast<Key>(key_of_stored(x[i * step]) ^ flip);
+                     return Item(static_cast<typename Item::Key>(key - least), i);
                    };
-                   if (keep > 0 && keep < n / 8) {
-                     collect_first(items, n, keep, item);
+                   if (keep > 0 && n >= 64 && keep < n / 8) {
+                     collect_first(items, n, keep, item, [&](int64_t i, int64_t b) {
+                       return step != 1 || any_before(x + i, load(x[b]), descending);
+                     });
                    } else {
                      items.resize(static_cast<size_t>(n));
                      for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = item(i);
@@ -167,11 +193,26 @@ void store_row(const KernelArgs& a, int dim, const std::vector<Item>& items, int
   }
 }
 
+// The smallest key of all, and how many bits the others' distances from it take.
+template <class T>
+std::pair<uint64_t, int> range_of_keys(const pf_tensor& t, bool descending) {
+  using Key = decltype(key_of_stored(T{}));
+  const T* x = static_cast<const T*>(t.data);
+  const Key flip = descending ? ~Key(0) : Key(0);
+  Key low = ~Key(0), high = 0;
+  for (int64_t i = 0, n = numel(t); i < n; ++i) {
+    const auto k = static_cast<Key>(key_of_stored(x[i]) ^ flip);
+    low = std::min(low, k);
+    high = std::max(high, k);
+  }
+  return {low, std::bit_width(static_cast<uint64_t>(high - low))};
+}
+
 // outs: values, indices; in. attrs: dim, descending.
 void sort(const KernelArgs& a) {
   const int dim = static_cast<int>(a.i(0));
   const int64_t n = a.tensor(2).shape[dim];
-  dispatch_items(a.dtype(0), n, [&]<class T, class Item>(int bits) {
+  const auto rows = [&]<class T, class Item>(int bits, uint64_t least) {
     each_row<T, Item>(
         a, 2, dim, a.i(1) != 0, 0,
         [&](std::vector<Item>& items, std::vector<Item>& spare, const int64_t* offset, const T* x) {
@@ -180,7 +221,18 @@ void sort(const KernelArgs& a) {
           else
             std::sort(items.begin(), items.end());
           store_row(a, dim, items, n, offset, x);
-        });
+        },
+        least);
+  };
+  dispatch_items(a.dtype(0), n, [&]<class T, class Item>(int bits) {
+    uint64_t least = 0;
+    if constexpr (std::is_integral_v<T>)
+      if (n >= 1024 && contiguous(a.tensor(2))) {  // few bits, as a rule
+        std::tie(least, bits) = range_of_keys<T>(a.tensor(2), a.i(1) != 0);
+        if (bits <= 32 && n < (int64_t{1} << 32))
+          return rows.template operator()<T, Short>(bits, least);
+      }
+    rows.template operator()<T, Item>(bits, least);
   });
 }
 

@@ -90,6 +90,7 @@ struct Run {
   const char* slots;  // filled, shared by the threads
   int64_t tile;
   bool stream;
+  bool goes_on;     // behind the end of a dense input lies what comes next
   uint64_t staged;  // inputs that are copied first: an output overwrites them too early
   // Collapsed geometry; strides in elements, operands in order inputs, outputs.
   int ndim;
@@ -148,7 +149,7 @@ void run_flat(const Run& run, int64_t begin, int64_t end) {
       char* src = static_cast<char*>(l.inputs[i].data) + at * bytes;
       Loc& loc = f.locs[t.in(i)];
       loc.walk = Loc::kStep;
-      loc.ahead = run.stream && at + n < end ? src + n * bytes : nullptr;
+      loc.ahead = run.goes_on || (run.stream && at + n < end) ? src + n * bytes : nullptr;
       if (tail || ((run.staged >> i) & 1)) {
         loc.data = f.staging(i);
         std::memcpy(loc.data, src, static_cast<size_t>(n * bytes));
@@ -245,7 +246,8 @@ void run_boxes(const Run& run, int64_t begin, int64_t end) {
       } else if (ops[i].how == BoxOperand::kDirect && !tail && !((run.staged >> i) & 1)) {
         loc.data = src;
         loc.walk = Loc::kStep;
-        if (run.stream && b + 1 < end && ops[i].rs != 0) loc.ahead = src + n * bytes;
+        if ((run.goes_on || (run.stream && b + 1 < end)) && ops[i].rs != 0)
+          loc.ahead = src + n * bytes;
       } else {
         // What serves every box is brought in at full height, the last box of a plane is lower.
         const int64_t height = ops[i].constant ? run.nr : nr;
@@ -455,7 +457,7 @@ void program_destroy(void* kernel) {
   delete static_cast<Tape*>(kernel);
 }
 
-pf_status program_launch(void* kernel, const pf_launch* launch) {
+pf_status program_launch(void* kernel, const pf_launch* launch, Part part) {
   const Tape& t = *static_cast<const Tape*>(kernel);
   const pf_launch& l = *launch;
   if (l.numel == 0) return PF_OK;
@@ -464,6 +466,7 @@ pf_status program_launch(void* kernel, const pf_launch* launch) {
   run.launch = launch;
   run.tile = t.tile;
   run.stream = false;
+  run.goes_on = part != Part::All;
   run.staged = staged_inputs(t, l);
 
   // Scalars are filled once, in memory of this thread that outlives the launch's ranges.
@@ -488,7 +491,7 @@ pf_status program_launch(void* kernel, const pf_launch* launch) {
   }
   int64_t out_bytes = 0;
   for (const Tape::Out& o : t.outs) out_bytes += o.bytes * l.numel;
-  run.stream = out_bytes >= streaming_threshold();
+  run.stream = part == Part::Last || (part == Part::All && out_bytes >= streaming_threshold());
   const double total_ns = t.cost * static_cast<double>(l.numel);
   if (flat) {
     // Enough tiles to share out evenly.

@@ -101,13 +101,13 @@ void* find_kernel(const Kernel& k, Device device) {
   return kernel;
 }
 
-bool run_kernel(const Kernel& k, Device device, StreamState* stream,
+void run_kernel(const Kernel& k, Device device, StreamState* stream,
                 std::span<const pf_tensor> tensors, std::span<const pf_scalar> attrs,
-                const CallOptions& options, const Epilogue* epilogue) {
+                const CallOptions& options) {
   if (options.run) {
     bump(counters().kernels);
     (*options.run)(device, tensors);
-    return false;
+    return;
   }
   const pf_backend* b = backend_of(device);
   void* kernel = find_kernel(k, device);
@@ -115,20 +115,11 @@ bool run_kernel(const Kernel& k, Device device, StreamState* stream,
            k.name, "'; run this operation on another device");
   bump(counters().kernels);
   pf_index_error error{0, 0, 0, options.op};
-  const auto ntensors = static_cast<int32_t>(tensors.size()),
-             nattrs = static_cast<int32_t>(attrs.size());
-  int32_t joined = 0;
-  pf_status status =
-      epilogue && PF_HAS(b, kernel_launch_with)
-          ? b->kernel_launch_with(device.index, handle_of(stream), kernel, tensors.data(), ntensors,
-                                  attrs.data(), nattrs, &error, epilogue->program,
-                                  &epilogue->launch, epilogue->from, epilogue->keep, &joined)
-          : b->kernel_launch(device.index, handle_of(stream), kernel, tensors.data(), ntensors,
-                             attrs.data(), nattrs, &error);
+  const pf_status status = b->kernel_launch(device.index, handle_of(stream), kernel, tensors.data(),
+                                            static_cast<int32_t>(tensors.size()), attrs.data(),
+                                            static_cast<int32_t>(attrs.size()), &error);
   if (status != PF_OK) raise_status(b, status, options.op);
   raise_index_error(error);
-  if (joined) bump(counters().epilogues);
-  return joined != 0;
 }
 
 void raise_index_error(const pf_index_error& e) {
@@ -240,13 +231,14 @@ bool same_key(const PlanKey& a, const PlanKey& b) {
   return a.size() == b.size() && std::memcmp(&a, &b, a.size()) == 0;
 }
 
-const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes) {
+const std::shared_ptr<const Plan>& find_plan(Group& g, const PlanKey& key,
+                                             const uint8_t* output_dtypes) {
   uint64_t h = key.hash();
   std::shared_ptr<const Plan>& recent = g.recent[h & 63];
   if (recent && recent->hash == h && same_key(recent->key, key)) {
     recent->touch();
     bump(counters().plan_hits);
-    return *recent;
+    return recent;
   }
   PlanCache& cache = plan_cache();
   std::lock_guard lock(cache.mutex);
@@ -255,7 +247,7 @@ const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes
     if (same_key(it->second->key, key)) {
       it->second->touch();
       bump(counters().plan_hits);
-      return *(recent = it->second);
+      return recent = it->second;
     }
   auto plan = std::make_shared<Plan>();
   std::memcpy(static_cast<void*>(&plan->key), &key, key.size());
@@ -270,7 +262,7 @@ const Plan& find_plan(Group& g, const PlanKey& key, const uint8_t* output_dtypes
   bump(counters().plans);
   recent = plan;
   cache.add(std::move(plan));
-  return *recent;
+  return recent;
 }
 
 const char* row_label(const pf_node& n) {
@@ -300,18 +292,26 @@ bool donate(Place& out, Phase& ph, const uint8_t* used, int nused, uint32_t& don
   return false;
 }
 
-// A phase that is ready to run: its memory is there.
+// What of a phase is run: a plan, and which inputs and nodes are its inputs and outputs.
 struct ReadyPhase {
-  const Plan* plan;
+  std::shared_ptr<const Plan> plan;
   int ninputs, noutputs;
+  uint8_t used[kMaxInputs], stored[kMaxNodes];
   pf_operand in[kMaxInputs], out[kMaxNodes];
-  uint8_t used[kMaxInputs];  // which inputs of the phase
   pf_launch launch;
 };
 
-// False where nothing has to run. With `only`, nothing but these nodes is stored, and all memory
-// stays what it is.
-bool prepare_phase(Group& g, Phase& ph, ReadyPhase& ready, uint32_t only = 0) {
+MemoryUse use_of(const Phase& ph, const ReadyPhase& ready, int output) {
+  const int i = ready.stored[output];
+  return {row_label(ph.nodes[i]), ph.outputs[i].dtype, &ph.shape};
+}
+pf_operand operand_of(const Place& p) {
+  return {p.storage->data ? p.address() : PF_NO_MEMORY, p.strides.data(), p.contiguous};
+}
+
+// False where nothing has to run. With `only`, nothing but these nodes is stored. No memory is
+// touched, but for results without elements.
+bool plan_phase(Group& g, Phase& ph, ReadyPhase& ready, uint32_t only = 0) {
   if (ph.nnodes == 0) return false;
   // What must be stored, and what that needs.
   uint32_t live = 0;
@@ -335,13 +335,12 @@ bool prepare_phase(Group& g, Phase& ph, ReadyPhase& ready, uint32_t only = 0) {
   PlanKey key;
   key.device = static_cast<uint8_t>(g.device.type) << 4 | static_cast<uint8_t>(g.device.index);
   key.nscalars = static_cast<uint8_t>(ph.nscalars);
-  uint8_t input_at[kMaxInputs], node_at[kMaxNodes], stored[kMaxNodes];
-  uint8_t(&used)[kMaxInputs] = ready.used;
+  uint8_t input_at[kMaxInputs], node_at[kMaxNodes];
   uint8_t output_dtypes[kMaxNodes];
   for (int j = 0; j < ph.ninputs; ++j) {
     if (!(inputs >> j & 1)) continue;
     input_at[j] = key.ninputs;
-    used[key.ninputs] = static_cast<uint8_t>(j);
+    ready.used[key.ninputs] = static_cast<uint8_t>(j);
     key.input_dtypes[key.ninputs++] = static_cast<uint8_t>(ph.inputs[j].dtype);
   }
   for (int i = 0; i < ph.nnodes; ++i) {
@@ -353,43 +352,47 @@ bool prepare_phase(Group& g, Phase& ph, ReadyPhase& ready, uint32_t only = 0) {
     }
     if (live >> i & 1) {
       output_dtypes[key.noutputs] = n.dtype;
-      stored[key.noutputs] = static_cast<uint8_t>(i);
+      ready.stored[key.noutputs] = static_cast<uint8_t>(i);
       n.store = static_cast<int8_t>(key.noutputs++);
     }
     node_at[i] = key.nnodes;
     key.nodes[key.nnodes++] = n;
   }
-  StreamState* stream = g.stream(g.device);
-  auto use_of = [&](int o) {
-    const int i = stored[o];
-    return MemoryUse{row_label(ph.nodes[i]), ph.outputs[i].dtype, &ph.shape};
-  };
-  if (ph.numel == 0) {
-    for (int o = 0; o < key.noutputs; ++o)
-      ensure_memory(*ph.outputs[stored[o]].storage, stream, use_of(o));
-    return false;
-  }
-  ready.plan = &find_plan(g, key, output_dtypes);
   ready.ninputs = key.ninputs;
   ready.noutputs = key.noutputs;
-  for (int j = 0; j < key.ninputs; ++j) {
-    Place& p = ph.inputs[used[j]];
-    ensure_memory(*p.storage, stream, {"pointwise group", p.dtype, &ph.shape});
-    ready.in[j] = {p.address(), p.strides.data(), p.contiguous};
+  if (ph.numel == 0) {
+    for (int o = 0; o < key.noutputs; ++o)
+      ensure_memory(*ph.outputs[ready.stored[o]].storage, g.stream(g.device), use_of(ph, ready, o));
+    return false;
   }
-  uint32_t donated = 0;
-  for (int o = 0; o < key.noutputs; ++o) {
-    Place& p = ph.outputs[stored[o]];
-    if (!only && !p.storage->data && p.contiguous && p.offset == 0 &&
-        donate(p, ph, used, key.ninputs, donated, stream, use_of(o))) {
-    } else {
-      ensure_memory(*p.storage, stream, use_of(o));
-    }
-    ready.out[o] = {p.address(), p.strides.data(), p.contiguous};
-  }
+  ready.plan = find_plan(g, key, output_dtypes);
+  for (int j = 0; j < key.ninputs; ++j) ready.in[j] = operand_of(ph.inputs[ready.used[j]]);
+  for (int o = 0; o < key.noutputs; ++o) ready.out[o] = operand_of(ph.outputs[ready.stored[o]]);
   ready.launch = {ph.shape.size(), ph.shape.data(), ph.numel, ready.in, ready.out, ph.scalars};
-  long_work(ph.numel * key.nnodes);
   return true;
+}
+
+// Gives its inputs and outputs memory, but for those where bits say so. Outputs of which `only`
+// some are stored take no other's.
+void supply_phase(Group& g, Phase& ph, ReadyPhase& ready, uint32_t inputs_without = 0,
+                  uint32_t outputs_without = 0, bool only = false) {
+  StreamState* stream = g.stream(g.device);
+  for (int j = 0; j < ready.ninputs; ++j) {
+    if (inputs_without >> j & 1) continue;
+    Place& p = ph.inputs[ready.used[j]];
+    ensure_memory(*p.storage, stream, {"pointwise group", p.dtype, &ph.shape});
+    ready.in[j].data = p.address();
+  }
+  uint32_t donated = inputs_without;
+  for (int o = 0; o < ready.noutputs; ++o) {
+    if (outputs_without >> o & 1) continue;
+    Place& p = ph.outputs[ready.stored[o]];
+    if (only || p.storage->data || !p.contiguous || p.offset != 0 ||
+        !donate(p, ph, ready.used, ready.ninputs, donated, stream, use_of(ph, ready, o)))
+      ensure_memory(*p.storage, stream, use_of(ph, ready, o));
+    ready.out[o].data = p.address();
+  }
+  long_work(ph.numel * ready.plan->key.nnodes);
 }
 
 void launch_phase(Group& g, const ReadyPhase& ready) {
@@ -400,50 +403,116 @@ void launch_phase(Group& g, const ReadyPhase& ready) {
   if (status != PF_OK) raise_status(b, status, "pointwise group");
 }
 
-// Whether a kernel may run what follows it in the same launch: that reads its output once, as it
-// lies there, and writes nothing that the kernel reads.
-bool follows(const Group& g, const ReadyPhase& ready, Epilogue& epilogue) {
+// How the parts of a group hang together; see pf_group.
+struct Links {
+  int8_t feeds[kMaxNodes], takes[kMaxInputs];
+  uint32_t unread = 0;
+  // Which may be without memory: outputs of the first phase, inputs of the second, the kernel's.
+  uint32_t before_without = 0, after_without = 0, kernel_without = 0;
+};
+
+// All of what `whole` is, in the same order.
+bool is_whole(const Place& p, const Dims& shape, const Place& whole, int64_t count) {
+  return p.contiguous && whole.contiguous && p.offset == whole.offset && p.dtype == whole.dtype &&
+         numel(shape) == count;
+}
+
+bool has_handles(const Storage& s) {
+  return s.handles.load(std::memory_order_relaxed) > 0;
+}
+
+// False where its parts must be seen to run one after the other: one reads what another writes in
+// some other way than element by element.
+bool link(const Group& g, const ReadyPhase* before, const ReadyPhase* after, Links& links) {
   const AnchorCall& a = g.anchor;
-  const Phase& ph = g.phases[1];
-  if (a.kernel->anchor != Anchor::Library || a.nouts != 1) return false;
-  const Place& result = a.tensors[0];
-  int from = -1;
-  for (int j = 0; j < ready.ninputs; ++j) {
-    const Place& p = ph.inputs[ready.used[j]];
-    if (p.storage.get() != result.storage.get()) continue;
-    if (from >= 0 || !p.contiguous || p.offset != result.offset || p.dtype != result.dtype)
-      return false;
-    from = j;
+  const Phase &first = g.phases[0], &last = g.phases[1];
+  const auto input_of = [](const Phase& ph, const ReadyPhase* ready, const Storage* s) {
+    for (int j = 0; ready && j < ready->ninputs; ++j)
+      if (ph.inputs[ready->used[j]].storage.get() == s) return j;
+    return -1;
+  };
+  for (int o = 0; before && o < before->noutputs; ++o) {
+    const Place& p = first.outputs[before->stored[o]];
+    links.feeds[o] = -1;
+    int readers = 0;
+    for (int i = 0; i < a.ntensors; ++i) {
+      if (a.tensors[i].storage.get() != p.storage.get()) continue;
+      if (i < a.nouts || !is_whole(a.tensors[i], a.shapes[i], p, first.numel)) return false;
+      links.feeds[o] = static_cast<int8_t>(i);
+      ++readers;
+    }
+    if (after)
+      for (int j = 0; j < after->ninputs; ++j) {
+        const Place& in = last.inputs[after->used[j]];
+        if (in.storage.get() == p.storage.get() && !is_whole(in, last.shape, p, first.numel))
+          return false;
+      }
+    if (readers == 1 && !p.storage->data && !has_handles(*p.storage) &&
+        input_of(last, after, p.storage.get()) < 0) {
+      links.before_without |= 1u << o;
+      links.kernel_without |= 1u << links.feeds[o];
+    }
   }
-  if (from < 0) return false;
-  for (int i = 0; i < ph.nnodes; ++i)
-    for (int k = 0; k < a.ntensors; ++k)
-      if (ph.outputs[i].storage && ph.outputs[i].storage.get() == a.tensors[k].storage.get())
-        return false;
-  epilogue = {ready.plan->kernel, ready.launch, from,
-              result.storage->handles.load(std::memory_order_relaxed) > 0};
+  for (int i = 0; i < a.nouts; ++i) {
+    const Place& p = a.tensors[i];
+    if (!p.storage) continue;
+    if (input_of(first, before, p.storage.get()) >= 0) return false;
+    if (has_handles(*p.storage)) continue;
+    links.unread |= 1u << i;
+    if (!p.storage->data && a.kernel->anchor == Anchor::Rowwise &&
+        input_of(last, after, p.storage.get()) >= 0)
+      links.kernel_without |= 1u << i;
+  }
+  for (int j = 0; after && j < after->ninputs; ++j) {
+    const Place& p = last.inputs[after->used[j]];
+    links.takes[j] = -1;
+    for (int i = 0; i < a.nouts; ++i) {
+      if (a.tensors[i].storage.get() != p.storage.get()) continue;
+      if (!is_whole(a.tensors[i], a.shapes[i], p, last.numel)) return false;
+      links.takes[j] = static_cast<int8_t>(i);
+      if (links.kernel_without >> i & 1) links.after_without |= 1u << j;
+    }
+  }
+  for (int o = 0; after && o < after->noutputs; ++o) {
+    const Storage* s = last.outputs[after->stored[o]].storage.get();
+    if (input_of(first, before, s) >= 0) return false;
+    for (int i = 0; i < a.ntensors; ++i)
+      if (a.tensors[i].storage.get() == s) return false;
+    for (int k = 0; before && k < before->noutputs; ++k)
+      if (first.outputs[before->stored[k]].storage.get() == s) return false;
+  }
   return true;
 }
 
 void run_anchor(Group& g) {
   AnchorCall& a = g.anchor;
-  pf_tensor tensors[kMaxAnchorTensors];
-  int64_t work = 0;
+  const pf_backend* b = backend_of(g.device);
   StreamState* stream = g.stream(g.device);
-  ReadyPhase after;
+  ReadyPhase before, after;
+  bool first = plan_phase(g, g.phases[0], before);
+  const auto run_first = [&] {
+    supply_phase(g, g.phases[0], before);
+    launch_phase(g, before);
+    first = false;
+  };
   if (const uint32_t early = g.phases[1].early) {
-    if (prepare_phase(g, g.phases[1], after, early)) launch_phase(g, after);
+    if (first) run_first();
+    if (plan_phase(g, g.phases[1], after, early)) {
+      supply_phase(g, g.phases[1], after, 0, 0, true);
+      launch_phase(g, after);
+    }
     g.phases[1].superseded |= early;
   }
+  const bool last = plan_phase(g, g.phases[1], after);
+
+  pf_tensor tensors[kMaxAnchorTensors];
+  int64_t work = 0;
   for (int i = 0; i < a.ntensors; ++i) {
     pf_tensor& t = tensors[i];
-    Place& p = a.tensors[i];
-    if (!p.storage) {
-      t = {};
-      continue;
-    }
-    ensure_memory(*p.storage, stream, {a.options.op, p.dtype, &a.shapes[i]});
-    t.data = p.address();
+    const Place& p = a.tensors[i];
+    t = {};
+    if (!p.storage) continue;
+    t.data = p.storage->data ? p.address() : PF_NO_MEMORY;
     t.dtype = static_cast<uint8_t>(p.dtype);
     t.ndim = a.shapes[i].size();
     int64_t n = 1;
@@ -454,15 +523,64 @@ void run_anchor(Group& g) {
     }
     work += n;
   }
+  Links links{};
+  int32_t joined = 0;
+  pf_index_error error{0, 0, 0, a.options.op};
+  pf_group group{};
+  bool together = (first || last) && !a.options.run && PF_HAS(b, group_launch) &&
+                  link(g, first ? &before : nullptr, last ? &after : nullptr, links);
+  if (together) {
+    group = {.kernel = find_kernel(*a.kernel, g.device),
+             .tensors = tensors,
+             .ntensors = a.ntensors,
+             .attrs = a.attrs,
+             .nattrs = a.nattrs,
+             .error = &error,
+             .before = first ? before.plan->kernel : nullptr,
+             .before_launch = first ? &before.launch : nullptr,
+             .after = last ? after.plan->kernel : nullptr,
+             .after_launch = last ? &after.launch : nullptr,
+             .feeds = links.feeds,
+             .nfeeds = first ? before.noutputs : 0,
+             .takes = links.takes,
+             .ntakes = last ? after.ninputs : 0,
+             .unread = links.unread,
+             .without = links.kernel_without,
+             .joined = &joined};
+    if (!group.kernel || !PF_HAS(b, group_takes))
+      group.without = 0;  // all gets memory
+    else if (!b->group_takes(g.device.index, &group))
+      group.kernel = nullptr;
+    together = group.kernel != nullptr;
+  }
+  if (!together || !group.without)
+    links.before_without = links.after_without = links.kernel_without = 0;
+  if (first) {
+    if (together)
+      supply_phase(g, g.phases[0], before, 0, links.before_without);
+    else
+      run_first();
+  }
+  for (int i = 0; i < a.ntensors; ++i) {
+    Place& p = a.tensors[i];
+    if (!p.storage || links.kernel_without >> i & 1) continue;
+    ensure_memory(*p.storage, stream, {a.options.op, p.dtype, &a.shapes[i]});
+    tensors[i].data = p.address();
+  }
   long_work(a.kernel->anchor == Anchor::Library ? work * 16 : work);
-  // Before the kernel runs: it may take what follows with it.
-  Epilogue epilogue;
-  const bool more = prepare_phase(g, g.phases[1], after);
-  const bool follow = more && follows(g, after, epilogue);
-  const bool joined =
-      run_kernel(*a.kernel, g.device, stream, {tensors, static_cast<size_t>(a.ntensors)},
-                 {a.attrs, static_cast<size_t>(a.nattrs)}, a.options, follow ? &epilogue : nullptr);
-  if (more && !joined) launch_phase(g, after);
+  if (last) supply_phase(g, g.phases[1], after, links.after_without);
+  if (!together) {
+    run_kernel(*a.kernel, g.device, stream, {tensors, static_cast<size_t>(a.ntensors)},
+               {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
+    if (last) launch_phase(g, after);
+    return;
+  }
+  const pf_status status = b->group_launch(g.device.index, handle_of(stream), &group);
+  if (status != PF_OK) raise_status(b, status, a.options.op);
+  raise_index_error(error);
+  bump(counters().kernels);
+  counters().programs.fetch_add(first + last, std::memory_order_relaxed);
+  counters().joined.fetch_add(joined, std::memory_order_relaxed);
 }
 
 // Calls fn(storage) for everything that the group was to write.
@@ -506,9 +624,12 @@ void run_group(Group& g, Flush why) noexcept {
   if (tracing() && !g.empty()) [[unlikely]]
     trace_group(g, why);
   try {
-    ReadyPhase ready;
-    if (prepare_phase(g, g.phases[0], ready)) launch_phase(g, ready);
-    if (g.has_anchor) run_anchor(g);
+    if (g.has_anchor) {
+      run_anchor(g);
+    } else if (ReadyPhase ready; plan_phase(g, g.phases[0], ready)) {
+      supply_phase(g, g.phases[0], ready);
+      launch_phase(g, ready);
+    }
   } catch (...) {
     g.error = std::current_exception();
     discard(g);
@@ -550,7 +671,7 @@ std::vector<std::pair<std::string, int64_t>> stats() {
   r.emplace_back("groups", c.groups.load());
   r.emplace_back("programs", c.programs.load());
   r.emplace_back("kernels", c.kernels.load());
-  r.emplace_back("epilogues", c.epilogues.load());
+  r.emplace_back("joined", c.joined.load());
   r.emplace_back("merged", c.merged.load());
   r.emplace_back("plans", c.plans.load());
   r.emplace_back("plan_hits", c.plan_hits.load());
@@ -566,9 +687,9 @@ std::vector<std::pair<std::string, int64_t>> stats() {
 void reset_stats() {
   Counters& c = counters();
   for (auto& f : c.flushes) f.store(0);
-  for (auto* a : {&c.nodes, &c.groups, &c.programs, &c.kernels, &c.epilogues, &c.merged, &c.plans,
-                  &c.plan_hits, &c.donated, &c.copies_to_host, &c.copies_from_host, &c.moved,
-                  &c.moved_bytes, &c.slow})
+  for (auto* a :
+       {&c.nodes, &c.groups, &c.programs, &c.kernels, &c.joined, &c.merged, &c.plans, &c.plan_hits,
+        &c.donated, &c.copies_to_host, &c.copies_from_host, &c.moved, &c.moved_bytes, &c.slow})
     a->store(0);
 }
 

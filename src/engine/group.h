@@ -107,19 +107,11 @@ void* writable_data(const Tensor&);
 void run_group(Group&, Flush why) noexcept;
 // Forgets what was recorded: everything that it was to write is poisoned with group.error.
 void discard(Group&) noexcept;
-// A program over a kernel's first output, its input `from`.
-struct Epilogue {
-  void* program;
-  pf_launch launch;
-  int from;
-  bool keep;  // somebody else reads the kernel's output
-};
 // The backend's kernel; null where it has none.
 void* find_kernel(const Kernel&, Device);
-// Runs one named kernel at once; true when the epilogue ran with it. Throws.
-bool run_kernel(const Kernel&, Device, StreamState*, std::span<const pf_tensor> tensors,
-                std::span<const pf_scalar> attrs, const CallOptions&,
-                const Epilogue* epilogue = nullptr);
+// Runs one named kernel at once. Throws.
+void run_kernel(const Kernel&, Device, StreamState*, std::span<const pf_tensor> tensors,
+                std::span<const pf_scalar> attrs, const CallOptions&);
 // IndexError when one is set.
 void raise_index_error(const pf_index_error&);
 // Memory for a storage that has none yet; notes that the stream uses it.
@@ -132,9 +124,9 @@ pf_scalar to_kernel_scalar(Scalar);
 // Counters behind stats().
 struct Counters {
   std::atomic<int64_t> flushes[static_cast<int>(Flush::kCount)]{};
-  std::atomic<int64_t> nodes{0}, groups{0}, programs{0}, kernels{0}, epilogues{0}, merged{0},
-      plans{0}, plan_hits{0}, donated{0}, copies_to_host{0}, copies_from_host{0}, moved{0},
-      moved_bytes{0}, slow{0};
+  std::atomic<int64_t> nodes{0}, groups{0}, programs{0}, kernels{0}, joined{0}, merged{0}, plans{0},
+      plan_hits{0}, donated{0}, copies_to_host{0}, copies_from_host{0}, moved{0}, moved_bytes{0},
+      slow{0};
 };
 Counters& counters();
 inline void bump(std::atomic<int64_t>& c) {

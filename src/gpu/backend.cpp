@@ -419,15 +419,24 @@ pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const 
   return launch_kernel(device, stream, kernel, tensors, ntensors, attrs, nattrs, error, nullptr);
 }
 
-pf_status kernel_launch_with(pf_device device, pf_stream stream, void* kernel,
-                             const pf_tensor* tensors, int32_t ntensors, const pf_scalar* attrs,
-                             int32_t nattrs, pf_index_error* error, void* program,
-                             const pf_launch* launch, int32_t from, int32_t keep, int32_t* joined) {
-  Epilogue epilogue{program, launch, from, keep != 0};
-  const pf_status status =
-      launch_kernel(device, stream, kernel, tensors, ntensors, attrs, nattrs, error, &epilogue);
-  *joined = status == PF_OK && epilogue.joined;
-  return status;
+pf_status group_launch(pf_device device, pf_stream stream, const pf_group* g) {
+  if (g->before)
+    if (pf_status s = program_launch(device, stream, g->before, g->before_launch)) return s;
+  // A kernel may run what follows it, if that is over its first output alone.
+  int from = -1;
+  bool one = g->after != nullptr;
+  for (int32_t j = 0; j < g->ntakes; ++j) {
+    if (g->takes[j] < 0) continue;
+    one = one && g->takes[j] == 0 && from < 0;
+    from = j;
+  }
+  Epilogue epilogue{g->after, g->after_launch, from, (g->unread & 1) == 0};
+  pf_status s = launch_kernel(device, stream, g->kernel, g->tensors, g->ntensors, g->attrs,
+                              g->nattrs, g->error, one && from >= 0 ? &epilogue : nullptr);
+  *g->joined = s == PF_OK && epilogue.joined;
+  if (s == PF_OK && g->after && !epilogue.joined)
+    s = program_launch(device, stream, g->after, g->after_launch);
+  return s;
 }
 
 // Failures are for the next wait to tell.
@@ -496,7 +505,7 @@ extern "C" __attribute__((visibility("default"))) const pf_backend* pyflame_plug
     b.function_create = gpu::function_create;
     b.function_launch = gpu::function_launch;
     b.statistics = gpu::statistics;
-    b.kernel_launch_with = gpu::kernel_launch_with;
+    b.group_launch = gpu::group_launch;
     b.submit = gpu::submit;
     return b;
   }();

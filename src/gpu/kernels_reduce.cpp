@@ -187,8 +187,8 @@ void run_sum(const KernelArgs& a, Sum& r, const char* op) {
 // attrs: mask of reduced dimensions, kind (of src/cpu/reduce.cpp), divisor; tensors: out, x, mean
 // of differences or none.
 void sum(const KernelArgs& a) {
-  constexpr const char* kOps[] = {"pf_op_sum", "pf_op_squares", "pf_op_differences",
-                                  "pf_op_spread"};
+  constexpr const char* kOps[] = {"pf_op_sum", "pf_op_squares", "pf_op_differences", "pf_op_spread",
+                                  "pf_op_numbers"};
   const pf_tensor* mean = a.has(2) ? &a.tensor(2) : nullptr;
   Sum r;
   plan(r, a.tensor(1), a.i(0), mean);

@@ -2,10 +2,12 @@
 // operations, which the engine fuses.
 #include <cmath>
 
+#include "core/backends.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/index.h"
+#include "ops/record.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/losses.h"
@@ -227,17 +229,61 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
                           ignore_index, reduction, label_smoothing);
 }
 
+namespace {
+// What counts of the targets, and which class that is (0 else).
+struct Picked {
+  Tensor valid, index;
+  Picked(const Tensor& targets, int64_t ignore_index) {
+    NoGrad off;
+    valid = ne(targets, Scalar(ignore_index));
+    index = where(valid, to(targets, DType::Int64), Scalar(0));
+  }
+};
+
+// In one kernel, where the backend has it.
+Tensor nll_by_kernel(const Classes& c, int64_t ignore_index, Reduction r) {
+  static const engine::Kernel k{"nll_loss", engine::Anchor::Rowwise};
+  const int64_t n = c.rows->shape[0];
+  const DType type = c.rows->dtype;
+  const Device device = c.rows->storage->device;
+  Tensor loss = make_tensor(r == Reduction::None ? Dims{n} : Dims{}, type, device);
+  Tensor total = make_tensor({}, ops::wide_type(type), device);
+  engine::call(k, {loss, total}, {c.rows, c.targets, c.weight},
+               {Scalar(ignore_index), Scalar(static_cast<int64_t>(r))},
+               {.op = "nll_loss", .checks_index = true});
+  if (autograd::wanted({c.rows}))
+    autograd::attach("nll_loss", {loss}, {c.rows},
+                     {Saved(c.targets), Saved(total), Saved(c.weight)},
+                     [ignore_index, r, shape = c.rows->shape, type](const Context& ctx) -> Grads {
+                       if (!ctx.grad().defined()) return Grads(1);
+                       const Tensor weight = ctx.saved(2);
+                       const Picked picked(ctx.saved(0), ignore_index);
+                       Tensor g = ctx.grad();
+                       if (r == Reduction::Mean) g = div(g, to(ctx.saved(1), type));
+                       g = neg(mul(to(picked.valid, type), g));
+                       if (weight.defined()) g = mul(g, index_select(weight, 0, picked.index));
+                       const IntList column{shape[0], 1};
+                       return {scatter(zeros(shape.vec(), type, g->storage->device), 1,
+                                       reshape(picked.index, column), reshape(g, column))};
+                     });
+  return loss;
+}
+}  // namespace
+
 Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
                 int64_t ignore_index, const std::string& reduction) {
   PF_AUTOCAST("nll_loss", Raise, nll_loss, input, target, weight, ignore_index, reduction);
   const Reduction r = ops::reduction_from(reduction, "nll_loss");
   const Classes c = as_rows(input, target, weight, "nll_loss");
   const int64_t n = c.rows->shape[0];
-  Tensor valid, index, row;
+  if (backend_of(runs_on({c.rows, c.targets}))->kernel_find("nll_loss")) {
+    const Tensor loss = nll_by_kernel(c, ignore_index, r);
+    return r == Reduction::None && !(c.shape == loss->shape) ? reshape(loss, c.shape.vec()) : loss;
+  }
+  const auto [valid, index] = Picked(c.targets, ignore_index);
+  Tensor row;
   {
     NoGrad off;
-    valid = ne(c.targets, Scalar(ignore_index));
-    index = where(valid, to(c.targets, DType::Int64), Scalar(0));
     row = arange(0, n, 1, DType::Int64, input->storage->device);
   }
   const Tensor picked = ops::index_read(c.rows, {row, index}, "nll_loss", false);
@@ -257,14 +303,6 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
 // ---- differences --------------------------------------------------------------------------------
 
 namespace {
-// d^2 / 2 up to delta, the line that continues it beyond: m (a - m / 2) with a = |d| and the
-// smaller of a and delta for m, which is the same, bit for bit but among subnormals.
-Tensor huber(const Tensor& d, double delta) {
-  if (!std::isfinite(delta)) return mul(square(d), Scalar(0.5));
-  const Tensor a = abs(d), m = clamp(a, {}, Scalar(delta));
-  return mul(m, sub(a, mul(m, Scalar(0.5))));
-}
-
 // A mean divides by the weights.
 Tensor weighted(const Tensor& loss, const Tensor& weight, Reduction r) {
   if (!weight.defined()) return reduced(loss, r);
@@ -302,12 +340,8 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const std::stri
   if (beta == 0) return l1_loss(input, target, reduction);
   const Reduction r = ops::reduction_from(reduction, "smooth_l1_loss");
   check_pair(input, target, "smooth_l1_loss");
-  const Tensor d = ops::difference(input, target);
-  if (beta == 1) return reduced(huber(d, 1), r);
-  const Tensor a = abs(d);
-  return reduced(
-      where(lt(a, Scalar(beta)), mul(square(d), Scalar(0.5 / beta)), sub(a, Scalar(0.5 * beta))),
-      r);
+  if (beta == 1) return reduced(ops::call_row(ops::op::huber, {input, target}, {Scalar(1.0)}), r);
+  return reduced(ops::call_row(ops::op::smooth_l1, {input, target}, {Scalar(beta)}), r);
 }
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
@@ -317,7 +351,9 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& 
            "; expected a positive number; pass delta=1.0");
   const Reduction r = ops::reduction_from(reduction, "huber_loss");
   check_pair(input, target, "huber_loss");
-  const Tensor loss = huber(ops::difference(input, target), delta);
+  const Tensor loss = std::isfinite(delta)
+                          ? ops::call_row(ops::op::huber, {input, target}, {Scalar(delta)})
+                          : mul(square(ops::difference(input, target)), Scalar(0.5));
   return reduced(weight.defined() ? mul(loss, weight) : loss, r);
 }
 

@@ -73,7 +73,7 @@ Tensor run(const engine::Kernel& k, const Tensor& x, const Plan& p, DType out) {
 }
 
 // What the kernel `sum` adds: src/cpu/reduce.cpp has the numbers.
-enum Kind : int { kPlain = 0, kSquares = 1, kDifferences = 2, kSpread = 3 };
+enum Kind : int { kPlain = 0, kSquares = 1, kDifferences = 2, kSpread = 3, kNumbers = 4 };
 Tensor sum_of(Kind kind, const Tensor& x, const Tensor& mean, const Plan& p, double divisor) {
   static const engine::Kernel k{"sum", engine::Anchor::Reduce};
   Tensor y = make_tensor(p.shape(), x->dtype, x->storage->device);
@@ -84,8 +84,10 @@ Tensor sum_float(const Tensor& x, const Plan& p, bool average) {
   return sum_of(kPlain, x, {}, p, average ? static_cast<double>(p.count) : 1.0);
 }
 
+enum class Adds { Sum, Mean, Numbers };  // the last without NaN
 Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype,
-              bool average, const char* op) {
+              Adds what, const char* op) {
+  const bool average = what == Adds::Mean;
   ops::check_arithmetic(input, op);
   const Tensor x = dtype ? to(input, *dtype) : input;
   if (dtype) ops::check_arithmetic(x, op);
@@ -97,14 +99,19 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
     const Tensor y = run(k, x, p, DType::Int64);
     return dtype ? to(y, *dtype) : y;
   }
-  Tensor y = sum_float(x, p, average);
+  const Saved skips(what == Adds::Numbers ? x : Tensor());
+  Tensor y = what == Adds::Numbers ? sum_of(kNumbers, x, {}, p, 1.0) : sum_float(x, p, average);
   if (autograd::wanted({x}))
-    autograd::attach(op, {y}, {x}, {}, [p, average, shape = x->shape](const Context& c) -> Grads {
-      if (!c.grad().defined()) return Grads(1);
-      Tensor g = c.grad();
-      if (average) g = mul(g, Scalar(1.0 / static_cast<double>(p.count)));
-      return {spread(g, p, shape)};
-    });
+    autograd::attach(op, {y}, {x}, {skips},
+                     [p, average, shape = x->shape](const Context& c) -> Grads {
+                       if (!c.grad().defined()) return Grads(1);
+                       Tensor g = c.grad();
+                       if (average) g = mul(g, Scalar(1.0 / static_cast<double>(p.count)));
+                       g = spread(g, p, shape);
+                       if (const Tensor x = c.saved(0); x.defined())
+                         g = where(ne(x, x), Scalar(0.0), g);
+                       return {g};
+                     });
   return y;
 }
 
@@ -327,10 +334,17 @@ Tensor without_slope(const char* op, const Tensor& y, const Tensor& x) {
 
 Tensor sum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
   PF_AUTOCAST("sum", Raise, sum, x, dim, keepdim, dtype);
-  return add_up(x, dim, keepdim, dtype, false, "sum");
+  return add_up(x, dim, keepdim, dtype, Adds::Sum, "sum");
 }
 Tensor mean(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
-  return add_up(x, dim, keepdim, dtype, true, "mean");
+  return add_up(x, dim, keepdim, dtype, Adds::Mean, "mean");
+}
+Tensor nansum(const Tensor& x, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype) {
+  PF_AUTOCAST("nansum", Raise, nansum, x, dim, keepdim, dtype);
+  // What becomes an integer has no NaN left to be seen.
+  if (x.defined() && is_float(x->dtype) && dtype && !is_float(*dtype))
+    return sum(where(ne(x, x), Scalar(0.0), x), dim, keepdim, dtype);
+  return add_up(x, dim, keepdim, dtype, Adds::Numbers, "nansum");
 }
 Tensor var(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepdim) {
   return var_any(x, dim, static_cast<double>(correction), keepdim, false, "var");
@@ -514,6 +528,9 @@ static const ops::Family kReduce("reduction", [](ops::Family& f) {
               "Sum over `dim` (all dimensions by default). Integers and bools sum to int64; floats "
               "accumulate in float32 or wider, in an order that depends on shape and dtype only. "
               "The sum of nothing is 0."});
+  f.op(&nansum, {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
+                 "-> Tensor",
+                 "Sum over `dim` (all dimensions by default) with NaN counted as 0."});
   f.op(&mean,
        {"mean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
         "Tensor",

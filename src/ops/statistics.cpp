@@ -126,12 +126,6 @@ Tensor nanquantile(const Tensor& x, double q, optional<int64_t> dim, bool keepdi
   return nanquantile(x, number(q, x), dim, keepdim, interpolation);
 }
 
-Tensor nansum(const Tensor& x, const optional<IntList>& dim, bool keepdim, optional<DType> dtype) {
-  ops::check_arithmetic(x, "nansum");
-  if (!is_float(x->dtype)) return sum(x, dim, keepdim, dtype);
-  return sum(where(nan_mask(x), Scalar(0.0), x), dim, keepdim, dtype);
-}
-
 Tensor nanmean(const Tensor& x, const optional<IntList>& dim, bool keepdim, optional<DType> dtype) {
   ops::check_floating(x, "nanmean");
   const Tensor given = dtype ? to(x, *dtype) : x, wide = ops::widened(given);
@@ -333,9 +327,6 @@ static const ops::Family kStatistics("statistics", [](ops::Family& f) {
        {"nanquantile(Tensor input, Tensor q, int? dim=None, bool keepdim=False, *, str "
         "interpolation='linear') -> Tensor",
         kNanQuantile});
-  f.op(&nansum, {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
-                 "-> Tensor",
-                 "Sum over `dim` (all dimensions by default) with NaN counted as 0."});
   f.op(&nanmean,
        {"nanmean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
         "Tensor",

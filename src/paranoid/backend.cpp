@@ -393,7 +393,8 @@ pf_status launch_kernel(pf_device, pf_stream stream, void* kernel, const pf_tens
     pf_index_error found{0, 0, 0, op};
     cpu::KernelArgs args{list.data(), static_cast<int>(list.size()), numbers.data(),
                          static_cast<int>(numbers.size()), &found};
-    pf_status status = backend::guard([&] { reinterpret_cast<cpu::KernelFn>(kernel)(args); });
+    pf_status status =
+        backend::guard([&] { static_cast<const cpu::KernelEntry*>(kernel)->run(args); });
     if (found.set && !on.index_error.set) on.index_error = found;
     return status;
   });
@@ -492,8 +493,8 @@ extern "C" const pf_backend* pyflame_paranoid_backend(void) {
     b.program_create = paranoid::create_program;
     b.program_destroy = [](pf_device, void* k) { delete static_cast<paranoid::SharedKernel*>(k); };
     b.program_launch = paranoid::launch;
-    b.kernel_find = [](const char* name) {
-      return reinterpret_cast<void*>(pyflame::cpu::find_kernel(name));
+    b.kernel_find = [](const char* name) -> void* {
+      return const_cast<pyflame::cpu::KernelEntry*>(pyflame::cpu::find_kernel(name));
     };
     b.kernel_launch = paranoid::launch_kernel;
     b.last_error = pyflame::backend::last_error;

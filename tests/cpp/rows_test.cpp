@@ -39,11 +39,11 @@ pf_index_error call(const char* name, std::vector<pf_tensor> tensors,
   std::vector<pf_scalar> scalars;
   for (double a : attrs) scalars.push_back({a, static_cast<int64_t>(a)});
   pf_index_error error{};
-  const cpu::KernelFn fn = cpu::find_kernel(name);
-  EXPECT_NE(fn, nullptr) << name;
-  if (fn)
-    fn({tensors.data(), static_cast<int>(tensors.size()), scalars.data(),
-        static_cast<int>(scalars.size()), &error});
+  const cpu::KernelEntry* kernel = cpu::find_kernel(name);
+  EXPECT_NE(kernel, nullptr) << name;
+  if (kernel)
+    kernel->run({tensors.data(), static_cast<int>(tensors.size()), scalars.data(),
+                 static_cast<int>(scalars.size()), &error});
   return error;
 }
 

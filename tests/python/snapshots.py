@@ -122,7 +122,7 @@ def measure(make):
         pf.synchronize()
         stats = pf.debug.stats()
         # Which programs joined a kernel, and which kernels the one before, is the device's.
-        stats["programs"] += stats.pop("epilogues")
+        stats.pop("joined")
         merged = stats.pop("merged")
         for name in ("kernels", "groups", "flushes", "flush.cannot_join"):
             stats[name] += merged

@@ -263,10 +263,10 @@ def test_epilogues(run, unit):  # noqa: F811
                     with pf.debug.eager():
                         want = work(a @ b, r, t.t(), row, col)
                     pf.synchronize()
-                    before = pf.debug.stats()["epilogues"]
+                    before = pf.debug.stats()["joined"]
                     got = work(a @ b, r, t.t(), row, col)
                     pf.synchronize()
-                    if pf.debug.stats()["epilogues"] > before:
+                    if pf.debug.stats()["joined"] > before:
                         joined.append(name)
                     for x, y in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want))):
                         assert x.dtype == y.dtype

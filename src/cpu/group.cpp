@@ -1,0 +1,287 @@
+#include "cpu/group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "core/room.h"
+#include "cpu/kernel.h"
+#include "cpu/move.h"
+#include "cpu/tape.h"
+#include "cpu/tape_code.h"
+#include "cpu/thread_scratch.h"
+#include "cpu/threads.h"
+#include "pyflame/dtype.h"
+
+namespace pyflame::cpu {
+namespace {
+
+// Below, everything stays in the second cache between two launches anyway.
+constexpr int64_t kLeast = 1 << 16;  // elements
+
+// What a piece may touch: most of the second cache.
+double piece_bytes() {
+  static const double bytes = [] {
+    const long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return 0.75 * static_cast<double>(std::clamp(size, 256L << 10, 2048L << 10));
+  }();
+  return bytes;
+}
+
+thread_local ThreadScratch scratch;
+[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&scratch); });
+
+KernelArgs args_of(const pf_group& g) {
+  return {g.tensors, g.ntensors, g.attrs, g.nattrs, g.error};
+}
+size_t bytes_of(const pf_tensor& t) {
+  return itemsize(static_cast<DType>(t.dtype));
+}
+
+// A program over a range of the elements of its launch, in row-major order.
+class Ranges {
+ public:
+  Ranges(void* program, const pf_launch& l) : program_(program), launch_(l) {
+    const Tape& t = tape();
+    n_ = t.ninputs + t.noutputs;
+    for (int d = 0; d < l.ndim; ++d) {
+      if (l.shape[d] == 1) continue;
+      bool joins = ndim_ > 0;
+      for (int k = 0; joins && k < n_; ++k)
+        joins = strides_[ndim_ - 1][k] == operand(k).strides[d] * l.shape[d];
+      const int to = joins ? ndim_ - 1 : ndim_++;
+      shape_[to] = joins ? shape_[to] * l.shape[d] : l.shape[d];
+      for (int k = 0; k < n_; ++k) strides_[to][k] = operand(k).strides[d];
+    }
+    if (ndim_ > 0) return;
+    ndim_ = 1;
+    shape_[0] = 1;
+    for (int k = 0; k < n_; ++k) strides_[0][k] = 1;
+  }
+
+  // Bytes of its operands for each element of the space.
+  double bytes() const {
+    double sum = 0;
+    for (int k = 0; k < n_; ++k)
+      if (strides_[ndim_ - 1][k] != 0) sum += item(k);
+    return sum;
+  }
+  int64_t numel() const { return launch_.numel; }
+
+  // Where the dense inputs lie from element `first` on: up to two.
+  void dense_inputs(int64_t first, const char** to) const {
+    int found = 0;
+    for (int k = 0; k < tape().ninputs && found < 2; ++k)
+      if (operand(k).contiguous && operand(k).data != PF_NO_MEMORY)
+        to[found++] = static_cast<const char*>(operand(k).data) + first * item(k);
+  }
+
+  // `others` has, for each operand without memory, where its elements of the range lie one behind
+  // the other.
+  pf_status run(int64_t first, int64_t count, char* const* others, Part as) const {
+    const int64_t width = shape_[ndim_ - 1], rows = ndim_ > 1 ? shape_[ndim_ - 2] : 1;
+    for (int64_t done = 0; done < count;) {
+      const int64_t at = first + done, left = count - done;
+      int64_t line = at / width;
+      const int64_t column = at % width;
+      // Whole lines of one plane, or a part of one line.
+      const bool lines = column == 0 && left >= width;
+      const int64_t high = lines ? std::min(left / width, rows - line % rows) : 1;
+      const int64_t wide = lines ? width : std::min(left, width - column);
+      std::array<int64_t, PF_MAX_DIMS> place{};
+      place[static_cast<size_t>(ndim_ - 1)] = column;
+      for (int d = ndim_ - 2; d >= 0; --d) {
+        place[static_cast<size_t>(d)] = line % shape_[d];
+        line /= shape_[d];
+      }
+      const int64_t shape[2] = {high, wide};
+      int64_t steps[kMost][2];
+      pf_operand operands[kMost];
+      for (int k = 0; k < n_; ++k) {
+        int64_t offset = 0;
+        for (int d = 0; d < ndim_; ++d) offset += place[static_cast<size_t>(d)] * strides_[d][k];
+        steps[k][0] = ndim_ > 1 ? strides_[ndim_ - 2][k] : 0;
+        steps[k][1] = strides_[ndim_ - 1][k];
+        const bool dense = (steps[k][1] == 1 || wide == 1) && (steps[k][0] == wide || high == 1);
+        char* base = static_cast<char*>(operand(k).data);
+        if (base == PF_NO_MEMORY)
+          base = others[k] + done * item(k);
+        else
+          base += offset * item(k);
+        operands[k] = {base, steps[k], dense};
+      }
+      const pf_launch part{
+          2, shape, high * wide, operands, operands + tape().ninputs, launch_.scalars};
+      if (const pf_status s = program_launch(program_, &part, as)) return s;
+      done += high * wide;
+    }
+    return PF_OK;
+  }
+
+  static constexpr int kMost = 64;
+  const Tape& tape() const { return *static_cast<const Tape*>(program_); }
+  const pf_operand& operand(int k) const {
+    return k < tape().ninputs ? launch_.inputs[k] : launch_.outputs[k - tape().ninputs];
+  }
+  int item(int k) const {
+    const auto i = static_cast<size_t>(k);
+    const auto inputs = static_cast<size_t>(tape().ninputs);
+    return i < inputs ? tape().ins[i].bytes : tape().outs[i - inputs].bytes;
+  }
+
+ private:
+  void* program_;
+  const pf_launch& launch_;
+  int n_, ndim_ = 0;
+  int64_t shape_[PF_MAX_DIMS];
+  int64_t strides_[PF_MAX_DIMS][kMost];
+};
+
+// Whether the program behind the kernel can run over the same rows.
+bool after_takes_part(const pf_group& g, const Pieces& p) {
+  if (!g.after || g.after_launch->numel != p.rows * p.width) return false;
+  for (int j = 0; j < g.ntakes; ++j)
+    if (g.takes[j] >= 0 && p.per_row[g.takes[j]] != p.width) return false;
+  return true;
+}
+
+Pieces pieces_of(const pf_group& g) {
+  const auto* kernel = static_cast<const KernelEntry*>(g.kernel);
+  Pieces p;
+  if (g.ntensors <= static_cast<int>(std::size(p.per_row)) && kernel->pieces)
+    p = kernel->pieces(args_of(g));
+  if (!p.run) p.run = kernel->run;
+  return p;
+}
+
+}  // namespace
+
+bool group_takes(const pf_group& g) {
+  const int64_t size =
+      std::max(g.before ? g.before_launch->numel : 0, g.after ? g.after_launch->numel : 0);
+  if (size < kLeast) return false;
+  const Pieces p = pieces_of(g);
+  if (p.rows < 2) return false;
+  bool gains = false;
+  if (g.before) {
+    const int64_t n = g.before_launch->numel;
+    if (n > p.rows * p.width || n <= (p.rows - 1) * p.width) return false;
+    for (int o = 0; o < g.nfeeds; ++o) {
+      if (g.feeds[o] < 0) continue;
+      if (p.per_row[g.feeds[o]] != p.width) return false;
+      gains = true;
+    }
+  }
+  if (after_takes_part(g, p)) return true;
+  for (int j = 0; j < g.ntakes; ++j)
+    if (g.takes[j] >= 0 && g.without >> g.takes[j] & 1) return false;
+  return gains;
+}
+
+pf_status group_launch(const pf_group& g) {
+  const Pieces p = pieces_of(g);
+  std::optional<Ranges> before, after;
+  if (g.before) before.emplace(g.before, *g.before_launch);
+  if (after_takes_part(g, p)) after.emplace(g.after, *g.after_launch);
+  const int64_t numel = before ? before->numel() : after->numel();
+
+  // How many rows: what a piece touches stays in the second cache.
+  double row_bytes = (before ? before->bytes() : 0) + (after ? after->bytes() : 0);
+  for (int i = 0; i < g.ntensors; ++i)
+    if (p.per_row[i] == p.width) row_bytes += static_cast<double>(bytes_of(g.tensors[i]));
+  row_bytes *= static_cast<double>(p.width);
+  int64_t step = std::max<int64_t>(1, static_cast<int64_t>(piece_bytes() / row_bytes));
+  step = std::max<int64_t>(1, step / p.step) * p.step;
+  const int64_t range = (std::max(step, p.range) + p.range - 1) / p.range * p.range;
+  const int64_t ranges = (p.rows + range - 1) / range;
+
+  // What has no memory lies in the thread's, one part for each.
+  size_t at[12] = {}, room = 0;
+  for (int i = 0; i < g.ntensors; ++i) {
+    if (g.tensors[i].data != PF_NO_MEMORY) continue;
+    at[i] = room;
+    room += (static_cast<size_t>(step * p.width) * bytes_of(g.tensors[i]) + 63) / 64 * 64 + 64;
+  }
+  std::unique_ptr<char[]> workspace;
+  if (p.workspace) workspace.reset(new char[p.workspace]);
+  const bool large = numel * 4 >= streaming_threshold();
+  std::atomic<int> failed{PF_OK};
+  const auto run_piece = [&](int64_t begin, int64_t end, char* own) -> pf_status {
+    const int64_t first = begin * p.width, count = std::min(end * p.width, numel) - first;
+    char* others[Ranges::kMost] = {};
+    if (before) {
+      for (int o = 0; o < g.nfeeds; ++o)
+        if (g.feeds[o] >= 0) others[before->tape().ninputs + o] = own + at[g.feeds[o]];
+      if (const pf_status s = before->run(first, count, others, large ? Part::First : Part::All))
+        return s;
+    }
+    std::array<pf_tensor, 12> tensors;
+    bool out_stays = false;  // in a cache, for the program behind
+    for (int i = 0; i < g.ntensors; ++i) {
+      pf_tensor& t = tensors[static_cast<size_t>(i)];
+      const int64_t each = p.per_row[i];
+      if (each == 0 || !g.tensors[i].data) {
+        t = g.tensors[i];
+        continue;
+      }
+      t = {};
+      t.dtype = g.tensors[i].dtype;
+      if (g.tensors[i].data == PF_NO_MEMORY)
+        t.data = own + at[i];
+      else
+        t.data = static_cast<char*>(g.tensors[i].data) +
+                 static_cast<size_t>(begin * each) * bytes_of(g.tensors[i]);
+      t.ndim = 2;
+      t.shape[0] = end - begin;
+      t.shape[1] = each;
+      t.strides[0] = each;
+      t.strides[1] = 1;
+      if (each == p.width && count < (end - begin) * each) {  // the last row is no whole one
+        t.ndim = 1;
+        t.shape[0] = count;
+        t.strides[0] = 1;
+      }
+    }
+    for (int j = 0; after && j < g.ntakes; ++j) {
+      if (g.takes[j] < 0) continue;
+      out_stays = true;
+      others[j] = own + at[g.takes[j]];
+    }
+    Piece piece{begin, p.rows, workspace.get(), large && !out_stays, {}};
+    if (before && large) before->dense_inputs(first + count, piece.ahead);
+    p.run({tensors.data(), g.ntensors, g.attrs, g.nattrs, g.error, &piece});
+    return after ? after->run(first, count, others, large ? Part::Last : Part::All) : PF_OK;
+  };
+  parallel_for(ranges, 1, [&](int64_t begin, int64_t end) {
+    try {
+      char* own = scratch.get<char>(room);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t last = std::min((i + 1) * range, p.rows);
+        for (int64_t r = i * range; r < last; r += step)
+          if (const pf_status s = run_piece(r, std::min(r + step, last), own)) failed = s;
+      }
+    } catch (const std::bad_alloc&) {
+      failed = PF_OOM;
+    }
+  });
+  scratch.trim();
+  if (failed != PF_OK) return static_cast<pf_status>(failed.load());
+  if (p.finish) {
+    const Piece whole{0, p.rows, workspace.get(), false, {}};
+    KernelArgs args = args_of(g);
+    args.piece = &whole;
+    p.finish(args);
+  }
+  if (g.after && !after)
+    if (const pf_status s = program_launch(g.after, g.after_launch)) return s;
+  *g.joined = before.has_value() + after.has_value();
+  return PF_OK;
+}
+
+}  // namespace pyflame::cpu

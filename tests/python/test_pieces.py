@@ -1,0 +1,154 @@
+"""Programs around a kernel run over a few rows at a time (src/cpu/group.cpp): to the bit what they are
+one after the other, at sizes that are no multiples of anything, in every layout, for any threads."""
+
+import numpy as np
+import pytest
+
+import pyflame as pf
+
+F = pf.nn.functional
+SHAPES = [
+    (700, 129),
+    (65, 1031),
+    (3, 40000),
+    (40000, 3),
+    (5, 170, 100),
+    (1100, 64),
+    (2, 3, 128, 128),
+]
+
+
+def bits(results):
+    results = results if isinstance(results, tuple) else (results,)
+    return [(r.dtype, tuple(r.shape), r.double().contiguous().numpy().tobytes()) for r in results]
+
+
+def kept(x, y, row, n):
+    s = x + y
+    return s, F.layer_norm(s, (n,), row, None)
+
+
+WORKS = {
+    "layer norm of a sum": lambda x, y, row, col, n: F.layer_norm(x + y, (n,), row, row),
+    "the sum is kept": lambda x, y, row, col, n: kept(x, y, row, n),
+    "rms norm": lambda x, y, row, col, n: F.rms_norm(x * row + col, (n,), row),
+    "softmax of scaled scores": lambda x, y, row, col, n: F.softmax(x * 0.3 + row, -1),
+    "log softmax, then a product": lambda x, y, row, col, n: F.log_softmax(x - col, -1) * y + row,
+    "softmax, read twice": lambda x, y, row, col, n: ((p := F.softmax(x, -1)), p * y, p + row),
+    "behind alone": lambda x, y, row, col, n: F.softmax(x, -1).exp() + col,
+    "transposed": lambda x, y, row, col, n: F.softmax(x + y.mT.contiguous().mT, -1),
+    "sum of all": lambda x, y, row, col, n: (x * y + row).sum(),
+    "mean of squares": lambda x, y, row, col, n: ((x - y) ** 2).mean(),
+    "nansum": lambda x, y, row, col, n: pf.where(x > 1, x * np.nan, x).nansum(),
+    "huber": lambda x, y, row, col, n: F.huber_loss(x, y, delta=0.7),
+    "sum of rows": lambda x, y, row, col, n: (x * y).sum(-1) * 2,
+    "sum of columns": lambda x, y, row, col, n: (x * col).flatten(0, -2).sum(0),
+    "columns, kept": lambda x, y, row, col, n: ((g := x.gelu() * y), g.flatten(0, -2).sum(0)),
+    "middle": lambda x, y, row, col, n: (x + y).sum(-2),
+    "norms": lambda x, y, row, col, n: ((x * y).norm(dim=-1), (x + row).norm()),
+    "var": lambda x, y, row, col, n: (x * y + 100).var(-1),
+    "in place behind": lambda x, y, row, col, n: y.clone().mul_(F.softmax(x * 2, -1)),
+}
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.bfloat16])
+@pytest.mark.parametrize("name", WORKS)
+def test_bits(name, dtype):
+    work = WORKS[name]
+    joined = 0
+    for shape in SHAPES:
+        pf.manual_seed(len(shape))
+        x, y = pf.randn(*shape).to(dtype), pf.randn(*shape).to(dtype)
+        row, col = pf.randn(shape[-1]).to(dtype), pf.randn(*shape[:-1], 1).to(dtype)
+        if name == "in place behind":
+            y = y.clone()
+        with pf.debug.eager():
+            want = bits(work(x, y, row, col, shape[-1]))
+        for threads in (1, 2, 3):
+            before = pf.get_num_threads()
+            pf.set_num_threads(threads)
+            try:
+                start = pf.debug.stats()["joined"]
+                got = bits(work(x, y, row, col, shape[-1]))
+                joined += pf.debug.stats()["joined"] - start
+            finally:
+                pf.set_num_threads(before)
+            assert got == want, (shape, threads)
+    if pf.get_device().type == "cpu":
+        assert joined > 0
+
+
+def test_gradients():
+    """A training step's groups, forward and backward."""
+
+    def step():
+        pf.manual_seed(1)
+        x = pf.randn(300, 257, requires_grad=True)
+        w = pf.ones(257, requires_grad=True)
+        h = F.gelu(x * 1.5 + w)
+        h = F.layer_norm(h + x, (257,), w, w)
+        loss = (F.softmax(h * 0.5, -1) * h).sum()
+        loss.backward()
+        return loss.detach(), x.grad, w.grad
+
+    with pf.debug.eager():
+        want = bits(step())
+    assert bits(step()) == want
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize("shape", [(1100, 70), (4099, 33), (70, 2000)])
+def test_gradients_of_norms(norm, shape):
+    """With work before and behind: blocks of rows, for the gradients of weight and bias, are not what
+    pieces are."""
+    n = shape[-1]
+
+    def step():
+        pf.manual_seed(3)
+        x, y, g = (pf.randn(*shape) for _ in range(3))
+        x.requires_grad_()
+        w, b = pf.randn(n, requires_grad=True), pf.randn(n, requires_grad=True)
+        h = x * 1.0
+        normed = F.layer_norm(h, (n,), w, b) if norm == "layer" else F.rms_norm(h, (n,), w)
+        (normed * y + h).backward(g)
+        return (x.grad, w.grad) + ((b.grad,) if norm == "layer" else ())
+
+    with pf.debug.eager():
+        want = bits(step())
+    start = pf.debug.stats()["joined"]
+    assert bits(step()) == want
+    if pf.get_device().type == "cpu":
+        assert pf.debug.stats()["joined"] - start >= 3
+
+
+def test_what_the_kernel_reads_otherwise_comes_first():
+    x = pf.randn(256, 256)
+    with pf.debug.eager():
+        want = bits((F.layer_norm((x + 1).t(), (256,)), F.layer_norm(x + 1, (256,), (x + 1)[3])))
+    got = bits((F.layer_norm((x + 1).t(), (256,)), F.layer_norm(x + 1, (256,), (x + 1)[3])))
+    assert got == want
+
+
+def test_a_result_that_is_an_operand():
+    """In-place work behind the kernel writes what the work before it reads, in other rows."""
+    x = pf.randn(300, 300)
+    row = x[7]
+    with pf.debug.eager():
+        y = x.clone()
+        want = bits(y.copy_(F.softmax(y * row + 1, -1)))
+    got = bits(x.copy_(F.softmax(x * row + 1, -1)))
+    assert got == want
+
+
+def test_memory_is_not_taken():
+    """What passes from one part to the next takes no memory of its own."""
+    if pf.get_device().type != "cpu":
+        pytest.skip("of the CPU")
+    x = pf.randn(2048, 1024)
+    pf.synchronize()
+    pf.debug.reset_peak_memory_stats()
+    start = pf.debug.memory_stats()["allocated"]
+    y = F.softmax(x * 2, -1).sqrt()
+    pf.synchronize()
+    peak = pf.debug.memory_stats()["max_allocated"] - start
+    assert peak <= y.nbytes + (1 << 20), peak
