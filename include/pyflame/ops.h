@@ -159,8 +159,10 @@ Tensor select(const Tensor&, int64_t dim, int64_t index);
 Tensor slice(const Tensor&, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
 Tensor narrow(const Tensor&, int64_t dim, int64_t start, int64_t length);
 Tensor as_strided(const Tensor&, const IntList& size, const IntList& stride, int64_t offset);
-Tensor contiguous(const Tensor&);
-Tensor clone(const Tensor&);
+// The tensor itself where it lies so already.
+Tensor contiguous(const Tensor&, MemoryFormat = MemoryFormat::Contiguous);
+Tensor clone(const Tensor&, MemoryFormat = MemoryFormat::Contiguous);
+MemoryFormat memory_format_from(const std::string& name, const char* op);
 Tensor cat(const TensorList&, int64_t dim = 0);
 Tensor stack(const TensorList&, int64_t dim = 0);
 TensorList split(const Tensor&, int64_t size, int64_t dim = 0);

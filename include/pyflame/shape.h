@@ -89,6 +89,16 @@ inline int64_t numel(const Dims& shape) {
 Dims contiguous_strides(const Dims& shape);
 // Dimensions of size 1 may have any stride; an empty tensor is contiguous.
 bool is_contiguous(const Dims& shape, const Dims& strides);
+// Strides without gaps whose dimensions lie in memory in the order in which those of `strides` do:
+// false, and nothing is changed, where that order is row-major or elements lie on each other.
+bool dense_strides_like(const Dims& shape, const Dims& strides, Dims* dense);
+// How the dimensions of a tensor lie in memory: row-major, as another's do, or with dimension 1
+// (the channels of pictures, of volumes) last, of four dimensions or of five.
+enum class MemoryFormat : uint8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
+// Dense strides of a format other than Preserve. ShapeError where the shape has not its dimensions.
+Dims strides_in(MemoryFormat format, const Dims& shape, const char* op);
+// Whether it lies so; never for another number of dimensions.
+bool lies_in(MemoryFormat format, const Dims& shape, const Dims& strides);
 // True when two different indices may reach the same element (also stride 0 with size > 1).
 bool may_self_overlap(const Dims& shape, const Dims& strides);
 // Broadcast two shapes by the usual rule; ShapeError names `op` and both shapes.

@@ -6,10 +6,11 @@ from . import _C
 
 
 class memory_format(str):
-    """How elements lie in memory; results of PyFlame are row-major.
+    """How elements lie in memory.
 
-    contiguous_format and preserve_format are taken wherever PyTorch takes them. channels_last and
-    channels_last_3d can be asked for (is_contiguous); to make them raises NotSupportedError.
+    contiguous_format is row-major; channels_last has dimension 1 of four last in memory, and
+    channels_last_3d of five; preserve_format keeps what a tensor has. Results of pointwise operations
+    lie as their first operand of the same shape does.
     """
 
     def __repr__(self):

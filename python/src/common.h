@@ -190,7 +190,8 @@ Device to_device(PyObject*);
 Device to_usable_device(PyObject*);  // DeviceError with the reason when it is not there
 
 // A value of memory_format=: raises unless results, which are row-major, keep it.
-void check_memory_format(PyObject*, const char* op);
+// Preserve for None. Raises for what is none.
+MemoryFormat to_memory_format(PyObject*, const char* op);
 // Whether the elements lie in the order that a memory_format names.
 bool is_contiguous_as(const Tensor&, PyObject* format);
 

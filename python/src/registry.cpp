@@ -78,6 +78,7 @@ struct Extras {
   bool fresh = false;  // the operation has no tensors: its values may go into any dtype
   PyObject* out = nullptr;
   PyObject* generator = nullptr;
+  PyObject* memory_format = nullptr;
 };
 
 // Where a keyword goes: index of the parameter, -1 when it is an extra, -2 when unknown.
@@ -133,8 +134,9 @@ int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extra
               "are dense: leave it away");
     return -1;
   }
-  if (equals(name, "memory_format") && (creates || s.name == "clone" || s.name == "contiguous")) {
-    check_memory_format(value, s.name.c_str());
+  if (equals(name, "memory_format") && creates) {
+    to_memory_format(value, s.name.c_str());  // whether it is one
+    extras->memory_format = value;
     return -1;
   }
   return -2;
@@ -409,6 +411,8 @@ void check_out(const Schema& s, const std::vector<ops::Value>& values, const Ten
 
 PyObject* finish(PyObject* result, const Extras& extras) {
   Obj r(result);
+  if (extras.memory_format && is_tensor(r.get()))
+    r = Obj(wrap(contiguous(tensor_of(r.get()), to_memory_format(extras.memory_format, "empty"))));
   if (extras.pin_memory && is_tensor(r.get())) r = Obj(wrap(pinned(tensor_of(r.get()))));
   if (extras.requires_grad && is_tensor(r.get())) tensor_of(r.get()).requires_grad_(true);
   if (extras.out) {
@@ -471,7 +475,8 @@ PyObject* run_any(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject*
     }
     values.clear();
     spare = std::move(values);
-    if (extras.requires_grad || extras.out || extras.pin_memory) [[unlikely]]
+    if (extras.requires_grad || extras.out || extras.pin_memory || extras.memory_format)
+        [[unlikely]]
       return finish(result, extras);
     return result;
   }

@@ -261,9 +261,7 @@ void init_runtime(nb::module_& m) {
   });
   m.def(
       "_check_memory_format",
-      [](nb::handle format, const std::string& op) {
-        check_memory_format(format.ptr(), op.c_str());
-      },
+      [](nb::handle format, const std::string& op) { to_memory_format(format.ptr(), op.c_str()); },
       nb::arg("format").none(), nb::arg("op"));
   m.def(
       "is_tensor", [](nb::handle o) { return is_tensor(o.ptr()); }, nb::arg("obj").none(),

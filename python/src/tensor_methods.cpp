@@ -197,28 +197,32 @@ constexpr const char* cast_name(DType t) {
   }
 }
 // The only argument of float() and its like; most calls have none.
-void parse_format(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames, const char* name) {
+MemoryFormat parse_format(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                          const char* name) {
   const Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  if (nargs + named == 0) return;
+  if (nargs + named == 0) return MemoryFormat::Preserve;
   const bool right =
       nargs == 0 && named == 1 && equals(PyTuple_GET_ITEM(kwnames, 0), "memory_format");
   if (!right)
     type_error(std::string("pf.Tensor.") + name + ": got " + std::to_string(nargs + named) +
                " arguments; expected none but memory_format=; use to() for others");
-  check_memory_format(args[0], (std::string("Tensor.") + name).c_str());
+  return to_memory_format(args[0], (std::string("Tensor.") + name).c_str());
 }
 template <DType D>
 PyObject* cast(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&] {
     constexpr const char* name = cast_name(D);
-    parse_format(args, nargs, kwnames, name);
-    return keeping(name, {o}, [&] { return converted(o, to(tensor_of(o), D)); });
+    const MemoryFormat format = parse_format(args, nargs, kwnames, name);
+    return keeping(name, {o},
+                   [&] { return converted(o, contiguous(to(tensor_of(o), D), format)); });
   });
 }
 PyObject* cpu(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&] {
-    parse_format(args, nargs, kwnames, "cpu");
-    return keeping("cpu", {o}, [&] { return converted(o, move_to(tensor_of(o), Device{})); });
+    const MemoryFormat format = parse_format(args, nargs, kwnames, "cpu");
+    return keeping("cpu", {o}, [&] {
+      return converted(o, contiguous(move_to(tensor_of(o), Device{}), format));
+    });
   });
 }
 PyObject* cuda_plain(PyObject* o, PyObject* args, PyObject* kwargs) {
@@ -229,9 +233,9 @@ PyObject* cuda_plain(PyObject* o, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OpO:cuda", const_cast<char**>(names), &device,
                                      &non_blocking, &format))
       return nullptr;
-    check_memory_format(format, "Tensor.cuda");
     Device d = device == Py_None ? parse_device("gpu") : to_usable_device(device);
-    return converted(o, move_to(tensor_of(o), d, non_blocking != 0));
+    return converted(o, contiguous(move_to(tensor_of(o), d, non_blocking != 0),
+                                   to_memory_format(format, "Tensor.cuda")));
   });
 }
 
@@ -244,6 +248,7 @@ PyObject* to_plain(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
   return guarded([&] {
     PyObject *dtype = nullptr, *device = nullptr, *other = nullptr;
     bool copy = false, non_blocking = false;
+    MemoryFormat format = MemoryFormat::Preserve;
     Py_ssize_t at = 0;
     if (nargs > 0) {
       if (is_dtype_like(args[0])) {
@@ -274,7 +279,7 @@ PyObject* to_plain(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
       } else if (equals(name, "non_blocking")) {
         non_blocking = truth(value);
       } else if (equals(name, "memory_format")) {
-        check_memory_format(value, "to");
+        format = to_memory_format(value, "to");
       } else {
         type_error(std::string("pf.to: got an unexpected keyword argument '") + text_of(name) +
                    "'; expected device, dtype, other, non_blocking, copy, memory_format");
@@ -297,7 +302,8 @@ PyObject* to_plain(PyObject* o, PyObject* const* args, Py_ssize_t nargs, PyObjec
                : itemsize(type) < itemsize(t->dtype)
                    ? move_to(pyflame::to(t, type), *d, non_blocking)
                    : pyflame::to(move_to(t, *d, non_blocking), type);
-    if (copy && r.impl() == t.impl()) r = clone(t);
+    r = contiguous(r, format);
+    if (copy && r.impl() == t.impl()) r = clone(t, MemoryFormat::Preserve);
     return converted(o, std::move(r));
   });
 }

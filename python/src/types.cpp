@@ -330,32 +330,18 @@ Device to_device(PyObject* o) {
              "; expected a device, its name ('cpu', 'gpu:0') or the number of a GPU");
 }
 
-void check_memory_format(PyObject* o, const char* op) {
-  if (o == Py_None) return;
+MemoryFormat to_memory_format(PyObject* o, const char* op) {
+  if (!o || o == Py_None) return MemoryFormat::Preserve;
   if (!PyUnicode_Check(o))
     type_error(std::string("pf.") + op + ": got a memory_format of type " + Py_TYPE(o)->tp_name +
-               "; expected pyflame.contiguous_format or pyflame.preserve_format");
-  if (equals(o, "contiguous_format") || equals(o, "preserve_format")) return;
-  PF_FAIL(NotSupportedError, op, "got memory_format ", text_of(o),
-          "; expected contiguous_format or preserve_format: results are row-major; leave it away, "
-          "the values are the same");
+               "; expected pyflame.contiguous_format, preserve_format, channels_last or "
+               "channels_last_3d");
+  return memory_format_from(text_of(o), op);
 }
 
-bool is_contiguous_as(const Tensor& t, PyObject* format) {
-  const bool text = PyUnicode_Check(format);
-  const int spatial = text && equals(format, "channels_last")      ? 2
-                      : text && equals(format, "channels_last_3d") ? 3
-                                                                   : 0;
-  if (!spatial) {
-    check_memory_format(format, "Tensor.is_contiguous");
-    return t->contiguous;
-  }
-  if (t->shape.size() != spatial + 2) return false;
-  // The channels, dimension 1, come last in memory.
-  std::vector<int64_t> shape = t->shape.vec(), strides = t->strides.vec();
-  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
-  std::rotate(strides.begin() + 1, strides.begin() + 2, strides.end());
-  return is_contiguous(Dims(shape), Dims(strides));
+bool is_contiguous_as(const Tensor& t, PyObject* name) {
+  const MemoryFormat format = to_memory_format(name, "Tensor.is_contiguous");
+  return format == MemoryFormat::Preserve ? t->contiguous : lies_in(format, t->shape, t->strides);
 }
 
 Device to_usable_device(PyObject* o) {

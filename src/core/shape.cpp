@@ -56,6 +56,27 @@ Dims contiguous_strides(const Dims& shape) {
   return r;
 }
 
+bool dense_strides_like(const Dims& shape, const Dims& strides, Dims* dense) {
+  int order[kMaxDims], n = 0;  // dimensions that matter, outermost first
+  bool same = true;
+  for (int d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    if (strides[d] <= 0 || shape[d] == 0) return false;
+    int at = n++;
+    for (; at > 0 && strides[order[at - 1]] < strides[d]; --at) order[at] = order[at - 1];
+    same = same && at == n - 1;
+    order[at] = d;
+  }
+  if (same) return false;
+  *dense = Dims::filled(shape.size(), 1);
+  int64_t step = 1;
+  for (int i = n - 1; i >= 0; --i) {
+    (*dense)[order[i]] = step;
+    step *= shape[order[i]];
+  }
+  return true;
+}
+
 bool is_contiguous(const Dims& shape, const Dims& strides) {
   int64_t step = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
@@ -65,6 +86,34 @@ bool is_contiguous(const Dims& shape, const Dims& strides) {
       step *= shape[i];
     }
   }
+  return true;
+}
+
+Dims strides_in(MemoryFormat format, const Dims& shape, const char* op) {
+  if (format != MemoryFormat::ChannelsLast && format != MemoryFormat::ChannelsLast3d)
+    return contiguous_strides(shape);
+  const int n = format == MemoryFormat::ChannelsLast ? 4 : 5;
+  PF_CHECK(shape.size() == n, ShapeError, op, "got shape ", shape, "; expected ", n,
+           " dimensions for memory_format=", n == 4 ? "channels_last" : "channels_last_3d",
+           "; leave it away for others");
+  Dims strides = contiguous_strides(shape);
+  int64_t step = std::max<int64_t>(shape[1], 1);
+  strides[1] = 1;
+  for (int d = n - 1; d >= 2; --d) {
+    strides[d] = step;
+    step *= std::max<int64_t>(shape[d], 1);
+  }
+  strides[0] = step;
+  return strides;
+}
+
+bool lies_in(MemoryFormat format, const Dims& shape, const Dims& strides) {
+  if (format == MemoryFormat::Preserve) return true;
+  if (format == MemoryFormat::Contiguous) return is_contiguous(shape, strides);
+  if (shape.size() != (format == MemoryFormat::ChannelsLast ? 4 : 5)) return false;
+  const Dims there = strides_in(format, shape, "memory_format");
+  for (int d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1 && strides[d] != there[d]) return false;
   return true;
 }
 

@@ -156,6 +156,11 @@ Device runs_on(std::initializer_list<Tensor> operands);
 Tensor make_tensor(const Dims& shape, DType dtype, Device device);
 // On a device that has been settled: there and nowhere else.
 Tensor make_tensor_at(const Dims& shape, DType dtype, Device device);
+// Gives a fresh tensor other strides over all of its memory.
+inline void lay_out(TensorImpl& t, const Dims& strides) {
+  t.strides = strides;
+  t.contiguous = is_contiguous(t.shape, strides);
+}
 // Makes a fresh tensor, which nobody else has seen, float where it is.
 inline Tensor afloat(Tensor t) {
   t->floating = t->storage->device.floating = true;

@@ -42,7 +42,7 @@ struct Job {
     if (t == ignore) return -1;
     if (t < 0 || t >= classes) {
       args.bad_index(t, classes);
-      return t < 0 ? 0 : classes - 1;
+      return t < 0 || classes == 0 ? 0 : classes - 1;
     }
     return t;
   }
@@ -304,15 +304,14 @@ void NllOf(const KernelArgs& a) {
   const T* weight = a.has(4) ? w.values.get() : nullptr;
   const Job<T> job{a, a.tensor(3), classes, a.i(0), Reduction{a.i(1)}, T(0), weight, w.sum};
   Scratch<T> losses(rows), weights(rows);
-  if (classes > 0)
-    parallel_for(rows, 4096, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        const int64_t t = job.class_of(r);
-        const T wt = t < 0 ? T(0) : job.weight_of(t);
-        weights.get()[r] = wt;
-        losses.get()[r] = wt == 0 ? T(0) : -(wt * ToCompute(x[r * classes + t]));
-      }
-    });
+  parallel_for(rows, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t t = job.class_of(r);
+      const T wt = t < 0 || classes == 0 ? T(0) : job.weight_of(t);
+      weights.get()[r] = wt;
+      losses.get()[r] = wt == 0 ? T(0) : -(wt * ToCompute(x[r * classes + t]));
+    }
+  });
   const T total = LaneSum(weights.get(), rows);
   *a.data<T>(1) = total;
   if (job.reduction == Reduction::None) {

@@ -161,9 +161,40 @@ int configured() {
 struct Mark;
 std::atomic<const Mark*> g_owner{nullptr};
 
+// What regions have been costing lately, against what they would have taken one thread: who waits
+// for a thread that another process keeps from running may wait for milliseconds. While they cost
+// more than they save there are none, but for one now and then that asks whether it is still so.
+class Account {
+ public:
+  bool pays(int64_t time) const { return time >= rest_until_; }
+  // A region took so long, and one thread would have taken `alone`; in nanoseconds.
+  void note(int64_t took, double alone, int64_t time) {
+    constexpr double kForgets = 20e6, kJudges = 1e6, kWorth = 0.9;
+    constexpr int64_t kShortest = 20'000'000, kLongest = 320'000'000;
+    took_ += static_cast<double>(took);
+    alone_ += alone;
+    if (took_ > kWorth * alone_ && took_ > kJudges) {
+      // Asking again costs as much as this has: a tenth of the time at most.
+      rest_ =
+          std::max(std::clamp(2 * rest_, kShortest, kLongest), static_cast<int64_t>(10 * took_));
+      rest_until_ = time + rest_;
+      took_ = alone_ = 0;
+    } else if (took_ > kForgets) {
+      rest_ = 0;
+      took_ /= 2;
+      alone_ /= 2;
+    }
+  }
+
+ private:
+  double took_ = 0, alone_ = 0;  // of late
+  int64_t rest_ = 0, rest_until_ = 0;
+};
+
 // One per thread; its address names the thread, its end gives the pool back.
 struct Mark {
   bool inside = false;  // running a range of some parallel_for
+  Account account;
   ~Mark() {
     const Mark* me = this;
     g_owner.compare_exchange_strong(me, nullptr);
@@ -189,6 +220,12 @@ int64_t now() {
   return int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1000000;
 }
 
+int64_t clock_now() {  // nanoseconds
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
 bool may_own(const Mark& me) {
   const Mark* owner = g_owner.load(std::memory_order_acquire);
   return owner == nullptr || owner == &me ||
@@ -211,6 +248,8 @@ struct Region {
   void* context;
   std::atomic<bool> failed{false};
   std::exception_ptr error;
+  int64_t own_time = 0;  // nanoseconds of the calling thread for its parts
+  int own_parts = 0;     // 0: it has had all
 
   void run(int part) noexcept {
     int64_t begin = n * part / parts, end = n * (part + 1) / parts;
@@ -331,8 +370,13 @@ void run_region(Region& r) {
   }
 #pragma omp parallel num_threads(team)
   {
-    int step = omp_get_num_threads();
-    for (int part = omp_get_thread_num(); part < r.parts; part += step) r.run(part);
+    const int step = omp_get_num_threads(), me = omp_get_thread_num();
+    const int64_t begin = me == 0 ? clock_now() : 0;
+    for (int part = me; part < r.parts; part += step) r.run(part);
+    if (me == 0 && step > 1) {
+      r.own_time = clock_now() - begin;
+      r.own_parts = (r.parts - 1) / step + 1;
+    }
   }
 }
 
@@ -413,11 +457,21 @@ void parallel(int64_t n, int64_t grain, RangeFn fn, void* context) {
     fn(context, 0, n);
     return;
   }
-  Region region{n, parts, fn, context, {}, {}};
+  const int64_t begin = clock_now();
+  if (!me.account.pays(begin)) {
+    fn(context, 0, n);
+    return;
+  }
+  Region region{n, parts, fn, context, {}, {}, 0, 0};
   g_busy.store(true, std::memory_order_relaxed);
   run_region(region);
   g_busy.store(false, std::memory_order_relaxed);
   g_last_use.store(now(), std::memory_order_relaxed);
+  if (region.own_parts > 0) {
+    const int64_t end = clock_now();
+    const double share = static_cast<double>(parts) / region.own_parts;
+    me.account.note(end - begin, static_cast<double>(region.own_time) * share, end);
+  }
   if (region.failed) std::rethrow_exception(region.error);
 }
 

@@ -279,8 +279,9 @@ bool donate(Place& out, Phase& ph, const uint8_t* used, int nused, uint32_t& don
     Storage& from = *in.storage;
     if (donated >> j & 1 || from.handles.load(std::memory_order_relaxed) != 0 ||
         from.refs.load(std::memory_order_relaxed) != 1 || !from.block ||
-        from.block->stream != stream || !from.block->users.empty() || !in.contiguous ||
-        in.offset != 0 || from.nbytes != to.nbytes || itemsize(in.dtype) != itemsize(out.dtype))
+        from.block->stream != stream || !from.block->users.empty() ||
+        !(in.contiguous ? out.contiguous : in.strides == out.strides) || in.offset != 0 ||
+        from.nbytes != to.nbytes || itemsize(in.dtype) != itemsize(out.dtype))
       continue;
     donated |= 1u << j;
     to.data = std::exchange(from.data, nullptr);
@@ -299,7 +300,37 @@ struct ReadyPhase {
   uint8_t used[kMaxInputs], stored[kMaxNodes];
   pf_operand in[kMaxInputs], out[kMaxNodes];
   pf_launch launch;
+  // Of a launch whose dimensions are not in the phase's order.
+  int64_t shape[kMaxDims], strides[kMaxInputs + kMaxNodes][kMaxDims];
 };
+
+// Puts the dimensions of a launch in the order in which the first result has them in memory: what
+// is permuted alike is dense for the backend.
+void put_in_order(ReadyPhase& ready, const Phase& ph) {
+  Dims dense;
+  const int n = ph.shape.size();
+  if (ready.out[0].contiguous || n < 2 ||
+      !dense_strides_like(ph.shape, ph.outputs[ready.stored[0]].strides, &dense))
+    return;
+  int order[kMaxDims];
+  for (int d = 0; d < n; ++d) order[d] = d;
+  std::stable_sort(order, order + n, [&](int a, int b) { return dense[a] > dense[b]; });
+  for (int d = 0; d < n; ++d) ready.shape[d] = ph.shape[order[d]];
+  int64_t(*strides)[kMaxDims] = ready.strides;
+  const auto apply = [&](pf_operand& o) {
+    int64_t step = 1;
+    o.contiguous = 1;
+    for (int d = n - 1; d >= 0; --d) {
+      (*strides)[d] = o.strides[order[d]];
+      if (ready.shape[d] != 1 && (*strides)[d] != step) o.contiguous = 0;
+      step *= ready.shape[d];
+    }
+    o.strides = *strides++;
+  };
+  for (int j = 0; j < ready.ninputs; ++j) apply(ready.in[j]);
+  for (int o = 0; o < ready.noutputs; ++o) apply(ready.out[o]);
+  ready.launch.shape = ready.shape;
+}
 
 MemoryUse use_of(const Phase& ph, const ReadyPhase& ready, int output) {
   const int i = ready.stored[output];
@@ -369,6 +400,7 @@ bool plan_phase(Group& g, Phase& ph, ReadyPhase& ready, uint32_t only = 0) {
   for (int j = 0; j < key.ninputs; ++j) ready.in[j] = operand_of(ph.inputs[ready.used[j]]);
   for (int o = 0; o < key.noutputs; ++o) ready.out[o] = operand_of(ph.outputs[ready.stored[o]]);
   ready.launch = {ph.shape.size(), ph.shape.data(), ph.numel, ready.in, ready.out, ph.scalars};
+  put_in_order(ready, ph);
   return true;
 }
 
@@ -387,7 +419,7 @@ void supply_phase(Group& g, Phase& ph, ReadyPhase& ready, uint32_t inputs_withou
   for (int o = 0; o < ready.noutputs; ++o) {
     if (outputs_without >> o & 1) continue;
     Place& p = ph.outputs[ready.stored[o]];
-    if (only || p.storage->data || !p.contiguous || p.offset != 0 ||
+    if (only || p.storage->data || p.offset != 0 ||
         !donate(p, ph, ready.used, ready.ninputs, donated, stream, use_of(ph, ready, o)))
       ensure_memory(*p.storage, stream, use_of(ph, ready, o));
     ready.out[o].data = p.address();
@@ -426,6 +458,9 @@ bool has_handles(const Storage& s) {
 bool link(const Group& g, const ReadyPhase* before, const ReadyPhase* after, Links& links) {
   const AnchorCall& a = g.anchor;
   const Phase &first = g.phases[0], &last = g.phases[1];
+  // The kernel's rows are in the order of its dimensions.
+  for (const ReadyPhase* ready : {before, after})
+    if (ready && ready->launch.shape == ready->shape) return false;
   const auto input_of = [](const Phase& ph, const ReadyPhase* ready, const Storage* s) {
     for (int j = 0; ready && j < ready->ninputs; ++j)
       if (ph.inputs[ready->used[j]].storage.get() == s) return j;

@@ -128,7 +128,7 @@ enum class Join { Yes, No };
 
 // Tries to append the request to the group. On No, `why` says what the group must be flushed for;
 // the half-made entry is harmless, since the flush clears it.
-Join try_append(Group& g, const Request& q, Flush* why, Storage* fresh) {
+Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh) {
   Phase& ph = g.active();
   const int part = g.has_anchor ? kAfter : kBefore;
   const Dims& shape = *q.shape;
@@ -228,11 +228,11 @@ Join try_append(Group& g, const Request& q, Flush* why, Storage* fresh) {
   if (q.dst) {
     set_place(out, *q.dst, shape);
   } else {
-    out.storage = Ref<Storage>::share(fresh);
+    out.storage = Ref<Storage>::share(fresh->storage.get());
     out.dtype = q.out;
-    out.contiguous = true;
+    out.contiguous = fresh->contiguous;
     out.offset = 0;
-    out.strides = contiguous_strides(shape);
+    out.strides = fresh->strides;
     g.output_bytes += bytes;
   }
   out.storage->writer_node = code_of(part, node);
@@ -252,7 +252,8 @@ size_t held_bytes(const Group& g) {
   return sum;
 }
 
-void append(const Request& q, Storage* fresh, const char* op) {
+// `fresh` is the result, where there is no q.dst.
+void append(const Request& q, const TensorImpl* fresh, const char* op) {
   Group& g = current_group();
   bool foreign = false;
   for (const Operand& o : q.operands) {
@@ -274,7 +275,7 @@ void append(const Request& q, Storage* fresh, const char* op) {
   }
   std::lock_guard lock(g.mutex);
   if (!g.empty() && g.device != q.device) run_group(g, Flush::DeviceSwitch);
-  Storage* target = fresh ? fresh : q.dst->storage.get();
+  Storage* target = (fresh ? fresh : q.dst)->storage.get();
   if (target->nbytes >= kBudgetCheck && !target->data &&
       static_cast<int64_t>(g.output_bytes + target->nbytes) > memory_headroom(q.device)) {
     // What cannot surely be supplied later is allocated now: out of memory is raised here, where
@@ -335,6 +336,19 @@ void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands, 
     call(fill, {dst}, {}, {operands[0].scalar}, how);
 }
 
+// A fresh result lies in memory as the first operand of its shape does: what is channels-last stays
+// so.
+void inherit_layout(TensorImpl& result, std::span<const Operand> operands) {
+  if (result.shape.size() < 2) return;
+  for (const Operand& o : operands) {
+    if (!o.tensor || !((*o.tensor)->shape == result.shape)) continue;
+    if (!(*o.tensor)->contiguous &&
+        dense_strides_like(result.shape, (*o.tensor)->strides, &result.strides)) [[unlikely]]
+      result.contiguous = false;
+    return;
+  }
+}
+
 // Where some operand is placed, or there are several devices.
 [[gnu::noinline]] Tensor pointwise_placed(OpId op, const Dims& shape, DType out, DType compute,
                                           Device device, std::span<const Operand> operands,
@@ -343,6 +357,7 @@ void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands, 
   Tensor moved[PF_MAX_OPERANDS];
   device = place_operands(op, operands, device, list, moved);
   Tensor result = make_tensor(shape, out, device);
+  inherit_layout(*result.impl(), {list, operands.size()});
   append({op,
           &result->shape,
           out,
@@ -351,7 +366,7 @@ void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands, 
           {list, operands.size()},
           attrs,
           nullptr},
-         result->storage.get(), "pointwise");
+         result.impl(), "pointwise");
   return result;
 }
 
@@ -375,8 +390,9 @@ Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device de
     device = where.any() ? where.device() : device.floating ? get_device() : device;
   }
   Tensor result = make_tensor_at(shape, out, device);
-  append({op, &result->shape, out, compute, device, operands, attrs, nullptr},
-         result->storage.get(), "pointwise");
+  inherit_layout(*result.impl(), operands);
+  append({op, &result->shape, out, compute, device, operands, attrs, nullptr}, result.impl(),
+         "pointwise");
   return result;
 }
 

@@ -52,9 +52,10 @@ void raw_copy(const Tensor& dst, const Tensor& src) {
     engine::call(copy, {dst}, {src}, {}, {.inplace = 1, .takes = engine::Takes::All});
 }
 
-Tensor raw_clone(const Tensor& t) {
+Tensor raw_clone(const Tensor& t, const Dims* strides) {
   static const Kernel copy{"copy"};
   Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
+  if (strides) lay_out(*out.impl(), *strides);
   if (t->numel > 0)
     engine::call(copy, {out}, {t}, {}, {.op = "clone", .takes = engine::Takes::All});
   return out;

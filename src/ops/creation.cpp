@@ -26,6 +26,15 @@ Dims checked_size(const IntList& size, const char* op) {
   return shape;
 }
 
+// A fresh tensor without values, or with one everywhere, in the order of memory of another.
+Tensor lying_like(Tensor fresh, const Tensor& t) {
+  Dims strides;
+  if (!t->contiguous && info(fresh->dtype).bits >= 8 &&
+      dense_strides_like(t->shape, t->strides, &strides))
+    lay_out(*fresh.impl(), strides);
+  return fresh;
+}
+
 // A number as arange and linspace take it: of the output's kind.
 Scalar as_kind(Scalar s, DType dtype) {
   return is_float(dtype) ? Scalar(s.to_double()) : Scalar(s.to_int());
@@ -54,10 +63,10 @@ Tensor ones(const IntList& size, optional<DType> dtype, optional<Device> device)
 }
 
 Tensor empty_like(const Tensor& t) {
-  return make_tensor(t->shape, t->dtype, t->storage->device);
+  return lying_like(make_tensor(t->shape, t->dtype, t->storage->device), t);
 }
 Tensor full_like(const Tensor& t, Scalar value) {
-  return ops::raw_full(t->shape, t->dtype, t->storage->device, value);
+  return lying_like(ops::raw_full(t->shape, t->dtype, t->storage->device, value), t);
 }
 Tensor zeros_like(const Tensor& t) {
   return full_like(t, 0);
@@ -251,9 +260,9 @@ Tensor like(const Tensor& x, Type t, Dev d, Scalar value, bool grad, bool fill) 
   ops::check_defined(x, "like");
   const DType dtype = t.value_or(x->dtype);
   const Device device = d.value_or(x->storage->device);
-  return with_grad(
-      fill ? ops::raw_full(x->shape, dtype, device, value) : make_tensor(x->shape, dtype, device),
-      grad);
+  Tensor out =
+      fill ? ops::raw_full(x->shape, dtype, device, value) : make_tensor(x->shape, dtype, device);
+  return with_grad(lying_like(std::move(out), x), grad);
 }
 Tensor fresh(const Tensor& x, const IntList& size, Type t, Dev d, Scalar value, bool grad,
              bool fill) {

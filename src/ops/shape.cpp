@@ -10,14 +10,29 @@ using autograd::Context;
 using autograd::Grads;
 using engine::Kernel;
 
-Tensor contiguous(const Tensor& t) {
-  ops::check_defined(t, "contiguous");
-  return t->contiguous ? t : clone(t);
+MemoryFormat memory_format_from(const std::string& name, const char* op) {
+  if (name == "contiguous_format") return MemoryFormat::Contiguous;
+  if (name == "preserve_format") return MemoryFormat::Preserve;
+  if (name == "channels_last") return MemoryFormat::ChannelsLast;
+  if (name == "channels_last_3d") return MemoryFormat::ChannelsLast3d;
+  PF_FAIL(ValueError, op, "got memory_format '", name,
+          "'; expected contiguous_format, preserve_format, channels_last or channels_last_3d");
 }
 
-Tensor clone(const Tensor& t) {
+Tensor contiguous(const Tensor& t, MemoryFormat format) {
+  ops::check_defined(t, "contiguous");
+  if (format == MemoryFormat::Contiguous) return t->contiguous ? t : clone(t);
+  return lies_in(format, t->shape, t->strides) ? t : clone(t, format);
+}
+
+Tensor clone(const Tensor& t, MemoryFormat format) {
   ops::check_defined(t, "clone");
-  Tensor out = ops::raw_clone(t);
+  Dims strides;
+  const bool own = format == MemoryFormat::Preserve
+                       ? !t->contiguous && dense_strides_like(t->shape, t->strides, &strides)
+                       : format != MemoryFormat::Contiguous;
+  if (own && format != MemoryFormat::Preserve) strides = strides_in(format, t->shape, "clone");
+  Tensor out = ops::raw_clone(t, own ? &strides : nullptr);
   if (autograd::wanted({t}))
     autograd::attach("clone", {out}, {t}, {}, [](const Context& c) -> Grads { return {c.grad()}; });
   return out;
@@ -515,11 +530,22 @@ namespace ops {
 namespace {
 
 const Family kShapes("shape", [](Family& f) {
-  f.op(&contiguous,
-       {"contiguous(Tensor input) -> Tensor",
-        "The tensor itself when its elements lie in row-major order, else a copy.", kMethod});
-  f.op(&clone,
-       {"clone(Tensor input) -> Tensor", "A copy in row-major order; gradients flow through it."});
+  f.op(
+      +[](const Tensor& t, const std::string& format) {
+        return contiguous(t, memory_format_from(format, "contiguous"));
+      },
+      {"contiguous(Tensor input, str memory_format='contiguous_format') -> Tensor",
+       "The tensor itself when its elements lie in row-major order, or as `memory_format` says, "
+       "else a copy.",
+       kMethod});
+  f.op(
+      +[](const Tensor& t, const std::optional<std::string>& format) {
+        return clone(t, memory_format_from(format.value_or("preserve_format"), "clone"));
+      },
+      {"clone(Tensor input, *, str? memory_format=None) -> Tensor",
+       "A copy; gradients flow through it. Its dimensions lie in memory in the input's order, or "
+       "as "
+       "`memory_format` says."});
   for (const char* schema : {"cat(Tensor[] tensors, int dim=0) -> Tensor",
                              "concat(Tensor[] tensors, int dim=0) -> Tensor",
                              "concatenate(Tensor[] tensors, int dim=0) -> Tensor"})

@@ -342,7 +342,8 @@ class Module(_WithState):
     def to(self, *args, device=None, dtype=None, non_blocking=False, memory_format=None):
         """to(device), to(dtype), to(device, dtype), to(tensor). Casts floating values only.
 
-        `memory_format` is contiguous_format or preserve_format, and changes nothing.
+        `memory_format` channels_last lays out parameters and buffers of four dimensions so, and
+        channels_last_3d those of five.
         """
         _C._check_memory_format(memory_format, "nn.Module.to")
         for a in args:
@@ -365,8 +366,11 @@ class Module(_WithState):
                 t = t.to(dtype)
             if device is not None:
                 t = t.to(device)
+            if t.ndim == dims:
+                t = t.to(memory_format=memory_format)
             return t
 
+        dims = {"channels_last": 4, "channels_last_3d": 5}.get(memory_format)
         return self._apply(move)
 
     def _cast(self, name):
