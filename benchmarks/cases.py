@@ -120,6 +120,28 @@ def linear_gelu(torch):
     return run
 
 
+@case("mlp", "Linear(1024, 1024), batch 256, forward", flops=2 * 256 * 1024 * 1024)
+def linear_forward(torch):
+    layer, x = torch.nn.Linear(1024, 1024), torch.randn(256, 1024)
+
+    def run():
+        with torch.no_grad():
+            return layer(x)
+
+    return run
+
+
+@case("mlp", "the same and GELU", flops=2 * 256 * 1024 * 1024)
+def linear_gelu_forward(torch):
+    layer, gelu, x = torch.nn.Linear(1024, 1024), torch.nn.GELU(), torch.randn(256, 1024)
+
+    def run():
+        with torch.no_grad():
+            return gelu(layer(x))
+
+    return run
+
+
 @case("mlp", "MLP 784-256-128-10, batch 32, step with Adam", bar_seconds=200e-6, repeat=20)
 def mlp_step(torch):
     nn = torch.nn
@@ -171,6 +193,37 @@ def softmax(torch):
 def layer_norm(torch):
     x, w, b = torch.randn(16384, 1024), torch.randn(1024), torch.randn(1024)
     return lambda: torch.nn.functional.layer_norm(x, (1024,), w, b)
+
+
+@case("rows", "softmax(x * s + m)", traffic=2 * 4 * N, copy=4 * N, bar_fraction=0.75)
+def softmax_of_scores(torch):
+    x, m = torch.randn(16384, 1024), torch.randn(1024)
+    return lambda: torch.softmax(x * 0.3 + m, -1)
+
+
+@case("rows", "layer norm of x + y", traffic=3 * 4 * N, copy=4 * N, bar_fraction=0.75)
+def layer_norm_of_sum(torch):
+    x, y = torch.randn(16384, 1024), torch.randn(16384, 1024)
+    w, b = torch.randn(1024), torch.randn(1024)
+    return lambda: torch.nn.functional.layer_norm(x + y, (1024,), w, b)
+
+
+@case("rows", "layer norm of x + y, both kept", traffic=4 * 4 * N, copy=4 * N)
+def layer_norm_of_kept_sum(torch):
+    x, y = torch.randn(16384, 1024), torch.randn(16384, 1024)
+    w, b = torch.randn(1024), torch.randn(1024)
+
+    def run():
+        s = x + y
+        return s, torch.nn.functional.layer_norm(s, (1024,), w, b)
+
+    return run
+
+
+@case("rows", "sum of x * y over rows", traffic=2 * 4 * N, copy=4 * N)
+def sum_of_products(torch):
+    x, y = torch.randn(16384, 1024), torch.randn(16384, 1024)
+    return lambda: (x * y).sum(-1)
 
 
 @case("rows", "layer norm fwd + bwd", traffic=5 * 4 * N, copy=4 * N, bar_fraction=0.60)

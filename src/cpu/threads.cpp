@@ -458,11 +458,13 @@ void parallel(int64_t n, int64_t grain, RangeFn fn, void* context) {
     return;
   }
   const int64_t begin = clock_now();
+  Region region{n, parts, fn, context, {}, {}, 0, 0};
   if (!me.account.pays(begin)) {
-    fn(context, 0, n);
+    region.parts = 1;
+    region.run(0);  // as in a region: what is nested runs alone
+    if (region.failed) std::rethrow_exception(region.error);
     return;
   }
-  Region region{n, parts, fn, context, {}, {}, 0, 0};
   g_busy.store(true, std::memory_order_relaxed);
   run_region(region);
   g_busy.store(false, std::memory_order_relaxed);

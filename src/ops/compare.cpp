@@ -1,4 +1,5 @@
-// Questions about two whole tensors: their answer is a plain bool.
+// Questions about tensors: whether they are equal, near, alike; what of one is in another.
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
@@ -33,6 +34,47 @@ bool allclose(const Tensor& input, const Tensor& other, double rtol, double atol
 
 namespace {
 
+Tensor isin(const Tensor& elements, const Tensor& test, bool, bool invert) {
+  ops::check_defined(elements, "isin");
+  ops::check_defined(test, "isin");
+  const DType dtype = promote(elements->dtype, test->dtype);
+  Tensor x = to(elements.detach(), dtype), values = reshape(to(test.detach(), dtype), {-1});
+  Tensor found;
+  if (values->numel == 0) {
+    found = ops::raw_full(x->shape, DType::Bool, x->storage->device, 0);
+  } else {
+    Tensor flat = reshape(x, {-1});
+    if (values->numel <= 16) {
+      const Tensor low = reshape(flat, {-1, 1});
+      found = reshape(any(eq(low, reshape(values, {1, -1})), IntList{1}), x->shape.vec());
+    } else {
+      // Each element beside the first of the sorted values that is not below it.
+      static const engine::Kernel search{"searchsorted"};
+      if (dtype == DType::Bool) flat = to(flat, DType::UInt8), values = to(values, DType::UInt8);
+      const Tensor sorted = contiguous(sort(values).first);
+      Tensor at = make_tensor(flat->shape, DType::Int64, flat->storage->device);
+      if (flat->numel > 0)
+        engine::call(search, {at}, {flat, sorted}, {Scalar(int64_t{0})}, {.op = "isin"});
+      const Tensor candidate = index_select(sorted, 0, clamp(at, {}, Scalar(sorted->numel - 1)));
+      found = reshape(eq(candidate, flat), x->shape.vec());
+    }
+  }
+  return invert ? logical_not(found) : found;
+}
+
+bool is_same_size(const Tensor& a, const Tensor& b) {
+  ops::check_defined(a, "is_same_size");
+  ops::check_defined(b, "is_same_size");
+  return a->shape == b->shape;
+}
+
+bool is_nonzero(const Tensor& t) {
+  ops::check_defined(t, "is_nonzero");
+  PF_CHECK(t->numel == 1, ShapeError, "is_nonzero", "got ", t->numel,
+           " elements; expected one; use any() or all()");
+  return t.item().to_double() != 0;
+}
+
 const ops::Family kCompare("comparison", [](ops::Family& f) {
   f.op(&equal, {"equal(Tensor input, Tensor other) -> bool",
                 "True when both have the same shape and the same elements.",
@@ -41,6 +83,28 @@ const ops::Family kCompare("comparison", [](ops::Family& f) {
                    "bool equal_nan=False) -> bool",
                    "True when every |input - other| <= atol + rtol * |other|; shapes broadcast.",
                    ops::kFunction | ops::kMethod, false});
+  f.op(&isin, {"isin(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool "
+               "invert=False) -> Tensor",
+               "Whether each element is one of test_elements.", ops::kFunction, false});
+  f.op(
+      +[](const Tensor& elements, Scalar test, bool unique, bool invert) {
+        return isin(elements, ops::number_like(test, elements, "isin"), unique, invert);
+      },
+      {"isin(Tensor elements, Scalar test_elements|test_element, *, bool assume_unique=False, "
+       "bool invert=False) -> Tensor",
+       "The same for one number.", ops::kFunction, false});
+  f.op(
+      +[](Scalar element, const Tensor& test, bool unique, bool invert) {
+        return isin(ops::number_like(element, test, "isin"), test, unique, invert);
+      },
+      {"isin(Scalar elements|element, Tensor test_elements, *, bool assume_unique=False, bool "
+       "invert=False) -> Tensor",
+       "The same for one number.", ops::kFunction, false});
+  f.op(&is_same_size, {"is_same_size(Tensor input, Tensor other) -> bool",
+                       "Whether both have the same shape.", ops::kFunction | ops::kMethod, false});
+  f.op(&is_nonzero, {"is_nonzero(Tensor input) -> bool",
+                     "Whether the one element is not 0. ShapeError for more.",
+                     ops::kFunction | ops::kMethod, false});
 });
 
 }  // namespace

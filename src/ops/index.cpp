@@ -526,6 +526,22 @@ static Tensor bucketize_number(Scalar value, const Tensor& boundaries, bool out_
 namespace ops {
 namespace {
 
+TensorList unravel_index(const Tensor& indices, const IntList& shape) {
+  Tensor rest = ops::as_index(indices, "unravel_index");
+  TensorList out(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    PF_CHECK(shape[d] > 0, ValueError, "unravel_index", "got shape ", Dims(shape),
+             "; expected sizes of at least 1; correct it");
+    const Scalar n(shape[d]);
+    // The quotient of float64 may have been rounded up to the next integer.
+    Tensor whole = to(div(to(rest, DType::Float64), n), DType::Int64);
+    whole = sub(whole, to(gt(mul(whole, n), rest), DType::Int64));
+    out[d] = sub(rest, mul(whole, n));
+    rest = whole;
+  }
+  return out;
+}
+
 const Family kIndexing("indexing", [](Family& f) {
   f.op(&pyflame::index, {"index(Tensor input, Tensor[] indices) -> Tensor",
                          "What `x[indices]` reads: integer tensors broadcast together, masks stand "
@@ -598,6 +614,9 @@ const Family kIndexing("indexing", [](Family& f) {
        {"bucketize(Scalar input, Tensor boundaries, *, bool out_int32=False, bool "
         "right=False) -> Tensor",
         "The same for one number.", kFunction, false});
+  f.op(&unravel_index,
+       {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
+        "Positions in a flattened tensor as one index for each dimension.", kFunction, false});
 });
 
 }  // namespace

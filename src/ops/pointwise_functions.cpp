@@ -6,6 +6,7 @@
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/record.h"
+#include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/ops.h"
 
@@ -415,5 +416,21 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
 Tensor& masked_fill_(Tensor& x, const Tensor& mask, Scalar value) {
   return copy_(x, masked_fill(x, mask, fill_value(x, value, "masked_fill_")));
 }
+
+namespace {
+
+Tensor ldexp(const Tensor& x, const Tensor& exponent) {
+  ops::check_defined(x, "ldexp");
+  ops::check_defined(exponent, "ldexp");
+  // Integers are exponents of the other's dtype; two floats are promoted.
+  const bool follow = is_float(x->dtype) && !is_float(exponent->dtype);
+  return mul(x, exp2(follow ? to(exponent, x->dtype) : exponent));
+}
+
+const ops::Family kPowers("math", [](ops::Family& f) {
+  f.op(&ldexp, {"ldexp(Tensor input, Tensor other) -> Tensor", "input * 2^other."});
+});
+
+}  // namespace
 
 }  // namespace pyflame

@@ -370,6 +370,24 @@ Tensor normal_size(double mean, double std, const IntList& size, Type t, Dev d, 
 namespace ops {
 namespace {
 
+Tensor feature_dropout(const Tensor& t, double p, bool training) {
+  ops::check_defined(t, "dropout2d");
+  PF_CHECK(p >= 0 && p <= 1, ValueError, "dropout2d", "got probability ", p,
+           "; expected 0 <= p <= 1; correct it");
+  PF_CHECK(t->shape.size() >= 2, ShapeError, "dropout2d", "got shape ", t->shape,
+           "; expected [batch, channels, ...]; unsqueeze it first");
+  if (!training || p == 0) return t;
+  Dims shape = Dims::filled(t->shape.size(), 1);
+  shape[0] = t->shape[0];
+  shape[1] = t->shape[1];
+  return mul(t, dropout(ops::raw_full(shape, t->dtype, t->storage->device, 1), p, true));
+}
+
+Tensor feature_dropout_row(Tensor t, double p, bool training, bool inplace) {
+  const Tensor r = feature_dropout(t, p, training);
+  return inplace && r.impl() != t.impl() ? copy_(t, r) : r;
+}
+
 const Family kRandom("random", [](Family& f) {
   f.op(+[](const IntList& size, Type t, Dev d,
            bool grad) { return with_grad(randn(size, t, d), grad); },
@@ -460,6 +478,15 @@ const Family kRandom("random", [](Family& f) {
       {"random_(Tensor input, int from=0, int? to=None) -> Tensor",
        "Overwrites with integers of [from, to), or all that the dtype holds exactly.", kMethod,
        false});
+  for (const char* schema :
+       {"dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+        "dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+        "dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor"})
+    f.op(&feature_dropout_row,
+         {schema,
+          "Whole channels of [batch, channels, ...] set to 0 with probability p, "
+          "the others divided by 1 - p.",
+          kFunctional});
 });
 
 }  // namespace

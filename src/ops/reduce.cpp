@@ -7,6 +7,7 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/scan.h"
@@ -520,6 +521,20 @@ Tensor norm_named(const Tensor& x, std::string p, const MaybeDims& dim, bool kee
 
 }  // namespace
 
+namespace {
+
+// Summed over what broadcasting had repeated.
+Tensor sum_to_size(const Tensor& t, const IntList& size) {
+  ops::check_defined(t, "sum_to_size");
+  const Dims target(size);
+  const Dims wide = broadcast_shapes(t->shape, target, "sum_to_size");
+  PF_CHECK(wide == t->shape, ShapeError, "sum_to_size", "got size ", target, " for a tensor of ",
+           t->shape, "; expected a shape that broadcasts to it; correct it");
+  return target.empty() ? sum(t) : autograd::sum_to(t, target);
+}
+
+}  // namespace
+
 static const ops::Family kReduce("reduction", [](ops::Family& f) {
   using namespace ops;
   using Pair = std::pair<Tensor, Tensor>;
@@ -631,6 +646,8 @@ static const ops::Family kReduce("reduction", [](ops::Family& f) {
   f.op(static_cast<Pair (*)(const Tensor&, int64_t, bool)>(&median),
        {"median(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         "The lower median along `dim` and its index; the first NaN if there is one."});
+  f.op(&sum_to_size, {"sum_to_size(Tensor input, int[] size) -> Tensor",
+                      "Summed to a shape that broadcasts to the input's.", kMethod});
 });
 
 }  // namespace pyflame

@@ -529,6 +529,30 @@ Tensor pad(const Tensor& t, const IntList& padding, const std::string& mode,
 namespace ops {
 namespace {
 
+// Sequences [length, ...] of different lengths in one tensor [longest, batch, ...].
+Tensor pad_sequence(const TensorList& sequences, bool batch_first, Scalar value, std::string side) {
+  const char* op = "pad_sequence";
+  PF_CHECK(!sequences.empty(), ValueError, op,
+           "got no tensors; expected at least one; check the list");
+  PF_CHECK(side == "right" || side == "left", ValueError, op, "got padding_side '", side,
+           "'; expected 'right' or 'left'; choose one of them");
+  int64_t longest = 0;
+  for (const Tensor& t : sequences) {
+    ops::check_defined(t, op);
+    PF_CHECK(!t->shape.empty() && t->shape.size() == sequences[0]->shape.size(), ShapeError, op,
+             "got shapes ", sequences[0]->shape, " and ", t->shape,
+             "; expected [length, ...] with equal other sizes; reshape them");
+    longest = std::max(longest, t->shape[0]);
+  }
+  TensorList padded;
+  for (const Tensor& t : sequences) {
+    IntList around(static_cast<size_t>(2 * t->shape.size()), 0);
+    around[around.size() - (side == "right" ? 1 : 2)] = longest - t->shape[0];
+    padded.push_back(longest == t->shape[0] ? t : pad(t, around, "constant", value));
+  }
+  return stack(padded, batch_first ? 0 : 1);
+}
+
 const Family kShapes("shape", [](Family& f) {
   f.op(
       +[](const Tensor& t, const std::string& format) {
@@ -611,6 +635,12 @@ const Family kShapes("shape", [](Family& f) {
               "last one, then of the one before it, and so on. Modes: constant (0 unless `value`), "
               "reflect, replicate, circular. Negative padding cuts.",
               kFunctional});
+  f.op(&pad_sequence,
+       {"pad_sequence(Tensor[] sequences, bool batch_first=False, Scalar padding_value=0.0, str "
+        "padding_side='right') -> Tensor",
+        "Sequences [length, ...] as one tensor [longest, batch, ...] (or batch first), the shorter "
+        "ones filled up with padding_value.",
+        kFunctional});
 });
 
 }  // namespace

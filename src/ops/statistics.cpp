@@ -1,6 +1,8 @@
 // Order statistics, means that leave NaN out, covariances: written in operations.
 #include "pyflame/statistics.h"
 
+#include <cmath>
+
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -299,6 +301,51 @@ Tensor trapezoid(const Tensor& y, double dx, int64_t dim) {
 
 // ---- rows of the table --------------------------------------------------------------------------
 
+namespace {
+
+// Counts of equal bins from min to max; both ends belong to a bin. NaN and what lies outside are
+// left out. With min == max the ends are those of the input.
+Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
+  ops::check_defined(t, "histc");
+  PF_CHECK(bins > 0, ValueError, "histc", "got ", bins, " bins; expected at least 1; correct it");
+  PF_CHECK(is_float(t->dtype) && !info(t->dtype).storage_only, DTypeError, "histc", "got dtype ",
+           t->dtype, "; expected a floating-point dtype; convert with .to(pyflame.float32)");
+  checked_numel({bins}, "histc");
+  Tensor x = reshape(t.detach(), {-1});
+  double low = min.to_double(), high = max.to_double();
+  if (low == high && x->numel > 0) {
+    const Tensor least = amin(x), most = amax(x);  // both, then a wait
+    low = least.item<double>();
+    high = most.item<double>();
+  }
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  PF_CHECK(std::isfinite(low) && std::isfinite(high) && low < high, ValueError, "histc",
+           "got the range ", low, " to ", high,
+           "; expected finite ends, the first below the second; pass min and max");
+  x = ops::widened(x);
+  Tensor inside = logical_and(ge(x, Scalar(low)), le(x, Scalar(high)));
+  // In this order and in the input's own arithmetic, as PyTorch: values on an edge are rounded into
+  // a bin, and should come out in the same.
+  const Tensor from = scalar_tensor(Scalar(low), x->dtype, x->storage->device);
+  const Tensor width = sub(scalar_tensor(Scalar(high), x->dtype, x->storage->device), from);
+  Tensor place = mul(div(sub(x, from), width), Scalar(static_cast<double>(bins)));
+  place = clamp(to(place, DType::Int64), Scalar(int64_t{0}), Scalar(bins - 1));
+  // What lies outside goes to one more.
+  static const engine::Kernel count{"bincount"};
+  Tensor counts = make_tensor({bins + 1}, DType::Int64, x->device());
+  place = where(inside, place, Scalar(bins));
+  if (x->numel > 0)
+    engine::call(count, {counts}, {place}, {}, {.op = "histc", .checks_index = true});
+  else
+    fill_(counts, 0);
+  return to(slice(counts, 0, 0, bins), t->dtype);
+}
+
+}  // namespace
+
 static const ops::Family kStatistics("statistics", [](ops::Family& f) {
   using namespace ops;
   using Pair = std::pair<Tensor, Tensor>;
@@ -362,6 +409,10 @@ static const ops::Family kStatistics("statistics", [](ops::Family& f) {
          {by_step.c_str(), "Integral of y over places dx apart by the trapezoidal rule.",
           kFunction});
   }
+  f.op(&histc, {"histc(Tensor input, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
+                "Counts of `bins` equal intervals from min to max, the last closed; what lies "
+                "outside is left out. With min == max from the smallest to the largest element.",
+                kFunction | kMethod, false});
 });
 
 }  // namespace pyflame

@@ -563,6 +563,38 @@ static Tensor view_dtype(const Tensor& t, DType dtype) {
 namespace ops {
 namespace {
 
+TensorList split_along(const Tensor& t, const ops::Value& by, int d, int least, const char* op) {
+  ops::check_defined(t, op);
+  PF_CHECK(t->shape.size() >= least, ShapeError, op, "got shape ", t->shape, "; expected at least ",
+           least, " dimensions; unsqueeze it first");
+  TensorList out;
+  int64_t begin = 0;
+  const int64_t n = t->shape[d];
+  if (const auto* sections = std::get_if<int64_t>(&by)) {
+    PF_CHECK(*sections > 0 && n % *sections == 0, ShapeError, op, "got ", *sections,
+             " sections for size ", n, "; expected a divisor of it; use tensor_split");
+    for (int64_t i = 0; i < *sections; ++i)  // of a size of 0, too
+      out.push_back(slice(t, d, i * (n / *sections), (i + 1) * (n / *sections)));
+    return out;
+  }
+  for (int64_t i : std::get<IntList>(by)) {
+    out.push_back(slice(t, d, begin, i));
+    begin = i;
+  }
+  out.push_back(slice(t, d, begin, n));
+  return out;
+}
+
+TensorList hsplit(const Tensor& t, int64_t sections) {
+  check_defined(t, "hsplit");
+  return split_along(t, Value(sections), t->shape.size() == 1 ? 0 : 1, 1, "hsplit");
+}
+
+TensorList hsplit_at(const Tensor& t, const IntList& indices) {
+  check_defined(t, "hsplit");
+  return split_along(t, Value(indices), t->shape.size() == 1 ? 0 : 1, 1, "hsplit");
+}
+
 const Family kViews("views", [](Family& f) {
   f.op(&view, {"view(Tensor input, int[] size|shape) -> Tensor",
                "The same elements in another shape, without a copy. One size may be -1. Raises "
@@ -673,6 +705,24 @@ const Family kViews("views", [](Family& f) {
         "Pieces cut at the given indices. Views."});
   f.op(&unbind, {"unbind(Tensor input, int dim=0) -> Tensor[]",
                  "One tensor for every index of a dimension, which goes away. Views."});
+  f.op(&hsplit, {"hsplit(Tensor input, int sections) -> Tensor[]",
+                 "Equal pieces along the second dimension (the first of 1-D tensors). Views."});
+  f.op(&hsplit_at, {"hsplit(Tensor input, int[] indices) -> Tensor[]",
+                    "Pieces cut at indices of the second dimension. Views."});
+  f.op(+[](const Tensor& t, int64_t n) { return split_along(t, Value(n), 0, 2, "vsplit"); },
+       {"vsplit(Tensor input, int sections) -> Tensor[]",
+        "Equal pieces along the first dimension. Views."});
+  f.op(
+      +[](const Tensor& t, const IntList& at) { return split_along(t, Value(at), 0, 2, "vsplit"); },
+      {"vsplit(Tensor input, int[] indices) -> Tensor[]",
+       "Pieces cut at indices of the first dimension. Views."});
+  f.op(+[](const Tensor& t, int64_t n) { return split_along(t, Value(n), 2, 3, "dsplit"); },
+       {"dsplit(Tensor input, int sections) -> Tensor[]",
+        "Equal pieces along the third dimension. Views."});
+  f.op(
+      +[](const Tensor& t, const IntList& at) { return split_along(t, Value(at), 2, 3, "dsplit"); },
+      {"dsplit(Tensor input, int[] indices) -> Tensor[]",
+       "Pieces cut at indices of the third dimension. Views."});
 });
 
 }  // namespace

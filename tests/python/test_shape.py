@@ -86,7 +86,7 @@ def test_values(name):
     for t in layouts(a):
         got = op(t)
         same(got, ref(a))
-        assert got.is_contiguous() or "rot90" in name
+        assert got.is_contiguous() or name == "clone" or "rot90" in name
     for dtype in [np.int8, np.int64]:
         same(op(pf.tensor(a.astype(dtype))), ref(a.astype(dtype)))
     for dtype in [pf.bfloat16, pf.float16, pf.bool]:
