@@ -3,8 +3,9 @@
 
 Forward, and forward with backward, on few and on many elements; both sides in processes of their
 own, in alternation. What is slower than --limit times PyTorch is measured again, longer, before it
-is listed. Operations without a call (benchmarks/operations.py) are named. An interrupt ends it early
-and keeps what it has.
+is listed, with the reason if it is known (benchmarks/slower.py); the exit status is 1 if one is not.
+Operations without a call (benchmarks/operations.py) are named. An interrupt ends it early and keeps
+what it has.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import harness, operations
+from benchmarks import harness, operations, slower
 
 
 def calls_of(pf):
@@ -131,8 +132,11 @@ def main():
             names = names[: names.index(name)]
         pair.close()
     print(f"\n{len(results)} calls of {len(names)} operations; {len(slow)} above {args.limit}")
+    known = slower.CPU if args.device == "cpu" else slower.GPU
+    new = [e["name"] for _, e in slow if e["name"] not in known]
     for ratio, entry in sorted(slow, key=lambda s: (s[0] != s[0], -s[0])):
         print_row(ratio, entry)
+        print(f"    {known.get(entry['name'], 'NO REASON KNOWN')}")
     if not args.only:
         print("without a call:", ", ".join(missing) or "none")
     if args.json:
@@ -143,6 +147,7 @@ def main():
         Path(args.json).write_text(
             json.dumps({"facts": facts, "results": results}, indent=0) + "\n"
         )
+    return 1 if new else 0
 
 
 def print_row(ratio, e):
@@ -155,4 +160,4 @@ def print_row(ratio, e):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,6 +19,8 @@ namespace {
 inline constexpr int64_t kPiece = 4096;
 
 HWY_INLINE int64_t ClassAt(const pf_tensor& t, int64_t i) {
+  if (HWY_LIKELY(t.dtype == static_cast<uint8_t>(DType::Int64)))
+    return static_cast<const int64_t*>(t.data)[i];
   int64_t c = 0;
   dispatch_integer(static_cast<DType>(t.dtype),
                    [&]<class I>() { c = static_cast<const I*>(t.data)[i]; });

@@ -83,7 +83,7 @@ void radix_sort(std::vector<Item>& items, std::vector<Item>& spare, int key_bits
   }
 }
 
-constexpr int64_t kStretch = 32;
+constexpr int64_t kStretch = 16;
 // Whether a stretch has an element that may come before t; NaN may. Loops that become vectors.
 template <class T>
 bool any_before(const T* x, Compute<T> t, bool descending) {
@@ -99,7 +99,7 @@ bool any_before(const T* x, Compute<T> t, bool descending) {
 // `item(i)` is an item; any(i, b): whether one of the elements from i on may come before element b.
 template <class Item, class Make, class Any>
 void collect_first(std::vector<Item>& items, int64_t n, int64_t keep, Make&& item, Any&& any) {
-  const size_t room = static_cast<size_t>(std::max<int64_t>(4 * keep, 64));
+  const size_t room = static_cast<size_t>(std::max<int64_t>(3 * keep, 32));
   items.clear();
   items.reserve(room);
   // keep < n / 8, so that they are there.
