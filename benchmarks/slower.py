@@ -29,8 +29,15 @@ CPU = {
     **dict.fromkeys(("erfc", "erfinv", "lgamma", "pow"), _CASES),
     **dict.fromkeys(("mode", "multi_margin_loss", "pdist", "polygamma"), _CALLS),
     **dict.fromkeys(
-        ("take", "bincount", "scatter_reduce_"), "each index is checked, and a wrong one is told"
+        ("take", "bincount", "index_add", "scatter_add_", "scatter_reduce_"),
+        "each index is checked, and a wrong one is told",
     ),
+    **dict.fromkeys(
+        ("full", "full_like", "new_full", "new_ones", "ones", "ones_like", "zeros_like"),
+        "a fill of 4 MB: the same stores, whose time differs by a third from run to run",
+    ),
+    "bitwise_right_shift": "shifts by the width and beyond are told apart",
+    "trapz": "two slices are added, then summed: in two operations",
     **dict.fromkeys(
         ("masked_scatter", "masked_scatter_"), "places are numbered first, then written"
     ),
