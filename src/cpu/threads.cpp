@@ -167,19 +167,24 @@ std::atomic<const Mark*> g_owner{nullptr};
 class Account {
  public:
   bool pays(int64_t time) const { return time >= rest_until_; }
-  // A region took so long, and one thread would have taken `alone`; in nanoseconds.
-  void note(int64_t took, double alone, int64_t time) {
-    constexpr double kForgets = 20e6, kJudges = 1e6, kWorth = 0.9;
-    constexpr int64_t kShortest = 20'000'000, kLongest = 320'000'000;
-    took_ += static_cast<double>(took);
+  // A region from `begin` to `end`, which one thread would have taken `alone`; in nanoseconds. Who
+  // has rested asks for two milliseconds before it rests longer, when the threads that slept are
+  // awake; otherwise a hiccup decides nothing.
+  void note(int64_t begin, int64_t end, double alone) {
+    constexpr double kJudges = 20e6, kAsks = 2e6, kWorth = 0.9;
+    constexpr int64_t kShortest = 20'000'000, kLongest = 320'000'000, kWakes = 1'000'000;
+    if (rest_ > 0 && awake_ < rest_until_) awake_ = end + kWakes;
+    if (begin < awake_) return;
+    took_ += static_cast<double>(end - begin);
     alone_ += alone;
-    if (took_ > kWorth * alone_ && took_ > kJudges) {
+    const bool asks = rest_ > 0, bad = took_ > kWorth * alone_;
+    if (bad && took_ > (asks ? kAsks : kJudges)) {
+      rest_ = std::clamp(2 * rest_, kShortest, kLongest);
       // Asking again costs as much as this has: a tenth of the time at most.
-      rest_ =
-          std::max(std::clamp(2 * rest_, kShortest, kLongest), static_cast<int64_t>(10 * took_));
-      rest_until_ = time + rest_;
+      if (asks) rest_ = std::max(rest_, static_cast<int64_t>(10 * took_));
+      rest_until_ = end + rest_;
       took_ = alone_ = 0;
-    } else if (took_ > kForgets) {
+    } else if (took_ > kJudges) {
       rest_ = 0;
       took_ /= 2;
       alone_ /= 2;
@@ -188,7 +193,7 @@ class Account {
 
  private:
   double took_ = 0, alone_ = 0;  // of late
-  int64_t rest_ = 0, rest_until_ = 0;
+  int64_t rest_ = 0, rest_until_ = 0, awake_ = 0;
 };
 
 // One per thread; its address names the thread, its end gives the pool back.
@@ -472,7 +477,7 @@ void parallel(int64_t n, int64_t grain, RangeFn fn, void* context) {
   if (region.own_parts > 0) {
     const int64_t end = clock_now();
     const double share = static_cast<double>(parts) / region.own_parts;
-    me.account.note(end - begin, static_cast<double>(region.own_time) * share, end);
+    me.account.note(begin, end, static_cast<double>(region.own_time) * share);
   }
   if (region.failed) std::rethrow_exception(region.error);
 }
