@@ -172,7 +172,7 @@ class Account {
   // awake; otherwise a hiccup decides nothing.
   void note(int64_t begin, int64_t end, double alone) {
     constexpr double kJudges = 20e6, kAsks = 2e6, kWorth = 0.9;
-    constexpr int64_t kShortest = 20'000'000, kLongest = 320'000'000, kWakes = 1'000'000;
+    constexpr int64_t kShortest = 20'000'000, kLongest = 500'000'000, kWakes = 1'000'000;
     if (rest_ > 0 && awake_ < rest_until_) awake_ = end + kWakes;
     if (begin < awake_) return;
     took_ += static_cast<double>(end - begin);
