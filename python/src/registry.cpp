@@ -411,8 +411,13 @@ void check_out(const Schema& s, const std::vector<ops::Value>& values, const Ten
 
 PyObject* finish(PyObject* result, const Extras& extras) {
   Obj r(result);
-  if (extras.memory_format && is_tensor(r.get()))
-    r = Obj(wrap(contiguous(tensor_of(r.get()), to_memory_format(extras.memory_format, "empty"))));
+  if (extras.memory_format && is_tensor(r.get())) {
+    const Tensor& t = tensor_of(r.get());
+    const bool wants = t.requires_grad();
+    Tensor laid = contiguous(t.detach(), to_memory_format(extras.memory_format, "empty"));
+    if (wants) laid.requires_grad_(true);
+    r = Obj(wrap(std::move(laid)));
+  }
   if (extras.pin_memory && is_tensor(r.get())) r = Obj(wrap(pinned(tensor_of(r.get()))));
   if (extras.requires_grad && is_tensor(r.get())) tensor_of(r.get()).requires_grad_(true);
   if (extras.out) {

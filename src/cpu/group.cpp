@@ -72,7 +72,6 @@ class Ranges {
       if (strides_[ndim_ - 1][k] != 0) sum += item(k);
     return sum;
   }
-  int64_t numel() const { return launch_.numel; }
 
   // Where the dense inputs lie from element `first` on: up to two.
   void dense_inputs(int64_t first, const char** to) const {
@@ -145,10 +144,14 @@ class Ranges {
 
 // Whether the program behind the kernel can run over the same rows.
 bool after_takes_part(const pf_group& g, const Pieces& p) {
-  if (!g.after || g.after_launch->numel != p.rows * p.width) return false;
-  for (int j = 0; j < g.ntakes; ++j)
-    if (g.takes[j] >= 0 && p.per_row[g.takes[j]] != p.width) return false;
-  return true;
+  if (!g.after || g.after_launch->numel != p.elements) return false;
+  bool takes = false;
+  for (int j = 0; j < g.ntakes; ++j) {
+    if (g.takes[j] < 0) continue;
+    if (p.per_row[g.takes[j]] != p.width) return false;
+    takes = true;
+  }
+  return takes;
 }
 
 Pieces pieces_of(const pf_group& g) {
@@ -157,6 +160,7 @@ Pieces pieces_of(const pf_group& g) {
   if (g.ntensors <= static_cast<int>(std::size(p.per_row)) && kernel->pieces)
     p = kernel->pieces(args_of(g));
   if (!p.run) p.run = kernel->run;
+  if (!p.elements) p.elements = p.rows * p.width;
   return p;
 }
 
@@ -167,11 +171,11 @@ bool group_takes(const pf_group& g) {
       std::max(g.before ? g.before_launch->numel : 0, g.after ? g.after_launch->numel : 0);
   if (size < kLeast) return false;
   const Pieces p = pieces_of(g);
-  if (p.rows < 2) return false;
+  // Rows that no cache holds are better shared out within.
+  if (p.rows < 2 || static_cast<double>(4 * p.width * p.step) > piece_bytes()) return false;
   bool gains = false;
   if (g.before) {
-    const int64_t n = g.before_launch->numel;
-    if (n > p.rows * p.width || n <= (p.rows - 1) * p.width) return false;
+    if (g.before_launch->numel != p.elements) return false;
     for (int o = 0; o < g.nfeeds; ++o) {
       if (g.feeds[o] < 0) continue;
       if (p.per_row[g.feeds[o]] != p.width) return false;
@@ -189,7 +193,6 @@ pf_status group_launch(const pf_group& g) {
   std::optional<Ranges> before, after;
   if (g.before) before.emplace(g.before, *g.before_launch);
   if (after_takes_part(g, p)) after.emplace(g.after, *g.after_launch);
-  const int64_t numel = before ? before->numel() : after->numel();
 
   // How many rows: what a piece touches stays in the second cache.
   double row_bytes = (before ? before->bytes() : 0) + (after ? after->bytes() : 0);
@@ -210,10 +213,10 @@ pf_status group_launch(const pf_group& g) {
   }
   std::unique_ptr<char[]> workspace;
   if (p.workspace) workspace.reset(new char[p.workspace]);
-  const bool large = numel * 4 >= streaming_threshold();
+  const bool large = p.elements * 4 >= streaming_threshold();
   std::atomic<int> failed{PF_OK};
   const auto run_piece = [&](int64_t begin, int64_t end, char* own) -> pf_status {
-    const int64_t first = begin * p.width, count = std::min(end * p.width, numel) - first;
+    const int64_t first = begin * p.width, count = std::min(end * p.width, p.elements) - first;
     char* others[Ranges::kMost] = {};
     if (before) {
       for (int o = 0; o < g.nfeeds; ++o)
@@ -266,11 +269,11 @@ pf_status group_launch(const pf_group& g) {
         for (int64_t r = i * range; r < last; r += step)
           if (const pf_status s = run_piece(r, std::min(r + step, last), own)) failed = s;
       }
+      scratch.trim();
     } catch (const std::bad_alloc&) {
       failed = PF_OOM;
     }
   });
-  scratch.trim();
   if (failed != PF_OK) return static_cast<pf_status>(failed.load());
   if (p.finish) {
     const Piece whole{0, p.rows, workspace.get(), false, {}};

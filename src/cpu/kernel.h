@@ -55,6 +55,7 @@ using KernelFn = void (*)(const KernelArgs&);
 struct Pieces {
   int64_t rows = 0;      // 0: it cannot be
   int64_t width = 0;     // elements of the space in a row: what the programs run over
+  int64_t elements = 0;  // of the space, if the last row has fewer; 0: rows * width
   int64_t step = 1;      // a piece begins at a multiple of so many rows
   int64_t range = 1;     // and a thread's pieces, which it runs in order, at a multiple of so many
   size_t workspace = 0;  // bytes that the pieces share

@@ -134,6 +134,14 @@ template <class E>
 HWY_INLINE Lanes<E> Select(Mask<E> m, Lanes<E> a, Lanes<E> b) {
   return Lanes<E>(hn::IfThenElse(m.m, a.v, b.v));
 }
+// Where only doubles can come to b.
+template <class E>
+HWY_INLINE Lanes<E> SelectInDouble(Mask<E> m, Lanes<E> a, Lanes<E> b) {
+  if constexpr (sizeof(E) == 8)
+    return Select(m, a, b);
+  else
+    return a;
+}
 template <class E>
 HWY_INLINE Mask<E> Select(Mask<E> m, Mask<E> a, Mask<E> b) {
   return Or(And(m, a), And(Not(m), b));

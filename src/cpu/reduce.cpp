@@ -431,6 +431,7 @@ Pieces sum_pieces(const KernelArgs& a) {
   } else if (last && of_own && (outs == 1 || k % (4 * block) == 0)) {
     p.width = p.per_row[1] = 4 * block;
     p.rows = (total + p.width - 1) / p.width;
+    p.elements = total;
     p.workspace = bytes(outs * ((k + block - 1) / block));
     p.run = sum_blocks;
     p.finish = finish_blocks;

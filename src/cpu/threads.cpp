@@ -253,8 +253,8 @@ struct Region {
   void* context;
   std::atomic<bool> failed{false};
   std::exception_ptr error;
-  int64_t own_time = 0;  // nanoseconds of the calling thread for its parts
-  int own_parts = 0;     // 0: it has had all
+  int64_t own_time = 0;   // nanoseconds of the calling thread for its parts
+  int64_t own_units = 0;  // of n, which it has had; 0: all
 
   void run(int part) noexcept {
     int64_t begin = n * part / parts, end = n * (part + 1) / parts;
@@ -380,7 +380,8 @@ void run_region(Region& r) {
     for (int part = me; part < r.parts; part += step) r.run(part);
     if (me == 0 && step > 1) {
       r.own_time = clock_now() - begin;
-      r.own_parts = (r.parts - 1) / step + 1;
+      for (int part = 0; part < r.parts; part += step)
+        r.own_units += r.n * (part + 1) / r.parts - r.n * part / r.parts;
     }
   }
 }
@@ -474,9 +475,9 @@ void parallel(int64_t n, int64_t grain, RangeFn fn, void* context) {
   run_region(region);
   g_busy.store(false, std::memory_order_relaxed);
   g_last_use.store(now(), std::memory_order_relaxed);
-  if (region.own_parts > 0) {
+  if (region.own_units > 0) {
     const int64_t end = clock_now();
-    const double share = static_cast<double>(parts) / region.own_parts;
+    const double share = static_cast<double>(n) / static_cast<double>(region.own_units);
     me.account.note(begin, end, static_cast<double>(region.own_time) * share);
   }
   if (region.failed) std::rethrow_exception(region.error);

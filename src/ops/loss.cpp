@@ -252,20 +252,21 @@ Tensor nll_by_kernel(const Classes& c, int64_t ignore_index, Reduction r) {
                {Scalar(ignore_index), Scalar(static_cast<int64_t>(r))},
                {.op = "nll_loss", .checks_index = true});
   if (autograd::wanted({c.rows}))
-    autograd::attach("nll_loss", {loss}, {c.rows},
-                     {Saved(c.targets), Saved(total), Saved(c.weight)},
-                     [ignore_index, r, shape = c.rows->shape, type](const Context& ctx) -> Grads {
-                       if (!ctx.grad().defined()) return Grads(1);
-                       const Tensor weight = ctx.saved(2);
-                       const Picked picked(ctx.saved(0), ignore_index);
-                       Tensor g = ctx.grad();
-                       if (r == Reduction::Mean) g = div(g, to(ctx.saved(1), type));
-                       g = neg(mul(to(picked.valid, type), g));
-                       if (weight.defined()) g = mul(g, index_select(weight, 0, picked.index));
-                       const IntList column{shape[0], 1};
-                       return {scatter(zeros(shape.vec(), type, g->storage->device), 1,
-                                       reshape(picked.index, column), reshape(g, column))};
-                     });
+    autograd::attach(
+        "nll_loss", {loss}, {c.rows}, {Saved(c.targets), Saved(total), Saved(c.weight)},
+        [ignore_index, r, shape = c.rows->shape, type](const Context& ctx) -> Grads {
+          if (!ctx.grad().defined()) return Grads(1);
+          const Tensor weight = ctx.saved(2);
+          const Picked picked(ctx.saved(0), ignore_index);
+          Tensor g = ctx.grad();
+          if (r == Reduction::Mean) g = to(div(ops::widened(g), ctx.saved(1)), type);
+          g = neg(g);
+          if (weight.defined()) g = mul(g, index_select(weight, 0, picked.index));
+          g = where(picked.valid, g, Scalar(0.0));  // also where nothing counts, and g is no number
+          const IntList column{shape[0], 1};
+          return {scatter(zeros(shape.vec(), type, g->storage->device), 1,
+                          reshape(picked.index, column), reshape(g, column))};
+        });
   return loss;
 }
 }  // namespace

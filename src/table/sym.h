@@ -129,6 +129,9 @@ inline SymMask Not(SymMask a) {
 inline Sym Select(SymMask m, Sym a, Sym b) {
   return Sym::at(detail::current_graph->make(Micro::Select, m.id, a.id, b.id));
 }
+inline Sym SelectInDouble(SymMask m, Sym a, Sym b) {
+  return Select(m, a, b);
+}
 inline Sym Fma(Sym a, Sym b, Sym c) {
   return Sym::at(detail::current_graph->make(Micro::Fma, a.id, b.id, c.id));
 }

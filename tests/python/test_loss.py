@@ -221,6 +221,12 @@ def test_nll_loss_of_ignored_rows():
         rows = np.array([[0, -1.0], [0, 0], [-1.0, 0]])
         check(given.grad, rows / 2 if reduction == "mean" else rows, pf.float64)
     assert np.isnan(F.nll_loss(pf.tensor(x[:1]), pf.tensor([-100])).item())
+    padding = pf.zeros(2, 3, requires_grad=True)
+    F.nll_loss(F.log_softmax(padding, 1), pf.tensor([-100, -100])).backward()
+    assert (padding.grad == 0).all()
+    many = pf.zeros(70000, 1, dtype=pf.float16, requires_grad=True)
+    F.nll_loss(many, pf.zeros(70000, dtype=pf.int64)).backward(pf.tensor(64.0).half())
+    np.testing.assert_allclose(many.grad.float().cpu().numpy(), -64 / 70000, rtol=1e-3)
 
 
 def test_known_values():

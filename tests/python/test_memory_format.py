@@ -138,6 +138,14 @@ def test_modules():
     net = Net().to(memory_format=CL)
     assert net.w.is_contiguous(memory_format=CL) and net.b.is_contiguous()
     assert isinstance(net.w, pf.nn.Parameter) and net.w.requires_grad
+    assert net.to(memory_format=pf.contiguous_format).w.is_contiguous()
+
+
+def test_made_with_a_gradient():
+    w = pf.empty(8, 3, 3, 3, requires_grad=True, memory_format=CL)
+    assert w.is_leaf and w.requires_grad and w.is_contiguous(memory_format=CL)
+    v = pf.zeros_like(w.detach(), requires_grad=True, memory_format=pf.contiguous_format)
+    assert v.is_leaf and v.is_contiguous()
 
 
 def test_saved_and_loaded(tmp_path):

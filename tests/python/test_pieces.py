@@ -121,6 +121,28 @@ def test_gradients_of_norms(norm, shape):
         assert pf.debug.stats()["joined"] - start >= 3
 
 
+@pytest.mark.parametrize("n", [65000, 61441, 65536 + 1])
+def test_what_follows_a_sum_and_takes_nothing_of_it(n):
+    """Another operation over as many elements as the sum's blocks have joins its group."""
+    base, y = pf.ones(n + 100), pf.ones((n + 4095) // 4096 * 4096, dtype=pf.float16)
+    assert base[0].item() == y[0].item() == 1
+    s, z = base[:n].sum(), y + 1
+    assert s.item() == n and (z == 2).all()
+    s, z = (base[:n] * 2).sum(), y + 1
+    assert s.item() == 2 * n and (z == 2).all()
+    half = base[:n].half()
+    assert half[0].item() == 1
+    s, z = (half * 0.5).sum(), pf.isnan(y)
+    assert s.item() == (pf.tensor(n * 0.5).half()).item() and not z.any()
+
+
+def test_rows_that_no_cache_holds():
+    x = pf.randn(2, 3_000_000)
+    with pf.debug.eager():
+        want = bits(F.softmax(x * 2, -1))
+    assert bits(F.softmax(x * 2, -1)) == want
+
+
 def test_what_the_kernel_reads_otherwise_comes_first():
     x = pf.randn(256, 256)
     with pf.debug.eager():

@@ -343,7 +343,7 @@ class Module(_WithState):
         """to(device), to(dtype), to(device, dtype), to(tensor). Casts floating values only.
 
         `memory_format` channels_last lays out parameters and buffers of four dimensions so, and
-        channels_last_3d those of five.
+        channels_last_3d those of five; contiguous_format makes both row-major.
         """
         _C._check_memory_format(memory_format, "nn.Module.to")
         for a in args:
@@ -366,11 +366,12 @@ class Module(_WithState):
                 t = t.to(dtype)
             if device is not None:
                 t = t.to(device)
-            if t.ndim == dims:
+            if t.ndim in dims:
                 t = t.to(memory_format=memory_format)
             return t
 
-        dims = {"channels_last": 4, "channels_last_3d": 5}.get(memory_format)
+        dims = {"channels_last": (4,), "channels_last_3d": (5,), "contiguous_format": (4, 5)}
+        dims = dims.get(memory_format, ())
         return self._apply(move)
 
     def _cast(self, name):
