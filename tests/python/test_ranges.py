@@ -105,6 +105,7 @@ WIDE = {
     "norm": ["x.norm(2, -1)", "x.norm(3, -1)", "x.norm(0.5, -1)", "x.norm(1, -1)", "x.norm(-2, -1)"],
     "all": None, "any": None, "argmax": None, "argmin": None, "count_nonzero": None,
     "aminmax": "pf.aminmax(x, dim=-1)[1]", "corrcoef": "pf.corrcoef(x)", "cov": "pf.cov(x / 16)",
+    "histc": None, "sum_to_size": "x.sum_to_size(x.shape[0], 1)",
     "mode": "x.mode(-1)[0]", "nanmean": "x.nanmean(-1)", "nanmedian": "x.nanmedian(-1)[0]",
     "nanquantile": "x.nanquantile(0.3, -1)", "nansum": "x.nansum(-1)",
     "quantile": ["x.quantile(0.3, -1)", "x.quantile(0.5, -1, interpolation='midpoint')"],
