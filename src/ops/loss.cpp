@@ -298,7 +298,9 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   }
   if (r == Reduction::None) return reshape(loss, c.shape.vec());
   if (r == Reduction::Sum) return sum(loss);
-  return div(sum(loss), sum(w.defined() ? w : to(valid, input->dtype)));
+  // More rows than 16 bits can count.
+  const Tensor count = sum(w.defined() ? ops::widened(w) : to(valid, ops::wide_type(input->dtype)));
+  return to(div(sum(ops::widened(loss)), count), input->dtype);
 }
 
 // ---- differences --------------------------------------------------------------------------------
