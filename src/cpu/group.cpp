@@ -24,6 +24,7 @@ namespace {
 
 // Below, everything stays in the second cache between two launches anyway.
 constexpr int64_t kLeast = 1 << 16;  // elements
+constexpr int kMostTensors = static_cast<int>(std::size(Pieces().per_row));
 
 // What a piece may touch: most of the second cache.
 double piece_bytes() {
@@ -48,28 +49,15 @@ size_t bytes_of(const pf_tensor& t) {
 class Ranges {
  public:
   Ranges(void* program, const pf_launch& l) : program_(program), launch_(l) {
-    const Tape& t = tape();
-    n_ = t.ninputs + t.noutputs;
-    for (int d = 0; d < l.ndim; ++d) {
-      if (l.shape[d] == 1) continue;
-      bool joins = ndim_ > 0;
-      for (int k = 0; joins && k < n_; ++k)
-        joins = strides_[ndim_ - 1][k] == operand(k).strides[d] * l.shape[d];
-      const int to = joins ? ndim_ - 1 : ndim_++;
-      shape_[to] = joins ? shape_[to] * l.shape[d] : l.shape[d];
-      for (int k = 0; k < n_; ++k) strides_[to][k] = operand(k).strides[d];
-    }
-    if (ndim_ > 0) return;
-    ndim_ = 1;
-    shape_[0] = 1;
-    for (int k = 0; k < n_; ++k) strides_[0][k] = 1;
+    n_ = tape().ninputs + tape().noutputs;
+    space_.collapse(tape(), l);
   }
 
   // Bytes of its operands for each element of the space.
   double bytes() const {
     double sum = 0;
     for (int k = 0; k < n_; ++k)
-      if (strides_[ndim_ - 1][k] != 0) sum += item(k);
+      if (space_.strides[k][space_.ndim - 1] != 0) sum += item(k);
     return sum;
   }
 
@@ -84,7 +72,8 @@ class Ranges {
   // `others` has, for each operand without memory, where its elements of the range lie one behind
   // the other.
   pf_status run(int64_t first, int64_t count, char* const* others, Part as) const {
-    const int64_t width = shape_[ndim_ - 1], rows = ndim_ > 1 ? shape_[ndim_ - 2] : 1;
+    const int last = space_.ndim - 1;
+    const int64_t width = space_.shape[last], rows = last > 0 ? space_.shape[last - 1] : 1;
     for (int64_t done = 0; done < count;) {
       const int64_t at = first + done, left = count - done;
       int64_t line = at / width;
@@ -94,19 +83,20 @@ class Ranges {
       const int64_t high = lines ? std::min(left / width, rows - line % rows) : 1;
       const int64_t wide = lines ? width : std::min(left, width - column);
       std::array<int64_t, PF_MAX_DIMS> place{};
-      place[static_cast<size_t>(ndim_ - 1)] = column;
-      for (int d = ndim_ - 2; d >= 0; --d) {
-        place[static_cast<size_t>(d)] = line % shape_[d];
-        line /= shape_[d];
+      place[static_cast<size_t>(last)] = column;
+      for (int d = last - 1; d >= 0; --d) {
+        place[static_cast<size_t>(d)] = line % space_.shape[d];
+        line /= space_.shape[d];
       }
       const int64_t shape[2] = {high, wide};
-      int64_t steps[kMost][2];
-      pf_operand operands[kMost];
+      int64_t steps[kMaxOperands][2];
+      pf_operand operands[kMaxOperands];
       for (int k = 0; k < n_; ++k) {
+        const int64_t* strides = space_.strides[k];
         int64_t offset = 0;
-        for (int d = 0; d < ndim_; ++d) offset += place[static_cast<size_t>(d)] * strides_[d][k];
-        steps[k][0] = ndim_ > 1 ? strides_[ndim_ - 2][k] : 0;
-        steps[k][1] = strides_[ndim_ - 1][k];
+        for (int d = 0; d <= last; ++d) offset += place[static_cast<size_t>(d)] * strides[d];
+        steps[k][0] = last > 0 ? strides[last - 1] : 0;
+        steps[k][1] = strides[last];
         const bool dense = (steps[k][1] == 1 || wide == 1) && (steps[k][0] == wide || high == 1);
         char* base = static_cast<char*>(operand(k).data);
         if (base == PF_NO_MEMORY)
@@ -123,7 +113,6 @@ class Ranges {
     return PF_OK;
   }
 
-  static constexpr int kMost = 64;
   const Tape& tape() const { return *static_cast<const Tape*>(program_); }
   const pf_operand& operand(int k) const {
     return k < tape().ninputs ? launch_.inputs[k] : launch_.outputs[k - tape().ninputs];
@@ -137,9 +126,8 @@ class Ranges {
  private:
   void* program_;
   const pf_launch& launch_;
-  int n_, ndim_ = 0;
-  int64_t shape_[PF_MAX_DIMS];
-  int64_t strides_[PF_MAX_DIMS][kMost];
+  int n_;
+  Collapsed space_;
 };
 
 // Whether the program behind the kernel can run over the same rows.
@@ -157,8 +145,7 @@ bool after_takes_part(const pf_group& g, const Pieces& p) {
 Pieces pieces_of(const pf_group& g) {
   const auto* kernel = static_cast<const KernelEntry*>(g.kernel);
   Pieces p;
-  if (g.ntensors <= static_cast<int>(std::size(p.per_row)) && kernel->pieces)
-    p = kernel->pieces(args_of(g));
+  if (g.ntensors <= kMostTensors && kernel->pieces) p = kernel->pieces(args_of(g));
   if (!p.run) p.run = kernel->run;
   if (!p.elements) p.elements = p.rows * p.width;
   return p;
@@ -205,7 +192,7 @@ pf_status group_launch(const pf_group& g) {
   const int64_t ranges = (p.rows + range - 1) / range;
 
   // What has no memory lies in the thread's, one part for each.
-  size_t at[12] = {}, room = 0;
+  size_t at[kMostTensors] = {}, room = 0;
   for (int i = 0; i < g.ntensors; ++i) {
     if (g.tensors[i].data != PF_NO_MEMORY) continue;
     at[i] = room;
@@ -217,14 +204,14 @@ pf_status group_launch(const pf_group& g) {
   std::atomic<int> failed{PF_OK};
   const auto run_piece = [&](int64_t begin, int64_t end, char* own) -> pf_status {
     const int64_t first = begin * p.width, count = std::min(end * p.width, p.elements) - first;
-    char* others[Ranges::kMost] = {};
+    char* others[kMaxOperands] = {};
     if (before) {
       for (int o = 0; o < g.nfeeds; ++o)
         if (g.feeds[o] >= 0) others[before->tape().ninputs + o] = own + at[g.feeds[o]];
       if (const pf_status s = before->run(first, count, others, large ? Part::First : Part::All))
         return s;
     }
-    std::array<pf_tensor, 12> tensors;
+    std::array<pf_tensor, kMostTensors> tensors;
     bool out_stays = false;  // in a cache, for the program behind
     for (int i = 0; i < g.ntensors; ++i) {
       pf_tensor& t = tensors[static_cast<size_t>(i)];

@@ -19,8 +19,6 @@
 namespace pyflame::cpu {
 namespace {
 
-constexpr int kMaxOperands = 64;  // inputs and outputs of one program
-
 size_t round_up(size_t n, size_t to) {
   return (n + to - 1) / to * to;
 }
@@ -83,8 +81,8 @@ inline void execute(const Tape& t, const Loc* locs, size_t n) {
   for (const Instr& i : t.code) i.fn(n, locs, i);
 }
 
-// How one launch goes through memory.
-struct Run {
+// How one launch goes through memory; its geometry is made where it is no flat one.
+struct Run : Collapsed {
   const Tape* tape;
   const pf_launch* launch;
   const char* slots;  // filled, shared by the threads
@@ -92,10 +90,6 @@ struct Run {
   bool stream;
   bool goes_on;     // behind the end of a dense input lies what comes next
   uint64_t staged;  // inputs that are copied first: an output overwrites them too early
-  // Collapsed geometry; strides in elements, operands in order inputs, outputs.
-  int ndim;
-  int64_t shape[PF_MAX_DIMS];
-  int64_t strides[kMaxOperands][PF_MAX_DIMS];
   // Boxes of nr x nc over the two inner dimensions.
   int64_t rows, cols, nr, nc, row_boxes, col_boxes;
 };
@@ -362,25 +356,6 @@ uint64_t staged_inputs(const Tape& t, const pf_launch& l) {
   return staged;
 }
 
-void collapse(Run& run) {
-  const Tape& t = *run.tape;
-  const pf_launch& l = *run.launch;
-  const int nops = t.ninputs + t.noutputs;
-  const auto strides = [&](int k) {
-    return k < t.ninputs ? l.inputs[k].strides : l.outputs[k - t.ninputs].strides;
-  };
-  run.ndim = 0;
-  for (int d = 0; d < l.ndim; ++d) {
-    if (l.shape[d] == 1) continue;
-    bool joins = run.ndim > 0;
-    for (int k = 0; joins && k < nops; ++k)
-      joins = run.strides[k][run.ndim - 1] == strides(k)[d] * l.shape[d];
-    const int to = joins ? run.ndim - 1 : run.ndim++;
-    run.shape[to] = joins ? run.shape[to] * l.shape[d] : l.shape[d];
-    for (int k = 0; k < nops; ++k) run.strides[k][to] = strides(k)[d];
-  }
-}
-
 // Two threads pay from about two microseconds of work.
 constexpr double kThreadNs = 1000;
 
@@ -447,6 +422,27 @@ void choose_boxes(Run& run) {
 
 }  // namespace
 
+void Collapsed::collapse(const Tape& t, const pf_launch& l) {
+  const int nops = t.ninputs + t.noutputs;
+  const auto steps = [&](int k) {
+    return k < t.ninputs ? l.inputs[k].strides : l.outputs[k - t.ninputs].strides;
+  };
+  ndim = 0;
+  for (int d = 0; d < l.ndim; ++d) {
+    if (l.shape[d] == 1) continue;
+    bool joins = ndim > 0;
+    for (int k = 0; joins && k < nops; ++k)
+      joins = strides[k][ndim - 1] == steps(k)[d] * l.shape[d];
+    const int to = joins ? ndim - 1 : ndim++;
+    shape[to] = joins ? shape[to] * l.shape[d] : l.shape[d];
+    for (int k = 0; k < nops; ++k) strides[k][to] = steps(k)[d];
+  }
+  if (ndim > 0) return;
+  ndim = 1;
+  shape[0] = 1;
+  for (int k = 0; k < nops; ++k) strides[k][0] = 1;
+}
+
 pf_status program_create(const pf_program* program, void** kernel) {
   if (program->ninputs + program->noutputs > kMaxOperands) return PF_UNSUPPORTED;
   *kernel = new Tape(compile_tape(*program));
@@ -502,12 +498,7 @@ pf_status program_launch(void* kernel, const pf_launch* launch, Part part) {
                         run_flat(run, b * run.tile, std::min(e * run.tile, l.numel));
                       });
   }
-  collapse(run);
-  if (run.ndim == 0) {  // one element
-    run.ndim = 1;
-    run.shape[0] = 1;
-    for (auto& s : run.strides) s[0] = 1;
-  }
+  run.collapse(t, l);
   choose_boxes(run);
   if (run.nr * run.nc >= 256 || run.nr * run.nc >= l.numel) {
     const int64_t boxes = l.numel / (run.rows * run.cols) * run.row_boxes * run.col_boxes;

@@ -43,6 +43,18 @@ struct Tape {
   double cost = 0;    // ns for one element, roughly
 };
 
+inline constexpr int kMaxOperands = 64;  // inputs and outputs of one program
+
+// The geometry of a launch with neighbouring dimensions merged where all operands allow it, and
+// those of size 1 left out; operands in order inputs, outputs, strides in elements. One element has
+// one dimension.
+struct Collapsed {
+  int ndim = 0;
+  int64_t shape[PF_MAX_DIMS];
+  int64_t strides[kMaxOperands][PF_MAX_DIMS];
+  void collapse(const Tape& tape, const pf_launch& launch);  // tape.cpp
+};
+
 // Throws NotSupportedError for a row that cannot run in its compute type.
 Tape compile_tape(const pf_program& program);
 
