@@ -161,6 +161,13 @@ inline void lay_out(TensorImpl& t, const Dims& strides) {
   t.strides = strides;
   t.contiguous = is_contiguous(t.shape, strides);
 }
+// As another tensor of its shape lies, without gaps.
+inline void lay_out_like(TensorImpl& t, const TensorImpl& other) {
+  Dims strides;
+  if (!other.contiguous && info(t.dtype).bits >= 8 &&
+      dense_strides_like(t.shape, other.strides, &strides)) [[unlikely]]
+    lay_out(t, strides);
+}
 // Makes a fresh tensor, which nobody else has seen, float where it is.
 inline Tensor afloat(Tensor t) {
   t->floating = t->storage->device.floating = true;

@@ -336,8 +336,11 @@ MemoryUse use_of(const Phase& ph, const ReadyPhase& ready, int output) {
   const int i = ready.stored[output];
   return {row_label(ph.nodes[i]), ph.outputs[i].dtype, &ph.shape};
 }
+void* address_yet(const Place& p) {
+  return p.storage->data ? p.address() : PF_NO_MEMORY;
+}
 pf_operand operand_of(const Place& p) {
-  return {p.storage->data ? p.address() : PF_NO_MEMORY, p.strides.data(), p.contiguous};
+  return {address_yet(p), p.strides.data(), p.contiguous};
 }
 
 // False where nothing has to run. With `only`, nothing but these nodes is stored. No memory is
@@ -547,7 +550,7 @@ void run_anchor(Group& g) {
     const Place& p = a.tensors[i];
     t = {};
     if (!p.storage) continue;
-    t.data = p.storage->data ? p.address() : PF_NO_MEMORY;
+    t.data = address_yet(p);
     t.dtype = static_cast<uint8_t>(p.dtype);
     t.ndim = a.shapes[i].size();
     int64_t n = 1;

@@ -342,10 +342,7 @@ void inherit_layout(TensorImpl& result, std::span<const Operand> operands) {
   if (result.shape.size() < 2) return;
   for (const Operand& o : operands) {
     if (!o.tensor || !((*o.tensor)->shape == result.shape)) continue;
-    if (!(*o.tensor)->contiguous &&
-        dense_strides_like(result.shape, (*o.tensor)->strides, &result.strides)) [[unlikely]]
-      result.contiguous = false;
-    return;
+    return lay_out_like(result, *o.tensor->impl());
   }
 }
 

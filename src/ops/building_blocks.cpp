@@ -52,12 +52,15 @@ void raw_copy(const Tensor& dst, const Tensor& src) {
     engine::call(copy, {dst}, {src}, {}, {.inplace = 1, .takes = engine::Takes::All});
 }
 
-Tensor raw_clone(const Tensor& t, const Dims* strides) {
+void raw_clone_into(const Tensor& fresh, const Tensor& t) {
   static const Kernel copy{"copy"};
-  Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
-  if (strides) lay_out(*out.impl(), *strides);
   if (t->numel > 0)
-    engine::call(copy, {out}, {t}, {}, {.op = "clone", .takes = engine::Takes::All});
+    engine::call(copy, {fresh}, {t}, {}, {.op = "clone", .takes = engine::Takes::All});
+}
+
+Tensor raw_clone(const Tensor& t) {
+  Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
+  raw_clone_into(out, t);
   return out;
 }
 

@@ -51,7 +51,8 @@ Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool uppe
                         Device device);
 
 // A copy in row-major order that no autograd sees.
-Tensor raw_clone(const Tensor& t, const Dims* strides = nullptr);
+Tensor raw_clone(const Tensor& t);
+void raw_clone_into(const Tensor& fresh, const Tensor& t);
 Tensor raw_full(const Dims& shape, DType dtype, Device device, Scalar value);
 // Runs the kernel "copy" (same dtype, shapes equal).
 void raw_copy(const Tensor& dst, const Tensor& src);

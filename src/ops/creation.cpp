@@ -28,10 +28,7 @@ Dims checked_size(const IntList& size, const char* op) {
 
 // A fresh tensor without values, or with one everywhere, in the order of memory of another.
 Tensor lying_like(Tensor fresh, const Tensor& t) {
-  Dims strides;
-  if (!t->contiguous && info(fresh->dtype).bits >= 8 &&
-      dense_strides_like(t->shape, t->strides, &strides))
-    lay_out(*fresh.impl(), strides);
+  lay_out_like(*fresh.impl(), *t.impl());
   return fresh;
 }
 

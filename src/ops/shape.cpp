@@ -27,12 +27,12 @@ Tensor contiguous(const Tensor& t, MemoryFormat format) {
 
 Tensor clone(const Tensor& t, MemoryFormat format) {
   ops::check_defined(t, "clone");
-  Dims strides;
-  const bool own = format == MemoryFormat::Preserve
-                       ? !t->contiguous && dense_strides_like(t->shape, t->strides, &strides)
-                       : format != MemoryFormat::Contiguous;
-  if (own && format != MemoryFormat::Preserve) strides = strides_in(format, t->shape, "clone");
-  Tensor out = ops::raw_clone(t, own ? &strides : nullptr);
+  Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
+  if (format == MemoryFormat::Preserve)
+    lay_out_like(*out.impl(), *t.impl());
+  else
+    lay_out(*out.impl(), strides_in(format, t->shape, "clone"));
+  ops::raw_clone_into(out, t);
   if (autograd::wanted({t}))
     autograd::attach("clone", {out}, {t}, {}, [](const Context& c) -> Grads { return {c.grad()}; });
   return out;
@@ -568,8 +568,7 @@ const Family kShapes("shape", [](Family& f) {
       },
       {"clone(Tensor input, *, str? memory_format=None) -> Tensor",
        "A copy; gradients flow through it. Its dimensions lie in memory in the input's order, or "
-       "as "
-       "`memory_format` says."});
+       "as `memory_format` says."});
   for (const char* schema : {"cat(Tensor[] tensors, int dim=0) -> Tensor",
                              "concat(Tensor[] tensors, int dim=0) -> Tensor",
                              "concatenate(Tensor[] tensors, int dim=0) -> Tensor"})
