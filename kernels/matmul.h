@@ -121,7 +121,7 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
       v = pf_sum(v, add);
     }
     const pf_acc value[1] = {pf_dtype<PF_OUT>::round(v)};
-    if (PF_STORE_PRODUCT)
+    if (pf_result_kept)
       pf_store<PF_OUT, 1, false>(static_cast<PF_OUT*>(q.c) + at.c + m * q.n + n, value);
 #ifdef PF_EPILOGUE
     pf_epilogue(epilogue, at.rows + m, n, value);

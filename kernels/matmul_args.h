@@ -1,6 +1,7 @@
 // What every kernel of matrix products is given, and which tile a thread block makes.
 #ifndef PF_MATMUL_ARGS_H
 #define PF_MATMUL_ARGS_H
+#include "around.h"
 #include "prelude.h"
 
 // The same layout as MatmulArgs of src/gpu/product_own.cpp. Strides in elements; c is dense.
@@ -21,23 +22,6 @@ struct pf_matmul_tile {
   pf_i64 a, b, c;   // where the matrices of this batch begin
   pf_i64 rows;      // of c before this batch
 };
-
-// With an epilogue (see DeviceProgram::epilogue_text), which is another argument, the rounded
-// values of c go to it, and to memory only if somebody reads them there (PF_KEEP).
-#ifdef PF_EPILOGUE
-#define PF_EPILOGUE_ARGS , pf_args epilogue
-#define PF_EPILOGUE_REF , const pf_args& epilogue
-#define PF_EPILOGUE_PASS , epilogue
-#else
-#define PF_EPILOGUE_ARGS
-#define PF_EPILOGUE_REF
-#define PF_EPILOGUE_PASS
-#endif
-#if defined(PF_EPILOGUE) && !defined(PF_KEEP)
-#define PF_STORE_PRODUCT 0
-#else
-#define PF_STORE_PRODUCT 1
-#endif
 
 // Blocks that run together take tiles that share rows and columns: bands of 8 rows of tiles.
 // In 32 bits: a grid has no more blocks, and divisions of 64 bits take longer than a small product.

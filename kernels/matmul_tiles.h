@@ -99,7 +99,7 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
       if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
     }
 #endif
-    if (!PF_STORE_PRODUCT) return;
+    if (!pf_result_kept) return;
     if (N == 2 && q.n % 2 == 0) {
       if (n < q.n) pf_store<Out, N, false>(c, v);
     } else {
@@ -148,11 +148,11 @@ PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
       pf_u32 w[4];
       pf_load_words<16, false>(memory + pf_chunk(row, col, OUT_CHUNKS), w);
       if (whole) {
-        if (PF_STORE_PRODUCT) pf_store_words<16, false>(c + (m * q.n + n) * OUT_SIZE, w);
+        if (pf_result_kept) pf_store_words<16, false>(c + (m * q.n + n) * OUT_SIZE, w);
       } else {
         PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
           const pf_u32 x = w[e * OUT_SIZE / 4] >> (e * OUT_SIZE % 4 * 8);
-          if (PF_STORE_PRODUCT && n + e < q.n)
+          if (pf_result_kept && n + e < q.n)
             pf_store_words<OUT_SIZE, false>(c + (m * q.n + n + e) * OUT_SIZE, &x);
         }
       }

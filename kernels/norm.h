@@ -2,7 +2,7 @@
 // group of threads, several of them at a time. Longer ones: norm_long.h; gradients:
 // norm_backward.h. A mean is two numbers: the sum's, which is rounded, and the mean of the
 // differences from it, which is what it was off by. So a row may lie far from 0, and one of its
-// elements far from all others.
+// elements far from all others. Programs around them join: the one before makes x.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the length of rows
 //   -DPF_W= -DPF_B=   dtypes of weight and bias      -DPF_HAS_W=0|1 -DPF_HAS_B=0|1
@@ -32,7 +32,7 @@ struct pf_norm {
   pf_u32 width, unused;
 };
 
-PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
+PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   constexpr int SUMS = PF_RMS ? ROWS : 2 * ROWS;
   PF_SHARED C room[PF_MAX_WARPS * ROWS], room2[PF_MAX_WARPS * SUMS];
   const pf_u32 t = pf_thread() % r.width;
@@ -40,18 +40,24 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
       (static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width) * ROWS;
   const pf_i32 vectors = static_cast<pf_i32>(r.vectors);
   const C count = static_cast<C>(r.vectors * V);
+  const pf_i64 cols = r.vectors * V;
   Vector in[ROWS][VECS];
-  PF_UNROLL for (int k = 0; k < ROWS; ++k) {
-    const bool on = first + k < r.rows;
-    const char* x = pf_at<T>(r.x, on ? (first + k) * r.vectors * V : 0);
-    PF_UNROLL for (int i = 0; i < VECS; ++i) {
+  pf_input<T, V, PF_PAST> from[ROWS][VECS];
+  const auto each = [&](const auto& f) PF_INLINE {
+    PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
       const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
-      if (on && c < vectors)
-        in[k][i].template load<PF_PAST>(pf_at<T>(x, c * V));
-      else
-        PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;
+      f(k, i, c * V, first + k < r.rows && c < vectors);
     }
-  }
+  };
+  each([&](int k, int i, pf_i32 c, bool there) PF_INLINE {
+    if (there) from[k][i].load(r.x, first + k, cols, c PF_PROLOGUE_PASS);
+  });
+  each([&](int k, int i, pf_i32 c, bool there) PF_INLINE {
+    if (there)
+      from[k][i].take(in[k][i], first + k, c PF_PROLOGUE_PASS);
+    else
+      PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;
+  });
   C mean[ROWS], sums[SUMS];  // sums: of squares, then of differences
   PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] = C(0);
   PF_UNROLL for (int k = 0; k < SUMS; ++k) sums[k] = C(0);
@@ -93,7 +99,7 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r) {
         if constexpr (PF_HAS_W) o[j] = o[j] * static_cast<C>(w[j]);
         if constexpr (PF_HAS_B) o[j] = o[j] + static_cast<C>(b[j]);
       }
-      pf_put<T, V, PF_PAST>(pf_at<T>(r.y, (first + k) * r.vectors * V + c * V), o);
+      pf_output<T, V, PF_PAST>(r.y, first + k, cols, c * V, o PF_EPILOGUE_PASS);
     }
   }
   if (t == 0) PF_UNROLL for (int k = 0; k < ROWS; ++k) if (first + k < r.rows) {

@@ -4,7 +4,8 @@
 //   dw = sum of g xhat over the rows, db = sum of g.
 // Each thread of norm_backward has columns of its own, walks down a stretch of rows and keeps the
 // sums of its columns in registers; norm_params adds those of all blocks. Rows too long for that
-// take norm_backward_long (dx) and norm_columns (the sums of a tile of columns).
+// take norm_backward_long (dx) and norm_columns (the sums of a tile of columns). Programs around
+// norm_backward join: the one before makes g.
 //
 //   -DPF_T= -DPF_V= -DPF_RMS=  as in norm.h                  -DPF_W= dtype of the weight
 //   -DPF_HAS_W=0|1   there is a weight                       -DPF_SUMS=0|1  dw or db is wanted
@@ -40,7 +41,7 @@ struct pf_norm_backward {
 constexpr bool REST = !PF_RMS && sizeof(T) > 2;
 
 // The rows of a block go to its groups in turn.
-PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
+PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r PF_AROUND_ARGS) {
   PF_SHARED C room[2][PF_MAX_WARPS * 2];
   const pf_u32 width = r.width, groups = pf_threads() / width, group = pf_thread() / width;
   const pf_u32 t = pf_thread() % width;
@@ -58,16 +59,18 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
       dw[i][j] = db[i][j] = C(0);
     }
   }
-  Vector g[VECS], x[VECS];
+  const pf_i64 cols = r.vectors * V;
+  pf_input<T, V, false> g[VECS];
+  Vector x[VECS];
   C mean = C(0), rest = C(0), rstd = C(0);
   const auto fetch = [&](pf_i64 row) PF_INLINE {
     PF_UNROLL for (int i = 0; i < VECS; ++i) {
       const pf_i32 c = static_cast<pf_i32>(t + i * width);
       if (row < end && c < vectors) {
-        g[i].template load<false>(pf_at<T>(r.g, (row * r.vectors + c) * V));
-        x[i].template load<false>(pf_at<T>(r.x, (row * r.vectors + c) * V));
+        g[i].load(r.g, row, cols, c * V PF_PROLOGUE_PASS);
+        x[i].template load<false>(pf_at<T>(r.x, row * cols + c * V));
       } else {
-        PF_UNROLL for (int k = 0; k < Vector::words; ++k) g[i].w[k] = x[i].w[k] = 0;
+        PF_UNROLL for (int k = 0; k < Vector::words; ++k) x[i].w[k] = 0;
       }
     }
     if (row < end) {
@@ -85,7 +88,11 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
     const pf_i64 row = first + group;
     Vector gv[VECS], xv[VECS];
     PF_UNROLL for (int i = 0; i < VECS; ++i) {
-      gv[i] = g[i];
+      const pf_i32 c = static_cast<pf_i32>(t + i * width);
+      if (row < end && c < vectors)
+        g[i].take(gv[i], row, c * V PF_PROLOGUE_PASS);
+      else
+        PF_UNROLL for (int k = 0; k < Vector::words; ++k) gv[i].w[k] = 0;
       xv[i] = x[i];
     }
     const C m = REST ? mean : C(0), s = rstd, shift = -rest * rstd;
@@ -113,7 +120,7 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r) {
         }
         o[j] = PF_RMS ? s * (h - hat * c2) : s * (h - c1 - hat * c2);
       }
-      pf_put<T, V, false>(pf_at<T>(r.dx, (row * r.vectors + c) * V), o);
+      pf_output<T, V, false>(r.dx, row, cols, c * V, o PF_EPILOGUE_PASS);
     }
   }
   if constexpr (PF_SUMS) {

@@ -3,29 +3,14 @@
 #ifndef PF_ROWS_H
 #define PF_ROWS_H
 
+#include "around.h"
 #include "math.h"
 #include "prelude.h"
+#include "vector.h"
 
 #define PF_MAX_WARPS 32  // of one block: 1024 threads in warps of at least 32
 
-// ---- vectors of V elements in words -----------------------------------------------------------
-template <class T, int V>
-struct pf_vector {
-  enum { bytes = V * static_cast<int>(sizeof(T)), words = (bytes + 3) / 4 };
-  pf_u32 w[words];
-  template <bool PAST>
-  PF_METHOD void load(const void* p) {
-    static_assert(bytes <= 16, "one access");
-    pf_load_words<bytes, PAST>(p, w);
-  }
-  PF_METHOD pf_compute<T> get(int i) const {
-    constexpr int size = sizeof(T);
-    if constexpr (size == 8)
-      return pf_dtype<T>::decode(static_cast<pf_u64>(w[2 * i + 1]) << 32 | w[2 * i]);
-    else
-      return pf_dtype<T>::decode(w[i * size / 4] >> (8 * (i * size % 4)));
-  }
-};
+// ---- what a kernel reads and makes --------------------------------------------------------------
 // V values of any size from an address aligned to min(16, V * sizeof(T)), rounded and stored.
 template <class T, int V, bool PAST>
 PF_DEVICE void pf_put(void* p, pf_compute<T> (&x)[V]) {
@@ -51,6 +36,41 @@ PF_DEVICE const char* pf_at(const void* p, pf_i64 i) {
 template <class T>
 PF_DEVICE char* pf_at(void* p, pf_i64 i) {
   return static_cast<char*>(p) + i * static_cast<pf_i64>(sizeof(T));
+}
+
+// V elements of what a kernel reads, on their way: from memory, or what the program before the
+// kernel makes them from. Of rows that begin at p, a row's elements from `col` on.
+template <class T, int V, bool PAST>
+struct pf_input {
+#ifdef PF_PROLOGUE
+  pf_before<V> from;
+  PF_METHOD void load(const void*, pf_i64 row, pf_i64, pf_i64 col PF_PROLOGUE_REF) {
+    from.load(before, row, col);
+  }
+  PF_METHOD void take(pf_vector<T, V>& v, pf_i64 row, pf_i64 col PF_PROLOGUE_REF) const {
+    pf_compute<T> x[V];
+    from.run(before, row, col, x);
+    v.set(x);
+  }
+#else
+  pf_vector<T, V> from;
+  PF_METHOD void load(const void* p, pf_i64 row, pf_i64 cols, pf_i64 col) {
+    from.template load<PAST>(pf_at<T>(p, row * cols + col));
+  }
+  PF_METHOD void take(pf_vector<T, V>& v, pf_i64, pf_i64) const {
+    v = from;
+  }
+#endif
+};
+// V elements of what a kernel makes, for the program behind it and for memory.
+template <class T, int V, bool PAST>
+PF_DEVICE void pf_output(void* p, pf_i64 row, pf_i64 cols, pf_i64 col,
+                         pf_compute<T> (&x)[V] PF_EPILOGUE_REF) {
+  pf_round<T>(x);
+  if constexpr (pf_result_kept) pf_store<T, V, PAST>(pf_at<T>(p, row * cols + col), x);
+#ifdef PF_EPILOGUE
+  pf_epilogue(epilogue, row, col, x);
+#endif
 }
 
 // ---- groups -----------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // softmax and log_softmax over rows of contiguous tensors, and their gradients: rows that stay in
-// the registers of a group of threads. Longer ones: softmax_long.h.
+// the registers of a group of threads. Longer ones: softmax_long.h. Programs around them join: the
+// one before makes x.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the length of rows
 //   -DPF_LOG=0|1      log_softmax
@@ -25,8 +26,7 @@ struct pf_softmax {
   pf_u32 unused;
 };
 
-// Where the group of this thread works: the byte offset of its row, or of the first row when there
-// is none left for it.
+// Where the group of this thread works, if there is a row left for it.
 struct pf_place {
   pf_i64 row;
   bool on;
@@ -36,29 +36,25 @@ struct pf_place {
     row = static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
     on = row < r.rows;
   }
-  PF_METHOD const char* in(const void* p, const pf_softmax& r) const {
-    return pf_at<T>(p, on ? row * r.vectors * V : 0);
-  }
-  PF_METHOD char* out(void* p, const pf_softmax& r) const {
-    return pf_at<T>(p, on ? row * r.vectors * V : 0);
-  }
 };
 
-PF_KERNEL(softmax_rows, PF_ROW_THREADS)(const pf_softmax r) {
+PF_KERNEL(softmax_rows, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_ARGS) {
   PF_SHARED C room[2][PF_MAX_WARPS];
   const pf_place at(r);
-  const char* x = at.in(r.x, r);
+  const pf_i64 cols = r.vectors * V;
   const pf_i32 mine = at.on ? static_cast<pf_i32>(r.vectors) : 0;
   C e[VECS * V], high[1] = {-pf_float<C>::infinity()}, sum[1] = {C(0)};
-  Vector in[VECS];
+  pf_input<T, V, PF_PAST> in[VECS];
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    if (c < mine) in[i].template load<PF_PAST>(pf_at<T>(x, c * V));
+    if (c < mine) in[i].load(r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
-    const bool there = static_cast<pf_i32>(at.t + i * r.width) < mine;
+    const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
+    Vector v;
+    if (c < mine) in[i].take(v, at.row, c * V PF_PROLOGUE_PASS);
     PF_UNROLL for (int j = 0; j < V; ++j) {
-      e[i * V + j] = there ? in[i].get(j) : -pf_float<C>::infinity();
+      e[i * V + j] = c < mine ? v.get(j) : -pf_float<C>::infinity();
       high[0] = pf_row_max(high[0], e[i * V + j]);
     }
   }
@@ -74,36 +70,39 @@ PF_KERNEL(softmax_rows, PF_ROW_THREADS)(const pf_softmax r) {
   pf_group_join<pf_plus>(sum, r.width, room[1]);
   // log: two subtractions, as max + log(sum) would lose the logarithm beside a large maximum.
   const C scale = PF_LOG ? pf_log(sum[0]) : C(1) / sum[0];
-  char* y = at.out(r.out, r);
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
     if (c >= mine) continue;
     C o[V];
     PF_UNROLL for (int j = 0; j < V; ++j) o[j] =
         PF_LOG ? e[i * V + j] - high[0] - scale : e[i * V + j] * scale;
-    pf_put<T, V, PF_PAST>(pf_at<T>(y, c * V), o);
+    pf_output<T, V, PF_PAST>(r.out, at.row, cols, c * V, o PF_EPILOGUE_PASS);
   }
 }
 
 // softmax: dx = y (g - sum(g y)); log_softmax: dx = g - exp(y) sum(g).
-PF_KERNEL(softmax_rows_backward, PF_ROW_THREADS)(const pf_softmax r) {
+PF_KERNEL(softmax_rows_backward, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_ARGS) {
   PF_SHARED C room[PF_MAX_WARPS];
   const pf_place at(r);
-  const char *x = at.in(r.x, r), *y = at.in(r.y, r);
+  const pf_i64 cols = r.vectors * V;
   const pf_i32 mine = at.on ? static_cast<pf_i32>(r.vectors) : 0;
+  pf_input<T, V, PF_PAST> in[VECS];
   Vector g[VECS], p[VECS];
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
     if (c >= mine) continue;
-    g[i].template load<PF_PAST>(pf_at<T>(x, c * V));
-    p[i].template load<PF_PAST>(pf_at<T>(y, c * V));
+    in[i].load(r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
+    p[i].template load<PF_PAST>(pf_at<T>(r.y, at.row * cols + c * V));
+  }
+  PF_UNROLL for (int i = 0; i < VECS; ++i) {
+    const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
+    if (c < mine) in[i].take(g[i], at.row, c * V PF_PROLOGUE_PASS);
   }
   C sum[1] = {C(0)};
   PF_UNROLL for (int i = 0; i < VECS; ++i) if (static_cast<pf_i32>(at.t + i * r.width) < mine)
       PF_UNROLL for (int j = 0; j < V; ++j) sum[0] =
           PF_LOG ? sum[0] + g[i].get(j) : pf_fma(g[i].get(j), p[i].get(j), sum[0]);
   pf_group_join<pf_plus>(sum, r.width, room);
-  char* out = at.out(r.out, r);
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
     if (c >= mine) continue;
@@ -111,6 +110,6 @@ PF_KERNEL(softmax_rows_backward, PF_ROW_THREADS)(const pf_softmax r) {
     PF_UNROLL for (int j = 0; j < V; ++j) o[j] = PF_LOG
                                                      ? g[i].get(j) - Math::exp(p[i].get(j)) * sum[0]
                                                      : p[i].get(j) * (g[i].get(j) - sum[0]);
-    pf_put<T, V, PF_PAST>(pf_at<T>(out, c * V), o);
+    pf_output<T, V, PF_PAST>(r.out, at.row, cols, c * V, o PF_EPILOGUE_PASS);
   }
 }

@@ -118,6 +118,7 @@ typedef struct pf_group {
   int32_t ntakes;
   uint32_t unread;   // bit i: nobody but `after` reads the kernel's output i
   uint32_t without;  // bit i: the kernel's tensor i may be, or is, without memory
+  uint32_t joins;    // the backend's own: what group_takes tells group_launch
   int32_t* joined;   // gets how many programs ran within the kernel's launch
 } pf_group;
 
@@ -224,9 +225,9 @@ typedef struct pf_backend {
 
   // A named kernel with the programs around it, in that order, in as few launches as can be.
   pf_status (*group_launch)(pf_device, pf_stream, const pf_group*);
-  // Asked before anything has memory: 0 where group_launch wants memory for everything; else what
-  // may be without it needs none.
-  int32_t (*group_takes)(pf_device, const pf_group*);
+  // Asked before anything has memory: 0 where the three are better launched by themselves; else it
+  // clears in `without` what needs memory all the same.
+  int32_t (*group_takes)(pf_device, pf_group*);
 
   // Hands to the driver what was launched and is kept back, for programs that are still compiled or
   // for launches to go with it: others, who have an address, may wait for the device.

@@ -124,7 +124,7 @@ extern "C" const pf_backend* pyflame_cpu_backend(void) {
     };
     b.kernel_launch = cpu::launch_kernel;
     b.group_launch = cpu::launch_group;
-    b.group_takes = [](pf_device, const pf_group* g) -> int32_t { return cpu::group_takes(*g); };
+    b.group_takes = [](pf_device, pf_group* g) -> int32_t { return cpu::group_takes(*g); };
     b.last_error = pyflame::backend::last_error;
     b.inject_fault = [](const char* call, int64_t nth, pf_status s) {
       return cpu::faults().inject(call, nth, s);

@@ -477,7 +477,7 @@ bool link(const Group& g, const ReadyPhase* before, const ReadyPhase* after, Lin
       if (a.tensors[i].storage.get() != p.storage.get()) continue;
       if (i < a.nouts || !is_whole(a.tensors[i], a.shapes[i], p, first.numel)) return false;
       links.feeds[o] = static_cast<int8_t>(i);
-      ++readers;
+      if (++readers > 1) return false;
     }
     if (after)
       for (int j = 0; j < after->ninputs; ++j) {
@@ -584,6 +584,7 @@ void run_anchor(Group& g) {
              .ntakes = last ? after.ninputs : 0,
              .unread = links.unread,
              .without = links.kernel_without,
+             .joins = 0,
              .joined = &joined};
     if (!group.kernel || !PF_HAS(b, group_takes))
       group.without = 0;  // all gets memory
@@ -591,8 +592,13 @@ void run_anchor(Group& g) {
       group.kernel = nullptr;
     together = group.kernel != nullptr;
   }
-  if (!together || !group.without)
-    links.before_without = links.after_without = links.kernel_without = 0;
+  links.kernel_without = together ? group.without : 0;
+  for (int o = 0; first && o < before.noutputs; ++o)
+    if (!(links.kernel_without >> std::max<int>(links.feeds[o], 0) & 1))
+      links.before_without &= ~(1u << o);
+  for (int j = 0; last && j < after.ninputs; ++j)
+    if (!(links.kernel_without >> std::max<int>(links.takes[j], 0) & 1))
+      links.after_without &= ~(1u << j);
   if (first) {
     if (together)
       supply_phase(g, g.phases[0], before, 0, links.before_without);

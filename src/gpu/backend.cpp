@@ -393,23 +393,23 @@ void event_destroy(pf_device device, pf_event event) {
 // ---- kernels -----------------------------------------------------------------------------------
 
 void* kernel_find(const char* name) {
-  return reinterpret_cast<void*>(find_kernel(name));
+  return const_cast<KernelEntry*>(find_kernel(name));
 }
 
 pf_status launch_kernel(pf_device device, pf_stream stream, void* kernel, const pf_tensor* tensors,
                         int32_t ntensors, const pf_scalar* attrs, int32_t nattrs,
-                        const pf_index_error* error, Epilogue* epilogue) {
+                        const pf_index_error* error, Around* around) {
   if (pf_status s = faults().check(backend::Faults::kKernelLaunch)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
     ScratchScope scope;
-    KernelArgs args{d,       stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr,
-                    epilogue};
+    KernelArgs args{d,     stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr,
+                    around};
     int64_t work = 0;
     for (int32_t i = 0; i < ntensors; ++i)
       if (tensors[i].data) work += numel(tensors[i]);
     args.small = work <= kSmallWork;
-    reinterpret_cast<KernelFn>(kernel)(args);
+    static_cast<const KernelEntry*>(kernel)->launch(args);
   });
 }
 
@@ -419,22 +419,70 @@ pf_status kernel_launch(pf_device device, pf_stream stream, void* kernel, const 
   return launch_kernel(device, stream, kernel, tensors, ntensors, attrs, nattrs, error, nullptr);
 }
 
-pf_status group_launch(pf_device device, pf_stream stream, const pf_group* g) {
-  if (g->before)
-    if (pf_status s = program_launch(device, stream, g->before, g->before_launch)) return s;
-  // A kernel may run what follows it, if that is over its first output alone.
-  int from = -1;
-  bool one = g->after != nullptr;
-  for (int32_t j = 0; j < g->ntakes; ++j) {
-    if (g->takes[j] < 0) continue;
-    one = one && g->takes[j] == 0 && from < 0;
-    from = j;
+// What of a group a kernel may run in its own launch: the program before it that makes one of its
+// tensors, the program after it that takes its first output alone.
+Around around_of(const pf_group& g) {
+  Around around;
+  const auto passes = [](const int8_t* with, int32_t n, Around::Part& part) {
+    bool one = false;
+    for (int32_t j = 0; j < n; ++j) {
+      if (with[j] < 0) continue;
+      one = part.operand < 0;
+      part.operand = j;
+      part.tensor = with[j];
+      if (!one) break;
+    }
+    return one;
+  };
+  if (g.before && passes(g.feeds, g.nfeeds, around.before)) {
+    around.before.program = g.before;
+    around.before.launch = g.before_launch;
+    around.before.keep = !(g.without >> around.before.tensor & 1);
+    around.before.operand += program_inputs(g.before);
   }
-  Epilogue epilogue{g->after, g->after_launch, from, (g->unread & 1) == 0};
+  if (g.after && passes(g.takes, g.ntakes, around.after)) {
+    around.after.program = g.after;
+    around.after.launch = g.after_launch;
+    around.after.keep = !(g.unread & 1);
+  }
+  return around;
+}
+
+// Bits of pf_group::joins.
+constexpr uint32_t kBefore = 1, kAfter = 2;
+
+int32_t group_takes(pf_device device, pf_group* g) {
+  uint32_t without = 0;
+  g->joins = kAfter;  // products find out when they run
+  if (const auto* entry = static_cast<const KernelEntry*>(g->kernel); entry->over_rows) {
+    Around around = around_of(*g);
+    around.asked = true;
+    const pf_status s = guarded([&] {
+      entry->launch({Device::get(device), nullptr, g->tensors, g->ntensors, g->attrs, g->nattrs,
+                     nullptr, &around});
+    });
+    if (s != PF_OK) return 0;  // to be told by the launch
+    g->joins = (around.before.joined ? kBefore : 0) | (around.after.joined ? kAfter : 0);
+    if (around.before.joined) without |= 1u << around.before.tensor;
+    if (around.after.joined) without |= 1u << around.after.tensor;
+  }
+  g->without &= without;
+  return 1;
+}
+
+pf_status group_launch(pf_device device, pf_stream stream, const pf_group* g) {
+  Around around = around_of(*g);
+  if (!(g->joins & kBefore)) {
+    around.before = {};
+    if (g->before)
+      if (pf_status s = program_launch(device, stream, g->before, g->before_launch)) return s;
+  }
+  if (!(g->joins & kAfter)) around.after = {};
   pf_status s = launch_kernel(device, stream, g->kernel, g->tensors, g->ntensors, g->attrs,
-                              g->nattrs, g->error, one && from >= 0 ? &epilogue : nullptr);
-  *g->joined = s == PF_OK && epilogue.joined;
-  if (s == PF_OK && g->after && !epilogue.joined)
+                              g->nattrs, g->error, &around);
+  if (s == PF_OK && around.before.program && !around.before.joined) s = PF_INVALID;
+  *g->joined = s == PF_OK ? around.before.joined + around.after.joined : 0;
+  if (s == PF_OK && g->after && !around.after.joined)
     s = program_launch(device, stream, g->after, g->after_launch);
   return s;
 }
@@ -506,6 +554,7 @@ extern "C" __attribute__((visibility("default"))) const pf_backend* pyflame_plug
     b.function_launch = gpu::function_launch;
     b.statistics = gpu::statistics;
     b.group_launch = gpu::group_launch;
+    b.group_takes = gpu::group_takes;
     b.submit = gpu::submit;
     return b;
   }();

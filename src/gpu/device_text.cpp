@@ -224,11 +224,18 @@ class TextPrinter {
     epilogue(from);
     return head() + out_;
   }
+  std::string print_prologue(int to, bool keep) {
+    part_ = "before_";
+    body();
+    prologue(to, keep);
+    return "#include \"vector.h\"\n" + head() + out_;
+  }
 
  private:
   static std::string str(int i) { return std::to_string(i); }
+  std::string args() const { return std::string("pf_") + part_ + "args"; }
   std::string head() const {
-    return "#include \"math.h\"\nstruct pf_args {\n  void* p[" + str(p_.operands()) +
+    return "#include \"math.h\"\nstruct " + args() + " {\n  void* p[" + str(p_.operands()) +
            "];\n  pf_u64 w[" + str(words_ + static_cast<int>(p_.numbers_.size())) + "];\n};\n";
   }
   Spread spread(int k) const {
@@ -237,7 +244,7 @@ class TextPrinter {
     if (c_.kind == LaunchClass::Tiles)
       return c_.walk[g] & (LaunchClass::kInner | LaunchClass::kTurned) ? Spread::Each
                                                                        : Spread::PerRow;
-    if (c_.kind != LaunchClass::Rows && c_.kind != LaunchClass::Follow) return Spread::Each;
+    if (c_.kind != LaunchClass::Rows && c_.kind != LaunchClass::Part) return Spread::Each;
     return c_.walk[g] == LaunchClass::kInner   ? Spread::AlongRow
            : c_.walk[g] == LaunchClass::kOuter ? Spread::PerRow
                                                : Spread::Each;
@@ -279,12 +286,16 @@ class TextPrinter {
   void tiles();
   void lines();
   void epilogue(int from);
+  void prologue(int to, bool keep);
+  std::string part_address(int k);
+  void store_part(int k);
   void positions(const char* type, const std::string& from, int ndim, int first);
 
   const DeviceProgram& p_;
   const LaunchClass& c_;
   const int repeats_, ninputs_;
   int words_ = 0;
+  const char* part_ = "";  // of names, where several programs are in one text
   std::string out_;
 };
 
@@ -378,7 +389,8 @@ void TextPrinter::node(int i) {
 
 // The arithmetic over E elements that are in registers, in rows of V.
 void TextPrinter::body() {
-  out_ += "template <int E, int V>\nPF_DEVICE void pf_body(const pf_args& a";
+  out_ += "template <int E, int V>\nPF_DEVICE void pf_" + std::string(part_) + "body(const " +
+          args() + "& a";
   for (int k = 0; k < p_.operands(); ++k) {
     if (!used(k)) continue;
     const Spread s = spread(k);
@@ -403,7 +415,7 @@ void TextPrinter::body() {
 }
 
 void TextPrinter::call_body(const char* e, const char* v) {
-  out_ += std::string("  pf_body<") + e + ", " + v + ">(a";
+  out_ += std::string("  pf_") + part_ + "body<" + e + ", " + v + ">(a";
   for (int k = 0; k < p_.operands(); ++k)
     if (used(k)) out_ += ", " + name(k);
   out_ += ");\n";
@@ -657,37 +669,78 @@ void TextPrinter::lines() {
   out_ += "    }\n  }\n";
 }
 
-// Group k holds operand k alone, so that its strides have places of their own.
+// Of a part of another kernel: group k holds operand k alone, so that its strides have places of
+// their own.
+std::string TextPrinter::part_address(int k) {
+  std::string sum;
+  if (spread(k) == Spread::Once) return sum;
+  if (spread(k) != Spread::AlongRow) sum += "row * static_cast<pf_i64>(" + word(2 * k) + ")";
+  if (spread(k) == Spread::PerRow) return sum;
+  if (!sum.empty()) sum += " + ";
+  return sum + (c_.vec > 1 ? "col" : "col * static_cast<pf_i64>(" + word(2 * k + 1) + ")");
+}
+void TextPrinter::store_part(int k) {
+  out_ += std::string("  pf_store<") + storage(k) + ", V, " + (c_.stream ? "true" : "false") +
+          ">(static_cast<" + storage(k) + "*>(a.p[" + str(k) + "]) + " + part_address(k) + ", " +
+          name(k) + ");\n";
+}
+
 void TextPrinter::epilogue(int from) {
-  out_ +=
-      std::string("template <int N>\nPF_DEVICE void pf_epilogue(const pf_args& a, pf_i64 row, ") +
-      "pf_i64 col, const " + compute(from) + " (&x" + str(from) + ")[N]) {\n";
+  out_ += "template <int N>\nPF_DEVICE void pf_epilogue(const " + args() +
+          "& a, pf_i64 row, pf_i64 col, const " + compute(from) + " (&x" + str(from) + ")[N]) {\n";
   out_ += "  constexpr int V = N, E = N;\n";
-  const auto at = [&](int k) {
-    std::string sum;
-    if (spread(k) != Spread::AlongRow) sum += "row * static_cast<pf_i64>(" + word(2 * k) + ")";
-    if (spread(k) == Spread::PerRow) return sum;
-    if (!sum.empty()) sum += " + ";
-    return sum + (c_.vec > 1 ? "col" : "col * static_cast<pf_i64>(" + word(2 * k + 1) + ")");
-  };
   for (int k = 0; k < p_.operands(); ++k)
     if (used(k) && k != from)
       out_ += std::string("  ") + compute(k) + " " + name(k) + "[" + count(spread(k)) + "];\n";
   for (int k = 0; k < ninputs_; ++k) {
     if (!used(k) || k == from) continue;
     const bool one = spread(k) == Spread::Once || spread(k) == Spread::PerRow;
-    out_ += "  ", load(k, name(k), spread(k) == Spread::Once ? "" : at(k), one ? "1" : "V");
+    out_ += "  ", load(k, name(k), part_address(k), one ? "1" : "V");
   }
   call_body("E", "V");
-  for (int k = ninputs_; k < p_.operands(); ++k)
-    out_ += std::string("  pf_store<") + storage(k) + ", V, false>(static_cast<" + storage(k) +
-            "*>(a.p[" + str(k) + "]) + " + at(k) + ", " + name(k) + ");\n";
+  for (int k = ninputs_; k < p_.operands(); ++k) store_part(k);
   word(2 * p_.operands() - 1);
   out_ += "}\n";
 }
 
+// What moves along rows and columns waits in registers as memory has it, the rest is in caches.
+void TextPrinter::prologue(int to, bool keep) {
+  const auto waits = [&](int k) { return k < ninputs_ && used(k) && spread(k) == Spread::Each; };
+  const std::string where = "(const " + args() + "& a, pf_i64 row, pf_i64 col";
+  out_ += "template <int N>\nstruct pf_before {\n";
+  for (int k = 0; k < ninputs_; ++k)
+    if (waits(k)) out_ += std::string("  pf_vector<") + storage(k) + ", N> w" + str(k) + ";\n";
+  out_ += "  PF_METHOD void load" + where + ") {\n";
+  for (int k = 0; k < ninputs_; ++k)
+    if (waits(k))
+      out_ += "    w" + str(k) + ".template load<" + (c_.stream ? "true" : "false") +
+              ">(static_cast<const " + storage(k) + "*>(a.p[" + str(k) + "]) + " + part_address(k) +
+              ");\n";
+  out_ += "  }\n  PF_METHOD void run" + where + ", " + compute(to) + " (&" + name(to) +
+          ")[N]) const {\n  constexpr int V = N, E = N;\n";
+  for (int k = 0; k < p_.operands(); ++k)
+    if (used(k) && k != to)
+      out_ += std::string("  ") + compute(k) + " " + name(k) + "[" + count(spread(k)) + "];\n";
+  for (int k = 0; k < ninputs_; ++k) {
+    if (waits(k)) {
+      out_ +=
+          "  PF_UNROLL for (int e = 0; e < N; ++e) " + name(k) + "[e] = w" + str(k) + ".get(e);\n";
+    } else if (used(k)) {
+      out_ += "  ", load(k, name(k), part_address(k), spread(k) == Spread::AlongRow ? "V" : "1");
+    }
+  }
+  call_body("E", "V");
+  for (int k = ninputs_; k < p_.operands(); ++k)
+    if (keep || k != to) store_part(k);
+  word(2 * p_.operands() - 1);
+  out_ += "  }\n};\n";
+}
+
 std::string DeviceProgram::epilogue_text(const LaunchClass& c, int from) const {
   return TextPrinter(*this, c).print_epilogue(from);
+}
+std::string DeviceProgram::prologue_text(const LaunchClass& c, int to, bool keep) const {
+  return TextPrinter(*this, c).print_prologue(to, keep);
 }
 std::string DeviceProgram::text(const LaunchClass& c, const std::string& entry) const {
   return TextPrinter(*this, c).print(entry);

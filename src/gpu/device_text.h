@@ -37,11 +37,11 @@ inline constexpr int kDeviceWords = 512;    // 4 KB of arguments
 // them as such.
 struct LaunchClass {
   enum Kind : uint8_t {
-    Flat,    // every operand is dense in the same order, or one number
-    Rows,    // dense (or one number) along the inner dimension, anything along the others
-    Tiles,   // as Rows, but some inputs are dense along the second innermost dimension instead
-    Lines,   // any strides: one element at a time
-    Follow,  // the epilogue of another kernel: see plan_epilogue()
+    Flat,   // every operand is dense in the same order, or one number
+    Rows,   // dense (or one number) along the inner dimension, anything along the others
+    Tiles,  // as Rows, but some inputs are dense along the second innermost dimension instead
+    Lines,  // any strides: one element at a time
+    Part,   // of another kernel: see plan_part()
   };
   uint8_t kind = Flat;
   uint8_t vec = 1;                      // elements of one access
@@ -84,6 +84,8 @@ class DeviceProgram {
   // NotSupportedError for a row that has no meaning in its compute type, or too many operands.
   explicit DeviceProgram(const pf_program&);
 
+  int inputs() const { return static_cast<int>(inputs_.size()); }
+
   // Fills `out`. Geometry words:
   //   Flat   elements
   //   Rows   columns, rows, column blocks, log2 of threads along a row; size and divisor of each
@@ -97,14 +99,19 @@ class DeviceProgram {
 
   std::string text(const LaunchClass&, const std::string& entry = kEntry) const;
 
-  // As the epilogue of a kernel that makes the rows x cols values of input `from`, all of them in
-  // row-major order, and runs the program on `vec` neighbours of a row at a time. False when the
-  // operands are no rows and columns of that, or `vec` of them cannot be read at once. Geometry
-  // words: strides over rows and columns of each operand.
-  bool plan_epilogue(const pf_launch&, int from, int64_t rows, int64_t cols, int vec,
-                     DeviceLaunch& out) const;
-  // Defines pf_args, and pf_epilogue<N>(args, row, col, const values (&)[N]), N being `vec` or 1.
+  // As part of a kernel that makes or reads the rows x cols values of operand `with` (inputs, then
+  // outputs), all of them in row-major order, `vec` neighbours of a row at a time. False when the
+  // operands are no rows and columns of that, or `vec` of them cannot be read at once. `stream`: as
+  // in LaunchClass. Geometry words: strides over rows and columns of each operand.
+  bool plan_part(const pf_launch&, int with, int64_t rows, int64_t cols, int vec, bool stream,
+                 DeviceLaunch& out) const;
+  // After the kernel, which makes input `from`. Defines pf_args, and
+  // pf_epilogue<N>(args, row, col, const values (&)[N]), N being `vec` or 1.
   std::string epilogue_text(const LaunchClass&, int from) const;
+  // Before the kernel, which reads operand `to`, an output; it goes to memory too if others do
+  // (`keep`). Defines pf_before_args, and pf_before<N> for what N neighbours are made from:
+  // load(args, row, col), and run(args, row, col, values (&)[N]).
+  std::string prologue_text(const LaunchClass&, int to, bool keep) const;
 
  private:
   friend class TextPrinter;

@@ -43,10 +43,10 @@ backend::Faults& faults();
 pf_status program_create(pf_device, const pf_program*, void** kernel);
 void program_destroy(pf_device, void* kernel);
 pf_status program_launch(pf_device, pf_stream, void* kernel, const pf_launch*);
-// See KernelArgs::compile_with_epilogue().
-KernelArgs::Joined epilogue_function(Device&, const Epilogue&, const char* file,
-                                     const Defines& defines, const char* entry, int64_t rows,
-                                     int64_t cols, int vec);
+int program_inputs(const void* kernel);
+// See KernelArgs::join().
+Joined join_programs(Device&, Around&, const char* file, const Defines&, const char* entry,
+                     const JoinedRows&);
 
 // ---- user_kernel.cpp: kernels of the user's ----------------------------------------------------
 pf_status function_create(pf_device, const char* source, const char* options, const char* entry,

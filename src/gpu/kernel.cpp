@@ -11,20 +11,20 @@
 namespace pyflame::gpu {
 namespace {
 
-std::unordered_map<std::string_view, KernelFn>& kernels() {
-  static auto* m = new std::unordered_map<std::string_view, KernelFn>;
+std::unordered_map<std::string_view, KernelEntry>& kernels() {
+  static auto* m = new std::unordered_map<std::string_view, KernelEntry>;
   return *m;
 }
 
 }  // namespace
 
-RegisterKernel::RegisterKernel(const char* name, KernelFn fn) {
-  kernels().emplace(name, fn);
+RegisterKernel::RegisterKernel(const char* name, KernelFn fn, bool over_rows) {
+  kernels().emplace(name, KernelEntry{fn, over_rows});
 }
 
-KernelFn find_kernel(const char* name) {
+const KernelEntry* find_kernel(const char* name) {
   auto it = kernels().find(name);
-  return it == kernels().end() ? nullptr : it->second;
+  return it == kernels().end() ? nullptr : &it->second;
 }
 
 // ---- options -----------------------------------------------------------------------------------
@@ -48,11 +48,10 @@ const Traits& KernelArgs::traits() const {
 Function KernelArgs::compile(const char* file, const Defines& defines, const char* entry) const {
   return device.find(file, defines.str(), entry);
 }
-KernelArgs::Joined KernelArgs::compile_with_epilogue(const char* file, const Defines& defines,
-                                                     const char* entry, int64_t rows, int64_t cols,
-                                                     int vec) const {
-  if (!epilogue) return {};
-  return epilogue_function(device, *epilogue, file, defines, entry, rows, cols, vec);
+Joined KernelArgs::join(const char* file, const Defines& defines, const char* entry,
+                        const JoinedRows& rows) const {
+  if (around) return join_programs(device, *around, file, defines, entry, rows);
+  return {compile(file, defines, entry)};
 }
 void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, void** args,
                             const uint32_t* sizes, int nargs) const {

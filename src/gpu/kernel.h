@@ -78,13 +78,35 @@ struct ErrorArg {
   int64_t op;
 };
 
-// A program over the first output of a kernel, which may run it in its own launch.
-struct Epilogue {
-  void* program;
-  const pf_launch* launch;
-  int from;             // the program's input that is the kernel's output
-  bool keep;            // somebody else reads the kernel's output
-  bool joined = false;  // for the launcher to say
+// The programs before and after a kernel, which may run them in its own launch. Where launchers are
+// asked, nothing is launched: join() alone is of interest.
+struct Around {
+  struct Part {
+    void* program = nullptr;  // none
+    const pf_launch* launch = nullptr;
+    int operand = -1;     // of the program: the one that passes between it and the kernel
+    int tensor = -1;      // the same of the kernel
+    bool keep = true;     // somebody else reads that
+    bool joined = false;  // join() says so
+  };
+  Part before, after;
+  bool asked = false;
+};
+
+// A kernel's function with what joined it. The words are an argument for each program, until the
+// next join() of this thread.
+struct Joined {
+  Function function = nullptr;
+  const void* words[2] = {};
+  uint32_t bytes[2] = {};
+};
+
+// Where programs join a kernel: rows x cols elements in row-major order, `vec` at a time, of its
+// first output and of tensor `input` (-1: nothing joins before it).
+struct JoinedRows {
+  int input;
+  int64_t rows, cols, vec;
+  bool past = false;  // larger than caches
 };
 
 // Elements that a GPU is through with in a few microseconds.
@@ -98,7 +120,7 @@ struct KernelArgs {
   const pf_scalar* attrs;
   int nattrs;
   const char* op;  // static text: the operation's name for errors
-  Epilogue* epilogue = nullptr;
+  Around* around = nullptr;
   bool small = false;  // few elements in all its tensors
 
   const pf_tensor& tensor(int i) const { return tensors[i]; }
@@ -122,15 +144,22 @@ struct KernelArgs {
     const uint32_t sizes[] = {static_cast<uint32_t>(sizeof args)..., 0};
     launch_raw(f, grid, block, shared, list, sizes, static_cast<int>(sizeof...(args)));
   }
-  // The kernel with the epilogue's pf_epilogue(), the argument after its own, for `vec` elements
-  // at a time of rows x cols outputs. Null when there is none, or it cannot be joined.
-  struct Joined {
-    Function function = nullptr;
-    const void* words = nullptr;  // the argument; until the next call on this thread
-    uint32_t bytes = 0;           // of it
-  };
-  Joined compile_with_epilogue(const char* file, const Defines& defines, const char* entry,
-                               int64_t rows, int64_t cols, int vec) const;
+  // As compile(), with the programs around it that can be part of it (kernels/around.h).
+  Joined join(const char* file, const Defines& defines, const char* entry, const JoinedRows&) const;
+  bool asked() const { return around && around->asked; }
+  template <class... A>
+  void launch(const Joined& j, Grid grid, int block, size_t shared, const A&... args) const {
+    static_assert((std::is_trivially_copyable_v<A> && ...));
+    void* list[sizeof...(args) + 3] = {const_cast<void*>(static_cast<const void*>(&args))...};
+    uint32_t sizes[sizeof...(args) + 3] = {static_cast<uint32_t>(sizeof args)...};
+    int n = static_cast<int>(sizeof...(args));
+    for (int k = 0; k < 2; ++k) {
+      if (!j.words[k]) continue;
+      list[n] = const_cast<void*>(j.words[k]);
+      sizes[n++] = j.bytes[k];
+    }
+    launch_raw(j.function, grid, block, shared, list, sizes, n);
+  }
   // Device memory for the kernels of this call, from the core's allocator: free again for later
   // work of the same stream when the launcher returns. Uninitialised, aligned to 256 bytes.
   void* workspace(size_t bytes) const;
@@ -175,14 +204,21 @@ struct Space {
 Space make_space(std::initializer_list<const pf_tensor*> operands);
 
 using KernelFn = void (*)(const KernelArgs&);
-struct RegisterKernel {
-  RegisterKernel(const char* name, KernelFn fn);
+struct KernelEntry {
+  KernelFn launch;
+  bool over_rows;  // the launcher can be asked what joins it
 };
-KernelFn find_kernel(const char* name);
+struct RegisterKernel {
+  RegisterKernel(const char* name, KernelFn fn, bool over_rows = false);
+};
+const KernelEntry* find_kernel(const char* name);
 
 #define PF_GPU_CONCAT2(A, B) A##B
 #define PF_GPU_CONCAT(A, B) PF_GPU_CONCAT2(A, B)
 #define PF_GPU_KERNEL(NAME, FN) \
   static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(NAME, FN);
+#define PF_GPU_ROW_KERNEL(NAME, FN)                                                              \
+  static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(NAME, FN, \
+                                                                                       true);
 
 }  // namespace pyflame::gpu

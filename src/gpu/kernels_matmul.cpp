@@ -79,7 +79,7 @@ bool by_choice(const KernelArgs& args, const Product& p) {
       candidates.push_back({true, i});
   // An epilogue in place must not run as often as is measured.
   KernelArgs alone = args;
-  alone.epilogue = nullptr;
+  alone.around = nullptr;
   measure(alone, library, product, candidates, [&](Choice c) { return run(alone, c); });
   return true;
 }

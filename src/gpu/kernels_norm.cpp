@@ -45,6 +45,7 @@ void norm(const KernelArgs& a) {
          0,
          0};
   const int64_t bytes = n * static_cast<int64_t>(itemsize(t));
+  const bool past = larger_than_caches(r.rows * bytes);
   Defines d = Defines()
                   .type("PF_T", t)
                   .type("PF_W", w.dtype)
@@ -53,9 +54,10 @@ void norm(const KernelArgs& a) {
                   .value("PF_HAS_W", w.data != nullptr)
                   .value("PF_HAS_B", b.data != nullptr)
                   .value("PF_RMS", kRms)
-                  .value("PF_PAST", larger_than_caches(r.rows * bytes));
+                  .value("PF_PAST", past);
   const RowShape shape = row_shape(r.vectors, v, t);
   if (shape.vectors == 0) {
+    if (a.asked()) return;
     const KeptRow kept = kept_row(bytes, a.traits());
     a.launch(a.compile("norm_long.h", std::move(d).value("PF_KEEP", kept.fits), "norm_long"),
              Grid(r.rows), kept.fits ? kept.block : 512, kept.fits ? kept.bytes : 0, r);
@@ -68,10 +70,10 @@ void norm(const KernelArgs& a) {
   const bool four = shape.width <= 32 && t != DType::Float64 && shape.vectors * v <= 32 &&
                     r.rows >= int64_t{64} * a.traits().compute_units * groups;
   const int64_t at_a_time = four ? 4 : 1;
-  const Function f =
-      a.compile("norm.h", std::move(d).value("PF_VECS", shape.vectors).value("PF_ROWS", at_a_time),
-                "norm_rows");
-  a.launch(f, Grid(ceil_div(r.rows, groups * at_a_time)), block, 0, r);
+  const Joined f =
+      a.join("norm.h", std::move(d).value("PF_VECS", shape.vectors).value("PF_ROWS", at_a_time),
+             "norm_rows", {in, r.rows, n, v, past});
+  if (!a.asked()) a.launch(f, Grid(ceil_div(r.rows, groups * at_a_time)), block, 0, r);
 }
 
 // pf_norm_backward of kernels/norm_backward.h.
@@ -152,6 +154,8 @@ void norm_backward(const KernelArgs& a) {
   const int64_t row_sums = outs * n;
   int64_t stretches;
   if (row.width) {
+    const Joined f = a.join("norm_backward.h", d, "norm_backward", {in, r.rows, n, v});
+    if (a.asked()) return;
     const int64_t groups = std::max<int64_t>(1, 4 * device.warp / row.width);
     const int64_t blocks = std::max<int64_t>(1, row.most / (groups * row.width));
     r.width = static_cast<uint32_t>(row.width);
@@ -159,9 +163,9 @@ void norm_backward(const KernelArgs& a) {
     stretches = ceil_div(r.rows, r.stretch);
     const size_t shared = sums && groups > 1 ? static_cast<size_t>(row_sums) * wide : 0;
     if (sums) r.partial = a.workspace(static_cast<size_t>(stretches * row_sums) * wide);
-    a.launch(function("norm_backward"), Grid(stretches), static_cast<int>(row.width * groups),
-             shared, r);
+    a.launch(f, Grid(stretches), static_cast<int>(row.width * groups), shared, r);
   } else {
+    if (a.asked()) return;
     a.launch(function("norm_backward_long"), Grid(r.rows), 512, 0, r);
     const int64_t tiles = ceil_div(r.vectors, 256);
     r.stretch = std::max<int64_t>(16, ceil_div(r.rows * tiles, int64_t{8} * device.compute_units));
@@ -193,9 +197,9 @@ void norm_backward(const KernelArgs& a) {
 
 }  // namespace
 
-PF_GPU_KERNEL("layer_norm", norm<false>)
-PF_GPU_KERNEL("rms_norm", norm<true>)
-PF_GPU_KERNEL("layer_norm_backward", norm_backward<false>)
-PF_GPU_KERNEL("rms_norm_backward", norm_backward<true>)
+PF_GPU_ROW_KERNEL("layer_norm", norm<false>)
+PF_GPU_ROW_KERNEL("rms_norm", norm<true>)
+PF_GPU_ROW_KERNEL("layer_norm_backward", norm_backward<false>)
+PF_GPU_ROW_KERNEL("rms_norm_backward", norm_backward<true>)
 
 }  // namespace pyflame::gpu

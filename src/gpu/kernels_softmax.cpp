@@ -27,18 +27,18 @@ void softmax(const KernelArgs& a) {
   Softmax r{x.data, y, a.data(0), total / n, n / v, 0, 0};
   const RowShape shape = row_shape(r.vectors, v, t);
   r.width = static_cast<uint32_t>(shape.width);
-  Defines d = Defines()
-                  .type("PF_T", t)
-                  .value("PF_V", v)
-                  .value("PF_LOG", kLog)
-                  .value("PF_PAST", larger_than_caches(total * size));
+  const bool past = larger_than_caches(total * size);
+  Defines d =
+      Defines().type("PF_T", t).value("PF_V", v).value("PF_LOG", kLog).value("PF_PAST", past);
   if (shape.vectors > 0) {
     const int block = row_block(shape.width, a.traits());
-    a.launch(a.compile("softmax.h", std::move(d).value("PF_VECS", shape.vectors),
-                       kBackward ? "softmax_rows_backward" : "softmax_rows"),
-             Grid(ceil_div(r.rows, block / shape.width)), block, 0, r);
+    const Joined f =
+        a.join("softmax.h", std::move(d).value("PF_VECS", shape.vectors),
+               kBackward ? "softmax_rows_backward" : "softmax_rows", {1, r.rows, n, v, past});
+    if (!a.asked()) a.launch(f, Grid(ceil_div(r.rows, block / shape.width)), block, 0, r);
     return;
   }
+  if (a.asked()) return;
   const KeptRow kept = kept_row(n * size, a.traits());
   const bool keep = !kBackward && kept.fits;
   a.launch(a.compile("softmax_long.h", std::move(d).value("PF_KEEP", keep),
@@ -48,9 +48,9 @@ void softmax(const KernelArgs& a) {
 
 }  // namespace
 
-PF_GPU_KERNEL("softmax", (softmax<false, false>))
-PF_GPU_KERNEL("log_softmax", (softmax<true, false>))
-PF_GPU_KERNEL("softmax_backward", (softmax<false, true>))
-PF_GPU_KERNEL("log_softmax_backward", (softmax<true, true>))
+PF_GPU_ROW_KERNEL("softmax", (softmax<false, false>))
+PF_GPU_ROW_KERNEL("log_softmax", (softmax<true, false>))
+PF_GPU_ROW_KERNEL("softmax_backward", (softmax<false, true>))
+PF_GPU_ROW_KERNEL("log_softmax_backward", (softmax<true, true>))
 
 }  // namespace pyflame::gpu

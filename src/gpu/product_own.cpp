@@ -47,13 +47,8 @@ void launch(const KernelArgs& args, const Product& p, const char* file, const De
             const char* entry, int vec, int tile_m, int tile_n, int threads, size_t shared) {
   const Grid grid(blocks(p, tile_m, tile_n));
   MatmulArgs q = arguments(p, tile_m, tile_n);
-  const auto joined = args.compile_with_epilogue(file, defines, entry, p.batches() * p.m, p.n, vec);
-  if (!joined.function)
-    return args.launch(args.compile(file, defines, entry), grid, threads, shared, q);
-  void* list[] = {&q, const_cast<void*>(joined.words), nullptr};
-  const uint32_t sizes[] = {sizeof q, joined.bytes};
-  args.launch_raw(joined.function, grid, threads, shared, list, sizes, 2);
-  args.epilogue->joined = true;
+  args.launch(args.join(file, defines, entry, {-1, p.batches() * p.m, p.n, vec}), grid, threads,
+              shared, q);
 }
 
 bool aligned(const void* at, int64_t stride, int item) {

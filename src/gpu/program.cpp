@@ -1,5 +1,6 @@
 // Groups of pointwise nodes: text from device_text.h, one kernel for each launch class.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,11 @@
 namespace pyflame::gpu {
 namespace {
 
+uint64_t next_serial() {
+  static std::atomic<uint64_t> next{0};
+  return ++next;
+}
+
 struct Program {
   gpu::DeviceProgram text;
   std::mutex mutex;
@@ -22,9 +28,10 @@ struct Program {
     Function function;
   };
   std::vector<Variant> variants;  // the last one used first
-  // As epilogues, by kernel, options, the input that is the product, and launch class.
-  std::unordered_map<std::string, Function> epilogues;
-  bool fills;  // stores numbers and computes nothing
+  // As part of a kernel: by kernel, options, launch class, and the other part.
+  std::unordered_map<std::string, Function> joined;
+  const uint64_t serial = next_serial();  // never another program's
+  bool fills;                             // stores numbers and computes nothing
   std::vector<pf_node> nodes;
   std::vector<uint8_t> outputs;
 
@@ -77,26 +84,58 @@ struct Program {
 
 }  // namespace
 
-KernelArgs::Joined epilogue_function(Device& device, const Epilogue& e, const char* file,
-                                     const Defines& defines, const char* entry, int64_t rows,
-                                     int64_t cols, int vec) {
-  Program& p = *static_cast<Program*>(e.program);
-  thread_local gpu::DeviceLaunch l;
-  if (!p.text.plan_epilogue(*e.launch, e.from, rows, cols, vec, l)) return {};
+Joined join_programs(Device& device, Around& around, const char* file, const Defines& defines,
+                     const char* entry, const JoinedRows& rows) {
+  thread_local gpu::DeviceLaunch launches[2];
   thread_local std::string key;
-  key.assign(file).append(1, '\0').append(defines.str()).append(1, e.keep ? '1' : '0');
-  key.append(1, static_cast<char>(e.from));
-  key.append(reinterpret_cast<const char*>(&l.key), sizeof l.key);
-  std::lock_guard lock(p.mutex);
-  Function& f = p.epilogues[key];
-  if (!f || f->module->failed()) {
-    std::string text = p.text.epilogue_text(l.key, e.from);
-    text.append("#define PF_EPILOGUE\n").append(e.keep ? "#define PF_KEEP\n" : "");
-    text.append("#include \"").append(file).append("\"\n");
-    f = device.program(std::string(file) + " " + entry + " with an epilogue", {text, true, entry},
-                       defines.str());
+  Around::Part* const parts[2] = {&around.before, &around.after};
+  key.clear();
+  Joined joined;
+  Program* owner = nullptr;
+  for (int k = 0; k < 2; ++k) {
+    Around::Part& part = *parts[k];
+    if (!part.program || part.tensor != (k == 0 ? rows.input : 0)) continue;
+    Program& p = *static_cast<Program*>(part.program);
+    gpu::DeviceLaunch& l = launches[k];
+    if (!p.text.plan_part(*part.launch, part.operand, rows.rows, rows.cols,
+                          static_cast<int>(rows.vec), rows.past, l))
+      continue;
+    part.joined = true;
+    joined.words[k] = l.words;
+    joined.bytes[k] = 8 * l.nwords;
+    owner = &p;
+    key.append(reinterpret_cast<const char*>(&p.serial), sizeof p.serial);
+    key.append(1, static_cast<char>(2 * part.operand + part.keep)).append(1, static_cast<char>(k));
+    key.append(reinterpret_cast<const char*>(&l.key), sizeof l.key);
   }
-  return {f, l.words, 8 * l.nwords};
+  if (around.asked) return joined;
+  if (!owner) return {device.find(file, defines.str(), entry)};
+  key.append(file).append(1, '\0').append(entry).append(1, '\0').append(defines.str());
+  std::lock_guard lock(owner->mutex);
+  Function& f = owner->joined[key];
+  if (!f || f->module->failed()) {
+    std::string text;
+    if (const Around::Part& part = around.before; part.joined) {
+      text = static_cast<Program*>(part.program)
+                 ->text.prologue_text(launches[0].key, part.operand, part.keep);
+      text += "#define PF_PROLOGUE\n";
+    }
+    if (const Around::Part& part = around.after; part.joined) {
+      text +=
+          static_cast<Program*>(part.program)->text.epilogue_text(launches[1].key, part.operand);
+      text += "#define PF_EPILOGUE\n";
+      if (!part.keep) text += "#define PF_RESULT_UNREAD\n";
+    }
+    text.append("#include \"").append(file).append("\"\n");
+    f = device.program(std::string(file) + " " + entry + " with what is around it",
+                       {text, true, entry}, defines.str());
+  }
+  joined.function = f;
+  return joined;
+}
+
+int program_inputs(const void* kernel) {
+  return static_cast<const Program*>(kernel)->text.inputs();
 }
 
 pf_status program_create(pf_device device, const pf_program* program, void** kernel) {
