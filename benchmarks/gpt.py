@@ -1,9 +1,9 @@
-"""A byte-level GPT as people write it for PyTorch, with the module as a parameter."""
+"""GPT as people write it for PyTorch, with the module as a parameter."""
 
 import math
 
 
-def GPT(torch, layers, width, heads, context):
+def GPT(torch, layers, width, heads, context, vocabulary=256, tied=False):
     nn = torch.nn
     F = torch.nn.functional
 
@@ -30,11 +30,13 @@ def GPT(torch, layers, width, heads, context):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.bytes = nn.Embedding(256, width)
+            self.tokens = nn.Embedding(vocabulary, width)
             self.positions = nn.Embedding(context, width)
             self.blocks = nn.ModuleList([Block() for _ in range(layers)])
             self.norm = nn.LayerNorm(width)
-            self.head = nn.Linear(width, 256, bias=False)
+            self.head = nn.Linear(width, vocabulary, bias=False)
+            if tied:
+                self.tokens.weight = self.head.weight
             self.apply(self.initialise)
             for name, p in self.named_parameters():
                 if name.endswith(("out.weight", "down.weight")):
@@ -48,7 +50,7 @@ def GPT(torch, layers, width, heads, context):
 
         def forward(self, index):
             t = index.shape[1]
-            x = self.bytes(index) + self.positions(torch.arange(t))
+            x = self.tokens(index) + self.positions(torch.arange(t))
             for block in self.blocks:
                 x = block(x)
             return self.head(self.norm(x))

@@ -469,3 +469,33 @@ def gpt_step(torch, device):
         optimizer.step()
 
     return run
+
+
+SEQUENCES = 32 // PART
+
+
+@case("step", f"GPT-2 124M, {SEQUENCES} x 1024 tokens, bf16 autocast, clipped, training step",
+      bar_seconds=32 * 1024 / 455e3)  # fmt: skip
+def gpt2_step(torch, device):
+    from benchmarks.gpt import GPT
+
+    model = GPT(torch, 12, 768, 12, 1024, 50304, tied=True).to(device)
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    groups = [
+        {"params": decayed, "weight_decay": 0.1},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), fused=device != "cpu")
+    x, y = (torch.randint(0, 50257, (SEQUENCES, 1024), device=device) for _ in range(2))
+
+    def run():
+        with torch.autocast(device_type="cpu" if device == "cpu" else "cuda", dtype=torch.bfloat16):
+            logits = model(x)
+            loss = torch.nn.functional.cross_entropy(logits.view(-1, 50304), y.view(-1))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return run

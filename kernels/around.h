@@ -4,6 +4,8 @@
 #ifndef PF_AROUND_H
 #define PF_AROUND_H
 
+#include "prelude.h"
+
 #ifdef PF_PROLOGUE
 #define PF_PROLOGUE_ARGS , pf_before_args before
 #define PF_PROLOGUE_REF , const pf_before_args& before
@@ -23,6 +25,15 @@
 #define PF_EPILOGUE_PASS
 #endif
 #define PF_AROUND_ARGS PF_PROLOGUE_ARGS PF_EPILOGUE_ARGS
+
+#ifdef PF_EPILOGUE
+template <class C, int N>
+PF_DEVICE void pf_epilogue(const pf_args& a, pf_i64 row, pf_i64 col, const C (&x)[N]) {
+  pf_after<N> after;
+  after.load(a, row, col);
+  after.run(a, row, col, x);
+}
+#endif
 
 #ifdef PF_RESULT_UNREAD
 constexpr bool pf_result_kept = false;

@@ -43,21 +43,18 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   const pf_i64 cols = r.vectors * V;
   Vector in[ROWS][VECS];
   pf_input<T, V, PF_PAST> from[ROWS][VECS];
-  const auto each = [&](const auto& f) PF_INLINE {
-    PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
-      const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
-      f(k, i, c * V, first + k < r.rows && c < vectors);
-    }
-  };
-  each([&](int k, int i, pf_i32 c, bool there) PF_INLINE {
-    if (there) from[k][i].load(r.x, first + k, cols, c PF_PROLOGUE_PASS);
-  });
-  each([&](int k, int i, pf_i32 c, bool there) PF_INLINE {
-    if (there)
-      from[k][i].take(in[k][i], first + k, c PF_PROLOGUE_PASS);
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
+    const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
+    if (first + k < r.rows && c < vectors)
+      from[k][i].load(in[k][i], r.x, first + k, cols, c * V PF_PROLOGUE_PASS);
     else
       PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;
-  });
+  }
+  PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
+    const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
+    if (first + k < r.rows && c < vectors)
+      from[k][i].make(in[k][i], first + k, c * V PF_PROLOGUE_PASS);
+  }
   C mean[ROWS], sums[SUMS];  // sums: of squares, then of differences
   PF_UNROLL for (int k = 0; k < ROWS; ++k) mean[k] = C(0);
   PF_UNROLL for (int k = 0; k < SUMS; ++k) sums[k] = C(0);
@@ -99,7 +96,9 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
         if constexpr (PF_HAS_W) o[j] = o[j] * static_cast<C>(w[j]);
         if constexpr (PF_HAS_B) o[j] = o[j] + static_cast<C>(b[j]);
       }
-      pf_output<T, V, PF_PAST>(r.y, first + k, cols, c * V, o PF_EPILOGUE_PASS);
+      pf_output<T, V, PF_PAST> out;
+      out.load(first + k, c * V PF_EPILOGUE_PASS);
+      out.put(r.y, first + k, cols, c * V, o PF_EPILOGUE_PASS);
     }
   }
   if (t == 0) PF_UNROLL for (int k = 0; k < ROWS; ++k) if (first + k < r.rows) {

@@ -60,17 +60,17 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r PF_AROUND_ARGS) {
     }
   }
   const pf_i64 cols = r.vectors * V;
-  pf_input<T, V, false> g[VECS];
-  Vector x[VECS];
+  pf_input<T, V, false> from[VECS];
+  Vector g[VECS], x[VECS];
   C mean = C(0), rest = C(0), rstd = C(0);
   const auto fetch = [&](pf_i64 row) PF_INLINE {
     PF_UNROLL for (int i = 0; i < VECS; ++i) {
       const pf_i32 c = static_cast<pf_i32>(t + i * width);
       if (row < end && c < vectors) {
-        g[i].load(r.g, row, cols, c * V PF_PROLOGUE_PASS);
+        from[i].load(g[i], r.g, row, cols, c * V PF_PROLOGUE_PASS);
         x[i].template load<false>(pf_at<T>(r.x, row * cols + c * V));
       } else {
-        PF_UNROLL for (int k = 0; k < Vector::words; ++k) x[i].w[k] = 0;
+        PF_UNROLL for (int k = 0; k < Vector::words; ++k) g[i].w[k] = x[i].w[k] = 0;
       }
     }
     if (row < end) {
@@ -87,12 +87,14 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r PF_AROUND_ARGS) {
   for (pf_i64 first = begin; first < end; first += groups) {
     const pf_i64 row = first + group;
     Vector gv[VECS], xv[VECS];
+    pf_output<T, V, false> out[VECS];
     PF_UNROLL for (int i = 0; i < VECS; ++i) {
       const pf_i32 c = static_cast<pf_i32>(t + i * width);
-      if (row < end && c < vectors)
-        g[i].take(gv[i], row, c * V PF_PROLOGUE_PASS);
-      else
-        PF_UNROLL for (int k = 0; k < Vector::words; ++k) gv[i].w[k] = 0;
+      if (row < end && c < vectors) {
+        from[i].make(g[i], row, c * V PF_PROLOGUE_PASS);
+        out[i].load(row, c * V PF_EPILOGUE_PASS);
+      }
+      gv[i] = g[i];
       xv[i] = x[i];
     }
     const C m = REST ? mean : C(0), s = rstd, shift = -rest * rstd;
@@ -120,7 +122,7 @@ PF_KERNEL(norm_backward, PF_THREADS)(const pf_norm_backward r PF_AROUND_ARGS) {
         }
         o[j] = PF_RMS ? s * (h - hat * c2) : s * (h - c1 - hat * c2);
       }
-      pf_output<T, V, false>(r.dx, row, cols, c * V, o PF_EPILOGUE_PASS);
+      out[i].put(r.dx, row, cols, c * V, o PF_EPILOGUE_PASS);
     }
   }
   if constexpr (PF_SUMS) {

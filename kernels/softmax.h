@@ -45,16 +45,17 @@ PF_KERNEL(softmax_rows, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_ARGS) {
   const pf_i32 mine = at.on ? static_cast<pf_i32>(r.vectors) : 0;
   C e[VECS * V], high[1] = {-pf_float<C>::infinity()}, sum[1] = {C(0)};
   pf_input<T, V, PF_PAST> in[VECS];
+  Vector v[VECS];
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    if (c < mine) in[i].load(r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
+    if (c < mine) in[i].load(v[i], r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    Vector v;
-    if (c < mine) in[i].take(v, at.row, c * V PF_PROLOGUE_PASS);
+    C x[V];
+    if (c < mine) in[i].take(v[i], at.row, c * V, x PF_PROLOGUE_PASS);
     PF_UNROLL for (int j = 0; j < V; ++j) {
-      e[i * V + j] = c < mine ? v.get(j) : -pf_float<C>::infinity();
+      e[i * V + j] = c < mine ? x[j] : -pf_float<C>::infinity();
       high[0] = pf_row_max(high[0], e[i * V + j]);
     }
   }
@@ -76,7 +77,9 @@ PF_KERNEL(softmax_rows, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_ARGS) {
     C o[V];
     PF_UNROLL for (int j = 0; j < V; ++j) o[j] =
         PF_LOG ? e[i * V + j] - high[0] - scale : e[i * V + j] * scale;
-    pf_output<T, V, PF_PAST>(r.out, at.row, cols, c * V, o PF_EPILOGUE_PASS);
+    pf_output<T, V, PF_PAST> out;
+    out.load(at.row, c * V PF_EPILOGUE_PASS);
+    out.put(r.out, at.row, cols, c * V, o PF_EPILOGUE_PASS);
   }
 }
 
@@ -91,12 +94,12 @@ PF_KERNEL(softmax_rows_backward, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_AR
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
     if (c >= mine) continue;
-    in[i].load(r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
+    in[i].load(g[i], r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
     p[i].template load<PF_PAST>(pf_at<T>(r.y, at.row * cols + c * V));
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    if (c < mine) in[i].take(g[i], at.row, c * V PF_PROLOGUE_PASS);
+    if (c < mine) in[i].make(g[i], at.row, c * V PF_PROLOGUE_PASS);
   }
   C sum[1] = {C(0)};
   PF_UNROLL for (int i = 0; i < VECS; ++i) if (static_cast<pf_i32>(at.t + i * r.width) < mine)
@@ -110,6 +113,8 @@ PF_KERNEL(softmax_rows_backward, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_AR
     PF_UNROLL for (int j = 0; j < V; ++j) o[j] = PF_LOG
                                                      ? g[i].get(j) - Math::exp(p[i].get(j)) * sum[0]
                                                      : p[i].get(j) * (g[i].get(j) - sum[0]);
-    pf_output<T, V, PF_PAST>(r.out, at.row, cols, c * V, o PF_EPILOGUE_PASS);
+    pf_output<T, V, PF_PAST> out;
+    out.load(at.row, c * V PF_EPILOGUE_PASS);
+    out.put(r.out, at.row, cols, c * V, o PF_EPILOGUE_PASS);
   }
 }

@@ -642,7 +642,7 @@ void clear(Group& g) {
     if (s.writer.load(std::memory_order_relaxed) == &g)
       s.writer.store(nullptr, std::memory_order_release);
   });
-  auto unread = [&](Place& p) {
+  const auto unread = [&g](Place& p) {
     Group* me = &g;  // unless another thread has just made it many_readers()
     if (p.storage && p.storage->reader.load(std::memory_order_relaxed) == me)
       p.storage->reader.compare_exchange_strong(me, nullptr, std::memory_order_acq_rel);
@@ -651,8 +651,7 @@ void clear(Group& g) {
   for (Phase& ph : g.phases) {
     for (int i = 0; i < ph.ninputs; ++i) unread(ph.inputs[i]);
     for (int i = 0; i < ph.nnodes; ++i) ph.outputs[i].storage.reset();
-    ph.nnodes = ph.ninputs = ph.nscalars = 0;
-    ph.consumed = ph.materialise = ph.superseded = ph.early = 0;
+    static_cast<PhaseCounts&>(ph) = {};
   }
   if (g.has_anchor)
     for (int i = 0; i < g.anchor.ntensors; ++i) unread(g.anchor.tensors[i]);
@@ -679,6 +678,28 @@ void run_group(Group& g, Flush why) noexcept {
     discard(g);
   }
   clear(g);
+}
+
+bool run_all_but_last(Group& g, Flush why) noexcept {
+  // Without counts there is nothing in it.
+  PhaseCounts& last = g.phases[1];
+  const PhaseCounts counts = std::exchange(last, {});
+  bump(counters().flushes[static_cast<int>(why)]);
+  bump(counters().groups);
+  if (tracing()) [[unlikely]]
+    trace_group(g, why);
+  try {
+    run_anchor(g);
+  } catch (...) {
+    g.error = std::current_exception();
+    last = counts;
+    discard(g);
+    return false;
+  }
+  clear(g);
+  last = counts;
+  std::swap(g.phases[0], g.phases[1]);
+  return true;
 }
 
 void discard(Group& g) noexcept {

@@ -36,15 +36,19 @@ struct Place {
   }
 };
 
-// Pointwise nodes over one iteration space.
-struct Phase {
-  Dims shape;
-  int64_t numel = 0;
+// What is in a phase.
+struct PhaseCounts {
   int nnodes = 0, ninputs = 0, nscalars = 0;
   uint32_t consumed = 0;     // bit per node: a later node reads it
   uint32_t materialise = 0;  // its memory is read later in the group, or it was asked for
   uint32_t superseded = 0;   // a later node overwrites the same memory
   uint32_t early = 0;        // after the anchor, but the anchor itself reads it
+};
+
+// Pointwise nodes over one iteration space.
+struct Phase : PhaseCounts {
+  Dims shape;
+  int64_t numel = 0;
   pf_node nodes[kMaxNodes];
   Place outputs[kMaxNodes];  // node i's result
   Place inputs[kMaxInputs];
@@ -105,6 +109,9 @@ void* writable_data(const Tensor&);
 // Runs the group; its mutex is held. Never throws: failures poison what should have been written
 // and stay in group.error.
 void run_group(Group&, Flush why) noexcept;
+// The same for all but its last phase, which becomes the first one of the group; what it reads and
+// writes is for the caller to note. False where the run failed: the group is empty.
+bool run_all_but_last(Group&, Flush why) noexcept;
 // Forgets what was recorded: everything that it was to write is poisoned with group.error.
 void discard(Group&) noexcept;
 // The backend's kernel; null where it has none.

@@ -20,8 +20,9 @@ namespace {
 
 constexpr size_t kIndependentBytes = 256 << 10;  // unrelated roots share a group up to this
 constexpr size_t kTinyBytes = 64;  // a number made from none joins anything: a gradient's seed
-constexpr size_t kLargeRoot = 256 << 10;         // a dropped root of this size is computed
-constexpr size_t kHeldBytes = size_t{64} << 20;  // memory that only the group keeps alive
+constexpr size_t kLargeRoot = 256 << 10;  // a dropped root of this size is computed
+// Memory that only the group keeps alive: a device that runs behind the host has more of it.
+constexpr size_t kHeldBytes = size_t{64} << 20, kHeldBytesAhead = size_t{512} << 20;
 constexpr size_t kBudgetCheck = 1 << 20;
 
 // Storage::writer_node: which part of the group writes it, and which node or output.
@@ -242,14 +243,41 @@ Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh)
   return Join::Yes;
 }
 
-// Memory of inputs that nobody but the group can read any more.
-size_t held_bytes(const Group& g) {
+// Whether too much memory of inputs is such that nobody but the group can read it any more.
+bool holds_too_much(const Group& g) {
+  if (g.input_bytes <= kHeldBytes) return false;
+  const size_t most = backend_of(g.device)->synchronous ? kHeldBytes : kHeldBytesAhead;
   size_t sum = 0;
   for (const Phase& ph : g.phases)
     for (int i = 0; i < ph.ninputs; ++i)
       if (ph.inputs[i].storage->handles.load(std::memory_order_relaxed) == 0)
         sum += ph.inputs[i].storage->nbytes;
-  return sum;
+  return sum > most;
+}
+
+// What follows a product is better run with the kernel over rows that reads it: a residual's sum
+// with the norm behind it. The product runs, and its last phase becomes the first of the group.
+bool keeps_last_phase(const Group& g, const Kernel& k, std::span<const Tensor> ins) {
+  if (!g.has_anchor || g.anchor.kernel->anchor != Anchor::Library || g.phases[1].early ||
+      k.anchor != Anchor::Rowwise)
+    return false;
+  return std::any_of(ins.begin(), ins.end(), [&g](const Tensor& t) {
+    return t.defined() && t->storage->writer.load(std::memory_order_relaxed) == &g &&
+           part_of(t->storage->writer_node) == kAfter;
+  });
+}
+void run_to_anchor(Group& g) {
+  if (!run_all_but_last(g, Flush::CannotJoin)) return;
+  Phase& ph = g.phases[0];
+  for (int i = 0; i < ph.nnodes; ++i) {
+    Storage& s = *ph.outputs[i].storage;
+    if (s.writer.load(std::memory_order_relaxed) == &g) s.writer_node = code_of(kBefore, i);
+    g.output_bytes += s.nbytes;
+  }
+  for (int i = 0; i < ph.ninputs; ++i) {
+    mark_reader(*ph.inputs[i].storage, g);
+    g.input_bytes += ph.inputs[i].storage->nbytes;
+  }
 }
 
 // `fresh` is the result, where there is no q.dst.
@@ -301,7 +329,7 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
     run_group(g, Flush::Eager);
   else if (foreign)
     run_group(g, Flush::Foreign);
-  else if (g.input_bytes > kHeldBytes && held_bytes(g) > kHeldBytes)
+  else if (holds_too_much(g))
     run_group(g, Flush::HeldMemory);
   if (foreign) [[unlikely]] {
     submit(q.device);
@@ -652,6 +680,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
                                 t->storage->reader.load(std::memory_order_relaxed) == &g);
     if (hazard)
       run_group(g, Flush::AliasHazard);
+    else if (g.device == device && keeps_last_phase(g, k, ins))
+      run_to_anchor(g);
     else if (g.has_anchor || !consumes || g.device != device)
       run_group(g, Flush::CannotJoin);
   }
@@ -685,7 +715,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   g.device = device;
   after_inplace();
   bump(counters().nodes);
-  if (g.input_bytes > kHeldBytes && held_bytes(g) > kHeldBytes) run_group(g, Flush::HeldMemory);
+  if (holds_too_much(g)) run_group(g, Flush::HeldMemory);
 }
 
 void on_last_handle(Storage& s) noexcept {

@@ -219,15 +219,10 @@ class TextPrinter {
     return head() + out_;
   }
 
-  std::string print_epilogue(int from) {
+  std::string print_part(const char* type, const char* part, int with, bool keep) {
+    part_ = part;
     body();
-    epilogue(from);
-    return head() + out_;
-  }
-  std::string print_prologue(int to, bool keep) {
-    part_ = "before_";
-    body();
-    prologue(to, keep);
+    this->part(type, with, keep);
     return "#include \"vector.h\"\n" + head() + out_;
   }
 
@@ -285,8 +280,7 @@ class TextPrinter {
   void rows();
   void tiles();
   void lines();
-  void epilogue(int from);
-  void prologue(int to, bool keep);
+  void part(const char* type, int with, bool keep);
   std::string part_address(int k);
   void store_part(int k);
   void positions(const char* type, const std::string& from, int ndim, int first);
@@ -685,62 +679,48 @@ void TextPrinter::store_part(int k) {
           name(k) + ");\n";
 }
 
-void TextPrinter::epilogue(int from) {
-  out_ += "template <int N>\nPF_DEVICE void pf_epilogue(const " + args() +
-          "& a, pf_i64 row, pf_i64 col, const " + compute(from) + " (&x" + str(from) + ")[N]) {\n";
-  out_ += "  constexpr int V = N, E = N;\n";
-  for (int k = 0; k < p_.operands(); ++k)
-    if (used(k) && k != from)
-      out_ += std::string("  ") + compute(k) + " " + name(k) + "[" + count(spread(k)) + "];\n";
-  for (int k = 0; k < ninputs_; ++k) {
-    if (!used(k) || k == from) continue;
-    const bool one = spread(k) == Spread::Once || spread(k) == Spread::PerRow;
-    out_ += "  ", load(k, name(k), part_address(k), one ? "1" : "V");
-  }
-  call_body("E", "V");
-  for (int k = ninputs_; k < p_.operands(); ++k) store_part(k);
-  word(2 * p_.operands() - 1);
-  out_ += "}\n";
-}
-
-// What moves along rows and columns waits in registers as memory has it, the rest is in caches.
-void TextPrinter::prologue(int to, bool keep) {
-  const auto waits = [&](int k) { return k < ninputs_ && used(k) && spread(k) == Spread::Each; };
+// `with` passes between the program and the kernel. What moves along columns waits in registers as
+// memory has it.
+void TextPrinter::part(const char* type, int with, bool keep) {
+  const bool makes = with >= ninputs_;
+  const auto waits = [&](int k) {
+    return k < ninputs_ && k != with && used(k) &&
+           (spread(k) == Spread::Each || spread(k) == Spread::AlongRow);
+  };
   const std::string where = "(const " + args() + "& a, pf_i64 row, pf_i64 col";
-  out_ += "template <int N>\nstruct pf_before {\n";
+  out_ += std::string("template <int N>\nstruct ") + type + " {\n";
   for (int k = 0; k < ninputs_; ++k)
     if (waits(k)) out_ += std::string("  pf_vector<") + storage(k) + ", N> w" + str(k) + ";\n";
   out_ += "  PF_METHOD void load" + where + ") {\n";
   for (int k = 0; k < ninputs_; ++k)
     if (waits(k))
-      out_ += "    w" + str(k) + ".template load<" + (c_.stream ? "true" : "false") +
-              ">(static_cast<const " + storage(k) + "*>(a.p[" + str(k) + "]) + " + part_address(k) +
-              ");\n";
-  out_ += "  }\n  PF_METHOD void run" + where + ", " + compute(to) + " (&" + name(to) +
-          ")[N]) const {\n  constexpr int V = N, E = N;\n";
+      out_ += "    w" + str(k) + ".template load<" +
+              (c_.stream && spread(k) == Spread::Each ? "true" : "false") + ">(static_cast<const " +
+              storage(k) + "*>(a.p[" + str(k) + "]) + " + part_address(k) + ");\n";
+  out_ += "  }\n  PF_METHOD void run" + where + (makes ? ", " : ", const ") + compute(with) +
+          " (&" + name(with) + ")[N]) const {\n  constexpr int V = N, E = N;\n";
   for (int k = 0; k < p_.operands(); ++k)
-    if (used(k) && k != to)
+    if (used(k) && k != with)
       out_ += std::string("  ") + compute(k) + " " + name(k) + "[" + count(spread(k)) + "];\n";
   for (int k = 0; k < ninputs_; ++k) {
-    if (waits(k)) {
+    if (waits(k))
       out_ +=
           "  PF_UNROLL for (int e = 0; e < N; ++e) " + name(k) + "[e] = w" + str(k) + ".get(e);\n";
-    } else if (used(k)) {
-      out_ += "  ", load(k, name(k), part_address(k), spread(k) == Spread::AlongRow ? "V" : "1");
-    }
+    else if (used(k) && k != with)
+      out_ += "  ", load(k, name(k), part_address(k), "1");
   }
   call_body("E", "V");
   for (int k = ninputs_; k < p_.operands(); ++k)
-    if (keep || k != to) store_part(k);
+    if (keep || k != with) store_part(k);
   word(2 * p_.operands() - 1);
   out_ += "  }\n};\n";
 }
 
 std::string DeviceProgram::epilogue_text(const LaunchClass& c, int from) const {
-  return TextPrinter(*this, c).print_epilogue(from);
+  return TextPrinter(*this, c).print_part("pf_after", "", from, true);
 }
 std::string DeviceProgram::prologue_text(const LaunchClass& c, int to, bool keep) const {
-  return TextPrinter(*this, c).print_prologue(to, keep);
+  return TextPrinter(*this, c).print_part("pf_before", "before_", to, keep);
 }
 std::string DeviceProgram::text(const LaunchClass& c, const std::string& entry) const {
   return TextPrinter(*this, c).print(entry);

@@ -105,8 +105,8 @@ class DeviceProgram {
   // in LaunchClass. Geometry words: strides over rows and columns of each operand.
   bool plan_part(const pf_launch&, int with, int64_t rows, int64_t cols, int vec, bool stream,
                  DeviceLaunch& out) const;
-  // After the kernel, which makes input `from`. Defines pf_args, and
-  // pf_epilogue<N>(args, row, col, const values (&)[N]), N being `vec` or 1.
+  // After the kernel, which makes operand `from`. Defines pf_args, and pf_after<N>, N being `vec`
+  // or 1: load(args, row, col), and run(args, row, col, const values (&)[N]).
   std::string epilogue_text(const LaunchClass&, int from) const;
   // Before the kernel, which reads operand `to`, an output; it goes to memory too if others do
   // (`keep`). Defines pf_before_args, and pf_before<N> for what N neighbours are made from:

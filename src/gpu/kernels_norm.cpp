@@ -66,10 +66,11 @@ void norm(const KernelArgs& a) {
   r.width = static_cast<uint32_t>(shape.width);
   const int block = row_block(shape.width, a.traits());
   const int64_t groups = block / shape.width;
-  // Four rows at a time hide each other's waits, where there are rows for it and registers.
-  const bool four = shape.width <= 32 && t != DType::Float64 && shape.vectors * v <= 32 &&
-                    r.rows >= int64_t{64} * a.traits().compute_units * groups;
-  const int64_t at_a_time = four ? 4 : 1;
+  // Two rows at a time hide each other's waits, where there are rows for it and registers.
+  const bool two = !kRms && !(a.around && a.around->before.program) && shape.width <= 32 &&
+                   t != DType::Float64 && shape.vectors * v <= 32 &&
+                   r.rows >= int64_t{64} * a.traits().compute_units * groups;
+  const int64_t at_a_time = two ? 2 : 1;
   const Joined f =
       a.join("norm.h", std::move(d).value("PF_VECS", shape.vectors).value("PF_ROWS", at_a_time),
              "norm_rows", {in, r.rows, n, v, past});

@@ -465,12 +465,15 @@ std::string device_epilogue_text(const DeviceCase& c, const std::string& entry) 
         const int k = static_cast<int>(from);
         if (!program.plan_part(l, k, c.numel() / cols, cols, 1, false, launch)) continue;
         const std::string value = gpu::device_compute(c.inputs[from].dtype);
-        text = "// " + c.name + ", as an epilogue\nnamespace ns_" + entry + " {\n" +
-               program.epilogue_text(launch.key, k) + "PF_KERNEL(" + entry +
-               ", 256)(pf_args a, const " + value +
-               "* values, pf_i64 cols) {\n  const pf_i64 i = pf_block() * 256 + pf_thread();\n  "
-               "const " +
-               value + " x[1] = {values[i]};\n  pf_epilogue(a, i / cols, i % cols, x);\n}\n}\n";
+        text =
+            "// " + c.name + ", as an epilogue\nnamespace ns_" + entry + " {\n" +
+            program.epilogue_text(launch.key, k) + "PF_KERNEL(" + entry +
+            ", 256)(pf_args a, const " + value +
+            "* values, pf_i64 cols) {\n  const pf_i64 i = pf_block() * 256 + pf_thread();\n  "
+            "const " +
+            value +
+            " x[1] = {values[i]};\n  pf_after<1> after;\n  after.load(a, i / cols, i % cols);\n  "
+            "after.run(a, i / cols, i % cols, x);\n}\n}\n";
       }
     });
   });

@@ -174,3 +174,53 @@ def test_memory_is_not_taken():
     pf.synchronize()
     peak = pf.debug.memory_stats()["max_allocated"] - start
     assert peak <= y.nbytes + (1 << 20), peak
+
+
+def test_what_follows_a_product_runs_with_the_next_rows():
+    """The residual's sum is in the product's group until the norm comes."""
+    n = 64
+
+    def step():
+        pf.manual_seed(7)
+        x = pf.randn(300, n, requires_grad=True)
+        w, v = pf.randn(n, n, requires_grad=True), pf.randn(n, requires_grad=True)
+        h = x + F.linear(x, w)
+        z = F.layer_norm(h, (n,), v, v)
+        y = h + F.linear(F.gelu(F.linear(z, w)), w)
+        p = F.softmax(y * 0.3, -1)
+        (p * p).sum().backward()
+        return p.detach(), h.detach(), x.grad, w.grad, v.grad
+
+    with pf.debug.eager():
+        want = bits(step())
+    start = pf.debug.stats()["joined"]
+    assert bits(step()) == want
+    if pf.get_device().type not in ("cpu", "paranoid"):
+        assert pf.debug.stats()["joined"] - start >= 4
+
+
+def test_what_follows_a_product_reads_what_it_read_when_it_was_recorded():
+    def step():
+        pf.manual_seed(8)
+        x, y, w = pf.randn(40, 32), pf.randn(40, 32), pf.randn(32, 32)
+        s = y * 2 + F.linear(x * 2, w)
+        z = F.softmax(s, -1)
+        y.add_(1)  # read by the sum, which has not run
+        s.mul_(3)  # made by it, read by the softmax
+        return x, y, s, z
+
+    with pf.debug.eager():
+        want = bits(step())
+    assert bits(step()) == want
+
+
+def test_a_product_that_fails_takes_along_what_follows_it():
+    x, w, y = pf.randn(40, 32), pf.randn(32, 32), pf.randn(40, 32)
+    pf.synchronize()
+    with pf.debug.fault("kernel_launch", 1, "launch", device=str(pf.get_device())):
+        s = y + F.linear(x, w)
+        with pytest.raises(pf.BackendError):
+            F.softmax(s, -1).sum().item()
+        with pytest.raises(pf.BackendError):
+            s.sum().item()
+    assert np.isfinite((y + F.linear(x, w)).sum().item())
