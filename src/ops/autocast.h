@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "core/tensor_impl.h"
@@ -70,7 +71,9 @@ template <class F, class... A>
 auto recast(Class c, F&& f, const A&... args) {
   Casting cast(c);
   cast.look(args...);
-  return f(cast(args)...);
+  // In braces: the first one first, so that the activations' cast is in the group that made them.
+  const std::tuple<decltype(cast(args))...> converted{cast(args)...};
+  return std::apply(f, converted);
 }
 
 // The class of a pointwise row: Raise when its expression holds something that leaves the range
