@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define PF_BACKEND_VERSION 4
+#define PF_BACKEND_VERSION 5
 #define PF_MAX_DIMS 12
 #define PF_MAX_OPERANDS 4
 
@@ -165,7 +165,8 @@ typedef struct pf_backend {
 
   pf_status (*copy_to_host)(pf_device, pf_stream, void* host, const void* dev, size_t bytes);
   pf_status (*copy_from_host)(pf_device, pf_stream, void* dev, const void* host, size_t bytes);
-  // Waits for one stream. Wrong indices found since the last call go to where that is not NULL.
+  // Waits for one stream. Wrong indices found since the last call go to where that is not NULL;
+  // where it is, launches that have failed since are for a later call to tell.
   pf_status (*synchronize)(pf_device, pf_stream, pf_index_error*);
 
   pf_status (*event_create)(pf_device, pf_event*);
@@ -203,10 +204,10 @@ typedef struct pf_backend {
   pf_status (*pinned_unregister)(pf_device, void*);
   // Returns at once: the host side must be pinned, and stay as it is until the stream is there.
   pf_status (*copy_async)(pf_device, pf_stream, void* to, const void* from, size_t bytes, pf_copy);
-  // Between two devices of this backend, on the receiving one's stream, after what the sending
-  // one's default stream has been given so far.
-  pf_status (*copy_peer)(pf_device to_device, pf_stream, void* to, pf_device from_device,
-                         const void* from, size_t bytes);
+  // Between two devices of this backend, after what these two streams of theirs have been given so
+  // far, and before what they will be given.
+  pf_status (*copy_peer)(pf_device to_device, pf_stream to_stream, void* to, pf_device from_device,
+                         pf_stream from_stream, const void* from, size_t bytes);
 
   pf_status (*stream_create)(pf_device, int32_t priority, pf_stream*);
   void (*stream_destroy)(pf_device, pf_stream);
@@ -218,8 +219,10 @@ typedef struct pf_backend {
   // A kernel of the user's, from source text; options are separated by blanks.
   pf_status (*function_create)(pf_device, const char* source, const char* options,
                                const char* entry, void** function);
+  // Of each argument 8 bytes are there, of which it may need fewer.
   pf_status (*function_launch)(pf_device, pf_stream, void* function, const uint32_t grid[3],
-                               const uint32_t block[3], uint32_t shared_bytes, void** args);
+                               const uint32_t block[3], uint32_t shared_bytes, void** args,
+                               int32_t nargs);
   // Writes "key=value\n" lines: kernels compiled, found on disk, ...
   pf_status (*statistics)(pf_device, char* text, size_t capacity);
 

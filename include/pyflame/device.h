@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 namespace pyflame {
 
 enum class DeviceType : uint8_t { CPU, ROCm, CUDA, Paranoid };
+inline constexpr int kDeviceTypes = 4;
 
 struct Device {
   DeviceType type = DeviceType::CPU;
@@ -25,6 +27,8 @@ struct Device {
   std::string str() const;  // "cpu", "rocm:0"
 };
 std::ostream& operator<<(std::ostream&, Device);
+// Of one type that an index can tell apart.
+inline constexpr int kMaxDevices = std::numeric_limits<decltype(Device::index)>::max() + 1;
 
 // Accepts cpu, gpu[:N], rocm[:N], hip[:N], cuda[:N], paranoid[:N]. DeviceError otherwise.
 Device parse_device(std::string_view name);

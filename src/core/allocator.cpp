@@ -688,7 +688,6 @@ std::string Allocator::snapshot() {
 
 namespace {
 
-constexpr int kMaxDevices = 16, kDeviceTypes = 4;
 using Slots = std::array<std::array<std::atomic<Allocator*>, kMaxDevices>, kDeviceTypes>;
 
 // Never destroyed: tensors in static storage may outlive every destructor order.

@@ -75,8 +75,10 @@ Device parse_device(std::string_view text) {
   if (type.size() < text.size()) {
     std::string_view digits = text.substr(type.size() + 1);
     auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    PF_CHECK(ec == std::errc() && end == digits.data() + digits.size() && index >= 0 && index < 16,
-             DeviceError, "device", "got '", text, "'; the index after ':' must be 0 to 15");
+    PF_CHECK(ec == std::errc() && end == digits.data() + digits.size() && index >= 0 &&
+                 index < kMaxDevices,
+             DeviceError, "device", "got '", text, "'; the index after ':' must be 0 to ",
+             kMaxDevices - 1);
   }
   Device d;
   d.index = static_cast<int8_t>(index);

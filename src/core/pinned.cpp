@@ -150,7 +150,7 @@ PinnedPool* pool_of(Device d) {
   const pf_backend* b = usable_backend_of(d);
   if (!PF_HAS(b, pinned_allocate)) return nullptr;
   static Mutex mutex;
-  static std::array<std::atomic<PinnedPool*>, 4> pools{};
+  static std::array<std::atomic<PinnedPool*>, kDeviceTypes> pools{};
   auto& slot = pools[static_cast<size_t>(d.type)];
   PinnedPool* p = slot.load(std::memory_order_acquire);
   if (p) return p;

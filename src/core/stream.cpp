@@ -1,7 +1,8 @@
 #include "core/stream.h"
 
-#include <array>
+#include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/backends.h"
@@ -12,7 +13,7 @@ namespace {
 
 struct Registry {
   Mutex mutex;
-  std::array<std::array<std::vector<StreamState*>, 16>, 4> all;
+  std::map<std::pair<DeviceType, int>, std::vector<StreamState*>> all;
   std::vector<StreamState*> unused;  // no handle is left: whoever asks next gets one of these
 };
 Registry& registry() {
@@ -20,7 +21,7 @@ Registry& registry() {
   return *r;
 }
 std::vector<StreamState*>& streams_of(Device d) {
-  return registry().all[static_cast<size_t>(d.type)][static_cast<size_t>(d.index)];
+  return registry().all[{d.type, d.index}];
 }
 
 }  // namespace

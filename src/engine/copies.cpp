@@ -33,18 +33,6 @@ void copy_pinned(const Tensor& dst, const Tensor& src, bool async) {
   wait_for_stream(d, stream, "copy");
 }
 
-// Copies between devices are ordered with the sender's default stream: so is its current one.
-void order_streams(Device d, StreamState* first, StreamState* second) {
-  if (first == second) return;
-  const pf_backend* b = backend_of(d);
-  pf_event e = nullptr;
-  pf_status status = b->event_create(d.index, &e);
-  if (status == PF_OK) status = b->event_record(d.index, e, handle_of(first));
-  if (status == PF_OK) status = b->event_wait(d.index, handle_of(second), e);
-  if (e) b->event_destroy(d.index, e);
-  if (status != PF_OK) raise_status(b, status, "copy");
-}
-
 }  // namespace
 
 void copy_from_host(const Tensor& dst, const void* src) {
@@ -96,14 +84,11 @@ void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
              dst->storage->device.type == src->storage->device.type && PF_HAS(b, copy_peer)) {
     GilScope gil;
     const Device sender = src->storage->device, receiver = dst->storage->device;
-    StreamState* sending = current_group().stream(sender);
     const void* from = device_data(src);
     void* to = writable_data(dst);
-    order_streams(sender, sending, nullptr);
-    pf_status status = b->copy_peer(receiver.index, stream_handle(receiver), to, sender.index, from,
-                                    nbytes(src->dtype, src->numel));
+    pf_status status = b->copy_peer(receiver.index, stream_handle(receiver), to, sender.index,
+                                    stream_handle(sender), from, nbytes(src->dtype, src->numel));
     if (status != PF_OK) raise_status(b, status, "copy");
-    order_streams(sender, nullptr, sending);
   } else {
     if (dst->storage->device.type == src->storage->device.type)
       slow_path("to",

@@ -66,7 +66,6 @@ void long_work(int64_t elements) {
 namespace {
 
 constexpr int kMaxKernels = 1024;
-constexpr int kDeviceTypes = 4;
 struct KernelTable {
   Mutex mutex;
   int count = 0;

@@ -77,12 +77,14 @@ class Group {
   size_t input_bytes = 0;    // of everything it reads
   std::exception_ptr error;  // of a flush; raised at the next flush() or synchronize()
   std::shared_ptr<const Plan> recent[64];  // plans that this group used last, by hash
-  // The recording thread's current streams, by device type and index. They change only while the
-  // group is empty.
-  StreamState* streams[4][16] = {};
+  // The recording thread's current streams, by device type and index; of devices that lie beyond
+  // the end it is the default stream. They change only while the group is empty.
+  std::vector<StreamState*> streams[kDeviceTypes];
 
   StreamState* stream(Device d) const {
-    return streams[static_cast<size_t>(d.type)][static_cast<size_t>(d.index)];
+    const auto& of_type = streams[static_cast<size_t>(d.type)];
+    const auto i = static_cast<size_t>(d.index);
+    return i < of_type.size() ? of_type[i] : nullptr;
   }
   bool empty() const { return phases[0].nnodes == 0 && !has_anchor; }
   Phase& active() { return phases[has_anchor ? 1 : 0]; }

@@ -75,8 +75,10 @@ void set_current_stream(const Stream& s) {
   {
     std::lock_guard lock(g.mutex);
     if (!g.empty()) engine::run_group(g, engine::Flush::StreamSwitch);
-    g.streams[static_cast<size_t>(d.type)][static_cast<size_t>(d.index)] =
-        backend_of(d)->synchronous ? nullptr : s.state();
+    auto& of_type = g.streams[static_cast<size_t>(d.type)];
+    const auto i = static_cast<size_t>(d.index);
+    if (of_type.size() <= i) of_type.resize(i + 1);
+    of_type[i] = backend_of(d)->synchronous ? nullptr : s.state();
   }
   t_current.insert_or_assign(key_of(d), s);
 }

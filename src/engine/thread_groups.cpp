@@ -59,8 +59,7 @@ ThreadGroup::~ThreadGroup() {
   {
     std::lock_guard lock(group->mutex);
     group->error = nullptr;
-    for (auto& type : group->streams)
-      for (StreamState*& s : type) s = nullptr;
+    for (auto& type : group->streams) type.clear();
   }
   detail::t_group = nullptr;
   std::lock_guard lock(registry_mutex());

@@ -74,8 +74,9 @@ void UserKernel::launch(Device device, const uint32_t grid[3], const uint32_t bl
         PF_CHECK(d == device, DeviceError, op_.c_str(), "the tensors are on ", d.str(),
                  ", and the kernel was to run on ", device.str(), "; move them with .to()");
         const pf_backend* b = backend_of(d);
-        pf_status status = b->function_launch(d.index, handle_of(current_group().stream(d)), f,
-                                              grid, block, shared_bytes, list.data());
+        pf_status status =
+            b->function_launch(d.index, handle_of(current_group().stream(d)), f, grid, block,
+                               shared_bytes, list.data(), static_cast<int32_t>(args.size()));
         if (status != PF_OK) raise_status(b, status, op_.c_str());
       };
   static const Kernel any{"user kernel"};

@@ -8,6 +8,7 @@
 
 #include "gpu/builder.h"
 #include "gpu/host.h"
+#include "gpu/queue.h"
 
 namespace pyflame::gpu {
 
@@ -138,11 +139,11 @@ pf_status allocate(pf_device device, size_t bytes, void** out) {
 
 void release(pf_device device, void* p, size_t) {
   guarded([&] {
-    Device* d = Device::existing(device);
-    if (!d) return;
-    d->activate();
+    if (!Device::existing(device)) return;
+    Device& d = Device::get(device);
+    d.activate();
     // Nothing that was launched may still use it.
-    d->drain();
+    d.drain();
     check(runtime().Free(p), PF_RT("hipFree", "cuMemFree"));
   });
 }
@@ -152,18 +153,17 @@ pf_status copy_to_host(pf_device device, pf_stream stream, void* to, const void*
   if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
-    Backlog::get().drain();
-    d.staging.to_host(d.stream(stream), to, from, bytes);
+    Stream& s = d.stream(stream);
+    s.queue.drain();
+    d.staging.to_host(s, to, from, bytes);
   });
 }
 
 pf_status copy_from_host(pf_device device, pf_stream stream, void* to, const void* from,
                          size_t bytes) {
   if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
-  return guarded([&] {
-    Device& d = Device::get(device);
-    copy_in_order(d, d.stream(stream), "copy", to, from, bytes);
-  });
+  return guarded(
+      [&] { Device::get(device).stream(stream).queue.copy_from_host("copy", to, from, bytes); });
 }
 
 pf_status copy_async(pf_device device, pf_stream stream, void* to, const void* from, size_t bytes,
@@ -172,7 +172,8 @@ pf_status copy_async(pf_device device, pf_stream stream, void* to, const void* f
   return guarded([&] {
     Device& d = Device::get(device);
     if (!bytes) return;
-    in_order("copy", [&d, s = d.stream(stream).handle, to, from, bytes, kind] {
+    Stream& on = d.stream(stream);
+    on.queue.in_order("copy", [&d, s = on.handle, to, from, bytes, kind] {
       const Runtime& r = runtime();
       d.activate();
       if (kind == PF_COPY_FROM_HOST)
@@ -189,40 +190,34 @@ pf_status copy_async(pf_device device, pf_stream stream, void* to, const void* f
 }
 
 // `after` waits for what `before` has been given so far.
-void order(Device& before, Stream& first, Device& after, Stream& second) {
-  const Runtime& r = runtime();
-  hipEvent e = nullptr;
-  before.activate();
-  check(r.EventCreateWithFlags(&e, kEventDisableTiming),
-        PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
-  int error = r.EventRecord(e, first.handle);
-  after.activate();
-  if (error == kSuccess) error = r.StreamWaitEvent(second.handle, e, 0);
-  r.EventDestroy(e);  // kept by the runtime until it has happened
-  check(error, PF_RT("hipStreamWaitEvent", "cuStreamWaitEvent"));
+void order(Stream& before, Stream& after) {
+  std::shared_ptr<Mark> mark;
+  before.queue.record(mark);
+  after.queue.wait(mark);
 }
 
-pf_status copy_peer(pf_device to_device, pf_stream stream, void* to, pf_device from_device,
-                    const void* from, size_t bytes) {
+pf_status copy_peer(pf_device to_device, pf_stream to_stream, void* to, pf_device from_device,
+                    pf_stream from_stream, const void* from, size_t bytes) {
   if (pf_status s = faults().check(backend::Faults::kCopy)) return s;
   return guarded([&] {
     if (!bytes) return;
     Device &d = Device::get(to_device), &source = Device::get(from_device);
-    Backlog::get().finish();
     d.enable_peer(source);
     source.enable_peer(d);
-    Stream &s = d.stream(stream), &sender = source.stream(nullptr);
-    order(source, sender, d, s);
-    d.activate();
+    Stream &receiver = d.stream(to_stream), &sender = source.stream(from_stream);
+    order(sender, receiver);
+    receiver.queue.in_order("copy", [&d, &source, s = receiver.handle, to, from, bytes] {
+      d.activate();
 #ifdef PF_GPU_ROCM
-    check(runtime().MemcpyPeerAsync(to, to_device, from, from_device, bytes, s.handle),
-          "hipMemcpyPeerAsync");
+      check(runtime().MemcpyPeerAsync(to, d.index, from, source.index, bytes, s),
+            "hipMemcpyPeerAsync");
 #else
-    check(runtime().MemcpyPeerAsync(to, d.context(), const_cast<void*>(from), source.context(),
-                                    bytes, s.handle),
-          "cuMemcpyPeerAsync");
+      check(runtime().MemcpyPeerAsync(to, d.context(), const_cast<void*>(from), source.context(),
+                                      bytes, s),
+            "cuMemcpyPeerAsync");
 #endif
-    order(d, s, source, sender);  // its memory is not used again before it was read
+    });
+    order(receiver, sender);  // its memory is not used again before it was read
   });
 }
 
@@ -230,7 +225,8 @@ pf_status fill(pf_device device, pf_stream stream, void* p, int32_t byte, size_t
   return guarded([&] {
     if (!bytes) return;
     Device& d = Device::get(device);
-    in_order("fill", [&d, s = d.stream(stream).handle, p, byte, bytes] {
+    Stream& on = d.stream(stream);
+    on.queue.in_order("fill", [&d, s = on.handle, p, byte, bytes] {
       d.activate();
       check(runtime().MemsetD8Async(p, static_cast<unsigned char>(byte), bytes, s),
             PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
@@ -271,9 +267,12 @@ pf_status synchronize(pf_device device, pf_stream stream, pf_index_error* error)
   return guarded([&] {
     if (error) *error = {};
     if (!Device::existing(device)) return;  // never used: nothing to wait for
-    Device& d = Device::get(device);
-    Backlog::get().drain();
-    d.stream(stream).synchronize(error);
+    Stream& s = Device::get(device).stream(stream);
+    if (error)
+      s.queue.drain();
+    else
+      s.queue.finish();
+    s.synchronize(error);
   });
 }
 
@@ -287,35 +286,46 @@ pf_status stream_create(pf_device device, int32_t priority, pf_stream* out) {
 void stream_destroy(pf_device device, pf_stream stream) {
   guarded([&] {
     Device& d = Device::get(device);
-    Backlog::get().finish();
-    d.remove_stream(static_cast<Stream*>(stream));
+    auto* s = static_cast<Stream*>(stream);
+    s->queue.finish();
+    d.remove_stream(s);
   });
 }
-// Whether anything still waits for a program.
-bool waits() {
-  Backlog& b = Backlog::get();
-  if (b.empty()) return false;
-  b.advance();
-  return !b.empty();
-}
-
+// Asked about a stream, a device begins with all that it kept back.
 pf_status stream_query(pf_device device, pf_stream stream, int32_t* done) {
   return guarded([&] {
     Device& d = Device::get(device);
     *done = 0;
-    if (waits()) return;
+    Stream& asked = d.stream(stream);
+    bool waits = false;
+    if (Queue::any())
+      for (Stream* s : d.streams()) waits |= s->queue.advance() && s == &asked;
+    if (waits) return;
     d.activate();
-    int e = runtime().StreamQuery(d.stream(stream).handle);
+    int e = runtime().StreamQuery(asked.handle);
     *done = e == kSuccess;
     if (e != kErrorNotReady) check(e, PF_RT("hipStreamQuery", "cuStreamQuery"));
   });
 }
 
+// What it was recorded as last.
+struct Event {
+  const unsigned flags;
+  std::mutex mutex;
+  std::shared_ptr<Mark> mark;
+  std::shared_ptr<Mark> last() {
+    std::lock_guard lock(mutex);
+    return mark;
+  }
+};
+Event& event_of(pf_event e) {
+  return *static_cast<Event*>(e);
+}
+
 pf_status make_event(pf_device device, unsigned flags, pf_event* out) {
   return guarded([&] {
-    Device::get(device).activate();
-    check(runtime().EventCreateWithFlags(out, flags),
-          PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
+    Device::get(device);
+    *out = new Event{flags, {}, {}};
   });
 }
 pf_status event_create(pf_device d, pf_event* out) {
@@ -327,35 +337,25 @@ pf_status event_create_timed(pf_device d, pf_event* out) {
 pf_status event_record(pf_device device, pf_event event, pf_stream stream) {
   return guarded([&] {
     Device& d = Device::get(device);
-    in_order(
-        "Event.record",
-        [&d, s = d.stream(stream).handle, event] {
-          d.activate();
-          check(runtime().EventRecord(event, s), PF_RT("hipEventRecord", "cuEventRecord"));
-        },
-        true);
+    Event& e = event_of(event);
+    std::lock_guard lock(e.mutex);
+    d.stream(stream).queue.record(e.mark, e.flags);
   });
 }
 pf_status event_wait(pf_device device, pf_stream stream, pf_event event) {
   return guarded([&] {
     Device& d = Device::get(device);
-    in_order(
-        "Event.wait",
-        [&d, s = d.stream(stream).handle, event] {
-          d.activate();
-          check(runtime().StreamWaitEvent(s, event, 0),
-                PF_RT("hipStreamWaitEvent", "cuStreamWaitEvent"));
-        },
-        true);
+    if (const auto mark = event_of(event).last()) d.stream(stream).queue.wait(mark);
   });
 }
 pf_status event_query(pf_device device, pf_event event, int32_t* done) {
   return guarded([&] {
     Device& d = Device::get(device);
-    *done = 0;
-    if (waits()) return;
+    const auto mark = event_of(event).last();
+    *done = !mark;
+    if (!mark || !mark->advance()) return;
     d.activate();
-    int e = runtime().EventQuery(event);
+    int e = runtime().EventQuery(mark->event);
     *done = e == kSuccess;
     if (e != kErrorNotReady) check(e, PF_RT("hipEventQuery", "cuEventQuery"));
   });
@@ -363,30 +363,31 @@ pf_status event_query(pf_device device, pf_event event, int32_t* done) {
 pf_status event_synchronize(pf_device device, pf_event event) {
   return guarded([&] {
     Device& d = Device::get(device);
-    Backlog::get().drain();
+    const auto mark = event_of(event).last();
+    if (!mark) return;
+    mark->reach();
     d.activate();
-    check(runtime().EventSynchronize(event), PF_RT("hipEventSynchronize", "cuEventSynchronize"));
+    check(runtime().EventSynchronize(mark->event),
+          PF_RT("hipEventSynchronize", "cuEventSynchronize"));
+    if (mark->failure) throw *mark->failure;  // the stream will say it, too
   });
 }
 pf_status event_elapsed(pf_device device, pf_event from, pf_event to, float* ms) {
   return guarded([&] {
     Device& d = Device::get(device);
-    Backlog::get().drain();
+    const auto first = event_of(from).last(), second = event_of(to).last();
+    if (!first || !second) throw Failure(PF_INVALID, "an event was never recorded");
+    first->reach();
+    second->reach();
     d.activate();
-    check(runtime().EventElapsedTime(ms, from, to),
+    check(runtime().EventElapsedTime(ms, first->event, second->event),
           PF_RT("hipEventElapsedTime", "cuEventElapsedTime"));
   });
 }
 void event_destroy(pf_device device, pf_event event) {
   guarded([&] {
-    Device& d = Device::get(device);
-    in_order(
-        "Event",
-        [&d, event] {
-          d.activate();
-          check(runtime().EventDestroy(event), PF_RT("hipEventDestroy", "cuEventDestroy"));
-        },
-        true);
+    Device::get(device);  // in a forked child there is nothing to be destroyed
+    delete &event_of(event);
   });
 }
 
@@ -488,8 +489,11 @@ pf_status group_launch(pf_device device, pf_stream stream, const pf_group* g) {
 }
 
 // Failures are for the next wait to tell.
-pf_status submit(pf_device) {
-  return guarded([&] { Backlog::get().finish(); });
+pf_status submit(pf_device device) {
+  return guarded([&] {
+    if (!Queue::any() || !Device::existing(device)) return;
+    for (Stream* s : Device::get(device).streams()) s->queue.finish();
+  });
 }
 
 pf_status statistics(pf_device, char* text, size_t capacity) {

@@ -32,8 +32,6 @@ int cores() {
 
 }  // namespace
 
-// ---- building ----------------------------------------------------------------------------------
-
 void make_module(const Device& device, const Recipe& recipe, Module& m) {
   try {
     m.handle = device.load(make_code(device.traits, {&recipe}));
@@ -168,114 +166,6 @@ void Builder::stop() {
   more_.notify_all();
   done_.notify_all();
   for (std::thread& t : threads) t.join();
-}
-
-// ---- the backlog -------------------------------------------------------------------------------
-
-Backlog& Backlog::get() {
-  static auto* b = new Backlog;
-  return *b;
-}
-
-void Backlog::add(Function needs, const char* op, std::function<void()> run, bool always) {
-  std::lock_guard lock(mutex_);
-  items_.push_back({needs, op, std::move(run), always});
-  count();
-  run_ready();
-}
-
-bool Backlog::batch(Device& d, Stream& s, Function f, Grid grid, Grid block, size_t shared,
-                    void** args, const uint32_t* sizes, int nargs, const char* op) {
-  std::lock_guard lock(mutex_);
-  if (!items_.empty() && run_ready()) return false;
-  if (!batch_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) {
-    run_batch();
-    if (!batch_.add(d, s, f, grid, block, shared, args, sizes, nargs, op)) return false;
-  }
-  if (batch_.full()) run_batch();
-  dropping_ = false;  // nothing stands behind it
-  count();
-  return true;
-}
-
-template <class F>
-void Backlog::attempt(const char* const& op, F&& run) {
-  try {
-    run();
-  } catch (const std::exception& e) {
-    const auto* f = dynamic_cast<const Failure*>(&e);
-    if (!failure_)
-      failure_ = Failure(f ? f->status : PF_LAUNCH,
-                         std::string(e.what()) + "\n(launched for '" + (op ? op : "?") +
-                             "'; what was launched after it did not run)");
-    failed_.store(true, std::memory_order_release);
-    dropping_ = true;
-  }
-}
-
-void Backlog::run_batch() {
-  const char* op = nullptr;
-  if (batch_.count()) attempt(op, [&] { batch_.run(op); });
-}
-
-const Module* Backlog::run_ready() {
-  run_batch();
-  while (!items_.empty()) {
-    Item& i = items_.front();
-    if (i.needs && i.needs->module->building() && !dropping_) {
-      count();
-      return i.needs->module;
-    }
-    if (!dropping_ || i.always) attempt(i.op, i.run);
-    items_.pop_front();
-  }
-  dropping_ = false;
-  count();
-  return nullptr;
-}
-
-void Backlog::advance() {
-  std::lock_guard lock(mutex_);
-  run_ready();
-}
-
-void Backlog::finish() {
-  while (!empty()) {
-    const Module* m;
-    {
-      std::lock_guard lock(mutex_);
-      m = run_ready();
-    }
-    if (m) Builder::get().wait(*m);
-  }
-}
-
-void Backlog::drain() {
-  finish();
-  if (LaunchBatch::available()) {
-    std::lock_guard lock(mutex_);
-    batch_.restart();
-  }
-  if (!failed_.load(std::memory_order_acquire)) return;
-  // What did run behind it may have taken for an index what was never made.
-  for (int i = 0; i < Device::count(); ++i)
-    if (Device* d = Device::existing(i)) d->forget_index_errors();
-  std::lock_guard lock(mutex_);
-  if (!failure_) return;
-  const Failure f = *failure_;
-  failure_.reset();
-  failed_.store(false, std::memory_order_release);
-  throw f;
-}
-
-void copy_in_order(Device& d, Stream& s, const char* op, void* to, const void* from, size_t bytes) {
-  constexpr size_t kMost = size_t{16} << 20;  // of the host's memory that a copy may hold
-  if (bytes > kMost) Backlog::get().finish();
-  if (Backlog::get().settled()) return d.staging.from_host(s, to, from, bytes);
-  const auto* p = static_cast<const char*>(from);
-  Backlog::get().add(nullptr, op, [&d, &s, to, held = std::string(p, p + bytes)] {
-    d.staging.from_host(s, to, held.data(), held.size());
-  });
 }
 
 }  // namespace pyflame::gpu

@@ -10,11 +10,10 @@
 #include "gpu/builder.h"
 #include "gpu/compile_only.h"
 #include "gpu/together.h"
+#include "pyflame/device.h"
 
 namespace pyflame::gpu {
 namespace {
-
-constexpr int kMaxDevices = 16;
 
 std::array<std::atomic<Device*>, kMaxDevices>& devices() {
   static auto* a = new std::array<std::atomic<Device*>, kMaxDevices>{};
@@ -161,7 +160,7 @@ Device::Device(pf_device i) : index(i), traits(describe(i)) {
 #endif
   activate();
   default_stream_ = std::make_unique<Stream>(*this, 0);
-  peers_.resize(kMaxDevices);
+  peers_.resize(static_cast<size_t>(count()));
 }
 
 void Device::activate() const {
@@ -200,26 +199,17 @@ void Device::remove_stream(Stream* s) {
   std::lock_guard lock(streams_mutex_);
   std::erase_if(streams_, [s](const auto& one) { return one.get() == s; });
 }
-void Device::drain() {
-  Backlog::get().finish();
-  const Runtime& r = runtime();
-  r.StreamSynchronize(default_stream_->handle);
+std::vector<Stream*> Device::streams() {
+  std::vector<Stream*> r{default_stream_.get()};
   std::lock_guard lock(streams_mutex_);
-  for (const auto& s : streams_) r.StreamSynchronize(s->handle);
+  for (const auto& s : streams_) r.push_back(s.get());
+  return r;
 }
-
-void Device::forget_index_errors() {
-  pf_index_error ignored;
-  const auto forget = [&](Stream& s) {
-    try {
-      s.synchronize(&ignored);
-    } catch (const Failure&) {
-      // A device that is lost says so to everybody.
-    }
-  };
-  forget(*default_stream_);
-  std::lock_guard lock(streams_mutex_);
-  for (const auto& s : streams_) forget(*s);
+void Device::drain() {
+  for (Stream* s : streams()) {
+    s->queue.finish();
+    runtime().StreamSynchronize(s->handle);
+  }
 }
 
 // ---- launches ----------------------------------------------------------------------------------
@@ -355,8 +345,8 @@ void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared,
                                  std::to_string(traits.max_shared));
   if (!f->module->building()) [[likely]] {
     if (small && LaunchBatch::available() && !f->module->failed()) {
-      if (Backlog::get().batch(*this, s, f, grid, block, shared, args, sizes, nargs, op)) return;
-    } else if (Backlog::get().settled()) {
+      if (s.queue.batch(f, grid, block, shared, args, sizes, nargs, op)) return;
+    } else if (s.queue.settled()) {
       return launch_now(f, s, grid, block, shared, args);
     }
   }
@@ -373,7 +363,7 @@ void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared,
   }
   std::vector<Word> copy(words);
   for (size_t i = 0; i < starts.size(); ++i) std::memcpy(&copy[starts[i]], args[i], sizes[i]);
-  Backlog::get().add(f, op, [=, this, &s, copy = std::move(copy), starts = std::move(starts)] {
+  s.queue.add(f, op, [=, this, &s, copy = std::move(copy), starts = std::move(starts)] {
     std::vector<void*> list;
     list.reserve(starts.size() + 1);
     for (size_t at : starts) list.push_back(const_cast<Word*>(copy.data() + at));
@@ -404,7 +394,7 @@ hipFunction Device::ready(Function f, size_t shared) const {
   return function;
 }
 
-void Device::launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared,
+void Device::launch_now(Function f, const Stream& s, Grid grid, Grid block, size_t shared,
                         void** args) const {
   const Runtime& r = runtime();
   activate();
@@ -418,7 +408,7 @@ void Device::launch_now(Function f, Stream& s, Grid grid, Grid block, size_t sha
 
 // ---- streams -----------------------------------------------------------------------------------
 
-Stream::Stream(Device& device, int priority) : device_(device) {
+Stream::Stream(Device& device, int priority) : queue(device, *this), device_(device) {
   const Runtime& r = runtime();
   check(r.StreamCreateWithPriority(&handle, kStreamNonBlocking, priority),
         PF_RT("hipStreamCreateWithPriority", "cuStreamCreateWithPriority"));

@@ -10,6 +10,7 @@
 
 #include "gpu/cache.h"
 #include "gpu/kernel.h"
+#include "gpu/queue.h"
 #include "gpu/runtime.h"
 
 namespace pyflame::gpu {
@@ -28,6 +29,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   hipStream handle = nullptr;
+  Queue queue;
   ErrorArg error_arg(const char* op) const {
     return {lock_, record_device_, reinterpret_cast<int64_t>(op)};
   }
@@ -132,8 +134,8 @@ class Device {
 
   Stream* add_stream(int priority);
   void remove_stream(Stream*);
-  void drain();                // waits for all streams; failures are for others to see
-  void forget_index_errors();  // after waiting, too
+  std::vector<Stream*> streams();
+  void drain();  // waits for all streams; failures are for others to see
 
   // kernels/<file> with options; compiled at first use, as a rule in the background.
   Function find(const char* file, const std::string& defines, const char* entry);
@@ -144,11 +146,12 @@ class Device {
   // Text of the user's, compiled now.
   Function build(const std::string& label, const Source& source, const std::string& defines,
                  const char* entry);
-  // Enqueues, puts into the backlog or, if it is small, into a batch: then arguments of these sizes
-  // are copied.
+  // Enqueues, or has the stream's queue keep it: then arguments of these sizes are copied. Small
+  // ones may be put into a batch.
   void launch(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args,
               const uint32_t* sizes, int nargs, const char* op, bool small = false);
-  void launch_now(Function f, Stream& s, Grid grid, Grid block, size_t shared, void** args) const;
+  void launch_now(Function f, const Stream& s, Grid grid, Grid block, size_t shared,
+                  void** args) const;
   // The function, which may use so much shared memory.
   hipFunction ready(Function f, size_t shared) const;
   hipModule load(const std::string& code) const;

@@ -52,6 +52,6 @@ Joined join_programs(Device&, Around&, const char* file, const Defines&, const c
 pf_status function_create(pf_device, const char* source, const char* options, const char* entry,
                           void** function);
 pf_status function_launch(pf_device, pf_stream, void* function, const uint32_t grid[3],
-                          const uint32_t block[3], uint32_t shared, void** args);
+                          const uint32_t block[3], uint32_t shared, void** args, int32_t nargs);
 
 }  // namespace pyflame::gpu

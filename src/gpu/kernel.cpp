@@ -4,7 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "gpu/builder.h"
+#include "gpu/device.h"
 #include "gpu/device_text.h"
 #include "gpu/host.h"
 
@@ -62,7 +62,8 @@ void* KernelArgs::workspace(size_t bytes) const {
 }
 void KernelArgs::fill(void* data, int byte, size_t bytes) const {
   if (!bytes) return;
-  in_order(op, [&d = device, s = device.stream(stream).handle, data, byte, bytes] {
+  Stream& on = device.stream(stream);
+  on.queue.in_order(op, [&d = device, s = on.handle, data, byte, bytes] {
     d.activate();
     check(runtime().MemsetD8Async(data, static_cast<unsigned char>(byte), bytes, s),
           PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
@@ -70,7 +71,8 @@ void KernelArgs::fill(void* data, int byte, size_t bytes) const {
 }
 void KernelArgs::copy(void* to, const void* from, size_t bytes) const {
   if (!bytes) return;
-  in_order(op, [&d = device, s = device.stream(stream).handle, to, from, bytes] {
+  Stream& on = device.stream(stream);
+  on.queue.in_order(op, [&d = device, s = on.handle, to, from, bytes] {
     d.activate();
     check(runtime().MemcpyDtoDAsync(to, from, bytes, s),
           PF_RT("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"));
@@ -78,7 +80,7 @@ void KernelArgs::copy(void* to, const void* from, size_t bytes) const {
 }
 void* KernelArgs::upload(const void* host, size_t bytes) const {
   void* p = workspace(bytes);
-  copy_in_order(device, device.stream(stream), op, p, host, bytes);
+  device.stream(stream).queue.copy_from_host(op, p, host, bytes);
   return p;
 }
 ErrorArg KernelArgs::error() const {

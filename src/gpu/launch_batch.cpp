@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <utility>
+
+#include "gpu/device.h"
 
 namespace pyflame::gpu {
 
-// Chains of kernels, by device and length: two of each, so that one is free while the other runs.
+// Chains of kernels, by length: two of each, so that one is free while the other runs.
 struct LaunchBatch::Graphs {
   struct Chain {
     void* graph = nullptr;
@@ -19,10 +20,11 @@ struct LaunchBatch::Graphs {
     Chain chains[2];
     int next = 0;
   };
-  std::map<int, Pair> of_device[16];
+  Pair of_length[kMost + 1];
 };
 
-LaunchBatch::LaunchBatch() : graphs_(std::make_unique<Graphs>()) {}
+LaunchBatch::LaunchBatch(const Device& device, const Stream& stream)
+    : device_(device), stream_(stream), graphs_(std::make_unique<Graphs>()) {}
 
 bool LaunchBatch::available() {
   static const bool yes = [] {
@@ -40,19 +42,19 @@ void LaunchBatch::run(const char*& op) {
   if (n == target_) target_ = std::min(2 * target_, kMost);
   bytes_used_ = 0;
   args_used_ = 0;
-  device_->activate();
+  device_.activate();
   // What graphs cost is more than one or two launches do.
   constexpr int kFew = 2;
-  if (n <= kFew || device_->index >= 16) {
+  if (n <= kFew) {
     for (int i = 0; i < n; ++i) {
       const Entry& e = entries_[i];
       op = e.op;
-      device_->launch_now(e.function, *stream_, e.grid, e.block, e.shared, args_ + e.first);
+      device_.launch_now(e.function, stream_, e.grid, e.block, e.shared, args_ + e.first);
     }
     return;
   }
   const Runtime& r = runtime();
-  Graphs::Pair& pair = graphs_->of_device[device_->index][n];
+  Graphs::Pair& pair = graphs_->of_length[n];
   Graphs::Chain& chain = pair.chains[pair.next ^= 1];
   const bool made = chain.executable != nullptr;
   if (!made) check(r.GraphCreate(&chain.graph, 0), PF_RT("hipGraphCreate", "cuGraphCreate"));
@@ -60,7 +62,7 @@ void LaunchBatch::run(const char*& op) {
     const Entry& e = entries_[i];
     op = e.op;
     KernelNode node{};
-    node.function = device_->ready(e.function, e.shared);
+    node.function = device_.ready(e.function, e.shared);
     node.grid[0] = e.grid.x, node.grid[1] = e.grid.y, node.grid[2] = e.grid.z;
     node.block[0] = e.block.x, node.block[1] = e.block.y, node.block[2] = e.block.z;
     node.shared = static_cast<unsigned>(e.shared);
@@ -76,7 +78,7 @@ void LaunchBatch::run(const char*& op) {
   if (!made)
     check(r.GraphInstantiateWithFlags(&chain.executable, chain.graph, 0),
           PF_RT("hipGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags"));
-  check(r.GraphLaunch(chain.executable, stream_->handle), PF_RT("hipGraphLaunch", "cuGraphLaunch"));
+  check(r.GraphLaunch(chain.executable, stream_.handle), PF_RT("hipGraphLaunch", "cuGraphLaunch"));
   batch_stats().graphs.fetch_add(1, std::memory_order_relaxed);
   batch_stats().kernels.fetch_add(n, std::memory_order_relaxed);
 }
@@ -88,9 +90,8 @@ BatchStats& batch_stats() {
   return s;
 }
 
-bool LaunchBatch::add(Device& d, Stream& s, Function f, Grid grid, Grid block, size_t shared,
-                      void** args, const uint32_t* sizes, int nargs, const char* op) {
-  if (count_ && (&d != device_ || &s != stream_)) return false;
+bool LaunchBatch::add(Function f, Grid grid, Grid block, size_t shared, void** args,
+                      const uint32_t* sizes, int nargs, const char* op) {
   size_t bytes = bytes_used_;
   for (int i = 0; i < nargs; ++i) bytes += (sizes[i] + size_t{15}) / 16 * 16;
   if (count_ == kMost || bytes > kBytes || args_used_ + nargs + 1 > kMostArgs) return false;
@@ -101,8 +102,6 @@ bool LaunchBatch::add(Device& d, Stream& s, Function f, Grid grid, Grid block, s
     bytes_used_ += (sizes[i] + size_t{15}) / 16 * 16;
   }
   args_[args_used_++] = nullptr;
-  device_ = &d;
-  stream_ = &s;
   return true;
 }
 

@@ -2,18 +2,23 @@
 //
 // A driver takes 2 to 4 microseconds for a launch, which is more than small kernels run, and more
 // than recording them takes. A graph takes 0.4 for each of its kernels, arguments included, and its
-// kernels follow each other more closely. So small launches on one stream are gathered, and run as
-// a graph when there are enough, or as soon as anything else wants to be in order with them.
+// kernels follow each other more closely. So each stream gathers its small launches, and runs them
+// as a graph when there are enough, or as soon as anything else wants to be in order with them.
 // Graphs are made once for each number of kernels; then only functions, grids and arguments change.
 //
 // On AMD only with PYFLAME_LAUNCH_BATCHES=1: nobody has measured it there.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
-#include "gpu/device.h"
+#include "gpu/kernel.h"
 
 namespace pyflame::gpu {
+
+class Stream;
 
 struct BatchStats {
   std::atomic<int64_t> graphs{0}, kernels{0};  // launched; in them
@@ -22,7 +27,7 @@ BatchStats& batch_stats();
 
 class LaunchBatch {
  public:
-  LaunchBatch();
+  LaunchBatch(const Device&, const Stream&);
   ~LaunchBatch();
   // Whether there is such a thing: graphs in the driver, and neither PYFLAME_LAUNCH_BATCHES nor
   // launches that block forbid them.
@@ -31,11 +36,11 @@ class LaunchBatch {
   int count() const { return count_; }
   bool full() const { return count_ >= target_; }
   // False where it does not fit to what was gathered: run that first.
-  bool add(Device&, Stream&, Function, Grid grid, Grid block, size_t shared, void** args,
-           const uint32_t* sizes, int nargs, const char* op);
+  bool add(Function, Grid grid, Grid block, size_t shared, void** args, const uint32_t* sizes,
+           int nargs, const char* op);
   // Hands it over; `op` names what fails. Nothing is gathered afterwards, whatever happens.
   void run(const char*& op);
-  // Somebody waits for the device: it will have nothing to do, and is not kept waiting for long.
+  // Somebody waits for the stream: it will have nothing to do, and is not kept waiting for long.
   void restart() { target_ = kFirst; }
 
  private:
@@ -51,10 +56,10 @@ class LaunchBatch {
   };
   struct Graphs;
 
+  const Device& device_;
+  const Stream& stream_;
   int count_ = 0, target_ = kFirst, args_used_ = 0;
   size_t bytes_used_ = 0;
-  Device* device_ = nullptr;
-  Stream* stream_ = nullptr;
   Entry entries_[kMost];
   void* args_[kMostArgs];
   alignas(16) char bytes_[kBytes];

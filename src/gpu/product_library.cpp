@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "gpu/blas.h"
-#include "gpu/builder.h"
 #include "gpu/compile_only.h"
 #include "gpu/device.h"
 #include "gpu/library.h"
@@ -130,15 +129,11 @@ class Products {
     if (!r.desc) return false;
 
     void* workspace = r.workspace ? args.workspace(r.workspace) : nullptr;
-    const hipStream stream = args.device.stream(args.stream).handle;
-    if (Backlog::get().settled()) [[likely]] {
+    Stream& s = args.device.stream(args.stream);
+    s.queue.in_order(args.op, [this, &d = args.device, p, &r, workspace, stream = s.handle] {
+      d.activate();
       launch(p, r, workspace, stream);
-    } else {
-      Backlog::get().add(nullptr, args.op, [this, &d = args.device, p, &r, workspace, stream] {
-        d.activate();
-        launch(p, r, workspace, stream);
-      });
-    }
+    });
     return true;
   }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "gpu/builder.h"
+#include "gpu/device.h"
 #include "gpu/library.h"
 #include "gpu/move.h"
 
@@ -95,11 +95,12 @@ bool rocblas_product(const KernelArgs& args, const Product& p) {
   if (p.bias) lay_bias(args, p);
   void* workspace = args.workspace(kWorkspace);
   Handle& h = handle_of(args.device);
-  Backlog::get().finish();  // whether it can is known only once it was asked to
+  Stream& stream = args.device.stream(args.stream);
+  stream.queue.finish();  // whether it can is known only once it was asked to
   std::lock_guard lock(h.mutex);
   args.device.activate();
   const auto& l = rocblas();
-  if (l.set_stream(h.handle, args.device.stream(args.stream).handle) != 0 ||
+  if (l.set_stream(h.handle, stream.handle) != 0 ||
       l.set_workspace(h.handle, workspace, kWorkspace) != 0)
     return false;
   const int type = p.dtype == DType::Float32   ? kRocF32

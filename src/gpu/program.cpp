@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "gpu/builder.h"
+#include "gpu/device.h"
 #include "gpu/device_text.h"
 #include "gpu/host.h"
 #include "table/rows.h"
@@ -46,7 +46,7 @@ struct Program {
         outputs(p.output_dtypes, p.output_dtypes + p.noutputs) {}
 
   // Zeros need no kernel: true where that was all.
-  bool zeros(const Device& device, const Stream& stream, const pf_launch& l) const {
+  bool zeros(const Device& device, Stream& stream, const pf_launch& l) const {
     if (!fills) return false;
     for (const pf_node& n : nodes) {
       const pf_scalar& s = l.scalars[n.in[0].index];
@@ -56,7 +56,8 @@ struct Program {
       const auto store = static_cast<size_t>(n.store);
       const size_t bytes =
           static_cast<size_t>(l.numel) * itemsize(static_cast<DType>(outputs[store]));
-      in_order("pointwise group", [&device, s = stream.handle, to = l.outputs[store].data, bytes] {
+      void* to = l.outputs[store].data;
+      stream.queue.in_order("pointwise group", [&device, s = stream.handle, to, bytes] {
         device.activate();
         check(runtime().MemsetD8Async(to, 0, bytes, s),
               PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));

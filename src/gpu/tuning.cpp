@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "files/file.h"
-#include "gpu/builder.h"
 #include "gpu/cache.h"
+#include "gpu/device.h"
 #include "gpu/host.h"
 #include "gpu/product.h"
 #include "pyflame/error.h"
@@ -174,8 +174,9 @@ std::string key_of(const KernelArgs& a, const std::string& library, const std::s
 double time_of(const KernelArgs& a, const std::function<bool(Choice)>& run, Choice c, int times) {
   const Runtime& r = runtime();
   hipEvent events[2] = {};
-  const hipStream stream = a.device.stream(a.stream).handle;
-  Backlog::get().drain();
+  Stream& s = a.device.stream(a.stream);
+  const hipStream stream = s.handle;
+  s.queue.drain();
   for (hipEvent& e : events)
     check(r.EventCreateWithFlags(&e, 0), PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
   check(r.EventRecord(events[0], stream), PF_RT("hipEventRecord", "cuEventRecord"));

@@ -2,8 +2,9 @@
 // compilers' options under either vendor's spelling.
 #include <cstring>
 #include <sstream>
+#include <vector>
 
-#include "gpu/builder.h"
+#include "gpu/device.h"
 #include "gpu/host.h"
 
 namespace pyflame::gpu {
@@ -56,13 +57,13 @@ pf_status function_create(pf_device device, const char* source, const char* opti
 
 pf_status function_launch(pf_device device, pf_stream stream, void* function,
                           const uint32_t grid[3], const uint32_t block[3], uint32_t shared,
-                          void** args) {
+                          void** args, int32_t nargs) {
   if (pf_status s = faults().check(backend::Faults::kKernelLaunch)) return s;
   return guarded([&] {
     Device& d = Device::get(device);
-    Backlog::get().drain();  // its arguments' sizes are not known here
+    const std::vector<uint32_t> sizes(static_cast<size_t>(nargs), 8);
     d.launch(static_cast<Function>(function), d.stream(stream), Grid(grid[0], grid[1], grid[2]),
-             Grid(block[0], block[1], block[2]), shared, args, nullptr, 0, "kernel");
+             Grid(block[0], block[1], block[2]), shared, args, sizes.data(), nargs, "kernel");
   });
 }
 

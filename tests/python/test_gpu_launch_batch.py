@@ -146,6 +146,63 @@ assert graphs()[0] > 10
 
 
 @vendors
+@pytest.mark.parametrize("streams", [2, 3, 8])
+def test_streams_in_turns_keep_their_batches(run, vendor, streams):
+    run(
+        START
+        + f"""
+streams = [pf.cuda.current_stream()] + [pf.cuda.Stream() for _ in range({streams} - 1)]
+values = [x.clone() for _ in streams]
+for s in streams[1:]:
+    s.wait_stream(streams[0])
+
+def rounds(n):
+    for _ in range(n):
+        for i, s in enumerate(streams):
+            with s:
+                values[i] = values[i] @ w
+
+rounds(28)  # batches grow: 4, 8, 16
+before = graphs()
+rounds(160)
+count, kernels = (b - a for a, b in zip(before, graphs()))
+assert kernels > 140 * len(streams) and kernels > 15 * count, (count, kernels)
+for value, s in zip(values, streams):
+    with s:
+        assert np.array_equal(value.numpy(), expected(188))
+""",
+        **vendor,
+    )
+
+
+@vendors
+def test_a_batch_that_is_left_behind_goes_out(run, vendor):
+    """When its stream is not touched again, others take care of it."""
+    run(
+        START
+        + """
+side = pf.cuda.Stream()
+side.wait_stream(pf.cuda.current_stream())
+large = pf.ones(1 << 21)
+pf.synchronize()
+for others in (lambda: large.flip(0), lambda: chain(x, w, 16)):
+    others()
+    pf.synchronize()
+    before = graphs()
+    with side:
+        y = chain(x, w, 3)
+    for _ in range(17):
+        others()
+    count, kernels = (b - a for a, b in zip(before, graphs()))
+    assert kernels % 4 == 3, (count, kernels)  # the others' are of 4, 8 and 16
+    side.synchronize()
+    assert np.array_equal(y.numpy(), expected(3))
+""",
+        **vendor,
+    )
+
+
+@vendors
 def test_two_devices_in_turns(run, vendor):
     run(
         START

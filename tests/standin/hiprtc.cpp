@@ -6,17 +6,20 @@
 //                                  loaded first (LD_PRELOAD); what they find ends the process
 //   PYFLAME_STANDIN_KEEP=DIR       leaves each source there, below a line with its options
 //
-// standin_fail_compile(nth) makes the nth next compilation fail.
+// standin_fail_compile(nth) makes the nth next compilation fail. standin_hold_compile(text) has
+// programs with that text wait; standin_hold_compile(null) lets them go on.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -33,6 +36,13 @@ namespace {
 enum : int { kOk = 0, kInvalidInput = 3, kInvalidProgram = 4, kCompilation = 6 };
 
 std::atomic<int64_t> fail_after{0};
+
+std::mutex hold_mutex;
+std::condition_variable hold_ended;
+std::string& held() {
+  static auto* s = new std::string;
+  return *s;
+}
 
 struct Program {
   std::string source, log, code;
@@ -131,6 +141,11 @@ CALL hiprtcDestroyProgram(void** p) {
 
 CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
   Program& p = *of(program);
+  {
+    std::unique_lock lock(hold_mutex);
+    hold_ended.wait(lock,
+                    [&] { return held().empty() || p.source.find(held()) == std::string::npos; });
+  }
   if (fail_after.load() > 0 && fail_after.fetch_sub(1) == 1) {
     p.log = "pyflame.cu:1: error: a failure that was asked for";
     return kCompilation;
@@ -211,4 +226,12 @@ nvrtcGetErrorString(int);
 
 CALL standin_fail_compile(int64_t nth) {
   return fail_after.store(nth), kOk;
+}
+CALL standin_hold_compile(const char* text) {
+  {
+    std::lock_guard lock(hold_mutex);
+    held() = text ? text : "";
+  }
+  hold_ended.notify_all();
+  return kOk;
 }
