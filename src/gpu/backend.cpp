@@ -296,13 +296,11 @@ pf_status stream_query(pf_device device, pf_stream stream, int32_t* done) {
   return guarded([&] {
     Device& d = Device::get(device);
     *done = 0;
-    Stream& asked = d.stream(stream);
-    bool waits = false;
-    if (Queue::any())
-      for (Stream* s : d.streams()) waits |= s->queue.advance() && s == &asked;
-    if (waits) return;
+    Stream& s = d.stream(stream);
+    if (Queue::any()) d.advance();
+    if (!s.queue.empty()) return;
     d.activate();
-    int e = runtime().StreamQuery(asked.handle);
+    int e = runtime().StreamQuery(s.handle);
     *done = e == kSuccess;
     if (e != kErrorNotReady) check(e, PF_RT("hipStreamQuery", "cuStreamQuery"));
   });

@@ -205,6 +205,11 @@ std::vector<Stream*> Device::streams() {
   for (const auto& s : streams_) r.push_back(s.get());
   return r;
 }
+void Device::advance() {
+  default_stream_->queue.advance();
+  std::lock_guard lock(streams_mutex_);
+  for (const auto& s : streams_) s->queue.advance();
+}
 void Device::drain() {
   for (Stream* s : streams()) {
     s->queue.finish();

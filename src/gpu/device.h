@@ -135,7 +135,8 @@ class Device {
   Stream* add_stream(int priority);
   void remove_stream(Stream*);
   std::vector<Stream*> streams();
-  void drain();  // waits for all streams; failures are for others to see
+  void advance();  // all queues, without waiting
+  void drain();    // waits for all streams; failures are for others to see
 
   // kernels/<file> with options; compiled at first use, as a rule in the background.
   Function find(const char* file, const std::string& defines, const char* entry);

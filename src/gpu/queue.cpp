@@ -99,8 +99,9 @@ Queue::~Queue() {
 
 void Queue::count() {
   const size_t n = items_.size() + (batch_ && batch_->count() ? 1 : 0);
-  const size_t before = size_.exchange(n, std::memory_order_acq_rel);
-  if (!before != !n) busy_.fetch_add(n ? 1 : -1, std::memory_order_acq_rel);
+  const bool before = !empty();
+  size_.store(n, std::memory_order_release);
+  if (before != (n != 0)) busy_.fetch_add(n ? 1 : -1, std::memory_order_acq_rel);
 }
 
 void Queue::push(Item item) {
@@ -209,6 +210,7 @@ Queue::Obstacle Queue::run_ready() {
 // What stands in front was always there first, so queues never wait for each other in a circle.
 const Module* Queue::advance() {
   for (;;) {
+    if (empty()) return nullptr;
     Queue* q = this;
     Obstacle o = q->run();
     while (o.mark) {
@@ -220,9 +222,9 @@ const Module* Queue::advance() {
 }
 
 bool Queue::settle() {
-  if (size_.load(std::memory_order_acquire)) advance();
+  advance();
   help_others();
-  return size_.load(std::memory_order_acquire) == 0;
+  return empty();
 }
 
 void Queue::help_others() {
@@ -232,7 +234,7 @@ void Queue::help_others() {
   std::unique_lock lock(all().mutex, std::try_to_lock);
   if (!lock) return;
   for (Queue* q : all().queues) {
-    if (q == this || !q->size_.load(std::memory_order_relaxed)) continue;
+    if (q == this || q->empty()) continue;
     std::unique_lock its(q->mutex_, std::try_to_lock);
     if (!its) continue;  // its own threads are at it
     if (!q->items_.empty() || std::exchange(q->seen_, true)) q->run_ready();
@@ -240,7 +242,7 @@ void Queue::help_others() {
 }
 
 void Queue::finish() {
-  while (size_.load(std::memory_order_acquire))
+  while (!empty())
     if (const Module* m = advance()) Builder::get().wait(*m);
 }
 

@@ -58,6 +58,7 @@ class Queue {
 
   // Whether any queue keeps something back.
   static bool any() { return busy_.load(std::memory_order_acquire) != 0; }
+  bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
   // Runs what can be run without waiting. True when nothing waits then: callers go to the driver
   // themselves.
   bool settled() {
