@@ -148,3 +148,27 @@ def test_streams_do_not_share_copies(run):  # noqa: F811
         assert [t[7].item() for t in (a, b, c, d)] == [8, 14, 6, 21]
         """
     )
+
+
+def test_no_table_ends_at_sixteen(run):  # noqa: F811
+    run(
+        """
+        last = pf.arange(5, device="gpu:19").float()
+        assert str(last.device) == "rocm:19" and (last + 1).tolist() == [1, 2, 3, 4, 5]
+        streams = [pf.cuda.Stream("gpu:19") for _ in range(40)]
+        assert len({s.stream_id for s in streams}) == 40
+        for s in streams:
+            s.wait_stream(pf.cuda.default_stream("gpu:19"))
+            with s:
+                last = last * 1 + 1
+                there = last.to("gpu:17")
+            pf.cuda.default_stream("gpu:19").wait_stream(s)
+        assert pf.cuda.current_stream("gpu:19") == pf.cuda.default_stream("gpu:19")
+        assert last.tolist() == [40, 41, 42, 43, 44] == there.tolist()
+        pf.set_device("gpu:18")
+        assert (pf.ones(3) + 1).device == "rocm:18"
+        raises(pf.DeviceError, "one of the 20 that are seen", lambda: pf.ones(3, device="gpu:20"))
+        raises(pf.DeviceError, "must be 0 to 127", lambda: pf.device("gpu:128"))
+        """,
+        PYFLAME_STANDIN_DEVICES=20,
+    )
