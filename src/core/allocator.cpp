@@ -24,6 +24,7 @@ using namespace blocks;
 namespace {
 
 constexpr size_t kLabelled = 64 * kKiB;  // blocks this large are listed when memory runs out
+constexpr size_t kScratch = 15 * kMiB, kIdleScratch = 64 * kMiB;  // see MemoryUse
 // Unused segments are exchanged for one that fits when the new one would take what is reserved
 // beyond 9/8 of what was ever in use: best fit alone ends at up to 1.5 times that. Exchanging may
 // have to wait for the device, so a program that does not grow may do it so often, and once more
@@ -58,7 +59,7 @@ class Allocator {
   }
 
   Block* allocate(StreamState* stream, size_t bytes, const MemoryUse& use) {
-    const bool small = bytes <= small_;
+    const bool small = bytes <= small_ || (use.scratch && !carve_ && bytes <= kScratch);
     const size_t size = rounded(bytes, small);
     std::lock_guard lock(mutex_);
     ++stats_.allocations;
@@ -280,6 +281,7 @@ class Allocator {
     Block*& bin = p.bins[static_cast<size_t>(class_of(size))];
     if (bin) {
       --p.binned;
+      if (size > small_) idle_scratch_ -= size;
       return std::exchange(bin, bin->next_binned);
     }
     if (!carve_) return nullptr;
@@ -362,11 +364,17 @@ class Allocator {
     Segment* s = b->segment;
     if (--s->live == 0) busy_ -= static_cast<int64_t>(s->size);
     b->users.clear();
+    const bool scratch = s->small && b->size > small_;
     if (!caching_) {
       give_back(s);
       return;
     }
     Pool& p = pool_of(b->stream);
+    if (scratch) {
+      // Of other sizes than are wanted now, as a rule.
+      if (idle_scratch_ + b->size > kIdleScratch) drop_bins(p, class_of(small_) + 1);
+      idle_scratch_ += b->size;
+    }
     if (s->small) {
       b->state = Block::Binned;
       Block*& bin = p.bins[static_cast<size_t>(class_of(b->size))];
@@ -514,15 +522,23 @@ class Allocator {
       if (carve_) {
         join_bins(p);
       } else {
-        for (Block*& bin : p.bins) {
-          for (Block* b = bin; b;) give_back(std::exchange(b, b->next_binned)->segment);
-          bin = nullptr;
-        }
-        p.binned = 0;
+        drop_bins(p, 0);
       }
       drop_free(p.small, INT64_MAX);
       drop_free(p.large, INT64_MAX);
     });
+  }
+
+  // Of devices where a small block is a segment.
+  void drop_bins(Pool& p, int first) {
+    for (auto c = static_cast<size_t>(first); c < p.bins.size(); ++c) {
+      while (Block* b = p.bins[c]) {
+        p.bins[c] = b->next_binned;
+        --p.binned;
+        give_back(b->segment);
+      }
+    }
+    idle_scratch_ = 0;
   }
 
   // Gives segments back of which nothing is in use, the largest first; returns the bytes.
@@ -591,6 +607,7 @@ class Allocator {
   int64_t most_ = 0, most_then_ = 0;  // bytes that were ever in use; at the last exchange
   int64_t made_ = 0, earned_ = 0;     // allocations; for how many of them exchanges were granted
   int exchanges_ = kExchanges;
+  size_t idle_scratch_ = 0;  // bytes in bins for larger blocks than small ones
   std::atomic<int64_t> headroom_{0};
 };
 

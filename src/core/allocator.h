@@ -21,6 +21,9 @@ struct MemoryUse {
   const char* op = nullptr;
   DType dtype = DType::UInt8;
   const Dims* shape = nullptr;
+  // Given back when the launch ends. On the CPU what has up to 15 MiB is then kept whole for the
+  // next one (until memory is short, and 64 MiB in all): taking it again is a pop from a list.
+  bool scratch = false;
 };
 
 // A piece of device memory. While a tensor has it nobody but the allocator changes it, except for

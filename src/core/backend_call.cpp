@@ -4,6 +4,7 @@
 #include <new>
 #include <string>
 
+#include "core/backends.h"
 #include "core/room.h"
 #include "pyflame/error.h"
 
@@ -31,6 +32,7 @@ pf_status guarded(void (*fn)(void*), void* context) {
     t_error = "host memory for a kernel's scratch space ran out";
     return PF_OOM;
   } catch (const OutOfMemoryError& e) {
+    note_shortage(e.what());
     t_error = e.what();
     return PF_OOM;
   } catch (const NotSupportedError& e) {

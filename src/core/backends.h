@@ -29,9 +29,10 @@ void each_active_device(F&& fn) {
 const pf_backend* plugin_backend(DeviceType);  // loads it at the first call; null when it cannot be
 const pf_backend* plugin_if_loaded(DeviceType);  // never loads it
 std::string plugin_reason(DeviceType);           // why it is not there
-// Why a plug-in that this thread called got no device memory from the core: the allocator's words,
-// once; empty when that was not what failed.
+// Why a backend that this thread called got no memory for a kernel's workspace: the allocator's
+// words, once; empty when that was not what failed.
 std::string take_shortage();
+void note_shortage(const char* error);
 // Tells the user something that is no error: standard error, or what the hook does.
 void notice(const char* text);
 void set_notice_hook(void (*hook)(const char*));

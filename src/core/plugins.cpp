@@ -58,7 +58,7 @@ std::vector<std::string> folders() {
   return r;
 }
 
-thread_local std::string t_shortage;  // why host_allocate failed last
+thread_local std::string t_shortage;  // why there was no workspace last
 [[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_shortage); });
 
 // Blocks go back to the allocator as soon as the work that uses them is enqueued: it gives them to
@@ -67,15 +67,13 @@ pf_status host_allocate(const pf_host* h, pf_device device, pf_stream stream, si
                         void** out, void** block) {
   const Plugin& p = *static_cast<const Plugin*>(h->context);
   const Device d{p.type, static_cast<int8_t>(device)};
-  constexpr std::string_view kUse = "workspace", kPrefix = "pf.workspace: ";
   try {
-    Block* b = allocate(d, find_stream(d, stream), bytes, {kUse.data(), DType::UInt8, nullptr});
+    Block* b = allocate(d, find_stream(d, stream), bytes, {"workspace"});
     *out = b->data;
     *block = b;
     return PF_OK;
   } catch (const std::exception& e) {
-    const std::string_view why = e.what();
-    t_shortage = why.starts_with(kPrefix) ? why.substr(kPrefix.size()) : why;
+    note_shortage(e.what());
     return dynamic_cast<const OutOfMemoryError*>(&e) ? PF_OOM : PF_LAUNCH;
   }
 }
@@ -88,6 +86,11 @@ void host_notice(const pf_host*, const char* text) {
 
 }  // namespace
 
+void note_shortage(const char* error) {
+  constexpr std::string_view kPrefix = "pf.workspace: ";
+  const std::string_view why = error;
+  t_shortage = why.starts_with(kPrefix) ? why.substr(kPrefix.size()) : why;
+}
 std::string take_shortage() {
   return std::exchange(t_shortage, {});
 }

@@ -7,41 +7,16 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/room.h"
 #include "cpu/attention_rows.h"
 #include "cpu/gemm_own.h"
 #include "cpu/kernel.h"
-#include "cpu/thread_scratch.h"
+#include "cpu/scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
 namespace {
 
 constexpr int64_t kBlock = 48;  // rows of queries in one block of the backward pass
-
-// Memory of one call on one thread, handed out piece by piece.
-template <class T>
-class Arena {
- public:
-  explicit Arena(int64_t count) : at_(kept().get<T>(static_cast<size_t>(count))) {}
-  T* take(int64_t count) {
-    T* r = at_;
-    at_ += rounded(count);
-    return r;
-  }
-  static int64_t rounded(int64_t count) { return (count + 63) / 64 * 64; }
-
- private:
-  static const AtThreadStart kMade;
-  static ThreadScratch& kept() {
-    thread_local ThreadScratch k;
-    (void)&kMade;
-    return k;
-  }
-  T* at_;
-};
-template <class T>
-const AtThreadStart Arena<T>::kMade{[] { AtThreadStart::touch(&Arena<T>::kept()); }};
 
 int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
@@ -176,16 +151,17 @@ void forward(const KernelArgs& args) {
   const int64_t ld = round_up(z.s, std::max<int64_t>(nr, attention::kRowPad));
   const T scale = static_cast<T>(z.scale);
 
-  auto chunk = [&](int64_t head, int64_t first) {
-    Arena<T> arena(Arena<T>::rounded(ld * z.e) + Arena<T>::rounded(z.s * z.ev) +
-                   Arena<T>::rounded(mr * ld) + Arena<T>::rounded(mr * std::max(z.e, z.ev)));
+  const size_t bytes = Parts::bytes<T>(ld * z.e) + Parts::bytes<T>(z.s * z.ev) +
+                       Parts::bytes<T>(mr * ld) + Parts::bytes<T>(mr * std::max(z.e, z.ev));
+  auto chunk = [&](int64_t head, int64_t first, char* memory) {
+    Parts parts(memory);
     const View<const S> qm = item<const S>(q, out, head);
     const Panels<T> kt =
-        pack_transposed<S, T>(kern, item<const S>(k, out, head), z.s, z.e, arena.take(ld * z.e));
+        pack_transposed<S, T>(kern, item<const S>(k, out, head), z.s, z.e, parts.take<T>(ld * z.e));
     const Panels<T> vp = as_panels(
-        kern, dense<S, T>(item<const S>(v, out, head), z.s, z.ev, arena.take(z.s * z.ev)));
-    T* const scores = arena.take(mr * ld);
-    T* const temp = arena.take(mr * std::max(z.e, z.ev));
+        kern, dense<S, T>(item<const S>(v, out, head), z.s, z.ev, parts.take<T>(z.s * z.ev)));
+    T* const scores = parts.take<T>(mr * ld);
+    T* const temp = parts.take<T>(mr * std::max(z.e, z.ev));
     const View<S> om = item<S>(out, out, head);
     T* const lse_row = static_cast<T*>(lse.data) + head * z.l;
     for (int64_t t = first; t < tiles; t += chunks) {
@@ -228,8 +204,8 @@ void forward(const KernelArgs& args) {
   };
   const double work = double(z.l) * double(z.s) * double(z.e + z.ev + 8) / double(chunks);
   const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(2e5 / (work + 1)));
-  parallel_for(z.heads * chunks, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) chunk(i / chunks, i % chunks);
+  parallel_with(z.heads * chunks, grain, bytes, [&](int64_t begin, int64_t end, char* memory) {
+    for (int64_t i = begin; i < end; ++i) chunk(i / chunks, i % chunks, memory);
   });
 }
 
@@ -249,22 +225,23 @@ void backward(const KernelArgs& args) {
   const int64_t wide = std::max(z.e, z.ev);
   const T scale = static_cast<T>(z.scale);
 
-  auto head_fn = [&](int64_t head) {
-    auto size = [](int64_t n) { return Arena<T>::rounded(n); };
-    Arena<T> arena(2 * size(ld * wide) + 2 * size(block * ld) + 3 * size(z.l * wide) +
-                   4 * size(z.s * wide) + size(block * wide));
+  const auto size = [](int64_t n) { return Parts::bytes<T>(n); };
+  const size_t bytes = 2 * size(ld * wide) + 2 * size(block * ld) + 3 * size(z.l * wide) +
+                       4 * size(z.s * wide) + size(block * wide);
+  auto head_fn = [&](int64_t head, char* memory) {
+    Parts parts(memory);
     const View<const S> ks = item<const S>(k, out, head), vs = item<const S>(v, out, head);
-    const Panels<T> kt = pack_transposed<S, T>(kern, ks, z.s, z.e, arena.take(ld * z.e));
-    const Panels<T> vt = pack_transposed<S, T>(kern, vs, z.s, z.ev, arena.take(ld * z.ev));
-    const View<const T> km = dense<S, T>(ks, z.s, z.e, arena.take(z.s * z.e));
+    const Panels<T> kt = pack_transposed<S, T>(kern, ks, z.s, z.e, parts.take<T>(ld * z.e));
+    const Panels<T> vt = pack_transposed<S, T>(kern, vs, z.s, z.ev, parts.take<T>(ld * z.ev));
+    const View<const T> km = dense<S, T>(ks, z.s, z.e, parts.take<T>(z.s * z.e));
     const View<const T> qm =
-        dense<S, T>(item<const S>(q, out, head), z.l, z.e, arena.take(z.l * z.e));
+        dense<S, T>(item<const S>(q, out, head), z.l, z.e, parts.take<T>(z.l * z.e));
     const View<const T> om =
-        dense<S, T>(item<const S>(out, out, head), z.l, z.ev, arena.take(z.l * z.ev));
+        dense<S, T>(item<const S>(out, out, head), z.l, z.ev, parts.take<T>(z.l * z.ev));
     const View<const T> gm =
-        dense<S, T>(item<const S>(dout, out, head), z.l, z.ev, arena.take(z.l * z.ev));
-    T* const p = arena.take(block * ld);
-    T* const ds = arena.take(block * ld);
+        dense<S, T>(item<const S>(dout, out, head), z.l, z.ev, parts.take<T>(z.l * z.ev));
+    T* const p = parts.take<T>(block * ld);
+    T* const ds = parts.take<T>(block * ld);
 
     View<S> dq = item<S>(args.tensor(0), out, head), dk = item<S>(args.tensor(1), out, head),
             dv = item<S>(args.tensor(2), out, head);
@@ -272,9 +249,9 @@ void backward(const KernelArgs& args) {
     if constexpr (kSame) {
       dkt = dk, dvt = dv;
     } else {
-      dkt = {arena.take(z.s * z.e), z.e, 1};
-      dvt = {arena.take(z.s * z.ev), z.ev, 1};
-      dqt = {arena.take(block * z.e), z.e, 1};
+      dkt = {parts.take<T>(z.s * z.e), z.e, 1};
+      dvt = {parts.take<T>(z.s * z.ev), z.ev, 1};
+      dqt = {parts.take<T>(block * z.e), z.e, 1};
     }
     for (int64_t j = 0; j < z.s; ++j) {
       std::fill_n(dkt.data + j * dkt.row, z.e, T(0));
@@ -334,8 +311,8 @@ void backward(const KernelArgs& args) {
   };
   const double work = double(z.l) * double(z.s) * double(3 * z.e + 2 * z.ev);
   const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(2e5 / (work + 1)));
-  parallel_for(z.heads, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) head_fn(i);
+  parallel_with(z.heads, grain, bytes, [&](int64_t begin, int64_t end, char* memory) {
+    for (int64_t i = begin; i < end; ++i) head_fn(i, memory);
   });
 }
 

@@ -67,9 +67,7 @@ pf_status create(pf_device, const pf_program* p, void** kernel) {
 }
 pf_status launch(pf_device, pf_stream, void* kernel, const pf_launch* l) {
   if (pf_status s = faults().check(backend::Faults::kProgramLaunch)) return s;
-  pf_status status = PF_OK;
-  pf_status thrown = backend::guard([&] { status = program_launch(kernel, l); });
-  return thrown ? thrown : status;
+  return backend::guard([&] { program_launch(kernel, l); });
 }
 pf_status launch_kernel(pf_device, pf_stream, void* kernel, const pf_tensor* tensors, int32_t n,
                         const pf_scalar* attrs, int32_t nattrs, pf_index_error* error) {
@@ -84,9 +82,7 @@ pf_status launch_group(pf_device, pf_stream, const pf_group* g) {
   if (pf_status s = faults().check(Faults::kKernelLaunch)) return s;
   if (g->after)
     if (pf_status s = faults().check(Faults::kProgramLaunch)) return s;
-  pf_status status = PF_OK;
-  pf_status thrown = backend::guard([&] { status = group_launch(*g); });
-  return thrown ? thrown : status;
+  return backend::guard([&] { group_launch(*g); });
 }
 
 }  // namespace

@@ -94,27 +94,28 @@ HWY_INLINE void AddRows(const T* x, int64_t stride, const T* panel, int64_t k, T
 // Distances of the rows [begin, end) of x, each of m elements, from the n rows of y.
 template <Norm kNorm, class T>
 void DistancesOf(const T* x, const T* y, T* out, const Pairs& to, int64_t begin, int64_t end,
-                 int64_t n, int64_t m) {
+                 int64_t n, int64_t m, char* memory) {
   constexpr int64_t W = Wide<T>::kLanes;
-  Scratch<T> panel((m < kChunk ? m : kChunk) * W), sums((end - begin) * W);
+  Parts parts(memory);
+  T* const panel = parts.take<T>((m < kChunk ? m : kChunk) * W);
+  T* const sums = parts.take<T>((end - begin) * W);
   alignas(64) T row[W];
   for (int64_t j = to.triangle ? begin / W * W : 0; j < n; j += W) {
     const int64_t width = n - j < W ? n - j : W;
-    for (int64_t i = 0; i < (end - begin) * W; i += W) Store(Fill(T(0)), sums.get() + i);
+    for (int64_t i = 0; i < (end - begin) * W; i += W) Store(Fill(T(0)), sums + i);
     for (int64_t c = 0; c < m; c += kChunk) {
       const int64_t k = m - c < kChunk ? m - c : kChunk;
       for (int64_t w = 0; w < W; ++w) {
         const T* from = y + (j + (w < width ? w : 0)) * m + c;
-        for (int64_t q = 0; q < k; ++q) panel.get()[q * W + w] = from[q];
+        for (int64_t q = 0; q < k; ++q) panel[q * W + w] = from[q];
       }
       int64_t i = begin;
       for (; i + 4 <= end; i += 4)
-        AddRows<kNorm, 4>(x + i * m + c, m, panel.get(), k, sums.get() + (i - begin) * W);
-      for (; i < end; ++i)
-        AddRows<kNorm, 1>(x + i * m + c, m, panel.get(), k, sums.get() + (i - begin) * W);
+        AddRows<kNorm, 4>(x + i * m + c, m, panel, k, sums + (i - begin) * W);
+      for (; i < end; ++i) AddRows<kNorm, 1>(x + i * m + c, m, panel, k, sums + (i - begin) * W);
     }
     for (int64_t i = begin; i < end; ++i) {
-      Wide<T> d = Load(sums.get() + (i - begin) * W);
+      Wide<T> d = Load(sums + (i - begin) * W);
       if constexpr (kNorm == kTwo) d = WSqrt(d);
       if (width == W && to.step == 1 && to.triangle == 0) {
         Store(d, out + to.at(i, j));
@@ -231,15 +232,19 @@ void Distances(const KernelArgs& a) {
   const int64_t work = kBlock * n * (m + 8);
   WithNorm(a.f(0), [&]<Norm kNorm>() {
     WithFloat(a.dtype(1), [&]<class T>() {
-      parallel_for(batch * blocks, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1),
-                   [&](int64_t b, int64_t e) {
-                     for (; b < e; ++b) {
-                       const int64_t at = b / blocks, first = b % blocks * kBlock;
-                       const int64_t last = first + kBlock < rows ? first + kBlock : rows;
-                       DistancesOf<kNorm>(a.data<T>(1) + at * rows * m, a.data<T>(2) + at * n * m,
-                                          a.data<T>(0) + at * rows * n, to, first, last, n, m);
-                     }
-                   });
+      constexpr int64_t W = Wide<T>::kLanes;
+      const size_t bytes =
+          Parts::bytes<T>((m < kChunk ? m : kChunk) * W) + Parts::bytes<T>(kBlock * W);
+      parallel_with(batch * blocks, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1), bytes,
+                    [&](int64_t b, int64_t e, char* memory) {
+                      for (; b < e; ++b) {
+                        const int64_t at = b / blocks, first = b % blocks * kBlock;
+                        const int64_t last = first + kBlock < rows ? first + kBlock : rows;
+                        DistancesOf<kNorm>(a.data<T>(1) + at * rows * m, a.data<T>(2) + at * n * m,
+                                           a.data<T>(0) + at * rows * n, to, first, last, n, m,
+                                           memory);
+                      }
+                    });
     });
   });
 }
@@ -268,26 +273,28 @@ void DistancesBackward(const KernelArgs& a) {
         const T* gb = a.data<T>(3) + (triangle ? 0 : b * g.strides[0]);
         const T* db = a.data<T>(4) + (triangle ? 0 : b * d.strides[0]);
         const int64_t work = n * (padded + 8);
-        parallel_for(rows, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1),
-                     [&](int64_t begin, int64_t end) {
-                       constexpr int64_t kPairs = kTogether * kChunk;
-                       Scratch<T> x(kTogether * padded), sums(kTogether * padded),
-                           pairs(2 * kPairs);
-                       for (int64_t k = 0; k < 2 * kPairs; k += W)
-                         Store(Fill(T(0)), pairs.get() + k);
-                       for (int64_t i = begin; i < end; i += kTogether) {
-                         const int64_t count = end - i < kTogether ? end - i : kTogether;
-                         for (int64_t r = 0; r < count; ++r)
-                           fill_up(a.data<T>(1) + (b * rows + i + r) * m, x.get() + r * padded);
-                         for (int64_t k = 0; k < count * padded; k += W)
-                           Store(Fill(T(0)), sums.get() + k);
-                         SlopesOf<kNorm>(x.get(), y.get(), gb, db, gp, dp, i, count, n, padded,
-                                         sums.get(), pairs.get(), pairs.get() + kPairs);
-                         for (int64_t r = 0; r < count; ++r)
-                           std::memcpy(a.data<T>(0) + (b * rows + i + r) * m,
-                                       sums.get() + r * padded, static_cast<size_t>(m) * sizeof(T));
-                       }
-                     });
+        constexpr int64_t kPairs = kTogether * kChunk;
+        const size_t bytes = 2 * Parts::bytes<T>(kTogether * padded) + Parts::bytes<T>(2 * kPairs);
+        parallel_with(rows, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1), bytes,
+                      [&](int64_t begin, int64_t end, char* memory) {
+                        Parts parts(memory);
+                        T* const x = parts.take<T>(kTogether * padded);
+                        T* const sums = parts.take<T>(kTogether * padded);
+                        T* const pairs = parts.take<T>(2 * kPairs);
+                        for (int64_t k = 0; k < 2 * kPairs; k += W) Store(Fill(T(0)), pairs + k);
+                        for (int64_t i = begin; i < end; i += kTogether) {
+                          const int64_t count = end - i < kTogether ? end - i : kTogether;
+                          for (int64_t r = 0; r < count; ++r)
+                            fill_up(a.data<T>(1) + (b * rows + i + r) * m, x + r * padded);
+                          for (int64_t k = 0; k < count * padded; k += W)
+                            Store(Fill(T(0)), sums + k);
+                          SlopesOf<kNorm>(x, y.get(), gb, db, gp, dp, i, count, n, padded, sums,
+                                          pairs, pairs + kPairs);
+                          for (int64_t r = 0; r < count; ++r)
+                            std::memcpy(a.data<T>(0) + (b * rows + i + r) * m, sums + r * padded,
+                                        static_cast<size_t>(m) * sizeof(T));
+                        }
+                      });
       }
     });
   });

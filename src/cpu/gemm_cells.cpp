@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <iterator>
-#include <new>
+#include <optional>
 
-#include "core/room.h"
 #include "cpu/gemm_onednn.h"
 #include "cpu/gemm_own.h"
-#include "cpu/thread_scratch.h"
+#include "cpu/scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
 namespace {
-
-thread_local ThreadScratch t_sums;
-[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_sums); });
 
 // Numbers of cells that two to four threads, and mostly six and eight, share evenly.
 constexpr int64_t kCounts[] = {96, 48, 24, 12, 8, 6, 4, 2, 1};
@@ -99,14 +96,15 @@ bool gemm_in_cells(const Gemm& g) {
   const int64_t count = cells.count();
   if (count == 1) return gemm_onednn(g);
   if (!onednn_takes(cells.at(g, 0, nullptr))) return false;
-  float* sums = nullptr;
+  std::optional<Scratch<float>> parts;
   if (cells.parts > 1) {
     try {
-      sums = t_sums.get<float>(static_cast<size_t>(cells.parts * g.m * g.n));
-    } catch (const std::bad_alloc&) {
+      parts.emplace(cells.parts * g.m * g.n);
+    } catch (const std::exception&) {
       return false;  // ours needs less
     }
   }
+  float* const sums = parts ? parts->get() : nullptr;
   parallel_for(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       if (const Gemm cell = cells.at(g, i, sums); !gemm_onednn(cell)) gemm_own(cell);
@@ -124,7 +122,6 @@ bool gemm_in_cells(const Gemm& g) {
       for (int64_t j = 0; bias && j < g.n; ++j) c[j] += bias[j];
     }
   });
-  t_sums.trim();
   return true;
 }
 

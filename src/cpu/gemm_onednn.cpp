@@ -22,8 +22,8 @@
 #include "core/lock.h"
 #include "core/room.h"
 #include "cpu/library_file.h"
+#include "cpu/scratch.h"
 #include "cpu/signal_stack.h"
-#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -339,13 +339,13 @@ bool build(const Gemm& g, Entry* e) {
 struct PerThread {
   SignalStack signals;
   std::unordered_map<Key, std::unique_ptr<Entry>, KeyHash> cache;
-  void* stream = nullptr;  // the library's to lose
-  ThreadScratch scratch;
+  void* stream = nullptr;                            // the library's to lose
   std::chrono::steady_clock::time_point next_try{};  // after a failure
 };
 thread_local PerThread t_state;
 [[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_state); });
 constexpr size_t kMaxEntries = 1024;
+constexpr size_t kOwnScratch = size_t{16} << 10;
 constexpr std::chrono::seconds kPause{1};
 
 // What runs this product on the calling thread, made if need be, and in `room` what its first run
@@ -428,8 +428,7 @@ bool gemm_onednn(const Gemm& g) {
     if (!found) return false;
     Entry& e = *found;
     Library& l = library();
-    PerThread& me = t_state;
-    void* scratch = e.scratch ? me.scratch.get<char>(e.scratch_bytes) : nullptr;
+    LocalScratch<kOwnScratch> scratch(e.scratch_bytes);
     l.memory_set_handle(e.a, const_cast<void*>(g.a));
     l.memory_set_handle(e.b, const_cast<void*>(g.b));
     l.memory_set_handle(e.c, g.c);
@@ -440,12 +439,11 @@ bool gemm_onednn(const Gemm& g) {
       args[n++] = {kBias, e.bias};
     }
     if (e.scratch) {
-      l.memory_set_handle(e.scratch, scratch);
+      l.memory_set_handle(e.scratch, scratch.data());
       args[n++] = {kScratchpad, e.scratch};
     }
-    e.ran =
-        l.primitive_execute(e.primitive, me.stream, n, args) == 0 && l.stream_wait(me.stream) == 0;
-    me.scratch.trim();
+    e.ran = l.primitive_execute(e.primitive, t_state.stream, n, args) == 0 &&
+            l.stream_wait(t_state.stream) == 0;
     return e.ran;
   });
 }

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
-#include "core/room.h"
 #include "cpu/kernel.h"
-#include "cpu/thread_scratch.h"
+#include "cpu/scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -17,9 +17,6 @@ namespace {
 constexpr int64_t kK = 256;   // steps of k in one block: a panel of b is then 32 KB
 constexpr int64_t kM = 192;   // rows of a packed block of a: 192 KB of float32
 constexpr int64_t kN = 1024;  // columns of a packed block of b: 1 MB of float32
-
-thread_local ThreadScratch t_a, t_b, t_c, t_bias;
-[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&t_a); });
 
 // Tiles of `rows` rows split evenly: no tile of one row beside tiles of twelve.
 struct Split {
@@ -33,19 +30,44 @@ void run_tile(const micro::Kernels<T>& k, int rows, const micro::Tile<T>& t) {
   k.fn[rows - 1][t.cols == k.nr ? 0 : t.cols > k.lanes ? 1 : 2](t);
 }
 
-// c[rows m0..m1, columns n0..n1] of one batch item, on the calling thread: operands of type S, sums
-// of T, results and bias of C.
+// How blocks of at most rows x columns of one batch item are computed on one thread: operands of
+// type S, sums of T, results and bias of C.
 template <class S, class T, class C>
-void block(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, int64_t n0,
-           int64_t n1) {
-  constexpr bool kSame = std::is_same_v<S, T>, kSums = std::is_same_v<C, T>;
-  constexpr int64_t kSteps = std::is_same_v<S, int8_t> ? 2 : 1;  // of k in an element of a panel
+struct Blocking {
+  static constexpr bool kSame = std::is_same_v<S, T>, kSums = std::is_same_v<C, T>;
+  static constexpr int64_t kSteps = std::is_same_v<S, int8_t> ? 2 : 1;  // of k in a panel's element
+  bool direct_a, direct_b;                                              // not packed
+  size_t bytes_a = 0, bytes_b = 0, bytes_c = 0, bytes_bias = 0;  // of its packed operands and sums
+
+  Blocking(const Gemm& g, int64_t rows, int64_t columns) {
+    const micro::Kernels<T>& kern = micro::kernels<T>();
+    const int64_t k = std::min(g.k, kK), steps = (k + kSteps - 1) / kSteps;
+    const bool little = rows * columns * k <= 48 * 48 * 48;
+    direct_b = kSame && g.b_col == 1 && (rows <= 2 * kern.mr || little);
+    direct_a = kSame && (columns <= 2 * kern.nr || little);
+    const int64_t nb = std::min(kN, columns), nr = kern.nr;
+    if (!direct_a) bytes_a = Parts::bytes<T>(std::min(kM, rows) * steps);
+    if (!direct_b) bytes_b = Parts::bytes<T>((nb + nr - 1) / nr * nr * steps);
+    if (!kSums) bytes_c = Parts::bytes<T>(rows * nb);
+    if (!kSums && g.bias) bytes_bias = Parts::bytes<T>(columns);
+  }
+  size_t bytes() const { return bytes_a + bytes_b + bytes_c + bytes_bias; }
+
+  void run(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, int64_t n0,
+           int64_t n1, char* memory) const;
+};
+
+// c[rows m0..m1, columns n0..n1], on the calling thread.
+template <class S, class T, class C>
+void Blocking<S, T, C>::run(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1,
+                            int64_t n0, int64_t n1, char* memory) const {
   const micro::Kernels<T>& kern = micro::kernels<T>();
   const int mr = kern.mr, nr = kern.nr;
   const int64_t mb = m1 - m0;
-  const bool little = mb * (n1 - n0) * std::min(g.k, kK) <= 48 * 48 * 48;
-  const bool direct_b = kSame && g.b_col == 1 && (mb <= 2 * mr || little);
-  const bool direct_a = kSame && (n1 - n0 <= 2 * nr || little);
+  const auto take = [&memory](size_t bytes) {
+    return reinterpret_cast<T*>(std::exchange(memory, memory + bytes));
+  };
+  T *const packed_a = take(bytes_a), *const packed_b = take(bytes_b), *const sums = take(bytes_c);
   const C* bias = static_cast<const C*>(g.bias);
   if constexpr (std::is_same_v<S, float>)
     if (g.m == 1 && g.k * g.n > 4096 &&
@@ -56,10 +78,10 @@ void block(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, 
   const T* wide_bias = nullptr;
   if (bias) {
     if constexpr (kSums) {
-      wide_bias = bias;
+      wide_bias = bias + n0;
     } else {
-      T* wide = t_bias.get<T>(static_cast<size_t>(n1));
-      micro::pack(bias + n0, 0, 1, 1, n1 - n0, 1, wide + n0);
+      T* wide = take(bytes_bias);
+      micro::pack(bias + n0, 0, 1, 1, n1 - n0, 1, wide);
       wide_bias = wide;
     }
   }
@@ -73,16 +95,14 @@ void block(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, 
       out = c + m0 * g.c_row + j0;
       out_row = g.c_row;
     } else {
-      out = t_c.get<T>(static_cast<size_t>(mb * nb));
+      out = sums;
       out_row = nb;
     }
     for (int64_t p0 = 0; p0 < g.k || p0 == 0; p0 += kK) {
       const int64_t kb = std::min(kK, g.k - p0);
       const bool last = p0 + kb >= g.k;
       const int64_t steps = (kb + kSteps - 1) / kSteps;
-      T* packed_b = nullptr;
       if (!direct_b) {
-        packed_b = t_b.get<T>(static_cast<size_t>(panels * nr * steps));
         for (int64_t j = 0; j < panels; ++j)
           micro::pack(b + p0 * g.b_row + (j0 + j * nr) * g.b_col, g.b_col, g.b_row,
                       static_cast<int>(std::min<int64_t>(nr, nb - j * nr)), kb, nr,
@@ -92,9 +112,7 @@ void block(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, 
       for (int64_t ib = 0; ib < blocks.count; ++ib) {
         const int64_t i0 = blocks.at(ib), rows = blocks.at(ib + 1) - i0;
         Split tiles(rows, mr);
-        T* packed_a = nullptr;
         if (!direct_a) {
-          packed_a = t_a.get<T>(static_cast<size_t>(rows * steps));
           for (int64_t i = 0; i < tiles.count; ++i) {
             int64_t r = tiles.at(i), h = tiles.at(i + 1) - r;
             micro::pack(a + (m0 + i0 + r) * g.a_row + p0 * g.a_col, g.a_row, g.a_col,
@@ -107,7 +125,7 @@ void block(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, 
           t.cols = static_cast<int>(std::min<int64_t>(nr, nb - j * nr));
           t.c_row = out_row;
           t.accumulate = p0 > 0;
-          t.bias = last && wide_bias ? wide_bias + j0 + j * nr : nullptr;
+          t.bias = last && wide_bias ? wide_bias + (j0 - n0) + j * nr : nullptr;
           if constexpr (kSame) {
             if (direct_b) {
               t.b = b + p0 * g.b_row + j0 + j * nr;
@@ -142,15 +160,22 @@ void block(const Gemm& g, const S* a, const S* b, C* c, int64_t m0, int64_t m1, 
       for (int64_t i = 0; i < mb; ++i)
         micro::store(out + i * out_row, nb, c + (m0 + i) * g.c_row + j0);
   }
-  t_a.trim(), t_b.trim(), t_c.trim(), t_bias.trim();
 }
 
 // Integers: unsigned arithmetic, so that overflow wraps.
 template <class S, class U>
-void block_int(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, int64_t n0,
-               int64_t n1) {
+struct IntBlocking {
+  int64_t columns;
+  IntBlocking(const Gemm&, int64_t, int64_t columns) : columns(columns) {}
+  size_t bytes() const { return Parts::bytes<U>(columns); }
+  void run(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1, int64_t n0,
+           int64_t n1, char* memory) const;
+};
+template <class S, class U>
+void IntBlocking<S, U>::run(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t m1,
+                            int64_t n0, int64_t n1, char* memory) const {
   const int64_t n = n1 - n0;
-  U* sum = t_c.get<U>(static_cast<size_t>(n));
+  U* sum = reinterpret_cast<U*>(memory);
   const S* bias = static_cast<const S*>(g.bias);
   const bool dots = g.a_col == 1 && g.b_row == 1 && g.b_col != 1;  // both in order of memory
   for (int64_t i = m0; i < m1; ++i) {
@@ -175,7 +200,6 @@ void block_int(const Gemm& g, const S* a, const S* b, S* c, int64_t m0, int64_t 
     }
     for (int64_t j = 0; j < n; ++j) c[i * g.c_row + n0 + j] = static_cast<S>(sum[j]);
   }
-  t_c.trim();
 }
 
 // A grid of blocks, about one for each thread. How it is cut changes no value.
@@ -198,26 +222,33 @@ struct Grid {
   }
 };
 
-template <class S, class C = S, class Fn>
-void over_grid(const Gemm& g, Fn fn) {
+// Packed operands of a product that one thread computes lie on its stack up to here.
+constexpr size_t kOwnBytes = size_t{32} << 10;
+
+template <class S, class How, class C = S>
+void over_grid(const Gemm& g) {
   const S* a = static_cast<const S*>(g.a);
   const S* b = static_cast<const S*>(g.b);
   C* c = static_cast<C*>(g.c);
   const double work = double(g.batch) * double(g.m) * double(g.n) * double(g.k);
   if (work < 2.5e5) {
+    const How how(g, g.m, g.n);
+    LocalScratch<kOwnBytes> memory(how.bytes());
     for (int64_t i = 0; i < g.batch; ++i)
-      fn(g, a + i * g.a_batch, b + i * g.b_batch, c + i * g.c_batch, 0, g.m, 0, g.n);
+      how.run(g, a + i * g.a_batch, b + i * g.b_batch, c + i * g.c_batch, 0, g.m, 0, g.n,
+              memory.data());
     return;
   }
   const Grid grid(g, num_threads());
   const int64_t cells = grid.rows * grid.cols;
   const int64_t grain =
       std::max<int64_t>(1, static_cast<int64_t>(1.2e5 / (work / double(g.batch * cells))));
-  parallel_for(g.batch * cells, grain, [&](int64_t begin, int64_t end) {
+  const How how(g, (g.m + grid.rows - 1) / grid.rows, (g.n + grid.cols - 1) / grid.cols);
+  parallel_with(g.batch * cells, grain, how.bytes(), [&](int64_t begin, int64_t end, char* memory) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t i = t / cells, r = t % cells / grid.cols, q = t % grid.cols;
-      fn(g, a + i * g.a_batch, b + i * g.b_batch, c + i * g.c_batch, g.m * r / grid.rows,
-         g.m * (r + 1) / grid.rows, g.n * q / grid.cols, g.n * (q + 1) / grid.cols);
+      how.run(g, a + i * g.a_batch, b + i * g.b_batch, c + i * g.c_batch, g.m * r / grid.rows,
+              g.m * (r + 1) / grid.rows, g.n * q / grid.cols, g.n * (q + 1) / grid.cols, memory);
     }
   });
 }
@@ -225,12 +256,12 @@ void over_grid(const Gemm& g, Fn fn) {
 }  // namespace
 
 void gemm_own(const Gemm& g) {
-  if (g.wide) return over_grid<int8_t, int32_t>(g, block<int8_t, int32_t, int32_t>);
+  if (g.wide) return over_grid<int8_t, Blocking<int8_t, int32_t, int32_t>, int32_t>(g);
   dispatch(g.dtype, [&]<class S>() {
     if constexpr (kIsFloatType<S>)
-      over_grid<S>(g, block<S, ComputeType<S>, S>);
+      over_grid<S, Blocking<S, ComputeType<S>, S>>(g);
     else if constexpr (!std::is_same_v<S, bool8>)  // the operation has refused it
-      over_grid<S>(g, block_int<S, std::conditional_t<sizeof(S) == 8, uint64_t, uint32_t>>);
+      over_grid<S, IntBlocking<S, std::conditional_t<sizeof(S) == 8, uint64_t, uint32_t>>>(g);
   });
 }
 

@@ -4,18 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <optional>
 
-#include "core/room.h"
 #include "cpu/kernel.h"
 #include "cpu/move.h"
+#include "cpu/scratch.h"
 #include "cpu/tape.h"
 #include "cpu/tape_code.h"
-#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 #include "pyflame/dtype.h"
 
@@ -34,9 +30,6 @@ double piece_bytes() {
   }();
   return bytes;
 }
-
-thread_local ThreadScratch scratch;
-[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&scratch); });
 
 KernelArgs args_of(const pf_group& g) {
   return {g.tensors, g.ntensors, g.attrs, g.nattrs, g.error};
@@ -71,7 +64,7 @@ class Ranges {
 
   // `others` has, for each operand without memory, where its elements of the range lie one behind
   // the other.
-  pf_status run(int64_t first, int64_t count, char* const* others, Part as) const {
+  void run(int64_t first, int64_t count, char* const* others, Part as) const {
     const int last = space_.ndim - 1;
     const int64_t width = space_.shape[last], rows = last > 0 ? space_.shape[last - 1] : 1;
     for (int64_t done = 0; done < count;) {
@@ -107,10 +100,9 @@ class Ranges {
       }
       const pf_launch part{
           2, shape, high * wide, operands, operands + tape().ninputs, launch_.scalars};
-      if (const pf_status s = program_launch(program_, &part, as)) return s;
+      program_launch(program_, &part, as);
       done += high * wide;
     }
-    return PF_OK;
   }
 
   const Tape& tape() const { return *static_cast<const Tape*>(program_); }
@@ -175,7 +167,7 @@ bool group_takes(const pf_group& g) {
   return gains;
 }
 
-pf_status group_launch(const pf_group& g) {
+void group_launch(const pf_group& g) {
   const Pieces p = pieces_of(g);
   std::optional<Ranges> before, after;
   if (g.before) before.emplace(g.before, *g.before_launch);
@@ -191,25 +183,22 @@ pf_status group_launch(const pf_group& g) {
   const int64_t range = (std::max(step, p.range) + p.range - 1) / p.range * p.range;
   const int64_t ranges = (p.rows + range - 1) / range;
 
-  // What has no memory lies in the thread's, one part for each.
-  size_t at[kMostTensors] = {}, room = 0;
+  // What has no memory lies in the thread's, one part for each, behind what the kernel wants.
+  size_t at[kMostTensors] = {}, room = (p.scratch + 63) / 64 * 64;
   for (int i = 0; i < g.ntensors; ++i) {
     if (g.tensors[i].data != PF_NO_MEMORY) continue;
     at[i] = room;
     room += (static_cast<size_t>(step * p.width) * bytes_of(g.tensors[i]) + 63) / 64 * 64 + 64;
   }
-  std::unique_ptr<char[]> workspace;
-  if (p.workspace) workspace.reset(new char[p.workspace]);
+  const Scratch<char> workspace(static_cast<int64_t>(p.workspace));
   const bool large = p.elements * 4 >= streaming_threshold();
-  std::atomic<int> failed{PF_OK};
-  const auto run_piece = [&](int64_t begin, int64_t end, char* own) -> pf_status {
+  const auto run_piece = [&](int64_t begin, int64_t end, char* own) {
     const int64_t first = begin * p.width, count = std::min(end * p.width, p.elements) - first;
     char* others[kMaxOperands] = {};
     if (before) {
       for (int o = 0; o < g.nfeeds; ++o)
         if (g.feeds[o] >= 0) others[before->tape().ninputs + o] = own + at[g.feeds[o]];
-      if (const pf_status s = before->run(first, count, others, large ? Part::First : Part::All))
-        return s;
+      before->run(first, count, others, large ? Part::First : Part::All);
     }
     std::array<pf_tensor, kMostTensors> tensors;
     bool out_stays = false;  // in a cache, for the program behind
@@ -243,35 +232,25 @@ pf_status group_launch(const pf_group& g) {
       out_stays = true;
       others[j] = own + at[g.takes[j]];
     }
-    Piece piece{begin, p.rows, workspace.get(), large && !out_stays, {}};
+    Piece piece{begin, p.rows, workspace.get(), own, large && !out_stays, {}};
     if (before && large) before->dense_inputs(first + count, piece.ahead);
     p.run({tensors.data(), g.ntensors, g.attrs, g.nattrs, g.error, &piece});
-    return after ? after->run(first, count, others, large ? Part::Last : Part::All) : PF_OK;
+    if (after) after->run(first, count, others, large ? Part::Last : Part::All);
   };
-  parallel_for(ranges, 1, [&](int64_t begin, int64_t end) {
-    try {
-      char* own = scratch.get<char>(room);
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t last = std::min((i + 1) * range, p.rows);
-        for (int64_t r = i * range; r < last; r += step)
-          if (const pf_status s = run_piece(r, std::min(r + step, last), own)) failed = s;
-      }
-      scratch.trim();
-    } catch (const std::bad_alloc&) {
-      failed = PF_OOM;
+  parallel_with(ranges, 1, room, [&](int64_t begin, int64_t end, char* own) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t last = std::min((i + 1) * range, p.rows);
+      for (int64_t r = i * range; r < last; r += step) run_piece(r, std::min(r + step, last), own);
     }
   });
-  if (failed != PF_OK) return static_cast<pf_status>(failed.load());
   if (p.finish) {
-    const Piece whole{0, p.rows, workspace.get(), false, {}};
+    const Piece whole{0, p.rows, workspace.get(), nullptr, false, {}};
     KernelArgs args = args_of(g);
     args.piece = &whole;
     p.finish(args);
   }
-  if (g.after && !after)
-    if (const pf_status s = program_launch(g.after, g.after_launch)) return s;
+  if (g.after && !after) program_launch(g.after, g.after_launch);
   *g.joined = before.has_value() + after.has_value();
-  return PF_OK;
 }
 
 }  // namespace pyflame::cpu

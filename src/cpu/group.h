@@ -8,6 +8,6 @@ namespace pyflame::cpu {
 
 bool group_takes(const pf_group& g);
 // What group_takes() has said yes to.
-pf_status group_launch(const pf_group& g);
+void group_launch(const pf_group& g);
 
 }  // namespace pyflame::cpu

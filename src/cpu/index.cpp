@@ -2,8 +2,7 @@
 // nonzero, masked_select, and the searches.
 #include "cpu/index.h"
 
-#include <vector>
-
+#include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
 
@@ -13,11 +12,9 @@ namespace {
 
 // Where every combination of the index tensors points, in elements from the start of the indexed
 // dimensions. Index tensors all have the shape of the first.
-std::vector<int64_t> indexed_offsets(const KernelArgs& a, const pf_tensor& self, int first_dim,
-                                     int first_tensor, int count, bool wrap) {
-  const pf_tensor& model = a.tensor(first_tensor);
-  const int64_t n = numel(model);
-  std::vector<int64_t> offsets(static_cast<size_t>(n), 0);
+void indexed_offsets(const KernelArgs& a, const pf_tensor& self, int first_dim, int first_tensor,
+                     int count, bool wrap, int64_t* offsets) {
+  const int64_t n = numel(a.tensor(first_tensor));
   for (int k = 0; k < count; ++k) {
     const pf_tensor& index = a.tensor(first_tensor + k);
     const int64_t size = self.shape[first_dim + k], step = self.strides[first_dim + k];
@@ -25,10 +22,9 @@ std::vector<int64_t> indexed_offsets(const KernelArgs& a, const pf_tensor& self,
       auto at = walk(index, b);
       const auto* data = static_cast<const int64_t*>(index.data);
       for (int64_t i = b; i < e; ++i, at.next())
-        offsets[static_cast<size_t>(i)] += checked_index(a, data[at.offset[0]], size, wrap) * step;
+        offsets[i] = (k ? offsets[i] : 0) + checked_index(a, data[at.offset[0]], size, wrap) * step;
     });
   }
-  return offsets;
 }
 
 // out [before, index shape, after]; self [before, indexed, after]; the index tensors.
@@ -49,8 +45,9 @@ void index(const KernelArgs& a) {
     });
     return;
   }
-  const std::vector<int64_t> offsets = indexed_offsets(a, self, before, 2, count, a.i(2) != 0);
-  const auto points = static_cast<int64_t>(offsets.size());
+  const int64_t points = numel(a.tensor(2));
+  const Scratch<int64_t> offsets(points);
+  indexed_offsets(a, self, before, 2, count, a.i(2) != 0, offsets.get());
   const int after = before + count;
   const int64_t* after_strides[1] = {self.strides + after};
   const Folded<1> rest(self.ndim - after, self.shape + after, after_strides);
@@ -68,7 +65,7 @@ void index(const KernelArgs& a) {
       Walker<1> at(before, self.shape, before_strides, b / points);
       int64_t k = b % points;
       for (int64_t r = b; r < e; ++r) {
-        const T* s = from + at.offset[0] + offsets[static_cast<size_t>(k)];
+        const T* s = from + at.offset[0] + offsets.get()[k];
         T* o = to + r * run;
         if (run == 1) {
           *o = *s;

@@ -19,6 +19,7 @@ struct Piece {
   int64_t first_row;
   int64_t rows;  // of the whole
   void* workspace;
+  char* scratch;
   bool stream;  // results are too many for the caches: they may go around them
   // What will be read after this piece: up to two inputs of the program before the kernel, from
   // where they lie beside the first element of the kernel's rows; null where there is none.
@@ -59,6 +60,7 @@ struct Pieces {
   int64_t step = 1;      // a piece begins at a multiple of so many rows
   int64_t range = 1;     // and a thread's pieces, which it runs in order, at a multiple of so many
   size_t workspace = 0;  // bytes that the pieces share
+  size_t scratch = 0;    // bytes that each thread has, for one piece after the other
   KernelFn run = nullptr;  // over tensors of the shape (rows, per_row); the kernel itself if null
   KernelFn finish = nullptr;  // of the whole call, after the last piece
   int64_t per_row[12] = {};

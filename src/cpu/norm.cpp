@@ -24,22 +24,30 @@ class Affine {
   static constexpr DType kType = sizeof(T) == 4 ? DType::Float32 : DType::Float64;
 
  public:
-  Affine(const KernelArgs& a, int i, int64_t n, T otherwise)
-      : as_it_is_(n % 64 == 0 && a.has(i) && a.dtype(i) == kType ? a.data<T>(i) : nullptr),
-        p_(as_it_is_ ? 0 : (n + 63) / 64 * 64) {
-    if (as_it_is_) return;
-    for (int64_t k = 0; k < (n + 63) / 64 * 64; ++k) p_.get()[k] = otherwise;
+  static bool as_it_is(const KernelArgs& a, int i, int64_t n) {
+    return n % 64 == 0 && a.has(i) && a.dtype(i) == kType;
+  }
+  static size_t bytes(const KernelArgs& a, int i, int64_t n) {
+    return as_it_is(a, i, n) ? 0 : affine_scratch(kType, n);
+  }
+  Affine(const KernelArgs& a, int i, int64_t n, T otherwise, Parts& memory) {
+    if (as_it_is(a, i, n)) {
+      p_ = a.data<T>(i);
+      return;
+    }
+    T* to = memory.take<T>(whole_stretches(n));
+    p_ = to;
+    for (int64_t k = 0; k < whole_stretches(n); ++k) to[k] = otherwise;
     if (!a.has(i)) return;
     dispatch_float(a.dtype(i), [&]<class S>() {
       const S* q = a.data<S>(i);
-      for (int64_t k = 0; k < n; ++k) p_.get()[k] = static_cast<T>(ToCompute(q[k]));
+      for (int64_t k = 0; k < n; ++k) to[k] = static_cast<T>(ToCompute(q[k]));
     });
   }
-  const T* get() const { return as_it_is_ ? as_it_is_ : p_.get(); }
+  const T* get() const { return p_; }
 
  private:
-  const T* as_it_is_;
-  Scratch<T> p_;
+  const T* p_;
 };
 
 // From the mean of squares of differences from what was near the mean, and how near it was.
@@ -53,10 +61,10 @@ T VarianceOf(T square, T rest) {
 template <class S, bool kStream>
 void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
                    ComputeOf<S>* rstds, const ComputeOf<S>* w, const ComputeOf<S>* b,
-                   ComputeOf<S> eps, int64_t n, int64_t begin, int64_t end) {
+                   ComputeOf<S> eps, int64_t n, int64_t begin, int64_t end, char* memory) {
   using T = ComputeOf<S>;
   const T count = static_cast<T>(n);
-  Scratch<S> nowhere(n);
+  S* const nowhere = Parts(memory).take<S>(n);
   Four<T> s(T(0)), e(T(0)), q(T(0));
   T sum = 0, off = 0, square = 0;
   const auto fold = [&]() PF_INLINE {
@@ -76,7 +84,7 @@ void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
   for (int64_t r = begin; r <= end; ++r) {
     const bool last = r == end;
     const S* before = x + (r > begin ? r - 1 : r) * n;
-    S* out = r > begin ? y + (r - 1) * n : nowhere.get();
+    S* out = r > begin ? y + (r - 1) * n : nowhere;
     const auto write = [&](const auto& at, int64_t j) PF_INLINE {
       const int64_t c = at.first + j;
       const Wide<T> hat = Fma(Load(at.in[0] + j) - mean_before, rstd_before, shift_before);
@@ -162,23 +170,31 @@ void NormOf(const KernelArgs& a) {
   const S* x = static_cast<const S*>(in.data);
   S* y = a.data<S>(0);
   const T eps = static_cast<T>(a.f(1));
-  const Affine<T> w(a, kRms ? 3 : 4, n, T(1)), b(a, kRms ? a.ntensors : 5, n, T(0));
+  const DType type = a.dtype(kRms ? 2 : 3);
+  constexpr int kWeight = kRms ? 3 : 4, kBias = 5;
+  const auto both = Affine<T>::bytes(a, kWeight, n) + (kRms ? 0 : Affine<T>::bytes(a, kBias, n));
+  const Scratch<char> affine(a.piece ? 0 : static_cast<int64_t>(both));
+  Parts memory(a.piece ? a.piece->scratch : affine.get());
+  const Affine<T> w(a, kWeight, n, T(1), memory);
+  const T* bias = kRms ? nullptr : Affine<T>(a, kBias, n, T(0), memory).get();
+  char* own = a.piece ? memory.rest() : nullptr;
   T* rstd = a.data<T>(kRms ? 1 : 2);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream = Streams(a, y, n * bytes, total * bytes);
-  parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
+  const auto rows = [&](int64_t begin, int64_t end, char* memory) {
     const auto run = [&](auto streams) {
       constexpr bool kStream = decltype(streams)::value;
       if constexpr (kRms)
         RmsNormRows<S, kStream>(x, y, rstd, w.get(), eps, n, begin, end);
       else
-        LayerNormRows<S, kStream>(Ahead<S>(a, x, n), x, y, a.data<T>(1), rstd, w.get(), b.get(),
-                                  eps, n, begin, end);
+        LayerNormRows<S, kStream>(Ahead<S>(a, x, n), x, y, a.data<T>(1), rstd, w.get(), bias, eps,
+                                  n, begin, end, memory);
     };
     if constexpr (std::is_same_v<S, float>)
       if (stream) return run(std::true_type());
     run(std::false_type());
-  });
+  };
+  for_rows(own, total / n, RowGrain(n), kRms ? 0 : norm_scratch(type, n), rows);
 }
 
 // xhat = (x - mean) rstd, h = g w: dx = rstd (h - mean(h) - xhat mean(h xhat)); without
@@ -332,7 +348,11 @@ void BackwardOf(const KernelArgs& a) {
     return;
   }
   const int64_t rows = total / n;
-  const Affine<T> w(a, kG + (kRms ? 3 : 4), n, T(1));
+  constexpr int kWeight = kG + (kRms ? 3 : 4);
+  const auto bytes_of_weight = static_cast<int64_t>(Affine<T>::bytes(a, kWeight, n));
+  const Scratch<char> affine(a.piece ? 0 : bytes_of_weight);
+  Parts memory(a.piece ? a.piece->scratch : affine.get());
+  const Affine<T> w(a, kWeight, n, T(1), memory);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream =
       std::is_same_v<S, float> && Streams(a, a.data<S>(0), n * bytes, total * bytes);
@@ -415,6 +435,7 @@ Pieces forward_pieces(const KernelArgs& a) {
   p.per_row[0] = p.per_row[x] = p.width;
   if (!kRms) p.per_row[1] = 2;
   p.per_row[x - 1] = 1;
+  p.scratch = 2 * affine_scratch(a.dtype(x), p.width) + norm_scratch(a.dtype(x), p.width);
   return p;
 }
 void finish_layer_norm(const KernelArgs& a) {
@@ -439,6 +460,7 @@ Pieces backward_pieces(const KernelArgs& a) {
   const size_t item = a.dtype(g) == DType::Float64 ? 8 : 4;
   p.workspace = static_cast<size_t>(blocks.count * sums) * item;
   p.finish = kRms ? finish_rms_norm : finish_layer_norm;
+  p.scratch = affine_scratch(a.dtype(g), p.width);
   return p;
 }
 }  // namespace

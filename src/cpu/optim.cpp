@@ -192,17 +192,19 @@ void MultiNorm(const KernelArgs& a) {
   const int n = a.ntensors - 1;
   int64_t blocks = 0;
   for (int i = 0; i < n; ++i) blocks += (numel(a.tensor(1 + i)) + kNormBlock - 1) / kNormBlock;
-  std::vector<double> partial(static_cast<size_t>(blocks));
+  const Scratch<double> sums(blocks);
+  double* const partial = sums.get();
   ForStretches(a, 1, n, kNormBlock, true, [&](int i, int64_t unit, int64_t begin, int64_t end) {
     dispatch_float(a.dtype(1 + i), [&]<class S>() {
-      partial[static_cast<size_t>(unit)] = BlockNorm(a.data<S>(1 + i) + begin, end - begin, p);
+      partial[unit] = BlockNorm(a.data<S>(1 + i) + begin, end - begin, p);
     });
   });
   double total = 0;
   if (std::isinf(p)) {
-    for (double v : partial) total = v > total || v != v ? v : total;
+    for (int64_t i = 0; i < blocks; ++i)
+      total = partial[i] > total || partial[i] != partial[i] ? partial[i] : total;
   } else if (blocks > 0) {
-    total = tree(partial.data(), blocks, 1, [](double x, double y) { return x + y; });
+    total = tree(partial, blocks, 1, [](double x, double y) { return x + y; });
     total = p == 2 ? std::sqrt(total) : p == 1 ? total : std::pow(total, 1 / p);
   }
   if (a.dtype(0) == DType::Float64)

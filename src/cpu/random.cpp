@@ -7,10 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/room.h"
 #include "cpu/philox.h"
+#include "cpu/scratch.h"
 #include "cpu/strided.h"
-#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -216,28 +215,32 @@ void dropout(const KernelArgs& a) {
   dispatch_float(a.dtype(0), [&]<class T>() { dropout_as<T>(a); });
 }
 
-thread_local ThreadScratch t_spare, t_words;
-[[maybe_unused]] const AtThreadStart kMade([] {
-  AtThreadStart::touch(&t_spare);
-  AtThreadStart::touch(&t_words);
-});
-
 // Sorts a part of random words that agree in their `known` highest bits. As many bits as give each
 // word two places put it nearly where it belongs, neighbours change places, and where upper halves
 // are equal, which is rare, `before` decides. One of these for each thread.
 class PartSorter {
  public:
+  // For parts of at most so many words, in so many bytes.
+  static size_t bytes(size_t most) {
+    return Parts::bytes<uint64_t>(static_cast<int64_t>(most)) +
+           Parts::bytes<uint32_t>(static_cast<int64_t>(2 * std::bit_ceil(most + 1)));
+  }
+  PartSorter(size_t most, char* memory) {
+    Parts parts(memory);
+    to_ = parts.take<uint64_t>(static_cast<int64_t>(most));
+    place_ = parts.take<uint32_t>(static_cast<int64_t>(2 * std::bit_ceil(most + 1)));
+  }
+
   template <class Before>
   const uint64_t* sorted(const uint64_t* words, size_t count, int known, const Before& before) {
     const int bits = std::min(static_cast<int>(std::bit_width(count)) + 1, 32 - known);
     const int shift = 64 - known - bits;
     const size_t places = size_t{1} << bits, mask = places - 1;
-    if (sorted_.size() < count) sorted_.resize(count);
-    place_.assign(places, 0);
+    uint64_t* const to = to_;
+    std::fill_n(place_, places, 0);
     for (size_t i = 0; i < count; ++i) ++place_[words[i] >> shift & mask];
     uint32_t sum = 0;
-    for (uint32_t& place : place_) sum += std::exchange(place, sum);
-    uint64_t* const to = sorted_.data();
+    for (size_t i = 0; i < places; ++i) sum += std::exchange(place_[i], sum);
     for (size_t i = 0; i < count; ++i) to[place_[words[i] >> shift & mask]++] = words[i];
     uint64_t equal = 0;
     for (size_t i = 1; i < count; ++i) {
@@ -262,8 +265,8 @@ class PartSorter {
     }
   }
 
-  std::vector<uint64_t> sorted_;
-  std::vector<uint32_t> place_;
+  uint64_t* to_;
+  uint32_t* place_;
 };
 
 // The order of random 64-bit keys, ties by position. A word is the upper half of a key above its
@@ -286,7 +289,8 @@ void randperm(const KernelArgs& a) {
 
   // The result's memory serves where it fits; fresh pages would cost as much as the sorting.
   const bool in_place = a.dtype(0) == DType::Int64 && contiguous(a.tensor(0));
-  uint64_t* words = in_place ? a.data<uint64_t>(0) : t_words.get<uint64_t>(count);
+  const Scratch<uint64_t> own_words(in_place ? 0 : n), spare(known > 0 ? n : 0);
+  uint64_t* words = in_place ? a.data<uint64_t>(0) : own_words.get();
   std::vector<size_t> ends((size_t{1} << known) + 1);  // counts, moved by one, at first
   constexpr int64_t kKeys = philox::kTile / 2;
   parallel_for((n + kKeys - 1) / kKeys, 2048, [&](int64_t first, int64_t last) {
@@ -307,16 +311,19 @@ void randperm(const KernelArgs& a) {
   std::partial_sum(ends.begin(), ends.end(), ends.begin());
   const uint64_t* from = words;
   if (known > 0) {
-    uint64_t* spare = t_spare.get<uint64_t>(count);
     std::vector<size_t> next(ends.begin(), ends.end() - 1);
-    for (size_t i = 0; i < count; ++i) spare[next[words[i] >> (64 - known)]++] = words[i];
-    from = spare;
+    for (size_t i = 0; i < count; ++i) spare.get()[next[words[i] >> (64 - known)]++] = words[i];
+    from = spare.get();
   }
+  size_t most = 0;  // words of a part
+  for (size_t part = 1; part < ends.size(); ++part)
+    most = std::max(most, ends[part] - ends[part - 1]);
   const int64_t step = count ? a.tensor(0).strides[0] : 1;
   dispatch(a.dtype(0), [&]<class T>() {
     T* out = a.data<T>(0);
-    parallel_for(int64_t{1} << known, 8, [&](int64_t first, int64_t last) {
-      PartSorter sorter;
+    const size_t bytes = PartSorter::bytes(most);
+    parallel_with(int64_t{1} << known, 8, bytes, [&](int64_t first, int64_t last, char* memory) {
+      PartSorter sorter(most, memory);
       for (auto part = static_cast<size_t>(first); part < static_cast<size_t>(last); ++part) {
         const size_t begin = ends[part], size = ends[part + 1] - begin;
         const uint64_t* sorted = sorter.sorted(from + begin, size, known, before);
@@ -327,7 +334,6 @@ void randperm(const KernelArgs& a) {
       }
     });
   });
-  t_spare.trim(), t_words.trim();
 }
 
 // Weights are added up in an order that GPUs follow, too (kernels/choose.h): inside tiles of this
@@ -352,18 +358,22 @@ void multinomial_as(const KernelArgs& a) {
   // The first bad row decides: its number above its status.
   constexpr int64_t kGood = INT64_MAX;
   std::atomic<int64_t> worst{kGood};
-  const auto choose = [&](int64_t from, int64_t to_row) {
+  using Arrival = std::pair<double, int64_t>;
+  const size_t bytes = Parts::bytes<double>(n) + Parts::bytes<double>(tiles + 1) +
+                       Parts::bytes<WeightTile>(tiles) + Parts::bytes<Arrival>(replacement ? 0 : n);
+  const auto choose = [&](int64_t from, int64_t to_row, char* memory) {
+    Parts parts(memory);
     // Running sums inside the tiles, or the weights; the sum before each tile.
-    std::vector<double> row(static_cast<size_t>(n)), before(static_cast<size_t>(tiles) + 1);
-    std::vector<WeightTile> found(static_cast<size_t>(tiles));
-    std::vector<std::pair<double, int64_t>> race;
+    auto *const row = parts.take<double>(n), *const before = parts.take<double>(tiles + 1);
+    auto* const found = parts.take<WeightTile>(tiles);
+    auto* const race = parts.take<Arrival>(replacement ? 0 : n);
+    before[0] = 0;
     for (int64_t r = from; r < to_row; ++r) {
       int64_t status = 0;
       const T* p = a.data<T>(2) + r * weights.strides[0];
       int64_t* o = a.data<int64_t>(0) + r * k;
       parallel_for(tiles, 16, [&, p](int64_t first, int64_t end) {
         const int64_t step = weights.strides[1];
-        double* const to = row.data();
         for (int64_t t = first; t < end; ++t) {
           const int64_t begin = t * kWeights, stop = std::min(n, begin + kWeights);
           double sum = 0;
@@ -374,20 +384,20 @@ void multinomial_as(const KernelArgs& a) {
             if (!(w >= 0) || !std::isfinite(w)) wrong = true;
             if (w > 0) ++nonzero, last = j;
             sum += w;
-            to[j] = replacement ? sum : w;
+            row[j] = replacement ? sum : w;
           }
-          found[static_cast<size_t>(t)] = {sum, nonzero, last, wrong};
+          found[t] = {sum, nonzero, last, wrong};
         }
       });
       int64_t nonzero = 0, last = 0;
-      for (size_t t = 0; t < found.size(); ++t) {
+      for (int64_t t = 0; t < tiles; ++t) {
         const WeightTile& f = found[t];
         before[t + 1] = before[t] + f.total;
         nonzero += f.nonzero;
         if (f.nonzero) last = f.last;
         if (f.wrong) status = 1;
       }
-      const double total = before.back();
+      const double total = before[tiles];
       if (!status && !(total > 0)) status = 2;
       if (status != 1 && !replacement && nonzero < k) status = 3;
       if (status) {
@@ -403,34 +413,33 @@ void multinomial_as(const KernelArgs& a) {
             const uint64_t word = static_cast<uint64_t>(r * k + j) * 2;
             const philox::Words w = philox::block(s.offset + word / 4, s.seed);
             const double u = philox::unit_double(w.w[word % 4], w.w[word % 4 + 1]) * total;
-            const int64_t t =
-                std::upper_bound(before.begin() + 1, before.end(), u) - before.begin() - 1;
+            const int64_t t = std::upper_bound(before + 1, before + tiles + 1, u) - before - 1;
             o[j] = last;
             if (t == tiles) continue;
-            const double base = before[static_cast<size_t>(t)];
-            const auto at = row.begin() + t * kWeights;
+            const double base = before[t];
+            const double* at = row + t * kWeights;
             const auto above = [base](double x, double sum) { return x < base + sum; };
-            const auto it =
+            const double* it =
                 std::upper_bound(at, at + std::min(kWeights, n - t * kWeights), u, above);
-            o[j] = std::min<int64_t>(it - row.begin(), last);
+            o[j] = std::min<int64_t>(it - row, last);
           }
         });
       } else {  // the first k arrivals of exponential clocks with these rates
-        race.clear();
+        Arrival* end = race;
         for (int64_t j = 0; j < n; ++j) {
-          if (!(row[static_cast<size_t>(j)] > 0)) continue;
+          if (!(row[j] > 0)) continue;
           uint64_t word = static_cast<uint64_t>(r * n + j) * 2;
           philox::Words w = philox::block(s.offset + word / 4, s.seed);
           double e = -philox::log_positive(philox::open_double(w.w[word % 4], w.w[word % 4 + 1]));
-          race.emplace_back(e / row[static_cast<size_t>(j)], j);
+          *end++ = {e / row[j], j};
         }
-        std::partial_sort(race.begin(), race.begin() + k, race.end());
-        for (int64_t j = 0; j < k; ++j) o[j] = race[static_cast<size_t>(j)].second;
+        std::partial_sort(race, race + k, end);
+        for (int64_t j = 0; j < k; ++j) o[j] = race[j].second;
       }
     }
   };
   // Many rows beside each other, or the tiles of one row after the other.
-  parallel_for(rows, n < 64 * kWeights ? std::max<int64_t>(1, kGrain / n) : rows, choose);
+  parallel_with(rows, n < 64 * kWeights ? std::max<int64_t>(1, kGrain / n) : rows, bytes, choose);
   *a.data<int64_t>(1) = worst == kGood ? 0 : worst & 255;
 }
 

@@ -8,11 +8,9 @@
 #define HWY_TARGET_INCLUDE "cpu/reduce.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
-#include "core/room.h"
 #include "cpu/kernel.h"
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
-#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -74,8 +72,11 @@ struct Finish {
   void operator()(int64_t o, ComputeOf<S> total) const { StoreOne(total / divisor, out + o); }
 };
 
+// `whole`: rows are summed by one thread each, however long: a piece has no memory for their
+// blocks.
 template <class S, Kind kKind>
-void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>& finish) {
+void SumRows(const S* x, const S* mean, const ReducePlan& plan, bool whole,
+             const Finish<S>& finish) {
   using T = ComputeOf<S>;
   constexpr int64_t B = kSumBlock<S>, kGroup = 4;
   const int64_t k = plan.reduced.count, outs = plan.kept.count;
@@ -96,24 +97,25 @@ void SumRows(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>&
       to[i / B] = BlockSum<S, kKind>(from + i, std::min(B, n - i), origin, m);
   };
   const auto plus = [](T p, T q) { return p + q; };
-  const int64_t packed_size = rows ? 0 : std::min(k, kGroup * B);
-  if (groups <= 1) {
-    parallel_for(outs, 4 * RowGrain(k), [&](int64_t begin, int64_t end) {
-      Scratch<S> packed(packed_size);
-      for (int64_t o = begin; o < end; ++o) {
-        T part[kGroup];
-        group_sums(o, 0, packed.get(), part);
-        finish(o, tree(part, blocks, 1, plus));
-      }
-    });
+  const size_t packed_bytes = rows ? 0 : Parts::bytes<S>(std::min(k, kGroup * B));
+  const auto packed_at = [](char* memory) { return reinterpret_cast<S*>(memory); };
+  if (groups <= 1 || whole) {
+    parallel_with(outs, 4 * RowGrain(k), packed_bytes,
+                  [&](int64_t begin, int64_t end, char* memory) {
+                    for (int64_t o = begin; o < end; ++o) {
+                      T part[kLongestRow];
+                      for (int64_t g = 0; g < groups; ++g)
+                        group_sums(o, g, packed_at(memory), part + g * kGroup);
+                      finish(o, tree(part, blocks, 1, plus));
+                    }
+                  });
     return;
   }
-  Scratch<T> partial(outs * blocks);
-  parallel_for(outs * groups, 8, [&](int64_t begin, int64_t end) {
-    Scratch<S> packed(packed_size);
+  const Scratch<T> partial(outs * blocks);
+  parallel_with(outs * groups, 8, packed_bytes, [&](int64_t begin, int64_t end, char* memory) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t o = i / groups, g = i % groups;
-      group_sums(o, g, packed.get(), partial.get() + o * blocks + g * kGroup);
+      group_sums(o, g, packed_at(memory), partial.get() + o * blocks + g * kGroup);
     }
   });
   for (int64_t o = 0; o < outs; ++o) finish(o, tree(partial.get() + o * blocks, blocks, 1, plus));
@@ -207,11 +209,17 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
   const int64_t tile = 1024;
   const int64_t tiles = (inner + tile - 1) / tile;
   const int64_t padded_tile = (std::min(tile, inner) + W - 1) / W * W;
-  Scratch<T> partial(outer * tiles * blocks * padded_tile);
+  const Scratch<T> partial(outer * tiles * blocks * padded_tile);
   const int64_t work = std::min(k, B) * std::min(tile, inner);
-  parallel_for(outer * tiles * blocks, 4 * RowGrain(work), [&](int64_t begin, int64_t end) {
-    Scratch<T> lanes(W * padded_tile), origins(kFromOrigin<kKind> ? padded_tile : 0),
-        means(kKind == kSpread ? padded_tile : 0);
+  const int64_t for_origins = kFromOrigin<kKind> ? padded_tile : 0;
+  const int64_t for_means = kKind == kSpread ? padded_tile : 0;
+  const size_t bytes =
+      Parts::bytes<T>(W * padded_tile) + Parts::bytes<T>(for_origins) + Parts::bytes<T>(for_means);
+  const auto run = [&](int64_t begin, int64_t end, char* memory) {
+    Parts parts(memory);
+    T* const lanes = parts.take<T>(W * padded_tile);
+    T* const origins = parts.take<T>(for_origins);
+    T* const means = parts.take<T>(for_means);
     for (int64_t i = begin; i < end; ++i) {
       // Neighbouring units are tiles of the same rows.
       const int64_t t = i % tiles, b = i / tiles % blocks, o = i / tiles / blocks;
@@ -219,17 +227,17 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
       const S* columns = x + plan.kept.offset(first);
       if constexpr (kFromOrigin<kKind>)
         for (int64_t c = 0; c < padded_tile; ++c)
-          origins.get()[c] = c < width ? ToCompute(columns[c]) : T(0);
+          origins[c] = c < width ? ToCompute(columns[c]) : T(0);
       if constexpr (kKind == kSpread)
         for (int64_t c = 0; c < padded_tile; ++c)
-          means.get()[c] = c < width ? ToCompute(mean[plan.kept.other_offset(first + c)]) : T(0);
+          means[c] = c < width ? ToCompute(mean[plan.kept.other_offset(first + c)]) : T(0);
       const int64_t count = std::min(B, k - b * B);
-      AddRows<S, kKind>(columns, plan.reduced, b * B, 0, count, width, origins.get(), means.get(),
-                        lanes.get());
-      FoldLanes(lanes.get(), count, (width + W - 1) / W * W,
+      AddRows<S, kKind>(columns, plan.reduced, b * B, 0, count, width, origins, means, lanes);
+      FoldLanes(lanes, count, (width + W - 1) / W * W,
                 partial.get() + ((o * tiles + t) * blocks + b) * padded_tile);
     }
-  });
+  };
+  parallel_with(outer * tiles * blocks, 4 * RowGrain(work), bytes, run);
   for (int64_t i = 0; i < outer * tiles; ++i) {
     T* p = partial.get() + i * blocks * padded_tile;
     FoldBlocks(p, blocks, padded_tile);
@@ -256,7 +264,7 @@ void SumOfType(const KernelArgs& a) {
   const S* m = mean ? static_cast<const S*>(mean->data) : nullptr;
   const auto add = [&]<Kind kKind>() {
     plan.columns() ? SumColumns<S, kKind>(x, m, plan, finish)
-                   : SumRows<S, kKind>(x, m, plan, finish);
+                   : SumRows<S, kKind>(x, m, plan, a.piece != nullptr, finish);
   };
   switch (a.i(1)) {
     case kSquares:
@@ -324,14 +332,14 @@ void FinishBlocks(const KernelArgs& a) {
   });
 }
 
-// Rows of a block come in order and to one thread, whose table of lanes this is.
-void SumOfColumns(const KernelArgs& a, ThreadScratch& scratch) {
+// Rows of a block come in order and to one thread, which has a table of lanes.
+void SumOfColumns(const KernelArgs& a) {
   DispatchOwn(a, [&]<class S, Kind kKind>() {
     using T = ComputeOf<S>;
     constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>, kTile = 1024;
     const pf_tensor& x = a.tensor(1);
     const int64_t rows = x.shape[0], columns = x.shape[1], padded = (columns + W - 1) / W * W;
-    T* lanes = scratch.get<T>(static_cast<size_t>(W * padded));
+    T* const lanes = reinterpret_cast<T*>(a.piece->scratch);
     Axes reduced;
     reduced.add(rows, columns, 0);
     for (int64_t r = 0, count = 0; r < rows; r += count) {
@@ -374,9 +382,6 @@ HWY_EXPORT(SumOfColumns);
 HWY_EXPORT(FinishColumns);
 namespace {
 
-thread_local ThreadScratch lanes;
-[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&lanes); });
-
 void sum(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(Sum)(a);
 }
@@ -394,7 +399,7 @@ void finish_blocks(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(FinishBlocks)(a);
 }
 void sum_of_columns(const KernelArgs& a) {
-  HWY_DYNAMIC_DISPATCH(SumOfColumns)(a, lanes);
+  HWY_DYNAMIC_DISPATCH(SumOfColumns)(a);
 }
 void finish_columns(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(FinishColumns)(a);
@@ -421,7 +426,7 @@ Pieces sum_pieces(const KernelArgs& a) {
   const int64_t item = x.dtype == static_cast<uint8_t>(DType::Float64) ? 8 : 4;
   const int64_t lane_count = 64 / item, block = 64 * lane_count;
   const auto bytes = [item](int64_t n) { return static_cast<size_t>(n * item); };
-  if (last && outs > 1 && k <= 16 * block) {
+  if (last && outs > 1 && k <= kLongestRow * block) {
     if (mean && !contiguous(a.tensor(2))) return p;
     p.rows = outs;
     p.width = p.per_row[1] = k;
@@ -440,8 +445,9 @@ Pieces sum_pieces(const KernelArgs& a) {
     p.width = p.per_row[1] = outs;
     p.step = 4 * lane_count;
     p.range = block;
-    p.workspace =
-        bytes((k + block - 1) / block * ((outs + lane_count - 1) / lane_count) * lane_count);
+    const int64_t padded = (outs + lane_count - 1) / lane_count * lane_count;
+    p.workspace = bytes((k + block - 1) / block * padded);
+    p.scratch = bytes(lane_count * padded);
     p.run = sum_of_columns;
     p.finish = finish_columns;
   }

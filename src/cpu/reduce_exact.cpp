@@ -2,12 +2,11 @@
 // counts), products, and the search for the place of a maximum or minimum.
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <type_traits>
-#include <vector>
 
 #include "cpu/kernel.h"
 #include "cpu/reduce_plan.h"
+#include "cpu/scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -174,7 +173,7 @@ void reduce(const KernelArgs& a) {
   if (plan.columns()) {
     constexpr int64_t kTile = 256;
     const int64_t inner = plan.inner(), outer = outs / inner, tiles = (inner + kTile - 1) / kTile;
-    std::vector<Acc> partial(static_cast<size_t>(outs * blocks));
+    const Scratch<Acc> partial(outs * blocks);
     parallel_for(outer * tiles * blocks, 1, [&](int64_t begin, int64_t end) {
       Acc lane[kLanes * kTile];
       for (int64_t u = begin; u < end; ++u) {
@@ -197,28 +196,28 @@ void reduce(const KernelArgs& a) {
               lane[l * w + c] = Op::join(lane[l * w + c], lane[(l + h) * w + c]);
           left = std::min(left, h);
         }
-        for (int64_t c = 0; c < w; ++c)
-          partial[static_cast<size_t>((first + c) * blocks + b)] = lane[c];
+        for (int64_t c = 0; c < w; ++c) partial.get()[(first + c) * blocks + b] = lane[c];
       }
     });
     for (int64_t o = 0; o < outs; ++o)
-      out[o] = Op::finish(tree(partial.data() + o * blocks, blocks, 1, Op::join));
+      out[o] = Op::finish(tree(partial.get() + o * blocks, blocks, 1, Op::join));
     return;
   }
   const bool rows = plan.rows();
-  std::vector<Acc> partial(static_cast<size_t>(outs * blocks));
-  parallel_for(outs * blocks, k >= kBlock ? 4 : 16384 / k + 1, [&](int64_t begin, int64_t end) {
-    std::unique_ptr<S[]> packed(rows ? nullptr : new S[static_cast<size_t>(std::min(k, kBlock))]);
+  const Scratch<Acc> partial(outs * blocks);
+  const size_t bytes = rows ? 0 : Parts::bytes<S>(std::min(k, kBlock));
+  const auto run = [&](int64_t begin, int64_t end, char* memory) {
+    S* const packed = reinterpret_cast<S*>(memory);
     for (int64_t u = begin; u < end; ++u) {
       const int64_t o = u / blocks, from = u % blocks * kBlock, n = std::min(kBlock, k - from);
       const S* row = x + plan.kept.offset(o);
-      if (!rows) pack(row, plan.reduced, from, n, packed.get());
-      partial[static_cast<size_t>(u)] =
-          block_reduce<Op>(rows ? row + from : static_cast<const S*>(packed.get()), n);
+      if (!rows) pack(row, plan.reduced, from, n, packed);
+      partial.get()[u] = block_reduce<Op>(rows ? row + from : packed, n);
     }
-  });
+  };
+  parallel_with(outs * blocks, k >= kBlock ? 4 : 16384 / k + 1, bytes, run);
   for (int64_t o = 0; o < outs; ++o)
-    out[o] = Op::finish(tree(partial.data() + o * blocks, blocks, 1, Op::join));
+    out[o] = Op::finish(tree(partial.get() + o * blocks, blocks, 1, Op::join));
 }
 
 template <template <class> class Op>
@@ -352,19 +351,19 @@ void find(const KernelArgs& a) {
     });
     return;
   }
-  std::vector<Found<V>> partial(static_cast<size_t>(outs * pieces));
+  const Scratch<Found<V>> partial(outs * pieces);
   parallel_for(outs * pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) {
       const int64_t from = u % pieces * kPiece;
       Found<V> f = find_block<kMax>(x + plan.kept.offset(u / pieces) + from * stride,
                                     std::min(kPiece, k - from), stride);
-      partial[static_cast<size_t>(u)] = {f.value, f.index + from};
+      partial.get()[u] = {f.value, f.index + from};
     }
   });
   for (int64_t o = 0; o < outs; ++o) {
-    Found<V> f = partial[static_cast<size_t>(o * pieces)];
+    Found<V> f = partial.get()[o * pieces];
     for (int64_t p = 1; p < pieces; ++p) {
-      const Found<V>& g = partial[static_cast<size_t>(o * pieces + p)];
+      const Found<V>& g = partial.get()[o * pieces + p];
       if (better<kMax>(g.value, f.value)) f = g;
     }
     store(o, f);

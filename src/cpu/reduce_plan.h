@@ -122,6 +122,9 @@ struct NormBlocks {
       : rows(std::max<int64_t>(16, (all + 63) / 64)), count((all + rows - 1) / rows) {}
 };
 
+// Blocks of the longest row whose sum is cut into pieces of whole rows.
+inline constexpr int64_t kLongestRow = 16;
+
 // Adds neighbours, then neighbours of those, ...: p[0] is the sum. Items are `stride` apart.
 template <class T, class F>
 T tree(T* p, int64_t n, int64_t stride, F combine) {

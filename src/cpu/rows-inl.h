@@ -8,9 +8,8 @@
 #define PYFLAME_CPU_ROWS_INL_H_
 #endif
 
-#include <memory>
-
 #include "cpu/kernel.h"
+#include "cpu/row_scratch.h"
 #include "cpu/wide-inl.h"
 
 // For the lambdas given to the loops: compiled for the loop's target and always part of it.
@@ -103,29 +102,7 @@ struct Four {
   HWY_INLINE T max() const { return MaxOf(WMax(WMax(a[0], a[1]), WMax(a[2], a[3]))); }
 };
 
-// ---- scratch memory of one call, aligned to a cache line ----------------------------------------
-
-// Larger ones begin in the middle of a page: tensors begin near the start of one, and a load waits
-// for an earlier store with the same twelve low bits of the address.
-template <class T>
-class Scratch {
- public:
-  explicit Scratch(int64_t n) {
-    const size_t bytes = sizeof(T) * static_cast<size_t>(n > 0 ? n : 1);
-    shift_ = bytes >= kHalfPage ? kHalfPage : 0;
-    base_ = static_cast<char*>(::operator new(bytes + shift_, alignment()));
-  }
-  ~Scratch() { ::operator delete(base_, alignment()); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  T* get() const { return reinterpret_cast<T*>(base_ + shift_); }
-
- private:
-  static constexpr size_t kHalfPage = 2048;
-  std::align_val_t alignment() const { return std::align_val_t(shift_ ? 2 * kHalfPage : 64); }
-  char* base_;
-  size_t shift_;
-};
+// ---- whole kernels ------------------------------------------------------------------------------
 
 // Non-temporal stores pay only for results that the caches could not keep anyway.
 inline constexpr int64_t kStreamBytes = int64_t{16} << 20;

@@ -2,9 +2,9 @@
 // combined in index order by one thread, so results do not depend on the number of threads: threads
 // share out the lanes, the positions in all dimensions but the indexed ones.
 #include <algorithm>
-#include <vector>
 
 #include "cpu/index.h"
+#include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
 
@@ -257,12 +257,14 @@ void index_put(const KernelArgs& a) {
     return;
   }
   // Where each point lies in self and in values.
-  std::vector<int64_t> to(static_cast<size_t>(points), 0), from(static_cast<size_t>(points));
+  const Scratch<int64_t> places(2 * points);
+  int64_t *const to = places.get(), *const from = to + points;
+  std::fill_n(to, points, 0);
   for (int k = 0; k < count; ++k) {
     const pf_tensor& index = a.tensor(2 + k);
     auto at = walk(index);
     for (int64_t i = 0; i < points; ++i, at.next()) {
-      int64_t& offset = to[static_cast<size_t>(i)];
+      int64_t& offset = to[i];
       const int64_t place = checked_place(a, static_cast<const int64_t*>(index.data)[at.offset[0]],
                                           self.shape[before + k]);
       offset = place < 0 || offset < 0 ? -1 : offset + place * self.strides[before + k];
@@ -270,10 +272,7 @@ void index_put(const KernelArgs& a) {
   }
   const int64_t* value_strides[1] = {values.strides + before};
   Walker<1> value_at(model.ndim, model.shape, value_strides);
-  for (auto& f : from) {
-    f = value_at.offset[0];
-    value_at.next();
-  }
+  for (int64_t i = 0; i < points; ++i, value_at.next()) from[i] = value_at.offset[0];
   int64_t shape[PF_MAX_DIMS], steps[2][PF_MAX_DIMS], lanes = 1;
   int m = 0;
   for (int d = 0; d < self.ndim; ++d) {
@@ -298,7 +297,7 @@ void index_put(const KernelArgs& a) {
           lane[1][l] = at.offset[1];
           flat = flat && lane[0][l] == lane[0][0] + l && lane[1][l] == lane[1][0] + l;
         }
-        for (size_t k = 0; k < static_cast<size_t>(points); ++k) {
+        for (int64_t k = 0; k < points; ++k) {
           if (to[k] < 0) continue;  // a wrong index
           T* o = a.data<T>(0) + to[k];
           const T* v = a.data<T>(1) + from[k];

@@ -1,8 +1,9 @@
 // Kernels that move elements: cat, flip, roll, tril and triu, and the gradient of views.
 #include "cpu/shape.h"
 
-#include <vector>
+#include <algorithm>
 
+#include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
 
@@ -183,11 +184,13 @@ void add_overlapping(const pf_tensor& out, const pf_tensor& in, int64_t offset,
         to[at.offset[0]] = static_cast<T>(to[at.offset[0]] + from[at.offset[1]]);
     }
   } else {
-    std::vector<C> sums(static_cast<size_t>(numel(out)), C(0));
-    C* wide = sums.data() + offset;
+    const int64_t count = numel(out);
+    const Scratch<C> sums(count);
+    std::fill_n(sums.get(), count, C(0));
+    C* wide = sums.get() + offset;
     for (int64_t i = 0; i < n; ++i, at.next()) wide[at.offset[0]] += load(from[at.offset[1]]);
     T* all = static_cast<T*>(out.data);
-    for (size_t i = 0; i < sums.size(); ++i) all[i] = store<T>(sums[i]);
+    for (int64_t i = 0; i < count; ++i) all[i] = store<T>(sums.get()[i]);
   }
 }
 

@@ -29,21 +29,23 @@ HWY_INLINE ComputeOf<S> RowMax(const S* x, int64_t n) {
 
 // In `exps` lie exp(x - max) of two rows in turn.
 template <class S, bool kStream>
-void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin, int64_t end) {
+void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin, int64_t end,
+                 char* memory) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
-  const int64_t padded = (n + 63) / 64 * 64;
-  Scratch<T> exps(2 * padded);
-  Scratch<S> nowhere(padded);  // takes the row before the first one
-  std::memset(static_cast<void*>(exps.get()), 0, sizeof(T) * static_cast<size_t>(2 * padded));
+  const int64_t padded = whole_stretches(n);
+  Parts parts(memory);
+  T* const exps = parts.take<T>(2 * padded);
+  S* const nowhere = parts.take<S>(padded);  // takes the row before the first one
+  std::memset(static_cast<void*>(exps), 0, sizeof(T) * static_cast<size_t>(2 * padded));
   T max_now = RowMax(x + begin * n, n);
   Wide<T> scale = Fill(T(0));  // 1 / sum of row r-1
   for (int64_t r = begin; r < end; ++r) {
     const S* now = x + r * n;
     const S* next = r + 1 < end ? now + n : now;
-    S* before = r > begin ? y + (r - 1) * n : nowhere.get();
-    T* e = exps.get() + (r & 1) * padded;
-    const T* e_before = exps.get() + (~r & 1) * padded;
+    S* before = r > begin ? y + (r - 1) * n : nowhere;
+    T* e = exps + (r & 1) * padded;
+    const T* e_before = exps + (~r & 1) * padded;
     const Wide<T> shift = Fill(max_now);
     Four<T> m(kLow), s(T(0));
     T total = 0;
@@ -67,7 +69,7 @@ void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t beg
     scale = Fill(T(1) / total);
     max_now = m.max();
   }
-  const T* e = exps.get() + (~end & 1) * padded;
+  const T* e = exps + (~end & 1) * padded;
   ForRow<T>(
       n, At<0, 1, S>{{}, {y + (end - 1) * n}}, T(0),
       [&](auto, const auto& at, int64_t j) PF_INLINE {
@@ -79,18 +81,18 @@ void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t beg
 }
 
 template <class S, bool kStream>
-void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin,
-                    int64_t end) {
+void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin, int64_t end,
+                    char* memory) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
-  Scratch<S> nowhere(n);
+  S* const nowhere = Parts(memory).take<S>(n);
   T max_now = RowMax(x + begin * n, n);
   Wide<T> max_before = Fill(T(0)), log_before = Fill(T(0));
   for (int64_t r = begin; r < end; ++r) {
     const S* now = x + r * n;
     const S* next = r + 1 < end ? now + n : now;
     const S* before = r > begin ? now - n : now;
-    S* out = r > begin ? y + (r - 1) * n : nowhere.get();
+    S* out = r > begin ? y + (r - 1) * n : nowhere;
     const Wide<T> shift = Fill(max_now);
     Four<T> m(kLow), s(T(0));
     T total = 0;
@@ -130,21 +132,23 @@ void SoftmaxOf(const KernelArgs& a) {
   S* y = a.data<S>(0);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream = Streams(a, y, n * bytes, total * bytes);
-  parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
+  char* own = a.piece ? a.piece->scratch : nullptr;
+  const auto rows = [&](int64_t begin, int64_t end, char* memory) {
     if constexpr (std::is_same_v<S, float>) {
       if (stream) {
         if constexpr (kLog)
-          LogSoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end);
+          LogSoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
         else
-          SoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end);
+          SoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
         return;
       }
     }
     if constexpr (kLog)
-      LogSoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end);
+      LogSoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
     else
-      SoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end);
-  });
+      SoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
+  };
+  for_rows(own, total / n, RowGrain(n), softmax_scratch(a.dtype(0), n), rows);
 }
 
 // softmax: dx = y (g - sum(g y)); log_softmax: dx = g - exp(y) sum(g). Sums row r+1 and writes row
@@ -252,6 +256,7 @@ Pieces pieces(const KernelArgs& a) {
   if (n == 0) return p;
   p.rows = numel(t) / n;
   p.width = n;
+  p.scratch = softmax_scratch(a.dtype(0), n);
   for (int i = 0; i < a.ntensors; ++i) p.per_row[i] = n;
   return p;
 }

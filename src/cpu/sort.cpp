@@ -1,10 +1,12 @@
 // Sorting rows. Values become unsigned keys in the same order (NaN last, -0 equal to 0); equal
 // keys keep the order of their positions, so every result is unique.
+#include <algorithm>
 #include <bit>
 #include <tuple>
-#include <vector>
+#include <utility>
 
 #include "core/kernel_numbers.h"
+#include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
 
@@ -61,9 +63,26 @@ struct Long {
   }
 };
 
+// Items of a row, in memory that others hold.
+template <class Item>
+class Items {
+ public:
+  explicit Items(Item* at) : begin_(at) {}
+  Item* begin() const { return begin_; }
+  Item* end() const { return begin_ + count_; }
+  size_t size() const { return count_; }
+  Item& operator[](size_t i) const { return begin_[i]; }
+  void resize(size_t n) { count_ = n; }
+  void push_back(Item x) { begin_[count_++] = x; }
+
+ private:
+  Item* begin_;
+  size_t count_ = 0;
+};
+
 // Radix sort by 11 bits at a time; stable, so positions need not be looked at.
 template <class Item>
-void radix_sort(std::vector<Item>& items, std::vector<Item>& spare, int key_bits) {
+void radix_sort(Items<Item>& items, Items<Item>& spare, int key_bits) {
   constexpr int kBits = 11;
   constexpr size_t kBuckets = 1 << kBits;
   const size_t n = items.size();
@@ -79,7 +98,7 @@ void radix_sort(std::vector<Item>& items, std::vector<Item>& spare, int key_bits
       sum += mine;
     }
     for (const Item& x : items) spare[count[x.key() >> shift & (kBuckets - 1)]++] = x;
-    items.swap(spare);
+    std::swap(items, spare);
   }
 }
 
@@ -95,19 +114,22 @@ bool any_before(const T* x, Compute<T> t, bool descending) {
   return any != 0;
 }
 
+// How many items collect_first works with.
+int64_t room_for_first(int64_t keep) {
+  return std::max<int64_t>(3 * keep, 32);
+}
 // Items that include the `keep` first of n: what lies behind the bound found so far is left out.
 // `item(i)` is an item; any(i, b): whether one of the elements from i on may come before element b.
 template <class Item, class Make, class Any>
-void collect_first(std::vector<Item>& items, int64_t n, int64_t keep, Make&& item, Any&& any) {
-  const size_t room = static_cast<size_t>(std::max<int64_t>(3 * keep, 32));
-  items.clear();
-  items.reserve(room);
+void collect_first(Items<Item>& items, int64_t n, int64_t keep, Make&& item, Any&& any) {
+  const auto room = static_cast<size_t>(room_for_first(keep));
+  items.resize(0);
   // keep < n / 8, so that they are there.
   for (int64_t i = 0; i < static_cast<int64_t>(room); ++i) items.push_back(item(i));
   const auto shorten = [&] {
     std::nth_element(items.begin(), items.begin() + (keep - 1), items.end());
     items.resize(static_cast<size_t>(keep));
-    return items.back();
+    return items[items.size() - 1];
   };
   Item bound = shorten();
   for (int64_t i = static_cast<int64_t>(room); i < n; i += kStretch) {
@@ -123,11 +145,12 @@ void collect_first(std::vector<Item>& items, int64_t n, int64_t keep, Make&& ite
 }
 
 // Calls row(items, spare, offsets, input) for each row of `in` along `dim`, its items unsorted.
-// With `keep`, only those that may be among the `keep` first. Offsets: of the row in the input,
-// then in the first kOuts outputs. Keys are counted from `least`.
+// With `keep`, only those that may be among the `keep` first; with `spares` there is as much memory
+// again. Offsets: of the row in the input, then in the first kOuts outputs. Keys are counted from
+// `least`.
 template <class T, class Item, int kOuts = 2, class Row>
-void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t keep, Row&& row,
-              uint64_t least = 0) {
+void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t keep, bool spares,
+              Row&& row, uint64_t least = 0) {
   using Key = decltype(key_of_stored(T{}));
   const pf_tensor& in = a.tensor(tensor);
   const int64_t n = in.shape[dim], rows = n ? numel(in) / n : 0, step = in.strides[dim];
@@ -143,28 +166,33 @@ void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t
   }
   const int64_t* strides[1 + kOuts];
   for (int o = 0; o <= kOuts; ++o) strides[o] = steps[o];
-  parallel_for(rows, std::max<int64_t>(1, 2048 / std::max<int64_t>(n, 1)),
-               [&](int64_t b, int64_t e) {
-                 Walker<1 + kOuts> at(m, shape, strides, b);
-                 std::vector<Item> items, spare;
-                 for (int64_t r = b; r < e; ++r, at.next()) {
-                   const T* x = a.data<T>(tensor) + at.offset[0];
-                   const auto flip = descending ? ~Key(0) : Key(0);
-                   const auto item = [&](int64_t i) {
-                     const auto key = static_cast<Key>(key_of_stored(x[i * step]) ^ flip);
-                     return Item(static_cast<typename Item::Key>(key - least), i);
-                   };
-                   if (keep > 0 && n >= 64 && keep < n / 8) {
-                     collect_first(items, n, keep, item, [&](int64_t i, int64_t b) {
-                       return step != 1 || any_before(x + i, load(x[b]), descending);
-                     });
-                   } else {
-                     items.resize(static_cast<size_t>(n));
-                     for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = item(i);
-                   }
-                   row(items, spare, at.offset, x);
-                 }
-               });
+  const bool few = keep > 0 && n >= 64 && keep < n / 8;
+  const int64_t room = few ? room_for_first(keep) : n;
+  const size_t bytes = Parts::bytes<Item>(room) * (spares ? 2 : 1);
+  parallel_with(rows, std::max<int64_t>(1, 2048 / std::max<int64_t>(n, 1)), bytes,
+                [&](int64_t b, int64_t e, char* memory) {
+                  Walker<1 + kOuts> at(m, shape, strides, b);
+                  Parts parts(memory);
+                  Items<Item> items(parts.take<Item>(room));
+                  Items<Item> spare(spares ? parts.take<Item>(room) : nullptr);
+                  for (int64_t r = b; r < e; ++r, at.next()) {
+                    const T* x = a.data<T>(tensor) + at.offset[0];
+                    const auto flip = descending ? ~Key(0) : Key(0);
+                    const auto item = [&](int64_t i) {
+                      const auto key = static_cast<Key>(key_of_stored(x[i * step]) ^ flip);
+                      return Item(static_cast<typename Item::Key>(key - least), i);
+                    };
+                    if (few) {
+                      collect_first(items, n, keep, item, [&](int64_t i, int64_t b) {
+                        return step != 1 || any_before(x + i, load(x[b]), descending);
+                      });
+                    } else {
+                      items.resize(static_cast<size_t>(n));
+                      for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = item(i);
+                    }
+                    row(items, spare, at.offset, x);
+                  }
+                });
 }
 
 template <class F>
@@ -180,7 +208,7 @@ void dispatch_items(DType t, int64_t n, F&& fn) {
 
 // The first n of a row's items, as values and indices: tensors 0 and 1, of which it is a row.
 template <class T, class Item>
-void store_row(const KernelArgs& a, int dim, const std::vector<Item>& items, int64_t n,
+void store_row(const KernelArgs& a, int dim, const Items<Item>& items, int64_t n,
                const int64_t* offset, const T* x) {
   const int64_t vs = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
   const int64_t step = a.tensor(2).strides[dim];
@@ -214,8 +242,8 @@ void sort(const KernelArgs& a) {
   const int64_t n = a.tensor(2).shape[dim];
   const auto rows = [&]<class T, class Item>(int bits, uint64_t least) {
     each_row<T, Item>(
-        a, 2, dim, a.i(1) != 0, 0,
-        [&](std::vector<Item>& items, std::vector<Item>& spare, const int64_t* offset, const T* x) {
+        a, 2, dim, a.i(1) != 0, 0, n >= 1024,
+        [&](Items<Item>& items, Items<Item>& spare, const int64_t* offset, const T* x) {
           if (n >= 1024)
             radix_sort(items, spare, bits);
           else
@@ -241,21 +269,20 @@ void topk(const KernelArgs& a) {
   const int dim = static_cast<int>(a.i(0));
   const int64_t k = a.tensor(0).shape[dim];
   dispatch_items(a.dtype(0), a.tensor(2).shape[dim], [&]<class T, class Item>(int) {
-    each_row<T, Item>(
-        a, 2, dim, a.i(1) != 0, k,
-        [&](std::vector<Item>& items, std::vector<Item>&, const int64_t* offset, const T* x) {
-          if (k < static_cast<int64_t>(items.size()))
-            std::nth_element(items.begin(), items.begin() + k, items.end());
-          std::sort(items.begin(), items.begin() + k);
-          store_row(a, dim, items, k, offset, x);
-        });
+    each_row<T, Item>(a, 2, dim, a.i(1) != 0, k, false,
+                      [&](Items<Item>& items, Items<Item>&, const int64_t* offset, const T* x) {
+                        if (k < static_cast<int64_t>(items.size()))
+                          std::nth_element(items.begin(), items.begin() + k, items.end());
+                        std::sort(items.begin(), items.begin() + k);
+                        store_row(a, dim, items, k, offset, x);
+                      });
   });
 }
 
 // The item with `rank` smaller ones before it. Of many, those that share the top bits of the wanted
 // key are found first, by counting.
 template <class Item>
-Item nth_item(std::vector<Item>& items, size_t rank, int key_bits) {
+Item nth_item(Items<Item>& items, size_t rank, int key_bits) {
   constexpr size_t kBuckets = 2048;
   if (items.size() >= 4 * kBuckets) {
     const int shift = key_bits - 11;
@@ -268,7 +295,7 @@ Item nth_item(std::vector<Item>& items, size_t rank, int key_bits) {
       if (x.key() >> shift == bucket) items[kept++] = x;
     items.resize(kept);
   }
-  const auto at = items.begin() + static_cast<std::ptrdiff_t>(rank);
+  Item* at = items.begin() + rank;
   std::nth_element(items.begin(), at, items.end());
   return *at;
 }
@@ -278,26 +305,26 @@ void nth(const KernelArgs& a) {
   const int dim = static_cast<int>(a.i(0));
   const Nth which{a.i(1)};
   dispatch_items(a.dtype(1), a.tensor(1).shape[dim], [&]<class T, class Item>(int bits) {
-    each_row<T, Item, 1>(
-        a, 1, dim, false, 0,
-        [&](std::vector<Item>& items, std::vector<Item>&, const int64_t* offset, const T* x) {
-          const int64_t step = a.tensor(1).strides[dim];
-          int64_t numbers = static_cast<int64_t>(items.size()), first_nan = -1;
-          if (which != Nth::Smallest) {
-            for (int64_t i = numbers - 1; i >= 0; --i) {
-              const auto v = load(x[i * step]);
-              if (v != v) --numbers, first_nan = i;
-            }
-          }
-          int64_t& out = a.data<int64_t>(0)[offset[1]];
-          if (which == Nth::Median && first_nan >= 0) {
-            out = first_nan;
-            return;
-          }
-          const int64_t rank =
-              which == Nth::Smallest ? a.i(2) : std::max<int64_t>(numbers - 1, 0) / 2;
-          out = nth_item(items, static_cast<size_t>(rank), bits).at();
-        });
+    each_row<T, Item, 1>(a, 1, dim, false, 0, false,
+                         [&](Items<Item>& items, Items<Item>&, const int64_t* offset, const T* x) {
+                           const int64_t step = a.tensor(1).strides[dim];
+                           int64_t numbers = static_cast<int64_t>(items.size()), first_nan = -1;
+                           if (which != Nth::Smallest) {
+                             for (int64_t i = numbers - 1; i >= 0; --i) {
+                               const auto v = load(x[i * step]);
+                               if (v != v) --numbers, first_nan = i;
+                             }
+                           }
+                           int64_t& out = a.data<int64_t>(0)[offset[1]];
+                           if (which == Nth::Median && first_nan >= 0) {
+                             out = first_nan;
+                             return;
+                           }
+                           const int64_t rank = which == Nth::Smallest
+                                                    ? a.i(2)
+                                                    : std::max<int64_t>(numbers - 1, 0) / 2;
+                           out = nth_item(items, static_cast<size_t>(rank), bits).at();
+                         });
   });
 }
 

@@ -4,16 +4,12 @@
 #include "cpu/tape.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
-#include "core/room.h"
 #include "cpu/move.h"
+#include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/tape_code.h"
-#include "cpu/thread_scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -23,19 +19,19 @@ size_t round_up(size_t n, size_t to) {
   return (n + to - 1) / to * to;
 }
 
-// Memory for one launch: locations, slots, registers, staged tiles.
-thread_local ThreadScratch scratch;
-[[maybe_unused]] const AtThreadStart kMade([] { AtThreadStart::touch(&scratch); });
-
-// Of a thread's scratch, for tiles of at most n elements.
+// What one range has memory for, with tiles of at most n elements of which `staged` are staged:
+// locations, slots, registers, staged tiles.
 struct Layout {
   size_t slots, splats, regs, stage, total;
   size_t reg_pitch, stage_pitch;
-  Layout(const Tape& t, size_t n) {
+  Layout(const Tape& t, int64_t n, int64_t staged) {
     // Pitches that are no multiple of 4096 keep tiles in different cache sets.
-    n = round_up(n, kTileGrain);
-    reg_pitch = round_up(n * static_cast<size_t>(t.reg_bytes), 64) + 64;
-    stage_pitch = reg_pitch;
+    const auto pitch = [&](int64_t count) {
+      const size_t whole = round_up(static_cast<size_t>(count), kTileGrain);
+      return round_up(whole * static_cast<size_t>(t.reg_bytes), 64) + 64;
+    };
+    reg_pitch = pitch(n);
+    stage_pitch = pitch(staged);
     slots = round_up(static_cast<size_t>(t.nlocs) * sizeof(Loc), 64);
     splats = slots + t.slots.size() * kSlotBytes;
     regs = splats + t.ins.size() * kSlotBytes;
@@ -94,12 +90,12 @@ struct Run : Collapsed {
   int64_t rows, cols, nr, nc, row_boxes, col_boxes;
 };
 
-// Gives the thread's scratch, with registers, slots and constants in place.
+// The memory of a range, with registers, slots and constants in place.
 struct Frame {
-  Layout layout;
+  const Layout& layout;
   char* base;
   Loc* locs;
-  Frame(const Tape& t, size_t n) : layout(t, n), base(scratch.get<char>(layout.total)) {
+  Frame(const Tape& t, const Layout& layout, char* memory) : layout(layout), base(memory) {
     locs = reinterpret_cast<Loc*>(base);
     locs[0] = {nullptr, Loc::kSplat, nullptr};
     char* r = base + layout.regs;
@@ -121,10 +117,13 @@ bool streams(const Run& run, int out, const char* data) {
 }
 
 // ---- flat --------------------------------------------------------------------------------------
-void run_flat(const Run& run, int64_t begin, int64_t end) {
+// Longer ones are cut: kernels work on whole vectors, and a tail goes through padded copies.
+constexpr int64_t kLongestTail = 32 * static_cast<int64_t>(kTileGrain);
+
+void run_flat(const Run& run, const Layout& layout, int64_t begin, int64_t end, char* memory) {
   const Tape& t = *run.tape;
   const pf_launch& l = *run.launch;
-  Frame f(t, static_cast<size_t>(std::min(run.tile, end - begin)));
+  Frame f(t, layout, memory);
   f.point_at_slots(t, run.slots);
   for (int i = 0; i < t.ninputs; ++i) {
     if (l.inputs[i].contiguous) continue;
@@ -132,10 +131,9 @@ void run_flat(const Run& run, int64_t begin, int64_t end) {
     f.locs[t.in(i)] = {f.splat(i), Loc::kSplat, nullptr};
   }
   for (int64_t at = begin, n = 0; at < end; at += n) {
-    // Kernels work on whole vectors: a tail goes through padded copies, alone if it pays.
     constexpr int64_t kWhole = static_cast<int64_t>(kTileGrain);
     n = std::min(run.tile, end - at);
-    if (n > 32 * kWhole) n = n / kWhole * kWhole;
+    if (n > kLongestTail) n = n / kWhole * kWhole;
     const bool tail = n % kWhole != 0;
     for (int i = 0; i < t.ninputs; ++i) {
       if (!l.inputs[i].contiguous) continue;
@@ -195,11 +193,11 @@ BoxOperand box_operand(const Run& run, int k) {
   return b;
 }
 
-void run_boxes(const Run& run, int64_t begin, int64_t end) {
+void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end, char* memory) {
   const Tape& t = *run.tape;
   const pf_launch& l = *run.launch;
   const int nops = t.ninputs + t.noutputs;
-  Frame f(t, static_cast<size_t>(run.nr * run.nc));
+  Frame f(t, layout, memory);
   f.point_at_slots(t, run.slots);
   BoxOperand ops[kMaxOperands];
   for (int k = 0; k < nops; ++k) ops[k] = box_operand(run, k);
@@ -297,10 +295,10 @@ void each_line(const Run& run, int k, int64_t at, int64_t n, F&& fn) {
   }
 }
 
-void run_lines(const Run& run, int64_t begin, int64_t end) {
+void run_lines(const Run& run, const Layout& layout, int64_t begin, int64_t end, char* memory) {
   const Tape& t = *run.tape;
   const pf_launch& l = *run.launch;
-  Frame f(t, static_cast<size_t>(run.tile));
+  Frame f(t, layout, memory);
   f.point_at_slots(t, run.slots);
   const int last = run.ndim - 1;
   for (int64_t at = begin; at < end; at += run.tile) {
@@ -359,18 +357,20 @@ uint64_t staged_inputs(const Tape& t, const pf_launch& l) {
 // Two threads pay from about two microseconds of work.
 constexpr double kThreadNs = 1000;
 
-// Ranges on other threads must not throw: the first failure becomes the launch's.
+// Tiles of a few operands fit on the stack: small launches take no memory.
+constexpr size_t kOwnBytes = size_t{64} << 10;
+
 template <class F>
-pf_status run_ranges(int64_t n, int64_t grain, F&& fn) {
-  std::atomic<bool> failed{false};
-  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
-    try {
-      fn(begin, end);
-    } catch (const std::bad_alloc&) {
-      failed.store(true, std::memory_order_relaxed);
-    }
-  });
-  return failed.load(std::memory_order_relaxed) ? PF_OOM : PF_OK;
+[[gnu::noinline]] void run_on_stack(const F& fn, int64_t begin, int64_t end) {
+  alignas(64) char own[kOwnBytes];
+  fn(begin, end, own);
+}
+
+// fn(begin, end, memory) over ranges of n.
+template <class F>
+void run_ranges(int64_t n, int64_t grain, size_t bytes, F&& fn) {
+  if (bytes > kOwnBytes) return parallel_with(n, grain, bytes, fn);
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) { run_on_stack(fn, begin, end); });
 }
 
 int64_t grain_of(double unit_ns) {
@@ -453,10 +453,10 @@ void program_destroy(void* kernel) {
   delete static_cast<Tape*>(kernel);
 }
 
-pf_status program_launch(void* kernel, const pf_launch* launch, Part part) {
+void program_launch(void* kernel, const pf_launch* launch, Part part) {
   const Tape& t = *static_cast<const Tape*>(kernel);
   const pf_launch& l = *launch;
-  if (l.numel == 0) return PF_OK;
+  if (l.numel == 0) return;
   Run run;
   run.tape = &t;
   run.launch = launch;
@@ -466,25 +466,19 @@ pf_status program_launch(void* kernel, const pf_launch* launch, Part part) {
   run.staged = staged_inputs(t, l);
 
   // Scalars are filled once, in memory of this thread that outlives the launch's ranges.
-  const size_t slot_bytes = t.slots.size() * kSlotBytes;
-  alignas(64) char few[8 * kSlotBytes];
-  char* slots = few;
-  struct Freed {
-    char* p = nullptr;
-    ~Freed() { std::free(p); }
-  } many;
-  if (slot_bytes > sizeof few) {
-    slots = many.p = static_cast<char*>(std::aligned_alloc(64, slot_bytes));
-    if (!slots) return PF_OOM;
-  }
-  fill_slots(t, l.scalars, slots);
-  run.slots = slots;
+  LocalScratch<32 * kSlotBytes> slots(t.slots.size() * kSlotBytes);
+  fill_slots(t, l.scalars, slots.data());
+  run.slots = slots.data();
 
   const bool flat = is_flat(t, l);
-  if (flat && l.numel <= run.tile) {
-    run_flat(run, 0, l.numel);
-    return PF_OK;
-  }
+  const auto run_all_flat = [&](int64_t tiles, int64_t grain) {
+    const int64_t n = std::min(run.tile, l.numel);
+    const Layout layout(t, n, run.staged ? n : std::min(n, kLongestTail));
+    run_ranges(tiles, grain, layout.total, [&](int64_t b, int64_t e, char* memory) {
+      run_flat(run, layout, b * run.tile, std::min(e * run.tile, l.numel), memory);
+    });
+  };
+  if (flat && l.numel <= run.tile) return run_all_flat(1, 1);
   int64_t out_bytes = 0;
   for (const Tape::Out& o : t.outs) out_bytes += o.bytes * l.numel;
   run.stream = part == Part::Last || (part == Part::All && out_bytes >= streaming_threshold());
@@ -492,24 +486,25 @@ pf_status program_launch(void* kernel, const pf_launch* launch, Part part) {
   if (flat) {
     // Enough tiles to share out evenly.
     while (run.tile > 256 && l.numel < 8 * run.tile && total_ns > 2 * kThreadNs) run.tile /= 2;
-    const int64_t tiles = (l.numel + run.tile - 1) / run.tile;
-    return run_ranges(tiles, grain_of(t.cost * static_cast<double>(run.tile)),
-                      [&](int64_t b, int64_t e) {
-                        run_flat(run, b * run.tile, std::min(e * run.tile, l.numel));
-                      });
+    return run_all_flat((l.numel + run.tile - 1) / run.tile,
+                        grain_of(t.cost * static_cast<double>(run.tile)));
   }
   run.collapse(t, l);
   choose_boxes(run);
   if (run.nr * run.nc >= 256 || run.nr * run.nc >= l.numel) {
     const int64_t boxes = l.numel / (run.rows * run.cols) * run.row_boxes * run.col_boxes;
-    return run_ranges(boxes, grain_of(1.5 * t.cost * static_cast<double>(run.nr * run.nc)),
-                      [&](int64_t b, int64_t e) { run_boxes(run, b, e); });
+    const Layout layout(t, run.nr * run.nc, run.nr * run.nc);
+    run_ranges(boxes, grain_of(1.5 * t.cost * static_cast<double>(run.nr * run.nc)), layout.total,
+               [&](int64_t b, int64_t e, char* memory) { run_boxes(run, layout, b, e, memory); });
+    return;
   }
   run.stream = false;
   const int64_t tiles = (l.numel + run.tile - 1) / run.tile;
-  return run_ranges(
-      tiles, grain_of(2 * t.cost * static_cast<double>(run.tile)),
-      [&](int64_t b, int64_t e) { run_lines(run, b * run.tile, std::min(e * run.tile, l.numel)); });
+  const Layout layout(t, run.tile, run.tile);
+  run_ranges(tiles, grain_of(2 * t.cost * static_cast<double>(run.tile)), layout.total,
+             [&](int64_t b, int64_t e, char* memory) {
+               run_lines(run, layout, b * run.tile, std::min(e * run.tile, l.numel), memory);
+             });
 }
 
 }  // namespace pyflame::cpu

@@ -38,8 +38,6 @@ namespace {
 
 // ---- how many --------------------------------------------------------------------------------
 
-constexpr int kMostThreads = 1024;
-
 // Lowest CPU number of a list such as "3,35" or "0-1" that is in `set`.
 int first_sibling(const char* list, const cpu_set_t& set) {
   while (*list) {
@@ -263,7 +261,7 @@ struct Region {
     bool before = me.inside;
     me.inside = true;
     try {
-      fn(context, begin, end);
+      fn(context, begin, end, part);
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
@@ -454,13 +452,11 @@ void run_region(Region& r) {
 
 namespace detail {
 
-void parallel(int64_t n, int64_t grain, RangeFn fn, void* context) {
-  int64_t most = n / std::max<int64_t>(grain, 1);
+void parallel(int64_t n, int64_t grain, int most, RangeFn fn, void* context) {
   Mark& me = t_mark;
-  int threads = me.inside || g_forked.load(std::memory_order_relaxed) ? 1 : configured();
-  int parts = static_cast<int>(std::min<int64_t>(threads, most));
+  const int parts = std::min(most_ranges(n, grain), most);
   if (parts <= 1 || !take_pool(me)) {
-    fn(context, 0, n);
+    fn(context, 0, n, 0);
     return;
   }
   const int64_t begin = clock_now();
@@ -484,6 +480,12 @@ void parallel(int64_t n, int64_t grain, RangeFn fn, void* context) {
 }
 
 }  // namespace detail
+
+int most_ranges(int64_t n, int64_t grain) {
+  if (n <= grain || t_mark.inside || g_forked.load(std::memory_order_relaxed)) return 1;
+  const int64_t most = std::min<int64_t>(configured(), n / std::max<int64_t>(grain, 1));
+  return static_cast<int>(std::max<int64_t>(most, 1));
+}
 
 int num_threads() {
   Mark& me = t_mark;

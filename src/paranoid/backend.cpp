@@ -373,10 +373,7 @@ pf_status launch(pf_device, pf_stream stream, void* kernel, const pf_launch* l) 
   const SharedKernel k = *static_cast<SharedKernel*>(kernel);
   auto owned = std::make_shared<OwnedLaunch>(*l, k->ninputs, k->noutputs, k->nscalars, p.arena);
   p.of(stream).push([k, owned] {
-    pf_status status = PF_OK;
-    pf_status thrown =
-        backend::guard([&] { status = cpu::program_launch(k->kernel, &owned->launch); });
-    return thrown ? thrown : status;
+    return backend::guard([&] { cpu::program_launch(k->kernel, &owned->launch); });
   });
   return PF_OK;
 }
