@@ -46,8 +46,9 @@ void index(const KernelArgs& a) {
     return;
   }
   const int64_t points = numel(a.tensor(2));
-  const Scratch<int64_t> offsets(points);
-  indexed_offsets(a, self, before, 2, count, a.i(2) != 0, offsets.get());
+  LocalScratch<4096> memory(Parts::bytes<int64_t>(points));
+  auto* const offsets = Parts(memory.data()).take<int64_t>(points);
+  indexed_offsets(a, self, before, 2, count, a.i(2) != 0, offsets);
   const int after = before + count;
   const int64_t* after_strides[1] = {self.strides + after};
   const Folded<1> rest(self.ndim - after, self.shape + after, after_strides);
@@ -65,7 +66,7 @@ void index(const KernelArgs& a) {
       Walker<1> at(before, self.shape, before_strides, b / points);
       int64_t k = b % points;
       for (int64_t r = b; r < e; ++r) {
-        const T* s = from + at.offset[0] + offsets.get()[k];
+        const T* s = from + at.offset[0] + offsets[k];
         T* o = to + r * run;
         if (run == 1) {
           *o = *s;

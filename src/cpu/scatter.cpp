@@ -257,8 +257,9 @@ void index_put(const KernelArgs& a) {
     return;
   }
   // Where each point lies in self and in values.
-  const Scratch<int64_t> places(2 * points);
-  int64_t *const to = places.get(), *const from = to + points;
+  LocalScratch<4096> memory(2 * Parts::bytes<int64_t>(points));
+  Parts parts(memory.data());
+  auto *const to = parts.take<int64_t>(points), *const from = parts.take<int64_t>(points);
   std::fill_n(to, points, 0);
   for (int k = 0; k < count; ++k) {
     const pf_tensor& index = a.tensor(2 + k);

@@ -36,14 +36,13 @@ void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t beg
   const int64_t padded = whole_stretches(n);
   Parts parts(memory);
   T* const exps = parts.take<T>(2 * padded);
-  S* const nowhere = parts.take<S>(padded);  // takes the row before the first one
+  S* before = parts.take<S>(padded);  // the row before the first one goes nowhere
   std::memset(static_cast<void*>(exps), 0, sizeof(T) * static_cast<size_t>(2 * padded));
   T max_now = RowMax(x + begin * n, n);
   Wide<T> scale = Fill(T(0));  // 1 / sum of row r-1
   for (int64_t r = begin; r < end; ++r) {
     const S* now = x + r * n;
     const S* next = r + 1 < end ? now + n : now;
-    S* before = r > begin ? y + (r - 1) * n : nowhere;
     T* e = exps + (r & 1) * padded;
     const T* e_before = exps + (~r & 1) * padded;
     const Wide<T> shift = Fill(max_now);
@@ -68,6 +67,7 @@ void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t beg
         });
     scale = Fill(T(1) / total);
     max_now = m.max();
+    before = y + r * n;
   }
   const T* e = exps + (~end & 1) * padded;
   ForRow<T>(
@@ -85,14 +85,13 @@ void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t 
                     char* memory) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
-  S* const nowhere = Parts(memory).take<S>(n);
+  S* out = Parts(memory).take<S>(n);  // the row before the first one goes nowhere
   T max_now = RowMax(x + begin * n, n);
   Wide<T> max_before = Fill(T(0)), log_before = Fill(T(0));
   for (int64_t r = begin; r < end; ++r) {
     const S* now = x + r * n;
     const S* next = r + 1 < end ? now + n : now;
     const S* before = r > begin ? now - n : now;
-    S* out = r > begin ? y + (r - 1) * n : nowhere;
     const Wide<T> shift = Fill(max_now);
     Four<T> m(kLow), s(T(0));
     T total = 0;
@@ -113,6 +112,7 @@ void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t 
     max_before = shift;
     log_before = Fill(T(std::log(total)));
     max_now = m.max();
+    out = y + r * n;
   }
   ForRow<T>(
       n, At<1, 1, S>{{x + (end - 1) * n}, {y + (end - 1) * n}}, T(0),
