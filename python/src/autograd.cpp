@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cycles.h"
+#include "ops/building_blocks.h"
 
 namespace pyflame::python {
 
@@ -114,7 +115,7 @@ struct PyNode final : PyNodeBase {
           PF_FAIL(ShapeError, "backward", text, " returned a gradient of shape ", grad->shape,
                   " for argument ", positions[i], "; expected ", inputs[i].shape,
                   ", the shape of the argument");
-        grad = autograd::sum_to(grad, inputs[i].shape);
+        grad = ops::sum_to(grad, inputs[i].shape);
       }
       if (grad->dtype != inputs[i].dtype) grad = to(grad, inputs[i].dtype);
       if (needs(i)) r[i] = std::move(grad);

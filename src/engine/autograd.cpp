@@ -10,7 +10,7 @@
 #include "engine/autograd_nodes.h"
 #include "engine/group.h"
 #include "engine/placement.h"
-#include "pyflame/ops.h"
+#include "engine/upcalls.h"
 
 namespace pyflame {
 namespace {
@@ -143,23 +143,23 @@ Grads Accumulate::apply(const Grads& grads) {
            "; expected that shape. Either the backward of a custom function returned another one, "
            "or the tensor's own was changed after it was used, by .data or by an operation like "
            "unsqueeze_ under no_grad(); change it before it is used");
-  if (g->dtype != t->dtype) g = to(g, t->dtype);
+  if (g->dtype != t->dtype) g = operations::convert(g, t->dtype);
   if (!m.grad.defined()) {
     // The gradient is kept as it is when nobody else can reach it.
     bool ours = g->refs.load() <= 2 && g->storage->handles.load() == 1 && g->contiguous &&
                 !g->storage->foreign;
     if (grad_enabled())
-      m.grad = ours ? g : clone(g);
+      m.grad = ours ? g : operations::copy(g);
     else
-      m.grad = ours ? g.detach() : clone(g.detach());
+      m.grad = ours ? g.detach() : operations::copy(g.detach());
   } else if (grad_enabled()) {
-    m.grad = add(m.grad, g);
+    m.grad = operations::add(m.grad, g);
   } else {
     Tensor sum = m.grad.detach();
     if (m.grad->storage->readonly || overlaps_itself(*m.grad.impl()))
-      m.grad = add(sum, g);
+      m.grad = operations::add(sum, g);
     else
-      add_(sum, g);
+      operations::add_into(sum, g);
   }
   return {};
 }
@@ -352,7 +352,7 @@ Grads FunctionNode::apply(const Grads& grads) {
   full.resize(shapes_.size());
   for (size_t i = 0; i < full.size(); ++i)
     if (!full[i].defined())
-      full[i] = zeros(shapes_[i].shape.vec(), shapes_[i].dtype, shapes_[i].device);
+      full[i] = operations::constant(shapes_[i].shape, shapes_[i].dtype, shapes_[i].device, 0);
   return fn_({*this, full});
 }
 
@@ -538,52 +538,11 @@ CopySlices::CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const T
     for (size_t i = 1; i < inner_->next.size(); ++i) next.push_back(inner_->next[i]);
 }
 
-Grads CopySlices::apply(const Grads& grads) {
-  // The gradient laid out as the base is: a view of it must reach what the view reached.
-  Tensor full;
-  if (offset_ == 0 && is_contiguous(shape_, strides_)) {
-    full = clone(contiguous(grads[0]));
-  } else {
-    int64_t reach = offset_ + 1;
-    for (int i = 0; i < shape_.size(); ++i) reach += (shape_[i] - 1) * strides_[i];
-    Tensor memory =
-        zeros({std::max<int64_t>(reach, 0)}, grads[0]->dtype, grads[0]->storage->device);
-    full = as_strided(memory, shape_.vec(), strides_.vec(), offset_);
-    copy_(full, grads[0]);
-  }
-  Tensor part = replay_view(steps_.get(), full);
-  PF_CHECK(part->storage == full->storage, AutogradError, name,
-           "the view that was written cannot be made again; write to a clone() of it");
-  Grads out(next.size());
-  Grads inner;
-  if (inner_) inner = inner_->apply({clone(part)});
-  if (needs(0)) {
-    // The gradient of the base before the write: what was written over had no other influence.
-    if (!inner.empty() && inner[0].defined())
-      copy_(part, inner[0]);
-    else
-      zero_(part);
-    out[0] = full;
-  }
-  for (size_t i = 1; i < inner.size() && i < out.size(); ++i) out[i] = inner[i];
-  return out;
-}
-
 void CopySlices::release() {
   if (inner_) {
     inner_->release();
     inner_->released = true;
   }
-}
-
-Tensor sum_to(const Tensor& g, const Dims& shape) {
-  if (g->shape == shape) return g;
-  IntList dims;
-  int shift = g->shape.size() - shape.size();
-  for (int i = 0; i < g->shape.size(); ++i)
-    if (i < shift || (shape[i - shift] == 1 && g->shape[i] != 1)) dims.push_back(i);
-  Tensor r = dims.empty() ? g : sum(g, dims, true);
-  return r->shape == shape ? r : reshape(r, shape.vec());
 }
 
 void retain_grad(const Tensor& t) {
@@ -594,7 +553,7 @@ void retain_grad(const Tensor& t) {
   if (!fn || m.retained) return;
   m.retained = std::make_shared<Tensor>();
   fn->hooks.push_back({0, m.output_nr, [box = m.retained](const Tensor& g) -> Tensor {
-                         *box = box->defined() ? add(*box, g) : g.detach();
+                         *box = box->defined() ? operations::add(*box, g) : g.detach();
                          return {};
                        }});
 }
@@ -636,7 +595,7 @@ void Tensor::set_grad(const Tensor& g) {
   PF_CHECK(g->dtype == p_->dtype, DTypeError, "grad", "got a ", name(g->dtype), " gradient for a ",
            name(p_->dtype), " tensor; convert it first");
   engine::check_source(*p_, *g.impl(), "grad");
-  const Tensor here = g->storage->device == p_->storage->device ? g : to(g, device());
+  const Tensor here = g->storage->device == p_->storage->device ? g : operations::move(g, device());
   autograd::Meta& m = autograd::meta_of(*this);
   (m.retained ? *m.retained : m.grad) = here;
 }

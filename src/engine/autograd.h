@@ -171,7 +171,4 @@ void each_owned(const Meta&, Owned&);
 Ref<Node> grad_fn(const Tensor& t);
 void retain_grad(const Tensor& t);
 
-// Sums a gradient down to the shape of the operand it belongs to (undoes broadcasting).
-Tensor sum_to(const Tensor& grad, const Dims& shape);
-
 }  // namespace pyflame::autograd

@@ -49,7 +49,7 @@ class FunctionNode final : public Node {
 // The history of a base after an in-place write to a view of it.
 struct CopySlices final : Node {
   CopySlices(Ref<Node> inner, std::shared_ptr<ViewStep> steps, const Tensor& base, Edge edge);
-  Grads apply(const Grads& grads) override;
+  Grads apply(const Grads& grads) override;  // ops/gradients.cpp
   void release() override;
   void each_owned(Owned&) const override;
 

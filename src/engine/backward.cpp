@@ -10,7 +10,7 @@
 #include "engine/autocast_switch.h"
 #include "engine/autograd_nodes.h"
 #include "engine/placement.h"
-#include "pyflame/ops.h"
+#include "engine/upcalls.h"
 
 namespace pyflame {
 
@@ -41,7 +41,7 @@ class Pass {
                "; a gradient is made by itself only for one element: reduce it (for example with "
                ".sum()) or pass gradient=");
       const DeviceScope there(t->storage->device);
-      g = full(t->shape.vec(), 1, t->dtype, t->device());
+      g = operations::constant(t->shape, t->dtype, t->device(), 1);
     }
     PF_CHECK(g->shape == t->shape, ShapeError, "backward", "got a gradient of shape ", g->shape,
              " for a tensor of shape ", t->shape, "; they must be equal");
@@ -49,7 +49,7 @@ class Pass {
     g = engine::bring_home(g, t->device());
     device_ = t->storage->device;
     const DeviceScope there(device_);
-    if (g->dtype != t->dtype) g = to(g, t->dtype);
+    if (g->dtype != t->dtype) g = operations::convert(g, t->dtype);
     deliver(autograd::edge_of(t), std::move(g));
   }
 
@@ -107,7 +107,7 @@ class Pass {
     if (w.grads.size() <= e.input) w.grads.resize(e.input + 1);
     Tensor& slot = w.grads[e.input];
     GradMode mode(mode_);
-    slot = slot.defined() ? add(slot, g) : std::move(g);
+    slot = slot.defined() ? operations::add(slot, g) : std::move(g);
   }
 
   void step(Waiting& w) {
@@ -124,7 +124,7 @@ class Pass {
     Grads out = n.apply(w.grads);
     if (n.overwrites && w.grads[0].defined()) {
       if (out.empty()) out.resize(1);
-      out[0] = zeros_like(w.grads[0]);
+      out[0] = operations::zeros_like(w.grads[0]);
     }
     w.grads.clear();
     if (detect_anomaly()) check_finite(n, out);
@@ -173,8 +173,8 @@ class Pass {
     NoGrad no_grad;
     for (size_t i = 0; i < out.size(); ++i) {
       if (!out[i].defined() || !is_float(out[i]->dtype)) continue;
-      PF_CHECK(!any(ne(out[i], out[i])).item<bool>(), AutogradError, "backward", "the gradient of ",
-               n.name, " with respect to its input ", i, " (shape ", out[i]->shape,
+      PF_CHECK(!operations::has_nan(out[i]), AutogradError, "backward", "the gradient of ", n.name,
+               " with respect to its input ", i, " (shape ", out[i]->shape,
                ") holds NaN; look at the values that went into this operation");
     }
   }

@@ -12,8 +12,8 @@
 #include "core/lock.h"
 #include "engine/group.h"
 #include "engine/trace.h"
+#include "engine/upcalls.h"
 #include "pyflame/autograd.h"
-#include "pyflame/ops.h"
 #include "table/rows.h"
 
 namespace pyflame {
@@ -241,7 +241,7 @@ Tensor replica(const Tensor& t, Device d, const char* op) {
 Tensor bring(const Tensor& t, Device d, const char* op) {
   if (t->storage->device == d) return placed_alias(t);
   count(t, d, op, nbytes(t->dtype, t->numel));
-  return to(t, d);
+  return operations::move(t, d);
 }
 
 }  // namespace engine

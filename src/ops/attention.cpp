@@ -8,6 +8,7 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
+#include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
@@ -105,9 +106,9 @@ autograd::Grads composed_backward(const Tensor& grad, const Tensor& query, const
   Tensor dp = matmul(g, transpose(v, -2, -1));
   Tensor ds = mul(mul(p, sub(dp, sum(mul(dp, p), IntList{-1}, true))), Scalar(a.scale));
   const auto back = [&](const Tensor& t) { return to(t, query->dtype); };
-  return {back(autograd::sum_to(matmul(ds, k), q->shape)),
-          back(autograd::sum_to(matmul(transpose(ds, -2, -1), q), k->shape)),
-          back(autograd::sum_to(matmul(transpose(p, -2, -1), g), v->shape)),
+  return {back(ops::sum_to(matmul(ds, k), q->shape)),
+          back(ops::sum_to(matmul(transpose(ds, -2, -1), q), k->shape)),
+          back(ops::sum_to(matmul(transpose(p, -2, -1), g), v->shape)),
           {}};
 }
 
@@ -145,10 +146,8 @@ Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ma
         if (numel(batch) > 0)
           engine::call(kBackward, {dq, dk, dv}, {q, k, v, c.saved(4), c.saved(5), g, mask},
                        {Scalar(a.scale), Scalar(int64_t{a.causal})}, {.op = kOp});
-        return {autograd::sum_to(dq, q->shape),
-                autograd::sum_to(dk, k->shape),
-                autograd::sum_to(dv, v->shape),
-                {}};
+        return {
+            ops::sum_to(dq, q->shape), ops::sum_to(dk, k->shape), ops::sum_to(dv, v->shape), {}};
       });
   return out;
 }

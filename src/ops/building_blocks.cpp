@@ -73,6 +73,16 @@ Tensor raw_full(const Dims& shape, DType dtype, Device device, Scalar value) {
   return out;
 }
 
+Tensor sum_to(const Tensor& g, const Dims& shape) {
+  if (g->shape == shape) return g;
+  IntList dims;
+  int shift = g->shape.size() - shape.size();
+  for (int i = 0; i < g->shape.size(); ++i)
+    if (i < shift || (shape[i - shift] == 1 && g->shape[i] != 1)) dims.push_back(i);
+  Tensor r = dims.empty() ? g : sum(g, dims, true);
+  return r->shape == shape ? r : reshape(r, shape.vec());
+}
+
 Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view) {
   static const Kernel kernel{"scatter_view"};
   Tensor out = make_tensor(shape, g->dtype, g->storage->device);

@@ -33,6 +33,9 @@ inline Geometry packed(const Dims& shape) {
 // of that shape: the gradient of such a view. Differentiable.
 Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view);
 
+// Sums a gradient down to the shape of the operand it belongs to (undoes broadcasting).
+Tensor sum_to(const Tensor& grad, const Dims& shape);
+
 // zeros.scatter_add(dim, index, g): the gradient of gather, sort and their kin. Differentiable.
 Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape);
 

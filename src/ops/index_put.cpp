@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ops/autocast.h"
+#include "ops/building_blocks.h"
 #include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -579,7 +580,7 @@ autograd::BackwardFn put_backward(size_t n, bool accumulate, const Dims& values,
       Tensor v = ops::index_read(g, list, "index");
       Dims target = shape;  // leading ones beyond the places' dimensions
       while (target.size() > v->shape.size()) target.erase(0);
-      r[1] = to(reshape(autograd::sum_to(v, target), shape.vec()), dtype);
+      r[1] = to(reshape(ops::sum_to(v, target), shape.vec()), dtype);
     }
     return r;
   };

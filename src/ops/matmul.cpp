@@ -90,7 +90,7 @@ Tensor make_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool t
 Tensor grad_a(const Tensor& g, const Tensor& b, const Dims& shape, bool ta, bool tb,
               const char* op) {
   Tensor r = ta ? product(b, g, {}, tb, true, op) : product(g, b, {}, false, !tb, op);
-  return autograd::sum_to(r, shape);
+  return ops::sum_to(r, shape);
 }
 
 Tensor grad_b(const Tensor& g, const Tensor& a, const Dims& shape, bool ta, bool tb,
@@ -100,7 +100,7 @@ Tensor grad_b(const Tensor& g, const Tensor& a, const Dims& shape, bool ta, bool
     return tb ? product(g2, a2, {}, true, false, op) : product(a2, g2, {}, true, false, op);
   }
   Tensor r = tb ? product(g, a, {}, true, ta, op) : product(a, g, {}, !ta, false, op);
-  return autograd::sum_to(r, shape);
+  return ops::sum_to(r, shape);
 }
 
 Tensor sum_leading(const Tensor& g) {

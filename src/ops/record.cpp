@@ -7,6 +7,7 @@
 
 #include "engine/autograd.h"
 #include "ops/autocast.h"
+#include "ops/building_blocks.h"
 #include "pyflame/ops.h"
 
 namespace pyflame::ops {
@@ -273,7 +274,7 @@ autograd::Grads PointwiseNode::apply(const autograd::Grads& grads) {
     if (!needs(at)) continue;
     Tensor d = gradient(i, g);
     if (!d.defined()) continue;
-    if (broadcast >> i & 1) d = autograd::sum_to(d, shapes[static_cast<size_t>(i)]);
+    if (broadcast >> i & 1) d = ops::sum_to(d, shapes[static_cast<size_t>(i)]);
     out[at] = row->id == op::cast ? to(d, in_dtype) : std::move(d);
   }
   return out;

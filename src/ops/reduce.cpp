@@ -530,7 +530,7 @@ Tensor sum_to_size(const Tensor& t, const IntList& size) {
   const Dims wide = broadcast_shapes(t->shape, target, "sum_to_size");
   PF_CHECK(wide == t->shape, ShapeError, "sum_to_size", "got size ", target, " for a tensor of ",
            t->shape, "; expected a shape that broadcasts to it; correct it");
-  return target.empty() ? sum(t) : autograd::sum_to(t, target);
+  return target.empty() ? sum(t) : ops::sum_to(t, target);
 }
 
 }  // namespace

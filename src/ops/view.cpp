@@ -152,7 +152,7 @@ Tensor expand(const Tensor& t, const IntList& size) {
   return ops::viewed(
       t, make_view(t, target, broadcast_strides(t->shape, t->strides, target), t->offset),
       [size](const Tensor& b) { return expand(b, size); }, "expand",
-      [old = t->shape](const Tensor& g) { return autograd::sum_to(g, old); });
+      [old = t->shape](const Tensor& g) { return ops::sum_to(g, old); });
 }
 
 Tensor flatten(const Tensor& t, int64_t start_dim, int64_t end_dim) {
