@@ -11,9 +11,10 @@ py=.venv/bin/python
 
 headers() {
   local header
-  for header in include/pyflame/*.h; do
-    echo "#include \"${header#include/}\"" |
-      g++ -std=c++20 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ -
+  [[ -f build/include/pyflame/ops.h ]] || cmake --build build --target pyflame_ops_header >/dev/null
+  for header in include/pyflame/*.h build/include/pyflame/*.h; do
+    echo "#include \"pyflame/${header##*/}\"" |
+      g++ -std=c++20 -Wall -Wextra -Werror -Iinclude -Ibuild/include -fsyntax-only -x c++ -
   done
 }
 

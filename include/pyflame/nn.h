@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "pyflame/ops.h"
+#include "pyflame/registry.h"
 
 namespace pyflame::nn {
 
@@ -124,36 +124,36 @@ class Dropout : public Module {
 class Flatten : public Module {
  public:
   explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1) : start(start_dim), end(end_dim) {}
-  Tensor forward(const Tensor& input) const override { return flatten(input, start, end); }
+  Tensor forward(const Tensor& input) const override;
   int64_t start, end;
 };
 
 class ReLU : public Module {
  public:
-  Tensor forward(const Tensor& x) const override { return relu(x); }
+  Tensor forward(const Tensor& input) const override;
 };
 class GELU : public Module {
  public:
   explicit GELU(std::string approximate = "none") : approximate(std::move(approximate)) {}
-  Tensor forward(const Tensor& x) const override { return gelu(x, approximate); }
+  Tensor forward(const Tensor& input) const override;
   std::string approximate;
 };
 class SiLU : public Module {
  public:
-  Tensor forward(const Tensor& x) const override { return silu(x); }
+  Tensor forward(const Tensor& input) const override;
 };
 class Sigmoid : public Module {
  public:
-  Tensor forward(const Tensor& x) const override { return sigmoid(x); }
+  Tensor forward(const Tensor& input) const override;
 };
 class Tanh : public Module {
  public:
-  Tensor forward(const Tensor& x) const override { return tanh(x); }
+  Tensor forward(const Tensor& input) const override;
 };
 class Softmax : public Module {
  public:
   explicit Softmax(int64_t dim = -1) : dim(dim) {}
-  Tensor forward(const Tensor& x) const override { return softmax(x, dim); }
+  Tensor forward(const Tensor& input) const override;
   int64_t dim;
 };
 

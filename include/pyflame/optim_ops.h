@@ -30,7 +30,7 @@
 
 #include <optional>
 
-#include "pyflame/ops.h"
+#include "pyflame/registry.h"
 
 namespace pyflame {
 

@@ -19,7 +19,7 @@
 #include "core/tensor_impl.h"
 #include "core/values.h"
 #include "pyflame/autograd.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame::python {
 

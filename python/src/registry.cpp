@@ -11,11 +11,11 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "arguments.h"
 #include "ops/autocast.h"
 #include "ops/pointwise.h"
 #include "ops/record.h"
 #include "pyflame/random.h"
-#include "schema.h"
 
 namespace pyflame::python {
 
@@ -23,7 +23,7 @@ namespace {
 
 struct Overload {
   size_t row;
-  Schema schema;
+  Signature schema;
   std::function<ops::Value(std::vector<ops::Value>&)> call;
   PyTypeObject* result_type = nullptr;  // named tuple
   bool old = false;                     // ops::kOld
@@ -57,10 +57,7 @@ OpSet& set_of(PyObject* o) {
 void parse(OpSet& set) {
   for (size_t i = set.overloads.size(); i < set.rows.size(); ++i) {
     const ops::Op& op = ops::table()[set.rows[i]];
-    Overload o;
-    o.row = set.rows[i];
-    o.schema = parse_schema(op.schema);
-    o.call = op.call;
+    Overload o{set.rows[i], Signature(op.schema), op.call};
     o.old = (op.where & ops::kOld) != 0;
     if (i == 0) set.quick = op.quick;
     if (op.quick != set.quick) set.quick = -1;
@@ -82,12 +79,12 @@ struct Extras {
 };
 
 // Where a keyword goes: index of the parameter, -1 when it is an extra, -2 when unknown.
-int find_keyword(const Schema& s, PyObject* name, PyObject* value, Extras* extras) {
+int find_keyword(const Signature& s, PyObject* name, PyObject* value, Extras* extras) {
   const int n = static_cast<int>(s.params.size());
   for (int i = 0; i < n; ++i)
-    if (s.params[i].py_name == name) return i;
+    if (s.names[i] == name) return i;
   for (int i = 0; i < n; ++i)
-    if (PyUnicode_Compare(s.params[i].py_name, name) == 0) return i;
+    if (PyUnicode_Compare(s.names[i], name) == 0) return i;
   for (int i = 0; i < n; ++i)
     for (const std::string& alias : s.params[i].aliases)
       if (equals(name, alias.c_str())) return i;
@@ -167,7 +164,7 @@ namespace {
 constexpr int kMaxParams = 24;
 
 // Fills `values`; false with the reason when the arguments do not fit.
-bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                     std::vector<ops::Value>* values, Extras* extras, std::string* why) {
   const int n = static_cast<int>(s.params.size());
   PyObject* given[kMaxParams] = {};
@@ -190,7 +187,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
     const Py_ssize_t count = nargs - s.positional + 1;
     ops::Value& value = (*values)[static_cast<size_t>(s.positional - 1)];
     if (ints) {
-      ops::IntList list;
+      IntList list;
       list.reserve(static_cast<size_t>(count));
       for (Py_ssize_t i = 0; i < count; ++i) {
         PyObject* item = args[s.positional - 1 + i];
@@ -202,7 +199,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
       }
       value = std::move(list);
     } else {
-      ops::TensorList list;
+      TensorList list;
       for (Py_ssize_t i = 0; i < count; ++i) {
         PyObject* item = args[s.positional - 1 + i];
         if (!is_tensor(item)) {
@@ -222,7 +219,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
     if (nargs == s.positional && nargs > 0 && s.params[nargs - 1].type == Type::TensorList &&
         is_tensor(args[nargs - 1])) {
       spread = static_cast<int>(nargs) - 1;
-      (*values)[static_cast<size_t>(spread)] = ops::TensorList{tensor_of(args[spread])};
+      (*values)[static_cast<size_t>(spread)] = TensorList{tensor_of(args[spread])};
     }
   }
   if (kwnames) {
@@ -279,7 +276,7 @@ bool bind_arguments(const Schema& s, PyObject* const* args, Py_ssize_t nargs, Py
     Extras extras;
     std::string why;
     bind_arguments(o.schema, args, nargs, kwnames, &values, &extras, &why);
-    const std::string schema = without_aliases(ops::table()[o.row].schema);
+    const std::string schema = table::without_aliases(ops::table()[o.row].schema);
     m << (set.overloads.size() > 1 ? "\n    " : "") << schema << "  [" << why << "]";
   }
   m << (set.overloads.size() > 1 ? "\n" : "; ");
@@ -302,7 +299,7 @@ PyObject* tuple_repr(PyObject* o) {
   }
   return PyUnicode_FromString((r + ")").c_str());
 }
-PyTypeObject* named_tuple(const Schema& s) {
+PyTypeObject* named_tuple(const table::Schema& s) {
   auto* fields = new std::vector<PyStructSequence_Field>();  // lives as long as the type
   for (const std::string& f : s.result_names) fields->push_back({strdup(f.c_str()), nullptr});
   fields->push_back({nullptr, nullptr});
@@ -323,13 +320,13 @@ PyObject* to_python(Overload& o, ops::Value& v) {
     PyObject* operator()(double d) { return PyFloat_FromDouble(d); }
     PyObject* operator()(Scalar s) { return wrap(s); }
     PyObject* operator()(Tensor& t) { return wrap(std::move(t)); }
-    PyObject* operator()(const ops::IntList& l) {
+    PyObject* operator()(const IntList& l) {
       Obj r(check(PyTuple_New(static_cast<Py_ssize_t>(l.size()))));
       for (size_t i = 0; i < l.size(); ++i)
         PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(l[i]));
       return r.release();
     }
-    PyObject* operator()(const ops::TensorList& l) {
+    PyObject* operator()(const TensorList& l) {
       if (o.schema.result_names.size() != l.size() || l.empty()) return wrap_tuple(l);
       if (!o.result_type) o.result_type = named_tuple(o.schema);
       Obj r(check(PyStructSequence_New(o.result_type)));
@@ -385,7 +382,7 @@ class WithGenerator {
 
 // The result is complete before out= is written, so out= may be an operand. A part of one, or an
 // index, is a mistake: the operand would not be what it was.
-void check_out(const Schema& s, const std::vector<ops::Value>& values, const Tensor& out) {
+void check_out(const table::Schema& s, const std::vector<ops::Value>& values, const Tensor& out) {
   const auto check = [&](const Tensor& t, bool index) {
     if (!t.defined() || t->storage != out->storage || t->numel == 0 || out->numel == 0) return;
     const bool same = t->offset == out->offset && t->shape == out->shape &&
@@ -404,7 +401,7 @@ void check_out(const Schema& s, const std::vector<ops::Value>& values, const Ten
     const std::string& name = s.params[i].name;
     if (const auto* t = std::get_if<Tensor>(&values[i]))
       check(*t, name == "index" || name == "indices");
-    else if (const auto* list = std::get_if<ops::TensorList>(&values[i]))
+    else if (const auto* list = std::get_if<TensorList>(&values[i]))
       for (const Tensor& t : *list) check(t, false);
   }
 }
@@ -520,7 +517,7 @@ PyObject* op_name(PyObject* o, void*) {
 PyObject* op_module(PyObject* o, void*) {
   return PyUnicode_FromString(set_of(o).module);
 }
-std::string python_signature(const Schema& s) {
+std::string python_signature(const table::Schema& s) {
   std::string r = "(";
   bool star = false;
   for (size_t i = 0; i < s.params.size(); ++i) {
@@ -617,7 +614,7 @@ PyObject* make_op(const std::string& name, Use use) {
 
 // Takes rows that were added since the last time into the dictionaries, and onto Tensor.
 void sync(std::vector<std::string>* added) {
-  const std::vector<ops::Op>& table = ops::table();
+  const std::deque<ops::Op>& table = ops::table();
   PyObject* type_dict = TensorType->tp_dict;
   for (; rows_seen < table.size(); ++rows_seen) {
     const ops::Op& op = table[rows_seen];
@@ -649,7 +646,7 @@ nb::object table_rows() {
     if (op.where & ops::kOld) continue;
     nb::dict row;
     row["name"] = nb::str(op.name.c_str(), op.name.size());
-    row["schema"] = without_aliases(op.schema);
+    row["schema"] = table::without_aliases(op.schema);
     row["doc"] = nb::str(op.doc.c_str(), op.doc.size());
     row["family"] = nb::str(op.family.c_str(), op.family.size());
     row["function"] = (op.where & ops::kFunction) != 0;
@@ -667,7 +664,7 @@ nb::object table_rows() {
 
 // Parsed form, for stubs, signatures and documentation.
 nb::object parsed(const char* schema_text) {
-  Schema s = parse_schema(schema_text);
+  const table::Schema s = table::parse_schema(schema_text);
   nb::list params;
   for (const Param& p : s.params) {
     nb::dict d;

@@ -17,7 +17,7 @@
 #include "files/temporary.h"
 #include "io/formats.h"
 #include "io/json.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame::io {
 

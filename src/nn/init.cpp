@@ -9,7 +9,7 @@
 #include "ops/record.h"
 #include "ops/registry.h"
 #include "pyflame/autograd.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame::init {
 

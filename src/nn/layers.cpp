@@ -2,6 +2,7 @@
 #include "core/tensor_impl.h"
 #include "pyflame/init.h"
 #include "pyflame/nn.h"
+#include "table/functions.h"
 
 namespace pyflame::nn {
 
@@ -55,6 +56,34 @@ Dropout::Dropout(double p) : p(p) {
 
 Tensor Dropout::forward(const Tensor& input) const {
   return training() && p > 0 ? dropout(input, p, true) : input;
+}
+
+Tensor Flatten::forward(const Tensor& input) const {
+  return flatten(input, start, end);
+}
+
+Tensor ReLU::forward(const Tensor& input) const {
+  return relu(input);
+}
+
+Tensor GELU::forward(const Tensor& input) const {
+  return gelu(input, approximate);
+}
+
+Tensor SiLU::forward(const Tensor& input) const {
+  return silu(input);
+}
+
+Tensor Sigmoid::forward(const Tensor& input) const {
+  return sigmoid(input);
+}
+
+Tensor Tanh::forward(const Tensor& input) const {
+  return tanh(input);
+}
+
+Tensor Softmax::forward(const Tensor& input) const {
+  return softmax(input, dim);
 }
 
 Tensor Sequential::forward(const Tensor& input) const {

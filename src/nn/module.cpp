@@ -7,6 +7,7 @@
 #include "pyflame/autograd.h"
 #include "pyflame/nn.h"
 #include "pyflame/optim_ops.h"
+#include "table/functions.h"
 
 namespace pyflame::nn {
 

@@ -11,7 +11,7 @@
 #include "ops/pointwise_text.h"
 #include "pyflame/autograd.h"
 #include "pyflame/device.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 #include "table/range.h"
 
 namespace pyflame {

@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "pyflame/autograd.h"
 #include "pyflame/memory.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame {
 

@@ -6,7 +6,7 @@
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "pyflame/losses.h"
+#include "table/functions.h"
 
 namespace pyflame {
 

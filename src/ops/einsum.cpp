@@ -9,7 +9,7 @@
 #include "ops/matmul.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame {
 

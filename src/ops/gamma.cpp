@@ -1,5 +1,5 @@
 // The gamma function's logarithm and its derivatives.
-#include "pyflame/special.h"
+#include "table/functions.h"
 
 #include <cmath>
 #include <limits>
@@ -10,7 +10,6 @@
 #include "ops/registry.h"
 #include "ops/replaced.h"
 #include "ops/rows.h"
-#include "pyflame/ops.h"
 
 namespace pyflame {
 namespace {

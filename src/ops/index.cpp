@@ -573,7 +573,7 @@ const Family kIndexing("indexing", [](Family& f) {
         if (as_tuple) return nonzero_tuple(t);
         return nonzero(t);
       },
-      {"nonzero(Tensor input, *, bool as_tuple=False) -> Tensor",
+      {"nonzero(Tensor input, *, bool as_tuple=False) -> Tensor | Tensor[]",
        "Indices of the elements that are not zero, [count, dimensions], int64; or one index "
        "tensor for each dimension, as indexing takes them. Waits for the count.",
        kFunction | kMethod, false});

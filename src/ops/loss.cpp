@@ -10,8 +10,7 @@
 #include "ops/record.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "pyflame/losses.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame {
 

@@ -13,7 +13,7 @@
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame {
 namespace {

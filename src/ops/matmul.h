@@ -1,4 +1,4 @@
-// What other operations need of the matrix products, beside pyflame/ops.h.
+// What other operations need of the matrix products, beside table/functions.h.
 #pragma once
 
 #include "pyflame/tensor.h"

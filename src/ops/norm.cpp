@@ -7,7 +7,7 @@
 #include "ops/autocast.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame {
 namespace {

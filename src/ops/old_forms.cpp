@@ -16,7 +16,7 @@ class Todays {
  public:
   explicit Todays(std::string name) : name_(std::move(name)) {}
   const Op& operator()() {
-    const std::vector<Op>& rows = table();
+    const std::deque<Op>& rows = table();
     size_t at = at_.load(std::memory_order_relaxed);
     if (at == kUnknown) {
       const auto row = std::find_if(rows.begin(), rows.end(), [&](const Op& op) {

@@ -8,7 +8,7 @@
 #include "core/lock.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 #include "table/parse.h"
 
 namespace pyflame::ops {

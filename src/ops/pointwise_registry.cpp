@@ -8,8 +8,8 @@
 #include "ops/building_blocks.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
-#include "pyflame/ops.h"
 #include "table/expr.h"
+#include "table/functions.h"
 
 namespace pyflame::ops {
 namespace {

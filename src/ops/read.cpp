@@ -9,7 +9,7 @@
 #include "core/values.h"
 #include "engine/engine.h"
 #include "pyflame/autograd.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame {
 namespace {

@@ -11,7 +11,7 @@
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/scan.h"
-#include "pyflame/ops.h"
+#include "table/functions.h"
 
 namespace pyflame {
 namespace {

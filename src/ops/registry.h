@@ -1,7 +1,9 @@
-// The table of general operations. One row gives the C++ function its Python binding, Tensor
-// method, type stub, documentation page and tests. Pointwise rows (pointwise.def) add themselves.
+// The table of general operations. One row gives the C++ function its declaration in pyflame/ops.h,
+// its Python binding, Tensor method, type stub, documentation page and tests. Pointwise rows
+// (pointwise.def) add themselves.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,16 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "pyflame/tensor.h"
+#include "pyflame/registry.h"
 
 namespace pyflame::ops {
-
-using IntList = std::vector<int64_t>;
-using TensorList = std::vector<Tensor>;
-
-// An argument or result as it crosses the language border. monostate is None.
-using Value = std::variant<std::monostate, bool, int64_t, double, Scalar, Tensor, IntList,
-                           TensorList, std::vector<double>, DType, Device, std::string>;
 
 // Schema text, close to Python's own signature syntax:
 //   "sum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor"
@@ -28,8 +23,9 @@ using Value = std::variant<std::monostate, bool, int64_t, double, Scalar, Tensor
 // it optional (None). An `int[]` may be given as one int or a tuple; when it is the last positional
 // one it may be spelled as varargs (x.view(2, 3)). A tensor of one element serves as a number.
 // "int[] shape|size" takes either keyword; what PyTorch takes everywhere (axis) needs no mention.
-// Results: Tensor, Tensor[] (a list), (Tensor values, Tensor indices) (a named tuple), or a scalar
-// type. Several rows may share a name: the first whose arguments fit is called.
+// Results: Tensor, Tensor[] (a list), Tensor | Tensor[] (by the arguments), (Tensor values, Tensor
+// indices) (a named tuple), None, or a scalar type. Several rows may share a name: the first whose
+// arguments fit is called. src/table/schema.h parses them.
 struct Op {
   std::string name;
   std::string schema;
@@ -51,7 +47,7 @@ enum Where : unsigned {
   kOld = 16,        // beside others: a spelling that PyTorch takes with a warning; not documented
 };
 
-std::vector<Op>& table();  // in order of registration
+std::deque<Op>& table();  // in order of registration; rows stay where they are
 void add(Op op);
 
 // ---- boxing: from a C++ function to Op::call ---------------------------------------------------

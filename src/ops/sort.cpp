@@ -212,7 +212,7 @@ const Family kSorting("sorting", [](Family& f) {
                    "The k-th smallest of a dimension, counted from 1."});
   f.op(&msort, {"msort(Tensor input) -> Tensor", "Sorted along the first dimension."});
   f.op(&unique, {"unique(Tensor input, bool sorted=True, bool return_inverse=False, bool "
-                 "return_counts=False, int? dim=None) -> Tensor",
+                 "return_counts=False, int? dim=None) -> Tensor | Tensor[]",
                  "The different elements (or the different slices of a dimension), sorted; with "
                  "return_inverse also the place of every "
                  "element among them, with return_counts how often each occurs. Waits for the "
@@ -220,7 +220,7 @@ const Family kSorting("sorting", [](Family& f) {
                  kFunction | kMethod, false});
   f.op(&unique_consecutive,
        {"unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, "
-        "int? dim=None) -> Tensor",
+        "int? dim=None) -> Tensor | Tensor[]",
         "Without elements equal to the one before them, in the flattened tensor, or without such "
         "slices of a dimension.",
         kFunction | kMethod, false});

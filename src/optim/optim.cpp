@@ -7,6 +7,7 @@
 #include "core/tensor_impl.h"
 #include "ops/registry.h"
 #include "pyflame/autograd.h"
+#include "pyflame/operators.h"
 #include "pyflame/optim_ops.h"
 
 namespace pyflame::optim {

@@ -1,14 +1,15 @@
-// The schema of an operation, parsed from its row of the registry.
+// The schema of an operation: name, parameters with types and defaults, results. Its syntax is
+// described in ops/registry.h.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "common.h"
-#include "ops/registry.h"
+#include "pyflame/registry.h"
 
-namespace pyflame::python {
+namespace pyflame::table {
 
 enum class Type : uint8_t {
   Tensor,
@@ -26,7 +27,6 @@ enum class Type : uint8_t {
 
 struct Param {
   std::string name;
-  PyObject* py_name = nullptr;       // interned, never freed
   std::vector<std::string> aliases;  // other keywords for it: "input|tensor" in the row
   Type type = Type::Tensor;
   bool optional = false;  // None is allowed
@@ -40,17 +40,14 @@ struct Schema {
   std::string name;
   std::vector<Param> params;
   int positional = 0;
-  std::vector<std::string> result_names;  // of a named tuple
   std::string result;                     // text after the arrow
+  std::vector<Type> results;              // none of them: nothing is given back
+  std::vector<std::string> result_names;  // of a named tuple
+  bool one_or_list = false;               // "Tensor | Tensor[]": which of them, the arguments say
   bool has(std::string_view param) const;
 };
 
-Schema parse_schema(const std::string& text);   // throws std::invalid_argument
+Schema parse_schema(std::string_view text);     // ValueError
 std::string without_aliases(std::string text);  // a schema as people read it
-const char* type_text(Type, bool optional);     // "tuple of ints", for messages
-std::string annotation(const Param&);           // "Optional[Sequence[int]]", for stubs
 
-// Converts one argument. False when it is of another type.
-bool convert(const Param&, PyObject*, ops::Value*);
-
-}  // namespace pyflame::python
+}  // namespace pyflame::table

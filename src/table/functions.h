@@ -1,4 +1,6 @@
-// Operations on tensors. Names, argument order and meaning are PyTorch's.
+// Operations as the library's own sources call them. Programs have pyflame/ops.h in place of this,
+// which is printed from the registry: it declares those of these functions again that have the
+// signature of a schema, and tests/cpp/api_test.cpp looks that the two say the same.
 #pragma once
 
 #include <optional>
@@ -6,12 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "pyflame/tensor.h"
+#include "pyflame/operators.h"
 
 namespace pyflame {
-
-using IntList = std::vector<int64_t>;
-using TensorList = std::vector<Tensor>;
 
 // ---- pointwise: src/table/pointwise.def; name(x) and in place name_(x) --------------------------
 // clang-format off
@@ -103,11 +102,6 @@ Tensor& clamp_(Tensor&, std::optional<Scalar> min, std::optional<Scalar> max);
 Tensor masked_fill(const Tensor&, const Tensor& mask, Scalar value);
 Tensor masked_fill(const Tensor&, const Tensor& mask, const Tensor& value);  // a 0-d value
 Tensor& masked_fill_(Tensor&, const Tensor& mask, Scalar value);
-Tensor to(const Tensor&, DType);  // differentiable cast; the tensor itself when it has the dtype
-// Differentiable copy; the tensor itself when it is there. From pinned memory (pyflame/memory.h)
-// and with non_blocking the call does not wait: leave the source as it is until the stream has come
-// there. Copies to the CPU always wait.
-Tensor to(const Tensor&, Device, bool non_blocking = false);
 // In place, casts and broadcasts src. With non_blocking the call does not wait for copies between
 // pinned memory and a device of contiguous tensors of one shape and dtype, to the host either.
 Tensor& copy_(Tensor& dst, const Tensor& src, bool non_blocking = false);
@@ -122,8 +116,6 @@ Tensor zeros(const IntList& size, std::optional<DType> = {}, std::optional<Devic
 Tensor ones(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor empty_like(const Tensor&);
 Tensor zeros_like(const Tensor&);
-// The same where the memory of a floating tensor is: for what is updated in place beside it.
-Tensor zeros_beside(const Tensor&);
 Tensor ones_like(const Tensor&);
 Tensor full_like(const Tensor&, Scalar);
 Tensor scalar_tensor(Scalar, DType, Device = {});
@@ -133,7 +125,6 @@ Tensor linspace(Scalar start, Scalar end, int64_t steps, std::optional<DType> = 
                 std::optional<Device> = {});
 Tensor eye(int64_t n, std::optional<int64_t> m = {}, std::optional<DType> = {},
            std::optional<Device> = {});
-Tensor from_host(const void* data, const IntList& size, DType, Device = {});  // copies
 Tensor randn(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor rand(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor randint(int64_t low, int64_t high, const IntList& size, std::optional<DType> = {},
@@ -151,7 +142,6 @@ Tensor view(const Tensor&, const IntList& shape);
 Tensor permute(const Tensor&, const IntList& dims);
 Tensor transpose(const Tensor&, int64_t dim0, int64_t dim1);
 Tensor squeeze(const Tensor&);
-Tensor squeeze(const Tensor&, int64_t dim);
 Tensor unsqueeze(const Tensor&, int64_t dim);
 Tensor expand(const Tensor&, const IntList& size);
 Tensor flatten(const Tensor&, int64_t start_dim = 0, int64_t end_dim = -1);
@@ -159,7 +149,6 @@ Tensor select(const Tensor&, int64_t dim, int64_t index);
 Tensor slice(const Tensor&, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
 Tensor narrow(const Tensor&, int64_t dim, int64_t start, int64_t length);
 Tensor as_strided(const Tensor&, const IntList& size, const IntList& stride, int64_t offset);
-// The tensor itself where it lies so already.
 Tensor contiguous(const Tensor&, MemoryFormat = MemoryFormat::Contiguous);
 Tensor clone(const Tensor&, MemoryFormat = MemoryFormat::Contiguous);
 MemoryFormat memory_format_from(const std::string& name, const char* op);
@@ -262,45 +251,82 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 Tensor kl_div(const Tensor& input, const Tensor& target, const std::string& reduction = "mean",
               bool log_target = false);
 
-// ---- operators -------------------------------------------------------------------------------
-inline Tensor operator+(const Tensor& a, const Tensor& b) {
-  return add(a, b);
-}
-inline Tensor operator+(const Tensor& a, Scalar b) {
-  return add(a, b);
-}
-inline Tensor operator+(Scalar a, const Tensor& b) {
-  return add(b, a);
-}
-inline Tensor operator-(const Tensor& a, const Tensor& b) {
-  return sub(a, b);
-}
-inline Tensor operator-(const Tensor& a, Scalar b) {
-  return sub(a, b);
-}
-inline Tensor operator-(Scalar a, const Tensor& b) {
-  return rsub(b, a);
-}
-inline Tensor operator*(const Tensor& a, const Tensor& b) {
-  return mul(a, b);
-}
-inline Tensor operator*(const Tensor& a, Scalar b) {
-  return mul(a, b);
-}
-inline Tensor operator*(Scalar a, const Tensor& b) {
-  return mul(b, a);
-}
-inline Tensor operator/(const Tensor& a, const Tensor& b) {
-  return div(a, b);
-}
-inline Tensor operator/(const Tensor& a, Scalar b) {
-  return div(a, b);
-}
-inline Tensor operator/(Scalar a, const Tensor& b) {
-  return rdiv(b, a);
-}
-inline Tensor operator-(const Tensor& a) {
-  return neg(a);
-}
+// ---- special functions, calculated in float64: src/ops/gamma.cpp
+// ---------------------------------
+Tensor lgamma(const Tensor&);                // log |gamma(x)|; inf at 0, -1, -2, ...
+Tensor digamma(const Tensor&);               // derivative of lgamma; -inf at 0, NaN at -1, -2, ...
+Tensor polygamma(int64_t n, const Tensor&);  // its n-th derivative, for n of 0 and 1
+
+// ---- order statistics, means that leave NaN out, covariances: src/ops/statistics.cpp ------------
+// Quantiles along `dim` (of all elements without it). `q` is 0-d or 1-d with values from 0 to 1;
+// its dimension comes first in the result. interpolation: linear, lower, higher, midpoint, nearest.
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim = {},
+                bool keepdim = false, const std::string& interpolation = "linear");
+Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                const std::string& interpolation = "linear");
+// The same of what is not NaN.
+Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim = {},
+                   bool keepdim = false, const std::string& interpolation = "linear");
+Tensor nanquantile(const Tensor& x, double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                   const std::string& interpolation = "linear");
+Tensor nansum(const Tensor& x, const std::optional<IntList>& dim = {}, bool keepdim = false,
+              std::optional<DType> dtype = {});
+Tensor nanmean(const Tensor& x, const std::optional<IntList>& dim = {}, bool keepdim = false,
+               std::optional<DType> dtype = {});
+Tensor nanmedian(const Tensor& x);
+std::pair<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim = false);
+std::pair<Tensor, Tensor> mode(const Tensor& x, int64_t dim = -1, bool keepdim = false);
+// (minimum, maximum) along `dim`, or of all elements.
+std::pair<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim = {},
+                                  bool keepdim = false);
+// Rows are variables, columns observations.
+Tensor cov(const Tensor& x, int64_t correction = 1, const Tensor& fweights = {},
+           const Tensor& aweights = {});
+Tensor corrcoef(const Tensor& x);
+Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim = -1);
+Tensor trapezoid(const Tensor& y, double dx = 1, int64_t dim = -1);
+
+// ---- distances: src/ops/distance.cpp ------------------------------------------------------------
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim = 1, double eps = 1e-8);
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p = 2, double eps = 1e-6,
+                         bool keepdim = false);
+Tensor cdist(const Tensor& x1, const Tensor& x2, double p = 2);  // [..., P, M] and [..., R, M]
+Tensor pdist(const Tensor& x, double p = 2);                     // pairs of rows of a matrix
+Tensor dist(const Tensor& x, const Tensor& y, double p = 2);     // norm of the difference
+Tensor normalize(const Tensor& x, double p = 2, int64_t dim = 1, double eps = 1e-12);
+
+// ---- weighted differences: src/ops/loss.cpp -----------------------------------------------------
+// The mean of a weighted mse_loss and l1_loss divides by the sum of the weights.
+Tensor mse_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
+                const Tensor& weight);
+Tensor l1_loss(const Tensor& input, const Tensor& target, const std::string& reduction,
+               const Tensor& weight);
+Tensor huber_loss(const Tensor& input, const Tensor& target, const std::string& reduction = "mean",
+                  double delta = 1, const Tensor& weight = {});
+
+// ---- margins and likelihoods: src/ops/loss_margin.cpp -------------------------------------------
+Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_input = true,
+                        bool full = false, double eps = 1e-8,
+                        const std::string& reduction = "mean");
+Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var,
+                         bool full = false, double eps = 1e-6,
+                         const std::string& reduction = "mean");
+Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target, double margin = 1,
+                            const std::string& reduction = "mean");
+Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
+                             double margin = 0, const std::string& reduction = "mean");
+Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Tensor& target,
+                           double margin = 0, const std::string& reduction = "mean");
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           double margin = 1, double p = 2, double eps = 1e-6, bool swap = false,
+                           const std::string& reduction = "mean");
+Tensor soft_margin_loss(const Tensor& input, const Tensor& target,
+                        const std::string& reduction = "mean");
+Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
+                                   const Tensor& weight = {},
+                                   const std::string& reduction = "mean");
+Tensor multi_margin_loss(const Tensor& input, const Tensor& target, int64_t p = 1,
+                         double margin = 1, const Tensor& weight = {},
+                         const std::string& reduction = "mean");
 
 }  // namespace pyflame

@@ -1,0 +1,182 @@
+#include "arguments.h"
+
+namespace pyflame::python {
+
+Signature::Signature(const std::string& schema) : table::Schema(table::parse_schema(schema)) {
+  for (const Param& p : params) names.push_back(PyUnicode_InternFromString(p.name.c_str()));
+}
+
+const char* type_text(Type t, bool optional) {
+  switch (t) {
+    case Type::Tensor:
+      return optional ? "a Tensor or None" : "a Tensor";
+    case Type::TensorList:
+      return "a tuple or list of Tensors";
+    case Type::Int:
+      return optional ? "an int or None" : "an int";
+    case Type::IntList:
+      return optional ? "an int, a tuple of ints or None" : "a tuple of ints";
+    case Type::Float:
+      return optional ? "a float or None" : "a float";
+    case Type::FloatList:
+      return "a tuple of floats";
+    case Type::Bool:
+      return optional ? "a bool or None" : "a bool";
+    case Type::Scalar:
+      return optional ? "a number or None" : "a number";
+    case Type::Str:
+      return optional ? "a str or None" : "a str";
+    case Type::DType:
+      return optional ? "a dtype or None" : "a dtype";
+    case Type::Device:
+      return optional ? "a device or None" : "a device";
+  }
+  return "";
+}
+
+std::string annotation(const Param& p) {
+  const char* base = "";
+  switch (p.type) {
+    case Type::Tensor:
+      base = "Tensor";
+      break;
+    case Type::TensorList:
+      base = "Sequence[Tensor]";
+      break;
+    case Type::Int:
+      base = "_int";
+      break;
+    case Type::IntList:
+      base = "_int | Sequence[_int]";
+      break;
+    case Type::Float:
+      base = "_float";
+      break;
+    case Type::FloatList:
+      base = "Sequence[_float]";
+      break;
+    case Type::Bool:
+      base = "_bool";
+      break;
+    case Type::Scalar:
+      base = "Number";
+      break;
+    case Type::Str:
+      base = "str";
+      break;
+    case Type::DType:
+      base = "dtype";
+      break;
+    case Type::Device:
+      base = "device | str";
+      break;
+  }
+  return std::string(base) + (p.optional ? " | None" : "");
+}
+
+bool convert(const Param& p, PyObject* o, ops::Value* out) {
+  if (o == Py_None) {
+    if (p.optional) {
+      *out = std::monostate{};
+      return true;
+    }
+    if (p.has_default) {
+      *out = p.default_value;
+      return true;
+    }
+    return false;
+  }
+  switch (p.type) {
+    case Type::Tensor:
+      if (!is_tensor(o)) return false;
+      *out = tensor_of(o);
+      return true;
+    case Type::TensorList: {
+      if (!PyTuple_Check(o) && !PyList_Check(o)) {
+        if (is_tensor(o) || !PyIter_Check(o)) return false;
+        Obj list(check(PySequence_List(o)));  // a generator
+        return convert(p, list.get(), out);
+      }
+      TensorList list;
+      Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+      list.reserve(static_cast<size_t>(n));
+      for (Py_ssize_t i = 0; i < n; ++i) {
+        PyObject* item = PySequence_Fast_GET_ITEM(o, i);
+        if (item == Py_None) {
+          list.emplace_back();
+        } else if (is_tensor(item)) {
+          list.push_back(tensor_of(item));
+        } else {
+          return false;
+        }
+      }
+      *out = std::move(list);
+      return true;
+    }
+    case Type::Int:
+      if (!is_integer(o)) return false;
+      *out = to_int64(o, p.name.c_str());
+      return true;
+    case Type::IntList: {
+      IntList list;
+      if (!to_int_list(o, &list)) return false;
+      *out = std::move(list);
+      return true;
+    }
+    case Type::Float:
+    case Type::Scalar: {
+      Scalar s;
+      if (is_tensor(o)) {
+        // As a number it would lose its gradient without a word.
+        if (!tensor_of(o)->shape.empty() || tensor_of(o).requires_grad()) return false;
+        s = tensor_of(o).item();
+      } else if (!to_scalar(o, &s)) {
+        return false;
+      }
+      if (p.type == Type::Float)
+        *out = s.to_double();
+      else
+        *out = s;
+      return true;
+    }
+    case Type::FloatList: {
+      if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+      std::vector<double> list;
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+        const Obj item = Obj::share(PySequence_Fast_GET_ITEM(o, i));  // __float__ may change o
+        Scalar s;
+        if (!to_scalar(item.get(), &s)) return false;
+        list.push_back(s.to_double());
+      }
+      *out = std::move(list);
+      return true;
+    }
+    case Type::Bool:
+      if (!PyBool_Check(o)) {
+        Scalar s;
+        if (PyLong_Check(o) || PyFloat_Check(o) || !to_scalar(o, &s) || !s.is_bool()) return false;
+        *out = s.i != 0;
+        return true;
+      }
+      *out = o == Py_True;
+      return true;
+    case Type::Str: {
+      if (!PyUnicode_Check(o)) return false;
+      const char* text = PyUnicode_AsUTF8(o);
+      if (!text) throw PythonError();
+      *out = std::string(text);
+      return true;
+    }
+    case Type::DType:
+      if (!is_dtype_like(o)) return false;
+      *out = to_dtype(o);
+      return true;
+    case Type::Device:
+      if (!is_device_like(o) && !(PyLong_Check(o) && !PyBool_Check(o))) return false;
+      *out = to_usable_device(o);
+      return true;
+  }
+  return false;
+}
+
+}  // namespace pyflame::python
