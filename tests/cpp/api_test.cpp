@@ -6,12 +6,15 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "ops/pointwise.h"
 #include "ops/registry.h"
 #include "pyflame/optim_ops.h"
 #include "pyflame/pyflame.h"
+#include "table/schema.h"
 
 namespace pyflame {
 namespace {
@@ -90,10 +93,6 @@ TEST(Api, EveryOperationHasAFunction) {
 }
 
 // ---- direct calls and calls of the registry -----------------------------------------------------
-const ops::Op& entry(const char* schema) {
-  return ops::find(schema);
-}
-
 // Values, or the words of the error.
 template <class F>
 std::string outcome(F call) {
@@ -109,47 +108,62 @@ std::string outcome(F call) {
   }
 }
 
-struct Compare {
-  int count = 0;
-  Tensor x =
-      from_host(std::vector<float>{0.25F, -0.5F, 3, 2, 1, -7}.data(), {2, 3}, DType::Float32);
-  Tensor y = from_host(std::vector<float>{-1, 0.5F, 2}.data(), {3}, DType::Float32);
+template <class T>
+constexpr bool kTensor = std::is_same_v<std::decay_t<T>, Tensor>;
+template <class T>
+constexpr bool kTensorOrScalar = kTensor<T> || std::is_same_v<T, Scalar>;
 
-  template <class... A>
-  void both(const char* schema, Tensor (*f)(A...), const auto&... arguments) {
-    if (std::string_view(schema).starts_with("empty")) return;
+// Compares functions of tensors and numbers alone, over operands of one dtype.
+struct Compare {
+  DType dtype;
+  int count = 0;
+
+  template <class T>
+  T operand(size_t i) const {
+    static constexpr float kFirst[] = {0.25F, -0.5F, 3, 2, 1, -7}, kOther[] = {-1, 0.5F, 2};
+    if constexpr (std::is_same_v<T, Scalar>)
+      return 2.5;
+    else
+      return to(from_host(i ? kOther : kFirst, i ? IntList{3} : IntList{2, 3}, DType::Float32),
+                dtype);
+  }
+
+  template <class R, class... A>
+  requires(kTensor<R> && (kTensorOrScalar<A> && ...)) void operator()(const char* schema,
+                                                                      R (*f)(A...)) {
+    if (std::string_view(schema).starts_with("empty")) return;  // any values
     ++count;
-    EXPECT_EQ(outcome([&] { return f(arguments...); }), outcome([&] {
-                std::vector<ops::Value> values{ops::Value(arguments)...};
-                return std::get<Tensor>(ops::call(entry(schema), values));
-              }))
-        << schema;
-  }
-  void operator()(const char* schema, Tensor (*f)(const Tensor&)) {
-    if (std::string_view(schema).find(',') == std::string_view::npos) both(schema, f, x);
-  }
-  void operator()(const char* schema, Tensor (*f)(const Tensor&, const Tensor&)) {
-    if (entry(schema).quick >= 0) both(schema, f, x, y);
-  }
-  void operator()(const char* schema, Tensor (*f)(const Tensor&, Scalar)) {
-    if (entry(schema).quick >= 0) both(schema, f, x, Scalar(2.5));
-  }
-  void operator()(const char* schema, Tensor (*f)(Scalar, const Tensor&)) {
-    if (entry(schema).quick >= 0) both(schema, f, Scalar(2.5), x);
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      const auto direct = outcome([&]() -> Tensor {
+        std::tuple<std::decay_t<A>...> operands{operand<std::decay_t<A>>(I)...};
+        return f(std::get<I>(operands)...);
+      });
+      const auto boxed = outcome([&] {
+        std::vector<ops::Value> values{ops::Value(operand<std::decay_t<A>>(I))...};
+        const table::Schema parsed = table::parse_schema(schema);
+        while (values.size() < parsed.params.size())
+          values.push_back(parsed.params[values.size()].default_value);
+        return std::get<Tensor>(ops::call(ops::find(schema), values));
+      });
+      EXPECT_EQ(direct, boxed) << schema << " of " << dtype;
+    }
+    (std::index_sequence_for<A...>());
   }
   template <class F>
   void operator()(const char*, F*) {}
 };
 
 TEST(Api, DirectFunctionsDoWhatTheRegistryDoes) {
-  Compare compare;
+  for (DType dtype : {DType::Float32, DType::Int64, DType::Bool}) {
+    Compare compare{dtype};
 #define PF_CALL(SCHEMA, RESULT, CALL)
 #define PF_DIRECT(SCHEMA, RESULT, NAME, PARAMETERS) \
   compare(SCHEMA, static_cast<PF_PLAIN RESULT (*)(PF_PLAIN PARAMETERS)>(&NAME));
 #include "ops_checks.inc"
 #undef PF_CALL
 #undef PF_DIRECT
-  EXPECT_GT(compare.count, 100);
+    EXPECT_GT(compare.count, 200);
+  }
 }
 
 }  // namespace
