@@ -18,8 +18,8 @@
 #include "core/lock.h"
 #include "core/tensor_impl.h"
 #include "core/values.h"
+#include "ops/functions.h"
 #include "pyflame/autograd.h"
-#include "table/functions.h"
 
 namespace pyflame::python {
 

@@ -17,7 +17,7 @@
 #include "files/temporary.h"
 #include "io/formats.h"
 #include "io/json.h"
-#include "table/functions.h"
+#include "ops/functions.h"
 
 namespace pyflame::io {
 

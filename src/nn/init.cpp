@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/tensor_impl.h"
+#include "ops/functions.h"
 #include "ops/record.h"
 #include "ops/registry.h"
 #include "pyflame/autograd.h"
-#include "table/functions.h"
 
 namespace pyflame::init {
 

@@ -1,8 +1,8 @@
 // Layers: parameters, start values, and the operation that each is.
 #include "core/tensor_impl.h"
+#include "ops/functions.h"
 #include "pyflame/init.h"
 #include "pyflame/nn.h"
-#include "table/functions.h"
 
 namespace pyflame::nn {
 

@@ -4,10 +4,10 @@
 #include <sstream>
 
 #include "core/tensor_impl.h"
+#include "ops/functions.h"
 #include "pyflame/autograd.h"
 #include "pyflame/nn.h"
 #include "pyflame/optim_ops.h"
-#include "table/functions.h"
 
 namespace pyflame::nn {
 

@@ -8,10 +8,10 @@
 
 #include "core/room.h"
 #include "engine/placement.h"
+#include "ops/functions.h"
 #include "ops/pointwise_text.h"
 #include "pyflame/autograd.h"
 #include "pyflame/device.h"
-#include "table/functions.h"
 #include "table/range.h"
 
 namespace pyflame {

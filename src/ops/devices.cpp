@@ -3,9 +3,9 @@
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/functions.h"
 #include "pyflame/autograd.h"
 #include "pyflame/memory.h"
-#include "table/functions.h"
 
 namespace pyflame {
 

@@ -4,9 +4,9 @@
 
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "table/functions.h"
 
 namespace pyflame {
 

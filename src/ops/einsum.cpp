@@ -6,10 +6,10 @@
 
 #include "core/tensor_impl.h"
 #include "ops/autocast.h"
+#include "ops/functions.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "table/functions.h"
 
 namespace pyflame {
 

@@ -1,5 +1,5 @@
 // The gamma function's logarithm and its derivatives.
-#include "table/functions.h"
+#include "ops/functions.h"
 
 #include <cmath>
 #include <limits>

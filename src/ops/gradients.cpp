@@ -4,7 +4,7 @@
 
 #include "engine/autograd_nodes.h"
 #include "engine/upcalls.h"
-#include "pyflame/ops.h"
+#include "ops/functions.h"
 
 namespace pyflame {
 namespace operations {

@@ -6,11 +6,11 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
+#include "ops/functions.h"
 #include "ops/index.h"
 #include "ops/record.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "table/functions.h"
 
 namespace pyflame {
 

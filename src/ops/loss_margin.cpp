@@ -3,10 +3,10 @@
 
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/functions.h"
 #include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "table/functions.h"
 
 namespace pyflame {
 namespace {

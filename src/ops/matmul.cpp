@@ -10,10 +10,10 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/building_blocks.h"
+#include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
-#include "table/functions.h"
 
 namespace pyflame {
 namespace {

@@ -1,4 +1,4 @@
-// What other operations need of the matrix products, beside table/functions.h.
+// What other operations need of the matrix products, beside ops/functions.h.
 #pragma once
 
 #include "pyflame/tensor.h"

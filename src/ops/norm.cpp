@@ -5,9 +5,9 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
+#include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "table/functions.h"
 
 namespace pyflame {
 namespace {

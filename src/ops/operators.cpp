@@ -1,4 +1,4 @@
-#include "table/functions.h"
+#include "ops/functions.h"
 
 namespace pyflame {
 

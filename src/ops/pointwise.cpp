@@ -6,9 +6,9 @@
 #include <mutex>
 
 #include "core/lock.h"
+#include "ops/functions.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
-#include "table/functions.h"
 #include "table/parse.h"
 
 namespace pyflame::ops {

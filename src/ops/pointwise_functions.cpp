@@ -5,10 +5,10 @@
 #include "core/dispatch.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/functions.h"
 #include "ops/record.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
-#include "table/functions.h"
 
 namespace pyflame {
 

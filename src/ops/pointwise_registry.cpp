@@ -6,10 +6,10 @@
 #include <charconv>
 
 #include "ops/building_blocks.h"
+#include "ops/functions.h"
 #include "ops/pointwise_text.h"
 #include "ops/record.h"
 #include "table/expr.h"
-#include "table/functions.h"
 
 namespace pyflame::ops {
 namespace {

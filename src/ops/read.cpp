@@ -8,8 +8,8 @@
 #include "core/tensor_impl.h"
 #include "core/values.h"
 #include "engine/engine.h"
+#include "ops/functions.h"
 #include "pyflame/autograd.h"
-#include "table/functions.h"
 
 namespace pyflame {
 namespace {

@@ -8,7 +8,7 @@
 #include "engine/autograd.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
-#include "table/functions.h"
+#include "ops/functions.h"
 
 namespace pyflame::ops {
 namespace {

@@ -8,10 +8,10 @@
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/scan.h"
-#include "table/functions.h"
 
 namespace pyflame {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
-#include "table/functions.h"
+#include "ops/functions.h"
 
 namespace pyflame::ops {
 

@@ -1,5 +1,5 @@
 // Order statistics, means that leave NaN out, covariances: written in operations.
-#include "table/functions.h"
+#include "ops/functions.h"
 
 #include <cmath>
 
