@@ -371,8 +371,8 @@ class Allocator {
     }
     Pool& p = pool_of(b->stream);
     if (scratch) {
-      // Of other sizes than are wanted now, as a rule.
-      if (idle_scratch_ + b->size > kIdleScratch) drop_bins(p, class_of(small_) + 1);
+      const size_t all = idle_scratch_ + b->size;
+      if (all > kIdleScratch) drop_bins(p, class_of(small_) + 1, all - kIdleScratch);
       idle_scratch_ += b->size;
     }
     if (s->small) {
@@ -529,16 +529,19 @@ class Allocator {
     });
   }
 
-  // Of devices where a small block is a segment.
-  void drop_bins(Pool& p, int first) {
-    for (auto c = static_cast<size_t>(first); c < p.bins.size(); ++c) {
+  // Of devices where a small block is a segment: the largest first, until so many bytes are gone.
+  void drop_bins(Pool& p, int first, size_t enough = SIZE_MAX) {
+    size_t dropped = 0;
+    for (size_t c = p.bins.size(); c-- > static_cast<size_t>(first);) {
       while (Block* b = p.bins[c]) {
+        if (dropped >= enough) return;
+        dropped += b->size;
+        if (b->size > small_) idle_scratch_ -= b->size;
         p.bins[c] = b->next_binned;
         --p.binned;
         give_back(b->segment);
       }
     }
-    idle_scratch_ = 0;
   }
 
   // Gives segments back of which nothing is in use, the largest first; returns the bytes.

@@ -482,8 +482,8 @@ void parallel(int64_t n, int64_t grain, int most, RangeFn fn, void* context) {
 }  // namespace detail
 
 int most_ranges(int64_t n, int64_t grain) {
-  if (n <= grain || t_mark.inside || g_forked.load(std::memory_order_relaxed)) return 1;
-  const int64_t most = std::min<int64_t>(configured(), n / std::max<int64_t>(grain, 1));
+  if (n <= grain) return 1;
+  const int64_t most = std::min<int64_t>(num_threads(), n / std::max<int64_t>(grain, 1));
   return static_cast<int>(std::max<int64_t>(most, 1));
 }
 

@@ -367,7 +367,8 @@ pf_status event_synchronize(pf_device device, pf_event event) {
     d.activate();
     check(runtime().EventSynchronize(mark->event),
           PF_RT("hipEventSynchronize", "cuEventSynchronize"));
-    if (mark->failure) throw *mark->failure;  // the stream will say it, too
+    if (mark->failure)
+      throw static_cast<const Failure&>(*mark->failure);  // the stream will say it, too
   });
 }
 pf_status event_elapsed(pf_device device, pf_event from, pf_event to, float* ms) {

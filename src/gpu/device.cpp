@@ -313,9 +313,9 @@ Function Device::keep(Recipe recipe) {
   std::unique_ptr<Module> m = obtain(std::move(recipe));
   auto f = function(m.get(), entry.c_str(), std::move(label));
   std::lock_guard lock(mutex_);
+  others_.push_back(std::move(m));  // it may be compiled at this moment
   Function& kept = kept_[key];
-  if (kept && !kept->module->failed()) return kept;  // another thread's: ours goes
-  others_.push_back(std::move(m));
+  if (kept && !kept->module->failed()) return kept;  // another thread's
   return kept = f.release();
 }
 Function Device::group(const Source& source) {

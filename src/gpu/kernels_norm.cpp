@@ -120,7 +120,7 @@ void norm_backward(const KernelArgs& a) {
   bool sums = false;
   for (int k = 0; k < outs; ++k) {
     sums = sums || a.has(1 + k);
-    if (total == 0 && a.has(1 + k))
+    if (total == 0 && a.has(1 + k) && !a.asked())
       a.fill(a.data(1 + k), 0, nbytes(a.dtype(1 + k), numel(a.tensor(1 + k))));
   }
   if (total == 0) return;

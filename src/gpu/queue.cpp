@@ -156,13 +156,13 @@ void Queue::attempt(const char* const& op, F&& run) {
     run();
   } catch (const std::exception& e) {
     const auto* f = dynamic_cast<const Failure*>(&e);
-    fail(std::make_shared<const Failure>(
+    fail(std::make_shared<KeptFailure>(
         f ? f->status : PF_LAUNCH, std::string(e.what()) + "\n(launched for '" + (op ? op : "?") +
                                        "'; what was launched after it did not run)"));
   }
 }
 
-void Queue::fail(std::shared_ptr<const Failure> f) {
+void Queue::fail(std::shared_ptr<KeptFailure> f) {
   if (!failure_) failure_ = std::move(f);
   failed_.store(true, std::memory_order_release);
   dropping_ = true;
@@ -192,7 +192,8 @@ Queue::Obstacle Queue::run_ready() {
         break;
       case Item::Record:
         attempt(i.op, [&] { record_now(*i.mark); });
-        i.mark->failure = failure_;
+        // One that somebody was told of is no news to those who wait for later work.
+        if (failure_ && !failure_->told) i.mark->failure = failure_;
         i.mark->given.store(true, std::memory_order_release);
         break;
       case Item::Wait:
@@ -249,7 +250,7 @@ void Queue::finish() {
 void Queue::drain() {
   finish();
   if (!failed_.load(std::memory_order_acquire) && !LaunchBatch::available()) return;
-  std::shared_ptr<const Failure> failure;
+  std::shared_ptr<KeptFailure> failure;
   {
     std::lock_guard lock(mutex_);
     if (batch_) batch_->restart();
@@ -257,6 +258,7 @@ void Queue::drain() {
     failed_.store(false, std::memory_order_release);
   }
   if (!failure) return;
+  failure->told = true;
   // What did run behind it may have taken for an index what was never made.
   pf_index_error ignored;
   try {
@@ -264,7 +266,7 @@ void Queue::drain() {
   } catch (const Failure&) {
     // A device that is lost says so to everybody.
   }
-  throw *failure;
+  throw static_cast<const Failure&>(*failure);
 }
 
 }  // namespace pyflame::gpu

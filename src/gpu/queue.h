@@ -31,6 +31,11 @@ namespace pyflame::gpu {
 class Queue;
 struct Module;
 
+struct KeptFailure : Failure {
+  using Failure::Failure;
+  std::atomic<bool> told{false};  // to somebody who waited
+};
+
 // A point in a stream's order: what an event was recorded as.
 struct Mark {
   Mark(const Device& device, unsigned flags);  // as the runtime takes them
@@ -44,9 +49,9 @@ struct Mark {
 
   const Device& device;
   hipEvent event = nullptr;
-  Queue* kept_in = nullptr;                // null: it went to the driver at once
-  std::atomic<bool> given{true};           // to the driver; then:
-  std::shared_ptr<const Failure> failure;  // of what stands in front of it
+  Queue* kept_in = nullptr;              // null: it went to the driver at once
+  std::atomic<bool> given{true};         // to the driver; then:
+  std::shared_ptr<KeptFailure> failure;  // of what stands in front of it
 };
 
 class Queue {
@@ -115,7 +120,7 @@ class Queue {
   void wait_now(const Mark&);
   template <class F>
   void attempt(const char* const& op, F&& run);  // a failure is kept
-  void fail(std::shared_ptr<const Failure>);
+  void fail(std::shared_ptr<KeptFailure>);
   void count();
 
   static std::atomic<int> busy_;  // queues that keep something back
@@ -128,7 +133,7 @@ class Queue {
   bool seen_ = false;                   // by another stream that came by
   std::atomic<size_t> size_{0};
   std::atomic<unsigned> calls_{0};
-  std::shared_ptr<const Failure> failure_;
+  std::shared_ptr<KeptFailure> failure_;
   std::atomic<bool> failed_{false};
   bool dropping_ = false;  // until nothing is kept back
 };

@@ -177,6 +177,7 @@ double time_of(const KernelArgs& a, const std::function<bool(Choice)>& run, Choi
   Stream& s = a.device.stream(a.stream);
   const hipStream stream = s.handle;
   s.queue.drain();
+  a.device.activate();  // what was drained may have been about another device's events
   for (hipEvent& e : events)
     check(r.EventCreateWithFlags(&e, 0), PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
   check(r.EventRecord(events[0], stream), PF_RT("hipEventRecord", "cuEventRecord"));

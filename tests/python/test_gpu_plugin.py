@@ -271,7 +271,8 @@ def test_disk_cache_of_two_processes(run, tmp_path):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_programs_of_a_training_step(run, tmp_path, precision):
-    """hipRTC takes a quarter of a second for each; a second step and a short batch add none."""
+    """hipRTC takes a quarter of a second for each, and kernels over rows are programs with what is
+    around them; a second step and a short batch add none."""
     run(
         f"""
         from types import SimpleNamespace
@@ -287,7 +288,7 @@ def test_programs_of_a_training_step(run, tmp_path, precision):
         before = compiled()
         first = trainer.train_step().item()
         made = compiled() - before
-        assert 10 <= made <= 20, made
+        assert 10 <= made <= 24, made
         assert trainer.train_step().item() < first
         trainer.batches._batch = 6
         trainer.train_step().item()

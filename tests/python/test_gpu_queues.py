@@ -144,15 +144,16 @@ def test_a_failure_follows_events(run):
         + """
 main.synchronize()
 rtc.standin_fail_compile(ctypes.c_int64(1))
-with a:
-    y = pf.softmax(x, 0)
-first = event(a)
-with b:
-    b.wait_event(first)
-    z = y + 1
-with c:
-    u = x * 2 + 1
-assert u.tolist()[1] == 3
+with held():  # a failure that is known at the launch is told there
+    with a:
+        y = pf.softmax(x, 0)
+    first = event(a)
+    with b:
+        b.wait_event(first)
+        z = y + 1
+    with c:
+        u = x * 2 + 1
+        assert u.tolist()[1] == 3
 c.synchronize()
 main.synchronize()
 assert (x * 2 + 1).tolist()[2] == 5
@@ -395,4 +396,30 @@ assert pf.debug.device_statistics("gpu")["graphs"] > 0
         PYFLAME_STANDIN_DEVICES=2,
         PYFLAME_STANDIN_DELAY_US=300,
         **{**(cold if start == "cold" else {}), **vendor},
+    )
+
+
+def test_a_failure_is_told_once_to_those_who_wait_for_later_work(run):
+    """The stream itself is never waited for."""
+    run(
+        HOLD
+        + """
+main.synchronize()
+rtc.standin_fail_compile(ctypes.c_int64(1))
+with held():
+    with a:
+        y = pf.softmax(x, 0)
+    main.wait_event(event(a))
+    z = x * 2 + 1
+raises(pf.BackendError, "launched for 'softmax'", z.tolist)
+for k in range(3):
+    with a:
+        z = x * 2 + 1
+    main.wait_event(event(a))
+    assert (x * 2 + 1).tolist()[2] == z.tolist()[2] == 5
+raises(pf.BackendError, "launched for 'softmax'", a.synchronize)
+a.synchronize()
+""",
+        XDG_CACHE_HOME=NOWHERE,
+        PYFLAME_COMPILE_THREADS=1,
     )

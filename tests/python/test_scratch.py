@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -229,3 +230,31 @@ def test_any_allocation_may_fail(case, kind):
     assert (failed > 0) == (kind == "launch")  # out of memory is tried once more
     np.testing.assert_array_equal(case.values(), want)
     assert _allocated() == before
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="the CPU's scratch")
+def test_a_thread_without_the_pool_takes_for_itself_alone():
+    x = pf.randn(32, 60000)
+    before = pf.get_num_threads()
+    peaks = []
+
+    def sort():
+        start = _allocated()
+        pf.memory.reset_peak_memory_stats("cpu")
+        pf.sort(x)[0].sum().item()
+        peaks.append(pf.memory.memory_stats("cpu")["allocated_bytes.all.peak"] - start)
+
+    def alone():
+        other = threading.Thread(target=sort)
+        other.start()
+        other.join()
+
+    try:
+        pf.set_num_threads(1)
+        sort()
+        pf.set_num_threads(32)
+        pf.sort(x)  # this thread has the pool
+        alone()
+    finally:
+        pf.set_num_threads(before)
+    assert peaks[1] <= peaks[0] + 2**20
