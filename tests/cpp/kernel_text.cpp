@@ -11,8 +11,9 @@
 //   kernel_text DIR --variants
 //
 // Texts of kernels/: each line of standard input has a name, a file of kernels/ and -D options.
-// DIR/<name>.cpp gets all kernels, as one program of hipRTC has them; DIR/<name>.<n>.cpp those that
-// are one program of NVRTC. Printed: name, file, its kernels with commas between.
+// -DPF_AROUND=1 puts programs around them. DIR/<name>.cpp gets all kernels, as one program of
+// hipRTC has them; DIR/<name>.<n>.cpp those that are one program of NVRTC. Printed: name, file, its
+// kernels with commas between.
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -70,7 +71,7 @@ void corpus(const std::string& dir, size_t per_file, size_t random, const char* 
   }
   for (size_t from = 0; from < cases.size(); from += per_file) {
     const std::string file = "part_" + std::to_string(from / per_file) + ".cpp";
-    std::string text = "#include \"math.h\"\n";
+    std::string text = "#include \"math.h\"\n#include \"vector.h\"\n";
     for (size_t i = from; i < std::min(from + per_file, cases.size()); ++i) {
       const std::string entry = "k" + std::to_string(i);
       text += device_case_text(cases[i], entry);
@@ -101,7 +102,18 @@ void variants(const std::string& dir) {
     std::string name, file, defines;
     words >> name >> file >> std::ws;
     std::getline(words, defines);
-    const std::string text = expand("#include \"" + file + "\"\n");
+    const auto option = [&](const char* define) {
+      const std::string what = std::string(" -D") + define + "=";
+      const size_t at = (" " + defines).find(what);
+      if (at == std::string::npos) return std::string();
+      const size_t from = at + what.size() - 1;
+      return defines.substr(from, defines.find(' ', from) - from);
+    };
+    const std::string around =
+        option("PF_AROUND").empty()
+            ? ""
+            : testing::device_around_text(option("PF_T"), std::stoi(option("PF_V")));
+    const std::string text = expand(around + "#include \"" + file + "\"\n");
     const auto cut = [&](const std::string& part, const std::string& entries) {
       write(dir + "/" + part, gpu::prune_kernel_text(text, entries, defines));
     };
