@@ -457,9 +457,23 @@ bool has_handles(const Storage& s) {
 
 // False where its parts must be seen to run one after the other: one reads what another writes in
 // some other way than element by element.
-bool link(const Group& g, const ReadyPhase* before, const ReadyPhase* after, Links& links) {
+// `kept`: the last phase, where it runs later.
+bool link(const Group& g, const ReadyPhase* before, const ReadyPhase* after,
+          const PhaseCounts* kept, Links& links) {
   const AnchorCall& a = g.anchor;
   const Phase &first = g.phases[0], &last = g.phases[1];
+  // Where a part of fresh memory will lie is not known: backends look at addresses.
+  const auto unknown = [](const Place& p) {
+    return p.storage && !p.storage->data && p.offset != 0;
+  };
+  if (std::any_of(a.tensors, a.tensors + a.ntensors, unknown)) return false;
+  for (int k = 0; k < 2; ++k) {
+    const ReadyPhase* ready = k ? after : before;
+    for (int j = 0; ready && j < ready->ninputs; ++j)
+      if (unknown(g.phases[k].inputs[ready->used[j]])) return false;
+    for (int o = 0; ready && o < ready->noutputs; ++o)
+      if (unknown(g.phases[k].outputs[ready->stored[o]])) return false;
+  }
   // The kernel's rows are in the order of its dimensions.
   for (const ReadyPhase* ready : {before, after})
     if (ready && ready->launch.shape == ready->shape) return false;
@@ -484,7 +498,10 @@ bool link(const Group& g, const ReadyPhase* before, const ReadyPhase* after, Lin
         if (in.storage.get() == p.storage.get() && !is_whole(in, last.shape, p, first.numel))
           return false;
       }
-    if (readers == 1 && !p.storage->data && !has_handles(*p.storage) &&
+    const bool later =
+        kept && std::any_of(last.inputs, last.inputs + kept->ninputs,
+                            [&](const Place& in) { return in.storage == p.storage; });
+    if (readers == 1 && !p.storage->data && !has_handles(*p.storage) && !later &&
         input_of(last, after, p.storage.get()) < 0) {
       links.before_without |= 1u << o;
       links.kernel_without |= 1u << links.feeds[o];
@@ -521,7 +538,7 @@ bool link(const Group& g, const ReadyPhase* before, const ReadyPhase* after, Lin
   return true;
 }
 
-void run_anchor(Group& g) {
+void run_anchor(Group& g, const PhaseCounts* kept = nullptr) {
   AnchorCall& a = g.anchor;
   const pf_backend* b = backend_of(g.device);
   StreamState* stream = g.stream(g.device);
@@ -565,7 +582,7 @@ void run_anchor(Group& g) {
   pf_index_error error{0, 0, 0, a.options.op};
   pf_group group{};
   bool together = (first || last) && !a.options.run && PF_HAS(b, group_launch) &&
-                  link(g, first ? &before : nullptr, last ? &after : nullptr, links);
+                  link(g, first ? &before : nullptr, last ? &after : nullptr, kept, links);
   if (together) {
     group = {.kernel = find_kernel(*a.kernel, g.device),
              .tensors = tensors,
@@ -636,12 +653,19 @@ void each_written(Group& g, F&& fn) {
       if (g.anchor.tensors[i].storage) fn(*g.anchor.tensors[i].storage);
 }
 
-void clear(Group& g) {
+// `kept`: the last phase, which goes on reading what it reads.
+void clear(Group& g, const PhaseCounts* kept = nullptr) {
   each_written(g, [&](Storage& s) {
     if (s.writer.load(std::memory_order_relaxed) == &g)
       s.writer.store(nullptr, std::memory_order_release);
   });
-  const auto unread = [&g](Place& p) {
+  const auto unread = [&g, kept](Place& p) {
+    if (const Place* in = g.phases[1].inputs;
+        kept && std::any_of(in, in + kept->ninputs,
+                            [&p](const Place& x) { return x.storage == p.storage; })) {
+      p.storage.reset();
+      return;
+    }
     Group* me = &g;  // unless another thread has just made it many_readers()
     if (p.storage && p.storage->reader.load(std::memory_order_relaxed) == me)
       p.storage->reader.compare_exchange_strong(me, nullptr, std::memory_order_acq_rel);
@@ -688,14 +712,14 @@ bool run_all_but_last(Group& g, Flush why) noexcept {
   if (tracing()) [[unlikely]]
     trace_group(g, why);
   try {
-    run_anchor(g);
+    run_anchor(g, &counts);
   } catch (...) {
     g.error = std::current_exception();
     last = counts;
     discard(g);
     return false;
   }
-  clear(g);
+  clear(g, &counts);
   last = counts;
   std::swap(g.phases[0], g.phases[1]);
   return true;

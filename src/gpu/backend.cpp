@@ -477,7 +477,9 @@ pf_status group_launch(pf_device device, pf_stream stream, const pf_group* g) {
     if (g->before)
       if (pf_status s = program_launch(device, stream, g->before, g->before_launch)) return s;
   }
+  around.before.must = around.before.program != nullptr;
   if (!(g->joins & kAfter)) around.after = {};
+  around.after.must = around.after.program && g->without >> around.after.tensor & 1;
   pf_status s = launch_kernel(device, stream, g->kernel, g->tensors, g->ntensors, g->attrs,
                               g->nattrs, g->error, &around);
   if (s == PF_OK && around.before.program && !around.before.joined) s = PF_INVALID;

@@ -87,6 +87,7 @@ struct Around {
     int operand = -1;     // of the program: the one that passes between it and the kernel
     int tensor = -1;      // the same of the kernel
     bool keep = true;     // somebody else reads that
+    bool must = false;    // it was promised
     bool joined = false;  // join() says so
   };
   Part before, after;

@@ -99,8 +99,10 @@ Joined join_programs(Device& device, Around& around, const char* file, const Def
     Program& p = *static_cast<Program*>(part.program);
     gpu::DeviceLaunch& l = launches[k];
     if (!p.text.plan_part(*part.launch, part.operand, rows.rows, rows.cols,
-                          static_cast<int>(rows.vec), rows.past, l))
+                          static_cast<int>(rows.vec), rows.past, l)) {
+      if (part.must) throw Failure(PF_INVALID, "a program that was to join a kernel cannot");
       continue;
+    }
     part.joined = true;
     joined.words[k] = l.words;
     joined.bytes[k] = 8 * l.nwords;
