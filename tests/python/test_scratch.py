@@ -141,8 +141,12 @@ def case(request):
     pf.memory.set_memory_limit(0, "cpu")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_of_others():
+    gc.collect()  # once: in the middle of a whole suite it takes a third of a second
+
+
 def _settle():
-    gc.collect()
     pf.synchronize()
 
 
