@@ -653,16 +653,18 @@ void each_written(Group& g, F&& fn) {
       if (g.anchor.tensors[i].storage) fn(*g.anchor.tensors[i].storage);
 }
 
-// `kept`: the last phase, which goes on reading what it reads.
+// `kept`: the last phase, which goes on reading what it reads, and writing what it writes.
 void clear(Group& g, const PhaseCounts* kept = nullptr) {
+  const auto among = [](const Place* first, int n, const Storage* s) {
+    return std::any_of(first, first + n, [s](const Place& p) { return p.storage.get() == s; });
+  };
   each_written(g, [&](Storage& s) {
+    if (kept && among(g.phases[1].outputs, kept->nnodes, &s)) return;
     if (s.writer.load(std::memory_order_relaxed) == &g)
       s.writer.store(nullptr, std::memory_order_release);
   });
-  const auto unread = [&g, kept](Place& p) {
-    if (const Place* in = g.phases[1].inputs;
-        kept && std::any_of(in, in + kept->ninputs,
-                            [&p](const Place& x) { return x.storage == p.storage; })) {
+  const auto unread = [&](Place& p) {
+    if (kept && among(g.phases[1].inputs, kept->ninputs, p.storage.get())) {
       p.storage.reset();
       return;
     }
