@@ -8,14 +8,7 @@
 #ifndef PF_PRELUDE_H
 #define PF_PRELUDE_H
 
-typedef signed char pf_i8;
-typedef unsigned char pf_u8;
-typedef short pf_i16;
-typedef unsigned short pf_u16;
-typedef int pf_i32;
-typedef unsigned int pf_u32;
-typedef long long pf_i64;
-typedef unsigned long long pf_u64;
+#include "integers.h"
 #define PF_LONG_MIN (-9223372036854775807ll - 1)
 
 // ---- primitives: where platforms differ -------------------------------------------------------

@@ -7,6 +7,7 @@
 //   -DPF_PAST=0|1     the tensors are larger than caches
 //   -DPF_VECS=        accesses of one thread
 #include "rows.h"
+#include "softmax_args.h"
 
 typedef PF_T T;
 typedef pf_compute<T> C;
@@ -15,16 +16,6 @@ typedef pf_row_math<T> Math;
 typedef pf_vector<T, V> Vector;
 
 #define PF_ROW_THREADS 512
-
-struct pf_softmax {
-  const void* x;  // backward: the gradient
-  const void* y;  // backward: the result
-  void* out;
-  pf_i64 rows;
-  pf_i64 vectors;  // of one row
-  pf_u32 width;    // threads of a row
-  pf_u32 unused;
-};
 
 // Where the group of this thread works, if there is a row left for it.
 struct pf_place {

@@ -6,6 +6,7 @@
 //   -DPF_PAST=0|1     the tensors are larger than caches
 //   -DPF_KEEP=0|1     the row stays in shared memory
 #include "rows.h"
+#include "softmax_args.h"
 
 typedef PF_T T;
 typedef pf_compute<T> C;
@@ -14,15 +15,6 @@ typedef pf_row_math<T> Math;
 typedef pf_vector<T, V> Vector;
 
 #define PF_LONG_THREADS 1024
-
-struct pf_softmax {  // as in softmax.h
-  const void* x;
-  const void* y;
-  void* out;
-  pf_i64 rows;
-  pf_i64 vectors;
-  pf_u32 width, unused;
-};
 
 PF_KERNEL(softmax_long, PF_LONG_THREADS)(const pf_softmax r) {
   PF_SHARED C room[2][PF_MAX_WARPS];

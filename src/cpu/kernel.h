@@ -1,16 +1,19 @@
 // How a CPU kernel is written and registered:
 //
-//   static void cumsum(const KernelArgs& a) { const pf_tensor& out = a.tensor(0); ... }
-//   PF_CPU_KERNEL("cumsum", cumsum)              or, with a function that gives its Pieces,
-//   PF_CPU_KERNEL("softmax", softmax, softmax_pieces)
+//   constexpr auto at = tensors<Cumsum>;
+//   static void cumsum(const KernelArgs& a) { const pf_tensor& out = a.tensor(at.out); ... }
+//   PF_CPU_KERNEL(Cumsum::kInfo, cumsum)         or, with a function that gives its Pieces,
+//   PF_CPU_KERNEL(Softmax::kInfo, softmax, softmax_pieces)
 //
-// Tensors arrive as the caller listed them: outputs, then inputs. Addresses are host addresses.
+// Tensors arrive in the order of the kernel's descriptor (table/kernel.h). Addresses are host
+// addresses.
 #pragma once
 
 #include "core/dispatch.h"
 #include "core/kernel_tensor.h"
 #include "pyflame/backend.h"
 #include "pyflame/dtype.h"
+#include "table/kernel.h"
 
 namespace pyflame::cpu {
 
@@ -73,13 +76,15 @@ struct KernelEntry {
 };
 struct RegisterKernel {
   RegisterKernel(const char* name, KernelFn fn, PiecesFn pieces = nullptr);
+  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, PiecesFn pieces = nullptr)
+      : RegisterKernel(info.name, fn, pieces) {}
 };
 const KernelEntry* find_kernel(const char* name);
 
 #define PF_CPU_CONCAT2(A, B) A##B
 #define PF_CPU_CONCAT(A, B) PF_CPU_CONCAT2(A, B)
-#define PF_CPU_KERNEL(NAME, ...)                                                        \
+#define PF_CPU_KERNEL(INFO, ...)                                                        \
   static const ::pyflame::cpu::RegisterKernel PF_CPU_CONCAT(pf_register_, __COUNTER__)( \
-      NAME, __VA_ARGS__);
+      INFO, __VA_ARGS__);
 
 }  // namespace pyflame::cpu

@@ -9,6 +9,7 @@
 #include "cpu/kernel.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
+#include "table/kernels/softmax.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
@@ -124,12 +125,13 @@ void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t 
 
 template <class S, bool kLog>
 void SoftmaxOf(const KernelArgs& a) {
-  const pf_tensor& in = a.tensor(1);
+  constexpr auto at = kernels::tensors<kernels::Softmax>;
+  const pf_tensor& in = a.tensor(at.x);
   const int64_t n = in.ndim == 0 ? 1 : in.shape[in.ndim - 1];
   const int64_t total = numel(in);
   if (total == 0) return;
-  const S* x = static_cast<const S*>(in.data);
-  S* y = a.data<S>(0);
+  const S* x = a.data<S>(at.x);
+  S* y = a.data<S>(at.y);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream = Streams(a, y, n * bytes, total * bytes);
   char* own = a.piece ? a.piece->scratch : nullptr;
@@ -195,12 +197,13 @@ void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64
 
 template <class S, bool kLog>
 void BackwardOf(const KernelArgs& a) {
-  const pf_tensor& in = a.tensor(1);
+  constexpr auto at = kernels::tensors<kernels::SoftmaxBackward>;
+  const pf_tensor& in = a.tensor(at.dy);
   const int64_t n = in.ndim == 0 ? 1 : in.shape[in.ndim - 1];
   const int64_t total = numel(in);
   if (total == 0) return;
-  const S *g = a.data<S>(1), *y = a.data<S>(2);
-  S* dx = a.data<S>(0);
+  const S *g = a.data<S>(at.dy), *y = a.data<S>(at.y);
+  S* dx = a.data<S>(at.dx);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream = Streams(a, dx, n * bytes, total * bytes);
   parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
@@ -261,9 +264,9 @@ Pieces pieces(const KernelArgs& a) {
   return p;
 }
 }  // namespace
-PF_CPU_KERNEL("softmax", softmax, pieces)
-PF_CPU_KERNEL("log_softmax", log_softmax, pieces)
-PF_CPU_KERNEL("softmax_backward", softmax_backward, pieces)
-PF_CPU_KERNEL("log_softmax_backward", log_softmax_backward, pieces)
+PF_CPU_KERNEL(kernels::Softmax::kInfo, softmax, pieces)
+PF_CPU_KERNEL(kernels::LogSoftmax::kInfo, log_softmax, pieces)
+PF_CPU_KERNEL(kernels::SoftmaxBackward::kInfo, softmax_backward, pieces)
+PF_CPU_KERNEL(kernels::LogSoftmaxBackward::kInfo, log_softmax_backward, pieces)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

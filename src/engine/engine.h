@@ -12,6 +12,7 @@
 
 #include "core/tensor_impl.h"
 #include "pyflame/backend.h"
+#include "table/kernel.h"
 
 namespace pyflame::engine {
 
@@ -35,7 +36,7 @@ Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device de
 void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const Operand> operands,
                     std::span<const Scalar> attrs = {});
 
-enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, MultiTensor };
+using kernels::Anchor;
 
 // A named kernel of a backend. Construct once per call site: `static const Kernel k{"softmax",
 // ...}`. The backend is asked for it at first use on each device type. Order of tensors at the
@@ -51,7 +52,14 @@ struct Kernel {
   const Kernel* both = nullptr;
   Kernel(const char* name, Anchor anchor = Anchor::General, const Kernel* first = nullptr,
          const Kernel* both = nullptr);
+  explicit Kernel(const kernels::KernelInfo& info) : Kernel(info.name, info.anchor) {}
 };
+// The kernel of a descriptor.
+template <class K>
+const Kernel& kernel() {
+  static const Kernel k(K::kInfo);
+  return k;
+}
 
 // Which dtypes a kernel takes beyond those with arithmetic: none of the storage-only ones, those
 // whose elements are whole bytes (it moves them without looking), or all.
@@ -81,6 +89,23 @@ inline void call(const Kernel& k, std::initializer_list<Tensor> outs,
   call(k, std::span<const Tensor>(outs.begin(), outs.size()),
        std::span<const Tensor>(ins.begin(), ins.size()),
        std::span<const Scalar>(attrs.begin(), attrs.size()), options);
+}
+// The kernel of a descriptor (table/kernels/) with its tensors and numbers by name.
+template <class K>
+void call(const typename K::template Tensors<Tensor>& tensors,
+          const typename K::template Numbers<Scalar>& numbers, CallOptions options = {}) {
+  const Tensor* t = kernels::members<K::template Tensors>(tensors);
+  constexpr size_t n = kernels::kCount<K::template Tensors>, outputs = K::kInfo.outputs;
+  call(kernel<K>(), {t, outputs}, {t + outputs, n - outputs},
+       std::span<const Scalar>(kernels::members<K::template Numbers>(numbers),
+                               kernels::kCount<K::template Numbers>),
+       options);
+}
+template <class K>
+requires(kernels::kCount<K::template Numbers> ==
+         0) void call(const typename K::template Tensors<Tensor>& tensors,
+                      CallOptions options = {}) {
+  call<K>(tensors, {}, options);
 }
 
 // Device address of the first element; runs what is pending on the storage and allocates it.

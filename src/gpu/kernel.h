@@ -2,13 +2,15 @@
 // for both vendors; a launcher picks the text, its -D options and an entry, and launches it:
 //
 //   static void triangle(const KernelArgs& a) {
-//     Function f = a.compile("triangle.h", Defines().type("T", a.dtype(0)), "triangle");
-//     a.launch(f, blocks_for(n, 256), 256, 0, a.data(0), a.data(1), n, a.i(0));
+//     constexpr auto at = tensors<Triangle>;
+//     Function f = a.compile("triangle.h", Defines().type("T", a.dtype(at.out)), "triangle");
+//     a.launch(f, blocks_for(n, 256), 256, 0, a.data(at.out), a.data(at.x), n);
 //   }
-//   PF_GPU_KERNEL("triangle", triangle)
+//   PF_GPU_KERNEL(Triangle::kInfo, triangle)
 //
 // One file of launchers is one kernels_<subject>.cpp here and one or more kernels/<subject>.h.
-// Tensors arrive as the caller listed them: outputs, then inputs; addresses are the device's.
+// Tensors arrive in the order of the kernel's descriptor (table/kernel.h); addresses are the
+// device's. A struct that a kernel takes stands in kernels/<subject>_args.h, for both sides.
 // Launchers only enqueue: they never wait, never read device memory, never allocate it but by
 // workspace(). They throw (PF_FAIL, or Failure with a status); the caller makes it a status.
 // Indices found wrong are reported by the kernel (kernels/index_error.h) through a.error().
@@ -23,6 +25,7 @@
 #include "core/kernel_tensor.h"
 #include "pyflame/backend.h"
 #include "pyflame/dtype.h"
+#include "table/kernel.h"
 
 namespace pyflame::gpu {
 
@@ -211,15 +214,17 @@ struct KernelEntry {
 };
 struct RegisterKernel {
   RegisterKernel(const char* name, KernelFn fn, bool over_rows = false);
+  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows = false)
+      : RegisterKernel(info.name, fn, over_rows) {}
 };
 const KernelEntry* find_kernel(const char* name);
 
 #define PF_GPU_CONCAT2(A, B) A##B
 #define PF_GPU_CONCAT(A, B) PF_GPU_CONCAT2(A, B)
-#define PF_GPU_KERNEL(NAME, FN) \
-  static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(NAME, FN);
-#define PF_GPU_ROW_KERNEL(NAME, FN)                                                              \
-  static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(NAME, FN, \
+#define PF_GPU_KERNEL(INFO, FN) \
+  static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(INFO, FN);
+#define PF_GPU_ROW_KERNEL(INFO, FN)                                                              \
+  static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(INFO, FN, \
                                                                                        true);
 
 }  // namespace pyflame::gpu

@@ -1,4 +1,5 @@
 // softmax, log_softmax and softmin. The kernels work on the last axis; other axes are moved there.
+#include "table/kernels/softmax.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
@@ -18,19 +19,17 @@ Tensor backward_last(const Tensor& grad, const Tensor& y, bool log) {
     if (log) return sub(grad, mul(exp(y), sum(grad, IntList{-1}, true)));
     return mul(y, sub(grad, sum(mul(grad, y), IntList{-1}, true)));
   }
-  static const engine::Kernel plain{"softmax_backward", engine::Anchor::Rowwise};
-  static const engine::Kernel logarithm{"log_softmax_backward", engine::Anchor::Rowwise};
   Tensor dx = make_tensor(y->shape, y->dtype, y->storage->device);
-  engine::call(log ? logarithm : plain, {dx}, {ops::dense(grad), ops::dense(y)});
+  const kernels::SoftmaxBackward::Tensors<Tensor> t{dx, ops::dense(grad), ops::dense(y)};
+  log ? engine::call<kernels::LogSoftmaxBackward>(t) : engine::call<kernels::SoftmaxBackward>(t);
   return dx;
 }
 
 Tensor softmax_last(const Tensor& x, bool log) {
-  static const engine::Kernel plain{"softmax", engine::Anchor::Rowwise};
-  static const engine::Kernel logarithm{"log_softmax", engine::Anchor::Rowwise};
   const Tensor in = ops::dense(x);
   Tensor y = make_tensor(in->shape, in->dtype, in->storage->device);
-  if (y->numel > 0) engine::call(log ? logarithm : plain, {y}, {in});
+  if (y->numel > 0)
+    log ? engine::call<kernels::LogSoftmax>({y, in}) : engine::call<kernels::Softmax>({y, in});
   if (autograd::wanted({in}))
     autograd::attach(log ? "log_softmax" : "softmax", {y}, {in}, {Saved(y, true)},
                      [log](const Context& c) -> Grads {

@@ -1,0 +1,73 @@
+// Named kernels: what everything other than pointwise rows runs as. A kernel has a descriptor in
+// table/kernels/, the one thing that operations, the CPU and GPUs share of it:
+//
+//   struct LayerNorm {
+//     static constexpr KernelInfo kInfo{"layer_norm", Anchor::Rowwise, 3};
+//     template <class T>
+//     struct Tensors {
+//       T y, mean, rstd;         // the first three: written
+//       T x, weight{}, bias{};   // read; what has {} may be undefined
+//     };
+//     template <class T>
+//     struct Numbers {
+//       T eps;
+//     };
+//   };
+//
+// An operation calls it by names, engine::call<LayerNorm>({.y = y, ...}, {.eps = eps}), a backend
+// reads its arguments by positions that follow from the names:
+//
+//   constexpr auto at = tensors<LayerNorm>;
+//   constexpr auto number = numbers<LayerNorm>;
+//   const pf_tensor& x = a.tensor(at.x);  double eps = a.f(number.eps);
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace pyflame::kernels {
+
+// What a group makes of a kernel. General ones run at once. The others wait, so that pointwise work
+// can join them: Library (products), Reduce, Rowwise. MultiTensor: many tensors, at once.
+enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, MultiTensor };
+
+struct KernelInfo {
+  const char* name;
+  Anchor anchor;
+  int outputs;  // so many of its tensors are written, the first ones
+};
+
+// How many members an argument list has; all are of one type.
+template <template <class> class List>
+inline constexpr int kCount = std::is_empty_v<List<char>> ? 0
+                                                          : static_cast<int>(sizeof(List<char>));
+
+// The list seen as an array.
+template <template <class> class List, class T>
+const T* members(const List<T>& list) {
+  static_assert(sizeof(List<T>) == sizeof(T) * kCount<List> || kCount<List> == 0);
+  return reinterpret_cast<const T*>(&list);
+}
+
+namespace detail {
+template <template <class> class List, int... I>
+constexpr List<int> positions(std::integer_sequence<int, I...>) {
+  return {I...};
+}
+template <template <class> class List>
+inline constexpr List<int> kPositions =
+    positions<List>(std::make_integer_sequence<int, kCount<List>>());
+}  // namespace detail
+
+// Positions of a kernel's tensors and numbers, by name.
+template <class K>
+inline constexpr auto tensors = detail::kPositions<K::template Tensors>;
+template <class K>
+inline constexpr auto numbers = detail::kPositions<K::template Numbers>;
+
+// The argument list of a kernel without numbers.
+template <class T>
+struct None {};
+
+}  // namespace pyflame::kernels
