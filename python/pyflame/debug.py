@@ -11,8 +11,8 @@ def stats() -> dict[str, int]:
     """Counters since the start or the last :func:`reset_stats`.
 
     ``flush.<reason>`` says why groups were run, ``groups`` how many ran, ``nodes`` how many
-    operations were recorded, ``programs`` and ``kernels`` what was launched, ``plans`` how many
-    programs were built and ``plan_hits`` how often one was found again.
+    operations were recorded, ``programs`` and ``kernels`` what was launched, ``programs_made``
+    how many programs were compiled and ``programs_found`` how often one was found again.
     """
     return _C._stats()
 

@@ -20,8 +20,9 @@ class Report:
 
     ``groups``: fused groups, each with ``device``, ``prologue`` (pointwise operations before the
     anchor, or all of them), ``anchor``, ``library_epilogue``, ``epilogue``, ``shape``, ``reason``
-    (why it was run: see :doc:`architecture`), ``where`` (file and line of the caller) and
-    ``count``. ``kernels``: operations that run by themselves. ``copies``: made to bring floating
+    (why it was run: see :doc:`architecture`), ``where`` (file and line of the caller), ``count``,
+    ``graph`` (what was recorded, a line for each value) and ``plan`` (what was launched, and where
+    results lie). ``kernels``: operations that run by themselves. ``copies``: made to bring floating
     tensors to where an operation ran, with ``op``, ``shape``, ``from``, ``to``, ``bytes``,
     ``count``, ``where``. ``slow``: slow ways that were taken, with ``op`` and ``what``.
     ``transfers``: copies between host and device that were asked for (``item()``, ``tolist()``,
@@ -81,7 +82,8 @@ class Report:
         """to_dict() as JSON text; options are those of json.dumps."""
         return json.dumps(self.to_dict(), **options)
 
-    def __str__(self):
+    def to_text(self, plans=False):
+        """The report as text, what ``print`` shows; with ``plans``, graph and plan of each group."""
         lines = []
 
         def add(entry, text):
@@ -99,6 +101,9 @@ class Report:
                 parts.append(f"[{g['anchor']}{bias}]")
                 parts += [" ".join(g["epilogue"])] if g["epilogue"] else []
             add(g, f"{' -> '.join(parts)}  {g['shape']} on {g['device']}, run by {g['reason']}")
+            if plans:
+                lines += [f"          {line}" for line in g["graph"].splitlines()]
+                lines += [f"          > {line}" for line in g["plan"].splitlines()]
         heading("operations by themselves", self.kernels)
         for k in self.kernels:
             named = k["op"] if k["op"] == k["kernel"] else f"{k['op']} ({k['kernel']})"
@@ -117,6 +122,9 @@ class Report:
             f"{self.transfers['from_host']} from it"
         )
         return "\n".join(lines)
+
+    def __str__(self):
+        return self.to_text()
 
     __repr__ = __str__
 

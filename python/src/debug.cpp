@@ -25,7 +25,8 @@ void bind_debug(nb::module_& m) {
     nb::list r;
     for (const auto& e : pf::engine::trace_stop(start)) {
       nb::dict fields;
-      for (const auto& [key, value] : e.fields) fields[key.c_str()] = value;
+      for (const auto* map : {&e.fields, &e.details})
+        for (const auto& [key, value] : *map) fields[key.c_str()] = value;
       r.append(nb::make_tuple(e.kind, fields, e.count, e.bytes));
     }
     return r;

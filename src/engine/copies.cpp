@@ -4,6 +4,7 @@
 #include "core/backends.h"
 #include "core/mapped.h"
 #include "core/pinned.h"
+#include "engine/counters.h"
 #include "engine/group.h"
 #include "engine/placement.h"
 #include "engine/trace.h"

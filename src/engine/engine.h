@@ -45,13 +45,7 @@ struct Kernel {
   const char* name;
   Anchor anchor = Anchor::General;
   int id;
-  // Where `first` is still pending, over the same tensors and with the same attributes, `both` does
-  // the work of the two, if the backend has it. Tensors of `both`: outputs of the first and of this
-  // one, inputs of the first, and this one's first input, the only one that is new.
-  const Kernel* first = nullptr;
-  const Kernel* both = nullptr;
-  Kernel(const char* name, Anchor anchor = Anchor::General, const Kernel* first = nullptr,
-         const Kernel* both = nullptr);
+  Kernel(const char* name, Anchor anchor = Anchor::General);
   explicit Kernel(const kernels::KernelInfo& info) : Kernel(info.name, info.anchor) {}
 };
 // The kernel of a descriptor.

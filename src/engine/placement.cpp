@@ -10,6 +10,7 @@
 
 #include "core/backends.h"
 #include "core/lock.h"
+#include "engine/counters.h"
 #include "engine/group.h"
 #include "engine/trace.h"
 #include "engine/upcalls.h"

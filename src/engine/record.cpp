@@ -11,8 +11,10 @@
 #include "core/lock.h"
 #include "core/mapped.h"
 #include "core/room.h"
-#include "engine/group.h"
+#include "engine/counters.h"
+#include "engine/hazards.h"
 #include "engine/placement.h"
+#include "engine/rules.h"
 #include "engine/trace.h"
 
 namespace pyflame::engine {
@@ -25,92 +27,12 @@ constexpr size_t kLargeRoot = 256 << 10;  // a dropped root of this size is comp
 constexpr size_t kHeldBytes = size_t{64} << 20, kHeldBytesAhead = size_t{512} << 20;
 constexpr size_t kBudgetCheck = 1 << 20;
 
-// Storage::writer_node: which part of the group writes it, and which node or output.
-enum Part : int { kBefore = 0, kAnchor = 1, kAfter = 2 };
-constexpr int16_t code_of(int part, int index) {
-  return static_cast<int16_t>(part << 8 | index);
-}
-constexpr int part_of(int code) {
-  return code >> 8;
-}
-constexpr int index_of(int code) {
-  return code & 255;
-}
-
 std::atomic<bool>& eager_flag() {
   static std::atomic<bool> flag = [] {
     const char* v = std::getenv("PYFLAME_EAGER");
     return v && *v && *v != '0';
   }();
   return flag;
-}
-
-// The value was never made. Who is told so here is not told again at the next flush.
-[[noreturn]] void raise_poison(const Storage& s, Group& locked) {
-  if (locked.error == s.error) locked.error = nullptr;
-  std::rethrow_exception(s.error);
-}
-[[noreturn]] void raise_poison(const Storage& s) {
-  Group& g = current_group();
-  std::lock_guard lock(g.mutex);
-  raise_poison(s, g);
-}
-
-// Before this thread's lock is taken: nobody else may still have to write what we read.
-inline void settle_read(Storage& s, const Group* mine) {
-  if (s.poisoned) [[unlikely]]
-    raise_poison(s);
-  Group* w = s.writer.load(std::memory_order_acquire);
-  if (w && w != mine) [[unlikely]] {
-    flush_other(w, Flush::OtherThread);
-    if (s.poisoned) raise_poison(s);
-  }
-}
-
-// And nobody else may still have to read what we overwrite.
-void settle_write(Storage& s, const Group* mine, const char* op) {
-  PF_CHECK(!s.readonly, ValueError, op,
-           "the tensor's memory is read-only (it was imported from a read-only array or file); "
-           "clone() it first");
-  settle_read(s, mine);
-  Group* r = s.reader.load(std::memory_order_acquire);
-  if (r && r != mine) {
-    if (r == many_readers())
-      flush_all(Flush::OtherThread);
-    else
-      flush_other(r, Flush::OtherThread);
-    s.reader.store(nullptr, std::memory_order_release);
-  }
-}
-
-inline void mark_reader(Storage& s, Group& g) {
-  Group* r = s.reader.load(std::memory_order_relaxed);
-  // Other threads may be recording reads of it at this moment: none may get lost.
-  while (r != &g && r != many_readers() &&
-         !s.reader.compare_exchange_weak(r, r ? many_readers() : &g, std::memory_order_acq_rel)) {
-  }
-}
-
-// Geometry of `t` over an iteration space of `shape`.
-inline bool same_place(const Place& p, const TensorImpl& t, const Dims& shape) {
-  if (p.offset != t.offset || p.dtype != t.dtype) return false;
-  if (t.shape == shape)
-    return (p.contiguous && t.contiguous) ||
-           (!p.contiguous && !t.contiguous && p.strides == t.strides);
-  return !p.contiguous && p.strides == broadcast_strides(t.shape, t.strides, shape);
-}
-
-inline void set_place(Place& p, const TensorImpl& t, const Dims& shape) {
-  p.storage = Ref<Storage>::share(t.storage.get());
-  p.dtype = t.dtype;
-  p.offset = t.offset;
-  if (t.shape == shape) {
-    p.contiguous = t.contiguous;
-    p.strides = t.strides;
-  } else {
-    p.strides = broadcast_strides(t.shape, t.strides, shape);
-    p.contiguous = is_contiguous(shape, p.strides);
-  }
 }
 
 // What one recording needs to know.
@@ -253,31 +175,6 @@ bool holds_too_much(const Group& g) {
       if (ph.inputs[i].storage->handles.load(std::memory_order_relaxed) == 0)
         sum += ph.inputs[i].storage->nbytes;
   return sum > most;
-}
-
-// What follows a product is better run with the kernel over rows that reads it: a residual's sum
-// with the norm behind it. The product runs, and its last phase becomes the first of the group.
-bool keeps_last_phase(const Group& g, const Kernel& k, std::span<const Tensor> ins) {
-  if (!g.has_anchor || g.anchor.kernel->anchor != Anchor::Library || g.phases[1].early ||
-      k.anchor != Anchor::Rowwise)
-    return false;
-  return std::any_of(ins.begin(), ins.end(), [&g](const Tensor& t) {
-    return t.defined() && t->storage->writer.load(std::memory_order_relaxed) == &g &&
-           part_of(t->storage->writer_node) == kAfter;
-  });
-}
-void run_to_anchor(Group& g) {
-  if (!run_all_but_last(g, Flush::CannotJoin)) return;
-  Phase& ph = g.phases[0];
-  for (int i = 0; i < ph.nnodes; ++i) {
-    Storage& s = *ph.outputs[i].storage;
-    if (s.writer.load(std::memory_order_relaxed) == &g) s.writer_node = code_of(kBefore, i);
-    g.output_bytes += s.nbytes;
-  }
-  for (int i = 0; i < ph.ninputs; ++i) {
-    mark_reader(*ph.inputs[i].storage, g);
-    g.input_bytes += ph.inputs[i].storage->nbytes;
-  }
 }
 
 // `fresh` is the result, where there is no q.dst.
@@ -464,93 +361,6 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
 
 namespace {
 
-// Whether a node after the anchor can be computed before it: neither it nor what it needs looks at
-// what the anchor writes, and where it lies nobody looks.
-bool can_precede(const Group& g, int node) {
-  const Phase& ph = g.phases[1];
-  const AnchorCall& a = g.anchor;
-  uint32_t needed = 1u << node;
-  for (int i = node; i >= 0; --i) {
-    if (!(needed >> i & 1)) continue;
-    for (int k = 0; k < ph.nodes[i].nin; ++k) {
-      const pf_ref r = ph.nodes[i].in[k];
-      if (r.kind == PF_REF_NODE) needed |= 1u << r.index;
-      if (r.kind != PF_REF_INPUT) continue;
-      for (int t = 0; t < a.nouts; ++t)
-        if (a.tensors[t].storage.get() == ph.inputs[r.index].storage.get()) return false;
-    }
-  }
-  const Storage* out = ph.outputs[node].storage.get();
-  for (int j = 0; j < ph.ninputs; ++j)
-    if (ph.inputs[j].storage.get() == out) return false;
-  for (int t = 0; t < a.ntensors; ++t)
-    if (a.tensors[t].storage.get() == out) return false;
-  return !(ph.superseded >> node & 1);
-}
-
-// Turns the pending anchor into one that does the work of `k`, too (Kernel::both).
-bool merge_anchor(Group& g, const Kernel& k, std::span<const Tensor> outs,
-                  std::span<const Tensor> ins, std::span<const Scalar> attrs) {
-  AnchorCall& a = g.anchor;
-  const int extra = static_cast<int>(outs.size()) + 1;
-  if (!g.has_anchor || a.kernel != k.first || a.ntensors + extra > kMaxAnchorTensors ||
-      a.nattrs != static_cast<int>(attrs.size()) || !find_kernel(*k.both, g.device))
-    return false;
-  for (int i = 0; i < a.nattrs; ++i) {
-    const pf_scalar s = to_kernel_scalar(attrs[static_cast<size_t>(i)]);
-    if (s.i != a.attrs[i].i || s.f != a.attrs[i].f) return false;
-  }
-  for (const Tensor& t : outs)
-    if (!t.defined() || t->storage->writer.load(std::memory_order_relaxed) ||
-        t->storage->reader.load(std::memory_order_relaxed))
-      return false;
-  for (const Tensor& t : ins.subspan(1)) {
-    if (!t.defined()) continue;
-    bool known = false;
-    for (int i = 0; i < a.ntensors; ++i)
-      known |= a.tensors[i].storage.get() == t->storage.get() && a.shapes[i] == t->shape &&
-               same_place(a.tensors[i], *t.impl(), t->shape);
-    const bool changed = t->storage->writer.load(std::memory_order_relaxed) == &g &&
-                         part_of(t->storage->writer_node) == kAfter;
-    if (!known || changed) return false;
-  }
-  if (!ins[0].defined()) return false;
-  Storage& s = *ins[0]->storage;
-  if (s.writer.load(std::memory_order_relaxed) == &g) {
-    const int part = part_of(s.writer_node), node = index_of(s.writer_node);
-    if (part == kAnchor) return false;
-    Phase& ph = g.phases[part == kAfter ? 1 : 0];
-    if (!(ph.shape == ins[0]->shape) || !same_place(ph.outputs[node], *ins[0].impl(), ph.shape))
-      return false;
-    if (part == kAfter && !can_precede(g, node)) return false;
-    (part == kAfter ? ph.early : ph.materialise) |= 1u << node;
-  }
-  // Room between the outputs and the inputs.
-  const int more = static_cast<int>(outs.size());
-  for (int i = a.ntensors - 1; i >= a.nouts; --i) {
-    a.tensors[i + more] = std::move(a.tensors[i]);
-    a.shapes[i + more] = a.shapes[i];
-  }
-  for (int i = 0; i < more; ++i) {
-    const Tensor& t = outs[static_cast<size_t>(i)];
-    set_place(a.tensors[a.nouts + i], *t.impl(), t->shape);
-    a.shapes[a.nouts + i] = t->shape;
-    t->storage->writer_node = code_of(kAnchor, a.nouts + i);
-    t->storage->writer.store(&g, std::memory_order_release);
-    g.output_bytes += t->storage->nbytes;
-  }
-  a.nouts += more;
-  a.ntensors += extra;
-  set_place(a.tensors[a.ntensors - 1], *ins[0].impl(), ins[0]->shape);
-  a.shapes[a.ntensors - 1] = ins[0]->shape;
-  mark_reader(s, g);
-  g.input_bytes += s.nbytes;
-  a.kernel = k.both;
-  bump(counters().nodes);
-  bump(counters().merged);
-  return true;
-}
-
 // Every kernel is asked for dtypes it knows only: there is no other place where they are checked.
 void check_taken(std::span<const Tensor> tensors, const CallOptions& how) {
   for (const Tensor& t : tensors) {
@@ -670,7 +480,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   }
 
   std::lock_guard lock(g.mutex);
-  if (k.first && g.has_anchor && g.device == device && merge_anchor(g, k, outs, ins, attrs)) return;
+  if (g.has_anchor && g.device == device && merge(g, k, outs, ins, attrs)) return;
   if (!g.empty()) {
     bool consumes = false, hazard = false;
     for (const Tensor& t : ins)
@@ -680,9 +490,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
                                 t->storage->reader.load(std::memory_order_relaxed) == &g);
     if (hazard)
       run_group(g, Flush::AliasHazard);
-    else if (g.device == device && keeps_last_phase(g, k, ins))
-      run_to_anchor(g);
-    else if (g.has_anchor || !consumes || g.device != device)
+    else if (!(g.device == device && keep_last_phase(g, k, ins)) &&
+             (g.has_anchor || !consumes || g.device != device))
       run_group(g, Flush::CannotJoin);
   }
   for (const Tensor& t : ins)
@@ -690,6 +499,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       raise_poison(*t->storage, g);
   AnchorCall& a = g.anchor;
   a.kernel = &k;
+  a.reads_behind = 0;
   a.options = options;
   a.nouts = static_cast<int>(outs.size());
   a.ntensors = static_cast<int>(count);
@@ -729,71 +539,6 @@ void on_last_handle(Storage& s) noexcept {
   if ((ph.consumed | ph.materialise | ph.superseded) & bit) return;
   ph.materialise |= bit;
   run_group(*g, Flush::DroppedRoot);
-}
-
-// ---- access from outside -----------------------------------------------------------------------
-
-void flush_storage(Storage& s, Flush why) {
-  GilScope gil;
-  if (Group* g = s.writer.load(std::memory_order_acquire)) flush_other(g, why);
-}
-
-void* device_data(const Tensor& t) {
-  Storage& s = *t->storage;
-  Ref<Storage> held;
-  if (s.writer.load(std::memory_order_acquire)) {
-    held = Ref<Storage>::share(&s);  // while others have the GIL
-    flush_storage(s, Flush::Data);
-  }
-  if (s.poisoned) raise_poison(s);
-  ensure_memory(s, current_group().stream(s.device), {"data", t->dtype, &t->shape});
-  return static_cast<char*>(s.data) + t->offset * static_cast<int64_t>(itemsize(t->dtype));
-}
-
-void* shared_data(const Tensor& t) {
-  if (backend_of(t->storage->device)->host_readable) {
-    mark_foreign(t);
-    return device_data(t);
-  }
-  void* p = device_data(t);
-  t->storage->foreign = true;
-  submit(t->storage->device);
-  return p;
-}
-
-void* host_data(const Tensor& t, const char* op, bool will_write) {
-  const auto held = Ref<Storage>::share(t->storage.get());  // while others have the GIL
-  Storage& s = *held;
-  if (will_write) {
-    GilScope gil;
-    if (Group* r = s.reader.load(std::memory_order_acquire)) {
-      if (r == many_readers())
-        flush_all(Flush::Data);
-      else
-        flush_other(r, Flush::Data);
-    }
-  }
-  void* p = device_data(t);
-  if (will_write) s.exposed = true;
-  const pf_backend* b = backend_of(s.device);
-  PF_CHECK(b->host_readable, DeviceError, op, "the tensor lives on ", s.device.str(),
-           ", whose memory the host cannot read; copy it with .cpu() first");
-  if (!b->synchronous) synchronize();
-  return p;
-}
-
-pf_stream stream_handle(Device d) {
-  return handle_of(current_group().stream(d));
-}
-
-void* writable_data(const Tensor& dst) {
-  settle_write(*dst->storage, nullptr, "copy");
-  return device_data(dst);
-}
-
-void mark_foreign(const Tensor& t) {
-  host_data(t, "export", true);
-  t->storage->foreign = true;
 }
 
 bool eager() {

@@ -6,8 +6,10 @@
 #include <sstream>
 
 #include "core/lock.h"
+#include "engine/counters.h"
 #include "engine/group.h"
 #include "engine/placement.h"
+#include "engine/print.h"
 #include "pyflame/error.h"
 
 namespace pyflame::engine {
@@ -31,7 +33,7 @@ void note(TraceEvent e) {
   for (auto& list : t.open) {
     auto same = [&](const TraceEvent& o) { return o.kind == e.kind && o.fields == e.fields; };
     auto it = std::find_if(list.begin(), list.end(), same);
-    if (it == list.end()) it = list.insert(list.end(), {e.kind, e.fields, 0, 0});
+    if (it == list.end()) it = list.insert(list.end(), {e.kind, e.fields, e.details, 0, 0});
     ++it->count;
     it->bytes += e.bytes;
   }
@@ -73,8 +75,8 @@ std::vector<TraceEvent> trace_stop(size_t start) {
   return r;
 }
 
-void trace_group(const Group& g, Flush why) {
-  TraceEvent e{"group", {}, 1, 0};
+void trace_group(const Group& g, Flush why, const Plan& plan, bool together) {
+  TraceEvent e{"group", {}, {}, 1, 0};
   e.fields["device"] = g.device.str();
   e.fields["reason"] = flush_name(why);
   e.fields["prologue"] = nodes_of(g.phases[0]);
@@ -89,12 +91,15 @@ void trace_group(const Group& g, Flush why) {
   } else {
     e.fields["shape"] = text_of(g.phases[0].shape);
   }
+  e.details["graph"] = print_graph(g);
+  e.details["plan"] = print_plan(g, plan, together);
   note(std::move(e));
 }
 
 void trace_kernel(const Kernel& k, Device device, const CallOptions& options) {
   note({"kernel",
         {{"device", device.str()}, {"kernel", k.name}, {"op", options.op ? options.op : k.name}},
+        {},
         1,
         0});
 }
@@ -102,13 +107,14 @@ void trace_kernel(const Kernel& k, Device device, const CallOptions& options) {
 void trace_copy(const char* op, const Dims& shape, Device from, Device to, size_t bytes) {
   note({"copy",
         {{"op", op}, {"shape", text_of(shape)}, {"from", from.str()}, {"to", to.str()}},
+        {},
         1,
         static_cast<int64_t>(bytes)});
 }
 
 bool note_slow(const char* op, const std::string& text) {
   bump(counters().slow);
-  if (tracing()) note({"slow", {{"op", op}, {"what", text}}, 1, 0});
+  if (tracing()) note({"slow", {{"op", op}, {"what", text}}, {}, 1, 0});
   return strict();
 }
 

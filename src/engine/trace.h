@@ -11,6 +11,7 @@
 namespace pyflame::engine {
 
 class Group;
+struct Plan;
 
 namespace detail {
 inline std::atomic<int> g_tracing{0};
@@ -20,10 +21,10 @@ inline bool tracing() {
 }
 
 // One thing that happened: its kind ("group", "kernel", "copy", "slow") and what is to be said of
-// it, by name. Alike ones are counted, not kept again.
+// it, by name. Alike ones are counted, not kept again; details are those of the first.
 struct TraceEvent {
   std::string kind;
-  std::map<std::string, std::string> fields;
+  std::map<std::string, std::string> fields, details;
   int64_t count = 0;
   int64_t bytes = 0;
 };
@@ -32,7 +33,8 @@ struct TraceEvent {
 size_t trace_start();
 std::vector<TraceEvent> trace_stop(size_t start);
 
-void trace_group(const Group&, Flush why);  // about to run
+// About to run: `together` where the kernel and the programs beside it are one launch.
+void trace_group(const Group&, Flush why, const Plan&, bool together);
 void trace_kernel(const Kernel&, Device, const CallOptions&);
 void trace_copy(const char* op, const Dims& shape, Device from, Device to, size_t bytes);
 

@@ -129,8 +129,7 @@ Tensor entropy_gradient(const Tensor& g, const Tensor& x, const Tensor& targets,
 Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tensor& weight,
                           const EntropyArgs& args, DType type) {
   static const engine::Kernel k{"cross_entropy", engine::Anchor::Rowwise};
-  static const engine::Kernel both{"cross_entropy_both", engine::Anchor::Rowwise};
-  static const engine::Kernel kb{"cross_entropy_backward", engine::Anchor::Rowwise, &k, &both};
+  static const engine::Kernel kb{"cross_entropy_backward", engine::Anchor::Rowwise};
   const Classes c = as_rows(input, target, weight, "cross_entropy");
   const int64_t n = c.rows->shape[0], classes = c.rows->shape[1];
   PF_CHECK(classes > 0 || n == 0, ShapeError, "cross_entropy", "got input of shape ", input->shape,

@@ -72,7 +72,7 @@ TEST_P(Engine, LongChainFlushesAtTheCapAndMakesTwoPlans) {
   int64_t before = memory_stats(device_).allocated;
   for (int i = 0; i < 10000; ++i) acc = acc + loss;
   synchronize();
-  EXPECT_LE(counter("plans"), 2);
+  EXPECT_LE(counter("programs_made"), 2);
   EXPECT_GE(counter("flush.caps"), 10000 / engine::kMaxNodes - 1);
   EXPECT_LE(memory_stats(device_).allocated, before + 4096);
 }

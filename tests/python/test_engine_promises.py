@@ -93,7 +93,7 @@ def test_a_steady_loop_builds_nothing_and_copies_nothing_to_the_host():
         pf.synchronize()
         counts.append(pf.debug.stats())
     assert all(c["copies_to_host"] == 0 for c in counts)
-    assert [c["plans"] for c in counts[2:]] == [0, 0, 0]
+    assert [c["programs_made"] for c in counts[2:]] == [0, 0, 0]
     assert counts[2] == counts[3] == counts[4]
 
 

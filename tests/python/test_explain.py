@@ -33,6 +33,49 @@ def test_groups_with_anchor_prologue_and_epilogue(tmp_path):
     assert json.loads(report.to_json()) == report.to_dict()
 
 
+def test_graph_and_plan():
+    x = pf.randn(4, 8)
+    pf.flush()
+    with pf.explain() as report:
+        y = pf.softmax(x * 2 + 1, 1) - 3
+        y.tolist()
+    (group,) = report.groups
+    assert group["graph"].splitlines() == [
+        "%0 = input float32 [4, 8]",
+        "%1 = mul(%0, 2) float32 [4, 8]",
+        "%2 = add(%1, 1) float32 [4, 8]",
+        "%3 = softmax(%2) float32 [4, 8]",
+        "%4 = sub(%3, 3) float32 [4, 8]",
+    ]
+    # Neither %1 nor, where one launch does it all, %2 and %3 need memory.
+    steps = [line.lstrip("| ") for line in group["plan"].splitlines() if line != "one launch:"]
+    assert [s.split(" ->")[0] for s in steps] == [
+        "program mul add",
+        "kernel softmax(%2)",
+        "program sub",
+    ]
+    assert steps[2].endswith("%4 in 128 new bytes")
+    assert "%1" not in group["plan"]
+    text = report.to_text(plans=True)
+    assert "  %3 = softmax(%2) float32 [4, 8]\n" in text and "> program sub" in text.replace(
+        "| ", ""
+    )
+    assert "softmax(%2)" not in str(report)
+
+
+def test_a_dead_inputs_memory_is_taken_and_said():
+    x = pf.randn(1000)
+    pf.flush()
+    x = x.exp()
+    pf.flush()
+    with pf.explain() as report:
+        y = x * 2
+        del x
+        y.tolist()
+    (group,) = report.groups
+    assert group["plan"] == "program mul -> %1 in the memory of %0\n"
+
+
 def test_alike_groups_are_counted():
     x = pf.ones(5)
     with pf.explain() as report:

@@ -1,0 +1,319 @@
+// The executor: runs plans. It owns what planning may not touch: compiled programs, the backend's
+// answers, memory, launches, and what becomes of a window when they fail.
+#include <algorithm>
+#include <utility>
+
+#include "core/allocator.h"
+#include "core/backends.h"
+#include "engine/counters.h"
+#include "engine/gil.h"
+#include "engine/group.h"
+#include "engine/planner.h"
+#include "engine/trace.h"
+#include "table/rows.h"
+
+namespace pyflame::engine {
+
+void ensure_memory(Storage& s, StreamState* stream, const MemoryUse& use) {
+  if (s.data) {
+    if (s.block && s.block->stream != stream) [[unlikely]]
+      add_user(*s.block, stream);
+    return;
+  }
+  s.block = allocate(s.device, stream, std::max<size_t>(s.nbytes, 1), use);
+  s.data = s.block->data;
+}
+
+namespace {
+
+const char* row_label(const pf_node& n) {
+  if (n.op == table::op::cast && n.in[0].kind == PF_REF_SCALAR) return "fill";
+  return n.op < table::kNumRows ? table::kRowTable[n.op].name : "gradient";
+}
+
+class Execution {
+ public:
+  Execution(Group& g, bool to_anchor)
+      : g_(g), stream_(g.stream(g.device)), b_(backend_of(g.device)) {
+    make_plan(g, to_anchor, plan_);
+  }
+
+  // Everything that may fail before anything has memory.
+  void prepare();
+  void run();
+
+  const Plan& plan() const { return plan_; }
+  bool together() const { return together_; }
+
+ private:
+  void compile(ProgramStep& step) {
+    if (step.runs())
+      program(step) = find_program(g_.recent, g_.device, step.key, step.output_dtypes);
+  }
+  std::shared_ptr<const CompiledProgram>& program(const ProgramStep& step) {
+    return programs_[&step == &plan_.before ? 0 : &step == &plan_.early ? 1 : 2];
+  }
+  void prepare_kernel();
+  void ask();
+  void supply(ProgramStep&);
+  void launch(const ProgramStep&);
+  void supply_kernel();
+  void launch_kernel();
+
+  Group& g_;
+  StreamState* stream_;
+  const pf_backend* b_;
+  Plan plan_;
+  std::shared_ptr<const CompiledProgram> programs_[3];
+  pf_tensor tensors_[kMaxAnchorTensors];
+  int64_t work_ = 0;  // elements of the kernel's tensors
+  pf_group group_{};
+  int32_t joined_ = 0;
+  pf_index_error error_{};
+  bool together_ = false;  // the kernel and the programs beside it are one launch
+};
+
+void Execution::prepare() {
+  compile(plan_.before);
+  compile(plan_.early);
+  compile(plan_.after);
+  if (plan_.kernel) prepare_kernel();
+  // What `early` reads is read once more behind the kernel: it gets no input's memory.
+  if (plan_.before.runs()) plan_donations(plan_.before, stream_);
+  if (plan_.after.runs()) plan_donations(plan_.after, stream_);
+}
+
+void Execution::prepare_kernel() {
+  const AnchorCall& a = g_.anchor;
+  for (int i = 0; i < a.ntensors; ++i) {
+    pf_tensor& t = tensors_[i];
+    const Place& p = a.tensors[i];
+    t = {};
+    if (!p.storage) continue;
+    t.data = p.storage->data ? p.address() : PF_NO_MEMORY;
+    t.dtype = static_cast<uint8_t>(p.dtype);
+    t.ndim = a.shapes[i].size();
+    int64_t n = 1;
+    for (int d = 0; d < t.ndim; ++d) {
+      t.shape[d] = a.shapes[i][d];
+      t.strides[d] = p.strides[d];
+      n *= t.shape[d];
+    }
+    work_ += n;
+  }
+  error_ = {0, 0, 0, a.options.op};
+  if (plan_.may_join && !a.options.run && PF_HAS(b_, group_launch)) ask();
+  if (!together_) return;
+  for (int o = 0; plan_.before.runs() && o < plan_.before.noutputs; ++o)
+    if (group_.without >> std::max<int>(plan_.links.feeds[o], 0) & 1)
+      plan_.before.outputs_without |= plan_.links.before_without & 1u << o;
+  for (int j = 0; plan_.after.runs() && j < plan_.after.ninputs; ++j)
+    if (group_.without >> std::max<int>(plan_.links.takes[j], 0) & 1)
+      plan_.after.inputs_without |= plan_.links.after_without & 1u << j;
+}
+
+// Whether the backend takes them as one, and what then goes without memory.
+void Execution::ask() {
+  const AnchorCall& a = g_.anchor;
+  const ProgramStep &before = plan_.before, &after = plan_.after;
+  const bool first = before.runs(), last = after.runs();
+  group_ = {.kernel = find_kernel(*a.kernel, g_.device),
+            .tensors = tensors_,
+            .ntensors = a.ntensors,
+            .attrs = a.attrs,
+            .nattrs = a.nattrs,
+            .error = &error_,
+            .before = first ? programs_[0]->kernel : nullptr,
+            .before_launch = first ? &before.launch : nullptr,
+            .after = last ? programs_[2]->kernel : nullptr,
+            .after_launch = last ? &after.launch : nullptr,
+            .feeds = plan_.links.feeds,
+            .nfeeds = first ? before.noutputs : 0,
+            .takes = plan_.links.takes,
+            .ntakes = last ? after.ninputs : 0,
+            .unread = plan_.links.unread,
+            .without = plan_.links.kernel_without,
+            .joins = 0,
+            .joined = &joined_};
+  if (!group_.kernel || !PF_HAS(b_, group_takes))
+    group_.without = 0;  // all gets memory
+  else if (!b_->group_takes(g_.device.index, &group_))
+    group_.kernel = nullptr;
+  together_ = group_.kernel != nullptr;
+}
+
+// Gives inputs and outputs memory, but for those that the plan leaves without.
+void Execution::supply(ProgramStep& step) {
+  Phase& ph = *step.phase;
+  const auto use_of = [&](int output) -> MemoryUse {
+    const int i = step.stored[output];
+    return {row_label(ph.nodes[i]), ph.outputs[i].dtype, &ph.shape};
+  };
+  if (step.empty) {
+    for (int o = 0; o < step.noutputs; ++o)
+      ensure_memory(*ph.outputs[step.stored[o]].storage, stream_, use_of(o));
+    return;
+  }
+  for (int j = 0; j < step.ninputs; ++j) {
+    if (step.inputs_without >> j & 1) continue;
+    Place& p = ph.inputs[step.used[j]];
+    ensure_memory(*p.storage, stream_, {"pointwise group", p.dtype, &ph.shape});
+    step.in[j].data = p.address();
+  }
+  for (int o = 0; o < step.noutputs; ++o) {
+    if (step.outputs_without >> o & 1) continue;
+    Place& p = ph.outputs[step.stored[o]];
+    if (step.donor[o] >= 0) {  // no fresh memory, no page faults
+      Storage& from = *ph.inputs[step.used[step.donor[o]]].storage;
+      p.storage->data = std::exchange(from.data, nullptr);
+      p.storage->block = std::exchange(from.block, nullptr);
+      relabel(*p.storage->block, use_of(o));
+      bump(counters().donated);
+    } else {
+      ensure_memory(*p.storage, stream_, use_of(o));
+    }
+    step.out[o].data = p.address();
+  }
+  long_work(ph.numel * step.key.nnodes);
+}
+
+void Execution::launch(const ProgramStep& step) {
+  bump(counters().programs);
+  pf_status status =
+      b_->program_launch(g_.device.index, handle_of(stream_), program(step)->kernel, &step.launch);
+  if (status != PF_OK) raise_status(b_, status, "pointwise group");
+}
+
+void Execution::supply_kernel() {
+  AnchorCall& a = g_.anchor;
+  for (int i = 0; i < a.ntensors; ++i) {
+    Place& p = a.tensors[i];
+    if (!p.storage || (together_ && group_.without >> i & 1)) continue;
+    ensure_memory(*p.storage, stream_, {a.options.op, p.dtype, &a.shapes[i]});
+    tensors_[i].data = p.address();
+  }
+  long_work(a.kernel->anchor == Anchor::Library ? work_ * 16 : work_);
+}
+
+void Execution::launch_kernel() {
+  const AnchorCall& a = g_.anchor;
+  if (!together_) {
+    run_kernel(*a.kernel, g_.device, stream_, {tensors_, static_cast<size_t>(a.ntensors)},
+               {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
+    return;
+  }
+  const pf_status status = b_->group_launch(g_.device.index, handle_of(stream_), &group_);
+  if (status != PF_OK) raise_status(b_, status, a.options.op);
+  raise_index_error(error_);
+  bump(counters().kernels);
+  counters().programs.fetch_add(plan_.before.runs() + plan_.after.runs(),
+                                std::memory_order_relaxed);
+  counters().joined.fetch_add(joined_, std::memory_order_relaxed);
+}
+
+void Execution::run() {
+  if (plan_.before.phase) supply(plan_.before);
+  if (plan_.before.runs() && !together_) launch(plan_.before);
+  if (plan_.early.phase) supply(plan_.early);
+  if (plan_.early.runs()) launch(plan_.early);
+  if (!plan_.kernel) return;
+  supply_kernel();
+  if (plan_.after.phase) supply(plan_.after);
+  launch_kernel();
+  if (plan_.after.runs() && !together_) launch(plan_.after);
+}
+
+// ---- what becomes of a window -------------------------------------------------------------------
+
+// Calls fn(storage) for everything that the group was to write.
+template <class F>
+void each_written(Group& g, F&& fn) {
+  for (Phase& ph : g.phases)
+    for (int i = 0; i < ph.nnodes; ++i) fn(*ph.outputs[i].storage);
+  if (g.has_anchor)
+    for (int i = 0; i < g.anchor.nouts; ++i)
+      if (g.anchor.tensors[i].storage) fn(*g.anchor.tensors[i].storage);
+}
+
+// `kept`: the last phase goes on reading what it reads, and writing what it writes; its counts.
+void clear(Group& g, const PhaseCounts* kept = nullptr) {
+  const auto among = [](const Place* first, int n, const Storage* s) {
+    return std::any_of(first, first + n, [s](const Place& p) { return p.storage.get() == s; });
+  };
+  if (kept) static_cast<PhaseCounts&>(g.phases[1]) = {};
+  each_written(g, [&](Storage& s) {
+    if (kept && among(g.phases[1].outputs, kept->nnodes, &s)) return;
+    if (s.writer.load(std::memory_order_relaxed) == &g)
+      s.writer.store(nullptr, std::memory_order_release);
+  });
+  const auto unread = [&](Place& p) {
+    if (kept && among(g.phases[1].inputs, kept->ninputs, p.storage.get())) {
+      p.storage.reset();
+      return;
+    }
+    Group* me = &g;  // unless another thread has just made it many_readers()
+    if (p.storage && p.storage->reader.load(std::memory_order_relaxed) == me)
+      p.storage->reader.compare_exchange_strong(me, nullptr, std::memory_order_acq_rel);
+    p.storage.reset();
+  };
+  for (Phase& ph : g.phases) {
+    for (int i = 0; i < ph.ninputs; ++i) unread(ph.inputs[i]);
+    for (int i = 0; i < ph.nnodes; ++i) ph.outputs[i].storage.reset();
+    static_cast<PhaseCounts&>(ph) = {};
+  }
+  if (g.has_anchor)
+    for (int i = 0; i < g.anchor.ntensors; ++i) unread(g.anchor.tensors[i]);
+  g.has_anchor = false;
+  g.output_bytes = g.input_bytes = 0;
+}
+
+// False where it failed: what should have been written is poisoned, and the group is empty.
+bool execute(Group& g, bool to_anchor, Flush why) noexcept {
+  bump(counters().flushes[static_cast<int>(why)]);
+  if (g.empty()) return true;
+  bump(counters().groups);
+  bool told = !tracing();
+  try {
+    Execution e(g, to_anchor);
+    try {
+      e.prepare();
+    } catch (...) {
+      if (!std::exchange(told, true)) trace_group(g, why, e.plan(), false);
+      throw;
+    }
+    if (!told) [[unlikely]]
+      trace_group(g, why, e.plan(), e.together());
+    e.run();
+  } catch (...) {
+    g.error = std::current_exception();
+    discard(g);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void run_group(Group& g, Flush why) noexcept {
+  if (execute(g, false, why)) clear(g);
+}
+
+bool run_to_anchor(Group& g, Flush why) noexcept {
+  if (!execute(g, true, why)) return false;
+  const PhaseCounts kept = g.phases[1];
+  clear(g, &kept);
+  static_cast<PhaseCounts&>(g.phases[1]) = kept;
+  std::swap(g.phases[0], g.phases[1]);
+  return true;
+}
+
+void discard(Group& g) noexcept {
+  each_written(g, [&](Storage& s) {
+    if (s.writer.load(std::memory_order_relaxed) != &g) return;
+    s.poisoned = true;
+    s.error = g.error;
+  });
+  clear(g);
+}
+
+}  // namespace pyflame::engine

@@ -1,0 +1,86 @@
+// Named kernels: found once for each type of device, run at once.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string_view>
+
+#include "core/backends.h"
+#include "core/lock.h"
+#include "core/stream.h"
+#include "engine/counters.h"
+#include "engine/group.h"
+
+namespace pyflame::engine {
+namespace {
+
+constexpr int kMaxKernels = 1024;
+struct KernelTable {
+  Mutex mutex;
+  int count = 0;
+  std::atomic<void*> found[kMaxKernels][kDeviceTypes]{};
+};
+KernelTable& kernel_table() {
+  static auto* t = new KernelTable;
+  return *t;
+}
+
+}  // namespace
+
+Kernel::Kernel(const char* n, Anchor a) : name(n), anchor(a) {
+  KernelTable& t = kernel_table();
+  std::lock_guard lock(t.mutex);
+  id = t.count++;
+  PF_CHECK(id < kMaxKernels, BackendError, n, "more than ", kMaxKernels, " kernel call sites");
+}
+
+pf_scalar to_kernel_scalar(Scalar s) {
+  return {s.to_double(), s.to_int()};
+}
+
+void* find_kernel(const Kernel& k, Device device) {
+  auto& slot = kernel_table().found[k.id][static_cast<int>(device.type)];
+  void* kernel = slot.load(std::memory_order_acquire);
+  if (!kernel) {
+    kernel = backend_of(device)->kernel_find(k.name);
+    slot.store(kernel, std::memory_order_release);
+  }
+  return kernel;
+}
+
+void run_kernel(const Kernel& k, Device device, StreamState* stream,
+                std::span<const pf_tensor> tensors, std::span<const pf_scalar> attrs,
+                const CallOptions& options) {
+  if (options.run) {
+    bump(counters().kernels);
+    (*options.run)(device, tensors);
+    return;
+  }
+  const pf_backend* b = backend_of(device);
+  void* kernel = find_kernel(k, device);
+  PF_CHECK(kernel, NotSupportedError, options.op, "the ", b->name, " backend has no kernel '",
+           k.name, "'; run this operation on another device");
+  bump(counters().kernels);
+  pf_index_error error{0, 0, 0, options.op};
+  const pf_status status = b->kernel_launch(device.index, handle_of(stream), kernel, tensors.data(),
+                                            static_cast<int32_t>(tensors.size()), attrs.data(),
+                                            static_cast<int32_t>(attrs.size()), &error);
+  if (status != PF_OK) raise_status(b, status, options.op);
+  raise_index_error(error);
+}
+
+void raise_index_error(const pf_index_error& e) {
+  if (!e.set) return;
+  const std::string_view op = e.op ? e.op : "";
+  auto any_of = [op](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), op) != names.end();
+  };
+  if (any_of({"cross_entropy", "nll_loss"}))
+    PF_FAIL(IndexError, e.op, "got the target ", e.index, " for ", e.limit,
+            " classes; expected 0 to ", e.limit - 1, ", or ignore_index; correct the target");
+  const int64_t lowest =
+      any_of({"embedding", "one_hot", "bincount", "multi_margin_loss"}) ? 0 : -e.limit;
+  PF_FAIL(IndexError, e.op, "index ", e.index, " is out of bounds for a size of ", e.limit,
+          "; valid indices are ", lowest, " to ", e.limit - 1);
+}
+
+}  // namespace pyflame::engine

@@ -1,0 +1,258 @@
+#include "engine/planner.h"
+
+#include <algorithm>
+
+#include "core/allocator.h"
+
+namespace pyflame::engine {
+namespace {
+
+bool has_handles(const Storage& s) {
+  return s.handles.load(std::memory_order_relaxed) > 0;
+}
+
+// ---- programs ----------------------------------------------------------------------------------
+
+// Results that somebody may still look at.
+uint32_t live_nodes(const Phase& ph) {
+  uint32_t live = 0;
+  for (int i = 0; i < ph.nnodes; ++i)
+    if (!(ph.superseded >> i & 1) &&
+        ((ph.materialise >> i & 1) || has_handles(*ph.outputs[i].storage)))
+      live |= 1u << i;
+  return live;
+}
+
+// Puts the dimensions of a launch in the order in which the first result has them in memory: what
+// is permuted alike is dense for the backend.
+void put_in_order(ProgramStep& step) {
+  const Phase& ph = *step.phase;
+  Dims dense;
+  const int n = ph.shape.size();
+  if (step.out[0].contiguous || n < 2 ||
+      !dense_strides_like(ph.shape, ph.outputs[step.stored[0]].strides, &dense))
+    return;
+  int order[kMaxDims];
+  for (int d = 0; d < n; ++d) order[d] = d;
+  std::stable_sort(order, order + n, [&](int a, int b) { return dense[a] > dense[b]; });
+  for (int d = 0; d < n; ++d) step.shape[d] = ph.shape[order[d]];
+  int64_t(*strides)[kMaxDims] = step.strides;
+  const auto apply = [&](pf_operand& o) {
+    int64_t stride = 1;
+    o.contiguous = 1;
+    for (int d = n - 1; d >= 0; --d) {
+      (*strides)[d] = o.strides[order[d]];
+      if (step.shape[d] != 1 && (*strides)[d] != stride) o.contiguous = 0;
+      stride *= step.shape[d];
+    }
+    o.strides = *strides++;
+  };
+  for (int j = 0; j < step.ninputs; ++j) apply(step.in[j]);
+  for (int o = 0; o < step.noutputs; ++o) apply(step.out[o]);
+  step.launch.shape = step.shape;
+}
+
+pf_operand operand_of(const Place& p) {
+  return {p.storage->data ? p.address() : PF_NO_MEMORY, p.strides.data(), p.contiguous};
+}
+
+// What of a phase has to run so that these nodes are stored.
+void plan_program(const Window& w, Phase& ph, uint32_t live, ProgramStep& step) {
+  if (!live) return;
+  step.phase = &ph;
+  uint32_t needed = live, inputs = 0;
+  for (int i = ph.nnodes - 1; i >= 0; --i) {
+    if (!(needed >> i & 1)) continue;
+    const pf_node& n = ph.nodes[i];
+    for (int k = 0; k < n.nin; ++k) {
+      if (n.in[k].kind == PF_REF_NODE) needed |= 1u << n.in[k].index;
+      if (n.in[k].kind == PF_REF_INPUT) inputs |= 1u << n.in[k].index;
+    }
+  }
+  // The compact program.
+  ProgramKey& key = step.key;
+  key.device = static_cast<uint8_t>(w.device.type) << 4 | static_cast<uint8_t>(w.device.index);
+  key.nscalars = static_cast<uint8_t>(ph.nscalars);
+  uint8_t input_at[kMaxInputs], node_at[kMaxNodes];
+  for (int j = 0; j < ph.ninputs; ++j) {
+    if (!(inputs >> j & 1)) continue;
+    input_at[j] = key.ninputs;
+    step.used[key.ninputs] = static_cast<uint8_t>(j);
+    key.input_dtypes[key.ninputs++] = static_cast<uint8_t>(ph.inputs[j].dtype);
+  }
+  for (int i = 0; i < ph.nnodes; ++i) {
+    if (!(needed >> i & 1)) continue;
+    pf_node n = ph.nodes[i];
+    for (int k = 0; k < n.nin; ++k) {
+      if (n.in[k].kind == PF_REF_NODE) n.in[k].index = node_at[n.in[k].index];
+      if (n.in[k].kind == PF_REF_INPUT) n.in[k].index = input_at[n.in[k].index];
+    }
+    if (live >> i & 1) {
+      step.output_dtypes[key.noutputs] = n.dtype;
+      step.stored[key.noutputs] = static_cast<uint8_t>(i);
+      n.store = static_cast<int8_t>(key.noutputs++);
+    }
+    node_at[i] = key.nnodes;
+    key.nodes[key.nnodes++] = n;
+  }
+  step.ninputs = key.ninputs;
+  step.noutputs = key.noutputs;
+  std::fill_n(step.donor, step.noutputs, int8_t{-1});
+  step.empty = ph.numel == 0;
+  if (step.empty) return;
+  for (int j = 0; j < key.ninputs; ++j) step.in[j] = operand_of(ph.inputs[step.used[j]]);
+  for (int o = 0; o < key.noutputs; ++o) step.out[o] = operand_of(ph.outputs[step.stored[o]]);
+  step.launch = {ph.shape.size(), ph.shape.data(), ph.numel, step.in, step.out, ph.scalars};
+  put_in_order(step);
+}
+
+// ---- how steps hang together -------------------------------------------------------------------
+
+// All of what `whole` is, in the same order.
+bool is_whole(const Place& p, const Dims& shape, const Place& whole, int64_t count) {
+  return p.contiguous && whole.contiguous && p.offset == whole.offset && p.dtype == whole.dtype &&
+         numel(shape) == count;
+}
+
+// The input of a step that this storage is, or -1.
+int input_of(const ProgramStep& step, const Storage* s) {
+  for (int j = 0; step.runs() && j < step.ninputs; ++j)
+    if (step.phase->inputs[step.used[j]].storage.get() == s) return j;
+  return -1;
+}
+
+// Where a part of fresh memory will lie is not known, and backends look at addresses.
+bool all_known(const Window& w, const Plan& plan) {
+  const auto unknown = [](const Place& p) {
+    return p.storage && !p.storage->data && p.offset != 0;
+  };
+  const AnchorCall& a = w.anchor;
+  if (std::any_of(a.tensors, a.tensors + a.ntensors, unknown)) return false;
+  for (const ProgramStep* step : {&plan.before, &plan.after}) {
+    if (!step->runs()) continue;
+    for (int j = 0; j < step->ninputs; ++j)
+      if (unknown(step->phase->inputs[step->used[j]])) return false;
+    for (int o = 0; o < step->noutputs; ++o)
+      if (unknown(step->phase->outputs[step->stored[o]])) return false;
+  }
+  return true;
+}
+
+// What the program before gives the kernel. `kept`: the last phase runs later.
+bool link_before(const Window& w, bool kept, Plan& plan) {
+  const AnchorCall& a = w.anchor;
+  const Phase &first = w.phases[0], &last = w.phases[1];
+  for (int o = 0; o < plan.before.noutputs; ++o) {
+    const Place& p = first.outputs[plan.before.stored[o]];
+    plan.links.feeds[o] = -1;
+    int readers = 0;
+    for (int i = 0; i < a.ntensors; ++i) {
+      if (a.tensors[i].storage.get() != p.storage.get()) continue;
+      if (i < a.nouts || !is_whole(a.tensors[i], a.shapes[i], p, first.numel)) return false;
+      plan.links.feeds[o] = static_cast<int8_t>(i);
+      if (++readers > 1) return false;
+    }
+    if (plan.after.runs())
+      for (int j = 0; j < plan.after.ninputs; ++j) {
+        const Place& in = last.inputs[plan.after.used[j]];
+        if (in.storage.get() == p.storage.get() && !is_whole(in, last.shape, p, first.numel))
+          return false;
+      }
+    const bool later =
+        kept && std::any_of(last.inputs, last.inputs + last.ninputs,
+                            [&](const Place& in) { return in.storage == p.storage; });
+    if (readers == 1 && !p.storage->data && !has_handles(*p.storage) && !later &&
+        input_of(plan.after, p.storage.get()) < 0) {
+      plan.links.before_without |= 1u << o;
+      plan.links.kernel_without |= 1u << plan.links.feeds[o];
+    }
+  }
+  return true;
+}
+
+// What the kernel gives the program after it.
+bool link_after(const Window& w, Plan& plan) {
+  const AnchorCall& a = w.anchor;
+  const Phase &first = w.phases[0], &last = w.phases[1];
+  for (int j = 0; j < plan.after.ninputs; ++j) {
+    const Place& p = last.inputs[plan.after.used[j]];
+    plan.links.takes[j] = -1;
+    for (int i = 0; i < a.nouts; ++i) {
+      if (a.tensors[i].storage.get() != p.storage.get()) continue;
+      if (!is_whole(a.tensors[i], a.shapes[i], p, last.numel)) return false;
+      plan.links.takes[j] = static_cast<int8_t>(i);
+      if (plan.links.kernel_without >> i & 1) plan.links.after_without |= 1u << j;
+    }
+  }
+  for (int o = 0; o < plan.after.noutputs; ++o) {
+    const Storage* s = last.outputs[plan.after.stored[o]].storage.get();
+    if (input_of(plan.before, s) >= 0) return false;
+    for (int i = 0; i < a.ntensors; ++i)
+      if (a.tensors[i].storage.get() == s) return false;
+    for (int k = 0; plan.before.runs() && k < plan.before.noutputs; ++k)
+      if (first.outputs[plan.before.stored[k]].storage.get() == s) return false;
+  }
+  return true;
+}
+
+// See Plan::may_join.
+bool link(const Window& w, bool kept, Plan& plan) {
+  const AnchorCall& a = w.anchor;
+  if (!all_known(w, plan)) return false;
+  // The kernel's rows are in the order of its dimensions.
+  for (const ProgramStep* step : {&plan.before, &plan.after})
+    if (step->runs() && step->reordered()) return false;
+  if (plan.before.runs() && !link_before(w, kept, plan)) return false;
+  for (int i = 0; i < a.nouts; ++i) {
+    const Place& p = a.tensors[i];
+    if (!p.storage) continue;
+    if (input_of(plan.before, p.storage.get()) >= 0) return false;
+    if (has_handles(*p.storage)) continue;
+    plan.links.unread |= 1u << i;
+    if (!p.storage->data && a.kernel->anchor == Anchor::Rowwise &&
+        input_of(plan.after, p.storage.get()) >= 0)
+      plan.links.kernel_without |= 1u << i;
+  }
+  return !plan.after.runs() || link_after(w, plan);
+}
+
+}  // namespace
+
+void make_plan(Window& w, bool to_anchor, Plan& plan) {
+  plan_program(w, w.phases[0], live_nodes(w.phases[0]), plan.before);
+  if (!w.has_anchor) return;
+  plan.kernel = true;
+  const uint32_t early = w.anchor.reads_behind;
+  plan_program(w, w.phases[1], early, plan.early);
+  if (!to_anchor) plan_program(w, w.phases[1], live_nodes(w.phases[1]) & ~early, plan.after);
+  // Beside a program in between nothing joins.
+  plan.may_join = !early && (plan.before.runs() || plan.after.runs()) && link(w, to_anchor, plan);
+}
+
+void plan_donations(ProgramStep& step, const StreamState* stream) {
+  Phase& ph = *step.phase;
+  uint32_t given = step.inputs_without;
+  const auto gives = [&](int j, const Place& out) {
+    const Place& in = ph.inputs[step.used[j]];
+    const Storage &from = *in.storage, &to = *out.storage;
+    if (given >> j & 1 || has_handles(from) || from.refs.load(std::memory_order_relaxed) != 1)
+      return false;
+    // Memory of this stream, or none yet.
+    if (from.data && (!from.block || from.block->stream != stream || !from.block->users.empty()))
+      return false;
+    return (in.contiguous ? out.contiguous : in.strides == out.strides) && in.offset == 0 &&
+           from.nbytes == to.nbytes && itemsize(in.dtype) == itemsize(out.dtype);
+  };
+  for (int o = 0; o < step.noutputs; ++o) {
+    const Place& out = ph.outputs[step.stored[o]];
+    if (step.outputs_without >> o & 1 || out.storage->data || out.offset != 0) continue;
+    for (int j = 0; j < step.ninputs; ++j) {
+      if (!gives(j, out)) continue;
+      given |= 1u << j;
+      step.donor[o] = static_cast<int8_t>(j);
+      break;
+    }
+  }
+}
+
+}  // namespace pyflame::engine

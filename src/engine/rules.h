@@ -1,0 +1,18 @@
+// Rules by which a kernel joins a group that has a kernel already. All of them stand in rules.cpp.
+#pragma once
+
+#include <span>
+
+#include "engine/group.h"
+
+namespace pyflame::engine {
+
+// Has the pending kernel do the work of `k`, too, where a rule says so. The caller has settled what
+// is read and written, and holds the group.
+bool merge(Group&, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
+           std::span<const Scalar> attrs);
+// What follows a product is better run with the kernel over rows that reads it: a residual's sum
+// with the norm behind it. The product runs, and its last phase becomes the first of the group.
+bool keep_last_phase(Group&, const Kernel& k, std::span<const Tensor> ins);
+
+}  // namespace pyflame::engine
