@@ -270,10 +270,54 @@ std::unique_ptr<Loaded> Device::function(const Module* module, const char* entry
   return f;
 }
 
-Function Device::find(const char* file, const std::string& defines, const char* entry) {
-  thread_local std::string key;
-  key.assign(file).append(1, '\0').append(entry).append(1, '\0').append(defines);
+size_t FoundKernels::start(const char* file, const Defines& defines, const char* entry) {
+  uint64_t h = reinterpret_cast<uintptr_t>(file) * 31 + reinterpret_cast<uintptr_t>(entry);
+  const std::string_view bytes = defines.bytes();  // whole words
+  for (size_t i = 0; i < bytes.size(); i += 8) {
+    uint64_t w;
+    std::memcpy(&w, bytes.data() + i, 8);
+    h = (h ^ w) * 0x9E3779B97F4A7C15u;
+    h ^= h >> 29;
+  }
+  return static_cast<size_t>(h * 0x9E3779B97F4A7C15u >> 40);
+}
+bool FoundKernels::same(const Entry& e, const char* file, const Defines& defines,
+                        const char* entry) {
+  return e.file == file && e.entry == entry && e.defines.bytes() == defines.bytes();
+}
+Function FoundKernels::find(const char* file, const Defines& defines, const char* entry) const {
+  const size_t at = start(file, defines, entry);
+  for (size_t i = 0; i < kProbes; ++i) {
+    const Entry* e = slots_[(at + i) % kSlots].load(std::memory_order_acquire);
+    if (!e) return nullptr;
+    if (same(*e, file, defines, entry))
+      return e->function->module->failed() ? nullptr : e->function;
+  }
+  return nullptr;
+}
+void FoundKernels::add(const char* file, const Defines& defines, const char* entry, Function f) {
+  const size_t at = start(file, defines, entry);
+  for (size_t i = 0; i < kProbes; ++i) {
+    std::atomic<const Entry*>& slot = slots_[(at + i) % kSlots];
+    const Entry* e = slot.load(std::memory_order_relaxed);
+    if (e && !same(*e, file, defines, entry)) continue;
+    if (e && e->function == f) return;
+    entries_.push_back(std::make_unique<const Entry>(Entry{file, entry, defines, f}));
+    return slot.store(entries_.back().get(), std::memory_order_release);
+  }
+}
+
+Function Device::find(const char* file, const Defines& defines, const char* entry) {
+  if (const Function f = found_.find(file, defines, entry)) [[likely]]
+    return f;
+  const std::string text = defines.str();
   std::lock_guard lock(mutex_);
+  const Function f = find_text(file, text, entry);
+  found_.add(file, defines, entry, f);
+  return f;
+}
+Function Device::find_text(const char* file, const std::string& defines, const char* entry) {
+  const std::string key = std::string(file) + '\0' + entry + '\0' + defines;
   auto it = functions_.find(key);
   if (it != functions_.end()) {
     if (!it->second->module->failed()) [[likely]]

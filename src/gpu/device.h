@@ -111,6 +111,26 @@ struct Recipe {
   bool group = false;  // of pointwise nodes: several may share a program
 };
 
+// Kernels by what a call site says of them, addresses of static texts included: found without a
+// lock, and without any text being put together. What finds no place is found by its text.
+class FoundKernels {
+ public:
+  Function find(const char* file, const Defines&, const char* entry) const;
+  void add(const char* file, const Defines&, const char* entry, Function);  // the lock is held
+
+ private:
+  struct Entry {
+    const char *file, *entry;
+    Defines defines;
+    Function function;
+  };
+  static constexpr size_t kSlots = 4096, kProbes = 8;
+  static size_t start(const char* file, const Defines&, const char* entry);
+  static bool same(const Entry&, const char* file, const Defines&, const char* entry);
+  std::atomic<const Entry*> slots_[kSlots]{};
+  std::vector<std::unique_ptr<const Entry>> entries_;
+};
+
 class Device {
  public:
   // The device, made ready at first use. Throws when the kernels cannot run on it.
@@ -139,7 +159,7 @@ class Device {
   void drain();    // waits for all streams; failures are for others to see
 
   // kernels/<file> with options; compiled at first use, as a rule in the background.
-  Function find(const char* file, const std::string& defines, const char* entry);
+  Function find(const char* file, const Defines& defines, const char* entry);
   // A group of pointwise nodes: text whose names are its own (unique_names), and its entry.
   Function group(const Source& source);
   // Any other text of ours.
@@ -168,6 +188,7 @@ class Device {
  private:
   explicit Device(pf_device index);
   std::unique_ptr<Module> obtain(Recipe recipe) const;
+  Function find_text(const char* file, const std::string& defines, const char* entry);
   Function keep(Recipe recipe);
   std::unique_ptr<Loaded> function(const Module*, const char* entry, std::string label) const;
 #ifdef PF_GPU_CUDA
@@ -180,6 +201,7 @@ class Device {
   std::unordered_map<std::string, Function>
       kept_;                                     // groups and epilogues, by what they are made of
   std::vector<std::unique_ptr<Module>> others_;  // of groups; that failed
+  FoundKernels found_;
   std::vector<std::unique_ptr<Loaded>> failed_;  // whose pointers are still about
   std::mutex streams_mutex_;
   std::vector<std::unique_ptr<Stream>> streams_;  // besides the default one

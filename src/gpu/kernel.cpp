@@ -32,12 +32,19 @@ const KernelEntry* find_kernel(const char* name) {
 Defines Defines::type(const char* n, DType t) && {
   return std::move(*this).text(n, gpu::device_storage(t));
 }
-Defines Defines::value(const char* n, int64_t v) && {
-  return std::move(*this).text(n, std::to_string(v).c_str());
-}
-Defines Defines::text(const char* n, const char* v) && {
-  text_.append("-D").append(n).append(1, '=').append(v).append(1, ' ');
+Defines Defines::add(Option o) && {
+  if (count_ == kMost) throw std::logic_error("more than 16 options of a kernel");
+  options_[count_++] = o;
   return std::move(*this);
+}
+std::string Defines::str() const {
+  std::string s;
+  for (int i = 0; i < count_; ++i) {
+    const Option& o = options_[i];
+    s.append("-D").append(o.name).append(1, '=');
+    s.append(o.text ? o.text : std::to_string(o.value)).append(1, ' ');
+  }
+  return s;
 }
 
 // ---- what launchers call -----------------------------------------------------------------------
@@ -46,7 +53,7 @@ const Traits& KernelArgs::traits() const {
   return device.traits;
 }
 Function KernelArgs::compile(const char* file, const Defines& defines, const char* entry) const {
-  return device.find(file, defines.str(), entry);
+  return device.find(file, defines, entry);
 }
 Joined KernelArgs::join(const char* file, const Defines& defines, const char* entry,
                         const JoinedRows& rows) const {

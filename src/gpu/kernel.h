@@ -20,7 +20,9 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "core/kernel_tensor.h"
 #include "pyflame/backend.h"
@@ -55,17 +57,31 @@ struct Failure : std::runtime_error {
   Failure(pf_status s, const std::string& text) : std::runtime_error(text), status(s) {}
 };
 
-// -D options of a text. Equal options in the same order share the compiled kernel.
+// -D options of a text: names and texts are static, so that a launch formats nothing. Equal options
+// in the same order share the compiled kernel.
 class Defines {
  public:
   // The storage type of a dtype as kernel text spells it (kernels/prelude.h).
   Defines type(const char* name, DType t) &&;
-  Defines value(const char* name, int64_t v) &&;
-  Defines text(const char* name, const char* v) &&;
-  const std::string& str() const { return text_; }
+  Defines value(const char* name, int64_t v) && { return std::move(*this).add({name, nullptr, v}); }
+  Defines text(const char* name, const char* v) && { return std::move(*this).add({name, v, 0}); }
+
+  std::string str() const;  // "-DT=float -DVEC=4 "
+  // What tells options of one call site apart.
+  std::string_view bytes() const {
+    return {reinterpret_cast<const char*>(options_), static_cast<size_t>(count_) * sizeof(Option)};
+  }
 
  private:
-  std::string text_;  // "-DT=float -DVEC=4 "
+  struct Option {
+    const char* name;
+    const char* text;  // null: the value
+    int64_t value;
+  };
+  static constexpr int kMost = 16;
+  Defines add(Option o) &&;
+  Option options_[kMost];
+  int count_ = 0;
 };
 
 struct Grid {

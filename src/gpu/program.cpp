@@ -112,8 +112,8 @@ Joined join_programs(Device& device, Around& around, const char* file, const Def
     key.append(reinterpret_cast<const char*>(&l.key), sizeof l.key);
   }
   if (around.asked) return joined;
-  if (!owner) return {device.find(file, defines.str(), entry)};
-  key.append(file).append(1, '\0').append(entry).append(1, '\0').append(defines.str());
+  if (!owner) return {device.find(file, defines, entry)};
+  key.append(file).append(1, '\0').append(entry).append(1, '\0').append(defines.bytes());
   std::lock_guard lock(owner->mutex);
   Function& f = owner->joined[key];
   if (!f || f->module->failed()) {
