@@ -16,6 +16,7 @@
 // Indices found wrong are reported by the kernel (kernels/index_error.h) through a.error().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -61,6 +62,15 @@ struct Failure : std::runtime_error {
 // in the same order share the compiled kernel.
 class Defines {
  public:
+  Defines() = default;
+  Defines(const Defines& d) { *this = d; }
+  Defines& operator=(const Defines& d) {
+    count_ = d.count_;
+    std::copy_n(d.options_, count_, options_);
+    return *this;
+  }
+  ~Defines() = default;
+
   // The storage type of a dtype as kernel text spells it (kernels/prelude.h).
   Defines type(const char* name, DType t) &&;
   Defines value(const char* name, int64_t v) && { return std::move(*this).add({name, nullptr, v}); }

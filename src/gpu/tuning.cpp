@@ -173,21 +173,18 @@ std::string key_of(const KernelArgs& a, const std::string& library, const std::s
 
 double time_of(const KernelArgs& a, const std::function<bool(Choice)>& run, Choice c, int times) {
   const Runtime& r = runtime();
-  hipEvent events[2] = {};
+  const Mark begin(a.device, 0), end(a.device, 0);
   Stream& s = a.device.stream(a.stream);
   const hipStream stream = s.handle;
   s.queue.drain();
   a.device.activate();  // what was drained may have been about another device's events
-  for (hipEvent& e : events)
-    check(r.EventCreateWithFlags(&e, 0), PF_RT("hipEventCreateWithFlags", "cuEventCreate"));
-  check(r.EventRecord(events[0], stream), PF_RT("hipEventRecord", "cuEventRecord"));
+  check(r.EventRecord(begin.event, stream), PF_RT("hipEventRecord", "cuEventRecord"));
   for (int i = 0; i < times; ++i) run(c);
-  check(r.EventRecord(events[1], stream), PF_RT("hipEventRecord", "cuEventRecord"));
-  check(r.EventSynchronize(events[1]), PF_RT("hipEventSynchronize", "cuEventSynchronize"));
+  check(r.EventRecord(end.event, stream), PF_RT("hipEventRecord", "cuEventRecord"));
+  check(r.EventSynchronize(end.event), PF_RT("hipEventSynchronize", "cuEventSynchronize"));
   float ms = 0;
-  check(r.EventElapsedTime(&ms, events[0], events[1]),
+  check(r.EventElapsedTime(&ms, begin.event, end.event),
         PF_RT("hipEventElapsedTime", "cuEventElapsedTime"));
-  for (hipEvent e : events) r.EventDestroy(e);
   return 1e3 * ms / times;
 }
 
