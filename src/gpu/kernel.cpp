@@ -35,7 +35,7 @@ Defines Defines::type(const char* n, DType t) && {
 Defines Defines::add(Option o) && {
   if (count_ == kMost) throw std::logic_error("more than 16 options of a kernel");
   options_[count_++] = o;
-  return std::move(*this);
+  return *this;
 }
 std::string Defines::str() const {
   std::string s;
