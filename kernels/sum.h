@@ -10,7 +10,8 @@
 // is added in a tree of neighbours. Leaf l of a chunk goes to way l mod WAYS (at most 8), the
 // leaves of a way are added one after the other, ways in a tree of neighbours, and so are chunks
 // (sum_finish). Where fewer elements are left, zeros (ones) stand for them.
-//   sum_rows      neighbours of k are neighbours in memory: a lane of a leaf is a thread's
+//   sum_rows      neighbours of k are neighbours in memory: a lane of a leaf is a thread's. A
+//                 program before it joins, where it looks at elements alone
 //   sum_columns   else: some threads add a leaf, neighbours take neighbouring results
 //
 //   -DPF_T=    dtype
@@ -103,8 +104,33 @@ PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
     static_cast<C*>(r.partial)[c * r.kept.count + o] = a;
 }
 
-// W elements from k on, joined; `end` is that of the chunk.
-PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C origin, C mean) {
+#ifdef PF_PROLOGUE
+// W elements of result o from k on, as the program before the kernel makes them: rows are whole
+// pieces of dense memory, and operations look at elements alone.
+struct pf_made {
+  pf_input<T, W, true> in;
+  PF_METHOD void load(const pf_sum& r, pf_i64 o, pf_i64 k PF_PROLOGUE_REF) {
+    pf_vector<T, W> none;
+    in.load(none, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
+  }
+  PF_METHOD C join(pf_i64 o, pf_i64 k PF_PROLOGUE_REF) const {
+    C x[W];
+    in.take({}, o, k, x PF_PROLOGUE_PASS);
+    PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(x[j], C(0), C(0));
+    return pf_tree<W>(x);
+  }
+};
+#endif
+
+// W elements of result o from k on, joined; `end` is that of the chunk.
+PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 o, pf_i64 k, pf_i64 end, C origin,
+                     C mean PF_PROLOGUE_REF) {
+#ifdef PF_PROLOGUE
+  if (k >= end) return Op::start();
+  pf_made made;
+  made.load(r, o, k PF_PROLOGUE_PASS);
+  return made.join(o, k PF_PROLOGUE_PASS);
+#else
   C x[W];
   if (V == W && k + W <= end) {
     pf_vector<T, V> v;
@@ -120,12 +146,13 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 k, pf_i64 end, C o
     x[j] = Op::lift(pf_get_one<T>(row, at), origin, mean);
   }
   return pf_tree<W>(x);
+#endif
 }
 
 // A group of `lanes` threads adds min(4, ways) leaves at once: the four trees share their exchanges
 // between lanes, after which lane t has that of leaf t mod 4. One or two groups a unit: a chunk of
 // a result.
-PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r) {
+PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
   PF_SHARED C room[PF_SUM_THREADS / PF_SUM_LANES];
   const pf_u32 lanes = r.lanes, t = pf_thread() % lanes;
   const pf_u32 several = r.ways < 4 ? r.ways : 4, groups = r.ways / several;
@@ -145,6 +172,13 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r) {
     const pf_i64 first = base + group * several * leaf;
     C a[4];
     if (V > 1 && several == 4 && on && first + 4 * leaf <= end) {  // whole: all loads at once
+#ifdef PF_PROLOGUE
+      pf_made made[4];
+      PF_UNROLL for (int u = 0; u < 4; ++u) made[u].load(r, o,
+                                                         first + u * leaf + t * W PF_PROLOGUE_PASS);
+      PF_UNROLL for (int u = 0; u < 4; ++u) a[u] =
+          made[u].join(o, first + u * leaf + t * W PF_PROLOGUE_PASS);
+#else
       pf_vector<T, V> v[4];
       PF_UNROLL for (int u = 0; u < 4; ++u) {
         const pf_i64 k = first + u * leaf + t * W;
@@ -155,10 +189,11 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r) {
         PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v[u].get(j % V), origin, mean);
         a[u] = pf_tree<W>(x);
       }
+#endif
     } else {
       PF_UNROLL for (int u = 0; u < 4; ++u) a[u] =
           on && u < static_cast<int>(several)
-              ? pf_piece(r, row, first + u * leaf + t * W, end, origin, mean)
+              ? pf_piece(r, row, o, first + u * leaf + t * W, end, origin, mean PF_PROLOGUE_PASS)
               : Op::start();
     }
     if (several == 4) {  // then there are 32 lanes

@@ -130,7 +130,8 @@ struct Sum {
   uint32_t lanes = 1, ways = 1, width = 1, unused = 0;
 };
 
-void run_sum(const KernelArgs& a, Sum& r, const char* op) {
+// `alone`: the operation looks at one element at a time and at nothing else.
+void run_sum(const KernelArgs& a, Sum& r, const char* op, bool alone) {
   const pf_tensor& x = a.tensor(1);
   const int64_t outs = r.kept.count, k = std::max<int64_t>(r.reduced.count, 1);
   if (outs == 0) return;
@@ -174,10 +175,21 @@ void run_sum(const KernelArgs& a, Sum& r, const char* op) {
                               .text("PF_OP", op)
                               .value("PF_V", v)
                               .value("PF_DENSE", r.reduced.n <= 1);
+  // A program before it makes whole pieces of rows that lie one behind the other.
+  const bool joins = rows && v == vector && k % vector == 0 && r.reduced.n == 1 && alone &&
+                     (r.kept.n == 0 || (r.kept.n == 1 && r.kept.step() == k));
+  const auto of_rows = [&] { return a.join("sum.h", defines, "sum_rows", {1, outs, k, v, true}); };
+  if (a.asked()) {
+    if (joins) of_rows();
+    return;
+  }
   if (r.chunks > 1)
     r.partial = a.workspace(static_cast<size_t>(r.chunks * outs) * (size == 8 ? 8 : 4));
-  a.launch(a.compile("sum.h", defines, rows ? "sum_rows" : "sum_columns"), Grid(blocks), threads, 0,
-           r);
+  if (joins)
+    a.launch(of_rows(), Grid(blocks), threads, 0, r);
+  else
+    a.launch(a.compile("sum.h", defines, rows ? "sum_rows" : "sum_columns"), Grid(blocks), threads,
+             0, r);
   if (r.chunks == 1) return;
   const int64_t width = std::min<int64_t>(power_of_two_from(outs), 32);
   r.width = static_cast<uint32_t>(width);
@@ -194,15 +206,17 @@ void sum(const KernelArgs& a) {
   plan(r, a.tensor(1), a.i(0), mean);
   r.mean = mean ? mean->data : nullptr;
   r.divisor = a.f(2);
-  run_sum(a, r, kOps[a.i(1)]);
+  constexpr bool kAlone[] = {true, true, false, false, true};
+  run_sum(a, r, kOps[a.i(1)], kAlone[a.i(1)]);
 }
 
 void prod(const KernelArgs& a) {
   if (is_float(a.dtype(1))) {
     Sum r;
     plan(r, a.tensor(1), a.i(0), nullptr);
-    return run_sum(a, r, "pf_op_product");
+    return run_sum(a, r, "pf_op_product", true);
   }
+  if (a.asked()) return;
   Reduce r;
   plan(r, a.tensor(1), a.i(0), nullptr);
   r.out = a.data(0);
@@ -227,9 +241,9 @@ constexpr const char *kSumInt = "pf_op_sum_int", *kMax = "pf_op_max", *kMin = "p
 
 }  // namespace
 
-PF_GPU_KERNEL("sum", sum)
+PF_GPU_ROW_KERNEL("sum", sum)
 PF_GPU_KERNEL("sum_int", simple<kSumInt>)
-PF_GPU_KERNEL("prod", prod)
+PF_GPU_ROW_KERNEL("prod", prod)
 PF_GPU_KERNEL("amax", simple<kMax>)
 PF_GPU_KERNEL("amin", simple<kMin>)
 PF_GPU_KERNEL("any", simple<kAny>)

@@ -74,7 +74,9 @@ def test_bits(name, dtype):
             finally:
                 pf.set_num_threads(before)
             assert got == want, (shape, threads)
-    if pf.get_device().type == "cpu":
+    # On GPUs sums over rows take in what is before them, those over columns do not.
+    on_gpus = ("sum of rows", "mean of squares", "softmax of scaled scores")
+    if pf.get_device().type == "cpu" or (pf.get_device().type == "cuda" and name in on_gpus):
         assert joined > 0
 
 
