@@ -11,7 +11,7 @@
 // leaves of a way are added one after the other, ways in a tree of neighbours, and so are chunks
 // (sum_finish). Where fewer elements are left, zeros (ones) stand for them.
 //   sum_rows      neighbours of k are neighbours in memory: a lane of a leaf is a thread's. A
-//                 program before it joins, where it looks at elements alone
+//                 program before it joins
 //   sum_columns   else: some threads add a leaf, neighbours take neighbouring results
 //
 //   -DPF_T=    dtype
@@ -86,6 +86,36 @@ PF_DEVICE C pf_tree(const C* a) {
 PF_COLD pf_i64 pf_sum_offset(const pf_axes& a, pf_i64 k) {
   return pf_offset(a, k);
 }
+#ifdef PF_PROLOGUE
+// W elements of result o from k on, as the program before the kernel makes them: rows are whole
+// pieces of dense memory.
+struct pf_made {
+  pf_input<T, W, true> in;
+  PF_METHOD void load(const pf_sum& r, pf_i64 o, pf_i64 k PF_PROLOGUE_REF) {
+    pf_vector<T, W> none;
+    in.load(none, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
+  }
+  PF_METHOD void take(pf_i64 o, pf_i64 k, C (&x)[W] PF_PROLOGUE_REF) const {
+    in.take({}, o, k, x PF_PROLOGUE_PASS);
+  }
+  PF_METHOD C join(pf_i64 o, pf_i64 k, C origin, C mean PF_PROLOGUE_REF) const {
+    C x[W];
+    take(o, k, x PF_PROLOGUE_PASS);
+    PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(x[j], origin, mean);
+    return pf_tree<W>(x);
+  }
+};
+PF_DEVICE C pf_made_origin(const pf_sum& r, pf_i64 o PF_PROLOGUE_REF) {
+  C x[W] = {C(0)};
+  if (Op::origin && o < r.kept.count) {
+    pf_made made;
+    made.load(r, o, 0 PF_PROLOGUE_PASS);
+    made.take(o, 0, x PF_PROLOGUE_PASS);
+  }
+  return x[0];
+}
+#endif
+
 // Of result o, whose elements begin at `row`.
 PF_DEVICE C pf_origin_of(const pf_sum& r, const char* row, pf_i64 o) {
   if constexpr (Op::origin)
@@ -104,24 +134,6 @@ PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
     static_cast<C*>(r.partial)[c * r.kept.count + o] = a;
 }
 
-#ifdef PF_PROLOGUE
-// W elements of result o from k on, as the program before the kernel makes them: rows are whole
-// pieces of dense memory, and operations look at elements alone.
-struct pf_made {
-  pf_input<T, W, true> in;
-  PF_METHOD void load(const pf_sum& r, pf_i64 o, pf_i64 k PF_PROLOGUE_REF) {
-    pf_vector<T, W> none;
-    in.load(none, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
-  }
-  PF_METHOD C join(pf_i64 o, pf_i64 k PF_PROLOGUE_REF) const {
-    C x[W];
-    in.take({}, o, k, x PF_PROLOGUE_PASS);
-    PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(x[j], C(0), C(0));
-    return pf_tree<W>(x);
-  }
-};
-#endif
-
 // W elements of result o from k on, joined; `end` is that of the chunk.
 PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 o, pf_i64 k, pf_i64 end, C origin,
                      C mean PF_PROLOGUE_REF) {
@@ -129,7 +141,7 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 o, pf_i64 k, pf_i6
   if (k >= end) return Op::start();
   pf_made made;
   made.load(r, o, k PF_PROLOGUE_PASS);
-  return made.join(o, k PF_PROLOGUE_PASS);
+  return made.join(o, k, origin, mean PF_PROLOGUE_PASS);
 #else
   C x[W];
   if (V == W && k + W <= end) {
@@ -164,7 +176,11 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
   const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
   const pf_i64 end = stop < r.reduced.count ? stop : r.reduced.count;
   const char* row = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
+#ifdef PF_PROLOGUE
+  const C origin = pf_made_origin(r, o PF_PROLOGUE_PASS), mean = pf_mean_of(r, o);
+#else
   const C origin = pf_origin_of(r, row, o), mean = pf_mean_of(r, o);
+#endif
   const pf_i64 leaf = static_cast<pf_i64>(lanes) * W;
   C way = Op::start();
   // As many rounds for all threads of a warp: they exchange.
@@ -177,7 +193,7 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
       PF_UNROLL for (int u = 0; u < 4; ++u) made[u].load(r, o,
                                                          first + u * leaf + t * W PF_PROLOGUE_PASS);
       PF_UNROLL for (int u = 0; u < 4; ++u) a[u] =
-          made[u].join(o, first + u * leaf + t * W PF_PROLOGUE_PASS);
+          made[u].join(o, first + u * leaf + t * W, origin, mean PF_PROLOGUE_PASS);
 #else
       pf_vector<T, V> v[4];
       PF_UNROLL for (int u = 0; u < 4; ++u) {

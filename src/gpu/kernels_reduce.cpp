@@ -130,8 +130,7 @@ struct Sum {
   uint32_t lanes = 1, ways = 1, width = 1, unused = 0;
 };
 
-// `alone`: the operation looks at one element at a time and at nothing else.
-void run_sum(const KernelArgs& a, Sum& r, const char* op, bool alone) {
+void run_sum(const KernelArgs& a, Sum& r, const char* op) {
   const pf_tensor& x = a.tensor(1);
   const int64_t outs = r.kept.count, k = std::max<int64_t>(r.reduced.count, 1);
   if (outs == 0) return;
@@ -176,7 +175,7 @@ void run_sum(const KernelArgs& a, Sum& r, const char* op, bool alone) {
                               .value("PF_V", v)
                               .value("PF_DENSE", r.reduced.n <= 1);
   // A program before it makes whole pieces of rows that lie one behind the other.
-  const bool joins = rows && v == vector && k % vector == 0 && r.reduced.n == 1 && alone &&
+  const bool joins = rows && v == vector && k % vector == 0 && r.reduced.n == 1 &&
                      (r.kept.n == 0 || (r.kept.n == 1 && r.kept.step() == k));
   const auto of_rows = [&] { return a.join("sum.h", defines, "sum_rows", {1, outs, k, v, true}); };
   if (a.asked()) {
@@ -206,15 +205,14 @@ void sum(const KernelArgs& a) {
   plan(r, a.tensor(1), a.i(0), mean);
   r.mean = mean ? mean->data : nullptr;
   r.divisor = a.f(2);
-  constexpr bool kAlone[] = {true, true, false, false, true};
-  run_sum(a, r, kOps[a.i(1)], kAlone[a.i(1)]);
+  run_sum(a, r, kOps[a.i(1)]);
 }
 
 void prod(const KernelArgs& a) {
   if (is_float(a.dtype(1))) {
     Sum r;
     plan(r, a.tensor(1), a.i(0), nullptr);
-    return run_sum(a, r, "pf_op_product", true);
+    return run_sum(a, r, "pf_op_product");
   }
   if (a.asked()) return;
   Reduce r;

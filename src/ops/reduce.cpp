@@ -122,11 +122,12 @@ double freedom(const Plan& p, double correction) {
 }
 
 // In two passes over differences from the first element of each reduction: see src/cpu/reduce.cpp.
+// Each widens `x` for itself, within its launch: so nothing wide lies in memory.
 Tensor variance(const Tensor& x, const Plan& p, double correction) {
   Plan q = p;
   q.keepdim = true;
-  const Tensor m = sum_of(kDifferences, x, {}, q, static_cast<double>(p.count));
-  return sum_of(kSpread, x, m, p, freedom(p, correction));
+  const Tensor m = sum_of(kDifferences, widened(x), {}, q, static_cast<double>(p.count));
+  return sum_of(kSpread, widened(x), m, p, freedom(p, correction));
 }
 
 Tensor variance_gradient(const Tensor& grad, const Tensor& x, const Plan& p, double correction) {
@@ -146,7 +147,7 @@ Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool ke
   Tensor y;
   {
     NoGrad off;
-    y = variance(widened(x), p, correction);
+    y = variance(x, p, correction);
     if (root) y = sqrt(y);
     y = to(y, x->dtype);
   }
