@@ -1,7 +1,7 @@
-// The micro-operations of pointwise expressions over float, double, int and 64-bit int: the
-// algorithms, coefficients and order of operations of the CPU's vectors (cpu/lanes-inl.h and
-// cpu/vmath-inl.h), so that both give the same bits; where the CPU asks the C library (rare
-// functions of doubles, huge angles) the results agree to a few units in the last place.
+// The micro-operations of pointwise expressions over float, double, int and 64-bit int. What the
+// CPU's vectors have too is text of both (elementary.h), so that both give the same bits; where the
+// CPU asks the C library (rare functions of doubles, huge angles) the results agree to a few units
+// in the last place.
 #ifndef PF_MATH_H
 #define PF_MATH_H
 
@@ -146,53 +146,8 @@ PF_DEVICE T pf_sign(T x) {
 
 // ---- floats: tests, extremes -------------------------------------------------------------------
 template <class T>
-struct pf_float;
-template <>
-struct pf_float<float> {
-  typedef pf_i32 Int;
-  typedef pf_u32 Bits;
-  enum { mantissa = 23, bias = 127 };
-  static PF_METHOD float infinity() { return pf_bits<float>(0x7f800000u); }
-  static PF_METHOD float nan() { return pf_bits<float>(0x7fc00000u); }
-  static PF_METHOD float smallest() { return 0x1p-126f; }  // normal number
-  static PF_METHOD float magic() { return 12582912.0f; }   // 1.5 * 2^23: adding it rounds
-  static PF_METHOD float ln2_hi() { return 0x1.62e43p-1f; }
-  static PF_METHOD float ln2_lo() { return -1.904654299957768e-9f; }
-  static PF_METHOD float exp_low() { return -104.0f; }
-  static PF_METHOD float exp_high() { return 89.0f; }
-  static PF_METHOD float expm1_low() { return -18.0f; }
-  static PF_METHOD float exp2_low() { return -151.0f; }
-  static PF_METHOD float exp2_high() { return 129.0f; }
-};
-template <>
-struct pf_float<double> {
-  typedef pf_i64 Int;
-  typedef pf_u64 Bits;
-  enum { mantissa = 52, bias = 1023 };
-  static PF_METHOD double infinity() { return pf_bits<double>(0x7ff0000000000000ull); }
-  static PF_METHOD double nan() { return pf_bits<double>(0x7ff8000000000000ull); }
-  static PF_METHOD double smallest() { return 0x1p-1022; }
-  static PF_METHOD double magic() { return 6755399441055744.0; }
-  static PF_METHOD double ln2_hi() { return 0x1.62e42fefa39efp-1; }
-  static PF_METHOD double ln2_lo() { return 2.3190468138462996e-17; }
-  static PF_METHOD double exp_low() { return -746.0; }
-  static PF_METHOD double exp_high() { return 710.0; }
-  static PF_METHOD double expm1_low() { return -40.0; }
-  static PF_METHOD double exp2_low() { return -1076.0; }
-  static PF_METHOD double exp2_high() { return 1025.0; }
-};
-
-template <class T>
 PF_DEVICE bool pf_isnan(T x) {
   return x != x;
-}
-template <class T>
-PF_DEVICE bool pf_isinf(T x) {
-  return pf_abs(x) == pf_float<T>::infinity();
-}
-template <class T>
-PF_DEVICE bool pf_isfinite(T x) {
-  return pf_abs(x) < pf_float<T>::infinity();
 }
 // NaN of either operand wins; of equal zeros the second.
 #define PF_EXTREMES(T)              \
@@ -215,187 +170,43 @@ PF_DEVICE T pf_at_most(T high, T x) {
   return high < x ? high : x;
 }
 
-// c0 + c1 x + c2 x^2 ...
+// ---- values of a thread, for text that vectors of the CPU have too ------------------------------
+typedef float pf_f32;
+typedef double pf_f64;
 template <class T>
-PF_DEVICE T pf_poly(T, double c0) {
-  return static_cast<T>(c0);
+struct pf_word_of {
+  typedef pf_u32 type;
+};
+template <>
+struct pf_word_of<double> {
+  typedef pf_u64 type;
+};
+template <class T>
+using pf_word = typename pf_word_of<T>::type;
+
+// Only what is chosen is computed.
+#define PF_SELECT(M, A, B) ((M) ? (A) : (B))
+template <class T>
+PF_DEVICE T pf_fnma(T a, T b, T c) {
+  return pf_fma(-a, b, c);
 }
-template <class T, class... R>
-PF_DEVICE T pf_poly(T x, double c0, R... rest) {
-  return pf_fma(pf_poly(x, rest...), x, static_cast<T>(c0));
+template <int N, class B>
+PF_DEVICE B pf_shift_left(B x) {
+  return x << N;
+}
+template <int N>
+PF_DEVICE pf_u32 pf_shift_right(pf_u32 x) {
+  return static_cast<pf_u32>(static_cast<pf_i32>(x) >> N);
+}
+template <int N>
+PF_DEVICE pf_u64 pf_shift_right(pf_u64 x) {
+  return static_cast<pf_u64>(static_cast<pf_i64>(x) >> N);
 }
 
-// ---- exponentials ------------------------------------------------------------------------------
-// (e^r - 1 - r) / r^2 for |r| <= ln2 / 2.
-PF_DEVICE float pf_exp_tail(float r) {
-  return pf_poly(r, 0.50000000716672141431, 0.1666666581977687122, 0.041666280331137460609,
-                 0.0083335037998314970258, 0.0013945752170594447442, 0.00019789246912437644643);
-}
-PF_DEVICE double pf_exp_tail(double r) {
-  return pf_poly(r, 0.50000000000000000095, 0.16666666666666677525, 0.041666666666666492544,
-                 0.0083333333333207377428, 0.001388888888896836879, 0.00019841269888685821999,
-                 0.000024801587164709382709, 2.7557241366706082489e-6, 2.7557405982842916513e-7,
-                 2.511011068792473983e-8, 2.0875303624205271404e-9);
-}
-// 2^k from k + magic.
-template <class T>
-PF_DEVICE T pf_power_of_two(T shifted, int bias = pf_float<T>::bias) {
-  typedef pf_float<T> F;
-  typedef typename F::Bits B;
-  return pf_bits<T>((pf_bits<B>(shifted) + static_cast<B>(bias)) << F::mantissa);
-}
-// y * 2^k rounded once, for integral k and y in [0.5, 2): gradual underflow included. In two
-// steps, since 2^k itself may not be a normal number.
-template <class T>
-PF_DEVICE T pf_scale_by(T y, T k) {
-  const T magic = pf_float<T>::magic();
-  const T biased = pf_fma(k, T(0.5), magic);
-  const T first = biased - magic;
-  const T second = (k - first) + magic;
-  return y * pf_power_of_two(biased) * pf_power_of_two(second);
-}
-// x = k ln2 + r with integral k.
-template <class T>
-PF_DEVICE T pf_reduce_ln2(T x, T& k) {
-  typedef pf_float<T> F;
-  k = pf_fma(x, static_cast<T>(1.4426950408889634074), F::magic()) - F::magic();
-  return pf_fma(-k, F::ln2_lo(), pf_fma(-k, F::ln2_hi(), x));
-}
-template <class T>
-PF_DEVICE T pf_exp(T x) {
-  typedef pf_float<T> F;
-  T k;
-  const T r = pf_reduce_ln2(pf_at_most(F::exp_high(), pf_at_least(F::exp_low(), x)), k);
-  return pf_scale_by(pf_fma(r * r, pf_exp_tail(r), r) + T(1), k);
-}
-template <class T>
-PF_DEVICE T pf_exp2(T x) {
-  typedef pf_float<T> F;
-  const T c = pf_at_most(F::exp2_high(), pf_at_least(F::exp2_low(), x));
-  const T k = (c + F::magic()) - F::magic();
-  const T f = c - k;
-  const T r = pf_fma(f, F::ln2_hi(), f * F::ln2_lo());
-  return pf_scale_by(pf_fma(r * r, pf_exp_tail(r), r) + T(1), k);
-}
-template <class T>
-PF_DEVICE T pf_expm1(T x) {
-  typedef pf_float<T> F;
-  T k;
-  const T r = pf_reduce_ln2(pf_at_most(F::exp_high(), pf_at_least(F::expm1_low(), x)), k);
-  const T em = pf_fma(r * r, pf_exp_tail(r), r);
-  // 2^(k-1), so that k = 128 does not overflow before it must.
-  const T s = pf_power_of_two(k + F::magic(), F::bias - 1);
-  const T y = pf_fma(s, em, s - T(0.5));
-  return pf_copysign(y + y, x);
-}
-template <class T>
-PF_DEVICE T pf_sigmoid(T x) {
-  const T e = pf_exp(-pf_abs(x));
-  return (x < T(0) ? e : T(1)) / (T(1) + e);
-}
-// (1 - e) / (1 + e) with e = exp(-2|x|) = scale * (1/2 - h).
-PF_DEVICE float pf_tanh(float x) {
-  const float a = pf_at_most(9.02f, pf_abs(x)), magic = pf_float<float>::magic() + 128.0f;
-  const float shifted = pf_fma(-a, static_cast<float>(2.8853900817779268147), magic);
-  // Half of the remainder.
-  const float r = pf_fma(shifted - magic, static_cast<float>(0.5 * 0x1.62e43p-1), a);
-  const float p =
-      pf_poly(r, 1.0000000111, -0.666661895219, 0.333330374325, -0.133858720882, 0.0446261600416);
-  const float h = pf_fma(-(r * r), p, r);
-  const float scale = pf_bits<float>(pf_bits<pf_u32>(shifted) << 23);
-  const float n = pf_fma(scale, h, pf_fma(-scale, 0.5f, 1.0f));
-  const float d = pf_fma(-scale, h, pf_fma(scale, 0.5f, 1.0f));
-  return pf_copysign(n / d, x);
-}
-PF_DEVICE double pf_tanh(double x) {
-  const double t = pf_expm1(-2.0 * pf_abs(x));
-  return pf_copysign(t / (t + 2.0), x);
-}
+#include "elementary.h"
 
-// ---- logarithms --------------------------------------------------------------------------------
-// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x positive and finite; gives f.
-template <class T>
-PF_DEVICE T pf_reduce_log(T x, T& k) {
-  typedef pf_float<T> F;
-  typedef typename F::Int I;
-  typedef typename F::Bits B;
-  constexpr bool single = sizeof(T) == 4;
-  const bool small = x < F::smallest();
-  x = small ? x * static_cast<T>(single ? 0x1p23 : 0x1p52) : x;
-  const B bits = pf_bits<B>(x);
-  const B above = bits - static_cast<B>(single ? 0x3f3504f3ull : 0x3fe6a09e667f3bcdull);
-  const B exponent = static_cast<B>(static_cast<I>(above) >> F::mantissa);
-  const T m = pf_bits<T>(bits - (exponent << F::mantissa));
-  // Exponents are small: as low bits of a large float they convert without an instruction.
-  k = pf_bits<T>(exponent + pf_bits<B>(F::magic())) - F::magic();
-  k = k - (small ? static_cast<T>(static_cast<int>(F::mantissa)) : T(0));
-  return m - T(1);
-}
-// log(1 + f) - f.
-PF_DEVICE float pf_log_tail(float f) {
-  const float p =
-      pf_poly(f, 0.33333312541940965313, -0.25000009502139801932, 0.20002123384793021267,
-              -0.16668005389044213679, 0.14219454738311235232, -0.12405340841317872692,
-              0.11888687445526796531, -0.11677496431083333271, 0.067477173204058992174);
-  const float f2 = f * f;
-  return pf_fma(f2 * f, p, -0.5f * f2);
-}
-PF_DEVICE double pf_log_tail(double f) {
-  const double s = f / (f + 2.0);
-  const double z = s * s;
-  const double r =
-      z * pf_poly(z, 0.66666666666666660719, 0.40000000000006492649, 0.28571428569006907962,
-                  0.22222222658730730597, 0.18181774707679250842, 0.15387132758490652452,
-                  0.13249168461310569779, 0.13259987765168253524);
-  const double half = 0.5 * f * f;
-  return pf_fma(s, half + r, -half);
-}
-// log at 0, below, inf and NaN, given what the formula gives elsewhere.
-template <class T>
-PF_DEVICE T pf_log_edges(T x, T y) {
-  const T inf = pf_float<T>::infinity();
-  y = x < inf ? y : x;  // inf and NaN are their own logarithms
-  const T edge = x == T(0) ? -inf : pf_float<T>::nan();
-  return x <= T(0) ? edge : y;
-}
-template <class T>
-PF_DEVICE T pf_log(T x) {
-  typedef pf_float<T> F;
-  T k;
-  const T f = pf_reduce_log(x, k);
-  const T y = f + pf_fma(k, F::ln2_lo(), pf_log_tail(f));
-  return pf_log_edges(x, pf_fma(k, F::ln2_hi(), y));
-}
-template <class T>
-PF_DEVICE T pf_log2(T x) {
-  T k;
-  const T f = pf_reduce_log(x, k);
-  const T tail = pf_log_tail(f);
-  constexpr bool single = sizeof(T) == 4;
-  const T hi = static_cast<T>(single ? 1.44269502162933349609 : 1.4426950408889634074);
-  const T lo = static_cast<T>(single ? 1.925963033500930e-8 : 2.0355273740931033e-17);
-  const T y = pf_fma(tail, hi, pf_fma(f, lo, tail * lo));
-  return pf_log_edges(x, k + pf_fma(f, hi, y));
-}
-template <class T>
-PF_DEVICE T pf_log1p(T x) {
-  const T u = T(1) + x;
-  const T y = pf_log(u) + (x - (u - T(1))) / u;
-  // u is exact at -1, where the correction is 0 / 0, and useless at inf.
-  const bool plain = x > T(-1) && x < static_cast<T>(0x1p60);
-  return pf_copysign(plain ? y : pf_log(u), x);
-}
 PF_DEVICE double pf_log10(double x) {
   return pf_log(x) * 0.43429448190325182765;
-}
-PF_DEVICE float pf_log10(float x) {
-  float k;
-  const float f = pf_reduce_log(x, k);
-  const float tail = pf_log_tail(f);
-  const float hi = 0.4342944920063019f, lo = -1.0103050052231683e-8f;
-  // k times the first 16 bits of log10(2) is exact.
-  const float y = pf_fma(tail, hi, pf_fma(f, lo, pf_fma(tail, lo, k * 4.605038981195214e-6f)));
-  return pf_log_edges(x, pf_fma(k, 0.301025390625f, pf_fma(f, hi, y)));
 }
 
 // ---- error functions ---------------------------------------------------------------------------

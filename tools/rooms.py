@@ -16,7 +16,7 @@ ROOMS = {
     "table": "core",
     "engine": "core table",
     "ops": "core table engine",
-    "cpu": "core table engine",
+    "cpu": "core table engine kernels",
     "gpu": "core files table engine",
     "paranoid": "core table cpu",
     "nn": "core table engine ops",
@@ -52,6 +52,8 @@ def room_of(file, src):
     """None: a public header that is everybody's."""
     if file.is_relative_to(src):
         return file.relative_to(src).parts[0]
+    if file.is_relative_to(ROOT / "kernels"):
+        return "kernels"
     return next((room for room, names in PUBLIC.items() if file.stem in names.split()), None)
 
 

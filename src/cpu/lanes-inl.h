@@ -79,11 +79,6 @@ HWY_INLINE Lanes<E> Fma(Lanes<E> a, Lanes<E> b, Lanes<E> c) {
   else
     return a * b + c;
 }
-// c - a * b, rounded once.
-template <class E>
-HWY_INLINE Lanes<E> NegFma(Lanes<E> a, Lanes<E> b, Lanes<E> c) {
-  return Lanes<E>(hn::NegMulAdd(a.v, b.v, c.v));
-}
 
 // ---- comparisons and masks ---------------------------------------------------------------------
 template <class E>
@@ -130,6 +125,30 @@ template <class E>
 HWY_INLINE Mask<E> Ge(Lanes<E> a, Lanes<E> b) {
   return Le(b, a);
 }
+#define PF_MASK_OPERATOR(OPERATOR, NAME)                         \
+  template <class E>                                             \
+  HWY_INLINE Mask<E> operator OPERATOR(Lanes<E> a, Lanes<E> b) { \
+    return NAME(a, b);                                           \
+  }
+PF_MASK_OPERATOR(<, Lt)
+PF_MASK_OPERATOR(>, Gt)
+PF_MASK_OPERATOR(==, Eq)
+PF_MASK_OPERATOR(!=, Ne)
+PF_MASK_OPERATOR(<=, Le)
+PF_MASK_OPERATOR(>=, Ge)
+#undef PF_MASK_OPERATOR
+template <class E>
+HWY_INLINE Mask<E> operator&&(Mask<E> a, Mask<E> b) {
+  return And(a, b);
+}
+template <class E>
+HWY_INLINE Mask<E> operator||(Mask<E> a, Mask<E> b) {
+  return Or(a, b);
+}
+template <class E>
+HWY_INLINE Mask<E> operator!(Mask<E> a) {
+  return Not(a);
+}
 template <class E>
 HWY_INLINE Lanes<E> Select(Mask<E> m, Lanes<E> a, Lanes<E> b) {
   return Lanes<E>(hn::IfThenElse(m.m, a.v, b.v));
@@ -172,16 +191,6 @@ HWY_INLINE Mask<E> IsNan(Lanes<E> x) {
   static_assert(std::is_floating_point_v<E>);
   return {hn::IsNaN(x.v)};
 }
-template <class E>
-HWY_INLINE Mask<E> IsInf(Lanes<E> x) {
-  static_assert(std::is_floating_point_v<E>);
-  return Eq(Lanes<E>(hn::Abs(x.v)), Lanes<E>(std::numeric_limits<E>::infinity()));
-}
-template <class E>
-HWY_INLINE Mask<E> IsFinite(Lanes<E> x) {
-  static_assert(std::is_floating_point_v<E>);
-  return Lt(Lanes<E>(hn::Abs(x.v)), Lanes<E>(std::numeric_limits<E>::infinity()));
-}
 
 // ---- signs, extremes, rounding -----------------------------------------------------------------
 template <class E>
@@ -200,15 +209,6 @@ HWY_INLINE Lanes<E> Min(Lanes<E> a, Lanes<E> b) {
   const Lanes<E> r(hn::Min(a.v, b.v));
   if constexpr (std::is_floating_point_v<E>) return Select(IsNan(a), a, r);
   return r;
-}
-// Limits for ranges of arguments: NaN of x stays, in one instruction each.
-template <class E>
-HWY_INLINE Lanes<E> AtLeast(E low, Lanes<E> x) {
-  return Lanes<E>(hn::Max(Lanes<E>(low).v, x.v));
-}
-template <class E>
-HWY_INLINE Lanes<E> AtMost(E high, Lanes<E> x) {
-  return Lanes<E>(hn::Min(Lanes<E>(high).v, x.v));
 }
 template <class E>
 HWY_INLINE Lanes<E> Sign(Lanes<E> x) {

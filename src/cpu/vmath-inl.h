@@ -1,7 +1,6 @@
-// Elementary functions over Lanes: right at NaN, infinities, zeros and denormals, within about two
-// units in the last place, and the same bits for every vector width, since they are made of IEEE
-// operations and explicit fma only. Coefficients are minimax fits of our own.
-// Include after cpu/lanes-inl.h, inside a foreach_target translation unit.
+// Elementary functions over Lanes: the text that GPUs have too (kernels/elementary.h), what it
+// stands on for vectors, and what the C library is asked for here. Include after cpu/lanes-inl.h,
+// inside a foreach_target translation unit.
 
 #if defined(PYFLAME_CPU_VMATH_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef PYFLAME_CPU_VMATH_INL
@@ -19,14 +18,93 @@ namespace HWY_NAMESPACE {
 using F32 = Lanes<float>;
 using F64 = Lanes<double>;
 
-// c0 + c1 x + c2 x^2 ...
-template <class T, class C>
-HWY_INLINE T Poly(T, C c0) {
-  return T(c0);
+template <class E>
+HWY_INLINE Lanes<E> Sqrt(Lanes<E> x) {
+  return Lanes<E>(hn::Sqrt(x.v));
 }
-template <class T, class C, class... R>
-HWY_INLINE T Poly(T x, C c0, R... rest) {
-  return Fma(Poly(x, rest...), x, T(c0));
+
+// ---- vectors as values of the text that GPUs have too -------------------------------------------
+using pf_f32 = F32;
+using pf_f64 = F64;
+template <class T>
+using pf_word = Lanes<std::conditional_t<sizeof(typename T::Elem) == 4, int32_t, int64_t>>;
+template <class T>
+struct pf_float;
+template <class E>
+struct pf_float<Lanes<E>> : pf_float<E> {};
+
+template <class To, class From>
+HWY_INLINE To pf_bits(From x) {
+  if constexpr (std::is_arithmetic_v<From>)
+    return __builtin_bit_cast(To, x);
+  else
+    return BitCast<typename To::Elem>(x);
+}
+template <int kBits, class E>
+HWY_INLINE Lanes<E> pf_shift_left(Lanes<E> x) {
+  return Lanes<E>(hn::ShiftLeft<kBits>(x.v));
+}
+template <int kBits, class E>
+HWY_INLINE Lanes<E> pf_shift_right(Lanes<E> x) {
+  return Lanes<E>(hn::ShiftRight<kBits>(x.v));
+}
+// c - a * b, rounded once.
+template <class E>
+HWY_INLINE Lanes<E> pf_fnma(Lanes<E> a, Lanes<E> b, Lanes<E> c) {
+  return Lanes<E>(hn::NegMulAdd(a.v, b.v, c.v));
+}
+// In one instruction each.
+template <class E>
+HWY_INLINE Lanes<E> pf_at_least(E low, Lanes<E> x) {
+  return Lanes<E>(hn::Max(Lanes<E>(low).v, x.v));
+}
+template <class E>
+HWY_INLINE Lanes<E> pf_at_most(E high, Lanes<E> x) {
+  return Lanes<E>(hn::Min(Lanes<E>(high).v, x.v));
+}
+#define PF_NAME(NAME, OF)                       \
+  template <class E, class... R>                \
+  HWY_INLINE auto NAME(Lanes<E> x, R... rest) { \
+    return OF(x, rest...);                      \
+  }
+PF_NAME(pf_fma, Fma)
+PF_NAME(pf_abs, Abs)
+PF_NAME(pf_copysign, CopySign)
+PF_NAME(pf_sqrt, Sqrt)
+PF_NAME(pf_round, Round)
+PF_NAME(pf_trunc, Trunc)
+
+#undef PF_HAS_SCALE
+#if HWY_TARGET == HWY_AVX3
+#define PF_HAS_SCALE
+HWY_INLINE F32 pf_scale_by(F32 y, F32 k) {
+  return F32(F32::V{_mm512_scalef_ps(y.v.raw, k.v.raw)});
+}
+HWY_INLINE F64 pf_scale_by(F64 y, F64 k) {
+  return F64(F64::V{_mm512_scalef_pd(y.v.raw, k.v.raw)});
+}
+#endif
+
+#define PF_DEVICE HWY_INLINE
+#define PF_METHOD HWY_INLINE
+#define PF_SELECT(M, A, B) Select(M, A, B)
+#include "../../kernels/elementary.h"
+#undef PF_ELEMENTARY_H
+
+// ---- the names of the table ---------------------------------------------------------------------
+PF_NAME(Exp, pf_exp)
+PF_NAME(Exp2, pf_exp2)
+PF_NAME(Expm1, pf_expm1)
+PF_NAME(Sigmoid, pf_sigmoid)
+PF_NAME(Tanh, pf_tanh)
+PF_NAME(Log, pf_log)
+PF_NAME(Log2, pf_log2)
+PF_NAME(Log1p, pf_log1p)
+PF_NAME(IsInf, pf_isinf)
+PF_NAME(IsFinite, pf_isfinite)
+#undef PF_NAME
+HWY_INLINE F32 Log10(F32 x) {
+  return pf_log10(x);
 }
 
 // A function of doubles applied to floats, rounded once: for those too rare to deserve a float
@@ -67,206 +145,6 @@ HWY_INLINE F32 ViaDouble(F32 x, F32 y) {
     return EachLane<NAME##Libm>(x);                     \
   }
 
-template <class E>
-HWY_INLINE Lanes<E> Sqrt(Lanes<E> x) {
-  return Lanes<E>(hn::Sqrt(x.v));
-}
-
-// ---- exponentials ------------------------------------------------------------------------------
-template <class E>
-struct FloatBits;
-template <>
-struct FloatBits<float> {
-  using Int = int32_t;
-  static constexpr int kMantissa = 23, kBias = 127;
-  static constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  static constexpr float kLn2Hi = 0x1.62e43p-1f, kLn2Lo = -1.904654299957768e-9f;
-  static constexpr float kExpLow = -104.0f, kExpHigh = 89.0f, kExpm1Low = -18.0f;
-  static constexpr float kExp2Low = -151.0f, kExp2High = 129.0f;
-};
-template <>
-struct FloatBits<double> {
-  using Int = int64_t;
-  static constexpr int kMantissa = 52, kBias = 1023;
-  static constexpr double kRound = 6755399441055744.0;
-  static constexpr double kLn2Hi = 0x1.62e42fefa39efp-1, kLn2Lo = 2.3190468138462996e-17;
-  static constexpr double kExpLow = -746.0, kExpHigh = 710.0, kExpm1Low = -40.0;
-  static constexpr double kExp2Low = -1076.0, kExp2High = 1025.0;
-};
-
-// (e^r - 1 - r) / r^2 for |r| <= ln2 / 2.
-HWY_INLINE F32 ExpTail(F32 r) {
-  return Poly(r, 0.50000000716672141431, 0.1666666581977687122, 0.041666280331137460609,
-              0.0083335037998314970258, 0.0013945752170594447442, 0.00019789246912437644643);
-}
-HWY_INLINE F64 ExpTail(F64 r) {
-  return Poly(r, 0.50000000000000000095, 0.16666666666666677525, 0.041666666666666492544,
-              0.0083333333333207377428, 0.001388888888896836879, 0.00019841269888685821999,
-              0.000024801587164709382709, 2.7557241366706082489e-6, 2.7557405982842916513e-7,
-              2.511011068792473983e-8, 2.0875303624205271404e-9);
-}
-// y * 2^k rounded once, for k = kf integral and y in [0.5, 2): gradual underflow included.
-template <class E>
-HWY_INLINE Lanes<E> ScaleBy(Lanes<E> y, Lanes<E> kf) {
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (sizeof(E) == 4)
-    return Lanes<E>(typename Lanes<E>::V{_mm512_scalef_ps(y.v.raw, kf.v.raw)});
-  else
-    return Lanes<E>(typename Lanes<E>::V{_mm512_scalef_pd(y.v.raw, kf.v.raw)});
-#else
-  // In two steps, since 2^k itself may not be a normal number.
-  using B = FloatBits<E>;
-  using I = typename B::Int;
-  const Lanes<E> biased = Fma(kf, Lanes<E>(0.5), Lanes<E>(B::kRound));
-  const Lanes<E> first = biased - Lanes<E>(B::kRound);
-  const Lanes<E> second = (kf - first) + Lanes<E>(B::kRound);
-  const Lanes<I> bias(B::kBias);
-  const auto power = [bias](Lanes<E> x) HWY_ATTR {
-    return BitCast<E>(Lanes<I>(hn::ShiftLeft<B::kMantissa>((BitCast<I>(x) + bias).v)));
-  };
-  return y * power(biased) * power(second);
-#endif
-}
-// x = k ln2 + r with integral k.
-template <class E>
-HWY_INLINE Lanes<E> ReduceLn2(Lanes<E> x, Lanes<E>& k) {
-  using B = FloatBits<E>;
-  k = Fma(x, Lanes<E>(1.4426950408889634074), Lanes<E>(B::kRound)) - Lanes<E>(B::kRound);
-  return NegFma(k, Lanes<E>(B::kLn2Lo), NegFma(k, Lanes<E>(B::kLn2Hi), x));
-}
-template <class E>
-HWY_INLINE Lanes<E> Exp(Lanes<E> x) {
-  using B = FloatBits<E>;
-  Lanes<E> k;
-  const Lanes<E> r = ReduceLn2(AtMost<E>(B::kExpHigh, AtLeast<E>(B::kExpLow, x)), k);
-  return ScaleBy(Fma(r * r, ExpTail(r), r) + Lanes<E>(1), k);
-}
-template <class E>
-HWY_INLINE Lanes<E> Exp2(Lanes<E> x) {
-  using B = FloatBits<E>;
-  const Lanes<E> c = AtMost<E>(B::kExp2High, AtLeast<E>(B::kExp2Low, x));
-  const Lanes<E> k = (c + Lanes<E>(B::kRound)) - Lanes<E>(B::kRound);
-  const Lanes<E> f = c - k;
-  const Lanes<E> r = Fma(f, Lanes<E>(B::kLn2Hi), f * Lanes<E>(B::kLn2Lo));
-  return ScaleBy(Fma(r * r, ExpTail(r), r) + Lanes<E>(1), k);
-}
-template <class E>
-HWY_INLINE Lanes<E> Expm1(Lanes<E> x) {
-  using B = FloatBits<E>;
-  using I = typename B::Int;
-  Lanes<E> k;
-  const Lanes<E> r = ReduceLn2(AtMost<E>(B::kExpHigh, AtLeast<E>(B::kExpm1Low, x)), k);
-  const Lanes<E> em = Fma(r * r, ExpTail(r), r);
-  // 2^(k-1), so that k = 128 does not overflow before it must.
-  const Lanes<I> bits = BitCast<I>(k + Lanes<E>(B::kRound)) + Lanes<I>(B::kBias - 1);
-  const Lanes<E> s = BitCast<E>(Lanes<I>(hn::ShiftLeft<B::kMantissa>(bits.v)));
-  const Lanes<E> y = Fma(s, em, s - Lanes<E>(0.5));
-  return CopySign(y + y, x);
-}
-template <class E>
-HWY_INLINE Lanes<E> Sigmoid(Lanes<E> x) {
-  const Lanes<E> e = Exp(-Abs(x)), one(1);
-  return Select(Lt(x, Lanes<E>(0)), e, one) / (one + e);
-}
-// (1 - e) / (1 + e) with e = exp(-2|x|) = scale * (1/2 - h).
-HWY_INLINE F32 Tanh(F32 x) {
-  const F32 a = AtMost(9.02f, Abs(x)), magic(FloatBits<float>::kRound + 128);
-  const F32 shifted = NegFma(a, F32(2.8853900817779268147), magic);
-  const F32 r = Fma(shifted - magic, F32(0.5 * 0x1.62e43p-1), a);  // half of the remainder
-  const F32 h = NegFma(
-      r * r,
-      Poly(r, 1.0000000111, -0.666661895219, 0.333330374325, -0.133858720882, 0.0446261600416), r);
-  const F32 scale = BitCast<float>(Lanes<int32_t>(hn::ShiftLeft<23>(BitCast<int32_t>(shifted).v)));
-  const F32 n = Fma(scale, h, NegFma(scale, F32(0.5), F32(1)));
-  const F32 d = NegFma(scale, h, Fma(scale, F32(0.5), F32(1)));
-  return CopySign(n / d, x);
-}
-HWY_INLINE F64 Tanh(F64 x) {
-  const F64 t = Expm1(F64(-2) * Abs(x));
-  return CopySign(t / (t + F64(2)), x);
-}
-
-// ---- logarithms ---------------------------------------------------------------------------------
-
-// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x positive and finite; gives f.
-template <class E>
-HWY_INLINE Lanes<E> ReduceLog(Lanes<E> x, Lanes<E>& k) {
-  using B = FloatBits<E>;
-  using I = typename B::Int;
-  constexpr bool f32 = sizeof(E) == 4;
-  const Mask<E> small = Lt(x, Lanes<E>(std::numeric_limits<E>::min()));
-  x = Select(small, x * Lanes<E>(f32 ? 0x1p23 : 0x1p52), x);
-  const Lanes<I> bits = BitCast<I>(x);
-  const Lanes<I> above = bits - Lanes<I>(f32 ? I{0x3f3504f3} : static_cast<I>(0x3fe6a09e667f3bcd));
-  const Lanes<I> exponent(hn::ShiftRight<B::kMantissa>(above.v));
-  const Lanes<E> m = BitCast<E>(bits - Lanes<I>(hn::ShiftLeft<B::kMantissa>(exponent.v)));
-  // Exponents are small: as low bits of a large float they convert without an instruction for it.
-  const Lanes<E> magic(B::kRound);
-  k = BitCast<E>(exponent + BitCast<I>(magic)) - magic;
-  k = k - Select(small, Lanes<E>(B::kMantissa), Lanes<E>(0));
-  return m - Lanes<E>(1);
-}
-// log(1 + f) - f.
-HWY_INLINE F32 LogTail(F32 f) {
-  const F32 p = Poly(f, 0.33333312541940965313, -0.25000009502139801932, 0.20002123384793021267,
-                     -0.16668005389044213679, 0.14219454738311235232, -0.12405340841317872692,
-                     0.11888687445526796531, -0.11677496431083333271, 0.067477173204058992174);
-  const F32 f2 = f * f;
-  return Fma(f2 * f, p, F32(-0.5) * f2);
-}
-HWY_INLINE F64 LogTail(F64 f) {
-  const F64 s = f / (f + F64(2));
-  const F64 z = s * s;
-  const F64 r = z * Poly(z, 0.66666666666666660719, 0.40000000000006492649, 0.28571428569006907962,
-                         0.22222222658730730597, 0.18181774707679250842, 0.15387132758490652452,
-                         0.13249168461310569779, 0.13259987765168253524);
-  const F64 half = F64(0.5) * f * f;
-  return Fma(s, half + r, -half);
-}
-// log at 0, below, inf and NaN, given what the formula gives elsewhere.
-template <class E>
-HWY_INLINE Lanes<E> LogEdges(Lanes<E> x, Lanes<E> y) {
-  const Lanes<E> inf(std::numeric_limits<E>::infinity());
-  y = Select(Lt(x, inf), y, x);  // inf and NaN are their own logarithms
-  const Lanes<E> edge =
-      Select(Eq(x, Lanes<E>(0)), -inf, Lanes<E>(std::numeric_limits<E>::quiet_NaN()));
-  return Select(Le(x, Lanes<E>(0)), edge, y);
-}
-template <class E>
-HWY_INLINE Lanes<E> Log(Lanes<E> x) {
-  using B = FloatBits<E>;
-  Lanes<E> k;
-  const Lanes<E> f = ReduceLog(x, k);
-  const Lanes<E> y = f + Fma(k, Lanes<E>(B::kLn2Lo), LogTail(f));
-  return LogEdges(x, Fma(k, Lanes<E>(B::kLn2Hi), y));
-}
-template <class E>
-HWY_INLINE Lanes<E> Log2(Lanes<E> x) {
-  Lanes<E> k;
-  const Lanes<E> f = ReduceLog(x, k);
-  const Lanes<E> tail = LogTail(f);
-  const Lanes<E> hi(std::is_same_v<E, float> ? 1.44269502162933349609 : 1.4426950408889634074);
-  const Lanes<E> lo(std::is_same_v<E, float> ? 1.925963033500930e-8 : 2.0355273740931033e-17);
-  const Lanes<E> y = Fma(tail, hi, Fma(f, lo, tail * lo));
-  return LogEdges(x, k + Fma(f, hi, y));
-}
-template <class E>
-HWY_INLINE Lanes<E> Log1p(Lanes<E> x) {
-  const Lanes<E> one(1), u = one + x;
-  const Lanes<E> y = Log(u) + (x - (u - one)) / u;
-  // u is exact at -1, where the correction is 0 / 0, and useless at inf.
-  const Mask<E> plain = And(Gt(x, Lanes<E>(-1)), Lt(x, Lanes<E>(0x1p60)));
-  return CopySign(Select(plain, y, Log(u)), x);
-}
-HWY_INLINE F32 Log10(F32 x) {
-  F32 k;
-  const F32 f = ReduceLog(x, k);
-  const F32 tail = LogTail(f);
-  const F32 hi(0.4342944920063019f), lo(-1.0103050052231683e-8f);
-  // k times the first 16 bits of log10(2) is exact.
-  const F32 y = Fma(tail, hi, Fma(f, lo, Fma(tail, lo, k * F32(4.605038981195214e-6f))));
-  return LogEdges(x, Fma(k, F32(0.301025390625f), Fma(f, hi, y)));
-}
 PF_LIBM(Log10, std::log10)
 
 // ---- error functions ---------------------------------------------------------------------------
@@ -305,10 +183,10 @@ alignas(64) static constexpr float kErf[7][16] = {
      0.00997209363f, 0.0153548848f, -0.00171108684f, -0.00204899651f, -0.000343994383f,
      -2.32428629e-05f}};
 HWY_INLINE F32 Erf(F32 x) {
-  const F32 magic(FloatBits<float>::kRound);
-  const F32 a = AtMost(3.9999f, Abs(x));
+  const F32 magic(pf_float<float>::magic());
+  const F32 a = pf_at_most(3.9999f, Abs(x));
   const F32 shifted = Fma(a, F32(1.875), magic);
-  const F32 t = NegFma(shifted - magic, F32(8.0 / 15), a);
+  const F32 t = pf_fnma(shifted - magic, F32(8.0 / 15), a);
   const Lanes<int32_t> k = BitCast<int32_t>(shifted);
   F32 y = Lookup8(kErf[6], k);
   for (int j = 5; j >= 0; --j) y = Fma(y, t, Lookup8(kErf[j], k));
@@ -347,22 +225,22 @@ alignas(64) static constexpr float kTail[7][16] = {
 // x where it is positive, less |x| times the tail: within 1.5 units in the last place for positive
 // x and small ones, and relatively right far into the negative tail, where x (1 + erf) / 2 is not.
 HWY_INLINE F32 Gelu(F32 x) {
-  const F32 a = AtMost(5.6875f, Abs(x));
-  const Lanes<int32_t> k = BitCast<int32_t>(Fma(a, F32(16.0 / 13), F32(FloatBits<float>::kRound)));
+  const F32 a = pf_at_most(5.6875f, Abs(x));
+  const Lanes<int32_t> k = BitCast<int32_t>(Fma(a, F32(16.0 / 13), F32(pf_float<float>::magic())));
   const F32 t = a - Lookup8(kTailAt, k);  // exact
   F32 y = Lookup8(kTail[6], k);
   for (int j = 5; j >= 0; --j) y = Fma(y, t, Lookup8(kTail[j], k));
-  return NegFma(a, y, AtLeast(0.0f, x));
+  return pf_fnma(a, y, pf_at_least(0.0f, x));
 }
 // exp(x^2) erfc(x) is a polynomial in 3 / (3 + x) for x in [0, 11].
 HWY_INLINE F64 ErfcCore(F64 x) {
-  const F64 a = AtMost(11.0, Abs(x));
+  const F64 a = pf_at_most(11.0, Abs(x));
   const F64 t = F64(3) / (F64(3) + a);
-  const F64 r = Poly(t, -1.0785156399342170014e-7, 0.1880700700429581485, 0.1879197909266754504,
-                     0.17919060393609499074, 0.14594775155264958549, 0.17670502484346708984,
-                     -0.067598767427680144049, 0.42388911789388145421, -0.57100794322425339345,
-                     0.67555584982738203861, -0.49562186757554217029, 0.18441747698671992827,
-                     -0.027466999963111199825);
+  const F64 r = pf_poly(t, -1.0785156399342170014e-7, 0.1880700700429581485, 0.1879197909266754504,
+                        0.17919060393609499074, 0.14594775155264958549, 0.17670502484346708984,
+                        -0.067598767427680144049, 0.42388911789388145421, -0.57100794322425339345,
+                        0.67555584982738203861, -0.49562186757554217029, 0.18441747698671992827,
+                        -0.027466999963111199825);
   const F64 y = r * Exp(-(a * a));
   return Select(Lt(x, F64(0)), F64(2) - y, y);
 }
@@ -370,18 +248,18 @@ PF_VIA_DOUBLE(Erfc)
 PF_LIBM(Erf, std::erf)
 PF_LIBM(Erfc, std::erfc)
 HWY_INLINE F64 Gelu(F64 x) {
-  const F64 a = AtMost(40.0, Abs(x));  // the tail is 0 there, inf times it would be NaN
-  return NegFma(a, F64(0.5) * Erfc(a * F64(0.70710678118654752440)), AtLeast(0.0, x));
+  const F64 a = pf_at_most(40.0, Abs(x));  // the tail is 0 there, inf times it would be NaN
+  return pf_fnma(a, F64(0.5) * Erfc(a * F64(0.70710678118654752440)), pf_at_least(0.0, x));
 }
 
 // ---- trigonometry -------------------------------------------------------------------------------
 
 // x = k pi/2 + r; exact to the last bit for |k| < 2^30.
 HWY_INLINE F64 ReducePi(F64 x, F64& k) {
-  const F64 round(FloatBits<double>::kRound);
+  const F64 round(pf_float<double>::magic());
   k = Fma(x, F64(0.63661977236758134308), round) - round;
-  const F64 r = NegFma(k, F64(0x1.921fb54442d18p+0), x);
-  return NegFma(k, F64(0x1.1a62633145c07p-54), r);
+  const F64 r = pf_fnma(k, F64(0x1.921fb54442d18p+0), x);
+  return pf_fnma(k, F64(0x1.1a62633145c07p-54), r);
 }
 struct SinLibm {
   template <class E>
@@ -402,13 +280,13 @@ HWY_NOINLINE Lanes<E> WhereHuge(Mask<E> huge, Lanes<E> x, Lanes<E> y) {
 // sin(r) for even quadrants, cos(r) for odd ones, negated in the upper half.
 HWY_INLINE F32 Quadrant(F32 r, Lanes<int32_t> k) {
   const F32 z = r * r;
-  const F32 s =
-      Fma(r * z,
-          Poly(z, -0.1666665422545141017, 0.0083321314941042544962, -0.00019510838860238015722), r);
-  const F32 c =
-      Fma(z * z,
-          Poly(z, 0.041666645655614609802, -0.0013887306167931820899, 0.000024431217663926672613),
-          Fma(z, F32(-0.5), F32(1)));
+  const F32 s = Fma(
+      r * z,
+      pf_poly(z, -0.1666665422545141017, 0.0083321314941042544962, -0.00019510838860238015722), r);
+  const F32 c = Fma(
+      z * z,
+      pf_poly(z, 0.041666645655614609802, -0.0013887306167931820899, 0.000024431217663926672613),
+      Fma(z, F32(-0.5), F32(1)));
   const Lanes<int32_t> one(1), two(2);
   const Mask<int32_t> odd = Ne(BitAnd(k, one), Lanes<int32_t>(0));
   const F32 y =
@@ -420,14 +298,14 @@ HWY_INLINE F64 Quadrant(F64 r, Lanes<int64_t> k) {
   const F64 z = r * r;
   const F64 s =
       Fma(r * z,
-          Poly(z, -0.16666666666666666637, 0.0083333333333333214976, -0.00019841269841253600283,
-               2.75573192134197216e-6, -2.5052104708631912684e-8, 1.605834051979107216e-10,
-               -7.5773924901252371224e-13),
+          pf_poly(z, -0.16666666666666666637, 0.0083333333333333214976, -0.00019841269841253600283,
+                  2.75573192134197216e-6, -2.5052104708631912684e-8, 1.605834051979107216e-10,
+                  -7.5773924901252371224e-13),
           r);
   const F64 c =
       Fma(z * z,
-          Poly(z, 0.041666666666666591059, -0.0013888888888872598252, 0.000024801587288491742889,
-               -2.7557314056473211287e-7, 2.0875681865106086391e-9, -1.135744789482826249e-11),
+          pf_poly(z, 0.041666666666666591059, -0.0013888888888872598252, 0.000024801587288491742889,
+                  -2.7557314056473211287e-7, 2.0875681865106086391e-9, -1.135744789482826249e-11),
           Fma(z, F64(-0.5), F64(1)));
   const Lanes<int64_t> one(1), two(2);
   const Mask<int64_t> odd = Ne(BitAnd(k, one), Lanes<int64_t>(0));
@@ -453,7 +331,7 @@ HWY_INLINE F32 SinShifted(F32 x, int32_t shift) {
 HWY_INLINE F64 SinShifted(F64 x, int64_t shift) {
   F64 k;
   const F64 r = ReducePi(x, k);
-  return Quadrant(r, BitCast<int64_t>(k + F64(FloatBits<double>::kRound)) + Lanes<int64_t>(shift));
+  return Quadrant(r, BitCast<int64_t>(k + F64(pf_float<double>::magic())) + Lanes<int64_t>(shift));
 }
 // Too large for ReducePi, though finite.
 template <class E>
@@ -483,11 +361,11 @@ PF_LIBM(Tan, std::tan)
 
 // atan(x) for |x| <= 1.
 HWY_INLINE F64 AtanUnit(F64 x) {
-  return x * Poly(x * x, 0.99999999999999164, -0.33333333277960268845, 0.1999999619631281727,
-                  -0.14285611026803290062, 0.11109639416125672555, -0.090782230938284832115,
-                  0.076204238462073052498, -0.063840335519305486751, 0.050812561493209514536,
-                  -0.035755456588742459514, 0.020387385296244655756, -0.0085097009524547530327,
-                  0.0022556296521487233859, -0.00028084058418941432225);
+  return x * pf_poly(x * x, 0.99999999999999164, -0.33333333277960268845, 0.1999999619631281727,
+                     -0.14285611026803290062, 0.11109639416125672555, -0.090782230938284832115,
+                     0.076204238462073052498, -0.063840335519305486751, 0.050812561493209514536,
+                     -0.035755456588742459514, 0.020387385296244655756, -0.0085097009524547530327,
+                     0.0022556296521487233859, -0.00028084058418941432225);
 }
 HWY_INLINE F64 Atan2Core(F64 y, F64 x) {
   const F64 ax = Abs(x), ay = Abs(y), zero(0);
@@ -510,11 +388,11 @@ HWY_INLINE F32 Atan(F32 x) {
   const F32 a = Abs(x), one(1);
   const Mask<float> steep = Gt(a, one);
   const F32 q = Select(steep, one / a, a), z = q * q;
-  const F32 y = Fma(
-      q * z,
-      Poly(z, -0.3333315272164498, 0.1999377248805962, -0.14211052413601824, 0.10665993049961424,
-           -0.07552189279504723, 0.04321156315496119, -0.016367743922554946, 0.0029206460457278363),
-      q);
+  const F32 y = Fma(q * z,
+                    pf_poly(z, -0.3333315272164498, 0.1999377248805962, -0.14211052413601824,
+                            0.10665993049961424, -0.07552189279504723, 0.04321156315496119,
+                            -0.016367743922554946, 0.0029206460457278363),
+                    q);
   return CopySign(Select(steep, F32(HalfPi::kHi) - (y - F32(HalfPi::kLo)), y), x);
 }
 // asin(s) = s + rest, for s = x up to 1/2; beyond by asin(|x|) = pi/2 - 2 asin(s) with
@@ -528,8 +406,8 @@ struct AsinParts {
     const F32 z = Select(outer, (F32(1) - a) * half, x * x);
     s = Select(outer, Sqrt(z), x);
     rest = s * z *
-           Poly(z, 0.1666675248214557, 0.07495297651437119, 0.045470374063839844,
-                0.024179526352787334, 0.04216628631297331);
+           pf_poly(z, 0.1666675248214557, 0.07495297651437119, 0.045470374063839844,
+                   0.024179526352787334, 0.04216628631297331);
   }
 };
 HWY_INLINE F32 Asin(F32 x) {
@@ -581,18 +459,18 @@ HWY_INLINE F64 AcoshCore(F64 x) {
 HWY_INLINE F32 Atanh(F32 x) {
   const F32 a = Abs(x), z = x * x, one(1);
   const F32 near = Fma(a * z,
-                       Poly(z, 0.3333330007154921, 0.20002518267845296, 0.14222762446924628,
-                            0.1182372686597986, 0.05135836570895458, 0.17669100509623759),
+                       pf_poly(z, 0.3333330007154921, 0.20002518267845296, 0.14222762446924628,
+                               0.1182372686597986, 0.05135836570895458, 0.17669100509623759),
                        a);
   const F32 far = F32(0.5) * Log((one + a) / (one - a));
   return CopySign(Select(Gt(a, F32(0.5)), far, near), x);
 }
 // What exceeds the range of float is infinite after rounding, inf / inf must not arise before.
 struct SinhFunctor {
-  HWY_INLINE F64 operator()(F64 x) { return SinhCore(AtMost(100.0, AtLeast(-100.0, x))); }
+  HWY_INLINE F64 operator()(F64 x) { return SinhCore(pf_at_most(100.0, pf_at_least(-100.0, x))); }
 };
 struct CoshFunctor {
-  HWY_INLINE F64 operator()(F64 x) { return CoshCore(AtMost(100.0, AtLeast(-100.0, x))); }
+  HWY_INLINE F64 operator()(F64 x) { return CoshCore(pf_at_most(100.0, pf_at_least(-100.0, x))); }
 };
 struct AsinhFunctor {
   HWY_INLINE F64 operator()(F64 x) { return Select(IsInf(x), x, AsinhCore(x)); }
@@ -642,8 +520,8 @@ HWY_INLINE F64 LgammaCore(F64 x) {
   F64 product = Select(at.small, at.z, one);
   for (int k = 1; k < 8; ++k) product = product * Select(at.small, at.z + F64(k), one);
   const F64 t = at.r * at.r;
-  const F64 series = at.r * Poly(t, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188,
-                                 -691.0 / 360360, 1.0 / 156);
+  const F64 series = at.r * pf_poly(t, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188,
+                                    -691.0 / 360360, 1.0 / 156);
   const F64 high = Fma(at.shifted - F64(0.5), Log(at.shifted), F64(0.91893853320467274178)) -
                    at.shifted + series;
   // One logarithm of what both the shift and the reflection divide by.
@@ -665,8 +543,8 @@ HWY_INLINE F64 DigammaCore(F64 x) {
     down = down * q;
   }
   const F64 t = at.r * at.r;
-  const F64 series = t * Poly(t, -1.0 / 12, 1.0 / 120, -1.0 / 252, 1.0 / 240, -1.0 / 132,
-                              691.0 / 32760, -1.0 / 12);
+  const F64 series = t * pf_poly(t, -1.0 / 12, 1.0 / 120, -1.0 / 252, 1.0 / 240, -1.0 / 132,
+                                 691.0 / 32760, -1.0 / 12);
   F64 y = Log(at.shifted) - F64(0.5) * at.r + series;
   y = y - Select(at.small, up / down, zero);
   const F64 turn = F64(3.14159265358979323846) * SinShifted(at.angle, 1) / SinShifted(at.angle, 0);
@@ -687,7 +565,7 @@ HWY_INLINE F64 TrigammaCore(F64 x) {
   }
   const F64 t = at.r * at.r;
   const F64 series =
-      Poly(t, 1.0, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6);
+      pf_poly(t, 1.0, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6);
   const F64 y = Fma(at.r, Fma(F64(0.5), at.r, series), Select(at.small, up / down, zero));
   const F64 turn = F64(3.14159265358979323846) / SinShifted(at.angle, 0);
   return Select(at.below, turn * turn - y, y);
