@@ -1,17 +1,18 @@
-// Exponentials and logarithms, as text over a value type: a float or double of a GPU's thread, a
-// vector of the CPU (cpu/vmath-inl.h). Right at NaN, infinities, zeros and denormals, within about
-// two units in the last place, and the same bits wherever they run, since they are made of IEEE
-// operations and explicit fma only. Coefficients are minimax fits of our own.
+// Exponentials, logarithms and what powers need, as text over a value type: a float or double of a
+// GPU's thread, a vector of the CPU (cpu/vmath-inl.h). Right at NaN, infinities, zeros and
+// denormals, within about two units in the last place, and the same bits wherever they run, since
+// they are made of IEEE operations and explicit fma only. Coefficients are minimax fits of our own.
 //
 // Such text stands on names that each side defines before it:
 //
 //   pf_f32, pf_f64          the value types; T(c) makes one of a number
+//   pf_mask<T>              what comparisons give, and && || ! take
 //   pf_word<T>              integers of T's width, which wrap; pf_bits<To>(x) casts bits
-//   + - * / < > <= == !=    comparisons give what && || ! take
+//   + - * / < > <= == !=    and of words + - & ^
 //   PF_SELECT(m, a, b)      a where m is true, b elsewhere
 //   pf_some(m)              whether m is true anywhere: to leave out what is rarely needed
 //   pf_fma(a, b, c), pf_fnma(a, b, c)             a * b + c, c - a * b, rounded once
-//   pf_abs, pf_copysign, pf_sqrt, pf_round, pf_trunc
+//   pf_abs, pf_copysign, pf_sqrt, pf_round, pf_trunc, pf_isnan
 //   pf_at_least(low, x), pf_at_most(high, x)      limits of numbers; NaN of x stays
 //   pf_shift_left<N>, pf_shift_right<N>           of words; the sign comes from the left
 //   PF_HAS_SCALE            where a side has an own pf_scale_by
@@ -62,11 +63,11 @@ struct pf_float<double> {
 };
 
 template <class T>
-PF_DEVICE auto pf_isinf(T x) {
+PF_DEVICE pf_mask<T> pf_isinf(T x) {
   return pf_abs(x) == T(pf_float<T>::infinity());
 }
 template <class T>
-PF_DEVICE auto pf_isfinite(T x) {
+PF_DEVICE pf_mask<T> pf_isfinite(T x) {
   return pf_abs(x) < T(pf_float<T>::infinity());
 }
 // c0 + c1 x + c2 x^2 ...
@@ -172,7 +173,7 @@ template <class T>
 PF_DEVICE T pf_reduce_log(T x, T& k) {
   typedef pf_float<T> F;
   typedef pf_word<T> B;
-  const auto small = x < T(F::smallest());
+  const pf_mask<T> small = x < T(F::smallest());
   x = PF_SELECT(small, x * T(F::to_normal()), x);
   const B bits = pf_bits<B>(x);
   const B exponent = pf_shift_right<F::mantissa>(bits - B(F::sqrt_half()));
@@ -232,7 +233,7 @@ PF_DEVICE T pf_log1p(T x) {
   const T u = T(1) + x, log = pf_log(u);
   const T y = log + (x - (u - T(1))) / u;
   // u is exact at -1, where the correction is 0 / 0, and useless at inf.
-  const auto plain = x > T(-1) && x < T(0x1p60);
+  const pf_mask<T> plain = x > T(-1) && x < T(0x1p60);
   return pf_copysign(PF_SELECT(plain, y, log), x);
 }
 PF_DEVICE pf_f32 pf_log10(pf_f32 x) {
@@ -244,6 +245,20 @@ PF_DEVICE pf_f32 pf_log10(pf_f32 x) {
   const pf_f32 y =
       pf_fma(tail, hi, pf_fma(f, lo, pf_fma(tail, lo, k * pf_f32(4.605038981195214e-6f))));
   return pf_log_edges(x, pf_fma(k, pf_f32(0.301025390625f), pf_fma(f, hi, y)));
+}
+
+// ---- powers ------------------------------------------------------------------------------------
+// p = |x|^y given: its sign, and the cases that have values of their own.
+PF_DEVICE pf_f64 pf_power_edges(pf_f64 x, pf_f64 y, pf_f64 p) {
+  const pf_f64 one(1), zero(0), half = y * pf_f64(0.5);
+  const pf_mask<pf_f64> whole = pf_trunc(y) == y;
+  const pf_mask<pf_f64> odd = whole && pf_trunc(half) != half;
+  const pf_mask<pf_f64> negative = pf_copysign(one, x) < zero;
+  pf_f64 r = PF_SELECT(negative && odd, -p, p);
+  const pf_mask<pf_f64> none = x < zero && pf_isfinite(x) && !whole;
+  r = PF_SELECT(none, pf_f64(pf_float<double>::nan()), r);
+  // pow(1, y), pow(x, 0) and pow(-1, inf) are 1, NaN operands included.
+  return PF_SELECT(x == one || y == zero || (x == -one && pf_isinf(y)), one, r);
 }
 
 #endif

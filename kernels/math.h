@@ -183,6 +183,8 @@ struct pf_word_of<double> {
 };
 template <class T>
 using pf_word = typename pf_word_of<T>::type;
+template <class T>
+using pf_mask = bool;
 
 // Only what is chosen is computed.
 #define PF_SELECT(M, A, B) ((M) ? (A) : (B))
@@ -203,119 +205,41 @@ PF_DEVICE pf_u64 pf_shift_right(pf_u64 x) {
   return static_cast<pf_u64>(static_cast<pf_i64>(x) >> N);
 }
 
+// Tests of pf_some are branches here.
+PF_DEVICE bool pf_some(bool mask) {
+  return mask;
+}
+template <class B>
+PF_DEVICE bool pf_odd(B k) {
+  return (k & 1u) != 0;
+}
+
 #include "elementary.h"
 
-PF_DEVICE double pf_log10(double x) {
-  return pf_log(x) * 0.43429448190325182765;
+template <class F>
+PF_DEVICE float pf_via_double(float x) {
+  return static_cast<float>(F()(static_cast<double>(x)));
+}
+template <class F>
+PF_DEVICE float pf_via_double(float x, float y) {
+  return static_cast<float>(F()(static_cast<double>(x), static_cast<double>(y)));
+}
+template <class F>
+PF_DEVICE float pf_via_double(float x, pf_u32& k) {
+  double of_double;
+  const float r = static_cast<float>(F()(static_cast<double>(x), of_double));
+  k = static_cast<pf_u32>(pf_bits<pf_u64>(of_double + pf_float<double>::magic()));
+  return r;
 }
 
-// ---- error functions ---------------------------------------------------------------------------
-// Around k * 8 / 15 for k = 0 .. 7: row j holds the coefficients of degree j. At 4 erf is 1.
-PF_TABLE float pf_erf_table[7][8] = {
-    {0.0f, 0.54929924f, 0.868571997f, 0.9763484f, 0.997447014f, 0.999837577f, 0.99999398f,
-     0.999999881f},
-    {1.12837923f, 0.849029064f, 0.361680388f, 0.0872288048f, 0.0119104953f, 0.000920769176f,
-     4.03058039e-05f, 9.99251938e-07f},
-    {-1.16484262e-06f, -0.452815294f, -0.385793239f, -0.139566541f, -0.0254090186f, -0.00245531579f,
-     -0.000128965476f, -3.72955287e-06f},
-    {-0.376075089f, -0.122042805f, 0.153726816f, 0.119820505f, 0.0321753696f, 0.00405513216f,
-     0.00026074372f, 8.8627221e-06f},
-    {-0.000828269054f, 0.183444709f, 0.0466463193f, -0.049307812f, -0.0258532539f, -0.00459228642f,
-     -0.000374911004f, -1.53524143e-05f},
-    {0.118904606f, -0.00157044642f, -0.0644829422f, -0.00511260098f, 0.0121772308f, 0.00376474042f,
-     0.000428195199f, 2.26902084e-05f},
-    {-0.0206446722f, -0.0474344864f, 0.00997209363f, 0.0153548848f, -0.00171108684f,
-     -0.00204899651f, -0.000343994383f, -2.32428629e-05f}};
-PF_DEVICE float pf_erf(float x) {
-  const float magic = pf_float<float>::magic();
-  const float a = pf_at_most(3.9999f, pf_abs(x));
-  const float shifted = pf_fma(a, 1.875f, magic);
-  const float t = pf_fma(-(shifted - magic), static_cast<float>(8.0 / 15), a);
-  const pf_u32 k = pf_bits<pf_u32>(shifted) & 7u;
-  float y = pf_erf_table[6][k];
-  PF_UNROLL for (int j = 5; j >= 0; --j) y = pf_fma(y, t, pf_erf_table[j][k]);
-  return pf_copysign(y, x);
-}
-// The upper tail of the normal distribution around k * 13 / 16 for k = 0 .. 7: where each begins,
-// then a row for each degree. At 7 * 13 / 16 it is 0.
-PF_TABLE float pf_tail_at[8] = {0.0f, 0.8125f, 1.625f, 2.4375f, 3.25f, 4.0625f, 4.875f, 5.6875f};
-PF_TABLE float pf_tail_table[7][8] = {
-    {0.5f, 0.2082524f, 0.0520812832f, 0.00739460299f, 0.000577025057f, 2.42754522e-05f,
-     5.44113902e-07f, 0.0f},
-    {-0.398942322f, -0.286786884f, -0.106538452f, -0.0204525534f, -0.00202904036f, -0.000104032712f,
-     -2.75715979e-06f, -1.37604559e-06f},
-    {1.95435928e-06f, 0.116506241f, 0.0865621939f, 0.0249271318f, 0.00329719181f, 0.00021124506f,
-     6.70984309e-06f, -4.33381574e-05f},
-    {0.0664593577f, 0.0162545908f, -0.029122727f, -0.0168502722f, -0.00323417457f, -0.000268298754f,
-     -1.03870552e-05f, -0.000501176342f},
-    {0.000227590834f, -0.0226996467f, -0.00259292335f, 0.00610310119f, 0.00207852735f,
-     0.000238594555f, 1.17336849e-05f, -0.00255749212f},
-    {-0.0108240917f, 0.0011210537f, 0.00510477973f, -0.000375530537f, -0.000861085253f,
-     -0.00015934516f, -1.06842172e-05f, -0.005930115f},
-    {0.00158394896f, 0.00273843016f, -0.00102761737f, -0.000606075453f, 0.000184299541f,
-     6.92612666e-05f, 6.18942749e-06f, -0.00509882439f}};
-PF_DEVICE float pf_gelu(float x) {
-  const float a = pf_at_most(5.6875f, pf_abs(x));
-  const pf_u32 k =
-      pf_bits<pf_u32>(pf_fma(a, static_cast<float>(16.0 / 13), pf_float<float>::magic())) & 7u;
-  const float t = a - pf_tail_at[k];  // exact
-  float y = pf_tail_table[6][k];
-  PF_UNROLL for (int j = 5; j >= 0; --j) y = pf_fma(y, t, pf_tail_table[j][k]);
-  return pf_fma(-a, y, pf_at_least(0.0f, x));
-}
-// exp(x^2) erfc(x) is a polynomial in 3 / (3 + x) for x in [0, 11]; for floats.
-PF_DEVICE float pf_erfc(float single) {
-  const double x = single;
-  const double a = pf_at_most(11.0, pf_abs(x));
-  const double t = 3.0 / (3.0 + a);
-  const double r = pf_poly(t, -1.0785156399342170014e-7, 0.1880700700429581485,
-                           0.1879197909266754504, 0.17919060393609499074, 0.14594775155264958549,
-                           0.17670502484346708984, -0.067598767427680144049, 0.42388911789388145421,
-                           -0.57100794322425339345, 0.67555584982738203861, -0.49562186757554217029,
-                           0.18441747698671992827, -0.027466999963111199825);
-  const double y = r * pf_exp(-(a * a));
-  return static_cast<float>(x < 0.0 ? 2.0 - y : y);
-}
-// Doubles: a polynomial near 0; elsewhere (1 + 2x) exp(x^2) erfc(x) is one in (x - 3) / (x + 3).
-PF_DEVICE double pf_erfc_far(double a) {  // a >= 1
-  const double c = pf_at_most(28.0, a);
-  const double t = (c - 3.0) / (c + 3.0);
-  const double r = pf_poly(t, 1.2530080582697296, -0.13562110612458117, -0.047562294353452654,
-                           0.12964515870276044, -0.1192736634151409, 0.06830802734396259,
-                           -0.02377051492435829, 0.0025293918186733997, 0.0018886904568381413,
-                           -0.000779832356086219, -0.00010516073212608877, 0.0001251005571394669,
-                           4.95454423749687e-06, -2.0109725666772027e-05, -7.456576892717453e-07,
-                           3.510650676240504e-06, 3.670265536980434e-07, -6.986481785604191e-07,
-                           -1.0242242099677297e-07, 1.6807395466105915e-07, -3.198341362086031e-08);
-  const double square = c * c, rest = pf_fma(c, c, -square);
-  const double e = pf_exp(-square);
-  return (e - e * rest) * r / pf_fma(2.0, c, 1.0);
-}
-PF_DEVICE double pf_erf_near(double x) {  // |x| < 1
-  return x * pf_poly(x * x, 1.1283791670955126, -0.37612638903183754, 0.1128379167095512,
-                     -0.02686617064512984, 0.0052239776254232985, -0.000854832702193483,
-                     0.00012055332902888736, -1.4925647567519332e-05, 1.6462045441468418e-06,
-                     -1.6364642158167616e-07, 1.4792401209404813e-08, -1.216456005728345e-09,
-                     8.709045129053106e-11, -4.230945824295338e-12);
-}
-PF_DEVICE double pf_erf(double x) {
-  const double a = pf_abs(x);
-  if (a < 1.0) return pf_erf_near(x);
-  return a != a ? x : pf_copysign(1.0 - pf_erfc_far(a), x);
-}
-PF_DEVICE double pf_erfc(double x) {
-  const double a = pf_abs(x);
-  if (x < 0.5 && a < 1.0) return 1.0 - pf_erf_near(x);
-  if (a < 1.0) return 0.5 + (0.5 - pf_erf_near(x));
-  if (a != a) return x;
-  const double y = pf_erfc_far(a);
-  return x < 0.0 ? 2.0 - y : y;
+#include "trig.h"
+
+PF_DEVICE float pf_look_up(const float (&row)[8], pf_u32 k) {
+  return row[k & 7u];
 }
 
-PF_DEVICE double pf_gelu(double x) {
-  const double a = pf_at_most(40.0, pf_abs(x));  // the tail is 0 there, inf times it would be NaN
-  return pf_fma(-a, 0.5 * pf_erfc(a * 0.70710678118654752440), pf_at_least(0.0, x));
-}
+#include "doubles.h"
+#include "special.h"
 
 // ---- division with remainder -------------------------------------------------------------------
 // Exact, as the C library's: each step takes away a multiple of b, scaled by a power of two, whose
@@ -370,6 +294,5 @@ PF_DEVICE double pf_floordiv(double a, double b) {
 }
 
 #include "half_math.h"
-#include "trig.h"
 
 #endif

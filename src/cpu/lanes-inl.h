@@ -247,6 +247,14 @@ HWY_INLINE Lanes<E> BitXor(Lanes<E> a, Lanes<E> b) {
   return Lanes<E>(hn::Xor(a.v, b.v));
 }
 template <class E>
+HWY_INLINE Lanes<E> operator&(Lanes<E> a, Lanes<E> b) {
+  return BitAnd(a, b);
+}
+template <class E>
+HWY_INLINE Lanes<E> operator^(Lanes<E> a, Lanes<E> b) {
+  return BitXor(a, b);
+}
+template <class E>
 HWY_INLINE Lanes<E> BitNot(Lanes<E> a) {
   return Lanes<E>(hn::Not(a.v));
 }
