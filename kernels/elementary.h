@@ -12,7 +12,7 @@
 //   PF_SELECT(m, a, b)      a where m is true, b elsewhere
 //   pf_some(m)              whether m is true anywhere: to leave out what is rarely needed
 //   pf_fma(a, b, c), pf_fnma(a, b, c)             a * b + c, c - a * b, rounded once
-//   pf_abs, pf_copysign, pf_sqrt, pf_round, pf_trunc, pf_isnan
+//   pf_abs, pf_copysign, pf_sqrt, pf_floor, pf_round, pf_trunc, pf_isnan
 //   pf_at_least(low, x), pf_at_most(high, x)      limits of numbers; NaN of x stays
 //   pf_shift_left<N>, pf_shift_right<N>           of words; the sign comes from the left
 //   PF_HAS_SCALE            where a side has an own pf_scale_by

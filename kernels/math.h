@@ -68,72 +68,42 @@ PF_DEVICE double pf_copysign(double x, double y) {
 #endif
 
 // ---- integers: they wrap -----------------------------------------------------------------------
-#define PF_INTEGERS(T, U)                                                                  \
-  PF_DEVICE T pf_add(T a, T b) {                                                           \
-    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));                          \
-  }                                                                                        \
-  PF_DEVICE T pf_sub(T a, T b) {                                                           \
-    return static_cast<T>(static_cast<U>(a) - static_cast<U>(b));                          \
-  }                                                                                        \
-  PF_DEVICE T pf_mul(T a, T b) {                                                           \
-    return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));                          \
-  }                                                                                        \
-  PF_DEVICE T pf_neg(T a) {                                                                \
-    return static_cast<T>(U(0) - static_cast<U>(a));                                       \
-  }                                                                                        \
-  PF_DEVICE T pf_fma(T a, T b, T c) {                                                      \
-    return pf_add(pf_mul(a, b), c);                                                        \
-  }                                                                                        \
-  PF_DEVICE T pf_abs(T a) {                                                                \
-    return a < 0 ? pf_neg(a) : a;                                                          \
-  }                                                                                        \
-  PF_DEVICE T pf_floor(T a) {                                                              \
-    return a;                                                                              \
-  }                                                                                        \
-  PF_DEVICE T pf_ceil(T a) {                                                               \
-    return a;                                                                              \
-  }                                                                                        \
-  PF_DEVICE T pf_round(T a) {                                                              \
-    return a;                                                                              \
-  }                                                                                        \
-  PF_DEVICE T pf_trunc(T a) {                                                              \
-    return a;                                                                              \
-  }                                                                                        \
-  PF_DEVICE T pf_max(T a, T b) {                                                           \
-    return a > b ? a : b;                                                                  \
-  }                                                                                        \
-  PF_DEVICE T pf_min(T a, T b) {                                                           \
-    return a < b ? a : b;                                                                  \
-  }                                                                                        \
-  PF_DEVICE T pf_fmod(T a, T b) {                                                          \
-    return b == 0 || b == -1 ? T(0) : a % b;                                               \
-  }                                                                                        \
-  PF_DEVICE T pf_remainder(T a, T b) {                                                     \
-    const T m = pf_fmod(a, b);                                                             \
-    return m != 0 && (b < 0) != (m < 0) ? m + b : m;                                       \
-  }                                                                                        \
-  PF_DEVICE T pf_floordiv(T a, T b) {                                                      \
-    if (b == 0) return 0;                                                                  \
-    if (b == -1) return pf_neg(a);                                                         \
-    const T q = a / b;                                                                     \
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;                                   \
-  }                                                                                        \
-  /* A count below 0 or from the width on shifts everything out. */                        \
-  PF_DEVICE T pf_shl(T a, T n) {                                                           \
-    return n < 0 || n >= T(8 * sizeof(T)) ? T(0) : static_cast<T>(static_cast<U>(a) << n); \
-  }                                                                                        \
-  PF_DEVICE T pf_shr(T a, T n) {                                                           \
-    return n < 0 || n >= T(8 * sizeof(T)) ? (a < 0 ? T(-1) : T(0)) : a >> n;               \
-  }                                                                                        \
-  /* A negative exponent gives the truncated quotient, and 0 for 0. */                     \
-  PF_DEVICE T pf_pow(T x, T y) {                                                           \
-    if (y < 0) return x == 1 ? T(1) : x == -1 ? (y & 1 ? T(-1) : T(1)) : T(0);             \
-    U r = 1, b = static_cast<U>(x);                                                        \
-    for (U n = static_cast<U>(y); n; n >>= 1) {                                            \
-      if (n & 1) r *= b;                                                                   \
-      b *= b;                                                                              \
-    }                                                                                      \
-    return static_cast<T>(r);                                                              \
+#define PF_INTEGERS(T, U)                                         \
+  PF_DEVICE T pf_add(T a, T b) {                                  \
+    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b)); \
+  }                                                               \
+  PF_DEVICE T pf_sub(T a, T b) {                                  \
+    return static_cast<T>(static_cast<U>(a) - static_cast<U>(b)); \
+  }                                                               \
+  PF_DEVICE T pf_mul(T a, T b) {                                  \
+    return static_cast<T>(static_cast<U>(a) * static_cast<U>(b)); \
+  }                                                               \
+  PF_DEVICE T pf_neg(T a) {                                       \
+    return static_cast<T>(U(0) - static_cast<U>(a));              \
+  }                                                               \
+  PF_DEVICE T pf_fma(T a, T b, T c) {                             \
+    return pf_add(pf_mul(a, b), c);                               \
+  }                                                               \
+  PF_DEVICE T pf_abs(T a) {                                       \
+    return a < 0 ? pf_neg(a) : a;                                 \
+  }                                                               \
+  PF_DEVICE T pf_floor(T a) {                                     \
+    return a;                                                     \
+  }                                                               \
+  PF_DEVICE T pf_ceil(T a) {                                      \
+    return a;                                                     \
+  }                                                               \
+  PF_DEVICE T pf_round(T a) {                                     \
+    return a;                                                     \
+  }                                                               \
+  PF_DEVICE T pf_trunc(T a) {                                     \
+    return a;                                                     \
+  }                                                               \
+  PF_DEVICE T pf_max(T a, T b) {                                  \
+    return a > b ? a : b;                                         \
+  }                                                               \
+  PF_DEVICE T pf_min(T a, T b) {                                  \
+    return a < b ? a : b;                                         \
   }
 PF_INTEGERS(pf_i32, pf_u32)
 PF_INTEGERS(pf_i64, pf_u64)
@@ -241,9 +211,10 @@ PF_DEVICE float pf_look_up(const float (&row)[8], pf_u32 k) {
 #include "doubles.h"
 #include "special.h"
 
-// ---- division with remainder -------------------------------------------------------------------
-// Exact, as the C library's: each step takes away a multiple of b, scaled by a power of two, whose
-// product with the quotient is exact.
+// ---- division with remainder, integers
+// ------------------------------------------------------------- Exact, as the C library's: each
+// step takes away a multiple of b, scaled by a power of two, whose product with the quotient is
+// exact.
 template <class T>
 PF_DEVICE T pf_fmod(T a, T b) {
   const T m = pf_abs(b);
@@ -264,34 +235,42 @@ PF_DEVICE T pf_fmod(T a, T b) {
   }
   return pf_copysign(r, a);
 }
-template <class T>
-PF_DEVICE T pf_remainder_float(T a, T b) {
-  const T m = pf_fmod(a, b);
-  return m != T(0) && (b < T(0)) != (m < T(0)) ? m + b : m;
-}
-// As Python and PyTorch: consistent with the remainder, not floor(a / b).
-template <class T>
-PF_DEVICE T pf_floordiv_float(T a, T b) {
-  if (b == T(0)) return a / b;
-  const T m = pf_fmod(a, b);
-  T q = (a - m) / b;
-  if (m != T(0) && (b < T(0)) != (m < T(0))) q -= T(1);
-  if (q == T(0)) return pf_copysign(T(0), a / b);
-  const T f = pf_floor(q);
-  return q - f > T(0.5) ? f + T(1) : f;
-}
-PF_DEVICE float pf_remainder(float a, float b) {
-  return pf_remainder_float(a, b);
-}
-PF_DEVICE double pf_remainder(double a, double b) {
-  return pf_remainder_float(a, b);
-}
-PF_DEVICE float pf_floordiv(float a, float b) {
-  return pf_floordiv_float(a, b);
-}
-PF_DEVICE double pf_floordiv(double a, double b) {
-  return pf_floordiv_float(a, b);
-}
+template <class E>
+struct pf_unsigned_of {
+  typedef pf_u32 type;
+};
+template <>
+struct pf_unsigned_of<pf_i64> {
+  typedef pf_u64 type;
+};
+template <class E>
+using pf_unsigned = typename pf_unsigned_of<E>::type;
+
+#include "division.h"
+#define PF_DIVISION(NAME)                          \
+  PF_DEVICE float pf_##NAME(float a, float b) {    \
+    return pf_##NAME##_of_floats(a, b);            \
+  }                                                \
+  PF_DEVICE double pf_##NAME(double a, double b) { \
+    return pf_##NAME##_of_floats(a, b);            \
+  }
+PF_DIVISION(remainder)
+PF_DIVISION(floordiv)
+#undef PF_DIVISION
+#define PF_INTEGER_RULE(NAME)                      \
+  PF_DEVICE pf_i32 pf_##NAME(pf_i32 a, pf_i32 b) { \
+    return pf_integer_##NAME()(a, b);              \
+  }                                                \
+  PF_DEVICE pf_i64 pf_##NAME(pf_i64 a, pf_i64 b) { \
+    return pf_integer_##NAME()(a, b);              \
+  }
+PF_INTEGER_RULE(fmod)
+PF_INTEGER_RULE(remainder)
+PF_INTEGER_RULE(floordiv)
+PF_INTEGER_RULE(shl)
+PF_INTEGER_RULE(shr)
+PF_INTEGER_RULE(pow)
+#undef PF_INTEGER_RULE
 
 #include "half_math.h"
 

@@ -1,7 +1,7 @@
 // The value type of compiled rows: one vector of float, double, int32 or int64 with the table's
 // whole vocabulary (CONTRACT of pointwise.def). Functions are found by argument-dependent lookup.
-// Elementary functions are in vmath-inl.h. Include inside a foreach_target translation unit,
-// after hwy/highway.h.
+// Elementary functions and division with remainder are in vmath-inl.h. Include inside a
+// foreach_target translation unit, after hwy/highway.h.
 
 #if defined(PYFLAME_CPU_LANES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef PYFLAME_CPU_LANES_INL
@@ -146,6 +146,10 @@ HWY_INLINE Mask<E> operator||(Mask<E> a, Mask<E> b) {
   return Or(a, b);
 }
 template <class E>
+HWY_INLINE Mask<E> operator!=(Mask<E> a, Mask<E> b) {
+  return Xor(a, b);
+}
+template <class E>
 HWY_INLINE Mask<E> operator!(Mask<E> a) {
   return Not(a);
 }
@@ -284,93 +288,6 @@ HWY_NOINLINE Lanes<E> EachLane(Lanes<E> x, Lanes<E> y) {
   hn::Store(y.v, d, u);
   for (size_t i = 0; i < hn::Lanes(d); ++i) t[i] = F()(t[i], u[i]);
   return Lanes<E>(hn::Load(d, t));
-}
-
-struct FmodLane {
-  template <class E>
-  E operator()(E a, E b) const {
-    if constexpr (std::is_floating_point_v<E>)
-      return std::fmod(a, b);
-    else
-      return b == 0 || b == -1 ? E{0} : static_cast<E>(a % b);
-  }
-};
-struct RemainderLane {
-  template <class E>
-  E operator()(E a, E b) const {
-    const E m = FmodLane()(a, b);
-    return m != 0 && (b < 0) != (m < 0) ? m + b : m;
-  }
-};
-struct FloorDivLane {  // of integers
-  template <class E>
-  E operator()(E a, E b) const {
-    if (b == 0) return 0;
-    if (b == -1) return static_cast<E>(0 - static_cast<std::make_unsigned_t<E>>(a));
-    const E q = a / b;
-    return static_cast<E>(a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q);
-  }
-};
-// Exact, as the C library's. While a quotient has fewer bits than a number, what a product with it
-// leaves is a number too, and the quotient is at most one too large.
-template <class E>
-HWY_INLINE Lanes<E> Fmod(Lanes<E> a, Lanes<E> b) {
-  if constexpr (std::is_floating_point_v<E>) {
-    const Lanes<E> x = Abs(a), y = Abs(b), q = Trunc(x / y), zero(0);
-    const Lanes<E> most(static_cast<E>(sizeof(E) == 4 ? 0x1p23 : 0x1p52));
-    Lanes<E> r = Fma(-q, y, x);
-    r = CopySign(Select(Lt(r, zero), r + y, r), a);
-    const Mask<E> right = And(Lt(q, most), Lt(y, Lanes<E>(std::numeric_limits<E>::infinity())));
-    if (HWY_LIKELY(All(right))) return r;
-    return Select(right, r, EachLane<FmodLane>(a, b));
-  } else {
-    return EachLane<FmodLane>(a, b);
-  }
-}
-template <class E>
-HWY_INLINE Lanes<E> Remainder(Lanes<E> a, Lanes<E> b) {
-  if constexpr (std::is_floating_point_v<E>) {
-    const Lanes<E> m = Fmod(a, b), zero(0);
-    return Select(And(Ne(m, zero), Xor(Lt(b, zero), Lt(m, zero))), m + b, m);
-  } else {
-    return EachLane<RemainderLane>(a, b);
-  }
-}
-template <class E>
-HWY_INLINE Lanes<E> FloorDiv(Lanes<E> a, Lanes<E> b) {
-  if constexpr (std::is_floating_point_v<E>) {
-    // As Python and PyTorch: consistent with Remainder, not floor(a / b).
-    const Lanes<E> m = Fmod(a, b), zero(0), one(1), plain = a / b;
-    Lanes<E> q = (a - m) / b;
-    q = Select(And(Ne(m, zero), Xor(Lt(b, zero), Lt(m, zero))), q - one, q);
-    const Lanes<E> f = Floor(q), near = Select(Gt(q - f, Lanes<E>(E(0.5))), f + one, f);
-    return Select(Eq(b, zero), plain, Select(Eq(q, zero), CopySign(zero, plain), near));
-  } else {
-    return EachLane<FloorDivLane>(a, b);
-  }
-}
-
-// Shifts by a negative count or by the width and more shift everything out.
-struct ShlLane {
-  template <class E>
-  E operator()(E a, E n) const {
-    using U = std::make_unsigned_t<E>;
-    return n < 0 || n >= E{8 * sizeof(E)} ? E{0} : static_cast<E>(static_cast<U>(a) << n);
-  }
-};
-struct ShrLane {
-  template <class E>
-  E operator()(E a, E n) const {
-    return n < 0 || n >= E{8 * sizeof(E)} ? static_cast<E>(a < 0 ? -1 : 0) : static_cast<E>(a >> n);
-  }
-};
-template <class E>
-HWY_INLINE Lanes<E> Shl(Lanes<E> a, Lanes<E> n) {
-  return EachLane<ShlLane>(a, n);
-}
-template <class E>
-HWY_INLINE Lanes<E> Shr(Lanes<E> a, Lanes<E> n) {
-  return EachLane<ShrLane>(a, n);
 }
 
 template <class E>

@@ -74,6 +74,7 @@ PF_NAME(pf_isnan, IsNan)
 PF_NAME(pf_abs, Abs)
 PF_NAME(pf_copysign, CopySign)
 PF_NAME(pf_sqrt, Sqrt)
+PF_NAME(pf_floor, Floor)
 PF_NAME(pf_round, Round)
 PF_NAME(pf_trunc, Trunc)
 
@@ -149,8 +150,8 @@ HWY_INLINE F64 pf_scale_by(F64 y, F64 k) {
 #define PF_TABLE alignas(32) static constexpr
 #define PF_UNROLL
 #define PF_SELECT(M, A, B) Select(M, A, B)
-#include "../../kernels/elementary.h"
-#include "../../kernels/trig.h"
+#include "kernels/elementary.h"
+#include "kernels/trig.h"
 
 // ---- what the C library is asked for
 // ------------------------------------------------------------- Lane by lane: rare functions of
@@ -233,38 +234,61 @@ HWY_INLINE F32 pf_tan(F32 x) {
   return pf_via_double<TanOfDoubles>(x);
 }
 
-#include "../../kernels/special.h"
+#include "kernels/special.h"
+
+// ---- division with remainder, integers
+// -----------------------------------------------------------
+template <class E>
+using pf_unsigned = std::make_unsigned_t<E>;
+struct FmodLibm {
+  template <class E>
+  E operator()(E a, E b) const {
+    return std::fmod(a, b);
+  }
+};
+// Exact, as the C library's. While a quotient has fewer bits than a number, what a product with it
+// leaves is a number too, and the quotient is at most one too large.
+template <class E>
+requires std::is_floating_point_v<E> HWY_INLINE Lanes<E> pf_fmod(Lanes<E> a, Lanes<E> b) {
+  const Lanes<E> x = Abs(a), y = Abs(b), q = Trunc(x / y), zero(0);
+  const Lanes<E> most(static_cast<E>(sizeof(E) == 4 ? 0x1p23 : 0x1p52));
+  Lanes<E> r = Fma(-q, y, x);
+  r = CopySign(Select(Lt(r, zero), r + y, r), a);
+  const Mask<E> right = And(Lt(q, most), Lt(y, Lanes<E>(std::numeric_limits<E>::infinity())));
+  if (HWY_LIKELY(All(right))) return r;
+  return Select(right, r, EachLane<FmodLibm>(a, b));
+}
+#include "kernels/division.h"
+#define PF_INTEGER_RULE(NAME)                                                            \
+  template <class E>                                                                     \
+  requires std::is_integral_v<E> HWY_INLINE Lanes<E> pf_##NAME(Lanes<E> a, Lanes<E> b) { \
+    return EachLane<pf_integer_##NAME>(a, b);                                            \
+  }
+PF_INTEGER_RULE(fmod)
+PF_INTEGER_RULE(remainder)
+PF_INTEGER_RULE(floordiv)
+PF_INTEGER_RULE(shl)
+PF_INTEGER_RULE(shr)
+PF_INTEGER_RULE(pow)
+#undef PF_INTEGER_RULE
+template <class E>
+requires std::is_floating_point_v<E> HWY_INLINE Lanes<E> pf_remainder(Lanes<E> a, Lanes<E> b) {
+  return pf_remainder_of_floats(a, b);
+}
+template <class E>
+requires std::is_floating_point_v<E> HWY_INLINE Lanes<E> pf_floordiv(Lanes<E> a, Lanes<E> b) {
+  return pf_floordiv_of_floats(a, b);
+}
+
 #undef PF_ELEMENTARY_H
 #undef PF_TRIG_H
 #undef PF_SPECIAL_H
+#undef PF_DIVISION_H
 #undef PF_DEVICE
 #undef PF_METHOD
 #undef PF_TABLE
 #undef PF_UNROLL
 #undef PF_SELECT
-
-// ---- integers
-// ------------------------------------------------------------------------------------ Wraps; a
-// negative exponent gives the truncated quotient 1 / x^|y|, and 0 for x = 0.
-struct PowIntLane {
-  template <class E>
-  E operator()(E x, E y) const {
-    if (y < 0) return x == 1 ? E{1} : x == -1 ? static_cast<E>(y & 1 ? -1 : 1) : E{0};
-    using U = std::make_unsigned_t<E>;
-    U r = 1, b = static_cast<U>(x);
-    for (U n = static_cast<U>(y); n; n >>= 1) {
-      if (n & 1) r *= b;
-      b *= b;
-    }
-    return static_cast<E>(r);
-  }
-};
-HWY_INLINE Lanes<int32_t> pf_pow(Lanes<int32_t> x, Lanes<int32_t> y) {
-  return EachLane<PowIntLane>(x, y);
-}
-HWY_INLINE Lanes<int64_t> pf_pow(Lanes<int64_t> x, Lanes<int64_t> y) {
-  return EachLane<PowIntLane>(x, y);
-}
 
 // ---- the names of the table ---------------------------------------------------------------------
 PF_NAME(Exp, pf_exp)
@@ -295,6 +319,11 @@ PF_NAME(Lgamma, pf_lgamma)
 PF_NAME(Digamma, pf_digamma)
 PF_NAME(Trigamma, pf_trigamma)
 PF_NAME(Pow, pf_pow)
+PF_NAME(Fmod, pf_fmod)
+PF_NAME(Remainder, pf_remainder)
+PF_NAME(FloorDiv, pf_floordiv)
+PF_NAME(Shl, pf_shl)
+PF_NAME(Shr, pf_shr)
 PF_NAME(IsInf, pf_isinf)
 PF_NAME(IsFinite, pf_isfinite)
 #undef PF_NAME
