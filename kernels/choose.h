@@ -1,5 +1,6 @@
 // Random choices: permutations and samples, with the CPU's numbers in the CPU's order.
 //   -DTYPE=type
+#include "math.h"
 #include "philox.h"
 #include "space.h"
 

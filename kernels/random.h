@@ -1,77 +1,11 @@
-// Random numbers: the same bits as src/cpu/random.cpp gives, of IEEE basic operations, explicit
-// fma and bit operations only. Element i takes word i mod 4 of counter offset + i / 4 (values of
-// two words: words 2i and 2i + 1), whatever its place in memory.
+// Random numbers: the same bits as src/cpu/random.cpp gives. Element i takes word i mod 4 of
+// counter offset + i / 4 (values of two words: words 2i and 2i + 1), whatever its place in memory.
 //   -DPF_T=type; floats: -DPF_FLOATS=1 -DPF_UNIT_BITS=n, and -DPF_DOUBLE=1 for float64
+#include "math.h"
 #include "philox.h"
 #include "space.h"
 
 typedef PF_T T;
-
-// cos and sin of a full turn cut at the word's top two bits; y in [-pi/4, pi/4] is the rest.
-PF_DEVICE void pf_cos_sin_turn(pf_u32 w, float* cosine, float* sine) {
-  const pf_i32 fraction = static_cast<pf_i32>(w & 0x3FFFFFFFu) - (1 << 29);
-  const float y = static_cast<float>(fraction) * static_cast<float>(0x1.921fb54442d18p0 * 0x1p-30);
-  const float y2 = y * y;
-  float s = 1.0f / 362880;
-  s = pf_fma(s, y2, -1.0f / 5040);
-  s = pf_fma(s, y2, 1.0f / 120);
-  s = pf_fma(s, y2, -1.0f / 6);
-  s = pf_fma(s * y2, y, y);
-  float c = -1.0f / 3628800;
-  c = pf_fma(c, y2, 1.0f / 40320);
-  c = pf_fma(c, y2, -1.0f / 720);
-  c = pf_fma(c, y2, 1.0f / 24);
-  c = pf_fma(c, y2, -0.5f);
-  c = pf_fma(c, y2, 1.0f);
-  const pf_u32 quadrant = w >> 30;
-  const float a = quadrant & 1 ? s : c, b = quadrant & 1 ? c : s;
-  *cosine = quadrant == 1 || quadrant == 2 ? -a : a;
-  *sine = quadrant >= 2 ? -b : b;
-}
-PF_DEVICE void pf_cos_sin_turn(pf_u64 w, double* cosine, double* sine) {
-  const pf_i64 fraction = static_cast<pf_i64>(w & 0x3FFFFFFFFFFFFFFFull) - (1ll << 61);
-  const double y = static_cast<double>(fraction) * (0x1.921fb54442d18p0 * 0x1p-62);
-  const double y2 = y * y;
-  double s = 1.0 / 355687428096000.0;  // 1/17!
-  s = pf_fma(s, y2, -1.0 / 1307674368000.0);
-  s = pf_fma(s, y2, 1.0 / 6227020800.0);
-  s = pf_fma(s, y2, -1.0 / 39916800.0);
-  s = pf_fma(s, y2, 1.0 / 362880.0);
-  s = pf_fma(s, y2, -1.0 / 5040.0);
-  s = pf_fma(s, y2, 1.0 / 120.0);
-  s = pf_fma(s, y2, -1.0 / 6.0);
-  s = pf_fma(s * y2, y, y);
-  double c = -1.0 / 6402373705728000.0;  // 1/18!
-  c = pf_fma(c, y2, 1.0 / 20922789888000.0);
-  c = pf_fma(c, y2, -1.0 / 87178291200.0);
-  c = pf_fma(c, y2, 1.0 / 479001600.0);
-  c = pf_fma(c, y2, -1.0 / 3628800.0);
-  c = pf_fma(c, y2, 1.0 / 40320.0);
-  c = pf_fma(c, y2, -1.0 / 720.0);
-  c = pf_fma(c, y2, 1.0 / 24.0);
-  c = pf_fma(c, y2, -0.5);
-  c = pf_fma(c, y2, 1.0);
-  const pf_u32 quadrant = static_cast<pf_u32>(w >> 62);
-  const double a = quadrant & 1 ? s : c, b = quadrant & 1 ? c : s;
-  *cosine = quadrant == 1 || quadrant == 2 ? -a : a;
-  *sine = quadrant >= 2 ? -b : b;
-}
-
-// Box-Muller: two words (or two pairs) give two standard normal numbers.
-PF_DEVICE void pf_normal_pair(pf_u32 w0, pf_u32 w1, float* z) {
-  const float r = pf_sqrt(-2.0f * pf_log_positive(pf_open_float(w0)));
-  float c, s;
-  pf_cos_sin_turn(w1, &c, &s);
-  z[0] = r * c;
-  z[1] = r * s;
-}
-PF_DEVICE void pf_normal_pair(const pf_u32* w, double* z) {
-  const double r = pf_sqrt(-2.0 * pf_log_positive(pf_open_double(w[0], w[1])));
-  double c, s;
-  pf_cos_sin_turn(pf_join(w[2], w[3]), &c, &s);
-  z[0] = r * c;
-  z[1] = r * s;
-}
 
 PF_DEVICE pf_u64 pf_multiply_high64(pf_u64 a, pf_u64 b) {
   const pf_u64 al = a & 0xffffffffu, ah = a >> 32, bl = b & 0xffffffffu, bh = b >> 32;
@@ -79,9 +13,8 @@ PF_DEVICE pf_u64 pf_multiply_high64(pf_u64 a, pf_u64 b) {
   return ah * bh + (m1 >> 32) + (m2 >> 32);
 }
 
-// ---- one counter gives N values: 4, or 2 of two words each
-// ----------------------------------------- `pick(words, values)` makes them; value k of counter b
-// is element N * b + k of `s`.
+// One counter gives N values: 4, or 2 of two words each. `pick(words, values)` makes them; value k
+// of counter b is element N * b + k of `s`.
 template <int N, class V, class F>
 PF_DEVICE void pf_fill_random(const pf_space& s, void* out, pf_u64 seed, pf_u64 offset, F pick) {
   const pf_u64 n = static_cast<pf_u64>(s.numel);

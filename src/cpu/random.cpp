@@ -67,7 +67,7 @@ void uniform_as(const KernelArgs& a) {
   if constexpr (std::is_same_v<T, double>) {
     fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
       for (int i = 0; i < kTile / 2; ++i) {
-        C r = std::fma(philox::unit_double(w[2 * i], w[2 * i + 1]), width, from);
+        C r = std::fma(philox::pf_unit_double(w[2 * i], w[2 * i + 1]), width, from);
         v[i] = r < to ? r : from;
       }
     });
@@ -90,12 +90,12 @@ void normal_as(const KernelArgs& a) {
   const C mean = static_cast<C>(a.f(2)), std = static_cast<C>(a.f(3));
   if constexpr (std::is_same_v<T, double>) {
     fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
-      for (int i = 0; i < kTile / 4; ++i) philox::normal_pair(w + 4 * i, v + 2 * i);
+      for (int i = 0; i < kTile / 4; ++i) philox::pf_normal_pair(w + 4 * i, v + 2 * i);
       for (int i = 0; i < kTile / 2; ++i) v[i] = std::fma(v[i], std, mean);
     });
   } else {
     fill<T, C>(a, 1, [=](const uint32_t* w, C* v) {
-      for (int i = 0; i < kTile / 2; ++i) philox::normal_pair(w[2 * i], w[2 * i + 1], v + 2 * i);
+      for (int i = 0; i < kTile / 2; ++i) philox::pf_normal_pair(w[2 * i], w[2 * i + 1], v + 2 * i);
       for (int i = 0; i < kTile; ++i) v[i] = std::fma(v[i], std, mean);
     });
   }
@@ -108,11 +108,12 @@ void exponential_as(const KernelArgs& a) {
   if constexpr (std::is_same_v<T, double>) {
     fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
       for (int i = 0; i < kTile / 2; ++i)
-        v[i] = -philox::log_positive(philox::open_double(w[2 * i], w[2 * i + 1])) / rate;
+        v[i] = -philox::pf_log_positive(philox::pf_open_double(w[2 * i], w[2 * i + 1])) / rate;
     });
   } else {
     fill<T, C>(a, 1, [=](const uint32_t* w, C* v) {
-      for (int i = 0; i < kTile; ++i) v[i] = -philox::log_positive(philox::open_float(w[i])) / rate;
+      for (int i = 0; i < kTile; ++i)
+        v[i] = -philox::pf_log_positive(philox::pf_open_float(w[i])) / rate;
     });
   }
 }
@@ -134,7 +135,7 @@ void randint(const KernelArgs& a) {
   dispatch(a.dtype(0), [&]<class T>() {
     fill<T, int64_t>(a, 2, [=](const uint32_t* w, int64_t* v) {
       for (int i = 0; i < kTile / 2; ++i) {
-        uint64_t u = philox::join(w[2 * i], w[2 * i + 1]);
+        uint64_t u = philox::pf_join(w[2 * i], w[2 * i + 1]);
         if (range) u = static_cast<uint64_t>((static_cast<unsigned __int128>(u) * range) >> 64);
         v[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + u);
       }
@@ -162,7 +163,7 @@ void bernoulli(const KernelArgs& a) {
         Walker<2> at(out.ndim, out.shape, strides, begin * 4);
         const int64_t n = numel(out);
         for (int64_t b = begin; b < end; ++b) {
-          philox::Words w = philox::block(s.offset + static_cast<uint64_t>(b), s.seed);
+          philox::pf_words w = philox::pf_philox(s.offset + static_cast<uint64_t>(b), s.seed);
           for (int64_t i = 0; i < std::min<int64_t>(4, n - 4 * b); ++i, at.next()) {
             double p = static_cast<double>(load(a.data<P>(1)[at.offset[1]]));
             a.data<T>(0)[at.offset[0]] = store<T>(w.w[i] * 0x1p-32 < p ? 1 : 0);
@@ -275,8 +276,8 @@ void randperm(const KernelArgs& a) {
   const Seed s(a);
   const int64_t n = numel(a.tensor(0));
   const auto key = [&](uint64_t at) {
-    const philox::Words w = philox::block(s.offset + at / 2, s.seed);
-    return at % 2 ? philox::join(w.w[2], w.w[3]) : philox::join(w.w[0], w.w[1]);
+    const philox::pf_words w = philox::pf_philox(s.offset + at / 2, s.seed);
+    return at % 2 ? philox::pf_join(w.w[2], w.w[3]) : philox::pf_join(w.w[0], w.w[1]);
   };
   const auto before = [&](uint64_t x, uint64_t y) {
     return key(x & UINT32_MAX) < key(y & UINT32_MAX);
@@ -411,8 +412,8 @@ void multinomial_as(const KernelArgs& a) {
         parallel_for(k, 4096, [&](int64_t first, int64_t end) {
           for (int64_t j = first; j < end; ++j) {
             const uint64_t word = static_cast<uint64_t>(r * k + j) * 2;
-            const philox::Words w = philox::block(s.offset + word / 4, s.seed);
-            const double u = philox::unit_double(w.w[word % 4], w.w[word % 4 + 1]) * total;
+            const philox::pf_words w = philox::pf_philox(s.offset + word / 4, s.seed);
+            const double u = philox::pf_unit_double(w.w[word % 4], w.w[word % 4 + 1]) * total;
             const int64_t t = std::upper_bound(before + 1, before + tiles + 1, u) - before - 1;
             o[j] = last;
             if (t == tiles) continue;
@@ -429,8 +430,9 @@ void multinomial_as(const KernelArgs& a) {
         for (int64_t j = 0; j < n; ++j) {
           if (!(row[j] > 0)) continue;
           uint64_t word = static_cast<uint64_t>(r * n + j) * 2;
-          philox::Words w = philox::block(s.offset + word / 4, s.seed);
-          double e = -philox::log_positive(philox::open_double(w.w[word % 4], w.w[word % 4 + 1]));
+          philox::pf_words w = philox::pf_philox(s.offset + word / 4, s.seed);
+          double e =
+              -philox::pf_log_positive(philox::pf_open_double(w.w[word % 4], w.w[word % 4 + 1]));
           *end++ = {e / row[j], j};
         }
         std::partial_sort(race, race + k, end);

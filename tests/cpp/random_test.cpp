@@ -14,10 +14,11 @@
 namespace pyflame {
 namespace {
 
-using cpu::philox::block;
-using cpu::philox::Words;
+using cpu::philox::pf_philox;
+using cpu::philox::pf_philox_rounds;
+using cpu::philox::pf_words;
 
-void expect_words(const Words& w, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+void expect_words(const pf_words& w, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   EXPECT_EQ(w.w[0], a);
   EXPECT_EQ(w.w[1], b);
   EXPECT_EQ(w.w[2], c);
@@ -26,12 +27,14 @@ void expect_words(const Words& w, uint32_t a, uint32_t b, uint32_t c, uint32_t d
 
 // The known answers that Random123 publishes for philox4x32, 10 rounds.
 TEST(Philox, KnownAnswers) {
-  expect_words(block(Words{{0, 0, 0, 0}}, 0, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
+  expect_words(pf_philox_rounds(pf_words{{0, 0, 0, 0}}, 0, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c,
+               0x9b00dbd8);
   constexpr uint32_t f = 0xffffffff;
-  expect_words(block(Words{{f, f, f, f}}, f, f), 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd);
-  expect_words(
-      block(Words{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0),
-      0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
+  expect_words(pf_philox_rounds(pf_words{{f, f, f, f}}, f, f), 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
+               0x6d5451fd);
+  expect_words(pf_philox_rounds(pf_words{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}},
+                                0xa4093822, 0x299f31d0),
+               0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
 }
 
 TEST(Philox, TilesAreConsecutiveBlocks) {
@@ -40,7 +43,7 @@ TEST(Philox, TilesAreConsecutiveBlocks) {
     uint32_t words[cpu::philox::kTile];
     cpu::philox::tile(counter, seed, words);
     for (uint64_t i = 0; i < cpu::philox::kCounters; ++i) {
-      Words w = block(counter + i, seed);
+      pf_words w = pf_philox(counter + i, seed);
       EXPECT_EQ(std::memcmp(w.w, words + 4 * i, sizeof(w.w)), 0) << counter << " + " << i;
     }
   }
@@ -50,19 +53,19 @@ TEST(Philox, LogarithmAndAnglesAreAccurate) {
   double worst = 0, worst_angle = 0;
   for (uint32_t i = 1; i < 1000000; ++i) {
     const uint32_t w = i * 4294967u;
-    const float u = cpu::philox::open_float(w);
+    const float u = cpu::philox::pf_open_float(w);
     const double exact = std::log(static_cast<double>(u));
-    const double got = static_cast<double>(cpu::philox::log_positive(u));
+    const double got = static_cast<double>(cpu::philox::pf_log_positive(u));
     if (exact != 0) worst = std::max(worst, std::abs((got - exact) / exact));
     float c, s;
-    cpu::philox::cos_sin_turn(w, &c, &s);
+    cpu::philox::pf_cos_sin_turn(w, &c, &s);
     worst_angle = std::max(worst_angle,
                            std::abs(static_cast<double>(c) * c + static_cast<double>(s) * s - 1));
   }
   EXPECT_LT(worst, 4e-7);
   EXPECT_LT(worst_angle, 4e-7);
-  EXPECT_EQ(cpu::philox::log_positive(1.0f), 0.0f);
-  EXPECT_EQ(cpu::philox::log_positive(1.0), 0.0);
+  EXPECT_EQ(cpu::philox::pf_log_positive(1.0f), 0.0f);
+  EXPECT_EQ(cpu::philox::pf_log_positive(1.0), 0.0);
 }
 
 TEST(Random, TheGeneratorAdvancesByWordsOfFour) {
@@ -138,8 +141,8 @@ TEST(Random, PermutationsAreTheOrderOfTheirKeys) {
     const RandomState s = random_state();
     std::vector<uint64_t> keys(static_cast<size_t>(n));
     for (size_t i = 0; i < keys.size(); ++i) {
-      const Words w = block(s.offset + i / 2, s.seed);
-      keys[i] = cpu::philox::join(w.w[i % 2 * 2], w.w[i % 2 * 2 + 1]);
+      const pf_words w = pf_philox(s.offset + i / 2, s.seed);
+      keys[i] = cpu::philox::pf_join(w.w[i % 2 * 2], w.w[i % 2 * 2 + 1]);
     }
     std::vector<int64_t> want(keys.size());
     std::iota(want.begin(), want.end(), 0);
