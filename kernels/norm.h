@@ -9,6 +9,7 @@
 //   -DPF_RMS=0|1      rms_norm
 //   -DPF_PAST=0|1     the tensors are larger than caches
 //   -DPF_VECS=        accesses of one thread         -DPF_ROWS=  rows of a group at a time
+#include "norm_args.h"
 #include "rows.h"
 
 typedef PF_T T;
@@ -19,18 +20,6 @@ constexpr int V = PF_V, VECS = PF_VECS, ROWS = PF_ROWS;
 typedef pf_vector<T, V> Vector;
 
 #define PF_ROW_THREADS 512
-
-struct pf_norm {
-  const void* x;
-  const void* weight;
-  const void* bias;
-  void* y;
-  void* mean;  // of each row, two numbers; none for rms_norm
-  void* rstd;
-  pf_i64 rows, vectors;
-  double eps;
-  pf_u32 width, unused;
-};
 
 PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   constexpr int SUMS = PF_RMS ? ROWS : 2 * ROWS;

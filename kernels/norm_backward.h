@@ -11,6 +11,7 @@
 //   -DPF_HAS_W=0|1   there is a weight                       -DPF_SUMS=0|1  dw or db is wanted
 //   -DPF_VECS=       accesses of one thread of norm_backward
 //   -DPF_THREADS=    of norm_backward at most: what registers are counted for
+#include "norm_args.h"
 #include "rows.h"
 
 typedef PF_T T;
@@ -21,20 +22,6 @@ typedef pf_vector<T, V> Vector;
 
 #define PF_COLUMN_THREADS 256
 #define PF_LONG_THREADS 1024
-
-struct pf_norm_backward {
-  const void* g;
-  const void* x;
-  const void* mean;
-  const void* rstd;
-  const void* weight;
-  void* dx;
-  void* partial;  // [stretches][dw, db][columns]
-  pf_i64 rows, vectors;
-  pf_i64 stretch;  // rows of one block
-  pf_u32 width;    // threads of a row: whole warps
-  pf_u32 unused;
-};
 
 // What a mean was off by is for numbers far from 0. 16 bits hold none that float32 could not take
 // at once, and the registers are few.

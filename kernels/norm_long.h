@@ -3,6 +3,7 @@
 //
 //   -DPF_T= -DPF_V= -DPF_W= -DPF_B= -DPF_HAS_W= -DPF_HAS_B= -DPF_RMS= -DPF_PAST=  as in norm.h
 //   -DPF_KEEP=0|1     the row stays in shared memory
+#include "norm_args.h"
 #include "rows.h"
 
 typedef PF_T T;
@@ -13,18 +14,6 @@ constexpr int V = PF_V;
 typedef pf_vector<T, V> Vector;
 
 #define PF_LONG_THREADS 1024
-
-struct pf_norm {  // as in norm.h
-  const void* x;
-  const void* weight;
-  const void* bias;
-  void* y;
-  void* mean;
-  void* rstd;
-  pf_i64 rows, vectors;
-  double eps;
-  pf_u32 width, unused;
-};
 
 PF_KERNEL(norm_long, PF_LONG_THREADS)(const pf_norm r) {
   constexpr int SUMS = PF_RMS ? 1 : 2;

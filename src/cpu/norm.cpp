@@ -13,10 +13,15 @@
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
+#include "table/kernels/norm.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
 namespace {
+
+// Also of rms_norm, which has no mean and no bias.
+constexpr auto kForward = kernels::tensors<kernels::LayerNorm>;
+constexpr auto kBackward = kernels::tensors<kernels::LayerNormBackward>;
 
 // weight or bias in the compute type, filled up to whole stretches.
 template <class T>
@@ -160,25 +165,24 @@ void RmsNormRows(const S* x, S* y, ComputeOf<S>* rstds, const ComputeOf<S>* w, C
   if (kStream) hwy::FlushStream();
 }
 
-// Tensors: y, [mean,] rstd, x, weight, [bias]. attrs: length of a row, eps.
 template <class S, bool kRms>
 void NormOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  const pf_tensor& in = a.tensor(kRms ? 2 : 3);
-  const int64_t n = a.i(0), total = numel(in);
+  constexpr auto at = kForward;
+  constexpr auto number = kernels::numbers<kernels::LayerNorm>;
+  const int64_t n = a.i(number.length), total = numel(a.tensor(at.x));
   if (total == 0) return;
-  const S* x = static_cast<const S*>(in.data);
-  S* y = a.data<S>(0);
-  const T eps = static_cast<T>(a.f(1));
-  const DType type = a.dtype(kRms ? 2 : 3);
-  constexpr int kWeight = kRms ? 3 : 4, kBias = 5;
-  const auto both = Affine<T>::bytes(a, kWeight, n) + (kRms ? 0 : Affine<T>::bytes(a, kBias, n));
+  const S* x = a.data<S>(at.x);
+  S* y = a.data<S>(at.y);
+  const T eps = static_cast<T>(a.f(number.eps));
+  const auto both =
+      Affine<T>::bytes(a, at.weight, n) + (kRms ? 0 : Affine<T>::bytes(a, at.bias, n));
   const Scratch<char> affine(a.piece ? 0 : static_cast<int64_t>(both));
   Parts memory(a.piece ? a.piece->scratch : affine.get());
-  const Affine<T> w(a, kWeight, n, T(1), memory);
-  const T* bias = kRms ? nullptr : Affine<T>(a, kBias, n, T(0), memory).get();
+  const Affine<T> w(a, at.weight, n, T(1), memory);
+  const T* bias = kRms ? nullptr : Affine<T>(a, at.bias, n, T(0), memory).get();
   char* own = a.piece ? memory.rest() : nullptr;
-  T* rstd = a.data<T>(kRms ? 1 : 2);
+  T* rstd = a.data<T>(at.rstd);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream = Streams(a, y, n * bytes, total * bytes);
   const auto rows = [&](int64_t begin, int64_t end, char* memory) {
@@ -187,14 +191,14 @@ void NormOf(const KernelArgs& a) {
       if constexpr (kRms)
         RmsNormRows<S, kStream>(x, y, rstd, w.get(), eps, n, begin, end);
       else
-        LayerNormRows<S, kStream>(Ahead<S>(a, x, n), x, y, a.data<T>(1), rstd, w.get(), bias, eps,
-                                  n, begin, end, memory);
+        LayerNormRows<S, kStream>(Ahead<S>(a, x, n), x, y, a.data<T>(at.mean), rstd, w.get(), bias,
+                                  eps, n, begin, end, memory);
     };
     if constexpr (std::is_same_v<S, float>)
       if (stream) return run(std::true_type());
     run(std::false_type());
   };
-  for_rows(own, total / n, RowGrain(n), kRms ? 0 : norm_scratch(type, n), rows);
+  for_rows(own, total / n, RowGrain(n), kRms ? 0 : norm_scratch(a.dtype(at.x), n), rows);
 }
 
 // xhat = (x - mean) rstd, h = g w: dx = rstd (h - mean(h) - xhat mean(h xhat)); without
@@ -272,18 +276,20 @@ void StoreParam(const KernelArgs& a, int i, int64_t k, T v) {
                  [&]<class S>() { StoreOne(static_cast<ComputeOf<S>>(v), a.data<S>(i) + k); });
 }
 
-// Tensors: dx, dweight, [dbias,] g, x, [mean,] rstd, weight. attrs: length of a row.
 template <class S, bool kRms>
 class Backward {
   using T = ComputeOf<S>;
-  static constexpr int kG = kRms ? 2 : 3;
   static constexpr int64_t kSums = kRms ? 1 : 2;
 
  public:
   // The tensors of `a` are rows from `first` on of all `rows`.
   Backward(const KernelArgs& a, int64_t first, int64_t rows)
-      : a_(a), first_(first), n_(a.i(0)), padded_((n_ + 63) / 64 * 64), blocks_(rows) {}
-  bool params() const { return a_.has(1) || (!kRms && a_.has(2)); }
+      : a_(a),
+        first_(first),
+        n_(a.i(kernels::numbers<kernels::LayerNormBackward>.length)),
+        padded_((n_ + 63) / 64 * 64),
+        blocks_(rows) {}
+  bool params() const { return a_.has(kBackward.dweight) || a_.has(kBackward.dbias); }
   // Elements of T for the sums of all blocks.
   int64_t partial() const { return params() ? blocks_.count * kSums * padded_ : 0; }
   const NormBlocks& blocks() const { return blocks_; }
@@ -309,8 +315,8 @@ class Backward {
           Store(pair ? Load(p + c) + Load(q + c) : Load(p + c), to + c);
       }
     for (int64_t k = 0; k < n_; ++k) {
-      StoreParam(a_, 1, k, partial[k]);
-      if (!kRms) StoreParam(a_, 2, k, partial[padded_ + k]);
+      StoreParam(a_, kBackward.dweight, k, partial[k]);
+      if (!kRms) StoreParam(a_, kBackward.dbias, k, partial[padded_ + k]);
     }
   }
 
@@ -324,8 +330,8 @@ class Backward {
       if (kParams && (first_ + r) % blocks_.rows == 0)
         std::memset(static_cast<void*>(dw), 0, sizeof(T) * static_cast<size_t>(kSums * padded_));
       BackwardBlock<S, kRms, kParams, kStream>(
-          a_.data<S>(kG), a_.data<S>(kG + 1), kRms ? nullptr : a_.data<T>(kG + 2),
-          a_.data<T>(kG + (kRms ? 2 : 3)), w, a_.data<S>(0), dw, dw + padded_, n_, r, stop);
+          a_.data<S>(kBackward.dy), a_.data<S>(kBackward.x), a_.data<T>(kBackward.mean),
+          a_.data<T>(kBackward.rstd), w, a_.data<S>(kBackward.dx), dw, dw + padded_, n_, r, stop);
       r = stop;
     }
   }
@@ -338,24 +344,24 @@ class Backward {
 template <class S, bool kRms>
 void BackwardOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  constexpr int kG = kRms ? 2 : 3;
-  const int64_t n = a.i(0), total = numel(a.tensor(kG));
+  constexpr auto at = kBackward;
+  const int64_t n = a.i(kernels::numbers<kernels::LayerNormBackward>.length);
+  const int64_t total = numel(a.tensor(at.dy));
   if (total == 0) {
     for (int64_t k = 0; k < n; ++k) {
-      StoreParam(a, 1, k, T(0));
-      if (!kRms) StoreParam(a, 2, k, T(0));
+      StoreParam(a, at.dweight, k, T(0));
+      StoreParam(a, at.dbias, k, T(0));
     }
     return;
   }
   const int64_t rows = total / n;
-  constexpr int kWeight = kG + (kRms ? 3 : 4);
-  const auto bytes_of_weight = static_cast<int64_t>(Affine<T>::bytes(a, kWeight, n));
+  const auto bytes_of_weight = static_cast<int64_t>(Affine<T>::bytes(a, at.weight, n));
   const Scratch<char> affine(a.piece ? 0 : bytes_of_weight);
   Parts memory(a.piece ? a.piece->scratch : affine.get());
-  const Affine<T> w(a, kWeight, n, T(1), memory);
+  const Affine<T> w(a, at.weight, n, T(1), memory);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream =
-      std::is_same_v<S, float> && Streams(a, a.data<S>(0), n * bytes, total * bytes);
+      std::is_same_v<S, float> && Streams(a, a.data<S>(at.dx), n * bytes, total * bytes);
   if (a.piece) {
     const Backward<S, kRms> work(a, a.piece->first_row, a.piece->rows);
     work.run(0, rows, w.get(), static_cast<T*>(a.piece->workspace), stream);
@@ -375,26 +381,26 @@ void BackwardOf(const KernelArgs& a) {
 }  // namespace
 
 void LayerNorm(const KernelArgs& a) {
-  dispatch_float(a.dtype(3), [&]<class S>() { NormOf<S, false>(a); });
+  dispatch_float(a.dtype(kForward.x), [&]<class S>() { NormOf<S, false>(a); });
 }
 void RmsNorm(const KernelArgs& a) {
-  dispatch_float(a.dtype(2), [&]<class S>() { NormOf<S, true>(a); });
+  dispatch_float(a.dtype(kForward.x), [&]<class S>() { NormOf<S, true>(a); });
 }
 void LayerNormBackward(const KernelArgs& a) {
-  dispatch_float(a.dtype(3), [&]<class S>() { BackwardOf<S, false>(a); });
+  dispatch_float(a.dtype(kBackward.dy), [&]<class S>() { BackwardOf<S, false>(a); });
 }
 void RmsNormBackward(const KernelArgs& a) {
-  dispatch_float(a.dtype(2), [&]<class S>() { BackwardOf<S, true>(a); });
+  dispatch_float(a.dtype(kBackward.dy), [&]<class S>() { BackwardOf<S, true>(a); });
 }
 
 // The gradients of weight and bias, after the last piece.
 void FinishLayerNormBackward(const KernelArgs& a) {
-  dispatch_float(a.dtype(3), [&]<class S>() {
+  dispatch_float(a.dtype(kBackward.dy), [&]<class S>() {
     Backward<S, false>(a, 0, a.piece->rows).finish(static_cast<ComputeOf<S>*>(a.piece->workspace));
   });
 }
 void FinishRmsNormBackward(const KernelArgs& a) {
-  dispatch_float(a.dtype(2), [&]<class S>() {
+  dispatch_float(a.dtype(kBackward.dy), [&]<class S>() {
     Backward<S, true>(a, 0, a.piece->rows).finish(static_cast<ComputeOf<S>*>(a.piece->workspace));
   });
 }
@@ -424,18 +430,17 @@ void layer_norm_backward(const KernelArgs& a) {
 void rms_norm_backward(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(RmsNormBackward)(a);
 }
-// Of tensor `x`: results and statistics before it, weight and bias behind it.
-template <bool kRms>
 Pieces forward_pieces(const KernelArgs& a) {
-  const int x = kRms ? 2 : 3;
+  constexpr auto at = kernels::tensors<kernels::LayerNorm>;
   Pieces p;
-  p.width = a.i(0);
+  p.width = a.i(kernels::numbers<kernels::LayerNorm>.length);
   if (p.width == 0) return p;
-  p.rows = numel(a.tensor(x)) / p.width;
-  p.per_row[0] = p.per_row[x] = p.width;
-  if (!kRms) p.per_row[1] = 2;
-  p.per_row[x - 1] = 1;
-  p.scratch = 2 * affine_scratch(a.dtype(x), p.width) + norm_scratch(a.dtype(x), p.width);
+  const DType t = a.dtype(at.x);
+  p.rows = numel(a.tensor(at.x)) / p.width;
+  p.per_row[at.y] = p.per_row[at.x] = p.width;
+  p.per_row[at.mean] = 2;
+  p.per_row[at.rstd] = 1;
+  p.scratch = 2 * affine_scratch(t, p.width) + norm_scratch(t, p.width);
   return p;
 }
 void finish_layer_norm(const KernelArgs& a) {
@@ -446,27 +451,28 @@ void finish_rms_norm(const KernelArgs& a) {
 }
 template <bool kRms>
 Pieces backward_pieces(const KernelArgs& a) {
-  const int g = kRms ? 2 : 3;
+  constexpr auto at = kernels::tensors<kernels::LayerNormBackward>;
   Pieces p;
-  p.width = a.i(0);
+  p.width = a.i(kernels::numbers<kernels::LayerNormBackward>.length);
   if (p.width == 0) return p;
-  p.rows = numel(a.tensor(g)) / p.width;
-  p.per_row[0] = p.per_row[g] = p.per_row[g + 1] = p.width;
-  if (!kRms) p.per_row[g + 2] = 2;
-  p.per_row[g + (kRms ? 2 : 3)] = 1;
+  const DType t = a.dtype(at.dy);
+  p.rows = numel(a.tensor(at.dy)) / p.width;
+  p.per_row[at.dx] = p.per_row[at.dy] = p.per_row[at.x] = p.width;
+  p.per_row[at.mean] = 2;
+  p.per_row[at.rstd] = 1;
   const NormBlocks blocks(p.rows);
   p.range = blocks.rows;
   const int64_t sums = (kRms ? 1 : 2) * ((p.width + 63) / 64 * 64);
-  const size_t item = a.dtype(g) == DType::Float64 ? 8 : 4;
+  const size_t item = t == DType::Float64 ? 8 : 4;
   p.workspace = static_cast<size_t>(blocks.count * sums) * item;
   p.finish = kRms ? finish_rms_norm : finish_layer_norm;
-  p.scratch = affine_scratch(a.dtype(g), p.width);
+  p.scratch = affine_scratch(t, p.width);
   return p;
 }
 }  // namespace
-PF_CPU_KERNEL("layer_norm", layer_norm, forward_pieces<false>)
-PF_CPU_KERNEL("rms_norm", rms_norm, forward_pieces<true>)
-PF_CPU_KERNEL("layer_norm_backward", layer_norm_backward, backward_pieces<false>)
-PF_CPU_KERNEL("rms_norm_backward", rms_norm_backward, backward_pieces<true>)
+PF_CPU_KERNEL(kernels::LayerNorm::kInfo, layer_norm, forward_pieces)
+PF_CPU_KERNEL(kernels::RmsNorm::kInfo, rms_norm, forward_pieces)
+PF_CPU_KERNEL(kernels::LayerNormBackward::kInfo, layer_norm_backward, backward_pieces<false>)
+PF_CPU_KERNEL(kernels::RmsNormBackward::kInfo, rms_norm_backward, backward_pieces<true>)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -3,47 +3,38 @@
 
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
+#include "kernels/norm_args.h"
+#include "table/kernels/norm.h"
 
 namespace pyflame::gpu {
 namespace {
 
-// pf_norm of kernels/norm.h.
-struct Norm {
-  const void* x;
-  const void* weight;
-  const void* bias;
-  void* y;
-  void* mean;
-  void* rstd;
-  int64_t rows, vectors;
-  double eps;
-  uint32_t width, unused;
-};
+using namespace kernels;
 
 Accessed accessed(const KernelArgs& a, int i) {
   return a.has(i) ? Accessed{a.data(i), a.dtype(i)} : Accessed{nullptr, DType::Float32};
 }
 
-// Tensors: y, [mean,] rstd, x, weight, [bias]. attrs: length of a row, eps.
 template <bool kRms>
 void norm(const KernelArgs& a) {
-  const int in = kRms ? 2 : 3, weight = in + 1, bias = kRms ? a.ntensors : in + 2;
-  const DType t = a.dtype(in);
-  const int64_t n = a.i(0), total = numel(a.tensor(in));
+  constexpr auto at = tensors<LayerNorm>;
+  constexpr auto number = numbers<LayerNorm>;
+  const DType t = a.dtype(at.x);
+  const int64_t n = a.i(number.length), total = numel(a.tensor(at.x));
   if (total == 0) return;
-  const Accessed w = accessed(a, weight), b = accessed(a, bias);
-  const int64_t v = vector_width(n, {{a.data(in), t}, {a.data(0), t}, w, b});
-  Norm r{a.data(in),
-         w.data,
-         b.data,
-         a.data(0),
-         kRms ? nullptr : a.data(1),
-         a.data(kRms ? 1 : 2),
-         total / n,
-         n / v,
-         a.f(1),
-         0,
-         0};
+  const Accessed w = accessed(a, at.weight), b = accessed(a, at.bias);
+  const int64_t v = vector_width(n, {{a.data(at.x), t}, {a.data(at.y), t}, w, b});
+  pf_norm r{a.data(at.x),
+            w.data,
+            b.data,
+            a.data(at.y),
+            a.data(at.mean),
+            a.data(at.rstd),
+            total / n,
+            n / v,
+            a.f(number.eps),
+            0,
+            0};
   const int64_t bytes = n * static_cast<int64_t>(itemsize(t));
   const bool past = larger_than_caches(r.rows * bytes);
   Defines d = Defines()
@@ -73,22 +64,9 @@ void norm(const KernelArgs& a) {
   const int64_t at_a_time = two ? 2 : 1;
   const Joined f =
       a.join("norm.h", std::move(d).value("PF_VECS", shape.vectors).value("PF_ROWS", at_a_time),
-             "norm_rows", {in, r.rows, n, v, past});
+             "norm_rows", {at.x, r.rows, n, v, past});
   if (!a.asked()) a.launch(f, Grid(ceil_div(r.rows, groups * at_a_time)), block, 0, r);
 }
-
-// pf_norm_backward of kernels/norm_backward.h.
-struct NormBackward {
-  const void* g;
-  const void* x;
-  const void* mean;
-  const void* rstd;
-  const void* weight;
-  void* dx;
-  void* partial;
-  int64_t rows, vectors, stretch;
-  uint32_t width, unused;
-};
 
 struct BackwardRow {
   int64_t width = 0;    // threads; 0: too long a row
@@ -110,36 +88,34 @@ BackwardRow backward_row(int64_t vectors, int64_t v, DType t, int warp) {
   return {};
 }
 
-// Tensors: dx, dweight, [dbias,] g, x, [mean,] rstd, weight. attrs: length of a row.
 template <bool kRms>
 void norm_backward(const KernelArgs& a) {
-  const int in = kRms ? 2 : 3;
-  const DType t = a.dtype(in);
-  const int64_t n = a.i(0), total = numel(a.tensor(in));
-  const int outs = kRms ? 1 : 2;
+  constexpr auto at = tensors<LayerNormBackward>;
+  const DType t = a.dtype(at.dy);
+  const int64_t n = a.i(numbers<LayerNormBackward>.length), total = numel(a.tensor(at.dy));
   bool sums = false;
-  for (int k = 0; k < outs; ++k) {
-    sums = sums || a.has(1 + k);
-    if (total == 0 && a.has(1 + k) && !a.asked())
-      a.fill(a.data(1 + k), 0, nbytes(a.dtype(1 + k), numel(a.tensor(1 + k))));
+  for (const int i : {at.dweight, at.dbias}) {
+    sums = sums || a.has(i);
+    if (total == 0 && a.has(i) && !a.asked())
+      a.fill(a.data(i), 0, nbytes(a.dtype(i), numel(a.tensor(i))));
   }
   if (total == 0) return;
   const Traits& device = a.traits();
-  const Accessed w = accessed(a, in + (kRms ? 3 : 4));
-  int64_t v = vector_width(n, {{a.data(in), t}, {a.data(in + 1), t}, {a.data(0), t}, w});
+  const Accessed w = accessed(a, at.weight);
+  int64_t v = vector_width(n, {{a.data(at.dy), t}, {a.data(at.x), t}, {a.data(at.dx), t}, w});
   while (v > 1 && n / v < device.warp) v /= 2;  // a row keeps a warp busy at least
-  NormBackward r{a.data(in),
-                 a.data(in + 1),
-                 kRms ? nullptr : a.data(in + 2),
-                 a.data(in + (kRms ? 2 : 3)),
-                 w.data,
-                 a.data(0),
-                 nullptr,
-                 total / n,
-                 n / v,
-                 0,
-                 0,
-                 0};
+  pf_norm_backward r{a.data(at.dy),
+                     a.data(at.x),
+                     a.data(at.mean),
+                     a.data(at.rstd),
+                     w.data,
+                     a.data(at.dx),
+                     nullptr,
+                     total / n,
+                     n / v,
+                     0,
+                     0,
+                     0};
   const BackwardRow row = backward_row(r.vectors, v, t, device.warp);
   const size_t wide = t == DType::Float64 ? 8 : 4;
   Defines d = Defines()
@@ -152,10 +128,10 @@ void norm_backward(const KernelArgs& a) {
                   .value("PF_VECS", row.vectors)
                   .value("PF_THREADS", row.most);
   const auto function = [&](const char* entry) { return a.compile("norm_backward.h", d, entry); };
-  const int64_t row_sums = outs * n;
+  const int64_t row_sums = (kRms ? 1 : 2) * n;
   int64_t stretches;
   if (row.width) {
-    const Joined f = a.join("norm_backward.h", d, "norm_backward", {in, r.rows, n, v});
+    const Joined f = a.join("norm_backward.h", d, "norm_backward", {at.dy, r.rows, n, v});
     if (a.asked()) return;
     const int64_t groups = std::max<int64_t>(1, 4 * device.warp / row.width);
     const int64_t blocks = std::max<int64_t>(1, row.most / (groups * row.width));
@@ -180,27 +156,27 @@ void norm_backward(const KernelArgs& a) {
   const int64_t tiles = ceil_div(n, 32);
   const auto add = [&](bool dw, bool db) {
     if (!dw && !db) return;
-    const DType to = a.dtype(dw ? 1 : 2);
+    const DType to = a.dtype(dw ? at.dweight : at.dbias);
     const Function f =
         to == w.dtype
             ? function("norm_params")
             : a.compile("norm_params.h",
                         Defines().text("PF_C", wide == 8 ? "double" : "float").type("PF_W", to),
                         "norm_params");
-    a.launch(f, Grid(db ? 2 * tiles : tiles), 1024, 0, r.partial, dw ? a.data(1) : nullptr,
-             db ? a.data(2) : nullptr, n, row_sums, stretches, tiles);
+    a.launch(f, Grid(db ? 2 * tiles : tiles), 1024, 0, r.partial, dw ? a.data(at.dweight) : nullptr,
+             db ? a.data(at.dbias) : nullptr, n, row_sums, stretches, tiles);
   };
-  const bool dw = a.has(1), db = outs == 2 && a.has(2),
-             alike = db && dw && a.dtype(1) == a.dtype(2);
+  const bool dw = a.has(at.dweight), db = a.has(at.dbias),
+             alike = db && dw && a.dtype(at.dweight) == a.dtype(at.dbias);
   add(dw, alike);
   if (!alike) add(false, db);
 }
 
 }  // namespace
 
-PF_GPU_ROW_KERNEL("layer_norm", norm<false>)
-PF_GPU_ROW_KERNEL("rms_norm", norm<true>)
-PF_GPU_ROW_KERNEL("layer_norm_backward", norm_backward<false>)
-PF_GPU_ROW_KERNEL("rms_norm_backward", norm_backward<true>)
+PF_GPU_ROW_KERNEL(LayerNorm::kInfo, norm<false>)
+PF_GPU_ROW_KERNEL(RmsNorm::kInfo, norm<true>)
+PF_GPU_ROW_KERNEL(LayerNormBackward::kInfo, norm_backward<false>)
+PF_GPU_ROW_KERNEL(RmsNormBackward::kInfo, norm_backward<true>)
 
 }  // namespace pyflame::gpu

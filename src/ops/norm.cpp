@@ -8,6 +8,7 @@
 #include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "table/kernels/norm.h"
 
 namespace pyflame {
 namespace {
@@ -65,8 +66,6 @@ Grads composed(const Tensor& grad, const Tensor& input, const Tensor& weight, bo
 Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps) {
   PF_AUTOCAST("layer_norm", Raise, layer_norm, input, normalized_shape, weight, bias, eps);
-  static const engine::Kernel k{"layer_norm", engine::Anchor::Rowwise};
-  static const engine::Kernel kb{"layer_norm_backward", engine::Anchor::Rowwise};
   const int64_t n = row_length(input, normalized_shape, weight, bias, "layer_norm");
   const Tensor x = ops::dense(input);
   const Tensor w = weight.defined() ? ops::dense(weight) : weight;
@@ -78,7 +77,10 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
   // The mean is two numbers, as it was summed and what that sum was off by: see cpu/norm.cpp.
   Tensor means = make_tensor(Dims{rows[0], 2}, stats, device);
   Tensor rstds = make_tensor(rows, stats, device);
-  if (x->numel > 0) engine::call(k, {y, means, rstds}, {x, w, b}, {Scalar(n), Scalar(eps)});
+  if (x->numel > 0)
+    engine::call<kernels::LayerNorm>(
+        {.y = y, .mean = means, .rstd = rstds, .x = x, .weight = w, .bias = b},
+        {.length = n, .eps = eps});
   if (autograd::wanted({x, w, b}))
     autograd::attach(
         "layer_norm", {y}, {x, w, b}, {Saved(x), Saved(w), Saved(means), Saved(rstds)},
@@ -98,7 +100,15 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
           Tensor dx = make_tensor(x->shape, x->dtype, device), dw, db;
           if (c.needs(1)) dw = make_tensor(w->shape, w->dtype, device);
           if (c.needs(2)) db = make_tensor(bias_shape, bias_type, device);
-          engine::call(kb, {dx, dw, db}, {g, x, c.saved(2), c.saved(3), w}, {Scalar(n)});
+          engine::call<kernels::LayerNormBackward>({.dx = dx,
+                                                    .dweight = dw,
+                                                    .dbias = db,
+                                                    .dy = g,
+                                                    .x = x,
+                                                    .mean = c.saved(2),
+                                                    .rstd = c.saved(3),
+                                                    .weight = w},
+                                                   {.length = n});
           return {dx, dw, db};
         });
   return y;
@@ -107,8 +117,6 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
 Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
   PF_AUTOCAST("rms_norm", Raise, rms_norm, input, normalized_shape, weight, eps);
-  static const engine::Kernel k{"rms_norm", engine::Anchor::Rowwise};
-  static const engine::Kernel kb{"rms_norm_backward", engine::Anchor::Rowwise};
   const int64_t n = row_length(input, normalized_shape, weight, {}, "rms_norm");
   const Tensor x = ops::dense(input);
   const Tensor w = weight.defined() ? ops::dense(weight) : weight;
@@ -117,20 +125,25 @@ Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tens
   const Device device = x->storage->device;
   Tensor y = make_tensor(x->shape, x->dtype, device);
   Tensor rstds = make_tensor(Dims{n > 0 ? x->numel / n : 0}, ops::wide_type(x->dtype), device);
-  if (x->numel > 0) engine::call(k, {y, rstds}, {x, w}, {Scalar(n), Scalar(e)});
+  if (x->numel > 0)
+    engine::call<kernels::RmsNorm>({.y = y, .rstd = rstds, .x = x, .weight = w},
+                                   {.length = n, .eps = e});
   if (autograd::wanted({x, w}))
-    autograd::attach("rms_norm", {y}, {x, w}, {Saved(x), Saved(w), Saved(rstds)},
-                     [n, e](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(2);
-                       const Tensor x = c.saved(0), w = c.saved(1), g = ops::dense(c.grad());
-                       if (n == 0) return {zeros_like(x), c.needs(1) ? zeros_like(w) : Tensor()};
-                       if (autograd::wanted({g, x, w})) return composed(g, x, w, false, n, e, true);
-                       const Device device = x->storage->device;
-                       Tensor dx = make_tensor(x->shape, x->dtype, device), dw;
-                       if (c.needs(1)) dw = make_tensor(w->shape, w->dtype, device);
-                       engine::call(kb, {dx, dw}, {g, x, c.saved(2), w}, {Scalar(n)});
-                       return {dx, dw};
-                     });
+    autograd::attach(
+        "rms_norm", {y}, {x, w}, {Saved(x), Saved(w), Saved(rstds)},
+        [n, e](const Context& c) -> Grads {
+          if (!c.grad().defined()) return Grads(2);
+          const Tensor x = c.saved(0), w = c.saved(1), g = ops::dense(c.grad());
+          if (n == 0) return {zeros_like(x), c.needs(1) ? zeros_like(w) : Tensor()};
+          if (autograd::wanted({g, x, w})) return composed(g, x, w, false, n, e, true);
+          const Device device = x->storage->device;
+          Tensor dx = make_tensor(x->shape, x->dtype, device), dw;
+          if (c.needs(1)) dw = make_tensor(w->shape, w->dtype, device);
+          engine::call<kernels::RmsNormBackward>(
+              {.dx = dx, .dweight = dw, .dy = g, .x = x, .rstd = c.saved(2), .weight = w},
+              {.length = n});
+          return {dx, dw};
+        });
   return y;
 }
 
