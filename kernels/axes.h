@@ -1,17 +1,9 @@
-// Some dimensions of a tensor, merged where strides allow, with the strides of up to two tensors.
-// The same layout as gpu::Axes.
+// Where elements of some dimensions of a tensor lie.
 #ifndef PF_AXES_H
 #define PF_AXES_H
 
+#include "axes_args.h"
 #include "prelude.h"
-
-#define PF_MAX_DIMS 12
-
-struct pf_axes {
-  pf_i32 n, unused;
-  pf_i64 count;
-  pf_i64 size[PF_MAX_DIMS], stride[PF_MAX_DIMS], other[PF_MAX_DIMS];
-};
 
 // Divisions of 64 bits are slow; most operands fit into 32. NVIDIA's compiler looks by itself.
 PF_DEVICE pf_i64 pf_quotient(pf_i64 a, pf_i64 b) {

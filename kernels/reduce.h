@@ -8,24 +8,13 @@
 //   -DPF_V=  elements of one access    -DPF_DENSE=1: at most one reduced axis (of stride 1 when
 //                                                   V > 1 in reduce_rows)
 #include "axes.h"
+#include "reduce_args.h"
 #include "rows.h"
 
 #define PF_REDUCE_THREADS 256
 
 typedef PF_T T;
 constexpr int V = PF_V;
-
-struct pf_reduce {
-  const void* x;
-  void* out;
-  void* values;   // find: where the values go, or null
-  void* partial;  // results of chunks: [chunks][outputs]
-  pf_axes kept, reduced;
-  pf_i64 chunk, chunks;  // elements of one chunk
-  pf_i64 tiles;          // blocks along the outputs
-  pf_u32 width;          // rows: threads of one output; columns: threads along the outputs
-  pf_u32 unused;
-};
 
 // ---- operations -------------------------------------------------------------------------------
 // lift: an element as an accumulator, `at` its place in the chunk. join: of any two; follow: the

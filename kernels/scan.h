@@ -9,22 +9,13 @@
 //   -DPF_TOTALS=0|1   this pass finds totals
 #include "axes.h"
 #include "rows.h"
+#include "scan_args.h"
 
 typedef PF_T T;
 typedef pf_compute<T> C;
 
 #define PF_SCAN_THREADS 256
 #define PF_SCAN_ITEMS 8  // consecutive elements of a thread
-
-struct pf_scan {
-  const void* in;
-  void* out;
-  void* indices;  // extremes
-  void* totals;   // [pieces][lanes]: of the pieces, then what comes before each
-  pf_axes lanes;  // stride: in, other: out (indices lie as out)
-  pf_i64 length, in_stride, out_stride;
-  pf_i64 piece, pieces;  // elements of one, how many
-};
 
 // ---- operations: join(a, b) with b after a ----------------------------------------------------
 template <bool FLOAT>

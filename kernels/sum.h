@@ -21,6 +21,7 @@
 //              in sum_columns
 //   -DPF_DENSE=1: at most one reduced axis (of stride 1 in sum_rows when V > 1)
 #include "axes.h"
+#include "reduce_args.h"
 #include "rows.h"
 
 typedef PF_T T;
@@ -30,20 +31,6 @@ constexpr int W = 16 / static_cast<int>(sizeof(T)), V = PF_V;
 #define PF_SUM_THREADS 256
 #define PF_SUM_LANES 32
 #define PF_COLUMN_THREADS 512
-
-struct pf_sum {
-  const void* x;
-  void* out;
-  const void* mean;  // pf_op_spread: of the differences
-  void* partial;     // results of chunks: [chunks][results]
-  pf_axes kept, reduced;
-  pf_i64 chunk, chunks;  // elements of one
-  pf_i64 tiles;          // blocks along the results
-  double divisor;
-  pf_u32 lanes, ways;
-  pf_u32 width;  // columns, finish: threads along the results
-  pf_u32 unused;
-};
 
 struct pf_op_sum {
   enum { origin = 0, mean = 0 };  // what lift reads

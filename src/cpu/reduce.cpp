@@ -8,41 +8,39 @@
 #define HWY_TARGET_INCLUDE "cpu/reduce.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
+#include "core/kernel_numbers.h"
 #include "cpu/kernel.h"
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
+#include "table/kernels/reduce.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
 namespace {
 
+constexpr auto kAt = kernels::tensors<kernels::Sum>;
+constexpr auto kNumber = kernels::numbers<kernels::Sum>;
+
 // A lane adds 64 elements: a block is 64 vectors.
 template <class S>
 inline constexpr int64_t kSumBlock = 64 * Wide<ComputeOf<S>>::kLanes;
 
-// What is added (the numbers are those of the attribute). Differences are taken from an element of
-// the reduction itself, its first, the origin: their mean is at most sqrt(n) standard deviations,
-// so that its rounding does not show in the variance, however far from 0 the elements are.
-enum Kind : int64_t {
-  kPlain = 0,
-  kSquares = 1,
-  kDifferences = 2,  // x - origin
-  kSpread = 3,       // (x - origin - mean)^2, of a mean of differences
-  kNumbers = 4,      // without NaN
-};
+using Kind = SumKind;
+// The mean of differences from one of the elements is at most sqrt(n) standard deviations, so that
+// its rounding does not show in the variance, however far from 0 the elements are.
 template <Kind kKind>
-inline constexpr bool kFromOrigin = kKind == kDifferences || kKind == kSpread;
+inline constexpr bool kFromOrigin = kKind == Kind::Differences || kKind == Kind::Spread;
 
 template <Kind kKind, class T>
 HWY_INLINE Wide<T> Term(const Wide<T>& v, const Wide<T>& origin, const Wide<T>& mean) {
-  if constexpr (kKind == kPlain) {
+  if constexpr (kKind == Kind::Plain) {
     return v;
-  } else if constexpr (kKind == kSquares) {
+  } else if constexpr (kKind == Kind::Squares) {
     return v * v;
-  } else if constexpr (kKind == kNumbers) {
+  } else if constexpr (kKind == Kind::Numbers) {
     return Choose(NotEqual(v, v), Fill(T(0)), v);
-  } else if constexpr (kKind == kDifferences) {
+  } else if constexpr (kKind == Kind::Differences) {
     return v - origin;
   } else {
     const Wide<T> d = (v - origin) - mean;
@@ -86,7 +84,7 @@ void SumRows(const S* x, const S* mean, const ReducePlan& plan, bool whole,
   const auto group_sums = [&](int64_t o, int64_t g, S* packed, T* to) {
     const S* row = x + plan.kept.offset(o);
     const T origin = kFromOrigin<kKind> ? ToCompute(row[0]) : T(0);
-    const T m = kKind == kSpread ? ToCompute(mean[plan.kept.other_offset(o)]) : T(0);
+    const T m = kKind == Kind::Spread ? ToCompute(mean[plan.kept.other_offset(o)]) : T(0);
     const int64_t first = g * kGroup * B, n = std::min(k - first, kGroup * B);
     const S* from = row + first;
     if (!rows) {
@@ -143,7 +141,7 @@ void AddRows(const S* x, const Axes& reduced, int64_t first, int64_t from, int64
               *p3 = rows[(l + 3 * W) % (4 * W)];
       const auto add = [&](int64_t c, auto load) PF_INLINE {
         const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
-        const Wide<T> m = kKind == kSpread ? Load(mean + c) : Fill(T(0));
+        const Wide<T> m = kKind == Kind::Spread ? Load(mean + c) : Fill(T(0));
         Wide<T> a = k == 0 ? Fill(T(0)) : Load(lane + c);
         a = a + Term<kKind>(load(p0 + c), o, m);
         if (l + W < n) a = a + Term<kKind>(load(p1 + c), o, m);
@@ -155,7 +153,7 @@ void AddRows(const S* x, const Axes& reduced, int64_t first, int64_t from, int64
       if (n == 4 * W && k > 0) {
         for (int64_t c = 0; c < whole; c += W) {
           const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
-          const Wide<T> m = kKind == kSpread ? Load(mean + c) : Fill(T(0));
+          const Wide<T> m = kKind == Kind::Spread ? Load(mean + c) : Fill(T(0));
           Wide<T> a = Load(lane + c) + Term<kKind>(Load(p0 + c), o, m);
           a = a + Term<kKind>(Load(p1 + c), o, m);
           a = a + Term<kKind>(Load(p2 + c), o, m);
@@ -212,7 +210,7 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
   const Scratch<T> partial(outer * tiles * blocks * padded_tile);
   const int64_t work = std::min(k, B) * std::min(tile, inner);
   const int64_t for_origins = kFromOrigin<kKind> ? padded_tile : 0;
-  const int64_t for_means = kKind == kSpread ? padded_tile : 0;
+  const int64_t for_means = kKind == Kind::Spread ? padded_tile : 0;
   const size_t bytes =
       Parts::bytes<T>(W * padded_tile) + Parts::bytes<T>(for_origins) + Parts::bytes<T>(for_means);
   const auto run = [&](int64_t begin, int64_t end, char* memory) {
@@ -228,7 +226,7 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
       if constexpr (kFromOrigin<kKind>)
         for (int64_t c = 0; c < padded_tile; ++c)
           origins[c] = c < width ? ToCompute(columns[c]) : T(0);
-      if constexpr (kKind == kSpread)
+      if constexpr (kKind == Kind::Spread)
         for (int64_t c = 0; c < padded_tile; ++c)
           means[c] = c < width ? ToCompute(mean[plan.kept.other_offset(first + c)]) : T(0);
       const int64_t count = std::min(B, k - b * B);
@@ -247,14 +245,13 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
   }
 }
 
-// attrs: mask of reduced dimensions, kind, divisor; tensors: out, x, mean of differences or none.
 template <class S>
 void SumOfType(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  const pf_tensor& in = a.tensor(1);
-  const pf_tensor* mean = a.has(2) ? &a.tensor(2) : nullptr;
-  const ReducePlan plan = plan_reduction(in, a.i(0), mean);
-  const Finish<S> finish{a.data<S>(0), static_cast<T>(a.f(2))};
+  const pf_tensor& in = a.tensor(kAt.x);
+  const pf_tensor* mean = a.has(kAt.mean) ? &a.tensor(kAt.mean) : nullptr;
+  const ReducePlan plan = plan_reduction(in, a.i(kNumber.dims), mean);
+  const Finish<S> finish{a.data<S>(kAt.out), static_cast<T>(a.f(kNumber.divisor))};
   if (plan.kept.count == 0) return;
   if (plan.reduced.count == 0) {
     for (int64_t o = 0; o < plan.kept.count; ++o) finish(o, T(0));
@@ -266,17 +263,17 @@ void SumOfType(const KernelArgs& a) {
     plan.columns() ? SumColumns<S, kKind>(x, m, plan, finish)
                    : SumRows<S, kKind>(x, m, plan, a.piece != nullptr, finish);
   };
-  switch (a.i(1)) {
-    case kSquares:
-      return add.template operator()<kSquares>();
-    case kDifferences:
-      return add.template operator()<kDifferences>();
-    case kSpread:
-      return add.template operator()<kSpread>();
-    case kNumbers:
-      return add.template operator()<kNumbers>();
+  switch (Kind{a.i(kNumber.kind)}) {
+    case Kind::Squares:
+      return add.template operator()<Kind::Squares>();
+    case Kind::Differences:
+      return add.template operator()<Kind::Differences>();
+    case Kind::Spread:
+      return add.template operator()<Kind::Spread>();
+    case Kind::Numbers:
+      return add.template operator()<Kind::Numbers>();
     default:
-      return add.template operator()<kPlain>();
+      return add.template operator()<Kind::Plain>();
   }
 }
 
@@ -286,27 +283,27 @@ void SumOfType(const KernelArgs& a) {
 // Calls fn<S, kind>() for what is added without looking at other elements.
 template <class F>
 void DispatchOwn(const KernelArgs& a, F&& fn) {
-  dispatch_float(a.dtype(1), [&]<class S>() {
-    switch (a.i(1)) {
-      case kSquares:
-        return fn.template operator()<S, kSquares>();
-      case kNumbers:
-        return fn.template operator()<S, kNumbers>();
+  dispatch_float(a.dtype(kAt.x), [&]<class S>() {
+    switch (Kind{a.i(kNumber.kind)}) {
+      case Kind::Squares:
+        return fn.template operator()<S, Kind::Squares>();
+      case Kind::Numbers:
+        return fn.template operator()<S, Kind::Numbers>();
       default:
-        return fn.template operator()<S, kPlain>();
+        return fn.template operator()<S, Kind::Plain>();
     }
   });
 }
 
 template <class S>
 Finish<S> FinishOf(const KernelArgs& a) {
-  return {a.data<S>(0), static_cast<ComputeOf<S>>(a.f(2))};
+  return {a.data<S>(kAt.out), static_cast<ComputeOf<S>>(a.f(kNumber.divisor))};
 }
 
 }  // namespace
 
 void Sum(const KernelArgs& a) {
-  dispatch_float(a.dtype(1), [&]<class S>() { SumOfType<S>(a); });
+  dispatch_float(a.dtype(kAt.x), [&]<class S>() { SumOfType<S>(a); });
 }
 
 // Rows of the tensor at x are four blocks each; their sums go to the workspace.
@@ -314,16 +311,16 @@ void SumBlocks(const KernelArgs& a) {
   DispatchOwn(a, [&]<class S, Kind kKind>() {
     using T = ComputeOf<S>;
     constexpr int64_t B = kSumBlock<S>;
-    const int64_t n = numel(a.tensor(1));
+    const int64_t n = numel(a.tensor(kAt.x));
     T* to = static_cast<T*>(a.piece->workspace) + 4 * a.piece->first_row;
     for (int64_t i = 0; i < n; i += B)
-      to[i / B] = BlockSum<S, kKind>(a.data<S>(1) + i, std::min(B, n - i), T(0), T(0));
+      to[i / B] = BlockSum<S, kKind>(a.data<S>(kAt.x) + i, std::min(B, n - i), T(0), T(0));
   });
 }
 void FinishBlocks(const KernelArgs& a) {
-  dispatch_float(a.dtype(1), [&]<class S>() {
+  dispatch_float(a.dtype(kAt.x), [&]<class S>() {
     using T = ComputeOf<S>;
-    const int64_t outs = numel(a.tensor(0)), k = numel(a.tensor(1)) / outs;
+    const int64_t outs = numel(a.tensor(kAt.out)), k = numel(a.tensor(kAt.x)) / outs;
     const int64_t blocks = (k + kSumBlock<S> - 1) / kSumBlock<S>;
     auto* partial = static_cast<T*>(a.piece->workspace);
     const Finish<S> finish = FinishOf<S>(a);
@@ -337,7 +334,7 @@ void SumOfColumns(const KernelArgs& a) {
   DispatchOwn(a, [&]<class S, Kind kKind>() {
     using T = ComputeOf<S>;
     constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>, kTile = 1024;
-    const pf_tensor& x = a.tensor(1);
+    const pf_tensor& x = a.tensor(kAt.x);
     const int64_t rows = x.shape[0], columns = x.shape[1], padded = (columns + W - 1) / W * W;
     T* const lanes = reinterpret_cast<T*>(a.piece->scratch);
     Axes reduced;
@@ -349,7 +346,7 @@ void SumOfColumns(const KernelArgs& a) {
       T* sums = static_cast<T*>(a.piece->workspace) + block * padded;
       for (int64_t c = 0; c < columns; c += kTile) {
         const int64_t width = std::min(kTile, columns - c);
-        AddRows<S, kKind>(a.data<S>(1) + c, reduced, r, from, count, width, nullptr, nullptr,
+        AddRows<S, kKind>(a.data<S>(kAt.x) + c, reduced, r, from, count, width, nullptr, nullptr,
                           lanes + W * c);
         if (from + count == of_block)
           FoldLanes(lanes + W * c, of_block, (width + W - 1) / W * W, sums + c);
@@ -358,10 +355,10 @@ void SumOfColumns(const KernelArgs& a) {
   });
 }
 void FinishColumns(const KernelArgs& a) {
-  dispatch_float(a.dtype(1), [&]<class S>() {
+  dispatch_float(a.dtype(kAt.x), [&]<class S>() {
     using T = ComputeOf<S>;
     constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>;
-    const int64_t columns = numel(a.tensor(0)), padded = (columns + W - 1) / W * W;
+    const int64_t columns = numel(a.tensor(kAt.out)), padded = (columns + W - 1) / W * W;
     auto* sums = static_cast<T*>(a.piece->workspace);
     FoldBlocks(sums, (a.piece->rows + B - 1) / B, padded);
     const Finish<S> finish = FinishOf<S>(a);
@@ -387,7 +384,10 @@ void sum(const KernelArgs& a) {
 }
 // Whole reductions, each a row.
 void sum_of_rows(const KernelArgs& a) {
-  const pf_scalar attrs[] = {{2, 2}, a.attrs[1], a.attrs[2]};
+  constexpr auto number = kernels::numbers<kernels::Sum>;
+  pf_scalar attrs[kernels::kCount<kernels::Sum::Numbers>];
+  std::copy_n(a.attrs, a.nattrs, attrs);
+  attrs[number.dims] = {2, 2};
   KernelArgs rows = a;
   rows.attrs = attrs;
   sum(rows);
@@ -406,15 +406,17 @@ void finish_columns(const KernelArgs& a) {
 }
 
 Pieces sum_pieces(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::Sum>;
+  constexpr auto number = kernels::numbers<kernels::Sum>;
   Pieces p;
-  const pf_tensor& x = a.tensor(1);
+  const pf_tensor& x = a.tensor(at.x);
   const int64_t total = numel(x);
   if (total == 0 || !contiguous(x)) return p;
   int64_t outs = 1, k = 1;
   bool last = true, first = true;  // which dimensions are reduced
   for (int d = 0; d < x.ndim; ++d) {
     if (x.shape[d] == 1) continue;
-    if (a.i(0) >> d & 1) {
+    if (a.i(number.dims) >> d & 1) {
       first = first && outs == 1;
       k *= x.shape[d];
     } else {
@@ -422,19 +424,21 @@ Pieces sum_pieces(const KernelArgs& a) {
       outs *= x.shape[d];
     }
   }
-  const bool of_own = a.i(1) <= 1 || a.i(1) == 4, mean = a.has(2);  // see Kind
+  const SumKind kind{a.i(number.kind)};
+  const bool of_own = kind != SumKind::Differences && kind != SumKind::Spread;
+  const bool mean = a.has(at.mean);
   const int64_t item = x.dtype == static_cast<uint8_t>(DType::Float64) ? 8 : 4;
   const int64_t lane_count = 64 / item, block = 64 * lane_count;
   const auto bytes = [item](int64_t n) { return static_cast<size_t>(n * item); };
   if (last && outs > 1 && k <= kLongestRow * block) {
-    if (mean && !contiguous(a.tensor(2))) return p;
+    if (mean && !contiguous(a.tensor(at.mean))) return p;
     p.rows = outs;
-    p.width = p.per_row[1] = k;
-    p.per_row[0] = 1;
-    p.per_row[2] = mean;
+    p.width = p.per_row[at.x] = k;
+    p.per_row[at.out] = 1;
+    p.per_row[at.mean] = mean;
     p.run = sum_of_rows;
   } else if (last && of_own && (outs == 1 || k % (4 * block) == 0)) {
-    p.width = p.per_row[1] = 4 * block;
+    p.width = p.per_row[at.x] = 4 * block;
     p.rows = (total + p.width - 1) / p.width;
     p.elements = total;
     p.workspace = bytes(outs * ((k + block - 1) / block));
@@ -442,7 +446,7 @@ Pieces sum_pieces(const KernelArgs& a) {
     p.finish = finish_blocks;
   } else if (first && of_own && outs <= 4096) {  // a table of lanes that the second cache holds
     p.rows = k;
-    p.width = p.per_row[1] = outs;
+    p.width = p.per_row[at.x] = outs;
     p.step = 4 * lane_count;
     p.range = block;
     const int64_t padded = (outs + lane_count - 1) / lane_count * lane_count;
@@ -454,6 +458,6 @@ Pieces sum_pieces(const KernelArgs& a) {
   return p;
 }
 }  // namespace
-PF_CPU_KERNEL("sum", sum, sum_pieces)
+PF_CPU_KERNEL(kernels::Sum::kInfo, sum, sum_pieces)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

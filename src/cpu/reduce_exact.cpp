@@ -8,6 +8,7 @@
 #include "cpu/reduce_plan.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
+#include "table/kernels/reduce.h"
 
 namespace pyflame::cpu {
 namespace {
@@ -156,13 +157,15 @@ typename Op::Acc block_reduce(const S* x, int64_t n) {
   return lane[0];
 }
 
+constexpr auto kAt = kernels::tensors<kernels::SumInt>;  // and of all but find_extreme
+
 template <class Op, class S>
 void reduce(const KernelArgs& a) {
   using Acc = typename Op::Acc;
-  const pf_tensor& in = a.tensor(1);
+  const pf_tensor& in = a.tensor(kAt.x);
   const S* x = static_cast<const S*>(in.data);
-  auto* out = a.data<typename Op::Out>(0);
-  const ReducePlan plan = plan_reduction(in, a.i(0), nullptr);
+  auto* out = a.data<typename Op::Out>(kAt.out);
+  const ReducePlan plan = plan_reduction(in, a.i(kernels::numbers<kernels::SumInt>.dims), nullptr);
   const int64_t k = plan.reduced.count, outs = plan.kept.count;
   if (outs == 0) return;
   if (k == 0) {
@@ -222,19 +225,18 @@ void reduce(const KernelArgs& a) {
 
 template <template <class> class Op>
 void for_type(const KernelArgs& a) {
-  dispatch(a.dtype(1), [&]<class S>() { reduce<Op<S>, S>(a); });
+  dispatch(a.dtype(kAt.x), [&]<class S>() { reduce<Op<S>, S>(a); });
 }
 template <class S>
 constexpr bool kIsFloat = std::is_floating_point_v<ValueOf<S>>;
 
-// Tensors: out, x. attrs: mask of reduced dimensions.
 void sum_int(const KernelArgs& a) {
-  dispatch(a.dtype(1), [&]<class S>() {
+  dispatch(a.dtype(kAt.x), [&]<class S>() {
     if constexpr (!kIsFloat<S>) reduce<SumInt<S>, S>(a);
   });
 }
 void prod(const KernelArgs& a) {
-  dispatch(a.dtype(1), [&]<class S>() {
+  dispatch(a.dtype(kAt.x), [&]<class S>() {
     if constexpr (kIsFloat<S>)
       reduce<ProdFloat<S>, S>(a);
     else
@@ -299,15 +301,15 @@ Found<ValueOf<S>> find_block(const S* x, int64_t n, int64_t stride) {
   return f;
 }
 
-// Tensors: values (or none), indices, x. attrs: the reduced dimension, maximum?
 template <bool kMax, class S>
 void find(const KernelArgs& a) {
   using V = ValueOf<S>;
-  const pf_tensor& in = a.tensor(2);
+  constexpr auto at = kernels::tensors<kernels::FindExtreme>;
+  const pf_tensor& in = a.tensor(at.x);
   const S* x = static_cast<const S*>(in.data);
-  S* values = a.has(0) ? a.data<S>(0) : nullptr;
-  int64_t* indices = a.data<int64_t>(1);
-  const int dim = static_cast<int>(a.i(0));
+  S* values = a.data<S>(at.values);
+  int64_t* indices = a.data<int64_t>(at.indices);
+  const int dim = static_cast<int>(a.i(kernels::numbers<kernels::FindExtreme>.dim));
   const ReducePlan plan = plan_reduction(in, in.ndim == 0 ? 0 : int64_t{1} << dim, nullptr);
   const int64_t k = plan.reduced.count, outs = plan.kept.count;
   const int64_t stride = plan.reduced.n > 0 ? plan.reduced.stride[0] : 1;
@@ -371,8 +373,8 @@ void find(const KernelArgs& a) {
 }
 
 void find_extreme(const KernelArgs& a) {
-  dispatch(a.dtype(2), [&]<class S>() {
-    if (a.i(1) != 0)
+  dispatch(a.dtype(kernels::tensors<kernels::FindExtreme>.x), [&]<class S>() {
+    if (a.i(kernels::numbers<kernels::FindExtreme>.largest) != 0)
       find<true, S>(a);
     else
       find<false, S>(a);
@@ -381,13 +383,13 @@ void find_extreme(const KernelArgs& a) {
 
 }  // namespace
 
-PF_CPU_KERNEL("sum_int", sum_int)
-PF_CPU_KERNEL("prod", prod)
-PF_CPU_KERNEL("amax", amax)
-PF_CPU_KERNEL("amin", amin)
-PF_CPU_KERNEL("any", any)
-PF_CPU_KERNEL("all", all)
-PF_CPU_KERNEL("count_nonzero", count_nonzero)
-PF_CPU_KERNEL("find_extreme", find_extreme)
+PF_CPU_KERNEL(kernels::SumInt::kInfo, sum_int)
+PF_CPU_KERNEL(kernels::Prod::kInfo, prod)
+PF_CPU_KERNEL(kernels::Amax::kInfo, amax)
+PF_CPU_KERNEL(kernels::Amin::kInfo, amin)
+PF_CPU_KERNEL(kernels::Any::kInfo, any)
+PF_CPU_KERNEL(kernels::All::kInfo, all)
+PF_CPU_KERNEL(kernels::CountNonzero::kInfo, count_nonzero)
+PF_CPU_KERNEL(kernels::FindExtreme::kInfo, find_extreme)
 
 }  // namespace pyflame::cpu

@@ -1,5 +1,6 @@
 // Running sums, products, extremes. Each lane is one thread's, from its first element to its last
 // (or back), so the order is fixed. Sums of floats are kept in float64.
+#include "table/kernels/scan.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
 
@@ -7,7 +8,8 @@ namespace pyflame::cpu {
 
 namespace {
 
-constexpr int kBlock = 32;  // lanes scanned side by side
+constexpr auto kAt = kernels::tensors<kernels::Cumsum>;  // and of all but cumextreme
+constexpr int kBlock = 32;                               // lanes scanned side by side
 
 struct Sum {
   template <class A>
@@ -73,22 +75,22 @@ void each_block(const pf_tensor* const* tensors, int dim, Fn&& fn) {
                });
 }
 
-// attrs: dim, backwards
 template <class T, class Op>
 void scan_as(const KernelArgs& a) {
   using A = Wide<T>;
-  const int dim = static_cast<int>(a.i(0));
-  const int64_t length = a.tensor(0).shape[dim];
-  int64_t os = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
-  T* out = a.data<T>(0);
-  const T* in = a.data<T>(1);
-  if (a.i(1)) {
+  constexpr auto number = kernels::numbers<kernels::Cumsum>;
+  const int dim = static_cast<int>(a.i(number.dim));
+  const pf_tensor* tensors[2] = {&a.tensor(kAt.out), &a.tensor(kAt.x)};
+  const int64_t length = tensors[0]->shape[dim];
+  int64_t os = tensors[0]->strides[dim], is = tensors[1]->strides[dim];
+  T* out = a.data<T>(kAt.out);
+  const T* in = a.data<T>(kAt.x);
+  if (a.i(number.backwards)) {
     out += (length - 1) * os;
     in += (length - 1) * is;
     os = -os;
     is = -is;
   }
-  const pf_tensor* tensors[2] = {&a.tensor(0), &a.tensor(1)};
   each_block<2>(tensors, dim, [&](const int64_t(*lane)[kBlock], int n) {
     A acc[kBlock];
     if (length > 1 && (is == 1 || is == -1)) {  // along memory: lanes one after the other
@@ -128,13 +130,13 @@ void scan_as(const KernelArgs& a) {
 }
 
 void cumsum(const KernelArgs& a) {
-  dispatch(a.dtype(0), [&]<class T>() { scan_as<T, Sum>(a); });
+  dispatch(a.dtype(kAt.out), [&]<class T>() { scan_as<T, Sum>(a); });
 }
 void cumprod(const KernelArgs& a) {
-  dispatch(a.dtype(0), [&]<class T>() { scan_as<T, Product>(a); });
+  dispatch(a.dtype(kAt.out), [&]<class T>() { scan_as<T, Product>(a); });
 }
 void logcumsumexp(const KernelArgs& a) {
-  dispatch(a.dtype(0), [&]<class T>() {
+  dispatch(a.dtype(kAt.out), [&]<class T>() {
     if constexpr (kIsFloat<T>) scan_as<T, LogSumExp>(a);
   });
 }
@@ -158,30 +160,31 @@ void running_extreme(const T* in, T* values, int64_t* indices, int64_t n, int64_
   }
 }
 
-// outs: values, indices; in. attrs: dim, 1 for the smallest. The last of equals counts; NaN wins.
 void cumextreme(const KernelArgs& a) {
-  const int dim = static_cast<int>(a.i(0));
-  const bool smallest = a.i(1) != 0;
-  const pf_tensor* tensors[3] = {&a.tensor(0), &a.tensor(1), &a.tensor(2)};
-  const int64_t length = a.tensor(2).shape[dim];
+  constexpr auto at = kernels::tensors<kernels::CumExtreme>;
+  constexpr auto number = kernels::numbers<kernels::CumExtreme>;
+  const int dim = static_cast<int>(a.i(number.dim));
+  const bool smallest = a.i(number.smallest) != 0;
+  const pf_tensor* tensors[3] = {&a.tensor(at.values), &a.tensor(at.indices), &a.tensor(at.x)};
+  const int64_t length = tensors[2]->shape[dim];
   const int64_t vs = tensors[0]->strides[dim], xs = tensors[1]->strides[dim],
                 is = tensors[2]->strides[dim];
   if (length == 0) return;
-  dispatch(a.dtype(0), [&]<class T>() {
+  dispatch(a.dtype(at.values), [&]<class T>() {
     const auto lanes = smallest ? &running_extreme<true, T> : &running_extreme<false, T>;
     each_block<3>(tensors, dim, [&](const int64_t(*lane)[kBlock], int n) {
       for (int l = 0; l < n; ++l)
-        lanes(a.data<T>(2) + lane[2][l], a.data<T>(0) + lane[0][l], a.data<int64_t>(1) + lane[1][l],
-              length, is, vs, xs);
+        lanes(a.data<T>(at.x) + lane[2][l], a.data<T>(at.values) + lane[0][l],
+              a.data<int64_t>(at.indices) + lane[1][l], length, is, vs, xs);
     });
   });
 }
 
 }  // namespace
 
-PF_CPU_KERNEL("cumsum", cumsum)
-PF_CPU_KERNEL("cumprod", cumprod)
-PF_CPU_KERNEL("logcumsumexp", logcumsumexp)
-PF_CPU_KERNEL("cumextreme", cumextreme)
+PF_CPU_KERNEL(kernels::Cumsum::kInfo, cumsum)
+PF_CPU_KERNEL(kernels::Cumprod::kInfo, cumprod)
+PF_CPU_KERNEL(kernels::LogCumsumExp::kInfo, logcumsumexp)
+PF_CPU_KERNEL(kernels::CumExtreme::kInfo, cumextreme)
 
 }  // namespace pyflame::cpu

@@ -1,36 +1,41 @@
 // Dimensions of a tensor as row kernels and reductions walk them, and the widest access that a
-// layout allows. Layouts of structs are those of kernels/axes.h.
+// layout allows.
 #pragma once
 
 #include <initializer_list>
 
 #include "gpu/kernel.h"
+#include "kernels/axes_args.h"
 
 namespace pyflame::gpu {
 
-struct Axes {
-  int32_t n = 0, unused = 0;
-  int64_t count = 1;
-  int64_t size[PF_MAX_DIMS] = {}, stride[PF_MAX_DIMS] = {}, other[PF_MAX_DIMS] = {};
-
-  // Appends a dimension (faster than those before), merged with the last one where that is whole.
-  void add(int64_t s, int64_t st, int64_t ot = 0) {
-    count *= s;
-    if (s == 1) return;
-    if (n > 0 && stride[n - 1] == st * s && other[n - 1] == ot * s) {
-      size[n - 1] *= s;
-      stride[n - 1] = st;
-      other[n - 1] = ot;
-      return;
-    }
-    size[n] = s;
-    stride[n] = st;
-    other[n++] = ot;
+inline pf_axes no_axes() {
+  pf_axes a{};
+  a.count = 1;
+  return a;
+}
+// Appends a dimension (faster than those before), merged with the last one where that is whole.
+inline void add_axis(pf_axes& a, int64_t size, int64_t stride, int64_t other = 0) {
+  a.count *= size;
+  if (size == 1) return;
+  const int last = a.n - 1;
+  if (last >= 0 && a.stride[last] == stride * size && a.other[last] == other * size) {
+    a.size[last] *= size;
+    a.stride[last] = stride;
+    a.other[last] = other;
+    return;
   }
-  // The stride and the size of the fastest dimension; 0 and 1 when there is none.
-  int64_t step() const { return n > 0 ? stride[n - 1] : 0; }
-  int64_t run() const { return n > 0 ? size[n - 1] : 1; }
-};
+  a.size[a.n] = size;
+  a.stride[a.n] = stride;
+  a.other[a.n++] = other;
+}
+// The stride and the size of the fastest dimension; 0 and 1 when there is none.
+inline int64_t step_of(const pf_axes& a) {
+  return a.n > 0 ? a.stride[a.n - 1] : 0;
+}
+inline int64_t run_of(const pf_axes& a) {
+  return a.n > 0 ? a.size[a.n - 1] : 1;
+}
 
 inline int64_t power_of_two_from(int64_t n) {
   int64_t p = 1;

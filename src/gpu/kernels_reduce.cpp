@@ -3,42 +3,39 @@
 
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
+#include "kernels/reduce_args.h"
+#include "table/kernels/reduce.h"
 
 namespace pyflame::gpu {
 namespace {
 
-constexpr int kThreads = 256;  // PF_REDUCE_THREADS
+using namespace kernels;
 
-// pf_reduce of kernels/reduce.h.
-struct Reduce {
-  const void* x = nullptr;
-  void* out = nullptr;
-  void* values = nullptr;
-  void* partial = nullptr;
-  Axes kept, reduced;
-  int64_t chunk = 0, chunks = 1, tiles = 1;
-  uint32_t width = 1, unused = 0;
-};
+constexpr int kThreads = 256;  // PF_REDUCE_THREADS
 
 // Bit d of `mask`: dimension d of x is reduced. `extra` (may be null) broadcasts over these.
 template <class R>
-void plan(R& r, const pf_tensor& x, int64_t mask, const pf_tensor* extra) {
+R plan(const pf_tensor& x, int64_t mask, const pf_tensor* extra) {
+  R r{};
+  r.kept = r.reduced = no_axes();
+  r.tiles = r.width = 1;
   for (int d = 0; d < x.ndim; ++d) {
     if (mask >> d & 1)
-      r.reduced.add(x.shape[d], x.strides[d]);
+      add_axis(r.reduced, x.shape[d], x.strides[d]);
     else
-      r.kept.add(x.shape[d], x.strides[d], extra ? extra->strides[d] : 0);
+      add_axis(r.kept, x.shape[d], x.strides[d], extra ? extra->strides[d] : 0);
   }
   r.x = x.data;
+  return r;
 }
 
 // The widest access along the last axis of `along`; its run must be whole vectors unless `tail`.
-int64_t width_along(const Axes& along, const Axes& across, const pf_tensor& x, bool tail) {
+int64_t width_along(const pf_axes& along, const pf_axes& across, const pf_tensor& x, bool tail) {
   const auto size = static_cast<int64_t>(itemsize(static_cast<DType>(x.dtype)));
-  if (along.step() != 1) return 1;
+  if (step_of(along) != 1) return 1;
   int64_t v = 16 / size;
   for (; v > 1; v /= 2) {
-    bool good = aligned(x.data, v * size) && (tail ? along.run() >= v : along.run() % v == 0);
+    bool good = aligned(x.data, v * size) && (tail ? run_of(along) >= v : run_of(along) % v == 0);
     for (int d = 0; d + 1 < along.n; ++d) good = good && along.stride[d] % v == 0;
     for (int d = 0; d < across.n; ++d) good = good && across.stride[d] % v == 0;
     if (good) break;
@@ -51,11 +48,11 @@ int64_t magnitude(int64_t v) {
 }
 
 // `partial` is the size of what is kept of a chunk.
-void run(const KernelArgs& a, Reduce& r, const pf_tensor& x, const char* op, size_t partial) {
+void run(const KernelArgs& a, pf_reduce& r, const pf_tensor& x, const char* op, size_t partial) {
   const int64_t outs = r.kept.count, k = r.reduced.count;
   if (outs == 0) return;
   const bool rows = r.kept.n == 0 || r.reduced.n == 0 || k == 0 ||
-                    magnitude(r.reduced.step()) < magnitude(r.kept.step());
+                    magnitude(step_of(r.reduced)) < magnitude(step_of(r.kept));
   int64_t v;
   if (rows) {
     v = k == 0 ? 1 : width_along(r.reduced, r.kept, x, r.reduced.n == 1);
@@ -105,38 +102,28 @@ void run(const KernelArgs& a, Reduce& r, const pf_tensor& x, const char* op, siz
            0, r);
 }
 
-// Tensors: out, x. attrs: mask of reduced dimensions.
+void run(const KernelArgs& a, const char* op) {
+  constexpr auto at = tensors<SumInt>;
+  const pf_tensor& x = a.tensor(at.x);
+  auto r = plan<pf_reduce>(x, a.i(numbers<SumInt>.dims), nullptr);
+  r.out = a.data(at.out);
+  run(a, r, x, op, 8);
+}
 template <const char* const& kOp>
 void simple(const KernelArgs& a) {
-  Reduce r;
-  plan(r, a.tensor(1), a.i(0), nullptr);
-  r.out = a.data(0);
-  run(a, r, a.tensor(1), kOp, 8);
+  run(a, kOp);
 }
 
 // ---- floating-point sums and products (kernels/sum.h) ------------------------------------------
 
 constexpr int64_t kColumnThreads = 512;  // PF_COLUMN_THREADS
 
-// pf_sum of kernels/sum.h.
-struct Sum {
-  const void* x = nullptr;
-  void* out = nullptr;
-  const void* mean = nullptr;
-  void* partial = nullptr;
-  Axes kept, reduced;
-  int64_t chunk = 1, chunks = 1, tiles = 1;
-  double divisor = 1;
-  uint32_t lanes = 1, ways = 1, width = 1, unused = 0;
-};
-
-void run_sum(const KernelArgs& a, Sum& r, const char* op) {
-  const pf_tensor& x = a.tensor(1);
+void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, const char* op) {
+  const auto t = static_cast<DType>(x.dtype);
   const int64_t outs = r.kept.count, k = std::max<int64_t>(r.reduced.count, 1);
   if (outs == 0) return;
-  r.out = a.data(0);
   // The order of additions: of k, outs and the dtype alone.
-  const auto size = static_cast<int64_t>(itemsize(a.dtype(1)));
+  const auto size = static_cast<int64_t>(itemsize(t));
   const int64_t vector = 16 / size;
   const int64_t lanes = std::min<int64_t>(32, power_of_two_from(ceil_div(k, vector)));
   const int64_t leaf = lanes * vector;
@@ -150,7 +137,7 @@ void run_sum(const KernelArgs& a, Sum& r, const char* op) {
   r.ways = static_cast<uint32_t>(ways);
   // Who takes which: of the layout.
   const bool rows = r.kept.n == 0 || r.reduced.n == 0 || r.reduced.count == 0 ||
-                    magnitude(r.reduced.step()) < magnitude(r.kept.step());
+                    magnitude(step_of(r.reduced)) < magnitude(step_of(r.kept));
   int64_t v, blocks;
   int threads = kThreads;
   if (rows) {
@@ -170,14 +157,17 @@ void run_sum(const KernelArgs& a, Sum& r, const char* op) {
     threads = static_cast<int>(width * each);
   }
   const Defines defines = Defines()
-                              .type("PF_T", a.dtype(1))
+                              .type("PF_T", t)
                               .text("PF_OP", op)
                               .value("PF_V", v)
                               .value("PF_DENSE", r.reduced.n <= 1);
   // A program before it makes whole pieces of rows that lie one behind the other.
   const bool joins = rows && v == vector && k % vector == 0 && r.reduced.n == 1 &&
-                     (r.kept.n == 0 || (r.kept.n == 1 && r.kept.step() == k));
-  const auto of_rows = [&] { return a.join("sum.h", defines, "sum_rows", {1, outs, k, v, true}); };
+                     (r.kept.n == 0 || (r.kept.n == 1 && step_of(r.kept) == k));
+  const auto of_rows = [&] {
+    return a.join("sum.h", defines, "sum_rows",
+                  {static_cast<int>(&x - a.tensors), outs, k, v, true});
+  };
   if (a.asked()) {
     if (joins) of_rows();
     return;
@@ -195,43 +185,42 @@ void run_sum(const KernelArgs& a, Sum& r, const char* op) {
   a.launch(a.compile("sum.h", defines, "sum_finish"), Grid(ceil_div(outs, width)), kThreads, 0, r);
 }
 
-// attrs: mask of reduced dimensions, kind (of src/cpu/reduce.cpp), divisor; tensors: out, x, mean
-// of differences or none.
 void sum(const KernelArgs& a) {
   constexpr const char* kOps[] = {"pf_op_sum", "pf_op_squares", "pf_op_differences", "pf_op_spread",
-                                  "pf_op_numbers"};
-  const pf_tensor* mean = a.has(2) ? &a.tensor(2) : nullptr;
-  Sum r;
-  plan(r, a.tensor(1), a.i(0), mean);
-  r.mean = mean ? mean->data : nullptr;
-  r.divisor = a.f(2);
-  run_sum(a, r, kOps[a.i(1)]);
+                                  "pf_op_numbers"};  // by SumKind
+  constexpr auto at = tensors<Sum>;
+  constexpr auto number = numbers<Sum>;
+  const pf_tensor* mean = a.has(at.mean) ? &a.tensor(at.mean) : nullptr;
+  auto r = plan<pf_sum>(a.tensor(at.x), a.i(number.dims), mean);
+  r.out = a.data(at.out);
+  r.mean = a.data(at.mean);
+  r.divisor = a.f(number.divisor);
+  run_sum(a, r, a.tensor(at.x), kOps[a.i(number.kind)]);
 }
 
 void prod(const KernelArgs& a) {
-  if (is_float(a.dtype(1))) {
-    Sum r;
-    plan(r, a.tensor(1), a.i(0), nullptr);
-    return run_sum(a, r, "pf_op_product");
+  constexpr auto at = tensors<Prod>;
+  if (!is_float(a.dtype(at.x))) {
+    if (!a.asked()) run(a, "pf_op_prod_int");
+    return;
   }
-  if (a.asked()) return;
-  Reduce r;
-  plan(r, a.tensor(1), a.i(0), nullptr);
-  r.out = a.data(0);
-  run(a, r, a.tensor(1), "pf_op_prod_int", 8);
+  auto r = plan<pf_sum>(a.tensor(at.x), a.i(numbers<Prod>.dims), nullptr);
+  r.out = a.data(at.out);
+  r.divisor = 1;
+  run_sum(a, r, a.tensor(at.x), "pf_op_product");
 }
 
 // ------------------------------------------------------------------------------------------------
 
-// Tensors: values (or none), indices, x. attrs: the reduced dimension, maximum?
 void find_extreme(const KernelArgs& a) {
-  const pf_tensor& x = a.tensor(2);
-  Reduce r;
-  plan(r, x, x.ndim == 0 ? 0 : int64_t{1} << a.i(0), nullptr);
+  constexpr auto at = tensors<FindExtreme>;
+  constexpr auto number = numbers<FindExtreme>;
+  const pf_tensor& x = a.tensor(at.x);
+  auto r = plan<pf_reduce>(x, x.ndim == 0 ? 0 : int64_t{1} << a.i(number.dim), nullptr);
   if (r.reduced.count == 0) return;
-  r.values = a.has(0) ? a.data(0) : nullptr;
-  r.out = a.data(1);
-  run(a, r, x, a.i(1) != 0 ? "pf_op_argmax" : "pf_op_argmin", 16);
+  r.values = a.data(at.values);
+  r.out = a.data(at.indices);
+  run(a, r, x, a.i(number.largest) != 0 ? "pf_op_argmax" : "pf_op_argmin", 16);
 }
 
 constexpr const char *kSumInt = "pf_op_sum_int", *kMax = "pf_op_max", *kMin = "pf_op_min",
@@ -239,14 +228,14 @@ constexpr const char *kSumInt = "pf_op_sum_int", *kMax = "pf_op_max", *kMin = "p
 
 }  // namespace
 
-PF_GPU_ROW_KERNEL("sum", sum)
-PF_GPU_KERNEL("sum_int", simple<kSumInt>)
-PF_GPU_ROW_KERNEL("prod", prod)
-PF_GPU_KERNEL("amax", simple<kMax>)
-PF_GPU_KERNEL("amin", simple<kMin>)
-PF_GPU_KERNEL("any", simple<kAny>)
-PF_GPU_KERNEL("all", simple<kAll>)
-PF_GPU_KERNEL("count_nonzero", simple<kCount>)
-PF_GPU_KERNEL("find_extreme", find_extreme)
+PF_GPU_ROW_KERNEL(Sum::kInfo, sum)
+PF_GPU_KERNEL(SumInt::kInfo, simple<kSumInt>)
+PF_GPU_ROW_KERNEL(Prod::kInfo, prod)
+PF_GPU_KERNEL(Amax::kInfo, simple<kMax>)
+PF_GPU_KERNEL(Amin::kInfo, simple<kMin>)
+PF_GPU_KERNEL(Any::kInfo, simple<kAny>)
+PF_GPU_KERNEL(All::kInfo, simple<kAll>)
+PF_GPU_KERNEL(CountNonzero::kInfo, simple<kCount>)
+PF_GPU_KERNEL(FindExtreme::kInfo, find_extreme)
 
 }  // namespace pyflame::gpu

@@ -3,30 +3,25 @@
 
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
+#include "kernels/scan_args.h"
+#include "table/kernels/scan.h"
 
 namespace pyflame::gpu {
 namespace {
 
-constexpr int kThreads = 256, kItems = 8;  // PF_SCAN_THREADS, PF_SCAN_ITEMS
+using namespace kernels;
 
-// pf_scan of kernels/scan.h.
-struct Scan {
-  const void* in;
-  void* out;
-  void* indices;
-  void* totals = nullptr;
-  Axes lanes;
-  int64_t length, in_stride, out_stride, piece = 0, pieces = 1;
-};
+constexpr int kThreads = 256, kItems = 8;  // PF_SCAN_THREADS, PF_SCAN_ITEMS
 
 // `accumulator`: bytes of what is kept of a piece.
 void run(const KernelArgs& a, const pf_tensor& in, const pf_tensor& out, void* indices, int dim,
          bool back, const char* op, size_t accumulator) {
   if (numel(in) == 0) return;
   const auto item = static_cast<int64_t>(itemsize(static_cast<DType>(in.dtype)));
-  Scan s{in.data, out.data, indices, nullptr, {}, in.shape[dim], in.strides[dim], out.strides[dim]};
+  pf_scan s{in.data,       out.data,        indices,          nullptr, no_axes(),
+            in.shape[dim], in.strides[dim], out.strides[dim], 0,       0};
   for (int d = 0; d < in.ndim; ++d)
-    if (d != dim) s.lanes.add(in.shape[d], in.strides[d], out.strides[d]);
+    if (d != dim) add_axis(s.lanes, in.shape[d], in.strides[d], out.strides[d]);
   if (back) {
     s.in = static_cast<const char*>(s.in) + (s.length - 1) * s.in_stride * item;
     s.out = static_cast<char*>(s.out) + (s.length - 1) * s.out_stride * item;
@@ -61,31 +56,34 @@ void run(const KernelArgs& a, const pf_tensor& in, const pf_tensor& out, void* i
   a.launch(function(entry, 0), Grid(units * s.pieces), threads, 0, s);
 }
 
-// Tensors: out, in. attrs: dim, backwards.
+void run(const KernelArgs& a, const char* op) {
+  constexpr auto at = tensors<Cumsum>;
+  constexpr auto number = numbers<Cumsum>;
+  run(a, a.tensor(at.x), a.tensor(at.out), nullptr, static_cast<int>(a.i(number.dim)),
+      a.i(number.backwards) != 0, op, 8);
+}
 void cumsum(const KernelArgs& a) {
-  run(a, a.tensor(1), a.tensor(0), nullptr, static_cast<int>(a.i(0)), a.i(1) != 0, "pf_scan_sum",
-      8);
+  run(a, "pf_scan_sum");
 }
 void cumprod(const KernelArgs& a) {
-  run(a, a.tensor(1), a.tensor(0), nullptr, static_cast<int>(a.i(0)), a.i(1) != 0,
-      "pf_scan_product", 8);
+  run(a, "pf_scan_product");
 }
 void logcumsumexp(const KernelArgs& a) {
-  run(a, a.tensor(1), a.tensor(0), nullptr, static_cast<int>(a.i(0)), a.i(1) != 0,
-      "pf_scan_logsumexp", 8);
+  run(a, "pf_scan_logsumexp");
 }
 
-// Tensors: values, indices (which lie alike); in. attrs: dim, 1 for the smallest.
 void cumextreme(const KernelArgs& a) {
-  run(a, a.tensor(2), a.tensor(0), a.data(1), static_cast<int>(a.i(0)), false,
-      a.i(1) != 0 ? "pf_scan_min" : "pf_scan_max", 16);
+  constexpr auto at = tensors<CumExtreme>;
+  constexpr auto number = numbers<CumExtreme>;
+  run(a, a.tensor(at.x), a.tensor(at.values), a.data(at.indices), static_cast<int>(a.i(number.dim)),
+      false, a.i(number.smallest) != 0 ? "pf_scan_min" : "pf_scan_max", 16);
 }
 
 }  // namespace
 
-PF_GPU_KERNEL("cumsum", cumsum)
-PF_GPU_KERNEL("cumprod", cumprod)
-PF_GPU_KERNEL("logcumsumexp", logcumsumexp)
-PF_GPU_KERNEL("cumextreme", cumextreme)
+PF_GPU_KERNEL(Cumsum::kInfo, cumsum)
+PF_GPU_KERNEL(Cumprod::kInfo, cumprod)
+PF_GPU_KERNEL(LogCumsumExp::kInfo, logcumsumexp)
+PF_GPU_KERNEL(CumExtreme::kInfo, cumextreme)
 
 }  // namespace pyflame::gpu

@@ -12,6 +12,7 @@
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/scan.h"
+#include "table/kernels/reduce.h"
 
 namespace pyflame {
 namespace {
@@ -67,22 +68,22 @@ Tensor spread(const Tensor& g, const Plan& p, const Dims& shape) {
   return expand(p.keepdim ? g : reshape(g, p.ones.vec()), shape.vec());
 }
 
-Tensor run(const engine::Kernel& k, const Tensor& x, const Plan& p, DType out) {
+template <class K>
+Tensor run(const Tensor& x, const Plan& p, DType out) {
   Tensor y = make_tensor(p.shape(), out, x->storage->device);
-  engine::call(k, {y}, {x}, {Scalar(p.mask)});
+  engine::call<K>({.out = y, .x = x}, {.dims = p.mask});
   return y;
 }
 
-// What the kernel `sum` adds: src/cpu/reduce.cpp has the numbers.
-enum Kind : int { kPlain = 0, kSquares = 1, kDifferences = 2, kSpread = 3, kNumbers = 4 };
-Tensor sum_of(Kind kind, const Tensor& x, const Tensor& mean, const Plan& p, double divisor) {
-  static const engine::Kernel k{"sum", engine::Anchor::Reduce};
+Tensor sum_of(SumKind kind, const Tensor& x, const Tensor& mean, const Plan& p, double divisor) {
   Tensor y = make_tensor(p.shape(), x->dtype, x->storage->device);
-  engine::call(k, {y}, {x, mean}, {Scalar(p.mask), Scalar(int{kind}), Scalar(divisor)});
+  engine::call<kernels::Sum>(
+      {.out = y, .x = x, .mean = mean},
+      {.dims = p.mask, .kind = static_cast<int64_t>(kind), .divisor = divisor});
   return y;
 }
 Tensor sum_float(const Tensor& x, const Plan& p, bool average) {
-  return sum_of(kPlain, x, {}, p, average ? static_cast<double>(p.count) : 1.0);
+  return sum_of(SumKind::Plain, x, {}, p, average ? static_cast<double>(p.count) : 1.0);
 }
 
 enum class Adds { Sum, Mean, Numbers };  // the last without NaN
@@ -96,12 +97,12 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
   if (!is_float(x->dtype)) {
     PF_CHECK(!average, DTypeError, op, "got ", x->dtype,
              "; expected a floating-point dtype; pass dtype=float32 or convert with .to(dtype)");
-    static const engine::Kernel k{"sum_int", engine::Anchor::Reduce};
-    const Tensor y = run(k, x, p, DType::Int64);
+    const Tensor y = run<kernels::SumInt>(x, p, DType::Int64);
     return dtype ? to(y, *dtype) : y;
   }
   const Saved skips(what == Adds::Numbers ? x : Tensor());
-  Tensor y = what == Adds::Numbers ? sum_of(kNumbers, x, {}, p, 1.0) : sum_float(x, p, average);
+  Tensor y =
+      what == Adds::Numbers ? sum_of(SumKind::Numbers, x, {}, p, 1.0) : sum_float(x, p, average);
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {skips},
                      [p, average, shape = x->shape](const Context& c) -> Grads {
@@ -126,8 +127,8 @@ double freedom(const Plan& p, double correction) {
 Tensor variance(const Tensor& x, const Plan& p, double correction) {
   Plan q = p;
   q.keepdim = true;
-  const Tensor m = sum_of(kDifferences, widened(x), {}, q, static_cast<double>(p.count));
-  return sum_of(kSpread, widened(x), m, p, freedom(p, correction));
+  const Tensor m = sum_of(SumKind::Differences, widened(x), {}, q, static_cast<double>(p.count));
+  return sum_of(SumKind::Spread, widened(x), m, p, freedom(p, correction));
 }
 
 Tensor variance_gradient(const Tensor& grad, const Tensor& x, const Plan& p, double correction) {
@@ -166,12 +167,10 @@ Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool ke
 }
 
 Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest, const char* op) {
-  static const engine::Kernel high{"amax", engine::Anchor::Reduce};
-  static const engine::Kernel low{"amin", engine::Anchor::Reduce};
   ops::check_arithmetic(x, op);
   const Plan p = plan_for(x, dim, keepdim, op);
   check_not_empty(x, p, op);
-  Tensor y = run(largest ? high : low, x, p, x->dtype);
+  Tensor y = largest ? run<kernels::Amax>(x, p, x->dtype) : run<kernels::Amin>(x, p, x->dtype);
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {Saved(x), Saved(y, true)}, [p](const Context& c) -> Grads {
       if (!c.grad().defined()) return Grads(1);
@@ -192,14 +191,14 @@ Tensor extreme(const Tensor& x, const MaybeDims& dim, bool keepdim, bool largest
 // (values, indices) of the first extreme along one dimension; values on request only.
 std::pair<Tensor, Tensor> find(const Tensor& x, int64_t dim, bool keepdim, bool largest,
                                bool with_values, const char* op) {
-  static const engine::Kernel k{"find_extreme", engine::Anchor::Reduce};
   ops::check_arithmetic(x, op);
   const Plan p = plan_for(x, IntList{dim}, keepdim, op);
   check_not_empty(x, p, op);
   const int d = wrap_dim(dim, x->shape.size(), op);
   Tensor values, indices = make_tensor(p.shape(), DType::Int64, x->storage->device);
   if (with_values) values = make_tensor(p.shape(), x->dtype, x->storage->device);
-  engine::call(k, {values, indices}, {x}, {Scalar(d), Scalar(int{largest})});
+  engine::call<kernels::FindExtreme>({.values = values, .indices = indices, .x = x},
+                                     {.dim = d, .largest = int{largest}});
   if (with_values && autograd::wanted({x}))
     autograd::attach(op, {values}, {x}, {Saved(indices)},
                      [d, keepdim, shape = x->shape](const Context& c) -> Grads {
@@ -226,10 +225,10 @@ Tensor arg(const Tensor& x, std::optional<int64_t> dim, bool keepdim, bool large
   return keepdim ? reshape(i, Dims::filled(x->shape.size(), 1).vec()) : i;
 }
 
-Tensor test(const engine::Kernel& k, const Tensor& x, const MaybeDims& dim, bool keepdim, DType out,
-            const char* op) {
+template <class K>
+Tensor test(const Tensor& x, const MaybeDims& dim, bool keepdim, DType out, const char* op) {
   ops::check_arithmetic(x, op);
-  return run(k, x, plan_for(x, dim, keepdim, op), out);
+  return run<K>(x, plan_for(x, dim, keepdim, op), out);
 }
 
 // The product of the others beside every element, in operations without division, so that it can be
@@ -357,10 +356,9 @@ Tensor std(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepd
 
 Tensor prod(const Tensor& x, const MaybeDims& dim, bool keepdim) {
   PF_AUTOCAST("prod", Raise, prod, x, dim, keepdim);
-  static const engine::Kernel k{"prod", engine::Anchor::Reduce};
   ops::check_arithmetic(x, "prod");
   const Plan p = plan_for(x, dim, keepdim, "prod");
-  Tensor y = run(k, x, p, is_float(x->dtype) ? x->dtype : DType::Int64);
+  Tensor y = run<kernels::Prod>(x, p, is_float(x->dtype) ? x->dtype : DType::Int64);
   if (autograd::wanted({x}))
     autograd::attach("prod", {y}, {x}, {Saved(x)}, [p](const Context& c) -> Grads {
       if (!c.grad().defined()) return Grads(1);
@@ -395,16 +393,13 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
 }
 
 Tensor any(const Tensor& x, const MaybeDims& dim, bool keepdim) {
-  static const engine::Kernel k{"any", engine::Anchor::Reduce};
-  return test(k, x, dim, keepdim, DType::Bool, "any");
+  return test<kernels::Any>(x, dim, keepdim, DType::Bool, "any");
 }
 Tensor all(const Tensor& x, const MaybeDims& dim, bool keepdim) {
-  static const engine::Kernel k{"all", engine::Anchor::Reduce};
-  return test(k, x, dim, keepdim, DType::Bool, "all");
+  return test<kernels::All>(x, dim, keepdim, DType::Bool, "all");
 }
 Tensor count_nonzero(const Tensor& x, const MaybeDims& dim) {
-  static const engine::Kernel k{"count_nonzero", engine::Anchor::Reduce};
-  return test(k, x, dim, false, DType::Int64, "count_nonzero");
+  return test<kernels::CountNonzero>(x, dim, false, DType::Int64, "count_nonzero");
 }
 
 Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
@@ -422,7 +417,7 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
     NoGrad off;
     const Tensor wide = widened(x);
     y = one      ? sum(abs(wide), dim, keepdim)
-        : p == 2 ? sqrt(sum_of(kSquares, wide, {}, plan, 1.0))
+        : p == 2 ? sqrt(sum_of(SumKind::Squares, wide, {}, plan, 1.0))
                  : pow(sum_float(pow(abs(wide), Scalar(p)), plan, false), Scalar(1 / p));
     y = to(y, x->dtype);
   }

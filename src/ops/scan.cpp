@@ -5,13 +5,13 @@
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/scan.h"
+#include "table/kernels/scan.h"
 
 namespace pyflame {
 
 using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
-using engine::Kernel;
 
 namespace {
 
@@ -25,15 +25,15 @@ Tensor prepared(const Tensor& t, Type dtype, const char* op) {
   return to(t, dtype.value_or(is_float(t->dtype) ? t->dtype : DType::Int64));
 }
 
-Tensor run_scan(const Kernel& kernel, const Tensor& t, int d, bool back) {
+template <class K>
+Tensor run_scan(const Tensor& t, int d, bool back) {
   Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
-  if (t->numel > 0) engine::call(kernel, {out}, {t}, {Scalar(int64_t{d}), Scalar(int64_t{back})});
+  if (t->numel > 0) engine::call<K>({.out = out, .x = t}, {.dim = d, .backwards = int64_t{back}});
   return out;
 }
 
 Tensor directed_cumsum(const Tensor& t, int d, bool back) {
-  static const Kernel kernel{"cumsum"};
-  Tensor out = run_scan(kernel, t, d, back);
+  Tensor out = run_scan<kernels::Cumsum>(t, d, back);
   if (autograd::wanted({t}))
     autograd::attach("cumsum", {out}, {t}, {}, [d, back](const Context& c) -> Grads {
       return {c.grad().defined() ? directed_cumsum(c.grad(), d, !back) : Tensor()};
@@ -42,8 +42,7 @@ Tensor directed_cumsum(const Tensor& t, int d, bool back) {
 }
 
 Tensor directed_logcumsumexp(const Tensor& t, int d, bool back) {
-  static const Kernel kernel{"logcumsumexp"};
-  Tensor out = run_scan(kernel, t, d, back);
+  Tensor out = run_scan<kernels::LogCumsumExp>(t, d, back);
   if (autograd::wanted({t}))
     autograd::attach("logcumsumexp", {out}, {t}, {Saved(t), Saved(out, true)},
                      [d, back](const Context& c) -> Grads {
@@ -100,8 +99,7 @@ Tensor exact_gradient(const Tensor& g, const Tensor& x, int d) {
 }
 
 Tensor cumprod_of(const Tensor& t, int d) {
-  static const Kernel kernel{"cumprod"};
-  Tensor out = run_scan(kernel, t, d, false);
+  Tensor out = run_scan<kernels::Cumprod>(t, d, false);
   if (autograd::wanted({t}))
     autograd::attach(
         "cumprod", {out}, {t}, {Saved(t), Saved(out, true)}, [d](const Context& c) -> Grads {
@@ -146,7 +144,6 @@ Tensor logcumsumexp(const Tensor& t, int64_t dim) {
 }
 
 std::pair<Tensor, Tensor> cumextreme(const Tensor& t, int64_t dim, bool smallest, const char* op) {
-  static const Kernel kernel{"cumextreme"};
   ops::check_defined(t, op);
   PF_CHECK(!info(t->dtype).storage_only, DTypeError, op, "got dtype ", t->dtype,
            "; expected a dtype with an order; convert with .to(dtype)");
@@ -155,8 +152,8 @@ std::pair<Tensor, Tensor> cumextreme(const Tensor& t, int64_t dim, bool smallest
   Tensor values = make_tensor(t->shape, t->dtype, t->storage->device);
   Tensor indices = make_tensor(t->shape, DType::Int64, t->storage->device);
   if (t->numel > 0)
-    engine::call(kernel, {values, indices}, {t}, {Scalar(int64_t{d}), Scalar(int64_t{smallest})},
-                 {.op = op});
+    engine::call<kernels::CumExtreme>({.values = values, .indices = indices, .x = t},
+                                      {.dim = d, .smallest = int64_t{smallest}}, {.op = op});
   if (autograd::wanted({t}))
     autograd::attach(op, {values}, {t}, {Saved(indices)},
                      [d, shape = t->shape](const Context& c) -> Grads {
