@@ -7,7 +7,7 @@
 #define PF_OUT PF_T
 #endif
 #include "math.h"
-#include "matmul_args.h"
+#include "matmul_where.h"
 
 // Unrolled, sums of integers cost AMD's compiler more registers than there are.
 #if defined(PF_AMD)

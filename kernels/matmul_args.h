@@ -1,10 +1,9 @@
-// What every kernel of matrix products is given, and which tile a thread block makes.
+// What every kernel of matrix products is given.
 #ifndef PF_MATMUL_ARGS_H
 #define PF_MATMUL_ARGS_H
-#include "around.h"
-#include "prelude.h"
+#include "axes_args.h"
 
-// The same layout as MatmulArgs of src/gpu/product_own.cpp. Strides in elements; c is dense.
+// Strides in elements; c is dense.
 struct pf_matmul_args {
   const void* a;
   const void* b;
@@ -14,38 +13,8 @@ struct pf_matmul_args {
   pf_i64 a_row, a_col, b_row, b_col;
   pf_i64 tiles_m, tiles_n;
   pf_i64 ndim;  // batch dimensions, innermost first
-  pf_i64 size[12], a_step[12], b_step[12];
+  pf_i64 size[PF_MAX_DIMS], a_step[PF_MAX_DIMS], b_step[PF_MAX_DIMS];
 };
-
-struct pf_matmul_tile {
-  pf_i64 row, col;  // first of the tile
-  pf_i64 a, b, c;   // where the matrices of this batch begin
-  pf_i64 rows;      // of c before this batch
-};
-
-// Blocks that run together take tiles that share rows and columns: bands of 8 rows of tiles.
-// In 32 bits: a grid has no more blocks, and divisions of 64 bits take longer than a small product.
-PF_DEVICE pf_matmul_tile pf_matmul_where(const pf_matmul_args& q, int tile_m, int tile_n) {
-  const pf_u32 tiles_m = static_cast<pf_u32>(q.tiles_m), tiles_n = static_cast<pf_u32>(q.tiles_n);
-  const pf_u32 tiles = tiles_m * tiles_n, batch = pf_block() / tiles;
-  const pf_u32 id = pf_block() - batch * tiles, band = id / (8 * tiles_n), first = band * 8;
-  const pf_u32 rows = tiles_m - first < 8 ? tiles_m - first : 8;
-  const pf_u32 col = (id - band * 8 * tiles_n) / rows, row = id - band * 8 * tiles_n - col * rows;
-  pf_matmul_tile t;
-  t.row = static_cast<pf_i64>(first + row) * tile_m;
-  t.col = static_cast<pf_i64>(col) * tile_n;
-  t.rows = static_cast<pf_i64>(batch) * q.m;
-  t.c = t.rows * q.n;
-  t.a = t.b = 0;
-  pf_u32 rest = batch;
-  for (int d = 0; d < q.ndim; ++d) {
-    const pf_u32 size = static_cast<pf_u32>(q.size[d]);
-    const pf_i64 i = rest % size;
-    rest /= size;
-    t.a += i * q.a_step[d];
-    t.b += i * q.b_step[d];
-  }
-  return t;
-}
+static_assert(sizeof(pf_matmul_args) == 400, "as hosts fill it");
 
 #endif

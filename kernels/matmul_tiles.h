@@ -17,7 +17,7 @@
 #ifndef PF_TF32
 #define PF_TF32 0
 #endif
-#include "matmul_args.h"
+#include "matmul_where.h"
 #include "matrix_units.h"
 #include "mma.h"
 

@@ -1,11 +1,10 @@
-// The "matmul" kernel: out[..., m, n] = a[..., m, k] b[..., k, n] + bias[n]. Batch dimensions
-// broadcast; attributes say whether a and b are given transposed. No operand is ever copied. `out`
-// has the operands' dtype, or int32 where they have int8.
+// Products of matrices (table/kernels/matmul.h).
 #include <algorithm>
 
 #include "cpu/gemm.h"
 #include "cpu/kernel.h"
 #include "cpu/threads.h"
+#include "table/kernels/matmul.h"
 
 namespace pyflame::cpu {
 namespace {
@@ -20,18 +19,20 @@ int64_t stride_from_end(const pf_tensor& t, int dim_from_end) {
 }
 
 void matmul(const KernelArgs& args) {
-  const pf_tensor &out = args.tensor(0), &a = args.tensor(1), &b = args.tensor(2);
-  const bool trans_a = args.i(0) != 0, trans_b = args.i(1) != 0;
+  constexpr auto at = kernels::tensors<kernels::Matmul>;
+  constexpr auto number = kernels::numbers<kernels::Matmul>;
+  const pf_tensor &out = args.tensor(at.out), &a = args.tensor(at.a), &b = args.tensor(at.b);
+  const bool trans_a = args.i(number.a_transposed) != 0, trans_b = args.i(number.b_transposed) != 0;
   Gemm g;
-  g.dtype = args.dtype(1);
-  g.wide = args.dtype(0) != g.dtype;
+  g.dtype = args.dtype(at.a);
+  g.wide = args.dtype(at.out) != g.dtype;
   g.m = out.shape[out.ndim - 2];
   g.n = out.shape[out.ndim - 1];
   g.k = a.shape[a.ndim - (trans_a ? 2 : 1)];
   g.a = a.data;
   g.b = b.data;
   g.c = out.data;
-  g.bias = args.has(3) ? args.tensor(3).data : nullptr;
+  g.bias = args.tensor(at.bias).data;
   g.a_row = a.strides[a.ndim - (trans_a ? 1 : 2)];
   g.a_col = a.strides[a.ndim - (trans_a ? 2 : 1)];
   g.b_row = b.strides[b.ndim - (trans_b ? 1 : 2)];
@@ -93,7 +94,7 @@ void matmul(const KernelArgs& args) {
     }
   });
 }
-PF_CPU_KERNEL("matmul", matmul)
+PF_CPU_KERNEL(kernels::Matmul::kInfo, matmul)
 
 }  // namespace
 }  // namespace pyflame::cpu

@@ -11,6 +11,7 @@
 #include "engine/placement.h"
 #include "engine/print.h"
 #include "pyflame/error.h"
+#include "table/kernels/matmul.h"
 
 namespace pyflame::engine {
 namespace {
@@ -84,7 +85,9 @@ void trace_group(const Group& g, Flush why, const Plan& plan, bool together) {
     const AnchorCall& a = g.anchor;
     e.fields["anchor"] = a.kernel->name;
     // The library adds the bias itself.
-    if (std::string_view(a.kernel->name) == "matmul" && a.ntensors > 3 && a.tensors[3].storage)
+    using kernels::Matmul;
+    if (std::string_view(a.kernel->name) == Matmul::kInfo.name &&
+        a.tensors[kernels::tensors<Matmul>.bias].storage)
       e.fields["library_epilogue"] = "bias";
     e.fields["epilogue"] = nodes_of(g.phases[1]);
     e.fields["shape"] = text_of(a.shapes[0]);

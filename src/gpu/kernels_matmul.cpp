@@ -1,6 +1,4 @@
-// The named kernel "matmul": out[..., m, n] = a[..., m, k] b[..., k, n] + bias[n]. Batch dimensions
-// broadcast; attributes say whether a and b are given transposed. No operand is copied. `out` has
-// the operands' dtype, or int32 where they have int8.
+// Products of matrices (table/kernels/matmul.h), by the vendor's library or our own kernels.
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -10,6 +8,7 @@
 #include "gpu/product.h"
 #include "gpu/tuning.h"
 #include "pyflame/amp.h"
+#include "table/kernels/matmul.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -85,18 +84,20 @@ bool by_choice(const KernelArgs& args, const Product& p) {
 }
 
 void matmul(const KernelArgs& args) {
-  const pf_tensor &out = args.tensor(0), &a = args.tensor(1), &b = args.tensor(2);
-  const bool trans_a = args.i(0) != 0, trans_b = args.i(1) != 0;
+  constexpr auto at = kernels::tensors<kernels::Matmul>;
+  constexpr auto number = kernels::numbers<kernels::Matmul>;
+  const pf_tensor &out = args.tensor(at.out), &a = args.tensor(at.a), &b = args.tensor(at.b);
+  const bool trans_a = args.i(number.a_transposed) != 0, trans_b = args.i(number.b_transposed) != 0;
   Product p;
-  p.dtype = args.dtype(1);
-  p.out = args.dtype(0);
+  p.dtype = args.dtype(at.a);
+  p.out = args.dtype(at.out);
   p.m = out.shape[out.ndim - 2];
   p.n = out.shape[out.ndim - 1];
   p.k = a.shape[a.ndim - (trans_a ? 2 : 1)];
   p.a = a.data;
   p.b = b.data;
   p.c = out.data;
-  p.bias = args.has(3) ? args.tensor(3).data : nullptr;
+  p.bias = args.data(at.bias);
   p.a_row = a.strides[a.ndim - (trans_a ? 1 : 2)];
   p.a_col = a.strides[a.ndim - (trans_a ? 2 : 1)];
   p.b_row = b.strides[b.ndim - (trans_b ? 1 : 2)];
@@ -138,7 +139,7 @@ void matmul(const KernelArgs& args) {
   }
   own_product(args, p);
 }
-PF_GPU_KERNEL("matmul", matmul)
+PF_GPU_KERNEL(kernels::Matmul::kInfo, matmul)
 
 }  // namespace
 }  // namespace pyflame::gpu

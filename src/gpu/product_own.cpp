@@ -4,26 +4,14 @@
 #include <algorithm>
 
 #include "gpu/product.h"
+#include "kernels/matmul_args.h"
 #include "pyflame/amp.h"
 
 namespace pyflame::gpu {
 namespace {
 
-// pf_matmul_args of kernels/matmul_args.h.
-struct MatmulArgs {
-  const void* a;
-  const void* b;
-  const void* bias;
-  void* c;
-  int64_t m, n, k;
-  int64_t a_row, a_col, b_row, b_col;
-  int64_t tiles_m, tiles_n;
-  int64_t ndim;
-  int64_t size[PF_MAX_DIMS], a_step[PF_MAX_DIMS], b_step[PF_MAX_DIMS];
-};
-
-MatmulArgs arguments(const Product& p, int tile_m, int tile_n) {
-  MatmulArgs q{};
+pf_matmul_args arguments(const Product& p, int tile_m, int tile_n) {
+  pf_matmul_args q{};
   q.a = p.a, q.b = p.b, q.bias = p.bias, q.c = p.c;
   q.m = p.m, q.n = p.n, q.k = p.k;
   q.a_row = p.a_row, q.a_col = p.a_col, q.b_row = p.b_row, q.b_col = p.b_col;
@@ -46,7 +34,7 @@ int64_t blocks(const Product& p, int tile_m, int tile_n) {
 void launch(const KernelArgs& args, const Product& p, const char* file, const Defines& defines,
             const char* entry, int vec, int tile_m, int tile_n, int threads, size_t shared) {
   const Grid grid(blocks(p, tile_m, tile_n));
-  MatmulArgs q = arguments(p, tile_m, tile_n);
+  pf_matmul_args q = arguments(p, tile_m, tile_n);
   args.launch(args.join(file, defines, entry, {-1, p.batches() * p.m, p.n, vec}), grid, threads,
               shared, q);
 }

@@ -14,14 +14,10 @@
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
+#include "table/kernels/matmul.h"
 
 namespace pyflame {
 namespace {
-
-const engine::Kernel& kernel() {
-  static const engine::Kernel k{"matmul", engine::Anchor::Library};
-  return k;
-}
 
 void check_operands(const Tensor& a, const Tensor& b, const char* op) {
   PF_CHECK(a.defined() && b.defined(), ValueError, op,
@@ -81,8 +77,9 @@ Tensor make_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool t
     return out;
   }
   if (out->numel > 0)
-    engine::call(kernel(), {out}, {a, b, bias}, {Scalar(int64_t{ta}), Scalar(int64_t{tb})},
-                 {.op = op});
+    engine::call<kernels::Matmul>({.out = out, .a = a, .b = b, .bias = bias},
+                                  {.a_transposed = int64_t{ta}, .b_transposed = int64_t{tb}},
+                                  {.op = op});
   return out;
 }
 

@@ -1,0 +1,24 @@
+// Products of matrices: out[..., m, n] = a[..., m, k] b[..., k, n] + bias[n], rounded once. Batch
+// dimensions broadcast. No operand is copied: a and b have any strides, and numbers say whether
+// they are given transposed; out and bias are contiguous. out has the operands' dtype, or int32
+// where they have int8.
+#pragma once
+
+#include "table/kernel.h"
+
+namespace pyflame::kernels {
+
+struct Matmul {
+  static constexpr KernelInfo kInfo{"matmul", Anchor::Library, 1};
+  template <class T>
+  struct Tensors {
+    T out;
+    T a, b, bias{};
+  };
+  template <class T>
+  struct Numbers {
+    T a_transposed, b_transposed;
+  };
+};
+
+}  // namespace pyflame::kernels
