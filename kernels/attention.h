@@ -9,7 +9,7 @@
 #ifndef PF_ATTENTION_H
 #define PF_ATTENTION_H
 
-#include "attention_args.h"
+#include "attention_heads.h"
 #include "rows.h"
 
 typedef PF_T T;

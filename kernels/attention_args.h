@@ -1,8 +1,7 @@
-// What all kernels of scaled dot-product attention are given: the layout of Attention in
-// src/gpu/kernels_attention.cpp.
+// What all kernels of scaled dot-product attention are given.
 #ifndef PF_ATTENTION_ARGS_H
 #define PF_ATTENTION_ARGS_H
-#include "axes.h"
+#include "integers.h"
 
 #define PF_MAX_BATCH 10
 
@@ -24,16 +23,6 @@ struct pf_attention {
   pf_i64 tiles, chunks;  // blocks along queries (or keys), and along columns of results
   double scale;
 };
-
-// The matrix of one head: its first element.
-PF_DEVICE pf_i64 pf_head_offset(const pf_attention& a, const pf_matrix& m, pf_i64 head) {
-  pf_i64 at = 0;
-  for (int d = a.batch - 1; d >= 0; --d) {
-    const pf_i64 q = pf_quotient(head, a.size[d]);
-    at += (head - q * a.size[d]) * m.batch[d];
-    head = q;
-  }
-  return at;
-}
+static_assert(sizeof(pf_attention) == 1168, "as hosts fill it");
 
 #endif

@@ -10,7 +10,7 @@
 // Scores are kept times log2(e), so that probabilities are powers of two; so is what `lse` holds.
 #ifndef PF_FLASH_H
 #define PF_FLASH_H
-#include "attention_args.h"
+#include "attention_heads.h"
 #include "math.h"
 #include "strips.h"
 

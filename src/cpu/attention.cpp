@@ -12,6 +12,7 @@
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
+#include "table/kernels/attention.h"
 
 namespace pyflame::cpu {
 namespace {
@@ -105,8 +106,8 @@ struct Sizes {
         s(k.shape[k.ndim - 2]),
         e(q.shape[q.ndim - 1]),
         ev(out.shape[out.ndim - 1]),
-        scale(a.f(0)),
-        causal(a.i(1) != 0) {
+        scale(a.f(kernels::numbers<kernels::Sdpa>.scale)),
+        causal(a.i(kernels::numbers<kernels::Sdpa>.causal) != 0) {
     for (int d = 0; d + 2 < out.ndim; ++d) heads *= out.shape[d];
   }
   int64_t limit(int64_t row) const { return causal ? std::min(s, row + 1) : s; }
@@ -132,12 +133,12 @@ void apply_mask(const pf_tensor& mask, const pf_tensor& shape, int64_t head, int
   }
 }
 
-// out, lse | q, k, v, mask | scale, causal
 template <class S, class T>
 void forward(const KernelArgs& args) {
-  const pf_tensor &out = args.tensor(0), &lse = args.tensor(1);
-  const pf_tensor &q = args.tensor(2), &k = args.tensor(3), &v = args.tensor(4);
-  const bool masked = args.has(5);
+  constexpr auto at = kernels::tensors<kernels::Sdpa>;
+  const pf_tensor &out = args.tensor(at.out), &lse = args.tensor(at.lse);
+  const pf_tensor &q = args.tensor(at.q), &k = args.tensor(at.k), &v = args.tensor(at.v);
+  const bool masked = args.has(at.mask);
   const Sizes z(out, q, k, args);
   const micro::Kernels<T>& kern = micro::kernels<T>();
   const int64_t nr = kern.nr, mr = kern.mr;
@@ -178,7 +179,7 @@ void forward(const KernelArgs& args) {
       for (int r = 0; r < rows; ++r) {
         T* s = scores + r * ld;
         const int64_t n = z.limit(i0 + r);
-        if (masked) apply_mask<S, T>(args.tensor(5), out, head, i0 + r, n, scale, s);
+        if (masked) apply_mask<S, T>(args.tensor(at.mask), out, head, i0 + r, n, scale, s);
         // The largest score is that of the largest product only for a scale above 0.
         const bool scaled = masked || scale <= 0;
         if (scaled && !masked)
@@ -209,13 +210,14 @@ void forward(const KernelArgs& args) {
   });
 }
 
-// dq, dk, dv | q, k, v, out, lse, dout, mask | scale, causal
 template <class S, class T>
 void backward(const KernelArgs& args) {
+  constexpr auto at = kernels::tensors<kernels::SdpaBackward>;
   constexpr bool kSame = std::is_same_v<S, T>;
-  const pf_tensor &q = args.tensor(3), &k = args.tensor(4), &v = args.tensor(5);
-  const pf_tensor &out = args.tensor(6), &lse = args.tensor(7), &dout = args.tensor(8);
-  const bool masked = args.has(9);
+  const pf_tensor &q = args.tensor(at.q), &k = args.tensor(at.k), &v = args.tensor(at.v);
+  const pf_tensor &out = args.tensor(at.out), &lse = args.tensor(at.lse);
+  const pf_tensor& dout = args.tensor(at.dout);
+  const bool masked = args.has(at.mask);
   const Sizes z(out, q, k, args);
   const micro::Kernels<T>& kern = micro::kernels<T>();
   const int64_t nr = kern.nr, mr = kern.mr;
@@ -243,8 +245,9 @@ void backward(const KernelArgs& args) {
     T* const p = parts.take<T>(block * ld);
     T* const ds = parts.take<T>(block * ld);
 
-    View<S> dq = item<S>(args.tensor(0), out, head), dk = item<S>(args.tensor(1), out, head),
-            dv = item<S>(args.tensor(2), out, head);
+    View<S> dq = item<S>(args.tensor(at.dq), out, head),
+            dk = item<S>(args.tensor(at.dk), out, head),
+            dv = item<S>(args.tensor(at.dv), out, head);
     View<T> dkt, dvt, dqt;
     if constexpr (kSame) {
       dkt = dk, dvt = dv;
@@ -276,7 +279,7 @@ void backward(const KernelArgs& args) {
           T *pr = p + (r0 + r) * ld, *dr = ds + (r0 + r) * ld;
           const T *g = gm.data + i * gm.row, *o = om.data + i * om.row;
           const T delta = attention::dot(g, o, z.ev);
-          if (masked) apply_mask<S, T>(args.tensor(9), out, head, i, m, scale, pr);
+          if (masked) apply_mask<S, T>(args.tensor(at.mask), out, head, i, m, scale, pr);
           attention::probability_row(pr, m, masked ? T(1) : scale,
                                      static_cast<const T*>(lse.data)[head * z.l + i]);
           for (int64_t j = 0; j < m; ++j) dr[j] = pr[j] * (dr[j] - delta) * scale;
@@ -317,14 +320,16 @@ void backward(const KernelArgs& args) {
 }
 
 void sdpa(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class S>() { forward<S, ComputeType<S>>(a); });
+  dispatch_float(a.dtype(kernels::tensors<kernels::Sdpa>.out),
+                 [&]<class S>() { forward<S, ComputeType<S>>(a); });
 }
-PF_CPU_KERNEL("sdpa", sdpa)
+PF_CPU_KERNEL(kernels::Sdpa::kInfo, sdpa)
 
 void sdpa_backward(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class S>() { backward<S, ComputeType<S>>(a); });
+  dispatch_float(a.dtype(kernels::tensors<kernels::SdpaBackward>.dq),
+                 [&]<class S>() { backward<S, ComputeType<S>>(a); });
 }
-PF_CPU_KERNEL("sdpa_backward", sdpa_backward)
+PF_CPU_KERNEL(kernels::SdpaBackward::kInfo, sdpa_backward)
 
 }  // namespace
 }  // namespace pyflame::cpu

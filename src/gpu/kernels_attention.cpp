@@ -6,33 +6,19 @@
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
 #include "gpu/product.h"
+#include "kernels/attention_args.h"
+#include "table/kernels/attention.h"
 
 namespace pyflame::gpu {
 namespace {
 
-constexpr int kThreads = 256, kMaxBatch = 10;  // PF_ATTENTION_THREADS, PF_MAX_BATCH
+using namespace kernels;
 
-// pf_matrix and pf_attention of kernels/attention_args.h.
-struct Matrix {
-  void* data = nullptr;
-  int64_t row = 0, col = 0;
-  int64_t whole = 0;
-  int64_t batch[kMaxBatch] = {};
-};
-struct Attention {
-  Matrix q, k, v, out, mask;
-  Matrix dout, dq, dk, dv;
-  void* lse = nullptr;
-  void* delta = nullptr;
-  int64_t size[kMaxBatch] = {};
-  int32_t batch = 0, causal = 0;
-  int64_t queries = 0, keys = 0, depth = 0, depth_v = 0, tiles = 0, chunks = 0;
-  double scale = 1;
-};
+constexpr int kThreads = 256;  // PF_ATTENTION_THREADS
 
 // Tensor i over the batch dimensions of `like`; those of size 1 are repeated.
-Matrix matrix(const KernelArgs& a, int i, const pf_tensor& like) {
-  Matrix m;
+pf_matrix matrix(const KernelArgs& a, int i, const pf_tensor& like) {
+  pf_matrix m{};
   if (!a.has(i)) return m;
   const pf_tensor& t = a.tensor(i);
   const auto stride = [&](int d) { return d < 0 || t.shape[d] == 1 ? 0 : t.strides[d]; };
@@ -70,7 +56,7 @@ Shape shape_of(const Traits& t, Pass pass, int64_t d) {
 }
 
 struct Job {
-  Attention at;
+  pf_attention at{};
   Defines defines;
   DType dtype;
   int64_t kind;  // of the mask: PF_MASK
@@ -78,27 +64,29 @@ struct Job {
   int64_t tile;   // queries or keys of one block
   int64_t width;  // columns of results of one block
 
-  // Tensor numbers of the output, query, key, value and mask. attrs: scale, causal.
-  Job(const KernelArgs& a, int out, int q, int k, int v, int mask) {
-    const pf_tensor& like = a.tensor(out);
-    const DType t = dtype = a.dtype(out);
-    at.out = matrix(a, out, like);
-    at.q = matrix(a, q, like);
-    at.k = matrix(a, k, like);
-    at.v = matrix(a, v, like);
-    at.mask = matrix(a, mask, like);
+  // `in`: the positions of what both kernels have.
+  template <class Positions>
+  Job(const KernelArgs& a, const Positions& in) {
+    const pf_tensor& like = a.tensor(in.out);
+    const DType t = dtype = a.dtype(in.out);
+    at.out = matrix(a, in.out, like);
+    at.q = matrix(a, in.q, like);
+    at.k = matrix(a, in.k, like);
+    at.v = matrix(a, in.v, like);
+    at.mask = matrix(a, in.mask, like);
+    at.lse = a.data(in.lse);
     at.batch = like.ndim - 2;
     for (int d = 0; d < at.batch; ++d) heads *= at.size[d] = like.shape[d];
     at.queries = like.shape[like.ndim - 2];
     at.depth_v = like.shape[like.ndim - 1];
-    at.keys = a.tensor(k).shape[a.tensor(k).ndim - 2];
-    at.depth = a.tensor(q).shape[a.tensor(q).ndim - 1];
-    at.scale = a.f(0);
-    at.causal = a.i(1) != 0;
+    at.keys = a.tensor(in.k).shape[a.tensor(in.k).ndim - 2];
+    at.depth = a.tensor(in.q).shape[a.tensor(in.q).ndim - 1];
+    at.scale = a.f(numbers<Sdpa>.scale);
+    at.causal = a.i(numbers<Sdpa>.causal) != 0;
     tile = t == DType::Float64 ? 32 : 64;
     const int64_t wide = std::max(at.depth, at.depth_v) > 64 ? 2 : 1;
     width = 64 * wide;
-    kind = !a.has(mask) ? 0 : a.dtype(mask) == DType::Bool ? 1 : 2;
+    kind = !a.has(in.mask) ? 0 : a.dtype(in.mask) == DType::Bool ? 1 : 2;
     defines = Defines().type("PF_T", t).value("PF_MASK", kind).value("PF_WIDE", wide);
   }
   // A kernel over tiles of `rows` that gives `columns`.
@@ -155,23 +143,20 @@ struct Job {
   }
 };
 
-// out, lse | q, k, v, mask | scale, causal
 void sdpa(const KernelArgs& a) {
-  Job j(a, 0, 2, 3, 4, 5);
-  j.at.lse = a.data(1);
+  Job j(a, tensors<Sdpa>);
   if (j.on_matrix_units(a)) return j.launch_flash(a, Pass::Forward);
   j.launch(a, "attention_forward.h", "sdpa", j.at.queries, j.at.depth_v);
 }
 
-// dq, dk, dv | q, k, v, out, lse, dout, mask | scale, causal
 void sdpa_backward(const KernelArgs& a) {
-  Job j(a, 6, 3, 4, 5, 9);
-  const pf_tensor& like = a.tensor(6);
-  j.at.dq = matrix(a, 0, like);
-  j.at.dk = matrix(a, 1, like);
-  j.at.dv = matrix(a, 2, like);
-  j.at.lse = a.data(7);
-  j.at.dout = matrix(a, 8, like);
+  constexpr auto at = tensors<SdpaBackward>;
+  Job j(a, at);
+  const pf_tensor& like = a.tensor(at.out);
+  j.at.dq = matrix(a, at.dq, like);
+  j.at.dk = matrix(a, at.dk, like);
+  j.at.dv = matrix(a, at.dv, like);
+  j.at.dout = matrix(a, at.dout, like);
   const int64_t rows = j.heads * j.at.queries;
   if (j.on_matrix_units(a)) {
     j.at.delta = a.workspace(static_cast<size_t>(std::max<int64_t>(1, rows)) * sizeof(float));
@@ -190,7 +175,7 @@ void sdpa_backward(const KernelArgs& a) {
 
 }  // namespace
 
-PF_GPU_KERNEL("sdpa", sdpa)
-PF_GPU_KERNEL("sdpa_backward", sdpa_backward)
+PF_GPU_KERNEL(Sdpa::kInfo, sdpa)
+PF_GPU_KERNEL(SdpaBackward::kInfo, sdpa_backward)
 
 }  // namespace pyflame::gpu

@@ -13,6 +13,7 @@
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
+#include "table/kernels/attention.h"
 
 namespace pyflame {
 namespace {
@@ -115,7 +116,6 @@ autograd::Grads composed_backward(const Tensor& grad, const Tensor& query, const
 // `inner` trailing batch dimensions are heads.
 Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
              const Attention& a, int inner) {
-  static const engine::Kernel kForward{"sdpa"}, kBackward{"sdpa_backward"};
   const int nd = q->shape.size();
   const int64_t l = q->shape[nd - 2], ev = v->shape.back();
   Dims batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), kOp), batch_of(v), kOp);
@@ -127,8 +127,8 @@ Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ma
   Tensor lse = make_tensor(rows, q->dtype == DType::Float64 ? DType::Float64 : DType::Float32,
                            q->storage->device);
   if (out->numel > 0)
-    engine::call(kForward, {out, lse}, {q, k, v, mask},
-                 {Scalar(a.scale), Scalar(int64_t{a.causal})}, {.op = kOp});
+    engine::call<kernels::Sdpa>({.out = out, .lse = lse, .q = q, .k = k, .v = v, .mask = mask},
+                                {.scale = a.scale, .causal = int64_t{a.causal}}, {.op = kOp});
   if (!autograd::wanted({q, k, v})) return out;
   autograd::attach(
       kOp, {out}, {q, k, v, mask},
@@ -144,8 +144,18 @@ Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ma
         Tensor dk = make_as(k, batch, s, k->shape.back());
         Tensor dv = make_as(v, batch, s, v->shape.back());
         if (numel(batch) > 0)
-          engine::call(kBackward, {dq, dk, dv}, {q, k, v, c.saved(4), c.saved(5), g, mask},
-                       {Scalar(a.scale), Scalar(int64_t{a.causal})}, {.op = kOp});
+          engine::call<kernels::SdpaBackward>({.dq = dq,
+                                               .dk = dk,
+                                               .dv = dv,
+                                               .q = q,
+                                               .k = k,
+                                               .v = v,
+                                               .out = c.saved(4),
+                                               .lse = c.saved(5),
+                                               .dout = g,
+                                               .mask = mask},
+                                              {.scale = a.scale, .causal = int64_t{a.causal}},
+                                              {.op = kOp});
         return {
             ops::sum_to(dq, q->shape), ops::sum_to(dk, k->shape), ops::sum_to(dv, v->shape), {}};
       });
@@ -225,7 +235,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
       scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q->shape.back()))),
       is_causal, dropout_p};
   Tensor r = dropout_p > 0 || (mask.defined() && autograd::requires_grad(mask)) ||
-                     !backend_of(runs_on({q, k, v}))->kernel_find("sdpa")
+                     !backend_of(runs_on({q, k, v}))->kernel_find(kernels::Sdpa::kInfo.name)
                  ? composed(q, k, v, mask, a)
                  : fused(q, k, v, mask, a, heads == 0 ? 1 : 2);
   if (heads == 0) return r;
