@@ -4,6 +4,7 @@
 //   -DPF_T=     dtype
 //   -DPF_NORM=  0, 1, 2, or 3 for inf
 //   -DPF_TRIANGLE=1: of one operand's pairs only those with j > i, one row of them after the other
+#include "distance_args.h"
 #include "math.h"
 #include "space.h"
 
@@ -11,18 +12,6 @@ typedef PF_T T;
 typedef pf_compute<T> C;
 
 enum { BLOCK = 256, TILE = 64, DEPTH = 16, CHUNK = 256, EACH = 4 };  // EACH x EACH results a thread
-
-// Strides of the batch, the rows and the columns of a matrix of pairs.
-struct pf_pair_steps {
-  pf_i64 batch, row, column;
-};
-struct pf_distances {
-  const void *x1, *x2;  // [batch, rows, m], [batch, n, m], contiguous
-  const void *grad, *y;
-  void* out;  // distances, contiguous; or the gradient of x1
-  pf_i64 batch, rows, n, m;
-  pf_pair_steps at_grad, at_y;
-};
 
 PF_DEVICE pf_i64 pf_pair_at(const pf_pair_steps& p, pf_i64 n, pf_i64 b, pf_i64 i, pf_i64 j) {
   if (!PF_TRIANGLE) return b * p.batch + i * p.row + j * p.column;

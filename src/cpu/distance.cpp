@@ -10,6 +10,7 @@
 #include "cpu/kernel.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
+#include "table/kernels/distance.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
@@ -220,47 +221,48 @@ void SlopesOf(const T* x, const T* y, const T* g, const T* d, const Pairs& gp, c
   }
 }
 
-// out; x1 [batch, p, m], x2 [batch, r, m], contiguous. out [batch, p, r], or one dimension for the
-// triangle of one operand. attrs: p of the norm, triangle.
 void Distances(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &x1 = a.tensor(1), &x2 = a.tensor(2);
+  constexpr auto at = kernels::tensors<kernels::Distances>;
+  constexpr auto number = kernels::numbers<kernels::Distances>;
+  const pf_tensor &out = a.tensor(at.out), &x1 = a.tensor(at.x1), &x2 = a.tensor(at.x2);
   const int64_t batch = x1.shape[0], rows = x1.shape[1], m = x1.shape[2], n = x2.shape[1];
-  const bool triangle = a.i(1) != 0;
+  const bool triangle = a.i(number.triangle) != 0;
   const Pairs to = triangle ? Pairs{0, out.strides[0], rows} : Pairs{n, 1, 0};
   constexpr int64_t kBlock = 64;  // rows that share a panel
   const int64_t blocks = (rows + kBlock - 1) / kBlock;
   const int64_t work = kBlock * n * (m + 8);
-  WithNorm(a.f(0), [&]<Norm kNorm>() {
-    WithFloat(a.dtype(1), [&]<class T>() {
+  WithNorm(a.f(number.p), [&]<Norm kNorm>() {
+    WithFloat(a.dtype(at.x1), [&]<class T>() {
       constexpr int64_t W = Wide<T>::kLanes;
       const size_t bytes =
           Parts::bytes<T>((m < kChunk ? m : kChunk) * W) + Parts::bytes<T>(kBlock * W);
       parallel_with(batch * blocks, work > 65536 ? 1 : 65536 / (work > 0 ? work : 1), bytes,
                     [&](int64_t b, int64_t e, char* memory) {
                       for (; b < e; ++b) {
-                        const int64_t at = b / blocks, first = b % blocks * kBlock;
+                        const int64_t one = b / blocks, first = b % blocks * kBlock;
                         const int64_t last = first + kBlock < rows ? first + kBlock : rows;
-                        DistancesOf<kNorm>(a.data<T>(1) + at * rows * m, a.data<T>(2) + at * n * m,
-                                           a.data<T>(0) + at * rows * n, to, first, last, n, m,
-                                           memory);
+                        DistancesOf<kNorm>(
+                            a.data<T>(at.x1) + one * rows * m, a.data<T>(at.x2) + one * n * m,
+                            a.data<T>(at.out) + one * rows * n, to, first, last, n, m, memory);
                       }
                     });
     });
   });
 }
 
-// dx [batch, p, m]; x1, x2 as above, gradient and distances [batch, p, r] with any strides, or the
-// triangle's. attrs as above.
 void DistancesBackward(const KernelArgs& a) {
-  const pf_tensor &x1 = a.tensor(1), &x2 = a.tensor(2), &g = a.tensor(3), &d = a.tensor(4);
+  constexpr auto at = kernels::tensors<kernels::DistancesBackward>;
+  constexpr auto number = kernels::numbers<kernels::DistancesBackward>;
+  const pf_tensor &x1 = a.tensor(at.x1), &x2 = a.tensor(at.x2);
+  const pf_tensor &g = a.tensor(at.dout), &d = a.tensor(at.out);
   const int64_t batch = x1.shape[0], rows = x1.shape[1], m = x1.shape[2], n = x2.shape[1];
-  const bool triangle = a.i(1) != 0;
+  const bool triangle = a.i(number.triangle) != 0;
   const auto pairs = [&](const pf_tensor& t) {
     return triangle ? Pairs{0, t.strides[0], rows} : Pairs{t.strides[1], t.strides[2], 0};
   };
   const Pairs gp = pairs(g), dp = pairs(d);
-  WithNorm(a.f(0), [&]<Norm kNorm>() {
-    WithFloat(a.dtype(1), [&]<class T>() {
+  WithNorm(a.f(number.p), [&]<Norm kNorm>() {
+    WithFloat(a.dtype(at.x1), [&]<class T>() {
       constexpr int64_t W = Wide<T>::kLanes;
       const int64_t padded = (m + W - 1) / W * W;
       Scratch<T> y(n * padded);
@@ -269,9 +271,9 @@ void DistancesBackward(const KernelArgs& a) {
           for (int64_t k = 0; k < padded; ++k) to[k] = k < m ? from[k] : T(0);
         };
         for (int64_t j = 0; j < n; ++j)
-          fill_up(a.data<T>(2) + (b * n + j) * m, y.get() + j * padded);
-        const T* gb = a.data<T>(3) + (triangle ? 0 : b * g.strides[0]);
-        const T* db = a.data<T>(4) + (triangle ? 0 : b * d.strides[0]);
+          fill_up(a.data<T>(at.x2) + (b * n + j) * m, y.get() + j * padded);
+        const T* gb = a.data<T>(at.dout) + (triangle ? 0 : b * g.strides[0]);
+        const T* db = a.data<T>(at.out) + (triangle ? 0 : b * d.strides[0]);
         const int64_t work = n * (padded + 8);
         constexpr int64_t kPairs = kTogether * kChunk;
         const size_t bytes = 2 * Parts::bytes<T>(kTogether * padded) + Parts::bytes<T>(2 * kPairs);
@@ -285,14 +287,14 @@ void DistancesBackward(const KernelArgs& a) {
                         for (int64_t i = begin; i < end; i += kTogether) {
                           const int64_t count = end - i < kTogether ? end - i : kTogether;
                           for (int64_t r = 0; r < count; ++r)
-                            fill_up(a.data<T>(1) + (b * rows + i + r) * m, x + r * padded);
+                            fill_up(a.data<T>(at.x1) + (b * rows + i + r) * m, x + r * padded);
                           for (int64_t k = 0; k < count * padded; k += W)
                             Store(Fill(T(0)), sums + k);
                           SlopesOf<kNorm>(x, y.get(), gb, db, gp, dp, i, count, n, padded, sums,
                                           pairs, pairs + kPairs);
                           for (int64_t r = 0; r < count; ++r)
-                            std::memcpy(a.data<T>(0) + (b * rows + i + r) * m, sums + r * padded,
-                                        static_cast<size_t>(m) * sizeof(T));
+                            std::memcpy(a.data<T>(at.dx) + (b * rows + i + r) * m,
+                                        sums + r * padded, static_cast<size_t>(m) * sizeof(T));
                         }
                       });
       }
@@ -317,7 +319,7 @@ void distances_backward(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(DistancesBackward)(a);
 }
 }  // namespace
-PF_CPU_KERNEL("distances", distances)
-PF_CPU_KERNEL("distances_backward", distances_backward)
+PF_CPU_KERNEL(kernels::Distances::kInfo, distances)
+PF_CPU_KERNEL(kernels::DistancesBackward::kInfo, distances_backward)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -7,6 +7,7 @@
 #include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "table/kernels/distance.h"
 
 namespace pyflame {
 
@@ -52,22 +53,23 @@ bool has_kernel(double p) {
   return p == 0 || p == 1 || p == 2 || p == std::numeric_limits<double>::infinity();
 }
 Tensor distances(const Tensor& x1, const Tensor& x2, double p, bool triangle) {
-  static const engine::Kernel kernel{"distances"};
   const int64_t batch = x1->shape[0], rows = x1->shape[1], n = x2->shape[1];
   Tensor y = make_tensor(triangle ? Dims{rows * (rows - 1) / 2} : Dims{batch, rows, n}, x1->dtype,
                          x1->storage->device);
   if (y->numel > 0)
-    engine::call(kernel, {y}, {ops::dense(x1), ops::dense(x2)}, {p, int64_t{triangle}});
+    engine::call<kernels::Distances>({.out = y, .x1 = ops::dense(x1), .x2 = ops::dense(x2)},
+                                     {.p = p, .triangle = int64_t{triangle}});
   return y;
 }
 // The gradient of x1's rows. `grad` and `y` are transposed where x1 was the second operand.
 Tensor distances_backward(const Tensor& x1, const Tensor& x2, const Tensor& grad, const Tensor& y,
                           double p, bool triangle) {
-  static const engine::Kernel kernel{"distances_backward"};
   if (p == 0 || y->numel == 0) return zeros_like(x1);
   Tensor dx = make_tensor(x1->shape, x1->dtype, x1->storage->device);
   if (dx->numel > 0)
-    engine::call(kernel, {dx}, {ops::dense(x1), ops::dense(x2), grad, y}, {p, int64_t{triangle}});
+    engine::call<kernels::DistancesBackward>(
+        {.dx = dx, .x1 = ops::dense(x1), .x2 = ops::dense(x2), .dout = grad, .out = y},
+        {.p = p, .triangle = int64_t{triangle}});
   return dx;
 }
 // The slopes of norms of `diff` along its last dimension, times `grad`, in operations that can be
