@@ -3,14 +3,10 @@
 //   -DPF_T=  dtype    -DPF_AMSGRAD=0|1
 #include "optim.h"
 
-struct pf_adam {
-  C c1, b2, c2, eps, decay, root, size, sign;
-  pf_i32 decays, decoupled;
-};
 // Arrays: parameter, average, average of squares, [its maximum,] gradient.
 struct pf_adam_step {
   const pf_entry_of& e;
-  const pf_adam& a;
+  const pf_adam<C>& a;
   template <int W, int U>
   PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
     // Asked anew each time: a compiler would write the loops once for each case.
@@ -43,7 +39,7 @@ struct pf_adam_step {
   }
 };
 
-PF_KERNEL(adamw, PF_OPTIM_THREADS)(const pf_list l, const pf_adam a) {
+PF_KERNEL(adamw, PF_OPTIM_THREADS)(const pf_list l, const pf_adam<C> a) {
   PF_SHARED pf_i32 slot;
   const pf_stretch s(l, &slot);
   pf_for_stretch(s, pf_adam_step{s.tensor, a});

@@ -3,15 +3,10 @@
 //   -DPF_T=  dtype    -DPF_MOMENTUM=0|1
 #include "optim.h"
 
-struct pf_sgd {
-  C rate, momentum, undamped, decay, sign;
-  pf_i32 decays, nesterov, first, unused;
-};
-
 // Arrays: parameter, [momentum,] gradient.
 struct pf_sgd_step {
   const pf_entry_of& e;
-  const pf_sgd& a;
+  const pf_sgd<C>& a;
   template <int W, int U>
   PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
     C p[U][W], b[U][W], g[U][W];
@@ -35,7 +30,7 @@ struct pf_sgd_step {
   }
 };
 
-PF_KERNEL(sgd, PF_OPTIM_THREADS)(const pf_list l, const pf_sgd a) {
+PF_KERNEL(sgd, PF_OPTIM_THREADS)(const pf_list l, const pf_sgd<C> a) {
   PF_SHARED pf_i32 slot;
   const pf_stretch s(l, &slot);
   pf_for_stretch(s, pf_sgd_step{s.tensor, a});

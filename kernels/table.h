@@ -2,22 +2,8 @@
 #ifndef PF_TABLE_H
 #define PF_TABLE_H
 
+#include "optim_args.h"
 #include "rows.h"
-
-#define PF_TABLE_ARRAYS 5
-
-struct pf_entry_of {
-  void* data[PF_TABLE_ARRAYS];
-  pf_i64 count;
-  pf_i32 dtype;    // of data[0]
-  pf_i32 aligned;  // all addresses to 16 bytes
-};
-struct pf_list {
-  const pf_entry_of* tensors;
-  const pf_i64* first;  // the first block of each tensor, and of the end
-  pf_i64 count;
-  pf_i64 chunk;  // elements of a block
-};
 
 // The elements of one tensor that this block works on. All threads call it; `slot` is one shared
 // word.

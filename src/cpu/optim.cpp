@@ -13,6 +13,7 @@
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
+#include "table/kernels/optim.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
@@ -64,17 +65,18 @@ HWY_INLINE void Set(const Wide<T>& v, S* p, int64_t j, int64_t n, Full) {
     StorePart(v, p + j, n);
 }
 
-// Tensors: params, momentum buffers (if momentum), grads. attrs: how many params, lr, momentum,
-// dampening, weight decay, nesterov, maximize, first step.
 template <class S>
 void SgdOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  const int n = static_cast<int>(a.i(0));
-  const bool momentum = a.f(2) != 0, nesterov = a.i(5) != 0, first = a.i(7) != 0;
-  const Wide<T> lr = Fill(static_cast<T>(-a.f(1))), mu = Fill(static_cast<T>(a.f(2)));
-  const Wide<T> damp = Fill(static_cast<T>(1 - a.f(3))), decay = Fill(static_cast<T>(a.f(4)));
-  const Wide<T> sign = Fill(T(a.i(6) != 0 ? -1 : 1));
-  const bool decays = a.f(4) != 0;
+  constexpr auto number = kernels::numbers<kernels::Sgd>;
+  const int n = static_cast<int>(a.i(number.count));
+  const bool momentum = a.f(number.momentum) != 0, decays = a.f(number.weight_decay) != 0;
+  const bool nesterov = a.i(number.nesterov) != 0, first = a.i(number.first_step) != 0;
+  const Wide<T> lr = Fill(static_cast<T>(-a.f(number.lr)));
+  const Wide<T> mu = Fill(static_cast<T>(a.f(number.momentum)));
+  const Wide<T> damp = Fill(static_cast<T>(1 - a.f(number.dampening)));
+  const Wide<T> decay = Fill(static_cast<T>(a.f(number.weight_decay)));
+  const Wide<T> sign = Fill(T(a.i(number.maximize) != 0 ? -1 : 1));
   ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
     S* p = a.data<S>(i);
     S* b = momentum ? a.data<S>(n + i) : nullptr;
@@ -95,21 +97,24 @@ void SgdOf(const KernelArgs& a) {
 
 inline constexpr int64_t kAhead = 256;  // elements
 
-// Tensors: params, exp_avgs, exp_avg_sqs, [max_exp_avg_sqs,] grads. attrs: how many params, lr,
-// beta1, beta2, eps, weight decay, step, decoupled, maximize, amsgrad.
 template <class S>
 void AdamOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  const int n = static_cast<int>(a.i(0));
-  const double lr = a.f(1), step = static_cast<double>(a.i(6));
-  const bool decoupled = a.i(7) != 0, amsgrad = a.i(9) != 0, decays = a.f(5) != 0;
-  const double correction1 = 1 - std::pow(a.f(2), step), correction2 = 1 - std::pow(a.f(3), step);
-  const Wide<T> c1 = Fill(static_cast<T>(1 - a.f(2))), b2 = Fill(static_cast<T>(a.f(3)));
-  const Wide<T> c2 = Fill(static_cast<T>(1 - a.f(3))), eps = Fill(static_cast<T>(a.f(4)));
-  const Wide<T> decay = Fill(static_cast<T>(decoupled ? 1 - lr * a.f(5) : a.f(5)));
+  constexpr auto number = kernels::numbers<kernels::AdamW>;
+  const int n = static_cast<int>(a.i(number.count));
+  const double lr = a.f(number.lr), step = static_cast<double>(a.i(number.step));
+  const double beta1 = a.f(number.beta1), beta2 = a.f(number.beta2);
+  const double weight_decay = a.f(number.weight_decay);
+  const bool decoupled = a.i(number.decoupled) != 0, amsgrad = a.i(number.amsgrad) != 0;
+  const bool decays = weight_decay != 0;
+  const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
+  const Wide<T> c1 = Fill(static_cast<T>(1 - beta1)), b2 = Fill(static_cast<T>(beta2));
+  const Wide<T> c2 = Fill(static_cast<T>(1 - beta2));
+  const Wide<T> eps = Fill(static_cast<T>(a.f(number.eps)));
+  const Wide<T> decay = Fill(static_cast<T>(decoupled ? 1 - lr * weight_decay : weight_decay));
   const Wide<T> root = Fill(static_cast<T>(1 / std::sqrt(correction2)));
   const Wide<T> size = Fill(static_cast<T>(-lr / correction1));
-  const Wide<T> sign = Fill(T(a.i(8) != 0 ? -1 : 1));
+  const Wide<T> sign = Fill(T(a.i(number.maximize) != 0 ? -1 : 1));
   ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
     S *p = a.data<S>(i), *m = a.data<S>(n + i), *v = a.data<S>(2 * n + i);
     S* top = amsgrad ? a.data<S>(3 * n + i) : nullptr;
@@ -186,19 +191,20 @@ void AdamW(const KernelArgs& a) {
   dispatch_float(a.dtype(0), [&]<class S>() { AdamOf<S>(a); });
 }
 
-// Tensors: norm (0-d float32 or float64), then any contiguous tensors. attrs: p.
 void MultiNorm(const KernelArgs& a) {
-  const double p = a.f(0);
-  const int n = a.ntensors - 1;
+  constexpr int kNorm = kernels::tensors<kernels::MultiNorm>.norm, kFirst = kNorm + 1;
+  const double p = a.f(kernels::numbers<kernels::MultiNorm>.p);
+  const int n = a.ntensors - kFirst;
   int64_t blocks = 0;
-  for (int i = 0; i < n; ++i) blocks += (numel(a.tensor(1 + i)) + kNormBlock - 1) / kNormBlock;
+  for (int i = 0; i < n; ++i) blocks += (numel(a.tensor(kFirst + i)) + kNormBlock - 1) / kNormBlock;
   const Scratch<double> sums(blocks);
   double* const partial = sums.get();
-  ForStretches(a, 1, n, kNormBlock, true, [&](int i, int64_t unit, int64_t begin, int64_t end) {
-    dispatch_float(a.dtype(1 + i), [&]<class S>() {
-      partial[unit] = BlockNorm(a.data<S>(1 + i) + begin, end - begin, p);
-    });
-  });
+  ForStretches(a, kFirst, n, kNormBlock, true,
+               [&](int i, int64_t unit, int64_t begin, int64_t end) {
+                 dispatch_float(a.dtype(kFirst + i), [&]<class S>() {
+                   partial[unit] = BlockNorm(a.data<S>(kFirst + i) + begin, end - begin, p);
+                 });
+               });
   double total = 0;
   if (std::isinf(p)) {
     for (int64_t i = 0; i < blocks; ++i)
@@ -207,18 +213,18 @@ void MultiNorm(const KernelArgs& a) {
     total = tree(partial, blocks, 1, [](double x, double y) { return x + y; });
     total = p == 2 ? std::sqrt(total) : p == 1 ? total : std::pow(total, 1 / p);
   }
-  if (a.dtype(0) == DType::Float64)
-    *a.data<double>(0) = total;
+  if (a.dtype(kNorm) == DType::Float64)
+    *a.data<double>(kNorm) = total;
   else
-    *a.data<float>(0) = static_cast<float>(total);
+    *a.data<float>(kNorm) = static_cast<float>(total);
 }
 
-// Tensors: updated in place, then the norm. attrs: maximum. x *= min(1, max / (norm + 1e-6)).
 void MultiClipNorm(const KernelArgs& a) {
   const int n = a.ntensors - 1;
   const double norm =
       a.dtype(n) == DType::Float64 ? *a.data<double>(n) : static_cast<double>(*a.data<float>(n));
-  const double c = a.f(0) / (norm + 1e-6), factor = c > 1 ? 1 : c;  // NaN goes through
+  const double most = a.f(kernels::numbers<kernels::MultiClipNorm>.most);
+  const double c = most / (norm + 1e-6), factor = c > 1 ? 1 : c;  // NaN goes through
   if (factor == 1) return;
   ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
     dispatch_float(a.dtype(i), [&]<class S>() {
@@ -232,13 +238,13 @@ void MultiClipNorm(const KernelArgs& a) {
   });
 }
 
-// Tensors: updated in place. attrs: bound. x = clamp(x, -bound, bound); NaN stays.
 void MultiClipValue(const KernelArgs& a) {
+  const double bound = a.f(kernels::numbers<kernels::MultiClipValue>.bound);
   ForStretches(a, 0, a.ntensors, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
     dispatch_float(a.dtype(i), [&]<class S>() {
       using T = ComputeOf<S>;
       S* x = a.data<S>(i);
-      const Wide<T> high = Fill(static_cast<T>(a.f(0))), low = Fill(static_cast<T>(-a.f(0)));
+      const Wide<T> high = Fill(static_cast<T>(bound)), low = Fill(static_cast<T>(-bound));
       ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
         Wide<T> v = Get(x, j, count, full);
         v = Choose(GreaterThan(v, high), high, v);
@@ -248,15 +254,16 @@ void MultiClipValue(const KernelArgs& a) {
   });
 }
 
-// Tensors: found (0-d bool), then any. A number is finite when x - x is 0.
+// A number is finite when x - x is 0.
 void MultiNonfinite(const KernelArgs& a) {
+  constexpr int kFound = kernels::tensors<kernels::MultiNonfinite>.found, kFirst = kFound + 1;
   std::atomic<bool> found{false};
-  ForStretches(a, 1, a.ntensors - 1, kNormBlock, true,
+  ForStretches(a, kFirst, a.ntensors - kFirst, kNormBlock, true,
                [&](int i, int64_t, int64_t begin, int64_t end) {
                  if (found.load(std::memory_order_relaxed)) return;
-                 dispatch_float(a.dtype(1 + i), [&]<class S>() {
+                 dispatch_float(a.dtype(kFirst + i), [&]<class S>() {
                    using T = ComputeOf<S>;
-                   const S* x = a.data<S>(1 + i);
+                   const S* x = a.data<S>(kFirst + i);
                    const Wide<T> zero = Fill(T(0));
                    bool bad = false;
                    ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
@@ -266,7 +273,7 @@ void MultiNonfinite(const KernelArgs& a) {
                    if (bad) found.store(true, std::memory_order_relaxed);
                  });
                });
-  *a.data<bool>(0) = found;
+  *a.data<bool>(kFound) = found;
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -301,11 +308,11 @@ void multi_nonfinite(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(MultiNonfinite)(a);
 }
 }  // namespace
-PF_CPU_KERNEL("sgd", sgd)
-PF_CPU_KERNEL("adamw", adamw)
-PF_CPU_KERNEL("multi_norm", multi_norm)
-PF_CPU_KERNEL("multi_clip_norm", multi_clip_norm)
-PF_CPU_KERNEL("multi_clip_value", multi_clip_value)
-PF_CPU_KERNEL("multi_nonfinite", multi_nonfinite)
+PF_CPU_KERNEL(kernels::Sgd::kInfo, sgd)
+PF_CPU_KERNEL(kernels::AdamW::kInfo, adamw)
+PF_CPU_KERNEL(kernels::MultiNorm::kInfo, multi_norm)
+PF_CPU_KERNEL(kernels::MultiClipNorm::kInfo, multi_clip_norm)
+PF_CPU_KERNEL(kernels::MultiClipValue::kInfo, multi_clip_value)
+PF_CPU_KERNEL(kernels::MultiNonfinite::kInfo, multi_nonfinite)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -6,37 +6,29 @@
 
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
+#include "kernels/optim_args.h"
+#include "table/kernels/optim.h"
 
 namespace pyflame::gpu {
 namespace {
 
-constexpr int kThreads = 256, kArrays = 5;
+using namespace kernels;
 
-// pf_entry_of and pf_list of kernels/table.h.
-struct Entry {
-  void* data[kArrays];
-  int64_t count;
-  int32_t dtype, aligned;
-};
-struct List {
-  const void* tensors;
-  const void* first;
-  int64_t count, chunk;
-};
+constexpr int kThreads = 256;
 
 // `count` tensors from `first` on; array k of tensor i is tensor first + k * count + i.
 struct Table {
-  List list{};
+  pf_list list{};
   int64_t blocks = 0;
   DType dtype = DType::Float32;
   bool alike = true;  // all of that dtype
   Table(const KernelArgs& a, int first, int count, int arrays, int64_t chunk) {
     const auto n = static_cast<size_t>(count);
-    std::vector<char> bytes(n * sizeof(Entry) + (n + 1) * sizeof(int64_t));
+    std::vector<char> bytes(n * sizeof(pf_entry_of) + (n + 1) * sizeof(pf_i64));
     std::vector<int64_t> starts(n + 1);
     for (size_t i = 0; i < n; ++i) {
       const int at = first + static_cast<int>(i);
-      Entry e{};
+      pf_entry_of e{};
       e.count = numel(a.tensor(at));
       if (i == 0) dtype = a.dtype(at);
       alike = alike && a.dtype(at) == dtype;
@@ -46,15 +38,16 @@ struct Table {
         e.data[k] = a.data(at + k * count);
         if (!aligned(e.data[k], 16)) e.aligned = 0;
       }
-      std::memcpy(bytes.data() + i * sizeof(Entry), &e, sizeof e);
+      std::memcpy(bytes.data() + i * sizeof(pf_entry_of), &e, sizeof e);
       starts[i] = blocks;
       blocks += ceil_div(e.count, chunk);
     }
     starts[n] = blocks;
-    std::memcpy(bytes.data() + n * sizeof(Entry), starts.data(), (n + 1) * sizeof(int64_t));
+    std::memcpy(bytes.data() + n * sizeof(pf_entry_of), starts.data(), (n + 1) * sizeof(pf_i64));
     if (blocks == 0) return;
     char* p = static_cast<char*>(a.upload(bytes.data(), bytes.size()));
-    list = {p, p + n * sizeof(Entry), count, chunk};
+    list = {reinterpret_cast<const pf_entry_of*>(p),
+            reinterpret_cast<const pf_i64*>(p + n * sizeof(pf_entry_of)), count, chunk};
   }
   // For kernels/multi.h.
   Defines only(Defines d) const { return alike ? std::move(d).type("PF_ONLY", dtype) : d; }
@@ -70,62 +63,59 @@ int64_t optimizer_chunk(DType t) {
   return int64_t{size < 4 ? 2 : 4} * kThreads * 16 / size;
 }
 
-// pf_sgd, pf_adam of kernels/sgd.h, adamw.h: in the compute type.
-template <class C>
-struct Sgd {
-  C rate, momentum, undamped, decay, sign;
-  int32_t decays, nesterov, first, unused;
-};
-template <class C>
-struct Adam {
-  C c1, b2, c2, eps, decay, root, size, sign;
-  int32_t decays, decoupled;
-};
-
-// Tensors: params, momentum buffers (if momentum), grads. attrs: how many params, lr, momentum,
-// dampening, weight decay, nesterov, maximize, first step.
 void sgd(const KernelArgs& a) {
-  const int n = static_cast<int>(a.i(0));
-  const bool momentum = a.f(2) != 0;
-  const Table t(a, 0, n, momentum ? 3 : 2, optimizer_chunk(a.dtype(0)));
+  constexpr auto number = numbers<Sgd>;
+  const DType type = a.dtype(0);  // of all
+  const int n = static_cast<int>(a.i(number.count));
+  const double momentum = a.f(number.momentum), decay = a.f(number.weight_decay);
+  const Table t(a, 0, n, momentum != 0 ? 3 : 2, optimizer_chunk(type));
   if (t.blocks == 0) return;
-  const Sgd<double> s{-a.f(1),     a.f(2),      1 - a.f(3),  a.f(4), a.i(6) != 0 ? -1.0 : 1.0,
-                      a.f(4) != 0, a.i(5) != 0, a.i(7) != 0, 0};
-  const Defines d = Defines().type("PF_T", a.dtype(0)).value("PF_MOMENTUM", momentum);
+  const pf_sgd<double> s{-a.f(number.lr),
+                         momentum,
+                         1 - a.f(number.dampening),
+                         decay,
+                         a.i(number.maximize) != 0 ? -1.0 : 1.0,
+                         decay != 0,
+                         a.i(number.nesterov) != 0,
+                         a.i(number.first_step) != 0,
+                         0};
+  const Defines d = Defines().type("PF_T", type).value("PF_MOMENTUM", momentum != 0);
   const Function f = a.compile("sgd.h", d, "sgd");
-  if (a.dtype(0) == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
+  if (type == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
   const auto to = [](double v) { return static_cast<float>(v); };
-  const Sgd<float> narrow{to(s.rate),  to(s.momentum), to(s.undamped),
-                          to(s.decay), to(s.sign),     s.decays,
-                          s.nesterov,  s.first,        0};
+  const pf_sgd<float> narrow{to(s.rate),  to(s.momentum), to(s.undamped),
+                             to(s.decay), to(s.sign),     s.decays,
+                             s.nesterov,  s.first,        0};
   a.launch(f, Grid(t.blocks), kThreads, 0, t.list, narrow);
 }
 
-// Tensors: params, exp_avgs, exp_avg_sqs, [max_exp_avg_sqs,] grads. attrs: how many params, lr,
-// beta1, beta2, eps, weight decay, step, decoupled, maximize, amsgrad.
 void adamw(const KernelArgs& a) {
-  const int n = static_cast<int>(a.i(0));
-  const double lr = a.f(1), step = static_cast<double>(a.i(6));
-  const bool decoupled = a.i(7) != 0, amsgrad = a.i(9) != 0;
-  const double correction1 = 1 - std::pow(a.f(2), step), correction2 = 1 - std::pow(a.f(3), step);
-  const Table t(a, 0, n, amsgrad ? 5 : 4, optimizer_chunk(a.dtype(0)));
+  constexpr auto number = numbers<AdamW>;
+  const DType type = a.dtype(0);  // of all
+  const int n = static_cast<int>(a.i(number.count));
+  const double lr = a.f(number.lr), step = static_cast<double>(a.i(number.step));
+  const double beta1 = a.f(number.beta1), beta2 = a.f(number.beta2);
+  const double decay = a.f(number.weight_decay);
+  const bool decoupled = a.i(number.decoupled) != 0, amsgrad = a.i(number.amsgrad) != 0;
+  const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
+  const Table t(a, 0, n, amsgrad ? 5 : 4, optimizer_chunk(type));
   if (t.blocks == 0) return;
-  const Adam<double> s{1 - a.f(2),
-                       a.f(3),
-                       1 - a.f(3),
-                       a.f(4),
-                       decoupled ? 1 - lr * a.f(5) : a.f(5),
-                       1 / std::sqrt(correction2),
-                       -lr / correction1,
-                       a.i(8) != 0 ? -1.0 : 1.0,
-                       a.f(5) != 0,
-                       decoupled};
-  const Defines d = Defines().type("PF_T", a.dtype(0)).value("PF_AMSGRAD", amsgrad);
+  const pf_adam<double> s{1 - beta1,
+                          beta2,
+                          1 - beta2,
+                          a.f(number.eps),
+                          decoupled ? 1 - lr * decay : decay,
+                          1 / std::sqrt(correction2),
+                          -lr / correction1,
+                          a.i(number.maximize) != 0 ? -1.0 : 1.0,
+                          decay != 0,
+                          decoupled};
+  const Defines d = Defines().type("PF_T", type).value("PF_AMSGRAD", amsgrad);
   const Function f = a.compile("adamw.h", d, "adamw");
-  if (a.dtype(0) == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
+  if (type == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
   const auto to = [](double v) { return static_cast<float>(v); };
-  const Adam<float> narrow{to(s.c1),   to(s.b2),   to(s.c2),   to(s.eps), to(s.decay),
-                           to(s.root), to(s.size), to(s.sign), s.decays,  s.decoupled};
+  const pf_adam<float> narrow{to(s.c1),   to(s.b2),   to(s.c2),   to(s.eps), to(s.decay),
+                              to(s.root), to(s.size), to(s.sign), s.decays,  s.decoupled};
   a.launch(f, Grid(t.blocks), kThreads, 0, t.list, narrow);
 }
 
@@ -138,52 +128,52 @@ Function clip_function(const KernelArgs& a, const char* entry, const Table& t) {
   return a.compile("multi_clip.h", t.only(Defines()), entry);
 }
 
-// Tensors: norm (0-d float32 or float64), then any contiguous tensors. attrs: p.
 void multi_norm(const KernelArgs& a) {
-  const double p = a.f(0);
+  constexpr int kNorm = tensors<MultiNorm>.norm, kFirst = kNorm + 1;
+  const double p = a.f(numbers<MultiNorm>.p);
   const int64_t kind = std::isinf(p) ? 0 : p == 1 ? 1 : p == 2 ? 2 : 3;
-  const Table t(a, 1, a.ntensors - 1, 1, kChunk);
+  const Table t(a, kFirst, a.ntensors - kFirst, 1, kChunk);
   void* partial = a.workspace(sizeof(double) * static_cast<size_t>(t.blocks + 1));
   if (t.blocks > 0)
     a.launch(norm_function(a, "multi_norm", kind, t), Grid(t.blocks), kThreads, 0, t.list, partial,
              p);
-  const int32_t wide = a.dtype(0) == DType::Float64;
+  const int32_t wide = a.dtype(kNorm) == DType::Float64;
   a.launch(norm_function(a, "multi_norm_finish", kind, t), Grid(1), kThreads, 0, partial, t.blocks,
-           p, a.data(0), wide);
+           p, a.data(kNorm), wide);
 }
 
-// Tensors: updated in place, then the norm. attrs: maximum.
 void multi_clip_norm(const KernelArgs& a) {
   const int n = a.ntensors - 1;
   const Table t(a, 0, n, 1, kChunk);
   if (t.blocks == 0) return;
   const int32_t wide = a.dtype(n) == DType::Float64;
   a.launch(norm_function(a, "multi_clip_norm", 2, t), Grid(t.blocks), kThreads, 0, t.list,
-           a.data(n), wide, a.f(0));
+           a.data(n), wide, a.f(numbers<MultiClipNorm>.most));
 }
 
-// Tensors: updated in place. attrs: bound.
 void multi_clip_value(const KernelArgs& a) {
   const Table t(a, 0, a.ntensors, 1, kChunk);
   if (t.blocks == 0) return;
-  a.launch(clip_function(a, "multi_clip_value", t), Grid(t.blocks), kThreads, 0, t.list, a.f(0));
+  a.launch(clip_function(a, "multi_clip_value", t), Grid(t.blocks), kThreads, 0, t.list,
+           a.f(numbers<MultiClipValue>.bound));
 }
 
-// Tensors: found (0-d bool), then any.
 void multi_nonfinite(const KernelArgs& a) {
-  a.fill(a.data(0), 0, 1);
-  const Table t(a, 1, a.ntensors - 1, 1, kChunk);
+  constexpr int kFound = tensors<MultiNonfinite>.found, kFirst = kFound + 1;
+  a.fill(a.data(kFound), 0, 1);
+  const Table t(a, kFirst, a.ntensors - kFirst, 1, kChunk);
   if (t.blocks == 0) return;
-  a.launch(clip_function(a, "multi_nonfinite", t), Grid(t.blocks), kThreads, 0, t.list, a.data(0));
+  a.launch(clip_function(a, "multi_nonfinite", t), Grid(t.blocks), kThreads, 0, t.list,
+           a.data(kFound));
 }
 
 }  // namespace
 
-PF_GPU_KERNEL("sgd", sgd)
-PF_GPU_KERNEL("adamw", adamw)
-PF_GPU_KERNEL("multi_norm", multi_norm)
-PF_GPU_KERNEL("multi_clip_norm", multi_clip_norm)
-PF_GPU_KERNEL("multi_clip_value", multi_clip_value)
-PF_GPU_KERNEL("multi_nonfinite", multi_nonfinite)
+PF_GPU_KERNEL(Sgd::kInfo, sgd)
+PF_GPU_KERNEL(AdamW::kInfo, adamw)
+PF_GPU_KERNEL(MultiNorm::kInfo, multi_norm)
+PF_GPU_KERNEL(MultiClipNorm::kInfo, multi_clip_norm)
+PF_GPU_KERNEL(MultiClipValue::kInfo, multi_clip_value)
+PF_GPU_KERNEL(MultiNonfinite::kInfo, multi_nonfinite)
 
 }  // namespace pyflame::gpu

@@ -6,11 +6,11 @@
 #include "engine/engine.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "table/kernels/optim.h"
 
 namespace pyflame {
 namespace {
 
-using engine::Anchor;
 using engine::CallOptions;
 
 void check_lists(const TensorList& params, const TensorList& others, const char* op,
@@ -69,6 +69,14 @@ TensorList dense_list(const TensorList& list) {
   return r;
 }
 
+template <class K>
+void call_over(const TensorList& outs, const TensorList& ins,
+               const typename K::template Numbers<Scalar>& numbers, CallOptions options) {
+  const Scalar* first = kernels::members<K::template Numbers>(numbers);
+  engine::call(engine::kernel<K>(), outs, ins,
+               std::span<const Scalar>(first, kernels::kCount<K::template Numbers>), options);
+}
+
 // One call per dtype and device: kernels take lists of one dtype.
 std::vector<std::vector<size_t>> alike(const TensorList& list) {
   std::vector<std::vector<size_t>> groups;
@@ -96,7 +104,6 @@ TensorList pick(const TensorList& list, const std::vector<size_t>& which) {
 void sgd_step(const TensorList& params, const TensorList& grads, const TensorList& momentum_buffers,
               double lr, double momentum, double dampening, double weight_decay, bool nesterov,
               bool maximize, bool first_step) {
-  static const engine::Kernel k{"sgd", Anchor::MultiTensor};
   const char* op = "sgd_step";
   check_lists(params, grads, op, "gradient");
   if (momentum != 0) check_lists(params, momentum_buffers, op, "momentum buffer");
@@ -105,16 +112,16 @@ void sgd_step(const TensorList& params, const TensorList& grads, const TensorLis
     InPlace p(pick(params, group));
     const Device home = p.tensors()[0]->device();
     InPlace b(momentum != 0 ? pick(momentum_buffers, group) : TensorList{}, home);
-    const Scalar attrs[] = {static_cast<int64_t>(group.size()),
-                            lr,
-                            momentum,
-                            dampening,
-                            weight_decay,
-                            nesterov,
-                            maximize,
-                            first_step};
-    engine::call(k, joined({&p.tensors(), &b.tensors()}), dense_list(pick(grads, group)), attrs,
-                 {.inplace = CallOptions::kAllInplace, .op = op});
+    call_over<kernels::Sgd>(joined({&p.tensors(), &b.tensors()}), dense_list(pick(grads, group)),
+                            {.count = static_cast<int64_t>(group.size()),
+                             .lr = lr,
+                             .momentum = momentum,
+                             .dampening = dampening,
+                             .weight_decay = weight_decay,
+                             .nesterov = nesterov,
+                             .maximize = maximize,
+                             .first_step = first_step},
+                            {.inplace = CallOptions::kAllInplace, .op = op});
     p.write_back();
     b.write_back();
   }
@@ -124,7 +131,6 @@ void adamw_step(const TensorList& params, const TensorList& grads, const TensorL
                 const TensorList& exp_avg_sqs, double lr, double beta1, double beta2, double eps,
                 double weight_decay, int64_t step, bool decoupled, bool maximize,
                 const std::optional<TensorList>& max_exp_avg_sqs) {
-  static const engine::Kernel k{"adamw", Anchor::MultiTensor};
   const char* op = decoupled ? "adamw_step" : "adam_step";
   check_lists(params, grads, op, "gradient");
   check_lists(params, exp_avgs, op, "exp_avg");
@@ -139,19 +145,19 @@ void adamw_step(const TensorList& params, const TensorList& grads, const TensorL
     const Device home = p.tensors()[0]->device();
     InPlace m(pick(exp_avgs, group), home), v(pick(exp_avg_sqs, group), home);
     InPlace top(amsgrad ? pick(*max_exp_avg_sqs, group) : TensorList{}, home);
-    const Scalar attrs[] = {static_cast<int64_t>(group.size()),
-                            lr,
-                            beta1,
-                            beta2,
-                            eps,
-                            weight_decay,
-                            step,
-                            decoupled,
-                            maximize,
-                            amsgrad};
-    engine::call(k, joined({&p.tensors(), &m.tensors(), &v.tensors(), &top.tensors()}),
-                 dense_list(pick(grads, group)), attrs,
-                 {.inplace = CallOptions::kAllInplace, .op = op});
+    call_over<kernels::AdamW>(joined({&p.tensors(), &m.tensors(), &v.tensors(), &top.tensors()}),
+                              dense_list(pick(grads, group)),
+                              {.count = static_cast<int64_t>(group.size()),
+                               .lr = lr,
+                               .beta1 = beta1,
+                               .beta2 = beta2,
+                               .eps = eps,
+                               .weight_decay = weight_decay,
+                               .step = step,
+                               .decoupled = decoupled,
+                               .maximize = maximize,
+                               .amsgrad = amsgrad},
+                              {.inplace = CallOptions::kAllInplace, .op = op});
     p.write_back();
     m.write_back();
     v.write_back();
@@ -160,7 +166,6 @@ void adamw_step(const TensorList& params, const TensorList& grads, const TensorL
 }
 
 Tensor multi_norm(const TensorList& tensors, double norm_type) {
-  static const engine::Kernel k{"multi_norm", Anchor::MultiTensor};
   const char* op = "multi_norm";
   PF_CHECK(norm_type > 0, ValueError, op, "got norm_type=", norm_type,
            "; expected a positive number or inf; pass 2.0 for the Euclidean norm");
@@ -173,36 +178,33 @@ Tensor multi_norm(const TensorList& tensors, double norm_type) {
   if (tensors.empty()) return zeros({}, type);
   NoGrad off;
   Tensor norm = make_tensor({}, type, tensors[0]->storage->device);
-  engine::call(k, TensorList{norm}, dense_list(tensors), std::vector<Scalar>{Scalar(norm_type)},
-               {.op = op});
+  call_over<kernels::MultiNorm>({norm}, dense_list(tensors), {.p = norm_type}, {.op = op});
   return norm;
 }
 
 Tensor clip_grad_norm_(const TensorList& grads, double max_norm, double norm_type) {
-  static const engine::Kernel k{"multi_clip_norm", Anchor::MultiTensor};
   const Tensor norm = multi_norm(grads, norm_type);
   if (grads.empty()) return norm;
   NoGrad off;
   InPlace g(grads);
-  engine::call(k, g.tensors(), TensorList{norm}, std::vector<Scalar>{Scalar(max_norm)},
-               {.inplace = CallOptions::kAllInplace, .op = "clip_grad_norm_"});
+  call_over<kernels::MultiClipNorm>(g.tensors(), {norm}, {.most = max_norm},
+                                    {.inplace = CallOptions::kAllInplace, .op = "clip_grad_norm_"});
   g.write_back();
   return norm;
 }
 
 void clip_grad_value_(const TensorList& grads, double clip_value) {
-  static const engine::Kernel k{"multi_clip_value", Anchor::MultiTensor};
   for (const Tensor& t : grads) ops::check_floating(t, "clip_grad_value_");
   if (grads.empty()) return;
   NoGrad off;
   InPlace g(grads);
-  engine::call(k, g.tensors(), TensorList{}, std::vector<Scalar>{Scalar(clip_value)},
-               {.inplace = CallOptions::kAllInplace, .op = "clip_grad_value_"});
+  call_over<kernels::MultiClipValue>(
+      g.tensors(), {}, {.bound = clip_value},
+      {.inplace = CallOptions::kAllInplace, .op = "clip_grad_value_"});
   g.write_back();
 }
 
 Tensor found_nonfinite(const TensorList& tensors) {
-  static const engine::Kernel k{"multi_nonfinite", Anchor::MultiTensor};
   for (const Tensor& t : tensors) {
     ops::check_floating(t, "found_nonfinite");
     ops::check_device(tensors[0], t, "found_nonfinite");
@@ -210,8 +212,7 @@ Tensor found_nonfinite(const TensorList& tensors) {
   if (tensors.empty()) return zeros({}, DType::Bool);
   NoGrad off;
   Tensor found = make_tensor({}, DType::Bool, tensors[0]->storage->device);
-  engine::call(k, TensorList{found}, dense_list(tensors), std::vector<Scalar>{},
-               {.op = "found_nonfinite"});
+  call_over<kernels::MultiNonfinite>({found}, dense_list(tensors), {}, {.op = "found_nonfinite"});
   return found;
 }
 

@@ -32,6 +32,9 @@ namespace pyflame::kernels {
 // can join them: Library (products), Reduce, Rowwise. MultiTensor: many tensors, at once.
 enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, MultiTensor };
 
+// Outputs of a kernel over lists of tensors: as many as its caller's lists have.
+inline constexpr int kLists = -1;
+
 struct KernelInfo {
   const char* name;
   Anchor anchor;
