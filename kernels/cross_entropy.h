@@ -9,6 +9,7 @@
 //   -DPF_HAS_W=0|1    classes have weights (of dtype T)
 //   -DPF_SMOOTH=0|1   label smoothing
 //   -DPF_PAST=0|1     the logits are larger than caches: the gradient is written past these
+#include "cross_entropy_args.h"
 #include "index_error.h"
 #include "rows.h"
 
@@ -21,24 +22,6 @@ constexpr int UNROLL = sizeof(C) == 4 ? 4 : 1;  // accesses of one round: regist
 
 #define PF_ROW_THREADS 256
 #define PF_FINISH_THREADS 1024
-
-struct pf_entropy {
-  const void* x;
-  const void* target;
-  const void* weight;
-  const void* weight_sum;  // one C; null: as many as there are classes
-  const void* gradient;
-  void* loss;
-  void* dx;
-  void* stats;   // [rows][2]: maximum, 1 / sum of exp(x - maximum)
-  void* total;   // weight of all rows that count
-  void* losses;  // [2][rows]: of each row, and its weight
-  pf_i64 rows, vectors, ignore;
-  double smoothing;
-  pf_i32 reduction;  // 0: none, 1: mean, 2: sum
-  pf_u32 width;
-  pf_error error;
-};
 
 struct pf_row_class {
   pf_i64 at;  // -1: the row does not count

@@ -2,18 +2,8 @@
 #ifndef PF_INDEX_ERROR_H
 #define PF_INDEX_ERROR_H
 
+#include "error_args.h"
 #include "prelude.h"
-
-// In memory that the host reads when it synchronises. As ErrorRecord of src/gpu/device.h.
-struct pf_error_record {
-  pf_i64 set, index, limit, op;
-};
-// As ErrorArg of src/gpu/kernel.h.
-struct pf_error {
-  pf_u32* lock;
-  pf_error_record* record;
-  pf_i64 op;
-};
 
 PF_DEVICE void pf_bad_index(const pf_error& e, pf_i64 index, pf_i64 limit) {
   if (pf_atomic_exchange(e.lock, 1u) != 0) return;

@@ -11,6 +11,7 @@
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
+#include "table/kernels/loss.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
@@ -157,24 +158,25 @@ struct Weights {
   }
 };
 
-// Tensors: loss, statistics (N, 2), total weight; logits, target, weight.
-// attrs: ignore_index, label_smoothing, reduction. L: of the loss.
+// L: of the loss.
 template <class S, class L>
 void ForwardOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  const pf_tensor& in = a.tensor(3);
+  constexpr auto at = kernels::tensors<kernels::CrossEntropy>;
+  constexpr auto number = kernels::numbers<kernels::CrossEntropy>;
+  const pf_tensor& in = a.tensor(at.x);
   const int64_t rows = in.shape[0], classes = in.shape[1];
   const S* x = static_cast<const S*>(in.data);
-  const Weights<S> w(a, 5, classes);
+  const Weights<S> w(a, at.weight, classes);
   const Job<T> job{a,
-                   a.tensor(4),
+                   a.tensor(at.target),
                    classes,
-                   a.i(0),
-                   Reduction{a.i(2)},
-                   static_cast<T>(a.f(1)),
-                   a.has(5) ? w.values.get() : nullptr,
+                   a.i(number.ignore),
+                   Reduction{a.i(number.reduction)},
+                   static_cast<T>(a.f(number.smoothing)),
+                   a.has(at.weight) ? w.values.get() : nullptr,
                    w.sum};
-  T* stats = a.data<T>(1);
+  T* stats = a.data<T>(at.stats);
   Scratch<T> losses(rows), weights(rows);
   const auto done = [&](int64_t r, T high, T sum, T below) {
     const int64_t t = job.class_of(r);
@@ -200,8 +202,8 @@ void ForwardOf(const KernelArgs& a) {
         Statistics<S, false>(x, classes, job.weight, job.weight_sum, begin, end, done);
     });
   const T total = LaneSum(weights.get(), rows);
-  *a.data<T>(2) = total;
-  L* out = a.data<L>(0);
+  *a.data<T>(at.total) = total;
+  L* out = a.data<L>(at.loss);
   if (job.reduction == Reduction::None) {
     for (int64_t r = 0; r < rows; ++r) StoreOne(losses.get()[r], out + r);
   } else {
@@ -246,28 +248,29 @@ void BackwardRow(const S* x, S* dx, int64_t classes, int64_t t, ComputeOf<S> hig
   if (whole < classes && special != whole) apart(whole);
 }
 
-// Tensors: dlogits; gradient, logits, target, statistics, total weight, weight. attrs as forward.
 // L: of the gradient that comes.
 template <class S, class L>
 void BackwardOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  const pf_tensor& in = a.tensor(2);
+  constexpr auto at = kernels::tensors<kernels::CrossEntropyBackward>;
+  constexpr auto number = kernels::numbers<kernels::CrossEntropyBackward>;
+  const pf_tensor& in = a.tensor(at.x);
   const int64_t rows = in.shape[0], classes = in.shape[1];
   if (rows == 0 || classes == 0) return;
-  const L* g = a.data<L>(1);
+  const L* g = a.data<L>(at.dloss);
   const S* x = static_cast<const S*>(in.data);
-  const T* stats = a.data<T>(4);
-  S* dx = a.data<S>(0);
-  const Weights<S> w(a, 6, classes);
+  const T* stats = a.data<T>(at.stats);
+  S* dx = a.data<S>(at.dx);
+  const Weights<S> w(a, at.weight, classes);
   const Job<T> job{a,
-                   a.tensor(3),
+                   a.tensor(at.target),
                    classes,
-                   a.i(0),
-                   Reduction{a.i(2)},
-                   static_cast<T>(a.f(1)),
-                   a.has(6) ? w.values.get() : nullptr,
+                   a.i(number.ignore),
+                   Reduction{a.i(number.reduction)},
+                   static_cast<T>(a.f(number.smoothing)),
+                   a.has(at.weight) ? w.values.get() : nullptr,
                    w.sum};
-  const T divisor = job.reduction == Reduction::Mean ? *a.data<T>(5) : T(1);
+  const T divisor = job.reduction == Reduction::Mean ? *a.data<T>(at.total) : T(1);
   const int64_t row_bytes = classes * static_cast<int64_t>(sizeof(S));
   const bool stream = std::is_same_v<S, float> && Streams(a, dx, row_bytes, rows * row_bytes);
   parallel_for(rows, RowGrain(classes), [&](int64_t begin, int64_t end) {
@@ -294,17 +297,24 @@ void BackwardOf(const KernelArgs& a) {
   });
 }
 
-// Of log-probabilities. Tensors: loss, total weight; input (N, C), target, weight. attrs:
-// ignore_index, reduction. A class of weight 0 does not count even where its entry is infinite.
 template <class S>
 void NllOf(const KernelArgs& a) {
   using T = ComputeOf<S>;
-  const pf_tensor& in = a.tensor(2);
+  constexpr auto at = kernels::tensors<kernels::NllLoss>;
+  constexpr auto number = kernels::numbers<kernels::NllLoss>;
+  const pf_tensor& in = a.tensor(at.x);
   const int64_t rows = in.shape[0], classes = in.shape[1];
   const S* x = static_cast<const S*>(in.data);
-  const Weights<S> w(a, 4, classes);
-  const T* weight = a.has(4) ? w.values.get() : nullptr;
-  const Job<T> job{a, a.tensor(3), classes, a.i(0), Reduction{a.i(1)}, T(0), weight, w.sum};
+  const Weights<S> w(a, at.weight, classes);
+  const T* weight = a.has(at.weight) ? w.values.get() : nullptr;
+  const Job<T> job{a,
+                   a.tensor(at.target),
+                   classes,
+                   a.i(number.ignore),
+                   Reduction{a.i(number.reduction)},
+                   T(0),
+                   weight,
+                   w.sum};
   Scratch<T> losses(rows), weights(rows);
   parallel_for(rows, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
@@ -315,31 +325,33 @@ void NllOf(const KernelArgs& a) {
     }
   });
   const T total = LaneSum(weights.get(), rows);
-  *a.data<T>(1) = total;
+  *a.data<T>(at.total) = total;
   if (job.reduction == Reduction::None) {
-    for (int64_t r = 0; r < rows; ++r) StoreOne(losses.get()[r], a.data<S>(0) + r);
+    for (int64_t r = 0; r < rows; ++r) StoreOne(losses.get()[r], a.data<S>(at.loss) + r);
   } else {
     const T sum = LaneSum(losses.get(), rows);
-    StoreOne(job.reduction == Reduction::Mean ? sum / total : sum, a.data<S>(0));
+    StoreOne(job.reduction == Reduction::Mean ? sum / total : sum, a.data<S>(at.loss));
   }
 }
 
 }  // namespace
 
 void NllLoss(const KernelArgs& a) {
-  dispatch_float(a.dtype(2), [&]<class S>() { NllOf<S>(a); });
+  dispatch_float(a.dtype(kernels::tensors<kernels::NllLoss>.x), [&]<class S>() { NllOf<S>(a); });
 }
 void CrossEntropy(const KernelArgs& a) {
-  dispatch_float(a.dtype(3), [&]<class S>() {
-    if (a.dtype(0) == a.dtype(3))
+  constexpr auto at = kernels::tensors<kernels::CrossEntropy>;
+  dispatch_float(a.dtype(at.x), [&]<class S>() {
+    if (a.dtype(at.loss) == a.dtype(at.x))
       ForwardOf<S, S>(a);
     else
       ForwardOf<S, ComputeOf<S>>(a);
   });
 }
 void CrossEntropyBackward(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class S>() {
-    if (a.dtype(1) == a.dtype(0))
+  constexpr auto at = kernels::tensors<kernels::CrossEntropyBackward>;
+  dispatch_float(a.dtype(at.x), [&]<class S>() {
+    if (a.dtype(at.dloss) == a.dtype(at.x))
       BackwardOf<S, S>(a);
     else
       BackwardOf<S, ComputeOf<S>>(a);
@@ -366,8 +378,8 @@ void cross_entropy_backward(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(a);
 }
 }  // namespace
-PF_CPU_KERNEL("nll_loss", nll_loss)
-PF_CPU_KERNEL("cross_entropy", cross_entropy)
-PF_CPU_KERNEL("cross_entropy_backward", cross_entropy_backward)
+PF_CPU_KERNEL(kernels::NllLoss::kInfo, nll_loss)
+PF_CPU_KERNEL(kernels::CrossEntropy::kInfo, cross_entropy)
+PF_CPU_KERNEL(kernels::CrossEntropyBackward::kInfo, cross_entropy_backward)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

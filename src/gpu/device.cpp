@@ -462,9 +462,9 @@ Stream::Stream(Device& device, int priority) : queue(device, *this), device_(dev
   check(r.StreamCreateWithPriority(&handle, kStreamNonBlocking, priority),
         PF_RT("hipStreamCreateWithPriority", "cuStreamCreateWithPriority"));
   void* p = nullptr;
-  check(r.HostMalloc(&p, sizeof(ErrorRecord), kHostPortableMapped),
+  check(r.HostMalloc(&p, sizeof(pf_error_record), kHostPortableMapped),
         PF_RT("hipHostMalloc", "cuMemHostAlloc"));
-  record_ = new (p) ErrorRecord{};
+  record_ = new (p) pf_error_record{};
   check(r.HostGetDevicePointer(&record_device_, p, 0),
         PF_RT("hipHostGetDevicePointer", "cuMemHostGetDevicePointer"));
   check(r.Malloc(&lock_, 256), PF_RT("hipMalloc", "cuMemAlloc"));
@@ -483,7 +483,7 @@ void Stream::synchronize(pf_index_error* out) {
   const Runtime& r = runtime();
   device_.activate();
   check(r.StreamSynchronize(handle), PF_RT("hipStreamSynchronize", "cuStreamSynchronize"));
-  auto* record = const_cast<volatile ErrorRecord*>(record_);
+  auto* record = const_cast<volatile pf_error_record*>(record_);
   if (!out) return;
   *out = {};
   if (!record->set) return;

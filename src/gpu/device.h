@@ -15,12 +15,6 @@
 
 namespace pyflame::gpu {
 
-// Written by kernels that find a wrong index, in memory that the host reads too. The same layout
-// as pf_error_record of kernels/index_error.h.
-struct ErrorRecord {
-  int64_t set, index, limit, op;
-};
-
 class Stream {
  public:
   Stream(Device& device, int priority);
@@ -30,8 +24,9 @@ class Stream {
 
   hipStream handle = nullptr;
   Queue queue;
-  ErrorArg error_arg(const char* op) const {
-    return {lock_, record_device_, reinterpret_cast<int64_t>(op)};
+  pf_error error_arg(const char* op) const {
+    return {static_cast<pf_u32*>(lock_), static_cast<pf_error_record*>(record_device_),
+            reinterpret_cast<pf_i64>(op)};
   }
   // Waits, and takes out what a kernel has reported since the last call, if there is a place for
   // it.
@@ -39,9 +34,10 @@ class Stream {
 
  private:
   Device& device_;
-  ErrorRecord* record_ = nullptr;  // the host's address
-  void* record_device_ = nullptr;  // the same for kernels
-  void* lock_ = nullptr;           // device memory: 0 until the first wrong index
+  // Written by kernels that find a wrong index.
+  pf_error_record* record_ = nullptr;  // the host's address
+  void* record_device_ = nullptr;      // the same for kernels
+  void* lock_ = nullptr;               // device memory
 };
 
 // Pinned memory through which pageable copies go: a copy from the host has read its source when

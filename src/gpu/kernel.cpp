@@ -90,7 +90,7 @@ void* KernelArgs::upload(const void* host, size_t bytes) const {
   device.stream(stream).queue.copy_from_host(op, p, host, bytes);
   return p;
 }
-ErrorArg KernelArgs::error() const {
+pf_error KernelArgs::error() const {
   return device.stream(stream).error_arg(op);
 }
 

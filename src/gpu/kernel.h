@@ -26,6 +26,7 @@
 #include <utility>
 
 #include "core/kernel_tensor.h"
+#include "kernels/error_args.h"
 #include "pyflame/backend.h"
 #include "pyflame/dtype.h"
 #include "table/kernel.h"
@@ -98,13 +99,6 @@ struct Grid {
   uint32_t x = 1, y = 1, z = 1;
   Grid(int64_t x_, int64_t y_ = 1, int64_t z_ = 1)
       : x(static_cast<uint32_t>(x_)), y(static_cast<uint32_t>(y_)), z(static_cast<uint32_t>(z_)) {}
-};
-
-// What a kernel takes to report a wrong index: pf_error of kernels/index_error.h.
-struct ErrorArg {
-  void* lock;
-  void* record;
-  int64_t op;
 };
 
 // The programs before and after a kernel, which may run them in its own launch. Where launchers are
@@ -200,7 +194,7 @@ struct KernelArgs {
   // To hand small arrays of the host (a table of pointers) to a kernel: they are copied before
   // this returns. Device address, valid like workspace().
   void* upload(const void* host, size_t bytes) const;
-  ErrorArg error() const;
+  pf_error error() const;
 
   void launch_raw(Function, Grid, int block, size_t shared, void** args, const uint32_t* sizes,
                   int nargs) const;

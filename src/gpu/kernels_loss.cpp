@@ -3,38 +3,23 @@
 
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
+#include "kernels/cross_entropy_args.h"
+#include "table/kernels/loss.h"
 
 namespace pyflame::gpu {
 namespace {
 
-// pf_entropy of kernels/cross_entropy.h.
-struct Entropy {
-  const void* x = nullptr;
-  const void* target = nullptr;
-  const void* weight = nullptr;
-  const void* weight_sum = nullptr;
-  const void* gradient = nullptr;
-  void* loss = nullptr;
-  void* dx = nullptr;
-  void* stats = nullptr;
-  void* total = nullptr;
-  void* losses = nullptr;
-  int64_t rows = 0, vectors = 0, ignore = 0;
-  double smoothing = 0;
-  int32_t reduction = 0;
-  uint32_t width = 1;
-  ErrorArg error{};
-};
+using namespace kernels;
 
 constexpr int64_t kRowThreads = 256;  // PF_ROW_THREADS
 
 // Where the tensors of a call are; -1: it has none.
 struct Order {
-  int loss, dx, stats, total, x, target, weight, gradient;
+  int stats, total, x, target, weight, loss = -1, dx = -1, dloss = -1;
 };
 
 struct Prepared {
-  Entropy r;
+  pf_entropy r{};
   Defines defines;
   int block = 0;
 
@@ -50,27 +35,27 @@ struct Prepared {
   }
 };
 
-// attrs: ignore_index, label_smoothing, reduction.
 Prepared prepare(const KernelArgs& a, const Order& at) {
   const pf_tensor& x = a.tensor(at.x);
   const DType t = a.dtype(at.x);
   const int64_t rows = x.shape[0], classes = x.shape[1];
-  const bool weighted = a.has(at.weight), smooth = a.f(1) > 0;
+  constexpr auto number = numbers<CrossEntropy>;  // of all three
+  const bool weighted = a.has(at.weight), smooth = a.f(number.smoothing) > 0;
   const auto data = [&](int i) { return i < 0 ? nullptr : a.data(i); };
   Prepared p;
-  Entropy& r = p.r;
+  pf_entropy& r = p.r;
   r.x = x.data;
   r.target = a.data(at.target);
   r.weight = weighted ? a.data(at.weight) : nullptr;
-  r.gradient = data(at.gradient);
+  r.gradient = data(at.dloss);
   r.loss = data(at.loss);
   r.dx = data(at.dx);
   r.stats = a.data(at.stats);
   r.total = a.data(at.total);
   r.rows = rows;
-  r.ignore = a.i(0);
-  r.smoothing = a.f(1);
-  r.reduction = static_cast<int32_t>(a.i(2));
+  r.ignore = a.i(number.ignore);
+  r.smoothing = a.f(number.smoothing);
+  r.reduction = static_cast<int32_t>(a.i(number.reduction));
   r.error = a.error();
   const int64_t v = vector_width(classes, {{x.data, t}, {r.dx, t}, {r.weight, t}});
   r.vectors = classes / v;
@@ -84,7 +69,7 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
   p.defines = Defines()
                   .type("PF_T", t)
                   .type("PF_I", a.dtype(at.target))
-                  .type("PF_L", a.dtype(at.loss >= 0 ? at.loss : at.gradient))
+                  .type("PF_L", a.dtype(at.loss >= 0 ? at.loss : at.dloss))
                   .value("PF_V", v)
                   .value("PF_HAS_W", weighted)
                   .value("PF_SMOOTH", smooth)
@@ -102,44 +87,41 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
   return p;
 }
 
-// Tensors: loss, statistics (N, 2), total weight; logits, target, weight.
 void cross_entropy(const KernelArgs& a) {
-  const Prepared p = prepare(a, {.loss = 0,
-                                 .dx = -1,
-                                 .stats = 1,
-                                 .total = 2,
-                                 .x = 3,
-                                 .target = 4,
-                                 .weight = 5,
-                                 .gradient = -1});
+  constexpr auto at = tensors<CrossEntropy>;
+  const Prepared p = prepare(a, {.stats = at.stats,
+                                 .total = at.total,
+                                 .x = at.x,
+                                 .target = at.target,
+                                 .weight = at.weight,
+                                 .loss = at.loss});
   p.for_rows(a, "entropy_rows");
   p.for_all(a, "entropy_finish");
 }
 
-// Tensors: dlogits; gradient, logits, target, statistics, total weight, weight.
 void cross_entropy_backward(const KernelArgs& a) {
-  if (numel(a.tensor(2)) == 0) return;
-  const Prepared p = prepare(a, {.loss = -1,
-                                 .dx = 0,
-                                 .stats = 4,
-                                 .total = 5,
-                                 .x = 2,
-                                 .target = 3,
-                                 .weight = 6,
-                                 .gradient = 1});
+  constexpr auto at = tensors<CrossEntropyBackward>;
+  if (numel(a.tensor(at.x)) == 0) return;
+  const Prepared p = prepare(a, {.stats = at.stats,
+                                 .total = at.total,
+                                 .x = at.x,
+                                 .target = at.target,
+                                 .weight = at.weight,
+                                 .dx = at.dx,
+                                 .dloss = at.dloss});
   p.for_rows(a, "entropy_backward");
 }
 
-// Tensors: loss, statistics, total weight, dlogits; logits, target, weight, gradient.
 void cross_entropy_both(const KernelArgs& a) {
-  const Prepared p = prepare(a, {.loss = 0,
-                                 .dx = 3,
-                                 .stats = 1,
-                                 .total = 2,
-                                 .x = 4,
-                                 .target = 5,
-                                 .weight = 6,
-                                 .gradient = 7});
+  constexpr auto at = tensors<CrossEntropyBoth>;
+  const Prepared p = prepare(a, {.stats = at.stats,
+                                 .total = at.total,
+                                 .x = at.x,
+                                 .target = at.target,
+                                 .weight = at.weight,
+                                 .loss = at.loss,
+                                 .dx = at.dx,
+                                 .dloss = at.dloss});
   if (p.r.reduction == 1) p.for_all(a, "entropy_total");
   p.for_rows(a, "entropy_both");
   p.for_all(a, "entropy_both_finish");
@@ -147,8 +129,8 @@ void cross_entropy_both(const KernelArgs& a) {
 
 }  // namespace
 
-PF_GPU_KERNEL("cross_entropy", cross_entropy)
-PF_GPU_KERNEL("cross_entropy_backward", cross_entropy_backward)
-PF_GPU_KERNEL("cross_entropy_both", cross_entropy_both)
+PF_GPU_KERNEL(CrossEntropy::kInfo, cross_entropy)
+PF_GPU_KERNEL(CrossEntropyBackward::kInfo, cross_entropy_backward)
+PF_GPU_KERNEL(CrossEntropyBoth::kInfo, cross_entropy_both)
 
 }  // namespace pyflame::gpu

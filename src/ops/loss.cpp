@@ -11,6 +11,7 @@
 #include "ops/record.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "table/kernels/loss.h"
 
 namespace pyflame {
 
@@ -240,15 +241,15 @@ struct Picked {
 
 // In one kernel, where the backend has it.
 Tensor nll_by_kernel(const Classes& c, int64_t ignore_index, Reduction r) {
-  static const engine::Kernel k{"nll_loss", engine::Anchor::Rowwise};
   const int64_t n = c.rows->shape[0];
   const DType type = c.rows->dtype;
   const Device device = c.rows->storage->device;
   Tensor loss = make_tensor(r == Reduction::None ? Dims{n} : Dims{}, type, device);
   Tensor total = make_tensor({}, ops::wide_type(type), device);
-  engine::call(k, {loss, total}, {c.rows, c.targets, c.weight},
-               {Scalar(ignore_index), Scalar(static_cast<int64_t>(r))},
-               {.op = "nll_loss", .checks_index = true});
+  engine::call<kernels::NllLoss>(
+      {.loss = loss, .total = total, .x = c.rows, .target = c.targets, .weight = c.weight},
+      {.ignore = ignore_index, .reduction = static_cast<int64_t>(r)},
+      {.op = "nll_loss", .checks_index = true});
   if (autograd::wanted({c.rows}))
     autograd::attach(
         "nll_loss", {loss}, {c.rows}, {Saved(c.targets), Saved(total), Saved(c.weight)},
@@ -275,7 +276,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   const Reduction r = ops::reduction_from(reduction, "nll_loss");
   const Classes c = as_rows(input, target, weight, "nll_loss");
   const int64_t n = c.rows->shape[0];
-  if (backend_of(runs_on({c.rows, c.targets}))->kernel_find("nll_loss")) {
+  if (backend_of(runs_on({c.rows, c.targets}))->kernel_find(kernels::NllLoss::kInfo.name)) {
     const Tensor loss = nll_by_kernel(c, ignore_index, r);
     return r == Reduction::None && !(c.shape == loss->shape) ? reshape(loss, c.shape.vec()) : loss;
   }

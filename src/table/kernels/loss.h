@@ -1,0 +1,62 @@
+// cross_entropy of class indices over contiguous rows of logits, its gradient, and nll_loss. x is
+// (N, classes), target N integers, weight of x's dtype. `reduction` is one of Reduction. A loss has
+// N elements or, reduced, one; `total` is the weight of all rows that count.
+#pragma once
+
+#include "table/kernel.h"
+
+namespace pyflame::kernels {
+
+// stats (N, 2): maximum, 1 / sum of exp(x - maximum). Logits of 16 bits may have a loss of float32.
+struct CrossEntropy {
+  static constexpr KernelInfo kInfo{"cross_entropy", Anchor::Rowwise, 3};
+  template <class T>
+  struct Tensors {
+    T loss, stats, total;
+    T x, target, weight{};
+  };
+  template <class T>
+  struct Numbers {
+    T ignore, smoothing, reduction;
+  };
+};
+
+struct CrossEntropyBackward {
+  static constexpr KernelInfo kInfo{"cross_entropy_backward", Anchor::Rowwise, 1};
+  template <class T>
+  struct Tensors {
+    T dx;
+    T dloss, x, target, stats, total, weight{};
+  };
+  template <class T>
+  using Numbers = CrossEntropy::Numbers<T>;
+};
+
+// Both at once, where the gradient of the loss is known.
+struct CrossEntropyBoth {
+  static constexpr KernelInfo kInfo{"cross_entropy_both", Anchor::Rowwise, 4};
+  template <class T>
+  struct Tensors {
+    T loss, stats, total, dx;
+    T x, target, weight{}, dloss;
+  };
+  template <class T>
+  using Numbers = CrossEntropy::Numbers<T>;
+};
+
+// x: logarithms of probabilities. A class of weight 0 does not count even where its entry is
+// infinite.
+struct NllLoss {
+  static constexpr KernelInfo kInfo{"nll_loss", Anchor::Rowwise, 2};
+  template <class T>
+  struct Tensors {
+    T loss, total;
+    T x, target, weight{};
+  };
+  template <class T>
+  struct Numbers {
+    T ignore, reduction;
+  };
+};
+
+}  // namespace pyflame::kernels
