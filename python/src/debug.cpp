@@ -10,6 +10,7 @@
 #include "engine/trace.h"
 #include "pyflame/device.h"
 #include "pyflame/error.h"
+#include "table/kernels/tuning.h"
 
 namespace nb = nanobind;
 namespace pf = pyflame;
@@ -44,24 +45,27 @@ void bind_debug(nb::module_& m) {
     return std::string(text);
   });
   // A command for a plug-in's tuning.cpp, and its answer.
-  m.def("_tuning", [](const std::string& name, int64_t command, int64_t value,
-                      const std::string& text) {
-    pf::engine::flush(pf::engine::Flush::MemoryStats);
-    const pf::Device d = pf::parse_device(name);
-    const pf_backend* b = pf::usable_backend_of(d);
-    void* kernel = b->kernel_find("tuning");
-    if (!kernel) return std::string();
-    std::string room = text;
-    room.resize(size_t{1} << 20);
-    pf_tensor t{};
-    t.data = room.data();
-    t.ndim = 1;
-    t.shape[0] = static_cast<int64_t>(room.size());
-    const pf_scalar attrs[2] = {{0, command}, {0, value}};
-    const pf_status status = b->kernel_launch(d.index, nullptr, kernel, &t, 1, attrs, 2, nullptr);
-    if (status != PF_OK) pf::raise_status(b, status, "tuning");
-    return std::string(room.c_str());
-  });
+  m.def("_tuning",
+        [](const std::string& name, int64_t command, int64_t value, const std::string& text) {
+          pf::engine::flush(pf::engine::Flush::MemoryStats);
+          const pf::Device d = pf::parse_device(name);
+          const pf_backend* b = pf::usable_backend_of(d);
+          using pf::kernels::Tuning;
+          void* kernel = b->kernel_find(Tuning::kInfo.name);
+          if (!kernel) return std::string();
+          std::string room = text;
+          room.resize(size_t{1} << 20);
+          pf_tensor t{};
+          t.data = room.data();
+          t.ndim = 1;
+          t.shape[0] = static_cast<int64_t>(room.size());
+          const Tuning::Numbers<pf_scalar> numbers{.command = {0, command}, .value = {0, value}};
+          const pf_status status = b->kernel_launch(d.index, nullptr, kernel, &t, 1,
+                                                    pf::kernels::members<Tuning::Numbers>(numbers),
+                                                    pf::kernels::kCount<Tuning::Numbers>, nullptr);
+          if (status != PF_OK) pf::raise_status(b, status, "tuning");
+          return std::string(room.c_str());
+        });
   // Makes the nth next `call` ("allocate", "program_create", "program_launch", "kernel_launch",
   // "copy") on the device fail with `kind` ("oom", "compile", "launch", "lost"); 0 switches it off.
   m.def("_inject_fault", [](const std::string& device, const std::string& call, int64_t nth,

@@ -21,6 +21,7 @@
 #include "gpu/host.h"
 #include "gpu/product.h"
 #include "pyflame/error.h"
+#include "table/kernels/tuning.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -188,20 +189,21 @@ double time_of(const KernelArgs& a, const std::function<bool(Choice)>& run, Choi
   return 1e3 * ms / times;
 }
 
-// The commands of python/pyflame/tuning.py. Tensor 0 is text in the host's memory: what a command
-// takes, and its answer. attrs: the command, a number.
+// The commands of python/pyflame/tuning.py.
 void tuning(const KernelArgs& a) {
   Table& t = table();
   std::lock_guard lock(t.mutex);
-  char* text = static_cast<char*>(a.data(0));
-  const auto room = static_cast<size_t>(a.tensor(0).shape[0]);
+  constexpr auto at = kernels::tensors<kernels::Tuning>;
+  constexpr auto number = kernels::numbers<kernels::Tuning>;
+  char* text = static_cast<char*>(a.data(at.text));
+  const auto room = static_cast<size_t>(a.tensor(at.text).shape[0]);
   std::ostringstream out;
-  switch (a.i(0)) {
+  switch (a.i(number.command)) {
     case 0:  // measure from now on, or not
-      on = a.i(1) != 0;
+      on = a.i(number.value) != 0;
       break;
     case 1:  // measure everything from now on, or not
-      all = a.i(1) != 0;
+      all = a.i(number.value) != 0;
       break;
     case 2:  // another file
       t.path = text;
@@ -227,7 +229,7 @@ void tuning(const KernelArgs& a) {
   any = !t.read || !t.choices.empty() || on || all;
   std::snprintf(text, room, "%s", out.str().c_str());
 }
-PF_GPU_KERNEL("tuning", tuning)
+PF_GPU_KERNEL(kernels::Tuning::kInfo, tuning)
 
 }  // namespace
 
