@@ -337,6 +337,9 @@ class Parser {
         if (!outside) continue;
         if (t.is("template")) {
           specialisation = angles(item.uses) == 0;
+        } else if (t.is("static_assert") && !sized(lexer_).empty()) {
+          name(sized(lexer_));
+          named = true;
         } else if (t.is("static_assert") || t.is("operator")) {
           always = true;
         } else if (t.is("PF_KERNEL")) {
@@ -406,6 +409,13 @@ class Parser {
       item.kernels.clear();
     }
     return item;
+  }
+
+  // The type that a static_assert is about, if it begins with a size: it goes where the type goes.
+  static std::string_view sized(Lexer after) {
+    for (const char* s : {"(", "sizeof", "("})
+      if (!after.next().is(s)) return {};
+    return after.next().text;
   }
 
   // `<...>`: the names in it, and how many there were.

@@ -39,6 +39,20 @@ PF_KERNEL(others, 64)(int* p) { *p = idle({1}); }
             std::count(text.begin(), text.end(), '\n') + 3);
 }
 
+TEST(Prune, KeepsWhatIsAssertedOfTheSizesOfWhatStays) {
+  const std::string text = R"(
+struct used { int i; };
+static_assert(sizeof(used) == 4, "as hosts fill it");
+template <class T> struct unused { T t; };
+static_assert(sizeof(unused<int>) == 4 && sizeof(unused<char>) == 1, "as hosts fill it");
+static_assert(WIDTH % 4 == 0, "whole vectors");
+PF_KERNEL(rows, 64)(used u) {}
+)";
+  const std::string out = cut(text);
+  EXPECT_TRUE(has(out, "sizeof(used)") && has(out, "WIDTH % 4")) << out;
+  EXPECT_FALSE(has(out, "unused")) << out;
+}
+
 // A declaration that a macro makes is known by the names that come out of it.
 TEST(Prune, KeepsWhatMacrosMake) {
   const std::string macros = R"(
