@@ -1,10 +1,10 @@
 #include "engine/rules.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "engine/counters.h"
 #include "engine/hazards.h"
+#include "table/kernels/loss.h"
 
 namespace pyflame::engine {
 namespace {
@@ -37,13 +37,13 @@ bool can_precede(const Group& g, int node) {
 // and one tensor more, its first input. Tensors of `both`: what the first writes, what the second
 // writes, what the first reads, and that one.
 struct Merge {
-  std::string_view first, second;
-  Kernel both;
+  const Kernel &first, &second, &both;
 };
 std::span<const Merge> merges() {
+  using namespace kernels;
   static const Merge all[] = {
       // The loss and its gradient: logits are read once.
-      {"cross_entropy", "cross_entropy_backward", Kernel("cross_entropy_both", Anchor::Rowwise)},
+      {kernel<CrossEntropy>(), kernel<CrossEntropyBackward>(), kernel<CrossEntropyBoth>()},
   };
   return all;
 }
@@ -113,8 +113,7 @@ bool apply(const Kernel& both, Group& g, std::span<const Tensor> outs, std::span
 bool merge(Group& g, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
            std::span<const Scalar> attrs) {
   for (const Merge& m : merges())
-    if (m.second == k.name && m.first == g.anchor.kernel->name)
-      return apply(m.both, g, outs, ins, attrs);
+    if (&m.second == &k && &m.first == g.anchor.kernel) return apply(m.both, g, outs, ins, attrs);
   return false;
 }
 

@@ -129,8 +129,6 @@ Tensor entropy_gradient(const Tensor& g, const Tensor& x, const Tensor& targets,
 // `type` of the loss: the input's or, of logits of 16 bits, float32.
 Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tensor& weight,
                           const EntropyArgs& args, DType type) {
-  static const engine::Kernel k{"cross_entropy", engine::Anchor::Rowwise};
-  static const engine::Kernel kb{"cross_entropy_backward", engine::Anchor::Rowwise};
   const Classes c = as_rows(input, target, weight, "cross_entropy");
   const int64_t n = c.rows->shape[0], classes = c.rows->shape[1];
   PF_CHECK(classes > 0 || n == 0, ShapeError, "cross_entropy", "got input of shape ", input->shape,
@@ -140,23 +138,36 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
   const bool each = args.reduction == Reduction::None;
   Tensor loss = make_tensor(each ? Dims{n} : Dims{}, type, device);
   Tensor stats = make_tensor(Dims{n, 2}, wide, device), total = make_tensor({}, wide, device);
-  const Scalar mode(static_cast<int64_t>(args.reduction));
-  engine::call(k, {loss, stats, total}, {c.rows, c.targets, c.weight},
-               {Scalar(args.ignore), Scalar(args.smoothing), mode},
-               {.op = "cross_entropy", .checks_index = true});
+  const kernels::CrossEntropy::Numbers<Scalar> numbers{
+      .ignore = Scalar(args.ignore),
+      .smoothing = Scalar(args.smoothing),
+      .reduction = Scalar(static_cast<int64_t>(args.reduction))};
+  engine::call<kernels::CrossEntropy>({.loss = loss,
+                                       .stats = stats,
+                                       .total = total,
+                                       .x = c.rows,
+                                       .target = c.targets,
+                                       .weight = c.weight},
+                                      numbers, {.op = "cross_entropy", .checks_index = true});
   if (autograd::wanted({c.rows}))
     autograd::attach(
         "cross_entropy", {loss}, {c.rows},
         {Saved(c.rows), Saved(c.targets), Saved(stats), Saved(total), Saved(c.weight)},
-        [args, mode](const Context& ctx) -> Grads {
+        [args, numbers](const Context& ctx) -> Grads {
           if (!ctx.grad().defined()) return Grads(1);
           const Tensor x = ctx.saved(0), t = ctx.saved(1), total = ctx.saved(3);
           const Tensor w = ctx.saved(4), g = ops::dense(ctx.grad());
           if (autograd::wanted({g, x}))
             return {to(entropy_gradient(g, to(x, g->dtype), t, total, w, args), x->dtype)};
           Tensor dx = make_tensor(x->shape, x->dtype, x->storage->device);
-          engine::call(kb, {dx}, {g, x, t, ctx.saved(2), total, w},
-                       {Scalar(args.ignore), Scalar(args.smoothing), mode});
+          engine::call<kernels::CrossEntropyBackward>({.dx = dx,
+                                                       .dloss = g,
+                                                       .x = x,
+                                                       .target = t,
+                                                       .stats = ctx.saved(2),
+                                                       .total = total,
+                                                       .weight = w},
+                                                      numbers);
           return {dx};
         });
   return each && !(c.shape == loss->shape) ? reshape(loss, c.shape.vec()) : loss;
