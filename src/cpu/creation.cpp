@@ -3,21 +3,27 @@
 
 #include "cpu/strided.h"
 #include "cpu/threads.h"
+#include "table/kernels/create.h"
 
 namespace pyflame::cpu {
 
 namespace {
 
-// attrs: start, step, as numbers of the output's kind
+using namespace kernels;
+
 void arange(const KernelArgs& a) {
-  const pf_tensor& out = a.tensor(0);
-  dispatch(a.dtype(0), [&]<class T>() {
+  constexpr auto at = tensors<Arange>;
+  constexpr auto number = numbers<Arange>;
+  const pf_tensor& out = a.tensor(at.out);
+  dispatch(a.dtype(at.out), [&]<class T>() {
     parallel_for(numel(out), kGrain, [&](int64_t b, int64_t e) {
-      T* to = a.data<T>(0);
+      T* to = a.data<T>(at.out);
       if constexpr (kIsFloat<T>) {
-        for (int64_t i = b; i < e; ++i) to[i] = store<T>(a.f(0) + static_cast<double>(i) * a.f(1));
+        for (int64_t i = b; i < e; ++i)
+          to[i] = store<T>(a.f(number.start) + static_cast<double>(i) * a.f(number.step));
       } else {
-        const auto start = static_cast<uint64_t>(a.i(0)), step = static_cast<uint64_t>(a.i(1));
+        const auto start = static_cast<uint64_t>(a.i(number.start)),
+                   step = static_cast<uint64_t>(a.i(number.step));
         for (int64_t i = b; i < e; ++i)
           to[i] = store<T>(static_cast<int64_t>(start + static_cast<uint64_t>(i) * step));
       }
@@ -25,15 +31,15 @@ void arange(const KernelArgs& a) {
   });
 }
 
-// attrs: start, end, base (0: linear, otherwise base to the power of it). From both ends to the
-// middle, so that the last one is exactly `end`.
 void linspace(const KernelArgs& a) {
-  const pf_tensor& out = a.tensor(0);
+  constexpr auto at = tensors<Linspace>;
+  constexpr auto number = numbers<Linspace>;
+  const pf_tensor& out = a.tensor(at.out);
   const int64_t n = numel(out);
-  const double start = a.f(0), end = a.f(1), base = a.f(2);
+  const double start = a.f(number.start), end = a.f(number.end), base = a.f(number.base);
   const double step = n > 1 ? (end - start) / static_cast<double>(n - 1) : 0;
-  dispatch(a.dtype(0), [&]<class T>() {
-    T* to = a.data<T>(0);
+  dispatch(a.dtype(at.out), [&]<class T>() {
+    T* to = a.data<T>(at.out);
     for (int64_t i = 0; i < n; ++i) {
       double v = i < (n + 1) / 2 ? start + step * static_cast<double>(i)
                                  : end - step * static_cast<double>(n - 1 - i);
@@ -43,18 +49,17 @@ void linspace(const KernelArgs& a) {
 }
 
 void eye(const KernelArgs& a) {
-  const pf_tensor& out = a.tensor(0);
+  constexpr auto at = tensors<Eye>;
+  const pf_tensor& out = a.tensor(at.out);
   const int64_t columns = out.shape[1];
-  dispatch(a.dtype(0), [&]<class T>() {
-    T* to = a.data<T>(0);
+  dispatch(a.dtype(at.out), [&]<class T>() {
+    T* to = a.data<T>(at.out);
     std::memset(static_cast<void*>(to), 0, static_cast<size_t>(numel(out)) * sizeof(T));
     for (int64_t i = 0; i < std::min(out.shape[0], columns); ++i) to[i * columns + i] = store<T>(1);
   });
 }
 
-// out [2, n]: rows and columns of a triangle, row by row. attrs: whether it is the upper one, the
-// number of columns, the first slanted row, how many there are, the length of the shortest. Slanted
-// rows differ by one in length; whole ones come before (upper) or after them.
+// The numbers of TriangleIndices.
 struct Triangle {
   bool upper;
   int64_t columns, low, slope, shortest, n;
@@ -88,10 +93,13 @@ struct Triangle {
 };
 
 void triangle_indices(const KernelArgs& a) {
-  const Triangle q{a.i(0) != 0, a.i(1), a.i(2), a.i(3), a.i(4), a.tensor(0).shape[1]};
-  dispatch(a.dtype(0), [&]<class T>() {
+  constexpr auto at = tensors<TriangleIndices>;
+  constexpr auto number = numbers<TriangleIndices>;
+  const Triangle q{a.i(number.upper) != 0, a.i(number.columns),  a.i(number.low),
+                   a.i(number.slope),      a.i(number.shortest), a.tensor(at.out).shape[1]};
+  dispatch(a.dtype(at.out), [&]<class T>() {
     parallel_for(q.n, kGrain, [&](int64_t b, int64_t e) {
-      T *rows = a.data<T>(0), *columns = rows + q.n;
+      T *rows = a.data<T>(at.out), *columns = rows + q.n;
       auto [row, column] = q.place(b);
       while (b < e) {
         const int64_t end = q.upper ? q.columns : q.length(row);
@@ -110,9 +118,9 @@ void triangle_indices(const KernelArgs& a) {
 
 }  // namespace
 
-PF_CPU_KERNEL("arange", arange)
-PF_CPU_KERNEL("linspace", linspace)
-PF_CPU_KERNEL("eye", eye)
-PF_CPU_KERNEL("triangle_indices", triangle_indices)
+PF_CPU_KERNEL(Arange::kInfo, arange)
+PF_CPU_KERNEL(Linspace::kInfo, linspace)
+PF_CPU_KERNEL(Eye::kInfo, eye)
+PF_CPU_KERNEL(TriangleIndices::kInfo, triangle_indices)
 
 }  // namespace pyflame::cpu

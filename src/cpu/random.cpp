@@ -1,5 +1,4 @@
 // Random kernels. Logical element i always takes the same word, whatever strides and threads.
-// Attributes begin with seed and offset.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -11,10 +10,13 @@
 #include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
+#include "table/kernels/random.h"
 
 namespace pyflame::cpu {
 
 namespace {
+
+using namespace kernels;
 
 using philox::kTile;
 
@@ -22,20 +24,23 @@ constexpr int64_t kTilesPerThread = 64;
 
 struct Seed {
   uint64_t seed, offset;
-  explicit Seed(const KernelArgs& a)
-      : seed(static_cast<uint64_t>(a.i(0))), offset(static_cast<uint64_t>(a.i(1))) {}
 };
+template <class K>
+Seed seed_of(const KernelArgs& a) {
+  constexpr auto number = numbers<K>;
+  return {static_cast<uint64_t>(a.i(number.seed)), static_cast<uint64_t>(a.i(number.offset))};
+}
 
-// Fills tensor 0. make(words, values, n) turns one tile of words into n values of type V; each
-// value takes `words_each` words.
-template <class T, class V, class Make>
+// Fills the result of kernel K. make(words, values, n) turns one tile of words into n values of
+// type V; each value takes `words_each` words.
+template <class K, class T, class V, class Make>
 void fill(const KernelArgs& a, int words_each, Make make) {
-  const pf_tensor& out = a.tensor(0);
+  const pf_tensor& out = a.tensor(tensors<K>.out);
   const int64_t n = numel(out);
   const int64_t per_tile = kTile / words_each;
   const bool flat = contiguous(out);
-  const Seed s(a);
-  T* data = a.data<T>(0);
+  const Seed s = seed_of<K>(a);
+  T* data = static_cast<T*>(out.data);
   parallel_for((n + per_tile - 1) / per_tile, kTilesPerThread, [&](int64_t begin, int64_t end) {
     uint32_t words[kTile];
     V values[kTile];
@@ -63,9 +68,11 @@ constexpr int kUnitBits = std::is_same_v<T, bfloat16>  ? 8
 template <class T>
 void uniform_as(const KernelArgs& a) {
   using C = Compute<T>;
-  const C from = static_cast<C>(a.f(2)), to = static_cast<C>(a.f(3)), width = to - from;
+  constexpr auto number = numbers<Uniform>;
+  const C from = static_cast<C>(a.f(number.from)), to = static_cast<C>(a.f(number.to));
+  const C width = to - from;
   if constexpr (std::is_same_v<T, double>) {
-    fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
+    fill<Uniform, T, C>(a, 2, [=](const uint32_t* w, C* v) {
       for (int i = 0; i < kTile / 2; ++i) {
         C r = std::fma(philox::pf_unit_double(w[2 * i], w[2 * i + 1]), width, from);
         v[i] = r < to ? r : from;
@@ -74,7 +81,7 @@ void uniform_as(const KernelArgs& a) {
   } else {
     constexpr int bits = kUnitBits<T>;
     const C unit = static_cast<C>(std::ldexp(1.0, -bits));
-    fill<T, C>(a, 1, [=](const uint32_t* w, C* v) {
+    fill<Uniform, T, C>(a, 1, [=](const uint32_t* w, C* v) {
       for (int i = 0; i < kTile; ++i) {
         C r =
             std::fma(static_cast<C>(static_cast<int32_t>(w[i] >> (32 - bits))) * unit, width, from);
@@ -87,14 +94,15 @@ void uniform_as(const KernelArgs& a) {
 template <class T>
 void normal_as(const KernelArgs& a) {
   using C = Compute<T>;
-  const C mean = static_cast<C>(a.f(2)), std = static_cast<C>(a.f(3));
+  constexpr auto number = numbers<Normal>;
+  const C mean = static_cast<C>(a.f(number.mean)), std = static_cast<C>(a.f(number.std));
   if constexpr (std::is_same_v<T, double>) {
-    fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
+    fill<Normal, T, C>(a, 2, [=](const uint32_t* w, C* v) {
       for (int i = 0; i < kTile / 4; ++i) philox::pf_normal_pair(w + 4 * i, v + 2 * i);
       for (int i = 0; i < kTile / 2; ++i) v[i] = std::fma(v[i], std, mean);
     });
   } else {
-    fill<T, C>(a, 1, [=](const uint32_t* w, C* v) {
+    fill<Normal, T, C>(a, 1, [=](const uint32_t* w, C* v) {
       for (int i = 0; i < kTile / 2; ++i) philox::pf_normal_pair(w[2 * i], w[2 * i + 1], v + 2 * i);
       for (int i = 0; i < kTile; ++i) v[i] = std::fma(v[i], std, mean);
     });
@@ -104,14 +112,14 @@ void normal_as(const KernelArgs& a) {
 template <class T>
 void exponential_as(const KernelArgs& a) {
   using C = Compute<T>;
-  const C rate = static_cast<C>(a.f(2));
+  const C rate = static_cast<C>(a.f(numbers<Exponential>.rate));
   if constexpr (std::is_same_v<T, double>) {
-    fill<T, C>(a, 2, [=](const uint32_t* w, C* v) {
+    fill<Exponential, T, C>(a, 2, [=](const uint32_t* w, C* v) {
       for (int i = 0; i < kTile / 2; ++i)
         v[i] = -philox::pf_log_positive(philox::pf_open_double(w[2 * i], w[2 * i + 1])) / rate;
     });
   } else {
-    fill<T, C>(a, 1, [=](const uint32_t* w, C* v) {
+    fill<Exponential, T, C>(a, 1, [=](const uint32_t* w, C* v) {
       for (int i = 0; i < kTile; ++i)
         v[i] = -philox::pf_log_positive(philox::pf_open_float(w[i])) / rate;
     });
@@ -119,21 +127,26 @@ void exponential_as(const KernelArgs& a) {
 }
 
 void uniform(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class T>() { uniform_as<T>(a); });
+  constexpr auto at = tensors<Uniform>;
+  dispatch_float(a.dtype(at.out), [&]<class T>() { uniform_as<T>(a); });
 }
 void normal(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class T>() { normal_as<T>(a); });
+  constexpr auto at = tensors<Normal>;
+  dispatch_float(a.dtype(at.out), [&]<class T>() { normal_as<T>(a); });
 }
 void exponential(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class T>() { exponential_as<T>(a); });
+  constexpr auto at = tensors<Exponential>;
+  dispatch_float(a.dtype(at.out), [&]<class T>() { exponential_as<T>(a); });
 }
 
-// attrs: seed, offset, low, range (as unsigned 64 bits; 0 stands for 2^64). Two words a value.
+// Two words a value.
 void randint(const KernelArgs& a) {
-  const uint64_t range = static_cast<uint64_t>(a.i(3));
-  const int64_t low = a.i(2);
-  dispatch(a.dtype(0), [&]<class T>() {
-    fill<T, int64_t>(a, 2, [=](const uint32_t* w, int64_t* v) {
+  constexpr auto at = tensors<Randint>;
+  constexpr auto number = numbers<Randint>;
+  const uint64_t range = static_cast<uint64_t>(a.i(number.range));
+  const int64_t low = a.i(number.low);
+  dispatch(a.dtype(at.out), [&]<class T>() {
+    fill<Randint, T, int64_t>(a, 2, [=](const uint32_t* w, int64_t* v) {
       for (int i = 0; i < kTile / 2; ++i) {
         uint64_t u = philox::pf_join(w[2 * i], w[2 * i + 1]);
         if (range) u = static_cast<uint64_t>((static_cast<unsigned __int128>(u) * range) >> 64);
@@ -143,30 +156,31 @@ void randint(const KernelArgs& a) {
   });
 }
 
-// attrs: seed, offset, p. Tensor 1, when there, holds the probabilities instead.
 void bernoulli(const KernelArgs& a) {
-  if (!a.has(1)) {
-    const double p = a.f(2);
-    dispatch(a.dtype(0), [&]<class T>() {
-      fill<T, int32_t>(a, 1, [=](const uint32_t* w, int32_t* v) {
+  constexpr auto arg = tensors<Bernoulli>;
+  constexpr auto number = numbers<Bernoulli>;
+  if (!a.has(arg.probs)) {
+    const double p = a.f(number.p);
+    dispatch(a.dtype(arg.out), [&]<class T>() {
+      fill<Bernoulli, T, int32_t>(a, 1, [=](const uint32_t* w, int32_t* v) {
         for (int i = 0; i < kTile; ++i) v[i] = static_cast<double>(w[i]) * 0x1p-32 < p;
       });
     });
     return;
   }
-  const Seed s(a);
-  const pf_tensor &out = a.tensor(0), &probs = a.tensor(1);
+  const Seed s = seed_of<Bernoulli>(a);
+  const pf_tensor &out = a.tensor(arg.out), &probs = a.tensor(arg.probs);
   const int64_t* strides[2] = {out.strides, probs.strides};
-  dispatch(a.dtype(0), [&]<class T>() {
-    dispatch(a.dtype(1), [&]<class P>() {
+  dispatch(a.dtype(arg.out), [&]<class T>() {
+    dispatch(a.dtype(arg.probs), [&]<class P>() {
       parallel_for((numel(out) + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
         Walker<2> at(out.ndim, out.shape, strides, begin * 4);
         const int64_t n = numel(out);
         for (int64_t b = begin; b < end; ++b) {
           philox::pf_words w = philox::pf_philox(s.offset + static_cast<uint64_t>(b), s.seed);
           for (int64_t i = 0; i < std::min<int64_t>(4, n - 4 * b); ++i, at.next()) {
-            double p = static_cast<double>(load(a.data<P>(1)[at.offset[1]]));
-            a.data<T>(0)[at.offset[0]] = store<T>(w.w[i] * 0x1p-32 < p ? 1 : 0);
+            double p = static_cast<double>(load(a.data<P>(arg.probs)[at.offset[1]]));
+            a.data<T>(arg.out)[at.offset[0]] = store<T>(w.w[i] * 0x1p-32 < p ? 1 : 0);
           }
         }
       });
@@ -174,15 +188,14 @@ void bernoulli(const KernelArgs& a) {
   });
 }
 
-// out = in * mask / (1 - p). attrs: seed, offset, p. The backward pass is the same call on the
-// gradient with the same seed and offset.
 template <class T>
 void dropout_as(const KernelArgs& a) {
   using C = Compute<T>;
-  const Seed s(a);
-  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  constexpr auto arg = tensors<Dropout>;
+  const Seed s = seed_of<Dropout>(a);
+  const pf_tensor &out = a.tensor(arg.out), &in = a.tensor(arg.x);
   const int64_t n = numel(out);
-  const double p = a.f(2);
+  const double p = a.f(numbers<Dropout>.p);
   // Kept when word >= threshold; at p = 1 the factor is 0 either way.
   const double bound = std::ceil(p * 0x1p32);
   const bool none = bound >= 0x1p32;
@@ -190,8 +203,8 @@ void dropout_as(const KernelArgs& a) {
   const C scale = none ? C(0) : static_cast<C>(1.0 / (1.0 - p));
   const bool flat = contiguous(out) && contiguous(in);
   const int64_t* strides[2] = {out.strides, in.strides};
-  T* to = a.data<T>(0);
-  const T* from = a.data<T>(1);
+  T* to = a.data<T>(arg.out);
+  const T* from = a.data<T>(arg.x);
   parallel_for((n + kTile - 1) / kTile, kTilesPerThread, [&](int64_t begin, int64_t end) {
     uint32_t words[kTile];
     C factor[kTile];
@@ -213,7 +226,8 @@ void dropout_as(const KernelArgs& a) {
 }
 
 void dropout(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class T>() { dropout_as<T>(a); });
+  constexpr auto at = tensors<Dropout>;
+  dispatch_float(a.dtype(at.out), [&]<class T>() { dropout_as<T>(a); });
 }
 
 // Sorts a part of random words that agree in their `known` highest bits. As many bits as give each
@@ -273,8 +287,9 @@ class PartSorter {
 // The order of random 64-bit keys, ties by position. A word is the upper half of a key above its
 // position: first by the highest bits into parts that fit into a cache, then each part.
 void randperm(const KernelArgs& a) {
-  const Seed s(a);
-  const int64_t n = numel(a.tensor(0));
+  constexpr auto arg = tensors<Randperm>;
+  const Seed s = seed_of<Randperm>(a);
+  const int64_t n = numel(a.tensor(arg.out));
   const auto key = [&](uint64_t at) {
     const philox::pf_words w = philox::pf_philox(s.offset + at / 2, s.seed);
     return at % 2 ? philox::pf_join(w.w[2], w.w[3]) : philox::pf_join(w.w[0], w.w[1]);
@@ -289,9 +304,9 @@ void randperm(const KernelArgs& a) {
   while (count > 2048 && known < 11 && count >> known > (known < 9 ? 256 : 4096)) ++known;
 
   // The result's memory serves where it fits; fresh pages would cost as much as the sorting.
-  const bool in_place = a.dtype(0) == DType::Int64 && contiguous(a.tensor(0));
+  const bool in_place = a.dtype(arg.out) == DType::Int64 && contiguous(a.tensor(arg.out));
   const Scratch<uint64_t> own_words(in_place ? 0 : n), spare(known > 0 ? n : 0);
-  uint64_t* words = in_place ? a.data<uint64_t>(0) : own_words.get();
+  uint64_t* words = in_place ? a.data<uint64_t>(arg.out) : own_words.get();
   std::vector<size_t> ends((size_t{1} << known) + 1);  // counts, moved by one, at first
   constexpr int64_t kKeys = philox::kTile / 2;
   parallel_for((n + kKeys - 1) / kKeys, 2048, [&](int64_t first, int64_t last) {
@@ -319,9 +334,9 @@ void randperm(const KernelArgs& a) {
   size_t most = 0;  // words of a part
   for (size_t part = 1; part < ends.size(); ++part)
     most = std::max(most, ends[part] - ends[part - 1]);
-  const int64_t step = count ? a.tensor(0).strides[0] : 1;
-  dispatch(a.dtype(0), [&]<class T>() {
-    T* out = a.data<T>(0);
+  const int64_t step = count ? a.tensor(arg.out).strides[0] : 1;
+  dispatch(a.dtype(arg.out), [&]<class T>() {
+    T* out = a.data<T>(arg.out);
     const size_t bytes = PartSorter::bytes(most);
     parallel_with(int64_t{1} << known, 8, bytes, [&](int64_t first, int64_t last, char* memory) {
       PartSorter sorter(most, memory);
@@ -346,15 +361,13 @@ struct WeightTile {
   bool wrong;
 };
 
-// outs: samples int64 [rows, k], status int64 [1]; ins: weights [rows, n].
-// attrs: seed, offset, replacement. Status: 0 good, 1 a weight is negative or not finite, 2 a row
-// sums to zero, 3 fewer nonzero weights than samples without replacement.
 template <class T>
 void multinomial_as(const KernelArgs& a) {
-  const Seed s(a);
-  const pf_tensor &out = a.tensor(0), &weights = a.tensor(2);
+  constexpr auto arg = tensors<Multinomial>;
+  const Seed s = seed_of<Multinomial>(a);
+  const pf_tensor &out = a.tensor(arg.out), &weights = a.tensor(arg.weights);
   const int64_t rows = weights.shape[0], n = weights.shape[1], k = out.shape[1];
-  const bool replacement = a.i(2) != 0;
+  const bool replacement = a.i(numbers<Multinomial>.replacement) != 0;
   const int64_t tiles = (n + kWeights - 1) / kWeights;
   // The first bad row decides: its number above its status.
   constexpr int64_t kGood = INT64_MAX;
@@ -371,8 +384,8 @@ void multinomial_as(const KernelArgs& a) {
     before[0] = 0;
     for (int64_t r = from; r < to_row; ++r) {
       int64_t status = 0;
-      const T* p = a.data<T>(2) + r * weights.strides[0];
-      int64_t* o = a.data<int64_t>(0) + r * k;
+      const T* p = a.data<T>(arg.weights) + r * weights.strides[0];
+      int64_t* o = a.data<int64_t>(arg.out) + r * k;
       parallel_for(tiles, 16, [&, p](int64_t first, int64_t end) {
         const int64_t step = weights.strides[1];
         for (int64_t t = first; t < end; ++t) {
@@ -442,22 +455,23 @@ void multinomial_as(const KernelArgs& a) {
   };
   // Many rows beside each other, or the tiles of one row after the other.
   parallel_with(rows, n < 64 * kWeights ? std::max<int64_t>(1, kGrain / n) : rows, bytes, choose);
-  *a.data<int64_t>(1) = worst == kGood ? 0 : worst & 255;
+  *a.data<int64_t>(arg.status) = worst == kGood ? 0 : worst & 255;
 }
 
 void multinomial(const KernelArgs& a) {
-  dispatch_float(a.dtype(2), [&]<class T>() { multinomial_as<T>(a); });
+  constexpr auto at = tensors<Multinomial>;
+  dispatch_float(a.dtype(at.weights), [&]<class T>() { multinomial_as<T>(a); });
 }
 
 }  // namespace
 
-PF_CPU_KERNEL("uniform", uniform)
-PF_CPU_KERNEL("normal", normal)
-PF_CPU_KERNEL("exponential", exponential)
-PF_CPU_KERNEL("randint", randint)
-PF_CPU_KERNEL("bernoulli", bernoulli)
-PF_CPU_KERNEL("dropout", dropout)
-PF_CPU_KERNEL("randperm", randperm)
-PF_CPU_KERNEL("multinomial", multinomial)
+PF_CPU_KERNEL(Uniform::kInfo, uniform)
+PF_CPU_KERNEL(Normal::kInfo, normal)
+PF_CPU_KERNEL(Exponential::kInfo, exponential)
+PF_CPU_KERNEL(Randint::kInfo, randint)
+PF_CPU_KERNEL(Bernoulli::kInfo, bernoulli)
+PF_CPU_KERNEL(Dropout::kInfo, dropout)
+PF_CPU_KERNEL(Randperm::kInfo, randperm)
+PF_CPU_KERNEL(Multinomial::kInfo, multinomial)
 
 }  // namespace pyflame::cpu

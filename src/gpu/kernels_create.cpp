@@ -2,9 +2,13 @@
 #include <cmath>
 
 #include "gpu/kernel.h"
+#include "table/kernels/create.h"
+#include "table/kernels/random.h"
 
 namespace pyflame::gpu {
 namespace {
+
+using namespace kernels;
 
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
@@ -13,39 +17,50 @@ bool is_float_type(DType t) {
   return t == DType::Float32 || t == DType::Float64 || t == DType::Float16 || t == DType::BFloat16;
 }
 
+template <class K>
 Function creator(const KernelArgs& a, const char* entry) {
-  return a.compile("create.h", Defines().type("PF_T", a.dtype(0)).text("PF_INDEX", "pf_u64"),
+  return a.compile("create.h",
+                   Defines().type("PF_T", a.dtype(tensors<K>.out)).text("PF_INDEX", "pf_u64"),
                    entry);
 }
 
 void arange(const KernelArgs& a) {
-  const int64_t n = numel(a.tensor(0));
+  constexpr auto at = tensors<Arange>;
+  constexpr auto number = numbers<Arange>;
+  const int64_t n = numel(a.tensor(at.out));
   if (!n) return;
-  a.launch(creator(a, "pf_arange"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0, a.data(0), n,
-           a.f(0), a.f(1), a.i(0), a.i(1), static_cast<int>(!is_float_type(a.dtype(0))));
+  a.launch(creator<Arange>(a, "pf_arange"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0,
+           a.data(at.out), n, a.f(number.start), a.f(number.step), a.i(number.start),
+           a.i(number.step), static_cast<int>(!is_float_type(a.dtype(at.out))));
 }
 
 void linspace(const KernelArgs& a) {
-  const int64_t n = numel(a.tensor(0));
+  constexpr auto at = tensors<Linspace>;
+  constexpr auto number = numbers<Linspace>;
+  const int64_t n = numel(a.tensor(at.out));
   if (!n) return;
-  const double step = n > 1 ? (a.f(1) - a.f(0)) / static_cast<double>(n - 1) : 0;
-  a.launch(creator(a, "pf_linspace"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0, a.data(0), n,
-           a.f(0), a.f(1), step, a.f(2));
+  const double step =
+      n > 1 ? (a.f(number.end) - a.f(number.start)) / static_cast<double>(n - 1) : 0;
+  a.launch(creator<Linspace>(a, "pf_linspace"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0,
+           a.data(at.out), n, a.f(number.start), a.f(number.end), step, a.f(number.base));
 }
 
 void eye(const KernelArgs& a) {
-  const int64_t n = numel(a.tensor(0));
+  constexpr auto at = tensors<Eye>;
+  const int64_t n = numel(a.tensor(at.out));
   if (!n) return;
-  a.launch(creator(a, "pf_eye"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0, a.data(0), n,
-           a.tensor(0).shape[1]);
+  a.launch(creator<Eye>(a, "pf_eye"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0, a.data(at.out),
+           n, a.tensor(at.out).shape[1]);
 }
 
-// attrs: as on the CPU
 void triangle_indices(const KernelArgs& a) {
-  const int64_t n = a.tensor(0).shape[1];
+  constexpr auto at = tensors<TriangleIndices>;
+  constexpr auto number = numbers<TriangleIndices>;
+  const int64_t n = a.tensor(at.out).shape[1];
   if (!n) return;
-  a.launch(creator(a, "pf_triangle_indices"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0,
-           a.data(0), n, static_cast<int>(a.i(0)), a.i(1), a.i(2), a.i(3), a.i(4));
+  a.launch(creator<TriangleIndices>(a, "pf_triangle_indices"), blocks_for(n, kBlock, kMostBlocks),
+           kBlock, 0, a.data(at.out), n, static_cast<int>(a.i(number.upper)), a.i(number.columns),
+           a.i(number.low), a.i(number.slope), a.i(number.shortest));
 }
 
 // ---- random numbers ----------------------------------------------------------------------------
@@ -61,13 +76,13 @@ struct Random {
   Grid grid;
 };
 
-// `values`: how many one counter gives.
-Random random(const KernelArgs& a, const Space& s, int values, bool floats, const char* entry,
-              Defines extra = {}) {
+// `t`: of the result; `values`: how many one counter gives.
+Random random(const KernelArgs& a, const Space& s, DType t, int values, bool floats,
+              const char* entry, Defines extra = {}) {
   const char* index = s.small() ? "pf_u32" : "pf_u64";
-  Defines d = std::move(extra).type("PF_T", a.dtype(0)).text("PF_INDEX", index);
-  if (floats) d = std::move(d).value("PF_FLOATS", 1).value("PF_UNIT_BITS", unit_bits(a.dtype(0)));
-  if (floats && a.dtype(0) == DType::Float64) d = std::move(d).value("PF_DOUBLE", 1);
+  Defines d = std::move(extra).type("PF_T", t).text("PF_INDEX", index);
+  if (floats) d = std::move(d).value("PF_FLOATS", 1).value("PF_UNIT_BITS", unit_bits(t));
+  if (floats && t == DType::Float64) d = std::move(d).value("PF_DOUBLE", 1);
   return {s, a.compile("random.h", d, entry),
           blocks_for(ceil_div(s.numel, values), kBlock, kMostBlocks)};
 }
@@ -77,66 +92,85 @@ int floats_each(DType t) {
 }
 
 void uniform(const KernelArgs& a) {
-  const Space s = make_space({&a.tensor(0)});
+  constexpr auto at = tensors<Uniform>;
+  constexpr auto number = numbers<Uniform>;
+  const Space s = make_space({&a.tensor(at.out)});
   if (!s.numel) return;
-  const Random r = random(a, s, floats_each(a.dtype(0)), true, "pf_uniform");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(0), a.i(0), a.i(1), a.f(2), a.f(3));
+  const Random r = random(a, s, a.dtype(at.out), floats_each(a.dtype(at.out)), true, "pf_uniform");
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
+           a.f(number.from), a.f(number.to));
 }
 void normal(const KernelArgs& a) {
-  const Space s = make_space({&a.tensor(0)});
+  constexpr auto at = tensors<Normal>;
+  constexpr auto number = numbers<Normal>;
+  const Space s = make_space({&a.tensor(at.out)});
   if (!s.numel) return;
-  const Random r = random(a, s, floats_each(a.dtype(0)), true, "pf_normal");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(0), a.i(0), a.i(1), a.f(2), a.f(3));
+  const Random r = random(a, s, a.dtype(at.out), floats_each(a.dtype(at.out)), true, "pf_normal");
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
+           a.f(number.mean), a.f(number.std));
 }
 void exponential(const KernelArgs& a) {
-  const Space s = make_space({&a.tensor(0)});
-  if (!s.numel) return;
-  const Random r = random(a, s, floats_each(a.dtype(0)), true, "pf_exponential");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(0), a.i(0), a.i(1), a.f(2));
-}
-void randint(const KernelArgs& a) {
-  const Space s = make_space({&a.tensor(0)});
-  if (!s.numel) return;
-  const Random r = random(a, s, 2, false, "pf_randint");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(0), a.i(0), a.i(1), a.i(2), a.i(3));
-}
-void bernoulli(const KernelArgs& a) {
-  if (!a.has(1)) {
-    const Space s = make_space({&a.tensor(0)});
-    if (!s.numel) return;
-    const Random r = random(a, s, 4, false, "pf_bernoulli");
-    return a.launch(r.f, r.grid, kBlock, 0, s, a.data(0), a.i(0), a.i(1), a.f(2));
-  }
-  const Space s = make_space({&a.tensor(0), &a.tensor(1)});
+  constexpr auto at = tensors<Exponential>;
+  constexpr auto number = numbers<Exponential>;
+  const Space s = make_space({&a.tensor(at.out)});
   if (!s.numel) return;
   const Random r =
-      random(a, s, 4, false, "pf_bernoulli_each", Defines().type("PF_PROBS", a.dtype(1)));
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(0), a.data(1), a.i(0), a.i(1));
+      random(a, s, a.dtype(at.out), floats_each(a.dtype(at.out)), true, "pf_exponential");
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
+           a.f(number.rate));
+}
+void randint(const KernelArgs& a) {
+  constexpr auto at = tensors<Randint>;
+  constexpr auto number = numbers<Randint>;
+  const Space s = make_space({&a.tensor(at.out)});
+  if (!s.numel) return;
+  const Random r = random(a, s, a.dtype(at.out), 2, false, "pf_randint");
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
+           a.i(number.low), a.i(number.range));
+}
+void bernoulli(const KernelArgs& a) {
+  constexpr auto at = tensors<Bernoulli>;
+  constexpr auto number = numbers<Bernoulli>;
+  if (!a.has(at.probs)) {
+    const Space s = make_space({&a.tensor(at.out)});
+    if (!s.numel) return;
+    const Random r = random(a, s, a.dtype(at.out), 4, false, "pf_bernoulli");
+    return a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
+                    a.f(number.p));
+  }
+  const Space s = make_space({&a.tensor(at.out), &a.tensor(at.probs)});
+  if (!s.numel) return;
+  const Random r = random(a, s, a.dtype(at.out), 4, false, "pf_bernoulli_each",
+                          Defines().type("PF_PROBS", a.dtype(at.probs)));
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.data(at.probs), a.i(number.seed),
+           a.i(number.offset));
 }
 
-// attrs: seed, offset, p
 void dropout(const KernelArgs& a) {
-  const Space s = make_space({&a.tensor(0), &a.tensor(1)});
+  constexpr auto at = tensors<Dropout>;
+  constexpr auto number = numbers<Dropout>;
+  const Space s = make_space({&a.tensor(at.out), &a.tensor(at.x)});
   if (!s.numel) return;
-  const double p = a.f(2), bound = std::ceil(p * 0x1p32);
+  const double p = a.f(number.p), bound = std::ceil(p * 0x1p32);
   const bool none = bound >= 0x1p32;
   const uint32_t threshold = none ? 0 : static_cast<uint32_t>(bound);
   const double scale = none ? 0.0 : 1.0 / (1.0 - p);
-  const Random r = random(a, s, 4, true, "pf_dropout");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(0), a.data(1), a.i(0), a.i(1), threshold, scale);
+  const Random r = random(a, s, a.dtype(at.out), 4, true, "pf_dropout");
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.data(at.x), a.i(number.seed),
+           a.i(number.offset), threshold, scale);
 }
 
 }  // namespace
 
-PF_GPU_KERNEL("arange", arange)
-PF_GPU_KERNEL("linspace", linspace)
-PF_GPU_KERNEL("eye", eye)
-PF_GPU_KERNEL("triangle_indices", triangle_indices)
-PF_GPU_KERNEL("uniform", uniform)
-PF_GPU_KERNEL("normal", normal)
-PF_GPU_KERNEL("exponential", exponential)
-PF_GPU_KERNEL("randint", randint)
-PF_GPU_KERNEL("bernoulli", bernoulli)
-PF_GPU_KERNEL("dropout", dropout)
+PF_GPU_KERNEL(Arange::kInfo, arange)
+PF_GPU_KERNEL(Linspace::kInfo, linspace)
+PF_GPU_KERNEL(Eye::kInfo, eye)
+PF_GPU_KERNEL(TriangleIndices::kInfo, triangle_indices)
+PF_GPU_KERNEL(Uniform::kInfo, uniform)
+PF_GPU_KERNEL(Normal::kInfo, normal)
+PF_GPU_KERNEL(Exponential::kInfo, exponential)
+PF_GPU_KERNEL(Randint::kInfo, randint)
+PF_GPU_KERNEL(Bernoulli::kInfo, bernoulli)
+PF_GPU_KERNEL(Dropout::kInfo, dropout)
 
 }  // namespace pyflame::gpu

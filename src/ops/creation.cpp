@@ -8,10 +8,10 @@
 #include "ops/building_blocks.h"
 #include "ops/record.h"
 #include "ops/registry.h"
+#include "table/kernels/create.h"
 
 namespace pyflame {
 
-using engine::Kernel;
 using std::optional;
 
 namespace {
@@ -88,7 +88,6 @@ Tensor from_host(const void* data, const IntList& size, DType dtype, Device devi
 
 Tensor arange(Scalar start, Scalar end, Scalar step, optional<DType> dtype,
               optional<Device> device) {
-  static const Kernel kernel{"arange"};
   const bool whole = !start.is_float() && !end.is_float() && !step.is_float();
   DType type = dtype.value_or(whole ? DType::Int64 : default_dtype());
   PF_CHECK(!info(type).storage_only && type != DType::Bool, DTypeError, "arange", "got dtype ",
@@ -119,7 +118,9 @@ Tensor arange(Scalar start, Scalar end, Scalar step, optional<DType> dtype,
     n = static_cast<int64_t>(count);
   }
   Tensor out = make_tensor(checked_size({n}, "arange"), type, device_or_current(device));
-  if (n > 0) engine::call(kernel, {out}, {}, {as_kind(start, type), as_kind(step, type)});
+  if (n > 0)
+    engine::call<kernels::Arange>({out},
+                                  {.start = as_kind(start, type), .step = as_kind(step, type)});
   return out;
 }
 
@@ -127,7 +128,6 @@ namespace {
 
 Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, double base,
               optional<DType> dtype, optional<Device> device) {
-  static const Kernel kernel{"linspace"};
   PF_CHECK(steps >= 0, ValueError, op, "got ", steps,
            " steps; expected none below 0; give the number of values");
   const DType type = dtype.value_or(default_dtype());
@@ -137,8 +137,8 @@ Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, double ba
     for (Scalar s : {start, end}) check_range(s, type, op, "an end");
   Tensor out = make_tensor(checked_size({steps}, op), type, device_or_current(device));
   if (steps > 0)
-    engine::call(kernel, {out}, {},
-                 {Scalar(start.to_double()), Scalar(end.to_double()), Scalar(base)}, {.op = op});
+    engine::call<kernels::Linspace>(
+        {out}, {.start = start.to_double(), .end = end.to_double(), .base = base}, {.op = op});
   return out;
 }
 
@@ -155,13 +155,12 @@ static Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, opt
 }
 
 Tensor eye(int64_t n, optional<int64_t> m, optional<DType> dtype, optional<Device> device) {
-  static const Kernel kernel{"eye"};
   const DType type = dtype.value_or(default_dtype());
   PF_CHECK(!info(type).storage_only, DTypeError, "eye", "got dtype ", type,
            "; expected a dtype with arithmetic; choose another");
   Tensor out =
       make_tensor(checked_size({n, m.value_or(n)}, "eye"), type, device_or_current(device));
-  if (out->numel > 0) engine::call(kernel, {out}, {});
+  if (out->numel > 0) engine::call<kernels::Eye>({out});
   return out;
 }
 
@@ -169,7 +168,6 @@ namespace ops {
 
 Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper, DType dtype,
                         Device device) {
-  static const Kernel kernel{"triangle_indices"};
   const char* op = upper ? "triu_indices" : "tril_indices";
   PF_CHECK(rows >= 0 && columns >= 0, ValueError, op, "got ", rows, " rows and ", columns,
            " columns; expected none below 0; correct them");
@@ -196,10 +194,13 @@ Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool uppe
       make_tensor(pyflame::checked_size({2, static_cast<int64_t>(all)}, op), written, device);
   if (all > 0) {
     const int64_t shortest = slope ? length(upper ? high - 1 : low) : 0;
-    engine::call(kernel, {out}, {},
-                 {Scalar(int64_t{upper}), Scalar(columns), Scalar(low),
-                  Scalar(static_cast<int64_t>(slope)), Scalar(shortest)},
-                 {.op = op});
+    engine::call<kernels::TriangleIndices>({out},
+                                           {.upper = upper,
+                                            .columns = columns,
+                                            .low = low,
+                                            .slope = static_cast<int64_t>(slope),
+                                            .shortest = shortest},
+                                           {.op = op});
   }
   return to(out, dtype);
 }

@@ -6,12 +6,12 @@
 #include "core/dispatch.h"
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
+#include "table/kernels/random.h"
 
 namespace pyflame {
 
 using autograd::Context;
 using autograd::Grads;
-using engine::Kernel;
 using std::optional;
 
 namespace {
@@ -35,10 +35,13 @@ void check_float(DType t, const char* op) {
 }
 
 // Fills a tensor that nobody else has seen, or that the caller has checked.
-void fill_random(const Kernel& k, const Tensor& t, int words, Scalar a, Scalar b, const char* op) {
+template <class K>
+void fill_random(const Tensor& t, int words, typename K::template Numbers<Scalar> numbers,
+                 const char* op) {
   if (t->numel == 0) return;
   Draw draw(t->numel, words);
-  engine::call(k, {t}, {}, {draw.seed, draw.offset, a, b}, {.inplace = 1, .op = op});
+  numbers.seed = draw.seed, numbers.offset = draw.offset;
+  engine::call<K>({t}, numbers, {.inplace = 1, .op = op});
 }
 
 // What was in the tensor has no influence on what is in it now.
@@ -52,19 +55,6 @@ void overwrite(Tensor& t, const char* op, const std::function<void()>& write) {
       write);
 }
 
-const Kernel& uniform_kernel() {
-  static const Kernel k{"uniform"};
-  return k;
-}
-const Kernel& normal_kernel() {
-  static const Kernel k{"normal"};
-  return k;
-}
-const Kernel& randint_kernel() {
-  static const Kernel k{"randint"};
-  return k;
-}
-
 Tensor fresh(const IntList& size, DType dtype, optional<Device> device, const char* op) {
   Dims shape(size);
   checked_numel(shape, op);
@@ -73,12 +63,12 @@ Tensor fresh(const IntList& size, DType dtype, optional<Device> device, const ch
 
 Tensor randn_in(Tensor t, double mean, double std) {
   check_float(t->dtype, "randn");
-  fill_random(normal_kernel(), t, words_of(t->dtype), Scalar(mean), Scalar(std), "randn");
+  fill_random<kernels::Normal>(t, words_of(t->dtype), {.mean = mean, .std = std}, "randn");
   return t;
 }
 Tensor rand_in(Tensor t) {
   check_float(t->dtype, "rand");
-  fill_random(uniform_kernel(), t, words_of(t->dtype), Scalar(0.0), Scalar(1.0), "rand");
+  fill_random<kernels::Uniform>(t, words_of(t->dtype), {.from = 0.0, .to = 1.0}, "rand");
   return t;
 }
 void check_range(int64_t low, int64_t high, DType t, const char* op) {
@@ -98,7 +88,8 @@ void check_range(int64_t low, int64_t high, DType t, const char* op) {
 Tensor randint_in(Tensor t, int64_t low, int64_t high) {
   check_range(low, high, t->dtype, "randint");
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  fill_random(randint_kernel(), t, 2, Scalar(low), Scalar(static_cast<int64_t>(range)), "randint");
+  fill_random<kernels::Randint>(t, 2, {.low = low, .range = static_cast<int64_t>(range)},
+                                "randint");
   return t;
 }
 
@@ -120,7 +111,7 @@ Tensor& uniform_(Tensor& t, double from, double to) {
     check_float(t->dtype, "uniform_");
     PF_CHECK(from <= to, ValueError, "uniform_", "got from ", from, " and to ", to,
              "; expected from <= to; swap them");
-    fill_random(uniform_kernel(), t, words_of(t->dtype), Scalar(from), Scalar(to), "uniform_");
+    fill_random<kernels::Uniform>(t, words_of(t->dtype), {.from = from, .to = to}, "uniform_");
   });
   return t;
 }
@@ -130,18 +121,17 @@ Tensor& normal_(Tensor& t, double mean, double std) {
     check_float(t->dtype, "normal_");
     PF_CHECK(std >= 0, ValueError, "normal_", "got std ", std,
              "; expected at least 0; give a standard deviation");
-    fill_random(normal_kernel(), t, words_of(t->dtype), Scalar(mean), Scalar(std), "normal_");
+    fill_random<kernels::Normal>(t, words_of(t->dtype), {.mean = mean, .std = std}, "normal_");
   });
   return t;
 }
 
 static Tensor exponential_(Tensor t, double rate) {
-  static const Kernel kernel{"exponential"};
   overwrite(t, "exponential_", [&] {
     check_float(t->dtype, "exponential_");
     PF_CHECK(rate > 0, ValueError, "exponential_", "got lambd ", rate,
              "; expected more than 0; give a rate");
-    fill_random(kernel, t, words_of(t->dtype), Scalar(rate), Scalar(0.0), "exponential_");
+    fill_random<kernels::Exponential>(t, words_of(t->dtype), {.rate = rate}, "exponential_");
   });
   return t;
 }
@@ -183,8 +173,8 @@ static Tensor random_range_(Tensor t, int64_t from, optional<int64_t> to) {
       range = (bits >= 63 ? uint64_t{1} << 63 : (uint64_t{1} << bits)) -
               static_cast<uint64_t>(from) + (d.kind == Kind::Float ? 1 : 0);
     }
-    fill_random(randint_kernel(), t, 2, Scalar(from), Scalar(static_cast<int64_t>(range)),
-                "random_");
+    fill_random<kernels::Randint>(t, 2, {.low = from, .range = static_cast<int64_t>(range)},
+                                  "random_");
   });
   return t;
 }
@@ -193,16 +183,10 @@ static Tensor random_range_(Tensor t, int64_t from, optional<int64_t> to) {
 
 namespace {
 
-const Kernel& bernoulli_kernel() {
-  static const Kernel k{"bernoulli"};
-  return k;
-}
-
 void run_bernoulli(const Tensor& out, const Tensor& p, double scalar) {
   if (out->numel == 0) return;
   Draw draw(out->numel, 1);
-  engine::call(bernoulli_kernel(), {out}, {p}, {draw.seed, draw.offset, Scalar(scalar)},
-               {.inplace = 1});
+  engine::call<kernels::Bernoulli>({out, p}, {draw.seed, draw.offset, scalar}, {.inplace = 1});
 }
 
 void check_probability(double p, const char* op) {
@@ -245,9 +229,8 @@ Tensor bernoulli_each_(Tensor t, const Tensor& p) {
 
 // The mask is a function of seed and offset: the gradient is the same operation on the gradient.
 Tensor dropout_with(const Tensor& x, double p, Scalar seed, Scalar offset) {
-  static const Kernel kernel{"dropout"};
   Tensor out = make_tensor(x->shape, x->dtype, x->storage->device);
-  if (x->numel > 0) engine::call(kernel, {out}, {x}, {seed, offset, Scalar(p)});
+  if (x->numel > 0) engine::call<kernels::Dropout>({out, x}, {seed, offset, p});
   if (autograd::wanted({x}))
     autograd::attach("dropout", {out}, {x}, {}, [p, seed, offset](const Context& c) -> Grads {
       return {c.grad().defined() ? dropout_with(c.grad(), p, seed, offset) : Tensor()};
@@ -275,7 +258,6 @@ static Tensor py_dropout(Tensor x, double p, bool training, bool inplace) {
 // ---- permutations and samples -------------------------------------------------------------------
 
 Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device) {
-  static const Kernel kernel{"randperm"};
   PF_CHECK(n >= 0, ValueError, "randperm", "got n ", n,
            "; expected at least 0; give the number of elements");
   PF_CHECK(n < int64_t{1} << 32, ValueError, "randperm", "got n ", n,
@@ -289,12 +271,11 @@ Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device) {
   Tensor out = fresh({n}, type, device, "randperm");
   if (n == 0) return out;
   Draw draw(n, 2);
-  engine::call(kernel, {out}, {}, {draw.seed, draw.offset});
+  engine::call<kernels::Randperm>({out}, {draw.seed, draw.offset});
   return out;
 }
 
 Tensor multinomial(const Tensor& probs, int64_t num_samples, bool replacement) {
-  static const Kernel kernel{"multinomial"};
   ops::check_defined(probs, "multinomial");
   check_float(probs->dtype, "multinomial");
   const int n = probs->shape.size();
@@ -314,7 +295,7 @@ Tensor multinomial(const Tensor& probs, int64_t num_samples, bool replacement) {
     // One sample is the same either way, and cheaper from the distribution function.
     const bool again = replacement || num_samples == 1;
     Draw draw(rows->shape[0] * (again ? num_samples : categories), 2);
-    engine::call(kernel, {out, status}, {rows}, {draw.seed, draw.offset, Scalar(int64_t{again})});
+    engine::call<kernels::Multinomial>({out, status, rows}, {draw.seed, draw.offset, again});
     const int64_t found = status.item<int64_t>();
     PF_CHECK(found != 1, ValueError, "multinomial",
              "got weights with a negative number, infinity or NaN; expected finite numbers of at "
