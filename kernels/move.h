@@ -1,5 +1,6 @@
 // Kernels that move elements: copies between any strides, with conversion where dtypes differ.
 //   -DPF_TO=type -DPF_FROM=type for a copy that converts, -DPF_BYTES=n for the others
+#include "move_args.h"
 #include "space.h"
 
 #ifndef PF_BYTES
@@ -16,14 +17,7 @@ PF_KERNEL(pf_copy, 256)(pf_space s, void* out, const void* in, int bytes) {
   }
 }
 
-// Rows of the output, `width` units of `bytes` each, from the rows of several inputs: part k has
-// the columns from begin[k] to begin[k + 1] and lies as one piece.
-struct pf_cat_parts {
-  enum { MOST = 16 };
-  pf_i64 rows, width, count;
-  const void* data[MOST];
-  pf_i64 begin[MOST + 1];
-};
+// `bytes` of a unit.
 PF_KERNEL(pf_cat, 256)(pf_cat_parts q, void* out, int bytes) {
   const pf_index columns = static_cast<pf_index>(q.begin[q.count] - q.begin[0]);
   const pf_u64 all = static_cast<pf_u64>(q.rows) * columns;

@@ -11,6 +11,7 @@
 #include "cpu/tape.h"
 #include "cpu/threads.h"
 #include "pyflame/error.h"
+#include "table/kernels/move.h"
 
 namespace pyflame::cpu {
 namespace {
@@ -291,16 +292,18 @@ void stored_elements(const Geometry& g, void* out, DType to, const void* in, DTy
 }
 
 void copy_kernel_entry(const KernelArgs& a) {
-  convert(a.tensor(0), a.tensor(1));
+  constexpr auto at = kernels::tensors<kernels::Copy>;
+  convert(a.tensor(at.out), a.tensor(at.x));
 }
 
-// One number everywhere, for dtypes without arithmetic. attrs: the number
 void fill_kernel_entry(const KernelArgs& a) {
-  const pf_tensor& out = a.tensor(0);
-  const DType t = a.dtype(0);
+  constexpr auto at = kernels::tensors<kernels::Fill>;
+  constexpr auto number = kernels::numbers<kernels::Fill>;
+  const pf_tensor& out = a.tensor(at.out);
+  const DType t = a.dtype(at.out);
   const bool exact = is_integral(t);
-  double real = a.f(0);
-  int64_t whole = a.i(0);
+  double real = a.f(number.value);
+  int64_t whole = a.i(number.value);
   pf_tensor one{};
   one.data = exact ? static_cast<void*>(&whole) : &real;
   one.dtype = static_cast<uint8_t>(exact ? DType::Int64 : DType::Float64);
@@ -321,7 +324,7 @@ void convert(const pf_tensor& out, const pf_tensor& in) {
     stored_elements(g, out.data, to, in.data, from);
 }
 
-PF_CPU_KERNEL("copy", copy_kernel_entry)
-PF_CPU_KERNEL("fill", fill_kernel_entry)
+PF_CPU_KERNEL(kernels::Copy::kInfo, copy_kernel_entry)
+PF_CPU_KERNEL(kernels::Fill::kInfo, fill_kernel_entry)
 
 }  // namespace pyflame::cpu

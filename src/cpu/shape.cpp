@@ -6,10 +6,13 @@
 #include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
+#include "table/kernels/move.h"
 
 namespace pyflame::cpu {
 
 namespace {
+
+using namespace kernels;
 
 template <class T>
 void copy_as(const Folded<2>& f, T* to, const T* from) {
@@ -62,32 +65,35 @@ char* element(const pf_tensor& t, int64_t offset) {
          offset * static_cast<int64_t>(itemsize(static_cast<DType>(t.dtype)));
 }
 
-// attrs: dim
 void cat(const KernelArgs& a) {
-  const pf_tensor& out = a.tensor(0);
-  const auto dim = static_cast<int>(a.i(0));
+  constexpr auto arg = tensors<Cat>;
+  constexpr auto number = numbers<Cat>;
+  const pf_tensor& out = a.tensor(arg.out);
+  const auto dim = static_cast<int>(a.i(number.dim));
   int64_t at = 0;
-  for (int i = 1; i < a.ntensors; ++i) {
+  for (int i = arg.part; i < a.ntensors; ++i) {
     const pf_tensor& in = a.tensor(i);
     if (!in.data) continue;  // an empty one
-    copy_elements(a.dtype(0), in.ndim, in.shape, element(out, at * out.strides[dim]), out.strides,
-                  in.data, in.strides);
+    copy_elements(a.dtype(arg.out), in.ndim, in.shape, element(out, at * out.strides[dim]),
+                  out.strides, in.data, in.strides);
     at += in.shape[dim];
   }
 }
 
-// attrs: bit mask of the dimensions to turn round
 void flip(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  constexpr auto at = tensors<Flip>;
+  constexpr auto number = numbers<Flip>;
+  const pf_tensor &out = a.tensor(at.out), &in = a.tensor(at.x);
   int64_t strides[PF_MAX_DIMS], start = 0;
   for (int d = 0; d < in.ndim; ++d) {
     strides[d] = in.strides[d];
-    if (a.i(0) >> d & 1) {
+    if (a.i(number.dims) >> d & 1) {
       start += (in.shape[d] - 1) * in.strides[d];
       strides[d] = -in.strides[d];
     }
   }
-  copy_elements(a.dtype(0), in.ndim, in.shape, out.data, out.strides, element(in, start), strides);
+  copy_elements(a.dtype(at.out), in.ndim, in.shape, out.data, out.strides, element(in, start),
+                strides);
 }
 
 // Short rows, one behind the other, each turned by `shift` elements. All are moved as one piece,
@@ -113,47 +119,49 @@ void roll_short_rows(T* out, const T* in, int64_t rows, int64_t n, int64_t shift
   });
 }
 
-// out[(i + shift) mod n] = in[i] along one dimension. attrs: dim, shift in [0, n)
 void roll(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
-  const auto dim = static_cast<int>(a.i(0));
-  const int64_t n = in.shape[dim], shift = a.i(1);
+  constexpr auto at = tensors<Roll>;
+  constexpr auto number = numbers<Roll>;
+  const pf_tensor &out = a.tensor(at.out), &in = a.tensor(at.x);
+  const auto dim = static_cast<int>(a.i(number.dim));
+  const int64_t n = in.shape[dim], shift = a.i(number.shift);
   int64_t rows = 1, inner = 1;
   for (int d = 0; d < in.ndim; ++d) (d < dim ? rows : inner) *= d == dim ? 1 : in.shape[d];
   if (rows > 1 && n * inner <= 1024 && std::min(shift, n - shift) * inner <= 16 && contiguous(in) &&
       contiguous(out)) {
-    dispatch_size(a.dtype(0), [&]<class T>() {
-      roll_short_rows(a.data<T>(0), a.data<T>(1), rows, n * inner, shift * inner);
+    dispatch_size(a.dtype(at.out), [&]<class T>() {
+      roll_short_rows(a.data<T>(at.out), a.data<T>(at.x), rows, n * inner, shift * inner);
     });
     return;
   }
   int64_t shape[PF_MAX_DIMS];
   std::copy_n(in.shape, in.ndim, shape);
   shape[dim] = n - shift;
-  copy_elements(a.dtype(0), in.ndim, shape, element(out, shift * out.strides[dim]), out.strides,
-                in.data, in.strides);
+  copy_elements(a.dtype(at.out), in.ndim, shape, element(out, shift * out.strides[dim]),
+                out.strides, in.data, in.strides);
   shape[dim] = shift;
-  copy_elements(a.dtype(0), in.ndim, shape, out.data, out.strides,
+  copy_elements(a.dtype(at.out), in.ndim, shape, out.data, out.strides,
                 element(in, (n - shift) * in.strides[dim]), in.strides);
 }
 
-// attrs: diagonal, 1 to keep what is above it (triu) or 0 for what is below (tril)
 void triangle(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  constexpr auto arg = tensors<Triangle>;
+  constexpr auto number = numbers<Triangle>;
+  const pf_tensor &out = a.tensor(arg.out), &in = a.tensor(arg.x);
   const int n = out.ndim;
   const int64_t rows = out.shape[n - 2], columns = out.shape[n - 1];
-  const int64_t diagonal = a.i(0);
-  const bool upper = a.i(1) != 0;
+  const int64_t diagonal = a.i(number.diagonal);
+  const bool upper = a.i(number.upper) != 0;
   if (columns == 0) return;
   const int64_t os = out.strides[n - 1], is = in.strides[n - 1];
   const int64_t* strides[2] = {out.strides, in.strides};
-  dispatch_size(a.dtype(0), [&]<class T>() {
+  dispatch_size(a.dtype(arg.out), [&]<class T>() {
     parallel_for(
         numel(out) / columns, std::max<int64_t>(1, kGrain / columns), [&](int64_t b, int64_t e) {
           Walker<2> at(n - 1, out.shape, strides, b);
           for (int64_t r = b; r < e; ++r, at.next()) {
-            T* o = a.data<T>(0) + at.offset[0];
-            const T* x = a.data<T>(1) + at.offset[1];
+            T* o = a.data<T>(arg.out) + at.offset[0];
+            const T* x = a.data<T>(arg.x) + at.offset[1];
             // Columns [0, cut) are one side, [cut, columns) the other.
             int64_t row = r % rows;
             int64_t cut = std::clamp<int64_t>(row + diagonal + (upper ? 0 : 1), 0, columns);
@@ -194,28 +202,31 @@ void add_overlapping(const pf_tensor& out, const pf_tensor& in, int64_t offset,
   }
 }
 
-// out = 0, then out's view gets in. attrs: offset, whether the view overlaps itself, strides.
 void scatter_view(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
-  const int64_t bytes = numel(out) * static_cast<int64_t>(itemsize(a.dtype(0)));
+  constexpr auto at = tensors<ScatterView>;
+  constexpr auto number = numbers<ScatterView>;
+  const pf_tensor &out = a.tensor(at.out), &in = a.tensor(at.x);
+  const int64_t bytes = numel(out) * static_cast<int64_t>(itemsize(a.dtype(at.out)));
   parallel_for(bytes, kGrain * 4, [&](int64_t b, int64_t e) {
     std::memset(static_cast<char*>(out.data) + b, 0, static_cast<size_t>(e - b));
   });
   if (numel(in) == 0) return;
   int64_t steps[PF_MAX_DIMS];
-  for (int d = 0; d < in.ndim; ++d) steps[d] = a.i(2 + d);
-  if (a.i(1))
-    dispatch(a.dtype(0), [&]<class T>() { add_overlapping<T>(out, in, a.i(0), steps); });
+  for (int d = 0; d < in.ndim; ++d) steps[d] = a.i(number.strides + d);
+  if (a.i(number.overlaps))
+    dispatch(a.dtype(at.out),
+             [&]<class T>() { add_overlapping<T>(out, in, a.i(number.offset), steps); });
   else
-    copy_elements(a.dtype(0), in.ndim, in.shape, element(out, a.i(0)), steps, in.data, in.strides);
+    copy_elements(a.dtype(at.out), in.ndim, in.shape, element(out, a.i(number.offset)), steps,
+                  in.data, in.strides);
 }
 
 }  // namespace
 
-PF_CPU_KERNEL("cat", cat)
-PF_CPU_KERNEL("flip", flip)
-PF_CPU_KERNEL("roll", roll)
-PF_CPU_KERNEL("triangle", triangle)
-PF_CPU_KERNEL("scatter_view", scatter_view)
+PF_CPU_KERNEL(Cat::kInfo, cat)
+PF_CPU_KERNEL(Flip::kInfo, flip)
+PF_CPU_KERNEL(Roll::kInfo, roll)
+PF_CPU_KERNEL(Triangle::kInfo, triangle)
+PF_CPU_KERNEL(ScatterView::kInfo, scatter_view)
 
 }  // namespace pyflame::cpu

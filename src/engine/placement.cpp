@@ -15,6 +15,7 @@
 #include "engine/trace.h"
 #include "engine/upcalls.h"
 #include "pyflame/autograd.h"
+#include "table/kernels/move.h"
 #include "table/rows.h"
 
 namespace pyflame {
@@ -195,10 +196,9 @@ Tensor replica(const Tensor& t, Device d, const char* op) {
     count(t, d, op, part);
     Tensor source = t;
     if (!t->contiguous) {
-      static const Kernel copy{"copy"};
       source = make_tensor(t->shape, t->dtype, s.device.placed());
-      call(copy, {source}, {as_on(*t.impl(), t->storage, s.device.placed())}, {},
-           {.takes = Takes::All});
+      call<kernels::Copy>({source, as_on(*t.impl(), t->storage, s.device.placed())},
+                          {.takes = Takes::All});
     }
     Tensor out = make_tensor(t->shape, t->dtype, d);
     copy_bytes(out, source);

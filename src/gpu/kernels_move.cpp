@@ -5,10 +5,14 @@
 
 #include "gpu/device_text.h"
 #include "gpu/move.h"
+#include "kernels/move_args.h"
 #include "pyflame/error.h"
+#include "table/kernels/move.h"
 
 namespace pyflame::gpu {
 namespace {
+
+using namespace kernels;
 
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;  // kernels loop on from there
@@ -131,20 +135,22 @@ void copy_tensor(const KernelArgs& a, const pf_tensor& out, const pf_tensor& in)
 namespace {
 
 void copy(const KernelArgs& a) {
-  copy_tensor(a, a.tensor(0), a.tensor(1));
+  constexpr auto at = tensors<Copy>;
+  copy_tensor(a, a.tensor(at.out), a.tensor(at.x));
 }
 
-// One number everywhere, for dtypes without arithmetic. attrs: the number
 void fill(const KernelArgs& a) {
-  const pf_tensor& out = a.tensor(0);
+  constexpr auto at = tensors<Fill>;
+  constexpr auto number = numbers<Fill>;
+  const pf_tensor& out = a.tensor(at.out);
   const Space s = make_space({&out});
   if (s.numel == 0) return;
   const Function f = a.compile(
       "convert.h",
-      Defines().text("PF_TO", gpu::device_stored(a.dtype(0))).text("PF_INDEX", index_type(s)),
+      Defines().text("PF_TO", gpu::device_stored(a.dtype(at.out))).text("PF_INDEX", index_type(s)),
       "pf_fill");
-  a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, a.f(0), a.i(0),
-           static_cast<int>(is_integral(a.dtype(0))));
+  a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, a.f(number.value),
+           a.i(number.value), static_cast<int>(is_integral(a.dtype(at.out))));
 }
 
 void* element(const pf_tensor& t, int64_t offset) {
@@ -152,33 +158,28 @@ void* element(const pf_tensor& t, int64_t offset) {
          offset * static_cast<int64_t>(itemsize(static_cast<DType>(t.dtype)));
 }
 
-struct CatParts {  // pf_cat_parts of kernels/move.h
-  static constexpr int kMost = 16;
-  int64_t rows, width, count;
-  const void* data[kMost];
-  int64_t begin[kMost + 1];
-};
 constexpr size_t kCopyApart = size_t{4} << 20;  // bytes of a part from which on a launch is nothing
 
 // Parts that each lie as one piece, many to a launch.
 bool cat_together(const KernelArgs& a, int dim) {
-  const pf_tensor& out = a.tensor(0);
-  const int64_t bytes = static_cast<int64_t>(itemsize(a.dtype(0)));
-  if (info(a.dtype(0)).bits < 8 || !contiguous(out) || numel(out) == 0) return false;
+  constexpr auto at = tensors<Cat>;
+  const pf_tensor& out = a.tensor(at.out);
+  const DType t = a.dtype(at.out);
+  const int64_t bytes = static_cast<int64_t>(itemsize(t));
+  if (info(t).bits < 8 || !contiguous(out) || numel(out) == 0) return false;
   int64_t rows = 1, inner = bytes;
   for (int d = 0; d < dim; ++d) rows *= out.shape[d];
   for (int d = dim + 1; d < out.ndim; ++d) inner *= out.shape[d];
   uint64_t bits =
       reinterpret_cast<uintptr_t>(out.data) | 16;  // what all addresses are multiples of
-  for (int i = 1; i < a.ntensors; ++i) {
+  for (int i = at.part; i < a.ntensors; ++i) {
     if (!a.has(i)) continue;
     const pf_tensor& in = a.tensor(i);
-    if (in.dtype != out.dtype || !contiguous(in) || nbytes(a.dtype(0), numel(in)) > kCopyApart)
-      return false;
+    if (in.dtype != out.dtype || !contiguous(in) || nbytes(t, numel(in)) > kCopyApart) return false;
     bits |= reinterpret_cast<uintptr_t>(in.data) | static_cast<uint64_t>(inner * in.shape[dim]);
   }
   const int64_t unit = int64_t{1} << std::countr_zero(bits);
-  CatParts q{rows, inner * out.shape[dim] / unit, 0, {}, {}};
+  pf_cat_parts q{rows, inner * out.shape[dim] / unit, 0, {}, {}};
   const auto launch = [&] {
     const int64_t units = rows * (q.begin[q.count] - q.begin[0]);
     const Defines index = Defines().text("PF_INDEX", units >> 32 ? "pf_u64" : "pf_u32");
@@ -188,9 +189,9 @@ bool cat_together(const KernelArgs& a, int dim) {
     q.begin[0] = q.begin[q.count];
     q.count = 0;
   };
-  for (int i = 1; i < a.ntensors; ++i) {
+  for (int i = at.part; i < a.ntensors; ++i) {
     if (!a.has(i) || numel(a.tensor(i)) == 0) continue;
-    if (q.count == CatParts::kMost) launch();
+    if (q.count == PF_CAT_MOST) launch();
     q.data[q.count] = a.data(i);
     q.begin[q.count + 1] = q.begin[q.count] + inner * a.tensor(i).shape[dim] / unit;
     ++q.count;
@@ -199,15 +200,16 @@ bool cat_together(const KernelArgs& a, int dim) {
   return true;
 }
 
-// attrs: dim
 void cat(const KernelArgs& a) {
-  const int dim = static_cast<int>(a.i(0));
+  constexpr auto arg = tensors<Cat>;
+  constexpr auto number = numbers<Cat>;
+  const int dim = static_cast<int>(a.i(number.dim));
   if (cat_together(a, dim)) return;
   int64_t at = 0;
-  for (int i = 1; i < a.ntensors; ++i) {
+  for (int i = arg.part; i < a.ntensors; ++i) {
     if (!a.has(i)) continue;  // an empty one
     const pf_tensor& in = a.tensor(i);
-    pf_tensor part = a.tensor(0);
+    pf_tensor part = a.tensor(arg.out);
     part.data = element(part, at * part.strides[dim]);
     part.shape[dim] = in.shape[dim];
     copy_tensor(a, part, in);
@@ -215,51 +217,55 @@ void cat(const KernelArgs& a) {
   }
 }
 
-// attrs: bit mask of the dimensions to turn round
 void flip(const KernelArgs& a) {
-  pf_tensor in = a.tensor(1);
+  constexpr auto at = tensors<Flip>;
+  constexpr auto number = numbers<Flip>;
+  pf_tensor in = a.tensor(at.x);
   if (numel(in) == 0) return;
   int64_t start = 0;
   for (int d = 0; d < in.ndim; ++d) {
-    if (!(a.i(0) >> d & 1)) continue;
+    if (!(a.i(number.dims) >> d & 1)) continue;
     start += (in.shape[d] - 1) * in.strides[d];
     in.strides[d] = -in.strides[d];
   }
   in.data = element(in, start);
-  copy_tensor(a, a.tensor(0), in);
+  copy_tensor(a, a.tensor(at.out), in);
 }
 
-// out[(i + shift) mod n] = in[i] along one dimension. attrs: dim, shift in [0, n)
 void roll(const KernelArgs& a) {
-  const int dim = static_cast<int>(a.i(0));
-  const int64_t n = a.tensor(1).shape[dim], shift = a.i(1);
-  pf_tensor out = a.tensor(0), in = a.tensor(1);
+  constexpr auto at = tensors<Roll>;
+  constexpr auto number = numbers<Roll>;
+  const int dim = static_cast<int>(a.i(number.dim));
+  const int64_t n = a.tensor(at.x).shape[dim], shift = a.i(number.shift);
+  pf_tensor out = a.tensor(at.out), in = a.tensor(at.x);
   out.data = element(out, shift * out.strides[dim]);
   out.shape[dim] = in.shape[dim] = n - shift;
   copy_tensor(a, out, in);
-  out = a.tensor(0), in = a.tensor(1);
+  out = a.tensor(at.out), in = a.tensor(at.x);
   in.data = element(in, (n - shift) * in.strides[dim]);
   out.shape[dim] = in.shape[dim] = shift;
   copy_tensor(a, out, in);
 }
 
-// attrs: diagonal, 1 for triu or 0 for tril
 void triangle(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  constexpr auto at = tensors<Triangle>;
+  constexpr auto number = numbers<Triangle>;
+  const pf_tensor &out = a.tensor(at.out), &in = a.tensor(at.x);
   const Space s = make_space({&out, &in});
   if (s.numel == 0) return;
   const Function f = a.compile("move.h", moving(s, out, in), "pf_triangle");
   a.launch(f, blocks_for(s.numel, kBlock, kMostBlocks), kBlock, 0, s, out.data, in.data,
-           out.shape[out.ndim - 2], out.shape[out.ndim - 1], a.i(0), static_cast<int>(a.i(1) != 0));
+           out.shape[out.ndim - 2], out.shape[out.ndim - 1], a.i(number.diagonal),
+           static_cast<int>(a.i(number.upper) != 0));
 }
 
 }  // namespace
 
-PF_GPU_KERNEL("copy", copy)
-PF_GPU_KERNEL("fill", fill)
-PF_GPU_KERNEL("cat", cat)
-PF_GPU_KERNEL("flip", flip)
-PF_GPU_KERNEL("roll", roll)
-PF_GPU_KERNEL("triangle", triangle)
+PF_GPU_KERNEL(Copy::kInfo, copy)
+PF_GPU_KERNEL(Fill::kInfo, fill)
+PF_GPU_KERNEL(Cat::kInfo, cat)
+PF_GPU_KERNEL(Flip::kInfo, flip)
+PF_GPU_KERNEL(Roll::kInfo, roll)
+PF_GPU_KERNEL(Triangle::kInfo, triangle)
 
 }  // namespace pyflame::gpu

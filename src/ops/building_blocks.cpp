@@ -6,12 +6,12 @@
 #include "engine/placement.h"
 #include "ops/record.h"
 #include "ops/replaced.h"
+#include "table/kernels/move.h"
 
 namespace pyflame::ops {
 
 using autograd::Context;
 using autograd::Grads;
-using engine::Kernel;
 
 void check_defined(const Tensor& t, const char* op) {
   PF_CHECK(t.defined(), ValueError, op, "got None; expected a tensor; pass one");
@@ -47,15 +47,13 @@ Tensor as_index(const Tensor& index, const char* op) {
 }
 
 void raw_copy(const Tensor& dst, const Tensor& src) {
-  static const Kernel copy{"copy"};
   if (dst->numel > 0)
-    engine::call(copy, {dst}, {src}, {}, {.inplace = 1, .takes = engine::Takes::All});
+    engine::call<kernels::Copy>({dst, src}, {.inplace = 1, .takes = engine::Takes::All});
 }
 
 void raw_clone_into(const Tensor& fresh, const Tensor& t) {
-  static const Kernel copy{"copy"};
   if (t->numel > 0)
-    engine::call(copy, {fresh}, {t}, {}, {.op = "clone", .takes = engine::Takes::All});
+    engine::call<kernels::Copy>({fresh, t}, {.op = "clone", .takes = engine::Takes::All});
 }
 
 Tensor raw_clone(const Tensor& t) {
@@ -84,14 +82,17 @@ Tensor sum_to(const Tensor& g, const Dims& shape) {
 }
 
 Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view) {
-  static const Kernel kernel{"scatter_view"};
   Tensor out = make_tensor(shape, g->dtype, g->storage->device);
-  std::vector<Scalar> attrs{Scalar(view.offset),
-                            Scalar(int64_t{may_self_overlap(view.shape, view.strides)})};
-  for (int64_t s : view.strides) attrs.emplace_back(s);
+  const bool overlaps = may_self_overlap(view.shape, view.strides);
+  constexpr auto number = kernels::numbers<kernels::ScatterView>;
+  std::vector<Scalar> numbers(static_cast<size_t>(number.strides));
+  numbers[number.offset] = view.offset;
+  numbers[number.overlaps] = overlaps;
+  numbers.insert(numbers.end(), view.strides.begin(), view.strides.end());
   if (out->numel > 0)
-    engine::call(kernel, std::span<const Tensor>(&out, 1), std::span<const Tensor>(&g, 1), attrs,
-                 {.takes = attrs[1].i ? engine::Takes::Arithmetic : engine::Takes::Bytes});
+    engine::call(engine::kernel<kernels::ScatterView>(), std::span<const Tensor>(&out, 1),
+                 std::span<const Tensor>(&g, 1), numbers,
+                 {.takes = overlaps ? engine::Takes::Arithmetic : engine::Takes::Bytes});
   if (autograd::wanted({g}))
     autograd::attach("scatter_view", {out}, {g}, {}, [view](const Context& c) -> Grads {
       if (!c.grad().defined()) return Grads(1);

@@ -3,12 +3,12 @@
 
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
+#include "table/kernels/move.h"
 
 namespace pyflame {
 
 using autograd::Context;
 using autograd::Grads;
-using engine::Kernel;
 
 MemoryFormat memory_format_from(const std::string& name, const char* op) {
   if (name == "contiguous_format") return MemoryFormat::Contiguous;
@@ -63,7 +63,6 @@ TensorList common(const TensorList& tensors, const char* op) {
 }  // namespace
 
 Tensor cat(const TensorList& tensors, int64_t dim) {
-  static const Kernel kernel{"cat"};
   TensorList list = common(tensors, "cat");
   // A 1-D tensor without elements joins anything, as in PyTorch.
   auto skipped = [](const Tensor& t) { return t->shape.size() == 1 && t->shape[0] == 0; };
@@ -93,9 +92,9 @@ Tensor cat(const TensorList& tensors, int64_t dim) {
     TensorList given;  // empty ones have no address
     for (const Tensor& t : ins)
       if (t->numel > 0) given.push_back(t);
-    Scalar attrs[] = {Scalar(int64_t{d})};
-    engine::call(kernel, std::span<const Tensor>(&out, 1), given, attrs,
-                 {.takes = engine::Takes::Bytes});
+    const kernels::Cat::Numbers<Scalar> numbers{.dim = d};
+    engine::call(engine::kernel<kernels::Cat>(), std::span<const Tensor>(&out, 1), given,
+                 kernels::span_of(numbers), {.takes = engine::Takes::Bytes});
   }
   if (autograd::wanted(ins)) {
     IntList sizes;
@@ -178,7 +177,6 @@ static TensorList each_at_least(const TensorList& tensors, int n) {
 // ---- turning and repeating ----------------------------------------------------------------------
 
 Tensor flip(const Tensor& t, const IntList& dims) {
-  static const Kernel kernel{"flip"};
   ops::check_defined(t, "flip");
   int64_t mask = 0;
   for (int64_t d : dims) {
@@ -189,7 +187,7 @@ Tensor flip(const Tensor& t, const IntList& dims) {
   }
   Tensor out = make_tensor(t->shape, t->dtype, t->storage->device);
   if (t->numel > 0)
-    engine::call(kernel, {out}, {t}, {Scalar(mask)}, {.takes = engine::Takes::Bytes});
+    engine::call<kernels::Flip>({out, t}, {.dims = mask}, {.takes = engine::Takes::Bytes});
   if (autograd::wanted({t}))
     autograd::attach("flip", {out}, {t}, {}, [dims](const Context& c) -> Grads {
       return {c.grad().defined() ? flip(c.grad(), dims) : Tensor()};
@@ -208,7 +206,6 @@ static Tensor flipud(const Tensor& t) {
 }
 
 Tensor roll(const Tensor& t, const IntList& shifts, const IntList& dims) {
-  static const Kernel kernel{"roll"};
   ops::check_defined(t, "roll");
   if (dims.empty()) {
     PF_CHECK(shifts.size() == 1, ValueError, "roll", "got ", shifts.size(),
@@ -225,8 +222,8 @@ Tensor roll(const Tensor& t, const IntList& shifts, const IntList& dims) {
     Tensor next = make_tensor(t->shape, t->dtype, t->storage->device);
     if (t->numel > 0) {
       const int64_t n = t->shape[d], shift = ((shifts[i] % n) + n) % n;
-      engine::call(kernel, {next}, {out}, {Scalar(int64_t{d}), Scalar(shift)},
-                   {.takes = engine::Takes::Bytes});
+      engine::call<kernels::Roll>({next, out}, {.dim = d, .shift = shift},
+                                  {.takes = engine::Takes::Bytes});
     }
     out = next;
   }
@@ -366,13 +363,12 @@ namespace {
 
 void run_triangle(const Tensor& out, const Tensor& in, int64_t diagonal, bool upper,
                   bool inplace = false) {
-  static const Kernel kernel{"triangle"};
   // All or nothing is the same however far away the diagonal is, and kernels add to it.
   const int n = in->shape.size();
   diagonal = std::clamp(diagonal, -in->shape[n - 2] - 1, in->shape[n - 1] + 1);
   if (in->numel > 0)
-    engine::call(
-        kernel, {out}, {in}, {Scalar(diagonal), Scalar(int64_t{upper})},
+    engine::call<kernels::Triangle>(
+        {out, in}, {.diagonal = diagonal, .upper = upper},
         {.inplace = inplace, .op = upper ? "triu" : "tril", .takes = engine::Takes::Bytes});
 }
 

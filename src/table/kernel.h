@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -51,6 +52,12 @@ template <template <class> class List, class T>
 const T* members(const List<T>& list) {
   static_assert(sizeof(List<T>) == sizeof(T) * kCount<List> || kCount<List> == 0);
   return reinterpret_cast<const T*>(&list);
+}
+
+// The same with its length, for a call whose list of tensors has any length.
+template <template <class> class List, class T>
+std::span<const T> span_of(const List<T>& list) {
+  return {members(list), kCount<List>};
 }
 
 namespace detail {
