@@ -1,17 +1,9 @@
 // Where indices point to, and keys for sorting points by the place that they write: see scatter.h.
 // With the sort itself: one program for them all.
 #include "index_error.h"
+#include "points_args.h"
 #include "radix.h"
 #include "space.h"
-
-// Index tensors of one shape, merged; which sizes they index and with which steps.
-struct pf_indices {
-  pf_i64 count, points, ndim;
-  pf_i64 shape[12];
-  const pf_i64* data[12];
-  pf_i64 strides[12][12];
-  pf_i64 size[12], step[12];
-};
 
 // Where each point is, in elements. PLACES (writing): -1 for a wrong index, which is not clamped.
 PF_KERNEL(pf_points, BLOCK)
@@ -24,7 +16,7 @@ PF_KERNEL(pf_points, BLOCK)
         at += rest % q.shape[d] * q.strides[k][d];
         rest /= q.shape[d];
       }
-      pf_i64 i = q.data[k][at];
+      pf_i64 i = static_cast<const pf_i64*>(q.data[k])[at];
       if (places) {
         i = pf_written_place(error, i, q.size[k], PF_LONG_MIN, true);
         if (i < 0) {

@@ -6,20 +6,12 @@
 // never cross rows.
 #include "block_scan.h"
 #include "prelude.h"
+#include "radix_args.h"
 #include "small_sort.h"
 
 enum { DIGITS = 256, WARPS = BLOCK / PF_WARP, TILE = 2048, PASSES = 8 };
 
-// The pairs lie in the first arrays to begin with; every pass that moves takes them to the others.
-// digits[(row * passes + pass) * DIGITS + digit], counts[(row * DIGITS + digit) * tiles + tile]
-struct pf_radix {
-  pf_u64* keys[2];
-  pf_i64* at[2];
-  pf_u32 *digits, *counts;
-  pf_u64* moves;  // of each row: byte p is 1 where pass p moves
-  pf_i64 n, tiles;
-  pf_i32 low, passes;
-
+struct pf_radix : pf_radix_args {
   PF_METHOD pf_u32 digit(pf_u64 key, int pass) const {
     return static_cast<pf_u32>(key >> (low + 8 * pass)) & (DIGITS - 1);
   }
@@ -208,16 +200,7 @@ PF_KERNEL(pf_radix_settle, BLOCK)(pf_radix q, int wanted) {
   }
 }
 
-// Rows of at most SMALL pairs, by the bits [low, high) of the keys, from the first arrays to the
-// others. WIDE: too many bits to keep the position beside them.
-struct pf_few_pairs {
-  const pf_u64* keys;
-  const pf_i64* at;
-  pf_u64* keys_out;
-  pf_i64* at_out;
-  pf_i64 rows;
-  pf_i32 n, low, high, padded;
-};
+// WIDE: too many bits to keep the position beside them.
 template <bool WIDE>
 PF_DEVICE void pf_sort_few(const pf_few_pairs& q, const pf_small_row<WIDE>& s) {
   const int bits = q.high - q.low;

@@ -6,6 +6,7 @@
 // may also claim their places: the largest of them has it.
 //   -DTYPE=type -DMODE=0 assign, 1 add, 2 multiply, 3 max, 4 min
 #include "index_error.h"
+#include "points_args.h"
 #include "small_sort.h"
 #include "space.h"
 
@@ -85,14 +86,7 @@ PF_KERNEL(pf_scatter_rows, BLOCK)
   }
 }
 
-// Points sorted by where they write: keys are offsets in units of `unit`, wrong ones ~0 at the end.
-// `from`: where the point's values begin, or null: point * src_step.
-struct pf_sorted {
-  const void* src;
-  const pf_u64* keys;
-  const pf_i64 *point, *from;
-  pf_i64 points, src_step, unit;
-
+struct pf_sorted : pf_sorted_args {
   PF_METHOD bool starts(pf_i64 k) const {
     return keys[k] != ~pf_u64(0) && (k == 0 || keys[k - 1] != keys[k]);
   }

@@ -1,6 +1,7 @@
 // Running sums of 64-bit integers, and what is built on them: the places of those elements that a
 // mask keeps. In three steps: sums of tiles, their running sums (one block), the elements.
 #include "block_scan.h"
+#include "select_args.h"
 #include "space.h"
 
 enum { BLOCK = 256, TILE = 1024 };
@@ -73,10 +74,7 @@ PF_DEVICE void pf_each_kept(const pf_space& s, const void* mask, const pf_i64* s
     carry += all;
   }
 }
-// The coordinates of each: out[place][dimension]. `shape` is the mask's, before any merging.
-struct pf_shape {
-  pf_i64 ndim, size[12];
-};
+// The coordinates of each: out[place][dimension].
 PF_KERNEL(pf_nonzero, BLOCK)
 (pf_space s, const void* mask, const pf_i64* sums, pf_shape shape, pf_i64* out, pf_i64 most) {
   pf_each_kept(s, mask, sums, [&](pf_i64 i, pf_i64 place) {

@@ -2,6 +2,7 @@
 // NaN last, -0 equal to 0.
 //   -DTYPE=type
 #include "small_sort.h"
+#include "sort_args.h"
 #include "space.h"
 
 PF_DEVICE pf_u64 pf_key(float v) {
@@ -33,13 +34,6 @@ PF_DEVICE pf_u64 pf_key_at(const void* in, pf_i64 offset, int descending) {
   const pf_u64 mask = bits == 64 ? ~pf_u64(0) : floats ? 0xffffffffu : (pf_u64(1) << bits) - 1;
   return descending ? ~key & mask : key;
 }
-
-// Geometry of rows: where each begins in the input, the values and the indices, and the steps
-// along it. `n` elements in, `k` out.
-struct pf_sort_rows {
-  pf_space rows;
-  pf_i64 n, k, in_step, value_step, index_step;
-};
 
 PF_KERNEL(pf_sort_keys, BLOCK)
 (pf_sort_rows q, const void* in, pf_u64* keys, pf_i64* at, int descending) {

@@ -4,16 +4,9 @@
 #define PF_SPACE_H
 
 #include "prelude.h"
+#include "space_args.h"
 
 typedef PF_INDEX pf_index;
-
-// As Space of src/gpu/kernel.h.
-struct pf_space {
-  int ndim, unused;
-  pf_i64 numel;
-  pf_i64 shape[12];
-  pf_i64 strides[4][12];
-};
 
 // Where element i is, in elements from the start of each operand.
 template <int N>

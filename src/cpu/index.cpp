@@ -5,10 +5,13 @@
 #include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
+#include "table/kernels/index.h"
 
 namespace pyflame::cpu {
 
 namespace {
+
+using namespace kernels;
 
 // Where every combination of the index tensors points, in elements from the start of the indexed
 // dimensions. Index tensors all have the shape of the first.
@@ -27,28 +30,29 @@ void indexed_offsets(const KernelArgs& a, const pf_tensor& self, int first_dim, 
   }
 }
 
-// out [before, index shape, after]; self [before, indexed, after]; the index tensors.
-// attrs: number of dimensions before, number of indexed ones, whether negative indices wrap.
 void index(const KernelArgs& a) {
-  const pf_tensor& self = a.tensor(1);
-  const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
-  if (count == 1 && self.ndim == 1 && contiguous(a.tensor(2))) {  // elements of a vector
-    const int64_t n = numel(a.tensor(2)), size = self.shape[0], step = self.strides[0];
-    const auto* ix = a.data<int64_t>(2);
-    const bool wrap = a.i(2) != 0;
-    dispatch_size(a.dtype(0), [&]<class T>() {
-      const T* from = a.data<T>(1);
-      T* to = a.data<T>(0);
+  constexpr auto arg = tensors<Index>;
+  constexpr auto number = numbers<Index>;
+  const pf_tensor& self = a.tensor(arg.x);
+  const int before = static_cast<int>(a.i(number.before)),
+            count = static_cast<int>(a.i(number.indexed));
+  if (count == 1 && self.ndim == 1 && contiguous(a.tensor(arg.index))) {  // elements of a vector
+    const int64_t n = numel(a.tensor(arg.index)), size = self.shape[0], step = self.strides[0];
+    const auto* ix = a.data<int64_t>(arg.index);
+    const bool wrap = a.i(number.wrap) != 0;
+    dispatch_size(a.dtype(arg.out), [&]<class T>() {
+      const T* from = a.data<T>(arg.x);
+      T* to = a.data<T>(arg.out);
       parallel_for(n, kGrain, [&](int64_t b, int64_t e) {
         for (int64_t i = b; i < e; ++i) to[i] = from[checked_index(a, ix[i], size, wrap) * step];
       });
     });
     return;
   }
-  const int64_t points = numel(a.tensor(2));
+  const int64_t points = numel(a.tensor(arg.index));
   LocalScratch<4096> memory(Parts::bytes<int64_t>(points));
   auto* const offsets = Parts(memory.data()).take<int64_t>(points);
-  indexed_offsets(a, self, before, 2, count, a.i(2) != 0, offsets);
+  indexed_offsets(a, self, before, arg.index, count, a.i(number.wrap) != 0, offsets);
   const int after = before + count;
   const int64_t* after_strides[1] = {self.strides + after};
   const Folded<1> rest(self.ndim - after, self.shape + after, after_strides);
@@ -59,9 +63,9 @@ void index(const KernelArgs& a) {
   const bool flat = rest.ndim == 0 || (rest.ndim == 1 && rest.strides[0][0] == 1);
   const int64_t* before_strides[1] = {self.strides};
   const int64_t* rest_strides[1] = {rest.strides[0]};
-  dispatch_size(a.dtype(0), [&]<class T>() {
-    const T* from = a.data<T>(1);
-    T* to = a.data<T>(0);
+  dispatch_size(a.dtype(arg.out), [&]<class T>() {
+    const T* from = a.data<T>(arg.x);
+    T* to = a.data<T>(arg.out);
     parallel_for(outer * points, std::max<int64_t>(1, kGrain / run), [&](int64_t b, int64_t e) {
       Walker<1> at(before, self.shape, before_strides, b / points);
       int64_t k = b % points;
@@ -85,23 +89,24 @@ void index(const KernelArgs& a) {
   });
 }
 
-// out[i][j] = self[i][index[i][j]] along one dimension. attrs: dim
 void gather(const KernelArgs& a) {
-  const pf_tensor &self = a.tensor(1), &index = a.tensor(2);
-  const int dim = static_cast<int>(a.i(0)), last = index.ndim - 1;
+  constexpr auto arg = tensors<Gather>;
+  constexpr auto number = numbers<Gather>;
+  const pf_tensor &self = a.tensor(arg.x), &index = a.tensor(arg.index);
+  const int dim = static_cast<int>(a.i(number.dim)), last = index.ndim - 1;
   const int64_t n = index.shape[last], size = self.shape[dim], step = self.strides[dim];
   if (numel(index) == 0) return;
   int64_t lane[PF_MAX_DIMS];
   std::copy_n(self.strides, self.ndim, lane);
   lane[dim] = 0;
   const int64_t* strides[2] = {index.strides, lane};
-  dispatch_size(a.dtype(0), [&]<class T>() {
+  dispatch_size(a.dtype(arg.out), [&]<class T>() {
     parallel_for(numel(index) / n, std::max<int64_t>(1, kGrain / n), [&](int64_t b, int64_t e) {
       Walker<2> at(last, index.shape, strides, b);
       for (int64_t r = b; r < e; ++r, at.next()) {
-        const int64_t* ix = a.data<int64_t>(2) + at.offset[0];
-        const T* s = a.data<T>(1) + at.offset[1];
-        T* o = a.data<T>(0) + r * n;
+        const int64_t* ix = a.data<int64_t>(arg.index) + at.offset[0];
+        const T* s = a.data<T>(arg.x) + at.offset[1];
+        T* o = a.data<T>(arg.out) + r * n;
         if (dim == last && step == 1 && index.strides[last] == 1) {
           for (int64_t j = 0; j < n; ++j) o[j] = s[checked_index(a, ix[j], size)];
           continue;
@@ -128,29 +133,31 @@ void each_true(const KernelArgs& a, int tensor, F&& fn) {
 }
 
 void count_true(const KernelArgs& a) {
-  const pf_tensor& t = a.tensor(1);
+  constexpr auto at = tensors<CountTrue>;
+  const pf_tensor& t = a.tensor(at.x);
   int64_t found = 0;
   if (contiguous(t)) {
     const int64_t n = numel(t);
-    dispatch(a.dtype(1), [&]<class T>() {
-      const T* data = a.data<T>(1);
+    dispatch(a.dtype(at.x), [&]<class T>() {
+      const T* data = a.data<T>(at.x);
       for (int64_t i = 0; i < n; ++i) found += load(data[i]) != Compute<T>(0);
     });
   } else {
-    each_true(a, 1, [&](const Walker<1>&) { ++found; });
+    each_true(a, at.x, [&](const Walker<1>&) { ++found; });
   }
-  *a.data<int64_t>(0) = found;
+  *a.data<int64_t>(at.out) = found;
 }
 
 void nonzero(const KernelArgs& a) {
-  int64_t* out = a.data<int64_t>(0);
-  const pf_tensor& in = a.tensor(1);
+  constexpr auto arg = tensors<Nonzero>;
+  int64_t* out = a.data<int64_t>(arg.out);
+  const pf_tensor& in = a.tensor(arg.x);
   const int n = in.ndim;
-  if (contiguous(in) && itemsize(a.dtype(1)) == 1 && (n == 1 || n == 2)) {
+  if (contiguous(in) && itemsize(a.dtype(arg.x)) == 1 && (n == 1 || n == 2)) {
     // Every index is written, and kept where the byte is true: no branch to mispredict.
-    const auto* data = a.data<uint8_t>(1);
+    const auto* data = a.data<uint8_t>(arg.x);
     const int64_t columns = in.shape[n - 1];
-    const int64_t* end = out + numel(a.tensor(0));
+    const int64_t* end = out + numel(a.tensor(arg.out));
     for (int64_t row = 0; out < end; ++row)
       for (int64_t i = 0; i < columns && out < end; ++i) {
         out[0] = row;
@@ -159,44 +166,44 @@ void nonzero(const KernelArgs& a) {
       }
     return;
   }
-  each_true(a, 1, [&](const Walker<1>& at) {
+  each_true(a, arg.x, [&](const Walker<1>& at) {
     for (int d = 0; d < n; ++d) *out++ = at.at[d];
   });
 }
 
-// out, input, mask of one shape; out has as many elements as the mask is true.
 void masked_select(const KernelArgs& a) {
-  const pf_tensor &in = a.tensor(1), &mask = a.tensor(2);
+  constexpr auto arg = tensors<MaskedSelect>;
+  const pf_tensor &in = a.tensor(arg.x), &mask = a.tensor(arg.mask);
   const int64_t* strides[2] = {in.strides, mask.strides};
   const int64_t n = numel(mask);
-  dispatch_size(a.dtype(0), [&]<class T>() {
-    T* to = a.data<T>(0);
-    const T* from = a.data<T>(1);
+  dispatch_size(a.dtype(arg.out), [&]<class T>() {
+    T* to = a.data<T>(arg.out);
+    const T* from = a.data<T>(arg.x);
     if (contiguous(in) && contiguous(mask)) {
-      const auto* m = a.data<uint8_t>(2);
-      const T* end = to + numel(a.tensor(0));
+      const auto* m = a.data<uint8_t>(arg.mask);
+      const T* end = to + numel(a.tensor(arg.out));
       for (int64_t i = 0; to < end; ++i) {
         *to = from[i];
         to += m[i] != 0;
       }
       return;
     }
-    const bool8* m = a.data<bool8>(2);
+    const bool8* m = a.data<bool8>(arg.mask);
     Walker<2> at(in.ndim, in.shape, strides);
     for (int64_t i = 0; i < n; ++i, at.next())
       if (m[at.offset[1]]) *to++ = from[at.offset[0]];
   });
 }
 
-// out (in place), mask, source (contiguous): true places take the source's elements in turn.
 void masked_scatter(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &mask = a.tensor(1);
+  constexpr auto arg = tensors<MaskedScatter>;
+  const pf_tensor &out = a.tensor(arg.out), &mask = a.tensor(arg.mask);
   const int64_t* strides[2] = {out.strides, mask.strides};
   const int64_t n = numel(mask);
-  dispatch_size(a.dtype(0), [&]<class T>() {
-    T* to = a.data<T>(0);
-    const bool8* m = a.data<bool8>(1);
-    const T* from = a.data<T>(2);
+  dispatch_size(a.dtype(arg.out), [&]<class T>() {
+    T* to = a.data<T>(arg.out);
+    const bool8* m = a.data<bool8>(arg.mask);
+    const T* from = a.data<T>(arg.src);
     Walker<2> at(out.ndim, out.shape, strides);
     for (int64_t i = 0; i < n; ++i, at.next())
       if (m[at.offset[1]]) to[at.offset[0]] = *from++;
@@ -205,31 +212,32 @@ void masked_scatter(const KernelArgs& a) {
 
 // ---- counting and searching ---------------------------------------------------------------------
 
-// out [..., classes], zero except where the index points.
 void one_hot(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  constexpr auto arg = tensors<OneHot>;
+  const pf_tensor &out = a.tensor(arg.out), &in = a.tensor(arg.index);
   const int64_t classes = out.shape[out.ndim - 1], n = numel(in);
-  int64_t* to = a.data<int64_t>(0);
+  int64_t* to = a.data<int64_t>(arg.out);
   std::memset(to, 0, static_cast<size_t>(n * classes) * sizeof(int64_t));
   auto at = walk(in);
   for (int64_t i = 0; i < n; ++i, at.next())
-    to[i * classes + checked_index(a, a.data<int64_t>(1)[at.offset[0]], classes, false)] = 1;
+    to[i * classes + checked_index(a, a.data<int64_t>(arg.index)[at.offset[0]], classes, false)] =
+        1;
 }
 
-// out [bins], index, weights or none. Sums run in index order.
 void bincount(const KernelArgs& a) {
-  const pf_tensor& in = a.tensor(1);
-  const int64_t bins = a.tensor(0).shape[0], n = numel(in);
-  const int64_t* ix = a.data<int64_t>(1);
-  dispatch(a.dtype(0), [&]<class T>() {
+  constexpr auto at = tensors<Bincount>;
+  const pf_tensor& in = a.tensor(at.index);
+  const int64_t bins = a.tensor(at.out).shape[0], n = numel(in);
+  const int64_t* ix = a.data<int64_t>(at.index);
+  dispatch(a.dtype(at.out), [&]<class T>() {
     using C = Compute<T>;
     if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
                   std::is_same_v<T, float>) {
-      T* to = a.data<T>(0);
+      T* to = a.data<T>(at.out);
       std::fill_n(to, bins, T(0));
       const int64_t step = in.strides[0];
-      const T* weights = a.has(2) ? a.data<T>(2) : nullptr;
-      const int64_t weight_step = weights ? a.tensor(2).strides[0] : 0;
+      const T* weights = a.has(at.weights) ? a.data<T>(at.weights) : nullptr;
+      const int64_t weight_step = weights ? a.tensor(at.weights).strides[0] : 0;
       const auto bin = [&](int64_t i) { return checked_index(a, ix[i * step], bins, false); };
       if (weights)
         for (int64_t i = 0; i < n; ++i) to[bin(i)] += weights[i * weight_step];
@@ -239,21 +247,21 @@ void bincount(const KernelArgs& a) {
   });
 }
 
-// out int64, values, sorted boundaries [..., n] (contiguous). One row of boundaries for all values
-// or one for each row of them. attrs: right
 void searchsorted(const KernelArgs& a) {
-  const pf_tensor &values = a.tensor(1), &sorted = a.tensor(2);
+  constexpr auto arg = tensors<Searchsorted>;
+  constexpr auto number = numbers<Searchsorted>;
+  const pf_tensor &values = a.tensor(arg.values), &sorted = a.tensor(arg.sorted);
   const int64_t n = sorted.shape[sorted.ndim - 1], count = numel(values);
   const int64_t row = sorted.ndim > 1 ? values.shape[values.ndim - 1] : count;
-  const bool right = a.i(0) != 0;
-  dispatch(a.dtype(1), [&]<class T>() {
+  const bool right = a.i(number.right) != 0;
+  dispatch(a.dtype(arg.values), [&]<class T>() {
     // NaN counts as larger than every number, as in sort.
     auto less = [](Compute<T> x, Compute<T> y) { return x < y || (y != y && x == x); };
     parallel_for(count, 2048, [&](int64_t b, int64_t e) {
       auto at = walk(values, b);
       for (int64_t i = b; i < e; ++i, at.next()) {
-        const auto v = load(a.data<T>(1)[at.offset[0]]);
-        const T* s = a.data<T>(2) + (sorted.ndim > 1 ? i / row * n : 0);
+        const auto v = load(a.data<T>(arg.values)[at.offset[0]]);
+        const T* s = a.data<T>(arg.sorted) + (sorted.ndim > 1 ? i / row * n : 0);
         int64_t low = 0, high = n;
         while (low < high) {
           const int64_t mid = low + (high - low) / 2;
@@ -263,7 +271,7 @@ void searchsorted(const KernelArgs& a) {
           else
             high = mid;
         }
-        a.data<int64_t>(0)[i] = low;
+        a.data<int64_t>(arg.out)[i] = low;
       }
     });
   });
@@ -271,14 +279,14 @@ void searchsorted(const KernelArgs& a) {
 
 }  // namespace
 
-PF_CPU_KERNEL("index", index)
-PF_CPU_KERNEL("gather", gather)
-PF_CPU_KERNEL("count_true", count_true)
-PF_CPU_KERNEL("nonzero", nonzero)
-PF_CPU_KERNEL("masked_select", masked_select)
-PF_CPU_KERNEL("masked_scatter", masked_scatter)
-PF_CPU_KERNEL("one_hot", one_hot)
-PF_CPU_KERNEL("bincount", bincount)
-PF_CPU_KERNEL("searchsorted", searchsorted)
+PF_CPU_KERNEL(Index::kInfo, index)
+PF_CPU_KERNEL(Gather::kInfo, gather)
+PF_CPU_KERNEL(CountTrue::kInfo, count_true)
+PF_CPU_KERNEL(Nonzero::kInfo, nonzero)
+PF_CPU_KERNEL(MaskedSelect::kInfo, masked_select)
+PF_CPU_KERNEL(MaskedScatter::kInfo, masked_scatter)
+PF_CPU_KERNEL(OneHot::kInfo, one_hot)
+PF_CPU_KERNEL(Bincount::kInfo, bincount)
+PF_CPU_KERNEL(Searchsorted::kInfo, searchsorted)
 
 }  // namespace pyflame::cpu

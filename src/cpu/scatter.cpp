@@ -7,12 +7,13 @@
 #include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
+#include "table/kernels/index.h"
 
 namespace pyflame::cpu {
 
 namespace {
 
-enum Mode : int64_t { kAssign, kAdd, kMultiply, kMax, kMin };
+using namespace kernels;
 
 struct Assign {
   template <class T>
@@ -128,13 +129,13 @@ void write_rows(const Places places, T* out, const int64_t* index, const T* from
   }
 }
 
-// out (in place), index, src, the last two of one shape. attrs: dim, mode, an index to leave out
-// (INT64_MIN for none).
 void scatter(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &index = a.tensor(1), &src = a.tensor(2);
-  const int dim = static_cast<int>(a.i(0)), n = index.ndim;
+  constexpr auto arg = tensors<Scatter>;
+  constexpr auto number = numbers<Scatter>;
+  const pf_tensor &out = a.tensor(arg.out), &index = a.tensor(arg.index), &src = a.tensor(arg.src);
+  const int dim = static_cast<int>(a.i(number.dim)), n = index.ndim;
   const int64_t length = index.shape[dim];
-  const Places places{a, out.shape[dim], a.i(2)};
+  const Places places{a, out.shape[dim], a.i(number.skip)};
   if (numel(index) == 0) return;
   // The lanes' dimensions, in order.
   int64_t shape[PF_MAX_DIMS], steps[3][PF_MAX_DIMS], lanes = 1;
@@ -162,7 +163,7 @@ void scatter(const KernelArgs& a) {
                        (steps[0][outer - 1] == width && steps[2][outer - 1] == side * width)))
     width *= shape[--outer];
   const bool rows = shared && width > 1;
-  dispatch_mode(a.dtype(0), a.i(1), [&]<class T, class Op>() {
+  dispatch_mode(a.dtype(arg.out), a.i(number.mode), [&]<class T, class Op>() {
     const int64_t grain = std::max<int64_t>(kBlock, kGrain / std::max<int64_t>(length, 1));
     if (rows) {
       const int64_t* from[2] = {steps[0], steps[2]};
@@ -171,9 +172,9 @@ void scatter(const KernelArgs& a) {
         for (int64_t lane = b, n; lane < e; lane += n, at.next()) {
           const int64_t first = lane % width;
           n = std::min(width - first, e - lane);
-          write_rows<T, Op>(places, a.data<T>(0) + at.offset[0] + first, a.data<int64_t>(1),
-                            a.data<T>(2) + at.offset[1] + first * side, length, n, os, is, ss,
-                            side);
+          write_rows<T, Op>(
+              places, a.data<T>(arg.out) + at.offset[0] + first, a.data<int64_t>(arg.index),
+              a.data<T>(arg.src) + at.offset[1] + first * side, length, n, os, is, ss, side);
         }
       });
       return;
@@ -191,9 +192,9 @@ void scatter(const KernelArgs& a) {
                        flat = flat && lane[0][l] == lane[0][0] + l && lane[2][l] == lane[2][0] + l;
                        flat_index = flat_index && lane[1][l] == lane[1][0] + l;
                      }
-                     T* o = a.data<T>(0);
-                     const T* s = a.data<T>(2);
-                     const int64_t* ix = a.data<int64_t>(1);
+                     T* o = a.data<T>(arg.out);
+                     const T* s = a.data<T>(arg.src);
+                     const int64_t* ix = a.data<int64_t>(arg.index);
                      // Along memory, whichever that is: each lane keeps its order.
                      if (count == 1 || (shared ? os == 1 : is < lane[1][1] - lane[1][0])) {
                        for (int l = 0; l < count; ++l)
@@ -237,11 +238,13 @@ void scatter(const KernelArgs& a) {
   });
 }
 
-// self [before, indexed, after] in place; values [before, index shape, after]; the index tensors.
-// attrs: number of dimensions before, number of indexed ones, accumulate.
 void index_put(const KernelArgs& a) {
-  const pf_tensor &self = a.tensor(0), &values = a.tensor(1), &model = a.tensor(2);
-  const int before = static_cast<int>(a.i(0)), count = static_cast<int>(a.i(1));
+  constexpr auto arg = tensors<IndexPut>;
+  constexpr auto number = numbers<IndexPut>;
+  const pf_tensor &self = a.tensor(arg.x), &values = a.tensor(arg.values),
+                  &model = a.tensor(arg.index);
+  const int before = static_cast<int>(a.i(number.before)),
+            count = static_cast<int>(a.i(number.indexed));
   const int64_t points = numel(model);
   if (numel(values) == 0) return;
   bool one = true;  // one value for all, as the gradient of a sum has
@@ -250,10 +253,11 @@ void index_put(const KernelArgs& a) {
     // Elements of a vector.
     const auto* ix = static_cast<const int64_t*>(model.data);
     const int64_t os = self.strides[0];
-    dispatch_mode(a.dtype(0), a.i(2) ? kAdd : kAssign, [&]<class T, class Op>() {
-      write_lane<T, Op>({a, self.shape[0], INT64_MIN}, a.data<T>(0), ix, a.data<T>(1), points, os,
-                        1, one ? 0 : 1);
-    });
+    dispatch_mode(a.dtype(arg.x), a.i(number.accumulate) ? kAdd : kAssign,
+                  [&]<class T, class Op>() {
+                    write_lane<T, Op>({a, self.shape[0], INT64_MIN}, a.data<T>(arg.x), ix,
+                                      a.data<T>(arg.values), points, os, 1, one ? 0 : 1);
+                  });
     return;
   }
   // Where each point lies in self and in values.
@@ -262,7 +266,7 @@ void index_put(const KernelArgs& a) {
   auto *const to = parts.take<int64_t>(points), *const from = parts.take<int64_t>(points);
   std::fill_n(to, points, 0);
   for (int k = 0; k < count; ++k) {
-    const pf_tensor& index = a.tensor(2 + k);
+    const pf_tensor& index = a.tensor(arg.index + k);
     auto at = walk(index);
     for (int64_t i = 0; i < points; ++i, at.next()) {
       int64_t& offset = to[i];
@@ -285,7 +289,7 @@ void index_put(const KernelArgs& a) {
     lanes *= shape[m++];
   }
   const int64_t* strides[2] = {steps[0], steps[1]};
-  dispatch_mode(a.dtype(0), a.i(2) ? kAdd : kAssign, [&]<class T, class Op>() {
+  dispatch_mode(a.dtype(arg.x), a.i(number.accumulate) ? kAdd : kAssign, [&]<class T, class Op>() {
     const int64_t grain = std::max<int64_t>(1, kGrain / points / kBlock);
     parallel_for((lanes + kBlock - 1) / kBlock, grain, [&](int64_t b, int64_t e) {
       Walker<2> at(m, shape, strides, b * kBlock);
@@ -300,8 +304,8 @@ void index_put(const KernelArgs& a) {
         }
         for (int64_t k = 0; k < points; ++k) {
           if (to[k] < 0) continue;  // a wrong index
-          T* o = a.data<T>(0) + to[k];
-          const T* v = a.data<T>(1) + from[k];
+          T* o = a.data<T>(arg.x) + to[k];
+          const T* v = a.data<T>(arg.values) + from[k];
           if (flat) {
             T* ol = o + lane[0][0];
             const T* vl = v + lane[1][0];
@@ -317,7 +321,7 @@ void index_put(const KernelArgs& a) {
 
 }  // namespace
 
-PF_CPU_KERNEL("scatter", scatter)
-PF_CPU_KERNEL("index_put", index_put)
+PF_CPU_KERNEL(Scatter::kInfo, scatter)
+PF_CPU_KERNEL(IndexPut::kInfo, index_put)
 
 }  // namespace pyflame::cpu

@@ -9,10 +9,13 @@
 #include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
+#include "table/kernels/sort.h"
 
 namespace pyflame::cpu {
 
 namespace {
+
+using namespace kernels;
 
 inline uint32_t key_of(float v) {
   if (v != v) return UINT32_MAX;
@@ -144,15 +147,15 @@ void collect_first(Items<Item>& items, int64_t n, int64_t keep, Make&& item, Any
   }
 }
 
-// Calls row(items, spare, offsets, input) for each row of `in` along `dim`, its items unsorted.
+// Calls row(items, spare, offsets, input) for each row of kernel K's `x` along `dim`, its items
+// unsorted.
 // With `keep`, only those that may be among the `keep` first; with `spares` there is as much memory
-// again. Offsets: of the row in the input, then in the first kOuts outputs. Keys are counted from
-// `least`.
-template <class T, class Item, int kOuts = 2, class Row>
-void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t keep, bool spares,
-              Row&& row, uint64_t least = 0) {
+// again. Offsets: of the row in the input, then in the outputs. Keys are counted from `least`.
+template <class K, class T, class Item, int kOuts = K::kInfo.outputs, class Row>
+void each_row(const KernelArgs& a, int dim, bool descending, int64_t keep, bool spares, Row&& row,
+              uint64_t least = 0) {
   using Key = decltype(key_of_stored(T{}));
-  const pf_tensor& in = a.tensor(tensor);
+  const pf_tensor& in = a.tensor(tensors<K>.x);
   const int64_t n = in.shape[dim], rows = n ? numel(in) / n : 0, step = in.strides[dim];
   // All dimensions but `dim`, for the input and the outputs.
   int64_t shape[PF_MAX_DIMS], steps[1 + kOuts][PF_MAX_DIMS];
@@ -176,7 +179,7 @@ void each_row(const KernelArgs& a, int tensor, int dim, bool descending, int64_t
                   Items<Item> items(parts.take<Item>(room));
                   Items<Item> spare(spares ? parts.take<Item>(room) : nullptr);
                   for (int64_t r = b; r < e; ++r, at.next()) {
-                    const T* x = a.data<T>(tensor) + at.offset[0];
+                    const T* x = static_cast<const T*>(in.data) + at.offset[0];
                     const auto flip = descending ? ~Key(0) : Key(0);
                     const auto item = [&](int64_t i) {
                       const auto key = static_cast<Key>(key_of_stored(x[i * step]) ^ flip);
@@ -206,18 +209,19 @@ void dispatch_items(DType t, int64_t n, F&& fn) {
   });
 }
 
-// The first n of a row's items, as values and indices: tensors 0 and 1, of which it is a row.
-template <class T, class Item>
+// The first n of a row's items, as values and indices.
+template <class K, class T, class Item>
 void store_row(const KernelArgs& a, int dim, const Items<Item>& items, int64_t n,
                const int64_t* offset, const T* x) {
-  const int64_t vs = a.tensor(0).strides[dim], is = a.tensor(1).strides[dim];
-  const int64_t step = a.tensor(2).strides[dim];
-  T* v = a.data<T>(0) + offset[1];
-  int64_t* index = a.data<int64_t>(1) + offset[2];
+  constexpr auto at = tensors<K>;
+  const int64_t vs = a.tensor(at.values).strides[dim], is = a.tensor(at.indices).strides[dim];
+  const int64_t step = a.tensor(at.x).strides[dim];
+  T* v = a.data<T>(at.values) + offset[1];
+  int64_t* index = a.data<int64_t>(at.indices) + offset[2];
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t at = items[static_cast<size_t>(i)].at();
-    v[i * vs] = x[at * step];
-    index[i * is] = at;
+    const int64_t from = items[static_cast<size_t>(i)].at();
+    v[i * vs] = x[from * step];
+    index[i * is] = from;
   }
 }
 
@@ -236,27 +240,28 @@ std::pair<uint64_t, int> range_of_keys(const pf_tensor& t, bool descending) {
   return {low, std::bit_width(static_cast<uint64_t>(high - low))};
 }
 
-// outs: values, indices; in. attrs: dim, descending.
 void sort(const KernelArgs& a) {
-  const int dim = static_cast<int>(a.i(0));
-  const int64_t n = a.tensor(2).shape[dim];
+  constexpr auto at = tensors<Sort>;
+  constexpr auto number = numbers<Sort>;
+  const int dim = static_cast<int>(a.i(number.dim));
+  const int64_t n = a.tensor(at.x).shape[dim];
   const auto rows = [&]<class T, class Item>(int bits, uint64_t least) {
-    each_row<T, Item>(
-        a, 2, dim, a.i(1) != 0, 0, n >= 1024,
+    each_row<Sort, T, Item>(
+        a, dim, a.i(number.descending) != 0, 0, n >= 1024,
         [&](Items<Item>& items, Items<Item>& spare, const int64_t* offset, const T* x) {
           if (n >= 1024)
             radix_sort(items, spare, bits);
           else
             std::sort(items.begin(), items.end());
-          store_row(a, dim, items, n, offset, x);
+          store_row<Sort>(a, dim, items, n, offset, x);
         },
         least);
   };
-  dispatch_items(a.dtype(0), n, [&]<class T, class Item>(int bits) {
+  dispatch_items(a.dtype(at.values), n, [&]<class T, class Item>(int bits) {
     uint64_t least = 0;
     if constexpr (std::is_integral_v<T>)
-      if (n >= 1024 && contiguous(a.tensor(2))) {  // few bits, as a rule
-        std::tie(least, bits) = range_of_keys<T>(a.tensor(2), a.i(1) != 0);
+      if (n >= 1024 && contiguous(a.tensor(at.x))) {  // few bits, as a rule
+        std::tie(least, bits) = range_of_keys<T>(a.tensor(at.x), a.i(number.descending) != 0);
         if (bits <= 32 && n < (int64_t{1} << 32))
           return rows.template operator()<T, Short>(bits, least);
       }
@@ -264,18 +269,20 @@ void sort(const KernelArgs& a) {
   });
 }
 
-// outs: values, indices with k elements along dim; in. attrs: dim, largest.
 void topk(const KernelArgs& a) {
-  const int dim = static_cast<int>(a.i(0));
-  const int64_t k = a.tensor(0).shape[dim];
-  dispatch_items(a.dtype(0), a.tensor(2).shape[dim], [&]<class T, class Item>(int) {
-    each_row<T, Item>(a, 2, dim, a.i(1) != 0, k, false,
-                      [&](Items<Item>& items, Items<Item>&, const int64_t* offset, const T* x) {
-                        if (k < static_cast<int64_t>(items.size()))
-                          std::nth_element(items.begin(), items.begin() + k, items.end());
-                        std::sort(items.begin(), items.begin() + k);
-                        store_row(a, dim, items, k, offset, x);
-                      });
+  constexpr auto at = tensors<TopK>;
+  constexpr auto number = numbers<TopK>;
+  const int dim = static_cast<int>(a.i(number.dim));
+  const int64_t k = a.tensor(at.values).shape[dim];
+  dispatch_items(a.dtype(at.values), a.tensor(at.x).shape[dim], [&]<class T, class Item>(int) {
+    each_row<TopK, T, Item>(
+        a, dim, a.i(number.largest) != 0, k, false,
+        [&](Items<Item>& items, Items<Item>&, const int64_t* offset, const T* x) {
+          if (k < static_cast<int64_t>(items.size()))
+            std::nth_element(items.begin(), items.begin() + k, items.end());
+          std::sort(items.begin(), items.begin() + k);
+          store_row<TopK>(a, dim, items, k, offset, x);
+        });
   });
 }
 
@@ -300,81 +307,80 @@ Item nth_item(Items<Item>& items, size_t rank, int key_bits) {
   return *at;
 }
 
-// out: the position of one element of each row along dim; in. attrs: dim, which (Nth), its number.
 void nth(const KernelArgs& a) {
-  const int dim = static_cast<int>(a.i(0));
-  const Nth which{a.i(1)};
-  dispatch_items(a.dtype(1), a.tensor(1).shape[dim], [&]<class T, class Item>(int bits) {
-    each_row<T, Item, 1>(a, 1, dim, false, 0, false,
-                         [&](Items<Item>& items, Items<Item>&, const int64_t* offset, const T* x) {
-                           const int64_t step = a.tensor(1).strides[dim];
-                           int64_t numbers = static_cast<int64_t>(items.size()), first_nan = -1;
-                           if (which != Nth::Smallest) {
-                             for (int64_t i = numbers - 1; i >= 0; --i) {
-                               const auto v = load(x[i * step]);
-                               if (v != v) --numbers, first_nan = i;
-                             }
-                           }
-                           int64_t& out = a.data<int64_t>(0)[offset[1]];
-                           if (which == Nth::Median && first_nan >= 0) {
-                             out = first_nan;
-                             return;
-                           }
-                           const int64_t rank = which == Nth::Smallest
-                                                    ? a.i(2)
-                                                    : std::max<int64_t>(numbers - 1, 0) / 2;
-                           out = nth_item(items, static_cast<size_t>(rank), bits).at();
-                         });
+  constexpr auto at = tensors<NthIndex>;
+  constexpr auto number = numbers<NthIndex>;
+  const int dim = static_cast<int>(a.i(number.dim));
+  const Nth which{a.i(number.which)};
+  dispatch_items(a.dtype(at.x), a.tensor(at.x).shape[dim], [&]<class T, class Item>(int bits) {
+    each_row<NthIndex, T, Item>(
+        a, dim, false, 0, false,
+        [&](Items<Item>& items, Items<Item>&, const int64_t* offset, const T* x) {
+          const int64_t step = a.tensor(at.x).strides[dim];
+          int64_t numbers = static_cast<int64_t>(items.size()), first_nan = -1;
+          if (which != Nth::Smallest) {
+            for (int64_t i = numbers - 1; i >= 0; --i) {
+              const auto v = load(x[i * step]);
+              if (v != v) --numbers, first_nan = i;
+            }
+          }
+          int64_t& out = a.data<int64_t>(at.out)[offset[1]];
+          if (which == Nth::Median && first_nan >= 0) {
+            out = first_nan;
+            return;
+          }
+          const int64_t rank =
+              which == Nth::Smallest ? a.i(number.number) : std::max<int64_t>(numbers - 1, 0) / 2;
+          out = nth_item(items, static_cast<size_t>(rank), bits).at();
+        });
   });
 }
 
-// outs: number of the group of equal neighbours that each element is in, count of groups; in: 1-D.
-// A NaN equals nothing.
 void group_equal(const KernelArgs& a) {
-  const pf_tensor& in = a.tensor(2);
+  constexpr auto at = tensors<GroupEqual>;
+  const pf_tensor& in = a.tensor(at.x);
   const int64_t n = numel(in), step = in.strides[0];
-  int64_t* group = a.data<int64_t>(0);
-  dispatch(a.dtype(2), [&]<class T>() {
-    const T* x = a.data<T>(2);
+  int64_t* group = a.data<int64_t>(at.group);
+  dispatch(a.dtype(at.x), [&]<class T>() {
+    const T* x = a.data<T>(at.x);
     int64_t g = 0;
     if (n > 0) group[0] = 0;
     for (int64_t i = 1; i < n; ++i) {
       g += load(x[i * step]) != load(x[(i - 1) * step]);
       group[i] = g;
     }
-    *a.data<int64_t>(1) = n ? g + 1 : 0;
+    *a.data<int64_t>(at.count) = n ? g + 1 : 0;
   });
 }
 
-// outs: values, inverse, counts; ins: sorted, positions before sorting (or none), groups. All 1-D
-// and contiguous.
 void unique(const KernelArgs& a) {
-  const int64_t n = numel(a.tensor(3));
-  const int64_t* group = a.data<int64_t>(5);
-  int64_t *inverse = a.data<int64_t>(1), *counts = a.data<int64_t>(2);
+  constexpr auto at = tensors<Unique>;
+  const int64_t n = numel(a.tensor(at.sorted));
+  const int64_t* group = a.data<int64_t>(at.group);
+  int64_t *inverse = a.data<int64_t>(at.inverse), *counts = a.data<int64_t>(at.counts);
   // No branches, which would be guessed: of the elements of a group the first is stored last, and
   // where groups end is counted in place of their elements.
-  dispatch(a.dtype(0), [&]<class T>() {
-    T* values = a.data<T>(0);
-    const T* x = a.data<T>(3);
+  dispatch(a.dtype(at.values), [&]<class T>() {
+    T* values = a.data<T>(at.values);
+    const T* x = a.data<T>(at.sorted);
     for (int64_t i = n - 1; i >= 0; --i) values[group[i]] = x[i];
   });
-  if (a.has(4)) {
-    const int64_t* order = a.data<int64_t>(4);
+  if (a.has(at.order)) {
+    const int64_t* order = a.data<int64_t>(at.order);
     for (int64_t i = 0; i < n; ++i) inverse[order[i]] = group[i];
   } else {
     std::copy_n(group, n, inverse);
   }
   for (int64_t i = 0; i < n; ++i) counts[group[i]] = i + 1;
-  for (int64_t g = numel(a.tensor(2)) - 1; g > 0; --g) counts[g] -= counts[g - 1];
+  for (int64_t g = numel(a.tensor(at.counts)) - 1; g > 0; --g) counts[g] -= counts[g - 1];
 }
 
 }  // namespace
 
-PF_CPU_KERNEL("sort", sort)
-PF_CPU_KERNEL("topk", topk)
-PF_CPU_KERNEL("nth", nth)
-PF_CPU_KERNEL("group_equal", group_equal)
-PF_CPU_KERNEL("unique", unique)
+PF_CPU_KERNEL(Sort::kInfo, sort)
+PF_CPU_KERNEL(TopK::kInfo, topk)
+PF_CPU_KERNEL(NthIndex::kInfo, nth)
+PF_CPU_KERNEL(GroupEqual::kInfo, group_equal)
+PF_CPU_KERNEL(Unique::kInfo, unique)
 
 }  // namespace pyflame::cpu

@@ -27,6 +27,7 @@
 
 #include "core/kernel_tensor.h"
 #include "kernels/error_args.h"
+#include "kernels/space_args.h"
 #include "pyflame/backend.h"
 #include "pyflame/dtype.h"
 #include "table/kernel.h"
@@ -211,16 +212,9 @@ inline Grid blocks_for(int64_t n, int block, int64_t limit = 2147483647) {
 
 // ---- several tensors over one iteration space --------------------------------------------------
 
-// pf_space of kernels/space.h: dimensions merged where all operands allow it, the last one
-// fastest. Strides in elements; operands of lower rank are not broadcast here (give equal ranks).
-inline constexpr int kSpaceOperands = 4;
-struct Space {
-  int32_t ndim = 0;
-  int32_t unused = 0;
-  int64_t numel = 1;
-  int64_t shape[PF_MAX_DIMS] = {};
-  int64_t strides[kSpaceOperands][PF_MAX_DIMS] = {};
-
+// Operands of lower rank are not broadcast here (give equal ranks).
+struct Space : pf_space {
+  Space() : pf_space{} { numel = 1; }
   bool contiguous(int operand) const;  // one dimension of stride 1 (or no elements at all)
   // All offsets and counts fit into 32 bits: the kernel may index with int.
   bool small() const;

@@ -3,10 +3,19 @@
 
 #include "gpu/axes.h"
 #include "gpu/sorting.h"
+#include "kernels/radix_args.h"
+#include "kernels/select_args.h"
+#include "kernels/sort_args.h"
+#include "table/kernels/index.h"
+#include "table/kernels/random.h"
+#include "table/kernels/sort.h"
 
 namespace pyflame::gpu {
 
 namespace {
+
+using namespace kernels;
+
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
 constexpr int64_t kRadixTile = 2048;  // of kernels/radix.h
@@ -14,6 +23,7 @@ constexpr int64_t kDigits = 256;
 constexpr int64_t kFewTiles = 32;      // one thread goes through them for each digit
 constexpr int64_t kDigitBlocks = 256;  // that count the digits of all passes
 constexpr int kSmallAtBits = 11;       // of kernels/small_sort.h
+
 }  // namespace
 
 pf_tensor without(const pf_tensor& t, int dim) {
@@ -30,33 +40,11 @@ Pairs make_pairs(const KernelArgs& a, int64_t rows, int64_t n) {
   const size_t bytes = static_cast<size_t>(rows * n) * 8;
   return {rows,
           n,
-          static_cast<uint64_t*>(a.workspace(bytes)),
-          static_cast<int64_t*>(a.workspace(bytes)),
-          static_cast<uint64_t*>(a.workspace(bytes)),
-          static_cast<int64_t*>(a.workspace(bytes))};
+          static_cast<pf_u64*>(a.workspace(bytes)),
+          static_cast<pf_i64*>(a.workspace(bytes)),
+          static_cast<pf_u64*>(a.workspace(bytes)),
+          static_cast<pf_i64*>(a.workspace(bytes))};
 }
-
-namespace {
-
-struct Radix {  // pf_radix of kernels/radix.h
-  uint64_t* keys[2];
-  int64_t* at[2];
-  uint32_t *digits, *counts;
-  uint64_t* moves;
-  int64_t n, tiles;
-  int32_t low, passes;
-};
-
-struct FewPairs {  // pf_few_pairs
-  const uint64_t* keys;
-  const int64_t* at;
-  uint64_t* keys_out;
-  int64_t* at_out;
-  int64_t rows;
-  int32_t n, low, high, padded;
-};
-
-}  // namespace
 
 void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
   if (p.rows == 0 || p.n < 2 || low >= high) return;
@@ -66,20 +54,20 @@ void sort_pairs(const KernelArgs& a, Pairs& p, int low, int high) {
     const bool wide = high - low > 64 - kSmallAtBits;
     a.launch(text(wide ? "pf_sort_wide_pairs" : "pf_sort_pairs"), std::min(p.rows, kMostBlocks),
              kBlock, 0,
-             FewPairs{p.keys, p.at, p.spare_keys, p.spare_at, p.rows, static_cast<int>(p.n), low,
-                      high, static_cast<int>(power_of_two_from(p.n))});
+             pf_few_pairs{p.keys, p.at, p.spare_keys, p.spare_at, p.rows, static_cast<int>(p.n),
+                          low, high, static_cast<int>(power_of_two_from(p.n))});
     std::swap(p.keys, p.spare_keys);
     std::swap(p.at, p.spare_at);
     return;
   }
   const int64_t tiles = ceil_div(p.n, kRadixTile), passes = ceil_div(high - low, 8);
   const size_t digits = static_cast<size_t>(p.rows * passes) * kDigits * 4;
-  const Radix q{
+  const pf_radix_args q{
       {p.keys, p.spare_keys},
       {p.at, p.spare_at},
       static_cast<uint32_t*>(a.workspace(digits)),
       static_cast<uint32_t*>(a.workspace(static_cast<size_t>(p.rows * tiles) * kDigits * 4)),
-      static_cast<uint64_t*>(a.workspace(static_cast<size_t>(p.rows) * 8)),
+      static_cast<pf_u64*>(a.workspace(static_cast<size_t>(p.rows) * 8)),
       p.n,
       tiles,
       low,
@@ -124,12 +112,6 @@ namespace {
 
 // ---- rows of a tensor ---------------------------------------------------------------------------
 
-// pf_sort_rows of kernels/sort.h.
-struct SortRows {
-  Space rows;
-  int64_t n, k, in_step, value_step, index_step;
-};
-
 // The bits in which keys of a dtype differ.
 void key_bits(DType t, int* low, int* high) {
   *low = t == DType::BFloat16 ? 16 : t == DType::Float16 ? 8 : 0;
@@ -137,118 +119,130 @@ void key_bits(DType t, int* low, int* high) {
 }
 
 // values, indices: the first k of each sorted row along `dim`.
+template <class K>
 void sorted_rows(const KernelArgs& a, int dim, bool descending) {
-  const pf_tensor &values = a.tensor(0), &indices = a.tensor(1), &in = a.tensor(2);
+  constexpr auto at = tensors<K>;
+  const pf_tensor &values = a.tensor(at.values), &indices = a.tensor(at.indices);
+  const pf_tensor& in = a.tensor(at.x);
   if (numel(values) == 0) return;
   pf_tensor x = without(in, dim), v = without(values, dim), i = without(indices, dim);
-  SortRows q{make_space({&x, &v, &i}), in.shape[dim],       values.shape[dim],
-             in.strides[dim],          values.strides[dim], indices.strides[dim]};
+  const Space rows = make_space({&x, &v, &i});
+  const pf_sort_rows q{rows,
+                       in.shape[dim],
+                       values.shape[dim],
+                       in.strides[dim],
+                       values.strides[dim],
+                       indices.strides[dim]};
   const auto text = [&](const char* entry) {
     return a.compile(
-        "sort.h", Defines().type("PF_T", a.dtype(2)).text("PF_INDEX", index_type(q.rows)), entry);
+        "sort.h", Defines().type("PF_T", a.dtype(at.x)).text("PF_INDEX", index_type(rows)), entry);
   };
   const int down = descending;
   if (q.n <= kSmallRow) {
-    a.launch(text("pf_sort_small"), std::min(q.rows.numel, kMostBlocks), kBlock, 0, q, in.data,
-             values.data, indices.data, down, static_cast<int>(power_of_two_from(q.n)));
+    a.launch(text("pf_sort_small"), std::min<int64_t>(rows.numel, kMostBlocks), kBlock, 0, q,
+             in.data, values.data, indices.data, down, static_cast<int>(power_of_two_from(q.n)));
     return;
   }
-  Pairs p = make_pairs(a, q.rows.numel, q.n);
-  const Grid grid = blocks_for(q.rows.numel * q.n, kBlock, kMostBlocks);
+  Pairs p = make_pairs(a, rows.numel, q.n);
+  const Grid grid = blocks_for(rows.numel * q.n, kBlock, kMostBlocks);
   a.launch(text("pf_sort_keys"), grid, kBlock, 0, q, in.data, p.keys, p.at, down);
   int low, high;
-  key_bits(a.dtype(2), &low, &high);
+  key_bits(a.dtype(at.x), &low, &high);
   sort_pairs(a, p, low, high);
-  a.launch(text("pf_sort_write"), blocks_for(q.rows.numel * q.k, kBlock, kMostBlocks), kBlock, 0, q,
+  a.launch(text("pf_sort_write"), blocks_for(rows.numel * q.k, kBlock, kMostBlocks), kBlock, 0, q,
            in.data, values.data, indices.data, p.at);
 }
 
-// attrs: dim, descending
 void sort(const KernelArgs& a) {
-  sorted_rows(a, static_cast<int>(a.i(0)), a.i(1) != 0);
+  constexpr auto number = numbers<Sort>;
+  sorted_rows<Sort>(a, static_cast<int>(a.i(number.dim)), a.i(number.descending) != 0);
 }
-// attrs: dim, largest
 void topk(const KernelArgs& a) {
-  sorted_rows(a, static_cast<int>(a.i(0)), a.i(1) != 0);
+  constexpr auto number = numbers<TopK>;
+  sorted_rows<TopK>(a, static_cast<int>(a.i(number.dim)), a.i(number.largest) != 0);
 }
 
-// out: the position of one element of each row along dim; in. attrs: dim, which, its number.
 void nth(const KernelArgs& a) {
-  const int dim = static_cast<int>(a.i(0));
-  const pf_tensor &out = a.tensor(0), &in = a.tensor(1);
+  constexpr auto at = tensors<NthIndex>;
+  constexpr auto number = numbers<NthIndex>;
+  const int dim = static_cast<int>(a.i(number.dim));
+  const pf_tensor &out = a.tensor(at.out), &in = a.tensor(at.x);
   if (numel(out) == 0) return;
   pf_tensor x = without(in, dim), i = without(out, dim);
-  SortRows q{make_space({&x, &i}), in.shape[dim], in.shape[dim], in.strides[dim], 0, 0};
+  const Space rows = make_space({&x, &i});
+  const pf_sort_rows q{rows, in.shape[dim], in.shape[dim], in.strides[dim], 0, 0};
   const auto text = [&](const char* entry) {
     return a.compile(
-        "sort.h", Defines().type("PF_T", a.dtype(1)).text("PF_INDEX", index_type(q.rows)), entry);
+        "sort.h", Defines().type("PF_T", a.dtype(at.x)).text("PF_INDEX", index_type(rows)), entry);
   };
   if (q.n <= kSmallRow) {
-    a.launch(text("pf_nth_small"), std::min(q.rows.numel, kMostBlocks), kBlock, 0, q, in.data,
-             a.data(0), a.i(1), a.i(2), static_cast<int>(power_of_two_from(q.n)));
+    a.launch(text("pf_nth_small"), std::min<int64_t>(rows.numel, kMostBlocks), kBlock, 0, q,
+             in.data, a.data(at.out), a.i(number.which), a.i(number.number),
+             static_cast<int>(power_of_two_from(q.n)));
     return;
   }
-  Pairs p = make_pairs(a, q.rows.numel, q.n);
-  a.launch(text("pf_sort_keys"), blocks_for(q.rows.numel * q.n, kBlock, kMostBlocks), kBlock, 0, q,
+  Pairs p = make_pairs(a, rows.numel, q.n);
+  a.launch(text("pf_sort_keys"), blocks_for(rows.numel * q.n, kBlock, kMostBlocks), kBlock, 0, q,
            in.data, p.keys, p.at, 0);
   int low, high;
-  key_bits(a.dtype(1), &low, &high);
+  key_bits(a.dtype(at.x), &low, &high);
   sort_pairs(a, p, low, high);
-  a.launch(text("pf_pick_nth"), blocks_for(q.rows.numel, kBlock, kMostBlocks), kBlock, 0, q,
-           in.data, p.at, a.data(0), a.i(1), a.i(2));
+  a.launch(text("pf_pick_nth"), blocks_for(rows.numel, kBlock, kMostBlocks), kBlock, 0, q, in.data,
+           p.at, a.data(at.out), a.i(number.which), a.i(number.number));
 }
 
-// outs: number of the group of equal neighbours that each element is in, count of groups; in: 1-D.
 void group_equal(const KernelArgs& a) {
-  const pf_tensor& in = a.tensor(2);
+  constexpr auto at = tensors<GroupEqual>;
+  const pf_tensor& in = a.tensor(at.x);
   const int64_t n = numel(in);
-  if (n == 0) return a.fill(a.data(1), 0, 8);
-  auto* group = static_cast<int64_t*>(a.data(0));
-  const Defines d = Defines().type("PF_T", a.dtype(2)).text("PF_INDEX", "pf_u64");
+  if (n == 0) return a.fill(a.data(at.count), 0, 8);
+  auto* group = static_cast<int64_t*>(a.data(at.group));
+  const Defines d = Defines().type("PF_T", a.dtype(at.x)).text("PF_INDEX", "pf_u64");
   a.launch(a.compile("sort.h", d, "pf_group_marks"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0,
            in.data, in.strides[0], n, group);
   running_sum(a, group, n);
   // The last element's group, and one.
-  a.copy(a.data(1), group + n - 1, 8);
+  a.copy(a.data(at.count), group + n - 1, 8);
   a.launch(a.compile("select.h", Defines().text("PF_INDEX", "pf_u64"), "pf_add_one"), 1, kBlock, 0,
-           a.data(1));
+           a.data(at.count));
 }
 
-// outs: values, inverse, counts; ins: sorted, positions before sorting (or none), groups.
 void unique(const KernelArgs& a) {
-  const int64_t n = numel(a.tensor(3));
-  a.fill(a.data(2), 0, static_cast<size_t>(numel(a.tensor(2))) * 8);
+  constexpr auto at = tensors<Unique>;
+  const int64_t n = numel(a.tensor(at.sorted));
+  a.fill(a.data(at.counts), 0, static_cast<size_t>(numel(a.tensor(at.counts))) * 8);
   if (n == 0) return;
-  const Defines d = Defines().type("PF_T", a.dtype(0)).text("PF_INDEX", "pf_u64");
+  const Defines d = Defines().type("PF_T", a.dtype(at.values)).text("PF_INDEX", "pf_u64");
   a.launch(a.compile("sort.h", d, "pf_unique"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0,
-           a.data(3), a.has(4) ? a.data(4) : nullptr, a.data(5), a.data(0), a.data(1), a.data(2),
-           n);
+           a.data(at.sorted), a.has(at.order) ? a.data(at.order) : nullptr, a.data(at.group),
+           a.data(at.values), a.data(at.inverse), a.data(at.counts), n);
 }
 
-// The order of random 64-bit keys, ties by position. attrs: seed, offset
 void randperm(const KernelArgs& a) {
-  const pf_tensor& out = a.tensor(0);
+  constexpr auto at = tensors<Randperm>;
+  constexpr auto number = numbers<Randperm>;
+  const pf_tensor& out = a.tensor(at.out);
   const int64_t n = numel(out);
   if (n == 0) return;
   Pairs p = make_pairs(a, 1, n);
-  const Defines d = Defines().type("PF_T", a.dtype(0)).text("PF_INDEX", "pf_u64");
+  const Defines d = Defines().type("PF_T", a.dtype(at.out)).text("PF_INDEX", "pf_u64");
   const Grid grid = blocks_for(n, kBlock, kMostBlocks);
-  a.launch(a.compile("choose.h", d, "pf_random_keys"), grid, kBlock, 0, p.keys, p.at, n, a.i(0),
-           a.i(1));
+  a.launch(a.compile("choose.h", d, "pf_random_keys"), grid, kBlock, 0, p.keys, p.at, n,
+           a.i(number.seed), a.i(number.offset));
   sort_pairs(a, p, 0, 64);
   a.launch(a.compile("choose.h", d, "pf_write_order"), grid, kBlock, 0, out.data, out.strides[0],
            p.at, n);
 }
 
-// outs: samples int64 [rows, k], status int64 [1]; ins: weights [rows, n].
-// attrs: seed, offset, replacement. The status is what the CPU's kernel gives.
 void multinomial(const KernelArgs& a) {
-  const pf_tensor &out = a.tensor(0), &weights = a.tensor(2);
+  constexpr auto at = tensors<Multinomial>;
+  constexpr auto number = numbers<Multinomial>;
+  const pf_tensor &out = a.tensor(at.out), &weights = a.tensor(at.weights);
   const int64_t rows = weights.shape[0], n = weights.shape[1], k = out.shape[1];
-  const int replacement = a.i(2) != 0;
-  a.fill(a.data(1), 0, 8);
+  const int replacement = a.i(number.replacement) != 0;
+  a.fill(a.data(at.status), 0, 8);
   if (rows == 0 || n == 0) return;
-  const Defines d = Defines().type("PF_T", a.dtype(2)).text("PF_INDEX", "pf_u64");
+  const Defines d = Defines().type("PF_T", a.dtype(at.weights)).text("PF_INDEX", "pf_u64");
   constexpr int64_t kTile = 1024;  // TILE of kernels/choose.h
   const int64_t tiles = ceil_div(n, kTile);
   auto* sums = static_cast<double*>(a.workspace(static_cast<size_t>(rows * n) * 8));
@@ -262,20 +256,21 @@ void multinomial(const KernelArgs& a) {
   const int64_t together = kBlock / std::min<int64_t>(tiles, kBlock);
   a.launch(a.compile("choose.h", d, "pf_rows_of_weights"),
            blocks_for(rows, static_cast<int>(together), kMostBlocks), kBlock, 0, totals, marks,
-           rows, tiles, k, replacement, last, a.data(1));
-  a.launch(a.compile("choose.h", d, "pf_status"), 1, 1, 0, a.data(1));
+           rows, tiles, k, replacement, last, a.data(at.status));
+  a.launch(a.compile("choose.h", d, "pf_status"), 1, 1, 0, a.data(at.status));
   if (k == 0) return;
   if (replacement) {
     a.launch(a.compile("choose.h", d, "pf_draw"), blocks_for(rows * k, kBlock, kMostBlocks), kBlock,
-             0, sums, totals, last, rows, n, k, a.i(0), a.i(1), a.data(0));
+             0, sums, totals, last, rows, n, k, a.i(number.seed), a.i(number.offset),
+             a.data(at.out));
     return;
   }
   Pairs p = make_pairs(a, rows, n);
   a.launch(a.compile("choose.h", d, "pf_race"), blocks_for(rows * n, kBlock, kMostBlocks), kBlock,
-           0, sums, rows, n, a.i(0), a.i(1), p.keys, p.at);
+           0, sums, rows, n, a.i(number.seed), a.i(number.offset), p.keys, p.at);
   sort_pairs(a, p, 0, 64);
   a.launch(a.compile("choose.h", d, "pf_arrivals"), blocks_for(rows * k, kBlock, kMostBlocks),
-           kBlock, 0, p.at, rows, n, k, a.data(0));
+           kBlock, 0, p.at, rows, n, k, a.data(at.out));
 }
 
 // ---- masks --------------------------------------------------------------------------------------
@@ -306,49 +301,49 @@ Kept kept(const KernelArgs& a, const pf_tensor& mask, const pf_tensor* other, in
 }
 
 void count_true(const KernelArgs& a) {
-  kept(a, a.tensor(1), nullptr, static_cast<int64_t*>(a.data(0)));
+  constexpr auto at = tensors<CountTrue>;
+  kept(a, a.tensor(at.x), nullptr, static_cast<int64_t*>(a.data(at.out)));
 }
 
 void nonzero(const KernelArgs& a) {
-  const pf_tensor& in = a.tensor(1);
+  constexpr auto at = tensors<Nonzero>;
+  const pf_tensor& in = a.tensor(at.x);
   const Kept r = kept(a, in, nullptr, nullptr);
-  if (r.tiles == 0 || a.tensor(0).shape[0] == 0) return;
-  struct {
-    int64_t ndim, size[PF_MAX_DIMS];
-  } shape{in.ndim, {}};
+  if (r.tiles == 0 || a.tensor(at.out).shape[0] == 0) return;
+  pf_shape shape{in.ndim, {}};
   std::copy_n(in.shape, in.ndim, shape.size);
   a.launch(a.compile("select.h", r.d, "pf_nonzero"), r.tiles, kBlock, 0, r.s, in.data, r.sums,
-           shape, a.data(0), a.tensor(0).shape[0]);
+           shape, a.data(at.out), a.tensor(at.out).shape[0]);
 }
 
-// out, input, mask of one shape; out has as many elements as the mask is true.
 void masked_select(const KernelArgs& a) {
-  const Kept r = kept(a, a.tensor(2), &a.tensor(1), nullptr);
-  if (r.tiles == 0 || !a.has(0)) return;
-  a.launch(a.compile("select.h", r.d, "pf_masked_select"), r.tiles, kBlock, 0, r.s, a.data(2),
-           r.sums, a.data(0), a.data(1), numel(a.tensor(0)));
+  constexpr auto at = tensors<MaskedSelect>;
+  const Kept r = kept(a, a.tensor(at.mask), &a.tensor(at.x), nullptr);
+  if (r.tiles == 0 || !a.has(at.out)) return;
+  a.launch(a.compile("select.h", r.d, "pf_masked_select"), r.tiles, kBlock, 0, r.s, a.data(at.mask),
+           r.sums, a.data(at.out), a.data(at.x), numel(a.tensor(at.out)));
 }
 
-// out (in place), mask, source (contiguous): true places take the source's elements in turn.
 void masked_scatter(const KernelArgs& a) {
-  const Kept r = kept(a, a.tensor(1), &a.tensor(0), nullptr);
+  constexpr auto at = tensors<MaskedScatter>;
+  const Kept r = kept(a, a.tensor(at.mask), &a.tensor(at.out), nullptr);
   if (r.tiles == 0) return;
-  a.launch(a.compile("select.h", r.d, "pf_masked_scatter"), r.tiles, kBlock, 0, r.s, a.data(1),
-           r.sums, a.data(0), a.data(2), numel(a.tensor(2)));
+  a.launch(a.compile("select.h", r.d, "pf_masked_scatter"), r.tiles, kBlock, 0, r.s,
+           a.data(at.mask), r.sums, a.data(at.out), a.data(at.src), numel(a.tensor(at.src)));
 }
 
 }  // namespace
 
-PF_GPU_KERNEL("sort", sort)
-PF_GPU_KERNEL("topk", topk)
-PF_GPU_KERNEL("nth", nth)
-PF_GPU_KERNEL("group_equal", group_equal)
-PF_GPU_KERNEL("unique", unique)
-PF_GPU_KERNEL("randperm", randperm)
-PF_GPU_KERNEL("multinomial", multinomial)
-PF_GPU_KERNEL("count_true", count_true)
-PF_GPU_KERNEL("nonzero", nonzero)
-PF_GPU_KERNEL("masked_select", masked_select)
-PF_GPU_KERNEL("masked_scatter", masked_scatter)
+PF_GPU_KERNEL(Sort::kInfo, sort)
+PF_GPU_KERNEL(TopK::kInfo, topk)
+PF_GPU_KERNEL(NthIndex::kInfo, nth)
+PF_GPU_KERNEL(GroupEqual::kInfo, group_equal)
+PF_GPU_KERNEL(Unique::kInfo, unique)
+PF_GPU_KERNEL(Randperm::kInfo, randperm)
+PF_GPU_KERNEL(Multinomial::kInfo, multinomial)
+PF_GPU_KERNEL(CountTrue::kInfo, count_true)
+PF_GPU_KERNEL(Nonzero::kInfo, nonzero)
+PF_GPU_KERNEL(MaskedSelect::kInfo, masked_select)
+PF_GPU_KERNEL(MaskedScatter::kInfo, masked_scatter)
 
 }  // namespace pyflame::gpu

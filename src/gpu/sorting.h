@@ -8,10 +8,10 @@ namespace pyflame::gpu {
 // Rows of n pairs each; a second pair of arrays is scratch.
 struct Pairs {
   int64_t rows, n;
-  uint64_t* keys;
-  int64_t* at;
-  uint64_t* spare_keys;
-  int64_t* spare_at;
+  pf_u64* keys;
+  pf_i64* at;
+  pf_u64* spare_keys;
+  pf_i64* spare_at;
 };
 Pairs make_pairs(const KernelArgs&, int64_t rows, int64_t n);
 // Sorts by the bits [low, high) of the keys, equal ones in their order; keys and at are the result.

@@ -4,6 +4,7 @@
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "table/kernels/index.h"
 
 namespace pyflame {
 
@@ -46,7 +47,6 @@ int64_t choices(int64_t n, int64_t r) {
 
 // All rows of r numbers below n that ascend, not strictly, in order; the columns.
 TensorList ascending_rows(int64_t n, int64_t r, Device device) {
-  static const engine::Kernel search{"searchsorted"};
   if (r == 1) return {arange(0, n, 1, DType::Int64, device)};
   const Tensor pairs = ops::triangle_indices(n, n, 0, true, DType::Int64, device);
   TensorList columns = {select(pairs, 0, 0), select(pairs, 0, 1)};
@@ -54,7 +54,7 @@ TensorList ascending_rows(int64_t n, int64_t r, Device device) {
     const Tensor last = columns.back(), ends = cumsum(add(neg(last), Scalar(n)), 0);
     const Tensor at = arange(0, choices(n, k + 1), 1, DType::Int64, device);
     const Tensor row = make_tensor(at->shape, DType::Int64, device);
-    engine::call(search, {row}, {at, ends}, {Scalar(int64_t{1})}, {.op = "combinations"});
+    engine::call<kernels::Searchsorted>({row, at, ends}, {.right = true}, {.op = "combinations"});
     for (Tensor& c : columns) c = index_select(c, 0, row);
     // The last number grows by one for each that stands before it in its group.
     columns.push_back(add(at, index_select(add(neg(ends), Scalar(n)), 0, row)));

@@ -3,6 +3,7 @@
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
+#include "table/kernels/index.h"
 
 namespace pyflame {
 
@@ -49,12 +50,11 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool, bool invert) {
       found = reshape(any(eq(low, reshape(values, {1, -1})), IntList{1}), x->shape.vec());
     } else {
       // Each element beside the first of the sorted values that is not below it.
-      static const engine::Kernel search{"searchsorted"};
       if (dtype == DType::Bool) flat = to(flat, DType::UInt8), values = to(values, DType::UInt8);
       const Tensor sorted = contiguous(sort(values).first);
       Tensor at = make_tensor(flat->shape, DType::Int64, flat->storage->device);
       if (flat->numel > 0)
-        engine::call(search, {at}, {flat, sorted}, {Scalar(int64_t{0})}, {.op = "isin"});
+        engine::call<kernels::Searchsorted>({at, flat, sorted}, {.right = false}, {.op = "isin"});
       const Tensor candidate = index_select(sorted, 0, clamp(at, {}, Scalar(sorted->numel - 1)));
       found = reshape(eq(candidate, flat), x->shape.vec());
     }

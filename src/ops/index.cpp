@@ -10,15 +10,13 @@ namespace pyflame {
 using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
-using engine::Kernel;
 
 namespace ops {
 
 int64_t count_true(const Tensor& t, const char* op) {
-  static const Kernel kernel{"count_true"};
   if (t->numel == 0) return 0;
   Tensor count = make_tensor({1}, DType::Int64, t->storage->device);
-  engine::call(kernel, {count}, {t}, {}, {.op = op});
+  engine::call<kernels::CountTrue>({count, t}, {.op = op});
   return count.item<int64_t>();
 }
 
@@ -119,15 +117,15 @@ Tensor nothing_of(const Tensor& self, const Dims& shape) {
 }
 
 Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bool wrap) {
-  static const Kernel kernel{"index"};
   Plan p = plan_index(self, list, op);
   Tensor out = make_tensor(p.shape, self->dtype, self->storage->device);
   if (out->numel > 0) {
     TensorList ins{p.self};
     ins.insert(ins.end(), p.indices.begin(), p.indices.end());
-    const Scalar attrs[] = {Scalar(int64_t{p.before}),
-                            Scalar(static_cast<int64_t>(p.indices.size())), Scalar(int64_t{wrap})};
-    engine::call(kernel, std::span<const Tensor>(&out, 1), ins, attrs,
+    const kernels::Index::Numbers<Scalar> numbers{
+        .before = p.before, .indexed = static_cast<int64_t>(p.indices.size()), .wrap = wrap};
+    engine::call(engine::kernel<kernels::Index>(), std::span<const Tensor>(&out, 1), ins,
+                 kernels::span_of(numbers),
                  {.op = op, .checks_index = true, .takes = engine::Takes::Bytes});
   }
   if (autograd::wanted({self})) {
@@ -237,7 +235,6 @@ static Tensor py_embedding(const Tensor& input, const Tensor& weight,
 // ---- gather -------------------------------------------------------------------------------------
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
-  static const Kernel kernel{"gather"};
   ops::check_defined(self, "gather");
   Tensor index = ops::as_index(given, "gather");
   ops::check_same_device(self, index, "gather");
@@ -261,8 +258,8 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
   ops::check_not_empty(self, d, index, "gather");
   Tensor out = make_tensor(index->shape, self->dtype, self->storage->device);
   if (out->numel > 0)
-    engine::call(kernel, {out}, {self, index}, {Scalar(int64_t{d})},
-                 {.checks_index = true, .takes = engine::Takes::Bytes});
+    engine::call<kernels::Gather>({out, self, index}, {.dim = d},
+                                  {.checks_index = true, .takes = engine::Takes::Bytes});
   if (autograd::wanted({self}))
     autograd::attach("gather", {out}, {self}, {Saved(index)},
                      [d, shape = self->shape](const Context& c) -> Grads {
@@ -297,11 +294,10 @@ static Tensor take_along_dim(const Tensor& self, const Tensor& indices,
 // ---- masks --------------------------------------------------------------------------------------
 
 Tensor nonzero(const Tensor& t) {
-  static const Kernel kernel{"nonzero"};
   ops::check_defined(t, "nonzero");
   Tensor out = make_tensor({ops::count_true(t, "nonzero"), t->shape.size()}, DType::Int64,
                            t->storage->device);
-  if (out->numel > 0) engine::call(kernel, {out}, {t});
+  if (out->numel > 0) engine::call<kernels::Nonzero>({out, t});
   return out;
 }
 
@@ -320,7 +316,6 @@ static Tensor argwhere(const Tensor& t) {
 static Tensor masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source);
 
 Tensor masked_select(const Tensor& self, const Tensor& mask) {
-  static const Kernel kernel{"masked_select"};
   ops::check_defined(self, "masked_select");
   ops::check_defined(mask, "masked_select");
   ops::check_same_device(self, mask, "masked_select");
@@ -332,7 +327,7 @@ Tensor masked_select(const Tensor& self, const Tensor& mask) {
   Tensor out =
       make_tensor({ops::count_true(mask, "masked_select")}, self->dtype, self->storage->device);
   if (out->numel > 0)
-    engine::call(kernel, {out}, {self, mask}, {}, {.takes = engine::Takes::Bytes});
+    engine::call<kernels::MaskedSelect>({out, self, mask}, {.takes = engine::Takes::Bytes});
   if (autograd::wanted({self}))
     autograd::attach("masked_select", {out}, {self}, {Saved(mask)}, [](const Context& c) -> Grads {
       if (!c.grad().defined()) return Grads(1);
@@ -355,7 +350,6 @@ Tensor fit(const Tensor& t, const Dims& shape) {
 }
 
 void run_masked_scatter(const Tensor& out, const Tensor& mask, const Tensor& source) {
-  static const Kernel kernel{"masked_scatter"};
   if (mask->numel == 0) return;
   if (source->numel < mask->numel) {  // otherwise there is enough: nothing to wait for
     const int64_t need = ops::count_true(mask, "masked_scatter");
@@ -365,7 +359,8 @@ void run_masked_scatter(const Tensor& out, const Tensor& mask, const Tensor& sou
   }
   Tensor from = contiguous(source.detach());
   if (from->storage == out->storage) from = ops::raw_clone(from);
-  engine::call(kernel, {out}, {mask, from}, {}, {.inplace = 1, .takes = engine::Takes::Bytes});
+  engine::call<kernels::MaskedScatter>({out, mask, from},
+                                       {.inplace = 1, .takes = engine::Takes::Bytes});
 }
 
 void check_masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source) {
@@ -419,7 +414,6 @@ static Tensor masked_scatter_(Tensor self, const Tensor& given, const Tensor& so
 // ---- counting and searching ---------------------------------------------------------------------
 
 Tensor one_hot(const Tensor& t, int64_t num_classes) {
-  static const Kernel kernel{"one_hot"};
   Tensor index = ops::as_index(t, "one_hot");
   if (num_classes < 0) {
     PF_CHECK(index->numel > 0, ValueError, "one_hot",
@@ -432,12 +426,11 @@ Tensor one_hot(const Tensor& t, int64_t num_classes) {
   shape.push_back(num_classes);
   checked_numel(shape, "one_hot");
   Tensor out = make_tensor(shape, DType::Int64, index->storage->device);
-  if (out->numel > 0) engine::call(kernel, {out}, {index}, {}, {.checks_index = true});
+  if (out->numel > 0) engine::call<kernels::OneHot>({out, index}, {.checks_index = true});
   return out;
 }
 
 static Tensor bincount(const Tensor& t, const Tensor& weights, int64_t minlength) {
-  static const Kernel kernel{"bincount"};
   Tensor index = ops::as_index(t, "bincount");
   PF_CHECK(index->shape.size() == 1, ShapeError, "bincount", "got shape ", index->shape,
            "; expected one dimension; ravel it");
@@ -462,13 +455,12 @@ static Tensor bincount(const Tensor& t, const Tensor& weights, int64_t minlength
   }
   Tensor out = make_tensor({bins}, w.defined() ? w->dtype : DType::Int64, index->storage->device);
   if (index->numel == 0) return ops::raw_full({bins}, out->dtype, out->storage->device, 0);
-  engine::call(kernel, {out}, {index, w}, {}, {.checks_index = true});
+  engine::call<kernels::Bincount>({out, index, w}, {.checks_index = true});
   return out;
 }
 
 static Tensor searchsorted(const Tensor& given, const Tensor& values, bool out_int32, bool right,
                            const std::optional<std::string>& side, const Tensor& sorter) {
-  static const Kernel kernel{"searchsorted"};
   ops::check_defined(given, "searchsorted");
   Tensor sorted = given;
   if (sorter.defined()) {
@@ -500,7 +492,7 @@ static Tensor searchsorted(const Tensor& given, const Tensor& values, bool out_i
   Tensor s = contiguous(to(sorted.detach(), dtype)), v = to(values.detach(), dtype);
   Tensor out = make_tensor(v->shape, DType::Int64, v->storage->device);
   if (s->shape.back() == 0) return to(zeros_like(out), out_int32 ? DType::Int32 : DType::Int64);
-  if (out->numel > 0) engine::call(kernel, {out}, {v, s}, {Scalar(int64_t{right})});
+  if (out->numel > 0) engine::call<kernels::Searchsorted>({out, v, s}, {.right = right});
   return out_int32 ? to(out, DType::Int32) : out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/building_blocks.h"
+#include "table/kernels/index.h"
 
 namespace pyflame::ops {
 
@@ -27,8 +28,9 @@ Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bo
 Tensor nothing_of(const Tensor& self, const Dims& shape);
 Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape, int64_t skip);
 
-// Runs the kernel "scatter" on `out`. Modes as in src/cpu/scatter.cpp.
-enum ScatterMode : int64_t { kAssign, kAdd, kMultiply, kMax, kMin };
+// Runs the kernel "scatter" on `out`.
+using kernels::ScatterMode;
+using enum kernels::ScatterMode;
 void run_scatter(const Tensor& out, int dim, const Tensor& index, const Tensor& src,
                  ScatterMode mode, const char* op, int64_t skip = INT64_MIN);
 // A dimension of size 0 cannot be indexed.

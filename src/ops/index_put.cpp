@@ -14,7 +14,6 @@ namespace pyflame {
 using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
-using engine::Kernel;
 
 namespace ops {
 
@@ -22,13 +21,15 @@ namespace {
 
 // `values` must have the plan's shape (strides may be 0).
 void run_index_put(const Plan& p, const Tensor& values, bool accumulate, const char* op) {
-  static const Kernel kernel{"index_put"};
   if (values->numel == 0) return;
   TensorList ins{values};
   ins.insert(ins.end(), p.indices.begin(), p.indices.end());
-  const Scalar attrs[] = {Scalar(int64_t{p.before}), Scalar(static_cast<int64_t>(p.indices.size())),
-                          Scalar(int64_t{accumulate})};
-  engine::call(kernel, std::span<const Tensor>(&p.self, 1), ins, attrs,
+  const kernels::IndexPut::Numbers<Scalar> numbers{
+      .before = p.before,
+      .indexed = static_cast<int64_t>(p.indices.size()),
+      .accumulate = accumulate};
+  engine::call(engine::kernel<kernels::IndexPut>(), std::span<const Tensor>(&p.self, 1), ins,
+               kernels::span_of(numbers),
                {.inplace = 1,
                 .op = op,
                 .checks_index = true,
@@ -76,15 +77,14 @@ Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape
 
 void run_scatter(const Tensor& out, int dim, const Tensor& index, const Tensor& src,
                  ScatterMode mode, const char* op, int64_t skip) {
-  static const Kernel kernel{"scatter"};
   if (index->numel == 0) return;
   Tensor part = make_view(src, index->shape, src->strides, src->offset);
-  engine::call(kernel, {out}, {index, part},
-               {Scalar(int64_t{dim}), Scalar(int64_t{mode}), Scalar(skip)},
-               {.inplace = 1,
-                .op = op,
-                .checks_index = true,
-                .takes = mode == kAssign ? engine::Takes::Bytes : engine::Takes::Arithmetic});
+  engine::call<kernels::Scatter>(
+      {out, index, part}, {.dim = dim, .mode = int64_t{mode}, .skip = skip},
+      {.inplace = 1,
+       .op = op,
+       .checks_index = true,
+       .takes = mode == kAssign ? engine::Takes::Bytes : engine::Takes::Arithmetic});
 }
 
 Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape) {

@@ -4,13 +4,13 @@
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "table/kernels/sort.h"
 
 namespace pyflame {
 
 using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
-using engine::Kernel;
 
 namespace {
 
@@ -38,14 +38,13 @@ std::pair<Tensor, Tensor> scalar_result(const Tensor& t) {
 }  // namespace
 
 std::pair<Tensor, Tensor> sort(const Tensor& t, int64_t dim, bool descending, bool) {
-  static const Kernel kernel{"sort"};
   check_sortable(t, "sort");
   const int d = wrap_dim(dim, t->shape.size(), "sort");
   if (t->shape.empty()) return scalar_result(t);
   Tensor values = make_tensor(t->shape, t->dtype, t->storage->device);
   Tensor indices = make_tensor(t->shape, DType::Int64, t->storage->device);
   if (t->numel > 0)
-    engine::call(kernel, {values, indices}, {t}, {Scalar(int64_t{d}), Scalar(int64_t{descending})});
+    engine::call<kernels::Sort>({values, indices, t}, {.dim = d, .descending = descending});
   attach_pick("sort", values, indices, t, d);
   return {values, indices};
 }
@@ -56,7 +55,6 @@ Tensor argsort(const Tensor& t, int64_t dim, bool descending) {
 }
 
 std::pair<Tensor, Tensor> topk(const Tensor& t, int64_t k, int64_t dim, bool largest, bool) {
-  static const Kernel kernel{"topk"};
   check_sortable(t, "topk");
   const int d = wrap_dim(dim, t->shape.size(), "topk");
   const int64_t n = t->shape.empty() ? 1 : t->shape[d];
@@ -71,18 +69,18 @@ std::pair<Tensor, Tensor> topk(const Tensor& t, int64_t k, int64_t dim, bool lar
   Tensor values = make_tensor(shape, t->dtype, t->storage->device);
   Tensor indices = make_tensor(shape, DType::Int64, t->storage->device);
   if (values->numel > 0)
-    engine::call(kernel, {values, indices}, {t}, {Scalar(int64_t{d}), Scalar(int64_t{largest})});
+    engine::call<kernels::TopK>({values, indices, t}, {.dim = d, .largest = largest});
   attach_pick("topk", values, indices, t, d);
   return {values, indices};
 }
 
 Tensor ops::nth_index(const Tensor& t, int dim, Nth which, int64_t number) {
-  static const Kernel kernel{"nth"};
   Dims shape = t->shape;
   shape[dim] = 1;
   Tensor at = make_tensor(shape, DType::Int64, t->storage->device);
   if (at->numel > 0)
-    engine::call(kernel, {at}, {t}, {int64_t{dim}, static_cast<int64_t>(which), number});
+    engine::call<kernels::NthIndex>(
+        {at, t}, {.dim = dim, .which = static_cast<int64_t>(which), .number = number});
   return at;
 }
 
@@ -109,7 +107,6 @@ namespace {
 
 // Values, inverse in the shape of `t`, counts.
 TensorList unique_of(const Tensor& t, bool sorted_first) {
-  static const Kernel group_kernel{"group_equal"}, unique_kernel{"unique"};
   const Device device = t->storage->device;
   Tensor flat = contiguous(reshape(t.detach(), {-1})), order;
   if (sorted_first && flat->numel > 0) std::tie(flat, order) = sort(flat, 0, false, true);
@@ -117,13 +114,13 @@ TensorList unique_of(const Tensor& t, bool sorted_first) {
   Tensor groups = make_tensor({flat->numel}, DType::Int64, device);
   if (flat->numel > 0) {
     Tensor found = make_tensor({1}, DType::Int64, device);
-    engine::call(group_kernel, {groups, found}, {flat});
+    engine::call<kernels::GroupEqual>({groups, found, flat});
     count = found.item<int64_t>();
   }
   Tensor values = make_tensor({count}, t->dtype, device);
   Tensor inverse = make_tensor(t->shape, DType::Int64, device);
   Tensor counts = make_tensor({count}, DType::Int64, device);
-  if (count > 0) engine::call(unique_kernel, {values, inverse, counts}, {flat, order, groups});
+  if (count > 0) engine::call<kernels::Unique>({values, inverse, counts, flat, order, groups});
   return {values, inverse, counts};
 }
 

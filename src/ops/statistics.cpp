@@ -6,6 +6,7 @@
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "table/kernels/index.h"
 
 namespace pyflame {
 namespace {
@@ -334,11 +335,10 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   Tensor place = mul(div(sub(x, from), width), Scalar(static_cast<double>(bins)));
   place = clamp(to(place, DType::Int64), Scalar(int64_t{0}), Scalar(bins - 1));
   // What lies outside goes to one more.
-  static const engine::Kernel count{"bincount"};
   Tensor counts = make_tensor({bins + 1}, DType::Int64, x->device());
   place = where(inside, place, Scalar(bins));
   if (x->numel > 0)
-    engine::call(count, {counts}, {place}, {}, {.op = "histc", .checks_index = true});
+    engine::call<kernels::Bincount>({counts, place}, {.op = "histc", .checks_index = true});
   else
     fill_(counts, 0);
   return to(slice(counts, 0, 0, bins), t->dtype);
