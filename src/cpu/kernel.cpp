@@ -16,8 +16,8 @@ std::unordered_map<std::string_view, KernelEntry>& kernels() {
 
 }  // namespace
 
-RegisterKernel::RegisterKernel(const char* name, KernelFn fn, PiecesFn pieces) {
-  kernels().emplace(name, KernelEntry{fn, pieces});
+RegisterKernel::RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, PiecesFn pieces) {
+  kernels().emplace(info.name, KernelEntry{fn, pieces});
 }
 
 const KernelEntry* find_kernel(const char* name) {

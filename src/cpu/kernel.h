@@ -75,9 +75,7 @@ struct KernelEntry {
   PiecesFn pieces;  // may be null
 };
 struct RegisterKernel {
-  RegisterKernel(const char* name, KernelFn fn, PiecesFn pieces = nullptr);
-  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, PiecesFn pieces = nullptr)
-      : RegisterKernel(info.name, fn, pieces) {}
+  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, PiecesFn pieces = nullptr);
 };
 const KernelEntry* find_kernel(const char* name);
 

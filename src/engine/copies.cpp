@@ -8,6 +8,7 @@
 #include "engine/group.h"
 #include "engine/placement.h"
 #include "engine/trace.h"
+#include "table/kernels/move.h"
 
 namespace pyflame::engine {
 
@@ -70,8 +71,7 @@ void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
   const auto held_dst = Ref<Storage>::share(dst->storage.get());
   const auto held_src = Ref<Storage>::share(src->storage.get());
   if (dst->storage->device == src->storage->device) {
-    static const Kernel copy{"copy"};
-    call(copy, {dst}, {src}, {}, {.takes = Takes::All});
+    call<kernels::Copy>({dst, src}, {.takes = Takes::All});
   } else if ((src->storage->pinned || dst->storage->pinned) &&
              (async || nbytes(src->dtype, src->numel) >= kDirect) &&
              PF_HAS(backend_of((src->storage->pinned ? dst : src)->storage->device), copy_async)) {

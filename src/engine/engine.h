@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <utility>
@@ -38,15 +37,14 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
 
 using kernels::Anchor;
 
-// A named kernel of a backend. Construct once per call site: `static const Kernel k{"softmax",
-// ...}`. The backend is asked for it at first use on each device type. Order of tensors at the
-// kernel: outputs, then inputs; an undefined tensor arrives with data == nullptr and ndim == 0.
+// A kernel of a backend, by its descriptor (table/kernel.h); made once, by kernel<K>(). The backend
+// is asked for it at first use on each device type. Order of tensors at the kernel: outputs, then
+// inputs; an undefined tensor arrives with data == nullptr and ndim == 0.
 struct Kernel {
   const char* name;
-  Anchor anchor = Anchor::General;
+  Anchor anchor;
   int id;
-  Kernel(const char* name, Anchor anchor = Anchor::General);
-  explicit Kernel(const kernels::KernelInfo& info) : Kernel(info.name, info.anchor) {}
+  explicit Kernel(const kernels::KernelInfo&);
 };
 // The kernel of a descriptor.
 template <class K>
@@ -77,13 +75,6 @@ struct CallOptions {
 };
 void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
           std::span<const Scalar> attrs = {}, CallOptions options = {});
-inline void call(const Kernel& k, std::initializer_list<Tensor> outs,
-                 std::initializer_list<Tensor> ins, std::initializer_list<Scalar> attrs = {},
-                 CallOptions options = {}) {
-  call(k, std::span<const Tensor>(outs.begin(), outs.size()),
-       std::span<const Tensor>(ins.begin(), ins.size()),
-       std::span<const Scalar>(attrs.begin(), attrs.size()), options);
-}
 // The kernel of a descriptor (table/kernels/) with its tensors and numbers by name.
 template <class K>
 void call(const typename K::template Tensors<Tensor>& tensors,

@@ -26,11 +26,11 @@ KernelTable& kernel_table() {
 
 }  // namespace
 
-Kernel::Kernel(const char* n, Anchor a) : name(n), anchor(a) {
+Kernel::Kernel(const kernels::KernelInfo& info) : name(info.name), anchor(info.anchor) {
   KernelTable& t = kernel_table();
   std::lock_guard lock(t.mutex);
   id = t.count++;
-  PF_CHECK(id < kMaxKernels, BackendError, n, "more than ", kMaxKernels, " kernel call sites");
+  PF_CHECK(id < kMaxKernels, BackendError, name, "more than ", kMaxKernels, " kernels");
 }
 
 pf_scalar to_kernel_scalar(Scalar s) {

@@ -16,6 +16,7 @@
 #include "engine/placement.h"
 #include "engine/rules.h"
 #include "engine/trace.h"
+#include "table/kernels/move.h"
 
 namespace pyflame::engine {
 namespace {
@@ -248,7 +249,6 @@ bool storage_only(DType out, std::span<const Operand> operands) {
 // A cast from or to a dtype without arithmetic, into `dst`. Neither tapes nor the text of groups
 // know these; two kernels do.
 void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands, CallOptions how) {
-  static const Kernel fill{"fill"}, copy{"copy"};
   if (op != 0)  // the first row, cast
     for (DType t : {dst->dtype, operands[0].tensor ? (*operands[0].tensor)->dtype : dst->dtype})
       PF_CHECK(!info(t).storage_only, DTypeError, name_of_row(op), "got ", t,
@@ -256,9 +256,9 @@ void cast_stored(OpId op, const Tensor& dst, std::span<const Operand> operands, 
   how.takes = Takes::All;
   if (dst->numel == 0) return;
   if (operands[0].tensor)
-    call(copy, {dst}, {*operands[0].tensor}, {}, how);
+    call<kernels::Copy>({dst, *operands[0].tensor}, how);
   else
-    call(fill, {dst}, {}, {operands[0].scalar}, how);
+    call<kernels::Fill>({dst}, {operands[0].scalar}, how);
 }
 
 // A fresh result lies in memory as the first operand of its shape does: what is channels-last stays
@@ -340,10 +340,9 @@ void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const O
     if (a.offset == b.offset && a.dtype == b.dtype && a.shape == b.shape &&
         ((a.contiguous && b.contiguous) || a.strides == b.strides))
       continue;
-    static const Kernel copy{"copy"};
     const DeviceScope home(a.storage->device);
     copies[i] = make_tensor(a.shape, a.dtype, a.storage->device);
-    call(copy, {copies[i]}, {*t}, {}, {.takes = Takes::All});
+    call<kernels::Copy>({copies[i], *t}, {.takes = Takes::All});
     list[i].tensor = &copies[i];
   }
   if (storage_only(dst->dtype, operands)) [[unlikely]]

@@ -79,7 +79,7 @@ void UserKernel::launch(Device device, const uint32_t grid[3], const uint32_t bl
                                shared_bytes, list.data(), static_cast<int32_t>(args.size()));
         if (status != PF_OK) raise_status(b, status, op_.c_str());
       };
-  static const Kernel any{"user kernel"};
+  static const Kernel any({"user kernel", Anchor::General, 0});
   CallOptions options;
   options.op = op_.c_str();
   options.inplace = CallOptions::kAllInplace;

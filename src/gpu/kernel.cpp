@@ -18,8 +18,8 @@ std::unordered_map<std::string_view, KernelEntry>& kernels() {
 
 }  // namespace
 
-RegisterKernel::RegisterKernel(const char* name, KernelFn fn, bool over_rows) {
-  kernels().emplace(name, KernelEntry{fn, over_rows});
+RegisterKernel::RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows) {
+  kernels().emplace(info.name, KernelEntry{fn, over_rows});
 }
 
 const KernelEntry* find_kernel(const char* name) {

@@ -227,9 +227,7 @@ struct KernelEntry {
   bool over_rows;  // the launcher can be asked what joins it
 };
 struct RegisterKernel {
-  RegisterKernel(const char* name, KernelFn fn, bool over_rows = false);
-  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows = false)
-      : RegisterKernel(info.name, fn, over_rows) {}
+  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows = false);
 };
 const KernelEntry* find_kernel(const char* name);
 
