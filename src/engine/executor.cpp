@@ -163,7 +163,7 @@ void Execution::supply(ProgramStep& step) {
   for (int o = 0; o < step.noutputs; ++o) {
     if (step.outputs_without >> o & 1) continue;
     Place& p = ph.outputs[step.stored[o]];
-    if (step.donor[o] >= 0) {  // no fresh memory, no page faults
+    if (step.donor[o] >= 0 && !p.storage->data) {  // no fresh memory, no page faults
       Storage& from = *ph.inputs[step.used[step.donor[o]]].storage;
       p.storage->data = std::exchange(from.data, nullptr);
       p.storage->block = std::exchange(from.block, nullptr);

@@ -219,6 +219,7 @@ bool link(const Window& w, bool kept, Plan& plan) {
 }  // namespace
 
 void make_plan(Window& w, bool to_anchor, Plan& plan) {
+  plan.to_anchor = to_anchor;
   plan_program(w, w.phases[0], live_nodes(w.phases[0]), plan.before);
   if (!w.has_anchor) return;
   plan.kernel = true;
@@ -245,7 +246,9 @@ void plan_donations(ProgramStep& step, const StreamState* stream) {
   };
   for (int o = 0; o < step.noutputs; ++o) {
     const Place& out = ph.outputs[step.stored[o]];
-    if (step.outputs_without >> o & 1 || out.storage->data || out.offset != 0) continue;
+    if (step.outputs_without >> o & 1 || out.storage->data || out.offset != 0 ||
+        input_of(step, out.storage.get()) >= 0)
+      continue;
     for (int j = 0; j < step.ninputs; ++j) {
       if (!gives(j, out)) continue;
       given |= 1u << j;

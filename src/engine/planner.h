@@ -44,6 +44,7 @@ struct Links {
 struct Plan {
   ProgramStep before, early, after;
   bool kernel = false;
+  bool to_anchor = false;  // the last phase stays for later
   // The kernel and the programs beside it may run as one launch. False where they must be seen to
   // run one after the other: one reads what another writes in some other way than element by
   // element.
@@ -51,7 +52,6 @@ struct Plan {
   Links links;
 };
 
-// With `to_anchor`, the last phase stays for later.
 void make_plan(Window&, bool to_anchor, Plan&);
 // Which results take the memory of an input, when it is known what has none.
 void plan_donations(ProgramStep&, const StreamState*);

@@ -11,12 +11,11 @@ namespace {
 // Gives values numbers in the order in which they appear.
 class Printer {
  public:
-  explicit Printer(const Window& w) {
+  explicit Printer(const Window& w, bool last = true) {
     phase(w.phases[0], before_);
-    if (w.has_anchor) {
-      anchor(w.anchor);
-      phase(w.phases[1], after_);
-    }
+    if (!w.has_anchor) return;
+    anchor(w.anchor);
+    if (last) phase(w.phases[1], after_);
   }
 
   std::string graph() const { return graph_.str(); }
@@ -147,8 +146,8 @@ std::string Printer::plan(const Plan& plan, bool together) const {
 
 }  // namespace
 
-std::string print_graph(const Window& w) {
-  return Printer(w).graph();
+std::string print_graph(const Window& w, bool last) {
+  return Printer(w, last).graph();
 }
 std::string print_plan(const Window& w, const Plan& plan, bool together) {
   return Printer(w).plan(plan, together);

@@ -89,12 +89,12 @@ void trace_group(const Group& g, Flush why, const Plan& plan, bool together) {
     if (std::string_view(a.kernel->name) == Matmul::kInfo.name &&
         a.tensors[kernels::tensors<Matmul>.bias].storage)
       e.fields["library_epilogue"] = "bias";
-    e.fields["epilogue"] = nodes_of(g.phases[1]);
+    e.fields["epilogue"] = plan.to_anchor ? "" : nodes_of(g.phases[1]);
     e.fields["shape"] = text_of(a.shapes[0]);
   } else {
     e.fields["shape"] = text_of(g.phases[0].shape);
   }
-  e.details["graph"] = print_graph(g);
+  e.details["graph"] = print_graph(g, !plan.to_anchor);
   e.details["plan"] = print_plan(g, plan, together);
   note(std::move(e));
 }

@@ -85,6 +85,7 @@ class DeviceProgram {
   explicit DeviceProgram(const pf_program&);
 
   int inputs() const { return static_cast<int>(inputs_.size()); }
+  int outputs() const { return static_cast<int>(outputs_.size()); }
 
   // Fills `out`. Geometry words:
   //   Flat   elements

@@ -131,7 +131,8 @@ struct Joined {
 struct JoinedRows {
   int input;
   int64_t rows, cols, vec;
-  bool past = false;  // larger than caches
+  bool past = false;   // larger than caches
+  bool again = false;  // some elements are made more than once: nothing may be stored before it
 };
 
 // Elements that a GPU is through with in a few microseconds.

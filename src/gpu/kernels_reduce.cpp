@@ -1,6 +1,7 @@
 // Reductions and the search for extremes (kernels/reduce.h, sum.h).
 #include <algorithm>
 
+#include "core/kernel_numbers.h"
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
 #include "kernels/reduce_args.h"
@@ -118,7 +119,8 @@ void simple(const KernelArgs& a) {
 
 constexpr int64_t kColumnThreads = 512;  // PF_COLUMN_THREADS
 
-void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, const char* op) {
+// `again`: the operation looks at the first element of a reduction for each of the others.
+void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, const char* op, bool again) {
   const auto t = static_cast<DType>(x.dtype);
   const int64_t outs = r.kept.count, k = std::max<int64_t>(r.reduced.count, 1);
   if (outs == 0) return;
@@ -166,7 +168,7 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, const char* op)
                      (r.kept.n == 0 || (r.kept.n == 1 && step_of(r.kept) == k));
   const auto of_rows = [&] {
     return a.join("sum.h", defines, "sum_rows",
-                  {static_cast<int>(&x - a.tensors), outs, k, v, true});
+                  {static_cast<int>(&x - a.tensors), outs, k, v, true, again});
   };
   if (a.asked()) {
     if (joins) of_rows();
@@ -195,7 +197,9 @@ void sum(const KernelArgs& a) {
   r.out = a.data(at.out);
   r.mean = a.data(at.mean);
   r.divisor = a.f(number.divisor);
-  run_sum(a, r, a.tensor(at.x), kOps[a.i(number.kind)]);
+  const auto kind = static_cast<SumKind>(a.i(number.kind));
+  const bool origin = kind == SumKind::Differences || kind == SumKind::Spread;
+  run_sum(a, r, a.tensor(at.x), kOps[a.i(number.kind)], origin);
 }
 
 void prod(const KernelArgs& a) {
@@ -207,7 +211,7 @@ void prod(const KernelArgs& a) {
   auto r = plan<pf_sum>(a.tensor(at.x), a.i(numbers<Prod>.dims), nullptr);
   r.out = a.data(at.out);
   r.divisor = 1;
-  run_sum(a, r, a.tensor(at.x), "pf_op_product");
+  run_sum(a, r, a.tensor(at.x), "pf_op_product", false);
 }
 
 // ------------------------------------------------------------------------------------------------

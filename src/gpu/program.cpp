@@ -97,6 +97,8 @@ Joined join_programs(Device& device, Around& around, const char* file, const Def
     Around::Part& part = *parts[k];
     if (!part.program || part.tensor != (k == 0 ? rows.input : 0)) continue;
     Program& p = *static_cast<Program*>(part.program);
+    // What is stored may lie where the program reads: no second run would find that.
+    if (k == 0 && rows.again && (part.keep || p.text.outputs() > 1)) continue;
     gpu::DeviceLaunch& l = launches[k];
     if (!p.text.plan_part(*part.launch, part.operand, rows.rows, rows.cols,
                           static_cast<int>(rows.vec), rows.past, l)) {

@@ -123,12 +123,16 @@ double freedom(const Plan& p, double correction) {
 }
 
 // In two passes over differences from the first element of each reduction: see src/cpu/reduce.cpp.
-// Each widens `x` for itself, within its launch: so nothing wide lies in memory.
+// Where neighbours are added each widens `x` for itself, within its launch; else once for both.
 Tensor variance(const Tensor& x, const Plan& p, double correction) {
   Plan q = p;
   q.keepdim = true;
-  const Tensor m = sum_of(SumKind::Differences, widened(x), {}, q, static_cast<double>(p.count));
-  return sum_of(SumKind::Spread, widened(x), m, p, freedom(p, correction));
+  const int n = x->shape.size();
+  const bool neighbours = n > 0 && (p.mask >> (n - 1) & 1);
+  const Tensor wide = neighbours ? Tensor() : widened(x);
+  const auto values = [&] { return wide.defined() ? wide : widened(x); };
+  const Tensor m = sum_of(SumKind::Differences, values(), {}, q, static_cast<double>(p.count));
+  return sum_of(SumKind::Spread, values(), m, p, freedom(p, correction));
 }
 
 Tensor variance_gradient(const Tensor& grad, const Tensor& x, const Plan& p, double correction) {

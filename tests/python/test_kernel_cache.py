@@ -16,7 +16,7 @@ SCRIPT = """
 import pyflame as pf
 x = pf.arange(12).float().view(3, 4) + 0.5
 (x * 3).sum(1).tolist()
-pf.softmax(x, 1).tolist()
+pf.softmax(x, 1).sum().item()
 """
 USE = """
 pf.set_device("rocm")

@@ -83,6 +83,25 @@ def test_peaks_and_sums():
 
 
 @caches
+def test_a_result_that_is_read_takes_no_second_memory():
+    def steps():
+        for _ in range(5):
+            x, z = pf.empty(1 << 16), pf.ones(1 << 16)
+            z.sum().item()
+            x.add_(z)  # x has memory only now, and z, which nobody reads any more, has some to give
+            del z
+            x.sum().item()
+            z = pf.ones(256, 256)
+            s = pf.softmax(z * 2, -1)
+            z.copy_(s + z)
+            del s, z
+        pf.synchronize()
+        return pf.memory.memory_allocated(DEVICE)
+
+    first = steps()
+    assert steps() == first
+
+
 def test_freed_blocks_are_used_again():
     x = pf.ones(300_000)
     pf.synchronize()

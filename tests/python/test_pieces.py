@@ -28,6 +28,19 @@ def kept(x, y, row, n):
     return s, F.layer_norm(s, (n,), row, None)
 
 
+def spread_in_place(x):
+    z = x.clone()
+    z.mul_(2)
+    return z.var(-1), z
+
+
+def spread_of_taken(x):
+    z = x.clone()
+    pf.flush()
+    z = z * 2  # whose memory it takes
+    return z.var(-1), z.std(-1), z
+
+
 WORKS = {
     "layer norm of a sum": lambda x, y, row, col, n: F.layer_norm(x + y, (n,), row, row),
     "the sum is kept": lambda x, y, row, col, n: kept(x, y, row, n),
@@ -47,6 +60,8 @@ WORKS = {
     "middle": lambda x, y, row, col, n: (x + y).sum(-2),
     "norms": lambda x, y, row, col, n: ((x * y).norm(dim=-1), (x + row).norm()),
     "var": lambda x, y, row, col, n: (x * y + 100).var(-1),
+    "var in place": lambda x, y, row, col, n: spread_in_place(x),
+    "var of what took memory": lambda x, y, row, col, n: spread_of_taken(x),
     "in place behind": lambda x, y, row, col, n: y.clone().mul_(F.softmax(x * 2, -1)),
 }
 

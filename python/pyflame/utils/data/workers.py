@@ -123,7 +123,10 @@ def _work(pipe, number, count, fetch, init, parent, others):
             data = pickle.dumps((epoch, result), pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # a batch that cannot be sent
             data = pickle.dumps((epoch, _Failure(error, number)), pickle.HIGHEST_PROTOCOL)
-        pipe.send_bytes(data)
+        try:
+            pipe.send_bytes(data)
+        except OSError:
+            os._exit(1)  # the main process is gone, and nobody is left to be told
 
 
 class Pool:
