@@ -82,7 +82,6 @@ def test_peaks_and_sums():
     assert pf.memory.max_memory_reserved(DEVICE) == pf.memory.memory_reserved(DEVICE)
 
 
-@caches
 def test_a_result_that_is_read_takes_no_second_memory():
     def steps():
         for _ in range(5):
@@ -102,6 +101,7 @@ def test_a_result_that_is_read_takes_no_second_memory():
     assert steps() == first
 
 
+@caches
 def test_freed_blocks_are_used_again():
     x = pf.ones(300_000)
     pf.synchronize()
