@@ -211,10 +211,9 @@ PF_DEVICE float pf_look_up(const float (&row)[8], pf_u32 k) {
 #include "doubles.h"
 #include "special.h"
 
-// ---- division with remainder, integers
-// ------------------------------------------------------------- Exact, as the C library's: each
-// step takes away a multiple of b, scaled by a power of two, whose product with the quotient is
-// exact.
+// ---- division with remainder, rules of integers -------------------------------------------------
+// Exact, as the C library's: each step takes away a multiple of b, scaled by a power of two, whose
+// product with the quotient is exact.
 template <class T>
 PF_DEVICE T pf_fmod(T a, T b) {
   const T m = pf_abs(b);
