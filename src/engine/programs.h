@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/hash.h"
 #include "engine/graph.h"
 
 namespace pyflame::engine {
@@ -21,19 +22,7 @@ struct ProgramKey {
   size_t size() const { return offsetof(ProgramKey, nodes) + nnodes * sizeof(pf_node); }
   uint64_t hash() const {
     static_assert(sizeof(pf_node) == 16 && offsetof(ProgramKey, nodes) == 6 + kMaxInputs);
-    const char* p = reinterpret_cast<const char*>(this);
-    uint64_t h = size();
-    size_t i = 0;
-    for (; i + 8 <= size(); i += 8) {
-      uint64_t w;
-      std::memcpy(&w, p + i, 8);
-      h = (h ^ w) * 0x9E3779B97F4A7C15u;
-      h ^= h >> 29;
-    }
-    uint64_t w = 0;
-    std::memcpy(&w, p + i, size() - i);
-    h = (h ^ w) * 0x9E3779B97F4A7C15u;
-    return h ^ h >> 32;
+    return hash_bytes(this, size());
   }
 };
 

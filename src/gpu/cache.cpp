@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 
+#include "core/hash.h"
 #include "files/file.h"
 #include "gpu/library.h"
 #include "pyflame/error.h"
@@ -64,21 +65,7 @@ struct Header {
 constexpr char kMagic[8] = {'P', 'F', 'K', 'E', 'R', 'N', '2', '\n'};
 
 uint64_t checksum(const std::string& s) {
-  uint64_t h = 0x2545f4914f6cdd1du ^ s.size();
-  size_t i = 0;
-  const auto mix = [&](uint64_t w) {
-    h = (h ^ w) * 0x9E3779B97F4A7C15u;
-    h ^= h >> 29;
-  };
-  for (; i + 8 <= s.size(); i += 8) {
-    uint64_t w;
-    std::memcpy(&w, s.data() + i, 8);
-    mix(w);
-  }
-  uint64_t w = 0;
-  std::memcpy(&w, s.data() + i, s.size() - i);
-  mix(w);
-  return h ^ h >> 32;
+  return hash_bytes(s.data(), s.size(), 0x2545f4914f6cdd1du);
 }
 
 std::string path_of(const CacheKey& key) {

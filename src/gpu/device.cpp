@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/hash.h"
 #include "gpu/builder.h"
 #include "gpu/compile_only.h"
 #include "gpu/together.h"
@@ -271,15 +272,9 @@ std::unique_ptr<Loaded> Device::function(const Module* module, const char* entry
 }
 
 size_t FoundKernels::start(const char* file, const Defines& defines, const char* entry) {
-  uint64_t h = reinterpret_cast<uintptr_t>(file) * 31 + reinterpret_cast<uintptr_t>(entry);
-  const std::string_view bytes = defines.bytes();  // whole words
-  for (size_t i = 0; i < bytes.size(); i += 8) {
-    uint64_t w;
-    std::memcpy(&w, bytes.data() + i, 8);
-    h = (h ^ w) * 0x9E3779B97F4A7C15u;
-    h ^= h >> 29;
-  }
-  return static_cast<size_t>(h * 0x9E3779B97F4A7C15u >> 40);
+  const std::string_view bytes = defines.bytes();
+  return hash_bytes(bytes.data(), bytes.size(),
+                    reinterpret_cast<uintptr_t>(file) * 31 + reinterpret_cast<uintptr_t>(entry));
 }
 bool FoundKernels::same(const Entry& e, const char* file, const Defines& defines,
                         const char* entry) {

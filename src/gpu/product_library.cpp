@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/hash.h"
 #include "gpu/blas.h"
 #include "gpu/compile_only.h"
 #include "gpu/device.h"
@@ -55,15 +56,7 @@ struct Key {
 };
 static_assert(sizeof(Key) == 8 * 8 + 10 * 4);
 struct KeyHash {
-  size_t operator()(const Key& k) const {
-    uint64_t w[sizeof(Key) / 8], h = 0;
-    std::memcpy(w, &k, sizeof k);
-    for (uint64_t v : w) {
-      h = (h ^ v) * 0x9E3779B97F4A7C15u;
-      h ^= h >> 31;
-    }
-    return h;
-  }
+  size_t operator()(const Key& k) const { return hash_bytes(&k, sizeof k); }
 };
 
 // A product that is ready to be launched; null desc: the library cannot do it.
