@@ -138,8 +138,8 @@ bool all_known(const Window& w, const Plan& plan) {
   return true;
 }
 
-// What the program before gives the kernel. `kept`: the last phase runs later.
-bool link_before(const Window& w, bool kept, Plan& plan) {
+// What the program before gives the kernel.
+bool link_before(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
   const Phase &first = w.phases[0], &last = w.phases[1];
   for (int o = 0; o < plan.before.noutputs; ++o) {
@@ -159,8 +159,8 @@ bool link_before(const Window& w, bool kept, Plan& plan) {
           return false;
       }
     const bool later =
-        kept && std::any_of(last.inputs, last.inputs + last.ninputs,
-                            [&](const Place& in) { return in.storage == p.storage; });
+        plan.to_anchor && std::any_of(last.inputs, last.inputs + last.ninputs,
+                                      [&](const Place& in) { return in.storage == p.storage; });
     if (readers == 1 && !p.storage->data && !has_handles(*p.storage) && !later &&
         input_of(plan.after, p.storage.get()) < 0) {
       plan.links.before_without |= 1u << o;
@@ -196,13 +196,13 @@ bool link_after(const Window& w, Plan& plan) {
 }
 
 // See Plan::may_join.
-bool link(const Window& w, bool kept, Plan& plan) {
+bool link(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
   if (!all_known(w, plan)) return false;
   // The kernel's rows are in the order of its dimensions.
   for (const ProgramStep* step : {&plan.before, &plan.after})
     if (step->runs() && step->reordered()) return false;
-  if (plan.before.runs() && !link_before(w, kept, plan)) return false;
+  if (plan.before.runs() && !link_before(w, plan)) return false;
   for (int i = 0; i < a.nouts; ++i) {
     const Place& p = a.tensors[i];
     if (!p.storage) continue;
@@ -227,7 +227,7 @@ void make_plan(Window& w, bool to_anchor, Plan& plan) {
   plan_program(w, w.phases[1], early, plan.early);
   if (!to_anchor) plan_program(w, w.phases[1], live_nodes(w.phases[1]) & ~early, plan.after);
   // Beside a program in between nothing joins.
-  plan.may_join = !early && (plan.before.runs() || plan.after.runs()) && link(w, to_anchor, plan);
+  plan.may_join = !early && (plan.before.runs() || plan.after.runs()) && link(w, plan);
 }
 
 void plan_donations(ProgramStep& step, const StreamState* stream) {

@@ -1,16 +1,12 @@
 // Recording: what joins the calling thread's group, and what makes it flush first.
 #include <algorithm>
 #include <cstdlib>
-#include <exception>
-#include <memory>
-#include <thread>
 #include <vector>
 
 #include "core/allocator.h"
 #include "core/backends.h"
 #include "core/lock.h"
 #include "core/mapped.h"
-#include "core/room.h"
 #include "engine/counters.h"
 #include "engine/hazards.h"
 #include "engine/placement.h"
@@ -81,7 +77,7 @@ Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh)
     }
     const TensorImpl& t = *o.tensor->impl();
     Storage& s = *t.storage;
-    if (s.writer.load(std::memory_order_relaxed) == &g) {
+    if (writes(g, s)) {
       const int code = s.writer_node, k = index_of(code);
       if (part_of(code) == part) {
         if (!(t.shape == shape) || !same_place(ph.outputs[k], t, shape))
@@ -120,7 +116,7 @@ Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh)
   size_t bytes = nbytes(q.out, numel(shape));
   if (q.dst) {
     Storage& s = *q.dst->storage;
-    if (s.writer.load(std::memory_order_relaxed) == &g) {
+    if (writes(g, s)) {
       const int code = s.writer_node;
       if (part_of(code) != part || !same_place(ph.outputs[index_of(code)], *q.dst, shape))
         return *why = Flush::AliasHazard, Join::No;
@@ -406,8 +402,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     device = s.device;
     foreign |= s.foreign;
     settle_write(s, &g, options.op);
-    touches_mine |= s.writer.load(std::memory_order_relaxed) == &g ||
-                    s.reader.load(std::memory_order_relaxed) == &g;
+    touches_mine |= writes(g, s) || s.reader.load(std::memory_order_relaxed) == &g;
   }
   for (const Tensor& t : ins) {
     if (!t.defined()) continue;
@@ -415,7 +410,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     if (outs.empty()) device = s.device;
     foreign |= s.foreign;
     settle_read(s, &g);
-    touches_mine |= s.writer.load(std::memory_order_relaxed) == &g;
+    touches_mine |= writes(g, s);
   }
   const bool pending =
       (k.anchor == Anchor::Library || k.anchor == Anchor::Reduce || k.anchor == Anchor::Rowwise) &&
@@ -482,10 +477,9 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   if (g.has_anchor && g.device == device && merge(g, k, outs, ins, attrs)) return;
   if (!g.empty()) {
     bool consumes = false, hazard = false;
-    for (const Tensor& t : ins)
-      consumes |= t.defined() && t->storage->writer.load(std::memory_order_relaxed) == &g;
+    for (const Tensor& t : ins) consumes |= t.defined() && writes(g, *t->storage);
     for (const Tensor& t : outs)
-      hazard |= t.defined() && (t->storage->writer.load(std::memory_order_relaxed) == &g ||
+      hazard |= t.defined() && (writes(g, *t->storage) ||
                                 t->storage->reader.load(std::memory_order_relaxed) == &g);
     if (hazard)
       run_group(g, Flush::AliasHazard);
@@ -514,8 +508,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       s.writer.store(&g, std::memory_order_release);
       g.output_bytes += s.nbytes;
     } else {
-      if (s.writer.load(std::memory_order_relaxed) == &g && part_of(s.writer_node) == kBefore)
-        g.phases[0].materialise |= 1u << index_of(s.writer_node);
+      if (writes(g, s, kBefore)) g.phases[0].materialise |= 1u << index_of(s.writer_node);
       mark_reader(s, g);
       g.input_bytes += s.nbytes;
     }
