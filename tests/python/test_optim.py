@@ -1,6 +1,7 @@
 """Optimizers against their formulas in NumPy, over several steps and parameter groups."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -215,3 +216,69 @@ def test_decoupled_decay_is_the_groups():
         p.grad = pf.tensor([0.5, 0.25])
         mixed.step()
     assert p.tolist() == decoupled
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupted(call, line):
+    """Whether an exception, as a signal's handler raises it, came at this line of the call."""
+    left = line
+
+    def trace(frame, event, _):
+        nonlocal left
+        if "pyflame/optim" not in frame.f_code.co_filename:
+            return None
+        left -= event == "line"
+        if left < 0:
+            raise Interrupted
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except Interrupted:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: pf.optim.AdamW(p, 0.1),
+        lambda p: pf.optim.Adam(p, 0.1, amsgrad=True),
+        lambda p: pf.optim.SGD(p, 0.1, momentum=0.9, dampening=0.5),
+    ],
+    ids=["adamw", "amsgrad", "sgd"],
+)
+@pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
+def test_an_interrupted_step_is_done_or_not_begun(make, before):
+    def trained(line):
+        ps = [nn.Parameter(pf.tensor([1.0, -2.0])) for _ in range(3)]
+        for p in ps:
+            p.grad = pf.tensor([0.5, 0.25])
+        optimizer = make(ps)
+        for _ in range(before):
+            optimizer.step()
+        stopped = line is not None and interrupted(optimizer.step, line)
+        results = [[p.tolist() for p in ps]]
+        optimizer.step()
+        optimizer.load_state_dict(optimizer.state_dict())
+        return stopped, results + [[p.tolist() for p in ps]]
+
+    start = [[[1.0, -2.0]] * 3] if not before else trained(None)[1][:1]
+    whole = trained(None)[1][1]
+    line = 0
+    while True:
+        stopped, (left, after) = trained(line)
+        if not stopped:
+            break
+        # Nothing happened, and the next step is the one that was missed; or it happened for all.
+        assert all(p == left[0] for p in left) and all(p == after[0] for p in after), line
+        assert after == whole if [left] == start else left == whole, line
+        line += 1
+    assert line > 20

@@ -1,7 +1,9 @@
 """Adam and AdamW."""
 
+from itertools import repeat
+
 from .. import _ops
-from .optimizer import Optimizer
+from .optimizer import Optimizer, set_all
 
 
 class Adam(Optimizer):
@@ -65,29 +67,29 @@ class Adam(Optimizer):
                 continue
             s = state[p]
             if not s:
+                names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if amsgrad else 2]
                 zeros = p.detach()
-                s["step"] = 0
-                s["exp_avg"] = _ops._zeros_beside(zeros)
-                s["exp_avg_sq"] = _ops._zeros_beside(zeros)
-                if amsgrad:
-                    s["max_exp_avg_sq"] = _ops._zeros_beside(zeros)
-            step = s["step"] = s["step"] + 1
+                fresh = {"step": 0} | {name: _ops._zeros_beside(zeros) for name in names}
+                s.update(fresh)  # at once: a signal's handler may raise between two lines
+            step = s["step"] + 1
             lists = calls.get(step)
             if lists is None:
-                lists = calls[step] = ([], [], [], [], [])
+                lists = calls[step] = ([], [], [], [], [], [])
             lists[0].append(p)
             lists[1].append(g)
             lists[2].append(s["exp_avg"])
             lists[3].append(s["exp_avg_sq"])
             if amsgrad:
                 lists[4].append(s["max_exp_avg_sq"])
+            lists[5].append(s)
         beta1, beta2 = group["betas"]
-        for step, (params, grads, exp_avgs, exp_avg_sqs, maxima) in calls.items():
+        for step, (params, grads, exp_avgs, exp_avg_sqs, maxima, states) in calls.items():
             _ops._adamw(
                 params, grads, exp_avgs, exp_avg_sqs, float(group["lr"]), float(beta1),
                 float(beta2), float(group["eps"]), float(group["weight_decay"]), step,
                 group["decoupled_weight_decay"], group["maximize"], maxima or None,
             )  # fmt: skip
+            set_all(states, "step", repeat(step))
 
 
 class AdamW(Adam):

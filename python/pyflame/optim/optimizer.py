@@ -1,7 +1,9 @@
 """Optimizer: parameter groups, their state, and what every optimizer shares."""
 
 import copy
-from collections import defaultdict
+from collections import defaultdict, deque
+from itertools import repeat
+from operator import setitem
 
 from .._C import Tensor
 from ..autograd import enable_grad
@@ -13,6 +15,12 @@ class _Required:
 
 
 required = _Required()
+
+
+def set_all(states, key, values):
+    """states[i][key] = values[i]. No line of Python runs meanwhile: a signal's handler that raises
+    finds all of it done, or none."""
+    deque(map(setitem, states, repeat(key), values), maxlen=0)
 
 
 class Optimizer:

@@ -1,7 +1,7 @@
 """Stochastic gradient descent."""
 
 from .. import _ops
-from .optimizer import Optimizer
+from .optimizer import Optimizer, set_all
 
 
 class SGD(Optimizer):
@@ -49,7 +49,7 @@ class SGD(Optimizer):
         momentum = float(group["momentum"])
         state = self.state
         # A parameter that gets its first gradient later has no buffer yet: two calls at most.
-        calls = {False: ([], [], []), True: ([], [], [])}
+        calls = {False: ([], [], [], []), True: ([], [], [], [])}
         for p in group["params"]:
             g = p.grad
             if g is None:
@@ -59,17 +59,20 @@ class SGD(Optimizer):
             if momentum != 0:
                 buffer = state[p].get("momentum_buffer")
                 if buffer is None:
-                    buffer = state[p]["momentum_buffer"] = _ops._zeros_beside(p.detach())
+                    buffer = _ops._zeros_beside(p.detach())
                     first = True
-            params, grads, buffers = calls[first]
+            params, grads, buffers, states = calls[first]
             params.append(p)
             grads.append(g)
             if buffer is not None:
                 buffers.append(buffer)
-        for first, (params, grads, buffers) in calls.items():
+                states.append(state[p])
+        for first, (params, grads, buffers, states) in calls.items():
             if params:
                 _ops._sgd(
                     params, grads, buffers, float(group["lr"]), momentum,
                     float(group["dampening"]), float(group["weight_decay"]), group["nesterov"],
                     group["maximize"], first,
                 )  # fmt: skip
+            if first:
+                set_all(states, "momentum_buffer", buffers)
