@@ -32,7 +32,7 @@ class Ended:
             how = f"killed by {signal.Signals(-self.status).name}"
         else:
             how = f"status {self.status}"
-        return f"{how}\n{self.out[-1500:]}{self.err[-3000:]}"
+        return f"{how}\n{self.out[-3000:]}{self.err[-3000:]}"
 
 
 class Victim:
