@@ -43,6 +43,7 @@ using kernels::Anchor;
 struct Kernel {
   const char* name;
   Anchor anchor;
+  kernels::Layout layout;
   int id;
   explicit Kernel(const kernels::KernelInfo&);
 };

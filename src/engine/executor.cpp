@@ -86,20 +86,14 @@ void Execution::prepare() {
 void Execution::prepare_kernel() {
   const AnchorCall& a = g_.anchor;
   for (int i = 0; i < a.ntensors; ++i) {
-    pf_tensor& t = tensors_[i];
     const Place& p = a.tensors[i];
-    t = {};
-    if (!p.storage) continue;
-    t.data = p.storage->data ? p.address() : PF_NO_MEMORY;
-    t.dtype = static_cast<uint8_t>(p.dtype);
-    t.ndim = a.shapes[i].size();
-    int64_t n = 1;
-    for (int d = 0; d < t.ndim; ++d) {
-      t.shape[d] = a.shapes[i][d];
-      t.strides[d] = p.strides[d];
-      n *= t.shape[d];
+    if (!p.storage) {
+      set_undefined(tensors_[i]);
+      continue;
     }
-    work_ += n;
+    set_tensor(tensors_[i], p.storage->data ? p.address() : PF_NO_MEMORY, p.dtype, a.shapes[i],
+               p.strides);
+    work_ += numel(a.shapes[i]);
   }
   error_ = {0, 0, 0, a.options.op};
   if (plan_.may_join && !a.options.run && PF_HAS(b_, group_launch)) ask();
@@ -267,6 +261,17 @@ void clear(Group& g, const PhaseCounts* kept = nullptr) {
   g.output_bytes = g.input_bytes = 0;
 }
 
+// What is in a phase goes to one that is empty: few of the places that there are.
+void move_phase(Phase& from, Phase& to) {
+  std::copy_n(from.nodes, from.nnodes, to.nodes);
+  std::move(from.outputs, from.outputs + from.nnodes, to.outputs);
+  std::move(from.inputs, from.inputs + from.ninputs, to.inputs);
+  std::copy_n(from.scalars, from.nscalars, to.scalars);
+  to.shape = from.shape;
+  to.numel = from.numel;
+  static_cast<PhaseCounts&>(to) = std::exchange(static_cast<PhaseCounts&>(from), {});
+}
+
 // False where it failed: what should have been written is poisoned, and the group is empty.
 bool execute(Group& g, bool to_anchor, Flush why) noexcept {
   bump(counters().flushes[static_cast<int>(why)]);
@@ -298,12 +303,25 @@ void run_group(Group& g, Flush why) noexcept {
   if (execute(g, false, why)) clear(g);
 }
 
+void set_undefined(pf_tensor& t) {
+  t.data = nullptr;
+  t.ndim = 0;
+  t.dtype = 0;
+}
+void set_tensor(pf_tensor& t, void* data, DType dtype, const Dims& shape, const Dims& strides) {
+  t.data = data;
+  t.ndim = shape.size();
+  t.dtype = static_cast<uint8_t>(dtype);
+  std::copy(shape.begin(), shape.end(), t.shape);
+  std::copy(strides.begin(), strides.end(), t.strides);
+}
+
 bool run_to_anchor(Group& g, Flush why) noexcept {
   if (!execute(g, true, why)) return false;
   const PhaseCounts kept = g.phases[1];
   clear(g, &kept);
   static_cast<PhaseCounts&>(g.phases[1]) = kept;
-  std::swap(g.phases[0], g.phases[1]);
+  move_phase(g.phases[1], g.phases[0]);
   return true;
 }
 

@@ -60,6 +60,10 @@ void run_group(Group&, Flush why) noexcept;
 bool run_to_anchor(Group&, Flush why) noexcept;
 // Forgets what was recorded: everything that it was to write is poisoned with group.error.
 void discard(Group&) noexcept;
+// What a kernel is told of a tensor, and of one that is not there. Beyond its dimensions nothing is
+// written: clearing the whole took longer than the rest.
+void set_tensor(pf_tensor&, void* data, DType, const Dims& shape, const Dims& strides);
+void set_undefined(pf_tensor&);
 // The backend's kernel; null where it has none.
 void* find_kernel(const Kernel&, Device);
 // Runs one named kernel at once. Throws.

@@ -26,7 +26,8 @@ KernelTable& kernel_table() {
 
 }  // namespace
 
-Kernel::Kernel(const kernels::KernelInfo& info) : name(info.name), anchor(info.anchor) {
+Kernel::Kernel(const kernels::KernelInfo& info)
+    : name(info.name), anchor(info.anchor), layout(info.layout) {
   KernelTable& t = kernel_table();
   std::lock_guard lock(t.mutex);
   id = t.count++;

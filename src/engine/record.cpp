@@ -371,6 +371,20 @@ void check_taken(std::span<const Tensor> tensors, const CallOptions& how) {
   }
 }
 
+// The same tensors, those that are not row-major copied; `copies` holds them.
+std::span<const Tensor> row_major(std::span<const Tensor> ins, std::vector<Tensor>& copies) {
+  const auto lies = [](const Tensor& t) { return !t.defined() || t->contiguous; };
+  if (std::all_of(ins.begin(), ins.end(), lies)) return ins;
+  std::vector<Tensor> list(ins.begin(), ins.end());
+  for (Tensor& t : list) {
+    if (lies(t)) continue;
+    const Tensor copy = make_tensor_at(t->shape, t->dtype, t->storage->device);
+    call<kernels::Copy>({copy, t}, {.takes = Takes::All});
+    t = copy;
+  }
+  return copies = std::move(list);
+}
+
 }  // namespace
 
 void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
@@ -392,6 +406,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
       if (t.defined()) where.add(*t.impl());
     if (!where.settled()) ins = place_call(outs, ins, options, moved);
   }
+  std::vector<Tensor> copies;
+  if (k.layout == kernels::Layout::RowMajor) ins = row_major(ins, copies);
   Group& g = current_group();
   Device device;
   bool foreign = false, touches_mine = false;
@@ -445,17 +461,13 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     int64_t work = 0;
     each([&](int i, const Tensor& t) {
       pf_tensor& p = tensors[static_cast<size_t>(i)];
-      p = {};
-      if (!t.defined()) return;
+      if (!t.defined()) return set_undefined(p);
       held[static_cast<size_t>(i)] = Ref<Storage>::share(t->storage.get());
       if (t->storage->poisoned) raise_poison(*t->storage);
       ensure_memory(*t->storage, stream, {options.op, t->dtype, &t->shape});
-      p.data = static_cast<char*>(t->storage->data) +
-               t->offset * static_cast<int64_t>(itemsize(t->dtype));
-      p.ndim = t->shape.size();
-      p.dtype = static_cast<uint8_t>(t->dtype);
-      std::copy(t->shape.begin(), t->shape.end(), p.shape);
-      std::copy(t->strides.begin(), t->strides.end(), p.strides);
+      char* base = static_cast<char*>(t->storage->data);
+      set_tensor(p, base + t->offset * static_cast<int64_t>(itemsize(t->dtype)), t->dtype, t->shape,
+                 t->strides);
       work += t->numel;
     });
     std::vector<pf_scalar> scalars(attrs.size());

@@ -57,7 +57,7 @@ Tensor distances(const Tensor& x1, const Tensor& x2, double p, bool triangle) {
   Tensor y = make_tensor(triangle ? Dims{rows * (rows - 1) / 2} : Dims{batch, rows, n}, x1->dtype,
                          x1->storage->device);
   if (y->numel > 0)
-    engine::call<kernels::Distances>({.out = y, .x1 = ops::dense(x1), .x2 = ops::dense(x2)},
+    engine::call<kernels::Distances>({.out = y, .x1 = x1, .x2 = x2},
                                      {.p = p, .triangle = int64_t{triangle}});
   return y;
 }

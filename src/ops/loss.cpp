@@ -156,7 +156,7 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
         [args, numbers](const Context& ctx) -> Grads {
           if (!ctx.grad().defined()) return Grads(1);
           const Tensor x = ctx.saved(0), t = ctx.saved(1), total = ctx.saved(3);
-          const Tensor w = ctx.saved(4), g = ops::dense(ctx.grad());
+          const Tensor w = ctx.saved(4), g = ctx.grad();
           if (autograd::wanted({g, x}))
             return {to(entropy_gradient(g, to(x, g->dtype), t, total, w, args), x->dtype)};
           Tensor dx = make_tensor(x->shape, x->dtype, x->storage->device);

@@ -68,8 +68,7 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
   PF_AUTOCAST("layer_norm", Raise, layer_norm, input, normalized_shape, weight, bias, eps);
   const int64_t n = row_length(input, normalized_shape, weight, bias, "layer_norm");
   const Tensor x = ops::dense(input);
-  const Tensor w = weight.defined() ? ops::dense(weight) : weight;
-  const Tensor b = bias.defined() ? ops::dense(bias) : bias;
+  const Tensor &w = weight, &b = bias;
   const Device device = x->storage->device;
   Tensor y = make_tensor(x->shape, x->dtype, device);
   const Dims rows{n > 0 ? x->numel / n : 0};
@@ -87,7 +86,7 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
         [n, eps, bias_type = b.defined() ? b->dtype : DType::Float32,
          bias_shape = b.defined() ? b->shape : Dims()](const Context& c) -> Grads {
           if (!c.grad().defined()) return Grads(3);
-          const Tensor x = c.saved(0), w = c.saved(1), g = ops::dense(c.grad());
+          const Tensor x = c.saved(0), w = c.saved(1), g = c.grad();
           if (n == 0)  // gradients without elements
             return {zeros_like(x), c.needs(1) ? zeros_like(w) : Tensor(),
                     c.needs(2) ? zeros(bias_shape.vec(), bias_type, x->storage->device) : Tensor()};
@@ -119,7 +118,7 @@ Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tens
   PF_AUTOCAST("rms_norm", Raise, rms_norm, input, normalized_shape, weight, eps);
   const int64_t n = row_length(input, normalized_shape, weight, {}, "rms_norm");
   const Tensor x = ops::dense(input);
-  const Tensor w = weight.defined() ? ops::dense(weight) : weight;
+  const Tensor& w = weight;
   // The distance from 1 to the next number of the dtype.
   const double e = eps.value_or(std::ldexp(1.0, 1 - float_format(x->dtype).digits));
   const Device device = x->storage->device;
@@ -133,7 +132,7 @@ Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tens
         "rms_norm", {y}, {x, w}, {Saved(x), Saved(w), Saved(rstds)},
         [n, e](const Context& c) -> Grads {
           if (!c.grad().defined()) return Grads(2);
-          const Tensor x = c.saved(0), w = c.saved(1), g = ops::dense(c.grad());
+          const Tensor x = c.saved(0), w = c.saved(1), g = c.grad();
           if (n == 0) return {zeros_like(x), c.needs(1) ? zeros_like(w) : Tensor()};
           if (autograd::wanted({g, x, w})) return composed(g, x, w, false, n, e, true);
           const Device device = x->storage->device;

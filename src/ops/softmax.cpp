@@ -20,18 +20,17 @@ Tensor backward_last(const Tensor& grad, const Tensor& y, bool log) {
     return mul(y, sub(grad, sum(mul(grad, y), IntList{-1}, true)));
   }
   Tensor dx = make_tensor(y->shape, y->dtype, y->storage->device);
-  const kernels::SoftmaxBackward::Tensors<Tensor> t{dx, ops::dense(grad), ops::dense(y)};
+  const kernels::SoftmaxBackward::Tensors<Tensor> t{dx, grad, y};
   log ? engine::call<kernels::LogSoftmaxBackward>(t) : engine::call<kernels::SoftmaxBackward>(t);
   return dx;
 }
 
 Tensor softmax_last(const Tensor& x, bool log) {
-  const Tensor in = ops::dense(x);
-  Tensor y = make_tensor(in->shape, in->dtype, in->storage->device);
+  Tensor y = make_tensor(x->shape, x->dtype, x->storage->device);
   if (y->numel > 0)
-    log ? engine::call<kernels::LogSoftmax>({y, in}) : engine::call<kernels::Softmax>({y, in});
-  if (autograd::wanted({in}))
-    autograd::attach(log ? "log_softmax" : "softmax", {y}, {in}, {Saved(y, true)},
+    log ? engine::call<kernels::LogSoftmax>({y, x}) : engine::call<kernels::Softmax>({y, x});
+  if (autograd::wanted({x}))
+    autograd::attach(log ? "log_softmax" : "softmax", {y}, {x}, {Saved(y, true)},
                      [log](const Context& c) -> Grads {
                        if (!c.grad().defined()) return Grads(1);
                        return {backward_last(c.grad(), c.saved(0), log)};

@@ -33,6 +33,10 @@ namespace pyflame::kernels {
 // can join them: Library (products), Reduce, Rowwise. MultiTensor: many tensors, at once.
 enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, MultiTensor };
 
+// How the tensors that a kernel reads may lie in memory: by any strides, or row-major only, where
+// the engine copies what lies otherwise.
+enum class Layout : uint8_t { Strided, RowMajor };
+
 // Outputs of a kernel over lists of tensors: as many as its caller's lists have.
 inline constexpr int kLists = -1;
 
@@ -40,6 +44,7 @@ struct KernelInfo {
   const char* name;
   Anchor anchor;
   int outputs;  // so many of its tensors are written, the first ones
+  Layout layout = Layout::Strided;
 };
 
 // How many members an argument list has; all are of one type.

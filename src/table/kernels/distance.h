@@ -7,9 +7,8 @@
 
 namespace pyflame::kernels {
 
-// All contiguous.
 struct Distances {
-  static constexpr KernelInfo kInfo{"distances", Anchor::General, 1};
+  static constexpr KernelInfo kInfo{"distances", Anchor::General, 1, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T out;
@@ -21,7 +20,7 @@ struct Distances {
   };
 };
 
-// The gradient of x1. The distances and their gradient have any strides.
+// The gradient of x1, row-major as x2. The distances and their gradient have any strides.
 struct DistancesBackward {
   static constexpr KernelInfo kInfo{"distances_backward", Anchor::General, 1};
   template <class T>

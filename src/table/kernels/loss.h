@@ -1,4 +1,4 @@
-// cross_entropy of class indices over contiguous rows of logits, its gradient, and nll_loss. x is
+// cross_entropy of class indices over rows of logits, its gradient, and nll_loss. x is
 // (N, classes), target N integers, weight of x's dtype. `reduction` is one of Reduction. A loss has
 // N elements or, reduced, one; `total` is the weight of all rows that count.
 #pragma once
@@ -9,7 +9,7 @@ namespace pyflame::kernels {
 
 // stats (N, 2): maximum, 1 / sum of exp(x - maximum). Logits of 16 bits may have a loss of float32.
 struct CrossEntropy {
-  static constexpr KernelInfo kInfo{"cross_entropy", Anchor::Rowwise, 3};
+  static constexpr KernelInfo kInfo{"cross_entropy", Anchor::Rowwise, 3, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T loss, stats, total;
@@ -22,7 +22,7 @@ struct CrossEntropy {
 };
 
 struct CrossEntropyBackward {
-  static constexpr KernelInfo kInfo{"cross_entropy_backward", Anchor::Rowwise, 1};
+  static constexpr KernelInfo kInfo{"cross_entropy_backward", Anchor::Rowwise, 1, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T dx;
@@ -34,7 +34,7 @@ struct CrossEntropyBackward {
 
 // Both at once, where the gradient of the loss is known.
 struct CrossEntropyBoth {
-  static constexpr KernelInfo kInfo{"cross_entropy_both", Anchor::Rowwise, 4};
+  static constexpr KernelInfo kInfo{"cross_entropy_both", Anchor::Rowwise, 4, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T loss, stats, total, dx;
@@ -47,7 +47,7 @@ struct CrossEntropyBoth {
 // x: logarithms of probabilities. A class of weight 0 does not count even where its entry is
 // infinite.
 struct NllLoss {
-  static constexpr KernelInfo kInfo{"nll_loss", Anchor::Rowwise, 2};
+  static constexpr KernelInfo kInfo{"nll_loss", Anchor::Rowwise, 2, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T loss, total;

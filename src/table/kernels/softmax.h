@@ -1,4 +1,4 @@
-// softmax and log_softmax over the last dimension of contiguous tensors, and their gradients.
+// softmax and log_softmax over the last dimension, and their gradients.
 #pragma once
 
 #include "table/kernel.h"
@@ -6,7 +6,7 @@
 namespace pyflame::kernels {
 
 struct Softmax {
-  static constexpr KernelInfo kInfo{"softmax", Anchor::Rowwise, 1};
+  static constexpr KernelInfo kInfo{"softmax", Anchor::Rowwise, 1, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T y, x;
@@ -15,11 +15,11 @@ struct Softmax {
   using Numbers = None<T>;
 };
 struct LogSoftmax : Softmax {
-  static constexpr KernelInfo kInfo{"log_softmax", Anchor::Rowwise, 1};
+  static constexpr KernelInfo kInfo{"log_softmax", Anchor::Rowwise, 1, Layout::RowMajor};
 };
 
 struct SoftmaxBackward {
-  static constexpr KernelInfo kInfo{"softmax_backward", Anchor::Rowwise, 1};
+  static constexpr KernelInfo kInfo{"softmax_backward", Anchor::Rowwise, 1, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T dx, dy, y;
@@ -28,7 +28,7 @@ struct SoftmaxBackward {
   using Numbers = None<T>;
 };
 struct LogSoftmaxBackward : SoftmaxBackward {
-  static constexpr KernelInfo kInfo{"log_softmax_backward", Anchor::Rowwise, 1};
+  static constexpr KernelInfo kInfo{"log_softmax_backward", Anchor::Rowwise, 1, Layout::RowMajor};
 };
 
 }  // namespace pyflame::kernels
