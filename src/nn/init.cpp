@@ -263,7 +263,7 @@ const ops::Family kInit("initialisation", [](ops::Family& f) {
   f.op(&calculate_gain, row("_init_calculate_gain(str nonlinearity, float param=0.01) -> float",
                             "Recommended gain of a nonlinearity."));
   f.op(&linear_, row("_init_linear_(Tensor weight, Tensor? bias=None) -> None",
-                     "Start values of nn.Linear."));
+                     "Start values of nn.Linear and of convolutions."));
   f.op(&embedding_, row("_init_embedding_(Tensor weight, int padding_idx=-1) -> None",
                         "Start values of nn.Embedding."));
 });

@@ -286,6 +286,31 @@ Tensor corrcoef(const Tensor& x);
 Tensor trapezoid(const Tensor& y, const Tensor& x, int64_t dim = -1);
 Tensor trapezoid(const Tensor& y, double dx = 1, int64_t dim = -1);
 
+// ---- convolution: src/ops/conv.cpp --------------------------------------------------------------
+// input [N, C, space...] or [C, space...], weight [O, C / groups, taps...]; lists have one number
+// or one for each dimension of space.
+Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+              const IntList& stride = {1}, const IntList& padding = {0},
+              const IntList& dilation = {1}, int64_t groups = 1);
+Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                        const IntList& stride = {1}, const IntList& padding = {0},
+                        const IntList& output_padding = {0}, int64_t groups = 1,
+                        const IntList& dilation = {1});
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+              const IntList& stride = {1}, const IntList& padding = {0},
+              const IntList& dilation = {1}, int64_t groups = 1);
+Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                        const IntList& stride = {1}, const IntList& padding = {0},
+                        const IntList& output_padding = {0}, int64_t groups = 1,
+                        const IntList& dilation = {1});
+Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+              const IntList& stride = {1}, const IntList& padding = {0},
+              const IntList& dilation = {1}, int64_t groups = 1);
+Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                        const IntList& stride = {1}, const IntList& padding = {0},
+                        const IntList& output_padding = {0}, int64_t groups = 1,
+                        const IntList& dilation = {1});
+
 // ---- distances: src/ops/distance.cpp ------------------------------------------------------------
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim = 1, double eps = 1e-8);
 Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p = 2, double eps = 1e-6,

@@ -31,6 +31,8 @@ from .activations import (
 )
 from .attention import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer
 from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .convolution import *  # noqa: F403
+from .convolution import __all__ as _CONVOLUTIONS
 from .layers import (
     Bilinear,
     CosineSimilarity,
@@ -84,5 +86,5 @@ __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
-    "SoftMarginLoss", "TripletMarginLoss", *_PADDING,
+    "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS,
 ]  # fmt: skip

@@ -1,0 +1,360 @@
+// Convolutions (table/kernels/conv.h) as products over tiles of pixels. What a tile reads is put in
+// columns, in the order that fits how the channels lie: with pixels side by side [taps, pixels], or
+// with channels side by side [pixels, taps]. How work is cut follows from shapes alone, so that
+// results do not depend on the number of threads. 16 bits are widened before (ops/conv.cpp).
+#include "cpu/conv.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/gemm.h"
+#include "cpu/scratch.h"
+#include "cpu/threads.h"
+
+namespace pyflame::cpu {
+namespace {
+
+// Calls fn(place in the columns, first tap's x or -1) ... for each channel, tap and line, where
+// pixels lie side by side: columns [taps of channels, width].
+template <class F>
+void each_row(const Problem& p, int64_t channels, int64_t first, int64_t last, F&& fn) {
+  int64_t row = 0;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t a = 0; a < p.taps[0]; ++a)
+      for (int64_t b = 0; b < p.taps[1]; ++b)
+        for (int64_t e = 0; e < p.taps[2]; ++e, ++row)
+          each_line(p, first, last,
+                    [&](int64_t depth, int64_t height, int64_t from, int64_t to, int64_t at) {
+                      const int64_t z = place(p, 0, depth, a), y = place(p, 1, height, b);
+                      const bool in = within(p, 0, z) && within(p, 1, y);
+                      const Inside i = in ? Inside(p, e, from, to) : Inside(p, e, to, to);
+                      fn(c, row, at, from, to, i, z, y, place(p, 2, i.begin, e));
+                    });
+}
+
+template <class T>
+void columns(const Problem& p, const T* x, const Lay& lay, int64_t first, int64_t last, T* to) {
+  const int64_t width = last - first, step = lay.at[2] * p.stride[2];
+  each_row(p, p.in, first, last,
+           [&](int64_t c, int64_t row, int64_t at, int64_t from, int64_t end, const Inside& i,
+               int64_t z, int64_t y, int64_t v) {
+             T* out = to + row * width + at - from;
+             std::fill(out + from, out + i.begin, T(0));
+             std::fill(out + i.end, out + end, T(0));
+             if (i.begin == i.end) return;
+             const T* s = x + c * lay.channel + z * lay.at[0] + y * lay.at[1] + v * lay.at[2];
+             if (step == 1)
+               std::memcpy(out + i.begin, s, static_cast<size_t>(i.end - i.begin) * sizeof(T));
+             else
+               for (int64_t q = i.begin; q < i.end; ++q, s += step) out[q] = *s;
+           });
+}
+// What columns() takes from x, added to it.
+template <class T>
+void add_columns(const Problem& p, const T* from_columns, int64_t channels, int64_t first,
+                 int64_t last, T* x, const Lay& lay) {
+  const int64_t width = last - first, step = lay.at[2] * p.stride[2];
+  each_row(p, channels, first, last,
+           [&](int64_t c, int64_t row, int64_t at, int64_t from, int64_t, const Inside& i,
+               int64_t z, int64_t y, int64_t v) {
+             if (i.begin == i.end) return;
+             const T* s = from_columns + row * width + at - from;
+             T* out = x + c * lay.channel + z * lay.at[0] + y * lay.at[1] + v * lay.at[2];
+             for (int64_t q = i.begin; q < i.end; ++q, out += step)
+               *out = static_cast<T>(*out + s[q]);
+           });
+}
+
+// The same with channels side by side, in x as in columns [width, taps, channels]:
+// fn(place in the columns, place in x, or -1 outside).
+template <class F>
+void each_pixel(const Problem& p, int64_t channels, const Lay& lay, int64_t first, int64_t last,
+                F&& fn) {
+  each_line(
+      p, first, last, [&](int64_t depth, int64_t height, int64_t from, int64_t to, int64_t at) {
+        int64_t column = at * p.ntaps * channels;
+        for (int64_t q = from; q < to; ++q)
+          for (int64_t a = 0; a < p.taps[0]; ++a)
+            for (int64_t b = 0; b < p.taps[1]; ++b) {
+              const int64_t z = place(p, 0, depth, a), y = place(p, 1, height, b);
+              const bool in = within(p, 0, z) && within(p, 1, y);
+              for (int64_t e = 0; e < p.taps[2]; ++e, column += channels) {
+                const int64_t v = place(p, 2, q, e);
+                fn(column, in && within(p, 2, v) ? z * lay.at[0] + y * lay.at[1] + v * lay.at[2]
+                                                 : int64_t{-1});
+              }
+            }
+      });
+}
+template <class T>
+void pixel_columns(const Problem& p, const T* x, const Lay& lay, int64_t first, int64_t last,
+                   T* to) {
+  const auto size = static_cast<size_t>(p.in);
+  each_pixel(p, p.in, lay, first, last, [&](int64_t column, int64_t at) {
+    if (at < 0)
+      std::fill_n(to + column, size, T(0));
+    else
+      std::memcpy(to + column, x + at, size * sizeof(T));
+  });
+}
+template <class T>
+void add_pixel_columns(const Problem& p, const T* from, int64_t channels, int64_t first,
+                       int64_t last, T* x, const Lay& lay) {
+  each_pixel(p, channels, lay, first, last, [&](int64_t column, int64_t at) {
+    if (at < 0) return;
+    for (int64_t c = 0; c < channels; ++c) x[at + c] = static_cast<T>(x[at + c] + from[column + c]);
+  });
+}
+
+// Weights as [blocks of input channels, output channels, rows], rows being (channel, tap) or
+// (tap, channel of the block).
+template <class T>
+void pack(const Problem& p, const T* w, const Lay& lay, int64_t block, bool taps_first, T* to) {
+  const int64_t outs = p.out * p.groups, blocks = ceil_div(p.in, block);
+  parallel_for(outs * blocks, std::max<int64_t>(1, 4096 / std::max<int64_t>(p.k, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t u = begin; u < end; ++u) {
+                   const int64_t b = u / outs, o = u % outs, c0 = b * block;
+                   const int64_t channels = std::min(block, p.in - c0);
+                   T* out = to + outs * c0 * p.ntaps + o * channels * p.ntaps;
+                   for (int64_t c = 0; c < channels; ++c) {
+                     const T* s = w + o * lay.outer + (c0 + c) * lay.channel;
+                     int64_t t = 0;
+                     for (int64_t i = 0; i < p.taps[0]; ++i)
+                       for (int64_t j = 0; j < p.taps[1]; ++j)
+                         for (int64_t k = 0; k < p.taps[2]; ++k, ++t)
+                           out[taps_first ? t * channels + c : c * p.ntaps + t] =
+                               s[i * lay.at[0] + j * lay.at[1] + k * lay.at[2]];
+                   }
+                 }
+               });
+}
+
+template <class T>
+Gemm gemm_of(DType t, int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col,
+             const T* b, int64_t b_row, int64_t b_col, T* c, int64_t c_row) {
+  Gemm g;
+  g.m = m, g.n = n, g.k = k, g.dtype = t;
+  g.a = a, g.a_batch = 0, g.a_row = a_row, g.a_col = a_col;
+  g.b = b, g.b_batch = 0, g.b_row = b_row, g.b_col = b_col;
+  g.c = c, g.c_batch = 0, g.c_row = c_row;
+  return g;
+}
+
+// Whether channels lie side by side in `t`, which is dense in one of the two ways.
+bool channels_last(const pf_tensor& t, const Lay& lay) {
+  return t.shape[1] > 1 ? lay.channel == 1 : step_of(space_of(t), lay.at) == 1;
+}
+bool side_by_side(const pf_tensor& t, const Lay& lay) {
+  return t.shape[1] == 1 || lay.channel == 1;
+}
+
+// One of `units` pieces of work: which tile (or block) of which group of which item.
+struct Unit {
+  int64_t part, group, item;
+  Unit(int64_t u, int64_t parts, int64_t groups)
+      : part(u % parts), group(u / parts % groups), item(u / parts / groups) {}
+};
+
+template <class T>
+void forward(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::Conv>;
+  const pf_tensor &yt = a.tensor(at.y), &xt = a.tensor(at.x), &wt = a.tensor(at.weight);
+  const Problem p(a, xt, yt, wt);
+  if (p.n * p.pixels * p.out * p.groups == 0) return;
+  const DType type = a.dtype(at.x);
+  const Lay x(xt), y(yt), w(wt);
+  if (depthwise(a, p, x, y, w)) return;
+  const bool last = channels_last(yt, y) && side_by_side(xt, x);
+  const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
+  const bool direct = p.pointwise() && x_step != 0;
+  const int64_t tile = p.tile(sizeof(T)), tiles = ceil_div(p.pixels, tile);
+  const Scratch<T> packed(p.out * p.groups * p.k);
+  pack(p, a.data<T>(at.weight), w, std::max<int64_t>(p.in, 1), last, packed.get());
+  const T* bias = a.has(at.bias) ? a.data<T>(at.bias) : nullptr;
+  const size_t room = direct ? 0 : static_cast<size_t>(p.k * tile) * sizeof(T);
+  parallel_with(p.n * p.groups * tiles, 1, room, [&](int64_t begin, int64_t end, char* own) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Unit u(i, tiles, p.groups);
+      const int64_t first = u.part * tile, stop = std::min(first + tile, p.pixels);
+      const int64_t width = stop - first;
+      const T* from = a.data<T>(at.x) + u.item * x.outer + u.group * p.in * x.channel;
+      T* to = a.data<T>(at.y) + u.item * y.outer + u.group * p.out * y.channel + first * y_step;
+      const T* rows = packed.get() + u.group * p.out * p.k;
+      T* cols = reinterpret_cast<T*>(own);
+      if (last) {
+        if (!direct) pixel_columns(p, from, x, first, stop, cols);
+        Gemm g = gemm_of(type, width, p.out, p.k, direct ? from + first * x_step : cols,
+                         direct ? x_step : p.k, int64_t{1}, rows, int64_t{1}, p.k, to, y_step);
+        g.bias = bias ? bias + u.group * p.out : nullptr;
+        gemm(g);
+        continue;
+      }
+      if (!direct) columns(p, from, x, first, stop, cols);
+      gemm(gemm_of(type, p.out, width, p.k, rows, p.k, int64_t{1},
+                   direct ? from + first * x_step : cols, direct ? x.channel : width,
+                   direct ? x_step : int64_t{1}, to, y.channel));
+      for (int64_t o = 0; bias && o < p.out; ++o) {
+        const T b = bias[u.group * p.out + o];
+        T* row = to + o * y.channel;
+        for (int64_t q = 0; q < width; ++q) row[q] = static_cast<T>(row[q] + b);
+      }
+    }
+  });
+}
+
+template <class T>
+void backward_input(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::ConvInput>;
+  const pf_tensor &xt = a.tensor(at.dx), &yt = a.tensor(at.dy), &wt = a.tensor(at.weight);
+  const Problem p(a, xt, yt, wt);
+  if (p.n * product(p.x) * p.in * p.groups == 0) return;
+  const DType type = a.dtype(at.dx);
+  const Lay x(xt), y(yt), w(wt);
+  if (depthwise_input(a, p, x, y, w)) return;
+  const bool last = channels_last(xt, x);
+  const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
+  const bool direct = p.pointwise();
+  // Tiles of one block of channels follow each other: they meet in dx.
+  const int64_t wanted = ceil_div(kUnits, p.n * p.groups);
+  const int64_t block =
+      direct ? p.in : std::min(p.in, std::max<int64_t>(8, ceil_div(p.in, wanted)));
+  const int64_t blocks = ceil_div(p.in, block);
+  const int64_t tile = p.tile(sizeof(T)), tiles = ceil_div(p.pixels, tile);
+  const Scratch<T> packed(p.out * p.groups * p.k);
+  pack(p, a.data<T>(at.weight), w, block, last, packed.get());
+  const auto run = [&](const Unit& u, int64_t first, int64_t stop, int64_t c0, T* cols) {
+    const int64_t channels = std::min(block, p.in - c0), rows = channels * p.ntaps;
+    const int64_t width = stop - first;
+    const T* weights = packed.get() + p.out * p.groups * c0 * p.ntaps + u.group * p.out * rows;
+    const T* from =
+        a.data<T>(at.dy) + u.item * y.outer + u.group * p.out * y.channel + first * y_step;
+    T* to = a.data<T>(at.dx) + u.item * x.outer + (u.group * p.in + c0) * x.channel;
+    if (last)
+      gemm(gemm_of(type, width, rows, p.out, from, y_step, y.channel, weights, rows, int64_t{1},
+                   direct ? to + first * x_step : cols, direct ? x_step : rows));
+    else
+      gemm(gemm_of(type, rows, width, p.out, weights, int64_t{1}, rows, from, y.channel, y_step,
+                   direct ? to + first : cols, direct ? x.channel : width));
+    if (direct) return;
+    if (last)
+      add_pixel_columns(p, cols, channels, first, stop, to, x);
+    else
+      add_columns(p, cols, channels, first, stop, to, x);
+  };
+  if (direct) {
+    parallel_for(p.n * p.groups * tiles, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const Unit u(i, tiles, p.groups);
+        run(u, u.part * tile, std::min((u.part + 1) * tile, p.pixels), 0, nullptr);
+      }
+    });
+    return;
+  }
+  const size_t room = static_cast<size_t>(block * p.ntaps * tile) * sizeof(T);
+  parallel_with(p.n * p.groups * blocks, 1, room, [&](int64_t begin, int64_t end, char* own) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Unit u(i, blocks, p.groups);
+      const int64_t c0 = u.part * block, channels = std::min(block, p.in - c0);
+      T* to = a.data<T>(at.dx) + u.item * x.outer + (u.group * p.in + c0) * x.channel;
+      const int64_t count = product(p.x);
+      if (last)
+        for (int64_t q = 0; q < count; ++q) std::fill_n(to + q * x_step, channels, T(0));
+      else
+        for (int64_t c = 0; c < channels; ++c) std::fill_n(to + c * x.channel, count, T(0));
+      for (int64_t first = 0; first < p.pixels; first += tile)
+        run(u, first, std::min(first + tile, p.pixels), c0, reinterpret_cast<T*>(own));
+    }
+  });
+}
+
+template <class T>
+void backward_weight(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::ConvWeight>;
+  const pf_tensor &wt = a.tensor(at.dweight), &yt = a.tensor(at.dy), &xt = a.tensor(at.x);
+  const Problem p(a, xt, yt, wt);
+  const int64_t outs = p.out * p.groups;
+  if (outs * p.k == 0) return;
+  const DType type = a.dtype(at.x);
+  const Lay x(xt), y(yt), w(wt);
+  if (depthwise_weight(a, p, x, y, w)) return;
+  const bool last = xt.shape[1] > 1 && x.channel == 1;
+  const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
+  const bool direct = p.pointwise() && x_step != 0;
+  const int64_t tile = p.tile(sizeof(T), 2 * kLongTile), tiles = ceil_div(p.pixels, tile);
+  // Each chunk of the tiles has sums of its own, which are added in their order; where those are
+  // large there are fewer, and each makes some of the output channels.
+  constexpr int64_t kSums = 16 << 20;
+  const int64_t all = p.n * tiles;
+  const int64_t chunks = std::max<int64_t>(
+      1, std::min({all, kUnits, kSums / (outs * p.k * static_cast<int64_t>(sizeof(T)))}));
+  const int64_t parts = std::min(ceil_div(p.out, 32), ceil_div(kUnits, chunks * p.groups));
+  const int64_t high = ceil_div(p.out, parts);
+  const Scratch<T> sums(chunks * outs * p.k);
+  const int64_t columns_size = direct ? 0 : p.k * tile;
+  const size_t room = static_cast<size_t>(columns_size + high * p.k) * sizeof(T);
+  parallel_with(chunks * p.groups * parts, 1, room, [&](int64_t begin, int64_t end, char* own) {
+    T* const cols = reinterpret_cast<T*>(own);
+    T* const product = cols + columns_size;
+    for (int64_t i = begin; i < end; ++i) {
+      const Unit u(i, parts, p.groups);  // of the chunk u.item
+      const int64_t o0 = u.part * high, rows = std::min(high, p.out - o0);
+      if (rows <= 0) continue;
+      T* sum = sums.get() + (u.item * outs + u.group * p.out + o0) * p.k;
+      std::fill_n(sum, rows * p.k, T(0));
+      for (int64_t j = all * u.item / chunks; j < all * (u.item + 1) / chunks; ++j) {
+        const int64_t item = j / tiles, first = j % tiles * tile;
+        const int64_t stop = std::min(first + tile, p.pixels), width = stop - first;
+        const T* from = a.data<T>(at.x) + item * x.outer + u.group * p.in * x.channel;
+        const T* g =
+            a.data<T>(at.dy) + item * y.outer + (u.group * p.out + o0) * y.channel + first * y_step;
+        int64_t row = last ? p.k : 1, col = last ? 1 : width;
+        if (direct)
+          from += first * x_step, row = x_step, col = x.channel;
+        else if (last)
+          pixel_columns(p, from, x, first, stop, cols);
+        else
+          columns(p, from, x, first, stop, cols);
+        gemm(gemm_of(type, rows, p.k, width, g, y.channel, y_step, direct ? from : cols, row, col,
+                     product, p.k));
+        for (int64_t q = 0; q < rows * p.k; ++q) sum[q] = static_cast<T>(sum[q] + product[q]);
+      }
+    }
+  });
+  T* const out = a.data<T>(at.dweight);
+  parallel_for(outs, std::max<int64_t>(1, 16384 / p.k), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o)
+      for (int64_t c = 0; c < p.in; ++c)
+        for (int64_t t = 0; t < p.ntaps; ++t) {
+          const int64_t k = last ? t * p.in + c : c * p.ntaps + t;
+          T sum = 0;
+          for (int64_t i = 0; i < chunks; ++i)
+            sum = static_cast<T>(sum + sums.get()[(i * outs + o) * p.k + k]);
+          const int64_t e = t % p.taps[2], b = t / p.taps[2] % p.taps[1],
+                        z = t / p.taps[2] / p.taps[1];
+          out[o * w.outer + c * w.channel + z * w.at[0] + b * w.at[1] + e * w.at[2]] = sum;
+        }
+  });
+}
+
+template <class F>
+void with_type(DType t, F&& fn) {
+  dispatch(t, [&fn]<class T>() {
+    if constexpr (!kIsHalf<T> && !std::is_same_v<T, bool8>) fn.template operator()<T>();
+  });
+}
+void conv(const KernelArgs& a) {
+  with_type(a.dtype(0), [&]<class T>() { forward<T>(a); });
+}
+void conv_input(const KernelArgs& a) {
+  with_type(a.dtype(0), [&]<class T>() { backward_input<T>(a); });
+}
+void conv_weight(const KernelArgs& a) {
+  with_type(a.dtype(0), [&]<class T>() { backward_weight<T>(a); });
+}
+PF_CPU_KERNEL(kernels::Conv::kInfo, conv)
+PF_CPU_KERNEL(kernels::ConvInput::kInfo, conv_input)
+PF_CPU_KERNEL(kernels::ConvWeight::kInfo, conv_weight)
+
+}  // namespace
+}  // namespace pyflame::cpu

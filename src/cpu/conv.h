@@ -1,0 +1,121 @@
+// What the convolutions of the CPU share: sizes, strides, and which taps of which pixels are
+// inside.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "cpu/kernel.h"
+#include "table/kernels/conv.h"
+
+namespace pyflame::cpu {
+
+using Space = std::array<int64_t, 3>;
+
+inline constexpr int64_t kUnits =
+    8;  // cut into at least so many, where that leaves enough for each
+inline constexpr int64_t kTileBytes = 256 << 10, kShortTile = 32, kLongTile = 2048;
+
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// A tensor [outer, channels, space] or [channels out, channels in, taps]: sizes and strides.
+struct Lay {
+  int64_t outer, channel;
+  Space at;
+
+  explicit Lay(const pf_tensor& t) : outer(t.strides[0]), channel(t.strides[1]), at{} {
+    for (int d = 2; d < t.ndim; ++d) at[static_cast<size_t>(d - t.ndim + 3)] = t.strides[d];
+  }
+};
+inline Space space_of(const pf_tensor& t) {
+  Space r{1, 1, 1};
+  for (int d = 2; d < t.ndim; ++d) r[static_cast<size_t>(d - t.ndim + 3)] = t.shape[d];
+  return r;
+}
+inline int64_t product(const Space& s) {
+  return s[0] * s[1] * s[2];
+}
+// The step between the elements of a space in row-major order; 0 where there is no such step.
+inline int64_t step_of(const Space& sizes, const Space& strides) {
+  int64_t step = 0, count = 1;
+  for (size_t d = 3; d-- > 0;) {
+    if (sizes[d] == 1) continue;
+    if (step == 0) step = strides[d];
+    if (strides[d] != step * count) return 0;
+    count *= sizes[d];
+  }
+  return step ? step : 1;
+}
+
+struct Problem {
+  int64_t n, groups, in, out;  // channels of a group
+  Space x, y, taps, stride, padding, dilation;
+  int64_t pixels, ntaps, k;  // of y; k: taps of all channels of a group
+
+  Problem(const KernelArgs& a, const pf_tensor& xt, const pf_tensor& yt, const pf_tensor& wt)
+      : n(xt.shape[0]), x(space_of(xt)), y(space_of(yt)), taps(space_of(wt)) {
+    constexpr auto number = kernels::numbers<kernels::Conv>;
+    for (int i = 0; i < 3; ++i) {
+      const auto d = static_cast<size_t>(i);
+      stride[d] = a.i(number.stride_d + i);
+      padding[d] = a.i(number.padding_d + i);
+      dilation[d] = a.i(number.dilation_d + i);
+    }
+    groups = a.i(number.groups);
+    in = wt.shape[1];
+    out = wt.shape[0] / groups;
+    pixels = product(y);
+    ntaps = product(taps);
+    k = in * ntaps;
+  }
+  // Each pixel reads the one at its place.
+  bool pointwise() const {
+    return ntaps == 1 && stride == Space{1, 1, 1} && padding == Space{0, 0, 0} && x == y;
+  }
+  // Pixels of a tile.
+  int64_t tile(size_t item, int64_t most = kLongTile) const {
+    const int64_t fit = kTileBytes / static_cast<int64_t>(item) / std::max<int64_t>(k, 1);
+    const int64_t share = ceil_div(n * groups * pixels, kUnits);
+    const int64_t wide = std::min({std::max(fit, kShortTile), most, std::max(share, kShortTile)});
+    return std::min(ceil_div(wide, 16) * 16, std::max<int64_t>(pixels, 1));
+  }
+};
+
+// Runs of pixels [first, last) that lie in one line of y: fn(depth, height, from, to, place).
+template <class F>
+void each_line(const Problem& p, int64_t first, int64_t last, F&& fn) {
+  for (int64_t at = first; at < last;) {
+    const int64_t line = at / p.y[2], from = at % p.y[2];
+    const int64_t to = std::min(p.y[2], from + last - at);
+    fn(line / p.y[1], line % p.y[1], from, to, at - first);
+    at += to - from;
+  }
+}
+// Pixels of a line [from, to) whose tap is inside of x: [begin, end).
+struct Inside {
+  int64_t begin, end;
+  Inside(const Problem& p, int64_t tap, int64_t from, int64_t to) {
+    const int64_t shift = tap * p.dilation[2] - p.padding[2];  // x = pixel * stride + shift
+    begin = shift < 0 ? ceil_div(-shift, p.stride[2]) : 0;
+    end = p.x[2] - shift <= 0 ? 0 : ceil_div(p.x[2] - shift, p.stride[2]);
+    begin = std::clamp(begin, from, to);
+    end = std::clamp(end, begin, to);
+  }
+};
+inline int64_t place(const Problem& p, size_t d, int64_t pixel, int64_t tap) {
+  return pixel * p.stride[d] + tap * p.dilation[d] - p.padding[d];
+}
+inline bool within(const Problem& p, size_t d, int64_t at) {
+  return at >= 0 && at < p.x[d];
+}
+
+// Each channel by itself: no channel of a group but one goes in. False where they are not for it.
+bool depthwise(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);
+bool depthwise_input(const KernelArgs&, const Problem&, const Lay& x, const Lay& y,
+                     const Lay& weight);
+bool depthwise_weight(const KernelArgs&, const Problem&, const Lay& x, const Lay& y,
+                      const Lay& weight);
+
+}  // namespace pyflame::cpu

@@ -1,0 +1,323 @@
+"""Convolutions against a direct sum over the taps in float64: values, gradients, second ones."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import pyflame as pf
+from pyflame import nn
+
+F = nn.functional
+FORMATS = {4: pf.channels_last, 5: pf.channels_last_3d}
+
+
+def taps(x, w_shape, y_shape, stride, padding, dilation):
+    """For each tap, and what of the padded input it sees."""
+    n = len(stride)
+    wide = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding])
+    for tap in itertools.product(*(range(k) for k in w_shape[2:])):
+        at = tuple(
+            slice(t * d, t * d + s * (y_shape[2 + i] - 1) + 1, s)
+            for i, (t, d, s) in enumerate(zip(tap, dilation, stride))
+        )
+        yield tap, wide, (slice(None), slice(None), *at[:n])
+
+
+def sizes(x, w, stride, padding, dilation):
+    return tuple(
+        (x.shape[2 + i] + 2 * p - d * (w.shape[2 + i] - 1) - 1) // s + 1
+        for i, (s, p, d) in enumerate(zip(stride, padding, dilation))
+    )
+
+
+def grouped(a, groups):
+    return a.reshape(a.shape[0], groups, -1, *a.shape[2:])
+
+
+def reference(x, w, stride, padding, dilation, groups):
+    y = np.zeros((x.shape[0], w.shape[0], *sizes(x, w, stride, padding, dilation)))
+    for tap, wide, at in taps(x, w.shape, y.shape, stride, padding, dilation):
+        seen = grouped(wide[at], groups)
+        weights = w[(slice(None), slice(None), *tap)].reshape(groups, -1, w.shape[1])
+        y += np.einsum("goc,ngc...->ngo...", weights, seen).reshape(y.shape)
+    return y
+
+
+def reference_input(dy, w, x_shape, stride, padding, dilation, groups):
+    dx = np.zeros(x_shape)
+    for tap, wide, at in taps(dx, w.shape, dy.shape, stride, padding, dilation):
+        weights = w[(slice(None), slice(None), *tap)].reshape(groups, -1, w.shape[1])
+        part = np.einsum("goc,ngo...->ngc...", weights, grouped(dy, groups))
+        sums = np.zeros(wide.shape)
+        sums[at] = part.reshape(part.shape[0], -1, *part.shape[3:])
+        inner = tuple(slice(p, p + s) for p, s in zip(padding, x_shape[2:]))
+        dx += sums[(slice(None), slice(None), *inner)]
+    return dx
+
+
+def reference_weight(dy, x, w_shape, stride, padding, dilation, groups):
+    dw = np.zeros(w_shape)
+    for tap, wide, at in taps(x, w_shape, dy.shape, stride, padding, dilation):
+        seen, g = (grouped(a, groups) for a in (wide[at], dy))
+        seen, g = (a.reshape(*a.shape[:3], -1) for a in (seen, g))
+        part = np.einsum("ngop,ngcp->goc", g, seen)
+        dw[(slice(None), slice(None), *tap)] = part.reshape(w_shape[0], -1)
+    return dw
+
+
+@st.composite
+def problems(draw):
+    dims = draw(st.sampled_from([1, 2, 2, 3]))
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    few = st.integers(1, 3)
+    ins, outs = draw(few) * groups, draw(few) * groups
+    if draw(st.booleans()) and groups > 1:
+        ins = outs = groups  # depthwise
+    each = lambda values: tuple(draw(st.sampled_from(values)) for _ in range(dims))  # noqa: E731
+    kernel, stride, padding = each([1, 2, 3]), each([1, 2, 3]), each([0, 1, 2])
+    if draw(st.integers(0, 4)) == 0:
+        kernel, stride, padding = (1,) * dims, (1,) * dims, (0,) * dims
+    return {
+        "x": (draw(st.integers(1, 3)), ins, *each([4, 5, 9])),
+        "w": (outs, ins // groups, *kernel),
+        "how": (stride, padding, each([1, 1, 2]), groups),
+        "last": draw(st.booleans()),
+        "seed": draw(st.integers(0, 1000)),
+    }
+
+
+def arrays(problem, *shapes):
+    rng = np.random.default_rng(problem["seed"])
+    return [rng.standard_normal(s) for s in shapes]
+
+
+def tensor(a, last=False, grad=True):
+    t = pf.tensor(a)
+    if last and t.ndim in FORMATS:
+        t = t.contiguous(memory_format=FORMATS[t.ndim])
+    return t.requires_grad_(grad)
+
+
+def close(tensor, array):
+    assert tuple(tensor.shape) == array.shape
+    assert_allclose(tensor.detach().numpy(), array, rtol=1e-10, atol=1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_convolution_and_its_gradients(problem):
+    stride, padding, dilation, groups = how = problem["how"]
+    dims = len(stride)
+    x, w, b = arrays(problem, problem["x"], problem["w"], problem["w"][:1])
+    assume(min(sizes(x, w, stride, padding, dilation)) > 0)
+    xs, ws, bs = tensor(x, problem["last"]), tensor(w), tensor(b)
+    y = getattr(F, f"conv{dims}d")(xs, ws, bs, *how)
+    close(y, reference(x, w, *how) + b.reshape(-1, *[1] * dims))
+    if problem["last"] and dims > 1 and x.shape[1] > 1:
+        assert y.is_contiguous(memory_format=FORMATS[dims + 2])
+    (g,) = arrays(problem, y.shape)
+    gs = tensor(g)
+    dx, dw, db = pf.autograd.grad(y, (xs, ws, bs), gs, create_graph=True)
+    close(dx, reference_input(g, w, x.shape, *how))
+    close(dw, reference_weight(g, x, w.shape, *how))
+    close(db, g.sum((0, *range(2, dims + 2))))
+    # Each is bilinear: derivatives of <dx, u> + <dw, v>.
+    u, v = arrays(problem, x.shape, w.shape)
+    total = (dx * pf.tensor(u)).sum() + (dw * pf.tensor(v)).sum()
+    of_x, of_w, of_g = pf.autograd.grad(total, (xs, ws, gs))
+    close(of_x, reference_input(g, v, x.shape, *how))
+    close(of_w, reference_weight(g, u, w.shape, *how))
+    close(of_g, reference(u, w, *how) + reference(x, v, *how))
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.integers(0, 2))
+def test_transposed_convolution(problem, extra):
+    stride, padding, dilation, groups = how = problem["how"]
+    dims = len(stride)
+    more = tuple(min(extra, max(s, d) - 1) for s, d in zip(stride, dilation))
+    w_shape = (problem["x"][1], problem["w"][0] // groups, *problem["w"][2:])
+    x, w, b = arrays(problem, problem["x"], w_shape, (w_shape[1] * groups,))
+    shape = (x.shape[0], w_shape[1] * groups) + tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + m + 1
+        for n, s, p, d, k, m in zip(x.shape[2:], stride, padding, dilation, w_shape[2:], more)
+    )
+    assume(min(shape) > 0)
+    xs, ws, bs = tensor(x, problem["last"]), tensor(w), tensor(b)
+    y = getattr(F, f"conv_transpose{dims}d")(xs, ws, bs, stride, padding, more, groups, dilation)
+    close(y, reference_input(x, w, shape, *how) + b.reshape(-1, *[1] * dims))
+    (g,) = arrays(problem, shape)
+    dx, dw = pf.autograd.grad(y, (xs, ws), pf.tensor(g))
+    # With more output padding than the stride the convolution has pixels that x has not.
+    close(dx, reference(g, w, *how)[tuple(slice(n) for n in x.shape)])
+    close(dw, reference_weight(x, g, w.shape, *how))
+
+
+@pytest.mark.parametrize("size", [4, 5])
+@pytest.mark.parametrize("kernel", [1, 2, 3])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_named_padding(size, kernel, dilation):
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 3, size)), rng.standard_normal((4, 3, kernel))
+    same = F.conv1d(pf.tensor(x), pf.tensor(w), padding="same", dilation=dilation)
+    whole = dilation * (kernel - 1)
+    wide = np.pad(x, [(0, 0), (0, 0), (whole // 2, whole - whole // 2)])
+    close(same, reference(wide, w, (1,), (0,), (dilation,), 1))
+    if size > whole:
+        valid = F.conv1d(pf.tensor(x), pf.tensor(w), padding="valid", dilation=dilation)
+        close(valid, reference(x, w, (1,), (0,), (dilation,), 1))
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16, pf.float16, pf.int32, pf.int64])
+def test_dtypes(dtype):
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-4, 5, (2, 4, 6, 5)), rng.integers(-4, 5, (6, 2, 3, 2))
+    y = F.conv2d(pf.tensor(x).to(dtype), pf.tensor(w).to(dtype), None, 2, 1, 1, 2)
+    assert y.dtype == dtype
+    exact = reference(x.astype(float), w.astype(float), (2, 2), (1, 1), (1, 1), 2)
+    assert_allclose(y.to(pf.float64).numpy(), exact, rtol=0.005)
+
+
+def test_sixteen_bits_are_rounded_once():
+    x, w = pf.randn(1, 64, 5, 5).bfloat16(), pf.randn(8, 64, 3, 3).bfloat16()
+    b = pf.randn(8).bfloat16()
+    wide = F.conv2d(x.float(), w.float(), b.float())
+    if pf.get_device().type == "cpu":
+        assert pf.equal(F.conv2d(x, w, b), wide.bfloat16())
+    assert_allclose(F.conv2d(x, w, b).float().numpy(), wide.numpy(), rtol=0.01, atol=0.1)
+
+
+def test_inputs_in_any_layout():
+    x, w = pf.randn(2, 6, 9, 8), pf.randn(4, 6, 3, 3)
+    y = F.conv2d(x, w, padding=1)
+    odd = x.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0)
+    sliced = pf.randn(2, 8, 12, 9)[:, 1:7, 2:11, :8].copy_(x)
+    flipped = w.transpose(2, 3).contiguous().transpose(2, 3)
+    for t in (odd, sliced, x.contiguous(memory_format=pf.channels_last)):
+        for v in (w, flipped, w.contiguous(memory_format=pf.channels_last)):
+            assert_allclose(F.conv2d(t, v, padding=1).numpy(), y.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_without_a_batch_and_empty_ones():
+    x, w, b = pf.randn(3, 5, 5), pf.randn(4, 3, 2, 2), pf.randn(4)
+    assert pf.equal(F.conv2d(x, w, b), F.conv2d(x.unsqueeze(0), w, b)[0])
+    none = pf.zeros(0, 3, 5, 5, requires_grad=True)
+    w.requires_grad_()
+    y = F.conv2d(none, w, b)
+    assert y.shape == (0, 4, 4, 4)
+    y.sum().backward()
+    assert none.grad.shape == none.shape and not w.grad.any()
+
+
+def test_extremes_stay_where_the_taps_are():
+    x = pf.zeros(1, 1, 6, 6)
+    x[0, 0, 2, 3] = float("nan")
+    y = F.conv2d(x, pf.ones(1, 1, 3, 3), padding=1)
+    seen = np.zeros((6, 6), bool)
+    seen[1:4, 2:5] = True
+    assert (np.isnan(y[0, 0].numpy()) == seen).all()
+    big = F.conv2d(pf.full((1, 1, 3, 3), 1e4), pf.full((1, 1, 3, 3), float("inf")))
+    assert big.item() == float("inf")
+
+
+def test_results_do_not_depend_on_threads():
+    def results(threads):
+        before = pf.get_num_threads()
+        pf.set_num_threads(threads)
+        try:
+            x, w = tensor(a), tensor(b)
+            y = F.conv2d(x, w, None, 2, 1, 1, 2)
+            y.backward(pf.tensor(c))
+            return [t.numpy() for t in (y.detach(), x.grad, w.grad)]
+        finally:
+            pf.set_num_threads(before)
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype("f4") for s in ((3, 16, 31, 29), (24, 8, 3, 3)))
+    c = rng.standard_normal((3, 24, 16, 15)).astype("f4")
+    one = results(1)
+    for threads in (2, 3):
+        for s, t in zip(one, results(threads)):
+            assert (s == t).all()
+
+
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(1, 1, 3, 3)), "1 channels"),
+        (lambda: F.conv2d(pf.ones(1, 2, 2, 2), pf.ones(1, 2, 3, 3)), "expected them to fit"),
+        (lambda: F.conv2d(pf.ones(2, 2), pf.ones(1, 2, 3, 3)), "expected 4"),
+        (lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(2, 3, 3)), "got weight of shape"),
+        (lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(3, 1, 3, 3), groups=2), "they divide"),
+        (lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(3, 2, 3, 3), pf.ones(2)), "got bias"),
+        (lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(3, 2, 3, 3), stride=0), "stride 0"),
+        (lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(3, 2, 3, 3), padding=-1), "padding -1"),
+        (lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(3, 2, 3, 3), stride=(1, 2, 3)), "3 numbers"),
+        (lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(3, 2, 3, 3), padding="full"), "'full'"),
+        (
+            lambda: F.conv2d(pf.ones(1, 2, 5, 5), pf.ones(3, 2, 3, 3), stride=2, padding="same"),
+            "stride of 1",
+        ),
+        (
+            lambda: F.conv_transpose1d(pf.ones(1, 2, 5), pf.ones(2, 3, 3), output_padding=1),
+            "output_padding 1",
+        ),
+        (
+            lambda: F.conv_transpose1d(pf.ones(1, 2, 1), pf.ones(2, 3, 1), padding=3),
+            "give -5 elements",
+        ),
+        (
+            lambda: F.conv_transpose1d(
+                pf.ones(1, 2, 1).expand(1, 2, 1 << 40), pf.ones(2, 1, 1), stride=1 << 30
+            ),
+            "elements in dimension 0",
+        ),
+        (lambda: F.conv1d(pf.ones(1, 2, 5), pf.ones(3, 2, 3), padding=1 << 40), "at most"),
+        (lambda: F.conv1d(pf.ones(1, 2, 5), pf.ones(3, 2, 3).double()), "one dtype"),
+    ],
+)
+def test_bad_arguments_say_what_is_wrong(call, says):
+    with pytest.raises((ValueError, TypeError)) as error:
+        call()
+    assert says in str(error.value)
+
+
+def test_layers():
+    x = pf.randn(2, 4, 7, 6)
+    m = nn.Conv2d(4, 6, (3, 2), stride=2, padding=1, dilation=(1, 2), groups=2)
+    assert pf.equal(m(x), F.conv2d(x, m.weight, m.bias, 2, 1, (1, 2), 2))
+    bound = 1 / (4 // 2 * 3 * 2) ** 0.5
+    assert m.weight.abs().max() <= bound and m.bias.abs().max() <= bound
+    assert repr(m) == (
+        "Conv2d(4, 6, kernel_size=(3, 2), stride=(2, 2), padding=(1, 1), dilation=(1, 2), groups=2)"
+    )
+    assert list(m.state_dict()) == ["weight", "bias"]
+    for mode in ("reflect", "replicate", "circular"):
+        m = nn.Conv2d(4, 4, 3, padding=(1, 2), padding_mode=mode, bias=False)
+        assert pf.equal(m(x), F.conv2d(F.pad(x, (2, 2, 1, 1), mode), m.weight))
+        m = nn.Conv2d(4, 4, (3, 2), padding="same", padding_mode=mode)
+        assert m(x).shape == x.shape
+    t = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1)
+    assert t(x).shape == (2, 6, 13, 11)
+    assert t(x, output_size=(14, 12)).shape == (2, 6, 14, 12)
+    with pytest.raises(ValueError, match="expected 13 to 14"):
+        t(x, output_size=(15, 12))
+    with pytest.raises(ValueError, match="groups that divide"):
+        nn.Conv1d(3, 4, 1, groups=2)
+    with pytest.raises(ValueError, match="needs a stride"):
+        nn.Conv1d(3, 4, 2, stride=2, padding="same")
+    with pytest.raises(ValueError, match="expected numbers"):
+        nn.ConvTranspose1d(3, 4, 2, padding_mode="reflect")
+
+
+def test_autocast():
+    m = nn.Conv2d(3, 4, 3)
+    with pf.autocast(m.weight.device.type, dtype=pf.bfloat16):
+        y = m(pf.randn(1, 3, 5, 5))
+    assert y.dtype == pf.bfloat16
+    y.float().sum().backward()
+    assert m.weight.grad.dtype == pf.float32
