@@ -308,6 +308,58 @@ def matmul_gpt(torch):
     return lambda: a @ b
 
 
+# ---- convolutions --------------------------------------------------------------------------------
+
+
+def convolution(name, title, batch, ins, outs, size, kernel, stride=1, groups=1):
+    """The case `name` forward, in both layouts, and `name`_both: forward and both gradients."""
+    pixels = batch * (-(-size // stride)) ** 2
+    flops = 2 * pixels * outs * (ins // groups) * kernel**2
+
+    def operands(torch, last):
+        x, w = torch.randn(batch, ins, size, size), torch.randn(outs, ins // groups, kernel, kernel)
+        if last:
+            x = x.contiguous(memory_format=torch.channels_last)
+            w = w.contiguous(memory_format=torch.channels_last)
+        how = (None, stride, kernel // 2, 1, groups)
+        return x, w, lambda: torch.nn.functional.conv2d(x, w, *how)
+
+    def forward(torch, last):
+        return operands(torch, last)[2]
+
+    def both(torch, last):
+        x, w, y = operands(torch, last)
+        x.requires_grad_()
+        w.requires_grad_()
+        g = torch.randn_like(y().detach())
+
+        def run():
+            x.grad = w.grad = None
+            y().backward(g)
+
+        return run
+
+    for last in (False, True):
+        layout = ", channels-last" if last else ""
+        for make, suffix, what, times in ((forward, "", "", 1), (both, "_both", ", fwd + bwd", 3)):
+
+            def bound(torch, make=make, last=last):
+                return make(torch, last)
+
+            bound.__name__ = name + ("_last" if last else "") + suffix
+            case("conv", title + layout + what, flops=times * flops)(bound)
+
+
+convolution("conv_3x3", "3x3, 64 to 64 at 32 x 56²", 32, 64, 64, 56, 3)
+convolution("conv_3x3_one", "3x3, 64 to 64 at 1 x 56²", 1, 64, 64, 56, 3)
+convolution("conv_3x3_deep", "3x3, 512 to 512 at 8 x 7²", 8, 512, 512, 7, 3)
+convolution("conv_stem", "7x7/2, 3 to 64 at 8 x 112²", 8, 3, 64, 112, 7, 2)
+convolution("conv_1x1", "1x1, 64 to 256 at 8 x 56²", 8, 64, 256, 56, 1)
+convolution("conv_depthwise", "3x3 of 64 channels by themselves, 8 x 56²", 8, 64, 64, 56, 3, 1, 64)
+
+# ---- language models ----------------------------------------------------------------------------
+
+
 def gpt_flops(layers, width, context, batch):
     """The usual count: 6 a parameter and token, 12 L C T a token for attention, uncut by the mask."""
     tokens = context * batch

@@ -127,7 +127,7 @@ struct Row {
   const Op* op;
   Schema schema;
   std::vector<Form> forms;
-  std::vector<bool> no_braces;  // parameters for which {1} is no number
+  std::vector<bool> no_braces;  // parameters for which {1} is no number, and {1, 2} no text
 
   bool written(size_t i) const {  // input of an operation in place
     return i == 0 && schema.name.back() == '_' && schema.results == std::vector{Type::Tensor};
@@ -151,14 +151,14 @@ bool exported(const Symbols& symbols, const Row& row, size_t n) {
   return symbols.contains(text + ")");
 }
 
-// Where one overload has a list and another an int or bool, {1} is a list: C++ would take it as a
-// number.
+// Where one overload has a list and another an int, a bool or a text, {1} is a list: C++ would take
+// it as a number, or {1, 2} as characters.
 void mark_braces(std::vector<Row>& rows) {
   for (Row& row : rows) {
     row.no_braces.resize(row.schema.params.size());
     for (size_t i = 0; i < row.schema.params.size(); ++i) {
       const Type t = row.schema.params[i].type;
-      if (t != Type::Int && t != Type::Bool) continue;
+      if (t != Type::Int && t != Type::Bool && t != Type::Str) continue;
       for (const Row& other : rows)
         if (i < other.schema.params.size() && other.schema.params[i].type == Type::IntList)
           row.no_braces[i] = true;
@@ -256,9 +256,10 @@ std::string declaration(const Row& row, const Form& form) {
   std::vector<std::string> params;
   for (size_t i = 0; i < form.most; ++i) {
     const Param& p = row.schema.params[i];
-    std::string text = row.no_braces[i]
-                           ? p.type == Type::Bool ? "std::same_as<bool> auto" : "std::integral auto"
-                           : parameter_type(p, row.written(i));
+    std::string text = !row.no_braces[i]      ? parameter_type(p, row.written(i))
+                       : p.type == Type::Bool ? "std::same_as<bool> auto"
+                       : p.type == Type::Int  ? "std::integral auto"
+                                              : "const std::convertible_to<std::string> auto&";
     text += " " + p.name;
     if (i >= form.least) text += " = " + default_text(p);
     params.push_back(text);
@@ -277,6 +278,8 @@ std::string body(const Row& row, const Form& form) {
                            : cpp_type(p.type).value + ("(" + default_text(p)) + ")");
     else if (row.no_braces[i] && p.type == Type::Int)
       values.push_back("static_cast<int64_t>(" + p.name + ")");
+    else if (row.no_braces[i] && p.type == Type::Str)
+      values.push_back("std::string(" + p.name + ")");
     else
       values.push_back(p.name);
   }

@@ -164,7 +164,13 @@ void weight_planes(const KernelArgs& a, const Problem& p, const Lay& x, const La
                });
 }
 
-// Where channels lie side by side.
+// Where channels lie side by side. Pixels of a line of y whose tap k is inside: fn(pixel, place in
+// x).
+template <class F>
+void each_inside(const Problem& p, int64_t k, F&& fn) {
+  const Inside in(p, k, 0, p.y[2]);
+  for (int64_t q = in.begin; q < in.end; ++q) fn(q, place(p, 2, q, k));
+}
 template <class T>
 void lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, const Lay& w) {
   constexpr auto at = kernels::tensors<kernels::Conv>;
@@ -172,28 +178,28 @@ void lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, co
   const T* bias = a.has(at.bias) ? a.data<T>(at.bias) : nullptr;
   const Scratch<T> weights(p.ntaps * c);
   by_tap(p, a.data<T>(at.weight), w, weights.get());
-  parallel_for(p.n * all, std::max<int64_t>(1, kGrain / (p.y[2] * p.ntaps * c)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t u = begin; u < end; ++u) {
-                   const int64_t n = u / all;
-                   const Line line(p.y, u % all);
-                   const T* from = a.data<T>(at.x) + n * x.outer;
-                   T* row =
-                       a.data<T>(at.y) + n * y.outer + line.depth * y.at[0] + line.height * y.at[1];
-                   for (int64_t q = 0; q < p.y[2]; ++q) {
-                     T* to = row + q * y.at[2];
-                     if (bias)
-                       std::copy_n(bias, c, to);
-                     else
-                       std::fill_n(to, c, T(0));
-                     each_tap(p, [&](int64_t t, int64_t i, int64_t j, int64_t k) {
-                       const int64_t seen = seen_line(p, x, line, i, j), v = place(p, 2, q, k);
-                       if (seen >= 0 && within(p, 2, v))
-                         add_products(to, weights.get() + t * c, from + seen + v * x.at[2], c);
-                     });
-                   }
-                 }
-               });
+  parallel_for(
+      p.n * all, std::max<int64_t>(1, kGrain / (p.y[2] * p.ntaps * c)),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t u = begin; u < end; ++u) {
+          const int64_t n = u / all;
+          const Line line(p.y, u % all);
+          const T* from = a.data<T>(at.x) + n * x.outer;
+          T* row = a.data<T>(at.y) + n * y.outer + line.depth * y.at[0] + line.height * y.at[1];
+          for (int64_t q = 0; q < p.y[2]; ++q)
+            if (bias)
+              std::copy_n(bias, c, row + q * y.at[2]);
+            else
+              std::fill_n(row + q * y.at[2], c, T(0));
+          each_tap(p, [&](int64_t t, int64_t i, int64_t j, int64_t k) {
+            const int64_t seen = seen_line(p, x, line, i, j);
+            if (seen < 0) return;
+            each_inside(p, k, [&](int64_t q, int64_t v) {
+              add_products(row + q * y.at[2], weights.get() + t * c, from + seen + v * x.at[2], c);
+            });
+          });
+        }
+      });
 }
 template <class T>
 void input_lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, const Lay& w) {
@@ -201,35 +207,33 @@ void input_lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay&
   const int64_t c = p.groups, all = lines_of(p.x);
   const Scratch<T> weights(p.ntaps * c);
   by_tap(p, a.data<T>(at.weight), w, weights.get());
-  parallel_for(p.n * all, std::max<int64_t>(1, kGrain / (p.x[2] * p.ntaps * c)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t u = begin; u < end; ++u) {
-                   const int64_t n = u / all;
-                   const Line line(p.x, u % all);
-                   const T* from = a.data<T>(at.dy) + n * y.outer;
-                   T* row = a.data<T>(at.dx) + n * x.outer + line.depth * x.at[0] +
-                            line.height * x.at[1];
-                   for (int64_t q = 0; q < p.x[2]; ++q) {
-                     T* to = row + q * x.at[2];
-                     std::fill_n(to, c, T(0));
-                     each_tap(p, [&](int64_t t, int64_t i, int64_t j, int64_t k) {
-                       const int64_t z = seeing(p, 0, line.depth, i),
-                                     h = seeing(p, 1, line.height, j), v = seeing(p, 2, q, k);
-                       if (z >= 0 && h >= 0 && v >= 0)
-                         add_products(to, weights.get() + t * c,
-                                      from + z * y.at[0] + h * y.at[1] + v * y.at[2], c);
-                     });
-                   }
-                 }
-               });
+  parallel_for(
+      p.n * all, std::max<int64_t>(1, kGrain / (p.x[2] * p.ntaps * c)),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t u = begin; u < end; ++u) {
+          const int64_t n = u / all;
+          const Line line(p.x, u % all);
+          const T* from = a.data<T>(at.dy) + n * y.outer;
+          T* row = a.data<T>(at.dx) + n * x.outer + line.depth * x.at[0] + line.height * x.at[1];
+          for (int64_t q = 0; q < p.x[2]; ++q) std::fill_n(row + q * x.at[2], c, T(0));
+          each_tap(p, [&](int64_t t, int64_t i, int64_t j, int64_t k) {
+            const int64_t z = seeing(p, 0, line.depth, i), h = seeing(p, 1, line.height, j);
+            if (z < 0 || h < 0) return;
+            const T* seeing_row = from + z * y.at[0] + h * y.at[1];
+            each_inside(p, k, [&](int64_t q, int64_t v) {
+              add_products(row + v * x.at[2], weights.get() + t * c, seeing_row + q * y.at[2], c);
+            });
+          });
+        }
+      });
 }
 template <class T>
 void weight_lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, const Lay& w) {
   constexpr auto at = kernels::tensors<kernels::ConvWeight>;
   const int64_t c = p.groups, all = p.n * lines_of(p.y), size = p.ntaps * c;
-  const int64_t chunks = std::min(all, kUnits);  // each with sums of its own
-  const Scratch<T> sums(std::max<int64_t>(chunks, 1) * size);
-  std::fill_n(sums.get(), std::max<int64_t>(chunks, 1) * size, T(0));
+  const int64_t chunks = std::max<int64_t>(1, std::min(all, kUnits));  // each with its own sums
+  const Scratch<T> sums(chunks * size);
+  std::fill_n(sums.get(), chunks * size, T(0));
   parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t u = all * i / chunks; u < all * (i + 1) / chunks; ++u) {
@@ -238,13 +242,14 @@ void weight_lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay
         const T* from = a.data<T>(at.x) + n * x.outer;
         const T* row =
             a.data<T>(at.dy) + n * y.outer + line.depth * y.at[0] + line.height * y.at[1];
-        for (int64_t q = 0; q < p.y[2]; ++q)
-          each_tap(p, [&](int64_t t, int64_t d, int64_t j, int64_t k) {
-            const int64_t seen = seen_line(p, x, line, d, j), v = place(p, 2, q, k);
-            if (seen >= 0 && within(p, 2, v))
-              add_products(sums.get() + i * size + t * c, row + q * y.at[2],
-                           from + seen + v * x.at[2], c);
+        each_tap(p, [&](int64_t t, int64_t d, int64_t j, int64_t k) {
+          const int64_t seen = seen_line(p, x, line, d, j);
+          if (seen < 0) return;
+          each_inside(p, k, [&](int64_t q, int64_t v) {
+            add_products(sums.get() + i * size + t * c, row + q * y.at[2],
+                         from + seen + v * x.at[2], c);
           });
+        });
       }
   });
   each_tap(p, [&](int64_t t, int64_t i, int64_t j, int64_t k) {

@@ -94,45 +94,88 @@ int64_t space_of(const Dims& shape) {
   return n;
 }
 
+// The taps one after the other: fn(place of the tap).
+template <class F>
+void each_tap(const Dims& w, F&& fn) {
+  for (int64_t t = 0, taps = space_of(w); t < taps; ++t) {
+    IntList at(static_cast<size_t>(w.size() - 2));
+    int64_t rest = t;
+    for (int d = w.size(); d-- > 2;) {
+      at[static_cast<size_t>(d - 2)] = rest % w[d];
+      rest /= w[d];
+    }
+    fn(at);
+  }
+}
+// What [.., .., taps..., ...] has for one of them.
+Tensor at_tap(Tensor t, const IntList& at) {
+  for (int64_t i : at) t = select(t, 2, i);
+  return t;
+}
+// Each channel by itself: a product of matrices would have one row. Taps are added up in pointwise
+// groups.
+bool by_channel(const Dims& w, const Taps& p) {
+  return w[1] == 1 && w[0] == p.groups;
+}
+// The weights of one tap beside the channels of a result.
+Tensor of_channels(const Tensor& w, const IntList& at) {
+  IntList shape(at.size() + 2, 1);
+  shape[1] = w->shape[0];
+  return reshape(ops::widened(at_tap(w, at)), shape);
+}
+
 Tensor as_products(const Tensor& x, const Tensor& w, const Dims& y, const Taps& p) {
-  const int64_t n = y[0], out = w->shape[0] / p.groups, k = w->shape[1] * space_of(w->shape);
-  const Tensor columns =
-      reshape(seen(pad(x, padding_of(p)), w->shape, y, p), {n, p.groups, k, space_of(y)});
+  const Tensor view = seen(pad(x, padding_of(p)), w->shape, y, p);
+  if (by_channel(w->shape, p)) {
+    Tensor sum;
+    each_tap(w->shape, [&](const IntList& at) {
+      const Tensor term = mul(ops::widened(at_tap(view, at)), of_channels(w, at));
+      sum = sum.defined() ? add(sum, term) : term;
+    });
+    return to(sum, x->dtype);
+  }
+  const int64_t out = w->shape[0] / p.groups, k = w->shape[1] * space_of(w->shape);
+  const Tensor columns = reshape(view, {y[0], p.groups, k, space_of(y)});
   return reshape(matmul(reshape(w, {1, p.groups, out, k}), columns), y.vec());
 }
 Tensor input_as_products(const Tensor& dy, const Tensor& w, const Dims& x, const Taps& p) {
-  const int64_t n = x[0], out = w->shape[0] / p.groups, k = w->shape[1] * space_of(w->shape);
-  const int64_t pixels = space_of(dy->shape);
-  Tensor columns = matmul(transpose(reshape(w, {1, p.groups, out, k}), 2, 3),
-                          reshape(dy, {n, p.groups, out, pixels}));
-  Dims padded = x, shape{n, x[1]};
+  Dims padded = x;
   for (int d = 0; d < p.dims; ++d) padded[d + 2] += 2 * p.at(p.padding, d);
-  for (int d = 2; d < w->shape.size(); ++d) shape.push_back(w->shape[d]);
-  for (int d = 2; d < dy->shape.size(); ++d) shape.push_back(dy->shape[d]);
-  columns = reshape(columns, shape.vec());
-  Tensor sum = zeros(padded.vec(), dy->dtype, dy->storage->device);
-  Tensor into = seen(sum, w->shape, dy->shape, p);
-  const int64_t taps = space_of(w->shape);
-  for (int64_t t = 0; t < taps; ++t) {  // the pixels of one tap do not overlap
-    Tensor to = into, from = columns;
-    int64_t rest = t;
-    IntList at(static_cast<size_t>(p.dims));
-    for (int d = p.dims; d-- > 0;) {
-      at[static_cast<size_t>(d)] = rest % w->shape[d + 2];
-      rest /= w->shape[d + 2];
-    }
-    for (int64_t i : at) to = select(to, 2, i), from = select(from, 2, i);
-    add_(to, from);
+  Tensor sum = zeros(padded.vec(), ops::wide_type(dy->dtype), dy->storage->device);
+  const Tensor into = seen(sum, w->shape, dy->shape, p);
+  Tensor columns;
+  if (!by_channel(w->shape, p)) {
+    const int64_t n = x[0], out = w->shape[0] / p.groups, k = w->shape[1] * space_of(w->shape);
+    Dims shape{n, x[1]};
+    for (int d = 2; d < w->shape.size(); ++d) shape.push_back(w->shape[d]);
+    for (int d = 2; d < dy->shape.size(); ++d) shape.push_back(dy->shape[d]);
+    columns = matmul(transpose(reshape(w, {1, p.groups, out, k}), 2, 3),
+                     reshape(dy, {n, p.groups, out, space_of(dy->shape)}));
+    columns = reshape(columns, shape.vec());
   }
+  each_tap(w->shape, [&](const IntList& at) {  // the pixels of one tap do not overlap
+    Tensor to = at_tap(into, at);
+    add_(to, columns.defined() ? at_tap(columns, at) : mul(ops::widened(dy), of_channels(w, at)));
+  });
   for (int d = 0; d < p.dims; ++d)
     sum = slice(sum, d + 2, p.at(p.padding, d), p.at(p.padding, d) + x[d + 2]);
-  return sum;
+  return to(sum, dy->dtype);
 }
 Tensor weight_as_products(const Tensor& dy, const Tensor& x, const Dims& w, const Taps& p) {
+  const Tensor view = seen(pad(x, padding_of(p)), w, dy->shape, p);
+  if (by_channel(w, p)) {
+    IntList all{0};
+    for (int d = 2; d < dy->shape.size(); ++d) all.push_back(d);
+    TensorList taps;
+    each_tap(w, [&](const IntList& at) {
+      taps.push_back(sum(mul(ops::widened(at_tap(view, at)), ops::widened(dy)), all));
+    });
+    return reshape(to(stack(taps, 1), x->dtype), w.vec());
+  }
   const int64_t n = x->shape[0], out = w[0] / p.groups, k = w[1] * space_of(w);
   const int64_t pixels = space_of(dy->shape);
-  Tensor columns = reshape(seen(pad(x, padding_of(p)), w, dy->shape, p), {n, p.groups, k, pixels});
-  columns = reshape(permute(columns, {1, 2, 0, 3}), {p.groups, k, n * pixels});
+  const Tensor columns = reshape(permute(reshape(view, {n, p.groups, k, pixels}), {1, 2, 0, 3}),
+                                 {p.groups, k, n * pixels});
   const Tensor g = reshape(permute(reshape(dy, {n, p.groups, out, pixels}), {1, 2, 0, 3}),
                            {p.groups, out, n * pixels});
   return reshape(matmul(g, transpose(columns, 1, 2)), w.vec());
