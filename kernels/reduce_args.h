@@ -31,4 +31,14 @@ struct pf_sum {
 };
 static_assert(sizeof(pf_sum) == 688, "as hosts fill it");
 
+// moments.h
+struct pf_moments {
+  const void* x;
+  void *total, *differences, *spread;  // the first may be null
+  pf_axes kept, reduced;
+  double total_by, differences_by, spread_by;  // divisors
+  pf_u32 lanes, groups;                        // of threads that have a row
+};
+static_assert(sizeof(pf_moments) == 672, "as hosts fill it");
+
 #endif

@@ -117,6 +117,14 @@ struct pf_highest {
     return pf_row_max(a, b);
   }
 };
+// Joins neighbours, then neighbours of those, ...
+template <class Op, int N, class A>
+PF_DEVICE A pf_tree(const A* a) {
+  if constexpr (N == 1)
+    return a[0];
+  else
+    return Op::join(pf_tree<Op, N / 2>(a), pf_tree<Op, N / 2>(a + N / 2));
+}
 // Joins what N values each thread of a group has; all threads of the block take part and get the
 // result. `size` is a power of two up to the warp's width, or a whole number of warps; groups
 // follow each other in the block. `room` has PF_MAX_WARPS * N places; before it is used again

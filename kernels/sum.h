@@ -2,11 +2,11 @@
 // squares (variance), over any dimensions. Differences are taken from an element of the reduction
 // itself, its first, the origin: their mean is at most sqrt(n) standard deviations, so that its
 // rounding does not show in the variance, however far from 0 the elements are. They are added in an
-// order that follows from the number of elements, the number of results and the dtype alone: the
+// order that follows from the number of elements, the number of results and their dtype alone: the
 // layout of the input changes no bit.
 //
 // Element k of a reduction is numbered in row-major order over the reduced dimensions. Chunks of it
-// are cut into leaves of LANES * W elements (W elements are 16 bytes; LANES is at most 32). A leaf
+// are cut into leaves of LANES * W elements (W results are 16 bytes; LANES is at most 32). A leaf
 // is added in a tree of neighbours. Leaf l of a chunk goes to way l mod WAYS (at most 8), the
 // leaves of a way are added one after the other, ways in a tree of neighbours, and so are chunks
 // (sum_finish). Where fewer elements are left, zeros (ones) stand for them.
@@ -15,6 +15,7 @@
 //   sum_columns   else: some threads add a leaf, neighbours take neighbouring results
 //
 //   -DPF_T=    dtype
+//   -DPF_WIDE=1: results and means are of the dtype that T is calculated in
 //   -DPF_OP=   pf_op_sum, pf_op_numbers (without NaN), pf_op_squares, pf_op_differences,
 //              pf_op_spread, pf_op_product
 //   -DPF_V=    elements of one access: along k in sum_rows, where V is W or 1; along the results
@@ -26,7 +27,12 @@
 
 typedef PF_T T;
 typedef pf_compute<T> C;
-constexpr int W = 16 / static_cast<int>(sizeof(T)), V = PF_V;
+#if PF_WIDE
+typedef C O;
+#else
+typedef T O;
+#endif
+constexpr int W = 16 / static_cast<int>(sizeof(O)), V = PF_V;
 
 #define PF_SUM_THREADS 256
 #define PF_SUM_LANES 32
@@ -61,13 +67,6 @@ struct pf_op_product : pf_op_sum {
 };
 typedef PF_OP Op;
 
-template <int N>
-PF_DEVICE C pf_tree(const C* a) {
-  if constexpr (N == 1)
-    return a[0];
-  else
-    return Op::join(pf_tree<N / 2>(a), pf_tree<N / 2>(a + N / 2));
-}
 // Where element k of a reduction over several axes lies. Its divisions stand in many places: put
 // into each of them, they would keep a compiler for ten seconds.
 PF_COLD pf_i64 pf_sum_offset(const pf_axes& a, pf_i64 k) {
@@ -89,7 +88,7 @@ struct pf_made {
     C x[W];
     take(o, k, x PF_PROLOGUE_PASS);
     PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(x[j], origin, mean);
-    return pf_tree<W>(x);
+    return pf_tree<Op, W>(x);
   }
 };
 PF_DEVICE C pf_made_origin(const pf_sum& r, pf_i64 o PF_PROLOGUE_REF) {
@@ -111,12 +110,12 @@ PF_DEVICE C pf_origin_of(const pf_sum& r, const char* row, pf_i64 o) {
 }
 PF_DEVICE C pf_mean_of(const pf_sum& r, pf_i64 o) {
   if constexpr (Op::mean)
-    return o < r.kept.count ? pf_get_one<T>(r.mean, pf_other_offset(r.kept, o)) : C(0);
+    return o < r.kept.count ? pf_get_one<O>(r.mean, pf_other_offset(r.kept, o)) : C(0);
   return C(0);
 }
 PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
   if (r.chunks == 1)
-    pf_put_one<T>(r.out, o, a / static_cast<C>(r.divisor));
+    pf_put_one<O>(r.out, o, a / static_cast<C>(r.divisor));
   else
     static_cast<C*>(r.partial)[c * r.kept.count + o] = a;
 }
@@ -135,7 +134,7 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 o, pf_i64 k, pf_i6
     pf_vector<T, V> v;
     v.template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_sum_offset(r.reduced, k)));
     PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v.get(j % V), origin, mean);
-    return pf_tree<W>(x);
+    return pf_tree<Op, W>(x);
   }
   PF_UNROLL for (int j = 0; j < W; ++j) {
     x[j] = Op::start();
@@ -144,7 +143,7 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 o, pf_i64 k, pf_i6
         PF_DENSE ? (k + j) * (V > 1 ? 1 : r.reduced.stride[0]) : pf_sum_offset(r.reduced, k + j);
     x[j] = Op::lift(pf_get_one<T>(row, at), origin, mean);
   }
-  return pf_tree<W>(x);
+  return pf_tree<Op, W>(x);
 #endif
 }
 
@@ -190,7 +189,7 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
       PF_UNROLL for (int u = 0; u < 4; ++u) {
         C x[W];
         PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v[u].get(j % V), origin, mean);
-        a[u] = pf_tree<W>(x);
+        a[u] = pf_tree<Op, W>(x);
       }
 #endif
     } else {
@@ -265,7 +264,7 @@ PF_KERNEL(sum_columns, PF_COLUMN_THREADS)(const pf_sum r) {
           PF_UNROLL for (int u = 0; u < 4; ++u) e[u] =
               i + 4 * f + u < rows ? Op::lift(v[4 * f + u].get(j), origin[j], mean[j])
                                    : Op::start();
-          s[j] = pf_tree<4>(e);
+          s[j] = pf_tree<Op, 4>(e);
         }
         // Pairs of fours, of eights, ...: what waits for its neighbour is held.
         bool carried = true;
@@ -288,7 +287,7 @@ PF_KERNEL(sum_columns, PF_COLUMN_THREADS)(const pf_sum r) {
       C parts[SPLIT];
       PF_UNROLL for (int p = 0; p < SPLIT; ++p) parts[p] =
           room[z * PITCH + (y * SPLIT + p) * width + x];
-      way = Op::join(way, pf_tree<SPLIT>(parts));
+      way = Op::join(way, pf_tree<Op, SPLIT>(parts));
       pf_barrier();
     }
   }
@@ -314,7 +313,7 @@ PF_KERNEL(sum_finish, PF_SUM_THREADS)(const pf_sum r) {
   for (; k + 7 * height < end; k += 8 * height) {
     C w[8];
     PF_UNROLL for (int u = 0; u < 8; ++u) w[u] = from[(k + u * height) * outs];
-    a = Op::join(a, pf_tree<8>(w));
+    a = Op::join(a, pf_tree<Op, 8>(w));
   }
   PF_NO_UNROLL for (; k < end; k += height) a = Op::join(a, from[k * outs]);
   for (pf_u32 m = 1; m < height; m *= 2) {
@@ -323,5 +322,5 @@ PF_KERNEL(sum_finish, PF_SUM_THREADS)(const pf_sum r) {
     pf_barrier();
     a = Op::join(a, room[pf_thread() ^ (m * width)]);
   }
-  if (pf_thread() < width && o < outs) pf_put_one<T>(r.out, o, a / static_cast<C>(r.divisor));
+  if (pf_thread() < width && o < outs) pf_put_one<O>(r.out, o, a / static_cast<C>(r.divisor));
 }

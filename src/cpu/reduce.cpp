@@ -62,60 +62,118 @@ ComputeOf<S> BlockSum(const S* x, int64_t n, ComputeOf<S> origin, ComputeOf<S> m
   return SumOf(s);
 }
 
+// Values of dtype S, or of what S is calculated in.
+template <class S>
+class Values {
+ public:
+  using T = ComputeOf<S>;
+  Values() = default;
+  explicit Values(const pf_tensor& t)
+      : data_(t.data), wide_(itemsize(static_cast<DType>(t.dtype)) == sizeof(T)) {}
+  T get(int64_t i) const {
+    return wide_ ? static_cast<const T*>(data_)[i] : ToCompute(static_cast<const S*>(data_)[i]);
+  }
+  void put(int64_t i, T v) const {
+    wide_ ? StoreOne(v, static_cast<T*>(data_) + i) : StoreOne(v, static_cast<S*>(data_) + i);
+  }
+
+ private:
+  void* data_ = nullptr;
+  bool wide_ = true;
+};
+
 // Where sums go, and what is done to them at the end.
 template <class S>
 struct Finish {
-  S* out;
+  Values<S> out;
   ComputeOf<S> divisor;
-  void operator()(int64_t o, ComputeOf<S> total) const { StoreOne(total / divisor, out + o); }
+  void operator()(int64_t o, ComputeOf<S> total) const { out.put(o, total / divisor); }
+};
+template <class S>
+Finish<S> FinishOf(const KernelArgs& a, int out, int divisor) {
+  return {Values<S>(a.tensor(out)), static_cast<ComputeOf<S>>(a.f(divisor))};
+}
+
+// The elements of one result, added in groups of four blocks; those that do not lie side by side go
+// through `packed`, which has room for a group.
+template <class S>
+class Row {
+ public:
+  using T = ComputeOf<S>;
+  static constexpr int64_t kBlock = kSumBlock<S>, kGroup = 4;
+  static int64_t blocks(int64_t k) { return (k + kBlock - 1) / kBlock; }
+  static int64_t groups(int64_t k) { return (blocks(k) + kGroup - 1) / kGroup; }
+  static size_t packed_bytes(const ReducePlan& plan) {
+    return plan.rows() ? 0 : Parts::bytes<S>(std::min(plan.reduced.count, kGroup * kBlock));
+  }
+
+  Row(const S* row, const ReducePlan& plan, S* packed)
+      : row_(row), plan_(plan), packed_(packed), rows_(plan.rows()) {}
+  T origin() const { return ToCompute(row_[0]); }
+  // The sums of the blocks of group g to `to`.
+  template <Kind kKind>
+  void group(int64_t g, T origin, T mean, T* to) const {
+    const int64_t first = g * kGroup * kBlock;
+    const int64_t n = std::min(plan_.reduced.count - first, kGroup * kBlock);
+    const S* from = row_ + first;
+    if (!rows_) {
+      pack(row_, plan_.reduced, first, n, packed_);
+      from = packed_;
+    }
+    for (int64_t i = 0; i < n; i += kBlock)
+      to[i / kBlock] = BlockSum<S, kKind>(from + i, std::min(kBlock, n - i), origin, mean);
+  }
+  // Of all; `part` has room for the sums of the blocks.
+  template <Kind kKind>
+  T sum(T origin, T mean, T* part) const {
+    const int64_t k = plan_.reduced.count;
+    for (int64_t g = 0; g < groups(k); ++g) group<kKind>(g, origin, mean, part + g * kGroup);
+    return tree(part, blocks(k), 1, [](T p, T q) { return p + q; });
+  }
+
+ private:
+  const S* row_;
+  const ReducePlan& plan_;
+  S* packed_;
+  bool rows_;
 };
 
 // `whole`: rows are summed by one thread each, however long: a piece has no memory for their
 // blocks.
 template <class S, Kind kKind>
-void SumRows(const S* x, const S* mean, const ReducePlan& plan, bool whole,
+void SumRows(const S* x, const Values<S>& mean, const ReducePlan& plan, bool whole,
              const Finish<S>& finish) {
   using T = ComputeOf<S>;
-  constexpr int64_t B = kSumBlock<S>, kGroup = 4;
   const int64_t k = plan.reduced.count, outs = plan.kept.count;
-  const int64_t blocks = (k + B - 1) / B, groups = (blocks + kGroup - 1) / kGroup;
-  const bool rows = plan.rows();
-  // The sums of the blocks of one group to `to`.
-  const auto group_sums = [&](int64_t o, int64_t g, S* packed, T* to) {
-    const S* row = x + plan.kept.offset(o);
-    const T origin = kFromOrigin<kKind> ? ToCompute(row[0]) : T(0);
-    const T m = kKind == Kind::Spread ? ToCompute(mean[plan.kept.other_offset(o)]) : T(0);
-    const int64_t first = g * kGroup * B, n = std::min(k - first, kGroup * B);
-    const S* from = row + first;
-    if (!rows) {
-      pack(row, plan.reduced, first, n, packed);
-      from = packed;
-    }
-    for (int64_t i = 0; i < n; i += B)
-      to[i / B] = BlockSum<S, kKind>(from + i, std::min(B, n - i), origin, m);
+  const int64_t blocks = Row<S>::blocks(k), groups = Row<S>::groups(k);
+  const auto row = [&](int64_t o, char* packed) {
+    return Row<S>(x + plan.kept.offset(o), plan, reinterpret_cast<S*>(packed));
   };
-  const auto plus = [](T p, T q) { return p + q; };
-  const size_t packed_bytes = rows ? 0 : Parts::bytes<S>(std::min(k, kGroup * B));
-  const auto packed_at = [](char* memory) { return reinterpret_cast<S*>(memory); };
+  const auto origin = [](const Row<S>& r) { return kFromOrigin<kKind> ? r.origin() : T(0); };
+  const auto mean_of = [&](int64_t o) {
+    return kKind == Kind::Spread ? mean.get(plan.kept.other_offset(o)) : T(0);
+  };
+  const size_t bytes = Row<S>::packed_bytes(plan);
   if (groups <= 1 || whole) {
-    parallel_with(outs, 4 * RowGrain(k), packed_bytes,
-                  [&](int64_t begin, int64_t end, char* memory) {
-                    for (int64_t o = begin; o < end; ++o) {
-                      T part[kLongestRow];
-                      for (int64_t g = 0; g < groups; ++g)
-                        group_sums(o, g, packed_at(memory), part + g * kGroup);
-                      finish(o, tree(part, blocks, 1, plus));
-                    }
-                  });
+    parallel_with(outs, 4 * RowGrain(k), bytes, [&](int64_t begin, int64_t end, char* memory) {
+      T part[kLongestRow];
+      for (int64_t o = begin; o < end; ++o) {
+        const Row<S> r = row(o, memory);
+        finish(o, r.template sum<kKind>(origin(r), mean_of(o), part));
+      }
+    });
     return;
   }
   const Scratch<T> partial(outs * blocks);
-  parallel_with(outs * groups, 8, packed_bytes, [&](int64_t begin, int64_t end, char* memory) {
+  parallel_with(outs * groups, 8, bytes, [&](int64_t begin, int64_t end, char* memory) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t o = i / groups, g = i % groups;
-      group_sums(o, g, packed_at(memory), partial.get() + o * blocks + g * kGroup);
+      const Row<S> r = row(o, memory);
+      r.template group<kKind>(g, origin(r), mean_of(o),
+                              partial.get() + o * blocks + g * Row<S>::kGroup);
     }
   });
+  const auto plus = [](T p, T q) { return p + q; };
   for (int64_t o = 0; o < outs; ++o) finish(o, tree(partial.get() + o * blocks, blocks, 1, plus));
 }
 
@@ -199,7 +257,8 @@ void FoldBlocks(T* p, int64_t blocks, int64_t padded) {
 }
 
 template <class S, Kind kKind>
-void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<S>& finish) {
+void SumColumns(const S* x, const Values<S>& mean, const ReducePlan& plan,
+                const Finish<S>& finish) {
   using T = ComputeOf<S>;
   constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>;
   const int64_t k = plan.reduced.count, inner = plan.inner(), outer = plan.kept.count / inner;
@@ -228,7 +287,7 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
           origins[c] = c < width ? ToCompute(columns[c]) : T(0);
       if constexpr (kKind == Kind::Spread)
         for (int64_t c = 0; c < padded_tile; ++c)
-          means[c] = c < width ? ToCompute(mean[plan.kept.other_offset(first + c)]) : T(0);
+          means[c] = c < width ? mean.get(plan.kept.other_offset(first + c)) : T(0);
       const int64_t count = std::min(B, k - b * B);
       AddRows<S, kKind>(columns, plan.reduced, b * B, 0, count, width, origins, means, lanes);
       FoldLanes(lanes, count, (width + W - 1) / W * W,
@@ -245,25 +304,24 @@ void SumColumns(const S* x, const S* mean, const ReducePlan& plan, const Finish<
   }
 }
 
+// One kind of sum, of an x of type S.
 template <class S>
-void SumOfType(const KernelArgs& a) {
+void SumOfKind(const KernelArgs& a, const pf_tensor& in, const pf_tensor* mean, int64_t dims,
+               Kind kind, const Finish<S>& finish) {
   using T = ComputeOf<S>;
-  const pf_tensor& in = a.tensor(kAt.x);
-  const pf_tensor* mean = a.has(kAt.mean) ? &a.tensor(kAt.mean) : nullptr;
-  const ReducePlan plan = plan_reduction(in, a.i(kNumber.dims), mean);
-  const Finish<S> finish{a.data<S>(kAt.out), static_cast<T>(a.f(kNumber.divisor))};
+  const ReducePlan plan = plan_reduction(in, dims, mean);
   if (plan.kept.count == 0) return;
   if (plan.reduced.count == 0) {
     for (int64_t o = 0; o < plan.kept.count; ++o) finish(o, T(0));
     return;
   }
   const S* x = static_cast<const S*>(in.data);
-  const S* m = mean ? static_cast<const S*>(mean->data) : nullptr;
+  const Values<S> m = mean ? Values<S>(*mean) : Values<S>();
   const auto add = [&]<Kind kKind>() {
     plan.columns() ? SumColumns<S, kKind>(x, m, plan, finish)
                    : SumRows<S, kKind>(x, m, plan, a.piece != nullptr, finish);
   };
-  switch (Kind{a.i(kNumber.kind)}) {
+  switch (kind) {
     case Kind::Squares:
       return add.template operator()<Kind::Squares>();
     case Kind::Differences:
@@ -275,6 +333,42 @@ void SumOfType(const KernelArgs& a) {
     default:
       return add.template operator()<Kind::Plain>();
   }
+}
+
+// Rows of up to so many bytes stay in a cache from one sum to the next.
+constexpr int64_t kKeptRow = 256 << 10;
+
+// All sums of a row, then those of the next. False where rows are too long, or too few.
+template <class S>
+bool MomentsOfRows(const KernelArgs& a) {
+  using T = ComputeOf<S>;
+  constexpr auto at = kernels::tensors<kernels::Moments>;
+  constexpr auto number = kernels::numbers<kernels::Moments>;
+  const pf_tensor& x = a.tensor(at.x);
+  const ReducePlan plan = plan_reduction(x, a.i(number.dims), nullptr);
+  const int64_t k = plan.reduced.count, outs = plan.kept.count;
+  const bool kept = k <= Row<S>::kGroup * Row<S>::kBlock ||
+                    (outs >= 64 && k * static_cast<int64_t>(sizeof(S)) <= kKeptRow);
+  if (outs == 0 || k == 0 || plan.columns() || !(kept || a.piece)) return false;
+  const Finish<S> total = FinishOf<S>(a, at.total, number.total),
+                  differences = FinishOf<S>(a, at.differences, number.differences),
+                  spread = FinishOf<S>(a, at.spread, number.spread);
+  const size_t packed = Row<S>::packed_bytes(plan);
+  const auto run = [&](int64_t begin, int64_t end, char* memory) {
+    T* const part = reinterpret_cast<T*>(memory + packed);
+    for (int64_t o = begin; o < end; ++o) {
+      const Row<S> r(static_cast<const S*>(x.data) + plan.kept.offset(o), plan,
+                     reinterpret_cast<S*>(memory));
+      if (a.has(at.total)) total(o, r.template sum<Kind::Plain>(0, 0, part));
+      if (!a.has(at.differences)) continue;
+      const T origin = r.origin();
+      differences(o, r.template sum<Kind::Differences>(origin, 0, part));
+      if (a.has(at.spread))
+        spread(o, r.template sum<Kind::Spread>(origin, differences.out.get(o), part));
+    }
+  };
+  parallel_with(outs, 4 * RowGrain(k), packed + Parts::bytes<T>(Row<S>::blocks(k)), run);
+  return true;
 }
 
 // ---- in pieces
@@ -295,15 +389,29 @@ void DispatchOwn(const KernelArgs& a, F&& fn) {
   });
 }
 
-template <class S>
-Finish<S> FinishOf(const KernelArgs& a) {
-  return {a.data<S>(kAt.out), static_cast<ComputeOf<S>>(a.f(kNumber.divisor))};
-}
-
 }  // namespace
 
 void Sum(const KernelArgs& a) {
-  dispatch_float(a.dtype(kAt.x), [&]<class S>() { SumOfType<S>(a); });
+  dispatch_float(a.dtype(kAt.x), [&]<class S>() {
+    SumOfKind<S>(a, a.tensor(kAt.x), a.has(kAt.mean) ? &a.tensor(kAt.mean) : nullptr,
+                 a.i(kNumber.dims), Kind{a.i(kNumber.kind)},
+                 FinishOf<S>(a, kAt.out, kNumber.divisor));
+  });
+}
+
+void Moments(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::Moments>;
+  constexpr auto number = kernels::numbers<kernels::Moments>;
+  dispatch_float(a.dtype(at.x), [&]<class S>() {
+    if (MomentsOfRows<S>(a)) return;
+    const auto add = [&](Kind kind, int out, const pf_tensor* mean, int divisor) {
+      if (a.has(out))
+        SumOfKind<S>(a, a.tensor(at.x), mean, a.i(number.dims), kind, FinishOf<S>(a, out, divisor));
+    };
+    add(Kind::Plain, at.total, nullptr, number.total);
+    add(Kind::Differences, at.differences, nullptr, number.differences);
+    add(Kind::Spread, at.spread, &a.tensor(at.differences), number.spread);
+  });
 }
 
 // Rows of the tensor at x are four blocks each; their sums go to the workspace.
@@ -323,7 +431,7 @@ void FinishBlocks(const KernelArgs& a) {
     const int64_t outs = numel(a.tensor(kAt.out)), k = numel(a.tensor(kAt.x)) / outs;
     const int64_t blocks = (k + kSumBlock<S> - 1) / kSumBlock<S>;
     auto* partial = static_cast<T*>(a.piece->workspace);
-    const Finish<S> finish = FinishOf<S>(a);
+    const Finish<S> finish = FinishOf<S>(a, kAt.out, kNumber.divisor);
     for (int64_t o = 0; o < outs; ++o)
       finish(o, tree(partial + o * blocks, blocks, 1, [](T p, T q) { return p + q; }));
   });
@@ -361,7 +469,7 @@ void FinishColumns(const KernelArgs& a) {
     const int64_t columns = numel(a.tensor(kAt.out)), padded = (columns + W - 1) / W * W;
     auto* sums = static_cast<T*>(a.piece->workspace);
     FoldBlocks(sums, (a.piece->rows + B - 1) / B, padded);
-    const Finish<S> finish = FinishOf<S>(a);
+    const Finish<S> finish = FinishOf<S>(a, kAt.out, kNumber.divisor);
     for (int64_t c = 0; c < columns; ++c) finish(c, sums[c]);
   });
 }
@@ -373,6 +481,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pyflame::cpu {
 HWY_EXPORT(Sum);
+HWY_EXPORT(Moments);
 HWY_EXPORT(SumBlocks);
 HWY_EXPORT(FinishBlocks);
 HWY_EXPORT(SumOfColumns);
@@ -382,15 +491,18 @@ namespace {
 void sum(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(Sum)(a);
 }
+void moments(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(Moments)(a);
+}
 // Whole reductions, each a row.
-void sum_of_rows(const KernelArgs& a) {
-  constexpr auto number = kernels::numbers<kernels::Sum>;
-  pf_scalar attrs[kernels::kCount<kernels::Sum::Numbers>];
+template <class K>
+void of_rows(const KernelArgs& a) {
+  pf_scalar attrs[kernels::kCount<K::template Numbers>];
   std::copy_n(a.attrs, a.nattrs, attrs);
-  attrs[number.dims] = {2, 2};
+  attrs[kernels::numbers<K>.dims] = {2, 2};
   KernelArgs rows = a;
   rows.attrs = attrs;
-  sum(rows);
+  std::is_same_v<K, kernels::Sum> ? sum(rows) : moments(rows);
 }
 void sum_blocks(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(SumBlocks)(a);
@@ -405,6 +517,41 @@ void finish_columns(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(FinishColumns)(a);
 }
 
+// What of a contiguous tensor is reduced.
+struct Reduced {
+  int64_t outs = 1, k = 1;
+  bool last = true, first = true;  // the dimensions that are reduced
+  Reduced(const pf_tensor& x, int64_t dims) {
+    for (int d = 0; d < x.ndim; ++d) {
+      if (x.shape[d] == 1) continue;
+      if (dims >> d & 1) {
+        first = first && outs == 1;
+        k *= x.shape[d];
+      } else {
+        last = last && k == 1;
+        outs *= x.shape[d];
+      }
+    }
+  }
+};
+int64_t block_of(const pf_tensor& x) {
+  return x.dtype == static_cast<uint8_t>(DType::Float64) ? 64 * 8 : 64 * 16;
+}
+
+Pieces moments_pieces(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::Moments>;
+  Pieces p;
+  const pf_tensor& x = a.tensor(at.x);
+  if (numel(x) == 0 || !contiguous(x)) return p;
+  const Reduced r(x, a.i(kernels::numbers<kernels::Moments>.dims));
+  if (!r.last || r.outs == 1 || r.k > kLongestRow * block_of(x)) return p;
+  p.rows = r.outs;
+  p.width = p.per_row[at.x] = r.k;
+  for (int out : {at.total, at.differences, at.spread}) p.per_row[out] = a.has(out);
+  p.run = of_rows<kernels::Moments>;
+  return p;
+}
+
 Pieces sum_pieces(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::Sum>;
   constexpr auto number = kernels::numbers<kernels::Sum>;
@@ -412,23 +559,11 @@ Pieces sum_pieces(const KernelArgs& a) {
   const pf_tensor& x = a.tensor(at.x);
   const int64_t total = numel(x);
   if (total == 0 || !contiguous(x)) return p;
-  int64_t outs = 1, k = 1;
-  bool last = true, first = true;  // which dimensions are reduced
-  for (int d = 0; d < x.ndim; ++d) {
-    if (x.shape[d] == 1) continue;
-    if (a.i(number.dims) >> d & 1) {
-      first = first && outs == 1;
-      k *= x.shape[d];
-    } else {
-      last = last && k == 1;
-      outs *= x.shape[d];
-    }
-  }
+  const auto [outs, k, last, first] = Reduced(x, a.i(number.dims));
   const SumKind kind{a.i(number.kind)};
   const bool of_own = kind != SumKind::Differences && kind != SumKind::Spread;
   const bool mean = a.has(at.mean);
-  const int64_t item = x.dtype == static_cast<uint8_t>(DType::Float64) ? 8 : 4;
-  const int64_t lane_count = 64 / item, block = 64 * lane_count;
+  const int64_t block = block_of(x), lane_count = block / 64, item = 64 / lane_count;
   const auto bytes = [item](int64_t n) { return static_cast<size_t>(n * item); };
   if (last && outs > 1 && k <= kLongestRow * block) {
     if (mean && !contiguous(a.tensor(at.mean))) return p;
@@ -436,7 +571,7 @@ Pieces sum_pieces(const KernelArgs& a) {
     p.width = p.per_row[at.x] = k;
     p.per_row[at.out] = 1;
     p.per_row[at.mean] = mean;
-    p.run = sum_of_rows;
+    p.run = of_rows<kernels::Sum>;
   } else if (last && of_own && (outs == 1 || k % (4 * block) == 0)) {
     p.width = p.per_row[at.x] = 4 * block;
     p.rows = (total + p.width - 1) / p.width;
@@ -459,5 +594,6 @@ Pieces sum_pieces(const KernelArgs& a) {
 }
 }  // namespace
 PF_CPU_KERNEL(kernels::Sum::kInfo, sum, sum_pieces)
+PF_CPU_KERNEL(kernels::Moments::kInfo, moments, moments_pieces)
 }  // namespace pyflame::cpu
 #endif  // HWY_ONCE

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "core/kernel_numbers.h"
 #include "engine/counters.h"
 #include "engine/hazards.h"
 #include "table/kernels/loss.h"
+#include "table/kernels/reduce.h"
 
 namespace pyflame::engine {
 namespace {
@@ -33,76 +35,197 @@ bool can_precede(const Group& g, int node) {
   return !(ph.superseded >> node & 1);
 }
 
-// Two kernels whose work one does. The second reads what the first reads, with the same numbers,
-// and one tensor more, its first input. Tensors of `both`: what the first writes, what the second
-// writes, what the first reads, and that one.
+// How a call becomes one with the pending kernel: where the tensors of both are among those of the
+// kernel that does the work of the two (-1: the call has none there), and its numbers.
+struct Pairing {
+  int ntensors = 0, nouts = 0, nattrs = 0;
+  int first[kMaxAnchorTensors], second[kMaxAnchorTensors];
+  pf_scalar attrs[kMaxAttrs];
+};
+using Attrs = std::span<const pf_scalar>;
+
+template <class K>
+void kernel_of(Pairing& p) {
+  static_assert(kernels::kCount<K::template Tensors> <= kMaxAnchorTensors);
+  p.ntensors = kernels::kCount<K::template Tensors>;
+  p.nouts = K::kInfo.outputs;
+  p.nattrs = kernels::kCount<K::template Numbers>;
+}
+// Positions by name, in the order of a kernel's own tensors.
+template <template <class> class List>
+void place(int* to, const List<int>& at) {
+  std::copy_n(kernels::members<List>(at), kernels::kCount<List>, to);
+}
+
+// The loss and its gradient: logits are read once.
+bool loss_and_gradient(const AnchorCall& a, Attrs attrs, Pairing& p) {
+  using namespace kernels;
+  const auto same = [](const pf_scalar& s, const pf_scalar& t) { return s.i == t.i && s.f == t.f; };
+  if (!std::equal(attrs.begin(), attrs.end(), a.attrs, same)) return false;
+  constexpr auto at = tensors<CrossEntropyBoth>;
+  kernel_of<CrossEntropyBoth>(p);
+  place<CrossEntropy::Tensors>(p.first, {.loss = at.loss,
+                                         .stats = at.stats,
+                                         .total = at.total,
+                                         .x = at.x,
+                                         .target = at.target,
+                                         .weight = at.weight});
+  place<CrossEntropyBackward::Tensors>(p.second, {.dx = at.dx,
+                                                  .dloss = at.dloss,
+                                                  .x = at.x,
+                                                  .target = at.target,
+                                                  .stats = at.stats,
+                                                  .total = at.total,
+                                                  .weight = at.weight});
+  std::copy(attrs.begin(), attrs.end(), p.attrs);
+  return true;
+}
+
+// One sum among several of an x: its tensors' places, and its divisor.
+bool add_sum(Attrs attrs, int* places, Pairing& p) {
+  using namespace kernels;
+  constexpr auto at = tensors<Moments>;
+  constexpr auto from = numbers<Sum>;
+  constexpr auto to = numbers<Moments>;
+  const auto add = [&](int out, int mean, int divisor) {
+    place<Sum::Tensors>(places, {.out = out, .x = at.x, .mean = mean});
+    p.attrs[divisor] = attrs[static_cast<size_t>(from.divisor)];
+    return true;
+  };
+  switch (static_cast<SumKind>(attrs[static_cast<size_t>(from.kind)].i)) {
+    case SumKind::Plain:
+      return add(at.total, -1, to.total);
+    case SumKind::Differences:
+      return add(at.differences, -1, to.differences);
+    case SumKind::Spread:
+      return add(at.spread, at.differences, to.spread);
+    default:
+      return false;
+  }
+}
+// The mean of an x, and its variance: x is read once.
+bool sum_and_sum(const AnchorCall& a, Attrs attrs, Pairing& p) {
+  using namespace kernels;
+  constexpr auto from = numbers<Sum>;
+  const pf_scalar dims = attrs[static_cast<size_t>(from.dims)];
+  if (a.attrs[from.dims].i != dims.i) return false;
+  kernel_of<Moments>(p);
+  std::fill_n(p.attrs, p.nattrs, pf_scalar{});
+  p.attrs[numbers<Moments>.dims] = dims;
+  return add_sum({a.attrs, static_cast<size_t>(a.nattrs)}, p.first, p) &&
+         add_sum(attrs, p.second, p);
+}
+bool sums_and_sum(const AnchorCall& a, Attrs attrs, Pairing& p) {
+  using namespace kernels;
+  if (a.attrs[numbers<Moments>.dims].i != attrs[static_cast<size_t>(numbers<Sum>.dims)].i)
+    return false;
+  kernel_of<Moments>(p);
+  place<Moments::Tensors>(p.first, tensors<Moments>);
+  std::copy_n(a.attrs, a.nattrs, p.attrs);
+  return add_sum(attrs, p.second, p);
+}
+
+// Two kernels whose work one does, where `pair` says so: the second's tensors are new, are what the
+// first has in that place, or, what both write, not there.
 struct Merge {
   const Kernel &first, &second, &both;
+  bool (*pair)(const AnchorCall& first, Attrs second, Pairing&);
 };
 std::span<const Merge> merges() {
   using namespace kernels;
   static const Merge all[] = {
-      // The loss and its gradient: logits are read once.
-      {kernel<CrossEntropy>(), kernel<CrossEntropyBackward>(), kernel<CrossEntropyBoth>()},
+      {kernel<CrossEntropy>(), kernel<CrossEntropyBackward>(), kernel<CrossEntropyBoth>(),
+       loss_and_gradient},
+      {kernel<Sum>(), kernel<Sum>(), kernel<Moments>(), sum_and_sum},
+      {kernel<Moments>(), kernel<Sum>(), kernel<Moments>(), sums_and_sum},
   };
   return all;
 }
 
-bool apply(const Kernel& both, Group& g, std::span<const Tensor> outs, std::span<const Tensor> ins,
+// Whether a tensor that the pending kernel does not look at can be read by it: what it needs is
+// computed before the kernel.
+bool take_input(Group& g, const Tensor& t) {
+  AnchorCall& a = g.anchor;
+  const Storage& s = *t->storage;
+  if (!writes(g, s)) return true;
+  const int part = part_of(s.writer_node), node = index_of(s.writer_node);
+  if (part == kAnchor) return false;
+  Phase& ph = g.phases[part == kAfter ? 1 : 0];
+  if (!(ph.shape == t->shape) || !same_place(ph.outputs[node], *t.impl(), ph.shape)) return false;
+  if (part == kAfter && !can_precede(g, node)) return false;
+  (part == kAfter ? a.reads_behind : ph.materialise) |= 1u << node;
+  return true;
+}
+
+bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<const Tensor> ins,
            std::span<const Scalar> attrs) {
   AnchorCall& a = g.anchor;
-  const int extra = static_cast<int>(outs.size()) + 1;
-  if (a.ntensors + extra > kMaxAnchorTensors || a.nattrs != static_cast<int>(attrs.size()) ||
-      !find_kernel(both, g.device))
-    return false;
-  for (int i = 0; i < a.nattrs; ++i) {
-    const pf_scalar s = to_kernel_scalar(attrs[static_cast<size_t>(i)]);
-    if (s.i != a.attrs[i].i || s.f != a.attrs[i].f) return false;
+  pf_scalar numbers[kMaxAttrs];
+  std::transform(attrs.begin(), attrs.end(), numbers, to_kernel_scalar);
+  Pairing p;
+  if (!m.pair(a, {numbers, attrs.size()}, p) || !find_kernel(m.both, g.device)) return false;
+  int known[kMaxAnchorTensors];  // by place: the pending kernel's tensor, or -1
+  std::fill_n(known, p.ntensors, -1);
+  for (int i = 0; i < a.ntensors; ++i)
+    if (p.first[i] >= 0) known[p.first[i]] = i;
+  // Everything that may say no stands before the first change.
+  const Tensor* fresh = nullptr;  // an input that the pending kernel has not
+  for (size_t i = 0; i < outs.size() + ins.size(); ++i) {
+    const bool out = i < outs.size();
+    const Tensor& t = out ? outs[i] : ins[i - outs.size()];
+    const int at = p.second[i], pending = at < 0 ? -1 : known[at];
+    const Place* mine = pending < 0 || !a.tensors[pending].storage ? nullptr : &a.tensors[pending];
+    if (out) {
+      if (!t.defined() || mine || t->storage->writer.load(std::memory_order_relaxed) ||
+          t->storage->reader.load(std::memory_order_relaxed))
+        return false;
+    } else if (mine || !t.defined()) {
+      if (!mine != !t.defined()) return false;
+      if (!mine) continue;
+      if (mine->storage.get() != t->storage.get() || !(a.shapes[pending] == t->shape) ||
+          !same_place(*mine, *t.impl(), t->shape) || writes(g, *t->storage, kAfter))
+        return false;
+    } else {
+      if (at < p.nouts || pending >= 0 || fresh) return false;
+      fresh = &t;
+    }
   }
-  for (const Tensor& t : outs)
-    if (!t.defined() || t->storage->writer.load(std::memory_order_relaxed) ||
-        t->storage->reader.load(std::memory_order_relaxed))
-      return false;
-  for (const Tensor& t : ins.subspan(1)) {
-    if (!t.defined()) continue;
-    bool known = false;
-    for (int i = 0; i < a.ntensors; ++i)
-      known |= a.tensors[i].storage.get() == t->storage.get() && a.shapes[i] == t->shape &&
-               same_place(a.tensors[i], *t.impl(), t->shape);
-    if (!known || writes(g, *t->storage, kAfter)) return false;
+  if (fresh && !take_input(g, *fresh)) return false;
+  // The pending kernel's tensors go to their new places, behind which the others come.
+  Place tensors[kMaxAnchorTensors];
+  Dims shapes[kMaxAnchorTensors];
+  for (int at = 0; at < p.ntensors; ++at) {
+    if (known[at] < 0) continue;
+    tensors[at] = std::move(a.tensors[known[at]]);
+    shapes[at] = a.shapes[known[at]];
   }
-  if (!ins[0].defined()) return false;
-  Storage& s = *ins[0]->storage;
-  if (writes(g, s)) {
-    const int part = part_of(s.writer_node), node = index_of(s.writer_node);
-    if (part == kAnchor) return false;
-    Phase& ph = g.phases[part == kAfter ? 1 : 0];
-    if (!(ph.shape == ins[0]->shape) || !same_place(ph.outputs[node], *ins[0].impl(), ph.shape))
-      return false;
-    if (part == kAfter && !can_precede(g, node)) return false;
-    (part == kAfter ? a.reads_behind : ph.materialise) |= 1u << node;
+  for (size_t i = 0; i < outs.size() + ins.size(); ++i) {
+    const bool out = i < outs.size();
+    const Tensor& t = out ? outs[i] : ins[i - outs.size()];
+    if (!out && &t != fresh) continue;
+    const int at = p.second[i];
+    set_place(tensors[at], *t.impl(), t->shape);
+    shapes[at] = t->shape;
+    Storage& s = *t->storage;
+    if (out) {
+      g.output_bytes += s.nbytes;
+    } else {
+      mark_reader(s, g);
+      g.input_bytes += s.nbytes;
+    }
   }
-  // Room between the outputs and the inputs.
-  const int more = static_cast<int>(outs.size());
-  for (int i = a.ntensors - 1; i >= a.nouts; --i) {
-    a.tensors[i + more] = std::move(a.tensors[i]);
-    a.shapes[i + more] = a.shapes[i];
+  for (int at = 0; at < p.ntensors; ++at) {
+    a.tensors[at] = std::move(tensors[at]);
+    a.shapes[at] = shapes[at];
+    if (at >= p.nouts || !a.tensors[at].storage) continue;
+    a.tensors[at].storage->writer_node = code_of(kAnchor, at);
+    a.tensors[at].storage->writer.store(&g, std::memory_order_release);
   }
-  for (int i = 0; i < more; ++i) {
-    const Tensor& t = outs[static_cast<size_t>(i)];
-    set_place(a.tensors[a.nouts + i], *t.impl(), t->shape);
-    a.shapes[a.nouts + i] = t->shape;
-    t->storage->writer_node = code_of(kAnchor, a.nouts + i);
-    t->storage->writer.store(&g, std::memory_order_release);
-    g.output_bytes += t->storage->nbytes;
-  }
-  a.nouts += more;
-  a.ntensors += extra;
-  set_place(a.tensors[a.ntensors - 1], *ins[0].impl(), ins[0]->shape);
-  a.shapes[a.ntensors - 1] = ins[0]->shape;
-  mark_reader(s, g);
-  g.input_bytes += s.nbytes;
-  a.kernel = &both;
+  a.kernel = &m.both;
+  a.nouts = p.nouts;
+  a.ntensors = p.ntensors;
+  a.nattrs = p.nattrs;
+  std::copy_n(p.attrs, p.nattrs, a.attrs);
   bump(counters().nodes);
   bump(counters().merged);
   return true;
@@ -113,7 +236,7 @@ bool apply(const Kernel& both, Group& g, std::span<const Tensor> outs, std::span
 bool merge(Group& g, const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor> ins,
            std::span<const Scalar> attrs) {
   for (const Merge& m : merges())
-    if (&m.second == &k && &m.first == g.anchor.kernel) return apply(m.both, g, outs, ins, attrs);
+    if (&m.second == &k && &m.first == g.anchor.kernel) return apply(m, g, outs, ins, attrs);
   return false;
 }
 

@@ -1,4 +1,4 @@
-// Reductions and the search for extremes (kernels/reduce.h, sum.h).
+// Reductions and the search for extremes (kernels/reduce.h, sum.h, moments.h).
 #include <algorithm>
 
 #include "core/kernel_numbers.h"
@@ -19,7 +19,6 @@ template <class R>
 R plan(const pf_tensor& x, int64_t mask, const pf_tensor* extra) {
   R r{};
   r.kept = r.reduced = no_axes();
-  r.tiles = r.width = 1;
   for (int d = 0; d < x.ndim; ++d) {
     if (mask >> d & 1)
       add_axis(r.reduced, x.shape[d], x.strides[d]);
@@ -30,11 +29,17 @@ R plan(const pf_tensor& x, int64_t mask, const pf_tensor* extra) {
   return r;
 }
 
-// The widest access along the last axis of `along`; its run must be whole vectors unless `tail`.
-int64_t width_along(const pf_axes& along, const pf_axes& across, const pf_tensor& x, bool tail) {
-  const auto size = static_cast<int64_t>(itemsize(static_cast<DType>(x.dtype)));
+int64_t size_of(const pf_tensor& x) {
+  return static_cast<int64_t>(itemsize(static_cast<DType>(x.dtype)));
+}
+
+// The widest access along the last axis of `along`, of up to `most` elements; its run must be whole
+// vectors unless `tail`.
+int64_t width_along(const pf_axes& along, const pf_axes& across, const pf_tensor& x, int64_t most,
+                    bool tail) {
+  const int64_t size = size_of(x);
   if (step_of(along) != 1) return 1;
-  int64_t v = 16 / size;
+  int64_t v = most;
   for (; v > 1; v /= 2) {
     bool good = aligned(x.data, v * size) && (tail ? run_of(along) >= v : run_of(along) % v == 0);
     for (int d = 0; d + 1 < along.n; ++d) good = good && along.stride[d] % v == 0;
@@ -48,15 +53,21 @@ int64_t magnitude(int64_t v) {
   return v < 0 ? -v : v;
 }
 
+// Whether neighbours are added, not results that are neighbours.
+bool along_rows(const pf_axes& kept, const pf_axes& reduced) {
+  return kept.n == 0 || reduced.n == 0 || reduced.count == 0 ||
+         magnitude(step_of(reduced)) < magnitude(step_of(kept));
+}
+
 // `partial` is the size of what is kept of a chunk.
 void run(const KernelArgs& a, pf_reduce& r, const pf_tensor& x, const char* op, size_t partial) {
   const int64_t outs = r.kept.count, k = r.reduced.count;
   if (outs == 0) return;
-  const bool rows = r.kept.n == 0 || r.reduced.n == 0 || k == 0 ||
-                    magnitude(step_of(r.reduced)) < magnitude(step_of(r.kept));
+  const bool rows = along_rows(r.kept, r.reduced);
+  const int64_t most = 16 / size_of(x);
   int64_t v;
   if (rows) {
-    v = k == 0 ? 1 : width_along(r.reduced, r.kept, x, r.reduced.n == 1);
+    v = k == 0 ? 1 : width_along(r.reduced, r.kept, x, most, r.reduced.n == 1);
     const int64_t vectors = ceil_div(k, v);
     // Eight lanes make whole cache lines; beyond that each thread takes four vectors.
     const int64_t width =
@@ -73,7 +84,7 @@ void run(const KernelArgs& a, pf_reduce& r, const pf_tensor& x, const char* op, 
     }
     r.chunk = ceil_div(ceil_div(std::max<int64_t>(k, 1), chunks), step) * step;
   } else {
-    v = width_along(r.kept, r.reduced, x, false);
+    v = width_along(r.kept, r.reduced, x, most, false);
     const int64_t vectors = ceil_div(outs, v);
     constexpr int64_t kTile = 32;  // threads side by side: 512 bytes with 16-byte accesses
     int64_t width = std::min(kTile, power_of_two_from(vectors));
@@ -119,13 +130,15 @@ void simple(const KernelArgs& a) {
 
 constexpr int64_t kColumnThreads = 512;  // PF_COLUMN_THREADS
 
-// `again`: the operation looks at the first element of a reduction for each of the others.
-void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, const char* op, bool again) {
+// Into results of dtype `out`. `again`: the operation looks at the first element of a reduction for
+// each of the others.
+void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType out, const char* op,
+             bool again) {
   const auto t = static_cast<DType>(x.dtype);
   const int64_t outs = r.kept.count, k = std::max<int64_t>(r.reduced.count, 1);
   if (outs == 0) return;
-  // The order of additions: of k, outs and the dtype alone.
-  const auto size = static_cast<int64_t>(itemsize(t));
+  // The order of additions: of k, outs and the dtype of results alone.
+  const auto size = static_cast<int64_t>(itemsize(out));
   const int64_t vector = 16 / size;
   const int64_t lanes = std::min<int64_t>(32, power_of_two_from(ceil_div(k, vector)));
   const int64_t leaf = lanes * vector;
@@ -138,17 +151,17 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, const char* op,
   r.lanes = static_cast<uint32_t>(lanes);
   r.ways = static_cast<uint32_t>(ways);
   // Who takes which: of the layout.
-  const bool rows = r.kept.n == 0 || r.reduced.n == 0 || r.reduced.count == 0 ||
-                    magnitude(step_of(r.reduced)) < magnitude(step_of(r.kept));
+  const bool rows = along_rows(r.kept, r.reduced);
+  r.tiles = r.width = 1;
   int64_t v, blocks;
   int threads = kThreads;
   if (rows) {
-    v = r.reduced.count == 0 ? 1 : width_along(r.reduced, r.kept, x, r.reduced.n == 1);
+    v = r.reduced.count == 0 ? 1 : width_along(r.reduced, r.kept, x, vector, r.reduced.n == 1);
     if (v != vector) v = 1;
     const int64_t unit = lanes * std::max<int64_t>(1, ways / 4);
     blocks = ceil_div(outs * r.chunks, kThreads / unit);
   } else {
-    v = width_along(r.kept, r.reduced, x, false);
+    v = width_along(r.kept, r.reduced, x, vector, false);
     const int64_t vectors = ceil_div(outs, v);
     const int64_t each = ways * v;  // threads that share a vector of columns
     const int64_t width = std::max<int64_t>(
@@ -160,6 +173,7 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, const char* op,
   }
   const Defines defines = Defines()
                               .type("PF_T", t)
+                              .value("PF_WIDE", out != t)
                               .text("PF_OP", op)
                               .value("PF_V", v)
                               .value("PF_DENSE", r.reduced.n <= 1);
@@ -187,19 +201,89 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, const char* op,
   a.launch(a.compile("sum.h", defines, "sum_finish"), Grid(ceil_div(outs, width)), kThreads, 0, r);
 }
 
-void sum(const KernelArgs& a) {
+void run_sum(const KernelArgs& a, SumKind kind, const pf_tensor& x, const pf_tensor* mean,
+             const pf_tensor& out, int64_t dims, double divisor) {
   constexpr const char* kOps[] = {"pf_op_sum", "pf_op_squares", "pf_op_differences", "pf_op_spread",
                                   "pf_op_numbers"};  // by SumKind
+  auto r = plan<pf_sum>(x, dims, mean);
+  r.out = out.data;
+  r.mean = mean ? mean->data : nullptr;
+  r.divisor = divisor;
+  const bool origin = kind == SumKind::Differences || kind == SumKind::Spread;
+  run_sum(a, r, x, static_cast<DType>(out.dtype), kOps[static_cast<int>(kind)], origin);
+}
+
+void sum(const KernelArgs& a) {
   constexpr auto at = tensors<Sum>;
   constexpr auto number = numbers<Sum>;
-  const pf_tensor* mean = a.has(at.mean) ? &a.tensor(at.mean) : nullptr;
-  auto r = plan<pf_sum>(a.tensor(at.x), a.i(number.dims), mean);
-  r.out = a.data(at.out);
-  r.mean = a.data(at.mean);
-  r.divisor = a.f(number.divisor);
-  const auto kind = static_cast<SumKind>(a.i(number.kind));
-  const bool origin = kind == SumKind::Differences || kind == SumKind::Spread;
-  run_sum(a, r, a.tensor(at.x), kOps[a.i(number.kind)], origin);
+  run_sum(a, SumKind{a.i(number.kind)}, a.tensor(at.x),
+          a.has(at.mean) ? &a.tensor(at.mean) : nullptr, a.tensor(at.out), a.i(number.dims),
+          a.f(number.divisor));
+}
+
+// Rows that threads keep in registers, where a chunk of every sum is a whole row. Else false.
+bool kept_moments(const KernelArgs& a) {
+  constexpr auto at = tensors<Moments>;
+  constexpr auto number = numbers<Moments>;
+  const pf_tensor& x = a.tensor(at.x);
+  const auto t = static_cast<DType>(x.dtype);
+  auto r = plan<pf_moments>(x, a.i(number.dims), nullptr);
+  const int64_t outs = r.kept.count, k = r.reduced.count;
+  const int64_t size = size_of(x), vector = 16 / size, vectors = ceil_div(k, vector);
+  if (!a.has(at.spread) || outs == 0 || k == 0 || r.reduced.n > 1 ||
+      !along_rows(r.kept, r.reduced) || vectors > (size == 2 ? 512 : 1024))
+    return false;
+  r.total = a.has(at.total) ? a.data(at.total) : nullptr;
+  r.differences = a.data(at.differences);
+  r.spread = a.data(at.spread);
+  r.total_by = a.f(number.total);
+  r.differences_by = a.f(number.differences);
+  r.spread_by = a.f(number.spread);
+  const int64_t lines = power_of_two_from(ceil_div(vectors, 32)), kept = lines > 16 ? 8 : 4;
+  const int64_t groups = ceil_div(lines, kept);
+  r.lanes = static_cast<uint32_t>(std::min<int64_t>(32, power_of_two_from(vectors)));
+  r.groups = static_cast<uint32_t>(groups);
+  const bool whole = width_along(r.reduced, r.kept, x, vector, false) == vector;
+  const Defines defines = Defines()
+                              .type("PF_T", t)
+                              .value("PF_WIDE", a.dtype(at.spread) != t)
+                              .value("PF_TOTAL", r.total != nullptr)
+                              .value("PF_KEPT", std::min(lines, kept))
+                              .value("PF_V", whole ? vector : 1);
+  const bool joins = whole && (r.kept.n == 0 || (r.kept.n == 1 && step_of(r.kept) == k));
+  const auto of_rows = [&] {
+    return a.join("moments.h", defines, "moment_rows", {at.x, outs, k, vector, true});
+  };
+  if (a.asked()) {
+    if (joins) of_rows();
+    return true;
+  }
+  const Grid grid(ceil_div(outs, kThreads / (r.lanes * groups)));
+  if (joins)
+    a.launch(of_rows(), grid, kThreads, 0, r);
+  else
+    a.launch(a.compile("moments.h", defines, "moment_rows"), grid, kThreads, 0, r);
+  return true;
+}
+
+void moments(const KernelArgs& a) {
+  constexpr auto at = tensors<Moments>;
+  constexpr auto number = numbers<Moments>;
+  if (kept_moments(a)) return;
+  KernelArgs alone = a;
+  alone.around = nullptr;
+  const auto add = [&](const KernelArgs& in, SumKind kind, int out, const pf_tensor* mean,
+                       int divisor) {
+    run_sum(in, kind, a.tensor(at.x), mean, a.tensor(out), a.i(number.dims), a.f(divisor));
+  };
+  // What the program before it stores the later sums find in memory.
+  const bool joins = a.around && a.around->before.keep && a.has(at.total);
+  if (a.has(at.total) && (joins || !a.asked()))
+    add(joins ? a : alone, SumKind::Plain, at.total, nullptr, number.total);
+  if (a.asked()) return;
+  add(alone, SumKind::Differences, at.differences, nullptr, number.differences);
+  if (a.has(at.spread))
+    add(alone, SumKind::Spread, at.spread, &a.tensor(at.differences), number.spread);
 }
 
 void prod(const KernelArgs& a) {
@@ -211,7 +295,7 @@ void prod(const KernelArgs& a) {
   auto r = plan<pf_sum>(a.tensor(at.x), a.i(numbers<Prod>.dims), nullptr);
   r.out = a.data(at.out);
   r.divisor = 1;
-  run_sum(a, r, a.tensor(at.x), "pf_op_product", false);
+  run_sum(a, r, a.tensor(at.x), a.dtype(at.x), "pf_op_product", false);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -233,6 +317,7 @@ constexpr const char *kSumInt = "pf_op_sum_int", *kMax = "pf_op_max", *kMin = "p
 }  // namespace
 
 PF_GPU_ROW_KERNEL(Sum::kInfo, sum)
+PF_GPU_ROW_KERNEL(Moments::kInfo, moments)
 PF_GPU_KERNEL(SumInt::kInfo, simple<kSumInt>)
 PF_GPU_ROW_KERNEL(Prod::kInfo, prod)
 PF_GPU_KERNEL(Amax::kInfo, simple<kMax>)

@@ -75,15 +75,16 @@ Tensor run(const Tensor& x, const Plan& p, DType out) {
   return y;
 }
 
-Tensor sum_of(SumKind kind, const Tensor& x, const Tensor& mean, const Plan& p, double divisor) {
-  Tensor y = make_tensor(p.shape(), x->dtype, x->storage->device);
+Tensor sum_of(SumKind kind, const Tensor& x, const Tensor& mean, const Plan& p, double divisor,
+              DType out) {
+  Tensor y = make_tensor(p.shape(), out, x->storage->device);
   engine::call<kernels::Sum>(
       {.out = y, .x = x, .mean = mean},
       {.dims = p.mask, .kind = static_cast<int64_t>(kind), .divisor = divisor});
   return y;
 }
 Tensor sum_float(const Tensor& x, const Plan& p, bool average) {
-  return sum_of(SumKind::Plain, x, {}, p, average ? static_cast<double>(p.count) : 1.0);
+  return sum_of(SumKind::Plain, x, {}, p, average ? static_cast<double>(p.count) : 1.0, x->dtype);
 }
 
 enum class Adds { Sum, Mean, Numbers };  // the last without NaN
@@ -101,8 +102,8 @@ Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::opti
     return dtype ? to(y, *dtype) : y;
   }
   const Saved skips(what == Adds::Numbers ? x : Tensor());
-  Tensor y =
-      what == Adds::Numbers ? sum_of(SumKind::Numbers, x, {}, p, 1.0) : sum_float(x, p, average);
+  Tensor y = what == Adds::Numbers ? sum_of(SumKind::Numbers, x, {}, p, 1.0, x->dtype)
+                                   : sum_float(x, p, average);
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {skips},
                      [p, average, shape = x->shape](const Context& c) -> Grads {
@@ -123,16 +124,14 @@ double freedom(const Plan& p, double correction) {
 }
 
 // In two passes over differences from the first element of each reduction: see src/cpu/reduce.cpp.
-// Where neighbours are added each widens `x` for itself, within its launch; else once for both.
+// They are of x as it is, so that its mean may join them (engine/rules.cpp); of 16 bits they are
+// made in float32.
 Tensor variance(const Tensor& x, const Plan& p, double correction) {
   Plan q = p;
   q.keepdim = true;
-  const int n = x->shape.size();
-  const bool neighbours = n > 0 && (p.mask >> (n - 1) & 1);
-  const Tensor wide = neighbours ? Tensor() : widened(x);
-  const auto values = [&] { return wide.defined() ? wide : widened(x); };
-  const Tensor m = sum_of(SumKind::Differences, values(), {}, q, static_cast<double>(p.count));
-  return sum_of(SumKind::Spread, values(), m, p, freedom(p, correction));
+  const DType wide = ops::wide_type(x->dtype);
+  const Tensor m = sum_of(SumKind::Differences, x, {}, q, static_cast<double>(p.count), wide);
+  return sum_of(SumKind::Spread, x, m, p, freedom(p, correction), wide);
 }
 
 Tensor variance_gradient(const Tensor& grad, const Tensor& x, const Plan& p, double correction) {
@@ -421,7 +420,7 @@ Tensor norm(const Tensor& x, double p, const MaybeDims& dim, bool keepdim) {
     NoGrad off;
     const Tensor wide = widened(x);
     y = one      ? sum(abs(wide), dim, keepdim)
-        : p == 2 ? sqrt(sum_of(SumKind::Squares, wide, {}, plan, 1.0))
+        : p == 2 ? sqrt(sum_of(SumKind::Squares, wide, {}, plan, 1.0, wide->dtype))
                  : pow(sum_float(pow(abs(wide), Scalar(p)), plan, false), Scalar(1 / p));
     y = to(y, x->dtype);
   }

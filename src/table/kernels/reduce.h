@@ -7,7 +7,8 @@
 namespace pyflame::kernels {
 
 // Of floating-point numbers: sums of what `kind` (SumKind) makes of an element, divided by
-// `divisor`. `mean` is of differences, has x's rank and 1 for what is reduced.
+// `divisor`. `mean` is of differences, has x's rank and 1 for what is reduced. Where x has 16 bits
+// and `out` and `mean` are float32, it is as if x were float32.
 struct Sum {
   static constexpr KernelInfo kInfo{"sum", Anchor::Reduce, 1};
   template <class T>
@@ -18,6 +19,22 @@ struct Sum {
   template <class T>
   struct Numbers {
     T dims, kind, divisor;
+  };
+};
+
+// Several of them at once, of one x, each as it would be alone (a rule of engine/rules.cpp): Plain,
+// Differences, and the Spread about these, each with its divisor. `differences` is 1 where x is
+// reduced, as `mean` is.
+struct Moments {
+  static constexpr KernelInfo kInfo{"moments", Anchor::Reduce, 3};
+  template <class T>
+  struct Tensors {
+    T total{}, differences{}, spread{};
+    T x;
+  };
+  template <class T>
+  struct Numbers {
+    T dims, total, differences, spread;
   };
 };
 

@@ -1,0 +1,154 @@
+// The sum of rows, of their differences from their first element, and of the squares of what these
+// differ from their mean by, in one launch: each as sum.h makes it, to the bit, which says what the
+// order of additions is. A row stays in the registers of its threads from one sum to the next.
+//
+// Thread t of a group of LANES has vector t of each line of LANES vectors, and KEPT of these lines;
+// GROUPS groups share a row. Trees of neighbours begin in a thread's vectors and go on among the
+// lanes. A line is a leaf of the sum; of the other two, whose W may be half as large, it is a leaf
+// or two. Rows of several leaves have LANES 32. Leaves pass through shared memory to the ways,
+// which each group adds for itself. Zeros that stand for what is not there, here often more than in
+// sum.h, change nothing: a way begins with one.
+//
+//   -DPF_T=     dtype
+//   -DPF_WIDE=1: differences and squares are of the dtype that T is calculated in
+//   -DPF_TOTAL= 0: without the first sum
+//   -DPF_KEPT=  1, 2, 4 or 8: 16-byte vectors of a thread
+//   -DPF_V=     elements of one access: rows of whole aligned vectors, or 1
+#include "axes.h"
+#include "reduce_args.h"
+#include "rows.h"
+
+typedef PF_T T;
+typedef pf_compute<T> C;
+#if PF_WIDE
+typedef C O;
+#else
+typedef T O;
+#endif
+constexpr int W = 16 / static_cast<int>(sizeof(T)), KEPT = PF_KEPT;
+constexpr int LEAVES = sizeof(O) > sizeof(T) ? 2 : 1;  // of the differences, in a line
+
+#define PF_MOMENT_THREADS 256
+#define PF_MOMENT_LANES 32
+
+// The place in a row of a thread's vector i.
+PF_DEVICE pf_u32 pf_line(const pf_moments& r, pf_u32 group, pf_u32 i) {
+  return KEPT < 4 ? i : (i & ~3u) * r.groups + group * 4 + (i & 3);
+}
+// From the trees of a thread's vectors to those of the leaves, N in a line, in shared memory; of a
+// row of one leaf to that.
+template <int N>
+PF_DEVICE C pf_leaves(const pf_moments& r, pf_u32 group, pf_u32 t, C (&a)[KEPT], C* leaves) {
+  if (KEPT == 1 && r.lanes < PF_MOMENT_LANES) {
+    for (pf_u32 m = 1; m < r.lanes; m *= 2) a[0] += pf_shuffle_xor(a[0], m);
+    return a[0];
+  }
+  constexpr pf_u32 side = PF_MOMENT_LANES / N;
+  if constexpr (KEPT < 4) {
+    for (pf_u32 m = 1; m < side; m *= 2)
+      PF_UNROLL for (int i = 0; i < KEPT; ++i) a[i] += pf_shuffle_xor(a[i], m);
+    if (t % side == 0) PF_UNROLL for (int i = 0; i < KEPT; ++i) leaves[i * N + t / side] = a[i];
+  } else {
+    const bool odd = t & 1, high = t & 2;
+    PF_UNROLL for (int i = 0; i < KEPT; i += 4) {
+      // Each lane gives away what the other has to care for, and has vector t mod 4 at last.
+      const C p = (odd ? a[i + 1] : a[i]) + pf_shuffle_xor(odd ? a[i] : a[i + 1], 1);
+      const C q = (odd ? a[i + 3] : a[i + 2]) + pf_shuffle_xor(odd ? a[i + 2] : a[i + 3], 1);
+      C s = (high ? q : p) + pf_shuffle_xor(high ? p : q, 2);
+      for (pf_u32 m = 4; m < side; m *= 2) s += pf_shuffle_xor(s, m);
+      if (t % side < 4) leaves[pf_line(r, group, i + t % 4) * N + t / side] = s;
+    }
+  }
+  return C(0);
+}
+// The sum of a row: all lanes have it. `one` is that of its only leaf, where it has one.
+template <int N>
+PF_DEVICE C pf_ways(const pf_moments& r, pf_u32 t, C one, const C* leaves) {
+  if (KEPT == 1 && r.lanes < PF_MOMENT_LANES) return C(0) + one;
+  const pf_u32 count = KEPT * N * r.groups;
+  C way = C(0);
+  for (pf_u32 l = t % 8; l < count; l += 8) way += leaves[l];
+  PF_UNROLL for (pf_u32 m = 1; m < 8; m *= 2) way += pf_shuffle_xor(way, m);
+  return way;
+}
+
+PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
+  constexpr int warps = PF_MOMENT_THREADS / PF_MOMENT_LANES;
+  PF_SHARED C origins[PF_MOMENT_THREADS];
+  PF_SHARED C leaves[3][warps * KEPT * LEAVES];
+  const pf_u32 lanes = r.lanes, threads = lanes * r.groups;
+  const pf_u32 t = pf_thread() % lanes, group = pf_thread() % threads / lanes;
+  const pf_u32 mine = pf_thread() / threads;  // which row of the block
+  const pf_i64 o = static_cast<pf_i64>(pf_block()) * (PF_MOMENT_THREADS / threads) + mine;
+  const pf_u32 count = o < r.kept.count ? static_cast<pf_u32>(r.reduced.count) : 0;
+  C x[KEPT][W];
+#ifdef PF_PROLOGUE
+  pf_input<T, W, true> in[KEPT];
+  const pf_vector<T, W> none = {};
+  PF_UNROLL for (int i = 0; i < KEPT; ++i) {
+    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
+    pf_vector<T, W> unused;
+    if (k < count) in[i].load(unused, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
+  }
+  PF_UNROLL for (int i = 0; i < KEPT; ++i) {
+    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
+    PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] = C(0);
+    if (k < count) in[i].take(none, o, k, x[i] PF_PROLOGUE_PASS);
+  }
+#else
+  const char* row = pf_at<T>(r.x, count > 0 ? pf_offset(r.kept, o) : 0);
+  pf_vector<T, W> v[KEPT];
+  PF_UNROLL for (int i = 0; i < KEPT; ++i) {
+    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
+    if constexpr (PF_V > 1) {
+      PF_UNROLL for (int j = 0; j < v[i].words; ++j) v[i].w[j] = 0;
+      if (k < count) v[i].template load<true>(pf_at<T>(row, k));
+    } else {
+      PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] =
+          k + j < count ? pf_get_one<T>(row, (k + j) * r.reduced.stride[0]) : C(0);
+    }
+  }
+  if constexpr (PF_V > 1)
+    PF_UNROLL for (int i = 0; i < KEPT; ++i) PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] =
+        v[i].get(j);
+#endif
+  const pf_u32 at = mine * KEPT * r.groups;  // of the row's lines
+  C a[KEPT], one = C(0);
+  if (t == 0 && group == 0) origins[mine] = x[0][0];
+  if constexpr (PF_TOTAL) {
+    PF_UNROLL for (int i = 0; i < KEPT; ++i) a[i] = pf_tree<pf_plus, W>(x[i]);
+    one = pf_leaves<1>(r, group, t, a, leaves[0] + at);
+  }
+  pf_barrier();
+  if constexpr (PF_TOTAL) {
+    const C sum = pf_ways<1>(r, t, one, leaves[0] + at);
+    if (t == 0 && group == 0 && count > 0)
+      pf_put_one<T>(r.total, o, sum / static_cast<C>(r.total_by));
+  }
+  const C origin = origins[mine];
+  PF_UNROLL for (int i = 0; i < KEPT; ++i) {
+    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
+    PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] =
+        k + (PF_V > 1 ? 0 : j) < count ? x[i][j] - origin : C(0);
+    a[i] = pf_tree<pf_plus, W>(x[i]);
+  }
+  one = pf_leaves<LEAVES>(r, group, t, a, leaves[1] + at * LEAVES);
+  pf_barrier();
+  const C mean = pf_dtype<O>::round(pf_ways<LEAVES>(r, t, one, leaves[1] + at * LEAVES) /
+                                    static_cast<C>(r.differences_by));
+  PF_UNROLL for (int i = 0; i < KEPT; ++i) {
+    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
+    PF_UNROLL for (int j = 0; j < W; ++j) {
+      const C d = x[i][j] - mean;
+      x[i][j] = k + (PF_V > 1 ? 0 : j) < count ? d * d : C(0);
+    }
+    a[i] = pf_tree<pf_plus, W>(x[i]);
+  }
+  one = pf_leaves<LEAVES>(r, group, t, a, leaves[2] + at * LEAVES);
+  pf_barrier();
+  const C square = pf_ways<LEAVES>(r, t, one, leaves[2] + at * LEAVES);
+  if (t == 0 && group == 0 && count > 0) {
+    pf_put_one<O>(r.differences, o, mean);
+    pf_put_one<O>(r.spread, o, square / static_cast<C>(r.spread_by));
+  }
+}
