@@ -29,8 +29,11 @@ inline constexpr int64_t kSumBlock = 64 * Wide<ComputeOf<S>>::kLanes;
 using Kind = SumKind;
 // The mean of differences from one of the elements is at most sqrt(n) standard deviations, so that
 // its rounding does not show in the variance, however far from 0 the elements are.
-template <Kind kKind>
-inline constexpr bool kFromOrigin = kKind == Kind::Differences || kKind == Kind::Spread;
+template <Kind... kKinds>
+inline constexpr bool kFromOrigin = ((kKinds == Kind::Differences || kKinds == Kind::Spread) ||
+                                     ...);
+template <Kind... kKinds>
+inline constexpr bool kFromMean = ((kKinds == Kind::Spread) || ...);
 
 template <Kind kKind, class T>
 HWY_INLINE Wide<T> Term(const Wide<T>& v, const Wide<T>& origin, const Wide<T>& mean) {
@@ -110,9 +113,9 @@ class Row {
   Row(const S* row, const ReducePlan& plan, S* packed)
       : row_(row), plan_(plan), packed_(packed), rows_(plan.rows()) {}
   T origin() const { return ToCompute(row_[0]); }
-  // The sums of the blocks of group g to `to`.
-  template <Kind kKind>
-  void group(int64_t g, T origin, T mean, T* to) const {
+  // The sums of the blocks of group g to `to`, those of another kind `apart` behind them.
+  template <Kind... kKinds>
+  void group(int64_t g, T origin, T mean, T* to, int64_t apart) const {
     const int64_t first = g * kGroup * kBlock;
     const int64_t n = std::min(plan_.reduced.count - first, kGroup * kBlock);
     const S* from = row_ + first;
@@ -120,15 +123,19 @@ class Row {
       pack(row_, plan_.reduced, first, n, packed_);
       from = packed_;
     }
-    for (int64_t i = 0; i < n; i += kBlock)
-      to[i / kBlock] = BlockSum<S, kKind>(from + i, std::min(kBlock, n - i), origin, mean);
+    for (int64_t i = 0; i < n; i += kBlock) {
+      T* sum = to + i / kBlock - apart;
+      ((*(sum += apart) = BlockSum<S, kKinds>(from + i, std::min(kBlock, n - i), origin, mean)),
+       ...);
+    }
   }
-  // Of all; `part` has room for the sums of the blocks.
-  template <Kind kKind>
-  T sum(T origin, T mean, T* part) const {
-    const int64_t k = plan_.reduced.count;
-    for (int64_t g = 0; g < groups(k); ++g) group<kKind>(g, origin, mean, part + g * kGroup);
-    return tree(part, blocks(k), 1, [](T p, T q) { return p + q; });
+  // Those of all blocks to `part`; the first of each kind becomes the whole one.
+  template <Kind... kKinds>
+  void sum(T origin, T mean, T* part) const {
+    const int64_t k = plan_.reduced.count, n = blocks(k);
+    for (int64_t g = 0; g < groups(k); ++g) group<kKinds...>(g, origin, mean, part + g * kGroup, n);
+    for (size_t i = 0; i < sizeof...(kKinds); ++i)
+      tree(part + static_cast<int64_t>(i) * n, n, 1, [](T p, T q) { return p + q; });
   }
 
  private:
@@ -138,50 +145,53 @@ class Row {
   bool rows_;
 };
 
-// `whole`: rows are summed by one thread each, however long: a piece has no memory for their
-// blocks.
-template <class S, Kind kKind>
+// Sums of each kind, one of them in `finish`, from one reading of x. `whole`: rows are summed by
+// one thread each, however long: a piece has no memory for their blocks.
+template <class S, Kind... kKinds>
 void SumRows(const S* x, const Values<S>& mean, const ReducePlan& plan, bool whole,
-             const Finish<S>& finish) {
+             const Finish<S>* finish) {
   using T = ComputeOf<S>;
+  constexpr int64_t kMany = sizeof...(kKinds);
   const int64_t k = plan.reduced.count, outs = plan.kept.count;
   const int64_t blocks = Row<S>::blocks(k), groups = Row<S>::groups(k);
   const auto row = [&](int64_t o, char* packed) {
     return Row<S>(x + plan.kept.offset(o), plan, reinterpret_cast<S*>(packed));
   };
-  const auto origin = [](const Row<S>& r) { return kFromOrigin<kKind> ? r.origin() : T(0); };
+  const auto origin = [](const Row<S>& r) { return kFromOrigin<kKinds...> ? r.origin() : T(0); };
   const auto mean_of = [&](int64_t o) {
-    return kKind == Kind::Spread ? mean.get(plan.kept.other_offset(o)) : T(0);
+    return kFromMean<kKinds...> ? mean.get(plan.kept.other_offset(o)) : T(0);
   };
   const size_t bytes = Row<S>::packed_bytes(plan);
   if (groups <= 1 || whole) {
     parallel_with(outs, 4 * RowGrain(k), bytes, [&](int64_t begin, int64_t end, char* memory) {
-      T part[kLongestRow];
+      T part[kMany * kLongestRow];
       for (int64_t o = begin; o < end; ++o) {
         const Row<S> r = row(o, memory);
-        finish(o, r.template sum<kKind>(origin(r), mean_of(o), part));
+        r.template sum<kKinds...>(origin(r), mean_of(o), part);
+        for (int64_t i = 0; i < kMany; ++i) finish[i](o, part[i * blocks]);
       }
     });
     return;
   }
-  const Scratch<T> partial(outs * blocks);
+  const Scratch<T> partial(kMany * outs * blocks);
   parallel_with(outs * groups, 8, bytes, [&](int64_t begin, int64_t end, char* memory) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t o = i / groups, g = i % groups;
       const Row<S> r = row(o, memory);
-      r.template group<kKind>(g, origin(r), mean_of(o),
-                              partial.get() + o * blocks + g * Row<S>::kGroup);
+      r.template group<kKinds...>(g, origin(r), mean_of(o),
+                                  partial.get() + o * blocks + g * Row<S>::kGroup, outs * blocks);
     }
   });
   const auto plus = [](T p, T q) { return p + q; };
-  for (int64_t o = 0; o < outs; ++o) finish(o, tree(partial.get() + o * blocks, blocks, 1, plus));
+  for (int64_t i = 0; i < kMany * outs; ++i)
+    finish[i / outs](i % outs, tree(partial.get() + i * blocks, blocks, 1, plus));
 }
 
 // Rows [from, from + count) of a block, `from` being a multiple of 4 W, over one tile of columns:
 // lanes[k mod W][column]. The table of lanes is larger than the first cache, so four rows of a lane
 // are added at a time: four streams, each in the order of memory. `first` is where row `from` is
-// among the reduced elements at x.
-template <class S, Kind kKind>
+// among the reduced elements at x. Each kind has a table, one behind the other.
+template <class S, Kind... kKinds>
 void AddRows(const S* x, const Axes& reduced, int64_t first, int64_t from, int64_t count,
              int64_t width, const ComputeOf<S>* origin, const ComputeOf<S>* mean,
              ComputeOf<S>* lanes) {
@@ -197,9 +207,9 @@ void AddRows(const S* x, const Axes& reduced, int64_t first, int64_t from, int64
       T* lane = lanes + l * padded;
       const S *p0 = rows[l], *p1 = rows[(l + W) % (4 * W)], *p2 = rows[(l + 2 * W) % (4 * W)],
               *p3 = rows[(l + 3 * W) % (4 * W)];
-      const auto add = [&](int64_t c, auto load) PF_INLINE {
+      const auto add = [&]<Kind kKind>(int64_t c, auto load) PF_INLINE {
         const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
-        const Wide<T> m = kKind == Kind::Spread ? Load(mean + c) : Fill(T(0));
+        const Wide<T> m = kFromMean<kKind> ? Load(mean + c) : Fill(T(0));
         Wide<T> a = k == 0 ? Fill(T(0)) : Load(lane + c);
         a = a + Term<kKind>(load(p0 + c), o, m);
         if (l + W < n) a = a + Term<kKind>(load(p1 + c), o, m);
@@ -208,19 +218,24 @@ void AddRows(const S* x, const Axes& reduced, int64_t first, int64_t from, int64
         Store(a, lane + c);
       };
       const auto full = [](const S* p) PF_INLINE { return Load(p); };
-      if (n == 4 * W && k > 0) {
-        for (int64_t c = 0; c < whole; c += W) {
-          const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
-          const Wide<T> m = kKind == Kind::Spread ? Load(mean + c) : Fill(T(0));
-          Wide<T> a = Load(lane + c) + Term<kKind>(Load(p0 + c), o, m);
-          a = a + Term<kKind>(Load(p1 + c), o, m);
-          a = a + Term<kKind>(Load(p2 + c), o, m);
-          Store(a + Term<kKind>(Load(p3 + c), o, m), lane + c);
+      const auto part = [&](const S* p) PF_INLINE { return LoadPart(p, width - whole, T(0)); };
+      const auto add_all = [&]<Kind kKind>() PF_INLINE {
+        if (n == 4 * W && k > 0) {
+          for (int64_t c = 0; c < whole; c += W) {
+            const Wide<T> o = kFromOrigin<kKind> ? Load(origin + c) : Fill(T(0));
+            const Wide<T> m = kFromMean<kKind> ? Load(mean + c) : Fill(T(0));
+            Wide<T> a = Load(lane + c) + Term<kKind>(Load(p0 + c), o, m);
+            a = a + Term<kKind>(Load(p1 + c), o, m);
+            a = a + Term<kKind>(Load(p2 + c), o, m);
+            Store(a + Term<kKind>(Load(p3 + c), o, m), lane + c);
+          }
+        } else {
+          for (int64_t c = 0; c < whole; c += W) add.template operator()<kKind>(c, full);
         }
-      } else {
-        for (int64_t c = 0; c < whole; c += W) add(c, full);
-      }
-      if (whole < width) add(whole, [&](const S* p) { return LoadPart(p, width - whole, T(0)); });
+        if (whole < width) add.template operator()<kKind>(whole, part);
+        lane += W * padded;
+      };
+      (add_all.template operator()<kKinds>(), ...);
     }
   }
 }
@@ -256,83 +271,71 @@ void FoldBlocks(T* p, int64_t blocks, int64_t padded) {
     }
 }
 
-template <class S, Kind kKind>
+// As SumRows.
+template <class S, Kind... kKinds>
 void SumColumns(const S* x, const Values<S>& mean, const ReducePlan& plan,
-                const Finish<S>& finish) {
+                const Finish<S>* finish) {
   using T = ComputeOf<S>;
-  constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>;
+  constexpr int64_t W = Wide<T>::kLanes, B = kSumBlock<S>, kMany = sizeof...(kKinds);
   const int64_t k = plan.reduced.count, inner = plan.inner(), outer = plan.kept.count / inner;
   const int64_t blocks = (k + B - 1) / B;
   const int64_t tile = 1024;
-  const int64_t tiles = (inner + tile - 1) / tile;
+  const int64_t tiles = (inner + tile - 1) / tile, units = outer * tiles * blocks;
   const int64_t padded_tile = (std::min(tile, inner) + W - 1) / W * W;
-  const Scratch<T> partial(outer * tiles * blocks * padded_tile);
-  const int64_t work = std::min(k, B) * std::min(tile, inner);
-  const int64_t for_origins = kFromOrigin<kKind> ? padded_tile : 0;
-  const int64_t for_means = kKind == Kind::Spread ? padded_tile : 0;
-  const size_t bytes =
-      Parts::bytes<T>(W * padded_tile) + Parts::bytes<T>(for_origins) + Parts::bytes<T>(for_means);
+  const Scratch<T> partial(kMany * units * padded_tile);
+  const int64_t work = kMany * std::min(k, B) * std::min(tile, inner);
+  const int64_t for_origins = kFromOrigin<kKinds...> ? padded_tile : 0;
+  const int64_t for_means = kFromMean<kKinds...> ? padded_tile : 0;
+  const size_t bytes = Parts::bytes<T>(kMany * W * padded_tile) + Parts::bytes<T>(for_origins) +
+                       Parts::bytes<T>(for_means);
   const auto run = [&](int64_t begin, int64_t end, char* memory) {
     Parts parts(memory);
-    T* const lanes = parts.take<T>(W * padded_tile);
+    T* const lanes = parts.take<T>(kMany * W * padded_tile);
     T* const origins = parts.take<T>(for_origins);
     T* const means = parts.take<T>(for_means);
     for (int64_t i = begin; i < end; ++i) {
       // Neighbouring units are tiles of the same rows.
       const int64_t t = i % tiles, b = i / tiles % blocks, o = i / tiles / blocks;
       const int64_t first = o * inner + t * tile, width = std::min(tile, inner - t * tile);
+      const int64_t padded = (width + W - 1) / W * W;
       const S* columns = x + plan.kept.offset(first);
-      if constexpr (kFromOrigin<kKind>)
-        for (int64_t c = 0; c < padded_tile; ++c)
-          origins[c] = c < width ? ToCompute(columns[c]) : T(0);
-      if constexpr (kKind == Kind::Spread)
-        for (int64_t c = 0; c < padded_tile; ++c)
-          means[c] = c < width ? mean.get(plan.kept.other_offset(first + c)) : T(0);
+      for (int64_t c = 0; c < for_origins; ++c)
+        origins[c] = c < width ? ToCompute(columns[c]) : T(0);
+      for (int64_t c = 0; c < for_means; ++c)
+        means[c] = c < width ? mean.get(plan.kept.other_offset(first + c)) : T(0);
       const int64_t count = std::min(B, k - b * B);
-      AddRows<S, kKind>(columns, plan.reduced, b * B, 0, count, width, origins, means, lanes);
-      FoldLanes(lanes, count, (width + W - 1) / W * W,
-                partial.get() + ((o * tiles + t) * blocks + b) * padded_tile);
+      AddRows<S, kKinds...>(columns, plan.reduced, b * B, 0, count, width, origins, means, lanes);
+      for (int64_t n = 0; n < kMany; ++n)
+        FoldLanes(lanes + n * W * padded, count, padded,
+                  partial.get() + (n * units + (o * tiles + t) * blocks + b) * padded_tile);
     }
   };
-  parallel_with(outer * tiles * blocks, 4 * RowGrain(work), bytes, run);
-  for (int64_t i = 0; i < outer * tiles; ++i) {
+  parallel_with(units, 4 * RowGrain(work), bytes, run);
+  for (int64_t i = 0; i < kMany * outer * tiles; ++i) {
     T* p = partial.get() + i * blocks * padded_tile;
     FoldBlocks(p, blocks, padded_tile);
-    const int64_t first = i / tiles * inner + i % tiles * tile;
-    const int64_t width = std::min(tile, inner - i % tiles * tile);
-    for (int64_t c = 0; c < width; ++c) finish(first + c, p[c]);
+    const int64_t n = i / (outer * tiles), t = i % tiles, o = i / tiles % outer;
+    const int64_t width = std::min(tile, inner - t * tile);
+    for (int64_t c = 0; c < width; ++c) finish[n](o * inner + t * tile + c, p[c]);
   }
 }
 
-// One kind of sum, of an x of type S.
-template <class S>
-void SumOfKind(const KernelArgs& a, const pf_tensor& in, const pf_tensor* mean, int64_t dims,
-               Kind kind, const Finish<S>& finish) {
-  using T = ComputeOf<S>;
+// Sums of each kind, of an x of type S.
+template <class S, Kind... kKinds>
+void SumsOf(const KernelArgs& a, const pf_tensor& in, const pf_tensor* mean, int64_t dims,
+            const Finish<S>* finish) {
   const ReducePlan plan = plan_reduction(in, dims, mean);
-  if (plan.kept.count == 0) return;
+  const int64_t outs = plan.kept.count;
+  if (outs == 0) return;
   if (plan.reduced.count == 0) {
-    for (int64_t o = 0; o < plan.kept.count; ++o) finish(o, T(0));
+    for (size_t i = 0; i < sizeof...(kKinds); ++i)
+      for (int64_t o = 0; o < outs; ++o) finish[i](o, 0);
     return;
   }
   const S* x = static_cast<const S*>(in.data);
   const Values<S> m = mean ? Values<S>(*mean) : Values<S>();
-  const auto add = [&]<Kind kKind>() {
-    plan.columns() ? SumColumns<S, kKind>(x, m, plan, finish)
-                   : SumRows<S, kKind>(x, m, plan, a.piece != nullptr, finish);
-  };
-  switch (kind) {
-    case Kind::Squares:
-      return add.template operator()<Kind::Squares>();
-    case Kind::Differences:
-      return add.template operator()<Kind::Differences>();
-    case Kind::Spread:
-      return add.template operator()<Kind::Spread>();
-    case Kind::Numbers:
-      return add.template operator()<Kind::Numbers>();
-    default:
-      return add.template operator()<Kind::Plain>();
-  }
+  plan.columns() ? SumColumns<S, kKinds...>(x, m, plan, finish)
+                 : SumRows<S, kKinds...>(x, m, plan, a.piece != nullptr, finish);
 }
 
 // Rows of up to so many bytes stay in a cache from one sum to the next.
@@ -346,7 +349,7 @@ bool MomentsOfRows(const KernelArgs& a) {
   constexpr auto number = kernels::numbers<kernels::Moments>;
   const pf_tensor& x = a.tensor(at.x);
   const ReducePlan plan = plan_reduction(x, a.i(number.dims), nullptr);
-  const int64_t k = plan.reduced.count, outs = plan.kept.count;
+  const int64_t k = plan.reduced.count, outs = plan.kept.count, blocks = Row<S>::blocks(k);
   const bool kept = k <= Row<S>::kGroup * Row<S>::kBlock ||
                     (outs >= 64 && k * static_cast<int64_t>(sizeof(S)) <= kKeptRow);
   if (outs == 0 || k == 0 || plan.columns() || !(kept || a.piece)) return false;
@@ -359,15 +362,20 @@ bool MomentsOfRows(const KernelArgs& a) {
     for (int64_t o = begin; o < end; ++o) {
       const Row<S> r(static_cast<const S*>(x.data) + plan.kept.offset(o), plan,
                      reinterpret_cast<S*>(memory));
-      if (a.has(at.total)) total(o, r.template sum<Kind::Plain>(0, 0, part));
-      if (!a.has(at.differences)) continue;
       const T origin = r.origin();
-      differences(o, r.template sum<Kind::Differences>(origin, 0, part));
-      if (a.has(at.spread))
-        spread(o, r.template sum<Kind::Spread>(origin, differences.out.get(o), part));
+      if (a.has(at.total)) {
+        r.template sum<Kind::Differences, Kind::Plain>(origin, 0, part);
+        total(o, part[blocks]);
+      } else {
+        r.template sum<Kind::Differences>(origin, 0, part);
+      }
+      differences(o, part[0]);
+      if (!a.has(at.spread)) continue;
+      r.template sum<Kind::Spread>(origin, differences.out.get(o), part);
+      spread(o, part[0]);
     }
   };
-  parallel_with(outs, 4 * RowGrain(k), packed + Parts::bytes<T>(Row<S>::blocks(k)), run);
+  parallel_with(outs, 4 * RowGrain(k), packed + Parts::bytes<T>(2 * blocks), run);
   return true;
 }
 
@@ -393,9 +401,23 @@ void DispatchOwn(const KernelArgs& a, F&& fn) {
 
 void Sum(const KernelArgs& a) {
   dispatch_float(a.dtype(kAt.x), [&]<class S>() {
-    SumOfKind<S>(a, a.tensor(kAt.x), a.has(kAt.mean) ? &a.tensor(kAt.mean) : nullptr,
-                 a.i(kNumber.dims), Kind{a.i(kNumber.kind)},
-                 FinishOf<S>(a, kAt.out, kNumber.divisor));
+    const Finish<S> finish = FinishOf<S>(a, kAt.out, kNumber.divisor);
+    const auto add = [&]<Kind kKind>() {
+      SumsOf<S, kKind>(a, a.tensor(kAt.x), a.has(kAt.mean) ? &a.tensor(kAt.mean) : nullptr,
+                       a.i(kNumber.dims), &finish);
+    };
+    switch (Kind{a.i(kNumber.kind)}) {
+      case Kind::Squares:
+        return add.template operator()<Kind::Squares>();
+      case Kind::Differences:
+        return add.template operator()<Kind::Differences>();
+      case Kind::Spread:
+        return add.template operator()<Kind::Spread>();
+      case Kind::Numbers:
+        return add.template operator()<Kind::Numbers>();
+      default:
+        return add.template operator()<Kind::Plain>();
+    }
   });
 }
 
@@ -404,13 +426,18 @@ void Moments(const KernelArgs& a) {
   constexpr auto number = kernels::numbers<kernels::Moments>;
   dispatch_float(a.dtype(at.x), [&]<class S>() {
     if (MomentsOfRows<S>(a)) return;
-    const auto add = [&](Kind kind, int out, const pf_tensor* mean, int divisor) {
-      if (a.has(out))
-        SumOfKind<S>(a, a.tensor(at.x), mean, a.i(number.dims), kind, FinishOf<S>(a, out, divisor));
-    };
-    add(Kind::Plain, at.total, nullptr, number.total);
-    add(Kind::Differences, at.differences, nullptr, number.differences);
-    add(Kind::Spread, at.spread, &a.tensor(at.differences), number.spread);
+    const pf_tensor& x = a.tensor(at.x);
+    const int64_t dims = a.i(number.dims);
+    const Finish<S> differences = FinishOf<S>(a, at.differences, number.differences);
+    if (a.has(at.total)) {
+      const Finish<S> both[] = {FinishOf<S>(a, at.total, number.total), differences};
+      SumsOf<S, Kind::Plain, Kind::Differences>(a, x, nullptr, dims, both);
+    } else {
+      SumsOf<S, Kind::Differences>(a, x, nullptr, dims, &differences);
+    }
+    if (!a.has(at.spread)) return;
+    const Finish<S> spread = FinishOf<S>(a, at.spread, number.spread);
+    SumsOf<S, Kind::Spread>(a, x, &a.tensor(at.differences), dims, &spread);
   });
 }
 

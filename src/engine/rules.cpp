@@ -166,8 +166,12 @@ bool apply(const Merge& m, Group& g, std::span<const Tensor> outs, std::span<con
   if (!m.pair(a, {numbers, attrs.size()}, p) || !find_kernel(m.both, g.device)) return false;
   int known[kMaxAnchorTensors];  // by place: the pending kernel's tensor, or -1
   std::fill_n(known, p.ntensors, -1);
-  for (int i = 0; i < a.ntensors; ++i)
-    if (p.first[i] >= 0) known[p.first[i]] = i;
+  for (int i = 0; i < a.ntensors; ++i) {
+    if (p.first[i] < 0) continue;
+    // What the pending kernel reads, and both would write: the mean of an earlier one.
+    if (i >= a.nouts && p.first[i] < p.nouts && a.tensors[i].storage) return false;
+    known[p.first[i]] = i;
+  }
   // Everything that may say no stands before the first change.
   const Tensor* fresh = nullptr;  // an input that the pending kernel has not
   for (size_t i = 0; i < outs.size() + ins.size(); ++i) {

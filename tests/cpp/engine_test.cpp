@@ -11,8 +11,10 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/kernel_numbers.h"
 #include "engine/group.h"
 #include "pyflame/pyflame.h"
+#include "table/kernels/reduce.h"
 
 namespace pyflame {
 namespace {
@@ -236,6 +238,40 @@ TEST_P(Engine, ThreadsComputeAtOnce) {
     });
   for (auto& t : threads) t.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST_P(Engine, SumsOfOneTensorAreOneKernel) {
+  const Tensor x = values({6, 10});
+  settle();
+  const Tensor mean = pyflame::mean(x, IntList{-1}), var = pyflame::var(x, IntList{-1});
+  mean.to_vector<float>();
+  EXPECT_EQ(counter("kernels"), 1);
+  EXPECT_EQ(counter("merged"), 2);
+  EXPECT_EQ(counter("groups"), 1);
+}
+
+// The mean that a spread is about was made in another window: no kernel is to write it again.
+TEST_P(Engine, ASumThatReadsAnEarlierMeanStaysAlone) {
+  using kernels::Sum;
+  const Tensor x = values({6, 10});
+  const auto sum = [&](SumKind kind, const Tensor& mean) {
+    Tensor y = make_tensor(mean.defined() ? Dims{6} : Dims{6, 1}, DType::Float32, device_);
+    engine::call<Sum>({.out = y, .x = x, .mean = mean},
+                      {.dims = 2, .kind = static_cast<int64_t>(kind), .divisor = 10});
+    return y;
+  };
+  const Tensor near = sum(SumKind::Differences, {});
+  settle();
+  const Tensor spread = sum(SumKind::Spread, near), total = sum(SumKind::Plain, {});
+  const std::vector<float> want = total.to_vector<float>(), squares = spread.to_vector<float>();
+  EXPECT_EQ(counter("kernels"), 2);
+  EXPECT_EQ(counter("merged"), 0);
+  EXPECT_EQ(squares, pyflame::var(x, IntList{-1}, 0, false).to_vector<float>());
+  settle();
+  const Tensor again = sum(SumKind::Plain, {}), about = sum(SumKind::Spread, near);
+  EXPECT_EQ(about.to_vector<float>(), squares);
+  EXPECT_EQ(again.to_vector<float>(), want);
+  EXPECT_EQ(counter("merged"), 0);
 }
 
 TEST_P(Engine, EmptyAndZeroDimensional) {
