@@ -195,6 +195,12 @@ def layer_norm(torch):
     return lambda: torch.nn.functional.layer_norm(x, (1024,), w, b)
 
 
+@case("rows", "mean and variance of the same rows, 16384 x 1024", traffic=4 * N, copy=4 * N)
+def mean_and_variance(torch):
+    x = torch.randn(16384, 1024)
+    return lambda: (x.mean(-1), x.var(-1))
+
+
 @case("rows", "softmax(x * s + m)", traffic=2 * 4 * N, copy=4 * N, bar_fraction=0.75)
 def softmax_of_scores(torch):
     x, m = torch.randn(16384, 1024), torch.randn(1024)

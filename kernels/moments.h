@@ -10,9 +10,11 @@
 // sum.h, change nothing: a way begins with one.
 //
 //   -DPF_T=     dtype
-//   -DPF_WIDE=1: differences and squares are of the dtype that T is calculated in
+//   -DPF_WIDE=1: differences and squares are as if x were of the dtype that T is calculated in
+//   -DPF_OUT=   dtype of the last sum
 //   -DPF_TOTAL= 0: without the first sum
 //   -DPF_KEPT=  1, 2, 4 or 8: 16-byte vectors of a thread
+//   -DPF_GROUPS=1, 2 or 4; 1 where KEPT is less than 4
 //   -DPF_V=     elements of one access: rows of whole aligned vectors, or 1
 #include "axes.h"
 #include "reduce_args.h"
@@ -25,22 +27,32 @@ typedef C O;
 #else
 typedef T O;
 #endif
-constexpr int W = 16 / static_cast<int>(sizeof(T)), KEPT = PF_KEPT;
+constexpr int W = 16 / static_cast<int>(sizeof(T)), KEPT = PF_KEPT, GROUPS = PF_GROUPS;
 constexpr int LEAVES = sizeof(O) > sizeof(T) ? 2 : 1;  // of the differences, in a line
 
-#define PF_MOMENT_THREADS 256
+#define PF_MOMENT_THREADS 128
 #define PF_MOMENT_LANES 32
 
 // The place in a row of a thread's vector i.
-PF_DEVICE pf_u32 pf_line(const pf_moments& r, pf_u32 group, pf_u32 i) {
-  return KEPT < 4 ? i : (i & ~3u) * r.groups + group * 4 + (i & 3);
+PF_DEVICE pf_u32 pf_line(pf_u32 group, pf_u32 i) {
+  return (i & ~3u) * GROUPS + group * 4 + (i & 3);
+}
+// The tree of a vector's elements from k on, of a row of so many; whole vectors are in it or not.
+PF_DEVICE C pf_tree_of(C (&x)[W], pf_u32 k, pf_u32 count) {
+  if constexpr (PF_V > 1) {
+    const C sum = pf_tree<pf_plus, W>(x);
+    return k < count ? sum : C(0);
+  } else {
+    PF_UNROLL for (int j = 0; j < W; ++j) x[j] = k + j < count ? x[j] : C(0);
+    return pf_tree<pf_plus, W>(x);
+  }
 }
 // From the trees of a thread's vectors to those of the leaves, N in a line, in shared memory; of a
 // row of one leaf to that.
 template <int N>
-PF_DEVICE C pf_leaves(const pf_moments& r, pf_u32 group, pf_u32 t, C (&a)[KEPT], C* leaves) {
-  if (KEPT == 1 && r.lanes < PF_MOMENT_LANES) {
-    for (pf_u32 m = 1; m < r.lanes; m *= 2) a[0] += pf_shuffle_xor(a[0], m);
+PF_DEVICE C pf_leaves(pf_u32 lanes, pf_u32 group, pf_u32 t, C (&a)[KEPT], C* leaves) {
+  if (KEPT == 1 && lanes < PF_MOMENT_LANES) {
+    for (pf_u32 m = 1; m < lanes; m *= 2) a[0] += pf_shuffle_xor(a[0], m);
     return a[0];
   }
   constexpr pf_u32 side = PF_MOMENT_LANES / N;
@@ -56,18 +68,19 @@ PF_DEVICE C pf_leaves(const pf_moments& r, pf_u32 group, pf_u32 t, C (&a)[KEPT],
       const C q = (odd ? a[i + 3] : a[i + 2]) + pf_shuffle_xor(odd ? a[i + 2] : a[i + 3], 1);
       C s = (high ? q : p) + pf_shuffle_xor(high ? p : q, 2);
       for (pf_u32 m = 4; m < side; m *= 2) s += pf_shuffle_xor(s, m);
-      if (t % side < 4) leaves[pf_line(r, group, i + t % 4) * N + t / side] = s;
+      if (t % side < 4) leaves[pf_line(group, i + t % 4) * N + t / side] = s;
     }
   }
   return C(0);
 }
 // The sum of a row: all lanes have it. `one` is that of its only leaf, where it has one.
 template <int N>
-PF_DEVICE C pf_ways(const pf_moments& r, pf_u32 t, C one, const C* leaves) {
-  if (KEPT == 1 && r.lanes < PF_MOMENT_LANES) return C(0) + one;
-  const pf_u32 count = KEPT * N * r.groups;
+PF_DEVICE C pf_ways(pf_u32 lanes, pf_u32 t, C one, const C* leaves) {
+  if (KEPT == 1 && lanes < PF_MOMENT_LANES) return C(0) + one;
+  constexpr pf_u32 count = KEPT * GROUPS * N;
   C way = C(0);
-  for (pf_u32 l = t % 8; l < count; l += 8) way += leaves[l];
+  PF_UNROLL for (pf_u32 l = 0; l < count; l += 8) if (count >= 8 || t % 8 < count) way +=
+      leaves[l + t % 8];
   PF_UNROLL for (pf_u32 m = 1; m < 8; m *= 2) way += pf_shuffle_xor(way, m);
   return way;
 }
@@ -76,7 +89,7 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   constexpr int warps = PF_MOMENT_THREADS / PF_MOMENT_LANES;
   PF_SHARED C origins[PF_MOMENT_THREADS];
   PF_SHARED C leaves[3][warps * KEPT * LEAVES];
-  const pf_u32 lanes = r.lanes, threads = lanes * r.groups;
+  const pf_u32 lanes = KEPT == 1 ? r.lanes : PF_MOMENT_LANES, threads = lanes * GROUPS;
   const pf_u32 t = pf_thread() % lanes, group = pf_thread() % threads / lanes;
   const pf_u32 mine = pf_thread() / threads;  // which row of the block
   const pf_i64 o = static_cast<pf_i64>(pf_block()) * (PF_MOMENT_THREADS / threads) + mine;
@@ -86,12 +99,12 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   pf_input<T, W, true> in[KEPT];
   const pf_vector<T, W> none = {};
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
-    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
+    const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     pf_vector<T, W> unused;
     if (k < count) in[i].load(unused, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
   }
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
-    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
+    const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] = C(0);
     if (k < count) in[i].take(none, o, k, x[i] PF_PROLOGUE_PASS);
   }
@@ -99,7 +112,7 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   const char* row = pf_at<T>(r.x, count > 0 ? pf_offset(r.kept, o) : 0);
   pf_vector<T, W> v[KEPT];
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
-    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
+    const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     if constexpr (PF_V > 1) {
       PF_UNROLL for (int j = 0; j < v[i].words; ++j) v[i].w[j] = 0;
       if (k < count) v[i].template load<true>(pf_at<T>(row, k));
@@ -112,43 +125,40 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
     PF_UNROLL for (int i = 0; i < KEPT; ++i) PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] =
         v[i].get(j);
 #endif
-  const pf_u32 at = mine * KEPT * r.groups;  // of the row's lines
+  const pf_u32 at = mine * KEPT * GROUPS;  // of the row's lines
   C a[KEPT], one = C(0);
   if (t == 0 && group == 0) origins[mine] = x[0][0];
   if constexpr (PF_TOTAL) {
     PF_UNROLL for (int i = 0; i < KEPT; ++i) a[i] = pf_tree<pf_plus, W>(x[i]);
-    one = pf_leaves<1>(r, group, t, a, leaves[0] + at);
+    one = pf_leaves<1>(lanes, group, t, a, leaves[0] + at);
   }
   pf_barrier();
   if constexpr (PF_TOTAL) {
-    const C sum = pf_ways<1>(r, t, one, leaves[0] + at);
+    const C sum = pf_ways<1>(lanes, t, one, leaves[0] + at);
     if (t == 0 && group == 0 && count > 0)
       pf_put_one<T>(r.total, o, sum / static_cast<C>(r.total_by));
   }
   const C origin = origins[mine];
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
-    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
-    PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] =
-        k + (PF_V > 1 ? 0 : j) < count ? x[i][j] - origin : C(0);
-    a[i] = pf_tree<pf_plus, W>(x[i]);
+    PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] -= origin;
+    a[i] = pf_tree_of(x[i], (pf_line(group, i) * lanes + t) * W, count);
   }
-  one = pf_leaves<LEAVES>(r, group, t, a, leaves[1] + at * LEAVES);
+  one = pf_leaves<LEAVES>(lanes, group, t, a, leaves[1] + at * LEAVES);
   pf_barrier();
-  const C mean = pf_dtype<O>::round(pf_ways<LEAVES>(r, t, one, leaves[1] + at * LEAVES) /
+  const C mean = pf_dtype<O>::round(pf_ways<LEAVES>(lanes, t, one, leaves[1] + at * LEAVES) /
                                     static_cast<C>(r.differences_by));
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
-    const pf_u32 k = (pf_line(r, group, i) * lanes + t) * W;
     PF_UNROLL for (int j = 0; j < W; ++j) {
       const C d = x[i][j] - mean;
-      x[i][j] = k + (PF_V > 1 ? 0 : j) < count ? d * d : C(0);
+      x[i][j] = d * d;
     }
-    a[i] = pf_tree<pf_plus, W>(x[i]);
+    a[i] = pf_tree_of(x[i], (pf_line(group, i) * lanes + t) * W, count);
   }
-  one = pf_leaves<LEAVES>(r, group, t, a, leaves[2] + at * LEAVES);
+  one = pf_leaves<LEAVES>(lanes, group, t, a, leaves[2] + at * LEAVES);
   pf_barrier();
-  const C square = pf_ways<LEAVES>(r, t, one, leaves[2] + at * LEAVES);
+  const C square = pf_ways<LEAVES>(lanes, t, one, leaves[2] + at * LEAVES);
   if (t == 0 && group == 0 && count > 0) {
     pf_put_one<O>(r.differences, o, mean);
-    pf_put_one<O>(r.spread, o, square / static_cast<C>(r.spread_by));
+    pf_put_one<PF_OUT>(r.spread, o, square / static_cast<C>(r.spread_by));
   }
 }

@@ -37,7 +37,7 @@ struct pf_moments {
   void *total, *differences, *spread;  // the first may be null
   pf_axes kept, reduced;
   double total_by, differences_by, spread_by;  // divisors
-  pf_u32 lanes, groups;                        // of threads that have a row
+  pf_u32 lanes, unused;                        // of a group of threads
 };
 static_assert(sizeof(pf_moments) == 672, "as hosts fill it");
 

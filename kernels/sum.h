@@ -2,12 +2,12 @@
 // squares (variance), over any dimensions. Differences are taken from an element of the reduction
 // itself, its first, the origin: their mean is at most sqrt(n) standard deviations, so that its
 // rounding does not show in the variance, however far from 0 the elements are. They are added in an
-// order that follows from the number of elements, the number of results and their dtype alone: the
+// order that follows from the number of elements, the number of results and the dtype O alone: the
 // layout of the input changes no bit.
 //
 // Element k of a reduction is numbered in row-major order over the reduced dimensions. Chunks of it
-// are cut into leaves of LANES * W elements (W results are 16 bytes; LANES is at most 32). A leaf
-// is added in a tree of neighbours. Leaf l of a chunk goes to way l mod WAYS (at most 8), the
+// are cut into leaves of LANES * W elements (W of dtype O are 16 bytes; LANES is at most 32). A
+// leaf is added in a tree of neighbours. Leaf l of a chunk goes to way l mod WAYS (at most 8), the
 // leaves of a way are added one after the other, ways in a tree of neighbours, and so are chunks
 // (sum_finish). Where fewer elements are left, zeros (ones) stand for them.
 //   sum_rows      neighbours of k are neighbours in memory: a lane of a leaf is a thread's. A
@@ -15,7 +15,8 @@
 //   sum_columns   else: some threads add a leaf, neighbours take neighbouring results
 //
 //   -DPF_T=    dtype
-//   -DPF_WIDE=1: results and means are of the dtype that T is calculated in
+//   -DPF_WIDE= 1: it is as if x were of the dtype that T is calculated in; O is that, else T
+//   -DPF_OUT=  dtype of results
 //   -DPF_OP=   pf_op_sum, pf_op_numbers (without NaN), pf_op_squares, pf_op_differences,
 //              pf_op_spread, pf_op_product
 //   -DPF_V=    elements of one access: along k in sum_rows, where V is W or 1; along the results
@@ -115,7 +116,7 @@ PF_DEVICE C pf_mean_of(const pf_sum& r, pf_i64 o) {
 }
 PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
   if (r.chunks == 1)
-    pf_put_one<O>(r.out, o, a / static_cast<C>(r.divisor));
+    pf_put_one<PF_OUT>(r.out, o, a / static_cast<C>(r.divisor));
   else
     static_cast<C*>(r.partial)[c * r.kept.count + o] = a;
 }
@@ -322,5 +323,5 @@ PF_KERNEL(sum_finish, PF_SUM_THREADS)(const pf_sum r) {
     pf_barrier();
     a = Op::join(a, room[pf_thread() ^ (m * width)]);
   }
-  if (pf_thread() < width && o < outs) pf_put_one<O>(r.out, o, a / static_cast<C>(r.divisor));
+  if (pf_thread() < width && o < outs) pf_put_one<PF_OUT>(r.out, o, a / static_cast<C>(r.divisor));
 }

@@ -130,15 +130,15 @@ void simple(const KernelArgs& a) {
 
 constexpr int64_t kColumnThreads = 512;  // PF_COLUMN_THREADS
 
-// Into results of dtype `out`. `again`: the operation looks at the first element of a reduction for
-// each of the others.
-void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType out, const char* op,
-             bool again) {
+// Into results of dtype `out`, as if x were of dtype `as`. `again`: the operation looks at the
+// first element of a reduction for each of the others.
+void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType out,
+             const char* op, bool again) {
   const auto t = static_cast<DType>(x.dtype);
   const int64_t outs = r.kept.count, k = std::max<int64_t>(r.reduced.count, 1);
   if (outs == 0) return;
-  // The order of additions: of k, outs and the dtype of results alone.
-  const auto size = static_cast<int64_t>(itemsize(out));
+  // The order of additions: of k, outs and the dtype alone.
+  const auto size = static_cast<int64_t>(itemsize(as));
   const int64_t vector = 16 / size;
   const int64_t lanes = std::min<int64_t>(32, power_of_two_from(ceil_div(k, vector)));
   const int64_t leaf = lanes * vector;
@@ -173,7 +173,8 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType out, cons
   }
   const Defines defines = Defines()
                               .type("PF_T", t)
-                              .value("PF_WIDE", out != t)
+                              .value("PF_WIDE", as != t)
+                              .type("PF_OUT", out)
                               .text("PF_OP", op)
                               .value("PF_V", v)
                               .value("PF_DENSE", r.reduced.n <= 1);
@@ -210,7 +211,8 @@ void run_sum(const KernelArgs& a, SumKind kind, const pf_tensor& x, const pf_ten
   r.mean = mean ? mean->data : nullptr;
   r.divisor = divisor;
   const bool origin = kind == SumKind::Differences || kind == SumKind::Spread;
-  run_sum(a, r, x, static_cast<DType>(out.dtype), kOps[static_cast<int>(kind)], origin);
+  const auto as = static_cast<DType>(mean ? mean->dtype : out.dtype);
+  run_sum(a, r, x, as, static_cast<DType>(out.dtype), kOps[static_cast<int>(kind)], origin);
 }
 
 void sum(const KernelArgs& a) {
@@ -220,6 +222,8 @@ void sum(const KernelArgs& a) {
           a.has(at.mean) ? &a.tensor(at.mean) : nullptr, a.tensor(at.out), a.i(number.dims),
           a.f(number.divisor));
 }
+
+constexpr int kMomentThreads = 128;  // PF_MOMENT_THREADS
 
 // Rows that threads keep in registers, where a chunk of every sum is a whole row. Else false.
 bool kept_moments(const KernelArgs& a) {
@@ -239,16 +243,17 @@ bool kept_moments(const KernelArgs& a) {
   r.total_by = a.f(number.total);
   r.differences_by = a.f(number.differences);
   r.spread_by = a.f(number.spread);
-  const int64_t lines = power_of_two_from(ceil_div(vectors, 32)), kept = lines > 16 ? 8 : 4;
-  const int64_t groups = ceil_div(lines, kept);
+  const int64_t lines = power_of_two_from(ceil_div(vectors, 32));
+  const int64_t kept = std::min<int64_t>(lines, lines < 16 ? 4 : 8), groups = lines / kept;
   r.lanes = static_cast<uint32_t>(std::min<int64_t>(32, power_of_two_from(vectors)));
-  r.groups = static_cast<uint32_t>(groups);
   const bool whole = width_along(r.reduced, r.kept, x, vector, false) == vector;
   const Defines defines = Defines()
                               .type("PF_T", t)
-                              .value("PF_WIDE", a.dtype(at.spread) != t)
+                              .value("PF_WIDE", a.dtype(at.differences) != t)
+                              .type("PF_OUT", a.dtype(at.spread))
                               .value("PF_TOTAL", r.total != nullptr)
-                              .value("PF_KEPT", std::min(lines, kept))
+                              .value("PF_KEPT", kept)
+                              .value("PF_GROUPS", groups)
                               .value("PF_V", whole ? vector : 1);
   const bool joins = whole && (r.kept.n == 0 || (r.kept.n == 1 && step_of(r.kept) == k));
   const auto of_rows = [&] {
@@ -258,11 +263,11 @@ bool kept_moments(const KernelArgs& a) {
     if (joins) of_rows();
     return true;
   }
-  const Grid grid(ceil_div(outs, kThreads / (r.lanes * groups)));
+  const Grid grid(ceil_div(outs, kMomentThreads / (r.lanes * groups)));
   if (joins)
-    a.launch(of_rows(), grid, kThreads, 0, r);
+    a.launch(of_rows(), grid, kMomentThreads, 0, r);
   else
-    a.launch(a.compile("moments.h", defines, "moment_rows"), grid, kThreads, 0, r);
+    a.launch(a.compile("moments.h", defines, "moment_rows"), grid, kMomentThreads, 0, r);
   return true;
 }
 
@@ -295,7 +300,7 @@ void prod(const KernelArgs& a) {
   auto r = plan<pf_sum>(a.tensor(at.x), a.i(numbers<Prod>.dims), nullptr);
   r.out = a.data(at.out);
   r.divisor = 1;
-  run_sum(a, r, a.tensor(at.x), a.dtype(at.x), "pf_op_product", false);
+  run_sum(a, r, a.tensor(at.x), a.dtype(at.x), a.dtype(at.out), "pf_op_product", false);
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -125,13 +125,13 @@ double freedom(const Plan& p, double correction) {
 
 // In two passes over differences from the first element of each reduction: see src/cpu/reduce.cpp.
 // They are of x as it is, so that its mean may join them (engine/rules.cpp); of 16 bits they are
-// made in float32.
-Tensor variance(const Tensor& x, const Plan& p, double correction) {
+// made in float32, and rounded at the end where `out` is no wider.
+Tensor variance(const Tensor& x, const Plan& p, double correction, DType out) {
   Plan q = p;
   q.keepdim = true;
-  const DType wide = ops::wide_type(x->dtype);
-  const Tensor m = sum_of(SumKind::Differences, x, {}, q, static_cast<double>(p.count), wide);
-  return sum_of(SumKind::Spread, x, m, p, freedom(p, correction), wide);
+  const Tensor m = sum_of(SumKind::Differences, x, {}, q, static_cast<double>(p.count),
+                          ops::wide_type(x->dtype));
+  return sum_of(SumKind::Spread, x, m, p, freedom(p, correction), out);
 }
 
 Tensor variance_gradient(const Tensor& grad, const Tensor& x, const Plan& p, double correction) {
@@ -151,9 +151,8 @@ Tensor var_any(const Tensor& x, const MaybeDims& dim, double correction, bool ke
   Tensor y;
   {
     NoGrad off;
-    y = variance(x, p, correction);
-    if (root) y = sqrt(y);
-    y = to(y, x->dtype);
+    y = variance(x, p, correction, root ? ops::wide_type(x->dtype) : x->dtype);
+    if (root) y = to(sqrt(y), x->dtype);
   }
   if (autograd::wanted({x}))
     autograd::attach(op, {y}, {x}, {Saved(x), Saved(root ? y : Tensor(), true)},

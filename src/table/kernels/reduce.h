@@ -8,7 +8,7 @@ namespace pyflame::kernels {
 
 // Of floating-point numbers: sums of what `kind` (SumKind) makes of an element, divided by
 // `divisor`. `mean` is of differences, has x's rank and 1 for what is reduced. Where x has 16 bits
-// and `out` and `mean` are float32, it is as if x were float32.
+// and the differences (`out`, then `mean`) are float32, it is as if x were float32.
 struct Sum {
   static constexpr KernelInfo kInfo{"sum", Anchor::Reduce, 1};
   template <class T>
