@@ -57,8 +57,9 @@ Tensor fresh(const Dims& shape, const Tensor& like, MemoryFormat format) {
   if (format != MemoryFormat::Contiguous) lay_out(*t.impl(), strides_in(format, shape, "conv"));
   return t;
 }
-// Dense in one of the formats.
-Tensor packed(const Tensor& t) {
+// Dense in one of the formats; in this one if it is `asked` for.
+Tensor packed(const Tensor& t, bool asked, MemoryFormat format) {
+  if (asked) return contiguous(t, format);
   return format_of(t) == MemoryFormat::Contiguous ? ops::dense(t) : t;
 }
 
@@ -228,7 +229,7 @@ Tensor conv_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims&
 
 Tensor conv_input(const Tensor& given, const Tensor& w, const Dims& x, MemoryFormat format,
                   const Taps& p) {
-  const Tensor dy = packed(given);
+  const Tensor dy = packed(given, by_channel(w->shape, p), format);
   Tensor dx = fresh(x, dy, format);
   if (dy->numel == 0 || w->numel == 0 || dx->numel == 0) {
     dx = zeros(x.vec(), dy->dtype, dy->storage->device);
@@ -255,7 +256,7 @@ Tensor conv_input(const Tensor& given, const Tensor& w, const Dims& x, MemoryFor
 }
 
 Tensor conv_weight(const Tensor& given, const Tensor& x, const Dims& w, const Taps& p) {
-  const Tensor dy = packed(given);
+  const Tensor dy = packed(given, by_channel(w, p), format_of(x));
   Tensor dw = make_tensor(w, dy->dtype, dy->storage->device);
   if (dy->numel == 0 || x->numel == 0 || dw->numel == 0) {
     dw = zeros(w.vec(), dy->dtype, dy->storage->device);

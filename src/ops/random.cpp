@@ -230,6 +230,7 @@ Tensor bernoulli_each_(Tensor t, const Tensor& p) {
 // The mask is a function of seed and offset: the gradient is the same operation on the gradient.
 Tensor dropout_with(const Tensor& x, double p, Scalar seed, Scalar offset) {
   Tensor out = make_tensor(x->shape, x->dtype, x->storage->device);
+  lay_out_like(*out.impl(), *x.impl());
   if (x->numel > 0) engine::call<kernels::Dropout>({out, x}, {seed, offset, p});
   if (autograd::wanted({x}))
     autograd::attach("dropout", {out}, {x}, {}, [p, seed, offset](const Context& c) -> Grads {
@@ -321,7 +322,9 @@ using Dev = optional<Device>;
 
 Tensor made_like(const Tensor& x, Type t, Dev d) {
   ops::check_defined(x, "random");
-  return make_tensor(x->shape, t.value_or(x->dtype), d.value_or(x->storage->device));
+  Tensor out = make_tensor(x->shape, t.value_or(x->dtype), d.value_or(x->storage->device));
+  lay_out_like(*out.impl(), *x.impl());
+  return out;
 }
 
 Tensor normal_tensors(const Tensor& mean, const Tensor& std) {

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pyflame as pf
+from pyflame import nn
 
 F = pf.nn.functional
 CL, CL3 = pf.channels_last, pf.channels_last_3d
@@ -153,3 +154,24 @@ def test_saved_and_loaded(tmp_path):
     pf.save({"x": x}, tmp_path / "x.pf")
     assert (pf.load(tmp_path / "x.pf")["x"] == x).all()
     assert np.array_equal(np.asarray(x), x.contiguous().numpy())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pf.rand_like,
+        pf.randn_like,
+        lambda t: pf.randint_like(t, 9),
+        lambda t: nn.functional.dropout(pf.ones_like(t)),
+        lambda t: pf.normal(pf.ones_like(t), 2.0),
+    ],
+    ids=["rand_like", "randn_like", "randint_like", "dropout", "normal"],
+)
+def test_random_numbers_lie_as_their_model_does_and_are_the_same(make):
+    x = pf.empty(2, 3, 4, 5)
+    pf.manual_seed(3)
+    plain = make(x)
+    pf.manual_seed(3)
+    last = make(x.contiguous(memory_format=pf.channels_last))
+    assert last.is_contiguous(memory_format=pf.channels_last)
+    assert pf.equal(plain, last)
