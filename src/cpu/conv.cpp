@@ -60,8 +60,7 @@ void add_columns(const Problem& p, const T* from_columns, int64_t channels, int6
              if (i.begin == i.end) return;
              const T* s = from_columns + row * width + at - from;
              T* out = x + c * lay.channel + z * lay.at[0] + y * lay.at[1] + v * lay.at[2];
-             for (int64_t q = i.begin; q < i.end; ++q, out += step)
-               *out = static_cast<T>(*out + s[q]);
+             for (int64_t q = i.begin; q < i.end; ++q, out += step) *out = plus(*out, s[q]);
            });
 }
 
@@ -102,7 +101,7 @@ void add_pixel_columns(const Problem& p, const T* from, int64_t channels, int64_
                        int64_t last, T* x, const Lay& lay) {
   each_pixel(p, channels, lay, first, last, [&](int64_t column, int64_t at) {
     if (at < 0) return;
-    for (int64_t c = 0; c < channels; ++c) x[at + c] = static_cast<T>(x[at + c] + from[column + c]);
+    for (int64_t c = 0; c < channels; ++c) x[at + c] = plus(x[at + c], from[column + c]);
   });
 }
 
@@ -197,7 +196,7 @@ void forward(const KernelArgs& a) {
       for (int64_t o = 0; bias && o < p.out; ++o) {
         const T b = bias[u.group * p.out + o];
         T* row = to + o * y.channel;
-        for (int64_t q = 0; q < width; ++q) row[q] = static_cast<T>(row[q] + b);
+        for (int64_t q = 0; q < width; ++q) row[q] = plus(row[q], b);
       }
     }
   });
@@ -317,7 +316,7 @@ void backward_weight(const KernelArgs& a) {
           columns(p, from, x, first, stop, cols);
         gemm(gemm_of(type, rows, p.k, width, g, y.channel, y_step, direct ? from : cols, row, col,
                      product, p.k));
-        for (int64_t q = 0; q < rows * p.k; ++q) sum[q] = static_cast<T>(sum[q] + product[q]);
+        for (int64_t q = 0; q < rows * p.k; ++q) sum[q] = plus(sum[q], product[q]);
       }
     }
   });
@@ -329,7 +328,7 @@ void backward_weight(const KernelArgs& a) {
           const int64_t k = last ? t * p.in + c : c * p.ntaps + t;
           T sum = 0;
           for (int64_t i = 0; i < chunks; ++i)
-            sum = static_cast<T>(sum + sums.get()[(i * outs + o) * p.k + k]);
+            sum = plus(sum, sums.get()[(i * outs + o) * p.k + k]);
           const int64_t e = t % p.taps[2], b = t / p.taps[2] % p.taps[1],
                         z = t / p.taps[2] / p.taps[1];
           out[o * w.outer + c * w.channel + z * w.at[0] + b * w.at[1] + e * w.at[2]] = sum;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <type_traits>
 
 #include "cpu/kernel.h"
 #include "table/kernels/conv.h"
@@ -37,16 +39,25 @@ inline Space space_of(const pf_tensor& t) {
 inline int64_t product(const Space& s) {
   return s[0] * s[1] * s[2];
 }
-// The step between the elements of a space in row-major order; 0 where there is no such step.
+// The step between the elements of a space in row-major order; 0 where there is no such step, or
+// all are one element.
 inline int64_t step_of(const Space& sizes, const Space& strides) {
-  int64_t step = 0, count = 1;
+  int64_t step = 1, count = 1;  // count: elements of the dimensions that were seen
   for (size_t d = 3; d-- > 0;) {
     if (sizes[d] == 1) continue;
-    if (step == 0) step = strides[d];
+    if (count == 1) step = strides[d];
     if (strides[d] != step * count) return 0;
     count *= sizes[d];
   }
-  return step ? step : 1;
+  return step;
+}
+// a + b; integers wrap.
+template <class T>
+T plus(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
 }
 
 struct Problem {

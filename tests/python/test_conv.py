@@ -202,6 +202,24 @@ def test_inputs_in_any_layout():
             assert_allclose(F.conv2d(t, v, padding=1).numpy(), y.numpy(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 1, 1), (1, 1, 1, 1), (2, 3, 1, 4), (2, 1, 5, 1)])
+@pytest.mark.parametrize("kernel", [1, 2])
+def test_elements_that_stand_for_many(shape, kernel):
+    x, w = pf.randn(*shape).expand(2, 3, 5, 4), pf.randn(4, 3, kernel, kernel).requires_grad_()
+    results = []
+    for t in (x, x.contiguous()):
+        y = F.conv2d(t.detach().requires_grad_(), w)
+        results.append([y, *pf.autograd.grad(y, w, pf.ones(1).expand(y.shape))])
+    for a, b in zip(*results):
+        assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_integers_wrap():
+    x = pf.full((1, 2, 1, 3), 2**31 - 1, dtype=pf.int32)
+    y = F.conv2d(x, pf.ones(1, 2, 1, 2, dtype=pf.int32), pf.tensor([3], dtype=pf.int32))
+    assert y.flatten().tolist() == [-1, -1]
+
+
 def test_without_a_batch_and_empty_ones():
     x, w, b = pf.randn(3, 5, 5), pf.randn(4, 3, 2, 2), pf.randn(4)
     assert pf.equal(F.conv2d(x, w, b), F.conv2d(x.unsqueeze(0), w, b)[0])
@@ -288,7 +306,7 @@ def test_bad_arguments_say_what_is_wrong(call, says):
 
 def test_layers():
     x = pf.randn(2, 4, 7, 6)
-    m = nn.Conv2d(4, 6, (3, 2), stride=2, padding=1, dilation=(1, 2), groups=2)
+    m = nn.Conv2d(4, 6, (3, np.int64(2)), stride=np.int64(2), padding=1, dilation=(1, 2), groups=2)
     assert pf.equal(m(x), F.conv2d(x, m.weight, m.bias, 2, 1, (1, 2), 2))
     bound = 1 / (4 // 2 * 3 * 2) ** 0.5
     assert m.weight.abs().max() <= bound and m.bias.abs().max() <= bound

@@ -1,5 +1,7 @@
 """Convolutions and transposed convolutions over 1 to 3 dimensions of space; see nn.functional."""
 
+import operator
+
 from .. import _ops
 from . import functional as F
 from .module import Module
@@ -54,9 +56,9 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def _each(self, value, what):
-        if isinstance(value, int):
-            return (value,) * self._dims
-        value = tuple(value)
+        if hasattr(value, "__index__"):
+            return (operator.index(value),) * self._dims
+        value = tuple(map(operator.index, value))
         if len(value) != self._dims:
             raise ValueError(
                 f"pf.nn.{type(self).__name__}: got {what} {value}; expected one number or "
