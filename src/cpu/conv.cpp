@@ -14,8 +14,9 @@
 namespace pyflame::cpu {
 namespace {
 
-// Calls fn(place in the columns, first tap's x or -1) ... for each channel, tap and line, where
-// pixels lie side by side: columns [taps of channels, width].
+// Where pixels lie side by side, columns are [taps of channels, width]. For each channel, tap and
+// part of a line of y: fn(channel, row of the columns, place in it, pixels from, to, those inside
+// of x, and the depth, height and width in x of the first of these).
 template <class F>
 void each_row(const Problem& p, int64_t channels, int64_t first, int64_t last, F&& fn) {
   int64_t row = 0;

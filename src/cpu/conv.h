@@ -14,8 +14,8 @@ namespace pyflame::cpu {
 
 using Space = std::array<int64_t, 3>;
 
-inline constexpr int64_t kUnits =
-    8;  // cut into at least so many, where that leaves enough for each
+// Work is cut into at least so many units, where that leaves enough for each.
+inline constexpr int64_t kUnits = 8;
 inline constexpr int64_t kTileBytes = 256 << 10, kShortTile = 32, kLongTile = 2048;
 
 inline int64_t ceil_div(int64_t a, int64_t b) {

@@ -118,11 +118,15 @@ Tensor at_tap(Tensor t, const IntList& at) {
 bool by_channel(const Dims& w, const Taps& p) {
   return w[1] == 1 && w[0] == p.groups;
 }
+// One number for each channel of a result of so many dimensions of space.
+Tensor beside_channels(const Tensor& t, int dims) {
+  IntList shape(static_cast<size_t>(dims) + 2, 1);
+  shape[1] = t->numel;
+  return reshape(t, shape);
+}
 // The weights of one tap beside the channels of a result.
 Tensor of_channels(const Tensor& w, const IntList& at) {
-  IntList shape(at.size() + 2, 1);
-  shape[1] = w->shape[0];
-  return reshape(ops::widened(at_tap(w, at)), shape);
+  return beside_channels(ops::widened(at_tap(w, at)), static_cast<int>(at.size()));
 }
 
 Tensor as_products(const Tensor& x, const Tensor& w, const Dims& y, const Taps& p) {
@@ -205,11 +209,7 @@ Tensor conv_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims&
       note_products(p);
       NoGrad off;
       Tensor r = as_products(x, w, shape, p);
-      if (bias.defined()) {
-        IntList wide(static_cast<size_t>(shape.size()), 1);
-        wide[1] = bias->numel;
-        r = add(r, reshape(bias, wide));
-      }
+      if (bias.defined()) r = add(r, beside_channels(bias, p.dims));
       y = contiguous(r, format_of(x));
     }
   }
@@ -299,6 +299,16 @@ Space spread(const IntList& given, int dims, int64_t least, const char* op, cons
   return r;
 }
 
+Taps taps_of(int dims, const IntList& stride, const IntList& padding, const IntList& dilation,
+             int64_t groups, const char* op) {
+  return {.dims = dims,
+          .stride = spread(stride, dims, 1, op, "stride"),
+          .padding = spread(padding, dims, 0, op, "padding"),
+          .dilation = spread(dilation, dims, 1, op, "dilation"),
+          .groups = groups,
+          .op = op};
+}
+
 struct Checked {
   Tensor x, w, bias;
   bool batched;
@@ -360,12 +370,7 @@ Tensor conv(const Tensor& input, const Tensor& weight, const Tensor& bias, const
             const char* op) {
   PF_AUTOCAST("conv1d conv2d conv3d", Lower, conv, input, weight, bias, stride, padding, dilation,
               groups, dims, op);
-  const Taps p{.dims = dims,
-               .stride = spread(stride, dims, 1, op, "stride"),
-               .padding = spread(padding, dims, 0, op, "padding"),
-               .dilation = spread(dilation, dims, 1, op, "dilation"),
-               .groups = groups,
-               .op = op};
+  const Taps p = taps_of(dims, stride, padding, dilation, groups, op);
   const Checked c = check(input, weight, bias, p, false);
   Dims shape{c.x->shape[0], c.w->shape[0]};
   for (int d = 0; d < dims; ++d) {
@@ -415,12 +420,7 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& b
                       int64_t groups, const IntList& dilation, int dims, const char* op) {
   PF_AUTOCAST("conv_transpose1d conv_transpose2d conv_transpose3d", Lower, conv_transpose, input,
               weight, bias, stride, padding, output_padding, groups, dilation, dims, op);
-  const Taps p{.dims = dims,
-               .stride = spread(stride, dims, 1, op, "stride"),
-               .padding = spread(padding, dims, 0, op, "padding"),
-               .dilation = spread(dilation, dims, 1, op, "dilation"),
-               .groups = groups,
-               .op = op};
+  const Taps p = taps_of(dims, stride, padding, dilation, groups, op);
   const Space more = spread(output_padding, dims, 0, op, "output_padding");
   const Checked c = check(input, weight, bias, p, true);
   Dims shape{c.x->shape[0], c.w->shape[1] * groups};
@@ -442,11 +442,7 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& b
   const bool wide = widens(c.x, c.w);
   const Tensor x = wide ? widened(c.x) : c.x, w = wide ? widened(c.w) : c.w;
   Tensor y = conv_input(x, w, shape, format_of(x), p);
-  if (c.bias.defined()) {
-    IntList each(static_cast<size_t>(dims) + 2, 1);
-    each[1] = c.bias->numel;
-    y = add(y, reshape(wide ? widened(c.bias) : c.bias, each));
-  }
+  if (c.bias.defined()) y = add(y, beside_channels(wide ? widened(c.bias) : c.bias, dims));
   if (wide) y = to(y, c.x->dtype);
   return c.batched ? y : squeeze(y, 0);
 }
