@@ -70,6 +70,8 @@ from .losses import (
     TripletMarginLoss,
 )
 from .module import Module
+from .normalization import *  # noqa: F403
+from .normalization import __all__ as _NORMS
 from .padding import *  # noqa: F403
 from .padding import __all__ as _PADDING
 from .parameter import Parameter
@@ -86,5 +88,5 @@ __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
-    "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS,
+    "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS, *_NORMS,
 ]  # fmt: skip
