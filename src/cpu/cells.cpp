@@ -1,9 +1,10 @@
 // Moments and sums of cells (table/kernels/cells.h) in one pass over memory. A block of elements is
 // added as differences from the mean of what came before it in its cell, so that nothing is lost
-// however far from 0 the elements are; blocks are joined with the squares of what their means
-// differ by. Where the elements of a cell lie side by side, lanes of vectors share them, and some
-// cells at a time go through memory together; else neighbouring cells, or elements of them, are
-// columns. What a thread takes, and the order of everything, follows from the shape alone.
+// however far from 0 the elements are; the first block is added twice, to have a mean. Blocks are
+// joined with the squares of what their means differ by. Where the elements of a cell lie side by
+// side, lanes of vectors share them, and some cells at a time go through memory together; else
+// neighbouring cells, or elements of them, are columns. What a thread takes, and the order of
+// everything, follows from the shape alone.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/cells.cpp"
@@ -128,6 +129,7 @@ struct Unit {
       }
     }
     int64_t done = 0, pending = 0;
+    bool settled = kSums;
     for (int64_t k = begin; k < end;) {
       const int64_t o = k / cut.inner, i = k % cut.inner;
       const int64_t n = std::min({cut.inner - i, end - k, kBlock});
@@ -136,6 +138,15 @@ struct Unit {
       k += n;
       pending += n;
       if (pending < kBlock / 2 && k < end) continue;
+      if (!settled) {
+        for (int64_t c = 0; c < width; ++c)
+          shifts[c] += SumOf(Load(lanes + 2 * W * c)) / static_cast<T>(pending);
+        std::fill_n(lanes, 2 * W * width, T(0));
+        settled = true;
+        k = begin;
+        pending = 0;
+        continue;
+      }
       for (int64_t c = 0; c < width; ++c) {
         T* const l = lanes + 2 * W * c;
         const double a = SumOf(Load(l)), b = SumOf(Load(l + W));
@@ -189,6 +200,7 @@ struct Unit {
       shifts[c] =
           kSums ? mean[(first + c) / cut.inner] : ToCompute(x[begin * cut.columns + first + c]);
     }
+    bool settled = kSums;
     for (int64_t r = begin; r < end;) {
       const int64_t n = std::min(kFold, end - r);
       std::fill_n(a, padded, T(0));
@@ -197,6 +209,11 @@ struct Unit {
       for (; k + kRows <= n; k += kRows)
         rows<kRows>((r + k) * cut.columns + first, cut.columns, shifts, a, b);
       for (; k < n; ++k) rows<1>((r + k) * cut.columns + first, cut.columns, shifts, a, b);
+      if (!settled) {
+        for (int64_t c = 0; c < width; ++c) shifts[c] += a[c] / static_cast<T>(n);
+        settled = true;
+        continue;
+      }
       if constexpr (kSums) {
         for (int64_t c = 0; c < width; ++c) {
           out[c].first += a[c];
@@ -226,7 +243,6 @@ void OfCells(const KernelArgs& a, const S* x, const S* g, const ComputeOf<S>* me
              ComputeOf<S>* first, ComputeOf<S>* second) {
   const Cut cut(a);
   const int64_t plane = cut.outer * cut.cells * cut.inner;
-  if (plane == 0 || cut.batch == 0) return;
   const Scratch<Two> partial(cut.batch * cut.chunks * cut.columns);
   const int64_t work = (kSums ? 2 : 1) * cut.chunk * cut.width;
   parallel_with(cut.units(), RowGrain(work), Unit<kSums, S>::bytes(cut),

@@ -21,7 +21,6 @@ void run(const KernelArgs& a, pf_cells& r, DType t, bool sums) {
   r.cells = a.i(number.cells);
   r.inner = a.i(number.inner);
   const int64_t total = r.batch * r.outer * r.cells * r.inner;
-  if (total == 0) return;
   const auto size = static_cast<int64_t>(itemsize(t));
   const int64_t vector = 16 / size, run = ceil_div(r.inner, vector);
   // Short runs that are no whole vectors are columns, if there are rows enough to add.

@@ -81,6 +81,10 @@ Two fresh_two(const Tensor& x, const Dims& shape) {
 }
 // Mean and variance (divided by the count) of cells; `shape` has as many places.
 Two moments(const Tensor& x, const Dims& shape, const CellNumbers& cells, const char* op) {
+  if (x->numel == 0) {
+    const Tensor none = zeros(shape.vec(), ops::wide_type(x->dtype), x->storage->device);
+    return {none, none};
+  }
   Two r = fresh_two(x, shape);
   engine::call<kernels::CellMoments>({.mean = r.first, .var = r.second, .x = x}, cells, {.op = op});
   return r;
@@ -104,6 +108,10 @@ Tensor beside(const Tensor& t, const Tensor& x) {
 }
 Tensor widened(const Tensor& t, const Tensor& x) {
   return to(t, ops::wide_type(x->dtype));
+}
+
+Tensor by_weight(const Tensor& t, const Tensor& weight, const Tensor& x) {
+  return weight.defined() ? mul(t, widened(weight, x)) : t;
 }
 
 // (x - mean) * scale + bias; the last may be undefined.
@@ -188,6 +196,12 @@ DType dtype_or(const Tensor& t) {
   return t.defined() ? t->dtype : DType::Float32;
 }
 
+// Those of an empty input.
+Grads no_gradients(const Tensor& x, const Tensor& weight, bool with_bias, DType bias_type) {
+  return {zeros_like(x), weight.defined() ? zeros_like(weight) : Tensor(),
+          with_bias ? zeros({channels_of(x)}, bias_type, x->storage->device) : Tensor()};
+}
+
 // The gradients written in operations, for second derivatives. Statistics are those of `groups`
 // groups of each example, 0: of channels; fixed ones are given.
 Grads composed(const Tensor& input, const Tensor& grad, const Tensor& weight, DType bias_type,
@@ -227,7 +241,7 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
   Tensor y;
   {
     NoGrad off;
-    y = normalized(x, mean, weight.defined() ? mul(rstd, widened(weight, x)) : rstd, bias);
+    y = normalized(x, mean, by_weight(rstd, weight, x), bias);
   }
   if (!autograd::wanted({x, weight, bias})) return y;
   autograd::attach(
@@ -236,25 +250,23 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
         if (!c.grad().defined()) return Grads(3);
         const Tensor x = c.saved(0), w = c.saved(1), mean = c.saved(2), rstd = c.saved(3);
         const Tensor g = c.grad();
+        if (x->numel == 0) return no_gradients(x, w, c.needs(2), bias_type);
         if (autograd::wanted({g, x, w})) {
           Grads r =
               composed(x, g, w, bias_type, 0, eps, own ? Tensor() : mean, own ? Tensor() : rstd);
           if (!c.needs(2)) r[2] = Tensor();
           return r;
         }
-        if (x->numel == 0)
-          return {zeros_like(x), w.defined() ? zeros_like(w) : Tensor(),
-                  c.needs(2) ? zeros({channels_of(x)}, bias_type, x->storage->device) : Tensor()};
-        const Tensor scale = w.defined() ? mul(rstd, widened(w, x)) : rstd;
         Grads r(3);
-        if (!own && !c.needs(1) && !c.needs(2)) {
-          r[0] = to(mul(widened(g, x), beside(scale, x)), x->dtype);
-          return r;
+        Two s;
+        if (own || c.needs(1) || c.needs(2)) {
+          const Tensor seen = packed(x);
+          s = sums(g, seen, mean, by_channel(seen), op);
         }
-        const Tensor seen = packed(x);
-        const Two s = sums(g, seen, mean, by_channel(seen), op);
+        // All of channels behind the sums, in one program.
         if (c.needs(1)) r[1] = parameter_gradient(mul(s.second, rstd), w);
         if (c.needs(2)) r[2] = to(s.first, bias_type);
+        const Tensor scale = by_weight(rstd, w, x);
         if (!c.needs(0)) return r;
         if (!own) {
           r[0] = to(mul(widened(g, x), beside(scale, x)), x->dtype);
@@ -278,9 +290,6 @@ Tensor each_channel(const Tensor& t, int64_t channels) {
   const Tensor spread = expand(reshape(t, {n, groups, 1}), {n, groups, channels / groups});
   return reshape(spread, {n, channels});
 }
-Tensor by_weight(const Tensor& t, const Tensor& weight, const Tensor& x) {
-  return weight.defined() ? mul(t, widened(weight, x)) : t;
-}
 
 // Of `groups` groups of channels of each example; mean and rstd are [N, groups].
 Tensor over_groups(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight,
@@ -299,14 +308,12 @@ Tensor over_groups(const Tensor& x, const Tensor& mean, const Tensor& rstd, cons
         if (!c.grad().defined()) return Grads(3);
         const Tensor x = c.saved(0), w = c.saved(1), g = c.grad();
         const int64_t n = x->shape[0], channels = channels_of(x), each = channels / groups;
+        if (x->numel == 0) return no_gradients(x, w, c.needs(2), bias_type);
         if (autograd::wanted({g, x, w})) {
           Grads r = composed(x, g, w, bias_type, groups, eps, {}, {});
           if (!c.needs(2)) r[2] = Tensor();
           return r;
         }
-        if (x->numel == 0)
-          return {zeros_like(x), w.defined() ? zeros_like(w) : Tensor(),
-                  c.needs(2) ? zeros({channels}, bias_type, x->storage->device) : Tensor()};
         const Tensor seen = packed(x), rstd = each_channel(c.saved(3), channels);
         const Tensor mean = contiguous(each_channel(c.saved(2), channels));
         const Two s = sums(g, seen, mean, by_group(seen, channels), op);
@@ -377,14 +384,9 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   Tensor rstd;
   {
     NoGrad off;
-    if (x->numel > 0) {
-      stats = moments(x, {channels}, by_channel(x), op);
-      if (running_mean.defined())
-        update_both(running_mean, running_var, stats.first, stats.second, n, momentum);
-    } else {
-      stats.first = zeros({channels}, ops::wide_type(x->dtype), x->storage->device);
-      stats.second = zeros_like(stats.first);
-    }
+    stats = moments(x, {channels}, by_channel(x), op);
+    if (running_mean.defined() && x->numel > 0)
+      update_both(running_mean, running_var, stats.first, stats.second, n, momentum);
     rstd = inverse_of(stats.second, eps);
   }
   return over_channels(x, stats.first, rstd, weight, bias, true, eps);

@@ -2,7 +2,7 @@
 // cells, inner] in the order of their memory; the elements of a cell are those of all `outer` and
 // `inner`. So channels have cells in both layouts: [1, N, C, HW] and [1, N HW, C, 1]. Results are
 // [batch * cells], in float32, float64 where x is; how elements are added follows from the four
-// numbers and the dtype.
+// numbers and the dtype. None of them is 0.
 #pragma once
 
 #include "table/kernel.h"
