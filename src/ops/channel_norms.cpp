@@ -238,18 +238,19 @@ Grads composed(const Tensor& input, const Tensor& grad, const Tensor& weight, DT
 Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight,
                      const Tensor& bias, bool own, double eps) {
   const char* op = "batch_norm";
-  Tensor y;
+  Tensor y, scale;
   {
     NoGrad off;
-    y = normalized(x, mean, by_weight(rstd, weight, x), bias);
+    scale = by_weight(rstd, weight, x);
+    y = normalized(x, mean, scale, bias);
   }
   if (!autograd::wanted({x, weight, bias})) return y;
   autograd::attach(
-      op, {y}, {x, weight, bias}, {Saved(x), Saved(weight), Saved(mean), Saved(rstd)},
+      op, {y}, {x, weight, bias}, {Saved(x), Saved(weight), Saved(mean), Saved(rstd), Saved(scale)},
       [own, eps, bias_type = dtype_or(bias), op](const Context& c) -> Grads {
         if (!c.grad().defined()) return Grads(3);
         const Tensor x = c.saved(0), w = c.saved(1), mean = c.saved(2), rstd = c.saved(3);
-        const Tensor g = c.grad();
+        const Tensor scale = c.saved(4), g = c.grad();
         if (x->numel == 0) return no_gradients(x, w, c.needs(2), bias_type);
         if (autograd::wanted({g, x, w})) {
           Grads r =
@@ -258,24 +259,21 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
           return r;
         }
         Grads r(3);
-        Two s;
         if (own || c.needs(1) || c.needs(2)) {
           const Tensor seen = packed(x);
-          s = sums(g, seen, mean, by_channel(seen), op);
+          const Two s = sums(g, seen, mean, by_channel(seen), op);
+          // All that is of channels reads the sums: it runs behind them, as one program.
+          const Tensor dw = mul(s.second, rstd);
+          if (c.needs(1)) r[1] = parameter_gradient(dw, w);
+          if (c.needs(2)) r[2] = to(s.first, bias_type);
+          if (own && c.needs(0)) {
+            const Scalar share(-1.0 / static_cast<double>(x->numel / channels_of(x)));
+            const Tensor shift = mul(mul(s.first, scale), share);
+            const Tensor slope = mul(mul(mul(dw, rstd), scale), share);
+            r[0] = input_gradient(g, x, mean, scale, slope, shift);
+          }
         }
-        // All of channels behind the sums, in one program.
-        if (c.needs(1)) r[1] = parameter_gradient(mul(s.second, rstd), w);
-        if (c.needs(2)) r[2] = to(s.first, bias_type);
-        const Tensor scale = by_weight(rstd, w, x);
-        if (!c.needs(0)) return r;
-        if (!own) {
-          r[0] = to(mul(widened(g, x), beside(scale, x)), x->dtype);
-          return r;
-        }
-        const Scalar share(-1.0 / static_cast<double>(x->numel / channels_of(x)));
-        const Tensor part = mul(scale, share);
-        const Tensor slope = mul(part, mul(mul(rstd, rstd), s.second)), shift = mul(part, s.first);
-        r[0] = input_gradient(g, x, mean, scale, slope, shift);
+        if (!own && c.needs(0)) r[0] = to(mul(widened(g, x), beside(scale, x)), x->dtype);
         return r;
       });
   return y;
