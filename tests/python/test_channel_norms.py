@@ -1,5 +1,7 @@
 """Norms of channels against NumPy in float64: values, gradients, second ones, running statistics."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -389,8 +391,59 @@ def test_what_follows_runs_in_the_same_pass(relu):
     report = pf.explain(step)
     groups = report.groups
     # The statistics with all of channels, the result, the sums with all of channels, the gradient.
-    assert sum(group["count"] for group in groups) == 4
+    # What is before the sums joins them.
+    assert sum(group["count"] for group in groups) == (3 if relu else 4)
     assert not report.copies
+
+
+def test_a_convolution_and_its_norm_become_one():
+    x = pf.randn(2, 4, 6, 6)
+    for bias in (True, False):
+        for how in ({}, {"affine": False}):
+            bn = nn.BatchNorm2d(6, **how)
+            for conv in (nn.Conv2d(4, 6, 3, groups=2, bias=bias), nn.ConvTranspose2d(4, 6, 2)):
+                bn.train()(conv(x) * 3 + 1)
+                pair = nn.Sequential(conv, bn).eval()
+                one = nn.utils.fuse_conv_bn_eval(conv, bn, isinstance(conv, nn.ConvTranspose2d))
+                assert_allclose(one(x).detach().numpy(), pair(x).detach().numpy(), atol=1e-5)
+                assert type(one) is type(conv) and not one.training
+    linear, bn = nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6)
+    bn(linear(pf.randn(9, 4)))
+    with pytest.raises(AssertionError, match="evaluation mode"):
+        nn.utils.fuse_linear_bn_eval(linear, bn)
+    one, x = nn.utils.fuse_linear_bn_eval(linear.eval(), bn.eval()), pf.randn(3, 4)
+    assert_allclose(one(x).detach().numpy(), bn(linear(x)).detach().numpy(), atol=1e-5)
+    assert linear.bias is None and one.bias.shape == (6,)
+
+
+def test_lazy_layers():
+    model = nn.Sequential(
+        nn.LazyConv2d(8, 3, groups=2), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(5)
+    )
+    assert repr(model[0]) == "LazyConv2d(0, 8, kernel_size=(3, 3), stride=(1, 1), groups=2)"
+    before, x = list(model.parameters()), pf.randn(3, 4, 6, 6)
+    again = copy.deepcopy(model).double()
+    optimizer = pf.optim.SGD(before, lr=0.01)
+    with pytest.raises(ValueError, match="3-d or 4-d"):
+        model(pf.randn(4))
+    model(x).square().sum().backward()
+    assert [type(m) for m in model] == [nn.Conv2d, nn.BatchNorm2d, nn.Flatten, nn.Linear]
+    assert (model[0].in_channels, model[1].num_features, model[3].in_features) == (4, 8, 128)
+    assert all(p is q for p, q in zip(before, model.parameters()))
+    old = model[3].weight.detach().clone()
+    optimizer.step()
+    assert not pf.equal(old, model[3].weight)
+    again.load_state_dict(model.state_dict())
+    assert_allclose(
+        again.eval()(x.double()).detach().numpy(),
+        model.eval()(x).detach().numpy(),
+        atol=1e-4,
+        rtol=1e-5,
+    )
+    assert again[1].running_mean.dtype == pf.float64
+    assert nn.LazyInstanceNorm1d()(pf.randn(3, 5)).shape == (3, 5)
+    assert nn.LazyConvTranspose1d(4, 2)(pf.randn(3, 5)).shape == (4, 6)
+    assert nn.LazyBatchNorm1d(affine=False)(pf.randn(3, 5)).shape == (3, 5)
 
 
 @pytest.mark.parametrize(
@@ -421,3 +474,21 @@ def test_bad_arguments_say_what_is_wrong(call, says):
     with pytest.raises((ValueError, TypeError)) as error:
         call()
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize("space", [(7, 7), (14, 14), (3, 5), (16, 16), (1, 33), (30, 30)])
+@pytest.mark.parametrize("outer", [(4,), (3, 2), (1,), (70,)])
+def test_one_number_for_each_plane(space, outer):
+    rng = np.random.default_rng(0)
+    shape = (*outer, 37, *space)
+    x, row = rng.standard_normal(shape), rng.standard_normal((37, 1, space[1]))
+    a, b = (rng.standard_normal((37, 1, 1)) for _ in range(2))
+    per = rng.standard_normal((*outer, 1, 1, 1))
+    for dtype in ("f8", "f4"):
+        t = [pf.tensor(v.astype(dtype)) for v in (x, a, b, row, per)]
+        for got, want in (
+            (t[0] * t[1] + t[2], x * a + b),
+            ((t[0] - t[3]) * t[1] + t[4], (x - row) * a + per),
+            ((t[0] - t[3]).mul_(t[1]), (x - row) * a),
+        ):
+            np.testing.assert_allclose(got.numpy(), want, rtol=0, atol=1e-5)

@@ -49,6 +49,8 @@ from .layers import (
     RMSNorm,
     Unflatten,
 )
+from .lazy import *  # noqa: F403
+from .lazy import __all__ as _LAZY
 from .losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -89,4 +91,5 @@ __all__ = [
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
     "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS, *_NORMS,
+    *_LAZY,
 ]  # fmt: skip
