@@ -6,6 +6,7 @@
 
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
 #include "ops/registry.h"
@@ -412,6 +413,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
 
 Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
+  PF_AUTOCAST("group_norm", Raise, group_norm, input, num_groups, weight, bias, eps);
   const char* op = "group_norm";
   check_input(input, op);
   const int64_t channels = channels_of(input);
@@ -425,6 +427,7 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
 }
 
 Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, double beta, double k) {
+  PF_AUTOCAST("local_response_norm", Raise, local_response_norm, input, size, alpha, beta, k);
   const char* op = "local_response_norm";
   ops::check_floating(input, op);
   PF_CHECK(input->shape.size() >= 3, ShapeError, op, "got input of shape ", input->shape,
