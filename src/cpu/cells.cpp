@@ -1,10 +1,10 @@
 // Moments and sums of cells (table/kernels/cells.h) in one pass over memory. A block of elements is
 // added as differences from the mean of what came before it in its cell, so that nothing is lost
-// however far from 0 the elements are; the first block is added twice, to have a mean. Blocks are
-// joined with the squares of what their means differ by. Where the elements of a cell lie side by
-// side, lanes of vectors share them, and some cells at a time go through memory together; else
-// neighbouring cells, or elements of them, are columns. What a thread takes, and the order of
-// everything, follows from the shape alone.
+// however far from 0 the elements are; the first block, a short one, is added twice, to have a
+// mean. Blocks are joined with the squares of what their means differ by. Where the elements of a
+// cell lie side by side, lanes of vectors share them, and some cells at a time go through memory
+// together; else neighbouring cells, or elements of them, are columns. What a thread takes, and the
+// order of everything, follows from the shape alone.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/cells.cpp"
@@ -128,16 +128,17 @@ struct Unit {
         out[c].first = shifts[c];
       }
     }
+    constexpr int64_t kFirst = 256;
     int64_t done = 0, pending = 0;
     bool settled = kSums;
     for (int64_t k = begin; k < end;) {
       const int64_t o = k / cut.inner, i = k % cut.inner;
-      const int64_t n = std::min({cut.inner - i, end - k, kBlock});
+      const int64_t n = std::min({cut.inner - i, end - k, done == 0 ? kFirst : kBlock});
       for (int64_t c = 0; c < width; ++c)
         run(o * plane + (first + c) * cut.inner + i, n, shifts[c], lanes + 2 * W * c);
       k += n;
       pending += n;
-      if (pending < kBlock / 2 && k < end) continue;
+      if (pending < (done == 0 ? kFirst : kBlock / 2) && k < end) continue;
       if (!settled) {
         for (int64_t c = 0; c < width; ++c)
           shifts[c] += SumOf(Load(lanes + 2 * W * c)) / static_cast<T>(pending);
@@ -186,7 +187,7 @@ struct Unit {
   }
 
   void of_columns(char* memory, Two* out) const {
-    constexpr int64_t kFold = 128, kRows = 8;
+    constexpr int64_t kFirst = 16, kFold = 128, kRows = 8;
     Parts parts(memory);
     const int64_t padded = (cut.width + W - 1) / W * W;
     T* const shifts = parts.take<T>(padded);
@@ -202,7 +203,7 @@ struct Unit {
     }
     bool settled = kSums;
     for (int64_t r = begin; r < end;) {
-      const int64_t n = std::min(kFold, end - r);
+      const int64_t n = std::min(r == begin ? kFirst : kFold, end - r);
       std::fill_n(a, padded, T(0));
       std::fill_n(b, padded, T(0));
       int64_t k = 0;
