@@ -109,9 +109,10 @@ PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
   bool fresh = !PF_SUMS;
   for (; v < end; v += U * width) {
     pf_vector<T, W> x[U], g[U];
-    pf_i64 count[U];
+    pf_i32 count[U];
     PF_UNROLL for (int u = 0; u < U; ++u) {
-      count[u] = v + u * width < end ? r.inner - i * W : 0;
+      const pf_i64 left = v + u * width < end ? r.inner - i * W : 0;
+      count[u] = static_cast<pf_i32>(left < W ? left : W);
       if (count[u] > 0) {
         pf_fetch(x[u], r.x, at, count[u]);
         if constexpr (PF_SUMS) pf_fetch(g[u], r.g, at, count[u]);
@@ -129,7 +130,7 @@ PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
       if (count[u] <= 0) continue;
       PF_UNROLL for (int j = 0; j < W; ++j) if (PF_V > 1 || j < count[u])
           a.add(x[u].get(j), PF_SUMS ? g[u].get(j) : C(0));
-      a.n += static_cast<C>(count[u] < W ? count[u] : W);
+      a.n += static_cast<C>(count[u]);
     }
   }
   pf_two mine = a.two();
