@@ -400,7 +400,6 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
   check_running(input, running_mean, running_var, op);
   check_channels(weight, input, channels, "weight", op);
   check_channels(bias, input, channels, "bias", op);
-  check_eps(eps, false, op);
   if (!use_input_stats) {
     PF_CHECK(running_mean.defined(), ValueError, op,
              "got no running statistics; expected them for use_input_stats=False; pass "
@@ -421,15 +420,14 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
            " channels in ", num_groups, " groups; expected groups that divide them; change one");
   check_channels(weight, input, channels, "weight", op);
   check_channels(bias, input, channels, "bias", op);
-  check_eps(eps, false, op);
   if (input->numel > 0) check_values(input->numel / num_groups, input, op, "group of the batch");
   return by_examples(input, {}, {}, weight, bias, num_groups, 0, eps, op);
 }
 
-Tensor local_response_norm(const Tensor& input, int64_t size, double alpha, double beta, double k) {
-  PF_AUTOCAST("local_response_norm", Raise, local_response_norm, input, size, alpha, beta, k);
+Tensor local_response_norm(const Tensor& given, int64_t size, double alpha, double beta, double k) {
+  PF_AUTOCAST("local_response_norm", Raise, local_response_norm, given, size, alpha, beta, k);
   const char* op = "local_response_norm";
-  ops::check_floating(input, op);
+  const Tensor input = ops::as_floating(given, op);
   PF_CHECK(input->shape.size() >= 3, ShapeError, op, "got input of shape ", input->shape,
            "; expected at least 3 dimensions: examples, channels and space; reshape it");
   PF_CHECK(size >= 1, ValueError, op, "got size ", size, "; expected at least 1; correct it");
