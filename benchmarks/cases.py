@@ -363,6 +363,73 @@ convolution("conv_stem", "7x7/2, 3 to 64 at 8 x 112²", 8, 3, 64, 112, 7, 2)
 convolution("conv_1x1", "1x1, 64 to 256 at 8 x 56²", 8, 64, 256, 56, 1)
 convolution("conv_depthwise", "3x3 of 64 channels by themselves, 8 x 56²", 8, 64, 64, 56, 3, 1, 64)
 
+# ---- norms of channels ---------------------------------------------------------------------------
+
+
+def batch_norm_case(name, title, shape, passes, make):
+    """In both layouts: make(torch, x, ...) gives what is run, which must pass over x so often."""
+    for last in (False, True):
+
+        def bound(torch, last=last):
+            x = torch.randn(*shape)
+            if last:
+                x = x.contiguous(memory_format=torch.channels_last)
+            w, b = torch.ones(shape[1]), torch.zeros(shape[1])
+            mean, var = torch.zeros(shape[1]), torch.ones(shape[1])
+            return make(torch, x, mean, var, w, b)
+
+        bound.__name__ = name + ("_last" if last else "")
+        layout = ", channels-last" if last else ""
+        size = 4 * math.prod(shape)
+        facts = {"traffic": passes * size, "copy": size, "bar_fraction": 0.75}
+        case("batchnorm", title + layout, **facts)(bound)
+
+
+def batch_norm_forward(torch, x, mean, var, w, b):
+    def run():
+        with torch.no_grad():
+            return torch.nn.functional.batch_norm(x, mean, var, w, b, True)
+
+    return run
+
+
+def batch_norm_step(block):
+    """Forward and backward; of a block with a residual and an activation behind it."""
+
+    def make(torch, x, mean, var, w, b):
+        rest, g = torch.randn_like(x), torch.randn_like(x)
+        for t in (x, w, b):
+            t.requires_grad_()
+
+        def run():
+            x.grad = w.grad = b.grad = None
+            batch_norm = torch.nn.functional.batch_norm
+            if block:
+                torch.relu(batch_norm(x, mean, var, w, b, True) + rest).backward(g)
+            else:
+                batch_norm(x, mean, var, w, b, True).backward(g)
+
+        return run
+
+    return make
+
+
+IMAGES = (32, 64, 56, 56)
+for _name, _what, _shape, _passes, _make in (
+    ("batch_norm", "batch norm 32x64x56², training", IMAGES, 3, batch_norm_forward),
+    ("batch_norm_deep", "batch norm 64x2048x7²", (64, 2048, 7, 7), 3, batch_norm_forward),
+    ("batch_norm_both", "batch norm, fwd + bwd", IMAGES, 8, batch_norm_step(False)),
+    ("batch_norm_block", "relu(batch norm + x), fwd + bwd", IMAGES, 11, batch_norm_step(True)),
+):
+    batch_norm_case(_name, _what, _shape, _passes, _make)
+
+
+@case("batchnorm", "group norm 32x64x56² in 32", traffic=3 * 4 * math.prod(IMAGES))
+def group_norm(torch):
+    x, w, b = torch.randn(*IMAGES), torch.ones(64), torch.zeros(64)
+    return lambda: torch.nn.functional.group_norm(x, 32, w, b)
+
+
 # ---- language models ----------------------------------------------------------------------------
 
 

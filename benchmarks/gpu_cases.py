@@ -104,6 +104,58 @@ def layer_norm_backward(torch, device):
     return run
 
 
+IMAGES, PIXELS = (4, 28) if SMALL else (256, 112)
+IMAGE = IMAGES * 64 * PIXELS * PIXELS  # elements
+
+
+def batch_norm_inputs(torch, device, last, grad=False):
+    x = torch.randn(IMAGES, 64, PIXELS, PIXELS, device=device).to(torch.bfloat16)
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    w, b = torch.ones(64, device=device), torch.zeros(64, device=device)
+    mean, var = torch.zeros(64, device=device), torch.ones(64, device=device)
+    return [t.requires_grad_(grad) for t in (x, w, b)], mean, var
+
+
+def batch_norms(layout, last):
+    """Forward (the input is read twice), the gradient (both are), and a block of a ResNet."""
+    title = f"{IMAGES}x64x{PIXELS}² bf16{layout}"
+    suffix = "_last" if last else ""
+
+    def forward(torch, device):
+        (x, w, b), mean, var = batch_norm_inputs(torch, device, last)
+        return lambda: torch.nn.functional.batch_norm(x, mean, var, w, b, True)
+
+    def backward(torch, device):
+        (x, w, b), mean, var = batch_norm_inputs(torch, device, last, True)
+        y = torch.nn.functional.batch_norm(x, mean, var, w, b, True)
+        g = torch.randn_like(x.detach())
+        return lambda: torch.autograd.grad(y, (x, w, b), g, retain_graph=True)
+
+    def block(torch, device):
+        (x, w, b), mean, var = batch_norm_inputs(torch, device, last, True)
+        rest, g = torch.randn_like(x.detach()), torch.randn_like(x.detach())
+
+        def run():
+            y = torch.nn.functional.batch_norm(x, mean, var, w, b, True)
+            y = torch.relu(y + rest)
+            return torch.autograd.grad(y, (x, w, b), g)
+
+        return run
+
+    for make, name, what, passes in (
+        (forward, "batch_norm", "batch norm ", 3),
+        (backward, "batch_norm_backward", "batch norm backward ", 5),
+        (block, "batch_norm_block", "relu(batch norm + x), fwd + bwd, ", 11),
+    ):
+        make.__name__ = name + suffix
+        case("batchnorm", what + title, traffic=2 * passes * IMAGE, copy=2 * IMAGE,
+             bar_rate=3300e9)(make)  # fmt: skip
+
+
+batch_norms("", False)
+batch_norms(", channels-last", True)
+
 TOKENS = 16384 // PART
 
 

@@ -36,6 +36,7 @@ FILES = {
     "attention": 0.3, "pointwise_table": 0.1, "reduce": 0.6, "matmul": 0.8, "loss": 0.8,
     "index": 0.8, "softmax": 0.8, "statistics": 0.5, "sort": 0.8, "random_groups": 1.0,
     "norm": 1.0, "random": 1.0, "optim_kernels": 1.0, "shape": 0.8, "scan": 1.0, "creation": 1.0,
+    "channel_norms": 0.5,
 }  # fmt: skip
 # Of the files' tests for these tools.
 PART = {"initcheck": 0.5, "synccheck": 0.5}
@@ -55,6 +56,7 @@ RACES = {
         "test_gradient_over_several_blocks",
         "test_grouped_heads",
     ],
+    "channel_norms": ["test_values_and_gradients"],
     "index": [
         "test_masks",
         "test_take_and_embedding",

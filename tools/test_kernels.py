@@ -37,8 +37,9 @@ GPUS = {
     "sm_90, 32 lanes": ({"PYFLAME_STANDIN_SM": "90"}, "cuda"),
 }
 OF_KERNELS = [
-    "attention", "creation", "index", "loss", "matmul", "norm", "optim_kernels", "pointwise_table",
-    "random", "random_groups", "reduce", "scan", "shape", "softmax", "sort", "statistics",
+    "attention", "channel_norms", "creation", "index", "loss", "matmul", "norm", "optim_kernels",
+    "pointwise_table", "random", "random_groups", "reduce", "scan", "shape", "softmax", "sort",
+    "statistics",
 ]  # fmt: skip
 
 

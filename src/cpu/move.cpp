@@ -111,6 +111,24 @@ void copy_row(T* dst, const T* src, int64_t n) {
     for (int64_t i = 0; i < n; ++i) dst[i] = src[i];
   }
 }
+// dst[r * n + c] = src[r * step]. Whole vectors, whose last one the next row writes over.
+template <class T>
+void spread_rows(T* dst, const T* src, int64_t rows, int64_t n, int64_t step) {
+  int64_t r = 0;
+#if defined(__AVX2__)
+  constexpr auto kLanes = static_cast<int64_t>(32 / sizeof(T));
+  for (; n >= kLanes / 2 && (r + 1) * n + kLanes <= rows * n; ++r) {
+    T many[32 / sizeof(T)];
+    std::fill_n(many, kLanes, src[r * step]);
+    __m256i v;
+    std::memcpy(&v, many, 32);
+    T* to = dst + r * n;
+    for (int64_t c = 0; c < n; c += kLanes)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + c), v);
+  }
+#endif
+  for (; r < rows; ++r) std::fill_n(dst + r * n, n, src[r * step]);
+}
 // 64-byte aligned destination and size.
 inline void stream_row(char* dst, const char* src, int64_t bytes) {
 #if defined(__AVX2__)
@@ -135,7 +153,7 @@ void gather_box(void* dst_, const void* src_, int bytes, int64_t nr, int64_t nc,
     if (cs == 1) {
       for (int64_t r = 0; r < nr; ++r) copy_row(dst + r * nc, src + r * rs, nc);
     } else if (cs == 0) {
-      for (int64_t r = 0; r < nr; ++r) std::fill_n(dst + r * nc, nc, src[r * rs]);
+      spread_rows(dst, src, nr, nc, rs);
     } else if (rs == 1 && nr > 1) {
       transpose(dst, nc, src, cs, nc, nr);
     } else {

@@ -86,8 +86,10 @@ struct Run : Collapsed {
   bool stream;
   bool goes_on;     // behind the end of a dense input lies what comes next
   uint64_t staged;  // inputs that are copied first: an output overwrites them too early
-  // Boxes of nr x nc over the two inner dimensions.
+  // Boxes of nr x nc over the two inner dimensions, which are a plane.
   int64_t rows, cols, nr, nc, row_boxes, col_boxes;
+  int64_t planes;
+  bool planes_first;  // a box of all planes before the next one: what planes share is staged once
 };
 
 // The memory of a range, with registers, slots and constants in place.
@@ -172,6 +174,7 @@ void run_flat(const Run& run, const Layout& layout, int64_t begin, int64_t end, 
 struct BoxOperand {
   enum How : uint8_t { kDirect, kSplat, kStaged } how;
   bool constant;  // the same for every box: brought in once
+  bool shared;    // the same in every plane
   int64_t rs, cs;
 };
 BoxOperand box_operand(const Run& run, int k) {
@@ -179,8 +182,7 @@ BoxOperand box_operand(const Run& run, int k) {
   BoxOperand b;
   b.cs = run.ndim > 0 ? s[run.ndim - 1] : 0;
   b.rs = run.ndim > 1 ? s[run.ndim - 2] : 0;
-  bool fixed = true;
-  for (int d = 0; d + 2 < run.ndim; ++d) fixed = fixed && s[d] == 0;
+  b.shared = std::all_of(s, s + std::max(run.ndim - 2, 0), [](int64_t step) { return step == 0; });
   if (b.cs == 1 && (run.nr == 1 || (b.rs == run.cols && run.nc == run.cols)))
     b.how = BoxOperand::kDirect;
   else if (b.cs == 0 && (run.nr == 1 || b.rs == 0))
@@ -188,7 +190,7 @@ BoxOperand box_operand(const Run& run, int k) {
   else
     b.how = BoxOperand::kStaged;
   b.constant =
-      fixed && b.rs == 0 &&
+      b.shared && b.rs == 0 &&
       (b.how == BoxOperand::kSplat || (b.how == BoxOperand::kStaged && run.nc == run.cols));
   return b;
 }
@@ -201,20 +203,36 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
   f.point_at_slots(t, run.slots);
   BoxOperand ops[kMaxOperands];
   for (int k = 0; k < nops; ++k) ops[k] = box_operand(run, k);
-  uint64_t done = 0;  // constant operands that are in place, for a full box
-  int64_t c0 = begin % run.col_boxes * run.nc;
-  int64_t r0 = begin / run.col_boxes % run.row_boxes * run.nr;
+  uint64_t done = 0, always = 0;  // operands that are in place; those for every full box
+  const int64_t boxes = run.row_boxes * run.col_boxes;
+  const int64_t box = run.planes_first ? begin / run.planes : begin % boxes;
+  int64_t c0 = box % run.col_boxes * run.nc, r0 = box / run.col_boxes * run.nr;
   int64_t at[PF_MAX_DIMS];
-  for (int64_t d = run.ndim - 3, rest = begin / run.col_boxes / run.row_boxes; d >= 0; --d) {
+  for (int64_t d = run.ndim - 3, rest = run.planes_first ? begin % run.planes : begin / boxes;
+       d >= 0; --d) {
     at[d] = rest % run.shape[d];
     rest /= run.shape[d];
   }
-  const auto next = [&] {
-    if ((c0 += run.nc) < run.cols) return;
+  // Whether it was the last one.
+  const auto next_box = [&] {
+    done = always;
+    if ((c0 += run.nc) < run.cols) return false;
     c0 = 0;
-    if ((r0 += run.nr) < run.rows) return;
+    if ((r0 += run.nr) < run.rows) return false;
     r0 = 0;
-    for (int d = run.ndim - 3; d >= 0 && ++at[d] == run.shape[d]; --d) at[d] = 0;
+    return true;
+  };
+  const auto next_plane = [&] {
+    int d = run.ndim - 3;
+    for (; d >= 0 && ++at[d] == run.shape[d]; --d) at[d] = 0;
+    return d < 0;
+  };
+  const auto next = [&] {
+    if (run.planes_first) {
+      if (next_plane()) next_box();
+    } else if (next_box()) {
+      next_plane();
+    }
   };
   for (int64_t b = begin; b < end; ++b, next()) {
     const int64_t nr = std::min(run.nr, run.rows - r0), nc = std::min(run.nc, run.cols - c0);
@@ -239,7 +257,7 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
         loc.data = src;
         loc.walk = Loc::kStep;
         if ((run.goes_on || (run.stream && b + 1 < end)) && ops[i].rs != 0)
-          loc.ahead = src + n * bytes;
+          loc.ahead = src + (run.planes_first ? run.strides[i][run.ndim - 3] : n) * bytes;
       } else {
         // What serves every box is brought in at full height, the last box of a plane is lower.
         const int64_t height = ops[i].constant ? run.nr : nr;
@@ -247,7 +265,8 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
         loc.data = f.staging(i);
         loc.walk = Loc::kStep;
       }
-      if (ops[i].constant) done |= uint64_t{1} << i;
+      if (ops[i].constant) always |= uint64_t{1} << i;
+      if (ops[i].constant || (run.planes_first && ops[i].shared)) done |= uint64_t{1} << i;
     }
     for (int o = 0; o < t.noutputs; ++o) {
       const int k = t.ninputs + o;
@@ -418,6 +437,13 @@ void choose_boxes(Run& run) {
   }
   run.row_boxes = (run.rows + run.nr - 1) / run.nr;
   run.col_boxes = (run.cols + run.nc - 1) / run.nc;
+  run.planes = 1;
+  for (int d = 0; d + 2 < run.ndim; ++d) run.planes *= run.shape[d];
+  run.planes_first = false;
+  for (int k = 0; run.planes > 1 && run.nr > 1 && !transposed && k < run.tape->ninputs; ++k) {
+    const BoxOperand b = box_operand(run, k);
+    run.planes_first |= b.shared && !b.constant && b.how == BoxOperand::kStaged;
+  }
 }
 
 }  // namespace
@@ -492,7 +518,7 @@ void program_launch(void* kernel, const pf_launch* launch, Part part) {
   run.collapse(t, l);
   choose_boxes(run);
   if (run.nr * run.nc >= 256 || run.nr * run.nc >= l.numel) {
-    const int64_t boxes = l.numel / (run.rows * run.cols) * run.row_boxes * run.col_boxes;
+    const int64_t boxes = run.planes * run.row_boxes * run.col_boxes;
     const Layout layout(t, run.nr * run.nc, run.nr * run.nc);
     run_ranges(boxes, grain_of(1.5 * t.cost * static_cast<double>(run.nr * run.nc)), layout.total,
                [&](int64_t b, int64_t e, char* memory) { run_boxes(run, layout, b, e, memory); });

@@ -145,9 +145,10 @@ Grads Accumulate::apply(const Grads& grads) {
            "unsqueeze_ under no_grad(); change it before it is used");
   if (g->dtype != t->dtype) g = operations::convert(g, t->dtype);
   if (!m.grad.defined()) {
-    // The gradient is kept as it is when nobody else can reach it.
-    bool ours = g->refs.load() <= 2 && g->storage->handles.load() == 1 && g->contiguous &&
-                !g->storage->foreign;
+    // The gradient is kept as it is when nobody else can reach it, row-major or as its leaf lies.
+    const bool lies = g->contiguous || (g->strides == t->strides && !overlaps_itself(*g.impl()));
+    bool ours =
+        g->refs.load() <= 2 && g->storage->handles.load() == 1 && lies && !g->storage->foreign;
     if (grad_enabled())
       m.grad = ours ? g : operations::copy(g);
     else

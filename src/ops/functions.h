@@ -311,6 +311,21 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor&
                         const IntList& output_padding = {0}, int64_t groups = 1,
                         const IntList& dilation = {1});
 
+// ---- norms of channels: src/ops/channel_norms.cpp -----------------------------------------------
+// input [N, C, ...]; weight, bias and running statistics are [C] or undefined. Running statistics
+// are written to where the input's own are used.
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
+                  double momentum = 0.1, double eps = 1e-5);
+Tensor instance_norm(const Tensor& input, const Tensor& running_mean = {},
+                     const Tensor& running_var = {}, const Tensor& weight = {},
+                     const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1,
+                     double eps = 1e-5);
+Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+Tensor local_response_norm(const Tensor& input, int64_t size, double alpha = 1e-4,
+                           double beta = 0.75, double k = 1);
+
 // ---- distances: src/ops/distance.cpp ------------------------------------------------------------
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim = 1, double eps = 1e-8);
 Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p = 2, double eps = 1e-6,

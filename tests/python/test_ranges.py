@@ -118,11 +118,15 @@ WIDE = {
     "linalg_cross": None, "linalg_diagonal": None, "linalg_matmul": None, "linalg_matrix_power": None,
     "linalg_multi_dot": None, "linalg_vecdot": None,
     "layer_norm": "F.layer_norm(x, x.shape[-1:])", "rms_norm": "F.rms_norm(x, x.shape[-1:])",
+    "batch_norm": "F.batch_norm(x, None, None, training=True)", "group_norm": "F.group_norm(x, 3)",
+    "instance_norm": "F.instance_norm(x.unsqueeze(0))",
+    "local_response_norm": "F.local_response_norm(x.unsqueeze(-1), 3)",
     "softmax": "x.softmax(-1)", "log_softmax": "(x / 64).log_softmax(-1)", "softmin": "F.softmin(x, -1)",
     "glu": None,
 }  # fmt: skip
 FAMILIES = {
-    "reduction", "statistics", "distance", "linear algebra", "normalization", "softmax",
+    "reduction", "statistics", "distance", "linear algebra", "normalization",
+    "channel normalization", "softmax",
 }  # fmt: skip
 
 

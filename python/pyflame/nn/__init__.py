@@ -49,6 +49,8 @@ from .layers import (
     RMSNorm,
     Unflatten,
 )
+from .lazy import *  # noqa: F403
+from .lazy import __all__ as _LAZY
 from .losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -70,6 +72,8 @@ from .losses import (
     TripletMarginLoss,
 )
 from .module import Module
+from .normalization import *  # noqa: F403
+from .normalization import __all__ as _NORMS
 from .padding import *  # noqa: F403
 from .padding import __all__ as _PADDING
 from .parameter import Parameter
@@ -86,5 +90,6 @@ __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
-    "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS,
+    "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS, *_NORMS,
+    *_LAZY,
 ]  # fmt: skip

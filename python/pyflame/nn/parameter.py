@@ -30,3 +30,35 @@ class Parameter(Tensor):
 
     def __repr__(self):
         return "Parameter containing:\n" + Tensor.__repr__(self)
+
+
+class UninitializedParameter(Parameter):
+    """The parameter of a lazy layer: it has no shape yet, and becomes a Parameter when it gets one."""
+
+    def __new__(cls, requires_grad=True, device=None, dtype=None):
+        from .. import empty
+
+        return super().__new__(cls, empty(0, device=device, dtype=dtype), requires_grad)
+
+    def __init__(self, requires_grad=True, device=None, dtype=None):
+        pass
+
+    def __deepcopy__(self, memo):
+        found = memo.get(id(self))
+        if found is None:
+            found = type(self)(self.requires_grad, self.device, self.dtype)
+            memo[id(self)] = found
+        return found
+
+    def __repr__(self):
+        return "<UninitializedParameter>"
+
+    def _become(self, value):
+        self.data = value.detach()
+        self.__class__ = Parameter
+
+    def materialize(self, shape, device=None, dtype=None):
+        """Memory of this shape, whose values are anything."""
+        from .. import empty
+
+        self._become(empty(shape, device=device or self.device, dtype=dtype or self.dtype))

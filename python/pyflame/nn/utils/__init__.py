@@ -1,10 +1,13 @@
-"""Gradient clipping, and parameters as one vector."""
+"""Gradient clipping, parameters as one vector, batch norms folded into what is before them."""
 
 from ... import _ops
 from ..._C import Tensor
 from . import rnn
+from .fusion import *  # noqa: F403
+from .fusion import __all__ as _FUSION
 
 __all__ = [
+    *_FUSION,
     "clip_grad_norm_",
     "clip_grad_value_",
     "get_total_norm",

@@ -1,0 +1,206 @@
+"""Norms of channels: of the batch, of examples, of groups, of neighbours; see nn.functional."""
+
+from .. import _ops
+from . import functional as F
+from .module import Module
+from .parameter import Parameter
+
+__all__ = [
+    *(f"{kind}Norm{d}d" for kind in ("Batch", "Instance") for d in (1, 2, 3)),
+    "GroupNorm",
+    "LocalResponseNorm",
+]
+
+
+class _Affine(Module):
+    """A weight of ones and a bias of zeros for each channel, or none."""
+
+    def _add_affine(self, channels, affine, device, dtype):
+        for name in ("weight", "bias"):
+            value = _ops.empty((channels,), device=device, dtype=dtype) if affine else None
+            self.register_parameter(name, Parameter(value) if affine else None)
+
+    def reset_parameters(self):
+        if self.weight is not None:
+            _ops._init_constant_(self.weight, 1.0)
+            _ops._init_constant_(self.bias, 0.0)
+
+
+class _RunningNorm(_Affine):
+    """What batch and instance norms share: running statistics, and how many batches they saw."""
+
+    _version = 2
+    _ranks = ()
+
+    def __init__(self, num_features, eps, momentum, affine, track_running_stats, device, dtype):
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self._add_affine(num_features, affine, device, dtype)
+        self._add_running(num_features, device, dtype)
+        self.reset_parameters()
+
+    def _add_running(self, channels, device, dtype):
+        kept = self.track_running_stats
+        empty = _ops.empty
+        for name in ("running_mean", "running_var"):
+            value = empty((channels,), device=device, dtype=dtype) if kept else None
+            self.register_buffer(name, value)
+        # A whole number: it has no part in casts.
+        count = _ops.tensor(0, dtype=_ops.int64, device=device) if kept else None
+        self.register_buffer("num_batches_tracked", count)
+
+    def reset_running_stats(self):
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self):
+        self.reset_running_stats()
+        super().reset_parameters()
+
+    def _check_input_dim(self, input):
+        if input.dim() not in self._ranks:
+            expected = " or ".join(f"{n}-d" for n in self._ranks)
+            raise ValueError(
+                f"pf.nn.{type(self).__name__}: got input of shape {tuple(input.shape)}; expected "
+                f"{expected} input; reshape it"
+            )
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *lists):
+        # States from before there was a count, and plain dicts, may lack it.
+        key = prefix + "num_batches_tracked"
+        old = local_metadata.get("version", 1) < 2
+        if old and self.track_running_stats and key not in state_dict:
+            state_dict[key] = self.num_batches_tracked
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *lists)
+
+    def extra_repr(self):
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_RunningNorm):
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
+        device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input):
+        self._check_input_dim(input)
+        mean, var, count = self.running_mean, self.running_var, self.num_batches_tracked
+        training = self.training or (mean is None and var is None)
+        momentum = self.momentum
+        if not self.training or not self.track_running_stats:
+            momentum = 0.0 if momentum is None else momentum
+        elif count is not None:
+            count.add_(1)
+            if momentum is None:  # the mean of all batches so far
+                momentum = 1.0 / count.item()
+        if self.training and not self.track_running_stats:
+            mean = var = None
+        return F.batch_norm(
+            input, mean, var, self.weight, self.bias, training, momentum or 0.0, self.eps
+        )
+
+
+class _InstanceNorm(_RunningNorm):
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False,
+        device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input):
+        self._check_input_dim(input)
+        alone = input.dim() == self._ranks[0]  # one example
+        channels = input.shape[0 if alone else 1]
+        if channels != self.num_features and self.affine:
+            raise ValueError(
+                f"pf.nn.{type(self).__name__}: got input of shape {tuple(input.shape)} with "
+                f"{channels} channels; expected {self.num_features}; change num_features"
+            )
+        y = F.instance_norm(
+            input.unsqueeze(0) if alone else input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return y.squeeze(0) if alone else y
+
+
+def _layer(name, base, ranks, doc):
+    space = {"__doc__": doc, "__module__": __name__, "_ranks": ranks}
+    return type(name, (base,), space)
+
+
+_SHAPES = {1: "[N, C] or [N, C, L]", 2: "[N, C, H, W]", 3: "[N, C, D, H, W]"}
+for _d in (1, 2, 3):
+    globals()[f"BatchNorm{_d}d"] = _layer(
+        f"BatchNorm{_d}d",
+        _BatchNorm,
+        (2, 3) if _d == 1 else (_d + 2,),
+        f"Each channel of {_SHAPES[_d]} with mean 0 and variance 1, times a weight plus a bias: in "
+        "training over the batch, whose statistics go into the running ones (momentum=None: as "
+        "the mean of all batches), in evaluation by those.",
+    )
+    globals()[f"InstanceNorm{_d}d"] = _layer(
+        f"InstanceNorm{_d}d",
+        _InstanceNorm,
+        (_d + 1, _d + 2),
+        f"Each channel of each example of {_SHAPES[_d].split(' or ')[-1]}, or of one without N, "
+        "with mean 0 and variance 1.",
+    )
+
+
+class GroupNorm(_Affine):
+    """Groups of channels of each example with mean 0 and variance 1, times a weight plus a bias for
+    each channel."""
+
+    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None):
+        super().__init__()
+        if num_groups <= 0 or num_channels % num_groups:
+            raise ValueError(
+                f"pf.nn.GroupNorm: got {num_channels} channels in {num_groups} groups; expected "
+                "groups that divide them"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        self._add_affine(num_channels, affine, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input):
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+class LocalResponseNorm(Module):
+    """Each element by the squares of `size` neighbouring channels; see nn.functional."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input):
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self):
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

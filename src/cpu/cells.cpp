@@ -1,0 +1,335 @@
+// Moments and sums of cells (table/kernels/cells.h) in one pass over memory. A block of elements is
+// added as differences from the mean of what came before it in its cell, so that nothing is lost
+// however far from 0 the elements are; the first block, a short one, is added twice, to have a
+// mean. Blocks are joined with the squares of what their means differ by. Where the elements of a
+// cell lie side by side, lanes of vectors share them, and some cells at a time go through memory
+// together; else neighbouring cells, or elements of them, are columns. What a thread takes, and the
+// order of everything, follows from the shape alone.
+#include "cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/cells.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include <algorithm>
+
+#include "cpu/kernel.h"
+#include "cpu/rows-inl.h"
+#include "cpu/scratch.h"
+#include "table/kernels/cells.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr auto kNumber = kernels::numbers<kernels::CellMoments>;
+
+// How the work is cut. Lines are what a chunk of a cell is made of: elements side by side, or rows.
+struct Cut {
+  int64_t batch, outer, cells, inner;
+  bool runs;              // elements of a cell side by side, enough for vectors
+  int64_t columns;        // partial results of a batch and chunk: cells, or their columns
+  int64_t width, tiles;   // of these, for one unit; units beside each other
+  int64_t chunk, chunks;  // elements of a cell, or rows
+  int64_t elements() const { return runs ? outer * inner : outer; }
+  int64_t units() const { return batch * tiles * chunks; }
+  int64_t count(int64_t c) const { return std::min(chunk, elements() - c * chunk); }
+
+  explicit Cut(const KernelArgs& a)
+      : batch(a.i(kNumber.batch)),
+        outer(a.i(kNumber.outer)),
+        cells(a.i(kNumber.cells)),
+        inner(a.i(kNumber.inner)) {
+    constexpr int64_t kRun = 16, kTile = 1024, kWork = 1 << 14, kUnits = 64;
+    runs = inner >= kRun;
+    columns = runs ? cells : cells * inner;
+    width = runs ? std::clamp<int64_t>(2 * kTile / inner, 1, 64) : kTile;
+    width = std::min(width, columns);
+    tiles = (columns + width - 1) / width;
+    const int64_t most = std::max<int64_t>(1, elements() * width / kWork);
+    const int64_t want = std::clamp<int64_t>(kUnits / (batch * tiles), 1, most);
+    chunk = (elements() + want - 1) / want;
+    // Whole lines, or parts of long ones that a block fits into.
+    const int64_t unit = !runs ? 8 : outer == 1 ? kBlock : inner;
+    chunk = (chunk + unit - 1) / unit * unit;
+    chunks = (elements() + chunk - 1) / chunk;
+  }
+};
+
+// Two sums of so many elements: themselves, and of their squares or products.
+struct Two {
+  double first = 0, second = 0;
+};
+// A mean, and the sum of squares about it, with those of more elements.
+HWY_INLINE void Join(Two& to, double n, const Two& more, double m) {
+  const double by = more.first - to.first, all = n + m;
+  to.first += by * (m / all);
+  to.second += more.second + by * by * (n * m / all);
+}
+
+// What one unit sees.
+template <bool kSums, class S>
+struct Unit {
+  using T = ComputeOf<S>;
+  static constexpr int64_t W = Wide<T>::kLanes;
+  const Cut& cut;
+  const S *x, *g;  // of the batch
+  const S* x_end;  // of the tensor: up to here a vector may be read
+  const T* mean;   // of the batch, for sums
+  int64_t first, width, begin, end;
+
+  bool whole(const S* p) const { return p + W <= x_end; }
+  HWY_INLINE Wide<T> near(const S* p, const S* seen, int64_t n) const {
+    return whole(seen) ? Load(p) : LoadPart(p, n, T(0));
+  }
+  HWY_INLINE static void add(const Wide<T>& d, const Wide<T>& v, Wide<T>& a, Wide<T>& b) {
+    a = a + (kSums ? v : d);
+    b = Fma(kSums ? v : d, d, b);
+  }
+
+  // n elements side by side to the lanes of a cell.
+  HWY_INLINE void run(int64_t at, int64_t n, T shift, T* lanes) const {
+    const Wide<T> o = Fill(shift);
+    Wide<T> a = Load(lanes), b = Load(lanes + W), c = Fill(T(0)), d = c;
+    const S *p = x + at, *q = kSums ? g + at : p;
+    int64_t i = 0;
+    for (; i + 2 * W <= n; i += 2 * W) {
+      add(Load(p + i) - o, Load(q + i), a, b);
+      add(Load(p + i + W) - o, Load(q + i + W), c, d);
+    }
+    if (i + W <= n) {
+      add(Load(p + i) - o, Load(q + i), a, b);
+      i += W;
+    }
+    if (i < n)
+      add(FirstLanes(near(p + i, p + i, n - i) - o, n - i),
+          kSums ? FirstLanes(near(q + i, p + i, n - i), n - i) : o, c, d);
+    Store(a + c, lanes);
+    Store(b + d, lanes + W);
+  }
+
+  static size_t bytes(const Cut& cut) {
+    const int64_t padded = (cut.width + W - 1) / W * W;
+    return cut.runs ? Parts::bytes<T>((2 * W + 1) * cut.width) : 4 * Parts::bytes<T>(padded);
+  }
+
+  void of_runs(char* memory, Two* out) const {
+    Parts parts(memory);
+    T* const lanes = parts.take<T>(2 * W * width);
+    T* const shifts = parts.take<T>(width);
+    const int64_t plane = cut.cells * cut.inner;
+    std::fill_n(lanes, 2 * W * width, T(0));
+    for (int64_t c = 0; c < width; ++c) {
+      out[c] = Two();
+      if constexpr (kSums) {
+        shifts[c] = mean[first + c];
+      } else {
+        shifts[c] =
+            ToCompute(x[begin / cut.inner * plane + (first + c) * cut.inner + begin % cut.inner]);
+        out[c].first = shifts[c];
+      }
+    }
+    constexpr int64_t kFirst = 256;
+    int64_t done = 0, pending = 0;
+    bool settled = kSums;
+    for (int64_t k = begin; k < end;) {
+      const int64_t o = k / cut.inner, i = k % cut.inner;
+      const int64_t n = std::min({cut.inner - i, end - k, done == 0 ? kFirst : kBlock});
+      for (int64_t c = 0; c < width; ++c)
+        run(o * plane + (first + c) * cut.inner + i, n, shifts[c], lanes + 2 * W * c);
+      k += n;
+      pending += n;
+      if (pending < (done == 0 ? kFirst : kBlock / 2) && k < end) continue;
+      if (!settled) {
+        for (int64_t c = 0; c < width; ++c)
+          shifts[c] += SumOf(Load(lanes + 2 * W * c)) / static_cast<T>(pending);
+        std::fill_n(lanes, 2 * W * width, T(0));
+        settled = true;
+        k = begin;
+        pending = 0;
+        continue;
+      }
+      for (int64_t c = 0; c < width; ++c) {
+        T* const l = lanes + 2 * W * c;
+        const double a = SumOf(Load(l)), b = SumOf(Load(l + W));
+        std::fill_n(l, 2 * W, T(0));
+        if constexpr (kSums) {
+          out[c].first += a;
+          out[c].second += b;
+        } else {
+          const auto m = static_cast<double>(pending);
+          Join(out[c], static_cast<double>(done), {shifts[c] + a / m, b - a * (a / m)}, m);
+          shifts[c] = static_cast<T>(out[c].first);
+        }
+      }
+      done += pending;
+      pending = 0;
+    }
+  }
+
+  // kRows rows, each so many elements after the one before.
+  template <int kRows>
+  HWY_INLINE void rows(int64_t at, int64_t apart, const T* shifts, T* a, T* b) const {
+    const auto step = [&](int64_t c, auto load) PF_INLINE {
+      const Wide<T> o = Load(shifts + c);
+      Wide<T> s = Load(a + c), t = Load(b + c);
+      for (int r = 0; r < kRows; ++r) {
+        const S* p = x + at + r * apart + c;
+        const Wide<T> v = load(p, p);
+        add(v - o, kSums ? load(g + (p - x), p) : v, s, t);
+      }
+      Store(s, a + c);
+      Store(t, b + c);
+    };
+    int64_t c = 0;
+    for (; c + W <= width; c += W) step(c, [](const S* p, const S*) PF_INLINE { return Load(p); });
+    if (c < width)
+      step(c, [&](const S* p, const S* seen) PF_INLINE { return near(p, seen, width - c); });
+  }
+
+  void of_columns(char* memory, Two* out) const {
+    constexpr int64_t kFirst = 16, kFold = 128, kRows = 8;
+    Parts parts(memory);
+    const int64_t padded = (cut.width + W - 1) / W * W;
+    T* const shifts = parts.take<T>(padded);
+    T* const totals = parts.take<T>(padded);  // squares, of sums: products
+    T* const a = parts.take<T>(padded);
+    T* const b = parts.take<T>(padded);
+    std::fill_n(shifts, padded, T(0));
+    std::fill_n(totals, padded, T(0));
+    for (int64_t c = 0; c < width; ++c) {
+      out[c] = Two();
+      shifts[c] =
+          kSums ? mean[(first + c) / cut.inner] : ToCompute(x[begin * cut.columns + first + c]);
+    }
+    bool settled = kSums;
+    for (int64_t r = begin; r < end;) {
+      const int64_t n = std::min(r == begin ? kFirst : kFold, end - r);
+      std::fill_n(a, padded, T(0));
+      std::fill_n(b, padded, T(0));
+      int64_t k = 0;
+      for (; k + kRows <= n; k += kRows)
+        rows<kRows>((r + k) * cut.columns + first, cut.columns, shifts, a, b);
+      for (; k < n; ++k) rows<1>((r + k) * cut.columns + first, cut.columns, shifts, a, b);
+      if (!settled) {
+        for (int64_t c = 0; c < width; ++c) shifts[c] += a[c] / static_cast<T>(n);
+        settled = true;
+        continue;
+      }
+      if constexpr (kSums) {
+        for (int64_t c = 0; c < width; ++c) {
+          out[c].first += a[c];
+          out[c].second += b[c];
+        }
+      } else {
+        // The mean so far is what was subtracted.
+        const auto before = static_cast<double>(r - begin), all = before + static_cast<double>(n);
+        const Wide<T> inverse = Fill(static_cast<T>(1.0 / static_cast<double>(n)));
+        const Wide<T> part = Fill(static_cast<T>(static_cast<double>(n) / all));
+        const Wide<T> weight = Fill(static_cast<T>(before * static_cast<double>(n) / all));
+        for (int64_t c = 0; c < padded; c += W) {
+          const Wide<T> s = Load(a + c), m = s * inverse;
+          Store(Fma(m, part, Load(shifts + c)), shifts + c);
+          Store(Load(totals + c) + ((Load(b + c) - s * m) + m * m * weight), totals + c);
+        }
+      }
+      r += n;
+    }
+    if constexpr (!kSums)
+      for (int64_t c = 0; c < width; ++c) out[c] = {shifts[c], totals[c]};
+  }
+};
+
+template <bool kSums, class S>
+void OfCells(const KernelArgs& a, const S* x, const S* g, const ComputeOf<S>* mean,
+             ComputeOf<S>* first, ComputeOf<S>* second) {
+  const Cut cut(a);
+  const int64_t plane = cut.outer * cut.cells * cut.inner;
+  const Scratch<Two> partial(cut.batch * cut.chunks * cut.columns);
+  const int64_t work = (kSums ? 2 : 1) * cut.chunk * cut.width;
+  parallel_with(cut.units(), RowGrain(work), Unit<kSums, S>::bytes(cut),
+                [&](int64_t begin, int64_t end, char* memory) {
+                  for (int64_t u = begin; u < end; ++u) {
+                    // Neighbouring units lie side by side in memory.
+                    const int64_t t = u % cut.tiles, c = u / cut.tiles % cut.chunks;
+                    const int64_t n = u / cut.tiles / cut.chunks;
+                    const int64_t at = t * cut.width;
+                    const Unit<kSums, S> unit{.cut = cut,
+                                              .x = x + n * plane,
+                                              .g = kSums ? g + n * plane : nullptr,
+                                              .x_end = x + cut.batch * plane,
+                                              .mean = kSums ? mean + n * cut.cells : nullptr,
+                                              .first = at,
+                                              .width = std::min(cut.width, cut.columns - at),
+                                              .begin = c * cut.chunk,
+                                              .end = c * cut.chunk + cut.count(c)};
+                    Two* const out = partial.get() + (n * cut.chunks + c) * cut.columns + at;
+                    cut.runs ? unit.of_runs(memory, out) : unit.of_columns(memory, out);
+                  }
+                });
+  const int64_t each = cut.columns / cut.cells;  // columns of a cell
+  parallel_for(cut.batch * cut.cells, std::max<int64_t>(1, 2048 / (cut.chunks * each)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   Two sum;
+                   double n = 0;
+                   for (int64_t c = 0; c < cut.chunks; ++c) {
+                     const Two* from = partial.get() +
+                                       (i / cut.cells * cut.chunks + c) * cut.columns +
+                                       i % cut.cells * each;
+                     for (int64_t k = 0; k < each; ++k) {
+                       const auto m = static_cast<double>(cut.count(c));
+                       if constexpr (kSums) {
+                         sum.first += from[k].first;
+                         sum.second += from[k].second;
+                       } else if (n == 0) {
+                         sum = from[k];
+                       } else {
+                         Join(sum, n, from[k], m);
+                       }
+                       n += m;
+                     }
+                   }
+                   first[i] = static_cast<ComputeOf<S>>(sum.first);
+                   second[i] = static_cast<ComputeOf<S>>(kSums ? sum.second : sum.second / n);
+                 }
+               });
+}
+
+}  // namespace
+
+void CellMoments(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::CellMoments>;
+  dispatch_float(a.dtype(at.x), [&]<class S>() {
+    using T = ComputeOf<S>;
+    OfCells<false, S>(a, a.data<S>(at.x), nullptr, nullptr, a.data<T>(at.mean), a.data<T>(at.var));
+  });
+}
+void CellSums(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::CellSums>;
+  dispatch_float(a.dtype(at.x), [&]<class S>() {
+    using T = ComputeOf<S>;
+    OfCells<true, S>(a, a.data<S>(at.x), a.data<S>(at.g), a.data<T>(at.mean), a.data<T>(at.sum),
+                     a.data<T>(at.product));
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace pyflame::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pyflame::cpu {
+HWY_EXPORT(CellMoments);
+HWY_EXPORT(CellSums);
+namespace {
+void cell_moments(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(CellMoments)(a);
+}
+void cell_sums(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(CellSums)(a);
+}
+}  // namespace
+PF_CPU_KERNEL(kernels::CellMoments::kInfo, cell_moments)
+PF_CPU_KERNEL(kernels::CellSums::kInfo, cell_sums)
+}  // namespace pyflame::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,37 @@
+// Sums over the cells of batch, group and instance norms. Dense tensors are seen as [batch, outer,
+// cells, inner] in the order of their memory; the elements of a cell are those of all `outer` and
+// `inner`. So channels have cells in both layouts: [1, N, C, HW] and [1, N HW, C, 1]. Results are
+// [batch * cells], in float32, float64 where x is; how elements are added follows from the four
+// numbers and the dtype. None of them is 0.
+#pragma once
+
+#include "table/kernel.h"
+
+namespace pyflame::kernels {
+
+// The mean, and the mean of the squares of what elements differ from it by.
+struct CellMoments {
+  static constexpr KernelInfo kInfo{"cell_moments", Anchor::Reduce, 2};
+  template <class T>
+  struct Tensors {
+    T mean, var;
+    T x;
+  };
+  template <class T>
+  struct Numbers {
+    T batch, outer, cells, inner;
+  };
+};
+// Of gradients: their sum, and that of g * (x - mean).
+struct CellSums {
+  static constexpr KernelInfo kInfo{"cell_sums", Anchor::Reduce, 2};
+  template <class T>
+  struct Tensors {
+    T sum, product;
+    T g, x, mean;  // of one dtype the first two, the mean as the results
+  };
+  template <class T>
+  using Numbers = CellMoments::Numbers<T>;
+};
+
+}  // namespace pyflame::kernels
