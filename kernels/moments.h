@@ -16,6 +16,7 @@
 //   -DPF_KEPT=  1, 2, 4 or 8: 16-byte vectors of a thread
 //   -DPF_GROUPS=1, 2 or 4; 1 where KEPT is less than 4
 //   -DPF_V=     elements of one access: rows of whole aligned vectors, or 1
+//   -DPF_WHOLE=0|1  rows.h
 #include "axes.h"
 #include "reduce_args.h"
 #include "rows.h"
@@ -37,11 +38,14 @@ constexpr int LEAVES = sizeof(O) > sizeof(T) ? 2 : 1;  // of the differences, in
 PF_DEVICE pf_u32 pf_line(pf_u32 group, pf_u32 i) {
   return (i & ~3u) * GROUPS + group * 4 + (i & 3);
 }
+PF_DEVICE bool pf_in(pf_u32 k, pf_u32 count) {
+  return PF_WHOLE || k < count;
+}
 // The tree of a vector's elements from k on, of a row of so many; whole vectors are in it or not.
 PF_DEVICE C pf_tree_of(C (&x)[W], pf_u32 k, pf_u32 count) {
   if constexpr (PF_V > 1) {
     const C sum = pf_tree<pf_plus, W>(x);
-    return k < count ? sum : C(0);
+    return pf_in(k, count) ? sum : C(0);
   } else {
     PF_UNROLL for (int j = 0; j < W; ++j) x[j] = k + j < count ? x[j] : C(0);
     return pf_tree<pf_plus, W>(x);
@@ -93,7 +97,8 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   const pf_u32 t = pf_thread() % lanes, group = pf_thread() % threads / lanes;
   const pf_u32 mine = pf_thread() / threads;  // which row of the block
   const pf_i64 o = static_cast<pf_i64>(pf_block()) * (PF_MOMENT_THREADS / threads) + mine;
-  const pf_u32 count = o < r.kept.count ? static_cast<pf_u32>(r.reduced.count) : 0;
+  const bool on = pf_has_row(o, r.kept.count);
+  const pf_u32 count = on ? static_cast<pf_u32>(r.reduced.count) : 0;
   C x[KEPT][W];
 #ifdef PF_PROLOGUE
   pf_input<T, W, true> in[KEPT];
@@ -101,21 +106,21 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
     const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     pf_vector<T, W> unused;
-    if (k < count) in[i].load(unused, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
+    if (pf_in(k, count)) in[i].load(unused, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
   }
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
     const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] = C(0);
-    if (k < count) in[i].take(none, o, k, x[i] PF_PROLOGUE_PASS);
+    if (pf_in(k, count)) in[i].take(none, o, k, x[i] PF_PROLOGUE_PASS);
   }
 #else
-  const char* row = pf_at<T>(r.x, count > 0 ? pf_offset(r.kept, o) : 0);
+  const char* row = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
   pf_vector<T, W> v[KEPT];
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
     const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     if constexpr (PF_V > 1) {
       PF_UNROLL for (int j = 0; j < v[i].words; ++j) v[i].w[j] = 0;
-      if (k < count) v[i].template load<true>(pf_at<T>(row, k));
+      if (pf_in(k, count)) v[i].template load<true>(pf_at<T>(row, k));
     } else {
       PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] =
           k + j < count ? pf_get_one<T>(row, (k + j) * r.reduced.stride[0]) : C(0);
@@ -135,8 +140,7 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   pf_barrier();
   if constexpr (PF_TOTAL) {
     const C sum = pf_ways<1>(lanes, t, one, leaves[0] + at);
-    if (t == 0 && group == 0 && count > 0)
-      pf_put_one<T>(r.total, o, sum / static_cast<C>(r.total_by));
+    if (t == 0 && group == 0 && on) pf_put_one<T>(r.total, o, sum / static_cast<C>(r.total_by));
   }
   const C origin = origins[mine];
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
@@ -157,7 +161,7 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   one = pf_leaves<LEAVES>(lanes, group, t, a, leaves[2] + at * LEAVES);
   pf_barrier();
   const C square = pf_ways<LEAVES>(lanes, t, one, leaves[2] + at * LEAVES);
-  if (t == 0 && group == 0 && count > 0) {
+  if (t == 0 && group == 0 && on) {
     pf_put_one<O>(r.differences, o, mean);
     pf_put_one<PF_OUT>(r.spread, o, square / static_cast<C>(r.spread_by));
   }

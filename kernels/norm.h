@@ -9,6 +9,7 @@
 //   -DPF_RMS=0|1      rms_norm
 //   -DPF_PAST=0|1     the tensors are larger than caches
 //   -DPF_VECS=        accesses of one thread         -DPF_ROWS=  rows of a group at a time
+//   -DPF_WHOLE=0|1    rows.h
 #include "norm_args.h"
 #include "rows.h"
 
@@ -34,14 +35,14 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   pf_input<T, V, PF_PAST> from[ROWS][VECS];
   PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
-    if (first + k < r.rows && c < vectors)
+    if (pf_has_row(first + k, r.rows) && pf_has(c, vectors))
       from[k][i].load(in[k][i], r.x, first + k, cols, c * V PF_PROLOGUE_PASS);
     else
       PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;
   }
   PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
-    if (first + k < r.rows && c < vectors)
+    if (pf_has_row(first + k, r.rows) && pf_has(c, vectors))
       from[k][i].make(in[k][i], first + k, c * V PF_PROLOGUE_PASS);
   }
   C mean[ROWS], sums[SUMS];  // sums: of squares, then of differences
@@ -55,7 +56,7 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
 #endif
   PF_UNROLL for (int k = 0; k < ROWS; ++k)
       PF_UNROLL for (int i = 0; i < VECS;
-                     ++i) if (PF_RMS || static_cast<pf_i32>(t + i * r.width) < vectors)
+                     ++i) if (PF_RMS || pf_has(static_cast<pf_i32>(t + i * r.width), vectors))
           PF_UNROLL for (int j = 0; j < V; ++j) {
     const C d = in[k][i].get(j) - mean[k];
     sums[k] += d * d;
@@ -71,13 +72,13 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
-    if (c >= vectors) continue;
+    if (!pf_has(c, vectors)) continue;
     pf_compute<W> w[V];
     pf_compute<B> b[V];
     if constexpr (PF_HAS_W) pf_load<W, V, false>(pf_at<W>(r.weight, c * V), w);
     if constexpr (PF_HAS_B) pf_load<B, V, false>(pf_at<B>(r.bias, c * V), b);
     PF_UNROLL for (int k = 0; k < ROWS; ++k) {
-      if (first + k >= r.rows) continue;
+      if (!pf_has_row(first + k, r.rows)) continue;
       C o[V];
       PF_UNROLL for (int j = 0; j < V; ++j) {
         o[j] = PF_RMS ? in[k][i].get(j) * rstd[k]

@@ -10,6 +10,17 @@
 
 #define PF_MAX_WARPS 32  // of one block: 1024 threads in warps of at least 32
 
+#ifndef PF_WHOLE
+#define PF_WHOLE 0
+#endif
+// -DPF_WHOLE=1: all groups have rows, and rows fill the registers of their threads. Then nothing is
+// asked, and no load waits for a branch. Whether there is a row, and whether it has vector c:
+PF_DEVICE bool pf_has_row(pf_i64 row, pf_i64 rows) {
+  return PF_WHOLE || row < rows;
+}
+PF_DEVICE bool pf_has(pf_i32 c, pf_i32 vectors) {
+  return PF_WHOLE || c < vectors;
+}
 // ---- what a kernel reads and makes --------------------------------------------------------------
 // V values of any size from an address aligned to min(16, V * sizeof(T)), rounded and stored.
 template <class T, int V, bool PAST>

@@ -5,6 +5,7 @@
 // of at most SMALL indices is sorted and written by one block. Where the last value stays, points
 // may also claim their places: the largest of them has it.
 //   -DTYPE=type -DMODE=0 assign, 1 add, 2 multiply, 3 max, 4 min
+#include "block_scan.h"
 #include "index_error.h"
 #include "points_args.h"
 #include "small_sort.h"
@@ -110,41 +111,52 @@ struct pf_sorted : pf_sorted_args {
   }
 };
 
-// A group of more than LONG points, for LANES lanes: the block reads ahead by a tile of points,
-// some threads of it combine in order.
+// A group of more than LONG points, for LANES lanes. The first warp of the block combines a tile of
+// values in order while the others bring the next one: each of these threads has EACH values on
+// their way, and knows the points of those after them.
 struct pf_long_group {
-  enum { TILE = sizeof(pf_value) > 4 ? 128 : 256, ROWS = BLOCK / LANES, EACH = TILE / ROWS };
-  typedef pf_value tiles[2][TILE][LANES];
+  enum {
+    BRING = BLOCK - PF_WARP,
+    ROWS = BRING / LANES,
+    EACH = sizeof(pf_value) > 4 ? 4 : 8,
+    TILE = ROWS * EACH,
+    PITCH = TILE + 4  // the lanes of a row lie in different banks
+  };
+  typedef pf_value tiles[2][LANES][PITCH];
   pf_i64 begin, end, lane, row, src;
-  pf_i64 at[EACH];
+  pf_i64 point[EACH];
   pf_value value[EACH];
 
+  // What is asked for behind the end is the last again: no load waits for a condition.
   PF_METHOD void find(const pf_sorted& q, pf_i64 tile) {
     PF_UNROLL for (int e = 0; e < EACH; ++e) {
       const pf_i64 k = begin + tile * TILE + e * ROWS + row;
-      at[e] = k < end ? q.where(k) : 0;
+      point[e] = q.point[k < end ? k : end - 1];
     }
   }
   PF_METHOD void read(const pf_sorted& q) {
-    PF_UNROLL for (int e = 0; e < EACH; ++e) value[e] = pf_get<PF_T>(q.src, src + at[e]);
+    if (q.from) PF_UNROLL for (int e = 0; e < EACH; ++e) point[e] = q.from[point[e]];
+    const pf_i64 step = q.from ? 1 : q.src_step;
+    PF_UNROLL for (int e = 0; e < EACH; ++e) value[e] = pf_get<PF_T>(q.src, src + point[e] * step);
   }
   PF_METHOD void keep(tiles& t, pf_i64 tile) const {
-    PF_UNROLL for (int e = 0; e < EACH; ++e) t[tile % 2][e * ROWS + row][lane] = value[e];
+    PF_UNROLL for (int e = 0; e < EACH; ++e) t[tile % 2][lane][e * ROWS + row] = value[e];
   }
   PF_METHOD void combine(const tiles& t, pf_i64 tile, pf_value& v) const {
     const pf_i64 left = end - begin - tile * TILE;
     const int n = left < TILE ? static_cast<int>(left) : TILE;
+    const pf_value* from = t[tile % 2][lane];
     // Eight are combined while the next eight are read.
     pf_value x[8], y[8];
-    PF_UNROLL for (int i = 0; i < 8; ++i) x[i] = t[tile % 2][i][lane];
+    PF_UNROLL for (int i = 0; i < 8; ++i) x[i] = from[i];
     int r = 0;
     for (; r + 8 <= n; r += 8) {
       const int next = r + 16 <= TILE ? r + 8 : r;
-      PF_UNROLL for (int i = 0; i < 8; ++i) y[i] = t[tile % 2][next + i][lane];
+      PF_UNROLL for (int i = 0; i < 8; ++i) y[i] = from[next + i];
       PF_UNROLL for (int i = 0; i < 8; ++i) v = pf_combine(v, x[i]);
       PF_UNROLL for (int i = 0; i < 8; ++i) x[i] = y[i];
     }
-    for (; r < n; ++r) v = pf_combine(v, t[tile % 2][r][lane]);
+    for (; r < n; ++r) v = pf_combine(v, from[r]);
   }
 };
 
@@ -163,28 +175,31 @@ PF_DEVICE void pf_scatter_long(const pf_space& s, void* out, const pf_sorted& q,
     pf_barrier();
     if (found >= 0) {
       const pf_i64 lane = b % parts * LANES + thread % LANES;
-      const bool combines = thread < LANES && lane < s.numel;
+      const bool brings = thread >= PF_WARP, combines = thread < LANES && lane < s.numel;
       pf_i64 at[2];
       pf_offsets<2>(s, static_cast<pf_index>(lane < s.numel ? lane : s.numel - 1), at);
       const pf_i64 to = at[0] + q.place(q.keys[found]);
       pf_value v = pf_value(0);
       if (PF_MODE != 0 && combines) v = pf_get<PF_T>(out, to);
       pf_long_group g;
-      g.begin = found, g.end = q.end(found), g.lane = thread % LANES, g.row = thread / LANES;
-      g.src = at[1];
+      g.begin = found, g.end = q.end(found), g.lane = thread % LANES;
+      g.row = (thread - PF_WARP) / LANES, g.src = at[1];
       const pf_i64 last = (g.end - g.begin - 1) / pf_long_group::TILE;
-      g.find(q, 0);
-      g.read(q);
-      g.keep(tiles, 0);
-      g.find(q, 1);
+      if (brings) {
+        g.find(q, 0);
+        g.read(q);
+        g.find(q, 1);
+        g.keep(tiles, 0);
+        g.read(q);
+        g.find(q, 2);
+      }
       for (pf_i64 t = 0; t <= last; ++t) {
         pf_barrier();
-        if (t < last) {
-          g.read(q);
-          g.find(q, t + 2);
-        }
         if (combines) g.combine(tiles, t, v);
-        if (t < last) g.keep(tiles, t + 1);
+        if (!brings || t == last) continue;
+        g.keep(tiles, t + 1);
+        g.read(q);
+        g.find(q, t + 3);
       }
       if (combines) pf_put<PF_T>(out, to, v);
     }
@@ -192,25 +207,54 @@ PF_DEVICE void pf_scatter_long(const pf_space& s, void* out, const pf_sorted& q,
   }
 }
 
-// Operands of the space of lanes: out, src. The first `blocks` blocks take a thread for each point
-// and lane; the rest take long groups.
+// Operands of the space of lanes: out, src. The first `blocks` blocks take long groups. The rest
+// look at a range of points each (at most BLOCK): who begins a group, and then a thread for each of
+// these and each lane.
 PF_KERNEL(pf_scatter_sorted, BLOCK)
-(pf_space s, void* out, pf_sorted q, pf_i64 blocks) {
-  if (static_cast<pf_i64>(pf_block()) >= blocks)
-    return pf_scatter_long(s, out, q, pf_block() - blocks, pf_blocks() - blocks);
-  const pf_u64 all = static_cast<pf_u64>(s.numel) * static_cast<pf_u64>(q.points);
-  for (pf_u64 u = pf_first_item(); u < all; u += static_cast<pf_u64>(blocks) * BLOCK) {
-    const pf_i64 k = static_cast<pf_i64>(u / static_cast<pf_u64>(s.numel));
-    if (!q.starts(k) || q.is_long(k)) continue;
-    pf_i64 at[2];
-    pf_offsets<2>(s, static_cast<pf_index>(u % static_cast<pf_u64>(s.numel)), at);
-    const pf_u64 key = q.keys[k];
-    const pf_i64 to = at[0] + q.place(key);
-    pf_value v = pf_value(0);
-    if (PF_MODE != 0) v = pf_get<PF_T>(out, to);
-    for (pf_i64 i = k; i < q.points && q.keys[i] == key; ++i)
-      v = pf_combine(v, pf_get<PF_T>(q.src, at[1] + q.where(i)));
-    pf_put<PF_T>(out, to, v);
+(pf_space s, void* out, pf_sorted q, pf_i64 blocks, int range) {
+  if (static_cast<pf_i64>(pf_block()) < blocks)
+    return pf_scatter_long(s, out, q, pf_block(), blocks);
+  PF_SHARED int starts[BLOCK];
+  const int thread = static_cast<int>(pf_thread());
+  const pf_i64 step = (pf_blocks() - blocks) * range;
+  for (pf_i64 base = (pf_block() - blocks) * range; base < q.points; base += step) {
+    const pf_i64 here = base + thread;
+    const bool mine = thread < range && here < q.points && q.starts(here) && !q.is_long(here);
+    int count;
+    const int place = pf_block_scan<BLOCK>(mine ? 1 : 0, &count);
+    if (mine) starts[place] = thread;
+    pf_barrier();
+    const pf_index lanes = static_cast<pf_index>(s.numel);
+    const pf_index all = lanes * static_cast<pf_index>(count);
+    for (pf_index u = pf_thread(); u < all; u += BLOCK) {
+      const pf_i64 k = base + starts[u / lanes];
+      pf_i64 at[2];
+      pf_offsets<2>(s, u % lanes, at);
+      const pf_u64 key = q.keys[k];
+      const pf_i64 to = at[0] + q.place(key);
+      pf_value v = pf_value(0);
+      if (PF_MODE != 0) v = pf_get<PF_T>(out, to);
+      // Eight at a time are looked up, read and then combined: a chain of loads for each would wait
+      // for each. What is not of the group is a point of it again, which goes nowhere.
+      for (pf_i64 i = k;; i += 8) {
+        pf_i64 point[8];
+        pf_value value[8];
+        bool of[8];
+        PF_UNROLL for (int e = 0; e < 8; ++e) {
+          const pf_i64 j = i + e < q.points ? i + e : q.points - 1;
+          of[e] = i + e < q.points && q.keys[j] == key;
+          point[e] = q.point[j];
+        }
+        PF_UNROLL for (int e = 0; e < 8; ++e) point[e] = of[e] ? point[e] : point[0];
+        if (q.from) PF_UNROLL for (int e = 0; e < 8; ++e) point[e] = q.from[point[e]];
+        const pf_i64 by = q.from ? 1 : q.src_step;
+        PF_UNROLL for (int e = 0; e < 8; ++e) value[e] = pf_get<PF_T>(q.src, at[1] + point[e] * by);
+        PF_UNROLL for (int e = 0; e < 8; ++e) if (of[e]) v = pf_combine(v, value[e]);
+        if (!of[7]) break;
+      }
+      pf_put<PF_T>(out, to, v);
+    }
+    pf_barrier();
   }
 }
 

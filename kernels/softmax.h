@@ -5,7 +5,7 @@
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the length of rows
 //   -DPF_LOG=0|1      log_softmax
 //   -DPF_PAST=0|1     the tensors are larger than caches
-//   -DPF_VECS=        accesses of one thread
+//   -DPF_VECS=        accesses of one thread      -DPF_WHOLE=0|1  rows.h
 #include "rows.h"
 #include "softmax_args.h"
 
@@ -25,7 +25,7 @@ struct pf_place {
   PF_METHOD pf_place(const pf_softmax& r) {
     t = pf_thread() % r.width;
     row = static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
-    on = row < r.rows;
+    on = pf_has_row(row, r.rows);
   }
 };
 
@@ -39,14 +39,14 @@ PF_KERNEL(softmax_rows, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_ARGS) {
   Vector v[VECS];
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    if (c < mine) in[i].load(v[i], r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
+    if (pf_has(c, mine)) in[i].load(v[i], r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
     C x[V];
-    if (c < mine) in[i].take(v[i], at.row, c * V, x PF_PROLOGUE_PASS);
+    if (pf_has(c, mine)) in[i].take(v[i], at.row, c * V, x PF_PROLOGUE_PASS);
     PF_UNROLL for (int j = 0; j < V; ++j) {
-      e[i * V + j] = c < mine ? x[j] : -pf_float<C>::infinity();
+      e[i * V + j] = pf_has(c, mine) ? x[j] : -pf_float<C>::infinity();
       high[0] = pf_row_max(high[0], e[i * V + j]);
     }
   }
@@ -64,7 +64,7 @@ PF_KERNEL(softmax_rows, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_ARGS) {
   const C scale = PF_LOG ? pf_log(sum[0]) : C(1) / sum[0];
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    if (c >= mine) continue;
+    if (!pf_has(c, mine)) continue;
     C o[V];
     PF_UNROLL for (int j = 0; j < V; ++j) o[j] =
         PF_LOG ? e[i * V + j] - high[0] - scale : e[i * V + j] * scale;
@@ -84,22 +84,22 @@ PF_KERNEL(softmax_rows_backward, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_AR
   Vector g[VECS], p[VECS];
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    if (c >= mine) continue;
+    if (!pf_has(c, mine)) continue;
     in[i].load(g[i], r.x, at.row, cols, c * V PF_PROLOGUE_PASS);
     p[i].template load<PF_PAST>(pf_at<T>(r.y, at.row * cols + c * V));
   }
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    if (c < mine) in[i].make(g[i], at.row, c * V PF_PROLOGUE_PASS);
+    if (pf_has(c, mine)) in[i].make(g[i], at.row, c * V PF_PROLOGUE_PASS);
   }
   C sum[1] = {C(0)};
-  PF_UNROLL for (int i = 0; i < VECS; ++i) if (static_cast<pf_i32>(at.t + i * r.width) < mine)
-      PF_UNROLL for (int j = 0; j < V; ++j) sum[0] =
-          PF_LOG ? sum[0] + g[i].get(j) : pf_fma(g[i].get(j), p[i].get(j), sum[0]);
+  PF_UNROLL for (int i = 0; i < VECS; ++i) if (pf_has(static_cast<pf_i32>(at.t + i * r.width),
+                                                      mine)) PF_UNROLL for (int j = 0; j < V; ++j)
+      sum[0] = PF_LOG ? sum[0] + g[i].get(j) : pf_fma(g[i].get(j), p[i].get(j), sum[0]);
   pf_group_join<pf_plus>(sum, r.width, room);
   PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(at.t + i * r.width);
-    if (c >= mine) continue;
+    if (!pf_has(c, mine)) continue;
     C o[V];
     PF_UNROLL for (int j = 0; j < V; ++j) o[j] = PF_LOG
                                                      ? g[i].get(j) - Math::exp(p[i].get(j)) * sum[0]

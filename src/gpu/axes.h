@@ -74,21 +74,25 @@ inline bool larger_than_caches(int64_t bytes) {
   return bytes > int64_t{32} << 20;
 }
 
-// A row in the registers of `width` threads (a power of two), each with `vectors` accesses; none
-// when it is too long for that.
+// A row in the registers of `width` threads (a power of two), each with `vectors` accesses, about
+// `few`; none when it is too long for that.
 struct RowShape {
   int64_t width, vectors;
 };
-inline RowShape row_shape(int64_t vectors, int64_t v, DType t) {
+inline RowShape row_shape(int64_t vectors, int64_t v, DType t, int64_t few = 4) {
   constexpr int64_t kMost = 512, kFew = 32;  // a group of few threads still fills cache lines
   const int64_t registers = t == DType::Float64 ? 16 : 32;
-  int64_t width = power_of_two_from(ceil_div(vectors, 4));
+  int64_t width = power_of_two_from(ceil_div(vectors, few));
   const int64_t side = power_of_two_from(vectors);
   if (width < kFew) width = side < kFew ? side : kFew;
   if (width > kMost) width = kMost;
   int64_t each = ceil_div(vectors, width);
-  if (each > 4) each = power_of_two_from(each);
+  if (each > few) each = power_of_two_from(each);
   return each > 16 || each * v > registers ? RowShape{kMost, 0} : RowShape{width, each};
+}
+// PF_WHOLE of kernels/rows.h.
+inline bool whole_rows(const RowShape& s, int64_t vectors, int64_t rows, int64_t rows_of_block) {
+  return vectors == s.width * s.vectors && rows % rows_of_block == 0;
 }
 // Threads of a block whose groups are `width` wide.
 inline int row_block(int64_t width, const Traits& t) {

@@ -191,7 +191,7 @@ Defines combining(const Space& s, DType t, int64_t mode) {
 void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode, void* out,
                   const void* src, Pairs& p, int64_t largest, int64_t unit, const pf_i64* from,
                   int64_t src_step) {
-  const Grid all = grid_for(lanes.numel * p.n);
+  if (lanes.numel == 0) return;
   const auto text = [&](const char* entry) {
     return a.compile("scatter.h", combining(lanes, t, mode), entry);
   };
@@ -201,7 +201,7 @@ void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode
     auto* owners = static_cast<uint32_t*>(a.workspace(static_cast<size_t>(places) * 4));
     a.fill(owners, 0, static_cast<size_t>(places) * 4);
     a.launch(text("pf_scatter_claim"), grid_for(p.n), kBlock, 0, p.keys, p.n, owners);
-    a.launch(text("pf_scatter_claimed"), all, kBlock, 0, lanes, out,
+    a.launch(text("pf_scatter_claimed"), grid_for(lanes.numel * p.n), kBlock, 0, lanes, out,
              pf_sorted_args{src, p.keys, nullptr, from, p.n, src_step, unit}, owners);
     return;
   }
@@ -209,9 +209,13 @@ void write_points(const KernelArgs& a, const Space& lanes, DType t, int64_t mode
   sort_pairs(a, p, 0, std::min(64, bits_of(largest) + 1));
   // Of groups of more than LONG points there is at most one in LONG; a block takes LANES of it.
   const int64_t parts = ceil_div(p.n, kLong) * ceil_div(lanes.numel, kLanes);
-  const Grid more = p.n > kLong ? blocks_for(parts, 1, kMostBlocks) : Grid(0);
-  a.launch(text("pf_scatter_sorted"), Grid(all.x + more.x), kBlock, 0, lanes, out,
-           pf_sorted_args{src, p.keys, p.at, from, p.n, src_step, unit}, int64_t{all.x});
+  const int64_t more = p.n > kLong ? std::min(parts, kMostBlocks) : 0;
+  // Points of a block: eight elements for each of its threads, where no points meet.
+  const int64_t range = std::clamp<int64_t>(8 * kBlock / lanes.numel, 1, kBlock);
+  const int64_t blocks = std::min(ceil_div(p.n, range), kMostBlocks);
+  a.launch(text("pf_scatter_sorted"), Grid(more + blocks), kBlock, 0, lanes, out,
+           pf_sorted_args{src, p.keys, p.at, from, p.n, src_step, unit}, more,
+           static_cast<int>(range));
 }
 
 void scatter(const KernelArgs& a) {

@@ -63,7 +63,11 @@ void norm(const KernelArgs& a) {
                    r.rows >= int64_t{64} * a.traits().compute_units * groups;
   const int64_t at_a_time = two ? 2 : 1;
   const Joined f =
-      a.join("norm.h", std::move(d).value("PF_VECS", shape.vectors).value("PF_ROWS", at_a_time),
+      a.join("norm.h",
+             std::move(d)
+                 .value("PF_VECS", shape.vectors)
+                 .value("PF_ROWS", at_a_time)
+                 .value("PF_WHOLE", whole_rows(shape, r.vectors, r.rows, groups * at_a_time)),
              "norm_rows", {at.x, r.rows, n, v, past});
   if (!a.asked()) a.launch(f, Grid(ceil_div(r.rows, groups * at_a_time)), block, 0, r);
 }

@@ -247,14 +247,17 @@ bool kept_moments(const KernelArgs& a) {
   const int64_t kept = std::min<int64_t>(lines, lines < 16 ? 4 : 8), groups = lines / kept;
   r.lanes = static_cast<uint32_t>(std::min<int64_t>(32, power_of_two_from(vectors)));
   const bool whole = width_along(r.reduced, r.kept, x, vector, false) == vector;
-  const Defines defines = Defines()
-                              .type("PF_T", t)
-                              .value("PF_WIDE", a.dtype(at.differences) != t)
-                              .type("PF_OUT", a.dtype(at.spread))
-                              .value("PF_TOTAL", r.total != nullptr)
-                              .value("PF_KEPT", kept)
-                              .value("PF_GROUPS", groups)
-                              .value("PF_V", whole ? vector : 1);
+  const int64_t rows = kMomentThreads / (r.lanes * groups);  // of a block
+  const Defines defines =
+      Defines()
+          .type("PF_T", t)
+          .value("PF_WIDE", a.dtype(at.differences) != t)
+          .type("PF_OUT", a.dtype(at.spread))
+          .value("PF_TOTAL", r.total != nullptr)
+          .value("PF_KEPT", kept)
+          .value("PF_GROUPS", groups)
+          .value("PF_V", whole ? vector : 1)
+          .value("PF_WHOLE", whole && outs % rows == 0 && vectors == r.lanes * kept * groups);
   const bool joins = whole && (r.kept.n == 0 || (r.kept.n == 1 && step_of(r.kept) == k));
   const auto of_rows = [&] {
     return a.join("moments.h", defines, "moment_rows", {at.x, outs, k, vector, true});
@@ -263,7 +266,7 @@ bool kept_moments(const KernelArgs& a) {
     if (joins) of_rows();
     return true;
   }
-  const Grid grid(ceil_div(outs, kMomentThreads / (r.lanes * groups)));
+  const Grid grid(ceil_div(outs, rows));
   if (joins)
     a.launch(of_rows(), grid, kMomentThreads, 0, r);
   else
