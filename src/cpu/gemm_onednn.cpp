@@ -401,8 +401,8 @@ bool try_library(F&& f) {
   try {
     LibraryAlone alone;
     return f();
-  } catch (const OutOfMemoryError&) {
-    throw;  // the cells of one product are all made by the same library
+  } catch (const Error&) {
+    throw;  // ours, of memory: the cells of one product are all made by the same library
   } catch (const std::exception&) {
     return false;
   }

@@ -190,7 +190,7 @@ def test_memory_is_not_taken():
     y = F.softmax(x * 2, -1).sqrt()
     pf.synchronize()
     peak = pf.debug.memory_stats()["max_allocated"] - start
-    assert peak <= y.nbytes + (1 << 20), peak
+    assert peak <= y.nbytes * 5 // 4, peak  # pieces are as large as half of the L2 cache
 
 
 def test_what_follows_a_product_runs_with_the_next_rows():
