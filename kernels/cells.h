@@ -89,6 +89,19 @@ PF_DEVICE void pf_give(const pf_cells& r, pf_i64 batch, pf_i64 c, pf_i64 o, cons
   }
 }
 
+// One half of some threads gives to the other, from `place` to `place`; all of the block take part.
+PF_DEVICE void pf_halve(pf_two& mine, C (&room)[3][PF_CELL_THREADS / 2], bool gives, bool takes,
+                        pf_u32 place) {
+  pf_barrier();
+  if (gives) {
+    room[0][place] = mine.n;
+    room[1][place] = mine.first;
+    room[2][place] = mine.second;
+  }
+  pf_barrier();
+  if (takes) mine.join({room[0][place], room[1][place], room[2][place]});
+}
+
 // Groups of `width` threads, a chunk of a cell each; cells beside each other first.
 PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
   PF_SHARED C room[3][PF_CELL_THREADS / 2];
@@ -134,17 +147,9 @@ PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
     }
   }
   pf_two mine = a.two();
-  for (pf_u32 half = width / 2; half > 0; half /= 2) {
-    const pf_u32 place = pf_thread() / width * half + t % half;
-    pf_barrier();
-    if (t >= half && t < 2 * half) {
-      room[0][place] = mine.n;
-      room[1][place] = mine.first;
-      room[2][place] = mine.second;
-    }
-    pf_barrier();
-    if (t < half) mine.join({room[0][place], room[1][place], room[2][place]});
-  }
+  for (pf_u32 half = width / 2; half > 0; half /= 2)
+    pf_halve(mine, room, t >= half && t < 2 * half, t < half,
+             pf_thread() / width * half + t % half);
   if (t == 0 && on) pf_give(r, batch, c, cell, mine);
 }
 
@@ -223,17 +228,8 @@ PF_KERNEL(cell_finish, PF_CELL_THREADS)(const pf_cells r) {
     const pf_i64 n = r.runs ? pf_elements(r, end) - pf_elements(r, c * r.chunk) : end - c * r.chunk;
     mine.join({static_cast<C>(n), from[0], from[1]});
   }
-  for (pf_u32 half = height / 2; half > 0; half /= 2) {
-    const pf_u32 place = y % half * width + t;
-    pf_barrier();
-    if (y >= half && y < 2 * half) {
-      room[0][place] = mine.n;
-      room[1][place] = mine.first;
-      room[2][place] = mine.second;
-    }
-    pf_barrier();
-    if (y < half) mine.join({room[0][place], room[1][place], room[2][place]});
-  }
+  for (pf_u32 half = height / 2; half > 0; half /= 2)
+    pf_halve(mine, room, y >= half && y < 2 * half, y < half, y % half * width + t);
   if (y > 0 || !on) return;
   static_cast<C*>(r.first)[o] = mine.first;
   static_cast<C*>(r.second)[o] = PF_SUMS ? mine.second : mine.second / mine.n;

@@ -38,14 +38,11 @@ constexpr int LEAVES = sizeof(O) > sizeof(T) ? 2 : 1;  // of the differences, in
 PF_DEVICE pf_u32 pf_line(pf_u32 group, pf_u32 i) {
   return (i & ~3u) * GROUPS + group * 4 + (i & 3);
 }
-PF_DEVICE bool pf_in(pf_u32 k, pf_u32 count) {
-  return PF_WHOLE || k < count;
-}
 // The tree of a vector's elements from k on, of a row of so many; whole vectors are in it or not.
 PF_DEVICE C pf_tree_of(C (&x)[W], pf_u32 k, pf_u32 count) {
   if constexpr (PF_V > 1) {
     const C sum = pf_tree<pf_plus, W>(x);
-    return pf_in(k, count) ? sum : C(0);
+    return pf_has(k, count) ? sum : C(0);
   } else {
     PF_UNROLL for (int j = 0; j < W; ++j) x[j] = k + j < count ? x[j] : C(0);
     return pf_tree<pf_plus, W>(x);
@@ -97,7 +94,7 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   const pf_u32 t = pf_thread() % lanes, group = pf_thread() % threads / lanes;
   const pf_u32 mine = pf_thread() / threads;  // which row of the block
   const pf_i64 o = static_cast<pf_i64>(pf_block()) * (PF_MOMENT_THREADS / threads) + mine;
-  const bool on = pf_has_row(o, r.kept.count);
+  const bool on = pf_has(o, r.kept.count);
   const pf_u32 count = on ? static_cast<pf_u32>(r.reduced.count) : 0;
   C x[KEPT][W];
 #ifdef PF_PROLOGUE
@@ -106,12 +103,12 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
     const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     pf_vector<T, W> unused;
-    if (pf_in(k, count)) in[i].load(unused, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
+    if (pf_has(k, count)) in[i].load(unused, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
   }
   PF_UNROLL for (int i = 0; i < KEPT; ++i) {
     const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] = C(0);
-    if (pf_in(k, count)) in[i].take(none, o, k, x[i] PF_PROLOGUE_PASS);
+    if (pf_has(k, count)) in[i].take(none, o, k, x[i] PF_PROLOGUE_PASS);
   }
 #else
   const char* row = pf_at<T>(r.x, on ? pf_offset(r.kept, o) : 0);
@@ -120,7 +117,7 @@ PF_KERNEL(moment_rows, PF_MOMENT_THREADS)(const pf_moments r PF_PROLOGUE_ARGS) {
     const pf_u32 k = (pf_line(group, i) * lanes + t) * W;
     if constexpr (PF_V > 1) {
       PF_UNROLL for (int j = 0; j < v[i].words; ++j) v[i].w[j] = 0;
-      if (pf_in(k, count)) v[i].template load<true>(pf_at<T>(row, k));
+      if (pf_has(k, count)) v[i].template load<true>(pf_at<T>(row, k));
     } else {
       PF_UNROLL for (int j = 0; j < W; ++j) x[i][j] =
           k + j < count ? pf_get_one<T>(row, (k + j) * r.reduced.stride[0]) : C(0);

@@ -35,14 +35,14 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   pf_input<T, V, PF_PAST> from[ROWS][VECS];
   PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
-    if (pf_has_row(first + k, r.rows) && pf_has(c, vectors))
+    if (pf_has(first + k, r.rows) && pf_has(c, vectors))
       from[k][i].load(in[k][i], r.x, first + k, cols, c * V PF_PROLOGUE_PASS);
     else
       PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;
   }
   PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
-    if (pf_has_row(first + k, r.rows) && pf_has(c, vectors))
+    if (pf_has(first + k, r.rows) && pf_has(c, vectors))
       from[k][i].make(in[k][i], first + k, c * V PF_PROLOGUE_PASS);
   }
   C mean[ROWS], sums[SUMS];  // sums: of squares, then of differences
@@ -78,7 +78,7 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
     if constexpr (PF_HAS_W) pf_load<W, V, false>(pf_at<W>(r.weight, c * V), w);
     if constexpr (PF_HAS_B) pf_load<B, V, false>(pf_at<B>(r.bias, c * V), b);
     PF_UNROLL for (int k = 0; k < ROWS; ++k) {
-      if (!pf_has_row(first + k, r.rows)) continue;
+      if (!pf_has(first + k, r.rows)) continue;
       C o[V];
       PF_UNROLL for (int j = 0; j < V; ++j) {
         o[j] = PF_RMS ? in[k][i].get(j) * rstd[k]

@@ -14,13 +14,12 @@
 #define PF_WHOLE 0
 #endif
 // -DPF_WHOLE=1: all groups have rows, and rows fill the registers of their threads. Then nothing is
-// asked, and no load waits for a branch. Whether there is a row, and whether it has vector c:
-PF_DEVICE bool pf_has_row(pf_i64 row, pf_i64 rows) {
-  return PF_WHOLE || row < rows;
+// asked, and no load waits for a branch. Whether there is such a row, vector or element:
+template <class I>
+PF_DEVICE bool pf_has(I at, I end) {
+  return PF_WHOLE || at < end;
 }
-PF_DEVICE bool pf_has(pf_i32 c, pf_i32 vectors) {
-  return PF_WHOLE || c < vectors;
-}
+
 // ---- what a kernel reads and makes --------------------------------------------------------------
 // V values of any size from an address aligned to min(16, V * sizeof(T)), rounded and stored.
 template <class T, int V, bool PAST>

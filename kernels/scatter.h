@@ -97,6 +97,13 @@ struct pf_sorted : pf_sorted_args {
     const pf_i64 p = point[k];
     return from ? from[p] : p * src_step;
   }
+  // The values of points, in the lane whose values begin at `base`: all are on their way at once.
+  template <int N>
+  PF_METHOD void values(pf_i64 base, pf_i64 (&at)[N], pf_value (&value)[N]) const {
+    if (from) PF_UNROLL for (int e = 0; e < N; ++e) at[e] = from[at[e]];
+    const pf_i64 step = from ? 1 : src_step;
+    PF_UNROLL for (int e = 0; e < N; ++e) value[e] = pf_get<PF_T>(src, base + at[e] * step);
+  }
   // Behind the last point that writes where point k does, which has a long group.
   PF_METHOD pf_i64 end(pf_i64 k) const {
     pf_i64 low = k + LONG + 1, high = points;
@@ -134,11 +141,7 @@ struct pf_long_group {
       point[e] = q.point[k < end ? k : end - 1];
     }
   }
-  PF_METHOD void read(const pf_sorted& q) {
-    if (q.from) PF_UNROLL for (int e = 0; e < EACH; ++e) point[e] = q.from[point[e]];
-    const pf_i64 step = q.from ? 1 : q.src_step;
-    PF_UNROLL for (int e = 0; e < EACH; ++e) value[e] = pf_get<PF_T>(q.src, src + point[e] * step);
-  }
+  PF_METHOD void read(const pf_sorted& q) { q.values(src, point, value); }
   PF_METHOD void keep(tiles& t, pf_i64 tile) const {
     PF_UNROLL for (int e = 0; e < EACH; ++e) t[tile % 2][lane][e * ROWS + row] = value[e];
   }
@@ -246,9 +249,7 @@ PF_KERNEL(pf_scatter_sorted, BLOCK)
           point[e] = q.point[j];
         }
         PF_UNROLL for (int e = 0; e < 8; ++e) point[e] = of[e] ? point[e] : point[0];
-        if (q.from) PF_UNROLL for (int e = 0; e < 8; ++e) point[e] = q.from[point[e]];
-        const pf_i64 by = q.from ? 1 : q.src_step;
-        PF_UNROLL for (int e = 0; e < 8; ++e) value[e] = pf_get<PF_T>(q.src, at[1] + point[e] * by);
+        q.values(at[1], point, value);
         PF_UNROLL for (int e = 0; e < 8; ++e) if (of[e]) v = pf_combine(v, value[e]);
         if (!of[7]) break;
       }

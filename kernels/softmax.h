@@ -25,7 +25,7 @@ struct pf_place {
   PF_METHOD pf_place(const pf_softmax& r) {
     t = pf_thread() % r.width;
     row = static_cast<pf_i64>(pf_block()) * (pf_threads() / r.width) + pf_thread() / r.width;
-    on = pf_has_row(row, r.rows);
+    on = pf_has(row, r.rows);
   }
 };
 

@@ -97,6 +97,10 @@ bool dense_strides_like(const Dims& shape, const Dims& strides, Dims* dense);
 enum class MemoryFormat : uint8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
 // Dense strides of a format other than Preserve. ShapeError where the shape has not its dimensions.
 Dims strides_in(MemoryFormat format, const Dims& shape, const char* op);
+// With dimension 1 last, of any number of dimensions from two on.
+Dims channels_last_strides(const Dims& shape);
+// Whether the strides are those, but for dimensions of size 1.
+bool lies_as(const Dims& shape, const Dims& strides, const Dims& others);
 // Whether it lies so; never for another number of dimensions.
 bool lies_in(MemoryFormat format, const Dims& shape, const Dims& strides);
 // True when two different indices may reach the same element (also stride 0 with size > 1).

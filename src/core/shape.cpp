@@ -96,10 +96,14 @@ Dims strides_in(MemoryFormat format, const Dims& shape, const char* op) {
   PF_CHECK(shape.size() == n, ShapeError, op, "got shape ", shape, "; expected ", n,
            " dimensions for memory_format=", n == 4 ? "channels_last" : "channels_last_3d",
            "; leave it away for others");
-  Dims strides = contiguous_strides(shape);
+  return channels_last_strides(shape);
+}
+
+Dims channels_last_strides(const Dims& shape) {
+  Dims strides = shape;
   int64_t step = std::max<int64_t>(shape[1], 1);
   strides[1] = 1;
-  for (int d = n - 1; d >= 2; --d) {
+  for (int d = shape.size() - 1; d >= 2; --d) {
     strides[d] = step;
     step *= std::max<int64_t>(shape[d], 1);
   }
@@ -107,14 +111,17 @@ Dims strides_in(MemoryFormat format, const Dims& shape, const char* op) {
   return strides;
 }
 
+bool lies_as(const Dims& shape, const Dims& strides, const Dims& others) {
+  for (int d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1 && strides[d] != others[d]) return false;
+  return true;
+}
+
 bool lies_in(MemoryFormat format, const Dims& shape, const Dims& strides) {
   if (format == MemoryFormat::Preserve) return true;
   if (format == MemoryFormat::Contiguous) return is_contiguous(shape, strides);
   if (shape.size() != (format == MemoryFormat::ChannelsLast ? 4 : 5)) return false;
-  const Dims there = strides_in(format, shape, "memory_format");
-  for (int d = 0; d < shape.size(); ++d)
-    if (shape[d] != 1 && strides[d] != there[d]) return false;
-  return true;
+  return lies_as(shape, strides, channels_last_strides(shape));
 }
 
 bool may_self_overlap(const Dims& shape, const Dims& strides) {

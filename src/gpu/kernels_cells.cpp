@@ -28,7 +28,7 @@ void run(const KernelArgs& a, pf_cells& r, DType t, bool sums) {
            (r.inner >= vector && r.outer < 16);
   r.columns = r.runs ? r.cells : r.cells * r.inner;
   const int64_t row = r.runs ? r.inner : r.columns;
-  const bool whole = row % vector == 0 && aligned(r.x, 16) && (r.g == nullptr || aligned(r.g, 16));
+  const bool whole = row % vector == 0 && aligned(r.x, 16) && aligned(r.g, 16);
   int64_t blocks;
   if (r.runs) {
     const int64_t vectors = r.outer * run;

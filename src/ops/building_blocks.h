@@ -53,6 +53,13 @@ Tensor as_index(const Tensor& index, const char* op);
 Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper, DType dtype,
                         Device device);
 
+// Elements behind examples and channels, the first two dimensions.
+inline int64_t space_of(const Dims& shape) {
+  int64_t n = 1;
+  for (int d = 2; d < shape.size(); ++d) n *= shape[d];
+  return n;
+}
+
 // A copy in row-major order that no autograd sees.
 Tensor raw_clone(const Tensor& t);
 void raw_clone_into(const Tensor& fresh, const Tensor& t);

@@ -26,32 +26,18 @@ int64_t channels_of(const Tensor& x) {
 }
 // Elements of a channel of one example.
 int64_t space_of(const Tensor& x) {
-  int64_t n = 1;
-  for (int d = 2; d < x->shape.size(); ++d) n *= x->shape[d];
-  return n;
-}
-bool row_major(const Tensor& x) {
-  int64_t stride = 1;
-  for (int d = x->shape.size(); d-- > 0; stride *= x->shape[d])
-    if (x->shape[d] != 1 && x->strides[d] != stride) return false;
-  return true;
+  return ops::space_of(x->shape);
 }
 bool channels_last(const Tensor& x) {
-  const auto fits = [&](int d, int64_t stride) {
-    return x->shape[d] == 1 || x->strides[d] == stride;
-  };
-  int64_t stride = x->shape[1];
-  bool good = fits(1, 1);
-  for (int d = x->shape.size(); d-- > 2; stride *= x->shape[d]) good = good && fits(d, stride);
-  return good && fits(0, stride);
+  return lies_as(x->shape, x->strides, channels_last_strides(x->shape));
 }
 // One of the two layouts.
 Tensor packed(const Tensor& x) {
-  return row_major(x) || channels_last(x) ? x : contiguous(x);
+  return channels_last(x) ? x : ops::dense(x);
 }
 // The same numbers as `x` has places, which lies in one of the two.
 Tensor packed_like(const Tensor& g, const Tensor& x) {
-  if (row_major(x) ? row_major(g) : channels_last(g)) return g;
+  if (x->contiguous ? g->contiguous : channels_last(g)) return g;
   Tensor t = make_tensor(g->shape, g->dtype, g->storage->device);
   lay_out_like(*t.impl(), *x.impl());
   ops::raw_copy(t, g);
@@ -64,12 +50,12 @@ CellNumbers numbers(int64_t batch, int64_t outer, int64_t cells, int64_t inner) 
 // A cell for each channel.
 CellNumbers by_channel(const Tensor& x) {
   const int64_t n = x->shape[0], c = channels_of(x), s = space_of(x);
-  return row_major(x) ? numbers(1, n, c, s) : numbers(1, n * s, c, 1);
+  return x->contiguous ? numbers(1, n, c, s) : numbers(1, n * s, c, 1);
 }
 // A cell for each of so many groups of channels of each example.
 CellNumbers by_group(const Tensor& x, int64_t groups) {
   const int64_t n = x->shape[0], each = channels_of(x) / groups, s = space_of(x);
-  return row_major(x) ? numbers(1, 1, n * groups, each * s) : numbers(n, s, groups, each);
+  return x->contiguous ? numbers(1, 1, n * groups, each * s) : numbers(n, s, groups, each);
 }
 
 struct Two {
@@ -136,17 +122,21 @@ void check_input(const Tensor& x, const char* op) {
   PF_CHECK(x->shape.size() >= 2, ShapeError, op, "got input of shape ", x->shape,
            "; expected at least 2 dimensions, examples and channels; reshape it");
 }
-// One number for each of so many channels.
-void check_channels(const Tensor& t, const Tensor& x, int64_t count, const char* what,
-                    const char* op) {
+// One number for each channel.
+void check_channels(const Tensor& t, const Tensor& x, const char* what, const char* op) {
   if (!t.defined()) return;
   ops::check_floating(t, op, what);
   ops::check_device(x, t, op);
-  PF_CHECK(t->shape == Dims{count}, ShapeError, op, "got ", what, " of shape ", t->shape,
-           " for input of shape ", x->shape, "; expected ", Dims{count}, "; reshape the ", what);
+  const Dims expected{channels_of(x)};
+  PF_CHECK(t->shape == expected, ShapeError, op, "got ", what, " of shape ", t->shape,
+           " for input of shape ", x->shape, "; expected ", expected, "; reshape the ", what);
   PF_CHECK(t->dtype == x->dtype || t->dtype == ops::wide_type(x->dtype), DTypeError, op, "got ",
            what, " of dtype ", t->dtype, " for input of dtype ", x->dtype, "; expected that",
            ops::is_narrow(x) ? " or float32" : "", "; convert with .to(dtype)");
+}
+void check_parameters(const Tensor& x, const Tensor& weight, const Tensor& bias, const char* op) {
+  check_channels(weight, x, "weight", op);
+  check_channels(bias, x, "bias", op);
 }
 void check_eps(double eps, bool statistics, const char* op) {
   PF_CHECK(eps > 0 || (eps == 0 && !statistics), ValueError, op, "got eps ", eps, "; expected ",
@@ -163,8 +153,8 @@ void check_running(const Tensor& x, const Tensor& mean, const Tensor& var, const
   PF_CHECK(mean.defined() == var.defined(), ValueError, op, "got ",
            mean.defined() ? "running_mean without running_var" : "running_var without running_mean",
            "; expected both or none; pass the other one");
-  check_channels(mean, x, channels_of(x), "running_mean", op);
-  check_channels(var, x, channels_of(x), "running_var", op);
+  check_channels(mean, x, "running_mean", op);
+  check_channels(var, x, "running_var", op);
 }
 
 // ---- what follows from statistics ---------------------------------------------------------------
@@ -190,9 +180,6 @@ IntList all_but_channels(const Tensor& x) {
   for (int d = 2; d < x->shape.size(); ++d) dims.push_back(d);
   return dims;
 }
-Tensor parameter_gradient(const Tensor& g, const Tensor& like) {
-  return like.defined() ? to(g, like->dtype) : Tensor();
-}
 DType dtype_or(const Tensor& t) {
   return t.defined() ? t->dtype : DType::Float32;
 }
@@ -205,8 +192,9 @@ Grads no_gradients(const Tensor& x, const Tensor& weight, bool with_bias, DType 
 
 // The gradients written in operations, for second derivatives. Statistics are those of `groups`
 // groups of each example, 0: of channels; fixed ones are given.
-Grads composed(const Tensor& input, const Tensor& grad, const Tensor& weight, DType bias_type,
-               int64_t groups, double eps, const Tensor& mean, const Tensor& rstd) {
+Grads composed(const Tensor& input, const Tensor& grad, const Tensor& weight, bool with_bias,
+               DType bias_type, int64_t groups, double eps, const Tensor& mean,
+               const Tensor& rstd) {
   const Tensor x = widened(input, input), g = widened(grad, input);
   const Tensor w = weight.defined() ? beside(widened(weight, input), input) : Tensor();
   const Tensor h = w.defined() ? mul(g, w) : g;
@@ -229,8 +217,9 @@ Grads composed(const Tensor& input, const Tensor& grad, const Tensor& weight, DT
     dx = reshape(mul(dx, inverse), x->shape.vec());
     hat = reshape(unit, x->shape.vec());
   }
-  return {to(dx, input->dtype), parameter_gradient(sum(mul(g, hat), all), weight),
-          to(sum(g, all), bias_type)};
+  return {to(dx, input->dtype),
+          weight.defined() ? to(sum(mul(g, hat), all), weight->dtype) : Tensor(),
+          with_bias ? to(sum(g, all), bias_type) : Tensor()};
 }
 
 // ---- batch_norm ---------------------------------------------------------------------------------
@@ -253,19 +242,16 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
         const Tensor x = c.saved(0), w = c.saved(1), mean = c.saved(2), rstd = c.saved(3);
         const Tensor scale = c.saved(4), g = c.grad();
         if (x->numel == 0) return no_gradients(x, w, c.needs(2), bias_type);
-        if (autograd::wanted({g, x, w})) {
-          Grads r =
-              composed(x, g, w, bias_type, 0, eps, own ? Tensor() : mean, own ? Tensor() : rstd);
-          if (!c.needs(2)) r[2] = Tensor();
-          return r;
-        }
+        if (autograd::wanted({g, x, w}))
+          return composed(x, g, w, c.needs(2), bias_type, 0, eps, own ? Tensor() : mean,
+                          own ? Tensor() : rstd);
         Grads r(3);
         if (own || c.needs(1) || c.needs(2)) {
           const Tensor seen = packed(x);
           const Two s = sums(g, seen, mean, by_channel(seen), op);
           // All that is of channels reads the sums: it runs behind them, as one program.
           const Tensor dw = mul(s.second, rstd);
-          if (c.needs(1)) r[1] = parameter_gradient(dw, w);
+          if (c.needs(1)) r[1] = to(dw, w->dtype);
           if (c.needs(2)) r[2] = to(s.first, bias_type);
           if (own && c.needs(0)) {
             const Scalar share(-1.0 / static_cast<double>(x->numel / channels_of(x)));
@@ -308,17 +294,14 @@ Tensor over_groups(const Tensor& x, const Tensor& mean, const Tensor& rstd, cons
         const Tensor x = c.saved(0), w = c.saved(1), g = c.grad();
         const int64_t n = x->shape[0], channels = channels_of(x), each = channels / groups;
         if (x->numel == 0) return no_gradients(x, w, c.needs(2), bias_type);
-        if (autograd::wanted({g, x, w})) {
-          Grads r = composed(x, g, w, bias_type, groups, eps, {}, {});
-          if (!c.needs(2)) r[2] = Tensor();
-          return r;
-        }
+        if (autograd::wanted({g, x, w}))
+          return composed(x, g, w, c.needs(2), bias_type, groups, eps, {}, {});
         const Tensor seen = packed(x), rstd = each_channel(c.saved(3), channels);
         const Tensor mean = contiguous(each_channel(c.saved(2), channels));
         const Two s = sums(g, seen, mean, by_group(seen, channels), op);
         const IntList examples{0}, of_group{2};
         Grads r(3);
-        if (c.needs(1)) r[1] = parameter_gradient(sum(mul(s.second, rstd), examples), w);
+        if (c.needs(1)) r[1] = to(sum(mul(s.second, rstd), examples), w->dtype);
         if (c.needs(2)) r[2] = to(sum(s.first, examples), bias_type);
         if (!c.needs(0)) return r;
         const auto of_groups = [&](const Tensor& t) {
@@ -365,8 +348,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   check_input(input, op);
   const int64_t channels = channels_of(input);
   check_running(input, running_mean, running_var, op);
-  check_channels(weight, input, channels, "weight", op);
-  check_channels(bias, input, channels, "bias", op);
+  check_parameters(input, weight, bias, op);
   check_eps(eps, training, op);
   if (!training) {
     PF_CHECK(running_mean.defined(), ValueError, op,
@@ -398,8 +380,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
   check_input(input, op);
   const int64_t channels = channels_of(input);
   check_running(input, running_mean, running_var, op);
-  check_channels(weight, input, channels, "weight", op);
-  check_channels(bias, input, channels, "bias", op);
+  check_parameters(input, weight, bias, op);
   if (!use_input_stats) {
     PF_CHECK(running_mean.defined(), ValueError, op,
              "got no running statistics; expected them for use_input_stats=False; pass "
@@ -418,8 +399,7 @@ Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight,
   const int64_t channels = channels_of(input);
   PF_CHECK(num_groups > 0 && channels % num_groups == 0, ValueError, op, "got ", channels,
            " channels in ", num_groups, " groups; expected groups that divide them; change one");
-  check_channels(weight, input, channels, "weight", op);
-  check_channels(bias, input, channels, "bias", op);
+  check_parameters(input, weight, bias, op);
   if (input->numel > 0) check_values(input->numel / num_groups, input, op, "group of the batch");
   return by_examples(input, {}, {}, weight, bias, num_groups, 0, eps, op);
 }

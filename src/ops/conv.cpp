@@ -89,16 +89,11 @@ IntList padding_of(const Taps& p) {
   for (int d = p.dims; d-- > 0;) r.insert(r.end(), {p.at(p.padding, d), p.at(p.padding, d)});
   return r;
 }
-int64_t space_of(const Dims& shape) {
-  int64_t n = 1;
-  for (int d = 2; d < shape.size(); ++d) n *= shape[d];
-  return n;
-}
 
 // The taps one after the other: fn(place of the tap).
 template <class F>
 void each_tap(const Dims& w, F&& fn) {
-  for (int64_t t = 0, taps = space_of(w); t < taps; ++t) {
+  for (int64_t t = 0, taps = ops::space_of(w); t < taps; ++t) {
     IntList at(static_cast<size_t>(w.size() - 2));
     int64_t rest = t;
     for (int d = w.size(); d-- > 2;) {
@@ -139,8 +134,8 @@ Tensor as_products(const Tensor& x, const Tensor& w, const Dims& y, const Taps& 
     });
     return to(sum, x->dtype);
   }
-  const int64_t out = w->shape[0] / p.groups, k = w->shape[1] * space_of(w->shape);
-  const Tensor columns = reshape(view, {y[0], p.groups, k, space_of(y)});
+  const int64_t out = w->shape[0] / p.groups, k = w->shape[1] * ops::space_of(w->shape);
+  const Tensor columns = reshape(view, {y[0], p.groups, k, ops::space_of(y)});
   return reshape(matmul(reshape(w, {1, p.groups, out, k}), columns), y.vec());
 }
 Tensor input_as_products(const Tensor& dy, const Tensor& w, const Dims& x, const Taps& p) {
@@ -150,12 +145,12 @@ Tensor input_as_products(const Tensor& dy, const Tensor& w, const Dims& x, const
   const Tensor into = seen(sum, w->shape, dy->shape, p);
   Tensor columns;
   if (!by_channel(w->shape, p)) {
-    const int64_t n = x[0], out = w->shape[0] / p.groups, k = w->shape[1] * space_of(w->shape);
+    const int64_t n = x[0], out = w->shape[0] / p.groups, k = w->shape[1] * ops::space_of(w->shape);
     Dims shape{n, x[1]};
     for (int d = 2; d < w->shape.size(); ++d) shape.push_back(w->shape[d]);
     for (int d = 2; d < dy->shape.size(); ++d) shape.push_back(dy->shape[d]);
     columns = matmul(transpose(reshape(w, {1, p.groups, out, k}), 2, 3),
-                     reshape(dy, {n, p.groups, out, space_of(dy->shape)}));
+                     reshape(dy, {n, p.groups, out, ops::space_of(dy->shape)}));
     columns = reshape(columns, shape.vec());
   }
   each_tap(w->shape, [&](const IntList& at) {  // the pixels of one tap do not overlap
@@ -177,8 +172,8 @@ Tensor weight_as_products(const Tensor& dy, const Tensor& x, const Dims& w, cons
     });
     return reshape(to(stack(taps, 1), x->dtype), w.vec());
   }
-  const int64_t n = x->shape[0], out = w[0] / p.groups, k = w[1] * space_of(w);
-  const int64_t pixels = space_of(dy->shape);
+  const int64_t n = x->shape[0], out = w[0] / p.groups, k = w[1] * ops::space_of(w);
+  const int64_t pixels = ops::space_of(dy->shape);
   const Tensor columns = reshape(permute(reshape(view, {n, p.groups, k, pixels}), {1, 2, 0, 3}),
                                  {p.groups, k, n * pixels});
   const Tensor g = reshape(permute(reshape(dy, {n, p.groups, out, pixels}), {1, 2, 0, 3}),

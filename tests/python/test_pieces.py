@@ -184,13 +184,13 @@ def test_memory_is_not_taken():
     if pf.get_device().type != "cpu":
         pytest.skip("of the CPU")
     x = pf.randn(2048, 1024)
-    F.softmax(x * 2, -1).sqrt().numpy()  # the threads' scratch stays
+    pf.synchronize()
     pf.debug.reset_peak_memory_stats()
     start = pf.debug.memory_stats()["allocated"]
     y = F.softmax(x * 2, -1).sqrt()
     pf.synchronize()
     peak = pf.debug.memory_stats()["max_allocated"] - start
-    assert peak <= y.nbytes * 5 // 4, peak  # pieces are as large as half of the L2 cache
+    assert peak <= y.nbytes * 5 // 4, peak  # the threads' pieces: by the second cache
 
 
 def test_what_follows_a_product_runs_with_the_next_rows():

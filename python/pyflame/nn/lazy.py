@@ -73,14 +73,8 @@ class LazyModuleMixin:
 
 class _OfChannels(LazyModuleMixin):
     def _size_of(self, input):
-        ranks = self._input_ranks
-        if input.dim() not in ranks:
-            expected = " or ".join(f"{n}-d" for n in ranks)
-            raise ValueError(
-                f"pf.nn.{type(self).__name__}: got input of shape {tuple(input.shape)}; expected "
-                f"{expected} input; reshape it"
-            )
-        return input.shape[0 if len(ranks) > 1 and input.dim() == self._alone else 1]
+        normalization.check_ranks(self, input, self._input_ranks)
+        return input.shape[0 if input.dim() == self._alone else 1]
 
 
 def _lazy(real, mixin, size_name, placeholder=lambda how: 1, **more):

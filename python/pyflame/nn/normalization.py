@@ -12,6 +12,16 @@ __all__ = [
 ]
 
 
+def check_ranks(layer, input, ranks):
+    """ValueError unless `input` has one of so many dimensions."""
+    if input.dim() not in ranks:
+        expected = " or ".join(f"{n}-d" for n in ranks)
+        raise ValueError(
+            f"pf.nn.{type(layer).__name__}: got input of shape {tuple(input.shape)}; expected "
+            f"{expected} input; reshape it"
+        )
+
+
 class _Affine(Module):
     """A weight of ones and a bias of zeros for each channel, or none."""
 
@@ -64,12 +74,7 @@ class _RunningNorm(_Affine):
         super().reset_parameters()
 
     def _check_input_dim(self, input):
-        if input.dim() not in self._ranks:
-            expected = " or ".join(f"{n}-d" for n in self._ranks)
-            raise ValueError(
-                f"pf.nn.{type(self).__name__}: got input of shape {tuple(input.shape)}; expected "
-                f"{expected} input; reshape it"
-            )
+        check_ranks(self, input, self._ranks)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *lists):
         # States from before there was a count, and plain dicts, may lack it.
@@ -97,18 +102,14 @@ class _BatchNorm(_RunningNorm):
         self._check_input_dim(input)
         mean, var, count = self.running_mean, self.running_var, self.num_batches_tracked
         training = self.training or (mean is None and var is None)
-        momentum = self.momentum
-        if not self.training or not self.track_running_stats:
-            momentum = 0.0 if momentum is None else momentum
-        elif count is not None:
+        momentum = self.momentum or 0.0
+        if self.training and self.track_running_stats and count is not None:
             count.add_(1)
-            if momentum is None:  # the mean of all batches so far
+            if self.momentum is None:  # the mean of all batches so far
                 momentum = 1.0 / count.item()
         if self.training and not self.track_running_stats:
             mean = var = None
-        return F.batch_norm(
-            input, mean, var, self.weight, self.bias, training, momentum or 0.0, self.eps
-        )
+        return F.batch_norm(input, mean, var, self.weight, self.bias, training, momentum, self.eps)
 
 
 class _InstanceNorm(_RunningNorm):
@@ -134,7 +135,7 @@ class _InstanceNorm(_RunningNorm):
             self.weight,
             self.bias,
             self.training or not self.track_running_stats,
-            0.0 if self.momentum is None else self.momentum,
+            self.momentum or 0.0,
             self.eps,
         )
         return y.squeeze(0) if alone else y
