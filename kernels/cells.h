@@ -164,10 +164,14 @@ PF_KERNEL(cell_columns, PF_CELL_THREADS)(const pf_cells r) {
   const pf_i64 end = left > 0 ? pf_end_of(r, c, r.outer) : 0;
   const pf_i64 begin = c * r.chunk + y;
   pf_adding a[W];
+  // The cell of each column.
+  pf_i64 of = PF_SUMS ? pf_quotient(first, r.inner) : 0, within = first - of * r.inner;
   PF_UNROLL for (int j = 0; j < W; ++j) {
-    pf_i64 of = first + j;
-    if (PF_SUMS && r.inner > 1) of = pf_quotient(of, r.inner);
     a[j].start(PF_SUMS && j < left ? static_cast<const C*>(r.mean)[batch * r.cells + of] : C(0));
+    if (++within == r.inner) {
+      within = 0;
+      ++of;
+    }
   }
   bool fresh = !PF_SUMS;
   C n = C(0);

@@ -173,11 +173,11 @@ PF_DEVICE void pf_scatter_long(const pf_space& s, void* out, const pf_sorted& q,
     // At most one long group begins in a range of LONG points.
     if (thread == 0) found = -1;
     pf_barrier();
-    const pf_i64 k = b / parts * LONG + thread;
+    const pf_i64 range = b / parts, k = range * LONG + thread;
     if (thread < LONG && k < q.points && q.starts(k) && q.is_long(k)) found = k;
     pf_barrier();
     if (found >= 0) {
-      const pf_i64 lane = b % parts * LANES + thread % LANES;
+      const pf_i64 lane = (b - range * parts) * LANES + thread % LANES;
       const bool brings = thread >= PF_WARP, combines = thread < LANES && lane < s.numel;
       pf_i64 at[2];
       pf_offsets<2>(s, static_cast<pf_index>(lane < s.numel ? lane : s.numel - 1), at);
