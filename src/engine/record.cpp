@@ -46,6 +46,24 @@ struct Request {
 
 enum class Join { Yes, No };
 
+// Whether the request widens a float tensor to the dtype in which it is about to be calculated with
+// (a promotion, or x.float()): its consumer would read the same memory in its place.
+bool widens(const Request& q) {
+  if (q.op != 0 || q.dst || !q.operands[0].tensor) return false;
+  const DType from = (*q.operands[0].tensor)->dtype;
+  return is_float(from) && is_float(q.out) && info(q.out).bits > info(from).bits;
+}
+
+// Whether what the group works on already has this shape.
+bool has_shape(const Group& g, const Dims& shape) {
+  const Phase& ph = g.has_anchor ? g.phases[1] : g.phases[0];
+  if (ph.nnodes) return ph.shape == shape;
+  if (!g.has_anchor) return false;
+  for (int i = 0; i < g.anchor.nouts; ++i)
+    if (g.anchor.shapes[i] == shape) return true;
+  return false;
+}
+
 // Tries to append the request to the group. On No, `why` says what the group must be flushed for;
 // the half-made entry is harmless, since the flush clears it.
 Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh) {
@@ -131,7 +149,8 @@ Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh)
            std::none_of(q.operands.begin(), q.operands.end(),
                         [](const Operand& o) { return o.tensor != nullptr; });
   };
-  if (!consumes && !g.empty() && g.output_bytes + bytes > kIndependentBytes && !is_seed())
+  if (!consumes && !g.empty() && g.output_bytes + bytes > kIndependentBytes && !is_seed() &&
+      !(widens(q) && has_shape(g, shape)))
     return *why = Flush::CannotJoin, Join::No;
 
   n.attr0 = static_cast<uint8_t>(nscalars);

@@ -139,6 +139,22 @@ def test_out_of_memory_is_retried_with_the_caches_released():
     assert np.isfinite(y)
 
 
+def program(x, y, w):
+    return pf.softmax((x * 2 + y) * w.float(), -1) + y
+
+
+def test_a_widened_operand_joins_what_it_is_widened_for():
+    """Large enough that an unrelated operation would flush; float32 never lies in memory between."""
+    x = pf.randn(300, 512)
+    y, w = pf.randn(300, 512).bfloat16(), pf.randn(300, 512).half()
+    assert pf.isfinite(x).all() and pf.isfinite(y).all() and pf.isfinite(w).all()
+    pf.debug.reset_stats()
+    got = program(x, y, w).numpy()
+    assert pf.debug.stats()["groups"] == 1
+    with pf.debug.eager():
+        assert np.array_equal(got, program(x, y, w).numpy())
+
+
 def test_several_threads_compute_at_once():
     w = pf.randn(48, 48)
     want = F.gelu(w @ w).cpu().numpy().copy()
