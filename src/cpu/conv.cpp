@@ -1,6 +1,7 @@
-// Convolutions (table/kernels/conv.h) as products over tiles of pixels. What a tile reads is put in
-// columns, in the order that fits how the channels lie: with pixels side by side [taps, pixels], or
-// with channels side by side [pixels, taps]. How work is cut follows from shapes alone, so that
+// Convolutions (table/kernels/conv.h). Floats with channels and lines enough are sums over taps
+// (conv_taps.cpp); here are the others, as products over tiles of pixels. What a tile reads is put
+// in columns, in the order that fits how the channels lie: with pixels side by side [taps, pixels],
+// or with channels side by side [pixels, taps]. How work is cut follows from shapes alone, so that
 // results do not depend on the number of threads. 16 bits are widened before (ops/conv.cpp).
 #include "cpu/conv.h"
 
@@ -8,6 +9,7 @@
 #include <cstring>
 
 #include "cpu/gemm.h"
+#include "cpu/move.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
 
@@ -168,6 +170,7 @@ void forward(const KernelArgs& a) {
   const bool last = channels_last(yt, y) && side_by_side(xt, x);
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise() && x_step != 0;
+  if (!direct && taps(a, p, x, y, w)) return;
   const int64_t tile = p.tile(sizeof(T)), tiles = ceil_div(p.pixels, tile);
   const Scratch<T> packed(p.out * p.groups * p.k);
   pack(p, a.data<T>(at.weight), w, std::max<int64_t>(p.in, 1), last, packed.get());
@@ -215,6 +218,7 @@ void backward_input(const KernelArgs& a) {
   const bool last = channels_last(xt, x);
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise();
+  if (!direct && taps_input(a, p, x, y, w)) return;
   // Tiles of one block of channels follow each other: they meet in dx.
   const int64_t wanted = ceil_div(kUnits, p.n * p.groups);
   const int64_t block =
@@ -278,7 +282,7 @@ void backward_weight(const KernelArgs& a) {
   const DType type = a.dtype(at.x);
   const Lay x(xt), y(yt), w(wt);
   if (depthwise_weight(a, p, x, y, w)) return;
-  const bool last = xt.shape[1] > 1 && x.channel == 1;
+  bool last = xt.shape[1] > 1 && x.channel == 1;
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise() && x_step != 0;
   const int64_t tile = p.tile(sizeof(T), 2 * kLongTile), tiles = ceil_div(p.pixels, tile);
@@ -293,7 +297,10 @@ void backward_weight(const KernelArgs& a) {
   const Scratch<T> sums(chunks * outs * p.k);
   const int64_t columns_size = direct ? 0 : p.k * tile;
   const size_t room = static_cast<size_t>(columns_size + high * p.k) * sizeof(T);
-  parallel_with(chunks * p.groups * parts, 1, room, [&](int64_t begin, int64_t end, char* own) {
+  const bool summed = !direct && taps_weight(a, p, x, y, chunks, parts, sums.get());
+  last |= summed;
+  const int64_t units = summed ? 0 : chunks * p.groups * parts;
+  parallel_with(units, 1, room, [&](int64_t begin, int64_t end, char* own) {
     T* const cols = reinterpret_cast<T*>(own);
     T* const product = cols + columns_size;
     for (int64_t i = begin; i < end; ++i) {
@@ -322,19 +329,32 @@ void backward_weight(const KernelArgs& a) {
     }
   });
   T* const out = a.data<T>(at.dweight);
-  parallel_for(outs, std::max<int64_t>(1, 16384 / p.k), [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o)
-      for (int64_t c = 0; c < p.in; ++c)
-        for (int64_t t = 0; t < p.ntaps; ++t) {
-          const int64_t k = last ? t * p.in + c : c * p.ntaps + t;
-          T sum = 0;
-          for (int64_t i = 0; i < chunks; ++i)
-            sum = plus(sum, sums.get()[(i * outs + o) * p.k + k]);
-          const int64_t e = t % p.taps[2], b = t / p.taps[2] % p.taps[1],
-                        z = t / p.taps[2] / p.taps[1];
-          out[o * w.outer + c * w.channel + z * w.at[0] + b * w.at[1] + e * w.at[2]] = sum;
-        }
-  });
+  const int64_t step = step_of(p.taps, w.at);
+  parallel_with(outs, std::max<int64_t>(1, 16384 / p.k), static_cast<size_t>(p.k) * sizeof(T),
+                [&](int64_t begin, int64_t end, char* own) {
+                  for (int64_t o = begin; o < end; ++o) {
+                    T* const sum = reinterpret_cast<T*>(own);
+                    std::copy_n(sums.get() + o * p.k, p.k, sum);
+                    for (int64_t i = 1; i < chunks; ++i) {
+                      const T* more = sums.get() + (i * outs + o) * p.k;
+                      for (int64_t k = 0; k < p.k; ++k) sum[k] = plus(sum[k], more[k]);
+                    }
+                    // One line of taps at a time where they do not lie evenly.
+                    const int64_t lines = step != 0 ? 1 : p.taps[0] * p.taps[1];
+                    const int64_t taps = p.ntaps / lines, apart = step != 0 ? step : w.at[2];
+                    for (int64_t line = 0; line < lines; ++line) {
+                      T* to = out + o * w.outer + line / p.taps[1] * w.at[0] +
+                              line % p.taps[1] * w.at[1];
+                      if (last)
+                        scatter_box(to, sum + line * taps * p.in, sizeof(T), taps, p.in, apart,
+                                    w.channel, /*stream=*/false);
+                      else
+                        for (int64_t c = 0; c < p.in; ++c)
+                          for (int64_t t = 0; t < taps; ++t)
+                            to[c * w.channel + t * apart] = sum[c * p.ntaps + line * taps + t];
+                    }
+                  }
+                });
 }
 
 template <class F>

@@ -129,4 +129,12 @@ bool depthwise_input(const KernelArgs&, const Problem&, const Lay& x, const Lay&
 bool depthwise_weight(const KernelArgs&, const Problem&, const Lay& x, const Lay& y,
                       const Lay& weight);
 
+// Floats as sums over taps (conv_taps.cpp). False where lines or channels are too few for it.
+bool taps(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);
+bool taps_input(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);
+// The sums of `chunks` parts of the pixels, [chunk, result channel, tap, channel]; `parts` of the
+// result channels are made apart.
+bool taps_weight(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, int64_t chunks,
+                 int64_t parts, void* sums);
+
 }  // namespace pyflame::cpu

@@ -35,7 +35,7 @@ HWY_INLINE V Step(V a, V b, V sum) {
 }
 
 // NV vectors wide; the last one is partial when TAIL.
-template <class T, int R, int NV, bool TAIL>
+template <class T, int R, int NV, bool TAIL, bool STEPS>
 void Micro(const Tile<T>& t) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -56,22 +56,26 @@ void Micro(const Tile<T>& t) {
   const T* b = t.b;
   const int64_t row = t.a_row, col = t.a_col, b_row = t.b_row;
   const int64_t row3 = 3 * row;
-  for (int64_t p = t.k; p > 0; --p) {
-    V bv[NV];
+  int64_t step = 0;
+  do {
+    if constexpr (STEPS) a = t.a + t.a_at[step], b = t.b + t.b_at[step];
+    for (int64_t p = t.k; p > 0; --p) {
+      V bv[NV];
 #pragma GCC unroll 2
-    for (int v = 0; v < NV; ++v) bv[v] = load(b, v);
-    // Groups of three rows: the addresses then need few registers.
-    const T* group = a;
+      for (int v = 0; v < NV; ++v) bv[v] = load(b, v);
+      // Groups of three rows: the addresses then need few registers.
+      const T* group = a;
 #pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-      const V av = hn::Set(d, i % 3 == 0 ? group[0] : i % 3 == 1 ? group[row] : group[2 * row]);
+      for (int i = 0; i < R; ++i) {
+        const V av = hn::Set(d, i % 3 == 0 ? group[0] : i % 3 == 1 ? group[row] : group[2 * row]);
 #pragma GCC unroll 2
-      for (int v = 0; v < NV; ++v) acc[i][v] = Step(av, bv[v], acc[i][v]);
-      if (i % 3 == 2) group += row3;
+        for (int v = 0; v < NV; ++v) acc[i][v] = Step(av, bv[v], acc[i][v]);
+        if (i % 3 == 2) group += row3;
+      }
+      a += col;
+      b += b_row;
     }
-    a += col;
-    b += b_row;
-  }
+  } while (STEPS && ++step < t.steps);
 
   T* c = t.c;
 #pragma GCC unroll 16
@@ -99,9 +103,14 @@ Kernels<T> Make(std::integer_sequence<int, I...>) {
   k.mr = kRows;
   k.lanes = static_cast<int>(hn::MaxLanes(d));
   k.nr = 2 * k.lanes;
-  ((k.fn[I][0] = Micro<T, I + 1, 2, false>, k.fn[I][1] = Micro<T, I + 1, 2, true>,
-    k.fn[I][2] = Micro<T, I + 1, 1, true>),
+  ((k.fn[I][0] = Micro<T, I + 1, 2, false, false>, k.fn[I][1] = Micro<T, I + 1, 2, true, false>,
+    k.fn[I][2] = Micro<T, I + 1, 1, true, false>),
    ...);
+  if constexpr (!std::is_same_v<T, int32_t>)
+    ((k.in_steps[I][0] = Micro<T, I + 1, 2, false, true>,
+      k.in_steps[I][1] = Micro<T, I + 1, 2, true, true>,
+      k.in_steps[I][2] = Micro<T, I + 1, 1, true, true>),
+     ...);
   return k;
 }
 Kernels<float> Make32() {

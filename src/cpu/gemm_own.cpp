@@ -18,18 +18,6 @@ constexpr int64_t kK = 256;   // steps of k in one block: a panel of b is then 3
 constexpr int64_t kM = 192;   // rows of a packed block of a: 192 KB of float32
 constexpr int64_t kN = 1024;  // columns of a packed block of b: 1 MB of float32
 
-// Tiles of `rows` rows split evenly: no tile of one row beside tiles of twelve.
-struct Split {
-  int64_t rows, count;
-  Split(int64_t rows, int64_t most) : rows(rows), count((rows + most - 1) / most) {}
-  int64_t at(int64_t i) const { return rows * i / count; }
-};
-
-template <class T>
-void run_tile(const micro::Kernels<T>& k, int rows, const micro::Tile<T>& t) {
-  k.fn[rows - 1][t.cols == k.nr ? 0 : t.cols > k.lanes ? 1 : 2](t);
-}
-
 // How blocks of at most rows x columns of one batch item are computed on one thread: operands of
 // type S, sums of T, results and bias of C.
 template <class S, class T, class C>
@@ -108,10 +96,10 @@ void Blocking<S, T, C>::run(const Gemm& g, const S* a, const S* b, C* c, int64_t
                       static_cast<int>(std::min<int64_t>(nr, nb - j * nr)), kb, nr,
                       packed_b + j * nr * steps);
       }
-      Split blocks(mb, kM);
+      micro::Split blocks(mb, kM);
       for (int64_t ib = 0; ib < blocks.count; ++ib) {
         const int64_t i0 = blocks.at(ib), rows = blocks.at(ib + 1) - i0;
-        Split tiles(rows, mr);
+        micro::Split tiles(rows, mr);
         if (!direct_a) {
           for (int64_t i = 0; i < tiles.count; ++i) {
             int64_t r = tiles.at(i), h = tiles.at(i + 1) - r;
@@ -151,7 +139,7 @@ void Blocking<S, T, C>::run(const Gemm& g, const S* a, const S* b, C* c, int64_t
               t.a_col = h;
             }
             t.c = out + (i0 + r) * out_row + j * nr;
-            run_tile(kern, static_cast<int>(h), t);
+            kern.run(static_cast<int>(h), t);
           }
         }
       }

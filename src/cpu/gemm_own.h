@@ -27,14 +27,34 @@ struct Tile {
   int cols;         // 1 .. 2 * lanes
   bool accumulate;  // c += sum instead of c = sum
   const T* bias;    // added last, or null
+  // Sums over `steps` products, whose operands begin at these distances from a and b.
+  const int64_t* a_at = nullptr;
+  const int64_t* b_at = nullptr;
+  int64_t steps = 1;
 };
 
 template <class T>
 struct Kernels {
   static constexpr int kMaxRows = 12;
+  using Fn = void(const Tile<T>&);
   int mr, nr, lanes;  // nr = 2 * lanes
   // [rows - 1][0: nr columns; 1: more than lanes; 2: at most lanes]
-  void (*fn[kMaxRows][3])(const Tile<T>&);
+  Fn* fn[kMaxRows][3];
+  Fn* in_steps[kMaxRows][3];  // tiles with steps
+
+  void run(int rows, const Tile<T>& t) const { of(fn, rows, t.cols)(t); }
+  void run_in_steps(int rows, const Tile<T>& t) const { of(in_steps, rows, t.cols)(t); }
+
+ private:
+  Fn* of(Fn* const (&table)[kMaxRows][3], int rows, int cols) const {
+    return table[rows - 1][cols == nr ? 0 : cols > lanes ? 1 : 2];
+  }
+};
+// Tiles of `rows` rows split evenly: no tile of one row beside tiles of twelve.
+struct Split {
+  int64_t rows, count;
+  Split(int64_t n, int64_t most) : rows(n), count((n + most - 1) / most) {}
+  int64_t at(int64_t i) const { return rows * i / count; }
 };
 const Kernels<float>& kernels_f32();
 const Kernels<double>& kernels_f64();

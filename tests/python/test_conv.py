@@ -1,6 +1,7 @@
 """Convolutions against a direct sum over the taps in float64: values, gradients, second ones."""
 
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def reference_weight(dy, x, w_shape, stride, padding, dilation, groups):
 def problems(draw):
     dims = draw(st.sampled_from([1, 2, 2, 3]))
     groups = draw(st.sampled_from([1, 1, 2, 3]))
-    few = st.integers(1, 3)
+    few = st.sampled_from([1, 2, 3, 3, 9])
     ins, outs = draw(few) * groups, draw(few) * groups
     if draw(st.booleans()) and groups > 1:
         ins = outs = groups  # depthwise
@@ -105,6 +106,38 @@ def tensor(a, last=False, grad=True):
 def close(tensor, array):
     assert tuple(tensor.shape) == array.shape
     assert_allclose(tensor.detach().numpy(), array, rtol=1e-10, atol=1e-10)
+
+
+LARGE = {  # x, weight, stride, padding, dilation, groups: what is cut into pieces, and where
+    "rows": ((2, 20, 70, 90), (33, 20, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "rows, strides": ((1, 36, 61, 83), (16, 36, 3, 5), (2, 3), (2, 1), (1, 1), 1),
+    "width": ((1, 8, 30011), (9, 8, 5), (2,), (2,), (1,), 1),
+    "width, dilated": ((2, 9, 20001), (8, 9, 3), (1,), (3,), (3,), 1),
+    "depth": ((1, 12, 9, 30, 50), (10, 12, 3, 1, 3), (1, 2, 1), (1, 0, 1), (1, 1, 1), 1),
+    "items together": ((5, 144, 7, 7), (150, 144, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "many channels": ((1, 293, 4, 6), (40, 293, 1, 3), (1, 1), (0, 1), (1, 1), 1),
+    "groups": ((3, 60, 12, 17), (40, 30, 3, 3), (2, 1), (1, 1), (1, 2), 2),
+    "a stride beyond the taps": ((2, 8, 40, 41), (8, 8, 2, 1), (3, 4), (0, 0), (1, 1), 1),
+}
+
+
+@pytest.mark.skipif(
+    "standin" in os.environ.get("PYFLAME_HIP_LIBRARY", ""), reason="takes it too long"
+)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("case", LARGE)
+def test_large_ones(case, last):
+    x_shape, w_shape, *how = LARGE[case]
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal(x_shape), rng.standard_normal(w_shape)
+    tx, tw = tensor(x, last), tensor(w, last)
+    y = getattr(F, f"conv{len(how[0])}d")(tx, tw, None, *how)
+    close(y, reference(x, w, *how))
+    g = rng.standard_normal(y.shape)
+    y.backward(tensor(g, last, grad=False))
+    close(tx.grad, reference_input(g, w, x_shape, *how))
+    dw = reference_weight(g, x, w_shape, *how)
+    assert_allclose(tw.grad.numpy(), dw, rtol=1e-9, atol=1e-9)
 
 
 @settings(max_examples=60, deadline=None)
