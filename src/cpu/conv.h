@@ -129,6 +129,37 @@ bool depthwise_input(const KernelArgs&, const Problem&, const Lay& x, const Lay&
 bool depthwise_weight(const KernelArgs&, const Problem&, const Lay& x, const Lay& y,
                       const Lay& weight);
 
+// Of pixels whose channels lie side by side: what their taps see, added up (depthwise_kernels.cpp).
+template <class T>
+struct SeenTaps {
+  const T* x;
+  int64_t step;  // between what neighbouring pixels see
+  const T* weights;
+  const T* bias;
+  const int64_t *at, *which;  // of the taps: places in x, and numbers of weights
+  int64_t taps, channels;
+  T* to;
+  int64_t apart;  // between the pixels
+};
+// sums[k] += the products of g and x over n pixels, x being `next` further for the next tap.
+template <class T>
+struct TapProducts {
+  T* sums;
+  const T* g;
+  int64_t g_step;
+  const T* x;
+  int64_t x_step, next, n, channels;
+};
+template <class T>
+struct DepthwiseKernels {
+  static constexpr int kPixels = 4, kTaps = 4;
+  void (*pixel)(const SeenTaps<T>&);
+  void (*pixels)(const SeenTaps<T>&);              // kPixels of them
+  void (*products[kTaps])(const TapProducts<T>&);  // of one tap, of two ..
+};
+template <class T>
+const DepthwiseKernels<T>& depthwise_kernels();
+
 // Floats as sums over taps (conv_taps.cpp). False where lines or channels are too few for it.
 bool taps(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);
 bool taps_input(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);

@@ -1,6 +1,8 @@
 // Convolutions of each channel by itself (as many groups as channels go in): a product of a column
 // by a number is no work for a product of matrices. Pixels or channels that lie side by side are
 // taken in one go; floats only, others are few.
+#include <vector>
+
 #include "cpu/conv.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
@@ -43,10 +45,6 @@ void add_scaled(T* __restrict to, const T* __restrict from, int64_t step, T by, 
     for (int64_t i = 0; i < n; ++i) to[i] += by * from[i];
   else
     for (int64_t i = 0; i < n; ++i) to[i] += by * from[i * step];
-}
-template <class T>
-void add_products(T* __restrict to, const T* __restrict a, const T* __restrict b, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] += a[i] * b[i];
 }
 // In eight sums, added at the end: the order is that of the place alone.
 template <class T>
@@ -164,76 +162,126 @@ void weight_planes(const KernelArgs& a, const Problem& p, const Lay& x, const La
                });
 }
 
-// Where channels lie side by side. Pixels of a line of y whose tap k is inside: fn(pixel, place in
-// x).
-template <class F>
-void each_inside(const Problem& p, int64_t k, F&& fn) {
-  const Inside in(p, k, 0, p.y[2]);
-  for (int64_t q = in.begin; q < in.end; ++q) fn(q, place(p, 2, q, k));
+// Where channels lie side by side.
+
+// What a pixel sums up: the places of the taps that are inside, and which weights they take.
+struct Seen {
+  std::vector<int64_t> at, weights;
+  void clear() { at.clear(), weights.clear(); }
+  void add(int64_t place, int64_t tap) { at.push_back(place), weights.push_back(tap); }
+};
+
+// A line of `count` results: inside(q, k) is where tap k of pixel q lies in a line of x, or -1;
+// pixels in [first, last) see all taps, `step` after what the one before sees. `lines` are those
+// that are seen, with the number of their first tap.
+template <class T, class F>
+void sum_line(const Problem& p, const Seen& lines, F&& inside, int64_t count, int64_t first,
+              int64_t last, int64_t step, const T* x, const T* weights, const T* bias, T* to,
+              int64_t apart, Seen& seen) {
+  const auto look = [&](int64_t q) {
+    seen.clear();
+    for (size_t l = 0; l < lines.at.size(); ++l)
+      for (int64_t k = 0; k < p.taps[2]; ++k)
+        if (const int64_t at = inside(q, k); at >= 0)
+          seen.add(lines.at[l] + at, lines.weights[l] + k);
+  };
+  const DepthwiseKernels<T>& kernels = depthwise_kernels<T>();
+  const auto sum = [&](auto* kernel, int64_t q, const T* from) {
+    kernel({from, step, weights, bias, seen.at.data(), seen.weights.data(), std::ssize(seen.at),
+            p.groups, to + q * apart, apart});
+  };
+  for (int64_t q = 0; q < first; ++q) look(q), sum(kernels.pixel, q, x);
+  if (first < last) look(first);
+  int64_t q = first;
+  for (; q + DepthwiseKernels<T>::kPixels <= last; q += DepthwiseKernels<T>::kPixels)
+    sum(kernels.pixels, q, x + (q - first) * step);
+  for (; q < last; ++q) sum(kernels.pixel, q, x + (q - first) * step);
+  for (; q < count; ++q) look(q), sum(kernels.pixel, q, x);
 }
+// The pixels whose taps are all inside.
+Inside all_inside(const Problem& p) {
+  Inside all(p, 0, 0, p.y[2]);
+  for (int64_t k = 1; k < p.taps[2]; ++k) {
+    const Inside in(p, k, 0, p.y[2]);
+    all.begin = std::max(all.begin, in.begin), all.end = std::min(all.end, in.end);
+  }
+  all.end = std::max(all.begin, all.end);
+  return all;
+}
+
 template <class T>
 void lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, const Lay& w) {
   constexpr auto at = kernels::tensors<kernels::Conv>;
-  const int64_t c = p.groups, all = lines_of(p.y);
+  const int64_t c = p.groups, all = lines_of(p.y), grain = kGrain / (p.y[2] * p.ntaps * c);
   const T* bias = a.has(at.bias) ? a.data<T>(at.bias) : nullptr;
   const Scratch<T> weights(p.ntaps * c);
   by_tap(p, a.data<T>(at.weight), w, weights.get());
-  parallel_for(
-      p.n * all, std::max<int64_t>(1, kGrain / (p.y[2] * p.ntaps * c)),
-      [&](int64_t begin, int64_t end) {
-        for (int64_t u = begin; u < end; ++u) {
-          const int64_t n = u / all;
-          const Line line(p.y, u % all);
-          const T* from = a.data<T>(at.x) + n * x.outer;
-          T* row = a.data<T>(at.y) + n * y.outer + line.depth * y.at[0] + line.height * y.at[1];
-          for (int64_t q = 0; q < p.y[2]; ++q)
-            if (bias)
-              std::copy_n(bias, c, row + q * y.at[2]);
-            else
-              std::fill_n(row + q * y.at[2], c, T(0));
-          each_tap(p, [&](int64_t t, int64_t i, int64_t j, int64_t k) {
-            const int64_t seen = seen_line(p, x, line, i, j);
-            if (seen < 0) return;
-            each_inside(p, k, [&](int64_t q, int64_t v) {
-              add_products(row + q * y.at[2], weights.get() + t * c, from + seen + v * x.at[2], c);
-            });
-          });
-        }
-      });
+  const Inside whole = all_inside(p);
+  parallel_for(p.n * all, std::max<int64_t>(1, grain), [&](int64_t begin, int64_t end) {
+    Seen rows, seen;
+    for (int64_t u = begin; u < end; ++u) {
+      const Line line(p.y, u % all);
+      rows.clear();
+      for (int64_t i = 0; i < p.taps[0]; ++i)
+        for (int64_t j = 0; j < p.taps[1]; ++j)
+          if (const int64_t row = seen_line(p, x, line, i, j); row >= 0)
+            rows.add(row, (i * p.taps[1] + j) * p.taps[2]);
+      const auto inside = [&](int64_t q, int64_t k) {
+        const int64_t v = place(p, 2, q, k);
+        return within(p, 2, v) ? v * x.at[2] : -1;
+      };
+      sum_line(p, rows, inside, p.y[2], whole.begin, whole.end, p.stride[2] * x.at[2],
+               a.data<T>(at.x) + u / all * x.outer, weights.get(), bias,
+               a.data<T>(at.y) + u / all * y.outer + line.depth * y.at[0] + line.height * y.at[1],
+               y.at[2], seen);
+    }
+  });
 }
 template <class T>
 void input_lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, const Lay& w) {
   constexpr auto at = kernels::tensors<kernels::ConvInput>;
-  const int64_t c = p.groups, all = lines_of(p.x);
+  const int64_t c = p.groups, all = lines_of(p.x), grain = kGrain / (p.x[2] * p.ntaps * c);
   const Scratch<T> weights(p.ntaps * c);
   by_tap(p, a.data<T>(at.weight), w, weights.get());
-  parallel_for(
-      p.n * all, std::max<int64_t>(1, kGrain / (p.x[2] * p.ntaps * c)),
-      [&](int64_t begin, int64_t end) {
-        for (int64_t u = begin; u < end; ++u) {
-          const int64_t n = u / all;
-          const Line line(p.x, u % all);
-          const T* from = a.data<T>(at.dy) + n * y.outer;
-          T* row = a.data<T>(at.dx) + n * x.outer + line.depth * x.at[0] + line.height * x.at[1];
-          for (int64_t q = 0; q < p.x[2]; ++q) std::fill_n(row + q * x.at[2], c, T(0));
-          each_tap(p, [&](int64_t t, int64_t i, int64_t j, int64_t k) {
-            const int64_t z = seeing(p, 0, line.depth, i), h = seeing(p, 1, line.height, j);
-            if (z < 0 || h < 0) return;
-            const T* seeing_row = from + z * y.at[0] + h * y.at[1];
-            each_inside(p, k, [&](int64_t q, int64_t v) {
-              add_products(row + v * x.at[2], weights.get() + t * c, seeing_row + q * y.at[2], c);
-            });
-          });
+  // Those that all taps are seen by: what the last tap reads begins, and what the first ends.
+  const int64_t low = (p.taps[2] - 1) * p.dilation[2] - p.padding[2];
+  const int64_t first = p.stride[2] == 1 ? std::clamp<int64_t>(low, 0, p.x[2]) : 0;
+  const int64_t last =
+      p.stride[2] == 1 ? std::clamp<int64_t>(p.y[2] - p.padding[2], first, p.x[2]) : 0;
+  parallel_for(p.n * all, std::max<int64_t>(1, grain), [&](int64_t begin, int64_t end) {
+    Seen rows, seen;
+    for (int64_t u = begin; u < end; ++u) {
+      const Line line(p.x, u % all);
+      rows.clear();
+      for (int64_t i = 0; i < p.taps[0]; ++i)
+        for (int64_t j = 0; j < p.taps[1]; ++j) {
+          const int64_t z = seeing(p, 0, line.depth, i), h = seeing(p, 1, line.height, j);
+          if (z >= 0 && h >= 0)
+            rows.add(z * y.at[0] + h * y.at[1], (i * p.taps[1] + j) * p.taps[2]);
         }
-      });
+      const auto inside = [&](int64_t v, int64_t k) {
+        const int64_t q = seeing(p, 2, v, k);
+        return q >= 0 ? q * y.at[2] : -1;
+      };
+      sum_line<T>(
+          p, rows, inside, p.x[2], first, last, y.at[2], a.data<T>(at.dy) + u / all * y.outer,
+          weights.get(), nullptr,
+          a.data<T>(at.dx) + u / all * x.outer + line.depth * x.at[0] + line.height * x.at[1],
+          x.at[2], seen);
+    }
+  });
 }
+
 template <class T>
 void weight_lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, const Lay& w) {
   constexpr auto at = kernels::tensors<kernels::ConvWeight>;
+  const DepthwiseKernels<T>& kernels = depthwise_kernels<T>();
   const int64_t c = p.groups, all = p.n * lines_of(p.y), size = p.ntaps * c;
   const int64_t chunks = std::max<int64_t>(1, std::min(all, kUnits));  // each with its own sums
   const Scratch<T> sums(chunks * size);
   std::fill_n(sums.get(), chunks * size, T(0));
+  const Inside whole = all_inside(p);
+  const int64_t step = p.stride[2] * x.at[2], next = p.dilation[2] * x.at[2];
   parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t u = all * i / chunks; u < all * (i + 1) / chunks; ++u) {
@@ -242,14 +290,27 @@ void weight_lines(const KernelArgs& a, const Problem& p, const Lay& x, const Lay
         const T* from = a.data<T>(at.x) + n * x.outer;
         const T* row =
             a.data<T>(at.dy) + n * y.outer + line.depth * y.at[0] + line.height * y.at[1];
-        each_tap(p, [&](int64_t t, int64_t d, int64_t j, int64_t k) {
-          const int64_t seen = seen_line(p, x, line, d, j);
-          if (seen < 0) return;
-          each_inside(p, k, [&](int64_t q, int64_t v) {
-            add_products(sums.get() + i * size + t * c, row + q * y.at[2],
-                         from + seen + v * x.at[2], c);
-          });
-        });
+        for (int64_t d = 0; d < p.taps[0]; ++d)
+          for (int64_t j = 0; j < p.taps[1]; ++j) {
+            const int64_t seen = seen_line(p, x, line, d, j);
+            if (seen < 0) continue;
+            T* const to = sums.get() + i * size + (d * p.taps[1] + j) * p.taps[2] * c;
+            // `taps` of the line from tap k, of the pixels from q.
+            const auto add = [&](int64_t taps, int64_t k, int64_t q, int64_t stop) {
+              if (q < stop)
+                kernels.products[taps - 1]({to + k * c, row + q * y.at[2], y.at[2],
+                                            from + seen + place(p, 2, q, k) * x.at[2], step, next,
+                                            stop - q, c});
+            };
+            for (int64_t k = 0; k < p.taps[2]; k += DepthwiseKernels<T>::kTaps)
+              add(std::min<int64_t>(DepthwiseKernels<T>::kTaps, p.taps[2] - k), k, whole.begin,
+                  whole.end);
+            for (int64_t k = 0; k < p.taps[2]; ++k) {
+              const Inside in(p, k, 0, p.y[2]);
+              add(1, k, in.begin, std::min(in.end, whole.begin));
+              add(1, k, std::max(in.begin, whole.end), in.end);
+            }
+          }
       }
   });
   each_tap(p, [&](int64_t t, int64_t i, int64_t j, int64_t k) {
