@@ -288,7 +288,7 @@ void backward_weight(const KernelArgs& a) {
   const int64_t tile = p.tile(sizeof(T), 2 * kLongTile), tiles = ceil_div(p.pixels, tile);
   // Each chunk of the tiles has sums of its own, which are added in their order; where those are
   // large there are fewer, and each makes some of the output channels.
-  constexpr int64_t kSums = 16 << 20;
+  constexpr int64_t kSums = 2 << 20;
   const int64_t all = p.n * tiles;
   const int64_t chunks = std::max<int64_t>(
       1, std::min({all, kUnits, kSums / (outs * p.k * static_cast<int64_t>(sizeof(T)))}));
