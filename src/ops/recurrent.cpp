@@ -2,11 +2,13 @@
 // or both ways, over padded or packed sequences. The products with the input are made for all steps
 // at once; a step is the product with the state before it and one pointwise group.
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/tensor_impl.h"
+#include "engine/autograd.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
@@ -14,6 +16,10 @@
 
 namespace pyflame {
 namespace {
+
+using autograd::Context;
+using autograd::Grads;
+using autograd::Saved;
 
 enum class Mode { Tanh, Relu, Lstm, Gru };
 
@@ -31,20 +37,27 @@ struct State {
 
 // ---- one step -----------------------------------------------------------------------------------
 
+// What the gradient of a step reads besides the states: of an LSTM the gates and what they let in,
+// of a GRU the gates, the new value and the state's part in it.
+using Kept = TensorList;
+
 // `x` is the product with the input, with its bias; for all but a GRU with that of the state, too.
-State step(Mode mode, const Tensor& x, const State& s, const Weights& w) {
+State step(Mode mode, const Tensor& x, const State& s, const Weights& w, Kept* kept = nullptr) {
   if (mode == Mode::Gru) {
     const TensorList a = chunk(x, 3, -1), b = chunk(linear(s.h, w.hh, w.bias_hh), 3, -1);
     const Tensor reset = sigmoid(add(a[0], b[0])), keep = sigmoid(add(a[1], b[1]));
     const Tensor fresh = tanh(add(a[2], mul(reset, b[2])));
+    if (kept) *kept = {reset, keep, fresh, b[2]};
     return {add(fresh, mul(keep, sub(s.h, fresh))), {}};
   }
   const Tensor sum = add(linear(s.h, w.hh), x);
   if (mode == Mode::Tanh) return {tanh(sum), {}};
   if (mode == Mode::Relu) return {relu(sum), {}};
   const TensorList g = chunk(sum, 4, -1);
-  const Tensor c = add(mul(sigmoid(g[1]), s.c), mul(sigmoid(g[0]), tanh(g[2])));
-  const Tensor h = mul(sigmoid(g[3]), tanh(c));
+  const Tensor in = sigmoid(g[0]), forget = sigmoid(g[1]), fresh = tanh(g[2]), out = sigmoid(g[3]);
+  const Tensor c = add(mul(forget, s.c), mul(in, fresh));
+  const Tensor h = mul(out, tanh(c));
+  if (kept) *kept = {in, forget, fresh, out};
   return {w.projection.defined() ? linear(h, w.projection) : h, c};
 }
 Tensor products_of_input(Mode mode, const Tensor& x, const Weights& w) {
@@ -123,6 +136,166 @@ Tensor run(Mode mode, const Tensor& input, const State& first, const Weights& w,
   return time.packed ? cat(out, 0) : stack(out, 0);
 }
 
+// ---- a layer with one product for its weights' gradient -----------------------------------------
+
+// Autograd alone would make a product of the size of the weights for each step, and add them up.
+// Here the steps are one node: its backward goes through time by itself and keeps the gradients of
+// what goes into the gates, of which those of the weights are one product. With create_graph the
+// steps are made again, so that all that it is written in has a history.
+
+// Of the steps in the order in which they ran: the states before each and behind the last.
+struct Steps {
+  std::vector<Kept> kept;
+  TensorList h, c;
+};
+
+Steps make_steps(Mode mode, const Tensor& x, const State& first, const Weights& w, bool backwards) {
+  TensorList parts = unbind(x, 0);
+  if (backwards) std::reverse(parts.begin(), parts.end());
+  Steps r{std::vector<Kept>(parts.size()), {first.h}, {first.c}};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const State s = step(mode, parts[i], {r.h[i], r.c[i]}, w, &r.kept[i]);
+    r.h.push_back(s.h);
+    r.c.push_back(s.c);
+  }
+  return r;
+}
+Tensor over_time(TensorList steps, bool backwards) {
+  if (backwards) std::reverse(steps.begin(), steps.end());
+  return stack(steps, 0);
+}
+
+Tensor plus(const Tensor& a, const Tensor& b) {
+  return !a.defined() ? b : !b.defined() ? a : add(a, b);
+}
+// g times the slope of a sigmoid, or a tanh, of value y.
+Tensor behind_sigmoid(const Tensor& g, const Tensor& y) {
+  return mul(g, mul(y, rsub(y, 1)));
+}
+Tensor behind_tanh(const Tensor& g, const Tensor& y) {
+  return mul(g, rsub(mul(y, y), 1));
+}
+
+// One step back: `g` is the gradient of the state behind step i and becomes that of the one before
+// it, but for the product. What went into the gates by the input, and by the state, gets dx and dh.
+void step_back(Mode mode, const Steps& s, size_t i, State& g, Tensor& dx, Tensor& dh) {
+  const Kept& k = s.kept[i];
+  switch (mode) {
+    case Mode::Tanh:
+      dx = dh = behind_tanh(g.h, s.h[i + 1]);
+      g.h = {};
+      break;
+    case Mode::Relu:
+      dx = dh = where(le(s.h[i + 1], Scalar(0)), Scalar(0), g.h);
+      g.h = {};
+      break;
+    case Mode::Gru: {
+      const Tensor &reset = k[0], &keep = k[1], &fresh = k[2], &of_state = k[3];
+      const Tensor d_fresh = behind_tanh(mul(g.h, rsub(keep, 1)), fresh);
+      const Tensor d_keep = behind_sigmoid(mul(g.h, sub(s.h[i], fresh)), keep);
+      const Tensor d_reset = behind_sigmoid(mul(d_fresh, of_state), reset);
+      const Tensor d_state = mul(d_fresh, reset);
+      g.h = mul(g.h, keep);
+      dx = cat({d_reset, d_keep, d_fresh}, -1);
+      dh = cat({d_reset, d_keep, d_state}, -1);
+      break;
+    }
+    case Mode::Lstm: {
+      const Tensor &in = k[0], &forget = k[1], &fresh = k[2], &out = k[3];
+      const Tensor c = tanh(s.c[i + 1]);
+      const Tensor d_out = behind_sigmoid(mul(g.h, c), out);
+      const Tensor dc = plus(g.c, behind_tanh(mul(g.h, out), c));
+      const Tensor d_in = behind_sigmoid(mul(dc, fresh), in);
+      const Tensor d_forget = behind_sigmoid(mul(dc, s.c[i]), forget);
+      const Tensor d_fresh = behind_tanh(mul(dc, in), fresh);
+      g = {Tensor(), mul(dc, forget)};
+      dx = dh = cat({d_in, d_forget, d_fresh, d_out}, -1);
+      break;
+    }
+  }
+}
+
+// Gradients of x, the first h and c, the weight and the bias of the state.
+Grads steps_back(const Context& c, Mode mode, const Steps& s, const Tensor& hh, bool biased,
+                 bool backwards) {
+  const size_t steps = s.kept.size();
+  TensorList of_out(steps), dx(steps), dh(steps);
+  if (c.grad(0).defined()) of_out = unbind(c.grad(0), 0);
+  if (backwards) std::reverse(of_out.begin(), of_out.end());
+  State g{c.grad(1), mode == Mode::Lstm ? c.grad(2) : Tensor()};
+  for (size_t i = steps; i-- > 0;) {
+    g.h = plus(g.h, of_out[i]);
+    if (!g.h.defined()) g.h = zeros_like(s.h[i + 1]);
+    step_back(mode, s, i, g, dx[i], dh[i]);
+    if (i > 0 || c.needs(1)) g.h = plus(matmul(dh[i], hh), g.h);
+  }
+  Grads r(5);
+  if (c.needs(0)) r[0] = over_time(dx, backwards);
+  if (c.needs(1)) r[1] = g.h;
+  if (c.needs(2)) r[2] = g.c;
+  if (c.needs(3)) {
+    const Tensor all = cat(dh, 0);
+    r[3] = matmul(transpose(all, 0, 1), cat(TensorList(s.h.begin(), s.h.end() - 1), 0));
+    if (biased && c.needs(4)) r[4] = sum(all, IntList{0});
+  } else if (biased && c.needs(4)) {
+    r[4] = sum(cat(dh, 0), IntList{0});
+  }
+  return r;
+}
+
+// run() as one node.
+Tensor run_as_one(Mode mode, const Tensor& input, const State& first, const Weights& w,
+                  bool backwards, State& last, const char* op) {
+  const Tensor x = products_of_input(mode, input, w);
+  const bool lstm = mode == Mode::Lstm;
+  const Tensor bias = mode == Mode::Gru ? w.bias_hh : Tensor();
+  const Weights own{{}, w.hh, {}, bias, {}};
+  Tensor out;
+  std::vector<Saved> saved{Saved(x), Saved(first.h), Saved(w.hh)};
+  if (lstm) saved.emplace_back(first.c);
+  if (bias.defined()) saved.emplace_back(bias);
+  const size_t inputs = saved.size();
+  size_t steps, of_each;
+  {
+    NoGrad off;
+    const Steps s = make_steps(mode, x, first, own, backwards);
+    out = over_time(TensorList(s.h.begin() + 1, s.h.end()), backwards);
+    last = {s.h.back(), s.c.back()};
+    steps = s.kept.size();
+    of_each = s.kept[0].size();
+    // Other handles of the results: what is saved must not own the node.
+    for (size_t i = 0; i < steps; ++i) {
+      saved.emplace_back(s.h[i + 1].detach());
+      if (lstm) saved.emplace_back(s.c[i + 1].detach());
+      for (const Tensor& t : s.kept[i]) saved.emplace_back(t);
+    }
+  }
+  const auto backward = [=](const Context& c) -> Grads {
+    const Tensor x = c.saved(0), h = c.saved(1), hh = c.saved(2);
+    const Tensor cell = lstm ? c.saved(3) : Tensor();
+    const bool biased = inputs > (lstm ? 4 : 3);
+    if (grad_enabled()) {
+      const Weights w{{}, hh, {}, biased ? c.saved(3) : Tensor(), {}};
+      return steps_back(c, mode, make_steps(mode, x, {h, cell}, w, backwards), hh, biased,
+                        backwards);
+    }
+    Steps s{std::vector<Kept>(steps), {h}, {cell}};
+    size_t at = inputs;
+    for (size_t i = 0; i < steps; ++i) {
+      s.h.push_back(c.saved(at++));
+      s.c.push_back(lstm ? c.saved(at++) : Tensor());
+      for (size_t k = 0; k < of_each; ++k) s.kept[i].push_back(c.saved(at++));
+    }
+    return steps_back(c, mode, s, hh, biased, backwards);
+  };
+  TensorList results{out, last.h};
+  if (lstm) results.push_back(last.c);
+  const TensorList from{x, first.h, first.c, w.hh, bias};
+  autograd::attach(op, std::span<const Tensor>(results), std::span<const Tensor>(from),
+                   std::move(saved), backward);
+  return out;
+}
+
 struct Layers {
   bool has_biases;
   int64_t num_layers;
@@ -173,7 +346,10 @@ TensorList all_layers(Mode mode, Tensor x, const TensorList& hx, const TensorLis
       const State first{h0[at], lstm ? c0[at] : Tensor()};
       check_weights(mode, w, x, first, op);
       State last;
-      outs.push_back(run(mode, x, first, w, time, d == 1, last));
+      const bool one = !time.packed && !projected && x->numel > 0 &&
+                       autograd::wanted({x, w.ih, w.bias_ih, w.bias_hh, w.hh, first.h, first.c});
+      outs.push_back(one ? run_as_one(mode, x, first, w, d == 1, last, op)
+                         : run(mode, x, first, w, time, d == 1, last));
       hn.push_back(last.h);
       if (lstm) cn.push_back(last.c);
     }

@@ -132,12 +132,13 @@ def numeric(fn, tensors, directions, eps=1e-6):
     return (values[0] - values[1]) / (2 * eps)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("how", ["padded", "packed", "projected"])
 @pytest.mark.parametrize("mode", sorted(LAYERS))
-def test_first_and_second_derivatives(mode, packed):
+def test_first_and_second_derivatives(mode, how):
     pf.manual_seed(3)
-    how = {"proj_size": 2} if mode == "LSTM" else {}
-    layer = make(mode, 3, 4, num_layers=2, bidirectional=True, dtype=pf.float64, **how)
+    packed = how == "packed"
+    more = {"proj_size": 2} if mode == "LSTM" and how == "projected" else {}
+    layer = make(mode, 3, 4, num_layers=2, bidirectional=True, dtype=pf.float64, **more)
     rng = np.random.default_rng(5)
     x = pf.tensor(rng.normal(size=(4, 3, 3)), requires_grad=True)
     hx = as_hx(layer, states(layer, 3, rng), pf.float64)
@@ -226,7 +227,7 @@ def test_dropout_stands_between_layers():
 def test_autocast_lowers():
     layer = nn.LSTM(3, 4)
     x = pf.randn(2, 3, 3)
-    with pf.autocast("cpu", dtype=pf.bfloat16):
+    with pf.autocast(x.device.type, dtype=pf.bfloat16):
         out, (h, c) = layer(x)
         cell = nn.LSTMCell(3, 4)(x[0])
     assert out.dtype == h.dtype == c.dtype == cell[0].dtype == pf.bfloat16
