@@ -363,6 +363,76 @@ convolution("conv_stem", "7x7/2, 3 to 64 at 8 x 112²", 8, 3, 64, 112, 7, 2)
 convolution("conv_1x1", "1x1, 64 to 256 at 8 x 56²", 8, 64, 256, 56, 1)
 convolution("conv_depthwise", "3x3 of 64 channels by themselves, 8 x 56²", 8, 64, 64, 56, 3, 1, 64)
 
+# ---- resampling ----------------------------------------------------------------------------------
+
+
+def resampling(name, title, shape, out, make, layouts=(False, True)):
+    """Forward, `name`, and forward and backward, `name`_both; `out` is the shape of the result."""
+    size, result = 4 * math.prod(shape), 4 * math.prod(out)
+
+    def forward(torch, last):
+        x, run = operands(torch, last)
+
+        def quiet():
+            with torch.no_grad():
+                return run(x)
+
+        return quiet
+
+    def both(torch, last):
+        x, run = operands(torch, last)
+        x.requires_grad_()
+        g = torch.randn_like(run(x).detach())
+
+        def step():
+            x.grad = None
+            run(x).backward(g)
+
+        return step
+
+    def operands(torch, last):
+        x = torch.randn(*shape)
+        if last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return x, make(torch)
+
+    for last in layouts:
+        layout = ", channels-last" if last else ""
+        for kind, suffix, what, times in ((forward, "", "", 1), (both, "_both", ", fwd + bwd", 2)):
+
+            def bound(torch, kind=kind, last=last):
+                return kind(torch, last)
+
+            bound.__name__ = name + ("_last" if last else "") + suffix
+            traffic = times * (size + result)
+            case("resampling", title + layout + what, traffic=traffic, copy=result)(bound)
+
+
+def interpolation(**how):
+    return lambda torch: lambda x: torch.nn.functional.interpolate(x, **how)
+
+
+def sampling(torch):
+    grid = torch.rand(8, 56, 56, 2) * 2 - 1
+    return lambda x: torch.nn.functional.grid_sample(x, grid, align_corners=False)
+
+
+IMAGES, TWICE = (32, 64, 56, 56), (32, 64, 112, 112)
+resampling("upsample_bilinear", "bilinear x2 of 32x64x56²", IMAGES, TWICE,
+           interpolation(scale_factor=2, mode="bilinear"))  # fmt: skip
+resampling("upsample_nearest", "nearest x2 of 32x64x56²", IMAGES, TWICE,
+           interpolation(scale_factor=2))  # fmt: skip
+resampling("downscale", "antialiased 3x512² to 224²", (1, 3, 512, 512), (1, 3, 224, 224),
+           interpolation(size=(224, 224), mode="bilinear", antialias=True))  # fmt: skip
+resampling("upsample_bicubic", "bicubic x2 of 8x64x56²", (8, 64, 56, 56), (8, 64, 112, 112),
+           interpolation(scale_factor=2, mode="bicubic"))  # fmt: skip
+resampling("grid_sample", "grid_sample of 8x64x56²", (8, 64, 56, 56), (8, 64, 56, 56), sampling)
+resampling("unfold", "unfold 3x3 of 8x64x56²", (8, 64, 56, 56), (8, 576, 3136),
+           lambda torch: lambda x: torch.nn.functional.unfold(x, 3, padding=1),
+           (False,))  # fmt: skip
+resampling("pixel_shuffle", "pixel_shuffle x2 of 8x256x56²", (8, 256, 56, 56), (8, 64, 112, 112),
+           lambda torch: lambda x: torch.nn.functional.pixel_shuffle(x, 2))  # fmt: skip
+
 # ---- norms of channels ---------------------------------------------------------------------------
 
 
@@ -414,7 +484,6 @@ def batch_norm_step(block):
     return make
 
 
-IMAGES = (32, 64, 56, 56)
 for _name, _what, _shape, _passes, _make in (
     ("batch_norm", "batch norm 32x64x56², training", IMAGES, 3, batch_norm_forward),
     ("batch_norm_deep", "batch norm 64x2048x7²", (64, 2048, 7, 7), 3, batch_norm_forward),

@@ -156,6 +156,53 @@ def batch_norms(layout, last):
 batch_norms("", False)
 batch_norms(", channels-last", True)
 
+
+def resampling(name, title, how, out, layouts=(False, True)):
+    """Interpolation of 16-bit images, forward and its gradient; `out` is the size of the result."""
+    result = IMAGES * 64 * out * out
+
+    def operands(torch, device, last, grad):
+        x = torch.randn(IMAGES, 64, PIXELS, PIXELS, device=device).to(torch.bfloat16)
+        if last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return x.requires_grad_(grad)
+
+    for last in layouts:
+
+        def forward(torch, device, last=last):
+            x = operands(torch, device, last, False)
+            run = how(torch, device)
+            return lambda: run(x)
+
+        def backward(torch, device, last=last):
+            x = operands(torch, device, last, True)
+            y = how(torch, device)(x)
+            g = torch.randn_like(y.detach())
+            return lambda: torch.autograd.grad(y, (x,), g, retain_graph=True)
+
+        for make, suffix, what in ((forward, "", ""), (backward, "_backward", " backward")):
+            make.__name__ = name + ("_last" if last else "") + suffix
+            text = f"{title}{what}, {IMAGES}x64x{PIXELS}² bf16{', channels-last' * last}"
+            case("resampling", text, traffic=2 * (IMAGE + result), copy=2 * result)(make)
+
+
+def interpolation(**how):
+    return lambda torch, device: lambda x: torch.nn.functional.interpolate(x, **how)
+
+
+def sampling(torch, device):
+    grid = (torch.rand(IMAGES, PIXELS, PIXELS, 2, device=device) * 2 - 1).to(torch.bfloat16)
+    return lambda x: torch.nn.functional.grid_sample(x, grid, align_corners=False)
+
+
+resampling("upsample_bilinear", "bilinear x2", interpolation(scale_factor=2, mode="bilinear"),
+           2 * PIXELS)  # fmt: skip
+resampling("upsample_nearest", "nearest x2", interpolation(scale_factor=2), 2 * PIXELS)
+resampling("downscale", "antialiased to a half",
+           interpolation(scale_factor=0.5, mode="bilinear", antialias=True), PIXELS // 2,
+           (False,))  # fmt: skip
+resampling("grid_sample", "grid_sample", sampling, PIXELS)
+
 TOKENS = 16384 // PART
 
 

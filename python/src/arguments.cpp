@@ -19,7 +19,7 @@ const char* type_text(Type t, bool optional) {
     case Type::Float:
       return optional ? "a float or None" : "a float";
     case Type::FloatList:
-      return "a tuple of floats";
+      return optional ? "a float, a tuple of floats or None" : "a tuple of floats";
     case Type::Bool:
       return optional ? "a bool or None" : "a bool";
     case Type::Scalar:
@@ -53,7 +53,7 @@ std::string annotation(const Param& p) {
       base = "_float";
       break;
     case Type::FloatList:
-      base = "Sequence[_float]";
+      base = "_float | Sequence[_float]";
       break;
     case Type::Bool:
       base = "_bool";
@@ -140,8 +140,14 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
       return true;
     }
     case Type::FloatList: {
-      if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
       std::vector<double> list;
+      if (!PyTuple_Check(o) && !PyList_Check(o)) {
+        Scalar s;
+        if (is_tensor(o) || !to_scalar(o, &s)) return false;
+        list.push_back(s.to_double());
+        *out = std::move(list);
+        return true;
+      }
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
         const Obj item = Obj::share(PySequence_Fast_GET_ITEM(o, i));  // __float__ may change o
         Scalar s;

@@ -311,6 +311,28 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor&
                         const IntList& output_padding = {0}, int64_t groups = 1,
                         const IntList& dilation = {1});
 
+// ---- resampling: src/ops/resample.cpp -----------------------------------------------------------
+// input [N, C, space...]; lists have one number or one for each dimension of space.
+Tensor interpolate(const Tensor& input, const std::optional<IntList>& size,
+                   const std::optional<std::vector<double>>& scale_factor = {},
+                   const std::string& mode = "nearest", std::optional<bool> align_corners = {},
+                   std::optional<bool> recompute_scale_factor = {}, bool antialias = false);
+
+// ---- pixels, channels and columns: src/ops/rearrange.cpp ----------------------------------------
+Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor);
+Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor);
+Tensor channel_shuffle(const Tensor& input, int64_t groups);
+// What the taps of a window see, [N, C * taps, places], and its gradient. One number or two.
+Tensor im2col(const Tensor& input, const IntList& kernel_size, const IntList& dilation,
+              const IntList& padding, const IntList& stride);
+Tensor col2im(const Tensor& input, const IntList& output_size, const IntList& kernel_size,
+              const IntList& dilation, const IntList& padding, const IntList& stride);
+
+// ---- sampling: src/ops/grid_sample.cpp ----------------------------------------------------------
+Tensor grid_sampler(const Tensor& input, const Tensor& grid, const std::string& mode = "bilinear",
+                    const std::string& padding_mode = "zeros", bool align_corners = false);
+Tensor affine_grid_generator(const Tensor& theta, const IntList& size, bool align_corners = false);
+
 // ---- norms of channels: src/ops/channel_norms.cpp -----------------------------------------------
 // input [N, C, ...]; weight, bias and running statistics are [C] or undefined. Running statistics
 // are written to where the input's own are used.

@@ -79,6 +79,8 @@ from .padding import __all__ as _PADDING
 from .parameter import Parameter
 from .recurrent import *  # noqa: F403
 from .recurrent import __all__ as _RECURRENT
+from .resampling import *  # noqa: F403
+from .resampling import __all__ as _RESAMPLING
 
 __all__ = [
     "functional", "init", "utils", "Module", "Parameter",
@@ -93,5 +95,5 @@ __all__ = [
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
     "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS, *_NORMS,
-    *_LAZY, *_RECURRENT,
+    *_LAZY, *_RECURRENT, *_RESAMPLING,
 ]  # fmt: skip

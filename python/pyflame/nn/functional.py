@@ -4,6 +4,8 @@ All come from the table of operations; written here are those whose arguments di
 `size_average` and `reduce` of older programs, strings.
 """
 
+import warnings
+
 from .. import _C, _ops
 
 
@@ -63,6 +65,7 @@ hardshrink = _ops.hardshrink
 softshrink = _ops.softshrink
 prelu = _ops.prelu
 bilinear = _ops.bilinear
+interpolate = _ops.interpolate
 
 
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
@@ -255,3 +258,65 @@ def multi_margin_loss(
     """Hinge of every wrong class against the right one."""
     reduction = _reduction(size_average, reduce, reduction)
     return _ops.multi_margin_loss(input, target, p, margin, weight, reduction)
+
+
+# ---- resampling ---------------------------------------------------------------------------------
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """What each tap of a window sees: [N, C, H, W] to [N, C * taps, places]."""
+    return _ops.im2col(input, kernel_size, dilation, padding, stride)
+
+
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """Columns [N, C * taps, places] added up where they meet in [N, C, *output_size]."""
+    return _ops.col2im(input, output_size, kernel_size, dilation, padding, stride)
+
+
+def _old(name, instead):
+    warnings.warn(
+        f"pf.nn.functional.{name} is deprecated; use nn.functional.{instead}", stacklevel=3
+    )
+
+
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    """interpolate, under its old name."""
+    _old("upsample", "interpolate")
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input, size=None, scale_factor=None):
+    """interpolate with mode='nearest', under its old name."""
+    _old("upsample_nearest", "interpolate")
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """interpolate with mode='bilinear' and align_corners=True, under its old name."""
+    _old("upsample_bilinear", "interpolate")
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+def _corners(name, align_corners):
+    if align_corners is None:
+        warnings.warn(
+            f"pf.nn.functional.{name}: align_corners is False since PyTorch 1.3; pass it to say "
+            "that this is what you mean",
+            stacklevel=3,
+        )
+    return bool(align_corners)
+
+
+def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    """Input [N, C, (D,) H, W] at the places grid [N, ..., 2 or 3], from -1 to 1 over it: x first.
+
+    mode is bilinear, nearest or bicubic; what lies outside (padding_mode) zeros, border, reflection.
+    """
+    align_corners = _corners("grid_sample", align_corners)
+    return _C._special["grid_sampler"](input, grid, mode, padding_mode, align_corners)
+
+
+def affine_grid(theta, size, align_corners=None):
+    """Places for grid_sample: theta [N, 2, 3] or [N, 3, 4] times the places of the result `size`."""
+    align_corners = _corners("affine_grid", align_corners)
+    return _C._special["affine_grid_generator"](theta, size, align_corners)
