@@ -150,6 +150,7 @@ def test_zero_init_residual(block):
     }
 
 
+@pytest.mark.cpu_only  # too much for the stand-in, where its layers are tested by themselves
 def test_training_and_files(tmp_path):
     pf.manual_seed(0)
     model = ResNet(BasicBlock, (1, 1, 1, 1), num_classes=3, small_input=True)
