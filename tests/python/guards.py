@@ -146,6 +146,9 @@ FITTING = {
     "instance_norm": lambda f, n, m, k: F.instance_norm(f(n, 2, m, k + 1), None, None, f(2), f(2)),
     "conv2d": lambda f, n, m, k: F.conv2d(f(2, 3, n, m), f(2, 3, 3, 3), f(2), padding=1),
     "conv_transpose2d": lambda f, n, m, k: F.conv_transpose2d(f(2, 3, n, m), f(3, 2, 3, 3), f(2)),
+    "gru_cell": lambda f, n, m, k: pf.gru_cell(
+        f(n, m), f(n, k), f(3 * k, m), f(3 * k, k), f(3 * k), f(3 * k)
+    ),
     "rms_norm": lambda f, n, m, k: F.rms_norm(f(n, m), (m,), f(m)),
     "cross_entropy": lambda f, n, m, k: (lambda x: F.cross_entropy(x, labels(x), f(m)))(f(n, m)),
     "nll_loss": lambda f, n, m, k: (lambda x: F.nll_loss(x, labels(x), f(m)))(f(n, m)),

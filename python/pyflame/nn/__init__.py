@@ -77,6 +77,8 @@ from .normalization import __all__ as _NORMS
 from .padding import *  # noqa: F403
 from .padding import __all__ as _PADDING
 from .parameter import Parameter
+from .recurrent import *  # noqa: F403
+from .recurrent import __all__ as _RECURRENT
 
 __all__ = [
     "functional", "init", "utils", "Module", "Parameter",
@@ -91,5 +93,5 @@ __all__ = [
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
     "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS, *_NORMS,
-    *_LAZY,
+    *_LAZY, *_RECURRENT,
 ]  # fmt: skip
