@@ -56,6 +56,11 @@ def test_digits(name, tmp_path):
         assert picture.startswith(b"\x89PNG") and len(picture) > 1000
 
 
+@pytest.mark.cpu_only
+def test_lstm_text(tmp_path):
+    run(sys.executable, ROOT / "examples" / "lstm_text.py", cwd=tmp_path)
+
+
 def test_cpp_digits(tmp_path):
     pytest.importorskip("sklearn")
     program = ROOT / "build" / "examples" / "cpp" / "mlp_digits"
