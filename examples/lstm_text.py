@@ -11,23 +11,8 @@ import pyflame as pf
 from pyflame import nn
 from pyflame.nn import functional as F
 from pyflame.training import text
-from pyflame.utils.data import DataLoader, Subset
 
 CONTEXT, GOAL = 64, 0.75
-
-
-class Windows(pf.utils.data.Dataset):
-    """Pieces of a text and the same one byte further."""
-
-    def __init__(self, data):
-        self.data = data.long()
-
-    def __len__(self):
-        return (len(self.data) - 1) // CONTEXT
-
-    def __getitem__(self, index):
-        window = self.data[index * CONTEXT : (index + 1) * CONTEXT + 1]
-        return window[:-1], window[1:]
 
 
 class Model(nn.Module):
@@ -52,27 +37,24 @@ def by_counting(train, held_out):
     return -share[held_out[:-1], held_out[1:]].mean().item() / math.log(2)
 
 
-def bits_per_byte(model, windows):
+def bits_per_byte(model, batches, count):
     model.eval()
     with pf.no_grad():
-        losses = [model(x, y).item() for x, y in DataLoader(windows, 64, drop_last=True)]
-    return sum(losses) / len(losses) / math.log(2)
+        return sum(model(*batches(i)).item() for i in range(count)) / count / math.log(2)
 
 
 def main(steps=1000, seed=0):
     pf.manual_seed(seed)
     source = text.standard_library()
     counted = by_counting(source.train, source.held_out)
-    held_out = Subset(Windows(source.held_out), range(1024))
+    train = text.Batches(source.train, 32, CONTEXT, seed)  # random windows and the next bytes
 
     model = Model()
     optimizer = pf.optim.AdamW(model.parameters(), lr=5e-3)
     schedule = pf.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, steps)
     model.train()
-    for step, (x, y) in zip(
-        range(1, steps + 1), DataLoader(Windows(source.train), 32, shuffle=True)
-    ):
-        loss = model(x, y)
+    for step in range(1, steps + 1):
+        loss = model(*train(step))
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -80,7 +62,7 @@ def main(steps=1000, seed=0):
         schedule.step()
         if step % 200 == 0:
             print(f"step {step}: {loss.item() / math.log(2):.2f} bits per byte")
-    learnt = bits_per_byte(model, held_out)
+    learnt = bits_per_byte(model, text.Batches(source.held_out, 64, CONTEXT, seed), 16)
     print(f"held out: {learnt:.2f} bits per byte; by counting pairs {counted:.2f}")
     return learnt / counted
 
