@@ -43,6 +43,24 @@ def test_mlp_digits():
     assert main(epochs=10) > 0.9
 
 
+@pytest.mark.cpu_only  # these compute for up to a minute
+@pytest.mark.parametrize("name", ["resnet", "vae", "diffusion"])
+def test_digits(name, tmp_path):
+    """Each checks its own figure: what it says and the exit status."""
+    pytest.importorskip("sklearn")
+    if name == "resnet" and not hasattr(pf.nn, "AdaptiveAvgPool2d"):
+        pytest.skip("pooling is not there yet")
+    run(sys.executable, ROOT / "examples" / f"{name}_digits.py", cwd=tmp_path)
+    if name != "resnet":
+        picture = (tmp_path / f"{name}_digits.png").read_bytes()
+        assert picture.startswith(b"\x89PNG") and len(picture) > 1000
+
+
+@pytest.mark.cpu_only
+def test_lstm_text(tmp_path):
+    run(sys.executable, ROOT / "examples" / "lstm_text.py", cwd=tmp_path)
+
+
 def test_cpp_digits(tmp_path):
     pytest.importorskip("sklearn")
     program = ROOT / "build" / "examples" / "cpp" / "mlp_digits"

@@ -1,5 +1,5 @@
 """Utilities around training."""
 
-from . import data
+from . import data, images
 
-__all__ = ["data"]
+__all__ = ["data", "images"]

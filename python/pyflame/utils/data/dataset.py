@@ -143,10 +143,23 @@ class StackDataset(Dataset):
         )
 
 
+# Classes whose `_batch(indices)` makes a collated batch at once. A subclass is none: it may say anew
+# what a sample is.
+_BATCHED = {TensorDataset}
+
+
+def batched(kind):
+    """Decorator of a dataset's class that has `_batch(indices)`."""
+    _BATCHED.add(kind)
+    return kind
+
+
 def batcher(dataset):
-    """The function that makes a whole batch at once, for datasets known to have one."""
-    if type(dataset) is TensorDataset:
-        return dataset._batch
+    """The function that makes a whole batch at once, for datasets known to have one; such a dataset
+    may have `_alone()`, true while samples have to be made one by one."""
+    if type(dataset) in _BATCHED:
+        alone = getattr(dataset, "_alone", None)
+        return None if alone and alone() else dataset._batch
     if type(dataset) is Subset and batcher(dataset.dataset):
         return dataset._batch
     return None
@@ -156,7 +169,8 @@ def on_device(dataset):
     """True for tensors off the CPU, which processes cannot reach: one index operation a batch."""
     while type(dataset) is Subset:
         dataset = dataset.dataset
-    return type(dataset) is TensorDataset and not all(t.is_cpu for t in dataset.tensors)
+    tensors = getattr(dataset, "tensors", ()) if type(dataset) in _BATCHED else ()
+    return not all(t.is_cpu for t in tensors)
 
 
 def random_split(dataset, lengths, generator=None):
