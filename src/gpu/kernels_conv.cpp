@@ -1,0 +1,174 @@
+// Launchers of convolutions and their gradients (kernels/conv.h).
+#include <algorithm>
+
+#include "gpu/axes.h"
+#include "gpu/kernel.h"
+#include "kernels/conv_args.h"
+#include "table/kernels/conv.h"
+
+namespace pyflame::gpu {
+namespace {
+
+using namespace kernels;
+
+constexpr int kTileM = 64, kTileK = 16;  // of kernels/conv.h
+// Shares of k are made until there are so many blocks, and none is shorter than that.
+constexpr int64_t kBlocks = 1024, kLeastShare = 256;
+
+enum class Kind : uint8_t { Forward, Input, Weight };
+
+// What a convolution is about. x and y are those of the convolution, whichever is written.
+struct Problem {
+  Kind kind;
+  const pf_tensor &x, &weight, &y;
+  const void* bias;
+  int64_t groups;
+};
+
+int64_t shape_of(const pf_tensor& t, int d) {
+  const int at = d - 3 + t.ndim;
+  return at < 2 ? 1 : t.shape[at];
+}
+int64_t step_at(const pf_tensor& t, int d) {
+  const int at = d - 3 + t.ndim;
+  return at < 2 ? 0 : t.strides[at];
+}
+void sizes_of(const pf_tensor& t, pf_i64 (&size)[3]) {
+  for (int d = 0; d < 3; ++d) size[d] = shape_of(t, d);
+}
+void steps_of(const pf_tensor& t, pf_i64 (&step)[3]) {
+  for (int d = 0; d < 3; ++d) step[d] = step_at(t, d);
+}
+int64_t product(const pf_i64 (&size)[3]) {
+  return size[0] * size[1] * size[2];
+}
+// Neighbours in channels are neighbours in memory.
+bool channels_last(const pf_tensor& t) {
+  return t.strides[1] == 1 && t.shape[1] > 1 &&
+         std::any_of(t.shape + 2, t.shape + t.ndim, [](int64_t n) { return n > 1; });
+}
+
+pf_conv arguments(const KernelArgs& a, const Problem& p) {
+  constexpr auto number = numbers<Conv>;
+  pf_conv q{};
+  q.groups = p.groups;
+  const int64_t ins = p.weight.shape[1], outs = p.weight.shape[0] / q.groups;
+  const bool input = p.kind == Kind::Input, weight = p.kind == Kind::Weight;
+  const pf_tensor &gathered = input ? p.y : p.x, &paired = input ? p.x : p.y;
+  for (int d = 0; d < 3; ++d) {
+    q.stride[d] = a.i(number.stride_d + d);
+    q.padding[d] = a.i(number.padding_d + d);
+    q.dilation[d] = a.i(number.dilation_d + d);
+  }
+  q.gathered = gathered.data;
+  sizes_of(gathered, q.size);
+  steps_of(gathered, q.at);
+  q.batch = gathered.strides[0];
+  q.channel = gathered.strides[1];
+  q.group = gathered.strides[1] * (input ? outs : ins);
+  sizes_of(paired, q.pixels);
+  steps_of(paired, q.pixel_at);
+  q.pixel_batch = paired.strides[0];
+  sizes_of(p.weight, q.taps);
+  steps_of(p.weight, q.tap_at);
+  q.channels = input ? outs : ins;
+  q.tap_channel = p.weight.strides[input ? 0 : 1];
+  const int64_t pixels = paired.shape[0] * product(q.pixels), taps = q.channels * product(q.taps);
+  q.m = weight ? taps : pixels;
+  q.k = weight ? pixels : taps;
+  q.n = input ? ins : outs;
+  // n counts the channels of the paired tensor, which the weight has, too.
+  const int64_t weight_n = p.weight.strides[input ? 1 : 0],
+                weight_group = p.weight.strides[0] * outs,
+                paired_group = paired.strides[1] * (input ? ins : outs);
+  q.plain = weight ? paired.data : p.weight.data;
+  q.out = weight ? p.weight.data : paired.data;
+  q.bias = p.bias;
+  q.plain_n = weight ? paired.strides[1] : weight_n;
+  q.out_n = weight ? weight_n : paired.strides[1];
+  q.plain_group = weight ? paired_group : weight_group;
+  q.out_group = weight ? weight_group : paired_group;
+  return q;
+}
+
+// PF_INDEX: 32 bits are enough for counts, and for places with what padding and taps add.
+bool narrow(const pf_conv& q) {
+  constexpr int64_t kMost = int64_t{1} << 29;
+  if (q.m >= kMost || q.k >= kMost) return false;
+  for (int d = 0; d < 3; ++d) {
+    const double reach = double(q.size[d]) + double(q.pixels[d]) * double(q.stride[d]) +
+                         double(q.padding[d]) + double(q.taps[d]) * double(q.dilation[d]);
+    if (reach >= double(kMost)) return false;
+  }
+  return true;
+}
+int inverse(const pf_conv& q, Kind kind) {
+  if (kind != Kind::Input) return 0;
+  return q.stride[0] == 1 && q.stride[1] == 1 && q.stride[2] == 1 ? 1 : 2;
+}
+
+void tiles(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
+  const bool weight = p.kind == Kind::Weight,
+             last = channels_last(p.kind == Kind::Input ? p.y : p.x);
+  const bool few = q.n <= 16 || !is_float(t);
+  const int tile_n = few ? 16 : 64, reg = few ? 2 : 4;
+  q.tiles_m = ceil_div(q.m, kTileM);
+  q.tiles_n = ceil_div(q.n, tile_n);
+  const int64_t blocks = q.tiles_m * q.tiles_n * q.groups;
+  q.shares =
+      std::clamp<int64_t>(std::min<int64_t>(kBlocks / blocks, q.k / kLeastShare), 1, kBlocks);
+  q.share = ceil_div(ceil_div(q.k, q.shares), kTileK) * kTileK;
+  q.shares = std::max<int64_t>(1, q.share ? ceil_div(q.k, q.share) : 1);
+  const int64_t outs = q.groups * q.n * q.m;
+  if (q.shares > 1)
+    q.partial = a.workspace(static_cast<size_t>(q.shares * outs) * itemsize(compute_type(t)));
+  const Defines defines = Defines()
+                              .type("PF_T", t)
+                              .value("PF_OF_WEIGHT", weight)
+                              .value("TILE_N", tile_n)
+                              .value("REG", reg)
+                              .value("PF_FAST_M", last == weight)
+                              .value("PF_FAST_N", q.plain_n == 1)
+                              .value("PF_INVERSE", inverse(q, p.kind))
+                              .value("PF_LAST", last)
+                              .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
+  a.launch(a.compile("conv.h", defines, "pf_conv_tiles"), Grid(blocks * q.shares),
+           kTileM * tile_n / (reg * reg), 0, q);
+  if (q.shares > 1)
+    a.launch(a.compile("conv.h", defines, "pf_conv_finish"), blocks_for(outs, 256), 256, 0, q);
+}
+
+void run(const KernelArgs& a, const Problem& p, DType t) {
+  pf_conv q = arguments(a, p);
+  tiles(a, p, q, t);
+}
+
+void conv(const KernelArgs& a) {
+  constexpr auto at = tensors<Conv>;
+  run(a,
+      {Kind::Forward, a.tensor(at.x), a.tensor(at.weight), a.tensor(at.y),
+       a.has(at.bias) ? a.data(at.bias) : nullptr, a.i(numbers<Conv>.groups)},
+      a.dtype(at.y));
+}
+void conv_input(const KernelArgs& a) {
+  constexpr auto at = tensors<ConvInput>;
+  run(a,
+      {Kind::Input, a.tensor(at.dx), a.tensor(at.weight), a.tensor(at.dy), nullptr,
+       a.i(numbers<ConvInput>.groups)},
+      a.dtype(at.dx));
+}
+void conv_weight(const KernelArgs& a) {
+  constexpr auto at = tensors<ConvWeight>;
+  run(a,
+      {Kind::Weight, a.tensor(at.x), a.tensor(at.dweight), a.tensor(at.dy), nullptr,
+       a.i(numbers<ConvWeight>.groups)},
+      a.dtype(at.dweight));
+}
+
+}  // namespace
+
+PF_GPU_KERNEL(Conv::kInfo, conv)
+PF_GPU_KERNEL(ConvInput::kInfo, conv_input)
+PF_GPU_KERNEL(ConvWeight::kInfo, conv_weight)
+
+}  // namespace pyflame::gpu
