@@ -129,17 +129,3 @@ PF_KERNEL(pf_conv_tiles, THREADS)(pf_conv q) {
     }
   }
 }
-
-// The shares of each result, added.
-PF_KERNEL(pf_conv_finish, 256)(pf_conv q) {
-  const pf_i64 all = q.groups * q.n * q.m,
-               e = static_cast<pf_i64>(pf_block()) * pf_threads() + pf_thread();
-  if (e >= all) return;
-  const C* from = static_cast<const C*>(q.partial) + e;
-  C sum = from[0];
-  for (pf_i64 s = 1; s < q.shares; ++s) sum = pf_sum(sum, from[s * all]);
-  const pf_i64 line = pf_quotient(e, q.m), group = pf_quotient(line, q.n);
-  const pf_i64 n = line - group * q.n;
-  if (q.bias) sum = pf_sum(sum, pf_get_one<T>(q.bias, line));
-  pf_put_one<T>(q.out, group * q.out_group + pf_row(q, e - line * q.m).other + n * q.out_n, sum);
-}

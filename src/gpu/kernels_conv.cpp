@@ -1,4 +1,4 @@
-// Launchers of convolutions and their gradients (kernels/conv.h).
+// Launchers of convolutions and their gradients (kernels/conv*.h).
 #include <algorithm>
 
 #include "gpu/axes.h"
@@ -107,6 +107,23 @@ int inverse(const pf_conv& q, Kind kind) {
   return q.stride[0] == 1 && q.stride[1] == 1 && q.stride[2] == 1 ? 1 : 2;
 }
 
+// Cuts k into shares of at least `least`, whole units of it, for `blocks` blocks each.
+void share(pf_conv& q, int64_t blocks, int64_t least, int64_t unit) {
+  q.shares = std::clamp<int64_t>(std::min<int64_t>(kBlocks / blocks, q.k / least), 1, kBlocks);
+  q.share = ceil_div(ceil_div(q.k, q.shares), unit) * unit;
+  q.shares = q.share ? ceil_div(q.k, q.share) : 1;
+}
+void finish(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t, bool last) {
+  const Defines defines = Defines()
+                              .type("PF_T", t)
+                              .value("PF_OF_WEIGHT", p.kind == Kind::Weight)
+                              .value("PF_INVERSE", inverse(q, p.kind))
+                              .value("PF_LAST", last)
+                              .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
+  a.launch(a.compile("conv_finish.h", defines, "pf_conv_finish"),
+           blocks_for(q.groups * q.n * q.m, 256), 256, 0, q);
+}
+
 void tiles(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
   const bool weight = p.kind == Kind::Weight,
              last = channels_last(p.kind == Kind::Input ? p.y : p.x);
@@ -115,10 +132,7 @@ void tiles(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
   q.tiles_m = ceil_div(q.m, kTileM);
   q.tiles_n = ceil_div(q.n, tile_n);
   const int64_t blocks = q.tiles_m * q.tiles_n * q.groups;
-  q.shares =
-      std::clamp<int64_t>(std::min<int64_t>(kBlocks / blocks, q.k / kLeastShare), 1, kBlocks);
-  q.share = ceil_div(ceil_div(q.k, q.shares), kTileK) * kTileK;
-  q.shares = std::max<int64_t>(1, q.share ? ceil_div(q.k, q.share) : 1);
+  share(q, blocks, kLeastShare, kTileK);
   const int64_t outs = q.groups * q.n * q.m;
   if (q.shares > 1)
     q.partial = a.workspace(static_cast<size_t>(q.shares * outs) * itemsize(compute_type(t)));
@@ -134,13 +148,70 @@ void tiles(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
                               .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
   a.launch(a.compile("conv.h", defines, "pf_conv_tiles"), Grid(blocks * q.shares),
            kTileM * tile_n / (reg * reg), 0, q);
-  if (q.shares > 1)
-    a.launch(a.compile("conv.h", defines, "pf_conv_finish"), blocks_for(outs, 256), 256, 0, q);
+  if (q.shares > 1) finish(a, p, q, t, last);
+}
+
+// ---- each channel by itself ---------------------------------------------------------------------
+
+constexpr int kDepthBlock = 256, kDepthRow = 4, kDepthTaps = 3;  // of kernels/conv_depth.h
+
+// Channels of an access: 16 bytes where they lie side by side in both tensors.
+int64_t channels_at_once(const pf_conv& q, const Problem& p, DType t) {
+  const int64_t v = std::min<int64_t>(16 / static_cast<int64_t>(itemsize(t)), 8);
+  const auto fits = [&](const pf_tensor& x) {
+    if (x.strides[1] != 1 || !aligned(x.data, v * static_cast<int64_t>(itemsize(t)))) return false;
+    for (int d = 0; d < x.ndim; ++d)
+      if (d != 1 && x.strides[d] % v != 0) return false;
+    return true;
+  };
+  return q.groups % v == 0 && fits(p.x) && fits(p.y) ? v : 1;
+}
+
+void by_channel(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
+  const bool last = channels_last(p.x) && channels_last(p.y);
+  const int64_t v = channels_at_once(q, p, t), taps = product(q.taps);
+  // Of lines the ones below each other: so threads beside each other read neighbours.
+  const int along = last || q.pixels[1] == 1 ? 2 : 1;
+  const Defines defines = Defines()
+                              .type("PF_T", t)
+                              .value("PF_V", v)
+                              .value("PF_ALONG", along)
+                              .value("PF_INVERSE", inverse(q, p.kind))
+                              .value("PF_LAST", last)
+                              .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
+  const auto item = static_cast<int64_t>(itemsize(t));
+  if (p.kind == Kind::Weight) {
+    const int64_t vectors = q.groups / v;
+    q.tiles_n = last ? std::min<int64_t>(power_of_two_from(vectors), 32) : 1;
+    q.tiles_m = ceil_div(taps, kDepthTaps);
+    const int64_t blocks = ceil_div(vectors, q.tiles_n) * q.tiles_m,
+                  least = 8 * kDepthBlock / q.tiles_n;
+    share(q, blocks, least, 1);
+    q.partial =
+        a.workspace(static_cast<size_t>(q.shares * q.groups * q.m) * itemsize(compute_type(t)));
+    a.launch(a.compile("conv_depth.h", defines, "pf_conv_depth_weight"), Grid(blocks * q.shares),
+             kDepthBlock, 0, q);
+    finish(a, p, q, t, false);
+    return;
+  }
+  void* packed = a.workspace(static_cast<size_t>(taps * q.groups * item));
+  a.launch(a.compile("conv_depth.h", defines, "pf_conv_pack"),
+           blocks_for(taps * q.groups, kDepthBlock), kDepthBlock, 0, q, packed);
+  int64_t threads = q.groups / v * q.m / product(q.pixels);
+  for (int d = 0; d < 3; ++d)
+    threads *= d == along ? ceil_div(q.pixels[d], kDepthRow) : q.pixels[d];
+  q.k = q.m;  // pixels of the batch, and of one
+  q.m = product(q.pixels);
+  a.launch(a.compile("conv_depth.h", defines, "pf_conv_depth"), blocks_for(threads, kDepthBlock),
+           kDepthBlock, 0, q, packed);
 }
 
 void run(const KernelArgs& a, const Problem& p, DType t) {
   pf_conv q = arguments(a, p);
-  tiles(a, p, q, t);
+  if (q.n == 1 && q.channels == 1)
+    by_channel(a, p, q, t);
+  else
+    tiles(a, p, q, t);
 }
 
 void conv(const KernelArgs& a) {

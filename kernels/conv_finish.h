@@ -1,0 +1,26 @@
+// The sums of shares, added in their order (conv_args.h).
+//   -DPF_T=         dtype
+//   -DPF_OF_WEIGHT= 1: m counts taps, 0: pixels
+//   and what conv_places.h takes
+#include "axes.h"
+#include "conv_places.h"
+#include "multiply_add.h"
+#include "rows.h"
+
+typedef PF_T T;
+typedef pf_compute<T> C;
+
+PF_KERNEL(pf_conv_finish, 256)(pf_conv q) {
+  const pf_i64 all = q.groups * q.n * q.m,
+               e = static_cast<pf_i64>(pf_block()) * pf_threads() + pf_thread();
+  if (e >= all) return;
+  const C* from = static_cast<const C*>(q.partial) + e;
+  C sum = from[0];
+  for (pf_i64 s = 1; s < q.shares; ++s) sum = pf_sum(sum, from[s * all]);
+  const pf_i64 line = pf_quotient(e, q.m), group = pf_quotient(line, q.n);
+  const pf_i64 n = line - group * q.n;
+  const pf_number at = static_cast<pf_number>(e - line * q.m);
+  const pf_spot m = PF_OF_WEIGHT ? pf_tap(q, at) : pf_pixel(q, at);
+  if (q.bias) sum = pf_sum(sum, pf_get_one<T>(q.bias, line));
+  pf_put_one<T>(q.out, group * q.out_group + m.other + n * q.out_n, sum);
+}
