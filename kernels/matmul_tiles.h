@@ -65,6 +65,18 @@ PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
 #endif
 }
 
+// -DPF_GATHERED=1: operand a is what a convolution sees.
+#ifndef PF_GATHERED
+#define PF_GATHERED 0
+#endif
+#if PF_GATHERED
+#include "conv_gather.h"
+#include "conv_product_args.h"
+typedef pf_conv_product pf_tiles_args;
+#else
+typedef pf_matmul_args pf_tiles_args;
+#endif
+
 #ifdef PF_MMA
 #include "tiles_copies.h"
 #if PF_MATRIX_UNIT == 2
@@ -117,7 +129,7 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
   }
 }
 
-PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
+PF_KERNEL(pf_matmul_tiles, THREADS)(pf_tiles_args q PF_EPILOGUE_ARGS) {
   char* memory = pf_dynamic_shared();
   const pf_matmul_tile t = pf_matmul_where(q, TILE_M, TILE_N);
   const int lane = static_cast<int>(pf_thread()) % PF_WARP,

@@ -94,13 +94,43 @@ struct pf_portion {
   static PF_METHOD pf_u32 rounded(pf_u32 x) { return PF_TF32 ? pf_tf32_bits(x) : x; }
 };
 
+#if PF_GATHERED
+// The same of an operand that is gathered, one tile after the other.
+template <int OUTER, int N>
+struct pf_gathered_portion : pf_portion<1, OUTER, N> {
+  typedef pf_portion<1, OUTER, N> plain;
+  pf_gather<N, THREADS / plain::IN_LINE> lines;
+
+  PF_METHOD void start(const pf_conv& q, pf_i64 first) {
+    lines.start(q, first + plain::line(0), plain::along(0));
+  }
+  PF_METHOD void fetch(const pf_conv& q) {
+    PF_UNROLL for (int i = 0; i < N; ++i) {
+      PF_UNROLL for (int v = 0; v < 4; ++v) this->w[i][0][v] = 0;
+      if (lines.has(i))
+        pf_load_words<16, false>(static_cast<const char*>(q.gathered) + lines.at(i), this->w[i][0]);
+    }
+    lines.next(q);
+  }
+};
+#endif
+
 struct pf_pipeline {
+#if PF_GATHERED
+  pf_gathered_portion<TILE_M, TILE_M * TILE_K / CHUNK / THREADS> a;
+#else
   pf_portion<A_ALONG_K, TILE_M, TILE_M * TILE_K / CHUNK / THREADS> a;
+#endif
   pf_portion<B_ALONG_K, TILE_N, TILE_N * TILE_K / CHUNK / THREADS> b;
 
-  PF_METHOD void load(const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 k0) {
+  PF_METHOD void load(const pf_tiles_args& q, const pf_matmul_tile& t, pf_i64 k0) {
+#if PF_GATHERED
+    if (k0 == 0) a.start(q.conv, t.row);
+    a.fetch(q.conv);
+#else
     a.fetch(static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col,
             k0, q.k);
+#endif
     b.fetch(static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row,
             k0, q.k);
   }
@@ -151,7 +181,7 @@ struct pf_tile_sums {
   }
 };
 
-PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
+PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_args& q,
                             const pf_matmul_tile& t, int warp_row, int warp_col, int lane) {
   pf_pipeline pipe;
   const pf_i64 steps = (q.k + TILE_K - 1) / TILE_K;

@@ -3,6 +3,7 @@
 
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
+#include "gpu/product.h"
 #include "kernels/conv_args.h"
 #include "table/kernels/conv.h"
 
@@ -120,7 +121,7 @@ void finish(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t, bo
                               .value("PF_INVERSE", inverse(q, p.kind))
                               .value("PF_LAST", last)
                               .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
-  a.launch(a.compile("conv_finish.h", defines, "pf_conv_finish"),
+  a.launch(a.compile("conv_ends.h", defines, "pf_conv_finish"),
            blocks_for(q.groups * q.n * q.m, 256), 256, 0, q);
 }
 
@@ -206,8 +207,62 @@ void by_channel(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
            kDepthBlock, 0, q, packed);
 }
 
+// ---- on matrix units ----------------------------------------------------------------------------
+
+// Whether elements [outer][space...][inner] lie densely in this order.
+bool dense(int64_t outer, const pf_i64 (&size)[3], int64_t inner, int64_t step,
+           const pf_i64 (&at)[3], int64_t inner_step) {
+  int64_t expected = 1;
+  const auto next = [&](int64_t n, int64_t stride) {
+    const bool good = n == 1 || stride == expected;
+    expected *= n;
+    return good;
+  };
+  return next(inner, inner_step) && next(size[2], at[2]) && next(size[1], at[1]) &&
+         next(size[0], at[0]) && next(outer, step);
+}
+
+// Channels side by side, as kernels/conv_gather.h takes them.
+bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType t) {
+  if (!gathered_product_fits(a.traits(), t)) return false;
+  pf_conv q = given;
+  const auto chunk = 16 / static_cast<int64_t>(itemsize(t));
+  if (p.kind == Kind::Weight || q.groups != 1 || q.channel != 1 || product(q.taps) > 32 ||
+      q.channels % chunk != 0 || q.batch % chunk != 0 || !narrow(q) || !aligned(q.gathered, 16))
+    return false;
+  double reach = double(q.batch) * double(p.x.shape[0]);
+  for (int d = 0; d < 3; ++d) {
+    if (q.size[d] == 1) q.at[d] = 0;
+    if (q.at[d] % chunk != 0) return false;
+    reach += double(q.at[d]) * double(q.size[d] + 2 * q.padding[d]);
+  }
+  if (reach >= double(chunk) * 0x1p31 ||
+      !dense(p.x.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.out_n))
+    return false;
+  Product r{};
+  r.m = q.m, r.n = q.n, r.k = q.k;
+  r.dtype = r.out = t;
+  r.bias = q.bias, r.c = q.out;
+  r.b = q.plain;
+  r.b_row = 1, r.b_col = q.k;
+  if (!dense(q.n, q.taps, q.channels, q.plain_n, q.tap_at, q.tap_channel) || !aligned(r.b, 16)) {
+    void* packed = a.workspace(static_cast<size_t>(q.n * q.k) * itemsize(t));
+    const Defines defines = Defines()
+                                .type("PF_T", t)
+                                .value("PF_OF_WEIGHT", 0)
+                                .value("PF_INVERSE", 0)
+                                .value("PF_LAST", 1)
+                                .text("PF_INDEX", "pf_u32");
+    a.launch(a.compile("conv_ends.h", defines, "pf_conv_pack_lines"), blocks_for(q.n * q.k, 256),
+             256, 0, q, packed);
+    r.b = packed;
+  }
+  return gathered_product(a, r, q, inverse(q, p.kind));
+}
+
 void run(const KernelArgs& a, const Problem& p, DType t) {
   pf_conv q = arguments(a, p);
+  if (on_units(a, p, q, t)) return;
   if (q.n == 1 && q.channels == 1)
     by_channel(a, p, q, t);
   else

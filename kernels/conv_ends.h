@@ -1,4 +1,5 @@
-// The sums of shares, added in their order (conv_args.h).
+// What is before and after the products of convolutions (conv_args.h): weights packed, so that k is
+// their fastest dimension, and the sums of shares, added in their order.
 //   -DPF_T=         dtype
 //   -DPF_OF_WEIGHT= 1: m counts taps, 0: pixels
 //   and what conv_places.h takes
@@ -23,4 +24,13 @@ PF_KERNEL(pf_conv_finish, 256)(pf_conv q) {
   const pf_spot m = PF_OF_WEIGHT ? pf_tap(q, at) : pf_pixel(q, at);
   if (q.bias) sum = pf_sum(sum, pf_get_one<T>(q.bias, line));
   pf_put_one<T>(q.out, group * q.out_group + m.other + n * q.out_n, sum);
+}
+
+// [n][k]
+PF_KERNEL(pf_conv_pack_lines, 256)(pf_conv q, void* packed) {
+  const pf_i64 i = static_cast<pf_i64>(pf_block()) * pf_threads() + pf_thread();
+  const pf_i64 n = pf_quotient(i, q.k);
+  if (n >= q.n) return;
+  const pf_spot term = pf_tap(q, static_cast<pf_number>(i - n * q.k));
+  pf_put_one<T>(packed, i, pf_get_one<T>(q.plain, n * q.plain_n + term.other));
 }

@@ -1,0 +1,92 @@
+// The operand of matmul_tiles.h that a convolution gathers: -DPF_GATHERED=1, operand a, along k,
+// which counts the channels of one tap after the other. Its lines are pixels. A chunk of a line
+// belongs to one tap: a thread, whose chunks are those of the same k, keeps the place of each of
+// its lines and which taps are inside, and a distance for them all. Places are in chunks; there are
+// at most 32 taps, and channels and strides are whole chunks (the launcher looks).
+#ifndef PF_CONV_GATHER_H
+#define PF_CONV_GATHER_H
+#define PF_INDEX pf_u32
+#define PF_LAST 1
+#include "conv_places.h"
+
+// COUNT lines, APART from each other.
+template <int COUNT, int APART>
+struct pf_gather {
+  pf_i32 line[COUNT], distance;
+  pf_u32 inside[COUNT], tap;  // one bit each
+  pf_i32 channel, t[3];
+
+  // From line `m` and element `k` of the first tile on.
+  PF_METHOD void start(const pf_conv& q, pf_i64 m, int k) {
+    PF_UNROLL for (int i = 0; i < COUNT; ++i) {
+      line[i] = 0;
+      inside[i] = 0;
+      if (m + i * APART >= q.m) continue;
+      const pf_spot s = pf_pixel(q, static_cast<pf_u32>(m) + i * APART);
+      line[i] = static_cast<pf_i32>(s.gathered / CHUNK);
+      inside[i] = taps_inside(q, s);
+    }
+    channel = k;
+    tap = 1;
+    t[0] = t[1] = t[2] = 0;
+    turn(q);
+  }
+  static PF_METHOD pf_u32 taps_inside(const pf_conv& q, const pf_spot& s) {
+    pf_u32 in[3] = {0, 0, 0}, all = 0;
+    PF_UNROLL for (int d = 0; d < 3; ++d) {
+      PF_NO_UNROLL for (pf_i32 i = 0; i < static_cast<pf_i32>(q.taps[d]); ++i) {
+        const pf_i32 far = i * static_cast<pf_i32>(q.dilation[d]);
+        pf_i32 c = s.c[d] + (PF_INVERSE == 0 ? far : -far);
+        bool meet = true;
+        if constexpr (PF_INVERSE == 2) {
+          const pf_i32 stride = static_cast<pf_i32>(q.stride[d]);
+          c = s.c[d] - far / stride;
+          meet = far % stride == s.r[d];
+        }
+        if (meet && static_cast<pf_u32>(c) < static_cast<pf_u32>(q.size[d])) in[d] |= 1u << i;
+      }
+    }
+    pf_u32 at = 0;
+    PF_NO_UNROLL for (pf_i32 i = 0; i < static_cast<pf_i32>(q.taps[0]); ++i) {
+      PF_NO_UNROLL for (pf_i32 j = 0; j < static_cast<pf_i32>(q.taps[1]); ++j) {
+        if (in[0] >> i & in[1] >> j & 1) all |= in[2] << at;
+        at += static_cast<pf_u32>(q.taps[2]);
+      }
+    }
+    return all;
+  }
+  // The tap that the channel is of, once it is beyond the last one of a tap.
+  PF_METHOD void turn(const pf_conv& q) {
+    const pf_i32 channels = static_cast<pf_i32>(q.channels);
+    while (channel >= channels) {
+      channel -= channels;
+      tap <<= 1;
+      if (++t[2] == q.taps[2]) {
+        t[2] = 0;
+        if (++t[1] == q.taps[1]) {
+          t[1] = 0;
+          ++t[0];
+        }
+      }
+    }
+    pf_i64 far = 0;
+    PF_UNROLL for (int d = 0; d < 3; ++d) {
+      const pf_i32 by = t[d] * static_cast<pf_i32>(q.dilation[d]);
+      far += (PF_INVERSE == 0   ? by
+              : PF_INVERSE == 1 ? -by
+                                : -(by / static_cast<pf_i32>(q.stride[d]))) *
+             q.at[d];
+    }
+    distance = static_cast<pf_i32>(far / CHUNK);
+  }
+  PF_METHOD void next(const pf_conv& q) {
+    channel += TILE_K;
+    if (channel >= q.channels) turn(q);
+  }
+  PF_METHOD bool has(int i) const { return (inside[i] & tap) != 0; }
+  PF_METHOD pf_i64 at(int i) const {  // in bytes
+    return static_cast<pf_i64>(line[i] + distance + channel / CHUNK) * 16;
+  }
+};
+
+#endif
