@@ -9,6 +9,32 @@
 #define PF_LAST 1
 #include "conv_places.h"
 
+// Which taps of a pixel are inside of the tensor, one bit each.
+PF_DEVICE pf_u32 pf_taps_inside(const pf_conv& q, const pf_spot& s) {
+  pf_u32 in[3] = {0, 0, 0}, all = 0;
+  PF_UNROLL for (int d = 0; d < 3; ++d) {
+    PF_NO_UNROLL for (pf_i32 i = 0; i < static_cast<pf_i32>(q.taps[d]); ++i) {
+      const pf_i32 far = i * static_cast<pf_i32>(q.dilation[d]);
+      pf_i32 c = s.c[d] + (PF_INVERSE == 0 ? far : -far);
+      bool meet = true;
+      if constexpr (PF_INVERSE == 2) {
+        const pf_i32 stride = static_cast<pf_i32>(q.stride[d]);
+        c = s.c[d] - far / stride;
+        meet = far % stride == s.r[d];
+      }
+      if (meet && static_cast<pf_u32>(c) < static_cast<pf_u32>(q.size[d])) in[d] |= 1u << i;
+    }
+  }
+  pf_u32 at = 0;
+  PF_NO_UNROLL for (pf_i32 i = 0; i < static_cast<pf_i32>(q.taps[0]); ++i) {
+    PF_NO_UNROLL for (pf_i32 j = 0; j < static_cast<pf_i32>(q.taps[1]); ++j) {
+      if (in[0] >> i & in[1] >> j & 1) all |= in[2] << at;
+      at += static_cast<pf_u32>(q.taps[2]);
+    }
+  }
+  return all;
+}
+
 // COUNT lines, APART from each other.
 template <int COUNT, int APART>
 struct pf_gather {
@@ -24,36 +50,12 @@ struct pf_gather {
       if (m + i * APART >= q.m) continue;
       const pf_spot s = pf_pixel(q, static_cast<pf_u32>(m) + i * APART);
       line[i] = static_cast<pf_i32>(s.gathered / CHUNK);
-      inside[i] = taps_inside(q, s);
+      inside[i] = pf_taps_inside(q, s);
     }
     channel = k;
     tap = 1;
     t[0] = t[1] = t[2] = 0;
     turn(q);
-  }
-  static PF_METHOD pf_u32 taps_inside(const pf_conv& q, const pf_spot& s) {
-    pf_u32 in[3] = {0, 0, 0}, all = 0;
-    PF_UNROLL for (int d = 0; d < 3; ++d) {
-      PF_NO_UNROLL for (pf_i32 i = 0; i < static_cast<pf_i32>(q.taps[d]); ++i) {
-        const pf_i32 far = i * static_cast<pf_i32>(q.dilation[d]);
-        pf_i32 c = s.c[d] + (PF_INVERSE == 0 ? far : -far);
-        bool meet = true;
-        if constexpr (PF_INVERSE == 2) {
-          const pf_i32 stride = static_cast<pf_i32>(q.stride[d]);
-          c = s.c[d] - far / stride;
-          meet = far % stride == s.r[d];
-        }
-        if (meet && static_cast<pf_u32>(c) < static_cast<pf_u32>(q.size[d])) in[d] |= 1u << i;
-      }
-    }
-    pf_u32 at = 0;
-    PF_NO_UNROLL for (pf_i32 i = 0; i < static_cast<pf_i32>(q.taps[0]); ++i) {
-      PF_NO_UNROLL for (pf_i32 j = 0; j < static_cast<pf_i32>(q.taps[1]); ++j) {
-        if (in[0] >> i & in[1] >> j & 1) all |= in[2] << at;
-        at += static_cast<pf_u32>(q.taps[2]);
-      }
-    }
-    return all;
   }
   // The tap that the channel is of, once it is beyond the last one of a tap.
   PF_METHOD void turn(const pf_conv& q) {
@@ -86,6 +88,59 @@ struct pf_gather {
   PF_METHOD bool has(int i) const { return (inside[i] & tap) != 0; }
   PF_METHOD pf_i64 at(int i) const {  // in bytes
     return static_cast<pf_i64>(line[i] + distance + channel / CHUNK) * 16;
+  }
+};
+
+// -DPF_GATHERED=2: operand b, across k, which counts pixels; of the gradient by the weight. Threads
+// keep a table of the pixels of a tile: it is made one tile ahead, while the last one is in use.
+struct pf_gather_line {
+  pf_i32 place;  // in chunks
+  pf_u32 inside;
+};
+struct pf_gather_table {
+  pf_gather_line* lines;  // two tiles
+  pf_i64 k, end;          // of the tile that comes next
+  int turn;
+
+  PF_METHOD void make(const pf_conv& q) {
+    turn ^= 1;
+    for (int i = static_cast<int>(pf_thread()); i < TILE_K; i += THREADS) {
+      pf_gather_line line = {0, 0};
+      if (k + i < end) {
+        const pf_spot s = pf_pixel(q, static_cast<pf_u32>(k + i));
+        line.place = static_cast<pf_i32>(s.gathered / CHUNK);
+        line.inside = pf_taps_inside(q, s);
+      }
+      lines[turn * TILE_K + i] = line;
+    }
+    k += TILE_K;
+  }
+  PF_METHOD const pf_gather_line& line(int i) const { return lines[turn * TILE_K + i]; }
+};
+// The share of k that a tile of the result has; shares are the batches of the product.
+PF_DEVICE pf_gather_table pf_gather_share(const pf_conv_product& q, const pf_matmul_tile& t,
+                                          char* memory) {
+  const pf_i64 begin = static_cast<pf_u32>(t.rows) / static_cast<pf_u32>(q.m) * q.conv.share;
+  const pf_i64 end = begin + q.conv.share;
+  return {reinterpret_cast<pf_gather_line*>(memory), begin, end < q.conv.k ? end : q.conv.k, 1};
+}
+// The tap and the channel of column `n`, which chunks of a thread have in common.
+struct pf_gather_column {
+  pf_u32 tap;  // its bit; none outside of the matrix
+  pf_i64 at;   // in bytes
+
+  PF_METHOD void start(const pf_conv& q, pf_i64 n) {
+    tap = 0;
+    at = 0;
+    if (n >= q.m) return;
+    const pf_u32 channels = static_cast<pf_u32>(q.channels), c = static_cast<pf_u32>(n),
+                 t = c / channels;
+    tap = 1u << t;
+    at = (pf_tap_of(q, t).gathered + (c - t * channels)) * SIZE;
+  }
+  PF_METHOD bool has(const pf_gather_line& line) const { return (line.inside & tap) != 0; }
+  PF_METHOD pf_i64 of(const pf_gather_line& line) const {
+    return static_cast<pf_i64>(line.place) * 16 + at;
   }
 };
 

@@ -65,13 +65,14 @@ PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
 #endif
 }
 
-// -DPF_GATHERED=1: operand a is what a convolution sees.
+// -DPF_GATHERED=1, 2: operand a, or b, is what a convolution sees.
 #ifndef PF_GATHERED
 #define PF_GATHERED 0
 #endif
 #if PF_GATHERED
-#include "conv_gather.h"
 #include "conv_product_args.h"
+
+#include "conv_gather.h"
 typedef pf_conv_product pf_tiles_args;
 #else
 typedef pf_matmul_args pf_tiles_args;

@@ -142,13 +142,14 @@ PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_arg
                             const pf_matmul_tile& t, int warp_row, int, int) {
   const pf_shared_at stages = pf_shared_address(memory);
   pf_pipeline pipe;
-  pipe.start(q, t);
+  pipe.start(q, t, memory);
   // Two tiles are on their way before the first is multiplied. A stage is filled anew when the
   // tile two before the present one, which lay there, is surely done: all warps waited for it
   // before the barrier.
   PF_UNROLL for (int s = 0; s < STAGES - 2; ++s) {
     pipe.issue<0, 1>(stages + s * STAGE_BYTES);
     pipe.commit(q);
+    pipe.started();
   }
   pf_ring ring = {stages, stages, stages + (STAGES - 2) * STAGE_BYTES};
   // 64 rows of a: 64 lines along k, or one strip.

@@ -142,10 +142,11 @@ PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_arg
                             const pf_matmul_tile& t, int warp_row, int warp_col, int lane) {
   const pf_shared_at stages = pf_shared_address(memory);
   pf_pipeline pipe;
-  pipe.start(q, t);
+  pipe.start(q, t, memory);
   PF_UNROLL for (int s = 0; s < STAGES - 1; ++s) {
     pipe.issue<0, 1>(stages + s * STAGE_BYTES);
     pipe.commit(q);
+    pipe.started();
   }
   pf_copies_wait<STAGES - 2>();
   pf_barrier();

@@ -222,13 +222,37 @@ bool dense(int64_t outer, const pf_i64 (&size)[3], int64_t inner, int64_t step,
          next(size[0], at[0]) && next(outer, step);
 }
 
+// The gradient by the weight: pixels, which are k, in shares.
+bool weight_on_units(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
+  const auto item = static_cast<int64_t>(itemsize(t));
+  if (q.n * item % 16 != 0 || !aligned(q.plain, 16) ||
+      !dense(p.y.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.plain_n))
+    return false;
+  const int64_t tiles = ceil_div(q.n, q.n > 64 ? 128 : 64) * ceil_div(q.m, 128), line = 128 / item;
+  q.shares = std::clamp<int64_t>(2 * a.traits().compute_units / tiles, 1,
+                                 std::max<int64_t>(1, q.k / (8 * line)));
+  q.share = ceil_div(ceil_div(q.k, q.shares), line) * line;
+  q.shares = ceil_div(q.k, q.share);
+  q.partial = a.workspace(static_cast<size_t>(q.shares * q.n * q.m) * sizeof(float));
+  Product r{};
+  r.m = q.n, r.n = q.m, r.k = q.share;
+  r.dtype = t, r.out = DType::Float32;
+  r.a = q.plain, r.b = q.gathered, r.c = q.partial;
+  r.a_row = 1, r.a_col = q.n;
+  r.ndim = 1;
+  r.batch[0] = {q.shares, q.share * q.n, 0};
+  if (!gathered_product(a, r, q, 2, 0)) return false;
+  finish(a, p, q, t, true);
+  return true;
+}
+
 // Channels side by side, as kernels/conv_gather.h takes them.
 bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType t) {
   if (!gathered_product_fits(a.traits(), t)) return false;
   pf_conv q = given;
   const auto chunk = 16 / static_cast<int64_t>(itemsize(t));
-  if (p.kind == Kind::Weight || q.groups != 1 || q.channel != 1 || product(q.taps) > 32 ||
-      q.channels % chunk != 0 || q.batch % chunk != 0 || !narrow(q) || !aligned(q.gathered, 16))
+  if (q.groups != 1 || q.channel != 1 || product(q.taps) > 32 || q.channels % chunk != 0 ||
+      q.batch % chunk != 0 || !narrow(q) || !aligned(q.gathered, 16))
     return false;
   double reach = double(q.batch) * double(p.x.shape[0]);
   for (int d = 0; d < 3; ++d) {
@@ -236,9 +260,9 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
     if (q.at[d] % chunk != 0) return false;
     reach += double(q.at[d]) * double(q.size[d] + 2 * q.padding[d]);
   }
-  if (reach >= double(chunk) * 0x1p31 ||
-      !dense(p.x.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.out_n))
-    return false;
+  if (reach >= double(chunk) * 0x1p31) return false;
+  if (p.kind == Kind::Weight) return weight_on_units(a, p, q, t);
+  if (!dense(p.x.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.out_n)) return false;
   Product r{};
   r.m = q.m, r.n = q.n, r.k = q.k;
   r.dtype = r.out = t;
@@ -257,7 +281,7 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
              256, 0, q, packed);
     r.b = packed;
   }
-  return gathered_product(a, r, q, inverse(q, p.kind));
+  return gathered_product(a, r, q, 1, inverse(q, p.kind));
 }
 
 void run(const KernelArgs& a, const Problem& p, DType t) {

@@ -130,16 +130,24 @@ bool units_take(const Traits& t, DType dtype, bool* tf32) {
   return t.amd ? unit == 1 : *tf32;
 }
 
-// What a convolution gathers as operand a; of a few channels the tile is as wide.
+// What a convolution gathers; of a few channels the tile is as narrow.
 struct Gathered {
   const pf_conv& conv;
-  int inverse;
+  int operand, inverse;
 };
-bool choose_gathered(const Traits& t, const Product& p, Tiling* s) {
+bool choose_gathered(const Traits& t, const Product& p, int operand, Tiling* s) {
   static constexpr Tiling kNarrow{128, 64, 64, 64, 32, 2},
-      kHopperNarrow{128, 64, 128, 16, 64, 4, true}, kAmpereNarrow{128, 64, 128, 64, 32, 3};
-  if (p.n > 64 || blocks(p, 128, 64) < t.compute_units) return choose(t, p, false, -1, s);
-  *s = t.amd ? kNarrow : t.architecture == "sm_90" ? kHopperNarrow : kAmpereNarrow;
+      kHopperNarrow{128, 64, 128, 16, 64, 4, true}, kAmpereNarrow{128, 64, 128, 64, 32, 3},
+      kFlat{64, 128, 64, 32, 64, 2}, kHopperFlat{64, 128, 128, 16, 128, 4, true},
+      kAmpereFlat{64, 128, 128, 32, 64, 3};
+  const bool hopper = t.architecture == "sm_90";
+  if (operand == 2) {
+    if (p.m > 64) return choose(t, p, true, -1, s);
+    *s = t.amd ? kFlat : hopper && itemsize(p.dtype) == 2 ? kHopperFlat : kAmpereFlat;
+  } else {
+    if (p.n > 64 || blocks(p, 128, 64) < t.compute_units) return choose(t, p, false, -1, s);
+    *s = t.amd ? kNarrow : hopper ? kHopperNarrow : kAmpereNarrow;
+  }
   return t.max_shared >= size_t(s->shared(static_cast<int>(itemsize(p.out))));
 }
 
@@ -156,11 +164,13 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
     a_fits = a_fits && p.batch[d].a * item % 16 == 0;
     b_fits = b_fits && p.batch[d].b * item % 16 == 0;
   }
-  const int a = gathered ? 1 : along_k(p.a, p.a_row, p.a_col, item, a_fits),
-            b = along_k(p.b, p.b_col, p.b_row, item, b_fits);
+  const int operand = gathered ? gathered->operand : 0;
+  const int a = operand == 1 ? 1 : along_k(p.a, p.a_row, p.a_col, item, a_fits),
+            b = operand == 2 ? 0 : along_k(p.b, p.b_col, p.b_row, item, b_fits);
   if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
   Tiling s;
-  if (gathered ? !choose_gathered(t, p, &s) : !choose(t, p, !a || !b, tile, &s)) return false;
+  if (gathered ? !choose_gathered(t, p, operand, &s) : !choose(t, p, !a || !b, tile, &s))
+    return false;
   Defines options = Defines()
                         .type("PF_T", p.dtype)
                         .value("TILE_M", s.m)
@@ -179,10 +189,13 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
   if (t.architecture == "gfx90a") options = std::move(options).value("PF_CDNA", 2);
   const int out_item = static_cast<int>(itemsize(p.out));
   if (gathered) {
-    options = std::move(options).value("PF_GATHERED", 1).value("PF_INVERSE", gathered->inverse);
+    options =
+        std::move(options).value("PF_GATHERED", operand).value("PF_INVERSE", gathered->inverse);
     pf_conv_product q{arguments(p, s.m, s.n), gathered->conv};
+    const int64_t table = operand == 2 ? int64_t{2} * 8 * s.line / item : 0;
+    const int64_t shared = std::max(s.shared(out_item), s.shared(4) + table);
     args.launch(args.compile("matmul_tiles.h", options, "pf_matmul_tiles"),
-                Grid(blocks(p, s.m, s.n)), s.threads(t.warp), size_t(s.shared(out_item)), q);
+                Grid(blocks(p, s.m, s.n)), s.threads(t.warp), size_t(shared), q);
     return true;
   }
   const int together = out_item == 2 && p.n % 8 == 0 ? 8 : 1;
@@ -208,8 +221,9 @@ bool gathered_product_fits(const Traits& t, DType dtype) {
   bool tf32 = false;
   return units_take(t, dtype, &tf32);
 }
-bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& conv, int inverse) {
-  const Gathered gathered{conv, inverse};
+bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& conv, int operand,
+                      int inverse) {
+  const Gathered gathered{conv, operand, inverse};
   return tiles(args, p, -1, &gathered);
 }
 
