@@ -18,10 +18,11 @@ struct pf_conv {
   pf_i64 pixels[3], pixel_at[3], pixel_batch;
   // The taps of channels, and where they lie in the weight.
   pf_i64 taps[3], tap_at[3], channels, tap_channel;
+  pf_i64 kept;  // channels that the weight has; others were filled up
   pf_i64 stride[3], padding[3], dilation[3];
   // From one n to the next, and from one group to the next.
   pf_i64 plain_n, out_n, plain_group, out_group;
 };
-static_assert(sizeof(pf_conv) == 400, "as hosts fill it");
+static_assert(sizeof(pf_conv) == 408, "as hosts fill it");
 
 #endif

@@ -8,10 +8,22 @@
 #define PF_INDEX pf_u32
 #define PF_LAST 1
 #include "conv_places.h"
+#ifndef PF_MANY_TAPS
+#define PF_MANY_TAPS 0
+#endif
+template <int MANY>
+struct pf_mask_of {
+  typedef pf_u32 type;
+};
+template <>
+struct pf_mask_of<1> {
+  typedef pf_u64 type;
+};
+typedef pf_mask_of<PF_MANY_TAPS>::type pf_taps_mask;
 
 // Which taps of a pixel are inside of the tensor, one bit each.
-PF_DEVICE pf_u32 pf_taps_inside(const pf_conv& q, const pf_spot& s) {
-  pf_u32 in[3] = {0, 0, 0}, all = 0;
+PF_DEVICE pf_taps_mask pf_taps_inside(const pf_conv& q, const pf_spot& s) {
+  pf_taps_mask in[3] = {0, 0, 0}, all = 0;
   PF_UNROLL for (int d = 0; d < 3; ++d) {
     PF_NO_UNROLL for (pf_i32 i = 0; i < static_cast<pf_i32>(q.taps[d]); ++i) {
       const pf_i32 far = i * static_cast<pf_i32>(q.dilation[d]);
@@ -22,7 +34,8 @@ PF_DEVICE pf_u32 pf_taps_inside(const pf_conv& q, const pf_spot& s) {
         c = s.c[d] - far / stride;
         meet = far % stride == s.r[d];
       }
-      if (meet && static_cast<pf_u32>(c) < static_cast<pf_u32>(q.size[d])) in[d] |= 1u << i;
+      if (meet && static_cast<pf_u32>(c) < static_cast<pf_u32>(q.size[d]))
+        in[d] |= static_cast<pf_taps_mask>(1) << i;
     }
   }
   pf_u32 at = 0;
@@ -39,15 +52,15 @@ PF_DEVICE pf_u32 pf_taps_inside(const pf_conv& q, const pf_spot& s) {
 template <int COUNT, int APART>
 struct pf_gather {
   pf_i32 line[COUNT], distance;
-  pf_u32 inside[COUNT], tap;  // one bit each
+  pf_taps_mask inside[COUNT], tap;  // one bit each
   pf_i32 channel, t[3];
 
-  // From line `m` and element `k` of the first tile on.
-  PF_METHOD void start(const pf_conv& q, pf_i64 m, int k) {
+  // From pixel `m` of those before `end` and element `k` of the first tile on.
+  PF_METHOD void start(const pf_conv& q, pf_i64 m, pf_i64 end, int k) {
     PF_UNROLL for (int i = 0; i < COUNT; ++i) {
       line[i] = 0;
       inside[i] = 0;
-      if (m + i * APART >= q.m) continue;
+      if (m + i * APART >= end) continue;
       const pf_spot s = pf_pixel(q, static_cast<pf_u32>(m) + i * APART);
       line[i] = static_cast<pf_i32>(s.gathered / CHUNK);
       inside[i] = pf_taps_inside(q, s);
@@ -95,7 +108,7 @@ struct pf_gather {
 // keep a table of the pixels of a tile: it is made one tile ahead, while the last one is in use.
 struct pf_gather_line {
   pf_i32 place;  // in chunks
-  pf_u32 inside;
+  pf_taps_mask inside;
 };
 struct pf_gather_table {
   pf_gather_line* lines;  // two tiles
@@ -117,6 +130,10 @@ struct pf_gather_table {
   }
   PF_METHOD const pf_gather_line& line(int i) const { return lines[turn * TILE_K + i]; }
 };
+// Pixels before those of the image that a tile of the result belongs to.
+PF_DEVICE pf_i64 pf_gather_image(const pf_conv_product& q, const pf_matmul_tile& t) {
+  return static_cast<pf_i64>(static_cast<pf_u32>(t.rows) / static_cast<pf_u32>(q.m)) * q.n;
+}
 // The share of k that a tile of the result has; shares are the batches of the product.
 PF_DEVICE pf_gather_table pf_gather_share(const pf_conv_product& q, const pf_matmul_tile& t,
                                           char* memory) {
@@ -126,8 +143,8 @@ PF_DEVICE pf_gather_table pf_gather_share(const pf_conv_product& q, const pf_mat
 }
 // The tap and the channel of column `n`, which chunks of a thread have in common.
 struct pf_gather_column {
-  pf_u32 tap;  // its bit; none outside of the matrix
-  pf_i64 at;   // in bytes
+  pf_taps_mask tap;  // its bit; none outside of the matrix
+  pf_i64 at;         // in bytes
 
   PF_METHOD void start(const pf_conv& q, pf_i64 n) {
     tap = 0;
@@ -135,7 +152,7 @@ struct pf_gather_column {
     if (n >= q.m) return;
     const pf_u32 channels = static_cast<pf_u32>(q.channels), c = static_cast<pf_u32>(n),
                  t = c / channels;
-    tap = 1u << t;
+    tap = static_cast<pf_taps_mask>(1) << t;
     at = (pf_tap_of(q, t).gathered + (c - t * channels)) * SIZE;
   }
   PF_METHOD bool has(const pf_gather_line& line) const { return (line.inside & tap) != 0; }

@@ -7,6 +7,6 @@
 struct pf_conv_product : pf_matmul_args {
   pf_conv conv;
 };
-static_assert(sizeof(pf_conv_product) == 800, "as hosts fill it");
+static_assert(sizeof(pf_conv_product) == 808, "as hosts fill it");
 
 #endif

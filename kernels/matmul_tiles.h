@@ -65,7 +65,7 @@ PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
 #endif
 }
 
-// -DPF_GATHERED=1, 2: operand a, or b, is what a convolution sees.
+// -DPF_GATHERED=1, 2, 3: operand a, or b, is what a convolution sees; 3: the bias is that of rows.
 #ifndef PF_GATHERED
 #define PF_GATHERED 0
 #endif
@@ -99,7 +99,10 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
   if (q.bias) {
     PF_UNROLL for (int e = 0; e < N; ++e) {
       pf_acc add = pf_acc(0);
-      if (n + e < q.n) pf_load<Out, 1, false>(static_cast<const Out*>(q.bias) + n + e, &add);
+      const bool in = PF_GATHERED == 3 ? m < q.m : n + e < q.n;
+      if (in)
+        pf_load<Out, 1, false>(static_cast<const Out*>(q.bias) + (PF_GATHERED == 3 ? m : n + e),
+                               &add);
       v[e] += add;
     }
   }

@@ -90,7 +90,7 @@ struct pf_stream {
   }
 };
 
-#if PF_GATHERED == 1
+#if PF_GATHERED == 1 || PF_GATHERED == 3
 // The same of an operand that is gathered.
 template <int OUTER>
 struct pf_gathered_stream {
@@ -100,12 +100,13 @@ struct pf_gathered_stream {
   int place;
   pf_gather<COUNT, LINES> lines;
 
-  PF_METHOD void start(const pf_conv& q, pf_i64 first) {
+  // Lines from pixel `first` on, before `end`.
+  PF_METHOD void start(const pf_conv& q, pf_i64 first, pf_i64 end) {
     const int r = static_cast<int>(pf_thread()) / CHUNKS,
               c = static_cast<int>(pf_thread()) % CHUNKS;
     base = static_cast<const char*>(q.gathered);
     place = pf_place<1>(r, c);
-    lines.start(q, first + r, c * CHUNK);
+    lines.start(q, first + r, end, c * CHUNK);
   }
   PF_METHOD void copy(pf_shared_at tile, int i, pf_i64) const {
     const bool in = lines.has(i);
@@ -154,7 +155,7 @@ struct pf_pipeline {
 #else
   typedef pf_stream<A_ALONG_K, TILE_M> stream_a;
 #endif
-#if PF_GATHERED == 2
+#if PF_GATHERED >= 2
   typedef pf_gathered_stream<TILE_N> stream_b;
 #else
   typedef pf_stream<B_ALONG_K, TILE_N> stream_b;
@@ -169,13 +170,17 @@ struct pf_pipeline {
   }
   PF_METHOD void start(const pf_tiles_args& q, const pf_matmul_tile& t, char* memory) {
 #if PF_GATHERED == 1
-    a.start(q.conv, t.row);
+    a.start(q.conv, t.row, q.m);
 #else
     a.start(static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col);
 #endif
 #if PF_GATHERED == 2
     b.start(q, t, memory + STAGES * STAGE_BYTES);
     left = b.table.end - b.table.k + TILE_K;
+#elif PF_GATHERED == 3
+    const pf_i64 before = pf_gather_image(q, t);
+    b.start(q.conv, before + t.col, before + q.n);
+    left = q.k;
 #else
     b.start(static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row);
     left = q.k;

@@ -94,15 +94,16 @@ struct pf_portion {
   static PF_METHOD pf_u32 rounded(pf_u32 x) { return PF_TF32 ? pf_tf32_bits(x) : x; }
 };
 
-#if PF_GATHERED == 1
+#if PF_GATHERED == 1 || PF_GATHERED == 3
 // The same of an operand that is gathered, one tile after the other.
 template <int OUTER, int N>
 struct pf_gathered_portion : pf_portion<1, OUTER, N> {
   typedef pf_portion<1, OUTER, N> plain;
   pf_gather<N, THREADS / plain::IN_LINE> lines;
 
-  PF_METHOD void start(const pf_conv& q, pf_i64 first) {
-    lines.start(q, first + plain::line(0), plain::along(0));
+  // Lines from pixel `first` on, before `end`.
+  PF_METHOD void start(const pf_conv& q, pf_i64 first, pf_i64 end) {
+    lines.start(q, first + plain::line(0), end, plain::along(0));
   }
   PF_METHOD void fetch(const pf_conv& q) {
     PF_UNROLL for (int i = 0; i < N; ++i) {
@@ -147,7 +148,7 @@ struct pf_pipeline {
 #else
   pf_portion<A_ALONG_K, TILE_M, TILE_M * TILE_K / CHUNK / THREADS> a;
 #endif
-#if PF_GATHERED == 2
+#if PF_GATHERED >= 2
   pf_gathered_portion<TILE_N, TILE_N * TILE_K / CHUNK / THREADS> b;
 #else
   pf_portion<B_ALONG_K, TILE_N, TILE_N * TILE_K / CHUNK / THREADS> b;
@@ -158,10 +159,13 @@ struct pf_pipeline {
   PF_METHOD void start(const pf_tiles_args& q, const pf_matmul_tile& t, char* memory) {
     end = q.k;
 #if PF_GATHERED == 1
-    a.start(q.conv, t.row);
+    a.start(q.conv, t.row, q.m);
 #elif PF_GATHERED == 2
     b.start(q, t, memory + STAGES * STAGE_BYTES);
     end = b.table.end - b.table.k + TILE_K;
+#elif PF_GATHERED == 3
+    const pf_i64 before = pf_gather_image(q, t);
+    b.start(q.conv, before + t.col, before + q.n);
 #endif
   }
   PF_METHOD void load(const pf_tiles_args& q, const pf_matmul_tile& t, pf_i64 k0) {
@@ -171,7 +175,7 @@ struct pf_pipeline {
     a.fetch(static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col,
             k0, end);
 #endif
-#if PF_GATHERED == 2
+#if PF_GATHERED >= 2
     b.fetch(q.conv);
 #else
     b.fetch(static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row,

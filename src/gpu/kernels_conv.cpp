@@ -5,6 +5,7 @@
 #include "gpu/kernel.h"
 #include "gpu/product.h"
 #include "kernels/conv_args.h"
+#include "kernels/conv_turn_args.h"
 #include "table/kernels/conv.h"
 
 namespace pyflame::gpu {
@@ -72,7 +73,7 @@ pf_conv arguments(const KernelArgs& a, const Problem& p) {
   q.pixel_batch = paired.strides[0];
   sizes_of(p.weight, q.taps);
   steps_of(p.weight, q.tap_at);
-  q.channels = input ? outs : ins;
+  q.channels = q.kept = input ? outs : ins;
   q.tap_channel = p.weight.strides[input ? 0 : 1];
   const int64_t pixels = paired.shape[0] * product(q.pixels), taps = q.channels * product(q.taps);
   q.m = weight ? taps : pixels;
@@ -222,12 +223,28 @@ bool dense(int64_t outer, const pf_i64 (&size)[3], int64_t inner, int64_t step,
          next(size[0], at[0]) && next(outer, step);
 }
 
+// A copy with its channels side by side, filled up to so many.
+void* turned(const KernelArgs& a, const pf_tensor& x, int64_t padded, DType t) {
+  pf_turned q{};
+  q.from = x.data;
+  sizes_of(x, q.size);
+  steps_of(x, q.at);
+  q.batch = x.strides[0], q.channel = x.strides[1];
+  q.channels = x.shape[1], q.padded = padded;
+  const int64_t pixels = product(q.size);
+  q.to = a.workspace(static_cast<size_t>(x.shape[0] * pixels * padded) * itemsize(t));
+  a.launch(a.compile("conv_turn.h", Defines().type("PF_T", t), "pf_conv_turn"),
+           Grid(x.shape[0] * ceil_div(pixels, 64) * ceil_div(padded, 32)), 256, 0, q);
+  return q.to;
+}
+
 // The gradient by the weight: pixels, which are k, in shares.
 bool weight_on_units(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
   const auto item = static_cast<int64_t>(itemsize(t));
-  if (q.n * item % 16 != 0 || !aligned(q.plain, 16) ||
-      !dense(p.y.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.plain_n))
-    return false;
+  if (q.n * item % 16 != 0) return false;
+  const void* dy = q.plain;
+  if (!aligned(dy, 16) || !dense(p.y.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.plain_n))
+    dy = turned(a, p.y, q.n, t);
   const int64_t tiles = ceil_div(q.n, q.n > 64 ? 128 : 64) * ceil_div(q.m, 128), line = 128 / item;
   q.shares = std::clamp<int64_t>(2 * a.traits().compute_units / tiles, 1,
                                  std::max<int64_t>(1, q.k / (8 * line)));
@@ -237,7 +254,7 @@ bool weight_on_units(const KernelArgs& a, const Problem& p, pf_conv& q, DType t)
   Product r{};
   r.m = q.n, r.n = q.m, r.k = q.share;
   r.dtype = t, r.out = DType::Float32;
-  r.a = q.plain, r.b = q.gathered, r.c = q.partial;
+  r.a = dy, r.b = q.gathered, r.c = q.partial;
   r.a_row = 1, r.a_col = q.n;
   r.ndim = 1;
   r.batch[0] = {q.shares, q.share * q.n, 0};
@@ -251,25 +268,40 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
   if (!gathered_product_fits(a.traits(), t)) return false;
   pf_conv q = given;
   const auto chunk = 16 / static_cast<int64_t>(itemsize(t));
-  if (q.groups != 1 || q.channel != 1 || product(q.taps) > 32 || q.channels % chunk != 0 ||
-      q.batch % chunk != 0 || !narrow(q) || !aligned(q.gathered, 16))
-    return false;
-  double reach = double(q.batch) * double(p.x.shape[0]);
+  if (q.groups != 1 || product(q.taps) > 64 || q.kept == 0 || !narrow(q)) return false;
+  const pf_tensor &x = p.kind == Kind::Input ? p.y : p.x, &y = p.kind == Kind::Input ? p.x : p.y;
+  bool fits =
+      q.channel == 1 && q.channels % chunk == 0 && q.batch % chunk == 0 && aligned(q.gathered, 16);
   for (int d = 0; d < 3; ++d) {
     if (q.size[d] == 1) q.at[d] = 0;
-    if (q.at[d] % chunk != 0) return false;
-    reach += double(q.at[d]) * double(q.size[d] + 2 * q.padding[d]);
+    fits = fits && q.at[d] % chunk == 0;
   }
-  if (reach >= double(chunk) * 0x1p31) return false;
+  q.channels = ceil_div(q.channels, chunk) * chunk;
+  if (!fits) {
+    q.channel = 1;
+    int64_t step = q.channels;
+    for (int d = 2; d >= 0; step *= q.size[d--]) q.at[d] = step;
+    q.batch = step;
+  }
+  (p.kind == Kind::Weight ? q.m : q.k) = q.channels * product(q.taps);
+  double reach = double(q.batch) * double(x.shape[0]);
+  for (int d = 0; d < 3; ++d)
+    reach += double(q.at[d]) * double(q.size[d] + 2 * q.padding[d] + q.taps[d] * q.dilation[d]);
+  if (reach >= double(chunk) * 0x1p31 || !narrow(q)) return false;
+  // Results lie as pixels of channels, or as images of channels of pixels.
+  const bool last = dense(y.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.out_n);
+  const bool images = dense(1, q.pixels, 1, 0, q.pixel_at, 1) &&
+                      (q.n == 1 || q.out_n == product(q.pixels)) &&
+                      (y.shape[0] == 1 || q.pixel_batch == q.n * product(q.pixels));
+  if (p.kind != Kind::Weight && ((!last && !images) || !aligned(q.out, 16))) return false;
+  if (p.kind == Kind::Weight && q.n % chunk != 0) return false;
+  // Copies and idle rows of tiles cost more than a few columns are worth.
+  if (!fits && (q.n < 16 || q.kept < 3)) return false;
+  if (!fits) q.gathered = turned(a, x, q.channels, t);
   if (p.kind == Kind::Weight) return weight_on_units(a, p, q, t);
-  if (!dense(p.x.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.out_n)) return false;
-  Product r{};
-  r.m = q.m, r.n = q.n, r.k = q.k;
-  r.dtype = r.out = t;
-  r.bias = q.bias, r.c = q.out;
-  r.b = q.plain;
-  r.b_row = 1, r.b_col = q.k;
-  if (!dense(q.n, q.taps, q.channels, q.plain_n, q.tap_at, q.tap_channel) || !aligned(r.b, 16)) {
+  const void* weight = q.plain;
+  if (q.kept < q.channels || !aligned(weight, 16) ||
+      !dense(q.n, q.taps, q.channels, q.plain_n, q.tap_at, q.tap_channel)) {
     void* packed = a.workspace(static_cast<size_t>(q.n * q.k) * itemsize(t));
     const Defines defines = Defines()
                                 .type("PF_T", t)
@@ -279,9 +311,24 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
                                 .text("PF_INDEX", "pf_u32");
     a.launch(a.compile("conv_ends.h", defines, "pf_conv_pack_lines"), blocks_for(q.n * q.k, 256),
              256, 0, q, packed);
-    r.b = packed;
+    weight = packed;
   }
-  return gathered_product(a, r, q, 1, inverse(q, p.kind));
+  Product r{};
+  r.k = q.k;
+  r.dtype = r.out = t;
+  r.bias = q.bias, r.c = q.out;
+  if (last) {
+    r.m = q.m, r.n = q.n;
+    r.b = weight;
+    r.b_row = 1, r.b_col = q.k;
+  } else {
+    r.m = q.n, r.n = product(q.pixels);
+    r.a = weight;
+    r.a_row = q.k, r.a_col = 1;
+    r.ndim = 1;
+    r.batch[0] = {y.shape[0], 0, 0};
+  }
+  return gathered_product(a, r, q, last ? 1 : 3, inverse(q, p.kind));
 }
 
 void run(const KernelArgs& a, const Problem& p, DType t) {

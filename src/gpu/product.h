@@ -75,7 +75,7 @@ inline constexpr int kMostProposals = 32;  // of a library, that are measured
 inline constexpr int kOwnTiles = 7, kSmallTile = 5, kSharedTile = 6;
 bool own_product(const KernelArgs&, const Product&, int tile = -1);
 
-// The same with matrix units, where operand a (1) or b (2) is gathered (kernels/conv_gather.h;
+// The same with matrix units, where operand a (1) or b (2, 3) is gathered (kernels/conv_gather.h;
 // `operand`: PF_GATHERED, `inverse`:
 // PF_INVERSE). False where those cannot do it, as the first says for all products of a dtype.
 bool gathered_product_fits(const Traits&, DType);

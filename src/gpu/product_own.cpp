@@ -144,6 +144,8 @@ bool choose_gathered(const Traits& t, const Product& p, int operand, Tiling* s) 
   if (operand == 2) {
     if (p.m > 64) return choose(t, p, true, -1, s);
     *s = t.amd ? kFlat : hopper && itemsize(p.dtype) == 2 ? kHopperFlat : kAmpereFlat;
+  } else if (operand == 3 && p.m <= 64 && p.n > 64) {
+    *s = t.amd ? kFlat : hopper ? kHopperFlat : kAmpereFlat;
   } else {
     if (p.n > 64 || blocks(p, 128, 64) < t.compute_units) return choose(t, p, false, -1, s);
     *s = t.amd ? kNarrow : hopper ? kHopperNarrow : kAmpereNarrow;
@@ -166,7 +168,7 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
   }
   const int operand = gathered ? gathered->operand : 0;
   const int a = operand == 1 ? 1 : along_k(p.a, p.a_row, p.a_col, item, a_fits),
-            b = operand == 2 ? 0 : along_k(p.b, p.b_col, p.b_row, item, b_fits);
+            b = operand >= 2 ? operand - 2 : along_k(p.b, p.b_col, p.b_row, item, b_fits);
   if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
   Tiling s;
   if (gathered ? !choose_gathered(t, p, operand, &s) : !choose(t, p, !a || !b, tile, &s))
@@ -191,8 +193,11 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
   if (gathered) {
     options =
         std::move(options).value("PF_GATHERED", operand).value("PF_INVERSE", gathered->inverse);
-    pf_conv_product q{arguments(p, s.m, s.n), gathered->conv};
-    const int64_t table = operand == 2 ? int64_t{2} * 8 * s.line / item : 0;
+    const pf_conv& conv = gathered->conv;
+    if (conv.taps[0] * conv.taps[1] * conv.taps[2] > 32)
+      options = std::move(options).value("PF_MANY_TAPS", 1);
+    pf_conv_product q{arguments(p, s.m, s.n), conv};
+    const int64_t table = operand == 2 ? int64_t{2} * 16 * s.line / item : 0;
     const int64_t shared = std::max(s.shared(out_item), s.shared(4) + table);
     args.launch(args.compile("matmul_tiles.h", options, "pf_matmul_tiles"),
                 Grid(blocks(p, s.m, s.n)), s.threads(t.warp), size_t(shared), q);
