@@ -495,6 +495,61 @@ def linear(torch, device):
     return lambda: torch.nn.functional.linear(x, w, b)
 
 
+# ---- convolutions -------------------------------------------------------------------------------
+
+
+def convolution(name, ins, outs, size, kernel=3, *, stride=1, groups=1, last=True, bar=None):
+    """bf16 cases: `name` forward, `name`_input and `name`_weight its gradients."""
+    batch, side = (2, max(size // 8, kernel)) if SMALL else (256, size)
+    pixels = batch * (-(-side // stride)) ** 2
+    flops = 2 * pixels * outs * (ins // groups) * kernel**2
+    title = f"{kernel}x{kernel}{'/2' if stride == 2 else ''}, {ins} to {outs} at {batch} x {side}²"
+    title += (", by channel" if groups > 1 else "") + (", channels-last" if last else "")
+
+    def operands(torch, device, *grads):
+        layout = torch.channels_last if last else torch.contiguous_format
+        x = bf16(torch, device, batch, ins, side, side).contiguous(memory_format=layout)
+        w = bf16(torch, device, outs, ins // groups, kernel, kernel).contiguous(
+            memory_format=layout
+        )
+        for t, grad in zip((x, w), grads):
+            t.requires_grad_(grad)
+        how = (None, stride, kernel // 2, 1, groups)
+        return x, w, lambda: torch.nn.functional.conv2d(x, w, *how)
+
+    def forward(torch, device):
+        return operands(torch, device)[2]
+
+    def backward(of_input):
+        def make(torch, device):
+            x, w, run = operands(torch, device, of_input, not of_input)
+            y = run()
+            g = torch.randn_like(y.detach())
+            return lambda: torch.autograd.grad(y, x if of_input else w, g, retain_graph=True)
+
+        return make
+
+    def add(make, suffix, what, **facts):
+        make.__name__ = name + suffix
+        case("conv", title + what, flops=flops, **facts)(make)
+
+    add(forward, "", "", **({"bar_seconds": bar} if bar else {}))
+    if ins > 3:
+        add(backward(True), "_input", ", gradient of x")
+    add(backward(False), "_weight", ", gradient of w")
+
+
+convolution("conv_64", 64, 64, 56)
+convolution("conv_128", 128, 128, 28)
+convolution("conv_512", 512, 512, 7)
+convolution("conv_1x1", 64, 256, 56, 1)
+convolution("conv_down", 128, 128, 56, stride=2)
+convolution("conv_stem", 3, 64, 224, 7, stride=2)
+convolution("conv_stem_rows", 3, 64, 224, 7, stride=2, last=False)
+convolution("conv_64_rows", 64, 64, 56, last=False, bar=0.22e-3)
+convolution("conv_depthwise", 128, 128, 56, groups=128)
+convolution("conv_depthwise_rows", 128, 128, 56, groups=128, last=False)
+
 # ---- the host's time and whole steps ------------------------------------------------------------
 
 

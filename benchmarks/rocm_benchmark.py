@@ -20,9 +20,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import gpu_cases, harness
 
 GROUPS = sorted({c.group for c in gpu_cases.CASES.values()})
-ABSENT = {
-    "conv": "kernels for convolutions on GPUs are not there yet"
-}  # groups that are asked for by name
 
 
 def device_facts(env):
@@ -115,8 +112,6 @@ def main():
     parser.add_argument("--all", action="store_true", help="every group (also without any flag)")
     for group in GROUPS:
         parser.add_argument(f"--{group}", action="store_true", help=f"the group '{group}'")
-    for group, reason in ABSENT.items():
-        parser.add_argument(f"--{group}", action="store_true", help=reason)
     parser.add_argument("--case", action="append", default=[], choices=sorted(gpu_cases.CASES))
     parser.add_argument(
         "--iterations", type=int, default=3,
@@ -142,8 +137,7 @@ def main():
     if not args.no_torch and importlib.util.find_spec("torch"):
         modules.append("torch")
     wanted = {g for g in GROUPS if getattr(args, g)}
-    absent = [g for g in ABSENT if getattr(args, g)]
-    if args.all or not (wanted or args.case or absent):
+    if args.all or not (wanted or args.case):
         wanted = set(GROUPS)
     facts = harness.facts(harness.os.cpu_count() or 1)
     facts |= {"device": name, "iterations": args.iterations, "warmup": args.warmup}
@@ -152,8 +146,6 @@ def main():
           f"{args.iterations} rounds after {args.warmup} warm-up runs")  # fmt: skip
     print(f"{'what':<56}  {'pyflame':>9}  {'torch':>9}  {'ratio':>7}  achieved         roof  bar")
     results = []
-    for group in absent:
-        print(f"{group}: {ABSENT[group]}")
     for case in cases.values():
         if case.group in wanted or case.name in args.case:
             results.append(measure(case, modules, device, args, env))

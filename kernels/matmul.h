@@ -6,8 +6,8 @@
 #ifndef PF_OUT
 #define PF_OUT PF_T
 #endif
-#include "math.h"
 #include "matmul_where.h"
+#include "multiply_add.h"
 
 // Unrolled, sums of integers cost AMD's compiler more registers than there are.
 #if defined(PF_AMD)
@@ -19,26 +19,6 @@
 #define PARTS 1
 #endif
 #define THREADS ((TILE_M / REG_M) * (TILE_N / REG_N))  // of one share of k
-
-PF_DEVICE float pf_multiply_add(float a, float b, float c) {
-  return pf_fma(a, b, c);
-}
-PF_DEVICE double pf_multiply_add(double a, double b, double c) {
-  return pf_fma(a, b, c);
-}
-PF_DEVICE pf_i32 pf_multiply_add(pf_i32 a, pf_i32 b, pf_i32 c) {  // wraps
-  return static_cast<pf_i32>(static_cast<pf_u32>(a) * static_cast<pf_u32>(b) +
-                             static_cast<pf_u32>(c));
-}
-PF_DEVICE pf_i64 pf_multiply_add(pf_i64 a, pf_i64 b, pf_i64 c) {
-  return static_cast<pf_i64>(static_cast<pf_u64>(a) * static_cast<pf_u64>(b) +
-                             static_cast<pf_u64>(c));
-}
-
-template <class C>
-PF_DEVICE C pf_sum(C a, C b) {
-  return pf_multiply_add(C(1), a, b);  // integers wrap
-}
 
 typedef pf_compute<PF_T> pf_acc;
 

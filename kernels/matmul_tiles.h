@@ -65,6 +65,19 @@ PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
 #endif
 }
 
+// -DPF_GATHERED=1, 2, 3: operand a, or b, is what a convolution sees; 3: the bias is that of rows.
+#ifndef PF_GATHERED
+#define PF_GATHERED 0
+#endif
+#if PF_GATHERED
+#include "conv_product_args.h"
+
+#include "conv_gather.h"
+typedef pf_conv_product pf_tiles_args;
+#else
+typedef pf_matmul_args pf_tiles_args;
+#endif
+
 #ifdef PF_MMA
 #include "tiles_copies.h"
 #if PF_MATRIX_UNIT == 2
@@ -86,7 +99,10 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
   if (q.bias) {
     PF_UNROLL for (int e = 0; e < N; ++e) {
       pf_acc add = pf_acc(0);
-      if (n + e < q.n) pf_load<Out, 1, false>(static_cast<const Out*>(q.bias) + n + e, &add);
+      const bool in = PF_GATHERED == 3 ? m < q.m : n + e < q.n;
+      if (in)
+        pf_load<Out, 1, false>(static_cast<const Out*>(q.bias) + (PF_GATHERED == 3 ? m : n + e),
+                               &add);
       v[e] += add;
     }
   }
@@ -117,7 +133,7 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
   }
 }
 
-PF_KERNEL(pf_matmul_tiles, THREADS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
+PF_KERNEL(pf_matmul_tiles, THREADS)(pf_tiles_args q PF_EPILOGUE_ARGS) {
   char* memory = pf_dynamic_shared();
   const pf_matmul_tile t = pf_matmul_where(q, TILE_M, TILE_N);
   const int lane = static_cast<int>(pf_thread()) % PF_WARP,

@@ -83,23 +83,109 @@ struct pf_stream {
     // An address is legal even where nothing is read from it.
     pf_copy_async(tile + (place + i * (LINES * 128)), n ? at + i * step : base, n);
   }
+  PF_METHOD void next(const pf_tiles_args&) { at += advance; }
   // Rounds what this thread has copied to a tile to tf32.
   PF_METHOD void round(pf_shared_at tile) const {
     PF_UNROLL for (int i = 0; i < COUNT; ++i) pf_round_chunk(tile + (place + i * (LINES * 128)));
   }
 };
 
+#if PF_GATHERED == 1 || PF_GATHERED == 3
+// The same of an operand that is gathered.
+template <int OUTER>
+struct pf_gathered_stream {
+  typedef pf_stream<1, OUTER> plain;
+  enum { CHUNKS = plain::CHUNKS, COUNT = plain::COUNT, LINES = plain::LINES };
+  const char* base;
+  int place;
+  pf_gather<COUNT, LINES> lines;
+
+  // Lines from pixel `first` on, before `end`.
+  PF_METHOD void start(const pf_conv& q, pf_i64 first, pf_i64 end) {
+    const int r = static_cast<int>(pf_thread()) / CHUNKS,
+              c = static_cast<int>(pf_thread()) % CHUNKS;
+    base = static_cast<const char*>(q.gathered);
+    place = pf_place<1>(r, c);
+    lines.start(q, first + r, end, c * CHUNK);
+  }
+  PF_METHOD void copy(pf_shared_at tile, int i, pf_i64) const {
+    const bool in = lines.has(i);
+    pf_copy_async(tile + (place + i * (LINES * 128)), in ? base + lines.at(i) : base, in ? 16 : 0);
+  }
+  PF_METHOD void next(const pf_tiles_args& q) { lines.next(q.conv); }
+  PF_METHOD void round(pf_shared_at tile) const {
+    PF_UNROLL for (int i = 0; i < COUNT; ++i) pf_round_chunk(tile + (place + i * (LINES * 128)));
+  }
+};
+#elif PF_GATHERED == 2
+template <int OUTER>
+struct pf_gathered_stream {
+  typedef pf_stream<0, OUTER> plain;
+  enum { CHUNKS = plain::CHUNKS, COUNT = plain::COUNT, LINES = plain::LINES };
+  const char* base;
+  int place, k;
+  pf_gather_table table;
+  pf_gather_column column;
+
+  PF_METHOD void start(const pf_tiles_args& q, const pf_matmul_tile& t, char* memory) {
+    const int c = static_cast<int>(pf_thread()) % CHUNKS;
+    k = static_cast<int>(pf_thread()) / CHUNKS;
+    base = static_cast<const char*>(q.conv.gathered);
+    place = pf_place<0>(k, c);
+    column.start(q.conv, t.col + c * CHUNK);
+    table = pf_gather_share(q, t, memory);
+    table.make(q.conv);
+  }
+  PF_METHOD void copy(pf_shared_at tile, int i, pf_i64) const {
+    const pf_gather_line line = table.line(k + i * LINES);
+    const bool in = column.has(line);
+    pf_copy_async(tile + (place + i * (LINES * 128)), in ? base + column.of(line) : base,
+                  in ? 16 : 0);
+  }
+  PF_METHOD void next(const pf_tiles_args& q) { table.make(q.conv); }
+  PF_METHOD void round(pf_shared_at tile) const {
+    PF_UNROLL for (int i = 0; i < COUNT; ++i) pf_round_chunk(tile + (place + i * (LINES * 128)));
+  }
+};
+#endif
+
 struct pf_pipeline {
+#if PF_GATHERED == 1
+  typedef pf_gathered_stream<TILE_M> stream_a;
+#else
   typedef pf_stream<A_ALONG_K, TILE_M> stream_a;
+#endif
+#if PF_GATHERED >= 2
+  typedef pf_gathered_stream<TILE_N> stream_b;
+#else
   typedef pf_stream<B_ALONG_K, TILE_N> stream_b;
+#endif
   stream_a a;
   stream_b b;
   pf_i64 left;  // elements of k that no copy was started for yet
 
-  PF_METHOD void start(const pf_matmul_args& q, const pf_matmul_tile& t) {
+  // What the threads have told each other for the next tile can be read.
+  static PF_METHOD void started() {
+    if constexpr (PF_GATHERED == 2) pf_barrier();
+  }
+  PF_METHOD void start(const pf_tiles_args& q, const pf_matmul_tile& t, char* memory) {
+#if PF_GATHERED == 1
+    a.start(q.conv, t.row, q.m);
+#else
     a.start(static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col);
+#endif
+#if PF_GATHERED == 2
+    b.start(q, t, memory + STAGES * STAGE_BYTES);
+    left = b.table.end - b.table.k + TILE_K;
+#elif PF_GATHERED == 3
+    const pf_i64 before = pf_gather_image(q, t);
+    b.start(q.conv, before + t.col, before + q.n);
+    left = q.k;
+#else
     b.start(static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row);
     left = q.k;
+#endif
+    started();
   }
   // Starts part PART of OF of the next tile's copies.
   template <int PART, int OF>
@@ -114,9 +200,9 @@ struct pf_pipeline {
     a.round(stage);
     b.round(stage + A_BYTES);
   }
-  PF_METHOD void commit() {
-    a.at += a.advance;
-    b.at += b.advance;
+  PF_METHOD void commit(const pf_tiles_args& q) {
+    a.next(q);
+    b.next(q);
     left -= TILE_K;
     pf_copies_end();
   }

@@ -4,7 +4,8 @@
 // sm_90a; the host acts it out.
 #ifndef PF_TILES_HOPPER_H
 #define PF_TILES_HOPPER_H
-static_assert(WARP_M == 16 && WARP_N == TILE_N && (TILE_N == 128 || TILE_N == 256) && STAGES >= 3,
+static_assert(WARP_M == 16 && WARP_N == TILE_N &&
+                  (TILE_N == 64 || TILE_N == 128 || TILE_N == 256) && STAGES >= 3,
               "warps take 16 rows each");
 static_assert(SIZE == 2 || (A_ALONG_K && B_ALONG_K), "wgmma transposes 16-bit elements only");
 
@@ -41,7 +42,15 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
       PF_SUM(R, J + 5), PF_SUM(R, J + 6), PF_SUM(R, J + 7)
 #define PF_FLOATS "+f"
 #define PF_INTS "+r"
-#if TILE_N == 128
+#if TILE_N == 64
+#define PF_WGMMA_ALL(R) PF_SUMS(R, 0)
+#define PF_WGMMA_SHAPE "m64n64"
+#define PF_WGMMA_TO                                                                \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define PF_WGMMA_FROM "%32, %33, p"
+#define PF_WGMMA_TURN "%34, %35"
+#elif TILE_N == 128
 #define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8)
 #define PF_WGMMA_SHAPE "m64n128"
 #define PF_WGMMA_TO                                                                \
@@ -129,17 +138,18 @@ template <int AHEAD>
 PF_DEVICE void pf_multiply_wait() {}
 #endif
 
-PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
+PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_args& q,
                             const pf_matmul_tile& t, int warp_row, int, int) {
   const pf_shared_at stages = pf_shared_address(memory);
   pf_pipeline pipe;
-  pipe.start(q, t);
+  pipe.start(q, t, memory);
   // Two tiles are on their way before the first is multiplied. A stage is filled anew when the
   // tile two before the present one, which lay there, is surely done: all warps waited for it
   // before the barrier.
   PF_UNROLL for (int s = 0; s < STAGES - 2; ++s) {
     pipe.issue<0, 1>(stages + s * STAGE_BYTES);
-    pipe.commit();
+    pipe.commit(q);
+    pipe.started();
   }
   pf_ring ring = {stages, stages, stages + (STAGES - 2) * STAGE_BYTES};
   // 64 rows of a: 64 lines along k, or one strip.
@@ -149,7 +159,7 @@ PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_ar
     if constexpr (SIZE == 4) pipe.round(ring.stage);
     pf_multiply_start(sums, ring.stage + rows, ring.stage + A_BYTES);
     pipe.issue<0, 1>(ring.free);
-    pipe.commit();
+    pipe.commit(q);
     ring.stage = ring.after(ring.stage);
     ring.free = ring.after(ring.free);
     pf_multiply_wait<1>();

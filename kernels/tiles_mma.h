@@ -119,14 +119,15 @@ struct pf_tile_sums {
 // anew, a part at a step; the last step waits for the next tile and reads its beginning, so that
 // the units never stand still.
 template <int I>
-PF_DEVICE void pf_multiply_tile(pf_tile_sums& sums, pf_pipeline& pipe, pf_ring& ring) {
+PF_DEVICE void pf_multiply_tile(const pf_tiles_args& q, pf_tile_sums& sums, pf_pipeline& pipe,
+                                pf_ring& ring) {
   constexpr int last = TILE_K / pf_tile_sums::STEP - 1;
   static_assert(last & 1, "each tile begins with the same registers");
   if constexpr (I < last) {
     sums.read<(I + 1) & 1>(ring.stage, I + 1);
     pipe.issue<I, last>(ring.free);
   } else {
-    pipe.commit();
+    pipe.commit(q);
     pf_copies_wait<STAGES - 2>();
     pf_barrier();
     ring.free = ring.stage;
@@ -134,24 +135,25 @@ PF_DEVICE void pf_multiply_tile(pf_tile_sums& sums, pf_pipeline& pipe, pf_ring& 
     sums.read<0>(ring.stage, 0);
   }
   sums.multiply<I & 1>();
-  if constexpr (I < last) pf_multiply_tile<I + 1>(sums, pipe, ring);
+  if constexpr (I < last) pf_multiply_tile<I + 1>(q, sums, pipe, ring);
 }
 
-PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
+PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_args& q,
                             const pf_matmul_tile& t, int warp_row, int warp_col, int lane) {
   const pf_shared_at stages = pf_shared_address(memory);
   pf_pipeline pipe;
-  pipe.start(q, t);
+  pipe.start(q, t, memory);
   PF_UNROLL for (int s = 0; s < STAGES - 1; ++s) {
     pipe.issue<0, 1>(stages + s * STAGE_BYTES);
-    pipe.commit();
+    pipe.commit(q);
+    pipe.started();
   }
   pf_copies_wait<STAGES - 2>();
   pf_barrier();
   pf_ring ring = {stages, stages, stages + (STAGES - 1) * STAGE_BYTES};
   sums.start(warp_row, warp_col, lane);
   sums.read<0>(stages, 0);
-  for (pf_i64 k = 0; k < q.k; k += TILE_K) pf_multiply_tile<0>(sums, pipe, ring);
+  for (pf_i64 k = 0; k < q.k; k += TILE_K) pf_multiply_tile<0>(q, sums, pipe, ring);
   pf_copies_wait<0>();
   pf_barrier();
 }

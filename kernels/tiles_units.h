@@ -94,15 +94,93 @@ struct pf_portion {
   static PF_METHOD pf_u32 rounded(pf_u32 x) { return PF_TF32 ? pf_tf32_bits(x) : x; }
 };
 
-struct pf_pipeline {
-  pf_portion<A_ALONG_K, TILE_M, TILE_M * TILE_K / CHUNK / THREADS> a;
-  pf_portion<B_ALONG_K, TILE_N, TILE_N * TILE_K / CHUNK / THREADS> b;
+#if PF_GATHERED == 1 || PF_GATHERED == 3
+// The same of an operand that is gathered, one tile after the other.
+template <int OUTER, int N>
+struct pf_gathered_portion : pf_portion<1, OUTER, N> {
+  typedef pf_portion<1, OUTER, N> plain;
+  pf_gather<N, THREADS / plain::IN_LINE> lines;
 
-  PF_METHOD void load(const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 k0) {
+  // Lines from pixel `first` on, before `end`.
+  PF_METHOD void start(const pf_conv& q, pf_i64 first, pf_i64 end) {
+    lines.start(q, first + plain::line(0), end, plain::along(0));
+  }
+  PF_METHOD void fetch(const pf_conv& q) {
+    PF_UNROLL for (int i = 0; i < N; ++i) {
+      PF_UNROLL for (int v = 0; v < 4; ++v) this->w[i][0][v] = 0;
+      if (lines.has(i))
+        pf_load_words<16, false>(static_cast<const char*>(q.gathered) + lines.at(i), this->w[i][0]);
+    }
+    lines.next(q);
+  }
+};
+#elif PF_GATHERED == 2
+template <int OUTER, int N>
+struct pf_gathered_portion : pf_portion<0, OUTER, N> {
+  typedef pf_portion<0, OUTER, N> plain;
+  pf_gather_table table;
+  pf_gather_column column;
+
+  PF_METHOD void start(const pf_tiles_args& q, const pf_matmul_tile& t, char* memory) {
+    column.start(q.conv, t.col + plain::along(0));
+    table = pf_gather_share(q, t, memory);
+    table.make(q.conv);
+    pf_barrier();
+  }
+  PF_METHOD void fetch(const pf_conv& q) {
+    PF_UNROLL for (int i = 0; i < plain::COUNT; ++i) {
+      PF_UNROLL for (int l = 0; l < plain::LINES; ++l) {
+        PF_UNROLL for (int v = 0; v < plain::WORDS; ++v) this->w[i][l][v] = 0;
+        const pf_gather_line line = table.line(plain::line(i) + l);
+        if (column.has(line))
+          pf_load_words<plain::BYTES, false>(static_cast<const char*>(q.gathered) + column.of(line),
+                                             this->w[i][l]);
+      }
+    }
+    table.make(q);
+  }
+};
+#endif
+
+struct pf_pipeline {
+#if PF_GATHERED == 1
+  pf_gathered_portion<TILE_M, TILE_M * TILE_K / CHUNK / THREADS> a;
+#else
+  pf_portion<A_ALONG_K, TILE_M, TILE_M * TILE_K / CHUNK / THREADS> a;
+#endif
+#if PF_GATHERED >= 2
+  pf_gathered_portion<TILE_N, TILE_N * TILE_K / CHUNK / THREADS> b;
+#else
+  pf_portion<B_ALONG_K, TILE_N, TILE_N * TILE_K / CHUNK / THREADS> b;
+#endif
+
+  pf_i64 end = 0;  // of k
+
+  PF_METHOD void start(const pf_tiles_args& q, const pf_matmul_tile& t, char* memory) {
+    end = q.k;
+#if PF_GATHERED == 1
+    a.start(q.conv, t.row, q.m);
+#elif PF_GATHERED == 2
+    b.start(q, t, memory + STAGES * STAGE_BYTES);
+    end = b.table.end - b.table.k + TILE_K;
+#elif PF_GATHERED == 3
+    const pf_i64 before = pf_gather_image(q, t);
+    b.start(q.conv, before + t.col, before + q.n);
+#endif
+  }
+  PF_METHOD void load(const pf_tiles_args& q, const pf_matmul_tile& t, pf_i64 k0) {
+#if PF_GATHERED == 1
+    a.fetch(q.conv);
+#else
     a.fetch(static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col,
-            k0, q.k);
+            k0, end);
+#endif
+#if PF_GATHERED >= 2
+    b.fetch(q.conv);
+#else
     b.fetch(static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row,
-            k0, q.k);
+            k0, end);
+#endif
   }
   PF_METHOD void store(char* stage) const {
     a.put(stage);
@@ -151,10 +229,11 @@ struct pf_tile_sums {
   }
 };
 
-PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
+PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_args& q,
                             const pf_matmul_tile& t, int warp_row, int warp_col, int lane) {
   pf_pipeline pipe;
   const pf_i64 steps = (q.k + TILE_K - 1) / TILE_K;
+  pipe.start(q, t, memory);
   pipe.load(q, t, 0);
   pipe.store(memory);
   for (pf_i64 s = 0; s < steps; ++s) {

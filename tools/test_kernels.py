@@ -37,7 +37,7 @@ GPUS = {
     "sm_90, 32 lanes": ({"PYFLAME_STANDIN_SM": "90"}, "cuda"),
 }
 OF_KERNELS = [
-    "attention", "channel_norms", "creation", "index", "loss", "matmul", "norm", "optim_kernels",
+    "attention", "channel_norms", "conv", "creation", "index", "loss", "matmul", "norm", "optim_kernels",
     "pointwise_table", "random", "random_groups", "reduce", "scan", "shape", "softmax", "sort",
     "statistics",
 ]  # fmt: skip

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gpu/kernel.h"
+#include "kernels/conv_args.h"
 
 namespace pyflame::gpu {
 
@@ -73,6 +74,12 @@ inline constexpr int kMostProposals = 32;  // of a library, that are measured
 // Three on matrix units, three with ordinary arithmetic, one whose threads share k.
 inline constexpr int kOwnTiles = 7, kSmallTile = 5, kSharedTile = 6;
 bool own_product(const KernelArgs&, const Product&, int tile = -1);
+
+// The same with matrix units, where operand a (1) or b (2, 3) is gathered (kernels/conv_gather.h;
+// `operand`: PF_GATHERED, `inverse`:
+// PF_INVERSE). False where those cannot do it, as the first says for all products of a dtype.
+bool gathered_product_fits(const Traits&, DType);
+bool gathered_product(const KernelArgs&, const Product&, const pf_conv&, int operand, int inverse);
 
 // For a small product: one of two kernels, so that another batch size compiles nothing.
 int small_product_tile(const Traits&, const Product&);

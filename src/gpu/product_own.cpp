@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "gpu/product.h"
-#include "kernels/matmul_args.h"
+#include "kernels/conv_product_args.h"
 #include "pyflame/amp.h"
 
 namespace pyflame::gpu {
@@ -118,31 +118,61 @@ bool choose(const Traits& t, const Product& p, bool across, int tile, Tiling* s)
   return fits(*s) && (has_small || s->m > 64);
 }
 
-bool tiles(const KernelArgs& args, const Product& p, int tile) {
-  const Traits& t = args.traits();
-  const int unit = matrix_unit(t), item = static_cast<int>(itemsize(p.dtype));
-  if (!unit || p.k == 0) return false;
-  bool tf32 = false;
-  if (p.dtype == DType::Float32) {
-    // NVIDIA's units take float32 only rounded, AMD's CDNA as it is; RDNA's not at all.
-    tf32 = float32_matmul_precision() != MatmulPrecision::Highest &&
-           (!t.amd || t.architecture == "gfx942");
-    if (t.amd ? unit != 1 : !tf32) return false;
-    // Few tiles leave most units idle: smaller ones, of ordinary arithmetic, find more.
-    if (t.amd && tile < 0 && blocks(p, 64, 64) < t.compute_units / 8) return false;
-  } else if (p.dtype != DType::BFloat16 && p.dtype != DType::Float16 && p.dtype != DType::Int8) {
-    return false;
+// Whether matrix units multiply a dtype, and whether they round it first.
+bool units_take(const Traits& t, DType dtype, bool* tf32) {
+  const int unit = matrix_unit(t);
+  if (!unit) return false;
+  if (dtype != DType::Float32)
+    return dtype == DType::BFloat16 || dtype == DType::Float16 || dtype == DType::Int8;
+  // NVIDIA's units take float32 only rounded, AMD's CDNA as it is; RDNA's not at all.
+  *tf32 = float32_matmul_precision() != MatmulPrecision::Highest &&
+          (!t.amd || t.architecture == "gfx942");
+  return t.amd ? unit == 1 : *tf32;
+}
+
+// What a convolution gathers; of a few channels the tile is as narrow.
+struct Gathered {
+  const pf_conv& conv;
+  int operand, inverse;
+};
+bool choose_gathered(const Traits& t, const Product& p, int operand, Tiling* s) {
+  static constexpr Tiling kNarrow{128, 64, 64, 64, 32, 2},
+      kHopperNarrow{128, 64, 128, 16, 64, 4, true}, kAmpereNarrow{128, 64, 128, 64, 32, 3},
+      kFlat{64, 128, 64, 32, 64, 2}, kHopperFlat{64, 128, 128, 16, 128, 4, true},
+      kAmpereFlat{64, 128, 128, 32, 64, 3};
+  const bool hopper = t.architecture == "sm_90";
+  if (operand == 2) {
+    if (p.m > 64) return choose(t, p, true, -1, s);
+    *s = t.amd ? kFlat : hopper && itemsize(p.dtype) == 2 ? kHopperFlat : kAmpereFlat;
+  } else if (operand == 3 && p.m <= 64 && p.n > 64) {
+    *s = t.amd ? kFlat : hopper ? kHopperFlat : kAmpereFlat;
+  } else {
+    if (p.n > 64 || blocks(p, 128, 64) < t.compute_units) return choose(t, p, false, -1, s);
+    *s = t.amd ? kNarrow : hopper ? kHopperNarrow : kAmpereNarrow;
   }
+  return t.max_shared >= size_t(s->shared(static_cast<int>(itemsize(p.out))));
+}
+
+bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* gathered = nullptr) {
+  const Traits& t = args.traits();
+  const int item = static_cast<int>(itemsize(p.dtype));
+  bool tf32 = false;
+  if (!units_take(t, p.dtype, &tf32) || p.k == 0) return false;
+  // Few tiles leave most units idle: smaller ones, of ordinary arithmetic, find more.
+  if (t.amd && p.dtype == DType::Float32 && tile < 0 && blocks(p, 64, 64) < t.compute_units / 8)
+    return false;
   bool a_fits = true, b_fits = true;
   for (int d = 0; d < p.ndim; ++d) {
     a_fits = a_fits && p.batch[d].a * item % 16 == 0;
     b_fits = b_fits && p.batch[d].b * item % 16 == 0;
   }
-  const int a = along_k(p.a, p.a_row, p.a_col, item, a_fits),
-            b = along_k(p.b, p.b_col, p.b_row, item, b_fits);
+  const int operand = gathered ? gathered->operand : 0;
+  const int a = operand == 1 ? 1 : along_k(p.a, p.a_row, p.a_col, item, a_fits),
+            b = operand >= 2 ? operand - 2 : along_k(p.b, p.b_col, p.b_row, item, b_fits);
   if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
   Tiling s;
-  if (!choose(t, p, !a || !b, tile, &s)) return false;
+  if (gathered ? !choose_gathered(t, p, operand, &s) : !choose(t, p, !a || !b, tile, &s))
+    return false;
   Defines options = Defines()
                         .type("PF_T", p.dtype)
                         .value("TILE_M", s.m)
@@ -151,7 +181,7 @@ bool tiles(const KernelArgs& args, const Product& p, int tile) {
                         .value("WARP_M", s.warp_m)
                         .value("WARP_N", s.warp_n)
                         .value("STAGES", s.stages)
-                        .value("PF_MATRIX_UNIT", t.amd     ? unit
+                        .value("PF_MATRIX_UNIT", t.amd     ? matrix_unit(t)
                                                  : s.wgmma ? 2
                                                            : 1)
                         .value("A_ALONG_K", a)
@@ -160,6 +190,19 @@ bool tiles(const KernelArgs& args, const Product& p, int tile) {
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
   if (t.architecture == "gfx90a") options = std::move(options).value("PF_CDNA", 2);
   const int out_item = static_cast<int>(itemsize(p.out));
+  if (gathered) {
+    options =
+        std::move(options).value("PF_GATHERED", operand).value("PF_INVERSE", gathered->inverse);
+    const pf_conv& conv = gathered->conv;
+    if (conv.taps[0] * conv.taps[1] * conv.taps[2] > 32)
+      options = std::move(options).value("PF_MANY_TAPS", 1);
+    pf_conv_product q{arguments(p, s.m, s.n), conv};
+    const int64_t table = operand == 2 ? int64_t{2} * 16 * s.line / item : 0;
+    const int64_t shared = std::max(s.shared(out_item), s.shared(4) + table);
+    args.launch(args.compile("matmul_tiles.h", options, "pf_matmul_tiles"),
+                Grid(blocks(p, s.m, s.n)), s.threads(t.warp), size_t(shared), q);
+    return true;
+  }
   const int together = out_item == 2 && p.n % 8 == 0 ? 8 : 1;
   launch(args, p, "matmul_tiles.h", options, "pf_matmul_tiles", together, s.m, s.n,
          s.threads(t.warp), size_t(s.shared(out_item)));
@@ -177,6 +220,16 @@ int matrix_unit(const Traits& t) {
 
 int small_product_tile(const Traits& t, const Product& p) {
   return blocks(p, 32, 32) < t.compute_units && p.k > 16 ? kSharedTile : kSmallTile;
+}
+
+bool gathered_product_fits(const Traits& t, DType dtype) {
+  bool tf32 = false;
+  return units_take(t, dtype, &tf32);
+}
+bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& conv, int operand,
+                      int inverse) {
+  const Gathered gathered{conv, operand, inverse};
+  return tiles(args, p, -1, &gathered);
 }
 
 bool own_product(const KernelArgs& args, const Product& p, int tile) {

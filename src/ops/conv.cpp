@@ -41,10 +41,6 @@ struct Taps {
   }
 };
 
-bool has_kernel(const char* name, const Tensor& a, const Tensor& b) {
-  return backend_of(runs_on({a, b}))->kernel_find(name) != nullptr;
-}
-
 // How a result lies that follows `x`: what is channels-last stays so.
 MemoryFormat format_of(const Tensor& x) {
   if (!x->contiguous)
@@ -63,53 +59,7 @@ Tensor packed(const Tensor& t, bool asked, MemoryFormat format) {
   return format_of(t) == MemoryFormat::Contiguous ? ops::dense(t) : t;
 }
 
-// ---- as products --------------------------------------------------------------------------------
-
-void note_products(const Taps& p) {
-  engine::slow_path(p.op,
-                    "the device has no convolution of its own yet: what each tap sees is copied "
-                    "for a product of matrices; move it to the CPU if memory is short");
-}
-
-// What each tap sees, [n, channels, taps..., pixels...], of a tensor with its padding.
-Tensor seen(const Tensor& padded, const Dims& taps, const Dims& pixels, const Taps& p) {
-  Dims shape{padded->shape[0], padded->shape[1]}, strides{padded->strides[0], padded->strides[1]};
-  for (int d = 0; d < p.dims; ++d) {
-    shape.push_back(taps[d + 2]);
-    strides.push_back(padded->strides[d + 2] * p.at(p.dilation, d));
-  }
-  for (int d = 0; d < p.dims; ++d) {
-    shape.push_back(pixels[d + 2]);
-    strides.push_back(padded->strides[d + 2] * p.at(p.stride, d));
-  }
-  return make_view(padded, shape, strides, padded->offset);
-}
-IntList padding_of(const Taps& p) {
-  IntList r;
-  for (int d = p.dims; d-- > 0;) r.insert(r.end(), {p.at(p.padding, d), p.at(p.padding, d)});
-  return r;
-}
-
-// The taps one after the other: fn(place of the tap).
-template <class F>
-void each_tap(const Dims& w, F&& fn) {
-  for (int64_t t = 0, taps = ops::space_of(w); t < taps; ++t) {
-    IntList at(static_cast<size_t>(w.size() - 2));
-    int64_t rest = t;
-    for (int d = w.size(); d-- > 2;) {
-      at[static_cast<size_t>(d - 2)] = rest % w[d];
-      rest /= w[d];
-    }
-    fn(at);
-  }
-}
-// What [.., .., taps..., ...] has for one of them.
-Tensor at_tap(Tensor t, const IntList& at) {
-  for (int64_t i : at) t = select(t, 2, i);
-  return t;
-}
-// Each channel by itself: a product of matrices would have one row. Taps are added up in pointwise
-// groups.
+// Each channel by itself: kernels for that take no gradient in another layout than the rest.
 bool by_channel(const Dims& w, const Taps& p) {
   return w[1] == 1 && w[0] == p.groups;
 }
@@ -118,67 +68,6 @@ Tensor beside_channels(const Tensor& t, int dims) {
   IntList shape(static_cast<size_t>(dims) + 2, 1);
   shape[1] = t->numel;
   return reshape(t, shape);
-}
-// The weights of one tap beside the channels of a result.
-Tensor of_channels(const Tensor& w, const IntList& at) {
-  return beside_channels(ops::widened(at_tap(w, at)), static_cast<int>(at.size()));
-}
-
-Tensor as_products(const Tensor& x, const Tensor& w, const Dims& y, const Taps& p) {
-  const Tensor view = seen(pad(x, padding_of(p)), w->shape, y, p);
-  if (by_channel(w->shape, p)) {
-    Tensor sum;
-    each_tap(w->shape, [&](const IntList& at) {
-      const Tensor term = mul(ops::widened(at_tap(view, at)), of_channels(w, at));
-      sum = sum.defined() ? add(sum, term) : term;
-    });
-    return to(sum, x->dtype);
-  }
-  const int64_t out = w->shape[0] / p.groups, k = w->shape[1] * ops::space_of(w->shape);
-  const Tensor columns = reshape(view, {y[0], p.groups, k, ops::space_of(y)});
-  return reshape(matmul(reshape(w, {1, p.groups, out, k}), columns), y.vec());
-}
-Tensor input_as_products(const Tensor& dy, const Tensor& w, const Dims& x, const Taps& p) {
-  Dims padded = x;
-  for (int d = 0; d < p.dims; ++d) padded[d + 2] += 2 * p.at(p.padding, d);
-  Tensor sum = zeros(padded.vec(), ops::wide_type(dy->dtype), dy->storage->device);
-  const Tensor into = seen(sum, w->shape, dy->shape, p);
-  Tensor columns;
-  if (!by_channel(w->shape, p)) {
-    const int64_t n = x[0], out = w->shape[0] / p.groups, k = w->shape[1] * ops::space_of(w->shape);
-    Dims shape{n, x[1]};
-    for (int d = 2; d < w->shape.size(); ++d) shape.push_back(w->shape[d]);
-    for (int d = 2; d < dy->shape.size(); ++d) shape.push_back(dy->shape[d]);
-    columns = matmul(transpose(reshape(w, {1, p.groups, out, k}), 2, 3),
-                     reshape(dy, {n, p.groups, out, ops::space_of(dy->shape)}));
-    columns = reshape(columns, shape.vec());
-  }
-  each_tap(w->shape, [&](const IntList& at) {  // the pixels of one tap do not overlap
-    Tensor to = at_tap(into, at);
-    add_(to, columns.defined() ? at_tap(columns, at) : mul(ops::widened(dy), of_channels(w, at)));
-  });
-  for (int d = 0; d < p.dims; ++d)
-    sum = slice(sum, d + 2, p.at(p.padding, d), p.at(p.padding, d) + x[d + 2]);
-  return to(sum, dy->dtype);
-}
-Tensor weight_as_products(const Tensor& dy, const Tensor& x, const Dims& w, const Taps& p) {
-  const Tensor view = seen(pad(x, padding_of(p)), w, dy->shape, p);
-  if (by_channel(w, p)) {
-    IntList all{0};
-    for (int d = 2; d < dy->shape.size(); ++d) all.push_back(d);
-    TensorList taps;
-    each_tap(w, [&](const IntList& at) {
-      taps.push_back(sum(mul(ops::widened(at_tap(view, at)), ops::widened(dy)), all));
-    });
-    return reshape(to(stack(taps, 1), x->dtype), w.vec());
-  }
-  const int64_t n = x->shape[0], out = w[0] / p.groups, k = w[1] * ops::space_of(w);
-  const int64_t pixels = ops::space_of(dy->shape);
-  const Tensor columns = reshape(permute(reshape(view, {n, p.groups, k, pixels}), {1, 2, 0, 3}),
-                                 {p.groups, k, n * pixels});
-  const Tensor g = reshape(permute(reshape(dy, {n, p.groups, out, pixels}), {1, 2, 0, 3}),
-                           {p.groups, out, n * pixels});
-  return reshape(matmul(g, transpose(columns, 1, 2)), w.vec());
 }
 
 // ---- the three ----------------------------------------------------------------------------------
@@ -196,18 +85,9 @@ Tensor channel_sums(const Tensor& dy) {
 Tensor conv_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& shape,
                const Taps& p) {
   Tensor y = fresh(shape, x, format_of(x));
-  if (y->numel > 0) {
-    if (has_kernel(kernels::Conv::kInfo.name, x, w)) {
-      engine::call<kernels::Conv>({.y = y, .x = x, .weight = w, .bias = bias}, p.numbers(),
-                                  {.op = p.op});
-    } else {
-      note_products(p);
-      NoGrad off;
-      Tensor r = as_products(x, w, shape, p);
-      if (bias.defined()) r = add(r, beside_channels(bias, p.dims));
-      y = contiguous(r, format_of(x));
-    }
-  }
+  if (y->numel > 0)
+    engine::call<kernels::Conv>({.y = y, .x = x, .weight = w, .bias = bias}, p.numbers(),
+                                {.op = p.op});
   if (autograd::wanted({x, w, bias}))
     autograd::attach(p.op, {y}, {x, w, bias}, {Saved(x), Saved(w)},
                      [p, biased = bias.defined()](const Context& c) -> Grads {
@@ -228,12 +108,8 @@ Tensor conv_input(const Tensor& given, const Tensor& w, const Dims& x, MemoryFor
   Tensor dx = fresh(x, dy, format);
   if (dy->numel == 0 || w->numel == 0 || dx->numel == 0) {
     dx = zeros(x.vec(), dy->dtype, dy->storage->device);
-  } else if (has_kernel(kernels::ConvInput::kInfo.name, dy, w)) {
-    engine::call<kernels::ConvInput>({.dx = dx, .dy = dy, .weight = w}, p.numbers(), {.op = p.op});
   } else {
-    note_products(p);
-    NoGrad off;
-    dx = contiguous(input_as_products(dy, w, x, p), format);
+    engine::call<kernels::ConvInput>({.dx = dx, .dy = dy, .weight = w}, p.numbers(), {.op = p.op});
   }
   if (autograd::wanted({dy, w}))
     autograd::attach(
@@ -255,12 +131,8 @@ Tensor conv_weight(const Tensor& given, const Tensor& x, const Dims& w, const Ta
   Tensor dw = make_tensor(w, dy->dtype, dy->storage->device);
   if (dy->numel == 0 || x->numel == 0 || dw->numel == 0) {
     dw = zeros(w.vec(), dy->dtype, dy->storage->device);
-  } else if (has_kernel(kernels::ConvWeight::kInfo.name, dy, x)) {
-    engine::call<kernels::ConvWeight>({.dweight = dw, .dy = dy, .x = x}, p.numbers(), {.op = p.op});
   } else {
-    note_products(p);
-    NoGrad off;
-    dw = ops::dense(weight_as_products(dy, x, w, p));
+    engine::call<kernels::ConvWeight>({.dweight = dw, .dy = dy, .x = x}, p.numbers(), {.op = p.op});
   }
   if (autograd::wanted({dy, x}))
     autograd::attach(p.op, {dw}, {dy, x}, {Saved(dy), Saved(x)}, [p](const Context& c) -> Grads {
@@ -352,9 +224,10 @@ Checked check(const Tensor& input, const Tensor& weight, const Tensor& bias, con
           batched};
 }
 
-// 16 bits are calculated with in float32 where the kernel is not made for them.
+// The CPU's kernels are not made for 16 bits: those are calculated with in float32.
 bool widens(const Tensor& x, const Tensor& w) {
-  return ops::is_narrow(x) && has_kernel(kernels::Conv::kInfo.name, x, w);
+  const DeviceType on = runs_on({x, w}).type;
+  return ops::is_narrow(x) && on != DeviceType::ROCm && on != DeviceType::CUDA;
 }
 Tensor widened(const Tensor& t) {
   return t.defined() ? ops::widened(t) : t;

@@ -108,7 +108,7 @@ def close(tensor, array):
     assert_allclose(tensor.detach().numpy(), array, rtol=1e-10, atol=1e-10)
 
 
-LARGE = {  # x, weight, stride, padding, dilation, groups: what is cut into pieces, and where
+PIECES = {  # x, weight, stride, padding, dilation, groups: what is cut into pieces, and where
     "rows": ((2, 20, 70, 90), (33, 20, 3, 3), (1, 1), (1, 1), (1, 1), 1),
     "rows, strides": ((1, 36, 61, 83), (16, 36, 3, 5), (2, 3), (2, 1), (1, 1), 1),
     "width": ((1, 8, 30011), (9, 8, 5), (2,), (2,), (1,), 1),
@@ -125,9 +125,9 @@ LARGE = {  # x, weight, stride, padding, dilation, groups: what is cut into piec
     "standin" in os.environ.get("PYFLAME_HIP_LIBRARY", ""), reason="takes it too long"
 )
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("case", LARGE)
-def test_large_ones(case, last):
-    x_shape, w_shape, *how = LARGE[case]
+@pytest.mark.parametrize("case", PIECES)
+def test_pieces(case, last):
+    x_shape, w_shape, *how = PIECES[case]
     rng = np.random.default_rng(3)
     x, w = rng.standard_normal(x_shape), rng.standard_normal(w_shape)
     tx, tw = tensor(x, last), tensor(w, last)
@@ -188,6 +188,68 @@ def test_transposed_convolution(problem, extra):
     # With more output padding than the stride the convolution has pixels that x has not.
     close(dx, reference(g, w, *how)[tuple(slice(n) for n in x.shape)])
     close(dw, reference_weight(x, g, w.shape, *how))
+
+
+# Results and sums that are several tiles of a kernel on GPUs, the last ones cut: batch, channels
+# in, out, size, taps, stride, padding, dilation, groups.
+LARGE = {
+    "3x3": (2, 17, 70, (9, 10), (3, 3), 1, 1, 1, 1),
+    "few out": (3, 19, 5, (8, 7), (3, 2), (2, 1), (1, 0), (1, 2), 1),
+    "strides": (2, 24, 66, (11, 9), (3, 3), (2, 3), (1, 2), (1, 2), 1),
+    "groups": (2, 40, 24, (9, 8), (3, 3), 1, (2, 1), (2, 1), 2),
+    "whole": (3, 64, 64, (6, 5), (3, 3), 1, 1, 1, 1),
+    "whole, stride 2": (2, 64, 72, (9, 8), (3, 3), 2, 1, 1, 1),
+    "deep": (1, 128, 136, (3, 3), (3, 3), 1, 1, 1, 1),
+    "wide groups": (1, 128, 64, (5, 4), (3, 1), 1, (1, 0), 1, 2),
+    "64 columns": (4, 64, 64, (12, 11), (3, 3), 1, 1, 1, 1),
+    "eight channels": (4, 8, 40, (12, 11), (3, 3), (1, 2), 1, 1, 1),
+    "128 columns": (5, 24, 136, (11, 10), (3, 2), 1, 1, 1, 1),
+    "256 columns": (5, 16, 264, (11, 10), (2, 2), 1, 1, 1, 1),
+    "1x1": (2, 64, 40, (7, 9), (1, 1), 1, 0, 1, 1),
+    "stem": (2, 3, 64, (23, 22), (7, 7), 2, 3, 1, 1),
+    "long": (5, 3, 6, (17, 16), (2, 3), 1, 1, 1, 1),
+    "line": (2, 32, 20, (40,), (5,), 2, 2, 1, 1),
+    "cube": (1, 16, 24, (5, 4, 6), (3, 2, 3), 1, 1, 1, 1),
+    "by channel": (3, 24, 24, (13, 11), (3, 3), 1, 1, 1, 24),
+    "by channel, stride 2": (2, 19, 19, (9, 14), (3, 5), (2, 1), (1, 2), (1, 2), 19),
+    "by channel, twice": (2, 9, 18, (8, 9), (3, 3), 1, 1, 1, 9),
+}
+
+
+@pytest.mark.parametrize("dtype", [pf.float64, pf.float32, pf.bfloat16, pf.float16, pf.int32])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", LARGE)
+def test_large(name, last, dtype):
+    batch, ins, outs, size, kernel, *how, groups = LARGE[name]
+    dims = len(size)
+    how = [v if isinstance(v, tuple) else (v,) * dims for v in how] + [groups]
+    rng = np.random.default_rng(0)
+    x, w, b = (
+        rng.integers(-2, 3, s)
+        for s in ((batch, ins, *size), (outs, ins // groups, *kernel), (outs,))
+    )
+
+    def make(a):
+        t = pf.tensor(a).to(dtype)
+        return t.contiguous(memory_format=FORMATS[t.ndim]) if last and t.ndim in FORMATS else t
+
+    grad = dtype.is_floating_point
+    xs, ws, bs = (make(a).requires_grad_(grad) for a in (x, w, b))
+    y = getattr(F, f"conv{dims}d")(xs, ws, bs, *how)
+    # Sums of small integers are exact; only results of 16 bits are rounded.
+    exact = {"rtol": 2**-8 if dtype.itemsize == 2 else 0, "atol": 0}
+    value = reference(x.astype(float), w.astype(float), *how) + b.reshape(-1, *[1] * dims)
+    assert_allclose(y.detach().to(pf.float64).numpy(), value, **exact)
+    if not grad:
+        return
+    g = rng.integers(-2, 3, y.shape)
+    dx, dw = pf.autograd.grad(y, (xs, ws), make(g))
+    assert_allclose(
+        dx.to(pf.float64).numpy(), reference_input(g, w.astype(float), x.shape, *how), **exact
+    )
+    assert_allclose(
+        dw.to(pf.float64).numpy(), reference_weight(g, x.astype(float), w.shape, *how), **exact
+    )
 
 
 @pytest.mark.parametrize("size", [4, 5])

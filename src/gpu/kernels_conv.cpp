@@ -1,0 +1,371 @@
+// Launchers of convolutions and their gradients (kernels/conv*.h).
+#include <algorithm>
+
+#include "gpu/axes.h"
+#include "gpu/kernel.h"
+#include "gpu/product.h"
+#include "kernels/conv_args.h"
+#include "kernels/conv_turn_args.h"
+#include "table/kernels/conv.h"
+
+namespace pyflame::gpu {
+namespace {
+
+using namespace kernels;
+
+constexpr int kTileM = 64, kTileK = 16;  // of kernels/conv.h
+// Shares of k are made until there are so many blocks, and none is shorter than that.
+constexpr int64_t kBlocks = 1024, kLeastShare = 256;
+
+enum class Kind : uint8_t { Forward, Input, Weight };
+
+// What a convolution is about. x and y are those of the convolution, whichever is written.
+struct Problem {
+  Kind kind;
+  const pf_tensor &x, &weight, &y;
+  const void* bias;
+  int64_t groups;
+};
+
+int64_t shape_of(const pf_tensor& t, int d) {
+  const int at = d - 3 + t.ndim;
+  return at < 2 ? 1 : t.shape[at];
+}
+int64_t step_at(const pf_tensor& t, int d) {
+  const int at = d - 3 + t.ndim;
+  return at < 2 ? 0 : t.strides[at];
+}
+void sizes_of(const pf_tensor& t, pf_i64 (&size)[3]) {
+  for (int d = 0; d < 3; ++d) size[d] = shape_of(t, d);
+}
+void steps_of(const pf_tensor& t, pf_i64 (&step)[3]) {
+  for (int d = 0; d < 3; ++d) step[d] = step_at(t, d);
+}
+int64_t product(const pf_i64 (&size)[3]) {
+  return size[0] * size[1] * size[2];
+}
+// Neighbours in channels are neighbours in memory.
+bool channels_last(const pf_tensor& t) {
+  return t.strides[1] == 1 && t.shape[1] > 1 &&
+         std::any_of(t.shape + 2, t.shape + t.ndim, [](int64_t n) { return n > 1; });
+}
+
+pf_conv arguments(const KernelArgs& a, const Problem& p) {
+  constexpr auto number = numbers<Conv>;
+  pf_conv q{};
+  q.groups = p.groups;
+  const int64_t ins = p.weight.shape[1], outs = p.weight.shape[0] / q.groups;
+  const bool input = p.kind == Kind::Input, weight = p.kind == Kind::Weight;
+  const pf_tensor &gathered = input ? p.y : p.x, &paired = input ? p.x : p.y;
+  for (int d = 0; d < 3; ++d) {
+    q.stride[d] = a.i(number.stride_d + d);
+    q.padding[d] = a.i(number.padding_d + d);
+    q.dilation[d] = a.i(number.dilation_d + d);
+  }
+  q.gathered = gathered.data;
+  sizes_of(gathered, q.size);
+  steps_of(gathered, q.at);
+  q.batch = gathered.strides[0];
+  q.channel = gathered.strides[1];
+  q.group = gathered.strides[1] * (input ? outs : ins);
+  sizes_of(paired, q.pixels);
+  steps_of(paired, q.pixel_at);
+  q.pixel_batch = paired.strides[0];
+  sizes_of(p.weight, q.taps);
+  steps_of(p.weight, q.tap_at);
+  q.channels = q.kept = input ? outs : ins;
+  q.tap_channel = p.weight.strides[input ? 0 : 1];
+  const int64_t pixels = paired.shape[0] * product(q.pixels), taps = q.channels * product(q.taps);
+  q.m = weight ? taps : pixels;
+  q.k = weight ? pixels : taps;
+  q.n = input ? ins : outs;
+  // n counts the channels of the paired tensor, which the weight has, too.
+  const int64_t weight_n = p.weight.strides[input ? 1 : 0],
+                weight_group = p.weight.strides[0] * outs,
+                paired_group = paired.strides[1] * (input ? ins : outs);
+  q.plain = weight ? paired.data : p.weight.data;
+  q.out = weight ? p.weight.data : paired.data;
+  q.bias = p.bias;
+  q.plain_n = weight ? paired.strides[1] : weight_n;
+  q.out_n = weight ? weight_n : paired.strides[1];
+  q.plain_group = weight ? paired_group : weight_group;
+  q.out_group = weight ? weight_group : paired_group;
+  return q;
+}
+
+// PF_INDEX: 32 bits are enough for counts, and for places with what padding and taps add.
+bool narrow(const pf_conv& q) {
+  constexpr int64_t kMost = int64_t{1} << 29;
+  if (q.m >= kMost || q.k >= kMost) return false;
+  for (int d = 0; d < 3; ++d) {
+    const double reach = double(q.size[d]) + double(q.pixels[d]) * double(q.stride[d]) +
+                         double(q.padding[d]) + double(q.taps[d]) * double(q.dilation[d]);
+    if (reach >= double(kMost)) return false;
+  }
+  return true;
+}
+int inverse(const pf_conv& q, Kind kind) {
+  if (kind != Kind::Input) return 0;
+  return q.stride[0] == 1 && q.stride[1] == 1 && q.stride[2] == 1 ? 1 : 2;
+}
+
+// Cuts k into shares of at least `least`, whole units of it, for `blocks` blocks each.
+void share(pf_conv& q, int64_t blocks, int64_t least, int64_t unit) {
+  q.shares = std::clamp<int64_t>(std::min<int64_t>(kBlocks / blocks, q.k / least), 1, kBlocks);
+  q.share = ceil_div(ceil_div(q.k, q.shares), unit) * unit;
+  q.shares = q.share ? ceil_div(q.k, q.share) : 1;
+}
+void finish(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t, bool last) {
+  const Defines defines = Defines()
+                              .type("PF_T", t)
+                              .value("PF_OF_WEIGHT", p.kind == Kind::Weight)
+                              .value("PF_INVERSE", inverse(q, p.kind))
+                              .value("PF_LAST", last)
+                              .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
+  a.launch(a.compile("conv_ends.h", defines, "pf_conv_finish"),
+           blocks_for(q.groups * q.n * q.m, 256), 256, 0, q);
+}
+
+void tiles(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
+  const bool weight = p.kind == Kind::Weight,
+             last = channels_last(p.kind == Kind::Input ? p.y : p.x);
+  const bool few = q.n <= 16 || !is_float(t);
+  const int tile_n = few ? 16 : 64, reg = few ? 2 : 4;
+  q.tiles_m = ceil_div(q.m, kTileM);
+  q.tiles_n = ceil_div(q.n, tile_n);
+  const int64_t blocks = q.tiles_m * q.tiles_n * q.groups;
+  share(q, blocks, kLeastShare, kTileK);
+  const int64_t outs = q.groups * q.n * q.m;
+  if (q.shares > 1)
+    q.partial = a.workspace(static_cast<size_t>(q.shares * outs) * itemsize(compute_type(t)));
+  const Defines defines = Defines()
+                              .type("PF_T", t)
+                              .value("PF_OF_WEIGHT", weight)
+                              .value("TILE_N", tile_n)
+                              .value("REG", reg)
+                              .value("PF_FAST_M", last == weight)
+                              .value("PF_FAST_N", q.plain_n == 1)
+                              .value("PF_INVERSE", inverse(q, p.kind))
+                              .value("PF_LAST", last)
+                              .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
+  a.launch(a.compile("conv.h", defines, "pf_conv_tiles"), Grid(blocks * q.shares),
+           kTileM * tile_n / (reg * reg), 0, q);
+  if (q.shares > 1) finish(a, p, q, t, last);
+}
+
+// ---- each channel by itself ---------------------------------------------------------------------
+
+constexpr int kDepthBlock = 256, kDepthRow = 4, kDepthTaps = 3;  // of kernels/conv_depth.h
+
+// Channels of an access: 16 bytes where they lie side by side in both tensors.
+int64_t channels_at_once(const pf_conv& q, const Problem& p, DType t) {
+  const int64_t v = std::min<int64_t>(16 / static_cast<int64_t>(itemsize(t)), 8);
+  const auto fits = [&](const pf_tensor& x) {
+    if (x.strides[1] != 1 || !aligned(x.data, v * static_cast<int64_t>(itemsize(t)))) return false;
+    for (int d = 0; d < x.ndim; ++d)
+      if (d != 1 && x.strides[d] % v != 0) return false;
+    return true;
+  };
+  return q.groups % v == 0 && fits(p.x) && fits(p.y) ? v : 1;
+}
+
+void by_channel(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
+  const bool last = channels_last(p.x) && channels_last(p.y);
+  const int64_t v = channels_at_once(q, p, t), taps = product(q.taps);
+  // Of lines the ones below each other: so threads beside each other read neighbours.
+  const int along = last || q.pixels[1] == 1 ? 2 : 1;
+  const Defines defines = Defines()
+                              .type("PF_T", t)
+                              .value("PF_V", v)
+                              .value("PF_ALONG", along)
+                              .value("PF_INVERSE", inverse(q, p.kind))
+                              .value("PF_LAST", last)
+                              .text("PF_INDEX", narrow(q) ? "pf_u32" : "pf_u64");
+  const auto item = static_cast<int64_t>(itemsize(t));
+  if (p.kind == Kind::Weight) {
+    const int64_t vectors = q.groups / v;
+    q.tiles_n = last ? std::min<int64_t>(power_of_two_from(vectors), 32) : 1;
+    q.tiles_m = ceil_div(taps, kDepthTaps);
+    const int64_t blocks = ceil_div(vectors, q.tiles_n) * q.tiles_m,
+                  least = 8 * kDepthBlock / q.tiles_n;
+    share(q, blocks, least, 1);
+    q.partial =
+        a.workspace(static_cast<size_t>(q.shares * q.groups * q.m) * itemsize(compute_type(t)));
+    a.launch(a.compile("conv_depth.h", defines, "pf_conv_depth_weight"), Grid(blocks * q.shares),
+             kDepthBlock, 0, q);
+    finish(a, p, q, t, false);
+    return;
+  }
+  void* packed = a.workspace(static_cast<size_t>(taps * q.groups * item));
+  a.launch(a.compile("conv_depth.h", defines, "pf_conv_pack"),
+           blocks_for(taps * q.groups, kDepthBlock), kDepthBlock, 0, q, packed);
+  int64_t threads = q.groups / v * q.m / product(q.pixels);
+  for (int d = 0; d < 3; ++d)
+    threads *= d == along ? ceil_div(q.pixels[d], kDepthRow) : q.pixels[d];
+  q.k = q.m;  // pixels of the batch, and of one
+  q.m = product(q.pixels);
+  a.launch(a.compile("conv_depth.h", defines, "pf_conv_depth"), blocks_for(threads, kDepthBlock),
+           kDepthBlock, 0, q, packed);
+}
+
+// ---- on matrix units ----------------------------------------------------------------------------
+
+// Whether elements [outer][space...][inner] lie densely in this order.
+bool dense(int64_t outer, const pf_i64 (&size)[3], int64_t inner, int64_t step,
+           const pf_i64 (&at)[3], int64_t inner_step) {
+  int64_t expected = 1;
+  const auto next = [&](int64_t n, int64_t stride) {
+    const bool good = n == 1 || stride == expected;
+    expected *= n;
+    return good;
+  };
+  return next(inner, inner_step) && next(size[2], at[2]) && next(size[1], at[1]) &&
+         next(size[0], at[0]) && next(outer, step);
+}
+
+// A copy with its channels side by side, filled up to so many.
+void* turned(const KernelArgs& a, const pf_tensor& x, int64_t padded, DType t) {
+  pf_turned q{};
+  q.from = x.data;
+  sizes_of(x, q.size);
+  steps_of(x, q.at);
+  q.batch = x.strides[0], q.channel = x.strides[1];
+  q.channels = x.shape[1], q.padded = padded;
+  const int64_t pixels = product(q.size);
+  q.to = a.workspace(static_cast<size_t>(x.shape[0] * pixels * padded) * itemsize(t));
+  a.launch(a.compile("conv_turn.h", Defines().type("PF_T", t), "pf_conv_turn"),
+           Grid(x.shape[0] * ceil_div(pixels, 64) * ceil_div(padded, 32)), 256, 0, q);
+  return q.to;
+}
+
+// The gradient by the weight: pixels, which are k, in shares.
+bool weight_on_units(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
+  const auto item = static_cast<int64_t>(itemsize(t));
+  if (q.n * item % 16 != 0) return false;
+  const void* dy = q.plain;
+  if (!aligned(dy, 16) || !dense(p.y.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.plain_n))
+    dy = turned(a, p.y, q.n, t);
+  const int64_t tiles = ceil_div(q.n, q.n > 64 ? 128 : 64) * ceil_div(q.m, 128), line = 128 / item;
+  q.shares = std::clamp<int64_t>(2 * a.traits().compute_units / tiles, 1,
+                                 std::max<int64_t>(1, q.k / (8 * line)));
+  q.share = ceil_div(ceil_div(q.k, q.shares), line) * line;
+  q.shares = ceil_div(q.k, q.share);
+  q.partial = a.workspace(static_cast<size_t>(q.shares * q.n * q.m) * sizeof(float));
+  Product r{};
+  r.m = q.n, r.n = q.m, r.k = q.share;
+  r.dtype = t, r.out = DType::Float32;
+  r.a = dy, r.b = q.gathered, r.c = q.partial;
+  r.a_row = 1, r.a_col = q.n;
+  r.ndim = 1;
+  r.batch[0] = {q.shares, q.share * q.n, 0};
+  if (!gathered_product(a, r, q, 2, 0)) return false;
+  finish(a, p, q, t, true);
+  return true;
+}
+
+// Channels side by side, as kernels/conv_gather.h takes them.
+bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType t) {
+  if (!gathered_product_fits(a.traits(), t)) return false;
+  pf_conv q = given;
+  const auto chunk = 16 / static_cast<int64_t>(itemsize(t));
+  if (q.groups != 1 || product(q.taps) > 64 || q.kept == 0 || !narrow(q)) return false;
+  const pf_tensor &x = p.kind == Kind::Input ? p.y : p.x, &y = p.kind == Kind::Input ? p.x : p.y;
+  bool fits =
+      q.channel == 1 && q.channels % chunk == 0 && q.batch % chunk == 0 && aligned(q.gathered, 16);
+  for (int d = 0; d < 3; ++d) {
+    if (q.size[d] == 1) q.at[d] = 0;
+    fits = fits && q.at[d] % chunk == 0;
+  }
+  q.channels = ceil_div(q.channels, chunk) * chunk;
+  if (!fits) {
+    q.channel = 1;
+    int64_t step = q.channels;
+    for (int d = 2; d >= 0; step *= q.size[d--]) q.at[d] = step;
+    q.batch = step;
+  }
+  (p.kind == Kind::Weight ? q.m : q.k) = q.channels * product(q.taps);
+  double reach = double(q.batch) * double(x.shape[0]);
+  for (int d = 0; d < 3; ++d)
+    reach += double(q.at[d]) * double(q.size[d] + 2 * q.padding[d] + q.taps[d] * q.dilation[d]);
+  if (reach >= double(chunk) * 0x1p31 || !narrow(q)) return false;
+  // Results lie as pixels of channels, or as images of channels of pixels.
+  const bool last = dense(y.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.out_n);
+  const bool images = dense(1, q.pixels, 1, 0, q.pixel_at, 1) &&
+                      (q.n == 1 || q.out_n == product(q.pixels)) &&
+                      (y.shape[0] == 1 || q.pixel_batch == q.n * product(q.pixels));
+  if (p.kind != Kind::Weight && ((!last && !images) || !aligned(q.out, 16))) return false;
+  if (p.kind == Kind::Weight && q.n % chunk != 0) return false;
+  // Copies and idle rows of tiles cost more than a few columns are worth.
+  if (!fits && (q.n < 16 || q.kept < 3)) return false;
+  if (!fits) q.gathered = turned(a, x, q.channels, t);
+  if (p.kind == Kind::Weight) return weight_on_units(a, p, q, t);
+  const void* weight = q.plain;
+  if (q.kept < q.channels || !aligned(weight, 16) ||
+      !dense(q.n, q.taps, q.channels, q.plain_n, q.tap_at, q.tap_channel)) {
+    void* packed = a.workspace(static_cast<size_t>(q.n * q.k) * itemsize(t));
+    const Defines defines = Defines()
+                                .type("PF_T", t)
+                                .value("PF_OF_WEIGHT", 0)
+                                .value("PF_INVERSE", 0)
+                                .value("PF_LAST", 1)
+                                .text("PF_INDEX", "pf_u32");
+    a.launch(a.compile("conv_ends.h", defines, "pf_conv_pack_lines"), blocks_for(q.n * q.k, 256),
+             256, 0, q, packed);
+    weight = packed;
+  }
+  Product r{};
+  r.k = q.k;
+  r.dtype = r.out = t;
+  r.bias = q.bias, r.c = q.out;
+  if (last) {
+    r.m = q.m, r.n = q.n;
+    r.b = weight;
+    r.b_row = 1, r.b_col = q.k;
+  } else {
+    r.m = q.n, r.n = product(q.pixels);
+    r.a = weight;
+    r.a_row = q.k, r.a_col = 1;
+    r.ndim = 1;
+    r.batch[0] = {y.shape[0], 0, 0};
+  }
+  return gathered_product(a, r, q, last ? 1 : 3, inverse(q, p.kind));
+}
+
+void run(const KernelArgs& a, const Problem& p, DType t) {
+  pf_conv q = arguments(a, p);
+  if (on_units(a, p, q, t)) return;
+  if (q.n == 1 && q.channels == 1)
+    by_channel(a, p, q, t);
+  else
+    tiles(a, p, q, t);
+}
+
+void conv(const KernelArgs& a) {
+  constexpr auto at = tensors<Conv>;
+  run(a,
+      {Kind::Forward, a.tensor(at.x), a.tensor(at.weight), a.tensor(at.y),
+       a.has(at.bias) ? a.data(at.bias) : nullptr, a.i(numbers<Conv>.groups)},
+      a.dtype(at.y));
+}
+void conv_input(const KernelArgs& a) {
+  constexpr auto at = tensors<ConvInput>;
+  run(a,
+      {Kind::Input, a.tensor(at.dx), a.tensor(at.weight), a.tensor(at.dy), nullptr,
+       a.i(numbers<ConvInput>.groups)},
+      a.dtype(at.dx));
+}
+void conv_weight(const KernelArgs& a) {
+  constexpr auto at = tensors<ConvWeight>;
+  run(a,
+      {Kind::Weight, a.tensor(at.x), a.tensor(at.dweight), a.tensor(at.dy), nullptr,
+       a.i(numbers<ConvWeight>.groups)},
+      a.dtype(at.dweight));
+}
+
+}  // namespace
+
+PF_GPU_KERNEL(Conv::kInfo, conv)
+PF_GPU_KERNEL(ConvInput::kInfo, conv_input)
+PF_GPU_KERNEL(ConvWeight::kInfo, conv_weight)
+
+}  // namespace pyflame::gpu
