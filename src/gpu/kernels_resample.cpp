@@ -53,7 +53,7 @@ void launch(const KernelArgs& a, pf_resample r, const Types& t) {
     if (!fits(width, r.y)) vector = 1;
   }
   r.items = all / vector;
-  const int64_t reach = std::max(all, r.outer * r.a.in * r.b.in * r.inner);
+  const int64_t reach = std::max<int64_t>(all, r.outer * r.a.in * r.b.in * r.inner);
   const Defines defines = Defines()
                               .type("PF_T", t.from)
                               .type("PF_R", t.to)
