@@ -170,6 +170,8 @@ void forward(const KernelArgs& a) {
   const bool last = channels_last(yt, y) && side_by_side(xt, x);
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise() && x_step != 0;
+  if constexpr (std::is_floating_point_v<T>)
+    if (!direct && flat<T>(a, p, x, y, w)) return;
   if (!direct && taps(a, p, x, y, w)) return;
   const int64_t tile = p.tile(sizeof(T)), tiles = ceil_div(p.pixels, tile);
   const Scratch<T> packed(p.out * p.groups * p.k);
@@ -218,6 +220,8 @@ void backward_input(const KernelArgs& a) {
   const bool last = channels_last(xt, x);
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise();
+  if constexpr (std::is_floating_point_v<T>)
+    if (!direct && flat_input<T>(a, p, x, y, w)) return;
   if (!direct && taps_input(a, p, x, y, w)) return;
   // Tiles of one block of channels follow each other: they meet in dx.
   const int64_t wanted = ceil_div(kUnits, p.n * p.groups);
@@ -285,6 +289,8 @@ void backward_weight(const KernelArgs& a) {
   bool last = xt.shape[1] > 1 && x.channel == 1;
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise() && x_step != 0;
+  if constexpr (std::is_floating_point_v<T>)
+    if (flat_weight<T>(a, p, x, y, w)) return;
   const int64_t tile = p.tile(sizeof(T), 2 * kLongTile), tiles = ceil_div(p.pixels, tile);
   // Each chunk of the tiles has sums of its own, which are added in their order; where those are
   // large there are fewer, and each makes some of the output channels.

@@ -16,6 +16,8 @@ using Space = std::array<int64_t, 3>;
 
 // Work is cut into at least so many units, where that leaves enough for each.
 inline constexpr int64_t kUnits = 8;
+// Lines of fewer pixels keep a product's kernels waiting.
+inline constexpr int64_t kShortLine = 4;
 inline constexpr int64_t kTileBytes = 256 << 10, kShortTile = 32, kLongTile = 2048;
 
 inline int64_t ceil_div(int64_t a, int64_t b) {
@@ -159,6 +161,15 @@ struct DepthwiseKernels {
 };
 template <class T>
 const DepthwiseKernels<T>& depthwise_kernels();
+
+// Floats of few pixels as one product (conv_flat.cpp). False where they are not few, or weights lie
+// in an odd way.
+template <class T>
+bool flat(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);
+template <class T>
+bool flat_input(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);
+template <class T>
+bool flat_weight(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);
 
 // Floats as sums over taps (conv_taps.cpp). False where lines or channels are too few for it.
 bool taps(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);

@@ -20,7 +20,7 @@ constexpr int64_t kPieceBytes = 768 << 10;  // of padded memory: with weights be
 // pixels.
 constexpr int64_t kSteps = 256, kTogether = 96;
 constexpr int64_t kBlockBytes = 16 << 10;
-constexpr int64_t kMaxPhases = 64, kFewResults = 8, kShortLine = 4;
+constexpr int64_t kMaxPhases = 64, kFewResults = 8;
 
 // The result pixels first + q * pitch, which sum the same taps.
 struct Phase {
