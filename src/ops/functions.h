@@ -311,6 +311,49 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor&
                         const IntList& output_padding = {0}, int64_t groups = 1,
                         const IntList& dilation = {1});
 
+// ---- pooling: src/ops/pool.cpp -----------------------------------------------------------------
+// input [N, C, space...] or [C, space...]; lists have one number or one for each dimension of
+// space, and no stride is that of the windows' size. Places are counted row-major in their plane.
+Tensor max_pool1d(const Tensor& input, const IntList& kernel_size, const IntList& stride = {},
+                  const IntList& padding = {0}, const IntList& dilation = {1},
+                  bool ceil_mode = false);
+std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& input, const IntList& kernel_size,
+                                                  const IntList& stride = {},
+                                                  const IntList& padding = {0},
+                                                  const IntList& dilation = {1},
+                                                  bool ceil_mode = false);
+std::pair<Tensor, Tensor> adaptive_max_pool1d(const Tensor& input, const IntList& output_size);
+Tensor max_pool2d(const Tensor& input, const IntList& kernel_size, const IntList& stride = {},
+                  const IntList& padding = {0}, const IntList& dilation = {1},
+                  bool ceil_mode = false);
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input, const IntList& kernel_size,
+                                                  const IntList& stride = {},
+                                                  const IntList& padding = {0},
+                                                  const IntList& dilation = {1},
+                                                  bool ceil_mode = false);
+std::pair<Tensor, Tensor> adaptive_max_pool2d(const Tensor& input, const IntList& output_size);
+Tensor max_pool3d(const Tensor& input, const IntList& kernel_size, const IntList& stride = {},
+                  const IntList& padding = {0}, const IntList& dilation = {1},
+                  bool ceil_mode = false);
+std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& input, const IntList& kernel_size,
+                                                  const IntList& stride = {},
+                                                  const IntList& padding = {0},
+                                                  const IntList& dilation = {1},
+                                                  bool ceil_mode = false);
+std::pair<Tensor, Tensor> adaptive_max_pool3d(const Tensor& input, const IntList& output_size);
+Tensor adaptive_avg_pool1d(const Tensor& input, const IntList& output_size);
+Tensor avg_pool1d(const Tensor& input, const IntList& kernel_size, const IntList& stride = {},
+                  const IntList& padding = {0}, bool ceil_mode = false,
+                  bool count_include_pad = true);
+Tensor adaptive_avg_pool2d(const Tensor& input, const IntList& output_size);
+Tensor avg_pool2d(const Tensor& input, const IntList& kernel_size, const IntList& stride = {},
+                  const IntList& padding = {0}, bool ceil_mode = false,
+                  bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
+Tensor adaptive_avg_pool3d(const Tensor& input, const IntList& output_size);
+Tensor avg_pool3d(const Tensor& input, const IntList& kernel_size, const IntList& stride = {},
+                  const IntList& padding = {0}, bool ceil_mode = false,
+                  bool count_include_pad = true, std::optional<int64_t> divisor_override = {});
+
 // ---- resampling: src/ops/resample.cpp -----------------------------------------------------------
 // input [N, C, space...]; lists have one number or one for each dimension of space.
 Tensor interpolate(const Tensor& input, const std::optional<IntList>& size,

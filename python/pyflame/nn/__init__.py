@@ -77,6 +77,8 @@ from .normalization import __all__ as _NORMS
 from .padding import *  # noqa: F403
 from .padding import __all__ as _PADDING
 from .parameter import Parameter
+from .pooling import *  # noqa: F403
+from .pooling import __all__ as _POOLING
 from .recurrent import *  # noqa: F403
 from .recurrent import __all__ as _RECURRENT
 from .resampling import *  # noqa: F403
@@ -95,5 +97,5 @@ __all__ = [
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MarginRankingLoss", "MSELoss",
     "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
     "SoftMarginLoss", "TripletMarginLoss", *_PADDING, *_CONVOLUTIONS, *_NORMS,
-    *_LAZY, *_RECURRENT, *_RESAMPLING,
+    *_LAZY, *_POOLING, *_RECURRENT, *_RESAMPLING,
 ]  # fmt: skip

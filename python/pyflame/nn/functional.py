@@ -260,6 +260,8 @@ def multi_margin_loss(
     return _ops.multi_margin_loss(input, target, p, margin, weight, reduction)
 
 
+from .pool_functions import *  # noqa: E402, F403
+
 # ---- resampling ---------------------------------------------------------------------------------
 
 

@@ -1,0 +1,83 @@
+// Launchers of pooling (kernels/pool.h).
+#include "gpu/axes.h"
+#include "gpu/kernel.h"
+#include "kernels/pool_args.h"
+#include "table/kernels/pool.h"
+
+namespace pyflame::gpu {
+namespace {
+
+using namespace kernels;
+
+constexpr auto kNumber = numbers<PoolMax>;
+constexpr int kBlock = 256;
+
+pf_windows windows(const KernelArgs& a, int d) {
+  const auto of = [&](int first) { return static_cast<pf_i32>(a.i(first + d)); };
+  return {of(kNumber.in_d),     of(kNumber.out_d),     of(kNumber.kernel_d),
+          of(kNumber.stride_d), of(kNumber.padding_d), of(kNumber.dilation_d)};
+}
+// `back`: elements of x are written, not those of y.
+void run(const KernelArgs& a, const char* entry, int to, int from, int index, bool back = false) {
+  pf_pool p{a.data(from),       a.data(to),         index < 0 ? nullptr : a.data(index),
+            windows(a, 0),      windows(a, 1),      windows(a, 2),
+            a.i(kNumber.outer), a.i(kNumber.inner), 0};
+  const auto space = [&](bool in) {
+    return in ? int64_t{p.d.in} * p.h.in * p.w.in : int64_t{p.d.out} * p.h.out * p.w.out;
+  };
+  const DType t = a.dtype(from), kind = index < 0 ? DType::UInt8 : a.dtype(index);
+  const auto size = static_cast<int64_t>(itemsize(t));
+  const int64_t inputs = p.outer * space(true) * p.inner,
+                results = p.outer * space(false) * p.inner;
+  // Eight bytes an index: their vectors are short.
+  int64_t vector = kind == DType::Int64 ? 2 : 16 / size;
+  while (vector > 1 && (p.inner % vector != 0 || !aligned(p.from, vector * size) ||
+                        !aligned(p.to, vector * size) || !aligned(p.index, 16)))
+    vector /= 2;
+  p.items = (back ? inputs : results) / vector;
+  const Defines defines =
+      Defines()
+          .type("PF_T", t)
+          .type("PF_I", kind)
+          .value("PF_V", vector)
+          .value("PF_ADAPTIVE", a.i(kNumber.adaptive) != 0)
+          .text("PF_INDEX", std::max(inputs, results) < (int64_t{1} << 31) ? "pf_u32" : "pf_u64");
+  a.launch(a.compile("pool.h", defines, entry), blocks_for(p.items, kBlock), kBlock, 0, p);
+}
+
+void pool_max(const KernelArgs& a) {
+  constexpr auto at = tensors<PoolMax>;
+  run(a, "pool_max", at.y, at.x, at.index);
+}
+void pool_max_values(const KernelArgs& a) {
+  constexpr auto at = tensors<PoolMaxValues>;
+  run(a, "pool_max_values", at.y, at.x, -1);
+}
+void pool_max_input(const KernelArgs& a) {
+  constexpr auto at = tensors<PoolMaxInput>;
+  run(a, "pool_max_input", at.dx, at.dy, at.index, true);
+}
+void pool_max_pick(const KernelArgs& a) {
+  constexpr auto at = tensors<PoolMaxPick>;
+  run(a, "pool_max_pick", at.y, at.x, at.index);
+}
+
+void pool_average(const KernelArgs& a) {
+  constexpr auto at = tensors<PoolAverage>;
+  run(a, "pool_average", at.y, at.x, -1);
+}
+void pool_average_input(const KernelArgs& a) {
+  constexpr auto at = tensors<PoolAverageInput>;
+  run(a, "pool_average_input", at.dx, at.dy, -1, true);
+}
+
+}  // namespace
+
+PF_GPU_KERNEL(PoolMax::kInfo, pool_max)
+PF_GPU_KERNEL(PoolMaxValues::kInfo, pool_max_values)
+PF_GPU_KERNEL(PoolMaxInput::kInfo, pool_max_input)
+PF_GPU_KERNEL(PoolMaxPick::kInfo, pool_max_pick)
+PF_GPU_KERNEL(PoolAverage::kInfo, pool_average)
+PF_GPU_KERNEL(PoolAverageInput::kInfo, pool_average_input)
+
+}  // namespace pyflame::gpu
