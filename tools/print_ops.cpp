@@ -316,7 +316,9 @@ void check(const Row& row, std::ostream& checks) {
         const Param& p = row.schema.params[i];
         const bool braces = p.type == Type::IntList && !in_optional(p);
         checks << (i ? ", " : "")
-               << (p.type == Type::IntList && !braces ? "IntList{2, 3}" : cpp_type(p.type).example);
+               << (p.type == Type::IntList && !braces            ? "IntList{2, 3}"
+                   : p.type == Type::FloatList && in_optional(p) ? "std::vector<double>{0.5}"
+                                                                 : cpp_type(p.type).example);
       }
       checks << ")))\n";
     }

@@ -41,10 +41,12 @@ namespace {
 constexpr auto kNumber = kernels::numbers<kernels::GridSample>;
 constexpr int64_t kPlaces = 64;  // listed at a time
 constexpr int kMostTaps = 16;
+constexpr int64_t kMostGathered = int64_t{1} << 31;  // elements of a channel
 
 template <class S>
 struct Images {
   using T = ComputeOf<S>;
+  using I = std::conditional_t<std::is_same_v<T, double>, int64_t, int32_t>;
   static constexpr int64_t W = Wide<T>::kLanes;
 
   int64_t n, c, points, size[3];
@@ -76,10 +78,16 @@ struct Images {
   // What `kPlaces` places from p on take: tap by tap. A cell of -1 is nothing; its weight is 0.
   struct List {
     alignas(64) int64_t cell[kMostTaps][kPlaces];
+    alignas(64) I place[kMostTaps][kPlaces];  // of the cell in a channel, 0 where nothing is there
     alignas(64) T weight[kMostTaps][kPlaces];
     alignas(64) T slope[3][kMostTaps][kPlaces];  // by the numbers of the grid: x, y, z
   };
   void list(const S* at, int64_t p, int64_t count, bool slopes, List& to) const {
+    if (count < kPlaces)  // what vectors read behind the last one
+      for (int t = 0; t < taps; ++t) {
+        std::fill(to.place[t] + count, to.place[t] + kPlaces, I(0));
+        std::fill(to.weight[t] + count, to.weight[t] + kPlaces, T(0));
+      }
     for (int64_t i = 0; i < count; ++i) {
       grid::pf_place<T> places[3];
       for (int d = 0; d < dims; ++d)
@@ -100,6 +108,7 @@ struct Images {
           for (int s = 0; s < dims; ++s) slope[s] *= s == d ? q.slope[k[d]] : q.weight[k[d]];
         }
         to.cell[t][i] = there ? cell : -1;
+        to.place[t][i] = there ? static_cast<I>(cell * step) : I(0);
         to.weight[t][i] = there ? weight : T(0);
         if (slopes)
           for (int s = 0; s < dims; ++s) to.slope[s][t][i] = there ? slope[s] : T(0);
@@ -123,12 +132,20 @@ struct Images {
     alignas(64) T sums[kPlaces];
     for (int64_t q = 0; q < c; ++q) {
       const S* from = x + q * channel;
-      for (int64_t i = 0; i < count; ++i) sums[i] = 0;
-      for (int t = 0; t < taps; ++t)
-        for (int64_t i = 0; i < count; ++i)
-          if (l.cell[t][i] >= 0)
-            sums[i] = std::fma(l.weight[t][i], ToCompute(from[l.cell[t][i] * step]), sums[i]);
-      for (int64_t i = 0; i < count; ++i) StoreOne<S>(sums[i], y + q * out_channel + i * out_step);
+      if (std::is_same_v<S, T> && cells * step < kMostGathered) {
+        for (int64_t i = 0; i < count; i += W) Store(gathered(from, l, i), sums + i);
+      } else {
+        for (int64_t i = 0; i < count; ++i) sums[i] = 0;
+        for (int t = 0; t < taps; ++t)
+          for (int64_t i = 0; i < count; ++i)
+            if (l.cell[t][i] >= 0)
+              sums[i] = std::fma(l.weight[t][i], ToCompute(from[l.cell[t][i] * step]), sums[i]);
+      }
+      S* const to = y + q * out_channel;
+      if (out_step != 1)
+        for (int64_t i = 0; i < count; ++i) StoreOne<S>(sums[i], to + i * out_step);
+      else
+        for (int64_t i = 0; i < count; i += W) put(Load(sums + i), to + i, count - i);
     }
   }
 
@@ -175,6 +192,22 @@ struct Images {
   }
 
  private:
+  // One channel at the places from i on; none of what is beside a weight of 0.
+  HWY_INLINE Wide<T> gathered(const S* from, const List& l, int64_t i) const {
+    Wide<T> sum = Fill(T(0));
+    if constexpr (std::is_same_v<S, T>) {
+      const typename Wide<T>::D d;
+      const hn::RebindToSigned<typename Wide<T>::D> di;
+      for (int t = 0; t < taps; ++t) {
+        const Wide<T> w = Load(&l.weight[t][i]);
+        Wide<T> v;
+        for (int p = 0; p < Wide<T>::kParts; ++p)
+          v.v[p] = hn::GatherIndex(d, from, hn::LoadU(di, &l.place[t][i + p * Wide<T>::kPart]));
+        sum = Choose(NotEqual(w, Fill(T(0))), Fma(w, v, sum), sum);
+      }
+    }
+    return sum;
+  }
   static HWY_INLINE Wide<T> near(const S* p, int64_t left) {
     return left >= W ? Load(p) : LoadPart(p, left, T(0));
   }

@@ -19,9 +19,17 @@ pf_windows windows(const KernelArgs& a, int d) {
 }
 // `back`: elements of x are written, not those of y.
 void run(const KernelArgs& a, const char* entry, int to, int from, int index, bool back = false) {
-  pf_pool p{a.data(from),       a.data(to),         index < 0 ? nullptr : a.data(index),
-            windows(a, 0),      windows(a, 1),      windows(a, 2),
-            a.i(kNumber.outer), a.i(kNumber.inner), 0};
+  pf_pool p{a.data(from),
+            a.data(to),
+            index < 0 ? nullptr : a.data(index),
+            windows(a, 0),
+            windows(a, 1),
+            windows(a, 2),
+            a.i(kNumber.outer),
+            a.i(kNumber.inner),
+            a.i(kNumber.counts_padding),
+            a.i(kNumber.divisor),
+            0};
   const auto space = [&](bool in) {
     return in ? int64_t{p.d.in} * p.h.in * p.w.in : int64_t{p.d.out} * p.h.out * p.w.out;
   };

@@ -1,4 +1,5 @@
 // The launcher of interpolation (kernels/resample.h).
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -42,7 +43,7 @@ struct Types {
 };
 void launch(const KernelArgs& a, pf_resample r, const Types& t) {
   const int64_t width = r.b.out * r.inner, all = r.outer * r.a.out * width;
-  const auto size = static_cast<int64_t>(std::max(itemsize(t.from), itemsize(t.to)));
+  const auto size = static_cast<int64_t>(std::max<size_t>(itemsize(t.from), itemsize(t.to)));
   int64_t vector = 16 / size;
   const auto fits = [&](int64_t n, const void* p) {
     return n % vector == 0 && reinterpret_cast<uintptr_t>(p) % 16 == 0;

@@ -202,6 +202,8 @@ Tensor interpolate(const Tensor& input, const std::optional<IntList>& size,
              " of space; expected both to have at least 1 and less "
              "than 2^31; change the size");
     shape[d + 2] = s.out;
+    // As in PyTorch, a filter has nothing to do where the size stays, whatever the factor was.
+    if (antialias && s.in == s.out) factor = 0;
     s.scale = table::scale_of(s.in, s.out, p.align, factor);
   }
   checked_numel(shape, kOp);

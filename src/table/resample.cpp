@@ -76,14 +76,15 @@ int64_t nearest(double place, int64_t in) {
 void fill(Row& row, Rule rule, int64_t i, int64_t in, int64_t out, double scale, bool align,
           bool single) {
   const auto at = static_cast<double>(i);
-  const auto last = in - 1;
+  const int64_t last = in - 1;
   if (rule == Rule::Nearest || rule == Rule::NearestExact) {
-    if (in == out) return row.add(i, 1);
-    const auto rough = static_cast<float>(scale);
-    if (rule == Rule::Nearest) return row.add(nearest(static_cast<float>(i) * rough, in), 1);
-    if (!single) return row.add(nearest(std::max((at + 0.5) * scale - 0.5, 0.0) + 0.5, in), 1);
-    const float place = (static_cast<float>(i) + 0.5F) * rough - 0.5F;
-    return row.add(nearest(std::max(place, 0.0F) + 0.5F, in), 1);
+    // Rounded where PyTorch rounds: places at the border of two elements are not rare.
+    const auto rough = static_cast<float>(scale), place = static_cast<float>(i);
+    float at_last = single ? place * rough : static_cast<float>(at * scale);
+    if (rule == Rule::NearestExact)
+      at_last = single ? std::max(std::fma(place + 0.5F, rough, -0.5F), 0.0F) + 0.5F
+                       : static_cast<float>(std::max((at + 0.5) * scale - 0.5, 0.0) + 0.5);
+    return row.add(nearest(at_last, in), 1);
   }
   if (rule == Rule::Area) {
     const int64_t begin = i / out * in + i % out * in / out;

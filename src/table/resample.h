@@ -29,8 +29,8 @@ struct Taps {
 double scale_of(int64_t in, int64_t out, bool align, double factor);
 
 // Linear and cubic rules put the centres of the outer elements at each other with `align`; wide
-// ones (antialiasing) widen their filter where the result is smaller. `single`: places are rounded
-// to float32, as for inputs of up to 32 bits.
+// ones (antialiasing) widen their filter where the result is smaller. `single`: places of nearest
+// elements are calculated in float32, as for inputs of up to 32 bits.
 Taps taps_of(Rule rule, int64_t in, int64_t out, double scale, bool align, bool single);
 Taps transposed(const Taps& t);
 

@@ -146,9 +146,26 @@ FITTING = {
     "instance_norm": lambda f, n, m, k: F.instance_norm(f(n, 2, m, k + 1), None, None, f(2), f(2)),
     "conv2d": lambda f, n, m, k: F.conv2d(f(2, 3, n, m), f(2, 3, 3, 3), f(2), padding=1),
     "conv_transpose2d": lambda f, n, m, k: F.conv_transpose2d(f(2, 3, n, m), f(3, 2, 3, 3), f(2)),
+    "max_pool2d": lambda f, n, m, k: F.max_pool2d(f(2, k, n + 2, m + 2), 3, 2, 1),
+    "max_pool_last": lambda f, n, m, k: F.max_pool2d(
+        f(2, n + 2, m + 2, k).permute(0, 3, 1, 2), 2, return_indices=True
+    )[0],
+    "avg_pool1d": lambda f, n, m, k: F.avg_pool1d(f(n, m, k + 3), 3, 1, 1),
+    "adaptive_avg_pool2d": lambda f, n, m, k: F.adaptive_avg_pool2d(f(2, k, n, m), (k, 3)),
     "gru_cell": lambda f, n, m, k: pf.gru_cell(
         f(n, m), f(n, k), f(3 * k, m), f(3 * k, k), f(3 * k), f(3 * k)
     ),
+    "interpolate": lambda f, n, m, k: F.interpolate(f(1, 2, n, m), size=(m + 1, k), mode="bicubic"),
+    "interpolate_last": lambda f, n, m, k: F.interpolate(
+        f(1, n, m, k).permute(0, 3, 1, 2), scale_factor=1.5, mode="bilinear"
+    ),
+    "interpolate_nearest": lambda f, n, m, k: F.interpolate(f(2, n, m), size=k),
+    "grid_sample": lambda f, n, m, k: F.grid_sample(
+        f(1, k, n, m), f(1, n, m, 2), padding_mode="border", align_corners=False
+    ),
+    "unfold": lambda f, n, m, k: F.unfold(f(1, 2, n, m), 2, padding=1),
+    "fold": lambda f, n, m, k: F.fold(f(1, 4, (n + 1) * (m + 1)), (n, m), 2, padding=1),
+    "pixel_shuffle": lambda f, n, m, k: F.pixel_shuffle(f(1, 4, n, m), 2),
     "rms_norm": lambda f, n, m, k: F.rms_norm(f(n, m), (m,), f(m)),
     "cross_entropy": lambda f, n, m, k: (lambda x: F.cross_entropy(x, labels(x), f(m)))(f(n, m)),
     "nll_loss": lambda f, n, m, k: (lambda x: F.nll_loss(x, labels(x), f(m)))(f(n, m)),

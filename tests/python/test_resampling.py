@@ -38,7 +38,7 @@ def matrix(mode, size, out, align, factor, antialias):
         if mode.startswith("nearest"):
             f = np.float32
             at = f(i) * f(scale) if mode == "nearest" else (f(i) + f(0.5)) * f(scale)
-            m[i, i if size == out else min(int(at), size - 1)] = 1
+            m[i, min(int(at), size - 1)] = 1
         elif mode == "area":
             begin, end = i * size // out, -(-(i + 1) * size // out)
             m[i, begin:end] = 1 / (end - begin)
