@@ -366,7 +366,7 @@ convolution("conv_depthwise", "3x3 of 64 channels by themselves, 8 x 56²", 8, 6
 # ---- resampling ----------------------------------------------------------------------------------
 
 
-def resampling(name, title, shape, out, make, layouts=(False, True)):
+def resampling(name, title, shape, out, make, layouts=(False, True), group="resampling"):
     """Forward, `name`, and forward and backward, `name`_both; `out` is the shape of the result."""
     size, result = 4 * math.prod(shape), 4 * math.prod(out)
 
@@ -405,7 +405,7 @@ def resampling(name, title, shape, out, make, layouts=(False, True)):
 
             bound.__name__ = name + ("_last" if last else "") + suffix
             traffic = times * (size + result)
-            case("resampling", title + layout + what, traffic=traffic, copy=result)(bound)
+            case(group, title + layout + what, traffic=traffic, copy=result)(bound)
 
 
 def interpolation(**how):
@@ -432,6 +432,19 @@ resampling("unfold", "unfold 3x3 of 8x64x56²", (8, 64, 56, 56), (8, 576, 3136),
            (False,))  # fmt: skip
 resampling("pixel_shuffle", "pixel_shuffle x2 of 8x256x56²", (8, 256, 56, 56), (8, 64, 112, 112),
            lambda torch: lambda x: torch.nn.functional.pixel_shuffle(x, 2))  # fmt: skip
+
+# ---- pooling -------------------------------------------------------------------------------------
+
+PICTURES, HALF = (32, 64, 112, 112), (32, 64, 56, 56)
+resampling("max_pool", "max_pool 3/2 of 32x64x112²", PICTURES, HALF,
+           lambda torch: lambda x: torch.nn.functional.max_pool2d(x, 3, 2, 1),
+           group="pooling")  # fmt: skip
+resampling("avg_pool", "avg_pool 2/2 of 32x64x112²", PICTURES, HALF,
+           lambda torch: lambda x: torch.nn.functional.avg_pool2d(x, 2),
+           group="pooling")  # fmt: skip
+resampling("global_pool", "adaptive_avg_pool to 1 of 32x512x7²", (32, 512, 7, 7), (32, 512, 1, 1),
+           lambda torch: lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 1),
+           group="pooling")  # fmt: skip
 
 # ---- norms of channels ---------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ batch_norms("", False)
 batch_norms(", channels-last", True)
 
 
-def resampling(name, title, how, out, layouts=(False, True)):
+def resampling(name, title, how, out, layouts=(False, True), group="resampling", **facts):
     """Interpolation of 16-bit images, forward and its gradient; `out` is the size of the result."""
     result = IMAGES * 64 * out * out
 
@@ -183,7 +183,7 @@ def resampling(name, title, how, out, layouts=(False, True)):
         for make, suffix, what in ((forward, "", ""), (backward, "_backward", " backward")):
             make.__name__ = name + ("_last" if last else "") + suffix
             text = f"{title}{what}, {IMAGES}x64x{PIXELS}² bf16{', channels-last' * last}"
-            case("resampling", text, traffic=2 * (IMAGE + result), copy=2 * result)(make)
+            case(group, text, traffic=2 * (IMAGE + result), copy=2 * result, **facts)(make)
 
 
 def interpolation(**how):
@@ -202,6 +202,12 @@ resampling("downscale", "antialiased to a half",
            interpolation(scale_factor=0.5, mode="bilinear", antialias=True), PIXELS // 2,
            (False,))  # fmt: skip
 resampling("grid_sample", "grid_sample", sampling, PIXELS)
+resampling("max_pool", "max_pool 3/2",
+           lambda torch, device: lambda x: torch.nn.functional.max_pool2d(x, 3, 2, 1), PIXELS // 2,
+           group="pooling", bar_rate=3300e9)  # fmt: skip
+resampling("avg_pool", "avg_pool 2/2",
+           lambda torch, device: lambda x: torch.nn.functional.avg_pool2d(x, 2), PIXELS // 2,
+           group="pooling")  # fmt: skip
 
 TOKENS = 16384 // PART
 

@@ -14,11 +14,11 @@ typedef PF_T T;
 typedef pf_compute<T> C;
 
 template <class X>
-struct pf_unsigned {
+struct pf_no_sign {
   enum { value = 0 };
 };
 template <>
-struct pf_unsigned<pf_u8> {
+struct pf_no_sign<pf_u8> {
   enum { value = 1 };
 };
 
@@ -47,7 +47,7 @@ PF_DEVICE pf_i64 pf_least(pf_i64) {
   return PF_LONG_MIN;
 }
 PF_DEVICE pf_i32 pf_least(pf_i32) {
-  return sizeof(T) == 4 ? PF_INT_MIN : pf_unsigned<T>::value ? 0 : sizeof(T) == 2 ? -32768 : -128;
+  return sizeof(T) == 4 ? PF_INT_MIN : pf_no_sign<T>::value ? 0 : sizeof(T) == 2 ? -32768 : -128;
 }
 PF_DEVICE bool pf_above(C v, C best) {
   return v > best || v != v;

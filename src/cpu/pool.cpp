@@ -37,7 +37,10 @@ struct Windows {
         dilation(three(a, kNumber.dilation_d)),
         adaptive(a.i(kNumber.adaptive) != 0),
         counts_padding(a.i(kNumber.counts_padding) != 0),
-        divisor(a.i(kNumber.divisor)) {}
+        divisor(a.i(kNumber.divisor)) {
+    for (int64_t q = 0; q < out[2]; ++q)
+      columns.push_back({range_of(2, q), static_cast<double>(counted(2, q))});
+  }
   static Space three(const KernelArgs& a, int first) {
     return {a.i(first), a.i(first + 1), a.i(first + 2)};
   }
@@ -51,6 +54,9 @@ struct Windows {
     int64_t begin, from, to;
   };
   Range of(size_t d, int64_t i) const {
+    return d == 2 ? columns[static_cast<size_t>(i)].range : range_of(d, i);
+  }
+  Range range_of(size_t d, int64_t i) const {
     if (adaptive) {
       const int64_t begin = i * in[d] / out[d];
       return {begin, 0, ((i + 1) * in[d] + out[d] - 1) / out[d] - begin};
@@ -62,14 +68,24 @@ struct Windows {
   }
   // How many elements a window has in a dimension for its average.
   int64_t counted(size_t d, int64_t i) const {
-    const Range r = of(d, i);
+    const Range r = range_of(d, i);
     if (adaptive || !counts_padding) return r.to - r.from;
     return std::min(kernel[d], in[d] + 2 * padding[d] - i * stride[d]);
   }
-  int64_t divisor_of(int64_t line, int64_t q) const {
-    if (divisor != 0) return divisor;
-    return counted(0, line / out[1]) * counted(1, line % out[1]) * counted(2, q);
+  // What the sums of a line are divided by, but for the number along it.
+  double divisor_of(int64_t line) const {
+    if (divisor != 0) return static_cast<double>(divisor);
+    return static_cast<double>(counted(0, line / out[1]) * counted(1, line % out[1]));
   }
+  double along(int64_t q) const {
+    return divisor != 0 ? 1 : columns[static_cast<size_t>(q)].counted;
+  }
+  // Of the last dimension, which all lines ask for.
+  struct Column {
+    Range range;
+    double counted;
+  };
+  std::vector<Column> columns;
   int64_t step(size_t d) const { return adaptive ? 1 : dilation[d]; }
 };
 
@@ -127,12 +143,30 @@ struct At {
   }
 };
 
-// A line of windows over [line of x] of one channel.
+// Of the columns of a line of x, or of the windows of a line: the largest so far, in which line,
+// and which tap.
 template <class T>
-void plane_line(const Windows& w, const Seen& seen, const T* x, Compute<T>* best, int32_t* which,
-                T* y, int64_t o, const At& at) {
+struct Best {
+  Compute<T>* most;
+  int32_t *row, *tap;
+  Best(char* memory, int64_t n)
+      : most(reinterpret_cast<Compute<T>*>(memory)),
+        row(reinterpret_cast<int32_t*>(memory + static_cast<size_t>(n) * sizeof(Compute<T>))),
+        tap(row + n) {}
+  static int64_t bytes(int64_t n) {
+    return (n * (static_cast<int64_t>(sizeof(Compute<T>)) + 8) + 63) / 64 * 64;
+  }
+};
+
+// A line of windows of one channel.
+template <class T>
+void plane_line(const Windows& w, const Seen& seen, const T* x, char* scratch, T* y, int64_t o,
+                const At& at) {
   using N = Compute<T>;
   const int64_t width = w.in[2];
+  const Best<T> line(scratch, width);
+  N* const best = line.most;
+  int32_t* const which = line.row;
   const auto rows = static_cast<int32_t>(seen.rows.size());
   for (int32_t r = 0; r < rows; ++r) {
     const T* row = x + seen.rows[static_cast<size_t>(r)].place;
@@ -146,18 +180,36 @@ void plane_line(const Windows& w, const Seen& seen, const T* x, Compute<T>* best
         which[i] = more ? r : which[i];
       }
   }
-  for (int64_t q = 0; q < w.out[2]; ++q, ++o) {
-    const auto range = w.of(2, q);
-    N most = lowest<N>();
-    int64_t row = -1, column = 0;
-    for (int64_t k = range.from; rows > 0 && k < range.to; ++k) {
-      const int64_t i = range.begin + (k - range.from) * w.step(2);
-      // Of equals the one of the earlier line.
-      if (row < 0 || above(best[i], most) || (best[i] == most && which[i] < row))
-        most = best[i], row = which[i], column = k;
+  // Then tap by tap, all windows at once, without a branch: which one is larger is a matter of
+  // luck.
+  const Best<T> r(scratch + Best<T>::bytes(width), w.out[2]);
+  for (int64_t q = 0; q < w.out[2]; ++q) r.most[q] = lowest<N>(), r.row[q] = -1, r.tap[q] = 0;
+  const auto take = [&](int64_t q, int64_t i, int32_t k) {
+    const N v = best[i];
+    // Of equals the one of the earlier line.
+    const bool more =
+        (r.row[q] < 0) | above(v, r.most[q]) | ((v == r.most[q]) & (which[i] < r.row[q]));
+    r.most[q] = more ? v : r.most[q];
+    r.row[q] = more ? which[i] : r.row[q];
+    r.tap[q] = more ? k : r.tap[q];
+  };
+  if (rows > 0 && w.adaptive) {
+    for (int64_t q = 0; q < w.out[2]; ++q) {
+      const auto range = w.of(2, q);
+      for (int64_t k = 0; k < range.to; ++k) take(q, range.begin + k, static_cast<int32_t>(k));
     }
-    y[o] = store<T>(most);
-    if (at.any()) at.put(o, seen, row, range, column);
+  } else if (rows > 0) {
+    const int64_t s = w.stride[2];
+    for (int64_t k = 0; k < w.kernel[2]; ++k) {
+      const int64_t at = k * w.dilation[2] - w.padding[2];
+      const int64_t from = at < 0 ? (-at + s - 1) / s : 0;
+      const int64_t to = at < width ? std::min(w.out[2], (width - at + s - 1) / s) : 0;
+      for (int64_t q = from; q < to; ++q) take(q, q * s + at, static_cast<int32_t>(k));
+    }
+  }
+  for (int64_t q = 0; q < w.out[2]; ++q, ++o) {
+    y[o] = store<T>(r.most[q]);
+    if (at.any()) at.put(o, seen, r.row[q], w.of(2, q), r.tap[q]);
   }
 }
 
@@ -196,21 +248,19 @@ void window(const Windows& w, const Seen& seen, const Windows::Range& range, con
 
 template <class T>
 void largest(const Windows& w, const T* x, T* y, const At& at) {
-  using N = Compute<T>;
   const int64_t all = w.outer * w.lines();
-  const auto width = static_cast<size_t>(w.inner == 1 ? w.in[2] : 0);
+  const auto room =
+      static_cast<size_t>(w.inner == 1 ? Best<T>::bytes(w.in[2]) + Best<T>::bytes(w.out[2]) : 0);
   const int64_t work = w.out[2] * w.inner * std::max<int64_t>(1, w.inputs() / w.outputs());
-  parallel_with(all, std::max<int64_t>(1, kGrain / work), width * (sizeof(N) + 4),
+  parallel_with(all, std::max<int64_t>(1, kGrain / work), room,
                 [&](int64_t begin, int64_t end, char* own) {
                   Seen seen;
-                  N* const best = reinterpret_cast<N*>(own);
-                  auto* const which = reinterpret_cast<int32_t*>(own + width * sizeof(N));
                   for (int64_t u = begin; u < end; ++u) {
                     const int64_t n = u / w.lines();
                     const T* from = x + n * w.inputs() * w.inner;
                     seen.look(w, u % w.lines());
                     if (w.inner == 1) {
-                      plane_line(w, seen, from, best, which, y, u * w.out[2], at);
+                      plane_line(w, seen, from, own, y, u * w.out[2], at);
                       continue;
                     }
                     for (int64_t q = 0; q < w.out[2]; ++q) {
@@ -326,6 +376,7 @@ void averages(const Windows& w, const T* x, T* y) {
                     const int64_t line = u % w.lines();
                     const T* from = x + u / w.lines() * w.inputs() * w.inner;
                     T* to = y + u * w.out[2] * w.inner;
+                    const double by_line = w.divisor_of(line);
                     seen.look(w, line);
                     if (w.inner == 1) {
                       std::fill_n(sums, width, N(0));
@@ -335,13 +386,13 @@ void averages(const Windows& w, const T* x, T* y) {
                         N sum = 0;
                         for (int64_t k = 0; k < range.to - range.from; ++k)
                           sum += sums[range.begin + k];
-                        to[q] = store<T>(sum / static_cast<N>(w.divisor_of(line, q)));
+                        to[q] = store<T>(sum / static_cast<N>(by_line * w.along(q)));
                       }
                       continue;
                     }
                     for (int64_t q = 0; q < w.out[2]; ++q) {
                       const auto range = w.of(2, q);
-                      const N by = static_cast<N>(w.divisor_of(line, q));
+                      const N by = static_cast<N>(by_line * w.along(q));
                       for (int64_t c = 0; c < w.inner; c += kChannels) {
                         const int64_t channels = std::min(kChannels, w.inner - c);
                         std::fill_n(sums, channels, N(0));
@@ -374,10 +425,11 @@ void averages_back(const Windows& w, const T* dy, T* dx) {
                     for (int64_t i = 0; i < w.inputs(); ++i)
                       std::fill_n(sums + i * pitch, channels, N(0));
                     for (int64_t line = 0; line < w.lines(); ++line) {
+                      const double by_line = w.divisor_of(line);
                       seen.look(w, line);
                       for (int64_t q = 0; q < w.out[2]; ++q) {
                         const auto range = w.of(2, q);
-                        const N by = static_cast<N>(w.divisor_of(line, q));
+                        const N by = static_cast<N>(by_line * w.along(q));
                         const T* from = dy + ((n * w.lines() + line) * w.out[2] + q) * w.inner + c0;
                         for (int64_t c = 0; c < channels; ++c) {
                           const N g = load(from[c]) / by;

@@ -229,6 +229,11 @@ Tensor averaged(const Tensor& input, const Windows& w) {
   PF_CHECK(is_float(input->dtype), DTypeError, w.op, "got ", input->dtype,
            "; expected floats; convert with .to(dtype)");
   checked_numel(shape_of(w, input->shape, true), w.op);
+  if (w.adaptive && w.out == Space{1, 1, 1}) {  // of everything
+    IntList dims;
+    for (int d = 1; d <= w.dims; ++d) dims.push_back(-d);
+    return mean(input, dims, true);
+  }
   return average(input, w, format_of(w, input), false);
 }
 Tensor avg_pool(const Tensor& input, int dims, const char* op, const IntList& kernel,

@@ -38,6 +38,7 @@ def make_value(rng, annotation):
         "_int | Sequence[_int]": lambda: tuple(rng.choice(ints) for _ in range(rng.randint(0, 3))),
         "_float": lambda: rng.choice([0.0, 1.0, -1.0, 0.5, NAN, INF]),
         "Sequence[_float]": lambda: (0.5, 1.0),
+        "_float | Sequence[_float]": lambda: rng.choice([0.5, 2.0, (1.5, 0.5), NAN, ()]),
         "_bool": lambda: rng.random() < 0.5,
         "Number": lambda: rng.choice([0, 1, -1, 2.5, NAN, True, INF, 3]),
         "str": lambda: rng.choice(texts),
