@@ -363,6 +363,45 @@ convolution("conv_stem", "7x7/2, 3 to 64 at 8 x 112²", 8, 3, 64, 112, 7, 2)
 convolution("conv_1x1", "1x1, 64 to 256 at 8 x 56²", 8, 64, 256, 56, 1)
 convolution("conv_depthwise", "3x3 of 64 channels by themselves, 8 x 56²", 8, 64, 64, 56, 3, 1, 64)
 
+# ---- recurrent layers ----------------------------------------------------------------------------
+
+
+def recurrent(name, kind, gates):
+    """Two layers of 256, 64 steps of a batch of 32: forward, and forward and backward."""
+
+    def operands(torch):
+        layer = getattr(torch.nn, kind)(256, 256, 2)
+        return layer, torch.randn(64, 32, 256)
+
+    def forward(torch):
+        layer, x = operands(torch)
+
+        def run():
+            with torch.no_grad():
+                return layer(x)[0]
+
+        return run
+
+    def both(torch):
+        layer, x = operands(torch)
+        g = torch.randn(64, 32, 256)
+
+        def run():
+            layer.zero_grad()
+            layer(x)[0].backward(g)
+
+        return run
+
+    flops = 2 * 2 * 64 * 32 * gates * 256 * 512
+    for make, suffix, what, times in ((forward, "", "", 1), (both, "_both", ", fwd + bwd", 3)):
+        make.__name__ = name + suffix
+        case("recurrent", f"{kind} 2 x 256, 64 steps x 32{what}", flops=times * flops)(make)
+
+
+recurrent("lstm", "LSTM", 4)
+recurrent("gru", "GRU", 3)
+recurrent("rnn", "RNN", 1)
+
 # ---- norms of channels ---------------------------------------------------------------------------
 
 
