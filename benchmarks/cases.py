@@ -445,6 +445,44 @@ resampling("avg_pool", "avg_pool 2/2 of 32x64x112²", PICTURES, HALF,
 resampling("global_pool", "adaptive_avg_pool to 1 of 32x512x7²", (32, 512, 7, 7), (32, 512, 1, 1),
            lambda torch: lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 1),
            group="pooling")  # fmt: skip
+# ---- recurrent layers ----------------------------------------------------------------------------
+
+
+def recurrent(name, kind, gates):
+    """Two layers of 256, 64 steps of a batch of 32: forward, and forward and backward."""
+
+    def operands(torch):
+        layer = getattr(torch.nn, kind)(256, 256, 2)
+        return layer, torch.randn(64, 32, 256)
+
+    def forward(torch):
+        layer, x = operands(torch)
+
+        def run():
+            with torch.no_grad():
+                return layer(x)[0]
+
+        return run
+
+    def both(torch):
+        layer, x = operands(torch)
+        g = torch.randn(64, 32, 256)
+
+        def run():
+            layer.zero_grad()
+            layer(x)[0].backward(g)
+
+        return run
+
+    flops = 2 * 2 * 64 * 32 * gates * 256 * 512
+    for make, suffix, what, times in ((forward, "", "", 1), (both, "_both", ", fwd + bwd", 3)):
+        make.__name__ = name + suffix
+        case("recurrent", f"{kind} 2 x 256, 64 steps x 32{what}", flops=times * flops)(make)
+
+
+recurrent("lstm", "LSTM", 4)
+recurrent("gru", "GRU", 3)
+recurrent("rnn", "RNN", 1)
 
 # ---- norms of channels ---------------------------------------------------------------------------
 

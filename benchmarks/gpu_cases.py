@@ -243,6 +243,36 @@ def adamw(torch, device):
     return optimizer.step
 
 
+STEPS, BATCH, HIDDEN = (8, 4, 32) if SMALL else (128, 64, 1024)
+
+
+def recurrent(name, lower):
+    """An LSTM of two layers, forward and backward; `lower`: under autocast."""
+
+    def make(torch, device):
+        layer = torch.nn.LSTM(HIDDEN, HIDDEN, 2).to(device)
+        x = torch.randn(STEPS, BATCH, HIDDEN, device=device)
+        g = torch.randn(STEPS, BATCH, HIDDEN, device=device)
+        kind = "cuda" if device != "cpu" else "cpu"
+
+        def run():
+            layer.zero_grad()
+            with torch.autocast(kind, dtype=torch.bfloat16, enabled=lower):
+                y = layer(x)[0]
+            y.backward(g.to(y.dtype))
+
+        return run
+
+    make.__name__ = name
+    title = f"LSTM 2 x {HIDDEN}, {STEPS} steps x {BATCH}, " + (
+        "bf16 autocast" if lower else "float32"
+    )
+    case("recurrent", title)(make)
+
+
+recurrent("lstm_bf16", True)
+recurrent("lstm_float32", False)
+
 SQUARE = 32768 // HALF
 GIGA = SQUARE * SQUARE
 

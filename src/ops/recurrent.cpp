@@ -50,11 +50,13 @@ State step(Mode mode, const Tensor& x, const State& s, const Weights& w, Kept* k
     if (kept) *kept = {reset, keep, fresh, b[2]};
     return {add(fresh, mul(keep, sub(s.h, fresh))), {}};
   }
-  const Tensor sum = add(linear(s.h, w.hh), x);
-  if (mode == Mode::Tanh) return {tanh(sum), {}};
-  if (mode == Mode::Relu) return {relu(sum), {}};
-  const TensorList g = chunk(sum, 4, -1);
-  const Tensor in = sigmoid(g[0]), forget = sigmoid(g[1]), fresh = tanh(g[2]), out = sigmoid(g[3]);
+  const Tensor of_state = linear(s.h, w.hh);
+  if (mode == Mode::Tanh) return {tanh(add(of_state, x)), {}};
+  if (mode == Mode::Relu) return {relu(add(of_state, x)), {}};
+  // Added up gate by gate: in the program that has the gates, not in one of four times their size.
+  const TensorList a = chunk(x, 4, -1), b = chunk(of_state, 4, -1);
+  const Tensor in = sigmoid(add(a[0], b[0])), forget = sigmoid(add(a[1], b[1]));
+  const Tensor fresh = tanh(add(a[2], b[2])), out = sigmoid(add(a[3], b[3]));
   const Tensor c = add(mul(forget, s.c), mul(in, fresh));
   const Tensor h = mul(out, tanh(c));
   if (kept) *kept = {in, forget, fresh, out};

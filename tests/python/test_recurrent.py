@@ -247,9 +247,10 @@ def test_packed_sequences():
         assert_array_equal(got.numpy(), x.numpy())
     padded, lengths = rnn.pad_packed_sequence(p, True, -1.0, 5)
     assert tuple(padded.shape) == (3, 5, 2) and lengths.tolist() == [2, 4, 1]
+    assert lengths.device.type == sizes.device.type == "cpu"
     assert padded[2, 1:].tolist() == [[-1.0, -1.0]] * 4
     assert p.double().data.dtype == pf.float64 and p.to(pf.float32) is p and p.float() is p
-    assert not p.is_cuda and not p.is_pinned() and p.cpu().batch_sizes is sizes
+    assert p.is_cuda == data.is_cuda and not p.is_pinned() and p.cpu().batch_sizes is sizes
     assert rnn.invert_permutation(None) is None
     assert rnn.invert_permutation(pf.tensor([2, 0, 1])).tolist() == [1, 2, 0]
     assert isinstance(rnn.PackedSequence(data, sizes), tuple)

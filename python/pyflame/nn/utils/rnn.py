@@ -155,7 +155,8 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
                 "at least that"
             )
         steps = total_length
-    lengths = _C.tensor([sum(n > b for n in sizes) for b in range(batch)], dtype=_C.int64)
+    lengths = [sum(n > b for n in sizes) for b in range(batch)]
+    lengths = _C.tensor(lengths, dtype=_C.int64, device="cpu")
     padded = _ops.full(
         (steps * batch, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device
     ).index_copy(0, _places(sizes, batch, data), data)
