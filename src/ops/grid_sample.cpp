@@ -130,6 +130,7 @@ Tensor by_formula(const Tensor& x, const Tensor& grid, const Sampling& s) {
   const Tensor values = reshape(ops::widened(x), {n, c, ops::space_of(x->shape)});
   const Tensor wide = ops::widened(grid);
   std::vector<Place> places;
+  places.reserve(static_cast<size_t>(s.dims));
   for (int d = 0; d < s.dims; ++d)
     places.push_back(place(select(wide, 2, s.dims - 1 - d), x->shape[d + 2], s));
   const size_t taps = places[0].at.size();
