@@ -23,7 +23,6 @@ def test_rocm_benchmark(tmp_path):
     command = [
         sys.executable,
         ROOT / "benchmarks" / "rocm_benchmark.py",
-        "--conv",
         "--device",
         "cpu",
     ]
