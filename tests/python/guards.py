@@ -146,6 +146,30 @@ FITTING = {
     "instance_norm": lambda f, n, m, k: F.instance_norm(f(n, 2, m, k + 1), None, None, f(2), f(2)),
     "conv2d": lambda f, n, m, k: F.conv2d(f(2, 3, n, m), f(2, 3, 3, 3), f(2), padding=1),
     "conv_transpose2d": lambda f, n, m, k: F.conv_transpose2d(f(2, 3, n, m), f(3, 2, 3, 3), f(2)),
+    "conv3d": lambda f, n, m, k: F.conv3d(f(1, 2, n, m, 4), f(3, 2, 1, 2, 3), f(3), padding=1),
+    "conv_transpose1d": lambda f, n, m, k: F.conv_transpose1d(f(2, 3, n), f(3, 2, 3), f(2)),
+    "conv_transpose3d": lambda f, n, m, k: F.conv_transpose3d(
+        f(1, 2, n, m, 2), f(2, 3, 2, 2, 2), f(3), stride=2
+    ),
+    "max_pool1d": lambda f, n, m, k: F.max_pool1d(f(2, n, m + 2), 3, 2, 1),
+    "max_pool3d": lambda f, n, m, k: F.max_pool3d(f(2, n + 1, m + 1, k + 1), 2, 1),
+    "max_pool3d_with_indices": lambda f, n, m, k: F.max_pool3d(
+        f(1, 2, n + 1, m + 1, k + 1), 2, return_indices=True
+    )[0],
+    "adaptive_max_pool1d": lambda f, n, m, k: F.adaptive_max_pool1d(f(2, n, m), k),
+    "adaptive_avg_pool1d": lambda f, n, m, k: F.adaptive_avg_pool1d(f(2, n, m), k),
+    "adaptive_max_pool2d": lambda f, n, m, k: F.adaptive_max_pool2d(f(1, k, n, m), (2, 3)),
+    "adaptive_max_pool3d": lambda f, n, m, k: F.adaptive_max_pool3d(f(1, 2, n, m, k), 2),
+    "adaptive_avg_pool3d": lambda f, n, m, k: F.adaptive_avg_pool3d(f(1, 2, n, m, k), 3),
+    "avg_pool2d": lambda f, n, m, k: F.avg_pool2d(f(2, k, n + 1, m + 1), 2, 1, 1),
+    "avg_pool3d": lambda f, n, m, k: F.avg_pool3d(f(2, n + 1, m + 1, k + 1), 2, 1),
+    "im2col": lambda f, n, m, k: F.unfold(f(1, k, n + 1, m + 1), 2),
+    "col2im": lambda f, n, m, k: F.fold(f(1, 4 * k, n * m), (n + 1, m + 1), 2),
+    "lstm_cell": lambda f, n, m, k: pf.lstm_cell(
+        f(n, m), (f(n, k), f(n, k)), f(4 * k, m), f(4 * k, k), f(4 * k), f(4 * k)
+    )[0],
+    "rnn_tanh_cell": lambda f, n, m, k: pf.rnn_tanh_cell(f(n, m), f(n, k), f(k, m), f(k, k)),
+    "rnn_relu_cell": lambda f, n, m, k: pf.rnn_relu_cell(f(n, m), f(n, k), f(k, m), f(k, k)),
     "max_pool2d": lambda f, n, m, k: F.max_pool2d(f(2, k, n + 2, m + 2), 3, 2, 1),
     "max_pool_last": lambda f, n, m, k: F.max_pool2d(
         f(2, n + 2, m + 2, k).permute(0, 3, 1, 2), 2, return_indices=True
