@@ -91,8 +91,8 @@ Windows adaptive(const Tensor& x, int dims, const char* op, const IntList& size)
   w.adaptive = true;
   for (int d = 0; d < dims; ++d) {
     const int64_t out = w.out[w.at(d)] = nth(size, d, dims, op, "output_size");
-    PF_CHECK(out > 0 && out < (int64_t{1} << 31), ValueError, op, "got output_size ", out,
-             "; expected at least 1 and less than 2^31");
+    PF_CHECK(out >= 0 && out < (int64_t{1} << 31), ValueError, op, "got output_size ", out,
+             "; expected at least 0 and less than 2^31");
   }
   return w;
 }
@@ -150,7 +150,9 @@ Tensor picked(const Tensor& given, const Tensor& index, const Windows& w, Memory
 Tensor placed(const Tensor& given, const Tensor& index, const Windows& w, MemoryFormat format) {
   const Tensor dy = packed(given, format);
   Tensor dx = ops::fresh_in(shape_of(w, dy->shape, false), dy->dtype, dy->storage->device, format);
-  if (dx->numel > 0)
+  if (dy->numel == 0)
+    zero_(dx);
+  else
     engine::call<kernels::PoolMaxInput>({.dx = dx, .dy = dy, .index = index},
                                         numbers(w, dx->shape, format), {.op = w.op});
   if (autograd::wanted({dy}))
@@ -211,7 +213,9 @@ Tensor average(const Tensor& given, const Windows& w, MemoryFormat format, bool 
   const Tensor from = packed(given, format);
   Tensor to =
       ops::fresh_in(shape_of(w, from->shape, !back), from->dtype, from->storage->device, format);
-  if (to->numel > 0) {
+  if (from->numel == 0) {
+    zero_(to);
+  } else if (to->numel > 0) {
     const auto all = numbers(w, to->shape, format);
     if (back)
       engine::call<kernels::PoolAverageInput>({.dx = to, .dy = from}, all, {.op = w.op});

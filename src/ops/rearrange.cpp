@@ -48,6 +48,11 @@ void check_pixels(const Tensor& input, int64_t factor, const char* what, const c
   PF_CHECK(factor > 0, ValueError, op, "got ", what, " ", factor, "; expected at least 1");
 }
 
+// Where nothing moves, a view would be the result: it is a copy all the same.
+Tensor of_its_own(const Tensor& result, const Tensor& input) {
+  return result->storage == input->storage ? clone(result) : result;
+}
+
 }  // namespace
 
 Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor) {
@@ -63,7 +68,7 @@ Tensor pixel_shuffle(const Tensor& input, int64_t upscale_factor) {
   const Tensor view = reshape(x, {s[0], c, r, r, s[2], s[3]});
   const Tensor y = rearranged(view, {0, 1, 4, 2, 5, 3}, {0, 4, 2, 5, 3, 1}, {s[0], c, h, w},
                               ops::space_format(x) == MemoryFormat::ChannelsLast);
-  return shaped_as(y, input->shape);
+  return of_its_own(shaped_as(y, input->shape), input);
 }
 
 Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor) {
@@ -79,7 +84,7 @@ Tensor pixel_unshuffle(const Tensor& input, int64_t downscale_factor) {
   const Tensor view = reshape(x, {s[0], s[1], h, r, w, r});
   const Tensor y = rearranged(view, {0, 1, 3, 5, 2, 4}, {0, 2, 4, 1, 3, 5}, {s[0], c, h, w},
                               ops::space_format(x) == MemoryFormat::ChannelsLast);
-  return shaped_as(y, input->shape);
+  return of_its_own(shaped_as(y, input->shape), input);
 }
 
 Tensor channel_shuffle(const Tensor& input, int64_t groups) {
@@ -103,11 +108,13 @@ Tensor channel_shuffle(const Tensor& input, int64_t groups) {
     IntList parts = lines->shape.vec();
     parts.back() = groups;
     parts.push_back(s[1] / groups);
-    return permute(reshape(transpose(reshape(lines, parts), -1, -2), lines->shape.vec()), back);
+    return of_its_own(
+        permute(reshape(transpose(reshape(lines, parts), -1, -2), lines->shape.vec()), back),
+        input);
   }
   IntList parts{s[0], groups, s[1] / groups};
   for (int d = 2; d < s.size(); ++d) parts.push_back(s[d]);
-  return reshape(transpose(reshape(input, parts), 1, 2), s.vec());
+  return of_its_own(reshape(transpose(reshape(input, parts), 1, 2), s.vec()), input);
 }
 
 // ---- columns ------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ VIEWS = {
     "adjoint", "chunk", "contiguous", "detach", "diagonal", "dsplit", "hsplit", "linalg_diagonal", "expand", "expand_as", "flatten", "meshgrid",
     "matrix_T", "moveaxis", "movedim", "narrow", "numpy_T", "permute", "positive", "ravel", "real", "reshape", "reshape_as",
     "select", "slice", "split", "squeeze", "swapaxes", "swapdims", "t", "tensor_split", "transpose", "unbind",
-    "channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle",  # of a size of 1
     "unflatten", "unfold", "unsqueeze", "view", "view_as", "vsplit",
 }  # fmt: skip
 

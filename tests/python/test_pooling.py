@@ -244,6 +244,12 @@ def test_views_and_empty_batches():
         assert y.shape == (0, 3, 4, 4)
         y.sum().backward()
     assert x.grad.shape == x.shape
+    x = pf.randn(2, 3, 5, 5, requires_grad=True)
+    for op in (F.adaptive_avg_pool2d, F.adaptive_max_pool2d):
+        y = op(x, (0, 2))
+        assert y.shape == (2, 3, 0, 2)
+        y.sum().backward()
+    assert x.grad.abs().sum().item() == 0
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
@@ -314,7 +320,7 @@ def test_fractional_pool(dims):
         (lambda x: F.max_pool2d(x[:, :, :0], 2), "at least one element"),
         (lambda x: F.max_pool2d(x > 0, 2), "bool"),
         (lambda x: F.avg_pool2d(x, 2, divisor_override=0), "divisor_override"),
-        (lambda x: F.adaptive_avg_pool2d(x, 0), "output_size 0"),
+        (lambda x: F.adaptive_avg_pool2d(x, -1), "output_size -1"),
         (lambda x: F.adaptive_max_pool2d(x, (2, 2, 2)), "output_size"),
         (lambda x: F.fractional_max_pool2d(x, 2), "one of output_size"),
         (lambda x: F.fractional_max_pool2d(x, 2, output_size=6), "at most the input"),

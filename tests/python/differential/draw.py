@@ -39,6 +39,7 @@ class Form:
 _OURS = {
     "Tensor": "Tensor", "Sequence[Tensor]": "Tensor[]", "_int": "int", "_float": "float",
     "_int | Sequence[_int]": "int[]", "Sequence[_float]": "float[]", "_bool": "bool",
+    "_float | Sequence[_float]": "float[]",
     "Number": "Scalar", "str": "str", "dtype": "dtype", "device | str": "device",
 }  # fmt: skip
 _ATEN = {
