@@ -63,6 +63,14 @@ NOT_DRAWN = {
     "pad_sequence": "PyTorch has it in nn.utils.rnn: test_data.py",
     "tensordot": "internal: pf.tensordot is written in Python",
 }
+NOT_DRAWN |= dict.fromkeys(
+    (
+        *("max_pool2d_with_indices", "adaptive_max_pool2d", "adaptive_avg_pool2d", "avg_pool2d"),
+        *("max_pool3d_with_indices", "adaptive_max_pool3d", "adaptive_avg_pool3d", "avg_pool3d"),
+        *("grid_sampler", "affine_grid_generator", "im2col", "col2im"),
+    ),
+    "internal: behind nn.functional, see test_pooling.py and test_resampling.py",
+)
 _INIT = "internal: behind nn.init, random"
 NOT_DRAWN |= {
     f"_init_{n}": _INIT
