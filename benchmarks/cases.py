@@ -608,6 +608,29 @@ def gpt_large_bf16(torch, compiled=None):
     return gpt_step(torch, compiled, 6, 384, 6, 256, 8, autocast=True)
 
 
+# ---- pictures ------------------------------------------------------------------------------------
+
+
+def resnet18_cases():
+    from benchmarks import resnet
+
+    for last in (False, True):
+        name, layout = ("_last", ", channels-last") if last else ("", "")
+
+        def step(torch, last=last):
+            return resnet.training_step(torch, 18, 16, 64, "cpu", False, last)
+
+        def forward(torch, last=last):
+            return resnet.inference(torch, 18, 1, 224, "cpu", torch.float32, last)
+
+        step.__name__, forward.__name__ = "resnet18_step" + name, "resnet18_one" + name
+        case("resnet", "ResNet-18 step, 16 of 64²" + layout)(step)
+        case("resnet", "ResNet-18 inference, 1 of 224²" + layout)(forward)
+
+
+resnet18_cases()
+
+
 @case("attention", "causal attention, 16 x 4 heads, 128 x 32, fwd + bwd")
 def attention(torch):
     q, k, v = (torch.randn(16, 4, 128, 32, requires_grad=True) for _ in range(3))

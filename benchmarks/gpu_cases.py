@@ -689,3 +689,29 @@ def gpt2_step(torch, device):
         optimizer.zero_grad(set_to_none=True)
 
     return run
+
+
+PICTURES, SIDE = 256 // PART, 224 // HALF
+
+
+@case("resnet", f"ResNet-50, {PICTURES} pictures of {SIDE}², bf16 autocast, channels-last, training step",
+      bar_seconds=256 / 5600)  # fmt: skip
+def resnet50_step(torch, device):
+    from benchmarks.resnet import training_step
+
+    return training_step(torch, 50, PICTURES, SIDE, device, autocast=True, channels_last=True)
+
+
+def _resnet50_inference(batch, bar):
+    @case("resnet", f"ResNet-50 inference, {batch} of {SIDE}², bf16, channels-last",
+          bar_seconds=bar)  # fmt: skip
+    def make(torch, device):
+        from benchmarks.resnet import inference
+
+        return inference(torch, 50, batch, SIDE, device, torch.bfloat16, channels_last=True)
+
+    CASES[f"resnet50_inference_{batch}"] = CASES.pop("make")
+
+
+_resnet50_inference(1, 2.5e-3)
+_resnet50_inference(128 // PART, 7e-3)
