@@ -710,7 +710,8 @@ def _resnet50_inference(batch, bar):
 
         return inference(torch, 50, batch, SIDE, device, torch.bfloat16, channels_last=True)
 
-    CASES[f"resnet50_inference_{batch}"] = CASES.pop("make")
+    CASES[f"resnet50_inference_{batch}"] = made = CASES.pop("make")
+    made.name = f"resnet50_inference_{batch}"
 
 
 _resnet50_inference(1, 2.5e-3)
