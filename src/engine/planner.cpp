@@ -113,6 +113,12 @@ bool is_whole(const Place& p, const Dims& shape, const Place& whole, int64_t cou
   return p.contiguous && whole.contiguous && p.offset == whole.offset && p.dtype == whole.dtype &&
          numel(shape) == count;
 }
+// The same of input `j` of a step over the dimensions of `p` in the order in which they lie.
+bool is_whole_as_it_lies(const Place& p, const Dims& shape, const ProgramStep& step, int j) {
+  const Place& in = step.phase->inputs[step.used[j]];
+  return step.in[j].contiguous && shape == step.phase->shape && p.strides == in.strides &&
+         p.offset == in.offset && p.dtype == in.dtype;
+}
 
 // The input of a step that this storage is, or -1.
 int input_of(const ProgramStep& step, const Storage* s) {
@@ -138,13 +144,22 @@ bool all_known(const Window& w, const Plan& plan) {
   return true;
 }
 
+bool writes_place(const ProgramStep& step, const Place& p) {
+  return std::any_of(step.stored, step.stored + step.noutputs,
+                     [&](int i) { return step.phase->outputs[i].storage == p.storage; });
+}
+
 // What the program before gives the kernel.
 bool link_before(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
   const Phase &first = w.phases[0], &last = w.phases[1];
+  plan.links.apart = std::none_of(a.tensors, a.tensors + a.ntensors, [&](const Place& p) {
+    return p.storage && writes_place(plan.before, p);
+  });
   for (int o = 0; o < plan.before.noutputs; ++o) {
     const Place& p = first.outputs[plan.before.stored[o]];
     plan.links.feeds[o] = -1;
+    if (plan.links.apart) continue;
     int readers = 0;
     for (int i = 0; i < a.ntensors; ++i) {
       if (a.tensors[i].storage.get() != p.storage.get()) continue;
@@ -179,7 +194,9 @@ bool link_after(const Window& w, Plan& plan) {
     plan.links.takes[j] = -1;
     for (int i = 0; i < a.nouts; ++i) {
       if (a.tensors[i].storage.get() != p.storage.get()) continue;
-      if (!is_whole(a.tensors[i], a.shapes[i], p, last.numel)) return false;
+      if (plan.after.reordered() ? !is_whole_as_it_lies(a.tensors[i], a.shapes[i], plan.after, j)
+                                 : !is_whole(a.tensors[i], a.shapes[i], p, last.numel))
+        return false;
       plan.links.takes[j] = static_cast<int8_t>(i);
       if (plan.links.kernel_without >> i & 1) plan.links.after_without |= 1u << j;
     }
@@ -199,10 +216,12 @@ bool link_after(const Window& w, Plan& plan) {
 bool link(const Window& w, Plan& plan) {
   const AnchorCall& a = w.anchor;
   if (!all_known(w, plan)) return false;
-  // The kernel's rows are in the order of its dimensions.
-  for (const ProgramStep* step : {&plan.before, &plan.after})
-    if (step->runs() && step->reordered()) return false;
+  // The rows of a kernel are in the order of its dimensions; what libraries would make lies as the
+  // kernel was told to lay it.
   if (plan.before.runs() && !link_before(w, plan)) return false;
+  if (plan.before.runs() && plan.before.reordered() && !plan.links.apart) return false;
+  if (plan.after.runs() && plan.after.reordered() && a.kernel->anchor != Anchor::Library)
+    return false;
   for (int i = 0; i < a.nouts; ++i) {
     const Place& p = a.tensors[i];
     if (!p.storage) continue;
@@ -227,7 +246,8 @@ void make_plan(Window& w, bool to_anchor, Plan& plan) {
   plan_program(w, w.phases[1], early, plan.early);
   if (!to_anchor) plan_program(w, w.phases[1], live_nodes(w.phases[1]) & ~early, plan.after);
   // Beside a program in between nothing joins.
-  plan.may_join = !early && (plan.before.runs() || plan.after.runs()) && link(w, plan);
+  plan.may_join = !early && (plan.before.runs() || plan.after.runs()) && link(w, plan) &&
+                  (plan.after.runs() || !plan.links.apart);
 }
 
 void plan_donations(ProgramStep& step, const StreamState* stream) {

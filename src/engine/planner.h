@@ -34,6 +34,7 @@ struct ProgramStep {
 // How the steps hang together; see pf_group.
 struct Links {
   int8_t feeds[kMaxNodes], takes[kMaxInputs];
+  bool apart = false;  // nothing that the program before writes is the kernel's: it runs by itself
   uint32_t unread = 0;
   // Which may be without memory: outputs of the program before, inputs of the one after, tensors of
   // the kernel.

@@ -18,6 +18,7 @@ namespace pyflame::engine {
 namespace {
 
 constexpr size_t kIndependentBytes = 256 << 10;  // unrelated roots share a group up to this
+constexpr size_t kEarlyBytes = 64 << 10;
 constexpr size_t kTinyBytes = 64;  // a number made from none joins anything: a gradient's seed
 constexpr size_t kLargeRoot = 256 << 10;  // a dropped root of this size is computed
 // Memory that only the group keeps alive: a device that runs behind the host has more of it.
@@ -64,11 +65,29 @@ bool has_shape(const Group& g, const Dims& shape) {
   return false;
 }
 
+// Whether a pending product does not wait for a small request whose shape it has not, nor that for
+// the product: then the request runs before it, and what is made of both can follow the product.
+bool comes_early(const Group& g, const Request& q) {
+  const AnchorCall& a = g.anchor;
+  const Phase& first = g.phases[0];
+  if (!g.has_anchor || a.kernel->anchor != Anchor::Library || q.dst || has_shape(g, *q.shape) ||
+      nbytes(q.out, numel(*q.shape)) > kEarlyBytes || (first.nnodes && !(first.shape == *q.shape)))
+    return false;
+  // What is there may join the product already.
+  for (int i = 0; first.nnodes && i < a.ntensors; ++i)
+    if (a.tensors[i].storage && writes(g, *a.tensors[i].storage, kBefore)) return false;
+  return std::none_of(q.operands.begin(), q.operands.end(), [&g](const Operand& o) {
+    return o.tensor && writes(g, *(*o.tensor)->storage) &&
+           part_of((*o.tensor)->storage->writer_node) != kBefore;
+  });
+}
+
 // Tries to append the request to the group. On No, `why` says what the group must be flushed for;
 // the half-made entry is harmless, since the flush clears it.
 Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh) {
-  Phase& ph = g.active();
-  const int part = g.has_anchor ? kAfter : kBefore;
+  const bool early = comes_early(g, q);
+  Phase& ph = early ? g.phases[0] : g.active();
+  const int part = g.has_anchor && !early ? kAfter : kBefore;
   const Dims& shape = *q.shape;
   if (ph.nnodes) {
     if (!(ph.shape == shape)) return *why = Flush::CannotJoin, Join::No;
@@ -107,10 +126,7 @@ Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh)
       }
       // Written before the anchor or by it, read after it: through memory.
       if (part_of(code) == kBefore) {
-        Phase& before = g.phases[0];
-        if (!same_place(before.outputs[k], t, before.shape) || !(t.shape == before.shape))
-          return *why = Flush::AliasHazard, Join::No;
-        before.materialise |= 1u << k;
+        g.phases[0].materialise |= 1u << k;
       } else if (!same_place(g.anchor.tensors[k], t, g.anchor.shapes[k]) ||
                  !(t.shape == g.anchor.shapes[k])) {
         return *why = Flush::AliasHazard, Join::No;
@@ -149,8 +165,8 @@ Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh)
            std::none_of(q.operands.begin(), q.operands.end(),
                         [](const Operand& o) { return o.tensor != nullptr; });
   };
-  if (!consumes && !g.empty() && g.output_bytes + bytes > kIndependentBytes && !is_seed() &&
-      !(widens(q) && has_shape(g, shape)))
+  if (!consumes && !early && !g.empty() && g.output_bytes + bytes > kIndependentBytes &&
+      !is_seed() && !(widens(q) && has_shape(g, shape)))
     return *why = Flush::CannotJoin, Join::No;
 
   n.attr0 = static_cast<uint8_t>(nscalars);

@@ -331,9 +331,70 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
   return gathered_product(a, r, q, last ? 1 : 3, inverse(q, p.kind));
 }
 
+// ---- each pixel by itself
+// -------------------------------------------------------------------------
+
+// One tap, and pixels at their own places: a product of matrices as they lie.
+bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
+  if (q.groups != 1 || !is_float(t) || q.k == 0) return false;
+  for (int d = 0; d < 3; ++d)
+    if (q.taps[d] != 1 || q.stride[d] != 1 || q.padding[d] != 0) return false;
+  const int64_t batch = p.x.shape[0], pixels = product(q.pixels), ins = p.weight.shape[1],
+                outs = p.weight.shape[0];
+  pf_i64 size[3], x_at[3], y_at[3];
+  sizes_of(p.x, size);
+  steps_of(p.x, x_at);
+  steps_of(p.y, y_at);
+  const auto lie = [&](const pf_tensor& x, int64_t channels, const pf_i64(&at)[3]) {
+    return dense(batch, size, channels, x.strides[0], at, x.strides[1]);
+  };
+  const int64_t w_out = p.weight.strides[0], w_in = p.weight.strides[1];
+  Product r{};
+  r.dtype = r.out = t;
+  r.bias = p.bias;
+  if (lie(p.x, ins, x_at) && lie(p.y, outs, y_at)) {
+    if (p.kind == Kind::Weight) {
+      // Our own products do not share k.
+      if ((w_in != 1 && ins > 1) || (w_out != ins && outs > 1) || !product_library_usable() ||
+          product_source() == ProductSource::Own)
+        return false;
+      r.m = outs, r.n = ins, r.k = batch * pixels;
+      r.a = p.y.data, r.b = p.x.data, r.c = p.weight.data;
+      r.a_row = 1, r.a_col = outs, r.b_row = ins, r.b_col = 1;
+    } else {
+      const bool input = p.kind == Kind::Input;
+      r.m = batch * pixels, r.k = input ? outs : ins, r.n = input ? ins : outs;
+      r.a = input ? p.y.data : p.x.data, r.b = p.weight.data, r.c = input ? p.x.data : p.y.data;
+      r.a_row = r.k, r.a_col = 1;
+      r.b_row = input ? w_out : w_in, r.b_col = input ? w_in : w_out;
+    }
+    multiply(a, r);
+    return true;
+  }
+  // Images of channels: a product for each, of lines of whole chunks.
+  const auto images = [&](const pf_tensor& x, int64_t channels, const pf_i64(&at)[3]) {
+    return dense(1, size, 1, 0, at, 1) && (channels == 1 || x.strides[1] == pixels) &&
+           (batch == 1 || x.strides[0] == channels * pixels);
+  };
+  if (p.kind == Kind::Weight || p.bias || pixels * static_cast<int64_t>(itemsize(t)) % 16 != 0 ||
+      !images(p.x, ins, x_at) || !images(p.y, outs, y_at))
+    return false;
+  const bool input = p.kind == Kind::Input;
+  r.m = input ? ins : outs, r.n = pixels, r.k = input ? outs : ins;
+  r.a = p.weight.data, r.b = input ? p.y.data : p.x.data, r.c = input ? p.x.data : p.y.data;
+  r.a_row = input ? w_in : w_out, r.a_col = input ? w_out : w_in;
+  r.b_row = pixels, r.b_col = 1;
+  if (batch > 1) {
+    r.ndim = 1;
+    r.batch[0] = {batch, 0, r.k * pixels};
+  }
+  multiply(a, r);
+  return true;
+}
+
 void run(const KernelArgs& a, const Problem& p, DType t) {
   pf_conv q = arguments(a, p);
-  if (on_units(a, p, q, t)) return;
+  if (by_pixel(a, p, q, t) || on_units(a, p, q, t)) return;
   if (q.n == 1 && q.channels == 1)
     by_channel(a, p, q, t);
   else

@@ -11,9 +11,8 @@
 #include "table/kernels/matmul.h"
 
 namespace pyflame::gpu {
-namespace {
 
-ProductSource source() {
+ProductSource product_source() {
   static const ProductSource s = [] {
     const char* v = std::getenv("PYFLAME_GPU_GEMM");
     if (v && std::strcmp(v, "own") == 0) return ProductSource::Own;
@@ -22,6 +21,8 @@ ProductSource source() {
   }();
   return s;
 }
+
+namespace {
 
 // A library spends more of the host's time on a product this small than the product takes: 5 to
 // 10 us beyond the launch, and often two launches (cuBLASLt 13 on a slow host).
@@ -68,12 +69,12 @@ bool by_choice(const KernelArgs& args, const Product& p) {
   Choice choice;
   if (find_choice(args, library, product, choice)) return run(args, choice);
   if (!measuring()) return false;
-  if (source() == ProductSource::Library && library != "none" && !library_product(args, p))
+  if (product_source() == ProductSource::Library && library != "none" && !library_product(args, p))
     return false;  // nothing to choose from: ours
   std::vector<Choice> candidates;
-  if (source() != ProductSource::Own)
+  if (product_source() != ProductSource::Own)
     for (int i = 0; i < (exhaustive() ? kMostProposals : 4); ++i) candidates.push_back({false, i});
-  if (source() != ProductSource::Library || library == "none")
+  if (product_source() != ProductSource::Library || library == "none")
     for (int i = exhaustive() ? 0 : -1; i < (exhaustive() ? kOwnTiles : 0); ++i)
       candidates.push_back({true, i});
   // An epilogue in place must not run as often as is measured.
@@ -82,6 +83,31 @@ bool by_choice(const KernelArgs& args, const Product& p) {
   measure(alone, library, product, candidates, [&](Choice c) { return run(alone, c); });
   return true;
 }
+
+}  // namespace
+
+void multiply(const KernelArgs& args, Product p) {
+  normalise(p.m, p.k, &p.a_row, &p.a_col);
+  normalise(p.k, p.n, &p.b_row, &p.b_col);
+  if (choices_matter() && by_choice(args, p)) return;
+  const ProductSource from = product_source();
+  if (from == ProductSource::Auto && small(p)) {
+    own_product(args, p, small_product_tile(args.traits(), p));
+    return;
+  }
+  if (from != ProductSource::Own) {
+    if (library_product(args, p)) return;
+    if (from == ProductSource::Auto && !product_library_usable()) {
+      const std::string text = std::string("products run by our own kernel: ") + product_library() +
+                               "; PYFLAME_GPU_GEMM=own says that this is meant";
+      if (engine::note_slow("matmul", text))
+        throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
+    }
+  }
+  own_product(args, p);
+}
+
+namespace {
 
 void matmul(const KernelArgs& args) {
   constexpr auto at = kernels::tensors<kernels::Matmul>;
@@ -119,25 +145,7 @@ void matmul(const KernelArgs& args) {
     else
       p.batch[p.ndim++] = x;
   }
-  if (p.m == 0 || p.n == 0) return;
-  normalise(p.m, p.k, &p.a_row, &p.a_col);
-  normalise(p.k, p.n, &p.b_row, &p.b_col);
-  if (choices_matter() && by_choice(args, p)) return;
-  const ProductSource from = source();
-  if (from == ProductSource::Auto && small(p)) {
-    own_product(args, p, small_product_tile(args.traits(), p));
-    return;
-  }
-  if (from != ProductSource::Own) {
-    if (library_product(args, p)) return;
-    if (from == ProductSource::Auto && !product_library_usable()) {
-      const std::string text = std::string("products run by our own kernel: ") + product_library() +
-                               "; PYFLAME_GPU_GEMM=own says that this is meant";
-      if (engine::note_slow("matmul", text))
-        throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
-    }
-  }
-  own_product(args, p);
+  if (p.m > 0 && p.n > 0) multiply(args, p);
 }
 PF_GPU_KERNEL(kernels::Matmul::kInfo, matmul)
 

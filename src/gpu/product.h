@@ -46,6 +46,9 @@ bool transpose_of(int64_t rows, int64_t cols, int64_t row, int64_t col, Stored* 
 // Where products run: the library where it can, our kernel otherwise. PYFLAME_GPU_GEMM=own|library
 // takes one of them; what the library cannot do always goes to ours.
 enum class ProductSource { Auto, Library, Own };
+ProductSource product_source();
+// By the one that fits: as was measured, asked for, or is known.
+void multiply(const KernelArgs&, Product);
 
 // hipBLASLt (then rocBLAS) or cuBLASLt. False when it is not there, or cannot do this product.
 // `proposal`: of the algorithms that its heuristic lists, the first unless somebody measured

@@ -190,6 +190,7 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
   if (t.architecture == "gfx90a") options = std::move(options).value("PF_CDNA", 2);
   const int out_item = static_cast<int>(itemsize(p.out));
+  const int together = out_item == 2 && p.n % 8 == 0 ? 8 : 1;
   if (gathered) {
     options =
         std::move(options).value("PF_GATHERED", operand).value("PF_INVERSE", gathered->inverse);
@@ -199,11 +200,13 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
     pf_conv_product q{arguments(p, s.m, s.n), conv};
     const int64_t table = operand == 2 ? int64_t{2} * 16 * s.line / item : 0;
     const int64_t shared = std::max(s.shared(out_item), s.shared(4) + table);
-    args.launch(args.compile("matmul_tiles.h", options, "pf_matmul_tiles"),
+    // Shares of a sum are no results yet.
+    args.launch(operand == 2 ? Joined{args.compile("matmul_tiles.h", options, "pf_matmul_tiles")}
+                             : args.join("matmul_tiles.h", options, "pf_matmul_tiles",
+                                         {-1, p.batches() * p.m, p.n, together}),
                 Grid(blocks(p, s.m, s.n)), s.threads(t.warp), size_t(shared), q);
     return true;
   }
-  const int together = out_item == 2 && p.n % 8 == 0 ? 8 : 1;
   launch(args, p, "matmul_tiles.h", options, "pf_matmul_tiles", together, s.m, s.n,
          s.threads(t.warp), size_t(s.shared(out_item)));
   return true;

@@ -444,3 +444,45 @@ def test_autocast():
     assert y.dtype == pf.bfloat16
     y.float().sum().backward()
     assert m.weight.grad.dtype == pf.float32
+
+
+GPU = pf.get_device().type in ("cuda", "rocm")
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("kernel, stride", [(3, 1), (3, 2), (1, 1), (1, 2)])
+def test_a_norm_and_a_residual_follow(kernel, stride, last, dtype):
+    pf.manual_seed(3)
+    conv = nn.Conv2d(16, 72, kernel, stride, kernel // 2, bias=False).to(dtype)
+    norm = nn.BatchNorm2d(72).to(dtype).eval()
+    for t in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+        t.detach().copy_(pf.rand(72) + 0.5)
+    x = pf.randn(3, 16, 9, 8).to(dtype)
+    if last:
+        conv = conv.to(memory_format=pf.channels_last)
+        x = x.contiguous(memory_format=pf.channels_last)
+    with pf.no_grad():
+        residual = pf.randn_like(conv(x))
+        works = {
+            "norm": lambda y: F.relu(norm(y)),
+            "residual": lambda y: F.relu(norm(y) + residual),
+            "kept": lambda y: (y, norm(y)),
+            "transposed": lambda y: y + residual.transpose(0, 1).contiguous().transpose(0, 1),
+        }
+        for name, work in works.items():
+            with pf.debug.eager():
+                want = work(conv(x))
+            pf.synchronize()
+            before = pf.debug.stats()
+            got = work(conv(x))
+            pf.synchronize()
+            after = pf.debug.stats()
+            if dtype == pf.float32 or GPU:  # the CPU widens 16 bits before and after
+                assert after["groups"] - before["groups"] == 1, name
+            # A number for each channel is one for each column where channels are columns.
+            if GPU and dtype == pf.bfloat16 and name == "norm" and last:
+                assert after["joined"] > before["joined"]
+            for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want))):
+                assert a.is_contiguous(memory_format=pf.channels_last) == last
+                assert a.cpu().float().numpy().tobytes() == b.cpu().float().numpy().tobytes(), name
