@@ -223,7 +223,7 @@ bool dense(int64_t outer, const pf_i64 (&size)[3], int64_t inner, int64_t step,
          next(size[0], at[0]) && next(outer, step);
 }
 
-// A copy with its channels side by side, filled up to so many.
+// A copy with its channels side by side, filled up to so many, which are whole chunks.
 void* turned(const KernelArgs& a, const pf_tensor& x, int64_t padded, DType t) {
   pf_turned q{};
   q.from = x.data;
@@ -231,10 +231,32 @@ void* turned(const KernelArgs& a, const pf_tensor& x, int64_t padded, DType t) {
   steps_of(x, q.at);
   q.batch = x.strides[0], q.channel = x.strides[1];
   q.channels = x.shape[1], q.padded = padded;
-  const int64_t pixels = product(q.size);
-  q.to = a.workspace(static_cast<size_t>(x.shape[0] * pixels * padded) * itemsize(t));
-  a.launch(a.compile("conv_turn.h", Defines().type("PF_T", t), "pf_conv_turn"),
-           Grid(x.shape[0] * ceil_div(pixels, 64) * ceil_div(padded, 32)), 256, 0, q);
+  const auto item = static_cast<int64_t>(itemsize(t));
+  const int64_t pixels = product(q.size), chunk = 16 / item;
+  const auto whole = [&](int64_t n) { return n % chunk == 0; };
+  // The step between neighbours, where there is one for all.
+  int64_t step = 0, count = 1;
+  bool even = true;
+  for (int d = 2; d >= 0; --d) {
+    if (q.size[d] == 1) continue;
+    if (count == 1) step = q.at[d];
+    even = even && q.at[d] == step * count;
+    count *= q.size[d];
+  }
+  if (even) q.at[2] = step;
+  const bool few = padded == chunk;
+  const bool vector = !few && even && (step == 1 || pixels == 1) && whole(pixels) &&
+                      whole(q.batch) && whole(q.channel) && aligned(q.from, 16);
+  const int64_t channels = few ? chunk : std::clamp<int64_t>(power_of_two_from(padded), 16, 64);
+  q.to = a.workspace(static_cast<size_t>(x.shape[0] * pixels * padded * item));
+  const Defines defines = Defines()
+                              .value("PF_BYTES", item)
+                              .value("CHANNELS", channels)
+                              .value("PF_EVEN", even)
+                              .value("PF_VECTOR", vector);
+  const int64_t tile = few ? 256 : 4096 / channels;
+  a.launch(a.compile("conv_turn.h", defines, "pf_conv_turn"),
+           Grid(x.shape[0] * ceil_div(pixels, tile) * ceil_div(padded, channels)), 256, 0, q);
   return q.to;
 }
 
