@@ -26,8 +26,8 @@ struct Convolution {
   int64_t stride[3], padding[3], dilation[3], groups;
 };
 
-// False when the library is not there, does not take this convolution or fails, and then `why` says
-// so: our own kernels do it. A function of the convolution alone which algorithm it is.
+// False when the library, which is usable, does not take this convolution or fails, and then `why`
+// says so: our own kernels do it. A function of the convolution alone which algorithm it is.
 bool library_convolution(const KernelArgs&, const Convolution&, std::string& why);
 bool convolution_library_usable();
 // "cuDNN (path)", or why there is none.

@@ -9,15 +9,11 @@
 
 #ifdef PF_GPU_CUDA
 #include <iterator>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <stdexcept>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "gpu/device.h"
+#include "gpu/convolution_library.h"
 #include "gpu/library.h"
 
 namespace pyflame::gpu {
@@ -44,9 +40,6 @@ const VendorLibrary<CudnnCalls>& cudnn() {
   return l;
 }
 
-struct Refused : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 void must(int status, const char* call) {
   if (status != 0)
     throw Refused(std::string("cudnn") + call + " gave status " + std::to_string(status) + " (" +
@@ -85,63 +78,17 @@ class Descriptor {
   void* handle_ = nullptr;
 };
 
-// A convolution that is ready to be launched; no plan: the library does not take it.
-struct Ready {
-  std::vector<Descriptor> parts;  // what the plan stands on
-  std::unique_ptr<Descriptor> plan;
-  int64_t workspace = 0;
-  std::string why;
-};
+struct Cudnn {
+  static constexpr bool kAddsToBias = true;
+  struct Prepared {
+    std::vector<Descriptor> parts;  // what the plan stands on
+    std::unique_ptr<Descriptor> plan;
+    size_t workspace = 0;
+  };
 
-// Of one stream.
-class Convolutions {
- public:
-  Convolutions(Device& d, Stream& s) : stream_(s) {
-    d.activate();
-    must(cudnn().Create(&handle_), "Create");
-  }
+  Cudnn() { must(cudnn().Create(&handle_), "Create"); }
 
-  bool run(const KernelArgs& args, const Convolution& c, std::string& why) {
-    args.device.activate();
-    const Ready& r = find(ConvolutionKey(c), c);
-    if (!r.plan) return why = r.why, false;
-    void* workspace = r.workspace ? args.workspace(static_cast<size_t>(r.workspace)) : nullptr;
-    if (c.bias) lay_bias(args, c);
-    if (stream_.queue.settled()) {
-      execute(c, r, workspace);
-      return true;
-    }
-    // Behind programs that are still compiled. Nobody is there any more to take our own kernel if
-    // it fails: that is the stream's failure then, like any launch's.
-    stream_.queue.add(nullptr, args.op, [this, &d = args.device, c, &r, workspace] {
-      d.activate();
-      try {
-        execute(c, r, workspace);
-      } catch (const Refused& e) {
-        throw Failure(PF_LAUNCH, e.what());
-      }
-    });
-    return true;
-  }
-
- private:
-  // Stays where it is.
-  const Ready& find(const ConvolutionKey& key, const Convolution& c) {
-    std::lock_guard lock(mutex_);
-    auto [it, fresh] = ready_.try_emplace(key);
-    Ready& r = it->second;
-    if (fresh) {
-      try {
-        prepare(r, key, c);
-      } catch (const Refused& e) {
-        r.why = e.what();
-      }
-    }
-    return r;
-  }
-
-  void execute(const Convolution& c, const Ready& r, void* workspace) {
-    std::lock_guard lock(mutex_);
+  void execute(const Prepared& r, const Convolution& c, void* workspace, hipStream stream) {
     Descriptor pack(kDnnVariantPack);
     const int64_t ids[] = {1, 2, 3};
     void* const pointers[] = {c.x.data, c.w.data, c.y.data};
@@ -149,11 +96,11 @@ class Convolutions {
     pack.set(kDnnPackPointers, kDnnTypePointer, pointers, 3);
     pack.set(kDnnPackWorkspace, kDnnTypePointer, &workspace);
     pack.finish();
-    must(cudnn().SetStream(handle_, stream_.handle), "SetStream");
+    must(cudnn().SetStream(handle_, stream), "SetStream");
     must(cudnn().BackendExecute(handle_, r.plan->get(), pack.get()), "BackendExecute");
   }
 
-  void prepare(Ready& r, const ConvolutionKey& key, const Convolution& c) {
+  void prepare(Prepared& r, const ConvolutionKey& key, const Convolution& c) {
     const bool wide = c.dtype == DType::Float64;
     const int type = wide                         ? kDnnDouble
                      : c.dtype == DType::Float16  ? kDnnHalf
@@ -204,18 +151,21 @@ class Convolutions {
     graph.set(kDnnGraphOperations, op);
     graph.finish();
 
+    std::string why = "cuDNN has no engine for it";
     for (const int mode : {kDnnHeuristicA, kDnnHeuristicFallback}) {
       try {
-        if (plan_of(r, graph, mode, c)) return;
+        if (plan_of(r, graph, mode, c, why)) return;
       } catch (const Refused& e) {
-        r.why = e.what();
+        why = e.what();
       }
     }
-    if (r.why.empty()) r.why = "cuDNN has no engine for it";
     parts.clear();
+    throw Refused(why);
   }
 
-  bool plan_of(Ready& r, const Descriptor& graph, int mode, const Convolution& c) {
+ private:
+  bool plan_of(Prepared& r, const Descriptor& graph, int mode, const Convolution& c,
+               std::string& why) {
     Descriptor heuristic(kDnnHeuristic);
     heuristic.set(kDnnHeuristicGraph, graph);
     heuristic.number(kDnnHeuristicMode, kDnnTypeHeuristicMode, mode);
@@ -232,13 +182,15 @@ class Convolutions {
         plan->set(kDnnPlanHandle, kDnnTypeHandle, &handle_);
         plan->set(kDnnPlanConfig, configs[i]);
         plan->finish();
-        plan->read(kDnnPlanWorkspace, kDnnTypeInt64, &r.workspace);
-        if (r.workspace > static_cast<int64_t>(kConvolutionWorkspace)) continue;
+        int64_t workspace = 0;
+        plan->read(kDnnPlanWorkspace, kDnnTypeInt64, &workspace);
+        if (workspace > static_cast<int64_t>(kConvolutionWorkspace)) continue;
+        r.workspace = static_cast<size_t>(workspace);
         r.parts.push_back(std::move(configs[i]));
         r.plan = std::move(plan);
         return true;
       } catch (const Refused& e) {
-        r.why = e.what();  // of the next one, perhaps
+        why = e.what();  // the next one, perhaps
       }
     }
     return false;
@@ -259,20 +211,8 @@ class Convolutions {
     return true;
   }
 
-  Stream& stream_;
   void* handle_ = nullptr;
-  std::mutex mutex_;
-  std::unordered_map<ConvolutionKey, Ready, ConvolutionHash> ready_;
 };
-
-Convolutions& convolutions(Device& d, Stream& s) {
-  static std::mutex mutex;
-  static auto* all = new std::map<const Stream*, std::unique_ptr<Convolutions>>;
-  std::lock_guard lock(mutex);
-  auto& c = (*all)[&s];
-  if (!c) c = std::make_unique<Convolutions>(d, s);
-  return *c;
-}
 
 }  // namespace
 
@@ -284,12 +224,7 @@ const char* convolution_library() {
 }
 
 bool library_convolution(const KernelArgs& args, const Convolution& c, std::string& why) {
-  if (!cudnn().usable) return why = cudnn().text, false;
-  try {
-    return convolutions(args.device, args.device.stream(args.stream)).run(args, c, why);
-  } catch (const Refused& e) {
-    return why = e.what(), false;
-  }
+  return convolution_by<Cudnn>(args, c, why);
 }
 
 }  // namespace pyflame::gpu
