@@ -125,7 +125,10 @@ def environment(args, gpu, share, name, more):
         "PYFLAME_HIP_LIBRARY": str(standin / "libamdhip64.so"),
         "PYFLAME_HIPRTC_LIBRARY": str(standin / "libhiprtc.so"),
         "PYFLAME_CUDA_LIBRARY": "/none",
-        **{f"PYFLAME_{name}_LIBRARY": "/none" for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT")},
+        **{
+            f"PYFLAME_{name}_LIBRARY": "/none"
+            for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT", "CUDNN", "MIOPEN")
+        },
         "PYFLAME_TEST_DEVICE": device,
         "PYFLAME_TEST_SHARE": str(share),
         "PYFLAME_TEST_SEED": args.seed + name,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace {
 
@@ -37,8 +38,12 @@ void put(void* p, int64_t i, int type, double v) {
   }
 }
 int wait_for(void* stream) {
-  static const auto synchronize = reinterpret_cast<int (*)(void*)>(
-      dlsym(dlopen(std::getenv("PYFLAME_HIP_LIBRARY"), RTLD_NOW), "hipStreamSynchronize"));
+  static const auto synchronize = [] {
+    void* runtime = nullptr;
+    for (const char* name : {"PYFLAME_HIP_LIBRARY", "PYFLAME_CUDA_LIBRARY"})
+      if (const char* file = std::getenv(name); file && !runtime) runtime = dlopen(file, RTLD_NOW);
+    return reinterpret_cast<int (*)(void*)>(dlsym(runtime, "hipStreamSynchronize"));
+  }();
   return synchronize(stream);
 }
 
