@@ -102,6 +102,9 @@ bool convolution_by(const KernelArgs& args, const Convolution& c, std::string& w
     return mine->run(args, c, why);
   } catch (const Refused& e) {
     return why = e.what(), false;
+  } catch (const Failure& e) {
+    if (e.status != PF_OOM) throw;
+    return why = e.what(), false;  // ours take less
   }
 }
 

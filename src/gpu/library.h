@@ -33,7 +33,7 @@ struct VendorLibrary : Calls {
   bool usable = false;
 
   VendorLibrary(const char* name, const char* setting, const std::string& stem,
-                 std::initializer_list<const char*> versions) {
+                std::initializer_list<const char*> versions) {
     try {
       const Library lib = open_library(name, setting, vendor_library_names(stem, versions));
       Calls::each([&](auto& call, const char* symbol, bool needed = true) {

@@ -33,7 +33,7 @@ struct RocBlasCalls {
 
 const VendorLibrary<RocBlasCalls>& rocblas() {
   static const VendorLibrary<RocBlasCalls> b("rocBLAS", "PYFLAME_ROCBLAS_LIBRARY", "librocblas",
-                                              {".so.5", ".so.4"});
+                                             {".so.5", ".so.4"});
   return b;
 }
 
