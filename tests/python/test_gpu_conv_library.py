@@ -204,6 +204,53 @@ assert ours > 30, ours
     )
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_failing_behind_what_is_still_compiled(run, library, tmp_path):  # noqa: F811
+    """Nobody is there to take our own kernel then: who waits is told, and the next one runs."""
+    run(
+        start(library)
+        + """
+x, w = pf.tensor(values(1, 3, 6, 6)).float(), pf.tensor(values(4, 3, 3, 3)).float()
+X, W = x.to("gpu"), w.to("gpu")
+for _ in range(2):
+    pf.synchronize()
+    fails()
+    F.conv2d(X, W)
+    pf.synchronize()
+calls = fails()
+fails(calls)
+with pf.debug.eager():
+    y = F.conv2d((X * 3 + 1).relu() - 0.25, W)
+    raises(RuntimeError, "gave status", y.cpu)
+y = F.conv2d((X * 3 + 1).relu() - 0.25, W).cpu().numpy()
+assert np.allclose(y, F.conv2d((x * 3 + 1).relu() - 0.25, w).numpy())
+""",
+        **environment(library, XDG_CACHE_HOME=tmp_path),
+    )
+
+
+def test_no_memory_for_the_library(run):  # noqa: F811
+    """Its workspace is refused, and our own kernel needs none."""
+    run(
+        start("miopen")
+        + """
+x, w = pf.tensor(values(1, 3, 6, 6)).float(), pf.tensor(values(4, 3, 3, 3)).float()
+X, W = x.to("gpu"), w.to("gpu")
+want = F.conv2d(x, w).numpy()
+with pf.debug.eager(), pf.explain() as report:
+    assert np.allclose(F.conv2d(X, W).cpu().numpy(), want) and not reasons(report)
+    pf.synchronize()
+    fault("hipMalloc", 2, OOM, 2)  # behind the result; the allocator tries again
+    got = F.conv2d(X, W)
+assert faults_left("hipMalloc") == 0
+assert np.allclose(got.cpu().numpy(), want)
+(why,) = reasons(report)
+assert "no device memory for 4096 bytes" in why, why
+""",
+        **environment("miopen", PYFLAME_ALLOC_CONF="split:False,caching:False"),
+    )
+
+
 def test_precision(run):  # noqa: F811
     """Precision "high" lets cuDNN round float32 to TF32, which its stand-in does."""
     run(
