@@ -28,16 +28,7 @@ void operand_of(To* to, const From* from, int space) {
   last_of(to + 2, from + 2, space);
 }
 
-inline double as_tf32(double x) {
-  float f = static_cast<float>(x);
-  uint32_t bits;
-  std::memcpy(&bits, &f, 4);
-  bits = (bits + 0x1000u) & ~0x1fffu;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-
-// What one is written is beta times itself and the sum.
+// What is written is beta times what it was and the sum.
 inline void convolve(Kind kind, const Shape& s, const Operand& x, const Operand& w,
                      const Operand& y, void* x_at, void* w_at, void* y_at, double beta, bool tf32) {
   const Operand& out = kind == Kind::Forward ? y : kind == Kind::Input ? x : w;

@@ -37,6 +37,14 @@ void put(void* p, int64_t i, int type, double v) {
     static_cast<uint16_t*>(p)[i] = static_cast<uint16_t>(bits >> 16);
   }
 }
+inline double as_tf32(double x) {
+  float f = static_cast<float>(x);
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  bits = (bits + 0x1000u) & ~0x1fffu;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
 int wait_for(void* stream) {
   static const auto synchronize = [] {
     void* runtime = nullptr;
