@@ -189,7 +189,7 @@ class Work:
 def rounds(tools, share, only):
     """The work without a tool, and that with one."""
     exact = {"PYFLAME_ALLOC_CONF": "split:False,caching:False"}
-    own = {"PYFLAME_GPU_GEMM": "own"}  # products: those of ours, not of NVIDIA's library
+    own = {"PYFLAME_GPU_GEMM": "own", "PYFLAME_GPU_CONV": "own"}  # ours, not NVIDIA's libraries'
     files = [f for f in FILES if f in (only or FILES)]
     drawn = {f: min(1.0, FILES[f] * share) for f in files}
     plain = [("", f, [], drawn[f], own) for f in files]

@@ -28,6 +28,7 @@ from kernels import revision
 
 ROOT = Path(__file__).resolve().parent.parent
 VENDOR = ROOT / "build/vendor"
+CUDNN = "cuda/nvidia/cudnn/include"
 RESULT = ROOT / "tests/results/kernels.json"
 PARTS = ["compile", "headers", "host", "sanitize"]
 # Name, variables of the stand-in, and the device.
@@ -107,7 +108,8 @@ def check_headers(args, vendor, record):
             continue
         run = subprocess.run(
             ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-D{define}",
-             "-Isrc", "-Iinclude", "-isystem", include, "src/gpu/check_headers.cpp"],
+             "-Isrc", "-Iinclude", "-isystem", include, "-isystem", VENDOR / CUDNN,
+             "src/gpu/check_headers.cpp"],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
         good = good and run.returncode == 0
@@ -125,7 +127,10 @@ def environment(args, gpu, share, name, more):
         "PYFLAME_HIP_LIBRARY": str(standin / "libamdhip64.so"),
         "PYFLAME_HIPRTC_LIBRARY": str(standin / "libhiprtc.so"),
         "PYFLAME_CUDA_LIBRARY": "/none",
-        **{f"PYFLAME_{name}_LIBRARY": "/none" for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT")},
+        **{
+            f"PYFLAME_{name}_LIBRARY": "/none"
+            for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT", "CUDNN", "MIOPEN")
+        },
         "PYFLAME_TEST_DEVICE": device,
         "PYFLAME_TEST_SHARE": str(share),
         "PYFLAME_TEST_SEED": args.seed + name,

@@ -2,9 +2,10 @@
 # Fetches, without installing anything and without root, what checks of the GPU plug-ins need:
 #   build/vendor/rocm   ROCm's headers and AMD's run-time compiler (hipRTC) with all the libraries
 #                       that it needs, the loader too: these are newer than this system's
-#   build/vendor/cuda   headers of NVIDIA's driver and run-time compiler
+#   build/vendor/cuda   headers of NVIDIA's driver, run-time compiler and cuDNN
 # ROCm comes from Debian's unstable suite, by the names of its packages, over the mirror and the keys
-# that apt has here; CUDA's headers come with pip. A folder that is complete is left as it is.
+# that apt has here; CUDA's headers come with pip, cuDNN's in a wheel of 300 MB of which nothing else is
+# kept. A folder that is complete is left as it is.
 # Elsewhere than on Debian there is no such mirror: it says so and ends with 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +14,7 @@ mkdir -p "$vendor"
 
 rocm() {
   local root=$vendor/rocm work=$vendor/apt mirror key=/usr/share/keyrings/debian-archive-keyring.gpg
-  [[ ! -e $root/.complete ]] || return 0
+  [[ ! -e $root/.complete || ! -e $root/usr/include/miopen ]] || return 0
   mirror=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(COMPONENT)' 'Created-By: Packages' |
     awk '$2 == "Debian" && $3 == "main" { print $1; exit }')
   if [[ -z $mirror || ! -r $key ]]; then
@@ -32,7 +33,8 @@ rocm() {
   }
   apt update
   apt install -y --download-only libhiprtc6 libhiprtc-builtins6 libamd-comgr3
-  (cd "$work/packages" && apt download libamdhip64-dev libhipblaslt-dev libhipblas-common-dev librocblas-dev)
+  (cd "$work/packages" && apt download libamdhip64-dev libhipblaslt-dev libhipblas-common-dev librocblas-dev \
+    libmiopen-dev)
   local deb
   for deb in "$work"/cache/archives/*.deb "$work"/packages/*.deb; do dpkg -x "$deb" "$root"; done
   rm -rf "$work"
@@ -41,11 +43,11 @@ rocm() {
 
 cuda() {
   local root=$vendor/cuda
-  [[ ! -e $root/.complete ]] || return 0
+  [[ ! -e $root/.complete || ! -e $root/nvidia/cudnn ]] || return 0
   rm -rf "$root"
   # Wheels are unpacked without what they depend on.
   .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --target "$root" \
-    nvidia-cuda-runtime nvidia-cuda-nvrtc
+    nvidia-cuda-runtime nvidia-cuda-nvrtc nvidia-cuda-crt nvidia-cudnn-cu13==9.12.0.46
   find "$root" -name '*.so*' -delete
   touch "$root/.complete"
 }

@@ -1,6 +1,8 @@
 // Compares runtime.h with the vendor's own headers, where those are installed (the target
 // pyflame_check_headers): values, layouts and the types of functions. Only compiled, never run.
 #include "gpu/blas.h"
+#include "gpu/cudnn.h"
+#include "gpu/miopen.h"
 #include "gpu/runtime.h"
 
 #ifdef PF_GPU_ROCM
@@ -17,12 +19,20 @@
 #include <rocblas/rocblas.h>
 #define PF_CHECK_ROCBLAS 1
 #endif
+#if __has_include(<miopen/miopen.h>)
+#include <miopen/miopen.h>
+#define PF_CHECK_MIOPEN 1
+#endif
 #else
 #include <cuda.h>
 #include <nvrtc.h>
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #define PF_CHECK_BLAS 1
+#endif
+#if __has_include(<cudnn_graph.h>)
+#include <cudnn_graph.h>
+#define PF_CHECK_CUDNN 1
 #endif
 #endif
 
@@ -225,6 +235,105 @@ static_assert(rocblas_gemm_algo_standard == 0 && rocblas_gemm_flags_none == 0);
 #define X(NAME, ARGS) \
   static_assert(SameCall<decltype(&::rocblas_##NAME), int(*) ARGS>::value, #NAME);
 PF_ROCBLAS_CALLS(X)
+#undef X
+#endif
+
+#ifdef PF_CHECK_MIOPEN
+static_assert(kMioHalf == int(miopenHalf) && kMioFloat == int(miopenFloat) &&
+              kMioBFloat16 == int(miopenBFloat16));
+static_assert(kMioConvolution == int(miopenConvolution) && kMioAdd == int(miopenTensorOpAdd));
+static_assert(kMioDeterministic == int(MIOPEN_CONVOLUTION_ATTRIB_DETERMINISTIC));
+static_assert(kMioFft == int(miopenConvolutionAlgoFFT) &&
+              kMioWinograd == int(miopenConvolutionAlgoWinograd));
+static_assert(sizeof(MiopenSolution) == sizeof(miopenConvSolution_t));
+static_assert(offsetof(MiopenSolution, workspace) ==
+              offsetof(miopenConvSolution_t, workspace_size));
+static_assert(offsetof(MiopenSolution, id) == offsetof(miopenConvSolution_t, solution_id));
+static_assert(offsetof(MiopenSolution, algorithm) == offsetof(miopenConvSolution_t, algorithm));
+#define X(NAME, ARGS) static_assert(SameCall<decltype(&::miopen##NAME), int(*) ARGS>::value, #NAME);
+PF_MIOPEN_CALLS(X)
+#undef X
+#endif
+
+#ifdef PF_CHECK_CUDNN
+#define SAME(OURS, THEIRS) static_assert(OURS == int(THEIRS), #THEIRS);
+SAME(kDnnFloat, CUDNN_DATA_FLOAT)
+SAME(kDnnDouble, CUDNN_DATA_DOUBLE)
+SAME(kDnnHalf, CUDNN_DATA_HALF)
+SAME(kDnnBFloat16, CUDNN_DATA_BFLOAT16)
+SAME(kDnnCrossCorrelation, CUDNN_CROSS_CORRELATION)
+SAME(kDnnHeuristicA, CUDNN_HEUR_MODE_A)
+SAME(kDnnHeuristicFallback, CUDNN_HEUR_MODE_FALLBACK)
+SAME(kDnnTypeHandle, CUDNN_TYPE_HANDLE)
+SAME(kDnnTypeDataType, CUDNN_TYPE_DATA_TYPE)
+SAME(kDnnTypeInt64, CUDNN_TYPE_INT64)
+SAME(kDnnTypeFloat, CUDNN_TYPE_FLOAT)
+SAME(kDnnTypeDouble, CUDNN_TYPE_DOUBLE)
+SAME(kDnnTypePointer, CUDNN_TYPE_VOID_PTR)
+SAME(kDnnTypeConvolutionMode, CUDNN_TYPE_CONVOLUTION_MODE)
+SAME(kDnnTypeHeuristicMode, CUDNN_TYPE_HEUR_MODE)
+SAME(kDnnTypeNumericalNote, CUDNN_TYPE_NUMERICAL_NOTE)
+SAME(kDnnTypeDescriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR)
+SAME(kDnnConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+SAME(kDnnEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+SAME(kDnnEngineConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+SAME(kDnnHeuristic, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
+SAME(kDnnPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+SAME(kDnnForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+SAME(kDnnBackwardFilter, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+SAME(kDnnBackwardData, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+SAME(kDnnGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+SAME(kDnnVariantPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+SAME(kDnnTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+SAME(kDnnConvolutionComputeType, CUDNN_ATTR_CONVOLUTION_COMP_TYPE)
+SAME(kDnnConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE)
+SAME(kDnnConvolutionDilations, CUDNN_ATTR_CONVOLUTION_DILATIONS)
+SAME(kDnnConvolutionStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)
+SAME(kDnnConvolutionPostPaddings, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS)
+SAME(kDnnConvolutionPrePaddings, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)
+SAME(kDnnConvolutionSpace, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS)
+SAME(kDnnHeuristicMode, CUDNN_ATTR_ENGINEHEUR_MODE)
+SAME(kDnnHeuristicGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
+SAME(kDnnHeuristicResults, CUDNN_ATTR_ENGINEHEUR_RESULTS)
+SAME(kDnnConfigEngine, CUDNN_ATTR_ENGINECFG_ENGINE)
+SAME(kDnnPlanHandle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
+SAME(kDnnPlanConfig, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+SAME(kDnnPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
+SAME(kDnnForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA)
+SAME(kDnnForwardAlpha + 1, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA)
+SAME(kDnnForwardAlpha + 2, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC)
+SAME(kDnnForwardAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W)
+SAME(kDnnForwardAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)
+SAME(kDnnForwardAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y)
+SAME(kDnnDataAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA)
+SAME(kDnnDataAlpha + 1, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA)
+SAME(kDnnDataAlpha + 2, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC)
+SAME(kDnnDataAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W)
+SAME(kDnnDataAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX)
+SAME(kDnnDataAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY)
+SAME(kDnnFilterAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA)
+SAME(kDnnFilterAlpha + 1, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA)
+SAME(kDnnFilterAlpha + 2, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC)
+SAME(kDnnFilterAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW)
+SAME(kDnnFilterAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X)
+SAME(kDnnFilterAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY)
+SAME(kDnnGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE)
+SAME(kDnnGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS)
+SAME(kDnnTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)
+SAME(kDnnTensorDataType, CUDNN_ATTR_TENSOR_DATA_TYPE)
+SAME(kDnnTensorSizes, CUDNN_ATTR_TENSOR_DIMENSIONS)
+SAME(kDnnTensorStrides, CUDNN_ATTR_TENSOR_STRIDES)
+SAME(kDnnTensorId, CUDNN_ATTR_TENSOR_UNIQUE_ID)
+SAME(kDnnPackIds, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)
+SAME(kDnnPackPointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)
+SAME(kDnnPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)
+SAME(kDnnEngineNotes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)
+SAME(kDnnNoteTensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)
+SAME(kDnnNoteDownConvert, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)
+SAME(kDnnNoteStrictNan, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)
+#undef SAME
+#define X(NAME, ARGS) static_assert(SameCall<decltype(&::cudnn##NAME), int(*) ARGS>::value, #NAME);
+PF_CUDNN_CALLS(X)
 #undef X
 #endif
 

@@ -1,11 +1,20 @@
-// Launchers of convolutions and their gradients (kernels/conv*.h).
+// Launchers of convolutions and their gradients: by the vendor's library or our kernels
+// (kernels/conv*.h).
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
 
+#include "engine/trace.h"
 #include "gpu/axes.h"
+#include "gpu/compile_only.h"
+#include "gpu/convolution.h"
 #include "gpu/kernel.h"
+#include "gpu/move.h"
 #include "gpu/product.h"
 #include "kernels/conv_args.h"
 #include "kernels/conv_turn_args.h"
+#include "pyflame/amp.h"
 #include "table/kernels/conv.h"
 
 namespace pyflame::gpu {
@@ -17,7 +26,7 @@ constexpr int kTileM = 64, kTileK = 16;  // of kernels/conv.h
 // Shares of k are made until there are so many blocks, and none is shorter than that.
 constexpr int64_t kBlocks = 1024, kLeastShare = 256;
 
-enum class Kind : uint8_t { Forward, Input, Weight };
+using Kind = Convolution::Kind;
 
 // What a convolution is about. x and y are those of the convolution, whichever is written.
 struct Problem {
@@ -354,7 +363,7 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
 }
 
 // ---- each pixel by itself
-// -------------------------------------------------------------------------
+// ------------------------------------------------------------------------
 
 // One tap, and pixels at their own places: a product of matrices as they lie.
 bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
@@ -414,9 +423,126 @@ bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) 
   return true;
 }
 
+// ---- by the vendor's library --------------------------------------------------------------------
+
+// PYFLAME_GPU_CONV=own|library takes one of them, as PYFLAME_GPU_GEMM does for products.
+ProductSource source() {
+  static const ProductSource s = [] {
+    const std::string v = [] {
+      const char* e = std::getenv("PYFLAME_GPU_CONV");
+      return e ? e : "";
+    }();
+    return v == "own"       ? ProductSource::Own
+           : v == "library" ? ProductSource::Library
+                            : ProductSource::Auto;
+  }();
+  return s;
+}
+
+// What our kernels are known to do quicker; all of it stands here.
+bool ours_is_quicker(const Problem& p) {
+  const bool by_itself = p.weight.shape[1] == 1 && p.weight.shape[0] == p.groups;
+  return by_itself && channels_last(p.x) && channels_last(p.y);
+}
+
+// Dense, with channels innermost or not; one dimension of space becomes two.
+Convolution::Operand operand(const pf_tensor& t, int space, bool last) {
+  Convolution::Operand o{};
+  o.data = t.data;
+  for (int d = 0; d < space + 2; ++d)
+    o.size[d] = d < 2 ? t.shape[d] : shape_of(t, d - 2 + 3 - space);
+  int64_t step = 1;
+  const auto next = [&](int d) {
+    o.step[d] = step;
+    step *= o.size[d];
+  };
+  if (last) next(1);
+  for (int d = space + 1; d >= 2; --d) next(d);
+  if (!last) next(1);
+  next(0);
+  return o;
+}
+// The same as t with the memory of the operand.
+pf_tensor tensor_of(const pf_tensor& t, const Convolution::Operand& o, int space) {
+  pf_tensor r = t;
+  r.data = o.data;
+  for (int d = 0; d < t.ndim; ++d) r.strides[d] = o.step[d < 2 ? d : d + space + 2 - t.ndim];
+  return r;
+}
+bool lies_alike(const pf_tensor& a, const pf_tensor& b) {
+  for (int d = 0; d < a.ndim; ++d)
+    if (a.shape[d] > 1 && a.strides[d] != b.strides[d]) return false;
+  return true;
+}
+
+// What libraries are asked for: a convolution whose result has all the pixels that fit.
+bool ordinary(const Convolution& c) {
+  for (int d = 0; d < c.space + 2; ++d)
+    if (c.x.size[d] == 0 || c.w.size[d] == 0 || c.y.size[d] == 0) return false;
+  for (int d = 0; d < c.space; ++d) {
+    const int64_t reach =
+        c.x.size[d + 2] + 2 * c.padding[d] - (c.w.size[d + 2] - 1) * c.dilation[d];
+    if (c.padding[d] < 0 || reach < 1 || (reach - 1) / c.stride[d] + 1 != c.y.size[d + 2])
+      return false;
+  }
+  return true;
+}
+
+void our_own(const KernelArgs& a, const std::string& why) {
+  const std::string text = "convolutions run by our own kernels: " + why +
+                           "; PYFLAME_GPU_CONV=own says that this is meant";
+  if (engine::note_slow(a.op, text))
+    throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
+}
+
+bool by_library(const KernelArgs& a, const Problem& p, DType t) {
+  const bool known =
+      t == DType::Float32 || t == DType::Float64 || t == DType::Float16 || t == DType::BFloat16;
+  if (source() == ProductSource::Own || !known || !compile_only().empty()) return false;
+  if (source() == ProductSource::Auto && ours_is_quicker(p)) return false;
+  constexpr auto number = numbers<Conv>;
+  Convolution c{};
+  c.kind = p.kind, c.dtype = t;
+  c.tf32 = t == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
+  c.space = std::max(p.x.ndim - 2, 2);
+  c.bias = p.bias, c.groups = p.groups;
+  for (int d = 0; d < c.space; ++d) {
+    const int at = d + 3 - c.space;
+    c.stride[d] = a.i(number.stride_d + at);
+    c.padding[d] = a.i(number.padding_d + at);
+    c.dilation[d] = a.i(number.dilation_d + at);
+  }
+  const bool last = channels_last(p.x) || channels_last(p.y);
+  const pf_tensor* const given[] = {&p.x, &p.weight, &p.y};
+  Convolution::Operand* const laid[] = {&c.x, &c.w, &c.y};
+  for (int i = 0; i < 3; ++i) *laid[i] = operand(*given[i], c.space, last);
+  if (!ordinary(c)) return false;
+  if (!convolution_library_usable()) return our_own(a, convolution_library()), false;
+  // What lies otherwise is copied.
+  const int result = p.kind == Kind::Forward ? 2 : p.kind == Kind::Input ? 0 : 1;
+  bool apart = false;
+  for (int i = 0; i < 3; ++i) {
+    pf_tensor as = tensor_of(*given[i], *laid[i], c.space);
+    if (lies_alike(*given[i], as)) continue;
+    int64_t count = 1;
+    for (int d = 0; d < as.ndim; ++d) count *= as.shape[d];
+    as.data = laid[i]->data = a.workspace(static_cast<size_t>(count) * itemsize(t));
+    if (i == result)
+      apart = true;
+    else
+      copy_tensor(a, as, *given[i]);
+  }
+  std::string why;
+  if (!library_convolution(a, c, why)) return our_own(a, why), false;
+  if (apart) copy_tensor(a, *given[result], tensor_of(*given[result], *laid[result], c.space));
+  return true;
+}
+
 void run(const KernelArgs& a, const Problem& p, DType t) {
   pf_conv q = arguments(a, p);
-  if (by_pixel(a, p, q, t) || on_units(a, p, q, t)) return;
+  const bool asked = source() == ProductSource::Library;
+  if ((!asked && by_pixel(a, p, q, t)) || by_library(a, p, t)) return;
+  if ((asked && by_pixel(a, p, q, t)) || on_units(a, p, q, t)) return;
   if (q.n == 1 && q.channels == 1)
     by_channel(a, p, q, t);
   else

@@ -84,7 +84,7 @@ void* Library::symbol(const char* name, bool needed) const {
   return p;
 }
 
-Names product_library_names(const std::string& stem, std::initializer_list<const char*> versions) {
+Names vendor_library_names(const std::string& stem, std::initializer_list<const char*> versions) {
   Names r;
   if (std::string l = loaded_already(stem); !l.empty()) r.push_back(l);
 #ifdef PF_GPU_ROCM
@@ -100,11 +100,9 @@ Names product_library_names(const std::string& stem, std::initializer_list<const
     add_matches(r, f + "/_rocm_sdk_libraries*/lib/" + stem + ".so*");
 #else
   for (const char* v : versions) r.push_back(stem + v);
-  for (const std::string& f : package_folders()) {
-    add_matches(r, f + "/nvidia/cu13/lib/" + stem + ".so.13");
-    add_matches(r, f + "/nvidia/cublas/lib/" + stem + ".so.1[23]");
-  }
-  add_matches(r, "/usr/local/cuda*/lib64/" + stem + ".so.1[23]");
+  for (const std::string& f : package_folders())
+    for (const char* v : versions) add_matches(r, f + "/nvidia/*/lib/" + stem + v);
+  for (const char* v : versions) add_matches(r, "/usr/local/cuda*/lib64/" + stem + v);
 #endif
   r.push_back(stem + ".so");
   return r;

@@ -22,20 +22,20 @@ struct Library {
 // the environment variable that names one, and then no other is tried.
 Library open_library(const char* what, const char* setting, const Names& names);
 
-// Where the vendor's library of products `stem` may be; `versions` such as ".so.1", newest first.
-Names product_library_names(const std::string& stem, std::initializer_list<const char*> versions);
+// Where the vendor's library `stem` may be; `versions` such as ".so.1", newest first.
+Names vendor_library_names(const std::string& stem, std::initializer_list<const char*> versions);
 
-// A library of products, which we can do without, and its calls. `Calls` has a pointer for each,
+// A library that we can do without, and its calls. `Calls` has a pointer for each,
 // and each(take) gives take(pointer, name) of all, with `false` behind those that may be missing.
 template <class Calls>
-struct ProductLibrary : Calls {
+struct VendorLibrary : Calls {
   std::string text;  // its name and path, or why it is not there
   bool usable = false;
 
-  ProductLibrary(const char* name, const char* setting, const std::string& stem,
-                 std::initializer_list<const char*> versions) {
+  VendorLibrary(const char* name, const char* setting, const std::string& stem,
+                std::initializer_list<const char*> versions) {
     try {
-      const Library lib = open_library(name, setting, product_library_names(stem, versions));
+      const Library lib = open_library(name, setting, vendor_library_names(stem, versions));
       Calls::each([&](auto& call, const char* symbol, bool needed = true) {
         call =
             reinterpret_cast<std::remove_reference_t<decltype(call)>>(lib.symbol(symbol, needed));

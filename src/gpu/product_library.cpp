@@ -39,8 +39,8 @@ struct BlasCalls {
   }
 };
 
-const ProductLibrary<BlasCalls>& blas() {
-  static const ProductLibrary<BlasCalls> b(
+const VendorLibrary<BlasCalls>& blas() {
+  static const VendorLibrary<BlasCalls> b(
       PF_RT("hipBLASLt", "cuBLASLt"),
       PF_RT("PYFLAME_HIPBLASLT_LIBRARY", "PYFLAME_CUBLASLT_LIBRARY"),
       PF_RT("libhipblaslt", "libcublasLt"), {PF_RT(".so.1", ".so.13"), PF_RT(".so.0", ".so.12")});

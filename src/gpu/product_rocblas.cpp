@@ -31,9 +31,9 @@ struct RocBlasCalls {
   }
 };
 
-const ProductLibrary<RocBlasCalls>& rocblas() {
-  static const ProductLibrary<RocBlasCalls> b("rocBLAS", "PYFLAME_ROCBLAS_LIBRARY", "librocblas",
-                                              {".so.5", ".so.4"});
+const VendorLibrary<RocBlasCalls>& rocblas() {
+  static const VendorLibrary<RocBlasCalls> b("rocBLAS", "PYFLAME_ROCBLAS_LIBRARY", "librocblas",
+                                             {".so.5", ".so.4"});
   return b;
 }
 

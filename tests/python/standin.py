@@ -91,7 +91,10 @@ def run(cache):
             "PYFLAME_HIPRTC_LIBRARY": str(RTC),
             # Where this machine has a GPU's software, it is not for the stand-in.
             "PYFLAME_CUDA_LIBRARY": "/none",
-            **{f"PYFLAME_{name}_LIBRARY": "/none" for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT")},
+            **{
+                f"PYFLAME_{name}_LIBRARY": "/none"
+                for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT", "CUDNN", "MIOPEN")
+            },
             "XDG_CACHE_HOME": str(cache),
             "PYFLAME_ALLOC_CONF": "split:False",  # it guards the ends of allocations
         }

@@ -36,15 +36,6 @@ struct Proposal {
 enum : int { kSuccess = 0, kInvalid = 7, kTransposed = 112, kWithBias = 4 };
 enum : int { kInt8 = 3, kInt32 = 10, kTf32 = 6, kSumInt32 = 9 };
 
-double rounded(double x) {
-  float f = static_cast<float>(x);
-  uint32_t bits;
-  std::memcpy(&bits, &f, 4);
-  bits = (bits + 0x1000u) & ~0x1fffu;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-
 }  // namespace
 
 #define CALL extern "C" __attribute__((visibility("default"))) int
@@ -127,7 +118,7 @@ CALL hipblasLtMatmul(void*, void* d, const void* alpha, const void* a, void* al,
   if (la.type == kInt8 && std::memcmp(alpha, &one, 4) != 0) return kInvalid;
   const auto value = [&](const void* p, int64_t i, int type) {
     const double v = get(p, i, type);
-    return x.compute == kTf32 ? rounded(v) : v;
+    return x.compute == kTf32 ? as_tf32(v) : v;
   };
   if (int error = wait_for(stream)) return error;
   usleep(1000u * (2u - how->data[0]));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace {
 
@@ -36,9 +37,21 @@ void put(void* p, int64_t i, int type, double v) {
     static_cast<uint16_t*>(p)[i] = static_cast<uint16_t>(bits >> 16);
   }
 }
+inline double as_tf32(double x) {
+  float f = static_cast<float>(x);
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  bits = (bits + 0x1000u) & ~0x1fffu;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
 int wait_for(void* stream) {
-  static const auto synchronize = reinterpret_cast<int (*)(void*)>(
-      dlsym(dlopen(std::getenv("PYFLAME_HIP_LIBRARY"), RTLD_NOW), "hipStreamSynchronize"));
+  static const auto synchronize = [] {
+    void* runtime = nullptr;
+    for (const char* name : {"PYFLAME_HIP_LIBRARY", "PYFLAME_CUDA_LIBRARY"})
+      if (const char* file = std::getenv(name); file && !runtime) runtime = dlopen(file, RTLD_NOW);
+    return reinterpret_cast<int (*)(void*)>(dlsym(runtime, "hipStreamSynchronize"));
+  }();
   return synchronize(stream);
 }
 

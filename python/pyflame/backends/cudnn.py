@@ -1,7 +1,8 @@
-"""torch.backends.cudnn: PyFlame does not use cuDNN.
+"""torch.backends.cudnn: switches that PyFlame does not need.
 
 `deterministic`, `benchmark`, `benchmark_limit`, `enabled` and `allow_tf32` keep what is assigned and
-do nothing: algorithms are deterministic always, and `pyflame.tuning` is what measures kernels.
+do nothing. Convolutions go to cuDNN where it is found (`PYFLAME_GPU_CONV=own` says otherwise), always
+by deterministic algorithms; `pf.set_float32_matmul_precision` is what allows TF32.
 """
 
 from ._switches import Switch, flags_of, install

@@ -1,0 +1,205 @@
+// A stand-in for cuDNN's backend API: plain loops in double. Mode A lists four engines, of which a
+// caller should refuse two (Winograd, different bits in every run: what they made would be wrong),
+// then one that rounds to TF32 and one that takes a workspace; the fallback list has one.
+#include <map>
+#include <vector>
+
+#include "convolution.h"
+
+namespace {
+
+enum : int { kSuccess = 0, kBad = 2000, kInternal = 4000, kUnsupported = 3000 };
+enum : int { kTypeFloat = 4, kTypeDouble = 5, kTypeDescriptor = 15 };
+enum : int { kForward = 10, kFilter = 11, kData = 12 };
+constexpr int64_t kBytes = 4096;
+constexpr int kWrong = 0, kLoose = 1, kTf32 = 2, kGood = 3, kFallback = 4;
+
+struct Handle {
+  void* stream = nullptr;
+};
+struct Descriptor {
+  int kind;
+  bool finished = false;
+  struct Value {
+    int type;
+    int64_t count;
+    std::vector<char> bytes;
+  };
+  std::map<int, Value> values;
+  int engine = kGood;  // of a configuration
+
+  template <class T>
+  const T* at(int name) const {
+    return reinterpret_cast<const T*>(values.at(name).bytes.data());
+  }
+  const Descriptor& part(int name) const { return **at<const Descriptor*>(name); }
+  bool has(std::initializer_list<int> names) const {
+    for (int n : names)
+      if (!values.count(n)) return false;
+    return true;
+  }
+};
+
+size_t bytes_of(int type) {
+  return type == 1 || type == 4 || type == 7 || type == 8 || type == 11 ? 4 : 8;
+}
+
+Operand operand(const Descriptor& d) {
+  Operand o;
+  const int type = *d.at<int>(901), space = static_cast<int>(d.values.at(902).count) - 2;
+  o.type = type == 9 ? 14 : type;
+  operand_of(o.size, d.at<int64_t>(902), space);
+  operand_of(o.step, d.at<int64_t>(903), space);
+  return o;
+}
+
+int first_attribute(int kind) {
+  return kind == kForward ? 700 : kind == kData ? 706 : 712;
+}
+
+// Sizes that belong together.
+bool fits(const Descriptor& op) {
+  const int first = first_attribute(op.kind);
+  if (!op.has({first, first + 1, first + 2, first + 3, first + 4, first + 5})) return false;
+  const Descriptor& c = op.part(first + 2);
+  const Operand w = operand(op.part(first + 3)), x = operand(op.part(first + 4)),
+                y = operand(op.part(first + 5));
+  const auto space = static_cast<int>(*c.at<int64_t>(106));
+  for (int d = 0; d < space; ++d) {
+    const int at = 5 - space + d;
+    const int64_t reach = x.size[at] + c.at<int64_t>(105)[d] + c.at<int64_t>(104)[d] -
+                          (w.size[at] - 1) * c.at<int64_t>(102)[d];
+    if ((reach - 1) / c.at<int64_t>(103)[d] + 1 != y.size[at]) return false;
+  }
+  const bool wide = x.type == 1;
+  return x.size[0] == y.size[0] && w.size[0] == y.size[1] && x.size[1] % w.size[1] == 0 &&
+         op.values.at(first).type == (wide ? kTypeDouble : kTypeFloat) &&
+         *c.at<int>(100) == (wide ? 1 : 0);
+}
+
+std::vector<int> engines(const Descriptor& heuristic) {
+  if (*heuristic.at<int>(200) == 2) return {kFallback};
+  return {kWrong, kLoose, kTf32, kGood};
+}
+std::vector<int> notes(int engine) {
+  if (engine == kWrong) return {0, 5};
+  if (engine == kLoose) return {4};
+  if (engine == kTf32) return {0, 1};
+  return {0, 9};
+}
+
+}  // namespace
+
+#define CALL extern "C" __attribute__((visibility("default"))) int
+
+extern "C" __attribute__((visibility("default"))) const char* cudnnGetErrorString(int) {
+  return "as asked";
+}
+CALL cudnnCreate(void** out) {
+  return failing() ? kInternal : (*out = new Handle, kSuccess);
+}
+CALL cudnnSetStream(void* handle, void* stream) {
+  return failing() ? kInternal : (static_cast<Handle*>(handle)->stream = stream, kSuccess);
+}
+CALL cudnnBackendCreateDescriptor(int kind, void** out) {
+  return failing() ? kInternal : (*out = new Descriptor{kind, false, {}, kGood}, kSuccess);
+}
+CALL cudnnBackendDestroyDescriptor(void* d) {
+  return delete static_cast<Descriptor*>(d), kSuccess;
+}
+CALL cudnnBackendSetAttribute(void* descriptor, int name, int type, int64_t count,
+                              const void* values) {
+  if (failing()) return kInternal;
+  auto& d = *static_cast<Descriptor*>(descriptor);
+  if (d.finished) return kBad;
+  if (type == kTypeDescriptor && !(*static_cast<Descriptor* const*>(values))->finished) return kBad;
+  const auto* from = static_cast<const char*>(values);
+  d.values[name] = {type, count, {from, from + static_cast<size_t>(count) * bytes_of(type)}};
+  return kSuccess;
+}
+CALL cudnnBackendGetAttribute(void* descriptor, int name, int type, int64_t wanted, int64_t* count,
+                              void* values) {
+  if (failing()) return kInternal;
+  const auto& d = *static_cast<Descriptor*>(descriptor);
+  if (name == 202 && d.kind == 4 && d.finished && type == kTypeDescriptor) {
+    *count = 0;
+    for (int e : engines(d)) {
+      if (*count == wanted) break;
+      auto& config = *static_cast<Descriptor**>(values)[(*count)++];
+      if (config.kind != 3) return kBad;
+      config.engine = e, config.finished = true;
+      config.values[-1] = d.values.at(201);  // the graph
+    }
+    return kSuccess;
+  }
+  if (name == 300 && d.kind == 3 && d.finished) {
+    auto& engine = **static_cast<Descriptor**>(values);
+    return engine.engine = d.engine, engine.finished = true, *count = 1, kSuccess;
+  }
+  if (name == 1303 && d.kind == 2 && d.finished) {
+    const auto all = notes(d.engine);
+    *count = static_cast<int64_t>(all.size());
+    std::memcpy(values, all.data(), all.size() * sizeof(int));
+    return kSuccess;
+  }
+  if (name == 402 && d.kind == 5 && d.finished) {
+    *static_cast<int64_t*>(values) = d.part(401).engine == kGood ? kBytes : 0;
+    return *count = 1, kSuccess;
+  }
+  return kBad;
+}
+CALL cudnnBackendFinalize(void* descriptor) {
+  if (failing()) return kInternal;
+  auto& d = *static_cast<Descriptor*>(descriptor);
+  static const std::map<int, std::vector<int>> needed = {
+      {1, {100, 101, 102, 103, 104, 105, 106}},
+      {4, {200, 201}},
+      {5, {400, 401}},
+      {15, {800, 801}},
+      {16, {1000, 1001, 1003}},
+      {17, {900, 901, 902, 903, 906}},
+  };
+  if (auto it = needed.find(d.kind); it != needed.end())
+    for (int name : it->second)
+      if (!d.values.count(name)) return kBad;
+  if (d.kind >= kForward && d.kind <= kData && !fits(d)) return kBad;
+  return d.finished = true, kSuccess;
+}
+CALL cudnnBackendExecute(void* handle, void* plan, void* pack) {
+  if (failing()) return kInternal;
+  const auto &p = *static_cast<Descriptor*>(plan), &v = *static_cast<Descriptor*>(pack);
+  if (!p.finished || !v.finished) return kBad;
+  const Descriptor& config = p.part(401);
+  const Descriptor& op = config.part(-1).part(801);
+  const int first = first_attribute(op.kind);
+  const Descriptor &c = op.part(first + 2), &w = op.part(first + 3), &x = op.part(first + 4),
+                   &y = op.part(first + 5);
+  const auto pointer = [&](const Descriptor& t) -> void* {
+    for (int64_t i = 0; i < v.values.at(1000).count; ++i)
+      if (v.at<int64_t>(1000)[i] == *t.at<int64_t>(906)) {
+        void* at = v.at<void*>(1001)[i];
+        if (reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(*t.at<int64_t>(900)) == 0)
+          return at;
+      }
+    return nullptr;
+  };
+  void* workspace = *v.at<void*>(1003);
+  if (!pointer(x) || !pointer(w) || !pointer(y) || (config.engine == kGood && !workspace))
+    return kBad;
+  if (int error = wait_for(static_cast<Handle*>(handle)->stream)) return error;
+  if (config.engine == kGood) std::memset(workspace, 0xff, kBytes);
+  Shape s;
+  const auto space = static_cast<int>(*c.at<int64_t>(106));
+  last_of(s.stride, c.at<int64_t>(103), space);
+  last_of(s.dilation, c.at<int64_t>(102), space);
+  last_of(s.padding, c.at<int64_t>(105), space);
+  const double beta = op.values.at(first + 1).type == kTypeDouble ? *op.at<double>(first + 1)
+                                                                  : *op.at<float>(first + 1);
+  const Kind kind = op.kind == kForward ? Kind::Forward
+                    : op.kind == kData  ? Kind::Input
+                                        : Kind::Weight;
+  if (config.engine <= kLoose) return kUnsupported;
+  convolve(kind, s, operand(x), operand(w), operand(y), pointer(x), pointer(w), pointer(y), beta,
+           config.engine == kTf32 && operand(x).type == 0);
+  return kSuccess;
+}
