@@ -200,11 +200,14 @@ struct Cudnn {
     Descriptor engine(kDnnEngine);
     void* handle = engine.get();
     config.read(kDnnConfigEngine, kDnnTypeDescriptor, &handle);
+    // On tensor cores float32 is TF32, whether the engine says that it converts or not.
+    const bool rounds = c.dtype != DType::Float32 || c.tf32;
     int notes[32] = {};
     const int64_t count =
         engine.read(kDnnEngineNotes, kDnnTypeNumericalNote, notes, std::size(notes));
     for (int64_t i = 0; i < count && i < static_cast<int64_t>(std::size(notes)); ++i) {
-      const bool known = notes[i] == kDnnNoteTensorCore || notes[i] == kDnnNoteStrictNan ||
+      const bool known = notes[i] == kDnnNoteStrictNan ||
+                         (notes[i] == kDnnNoteTensorCore && rounds) ||
                          (notes[i] == kDnnNoteDownConvert && c.tf32);
       if (!known) return false;
     }

@@ -69,7 +69,7 @@ for dtype in dtypes:
             ((2, 4, 6, 5), (6, 4, 3, 3), dict(padding=1)),
             ((2, 4, 7, 6), (6, 2, 3, 2), dict(stride=2, padding=(1, 0), groups=2)),
             ((1, 3, 9, 8), (2, 3, 3, 3), dict(dilation=2, padding=2)),
-            ((3, 5, 4, 4), (7, 5, 1, 1), dict()),
+            ((3, 5, 5, 5), (7, 5, 1, 1), dict(stride=2)),
             ((2, 3, 9), (4, 3, 3), dict(stride=2, padding=1)),
             ((1, 2, 4, 5, 3), (3, 2, 2, 3, 2), dict(padding=1)),
         ):
