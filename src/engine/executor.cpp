@@ -110,7 +110,7 @@ void Execution::prepare_kernel() {
 void Execution::ask() {
   const AnchorCall& a = g_.anchor;
   const ProgramStep &before = plan_.before, &after = plan_.after;
-  const bool first = before.runs() && !plan_.links.apart, last = after.runs();
+  const bool first = plan_.before_joins(), last = after.runs();
   group_ = {.kernel = find_kernel(*a.kernel, g_.device),
             .tensors = tensors_,
             .ntensors = a.ntensors,
@@ -200,15 +200,14 @@ void Execution::launch_kernel() {
   if (status != PF_OK) raise_status(b_, status, a.options.op);
   raise_index_error(error_);
   bump(counters().kernels);
-  counters().programs.fetch_add((plan_.before.runs() && !plan_.links.apart) + plan_.after.runs(),
+  counters().programs.fetch_add(plan_.before_joins() + plan_.after.runs(),
                                 std::memory_order_relaxed);
   counters().joined.fetch_add(joined_, std::memory_order_relaxed);
 }
 
 void Execution::run() {
   if (plan_.before.phase) supply(plan_.before);
-  const bool apart = plan_.links.apart || !together_;
-  if (plan_.before.runs() && apart) launch(plan_.before);
+  if (plan_.before.runs() && !(together_ && plan_.before_joins())) launch(plan_.before);
   if (plan_.early.phase) supply(plan_.early);
   if (plan_.early.runs()) launch(plan_.early);
   if (!plan_.kernel) return;

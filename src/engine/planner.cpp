@@ -156,10 +156,10 @@ bool link_before(const Window& w, Plan& plan) {
   plan.links.apart = std::none_of(a.tensors, a.tensors + a.ntensors, [&](const Place& p) {
     return p.storage && writes_place(plan.before, p);
   });
+  if (plan.links.apart) return true;
   for (int o = 0; o < plan.before.noutputs; ++o) {
     const Place& p = first.outputs[plan.before.stored[o]];
     plan.links.feeds[o] = -1;
-    if (plan.links.apart) continue;
     int readers = 0;
     for (int i = 0; i < a.ntensors; ++i) {
       if (a.tensors[i].storage.get() != p.storage.get()) continue;
@@ -247,7 +247,7 @@ void make_plan(Window& w, bool to_anchor, Plan& plan) {
   if (!to_anchor) plan_program(w, w.phases[1], live_nodes(w.phases[1]) & ~early, plan.after);
   // Beside a program in between nothing joins.
   plan.may_join = !early && (plan.before.runs() || plan.after.runs()) && link(w, plan) &&
-                  (plan.after.runs() || !plan.links.apart);
+                  (plan.before_joins() || plan.after.runs());
 }
 
 void plan_donations(ProgramStep& step, const StreamState* stream) {

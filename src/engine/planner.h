@@ -51,6 +51,9 @@ struct Plan {
   // element.
   bool may_join = false;
   Links links;
+
+  // The program before is there, and for the kernel.
+  bool before_joins() const { return before.runs() && !links.apart; }
 };
 
 void make_plan(Window&, bool to_anchor, Plan&);

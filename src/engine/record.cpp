@@ -18,7 +18,7 @@ namespace pyflame::engine {
 namespace {
 
 constexpr size_t kIndependentBytes = 256 << 10;  // unrelated roots share a group up to this
-constexpr size_t kEarlyBytes = 64 << 10;
+constexpr size_t kEarlyBytes = 64 << 10;  // what is computed before a pending product, at most
 constexpr size_t kTinyBytes = 64;  // a number made from none joins anything: a gradient's seed
 constexpr size_t kLargeRoot = 256 << 10;  // a dropped root of this size is computed
 // Memory that only the group keeps alive: a device that runs behind the host has more of it.

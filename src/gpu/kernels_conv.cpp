@@ -1,11 +1,8 @@
 // Launchers of convolutions and their gradients: by the vendor's library or our kernels
 // (kernels/conv*.h).
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 
-#include "engine/trace.h"
 #include "gpu/axes.h"
 #include "gpu/compile_only.h"
 #include "gpu/convolution.h"
@@ -232,6 +229,20 @@ bool dense(int64_t outer, const pf_i64 (&size)[3], int64_t inner, int64_t step,
          next(size[0], at[0]) && next(outer, step);
 }
 
+// Whether a tensor lies densely as pixels of channels, or as images of channels of pixels.
+struct Lies {
+  bool pixels, images;
+  explicit Lies(const pf_tensor& t) {
+    pf_i64 size[3], at[3];
+    sizes_of(t, size);
+    steps_of(t, at);
+    const int64_t batch = t.shape[0], channels = t.shape[1], step = t.strides[1];
+    pixels = dense(batch, size, channels, t.strides[0], at, step);
+    images = dense(1, size, 1, 0, at, 1) && (channels == 1 || step == product(size)) &&
+             (batch == 1 || t.strides[0] == channels * product(size));
+  }
+};
+
 // A copy with its channels side by side, filled up to so many, which are whole chunks.
 void* turned(const KernelArgs& a, const pf_tensor& x, int64_t padded, DType t) {
   pf_turned q{};
@@ -274,8 +285,7 @@ bool weight_on_units(const KernelArgs& a, const Problem& p, pf_conv& q, DType t)
   const auto item = static_cast<int64_t>(itemsize(t));
   if (q.n * item % 16 != 0) return false;
   const void* dy = q.plain;
-  if (!aligned(dy, 16) || !dense(p.y.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.plain_n))
-    dy = turned(a, p.y, q.n, t);
+  if (!aligned(dy, 16) || !Lies(p.y).pixels) dy = turned(a, p.y, q.n, t);
   const int64_t tiles = ceil_div(q.n, q.n > 64 ? 128 : 64) * ceil_div(q.m, 128), line = 128 / item;
   q.shares = std::clamp<int64_t>(2 * a.traits().compute_units / tiles, 1,
                                  std::max<int64_t>(1, q.k / (8 * line)));
@@ -319,12 +329,9 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
   for (int d = 0; d < 3; ++d)
     reach += double(q.at[d]) * double(q.size[d] + 2 * q.padding[d] + q.taps[d] * q.dilation[d]);
   if (reach >= double(chunk) * 0x1p31 || !narrow(q)) return false;
-  // Results lie as pixels of channels, or as images of channels of pixels.
-  const bool last = dense(y.shape[0], q.pixels, q.n, q.pixel_batch, q.pixel_at, q.out_n);
-  const bool images = dense(1, q.pixels, 1, 0, q.pixel_at, 1) &&
-                      (q.n == 1 || q.out_n == product(q.pixels)) &&
-                      (y.shape[0] == 1 || q.pixel_batch == q.n * product(q.pixels));
-  if (p.kind != Kind::Weight && ((!last && !images) || !aligned(q.out, 16))) return false;
+  const Lies result(y);
+  if (p.kind != Kind::Weight && ((!result.pixels && !result.images) || !aligned(q.out, 16)))
+    return false;
   if (p.kind == Kind::Weight && q.n % chunk != 0) return false;
   // Copies and idle rows of tiles cost more than a few columns are worth.
   if (!fits && (q.n < 16 || q.kept < 3)) return false;
@@ -348,7 +355,7 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
   r.k = q.k;
   r.dtype = r.out = t;
   r.bias = q.bias, r.c = q.out;
-  if (last) {
+  if (result.pixels) {
     r.m = q.m, r.n = q.n;
     r.b = weight;
     r.b_row = 1, r.b_col = q.k;
@@ -359,11 +366,10 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
     r.ndim = 1;
     r.batch[0] = {y.shape[0], 0, 0};
   }
-  return gathered_product(a, r, q, last ? 1 : 3, inverse(q, p.kind));
+  return gathered_product(a, r, q, result.pixels ? 1 : 3, inverse(q, p.kind));
 }
 
-// ---- each pixel by itself
-// ------------------------------------------------------------------------
+// ---- each pixel by itself -----------------------------------------------------------------------
 
 // One tap, and pixels at their own places: a product of matrices as they lie.
 bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
@@ -372,18 +378,13 @@ bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) 
     if (q.taps[d] != 1 || q.stride[d] != 1 || q.padding[d] != 0) return false;
   const int64_t batch = p.x.shape[0], pixels = product(q.pixels), ins = p.weight.shape[1],
                 outs = p.weight.shape[0];
-  pf_i64 size[3], x_at[3], y_at[3];
-  sizes_of(p.x, size);
-  steps_of(p.x, x_at);
-  steps_of(p.y, y_at);
-  const auto lie = [&](const pf_tensor& x, int64_t channels, const pf_i64(&at)[3]) {
-    return dense(batch, size, channels, x.strides[0], at, x.strides[1]);
-  };
+  const Lies x(p.x), y(p.y);
+  const bool input = p.kind == Kind::Input;
   const int64_t w_out = p.weight.strides[0], w_in = p.weight.strides[1];
   Product r{};
   r.dtype = r.out = t;
   r.bias = p.bias;
-  if (lie(p.x, ins, x_at) && lie(p.y, outs, y_at)) {
+  if (x.pixels && y.pixels) {
     if (p.kind == Kind::Weight) {
       // Our own products do not share k.
       if ((w_in != 1 && ins > 1) || (w_out != ins && outs > 1) || !product_library_usable() ||
@@ -393,7 +394,6 @@ bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) 
       r.a = p.y.data, r.b = p.x.data, r.c = p.weight.data;
       r.a_row = 1, r.a_col = outs, r.b_row = ins, r.b_col = 1;
     } else {
-      const bool input = p.kind == Kind::Input;
       r.m = batch * pixels, r.k = input ? outs : ins, r.n = input ? ins : outs;
       r.a = input ? p.y.data : p.x.data, r.b = p.weight.data, r.c = input ? p.x.data : p.y.data;
       r.a_row = r.k, r.a_col = 1;
@@ -403,14 +403,9 @@ bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) 
     return true;
   }
   // Images of channels: a product for each, of lines of whole chunks.
-  const auto images = [&](const pf_tensor& x, int64_t channels, const pf_i64(&at)[3]) {
-    return dense(1, size, 1, 0, at, 1) && (channels == 1 || x.strides[1] == pixels) &&
-           (batch == 1 || x.strides[0] == channels * pixels);
-  };
   if (p.kind == Kind::Weight || p.bias || pixels * static_cast<int64_t>(itemsize(t)) % 16 != 0 ||
-      !images(p.x, ins, x_at) || !images(p.y, outs, y_at))
+      !x.images || !y.images)
     return false;
-  const bool input = p.kind == Kind::Input;
   r.m = input ? ins : outs, r.n = pixels, r.k = input ? outs : ins;
   r.a = p.weight.data, r.b = input ? p.y.data : p.x.data, r.c = input ? p.x.data : p.y.data;
   r.a_row = input ? w_in : w_out, r.a_col = input ? w_out : w_in;
@@ -425,17 +420,8 @@ bool by_pixel(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) 
 
 // ---- by the vendor's library --------------------------------------------------------------------
 
-// PYFLAME_GPU_CONV=own|library takes one of them, as PYFLAME_GPU_GEMM does for products.
 ProductSource source() {
-  static const ProductSource s = [] {
-    const std::string v = [] {
-      const char* e = std::getenv("PYFLAME_GPU_CONV");
-      return e ? e : "";
-    }();
-    return v == "own"       ? ProductSource::Own
-           : v == "library" ? ProductSource::Library
-                            : ProductSource::Auto;
-  }();
+  static const ProductSource s = source_asked("PYFLAME_GPU_CONV");
   return s;
 }
 
@@ -488,27 +474,22 @@ bool ordinary(const Convolution& c) {
   return true;
 }
 
-void our_own(const KernelArgs& a, const std::string& why) {
-  const std::string text = "convolutions run by our own kernels: " + why +
-                           "; PYFLAME_GPU_CONV=own says that this is meant";
-  if (engine::note_slow(a.op, text))
-    throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
+// False: what the library does not take is for our kernels.
+bool refused(const KernelArgs& a, const std::string& why) {
+  note_own(a.op, "convolutions run by our own kernels: " + why, "PYFLAME_GPU_CONV");
+  return false;
 }
 
 bool by_library(const KernelArgs& a, const Problem& p, DType t) {
-  const bool known =
-      t == DType::Float32 || t == DType::Float64 || t == DType::Float16 || t == DType::BFloat16;
-  if (source() == ProductSource::Own || !known || !compile_only().empty()) return false;
+  if (source() == ProductSource::Own || !is_float(t) || !compile_only().empty()) return false;
   if (source() == ProductSource::Auto && ours_is_quicker(p)) return false;
   // Among cuDNN's engines for it are some that transform before they sum, and do not say so: sums
   // of whole numbers came out as 29.000008 (9.12, H200).
-  if (p.kind == Kind::Weight && t == DType::Float32 &&
-      float32_matmul_precision() == MatmulPrecision::Highest)
-    return false;
+  const bool tf32 = t == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
+  if (p.kind == Kind::Weight && t == DType::Float32 && !tf32) return false;
   constexpr auto number = numbers<Conv>;
   Convolution c{};
-  c.kind = p.kind, c.dtype = t;
-  c.tf32 = t == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
+  c.kind = p.kind, c.dtype = t, c.tf32 = tf32;
   c.space = std::max(p.x.ndim - 2, 2);
   c.bias = p.bias, c.groups = p.groups;
   for (int d = 0; d < c.space; ++d) {
@@ -522,23 +503,21 @@ bool by_library(const KernelArgs& a, const Problem& p, DType t) {
   Convolution::Operand* const laid[] = {&c.x, &c.w, &c.y};
   for (int i = 0; i < 3; ++i) *laid[i] = operand(*given[i], c.space, last);
   if (!ordinary(c)) return false;
-  if (!convolution_library_usable()) return our_own(a, convolution_library()), false;
+  if (!convolution_library_usable()) return refused(a, convolution_library());
   // What lies otherwise is copied.
   const int result = p.kind == Kind::Forward ? 2 : p.kind == Kind::Input ? 0 : 1;
   bool apart = false;
   for (int i = 0; i < 3; ++i) {
     pf_tensor as = tensor_of(*given[i], *laid[i], c.space);
     if (lies_alike(*given[i], as)) continue;
-    int64_t count = 1;
-    for (int d = 0; d < as.ndim; ++d) count *= as.shape[d];
-    as.data = laid[i]->data = a.workspace(static_cast<size_t>(count) * itemsize(t));
+    as.data = laid[i]->data = a.workspace(static_cast<size_t>(numel(as)) * itemsize(t));
     if (i == result)
       apart = true;
     else
       copy_tensor(a, as, *given[i]);
   }
   std::string why;
-  if (!library_convolution(a, c, why)) return our_own(a, why), false;
+  if (!library_convolution(a, c, why)) return refused(a, why);
   if (apart) copy_tensor(a, *given[result], tensor_of(*given[result], *laid[result], c.space));
   return true;
 }

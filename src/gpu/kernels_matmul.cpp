@@ -12,13 +12,20 @@
 
 namespace pyflame::gpu {
 
+ProductSource source_asked(const char* variable) {
+  const char* v = std::getenv(variable);
+  if (v && std::strcmp(v, "own") == 0) return ProductSource::Own;
+  if (v && std::strcmp(v, "library") == 0) return ProductSource::Library;
+  return ProductSource::Auto;
+}
+void note_own(const char* op, const std::string& what, const char* variable) {
+  const std::string text = what + "; " + variable + "=own says that this is meant";
+  if (engine::note_slow(op, text))
+    throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
+}
+
 ProductSource product_source() {
-  static const ProductSource s = [] {
-    const char* v = std::getenv("PYFLAME_GPU_GEMM");
-    if (v && std::strcmp(v, "own") == 0) return ProductSource::Own;
-    if (v && std::strcmp(v, "library") == 0) return ProductSource::Library;
-    return ProductSource::Auto;
-  }();
+  static const ProductSource s = source_asked("PYFLAME_GPU_GEMM");
   return s;
 }
 
@@ -97,12 +104,9 @@ void multiply(const KernelArgs& args, Product p) {
   }
   if (from != ProductSource::Own) {
     if (library_product(args, p)) return;
-    if (from == ProductSource::Auto && !product_library_usable()) {
-      const std::string text = std::string("products run by our own kernel: ") + product_library() +
-                               "; PYFLAME_GPU_GEMM=own says that this is meant";
-      if (engine::note_slow("matmul", text))
-        throw Failure(PF_UNSUPPORTED, text + " (strict mode refuses slow ways)");
-    }
+    if (from == ProductSource::Auto && !product_library_usable())
+      note_own("matmul", std::string("products run by our own kernel: ") + product_library(),
+               "PYFLAME_GPU_GEMM");
   }
   own_product(args, p);
 }

@@ -43,10 +43,16 @@ struct Stored {
 // neither stride is 1, or columns overlap.
 bool transpose_of(int64_t rows, int64_t cols, int64_t row, int64_t col, Stored* s);
 
-// Where products run: the library where it can, our kernel otherwise. PYFLAME_GPU_GEMM=own|library
-// takes one of them; what the library cannot do always goes to ours.
+// Where products (and convolutions) run: the library where it can, our kernel otherwise; or the one
+// that an environment variable, =own|library, asks for. What the library cannot do always goes to
+// ours.
 enum class ProductSource { Auto, Library, Own };
-ProductSource product_source();
+ProductSource source_asked(const char* variable);
+// Notes that ours run for want of a library, which the variable could have asked for. Failure in
+// strict mode.
+void note_own(const char* op, const std::string& what, const char* variable);
+
+ProductSource product_source();  // PYFLAME_GPU_GEMM
 // By the one that fits: as was measured, asked for, or is known.
 void multiply(const KernelArgs&, Product);
 
