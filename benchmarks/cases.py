@@ -608,6 +608,18 @@ def gpt_large_bf16(torch, compiled=None):
     return gpt_step(torch, compiled, 6, 384, 6, 256, 8, autocast=True)
 
 
+@case("attention", "causal attention, 16 x 4 heads, 128 x 32, fwd + bwd")
+def attention(torch):
+    q, k, v = (torch.randn(16, 4, 128, 32, requires_grad=True) for _ in range(3))
+    g = torch.randn(16, 4, 128, 32)
+
+    def run():
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).backward(g)
+        q.grad = k.grad = v.grad = None
+
+    return run
+
+
 # ---- pictures ------------------------------------------------------------------------------------
 
 
@@ -629,18 +641,6 @@ def resnet18_cases():
 
 
 resnet18_cases()
-
-
-@case("attention", "causal attention, 16 x 4 heads, 128 x 32, fwd + bwd")
-def attention(torch):
-    q, k, v = (torch.randn(16, 4, 128, 32, requires_grad=True) for _ in range(3))
-    g = torch.randn(16, 4, 128, 32)
-
-    def run():
-        torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).backward(g)
-        q.grad = k.grad = v.grad = None
-
-    return run
 
 
 def _activation(name):

@@ -63,13 +63,18 @@ def ResNet(torch, depth, classes=1000):
     return Model()
 
 
+def laid(torch, channels_last, *given):
+    """Models and pictures, which lie channels-last where asked."""
+    if not channels_last:
+        return given
+    return [t.to(memory_format=torch.channels_last) for t in given]
+
+
 def training_step(torch, depth, batch, size, device, autocast, channels_last):
     """One step of SGD with momentum on random pictures."""
     model = ResNet(torch, depth).to(device)
     x = torch.randn(batch, 3, size, size, device=device)
-    if channels_last:
-        model = model.to(memory_format=torch.channels_last)
-        x = x.contiguous(memory_format=torch.channels_last)
+    model, x = laid(torch, channels_last, model, x)
     y = torch.randint(0, 1000, (batch,), device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     kind = "cpu" if device == "cpu" else "cuda"
@@ -88,9 +93,7 @@ def inference(torch, depth, batch, size, device, dtype, channels_last):
     """Logits of a model in evaluation."""
     model = ResNet(torch, depth).to(device).to(dtype).eval()
     x = torch.randn(batch, 3, size, size, device=device).to(dtype)
-    if channels_last:
-        model = model.to(memory_format=torch.channels_last)
-        x = x.contiguous(memory_format=torch.channels_last)
+    model, x = laid(torch, channels_last, model, x)
 
     def run():
         with torch.no_grad():
