@@ -41,12 +41,12 @@ void* scratch(pf_device device, pf_stream stream, size_t bytes) {
   return s.data;
 }
 
-ScratchScope::ScratchScope() {
-  t_scratch.clear();
-}
+ScratchScope::ScratchScope() : outer_(t_scratch.size()) {}
 ScratchScope::~ScratchScope() {
-  for (const Scratch& s : t_scratch) g_host->release(g_host, s.block);
-  t_scratch.clear();
+  while (t_scratch.size() > outer_) {
+    g_host->release(g_host, t_scratch.back().block);
+    t_scratch.pop_back();
+  }
 }
 
 backend::Faults& faults() {

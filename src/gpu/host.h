@@ -10,16 +10,20 @@ namespace pyflame::gpu {
 void set_host(const pf_host* host);
 const pf_host* host();
 
-// Device memory of the core's allocator, given back when the calling thread's ScratchScope ends.
+// Device memory of the core's allocator, given back when the calling thread's inner ScratchScope
+// ends.
 void* scratch(pf_device device, pf_stream stream, size_t bytes);
 
-// Held around every launcher.
+// Held around every launcher, and inside those that repeat what takes memory.
 class ScratchScope {
  public:
   ScratchScope();
   ~ScratchScope();
   ScratchScope(const ScratchScope&) = delete;
   ScratchScope& operator=(const ScratchScope&) = delete;
+
+ private:
+  size_t outer_;  // what others hold
 };
 
 // Runs fn; exceptions become a status and last_error().

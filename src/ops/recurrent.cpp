@@ -1,7 +1,9 @@
 // Recurrent layers: RNN with tanh or relu, LSTM (with projections) and GRU, of several layers, one
 // or both ways, over padded or packed sequences. The products with the input are made for all steps
-// at once; a step is the product with the state before it and one pointwise group.
+// at once. The steps of a padded layer are a kernel (table/kernels/recurrent.h); those of packed
+// sequences and of projections, and gradients of gradients, are made of operations.
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,10 +11,12 @@
 
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
+#include "engine/group.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
 #include "ops/registry.h"
+#include "table/kernels/recurrent.h"
 
 namespace pyflame {
 namespace {
@@ -21,11 +25,7 @@ using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
 
-enum class Mode { Tanh, Relu, Lstm, Gru };
-
-int64_t gates_of(Mode m) {
-  return m == Mode::Lstm ? 4 : m == Mode::Gru ? 3 : 1;
-}
+using Mode = kernels::RecurrentMode;
 
 // What one layer has for one direction; what it has not is undefined.
 struct Weights {
@@ -37,17 +37,12 @@ struct State {
 
 // ---- one step -----------------------------------------------------------------------------------
 
-// What the gradient of a step reads besides the states: of an LSTM the gates and what they let in,
-// of a GRU the gates, the new value and the state's part in it.
-using Kept = TensorList;
-
 // `x` is the product with the input, with its bias; for all but a GRU with that of the state, too.
-State step(Mode mode, const Tensor& x, const State& s, const Weights& w, Kept* kept = nullptr) {
+State step(Mode mode, const Tensor& x, const State& s, const Weights& w) {
   if (mode == Mode::Gru) {
     const TensorList a = chunk(x, 3, -1), b = chunk(linear(s.h, w.hh, w.bias_hh), 3, -1);
     const Tensor reset = sigmoid(add(a[0], b[0])), keep = sigmoid(add(a[1], b[1]));
     const Tensor fresh = tanh(add(a[2], mul(reset, b[2])));
-    if (kept) *kept = {reset, keep, fresh, b[2]};
     return {add(fresh, mul(keep, sub(s.h, fresh))), {}};
   }
   const Tensor of_state = linear(s.h, w.hh);
@@ -59,7 +54,6 @@ State step(Mode mode, const Tensor& x, const State& s, const Weights& w, Kept* k
   const Tensor fresh = tanh(add(a[2], b[2])), out = sigmoid(add(a[3], b[3]));
   const Tensor c = add(mul(forget, s.c), mul(in, fresh));
   const Tensor h = mul(out, tanh(c));
-  if (kept) *kept = {in, forget, fresh, out};
   return {w.projection.defined() ? linear(h, w.projection) : h, c};
 }
 Tensor products_of_input(Mode mode, const Tensor& x, const Weights& w) {
@@ -76,7 +70,7 @@ void check_weights(Mode mode, const Weights& w, const Tensor& input, const State
              (*t)->dtype, " beside an input of ", input->dtype,
              "; expected one dtype; convert the input, the state or the layer with .to(dtype)");
   const Tensor& wide = s.c.defined() ? s.c : s.h;
-  const int64_t hidden = wide->shape.back(), rows = gates_of(mode) * hidden;
+  const int64_t hidden = wide->shape.back(), rows = kernels::gates_of(mode) * hidden;
   const auto fits = [&](const Tensor& t, const Dims& want, const char* name) {
     PF_CHECK(!t.defined() || t->shape == want, ShapeError, op, "got ", name, " of shape ",
              t.defined() ? t->shape : Dims{}, "; expected ", want, " for a hidden size of ", hidden,
@@ -98,10 +92,10 @@ struct Time {
   bool packed;
 };
 
-// One layer in one direction; `last` gets the state behind the last step of each sequence.
-Tensor run(Mode mode, const Tensor& input, const State& first, const Weights& w, const Time& time,
+// One layer in one direction, from its products with the input; `last` gets the state behind the
+// last step of each sequence.
+Tensor run(Mode mode, const Tensor& x, const State& first, const Weights& w, const Time& time,
            bool backwards, State& last) {
-  const Tensor x = products_of_input(mode, input, w);
   const TensorList parts = time.packed ? split(x, time.rows, 0) : unbind(x, 0);
   const size_t steps = parts.size();
   const auto each = [&](const State& s, auto&& fn) {
@@ -138,164 +132,110 @@ Tensor run(Mode mode, const Tensor& input, const State& first, const Weights& w,
   return time.packed ? cat(out, 0) : stack(out, 0);
 }
 
-// ---- a layer with one product for its weights' gradient -----------------------------------------
+// ---- a layer as one kernel ----------------------------------------------------------------------
 
 // Autograd alone would make a product of the size of the weights for each step, and add them up.
-// Here the steps are one node: its backward goes through time by itself and keeps the gradients of
-// what goes into the gates, of which those of the weights are one product. With create_graph the
-// steps are made again, so that all that it is written in has a history.
+// Here the steps are one node, whose backward has the gradients of what goes into all gates: those
+// of the weights are one product of it. With create_graph the steps are made again of operations.
 
-// Of the steps in the order in which they ran: the states before each and behind the last.
-struct Steps {
-  std::vector<Kept> kept;
-  TensorList h, c;
+// What the layer's node is made of; x is the products with the input.
+struct Parts {
+  Tensor x;
+  State first;
+  Tensor weight, bias;  // of the state; the bias of a GRU
 };
 
-Steps make_steps(Mode mode, const Tensor& x, const State& first, const Weights& w, bool backwards) {
-  TensorList parts = unbind(x, 0);
-  if (backwards) std::reverse(parts.begin(), parts.end());
-  Steps r{std::vector<Kept>(parts.size()), {first.h}, {first.c}};
+Grads through_operations(const Context& c, Mode mode, const Parts& p, const Time& time,
+                         bool backwards) {
+  // By names of their own: two of them may be one tensor.
+  TensorList parts{p.x, p.first.h, p.first.c, p.weight, p.bias}, of, outs, grads;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const State s = step(mode, parts[i], {r.h[i], r.c[i]}, w, &r.kept[i]);
-    r.h.push_back(s.h);
-    r.c.push_back(s.c);
+    if (!c.needs(i)) continue;
+    parts[i] = transpose(parts[i], 0, 0);
+    of.push_back(parts[i]);
   }
-  return r;
-}
-Tensor over_time(TensorList steps, bool backwards) {
-  if (backwards) std::reverse(steps.begin(), steps.end());
-  return stack(steps, 0);
-}
-
-Tensor plus(const Tensor& a, const Tensor& b) {
-  return !a.defined() ? b : !b.defined() ? a : add(a, b);
-}
-// g times the slope of a sigmoid, or a tanh, of value y.
-Tensor behind_sigmoid(const Tensor& g, const Tensor& y) {
-  return mul(g, mul(y, rsub(y, 1)));
-}
-Tensor behind_tanh(const Tensor& g, const Tensor& y) {
-  return mul(g, rsub(mul(y, y), 1));
-}
-
-// One step back: `g` is the gradient of the state behind step i and becomes that of the one before
-// it, but for the product. What went into the gates by the input, and by the state, gets dx and dh.
-void step_back(Mode mode, const Steps& s, size_t i, State& g, Tensor& dx, Tensor& dh) {
-  const Kept& k = s.kept[i];
-  switch (mode) {
-    case Mode::Tanh:
-      dx = dh = behind_tanh(g.h, s.h[i + 1]);
-      g.h = {};
-      break;
-    case Mode::Relu:
-      dx = dh = where(le(s.h[i + 1], Scalar(0)), Scalar(0), g.h);
-      g.h = {};
-      break;
-    case Mode::Gru: {
-      const Tensor &reset = k[0], &keep = k[1], &fresh = k[2], &of_state = k[3];
-      const Tensor d_fresh = behind_tanh(mul(g.h, rsub(keep, 1)), fresh);
-      const Tensor d_keep = behind_sigmoid(mul(g.h, sub(s.h[i], fresh)), keep);
-      const Tensor d_reset = behind_sigmoid(mul(d_fresh, of_state), reset);
-      const Tensor d_state = mul(d_fresh, reset);
-      g.h = mul(g.h, keep);
-      dx = cat({d_reset, d_keep, d_fresh}, -1);
-      dh = cat({d_reset, d_keep, d_state}, -1);
-      break;
-    }
-    case Mode::Lstm: {
-      const Tensor &in = k[0], &forget = k[1], &fresh = k[2], &out = k[3];
-      const Tensor c = tanh(s.c[i + 1]);
-      const Tensor d_out = behind_sigmoid(mul(g.h, c), out);
-      const Tensor dc = plus(g.c, behind_tanh(mul(g.h, out), c));
-      const Tensor d_in = behind_sigmoid(mul(dc, fresh), in);
-      const Tensor d_forget = behind_sigmoid(mul(dc, s.c[i]), forget);
-      const Tensor d_fresh = behind_tanh(mul(dc, in), fresh);
-      g = {Tensor(), mul(dc, forget)};
-      dx = dh = cat({d_in, d_forget, d_fresh, d_out}, -1);
-      break;
-    }
+  State last;
+  const Tensor out = run(mode, parts[0], {parts[1], parts[2]}, {{}, parts[3], {}, parts[4], {}},
+                         time, backwards, last);
+  const TensorList results{out, last.h, last.c};
+  for (size_t i = 0; i < c.grads.size(); ++i) {
+    if (!c.grad(i).defined()) continue;
+    outs.push_back(results[i]);
+    grads.push_back(c.grad(i));
   }
-}
-
-// Gradients of x, the first h and c, the weight and the bias of the state.
-Grads steps_back(const Context& c, Mode mode, const Steps& s, const Tensor& hh, bool biased,
-                 bool backwards) {
-  const size_t steps = s.kept.size();
-  TensorList of_out(steps), dx(steps), dh(steps);
-  if (c.grad(0).defined()) of_out = unbind(c.grad(0), 0);
-  if (backwards) std::reverse(of_out.begin(), of_out.end());
-  State g{c.grad(1), mode == Mode::Lstm ? c.grad(2) : Tensor()};
-  for (size_t i = steps; i-- > 0;) {
-    g.h = plus(g.h, of_out[i]);
-    if (!g.h.defined()) g.h = zeros_like(s.h[i + 1]);
-    step_back(mode, s, i, g, dx[i], dh[i]);
-    if (i > 0 || c.needs(1)) g.h = plus(matmul(dh[i], hh), g.h);
-  }
-  Grads r(5);
-  if (c.needs(0)) r[0] = over_time(dx, backwards);
-  if (c.needs(1)) r[1] = g.h;
-  if (c.needs(2)) r[2] = g.c;
-  if (c.needs(3)) {
-    const Tensor all = cat(dh, 0);
-    r[3] = matmul(transpose(all, 0, 1), cat(TensorList(s.h.begin(), s.h.end() - 1), 0));
-    if (biased && c.needs(4)) r[4] = sum(all, IntList{0});
-  } else if (biased && c.needs(4)) {
-    r[4] = sum(cat(dh, 0), IntList{0});
-  }
+  const TensorList found = grad(outs, of, grads, true, true, true);
+  Grads r(parts.size());
+  for (size_t i = 0, next = 0; i < r.size(); ++i)
+    if (c.needs(i)) r[i] = found[next++];
   return r;
 }
 
-// run() as one node.
-Tensor run_as_one(Mode mode, const Tensor& input, const State& first, const Weights& w,
-                  bool backwards, State& last, const char* op) {
-  const Tensor x = products_of_input(mode, input, w);
-  const bool lstm = mode == Mode::Lstm;
-  const Tensor bias = mode == Mode::Gru ? w.bias_hh : Tensor();
-  const Weights own{{}, w.hh, {}, bias, {}};
-  Tensor out;
-  std::vector<Saved> saved{Saved(x), Saved(first.h), Saved(w.hh)};
-  if (lstm) saved.emplace_back(first.c);
-  if (bias.defined()) saved.emplace_back(bias);
-  const size_t inputs = saved.size();
-  size_t steps, of_each;
-  {
-    NoGrad off;
-    const Steps s = make_steps(mode, x, first, own, backwards);
-    out = over_time(TensorList(s.h.begin() + 1, s.h.end()), backwards);
-    last = {s.h.back(), s.c.back()};
-    steps = s.kept.size();
-    of_each = s.kept[0].size();
-    // Other handles of the results: what is saved must not own the node.
-    for (size_t i = 0; i < steps; ++i) {
-      saved.emplace_back(s.h[i + 1].detach());
-      if (lstm) saved.emplace_back(s.c[i + 1].detach());
-      for (const Tensor& t : s.kept[i]) saved.emplace_back(t);
-    }
-  }
-  const auto backward = [=](const Context& c) -> Grads {
-    const Tensor x = c.saved(0), h = c.saved(1), hh = c.saved(2);
-    const Tensor cell = lstm ? c.saved(3) : Tensor();
-    const bool biased = inputs > (lstm ? 4 : 3);
+Tensor run_as_one(Mode mode, const Parts& p, const Time& time, bool backwards, State& last,
+                  const char* op) {
+  const Tensor& x = p.x;
+  const int64_t steps = x->shape[0], batch = x->shape[1], hidden = p.first.h->shape[1];
+  const bool lstm = mode == Mode::Lstm, biased = p.bias.defined();
+  const bool wanted = autograd::wanted({x, p.first.h, p.first.c, p.weight, p.bias});
+  const auto made = [&](bool there, const Dims& shape) {
+    return make_tensor(there ? shape : Dims{0}, x->dtype, x->device());
+  };
+  const Dims states{steps + 1, batch, hidden};
+  const Tensor h = made(true, states), c = made(lstm, states),
+               kept = made(wanted && (lstm || mode == Mode::Gru), {steps, batch, 4 * hidden});
+  const kernels::Recurrent::Numbers<Scalar> how{static_cast<int64_t>(mode), int64_t{backwards}};
+  engine::call<kernels::Recurrent>({h, c, kept, x, p.first.h, p.weight, p.first.c, p.bias}, how,
+                                   {.op = op});
+  // States behind the steps, and before them, in the order of time.
+  const auto from = [batch, hidden](const Tensor& t, int64_t first, const Dims& shape) {
+    return make_view(t, shape, contiguous_strides(shape), first * batch * hidden);
+  };
+  const Tensor out = from(h, backwards ? 0 : 1, {steps, batch, hidden});
+  const auto end = [&](const Tensor& t) { return from(t, backwards ? 0 : steps, {batch, hidden}); };
+  last = {end(h), lstm ? end(c) : Tensor()};
+  if (!wanted) return out;
+
+  std::vector<Saved> saved{Saved(h), Saved(c),        Saved(kept),
+                           Saved(x), Saved(p.weight), Saved(p.first.h)};
+  if (lstm) saved.emplace_back(p.first.c);
+  if (biased) saved.emplace_back(p.bias);
+  const auto backward = [=](const Context& n) -> Grads {
+    const Tensor h = n.saved(0), weight = n.saved(4);
     if (grad_enabled()) {
-      const Weights w{{}, hh, {}, biased ? c.saved(3) : Tensor(), {}};
-      return steps_back(c, mode, make_steps(mode, x, {h, cell}, w, backwards), hh, biased,
-                        backwards);
+      const State first{n.saved(5), lstm ? n.saved(6) : Tensor()};
+      return through_operations(
+          n, mode, {n.saved(3), first, weight, biased ? n.saved(6) : Tensor()}, time, backwards);
     }
-    Steps s{std::vector<Kept>(steps), {h}, {cell}};
-    size_t at = inputs;
-    for (size_t i = 0; i < steps; ++i) {
-      s.h.push_back(c.saved(at++));
-      s.c.push_back(lstm ? c.saved(at++) : Tensor());
-      for (size_t k = 0; k < of_each; ++k) s.kept[i].push_back(c.saved(at++));
-    }
-    return steps_back(c, mode, s, hh, biased, backwards);
+    const auto fresh = [&](bool there, const Dims& shape) {
+      return make_tensor(there ? shape : Dims{0}, h->dtype, h->device());
+    };
+    const Dims state{batch, hidden};
+    const int64_t gates = kernels::gates_of(mode) * hidden;
+    const Tensor dx = fresh(true, {steps, batch, gates}),
+                 dstate = fresh(mode == Mode::Gru, {steps, batch, gates}),
+                 dfirst = fresh(true, state), dcell = fresh(lstm, state);
+    engine::call<kernels::RecurrentBackward>(
+        {dx, dstate, dfirst, dcell, h, n.saved(1), n.saved(2), weight, n.grad(0), n.grad(1),
+         lstm ? n.grad(2) : Tensor()},
+        how, {.op = op});
+    Grads r{dx, dfirst, lstm ? dcell : Tensor(), {}, {}};
+    if (!n.needs(3) && !n.needs(4)) return r;
+    const Tensor all = reshape(mode == Mode::Gru ? dstate : dx, {steps * batch, gates});
+    const Tensor before = from(h, backwards ? 1 : 0, {steps * batch, hidden});
+    if (n.needs(3)) r[3] = matmul(transpose(all, 0, 1), before);
+    if (biased && n.needs(4)) r[4] = sum(all, IntList{0});
+    return r;
   };
   TensorList results{out, last.h};
   if (lstm) results.push_back(last.c);
-  const TensorList from{x, first.h, first.c, w.hh, bias};
-  autograd::attach(op, std::span<const Tensor>(results), std::span<const Tensor>(from),
+  autograd::attach(op, std::span<const Tensor>(results),
+                   std::span<const Tensor>(TensorList{x, p.first.h, p.first.c, p.weight, p.bias}),
                    std::move(saved), backward);
   return out;
+}
+
+bool has_kernel(Device d) {
+  return engine::find_kernel(engine::kernel<kernels::Recurrent>(), d) &&
+         !std::getenv("PYFLAME_COMPOSED");
 }
 
 struct Layers {
@@ -348,10 +288,11 @@ TensorList all_layers(Mode mode, Tensor x, const TensorList& hx, const TensorLis
       const State first{h0[at], lstm ? c0[at] : Tensor()};
       check_weights(mode, w, x, first, op);
       State last;
-      const bool one = !time.packed && !projected && x->numel > 0 &&
-                       autograd::wanted({x, w.ih, w.bias_ih, w.bias_hh, w.hh, first.h, first.c});
-      outs.push_back(one ? run_as_one(mode, x, first, w, d == 1, last, op)
-                         : run(mode, x, first, w, time, d == 1, last));
+      const bool one = !time.packed && !projected && x->numel > 0 && has_kernel(x->device());
+      const Tensor products = products_of_input(mode, x, w);
+      const Parts parts{products, first, w.hh, mode == Mode::Gru ? w.bias_hh : Tensor()};
+      outs.push_back(one ? run_as_one(mode, parts, time, d == 1, last, op)
+                         : run(mode, products, first, w, time, d == 1, last));
       hn.push_back(last.h);
       if (lstm) cn.push_back(last.c);
     }
