@@ -101,16 +101,16 @@ struct pf_gathered_stream {
   pf_gather<COUNT, LINES> lines;
 
   // Lines from pixel `first` on, before `end`.
-  PF_METHOD void start(const pf_conv& q, pf_i64 first, pf_i64 end) {
+  PF_METHOD void start(const pf_conv& q, char* memory, pf_i64 first, pf_i64 end) {
     const int r = static_cast<int>(pf_thread()) / CHUNKS,
               c = static_cast<int>(pf_thread()) % CHUNKS;
     base = static_cast<const char*>(q.gathered);
     place = pf_place<1>(r, c);
-    lines.start(q, first + r, end, c * CHUNK);
+    lines.template start<OUTER>(q, memory, first, end, r, c * CHUNK);
   }
   PF_METHOD void copy(pf_shared_at tile, int i, pf_i64) const {
     const bool in = lines.has(i);
-    pf_copy_async(tile + (place + i * (LINES * 128)), in ? base + lines.at(i) : base, in ? 16 : 0);
+    pf_copy_async(tile + (place + i * (LINES * 128)), in ? lines.at(i) : base, in ? 16 : 0);
   }
   PF_METHOD void next(const pf_tiles_args& q) { lines.next(q.conv); }
   PF_METHOD void round(pf_shared_at tile) const {
@@ -170,7 +170,7 @@ struct pf_pipeline {
   }
   PF_METHOD void start(const pf_tiles_args& q, const pf_matmul_tile& t, char* memory) {
 #if PF_GATHERED == 1
-    a.start(q.conv, t.row, q.m);
+    a.start(q.conv, memory + STAGES * STAGE_BYTES, t.row, q.m);
 #else
     a.start(static_cast<const char*>(q.a) + t.a * SIZE, t.row, q.m, A_ALONG_K ? q.a_row : q.a_col);
 #endif
@@ -179,7 +179,7 @@ struct pf_pipeline {
     left = b.table.end - b.table.k + TILE_K;
 #elif PF_GATHERED == 3
     const pf_i64 before = pf_gather_image(q, t);
-    b.start(q.conv, before + t.col, before + q.n);
+    b.start(q.conv, memory + STAGES * STAGE_BYTES, before + t.col, before + q.n);
     left = q.k;
 #else
     b.start(static_cast<const char*>(q.b) + t.b * SIZE, t.col, q.n, B_ALONG_K ? q.b_col : q.b_row);

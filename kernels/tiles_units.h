@@ -102,14 +102,13 @@ struct pf_gathered_portion : pf_portion<1, OUTER, N> {
   pf_gather<N, THREADS / plain::IN_LINE> lines;
 
   // Lines from pixel `first` on, before `end`.
-  PF_METHOD void start(const pf_conv& q, pf_i64 first, pf_i64 end) {
-    lines.start(q, first + plain::line(0), end, plain::along(0));
+  PF_METHOD void start(const pf_conv& q, char* memory, pf_i64 first, pf_i64 end) {
+    lines.template start<OUTER>(q, memory, first, end, plain::line(0), plain::along(0));
   }
   PF_METHOD void fetch(const pf_conv& q) {
     PF_UNROLL for (int i = 0; i < N; ++i) {
       PF_UNROLL for (int v = 0; v < 4; ++v) this->w[i][0][v] = 0;
-      if (lines.has(i))
-        pf_load_words<16, false>(static_cast<const char*>(q.gathered) + lines.at(i), this->w[i][0]);
+      if (lines.has(i)) pf_load_words<16, false>(lines.at(i), this->w[i][0]);
     }
     lines.next(q);
   }
@@ -159,13 +158,13 @@ struct pf_pipeline {
   PF_METHOD void start(const pf_tiles_args& q, const pf_matmul_tile& t, char* memory) {
     end = q.k;
 #if PF_GATHERED == 1
-    a.start(q.conv, t.row, q.m);
+    a.start(q.conv, memory + STAGES * STAGE_BYTES, t.row, q.m);
 #elif PF_GATHERED == 2
     b.start(q, t, memory + STAGES * STAGE_BYTES);
     end = b.table.end - b.table.k + TILE_K;
 #elif PF_GATHERED == 3
     const pf_i64 before = pf_gather_image(q, t);
-    b.start(q.conv, before + t.col, before + q.n);
+    b.start(q.conv, memory + STAGES * STAGE_BYTES, before + t.col, before + q.n);
 #endif
   }
   PF_METHOD void load(const pf_tiles_args& q, const pf_matmul_tile& t, pf_i64 k0) {

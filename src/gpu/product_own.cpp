@@ -195,10 +195,13 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
     options =
         std::move(options).value("PF_GATHERED", operand).value("PF_INVERSE", gathered->inverse);
     const pf_conv& conv = gathered->conv;
-    if (conv.taps[0] * conv.taps[1] * conv.taps[2] > 32)
-      options = std::move(options).value("PF_MANY_TAPS", 1);
+    const bool many = conv.taps[0] * conv.taps[1] * conv.taps[2] > 32;
+    if (many) options = std::move(options).value("PF_MANY_TAPS", 1);
     pf_conv_product q{arguments(p, s.m, s.n), conv};
-    const int64_t table = operand == 2 ? int64_t{2} * 16 * s.line / item : 0;
+    // Lines of two tiles of k, or of one operand and the taps.
+    const int64_t line = many ? 16 : 8, table = operand == 2
+                                                    ? 2 * line * s.line / item
+                                                    : line * (operand == 1 ? s.m : s.n) + 64 * 4;
     const int64_t shared = std::max(s.shared(out_item), s.shared(4) + table);
     // Shares of a sum are no results yet.
     args.launch(operand == 2 ? Joined{args.compile("matmul_tiles.h", options, "pf_matmul_tiles")}
