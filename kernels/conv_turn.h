@@ -2,6 +2,7 @@
 // the last are whole chunks of 16 bytes.
 //   -DPF_BYTES=2|4  an element's
 //   -DCHANNELS=     of a tile: 16, 32 or 64; or one chunk, where there is no more than that
+//   -DPIXELS=       of a tile: 256 where its channels are one chunk
 //   -DPF_EVEN=1     pixels of an image are at[2] apart
 //   -DPF_VECTOR=1   and 1, all lines beginning at whole chunks
 #include "conv_turn_args.h"
@@ -11,7 +12,6 @@ enum {
   BLOCK = 256,
   CHUNK = 16 / PF_BYTES,  // elements
   FEW = CHANNELS == CHUNK,
-  PIXELS = FEW ? BLOCK : 4096 / CHANNELS,
   ALONG = PF_VECTOR ? CHUNK : 1,              // pixels that a thread reads at once
   LINE = (PIXELS + 4 / PF_BYTES) * PF_BYTES,  // bytes of a channel in shared memory
 };
@@ -64,17 +64,19 @@ PF_KERNEL(pf_conv_turn, BLOCK)(pf_turned q) {
     const int lane = thread % lanes * ALONG;
     const pf_u32 pixel = first + static_cast<pf_u32>(lane);
     const pf_i64 at = pixel < pixels ? pf_pixel_at(q, image, pixel) : 0;
-    PF_UNROLL for (int k = 0; k < CHANNELS / step; ++k) {
-      const int row = thread / lanes + k * step;
-      const pf_i64 c = first_c + row;
-      pf_u32 w[4] = {};
+    constexpr int count = CHANNELS / step;
+    pf_u32 w[count][4] = {};
+    PF_UNROLL for (int k = 0; k < count; ++k) {  // all are on their way before one is waited for
+      const pf_i64 c = first_c + thread / lanes + k * step;
       if (pixel < pixels && c < q.channels)
-        pf_load_words<ALONG * PF_BYTES, false>(from + (at + c * q.channel) * PF_BYTES, w);
-      char* cell = lines + row * LINE + lane * PF_BYTES;
+        pf_load_words<ALONG * PF_BYTES, false>(from + (at + c * q.channel) * PF_BYTES, w[k]);
+    }
+    PF_UNROLL for (int k = 0; k < count; ++k) {
+      char* cell = lines + (thread / lanes + k * step) * LINE + lane * PF_BYTES;
       if constexpr (ALONG == 1) {
-        pf_store_words<PF_BYTES, false>(cell, w);
+        pf_store_words<PF_BYTES, false>(cell, w[k]);
       } else {
-        PF_UNROLL for (int i = 0; i < 4; ++i) pf_store_words<4, false>(cell + 4 * i, w + i);
+        PF_UNROLL for (int i = 0; i < 4; ++i) pf_store_words<4, false>(cell + 4 * i, w[k] + i);
       }
     }
   }

@@ -10,6 +10,7 @@
 #include "gpu/move.h"
 #include "gpu/product.h"
 #include "kernels/conv_args.h"
+#include "kernels/conv_few_args.h"
 #include "kernels/conv_turn_args.h"
 #include "pyflame/amp.h"
 #include "table/kernels/conv.h"
@@ -244,14 +245,7 @@ struct Lies {
 };
 
 // A copy with its channels side by side, filled up to so many, which are whole chunks.
-void* turned(const KernelArgs& a, const pf_tensor& x, int64_t padded, DType t) {
-  pf_turned q{};
-  q.from = x.data;
-  sizes_of(x, q.size);
-  steps_of(x, q.at);
-  q.batch = x.strides[0], q.channel = x.strides[1];
-  q.channels = x.shape[1], q.padded = padded;
-  const auto item = static_cast<int64_t>(itemsize(t));
+void turn(const KernelArgs& a, pf_turned q, int64_t batch, int64_t item) {
   const int64_t pixels = product(q.size), chunk = 16 / item;
   const auto whole = [&](int64_t n) { return n % chunk == 0; };
   // The step between neighbours, where there is one for all.
@@ -264,19 +258,31 @@ void* turned(const KernelArgs& a, const pf_tensor& x, int64_t padded, DType t) {
     count *= q.size[d];
   }
   if (even) q.at[2] = step;
-  const bool few = padded == chunk;
+  const bool few = q.padded == chunk;
   const bool vector = !few && even && (step == 1 || pixels == 1) && whole(pixels) &&
                       whole(q.batch) && whole(q.channel) && aligned(q.from, 16);
-  const int64_t channels = few ? chunk : std::clamp<int64_t>(power_of_two_from(padded), 16, 64);
-  q.to = a.workspace(static_cast<size_t>(x.shape[0] * pixels * padded * item));
+  const int64_t channels = few ? chunk : std::clamp<int64_t>(power_of_two_from(q.padded), 16, 64);
+  // Of vectors so many that enough is on its way.
+  const int64_t tile = few ? 256 : (vector ? 16384 / item : 4096) / channels;
   const Defines defines = Defines()
                               .value("PF_BYTES", item)
                               .value("CHANNELS", channels)
+                              .value("PIXELS", tile)
                               .value("PF_EVEN", even)
                               .value("PF_VECTOR", vector);
-  const int64_t tile = few ? 256 : 4096 / channels;
   a.launch(a.compile("conv_turn.h", defines, "pf_conv_turn"),
-           Grid(x.shape[0] * ceil_div(pixels, tile) * ceil_div(padded, channels)), 256, 0, q);
+           Grid(batch * ceil_div(pixels, tile) * ceil_div(q.padded, channels)), 256, 0, q);
+}
+void* turned(const KernelArgs& a, const pf_tensor& x, int64_t padded, DType t) {
+  pf_turned q{};
+  q.from = x.data;
+  sizes_of(x, q.size);
+  steps_of(x, q.at);
+  q.batch = x.strides[0], q.channel = x.strides[1];
+  q.channels = x.shape[1], q.padded = padded;
+  const auto item = static_cast<int64_t>(itemsize(t));
+  q.to = a.workspace(static_cast<size_t>(x.shape[0] * product(q.size) * padded * item));
+  turn(a, q, x.shape[0], item);
   return q.to;
 }
 
@@ -369,6 +375,68 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
   return gathered_product(a, r, q, result.pixels ? 1 : 3, inverse(q, p.kind));
 }
 
+// ---- of few channels ----------------------------------------------------------------------------
+
+constexpr int64_t kFewRows = 8;  // of kernels/conv_few.h
+
+// Whether kernels/conv_few.h does it: the first layer of a network of pictures.
+bool of_few_channels(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
+  if (p.kind != Kind::Forward || itemsize(t) != 2 || q.groups != 1 || p.x.ndim != 4 ||
+      q.channels < 1 || q.channels > 4 || q.n < 16 || q.n % 8 != 0 || q.taps[1] > 11 ||
+      q.taps[2] > 11 || q.stride[2] > 4 || q.stride[1] > 4 || q.dilation[1] != 1 ||
+      q.dilation[2] != 1 || q.m == 0 || !aligned(q.out, 16) || !aligned(q.bias, 16) ||
+      !gathered_product_fits(a.traits(), t))
+    return false;
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const Lies y(p.y);
+  return (y.pixels || y.images) && q.size[1] < kMost && q.size[2] < kMost &&
+         q.pixels[1] < kMost / 8 && q.pixels[2] < kMost / 8;
+}
+bool by_few_channels(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
+  if (!of_few_channels(a, p, q, t)) return false;
+  pf_few f{};
+  f.x = q.gathered, f.weight = q.plain, f.bias = q.bias, f.y = q.out;
+  f.x_batch = q.batch, f.x_line = q.at[1], f.x_pixel = q.at[2], f.x_channel = q.channel;
+  f.y_batch = q.pixel_batch, f.y_line = q.pixel_at[1], f.y_pixel = q.pixel_at[2];
+  f.y_channel = q.out_n;
+  f.w_out = q.plain_n, f.w_in = q.tap_channel, f.w_line = q.tap_at[1], f.w_pixel = q.tap_at[2];
+  const auto of = [](pf_i64 v) { return static_cast<pf_i32>(v); };
+  f.height = of(q.size[1]), f.width = of(q.size[2]);
+  f.out_height = of(q.pixels[1]), f.out_width = of(q.pixels[2]);
+  f.top = of(q.padding[1]), f.left = of(q.padding[2]), f.outs = of(q.n);
+  const int64_t tile_n = q.n > 32 ? 64 : 32,
+                wide = std::clamp<int64_t>(power_of_two_from(q.pixels[2]), 32, 128);
+  f.tiles_n = of(ceil_div(q.n, tile_n));
+  f.tiles_x = of(ceil_div(q.pixels[2], wide));
+  f.tiles_y = of(ceil_div(q.pixels[1], kFewRows));
+  const int64_t pitch = q.channels + q.channels * q.stride[2] % 2;
+  // As the kernel counts them.
+  const int64_t run = ceil_div(q.taps[2] * pitch, 8), chunks = ceil_div(q.taps[1] * run, 2) * 2 + 1,
+                column = 16 * chunks, lines = (kFewRows - 1) * q.stride[1] + q.taps[1],
+                line = 4 * ceil_div(((wide - 1) * q.stride[2] + q.taps[2]) * pitch + 8, 2);
+  const int64_t shared = tile_n * column + lines * line;
+  if (a.traits().max_shared < static_cast<size_t>(shared)) return false;
+  f.packed = a.workspace(static_cast<size_t>(f.tiles_n * tile_n * column));
+  Defines defines = Defines()
+                        .type("PF_T", t)
+                        .value("PF_C", q.channels)
+                        .value("PF_PITCH", pitch)
+                        .value("PF_HIGH", q.taps[1])
+                        .value("PF_WIDE", q.taps[2])
+                        .value("PF_DOWN", q.stride[1])
+                        .value("PF_RIGHT", q.stride[2])
+                        .value("WIDE", wide)
+                        .value("PF_N", tile_n)
+                        .value("PF_MATRIX_UNIT", matrix_unit(a.traits()));
+  if (a.traits().architecture == "gfx90a") defines = std::move(defines).value("PF_CDNA", 2);
+  a.launch(a.compile("conv_few.h", defines, "pf_conv_few_pack"),
+           blocks_for(f.tiles_n * tile_n * column / 2, 256), 256, 0, f);
+  a.launch(a.compile("conv_few.h", defines, "pf_conv_few"),
+           Grid(int64_t{f.tiles_n} * f.tiles_x * f.tiles_y * p.x.shape[0]), 256,
+           static_cast<size_t>(shared), f);
+  return true;
+}
+
 // ---- each pixel by itself -----------------------------------------------------------------------
 
 // One tap, and pixels at their own places: a product of matrices as they lie.
@@ -426,9 +494,9 @@ ProductSource source() {
 }
 
 // What our kernels are known to do quicker; all of it stands here.
-bool ours_is_quicker(const Problem& p) {
+bool ours_is_quicker(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
   const bool by_itself = p.weight.shape[1] == 1 && p.weight.shape[0] == p.groups;
-  return by_itself && channels_last(p.x) && channels_last(p.y);
+  return (by_itself && channels_last(p.x) && channels_last(p.y)) || of_few_channels(a, p, q, t);
 }
 
 // Dense, with channels innermost or not; one dimension of space becomes two.
@@ -455,6 +523,28 @@ pf_tensor tensor_of(const pf_tensor& t, const Convolution::Operand& o, int space
   for (int d = 0; d < t.ndim; ++d) r.strides[d] = o.step[d < 2 ? d : d + space + 2 - t.ndim];
   return r;
 }
+// Images of channels that one transposition of a matrix for each item makes pixels, and back.
+bool turns(const pf_tensor& t, int64_t item) {
+  pf_i64 size[3];
+  sizes_of(t, size);
+  return item == 2 && t.shape[1] >= 16 && t.shape[1] * item % 16 == 0 &&
+         product(size) * item % 16 == 0 && aligned(t.data, 16) && Lies(t).images;
+}
+// Into channels-last memory from images, or back.
+void turn_images(const KernelArgs& a, void* to, const void* from, const pf_tensor& images,
+                 bool back, int64_t item) {
+  pf_i64 size[3];
+  sizes_of(images, size);
+  const int64_t pixels = product(size), channels = images.shape[1];
+  pf_turned q{};
+  q.from = from, q.to = to;
+  q.size[0] = q.size[1] = 1, q.size[2] = back ? channels : pixels;
+  q.at[2] = 1;
+  q.channel = q.size[2];
+  q.channels = q.padded = back ? pixels : channels;
+  q.batch = pixels * channels;
+  turn(a, q, images.shape[0], item);
+}
 bool lies_alike(const pf_tensor& a, const pf_tensor& b) {
   for (int d = 0; d < a.ndim; ++d)
     if (a.shape[d] > 1 && a.strides[d] != b.strides[d]) return false;
@@ -480,9 +570,9 @@ bool refused(const KernelArgs& a, const std::string& why) {
   return false;
 }
 
-bool by_library(const KernelArgs& a, const Problem& p, DType t) {
+bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
   if (source() == ProductSource::Own || !is_float(t) || !compile_only().empty()) return false;
-  if (source() == ProductSource::Auto && ours_is_quicker(p)) return false;
+  if (source() == ProductSource::Auto && ours_is_quicker(a, p, q, t)) return false;
   // Among cuDNN's engines for it are some that transform before they sum, and do not say so: sums
   // of whole numbers came out as 29.000008 (9.12, H200).
   const bool tf32 = t == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
@@ -498,7 +588,10 @@ bool by_library(const KernelArgs& a, const Problem& p, DType t) {
     c.padding[d] = a.i(number.padding_d + at);
     c.dilation[d] = a.i(number.dilation_d + at);
   }
-  const bool last = channels_last(p.x) || channels_last(p.y);
+  // cuDNN's kernels want channels last, and its own copies for that are slow.
+  const auto item = static_cast<int64_t>(itemsize(t));
+  const bool turned = !a.traits().amd && turns(p.x, item) && turns(p.y, item),
+             last = turned || channels_last(p.x) || channels_last(p.y);
   const pf_tensor* const given[] = {&p.x, &p.weight, &p.y};
   Convolution::Operand* const laid[] = {&c.x, &c.w, &c.y};
   for (int i = 0; i < 3; ++i) *laid[i] = operand(*given[i], c.space, last);
@@ -513,20 +606,26 @@ bool by_library(const KernelArgs& a, const Problem& p, DType t) {
     as.data = laid[i]->data = a.workspace(static_cast<size_t>(numel(as)) * itemsize(t));
     if (i == result)
       apart = true;
+    else if (turned && i != 1)
+      turn_images(a, as.data, given[i]->data, *given[i], false, item);
     else
       copy_tensor(a, as, *given[i]);
   }
   std::string why;
   if (!library_convolution(a, c, why)) return refused(a, why);
-  if (apart) copy_tensor(a, *given[result], tensor_of(*given[result], *laid[result], c.space));
+  if (apart && turned && result != 1)
+    turn_images(a, given[result]->data, laid[result]->data, *given[result], true, item);
+  else if (apart)
+    copy_tensor(a, *given[result], tensor_of(*given[result], *laid[result], c.space));
   return true;
 }
 
 void run(const KernelArgs& a, const Problem& p, DType t) {
   pf_conv q = arguments(a, p);
   const bool asked = source() == ProductSource::Library;
-  if ((!asked && by_pixel(a, p, q, t)) || by_library(a, p, t)) return;
-  if ((asked && by_pixel(a, p, q, t)) || on_units(a, p, q, t)) return;
+  if ((!asked && by_pixel(a, p, q, t)) || by_library(a, p, q, t)) return;
+  if ((asked && by_pixel(a, p, q, t)) || by_few_channels(a, p, q, t) || on_units(a, p, q, t))
+    return;
   if (q.n == 1 && q.channels == 1)
     by_channel(a, p, q, t);
   else

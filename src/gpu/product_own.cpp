@@ -86,9 +86,10 @@ bool choose(const Traits& t, const Product& p, bool across, int tile, Tiling* s)
     return fits(*s);
   }
   static constexpr Tiling kHopper{128, 256, 128, 16, 256, 4, true},
-      kHopperPair{128, 128, 128, 16, 128, 3, true}, kHopperSingle{128, 128, 128, 16, 128, 6, true},
-      kWide{128, 256, 128, 64, 64, 3}, kMiddle{128, 128, 128, 64, 64, 3},
-      kMiddleAcross{128, 128, 128, 64, 32, 3}, kSmall{64, 64, 128, 32, 32, 4};
+      kHopperTall{256, 128, 128, 16, 128, 4, true}, kHopperPair{128, 128, 128, 16, 128, 3, true},
+      kHopperSingle{128, 128, 128, 16, 128, 6, true}, kWide{128, 256, 128, 64, 64, 3},
+      kMiddle{128, 128, 128, 64, 64, 3}, kMiddleAcross{128, 128, 128, 64, 32, 3},
+      kSmall{64, 64, 128, 32, 32, 4};
   // Lines of int8 across k are as long as two small tiles.
   const bool has_small = item > 1 || !across;
   // What takes operands across k apart needs registers for it.
@@ -102,11 +103,13 @@ bool choose(const Traits& t, const Product& p, bool across, int tile, Tiling* s)
     return fits(*s);
   }
   if (hopper) {
-    // Two blocks of the narrower one share a compute unit where there are that many.
-    *s = blocks(p, 128, 256) >= 2 * t.compute_units   ? kHopper
-         : blocks(p, 128, 128) > t.compute_units      ? kHopperPair
-         : blocks(p, 128, 128) >= t.compute_units / 2 ? kHopperSingle
-                                                      : kSmall;
+    // Large tiles read least. Two blocks of the narrower one share a compute unit where there are
+    // that many.
+    *s = p.n > 128 && blocks(p, 128, 256) >= 2 * t.compute_units    ? kHopper
+         : p.n <= 128 && blocks(p, 256, 128) >= 2 * t.compute_units ? kHopperTall
+         : blocks(p, 128, 128) > t.compute_units                    ? kHopperPair
+         : blocks(p, 128, 128) >= t.compute_units / 2               ? kHopperSingle
+                                                                    : kSmall;
     return fits(*s);
   }
   if (blocks(p, 128, 256) >= t.compute_units && fits(kWide))
@@ -136,8 +139,9 @@ struct Gathered {
   int operand, inverse;
 };
 bool choose_gathered(const Traits& t, const Product& p, int operand, Tiling* s) {
+  // Three blocks of Hopper's narrow one share a compute unit.
   static constexpr Tiling kNarrow{128, 64, 64, 64, 32, 2},
-      kHopperNarrow{128, 64, 128, 16, 64, 4, true}, kAmpereNarrow{128, 64, 128, 64, 32, 3},
+      kHopperNarrow{128, 64, 128, 16, 64, 3, true}, kAmpereNarrow{128, 64, 128, 64, 32, 3},
       kFlat{64, 128, 64, 32, 64, 2}, kHopperFlat{64, 128, 128, 16, 128, 4, true},
       kAmpereFlat{64, 128, 128, 32, 64, 3};
   const bool hopper = t.architecture == "sm_90";

@@ -1,0 +1,231 @@
+// Convolutions of up to four channels in two dimensions, on matrix units, for 16-bit floats: the
+// first layer of a network of pictures. A block makes ROWS lines of up to WIDE pixels of the
+// result. It keeps the lines of the input that they see in shared memory, channels side by side, so
+// that the taps of one line and all channels are one run of neighbours: operand a is read from
+// there as it lies, each element for all the windows that contain it.
+//
+// k counts chunks of 8 elements: RUN of them for each line of taps, the last one cut (what lies
+// behind a run are further pixels: they are masked, since theirs times 0 need not be 0).
+//   -DPF_T=pf_bf16|pf_f16
+//   -DPF_C=        channels; -DPF_PITCH= the same, or with one more of zeros where windows would
+//                  begin in the middle of a word
+//   -DPF_HIGH= -DPF_WIDE= taps, -DPF_DOWN= -DPF_RIGHT= strides
+//   -DWIDE=        pixels, a multiple of 32; -DPF_N= channels of the result, 32 or 64
+//   -DPF_MATRIX_UNIT= on AMD, as in matrix_units.h
+#include "conv_few_args.h"
+#include "matrix_units.h"
+#include "mma.h"
+
+enum {
+  THREADS = 256,
+  WARPS = THREADS / PF_WARP,
+  ROWS = 8,
+  ACROSS = PF_WIDE * PF_PITCH,  // elements of a run
+  RUN = (ACROSS + 7) / 8,
+  TAIL = ACROSS - (RUN - 1) * 8,
+  CHUNKS = PF_HIGH * RUN,
+#ifdef PF_MMA
+  UNIT_M = 16,
+  UNIT_N = 8,
+  UNIT_SUMS = 4,
+  STEP = 2,  // chunks
+#else
+  UNIT_M = PF_UNIT_M,
+  UNIT_N = PF_UNIT_N,
+  UNIT_SUMS = PF_UNIT_SUMS,
+  STEP = PF_UNIT_K / 8,
+#endif
+  STEPS = (CHUNKS + STEP - 1) / STEP,
+  MS = 32 / UNIT_M,
+  NS = PF_N / UNIT_N,
+  LINES = (ROWS - 1) * PF_DOWN + PF_HIGH,
+  PIXELS = (WIDE - 1) * PF_RIGHT + PF_WIDE,
+  LINE = (PIXELS * PF_PITCH + 8 + 1) / 2,   // words, with those that are masked
+  COLUMN = (STEPS * STEP / 2 * 2 + 1) * 4,  // words of operand b: an odd number of chunks
+};
+static_assert(PF_RIGHT * PF_PITCH % 2 == 0, "windows begin at words");
+
+// The channel of the result that column `n` of a tile is. On NVIDIA a thread has two columns of
+// each unit: four units side by side give it eight neighbours, a chunk.
+PF_DEVICE int pf_channel_of(int n) {
+#ifdef PF_MMA
+  const int unit = n / 8, pair = n % 8 / 2;
+  return unit / 4 * 32 + pair * 8 + unit % 4 * 2 + n % 2;
+#else
+  return n;
+#endif
+}
+
+// Weights as blocks read them: [tile of n][column][chunk][8].
+PF_KERNEL(pf_conv_few_pack, THREADS)(const pf_few q) {
+  const pf_u32 columns = static_cast<pf_u32>(q.tiles_n) * PF_N, all = columns * (COLUMN * 2);
+  for (pf_u32 e = pf_block() * THREADS + pf_thread(); e < all; e += pf_blocks() * THREADS) {
+    const pf_u32 column = e / (COLUMN * 2), rest = e % (COLUMN * 2), chunk = rest / 8;
+    const pf_u32 line = chunk / RUN, at = chunk % RUN * 8 + rest % 8, pixel = at / PF_PITCH,
+                 c = at % PF_PITCH;
+    const pf_u32 n =
+        column / PF_N * PF_N + static_cast<pf_u32>(pf_channel_of(static_cast<int>(column % PF_N)));
+    pf_u32 w = 0;
+    if (line < PF_HIGH && pixel < PF_WIDE && c < PF_C && n < static_cast<pf_u32>(q.outs))
+      pf_load_words<2, false>(
+          static_cast<const char*>(q.weight) +
+              (n * q.w_out + c * q.w_in + line * q.w_line + pixel * q.w_pixel) * 2,
+          &w);
+    pf_store_words<2, false>(static_cast<char*>(q.packed) + static_cast<pf_i64>(e) * 2, &w);
+  }
+}
+
+// The lines of the input from line `y`, pixel `x` on; 0 outside.
+PF_DEVICE void pf_take_lines(const pf_few& q, const char* image, pf_i32 y, pf_i32 x, char* lines,
+                             int warp, int lane) {
+  constexpr int ahead = 4;
+  for (int line = warp; line < LINES; line += WARPS) {
+    const pf_i32 iy = y + line;
+    const bool inside = static_cast<pf_u32>(iy) < static_cast<pf_u32>(q.height);
+    const char* from = image + (inside ? iy * q.x_line : 0) * 2;
+    char* to = lines + line * (LINE * 4);
+    for (int first = 0; first < PIXELS; first += ahead * PF_WARP) {
+      pf_u32 w[ahead][PF_PITCH];
+      PF_UNROLL for (int k = 0; k < ahead; ++k) {
+        const pf_i32 ix = x + first + k * PF_WARP + lane;
+        const bool in = inside && static_cast<pf_u32>(ix) < static_cast<pf_u32>(q.width);
+        PF_UNROLL for (int c = 0; c < PF_PITCH; ++c) {
+          w[k][c] = 0;
+          if (in && c < PF_C)
+            pf_load_words<2, false>(from + (ix * q.x_pixel + c * q.x_channel) * 2, &w[k][c]);
+        }
+      }
+      PF_UNROLL for (int k = 0; k < ahead; ++k) {
+        const int at = first + k * PF_WARP + lane;
+        if (at >= PIXELS) continue;
+        PF_UNROLL for (int c = 0; c < PF_PITCH; ++c)
+            pf_store_words<2, false>(to + (at * PF_PITCH + c) * 2, &w[k][c]);
+      }
+    }
+  }
+}
+
+// Word `w` of chunk `c` of the window that begins at word `at`.
+PF_DEVICE pf_u32 pf_word_of(const pf_u32* lines, int at, int c, int w) {
+  if (c >= CHUNKS) return 0;
+  const pf_u32 word = lines[at + c / RUN * LINE + c % RUN * 4 + w];
+  if (TAIL == 8 || c % RUN != RUN - 1) return word;
+  return 2 * w + 1 < TAIL ? word : 2 * w < TAIL ? word & 0xffff : 0;
+}
+
+PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
+  char* memory = pf_dynamic_shared();
+  pf_u32* columns = reinterpret_cast<pf_u32*>(memory);
+  pf_u32* lines = columns + PF_N * COLUMN;
+  const int lane = static_cast<int>(pf_thread()) % PF_WARP,
+            warp = static_cast<int>(pf_thread()) / PF_WARP;
+  pf_u32 block = pf_block();
+  const auto deal = [&](pf_i32 n) PF_INLINE {
+    const pf_u32 rest = block / static_cast<pf_u32>(n);
+    const pf_i32 at = static_cast<pf_i32>(block - rest * static_cast<pf_u32>(n));
+    block = rest;
+    return at;
+  };
+  const pf_i32 tile_n = deal(q.tiles_n), x0 = deal(q.tiles_x) * WIDE, y0 = deal(q.tiles_y) * ROWS;
+  const pf_i64 image = block;
+  {
+    const char* from =
+        static_cast<const char*>(q.packed) + static_cast<pf_i64>(tile_n) * (PF_N * COLUMN * 4);
+    for (int i = static_cast<int>(pf_thread()); i < PF_N * COLUMN / 4; i += THREADS) {
+      pf_u32 w[4];
+      pf_load_words<16, false>(from + i * 16, w);
+      pf_store_words<16, false>(memory + i * 16, w);
+    }
+  }
+  pf_take_lines(q, static_cast<const char*>(q.x) + image * q.x_batch * 2, y0 * PF_DOWN - q.top,
+                x0 * PF_RIGHT - q.left, reinterpret_cast<char*>(lines), warp, lane);
+  pf_barrier();
+
+  PF_NO_UNROLL for (int part = warp; part < ROWS * (WIDE / 32); part += WARPS) {
+    const int row = part / (WIDE / 32), col = part % (WIDE / 32) * 32;
+    const pf_i32 y = y0 + row;
+    if (y >= q.out_height || x0 + col >= q.out_width) continue;
+    const int begin = row * PF_DOWN * LINE;
+    float c[MS][NS][UNIT_SUMS];
+    PF_UNROLL for (int i = 0; i < MS; ++i) {
+      PF_UNROLL for (int j = 0; j < NS; ++j) {
+        PF_UNROLL for (int v = 0; v < UNIT_SUMS; ++v) c[i][j][v] = 0.0f;
+      }
+    }
+    const auto window = [&](int pixel)
+                            PF_INLINE { return begin + (col + pixel) * (PF_RIGHT * PF_PITCH / 2); };
+    PF_UNROLL for (int s = 0; s < STEPS; ++s) {
+#ifdef PF_MMA
+      const int g = lane / 4, t = lane % 4;
+      pf_u32 a[MS][4];
+      PF_UNROLL for (int i = 0; i < MS; ++i) {
+        PF_UNROLL for (int v = 0; v < 4; ++v) a[i][v] =
+            pf_word_of(lines, window(i * 16 + v % 2 * 8 + g), 2 * s + v / 2, t);
+      }
+      PF_UNROLL for (int j = 0; j < NS; ++j) {
+        const pf_u32* column = columns + (j * 8 + g) * COLUMN + 8 * s + t;
+        const pf_u32 b[2] = {column[0], column[4]};
+        PF_UNROLL for (int i = 0; i < MS; ++i) pf_mma(PF_T{}, c[i][j], a[i], b);
+      }
+#else
+      const int k = s * PF_UNIT_K + pf_unit_k(lane);
+      pf_u32 a[MS][PF_UNIT_WORDS];
+      PF_UNROLL for (int i = 0; i < MS; ++i) {
+        PF_UNROLL for (int v = 0; v < PF_UNIT_WORDS; ++v) a[i][v] = pf_word_of(
+            lines, window(i * UNIT_M + lane % UNIT_M), (k + 2 * v) / 8, (k + 2 * v) % 8 / 2);
+      }
+      PF_UNROLL for (int j = 0; j < NS; ++j) {
+        const pf_u32* column = columns + (j * UNIT_N + lane % UNIT_N) * COLUMN + k / 2;
+        pf_u32 b[PF_UNIT_WORDS];
+        PF_UNROLL for (int v = 0; v < PF_UNIT_WORDS; ++v) b[v] = column[v];
+        PF_UNROLL for (int i = 0; i < MS; ++i) pf_unit_multiply<PF_T>(a[i], b, c[i][j]);
+      }
+#endif
+    }
+    char* to = static_cast<char*>(q.y) + (image * q.y_batch + y * q.y_line) * 2;
+    const auto give = [&](int pixel, int n, float v) PF_INLINE {
+      const pf_i32 x = x0 + col + pixel, channel = tile_n * PF_N + n;
+      if (x >= q.out_width || channel >= q.outs) return;
+      if (q.bias) {
+        float bias[1];
+        pf_load<PF_T, 1, false>(static_cast<const char*>(q.bias) + channel * 2, bias);
+        v += bias[0];
+      }
+      const float rounded[1] = {pf_dtype<PF_T>::round(v)};
+      pf_store<PF_T, 1, false>(to + (x * q.y_pixel + channel * q.y_channel) * 2, rounded);
+    };
+#ifdef PF_MMA
+    const int g = lane / 4, t = lane % 4;
+    PF_UNROLL for (int i = 0; i < MS; ++i) {
+      PF_UNROLL for (int h = 0; h < 2; ++h) {
+        PF_UNROLL for (int j = 0; j < NS; j += 4) {
+          const int pixel = i * 16 + h * 8 + g, n = j * 8 + t * 8;
+          const pf_i32 x = x0 + col + pixel, channel = tile_n * PF_N + n;
+          if (q.y_channel != 1) {
+            PF_UNROLL for (int v = 0; v < 8; ++v)
+                give(pixel, n + v, c[i][j + v / 2][h * 2 + v % 2]);
+            continue;
+          }
+          if (x >= q.out_width || channel >= q.outs) continue;
+          float v[8];
+          PF_UNROLL for (int e = 0; e < 8; ++e) v[e] = c[i][j + e / 2][h * 2 + e % 2];
+          if (q.bias) {
+            float bias[8];
+            pf_load<PF_T, 8, false>(static_cast<const char*>(q.bias) + channel * 2, bias);
+            PF_UNROLL for (int e = 0; e < 8; ++e) v[e] += bias[e];
+          }
+          pf_round<PF_T>(v);
+          pf_store<PF_T, 8, false>(to + (x * q.y_pixel + channel) * 2, v);
+        }
+      }
+    }
+#else
+    PF_UNROLL for (int i = 0; i < MS; ++i) {
+      PF_UNROLL for (int j = 0; j < NS; ++j) {
+        PF_UNROLL for (int v = 0; v < UNIT_SUMS; ++v)
+            give(i * UNIT_M + pf_unit_row(lane, v), j * UNIT_N + lane % UNIT_N, c[i][j][v]);
+      }
+    }
+#endif
+  }
+}
