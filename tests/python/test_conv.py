@@ -296,6 +296,46 @@ def test_sixteen_bits_are_rounded_once():
     assert_allclose(F.conv2d(x, w, b).float().numpy(), wide.numpy(), rtol=0.01, atol=0.1)
 
 
+@pytest.mark.parametrize(
+    "shape, outs, kernel, stride, padding",
+    [
+        ((2, 3, 20, 19), 64, (7, 7), (2, 2), (3, 3)),
+        ((1, 3, 9, 40), 32, (3, 3), (1, 1), (1, 1)),
+        ((2, 1, 11, 13), 16, (5, 5), (1, 1), (0, 0)),
+        ((1, 4, 17, 70), 24, (3, 5), (3, 2), (1, 2)),
+        ((1, 2, 8, 8), 72, (2, 2), (2, 2), (0, 0)),
+        ((2, 3, 9, 150), 40, (1, 3), (1, 1), (0, 1)),
+        ((1, 3, 5, 5), 16, (11, 11), (4, 4), (5, 5)),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float16])
+def test_first_layers_of_pictures(shape, outs, kernel, stride, padding, last, dtype):
+    """Few channels and 16 bits: GPUs have a kernel for them."""
+    x, w = pf.randn(*shape).to(dtype), pf.randn(outs, shape[1], *kernel).to(dtype)
+    b = pf.randn(outs).to(dtype)
+    want = reference(
+        x.double().numpy(), w.double().numpy(), stride, padding, (1, 1), 1
+    ) + b.double().numpy().reshape(-1, 1, 1)
+    if last:
+        x, w = (t.contiguous(memory_format=pf.channels_last) for t in (x, w))
+    eps = 2 * pf.finfo(dtype).eps
+    for bias in (b, None):
+        y = F.conv2d(x, w, bias, stride=stride, padding=padding)
+        assert not last or y.is_contiguous(memory_format=pf.channels_last)
+        exact = want if bias is b else want - b.double().numpy().reshape(-1, 1, 1)
+        assert_allclose(y.double().numpy(), exact, rtol=eps, atol=eps * np.abs(want).max())
+    if padding[0] or padding[1]:
+        assert not F.conv2d(x[:0], w, stride=stride, padding=padding).numel()
+    # What is outside of a window does not count, be it infinite.
+    x = x.clone()
+    x[:, :, -1, -1] = float("inf")
+    y = F.conv2d(x, w.abs() + 1, stride=stride, padding=padding).double().numpy()
+    one = reference(np.isinf(x.double().numpy()).astype(float), np.ones(w.shape), stride, padding,
+                    (1, 1), 1)  # fmt: skip
+    assert (np.isinf(y) == (one > 0)).all() and not np.isnan(y).any()
+
+
 def test_inputs_in_any_layout():
     x, w = pf.randn(2, 6, 9, 8), pf.randn(4, 6, 3, 3)
     y = F.conv2d(x, w, padding=1)

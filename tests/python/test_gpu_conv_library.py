@@ -75,6 +75,8 @@ for dtype, precision in [(d, "highest") for d in dtypes] + [(pf.float32, "high")
             ((3, 5, 5, 5), (7, 5, 1, 1), dict(stride=2)),
             ((2, 3, 9), (4, 3, 3), dict(stride=2, padding=1)),
             ((1, 2, 4, 5, 3), (3, 2, 2, 3, 2), dict(padding=1)),
+            ((2, 16, 8, 7), (24, 16, 3, 3), dict(padding=1)),  # images are turned, and back
+            ((1, 32, 4, 3, 4), (16, 16, 1, 3, 3), dict(padding=(0, 1, 1), groups=2)),
         ):
             x, w = values(*shape), values(*taps)
             made = []
