@@ -3,7 +3,6 @@
 // at once. The steps of a padded layer are a kernel (table/kernels/recurrent.h); those of packed
 // sequences and of projections, and gradients of gradients, are made of operations.
 #include <algorithm>
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,7 +10,6 @@
 
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
-#include "engine/group.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
@@ -233,11 +231,6 @@ Tensor run_as_one(Mode mode, const Parts& p, const Time& time, bool backwards, S
   return out;
 }
 
-bool has_kernel(Device d) {
-  return engine::find_kernel(engine::kernel<kernels::Recurrent>(), d) &&
-         !std::getenv("PYFLAME_COMPOSED");
-}
-
 struct Layers {
   bool has_biases;
   int64_t num_layers;
@@ -288,7 +281,7 @@ TensorList all_layers(Mode mode, Tensor x, const TensorList& hx, const TensorLis
       const State first{h0[at], lstm ? c0[at] : Tensor()};
       check_weights(mode, w, x, first, op);
       State last;
-      const bool one = !time.packed && !projected && x->numel > 0 && has_kernel(x->device());
+      const bool one = !time.packed && !projected && x->numel > 0;
       const Tensor products = products_of_input(mode, x, w);
       const Parts parts{products, first, w.hh, mode == Mode::Gru ? w.bias_hh : Tensor()};
       outs.push_back(one ? run_as_one(mode, parts, time, d == 1, last, op)

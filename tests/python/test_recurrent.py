@@ -166,6 +166,68 @@ def test_first_and_second_derivatives(mode, how):
     assert_allclose(slope, numeric(lambda: slopes().detach(), leaves, directions), rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.bfloat16])
+@pytest.mark.parametrize("mode", sorted(LAYERS))
+@pytest.mark.parametrize("sizes", [(1, 2, 1), (3, 5, 37), (2, 30, 64), (2, 3, 300)])
+def test_kernel_against_operations(mode, sizes, dtype):
+    """The kernel that all steps of a padded layer are, and steps made of operations, which packed
+    sequences are made of, in float64: values and all gradients; sequences do not see each other."""
+    steps, batch, hidden = sizes
+    pf.manual_seed(7)
+    layer = make(mode, 5, hidden, bidirectional=True)
+    x, g = pf.randn(steps, batch, 5), pf.randn(steps, batch, 2 * hidden)
+    hx = [pf.randn(2, batch, hidden) for _ in range(2 if mode == "LSTM" else 1)]
+
+    def run(dtype, packed):
+        own = copy.deepcopy(layer).to(dtype)
+        leaves = [t.to(dtype).requires_grad_() for t in (x, *hx)]
+        first = tuple(leaves[1:]) if mode == "LSTM" else leaves[1]
+        data = rnn.pack_padded_sequence(leaves[0], [steps] * batch) if packed else leaves[0]
+        out, last = own(data, first)
+        out = out.data.reshape(steps, batch, -1) if packed else out
+        last = last if mode == "LSTM" else (last,)
+        leaves += own.parameters()
+        loss = (out * g.to(dtype)).sum() + sum((h * h).sum() for h in last)
+        return [out, *last, *pf.autograd.grad(loss, leaves)]
+
+    want = run(pf.float64, True)
+    tol = {pf.float64: 1e-11, pf.float32: 2e-5, pf.bfloat16: 0.06}[dtype]
+    # What rounding moves across relu's corner has another gradient.
+    values = 1 if mode == "RNN_RELU" and dtype is pf.bfloat16 else len(want)
+    for a, b in zip(run(dtype, False), want[:values]):
+        b = b.detach().numpy()
+        assert_allclose(a.detach().double().numpy(), b, rtol=tol, atol=tol * np.abs(b).max())
+    if dtype is pf.float32:
+        whole = layer(x)[0].detach()
+        assert pf.equal(whole[:, batch - 1 :], layer(x[:, batch - 1 :])[0].detach()) or (
+            pf.get_device().type != "cpu"
+        )
+
+
+def test_one_tensor_as_both_states():
+    layer = nn.LSTM(2, 3, dtype=pf.float64)
+    x, h = pf.randn(4, 2, 2, dtype=pf.float64), pf.randn(1, 2, 3, dtype=pf.float64)
+    h.requires_grad_()
+
+    def second(*first):
+        (g,) = pf.autograd.grad((layer(x, first)[0] ** 2).sum(), h, create_graph=True)
+        return pf.autograd.grad((g**3).sum(), h)[0].numpy()
+
+    assert_allclose(second(h, h), second(h.clone(), h.clone()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("mode", sorted(LAYERS))
+def test_extremes_stay_in_their_sequences(mode):
+    layer = make(mode, 2, 5)
+    x = pf.randn(3, 4, 2)
+    x[1, 1] = float("nan")
+    x[0, 2] = 1e4
+    x[0, 3] = float("-inf")
+    out = layer(x)[0].detach().numpy()
+    assert np.isnan(out[1:, 1]).all() and not np.isnan(out[:, [0, 2]]).any()
+    assert not np.isnan(out[0, 1]).any()
+
+
 @pytest.mark.parametrize("mode", sorted(LAYERS))
 def test_without_a_batch_and_with_an_empty_one(mode):
     layer = make(mode, 3, 4, num_layers=2, bidirectional=True)
