@@ -186,9 +186,10 @@ void plane_line(const Windows& w, const Seen& seen, const T* x, char* scratch, T
   for (int64_t q = 0; q < w.out[2]; ++q) r.most[q] = lowest<N>(), r.row[q] = -1, r.tap[q] = 0;
   const auto take = [&](int64_t q, int64_t i, int32_t k) {
     const N v = best[i];
-    // Of equals the one of the earlier line.
-    const bool more =
-        (r.row[q] < 0) | above(v, r.most[q]) | ((v == r.most[q]) & (which[i] < r.row[q]));
+    // Of equals the one of the earlier line, of several NaN the last.
+    const bool later = (r.most[q] == r.most[q]) | (which[i] >= r.row[q]);
+    const bool more = (r.row[q] < 0) | (v > r.most[q]) |
+                      ((v == r.most[q]) & (which[i] < r.row[q])) | ((v != v) & later);
     r.most[q] = more ? v : r.most[q];
     r.row[q] = more ? which[i] : r.row[q];
     r.tap[q] = more ? k : r.tap[q];

@@ -1,4 +1,4 @@
-// Launchers of pooling (kernels/pool.h).
+// Launchers of pooling (kernels/pool.h, and kernels/pool_small.h for small windows).
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
 #include "kernels/pool_args.h"
@@ -17,8 +17,46 @@ pf_windows windows(const KernelArgs& a, int d) {
   return {of(kNumber.in_d),     of(kNumber.out_d),     of(kNumber.kernel_d),
           of(kNumber.stride_d), of(kNumber.padding_d), of(kNumber.dilation_d)};
 }
+// Small windows over pictures, the largest of which is wanted: true when it was launched.
+bool small_windows(const KernelArgs& a, pf_pool p, DType t, DType kind, const char* entry,
+                   bool keep, bool back) {
+  const pf_windows &h = p.h, &w = p.w;
+  const auto alike = [](const pf_windows& x, const pf_windows& y) {
+    return x.kernel == y.kernel && x.stride == y.stride && x.padding == y.padding;
+  };
+  const bool flat = p.d.in == 1 && p.d.out == 1 && p.d.kernel == 1 && p.d.padding == 0;
+  const auto size = static_cast<int64_t>(itemsize(t));
+  if (!flat || !alike(h, w) || h.dilation != 1 || w.dilation != 1 || !is_float(t) || size > 4 ||
+      kind != DType::UInt8 || (w.kernel != 2 && w.kernel != 3) || w.stride > 2 || w.padding > 1 ||
+      w.kernel - 1 - w.padding > w.stride || !aligned(p.from, 16) || !aligned(p.to, 16) ||
+      !aligned(p.index, 16))
+    return false;
+  const int64_t inputs = p.outer * h.in * w.in * p.inner,
+                results = p.outer * h.out * w.out * p.inner;
+  const bool lines = p.inner == 1;
+  const int64_t vector = 16 / size / (lines ? w.stride : 1);
+  if (lines ? w.in % (vector * w.stride) != 0 || w.out % vector != 0 : p.inner % vector != 0)
+    return false;
+  const int64_t down = back ? ceil_div(h.in, h.stride) : h.out,
+                across = back ? ceil_div(w.in, w.stride) : w.out;
+  p.items = p.outer * down * (lines ? across / vector : across * (p.inner / vector));
+  const Defines defines =
+      Defines()
+          .type("PF_T", t)
+          .value("PF_K", w.kernel)
+          .value("PF_S", w.stride)
+          .value("PF_P", w.padding)
+          .value("PF_LINES", lines)
+          .value("PF_V", vector)
+          .value("PF_KEEP", keep)
+          .text("PF_INDEX", std::max(inputs, results) < (int64_t{1} << 31) ? "pf_u32" : "pf_u64");
+  a.launch(a.compile("pool_small.h", defines, entry), blocks_for(p.items, kBlock), kBlock, 0, p);
+  return true;
+}
 // `back`: elements of x are written, not those of y.
-void run(const KernelArgs& a, const char* entry, int to, int from, int index, bool back = false) {
+// `small`: the entry for small windows.
+void run(const KernelArgs& a, const char* entry, int to, int from, int index, bool back = false,
+         const char* small = nullptr) {
   pf_pool p{a.data(from),
             a.data(to),
             index < 0 ? nullptr : a.data(index),
@@ -34,6 +72,8 @@ void run(const KernelArgs& a, const char* entry, int to, int from, int index, bo
     return in ? int64_t{p.d.in} * p.h.in * p.w.in : int64_t{p.d.out} * p.h.out * p.w.out;
   };
   const DType t = a.dtype(from), kind = index < 0 ? DType::UInt8 : a.dtype(index);
+  if (small && a.i(kNumber.adaptive) == 0 && small_windows(a, p, t, kind, small, index >= 0, back))
+    return;
   const auto size = static_cast<int64_t>(itemsize(t));
   const int64_t inputs = p.outer * space(true) * p.inner,
                 results = p.outer * space(false) * p.inner;
@@ -55,15 +95,15 @@ void run(const KernelArgs& a, const char* entry, int to, int from, int index, bo
 
 void pool_max(const KernelArgs& a) {
   constexpr auto at = tensors<PoolMax>;
-  run(a, "pool_max", at.y, at.x, at.index);
+  run(a, "pool_max", at.y, at.x, at.index, false, "pool_small");
 }
 void pool_max_values(const KernelArgs& a) {
   constexpr auto at = tensors<PoolMaxValues>;
-  run(a, "pool_max_values", at.y, at.x, -1);
+  run(a, "pool_max_values", at.y, at.x, -1, false, "pool_small");
 }
 void pool_max_input(const KernelArgs& a) {
   constexpr auto at = tensors<PoolMaxInput>;
-  run(a, "pool_max_input", at.dx, at.dy, at.index, true);
+  run(a, "pool_max_input", at.dx, at.dy, at.index, true, "pool_small_input");
 }
 void pool_max_pick(const KernelArgs& a) {
   constexpr auto at = tensors<PoolMaxPick>;

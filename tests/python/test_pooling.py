@@ -65,6 +65,8 @@ def largest(x, axes):
     shape = (*x.shape[:-dims], *(len(a) for a in axes))
     y, index = np.full(shape, -np.inf), np.zeros(shape, np.int64)
     for o, places, _ in each(x, axes):
+        for place in places[:1]:
+            index[(..., *o)] = np.ravel_multi_index(place, space)
         for place in places:
             v = x[(..., *place)]
             more = (v > y[(..., *o)]) | np.isnan(v)
@@ -217,6 +219,30 @@ def test_dtypes(dtype, last):
     mean = F.avg_pool2d(xs.detach(), 2).to(pf.float64).numpy()
     exact = x[:, :, :8].reshape(2, 24, 4, 2, 5, 2).mean((3, 5))
     assert_allclose(mean, exact, rtol=2**-8 if dtype.itemsize == 2 else 1e-6)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float32])
+@pytest.mark.parametrize(
+    "k, s, p", [(3, 2, 1), (3, 2, 0), (3, 1, 1), (2, 2, 0), (2, 2, 1), (2, 1, 0)]
+)
+@pytest.mark.parametrize("space", [(8, 16), (9, 32), (5, 7)])
+def test_small_windows(space, k, s, p, dtype, last):
+    """What GPUs have a kernel for, with equal elements, infinities and NaN. Gradients are whole
+    numbers: sums of them are exact."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(-4, 5, (2, 16, *space)).astype(float)
+    x.flat[rng.integers(0, x.size, 40)] = np.nan
+    x.flat[rng.integers(0, x.size, 200)] = -np.inf
+    x[0, 0] = -np.inf
+    y, index = largest(x, windows(space, [(k, s, p, 1, False)] * 2))
+    xs = tensor(x, last, dtype)
+    out = F.max_pool2d(xs, k, s, p)
+    assert_array_equal(out.detach().double().numpy(), y)
+    assert_array_equal(F.max_pool2d(xs.detach(), k, s, p).double().numpy(), y)
+    g = rng.integers(-8, 9, y.shape).astype(float)
+    (dx,) = pf.autograd.grad(out, xs, tensor(g, last, dtype))
+    assert_array_equal(dx.double().numpy(), put(g, index, space))
 
 
 @pytest.mark.parametrize("last", [False, True])
