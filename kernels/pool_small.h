@@ -71,6 +71,10 @@ struct pf_best {
   }
 };
 
+// Results below each other that a thread makes, and the lines of the input that they see. Where a
+// thread has neighbouring channels a second one would take the registers of other threads.
+enum { ROWS = PF_LINES + 1, SEEN = (ROWS - 1) * PF_S + PF_K };
+
 #if PF_LINES
 // Elements of a line of the input: those of the window's vectors and one on each side.
 struct pf_seen {
@@ -95,57 +99,74 @@ struct pf_seen {
   }
 };
 PF_KERNEL(pool_small, 256)(pf_pool p) {
-  const pf_i32 across = p.w.out / PF_V;
+  const pf_i32 across = p.w.out / PF_V, down = (p.h.out + ROWS - 1) / ROWS;
   for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(p.items); e += pf_item_step()) {
-    const pf_corner at = pf_corner_of(static_cast<pf_index>(e), 1, across, p.h.out);
+    const pf_corner at = pf_corner_of(static_cast<pf_index>(e), 1, across, down);
     const T* image = static_cast<const T*>(p.from) +
                      at.n * (static_cast<pf_index>(p.h.in) * static_cast<pf_index>(p.w.in));
-    const pf_i32 y = at.y * PF_S - PF_P, x = at.x * (PF_V * PF_S);
-    pf_seen line[PF_K];
-    PF_UNROLL for (int j = 0; j < PF_K; ++j) {
+    const pf_i32 y = at.y * (ROWS * PF_S) - PF_P, x = at.x * (PF_V * PF_S);
+    pf_seen line[SEEN];
+    PF_UNROLL for (int j = 0; j < SEEN; ++j) {
       const bool in = pf_inside(y + j, p.h.in);
       line[j].load(image + static_cast<pf_i64>(in ? y + j : 0) * p.w.in, x, in ? p.w.in : 0);
     }
-    pf_best<PF_V> best;
-    best.clear();
-    PF_UNROLL for (int j = 0; j < PF_K; ++j) {
-      PF_UNROLL for (int v = 0; v < PF_V; ++v) {
-        PF_UNROLL for (int i = 0; i < PF_K; ++i) {
-          const int place = v * PF_S + i - PF_P;
-          if (line[j].has(place)) best.see(v, line[j].get(place), j * PF_K + i);
+    PF_UNROLL for (int r = 0; r < ROWS; ++r) {
+      const pf_i32 row = at.y * ROWS + r;
+      if (row >= p.h.out) continue;
+      pf_best<PF_V> best;
+      best.clear();
+      PF_UNROLL for (int j = 0; j < PF_K; ++j) {
+        const pf_seen& seen = line[r * PF_S + j];
+        PF_UNROLL for (int v = 0; v < PF_V; ++v) {
+          PF_UNROLL for (int i = 0; i < PF_K; ++i) {
+            const int place = v * PF_S + i - PF_P;
+            if (seen.has(place)) best.see(v, seen.get(place), j * PF_K + i);
+          }
         }
       }
+      best.store(p, (at.n * static_cast<pf_index>(p.h.out) + static_cast<pf_index>(row)) *
+                            static_cast<pf_index>(p.w.out) +
+                        static_cast<pf_index>(at.x * PF_V));
     }
-    best.store(p, static_cast<pf_index>(e) * PF_V);
   }
 }
 #else
 PF_KERNEL(pool_small, 256)(pf_pool p) {
-  const pf_i32 channels = static_cast<pf_i32>(p.inner) / PF_V;
+  const pf_i32 channels = static_cast<pf_i32>(p.inner) / PF_V, down = (p.h.out + ROWS - 1) / ROWS;
+  const pf_index inner = static_cast<pf_index>(p.inner);
   for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(p.items); e += pf_item_step()) {
-    const pf_corner at = pf_corner_of(static_cast<pf_index>(e), channels, p.w.out, p.h.out);
-    const T* image = static_cast<const T*>(p.from) +
-                     at.n * (static_cast<pf_index>(p.h.in) * static_cast<pf_index>(p.w.in) *
-                             static_cast<pf_index>(p.inner)) +
-                     at.c * PF_V;
-    const pf_i32 y = at.y * PF_S - PF_P, x = at.x * PF_S - PF_P;
-    pf_vector<T, PF_V> seen[PF_K][PF_K];
-    PF_UNROLL for (int j = 0; j < PF_K; ++j) {
+    const pf_corner at = pf_corner_of(static_cast<pf_index>(e), channels, p.w.out, down);
+    const pf_index c = static_cast<pf_index>(at.c) * PF_V;
+    const T* image =
+        static_cast<const T*>(p.from) +
+        at.n * (static_cast<pf_index>(p.h.in) * static_cast<pf_index>(p.w.in) * inner) + c;
+    const pf_i32 y = at.y * (ROWS * PF_S) - PF_P, x = at.x * PF_S - PF_P;
+    pf_vector<T, PF_V> seen[SEEN][PF_K];
+    PF_UNROLL for (int j = 0; j < SEEN; ++j) {
       PF_UNROLL for (int i = 0; i < PF_K; ++i) {
         if (pf_inside(y + j, p.h.in) && pf_inside(x + i, p.w.in))
           seen[j][i].template load<false>(image + (static_cast<pf_i64>(y + j) * p.w.in + (x + i)) *
                                                       p.inner);
       }
     }
-    pf_best<PF_V> best;
-    best.clear();
-    PF_UNROLL for (int j = 0; j < PF_K; ++j) {
-      PF_UNROLL for (int i = 0; i < PF_K; ++i) {
-        if (!pf_inside(y + j, p.h.in) || !pf_inside(x + i, p.w.in)) continue;
-        PF_UNROLL for (int v = 0; v < PF_V; ++v) best.see(v, seen[j][i].get(v), j * PF_K + i);
+    PF_UNROLL for (int r = 0; r < ROWS; ++r) {
+      const pf_i32 row = at.y * ROWS + r;
+      if (row >= p.h.out) continue;
+      pf_best<PF_V> best;
+      best.clear();
+      PF_UNROLL for (int j = 0; j < PF_K; ++j) {
+        const int line = r * PF_S + j;
+        PF_UNROLL for (int i = 0; i < PF_K; ++i) {
+          if (!pf_inside(y + line, p.h.in) || !pf_inside(x + i, p.w.in)) continue;
+          PF_UNROLL for (int v = 0; v < PF_V; ++v) best.see(v, seen[line][i].get(v), j * PF_K + i);
+        }
       }
+      best.store(p, ((at.n * static_cast<pf_index>(p.h.out) + static_cast<pf_index>(row)) *
+                         static_cast<pf_index>(p.w.out) +
+                     static_cast<pf_index>(at.x)) *
+                            inner +
+                        c);
     }
-    best.store(p, static_cast<pf_index>(e) * PF_V);
   }
 }
 #endif

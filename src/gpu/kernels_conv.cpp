@@ -523,12 +523,16 @@ pf_tensor tensor_of(const pf_tensor& t, const Convolution::Operand& o, int space
   for (int d = 0; d < t.ndim; ++d) r.strides[d] = o.step[d < 2 ? d : d + space + 2 - t.ndim];
   return r;
 }
-// Images of channels that one transposition of a matrix for each item makes pixels, and back.
-bool turns(const pf_tensor& t, int64_t item) {
-  pf_i64 size[3];
-  sizes_of(t, size);
-  return item == 2 && t.shape[1] >= 16 && t.shape[1] * item % 16 == 0 &&
-         product(size) * item % 16 == 0 && aligned(t.data, 16) && Lies(t).images;
+// Images of channels that one transposition of a matrix for each item makes pixels, and back:
+// cuDNN's kernels want channels last, and its own copies for that are slow.
+bool turns(const KernelArgs& a, const Problem& p, int64_t item) {
+  const auto fits = [&](const pf_tensor& t) {
+    pf_i64 size[3];
+    sizes_of(t, size);
+    return t.shape[1] >= 16 && t.shape[1] * item % 16 == 0 && product(size) * item % 16 == 0 &&
+           aligned(t.data, 16) && Lies(t).images;
+  };
+  return !a.traits().amd && item == 2 && fits(p.x) && fits(p.y);
 }
 // Into channels-last memory from images, or back.
 void turn_images(const KernelArgs& a, void* to, const void* from, const pf_tensor& images,
@@ -588,10 +592,8 @@ bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t
     c.padding[d] = a.i(number.padding_d + at);
     c.dilation[d] = a.i(number.dilation_d + at);
   }
-  // cuDNN's kernels want channels last, and its own copies for that are slow.
   const auto item = static_cast<int64_t>(itemsize(t));
-  const bool turned = !a.traits().amd && turns(p.x, item) && turns(p.y, item),
-             last = turned || channels_last(p.x) || channels_last(p.y);
+  const bool turned = turns(a, p, item), last = turned || channels_last(p.x) || channels_last(p.y);
   const pf_tensor* const given[] = {&p.x, &p.weight, &p.y};
   Convolution::Operand* const laid[] = {&c.x, &c.w, &c.y};
   for (int i = 0; i < 3; ++i) *laid[i] = operand(*given[i], c.space, last);

@@ -37,7 +37,8 @@ bool small_windows(const KernelArgs& a, pf_pool p, DType t, DType kind, const ch
   const int64_t vector = 16 / size / (lines ? w.stride : 1);
   if (lines ? w.in % (vector * w.stride) != 0 || w.out % vector != 0 : p.inner % vector != 0)
     return false;
-  const int64_t down = back ? ceil_div(h.in, h.stride) : h.out,
+  const int64_t rows = lines ? 2 : 1;  // of a thread, ROWS there
+  const int64_t down = back ? ceil_div(h.in, h.stride) : ceil_div(h.out, rows),
                 across = back ? ceil_div(w.in, w.stride) : w.out;
   p.items = p.outer * down * (lines ? across / vector : across * (p.inner / vector));
   const Defines defines =
