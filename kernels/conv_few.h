@@ -12,68 +12,7 @@
 //   -DPF_HIGH= -DPF_WIDE= taps, -DPF_DOWN= -DPF_RIGHT= strides
 //   -DWIDE=        pixels, a multiple of 32; -DPF_N= channels of the result, 32 or 64
 //   -DPF_MATRIX_UNIT= on AMD, as in matrix_units.h
-#include "conv_few_args.h"
-#include "matrix_units.h"
-#include "mma.h"
-
-enum {
-  THREADS = 256,
-  WARPS = THREADS / PF_WARP,
-  ROWS = 8,
-  ACROSS = PF_WIDE * PF_PITCH,  // elements of a run
-  RUN = (ACROSS + 7) / 8,
-  TAIL = ACROSS - (RUN - 1) * 8,
-  CHUNKS = PF_HIGH * RUN,
-#ifdef PF_MMA
-  UNIT_M = 16,
-  UNIT_N = 8,
-  UNIT_SUMS = 4,
-  STEP = 2,  // chunks
-#else
-  UNIT_M = PF_UNIT_M,
-  UNIT_N = PF_UNIT_N,
-  UNIT_SUMS = PF_UNIT_SUMS,
-  STEP = PF_UNIT_K / 8,
-#endif
-  STEPS = (CHUNKS + STEP - 1) / STEP,
-  MS = 32 / UNIT_M,
-  NS = PF_N / UNIT_N,
-  LINES = (ROWS - 1) * PF_DOWN + PF_HIGH,
-  PIXELS = (WIDE - 1) * PF_RIGHT + PF_WIDE,
-  LINE = (PIXELS * PF_PITCH + 8 + 1) / 2,   // words, with those that are masked
-  COLUMN = (STEPS * STEP / 2 * 2 + 1) * 4,  // words of operand b: an odd number of chunks
-};
-static_assert(PF_RIGHT * PF_PITCH % 2 == 0, "windows begin at words");
-
-// The channel of the result that column `n` of a tile is. On NVIDIA a thread has two columns of
-// each unit: four units side by side give it eight neighbours, a chunk.
-PF_DEVICE int pf_channel_of(int n) {
-#ifdef PF_MMA
-  const int unit = n / 8, pair = n % 8 / 2;
-  return unit / 4 * 32 + pair * 8 + unit % 4 * 2 + n % 2;
-#else
-  return n;
-#endif
-}
-
-// Weights as blocks read them: [tile of n][column][chunk][8].
-PF_KERNEL(pf_conv_few_pack, THREADS)(const pf_few q) {
-  const pf_u32 columns = static_cast<pf_u32>(q.tiles_n) * PF_N, all = columns * (COLUMN * 2);
-  for (pf_u32 e = pf_block() * THREADS + pf_thread(); e < all; e += pf_blocks() * THREADS) {
-    const pf_u32 column = e / (COLUMN * 2), rest = e % (COLUMN * 2), chunk = rest / 8;
-    const pf_u32 line = chunk / RUN, at = chunk % RUN * 8 + rest % 8, pixel = at / PF_PITCH,
-                 c = at % PF_PITCH;
-    const pf_u32 n =
-        column / PF_N * PF_N + static_cast<pf_u32>(pf_channel_of(static_cast<int>(column % PF_N)));
-    pf_u32 w = 0;
-    if (line < PF_HIGH && pixel < PF_WIDE && c < PF_C && n < static_cast<pf_u32>(q.outs))
-      pf_load_words<2, false>(
-          static_cast<const char*>(q.weight) +
-              (n * q.w_out + c * q.w_in + line * q.w_line + pixel * q.w_pixel) * 2,
-          &w);
-    pf_store_words<2, false>(static_cast<char*>(q.packed) + static_cast<pf_i64>(e) * 2, &w);
-  }
-}
+#include "conv_few_plan.h"
 
 // The lines of the input from line `y`, pixel `x` on; 0 outside.
 PF_DEVICE void pf_take_lines(const pf_few& q, const char* image, pf_i32 y, pf_i32 x, char* lines,
@@ -154,8 +93,8 @@ PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
     }
     const auto window = [&](int pixel)
                             PF_INLINE { return begin + (col + pixel) * (PF_RIGHT * PF_PITCH / 2); };
-    PF_UNROLL for (int s = 0; s < STEPS; ++s) {
 #ifdef PF_MMA
+    PF_UNROLL for (int s = 0; s < STEPS; ++s) {
       const int g = lane / 4, t = lane % 4;
       pf_u32 a[MS][4];
       PF_UNROLL for (int i = 0; i < MS; ++i) {
@@ -167,7 +106,10 @@ PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
         const pf_u32 b[2] = {column[0], column[4]};
         PF_UNROLL for (int i = 0; i < MS; ++i) pf_mma(PF_T{}, c[i][j], a[i], b);
       }
+    }
 #else
+    // Unrolled, all steps' operands would be read ahead into more registers than there are.
+    PF_NO_UNROLL for (int s = 0; s < STEPS; ++s) {
       const int k = s * PF_UNIT_K + pf_unit_k(lane);
       pf_u32 a[MS][PF_UNIT_WORDS];
       PF_UNROLL for (int i = 0; i < MS; ++i) {
@@ -180,8 +122,8 @@ PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
         PF_UNROLL for (int v = 0; v < PF_UNIT_WORDS; ++v) b[v] = column[v];
         PF_UNROLL for (int i = 0; i < MS; ++i) pf_unit_multiply<PF_T>(a[i], b, c[i][j]);
       }
-#endif
     }
+#endif
     char* to = static_cast<char*>(q.y) + (image * q.y_batch + y * q.y_line) * 2;
     const auto give = [&](int pixel, int n, float v) PF_INLINE {
       const pf_i32 x = x0 + col + pixel, channel = tile_n * PF_N + n;

@@ -429,7 +429,7 @@ bool by_few_channels(const KernelArgs& a, const Problem& p, const pf_conv& q, DT
                         .value("PF_N", tile_n)
                         .value("PF_MATRIX_UNIT", matrix_unit(a.traits()));
   if (a.traits().architecture == "gfx90a") defines = std::move(defines).value("PF_CDNA", 2);
-  a.launch(a.compile("conv_few.h", defines, "pf_conv_few_pack"),
+  a.launch(a.compile("conv_few_pack.h", defines, "pf_conv_few_pack"),
            blocks_for(f.tiles_n * tile_n * column / 2, 256), 256, 0, f);
   a.launch(a.compile("conv_few.h", defines, "pf_conv_few"),
            Grid(int64_t{f.tiles_n} * f.tiles_x * f.tiles_y * p.x.shape[0]), 256,
