@@ -105,7 +105,7 @@ bool choose(const Traits& t, const Product& p, bool across, int tile, Tiling* s)
   if (hopper) {
     // Large tiles read least. Two blocks of the narrower one share a compute unit where there are
     // that many.
-    *s = p.n > 128 && blocks(p, 128, 256) >= 2 * t.compute_units    ? kHopper
+    *s = p.n > 128 && blocks(p, 128, 256) >= t.compute_units        ? kHopper
          : p.n <= 128 && blocks(p, 256, 128) >= 2 * t.compute_units ? kHopperTall
          : blocks(p, 128, 128) > t.compute_units                    ? kHopperPair
          : blocks(p, 128, 128) >= t.compute_units / 2               ? kHopperSingle

@@ -95,7 +95,7 @@ for dtype, precision in [(d, "highest") for d in dtypes] + [(pf.float32, "high")
                     tol = 0.008 if dtype is pf.bfloat16 else 0.001 if dtype is pf.float16 else 1e-6
                     assert np.allclose(g, v, rtol=tol, atol=tol), (dtype, last, shape, how)
 """.replace("CUDNN", str(int(library == "cudnn"))),
-        **environment(library),
+        **environment(library, PYFLAME_GPU_CONV="library"),
     )
 
 
@@ -131,6 +131,9 @@ a = a.contiguous(memory_format=pf.channels_last)
 got = F.conv2d(a, pf.ones(16, 1, 3, 3).to("gpu"), groups=16)
 pf.synchronize()
 assert fails() == 0, "channels by themselves are ours"
+got = F.conv2d(a.half(), pf.ones(8, 16, 3, 3, dtype=pf.float16).to("gpu"))
+pf.synchronize()
+assert fails() == 0, "results of few pixels are ours"
 """,
         **environment(library),
     )
