@@ -12,7 +12,7 @@ from .nn import functional as F
 
 __all__ = [
     "CenterCrop", "ColorJitter", "Compose", "Normalize", "RandomCrop", "RandomErasing",
-    "RandomHorizontalFlip", "ToTensor",
+    "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "ToTensor",
 ]  # fmt: skip
 
 
@@ -207,6 +207,114 @@ class RandomCrop(_Random):
         at = pixels.reshape(count, 1, height * width).to(x.device).expand(-1, channels, -1)
         made = _ops.gather(x.reshape(count, channels, rows * columns), 2, at)
         return made.reshape(count, channels, height, width)
+
+
+_INTERPOLATIONS = ("nearest", "nearest-exact", "bilinear", "bicubic")
+
+
+def _interpolation(mode, name):
+    mode = getattr(mode, "value", mode)  # torchvision's InterpolationMode
+    if mode not in _INTERPOLATIONS:
+        raise _C.ValueError(
+            f"pf.transforms.{name}: got interpolation {mode!r}; expected one of "
+            + ", ".join(_INTERPOLATIONS)
+        )
+    return mode
+
+
+def _resized(x, size, mode, antialias):
+    """Bytes are rounded; those of "bicubic" do not leave their range."""
+    smooth = mode in ("bilinear", "bicubic")
+    wide = x if x.is_floating_point() or not smooth else x.to(_C.float32)
+    how = {"align_corners": False, "antialias": antialias} if smooth else {}
+    made = F.interpolate(wide, size, mode=mode, **how)
+    if made.dtype == x.dtype:
+        return made
+    return made.round().clamp(*((0, 255) if x.dtype == _C.uint8 else (None, None))).to(x.dtype)
+
+
+class Resize(_Transform):
+    """Each picture with another size: `size` is (height, width), or what the shorter side becomes,
+    the other one in proportion (rounded down; of no more than `max_size`, if that is given).
+    `interpolation` is "nearest", "nearest-exact", "bilinear" or "bicubic"; `antialias` is for the last
+    two, where a picture becomes smaller."""
+
+    def __init__(self, size, interpolation="bilinear", max_size=None, antialias=True):
+        self.size = size if isinstance(size, int) else list(size)
+        shown = [size] if isinstance(size, int) else self.size
+        if len(shown) == 1:
+            self.size = shown[0]
+        _pair(self.size, "Resize")
+        self.interpolation = _interpolation(interpolation, "Resize")
+        if max_size is not None and not (isinstance(self.size, int) and max_size > self.size):
+            raise _C.ValueError(
+                f"pf.transforms.Resize: got size {size!r} and max_size {max_size!r}; expected one "
+                "number, and a larger max_size"
+            )
+        self.max_size, self.antialias = max_size, antialias
+
+    def _apply(self, x):
+        if not isinstance(self.size, int):
+            return _resized(x, self.size, self.interpolation, self.antialias)
+        rows, columns = x.shape[2:]
+        if not rows or not columns:
+            raise _C.ShapeError(
+                f"pf.transforms.Resize: got pictures of {rows}x{columns}; expected some pixels"
+            )
+        short, long = min(rows, columns), max(rows, columns)
+        new_short, new_long = self.size, int(self.size * long / short)
+        if self.max_size is not None and new_long > self.max_size:
+            new_short, new_long = int(self.max_size * new_short / new_long), self.max_size
+        size = (new_short, new_long) if rows <= columns else (new_long, new_short)
+        return _resized(x, size, self.interpolation, self.antialias)
+
+
+class RandomResizedCrop(_Random):
+    """A part of each picture, somewhere, as one of `size`: its share of the picture's area within
+    `scale`, its width divided by its height within `ratio`. Where ten draws fit nowhere, it is the
+    middle. `interpolation` and `antialias` as of Resize."""
+
+    def __init__(
+        self, size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation="bilinear",
+        antialias=True, *, generator=None,
+    ):  # fmt: skip
+        super().__init__(generator)
+        self.size = _pair(size, "RandomResizedCrop")
+        for name, (low, high) in (("scale", scale), ("ratio", ratio)):
+            if not 0 < low <= high:
+                raise _C.ValueError(
+                    f"pf.transforms.RandomResizedCrop: got {name} ({low}, {high}); expected two "
+                    "positive numbers, the larger one last"
+                )
+        self.scale, self.ratio = tuple(scale), tuple(ratio)
+        self.interpolation = _interpolation(interpolation, "RandomResizedCrop")
+        self.antialias = antialias
+
+    def _part(self, rows, columns, draws):
+        """Top, left, height and width; `draws` are [10, 4] numbers from 0 to 1."""
+        low, high = (math.log(r) for r in self.ratio)
+        for share, shape, down, right in draws:
+            area = rows * columns * (self.scale[0] + share * (self.scale[1] - self.scale[0]))
+            ratio = math.exp(low + shape * (high - low))
+            height, width = round(math.sqrt(area / ratio)), round(math.sqrt(area * ratio))
+            if 0 < height <= rows and 0 < width <= columns:
+                return (
+                    int(down * (rows - height + 1)), int(right * (columns - width + 1)),
+                    height, width,
+                )  # fmt: skip
+        ratio = min(max(columns / rows, self.ratio[0]), self.ratio[1])
+        height, width = min(rows, round(columns / ratio)), min(columns, round(rows * ratio))
+        return (rows - height) // 2, (columns - width) // 2, height, width
+
+    def _apply(self, x):
+        _too_small(x, (1, 1), "RandomResizedCrop")
+        draws = self._draw(x.shape[0], 10, 4).tolist()
+        made = [x[:0, :, :1, :1].expand(0, x.shape[1], *self.size)]
+        for i, numbers in enumerate(draws):
+            top, left, height, width = self._part(*x.shape[2:], numbers)
+            part = x[i : i + 1, :, top : top + height, left : left + width]
+            made.append(_resized(part, self.size, self.interpolation, self.antialias))
+        return _ops.cat(made)
 
 
 class RandomHorizontalFlip(_Random):

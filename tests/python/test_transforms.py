@@ -22,6 +22,7 @@ def seeded(number):
 RANDOM = (
     lambda g: T.RandomCrop(5, padding=2, generator=g),
     lambda g: T.RandomHorizontalFlip(generator=g),
+    lambda g: T.RandomResizedCrop((5, 4), generator=g),
     lambda g: T.RandomErasing(p=0.7, value="random", generator=g),
     lambda g: T.ColorJitter(0.4, 0.4, 0.4, 0.2, generator=g),
 )
@@ -43,7 +44,7 @@ def test_random_ones_follow_their_generator(make):
     assert len({p.tobytes() for p in make(seeded(1))(one).cpu().numpy()}) > 1
 
 
-@pytest.mark.parametrize("make", [*RANDOM, lambda g: T.CenterCrop((3, 9))])
+@pytest.mark.parametrize("make", [*RANDOM, lambda g: T.CenterCrop((3, 9)), lambda g: T.Resize(4)])
 def test_shapes(make):
     for shape in ((3, 6, 7), (0, 3, 6, 7), (1, 3, 6, 7), (2, 4, 3, 6, 7)):
         x = pictures(*shape)
@@ -185,3 +186,61 @@ def test_compose():
     for bad in (-0.1, 2, "x"):
         with pytest.raises(pf.ValueError, match="expected a number from 0 to 1"):
             T.RandomHorizontalFlip(bad)
+
+
+@pytest.mark.parametrize("dtype", [pf.uint8, pf.float32])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_resize(mode, dtype):
+    x = pictures(2, 3, 20, 31, dtype=dtype)
+    for size, expected, more in (
+        (10, (10, 15), {}),
+        ([10], (10, 15), {}),
+        ((7, 40), (7, 40), {}),
+        (40, (32, 50), {"max_size": 50}),
+    ):
+        y = T.Resize(size, mode, **more)(x)
+        assert y.shape == (2, 3, *expected) and y.dtype == dtype
+        how = {} if mode == "nearest" else {"antialias": True}
+        want = pf.nn.functional.interpolate(x.float(), expected, mode=mode, **how)
+        if dtype == pf.uint8:
+            want = want.round().clamp(0, 255)
+        np.testing.assert_allclose(y.float().cpu().numpy(), want.cpu().numpy(), atol=1e-6)
+    turned = T.Resize(10, mode)(x.transpose(2, 3))
+    assert turned.shape == (2, 3, 15, 10)
+
+
+def test_random_resized_crops_are_parts():
+    rows, columns = 30, 41
+    # The red of a pixel is its line, the green its column: a part says where it was.
+    x = pf.zeros(1, 2, rows, columns)
+    x[0, 0] = pf.arange(rows).float().unsqueeze(1)
+    x[0, 1] = pf.arange(columns).float()
+    made = T.RandomResizedCrop((6, 5), generator=seeded(4))(x.expand(300, -1, -1, -1))
+    made = made.cpu().numpy()
+    assert (np.diff(made[:, 0], axis=1) >= 0).all() and (np.diff(made[:, 1], axis=2) >= 0).all()
+    # Neighbouring results are so far apart that their cells make up the part.
+    height = (made[:, 0, 4, 2] - made[:, 0, 1, 2]) * 2
+    width = (made[:, 1, 3, 3] - made[:, 1, 3, 1]) * 2.5
+    share, ratio = height * width / (rows * columns), width / height
+    assert 0.05 < share.min() < 0.2 and 0.8 < share.max() < 1.1
+    assert 0.6 < ratio.min() < 0.85 and 1.2 < ratio.max() < 1.6
+    whole = T.RandomResizedCrop(9, scale=(1, 1), ratio=(1, 1))(x)  # fits nowhere: the middle
+    lines = whole[0, 1].cpu().numpy()
+    assert abs(lines.mean() - (columns - 1) / 2) < 0.6
+    assert abs((lines[0, -1] - lines[0, 0]) * 9 / 8 - rows) < 2
+
+
+def test_bad_sizes():
+    for call in (
+        lambda: T.Resize(0),
+        lambda: T.Resize((2, 3, 4)),
+        lambda: T.Resize(8, "cubic"),
+        lambda: T.Resize(8, max_size=8),
+        lambda: T.Resize((8, 8), max_size=9),
+        lambda: T.RandomResizedCrop(8, scale=(0.5, 0.1)),
+        lambda: T.RandomResizedCrop(8, ratio=(0, 1)),
+    ):
+        with pytest.raises(ValueError, match="pf.transforms"):
+            call()
+    with pytest.raises(pf.ShapeError, match="Resize"):
+        T.Resize(4)(pf.ones(1, 3, 0, 5))
