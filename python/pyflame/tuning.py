@@ -1,9 +1,10 @@
-"""Measured choices: which kernel computes a matrix product fastest on the GPU that is here.
+"""Measured choices: which kernel computes a matrix product, or a convolution, fastest on the GPU
+that is here.
 
-Without measuring, the source of a product follows from its sizes: the vendor's library and its
-first proposal, else our own kernel. Within :func:`tune` each product that was not measured before
-is timed with several proposals of the library and tiles of our own, and the fastest is remembered,
-also for later processes. Results may differ in their last bits from one choice to another.
+Without measuring, the source follows from the sizes: the vendor's library and its first proposal,
+else our own kernel. Within :func:`tune` each product or convolution that was not measured before is
+timed with several proposals of the library and with our own, and the fastest is remembered, also
+for later processes. Results may differ in their last bits from one choice to another.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def get_tuning_cache() -> TuningCache:
 
 @contextmanager
 def tune(exhaustive: bool | None = None):
-    """Measures the products that run within, and keeps the fastest choice for each:
+    """Measures the products and convolutions that run within, and keeps the fastest choice for each:
 
         with pf.tune():
             train_step()          # slower, once

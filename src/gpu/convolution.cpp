@@ -24,7 +24,7 @@ ConvolutionKey::ConvolutionKey(const Convolution& c) {
   std::copy_n(c.padding, c.space, padding);
   std::copy_n(c.dilation, c.space, dilation);
   kind = static_cast<int32_t>(c.kind), dtype = static_cast<int32_t>(c.dtype);
-  tf32 = c.tf32, space = c.space, bias = c.bias != nullptr;
+  tf32 = c.tf32, space = c.space, bias = c.bias != nullptr, proposal = c.proposal;
 }
 bool operator==(const ConvolutionKey& a, const ConvolutionKey& b) {
   return !std::memcmp(&a, &b, sizeof a);

@@ -24,6 +24,8 @@ struct Convolution {
   Operand x, w, y;
   const void* bias;  // of the channels of y, dense, or null
   int64_t stride[3], padding[3], dilation[3], groups;
+  int proposal;  // of the algorithms that the library lists, and whose numbers are ours: the first
+                 // unless somebody measured (tuning.h)
 };
 
 // False when the library, which is usable, does not take this convolution or fails, and then `why`
@@ -32,6 +34,8 @@ bool library_convolution(const KernelArgs&, const Convolution&, std::string& why
 bool convolution_library_usable();
 // "cuDNN (path)", or why there is none.
 const char* convolution_library();
+// "cuDNN 91200", or "none".
+std::string convolution_library_version();
 
 // y = bias in every pixel: what is then added to it is rounded once.
 void lay_bias(const KernelArgs&, const Convolution&);
@@ -39,7 +43,7 @@ void lay_bias(const KernelArgs&, const Convolution&);
 // What a convolution is to a library, without addresses: the key of what was prepared for it.
 struct ConvolutionKey {
   int64_t size[3][5], step[3][5], stride[3], padding[3], dilation[3];
-  int32_t align[4], kind, dtype, tf32, space, bias, unused;
+  int32_t align[4], kind, dtype, tf32, space, bias, proposal;
   explicit ConvolutionKey(const Convolution&);
   friend bool operator==(const ConvolutionKey&, const ConvolutionKey&);
 };

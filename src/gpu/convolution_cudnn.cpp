@@ -26,12 +26,14 @@ struct CudnnCalls {
   PF_CUDNN_CALLS(X)
 #undef X
   const char* (*GetErrorString)(int) = nullptr;
+  size_t (*GetVersion)() = nullptr;
   template <class F>
   void each(F&& take) {
 #define X(NAME, ARGS) take(NAME, "cudnn" #NAME);
     PF_CUDNN_CALLS(X)
 #undef X
     take(GetErrorString, "cudnnGetErrorString");
+    take(GetVersion, "cudnnGetVersion", false);
   }
 };
 
@@ -152,9 +154,10 @@ struct Cudnn {
     graph.finish();
 
     std::string why = "cuDNN has no engine for it";
+    int before = c.proposal;  // of good ones
     for (const int mode : {kDnnHeuristicA, kDnnHeuristicFallback}) {
       try {
-        if (plan_of(r, graph, mode, c, why)) return;
+        if (plan_of(r, graph, mode, c, before, why)) return;
       } catch (const Refused& e) {
         why = e.what();
       }
@@ -164,7 +167,7 @@ struct Cudnn {
   }
 
  private:
-  bool plan_of(Prepared& r, const Descriptor& graph, int mode, const Convolution& c,
+  bool plan_of(Prepared& r, const Descriptor& graph, int mode, const Convolution& c, int& before,
                std::string& why) {
     Descriptor heuristic(kDnnHeuristic);
     heuristic.set(kDnnHeuristicGraph, graph);
@@ -184,7 +187,7 @@ struct Cudnn {
         plan->finish();
         int64_t workspace = 0;
         plan->read(kDnnPlanWorkspace, kDnnTypeInt64, &workspace);
-        if (workspace > static_cast<int64_t>(kConvolutionWorkspace)) continue;
+        if (workspace > static_cast<int64_t>(kConvolutionWorkspace) || before-- > 0) continue;
         r.workspace = static_cast<size_t>(workspace);
         r.parts.push_back(std::move(configs[i]));
         r.plan = std::move(plan);
@@ -224,6 +227,10 @@ bool convolution_library_usable() {
 }
 const char* convolution_library() {
   return cudnn().text.c_str();
+}
+std::string convolution_library_version() {
+  if (!cudnn().usable) return "none";
+  return cudnn().GetVersion ? "cuDNN " + std::to_string(cudnn().GetVersion()) : "cuDNN";
 }
 
 bool library_convolution(const KernelArgs& args, const Convolution& c, std::string& why) {

@@ -22,12 +22,14 @@ struct MiopenCalls {
   PF_MIOPEN_CALLS(X)
 #undef X
   const char* (*GetErrorString)(int) = nullptr;
+  int (*GetVersion)(size_t*, size_t*, size_t*) = nullptr;
   template <class F>
   void each(F&& take) {
 #define X(NAME, ARGS) take(NAME, "miopen" #NAME);
     PF_MIOPEN_CALLS(X)
 #undef X
     take(GetErrorString, "miopenGetErrorString");
+    take(GetVersion, "miopenGetVersion", false);
   }
 };
 
@@ -156,10 +158,11 @@ struct Miopen {
     MiopenSolution found[kMostSolutions];
     size_t count = 0;
     must(w.get(handle_, w.a, w.b, p.shape, w.c, kMostSolutions, &count, found), "GetSolution");
+    int before = c.proposal;  // of good ones
     for (size_t i = 0; i < count && i < kMostSolutions; ++i) {
       const MiopenSolution& s = found[i];
       if (s.algorithm == kMioFft || s.algorithm == kMioWinograd ||
-          s.workspace > kConvolutionWorkspace)
+          s.workspace > kConvolutionWorkspace || before-- > 0)
         continue;
       must(w.compile(handle_, w.a, w.b, p.shape, w.c, s.id), "CompileSolution");
       p.solution = s.id, p.workspace = s.workspace;
@@ -193,6 +196,13 @@ bool convolution_library_usable() {
 }
 const char* convolution_library() {
   return miopen().text.c_str();
+}
+std::string convolution_library_version() {
+  if (!miopen().usable) return "none";
+  size_t major = 0, minor = 0, patch = 0;
+  if (!miopen().GetVersion || miopen().GetVersion(&major, &minor, &patch) != 0) return "MIOpen";
+  return "MIOpen " + std::to_string(major) + "." + std::to_string(minor) + "." +
+         std::to_string(patch);
 }
 
 bool library_convolution(const KernelArgs& args, const Convolution& c, std::string& why) {

@@ -1,14 +1,18 @@
 // Launchers of convolutions and their gradients: by the vendor's library or our kernels
 // (kernels/conv*.h).
 #include <algorithm>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "gpu/axes.h"
 #include "gpu/compile_only.h"
 #include "gpu/convolution.h"
+#include "gpu/host.h"
 #include "gpu/kernel.h"
 #include "gpu/move.h"
 #include "gpu/product.h"
+#include "gpu/tuning.h"
 #include "kernels/conv_args.h"
 #include "kernels/conv_few_args.h"
 #include "kernels/conv_turn_args.h"
@@ -582,9 +586,10 @@ bool refused(const KernelArgs& a, const std::string& why) {
   return false;
 }
 
-bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
+// `proposal`: of a choice that somebody measured or measures, else -1.
+bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t, int proposal) {
   if (source() == ProductSource::Own || !is_float(t) || !compile_only().empty()) return false;
-  if (source() == ProductSource::Auto && ours_is_quicker(a, p, q, t)) return false;
+  if (source() == ProductSource::Auto && proposal < 0 && ours_is_quicker(a, p, q, t)) return false;
   // Among cuDNN's engines for it are some that transform before they sum, and do not say so: sums
   // of whole numbers came out as 29.000008 (9.12, H200).
   const bool tf32 = t == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
@@ -593,7 +598,7 @@ bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t
   Convolution c{};
   c.kind = p.kind, c.dtype = t, c.tf32 = tf32;
   c.space = std::max(p.x.ndim - 2, 2);
-  c.bias = p.bias, c.groups = p.groups;
+  c.bias = p.bias, c.groups = p.groups, c.proposal = std::max(proposal, 0);
   for (int d = 0; d < c.space; ++d) {
     const int at = d + 3 - c.space;
     c.stride[d] = a.i(number.stride_d + at);
@@ -622,7 +627,7 @@ bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t
       copy_tensor(a, as, *given[i]);
   }
   std::string why;
-  if (!library_convolution(a, c, why)) return refused(a, why);
+  if (!library_convolution(a, c, why)) return proposal < 0 && refused(a, why);
   if (apart && turned && result != 1)
     turn_images(a, given[result]->data, laid[result]->data, *given[result], true, item);
   else if (apart)
@@ -630,16 +635,73 @@ bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t
   return true;
 }
 
-void run(const KernelArgs& a, const Problem& p, DType t) {
-  pf_conv q = arguments(a, p);
-  const bool asked = source() == ProductSource::Library;
-  if ((!asked && by_pixel(a, p, q, t)) || by_library(a, p, q, t)) return;
-  if ((asked && by_pixel(a, p, q, t)) || by_few_channels(a, p, q, t) || on_units(a, p, q, t))
-    return;
+void by_ours(const KernelArgs& a, const Problem& p, const pf_conv& given, DType t) {
+  pf_conv q = given;
+  if (by_few_channels(a, p, q, t) || on_units(a, p, q, t)) return;
   if (q.n == 1 && q.channels == 1)
     by_channel(a, p, q, t);
   else
     tiles(a, p, q, t);
+}
+
+// ---- as somebody measured -----------------------------------------------------------------------
+
+// What decides over the speed of a convolution, as text.
+std::string description(const Problem& p, const pf_conv& q, DType t) {
+  static constexpr const char* kNames[] = {"conv ", "conv_input ", "conv_weight "};
+  std::ostringstream s;
+  s << kNames[static_cast<int>(p.kind)] << name(t);
+  const auto sizes = [&](const char* what, const pf_tensor& x) {
+    s << " " << what << " ";
+    for (int d = 0; d < x.ndim; ++d) s << (d ? "x" : "") << x.shape[d];
+    if (channels_last(x)) s << " last";
+    const Lies lies(x);
+    if (!lies.pixels && !lies.images) s << " apart";
+    if (!aligned(x.data, 16)) s << " odd";
+  };
+  sizes("x", p.x);
+  sizes("w", p.weight);
+  s << " stride";
+  for (const pf_i64 v : q.stride) s << " " << v;
+  s << " padding";
+  for (const pf_i64 v : q.padding) s << " " << v;
+  s << " dilation";
+  for (const pf_i64 v : q.dilation) s << " " << v;
+  if (q.groups > 1) s << " groups " << q.groups;
+  if (p.bias) s << " bias";
+  if (t == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest) s << " tf32";
+  return s.str();
+}
+// False when nobody measured, or measures now.
+bool by_choice(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
+  if (source() == ProductSource::Own || !is_float(t) || !convolution_library_usable()) return false;
+  const std::string what = description(p, q, t), library = convolution_library_version();
+  const auto run = [&](const KernelArgs& with, Choice c) {
+    const ScratchScope own;  // each gives back what it took
+    if (!c.own) return by_library(with, p, q, t, c.index);
+    by_ours(with, p, q, t);
+    return true;
+  };
+  Choice choice;
+  if (find_choice(a, library, what, choice)) return run(a, choice);
+  if (!measuring()) return false;
+  std::vector<Choice> candidates;
+  for (int i = 0; i < (exhaustive() ? kMostProposals : 4); ++i) candidates.push_back({false, i});
+  if (source() == ProductSource::Auto) candidates.push_back({true, -1});
+  // What follows must not run as often as is measured.
+  KernelArgs alone = a;
+  alone.around = nullptr;
+  measure(alone, library, what, candidates, [&](Choice c) { return run(alone, c); });
+  return true;
+}
+
+void run(const KernelArgs& a, const Problem& p, DType t) {
+  const pf_conv q = arguments(a, p);
+  const bool asked = source() == ProductSource::Library;
+  if (!asked && by_pixel(a, p, q, t)) return;
+  if (choices_matter() && by_choice(a, p, q, t)) return;
+  if (by_library(a, p, q, t, -1) || (asked && by_pixel(a, p, q, t))) return;
+  by_ours(a, p, q, t);
 }
 
 void conv(const KernelArgs& a) {

@@ -276,3 +276,35 @@ assert 1e-4 < worst() < 2e-2
 """,
         **environment("cudnn"),
     )
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_measured_choices(run, library, tmp_path):  # noqa: F811
+    """pf.tune() measures ours beside the library's, each of its algorithms whose numbers are ours,
+    and keeps what it found; without it nothing is measured."""
+    run(
+        start(library)
+        + """
+x, w = pf.tensor(values(2, 4, 6, 5)).float(), pf.tensor(values(6, 4, 3, 3)).float()
+want = F.conv2d(x, w, padding=1).numpy()
+x, w = x.to("gpu"), w.to("gpu")
+def convolution():
+    assert np.allclose(F.conv2d(x, w, padding=1).cpu().numpy(), want, rtol=1e-6)
+convolution()
+cache = pf.get_tuning_cache()
+assert len(cache) == 0
+with pf.tune():
+    convolution()
+(entry,) = cache.entries()
+assert entry["product"].startswith("conv float32 x 2x4x6x5 w 6x4x3x3 stride"), entry
+assert entry["library"].startswith(NAME) and {"library 0", "own -1"} <= set(entry["timed"]), entry
+assert entry["choice"] == min(entry["timed"], key=entry["timed"].get)
+hits = cache.hits
+convolution()
+assert cache.hits == hits + 1
+F.conv2d(x, w, padding=0)
+pf.synchronize()
+assert len(cache) == 1, "nothing is measured unasked"
+""".replace("NAME", repr({"cudnn": "cuDNN", "miopen": "MIOpen"}[library])),
+        **environment(library, XDG_CACHE_HOME=tmp_path),
+    )
