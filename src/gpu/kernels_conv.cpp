@@ -686,6 +686,7 @@ bool by_choice(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t)
   if (find_choice(a, library, what, choice)) return run(a, choice);
   if (!measuring()) return false;
   std::vector<Choice> candidates;
+  candidates.reserve(kMostProposals + 1);
   for (int i = 0; i < (exhaustive() ? kMostProposals : 4); ++i) candidates.push_back({false, i});
   if (source() == ProductSource::Auto) candidates.push_back({true, -1});
   // What follows must not run as often as is measured.
