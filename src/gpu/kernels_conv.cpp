@@ -497,15 +497,17 @@ ProductSource source() {
   return s;
 }
 
-// Results of so few pixels take less than a library's call, and what follows joins ours (ResNet-50,
-// one picture, on an H200: 3.0 and 2.3 ms).
-constexpr int64_t kFewPixels = 4096;
+// So few products take less than a library's call, and what follows joins ours (ResNet-50, one
+// picture, on an H200: 3.0 and 2.3 ms).
+constexpr double kFewProducts = 0x1p28;
 
 // What our kernels are known to do quicker; all of it stands here.
 bool ours_is_quicker(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
   const bool last = channels_last(p.x) && channels_last(p.y);
   const bool by_itself = p.weight.shape[1] == 1 && p.weight.shape[0] == p.groups;
-  const bool few = p.kind == Kind::Forward && q.m <= kFewPixels && q.groups == 1 &&
+  const double products =
+      static_cast<double>(q.m) * static_cast<double>(q.n) * static_cast<double>(q.k);
+  const bool few = p.kind == Kind::Forward && products <= kFewProducts && q.groups == 1 &&
                    q.channels % 8 == 0 && product(q.taps) <= 64 && itemsize(t) == 2 &&
                    gathered_product_fits(a.traits(), t);
   return (last && (by_itself || few)) || of_few_channels(a, p, q, t);

@@ -133,7 +133,7 @@ pf.synchronize()
 assert fails() == 0, "channels by themselves are ours"
 got = F.conv2d(a.half(), pf.ones(8, 16, 3, 3, dtype=pf.float16).to("gpu"))
 pf.synchronize()
-assert fails() == 0, "results of few pixels are ours"
+assert fails() == 0, "small ones are ours"
 """,
         **environment(library),
     )
