@@ -61,7 +61,19 @@ class Flat {
     const int64_t nr = kernels.nr, panels = ceil_div(p_.out, nr);
     const micro::Split tiles(rows, kernels.mr);
     const int64_t parts = std::clamp<int64_t>(kUnits / panels, 1, ceil_div(tiles.count, 2));
-    const auto room = static_cast<size_t>(std::min(p_.k, kSteps) * nr) * sizeof(T);
+    const auto pack = [&](int64_t n0, int64_t k0, int64_t k, T* to) {
+      micro::pack(weight + n0 * p_.k + k0, p_.k, 1, static_cast<int>(std::min(nr, p_.out - n0)), k,
+                  static_cast<int>(nr), to);
+    };
+    const auto held = kept({kFlatForm, sizeof(T), address(weight), p_.out, p_.k},
+                           static_cast<size_t>(panels * nr * p_.k) * sizeof(T), [&](char* to) {
+                             parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
+                               for (int64_t j = begin; j < end; ++j)
+                                 pack(j * nr, 0, p_.k, reinterpret_cast<T*>(to) + j * nr * p_.k);
+                             });
+                           });
+    const T* const all = reinterpret_cast<const T*>(held.get());
+    const auto room = all ? 0 : static_cast<size_t>(std::min(p_.k, kSteps) * nr) * sizeof(T);
     parallel_with(panels * parts, 1, room, [&](int64_t begin, int64_t end, char* own) {
       T* const panel = reinterpret_cast<T*>(own);
       for (int64_t u = begin; u < end; ++u) {
@@ -69,8 +81,7 @@ class Flat {
         const int64_t cols = std::min(nr, p_.out - n0);
         for (int64_t k0 = 0; k0 < p_.k; k0 += kSteps) {
           const int64_t k = std::min(kSteps, p_.k - k0);
-          micro::pack(weight + n0 * p_.k + k0, p_.k, 1, static_cast<int>(cols), k,
-                      static_cast<int>(nr), panel);
+          if (!all) pack(n0, k0, k, panel);
           for (int64_t i = tiles.count * part / parts; i < tiles.count * (part + 1) / parts; ++i) {
             const int64_t r = tiles.at(i), high = tiles.at(i + 1) - r;
             kernels.run(static_cast<int>(high),
@@ -78,7 +89,7 @@ class Flat {
                          .a = columns + r * p_.k + k0 * high,
                          .a_row = 1,
                          .a_col = high,
-                         .b = panel,
+                         .b = all ? all + n0 * p_.k + k0 * nr : panel,
                          .b_row = nr,
                          .c = c + r * p_.out + n0,
                          .c_row = p_.out,
