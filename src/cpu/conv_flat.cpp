@@ -3,6 +3,9 @@
 // pixels most of the work is to read weights: a panel of them at a time is read once, by all
 // pixels.
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "cpu/conv.h"
@@ -82,8 +85,17 @@ class Flat {
         for (int64_t k0 = 0; k0 < p_.k; k0 += kSteps) {
           const int64_t k = std::min(kSteps, p_.k - k0);
           if (!all) pack(n0, k0, k, panel);
-          for (int64_t i = tiles.count * part / parts; i < tiles.count * (part + 1) / parts; ++i) {
+          const int64_t i0 = tiles.count * part / parts, i1 = tiles.count * (part + 1) / parts;
+          for (int64_t i = i0; i < i1; ++i) {
             const int64_t r = tiles.at(i), high = tiles.at(i + 1) - r;
+            if (all) {  // the next block of weights: a part of it beside each tile
+              const char* next = reinterpret_cast<const char*>(all + n0 * p_.k + (k0 + k) * nr);
+              const int64_t bytes = k * nr * static_cast<int64_t>(sizeof(T));
+              const int64_t from = bytes * (i - i0) / (i1 - i0),
+                            to = bytes * (i + 1 - i0) / (i1 - i0);
+              for (int64_t at = from & ~int64_t{63}; at < to; at += 64)
+                __builtin_prefetch(next + at, 0, 2);
+            }
             kernels.run(static_cast<int>(high),
                         {.k = k,
                          .a = columns + r * p_.k + k0 * high,
@@ -203,6 +215,18 @@ class Flat {
         std::fill_n(to + in.end, p_.y[2] - in.end, T(0));
       }
   }
+  // Of `taps` lines, what one tile has of them. H is its height: so few are copied by no loop.
+  using Cut = void(const T* lines, int64_t taps, int64_t apart, T* to, int64_t step);
+  template <int H>
+  static void cut(const T* lines, int64_t taps, int64_t apart, T* to, int64_t step) {
+    for (int64_t t = 0; t < taps; ++t, lines += apart, to += step)
+      std::memcpy(to, lines, H * sizeof(T));
+  }
+  static constexpr auto kCuts = []<int... I>(std::integer_sequence<int, I...>) {
+    return std::array<Cut*, sizeof...(I)>{&cut<I + 1>...};
+  }
+  (std::make_integer_sequence<int, micro::Kernels<T>::kMaxRows>());
+
   // Of pictures whose pixels lie side by side: a channel at a time.
   void tiles_of_lines(const T* x, const Lay& lay, const micro::Split& split, T* to) const {
     const auto room = static_cast<size_t>(p_.ntaps * rows) * sizeof(T);
@@ -216,9 +240,8 @@ class Flat {
                       const int64_t k = taps_first_ ? c : c * p_.ntaps;
                       for (int64_t i = 0; i < split.count; ++i) {
                         const int64_t first = split.at(i), high = split.at(i + 1) - first;
-                        T* out = to + first * p_.k + k * high;
-                        for (int64_t t = 0; t < p_.ntaps; ++t, out += step * high)
-                          for (int64_t r = 0; r < high; ++r) out[r] = lines[t * rows + first + r];
+                        kCuts[high - 1](lines + first, p_.ntaps, rows, to + first * p_.k + k * high,
+                                        step * high);
                       }
                     }
                   });
