@@ -44,7 +44,7 @@ class Flat {
   // The same as tiles of the product's kernels: [tile, k, row of the tile].
   void tiles(const T* x, const Lay& lay, T* to) const {
     const micro::Split split(rows, micro::kernels<T>().mr);
-    if (lay.channel != 1) return tiles_of_lines(x, lay, split, to);
+    if (lay.channel != 1 && p_.y[2] >= kLine) return tiles_of_lines(x, lay, split, to);
     const auto room = static_cast<size_t>(ceil_div(rows, split.count) * p_.k) * sizeof(T);
     parallel_with(split.count, 1, room, [&](int64_t begin, int64_t end, char* own) {
       T* const some = reinterpret_cast<T*>(own);
@@ -159,6 +159,7 @@ class Flat {
  private:
   static constexpr int64_t kLeast = 1 << 14, kMost = 16 << 20;  // of weights, of columns
   static constexpr int64_t kFewRows = 256;
+  static constexpr int64_t kLine = 6;     // shorter ones are gathered pixel by pixel
   static constexpr int64_t kSteps = 256;  // of k: a panel of weights is then 32 KB
   struct Tap {
     int64_t number, at;
