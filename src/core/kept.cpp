@@ -75,7 +75,7 @@ std::shared_ptr<const char> make_form(size_t bytes, const std::function<void(cha
 KeepScope::KeepScope(Storage* s) : before_(std::exchange(t_storage, nullptr)) {
   if (!s) return;
   // With a write recorded, of this group or another, the version is not that of the values.
-  if (s->foreign || s->exposed || s->writer.load(std::memory_order_acquire))
+  if (s->foreign || s->exposed || s->pinned || s->writer.load(std::memory_order_acquire))
     drop_kept(*s);
   else
     t_storage = s;
