@@ -14,6 +14,7 @@
 
 #include "core/backends.h"
 #include "core/blocks.h"
+#include "core/kept.h"
 #include "core/lock.h"
 #include "pyflame/error.h"
 
@@ -731,7 +732,10 @@ Allocator& allocator_of(Device d) {
 }  // namespace
 
 Block* allocate(Device device, StreamState* stream, size_t bytes, const MemoryUse& use) {
-  return allocator_of(device).allocate(stream, bytes, use);
+  Allocator& from = allocator_of(device);
+  if (device.is_cpu() && any_kept() && from.headroom() < static_cast<int64_t>(bytes)) [[unlikely]]
+    drop_all_kept();
+  return from.allocate(stream, bytes, use);
 }
 void release(Block* b) noexcept {
   b->owner->release(b);
@@ -756,6 +760,7 @@ void reset_accumulated_memory_stats(Device device) {
   allocator_of(device).reset_accumulated();
 }
 void empty_cache(Device device) {
+  if (device.is_cpu()) drop_all_kept();
   allocator_of(device).empty_cache();
 }
 void set_memory_limit(Device device, int64_t bytes) {

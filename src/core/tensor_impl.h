@@ -79,13 +79,14 @@ struct Storage : detail::RefCounted {
   uint32_t version = 0;  // bumped at record time by every in-place write
   size_t nbytes = 0;
   void* data = nullptr;
-  Block* block = nullptr;                       // the allocator's, null if foreign or pinned
-  PinnedBlock* pinned = nullptr;                // memory of the host that GPUs read directly
-  std::atomic<engine::Group*> writer{nullptr};  // group with a recorded, not yet run write
-  std::atomic<engine::Group*> reader{nullptr};  // group with a recorded read, or many_readers()
-  std::function<void()>* on_free = nullptr;     // foreign memory: gives it back
-  std::exception_ptr error;                     // why it is poisoned
-  struct Replicas* replicas = nullptr;          // copies on other devices (engine/placement.cpp)
+  Block* block = nullptr;                        // the allocator's, null if foreign or pinned
+  PinnedBlock* pinned = nullptr;                 // memory of the host that GPUs read directly
+  std::atomic<engine::Group*> writer{nullptr};   // group with a recorded, not yet run write
+  std::atomic<engine::Group*> reader{nullptr};   // group with a recorded read, or many_readers()
+  std::function<void()>* on_free = nullptr;      // foreign memory: gives it back
+  std::exception_ptr error;                      // why it is poisoned
+  struct Replicas* replicas = nullptr;           // copies on other devices (engine/placement.cpp)
+  std::atomic<struct KeptForms*> kept{nullptr};  // what kernels made of its values (core/kept.h)
 
   static Storage* create(Device device, size_t nbytes);
   static void destroy(Storage*) noexcept;

@@ -1,12 +1,16 @@
 // Convolutions of more weights than pixels: deep layers on small pictures, or on one. What the taps
-// see is put in columns for all items at once, and one product does the rest. Weights are as long
-// as its operands are wide, so they are read as they lie, once; putting them in panels would take
-// as long as the product.
+// see is put in columns for all items at once, and one product does the rest. Of a result from few
+// pixels most of the work is to read weights: a panel of them at a time is read once, by all
+// pixels.
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "cpu/conv.h"
 #include "cpu/gemm.h"
+#include "cpu/gemm_own.h"
 #include "cpu/move.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
@@ -34,19 +38,78 @@ class Flat {
   // What the taps see of x.
   void columns(const T* x, const Lay& lay, T* to) const {
     parallel_for(rows, std::max<int64_t>(1, kGrain / p_.k), [&](int64_t begin, int64_t end) {
-      std::vector<Tap> taps;
-      for (int64_t r = begin; r < end; ++r) {
-        const T* from = x + r / p_.pixels * lay.outer;
-        T* row = to + r * p_.k;
-        see(r % p_.pixels, lay, taps);
-        if (std::ssize(taps) < p_.ntaps) std::fill_n(row, p_.k, T(0));
-        if (taps_first_)
-          for (const Tap& t : taps)
-            for (int64_t c = 0; c < p_.in; ++c)
-              row[t.number * p_.in + c] = from[t.at + c * lay.channel];
-        else
-          for (int64_t c = 0; c < p_.in; ++c)
-            for (const Tap& t : taps) row[c * p_.ntaps + t.number] = from[t.at + c * lay.channel];
+      columns_of(x, lay, begin, end, to + begin * p_.k);
+    });
+  }
+  // The same as tiles of the product's kernels: [tile, k, row of the tile].
+  void tiles(const T* x, const Lay& lay, T* to) const {
+    const micro::Split split(rows, micro::kernels<T>().mr);
+    if (lay.channel != 1 && p_.y[2] >= kLine) return tiles_of_lines(x, lay, split, to);
+    const auto room = static_cast<size_t>(ceil_div(rows, split.count) * p_.k) * sizeof(T);
+    parallel_with(split.count, 1, room, [&](int64_t begin, int64_t end, char* own) {
+      T* const some = reinterpret_cast<T*>(own);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t first = split.at(i), high = split.at(i + 1) - first;
+        columns_of(x, lay, first, first + high, some);
+        micro::pack(some, p_.k, 1, static_cast<int>(high), p_.k, static_cast<int>(high),
+                    to + first * p_.k);
+      }
+    });
+  }
+  // Few enough that all of them read a panel of weights while it is in the L1.
+  bool few_rows() const { return rows > 1 && rows <= kFewRows; }
+  // c[rows, results] of columns in tiles; each sum is over blocks of kSteps, in order.
+  void multiply(const T* columns, const T* weight, const T* bias, T* c) const {
+    const micro::Kernels<T>& kernels = micro::kernels<T>();
+    const int64_t nr = kernels.nr, panels = ceil_div(p_.out, nr);
+    const micro::Split tiles(rows, kernels.mr);
+    const int64_t parts = std::clamp<int64_t>(kUnits / panels, 1, ceil_div(tiles.count, 2));
+    const auto pack = [&](int64_t n0, int64_t k0, int64_t k, T* to) {
+      micro::pack(weight + n0 * p_.k + k0, p_.k, 1, static_cast<int>(std::min(nr, p_.out - n0)), k,
+                  static_cast<int>(nr), to);
+    };
+    const auto held = kept({kFlatForm, sizeof(T), address(weight), p_.out, p_.k},
+                           static_cast<size_t>(panels * nr * p_.k) * sizeof(T), [&](char* to) {
+                             parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
+                               for (int64_t j = begin; j < end; ++j)
+                                 pack(j * nr, 0, p_.k, reinterpret_cast<T*>(to) + j * nr * p_.k);
+                             });
+                           });
+    const T* const all = reinterpret_cast<const T*>(held.get());
+    const auto room = all ? 0 : static_cast<size_t>(std::min(p_.k, kSteps) * nr) * sizeof(T);
+    parallel_with(panels * parts, 1, room, [&](int64_t begin, int64_t end, char* own) {
+      T* const panel = reinterpret_cast<T*>(own);
+      for (int64_t u = begin; u < end; ++u) {
+        const int64_t n0 = u / parts * nr, part = u % parts;
+        const int64_t cols = std::min(nr, p_.out - n0);
+        for (int64_t k0 = 0; k0 < p_.k; k0 += kSteps) {
+          const int64_t k = std::min(kSteps, p_.k - k0);
+          if (!all) pack(n0, k0, k, panel);
+          const int64_t i0 = tiles.count * part / parts, i1 = tiles.count * (part + 1) / parts;
+          for (int64_t i = i0; i < i1; ++i) {
+            const int64_t r = tiles.at(i), high = tiles.at(i + 1) - r;
+            if (all) {  // the next block of weights: a part of it beside each tile
+              const char* next = reinterpret_cast<const char*>(all + n0 * p_.k + (k0 + k) * nr);
+              const int64_t bytes = k * nr * static_cast<int64_t>(sizeof(T));
+              const int64_t from = bytes * (i - i0) / (i1 - i0),
+                            to = bytes * (i + 1 - i0) / (i1 - i0);
+              for (int64_t at = from & ~int64_t{63}; at < to; at += 64)
+                __builtin_prefetch(next + at, 0, 2);
+            }
+            kernels.run(static_cast<int>(high),
+                        {.k = k,
+                         .a = columns + r * p_.k + k0 * high,
+                         .a_row = 1,
+                         .a_col = high,
+                         .b = all ? all + n0 * p_.k + k0 * nr : panel,
+                         .b_row = nr,
+                         .c = c + r * p_.out + n0,
+                         .c_row = p_.out,
+                         .cols = static_cast<int>(cols),
+                         .accumulate = k0 > 0,
+                         .bias = bias && k0 + k == p_.k ? bias + n0 : nullptr});
+          }
+        }
       }
     });
   }
@@ -95,6 +158,9 @@ class Flat {
 
  private:
   static constexpr int64_t kLeast = 1 << 14, kMost = 16 << 20;  // of weights, of columns
+  static constexpr int64_t kFewRows = 256;
+  static constexpr int64_t kLine = 6;     // shorter ones are gathered pixel by pixel
+  static constexpr int64_t kSteps = 256;  // of k: a panel of weights is then 32 KB
   struct Tap {
     int64_t number, at;
   };
@@ -110,6 +176,76 @@ class Flat {
           if (within(p_, 0, z) && within(p_, 1, y) && within(p_, 2, v))
             taps.push_back({number, z * x.at[0] + y * x.at[1] + v * x.at[2]});
         }
+  }
+  void columns_of(const T* x, const Lay& lay, int64_t begin, int64_t end, T* row) const {
+    std::vector<Tap> taps;
+    for (int64_t r = begin; r < end; ++r, row += p_.k) {
+      const T* from = x + r / p_.pixels * lay.outer;
+      see(r % p_.pixels, lay, taps);
+      if (std::ssize(taps) < p_.ntaps) std::fill_n(row, p_.k, T(0));
+      if (taps_first_ && lay.channel == 1)
+        for (const Tap& t : taps) std::copy_n(from + t.at, p_.in, row + t.number * p_.in);
+      else if (taps_first_)
+        for (const Tap& t : taps)
+          for (int64_t c = 0; c < p_.in; ++c)
+            row[t.number * p_.in + c] = from[t.at + c * lay.channel];
+      else
+        for (int64_t c = 0; c < p_.in; ++c)
+          for (const Tap& t : taps) row[c * p_.ntaps + t.number] = from[t.at + c * lay.channel];
+    }
+  }
+  // What one tap sees of a channel, for all rows.
+  void see_line(const T* x, const Lay& lay, int64_t tap, T* to) const {
+    const int64_t e = tap % p_.taps[2], b = tap / p_.taps[2] % p_.taps[1];
+    const int64_t a = tap / p_.taps[2] / p_.taps[1], step = p_.stride[2] * lay.at[2];
+    const Inside in(p_, e, 0, p_.y[2]);
+    for (int64_t n = 0; n < p_.n; ++n)
+      for (int64_t i = 0; i < p_.y[0] * p_.y[1]; ++i, to += p_.y[2]) {
+        const int64_t z = place(p_, 0, i / p_.y[1], a), y = place(p_, 1, i % p_.y[1], b);
+        if (!within(p_, 0, z) || !within(p_, 1, y) || in.begin == in.end) {
+          std::fill_n(to, p_.y[2], T(0));
+          continue;
+        }
+        std::fill_n(to, in.begin, T(0));
+        const T* from = x + n * lay.outer + z * lay.at[0] + y * lay.at[1] +
+                        place(p_, 2, in.begin, e) * lay.at[2];
+        if (step == 1)
+          std::copy_n(from, in.end - in.begin, to + in.begin);
+        else
+          for (int64_t q = in.begin; q < in.end; ++q, from += step) to[q] = *from;
+        std::fill_n(to + in.end, p_.y[2] - in.end, T(0));
+      }
+  }
+  // Of `taps` lines, what one tile has of them. H is its height: so few are copied by no loop.
+  using Cut = void(const T* lines, int64_t taps, int64_t apart, T* to, int64_t step);
+  template <int H>
+  static void cut(const T* lines, int64_t taps, int64_t apart, T* to, int64_t step) {
+    for (int64_t t = 0; t < taps; ++t, lines += apart, to += step)
+      std::memcpy(to, lines, H * sizeof(T));
+  }
+  static constexpr auto kCuts = []<int... I>(std::integer_sequence<int, I...>) {
+    return std::array<Cut*, sizeof...(I)>{&cut<I + 1>...};
+  }
+  (std::make_integer_sequence<int, micro::Kernels<T>::kMaxRows>());
+
+  // Of pictures whose pixels lie side by side: a channel at a time.
+  void tiles_of_lines(const T* x, const Lay& lay, const micro::Split& split, T* to) const {
+    const auto room = static_cast<size_t>(p_.ntaps * rows) * sizeof(T);
+    const int64_t step = taps_first_ ? p_.in : 1, grain = kGrain / (rows * p_.ntaps);
+    parallel_with(p_.in, std::max<int64_t>(1, grain), room,
+                  [&](int64_t begin, int64_t end, char* own) {
+                    T* const lines = reinterpret_cast<T*>(own);
+                    for (int64_t c = begin; c < end; ++c) {
+                      for (int64_t t = 0; t < p_.ntaps; ++t)
+                        see_line(x + c * lay.channel, lay, t, lines + t * rows);
+                      const int64_t k = taps_first_ ? c : c * p_.ntaps;
+                      for (int64_t i = 0; i < split.count; ++i) {
+                        const int64_t first = split.at(i), high = split.at(i + 1) - first;
+                        kCuts[high - 1](lines + first, p_.ntaps, rows, to + first * p_.k + k * high,
+                                        step * high);
+                      }
+                    }
+                  });
   }
   template <class F>
   void each_item(F&& fn) const {
@@ -155,12 +291,19 @@ bool flat(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, con
   const Flat<T> f(p, weight);
   const bool direct = f.flat(y);
   const Scratch<T> columns(f.rows * p.k), results(direct ? 0 : f.rows * p.out);
-  f.columns(a.data<T>(at.x), x, columns.get());
-  Gemm g = product_of(a.dtype(at.x), f.rows, p.out, p.k, static_cast<const T*>(columns.get()), p.k,
-                      int64_t{1}, static_cast<const T*>(a.data<T>(at.weight)), int64_t{1}, p.k,
-                      direct ? a.data<T>(at.y) : results.get());
-  g.bias = a.has(at.bias) ? a.data<T>(at.bias) : nullptr;
-  gemm(g);
+  const T* const bias = a.has(at.bias) ? a.data<T>(at.bias) : nullptr;
+  T* const to = direct ? a.data<T>(at.y) : results.get();
+  if (f.few_rows()) {
+    f.tiles(a.data<T>(at.x), x, columns.get());
+    f.multiply(columns.get(), a.data<T>(at.weight), bias, to);
+  } else {
+    f.columns(a.data<T>(at.x), x, columns.get());
+    Gemm g =
+        product_of(a.dtype(at.x), f.rows, p.out, p.k, static_cast<const T*>(columns.get()), p.k,
+                   int64_t{1}, static_cast<const T*>(a.data<T>(at.weight)), int64_t{1}, p.k, to);
+    g.bias = bias;
+    gemm(g);
+  }
   if (!direct) f.scatter(results.get(), a.data<T>(at.y), y);
   return true;
 }

@@ -216,6 +216,26 @@ void pack(const Form& f, const Problem& p, const T* w, const Lay& lay, bool forw
   });
 }
 
+// What the order of packed weights follows from.
+template <class T>
+KeptKey key_of(const Problem& p, const T* w, const Lay& lay, bool forward) {
+  KeptKey key{forward ? kTapsForm : kTapsInputForm,
+              sizeof(T),
+              address(w),
+              p.groups,
+              p.in,
+              p.out,
+              lay.outer,
+              lay.channel};
+  for (size_t d = 0; d < 3; ++d) {
+    key.insert(key.end(), {p.taps[d], lay.at[d]});
+    if (!forward)
+      key.insert(key.end(),
+                 {p.stride[d], p.padding[d], p.dilation[d], std::min(p.stride[d], p.x[d])});
+  }
+  return key;
+}
+
 // Some lines of results of a phase, `cols` channels wide.
 template <class T>
 struct Lines {
@@ -281,8 +301,8 @@ void results(const Problem& p, Form f, const T* from, const Lay& source, const S
   const Piece piece(f, most, sizeof(T), kPieceBytes, ceil_div(kUnits, p.n * p.groups));
   int64_t panel = 0;
   for (Phase& ph : f.phases) piece.steps(f, ph, nr, &panel);
-  const Scratch<T> packed(p.groups * panels * panel);
-  pack(f, p, weight, w, forward, nr, packed.get());
+  const Packed<T> packed(key_of(p, weight, w, forward), p.groups * panels * panel,
+                         [&](T* to) { pack(f, p, weight, w, forward, nr, to); });
   // Items that are worked on together read weights of many bytes once.
   const auto item = static_cast<int64_t>(sizeof(T));
   const bool heavy = panels * panel * item > kPieceBytes / 2;

@@ -34,6 +34,8 @@ HWY_INLINE V Step(V a, V b, V sum) {
   }
 }
 
+constexpr int64_t kAhead = 16;  // steps of k
+
 // NV vectors wide; the last one is partial when TAIL.
 template <class T, int R, int NV, bool TAIL, bool STEPS>
 void Micro(const Tile<T>& t) {
@@ -63,6 +65,7 @@ void Micro(const Tile<T>& t) {
       V bv[NV];
 #pragma GCC unroll 2
       for (int v = 0; v < NV; ++v) bv[v] = load(b, v);
+      __builtin_prefetch(a + kAhead * col);  // packed ones come from the L2
       // Groups of three rows: the addresses then need few registers.
       const T* group = a;
 #pragma GCC unroll 16

@@ -68,6 +68,9 @@ struct CallOptions {
   static constexpr uint32_t kAllInplace = ~0u;
   const char* op = nullptr;  // name for error messages; the kernel's name by default
   bool checks_index = false;
+  // The argument (outputs first) of which the CPU may keep a form for later calls, -1 for none: it
+  // is likely to be read again before it is written.
+  int8_t keeps = -1;
   Takes takes =
       Takes::Arithmetic;  // DTypeError for tensors of other dtypes, before anything is done
   // In place of the backend's kernel of that name (user kernels): gets the tensors' addresses,

@@ -5,6 +5,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/kept.h"
 #include "engine/counters.h"
 #include "engine/gil.h"
 #include "engine/group.h"
@@ -192,6 +193,9 @@ void Execution::supply_kernel() {
 void Execution::launch_kernel() {
   const AnchorCall& a = g_.anchor;
   if (!together_) {
+    const KeepScope keep(a.options.keeps >= 0 && g_.device.is_cpu()
+                             ? a.tensors[a.options.keeps].storage.get()
+                             : nullptr);
     run_kernel(*a.kernel, g_.device, stream_, {tensors_, static_cast<size_t>(a.ntensors)},
                {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
     return;

@@ -5,6 +5,7 @@
 
 #include "core/allocator.h"
 #include "core/backends.h"
+#include "core/kept.h"
 #include "core/lock.h"
 #include "core/mapped.h"
 #include "engine/counters.h"
@@ -512,6 +513,10 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     if (tracing()) [[unlikely]]
       trace_kernel(k, device, options);
     run_kernel(k, device, stream, tensors, scalars, options);
+    // What another thread made while the kernel wrote has the version of what is there now.
+    for (const Tensor& t : outs)
+      if (t.defined() && t->storage->kept.load(std::memory_order_relaxed)) [[unlikely]]
+        drop_kept(*t->storage);
     if (foreign) [[unlikely]] {
       submit(device);
       for (const auto& s : held)

@@ -73,7 +73,7 @@ Tensor beside_channels(const Tensor& t, int dims) {
 // ---- the three ----------------------------------------------------------------------------------
 
 Tensor conv_input(const Tensor& dy, const Tensor& w, const Dims& x, MemoryFormat format,
-                  const Taps& p);
+                  const Taps& p, bool transposed = false);
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Dims& w, const Taps& p);
 Tensor channel_sums(const Tensor& dy) {
   IntList dims{0};
@@ -81,14 +81,19 @@ Tensor channel_sums(const Tensor& dy) {
   return sum(dy, dims);
 }
 
+// Weights of calls without gradients stay for long, more likely than not.
+constexpr int8_t kForgets = -1, kWeight = kernels::tensors<kernels::Conv>.weight;
+static_assert(kWeight == kernels::tensors<kernels::ConvInput>.weight);
+
 // y of a known shape; the bias may be undefined.
 Tensor conv_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& shape,
                const Taps& p) {
   Tensor y = fresh(shape, x, format_of(x));
+  const bool wanted = autograd::wanted({x, w, bias});
   if (y->numel > 0)
     engine::call<kernels::Conv>({.y = y, .x = x, .weight = w, .bias = bias}, p.numbers(),
-                                {.op = p.op});
-  if (autograd::wanted({x, w, bias}))
+                                {.op = p.op, .keeps = wanted ? kForgets : kWeight});
+  if (wanted)
     autograd::attach(p.op, {y}, {x, w, bias}, {Saved(x), Saved(w)},
                      [p, biased = bias.defined()](const Context& c) -> Grads {
                        if (!c.grad().defined()) return Grads(3);
@@ -103,15 +108,18 @@ Tensor conv_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims&
 }
 
 Tensor conv_input(const Tensor& given, const Tensor& w, const Dims& x, MemoryFormat format,
-                  const Taps& p) {
+                  const Taps& p, bool transposed) {
   const Tensor dy = packed(given, by_channel(w->shape, p), format);
   Tensor dx = fresh(x, dy, format);
+  const bool wanted = autograd::wanted({dy, w});
   if (dy->numel == 0 || w->numel == 0 || dx->numel == 0) {
     dx = zeros(x.vec(), dy->dtype, dy->storage->device);
   } else {
-    engine::call<kernels::ConvInput>({.dx = dx, .dy = dy, .weight = w}, p.numbers(), {.op = p.op});
+    engine::call<kernels::ConvInput>(
+        {.dx = dx, .dy = dy, .weight = w}, p.numbers(),
+        {.op = p.op, .keeps = transposed && !wanted ? kWeight : kForgets});
   }
-  if (autograd::wanted({dy, w}))
+  if (wanted)
     autograd::attach(
         p.op, {dx}, {dy, w}, {Saved(dy), Saved(w)}, [p, format](const Context& c) -> Grads {
           if (!c.grad().defined()) return Grads(2);
@@ -309,7 +317,7 @@ Tensor conv_transpose(const Tensor& input, const Tensor& weight, const Tensor& b
   checked_numel(shape, op);
   const bool wide = widens(c.x, c.w);
   const Tensor x = wide ? widened(c.x) : c.x, w = wide ? widened(c.w) : c.w;
-  Tensor y = conv_input(x, w, shape, format_of(x), p);
+  Tensor y = conv_input(x, w, shape, format_of(x), p, true);
   if (c.bias.defined()) y = add(y, beside_channels(wide ? widened(c.bias) : c.bias, dims));
   if (wide) y = to(y, c.x->dtype);
   return c.batched ? y : squeeze(y, 0);
