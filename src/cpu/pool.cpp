@@ -242,10 +242,17 @@ void window(const Windows& w, const Seen& seen, const Windows::Range& range, con
         }
     }
   for (int64_t c = 0; c < channels; ++c) y[c] = store<T>(best[c]);
-  if (at.any())
+  if (at.taps) {  // fewer than 255 of them
+    uint8_t taps[256] = {255};
+    for (int32_t r = 0, code = 0; r < rows; ++r)
+      for (int64_t k = range.from; k < range.to; ++k)
+        taps[++code] = static_cast<uint8_t>(seen.rows[static_cast<size_t>(r)].tap + k);
+    for (int64_t c = 0; c < channels; ++c) at.taps[o + c] = taps[which[c] + 1];
+  } else if (at.places) {
     for (int64_t c = 0; c < channels; ++c)
       at.put(o + c, seen, which[c] < 0 ? -1 : which[c] / across, range,
              which[c] < 0 ? 0 : range.from + which[c] % across);
+  }
 }
 
 // The largest elements alone, of a line of windows: false where vectors do not help.
