@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cpu/kernel.h"
+#include "cpu/pool.h"
 #include "cpu/scratch.h"
 #include "cpu/strided.h"
 #include "cpu/threads.h"
@@ -241,10 +242,56 @@ void window(const Windows& w, const Seen& seen, const Windows::Range& range, con
         }
     }
   for (int64_t c = 0; c < channels; ++c) y[c] = store<T>(best[c]);
-  if (at.any())
+  if (at.taps) {  // fewer than 255 of them
+    uint8_t taps[256] = {255};
+    for (int32_t r = 0, code = 0; r < rows; ++r)
+      for (int64_t k = range.from; k < range.to; ++k)
+        taps[++code] = static_cast<uint8_t>(seen.rows[static_cast<size_t>(r)].tap + k);
+    for (int64_t c = 0; c < channels; ++c) at.taps[o + c] = taps[which[c] + 1];
+  } else if (at.places) {
     for (int64_t c = 0; c < channels; ++c)
       at.put(o + c, seen, which[c] < 0 ? -1 : which[c] / across, range,
              which[c] < 0 ? 0 : range.from + which[c] % across);
+  }
+}
+
+// The largest elements alone, of a line of windows: false where vectors do not help.
+template <class T>
+bool values_line(const Windows& w, const Seen& seen, const T* x, T* y,
+                 std::vector<int64_t>& places) {
+  const PoolKernels<T>& kernels = pool_kernels<T>();
+  if (w.inner > 1) {
+    for (int64_t q = 0; q < w.out[2]; ++q) {
+      const auto range = w.of(2, q);
+      places.clear();
+      for (const Seen::Row& r : seen.rows)
+        for (int64_t k = 0; k < range.to - range.from; ++k)
+          places.push_back((r.place + range.begin + k * w.step(2)) * w.inner);
+      kernels.channels(x, places.data(), static_cast<int64_t>(places.size()), w.inner,
+                       y + q * w.inner);
+    }
+    return true;
+  }
+  const int64_t kernel = w.kernel[2], stride = w.stride[2], padding = w.padding[2];
+  if (w.adaptive || w.dilation[2] != 1 || stride > 2 || kernel < stride || kernel > w.in[2])
+    return false;
+  // Windows [from, to) lie inside; those at the ends are taken one by one.
+  const int64_t from = (padding + stride - 1) / stride;
+  const int64_t to = std::min(w.out[2], (w.in[2] + padding - kernel) / stride + 1);
+  places.clear();
+  for (const Seen::Row& r : seen.rows) places.push_back(r.place + from * stride - padding);
+  if (!kernels.pixels(x, places.data(), static_cast<int64_t>(places.size()), kernel, stride,
+                      to - from, y + from))
+    return false;
+  for (int64_t q = from > 0 ? 0 : to; q < w.out[2]; q = q + 1 == from ? to : q + 1) {
+    const auto range = w.of(2, q);
+    T best = lowest<T>();
+    for (const Seen::Row& r : seen.rows)
+      for (int64_t k = 0; k < range.to - range.from; ++k)
+        if (const T v = x[r.place + range.begin + k]; above(v, best)) best = v;
+    y[q] = best;
+  }
+  return true;
 }
 
 template <class T>
@@ -253,26 +300,30 @@ void largest(const Windows& w, const T* x, T* y, const At& at) {
   const auto room =
       static_cast<size_t>(w.inner == 1 ? Best<T>::bytes(w.in[2]) + Best<T>::bytes(w.out[2]) : 0);
   const int64_t work = w.out[2] * w.inner * std::max<int64_t>(1, w.inputs() / w.outputs());
-  parallel_with(all, std::max<int64_t>(1, kGrain / work), room,
-                [&](int64_t begin, int64_t end, char* own) {
-                  Seen seen;
-                  for (int64_t u = begin; u < end; ++u) {
-                    const int64_t n = u / w.lines();
-                    const T* from = x + n * w.inputs() * w.inner;
-                    seen.look(w, u % w.lines());
-                    if (w.inner == 1) {
-                      plane_line(w, seen, from, own, y, u * w.out[2], at);
-                      continue;
-                    }
-                    for (int64_t q = 0; q < w.out[2]; ++q) {
-                      const auto range = w.of(2, q);
-                      const int64_t o = (u * w.out[2] + q) * w.inner;
-                      for (int64_t c = 0; c < w.inner; c += kChannels)
-                        window(w, seen, range, from + c, std::min(kChannels, w.inner - c),
-                               y + o + c, o + c, at);
-                    }
-                  }
-                });
+  parallel_with(
+      all, std::max<int64_t>(1, kGrain / work), room, [&](int64_t begin, int64_t end, char* own) {
+        Seen seen;
+        std::vector<int64_t> places;
+        for (int64_t u = begin; u < end; ++u) {
+          const int64_t n = u / w.lines();
+          const T* from = x + n * w.inputs() * w.inner;
+          seen.look(w, u % w.lines());
+          if constexpr (std::is_floating_point_v<T>)
+            if (!at.any() && values_line(w, seen, from, y + u * w.out[2] * w.inner, places))
+              continue;
+          if (w.inner == 1) {
+            plane_line(w, seen, from, own, y, u * w.out[2], at);
+            continue;
+          }
+          for (int64_t q = 0; q < w.out[2]; ++q) {
+            const auto range = w.of(2, q);
+            const int64_t o = (u * w.out[2] + q) * w.inner;
+            for (int64_t c = 0; c < w.inner; c += kChannels)
+              window(w, seen, range, from + c, std::min(kChannels, w.inner - c), y + o + c, o + c,
+                     at);
+          }
+        }
+      });
 }
 
 // The place in the space of x that an index stands for, or -1.

@@ -226,9 +226,9 @@ def test_dtypes(dtype, last):
 @pytest.mark.parametrize(
     "k, s, p", [(3, 2, 1), (3, 2, 0), (3, 1, 1), (2, 2, 0), (2, 2, 1), (2, 1, 0)]
 )
-@pytest.mark.parametrize("space", [(8, 16), (9, 32), (5, 7)])
+@pytest.mark.parametrize("space", [(8, 16), (9, 32), (5, 48), (5, 7)])
 def test_small_windows(space, k, s, p, dtype, last):
-    """What GPUs have a kernel for, with equal elements, infinities and NaN. Gradients are whole
+    """What GPUs and vectors have a kernel for, with equal elements, infinities and NaN. Gradients are whole
     numbers: sums of them are exact."""
     rng = np.random.default_rng(3)
     x = rng.integers(-4, 5, (2, 16, *space)).astype(float)
