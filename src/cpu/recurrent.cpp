@@ -22,14 +22,11 @@ using namespace kernels;
 constexpr int64_t kDepth = 256;  // of k: a panel of it stays in the first cache
 // Sequences that a thread takes through time together. Where the weight does not stay in the second
 // cache, more of them share what is read of it.
-constexpr int64_t kTogether = 24, kTogetherLarge = 96, kLargeWeight = int64_t{3} << 18;
-
-template <class S>
-using Wide = std::conditional_t<std::is_same_v<S, double>, double, float>;
+constexpr int64_t kTogether = 24, kTogetherLarge = 96, kLargeWeight = 3 << 20;  // bytes
 
 template <class S>
 struct Layer {
-  using C = Wide<S>;
+  using C = ComputeType<S>;
   const micro::Kernels<C>& micro = micro::kernels<C>();
   RecurrentMode mode;
   bool backwards;
@@ -49,21 +46,13 @@ struct Layer {
   bool gru() const { return mode == RecurrentMode::Gru; }
   int64_t panel_columns(int64_t j) const { return std::min(width, hidden - j * width); }
   int64_t together() const {
-    return gates * hidden * hidden * static_cast<int64_t>(sizeof(C)) > 4 * kLargeWeight
-               ? kTogetherLarge
-               : kTogether;
+    return gates * hidden * hidden * static_cast<int64_t>(sizeof(C)) > kLargeWeight ? kTogetherLarge
+                                                                                    : kTogether;
   }
   int64_t grain() const {
     return std::max<int64_t>(1, (1 << 17) / (steps * gates * hidden * hidden));
   }
-  // The step that runs as number i, and the places of the states before and behind it.
-  struct Step {
-    int64_t t, before, behind;
-  };
-  Step step(int64_t i) const {
-    const int64_t t = backwards ? steps - 1 - i : i;
-    return {t, backwards ? t + 1 : t, backwards ? t : t + 1};
-  }
+  RecurrentStep step(int64_t i) const { return recurrent_step(i, steps, backwards); }
   // c [rows, width] = a [rows, k] times a panel [k, width], plus bias [width] if there is one.
   void multiply(const C* a, int64_t a_row, int64_t k, const C* panel, const C* bias, int64_t rows,
                 C* c, int64_t c_row) const {
@@ -101,11 +90,22 @@ void narrow(const C* from, int64_t n, S* to) {
     micro::store(from, n, to);
 }
 
+// n elements as a product reads them: where they lie, or in `room` where they are of another type.
+template <class S>
+const ComputeType<S>* as_operand(const S* from, int64_t n, ComputeType<S>* room) {
+  if constexpr (std::is_same_v<S, ComputeType<S>>) {
+    return from;
+  } else {
+    widen(from, n, room);
+    return room;
+  }
+}
+
 // Elements of a panel's width as the cells take them: where they lie, or by way of a buffer where
 // they are of another type or fewer.
 template <class S>
 class Window {
-  using C = Wide<S>;
+  using C = ComputeType<S>;
 
  public:
   static constexpr int kMost = 24;
@@ -145,7 +145,7 @@ class Window {
 
 template <class S>
 void forward(const KernelArgs& a) {
-  using C = Wide<S>;
+  using C = ComputeType<S>;
   constexpr auto at = tensors<Recurrent>;
   const Layer<S> l(a, at.h);
   const int64_t hidden = l.hidden, width = l.width, gates = l.gates, batch = l.batch;
@@ -191,11 +191,7 @@ void forward(const KernelArgs& a) {
         std::copy_n(a.data<const S>(at.cell) + r0 * hidden, rows * hidden, state(c, start));
       for (int64_t i = 0; i < l.steps; ++i) {
         const auto [t, before, behind] = l.step(i);
-        const C* from = wide;
-        if constexpr (same)
-          from = state(h, before);
-        else
-          widen(state(h, before), rows * hidden, wide);
+        const C* const from = as_operand<S>(state(h, before), rows * hidden, wide);
         for (int64_t j = 0; j < l.panels; ++j) {
           for (int64_t g = 0; g < gates; ++g) {
             const int64_t p = j * gates + g;
@@ -228,7 +224,7 @@ void forward(const KernelArgs& a) {
 
 template <class S>
 void backward(const KernelArgs& a) {
-  using C = Wide<S>;
+  using C = ComputeType<S>;
   constexpr auto at = tensors<RecurrentBackward>;
   const Layer<S> l(a, at.h);
   const int64_t hidden = l.hidden, width = l.width, gates = l.gates, batch = l.batch;
@@ -303,12 +299,8 @@ void backward(const KernelArgs& a) {
             window.finish();
           }
         }
-        const S* through = (l.gru() ? dstate : dx) + (t * batch + r0) * all;
-        const C* from = wide;
-        if constexpr (same)
-          from = through;
-        else
-          widen(through, rows * all, wide);
+        const S* const through = (l.gru() ? dstate : dx) + (t * batch + r0) * all;
+        const C* const from = as_operand<S>(through, rows * all, wide);
         for (int64_t j = 0; j < l.panels; ++j)
           l.multiply(from, all, all, packed.get() + j * panel, nullptr, rows, sum + j * width,
                      padded);

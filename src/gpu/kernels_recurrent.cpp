@@ -49,14 +49,7 @@ struct Layer {
     char* p = static_cast<char*>(a.data(tensor));
     return p ? p + t * each * item() : nullptr;
   }
-  // The step that runs as number i, and the places of the states before and behind it.
-  struct Step {
-    int64_t t, before, behind;
-  };
-  Step step(int64_t i) const {
-    const int64_t t = backwards ? steps - 1 - i : i;
-    return {t, backwards ? t + 1 : t, backwards ? t : t + 1};
-  }
+  RecurrentStep step(int64_t i) const { return recurrent_step(i, steps, backwards); }
 
   Function compile(const char* entry) const {
     return a.compile("recurrent.h",

@@ -24,6 +24,14 @@ enum class RecurrentMode { Tanh, Relu, Lstm, Gru };
 constexpr int gates_of(RecurrentMode m) {
   return m == RecurrentMode::Lstm ? 4 : m == RecurrentMode::Gru ? 3 : 1;
 }
+// The step in time that runs as number i, and the places of the states before and behind it.
+struct RecurrentStep {
+  int64_t t, before, behind;
+};
+constexpr RecurrentStep recurrent_step(int64_t i, int64_t steps, bool backwards) {
+  if (backwards) return {steps - 1 - i, steps - i, steps - 1 - i};
+  return {i, i, i + 1};
+}
 
 struct Recurrent {
   static constexpr KernelInfo kInfo{"recurrent", Anchor::General, 3, Layout::RowMajor};
