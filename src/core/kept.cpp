@@ -127,22 +127,19 @@ std::shared_ptr<const char> kept(const KeptKey& key, size_t bytes,
   return made;
 }
 
-void drop_kept(Storage& s) noexcept {
-  if (!s.kept.load(std::memory_order_relaxed)) return;
+void detail::drop_forms(Storage& s) noexcept {
   std::unique_ptr<KeptForms> dropped;
   std::lock_guard lock(state().mutex);
   dropped = take(state(), s);
 }
 
-bool drop_all_kept() noexcept {
+void drop_all_kept() noexcept {
   Kept& k = state();
-  bool any = false;
   for (;;) {
     std::unique_ptr<KeptForms> dropped;  // its memory goes outside of the lock
     std::lock_guard lock(k.mutex);
-    if (k.all.empty()) return any;
+    if (k.all.empty()) return;
     dropped = take(k, *k.all.back()->owner);
-    any = true;
   }
 }
 

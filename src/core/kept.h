@@ -33,9 +33,15 @@ using KeptKey = std::vector<int64_t>;
 std::shared_ptr<const char> kept(const KeptKey& key, size_t bytes,
                                  const std::function<void(char*)>& make);
 
-void drop_kept(Storage&) noexcept;
-// What there is, of all storages; running kernels finish with theirs. False if there was nothing.
-bool drop_all_kept() noexcept;
+namespace detail {
+void drop_forms(Storage&) noexcept;
+}
+inline void drop_kept(Storage& s) noexcept {
+  if (s.kept.load(std::memory_order_relaxed)) [[unlikely]]
+    detail::drop_forms(s);
+}
+// What there is, of all storages; running kernels finish with theirs.
+void drop_all_kept() noexcept;
 bool any_kept();
 
 }  // namespace pyflame

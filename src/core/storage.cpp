@@ -22,8 +22,7 @@ Storage* Storage::create(Device device, size_t nbytes) {
 void Storage::destroy(Storage* s) noexcept {
   if (s->replicas) [[unlikely]]
     drop_replicas(*s);
-  if (s->kept.load(std::memory_order_relaxed)) [[unlikely]]
-    drop_kept(*s);
+  drop_kept(*s);
   if (s->block) release(s->block);
   if (s->pinned) give_pinned(s->pinned);
   if (s->on_free) {

@@ -515,8 +515,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     run_kernel(k, device, stream, tensors, scalars, options);
     // What another thread made while the kernel wrote has the version of what is there now.
     for (const Tensor& t : outs)
-      if (t.defined() && t->storage->kept.load(std::memory_order_relaxed)) [[unlikely]]
-        drop_kept(*t->storage);
+      if (t.defined()) drop_kept(*t->storage);
     if (foreign) [[unlikely]] {
       submit(device);
       for (const auto& s : held)
