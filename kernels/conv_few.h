@@ -80,8 +80,8 @@ PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
                 x0 * PF_RIGHT - q.left, reinterpret_cast<char*>(lines), warp, lane);
   pf_barrier();
 
-  PF_NO_UNROLL for (int part = warp; part < ROWS * (WIDE / 32); part += WARPS) {
-    const int row = part / (WIDE / 32), col = part % (WIDE / 32) * 32;
+  PF_NO_UNROLL for (int part = warp; part < ROWS * (WIDE / PART); part += WARPS) {
+    const int row = part / (WIDE / PART), col = part % (WIDE / PART) * PART;
     const pf_i32 y = y0 + row;
     if (y >= q.out_height || x0 + col >= q.out_width) continue;
     const int begin = row * PF_DOWN * LINE;

@@ -25,7 +25,8 @@ enum {
   STEP = PF_UNIT_K / 8,
 #endif
   STEPS = (CHUNKS + STEP - 1) / STEP,
-  MS = 32 / UNIT_M,
+  PART = 32,  // pixels that a warp makes at a time, however wide it is
+  MS = PART / UNIT_M,
   NS = PF_N / UNIT_N,
   LINES = (ROWS - 1) * PF_DOWN + PF_HIGH,
   PIXELS = (WIDE - 1) * PF_RIGHT + PF_WIDE,

@@ -74,6 +74,21 @@ struct pf_best {
 // Results below each other that a thread makes, and the lines of the input that they see. Where a
 // thread has neighbouring channels a second one would take the registers of other threads.
 enum { ROWS = PF_LINES + 1, SEEN = (ROWS - 1) * PF_S + PF_K };
+// Makes and writes them: element `first` of lines of `wide` on. see(best, line, j) looks at line
+// `j` of a window, which is that line of what was seen.
+template <class F>
+PF_DEVICE void pf_largest(const pf_pool& p, const pf_corner& at, pf_index wide, pf_index first,
+                          F see) {
+  PF_UNROLL for (int r = 0; r < ROWS; ++r) {
+    const pf_i32 row = at.y * ROWS + r;
+    if (row >= p.h.out) continue;
+    pf_best<PF_V> best;
+    best.clear();
+    PF_UNROLL for (int j = 0; j < PF_K; ++j) see(best, r * PF_S + j, j);
+    const pf_index line = at.n * static_cast<pf_index>(p.h.out) + static_cast<pf_index>(row);
+    best.store(p, line * wide + first);
+  }
+}
 
 #if PF_LINES
 // Elements of a line of the input: those of the window's vectors and one on each side.
@@ -110,24 +125,15 @@ PF_KERNEL(pool_small, 256)(pf_pool p) {
       const bool in = pf_inside(y + j, p.h.in);
       line[j].load(image + static_cast<pf_i64>(in ? y + j : 0) * p.w.in, x, in ? p.w.in : 0);
     }
-    PF_UNROLL for (int r = 0; r < ROWS; ++r) {
-      const pf_i32 row = at.y * ROWS + r;
-      if (row >= p.h.out) continue;
-      pf_best<PF_V> best;
-      best.clear();
-      PF_UNROLL for (int j = 0; j < PF_K; ++j) {
-        const pf_seen& seen = line[r * PF_S + j];
-        PF_UNROLL for (int v = 0; v < PF_V; ++v) {
-          PF_UNROLL for (int i = 0; i < PF_K; ++i) {
-            const int place = v * PF_S + i - PF_P;
-            if (seen.has(place)) best.see(v, seen.get(place), j * PF_K + i);
-          }
-        }
-      }
-      best.store(p, (at.n * static_cast<pf_index>(p.h.out) + static_cast<pf_index>(row)) *
-                            static_cast<pf_index>(p.w.out) +
-                        static_cast<pf_index>(at.x * PF_V));
-    }
+    pf_largest(p, at, static_cast<pf_index>(p.w.out), static_cast<pf_index>(at.x * PF_V),
+               [&](pf_best<PF_V>& best, int seen, int j) PF_INLINE {
+                 PF_UNROLL for (int v = 0; v < PF_V; ++v) {
+                   PF_UNROLL for (int i = 0; i < PF_K; ++i) {
+                     const int place = v * PF_S + i - PF_P;
+                     if (line[seen].has(place)) best.see(v, line[seen].get(place), j * PF_K + i);
+                   }
+                 }
+               });
   }
 }
 #else
@@ -149,24 +155,15 @@ PF_KERNEL(pool_small, 256)(pf_pool p) {
                                                       p.inner);
       }
     }
-    PF_UNROLL for (int r = 0; r < ROWS; ++r) {
-      const pf_i32 row = at.y * ROWS + r;
-      if (row >= p.h.out) continue;
-      pf_best<PF_V> best;
-      best.clear();
-      PF_UNROLL for (int j = 0; j < PF_K; ++j) {
-        const int line = r * PF_S + j;
-        PF_UNROLL for (int i = 0; i < PF_K; ++i) {
-          if (!pf_inside(y + line, p.h.in) || !pf_inside(x + i, p.w.in)) continue;
-          PF_UNROLL for (int v = 0; v < PF_V; ++v) best.see(v, seen[line][i].get(v), j * PF_K + i);
-        }
-      }
-      best.store(p, ((at.n * static_cast<pf_index>(p.h.out) + static_cast<pf_index>(row)) *
-                         static_cast<pf_index>(p.w.out) +
-                     static_cast<pf_index>(at.x)) *
-                            inner +
-                        c);
-    }
+    pf_largest(p, at, static_cast<pf_index>(p.w.out) * inner,
+               static_cast<pf_index>(at.x) * inner + c,
+               [&](pf_best<PF_V>& best, int line, int j) PF_INLINE {
+                 PF_UNROLL for (int i = 0; i < PF_K; ++i) {
+                   if (!pf_inside(y + line, p.h.in) || !pf_inside(x + i, p.w.in)) continue;
+                   PF_UNROLL for (int v = 0; v < PF_V; ++v)
+                       best.see(v, seen[line][i].get(v), j * PF_K + i);
+                 }
+               });
   }
 }
 #endif
