@@ -448,41 +448,56 @@ resampling("global_pool", "adaptive_avg_pool to 1 of 32x512x7²", (32, 512, 7, 7
 # ---- recurrent layers ----------------------------------------------------------------------------
 
 
-def recurrent(name, kind, gates):
-    """Two layers of 256, 64 steps of a batch of 32: forward, and forward and backward."""
+def recurrent(name, kind, gates, packed=False, state=256):
+    """Two layers of 256, 64 steps of a batch of 32: forward, and forward and backward. Packed:
+    sequences of 64 down to 2 steps. A `state` of less is a projection."""
+    rows = sum(range(2, 65, 2)) if packed else 64 * 32
 
     def operands(torch):
-        layer = getattr(torch.nn, kind)(256, 256, 2)
-        return layer, torch.randn(64, 32, 256)
+        how = {"proj_size": state} if state < 256 else {}
+        x = torch.randn(64, 32, 256)
+        if packed:
+            pack = torch.nn.utils.rnn.pack_padded_sequence
+            x = pack(x, torch.arange(64, 0, -2))
+        return getattr(torch.nn, kind)(256, 256, 2, **how), x
+
+    def result(layer, x):
+        return layer(x)[0].data if packed else layer(x)[0]
 
     def forward(torch):
         layer, x = operands(torch)
 
         def run():
             with torch.no_grad():
-                return layer(x)[0]
+                return result(layer, x)
 
         return run
 
     def both(torch):
         layer, x = operands(torch)
-        g = torch.randn(64, 32, 256)
+        g = torch.randn(*((rows, state) if packed else (64, 32, state)))
 
         def run():
             layer.zero_grad()
-            layer(x)[0].backward(g)
+            result(layer, x).backward(g)
 
         return run
 
-    flops = 2 * 2 * 64 * 32 * gates * 256 * 512
-    for make, suffix, what, times in ((forward, "", "", 1), (both, "_both", ", fwd + bwd", 3)):
+    projections = 2 * 256 * state if state < 256 else 0
+    flops = 2 * rows * (gates * 256 * (256 + 3 * state) + projections)
+    what = ("64 to 2 steps, packed" if packed else "64 steps") + " x 32"
+    what += f", projected to {state}" if state < 256 else ""
+    for make, suffix, more, times in ((forward, "", "", 1), (both, "_both", ", fwd + bwd", 3)):
         make.__name__ = name + suffix
-        case("recurrent", f"{kind} 2 x 256, 64 steps x 32{what}", flops=times * flops)(make)
+        case("recurrent", f"{kind} 2 x 256, {what}{more}", flops=times * flops)(make)
 
 
 recurrent("lstm", "LSTM", 4)
 recurrent("gru", "GRU", 3)
 recurrent("rnn", "RNN", 1)
+recurrent("lstm_packed", "LSTM", 4, packed=True)
+recurrent("gru_packed", "GRU", 3, packed=True)
+recurrent("lstm_projected", "LSTM", 4, state=128)
 
 # ---- norms of channels ---------------------------------------------------------------------------
 

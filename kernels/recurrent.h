@@ -21,13 +21,7 @@ PF_DEVICE C pf_value(C x) {
   if constexpr (sizeof(T) == 2) return pf_half::pf_tanh(x);
   return pf_tanh(x);
 }
-// g times the slope of a gate, or of tanh, of value y.
-PF_DEVICE C pf_behind_gate(C g, C y) {
-  return g * (y * (C(1) - y));
-}
-PF_DEVICE C pf_behind_value(C g, C y) {
-  return g * (C(1) - y * y);
-}
+#include "recurrent_cells.h"
 
 // Where a thread is: its element of a state, and of the first gate where there are GATES.
 struct pf_place {
@@ -65,25 +59,10 @@ PF_KERNEL(recurrent_step, 128)(const pf_recurrent r) {
     if constexpr (PF_MODE == 2) pf_take(r.cell, at.state, c);
     if constexpr (PF_MODE == 3) pf_take(r.before, at.state, h);
     PF_UNROLL for (int i = 0; i < PF_V; ++i) {
-      if constexpr (PF_MODE == 0) h[i] = pf_value(p[0][i] + x[0][i]);
-      if constexpr (PF_MODE == 1) {
-        const C v = p[0][i] + x[0][i];
-        h[i] = v <= C(0) ? C(0) : v;
-      }
-      if constexpr (PF_MODE == 2) {
-        PF_UNROLL for (int g = 0; g < 4; ++g) {
-          const C v = x[g][i] + p[g][i];
-          x[g][i] = g == 2 ? pf_value(v) : pf_gate(v);
-        }
-        c[i] = x[1][i] * c[i] + x[0][i] * x[2][i];
-        h[i] = x[3][i] * pf_value(c[i]);
-      }
-      if constexpr (PF_MODE == 3) {
-        x[0][i] = pf_gate(x[0][i] + p[0][i]);
-        x[1][i] = pf_gate(x[1][i] + p[1][i]);
-        x[2][i] = pf_value(x[2][i] + x[0][i] * p[2][i]);
-        h[i] = x[2][i] + x[1][i] * (h[i] - x[2][i]);
-      }
+      C of_x[G], of_state[G];
+      PF_UNROLL for (int g = 0; g < G; ++g) of_x[g] = x[g][i], of_state[g] = p[g][i];
+      pf_cell_step<PF_MODE>(of_x, of_state, h[i], c[i]);
+      PF_UNROLL for (int g = 0; g < G; ++g) x[g][i] = of_x[g];
     }
     pf_give(r.h, at.state, h);
     if constexpr (PF_MODE == 2) pf_give(r.c, at.state, c);
@@ -99,53 +78,50 @@ PF_KERNEL(recurrent_step_back, 128)(const pf_recurrent_back r) {
   const pf_index hidden = static_cast<pf_index>(r.hidden);
   for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(r.items); e += pf_item_step()) {
     const pf_place at = pf_place_of(e, hidden);
-    C g[PF_V], carried[PF_V], d[G][PF_V];
-    PF_UNROLL for (int i = 0; i < PF_V; ++i) g[i] = carried[i] = C(0);
+    C g[PF_V], carried[PF_V], y[PF_V], before[PF_V], k[4][PF_V], d[G][PF_V], part[PF_V];
+    PF_UNROLL for (int i = 0; i < PF_V; ++i) {
+      g[i] = carried[i] = y[i] = before[i] = C(0);
+      PF_UNROLL for (int j = 0; j < 4; ++j) k[j][i] = C(0);
+    }
+    const bool old = at.state < static_cast<pf_index>(r.old);
     pf_add(r.dout, at.state, g);
-    pf_add(r.sum, at.state, g);
+    pf_add(old ? r.sum : r.last, at.state, g);
     C* const carry = static_cast<C*>(r.carried) + at.state;
+    if constexpr (G == 1) pf_take(r.behind, at.state, y);
     if constexpr (G > 1) {
-      if (!r.begins) pf_load<C, PF_V, false>(carry, carried);
-    }
-    if constexpr (G == 1) {
-      C y[PF_V];
-      pf_take(r.h, at.state, y);
-      PF_UNROLL for (int i = 0; i < PF_V; ++i) d[0][i] =
-          PF_MODE == 0 ? pf_behind_value(g[i], y[i]) : (y[i] <= C(0) ? C(0) : g[i]);
-    }
-    if constexpr (PF_MODE == 2) {
-      C k[4][PF_V], c[PF_V], before[PF_V];
-      PF_UNROLL for (int j = 0; j < 4; ++j) pf_take(r.kept, at.gate(hidden, 4, j), k[j]);
-      pf_take(r.c, at.state, c);
-      pf_take(r.cell, at.state, before);
-      if (r.begins) pf_add(r.given, at.state, carried);
-      PF_UNROLL for (int i = 0; i < PF_V; ++i) {
-        const C out = k[3][i], y = pf_value(c[i]);
-        const C dc = carried[i] + pf_behind_value(g[i] * out, y);
-        d[0][i] = pf_behind_gate(dc * k[2][i], k[0][i]);
-        d[1][i] = pf_behind_gate(dc * before[i], k[1][i]);
-        d[2][i] = pf_behind_value(dc * k[0][i], k[2][i]);
-        d[3][i] = pf_behind_gate(g[i] * y, out);
-        carried[i] = dc * k[1][i];
-      }
-    }
-    if constexpr (PF_MODE == 3) {
-      C k[4][PF_V], before[PF_V], part[PF_V];
+      if (old) pf_load<C, PF_V, false>(carry, carried);
       PF_UNROLL for (int j = 0; j < 4; ++j) pf_take(r.kept, at.gate(hidden, 4, j), k[j]);
       pf_take(r.before, at.state, before);
-      PF_UNROLL for (int i = 0; i < PF_V; ++i) {
-        const C all = g[i] + carried[i], reset = k[0][i], keep = k[1][i], fresh = k[2][i];
-        d[2][i] = pf_behind_value(all * (C(1) - keep), fresh);
-        d[1][i] = pf_behind_gate(all * (before[i] - fresh), keep);
-        d[0][i] = pf_behind_gate(d[2][i] * k[3][i], reset);
-        part[i] = d[2][i] * reset;
-        carried[i] = all * keep;
-      }
+    }
+    if constexpr (PF_MODE == 2) {
+      if (!old) pf_add(r.given, at.state, carried);
+      pf_take(r.behind, at.state, y);
+    }
+    PF_UNROLL for (int i = 0; i < PF_V; ++i) {
+      C of_gate[G];
+      const C kept[4] = {k[0][i], k[1][i], k[2][i], k[3][i]};
+      pf_cell_back<PF_MODE>(g[i], carried[i], kept, y[i], before[i], of_gate, part[i]);
+      PF_UNROLL for (int j = 0; j < G; ++j) d[j][i] = of_gate[j];
+    }
+    PF_UNROLL for (int j = 0; j < G; ++j) pf_give(r.dx, at.gate(hidden, G, j), d[j]);
+    if constexpr (PF_MODE == 3) {
       PF_UNROLL for (int j = 0; j < 2; ++j) pf_give(r.dstate, at.gate(hidden, 3, j), d[j]);
       pf_give(r.dstate, at.gate(hidden, 3, 2), part);
     }
-    PF_UNROLL for (int j = 0; j < G; ++j) pf_give(r.dx, at.gate(hidden, G, j), d[j]);
     if constexpr (G > 1) pf_store<C, PF_V, false>(carry, carried);
+  }
+}
+
+// The gradient of what a projection gave: of the step, and of the next one for the first `old`.
+PF_KERNEL(recurrent_sum, 128)
+(const void* dout, const void* sum, const void* last, void* to, pf_i64 items, pf_i64 old) {
+  for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(items); e += pf_item_step()) {
+    const pf_index at = static_cast<pf_index>(e) * PF_V;
+    C v[PF_V];
+    PF_UNROLL for (int i = 0; i < PF_V; ++i) v[i] = C(0);
+    pf_add(dout, at, v);
+    pf_add(at < static_cast<pf_index>(old) ? sum : last, at, v);
+    pf_give(to, at, v);
   }
 }
 

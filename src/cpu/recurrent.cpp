@@ -1,11 +1,13 @@
 // Recurrent layers (table/kernels/recurrent.h): sequences do not see each other, so each thread
-// takes some of them through all steps. The weight is packed once; a step is tiles of the product
-// with the state, all gates of some neighbouring elements, and the cell of those while they are in
-// cache. A value depends on its own sequence alone, not on who is beside it.
+// takes some of them, as many steps as others, through all of them. The weight is packed once; a
+// step is tiles of the product with the state, all gates of some neighbouring elements, and the
+// cell of those while they are in cache; a projection is a product behind them. A value depends on
+// its own sequence alone, not on who is beside it.
 #include "cpu/recurrent.h"
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "core/dispatch.h"
 #include "cpu/gemm_own.h"
@@ -27,32 +29,49 @@ constexpr int64_t kTogether = 24, kTogetherLarge = 96, kLargeWeight = 3 << 20;  
 template <class S>
 struct Layer {
   using C = ComputeType<S>;
+  const KernelArgs& args;
   const micro::Kernels<C>& micro = micro::kernels<C>();
-  RecurrentMode mode;
-  bool backwards;
-  int64_t steps, batch, hidden, gates, panels, width;
+  RecurrentMode mode = static_cast<RecurrentMode>(args.i(numbers<Recurrent>.mode));
+  RecurrentTime time = recurrent_time(args);
+  int64_t batch = time.batch, gates = gates_of(mode), width = micro.nr;
+  int64_t hidden, out, panels, out_panels;
 
-  Layer(const KernelArgs& a, int states) {
-    constexpr auto number = numbers<Recurrent>;
-    const pf_tensor& h = a.tensor(states);
-    mode = static_cast<RecurrentMode>(a.i(number.mode));
-    backwards = a.i(number.backwards) != 0;
-    steps = h.shape[0] - 1, batch = h.shape[1], hidden = h.shape[2];
-    gates = gates_of(mode);
-    width = micro.nr;
+  // The positions of x and h, or of what has their sizes.
+  Layer(const KernelArgs& a, int x, int h) : args(a) {
+    const pf_tensor& rows = a.tensor(x);
+    hidden = rows.shape[rows.ndim - 1] / gates;
+    out = a.tensor(h).shape[1];
     panels = (hidden + width - 1) / width;
+    out_panels = (out + width - 1) / width;
   }
   bool lstm() const { return mode == RecurrentMode::Lstm; }
   bool gru() const { return mode == RecurrentMode::Gru; }
-  int64_t panel_columns(int64_t j) const { return std::min(width, hidden - j * width); }
+  int64_t columns(int64_t of, int64_t j) const { return std::min(width, of - j * width); }
   int64_t together() const {
-    return gates * hidden * hidden * static_cast<int64_t>(sizeof(C)) > kLargeWeight ? kTogetherLarge
-                                                                                    : kTogether;
+    const int64_t most = gates * hidden * out * static_cast<int64_t>(sizeof(C)) > kLargeWeight
+                             ? kTogetherLarge
+                             : kTogether;
+    return std::min(most, batch);
   }
-  int64_t grain() const {
-    return std::max<int64_t>(1, (1 << 17) / (steps * gates * hidden * hidden));
+  // fn(r0, rows, memory): the sequences from r0 on, up to together() of them.
+  template <class F>
+  void over_sequences(size_t bytes, const F& fn) const {
+    // Of each sequence the steps of those before it: what threads share evenly.
+    std::vector<int64_t> before(static_cast<size_t>(batch));
+    for (int64_t b = 1, length = time.steps; b < batch; ++b) {
+      while (time.rows(length - 1) < b) --length;
+      before[static_cast<size_t>(b)] = before[static_cast<size_t>(b - 1)] + length;
+    }
+    const auto first_from = [&](int64_t step) {
+      return std::lower_bound(before.begin(), before.end(), step) - before.begin();
+    };
+    const int64_t grain = std::max<int64_t>(1, (1 << 17) / (gates * hidden * out)),
+                  most = together();
+    parallel_with(time.total(), grain, bytes, [&](int64_t begin, int64_t end, char* memory) {
+      for (int64_t r0 = first_from(begin), stop = first_from(end); r0 < stop; r0 += most)
+        fn(r0, std::min(most, stop - r0), memory);
+    });
   }
-  RecurrentStep step(int64_t i) const { return recurrent_step(i, steps, backwards); }
   // c [rows, width] = a [rows, k] times a panel [k, width], plus bias [width] if there is one.
   void multiply(const C* a, int64_t a_row, int64_t k, const C* panel, const C* bias, int64_t rows,
                 C* c, int64_t c_row) const {
@@ -147,76 +166,103 @@ template <class S>
 void forward(const KernelArgs& a) {
   using C = ComputeType<S>;
   constexpr auto at = tensors<Recurrent>;
-  const Layer<S> l(a, at.h);
-  const int64_t hidden = l.hidden, width = l.width, gates = l.gates, batch = l.batch;
+  const Layer<S> l(a, at.x, at.h);
+  const RecurrentTime& time = l.time;
+  const int64_t hidden = l.hidden, out = l.out, width = l.width, gates = l.gates;
   S* const h = a.data<S>(at.h);
   S* const c = a.data<S>(at.c);
-  S* const kept = a.tensor(at.kept).ndim == 3 ? a.data<S>(at.kept) : nullptr;
+  S* const kept = a.tensor(at.kept).ndim == 2 ? a.data<S>(at.kept) : nullptr;
+  S* const wide = a.data<S>(at.wide);
   const S* const x = a.data<const S>(at.x);
   const S* const weight = a.data<const S>(at.weight);
   const S* const bias = a.data<const S>(at.bias);
+  const S* const projection = a.data<const S>(at.projection);
 
-  // Of each panel its gates, [hidden][width]; then their biases.
-  const int64_t panel = hidden * width, count = l.panels * gates;
-  Scratch<C> packed(count * panel + (bias ? count * width : 0));
+  // Of each panel its gates, [out][width]; then their biases; then the projection, [hidden][width].
+  const int64_t panel = out * width, count = l.panels * gates, behind_panel = hidden * width;
+  Scratch<C> packed(count * panel + (bias ? count * width : 0) +
+                    (projection ? l.out_panels * behind_panel : 0));
   C* const biases = packed.get() + count * panel;
-  parallel_for(count, std::max<int64_t>(1, (1 << 16) / panel), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t j = i / gates, first = i % gates * hidden + j * width, n = l.panel_columns(j);
-      micro::pack(weight + first * hidden, hidden, 1, static_cast<int>(n), hidden,
-                  static_cast<int>(width), packed.get() + i * panel);
-      if (!bias) continue;
-      widen(bias + first, n, biases + i * width);
-      std::fill(biases + i * width + n, biases + (i + 1) * width, C(0));
-    }
-  });
+  C* const behind_panels = biases + (bias ? count * width : 0);
+  const int64_t all_panels = count + (projection ? l.out_panels : 0);
+  parallel_for(all_panels, std::max<int64_t>(1, (1 << 16) / panel),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   if (i >= count) {
+                     const int64_t j = i - count;
+                     micro::pack(projection + j * width * hidden, hidden, 1,
+                                 static_cast<int>(l.columns(out, j)), hidden,
+                                 static_cast<int>(width), behind_panels + j * behind_panel);
+                     continue;
+                   }
+                   const int64_t j = i / gates, first = i % gates * hidden + j * width,
+                                 n = l.columns(hidden, j);
+                   micro::pack(weight + first * out, out, 1, static_cast<int>(n), out,
+                               static_cast<int>(width), packed.get() + i * panel);
+                   if (!bias) continue;
+                   widen(bias + first, n, biases + i * width);
+                   std::fill(biases + i * width + n, biases + (i + 1) * width, C(0));
+                 }
+               });
 
   constexpr bool same = std::is_same_v<S, C>;
-  const int64_t most = std::min(l.together(), batch);
+  const int64_t most = l.together();
   const size_t bytes = Parts::bytes<C>(gates * most * width) +
                        Parts::bytes<C>(Window<S>::kMost * width) +
                        (same ? 0 : Parts::bytes<C>(most * hidden));
   const auto& cell = recurrent_cells<C>().step[static_cast<int>(l.mode)];
-  parallel_with(batch, l.grain(), bytes, [&](int64_t begin, int64_t end, char* memory) {
+  l.over_sequences(bytes, [&](int64_t r0, int64_t rows, char* memory) {
     Parts parts(memory);
     C* const tiles = parts.take<C>(gates * most * width);
     C* const room = parts.take<C>(Window<S>::kMost * width);
-    C* const wide = same ? nullptr : parts.take<C>(most * hidden);
-    for (int64_t r0 = begin; r0 < end; r0 += most) {
-      const int64_t rows = std::min(most, end - r0);
-      const auto state = [&](S* of, int64_t i) { return of + (i * batch + r0) * hidden; };
-      const int64_t start = l.step(0).before;
-      std::copy_n(a.data<const S>(at.first) + r0 * hidden, rows * hidden, state(h, start));
-      if (l.lstm())
-        std::copy_n(a.data<const S>(at.cell) + r0 * hidden, rows * hidden, state(c, start));
-      for (int64_t i = 0; i < l.steps; ++i) {
-        const auto [t, before, behind] = l.step(i);
-        const C* const from = as_operand<S>(state(h, before), rows * hidden, wide);
-        for (int64_t j = 0; j < l.panels; ++j) {
-          for (int64_t g = 0; g < gates; ++g) {
-            const int64_t p = j * gates + g;
-            l.multiply(from, hidden, hidden, packed.get() + p * panel,
-                       bias ? biases + p * width : nullptr, rows, tiles + g * rows * width, width);
-          }
-          Window<S> window(room, l.panel_columns(j), width);
-          for (int64_t r = 0; r < rows; ++r) {
-            const int64_t in_state = r * hidden + j * width, row = t * batch + r0 + r;
-            CellStep<C> s{};
-            for (int64_t g = 0; g < gates; ++g) {
-              s.x[g] = window.in(x + (row * gates + g) * hidden + j * width);
-              s.product[g] = tiles + (g * rows + r) * width;
-            }
-            if (l.gru()) s.before = window.in(state(h, before) + in_state);
-            if (l.lstm()) s.cell = window.in(state(c, before) + in_state);
-            s.h = window.out(state(h, behind) + in_state);
-            if (l.lstm()) s.c = window.out(state(c, behind) + in_state);
-            if (kept)
-              for (int64_t g = 0; g < 4; ++g)
-                s.kept[g] = window.out(kept + (row * 4 + g) * hidden + j * width);
-            cell(s, width);
-            window.finish();
-          }
+    C* const operand = same ? nullptr : parts.take<C>(most * hidden);
+    for (int64_t i = 0; i < time.steps; ++i) {
+      const auto step = time.step(i);
+      const int64_t n = std::min(step.rows - r0, rows), row0 = step.row + r0;
+      if (n <= 0) continue;
+      const int64_t before = time.place(step.before) + r0, behind = time.place(step.behind) + r0;
+      auto [enter, stop] = time.enter(step.before);
+      enter = std::max(enter - r0, int64_t{0}), stop = std::min(stop - r0, rows);
+      if (enter < stop) {
+        std::copy_n(a.data<const S>(at.first) + (r0 + enter) * out, (stop - enter) * out,
+                    h + (before + enter) * out);
+        if (l.lstm())
+          std::copy_n(a.data<const S>(at.cell) + (r0 + enter) * hidden, (stop - enter) * hidden,
+                      c + (before + enter) * hidden);
+      }
+      const C* const from = as_operand<S>(h + before * out, n * out, operand);
+      S* const to = projection ? wide + row0 * hidden : h + behind * hidden;
+      for (int64_t j = 0; j < l.panels; ++j) {
+        for (int64_t g = 0; g < gates; ++g) {
+          const int64_t p = j * gates + g;
+          l.multiply(from, out, out, packed.get() + p * panel, bias ? biases + p * width : nullptr,
+                     n, tiles + g * n * width, width);
         }
+        Window<S> window(room, l.columns(hidden, j), width);
+        for (int64_t r = 0; r < n; ++r) {
+          const int64_t in_row = r * hidden + j * width, row = row0 + r;
+          CellStep<C> s{};
+          for (int64_t g = 0; g < gates; ++g) {
+            s.x[g] = window.in(x + (row * gates + g) * hidden + j * width);
+            s.product[g] = tiles + (g * n + r) * width;
+          }
+          if (l.gru()) s.before = window.in(h + before * hidden + in_row);
+          if (l.lstm()) s.cell = window.in(c + before * hidden + in_row);
+          s.h = window.out(to + in_row);
+          if (l.lstm()) s.c = window.out(c + behind * hidden + in_row);
+          if (kept)
+            for (int64_t g = 0; g < 4; ++g)
+              s.kept[g] = window.out(kept + (row * 4 + g) * hidden + j * width);
+          cell(s, width);
+          window.finish();
+        }
+      }
+      if (!projection) continue;
+      const C* const all = as_operand<S>(to, n * hidden, operand);
+      for (int64_t j = 0; j < l.out_panels; ++j) {
+        l.multiply(all, hidden, hidden, behind_panels + j * behind_panel, nullptr, n, tiles, width);
+        for (int64_t r = 0; r < n; ++r)
+          narrow(tiles + r * width, l.columns(out, j), h + (behind + r) * out + j * width);
       }
     }
   });
@@ -226,93 +272,120 @@ template <class S>
 void backward(const KernelArgs& a) {
   using C = ComputeType<S>;
   constexpr auto at = tensors<RecurrentBackward>;
-  const Layer<S> l(a, at.h);
-  const int64_t hidden = l.hidden, width = l.width, gates = l.gates, batch = l.batch;
-  const int64_t all = gates * hidden, padded = l.panels * width;
+  const Layer<S> l(a, at.dx, at.h);
+  const RecurrentTime& time = l.time;
+  const int64_t hidden = l.hidden, out = l.out, width = l.width, gates = l.gates;
+  const int64_t all = gates * hidden, padded = l.panels * width, out_padded = l.out_panels * width;
   S* const dx = a.data<S>(at.dx);
   S* const dstate = l.gru() ? a.data<S>(at.dstate) : nullptr;
+  S* const dh = a.data<S>(at.dh);
   const S* const h = a.data<const S>(at.h);
   const S* const c = a.data<const S>(at.c);
+  const S* const states = l.lstm() ? c : h;  // what cells read
   const S* const kept = a.data<const S>(at.kept);
   const S* const weight = a.data<const S>(at.weight);
+  const S* const projection = a.data<const S>(at.projection);
   const S* const dout = a.data<const S>(at.dout);
   const S* const dlast = a.data<const S>(at.dlast);
   const S* const dlast_cell = a.data<const S>(at.dlast_cell);
 
-  const int64_t panel = all * width;
-  Scratch<C> packed(l.panels * panel);
-  parallel_for(l.panels, std::max<int64_t>(1, (1 << 16) / panel), [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; ++j)
-      micro::pack(weight + j * width, 1, hidden, static_cast<int>(l.panel_columns(j)), all,
-                  static_cast<int>(width), packed.get() + j * panel);
-  });
+  // Panels of the weight, [G hidden][width], then of the projection, [out][width].
+  const int64_t panel = all * width, wide_panel = out * width;
+  Scratch<C> packed(l.out_panels * panel + (projection ? l.panels * wide_panel : 0));
+  C* const wide_panels = packed.get() + l.out_panels * panel;
+  const int64_t all_panels = l.out_panels + (projection ? l.panels : 0);
+  parallel_for(
+      all_panels, std::max<int64_t>(1, (1 << 16) / panel), [&](int64_t begin, int64_t end) {
+        for (int64_t j = begin; j < end; ++j) {
+          const int64_t k = j - l.out_panels;
+          if (k < 0)
+            micro::pack(weight + j * width, 1, out, static_cast<int>(l.columns(out, j)), all,
+                        static_cast<int>(width), packed.get() + j * panel);
+          else
+            micro::pack(projection + k * width, 1, hidden, static_cast<int>(l.columns(hidden, k)),
+                        out, static_cast<int>(width), wide_panels + k * wide_panel);
+        }
+      });
 
   constexpr bool same = std::is_same_v<S, C>;
-  const int64_t most = std::min(l.together(), batch);
-  const size_t bytes = 2 * Parts::bytes<C>(most * padded) + Parts::bytes<C>(width) +
-                       Parts::bytes<C>(Window<S>::kMost * width) +
+  const int64_t most = l.together();
+  const size_t bytes = Parts::bytes<C>(most * out_padded) + Parts::bytes<C>(most * padded) +
+                       Parts::bytes<C>(width) + Parts::bytes<C>(Window<S>::kMost * width) +
+                       (projection ? Parts::bytes<C>(most * padded) + Parts::bytes<C>(out) : 0) +
                        (same ? 0 : Parts::bytes<C>(most * all));
   const auto& cell = recurrent_cells<C>().step_back[static_cast<int>(l.mode)];
-  parallel_with(batch, l.grain(), bytes, [&](int64_t begin, int64_t end, char* memory) {
+  l.over_sequences(bytes, [&](int64_t r0, int64_t rows, char* memory) {
     Parts parts(memory);
-    C* const sum = parts.take<C>(most * padded);      // what reaches the state by the product,
+    C* const sum = parts.take<C>(most * out_padded);  // what reaches the state by the product,
     C* const carried = parts.take<C>(most * padded);  // and around it
     C* const zeros = parts.take<C>(width);
     C* const room = parts.take<C>(Window<S>::kMost * width);
-    C* const wide = same ? nullptr : parts.take<C>(most * all);
+    C* const wide = projection ? parts.take<C>(most * padded) : nullptr;
+    C* const line = projection ? parts.take<C>(out) : nullptr;
+    C* const operand = same ? nullptr : parts.take<C>(most * all);
     std::fill_n(zeros, width, C(0));
-    for (int64_t r0 = begin; r0 < end; r0 += most) {
-      const int64_t rows = std::min(most, end - r0);
-      const auto state = [&](const S* of, int64_t i) { return of + (i * batch + r0) * hidden; };
-      const auto begin_with = [&](C* to, const S* from) {
-        std::fill_n(to, rows * padded, C(0));
-        if (!from) return;
-        for (int64_t r = 0; r < rows; ++r) widen(from + (r0 + r) * hidden, hidden, to + r * padded);
-      };
-      begin_with(sum, dlast);
-      begin_with(carried, l.lstm() ? dlast_cell : nullptr);
-      for (int64_t i = l.steps; i-- > 0;) {
-        const auto [t, before, behind] = l.step(i);
-        for (int64_t j = 0; j < l.panels; ++j) {
-          Window<S> window(room, l.panel_columns(j), width);
-          for (int64_t r = 0; r < rows; ++r) {
-            const int64_t in_state = r * hidden + j * width, row = t * batch + r0 + r;
-            CellStepBack<C> s{};
-            s.dout = dout ? window.in(state(dout, t) + in_state) : zeros;
-            s.sum = sum + r * padded + j * width;
-            s.carried = carried + r * padded + j * width;
-            if (l.lstm() || l.gru())
-              for (int64_t g = 0; g < 4; ++g)
-                s.kept[g] = window.in(kept + (row * 4 + g) * hidden + j * width);
-            if (l.gru()) s.before = window.in(state(h, before) + in_state);
-            if (gates == 1) s.h = window.in(state(h, behind) + in_state);
-            if (l.lstm()) {
-              s.cell = window.in(state(c, before) + in_state);
-              s.c = window.in(state(c, behind) + in_state);
-            }
-            for (int64_t g = 0; g < gates; ++g) {
-              s.dx[g] = window.out(dx + (row * gates + g) * hidden + j * width);
-              if (l.gru())
-                s.dstate[g] = window.out(dstate + (row * gates + g) * hidden + j * width);
-            }
-            cell(s, width);
-            window.finish();
-          }
+    const auto begin_with = [&](C* to, int64_t step, const S* from, int64_t n) {
+      std::fill_n(to, rows * step, C(0));
+      if (!from) return;
+      for (int64_t r = 0; r < rows; ++r) widen(from + (r0 + r) * n, n, to + r * step);
+    };
+    // A sequence's rows are first touched at its last step, and not behind its first one.
+    begin_with(sum, out_padded, dlast, out);
+    begin_with(carried, padded, l.lstm() ? dlast_cell : nullptr, hidden);
+    for (int64_t i = time.steps; i-- > 0;) {
+      const auto step = time.step(i);
+      const int64_t n = std::min(step.rows - r0, rows), row0 = step.row + r0;
+      if (n <= 0) continue;
+      const int64_t before = time.place(step.before) + r0, behind = time.place(step.behind) + r0;
+      if (projection) {
+        for (int64_t r = 0; r < n; ++r) {
+          const C* const more = sum + r * out_padded;
+          if (dout)
+            widen(dout + (row0 + r) * out, out, line);
+          else
+            std::fill_n(line, out, C(0));
+          for (int64_t e = 0; e < out; ++e) line[e] += more[e];
+          narrow(line, out, dh + (row0 + r) * out);
         }
-        const S* const through = (l.gru() ? dstate : dx) + (t * batch + r0) * all;
-        const C* const from = as_operand<S>(through, rows * all, wide);
+        const C* const from = as_operand<S>(dh + row0 * out, n * out, operand);
         for (int64_t j = 0; j < l.panels; ++j)
-          l.multiply(from, all, all, packed.get() + j * panel, nullptr, rows, sum + j * width,
+          l.multiply(from, out, out, wide_panels + j * wide_panel, nullptr, n, wide + j * width,
                      padded);
       }
-      for (int64_t r = 0; r < rows; ++r) {
-        C* const of_h = sum + r * padded;
-        C* const around = carried + r * padded;
-        if (l.gru())
-          for (int64_t e = 0; e < hidden; ++e) of_h[e] += around[e];
-        narrow(of_h, hidden, a.data<S>(at.dfirst) + (r0 + r) * hidden);
-        if (l.lstm()) narrow(around, hidden, a.data<S>(at.dcell) + (r0 + r) * hidden);
+      for (int64_t j = 0; j < l.panels; ++j) {
+        Window<S> window(room, l.columns(hidden, j), width);
+        for (int64_t r = 0; r < n; ++r) {
+          const int64_t in_row = r * hidden + j * width, row = row0 + r;
+          CellStepBack<C> s{};
+          s.dout = dout && !projection ? window.in(dout + row0 * hidden + in_row) : zeros;
+          s.sum = (projection ? wide : sum) + r * padded + j * width;
+          s.carried = carried + r * padded + j * width;
+          if (gates > 1) {
+            for (int64_t g = 0; g < 4; ++g)
+              s.kept[g] = window.in(kept + (row * 4 + g) * hidden + j * width);
+            s.before = window.in(states + before * hidden + in_row);
+          }
+          if (!l.gru()) s.behind = window.in(states + behind * hidden + in_row);
+          for (int64_t g = 0; g < gates; ++g) {
+            s.dx[g] = window.out(dx + (row * gates + g) * hidden + j * width);
+            if (l.gru()) s.dstate[g] = window.out(dstate + (row * gates + g) * hidden + j * width);
+          }
+          cell(s, width);
+          window.finish();
+        }
       }
+      const C* const from = as_operand<S>((l.gru() ? dstate : dx) + row0 * all, n * all, operand);
+      for (int64_t j = 0; j < l.out_panels; ++j)
+        l.multiply(from, all, all, packed.get() + j * panel, nullptr, n, sum + j * width,
+                   out_padded);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      C* const of_h = sum + r * out_padded;
+      C* const around = carried + r * padded;
+      if (l.gru())
+        for (int64_t e = 0; e < hidden; ++e) of_h[e] += around[e];
+      narrow(of_h, out, a.data<S>(at.dfirst) + (r0 + r) * out);
+      if (l.lstm()) narrow(around, hidden, a.data<S>(at.dcell) + (r0 + r) * hidden);
     }
   });
 }

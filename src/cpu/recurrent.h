@@ -18,8 +18,8 @@ template <class T>
 struct CellStepBack {
   const T *dout, *sum;  // the gradient of h is their sum; of c, and around products, `carried`
   T* carried;
-  const T *kept[4], *before, *cell, *h, *c;
-  T *dx[4], *dstate[3];  // of a GRU the second
+  const T *kept[4], *before, *behind;  // states, of an LSTM c
+  T *dx[4], *dstate[3];                // of a GRU the second
 };
 // By kernels::RecurrentMode.
 template <class T>

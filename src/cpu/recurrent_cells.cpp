@@ -28,82 +28,62 @@ template <class T>
 HWY_INLINE int64_t Width() {
   return static_cast<int64_t>(hn::Lanes(typename Lanes<T>::D()));
 }
-// g times the slope of a gate, or of tanh, of value y.
-template <class T>
-HWY_INLINE Lanes<T> BehindGate(Lanes<T> g, Lanes<T> y) {
-  return g * (y * (Lanes<T>(1) - y));
+template <class V>
+HWY_INLINE V pf_gate(V x) {
+  return Sigmoid(x);
 }
-template <class T>
-HWY_INLINE Lanes<T> BehindValue(Lanes<T> g, Lanes<T> y) {
-  return g * (Lanes<T>(1) - y * y);
+template <class V>
+HWY_INLINE V pf_value(V x) {
+  return Tanh(x);
 }
+#define PF_DEVICE HWY_INLINE
+#define PF_SELECT(M, A, B) Select(M, A, B)
+#undef PF_RECURRENT_CELLS_H
+#include "kernels/recurrent_cells.h"
+#undef PF_DEVICE
+#undef PF_SELECT
 
 template <class T, Mode kMode>
 void OneStep(const CellStep<T>& s, int64_t n) {
+  using V = Lanes<T>;
+  constexpr int kGates = kernels::gates_of(kMode);
   for (int64_t i = 0; i < n; i += Width<T>()) {
-    const auto sum = [&](int g) HWY_ATTR { return Get(s.x[g], i) + Get(s.product[g], i); };
-    if constexpr (kMode == Mode::Tanh) {
-      Put(Tanh(sum(0)), s.h, i);
-    } else if constexpr (kMode == Mode::Relu) {
-      const Lanes<T> v = sum(0), zero(0);
-      Put(Select(v <= zero, zero, v), s.h, i);
-    } else if constexpr (kMode == Mode::Lstm) {
-      const Lanes<T> in = Sigmoid(sum(0)), forget = Sigmoid(sum(1)), fresh = Tanh(sum(2)),
-                     out = Sigmoid(sum(3));
-      const Lanes<T> c = forget * Get(s.cell, i) + in * fresh;
-      Put(out * Tanh(c), s.h, i);
-      Put(c, s.c, i);
+    V x[kGates], p[kGates], h(0), c(0);
+    for (int g = 0; g < kGates; ++g) x[g] = Get(s.x[g], i), p[g] = Get(s.product[g], i);
+    if constexpr (kMode == Mode::Lstm) c = Get(s.cell, i);
+    if constexpr (kMode == Mode::Gru) h = Get(s.before, i);
+    pf_cell_step<static_cast<int>(kMode)>(x, p, h, c);
+    Put(h, s.h, i);
+    if constexpr (kMode == Mode::Lstm) Put(c, s.c, i);
+    if constexpr (kGates > 1) {
       if (!s.kept[0]) continue;
-      Put(in, s.kept[0], i);
-      Put(forget, s.kept[1], i);
-      Put(fresh, s.kept[2], i);
-      Put(out, s.kept[3], i);
-    } else {
-      const Lanes<T> reset = Sigmoid(sum(0)), keep = Sigmoid(sum(1)), part = Get(s.product[2], i);
-      const Lanes<T> fresh = Tanh(Get(s.x[2], i) + reset * part);
-      Put(fresh + keep * (Get(s.before, i) - fresh), s.h, i);
-      if (!s.kept[0]) continue;
-      Put(reset, s.kept[0], i);
-      Put(keep, s.kept[1], i);
-      Put(fresh, s.kept[2], i);
-      Put(part, s.kept[3], i);
+      for (int g = 0; g < kGates; ++g) Put(x[g], s.kept[g], i);
+      if constexpr (kMode == Mode::Gru) Put(p[2], s.kept[3], i);
     }
   }
 }
 
 template <class T, Mode kMode>
 void OneStepBack(const CellStepBack<T>& s, int64_t n) {
+  using V = Lanes<T>;
+  constexpr int kGates = kernels::gates_of(kMode);
   for (int64_t i = 0; i < n; i += Width<T>()) {
-    const Lanes<T> g = Get(s.dout, i) + Get(s.sum, i), one(1);
-    if constexpr (kMode == Mode::Tanh) {
-      Put(BehindValue(g, Get(s.h, i)), s.dx[0], i);
-    } else if constexpr (kMode == Mode::Relu) {
-      const Lanes<T> zero(0);
-      Put(Select(Get(s.h, i) <= zero, zero, g), s.dx[0], i);
-    } else if constexpr (kMode == Mode::Lstm) {
-      const Lanes<T> in = Get(s.kept[0], i), forget = Get(s.kept[1], i), fresh = Get(s.kept[2], i),
-                     out = Get(s.kept[3], i), c = Tanh(Get(s.c, i));
-      const Lanes<T> dc = Get<T>(s.carried, i) + BehindValue(g * out, c);
-      Put(BehindGate(dc * fresh, in), s.dx[0], i);
-      Put(BehindGate(dc * Get(s.cell, i), forget), s.dx[1], i);
-      Put(BehindValue(dc * in, fresh), s.dx[2], i);
-      Put(BehindGate(g * c, out), s.dx[3], i);
-      Put(dc * forget, s.carried, i);
-    } else {
-      const Lanes<T> reset = Get(s.kept[0], i), keep = Get(s.kept[1], i), fresh = Get(s.kept[2], i),
-                     part = Get(s.kept[3], i);
-      const Lanes<T> all = g + Get<T>(s.carried, i);
-      const Lanes<T> d_fresh = BehindValue(all * (one - keep), fresh),
-                     d_keep = BehindGate(all * (Get(s.before, i) - fresh), keep),
-                     d_reset = BehindGate(d_fresh * part, reset);
-      Put(d_reset, s.dx[0], i);
-      Put(d_keep, s.dx[1], i);
-      Put(d_fresh, s.dx[2], i);
-      Put(d_reset, s.dstate[0], i);
-      Put(d_keep, s.dstate[1], i);
-      Put(d_fresh * reset, s.dstate[2], i);
-      Put(all * keep, s.carried, i);
+    V k[4] = {V(0), V(0), V(0), V(0)}, carried(0), behind(0), before(0), d[kGates], part(0);
+    if constexpr (kGates > 1) {
+      for (int g = 0; g < 4; ++g) k[g] = Get(s.kept[g], i);
+      carried = Get<T>(s.carried, i);
+      before = Get(s.before, i);
     }
+    if constexpr (kMode != Mode::Gru) behind = Get(s.behind, i);
+    pf_cell_back<static_cast<int>(kMode)>(Get(s.dout, i) + Get(s.sum, i), carried, k, behind,
+                                          before, d, part);
+    for (int g = 0; g < kGates; ++g) Put(d[g], s.dx[g], i);
+    if constexpr (kMode == Mode::Gru) {
+      Put(d[0], s.dstate[0], i);
+      Put(d[1], s.dstate[1], i);
+      Put(part, s.dstate[2], i);
+    }
+    if constexpr (kGates > 1) Put(carried, s.carried, i);
   }
 }
 

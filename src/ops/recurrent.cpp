@@ -1,7 +1,7 @@
 // Recurrent layers: RNN with tanh or relu, LSTM (with projections) and GRU, of several layers, one
 // or both ways, over padded or packed sequences. The products with the input are made for all steps
-// at once. The steps of a padded layer are a kernel (table/kernels/recurrent.h); those of packed
-// sequences and of projections, and gradients of gradients, are made of operations.
+// at once. The steps of a layer are a kernel (table/kernels/recurrent.h); gradients of gradients,
+// and layers without elements, are made of operations.
 #include <algorithm>
 #include <span>
 #include <string>
@@ -140,21 +140,23 @@ Tensor run(Mode mode, const Tensor& x, const State& first, const Weights& w, con
 struct Parts {
   Tensor x;
   State first;
-  Tensor weight, bias;  // of the state; the bias of a GRU
+  Tensor weight, bias, projection;  // of the state; the bias of a GRU
+
+  TensorList all() const { return {x, first.h, first.c, weight, bias, projection}; }
 };
 
 Grads through_operations(const Context& c, Mode mode, const Parts& p, const Time& time,
                          bool backwards) {
   // By names of their own: two of them may be one tensor.
-  TensorList parts{p.x, p.first.h, p.first.c, p.weight, p.bias}, of, outs, grads;
+  TensorList parts = p.all(), of, outs, grads;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!c.needs(i)) continue;
     parts[i] = transpose(parts[i], 0, 0);
     of.push_back(parts[i]);
   }
   State last;
-  const Tensor out = run(mode, parts[0], {parts[1], parts[2]}, {{}, parts[3], {}, parts[4], {}},
-                         time, backwards, last);
+  const Tensor out = run(mode, parts[0], {parts[1], parts[2]},
+                         {{}, parts[3], {}, parts[4], parts[5]}, time, backwards, last);
   const TensorList results{out, last.h, last.c};
   for (size_t i = 0; i < c.grads.size(); ++i) {
     if (!c.grad(i).defined()) continue;
@@ -168,65 +170,107 @@ Grads through_operations(const Context& c, Mode mode, const Parts& p, const Time
   return r;
 }
 
+// A kernel whose numbers have the rows of each step behind them.
+template <class K>
+void call_kernel(const typename K::template Tensors<Tensor>& tensors,
+                 std::span<const Scalar> numbers, const char* op) {
+  constexpr size_t count = kernels::kCount<K::template Tensors>, outputs = K::kInfo.outputs;
+  const Tensor* t = kernels::members<K::template Tensors>(tensors);
+  engine::call(engine::kernel<K>(), {t, outputs}, {t + outputs, count - outputs}, numbers,
+               {.op = op});
+}
+
+// Rows of the states, which lie as kernels::RecurrentTime says.
+Tensor rows_from(const Tensor& states, int64_t first, int64_t rows) {
+  const Dims shape{rows, states->shape[1]};
+  return make_view(states, shape, contiguous_strides(shape), first * shape[1]);
+}
+template <class F>
+Tensor rows_at(const Tensor& states, int64_t rows, F&& fill) {
+  std::vector<int64_t> index;
+  index.reserve(static_cast<size_t>(rows));
+  fill(index);
+  return index_select(states, 0, from_host(index.data(), {rows}, DType::Int64, states->device()));
+}
+// The states behind the steps, or before them, one for each row of the input.
+Tensor states_of_steps(const Tensor& states, const kernels::RecurrentTime& time, bool behind) {
+  const bool later = behind != time.backwards;
+  if (later || time.even()) return rows_from(states, later ? time.batch : 0, time.total());
+  return rows_at(states, time.total(), [&](std::vector<int64_t>& index) {
+    for (int64_t t = 0; t < time.steps; ++t)
+      for (int64_t r = 0; r < time.rows(t); ++r) index.push_back(time.place(t) + r);
+  });
+}
+// The states behind each sequence's last step to run.
+Tensor last_states(const Tensor& states, const kernels::RecurrentTime& time) {
+  if (time.backwards || time.even())
+    return rows_from(states, time.backwards ? 0 : time.place(time.steps), time.batch);
+  return rows_at(states, time.batch, [&](std::vector<int64_t>& index) {
+    for (int64_t b = 0, length = time.steps; b < time.batch; ++b) {
+      while (time.rows(length - 1) <= b) --length;
+      index.push_back(time.place(length) + b);
+    }
+  });
+}
+
 Tensor run_as_one(Mode mode, const Parts& p, const Time& time, bool backwards, State& last,
                   const char* op) {
   const Tensor& x = p.x;
-  const int64_t steps = x->shape[0], batch = x->shape[1], hidden = p.first.h->shape[1];
-  const bool lstm = mode == Mode::Lstm, biased = p.bias.defined();
-  const bool wanted = autograd::wanted({x, p.first.h, p.first.c, p.weight, p.bias});
-  const auto made = [&](bool there, const Dims& shape) {
-    return make_tensor(there ? shape : Dims{0}, x->dtype, x->device());
+  const kernels::RecurrentTime order(time.rows, backwards);
+  const bool lstm = mode == Mode::Lstm, biased = p.bias.defined(),
+             projected = p.projection.defined();
+  const int64_t batch = order.batch, total = order.total(), out_size = p.first.h->shape[1],
+                hidden = lstm ? p.first.c->shape[1] : out_size;
+  const TensorList parts = p.all();
+  const bool wanted = autograd::wanted(parts);
+  const auto made = [like = x->dtype, device = x->device()](bool there, const Dims& shape) {
+    return make_tensor(there ? shape : Dims{0}, like, device);
   };
-  const Dims states{steps + 1, batch, hidden};
-  const Tensor h = made(true, states), c = made(lstm, states),
-               kept = made(wanted && (lstm || mode == Mode::Gru), {steps, batch, 4 * hidden});
-  const kernels::Recurrent::Numbers<Scalar> how{static_cast<int64_t>(mode), int64_t{backwards}};
-  engine::call<kernels::Recurrent>({h, c, kept, x, p.first.h, p.weight, p.first.c, p.bias}, how,
-                                   {.op = op});
-  // States behind the steps, and before them, in the order of time.
-  const auto from = [batch, hidden](const Tensor& t, int64_t first, const Dims& shape) {
-    return make_view(t, shape, contiguous_strides(shape), first * batch * hidden);
-  };
-  const Tensor out = from(h, backwards ? 0 : 1, {steps, batch, hidden});
-  const auto end = [&](const Tensor& t) { return from(t, backwards ? 0 : steps, {batch, hidden}); };
-  last = {end(h), lstm ? end(c) : Tensor()};
+  const Tensor h = made(true, {batch + total, out_size}), c = made(lstm, {batch + total, hidden}),
+               kept = made(wanted && (lstm || mode == Mode::Gru), {total, 4 * hidden}),
+               wide = made(projected, {total, hidden});
+  std::vector<Scalar> numbers{static_cast<int64_t>(mode), int64_t{backwards}};
+  numbers.insert(numbers.end(), time.rows.begin(), time.rows.end());
+  call_kernel<kernels::Recurrent>(
+      {h, c, kept, wide, x, p.first.h, p.weight, p.first.c, p.bias, p.projection}, numbers, op);
+  // As a step's results lie: a row each, or the batch.
+  IntList shape(x->shape.begin(), x->shape.end());
+  shape.back() = out_size;
+  const Tensor out = reshape(states_of_steps(h, order, true), shape);
+  last = {last_states(h, order), lstm ? last_states(c, order) : Tensor()};
   if (!wanted) return out;
 
-  std::vector<Saved> saved{Saved(h), Saved(c),        Saved(kept),
+  std::vector<Saved> saved{Saved(h), Saved(c),        Saved(kept),     Saved(wide),
                            Saved(x), Saved(p.weight), Saved(p.first.h)};
-  if (lstm) saved.emplace_back(p.first.c);
-  if (biased) saved.emplace_back(p.bias);
-  const auto backward = [=](const Context& n) -> Grads {
-    const Tensor h = n.saved(0), weight = n.saved(4);
+  for (const Tensor* t : {&p.first.c, &p.bias, &p.projection})
+    if (t->defined()) saved.emplace_back(*t);
+  const auto backward = [=, x_shape = x->shape](const Context& n) -> Grads {
+    const Tensor h = n.saved(0), weight = n.saved(5);
+    const Tensor projection = projected ? n.saved(8) : Tensor();  // an LSTM's; so is a cell
     if (grad_enabled()) {
-      const State first{n.saved(5), lstm ? n.saved(6) : Tensor()};
+      const State first{n.saved(6), lstm ? n.saved(7) : Tensor()};
       return through_operations(
-          n, mode, {n.saved(3), first, weight, biased ? n.saved(6) : Tensor()}, time, backwards);
+          n, mode, {n.saved(4), first, weight, biased ? n.saved(7) : Tensor(), projection}, time,
+          backwards);
     }
-    const auto fresh = [&](bool there, const Dims& shape) {
-      return make_tensor(there ? shape : Dims{0}, h->dtype, h->device());
-    };
-    const Dims state{batch, hidden};
     const int64_t gates = kernels::gates_of(mode) * hidden;
-    const Tensor dx = fresh(true, {steps, batch, gates}),
-                 dstate = fresh(mode == Mode::Gru, {steps, batch, gates}),
-                 dfirst = fresh(true, state), dcell = fresh(lstm, state);
-    engine::call<kernels::RecurrentBackward>(
-        {dx, dstate, dfirst, dcell, h, n.saved(1), n.saved(2), weight, n.grad(0), n.grad(1),
-         lstm ? n.grad(2) : Tensor()},
-        how, {.op = op});
-    Grads r{dx, dfirst, lstm ? dcell : Tensor(), {}, {}};
-    if (!n.needs(3) && !n.needs(4)) return r;
-    const Tensor all = reshape(mode == Mode::Gru ? dstate : dx, {steps * batch, gates});
-    const Tensor before = from(h, backwards ? 1 : 0, {steps * batch, hidden});
-    if (n.needs(3)) r[3] = matmul(transpose(all, 0, 1), before);
+    const Tensor dx = made(true, x_shape), dstate = made(mode == Mode::Gru, x_shape),
+                 dfirst = made(true, {batch, out_size}), dcell = made(lstm, {batch, hidden}),
+                 dh = made(projected, {total, out_size});
+    call_kernel<kernels::RecurrentBackward>(
+        {dx, dstate, dfirst, dcell, dh, h, n.saved(1), n.saved(2), weight, projection, n.grad(0),
+         n.grad(1), lstm ? n.grad(2) : Tensor()},
+        numbers, op);
+    Grads r{dx, dfirst, lstm ? dcell : Tensor(), {}, {}, {}};
+    const Tensor all = reshape(mode == Mode::Gru ? dstate : dx, {total, gates});
+    if (n.needs(3)) r[3] = matmul(transpose(all, 0, 1), states_of_steps(h, order, false));
     if (biased && n.needs(4)) r[4] = sum(all, IntList{0});
+    if (projected && n.needs(5)) r[5] = matmul(transpose(dh, 0, 1), n.saved(3));
     return r;
   };
   TensorList results{out, last.h};
   if (lstm) results.push_back(last.c);
-  autograd::attach(op, std::span<const Tensor>(results),
-                   std::span<const Tensor>(TensorList{x, p.first.h, p.first.c, p.weight, p.bias}),
+  autograd::attach(op, std::span<const Tensor>(results), std::span<const Tensor>(parts),
                    std::move(saved), backward);
   return out;
 }
@@ -281,11 +325,11 @@ TensorList all_layers(Mode mode, Tensor x, const TensorList& hx, const TensorLis
       const State first{h0[at], lstm ? c0[at] : Tensor()};
       check_weights(mode, w, x, first, op);
       State last;
-      const bool one = !time.packed && !projected && x->numel > 0;
       const Tensor products = products_of_input(mode, x, w);
-      const Parts parts{products, first, w.hh, mode == Mode::Gru ? w.bias_hh : Tensor()};
-      outs.push_back(one ? run_as_one(mode, parts, time, d == 1, last, op)
-                         : run(mode, products, first, w, time, d == 1, last));
+      const Parts parts{products, first, w.hh, mode == Mode::Gru ? w.bias_hh : Tensor(),
+                        w.projection};
+      outs.push_back(products->numel > 0 ? run_as_one(mode, parts, time, d == 1, last, op)
+                                         : run(mode, products, first, w, time, d == 1, last));
       hn.push_back(last.h);
       if (lstm) cn.push_back(last.c);
     }

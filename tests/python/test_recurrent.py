@@ -132,12 +132,12 @@ def numeric(fn, tensors, directions, eps=1e-6):
     return (values[0] - values[1]) / (2 * eps)
 
 
-@pytest.mark.parametrize("how", ["padded", "packed", "projected"])
+@pytest.mark.parametrize("how", ["padded", "packed", "projected", "both"])
 @pytest.mark.parametrize("mode", sorted(LAYERS))
 def test_first_and_second_derivatives(mode, how):
     pf.manual_seed(3)
-    packed = how == "packed"
-    more = {"proj_size": 2} if mode == "LSTM" and how == "projected" else {}
+    packed = how in ("packed", "both")
+    more = {"proj_size": 2} if mode == "LSTM" and how in ("projected", "both") else {}
     layer = make(mode, 3, 4, num_layers=2, bidirectional=True, dtype=pf.float64, **more)
     rng = np.random.default_rng(5)
     x = pf.tensor(rng.normal(size=(4, 3, 3)), requires_grad=True)
@@ -166,42 +166,129 @@ def test_first_and_second_derivatives(mode, how):
     assert_allclose(slope, numeric(lambda: slopes().detach(), leaves, directions), rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.bfloat16])
-@pytest.mark.parametrize("mode", sorted(LAYERS))
-@pytest.mark.parametrize("sizes", [(1, 2, 1), (3, 5, 37), (2, 30, 64), (2, 3, 300)])
-def test_kernel_against_operations(mode, sizes, dtype):
-    """The kernel that all steps of a padded layer are, and steps made of operations, which packed
-    sequences are made of, in float64: values and all gradients; sequences do not see each other."""
-    steps, batch, hidden = sizes
-    pf.manual_seed(7)
-    layer = make(mode, 5, hidden, bidirectional=True)
-    x, g = pf.randn(steps, batch, 5), pf.randn(steps, batch, 2 * hidden)
-    hx = [pf.randn(2, batch, hidden) for _ in range(2 if mode == "LSTM" else 1)]
+def made_of_cells(layer, x, hx, lengths):
+    """One layer both ways as cells, sequence by sequence, in operations alone: outputs of all
+    sequences, the last states, [2, batch, ...] each."""
+    step = {"LSTM": pf.lstm_cell, "GRU": pf.gru_cell}.get(layer.mode)
+    step = step or (pf.rnn_tanh_cell if layer.mode == "RNN_TANH" else pf.rnn_relu_cell)
+    outs, lasts = [], [[] for _ in hx]
+    for n, length in enumerate(lengths):
+        both = []
+        for d, end in enumerate(("", "_reverse")):
+            w = [getattr(layer, f"{k}_l0{end}") for k in ("weight_ih", "weight_hh")]
+            w += [getattr(layer, f"{k}_l0{end}") for k in ("bias_ih", "bias_hh")]
+            state, out = [h[d, n] for h in hx], [None] * length
+            for t in range(length)[:: 1 - 2 * d]:
+                if layer.proj_size:
+                    gates = w[0] @ x[t, n] + w[2] + w[1] @ state[0] + w[3]
+                    i, f, c, o = gates.chunk(4)
+                    c = f.sigmoid() * state[1] + i.sigmoid() * c.tanh()
+                    state = [getattr(layer, f"weight_hr_l0{end}") @ (o.sigmoid() * c.tanh()), c]
+                elif layer.mode == "LSTM":
+                    state = list(step(x[t, n], state, *w))
+                else:
+                    state = [step(x[t, n], state[0], *w)]
+                out[t] = state[0]
+            both.append(pf.stack(out))
+            for last, h in zip(lasts, state):
+                last.append(h)
+        outs.append(pf.cat(both, -1))
+    return outs, [pf.stack([pf.stack(h[d::2]) for d in (0, 1)]) for h in lasts]
 
-    def run(dtype, packed):
+
+LENGTHS = {
+    "padded": [5, 5, 5],
+    "even": [5, 5, 5],
+    "sorted": [6, 4, 4, 1],
+    "unsorted": [2, 5, 1, 3, 5],
+    "one": [4],
+    "many": list(range(1, 31)),
+}
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.bfloat16, pf.float16])
+@pytest.mark.parametrize("mode", [*sorted(LAYERS), "projected"])
+@pytest.mark.parametrize(
+    ("how", "hidden"),
+    [("padded", 37), ("even", 2), ("sorted", 37), ("unsorted", 8), ("one", 5), ("many", 4),
+     ("sorted", 300), ("unsorted", 64)],
+)  # fmt: skip
+def test_kernel_against_cells(mode, how, hidden, dtype):
+    """The kernel that all steps of a layer are, and cells made of operations, in float64: values
+    and all gradients."""
+    lengths, packed = LENGTHS[how], how != "padded"
+    if hidden == 300:
+        lengths = lengths[1:]
+    batch = len(lengths)
+    pf.manual_seed(7)
+    more = {"proj_size": max(1, 2 * hidden // 3)} if mode == "projected" else {}
+    mode = "LSTM" if mode == "projected" else mode
+    layer = make(mode, 5, hidden, bidirectional=True, **more)
+    width = layer.proj_size or hidden
+    x, g = pf.randn(max(lengths), batch, 5), pf.randn(max(lengths), batch, 2 * width)
+    hx = [pf.randn(2, batch, n) for n in (width, hidden)[: 2 if mode == "LSTM" else 1]]
+
+    def run(dtype, cells):
         own = copy.deepcopy(layer).to(dtype)
         leaves = [t.to(dtype).requires_grad_() for t in (x, *hx)]
-        first = tuple(leaves[1:]) if mode == "LSTM" else leaves[1]
-        data = rnn.pack_padded_sequence(leaves[0], [steps] * batch) if packed else leaves[0]
-        out, last = own(data, first)
-        out = out.data.reshape(steps, batch, -1) if packed else out
-        last = last if mode == "LSTM" else (last,)
+        if cells:
+            outs, last = made_of_cells(own, leaves[0], leaves[1:], lengths)
+        else:
+            data = leaves[0]
+            if packed:
+                data = rnn.pack_padded_sequence(data, lengths, enforce_sorted=how == "sorted")
+            out, last = own(data, tuple(leaves[1:]) if mode == "LSTM" else leaves[1])
+            outs = rnn.unpack_sequence(out) if packed else out.unbind(1)
+            last = last if mode == "LSTM" else (last,)
         leaves += own.parameters()
-        loss = (out * g.to(dtype)).sum() + sum((h * h).sum() for h in last)
-        return [out, *last, *pf.autograd.grad(loss, leaves)]
+        loss = sum((h * h).sum() for h in last)
+        for n, out in enumerate(outs):
+            loss = loss + (out * g[: lengths[n], n].to(dtype)).sum()
+        return [*outs, *last, *pf.autograd.grad(loss, leaves)]
 
     want = run(pf.float64, True)
-    tol = {pf.float64: 1e-11, pf.float32: 2e-5, pf.bfloat16: 0.06}[dtype]
+    tol = {pf.float64: 1e-11, pf.float32: 3e-5, pf.bfloat16: 0.08, pf.float16: 0.02}[dtype]
     # What rounding moves across relu's corner has another gradient.
-    values = 1 if mode == "RNN_RELU" and dtype is pf.bfloat16 else len(want)
-    for a, b in zip(run(dtype, False), want[:values]):
+    corners = mode == "RNN_RELU" and dtype in (pf.bfloat16, pf.float16)
+    for a, b in zip(run(dtype, False), want[: batch if corners else None]):
+        assert a.dtype == dtype
         b = b.detach().numpy()
         assert_allclose(a.detach().double().numpy(), b, rtol=tol, atol=tol * np.abs(b).max())
-    if dtype is pf.float32:
-        whole = layer(x)[0].detach()
-        assert pf.equal(whole[:, batch - 1 :], layer(x[:, batch - 1 :])[0].detach()) or (
-            pf.get_device().type != "cpu"
-        )
+
+
+@pytest.mark.parametrize("mode", sorted(LAYERS))
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_sequences_do_not_see_each_other(mode, bidirectional):
+    layer = make(mode, 5, 37, bidirectional=bidirectional)
+    xs = [pf.randn(n, 5) for n in (4, 7, 7, 2, 1)]
+    together = rnn.unpack_sequence(layer(rnn.pack_sequence(xs, enforce_sorted=False))[0])
+    for x, got in zip(xs, together):
+        alone = layer(x)[0].detach()
+        if pf.get_device().type == "cpu":
+            assert pf.equal(alone, got.detach())
+        assert_allclose(alone.numpy(), got.detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", sorted(LAYERS))
+def test_some_gradients_alone(mode):
+    """What is not asked for, or comes from nowhere, is as if it were 0."""
+    layer = make(mode, 3, 4, dtype=pf.float64)
+    xs = [pf.randn(n, 3, dtype=pf.float64) for n in (3, 1, 2)]
+    x = rnn.pack_sequence(xs, enforce_sorted=False)
+
+    def grads(parts, of):
+        out, last = layer(x)
+        last = last if mode == "LSTM" else (last,)
+        losses = [(out.data**2).sum(), *((h**3).sum() for h in last)]
+        return pf.autograd.grad(sum(losses[i] for i in parts), of)
+
+    weights = list(layer.parameters())
+    every = range(3 if mode == "LSTM" else 2)
+    whole = grads(every, weights)
+    alone = [grads([i], weights) for i in every]
+    for i, w in enumerate(weights):
+        assert_allclose(sum(a[i].numpy() for a in alone), whole[i].numpy(), rtol=1e-9, atol=1e-12)
+        assert_allclose(grads(every, [w])[0].numpy(), whole[i].numpy(), rtol=1e-12)
 
 
 def test_one_tensor_as_both_states():
@@ -330,6 +417,12 @@ def test_padding_has_gradients():
     [
         (lambda: rnn.pack_padded_sequence(pf.ones(2, 2, 1), [2, 0]), ValueError),
         (lambda: rnn.pack_padded_sequence(pf.ones(2, 2, 1), [1, 2]), ValueError),
+        (lambda: pf.gru(pf.ones(2, 3), pf.tensor([2, 0]), pf.ones(1, 2, 4),
+                        [pf.ones(12, 3), pf.ones(12, 4)], False, 1, 0.0, False, False),
+         ValueError),
+        (lambda: pf.gru(pf.ones(2, 3), pf.tensor([2, 1]), pf.ones(1, 2, 4),
+                        [pf.ones(12, 3), pf.ones(12, 4)], False, 1, 0.0, False, False),
+         pf.ShapeError),
         (lambda: rnn.pack_padded_sequence(pf.ones(2, 2, 1), [3, 2]), ValueError),
         (lambda: rnn.pack_padded_sequence(pf.ones(2, 2, 1), [2]), ValueError),
         (lambda: rnn.pad_packed_sequence(rnn.pack_sequence([pf.ones(3)]), total_length=2),
