@@ -246,25 +246,33 @@ def adamw(torch, device):
 STEPS, BATCH, HIDDEN = (8, 4, 32) if SMALL else (128, 64, 1024)
 
 
-def recurrent(name, lower):
-    """An LSTM of two layers, forward and backward; `lower`: under autocast."""
+def recurrent(name, lower, packed=False, state=HIDDEN):
+    """An LSTM of two layers, forward and backward; `lower`: under autocast. Packed: of lengths that
+    fall evenly from STEPS. A `state` of less is a projection."""
 
     def make(torch, device):
-        layer = torch.nn.LSTM(HIDDEN, HIDDEN, 2).to(device)
+        how = {"proj_size": state} if state < HIDDEN else {}
+        layer = torch.nn.LSTM(HIDDEN, HIDDEN, 2, **how).to(device)
         x = torch.randn(STEPS, BATCH, HIDDEN, device=device)
-        g = torch.randn(STEPS, BATCH, HIDDEN, device=device)
+        g = torch.randn(STEPS, BATCH, state, device=device)
+        if packed:
+            pack = torch.nn.utils.rnn.pack_padded_sequence
+            lengths = torch.tensor([STEPS - STEPS * i // BATCH for i in range(BATCH)])
+            x, g = pack(x, lengths), pack(g, lengths).data
         kind = "cuda" if device != "cpu" else "cpu"
 
         def run():
             layer.zero_grad()
             with torch.autocast(kind, dtype=torch.bfloat16, enabled=lower):
                 y = layer(x)[0]
+            y = y.data if packed else y
             y.backward(g.to(y.dtype))
 
         return run
 
     make.__name__ = name
-    title = f"LSTM 2 x {HIDDEN}, {STEPS} steps x {BATCH}, " + (
+    what = ("packed, " if packed else "") + (f"projected to {state}, " if state < HIDDEN else "")
+    title = f"LSTM 2 x {HIDDEN}, {STEPS} steps x {BATCH}, {what}" + (
         "bf16 autocast" if lower else "float32"
     )
     case("recurrent", title)(make)
@@ -272,6 +280,8 @@ def recurrent(name, lower):
 
 recurrent("lstm_bf16", True)
 recurrent("lstm_float32", False)
+recurrent("lstm_packed_bf16", True, packed=True)
+recurrent("lstm_projected_bf16", True, state=HIDDEN // 2)
 
 SQUARE = 32768 // HALF
 GIGA = SQUARE * SQUARE
