@@ -22,11 +22,12 @@ namespace {
 constexpr int64_t kLeast = 1 << 16;  // elements
 constexpr int kMostTensors = static_cast<int>(std::size(Pieces().per_row));
 
-// What a piece may touch: most of the second cache.
+// What a piece may touch: half of the second cache, as what the next one reads is fetched beside
+// it.
 double piece_bytes() {
   static const double bytes = [] {
     const long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return 0.75 * static_cast<double>(std::clamp(size, 256L << 10, 2048L << 10));
+    return 0.5 * static_cast<double>(std::clamp(size, 256L << 10, 2048L << 10));
   }();
   return bytes;
 }
@@ -55,16 +56,20 @@ class Ranges {
   }
 
   // Where the dense inputs lie from element `first` on: up to two.
-  void dense_inputs(int64_t first, const char** to) const {
+  Fetch dense_inputs(int64_t first) const {
+    Fetch fetch;
     int found = 0;
     for (int k = 0; k < tape().ninputs && found < 2; ++k)
-      if (operand(k).contiguous && operand(k).data != PF_NO_MEMORY)
-        to[found++] = static_cast<const char*>(operand(k).data) + first * item(k);
+      if (operand(k).contiguous && operand(k).data != PF_NO_MEMORY) {
+        fetch.from[found] = static_cast<const char*>(operand(k).data) + first * item(k);
+        fetch.bytes[found++] = item(k);
+      }
+    return fetch;
   }
 
   // `others` has, for each operand without memory, where its elements of the range lie one behind
   // the other.
-  void run(int64_t first, int64_t count, char* const* others, Part as) const {
+  void run(int64_t first, int64_t count, char* const* others, Part as, Fetch fetch = {}) const {
     const int last = space_.ndim - 1;
     const int64_t width = space_.shape[last], rows = last > 0 ? space_.shape[last - 1] : 1;
     for (int64_t done = 0; done < count;) {
@@ -100,7 +105,9 @@ class Ranges {
       }
       const pf_launch part{
           2, shape, high * wide, operands, operands + tape().ninputs, launch_.scalars};
-      program_launch(program_, &part, as);
+      program_launch(program_, &part, as, fetch);
+      for (int k = 0; k < 2; ++k)
+        if (fetch.from[k]) fetch.from[k] += high * wide * fetch.bytes[k];
       done += high * wide;
     }
   }
@@ -192,13 +199,18 @@ void group_launch(const pf_group& g) {
   }
   const Scratch<char> workspace(static_cast<int64_t>(p.workspace));
   const bool large = p.elements * 4 >= streaming_threshold();
+  // The kernel's loops go in stretches of four vectors, and leave one to the program before it.
+  const bool begins_early = before && large && p.width % 64 == 0;
   const auto run_piece = [&](int64_t begin, int64_t end, char* own) {
     const int64_t first = begin * p.width, count = std::min(end * p.width, p.elements) - first;
     char* others[kMaxOperands] = {};
+    Fetch next;
     if (before) {
       for (int o = 0; o < g.nfeeds; ++o)
         if (g.feeds[o] >= 0) others[before->tape().ninputs + o] = own + at[g.feeds[o]];
-      before->run(first, count, others, large ? Part::First : Part::All);
+      if (large) next = before->dense_inputs(first + count);
+      before->run(first, count, others, large ? Part::First : Part::All,
+                  begins_early ? next : Fetch());
     }
     std::array<pf_tensor, kMostTensors> tensors;
     bool out_stays = false;  // in a cache, for the program behind
@@ -232,8 +244,13 @@ void group_launch(const pf_group& g) {
       out_stays = true;
       others[j] = own + at[g.takes[j]];
     }
-    Piece piece{begin, p.rows, workspace.get(), own, large && !out_stays, {}};
-    if (before && large) before->dense_inputs(first + count, piece.ahead);
+    const Piece piece{begin,
+                      p.rows,
+                      workspace.get(),
+                      own,
+                      large && !out_stays,
+                      {next.from[0], next.from[1]},
+                      begins_early};
     p.run({tensors.data(), g.ntensors, g.attrs, g.nattrs, g.error, &piece});
     if (after) after->run(first, count, others, large ? Part::Last : Part::All);
   };
@@ -242,9 +259,10 @@ void group_launch(const pf_group& g) {
       const int64_t last = std::min((i + 1) * range, p.rows);
       for (int64_t r = i * range; r < last; r += step) run_piece(r, std::min(r + step, last), own);
     }
+    if (large) finish_streaming();
   });
   if (p.finish) {
-    const Piece whole{0, p.rows, workspace.get(), nullptr, false, {}};
+    const Piece whole{0, p.rows, workspace.get(), nullptr, false, {}, false};
     KernelArgs args = args_of(g);
     args.piece = &whole;
     p.finish(args);

@@ -27,6 +27,7 @@ struct Piece {
   // What will be read after this piece: up to two inputs of the program before the kernel, from
   // where they lie beside the first element of the kernel's rows; null where there is none.
   const char* ahead[2];
+  bool begun;  // every fourth line of that is on its way already
 };
 
 struct KernelArgs {

@@ -66,10 +66,9 @@ T VarianceOf(T square, T rest) {
 template <class S, bool kStream>
 void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
                    ComputeOf<S>* rstds, const ComputeOf<S>* w, const ComputeOf<S>* b,
-                   ComputeOf<S> eps, int64_t n, int64_t begin, int64_t end, char* memory) {
+                   ComputeOf<S> eps, int64_t n, int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
   const T count = static_cast<T>(n);
-  S* const nowhere = Parts(memory).take<S>(n);
   Four<T> s(T(0)), e(T(0)), q(T(0));
   T sum = 0, off = 0, square = 0;
   const auto fold = [&]() PF_INLINE {
@@ -86,37 +85,30 @@ void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
           PF_INLINE { s.a[step.index] = s.a[step.index] + Load(at.in[0] + j); },
       fold);
   Wide<T> mean_before = Fill(T(0)), shift_before = Fill(T(0)), rstd_before = Fill(T(0));
-  for (int64_t r = begin; r <= end; ++r) {
-    const bool last = r == end;
-    const S* before = x + (r > begin ? r - 1 : r) * n;
-    S* out = r > begin ? y + (r - 1) * n : nowhere;
-    const auto write = [&](const auto& at, int64_t j) PF_INLINE {
-      const int64_t c = at.first + j;
-      const Wide<T> hat = Fma(Load(at.in[0] + j) - mean_before, rstd_before, shift_before);
-      Put<kStream>(hat * Load(w + c) + Load(b + c), at.out[0] + j);
-    };
-    if (last) {
-      ForRow<T>(
-          n, At<1, 1, S>{{before}, {out}}, T(0),
-          [&](auto, const auto& at, int64_t j) PF_INLINE { write(at, j); }, []() PF_INLINE {});
-      break;
-    }
+  const auto result = [&](const S* p, int64_t c) PF_INLINE {
+    const Wide<T> hat = Fma(Load(p) - mean_before, rstd_before, shift_before);
+    return hat * Load(w + c) + Load(b + c);
+  };
+  const auto loop = [&](auto is_first, int64_t r) PF_INLINE {
+    constexpr bool kFirst = decltype(is_first)::value;
     const T mean = sum / count;
     const Wide<T> m = Fill(mean);
     const S* now = x + r * n;
     const S* next = r + 1 < end ? now + n : now;
     sum = off = square = 0;
-    ForRow<T>(
-        n, At<3, 1, S>{{before, now, next}, {out}}, T(0),
-        [&](auto step, const auto& at, int64_t j) PF_INLINE {
-          const Wide<T> d = Valid(Load(at.in[1] + j) - m, at, j), v = Load(at.in[2] + j);
-          q.a[step.index] = q.a[step.index] + d * d;
-          e.a[step.index] = e.a[step.index] + d;
-          s.a[step.index] = s.a[step.index] + v;
-          ahead.fetch(r * n + at.first + j);
-          write(at, j);  // after the loads: see rows-inl.h
-        },
-        fold);
+    const auto body = [&](auto step, const auto& at, int64_t j) PF_INLINE {
+      const Wide<T> d = Valid(Load(at.in[0] + j) - m, at, j), v = Load(at.in[1] + j);
+      q.a[step.index] = q.a[step.index] + d * d;
+      e.a[step.index] = e.a[step.index] + d;
+      s.a[step.index] = s.a[step.index] + v;
+      ahead.fetch(step, r * n + at.first + j);
+      if constexpr (!kFirst)  // after the loads: see rows-inl.h
+        Put<kStream>(result(at.in[2] + j, at.first + j), at.out[0] + j);
+    };
+    if constexpr (kFirst)
+      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, T(0), body, fold);
+    else
+      ForRow<T>(n, At<3, 1, S>{{now, next, now - n}, {y + (r - 1) * n}}, T(0), body, fold);
     const T rest = off / count;
     const T rstd = T(1) / std::sqrt(VarianceOf(square / count, rest) + eps);
     means[2 * r] = mean;
@@ -125,8 +117,14 @@ void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
     mean_before = m;
     shift_before = Fill(-rest * rstd);
     rstd_before = Fill(rstd);
-  }
-  if (kStream) hwy::FlushStream();
+  };
+  loop(std::true_type(), begin);  // has nothing to write
+  for (int64_t r = begin + 1; r < end; ++r) loop(std::false_type(), r);
+  ForRow<T>(
+      n, At<1, 1, S>{{x + (end - 1) * n}, {y + (end - 1) * n}}, T(0),
+      [&](auto, const auto& at, int64_t j)
+          PF_INLINE { Put<kStream>(result(at.in[0] + j, at.first + j), at.out[0] + j); },
+      []() PF_INLINE {});
 }
 
 template <class S, bool kStream>
@@ -162,7 +160,6 @@ void RmsNormRows(const S* x, S* y, ComputeOf<S>* rstds, const ComputeOf<S>* w, C
         },
         fold);
   }
-  if (kStream) hwy::FlushStream();
 }
 
 template <class S, bool kRms>
@@ -181,24 +178,26 @@ void NormOf(const KernelArgs& a) {
   Parts memory(a.piece ? a.piece->scratch : affine.get());
   const Affine<T> w(a, at.weight, n, T(1), memory);
   const T* bias = kRms ? nullptr : Affine<T>(a, at.bias, n, T(0), memory).get();
-  char* own = a.piece ? memory.rest() : nullptr;
   T* rstd = a.data<T>(at.rstd);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream = Streams(a, y, n * bytes, total * bytes);
-  const auto rows = [&](int64_t begin, int64_t end, char* memory) {
+  const auto rows = [&](int64_t begin, int64_t end) {
     const auto run = [&](auto streams) {
       constexpr bool kStream = decltype(streams)::value;
       if constexpr (kRms)
         RmsNormRows<S, kStream>(x, y, rstd, w.get(), eps, n, begin, end);
       else
         LayerNormRows<S, kStream>(Ahead<S>(a, x, n), x, y, a.data<T>(at.mean), rstd, w.get(), bias,
-                                  eps, n, begin, end, memory);
+                                  eps, n, begin, end);
     };
     if constexpr (std::is_same_v<S, float>)
-      if (stream) return run(std::true_type());
+      if (stream) {
+        run(std::true_type());
+        return FinishRows(a, end - begin == total / n);
+      }
     run(std::false_type());
   };
-  for_rows(own, total / n, RowGrain(n), kRms ? 0 : norm_scratch(a.dtype(at.x), n), rows);
+  parallel_for(total / n, RowGrain(n), rows);
 }
 
 // xhat = (x - mean) rstd, h = g w: dx = rstd (h - mean(h) - xhat mean(h xhat)); without
@@ -266,7 +265,6 @@ void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const Comp
         },
         fold);
   }
-  if (kStream) hwy::FlushStream();
 }
 
 template <class T>
@@ -296,9 +294,11 @@ class Backward {
 
   void run(int64_t begin, int64_t end, const T* w, T* partial, bool stream) const {
     if constexpr (std::is_same_v<S, float>)
-      if (stream)
-        return params() ? run<true, true>(begin, end, w, partial)
-                        : run<false, true>(begin, end, w, partial);
+      if (stream) {
+        params() ? run<true, true>(begin, end, w, partial)
+                 : run<false, true>(begin, end, w, partial);
+        return FinishRows(a_, true);
+      }
     params() ? run<true, false>(begin, end, w, partial) : run<false, false>(begin, end, w, partial);
   }
 
@@ -440,7 +440,7 @@ Pieces forward_pieces(const KernelArgs& a) {
   p.per_row[at.y] = p.per_row[at.x] = p.width;
   p.per_row[at.mean] = 2;
   p.per_row[at.rstd] = 1;
-  p.scratch = 2 * affine_scratch(t, p.width) + norm_scratch(t, p.width);
+  p.scratch = 2 * affine_scratch(t, p.width);
   return p;
 }
 void finish_layer_norm(const KernelArgs& a) {

@@ -13,27 +13,18 @@ inline int64_t whole_stretches(int64_t n) {
 }
 
 namespace detail {
-inline int64_t bytes_of(DType t, int64_t n) {
-  return n * static_cast<int64_t>(itemsize(t));
-}
 inline int64_t wide_bytes_of(DType t, int64_t n) {
   return n * (t == DType::Float64 ? 8 : 4);
 }
 }  // namespace detail
 
-// Exponentials of two rows, and a row that nobody reads.
+// Exponentials of two rows.
 inline size_t softmax_scratch(DType t, int64_t n) {
-  const int64_t padded = whole_stretches(n);
-  return Parts::bytes<char>(detail::wide_bytes_of(t, 2 * padded)) +
-         Parts::bytes<char>(detail::bytes_of(t, padded));
+  return Parts::bytes<char>(detail::wide_bytes_of(t, 2 * whole_stretches(n)));
 }
 // Weight or bias in the compute type.
 inline size_t affine_scratch(DType t, int64_t n) {
   return Parts::bytes<char>(detail::wide_bytes_of(t, whole_stretches(n)));
-}
-// A row that nobody reads.
-inline size_t norm_scratch(DType t, int64_t n) {
-  return Parts::bytes<char>(detail::bytes_of(t, n));
 }
 
 // fn(begin, end, memory) over rows with so many bytes for each range: `own`, which a piece has,

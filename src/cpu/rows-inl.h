@@ -111,6 +111,12 @@ HWY_INLINE bool Streams(const KernelArgs& a, const void* p, int64_t row_bytes,
   return (a.piece ? a.piece->stream : total_bytes >= kStreamBytes) &&
          reinterpret_cast<uintptr_t>(p) % 64 == 0 && row_bytes % 64 == 0;
 }
+// After rows that went around the caches, all of the call or some: others see them. It waits for
+// memory as long as some rows take, so of a group's pieces this is asked once, behind the last one
+// of a thread (group.cpp); not where the piece was shared out within.
+HWY_INLINE void FinishRows(const KernelArgs& a, bool all) {
+  if (!a.piece || !all) hwy::FlushStream();
+}
 // Rows for one thread at least: work below this is done sooner alone.
 HWY_INLINE int64_t RowGrain(int64_t n) {
   return n >= 8192 ? 1 : 8192 / (n > 0 ? n : 1);
@@ -121,19 +127,24 @@ HWY_INLINE int64_t RowGrain(int64_t n) {
 template <class S>
 class Ahead {
  public:
-  Ahead(const KernelArgs& a, const S* x, int64_t n) : p_(x + 2 * n), q_(p_) {
+  Ahead(const KernelArgs& a, const S* x, int64_t n) : p_(x + 2 * n) {
     if (!a.piece || !a.piece->ahead[0]) return;
     p_ = reinterpret_cast<const S*>(a.piece->ahead[0]);
-    q_ = a.piece->ahead[1] ? reinterpret_cast<const S*>(a.piece->ahead[1]) : p_;
+    q_ = reinterpret_cast<const S*>(a.piece->ahead[1]);
+    begun_ = a.piece->begun;
   }
-  // Beside element i, counted from the first row.
-  HWY_INLINE void fetch(int64_t i) const {
-    hwy::Prefetch(p_ + i);
-    hwy::Prefetch(q_ + i);
+  // Beside element i, counted from the first row, which is one of a loop's four vectors. Into the
+  // second cache: what the first one waits for takes the same few buffers as stores around it.
+  template <class Step>
+  HWY_INLINE void fetch(Step step, int64_t i) const {
+    if (step.index == 3 && begun_) return;
+    __builtin_prefetch(p_ + i, 0, 2);
+    if (q_) __builtin_prefetch(q_ + i, 0, 2);
   }
 
  private:
-  const S *p_, *q_;
+  const S *p_, *q_ = nullptr;
+  bool begun_ = false;
 };
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

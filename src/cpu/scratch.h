@@ -29,7 +29,6 @@ class Parts {
     at_ += bytes<T>(count);
     return r;
   }
-  char* rest() const { return at_; }
   template <class T>
   static size_t bytes(int64_t count) {
     return (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;

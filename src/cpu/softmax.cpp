@@ -28,20 +28,18 @@ HWY_INLINE ComputeOf<S> RowMax(const S* x, int64_t n) {
   return m.max();
 }
 
-// In `exps` lie exp(x - max) of two rows in turn.
+// In `exps` lie exp(x - max) of two rows in turn. The first row's loop has nothing to write.
 template <class S, bool kStream>
 void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin, int64_t end,
                  char* memory) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
   const int64_t padded = whole_stretches(n);
-  Parts parts(memory);
-  T* const exps = parts.take<T>(2 * padded);
-  S* before = parts.take<S>(padded);  // the row before the first one goes nowhere
-  std::memset(static_cast<void*>(exps), 0, sizeof(T) * static_cast<size_t>(2 * padded));
+  T* const exps = Parts(memory).take<T>(2 * padded);
   T max_now = RowMax(x + begin * n, n);
   Wide<T> scale = Fill(T(0));  // 1 / sum of row r-1
-  for (int64_t r = begin; r < end; ++r) {
+  const auto loop = [&](auto is_first, int64_t r) PF_INLINE {
+    constexpr bool kFirst = decltype(is_first)::value;
     const S* now = x + r * n;
     const S* next = r + 1 < end ? now + n : now;
     T* e = exps + (r & 1) * padded;
@@ -49,27 +47,33 @@ void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t beg
     const Wide<T> shift = Fill(max_now);
     Four<T> m(kLow), s(T(0));
     T total = 0;
-    ForRow<T>(
-        n, At<2, 1, S>{{now, next}, {before}}, kLow,
-        [&](auto step, const auto& at, int64_t j) PF_INLINE {
-          const Wide<T> y = Load(e_before) * scale;
-          const Wide<T> v = WExpNeg(Load(at.in[0] + j) - shift);
-          m.a[step.index] = WMax(m.a[step.index], Load(at.in[1] + j));
-          s.a[step.index] = s.a[step.index] + v;
-          ahead.fetch(r * n + at.first + j);
-          Put<kStream>(y, at.out[0] + j);  // after the loads: see rows-inl.h
-          Store(v, e);
-          e_before += Wide<T>::kLanes;
-          e += Wide<T>::kLanes;
-        },
-        [&]() PF_INLINE {
-          total += s.sum();
-          s.reset(T(0));
-        });
+    const auto body = [&](auto step, const auto& at, int64_t j) PF_INLINE {
+      Wide<T> out;
+      if constexpr (!kFirst) {
+        out = Load(e_before) * scale;
+        e_before += Wide<T>::kLanes;
+      }
+      const Wide<T> v = WExpNeg(Load(at.in[0] + j) - shift);
+      m.a[step.index] = WMax(m.a[step.index], Load(at.in[1] + j));
+      s.a[step.index] = s.a[step.index] + v;
+      ahead.fetch(step, r * n + at.first + j);
+      if constexpr (!kFirst) Put<kStream>(out, at.out[0] + j);  // after the loads: see rows-inl.h
+      Store(v, e);
+      e += Wide<T>::kLanes;
+    };
+    const auto fold = [&]() PF_INLINE {
+      total += s.sum();
+      s.reset(T(0));
+    };
+    if constexpr (kFirst)
+      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, kLow, body, fold);
+    else
+      ForRow<T>(n, At<2, 1, S>{{now, next}, {y + (r - 1) * n}}, kLow, body, fold);
     scale = Fill(T(1) / total);
     max_now = m.max();
-    before = y + r * n;
-  }
+  };
+  loop(std::true_type(), begin);
+  for (int64_t r = begin + 1; r < end; ++r) loop(std::false_type(), r);
   const T* e = exps + (~end & 1) * padded;
   ForRow<T>(
       n, At<0, 1, S>{{}, {y + (end - 1) * n}}, T(0),
@@ -78,49 +82,51 @@ void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t beg
         e += Wide<T>::kLanes;
       },
       []() PF_INLINE {});
-  if (kStream) hwy::FlushStream();
 }
 
 template <class S, bool kStream>
-void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin, int64_t end,
-                    char* memory) {
+void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin,
+                    int64_t end) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
-  S* out = Parts(memory).take<S>(n);  // the row before the first one goes nowhere
   T max_now = RowMax(x + begin * n, n);
   Wide<T> max_before = Fill(T(0)), log_before = Fill(T(0));
-  for (int64_t r = begin; r < end; ++r) {
+  // Two subtractions: max + log(sum) would lose the logarithm beside a large maximum.
+  const auto result = [&](const S* p) PF_INLINE { return Load(p) - max_before - log_before; };
+  const auto loop = [&](auto is_first, int64_t r) PF_INLINE {
+    constexpr bool kFirst = decltype(is_first)::value;
     const S* now = x + r * n;
     const S* next = r + 1 < end ? now + n : now;
-    const S* before = r > begin ? now - n : now;
     const Wide<T> shift = Fill(max_now);
     Four<T> m(kLow), s(T(0));
     T total = 0;
-    ForRow<T>(
-        n, At<3, 1, S>{{before, now, next}, {out}}, kLow,
-        [&](auto step, const auto& at, int64_t j) PF_INLINE {
-          // Two subtractions: max + log(sum) would lose the logarithm beside a large maximum.
-          const Wide<T> y = Load(at.in[0] + j) - max_before - log_before;
-          s.a[step.index] = s.a[step.index] + WExpNeg(Load(at.in[1] + j) - shift);
-          m.a[step.index] = WMax(m.a[step.index], Load(at.in[2] + j));
-          ahead.fetch(r * n + at.first + j);
-          Put<kStream>(y, at.out[0] + j);
-        },
-        [&]() PF_INLINE {
-          total += s.sum();
-          s.reset(T(0));
-        });
+    const auto body = [&](auto step, const auto& at, int64_t j) PF_INLINE {
+      Wide<T> out;
+      if constexpr (!kFirst) out = result(at.in[2] + j);
+      s.a[step.index] = s.a[step.index] + WExpNeg(Load(at.in[0] + j) - shift);
+      m.a[step.index] = WMax(m.a[step.index], Load(at.in[1] + j));
+      ahead.fetch(step, r * n + at.first + j);
+      if constexpr (!kFirst) Put<kStream>(out, at.out[0] + j);
+    };
+    const auto fold = [&]() PF_INLINE {
+      total += s.sum();
+      s.reset(T(0));
+    };
+    if constexpr (kFirst)
+      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, kLow, body, fold);
+    else
+      ForRow<T>(n, At<3, 1, S>{{now, next, now - n}, {y + (r - 1) * n}}, kLow, body, fold);
     max_before = shift;
     log_before = Fill(T(std::log(total)));
     max_now = m.max();
-    out = y + r * n;
-  }
+  };
+  loop(std::true_type(), begin);
+  for (int64_t r = begin + 1; r < end; ++r) loop(std::false_type(), r);
   ForRow<T>(
       n, At<1, 1, S>{{x + (end - 1) * n}, {y + (end - 1) * n}}, T(0),
       [&](auto, const auto& at, int64_t j)
-          PF_INLINE { Put<kStream>(Load(at.in[0] + j) - max_before - log_before, at.out[0] + j); },
+          PF_INLINE { Put<kStream>(result(at.in[0] + j), at.out[0] + j); },
       []() PF_INLINE {});
-  if (kStream) hwy::FlushStream();
 }
 
 template <class S, bool kLog>
@@ -139,14 +145,14 @@ void SoftmaxOf(const KernelArgs& a) {
     if constexpr (std::is_same_v<S, float>) {
       if (stream) {
         if constexpr (kLog)
-          LogSoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
+          LogSoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end);
         else
           SoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
-        return;
+        return FinishRows(a, end - begin == total / n);
       }
     }
     if constexpr (kLog)
-      LogSoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
+      LogSoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end);
     else
       SoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
   };
@@ -192,7 +198,6 @@ void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64
         },
         fold);
   }
-  if (kStream) hwy::FlushStream();
 }
 
 template <class S, bool kLog>
@@ -208,7 +213,10 @@ void BackwardOf(const KernelArgs& a) {
   const bool stream = Streams(a, dx, n * bytes, total * bytes);
   parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<S, float>)
-      if (stream) return BackwardRows<S, kLog, true>(g, y, dx, n, begin, end);
+      if (stream) {
+        BackwardRows<S, kLog, true>(g, y, dx, n, begin, end);
+        return FinishRows(a, end - begin == total / n);
+      }
     BackwardRows<S, kLog, false>(g, y, dx, n, begin, end);
   });
 }

@@ -73,6 +73,15 @@ void fill_slots(const Tape& t, const pf_scalar* scalars, char* at) {
   }
 }
 
+// Beside elements [first, first + n).
+inline void fetch_ahead(const Fetch& f, int64_t first, int64_t n) {
+  for (int k = 0; k < 2; ++k) {
+    if (!f.from[k]) continue;
+    const int64_t end = (first + n) * f.bytes[k];
+    for (int64_t at = first * f.bytes[k] / 256 * 256 + 192; at < end; at += 256)
+      __builtin_prefetch(f.from[k] + at, 0, 2);
+  }
+}
 inline void execute(const Tape& t, const Loc* locs, size_t n) {
   for (const Instr& i : t.code) i.fn(n, locs, i);
 }
@@ -84,6 +93,7 @@ struct Run : Collapsed {
   const char* slots;  // filled, shared by the threads
   int64_t tile;
   bool stream;
+  Fetch fetch;      // beside the first element
   bool goes_on;     // behind the end of a dense input lies what comes next
   uint64_t staged;  // inputs that are copied first: an output overwrites them too early
   // Boxes of nr x nc over the two inner dimensions, which are a plane.
@@ -157,6 +167,7 @@ void run_flat(const Run& run, const Layout& layout, int64_t begin, int64_t end, 
                           !tail && streams(run, o, dst) ? Loc::kStream : Loc::kStep, nullptr};
     }
     execute(t, f.locs, static_cast<size_t>(n));
+    fetch_ahead(run.fetch, at, n);
     if (tail) {
       for (int o = 0; o < t.noutputs; ++o) {
         const int64_t bytes = t.outs[static_cast<size_t>(o)].bytes;
@@ -165,7 +176,8 @@ void run_flat(const Run& run, const Layout& layout, int64_t begin, int64_t end, 
       }
     }
   }
-  if (run.stream) finish_streaming();
+  // Of a part that is not shared out, whoever runs the parts does it once (group.cpp).
+  if (run.stream && !(run.goes_on && end - begin == l.numel)) finish_streaming();
 }
 
 // ---- boxes --------------------------------------------------------------------------------------
@@ -277,6 +289,7 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
         f.locs[t.out(o)] = {f.staging(k), Loc::kStep, nullptr};
     }
     execute(t, f.locs, static_cast<size_t>(n));
+    fetch_ahead(run.fetch, b * run.nr * run.nc, n);
     for (int o = 0; o < t.noutputs; ++o) {
       const int k = t.ninputs + o;
       if (ops[k].how == BoxOperand::kDirect && !tail) continue;
@@ -285,7 +298,7 @@ void run_boxes(const Run& run, const Layout& layout, int64_t begin, int64_t end,
                   ops[k].cs, run.stream);
     }
   }
-  if (run.stream) finish_streaming();
+  if (run.stream && !(run.goes_on && end - begin == run.planes * boxes)) finish_streaming();
 }
 
 // ---- lines -------------------------------------------------------------------------------------
@@ -479,7 +492,7 @@ void program_destroy(void* kernel) {
   delete static_cast<Tape*>(kernel);
 }
 
-void program_launch(void* kernel, const pf_launch* launch, Part part) {
+void program_launch(void* kernel, const pf_launch* launch, Part part, const Fetch& fetch) {
   const Tape& t = *static_cast<const Tape*>(kernel);
   const pf_launch& l = *launch;
   if (l.numel == 0) return;
@@ -489,6 +502,7 @@ void program_launch(void* kernel, const pf_launch* launch, Part part) {
   run.tile = t.tile;
   run.stream = false;
   run.goes_on = part != Part::All;
+  run.fetch = fetch;
   run.staged = staged_inputs(t, l);
 
   // Scalars are filled once, in memory of this thread that outlives the launch's ranges.

@@ -12,6 +12,14 @@ void program_destroy(void* kernel);
 // What a launch is: everything, or a piece of something too large for the caches, whose results are
 // read next (First), or may go around the caches (Last). Throws.
 enum class Part : uint8_t { All, First, Last };
-void program_launch(void* kernel, const pf_launch* launch, Part part = Part::All);
+// What a part has brought into the second cache meanwhile, for the next one: every fourth line of
+// up to two inputs that go on there. The kernel between the two parts fetches the others
+// (rows-inl.h).
+struct Fetch {
+  const char* from[2] = {};
+  int64_t bytes[2] = {};  // of an element
+};
+void program_launch(void* kernel, const pf_launch* launch, Part part = Part::All,
+                    const Fetch& fetch = {});
 
 }  // namespace pyflame::cpu

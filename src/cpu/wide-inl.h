@@ -299,10 +299,9 @@ HWY_INLINE Wide<T> WExpNeg(const Wide<T>& x) {
   const auto magic = hn::Set(d, T(kFloat ? 12582912.0 : 6755399441055744.0));
   Wide<T> out;
   PF_EACH({
-    const auto c = hn::Max(low, x.v[p]);  // in this order the machine's maximum gives x for NaN
-    const auto shifted = hn::MulAdd(c, log2e, magic);
+    const auto shifted = hn::MulAdd(x.v[p], log2e, magic);
     const auto n = hn::Sub(shifted, magic);
-    const auto r = hn::NegMulAdd(n, ln2_lo, hn::NegMulAdd(n, ln2_hi, c));
+    const auto r = hn::NegMulAdd(n, ln2_lo, hn::NegMulAdd(n, ln2_hi, x.v[p]));
     auto q = hn::Set(d, T(kFloat ? 0.0013814610429108143 : 1.6059043836821613e-10));
     if constexpr (kFloat) {
       q = hn::MulAdd(q, r, hn::Set(d, T(0.008368710987269878)));
@@ -328,6 +327,7 @@ HWY_INLINE Wide<T> WExpNeg(const Wide<T>& x) {
     // n to the exponent: the shift throws away all of `magic`.
     const auto power = hn::ShiftLeft < kFloat ? 23 : 52 > (hn::BitCast(di, shifted));
     const auto y = hn::BitCast(d, hn::Add(hn::BitCast(di, poly), power));
+    // Far below y is anything; of NaN it is NaN.
     out.v[p] = hn::IfThenZeroElse(hn::Lt(x.v[p], low), y);
   });
   return out;

@@ -95,6 +95,33 @@ def test_bits(name, dtype):
         assert joined > 0
 
 
+@pytest.mark.parametrize("shape", [(16411, 1024), (17003, 1000)])
+def test_bits_of_what_goes_around_the_caches(shape):
+    """A program fetches a part of what the next piece reads, the kernel the rest; stores stream."""
+    if pf.get_device().type != "cpu":
+        pytest.skip("of the CPU's caches")
+    x, y = pf.randn(*shape), pf.randn(*shape)
+    row = pf.randn(shape[-1])
+    works = (
+        lambda: F.layer_norm(x + y, shape[-1:], row, row),
+        lambda: F.softmax(x * 0.3 + row, -1),
+        lambda: F.log_softmax(x + row, -1) * y,
+    )
+    before = pf.get_num_threads()
+    for work in works:
+        with pf.debug.eager():
+            want = work().numpy()
+        for threads in (1, 2):
+            pf.set_num_threads(threads)
+            try:
+                start = pf.debug.stats()["joined"]
+                got = work().numpy()
+                assert pf.debug.stats()["joined"] > start
+            finally:
+                pf.set_num_threads(before)
+            assert (got.view(np.int32) == want.view(np.int32)).all()
+
+
 def test_gradients():
     """A training step's groups, forward and backward."""
 

@@ -57,6 +57,20 @@ def test_large_inputs_stay_finite():
     )
 
 
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64])
+def test_far_below_the_maximum_is_0(dtype):
+    most = pf.finfo(dtype).max
+    for below in (-88.0, -104.0, -710.0, -760.0, -1e5, -1e10, -1e30, -most, -np.inf):
+        a = np.zeros((3, 80), np.float64)
+        a[:, 5] = below
+        a[1, 7] = np.nan
+        s = pf.tensor(a, dtype=dtype).softmax(1).numpy()
+        assert np.isnan(s[1]).all()
+        small = np.exp(below) / 79  # or 0, if it is no normal number
+        assert ((s[[0, 2], 5] == 0) | np.isclose(s[[0, 2], 5], small, rtol=1e-5, atol=1e-44)).all()
+        np.testing.assert_allclose(s[0].sum(), 1, rtol=1e-6)
+
+
 def test_empty_and_scalar():
     assert pf.zeros(0, 3).softmax(1).shape == (0, 3)
     assert pf.zeros(3, 0).softmax(1).shape == (3, 0)
