@@ -65,7 +65,8 @@ PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
 #endif
 }
 
-// -DPF_GATHERED=1, 2, 3: operand a, or b, is what a convolution sees; 3: the bias is that of rows.
+// -DPF_GATHERED=1, 2, 3, 4: operand a, or b, is what a convolution sees; 3: the bias is that of
+// rows; 4: as tiles_windows.h has it.
 #ifndef PF_GATHERED
 #define PF_GATHERED 0
 #endif
@@ -73,7 +74,11 @@ PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
 #include "conv_product_args.h"
 
 #include "conv_gather.h"
+#if PF_GATHERED == 4
+typedef pf_conv_windows pf_tiles_args;
+#else
 typedef pf_conv_product pf_tiles_args;
+#endif
 #else
 typedef pf_matmul_args pf_tiles_args;
 #endif
@@ -133,15 +138,10 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
   }
 }
 
-PF_KERNEL(pf_matmul_tiles, THREADS)(pf_tiles_args q PF_EPILOGUE_ARGS) {
-  char* memory = pf_dynamic_shared();
-  const pf_matmul_tile t = pf_matmul_where(q, TILE_M, TILE_N);
-  const int lane = static_cast<int>(pf_thread()) % PF_WARP,
-            warp = static_cast<int>(pf_thread()) / PF_WARP;
-  const int warp_row = warp / WARPS_N * WARP_M, warp_col = warp % WARPS_N * WARP_N;
-  pf_tile_sums sums;
-  sums.clear();
-  pf_sum_tiles(sums, memory, q, t, warp_row, warp_col, lane);
+// The results of a tile, finished and written.
+PF_DEVICE void pf_write(const pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
+                        const pf_matmul_tile& t, int warp_row, int warp_col,
+                        int lane PF_EPILOGUE_REF) {
 #ifdef PF_MMA
   sums.each_pair(lane, [&](int row, int col, pf_acc x, pf_acc y) {
     pf_acc v[2] = {x, y};
@@ -188,4 +188,33 @@ PF_KERNEL(pf_matmul_tiles, THREADS)(pf_tiles_args q PF_EPILOGUE_ARGS) {
 #endif
     }
   }
+}
+
+PF_KERNEL(pf_matmul_tiles, THREADS)(pf_tiles_args q PF_EPILOGUE_ARGS) {
+  char* memory = pf_dynamic_shared();
+  pf_matmul_tile t = pf_matmul_where(q, TILE_M, TILE_N);
+  const int lane = static_cast<int>(pf_thread()) % PF_WARP,
+            warp = static_cast<int>(pf_thread()) / PF_WARP;
+  const int warp_row = warp / WARPS_N * WARP_M, warp_col = warp % WARPS_N * WARP_N;
+  pf_tile_sums sums;
+#if PF_GATHERED == 4
+  pf_windows windows(q, memory);
+  windows.start(t);
+  const pf_u32 tiles = static_cast<pf_u32>(q.tiles_m * q.tiles_n);
+  for (pf_u32 block = pf_block();;) {
+    block += pf_blocks();
+    const bool more = PF_SEVERAL && block < tiles;
+    const pf_matmul_tile next = pf_matmul_where(q, TILE_M, TILE_N, more ? block : 0);
+    sums.clear();
+    windows.sum(sums, t, more, next, warp_row, lane);
+    if (!PF_SEVERAL) pf_barrier();
+    pf_write(sums, memory + q.results, q, t, warp_row, warp_col, lane PF_EPILOGUE_PASS);
+    if (!more) return;
+    t = next;
+  }
+#else
+  sums.clear();
+  pf_sum_tiles(sums, memory, q, t, warp_row, warp_col, lane);
+  pf_write(sums, memory, q, t, warp_row, warp_col, lane PF_EPILOGUE_PASS);
+#endif
 }

@@ -13,10 +13,11 @@ struct pf_matmul_tile {
 
 // Blocks that run together take tiles that share rows and columns: bands of 8 rows of tiles.
 // In 32 bits: a grid has no more blocks, and divisions of 64 bits take longer than a small product.
-PF_DEVICE pf_matmul_tile pf_matmul_where(const pf_matmul_args& q, int tile_m, int tile_n) {
+PF_DEVICE pf_matmul_tile pf_matmul_where(const pf_matmul_args& q, int tile_m, int tile_n,
+                                         pf_u32 block) {
   const pf_u32 tiles_m = static_cast<pf_u32>(q.tiles_m), tiles_n = static_cast<pf_u32>(q.tiles_n);
-  const pf_u32 tiles = tiles_m * tiles_n, batch = pf_block() / tiles;
-  const pf_u32 id = pf_block() - batch * tiles, band = id / (8 * tiles_n), first = band * 8;
+  const pf_u32 tiles = tiles_m * tiles_n, batch = block / tiles;
+  const pf_u32 id = block - batch * tiles, band = id / (8 * tiles_n), first = band * 8;
   const pf_u32 rows = tiles_m - first < 8 ? tiles_m - first : 8;
   const pf_u32 col = (id - band * 8 * tiles_n) / rows, row = id - band * 8 * tiles_n - col * rows;
   pf_matmul_tile t;
@@ -34,6 +35,9 @@ PF_DEVICE pf_matmul_tile pf_matmul_where(const pf_matmul_args& q, int tile_m, in
     t.b += i * q.b_step[d];
   }
   return t;
+}
+PF_DEVICE pf_matmul_tile pf_matmul_where(const pf_matmul_args& q, int tile_m, int tile_n) {
+  return pf_matmul_where(q, tile_m, tile_n, pf_block());
 }
 
 #endif

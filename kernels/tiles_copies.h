@@ -149,6 +149,7 @@ struct pf_gathered_stream {
 };
 #endif
 
+#if PF_GATHERED != 4
 struct pf_pipeline {
 #if PF_GATHERED == 1
   typedef pf_gathered_stream<TILE_M> stream_a;
@@ -216,5 +217,6 @@ struct pf_ring {
     return s == begin + STAGES * STAGE_BYTES ? begin : s;
   }
 };
+#endif
 
 #endif

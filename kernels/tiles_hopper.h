@@ -4,8 +4,7 @@
 // sm_90a; the host acts it out.
 #ifndef PF_TILES_HOPPER_H
 #define PF_TILES_HOPPER_H
-static_assert(WARP_M == 16 && WARP_N == TILE_N &&
-                  (TILE_N == 64 || TILE_N == 128 || TILE_N == 256) && STAGES >= 3,
+static_assert(WARP_M == 16 && WARP_N == TILE_N && (TILE_N == 64 || TILE_N == 128 || TILE_N == 256),
               "warps take 16 rows each");
 static_assert(SIZE == 2 || (A_ALONG_K && B_ALONG_K), "wgmma transposes 16-bit elements only");
 
@@ -49,6 +48,7 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
   "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define PF_WGMMA_FROM "%32, %33, p"
+#define PF_WGMMA_ROWS_FROM "{%32, %33, %34, %35}, %36"
 #define PF_WGMMA_TURN "%34, %35"
 #elif TILE_N == 128
 #define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8)
@@ -59,6 +59,7 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
   "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
   "%60,%61,%62,%63"
 #define PF_WGMMA_FROM "%64, %65, p"
+#define PF_WGMMA_ROWS_FROM "{%64, %65, %66, %67}, %68"
 #define PF_WGMMA_TURN "%66, %67"
 #else
 #define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8), PF_SUMS(R, 16), PF_SUMS(R, 24)
@@ -72,6 +73,7 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
   "%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113," \
   "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define PF_WGMMA_FROM "%128, %129, p"
+#define PF_WGMMA_ROWS_FROM "{%128, %129, %130, %131}, %132"
 #define PF_WGMMA_TURN "%130, %131"
 #endif
 // c += a b on 32 bytes of k. What is behind the operands: signs, and which are to be transposed.
@@ -97,10 +99,30 @@ PF_DEVICE void pf_wgmma(pf_i8, pf_i32 (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
   PF_WGMMA("k32.s32.s8.s8", PF_INTS, "");
 }
 
+#if PF_GATHERED == 4
+// The same with operand a in registers, a warp's 16 rows.
+#define PF_WGMMA_ROWS(TYPES)                                                \
+  asm volatile(                                                             \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                            \
+      "wgmma.mma_async.sync.aligned." PF_WGMMA_SHAPE TYPES " {" PF_WGMMA_TO \
+      "}, " PF_WGMMA_ROWS_FROM ", p, 1, 1, 0;\n}"                           \
+      : PF_WGMMA_ALL(PF_FLOATS)                                             \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+PF_DEVICE void pf_wgmma_rows(pf_bf16, float (&c)[TILE_N / 8][4], const pf_u32 (&a)[4], pf_u64 b) {
+  PF_WGMMA_ROWS("k16.f32.bf16.bf16");
+}
+PF_DEVICE void pf_wgmma_rows(pf_f16, float (&c)[TILE_N / 8][4], const pf_u32 (&a)[4], pf_u64 b) {
+  PF_WGMMA_ROWS("k16.f32.f16.f16");
+}
+#endif
+
+// All warps are done with what they multiplied, and their units see what was copied.
+PF_DEVICE void pf_multiply_ready() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+  pf_barrier();
+}
 // Starts to multiply a tile: 64 rows of a from `a` on by all of b.
 PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
-  asm volatile("fence.proxy.async;" ::: "memory");  // it sees what the copies wrote
-  pf_barrier();
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const pf_u64 x = pf_matrix_at(a), y = pf_matrix_at(b);
   PF_UNROLL for (int kk = 0; kk < 4; ++kk) {
@@ -125,8 +147,10 @@ PF_DEVICE pf_acc pf_element(const char* operand, int outer, int k) {
   pf_load_words<SIZE, false>(operand + at, &w);
   return pf_acted_value<PF_T>(&w, 0);
 }
-PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
+PF_DEVICE void pf_multiply_ready() {
   pf_barrier();
+}
+PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
   const int lane = static_cast<int>(pf_lane()), warp = static_cast<int>(pf_thread()) / PF_WARP % 4;
   for (int j = 0; j < pf_tile_sums::NS; ++j)
     for (int v = 0; v < 4; ++v)
@@ -138,35 +162,49 @@ template <int AHEAD>
 PF_DEVICE void pf_multiply_wait() {}
 #endif
 
+#if PF_GATHERED == 4
+#include "tiles_windows.h"
+#else
 PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_args& q,
                             const pf_matmul_tile& t, int warp_row, int, int) {
   const pf_shared_at stages = pf_shared_address(memory);
   pf_pipeline pipe;
   pipe.start(q, t, memory);
-  // Two tiles are on their way before the first is multiplied. A stage is filled anew when the
-  // tile two before the present one, which lay there, is surely done: all warps waited for it
-  // before the barrier.
-  PF_UNROLL for (int s = 0; s < STAGES - 2; ++s) {
-    pipe.issue<0, 1>(stages + s * STAGE_BYTES);
-    pipe.commit(q);
-    pipe.started();
-  }
-  pf_ring ring = {stages, stages, stages + (STAGES - 2) * STAGE_BYTES};
+  const pf_i64 all = pipe.left;
+  // Half of the stages are multiplied while the other half is on its way: what a copy wrote must be
+  // seen by the unit, and a fence for that waits for all copies on their way, so that those should
+  // have had time.
+  constexpr int half = STAGES / 2;
+  const auto issue = [&](pf_shared_at to) PF_INLINE {
+    PF_UNROLL for (int s = 0; s < half; ++s) {
+      pipe.issue<0, 1>(to + s * STAGE_BYTES);
+      pipe.commit(q);
+      pipe.started();
+    }
+  };
+  issue(stages);
+  pf_shared_at stage = stages, free = stages + half * STAGE_BYTES;
   // 64 rows of a: 64 lines along k, or one strip.
   const int rows = warp_row / 64 * (A_ALONG_K ? 64 * 128 : TILE_K * 128);
-  for (pf_i64 k = 0; k < q.k; k += TILE_K) {
-    pf_copies_wait<STAGES - 3>();
-    if constexpr (SIZE == 4) pipe.round(ring.stage);
-    pf_multiply_start(sums, ring.stage + rows, ring.stage + A_BYTES);
-    pipe.issue<0, 1>(ring.free);
-    pipe.commit(q);
-    ring.stage = ring.after(ring.stage);
-    ring.free = ring.after(ring.free);
-    pf_multiply_wait<1>();
+  for (pf_i64 k = 0; k < all; k += half * TILE_K) {
+    pf_copies_wait<0>();
+    PF_UNROLL for (int s = 0; s < half; ++s) {
+      if constexpr (SIZE == 4) pipe.round(stage + s * STAGE_BYTES);
+    }
+    pf_multiply_ready();
+    PF_UNROLL for (int s = 0; s < half; ++s) {
+      if (k + s * TILE_K < all)
+        pf_multiply_start(sums, stage + (s * STAGE_BYTES + rows),
+                          stage + (s * STAGE_BYTES + A_BYTES));
+    }
+    issue(free);
+    const pf_shared_at used = stage;
+    stage = free;
+    free = used;
+    pf_multiply_wait<0>();
   }
-  pf_multiply_wait<0>();
-  pf_copies_wait<0>();
   pf_barrier();
 }
 
+#endif
 #endif

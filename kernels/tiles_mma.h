@@ -143,6 +143,7 @@ PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_arg
   const pf_shared_at stages = pf_shared_address(memory);
   pf_pipeline pipe;
   pipe.start(q, t, memory);
+  const pf_i64 all = pipe.left;
   PF_UNROLL for (int s = 0; s < STAGES - 1; ++s) {
     pipe.issue<0, 1>(stages + s * STAGE_BYTES);
     pipe.commit(q);
@@ -153,7 +154,7 @@ PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_arg
   pf_ring ring = {stages, stages, stages + (STAGES - 1) * STAGE_BYTES};
   sums.start(warp_row, warp_col, lane);
   sums.read<0>(stages, 0);
-  for (pf_i64 k = 0; k < q.k; k += TILE_K) pf_multiply_tile<0>(q, sums, pipe, ring);
+  for (pf_i64 k = 0; k < all; k += TILE_K) pf_multiply_tile<0>(q, sums, pipe, ring);
   pf_copies_wait<0>();
   pf_barrier();
 }

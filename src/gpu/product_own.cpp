@@ -86,7 +86,7 @@ bool choose(const Traits& t, const Product& p, bool across, int tile, Tiling* s)
     return fits(*s);
   }
   static constexpr Tiling kHopper{128, 256, 128, 16, 256, 4, true},
-      kHopperTall{256, 128, 128, 16, 128, 4, true}, kHopperPair{128, 128, 128, 16, 128, 3, true},
+      kHopperTall{256, 128, 128, 16, 128, 4, true}, kHopperPair{128, 128, 128, 16, 128, 2, true},
       kHopperSingle{128, 128, 128, 16, 128, 6, true}, kWide{128, 256, 128, 64, 64, 3},
       kMiddle{128, 128, 128, 64, 64, 3}, kMiddleAcross{128, 128, 128, 64, 32, 3},
       kSmall{64, 64, 128, 32, 32, 4};
@@ -139,9 +139,9 @@ struct Gathered {
   int operand, inverse;
 };
 bool choose_gathered(const Traits& t, const Product& p, int operand, Tiling* s) {
-  // Three blocks of Hopper's narrow one share a compute unit.
+  // Several blocks of Hopper's narrow one share a compute unit.
   static constexpr Tiling kNarrow{128, 64, 64, 64, 32, 2},
-      kHopperNarrow{128, 64, 128, 16, 64, 3, true}, kAmpereNarrow{128, 64, 128, 64, 32, 3},
+      kHopperNarrow{128, 64, 128, 16, 64, 2, true}, kAmpereNarrow{128, 64, 128, 64, 32, 3},
       kFlat{64, 128, 64, 32, 64, 2}, kHopperFlat{64, 128, 128, 16, 128, 4, true},
       kAmpereFlat{64, 128, 128, 32, 64, 3};
   const bool hopper = t.architecture == "sm_90";
@@ -155,6 +155,99 @@ bool choose_gathered(const Traits& t, const Product& p, int operand, Tiling* s) 
     *s = t.amd ? kNarrow : hopper ? kHopperNarrow : kAmpereNarrow;
   }
   return t.max_shared >= size_t(s->shared(static_cast<int>(itemsize(p.out))));
+}
+
+// A convolution's tiles by kernels/tiles_windows.h.
+struct Windows {
+  int m, n, taps;
+  bool several;
+  int64_t shared;
+  pf_conv_windows q;
+};
+// Several taps of runs of 64 channels, in two dimensions, whose lines fit into shared memory.
+bool choose_windows(const Traits& t, const Product& p, const pf_conv& conv, int inverse,
+                    Windows* w) {
+  constexpr int64_t kLine = 128, kChannels = 64;
+  const int64_t taps = conv.taps[1] * conv.taps[2], channels = conv.channels,
+                runs = ceil_div(channels, kChannels);
+  w->n = p.n > 64 ? 128 : 64;
+  if (t.architecture != "sm_90" || itemsize(p.dtype) != 2 || inverse == 2 || conv.size[0] != 1 ||
+      conv.pixels[0] != 1 || conv.taps[0] != 1 || taps < 3 || 4 * channels < 3 * runs * kChannels ||
+      blocks(p, 256, w->n) < t.compute_units)
+    return false;
+  // Of the gradient of the input the taps are seen backwards.
+  int64_t padding[2], stride[2], reach[2];
+  for (int d = 0; d < 2; ++d) {
+    reach[d] = (conv.taps[d + 1] - 1) * conv.dilation[d + 1];
+    padding[d] = inverse ? reach[d] - conv.padding[d + 1] : conv.padding[d + 1];
+    stride[d] = inverse ? 1 : conv.stride[d + 1];
+    if (padding[d] < 0) return false;
+  }
+  // Lines are as many as lets the windows of a later pixel see no earlier ones.
+  const int64_t wide = conv.pixels[2], high = conv.pixels[1], images = p.m / (wide * high),
+                pitch = std::max<int64_t>(conv.size[2] + padding[1],
+                                          ceil_div(wide * stride[1], stride[0])),
+                lines = std::max<int64_t>(conv.size[1] + padding[0], high * stride[0]);
+  if (double(images) * double(lines) * double(pitch) > 0x1p30) return false;
+  // Where there is room, a block makes several tiles, the next one's lines come meanwhile, and the
+  // weights of half of 3 x 3 taps are one stage.
+  w->several = w->n == 64 && taps > 5;
+  w->taps = w->n == 64 ? 5 : 3;
+  int64_t least = 0;  // rows of the tiles that a compute unit makes one after the other
+  for (const int m : {256, 192, 128}) {
+    const int64_t rows = std::min(ceil_div(m - 1, wide), p.m / wide),
+                  ends = std::min(ceil_div(m - 1, wide * high), images - 1),
+                  seen = (m - 1) * stride[1] + rows * (stride[0] * pitch - wide * stride[1]) +
+                         ends * (lines - high * stride[0]) * pitch + reach[0] * pitch + reach[1] +
+                         1;
+    const int64_t room = ceil_div(seen, 8) * 8, rooms = w->several || runs > 1 ? 2 : 1,
+                  operands = (rooms * room + 2 * w->taps * w->n) * kLine,
+                  results = int64_t{2} * m * w->n, places = room * 4 * (w->several ? 2 : 1),
+                  shared = w->several ? operands + results + places
+                                      : std::max(operands + places, results);
+    const int64_t cost = ceil_div(blocks(p, m, w->n), t.compute_units) * (m + 16);
+    if (shared > static_cast<int64_t>(t.max_shared) || (least != 0 && cost >= least)) continue;
+    least = cost;
+    w->m = m;
+    w->shared = shared;
+    w->q.room = static_cast<pf_i32>(room);
+    w->q.rooms = static_cast<pf_i32>(rooms);
+    w->q.results = static_cast<pf_i32>(w->several ? operands : 0);
+    w->q.places = static_cast<pf_i32>(operands + (w->several ? results : 0));
+  }
+  if (least == 0) return false;
+  pf_conv_windows& q = w->q;
+  static_cast<pf_matmul_args&>(q) = arguments(p, w->m, w->n);
+  q.conv = conv;
+  q.pitch = static_cast<pf_u32>(pitch), q.high = static_cast<pf_u32>(lines);
+  q.top = static_cast<pf_u32>(padding[0]), q.left = static_cast<pf_u32>(padding[1]);
+  q.images = static_cast<pf_u32>(images);
+  return true;
+}
+bool by_windows(const KernelArgs& args, const Product& p, const pf_conv& conv, int inverse) {
+  Windows w{};
+  if (!choose_windows(args.traits(), p, conv, inverse, &w)) return false;
+  const Defines options = Defines()
+                              .type("PF_T", p.dtype)
+                              .value("TILE_M", w.m)
+                              .value("TILE_N", w.n)
+                              .value("TILE_K", 64)
+                              .value("WARP_M", 16)
+                              .value("WARP_N", w.n)
+                              .value("STAGES", 2)
+                              .value("TAPS", w.taps)
+                              .value("PF_SEVERAL", w.several)
+                              .value("PF_MATRIX_UNIT", 2)
+                              .value("A_ALONG_K", 1)
+                              .value("B_ALONG_K", 1)
+                              .value("PF_GATHERED", 4)
+                              .value("PF_INVERSE", inverse);
+  const int64_t all = blocks(p, w.m, w.n);
+  args.launch(
+      args.join("matmul_tiles.h", options, "pf_matmul_tiles", {-1, p.m, p.n, p.n % 8 == 0 ? 8 : 1}),
+      Grid(w.several ? std::min<int64_t>(all, args.traits().compute_units) : all), w.m * 2,
+      static_cast<size_t>(w.shared), w.q);
+  return true;
 }
 
 bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* gathered = nullptr) {
@@ -238,6 +331,7 @@ bool gathered_product_fits(const Traits& t, DType dtype) {
 }
 bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& conv, int operand,
                       int inverse) {
+  if (operand == 1 && by_windows(args, p, conv, inverse)) return true;
   const Gathered gathered{conv, operand, inverse};
   return tiles(args, p, -1, &gathered);
 }
