@@ -257,7 +257,7 @@ def recurrent(name, lower, packed=False, state=HIDDEN):
         g = torch.randn(STEPS, BATCH, state, device=device)
         if packed:
             pack = torch.nn.utils.rnn.pack_padded_sequence
-            lengths = torch.tensor([STEPS - STEPS * i // BATCH for i in range(BATCH)])
+            lengths = [STEPS - STEPS * i // BATCH for i in range(BATCH)]
             x, g = pack(x, lengths), pack(g, lengths).data
         kind = "cuda" if device != "cpu" else "cpu"
 
