@@ -198,7 +198,7 @@ def test_full_disk_at_the_end_still_tells_the_result(text, tmp_path, monkeypatch
 
 
 def test_log_on_a_full_disk_has_whole_lines_and_catches_up(tmp_path, monkeypatch, capsys):
-    from pyflame.training import gpt
+    from pyflame.training import records
 
     class Full:  # takes five bytes and no more
         def __init__(self, *_, **__):
@@ -221,10 +221,10 @@ def test_log_on_a_full_disk_has_whole_lines_and_catches_up(tmp_path, monkeypatch
                 raise OSError(28, "No space left on device")
             return self.file.write(data[:5])
 
-    log = gpt.Log(tmp_path / "log")
+    log = records.JsonLines(tmp_path / "log")
     log.add({"step": 1})
     log.flush()
-    monkeypatch.setattr(gpt, "open", Full, raising=False)
+    monkeypatch.setattr(records, "open", Full, raising=False)
     for step in (2, 3):
         log.add({"step": step})
         log.flush()

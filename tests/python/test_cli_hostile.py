@@ -13,8 +13,9 @@ import pytest
 import pyflame as pf
 from pyflame import cli
 from pyflame.training import config as configs
-from pyflame.training import gpt, runs
+from pyflame.training import runs
 from pyflame.training import text as texts
+from pyflame.training.records import JsonLines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = "--layers 1 --width 16 --heads 2 --context 16 --batch 4 --sample 20 --threads 1".split()
@@ -288,21 +289,21 @@ def test_a_damaged_log_never_keeps_a_run_from_going_on(tmp_path, capsys):
     rng = random.Random(6)
     for _ in range(200):
         path.write_bytes(mutate(good, rng))
-        gpt.cut_log(path, 20)
+        JsonLines(path).cut(20)
         for line in path.read_bytes().splitlines():
             assert json.loads(line)["step"] <= 20
     capsys.readouterr()
     path.write_bytes(good.replace(b'"step": 5,', b'"step\xff": 5,') + b'{"step": 19')
-    gpt.cut_log(path, 20)
+    JsonLines(path).cut(20)
     assert [json.loads(n)["step"] for n in path.read_text().splitlines()] == [
         i for i in range(1, 21) if i != 5
     ]
     assert "left out 2 damaged lines" in capsys.readouterr().out
     path.unlink()
-    gpt.cut_log(path, 20)
+    JsonLines(path).cut(20)
     os.mkfifo(path)  # neither reading nor writing waits
-    gpt.cut_log(path, 20)
-    log = gpt.Log(path)
+    JsonLines(path).cut(20)
+    log = JsonLines(path)
     log.add({"step": 1})
     log.flush()
     assert capsys.readouterr().out.count("cannot") == 2

@@ -8,6 +8,8 @@ from ..checkpoint import Checkpoints
 from ..models.gpt import GPT
 from . import gpt as job
 from .config import check_model
+from .devices import use
+from .runs import newest_directory
 
 
 def load_model(directory):
@@ -34,8 +36,8 @@ def load_model(directory):
 def run(args):
     if sys.stdout is None:
         raise _C.FileError("pf.generate: standard output is closed; expected one; open it")
-    job.use(args)
-    model = load_model(job.newest_directory(args.run))
+    use(args)
+    model = load_model(newest_directory(args.run))
     manual_seed(args.seed)
     prompt = args.prompt.encode("utf-8", errors="surrogateescape") or b"\n"
     temperature = args.temperature if args.temperature > 1e-4 else 0.0  # or logits overflow

@@ -3,11 +3,10 @@
 import json
 import math
 import os
-import signal
 import time
 from contextlib import nullcontext
 
-from .. import _C, _files, _ops, cuda, manual_seed
+from .. import _C, _ops, manual_seed
 from ..amp import autocast
 from ..autograd import no_grad
 from ..checkpoint import Checkpoints
@@ -18,8 +17,11 @@ from ..optim import AdamW
 from . import output
 from . import text as texts
 from .config import check_memory, read_config
+from .devices import describe_device, multiplies_bfloat16, on_gpu, use
+from .loop import Interrupts, Job, run_steps
 from .output import say
 from .progress import Progress
+from .records import JsonLines
 from .runs import CONFIG, claimed, new_run, newest_directory
 
 _LOG = "log.jsonl"
@@ -35,40 +37,6 @@ _SIZES = {
 }
 
 
-def use(args):
-    """Sets the device and the number of threads that the command asks for."""
-    if args.threads:
-        _C.set_num_threads(args.threads)
-    if args.device != "auto":
-        _C.set_device(args.device)
-    elif _C.get_device().type == "cpu" and cuda.is_available():
-        try:
-            (_ops.ones(1, device="gpu") + 1).item()
-        except _C.PyFlameError as e:
-            say(f"note: there is a GPU, but it cannot be used: {e}")
-        else:
-            _C.set_device("gpu")
-
-
-def on_gpu():
-    return _C.get_device().type == "cuda"
-
-
-def multiplies_bfloat16():
-    """Whether the current device is a GPU with matrix units for bfloat16."""
-    if not on_gpu():
-        return False
-    target = _C.device_info()["architecture"]
-    if target.startswith("sm_"):
-        return int(target.removeprefix("sm_")) >= 80
-    return target.startswith(("gfx90a", "gfx94", "gfx95", "gfx11", "gfx12"))
-
-
-def describe_device():
-    device = _C.get_device()
-    return f"{device} ({_C.device_info()['name']})" if on_gpu() else str(device)
-
-
 def make_model(config):
     manual_seed(config["seed"])
     return GPT(GPTConfig(**config["model"]))
@@ -79,8 +47,8 @@ def make_optimizer(model, config):
     return AdamW(groups, lr=config["lr"], betas=(0.9, 0.95), eps=1e-8)
 
 
-class Trainer:
-    """Model, optimizer and batches. What a step computes depends on (config, step) only."""
+class Trainer(Job):
+    """Model, optimizer and batches."""
 
     def __init__(self, config, text):
         self.config = config
@@ -90,7 +58,7 @@ class Trainer:
         self.batches = texts.Batches(
             text.train, config["batch"], config["model"]["context"], config["seed"]
         )
-        self.step = 0
+        self.total = config["steps"]
         self.autocast = nullcontext()
         if config.get("precision") == "bfloat16":
             self.autocast = autocast("cuda" if on_gpu() else "cpu", _C.bfloat16)
@@ -100,7 +68,6 @@ class Trainer:
         return _ops._warmup_cosine(self.step, c["warmup"], c["steps"], c["lr"], c["lr"] * 0.02)
 
     def train_step(self):
-        """One step; returns the loss as a tensor, which nobody has waited for."""
         config = self.config
         if config["model"]["dropout"]:
             manual_seed((config["seed"] * 1_000_003 + self.step + 1) & (2**63 - 1))
@@ -116,6 +83,12 @@ class Trainer:
         self.optimizer.step()
         self.step += 1
         return loss.detach()
+
+    def shown(self, loss):
+        return loss / math.log(2)
+
+    def entry(self, shown):
+        return {"bits_per_byte": shown}
 
     def state(self):
         return {
@@ -189,106 +162,11 @@ def steps_for(minutes, step_seconds, config):
     return max(20, int(left / step_seconds) // 10 * 10)
 
 
-# ---- files of a run -------------------------------------------------------------------------------
-
-
 def write_json(path, value):
     _C._write_file(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
-def cut_log(path, step):
-    """Drops what a killed run has logged after its last checkpoint, and lines that are damaged.
-    Nothing that the log holds, or is, keeps a run from going on."""
-    try:
-        data = _files.read_regular(path, "train")
-    except FileNotFoundError:
-        return
-    except OSError as e:
-        say(f"note: cannot read the log: {e}")
-        return
-    kept, damaged = [], 0
-    for line in data.splitlines(keepends=True):
-        try:
-            entry = json.loads(line)
-            if type(entry["step"]) is not int or not line.endswith(b"\n"):
-                raise ValueError("no step, or the half line of a kill")
-        except (ValueError, KeyError, TypeError, RecursionError):
-            damaged += 1
-            continue
-        if entry["step"] <= step:
-            kept.append(line)
-    if damaged:
-        say(f"note: left out {damaged} damaged {'line' if damaged == 1 else 'lines'} of '{path}'")
-    text = b"".join(kept)
-    if text != data:
-        try:
-            _C._write_file(path, text)
-        except OSError as e:
-            say(f"note: cannot write the log: {e}")
-
-
-def _for_appending(path, flags):
-    return _files.open_regular(path, "train", flags=flags)
-
-
-class Log:
-    """The losses of a run, one JSON object a line. What a full disk refuses is tried again."""
-
-    def __init__(self, path):
-        self.path = path
-        self.pending = b""
-        self.complained = False
-
-    def add(self, entry):
-        self.pending += (json.dumps(entry) + "\n").encode()
-
-    def flush(self):
-        try:
-            with open(self.path, "ab", buffering=0, opener=_for_appending) as f:
-                size = f.seek(0, os.SEEK_END)
-                data = self.pending
-                try:
-                    while data:
-                        data = data[f.write(data) :]
-                except OSError:
-                    f.truncate(size)  # no half lines
-                    raise
-            self.pending = b""
-        except OSError as e:
-            if not self.complained:
-                self.complained = True
-                say(f"warning: cannot write '{self.path}' ({e.strerror or e}); trying again later")
-
-
-# ---- Ctrl-C -----------------------------------------------------------------------------------------
-
-
-class Interrupts:
-    """Turns the first Ctrl-C (or SIGTERM) into a flag; the second one is an ordinary Ctrl-C."""
-
-    def __init__(self):
-        self.signal = None
-
-    def _on_signal(self, number, frame):
-        if self.signal is not None:
-            raise KeyboardInterrupt
-        self.signal = number
-
-    def __enter__(self):
-        self._before = {}
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self._before[number] = signal.signal(number, self._on_signal)
-            except ValueError:  # not the main thread: nothing to do
-                pass
-        return self
-
-    def __exit__(self, *_):
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
-# ---- the command ------------------------------------------------------------------------------------
+# ---- the command --------------------------------------------------------------------------------
 
 
 def _fresh(args, text):
@@ -384,7 +262,8 @@ def _run(args, directory, config, text, state):
     trainer = Trainer(config, text)
     if state is not None:
         _load_state(trainer, state, directory)
-    cut_log(os.path.join(directory, _LOG), trainer.step)
+    log = JsonLines(os.path.join(directory, _LOG))
+    log.cut(trainer.step)
     sizes = config["model"]
     count = sum(p.numel() for p in trainer.parameters)
     say(
@@ -400,7 +279,13 @@ def _run(args, directory, config, text, state):
     say(where + (f", going on at step {trainer.step}" if args.resume else ""))
 
     with Interrupts() as interrupts:
-        stopped, problem = _train(trainer, args, directory, checkpoints, interrupts)
+        progress = Progress(
+            "train gpt", trainer.total, trainer.step, config["batch"] * sizes["context"]
+        )
+        stopped, problem = run_steps(
+            trainer, checkpoints, interrupts, progress, log, every=args.checkpoint_interval,
+            log_every=config["log_interval"], saved=trainer.step if args.resume else None,
+        )  # fmt: skip
     if stopped is not None:
         kept = "a checkpoint is kept" if problem is None else f"no checkpoint of it: {problem}"
         say(
@@ -428,59 +313,3 @@ def _run(args, directory, config, text, state):
         say(f"\nnote: {note}; the result stands in {os.path.join(directory, 'result.json')}")
     say(f"\nheld-out: {held_out:.3f} bits per byte")
     return 0 if problem is None else 1
-
-
-def _train(trainer, args, directory, checkpoints, interrupts):
-    """Steps to the end. Returns the signal that stopped it, or None, and the error that kept the
-    last checkpoint from being written, or None."""
-    config = trainer.config
-    total = config["steps"]
-    if trainer.step >= total:
-        return None, None
-    tokens = config["batch"] * config["model"]["context"]
-    progress = Progress("train gpt", total, trainer.step, tokens)
-    log = Log(os.path.join(directory, _LOG))
-    average = None
-    saved = trainer.step if args.resume else None
-    problem = None
-    try:
-        while trainer.step < total and interrupts.signal is None:
-            loss = trainer.train_step()
-            step = trainer.step
-            logged = step % config["log_interval"] == 0 or step == total
-            if logged or progress.due():
-                value = loss.item() / math.log(2)
-                if math.isnan(value):
-                    raise _C.ValueError(
-                        f"pf.train: the loss is NaN at step {step}; expected a number; lower "
-                        "--lr, the last checkpoint is kept"
-                    )
-                average = value if average is None else 0.9 * average + 0.1 * value
-                if logged:
-                    log.add({"step": step, "bits_per_byte": value})
-                if progress.due():
-                    progress.show(step, average)
-                    log.flush()
-            if step % args.checkpoint_interval == 0 or step == total:
-                log.flush()
-                try:
-                    checkpoints.save(step, trainer.state())
-                    saved, problem = step, None
-                except OSError as e:  # a full disk: training is worth more than this copy
-                    problem = e
-                    progress.close()
-                    if step < total:
-                        newest = f"the newest is of step {saved}" if saved else "there is none yet"
-                        say(f"warning: no checkpoint at step {step}, {newest}: {e}")
-        if average is not None:
-            progress.show(trainer.step, average)
-    finally:
-        progress.close()
-        log.flush()
-    if interrupts.signal is not None and saved != trainer.step:
-        try:
-            checkpoints.save(trainer.step, trainer.state())
-            problem = None
-        except OSError as e:
-            problem = e
-    return interrupts.signal, problem

@@ -33,14 +33,18 @@ def _columns(stream):
 
 
 class Progress:
-    """`show(step, loss)` at any time; it draws at most a few times a second."""
+    """`show(step, loss)` at any time; it draws at most a few times a second. A step is over
+    `amount` of `what`; the loss is shown with its `unit`."""
 
-    def __init__(self, label, total, start, tokens_a_step, stream=None, line_every=15.0):
+    def __init__(
+        self, label, total, start, amount, stream=None, line_every=15.0, *,
+        what="tokens", unit=" bits/byte",
+    ):  # fmt: skip
         self.stream = stream = sys.stderr if stream is None else stream
         self.label = label
         self.total = total
         self.start = start
-        self.tokens = tokens_a_step
+        self.amount, self.what, self.unit = amount, what, unit
         try:
             self.live = stream is not None and stream.isatty()
         except ValueError:  # closed
@@ -89,7 +93,7 @@ class Progress:
         rate = (step - before) / (now - then) if now > then else 0.0
         left = _clock((self.total - step) / rate) if rate else "?"
         share = step / self.total if self.total else 1.0
-        tail = f"loss {loss:.3f} bits/byte, {_thousands(rate * self.tokens)} tokens/s"
+        tail = f"loss {loss:.3f}{self.unit}, {_thousands(rate * self.amount)} {self.what}/s"
         if self.live:
             room = max(_columns(self.stream) - 1, 1)  # a full last column would begin a new line
             times = f"{_clock(now - self.began)}<{left}"

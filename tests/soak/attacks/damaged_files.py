@@ -16,7 +16,8 @@ import pyflame as pf
 from pyflame import safetensors
 from pyflame.checkpoint import Checkpoints, verify
 from pyflame.models.gpt import GPTConfig
-from pyflame.training import config, gpt
+from pyflame.training import config
+from pyflame.training.records import JsonLines
 
 WORDS = [
     b"",
@@ -87,7 +88,7 @@ def run(seed: int, seconds: float) -> None:
             (folder / "plain", [pf.load, safetensors.metadata, safetensors.load_file]),
             (manifest, [newest, lambda p: verify(p.parent)]),
             (folder / "config.json", [lambda p: config.read_config(p.parent)]),
-            (log, [lambda p: gpt.cut_log(p, 20)]),
+            (log, [lambda p: JsonLines(p).cut(20)]),
         ]
         good = {path: path.read_bytes() for path, _ in readers}
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
