@@ -69,6 +69,89 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if action.default is None else super()._get_help_string(action)
 
 
+def _batch_size(text):
+    return text if text == "auto" else _whole(1, 1 << 24)(text)
+
+
+def _layers(text):
+    """Sizes of hidden layers: '128,64'; '' for none."""
+    return [_whole(1, 1 << 17)(n.strip()) for n in text.split(",")] if text.strip() else []
+
+
+def _delimiter(text):
+    if len(text) != 1 or text in '\r\n"':
+        raise argparse.ArgumentTypeError(f"'{one_line(text, 60)}' is not one character")
+    return text
+
+
+def _tabular(models):
+    tabular = models.add_parser(
+        "tabular",
+        help="a network on a table",
+        description="Trains a network on a table (CSV) and prints how well it predicts rows that were "
+        "held out. Names of options may be written with - or _.",
+        formatter_class=_Help,
+    )
+
+    def add(name, *rest, **how):
+        spellings = dict.fromkeys((name, name.replace("_", "-")))
+        tabular.add_argument(*spellings, *rest, **how)
+
+    add("--config", metavar="FILE", help="options from a TOML or JSON file")
+    add(
+        "--data", metavar="PATH", default="digits", help="a CSV file; digits: those of scikit-learn"
+    )
+    add("--target", metavar="NAME", help="the column to predict (the last one)")
+    add("--task", choices=("auto", "regression", "classification"), default="auto",
+        help="auto: classes for text and few whole numbers")  # fmt: skip
+    add("--delimiter", type=_delimiter, default=",", help="between the cells of a row")
+    add("--held_out", type=_real(0, 0.9, above=True), default=0.2, help="share of the rows")
+    add("--split", choices=("random", "order"), default="random",
+        help="which rows are held out; order: the last ones, for rows in the order of time")  # fmt: skip
+    add("--data_fraction", type=_real(0, 1, above=True), default=1.0, help="of the rows to use")
+    add("--hidden_layers", type=_layers, default=[128, 64], help="their sizes, such as 128,64")
+    add("--dropout", type=_real(0, 1), default=0.0, help="probability of dropping a value")
+    add("--use_mixed_precision", action="store_true", help="products in bfloat16")
+    add("--batch_size", type=_batch_size, default=32, help="rows at once; auto: measured")
+    add("--min_batch_size", type=_count, default=8, help="smallest one of auto")
+    add("--max_batch_size", type=_count, default=64, help="largest one of auto")
+    add(
+        "--gradient_accumulation_steps",
+        type=_whole(1, 1 << 20),
+        default=1,
+        help="batches in a step",
+    )
+    add("--epochs", type=_count, default=20, help="passes over the table")
+    add("--lr", type=_amount, default=3e-3, help="highest learning rate")
+    add("--weight_decay", type=_real(0, 10**6), default=0.01, help="of all parameters")
+    add("--clip", type=_real(0, 10**6), default=1.0, help="largest norm of the gradients; 0: none")
+    add("--patience", type=_natural, default=0, metavar="EPOCHS",
+        help="stop when the held-out loss has not improved for so many; 0: never")  # fmt: skip
+    add("--seed", type=_seed, default=1, help="of start values, order and split")
+    add("--num_workers", type=_whole(0, 256), default=0, help="processes that make batches")
+    add("--pin_memory", action="store_true", help="batches in memory that a GPU reads directly")
+    add("--cleanup_every", type=_natural, default=0, metavar="STEPS",
+        help="give unused memory back so often; 0: never")  # fmt: skip
+    add("--out", metavar="DIR", default="runs/tabular", help="where the run is kept")
+    add("--resume_from_checkpoint", "--resume", nargs="?", const=True, metavar="PATH",
+        help="go on with the newest run in --out, with this run, or from this checkpoint")  # fmt: skip
+    add("--checkpoint_interval", type=_count, default=500, metavar="STEPS", help="between saves")
+    add("--keep", type=_count, default=2, help="checkpoints to keep")
+    add("--log_interval", type=_count, default=10, metavar="STEPS", help="between recorded losses")
+    add("--tensorboard", action="store_true", help="also record for TensorBoard, in --out/events")
+    add("--plot", action="store_true", help="draw --out/loss.png while it trains (matplotlib)")
+    add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
+    add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
+
+
+def tabular_options():
+    """Names of what `pyflame train tabular` takes, as a file of options may have them."""
+    models = _Parser().add_subparsers()
+    _tabular(models)
+    actions = models.choices["tabular"]._actions
+    return {a.dest for a in actions} - {"config", "help"}
+
+
 def parser():
     top = _Parser(prog="pyflame", description="PyFlame: deep learning in C++ and Python.")
     top.add_argument("--version", action="store_true", help="print the version")
@@ -113,6 +196,8 @@ def parser():
         help="of products; auto: bfloat16 on GPUs with matrix units for it",
     )  # fmt: skip
     add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
+
+    _tabular(models)
 
     generate = commands.add_parser(
         "generate",

@@ -45,6 +45,22 @@ def read_regular(path, op, limit=None):
     return bytes(data)
 
 
+def append(path, data, op):
+    """Adds `data` to the end of a regular file, which is made: all of it, or nothing and OSError."""
+
+    def opener(path, flags):
+        return open_regular(path, op, flags=flags)
+
+    with open(path, "ab", buffering=0, opener=opener) as f:
+        size = f.seek(0, os.SEEK_END)
+        try:
+            while data:
+                data = data[f.write(data) :]
+        except OSError:
+            f.truncate(size)
+            raise
+
+
 def lock(fd):
     """Locks an open file or directory until it is closed or the process ends, however it ends.
     False when another process has locked it. On file systems without locks everybody succeeds."""

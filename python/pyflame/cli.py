@@ -36,7 +36,10 @@ def _run(args, parser):
         print(f"pyflame {pf.__version__}")
         return 0
     if args.command == "train":
-        from .training import gpt as job
+        if args.model == "tabular":
+            from .training import tabular as job
+        else:
+            from .training import gpt as job
 
         return job.run(args)
     if args.command == "generate":
@@ -79,9 +82,14 @@ def main(argv=None):
     output.begin()
     parser = _arguments.parser()
     try:
+        argv = sys.argv[1:] if argv is None else list(argv)
+        if argv[:2] == ["train", "tabular"] and any(a.split("=")[0] == "--config" for a in argv):
+            from .training import settings
+
+            argv[2:] = settings.expand(argv[2:], _arguments.tabular_options())
         args = parser.parse_args(argv)
         for name, value in vars(args).items():
-            if value == []:  # what argparse makes of --name=--
+            if value == [] and name != "hidden_layers":  # what argparse makes of --name=--
                 parser.error(f"argument --{name.replace('_', '-')}: expected a value")
         status = _run(args, parser)
     except SystemExit as e:  # of argparse: --help, or an error that it has said

@@ -344,6 +344,57 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   return to(slice(counts, 0, 0, bins), t->dtype);
 }
 
+// Sums of weights in bins of about equal widths, and how many values have none
+// (kernels::BinnedSums).
+std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights,
+                                      const Tensor& edges) {
+  const char* op = "_binned_sums";
+  const auto floats = [&](const Tensor& t) {
+    Tensor x = t.detach();
+    return x->dtype == DType::Float32 || x->dtype == DType::Float64 ? x : to(x, DType::Float64);
+  };
+  ops::check_defined(given, op);
+  ops::check_same_device(given, edges, op);
+  if (weights.defined()) ops::check_same_device(given, weights, op);
+  PF_CHECK(given->shape.size() == 1 && (!weights.defined() || weights->shape == given->shape),
+           ShapeError, op, "got values of shape ", given->shape,
+           "; expected one dimension, and as many weights; ravel them");
+  PF_CHECK(edges->shape.size() == 1 && edges->numel >= 2 && edges->dtype == DType::Float64,
+           ShapeError, op, "got edges of shape ", edges->shape, " and dtype ", edges->dtype,
+           "; expected float64 ends of one bin and more; correct them");
+  const Tensor x = floats(given);
+  const Tensor w = weights.defined() ? floats(weights) : Tensor();
+  const int64_t bins = edges->numel - 1;
+  const Device on = x->storage->device;
+  if (on.type == DeviceType::CPU || on.type == DeviceType::Paranoid) {
+    Tensor sums = make_tensor({bins}, DType::Float64, on);
+    Tensor left_out = make_tensor({1}, DType::Int64, on);
+    engine::call<kernels::BinnedSums>({sums, left_out, x, edges, w}, {.op = op});
+    return {sums, left_out};
+  }
+  const Tensor v = to(x, DType::Float64), low = slice(edges, 0, 0, 1);
+  const Tensor high = slice(edges, 0, bins, bins + 1);
+  Tensor good = logical_and(ge(v, low), le(v, high));
+  const Tensor scale =
+      div(scalar_tensor(Scalar(static_cast<double>(bins)), DType::Float64, on), sub(high, low));
+  Tensor place = where(good, mul(sub(v, low), scale), Scalar(0.0));
+  place = clamp(to(place, DType::Int64), Scalar(int64_t{0}), Scalar(bins - 1));
+  // Put right by the edges beside it.
+  place = sub(place, to(lt(v, index_select(edges, 0, place)), DType::Int64));
+  place = clamp(place, Scalar(int64_t{0}), Scalar(bins - 1));
+  place =
+      add(place, to(ge(v, index_select(edges, 0, add(place, Scalar(int64_t{1})))), DType::Int64));
+  place = clamp(place, Scalar(int64_t{0}), Scalar(bins - 1));
+  Tensor amount = w.defined() ? to(w, DType::Float64) : ones_like(to(x, DType::Float64));
+  good = logical_and(good, logical_and(ge(amount, Scalar(0)), isfinite(amount)));
+  place = where(good, place, Scalar(bins));
+  Tensor sums = make_tensor({bins + 1}, DType::Float64, on);
+  if (x->numel == 0) return {ops::raw_full({bins}, DType::Float64, on, 0), sum(logical_not(good))};
+  engine::call<kernels::Bincount>({sums, place, where(good, amount, Scalar(0.0))},
+                                  {.op = op, .checks_index = true});
+  return {slice(sums, 0, 0, bins), sum(logical_not(good))};
+}
+
 }  // namespace
 
 static const ops::Family kStatistics("statistics", [](ops::Family& f) {
@@ -413,6 +464,14 @@ static const ops::Family kStatistics("statistics", [](ops::Family& f) {
                 "Counts of `bins` equal intervals from min to max, the last closed; what lies "
                 "outside is left out. With min == max from the smallest to the largest element.",
                 kFunction | kMethod, false});
+  f.op(&binned_sums,
+       {"_binned_sums(Tensor input, Tensor? weights, Tensor edges) -> (Tensor sums, "
+        "Tensor left_out)",
+        "Sums of the weights [n] (ones) of the values [n] in bins of about equal widths between "
+        "float64 edges [bins + 1], the last closed: float64 [bins]; and how many values have no "
+        "bin, "
+        "or a weight that is negative, NaN or infinite: int64 [1].",
+        kFunction, false});
 });
 
 }  // namespace pyflame

@@ -198,6 +198,7 @@ def test_full_disk_at_the_end_still_tells_the_result(text, tmp_path, monkeypatch
 
 
 def test_log_on_a_full_disk_has_whole_lines_and_catches_up(tmp_path, monkeypatch, capsys):
+    from pyflame import _files
     from pyflame.training import records
 
     class Full:  # takes five bytes and no more
@@ -224,7 +225,7 @@ def test_log_on_a_full_disk_has_whole_lines_and_catches_up(tmp_path, monkeypatch
     log = records.JsonLines(tmp_path / "log")
     log.add({"step": 1})
     log.flush()
-    monkeypatch.setattr(records, "open", Full, raising=False)
+    monkeypatch.setattr(_files, "open", Full, raising=False)
     for step in (2, 3):
         log.add({"step": step})
         log.flush()

@@ -37,6 +37,9 @@ class _Column:
         if text.lower() in _MISSING and not (self.classes and text in self.classes):
             if self.fill is None:
                 raise ValueError("is missing" if not text else f"is missing ('{text}')")
+            if self.floats and self.fill != self.fill:  # NaN, which no cell may say
+                self.values.append(self.fill)
+                return
             text = str(self.fill)
         self.values.append(self._value(text))
 
@@ -78,7 +81,8 @@ class CSV(Dataset):
     """A table of text: sample i is (features [n], target) of its i-th row.
 
     `columns` gives what is read, by the names in the first row (or, with `header=False`, by number):
-    {"width": pf.float32, "kind": str}. Text becomes the number of its class; `classes["kind"]` has
+    {"width": pf.float32, "kind": str}; without it all are read, those of numbers alone as float32 with
+    NaN where one is missing, the others as text. Text becomes the number of its class; `classes["kind"]` has
     their names, in order. `target` is one of them; without it samples are (features,). Features have
     the dtype that all their columns promote to. `column[name]` has a column as it was read.
 
@@ -88,10 +92,15 @@ class CSV(Dataset):
     """
 
     def __init__(
-        self, path, columns, target=None, *, delimiter=",", header=True, encoding="utf-8", fill=None
-    ):
+        self, path, columns=None, target=None, *, delimiter=",", header=True, encoding="utf-8",
+        fill=None,
+    ):  # fmt: skip
         path = path_text(path, "CSV")
         fill = fill or {}
+        if columns is None:
+            self._check({0: str}, None, {}, delimiter)
+            columns, missing = _guess(path, delimiter, header, encoding)
+            fill = {**missing, **fill}
         self._check(columns, target, fill, delimiter)
         kinds = [_Column(name, kind, fill.get(name)) for name, kind in columns.items()]
         with regular(path, "CSV") as file:
@@ -132,42 +141,25 @@ class CSV(Dataset):
 
     @staticmethod
     def _read(path, file, kinds, delimiter, header, encoding):
-        def bad(why, expected):
-            return damaged("CSV", path, f"line {lines.line_num}: {why}", expected)
+        def found(names):
+            for kind in kinds:
+                if names.count(kind.name) != 1:
+                    how = "no" if kind.name not in names else "more than one"
+                    raise ValueError(f"{how} column {kind.name!r}; expected one of {names[:20]}")
+            places[:] = [names.index(kind.name) for kind in kinds]
 
-        text = io.TextIOWrapper(file, encoding=encoding, newline="")
-        lines = csv.reader(_short_lines(text), delimiter=delimiter, strict=True)
-        names = None
-        try:
-            for row in lines:
-                if not row:  # an empty line
-                    continue
-                if names is None:
-                    names = [c.strip().removeprefix("\ufeff") for c in row]
-                    names = names if header else list(range(len(row)))
-                    for kind in kinds:
-                        if names.count(kind.name) != 1:
-                            found = "no" if kind.name not in names else "more than one"
-                            raise bad(f"{found} column {kind.name!r}", f"one of {names[:20]}")
-                    places = [names.index(kind.name) for kind in kinds]
-                    if header:
-                        continue
-                if len(row) != len(names):
-                    raise bad(f"{len(row)} cells", f"{len(names)} as in the first line")
-                for kind, place in zip(kinds, places):
-                    try:
-                        kind.take(row[place])
-                    except ValueError as e:
-                        raise bad(
-                            f"column {kind.name!r} {e}",
-                            "a value in each cell; pass fill= for missing ones",
-                        ) from None
-        except (csv.Error, UnicodeError) as e:
-            raise bad(str(e), f"a table in {encoding}") from None
-        except LookupError as e:
-            raise _C.ValueError(f"pf.datasets.CSV: {e}; expected a known encoding") from None
-        if names is None:
-            raise damaged("CSV", path, "is empty", "a table")
+        def take(row):
+            for kind, place in zip(kinds, places):
+                try:
+                    kind.take(row[place])
+                except ValueError as e:
+                    raise ValueError(
+                        f"column {kind.name!r} {e}; expected a value in each cell; pass fill= for "
+                        "missing ones"
+                    ) from None
+
+        places = []
+        _rows(path, file, delimiter, header, encoding, found, take)
 
     def __len__(self):
         return self.tensors[0].shape[0]
@@ -176,6 +168,72 @@ class CSV(Dataset):
         return tuple(t[index] for t in self.tensors)
 
     _batch = TensorDataset._batch
+
+
+def _rows(path, file, delimiter, header, encoding, found, take):
+    """Calls `found` with the names of a table's columns, then `take` with each row of as many cells.
+    What the table is not, and a ValueError of these, is a FileError with the number of the line."""
+
+    def bad(why):
+        return _C.FileError(f"pf.datasets.CSV: '{path}' line {lines.line_num}: {why}")
+
+    text = io.TextIOWrapper(file, encoding=encoding, newline="")
+    lines = csv.reader(_short_lines(text), delimiter=delimiter, strict=True)
+    names = None
+    try:
+        for row in lines:
+            if not row:  # an empty line
+                continue
+            try:
+                if names is None:
+                    names = [c.strip().removeprefix("\ufeff") for c in row]
+                    names = names if header else list(range(len(row)))
+                    found(names)
+                    if header:
+                        continue
+                if len(row) != len(names):
+                    raise ValueError(
+                        f"{len(row)} cells; expected {len(names)} as in the first line; check the file"
+                    )
+                take(row)
+            except UnicodeError:
+                raise
+            except ValueError as e:
+                raise bad(e) from None
+    except (csv.Error, UnicodeError) as e:
+        raise bad(f"{e}; expected a table in {encoding}; check the file") from None
+    except LookupError as e:
+        raise _C.ValueError(f"pf.datasets.CSV: {e}; expected a known encoding") from None
+    if names is None:
+        raise damaged("CSV", path, "is empty", "a table")
+
+
+def _guess(path, delimiter, header, encoding):
+    """What columns hold, and what stands for a missing value of each."""
+    names, number = [], []
+
+    def found(all_names):
+        if len(set(all_names)) != len(all_names):
+            twice = next(n for n in all_names if all_names.count(n) > 1)
+            raise ValueError(f"more than one column {twice!r}; expected names; pass columns=")
+        names.extend(all_names)
+        number.extend(_Column(n, _C.float32, float("nan")) for n in all_names)
+
+    def take(row):
+        for i, cell in enumerate(row):
+            if number[i]:
+                try:
+                    number[i].take(cell)
+                    number[i].values.pop()
+                except ValueError:
+                    number[i] = None
+
+    with regular(path, "CSV") as file:
+        _rows(path, file, delimiter, header, encoding, found, take)
+    columns = {name: _C.float32 if as_number else str for name, as_number in zip(names, number)}
+    return columns, {
+        n: float("nan") if kind is not str else "missing" for n, kind in columns.items()
+    }
 
 
 def _short_lines(text):

@@ -2,5 +2,6 @@
 
 from .gpt import GPT, GPTConfig
 from .resnet import ResNet, resnet18, resnet34, resnet50
+from .tabular import TabularNet
 
-__all__ = ["GPT", "GPTConfig", "ResNet", "resnet18", "resnet34", "resnet50"]
+__all__ = ["GPT", "GPTConfig", "ResNet", "resnet18", "resnet34", "resnet50", "TabularNet"]

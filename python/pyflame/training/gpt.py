@@ -1,6 +1,5 @@
 """`pyflame train gpt`: trains a byte-level GPT and says how well it predicts held-out text."""
 
-import json
 import math
 import os
 import time
@@ -22,7 +21,7 @@ from .loop import Interrupts, Job, run_steps
 from .output import say
 from .progress import Progress
 from .records import JsonLines
-from .runs import CONFIG, claimed, new_run, newest_directory
+from .runs import CONFIG, claimed, new_run, newest_directory, write_json
 
 _LOG = "log.jsonl"
 
@@ -160,10 +159,6 @@ def steps_for(minutes, step_seconds, config):
     evaluation = config["eval_bytes"] / tokens * step_seconds * 0.4 + 3.0
     left = minutes * 60 * 0.93 - 6.0 - evaluation
     return max(20, int(left / step_seconds) // 10 * 10)
-
-
-def write_json(path, value):
-    _C._write_file(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
 # ---- the command --------------------------------------------------------------------------------

@@ -9,10 +9,6 @@ from .. import _C, _files
 from .output import say
 
 
-def _for_appending(path, flags):
-    return _files.open_regular(path, "train", flags=flags)
-
-
 class _Lines:
     """A file that grows by lines. What a full disk refuses is tried again."""
 
@@ -25,15 +21,7 @@ class _Lines:
         if not self.pending:
             return
         try:
-            with open(self.path, "ab", buffering=0, opener=_for_appending) as f:
-                size = f.seek(0, os.SEEK_END)
-                data = self.pending
-                try:
-                    while data:
-                        data = data[f.write(data) :]
-                except OSError:
-                    f.truncate(size)  # no half lines
-                    raise
+            _files.append(self.path, self.pending, "train")
             self.pending = b""
         except OSError as e:
             if not self.complained:

@@ -2,12 +2,17 @@
 
 import contextlib
 import itertools
+import json
 import os
 
 from .. import _C, _files
 
 CONFIG = "config.json"
 _LOCK = ".lock"
+
+
+def write_json(path, value):
+    _C._write_file(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
 class RunInUseError(_C.FileError):
