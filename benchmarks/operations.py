@@ -135,6 +135,7 @@ LEFT_OUT = {
     "_clip_grad_value_": "inside clip_grad_value_",
     "_multi_norm": "inside clip_grad_norm_",
     "_found_nonfinite": "inside GradScaler",
+    "_binned_sums": "inside VolumeProfileAnalyzer: benchmarks/volume_profile.py",
     "_init_linear_": "kaiming_uniform_ and uniform_ of the layer",
     "_init_embedding_": "normal_ of the layer",
 }

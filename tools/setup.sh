@@ -68,7 +68,7 @@ if [[ ! -x .venv/bin/python ]]; then
   "$python" -m venv .venv
 fi
 files=(requirements/build.txt)
-if wants test; then files+=(requirements/test.txt); fi
+if wants test; then files+=(requirements/test.txt requirements/prices.txt); fi
 if wants ci; then files+=(requirements/ci.txt); fi
 if wants docs; then files+=(requirements/docs.txt); fi
 if wants bench; then files+=(requirements/bench.txt); fi
@@ -80,7 +80,9 @@ for f in "${files[@]}"; do
   stamp=.venv/.installed-$(basename "$f" .txt)
   # build.txt is part of every other file.
   if ! cat requirements/build.txt "$f" | cmp -s - "$stamp"; then
-    .venv/bin/python -m pip install -q --disable-pip-version-check -r "$f"
+    how=()
+    [[ $f != requirements/prices.txt ]] || how=(--no-deps) # for its files alone
+    .venv/bin/python -m pip install -q --disable-pip-version-check "${how[@]}" -r "$f"
     cat requirements/build.txt "$f" >"$stamp"
   fi
 done

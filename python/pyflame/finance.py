@@ -86,7 +86,9 @@ class VolumeProfileAnalyzer:
         self.device = _C.device(device)
         if self.device.type != "cpu":
             if not self.device_ids:
-                raise _C.ValueError(f"pf.finance.{op}: got no device_ids; expected one, such as [0]")
+                raise _C.ValueError(
+                    f"pf.finance.{op}: got no device_ids; expected one, such as [0]"
+                )
             if self.device.index is None or ":" not in str(device):
                 self.device = _C.device(self.device.type, self.device_ids[0])
         try:
@@ -94,7 +96,9 @@ class VolumeProfileAnalyzer:
         except _C.PyFlameError as e:
             raise _C.DeviceError(f"pf.finance.{op}: {self.device} not accessible: {e}") from e
         if not works:
-            raise _C.DeviceError(f"pf.finance.{op}: {self.device} not accessible: it calculates wrongly")
+            raise _C.DeviceError(
+                f"pf.finance.{op}: {self.device} not accessible: it calculates wrongly"
+            )
         self.price_precision = float(price_precision)
         self.chunk_size = chunk_size
         self.value_area_share = float(value_area_share)
@@ -197,7 +201,9 @@ class VolumeProfileAnalyzer:
         import numpy as np
 
         some = close[:: max(1, len(close) // 1000)]
-        low, high = (float(f(some)) for f in (np.min, np.max)) if len(some) else (math.nan, math.nan)
+        low, high = (
+            (float(f(some)) for f in (np.min, np.max)) if len(some) else (math.nan, math.nan)
+        )
         if not (math.isfinite(low) and math.isfinite(high)):
             return None
         more = (high - low) / 8 + self.price_precision
@@ -231,7 +237,9 @@ class VolumeProfileAnalyzer:
     def _described(self, edges, volumes):
         total = volumes.sum()
         if not total > 0:
-            return VolumeProfile(edges[:1], volumes[:0], math.nan, (math.nan, math.nan), self.value_area_share)
+            return VolumeProfile(
+                edges[:1], volumes[:0], math.nan, (math.nan, math.nan), self.value_area_share
+            )
         peak = low = high = int(volumes.argmax())
         inside = volumes[peak]
         # The side whose next bin holds more is taken in first; of equals the upper one.

@@ -141,6 +141,9 @@ FITTING = {
     "attention_masked": lambda f, n, m, k: F.scaled_dot_product_attention(
         f(2, n, m), f(2, k, m), f(2, k, m), attn_mask=f(n, k)
     ),
+    "_binned_sums": lambda f, n, m, k: pf._binned_sums(
+        f(n), f(n), pf.linspace(-1, 1, m + 1, dtype=pf.float64)
+    )[0],
     "layer_norm": lambda f, n, m, k: F.layer_norm(f(n, m), (m,), f(m), f(m)),
     "batch_norm": lambda f, n, m, k: F.batch_norm(f(2, n, m, k), None, None, f(n), f(n), True),
     "instance_norm": lambda f, n, m, k: F.instance_norm(f(n, 2, m, k + 1), None, None, f(2), f(2)),

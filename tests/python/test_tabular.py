@@ -17,6 +17,7 @@ import pyflame as pf
 from pyflame import cli
 from pyflame.models import TabularNet
 from pyflame.training import find_batch_size, tabular
+from pyflame.training.records import Records
 from pyflame.training.tables import Table
 
 pytestmark = pytest.mark.cpu_only  # its tables come from NumPy; the loop itself is test_cli's
@@ -234,7 +235,7 @@ def test_cleanup_counts(numbers, monkeypatch):
     trained = tabular.Tabular(dict(job(table).config), table, cleanup_every=4)
     for _ in range(20):
         trained.train_step()
-        trained.after_step(pf.training.records.Records())
+        trained.after_step(Records())
     assert len(calls) == 5
 
 
@@ -374,7 +375,7 @@ def test_the_batch_size_that_fits():
     limit = pf.memory.memory_reserved() + (100 << 20)
     pf.memory.set_memory_limit(limit)
     try:
-        room = pf.memory.mem_get_info()[0] * 0.8 / 2**20
+        room = (limit - pf.memory.memory_allocated()) * 0.8 / 2**20
         n = find_batch_size(step, low=2, high=None, share=0.8)
         assert 0.8 * room <= n <= room + 1, (n, room)
         step(n)

@@ -1,11 +1,13 @@
 """The largest batch that fits into memory, by measuring."""
 
+import contextlib
+
 from .. import _C, memory
 
 
 def find_batch_size(step, *, low=8, high=64, share=0.8, device=None):
     """The largest batch size from `low` to `high` whose step stays within `share` of the memory that
-    is free now.
+    is free now (of the limit, where one is set).
 
     `step(n)` runs one training step with n samples. Two small ones tell what a sample takes, the
     size that follows is tried, and made smaller while it does not fit. Returns at least `low`, which
@@ -25,13 +27,19 @@ def find_batch_size(step, *, low=8, high=64, share=0.8, device=None):
         memory.empty_cache(device)
         memory.reset_peak_memory_stats(device)
         before = memory.memory_allocated(device)
-        step(n)
-        _C.synchronize()
+        try:
+            step(n)
+            _C.synchronize()
+        except _C.OutOfMemoryError:
+            with contextlib.suppress(_C.OutOfMemoryError):
+                _C.synchronize()  # what else waited for memory must not fail later
+            raise
         return memory.max_memory_allocated(device) - before
 
     peak(low)  # makes what is made once: the state of an optimizer
     memory.empty_cache(device)
-    room = memory.mem_get_info(device)[0] * share
+    limit = memory.memory_stats(device)["limit"] - memory.memory_allocated(device)
+    room = min(memory.mem_get_info(device)[0], limit) * share
     first, second = peak(low), peak(2 * low)
     each = max((second - first) / low, 1.0)
     n = int(low + (room - first) / each)
