@@ -131,7 +131,7 @@ void BinnedSums(const KernelArgs& a) {
                   .high = from[count],
                   .scale = static_cast<double>(count) / (from[count] - from[0]),
                   .edges = edges.get()};
-  const int64_t tables = count <= 512 ? 8 : count <= 1024 ? 4 : 1;
+  const int64_t tables = count <= 512 ? 8 : count <= 2048 ? 4 : 1;
   const int64_t size = tables * (count + 1);
   const int64_t parts = std::clamp<int64_t>(n / std::max<int64_t>(1 << 15, 4 * size), 1, 64);
   const int64_t each = (n + parts - 1) / parts;
