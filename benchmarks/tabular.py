@@ -3,7 +3,6 @@
 clipping and a DataLoader over arrays in memory; each in a process of its own, in turns."""
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -130,7 +129,7 @@ def main():
             f"{rate['pyflame'] / rate['torch']:.2f} times as fast"
         )
     if args.json:
-        Path(args.json).write_text(json.dumps({"rows_per_second": results}, indent=1) + "\n")
+        harness.save_json(args.json, harness.facts(args.threads), {"rows_per_second": results})
     return 0
 
 

@@ -2,7 +2,6 @@
 """VolumeProfileAnalyzer beside numpy.histogram with weights, each in a process of its own, in turns."""
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -113,8 +112,8 @@ def main():
             f"reading ({ms['read']:.2f} ms)"
         )
     if args.json:
-        Path(args.json).write_text(
-            json.dumps({"trades": args.trades, "ms": results}, indent=1) + "\n"
+        harness.save_json(
+            args.json, harness.facts(args.threads), {"trades": args.trades, "ms": results}
         )
     return 0
 
