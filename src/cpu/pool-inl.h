@@ -59,6 +59,26 @@ template <class N>
 HWY_INLINE Wide<N> LoadN(const N* p) {
   return LoadAs<N>(p);
 }
+// The first n of a vector, the others are `rest`.
+template <class N, class S>
+HWY_INLINE Wide<N> FirstAs(const S* p, int64_t n, N rest) {
+  if (n <= 0) return Fill(rest);
+  if constexpr (std::is_same_v<N, S>) {
+    const typename Wide<N>::D d;
+    Wide<N> r;
+    for (int k = 0; k < Wide<N>::kParts; ++k) {
+      const int64_t left = n - k * Wide<N>::kPart;
+      const auto mask = hn::FirstN(d, static_cast<size_t>(left > 0 ? left : 0));
+      r.v[k] = hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p + k * Wide<N>::kPart),
+                              hn::Set(d, rest));
+    }
+    return r;
+  } else {
+    alignas(64) N all[Wide<N>::kLanes];
+    for (int64_t i = 0; i < Wide<N>::kLanes; ++i) all[i] = i < n ? OneAs<N>(p[i]) : rest;
+    return LoadN(all);
+  }
+}
 template <class N, class S>
 HWY_INLINE void StoreAs(const Wide<N>& v, S* p) {
   if constexpr (kIsFloatType<S>) {
@@ -93,6 +113,34 @@ HWY_INLINE void Split(const Wide<N>& a, const Wide<N>& b, Wide<N>& even, Wide<N>
     odd.v[1] = hn::ConcatOdd(d, b.v[1], b.v[0]);
   }
 }
+// Each element in the place of its neighbour; what leaves a vector enters the next one: `carry` is
+// the last part of the one before, turned.
+template <class N>
+class Turned {
+  using D = typename Wide<N>::D;
+
+ public:
+  explicit HWY_INLINE Turned(N outside) : carry_(hn::Set(D(), outside)) {
+    constexpr int kLanes = static_cast<int>(Wide<N>::kPart);
+    using I = hwy::MakeSigned<N>;
+    alignas(64) I to[kLanes];
+    for (int i = 0; i < kLanes; ++i) to[i] = static_cast<I>((i + kLanes - 1) % kLanes);
+    turn_ = hn::SetTableIndices(D(), to);
+  }
+  HWY_INLINE Wide<N> next(const Wide<N>& v) {
+    Wide<N> r;
+    for (int k = 0; k < Wide<N>::kParts; ++k) {
+      const auto turned = hn::TableLookupLanes(v.v[k], turn_);
+      r.v[k] = hn::IfThenElse(hn::FirstN(D(), 1), carry_, turned);
+      carry_ = turned;
+    }
+    return r;
+  }
+
+ private:
+  typename Wide<N>::V carry_;
+  decltype(hn::SetTableIndices(D(), static_cast<const hwy::MakeSigned<N>*>(nullptr))) turn_;
+};
 // And back, two vectors at p.
 template <class N>
 HWY_INLINE void StoreMerged(const Wide<N>& even, const Wide<N>& odd, N* p) {
@@ -309,8 +357,8 @@ class Phases {
   int64_t q0_ = 0, from_ = 0, to_ = 0;  // groups that are all inside
 };
 
-// Lines of a plane that are kept while lines of windows need them: `make(line, slot)` is called for
-// what is not there. Of each plane of a window's depth it has `high` following ones.
+// Lines that are kept while others need them: of each plane of a window's depth `high` following
+// ones.
 class KeptLines {
  public:
   KeptLines() = default;
@@ -319,16 +367,17 @@ class KeptLines {
   }
   int64_t slots() const { return static_cast<int64_t>(held_.size()); }
   void forget() { std::fill(held_.begin(), held_.end(), -1); }
-  // The slot of line y of plane z, the i-th that is looked at; `line` tells all of them apart.
-  template <class F>
-  HWY_INLINE int64_t slot(int64_t i, int64_t y, int64_t line, F&& make) {
-    const int64_t s =
-        i * high_ + static_cast<int64_t>(static_cast<uint32_t>(y) % static_cast<uint32_t>(high_));
-    if (int64_t& held = held_[static_cast<size_t>(s)]; held != line) {
-      make(s);
-      held = line;
-    }
-    return s;
+  // Where a line of the i-th plane that is looked at belongs, if `y` is its height.
+  HWY_INLINE int64_t slot(int64_t i, int64_t y) const {
+    return i * high_ +
+           static_cast<int64_t>(static_cast<uint32_t>(y) % static_cast<uint32_t>(high_));
+  }
+  // Whether it is there; else whoever asks makes it.
+  HWY_INLINE bool has(int64_t slot, int64_t line) {
+    int64_t& held = held_[static_cast<size_t>(slot)];
+    if (held == line) return true;
+    held = line;
+    return false;
   }
 
  private:
@@ -404,6 +453,7 @@ class Forward {
       kept_ = parts_.template take<N>(f.length_ * lines_.slots() * (kTaps ? 2 : 1));
       if constexpr (kTaps) numbers_ = parts_.template take<N>(chunk());
       equal_ = w_.equal_along();
+      reduce_ = reduction();
     }
 
     void run(int64_t begin, int64_t end, const Results& to) {
@@ -413,7 +463,7 @@ class Forward {
       for (int64_t u = begin; u < end; ++u, ++line) {
         if (line == lines) line = 0, start(++item);
         const int64_t o = (item / f_.strips_.count * lines + line) * w_.out[2] + q0_;
-        look(line);
+        look(w_.of(0, line / w_.out[1]), w_.of(1, line % w_.out[1]));
         write(line, o * w_.inner, to);
       }
       y_.finish();
@@ -441,42 +491,42 @@ class Forward {
         if (w_.inner == 1) std::fill(first_ + n_, first_ + f_.length_, N(0));
       }
     }
-    N* most(int64_t slot) { return kept_ + slot * f_.length_; }
-    N* taps(int64_t slot) { return kept_ + (lines_.slots() + slot) * f_.length_; }
 
     // Which lines of x a line of windows sees, reduced to windows.
-    HWY_INLINE void look(int64_t line) {
-      const Windows::Range d = w_.of(0, line / w_.out[1]), h = w_.of(1, line % w_.out[1]);
-      count_ = 0;
-      for (int64_t i = 0; i < d.to - d.from; ++i)
-        for (int64_t j = 0; j < h.to - h.from; ++j) {
-          const int64_t y = h.begin + j * w_.step(1);
-          const int64_t at = (d.begin + i * w_.step(0)) * w_.in[1] + y;
-          const int64_t slot = lines_.slot(i, y, at, [&](int64_t s) HWY_ATTR {
-            reduce(x_ + at * w_.in[2] * w_.inner, most(s), kTaps ? taps(s) : nullptr);
-          });
-          rows_[static_cast<size_t>(count_++)] = {
-              most(slot), kTaps ? taps(slot) : nullptr,
-              static_cast<N>(((d.from + i) * w_.kernel[1] + h.from + j) * w_.kernel[2])};
+    HWY_INLINE void look(const Windows::Range& d, const Windows::Range& h) {
+      Row* row = rows_.data();
+      for (int64_t i = 0; i < d.to - d.from; ++i) {
+        int64_t at = (d.begin + i * w_.step(0)) * w_.in[1] + h.begin;
+        N first = static_cast<N>(((d.from + i) * w_.kernel[1] + h.from) * w_.kernel[2]);
+        for (int64_t j = h.from, y = h.begin; j < h.to; ++j, ++row, y += w_.step(1)) {
+          const int64_t slot = lines_.slot(i, y);
+          N* const most = kept_ + slot * f_.length_;
+          N* const taps = kTaps ? most + lines_.slots() * f_.length_ : nullptr;
+          if (!lines_.has(slot, at)) (this->*reduce_)(x_ + at * w_.in[2] * w_.inner, most, taps);
+          *row = {most, taps, first};
+          at += w_.step(1);
+          first += static_cast<N>(w_.kernel[2]);
         }
-    }
-    HWY_INLINE void reduce(const S* x, N* most, N* taps) {
-      if (w_.inner > 1) return channels(x, most, taps);
-      if (!f_.phased_) return ranges(x, most, taps);
-      phases_.split(x);
-      switch (runs_.size()) {
-        case 2:
-          return neighbours<2>(most, taps);
-        case 3:
-          return neighbours<3>(most, taps);
-        default:
-          return neighbours<0>(most, taps);
       }
+      count_ = row - rows_.data();
+    }
+    using Reduce = void (Thread::*)(const S*, N*, N*);
+    Reduce reduction() const {
+      if (w_.inner > 1) return &Thread::channels;
+      if (!f_.phased_) return &Thread::ranges;
+      const int64_t k = w_.kernel[2], p = w_.padding[2];
+      if (w_.stride[2] == 2 && p <= 1 && f_.strips_.count == 1 && w_.in[2] >= 2 * W) {
+        if (k == 3) return p == 1 ? &Thread::template pairs<3, true> : &Thread::template pairs<3, false>;
+        if (k == 2) return p == 1 ? &Thread::template pairs<2, true> : &Thread::template pairs<2, false>;
+      }
+      if (k == 2) return &Thread::template neighbours<2>;
+      return k == 3 ? &Thread::template neighbours<3> : &Thread::template neighbours<0>;
     }
 
     // Tap by tap, vectors of windows.
     template <size_t kRuns>
-    HWY_INLINE void neighbours(N* most, N* taps) {
+    HWY_NOINLINE void neighbours(const S* x, N* most, N* taps) {
+      phases_.split(x);
       const N* const* runs = runs_.data();
       const size_t count = kRuns > 0 ? kRuns : runs_.size();
       for (int64_t q = 0; q < n_; q += W) {
@@ -493,9 +543,44 @@ class Forward {
         }
       }
     }
+    // The same for windows of two or three, every second element on, without a detour.
+    template <int kTap, bool kPadded>
+    HWY_NOINLINE void pairs(const S* x, N* most, N* taps) {
+      const int64_t width = w_.in[2];
+      Turned<N> before(Rule::outside());
+      const auto get = [&](int64_t at) PF_INLINE {
+        if (HWY_LIKELY(at + W <= width)) return LoadAs<N>(x + at);
+        return FirstAs<N>(x + at, width - at, Rule::outside());
+      };
+      for (int64_t q = 0; q < n_; q += W) {
+        FetchAhead(x + 2 * q);
+        if constexpr (W * sizeof(S) > 32) FetchAhead(x + 2 * q + W);
+        Wide<N> even, odd, tap[3];
+        Split(get(2 * q), get(2 * q + W), even, odd);
+        if constexpr (kPadded) {
+          tap[0] = before.next(odd);
+          tap[1] = even;
+          tap[2] = odd;
+        } else {
+          tap[0] = even;
+          tap[1] = odd;
+          if constexpr (kTap == 3) Split(get(2 * q + 2), get(2 * q + 2 + W), tap[2], odd);
+        }
+        Wide<N> best = tap[0];
+        if constexpr (kTaps) {
+          Wide<N> which = LoadN(first_ + q);
+          best = Fill(Rule::outside());
+          for (int k = 0; k < kTap; ++k) take(tap[k], Fill(static_cast<N>(k)), best, which);
+          StoreAs(which, taps + q);
+        } else {
+          for (int k = 1; k < kTap; ++k) best = Rule::join(best, tap[k]);
+        }
+        StoreAs(best, most + q);
+      }
+    }
     // Window by window, vectors of channels. What the last one writes past its pixel is written
     // again, or nobody's.
-    HWY_INLINE void channels(const S* x, N* most, N* taps) {
+    HWY_NOINLINE void channels(const S* x, N* most, N* taps) {
       const int64_t inner = w_.inner, step = w_.step(2) * inner;
       const S* ahead = x;
       const S* const ahead_end = x + w_.in[2] * inner;
@@ -530,7 +615,7 @@ class Forward {
       }
     }
     // Window by window.
-    void ranges(const S* x, N* most, N* taps) {
+    HWY_NOINLINE void ranges(const S* x, N* most, N* taps) {
       for (int64_t q = 0; q < n_; ++q) {
         const Windows::Range& r = w_.of(2, q0_ + q);
         N best = Rule::outside(), which = static_cast<N>(r.from);
@@ -570,38 +655,49 @@ class Forward {
         const int64_t count = std::min(chunk(), length - e);
         S* const y = y_.at(to.y + o + e, count);
         if constexpr (!kTaps) {
-          join(e, count, by, y, static_cast<N*>(nullptr));
+          joined(e, count, by, y, static_cast<N*>(nullptr));
         } else if (to.taps) {
-          join(e, count, by, y, taps_.at(to.taps + o + e, count));
+          joined(e, count, by, y, taps_.at(to.taps + o + e, count));
         } else {
-          join(e, count, by, y, numbers_);
+          joined(e, count, by, y, numbers_);
           places(line, e, count, *to.of, to.places + o + e);
         }
       }
     }
     template <class I>
-    HWY_INLINE void join(int64_t e, int64_t count, const Wide<N>& by, S* y, I* index) {
-      const Row* const rows = rows_.data();
-      for (int64_t i = e; i < e + count; i += W) {
-        Wide<N> best = Fill(Rule::outside());
-        if (HWY_LIKELY(count_ > 0)) best = LoadN(rows[0].most + i);
-        if constexpr (kTaps) {
-          Wide<N> which = Fill(N(0));
-          if (HWY_LIKELY(count_ > 0)) which = LoadN(rows[0].taps + i) + Fill(rows[0].first);
-          for (int64_t r = 1; r < count_; ++r)
-            take(LoadN(rows[r].most + i), LoadN(rows[r].taps + i) + Fill(rows[r].first), best,
-                 which);
-          StoreAs(which, index + (i - e));
-        } else {
-          for (int64_t r = 1; r < count_; ++r) best = Rule::join(best, LoadN(rows[r].most + i));
-        }
-        if constexpr (Rule::kMean) best = best / (equal_ ? by : LoadN(by_ + i));
-        StoreAs(best, y + (i - e));
-      }
+    HWY_INLINE void joined(int64_t e, int64_t count, const Wide<N>& by, S* y, I* index) {
+      if (count_ == 3)
+        join<3>(e, count, by, y, index);
+      else if (count_ == 2)
+        join<2>(e, count, by, y, index);
+      else
+        join<0>(e, count, by, y, index);
       if constexpr (kTaps)
         for (int64_t i = 0; (holes_ || count_ == 0) && i < count; ++i)  // nothing was inside
           if (count_ == 0 || w_.of(2, q0_ + (e + i) / w_.inner).empty())
             index[i] = static_cast<I>(-1);
+    }
+    template <int kRows, class I>
+    HWY_NOINLINE void join(int64_t e, int64_t count, Wide<N> by, S* y, I* index) {
+      const Row* const rows = rows_.data();
+      const int64_t all = kRows > 0 ? kRows : count_;
+      const N* const divisors = equal_ ? nullptr : by_;
+      for (int64_t i = e; i < e + count; i += W) {
+        Wide<N> best = Fill(Rule::outside());
+        if (kRows > 0 || all > 0) best = LoadN(rows[0].most + i);
+        if constexpr (kTaps) {
+          Wide<N> which = Fill(N(0));
+          if (kRows > 0 || all > 0) which = LoadN(rows[0].taps + i) + Fill(rows[0].first);
+          for (int64_t r = 1; r < all; ++r)
+            take(LoadN(rows[r].most + i), LoadN(rows[r].taps + i) + Fill(rows[r].first), best,
+                 which);
+          StoreAs(which, index + (i - e));
+        } else {
+          for (int64_t r = 1; r < all; ++r) best = Rule::join(best, LoadN(rows[r].most + i));
+        }
+        if constexpr (Rule::kMean) best = best / (divisors ? LoadN(divisors + i) : by);
+        StoreAs(best, y + (i - e));
+      }
     }
     void divide_by(double by_line) {
       last_by_ = by_line;
@@ -626,6 +722,7 @@ class Forward {
     Parts parts_;
     Sink y_, taps_;
     N *first_, *by_ = nullptr, *kept_, *numbers_ = nullptr;
+    Reduce reduce_;
     bool equal_, holes_ = false;
     const S* x_ = nullptr;
     int64_t q0_ = -1, n_ = 0, count_ = 0;

@@ -161,8 +161,8 @@ class Backward {
       for (const auto *d = b_.d_.begin(z), *d0 = d; d < b_.d_.end(z); ++d)
         for (const auto* h = b_.h_.begin(y); h < b_.h_.end(y); ++h) {
           const int64_t at = d->window * w_.out[1] + h->window;
-          const int64_t slot = lines_.slot(d - d0, h->window, at,
-                                           [&](int64_t s) PF_INLINE { prepare(at, s); });
+          const int64_t slot = lines_.slot(d - d0, h->window);
+          if (!lines_.has(slot, at)) prepare(at, slot);
           from_.push_back({g(slot), kTaps ? numbers(slot) : nullptr,
                            (d->tap * w_.kernel[1] + h->tap) * w_.kernel[2]});
         }
