@@ -405,7 +405,7 @@ def resampling(name, title, shape, out, make, layouts=(False, True), group="resa
 
             bound.__name__ = name + ("_last" if last else "") + suffix
             traffic = times * (size + result)
-            case(group, title + layout + what, traffic=traffic, copy=result)(bound)
+            case(group, title + layout + what, traffic=traffic, copy=(size + result) // 2)(bound)
 
 
 def interpolation(**how):

@@ -110,6 +110,18 @@ HWY_INLINE WideMask<T> GreaterThan(const Wide<T>& a, const Wide<T>& b) {
   return r;
 }
 template <class T>
+HWY_INLINE WideMask<T> operator|(const WideMask<T>& a, const WideMask<T>& b) {
+  WideMask<T> r;
+  PF_EACH(r.m[p] = hn::Or(a.m[p], b.m[p]););
+  return r;
+}
+template <class T>
+HWY_INLINE WideMask<T> Equal(const Wide<T>& a, const Wide<T>& b) {
+  WideMask<T> r;
+  PF_EACH(r.m[p] = hn::Eq(a.v[p], b.v[p]););
+  return r;
+}
+template <class T>
 HWY_INLINE Wide<T> Choose(const WideMask<T>& m, const Wide<T>& yes, const Wide<T>& no) {
   Wide<T> r;
   PF_EACH(r.v[p] = hn::IfThenElse(m.m[p], yes.v[p], no.v[p]););

@@ -1,0 +1,130 @@
+// The largest elements of windows, and their gradient where places are numbers of taps.
+#include "cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/pool_max.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "cpu/kernel.h"
+#include "cpu/pool_back-inl.h"
+#include "cpu/threads.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::HWY_NAMESPACE {
+namespace {
+
+// Numbers of taps are kept beside the elements, in their type.
+template <class N>
+constexpr int64_t kMostTaps = sizeof(N) == 4 ? int64_t{1} << 24 : int64_t{1} << 53;
+
+// Window by window, where there are more taps.
+template <class S>
+void Plain(const Windows& w, const S* x, S* y, int64_t* places) {
+  using N = PoolOf<S>;
+  parallel_for(w.outer * w.outputs() * w.inner, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      const int64_t c = o % w.inner, q = o / w.inner % w.out[2];
+      const int64_t line = o / w.inner / w.out[2] % w.lines();
+      const Windows::Range d = w.of(0, line / w.out[1]), h = w.of(1, line % w.out[1]);
+      const Windows::Range r = w.of(2, q);
+      const S* const from = x + o / w.inner / w.outputs() * w.inputs() * w.inner + c;
+      N best = Largest<N>::outside();
+      int64_t which = -1;
+      for (int64_t i = 0; i < d.to - d.from; ++i)
+        for (int64_t j = 0; j < h.to - h.from; ++j)
+          for (int64_t k = 0; k < r.to - r.from; ++k) {
+            const int64_t place = ((d.begin + i * w.step(0)) * w.in[1] + h.begin + j * w.step(1)) *
+                                      w.in[2] +
+                                  r.begin + k * w.step(2);
+            const N v = OneAs<N>(from[place * w.inner]);
+            if (which >= 0 && !Largest<N>::above(v, best)) continue;
+            best = v;
+            which = place;
+          }
+      if constexpr (kIsFloatType<S>)
+        StoreOne(best, y + o);
+      else
+        y[o] = static_cast<S>(best);
+      places[o] = which;
+    }
+  });
+}
+
+template <class S, bool kTaps>
+void Largests(const Windows& w, const S* x, S* y, uint8_t* taps, int64_t* places) {
+  using N = PoolOf<S>;
+  if constexpr (kTaps)
+    if (w.taps() > kMostTaps<N>) return Plain(w, x, y, places);
+  const TapPlaces of(w);
+  const Forward<S, Largest<N>, kTaps> forward(w, x);
+  ForLines(forward, w.outer * w.inputs() * w.inner, w.outer * w.outputs() * w.inner,
+           [&](int64_t begin, int64_t end, char* own, bool stream) {
+             forward.run(begin, end, own, {y, taps, places, &of}, stream);
+           });
+}
+
+template <class F>
+void WithNumber(DType t, F&& fn) {
+  dispatch(t, [&fn]<class S>() {
+    if constexpr (!std::is_same_v<S, bool8>) fn.template operator()<S>();
+  });
+}
+
+}  // namespace
+
+void PoolMax(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::PoolMax>;
+  const Windows w(a);
+  const bool bytes = a.dtype(at.index) == DType::UInt8;
+  WithNumber(a.dtype(at.x), [&]<class S>() {
+    Largests<S, true>(w, a.data<S>(at.x), a.data<S>(at.y),
+                      bytes ? a.data<uint8_t>(at.index) : nullptr,
+                      bytes ? nullptr : a.data<int64_t>(at.index));
+  });
+}
+void PoolMaxValues(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::PoolMaxValues>;
+  const Windows w(a);
+  WithNumber(a.dtype(at.x), [&]<class S>() {
+    Largests<S, false>(w, a.data<S>(at.x), a.data<S>(at.y), nullptr, nullptr);
+  });
+}
+void PoolMaxInput(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::PoolMaxInput>;
+  const Windows w(a);
+  dispatch_float(a.dtype(at.dx), [&]<class S>() {
+    const Backward<S, true> backward(w, a.data<S>(at.dy), a.data<uint8_t>(at.index));
+    S* const dx = a.data<S>(at.dx);
+    ForLines(backward, w.outer * w.outputs() * w.inner, w.outer * w.inputs() * w.inner,
+             [&](int64_t begin, int64_t end, char* own, bool stream) {
+               backward.run(begin, end, own, dx, stream);
+             });
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace pyflame::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pyflame::cpu {
+HWY_EXPORT(PoolMax);
+HWY_EXPORT(PoolMaxValues);
+HWY_EXPORT(PoolMaxInput);
+namespace {
+void pool_max(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(PoolMax)(a);
+}
+void pool_max_values(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(PoolMaxValues)(a);
+}
+void pool_max_input(const KernelArgs& a) {
+  if (a.dtype(kernels::tensors<kernels::PoolMaxInput>.index) != DType::UInt8)
+    return pool_add_by_places(a);
+  HWY_DYNAMIC_DISPATCH(PoolMaxInput)(a);
+}
+PF_CPU_KERNEL(kernels::PoolMax::kInfo, pool_max)
+PF_CPU_KERNEL(kernels::PoolMaxValues::kInfo, pool_max_values)
+PF_CPU_KERNEL(kernels::PoolMaxInput::kInfo, pool_max_input)
+}  // namespace
+}  // namespace pyflame::cpu
+#endif  // HWY_ONCE
