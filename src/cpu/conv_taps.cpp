@@ -357,8 +357,8 @@ void results(const Problem& p, Form f, const T* from, const Lay& source, const S
   // Items that are worked on together read weights of many bytes once.
   const bool heavy = panels * panel * item > kPieceBytes / 2;
   const int64_t fit = std::max<int64_t>(1, kPieceBytes / (piece.elements * item));
-  const int64_t together = heavy && piece.count == 1 ? std::min(p.n, fit) : 1;
-  const int64_t batches = ceil_div(p.n, together);
+  const int64_t batches = heavy && piece.count == 1 ? ceil_div(p.n, fit) : p.n;
+  const int64_t together = ceil_div(p.n, batches);
   const int64_t pieces = batches * p.groups * piece.count;
   const int64_t parts = std::min(panels, ceil_div(kUnits, pieces));
   const int64_t pixels = few ? kManyTogether : kTogether;
@@ -409,8 +409,8 @@ void results(const Problem& p, Form f, const T* from, const Lay& source, const S
     for (int64_t u = begin; u < end; ++u) {
       const int64_t part = u % parts, which = u / parts;
       const int64_t i = which % piece.count, g = which / piece.count % p.groups;
-      const int64_t n0 = which / piece.count / p.groups * together;
-      const int64_t n1 = std::min(n0 + together, p.n);
+      const int64_t batch = which / piece.count / p.groups;
+      const int64_t n0 = p.n * batch / batches, n1 = p.n * (batch + 1) / batches;
       if (which != filled)
         for (int64_t n = n0; n < n1; ++n)
           fill(f, piece, i, from + n * source.outer + g * f.sources * source.channel, source, sizes,
