@@ -303,17 +303,15 @@ struct Lines {
     const int64_t step = f.step[2] * f.sources;
     const int64_t down = f.step[1] * piece.size[2] * f.sources;
     const int64_t block = steps == 0 ? 0 : std::max<int64_t>(1, kSteps / ph.k);
+    // Beside each tile a part of the weights of the next steps is fetched.
     const int64_t all = lines * tiles.count, bytes = block * ph.k * kernels.nr * int64_t{sizeof(T)};
+    const int64_t ahead_bytes = steps == 0 ? 0 : ceil_div(bytes, all * block * ph.k);
     for (int64_t s = 0; s < steps; s += block) {
       const char* const next =
           reinterpret_cast<const char*>(packed + ph.b_at[static_cast<size_t>(s)]) + bytes;
       for (int64_t y = 0; y < lines; ++y)
         for (int64_t i = 0; i < tiles.count; ++i) {
           const int64_t q = tiles.at(i), number = y * tiles.count + i;
-          if (ahead)  // the next block of weights: a part of it beside each tile
-            for (int64_t at = bytes * number / all & ~int64_t{63}; at < bytes * (number + 1) / all;
-                 at += 64)
-              __builtin_prefetch(next + at, 0, 2);
           kernels.run_in_steps(static_cast<int>(tiles.at(i + 1) - q),
                                {.k = ph.k,
                                 .a = source + y * down + q * step,
@@ -328,7 +326,9 @@ struct Lines {
                                 .bias = s + block >= steps ? bias : nullptr,
                                 .a_at = ph.a_at.data() + s,
                                 .b_at = ph.b_at.data() + s,
-                                .steps = std::min(block, steps - s)});
+                                .steps = std::min(block, steps - s),
+                                .ahead = ahead ? next + bytes * number / all : nullptr,
+                                .ahead_bytes = ahead_bytes});
         }
     }
     if (direct) return;
