@@ -171,7 +171,7 @@ void forward(const KernelArgs& a) {
   const int64_t x_step = step_of(p.x, x.at), y_step = step_of(p.y, y.at);
   const bool direct = p.pointwise() && x_step != 0;
   if constexpr (std::is_floating_point_v<T>)
-    if (!direct && flat<T>(a, p, x, y, w)) return;
+    if (!direct && p.y[2] < kNarrowLine && flat<T>(a, p, x, y, w)) return;
   if (!direct && taps(a, p, x, y, w)) return;
   const int64_t tile = p.tile(sizeof(T)), tiles = ceil_div(p.pixels, tile);
   const Scratch<T> packed(p.out * p.groups * p.k);

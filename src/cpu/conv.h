@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <type_traits>
 
 #include "core/kept.h"
@@ -20,8 +18,9 @@ using Space = std::array<int64_t, 3>;
 
 // Work is cut into at least so many units, where that leaves enough for each.
 inline constexpr int64_t kUnits = 8;
-// Lines of fewer pixels keep a product's kernels waiting.
-inline constexpr int64_t kShortLine = 4;
+// Lines of fewer pixels keep a product's kernels waiting; lines of fewer than the other are no
+// better than columns for all pixels.
+inline constexpr int64_t kShortLine = 4, kNarrowLine = 6;
 inline constexpr int64_t kTileBytes = 256 << 10, kShortTile = 32, kLongTile = 2048;
 
 // What is kept of weights (core/kept.h).
@@ -29,25 +28,6 @@ enum KeptKind : int64_t { kFlatForm, kTapsForm, kTapsInputForm };
 inline int64_t address(const void* p) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p));
 }
-// Weights as products read them: kept from an earlier call, or made for this one.
-template <class T>
-class Packed {
- public:
-  template <class F>
-  Packed(const KeptKey& key, int64_t count, F&& make)
-      : kept_(kept(key, static_cast<size_t>(count) * sizeof(T),
-                   [&](char* to) { make(reinterpret_cast<T*>(to)); })) {
-    if (kept_) return;
-    own_.emplace(count);
-    make(own_->get());
-  }
-  const T* get() const { return kept_ ? reinterpret_cast<const T*>(kept_.get()) : own_->get(); }
-
- private:
-  std::shared_ptr<const char> kept_;
-  std::optional<Scratch<T>> own_;
-};
-
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

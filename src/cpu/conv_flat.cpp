@@ -3,9 +3,6 @@
 // pixels most of the work is to read weights: a panel of them at a time is read once, by all
 // pixels.
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <utility>
 #include <vector>
 
 #include "cpu/conv.h"
@@ -44,7 +41,6 @@ class Flat {
   // The same as tiles of the product's kernels: [tile, k, row of the tile].
   void tiles(const T* x, const Lay& lay, T* to) const {
     const micro::Split split(rows, micro::kernels<T>().mr);
-    if (lay.channel != 1 && p_.y[2] >= kLine) return tiles_of_lines(x, lay, split, to);
     const auto room = static_cast<size_t>(ceil_div(rows, split.count) * p_.k) * sizeof(T);
     parallel_with(split.count, 1, room, [&](int64_t begin, int64_t end, char* own) {
       T* const some = reinterpret_cast<T*>(own);
@@ -159,7 +155,6 @@ class Flat {
  private:
   static constexpr int64_t kLeast = 1 << 14, kMost = 16 << 20;  // of weights, of columns
   static constexpr int64_t kFewRows = 256;
-  static constexpr int64_t kLine = 6;     // shorter ones are gathered pixel by pixel
   static constexpr int64_t kSteps = 256;  // of k: a panel of weights is then 32 KB
   struct Tap {
     int64_t number, at;
@@ -193,59 +188,6 @@ class Flat {
         for (int64_t c = 0; c < p_.in; ++c)
           for (const Tap& t : taps) row[c * p_.ntaps + t.number] = from[t.at + c * lay.channel];
     }
-  }
-  // What one tap sees of a channel, for all rows.
-  void see_line(const T* x, const Lay& lay, int64_t tap, T* to) const {
-    const int64_t e = tap % p_.taps[2], b = tap / p_.taps[2] % p_.taps[1];
-    const int64_t a = tap / p_.taps[2] / p_.taps[1], step = p_.stride[2] * lay.at[2];
-    const Inside in(p_, e, 0, p_.y[2]);
-    for (int64_t n = 0; n < p_.n; ++n)
-      for (int64_t i = 0; i < p_.y[0] * p_.y[1]; ++i, to += p_.y[2]) {
-        const int64_t z = place(p_, 0, i / p_.y[1], a), y = place(p_, 1, i % p_.y[1], b);
-        if (!within(p_, 0, z) || !within(p_, 1, y) || in.begin == in.end) {
-          std::fill_n(to, p_.y[2], T(0));
-          continue;
-        }
-        std::fill_n(to, in.begin, T(0));
-        const T* from = x + n * lay.outer + z * lay.at[0] + y * lay.at[1] +
-                        place(p_, 2, in.begin, e) * lay.at[2];
-        if (step == 1)
-          std::copy_n(from, in.end - in.begin, to + in.begin);
-        else
-          for (int64_t q = in.begin; q < in.end; ++q, from += step) to[q] = *from;
-        std::fill_n(to + in.end, p_.y[2] - in.end, T(0));
-      }
-  }
-  // Of `taps` lines, what one tile has of them. H is its height: so few are copied by no loop.
-  using Cut = void(const T* lines, int64_t taps, int64_t apart, T* to, int64_t step);
-  template <int H>
-  static void cut(const T* lines, int64_t taps, int64_t apart, T* to, int64_t step) {
-    for (int64_t t = 0; t < taps; ++t, lines += apart, to += step)
-      std::memcpy(to, lines, H * sizeof(T));
-  }
-  static constexpr auto kCuts = []<int... I>(std::integer_sequence<int, I...>) {
-    return std::array<Cut*, sizeof...(I)>{&cut<I + 1>...};
-  }
-  (std::make_integer_sequence<int, micro::Kernels<T>::kMaxRows>());
-
-  // Of pictures whose pixels lie side by side: a channel at a time.
-  void tiles_of_lines(const T* x, const Lay& lay, const micro::Split& split, T* to) const {
-    const auto room = static_cast<size_t>(p_.ntaps * rows) * sizeof(T);
-    const int64_t step = taps_first_ ? p_.in : 1, grain = kGrain / (rows * p_.ntaps);
-    parallel_with(p_.in, std::max<int64_t>(1, grain), room,
-                  [&](int64_t begin, int64_t end, char* own) {
-                    T* const lines = reinterpret_cast<T*>(own);
-                    for (int64_t c = begin; c < end; ++c) {
-                      for (int64_t t = 0; t < p_.ntaps; ++t)
-                        see_line(x + c * lay.channel, lay, t, lines + t * rows);
-                      const int64_t k = taps_first_ ? c : c * p_.ntaps;
-                      for (int64_t i = 0; i < split.count; ++i) {
-                        const int64_t first = split.at(i), high = split.at(i + 1) - first;
-                        kCuts[high - 1](lines + first, p_.ntaps, rows, to + first * p_.k + k * high,
-                                        step * high);
-                      }
-                    }
-                  });
   }
   template <class F>
   void each_item(F&& fn) const {

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kPieceBytes = 768 << 10;  // of padded memory: with weights beside it in a L2
 // The steps of k after which other pixels come, so that the weights stay in the L1; and those
 // pixels.
-constexpr int64_t kSteps = 256, kTogether = 96;
+constexpr int64_t kSteps = 256, kTogether = 96, kManyTogether = 256;
 constexpr int64_t kBlockBytes = 16 << 10;
 constexpr int64_t kMaxPhases = 64, kFewResults = 8;
 
@@ -41,11 +41,12 @@ struct Form {
   Space span;  // pixels of the source that one result reads
   std::vector<Phase> phases;
 
-  // The result from x.
-  static Form forward(const Problem& p) {
+  // The result from x, whose channels lie `apart` or side by side.
+  static Form forward(const Problem& p, bool apart) {
     Form f{p.in, p.out, {}, {}, {}, {}, {}, {Phase{{0, 0, 0}, {1, 1, 1}, p.y, {}, 0, {}, {}}}};
     for (size_t d = 0; d < 3; ++d) {
-      const bool single = p.taps[d] == 1;  // then pixels between are not copied
+      // Pixels between are not copied, unless whole lines are copied faster than parts of them.
+      const bool single = p.taps[d] == 1 && !(d == 2 && apart);
       f.origin[d] = -p.padding[d];
       f.scale[d] = single ? p.stride[d] : 1;
       f.step[d] = single ? 1 : p.stride[d];
@@ -175,46 +176,81 @@ int64_t tap_at(const Problem& p, const Lay& lay, int64_t t) {
 
 // Weights of all groups as [panel of results, phase, tap, source channel, result of the panel].
 template <class T>
-void pack(const Form& f, const Problem& p, const T* w, const Lay& lay, bool forward, int64_t nr,
-          T* to) {
-  std::vector<int64_t> taps;  // in the order of the steps
-  for (const Phase& ph : f.phases)
-    for (const auto& a : ph.taps[0])
-      for (const auto& b : ph.taps[1])
-        for (const auto& e : ph.taps[2])
-          taps.push_back((a.tap * p.taps[1] + b.tap) * p.taps[2] + e.tap);
-  const int64_t panels = ceil_div(f.results, nr), s = f.sources;
-  const int64_t result = forward ? lay.outer : lay.channel;
-  const int64_t source = forward ? lay.channel : lay.outer;
-  const int64_t step = step_of(p.taps, lay.at);
-  // Source channels that are transposed at once, with all of their taps: they stay in the L1.
-  const int64_t block = std::max<int64_t>(1, kBlockBytes / (p.ntaps * nr * int64_t{sizeof(T)}));
-  const auto room = static_cast<size_t>(block * p.ntaps * nr) * sizeof(T);
-  parallel_with(p.groups * panels, 1, room, [&](int64_t begin, int64_t end, char* own) {
-    T* const some = reinterpret_cast<T*>(own);
-    for (int64_t u = begin; u < end; ++u) {
-      const int64_t g = u / panels, r0 = u % panels * nr;
-      const int rows = static_cast<int>(std::min(nr, f.results - r0));
-      const T* from = w + g * p.out * lay.outer + r0 * result;
-      T* out = to + u * std::ssize(taps) * s * nr;
-      for (int64_t c0 = 0; c0 < s; c0 += block) {
-        const int64_t channels = std::min(block, s - c0);
-        const bool flat = step == 1 && source == p.ntaps;  // taps and channels follow each other
-        for (int64_t c = 0; c < (flat ? 1 : channels); ++c)
-          for (int64_t t = 0; t < (step != 0 ? 1 : p.ntaps); ++t)
-            micro::pack(from + (c0 + c) * source + tap_at(p, lay, t), result, step, rows,
-                        flat        ? channels * p.ntaps
-                        : step != 0 ? p.ntaps
-                                    : 1,
-                        static_cast<int>(nr), some + (c * p.ntaps + t) * nr);
-        for (int64_t c = 0; c < channels; ++c)
-          for (int64_t t = 0; t < std::ssize(taps); ++t)
-            std::copy_n(some + (c * p.ntaps + taps[static_cast<size_t>(t)]) * nr, nr,
-                        out + (t * s + c0 + c) * nr);
+class Packing {
+ public:
+  Packing(const Form& f, const Problem& p, const T* w, const Lay& lay, bool forward, int64_t nr)
+      : f_(f),
+        p_(p),
+        w_(w),
+        lay_(lay),
+        nr_(nr),
+        result_(forward ? lay.outer : lay.channel),
+        source_(forward ? lay.channel : lay.outer),
+        panels_(ceil_div(f.results, nr)),
+        block_(std::max<int64_t>(1, kBlockBytes / (p.ntaps * nr * int64_t{sizeof(T)}))) {
+    if (block_ > 8) block_ -= block_ % 8;  // what micro::pack takes at a time
+    for (const Phase& ph : f.phases)
+      for (const auto& a : ph.taps[0])
+        for (const auto& b : ph.taps[1])
+          for (const auto& e : ph.taps[2])
+            taps_.push_back((a.tap * p.taps[1] + b.tap) * p.taps[2] + e.tap);
+  }
+  int64_t count() const { return p_.groups * panels_ * panel(); }
+  int64_t panel() const { return std::ssize(taps_) * f_.sources * nr_; }
+  int64_t room() const { return direct() ? 0 : block_ * p_.ntaps * nr_; }
+
+  void all(T* to) const {
+    parallel_with(p_.groups * panels_, 1, static_cast<size_t>(room()) * sizeof(T),
+                  [&](int64_t begin, int64_t end, char* own) {
+                    for (int64_t u = begin; u < end; ++u)
+                      one(u, to + u * panel(), reinterpret_cast<T*>(own));
+                  });
+  }
+  // Panel `u` of all groups'; `some` has `room` elements.
+  void one(int64_t u, T* out, T* some) const {
+    const int64_t r0 = u % panels_ * nr_, s = f_.sources, step = step_of(p_.taps, lay_.at);
+    const int rows = static_cast<int>(std::min(nr_, f_.results - r0)), nr = static_cast<int>(nr_);
+    const T* from = w_ + u / panels_ * p_.out * lay_.outer + r0 * result_;
+    if (direct()) {
+      for (const int64_t tap : taps_) {
+        micro::pack(from + tap_at(p_, lay_, tap), result_, source_, rows, s, nr, out);
+        out += s * nr;
       }
+      return;
     }
-  });
-}
+    const bool flat = step == 1 && source_ == p_.ntaps;  // taps and channels follow each other
+    for (int64_t c0 = 0; c0 < s; c0 += block_) {
+      const int64_t channels = std::min(block_, s - c0);
+      for (int64_t c = 0; c < (flat ? 1 : channels); ++c)
+        for (int64_t t = 0; t < (step != 0 ? 1 : p_.ntaps); ++t)
+          micro::pack(from + (c0 + c) * source_ + tap_at(p_, lay_, t), result_, step, rows,
+                      flat        ? channels * p_.ntaps
+                      : step != 0 ? p_.ntaps
+                                  : 1,
+                      nr, some + (c * p_.ntaps + t) * nr);
+      for (int64_t c = 0; c < channels; ++c)
+        for (int64_t t = 0; t < std::ssize(taps_); ++t)
+          for (int64_t i = 0; i < nr; i += kLine)
+            std::copy_n(some + (c * p_.ntaps + taps_[static_cast<size_t>(t)]) * nr + i, kLine,
+                        out + (t * s + c0 + c) * nr + i);
+    }
+  }
+
+ private:
+  // Channels of either side lie side by side: a tap of them is a matrix as it is.
+  bool direct() const { return result_ == 1 || source_ == 1; }
+
+  static constexpr int64_t kLine = 64 / sizeof(T);
+
+  const Form& f_;
+  const Problem& p_;
+  const T* w_;
+  const Lay& lay_;
+  int64_t nr_, result_, source_, panels_;
+  int64_t
+      block_;  // source channels that are transposed at once, with all taps: they stay in the L1
+  std::vector<int64_t> taps_;  // in the order of the steps
+};
 
 // What the order of packed weights follows from.
 template <class T>
@@ -245,8 +281,11 @@ struct Lines {
   const Lay& lay;
   const T* bias;
   T* buffer;
+  bool ahead;
 
-  static int64_t count(int64_t width) { return std::max<int64_t>(1, kTogether / width); }
+  static int64_t count(int64_t width, int64_t pixels) {
+    return std::max<int64_t>(1, pixels / width);
+  }
 
   // Results [from, to) of the height, of a depth: `source` is what the first of them read.
   void run(const Phase& ph, int64_t lines, int64_t width, const T* source, const T* packed,
@@ -264,10 +303,15 @@ struct Lines {
     const int64_t step = f.step[2] * f.sources;
     const int64_t down = f.step[1] * piece.size[2] * f.sources;
     const int64_t block = steps == 0 ? 0 : std::max<int64_t>(1, kSteps / ph.k);
-    for (int64_t s = 0; s < steps; s += block)
+    // Beside each tile a part of the weights of the next steps is fetched.
+    const int64_t all = lines * tiles.count, bytes = block * ph.k * kernels.nr * int64_t{sizeof(T)};
+    const int64_t ahead_bytes = steps == 0 ? 0 : ceil_div(bytes, all * block * ph.k);
+    for (int64_t s = 0; s < steps; s += block) {
+      const char* const next =
+          reinterpret_cast<const char*>(packed + ph.b_at[static_cast<size_t>(s)]) + bytes;
       for (int64_t y = 0; y < lines; ++y)
         for (int64_t i = 0; i < tiles.count; ++i) {
-          const int64_t q = tiles.at(i);
+          const int64_t q = tiles.at(i), number = y * tiles.count + i;
           kernels.run_in_steps(static_cast<int>(tiles.at(i + 1) - q),
                                {.k = ph.k,
                                 .a = source + y * down + q * step,
@@ -282,11 +326,16 @@ struct Lines {
                                 .bias = s + block >= steps ? bias : nullptr,
                                 .a_at = ph.a_at.data() + s,
                                 .b_at = ph.b_at.data() + s,
-                                .steps = std::min(block, steps - s)});
+                                .steps = std::min(block, steps - s),
+                                .ahead = ahead ? next + bytes * number / all : nullptr,
+                                .ahead_bytes = ahead_bytes});
         }
-    for (int64_t y = 0; !direct && y < lines; ++y)
-      scatter_box(to + y * line, buffer + y * c_line, sizeof(T), width, cols, pixel, lay.channel,
-                  /*stream=*/false);
+    }
+    if (direct) return;
+    const int64_t joined = line == width * pixel ? lines : 1;  // lines that follow each other
+    for (int64_t y = 0; y < lines; y += joined)
+      scatter_box(to + y * line, buffer + y * c_line, sizeof(T), joined * width, cols, pixel,
+                  lay.channel, /*stream=*/false);
   }
 };
 
@@ -298,32 +347,44 @@ void results(const Problem& p, Form f, const T* from, const Lay& source, const S
   Space most{};
   for (const Phase& ph : f.phases)
     for (size_t d = 0; d < 3; ++d) most[d] = std::max(most[d], ph.count[d]);
-  const Piece piece(f, most, sizeof(T), kPieceBytes, ceil_div(kUnits, p.n * p.groups));
+  const auto item = static_cast<int64_t>(sizeof(T));
+  // More weights than pixels: a thread has all pixels, and reads weights of its own once.
+  const bool few = panels >= kUnits && product(f.size) * f.sources * item <= kPieceBytes &&
+                   p.ntaps * f.results > product(f.size);
+  const Piece piece(f, most, sizeof(T), kPieceBytes, few ? 1 : ceil_div(kUnits, p.n * p.groups));
   int64_t panel = 0;
   for (Phase& ph : f.phases) piece.steps(f, ph, nr, &panel);
-  const Packed<T> packed(key_of(p, weight, w, forward), p.groups * panels * panel,
-                         [&](T* to) { pack(f, p, weight, w, forward, nr, to); });
   // Items that are worked on together read weights of many bytes once.
-  const auto item = static_cast<int64_t>(sizeof(T));
   const bool heavy = panels * panel * item > kPieceBytes / 2;
   const int64_t fit = std::max<int64_t>(1, kPieceBytes / (piece.elements * item));
-  const int64_t together = heavy && piece.count == 1 ? std::min(p.n, fit) : 1;
-  const int64_t batches = ceil_div(p.n, together);
+  const int64_t batches = heavy && piece.count == 1 ? ceil_div(p.n, fit) : p.n;
+  const int64_t together = ceil_div(p.n, batches);
   const int64_t pieces = batches * p.groups * piece.count;
   const int64_t parts = std::min(panels, ceil_div(kUnits, pieces));
-  const size_t room =
-      static_cast<size_t>(together * piece.elements + Lines<T>::count(most[2]) * most[2] * nr) *
-      sizeof(T);
+  const int64_t pixels = few ? kManyTogether : kTogether;
+
+  const Packing<T> packing(f, p, weight, w, forward, nr);
+  const auto held = kept(key_of(p, weight, w, forward), static_cast<size_t>(packing.count() * item),
+                         [&](char* to) { packing.all(reinterpret_cast<T*>(to)); });
+  const T* packed = reinterpret_cast<const T*>(held.get());
+  // Where nobody else reads a panel it is made by who does.
+  const bool own_panels = !packed && batches * piece.count == 1;
+  const Scratch<T> made(packed || own_panels ? 0 : packing.count());
+  if (!packed && !own_panels) packing.all(made.get()), packed = made.get();
+
+  const int64_t results = Lines<T>::count(most[2], pixels) * most[2] * nr;
+  const size_t room = Parts::bytes<T>(together * piece.elements) + Parts::bytes<T>(results) +
+                      (own_panels ? Parts::bytes<T>(panel) + Parts::bytes<T>(packing.room()) : 0);
   parallel_with(pieces * parts, 1, room, [&](int64_t begin, int64_t end, char* own) {
-    T* const sources = reinterpret_cast<T*>(own);
-    const auto lines = [&](const T* padded, int64_t i, int64_t g, int64_t which, T* out) {
-      const Lines<T> some{kernels,
-                          f,
-                          piece,
-                          lay,
-                          bias ? bias + g * f.results + which * nr : nullptr,
-                          sources + together * piece.elements};
-      const T* weights = packed.get() + (g * panels + which) * panel;
+    Parts memory(own);
+    T* const sources = memory.take<T>(together * piece.elements);
+    T* const buffer = memory.take<T>(results);
+    T* const own_panel = own_panels ? memory.take<T>(panel) : nullptr;
+    T* const some = own_panels ? memory.take<T>(packing.room()) : nullptr;
+    const auto lines = [&](const T* padded, int64_t i, int64_t g, int64_t which, const T* weights,
+                           T* out) {
+      const T* const own_bias = bias ? bias + g * f.results + which * nr : nullptr;
+      const Lines<T> of{kernels, f, piece, lay, own_bias, buffer, few};
       const int64_t cols = std::min(nr, f.results - which * nr);
       out += which * nr * lay.channel;
       for (const Phase& ph : f.phases) {
@@ -332,15 +393,15 @@ void results(const Problem& p, Form f, const T* from, const Lay& source, const S
         high[piece.cut] = std::min(piece.first(i + 1), high[piece.cut]);
         const int64_t x = low[2], width = high[2] - low[2];
         if (width <= 0) continue;
-        const int64_t group = Lines<T>::count(width);
+        const int64_t group = Lines<T>::count(width, pixels);
         for (int64_t z = low[0]; z < high[0]; ++z)
           for (int64_t y = low[1]; y < high[1]; y += group) {
             const int64_t at = (z - low[0]) * f.step[0] * piece.size[1] + (y - low[1]) * f.step[1];
-            some.run(ph, std::min(group, high[1] - y), width,
-                     padded + at * piece.size[2] * f.sources, weights, cols,
-                     out + (ph.first[0] + z * ph.pitch[0]) * lay.at[0] +
-                         (ph.first[1] + y * ph.pitch[1]) * lay.at[1] +
-                         (ph.first[2] + x * ph.pitch[2]) * lay.at[2]);
+            of.run(ph, std::min(group, high[1] - y), width, padded + at * piece.size[2] * f.sources,
+                   weights, cols,
+                   out + (ph.first[0] + z * ph.pitch[0]) * lay.at[0] +
+                       (ph.first[1] + y * ph.pitch[1]) * lay.at[1] +
+                       (ph.first[2] + x * ph.pitch[2]) * lay.at[2]);
           }
       }
     };
@@ -348,17 +409,21 @@ void results(const Problem& p, Form f, const T* from, const Lay& source, const S
     for (int64_t u = begin; u < end; ++u) {
       const int64_t part = u % parts, which = u / parts;
       const int64_t i = which % piece.count, g = which / piece.count % p.groups;
-      const int64_t n0 = which / piece.count / p.groups * together;
-      const int64_t n1 = std::min(n0 + together, p.n);
+      const int64_t batch = which / piece.count / p.groups;
+      const int64_t n0 = p.n * batch / batches, n1 = p.n * (batch + 1) / batches;
       if (which != filled)
         for (int64_t n = n0; n < n1; ++n)
           fill(f, piece, i, from + n * source.outer + g * f.sources * source.channel, source, sizes,
                sources + (n - n0) * piece.elements);
       filled = which;
-      for (int64_t q = panels * part / parts; q < panels * (part + 1) / parts; ++q)
+      for (int64_t q = panels * part / parts; q < panels * (part + 1) / parts; ++q) {
+        const int64_t number = g * panels + q;
+        if (own_panels) packing.one(number, own_panel, some);
+        const T* const weights = own_panels ? own_panel : packed + number * panel;
         for (int64_t n = n0; n < n1; ++n)
-          lines(sources + (n - n0) * piece.elements, i, g, q,
+          lines(sources + (n - n0) * piece.elements, i, g, q, weights,
                 to + n * lay.outer + g * f.results * lay.channel);
+      }
     }
   });
 }
@@ -368,7 +433,7 @@ template <class T>
 void weight_sums(const Problem& p, const T* from, const Lay& source, const T* gradient,
                  const Lay& dy, int64_t chunks, int64_t parts, T* sums) {
   const micro::Kernels<T>& kernels = micro::kernels<T>();
-  const Form f = Form::forward(p);
+  const Form f = Form::forward(p, source.channel != 1);
   const auto item = static_cast<int64_t>(sizeof(T));
   const int64_t c = f.sources, k = p.ntaps * c, outs = p.out * p.groups;
   const int64_t high = ceil_div(p.out, parts);
@@ -465,8 +530,8 @@ bool taps(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, con
   constexpr auto at = kernels::tensors<kernels::Conv>;
   if (p.out < kFewResults || p.y[2] < kShortLine) return false;
   return of_floats(a.dtype(at.x), [&]<class T>() {
-    results(p, Form::forward(p), a.data<T>(at.x), x, p.x, a.data<T>(at.weight), weight, true,
-            a.has(at.bias) ? a.data<T>(at.bias) : nullptr, a.data<T>(at.y), y);
+    results(p, Form::forward(p, x.channel != 1), a.data<T>(at.x), x, p.x, a.data<T>(at.weight),
+            weight, true, a.has(at.bias) ? a.data<T>(at.bias) : nullptr, a.data<T>(at.y), y);
   });
 }
 

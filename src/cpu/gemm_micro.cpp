@@ -58,14 +58,24 @@ void Micro(const Tile<T>& t) {
   const T* b = t.b;
   const int64_t row = t.a_row, col = t.a_col, b_row = t.b_row;
   const int64_t row3 = 3 * row;
+  const char* ahead = t.ahead;
+  const int64_t ahead_bytes = t.ahead ? t.ahead_bytes : col * int64_t{sizeof(T)};
   int64_t step = 0;
   do {
-    if constexpr (STEPS) a = t.a + t.a_at[step], b = t.b + t.b_at[step];
+    if constexpr (STEPS) {
+      a = t.a + t.a_at[step], b = t.b + t.b_at[step];
+      if (!t.ahead) ahead = reinterpret_cast<const char*>(a + kAhead * col);
+    }
     for (int64_t p = t.k; p > 0; --p) {
       V bv[NV];
 #pragma GCC unroll 2
       for (int v = 0; v < NV; ++v) bv[v] = load(b, v);
-      __builtin_prefetch(a + kAhead * col);  // packed ones come from the L2
+      if constexpr (STEPS) {
+        __builtin_prefetch(ahead, 0, 2);
+        ahead += ahead_bytes;
+      } else {
+        __builtin_prefetch(a + kAhead * col);  // packed ones come from the L2
+      }
       // Groups of three rows: the addresses then need few registers.
       const T* group = a;
 #pragma GCC unroll 16

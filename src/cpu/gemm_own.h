@@ -31,6 +31,9 @@ struct Tile {
   const int64_t* a_at = nullptr;
   const int64_t* b_at = nullptr;
   int64_t steps = 1;
+  // Of tiles with steps: what will be read later, so many bytes of it a step of k; null: a.
+  const char* ahead = nullptr;
+  int64_t ahead_bytes = 0;
 };
 
 template <class T>

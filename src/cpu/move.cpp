@@ -78,28 +78,36 @@ inline void transpose_square(uint64_t* dst, int64_t ds, const uint64_t* src, int
     _mm256_storeu_pd(d + (i + 2) * ds, _mm256_permute2f128_pd(t[i], t[i + 2], 0x31));
   }
 }
-#endif
-template <class T>
-inline void transpose_square(T* dst, int64_t, const T* src, int64_t) {
-  *dst = *src;
+inline void transpose_small(uint32_t* dst, int64_t ds, const uint32_t* src, int64_t ss) {
+  const float* s = reinterpret_cast<const float*>(src);
+  __m128 r[4];
+  for (int i = 0; i < 4; ++i) r[i] = _mm_loadu_ps(s + i * ss);
+  _MM_TRANSPOSE4_PS(r[0], r[1], r[2], r[3]);
+  for (int i = 0; i < 4; ++i) _mm_storeu_ps(reinterpret_cast<float*>(dst) + i * ds, r[i]);
 }
+#endif
 
 // dst[c * ds + r] = src[r * ss + c] for r < nr, c < nc: rows of the source are contiguous.
 template <class T>
 void transpose(T* dst, int64_t ds, const T* src, int64_t ss, int64_t nr, int64_t nc) {
-  constexpr int64_t side = kSide<T>;
-  int64_t r = 0;
-  if constexpr (side > 1) {
-    for (; r + side <= nr; r += side) {
-      int64_t c = 0;
-      for (; c + side <= nc; c += side) {
-        transpose_square(dst + c * ds + r, ds, src + r * ss + c, ss);
+  // In squares; the last one of a line may do again what the one before it did.
+  [[maybe_unused]] const auto in_squares = [&](int64_t side, auto&& square) {
+    for (int64_t r = 0;; r = std::min(r + side, nr - side)) {
+      for (int64_t c = 0;; c = std::min(c + side, nc - side)) {
+        square(dst + c * ds + r, ds, src + r * ss + c, ss);
+        if (c + side == nc) break;
       }
-      for (; c < nc; ++c)
-        for (int64_t k = r; k < r + side; ++k) dst[c * ds + k] = src[k * ss + c];
+      if (r + side == nr) break;
     }
-  }
-  for (; r < nr; ++r)
+  };
+#if defined(__AVX2__)
+  const int64_t least = std::min(nr, nc);
+  if constexpr (kSide < T >> 1)
+    if (least >= kSide<T>) return in_squares(kSide<T>, [](auto... a) { transpose_square(a...); });
+  if constexpr (sizeof(T) == 4)
+    if (least >= 4) return in_squares(4, [](auto... a) { transpose_small(a...); });
+#endif
+  for (int64_t r = 0; r < nr; ++r)
     for (int64_t c = 0; c < nc; ++c) dst[c * ds + r] = src[r * ss + c];
 }
 
