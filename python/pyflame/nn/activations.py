@@ -1,5 +1,7 @@
 """Activations as modules."""
 
+import warnings
+
 from . import functional as F
 from . import init
 from .module import Module
@@ -151,10 +153,17 @@ class LeakyReLU(Module):
 
 
 class Hardtanh(Module):
-    """x limited to [min_val, max_val]"""
+    """x limited to [min_val, max_val]; min_value and max_value are their old names."""
 
-    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None):
         super().__init__()
+        for old, value in (("min_value", min_value), ("max_value", max_value)):
+            if value is not None:
+                warnings.warn(
+                    f"pf.nn.Hardtanh: {old} is deprecated; use {old[:-2]}", FutureWarning, 2
+                )
+        min_val = min_val if min_value is None else min_value
+        max_val = max_val if max_value is None else max_value
         if max_val <= min_val:
             raise ValueError(
                 f"pf.nn.Hardtanh: got min_val {min_val} and max_val {max_val}; expected "

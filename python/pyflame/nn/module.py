@@ -220,8 +220,8 @@ class Module(_WithState):
                 below = prefix + "." + name if prefix else name
                 yield from module.named_modules(memo, below, remove_duplicate)
 
-    def modules(self):
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate=True):
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self):
