@@ -279,8 +279,8 @@ def missing_parameters(mine, yours):
 class Exceptions:
     """What is left out, and why: tools/compare_names.toml."""
 
-    def __init__(self, path=Path(__file__).with_suffix(".toml")):
-        data = tomllib.loads(path.read_text())
+    def __init__(self):
+        data = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
         self.bar = data["bar"]
         self.bars = data.get("bars", {})
         self.names = {n: entry["why"] for entry in data["names"] for n in entry["names"]}
