@@ -1,35 +1,15 @@
 """Module: the base class of layers and models."""
 
-import itertools
 import weakref
 
 from .. import _C
 from .._C import Tensor
+from .._hooks import RemovableHandle, add_hook  # noqa: F401 (the first is looked for here)
 from ..autograd import no_grad
 from .module_state import _WithState
 from .parameter import Parameter
 
 _HookDict = dict  # keeps the order of registration
-
-
-class RemovableHandle:
-    """Removes the hook it was returned for; also works as a context manager."""
-
-    _ids = itertools.count()
-
-    def __init__(self, hooks):
-        self.id = next(RemovableHandle._ids)
-        # A handle must not keep a module alive; a plain dict cannot be weakly referenced.
-        self._hooks = hooks
-
-    def remove(self):
-        self._hooks.pop(self.id, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
 
 
 def _indent(text, spaces=2):
@@ -404,16 +384,7 @@ class Module(_WithState):
 
     # ---- hooks --------------------------------------------------------------------------------
 
-    @staticmethod
-    def _add_hook(table, entry, prepend=False):
-        handle = RemovableHandle(table)
-        table[handle.id] = entry
-        if prepend:
-            first = dict(table)
-            table.clear()
-            table[handle.id] = first.pop(handle.id)
-            table.update(first)
-        return handle
+    _add_hook = staticmethod(add_hook)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """hook(module, args, output) after forward; a result that is not None replaces output."""
