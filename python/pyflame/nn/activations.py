@@ -298,3 +298,33 @@ class Softmin(_AlongDim):
 
     def forward(self, input):
         return F.softmin(input, self.dim)
+
+
+class RReLU(Module):
+    """x above 0, below it x times a slope drawn evenly from [lower, upper] while training, and times
+    their mean otherwise."""
+
+    def __init__(self, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input):
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self):
+        text = f"lower={self.lower}, upper={self.upper}"
+        return text + (", inplace=True" if self.inplace else "")
+
+
+class Softmax2d(Module):
+    """softmax over the channels of [C, H, W] or [N, C, H, W]."""
+
+    def forward(self, input):
+        if input.dim() not in (3, 4):
+            raise ValueError(
+                f"pf.nn.Softmax2d: got input of shape {list(input.shape)}; expected [C, H, W] or "
+                "[N, C, H, W]"
+            )
+        return F.softmax(input, -3)

@@ -1,14 +1,16 @@
 """Norms of channels: of the batch, of examples, of groups, of neighbours; see nn.functional."""
 
-from .. import _ops
+from .. import _C, _ops
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
 
 __all__ = [
     *(f"{kind}Norm{d}d" for kind in ("Batch", "Instance") for d in (1, 2, 3)),
+    "CrossMapLRN2d",
     "GroupNorm",
     "LocalResponseNorm",
+    "SyncBatchNorm",
 ]
 
 
@@ -218,3 +220,52 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """LocalResponseNorm, as programs from Torch7 call it."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
+        super().__init__(size, alpha, beta, k)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """A batch norm over the batches of all processes. There is one process: what BatchNorm does."""
+
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
+        process_group=None, device=None, dtype=None, *, bias=True,
+    ):  # fmt: skip
+        if process_group is not None:
+            raise _C.NotSupportedError(
+                "pf.nn.SyncBatchNorm: got a process group; several processes are not there yet; "
+                "expected None"
+            )
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+        self.process_group = None
+
+    def _check_input_dim(self, input):
+        if input.dim() < 2:
+            raise ValueError(
+                f"pf.nn.SyncBatchNorm: got input of shape {tuple(input.shape)}; expected at least two "
+                "dimensions"
+            )
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module, process_group=None):
+        """`module` with its batch norms replaced by SyncBatchNorm of the same state."""
+        result = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
+            result = cls(
+                module.num_features, module.eps, module.momentum, module.affine,
+                module.track_running_stats, process_group,
+            )  # fmt: skip
+            result._parameters.update(module._parameters)
+            result._buffers.update(module._buffers)
+            result.training = module.training
+        for name, child in module._modules.items():
+            if child is not None:
+                result._modules[name] = cls.convert_sync_batchnorm(child, process_group)
+        return result
