@@ -299,6 +299,27 @@ def adamw(torch):
     return optimizer.step
 
 
+def _small_step(name, title, **options):
+    """A step over 150 tensors of 300 to 3000 elements, PyTorch's with foreach."""
+
+    def make(torch):
+        foreach = {} if name in ("Muon", "LBFGS") else {"foreach": True}
+        params = [torch.nn.Parameter(torch.randn(300 * (1 + i % 10))) for i in range(150)]
+        for p in params:
+            p.grad = torch.randn(p.shape)
+        return getattr(torch.optim, name)(params, **foreach, **options).step
+
+    make.__name__ = f"step_of_{title.lower()}"
+    case("optimizers", f"{title}, 150 small tensors", bar_seconds=None)(make)
+
+
+for _name in (
+    "SGD", "Adam", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop",
+    "Adafactor",
+):  # fmt: skip
+    _small_step(_name, _name)
+
+
 # ---- products -----------------------------------------------------------------------------------
 
 

@@ -1,4 +1,5 @@
-// What kernels over lists of tensors take (table.h), and steps of optimizers (sgd.h, adamw.h).
+// What kernels over lists of tensors take (table.h), and steps of optimizers (sgd.h, adamw.h,
+// optim_step.h).
 #ifndef PF_OPTIM_ARGS_H
 #define PF_OPTIM_ARGS_H
 #include "integers.h"
@@ -34,5 +35,14 @@ struct pf_adam {
   pf_i32 decays, decoupled;
 };
 static_assert(sizeof(pf_adam<float>) == 40 && sizeof(pf_adam<double>) == 72, "as hosts fill it");
+
+// Of optim_rules.h. Decays: 1 adds decay * parameter to the gradient, 2 multiplies the parameter.
+#define PF_STEP_NUMBERS 8
+template <class C>
+struct pf_step {
+  C numbers[PF_STEP_NUMBERS], decay, sign;
+  pf_i32 decays, unused;
+};
+static_assert(sizeof(pf_step<float>) == 48 && sizeof(pf_step<double>) == 88, "as hosts fill it");
 
 #endif

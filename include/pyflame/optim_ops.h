@@ -16,6 +16,13 @@
 //     Adam with decoupled=False, AdamW with decoupled=True. step counts from 1 (already raised
 //     for this step). max_exp_avg_sqs given and not empty means amsgrad.
 //
+//   _optim_step(str rule, Tensor[] params, Tensor[] grads, Tensor[] states, float[] numbers,
+//               int decays=0, float decay=0.0, bool maximize=False) -> None
+//     Any other optimizer whose step is made element by element, by its rule in
+//     kernels/optim_rules.h, which says what its states and numbers are; `states` has one state of
+//     all parameters, then the next. decays: 0 no weight decay, 1 decay * parameter is added to the
+//     gradient, 2 the parameter is multiplied by decay first.
+//
 //   _multi_norm(Tensor[] tensors, float norm_type=2.0) -> Tensor
 //     0-d norm of all elements together (2, 1, any p > 0, inf); the same bits for any thread count.
 //   _clip_grad_norm_(Tensor[] grads, float max_norm, float norm_type=2.0) -> Tensor
@@ -29,6 +36,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "pyflame/registry.h"
 
@@ -42,6 +51,10 @@ void adamw_step(const TensorList& params, const TensorList& grads, const TensorL
                 const TensorList& exp_avg_sqs, double lr, double beta1, double beta2, double eps,
                 double weight_decay, int64_t step, bool decoupled = true, bool maximize = false,
                 const std::optional<TensorList>& max_exp_avg_sqs = {});
+
+void optim_step(const std::string& rule, const TensorList& params, const TensorList& grads,
+                const TensorList& states, const std::vector<double>& numbers, int64_t decays = 0,
+                double decay = 0, bool maximize = false);
 
 Tensor multi_norm(const TensorList& tensors, double norm_type = 2);
 Tensor clip_grad_norm_(const TensorList& grads, double max_norm, double norm_type = 2);

@@ -290,7 +290,7 @@ def einsum(*args):
     return _C._functions["einsum"](equation, args[: len(args) // 2 * 2 : 2])
 
 
-def tensordot(a, b, dims=2):
+def tensordot(a, b, dims=2, out=None):
     """Sum of products over several dimensions of a and b.
 
     dims is a number (the last dims dimensions of a and the first of b) or two lists of dimensions.
@@ -303,4 +303,4 @@ def tensordot(a, b, dims=2):
             )
         dims = range(a.dim() - dims, a.dim()), range(dims)
     first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
-    return _C._special["tensordot"](a, b, first, second)
+    return _C._special["tensordot"](a, b, first, second, out=out)

@@ -148,6 +148,91 @@ void AdamOf(const KernelArgs& a) {
   });
 }
 
+// Names of kernels/optim_rules.h over vectors. A number is a vector of equal elements.
+template <class T>
+struct Element : Wide<T> {
+  HWY_INLINE Element() {}
+  HWY_INLINE Element(const Wide<T>& w) : Wide<T>(w) {}
+  HWY_INLINE explicit Element(int x) : Wide<T>(Fill(static_cast<T>(x))) {}
+};
+#define PF_ELEMENT_OPERATOR(OPERATOR)                                                 \
+  template <class T>                                                                  \
+  HWY_INLINE Element<T> operator OPERATOR(const Element<T>& a, const Element<T>& b) { \
+    return static_cast<const Wide<T>&>(a) OPERATOR static_cast<const Wide<T>&>(b);    \
+  }
+PF_ELEMENT_OPERATOR(+)
+PF_ELEMENT_OPERATOR(-)
+PF_ELEMENT_OPERATOR(*)
+PF_ELEMENT_OPERATOR(/)
+#undef PF_ELEMENT_OPERATOR
+template <class T>
+HWY_INLINE WideMask<T> operator>(const Element<T>& a, const Element<T>& b) {
+  return GreaterThan<T>(a, b);
+}
+template <class T>
+HWY_INLINE WideMask<T> operator!=(const Element<T>& a, const Element<T>& b) {
+  return NotEqual<T>(a, b);
+}
+template <class T>
+HWY_INLINE Element<T> pf_sqrt(const Element<T>& a) {
+  return WSqrt<T>(a);
+}
+template <class T>
+HWY_INLINE Element<T> pf_abs(const Element<T>& a) {
+  return WAbs<T>(a);
+}
+template <class T>
+HWY_INLINE Element<T> pf_select(const WideMask<T>& m, const Element<T>& a, const Element<T>& b) {
+  return Choose<T>(m, a, b);
+}
+#define PF_DEVICE HWY_INLINE
+#define PF_SELECT(M, A, B) pf_select(M, A, B)
+#undef PF_OPTIM_RULES_H
+#include "kernels/optim_rules.h"
+#undef PF_DEVICE
+#undef PF_SELECT
+static_assert(static_cast<int>(pf_lamb) == static_cast<int>(kernels::StepRule::Lamb) &&
+              static_cast<int>(pf_rules) == static_cast<int>(kernels::StepRule::kCount));
+
+template <class S, int kRule>
+void StepOf(const KernelArgs& a) {
+  using T = ComputeOf<S>;
+  using V = Element<T>;
+  constexpr auto number = kernels::numbers<kernels::OptimStep>;
+  constexpr int kArrays = kernels::kStepRules[kRule].states + 2;
+  const int n = static_cast<int>(a.i(number.count));
+  const int64_t decays = a.i(number.decays);
+  const V decay = Fill(static_cast<T>(a.f(number.decay)));
+  const V sign(a.i(number.maximize) != 0 ? -1 : 1);
+  V numbers[kernels::kStepNumbers];
+  for (int k = 0; k < kernels::kStepNumbers; ++k)
+    numbers[k] = Fill(static_cast<T>(a.f(number.n0 + k)));
+  ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
+    S* at[kArrays];
+    for (int k = 0; k < kArrays; ++k) at[k] = a.data<S>(k * n + i);
+    ForVectors<T>(begin, end, [=](int64_t j, auto full, int64_t count) PF_INLINE {
+      V x[kArrays];
+      for (int k = 0; k < kArrays; ++k) {
+        hwy::Prefetch(at[k] + j + kAhead);
+        x[k] = Get<decltype(full), S>(at[k], j, count, full);
+      }
+      V& g = x[kArrays - 1];
+      g = g * sign;
+      if (decays == 1) g = g + decay * x[0];
+      if (decays == 2) x[0] = x[0] * decay;
+      pf_rule_step<kRule>(x, numbers);
+      for (int k = 0; k + 1 < kArrays; ++k) Set<decltype(full), T, S>(x[k], at[k], j, count, full);
+    });
+  });
+}
+template <class S, int kRule = 0>
+void StepByRule(const KernelArgs& a, int64_t rule) {
+  if constexpr (kRule < static_cast<int>(kernels::StepRule::kCount)) {
+    if (rule == kRule) return StepOf<S, kRule>(a);
+    StepByRule<S, kRule + 1>(a, rule);
+  }
+}
+
 // What the norm of one block starts from: the sum of |x|^p, or the maximum of |x|.
 template <class S>
 double BlockNorm(const S* x, int64_t n, double p) {
@@ -189,6 +274,10 @@ void Sgd(const KernelArgs& a) {
 }
 void AdamW(const KernelArgs& a) {
   dispatch_float(a.dtype(0), [&]<class S>() { AdamOf<S>(a); });
+}
+void OptimStep(const KernelArgs& a) {
+  const int64_t rule = a.i(kernels::numbers<kernels::OptimStep>.rule);
+  dispatch_float(a.dtype(0), [&]<class S>() { StepByRule<S>(a, rule); });
 }
 
 void MultiNorm(const KernelArgs& a) {
@@ -284,6 +373,7 @@ HWY_AFTER_NAMESPACE();
 namespace pyflame::cpu {
 HWY_EXPORT(Sgd);
 HWY_EXPORT(AdamW);
+HWY_EXPORT(OptimStep);
 HWY_EXPORT(MultiNorm);
 HWY_EXPORT(MultiClipNorm);
 HWY_EXPORT(MultiClipValue);
@@ -294,6 +384,9 @@ void sgd(const KernelArgs& a) {
 }
 void adamw(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(AdamW)(a);
+}
+void optim_step(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(OptimStep)(a);
 }
 void multi_norm(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(MultiNorm)(a);
@@ -310,6 +403,7 @@ void multi_nonfinite(const KernelArgs& a) {
 }  // namespace
 PF_CPU_KERNEL(kernels::Sgd::kInfo, sgd)
 PF_CPU_KERNEL(kernels::AdamW::kInfo, adamw)
+PF_CPU_KERNEL(kernels::OptimStep::kInfo, optim_step)
 PF_CPU_KERNEL(kernels::MultiNorm::kInfo, multi_norm)
 PF_CPU_KERNEL(kernels::MultiClipNorm::kInfo, multi_clip_norm)
 PF_CPU_KERNEL(kernels::MultiClipValue::kInfo, multi_clip_value)

@@ -1,5 +1,5 @@
 // Steps of optimizers, norms and clipping over lists of tensors (kernels/adamw.h, sgd.h,
-// multi_*.h).
+// optim_step.h, multi_*.h).
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -119,6 +119,30 @@ void adamw(const KernelArgs& a) {
   a.launch(f, Grid(t.blocks), kThreads, 0, t.list, narrow);
 }
 
+void optim_step(const KernelArgs& a) {
+  constexpr auto number = numbers<OptimStep>;
+  static_assert(PF_STEP_NUMBERS == kStepNumbers);
+  const DType type = a.dtype(0);  // of all
+  const int64_t rule = a.i(number.rule);
+  const int arrays = kStepRules[rule].states + 2;
+  const Table t(a, 0, static_cast<int>(a.i(number.count)), arrays, optimizer_chunk(type));
+  if (t.blocks == 0) return;
+  pf_step<double> s{};
+  for (int k = 0; k < kStepNumbers; ++k) s.numbers[k] = a.f(number.n0 + k);
+  s.decay = a.f(number.decay);
+  s.sign = a.i(number.maximize) != 0 ? -1.0 : 1.0;
+  s.decays = static_cast<pf_i32>(a.i(number.decays));
+  const Defines d = Defines().type("PF_T", type).value("PF_RULE", rule).value("PF_ARRAYS", arrays);
+  const Function f = a.compile("optim_step.h", d, "optim_step");
+  if (type == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
+  pf_step<float> narrow{};
+  for (int k = 0; k < kStepNumbers; ++k) narrow.numbers[k] = static_cast<float>(s.numbers[k]);
+  narrow.decay = static_cast<float>(s.decay);
+  narrow.sign = static_cast<float>(s.sign);
+  narrow.decays = s.decays;
+  a.launch(f, Grid(t.blocks), kThreads, 0, t.list, narrow);
+}
+
 constexpr int64_t kChunk = 16384;  // elements of a block
 
 Function norm_function(const KernelArgs& a, const char* entry, int64_t kind, const Table& t) {
@@ -171,6 +195,7 @@ void multi_nonfinite(const KernelArgs& a) {
 
 PF_GPU_KERNEL(Sgd::kInfo, sgd)
 PF_GPU_KERNEL(AdamW::kInfo, adamw)
+PF_GPU_KERNEL(OptimStep::kInfo, optim_step)
 PF_GPU_KERNEL(MultiNorm::kInfo, multi_norm)
 PF_GPU_KERNEL(MultiClipNorm::kInfo, multi_clip_norm)
 PF_GPU_KERNEL(MultiClipValue::kInfo, multi_clip_value)

@@ -433,5 +433,18 @@ Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
 Tensor multi_margin_loss(const Tensor& input, const Tensor& target, int64_t p = 1,
                          double margin = 1, const Tensor& weight = {},
                          const std::string& reduction = "mean");
+Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
+                              const std::string& reduction = "mean");
+
+// ---- connectionist temporal classification: src/ops/ctc.cpp -------------------------------------
+// One loss for each sequence of log_probs [T, N, C]; targets are [N, S], or all of them in one row.
+Tensor ctc_losses(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
+                  const IntList& target_lengths, int64_t blank = 0, bool zero_infinity = false);
+
+// ---- bags of rows: src/ops/embedding.cpp --------------------------------------------------------
+Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& offsets = {},
+                     const std::string& mode = "mean", const Tensor& per_sample_weights = {},
+                     bool include_last_offset = false, std::optional<int64_t> padding_idx = {},
+                     bool scale_grad_by_freq = false);
 
 }  // namespace pyflame

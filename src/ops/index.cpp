@@ -186,52 +186,6 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& given) {
   return ops::index_read(self, only(self->shape.size(), d, index), "index_select");
 }
 
-// ---- embedding ----------------------------------------------------------------------------------
-
-namespace {
-
-Tensor embedding_of(const Tensor& index, const Tensor& weight, int64_t skip) {
-  Tensor out;
-  {
-    NoGrad off;
-    out = ops::index_read(weight, {index, Tensor()}, "embedding", false);
-  }
-  if (autograd::wanted({weight}))
-    autograd::attach("embedding", {out}, {weight}, {Saved(index)},
-                     [skip, shape = weight->shape](const Context& c) -> Grads {
-                       if (!c.grad().defined()) return Grads(1);
-                       return {ops::index_backward(c.grad(), {c.saved(0), Tensor()}, shape, skip)};
-                     });
-  return out;
-}
-
-}  // namespace
-
-Tensor embedding(const Tensor& input, const Tensor& weight, int64_t padding_idx) {
-  ops::check_defined(weight, "embedding");
-  Tensor index = ops::as_index(input, "embedding");
-  ops::check_same_device(index, weight, "embedding");
-  PF_CHECK(weight->shape.size() == 2, ShapeError, "embedding", "got weights of shape ",
-           weight->shape, "; expected [number of rows, width]; reshape them");
-  PF_CHECK(padding_idx < weight->shape[0], ValueError, "embedding", "got padding_idx ", padding_idx,
-           " for ", weight->shape[0], " rows; expected less; correct it");
-  ops::check_not_empty(weight, 0, index, "embedding");
-  return embedding_of(index, weight, padding_idx < 0 ? INT64_MIN : padding_idx);
-}
-
-// Python's: None for no padding row, negative rows from the end.
-static Tensor py_embedding(const Tensor& input, const Tensor& weight,
-                           std::optional<int64_t> padding_idx) {
-  int64_t pad = padding_idx.value_or(-1);
-  if (padding_idx && pad < 0) {
-    ops::check_defined(weight, "embedding");
-    pad += weight->shape.empty() ? 0 : weight->shape[0];
-    PF_CHECK(pad >= 0, ValueError, "embedding", "got padding_idx ", *padding_idx, " for shape ",
-             weight->shape, "; expected one of its rows; correct it");
-  }
-  return embedding(input, weight, pad);
-}
-
 // ---- gather -------------------------------------------------------------------------------------
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
@@ -555,11 +509,6 @@ const Family kIndexing("indexing", [](Family& f) {
   f.op(&take_along_dim, {"take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
                          "gather with the other dimensions broadcast; over the flattened input "
                          "without dim."});
-  f.op(&py_embedding, {"embedding(Tensor input, Tensor weight, int? padding_idx=None) -> Tensor",
-                       "Rows of `weight` [rows, width] named by an integer tensor. The gradient "
-                       "adds up in index order; row padding_idx gets none. IndexError for an index "
-                       "outside [0, rows).",
-                       kFunctional});
   f.op(
       +[](const Tensor& t, bool as_tuple) -> Value {
         if (as_tuple) return nonzero_tuple(t);

@@ -180,6 +180,37 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target, int64_t p, d
   return reduced(loss, r);
 }
 
+Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
+                              const std::string& reduction) {
+  PF_AUTOCAST("multilabel_margin_loss", Raise, multilabel_margin_loss, input, target, reduction);
+  const char* op = "multilabel_margin_loss";
+  const ops::Reduction r = ops::reduction_from(reduction, op);
+  ops::check_floating(input, op);
+  ops::check_defined(target, op, "target");
+  const int n = input->shape.size();
+  PF_CHECK(n == 1 || n == 2, ShapeError, op, "got input of shape ", input->shape,
+           "; expected [C] or [N, C]; reshape it");
+  PF_CHECK(target->shape == input->shape && is_integral(target->dtype), ShapeError, op,
+           "got target of ", target->dtype, " and shape ", target->shape, " for input of shape ",
+           input->shape, "; expected class indices of that shape, -1 behind the last");
+  const Tensor x = n == 1 ? unsqueeze(input, 0) : input;
+  const Tensor y = to(n == 1 ? unsqueeze(target, 0) : target, DType::Int64);
+  const double classes = static_cast<double>(x->shape[1]);
+  // A row's targets end before the first that is negative.
+  const Tensor listed = eq(cumsum(to(lt(y, Scalar(0)), DType::Int64), 1), Scalar(0));
+  const Tensor index = where(listed, y, Scalar(0));
+  const Tensor is_target = gt(scatter_add(zeros(x->shape.vec(), DType::Int64, x->storage->device),
+                                          1, index, to(listed, DType::Int64)),
+                              Scalar(0));
+  // [N, targets, classes]
+  const Tensor apart = sub(add(unsqueeze(x, 1), Scalar(1.0)), unsqueeze(gather(x, 1, index), 2));
+  const Tensor counts = logical_and(unsqueeze(listed, 2), unsqueeze(logical_not(is_target), 1));
+  Tensor loss =
+      div(sum(where(counts, at_least_0(apart), Scalar(0.0)), IntList{1, 2}), Scalar(classes));
+  if (n == 1) loss = squeeze(loss, 0);
+  return reduced(loss, r);
+}
+
 static const ops::Family kMarginLoss("loss", [](ops::Family& f) {
   using namespace ops;
   f.op(&poisson_nll_loss,
@@ -229,6 +260,12 @@ static const ops::Family kMarginLoss("loss", [](ops::Family& f) {
         "weight=None, str reduction='mean') -> Tensor",
         "Sum over the wrong classes of max(0, margin - x[target] + x)^p, divided by the number of "
         "classes. IndexError for a class out of range.",
+        kFunctional});
+  f.op(&multilabel_margin_loss,
+       {"multilabel_margin_loss(Tensor input, Tensor target, str reduction='mean') -> Tensor",
+        "Sum over the classes of a row that are listed in target (up to the first -1) and those "
+        "that "
+        "are not of max(0, 1 - (x[listed] - x[other])), divided by the number of classes.",
         kFunctional});
 });
 

@@ -2,6 +2,9 @@
 #include "pyflame/optim_ops.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "ops/registry.h"
@@ -165,6 +168,47 @@ void adamw_step(const TensorList& params, const TensorList& grads, const TensorL
   }
 }
 
+void optim_step(const std::string& rule, const TensorList& params, const TensorList& grads,
+                const TensorList& states, const std::vector<double>& numbers, int64_t decays,
+                double decay, bool maximize) {
+  const auto* info = std::find_if(std::begin(kernels::kStepRules), std::end(kernels::kStepRules),
+                                  [&](const kernels::StepRuleInfo& r) { return rule == r.name; });
+  PF_CHECK(info != std::end(kernels::kStepRules), ValueError, "optim_step", "got the rule '", rule,
+           "'; expected one of kernels/optim_rules.h, such as 'rmsprop'");
+  const char* op = info->name;
+  const size_t count = params.size(), arrays = static_cast<size_t>(info->states);
+  PF_CHECK(states.size() == count * arrays, ValueError, op, "got ", states.size(), " states of ",
+           count, " parameters; expected ", arrays, " of each, one array behind the other");
+  PF_CHECK(numbers.size() == static_cast<size_t>(info->numbers), ValueError, op, "got ",
+           numbers.size(), " numbers; expected ", info->numbers);
+  check_lists(params, grads, op, "gradient");
+  std::vector<TensorList> lists;
+  for (size_t k = 0; k < arrays; ++k) {
+    const auto first = states.begin() + static_cast<std::ptrdiff_t>(k * count);
+    lists.emplace_back(first, first + static_cast<std::ptrdiff_t>(count));
+    check_lists(params, lists.back(), op, "state");
+  }
+  Scalar n[kernels::kStepNumbers] = {};
+  for (size_t k = 0; k < static_cast<size_t>(kernels::kStepNumbers); ++k)
+    n[k] = k < numbers.size() ? numbers[k] : 0.0;
+  NoGrad off;
+  for (const auto& group : alike(params)) {
+    std::vector<InPlace> changed;
+    changed.emplace_back(pick(params, group));
+    const Device home = changed[0].tensors()[0]->device();
+    for (const TensorList& list : lists) changed.emplace_back(pick(list, group), home);
+    TensorList outs;
+    for (const InPlace& list : changed)
+      outs.insert(outs.end(), list.tensors().begin(), list.tensors().end());
+    call_over<kernels::OptimStep>(
+        outs, dense_list(pick(grads, group)),
+        {static_cast<int64_t>(group.size()), static_cast<int64_t>(info - kernels::kStepRules),
+         decays, decay, maximize, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]},
+        {.inplace = CallOptions::kAllInplace, .op = op});
+    for (InPlace& list : changed) list.write_back();
+  }
+}
+
 Tensor multi_norm(const TensorList& tensors, double norm_type) {
   const char* op = "multi_norm";
   PF_CHECK(norm_type > 0, ValueError, op, "got norm_type=", norm_type,
@@ -230,6 +274,10 @@ static const ops::Family kOptim("optimizer", [](ops::Family& f) {
        "float beta1, float beta2, float eps, float weight_decay, int step, bool decoupled, bool "
        "maximize, Tensor[]? max_exp_avg_sqs=None) -> None",
        "One step of torch.optim.AdamW (decoupled) or Adam in place.", kSpecial, false});
+  f.op(&optim_step, {"_optim_step(str rule, Tensor[] params, Tensor[] grads, Tensor[] states, "
+                     "float[] numbers, int "
+                     "decays=0, float decay=0.0, bool maximize=False) -> None",
+                     "One step of another optimizer of torch.optim in place.", kSpecial, false});
   f.op(&multi_norm, {"_multi_norm(Tensor[] tensors, float norm_type=2.0) -> Tensor",
                      "Norm of all elements of all tensors, 0-d.", kSpecial, false});
   f.op(&clip_grad_norm_,

@@ -67,6 +67,7 @@ TEST(Api, EveryOperationHasAFunction) {
       {"_int_mm", address<Tensor(const Tensor&, const Tensor&)>(&int_mm)},
       {"_sgd", address(&sgd_step)},
       {"_adamw", address(&adamw_step)},
+      {"_optim_step", address(&optim_step)},
       {"_multi_norm", address(&multi_norm)},
       {"_clip_grad_norm_", address<Tensor(const TensorList&, double, double)>(&clip_grad_norm_)},
       {"_clip_grad_value_", address(&clip_grad_value_)},

@@ -262,9 +262,9 @@ def test_groups_as_a_layer():
     m = nn.GroupNorm(2, 6)
     x = pf.randn(3, 6, 5)
     assert pf.equal(m(x), F.group_norm(x, 2, m.weight, m.bias))
-    assert repr(m) == "GroupNorm(2, 6, eps=1e-05, affine=True)"
+    assert repr(m) == "GroupNorm(2, 6, eps=1e-05, affine=True, bias=True)"
     assert repr(nn.BatchNorm1d(3)) == (
-        "BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)"
+        "BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)"
     )
     with pytest.raises(ValueError, match="groups that divide"):
         nn.GroupNorm(4, 6)

@@ -252,8 +252,10 @@ def interrupted(call, line):
         lambda p: pf.optim.AdamW(p, 0.1),
         lambda p: pf.optim.Adam(p, 0.1, amsgrad=True),
         lambda p: pf.optim.SGD(p, 0.1, momentum=0.9, dampening=0.5),
+        lambda p: pf.optim.RMSprop(p, 0.1, momentum=0.9, centered=True),
+        lambda p: pf.optim.NAdam(p, 0.1),
     ],
-    ids=["adamw", "amsgrad", "sgd"],
+    ids=["adamw", "amsgrad", "sgd", "rmsprop", "nadam"],
 )
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
 def test_an_interrupted_step_is_done_or_not_begun(make, before):

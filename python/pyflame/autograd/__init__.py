@@ -26,8 +26,20 @@ def _sequence(x):
     return (x,) if isinstance(x, Tensor) else tuple(x)
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Adds the gradients of `tensors` to the .grad of the leaves (or of `inputs` only)."""
+def backward(
+    tensors,
+    grad_tensors=None,
+    retain_graph=None,
+    create_graph=False,
+    grad_variables=None,
+    inputs=None,
+):
+    """Adds the gradients of `tensors` to the .grad of the leaves (or of `inputs` only).
+
+    `grad_variables` is the old name of grad_tensors.
+    """
+    if grad_tensors is None:
+        grad_tensors = grad_variables
     keep = create_graph if retain_graph is None else retain_graph
     _C._backward(tensors, grad_tensors, bool(keep), bool(create_graph), inputs)
 

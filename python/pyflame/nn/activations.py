@@ -1,5 +1,7 @@
 """Activations as modules."""
 
+import warnings
+
 from . import functional as F
 from . import init
 from .module import Module
@@ -151,10 +153,17 @@ class LeakyReLU(Module):
 
 
 class Hardtanh(Module):
-    """x limited to [min_val, max_val]"""
+    """x limited to [min_val, max_val]; min_value and max_value are their old names."""
 
-    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None):
         super().__init__()
+        for old, value in (("min_value", min_value), ("max_value", max_value)):
+            if value is not None:
+                warnings.warn(
+                    f"pf.nn.Hardtanh: {old} is deprecated; use {old[:-2]}", FutureWarning, 2
+                )
+        min_val = min_val if min_value is None else min_value
+        max_val = max_val if max_value is None else max_value
         if max_val <= min_val:
             raise ValueError(
                 f"pf.nn.Hardtanh: got min_val {min_val} and max_val {max_val}; expected "
@@ -289,3 +298,33 @@ class Softmin(_AlongDim):
 
     def forward(self, input):
         return F.softmin(input, self.dim)
+
+
+class RReLU(Module):
+    """x above 0, below it x times a slope drawn evenly from [lower, upper] while training, and times
+    their mean otherwise."""
+
+    def __init__(self, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input):
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self):
+        text = f"lower={self.lower}, upper={self.upper}"
+        return text + (", inplace=True" if self.inplace else "")
+
+
+class Softmax2d(Module):
+    """softmax over the channels of [C, H, W] or [N, C, H, W]."""
+
+    def forward(self, input):
+        if input.dim() not in (3, 4):
+            raise ValueError(
+                f"pf.nn.Softmax2d: got input of shape {list(input.shape)}; expected [C, H, W] or "
+                "[N, C, H, W]"
+            )
+        return F.softmax(input, -3)

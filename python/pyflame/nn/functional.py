@@ -89,6 +89,19 @@ def dropout(input, p=0.5, training=True, inplace=False):
     return input.copy_(result) if inplace else result
 
 
+def _dense_only(name, sparse):
+    if sparse:
+        raise _C.NotSupportedError(
+            f"pf.nn.functional.{name}: got sparse=True; gradients are dense; pass sparse=False"
+        )
+
+
+def _limited(input, weight, max_norm, norm_type):
+    """Scales the rows of `weight` that are looked up to at most max_norm, in place."""
+    if max_norm is not None:
+        _ops.embedding_renorm_(weight.detach(), input, float(max_norm), float(norm_type))
+
+
 def embedding(
     input,
     weight,
@@ -98,13 +111,41 @@ def embedding(
     scale_grad_by_freq=False,
     sparse=False,
 ):
-    """Rows of `weight` picked by the integers `input`. The row padding_idx gets no gradient."""
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise _C.NotSupportedError(
-            "pf.nn.functional.embedding: max_norm, scale_grad_by_freq and sparse are not "
-            "supported; leave them at their defaults"
-        )
-    return _ops.embedding(input, weight, padding_idx)
+    """Rows of `weight` picked by the integers `input`. The row padding_idx gets no gradient.
+
+    With max_norm rows that are picked are scaled first, in place, to at most this norm; with
+    scale_grad_by_freq the gradient of a row is divided by how often it was picked.
+    """
+    _dense_only("embedding", sparse)
+    _limited(input, weight, max_norm, norm_type)
+    return _C._functional["embedding"](input, weight, padding_idx, scale_grad_by_freq)
+
+
+def embedding_bag(
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """The sum, mean or maximum (`mode`) of bags of rows of `weight`: [bags, width].
+
+    A bag is a row of `input` [bags, indices]; or input is [indices] and bags begin at `offsets`,
+    whose last is the end with include_last_offset. Indices that are padding_idx do not count. Rows
+    are multiplied by per_sample_weights, of the shape of input, for mode "sum". An empty bag is 0.
+    """
+    _dense_only("embedding_bag", sparse)
+    _limited(input, weight, max_norm, norm_type)
+    return _ops._embedding_bag(
+        input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
+        scale_grad_by_freq,
+    )  # fmt: skip
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
@@ -260,6 +301,129 @@ def multi_margin_loss(
     return _ops.multi_margin_loss(input, target, p, margin, weight, reduction)
 
 
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Hinge of every class that is not in target against each that is; target ends with -1."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _C._functional["multilabel_margin_loss"](input, target, reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
+):
+    """triplet_margin_loss by a distance of your own; pairwise_distance without one."""
+    if margin <= 0:
+        raise _C.ValueError(
+            f"pf.nn.functional.triplet_margin_with_distance_loss: got margin {margin}; expected a "
+            "positive number"
+        )
+    distance = distance_function or _ops.pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = _ops.minimum(far, distance(positive, negative))
+    return _reduced((near - far + margin).clamp(min=0), reduction)
+
+
+def _reduced(loss, reduction):
+    if reduction not in ("none", "mean", "sum"):
+        raise _C.ValueError(f"got reduction={reduction!r}; expected 'none', 'mean' or 'sum'")
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+def ctc_loss(
+    log_probs,
+    targets,
+    input_lengths,
+    target_lengths,
+    blank=0,
+    reduction="mean",
+    zero_infinity=False,
+):
+    """Minus the logarithm of the probability that log_probs reads as the targets (Graves, 2006).
+
+    log_probs [T, N, C], of log_softmax, or [T, C]; targets [N, S], or all of them in one dimension;
+    lengths of each sequence as lists, tuples or tensors. The mean is that of losses divided by target
+    lengths. An input too short for its target has the loss inf, or 0 with zero_infinity. The
+    gradient is the one behind log_softmax, as in PyTorch: exp(log_probs) less each class's share.
+    """
+    batched = log_probs.dim() == 3
+
+    def numbers(lengths):
+        if isinstance(lengths, _C.Tensor):
+            lengths = lengths.tolist()
+        return [int(n) for n in lengths] if hasattr(lengths, "__iter__") else [int(lengths)]
+
+    input_lengths, target_lengths = numbers(input_lengths), numbers(target_lengths)
+    if not batched:
+        log_probs = log_probs.unsqueeze(1)
+    losses = _ops._ctc_losses(
+        log_probs, targets, input_lengths, target_lengths, blank, zero_infinity
+    )
+    if reduction == "mean":
+        sizes = _ops.tensor([max(n, 1) for n in target_lengths], dtype=losses.dtype)
+        return (losses / sizes.to(losses.device)).mean()
+    losses = losses if batched else losses.squeeze(0)
+    return _reduced(losses, reduction)
+
+
+def linear_cross_entropy(
+    input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
+    ignore_index=None, label_smoothing=0.0, options=None,
+):  # fmt: skip
+    """cross_entropy of linear(input, linear_weight, linear_bias).
+
+    linear_weight [C, in] or, for several losses of each sample, [C, d1, ..., in]. `options` (how
+    PyTorch cuts the batch) changes nothing.
+    """
+    extra = tuple(linear_weight.shape[1:-1])
+    classes, width = linear_weight.shape[0], linear_weight.shape[-1]
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = _ops.linear(input, linear_weight.reshape(-1, width), bias)
+    if extra:
+        logits = logits.reshape(*input.shape[:-1], classes, *extra)
+    ignore_index = -100 if ignore_index is None else ignore_index
+    return _ops.cross_entropy(logits, target, weight, ignore_index, reduction, label_smoothing)
+
+
+# ---- products ------------------------------------------------------------------------------------
+
+
+def conv_tbc(input, weight, bias, pad=0):
+    """A convolution over time: input [T, B, C], weight [taps, C, out], result [T', B, out]."""
+    x = _ops.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return x.permute(2, 0, 1)
+
+
+def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
+    """Products of groups of rows, each with a matrix of its own: experts with shares of the tokens.
+
+    mat_a [tokens, K] and mat_b [groups, K, N]: group i of the tokens ends at offs[i], and the result
+    is [tokens, N]; both of three dimensions: one product for each, without offs; mat_a [groups, M, K]
+    and mat_b [K, N]: columns of mat_b in groups; both of two: rows of mat_b, and columns of mat_a.
+    """
+    if (offs is None) != (mat_a.dim() == 3 and mat_b.dim() == 3):
+        raise _C.ValueError(
+            f"pf.nn.functional.grouped_mm: got shapes {list(mat_a.shape)} and {list(mat_b.shape)} "
+            f"{'without' if offs is None else 'with'} offs; expected offs unless both have three "
+            "dimensions"
+        )
+    if offs is None:
+        result = mat_a @ mat_b
+    else:
+        ends = offs.tolist()
+        parts = list(zip([0, *ends], ends, range(len(ends))))
+        if mat_a.dim() == 2 and mat_b.dim() == 3:
+            rest = [mat_a[ends[-1] :] @ mat_b[0] * 0] if ends[-1] < mat_a.shape[0] else []
+            result = _ops.cat([*(mat_a[i:j] @ mat_b[n] for i, j, n in parts), *rest])
+        elif mat_a.dim() == 3:
+            result = _ops.cat([mat_a[n] @ mat_b[:, i:j] for i, j, n in parts], 1)
+        else:
+            result = _ops.stack([mat_a[:, i:j] @ mat_b[i:j] for i, j, _ in parts])
+    if bias is not None:
+        result = result + bias
+    return result if out_dtype is None else result.to(out_dtype)
+
+
+from .attention_functions import *  # noqa: E402, F403
 from .pool_functions import *  # noqa: E402, F403
 
 # ---- resampling ---------------------------------------------------------------------------------

@@ -1,11 +1,17 @@
 """Filling tensors with start values. The fills themselves are in C++ (include/pyflame/init.h)."""
 
+import functools
+import warnings
+
 from .. import _ops
+from ..autograd import no_grad
 
 __all__ = [
     "calculate_gain", "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_",
     "eye_", "xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_",
     "orthogonal_", "sparse_", "dirac_",
+    "uniform", "normal", "constant", "eye", "dirac", "xavier_uniform", "xavier_normal",
+    "kaiming_uniform", "kaiming_normal", "orthogonal", "sparse",
 ]  # fmt: skip
 
 
@@ -73,3 +79,70 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
 def dirac_(tensor, groups=1):
     """The identity for a convolution: ones in the middle of the kernels."""
     return _ops._init_dirac_(tensor, groups)
+
+
+# ---- what programs take from PyTorch's module ----------------------------------------------------
+
+
+def _calculate_fan_in_and_fan_out(tensor):
+    """(inputs, outputs) of each element of a layer with this weight."""
+    if tensor.dim() < 2:
+        raise ValueError(
+            f"pf.nn.init: got a tensor of shape {list(tensor.shape)}; expected two dimensions or more "
+            "to count what goes in and out"
+        )
+    field = 1
+    for size in tensor.shape[2:]:
+        field *= size
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def _calculate_correct_fan(tensor, mode):
+    mode = mode.lower()
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"pf.nn.init: got mode {mode!r}; expected 'fan_in' or 'fan_out'")
+    return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+
+
+def _no_grad_uniform_(tensor, a, b, generator=None):
+    with no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def _no_grad_normal_(tensor, mean, std, generator=None):
+    with no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def _no_grad_trunc_normal_(tensor, mean, std, a, b, generator=None):
+    return trunc_normal_(tensor, mean, std, a, b, generator)
+
+
+def _no_grad_fill_(tensor, val):
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def _no_grad_zero_(tensor):
+    return _no_grad_fill_(tensor, 0)
+
+
+def _old(function):
+    """The function under its old name, without the underscore."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def old(*args, **kwargs):
+        warnings.warn(
+            f"pf.nn.init.{name[:-1]} is deprecated; use nn.init.{name}", FutureWarning, 2
+        )
+        return function(*args, **kwargs)
+
+    old.__name__ = name[:-1]
+    return old
+
+
+uniform, normal, constant, eye = _old(uniform_), _old(normal_), _old(constant_), _old(eye_)
+dirac, orthogonal, sparse = _old(dirac_), _old(orthogonal_), _old(sparse_)
+xavier_uniform, xavier_normal = _old(xavier_uniform_), _old(xavier_normal_)
+kaiming_uniform, kaiming_normal = _old(kaiming_uniform_), _old(kaiming_normal_)

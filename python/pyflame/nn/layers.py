@@ -89,79 +89,6 @@ class Bilinear(Module):
         )
 
 
-class Embedding(Module):
-    """A table of vectors, picked by integers. Input [...], result [..., embedding_dim].
-
-    The row `padding_idx` starts at zero and gets no gradient.
-    """
-
-    def __init__(
-        self,
-        num_embeddings,
-        embedding_dim,
-        padding_idx=None,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        sparse=False,
-        _weight=None,
-        _freeze=False,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(
-                    f"pf.nn.Embedding: padding_idx is {padding_idx}; expected a row of the "
-                    f"{num_embeddings} in the table"
-                )
-            padding_idx %= num_embeddings
-        self.padding_idx = padding_idx
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
-        self.sparse = sparse
-        if _weight is None:
-            self.weight = _parameter((num_embeddings, embedding_dim), device, dtype)
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise ValueError(
-                    f"pf.nn.Embedding: got a table of {list(_weight.shape)}; expected "
-                    f"{[num_embeddings, embedding_dim]}"
-                )
-            self.weight = Parameter(_weight)
-        if _freeze:
-            self.weight.requires_grad_(False)
-
-    @classmethod
-    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, **options):
-        """An Embedding around an existing table."""
-        rows, columns = embeddings.shape
-        return cls(rows, columns, padding_idx, _weight=embeddings, _freeze=freeze, **options)
-
-    def reset_parameters(self):
-        _ops._init_embedding_(self.weight, -1 if self.padding_idx is None else self.padding_idx)
-
-    def forward(self, input):
-        return F.embedding(
-            input,
-            self.weight,
-            self.padding_idx,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.sparse,
-        )
-
-    def extra_repr(self):
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        return text + ("" if self.padding_idx is None else f", padding_idx={self.padding_idx}")
-
-
 def _shape(normalized_shape):
     if isinstance(normalized_shape, int):
         return (normalized_shape,)
@@ -253,6 +180,20 @@ class Dropout(Module):
 
     def extra_repr(self):
         return f"p={self.p}, inplace={self.inplace}"
+
+
+class AlphaDropout(Dropout):
+    """Dropout behind SELU: mean 0 and variance 1 stay. What is dropped becomes about -1.76."""
+
+    def forward(self, input):
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(Dropout):
+    """AlphaDropout of whole channels of [batch, channels, ...]."""
+
+    def forward(self, input):
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(Dropout):

@@ -1,5 +1,7 @@
 """Losses as modules."""
 
+import warnings
+
 from . import functional as F
 from .module import Module
 
@@ -232,3 +234,54 @@ class MultiMarginLoss(_WeightedLoss):
         return F.multi_margin_loss(
             input, target, self.p, self.margin, self.weight, reduction=self.reduction
         )
+
+
+class MultiLabelMarginLoss(_Loss):
+    """Hinge of every class that is not in target against each that is; target ends with -1."""
+
+    def forward(self, input, target):
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class TripletMarginWithDistanceLoss(_Loss):
+    """TripletMarginLoss by a distance of your own; pairwise_distance without one."""
+
+    def __init__(self, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
+        super().__init__(reduction=reduction)
+        if margin <= 0:
+            raise ValueError(
+                f"pf.nn.TripletMarginWithDistanceLoss: got margin {margin}; expected a positive number"
+            )
+        self.distance_function = F.pairwise_distance if distance_function is None else distance_function
+        self.margin = margin
+        self.swap = swap
+
+    def forward(self, anchor, positive, negative):
+        return F.triplet_margin_with_distance_loss(
+            anchor, positive, negative, distance_function=self.distance_function,
+            margin=self.margin, swap=self.swap, reduction=self.reduction,
+        )  # fmt: skip
+
+
+class CTCLoss(_Loss):
+    """How unlikely sequences of log-probabilities are to be read as targets; see
+    nn.functional.ctc_loss."""
+
+    def __init__(self, blank=0, reduction="mean", zero_infinity=False):
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(self, log_probs, targets, input_lengths, target_lengths):
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction,
+            self.zero_infinity,
+        )  # fmt: skip
+
+
+class NLLLoss2d(NLLLoss):
+    """NLLLoss, under its old name for pictures."""
+
+    def __init__(self, *args, **kwargs):
+        warnings.warn("pf.nn.NLLLoss2d is deprecated; use NLLLoss", FutureWarning, 2)
+        super().__init__(*args, **kwargs)

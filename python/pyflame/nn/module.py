@@ -1,35 +1,93 @@
 """Module: the base class of layers and models."""
 
-import itertools
 import weakref
 
 from .. import _C
 from .._C import Tensor
+from .._hooks import RemovableHandle, add_hook  # noqa: F401 (the first is looked for here)
 from ..autograd import no_grad
 from .module_state import _WithState
-from .parameter import Parameter
+from .parameter import Buffer, Parameter
 
 _HookDict = dict  # keeps the order of registration
 
+# Hooks of every module. Calls look at one flag.
+_everywhere = {
+    "forward": {},
+    "forward_pre": {},
+    "backward": {},
+    "backward_pre": {},
+    "buffer": {},
+    "module": {},
+    "parameter": {},
+}
+_any_call_hooks = False
 
-class RemovableHandle:
-    """Removes the hook it was returned for; also works as a context manager."""
 
-    _ids = itertools.count()
-
-    def __init__(self, hooks):
-        self.id = next(RemovableHandle._ids)
-        # A handle must not keep a module alive; a plain dict cannot be weakly referenced.
-        self._hooks = hooks
-
+class _CallHookHandle(RemovableHandle):
     def remove(self):
-        self._hooks.pop(self.id, None)
+        super().remove()
+        _look_at_call_hooks()
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        self.remove()
+def _look_at_call_hooks():
+    global _any_call_hooks
+    kinds = ("forward", "forward_pre", "backward", "backward_pre")
+    _any_call_hooks = any(_everywhere[k] for k in kinds)
+
+
+def _add_everywhere(kind, entry):
+    table = _everywhere[kind]
+    handle = _CallHookHandle(table)
+    table[handle.id] = entry
+    _look_at_call_hooks()
+    return handle
+
+
+def register_module_forward_pre_hook(hook):
+    """hook(module, args) before the forward of every module."""
+    return _add_everywhere("forward_pre", (hook, False))
+
+
+def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
+    """hook(module, args, output) after the forward of every module."""
+    return _add_everywhere("forward", (hook, with_kwargs, always_call))
+
+
+def register_module_full_backward_pre_hook(hook):
+    """hook(module, grad_output) before the gradients pass any module."""
+    return _add_everywhere("backward_pre", hook)
+
+
+def register_module_full_backward_hook(hook):
+    """hook(module, grad_input, grad_output) when the gradients have passed any module."""
+    return _add_everywhere("backward", hook)
+
+
+register_module_backward_hook = register_module_full_backward_hook
+
+
+def register_module_buffer_registration_hook(hook):
+    """hook(module, name, buffer) when a buffer is registered; a result takes its place."""
+    return _add_everywhere("buffer", hook)
+
+
+def register_module_module_registration_hook(hook):
+    """hook(module, name, submodule) when a module is registered; a result takes its place."""
+    return _add_everywhere("module", hook)
+
+
+def register_module_parameter_registration_hook(hook):
+    """hook(module, name, parameter) when a parameter is registered; a result takes its place."""
+    return _add_everywhere("parameter", hook)
+
+
+def _registered(kind, module, name, value):
+    for hook in list(_everywhere[kind].values()):
+        changed = hook(module, name, value)
+        if changed is not None:
+            value = changed
+    return value
 
 
 def _indent(text, spaces=2):
@@ -66,6 +124,7 @@ class Module(_WithState):
         d["_forward_hooks"] = _HookDict()
         d["_forward_pre_hooks"] = _HookDict()
         d["_backward_hooks"] = _HookDict()
+        d["_backward_pre_hooks"] = _HookDict()
         d["_state_dict_pre_hooks"] = _HookDict()
         d["_state_dict_hooks"] = _HookDict()
         d["_load_state_dict_pre_hooks"] = _HookDict()
@@ -78,7 +137,13 @@ class Module(_WithState):
         )
 
     def __call__(self, *args, **kwargs):
-        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks:
+        if (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or _any_call_hooks
+        ):
             return self._call_with_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
 
@@ -89,12 +154,21 @@ class Module(_WithState):
         if isinstance(value, Parameter):
             self._check_ready("parameters")
             self._forget(name, keep="_parameters")
+            if _everywhere["parameter"]:
+                value = _registered("parameter", self, name, value)
             d["_parameters"][name] = value
             return
         if isinstance(value, Module):
             self._check_ready("modules")
             self._forget(name, keep="_modules")
+            if _everywhere["module"]:
+                value = _registered("module", self, name, value)
             d["_modules"][name] = value
+            return
+        if isinstance(value, Buffer):
+            self._check_ready("buffers")
+            self._forget(name, keep="_buffers")
+            self.register_buffer(name, value, value.persistent)
             return
         params = d.get("_parameters")
         if params is not None and name in params:
@@ -180,7 +254,7 @@ class Module(_WithState):
                 f"cannot assign a {type(param).__name__} as parameter '{name}'; expected "
                 "nn.Parameter or None"
             )
-        self._parameters[name] = param
+        self._parameters[name] = _registered("parameter", self, name, param)
 
     def register_buffer(self, name, tensor, persistent=True):
         """A tensor that is part of the state but not trained. Not saved if not persistent."""
@@ -190,7 +264,7 @@ class Module(_WithState):
                 f"cannot assign a {type(tensor).__name__} as buffer '{name}'; expected a Tensor "
                 "or None"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = _registered("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers.discard(name)
         else:
@@ -203,7 +277,7 @@ class Module(_WithState):
         self._check_name(name, "module")
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
-        self._modules[name] = module
+        self._modules[name] = _registered("module", self, name, module)
 
     # ---- walking ------------------------------------------------------------------------------
 
@@ -220,8 +294,8 @@ class Module(_WithState):
                 below = prefix + "." + name if prefix else name
                 yield from module.named_modules(memo, below, remove_duplicate)
 
-    def modules(self):
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate=True):
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self):
@@ -272,6 +346,21 @@ class Module(_WithState):
             module = child
         return module
 
+    def set_submodule(self, target, module, strict=False):
+        """Puts `module` at a dotted path; with `strict` only where there is one already."""
+        if not target:
+            raise ValueError("pf.nn.Module.set_submodule: got an empty path; expected a name")
+        if not isinstance(module, Module):
+            raise ValueError(
+                f"pf.nn.Module.set_submodule: got a {type(module).__name__}; expected a Module"
+            )
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        there = getattr(owner, name, None)
+        if (strict and there is None) or (there is not None and not isinstance(there, Module)):
+            raise AttributeError(f"{type(owner).__name__} has no submodule '{name}'")
+        owner._modules[name] = module if there is None else _registered("module", owner, name, module)
+
     def get_parameter(self, target):
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
@@ -321,10 +410,10 @@ class Module(_WithState):
 
     # ---- moving and casting -------------------------------------------------------------------
 
-    def _apply(self, fn):
+    def _apply(self, fn, recurse=True):
         done = {}  # a tied weight is moved once and stays tied
         with no_grad():
-            for module in self.modules():
+            for module in self.modules() if recurse else (self,):
                 for p in module._parameters.values():
                     if p is None or id(p) in done:
                         continue
@@ -402,18 +491,24 @@ class Module(_WithState):
             device = f"cuda:{device}"
         return self.to(device=device)
 
+    def to_empty(self, *, device, recurse=True):
+        """Parameters and buffers on a device, with any values."""
+        from .. import _ops
+
+        return self._apply(lambda t: _ops.empty_like(t, device=device), recurse)
+
+    def share_memory(self):
+        """Parameters and buffers in memory that processes share, where there is such memory."""
+        for t in (*self.parameters(), *self.buffers()):
+            t.share_memory_()
+        return self
+
+    def compile(self, *args, **kwargs):
+        """Accepted for programs that call it: operations are fused as they are recorded."""
+
     # ---- hooks --------------------------------------------------------------------------------
 
-    @staticmethod
-    def _add_hook(table, entry, prepend=False):
-        handle = RemovableHandle(table)
-        table[handle.id] = entry
-        if prepend:
-            first = dict(table)
-            table.clear()
-            table[handle.id] = first.pop(handle.id)
-            table.update(first)
-        return handle
+    _add_hook = staticmethod(add_hook)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """hook(module, args, output) after forward; a result that is not None replaces output."""
@@ -431,8 +526,17 @@ class Module(_WithState):
         """
         return self._add_hook(self._backward_hooks, hook, prepend)
 
+    register_backward_hook = register_full_backward_hook
+
+    def register_full_backward_pre_hook(self, hook, prepend=False):
+        """hook(module, grad_output) before the gradients pass the module; a result that is not None
+        takes the place of grad_output."""
+        return self._add_hook(self._backward_pre_hooks, hook, prepend)
+
     def _call_with_hooks(self, args, kwargs):
-        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+        before = [*_everywhere["forward_pre"].values(), *self._forward_pre_hooks.values()]
+        after = [*_everywhere["forward"].values(), *self._forward_hooks.values()]
+        for hook, with_kwargs in before:
             if with_kwargs:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
@@ -441,17 +545,23 @@ class Module(_WithState):
                 changed = hook(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
-        watch = _BackwardWatch(self) if self._backward_hooks else None
+        watched = (
+            self._backward_hooks
+            or self._backward_pre_hooks
+            or _everywhere["backward"]
+            or _everywhere["backward_pre"]
+        )
+        watch = _BackwardWatch(self) if watched else None
         if watch:
             args = watch.enter(args)
         try:
             result = self.forward(*args, **kwargs)
         except BaseException:
-            for hook, with_kwargs, always in list(self._forward_hooks.values()):
+            for hook, with_kwargs, always in after:
                 if always:
                     hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
             raise
-        for hook, with_kwargs, _ in list(self._forward_hooks.values()):
+        for hook, with_kwargs, _ in after:
             changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
             if changed is not None:
                 result = changed
@@ -489,7 +599,8 @@ class _BackwardWatch:
 
     def __init__(self, module):
         self._module = weakref.ref(module)
-        self._hooks = module._backward_hooks
+        self._hooks = (_everywhere["backward"], module._backward_hooks)
+        self._pre_hooks = (_everywhere["backward_pre"], module._backward_pre_hooks)
         self._grad_output = None
         self._expects_input = False
 
@@ -535,6 +646,10 @@ class _BackwardWatch:
 
             @staticmethod
             def backward(ctx, *grads):
+                for hook in [h for table in watch._pre_hooks for h in table.values()]:
+                    changed = hook(watch._module(), grads)
+                    if changed is not None:
+                        grads = changed if isinstance(changed, tuple) else (changed,)
                 watch._grad_output = grads
                 if not watch._expects_input:
                     watch._run(())
@@ -563,7 +678,7 @@ class _BackwardWatch:
         for i, g in zip(getattr(self, "_where", ()), grads):
             full[i] = g
         grad_input = tuple(full)
-        for hook in list(self._hooks.values()):
+        for hook in [h for table in self._hooks for h in table.values()]:
             changed = hook(module, grad_input, self._grad_output)
             if changed is not None:
                 grad_input = changed if isinstance(changed, tuple) else (changed,)

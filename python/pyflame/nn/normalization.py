@@ -1,14 +1,16 @@
 """Norms of channels: of the batch, of examples, of groups, of neighbours; see nn.functional."""
 
-from .. import _ops
+from .. import _C, _ops
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
 
 __all__ = [
     *(f"{kind}Norm{d}d" for kind in ("Batch", "Instance") for d in (1, 2, 3)),
+    "CrossMapLRN2d",
     "GroupNorm",
     "LocalResponseNorm",
+    "SyncBatchNorm",
 ]
 
 
@@ -25,14 +27,15 @@ def check_ranks(layer, input, ranks):
 class _Affine(Module):
     """A weight of ones and a bias of zeros for each channel, or none."""
 
-    def _add_affine(self, channels, affine, device, dtype):
-        for name in ("weight", "bias"):
-            value = _ops.empty((channels,), device=device, dtype=dtype) if affine else None
-            self.register_parameter(name, Parameter(value) if affine else None)
+    def _add_affine(self, channels, affine, bias, device, dtype):
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            value = _ops.empty((channels,), device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, Parameter(value) if wanted else None)
 
     def reset_parameters(self):
         if self.weight is not None:
             _ops._init_constant_(self.weight, 1.0)
+        if self.bias is not None:
             _ops._init_constant_(self.bias, 0.0)
 
 
@@ -42,14 +45,16 @@ class _RunningNorm(_Affine):
     _version = 2
     _ranks = ()
 
-    def __init__(self, num_features, eps, momentum, affine, track_running_stats, device, dtype):
+    def __init__(
+        self, num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
+    ):
         super().__init__()
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        self._add_affine(num_features, affine, device, dtype)
+        self._add_affine(num_features, affine, bias, device, dtype)
         self._add_running(num_features, device, dtype)
         self.reset_parameters()
 
@@ -87,16 +92,19 @@ class _RunningNorm(_Affine):
     def extra_repr(self):
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 
 class _BatchNorm(_RunningNorm):
     def __init__(
         self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
-        device=None, dtype=None,
+        device=None, dtype=None, *, bias=True,
     ):  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
+        )
 
     def forward(self, input):
         self._check_input_dim(input)
@@ -115,9 +123,11 @@ class _BatchNorm(_RunningNorm):
 class _InstanceNorm(_RunningNorm):
     def __init__(
         self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False,
-        device=None, dtype=None,
+        device=None, dtype=None, *, bias=True,
     ):  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
+        )
 
     def forward(self, input):
         self._check_input_dim(input)
@@ -169,7 +179,9 @@ class GroupNorm(_Affine):
     """Groups of channels of each example with mean 0 and variance 1, times a weight plus a bias for
     each channel."""
 
-    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None):
+    def __init__(
+        self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True
+    ):
         super().__init__()
         if num_groups <= 0 or num_channels % num_groups:
             raise ValueError(
@@ -180,14 +192,17 @@ class GroupNorm(_Affine):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self._add_affine(num_channels, affine, device, dtype)
+        self._add_affine(num_channels, affine, bias, device, dtype)
         self.reset_parameters()
 
     def forward(self, input):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self):
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
 
 
 class LocalResponseNorm(Module):
@@ -205,3 +220,52 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """LocalResponseNorm, as programs from Torch7 call it."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
+        super().__init__(size, alpha, beta, k)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """A batch norm over the batches of all processes. There is one process: what BatchNorm does."""
+
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
+        process_group=None, device=None, dtype=None, *, bias=True,
+    ):  # fmt: skip
+        if process_group is not None:
+            raise _C.NotSupportedError(
+                "pf.nn.SyncBatchNorm: got a process group; several processes are not there yet; "
+                "expected None"
+            )
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+        self.process_group = None
+
+    def _check_input_dim(self, input):
+        if input.dim() < 2:
+            raise ValueError(
+                f"pf.nn.SyncBatchNorm: got input of shape {tuple(input.shape)}; expected at least two "
+                "dimensions"
+            )
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module, process_group=None):
+        """`module` with its batch norms replaced by SyncBatchNorm of the same state."""
+        result = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
+            result = cls(
+                module.num_features, module.eps, module.momentum, module.affine,
+                module.track_running_stats, process_group,
+            )  # fmt: skip
+            result._parameters.update(module._parameters)
+            result._buffers.update(module._buffers)
+            result.training = module.training
+        for name, child in module._modules.items():
+            if child is not None:
+                result._modules[name] = cls.convert_sync_batchnorm(child, process_group)
+        return result

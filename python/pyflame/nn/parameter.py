@@ -62,3 +62,65 @@ class UninitializedParameter(Parameter):
         from .. import empty
 
         self._become(empty(shape, device=device or self.device, dtype=dtype or self.dtype))
+
+
+class Buffer(Tensor):
+    """A tensor that a Module registers as a buffer when it is assigned to an attribute.
+
+    `Buffer(data, persistent=True)` shares the memory of `data`; a state dict has it if persistent.
+    """
+
+    __torch_function__ = None  # operations give plain tensors
+
+    def __new__(cls, data=None, *, persistent=True):
+        if data is None:
+            from .. import empty
+
+            data = empty(0)
+        made = Tensor._make_subclass(cls, data.detach(), data.requires_grad)
+        made.persistent = persistent
+        return made
+
+    def __init__(self, data=None, *, persistent=True):
+        pass
+
+    def __deepcopy__(self, memo):
+        found = memo.get(id(self))
+        if found is None:
+            found = type(self)(self.detach().clone(), persistent=self.persistent)
+            memo[id(self)] = found
+        return found
+
+
+class UninitializedBuffer(Buffer):
+    """The buffer of a lazy layer: it has no shape yet."""
+
+    def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
+        from .. import empty
+
+        return super().__new__(cls, empty(0, device=device, dtype=dtype), persistent=persistent)
+
+    def __init__(self, requires_grad=False, device=None, dtype=None, persistent=True):
+        pass
+
+    def __deepcopy__(self, memo):
+        found = memo.get(id(self))
+        if found is None:
+            found = type(self)(False, self.device, self.dtype, self.persistent)
+            memo[id(self)] = found
+        return found
+
+    def __repr__(self):
+        return "<UninitializedBuffer>"
+
+    def materialize(self, shape, device=None, dtype=None):
+        """Memory of this shape, whose values are anything."""
+        from .. import empty
+
+        self.data = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        self.__class__ = Buffer
+
+
+def is_lazy(param):
+    """Whether a parameter or buffer has no shape yet."""
+    return isinstance(param, (UninitializedParameter, UninitializedBuffer))

@@ -93,9 +93,17 @@ def _make_adaptive(dims):
         values, places = largest(input, size_of(input, output_size, f"adaptive_max_pool{dims}d"))
         return (values, places) if return_indices else values
 
+    def with_indices(input, output_size, return_indices=False):
+        return adaptive_max_pool(input, output_size, True)
+
     none = " None for a size keeps it."
     _export(adaptive_avg_pool, f"adaptive_avg_pool{dims}d", average.__doc__ + none)
     _export(adaptive_max_pool, f"adaptive_max_pool{dims}d", largest.__doc__ + none)
+    _export(
+        with_indices,
+        f"adaptive_max_pool{dims}d_with_indices",
+        f"adaptive_max_pool{dims}d with return_indices=True.",
+    )
 
 
 def _make_unpool(dims):

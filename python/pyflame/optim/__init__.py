@@ -1,8 +1,30 @@
 """Optimizers and learning-rate schedules. Names and formulas as in torch.optim."""
 
 from . import lr_scheduler
+from .adafactor import Adafactor
 from .adam import Adam, AdamW
+from .lamb import LAMB
+from .lbfgs import LBFGS
+from .muon import Muon
 from .optimizer import Optimizer
+from .rules import ASGD, Adadelta, Adagrad, Adamax, Lion, NAdam, RAdam, RMSprop, Rprop
 from .sgd import SGD
+from .sparse_adam import SparseAdam
 
-__all__ = ["Adam", "AdamW", "Optimizer", "SGD", "lr_scheduler"]
+__all__ = [
+    "ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LAMB", "LBFGS", "Lion",
+    "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam", "lr_scheduler",
+    "swa_utils",
+]  # fmt: skip
+
+
+def __getattr__(name):  # it needs modules, which an optimizer does not
+    if name == "swa_utils":
+        from .. import _C
+
+        return _C._import(f"{__name__}.swa_utils")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted({*globals(), "swa_utils"})

@@ -9,8 +9,8 @@ from .optimizer import Optimizer, set_all
 class Adam(Optimizer):
     """Adam, with weight decay added to the gradient (see AdamW for the decoupled form).
 
-    One multi-tensor operation a group; `foreach`, `fused`, `capturable` and `differentiable` are
-    accepted and change nothing.
+    One multi-tensor operation a group; `foreach`, `fused` and `capturable` are accepted and change
+    nothing; with `differentiable` gradients go through the step.
     """
 
     _decoupled = False
@@ -83,11 +83,30 @@ class Adam(Optimizer):
                 lists[4].append(s["max_exp_avg_sq"])
             lists[5].append(s)
         beta1, beta2 = group["betas"]
+        if group.get("differentiable"):
+            return self._recorded_step(group, calls)
         for step, (params, grads, exp_avgs, exp_avg_sqs, maxima, states) in calls.items():
             _ops._adamw(
                 params, grads, exp_avgs, exp_avg_sqs, float(group["lr"]), float(beta1),
                 float(beta2), float(group["eps"]), float(group["weight_decay"]), step,
                 group["decoupled_weight_decay"], group["maximize"], maxima or None,
+            )  # fmt: skip
+            set_all(states, "step", repeat(step))
+
+    def _recorded_step(self, group, calls):
+        from ._formulas import step as recorded
+
+        beta1, beta2 = group["betas"]
+        lr, decay, decoupled = group["lr"], group["weight_decay"], group["decoupled_weight_decay"]
+        decays = 0 if not bool(decay != 0) else 2 if decoupled else 1
+        for step, (params, grads, *_, states) in calls.items():
+            numbers = (
+                1 - beta1, beta2, 1 - beta2, lr / (1 - beta1**step), (1 - beta2**step) ** -0.5,
+                group["eps"], group["amsgrad"],
+            )  # fmt: skip
+            recorded(
+                "adam", params, grads, states, numbers, decays,
+                1 - lr * decay if decoupled else decay, group["maximize"],
             )  # fmt: skip
             set_all(states, "step", repeat(step))
 

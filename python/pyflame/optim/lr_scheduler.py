@@ -7,6 +7,12 @@ from collections import Counter
 from .. import _ops
 from .optimizer import Optimizer
 
+__all__ = [
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR",
+    "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR",
+    "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR", "WarmupCosineLR",
+]  # fmt: skip
+
 
 class LRScheduler:
     """Base class: sets the learning rate of each group at every `step()`.
@@ -376,12 +382,112 @@ class OneCycleLR(LRScheduler):
             rates.append(self._between(group[a], group[b], share))
             if self.cycle_momentum:
                 a, b = self._momenta[phase]
-                momentum = self._between(group[a], group[b], share)
-                if "betas" in group:
-                    group["betas"] = (momentum, *group["betas"][1:])
-                else:
-                    group["momentum"] = momentum
+                _set_momentum(group, self._between(group[a], group[b], share))
         return rates
+
+
+class CyclicLR(LRScheduler):
+    """Up from base_lr to max_lr in step_size_up steps, down in step_size_down, again and again.
+
+    The height of a cycle is scaled: "triangular" by 1, "triangular2" by half as much each cycle,
+    "exp_range" by gamma ** step, or by `scale_fn` of the cycle, or of the step with scale_mode
+    "iterations". Momentum (or beta1) moves the other way, between max_momentum and base_momentum.
+    Step it after each batch.
+    """
+
+    def __init__(
+        self,
+        optimizer,
+        base_lr,
+        max_lr,
+        step_size_up=2000,
+        step_size_down=None,
+        mode="triangular",
+        gamma=1.0,
+        scale_fn=None,
+        scale_mode="cycle",
+        cycle_momentum=True,
+        base_momentum=0.8,
+        max_momentum=0.9,
+        last_epoch=-1,
+    ):
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError(
+                f"pf.optim.lr_scheduler.CyclicLR: mode is {mode!r}; expected 'triangular', "
+                "'triangular2' or 'exp_range', or a scale_fn"
+            )
+        groups = optimizer.param_groups
+        lows, self.max_lrs = self._each(base_lr, groups), self._each(max_lr, groups)
+        if last_epoch == -1:
+            for group, low in zip(groups, lows):
+                group["lr"] = group["initial_lr"] = low
+        down = step_size_up if step_size_down is None else step_size_down
+        self.total_size = float(step_size_up + down)
+        self.step_ratio = step_size_up / self.total_size
+        self.mode = mode
+        self.gamma = gamma
+        self.scale_mode = (
+            scale_mode if scale_fn else "cycle" if mode != "exp_range" else "iterations"
+        )
+        self._scale_fn_custom = scale_fn
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
+                raise ValueError(
+                    "pf.optim.lr_scheduler.CyclicLR: cycle_momentum needs an optimizer with momentum "
+                    "or betas; pass cycle_momentum=False"
+                )
+            self.base_momentums = self._each(base_momentum, groups)
+            self.max_momentums = self._each(max_momentum, groups)
+            if last_epoch == -1:
+                for group, low, high in zip(groups, self.base_momentums, self.max_momentums):
+                    _set_momentum(group, high)
+                    group["max_momentum"], group["base_momentum"] = high, low
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = lows
+
+    @staticmethod
+    def _each(value, groups):
+        if not isinstance(value, (list, tuple)):
+            return [value] * len(groups)
+        if len(value) != len(groups):
+            raise ValueError(f"expected {len(groups)} values, one for each group; got {len(value)}")
+        return list(value)
+
+    def scale_fn(self, x):
+        """The height of a cycle: of its number, or of the step."""
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        if self.mode == "triangular2":
+            return 0.5 ** (x - 1)
+        return self.gamma**x if self.mode == "exp_range" else 1.0
+
+    def get_lr(self):
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        share = 1.0 + self.last_epoch / self.total_size - cycle
+        up = self.step_ratio
+        height = share / up if share <= up else (share - 1) / (up - 1)
+        height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            for group, low, high in zip(
+                self.optimizer.param_groups, self.base_momentums, self.max_momentums
+            ):
+                _set_momentum(group, high - (high - low) * height)
+        return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs)]
+
+    def state_dict(self):
+        return super().state_dict() | {"_scale_fn_custom": None}  # functions are no state
+
+    def load_state_dict(self, state_dict):
+        state = {k: v for k, v in state_dict.items() if k != "_scale_fn_custom"}
+        super().load_state_dict(state)
+
+
+def _set_momentum(group, momentum):
+    if "betas" in group:
+        group["betas"] = (momentum, *group["betas"][1:])
+    else:
+        group["momentum"] = momentum
 
 
 class SequentialLR(LRScheduler):

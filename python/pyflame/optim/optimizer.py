@@ -1,12 +1,24 @@
 """Optimizer: parameter groups, their state, and what every optimizer shares."""
 
 import copy
+import functools
 from collections import defaultdict, deque
 from itertools import repeat
 from operator import setitem
 
 from .._C import Tensor
+from .._hooks import add_hook
 from ..autograd import enable_grad
+
+_before_all, _after_all = {}, {}  # hooks of every optimizer
+_HOOKS = (
+    "_step_pre_hooks",
+    "_step_post_hooks",
+    "_state_dict_pre_hooks",
+    "_state_dict_post_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
 
 
 class _Required:
@@ -23,14 +35,67 @@ def set_all(states, key, values):
     deque(map(setitem, states, repeat(key), values), maxlen=0)
 
 
+def register_optimizer_step_pre_hook(hook):
+    """hook(optimizer, args, kwargs) before every step of every optimizer."""
+    return add_hook(_before_all, hook)
+
+
+def register_optimizer_step_post_hook(hook):
+    """hook(optimizer, args, kwargs) after every step of every optimizer."""
+    return add_hook(_after_all, hook)
+
+
+def _with_hooks(step):
+    """A class's step() with the hooks around it; one that calls its base class's runs them once."""
+
+    @functools.wraps(step)
+    def hooked(self, *args, **kwargs):
+        d = self.__dict__
+        before, after = d.get("_step_pre_hooks"), d.get("_step_post_hooks")
+        if not (before or after or _before_all or _after_all) or d.get("_stepping"):
+            return step(self, *args, **kwargs)
+        for hook in [*_before_all.values(), *(before or {}).values()]:
+            changed = hook(self, args, kwargs)
+            if changed is None:
+                continue
+            if not isinstance(changed, tuple) or len(changed) != 2:
+                raise RuntimeError(
+                    f"pf.optim.{type(self).__name__}: a hook before the step returned {changed!r}; "
+                    "expected None or (args, kwargs)"
+                )
+            args, kwargs = changed
+        d["_stepping"] = True
+        try:
+            result = step(self, *args, **kwargs)
+        finally:
+            del d["_stepping"]
+        for hook in [*(after or {}).values(), *_after_all.values()]:
+            hook(self, args, kwargs)
+        return result
+
+    hooked.hooked = True
+    return hooked
+
+
 class Optimizer:
     """Base class. `params` is an iterable of parameters, of (name, parameter), or of groups.
 
     A group is a dict with "params" and options that differ from `defaults`. Subclasses define
-    `_step(group)`, which updates the parameters of one group with multi-tensor operations.
+    `_step(group)`, which updates the parameters of one group with multi-tensor operations, or, as
+    programs do, `step(closure=None)` over `param_groups` and `state`.
     """
 
+    _scalars = {"step": int}  # of a state: numbers that PyTorch keeps as tensors of one element
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        step = cls.__dict__.get("step")
+        if step is not None and not getattr(step, "hooked", False):
+            cls.step = _with_hooks(step)
+
     def __init__(self, params, defaults):
+        for table in _HOOKS:
+            setattr(self, table, {})
         if isinstance(params, Tensor):
             raise TypeError(
                 f"pf.optim.{type(self).__name__}: got a single Tensor; expected an iterable of "
@@ -65,7 +130,7 @@ class Optimizer:
                     f"pf.optim.{type(self).__name__}: optimizer can only optimize Tensors; got "
                     f"{type(p).__name__}"
                 )
-            if not p.is_leaf:
+            if not p.is_leaf and not self.defaults.get("differentiable"):
                 raise ValueError(
                     f"pf.optim.{type(self).__name__}: can't optimize a non-leaf Tensor; expected "
                     "parameters, not results of operations; detach it first"
@@ -104,6 +169,7 @@ class Optimizer:
                     p.grad = p.grad.detach()
                     p.grad.zero_()
 
+    @_with_hooks
     def step(self, closure=None):
         """Updates all parameters that have a gradient. `closure` computes the loss anew."""
         loss = None
@@ -121,6 +187,8 @@ class Optimizer:
 
     def state_dict(self):
         """{"state": by number of the parameter, "param_groups": with numbers for parameters}"""
+        for hook in list(self._state_dict_pre_hooks.values()):
+            hook(self)
         numbers = {}
         groups = []
         for group in self.param_groups:
@@ -129,11 +197,25 @@ class Optimizer:
             packed = {k: v for k, v in group.items() if k != "params"}
             packed["params"] = [numbers[id(p)] for p in group["params"]]
             groups.append(packed)
-        state = {numbers[id(p)]: dict(s) for p, s in self.state.items() if id(p) in numbers}
-        return {"state": state, "param_groups": groups}
+        state = {
+            numbers.get(id(p), p): dict(s) if isinstance(s, dict) else s
+            for p, s in self.state.items()
+            if id(p) in numbers or not isinstance(p, Tensor)
+        }
+        result = {"state": state, "param_groups": groups}
+        for hook in list(self._state_dict_post_hooks.values()):
+            changed = hook(self, result)
+            if changed is not None:
+                result = changed
+        return result
 
     def load_state_dict(self, state_dict):
-        """Takes over a state_dict of an optimizer with the same groups and sizes."""
+        """Takes over a state_dict of an optimizer with the same groups and sizes, or PyTorch's own."""
+        state_dict = dict(state_dict)
+        for hook in list(self._load_state_dict_pre_hooks.values()):
+            changed = hook(self, state_dict)
+            if changed is not None:
+                state_dict = changed
         groups = state_dict["param_groups"]
         name = type(self).__name__
         if len(groups) != len(self.param_groups):
@@ -154,28 +236,75 @@ class Optimizer:
         }
         state = defaultdict(dict)
         for number, values in state_dict["state"].items():
-            p = by_number.get(int(number))  # files keep keys of dicts as text
-            if p is None:
+            try:
+                p = by_number.get(int(number))  # files keep keys of dicts as text
+            except ValueError:  # what an optimizer keeps under a name of its own
+                state[number] = copy.deepcopy(values)
                 continue
-            taken = {}
-            for key, value in values.items():
-                if isinstance(value, Tensor):
-                    if key == "step" and value.numel() == 1:  # as PyTorch keeps it
-                        value = int(value.item())
-                    else:
-                        if tuple(value.shape) != tuple(p.shape):
-                            raise ValueError(
-                                f"pf.optim.{name}.load_state_dict: '{key}' of parameter {number} "
-                                f"has shape {list(value.shape)}; expected {list(p.shape)}"
-                            )
-                        value = value.detach().to(p.dtype).to(p.device).clone()
-                taken[key] = value
-            state[p] = taken
+            if p is not None:
+                where = f"pf.optim.{name}.load_state_dict: '{{}}' of parameter {number}"
+                state[p] = {k: self._loaded(k, v, p, where.format(k)) for k, v in values.items()}
         for mine, theirs in zip(self.param_groups, groups):
             for key, value in theirs.items():
                 if key != "params":
-                    mine[key] = tuple(value) if key == "betas" else copy.deepcopy(value)
+                    many = isinstance(mine.get(key), tuple)  # which files keep as a list
+                    mine[key] = tuple(value) if many else copy.deepcopy(value)
         self.state = state
+        for hook in list(self._load_state_dict_post_hooks.values()):
+            hook(self)
+
+    def _loaded(self, key, value, p, where):
+        """A value of p's state as this optimizer keeps it."""
+        if key in self._scalars:
+            return self._scalars[key](value.item() if isinstance(value, Tensor) else value)
+        if not isinstance(value, Tensor):
+            return copy.deepcopy(value)
+        if tuple(value.shape) != tuple(p.shape):
+            raise ValueError(f"{where} has shape {list(value.shape)}; expected {list(p.shape)}")
+        return value.detach().to(p.dtype).to(p.device).clone()
+
+    # ---- hooks --------------------------------------------------------------------------------
+
+    def register_step_pre_hook(self, hook):
+        """hook(optimizer, args, kwargs) before each step; may return new (args, kwargs)."""
+        return add_hook(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook):
+        """hook(optimizer, args, kwargs) after each step."""
+        return add_hook(self._step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook, prepend=False):
+        """hook(optimizer) before the state is collected."""
+        return add_hook(self._state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook, prepend=False):
+        """hook(optimizer, state_dict) when it is; a result that is not None takes its place."""
+        return add_hook(self._state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook, prepend=False):
+        """hook(optimizer, state_dict) before it is loaded; a result takes its place."""
+        return add_hook(self._load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook, prepend=False):
+        """hook(optimizer) when a state has been loaded."""
+        return add_hook(self._load_state_dict_post_hooks, hook, prepend)
+
+    @staticmethod
+    def profile_hook_step(func):
+        """`func`, a step, with the hooks around it; steps of subclasses have them already."""
+        return func if getattr(func, "hooked", False) else _with_hooks(func)
+
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if not k.endswith("_hooks")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self.__dict__.setdefault("defaults", {})
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+        for table in _HOOKS:
+            self.__dict__.setdefault(table, {})
 
     def __repr__(self):
         lines = [f"{type(self).__name__} ("]

@@ -7,8 +7,8 @@ from .optimizer import Optimizer, set_all
 class SGD(Optimizer):
     """p -= lr * g, with momentum, Nesterov's form and weight decay as in torch.optim.SGD.
 
-    One multi-tensor operation a group; `foreach`, `fused` and `differentiable` are accepted and
-    change nothing.
+    One multi-tensor operation a group; `foreach` and `fused` are accepted and change nothing; with
+    `differentiable` gradients go through the step.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class SGD(Optimizer):
             raise ValueError("pf.optim.SGD: nesterov needs a momentum and zero dampening")
 
     def _step(self, group):
+        if group.get("differentiable"):
+            return self._recorded_step(group)
         momentum = float(group["momentum"])
         state = self.state
         # A parameter that gets its first gradient later has no buffer yet: two calls at most.
@@ -76,3 +78,14 @@ class SGD(Optimizer):
                 )  # fmt: skip
             if first:
                 set_all(states, "momentum_buffer", buffers)
+
+    def _recorded_step(self, group):
+        from ._formulas import step
+
+        params = [p for p in group["params"] if p.grad is not None]
+        momentum, decay = group["momentum"], group["weight_decay"]
+        numbers = (group["lr"], momentum, 1 - group["dampening"], group["nesterov"])
+        step(
+            "sgd", params, [p.grad for p in params], [self.state[p] for p in params], numbers,
+            int(bool(decay != 0)), decay, group["maximize"],
+        )  # fmt: skip

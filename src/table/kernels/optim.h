@@ -3,6 +3,9 @@
 // tensor for each of `count` parameters.
 #pragma once
 
+#include <cstddef>
+#include <iterator>
+
 #include "table/kernel.h"
 
 namespace pyflame::kernels {
@@ -26,6 +29,57 @@ struct AdamW {
   template <class T>
   struct Numbers {
     T count, lr, beta1, beta2, eps, weight_decay, step, decoupled, maximize, amsgrad;
+  };
+};
+
+// Any other optimizer whose step is made element by element (kernels/optim_rules.h, whose numbers
+// of rules these are).
+enum class StepRule : int {
+  RmsProp,
+  RmsPropCentered,
+  RmsPropMomentum,
+  RmsPropCenteredMomentum,
+  Adagrad,
+  Adadelta,
+  Adamax,
+  NAdam,
+  RAdam,
+  Asgd,
+  Rprop,
+  Lion,
+  Lamb,
+  kCount
+};
+struct StepRuleInfo {
+  const char* name;
+  int states, numbers;
+};
+inline constexpr StepRuleInfo kStepRules[] = {
+    {"rmsprop", 1, 4},
+    {"rmsprop_centered", 2, 4},
+    {"rmsprop_momentum", 2, 5},
+    {"rmsprop_centered_momentum", 3, 5},
+    {"adagrad", 1, 2},
+    {"adadelta", 2, 4},
+    {"adamax", 2, 4},
+    {"nadam", 2, 7},
+    {"radam", 2, 6},
+    {"asgd", 1, 3},
+    {"rprop", 2, 4},
+    {"lion", 1, 5},
+    {"lamb", 3, 7},
+};
+static_assert(std::size(kStepRules) == static_cast<size_t>(StepRule::kCount));
+inline constexpr int kStepNumbers = 8;  // as many as any rule has, and one to spare
+
+// Arrays: parameters, the rule's states one behind the other, gradients.
+struct OptimStep {
+  static constexpr KernelInfo kInfo{"optim_step", Anchor::MultiTensor, kLists};
+  template <class T>
+  using Tensors = None<T>;
+  template <class T>
+  struct Numbers {
+    T count, rule, decays, decay, maximize, n0, n1, n2, n3, n4, n5, n6, n7;
   };
 };
 

@@ -1,0 +1,119 @@
+"""Modules over several devices, with the names of torch.nn.parallel: over one they are plain calls."""
+
+from .. import _C
+from .module import Module
+
+__all__ = [
+    "DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply",
+    "replicate", "scatter",
+]  # fmt: skip
+
+
+def _one(devices, name):
+    """The one device that is meant, None for wherever the module is."""
+    if devices is None:
+        return None
+    devices = [devices] if isinstance(devices, (int, str, _C.device)) else list(devices)
+    if len(devices) > 1:
+        raise _C.NotSupportedError(
+            f"pf.nn.parallel.{name}: got the devices {devices}; expected one; several are not there yet"
+        )
+    if not devices:
+        return None
+    return _C.device(f"gpu:{devices[0]}") if isinstance(devices[0], int) else _C.device(devices[0])
+
+
+def _moved(value, device):
+    if device is None:
+        return value
+    if isinstance(value, _C.Tensor):
+        return value.to(device)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_moved(v, device) for v in value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(_moved(v, device) for v in value)
+    if isinstance(value, dict):
+        return type(value)((k, _moved(v, device)) for k, v in value.items())
+    return value
+
+
+class DataParallel(Module):
+    """`module`, called with whole batches: over one device there is nothing to share out.
+
+    The module stands under `module`, as in PyTorch, so that state dicts have the same names. Inputs go
+    to `device_ids[0]` where that is given. Several devices are refused.
+    """
+
+    def __init__(self, module, device_ids=None, output_device=None, dim=0):
+        super().__init__()
+        device = _one(device_ids, "DataParallel")
+        self.module = module if device is None else module.to(device)
+        self.device_ids = [] if device is None else [device.index or 0]
+        self.output_device = output_device
+        self.dim = dim
+        self._device = device
+
+    def forward(self, *inputs, **kwargs):
+        result = self.module(*_moved(inputs, self._device), **_moved(kwargs, self._device))
+        return _moved(result, _one(self.output_device, "DataParallel"))
+
+
+class DistributedDataParallel(Module):
+    """Training by several processes, which is not there yet: making one raises."""
+
+    def __init__(self, module, *args, **kwargs):
+        raise _C.NotSupportedError(
+            "pf.nn.parallel.DistributedDataParallel: several processes are not there yet; train the "
+            "module itself"
+        )
+
+
+def data_parallel(
+    module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None
+):
+    """module(*inputs) on one device."""
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    module_kwargs = module_kwargs or {}
+    return DataParallel(module, device_ids, output_device, dim)(*inputs, **module_kwargs)
+
+
+def replicate(network, devices, detach=False):
+    """[network], on the one device."""
+    device = _one(devices, "replicate")
+    return [network if device is None else network.to(device)]
+
+
+def scatter(inputs, target_gpus, dim=0):
+    """[inputs], on the one device."""
+    return [_moved(inputs, _one(target_gpus, "scatter"))]
+
+
+def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
+    """The results of modules for inputs, each for its own."""
+    if len(modules) != len(inputs):
+        raise AssertionError(
+            f"pf.nn.parallel.parallel_apply: got {len(modules)} modules and {len(inputs)} inputs; "
+            "expected as many"
+        )
+    kwargs_tup = kwargs_tup or [{}] * len(modules)
+    return [
+        module(*(x if isinstance(x, (tuple, list)) else (x,)), **kwargs)
+        for module, x, kwargs in zip(modules, inputs, kwargs_tup)
+    ]
+
+
+def gather(outputs, target_device, dim=0):
+    """Results of several devices as one, on a device: tensors are joined along `dim`."""
+    device = _one(target_device, "gather")
+    first = outputs[0]
+    if isinstance(first, _C.Tensor):
+        parts = [_moved(o, device) for o in outputs]
+        if first.dim() == 0:
+            return _C._functions["stack"](parts)
+        return _C._functions["cat"](parts, dim)
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        return type(first)((k, gather([o[k] for o in outputs], target_device, dim)) for k in first)
+    parts = [gather(list(o), target_device, dim) for o in zip(*outputs)]
+    return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)

@@ -1,0 +1,74 @@
+"""Norms of gradients, and clipping them."""
+
+import warnings
+
+from ... import _ops
+from ..._C import Tensor
+
+__all__ = [
+    "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_",
+    "get_total_norm",
+]  # fmt: skip
+
+
+def _grads(parameters):
+    if isinstance(parameters, Tensor):
+        parameters = [parameters]
+    grads = []
+    for p in parameters:
+        g = p.grad
+        if g is not None:
+            grads.append(g)
+    return grads
+
+
+def _check_finite(name, norm, norm_type):
+    if not norm.isfinite().item():
+        raise RuntimeError(
+            f"pf.nn.utils.{name}: the norm of order {norm_type} of the gradients is not finite, so they "
+            "cannot be clipped; pass error_if_nonfinite=False to go on"
+        )
+
+
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Norm of all elements of the tensors together, as a 0-d tensor."""
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    norm = _ops._multi_norm(tensors, float(norm_type))
+    if error_if_nonfinite:
+        _check_finite("get_total_norm", norm, norm_type)
+    return norm
+
+
+def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+    """Scales the gradients by min(1, max_norm / total_norm), in place."""
+    for g in _grads(parameters):
+        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        g.mul_(factor.to(g.device))
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Scales the gradients down so that their common norm is at most max_norm.
+
+    Returns the norm from before as a 0-d tensor. Nothing waits for it, unless
+    error_if_nonfinite asks to look.
+    """
+    grads = _grads(parameters)
+    if not grads:
+        return _ops.tensor(0.0)
+    if error_if_nonfinite:
+        norm = _ops._multi_norm(grads, float(norm_type))
+        _check_finite("clip_grad_norm_", norm, norm_type)
+    return _ops._clip_grad_norm_(grads, float(max_norm), float(norm_type))
+
+
+def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """clip_grad_norm_, under its old name."""
+    warnings.warn(
+        "pf.nn.utils.clip_grad_norm is deprecated; use nn.utils.clip_grad_norm_", FutureWarning, 2
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(parameters, clip_value, foreach=None):
+    """Limits each element of the gradients to [-clip_value, clip_value]."""
+    _ops._clip_grad_value_(_grads(parameters), float(clip_value))
