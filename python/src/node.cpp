@@ -85,8 +85,7 @@ void PyBefore::operator()(Grads& grads) const {
   WithGil gil;
   try {
     const Obj args = tuple_of(grads, grads.size());
-    const Obj r(
-        check(in_python([&] { return PyObject_CallOneArg(callable->get(), args.get()); })));
+    const Obj r(check(in_python([&] { return PyObject_CallOneArg(callable->get(), args.get()); })));
     take(r.get(), grads, grads.size(), "Node.register_prehook");
   } catch (const PythonError&) {
     throw_python_error();
@@ -109,15 +108,15 @@ void PyAfter::operator()(Grads& out, const Grads& in) const {
 void PyAccumulated::operator()(const Tensor& leaf) const {
   WithGil gil;
   const Obj arg(wrap(leaf));
-  const Obj r(in_python(
-      [&] { return arg ? PyObject_CallOneArg(callable->get(), arg.get()) : nullptr; }));
+  const Obj r(
+      in_python([&] { return arg ? PyObject_CallOneArg(callable->get(), arg.get()) : nullptr; }));
   if (!r) throw_python_error();
 }
 
 PyObject* hook_handle(PyObject* owner, int64_t id) {
   Obj module(check(PyImport_ImportModule("pyflame._tensor")));
-  return check(PyObject_CallMethod(module.get(), "HookHandle", "OL", owner,
-                                   static_cast<long long>(id)));
+  return check(
+      PyObject_CallMethod(module.get(), "HookHandle", "OL", owner, static_cast<long long>(id)));
 }
 
 // ---- the class ----------------------------------------------------------------------------------
@@ -280,10 +279,9 @@ PyType_Slot leaf_slots[] = {{Py_tp_traverse, slot(node_traverse)},
                             {Py_tp_doc, const_cast<char*>("The end of a path: adds what arrives to "
                                                           "the .grad of a leaf.")},
                             {0, nullptr}};
-PyType_Spec leaf_spec = {"pyflame.autograd.graph.AccumulateGrad", sizeof(PyNodeObject), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-                             Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                         leaf_slots};
+PyType_Spec leaf_spec = {
+    "pyflame.autograd.graph.AccumulateGrad", sizeof(PyNodeObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, leaf_slots};
 
 }  // namespace
 
@@ -300,8 +298,8 @@ PyObject* wrap(Ref<Node> n) {
     auto* o = static_cast<PyObject*>(n->extras->wrapper);
     if (Py_REFCNT(o) > 0) return Py_NewRef(o);
   }
-  PyTypeObject* type = dynamic_cast<autograd::Accumulate*>(n.get()) ? AccumulateType
-                                                                    : class_named(display_name(*n));
+  PyTypeObject* type =
+      dynamic_cast<autograd::Accumulate*>(n.get()) ? AccumulateType : class_named(display_name(*n));
   PyObject* o = check(type->tp_alloc(type, 0));
   n->extra().wrapper = o;
   new (&reinterpret_cast<PyNodeObject*>(o)->node) Ref<Node>(std::move(n));
