@@ -2,6 +2,7 @@
 #include "engine/autograd.h"
 
 #include <memory>
+#include <utility>
 
 #include "cycles.h"
 #include "node.h"
@@ -318,6 +319,25 @@ Tensor PyPacked::unpack() {
 }
 
 namespace {
+
+// What a checkpoint keeps of an argument: as saved tensors are, with their hooks and checks.
+struct SavedTensor {
+  struct Owner final : Node {
+    Owner() : Node("checkpoint") {}
+    Grads apply(const Grads&) override { return {}; }
+  };
+  Ref<Node> owner = Ref<Node>::adopt(new Owner);
+  autograd::Saved saved;
+  bool wants;
+
+  explicit SavedTensor(const Tensor& t) : saved(t), wants(autograd::requires_grad(t)) {}
+  Tensor get() const {
+    Tensor t = saved.get(*owner).detach();
+    if (wants) t.requires_grad_(true);
+    return t;
+  }
+};
+
 void push_saved_hooks(nb::handle pack, nb::handle unpack) {
   autograd::push_pack([p = std::make_shared<Held>(pack.ptr()),
                        u = std::make_shared<NodeObject>(unpack.ptr())](const Tensor& t) {
@@ -377,12 +397,23 @@ void init_autograd(nb::module_& m) {
   m.def("_current_pass", [](nb::handle tensors) {
     std::vector<Edge> edges;
     for (const Tensor& t : tensor_list(tensors, "hook")) edges.push_back(autograd::edge_of(t));
-    const auto [number, reached] = autograd::current_pass(edges);
+    const autograd::CurrentPass pass = autograd::current_pass(edges);
     nb::list which;
-    for (size_t i = 0; i < reached.size(); ++i)
-      if (reached[i]) which.append(i);
-    return nb::make_tuple(number, which);
+    for (size_t i = 0; i < pass.reached.size(); ++i)
+      if (pass.reached[i]) which.append(i);
+    return nb::make_tuple(pass.number, which);
   });
+  m.def("_pass_has_inputs", [] { return autograd::current_pass().has_inputs; });
+  m.def("_when_pass_ends", [](nb::handle fn) {
+    autograd::when_pass_ends([f = std::make_shared<Held>(fn.ptr())] {
+      WithGil gil;
+      const Obj r(in_python([&] { return PyObject_CallNoArgs(f->get()); }));
+      if (!r) throw_python_error();
+    });
+  });
+  nb::class_<SavedTensor>(m, "_SavedTensor", "A tensor as an operation saves it.")
+      .def(nb::init<const Tensor&>())
+      .def("get", &SavedTensor::get);
   m.def("_increment_version", [](const Tensor& t) { ++t->storage->version; });
   m.def("_attach_function", &attach_function);
   m.def("_forget_history", [](const Tensor& t) {

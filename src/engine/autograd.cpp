@@ -68,7 +68,6 @@ void Node::each_owned(Owned& o) const {
 }
 void Saved::each_owned(Owned& o) const {
   o.tensor(tensor_);
-  if (packed_) o.packed(packed_);
   o.node(history_.node);
 }
 void FunctionNode::each_owned(Owned& o) const {
@@ -301,6 +300,7 @@ Ref<Node> make_node(const char* name, std::initializer_list<Tensor> inputs,
 
 namespace {
 thread_local std::vector<PackFn>* t_packs = nullptr;  // null as long as nobody packs
+std::atomic<int> g_packs{0};  // of all threads: a load is cheaper than asking for the thread's own
 
 const PackFn* packs() {
   return t_packs && !t_packs->empty() && t_packs->back() ? &t_packs->back() : nullptr;
@@ -310,8 +310,10 @@ const PackFn* packs() {
 void push_pack(PackFn pack) {
   if (!t_packs) t_packs = new std::vector<PackFn>();
   t_packs->push_back(std::move(pack));
+  g_packs.fetch_add(1);
 }
 void pop_pack() {
+  g_packs.fetch_sub(1);
   t_packs->pop_back();
   if (t_packs->empty()) delete std::exchange(t_packs, nullptr);
 }
@@ -321,21 +323,29 @@ Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
   if (!t.defined()) return;
   version_ = t->storage->version;
   const bool is_view = t->meta && t->meta->base.defined();
-  const PackFn* pack = packs();
-  if ((is_view || pack) && !is_result) history_ = edge_of(t);
-  tensor_ = is_result || is_view || pack ? make_view(t, t->shape, t->strides, t->offset) : t;
-  if (!pack) return;
+  if (g_packs.load(std::memory_order_relaxed) && packs()) [[unlikely]] {
+    pack(t);
+    return;
+  }
+  if (is_view && !is_result) history_ = edge_of(t);
+  tensor_ = is_result || is_view ? make_view(t, t->shape, t->strides, t->offset) : t;
+}
+
+void Saved::pack(const Tensor& t) {
   const NoGrad no_grad;
-  const PackFn fn = *pack;  // it may end its region, or begin another
+  Edge history = is_result_ ? Edge{} : edge_of(t);
+  const PackFn fn = *packs();  // it may end its region, or begin another
   push_pack(nullptr);
+  Ref<Packed> packed;
   try {
-    packed_ = fn(tensor_);
+    packed = fn(make_view(t, t->shape, t->strides, t->offset));
   } catch (...) {
     pop_pack();
     throw;
   }
   pop_pack();
-  tensor_ = Tensor();
+  packed_ = true;
+  history_.node = Ref<Node>::adopt(new PackedNode(std::move(packed), std::move(history)));
 }
 
 Tensor Saved::get(const Node& owner) const {
@@ -343,29 +353,29 @@ Tensor Saved::get(const Node& owner) const {
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
            "the forward pass again");
   if (packed_) {
-    const Tensor t = packed_->unpack();
-    return grad_enabled() ? with_history(t, owner) : t;
+    const auto& kept = static_cast<const PackedNode&>(*history_.node);
+    const Tensor t = kept.packed->unpack();
+    return grad_enabled() ? with_history(t, owner, kept.history) : t;
   }
   if (!tensor_.defined()) return {};
   PF_CHECK(tensor_->storage->version == version_, AutogradError, "backward", "a ",
            name(tensor_->dtype), " tensor of shape ", tensor_->shape, " that ", owner.name,
            " needs for its gradient was changed in place (version ", tensor_->storage->version,
            ", saved at version ", version_, "); clone() it before the in-place operation");
-  return grad_enabled() ? with_history(tensor_, owner) : tensor_;
+  return grad_enabled() ? with_history(tensor_, owner, history_) : tensor_;
 }
 
-Tensor Saved::with_history(const Tensor& kept, const Node& owner) const {
-  if (!is_result_ && !history_.node) return kept;
+Tensor Saved::with_history(const Tensor& kept, const Node& owner, const Edge& history) const {
+  if (!is_result_ && !history.node) return kept;
   Tensor t = make_view(kept, kept->shape, kept->strides, kept->offset);
   Meta& m = meta_of(t);
-  m.grad_fn = is_result_ ? Ref<Node>::share(const_cast<Node*>(&owner)) : history_.node;
-  m.output_nr = is_result_ ? output_nr_ : history_.input;
+  m.grad_fn = is_result_ ? Ref<Node>::share(const_cast<Node*>(&owner)) : history.node;
+  m.output_nr = is_result_ ? output_nr_ : history.input;
   return t;
 }
 
 void Saved::reset() {
   tensor_ = Tensor();
-  packed_.reset();
   history_ = {};
 }
 

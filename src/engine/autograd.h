@@ -101,14 +101,17 @@ class Saved {
   void each_owned(Owned&) const;
 
  private:
-  Tensor with_history(const Tensor& kept, const Node& owner) const;
+  void pack(const Tensor& t);
+  Tensor with_history(const Tensor& kept, const Node& owner, const Edge& history) const;
 
   Tensor tensor_;
-  Ref<Packed> packed_;  // in place of the tensor
-  Edge history_;        // of an input that is a view or packed: kept without (no cycle)
+  // Of an input that is a view: the tensor is kept without its base (no cycle). Packed: a
+  // PackedNode.
+  Edge history_;
   uint32_t version_ = 0;
   uint32_t output_nr_ = 0;
   bool is_result_ = false;
+  bool packed_ = false;
 };
 
 // True when gradients are on and any of the tensors requires one.
@@ -217,9 +220,15 @@ struct Place {
 std::vector<Tensor> run_backward(std::span<const Place> outputs, std::span<const Place> inputs,
                                  std::span<const Tensor> grad_outputs, bool retain_graph,
                                  bool create_graph, bool allow_unused, const char* op);
-// The backward pass that this thread is in: its number (0: in none), and of which edges a gradient
-// comes to their nodes in it.
-std::pair<uint64_t, std::vector<bool>> current_pass(std::span<const Edge> edges);
+// The backward pass that this thread is in.
+struct CurrentPass {
+  uint64_t number = 0;        // 0: in none
+  bool has_inputs = false;    // grad(), or backward() of some tensors alone
+  std::vector<bool> reached;  // of which of the edges a gradient comes to their nodes
+};
+CurrentPass current_pass(std::span<const Edge> edges = {});
+// Calls fn at its end; not at all outside of one, or when it raises.
+void when_pass_ends(std::function<void()> fn);
 // A number for a hook, by which it is taken away again. Never 0.
 int64_t next_hook();
 // Has hook(leaf) called behind each backward pass that adds to the leaf's .grad.

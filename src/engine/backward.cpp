@@ -88,6 +88,8 @@ class Pass {
   }
 
   uint64_t number() const { return number_; }
+  bool restricted() const { return restricted_; }
+  void at_end(std::function<void()> fn) { at_end_.push_back(std::move(fn)); }
 
   // Whether a gradient comes to a node, as far as edges tell.
   bool reaches(Node* n) {
@@ -109,6 +111,7 @@ class Pass {
       waiting_.erase(it);
       step(w);
     }
+    for (size_t i = 0; i < at_end_.size(); ++i) at_end_[i]();
   }
 
  private:
@@ -239,6 +242,7 @@ class Pass {
   bool retain_graph_, mode_, restricted_ = false;
   std::vector<Edge> roots_;
   std::unordered_set<Node*> reached_;  // made when it is first asked for
+  std::vector<std::function<void()>> at_end_;
   Device device_;
   std::unordered_map<Node*, Waiting> waiting_;
   std::priority_queue<std::pair<uint64_t, Node*>> heap_;
@@ -288,10 +292,15 @@ std::vector<Tensor> autograd::run_backward(std::span<const Place> outputs,
   return result;
 }
 
-std::pair<uint64_t, std::vector<bool>> autograd::current_pass(std::span<const Edge> edges) {
-  std::vector<bool> reached;
-  for (const Edge& e : edges) reached.push_back(t_pass && t_pass->reaches(e.node.get()));
-  return {t_pass ? t_pass->number() : 0, std::move(reached)};
+autograd::CurrentPass autograd::current_pass(std::span<const Edge> edges) {
+  if (!t_pass) return {0, false, std::vector<bool>(edges.size())};
+  CurrentPass r{t_pass->number(), t_pass->restricted(), {}};
+  for (const Edge& e : edges) r.reached.push_back(t_pass->reaches(e.node.get()));
+  return r;
+}
+
+void autograd::when_pass_ends(std::function<void()> fn) {
+  if (t_pass) t_pass->at_end(std::move(fn));
 }
 
 void backward(std::span<const Tensor> tensors, std::span<const Tensor> gradients, bool retain_graph,

@@ -5,6 +5,15 @@ from .. import _C
 __all__ = ["Variable"]
 
 
+class _Engine:
+    """What programs know the backward pass by."""
+
+    @staticmethod
+    def queue_callback(callback):
+        """Calls callback() when the backward pass that runs ends."""
+        _C._when_pass_ends(callback)
+
+
 class _Meta(type):
     def __instancecheck__(cls, other):
         return isinstance(other, _C.Tensor)
@@ -12,6 +21,8 @@ class _Meta(type):
 
 class Variable(metaclass=_Meta):
     """Variable(tensor, requires_grad=False): the tensor's values as a leaf; a Tensor."""
+
+    _execution_engine = _Engine
 
     def __new__(cls, data=None, requires_grad=False, volatile=False):
         if data is None:
