@@ -1,8 +1,18 @@
 """Switching gradients on and off: context managers that also decorate functions."""
 
 import functools
+from _thread import _local
 
 from . import _C
+
+
+class _Recomputation(_local):
+    """`on` while a checkpoint runs a function again: it must leave no second trace in the model."""
+
+    on = False
+
+
+recomputation = _Recomputation()
 
 
 class _Mode:

@@ -8,15 +8,17 @@ Tensor = _C.Tensor
 
 
 class HookHandle:
-    """What register_hook returns: remove() takes the hook away."""
+    """What register_hook of a tensor or a node returns: remove() takes the hook away."""
 
-    def __init__(self, tensor, number):
-        self._tensor, self.id = tensor, number
+    def __init__(self, owner, number):
+        self._owner, self.id = owner, number
 
     def remove(self):
-        if self._tensor is not None:
-            _C._remove_hook(self._tensor, self.id)
-            self._tensor = None
+        owner, self._owner = self._owner, None
+        if isinstance(owner, Tensor):
+            _C._remove_hook(owner, self.id)
+        elif owner is not None:
+            owner._remove_hook(self.id)
 
     def __enter__(self):
         return self

@@ -2,8 +2,10 @@
 #include "engine/autograd.h"
 
 #include <memory>
+#include <utility>
 
 #include "cycles.h"
+#include "node.h"
 #include "ops/building_blocks.h"
 
 namespace pyflame::python {
@@ -14,9 +16,6 @@ using autograd::Edge;
 using autograd::Grads;
 using autograd::Node;
 
-// "layer_norm" -> "LayerNormBackward0", as people know it from PyTorch.
-std::string display_name(const Node& n);
-
 // ---- custom functions ---------------------------------------------------------------------------
 // A node whose gradient is Python's backward(ctx, *grads) of a subclass of autograd.Function.
 struct PyNode final : PyNodeBase {
@@ -25,7 +24,6 @@ struct PyNode final : PyNodeBase {
     DType dtype;
     Device device;
   };
-  std::string text;
   std::vector<autograd::Saved> saved;
   std::vector<Result> results;
   std::vector<Result> inputs;     // the tensors among the arguments: next[i] belongs to inputs[i]
@@ -33,7 +31,8 @@ struct PyNode final : PyNodeBase {
   size_t arguments = 0;
   bool materialize = true;
 
-  PyNode(std::string n, PyObject* b, PyObject* c) : PyNodeBase("function"), text(std::move(n)) {
+  PyNode(std::string n, PyObject* b, PyObject* c) : PyNodeBase("function") {
+    text = std::move(n);
     backward = std::make_shared<NodeObject>(b);
     ctx = std::make_shared<NodeObject>(c);
     name = text.c_str();
@@ -124,28 +123,14 @@ struct PyNode final : PyNodeBase {
   }
 };
 
-std::string display_name(const Node& n) {
-  if (const auto* p = dynamic_cast<const PyNode*>(&n)) return p->text;
-  std::string r;
-  bool upper = true;
-  for (const char* c = n.name; *c; ++c) {
-    if (*c == '_' || *c == '.') {
-      upper = true;
-    } else {
-      r += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(*c))) : *c;
-      upper = false;
-    }
-  }
-  return r == "AccumulateGrad" ? r : r + "Backward0";
-}
-
 PyNode::Result describe(const Tensor& t) {
   return {t->shape, t->dtype, t->device()};
 }
 
 // Connects the results of a custom function. `outputs`: tensors, None for those without gradient.
+// `dirty`: which of them are inputs that forward() wrote.
 void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::tuple arguments,
-                     nb::tuple outputs, nb::tuple saved, bool in_place, bool materialize) {
+                     nb::tuple outputs, nb::tuple saved, nb::tuple dirty, bool materialize) {
   auto* node = new PyNode(name, backward.ptr(), ctx.ptr());
   Ref<Node> owner = Ref<Node>::adopt(node);
   std::vector<Tensor> ins, outs;
@@ -181,29 +166,23 @@ void attach_function(const char* name, nb::handle backward, nb::handle ctx, nb::
       }
     node->saved.emplace_back(tensor_of(s), result, nr);
   }
-  if (in_place && outs.size() == 1) {
+  std::vector<size_t> written;
+  for (size_t i = 0; i < dirty.size(); ++i)
+    if (PyTuple_GET_ITEM(dirty.ptr(), static_cast<Py_ssize_t>(i)) == Py_True) written.push_back(i);
+  for (size_t i : written) autograd::check_inplace(outs[i], node->name);
+  if (!written.empty() && outs.size() == 1) {
     node->outputs = 1;
-    autograd::check_inplace(outs[0], node->name);
     autograd::rebase(outs[0], owner);
-  } else {
-    autograd::attach(owner, outs, ins);
+    return;
   }
-}
-
-// ---- grad_fn ------------------------------------------------------------------------------------
-struct NodeHandle {
-  Ref<Node> node;
-};
-
-nb::object node_object(Ref<Node> n) {
-  if (!n) return nb::none();
-  return nb::cast(NodeHandle{std::move(n)});
-}
-
-nb::tuple next_functions(const NodeHandle& h) {
-  nb::list r;
-  for (const Edge& e : h.node->next) r.append(nb::make_tuple(node_object(e.node), e.input));
-  return nb::tuple(r);
+  for (size_t i : written)
+    PF_CHECK(!outs[i]->meta || !outs[i]->meta->base.defined(), AutogradError, node->name,
+             "forward() has several results and wrote result ", i,
+             ", a view, in place, so the history of what it looks at would miss the write; return "
+             "it alone, or write to a clone() of it");
+  autograd::attach(owner, outs, ins);
+  for (size_t i : written)
+    if (outs[i]->meta) ++outs[i]->meta->epoch;  // views of it renew their history
 }
 
 std::vector<Tensor> tensor_list(nb::handle o, const char* op) {
@@ -223,33 +202,45 @@ std::vector<Tensor> tensor_list(nb::handle o, const char* op) {
   return r;
 }
 
-void backward_into(const std::vector<Tensor>& tensors, const std::vector<Tensor>& grads,
-                   bool retain, bool create, const std::vector<Tensor>& inputs) {
+// Tensors and GradientEdges, which are (node, output number, ...).
+std::vector<autograd::Place> place_list(nb::handle o, const char* op) {
+  auto is_edge = [](PyObject* p) {
+    return PyTuple_Check(p) && PyTuple_GET_SIZE(p) >= 2 && is_node(PyTuple_GET_ITEM(p, 0));
+  };
+  auto place = [&](PyObject* p) -> autograd::Place {
+    if (is_tensor(p)) return tensor_of(p);
+    if (!is_edge(p))
+      type_error(std::string("pf.") + op + ": got a " + Py_TYPE(p)->tp_name +
+                 "; expected Tensors or GradientEdges");
+    return Edge{node_of(PyTuple_GET_ITEM(p, 0)),
+                static_cast<uint32_t>(to_int64(PyTuple_GET_ITEM(p, 1), "output_nr"))};
+  };
+  if (is_tensor(o.ptr()) || is_edge(o.ptr())) return {place(o.ptr())};
+  std::vector<autograd::Place> r;
+  for (nb::handle item : nb::borrow<nb::object>(o)) r.push_back(place(item.ptr()));
+  return r;
+}
+
+void backward_into(const std::vector<autograd::Place>& outputs, const std::vector<Tensor>& grads,
+                   bool retain, bool create, const std::vector<autograd::Place>& inputs) {
   if (inputs.empty()) {
-    pyflame::backward(tensors, grads, retain, create);
+    autograd::run_backward(outputs, {}, grads, retain, create, true, "backward");
     return;
   }
-  std::vector<Tensor> found = pyflame::grad(tensors, inputs, grads, retain, create, true);
+  std::vector<Tensor> found =
+      autograd::run_backward(outputs, inputs, grads, retain, create, true, "backward");
   GradMode mode(create);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!found[i].defined()) continue;
-    Tensor before = inputs[i].grad();
-    Tensor leaf = inputs[i];
+    Tensor leaf = inputs[i].tensor;
+    if (!leaf.defined())
+      PF_FAIL(ValueError, "backward",
+              "got a GradientEdge among inputs; expected tensors, which have a .grad; use grad()");
+    Tensor before = leaf.grad();
     leaf.set_grad(before.defined() ? add(before, found[i]) : found[i]);
+    if (leaf->meta->accumulator) autograd::run_accumulated(*leaf->meta->accumulator, leaf);
   }
 }
-
-int node_traverse(PyObject* o, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(o));
-  return nb::inst_ready(o) ? visit_graph(nb::inst_ptr<NodeHandle>(o)->node, visit, arg) : 0;
-}
-int node_clear(PyObject* o) {
-  if (nb::inst_ready(o)) clear_graph(nb::inst_ptr<NodeHandle>(o)->node);
-  return 0;
-}
-PyType_Slot node_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&node_traverse)},
-                            {Py_tp_clear, reinterpret_cast<void*>(&node_clear)},
-                            {0, nullptr}};
 
 }  // namespace
 
@@ -269,7 +260,7 @@ Tensor PyHook::operator()(const Tensor& g) const {
 }
 
 PyObject* grad_fn_of(const Tensor& t) {
-  return node_object(autograd::grad_fn(t)).release().ptr();
+  return wrap(autograd::grad_fn(t));
 }
 
 PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
@@ -283,7 +274,9 @@ PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs) {
     bool keep = retain == Py_None ? create : PyObject_IsTrue(retain) == 1;
     std::vector<Tensor> grads;
     if (gradient != Py_None) grads = tensor_list(gradient, "backward");
-    backward_into({tensor_of(self)}, grads, keep, create != 0, tensor_list(inputs, "backward"));
+    std::vector<autograd::Place> into;
+    if (inputs != Py_None) into = place_list(inputs, "backward");
+    backward_into({tensor_of(self)}, grads, keep, create != 0, into);
     Py_RETURN_NONE;
   });
 }
@@ -293,11 +286,72 @@ PyObject* tensor_register_hook(PyObject* self, PyObject* hook) {
     if (!PyCallable_Check(hook)) type_error("pf.register_hook: expected a callable");
     int64_t id = tensor_of(self).register_hook(PyHook{std::make_shared<NodeObject>(hook)});
     track(self);
-    Obj module(check(PyImport_ImportModule("pyflame._tensor")));
-    return check(
-        PyObject_CallMethod(module.get(), "HookHandle", "OL", self, static_cast<long long>(id)));
+    return hook_handle(self, id);
   });
 }
+
+PyObject* tensor_register_accumulated(PyObject* self, PyObject* hook) {
+  return guarded([&]() -> PyObject* {
+    if (!PyCallable_Check(hook))
+      type_error("pf.register_post_accumulate_grad_hook: expected a callable");
+    const int64_t id = autograd::when_accumulated(
+        tensor_of(self), PyAccumulated{std::make_shared<NodeObject>(hook)});
+    track(self);
+    return hook_handle(self, id);
+  });
+}
+
+Tensor PyPacked::unpack() {
+  WithGil gil;
+  if (!value || !unpack_hook)
+    PF_FAIL(AutogradError, "saved_tensors_hooks",
+            "what was saved was part of a cycle that Python's collector has freed; keep a "
+            "reference to the result until backward() has run");
+  Obj r(in_python([&] { return PyObject_CallOneArg(unpack_hook->get(), value->get()); }));
+  if (!r) throw_python_error();
+  if (!is_tensor(r.get())) {
+    PyErr_Format(PyExc_TypeError,
+                 "pf.saved_tensors_hooks: unpack_hook returned a %s; expected a Tensor",
+                 Py_TYPE(r.get())->tp_name);
+    throw_python_error();
+  }
+  return tensor_of(r.get());
+}
+
+namespace {
+
+// What a checkpoint keeps of an argument: as saved tensors are, with their hooks and checks.
+struct SavedTensor {
+  struct Owner final : Node {
+    Owner() : Node("checkpoint") {}
+    Grads apply(const Grads&) override { return {}; }
+  };
+  Ref<Node> owner = Ref<Node>::adopt(new Owner);
+  autograd::Saved saved;
+  bool wants;
+
+  explicit SavedTensor(const Tensor& t) : saved(t), wants(autograd::requires_grad(t)) {}
+  Tensor get() const {
+    Tensor t = saved.get(*owner).detach();
+    if (wants) t.requires_grad_(true);
+    return t;
+  }
+};
+
+void push_saved_hooks(nb::handle pack, nb::handle unpack) {
+  autograd::push_pack([p = std::make_shared<Held>(pack.ptr()),
+                       u = std::make_shared<NodeObject>(unpack.ptr())](const Tensor& t) {
+    WithGil gil;
+    Obj arg(wrap(t));
+    Obj r(arg ? in_python([&] { return PyObject_CallOneArg(p->get(), arg.get()); }) : nullptr);
+    if (!r) throw_python_error();
+    auto* packed = new PyPacked;
+    packed->unpack_hook = u;
+    packed->value = std::make_shared<NodeObject>(r.get());
+    return Ref<autograd::Packed>::adopt(packed);
+  });
+}
+}  // namespace
 
 PyObject* tensor_retain_grad(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
@@ -307,26 +361,15 @@ PyObject* tensor_retain_grad(PyObject* self, PyObject*) {
 }
 
 void init_autograd(nb::module_& m) {
-  nb::class_<NodeHandle>(m, "Node", "The operation that made a tensor, as backward() sees it.",
-                         nb::type_slots(node_slots))
-      .def("name", [](const NodeHandle& h) { return nb::str(display_name(*h.node).c_str()); })
-      .def_prop_ro("next_functions", &next_functions)
-      .def_prop_ro("released", [](const NodeHandle& h) { return h.node->released; })
-      .def("__repr__",
-           [](const NodeHandle& h) { return nb::str(("<" + display_name(*h.node) + ">").c_str()); })
-      .def("__eq__",
-           [](const NodeHandle& a, nb::handle b) {
-             NodeHandle* other;
-             return nb::try_cast<NodeHandle*>(b, other) && other && other->node == a.node;
-           })
-      .def("__hash__",
-           [](const NodeHandle& h) { return reinterpret_cast<size_t>(h.node.get()) >> 4; });
+  init_node(m);
   m.def("_remove_hook", [](const Tensor& t, int64_t id) { t.remove_hook(id); });
   m.def(
       "_backward",
       [](nb::handle tensors, nb::handle grads, bool retain, bool create, nb::handle inputs) {
-        backward_into(tensor_list(tensors, "backward"), tensor_list(grads, "backward"), retain,
-                      create, tensor_list(inputs, "backward"));
+        std::vector<autograd::Place> into;
+        if (!inputs.is_none()) into = place_list(inputs, "backward");
+        backward_into(place_list(tensors, "backward"), tensor_list(grads, "backward"), retain,
+                      create, into);
       },
       nb::arg("tensors"), nb::arg("grads").none(), nb::arg("retain"), nb::arg("create"),
       nb::arg("inputs").none());
@@ -334,12 +377,44 @@ void init_autograd(nb::module_& m) {
       "_grad",
       [](nb::handle outputs, nb::handle inputs, nb::handle grads, bool retain, bool create,
          bool allow_unused) {
-        return nb::steal(
-            wrap_tuple(pyflame::grad(tensor_list(outputs, "grad"), tensor_list(inputs, "grad"),
-                                     tensor_list(grads, "grad"), retain, create, allow_unused)));
+        const auto of = place_list(inputs, "grad");
+        const auto from = place_list(outputs, "grad");
+        if (of.empty()) return nb::steal(wrap_tuple({}));
+        return nb::steal(wrap_tuple(autograd::run_backward(from, of, tensor_list(grads, "grad"),
+                                                           retain, create, allow_unused, "grad")));
       },
       nb::arg("outputs"), nb::arg("inputs"), nb::arg("grads").none(), nb::arg("retain"),
       nb::arg("create"), nb::arg("allow_unused"));
+  m.def("_push_saved_hooks", &push_saved_hooks);
+  m.def("_pop_saved_hooks", &autograd::pop_pack);
+  m.def("_gradient_edge", [](const Tensor& t) {
+    const Edge e = autograd::edge_of(t);
+    PF_CHECK(e.node, AutogradError, "get_gradient_edge",
+             "the tensor does not require grad, so no gradient flows to it; call "
+             "requires_grad_() on it, or on what it is computed from");
+    return nb::make_tuple(nb::steal(check(wrap(e.node))), e.input);
+  });
+  m.def("_current_pass", [](nb::handle tensors) {
+    std::vector<Edge> edges;
+    for (const Tensor& t : tensor_list(tensors, "hook")) edges.push_back(autograd::edge_of(t));
+    const autograd::CurrentPass pass = autograd::current_pass(edges);
+    nb::list which;
+    for (size_t i = 0; i < pass.reached.size(); ++i)
+      if (pass.reached[i]) which.append(i);
+    return nb::make_tuple(pass.number, which);
+  });
+  m.def("_pass_has_inputs", [] { return autograd::current_pass().has_inputs; });
+  m.def("_when_pass_ends", [](nb::handle fn) {
+    autograd::when_pass_ends([f = std::make_shared<Held>(fn.ptr())] {
+      WithGil gil;
+      const Obj r(in_python([&] { return PyObject_CallNoArgs(f->get()); }));
+      if (!r) throw_python_error();
+    });
+  });
+  nb::class_<SavedTensor>(m, "_SavedTensor", "A tensor as an operation saves it.")
+      .def(nb::init<const Tensor&>())
+      .def("get", &SavedTensor::get);
+  m.def("_increment_version", [](const Tensor& t) { ++t->storage->version; });
   m.def("_attach_function", &attach_function);
   m.def("_forget_history", [](const Tensor& t) {
     if (!t->meta) {

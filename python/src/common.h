@@ -313,9 +313,11 @@ void init_amp(nb::module_& m);
 
 // ---- autograd.cpp -----------------------------------------------------------------------------
 void init_autograd(nb::module_& m);
+void init_node(nb::module_& m);       // node.cpp
 PyObject* grad_fn_of(const Tensor&);  // new reference, None for a leaf
 PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs);
 PyObject* tensor_register_hook(PyObject* self, PyObject* hook);
+PyObject* tensor_register_accumulated(PyObject* self, PyObject* hook);
 PyObject* tensor_retain_grad(PyObject* self, PyObject*);
 
 }  // namespace pyflame::python

@@ -23,6 +23,8 @@ class Walk final : autograd::Owned {
   explicit Walk(const Tensor& t) { tensor(t); }
   explicit Walk(const Ref<Node>& n) { node(n); }
 
+  std::vector<PyPacked*> packs;  // those that only the nodes found keep
+
   std::vector<Node*> run() {
     std::vector<Node*> found;
     size_t looked = 0;
@@ -31,7 +33,7 @@ class Walk final : autograd::Owned {
         Node* n = nodes_.back();
         nodes_.pop_back();
         ++looked;
-        if (!n->hooks.empty() || dynamic_cast<PyNodeBase*>(n)) found.push_back(n);
+        if (!n->hooks.empty() || n->extras || dynamic_cast<PyNodeBase*>(n)) found.push_back(n);
         n->each_owned(*this);
       } else if (!metas_.empty()) {
         const Meta* m = metas_.back();
@@ -55,6 +57,11 @@ class Walk final : autograd::Owned {
       metas_.push_back(t->meta);
   }
 
+  void packed(const Ref<autograd::Packed>& p) override {
+    if (!last(p.get(), p->refs.load(std::memory_order_relaxed))) return;
+    if (auto* own = dynamic_cast<PyPacked*>(p.get())) packs.push_back(own);
+  }
+
   std::vector<Node*> nodes_;
   std::vector<const Meta*> metas_;
   std::unordered_map<const void*, uint32_t> seen_;
@@ -65,35 +72,75 @@ int visit(const std::shared_ptr<NodeObject>& o, visitproc visit, void* arg) {
   return 0;
 }
 
+// The object that a hook calls, where it is one of ours.
+template <class Hook, class Fn>
+std::shared_ptr<NodeObject>* callable_of(Fn& fn) {
+  auto* hook = fn.template target<Hook>();
+  return hook ? &hook->callable : nullptr;
+}
+
+// Shows all objects that a node holds.
+template <class F>
+void each_object(Node& n, F&& show) {
+  auto given = [&](std::shared_ptr<NodeObject>* o) {
+    if (o && *o) show(*o);
+  };
+  for (Node::Hook& h : n.hooks) given(callable_of<PyHook>(h.fn));
+  if (Node::Extras* e = n.extras.get()) {
+    for (auto& [id, fn] : e->before) given(callable_of<PyBefore>(fn));
+    for (auto& [id, fn] : e->after) given(callable_of<PyAfter>(fn));
+    for (auto& [id, fn] : e->accumulated) given(callable_of<PyAccumulated>(fn));
+    if (e->metadata) {
+      auto dict = std::static_pointer_cast<NodeObject>(e->metadata);
+      e->metadata.reset();  // so that it is counted once
+      show(dict);
+      e->metadata = dict;
+    }
+  }
+  if (auto* p = dynamic_cast<PyNodeBase*>(&n)) {
+    given(&p->backward);
+    given(&p->ctx);
+  }
+}
+
 template <class T>
 int visit_from(const T& root, visitproc fn, void* arg) {
   if (!node_objects.load(std::memory_order_relaxed)) return 0;
-  for (Node* n : Walk(root).run()) {
-    for (const Node::Hook& h : n->hooks)
-      if (const auto* hook = h.fn.target<PyHook>())
-        if (int rc = visit(hook->callable, fn, arg)) return rc;
-    if (const auto* p = dynamic_cast<PyNodeBase*>(n)) {
-      if (int rc = visit(p->backward, fn, arg)) return rc;
-      if (int rc = visit(p->ctx, fn, arg)) return rc;
-    }
+  Walk walk(root);
+  int rc = 0;
+  auto show = [&](const std::shared_ptr<NodeObject>& o) {
+    if (!rc) rc = visit(o, fn, arg);
+  };
+  for (Node* n : walk.run()) each_object(*n, show);
+  for (PyPacked* p : walk.packs) {
+    show(p->value);
+    show(p->unpack_hook);
   }
-  return 0;
+  return rc;
 }
 
 template <class T>
 void clear_from(const T& root) {
   if (!node_objects.load(std::memory_order_relaxed)) return;
-  std::vector<std::shared_ptr<NodeObject>> out;  // let go when no node is looked at any more
-  for (Node* n : Walk(root).run()) {
-    std::erase_if(n->hooks, [&](const Node::Hook& h) {
-      const auto* hook = h.fn.target<PyHook>();
-      if (hook) out.push_back(hook->callable);
-      return hook != nullptr;
-    });
-    if (auto* p = dynamic_cast<PyNodeBase*>(n)) {
-      out.push_back(std::move(p->backward));
-      out.push_back(std::move(p->ctx));
+  std::vector<std::shared_ptr<void>> out;  // let go when no node is looked at any more
+  Walk walk(root);
+  for (Node* n : walk.run()) {
+    each_object(*n, [&](const std::shared_ptr<NodeObject>& o) { out.push_back(o); });
+    std::erase_if(n->hooks, [](const Node::Hook& h) { return h.fn.target<PyHook>(); });
+    if (Node::Extras* e = n->extras.get()) {
+      e->before.clear();
+      e->after.clear();
+      e->accumulated.clear();
+      e->metadata.reset();
     }
+    if (auto* p = dynamic_cast<PyNodeBase*>(n)) {
+      p->backward.reset();
+      p->ctx.reset();
+    }
+  }
+  for (PyPacked* p : walk.packs) {
+    out.push_back(std::move(p->value));
+    out.push_back(std::move(p->unpack_hook));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "common.h"
 #include "engine/autograd.h"
@@ -21,8 +22,30 @@ struct PyHook {
   Tensor operator()(const Tensor& gradient) const;
 };
 
+// The other hooks of nodes (autograd::Node::Extras).
+struct PyBefore {
+  std::shared_ptr<NodeObject> callable;
+  void operator()(autograd::Grads& grads) const;
+};
+struct PyAfter {
+  std::shared_ptr<NodeObject> callable;
+  size_t inputs;  // of the node
+  void operator()(autograd::Grads& out, const autograd::Grads& in) const;
+};
+struct PyAccumulated {
+  std::shared_ptr<NodeObject> callable;
+  void operator()(const Tensor& leaf) const;
+};
+
+// What pack_hook made of a tensor, and the unpack_hook that makes one of it.
+struct PyPacked final : autograd::Packed {
+  std::shared_ptr<NodeObject> unpack_hook, value;
+  Tensor unpack() override;
+};
+
 // A node that calls Python's backward(ctx, ...). The collector may have taken both away.
 struct PyNodeBase : autograd::Node {
+  std::string text;  // its name
   std::shared_ptr<NodeObject> backward, ctx;
   using Node::Node;
 };

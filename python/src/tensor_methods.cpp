@@ -472,6 +472,9 @@ PyMethodDef kTensorMethods[] = {
      "Computes gradients of this tensor and adds them to the .grad of the leaves."},
     {"register_hook", tensor_register_hook, METH_O,
      "Calls hook(grad) when this tensor's gradient is computed; returns a handle with remove()."},
+    {"register_post_accumulate_grad_hook", tensor_register_accumulated, METH_O,
+     "Calls hook(tensor) when a backward pass has added to the .grad of this leaf; returns a "
+     "handle with remove()."},
     {"retain_grad", tensor_retain_grad, METH_NOARGS, "Keeps .grad of a result, too."},
     {"_make_subclass", make_subclass, METH_VARARGS | METH_STATIC, nullptr},
     {"as_subclass", tensor_as_subclass, METH_O,

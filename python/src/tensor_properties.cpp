@@ -64,10 +64,15 @@ int set_grad(PyObject* o, PyObject* value, void*) {
   });
 }
 PyObject* get_grad_fn(PyObject* o, void*) {
+  track(o);  // it may be held by what the node is given
   return guarded([&] { return grad_fn_of(tensor_of(o)); });
 }
 PyObject* get_is_leaf(PyObject* o, void*) {
   return PyBool_FromLong(tensor_of(o).is_leaf());
+}
+PyObject* get_retains_grad(PyObject* o, void*) {
+  const Tensor& t = tensor_of(o);
+  return PyBool_FromLong(t->meta && t->meta->retained);
 }
 PyObject* get_data(PyObject* o, void*) {
   return guarded(
@@ -170,6 +175,7 @@ PyGetSetDef kTensorProperties[] = {
      nullptr},
     {"is_leaf", get_is_leaf, nullptr, "True when it is no result of a recorded operation.",
      nullptr},
+    {"retains_grad", get_retains_grad, nullptr, "True after retain_grad() of a result.", nullptr},
     {"data", get_data, set_data, "The same values without history.", nullptr},
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"T", get_t, nullptr, "View with the dimensions reversed.", nullptr},

@@ -298,29 +298,79 @@ Ref<Node> make_node(const char* name, std::initializer_list<Tensor> inputs,
 
 // ---- saved tensors -----------------------------------------------------------------------------
 
+namespace {
+thread_local std::vector<PackFn>* t_packs = nullptr;  // null as long as nobody packs
+std::atomic<int> g_packs{0};  // of all threads: a load is cheaper than asking for the thread's own
+
+const PackFn* packs() {
+  return t_packs && !t_packs->empty() && t_packs->back() ? &t_packs->back() : nullptr;
+}
+}  // namespace
+
+void push_pack(PackFn pack) {
+  if (!t_packs) t_packs = new std::vector<PackFn>();
+  t_packs->push_back(std::move(pack));
+  g_packs.fetch_add(1);
+}
+void pop_pack() {
+  g_packs.fetch_sub(1);
+  t_packs->pop_back();
+  if (t_packs->empty()) delete std::exchange(t_packs, nullptr);
+}
+
 Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
     : output_nr_(output_nr), is_result_(is_result) {
   if (!t.defined()) return;
   version_ = t->storage->version;
   const bool is_view = t->meta && t->meta->base.defined();
+  if (g_packs.load(std::memory_order_relaxed) && packs()) [[unlikely]] {
+    pack(t);
+    return;
+  }
   if (is_view && !is_result) history_ = edge_of(t);
   tensor_ = is_result || is_view ? make_view(t, t->shape, t->strides, t->offset) : t;
+}
+
+void Saved::pack(const Tensor& t) {
+  const NoGrad no_grad;
+  Edge history = is_result_ ? Edge{} : edge_of(t);
+  const PackFn fn = *packs();  // it may end its region, or begin another
+  push_pack(nullptr);
+  Ref<Packed> packed;
+  try {
+    packed = fn(make_view(t, t->shape, t->strides, t->offset));
+  } catch (...) {
+    pop_pack();
+    throw;
+  }
+  pop_pack();
+  packed_ = true;
+  history_.node = Ref<Node>::adopt(new PackedNode(std::move(packed), std::move(history)));
 }
 
 Tensor Saved::get(const Node& owner) const {
   PF_CHECK(!owner.released, AutogradError, "backward", "the graph of ", owner.name,
            " was already used and freed; call backward(retain_graph=True) the first time, or run "
            "the forward pass again");
+  if (packed_) {
+    const auto& kept = static_cast<const PackedNode&>(*history_.node);
+    const Tensor t = kept.packed->unpack();
+    return grad_enabled() ? with_history(t, owner, kept.history) : t;
+  }
   if (!tensor_.defined()) return {};
   PF_CHECK(tensor_->storage->version == version_, AutogradError, "backward", "a ",
            name(tensor_->dtype), " tensor of shape ", tensor_->shape, " that ", owner.name,
            " needs for its gradient was changed in place (version ", tensor_->storage->version,
            ", saved at version ", version_, "); clone() it before the in-place operation");
-  if (!grad_enabled() || (!is_result_ && !history_.node)) return tensor_;
-  Tensor t = make_view(tensor_, tensor_->shape, tensor_->strides, tensor_->offset);
+  return grad_enabled() ? with_history(tensor_, owner, history_) : tensor_;
+}
+
+Tensor Saved::with_history(const Tensor& kept, const Node& owner, const Edge& history) const {
+  if (!is_result_ && !history.node) return kept;
+  Tensor t = make_view(kept, kept->shape, kept->strides, kept->offset);
   Meta& m = meta_of(t);
-  m.grad_fn = is_result_ ? Ref<Node>::share(const_cast<Node*>(&owner)) : history_.node;
-  m.output_nr = is_result_ ? output_nr_ : history_.input;
+  m.grad_fn = is_result_ ? Ref<Node>::share(const_cast<Node*>(&owner)) : history.node;
+  m.output_nr = is_result_ ? output_nr_ : history.input;
   return t;
 }
 
@@ -559,6 +609,22 @@ void retain_grad(const Tensor& t) {
                        }});
 }
 
+int64_t when_accumulated(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
+  PF_CHECK(leaf->requires_grad && !grad_fn(leaf), AutogradError,
+           "register_post_accumulate_grad_hook",
+           "the tensor is the result of an operation or does not require grad, so nothing is "
+           "added to its .grad; expected a leaf that requires grad; use register_hook()");
+  const int64_t id = next_hook();
+  edge_of(leaf).node->extra().accumulated.emplace_back(id, std::move(hook));
+  return id;
+}
+
+void run_accumulated(Node& accumulator, const Tensor& leaf) {
+  if (!accumulator.extras || !leaf.defined()) return;
+  const auto hooks = accumulator.extras->accumulated;  // a copy: they may remove themselves
+  for (const auto& [id, hook] : hooks) hook(leaf);
+}
+
 }  // namespace autograd
 
 // ---- the tensor's side -------------------------------------------------------------------------
@@ -612,12 +678,16 @@ Tensor Tensor::detach() const {
   return make_view(*this, p_->shape, p_->strides, p_->offset);
 }
 
-int64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+int64_t autograd::next_hook() {
   static std::atomic<int64_t> next{1};
+  return next.fetch_add(1);
+}
+
+int64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   autograd::Edge e = autograd::edge_of(*this);
   PF_CHECK(e.node, AutogradError, "register_hook",
            "the tensor does not require grad; call requires_grad_() first");
-  int64_t id = next.fetch_add(1);
+  const int64_t id = autograd::next_hook();
   e.node->hooks.push_back({id, e.input, std::move(hook)});
   if (e.node->sequence != 0) autograd::meta_of(*this).hooked.emplace_back(id, e.node);
   return id;
@@ -626,6 +696,8 @@ int64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
 void Tensor::remove_hook(int64_t handle) const {
   auto remove = [&](autograd::Node& n) {
     std::erase_if(n.hooks, [&](const auto& h) { return h.id == handle; });
+    if (n.extras)
+      std::erase_if(n.extras->accumulated, [&](const auto& h) { return h.first == handle; });
   };
   autograd::Edge e = autograd::edge_of(*this);
   if (e.node) remove(*e.node);

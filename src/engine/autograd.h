@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor_impl.h"
@@ -15,17 +16,30 @@ namespace pyflame::autograd {
 struct Node;
 struct Meta;
 
+using Grads = std::vector<Tensor>;  // an undefined tensor is a gradient of zero
+
 struct Edge {
   Ref<Node> node;
   uint32_t input = 0;  // which of the node's incoming gradients
 };
 
-using Grads = std::vector<Tensor>;  // an undefined tensor is a gradient of zero
+// What hooks of saved tensors keep in the place of one.
+struct Packed : detail::RefCounted {
+  virtual ~Packed() = default;
+  virtual Tensor unpack() = 0;
+  static void destroy(Packed* p) noexcept { delete p; }
+};
+using PackFn = std::function<Ref<Packed>(const Tensor&)>;
+// From now on, in this thread, what is saved goes through `pack`. The innermost counts; null: kept
+// as always.
+void push_pack(PackFn pack);
+void pop_pack();
 
 // Is shown what keeps what alive: each reference once.
 struct Owned {
   virtual void node(const Ref<Node>&) = 0;
   virtual void tensor(const Tensor&) = 0;
+  virtual void packed(const Ref<Packed>&) {}
 
  protected:
   ~Owned() = default;
@@ -45,6 +59,24 @@ struct Node : detail::RefCounted {
     std::function<Tensor(const Tensor&)> fn;
   };
   std::vector<Hook> hooks;
+  // What few nodes have.
+  struct Extras {
+    // Is given the gradients of the results and may write others into them.
+    using Before = std::function<void(Grads&)>;
+    // The same for the gradients of the inputs, beside those of the results.
+    using After = std::function<void(Grads&, const Grads&)>;
+    std::vector<std::pair<int64_t, Before>> before;
+    std::vector<std::pair<int64_t, After>> after;
+    // Of an accumulator: called with the leaf when its .grad is complete for this pass.
+    std::vector<std::pair<int64_t, std::function<void(const Tensor&)>>> accumulated;
+    std::shared_ptr<void> metadata;  // a dict of Python's, the binding's alone
+    void* wrapper = nullptr;         // the Python object of this node while it lives
+  };
+  std::unique_ptr<Extras> extras;
+  Extras& extra() {
+    if (!extras) extras = std::make_unique<Extras>();
+    return *extras;
+  }
 
   explicit Node(const char* name);
   virtual ~Node();
@@ -69,11 +101,17 @@ class Saved {
   void each_owned(Owned&) const;
 
  private:
+  void pack(const Tensor& t);
+  Tensor with_history(const Tensor& kept, const Node& owner, const Edge& history) const;
+
   Tensor tensor_;
-  Edge history_;  // of an input that is a view: the tensor is kept without its base (no cycle)
+  // Of an input that is a view: the tensor is kept without its base (no cycle). Packed: a
+  // PackedNode.
+  Edge history_;
   uint32_t version_ = 0;
   uint32_t output_nr_ = 0;
   bool is_result_ = false;
+  bool packed_ = false;
 };
 
 // True when gradients are on and any of the tensors requires one.
@@ -170,5 +208,31 @@ void each_owned(const Meta&, Owned&);
 // The node that made `t` (for grad_fn); null for a leaf. A view of a changed base is renewed.
 Ref<Node> grad_fn(const Tensor& t);
 void retain_grad(const Tensor& t);
+
+// What gradients begin at or are wanted of: a tensor, or an edge without one.
+struct Place {
+  Tensor tensor;
+  Edge edge;
+  Place(Tensor t) : tensor(std::move(t)) {}
+  Place(Edge e) : edge(std::move(e)) {}
+};
+// pyflame::grad, and backward where there are no inputs.
+std::vector<Tensor> run_backward(std::span<const Place> outputs, std::span<const Place> inputs,
+                                 std::span<const Tensor> grad_outputs, bool retain_graph,
+                                 bool create_graph, bool allow_unused, const char* op);
+// The backward pass that this thread is in.
+struct CurrentPass {
+  uint64_t number = 0;        // 0: in none
+  bool has_inputs = false;    // grad(), or backward() of some tensors alone
+  std::vector<bool> reached;  // of which of the edges a gradient comes to their nodes
+};
+CurrentPass current_pass(std::span<const Edge> edges = {});
+// Calls fn at its end; not at all outside of one, or when it raises.
+void when_pass_ends(std::function<void()> fn);
+// A number for a hook, by which it is taken away again. Never 0.
+int64_t next_hook();
+// Has hook(leaf) called behind each backward pass that adds to the leaf's .grad.
+int64_t when_accumulated(const Tensor& leaf, std::function<void(const Tensor&)> hook);
+void run_accumulated(Node& accumulator, const Tensor& leaf);
 
 }  // namespace pyflame::autograd

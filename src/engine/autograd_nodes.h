@@ -23,6 +23,18 @@ struct Accumulate final : Node {
   TensorImpl* leaf_;
 };
 
+// What Saved holds of a tensor that a hook has packed; on no path.
+struct PackedNode final : Node {
+  PackedNode(Ref<Packed> p, Edge h) : Node("packed"), packed(std::move(p)), history(std::move(h)) {}
+  Grads apply(const Grads&) override { return {}; }
+  void each_owned(Owned& o) const override {
+    o.packed(packed);
+    o.node(history.node);
+  }
+  Ref<Packed> packed;
+  Edge history;  // of an input
+};
+
 // A node whose gradient is a function over saved tensors.
 class FunctionNode final : public Node {
  public:

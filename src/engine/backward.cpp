@@ -1,6 +1,7 @@
 // The backward pass: iterative, on the calling thread, highest record number first. An edge always
 // leads to a node that was recorded earlier, so a node is complete when its turn comes.
 #include <algorithm>
+#include <atomic>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -18,6 +19,7 @@ using autograd::Accumulate;
 using autograd::Edge;
 using autograd::Grads;
 using autograd::Node;
+using autograd::Place;
 
 namespace {
 
@@ -26,12 +28,26 @@ struct Waiting {
   Grads grads;
 };
 
+class Pass;
+thread_local Pass* t_pass = nullptr;  // the innermost that runs
+std::atomic<uint64_t> g_passes{0};
+
 class Pass {
  public:
   Pass(bool retain_graph, bool create_graph)
       : retain_graph_(retain_graph || create_graph), mode_(create_graph) {}
 
-  void seed(const Tensor& t, const Tensor& gradient) {
+  void seed(const Place& p, const Tensor& gradient) {
+    if (!p.tensor.defined()) {
+      PF_CHECK(gradient.defined(), AutogradError, "backward",
+               "got no gradient for a GradientEdge; expected one in grad_outputs: its tensor, "
+               "whose shape it has, is not known");
+      device_ = gradient->storage->device;
+      roots_.push_back(p.edge);
+      deliver(p.edge, gradient);
+      return;
+    }
+    const Tensor& t = p.tensor;
     PF_CHECK(autograd::requires_grad(t), AutogradError, "backward",
              "the tensor does not require grad and has no history; call requires_grad_() on what "
              "it is computed from, outside of no_grad()");
@@ -50,27 +66,17 @@ class Pass {
     device_ = t->storage->device;
     const DeviceScope there(device_);
     if (g->dtype != t->dtype) g = operations::convert(g, t->dtype);
-    deliver(autograd::edge_of(t), std::move(g));
+    roots_.push_back(autograd::edge_of(t));
+    deliver(roots_.back(), std::move(g));
   }
 
   // Capture the gradient that flows into this edge instead of walking on to a leaf.
   void capture(const Edge& e, Tensor* into) { captures_[e.node.get()].push_back({e.input, into}); }
 
   // With captures: only nodes that lead to one of them run.
-  void restrict_to_captures(std::span<const Edge> roots) {
+  void restrict_to_captures() {
     restricted_ = true;
-    std::vector<Node*> order;
-    std::unordered_set<Node*> seen;
-    std::vector<Node*> stack;
-    for (const Edge& e : roots)
-      if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
-    while (!stack.empty()) {
-      Node* n = stack.back();
-      stack.pop_back();
-      order.push_back(n);
-      for (const Edge& e : n->next)
-        if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
-    }
+    std::vector<Node*> order = walk([](const Node&) { return true; });
     std::sort(order.begin(), order.end(),
               [](Node* a, Node* b) { return a->sequence < b->sequence; });
     for (Node* n : order) {
@@ -81,9 +87,22 @@ class Pass {
     }
   }
 
+  uint64_t number() const { return number_; }
+  bool restricted() const { return restricted_; }
+  void at_end(std::function<void()> fn) { at_end_.push_back(std::move(fn)); }
+
+  // Whether a gradient comes to a node, as far as edges tell.
+  bool reaches(Node* n) {
+    if (reached_.empty())
+      for (Node* r : walk([this](Node& x) { return !restricted_ || leads_.count(&x); }))
+        reached_.insert(r);
+    return reached_.count(n) != 0;
+  }
+
   void run() {
     const amp::Off forward_dtypes;              // gradients have the dtypes of what they belong to
     const DeviceScope forward_device(device_);  // and what floats runs where it ran
+    const Running running(this);
     while (!heap_.empty()) {
       Node* key = heap_.top().second;
       heap_.pop();
@@ -92,9 +111,36 @@ class Pass {
       waiting_.erase(it);
       step(w);
     }
+    for (size_t i = 0; i < at_end_.size(); ++i) at_end_[i]();
   }
 
  private:
+  struct Running {
+    Pass* before;
+    explicit Running(Pass* p) : before(std::exchange(t_pass, p)) {}
+    ~Running() { t_pass = before; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+  };
+
+  // All nodes on the way from what was seeded; beyond one only where `passes` says so.
+  template <class F>
+  std::vector<Node*> walk(F&& passes) const {
+    std::vector<Node*> order, stack;
+    std::unordered_set<Node*> seen;
+    for (const Edge& e : roots_)
+      if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
+    while (!stack.empty()) {
+      Node* n = stack.back();
+      stack.pop_back();
+      order.push_back(n);
+      if (!passes(*n)) continue;
+      for (const Edge& e : n->next)
+        if (e.node && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
+    }
+    return order;
+  }
+
   void deliver(const Edge& e, Tensor g) {
     if (!e.node || !g.defined()) return;
     auto [it, fresh] = waiting_.try_emplace(e.node.get());
@@ -121,14 +167,22 @@ class Pass {
       for (auto& [input, into] : captured->second)
         if (input < w.grads.size()) *into = w.grads[input];
     if (restricted_ && !leads_.count(&n)) return;
+    if (n.extras) run_before(n, w.grads);
     Grads out = n.apply(w.grads);
     if (n.overwrites && w.grads[0].defined()) {
       if (out.empty()) out.resize(1);
       out[0] = operations::zeros_like(w.grads[0]);
     }
+    auto* accumulator = dynamic_cast<Accumulate*>(&n);
+    if (n.extras) {
+      const auto hooks = n.extras->after;  // a copy: one may remove itself
+      for (const auto& [id, hook] : hooks) hook(out, w.grads);
+    }
     w.grads.clear();
     if (detect_anomaly()) check_finite(n, out);
-    if (!retain_graph_ && !dynamic_cast<Accumulate*>(&n)) {
+    if (accumulator) {
+      if (n.extras) autograd::run_accumulated(n, accumulator->leaf());
+    } else if (!retain_graph_) {
       n.release();
       n.released = true;
     }
@@ -169,6 +223,11 @@ class Pass {
     w.grads[hook.output] = engine::bring_home(r, old->device());
   }
 
+  static void run_before(const Node& n, Grads& grads) {
+    const auto hooks = n.extras->before;
+    for (const auto& [id, hook] : hooks) hook(grads);
+  }
+
   static void check_finite(const Node& n, const Grads& out) {
     NoGrad no_grad;
     for (size_t i = 0; i < out.size(); ++i) {
@@ -179,7 +238,11 @@ class Pass {
     }
   }
 
+  const uint64_t number_ = ++g_passes;
   bool retain_graph_, mode_, restricted_ = false;
+  std::vector<Edge> roots_;
+  std::unordered_set<Node*> reached_;  // made when it is first asked for
+  std::vector<std::function<void()>> at_end_;
   Device device_;
   std::unordered_map<Node*, Waiting> waiting_;
   std::priority_queue<std::pair<uint64_t, Node*>> heap_;
@@ -187,48 +250,71 @@ class Pass {
   std::unordered_set<Node*> leads_;
 };
 
-void check_gradients(std::span<const Tensor> tensors, std::span<const Tensor> gradients) {
-  PF_CHECK(gradients.empty() || gradients.size() == tensors.size(), ValueError, "backward", "got ",
-           gradients.size(), " gradients for ", tensors.size(), " tensors; give one for each");
+void check_gradients(size_t tensors, std::span<const Tensor> gradients) {
+  PF_CHECK(gradients.empty() || gradients.size() == tensors, ValueError, "backward", "got ",
+           gradients.size(), " gradients for ", tensors, " tensors; give one for each");
+}
+
+Edge edge_of(const Place& p) {
+  return p.tensor.defined() ? autograd::edge_of(p.tensor) : p.edge;
+}
+
+std::vector<Place> places(std::span<const Tensor> tensors) {
+  return {tensors.begin(), tensors.end()};
 }
 
 }  // namespace
 
+std::vector<Tensor> autograd::run_backward(std::span<const Place> outputs,
+                                           std::span<const Place> inputs,
+                                           std::span<const Tensor> grad_outputs, bool retain_graph,
+                                           bool create_graph, bool allow_unused, const char* op) {
+  check_gradients(outputs.size(), grad_outputs);
+  Pass pass(retain_graph, create_graph);
+  std::vector<Tensor> result(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Edge e = pyflame::edge_of(inputs[i]);
+    PF_CHECK(e.node, AutogradError, op, "input ", i,
+             " does not require grad; call requires_grad_() before it is used");
+    pass.capture(e, &result[i]);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i)
+    pass.seed(outputs[i], grad_outputs.empty() ? Tensor() : grad_outputs[i]);
+  if (!inputs.empty()) pass.restrict_to_captures();
+  pass.run();
+  const GradMode mode(create_graph);
+  for (size_t i = 0; several_devices() && i < result.size(); ++i)
+    if (result[i].defined() && inputs[i].tensor.defined())
+      result[i] = engine::bring_home(result[i], inputs[i].tensor->device());
+  for (size_t i = 0; i < result.size(); ++i)
+    PF_CHECK(result[i].defined() || allow_unused, AutogradError, op, "input ", i,
+             " was not used to compute the outputs; pass allow_unused=True to get None for it");
+  return result;
+}
+
+autograd::CurrentPass autograd::current_pass(std::span<const Edge> edges) {
+  if (!t_pass) return {0, false, std::vector<bool>(edges.size())};
+  CurrentPass r{t_pass->number(), t_pass->restricted(), {}};
+  for (const Edge& e : edges) r.reached.push_back(t_pass->reaches(e.node.get()));
+  return r;
+}
+
+void autograd::when_pass_ends(std::function<void()> fn) {
+  if (t_pass) t_pass->at_end(std::move(fn));
+}
+
 void backward(std::span<const Tensor> tensors, std::span<const Tensor> gradients, bool retain_graph,
               bool create_graph) {
-  check_gradients(tensors, gradients);
-  Pass pass(retain_graph, create_graph);
-  for (size_t i = 0; i < tensors.size(); ++i)
-    pass.seed(tensors[i], gradients.empty() ? Tensor() : gradients[i]);
-  pass.run();
+  autograd::run_backward(places(tensors), {}, gradients, retain_graph, create_graph, true,
+                         "backward");
 }
 
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                          std::span<const Tensor> grad_outputs, bool retain_graph, bool create_graph,
                          bool allow_unused) {
-  check_gradients(outputs, grad_outputs);
-  Pass pass(retain_graph, create_graph);
-  std::vector<Tensor> result(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    Edge e = autograd::edge_of(inputs[i]);
-    PF_CHECK(e.node, AutogradError, "grad", "input ", i,
-             " does not require grad; call requires_grad_() before it is used");
-    pass.capture(e, &result[i]);
-  }
-  std::vector<Edge> roots;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    pass.seed(outputs[i], grad_outputs.empty() ? Tensor() : grad_outputs[i]);
-    roots.push_back(autograd::edge_of(outputs[i]));
-  }
-  pass.restrict_to_captures(roots);
-  pass.run();
-  const GradMode mode(create_graph);
-  for (size_t i = 0; several_devices() && i < result.size(); ++i)
-    if (result[i].defined()) result[i] = engine::bring_home(result[i], inputs[i]->device());
-  for (size_t i = 0; i < result.size(); ++i)
-    PF_CHECK(result[i].defined() || allow_unused, AutogradError, "grad", "input ", i,
-             " was not used to compute the outputs; pass allow_unused=True to get None for it");
-  return result;
+  if (inputs.empty()) return {};
+  return autograd::run_backward(places(outputs), places(inputs), grad_outputs, retain_graph,
+                                create_graph, allow_unused, "grad");
 }
 
 }  // namespace pyflame

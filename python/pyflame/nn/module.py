@@ -113,6 +113,7 @@ class Module(_WithState):
     """
 
     training = True
+    _recomputed = False  # by enable_gradient_checkpointing(): see recomputation.py
 
     def __init__(self):
         d = self.__dict__
@@ -506,6 +507,19 @@ class Module(_WithState):
     def compile(self, *args, **kwargs):
         """Accepted for programs that call it: operations are fused as they are recorded."""
 
+    def enable_gradient_checkpointing(self, enabled=True):
+        """Activations of the repeated part are computed again in the backward pass, not kept.
+
+        What is repeated is in nn.ModuleLists and nn.Sequentials that have no longer one within:
+        their entries, each by itself, or, of plain layers in an nn.Sequential, about as many
+        segments as a segment has layers. Without any: each child that has children, or the model.
+        Results and gradients are the same bits, the forward pass of these parts is paid twice.
+        Also by hand: utils.checkpoint.
+        """
+        from .recomputation import enable
+
+        enable(self, enabled)
+
     # ---- hooks --------------------------------------------------------------------------------
 
     _add_hook = staticmethod(add_hook)
@@ -555,7 +569,12 @@ class Module(_WithState):
         if watch:
             args = watch.enter(args)
         try:
-            result = self.forward(*args, **kwargs)
+            if self._recomputed:
+                from .recomputation import forward
+
+                result = forward(self, args, kwargs)
+            else:
+                result = self.forward(*args, **kwargs)
         except BaseException:
             for hook, with_kwargs, always in after:
                 if always:

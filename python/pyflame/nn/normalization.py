@@ -1,6 +1,7 @@
 """Norms of channels: of the batch, of examples, of groups, of neighbours; see nn.functional."""
 
 from .. import _C, _ops
+from .._grad_mode import recomputation
 from . import functional as F
 from .module import Module
 from .parameter import Parameter
@@ -78,6 +79,13 @@ class _RunningNorm(_Affine):
         self.reset_running_stats()
         super().reset_parameters()
 
+    def _running(self):
+        """What a call may count in: copies where a checkpoint runs it a second time."""
+        running = self.running_mean, self.running_var, self.num_batches_tracked
+        if recomputation.on and self.training:
+            return tuple(None if t is None else t.clone() for t in running)
+        return running
+
     def _check_input_dim(self, input):
         check_ranks(self, input, self._ranks)
 
@@ -108,7 +116,7 @@ class _BatchNorm(_RunningNorm):
 
     def forward(self, input):
         self._check_input_dim(input)
-        mean, var, count = self.running_mean, self.running_var, self.num_batches_tracked
+        mean, var, count = self._running()
         training = self.training or (mean is None and var is None)
         momentum = self.momentum or 0.0
         if self.training and self.track_running_stats and count is not None:
@@ -138,10 +146,11 @@ class _InstanceNorm(_RunningNorm):
                 f"pf.nn.{type(self).__name__}: got input of shape {tuple(input.shape)} with "
                 f"{channels} channels; expected {self.num_features}; change num_features"
             )
+        mean, var, _ = self._running()
         y = F.instance_norm(
             input.unsqueeze(0) if alone else input,
-            self.running_mean,
-            self.running_var,
+            mean,
+            var,
             self.weight,
             self.bias,
             self.training or not self.track_running_stats,

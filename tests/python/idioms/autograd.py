@@ -352,3 +352,264 @@ try:
     vjp(lambda t: t**2, torch.ones(2), torch.ones(3))
 except RuntimeError as e:
     b = e
+
+# %% a hook behind accumulation
+x = torch.ones(3, requires_grad=True)
+w = torch.full((3,), 2.0, requires_grad=True)
+seen = []
+
+
+def step(p):
+    seen.append(p.grad.clone())
+    with torch.no_grad():
+        p -= 0.1 * p.grad
+    p.grad = None
+
+
+h = x.register_post_accumulate_grad_hook(step)
+(x * w).sum().backward()
+h.remove()
+h = None
+(x * 5).sum().backward()
+try:
+    (x * 2).register_post_accumulate_grad_hook(step)
+except RuntimeError as e:
+    error = e
+
+# %% an optimizer in the backward pass
+m = nn.Linear(3, 2)
+with torch.no_grad():
+    m.weight.copy_(torch.arange(6.0).view(2, 3))
+    m.bias.zero_()
+_opts = {p: torch.optim.SGD([p], lr=0.1) for p in m.parameters()}
+
+
+def _step(p):
+    _opts[p].step()
+    _opts[p].zero_grad()
+
+
+for _p in m.parameters():
+    _p.register_post_accumulate_grad_hook(_step)
+for _ in range(2):
+    m(torch.ones(4, 3)).pow(2).mean().backward()
+left = [p.grad for p in m.parameters()]
+
+# %% hooks of saved tensors
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+names = []
+
+
+def pack(t):
+    names.append("pack")
+    return t.detach().numpy().copy()
+
+
+def unpack(a):
+    names.append("unpack")
+    return torch.from_numpy(a)
+
+
+with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+    y = x.exp()
+y.sum().backward()
+
+# %% saved on the CPU
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+w = torch.tensor([2.0, 3.0, 4.0], requires_grad=True)
+with torch.autograd.graph.save_on_cpu():
+    y = (x * w).sin()
+y.sum().backward()
+(g,) = torch.autograd.grad((x * w).sum(), x)
+
+# %% second derivatives of what hooks saved
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t):
+    y = (x**3).sum()
+(g,) = torch.autograd.grad(y, x, create_graph=True)
+(h,) = torch.autograd.grad(g.sum(), x)
+
+# %% hooks of saved tensors switched off
+try:
+    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+        with torch.autograd.graph.save_on_cpu():
+            pass
+except RuntimeError as e:
+    error = e
+    assert "not here" in str(e)
+
+# %% writing what was saved
+x = torch.ones(2, requires_grad=True)
+y = x * 1
+with torch.autograd.graph.allow_mutation_on_saved_tensors():
+    z = y.sin()
+    y.mul_(5)
+    z.sum().backward()
+
+# %% a write that the tape cannot see
+x = torch.ones(2, requires_grad=True)
+a = x * 2
+b = a.sin()
+before = a._version
+torch.autograd.graph.increment_version(a)
+after = a._version
+try:
+    b.sum().backward()
+except RuntimeError as e:
+    error = e
+
+# %% nodes
+x = torch.ones(2, 3, requires_grad=True)
+w = torch.ones(4, 3, requires_grad=True)
+y = (x @ w.t()).relu().sum()
+_walk = []
+stack = [y.grad_fn]
+leaves = []
+while stack:
+    f = stack.pop()
+    _walk.append(type(f).__name__)
+    if hasattr(f, "variable"):
+        leaves.append(f.variable.shape)
+    stack.extend(n for n, _ in f.next_functions if n is not None)
+f = None
+ends = [_walk[0], _walk.count("AccumulateGrad")]
+same = [y.grad_fn is y.grad_fn, y.grad_fn.name(), isinstance(y.grad_fn, torch.autograd.graph.Node)]
+y.grad_fn.metadata["note"] = 3
+note = y.grad_fn.metadata
+
+# %% hooks of nodes
+x = torch.tensor([1.0, 2.0], requires_grad=True)
+y = x * 3
+seen = []
+_a = y.grad_fn.register_hook(lambda gi, go: seen.append(("after", len(gi), go[0].tolist())))
+_b = y.grad_fn.register_prehook(lambda go: (go[0] * 2,))
+y.sum().backward(retain_graph=True)
+_b.remove()
+_c = y.grad_fn.register_hook(lambda gi, go: (gi[0] * 10, *gi[1:]))
+y.sum().backward()
+
+# %% a hook of the accumulator
+x = torch.tensor([1.0, 2.0], requires_grad=True)
+_n = x.view_as(x).grad_fn.next_functions[0][0]
+seen = []
+_h = _n.register_hook(lambda gi, go: seen.append((gi, go[0])))
+(x * 4).sum().backward()
+
+# %% hooks of several gradients
+a, b, c = (torch.tensor([float(v)], requires_grad=True) for v in (1, 2, 3))
+seen, first = [], []
+_h = torch.autograd.graph.register_multi_grad_hook((a, b, c), seen.append)
+_f = torch.autograd.graph.register_multi_grad_hook((a, b), first.append, mode="any")
+(a * b).sum().backward()
+(a * b * c).sum().backward()
+_h.remove()
+(a * b * c).sum().backward()
+count = len(first)
+first = None
+
+# %% gradient edges
+x = torch.tensor([1.0, 2.0], requires_grad=True)
+y = x * 3
+_edge = torch.autograd.graph.get_gradient_edge(y)
+z = (y**2).sum()
+y = None
+(g,) = torch.autograd.grad(z, [_edge], retain_graph=True)
+(h,) = torch.autograd.grad(z, _edge, retain_graph=True)
+(k,) = torch.autograd.grad(_edge, x, torch.tensor([1.0, 10.0]))
+
+# %% variables of old
+from torch.autograd import Variable
+
+v = Variable(torch.tensor([1.0, 2.0]), requires_grad=True)
+kinds = [isinstance(v, Variable), isinstance(torch.ones(1), Variable), type(v).__name__, v.is_leaf]
+(v * 2).sum().backward()
+
+
+# %% differentiable once
+from torch.autograd.function import once_differentiable
+
+
+class _Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**2
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * 2 * x
+
+
+x = torch.tensor([3.0], requires_grad=True)
+(g,) = torch.autograd.grad(_Once.apply(x), x)
+(k,) = torch.autograd.grad(_Once.apply(x).sum(), x, create_graph=True)
+try:
+    torch.autograd.grad(k.sum(), x)
+except RuntimeError as e:
+    error = e
+
+
+# %% a function with several results that writes one
+class _Both(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.mark_dirty(x)
+        x.mul_(2)
+        return x, x * y
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g * 2 + h, h * 7
+
+
+a = torch.tensor([1.0, 2.0], requires_grad=True)
+b = torch.tensor([3.0, 4.0], requires_grad=True)
+_x = a * 1
+_p, q = _Both.apply(_x, b)
+assert _p is _x
+(_p * 3 + q).sum().backward()
+try:
+    _Both.apply(torch.ones(2, requires_grad=True), b)
+except RuntimeError as e:
+    error = e
+
+
+# %% attributes of a custom function's node
+class _Keeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.note = "here"
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+n = _Keeps.apply(torch.ones(1, requires_grad=True)).grad_fn.note
+
+# %% checks of gradients, quickly
+x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
+w = torch.tensor([[0.5, 1.5]], dtype=torch.float64, requires_grad=True)
+ok = [
+    torch.autograd.gradcheck(lambda t, u: (t**3 * u, t.sum() * u), (x, w), fast_mode=True),
+    torch.autograd.gradgradcheck(lambda t, u: (t**3 * u).sum(), (x, w)),
+    torch.autograd.gradgradcheck(lambda t: t.sin(), (x,), gen_non_contig_grad_outputs=True),
+    torch.autograd.gradcheck(lambda t: t.detach() * t, (x,), raise_exception=False),
+]
+
+# %% retained gradients
+x = torch.ones(2, requires_grad=True)
+y = x * 2
+r = [y.retains_grad]
+y.retain_grad()
+r.append(y.retains_grad)
+x.retain_grad()
+r.append(x.retains_grad)
+
+# %% harmless modes
+with torch.autograd.set_multithreading_enabled(False):
+    x = torch.ones(1, requires_grad=True)
+    (x * 2).sum().backward()
