@@ -18,6 +18,7 @@ from ._C import (
     DTypeError,
     FileError,
     IndexError,
+    LinAlgError,
     NotSupportedError,
     OutOfMemoryError,
     PyFlameError,
