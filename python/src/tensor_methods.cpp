@@ -65,6 +65,9 @@ PyObject* is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
 PyObject* is_floating_point(PyObject* o, PyObject*) {
   return PyBool_FromLong(is_float(tensor_of(o)->dtype));
 }
+PyObject* no(PyObject*, PyObject*) {
+  Py_RETURN_FALSE;
+}
 PyObject* is_complex(PyObject* o, PyObject*) {
   return PyBool_FromLong(info(tensor_of(o)->dtype).kind == Kind::Complex);
 }
@@ -455,6 +458,10 @@ PyMethodDef kTensorMethods[] = {
     {"type_as", type_as, METH_O, "Converted to the dtype and device of another tensor."},
     {"float", fn(cast<DType::Float32>), METH_FASTCALL | METH_KEYWORDS, "To float32."},
     {"double", fn(cast<DType::Float64>), METH_FASTCALL | METH_KEYWORDS, "To float64."},
+    {"cfloat", fn(cast<DType::Complex64>), METH_FASTCALL | METH_KEYWORDS, "To complex64."},
+    {"cdouble", fn(cast<DType::Complex128>), METH_FASTCALL | METH_KEYWORDS, "To complex128."},
+    {"is_conj", no, METH_NOARGS, "False: conjugates are calculated at once."},
+    {"is_neg", no, METH_NOARGS, "False: negatives are calculated at once."},
     {"half", fn(cast<DType::Float16>), METH_FASTCALL | METH_KEYWORDS, "To float16."},
     {"bfloat16", fn(cast<DType::BFloat16>), METH_FASTCALL | METH_KEYWORDS, "To bfloat16."},
     {"long", fn(cast<DType::Int64>), METH_FASTCALL | METH_KEYWORDS, "To int64."},

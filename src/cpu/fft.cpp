@@ -82,6 +82,14 @@ struct Plan {
   // A table of n1 x n2 in place of a line, both smooth; 0: none.
   int64_t n1 = 0, n2 = 0;
   std::shared_ptr<const Plan> first, second;
+  // Roots of a table's length: exp(-2 pi i k / n) is coarse[k / kFine] fine[k % kFine].
+  static constexpr int64_t kFine = 1024;
+  std::vector<std::complex<double>> coarse, fine;
+  std::complex<double> root(int64_t k) const {
+    const std::complex<double>& u = coarse[static_cast<size_t>(k / kFine)],
+          &v = fine[static_cast<size_t>(k % kFine)];
+    return {u.real() * v.real() - u.imag() * v.imag(), u.real() * v.imag() + u.imag() * v.real()};
+  }
   // The convolution in place of another length: of `wide` with the transform of the chirp.
   std::shared_ptr<const Plan> wide;
   std::vector<std::complex<T>> chirp, spectrum;
@@ -90,7 +98,8 @@ struct Plan {
   size_t bytes() const {
     return (tables.cos.size() * 2 + tables.first.size() * 2 + 2 * chirp.size() +
             2 * spectrum.size()) *
-           sizeof(T);
+               sizeof(T) +
+           coarse.size() * sizeof(std::complex<double>);
   }
 };
 
@@ -160,6 +169,8 @@ Plan<T>::Plan(int64_t length) : n(length) {
     n2 = n / n1;
     first = plan_for<T>(n1);
     second = plan_for<T>(n2);
+    for (int64_t k = 0; k < n; k += kFine) coarse.push_back(root_of(k, n));
+    for (int64_t k = 0; k < kFine; ++k) fine.push_back(root_of(k, n));
     return;
   }
   tables.n = n;
@@ -193,20 +204,20 @@ int64_t lines_scratch(const Plan<T>& p) {
   return is_power(p.n) && p.n >= kLeastLine ? line_scratch(p.n) : lanes_scratch(p.n);
 }
 
-// y[j] = x[j] w^(j k), w = exp(-2 pi i / n) (inverse: its conjugate). Each sixteenth root is made
+// y[j] = x[j] w^(j k), w = exp(-2 pi i / n) of a plan (inverse: its conjugate). Each sixteenth root is made
 // anew, those between are that one times w^(k l).
 template <class T>
-void times_roots(const T* x, int64_t count, int64_t k, int64_t n, bool inverse, T* y) {
+void times_roots(const Plan<T>& p, const T* x, int64_t count, int64_t k, bool inverse, T* y) {
   constexpr int64_t kStep = 16;
   T near_re[kStep], near_im[kStep];
   const double sign = inverse ? -1 : 1;
   for (int64_t l = 0; l < kStep; ++l) {
-    const std::complex<double> w = root_of(l * k % n, n);
+    const std::complex<double> w = p.root(l * k % p.n);
     near_re[l] = static_cast<T>(w.real());
     near_im[l] = static_cast<T>(sign * w.imag());
   }
   for (int64_t j = 0; j < count; j += kStep) {
-    const std::complex<double> w = root_of(j * k % n, n);
+    const std::complex<double> w = p.root(j * k % p.n);
     const T wr = static_cast<T>(w.real()), wi = static_cast<T>(sign * w.imag());
     const int64_t more = std::min(kStep, count - j);
     for (int64_t l = 0; l < more; ++l) {
@@ -247,7 +258,7 @@ void table(const Plan<T>& p, const T* x, T* y, FftJob job) {
                   for (int64_t i = b; i < e; ++i) {
                     const int64_t k0 = i * kRows, rows = std::min(kRows, n1 - k0);
                     for (int64_t r = 0; r < rows; ++r)
-                      times_roots(middle + 2 * (k0 + r) * n2, n2, k0 + r, n, job.inverse,
+                      times_roots(p, middle + 2 * (k0 + r) * n2, n2, k0 + r, job.inverse,
                                   turned + 2 * r * n2);
                     lines(*p.second, turned, n2, done, n2, rows, job, mine);
                     for (int64_t k2 = 0; k2 < n2; ++k2)
@@ -486,7 +497,7 @@ void irfft(const KernelArgs& a) {
     const auto plan = plan_for<T>(even ? half : n);
     const Plan<T>& p = *plan;
     std::vector<std::complex<T>> roots;
-    for (int64_t k = 0; even && k < half; ++k) {
+    for (int64_t k = 0; even && k <= half / 2; ++k) {
       const std::complex<double> w = root_of(k, n);
       roots.emplace_back(static_cast<T>(w.real()), static_cast<T>(w.imag()));
     }
@@ -516,14 +527,17 @@ void irfft(const KernelArgs& a) {
           // Imaginary parts of the first and the last term count as 0.
           v[0] = u[0] + u[2 * half];
           v[1] = u[0] - u[2 * half];
-          for (int64_t k = 1; k < half; ++k) {
+          for (int64_t k = 1; k <= half / 2; ++k) {
             const int64_t m = half - k;
             const T ar = u[2 * k], ai = u[2 * k + 1], br = u[2 * m], bi = u[2 * m + 1];
             const std::complex<T> w = roots[static_cast<size_t>(k)];
             const T er = ar + br, ei = ai - bi, dr = ar - br, di = ai + bi;
             // i conj(w) times the difference
-            v[2 * k] = er - (di * w.real() - dr * w.imag());
-            v[2 * k + 1] = ei + (dr * w.real() + di * w.imag());
+            const T gr = dr * w.imag() - di * w.real(), gi = dr * w.real() + di * w.imag();
+            v[2 * m] = er - gr;
+            v[2 * m + 1] = gi - ei;
+            v[2 * k] = er + gr;
+            v[2 * k + 1] = ei + gi;
           }
         }
         if (even) {

@@ -125,13 +125,13 @@ void geqrf(const KernelArgs& a) {
   const int64_t rows = m.fast, columns = m.slow, count = std::min(rows, columns);
   with_type(a.dtype(at.a), [&]<class T>() {
     T *data = a.data<T>(at.a), *tau = a.data<T>(at.tau);
-    const int64_t work = asked<T>([&](T* w, int64_t size) {
-      l.operator()<T>(Routine::geqrf, rows, columns, data, rows, tau, w, size);
-    });
-    each_matrix_with<T>(l, m.count, rows * columns * count, work, [&](int64_t i, T* w) {
-      l.operator()<T>(Routine::geqrf, rows, columns, data + i * rows * columns, rows,
-                      tau + i * count, w, work);
-    });
+    const size_t work = static_cast<size_t>(reflect_work(rows, columns)) * sizeof(T);
+    parallel_with(m.count, matrices_at_once(rows * columns * count), work,
+                  [&](int64_t b, int64_t e, char* memory) {
+                    for (int64_t i = b; i < e; ++i)
+                      qr_one(l, rows, columns, data + i * rows * columns, tau + i * count,
+                             reinterpret_cast<T*>(memory));
+                  });
   });
 }
 
@@ -144,13 +144,13 @@ void orgqr(const KernelArgs& a) {
   with_type(a.dtype(at.a), [&]<class T>() {
     T* data = a.data<T>(at.a);
     const T* tau = a.data<const T>(at.tau);
-    const int64_t work = asked<T>([&](T* w, int64_t size) {
-      l.operator()<T>(Routine::orgqr, rows, columns, k, data, rows, tau, w, size);
-    });
-    each_matrix_with<T>(l, m.count, rows * columns * k, work, [&](int64_t i, T* w) {
-      l.operator()<T>(Routine::orgqr, rows, columns, k, data + i * rows * columns, rows,
-                      tau + i * k, w, work);
-    });
+    const size_t work = static_cast<size_t>(reflect_work(rows, columns)) * sizeof(T);
+    parallel_with(m.count, matrices_at_once(rows * columns * k), work,
+                  [&](int64_t b, int64_t e, char* memory) {
+                    for (int64_t i = b; i < e; ++i)
+                      q_one(l, rows, columns, k, data + i * rows * columns, tau + i * k,
+                            reinterpret_cast<T*>(memory));
+                  });
   });
 }
 

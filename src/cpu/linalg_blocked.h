@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cpu/lapack.h"
+#include "cpu/scratch.h"
 #include "cpu/threads.h"
 
 namespace pyflame::cpu {
@@ -35,6 +36,11 @@ void subtract_product(const Lapack& l, char ta, char tb, int64_t m, int64_t n, i
                       const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
   if (m <= 0 || n <= 0 || k <= 0) return;
   l.blas<T>(Routine::gemm, ta, tb, m, n, k, T(-1), a, lda, b, ldb, T(1), c, ldc);
+}
+
+// The width of slices to which reflections are applied: each prepares the blocks anew.
+inline int64_t reflected_width(int64_t n) {
+  return std::max<int64_t>(64, (n + 3) / 4);
 }
 
 // fn(begin, end) over slices of [0, n), several at once.
@@ -148,6 +154,62 @@ int64_t lu_one(const Lapack& l, int64_t m, int64_t n, T* a, int64_t lda, int32_t
     });
   }
   return info;
+}
+
+// Householder's vectors of a tall or wide matrix, panel by panel. `work`: at least reflect_work().
+inline constexpr int64_t kPanel = 64;
+inline int64_t reflect_work(int64_t m, int64_t n) {
+  return 64 * (std::max(m, n) + kPanel) + 64 * 65;
+}
+
+// The columns [from, n) of `c` [m, n] times the reflections of a panel [m, k], or their adjoint.
+template <class T>
+void reflect(const Lapack& l, char trans, int64_t m, int64_t k, const T* v, int64_t ldv, const T* tau,
+             T* c, int64_t n, int64_t ldc) {
+  if (n <= 0) return;
+  const int64_t width = std::max<int64_t>(kSliceWidth, (n + 3) / 4), work = reflect_work(m, width);
+  parallel_with((n + width - 1) / width, 1, static_cast<size_t>(work) * sizeof(T),
+                [&](int64_t b, int64_t e, char* memory) {
+                  Lapack::Alone alone(l);
+                  for (int64_t i = b; i < e; ++i) {
+                    const int64_t j = i * width;
+                    l.operator()<T>(Routine::ormqr, 'L', trans, m, std::min(width, n - j), k, v, ldv,
+                                    tau, c + j * ldc, ldc, reinterpret_cast<T*>(memory), work);
+                  }
+                });
+}
+
+template <class T>
+void qr_one(const Lapack& l, int64_t m, int64_t n, T* a, T* tau, T* work) {
+  const int64_t count = std::min(m, n);
+  const char h = kIsComplex<T> ? 'C' : 'T';
+  for (int64_t k = 0; k < count; k += kPanel) {
+    const int64_t kb = std::min(kPanel, count - k);
+    T* d = a + k + k * m;
+    {
+      Lapack::Alone alone(l);
+      l.operator()<T>(Routine::geqrf, m - k, kb, d, m, tau + k, work, reflect_work(m, n));
+    }
+    reflect(l, h, m - k, kb, d, m, tau + k, d + kb * m, n - k - kb, m);
+  }
+}
+
+// The first n columns of the product of k reflections, in place of their vectors.
+template <class T>
+void q_one(const Lapack& l, int64_t m, int64_t n, int64_t k, T* a, const T* tau, T* work) {
+  // From the last panel: columns beyond it are those of the identity, times the panels before.
+  for (int64_t j = k; j < n; ++j) {
+    std::fill(a + j * m, a + (j + 1) * m, T(0));
+    a[j * m + j] = T(1);
+  }
+  for (int64_t from = k <= 0 ? -1 : (k - 1) / kPanel * kPanel; from >= 0; from -= kPanel) {
+    const int64_t kb = std::min(kPanel, k - from);
+    T* d = a + from + from * m;
+    reflect(l, 'N', m - from, kb, d, m, tau + from, d + kb * m, n - from - kb, m);
+    Lapack::Alone alone(l);
+    l.operator()<T>(Routine::orgqr, m - from, kb, kb, d, m, tau + from, work, reflect_work(m, n));
+    for (int64_t j = from; j < from + kb; ++j) std::fill(a + j * m, a + j * m + from, T(0));
+  }
 }
 
 // X of X op(M) = B, in place of B [k, n] (by columns), M [n, n] triangular: the product with what is

@@ -112,7 +112,8 @@ struct SvdOne {
     if (info || !vectors) return info;
     const int64_t columns = full ? m : n;
     // Slices of the columns of U and of the rows of V', of which there are as many as columns.
-    const int64_t width = 64, us = (columns + width - 1) / width, vs = (n + width - 1) / width;
+    const int64_t width = reflected_width(n);
+    const int64_t us = (columns + width - 1) / width, vs = (n + width - 1) / width;
     const int64_t own = 64 * (m + width) + 64 * 65;
     parallel_with(us + vs, 1, static_cast<size_t>(own) * sizeof(T), [&](int64_t begin, int64_t end,
                                                                         char* memory_of_slice) {
@@ -180,12 +181,15 @@ struct EighOne {
   char uplo;
   bool vectors;
 
-  // Of T: reflections' factors, vectors, workspace; of R: off-diagonal and what stedc wants.
+  // Two halves are solved at once, and joined.
+  bool halved() const { return vectors && n >= 128; }
+  // Of T: reflections' factors, vectors, workspace; of R: off-diagonal, what stedc wants, and of
+  // complex matrices the vectors before they are.
   int64_t block_work() const { return std::max<int64_t>(64 * n, 64); }
-  int64_t stedc_floats() const { return 1 + 4 * n + (vectors ? 2 * n * n : 0); }
-  int64_t integers() const { return 6 + 6 * n; }
+  int64_t floats() const { return 4 + 5 * n + (vectors ? 2 * n * n : 0) + (kIsComplex<T> ? n * n : 0); }
+  int64_t integers() const { return 12 + 12 * n; }
   int64_t work() const {
-    const int64_t bytes = (n + stedc_floats()) * static_cast<int64_t>(sizeof(R)) + 8 * integers() + 64;
+    const int64_t bytes = floats() * static_cast<int64_t>(sizeof(R)) + 8 * integers() + 64;
     return n + (vectors ? n * n : 0) + block_work() + bytes / static_cast<int64_t>(sizeof(T)) + 8;
   }
 
@@ -196,38 +200,98 @@ struct EighOne {
     scale(a, n * n, by);
     T *tau = memory, *z = tau + n, *blocks = z + (vectors ? n * n : 0);
     R* e = reinterpret_cast<R*>(blocks + block_work());
-    R* floats = e + n;
+    R *real = e + n, *rest = real + (kIsComplex<T> ? n * n : 0);
     auto* ints = reinterpret_cast<int64_t*>(
-        (reinterpret_cast<uintptr_t>(floats + stedc_floats()) + 7) / 8 * 8);
-    int64_t info;
+        (reinterpret_cast<uintptr_t>(e + floats()) + 7) / 8 * 8);
+    R* q;  // the small vectors
+    if constexpr (kIsComplex<T>)
+      q = real;
+    else
+      q = z;
     {
       Lapack::Alone alone(l);
       l.operator()<T>(Routine::sytrd, uplo, n, a, n, w, e, tau, blocks, block_work());
-      if constexpr (kIsComplex<T>)
-        info = l.operator()<T>(Routine::stedc, vectors ? 'I' : 'N', n, w, e, z, n, blocks,
-                               block_work(), floats, stedc_floats(), ints, integers());
-      else
-        info = l.operator()<T>(Routine::stedc, vectors ? 'I' : 'N', n, w, e, vectors ? z : tau, n,
-                               floats, stedc_floats(), ints, integers());
     }
-    scale(w, n, 1 / by);
-    if (info || !vectors) return info;
-    constexpr int64_t kWidth = 64;
-    const int64_t own = 64 * (n + kWidth) + 64 * 65;
-    parallel_with((n + kWidth - 1) / kWidth, 1, static_cast<size_t>(own) * sizeof(T),
+    int64_t info;
+    if (halved()) {
+      info = join_halves(w, e, q, rest, ints);
+    } else {
+      Lapack::Alone alone(l);
+      R none{};
+      info = l.operator()<R>(Routine::stedc, vectors ? 'I' : 'N', n, w, e, vectors ? q : &none, n,
+                             rest, 1 + 4 * n + (vectors ? n * n : 0), ints, 3 + 5 * n);
+      for (int64_t i = 0; i < n; ++i) ints[i] = i;
+    }
+    if (info || !vectors) {
+      scale(w, n, 1 / by);
+      return info;
+    }
+    if constexpr (kIsComplex<T>) std::copy(q, q + n * n, z);
+    const int64_t width = reflected_width(n), own = 64 * (n + width) + 64 * 65;
+    parallel_with((n + width - 1) / width, 1, static_cast<size_t>(own) * sizeof(T),
                   [&](int64_t begin, int64_t end, char* mine) {
                     Lapack::Alone alone(l);
                     for (int64_t i = begin; i < end; ++i) {
-                      const int64_t j = i * kWidth;
-                      l.operator()<T>(Routine::ormtr, 'L', uplo, 'N', n, std::min(kWidth, n - j), a,
+                      const int64_t j = i * width;
+                      l.operator()<T>(Routine::ormtr, 'L', uplo, 'N', n, std::min(width, n - j), a,
                                       n, tau, z + j * n, n, reinterpret_cast<T*>(mine), own);
                     }
                   });
-    std::copy(z, z + n * n, a);
+    // In ascending order.
+    std::copy(w, w + n, e);
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t from = ints[j];
+      w[j] = e[from] / by;
+      std::copy(z + from * n, z + (from + 1) * n, a + j * n);
+    }
     return 0;
   }
 
  private:
+  // Cuppen's method, its last step: the matrix without what joins its halves, whose vectors LAPACK
+  // then updates for that. Afterwards ints[j] is where the j-th value stands.
+  int64_t join_halves(R* d, R* e, R* q, R* rest, int64_t* ints) const {
+    R size = 0;
+    for (int64_t i = 0; i < n; ++i) size = std::max(size, std::abs(d[i]));
+    for (int64_t i = 0; i + 1 < n; ++i) size = std::max(size, std::abs(e[i]));
+    if (size == 0) size = 1;
+    for (int64_t i = 0; i < n; ++i) d[i] /= size;
+    for (int64_t i = 0; i + 1 < n; ++i) e[i] /= size;
+    const int64_t cut = n / 2;
+    R rho = e[cut - 1];
+    d[cut - 1] -= std::abs(rho);
+    d[cut] -= std::abs(rho);
+    std::fill(q, q + n * n, R(0));
+    int64_t infos[2] = {};
+    parallel_for(2, 1, [&](int64_t begin, int64_t end) {
+      Lapack::Alone alone(l);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t from = i ? cut : 0, h = i ? n - cut : cut;
+        infos[i] = l.operator()<R>(Routine::stedc, 'I', h, d + from, e + from, q + from * (n + 1), n,
+                                   rest + i * n * n, 1 + 4 * h + h * h, ints + i * (6 + 6 * n),
+                                   3 + 5 * h);
+      }
+    });
+    if (infos[0] || infos[1]) return infos[0] ? infos[0] : infos[1];
+    // The order within each half, as integers of the library.
+    const bool wide = l.wide_integers();
+    auto* shorts = reinterpret_cast<int32_t*>(ints);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t k = i < cut ? i + 1 : i - cut + 1;
+      if (wide)
+        ints[i] = k;
+      else
+        shorts[i] = static_cast<int32_t>(k);
+    }
+    Lapack::Alone alone(l);
+    const int64_t info = l.operator()<R>(Routine::laed1, n, d, q, n, ints, &rho, cut, rest,
+                                         ints + 6 + 6 * n);
+    for (int64_t i = n - 1; i >= 0 && !wide; --i) ints[i] = shorts[i];
+    for (int64_t i = 0; i < n; ++i) --ints[i];
+    for (int64_t i = 0; i < n; ++i) d[i] *= size;
+    return info;
+  }
+
   R extent_of_triangle(const T* a) const {
     R most = 0;
     for (int64_t j = 0; j < n; ++j) {

@@ -9,6 +9,7 @@
 #include "ops/pointwise.h"
 #include "ops/record.h"
 #include "ops/registry.h"
+#include "ops/replaced.h"
 #include "ops/rows.h"
 
 namespace pyflame {
@@ -597,6 +598,14 @@ namespace {
 Tensor conj_physical(const Tensor& z) {
   return conj(z);
 }
+Tensor conj_physical_(Tensor z) {
+  return replaced(z, "conj_physical_", [](const Tensor& t) { return conj(t); });
+}
+Tensor isreal(const Tensor& z) {
+  check_defined(z, "isreal");
+  if (is_complex(z)) return eq(imag(z), Scalar(0.0));
+  return ones(z->shape.vec(), DType::Bool, z->device());
+}
 Tensor resolved(const Tensor& z) {
   check_defined(z, "resolve_conj");
   return z;
@@ -622,6 +631,11 @@ const Family kComplex("complex numbers", [](Family& f) {
   f.op(&conj, {"conj(Tensor input) -> Tensor",
                "The conjugate, a copy; of real numbers the tensor itself."});
   f.op(&conj_physical, {"conj_physical(Tensor input) -> Tensor", "The same as conj."});
+  f.op(&conj_physical_,
+       {"conj_physical_(Tensor input) -> Tensor", "In-place conj_physical.", kMethod});
+  f.op(&isreal, {"isreal(Tensor input) -> Tensor",
+                 "Where the imaginary part is 0; everywhere for real numbers.",
+                 kFunction | kMethod, false});
   f.op(&resolved, {"resolve_conj(Tensor input) -> Tensor",
                    "The tensor itself: conjugates are never left for later."});
   f.op(&resolved, {"resolve_neg(Tensor input) -> Tensor",

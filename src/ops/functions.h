@@ -108,6 +108,8 @@ Tensor& copy_(Tensor& dst, const Tensor& src, bool non_blocking = false);
 Tensor& fill_(Tensor&, Scalar);
 Tensor& zero_(Tensor&);
 
+Tensor i0(const Tensor&);  // src/ops/special.cpp
+
 // ---- creation: src/ops/creation.cpp ----------------------------------------------------------
 Tensor empty(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor full(const IntList& size, Scalar value, std::optional<DType> = {},

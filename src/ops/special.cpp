@@ -72,7 +72,6 @@ Tensor over(const Tensor& y, const Tensor& x, double at_zero) {
 
 Tensor bessel_j0(const Tensor& x);
 Tensor bessel_y0(const Tensor& x);
-Tensor i0(const Tensor& x);
 Tensor i0e(const Tensor& x);
 Tensor bessel_k0(const Tensor& x);
 Tensor bessel_k0e(const Tensor& x);
@@ -99,7 +98,9 @@ PF_FUNCTION(bessel_j0, kJ0, slope_j0)
 PF_FUNCTION(bessel_j1, kJ1, slope_j1)
 PF_FUNCTION(bessel_y0, kY0, slope_y0)
 PF_FUNCTION(bessel_y1, kY1, slope_y1)
+}  // namespace
 PF_FUNCTION(i0, kI0, slope_i0)
+namespace {
 PF_FUNCTION(i0e, kI0e, slope_i0e)
 PF_FUNCTION(i1, kI1, slope_i1)
 PF_FUNCTION(i1e, kI1e, slope_i1e)
