@@ -65,9 +65,6 @@ PyObject* is_contiguous(PyObject* o, PyObject* args, PyObject* kwargs) {
 PyObject* is_floating_point(PyObject* o, PyObject*) {
   return PyBool_FromLong(is_float(tensor_of(o)->dtype));
 }
-PyObject* no(PyObject*, PyObject*) {
-  Py_RETURN_FALSE;
-}
 PyObject* is_complex(PyObject* o, PyObject*) {
   return PyBool_FromLong(info(tensor_of(o)->dtype).kind == Kind::Complex);
 }

@@ -5,6 +5,7 @@
 
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/replaced.h"
@@ -44,6 +45,13 @@ Tensor spread(const Tensor& t, const Dims& shape) {
 }  // namespace
 
 Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape, int64_t skip) {
+  if (is_complex(g)) {
+    TensorList before = list;
+    before.emplace_back();
+    Dims parts = shape;
+    parts.push_back(2);
+    return over_parts(g, [&](const Tensor& t) { return index_backward(t, before, parts, skip); });
+  }
   const DType sum = wide_type(g->dtype);
   Tensor out = raw_full(shape, sum, g->storage->device, 0);
   Tensor values;
@@ -89,6 +97,15 @@ void run_scatter(const Tensor& out, int dim, const Tensor& index, const Tensor& 
 }
 
 Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape) {
+  if (is_complex(g)) {
+    IntList both = index->shape.vec();
+    both.push_back(2);
+    Dims parts = shape;
+    parts.push_back(2);
+    return over_parts(g, [&](const Tensor& t) {
+      return gather_backward(t, dim, contiguous(expand(unsqueeze(index, -1), both)), parts);
+    });
+  }
   const DType sum = wide_type(g->dtype);
   Tensor out = raw_full(shape, sum, g->storage->device, 0);
   {

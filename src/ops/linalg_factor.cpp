@@ -216,9 +216,9 @@ TensorList solve_with_info(const Tensor& a, const Tensor& b, bool left, bool che
            "got A of shape ", a->shape, " and B of shape ", b->shape, "; expected as many ",
            left ? "rows" : "columns", " in both; transpose B");
   const Tensor system = left ? a : transposed(a), right = left ? matrix : transposed(matrix);
+  const auto [wide_a, wide_b] = one_batch(system, right, op);
   const auto f = lu_factor_raw(system, op);
   if (check) check_info(f[2], op, singular);
-  const auto [wide_a, wide_b] = one_batch(system, right, op);
   const Dims batch = batch_of(wide_a);
   const Tensor pivots =
       expand(f[1], with(batch, {f[1]->shape.back()}).vec());

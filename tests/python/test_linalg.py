@@ -45,14 +45,12 @@ def eye_like(a):
 
 
 # (batch, n); 0 x 0, an empty batch, and sizes beyond blocks and slices
-SQUARES = [(0,), (1,), (5,), (3, 4), (0, 3), (2, 0), (2, 2, 3), (70,), (300,), (600,)]
+SQUARES = [(0,), (1,), (5,), (3, 4), (0, 3), (2, 0), (2, 2, 3), (70,), (300,)]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("size", SQUARES)
 def test_square_decompositions(size, dtype):
-    if size == (600,) and dtype in (np.complex64, np.complex128):
-        pytest.skip("as of real numbers")
     shape = (*size, size[-1])
     a, s, b = random(*shape, dtype=dtype), positive(*shape, dtype=dtype), random(*size, 3, dtype=dtype)
     t, ts, tb = pf.tensor(a), pf.tensor(s), pf.tensor(b)
@@ -85,7 +83,7 @@ def test_square_decompositions(size, dtype):
         close(np.linalg.norm(of(v), axis=-2), np.ones(a.shape[:-1]), dtype)
 
 
-RECTANGLES = [(4, 4), (7, 3), (3, 7), (0, 3), (3, 0), (2, 5, 4), (0, 2, 3), (150, 80), (80, 150), (300, 290)]
+RECTANGLES = [(4, 4), (7, 3), (3, 7), (0, 3), (3, 0), (2, 5, 4), (0, 2, 3), (150, 80), (80, 150)]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -364,7 +362,7 @@ def test_matrices_that_have_none():
     for f in (L.svd, L.svdvals, L.eigh, L.eigvalsh, L.eig, L.eigvals, L.pinv):
         raises(L.LinAlgError, "NaN or an infinity", lambda f=f: f(nan))
         raises(L.LinAlgError, r"element 1 of the batch", lambda f=f: f(pf.stack([pf.eye(2), nan * pf.inf])))
-    raises(L.LinAlgError, "full rank", lambda: L.lstsq(singular, pf.ones(2, 1), driver="gels"))
+    raises(L.LinAlgError, "full rank", lambda: L.lstsq(pf.diag(pf.tensor([1.0, 0])), pf.ones(2, 1), driver="gels"))
     assert pf.isnan(L.det(nan)) and L.det(singular) == 0
     assert L.slogdet(singular).logabsdet == -pf.inf
 
@@ -379,7 +377,7 @@ def test_wrong_arguments():
             raises(pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.float16)))
     raises(pf.ShapeError, "as many rows", lambda: L.solve(square, pf.ones(2, 1)))
     raises(pf.DTypeError, "same dtype", lambda: L.solve(square, pf.ones(3, 1, dtype=pf.float64)))
-    raises(pf.ShapeError, "", lambda: L.solve(pf.ones(2, 3, 3), pf.ones(4, 3, 2)))
+    raises(pf.ShapeError, "broadcast|sizes|shape", lambda: L.solve(pf.ones(2, 3, 3), pf.ones(4, 3, 2)))
     raises(pf.ValueError, "'reduced'", lambda: L.qr(wide, "full"))
     raises(pf.AutogradError, "reduced", lambda: L.qr(pf.ones(3, 2, requires_grad=True), "complete")[0].sum().backward())
     raises(pf.ValueError, "'L' or 'U'", lambda: L.eigh(square, "X"))

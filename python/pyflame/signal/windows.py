@@ -86,7 +86,9 @@ def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad
 def cosine(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):  # noqa: N803
     """sin(pi (k + 1/2) / M)."""
     k, length = _places("cosine", M, sym, dtype, device)
-    return _done(((k + 0.5) * (math.pi / max(length, 1))).sin(), requires_grad)
+    if M <= 1:
+        return _done(_functions["ones_like"](k), requires_grad)
+    return _done(((k + 0.5) * (math.pi / length)).sin(), requires_grad)
 
 
 def exponential(
@@ -99,6 +101,8 @@ def exponential(
             "0, and no center of a symmetric window; pass sym=False"
         )
     k, length = _places("exponential", M, sym, dtype, device)
+    if M <= 1:
+        return _done(_functions["ones_like"](k), requires_grad)
     center = (length - 1) / 2 if center is None else center
     return _done((-(k - center).abs() / tau).exp(), requires_grad)
 
@@ -112,6 +116,8 @@ def gaussian(
             f"pf.signal.windows.gaussian: got std {std}; expected above 0; correct it"
         )
     k, length = _places("gaussian", M, sym, dtype, device)
+    if M <= 1:
+        return _done(_functions["ones_like"](k), requires_grad)
     return _done((-0.5 * ((k - (length - 1) / 2) / std) ** 2).exp(), requires_grad)
 
 
