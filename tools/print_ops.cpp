@@ -241,6 +241,8 @@ std::string result_of(const Row& row, const Form& form) {
   if (s.results.empty()) return "void";
   if (s.results.size() == 1) return cpp_type(s.results[0]).value;
   if (s.results == std::vector{Type::Tensor, Type::Tensor}) return "std::pair<Tensor, Tensor>";
+  if (std::all_of(s.results.begin(), s.results.end(), [](Type t) { return t == Type::Tensor; }))
+    return "TensorList";  // in the schema's order
   throw std::runtime_error("no C++ type for the results of " + row.op->schema);
 }
 

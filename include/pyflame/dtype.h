@@ -77,6 +77,10 @@ constexpr std::string_view name(DType t) {
 constexpr bool is_float(DType t) {
   return info(t).kind == Kind::Float;
 }
+// Tensors that may require a gradient.
+constexpr bool has_gradient(DType t) {
+  return info(t).kind == Kind::Float || info(t).kind == Kind::Complex;
+}
 constexpr bool is_integral(DType t, bool include_bool = false) {
   Kind k = info(t).kind;
   return k == Kind::Int || k == Kind::UInt || (include_bool && k == Kind::Bool);

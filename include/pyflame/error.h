@@ -30,6 +30,7 @@ PF_ERROR_CLASS(AutogradError);      // freed graph, in-place write to a saved te
 PF_ERROR_CLASS(FileError);          // a file is missing, truncated or malformed
 PF_ERROR_CLASS(NotSupportedError);  // a defined combination that this build cannot run
 PF_ERROR_CLASS(BackendError);       // a backend reported a failed launch, copy or compile
+PF_ERROR_CLASS(LinAlgError);        // a matrix is singular, not positive definite, not finite, ...
 
 #undef PF_ERROR_CLASS
 

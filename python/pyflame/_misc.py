@@ -1,5 +1,6 @@
 """Small functions of the package that most programs never call."""
 
+import collections
 import string
 
 from . import _C
@@ -304,3 +305,37 @@ def tensordot(a, b, dims=2, out=None):
         dims = range(a.dim() - dims, a.dim()), range(dims)
     first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
     return _C._special["tensordot"](a, b, first, second, out=out)
+
+
+def histogramdd(input, bins, *, range=None, weight=None, density=False):
+    """Weights of points, rows of `input` [..., dimensions], in bins of several dimensions, and the
+    edges of the bins.
+
+    bins: a number, one for each dimension, or a tensor of edges for each; range: two numbers for each
+    dimension, by default the ends of all values; density: as a density, whose integral is 1. Returns
+    the named tuple (hist, bin_edges), bin_edges a tuple of tensors.
+    """
+    counts, *edges = (
+        _C._special["histogramdd"](input, bins, range=range, weight=weight, density=density)
+        if range is not None
+        else _C._special["histogramdd"](input, bins, weight=weight, density=density)
+    )
+    return _HistogramDD(counts, tuple(edges))
+
+
+_HistogramDD = collections.namedtuple("histogramdd", ("hist", "bin_edges"))
+
+
+def is_conj(input):
+    """False: conjugates are calculated at once."""
+    return False
+
+
+def is_neg(input):
+    """False: negatives are calculated at once."""
+    return False
+
+
+def nuclear_norm(input, dim=(-2, -1), keepdim=False):
+    """The sum of the singular values of matrices: linalg.matrix_norm(input, "nuc")."""
+    return _C._special["linalg_matrix_norm"](input, "nuc", dim, keepdim)

@@ -11,7 +11,7 @@ namespace {
 
 struct Classes {
   PyObject *base, *shape, *dtype, *value, *index, *device, *memory, *autograd, *file, *unsupported,
-      *backend;
+      *backend, *linalg;
 } classes;
 
 PyObject* make(PyObject* module, const char* name, PyObject* second, const char* doc) {
@@ -55,6 +55,9 @@ void init_errors(PyObject* module) {
                              "A defined combination that this build cannot run.");
   classes.backend = make(module, "BackendError", nullptr,
                          "A backend reported a failed launch, copy or compilation.");
+  classes.linalg = make(module, "LinAlgError", nullptr,
+                        "A matrix is singular, not positive definite or not finite, or an iteration "
+                        "did not converge.");
 }
 
 std::string text_of(PyObject* o) {
@@ -94,6 +97,8 @@ void raise_current() noexcept {
     set(classes.unsupported, e.what());
   } catch (const BackendError& e) {
     set(classes.backend, e.what());
+  } catch (const LinAlgError& e) {
+    set(classes.linalg, e.what());
   } catch (const Error& e) {
     set(classes.base, e.what());
   } catch (const std::bad_alloc&) {

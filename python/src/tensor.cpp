@@ -1,6 +1,7 @@
 // class Tensor: allocation, number slots, comparisons, sequence protocol.
 #include "common.h"
 #include "cycles.h"
+#include "ops/complex.h"
 #include "ops/pointwise.h"
 
 namespace pyflame::python {
@@ -74,8 +75,11 @@ inline bool number(PyObject* o, Scalar* s) {
   return to_scalar(o, s);
 }
 
-// NumPy arrays as operands are copied, as PyTorch does.
-Tensor array_operand(PyObject* o) {
+// NumPy arrays as operands are copied, as PyTorch does. A complex number is a tensor without
+// dimensions, as wide as the operand beside it.
+Tensor array_operand(PyObject* o, const Tensor& beside) {
+  if (std::complex<double> z; to_complex(o, &z))
+    return to(from_host(&z, {}, DType::Complex128, beside->device()), complex_type(beside->dtype));
   if (PyObject_HasAttrString(o, "__array_interface__"))
     return tensor_from_data(o, nullptr, nullptr, true, "tensor");
   return {};
@@ -88,12 +92,12 @@ inline PyObject* binary_plain(PyObject* a, PyObject* b, TT tt, TS ts, ST st) {
     if (is_tensor(a)) [[likely]] {
       if (is_tensor(b)) return wrap(tt(tensor_of(a), tensor_of(b)));
       if (number(b, &s)) return wrap(ts(tensor_of(a), s));
-      Tensor t = array_operand(b);
+      Tensor t = array_operand(b, tensor_of(a));
       if (t.defined()) return wrap(tt(tensor_of(a), t));
     } else if (number(a, &s)) {
       return wrap(st(s, tensor_of(b)));
     } else {
-      Tensor t = array_operand(a);
+      Tensor t = array_operand(a, tensor_of(b));
       if (t.defined()) return wrap(tt(t, tensor_of(b)));
     }
     Py_RETURN_NOTIMPLEMENTED;

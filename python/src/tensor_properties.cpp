@@ -2,6 +2,7 @@
 #include "common.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "ops/complex.h"
 
 namespace pyflame::python {
 
@@ -83,7 +84,7 @@ int set_data(PyObject* o, PyObject* value, void*) {
     if (!value || !is_tensor(value)) type_error("data must be a Tensor");
     TensorImpl* t = tensor_of(o).impl();
     Tensor from = tensor_of(value);
-    PF_CHECK(!t->requires_grad || is_float(from->dtype), DTypeError, "Tensor.data", "got a ",
+    PF_CHECK(!t->requires_grad || has_gradient(from->dtype), DTypeError, "Tensor.data", "got a ",
              name(from->dtype), " tensor for one that requires grad; expected a float dtype");
     take_values(t, from);
     return 0;
@@ -108,23 +109,15 @@ PyObject* get_mt_plain(PyObject* o) {
     return wrap(transpose(t, -2, -1));
   });
 }
-void check_real(const Tensor& t, const char* op) {
-  PF_CHECK(info(t->dtype).kind != Kind::Complex, NotSupportedError, op, "got dtype ", t->dtype,
-           "; expected real numbers: there is no conjugate of others; use .mT to transpose alone");
-}
 PyObject* get_mh_plain(PyObject* o) {
-  return guarded([&] {
-    check_real(tensor_of(o), "Tensor.mH");
-    return get_mt_plain(o);
-  });
+  return guarded([&] { return wrap(adjoint(tensor_of(o))); });
 }
 PyObject* get_h_plain(PyObject* o) {
   return guarded([&] {
     const Tensor& t = tensor_of(o);
-    check_real(t, "Tensor.H");
     PF_CHECK(t->shape.size() == 2 || t->shape.empty(), ShapeError, "Tensor.H", "got shape ",
              t->shape, "; expected a matrix; use mH for batches");
-    return wrap(t->shape.empty() ? t : transpose(t, 0, 1));
+    return wrap(conj(t->shape.empty() ? t : transpose(t, 0, 1)));
   });
 }
 PyObject* get_t(PyObject* o, void*) {
@@ -138,6 +131,14 @@ PyObject* get_h(PyObject* o, void*) {
 }
 PyObject* get_mh(PyObject* o, void*) {
   return guarded([&] { return keeping("mH", {o}, [&] { return get_mh_plain(o); }); });
+}
+PyObject* get_real(PyObject* o, void*) {
+  return guarded(
+      [&] { return keeping("real", {o}, [&] { return wrap(pyflame::real(tensor_of(o))); }); });
+}
+PyObject* get_imag(PyObject* o, void*) {
+  return guarded(
+      [&] { return keeping("imag", {o}, [&] { return wrap(pyflame::imag(tensor_of(o))); }); });
 }
 PyObject* get_itemsize(PyObject* o, void*) {
   return PyLong_FromSize_t(itemsize(tensor_of(o)->dtype));
@@ -180,9 +181,11 @@ PyGetSetDef kTensorProperties[] = {
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"T", get_t, nullptr, "View with the dimensions reversed.", nullptr},
     {"mT", get_mt, nullptr, "View with the last two dimensions swapped.", nullptr},
-    {"H", get_h, nullptr, "Conjugate transpose of a matrix of real numbers.", nullptr},
-    {"mH", get_mh, nullptr, "Conjugate transpose of the last two dimensions; of real numbers.",
+    {"H", get_h, nullptr, "Conjugate transpose of a matrix.", nullptr},
+    {"mH", get_mh, nullptr, "Conjugate transpose of the last two dimensions.", nullptr},
+    {"real", get_real, nullptr, "The real part, a view; of real numbers the tensor itself.",
      nullptr},
+    {"imag", get_imag, nullptr, "The imaginary part, a view.", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"is_cuda", get_is_cuda, nullptr, "True on a GPU of any vendor.", nullptr},

@@ -270,7 +270,7 @@ void attach(Ref<Node> node, std::span<const Tensor> outputs, std::span<const Ten
     for (const Tensor& t : inputs) node->next.push_back(edge_of(t));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].defined() || !is_float(outputs[i]->dtype)) continue;
+    if (!outputs[i].defined() || !has_gradient(outputs[i]->dtype)) continue;
     Meta& m = meta_of(outputs[i]);
     set_history(m, node, static_cast<uint32_t>(i));
   }
@@ -445,7 +445,7 @@ Tensor view_gradient(const ViewStep* last, const Tensor& gradient) {
 
 Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor&)> replay,
             const char* name, std::function<Tensor(const Tensor&)> backward) {
-  if (!is_float(base->dtype)) return result;
+  if (!has_gradient(base->dtype)) return result;
   Meta* outer = base->meta;
   const bool of_view = outer && outer->base.defined();
   // A leaf that requires grad is a base of its own, whatever it was made of.
@@ -518,7 +518,7 @@ void check_history(const Tensor& t, const char* op) {
 }
 
 void rebase(const Tensor& t, Ref<Node> node) {
-  if (!t_grad_enabled || !is_float(t->dtype)) return;
+  if (!t_grad_enabled || !has_gradient(t->dtype)) return;
   Meta* m = t->meta;
   if (node) node->home = t->device();
   if (m && m->base.defined()) {
@@ -637,8 +637,8 @@ bool Tensor::is_leaf() const {
 }
 
 Tensor& Tensor::requires_grad_(bool on) {
-  PF_CHECK(!on || is_float(p_->dtype), DTypeError, "requires_grad_", "got a ", name(p_->dtype),
-           " tensor; only floating point tensors have gradients");
+  PF_CHECK(!on || has_gradient(p_->dtype), DTypeError, "requires_grad_", "got a ", name(p_->dtype),
+           " tensor; only floating point and complex tensors have gradients");
   PF_CHECK(on || is_leaf(), AutogradError, "requires_grad_",
            "the tensor is the result of an operation; use detach() to cut it from its history");
   p_->requires_grad = on;

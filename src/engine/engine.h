@@ -54,6 +54,9 @@ const Kernel& kernel() {
   return k;
 }
 
+// Whether the backend of a device has it; operations that can do without ask.
+bool has_kernel(const Kernel&, Device);
+
 // Which dtypes a kernel takes beyond those with arithmetic: none of the storage-only ones, those
 // whose elements are whole bytes (it moves them without looking), or all.
 enum class Takes : uint8_t { Arithmetic, Bytes, All };

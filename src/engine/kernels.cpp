@@ -48,6 +48,10 @@ void* find_kernel(const Kernel& k, Device device) {
   return kernel;
 }
 
+bool has_kernel(const Kernel& k, Device device) {
+  return find_kernel(k, device) != nullptr;
+}
+
 void run_kernel(const Kernel& k, Device device, StreamState* stream,
                 std::span<const pf_tensor> tensors, std::span<const pf_scalar> attrs,
                 const CallOptions& options) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/placement.h"
+#include "ops/complex.h"
 #include "ops/record.h"
 #include "ops/replaced.h"
 #include "table/kernels/move.h"
@@ -82,6 +83,16 @@ Tensor sum_to(const Tensor& g, const Dims& shape) {
 }
 
 Tensor scatter_view(const Tensor& g, const Dims& shape, const Geometry& view) {
+  if (is_complex(g)) {  // its parts, side by side
+    Geometry parts = view;
+    for (int d = 0; d < parts.strides.size(); ++d) parts.strides[d] *= 2;
+    parts.offset *= 2;
+    parts.shape.push_back(2);
+    parts.strides.push_back(1);
+    Dims both = shape;
+    both.push_back(2);
+    return view_as_complex(scatter_view(view_as_real(g), both, parts));
+  }
   Tensor out = make_tensor(shape, g->dtype, g->storage->device);
   const bool overlaps = may_self_overlap(view.shape, view.strides);
   constexpr auto number = kernels::numbers<kernels::ScatterView>;

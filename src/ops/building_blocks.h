@@ -76,7 +76,7 @@ inline Tensor raw_view(const Tensor& t, const Geometry& g) {
 template <class Replay, class Backward>
 Tensor viewed(const Tensor& base, Tensor result, Replay&& replay, const char* name,
               Backward&& backward) {
-  if (!is_float(base->dtype)) return result;
+  if (!has_gradient(base->dtype)) return result;
   return autograd::view(base, std::move(result), std::forward<Replay>(replay), name,
                         std::forward<Backward>(backward));
 }

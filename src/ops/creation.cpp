@@ -6,6 +6,7 @@
 
 #include "engine/group.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/record.h"
 #include "ops/registry.h"
 #include "table/kernels/create.h"
@@ -156,6 +157,7 @@ static Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, opt
 
 Tensor eye(int64_t n, optional<int64_t> m, optional<DType> dtype, optional<Device> device) {
   const DType type = dtype.value_or(default_dtype());
+  if (is_complex(type)) return to(eye(n, m, real_type(type), device), type);
   PF_CHECK(!info(type).storage_only, DTypeError, "eye", "got dtype ", type,
            "; expected a dtype with arithmetic; choose another");
   Tensor out =

@@ -8,8 +8,6 @@
 
 namespace pyflame {
 
-namespace {
-
 using std::optional;
 
 // The last dimension as a diagonal of the dimensions dim1 and dim2 of the result.
@@ -36,6 +34,8 @@ Tensor diag_embed(const Tensor& t, int64_t offset, int64_t dim1, int64_t dim2) {
   g.strides.push_back(step);
   return ops::scatter_view(t, shape, g);
 }
+
+namespace {
 
 Tensor diag(const Tensor& t, int64_t offset) {
   ops::check_defined(t, "diag");

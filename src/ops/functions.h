@@ -108,6 +108,8 @@ Tensor& copy_(Tensor& dst, const Tensor& src, bool non_blocking = false);
 Tensor& fill_(Tensor&, Scalar);
 Tensor& zero_(Tensor&);
 
+Tensor i0(const Tensor&);  // src/ops/special.cpp
+
 // ---- creation: src/ops/creation.cpp ----------------------------------------------------------
 Tensor empty(const IntList& size, std::optional<DType> = {}, std::optional<Device> = {});
 Tensor full(const IntList& size, Scalar value, std::optional<DType> = {},
@@ -159,6 +161,7 @@ TensorList split(const Tensor&, const IntList& sizes, int64_t dim = 0);
 TensorList chunk(const Tensor&, int64_t chunks, int64_t dim = 0);
 TensorList unbind(const Tensor&, int64_t dim = 0);
 Tensor diagonal(const Tensor&, int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1);
+Tensor diag_embed(const Tensor&, int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1);
 Tensor pad(const Tensor&, const IntList& padding, const std::string& mode = "constant",
            std::optional<Scalar> value = {});
 Tensor flip(const Tensor&, const IntList& dims);

@@ -5,8 +5,10 @@
 
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/index.h"
 #include "ops/registry.h"
+#include "ops/replaced.h"
 #include "ops/rows.h"
 
 namespace pyflame {
@@ -43,6 +45,13 @@ Tensor spread(const Tensor& t, const Dims& shape) {
 }  // namespace
 
 Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape, int64_t skip) {
+  if (is_complex(g)) {
+    TensorList before = list;
+    before.emplace_back();
+    Dims parts = shape;
+    parts.push_back(2);
+    return over_parts(g, [&](const Tensor& t) { return index_backward(t, before, parts, skip); });
+  }
   const DType sum = wide_type(g->dtype);
   Tensor out = raw_full(shape, sum, g->storage->device, 0);
   Tensor values;
@@ -88,6 +97,15 @@ void run_scatter(const Tensor& out, int dim, const Tensor& index, const Tensor& 
 }
 
 Tensor gather_backward(const Tensor& g, int dim, const Tensor& index, const Dims& shape) {
+  if (is_complex(g)) {
+    IntList both = index->shape.vec();
+    both.push_back(2);
+    Dims parts = shape;
+    parts.push_back(2);
+    return over_parts(g, [&](const Tensor& t) {
+      return gather_backward(t, dim, contiguous(expand(unsqueeze(index, -1), both)), parts);
+    });
+  }
   const DType sum = wide_type(g->dtype);
   Tensor out = raw_full(shape, sum, g->storage->device, 0);
   {
@@ -430,6 +448,22 @@ Tensor index_for(const Tensor& self, int64_t dim, const Tensor& given, const Ten
   return expand(reshape(index, lone), src->shape.vec());
 }
 
+Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                    std::string reduce, bool include_self) {
+  const char* op = "index_reduce";
+  PF_CHECK(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", ValueError,
+           op, "got reduce '", reduce,
+           "'; expected 'prod', 'mean', 'amax' or 'amin'; use index_add for sums");
+  const Tensor wide = index_for(self, dim, index, source, op);
+  return scatter_reduce(self, dim, wide, source, reduce, include_self);
+}
+Tensor index_reduce_(Tensor self, int64_t dim, const Tensor& index, const Tensor& source,
+                     std::string reduce, bool include_self) {
+  return ops::replaced(self, "index_reduce_", [&](const Tensor& t) {
+    return index_reduce(t, dim, index, source, reduce, include_self);
+  });
+}
+
 Tensor scaled(const Tensor& t, Scalar alpha) {
   return alpha.to_double() == 1 ? t : mul(t, alpha);
 }
@@ -660,6 +694,15 @@ const Family kScatter("indexing", [](Family& f) {
        {"scatter_reduce_(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool "
         "include_self=True) -> Tensor",
         "In-place scatter_reduce.", kMethod});
+  f.op(&index_reduce,
+       {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool "
+        "include_self=True) -> Tensor",
+        "Combines parts of source along `dim` where the index points: 'prod', 'mean', 'amax' or "
+        "'amin'."});
+  f.op(&index_reduce_,
+       {"index_reduce_(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool "
+        "include_self=True) -> Tensor",
+        "In-place index_reduce.", kMethod});
   f.op(&index_add, {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar "
                     "alpha=1) -> Tensor",
                     "A copy with alpha * source's slices added at the indices of a dimension."});

@@ -1,138 +1,119 @@
-// pyflame.linalg: norms of vectors and matrices, and other names for products.
-#include <cmath>
-#include <limits>
+// What decompositions share: checks, layouts, where they run, and how they say what went wrong.
+#include "ops/linalg.h"
 
-#include "ops/autocast.h"
+#include <algorithm>
+
+#include "core/values.h"
+#include "engine/trace.h"
 #include "ops/building_blocks.h"
-#include "ops/matmul.h"
-#include "ops/registry.h"
 #include "ops/rows.h"
 
-namespace pyflame {
-namespace {
+namespace pyflame::linalg {
 
-using std::optional;
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-Tensor converted(const Tensor& x, optional<DType> dtype, const char* op) {
-  ops::check_defined(x, op, "input");
-  const Tensor t = dtype ? to(x, *dtype) : x;
-  ops::check_floating(t, op);
-  return t;
+void check_matrix(const Tensor& t, const char* op, const char* what) {
+  PF_CHECK(t.defined(), ValueError, op, "got no ", what, "; expected a tensor; pass one");
+  const DType d = t->dtype;
+  PF_CHECK(d == DType::Float32 || d == DType::Float64 || is_complex(t), DTypeError, op, "got ",
+           what, " of dtype ", d,
+           "; expected float32, float64, complex64 or complex128; convert with .to(dtype)");
+  PF_CHECK(t->shape.size() >= 2, ShapeError, op, "got ", what, " of shape ", t->shape,
+           "; expected at least two dimensions: a matrix or a batch of them; unsqueeze it");
+  const int64_t m = rows(t), n = columns(t);
+  PF_CHECK(m < (int64_t{1} << 30) && n < (int64_t{1} << 30) &&
+               (n == 0 || m < (int64_t{1} << 31) / n),
+           NotSupportedError, op, "got ", what, " of shape ", t->shape,
+           "; expected matrices of fewer than 2^31 elements; LAPACK counts with 32 bits");
 }
 
-Tensor vector_norm(const Tensor& x, double ord, const optional<IntList>& dim, bool keepdim,
-                   optional<DType> dtype) {
-  return norm(converted(x, dtype, "linalg.vector_norm"), ord, dim, keepdim);
+void check_square(const Tensor& t, const char* op, const char* what) {
+  check_matrix(t, op, what);
+  PF_CHECK(rows(t) == columns(t), ShapeError, op, "got ", what, " of shape ", t->shape,
+           "; expected square matrices: the last two dimensions equal; check what was passed");
 }
 
-// The two dimensions of a matrix norm, wrapped.
-std::pair<int, int> matrix_dims(const Tensor& x, const IntList& dim, const char* op) {
-  PF_CHECK(dim.size() == 2 && x->shape.size() >= 2, ShapeError, op, "got shape ", x->shape, " and ",
-           dim.size(), " dimensions; expected two of at least two; pass dim=(-2, -1)");
-  const int n = x->shape.size();
-  const int a = wrap_dim(dim[0], n, op), b = wrap_dim(dim[1], n, op);
-  PF_CHECK(a != b, ValueError, op, "got dimension ", a,
-           " twice; expected two different ones; name another");
-  return {a, b};
+void check_same_type(const Tensor& a, const Tensor& b, const char* op) {
+  PF_CHECK(a->dtype == b->dtype, DTypeError, op, "got ", a->dtype, " and ", b->dtype,
+           "; expected both to have the same dtype; convert one with .to(dtype)");
+  ops::check_same_device(a, b, op);
 }
 
-Tensor matrix_norm_number(const Tensor& x, double ord, const IntList& dim, bool keepdim,
-                          optional<DType> dtype) {
-  const char* op = "linalg.matrix_norm";
-  const Tensor t = converted(x, dtype, op);
-  const auto [rows, columns] = matrix_dims(t, dim, op);
-  PF_CHECK(std::abs(ord) == 1 || std::abs(ord) == kInf, NotSupportedError, op, "got ord ", ord,
-           "; expected 'fro', 1, -1, inf or -inf; norms of singular values need a decomposition, ",
-           "which is not there yet");
-  // Sums of |x| down the columns (1) or along the rows (inf); the largest or smallest of them.
-  const int over = std::abs(ord) == 1 ? rows : columns, of = std::abs(ord) == 1 ? columns : rows;
-  const Tensor sums = sum(abs(t), IntList{over}, true);
-  const Tensor y = ord > 0 ? amax(sums, IntList{of}, true) : amin(sums, IntList{of}, true);
-  if (keepdim) return y;
-  return squeeze(squeeze(y, std::max(rows, columns)), std::min(rows, columns));
+Dims batch_of(const Tensor& t) {
+  Dims r = t->shape;
+  r.resize(r.size() - 2);
+  return r;
+}
+Dims with(Dims shape, std::initializer_list<int64_t> more) {
+  for (int64_t m : more) shape.push_back(m);
+  return shape;
 }
 
-Tensor matrix_norm(const Tensor& x, std::string ord, const IntList& dim, bool keepdim,
-                   optional<DType> dtype) {
-  const char* op = "linalg.matrix_norm";
-  const Tensor t = converted(x, dtype, op);
-  const auto [rows, columns] = matrix_dims(t, dim, op);
-  PF_CHECK(ord == "fro" || ord == "nuc", ValueError, op, "got ord '", ord,
-           "'; expected 'fro' or a number; pass one of them");
-  PF_CHECK(ord == "fro", NotSupportedError, op,
-           "got ord 'nuc', which needs a decomposition; expected 'fro', 1, -1, inf or -inf; use "
-           "one of these");
-  return norm(t, 2, IntList{rows, columns}, keepdim);
+Tensor with_batch(const Tensor& t, const Dims& batch) {
+  const Dims shape = with(batch, {rows(t), columns(t)});
+  return t->shape == shape ? t : expand(t, shape.vec());
+}
+std::pair<Tensor, Tensor> one_batch(const Tensor& a, const Tensor& b, const char* op) {
+  const Dims batch = broadcast_shapes(batch_of(a), batch_of(b), op);
+  return {with_batch(a, batch), with_batch(b, batch)};
 }
 
-Tensor any_norm(const Tensor& x, optional<double> ord, const optional<IntList>& dim, bool keepdim,
-                optional<DType> dtype) {
-  ops::check_defined(x, "linalg.norm", "input");
-  if (!ord) return vector_norm(x, 2, dim, keepdim, dtype);
-  if (dim ? dim->size() == 2 : x->shape.size() == 2)
-    return matrix_norm_number(x, *ord, dim.value_or(IntList{-2, -1}), keepdim, dtype);
-  PF_CHECK(dim || x->shape.size() <= 1, ShapeError, "linalg.norm", "got shape ", x->shape,
-           " and ord ", *ord, "; expected a vector or a matrix; pass dim");
-  return vector_norm(x, *ord, dim, keepdim, dtype);
+Tensor transposed(const Tensor& t) {
+  return transpose(t, -2, -1);
 }
-Tensor any_norm_named(const Tensor& x, std::string ord, const optional<IntList>& dim, bool keepdim,
-                      optional<DType> dtype) {
-  return matrix_norm(x, ord, dim.value_or(IntList{-2, -1}), keepdim, dtype);
+Tensor identity_like(const Tensor& a) {
+  const Tensor one = eye(columns(a), {}, real_type(a->dtype), a->device());
+  return to(one, a->dtype);
+}
+Tensor times_column(const Tensor& a, const Tensor& scale) {
+  return mul(a, unsqueeze(scale, -2));
+}
+Tensor times_row(const Tensor& scale, const Tensor& a) {
+  return mul(unsqueeze(scale, -1), a);
+}
+Tensor plus(const Tensor& x, const Tensor& y) {
+  return !x.defined() ? y : !y.defined() ? x : add(x, y);
 }
 
-Tensor multi_dot(const TensorList& factors) {
-  PF_AUTOCAST("multi_dot", Lower, multi_dot, factors);
-  PF_CHECK(factors.size() >= 2, ValueError, "linalg.multi_dot", "got ", factors.size(),
-           " tensors; expected at least two; pass the factors");
-  for (size_t i = 0; i < factors.size(); ++i) {
-    ops::check_defined(factors[i], "linalg.multi_dot", "factor");
-    const int n = factors[i]->shape.size();
-    const bool end = i == 0 || i + 1 == factors.size();
-    PF_CHECK(n == 2 || (end && n == 1), ShapeError, "linalg.multi_dot", "got shape ",
-             factors[i]->shape, " as factor ", i,
-             "; expected matrices; the first and the last may be vectors");
+Tensor by_columns(const Tensor& t) {
+  return ops::raw_clone(transposed(t.detach()));
+}
+
+std::vector<Tensor> run(const engine::Kernel& k, const char* op, std::vector<Tensor> in,
+                        const std::function<std::vector<Tensor>(std::vector<Tensor>&)>& fn) {
+  NoGrad off;
+  const Device home = in[0]->device();
+  if (engine::has_kernel(k, home.floating ? get_device() : home)) return fn(in);
+  engine::slow_path(op, "no kernel of this device: copied to the host and back");
+  const Device host;
+  const DeviceScope there(host);
+  for (Tensor& t : in)
+    if (t.defined()) t = to(t, host);
+  std::vector<Tensor> out = fn(in);
+  for (Tensor& t : out)
+    if (t.defined()) t = to(t, home);
+  return out;
+}
+
+void check_info(const Tensor& info, const char* op,
+                const std::function<std::string(int64_t)>& said) {
+  const std::vector<Scalar> values = read_values(info);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t code = values[i].to_int();
+    if (code == 0) continue;
+    std::string where;
+    if (!info->shape.empty()) {
+      // The index of the matrix in its batch.
+      int64_t left = static_cast<int64_t>(i);
+      for (int d = info->shape.size() - 1; d >= 0; --d) {
+        where = std::to_string(left % info->shape[d]) + (where.empty() ? "" : ", ") + where;
+        left /= info->shape[d];
+      }
+      where = " (element " + where + " of the batch)";
+    }
+    PF_CHECK(code > 0, LinAlgError, op, "got a matrix", where,
+             " that holds NaN or an infinity; expected finite numbers; look for where they come "
+             "from with pf.isfinite");
+    PF_FAIL(LinAlgError, op, "got a matrix", where, " ", said(code));
   }
-  return product_of_all(factors);
 }
 
-// Names begin with linalg_; pyflame/linalg.py takes that away.
-const ops::Family kLinalg("linear algebra", [](ops::Family& f) {
-  using namespace ops;
-  const auto row = [](const char* schema, const char* doc) { return Row{schema, doc, kSpecial}; };
-  f.op(&any_norm,
-       row("linalg_norm(Tensor input, float? ord=None, int[]? dim=None, bool keepdim=False, *, "
-           "dtype? dtype=None) -> Tensor",
-           "matrix_norm over two dimensions, vector_norm else; without `ord` the 2-norm of all."));
-  f.op(&any_norm_named, row("linalg_norm(Tensor input, str ord, int[]? dim=None, bool "
-                            "keepdim=False, *, dtype? dtype=None) -> Tensor",
-                            "matrix_norm by name: 'fro'."));
-  f.op(&vector_norm,
-       row("linalg_vector_norm(Tensor input, float ord=2, int[]? dim=None, bool keepdim=False, *, "
-           "dtype? dtype=None) -> Tensor",
-           "(sum |x|^ord)^(1/ord) over `dim`, or over all elements; inf, -inf and 0 as in norm."));
-  f.op(&matrix_norm, row("linalg_matrix_norm(Tensor input, str ord='fro', int[] dim=[-2, -1], bool "
-                         "keepdim=False, *, dtype? dtype=None) -> Tensor",
-                         "The Frobenius norm of matrices."));
-  f.op(&matrix_norm_number,
-       row("linalg_matrix_norm(Tensor input, float ord, int[] dim=[-2, -1], bool keepdim=False, *, "
-           "dtype? dtype=None) -> Tensor",
-           "1 and -1: the largest and smallest sum of |x| down a column; inf and -inf: along a "
-           "row."));
-  f.op(&multi_dot, row("linalg_multi_dot(Tensor[] tensors) -> Tensor",
-                       "Product of several matrices; the first and last may be vectors."));
-  f.op(&cross, row("linalg_cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor",
-                   "Cross product of vectors of three elements along `dim`."));
-  f.op(&vecdot, row("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
-                    "Sum of products along one dimension."));
-  f.op(&matrix_power, row("linalg_matrix_power(Tensor input, int n) -> Tensor",
-                          "Square matrices to a power n >= 0."));
-  f.op(&pyflame::matmul,
-       row("linalg_matmul(Tensor input, Tensor other) -> Tensor", "The same as pyflame.matmul."));
-  f.op(&pyflame::diagonal, row("linalg_diagonal(Tensor input, int offset=0, int dim1=-2, int "
-                               "dim2=-1) -> Tensor",
-                               "The diagonals of matrices; a view."));
-});
-
-}  // namespace
-}  // namespace pyflame
+}  // namespace pyflame::linalg

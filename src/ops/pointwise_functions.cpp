@@ -200,7 +200,7 @@ OpId power_row(const Tensor& x, Scalar e) {
   const double v = e.to_double();
   if (v == 2) return op::square;
   if (v == 3) return op::cube;
-  if (!is_float(x->dtype)) return op::pow_scalar;
+  if (!has_gradient(x->dtype)) return op::pow_scalar;
   if (v == 0.5) return op::sqrt;
   if (v == -0.5) return op::rsqrt;
   if (v == -1) return op::reciprocal;
@@ -211,7 +211,7 @@ OpId power_row(const Tensor& x, Scalar e) {
 DType power_type(const Tensor& x, Scalar e, const char* name) {
   const engine::Operand both[] = {x, e};
   const DType t = ops::result_type(both);
-  if (!is_float(t))
+  if (!has_gradient(t))
     PF_CHECK(e.i >= 0, ValueError, name, "got the negative exponent ", e.i,
              " for integers; expected 0 or more; convert the tensor to a float dtype first");
   return t;

@@ -7,6 +7,7 @@
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
+#include "ops/linalg.h"
 #include "ops/matmul.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -32,7 +33,7 @@ Tensor inner(const Tensor& a, const Tensor& b) {
 
 Tensor vdot(const Tensor& a, const Tensor& b) {
   PF_AUTOCAST("vdot", Promote, vdot, a, b);
-  return dot(a, b);
+  return dot(a.defined() ? conj(a) : a, b);
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ Tensor scaled_sum(const Tensor& input, const Tensor& product, Scalar beta, Scala
 Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim) {
   PF_AUTOCAST("vecdot", Lower, vecdot, a, b, dim);
   check_both(a, b, "vecdot");
-  return sum(mul(a, b), IntList{dim}, false, a->dtype);
+  return sum(mul(conj(a), b), IntList{dim}, false, a->dtype);
 }
 
 namespace {
@@ -113,8 +114,7 @@ Tensor matrix_power(const Tensor& t, int64_t n) {
   const int nd = t->shape.size();
   PF_CHECK(nd >= 2 && t->shape[nd - 1] == t->shape[nd - 2], ShapeError, "matrix_power",
            "got shape ", t->shape, "; expected square matrices; check the last two dimensions");
-  PF_CHECK(n >= 0, NotSupportedError, "matrix_power", "got the power ", n,
-           "; expected at least 0; invert the matrix first");
+  if (n < 0) return matrix_power(linalg::inverse(t, "matrix_power"), -n);
   if (n == 0) {
     Tensor one = eye(t->shape[nd - 1], {}, t->dtype, t->storage->device);
     const Tensor ones = contiguous(expand(one, t->shape.vec()));
@@ -226,7 +226,7 @@ const Family kComposed("matrix products", [](Family& f) {
                "beta * input + alpha * outer(vec1, vec2)."});
   f.op(&trace, {"trace(Tensor input) -> Tensor", "Sum of the diagonal of a matrix."});
   f.op(&matrix_power, {"matrix_power(Tensor input, int n) -> Tensor",
-                       "Square matrices to a power n >= 0, by repeated squaring."});
+                       "Square matrices to a power, by repeated squaring; a negative one is of the inverse."});
   f.op(&chain_matmul, {"chain_matmul(Tensor[] matrices) -> Tensor",
                        "Product of several matrices, in the cheapest order.", kFunction});
   f.op(&cross_along, {"cross(Tensor input, Tensor other, int? dim=None) -> Tensor",

@@ -5,6 +5,7 @@
 
 #include "core/dispatch.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/registry.h"
 #include "table/kernels/random.h"
 
@@ -62,11 +63,21 @@ Tensor fresh(const IntList& size, DType dtype, optional<Device> device, const ch
 }
 
 Tensor randn_in(Tensor t, double mean, double std) {
+  if (is_complex(t)) {  // both parts of half of the variance
+    NoGrad off;
+    randn_in(view_as_real(t), mean, std * M_SQRT1_2);
+    return t;
+  }
   check_float(t->dtype, "randn");
   fill_random<kernels::Normal>(t, words_of(t->dtype), {.mean = mean, .std = std}, "randn");
   return t;
 }
 Tensor rand_in(Tensor t) {
+  if (is_complex(t)) {
+    NoGrad off;
+    rand_in(view_as_real(t));
+    return t;
+  }
   check_float(t->dtype, "rand");
   fill_random<kernels::Uniform>(t, words_of(t->dtype), {.from = 0.0, .to = 1.0}, "rand");
   return t;

@@ -8,6 +8,7 @@
 #include "engine/autograd.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/functions.h"
 
 namespace pyflame::ops {
@@ -120,6 +121,7 @@ struct MaybeType {
 DType combine(MaybeType high, MaybeType low) {
   if (!high.known) return low.t;
   if (!low.known || category(low.t) <= category(high.t)) return high.t;
+  if (is_complex(low.t) && is_float(high.t)) return complex_type(high.t);
   return low.t;
 }
 
@@ -326,7 +328,7 @@ PointwiseNode* make_node(const RowState& row, const Dims& shape, std::span<const
 Tensor record(OpId id, const Dims& shape, DType out, DType compute, Device device,
               std::span<const Operand> operands, std::span<const Scalar> attrs) {
   Tensor r = engine::pointwise(id, shape, out, compute, device, operands, attrs);
-  if (wanted(operands) && is_float(out)) [[unlikely]] {
+  if (wanted(operands) && has_gradient(out)) [[unlikely]] {
     const RowState& row = row_state(id);
     if (row.differentiable) {
       PointwiseNode* node = make_node(row, shape, operands, attrs);
@@ -570,8 +572,10 @@ Tensor call_row(OpId id, std::span<const Operand> operands, std::span<const Scal
     for (size_t i = 0; i < operands.size(); ++i)
       if (masks >> i & 1) check_mask(id, operands[i]);
   Scalar whole[4];
-  const Types types =
-      types_of(id, rule, with_attributes(id, rule, common_type(operands, masks), &attrs, whole));
+  const DType common = common_type(operands, masks);
+  if (is_complex(common)) [[unlikely]]
+    return complex_row(id, operands, attrs, common, name_of(id));
+  const Types types = types_of(id, rule, with_attributes(id, rule, common, &attrs, whole));
   if (rule == Rule::Keep && !is_float(types.common)) return call_row(op::cast, operands);
   check_numbers(id, rule, types.common, operands, attrs);
 
@@ -607,8 +611,20 @@ Tensor& call_row_into(OpId id, Tensor& dst, std::span<const Operand> others,
   const Rule rule = rule_of(id);
   const unsigned masks = masks_of(id, rule);
   Scalar whole[4];
-  const Types types =
-      types_of(id, rule, with_attributes(id, rule, common_type(operands, masks), &attrs, whole));
+  const DType common = common_type(operands, masks);
+  if (is_complex(common)) [[unlikely]] {
+    PF_CHECK(is_complex(dst), DTypeError, name, "got a ", dst->dtype, " tensor for a result of ",
+             common, "; it cannot be stored without loss; convert the tensor first or use ",
+             name_of(id), "()");
+    // What a gradient reads of the old values is kept.
+    if (wanted(operands)) {
+      const Tensor before = clone(dst);
+      all[0] = Operand(before);
+      return copy_(dst, complex_row(id, operands, attrs, common, name));
+    }
+    return copy_(dst, complex_row(id, operands, attrs, common, name));
+  }
+  const Types types = types_of(id, rule, with_attributes(id, rule, common, &attrs, whole));
   if (rule == Rule::Keep && !is_float(types.common)) return dst;
   check_numbers(id, rule, types.common, operands, attrs);
 
@@ -688,7 +704,7 @@ Tensor& copy_(Tensor& dst, const Tensor& src, bool non_blocking) {
   Tensor moved = across ? to(src, dst->storage->device, non_blocking) : src;
   const Operand operands[] = {moved};
   Ref<autograd::Node> ref;
-  if (is_float(dst->dtype) && ops::wanted(operands)) {
+  if (has_gradient(dst->dtype) && ops::wanted(operands)) {
     auto* node = ops::make_node(ops::row_state(op::cast), dst->shape, operands, {}, 1);
     node->in_dtype = src->dtype;
     ref = Ref<autograd::Node>::adopt(node);

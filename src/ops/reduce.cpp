@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -89,8 +90,29 @@ Tensor sum_float(const Tensor& x, const Plan& p, bool average) {
 
 enum class Adds { Sum, Mean, Numbers };  // the last without NaN
 Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype,
+              Adds what, const char* op);
+
+// Both parts at once: dimensions are those before the last, which is theirs.
+Tensor add_up_complex(const Tensor& z, const MaybeDims& dim, bool keepdim, Adds what,
+                      const char* op) {
+  IntList dims;
+  const int n = z->shape.size();
+  if (dim && !dim->empty()) {
+    for (int64_t d : *dim) dims.push_back(n == 0 ? d : wrap_dim(d, n, op));
+  } else {
+    for (int d = 0; d < n; ++d) dims.push_back(d);
+  }
+  if (n == 0) return clone(z);
+  return ops::over_parts(
+      z, [&](const Tensor& t) { return contiguous(add_up(t, dims, keepdim, {}, what, op)); });
+}
+
+Tensor add_up(const Tensor& input, const MaybeDims& dim, bool keepdim, std::optional<DType> dtype,
               Adds what, const char* op) {
   const bool average = what == Adds::Mean;
+  ops::check_defined(input, op, "input");
+  if (is_complex(dtype.value_or(input->dtype)) && what != Adds::Numbers)
+    return add_up_complex(dtype ? to(input, *dtype) : input, dim, keepdim, what, op);
   ops::check_arithmetic(input, op);
   const Tensor x = dtype ? to(input, *dtype) : input;
   if (dtype) ops::check_arithmetic(x, op);
@@ -358,6 +380,8 @@ Tensor std(const Tensor& x, const MaybeDims& dim, int64_t correction, bool keepd
 
 Tensor prod(const Tensor& x, const MaybeDims& dim, bool keepdim) {
   PF_AUTOCAST("prod", Raise, prod, x, dim, keepdim);
+  ops::check_defined(x, "prod", "input");
+  if (is_complex(x)) return ops::complex_prod(x, dim, keepdim);
   ops::check_arithmetic(x, "prod");
   const Plan p = plan_for(x, dim, keepdim, "prod");
   Tensor y = run<kernels::Prod>(x, p, is_float(x->dtype) ? x->dtype : DType::Int64);

@@ -1,6 +1,7 @@
 // Views: other shapes over the same memory. Nothing is recorded and nothing is copied.
 #include <algorithm>
 
+#include "ops/complex.h"
 #include "ops/building_blocks.h"
 #include "ops/registry.h"
 
@@ -484,13 +485,6 @@ static Tensor matrix_transpose(const Tensor& t) {
            "; expected at least 2 dimensions; unsqueeze it first");
   return transpose(t, -2, -1);
 }
-static Tensor adjoint(const Tensor& t) {
-  PF_CHECK(info(t->dtype).kind != Kind::Complex, NotSupportedError, "adjoint", "got dtype ",
-           t->dtype,
-           "; expected real numbers: there is no conjugate of others; use mT to "
-           "transpose alone");
-  return matrix_transpose(t);
-}
 
 static Tensor reshape_as(const Tensor& t, const Tensor& other) {
   return reshape(t, other->shape.vec());
@@ -628,7 +622,8 @@ const Family kViews("views", [](Family& f) {
   f.op(&matrix_transpose, {"matrix_T(Tensor input) -> Tensor",
                            "The last two dimensions exchanged: `x.mT`.", kSpecial});
   f.op(&adjoint, {"adjoint(Tensor input) -> Tensor",
-                  "The last two dimensions of real numbers exchanged; a view."});
+                  "The last two dimensions exchanged, of complex numbers the conjugate; of real ones "
+                  "a view."});
   f.op(static_cast<Tensor (*)(const Tensor&)>(&squeeze),
        {"squeeze(Tensor input) -> Tensor", "Without its dimensions of size 1; a view."});
   f.op(&squeeze_dims, {"squeeze(Tensor input, int[] dim) -> Tensor",

@@ -1,0 +1,227 @@
+"""Arithmetic of complex numbers against NumPy, and its gradients: those of a function of real and
+imaginary parts, as finite differences have them."""
+
+import numpy as np
+import pytest
+from finite import check_grad, layouts, same
+
+import pyflame as pf
+
+RNG = np.random.default_rng(4)
+
+
+def random(*shape, dtype=np.complex128):
+    return (RNG.standard_normal(shape) + 1j * RNG.standard_normal(shape)).astype(dtype)
+
+
+def of(t):
+    return t.detach().cpu().numpy()
+
+
+def close(got, want, tol=1e-12):
+    got = of(got)
+    assert got.shape == np.shape(want), (got.shape, np.shape(want))
+    np.testing.assert_allclose(got, want, rtol=tol, atol=tol)
+
+
+UNARY = {
+    "neg": np.negative, "abs": np.abs, "square": np.square, "reciprocal": lambda z: 1 / z,
+    "sqrt": np.sqrt, "rsqrt": lambda z: 1 / np.sqrt(z), "exp": np.exp, "exp2": np.exp2,
+    "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
+    "sigmoid": lambda z: 1 / (1 + np.exp(-z)), "angle": np.angle, "sgn": lambda z: z / np.abs(z),
+    "conj": np.conj, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "logical_not": np.logical_not, "isreal": np.isreal, "conj_physical": np.conj,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one(name):
+    for dtype, tol in ((np.complex128, 1e-12), (np.complex64, 2e-5)):
+        for a in (random(3, 5, dtype=dtype), random(dtype=dtype), random(0, 2, dtype=dtype)):
+            for t in layouts(a):
+                got = getattr(pf, name)(t)
+                want = UNARY[name](a)
+                assert of(got).dtype == want.dtype
+                close(got, want, tol)
+
+
+BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
+    "eq": np.equal, "ne": np.not_equal, "logical_and": np.logical_and,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_functions_of_two(name):
+    a, b, c = random(3, 4), random(4), RNG.standard_normal((3, 1)) + 2
+    f, g = getattr(pf, name), BINARY[name]
+    close(f(pf.tensor(a), pf.tensor(b)), g(a, b), 1e-11)
+    close(f(pf.tensor(a), pf.tensor(c)), g(a, c), 1e-11)
+    close(f(pf.tensor(c), pf.tensor(a)), g(c.astype(complex), a), 1e-11)
+    close(f(pf.tensor(a), 2), g(a, 2), 1e-11)
+    close(f(pf.tensor(a), 1.5), g(a, 1.5), 1e-11)
+    close(f(pf.tensor(a), 2 - 1j), g(a, 2 - 1j), 1e-11)
+    close(f(pf.tensor(a), pf.tensor(a)), g(a, a), 1e-11)
+
+
+def test_operators_and_promotion():
+    a = random(3, dtype=np.complex64)
+    t = pf.tensor(a)
+    x = RNG.standard_normal(3)
+    for got, want in [
+        (t + 1j, a + np.complex64(1j)), (1j * t, np.complex64(1j) * a), (2 - t, 2 - a), (1 / t, 1 / a),
+        (t / 2, a / 2), (t**2, a**2), (t**-1, 1 / a), (t**0.5, np.sqrt(a)), (-t, -a), (abs(t), np.abs(a)),
+    ]:  # fmt: skip
+        close(got, want, 2e-5)
+    assert (pf.tensor(x, dtype=pf.float32) * 1j).dtype == pf.complex64
+    assert (pf.tensor(x) * 1j).dtype == pf.complex128
+    assert (pf.arange(3) * 1j).dtype == pf.complex64
+    assert (t + pf.tensor(x)).dtype == pf.complex128
+    assert (t == 1j).dtype == pf.bool
+    assert (t * 2.0).dtype == pf.complex64
+    y = t.clone()
+    y *= 2j
+    y += 1
+    y -= t
+    y /= 2
+    close(y, (a * 2j + 1 - a) / 2, 2e-5)
+    with pytest.raises(pf.DTypeError):
+        pf.ones(3).mul_(1j)
+    for f in (lambda: t < 1, lambda: pf.floor(t), lambda: pf.relu(t), lambda: t % 2, lambda: pf.maximum(t, t)):
+        with pytest.raises(pf.DTypeError, match="complex"):
+            f()
+    w = pf.where(pf.tensor([True, False, True]), t, 0)
+    close(w, np.where([True, False, True], a, 0))
+
+
+def test_edges():
+    zero = pf.zeros(2, dtype=pf.complex128)
+    same(zero.abs(), [0, 0])
+    same(zero.sgn(), [0, 0])
+    same(zero.sqrt(), [0, 0])
+    same(zero**2, [0, 0])
+    same(zero ** (1 + 1j), [0, 0])
+    big = np.array([1e200 + 1e200j, 1e-200 - 1e-200j, -4 + 0j, -4 - 0.0j, 3e300])
+    t = pf.tensor(big)
+    close(t.sqrt(), np.sqrt(big))
+    close(t.abs(), np.abs(big))
+    close(t / t, np.ones(5))
+    close(pf.tensor(np.array([400 + 1j, -400 + 1j])).tanh(), [1, -1])
+    nan = pf.tensor([complex(np.nan, 1), complex(1, np.inf)])
+    same(nan.isnan(), [True, False])
+    same(nan.isinf(), [False, True])
+
+
+def test_sums_and_products():
+    a, b = random(2, 3, 4), random(2, 4, 5)
+    t = pf.tensor(a)
+    for dim in (None, 0, -1, (0, 2)):
+        axis = dim
+        close(t.sum() if dim is None else t.sum(dim), a.sum(axis))
+        close(t.mean() if dim is None else t.mean(dim, keepdim=True), a.mean(axis, keepdims=dim is not None))
+    close(t.prod(1), a.prod(1))
+    close(t.prod(), a.prod())
+    close(pf.zeros(0, 2, dtype=pf.complex64).sum(0), np.zeros(2))
+    close(pf.zeros(0, 2, dtype=pf.complex64).prod(0), np.ones(2))
+    close(t @ pf.tensor(b), a @ b)
+    close(t.mT @ t, a.swapaxes(1, 2) @ a)
+    close(pf.tensor(a[0]) @ pf.tensor(b[0, :, 0]), a[0] @ b[0, :, 0])
+    close(t.mH, a.conj().swapaxes(1, 2))
+    close(pf.tensor(a[0]).H, a[0].conj().T)
+    close(t.adjoint(), a.conj().swapaxes(1, 2))
+    v, w = random(4), random(4)
+    close(pf.dot(pf.tensor(v), pf.tensor(w)), np.dot(v, w))
+    close(pf.vdot(pf.tensor(v), pf.tensor(w)), np.vdot(v, w))
+    close(pf.linalg.vecdot(pf.tensor(v), pf.tensor(w)), np.vdot(v, w))
+    close(pf.linalg.vector_norm(pf.tensor(v)), np.linalg.norm(v))
+    close(pf.linalg.matrix_norm(t), np.linalg.norm(a, axis=(1, 2)))
+    close(pf.einsum("bij,bjk->bik", t, pf.tensor(b)), a @ b)
+
+
+def test_parts_are_views():
+    a = random(2, 3)
+    t = pf.tensor(a)
+    same(t.real, a.real)
+    same(t.imag, a.imag)
+    same(pf.view_as_real(t), np.stack([a.real, a.imag], -1))
+    t.real.zero_()
+    same(t.real, 0 * a.real)
+    same(t.imag, a.imag)
+    pf.view_as_real(t)[..., 1] += 1
+    same(t, 1j * (a.imag + 1))
+    x = RNG.standard_normal((3, 2))
+    same(pf.view_as_complex(pf.tensor(x)), x[:, 0] + 1j * x[:, 1])
+    same(pf.complex(pf.tensor(x[:, 0]), pf.tensor(x[:, 1])), x[:, 0] + 1j * x[:, 1])
+    close(pf.polar(pf.tensor(x[:, 0]), pf.tensor(x[:, 1])), x[:, 0] * np.exp(1j * x[:, 1]))
+    assert pf.ones(2).real.tolist() == [1, 1]
+    for f in (lambda: pf.ones(2).imag, lambda: pf.view_as_real(pf.ones(2)), lambda: pf.view_as_complex(pf.ones(2, dtype=pf.int64))):
+        with pytest.raises(pf.DTypeError):
+            f()
+    with pytest.raises(pf.ShapeError):
+        pf.view_as_complex(pf.ones(3))
+    with pytest.raises(pf.ShapeError, match="contiguous"):
+        pf.view_as_complex(pf.ones(2, 3).mT)
+    with pytest.raises(pf.DTypeError):
+        pf.complex(pf.ones(2), pf.ones(2, dtype=pf.float64))
+
+
+GRADIENTS = {
+    "mul": lambda z, w: z * w, "div": lambda z, w: z / w, "add": lambda z, w: z + 2j * w,
+    "sub": lambda z, w: 1 - z - w, "matmul": lambda z, w: z @ w.mH, "abs": lambda z, w: abs(z) + abs(w),
+    "angle": lambda z, w: z.angle() * w.real, "exp": lambda z, w: (z * w).exp(),
+    "log": lambda z, w: (z * w + 2).log(), "sqrt": lambda z, w: (z * w).sqrt(), "pow": lambda z, w: z**3 * w**-2,
+    "power": lambda z, w: (z + 3) ** w, "sin": lambda z, w: z.sin() * w.cos(), "tanh": lambda z, w: z.tanh() * w.sinh(),
+    "conj": lambda z, w: z.conj() * w, "sgn": lambda z, w: z.sgn() * w, "sum": lambda z, w: z.sum(0) * w.mean(0),
+    "prod": lambda z, w: z.prod(1) * w.prod(), "where": lambda z, w: pf.where(w.real > 0, z, w * w),
+    "views": lambda z, w: pf.cat([z[:1].mT.flatten(), w[..., 0], pf.diagonal(w)]) * 1j,
+    "broadcast": lambda z, w: z[:1] * w + z[:, :1], "index": lambda z, w: z[pf.tensor([0, 1, 0])].tril() * 2j,
+    "stack": lambda z, w: pf.stack([z, w]).flip(0)[:, 1:] ** 2, "real": lambda z, w: z.real * w.imag,
+    "polar": lambda z, w: pf.polar(z.real, w.imag), "clone": lambda z, w: (z.clone() * w).reshape(-1)[1:],
+    "in place": lambda z, w: (z * 1).mul_(w).add_(z), "real times": lambda z, w: z.real * w + z,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name):
+    f = GRADIENTS[name]
+
+    def parts(a, b, c, d):
+        r = f(pf.complex(a, b), pf.complex(c, d))
+        return pf.view_as_real(r.contiguous()) if r.is_complex() else r
+
+    arrays = [RNG.standard_normal((2, 2)) + s for s in (0.5, 0, 0.7, 0.3)]
+    check_grad(parts, *arrays, tol=1e-5)
+
+
+def test_the_convention():
+    torch = pytest.importorskip("torch")
+    a, b = random(3, 3), random(3, 3)
+    for f in (
+        lambda m, z, w: (z * w).abs().sum(), lambda m, z, w: ((z @ w).real ** 2).sum(),
+        lambda m, z, w: (z / w).imag.sum(), lambda m, z, w: (z.exp() * w.conj()).real.sum(),
+    ):  # fmt: skip
+        grads = []
+        for m in (pf, torch):
+            z, w = (m.tensor(v).requires_grad_() for v in (a, b))
+            f(m, z, w).backward()
+            grads.append([z.grad, w.grad])
+        for x, y in zip(*grads):
+            close(x, y.resolve_conj().numpy(), 1e-10)
+    z = pf.tensor(a, requires_grad=True)
+    assert z.requires_grad and z.is_leaf
+    y = z * 2
+    y.backward(pf.ones_like(y))
+    close(z.grad, np.full((3, 3), 2))
+    with pytest.raises(pf.PyFlameError):
+        (z * 2).sum().backward()
+
+
+def test_new_ones_and_random():
+    assert pf.eye(2, dtype=pf.complex64).tolist() == [[1, 0], [0, 1]]
+    z = pf.randn(20000, dtype=pf.complex64)
+    assert z.dtype == pf.complex64 and abs(float((z.abs() ** 2).mean()) - 1) < 0.05
+    u = pf.rand(100, dtype=pf.complex128)
+    assert bool(((u.real >= 0) & (u.real < 1) & (u.imag >= 0) & (u.imag < 1)).all())
+    assert not z.is_conj() and not z.is_neg() and z.resolve_conj() is z
+    assert pf.ones(2).cfloat().dtype == pf.complex64 and pf.ones(2).cdouble().dtype == pf.complex128
