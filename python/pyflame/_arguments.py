@@ -170,5 +170,8 @@ def parser():
     tune.add_argument("--script", metavar="FILE", help="the products of this program")
     tune.add_argument("--exhaustive", action="store_true", help="try every candidate, longer")
 
+    # `pyflame run` has no options of ours behind its name: cli.main hands it over.
+    commands.add_parser("run", help="run a program written for PyTorch", add_help=False)
+
     commands.add_parser("info", help="version, devices and backends")
     return top
