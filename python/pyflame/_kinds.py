@@ -39,7 +39,7 @@ def _order(value):
     return type(value).__name__, text
 
 
-def _sorted(values):
+def in_order(values):
     """A set in an order of its own, so that equal sets give equal bytes."""
     try:
         return sorted(values, key=_order)
@@ -118,8 +118,8 @@ _KINDS = {
     "deque": Kind(
         lambda d: [list(d), d.maxlen], lambda of: collections.deque(_check(of[0], list), of[1])
     ),
-    "set": Kind(_sorted, lambda of: set(_check(of, list))),
-    "frozenset": Kind(_sorted, lambda of: frozenset(_check(of, list))),
+    "set": Kind(in_order, lambda of: set(_check(of, list))),
+    "frozenset": Kind(in_order, lambda of: frozenset(_check(of, list))),
     "Namespace": _attributes(argparse.Namespace),
     "SimpleNamespace": _attributes(types.SimpleNamespace),
     "Path": _path(pathlib.Path),
@@ -169,7 +169,7 @@ def _device(type, index):
 
 # ---- NumPy ----------------------------------------------------------------------------------------
 
-_NUMPY_DTYPE = re.compile(r"[<>|][biufcSUmM]\d*(\[\d*[a-zA-Zμ]+\])?")
+NUMPY_DTYPE = re.compile(r"[<>|][biufcSUmM]\d*(\[\d*[a-zA-Zμ]+\])?")
 
 
 def _array_plain(a):
@@ -178,7 +178,7 @@ def _array_plain(a):
 
     if a.dtype.names is not None:
         raise _Refused("arrays with fields cannot be saved: save a dict of {name: a[name]}")
-    if not _NUMPY_DTYPE.fullmatch(a.dtype.str) or a.dtype.itemsize == 0:
+    if not NUMPY_DTYPE.fullmatch(a.dtype.str) or a.dtype.itemsize == 0:
         raise _Refused(f"arrays of {a.dtype} cannot be saved: save lists")
     if a.dtype.kind in "biuf" and a.dtype.isnative and a.dtype.itemsize <= 8:
         return [a.dtype.str, list(a.shape), _C.from_numpy(np.ascontiguousarray(a).reshape(-1))]
@@ -190,7 +190,7 @@ def _make_array(of):
     import numpy as np
 
     name, shape, data = of
-    if not _NUMPY_DTYPE.fullmatch(_check(name, str)):
+    if not NUMPY_DTYPE.fullmatch(_check(name, str)):
         raise ValueError(f"there is no dtype {name[:30]}")
     if any(type(n) is not int or n < 0 for n in _check(shape, list)):
         raise ValueError("a bad shape")
@@ -204,7 +204,7 @@ def _make_array(of):
 def _scalar_plain(x):
     import numpy as np
 
-    if not _NUMPY_DTYPE.fullmatch(x.dtype.str):
+    if not NUMPY_DTYPE.fullmatch(x.dtype.str):
         raise _Refused("such a scalar of NumPy cannot be saved: save its item()")
     return [x.dtype.str, np.asarray(x).tobytes()]
 
@@ -213,7 +213,7 @@ def _make_scalar(of):
     import numpy as np
 
     name, data = of
-    if not _NUMPY_DTYPE.fullmatch(_check(name, str)):
+    if not NUMPY_DTYPE.fullmatch(_check(name, str)):
         raise ValueError(f"there is no dtype {name[:30]}")
     dtype = np.dtype(name)
     if dtype.itemsize == 0:  # text or bytes of no length
@@ -265,7 +265,7 @@ def _class_plain(value):
     return None
 
 
-def _make_class(cls, of):
+def make_class(cls, of):
     if issubclass(cls, enum.Enum):
         return cls[of[0]] if of[0] is not None else cls(of[1])
     if _is_named_tuple(cls):
@@ -370,7 +370,7 @@ class Maker:
                 f"pf.serialization.add_safe_globals([{qualified[:100]}]) first, if you trust them"
             )
         try:
-            return _make_class(cls, of)
+            return make_class(cls, of)
         except MemoryError:
             raise
         except Exception as e:
@@ -390,6 +390,11 @@ def allow(classes):
                 "(dataclasses, enums, named tuples); give a list of them"
             )
     _allowed.update((name_of(cls), cls) for cls in classes)
+
+
+def allowed_class(name):
+    """The allowed class that a file calls so, or None."""
+    return _allowed.get(name)
 
 
 def allowed():

@@ -51,6 +51,14 @@ def _run(args, parser):
         from . import tuning
 
         return tuning.command(args)
+    if args.command == "check":
+        from ._torch import check
+
+        return check.command(args)
+    if args.command == "convert":
+        from .torch_files import convert
+
+        return convert.command(args)
     if args.command == "info":
         return _info()
     parser.print_help()

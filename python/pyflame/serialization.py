@@ -9,6 +9,7 @@ import io
 import os
 
 from . import _C, _kinds
+from ._files import open_regular
 
 __all__ = [
     "add_safe_globals",
@@ -22,6 +23,7 @@ __all__ = [
 FileError = _C.FileError
 _MAX_HEADER = 100_000_000  # as src/io/safetensors.h
 _PIECE = 1 << 24
+_ALL = 1 << 62
 
 
 class MissingFileError(FileError, FileNotFoundError):
@@ -72,19 +74,20 @@ def target_device(map_location):
         return devices.pop(), None
     if callable(map_location):
 
-        def place(tensor):
-            moved = map_location(tensor, "cpu")
-            if moved is None:
-                return tensor
-            if not isinstance(moved, _C.Tensor):
-                raise TypeError(
-                    f"pf.load: map_location returned a {type(moved).__name__}; expected what it "
-                    "was given, on some device, or None; return storage.to(device)"
-                )
-            return moved
-
-        return None, place
+        return None, lambda tensor: _moved(map_location, tensor, "cpu")
     return map_location, None
+
+
+def _moved(map_location, tensor, location):
+    moved = map_location(tensor, location)
+    if moved is None:
+        return tensor
+    if not isinstance(moved, _C.Tensor):
+        raise TypeError(
+            f"pf.load: map_location returned a {type(moved).__name__}; expected what it was given, "
+            "on some device, or None; return storage.to(device)"
+        )
+    return moved
 
 
 # ---- file objects -------------------------------------------------------------------------------
@@ -165,11 +168,42 @@ def _read_stream(f, name):
     length = int.from_bytes(data, "little")
     if len(data) < 8 or length > _MAX_HEADER:
         _take(f, data, 512, name)  # enough to name the format
+        if _of_torch(data):
+            _take(f, data, _ALL, name)  # an archive is read from its end
         return data
     _take(f, data, 8 + length, name)
     if len(data) == 8 + length and data[8:9] == b"{":
         _take(f, data, 8 + length + _C._safetensors_data_bytes(bytes(data[8:]), name), name)
     return data
+
+
+# ---- files of torch.save --------------------------------------------------------------------------
+
+
+def _head(path):
+    """The first bytes of a regular file; none where it cannot be read."""
+    try:
+        with open(open_regular(path, "load"), "rb", buffering=0) as f:
+            return f.read(16)
+    except OSError:
+        return b""
+
+
+def _of_torch(head):
+    from .torch_files import reading
+
+    return reading.is_zip(head) or reading.is_old(head)
+
+
+def _load_torch(source, where, map_location, mmap=False):
+    from .torch_files import reading
+
+    device, place = map_location, None
+    if isinstance(map_location, dict):
+        device = map_location.get
+    elif callable(map_location):
+        device, place = None, lambda tensor, location: _moved(map_location, tensor, location)
+    return reading.read(source, where, device, place, mmap)
 
 
 # ---- the functions ------------------------------------------------------------------------------
@@ -215,12 +249,17 @@ def load(f, map_location=None, *, mmap=False, weights_only=True):
         FileError: the file is missing, cut off, damaged or of another format; the message names it.
         TypeError: it holds a value of a class that is not allowed (:func:`add_safe_globals`).
     """
-    device, place = target_device(map_location)
     if hasattr(f, "read"):
         name = _name_of(f)
         data = _read_stream(f, name)
+        if _of_torch(data):
+            return _load_torch(bytes(data), f"'{name}'", map_location)
+        device, place = target_device(map_location)
         return _C._load_tree_from(data, name, device, place, _kinds.Maker(f"'{name}'"))
     path = path_text(f, "load")
+    if _of_torch(_head(path)):
+        return _load_torch(path, f"'{path}'", map_location, bool(mmap))
+    device, place = target_device(map_location)
     return _C._load_tree(path, device, bool(mmap), place, _kinds.Maker(f"'{path}'"))
 
 

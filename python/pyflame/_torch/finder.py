@@ -203,8 +203,9 @@ class _Finder:
                 value = vars(parent).get(leaf)
                 if isinstance(value, types.ModuleType) and value.__name__.startswith(_OURS + "."):
                     found.append(value)
-        if not found or all(s.__name__.startswith(_ONLY) for s in found):
-            found += map(importlib.import_module, _SAME.get(name, ()))
+        for module in map(importlib.import_module, _SAME.get(name, ())):
+            if module not in found:
+                found.append(module)
         return found
 
     def refuse(self, name):

@@ -51,6 +51,8 @@ def advice(full):
 
 def near(name, names):
     """The name that was probably meant, or None."""
+    if len(name) < 4:
+        return None
     found = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1, 0.8)
     return found[0] if found else None
 
