@@ -186,6 +186,19 @@ def _array_plain(a):
     return [a.dtype.str, list(a.shape), _C.from_numpy(data.copy())]
 
 
+def of_file(values):
+    """An array of NumPy whose bytes a file has given: these may be anything, bools and text not."""
+    import numpy as np
+
+    if values.dtype.kind == "b":
+        return values.view(np.uint8) != 0
+    if values.dtype.kind == "U" and values.size:
+        letters = np.ascontiguousarray(values).reshape(-1).view(values.dtype.str[0] + "u4")
+        if letters.max() > sys.maxunicode:
+            raise ValueError("text of no letters")
+    return values
+
+
 def _make_array(of):
     import numpy as np
 
@@ -196,9 +209,7 @@ def _make_array(of):
         raise ValueError("a bad shape")
     values = data.detach().cpu().contiguous().numpy()
     a = values.view(np.uint8).view(np.dtype(name)) if values.size else np.zeros(0, np.dtype(name))
-    if a.dtype.kind == "b":  # a file may hold anything
-        a = a.view(np.uint8) != 0
-    return a.reshape(shape)
+    return of_file(a).reshape(shape)
 
 
 def _scalar_plain(x):
@@ -218,9 +229,7 @@ def _make_scalar(of):
     dtype = np.dtype(name)
     if dtype.itemsize == 0:  # text or bytes of no length
         return dtype.type()
-    if dtype.kind == "b":
-        return np.bool_(_check(data, bytes) != b"\0")
-    (value,) = np.frombuffer(_check(data, bytes), dtype)
+    (value,) = of_file(np.frombuffer(_check(data, bytes), dtype))
     return value
 
 

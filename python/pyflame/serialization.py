@@ -24,6 +24,12 @@ FileError = _C.FileError
 _MAX_HEADER = 100_000_000  # as src/io/safetensors.h
 _PIECE = 1 << 24
 _ALL = 1 << 62
+# Of torch.save before PyTorch 1.6: a pickle of this number comes first.
+_OLD_MAGIC = b"\x8a\x0a" + (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
+
+
+class OtherArchive(Exception):
+    """A zip archive that torch.save has not written."""
 
 
 class MissingFileError(FileError, FileNotFoundError):
@@ -73,7 +79,6 @@ def target_device(map_location):
             )
         return devices.pop(), None
     if callable(map_location):
-
         return None, lambda tensor: _moved(map_location, tensor, "cpu")
     return map_location, None
 
@@ -190,9 +195,7 @@ def _head(path):
 
 
 def _of_torch(head):
-    from .torch_files import reading
-
-    return reading.is_zip(head) or reading.is_old(head)
+    return bytes(head[:4]) in (b"PK\3\4", b"PK\5\6") or _OLD_MAGIC in bytes(head[:16])
 
 
 def _load_torch(source, where, map_location, mmap=False):
@@ -253,12 +256,14 @@ def load(f, map_location=None, *, mmap=False, weights_only=True):
         name = _name_of(f)
         data = _read_stream(f, name)
         if _of_torch(data):
-            return _load_torch(bytes(data), f"'{name}'", map_location)
+            with contextlib.suppress(OtherArchive):  # whose format is named below
+                return _load_torch(bytes(data), f"'{name}'", map_location)
         device, place = target_device(map_location)
         return _C._load_tree_from(data, name, device, place, _kinds.Maker(f"'{name}'"))
     path = path_text(f, "load")
     if _of_torch(_head(path)):
-        return _load_torch(path, f"'{path}'", map_location, bool(mmap))
+        with contextlib.suppress(OtherArchive):
+            return _load_torch(path, f"'{path}'", map_location, bool(mmap))
     device, place = target_device(map_location)
     return _C._load_tree(path, device, bool(mmap), place, _kinds.Maker(f"'{path}'"))
 

@@ -53,8 +53,7 @@ Tensor Stored::tensor(uint64_t at, const Dims& shape, DType dtype, Load how, Dev
     void* data = mapping->data() + at;
     if (dtype == DType::Bool) normalise_bools(data, size);
     check_mapped(data, "load");
-    return wrap_foreign(data, shape, contiguous_strides(shape), dtype, device, false,
-                        [mapping] {});
+    return wrap_foreign(data, shape, contiguous_strides(shape), dtype, device, false, [mapping] {});
   }
   Tensor t = make_tensor(shape, dtype, Device{});
   if (size > 0) {

@@ -74,7 +74,14 @@ _MACHINERY = {
     "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__path__", "__file__",
     "__cached__", "__builtins__", "__all__", "__getattr__", "__dir__",
 }  # fmt: skip
-_TOOLS = {"cli", "run", "training", "explain", "debug", "version"}  # no program means these by torch
+_TOOLS = {
+    "cli",
+    "run",
+    "training",
+    "explain",
+    "debug",
+    "version",
+}  # no program means these by torch
 
 
 class Facade(types.ModuleType):

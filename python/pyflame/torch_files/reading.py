@@ -13,6 +13,7 @@ import types
 from dataclasses import fields, is_dataclass
 
 from .. import _C, _kinds
+from ..serialization import OtherArchive
 from .archive import Archive
 from .opcodes import Known, Pending, Pickle, is_key
 
@@ -99,7 +100,12 @@ class Reader:
         if not isinstance(dtype, _C.dtype) or type(requires_grad) is not bool:
             self.fail("a tensor without a dtype")
         shape, steps = _naturals(size), _naturals(stride)
-        if shape is None or steps is None or len(shape) != len(steps) or _naturals([offset]) is None:
+        if (
+            shape is None
+            or steps is None
+            or len(shape) != len(steps)
+            or _naturals([offset]) is None
+        ):
             self.fail("a tensor with a bad shape")
         count = storage.bytes() // dtype.itemsize
         last = offset + sum((n - 1) * s for n, s in zip(shape, steps))
@@ -338,7 +344,7 @@ def _numpy_scalar(dtype, data):
     of = dtype.of()
     if of.kind == "O" or len(data) != of.itemsize or not data:
         raise ValueError("a scalar of another size")
-    return np.frombuffer(data, of)[0]
+    return _kinds.of_file(np.frombuffer(data, of))[0]
 
 
 def _numpy_empty(cls, shape, letters):
@@ -364,9 +370,7 @@ def _numpy_from(data, dtype, shape, order):
     if count * of.itemsize != len(data):
         raise ValueError("an array of another size")
     a = np.frombuffer(data, of) if data else np.zeros(0, of)
-    if of.kind == "b":  # a file may hold anything
-        a = a.view(np.uint8) != 0
-    return a.reshape(sizes, order=order).copy(order="K")
+    return _kinds.of_file(a).reshape(sizes, order=order).copy(order="K")
 
 
 _NUMPY_DTYPE = Known("numpy.dtype", _numpy_dtype, _numpy_dtype_state)
@@ -378,7 +382,7 @@ _NUMPY_ARRAY = Known("numpy.ndarray", None, _numpy_array)
 
 def _of_class(name, cls):
     if issubclass(cls, enum.Enum):
-        return Known(name, lambda value: cls(value))
+        return Known(name, lambda value: cls(value), value=cls)
     if is_dataclass(cls):
 
         def build(state):
@@ -390,7 +394,16 @@ def _of_class(name, cls):
     return Known(name, lambda *values: cls(*values))
 
 
+def _member(cls, name):
+    """What Python 3.11 makes an enum of: getattr(its class, its name)."""
+    if not isinstance(cls, Known) or not isinstance(cls.value, enum.EnumMeta):
+        raise TypeError("no member of an enum")
+    return cls.value[_text(name)]
+
+
 _TABLE = {
+    "builtins.getattr": _member,
+    "builtins.bytes": lambda: b"",
     "collections.OrderedDict": _ordered,
     "collections.defaultdict": _default_dict,
     "collections.Counter": _counter,
@@ -456,10 +469,7 @@ class _Zip(Reader):
         self.archive = Archive(stored, where)
         pickles = [n for n in self.archive.names() if n.endswith("/data.pkl")]
         if not pickles:
-            raise _C.FileError(
-                f"pf.load: {where}: a zip archive without a data.pkl; expected one that torch.save "
-                "wrote, or a safetensors file; check the path"
-            )
+            raise OtherArchive
         self.root = min(pickles, key=len)[: -len("data.pkl")]
         if self.root + "constants.pkl" in self.archive:
             raise PickledClassError(
@@ -570,22 +580,12 @@ def _checked_id(reader, pid, size):
     if type(pid) is not tuple or len(pid) != size or pid[0] != "storage":
         reader.fail("a persistent id of another kind than a storage")
     kind, storage, key, location, count, *rest = pid
-    if not isinstance(storage, Known) or storage.value is None:
+    if not isinstance(storage, Known) or not isinstance(storage.value, str):
         reader.fail(f"a storage of {getattr(storage, 'name', 'no type')}")
     if type(key) is not str or type(location) is not str or _naturals([count]) is None:
         reader.fail("a storage without a key, a place or a size")
     dtype = None if storage.value == _UNTYPED else vars(_C)[_STORAGES[storage.value]]
     return kind, dtype, key, location, count, *rest
-
-
-def is_zip(head):
-    """Whether a file begins as a zip archive."""
-    return bytes(head[:4]) in (b"PK\3\4", b"PK\5\6")
-
-
-def is_old(head):
-    """Whether a file begins as torch.save wrote them before PyTorch 1.6."""
-    return bytes(head[:2]) == b"\x80\x02" and _OLD_MAGIC.to_bytes(10, "little") in bytes(head[:16])
 
 
 def read(source, where, device=None, place=None, mmap=False):
@@ -595,7 +595,7 @@ def read(source, where, device=None, place=None, mmap=False):
     called with each storage's tensor and its location and returns it on some device.
     """
     stored = _C._Stored(source, None) if isinstance(source, str) else _C._Stored(where, source)
-    if is_zip(stored.read(0, min(4, stored.size))):
+    if stored.read(0, min(2, stored.size)) == b"PK":
         reader = _Zip(stored, where, place, device, mmap)
     else:
         reader = _Old(stored.read(0, stored.size), where, place, device)

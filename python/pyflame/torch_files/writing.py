@@ -67,7 +67,7 @@ class _Text:
         plain = _PLAIN.get(type(v))
         if plain is not None:
             self.put(plain(v))
-        elif id(v) in self.memo:
+        elif id(v) in self.memo and id(v) not in self.open:
             self.put(struct.pack("<cI", b"j", self.memo[id(v)]))
         else:
             self.container(v)

@@ -30,4 +30,6 @@ def consume_prefix_in_state_dict_if_present(state_dict, prefix):
     metadata = getattr(state_dict, "_metadata", None)
     for key in list(metadata or ()):
         if key.startswith(prefix) or key == prefix.rstrip("."):
-            metadata[key.removeprefix(prefix) if key != prefix.rstrip(".") else ""] = metadata.pop(key)
+            metadata[key.removeprefix(prefix) if key != prefix.rstrip(".") else ""] = metadata.pop(
+                key
+            )
