@@ -69,8 +69,9 @@ def _compiled(source, name):
 def _script(path, args):
     """(code, __main__) of a script, a folder or an archive."""
     if path != "-" and (os.path.isdir(path) or _is_archive(path)):
-        _set_path(path)
-        spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
+        place = os.path.abspath(path)
+        _set_path(place)
+        spec = importlib.machinery.PathFinder.find_spec("__main__", [place])
         if spec is None or spec.loader is None:
             _fail(f"can't find '__main__' module in {path!r}")
         sys.argv = [path, *args]
@@ -79,7 +80,7 @@ def _script(path, args):
     sys.argv = [path, *args]
     if path == "-":
         _set_path("")
-        return _compiled(sys.stdin.buffer.read(), "<stdin>"), _main_module()
+        return _compiled(sys.stdin.buffer.read(), "<stdin>"), _main_module("<stdin>")
     try:
         with open(path, "rb") as f:
             source = f.read()

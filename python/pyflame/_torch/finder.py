@@ -158,7 +158,7 @@ class _Loader:
         names["__doc__"] = first.__doc__
         names["__file__"] = getattr(first, "__file__", None)
         if hasattr(sources[-1], "__all__"):
-            names["__all__"] = sources[-1].__all__
+            names["__all__"] = [n for n in sources[-1].__all__ if n not in _TOOLS]
 
     def get_code(self, name):  # `python -m torch.x`
         return None
