@@ -133,10 +133,9 @@ def _as_pythons(error):
     hook = sys.excepthook
 
     def show(kind, value, trace):
-        last = None
-        while trace is not None and last is None:
-            if trace.tb_frame.f_code is _execute.__code__:
-                last = trace
+        while trace is not None and trace.tb_frame.f_code is not _execute.__code__:
+            trace = trace.tb_next
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
         hook(kind, value.with_traceback(trace), trace)
 
