@@ -168,7 +168,9 @@ class EventList(list):
         rows = sorted(self, key=_sorter(sort_by), reverse=True) if sort_by else list(self)
         width = max([20, *(len(r.key) for r in rows)])
         line = "-" * (width + 56)
-        heads = f"{'Name':<{width}}  {'Calls':>8}  {'CPU total':>13}  {'Self CPU':>13}  {'CPU avg':>12}"
+        heads = (
+            f"{'Name':<{width}}  {'Calls':>8}  {'CPU total':>13}  {'Self CPU':>13}  {'CPU avg':>12}"
+        )
         out = [*([header] if header else []), line, heads, line]
         for r in rows[: row_limit if row_limit and row_limit > 0 else None]:
             out.append(
@@ -361,7 +363,9 @@ def _averages(regions):
 def _own_times(regions):
     """Of each region the time that is in no region within it."""
     own = [end - begin for _, begin, end, _ in regions]
-    order = sorted(range(len(regions)), key=lambda i: (regions[i][3], regions[i][1], -regions[i][2]))
+    order = sorted(
+        range(len(regions)), key=lambda i: (regions[i][3], regions[i][1], -regions[i][2])
+    )
     around = []
     for i in order:
         _, begin, end, thread = regions[i]

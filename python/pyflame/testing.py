@@ -122,9 +122,7 @@ def _compare_tensors(a, b, how):
         mine, theirs = getattr(a, name), getattr(b, name)
         mine, theirs = (mine(), theirs()) if name == "stride" else (mine, theirs)
         if how[f"check_{name}"] and mine != theirs:
-            raise _Different(
-                f"The values for attribute '{name}' do not match: {mine} != {theirs}."
-            )
+            raise _Different(f"The values for attribute '{name}' do not match: {mine} != {theirs}.")
     rtol, atol = _tolerances(a.dtype, b.dtype, rtol=how["rtol"], atol=how["atol"])
     import numpy as np
 

@@ -594,6 +594,7 @@ def read(source, where, device=None, place=None, mmap=False):
     `device` is a device, None (the CPU), or a function of a location that gives one; `place` is
     called with each storage's tensor and its location and returns it on some device.
     """
+    where = str(where)
     stored = _C._Stored(source, None) if isinstance(source, str) else _C._Stored(where, source)
     if stored.read(0, min(2, stored.size)) == b"PK":
         reader = _Zip(stored, where, place, device, mmap)

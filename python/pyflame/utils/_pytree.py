@@ -231,5 +231,3 @@ def tree_all_only(type_or_types, pred, tree, is_leaf=None):
 def tree_any_only(type_or_types, pred, tree, is_leaf=None):
     """Whether a predicate is true for a leaf of some types."""
     return any(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, type_or_types))
-
-

@@ -177,6 +177,7 @@ class Timer:
     def _block(self, min_run_time):
         """How many executions take about a hundredth of the time."""
         number = 1
+        self._times(1)  # what is made once is no part of it
         while True:
             took = self._times(number)
             if took >= min_run_time / 1000 or number >= 1 << 30:
