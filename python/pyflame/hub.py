@@ -124,3 +124,8 @@ def load(repo_or_dir, model, *args, source="github", trust_repo=None, force_relo
     """A model of a folder with a hubconf.py, whose code is run: a copy of a repository in the folder
     of downloads, or with source="local" any folder."""
     return _entry(_entries(repo_or_dir, source), model)(*args, **kwargs)
+
+
+def _get_torch_home():
+    """The folder above get_dir(), for libraries that ask."""
+    return os.path.dirname(get_dir())

@@ -63,7 +63,7 @@ _SAME_TABLE = (
     ("torch.utils.data", "utils.data", "dataloader dataset distributed sampler"),
     ("torch.utils.data._utils", "utils.data", "collate pin_memory worker"),
 )
-_SAME = {}
+_SAME = {f"torch.onnx.symbolic_opset{n}": [f"{_ONLY}.onnx.symbolic_helper"] for n in range(7, 21)}
 for _theirs, _ours, _below in _SAME_TABLE:
     _names = [f"{_OURS}.{n}".rstrip(".") for n in _ours.split(" ")]
     _SAME[_theirs] = _names
@@ -74,6 +74,7 @@ _MACHINERY = {
     "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__path__", "__file__",
     "__cached__", "__builtins__", "__all__", "__getattr__", "__dir__",
 }  # fmt: skip
+_PRIVATE = {"_pytree"}  # of ours, that are PyTorch's, too
 _TOOLS = {
     "cli",
     "run",
@@ -200,7 +201,8 @@ class _Finder:
         found = []
         for parent in self.sources(head):
             inside = parent.__name__.startswith(_ONLY)
-            if not inside and (leaf.startswith("_") or leaf in _TOOLS):
+            private = leaf.startswith("_") and leaf not in _PRIVATE
+            if not inside and (private or leaf in _TOOLS):
                 continue
             child = f"{parent.__name__}.{leaf}"
             paths = getattr(parent, "__path__", None)

@@ -1,5 +1,7 @@
 """Names that exist under `torch` only; the modules of this folder are those of torch."""
 
+import functools as _functools
+
 import pyflame as _pyflame
 
 from ... import _foreach
@@ -38,6 +40,45 @@ if not hasattr(_pyflame, "compile"):
         """The model or function itself, or a decorator: PyFlame compiles groups of operations while
         they run, and nothing beyond. Nothing of what the arguments ask for is done."""
         return model if model is not None else lambda f: f
+
+
+def _assert(condition, message=""):
+    """AssertionError unless the condition holds."""
+    assert condition, message
+
+
+def _check_with(error, condition, message=None):
+    """Raises `error` unless the condition holds; the message is text or a function that gives it."""
+    if not condition:
+        raise error(message() if callable(message) else message or "the check has failed")
+
+
+def _check(condition, message=None):
+    """RuntimeError unless the condition holds."""
+    _check_with(RuntimeError, condition, message)
+
+
+def _check_index(condition, message=None):
+    """IndexError unless the condition holds."""
+    _check_with(IndexError, condition, message)
+
+
+def _check_type(condition, message=None):
+    """TypeError unless the condition holds."""
+    _check_with(TypeError, condition, message)
+
+
+def _check_value(condition, message=None):
+    """ValueError unless the condition holds."""
+    _check_with(ValueError, condition, message)
+
+
+_check_not_implemented = _functools.partial(_check_with, NotImplementedError)
+
+
+def _check_is_size(i, message=None, *, max=None):
+    """RuntimeError unless a number is one from 0 (to max)."""
+    _check_with(RuntimeError, i >= 0 and (max is None or i <= max), message)
 
 
 def __getattr__(name):

@@ -2,7 +2,7 @@
 
 import enum as _enum
 
-from ... import _C
+from .... import _C
 
 
 class TrainingMode(_enum.IntEnum):

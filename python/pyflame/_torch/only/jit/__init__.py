@@ -6,8 +6,8 @@ import builtins as _builtins
 import contextlib as _contextlib
 from typing import Final  # noqa: F401 (a name of torch.jit)
 
-from ... import _C
-from ...nn import Module as _Module
+from .... import _C
+from ....nn import Module as _Module
 
 Error = RuntimeError
 ScriptModule = RecursiveScriptModule = _Module
@@ -71,7 +71,8 @@ def _same(f=None, *args, **kwargs):
     return f if callable(f) or isinstance(f, type) else lambda g: g
 
 
-export = unused = interface = script_method = script_if_tracing = _same
+export = unused = interface = script_method = script_if_tracing = _script_if_tracing = _same
+_overload = _overload_method = _same
 
 
 def ignore(drop=False, **kwargs):
