@@ -16,6 +16,14 @@ import types
 from dataclasses import fields, is_dataclass
 
 from . import _C
+from ._saved_models import (
+    found,
+    is_function,
+    make_function,
+    make_model,
+    plain_function,
+    plain_model,
+)
 
 _FACTORIES = {f.__name__: f for f in (list, dict, set, tuple, int, float, str, bool, bytes)}
 
@@ -50,7 +58,7 @@ def in_order(values):
 def _default_dict(d):
     factory = d.default_factory
     if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
-        raise _Refused(
+        raise Refused(
             "a defaultdict is saved with a built-in type or None as its default_factory: save "
             "dict(d)"
         )
@@ -177,9 +185,9 @@ def _array_plain(a):
     import numpy as np
 
     if a.dtype.names is not None:
-        raise _Refused("arrays with fields cannot be saved: save a dict of {name: a[name]}")
+        raise Refused("arrays with fields cannot be saved: save a dict of {name: a[name]}")
     if not NUMPY_DTYPE.fullmatch(a.dtype.str) or a.dtype.itemsize == 0:
-        raise _Refused(f"arrays of {a.dtype} cannot be saved: save lists")
+        raise Refused(f"arrays of {a.dtype} cannot be saved: save lists")
     if a.dtype.kind in "biuf" and a.dtype.isnative and a.dtype.itemsize <= 8:
         return [a.dtype.str, list(a.shape), _C.from_numpy(np.ascontiguousarray(a).reshape(-1))]
     data = np.frombuffer(a.tobytes(), np.uint8)
@@ -216,7 +224,7 @@ def _scalar_plain(x):
     import numpy as np
 
     if not NUMPY_DTYPE.fullmatch(x.dtype.str):
-        raise _Refused("such a scalar of NumPy cannot be saved: save its item()")
+        raise Refused("such a scalar of NumPy cannot be saved: save its item()")
     return [x.dtype.str, np.asarray(x).tobytes()]
 
 
@@ -293,7 +301,7 @@ def make_class(cls, of):
 # ---- both ways ------------------------------------------------------------------------------------
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """Why a value cannot be saved, and the way out."""
 
 
@@ -301,6 +309,11 @@ def _parameter(value):
     from .nn.parameter import Parameter
 
     return type(value) is Parameter
+
+
+def _is_module(value):
+    layers = sys.modules.get("pyflame.nn.module")  # a module has imported it
+    return layers is not None and isinstance(value, layers.Module)
 
 
 def describe(value):
@@ -315,8 +328,12 @@ def describe(value):
             return "save its values as a plain tensor (value.as_subclass(pyflame.Tensor))"
         if kind := _numpy_kind(value):
             return kind, _KINDS[kind].plain(value)
+        if _is_module(value):
+            return "model", plain_model(value)
+        if is_function(value):
+            return "function", plain_function(value)
         plain = _class_plain(value)
-    except _Refused as e:
+    except Refused as e:
         return str(e)
     if plain is not None:
         if "<locals>" in cls.__qualname__:
@@ -332,15 +349,20 @@ def describe(value):
 
 
 class Maker:
-    """Makes values again, for one file. `where` begins its errors."""
+    """Makes values again, for one file. `where` begins its errors. `trusted`: classes that the program
+    has may be made of models, allowed or not."""
 
-    def __init__(self, where):
-        self.where = where
+    def __init__(self, where, trusted=False):
+        self.where, self.trusted = where, trusted
         self.parameters = {}
 
     def __call__(self, name, of):
         if name == "object" and type(of) is list and [type(v) for v in of[:1]] == [str]:
             return self.object(*of[:2])
+        if name == "model" and type(of) is list and [type(v) for v in of] == [str, dict]:
+            return self.named(of[0], lambda cls: make_model(cls, of[1]))
+        if name == "function" and type(of) is str:
+            return self.named(of, make_function)
         try:
             if name == "Parameter":
                 return self.parameter(*of)
@@ -371,15 +393,26 @@ class Maker:
     def object(self, name, of=None):
         cls = _allowed.get(name)
         if cls is None:
-            module, _, qualified = name.partition(":")
-            raise TypeError(
-                f"pf.load: {self.where}: holds a value of the class '{name[:200]}', which is "
-                "not allowed; expected classes that the program has allowed, for no code is run "
-                f"because a file names it; import {qualified[:100]} from {module[:100]} and call "
-                f"pf.serialization.add_safe_globals([{qualified[:100]}]) first, if you trust them"
-            )
+            self.refuse(name, "a value of the class")
+        return self.named(name, lambda cls: make_class(cls, of))
+
+    def refuse(self, name, what):
+        module, _, qualified = name.partition(":")
+        more = "" if self.trusted or what != "an object of" else ", or load with weights_only=False"
+        raise TypeError(
+            f"pf.load: {self.where}: holds {what} '{name[:200]}', which is not allowed; expected "
+            "what the program has allowed, for no code is run because a file names it; import "
+            f"{qualified[:100]} from {module[:100]} and call "
+            f"pf.serialization.add_safe_globals([{qualified[:100]}]) first, if you trust it{more}"
+        )
+
+    def named(self, name, make):
+        """What `make` makes of the class or function of this name."""
+        cls = found(name, self.trusted, _allowed)
+        if cls is None:
+            self.refuse(name, "an object of")
         try:
-            return make_class(cls, of)
+            return make(cls)
         except MemoryError:
             raise
         except Exception as e:
@@ -391,14 +424,20 @@ class Maker:
 
 
 def allow(classes):
-    classes = list(classes)
-    for cls in classes:
-        if not isinstance(cls, type):
+    """Takes classes and functions, or pairs of one and the name that files call it by."""
+    taken = {}
+    for cls in list(classes):
+        name = None
+        if isinstance(cls, tuple) and len(cls) == 2 and isinstance(cls[1], str):
+            cls, name = cls
+            name = ":".join(name.rpartition(".")[::2])
+        if not isinstance(cls, type) and not is_function(cls):
             raise TypeError(
                 f"pf.serialization.add_safe_globals: got a {type(cls).__name__}; expected classes "
-                "(dataclasses, enums, named tuples); give a list of them"
+                "(dataclasses, enums, named tuples, modules) and functions; give a list of them"
             )
-    _allowed.update((name_of(cls), cls) for cls in classes)
+        taken[name or name_of(cls)] = cls
+    _allowed.update(taken)
 
 
 def allowed_class(name):

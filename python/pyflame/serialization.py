@@ -218,7 +218,8 @@ def save(obj, f):
     `obj` may be a tensor, a number, text, bytes, None, or lists, tuples and dicts of them, nested
     up to 100 levels: a ``state_dict()``, or a dict of several of them. Sets, arrays and scalars of
     NumPy, paths, dtypes, devices and some more keep their type (the list is in docs/files.md), as
-    dataclasses, enums and named tuples do where they are allowed (:func:`add_safe_globals`).
+    dataclasses, enums and named tuples do where they are allowed (:func:`add_safe_globals`). A whole
+    model is saved as the names of its classes and what their attributes hold.
     Tensors that share memory (tied weights) still share it after loading. The file is written
     beside its final name and renamed when it is complete: a full disk or a kill leaves the old file
     as it was. Its permissions are those of the file that it replaces.
@@ -237,7 +238,9 @@ def save(obj, f):
 
 
 def load(f, map_location=None, *, mmap=False, weights_only=True):
-    """Loads what :func:`save` wrote, or the tensors of any safetensors file as a dict.
+    """Loads what :func:`save` or PyTorch's ``torch.save`` wrote, or the tensors of any safetensors file
+    as a dict. Nothing is unpickled: of PyTorch's files tensors, numbers and containers are read, and
+    anything else is refused by its name.
 
     Args:
         f: a path, or a binary file object open for reading; of that, one saved value is read from
@@ -246,7 +249,9 @@ def load(f, map_location=None, *, mmap=False, weights_only=True):
             tensor of the file, which is on the CPU, and "cpu", and returns it on some device.
         mmap: show the pages of the file itself instead of reading them: opens at once, uses memory
             only for what is touched. Writes to the tensors do not reach the file.
-        weights_only: accepted for PyTorch's sake. Loading never runs code from the file.
+        weights_only: False also makes whole models of classes that the program has, allowed
+            (:func:`add_safe_globals`) or not. Loading never runs code from the file, and imports
+            nothing because the file names it.
 
     Raises:
         FileError: the file is missing, cut off, damaged or of another format; the message names it.
@@ -259,20 +264,22 @@ def load(f, map_location=None, *, mmap=False, weights_only=True):
             with contextlib.suppress(OtherArchive):  # whose format is named below
                 return _load_torch(bytes(data), f"'{name}'", map_location)
         device, place = target_device(map_location)
-        return _C._load_tree_from(data, name, device, place, _kinds.Maker(f"'{name}'"))
+        return _C._load_tree_from(data, name, device, place, _kinds.Maker(f"'{name}'", not weights_only))
     path = path_text(f, "load")
     if _of_torch(_head(path)):
         with contextlib.suppress(OtherArchive):
             return _load_torch(path, f"'{path}'", map_location, bool(mmap))
     device, place = target_device(map_location)
-    return _C._load_tree(path, device, bool(mmap), place, _kinds.Maker(f"'{path}'"))
+    return _C._load_tree(path, device, bool(mmap), place, _kinds.Maker(f"'{path}'", not weights_only))
 
 
 def add_safe_globals(classes):
-    """Allows :func:`load` to make values of these classes: dataclasses, enums and named tuples.
+    """Allows :func:`load` to make values of these classes: dataclasses, enums, named tuples, modules;
+    and to find these functions.
 
     A file only names them. A dataclass is made without calling its ``__init__``, from the values of
-    its fields. As in PyTorch the list is the program's own: nothing in a file adds to it.
+    its fields, a module from its attributes. As in PyTorch the list is the program's own: nothing in a
+    file adds to it. A pair of a class and a text is known to files by that name.
     """
     _kinds.allow(classes)
 
