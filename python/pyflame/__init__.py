@@ -72,6 +72,7 @@ strided = "strided"
 
 # Names that live in modules of the package and are imported when they are used.
 _MODULES = (
+    "accelerator",
     "backend",
     "backends",
     "kernel_cache",
@@ -88,10 +89,13 @@ _MODULES = (
     "linalg",
     "fft",
     "signal",
+    "hub",
     "memory",
     "ops",
     "optim",
     "models",
+    "overrides",
+    "profiler",
     "random",
     "streams",
     "training",
@@ -99,6 +103,8 @@ _MODULES = (
     "safetensors",
     "serialization",
     "special",
+    "testing",
+    "torch_files",
     "utils",
     "version",
     "amp",

@@ -255,5 +255,30 @@ def parser():
     tune.add_argument("--script", metavar="FILE", help="the products of this program")
     tune.add_argument("--exhaustive", action="store_true", help="try every candidate, longer")
 
+    # `pyflame run` has no options of ours behind its name: cli.main hands it over.
+    commands.add_parser("run", help="run a program written for PyTorch", add_help=False)
+
+    check = commands.add_parser(
+        "check",
+        help="what a program written for PyTorch uses, and what of it is missing",
+        description="Lists, without running it, the names of torch that a program or the programs "
+        "of a folder use and PyFlame does not have. The exit status is 1 when there are any.",
+    )
+    check.add_argument("path", metavar="PATH", help="a file, or a folder with Python files")
+    check.add_argument("--json", action="store_true", help="everything that was found, as JSON")
+
+    convert = commands.add_parser(
+        "convert",
+        help="files of torch.save to safetensors, and back",
+        description="Reads a file of torch.save (no code in it is run) or a safetensors file, and "
+        "writes the other format: that which the name of the target says.",
+    )
+    convert.add_argument("source", metavar="SOURCE", help="model.pt, model.safetensors")
+    convert.add_argument("target", metavar="TARGET", help="ends in .safetensors, .pt, .pth or .bin")
+    convert.add_argument(
+        "--key", action="append", metavar="NAME",
+        help="only this entry of the file, such as model; given twice, an entry of that",
+    )  # fmt: skip
+
     commands.add_parser("info", help="version, devices and backends")
     return top

@@ -16,6 +16,14 @@ import types
 from dataclasses import fields, is_dataclass
 
 from . import _C
+from ._saved_models import (
+    found,
+    is_function,
+    make_function,
+    make_model,
+    plain_function,
+    plain_model,
+)
 
 _FACTORIES = {f.__name__: f for f in (list, dict, set, tuple, int, float, str, bool, bytes)}
 
@@ -39,7 +47,7 @@ def _order(value):
     return type(value).__name__, text
 
 
-def _sorted(values):
+def in_order(values):
     """A set in an order of its own, so that equal sets give equal bytes."""
     try:
         return sorted(values, key=_order)
@@ -50,7 +58,7 @@ def _sorted(values):
 def _default_dict(d):
     factory = d.default_factory
     if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
-        raise _Refused(
+        raise Refused(
             "a defaultdict is saved with a built-in type or None as its default_factory: save "
             "dict(d)"
         )
@@ -118,8 +126,8 @@ _KINDS = {
     "deque": Kind(
         lambda d: [list(d), d.maxlen], lambda of: collections.deque(_check(of[0], list), of[1])
     ),
-    "set": Kind(_sorted, lambda of: set(_check(of, list))),
-    "frozenset": Kind(_sorted, lambda of: frozenset(_check(of, list))),
+    "set": Kind(in_order, lambda of: set(_check(of, list))),
+    "frozenset": Kind(in_order, lambda of: frozenset(_check(of, list))),
     "Namespace": _attributes(argparse.Namespace),
     "SimpleNamespace": _attributes(types.SimpleNamespace),
     "Path": _path(pathlib.Path),
@@ -169,7 +177,7 @@ def _device(type, index):
 
 # ---- NumPy ----------------------------------------------------------------------------------------
 
-_NUMPY_DTYPE = re.compile(r"[<>|][biufcSUmM]\d*(\[\d*[a-zA-Zμ]+\])?")
+NUMPY_DTYPE = re.compile(r"[<>|][biufcSUmM]\d*(\[\d*[a-zA-Zμ]+\])?")
 
 
 def _array_plain(a):
@@ -177,35 +185,46 @@ def _array_plain(a):
     import numpy as np
 
     if a.dtype.names is not None:
-        raise _Refused("arrays with fields cannot be saved: save a dict of {name: a[name]}")
-    if not _NUMPY_DTYPE.fullmatch(a.dtype.str) or a.dtype.itemsize == 0:
-        raise _Refused(f"arrays of {a.dtype} cannot be saved: save lists")
+        raise Refused("arrays with fields cannot be saved: save a dict of {name: a[name]}")
+    if not NUMPY_DTYPE.fullmatch(a.dtype.str) or a.dtype.itemsize == 0:
+        raise Refused(f"arrays of {a.dtype} cannot be saved: save lists")
     if a.dtype.kind in "biuf" and a.dtype.isnative and a.dtype.itemsize <= 8:
         return [a.dtype.str, list(a.shape), _C.from_numpy(np.ascontiguousarray(a).reshape(-1))]
     data = np.frombuffer(a.tobytes(), np.uint8)
     return [a.dtype.str, list(a.shape), _C.from_numpy(data.copy())]
 
 
+def of_file(values):
+    """An array of NumPy whose bytes a file has given: these may be anything, bools and text not."""
+    import numpy as np
+
+    if values.dtype.kind == "b":
+        return values.view(np.uint8) != 0
+    if values.dtype.kind == "U" and values.size:
+        letters = np.ascontiguousarray(values).reshape(-1).view(values.dtype.str[0] + "u4")
+        if letters.max() > sys.maxunicode:
+            raise ValueError("text of no letters")
+    return values
+
+
 def _make_array(of):
     import numpy as np
 
     name, shape, data = of
-    if not _NUMPY_DTYPE.fullmatch(_check(name, str)):
+    if not NUMPY_DTYPE.fullmatch(_check(name, str)):
         raise ValueError(f"there is no dtype {name[:30]}")
     if any(type(n) is not int or n < 0 for n in _check(shape, list)):
         raise ValueError("a bad shape")
     values = data.detach().cpu().contiguous().numpy()
     a = values.view(np.uint8).view(np.dtype(name)) if values.size else np.zeros(0, np.dtype(name))
-    if a.dtype.kind == "b":  # a file may hold anything
-        a = a.view(np.uint8) != 0
-    return a.reshape(shape)
+    return of_file(a).reshape(shape)
 
 
 def _scalar_plain(x):
     import numpy as np
 
-    if not _NUMPY_DTYPE.fullmatch(x.dtype.str):
-        raise _Refused("such a scalar of NumPy cannot be saved: save its item()")
+    if not NUMPY_DTYPE.fullmatch(x.dtype.str):
+        raise Refused("such a scalar of NumPy cannot be saved: save its item()")
     return [x.dtype.str, np.asarray(x).tobytes()]
 
 
@@ -213,14 +232,12 @@ def _make_scalar(of):
     import numpy as np
 
     name, data = of
-    if not _NUMPY_DTYPE.fullmatch(_check(name, str)):
+    if not NUMPY_DTYPE.fullmatch(_check(name, str)):
         raise ValueError(f"there is no dtype {name[:30]}")
     dtype = np.dtype(name)
     if dtype.itemsize == 0:  # text or bytes of no length
         return dtype.type()
-    if dtype.kind == "b":
-        return np.bool_(_check(data, bytes) != b"\0")
-    (value,) = np.frombuffer(_check(data, bytes), dtype)
+    (value,) = of_file(np.frombuffer(_check(data, bytes), dtype))
     return value
 
 
@@ -265,7 +282,7 @@ def _class_plain(value):
     return None
 
 
-def _make_class(cls, of):
+def make_class(cls, of):
     if issubclass(cls, enum.Enum):
         return cls[of[0]] if of[0] is not None else cls(of[1])
     if _is_named_tuple(cls):
@@ -284,7 +301,7 @@ def _make_class(cls, of):
 # ---- both ways ------------------------------------------------------------------------------------
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """Why a value cannot be saved, and the way out."""
 
 
@@ -292,6 +309,11 @@ def _parameter(value):
     from .nn.parameter import Parameter
 
     return type(value) is Parameter
+
+
+def _is_module(value):
+    layers = sys.modules.get("pyflame.nn.module")  # a module has imported it
+    return layers is not None and isinstance(value, layers.Module)
 
 
 def describe(value):
@@ -306,8 +328,12 @@ def describe(value):
             return "save its values as a plain tensor (value.as_subclass(pyflame.Tensor))"
         if kind := _numpy_kind(value):
             return kind, _KINDS[kind].plain(value)
+        if _is_module(value):
+            return "model", plain_model(value)
+        if is_function(value):
+            return "function", plain_function(value)
         plain = _class_plain(value)
-    except _Refused as e:
+    except Refused as e:
         return str(e)
     if plain is not None:
         if "<locals>" in cls.__qualname__:
@@ -323,15 +349,20 @@ def describe(value):
 
 
 class Maker:
-    """Makes values again, for one file. `where` begins its errors."""
+    """Makes values again, for one file. `where` begins its errors. `trusted`: classes that the program
+    has may be made of models, allowed or not."""
 
-    def __init__(self, where):
-        self.where = where
+    def __init__(self, where, trusted=False):
+        self.where, self.trusted = where, trusted
         self.parameters = {}
 
     def __call__(self, name, of):
         if name == "object" and type(of) is list and [type(v) for v in of[:1]] == [str]:
             return self.object(*of[:2])
+        if name == "model" and type(of) is list and [type(v) for v in of] == [str, dict]:
+            return self.named(of[0], lambda cls: make_model(cls, of[1]))
+        if name == "function" and type(of) is str:
+            return self.named(of, make_function)
         try:
             if name == "Parameter":
                 return self.parameter(*of)
@@ -362,15 +393,26 @@ class Maker:
     def object(self, name, of=None):
         cls = _allowed.get(name)
         if cls is None:
-            module, _, qualified = name.partition(":")
-            raise TypeError(
-                f"pf.load: {self.where}: holds a value of the class '{name[:200]}', which is "
-                "not allowed; expected classes that the program has allowed, for no code is run "
-                f"because a file names it; import {qualified[:100]} from {module[:100]} and call "
-                f"pf.serialization.add_safe_globals([{qualified[:100]}]) first, if you trust them"
-            )
+            self.refuse(name, "a value of the class")
+        return self.named(name, lambda cls: make_class(cls, of))
+
+    def refuse(self, name, what):
+        module, _, qualified = name.partition(":")
+        more = "" if self.trusted or what != "an object of" else ", or load with weights_only=False"
+        raise TypeError(
+            f"pf.load: {self.where}: holds {what} '{name[:200]}', which is not allowed; expected "
+            "what the program has allowed, for no code is run because a file names it; import "
+            f"{qualified[:100]} from {module[:100]} and call "
+            f"pf.serialization.add_safe_globals([{qualified[:100]}]) first, if you trust it{more}"
+        )
+
+    def named(self, name, make):
+        """What `make` makes of the class or function of this name."""
+        cls = found(name, self.trusted, _allowed)
+        if cls is None:
+            self.refuse(name, "an object of")
         try:
-            return _make_class(cls, of)
+            return make(cls)
         except MemoryError:
             raise
         except Exception as e:
@@ -382,14 +424,25 @@ class Maker:
 
 
 def allow(classes):
-    classes = list(classes)
-    for cls in classes:
-        if not isinstance(cls, type):
+    """Takes classes and functions, or pairs of one and the name that files call it by."""
+    taken = {}
+    for cls in list(classes):
+        name = None
+        if isinstance(cls, tuple) and len(cls) == 2 and isinstance(cls[1], str):
+            cls, name = cls
+            name = ":".join(name.rpartition(".")[::2])
+        if not isinstance(cls, type) and not is_function(cls):
             raise TypeError(
                 f"pf.serialization.add_safe_globals: got a {type(cls).__name__}; expected classes "
-                "(dataclasses, enums, named tuples); give a list of them"
+                "(dataclasses, enums, named tuples, modules) and functions; give a list of them"
             )
-    _allowed.update((name_of(cls), cls) for cls in classes)
+        taken[name or name_of(cls)] = cls
+    _allowed.update(taken)
+
+
+def allowed_class(name):
+    """The allowed class that a file calls so, or None."""
+    return _allowed.get(name)
 
 
 def allowed():

@@ -54,6 +54,14 @@ def _run(args, parser):
         from . import tuning
 
         return tuning.command(args)
+    if args.command == "check":
+        from ._torch import check
+
+        return check.command(args)
+    if args.command == "convert":
+        from .torch_files import convert
+
+        return convert.command(args)
     if args.command == "info":
         return _info()
     parser.print_help()
@@ -79,6 +87,11 @@ def _failed(e):
 
 
 def main(argv=None):
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["run"]:  # the program's own: what it raises, its streams and its exit status
+        from . import run
+
+        return run.main(words[1:])
     output.begin()
     parser = _arguments.parser()
     try:

@@ -1,5 +1,6 @@
 """Random numbers: one Philox generator for all devices; the same seed, the same numbers."""
 
+import contextlib as _contextlib
 import os as _os
 
 from . import _C
@@ -103,10 +104,11 @@ def set_rng_state(new_state):
     default_generator.set_state(new_state)
 
 
-class fork_rng:
-    """Within it the random state may change; afterwards it is as before."""
+class fork_rng(_contextlib.ContextDecorator):
+    """Within it the random state may change; afterwards it is as before. `devices` and `device_type`
+    are accepted: there is one state for all."""
 
-    def __init__(self, devices=None, enabled=True):
+    def __init__(self, devices=None, enabled=True, device_type="cuda"):
         self.enabled = enabled
 
     def __enter__(self):

@@ -9,6 +9,7 @@ import io
 import os
 
 from . import _C, _kinds
+from ._files import open_regular
 
 __all__ = [
     "add_safe_globals",
@@ -22,6 +23,13 @@ __all__ = [
 FileError = _C.FileError
 _MAX_HEADER = 100_000_000  # as src/io/safetensors.h
 _PIECE = 1 << 24
+_ALL = 1 << 62
+# Of torch.save before PyTorch 1.6: a pickle of this number comes first.
+_OLD_MAGIC = b"\x8a\x0a" + (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
+
+
+class OtherArchive(Exception):
+    """A zip archive that torch.save has not written."""
 
 
 class MissingFileError(FileError, FileNotFoundError):
@@ -71,20 +79,20 @@ def target_device(map_location):
             )
         return devices.pop(), None
     if callable(map_location):
-
-        def place(tensor):
-            moved = map_location(tensor, "cpu")
-            if moved is None:
-                return tensor
-            if not isinstance(moved, _C.Tensor):
-                raise TypeError(
-                    f"pf.load: map_location returned a {type(moved).__name__}; expected what it "
-                    "was given, on some device, or None; return storage.to(device)"
-                )
-            return moved
-
-        return None, place
+        return None, lambda tensor: _moved(map_location, tensor, "cpu")
     return map_location, None
+
+
+def _moved(map_location, tensor, location):
+    moved = map_location(tensor, location)
+    if moved is None:
+        return tensor
+    if not isinstance(moved, _C.Tensor):
+        raise TypeError(
+            f"pf.load: map_location returned a {type(moved).__name__}; expected what it was given, "
+            "on some device, or None; return storage.to(device)"
+        )
+    return moved
 
 
 # ---- file objects -------------------------------------------------------------------------------
@@ -165,11 +173,40 @@ def _read_stream(f, name):
     length = int.from_bytes(data, "little")
     if len(data) < 8 or length > _MAX_HEADER:
         _take(f, data, 512, name)  # enough to name the format
+        if _of_torch(data):
+            _take(f, data, _ALL, name)  # an archive is read from its end
         return data
     _take(f, data, 8 + length, name)
     if len(data) == 8 + length and data[8:9] == b"{":
         _take(f, data, 8 + length + _C._safetensors_data_bytes(bytes(data[8:]), name), name)
     return data
+
+
+# ---- files of torch.save --------------------------------------------------------------------------
+
+
+def _head(path):
+    """The first bytes of a regular file; none where it cannot be read."""
+    try:
+        with open(open_regular(path, "load"), "rb", buffering=0) as f:
+            return f.read(16)
+    except OSError:
+        return b""
+
+
+def _of_torch(head):
+    return bytes(head[:4]) in (b"PK\3\4", b"PK\5\6") or _OLD_MAGIC in bytes(head[:16])
+
+
+def _load_torch(source, where, map_location, mmap=False):
+    from .torch_files import reading
+
+    device, place = map_location, None
+    if isinstance(map_location, dict):
+        device = map_location.get
+    elif callable(map_location):
+        device, place = None, lambda tensor, location: _moved(map_location, tensor, location)
+    return reading.read(source, where, device, place, mmap)
 
 
 # ---- the functions ------------------------------------------------------------------------------
@@ -181,7 +218,8 @@ def save(obj, f):
     `obj` may be a tensor, a number, text, bytes, None, or lists, tuples and dicts of them, nested
     up to 100 levels: a ``state_dict()``, or a dict of several of them. Sets, arrays and scalars of
     NumPy, paths, dtypes, devices and some more keep their type (the list is in docs/files.md), as
-    dataclasses, enums and named tuples do where they are allowed (:func:`add_safe_globals`).
+    dataclasses, enums and named tuples do where they are allowed (:func:`add_safe_globals`). A whole
+    model is saved as the names of its classes and what their attributes hold.
     Tensors that share memory (tied weights) still share it after loading. The file is written
     beside its final name and renamed when it is complete: a full disk or a kill leaves the old file
     as it was. Its permissions are those of the file that it replaces.
@@ -200,7 +238,9 @@ def save(obj, f):
 
 
 def load(f, map_location=None, *, mmap=False, weights_only=True):
-    """Loads what :func:`save` wrote, or the tensors of any safetensors file as a dict.
+    """Loads what :func:`save` or PyTorch's ``torch.save`` wrote, or the tensors of any safetensors file
+    as a dict. Nothing is unpickled: of PyTorch's files tensors, numbers and containers are read, and
+    anything else is refused by its name.
 
     Args:
         f: a path, or a binary file object open for reading; of that, one saved value is read from
@@ -209,26 +249,37 @@ def load(f, map_location=None, *, mmap=False, weights_only=True):
             tensor of the file, which is on the CPU, and "cpu", and returns it on some device.
         mmap: show the pages of the file itself instead of reading them: opens at once, uses memory
             only for what is touched. Writes to the tensors do not reach the file.
-        weights_only: accepted for PyTorch's sake. Loading never runs code from the file.
+        weights_only: False also makes whole models of classes that the program has, allowed
+            (:func:`add_safe_globals`) or not. Loading never runs code from the file, and imports
+            nothing because the file names it.
 
     Raises:
         FileError: the file is missing, cut off, damaged or of another format; the message names it.
         TypeError: it holds a value of a class that is not allowed (:func:`add_safe_globals`).
     """
-    device, place = target_device(map_location)
     if hasattr(f, "read"):
         name = _name_of(f)
         data = _read_stream(f, name)
-        return _C._load_tree_from(data, name, device, place, _kinds.Maker(f"'{name}'"))
+        if _of_torch(data):
+            with contextlib.suppress(OtherArchive):  # whose format is named below
+                return _load_torch(bytes(data), f"'{name}'", map_location)
+        device, place = target_device(map_location)
+        return _C._load_tree_from(data, name, device, place, _kinds.Maker(f"'{name}'", not weights_only))
     path = path_text(f, "load")
-    return _C._load_tree(path, device, bool(mmap), place, _kinds.Maker(f"'{path}'"))
+    if _of_torch(_head(path)):
+        with contextlib.suppress(OtherArchive):
+            return _load_torch(path, f"'{path}'", map_location, bool(mmap))
+    device, place = target_device(map_location)
+    return _C._load_tree(path, device, bool(mmap), place, _kinds.Maker(f"'{path}'", not weights_only))
 
 
 def add_safe_globals(classes):
-    """Allows :func:`load` to make values of these classes: dataclasses, enums and named tuples.
+    """Allows :func:`load` to make values of these classes: dataclasses, enums, named tuples, modules;
+    and to find these functions.
 
     A file only names them. A dataclass is made without calling its ``__init__``, from the values of
-    its fields. As in PyTorch the list is the program's own: nothing in a file adds to it.
+    its fields, a module from its attributes. As in PyTorch the list is the program's own: nothing in a
+    file adds to it. A pair of a class and a text is known to files by that name.
     """
     _kinds.allow(classes)
 

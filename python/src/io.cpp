@@ -3,8 +3,12 @@
 #include <nanobind/stl/string.h>
 
 #include <optional>
+#include <vector>
 
 #include "common.h"
+#include "engine/engine.h"
+#include "files/file.h"
+#include "io/stored.h"
 #include "pyflame/io.h"
 
 namespace pyflame::python {
@@ -248,6 +252,16 @@ std::string utf8_of(nb::handle text) {
   return std::string(utf8, static_cast<size_t>(size));
 }
 
+// io::Stored; the buffer that it may show is held.
+struct StoredBytes {
+  explicit StoredBytes(const std::string& path) : of(path) {}
+  StoredBytes(const std::string& name, nb::handle data)
+      : view(std::in_place, data.ptr()),
+        of(io::Memory{name, view->buffer.buf, static_cast<size_t>(view->buffer.len)}) {}
+  std::optional<View> view;
+  io::Stored of;
+};
+
 }  // namespace
 
 void bind_io(nb::module_& m) {
@@ -337,6 +351,61 @@ void bind_io(nb::module_& m) {
           nb::steal(wrap_size(e.shape)));
     for (const auto& [key, value] : file.metadata()) metadata[nb::cast(key)] = nb::cast(value);
     return nb::make_tuple(tensors, metadata);
+  });
+  nb::class_<StoredBytes>(m, "_Stored")
+      .def(
+          "__init__",
+          [](StoredBytes* self, nb::handle path, nb::handle data) {
+            if (data.is_none())
+              new (self) StoredBytes(path_of(path));
+            else
+              new (self) StoredBytes(nb::cast<std::string>(path), data);
+          },
+          nb::arg("path"), nb::arg("data").none())
+      .def_prop_ro("size", [](const StoredBytes& s) { return s.of.size(); })
+      .def("read",
+           [](const StoredBytes& s, uint64_t at, size_t size) {
+             PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+             if (!bytes) throw_python_error();
+             nb::object owner = nb::steal(bytes);
+             s.of.read(at, PyBytes_AS_STRING(bytes), size);
+             return owner;
+           })
+      // `count` elements from byte `at`, which may be swapped.
+      .def(
+          "tensor",
+          [](const StoredBytes& s, uint64_t at, int64_t count, nb::handle dtype, nb::handle device,
+             bool mmap, bool swapped) {
+            Tensor t = s.of.tensor(at, Dims{count}, to_dtype(dtype.ptr()), how(mmap),
+                                   device_or_cpu(device), swapped);
+            return nb::steal(wrap(t));
+          },
+          nb::arg("at"), nb::arg("count"), nb::arg("dtype"), nb::arg("device").none(),
+          nb::arg("mmap"), nb::arg("swapped"));
+  // Hands a tensor's elements, row-major, to a function that takes bytes.
+  m.def("_give_bytes", [](nb::handle tensor, nb::handle take) {
+    const Tensor plain = contiguous(tensor_of(tensor.ptr()));
+    const size_t size = nbytes(plain->dtype, plain->numel);
+    if (size == 0) return;
+    if (plain->storage->device.is_cpu()) {
+      to_function(take)(engine::host_data(plain, "save"), size);
+      check_mapped(plain->storage->data, "save");
+    } else {
+      std::vector<char> staging(size);
+      engine::copy_to_host(staging.data(), plain);
+      to_function(take)(staging.data(), size);
+    }
+  });
+  // A file that appears whole or not at all: `produce` is called with a function that writes.
+  m.def("_write_file_by", [](nb::handle path, nb::handle produce) {
+    files::AtomicFile file(path_of(path), "save");
+    nb::object write = nb::cpp_function([&file](nb::handle data) {
+      View view(data.ptr());
+      file.write(view.buffer.buf, static_cast<size_t>(view.buffer.len));
+    });
+    nb::object done = nb::steal(PyObject_CallOneArg(produce.ptr(), write.ptr()));
+    if (!done.is_valid()) throw_python_error();
+    file.commit();
   });
   m.def("_write_file", [](nb::handle path, nb::bytes data) {
     io::write_file_atomically(path_of(path), data.c_str(), data.size());

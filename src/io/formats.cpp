@@ -10,7 +10,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::string_view kFromTorch =
-    "read it with PyTorch and save its tensors with safetensors.torch.save_file";
+    "read it with pyflame.load, which runs none of its code, or `pyflame convert`";
 constexpr std::string_view kUnpack = "unpack it first";
 
 struct Magic {

@@ -4,19 +4,17 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/lock.h"
 #include "core/mapped.h"
 #include "core/tensor_impl.h"
 #include "engine/engine.h"
 #include "files/file.h"
-#include "files/temporary.h"
 #include "io/formats.h"
 #include "io/json.h"
+#include "io/stored.h"
 #include "ops/functions.h"
 
 namespace pyflame::io {
@@ -25,10 +23,6 @@ static_assert(std::endian::native == std::endian::little, "safetensors data are 
 
 using Entry = SafetensorsFile::Entry;
 using files::AtomicFile;
-using files::ReadFile;
-using files::ReadMemory;
-using files::Source;
-using files::sweep_temporaries;
 
 namespace {
 
@@ -166,31 +160,19 @@ void check_size(const std::vector<Entry>& entries, uint64_t data_bytes, const st
             "restore it from a copy");
 }
 
-// A bool is 0 or 1 for every kernel; a file may hold anything.
-void normalise_bools(void* data, size_t n) {
-  auto* p = static_cast<unsigned char*>(data);
-  for (size_t i = 0; i < n; ++i)
-    if (p[i] > 1) p[i] = 1;
-}
-
 }  // namespace
 
 struct SafetensorsFile::Impl {
-  explicit Impl(std::unique_ptr<Source> from) : source(std::move(from)) { open(); }
-  void open();
-  std::shared_ptr<MappedFile> map() {
-    std::lock_guard lock(mutex);
-    if (!mapping)
-      mapping = std::make_shared<MappedFile>(source->fd(), source->size(), source->path(), "load");
-    return mapping;
+  template <class From>
+  explicit Impl(const From& from) : source(from) {
+    open();
   }
-  std::unique_ptr<Source> source;
+  void open();
+  Stored source;
   std::vector<Entry> entries;
   Metadata metadata;
   std::unordered_map<std::string_view, size_t> index;
   uint64_t data_start = 0;
-  Mutex mutex;
-  std::shared_ptr<MappedFile> mapping;
 };
 
 void check_safetensors_header(const std::string& text, uint64_t data_bytes,
@@ -207,12 +189,12 @@ uint64_t safetensors_data_bytes(std::string_view header, const std::string& name
 }
 
 void SafetensorsFile::Impl::open() {
-  const std::string& path = source->path();
-  const uint64_t size = source->size();
+  const std::string& path = source.path();
+  const uint64_t size = source.size();
   // What else it may be, for errors.
   auto refuse_format = [&] {
     std::string head(static_cast<size_t>(std::min<uint64_t>(size, kFormatHead)), '\0');
-    source->read(0, head.data(), head.size());
+    source.read(0, head.data(), head.size());
     Format format = foreign_format(head);
     if (!format.name.empty())
       PF_FAIL(FileError, "load", "'", path, "' is ", format.name,
@@ -225,9 +207,9 @@ void SafetensorsFile::Impl::open() {
             " bytes; expected a safetensors file, which has at least 8; check the path or restore "
             "the file from a copy");
   }
-  source->read(0, &length, 8);
+  source.read(0, &length, 8);
   char first = 0;
-  if (size > 8) source->read(8, &first, 1);
+  if (size > 8) source.read(8, &first, 1);
   if (length > kMaxHeader || length > size - 8) {
     if (length > kMaxHeader || first != '{') refuse_format();
     PF_FAIL(FileError, "load", "'", path, "' is no safetensors file, or is cut off: the header ",
@@ -236,7 +218,7 @@ void SafetensorsFile::Impl::open() {
             "restore the file from a copy");
   }
   std::string text(length, '\0');
-  source->read(8, text.data(), length);
+  source.read(8, text.data(), length);
   if (text.empty() || text[0] != '{') refuse_format();
   data_start = 8 + length;
   const std::string where = "'" + path + "': ";
@@ -246,18 +228,12 @@ void SafetensorsFile::Impl::open() {
   for (size_t i = 0; i < entries.size(); ++i) index[entries[i].name] = i;
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) {
-  // Before the file is opened: if there is none, that is what must be said.
-  sweep_temporaries(path);
-  impl_ = std::make_shared<Impl>(std::make_unique<ReadFile>(path, "load"));
-}
+SafetensorsFile::SafetensorsFile(const std::string& path) : impl_(std::make_shared<Impl>(path)) {}
 
-SafetensorsFile::SafetensorsFile(const Memory& memory)
-    : impl_(std::make_shared<Impl>(
-          std::make_unique<ReadMemory>(memory.name, memory.data, memory.size))) {}
+SafetensorsFile::SafetensorsFile(const Memory& memory) : impl_(std::make_shared<Impl>(memory)) {}
 
 const std::string& SafetensorsFile::path() const {
-  return impl_->source->path();
+  return impl_->source.path();
 }
 const std::vector<Entry>& SafetensorsFile::entries() const {
   return impl_->entries;
@@ -275,30 +251,7 @@ Tensor SafetensorsFile::tensor(const Entry& e, Load how, Device device) const {
            "' has the dtype ", e.unknown,
            ", which PyFlame does not have; the other tensors of the file can be read; convert this "
            "one with the program that wrote it");
-  uint64_t at = impl_->data_start + e.begin;
-  size_t size = static_cast<size_t>(e.end - e.begin);
-  if (how == Load::Map && impl_->source->fd() >= 0 && device.is_cpu() && size > 0 &&
-      at % itemsize(e.dtype) == 0) {
-    std::shared_ptr<MappedFile> mapping = impl_->map();
-    void* data = mapping->data() + at;
-    if (e.dtype == DType::Bool) normalise_bools(data, size);
-    check_mapped(data, "load");
-    return wrap_foreign(data, e.shape, contiguous_strides(e.shape), e.dtype, device, false,
-                        [mapping] {});
-  }
-  Tensor t = make_tensor(e.shape, e.dtype, Device{});
-  if (size > 0) {
-    void* data = engine::host_data(t, "load", true);
-    impl_->source->read(at, data, size);
-    if (e.dtype == DType::Bool) normalise_bools(data, size);
-    t->storage->exposed = false;
-  }
-  if (!device.is_cpu()) {
-    Tensor moved = make_tensor(e.shape, e.dtype, device.placed());
-    if (size > 0) engine::copy_bytes(moved, t);
-    t = std::move(moved);
-  }
-  return device.floating ? afloat(std::move(t)) : t;
+  return impl_->source.tensor(impl_->data_start + e.begin, e.shape, e.dtype, how, device);
 }
 
 std::string safetensors_header(const std::vector<Entry>& entries, const Metadata& metadata) {

@@ -457,10 +457,7 @@ def test_a_file_that_is_cut_off_within_its_header(tmp_path, length):
         pf.load(path)
 
 
-LEGACY = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2) + pickle.dumps(1001, protocol=2)
 FORMATS = {
-    "torch": (zipped("archive/data.pkl", "archive/version"), "torch.save .*safetensors.torch"),
-    "legacy": (LEGACY, "before PyTorch 1.6"),
     "zip": (zipped("readme.txt"), "a zip archive"),
     "npz": (npz(), r"\.npz"),
     "npy": (npy(), r"numpy\.load"),
@@ -493,12 +490,13 @@ def test_other_formats_are_named(tmp_path, name):
         assert not any(word.isdigit() and len(word) > 9 for word in text.split())
 
 
-def test_files_of_pytorch_are_named(tmp_path):
+def test_files_of_pytorch_are_no_safetensors(tmp_path):
+    """pf.load reads them (test_torch_files.py)."""
     torch = pytest.importorskip("torch")
     for zipfile_too in (True, False):
         torch.save({"a": torch.ones(3)}, tmp_path / "x", _use_new_zipfile_serialization=zipfile_too)
-        with pytest.raises(FileError, match=r"torch\.save"):
-            pf.load(tmp_path / "x")
+        with pytest.raises(FileError, match=r"torch\.save.*pyflame\.load"):
+            safetensors.load_file(tmp_path / "x")
 
 
 def test_no_message_has_its_prefix_twice(tmp_path):

@@ -236,6 +236,20 @@ def test_a_device_keeps_its_backend(name):
     assert pf._kinds.Maker("an older file")("device", ["cuda", 1]) == "cuda:1"
 
 
+def test_text_of_no_letters_is_damage():
+    for value in (np.array(["abcdefgh"]), np.str_("abcdefgh")):
+        buffer = io.BytesIO()
+        pf.save(value, buffer)
+        data = buffer.getvalue()
+        if isinstance(value, np.str_):  # among the metadata
+            bad = data.replace(b"64000000", b"ffffffff")
+        else:
+            bad = data.replace(b"d\0\0\0e", b"\xff\xff\xff\xffe")
+        assert bad != data
+        with pytest.raises(pf.FileError, match="no letters"):
+            pf.load(io.BytesIO(bad))
+
+
 @pytest.mark.parametrize("error", [MemoryError, pf.OutOfMemoryError])
 def test_too_little_memory_is_no_damage(error, no_classes, monkeypatch):
     def fail(*unused):
@@ -249,7 +263,7 @@ def test_too_little_memory_is_no_damage(error, no_classes, monkeypatch):
     with pytest.raises(error, match="no memory"):
         pf.load(buffer)
     maker = pf._kinds.Maker("a file")
-    monkeypatch.setattr(pf._kinds, "_make_class", fail)
+    monkeypatch.setattr(pf._kinds, "make_class", fail)
     with pytest.raises(error, match="no memory"):
         maker.object(pf._kinds.name_of(Config), {})
 

@@ -32,6 +32,14 @@ from ..streams import (
     stream,
     synchronize,
 )
+from .random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 
 OutOfMemoryError = _C.OutOfMemoryError
 
@@ -130,6 +138,7 @@ def manual_seed(seed):
 
 
 manual_seed_all = manual_seed
+seed = seed_all
 
 
 def is_bf16_supported(including_emulation=True):
@@ -143,12 +152,12 @@ def is_initialized():
 
 
 def __getattr__(name):
-    if name == "amp":
-        return _C._import(f"{__name__}.amp")
+    if name in ("amp", "nvtx"):
+        return _C._import(f"{__name__}.{name}")
     if name in _TYPED:
         return _C._import("pyflame._typed").typed(name, __name__)
     raise AttributeError(f"module 'pyflame.cuda' has no attribute '{name}'")
 
 
 def __dir__():
-    return sorted({*globals(), "amp", *_TYPED})
+    return sorted({*globals(), "amp", "nvtx", *_TYPED})

@@ -1,0 +1,90 @@
+"""What is said when a program asks for a name of torch that is not there."""
+
+import difflib
+
+# Names of torch, or beginnings of them: what to do instead. The longest that fits is said.
+ADVICE = {
+    "torch._C": "these are PyTorch's own insides",
+    "torch._export": "models are not exported yet",
+    "torch.ao": "quantization of models is not there yet",
+    "torch.quantization": "quantization of models is not there yet",
+    "torch.quantize_per_tensor": "quantized tensors are not there yet",
+    "torch.quantize_per_channel": "quantized tensors are not there yet",
+    "torch.nn.quantized": "quantized layers are not there yet",
+    "torch.nn.intrinsic": "quantized layers are not there yet",
+    "torch.nn.qat": "quantized layers are not there yet",
+    "torch.nn.quantizable": "quantized layers are not there yet",
+    "torch.classes": "classes of TorchScript need PyTorch; write the class in Python",
+    "torch.export": "models are not exported yet",
+    "torch.package": "packages hold pickles, which PyFlame never runs; save a state_dict()",
+    "torch.futures": "remote calls are not there; use concurrent.futures",
+    "torch.monitor": "use logging",
+    "torch.mtia": "there is no device of this kind; use torch.accelerator",
+    "torch.hpu": "there is no device of this kind; use torch.accelerator",
+    "torch.npu": "there is no device of this kind; use torch.accelerator",
+    "torch.nested": "use torch.nn.utils.rnn.pack_padded_sequence, or padding and a mask",
+    "torch.masked": "use torch.where or masked_fill",
+    "torch.utils.cpp_extension": "C++ extensions are built against PyTorch; write a kernel with "
+    "pyflame.kernel, or an operation with pyflame.ops.define",
+    "torch.utils.bundled_inputs": "TorchScript needs PyTorch",
+    "torch.utils.mobile_optimizer": "TorchScript needs PyTorch",
+    "torch.distributed": "training by several processes is not there yet",
+    "torch.testing._internal": "these are PyTorch's own tests",
+    "torch.cuda.CUDAGraph": "GPU graphs are not recorded by hand; small launches are batched anyway",
+    "torch.cuda.graph": "GPU graphs are not recorded by hand; small launches are batched anyway",
+    "torch.cuda.nccl": "training by several processes is not there yet",
+    "torch.Graph": "graphs of TorchScript need PyTorch",
+    "torch.ScriptModule": "TorchScript needs PyTorch",
+}
+_OTHERWISE = "docs/pytorch_programs.md says what is there"
+
+
+def advice(full):
+    """What to do where there is no such name, or None."""
+    at = full
+    while at:
+        if at in ADVICE:
+            return ADVICE[at]
+        at = at.rpartition(".")[0]
+    return None
+
+
+def near(name, names):
+    """The name that was probably meant, or None."""
+    if len(name) < 4:
+        return None
+    found = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1, 0.8)
+    return found[0] if found else None
+
+
+def reason(module, name, names):
+    """The end of the message: what to use in place of `module`.`name`."""
+    told = advice(f"{module}.{name}")
+    if told is None and (other := near(name, names)):
+        told = f"did you mean {module}.{other}?"
+    return told or _OTHERWISE
+
+
+def message(module, name, names):
+    """All of it."""
+    return f"{module}.{name} is not in PyFlame; {reason(module, name, names)}"
+
+
+class MissingName(AttributeError):
+    """An attribute that is not there. Its text is made when somebody reads it: most who ask whether
+    a module has a name do not."""
+
+    def __init__(self, module, name):
+        # obj stays None, or Python adds a guess of its own.
+        super().__init__(name=name)
+        self.module = module
+
+    def __str__(self):
+        return message(self.module.__name__, self.name, dir(self.module))
+
+    def __reduce__(self):
+        return AttributeError, (str(self),)
+
+
+# What a traceback calls it.
+MissingName.__module__, MissingName.__qualname__ = "builtins", "AttributeError"

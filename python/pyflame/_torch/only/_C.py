@@ -1,0 +1,53 @@
+"""torch._C: the few names of PyTorch's insides that programs use."""
+
+import contextlib as _contextlib
+
+from ... import Generator, Size, Tensor, device, dtype  # noqa: F401
+
+TensorBase = _TensorBase = Tensor
+
+
+def _log_api_usage_once(*args):
+    """Accepted: nothing is counted."""
+
+
+def _get_tracing_state():
+    """None: nothing is traced."""
+
+
+class DispatchKeySet:
+    """Keys of PyTorch's dispatcher, which does not exist here: they are accepted."""
+
+    def __init__(self, key=None):
+        self.key = key
+
+    def __or__(self, other):
+        return self
+
+    def has(self, key):
+        """False."""
+        return False
+
+
+class _Keys(type):
+    def __getattr__(cls, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return name
+
+
+class DispatchKey(metaclass=_Keys):
+    """Any name is a key."""
+
+
+class _ExcludeDispatchKeyGuard(_contextlib.nullcontext):
+    """Accepted: there is no dispatcher."""
+
+
+_IncludeDispatchKeyGuard = _AutoDispatchBelowAutograd = _ExcludeDispatchKeyGuard
+
+
+def __getattr__(name):
+    if name.startswith("_jit_"):  # switches of TorchScript
+        return lambda *args, **kwargs: None
+    raise AttributeError(name)

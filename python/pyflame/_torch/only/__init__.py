@@ -1,0 +1,87 @@
+"""Names that exist under `torch` only; the modules of this folder are those of torch."""
+
+import functools as _functools
+
+import pyflame as _pyflame
+
+from ... import _foreach
+from ..version import TEXT as _TEXT
+from ..version import TorchVersion as _TorchVersion
+
+__version__ = _TorchVersion(_TEXT)
+
+
+def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True,
+         _disable_byteorder_record=False):  # fmt: skip
+    """Saves `obj` to the path or binary file object `f`, so that PyTorch's torch.load reads it, too.
+
+    What PyTorch's files hold only as pickled objects (whole models, dataclasses, sets of tensors) goes
+    into a file as pyflame.save writes it, under the same name: torch.load reads both. Nothing is ever
+    pickled; `pickle_module` and what follows it are accepted.
+
+    Raises:
+        TypeError: `obj` holds what neither can say; the message says where.
+        FileError: the file cannot be written.
+    """
+    from ...torch_files import writing
+
+    try:
+        expressed = writing.expressed(obj)
+    except writing.InexpressibleError:
+        _pyflame.save(obj, f)
+    else:
+        writing.write_expressed(*expressed, f)
+
+
+if not hasattr(_pyflame, "compile"):
+
+    def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None,
+                options=None, disable=False):  # fmt: skip
+        """The model or function itself, or a decorator: PyFlame compiles groups of operations while
+        they run, and nothing beyond. Nothing of what the arguments ask for is done."""
+        return model if model is not None else lambda f: f
+
+
+def _assert(condition, message=""):
+    """AssertionError unless the condition holds."""
+    assert condition, message
+
+
+def _check_with(error, condition, message=None):
+    """Raises `error` unless the condition holds; the message is text or a function that gives it."""
+    if not condition:
+        raise error(message() if callable(message) else message or "the check has failed")
+
+
+def _check(condition, message=None):
+    """RuntimeError unless the condition holds."""
+    _check_with(RuntimeError, condition, message)
+
+
+def _check_index(condition, message=None):
+    """IndexError unless the condition holds."""
+    _check_with(IndexError, condition, message)
+
+
+def _check_type(condition, message=None):
+    """TypeError unless the condition holds."""
+    _check_with(TypeError, condition, message)
+
+
+def _check_value(condition, message=None):
+    """ValueError unless the condition holds."""
+    _check_with(ValueError, condition, message)
+
+
+_check_not_implemented = _functools.partial(_check_with, NotImplementedError)
+
+
+def _check_is_size(i, message=None, *, max=None):
+    """RuntimeError unless a number is one from 0 (to max)."""
+    _check_with(RuntimeError, i >= 0 and (max is None or i <= max), message)
+
+
+def __getattr__(name):
+    if name.startswith("_foreach_"):
+        return _foreach.named(name)
+    raise AttributeError(name)

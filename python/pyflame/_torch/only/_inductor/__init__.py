@@ -1,0 +1,1 @@
+"""torch._inductor: PyTorch's compiler, whose settings are kept without effect."""

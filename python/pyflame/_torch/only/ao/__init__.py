@@ -1,0 +1,1 @@
+"""torch.ao: what PyTorch has for smaller models."""

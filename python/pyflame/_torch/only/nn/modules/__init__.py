@@ -1,0 +1,1 @@
+"""torch.nn.modules: the layers, as torch.nn has them."""

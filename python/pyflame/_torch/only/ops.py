@@ -1,0 +1,56 @@
+"""torch.ops: operators of torch.library by namespace and name, and the profiler's regions. Those of
+PyTorch and of C++ extensions are not here."""
+
+from ... import _C
+from ... import profiler as _profiler
+from . import library as _library
+
+_where = {}
+
+
+class _Namespace:
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        found = _library.find(self._name, name)
+        if found is None:
+            raise AttributeError(
+                f"torch.ops.{self._name}.{name} is not in PyFlame; operators of PyTorch's C++ are "
+                "not here; call the function of torch, or write one with torch.library.custom_op"
+            )
+        return found
+
+    def __repr__(self):
+        return f"torch.ops.{self._name}"
+
+
+class _Profiler(_Namespace):
+    """Regions of torch.profiler, begun and ended by hand."""
+
+    @staticmethod
+    def _record_function_enter(name, args=None):
+        return _profiler.record_function(name, args).__enter__()
+
+    _record_function_enter_new = _record_function_enter
+
+    @staticmethod
+    def _record_function_exit(handle):
+        handle.__exit__()
+
+
+_where["profiler"] = _Profiler("profiler")
+
+
+def load_library(path):
+    """FileError: such libraries are built against PyTorch."""
+    raise _C.FileError(  # an OSError, as of a library that does not load
+        f"torch.ops.load_library: '{path}' is built against PyTorch; write a kernel with "
+        "pyflame.kernel, or an operation with pyflame.ops.define"
+    )
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _where.setdefault(name, _Namespace(name))

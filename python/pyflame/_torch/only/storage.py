@@ -1,0 +1,13 @@
+"""torch.storage: the memory of tensors, as far as programs look at it."""
+
+import io as _io
+
+from ..._tensor import UntypedStorage
+from ...serialization import load as _load
+
+TypedStorage = UntypedStorage
+
+
+def _load_from_bytes(b):
+    """What pickles of PyTorch's tensors call."""
+    return _load(_io.BytesIO(b))
