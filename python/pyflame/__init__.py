@@ -71,6 +71,7 @@ strided = "strided"
 
 # Names that live in modules of the package and are imported when they are used.
 _MODULES = (
+    "array_api",
     "backend",
     "backends",
     "kernel_cache",
