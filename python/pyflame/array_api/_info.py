@@ -34,7 +34,8 @@ class _Info:
         found = [_C.device("cpu")]
         if cuda.is_available():
             found += [_C.device("cuda", i) for i in range(cuda.device_count())]
-        return found
+        here = _C.get_device()
+        return found if here in found else [*found, here]
 
     def default_dtypes(self, *, device=None):
         real = _C.get_default_dtype()
