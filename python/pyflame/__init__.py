@@ -82,6 +82,7 @@ _MODULES = (
     "cpu",
     "cuda",
     "datasets",
+    "distributions",
     "finance",
     "debug",
     "nn",
