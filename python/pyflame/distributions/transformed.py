@@ -391,6 +391,12 @@ class Kumaraswamy(TransformedDistribution):
         a, b = self.concentration1, self.concentration0
         return a.log() + b.log() + _ops.xlogy(a - 1, value) + (b - 1) * _ops.log1p(-(value**a))
 
+    def cdf(self, value):
+        return -_ops.expm1(self.concentration0 * _ops.log1p(-(value**self.concentration1)))
+
+    def icdf(self, value):
+        return (-_ops.expm1(_ops.log1p(-value) / self.concentration0)) ** (1 / self.concentration1)
+
     def entropy(self):
         a, b = self.concentration1, self.concentration0
         harmonic = _ops.digamma(b + 1) + 0.57721566490153286060
