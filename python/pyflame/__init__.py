@@ -73,6 +73,7 @@ strided = "strided"
 # Names that live in modules of the package and are imported when they are used.
 _MODULES = (
     "accelerator",
+    "array_api",
     "backend",
     "backends",
     "kernel_cache",
@@ -83,6 +84,7 @@ _MODULES = (
     "cpu",
     "cuda",
     "datasets",
+    "distributions",
     "finance",
     "debug",
     "nn",

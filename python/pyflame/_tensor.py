@@ -125,6 +125,21 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     return _C._dlpack(self, stream, max_version, dl_device, copy)
 
 
+def __array_namespace__(self, /, *, api_version=None):
+    """`pyflame.array_api`: the functions of the array API standard of 2024.12, or an older one."""
+    versions = ("2021.12", "2022.12", "2023.12", "2024.12")
+    if api_version is not None and api_version not in versions:
+        raise _C.ValueError(
+            f"pf.Tensor.__array_namespace__: got version {api_version!r}; expected one of {versions}"
+        )
+    return _C._import("pyflame.array_api")
+
+
+def to_device(self, device, /, *, stream=None):
+    """The array API's name of `to(device)`."""
+    return self.to(device)
+
+
 def __dlpack_device__(self):
     return _C._dlpack_device(self)
 
@@ -172,7 +187,16 @@ def apply_(self, callable):
 def install():
     for fn in (
         [__repr__, __format__, __deepcopy__, __reduce_ex__, numpy, __array__, __array_wrap__]
-        + [__dlpack__, __dlpack_device__, __reversed__, new_tensor, share_memory_, detach_]
+        + [
+            __array_namespace__,
+            to_device,
+            __dlpack__,
+            __dlpack_device__,
+            __reversed__,
+            new_tensor,
+            share_memory_,
+            detach_,
+        ]
         + [untyped_storage, apply_]
     ):
         fn.__qualname__ = "Tensor." + fn.__name__

@@ -1,0 +1,569 @@
+"""Invertible functions with the logarithm of their Jacobian's determinant."""
+
+import math
+
+from .. import _C, _ops
+from ..nn import functional as F
+from . import constraints
+from .utils import eps_of, sum_rightmost
+
+
+class Transform:
+    """y = t(x), x = t.inv(y). `cache_size` 1 keeps the last pair, so that an inverse need not be
+    calculated."""
+
+    bijective = False
+    domain = constraints.real
+    codomain = constraints.real
+
+    def __init__(self, cache_size=0):
+        if cache_size not in (0, 1):
+            raise _C.ValueError(
+                f"pf.distributions.transforms: got cache_size {cache_size}; expected 0 or 1"
+            )
+        self._cache_size = cache_size
+        self._cached = None, None
+
+    @property
+    def inv(self):
+        return _Inverse(self)
+
+    @property
+    def sign(self):
+        """1 where the function rises, -1 where it falls."""
+        raise NotImplementedError(f"{type(self).__name__} has no one sign")
+
+    def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
+        if type(self).__init__ is Transform.__init__:
+            return type(self)(cache_size=cache_size)
+        raise NotImplementedError(f"{type(self)}.with_cache is not defined")
+
+    def __eq__(self, other):
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def __call__(self, x):
+        if not self._cache_size:
+            return self._call(x)
+        if x is not self._cached[0]:
+            self._cached = x, self._call(x)
+        return self._cached[1]
+
+    def _inv_call(self, y):
+        if not self._cache_size:
+            return self._inverse(y)
+        if y is not self._cached[1]:
+            self._cached = self._inverse(y), y
+        return self._cached[0]
+
+    def _call(self, x):
+        raise NotImplementedError
+
+    def _inverse(self, y):
+        raise NotImplementedError
+
+    def log_abs_det_jacobian(self, x, y):
+        raise NotImplementedError
+
+    def forward_shape(self, shape):
+        return shape
+
+    def inverse_shape(self, shape):
+        return shape
+
+    def __repr__(self):
+        return f"{type(self).__name__}()"
+
+
+class _Inverse(Transform):
+    def __init__(self, transform):
+        super().__init__()
+        self._forward = transform
+
+    bijective = property(lambda self: self._forward.bijective)
+    domain = property(lambda self: self._forward.codomain)
+    codomain = property(lambda self: self._forward.domain)
+    sign = property(lambda self: self._forward.sign)
+    inv = property(lambda self: self._forward)
+
+    def with_cache(self, cache_size=1):
+        return self._forward.with_cache(cache_size).inv
+
+    def __eq__(self, other):
+        return isinstance(other, _Inverse) and self._forward == other._forward
+
+    __hash__ = object.__hash__
+
+    def __call__(self, x):
+        return self._forward._inv_call(x)
+
+    def _inv_call(self, y):
+        return self._forward(y)
+
+    def log_abs_det_jacobian(self, x, y):
+        return -self._forward.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape):
+        return self._forward.inverse_shape(shape)
+
+    def inverse_shape(self, shape):
+        return self._forward.forward_shape(shape)
+
+    def __repr__(self):
+        return f"Inverse({self._forward!r})"
+
+
+class ComposeTransform(Transform):
+    """One after the other, the first first."""
+
+    def __init__(self, parts, cache_size=0):
+        super().__init__(cache_size)
+        self.parts = [p.with_cache(cache_size) for p in parts] if cache_size else list(parts)
+
+    def __eq__(self, other):
+        return isinstance(other, ComposeTransform) and self.parts == other.parts
+
+    __hash__ = object.__hash__
+
+    @property
+    def bijective(self):
+        return all(p.bijective for p in self.parts)
+
+    @property
+    def sign(self):
+        sign = 1
+        for p in self.parts:
+            sign = sign * p.sign
+        return sign
+
+    @property
+    def domain(self):
+        if not self.parts:
+            return constraints.real
+        domain = self.parts[0].domain
+        dims = self.parts[-1].codomain.event_dim
+        for part in reversed(self.parts):
+            dims = max(
+                dims + part.domain.event_dim - part.codomain.event_dim, part.domain.event_dim
+            )
+        more = dims - domain.event_dim
+        return constraints.independent(domain, more) if more else domain
+
+    @property
+    def codomain(self):
+        if not self.parts:
+            return constraints.real
+        codomain = self.parts[-1].codomain
+        dims = self.parts[0].domain.event_dim
+        for part in self.parts:
+            dims = max(
+                dims + part.codomain.event_dim - part.domain.event_dim, part.codomain.event_dim
+            )
+        more = dims - codomain.event_dim
+        return constraints.independent(codomain, more) if more else codomain
+
+    @property
+    def inv(self):
+        return ComposeTransform([p.inv for p in reversed(self.parts)])
+
+    def with_cache(self, cache_size=1):
+        return ComposeTransform(self.parts, cache_size)
+
+    def __call__(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x
+
+    def _inv_call(self, y):
+        for part in reversed(self.parts):
+            y = part._inv_call(y)
+        return y
+
+    def log_abs_det_jacobian(self, x, y):
+        if not self.parts:
+            return _ops.zeros_like(x)
+        total, dims = 0.0, self.domain.event_dim
+        for i, part in enumerate(self.parts):
+            after = part(x) if i + 1 < len(self.parts) else y
+            term = part.log_abs_det_jacobian(x, after)
+            total = total + sum_rightmost(term, dims - part.domain.event_dim)
+            dims += part.codomain.event_dim - part.domain.event_dim
+            x = after
+        return total
+
+    def forward_shape(self, shape):
+        for part in self.parts:
+            shape = part.forward_shape(shape)
+        return shape
+
+    def inverse_shape(self, shape):
+        for part in reversed(self.parts):
+            shape = part.inverse_shape(shape)
+        return shape
+
+    def __repr__(self):
+        return f"ComposeTransform({self.parts!r})"
+
+
+class IndependentTransform(Transform):
+    """`base_transform`, whose rightmost dimensions are one event."""
+
+    def __init__(self, base_transform, reinterpreted_batch_ndims, cache_size=0):
+        super().__init__(cache_size)
+        self.base_transform = base_transform
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+
+    bijective = property(lambda self: self.base_transform.bijective)
+    sign = property(lambda self: self.base_transform.sign)
+
+    @property
+    def domain(self):
+        return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
+
+    @property
+    def codomain(self):
+        return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
+
+    def with_cache(self, cache_size=1):
+        return IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
+
+    def _call(self, x):
+        return self.base_transform(x)
+
+    def _inverse(self, y):
+        return self.base_transform.inv(y)
+
+    def log_abs_det_jacobian(self, x, y):
+        return sum_rightmost(
+            self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims
+        )
+
+
+class ReshapeTransform(Transform):
+    """Events of another shape with as many elements."""
+
+    bijective = True
+
+    def __init__(self, in_shape, out_shape, cache_size=0):
+        super().__init__(cache_size)
+        self.in_shape, self.out_shape = tuple(in_shape), tuple(out_shape)
+        if math.prod(self.in_shape) != math.prod(self.out_shape):
+            raise _C.ValueError(
+                f"pf.distributions.ReshapeTransform: got {self.in_shape} and {self.out_shape}; expected "
+                "as many elements"
+            )
+
+    domain = property(lambda self: constraints.independent(constraints.real, len(self.in_shape)))
+    codomain = property(lambda self: constraints.independent(constraints.real, len(self.out_shape)))
+
+    def with_cache(self, cache_size=1):
+        return ReshapeTransform(self.in_shape, self.out_shape, cache_size)
+
+    def _call(self, x):
+        return x.reshape(*x.shape[: x.dim() - len(self.in_shape)], *self.out_shape)
+
+    def _inverse(self, y):
+        return y.reshape(*y.shape[: y.dim() - len(self.out_shape)], *self.in_shape)
+
+    def log_abs_det_jacobian(self, x, y):
+        return x.new_zeros(x.shape[: x.dim() - len(self.in_shape)])
+
+    def forward_shape(self, shape):
+        return (*shape[: len(shape) - len(self.in_shape)], *self.out_shape)
+
+    def inverse_shape(self, shape):
+        return (*shape[: len(shape) - len(self.out_shape)], *self.in_shape)
+
+
+class _Plain(Transform):
+    """Two of a class are the same function."""
+
+    bijective = True
+    sign = 1
+
+    def __eq__(self, other):
+        return type(self) is type(other)
+
+    __hash__ = object.__hash__
+
+
+class ExpTransform(_Plain):
+    codomain = constraints.positive
+
+    def _call(self, x):
+        return x.exp()
+
+    def _inverse(self, y):
+        return y.log()
+
+    def log_abs_det_jacobian(self, x, y):
+        return x
+
+
+class SigmoidTransform(_Plain):
+    codomain = constraints.unit_interval
+
+    def _call(self, x):
+        eps = eps_of(x)
+        return x.sigmoid().clamp(eps, 1 - eps)
+
+    def _inverse(self, y):
+        y = y.clamp(eps_of(y), 1 - eps_of(y))
+        return y.log() - _ops.log1p(-y)
+
+    def log_abs_det_jacobian(self, x, y):
+        return -F.softplus(-x) - F.softplus(x)
+
+
+class TanhTransform(_Plain):
+    codomain = constraints.interval(-1.0, 1.0)
+
+    def _call(self, x):
+        return x.tanh()
+
+    def _inverse(self, y):
+        return _ops.atanh(
+            y
+        )  # at -1 and 1 infinite: keep the pair (cache_size=1) where that matters
+
+    def log_abs_det_jacobian(self, x, y):
+        return 2 * (math.log(2) - x - F.softplus(-2 * x))
+
+
+class SoftplusTransform(_Plain):
+    codomain = constraints.positive
+
+    def _call(self, x):
+        return F.softplus(x)
+
+    def _inverse(self, y):
+        return (-_ops.expm1(-y)).log() + y
+
+    def log_abs_det_jacobian(self, x, y):
+        return -F.softplus(-x)
+
+
+class PowerTransform(Transform):
+    """x^exponent of positive numbers."""
+
+    bijective = True
+    domain = codomain = constraints.positive
+
+    def __init__(self, exponent, cache_size=0):
+        super().__init__(cache_size)
+        self.exponent = (
+            exponent if isinstance(exponent, _C.Tensor) else _ops.tensor(float(exponent))
+        )
+
+    sign = property(lambda self: self.exponent.sign())
+
+    def with_cache(self, cache_size=1):
+        return PowerTransform(self.exponent, cache_size)
+
+    def __eq__(self, other):
+        return isinstance(other, PowerTransform) and bool(
+            (self.exponent == other.exponent).all().item()
+        )
+
+    __hash__ = object.__hash__
+
+    def _call(self, x):
+        return x**self.exponent
+
+    def _inverse(self, y):
+        return y ** (1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x, y):
+        return (self.exponent * y / x).abs().log()
+
+
+class AbsTransform(_Plain):
+    """|x|, of which `inv` gives the positive one."""
+
+    bijective = False
+    codomain = constraints.positive
+
+    def _call(self, x):
+        return x.abs()
+
+    def _inverse(self, y):
+        return y
+
+
+class AffineTransform(Transform):
+    """loc + scale x."""
+
+    bijective = True
+
+    def __init__(self, loc, scale, event_dim=0, cache_size=0):
+        super().__init__(cache_size)
+        self.loc, self.scale, self._event_dim = loc, scale, event_dim
+
+    event_dim = property(lambda self: self._event_dim)
+
+    @property
+    def domain(self):
+        return (
+            constraints.independent(constraints.real, self.event_dim)
+            if self.event_dim
+            else constraints.real
+        )
+
+    codomain = domain
+
+    def with_cache(self, cache_size=1):
+        return AffineTransform(self.loc, self.scale, self.event_dim, cache_size)
+
+    def __eq__(self, other):
+        return isinstance(other, AffineTransform) and all(
+            bool((_ops.as_tensor(a) == _ops.as_tensor(b)).all().item())
+            for a, b in ((self.loc, other.loc), (self.scale, other.scale))
+        )
+
+    __hash__ = object.__hash__
+
+    @property
+    def sign(self):
+        if isinstance(self.scale, _C.Tensor):
+            return self.scale.sign()
+        return 1 if self.scale > 0 else -1 if self.scale < 0 else 0
+
+    def _call(self, x):
+        return self.loc + self.scale * x
+
+    def _inverse(self, y):
+        return (y - self.loc) / self.scale
+
+    def log_abs_det_jacobian(self, x, y):
+        if isinstance(self.scale, _C.Tensor):
+            log = self.scale.abs().log().expand(x.shape)
+        else:
+            log = _ops.full_like(x, math.log(abs(self.scale)))
+        return sum_rightmost(log, self.event_dim)
+
+
+class SoftmaxTransform(_Plain):
+    """Onto the simplex; not invertible, since any constant may be added."""
+
+    bijective = False
+    domain = constraints.real_vector
+    codomain = constraints.simplex
+
+    def _call(self, x):
+        return _ops.softmax(x, -1)
+
+    def _inverse(self, y):
+        return y.log()
+
+
+class StickBreakingTransform(_Plain):
+    """n numbers to a point of the simplex in n + 1 dimensions, a stick of which piece after piece is
+    broken off."""
+
+    domain = constraints.real_vector
+    codomain = constraints.simplex
+
+    def _call(self, x):
+        n = x.shape[-1]
+        offset = n - _ops.arange(n, dtype=x.dtype, device=x.device)
+        z = SigmoidTransform()(x - offset.log())
+        left = _ops.cumprod(1 - z, -1)
+        return F.pad(z, (0, 1), value=1.0) * F.pad(left, (1, 0), value=1.0)
+
+    def _inverse(self, y):
+        n = y.shape[-1] - 1
+        offset = n - _ops.arange(n, dtype=y.dtype, device=y.device)
+        left = (1 - _ops.cumsum(y[..., :-1], -1)).clamp(min=eps_of(y) ** 2)
+        return y[..., :-1].log() - left.log() + offset.log()
+
+    def log_abs_det_jacobian(self, x, y):
+        n = x.shape[-1]
+        offset = n - _ops.arange(n, dtype=x.dtype, device=x.device)
+        z = x - offset.log()
+        return (-z + F.logsigmoid(z) + y[..., :-1].log()).sum(-1)
+
+    def forward_shape(self, shape):
+        return (*shape[:-1], shape[-1] + 1)
+
+    def inverse_shape(self, shape):
+        return (*shape[:-1], shape[-1] - 1)
+
+
+class LowerCholeskyTransform(_Plain):
+    """Square matrices to lower triangular ones with a positive diagonal."""
+
+    bijective = False
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.lower_cholesky
+
+    def _call(self, x):
+        return x.tril(-1) + _ops.diag_embed(x.diagonal(0, -2, -1).exp())
+
+    def _inverse(self, y):
+        return y.tril(-1) + _ops.diag_embed(y.diagonal(0, -2, -1).log())
+
+
+class CumulativeDistributionTransform(Transform):
+    """A distribution's function, onto 0 to 1."""
+
+    bijective = True
+    codomain = constraints.unit_interval
+    sign = 1
+
+    def __init__(self, distribution, cache_size=0):
+        super().__init__(cache_size)
+        self.distribution = distribution
+
+    domain = property(lambda self: self.distribution.support)
+
+    def with_cache(self, cache_size=1):
+        return CumulativeDistributionTransform(self.distribution, cache_size)
+
+    def _call(self, x):
+        return self.distribution.cdf(x)
+
+    def _inverse(self, y):
+        return self.distribution.icdf(y)
+
+    def log_abs_det_jacobian(self, x, y):
+        return self.distribution.log_prob(x)
+
+
+class StackTransform(Transform):
+    """A transform for each place along `dim`."""
+
+    def __init__(self, tseq, dim=0, cache_size=0):
+        super().__init__(cache_size)
+        self.transforms, self.dim = list(tseq), dim
+
+    bijective = property(lambda self: all(t.bijective for t in self.transforms))
+    domain = property(lambda self: constraints.stack([t.domain for t in self.transforms], self.dim))
+    codomain = property(
+        lambda self: constraints.stack([t.codomain for t in self.transforms], self.dim)
+    )
+
+    def _parts(self, x):
+        return [x.select(self.dim, i) for i in range(x.shape[self.dim])]
+
+    def _call(self, x):
+        return _ops.stack([t(p) for t, p in zip(self.transforms, self._parts(x))], self.dim)
+
+    def _inverse(self, y):
+        return _ops.stack([t.inv(p) for t, p in zip(self.transforms, self._parts(y))], self.dim)
+
+    def log_abs_det_jacobian(self, x, y):
+        terms = zip(self.transforms, self._parts(x), self._parts(y))
+        return _ops.stack([t.log_abs_det_jacobian(a, b) for t, a, b in terms], self.dim)
+
+
+identity_transform = ComposeTransform([])
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "ComposeTransform", "CumulativeDistributionTransform", "ExpTransform",
+    "IndependentTransform", "LowerCholeskyTransform", "PowerTransform", "ReshapeTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform",
+    "TanhTransform", "Transform", "identity_transform",
+]  # fmt: skip
