@@ -10,7 +10,7 @@ PF_DEVICE pf_i64 pf_bin(const pf_i64* index, pf_i64 step, pf_i64 i, pf_i64 n, pf
   if (i >= n) return -1;
   const pf_i64 bin = index[i * step];
   if (bin >= 0 && bin < bins) return bin;
-  pf_bad_index(error, bin, bins);
+  pf_bad_index(error, bin, 0, bins);
   return -1;
 }
 

@@ -112,7 +112,7 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
   C* stats = static_cast<C*>(r.stats) + 2 * row;
   stats[0] = found.high;
   stats[1] = found.inverse;
-  if (k.wrong) pf_bad_index(r.error, pf_get_one<PF_I>(r.target, row), r.vectors * V);
+  if (k.wrong) pf_bad_index(r.error, pf_get_one<PF_I>(r.target, row), 0, r.vectors * V);
   C loss = C(0);
   if (k.at >= 0) {
     // log of the sum less x, the large parts first

@@ -20,6 +20,6 @@ struct pf_entropy {
   pf_u32 width;
   pf_error error;
 };
-static_assert(sizeof(pf_entropy) == 144, "as hosts fill it");
+static_assert(sizeof(pf_entropy) == 152, "as hosts fill it");
 
 #endif

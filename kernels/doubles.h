@@ -41,8 +41,10 @@ PF_COLD pf_angle pf_reduce_huge(double x) {
   p[8] = static_cast<pf_u32>(carry1 + (top >> 32));
   // The binary point is above bit `point`, which lies in word 5, 6 or 7.
   const int point = 32 * (first + 7) - e, word = point >> 5, s = point & 31;
+  // By masks: what a condition chooses among words would be chosen by their address, in memory.
+  const pf_u32 is5 = word == 5 ? ~0u : 0u, is6 = word == 6 ? ~0u : 0u, is7 = ~(is5 | is6);
   const auto at = [&](int i) {
-    return word == 5 ? p[5 + i] : word == 6 ? p[6 + i] : p[(7 + i) % 9];
+    return (p[5 + i] & is5) | (p[6 + i] & is6) | (p[(7 + i) % 9] & is7);
   };
   const pf_u64 a = at(1), b = at(0), c = at(-1), d = at(-2), f = at(-3), g = at(-4);
   pf_u64 quadrant = ((a << 32 | b) >> s) & 3;

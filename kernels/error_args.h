@@ -5,14 +5,14 @@
 
 // In memory that the host reads when it synchronises.
 struct pf_error_record {
-  pf_i64 set, index, limit, op;
+  pf_i64 set, index, lowest, limit, op, kind;
 };
-static_assert(sizeof(pf_error_record) == 32, "as hosts read it");
+static_assert(sizeof(pf_error_record) == 48, "as hosts read it");
 struct pf_error {
   pf_u32* lock;  // 0 until the first wrong index
   pf_error_record* record;
-  pf_i64 op;
+  pf_i64 op, kind;  // for the record
 };
-static_assert(sizeof(pf_error) == 24, "as hosts fill it");
+static_assert(sizeof(pf_error) == 32, "as hosts fill it");
 
 #endif

@@ -3,7 +3,7 @@
 // computed again, once with queries as the warps' own rows (dq, and delta, which comes first) and
 // once with keys (dk, dv), so that every sum has one order.
 //
-//   -DPF_GIVES=  of flash_dkv: 1: dk, 2: dv, 3: both; registers decide
+//   -DPF_GIVES=  what the program makes: 1: dk, 2: dv, 4: dq, and sums of these
 #include "flash.h"
 
 // 2^(x - this) is 0 where a query sees nothing.
@@ -26,6 +26,7 @@ PF_DEVICE void pf_score_gradients(pf_scores& s, pf_scores& ds, int lane, L lse, 
   });
 }
 
+#if PF_GIVES & 4
 PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
   char* memory = pf_dynamic_shared();
   const pf_flash_place at(a, a.causal != 0);
@@ -115,8 +116,10 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
   pf_write_tile<BLOCK, D, THREADS>(memory, pf_lines_of(a, a.dq, at.head, a.queries, a.depth),
                                    at.first);
 }
+#endif
 
-enum { GIVES_K = PF_GIVES & 1, GIVES_V = PF_GIVES >> 1 };
+#if PF_GIVES & 3
+enum { GIVES_K = PF_GIVES & 1, GIVES_V = PF_GIVES >> 1 & 1 };
 PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
   char* memory = pf_dynamic_shared();
   const pf_flash_place at(a, false);
@@ -217,3 +220,4 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
                                      at.first);
   }
 }
+#endif

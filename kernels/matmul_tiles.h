@@ -106,8 +106,8 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
       pf_acc add = pf_acc(0);
       const bool in = PF_GATHERED == 3 ? m < q.m : n + e < q.n;
       if (in)
-        pf_load<Out, 1, false>(static_cast<const Out*>(q.bias) + (PF_GATHERED == 3 ? m : n + e),
-                               &add);
+        pf_load<Out, 1, false>(
+            static_cast<const Out*>(pf_global(q.bias)) + (PF_GATHERED == 3 ? m : n + e), &add);
       v[e] += add;
     }
   }

@@ -216,6 +216,17 @@ PF_DEVICE T pf_atomic_cas_system(T* p, T expected, T v) {
 #endif
 #endif  // PF_HOST
 
+// The same address, of global memory. Compilers know that of what a kernel's arguments hold, but
+// not of addresses that come from a table in memory: AMD's then take instructions that look where
+// an address points (flat), and wait for two counters.
+template <class T>
+PF_DEVICE T* pf_global(T* p) {
+#if defined(PF_AMD)
+  return (T*)(__attribute__((address_space(1))) T*)(pf_u64)p;
+#else
+  return p;
+#endif
+}
 // The same number, which compilers take for a new one each time: what depends on it is computed
 // where it is used. ALIKE: it is the same for all threads.
 template <bool ALIKE>

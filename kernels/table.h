@@ -16,6 +16,7 @@ struct pf_stretch {
       if (l.first[i] <= b && b < l.first[i + 1]) *slot = static_cast<pf_i32>(i);
     pf_barrier();
     tensor = l.tensors[*slot];
+    PF_UNROLL for (void*& p : tensor.data) p = pf_global(p);
     begin = (b - l.first[*slot]) * l.chunk;
     end = begin + l.chunk < tensor.count ? begin + l.chunk : tensor.count;
   }

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define PF_BACKEND_VERSION 5
+#define PF_BACKEND_VERSION 6
 #define PF_MAX_DIMS 12
 #define PF_MAX_OPERANDS 4
 
@@ -42,13 +42,15 @@ typedef struct pf_tensor {
   int64_t strides[PF_MAX_DIMS];
 } pf_tensor;
 
-// What a kernel that checks indices found. The first wrong index wins. The core fills in `op` at
-// the launch; a backend that runs later keeps it and hands it back when it synchronises.
+// What a kernel that checks indices found. The first wrong index wins. The core fills in `op` and
+// `kind` at the launch; a backend that runs later keeps them and hands them back when it
+// synchronises.
 typedef struct pf_index_error {
   int32_t set;
+  int32_t kind;  // what the indices are: kernels::Indices of the core
   int64_t index;
-  int64_t limit;
-  const char* op;  // static text
+  int64_t lowest, limit;  // from the one to below the other it is right
+  const char* op;         // static text
 } pf_index_error;
 
 // ---- programs: groups of pointwise nodes over one iteration space ------------------------------

@@ -12,7 +12,7 @@ namespace pyflame::cpu {
 inline int64_t checked_index(const KernelArgs& a, int64_t i, int64_t n, bool wrap = true) {
   int64_t at = i < 0 && wrap ? i + n : i;
   if (static_cast<uint64_t>(at) >= static_cast<uint64_t>(n)) [[unlikely]] {
-    a.bad_index(i, n);
+    a.bad_index(i, wrap ? -n : 0, n);
     at = at < 0 ? 0 : n - 1;
   }
   return at;
@@ -23,7 +23,7 @@ inline int64_t checked_place(const KernelArgs& a, int64_t i, int64_t n) {
   const int64_t at = i < 0 ? i + n : i;
   if (static_cast<uint64_t>(at) < static_cast<uint64_t>(n)) [[likely]]
     return at;
-  a.bad_index(i, n);
+  a.bad_index(i, -n, n);
   return -1;
 }
 

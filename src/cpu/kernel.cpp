@@ -25,11 +25,12 @@ const KernelEntry* find_kernel(const char* name) {
   return it == kernels().end() ? nullptr : &it->second;
 }
 
-void KernelArgs::bad_index(int64_t index, int64_t limit) const {
+void KernelArgs::bad_index(int64_t index, int64_t lowest, int64_t limit) const {
   static Mutex mutex;
   std::lock_guard lock(mutex);
   if (!error || error->set) return;
   error->index = index;
+  error->lowest = lowest;
   error->limit = limit;
   error->set = 1;
 }

@@ -47,8 +47,9 @@ struct KernelArgs {
   T* data(int i) const {
     return static_cast<T*>(tensors[i].data);
   }
-  // Reports a wrong index (the kernel then clamps and goes on); callable from any thread.
-  void bad_index(int64_t index, int64_t limit) const;
+  // Reports an index outside [lowest, limit) (the kernel then clamps and goes on); callable from
+  // any thread.
+  void bad_index(int64_t index, int64_t lowest, int64_t limit) const;
 };
 
 using KernelFn = void (*)(const KernelArgs&);

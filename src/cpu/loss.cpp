@@ -44,7 +44,7 @@ struct Job {
     const int64_t t = ClassAt(target, i);
     if (t == ignore) return -1;
     if (t < 0 || t >= classes) {
-      args.bad_index(t, classes);
+      args.bad_index(t, 0, classes);
       return t < 0 || classes == 0 ? 0 : classes - 1;
     }
     return t;

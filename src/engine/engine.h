@@ -44,6 +44,7 @@ struct Kernel {
   const char* name;
   Anchor anchor;
   kernels::Layout layout;
+  kernels::Indices indices;
   int id;
   explicit Kernel(const kernels::KernelInfo&);
 };
@@ -70,7 +71,8 @@ struct CallOptions {
   // Also a multi-tensor call may have hundreds of outputs: all ones means every one of them.
   static constexpr uint32_t kAllInplace = ~0u;
   const char* op = nullptr;  // name for error messages; the kernel's name by default
-  bool checks_index = false;
+  // Of what is checked, where it is not what the kernel's descriptor says.
+  kernels::Indices indices = kernels::Indices::None;
   // The argument (outputs first) of which the CPU may keep a form for later calls, -1 for none: it
   // is likely to be read again before it is written.
   int8_t keeps = -1;

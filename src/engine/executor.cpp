@@ -96,7 +96,7 @@ void Execution::prepare_kernel() {
                p.strides);
     work_ += numel(a.shapes[i]);
   }
-  error_ = {0, 0, 0, a.options.op};
+  error_ = index_error(*a.kernel, a.options);
   if (plan_.may_join && !a.options.run && PF_HAS(b_, group_launch)) ask();
   if (!together_) return;
   for (int o = 0; plan_.before.runs() && o < plan_.before.noutputs; ++o)

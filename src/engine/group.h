@@ -70,6 +70,7 @@ void* find_kernel(const Kernel&, Device);
 void run_kernel(const Kernel&, Device, StreamState*, std::span<const pf_tensor> tensors,
                 std::span<const pf_scalar> attrs, const CallOptions&);
 // IndexError when one is set.
+pf_index_error index_error(const Kernel&, const CallOptions&);  // none yet
 void raise_index_error(const pf_index_error&);
 // Memory for a storage that has none yet; notes that the stream uses it.
 void ensure_memory(Storage&, StreamState*, const MemoryUse&);

@@ -1,8 +1,6 @@
 // Named kernels: found once for each type of device, run at once.
-#include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <string_view>
 
 #include "core/backends.h"
 #include "core/lock.h"
@@ -27,7 +25,7 @@ KernelTable& kernel_table() {
 }  // namespace
 
 Kernel::Kernel(const kernels::KernelInfo& info)
-    : name(info.name), anchor(info.anchor), layout(info.layout) {
+    : name(info.name), anchor(info.anchor), layout(info.layout), indices(info.indices) {
   KernelTable& t = kernel_table();
   std::lock_guard lock(t.mutex);
   id = t.count++;
@@ -65,7 +63,7 @@ void run_kernel(const Kernel& k, Device device, StreamState* stream,
   PF_CHECK(kernel, NotSupportedError, options.op, "the ", b->name, " backend has no kernel '",
            k.name, "'; run this operation on another device");
   bump(counters().kernels);
-  pf_index_error error{0, 0, 0, options.op};
+  pf_index_error error = index_error(k, options);
   const pf_status status = b->kernel_launch(device.index, handle_of(stream), kernel, tensors.data(),
                                             static_cast<int32_t>(tensors.size()), attrs.data(),
                                             static_cast<int32_t>(attrs.size()), &error);
@@ -73,19 +71,18 @@ void run_kernel(const Kernel& k, Device device, StreamState* stream,
   raise_index_error(error);
 }
 
+pf_index_error index_error(const Kernel& k, const CallOptions& options) {
+  const bool given = options.indices != kernels::Indices::None;
+  return {0, static_cast<int32_t>(given ? options.indices : k.indices), 0, 0, 0, options.op};
+}
+
 void raise_index_error(const pf_index_error& e) {
   if (!e.set) return;
-  const std::string_view op = e.op ? e.op : "";
-  auto any_of = [op](std::initializer_list<std::string_view> names) {
-    return std::find(names.begin(), names.end(), op) != names.end();
-  };
-  if (any_of({"cross_entropy", "nll_loss"}))
+  if (static_cast<kernels::Indices>(e.kind) == kernels::Indices::Classes)
     PF_FAIL(IndexError, e.op, "got the target ", e.index, " for ", e.limit,
             " classes; expected 0 to ", e.limit - 1, ", or ignore_index; correct the target");
-  const int64_t lowest =
-      any_of({"embedding", "one_hot", "bincount", "multi_margin_loss"}) ? 0 : -e.limit;
   PF_FAIL(IndexError, e.op, "index ", e.index, " is out of bounds for a size of ", e.limit,
-          "; valid indices are ", lowest, " to ", e.limit - 1);
+          "; valid indices are ", e.lowest, " to ", e.limit - 1);
 }
 
 }  // namespace pyflame::engine

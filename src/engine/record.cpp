@@ -467,7 +467,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   const bool pending =
       (k.anchor == Anchor::Library || k.anchor == Anchor::Reduce || k.anchor == Anchor::Rowwise) &&
       count <= kMaxAnchorTensors && attrs.size() <= kMaxAttrs && !foreign &&
-      !(options.checks_index && backend_of(device)->synchronous) &&
+      !(k.indices != kernels::Indices::None && backend_of(device)->synchronous) &&
       !eager_flag().load(std::memory_order_relaxed);
 
   auto after_inplace = [&] {

@@ -403,8 +403,15 @@ pf_status launch_kernel(pf_device device, pf_stream stream, void* kernel, const 
   return guarded([&] {
     Device& d = Device::get(device);
     ScratchScope scope;
-    KernelArgs args{d,     stream, tensors, ntensors, attrs, nattrs, error ? error->op : nullptr,
-                    around};
+    KernelArgs args{d,
+                    stream,
+                    tensors,
+                    ntensors,
+                    attrs,
+                    nattrs,
+                    error ? error->op : nullptr,
+                    around,
+                    error ? error->kind : 0};
     int64_t work = 0;
     for (int32_t i = 0; i < ntensors; ++i)
       if (tensors[i].data) work += numel(tensors[i]);

@@ -10,7 +10,6 @@
 #include "core/hash.h"
 #include "gpu/builder.h"
 #include "gpu/compile_only.h"
-#include "gpu/together.h"
 #include "pyflame/device.h"
 
 namespace pyflame::gpu {
@@ -483,7 +482,9 @@ void Stream::synchronize(pf_index_error* out) {
   *out = {};
   if (!record->set) return;
   out->set = 1;
+  out->kind = static_cast<int32_t>(record->kind);
   out->index = record->index;
+  out->lowest = record->lowest;
   out->limit = record->limit;
   out->op = reinterpret_cast<const char*>(record->op);
   record->set = 0;

@@ -24,9 +24,9 @@ class Stream {
 
   hipStream handle = nullptr;
   Queue queue;
-  pf_error error_arg(const char* op) const {
+  pf_error error_arg(const char* op, pf_i64 kind) const {
     return {static_cast<pf_u32*>(lock_), static_cast<pf_error_record*>(record_device_),
-            reinterpret_cast<pf_i64>(op)};
+            reinterpret_cast<pf_i64>(op), kind};
   }
   // Waits, and takes out what a kernel has reported since the last call, if there is a place for
   // it.

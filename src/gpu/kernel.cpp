@@ -16,7 +16,24 @@ std::unordered_map<std::string_view, KernelEntry>& kernels() {
   return *m;
 }
 
+// Of a file, each with a blank before and behind it.
+std::unordered_multimap<std::string, std::string>& together() {
+  static auto* m = new std::unordered_multimap<std::string, std::string>;
+  return *m;
+}
+
 }  // namespace
+
+RegisterTogether::RegisterTogether(const char* file, const char* entries) {
+  together().emplace(file, " " + std::string(entries) + " ");
+}
+std::string entries_with(const std::string& file, const std::string& entry) {
+  const auto [begin, end] = together().equal_range(file);
+  for (auto it = begin; it != end; ++it)
+    if (it->second.find(" " + entry + " ") != std::string::npos)
+      return it->second.substr(1, it->second.size() - 2);
+  return entry;
+}
 
 RegisterKernel::RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows) {
   kernels().emplace(info.name, KernelEntry{fn, over_rows});
@@ -91,7 +108,7 @@ void* KernelArgs::upload(const void* host, size_t bytes) const {
   return p;
 }
 pf_error KernelArgs::error() const {
-  return device.stream(stream).error_arg(op);
+  return device.stream(stream).error_arg(op, indices);
 }
 
 // ---- spaces ------------------------------------------------------------------------------------

@@ -147,7 +147,8 @@ struct KernelArgs {
   int nattrs;
   const char* op;  // static text: the operation's name for errors
   Around* around = nullptr;
-  bool small = false;  // few elements in all its tensors
+  int32_t indices = 0;  // pf_index_error::kind
+  bool small = false;   // few elements in all its tensors
 
   const pf_tensor& tensor(int i) const { return tensors[i]; }
   bool has(int i) const { return i < ntensors && tensors[i].data != nullptr; }
@@ -232,6 +233,16 @@ struct RegisterKernel {
 };
 const KernelEntry* find_kernel(const char* name);
 
+// Kernels of a file, with blanks between, that are one program on NVIDIA: who asks for one needs
+// the others too. NVRTC takes its time for what is in a program, and some for each. (hipRTC takes
+// it for each program, whatever is in it: there all kernels of a file are one.) It is said beside
+// the launcher, and not found out from what is asked for, since packs and caches know a program by
+// what is in it.
+struct RegisterTogether {
+  RegisterTogether(const char* file, const char* entries);
+};
+std::string entries_with(const std::string& file, const std::string& entry);
+
 #define PF_GPU_CONCAT2(A, B) A##B
 #define PF_GPU_CONCAT(A, B) PF_GPU_CONCAT2(A, B)
 #define PF_GPU_KERNEL(INFO, FN) \
@@ -239,5 +250,8 @@ const KernelEntry* find_kernel(const char* name);
 #define PF_GPU_ROW_KERNEL(INFO, FN)                                                              \
   static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(INFO, FN, \
                                                                                        true);
+#define PF_GPU_TOGETHER(FILE, ENTRIES)                                                         \
+  static const ::pyflame::gpu::RegisterTogether PF_GPU_CONCAT(pf_together_, __COUNTER__)(FILE, \
+                                                                                         ENTRIES);
 
 }  // namespace pyflame::gpu

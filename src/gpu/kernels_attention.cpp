@@ -40,6 +40,7 @@ enum class Pass { Forward, Queries, Keys };  // Queries: dq; Keys: dk and dv
 // Of the kernels on matrix units: PF_OWN, PF_WARPS, PF_OTHER and PF_HELD of kernels/flash.h.
 struct Shape {
   int own, warps, other, held;
+  bool operator==(const Shape&) const = default;
 };
 
 // What fits into registers and 64 KB of LDS (100 KB of shared memory): tools/kernels.py looks.
@@ -121,9 +122,16 @@ struct Job {
                            : pass == Pass::Queries ? 2 * own + (t.amd ? 3 : 4) * tile
                            : t.amd                 ? 2 * own + 4 * tile + sums
                                                    : 2 * own + 2 * (2 * tile + sums);
-    // AMD's compiler does not fit wide dk and dv into registers together.
-    const bool apart = pass == Pass::Keys && t.amd && d > 64;
-    for (int gives : {2, 1}) {
+    // What a program of flash_backward.h makes (PF_GIVES): both its kernels where they have the
+    // same shape. AMD's compiler does not fit wide dk and dv into registers together.
+    const bool apart = t.amd && d > 64,
+               one = !apart && shape_of(t, Pass::Queries, d) == shape_of(t, Pass::Keys, d);
+    for (int gives = pass == Pass::Forward   ? 0
+                     : one                   ? 7
+                     : pass == Pass::Queries ? 4
+                     : apart                 ? 2
+                                             : 3;
+         ; gives = 1) {
       Function f = a.compile(file,
                              Defines()
                                  .type("PF_T", dtype)
@@ -133,12 +141,12 @@ struct Job {
                                  .value("PF_WARPS", s.warps)
                                  .value("PF_OTHER", s.other)
                                  .value("PF_HELD", s.held)
-                                 .value("PF_GIVES", apart ? gives : 3)
+                                 .value("PF_GIVES", gives)
                                  .value("PF_MATRIX_UNIT", matrix_unit(t)),
                              entry);
       a.launch(f, Grid(heads * at.tiles), s.warps * t.warp,
                static_cast<size_t>(std::max(shared, block * d * 2)), at);
-      if (!apart) break;
+      if (gives != 2) break;
     }
   }
 };

@@ -129,6 +129,8 @@ void cross_entropy_both(const KernelArgs& a) {
 
 }  // namespace
 
+PF_GPU_TOGETHER("cross_entropy.h", "entropy_rows entropy_finish")
+PF_GPU_TOGETHER("cross_entropy.h", "entropy_both entropy_total entropy_both_finish")
 PF_GPU_KERNEL(CrossEntropy::kInfo, cross_entropy)
 PF_GPU_KERNEL(CrossEntropyBackward::kInfo, cross_entropy_backward)
 PF_GPU_KERNEL(CrossEntropyBoth::kInfo, cross_entropy_both)

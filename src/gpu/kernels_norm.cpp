@@ -178,6 +178,7 @@ void norm_backward(const KernelArgs& a) {
 
 }  // namespace
 
+PF_GPU_TOGETHER("norm_backward.h", "norm_backward norm_params")
 PF_GPU_ROW_KERNEL(LayerNorm::kInfo, norm<false>)
 PF_GPU_ROW_KERNEL(RmsNorm::kInfo, norm<true>)
 PF_GPU_ROW_KERNEL(LayerNormBackward::kInfo, norm_backward<false>)

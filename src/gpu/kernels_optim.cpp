@@ -193,6 +193,7 @@ void multi_nonfinite(const KernelArgs& a) {
 
 }  // namespace
 
+PF_GPU_TOGETHER("multi_norm.h", "multi_norm multi_norm_finish multi_clip_norm")
 PF_GPU_KERNEL(Sgd::kInfo, sgd)
 PF_GPU_KERNEL(AdamW::kInfo, adamw)
 PF_GPU_KERNEL(OptimStep::kInfo, optim_step)

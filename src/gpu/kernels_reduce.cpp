@@ -324,6 +324,7 @@ constexpr const char *kSumInt = "pf_op_sum_int", *kMax = "pf_op_max", *kMin = "p
 
 }  // namespace
 
+PF_GPU_TOGETHER("sum.h", "sum_columns sum_finish")
 PF_GPU_ROW_KERNEL(Sum::kInfo, sum)
 PF_GPU_ROW_KERNEL(Moments::kInfo, moments)
 PF_GPU_KERNEL(SumInt::kInfo, simple<kSumInt>)

@@ -334,6 +334,9 @@ void masked_scatter(const KernelArgs& a) {
 
 }  // namespace
 
+PF_GPU_TOGETHER("points.h",
+                "pf_point_keys pf_space_offsets pf_radix_digits pf_radix_plan pf_radix_count "
+                "pf_radix_scan pf_radix_scan_few pf_radix_move pf_radix_settle")
 PF_GPU_KERNEL(Sort::kInfo, sort)
 PF_GPU_KERNEL(TopK::kInfo, topk)
 PF_GPU_KERNEL(NthIndex::kInfo, nth)

@@ -116,7 +116,8 @@ Tensor nothing_of(const Tensor& self, const Dims& shape) {
   return out;
 }
 
-Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bool wrap) {
+Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bool wrap,
+                  kernels::Indices what) {
   Plan p = plan_index(self, list, op);
   Tensor out = make_tensor(p.shape, self->dtype, self->storage->device);
   if (out->numel > 0) {
@@ -126,7 +127,7 @@ Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bo
         .before = p.before, .indexed = static_cast<int64_t>(p.indices.size()), .wrap = wrap};
     engine::call(engine::kernel<kernels::Index>(), std::span<const Tensor>(&out, 1), ins,
                  kernels::span_of(numbers),
-                 {.op = op, .checks_index = true, .takes = engine::Takes::Bytes});
+                 {.op = op, .indices = what, .takes = engine::Takes::Bytes});
   }
   if (autograd::wanted({self})) {
     std::vector<Saved> saved;
@@ -212,8 +213,7 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& given) {
   ops::check_not_empty(self, d, index, "gather");
   Tensor out = make_tensor(index->shape, self->dtype, self->storage->device);
   if (out->numel > 0)
-    engine::call<kernels::Gather>({out, self, index}, {.dim = d},
-                                  {.checks_index = true, .takes = engine::Takes::Bytes});
+    engine::call<kernels::Gather>({out, self, index}, {.dim = d}, {.takes = engine::Takes::Bytes});
   if (autograd::wanted({self}))
     autograd::attach("gather", {out}, {self}, {Saved(index)},
                      [d, shape = self->shape](const Context& c) -> Grads {
@@ -380,7 +380,7 @@ Tensor one_hot(const Tensor& t, int64_t num_classes) {
   shape.push_back(num_classes);
   checked_numel(shape, "one_hot");
   Tensor out = make_tensor(shape, DType::Int64, index->storage->device);
-  if (out->numel > 0) engine::call<kernels::OneHot>({out, index}, {.checks_index = true});
+  if (out->numel > 0) engine::call<kernels::OneHot>({out, index});
   return out;
 }
 
@@ -409,7 +409,7 @@ static Tensor bincount(const Tensor& t, const Tensor& weights, int64_t minlength
   }
   Tensor out = make_tensor({bins}, w.defined() ? w->dtype : DType::Int64, index->storage->device);
   if (index->numel == 0) return ops::raw_full({bins}, out->dtype, out->storage->device, 0);
-  engine::call<kernels::Bincount>({out, index, w}, {.checks_index = true});
+  engine::call<kernels::Bincount>({out, index, w});
   return out;
 }
 

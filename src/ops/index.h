@@ -22,8 +22,10 @@ struct Plan {
 };
 Plan plan_index(const Tensor& self, const TensorList& list, const char* op);
 
-// Reading and its gradient, with indices as `resolve` gives them. Differentiable.
-Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bool wrap = true);
+// Reading and its gradient, with indices as `resolve` gives them. Differentiable. `wrap`: negative
+// ones count from the end; `what` they are, if not places.
+Tensor index_read(const Tensor& self, const TensorList& list, const char* op, bool wrap = true,
+                  kernels::Indices what = kernels::Indices::None);
 // An empty tensor of that shape, read from `self`.
 Tensor nothing_of(const Tensor& self, const Dims& shape);
 Tensor index_backward(const Tensor& g, const TensorList& list, const Dims& shape, int64_t skip);

@@ -34,7 +34,6 @@ void run_index_put(const Plan& p, const Tensor& values, bool accumulate, const c
                kernels::span_of(numbers),
                {.inplace = 1,
                 .op = op,
-                .checks_index = true,
                 .takes = accumulate ? engine::Takes::Arithmetic : engine::Takes::Bytes});
 }
 
@@ -92,7 +91,6 @@ void run_scatter(const Tensor& out, int dim, const Tensor& index, const Tensor& 
       {out, index, part}, {.dim = dim, .mode = int64_t{mode}, .skip = skip},
       {.inplace = 1,
        .op = op,
-       .checks_index = true,
        .takes = mode == kAssign ? engine::Takes::Bytes : engine::Takes::Arithmetic});
 }
 

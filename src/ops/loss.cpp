@@ -148,7 +148,7 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
                                        .x = c.rows,
                                        .target = c.targets,
                                        .weight = c.weight},
-                                      numbers, {.op = "cross_entropy", .checks_index = true});
+                                      numbers, {.op = "cross_entropy"});
   if (autograd::wanted({c.rows}))
     autograd::attach(
         "cross_entropy", {loss}, {c.rows},
@@ -259,8 +259,7 @@ Tensor nll_by_kernel(const Classes& c, int64_t ignore_index, Reduction r) {
   Tensor total = make_tensor({}, ops::wide_type(type), device);
   engine::call<kernels::NllLoss>(
       {.loss = loss, .total = total, .x = c.rows, .target = c.targets, .weight = c.weight},
-      {.ignore = ignore_index, .reduction = static_cast<int64_t>(r)},
-      {.op = "nll_loss", .checks_index = true});
+      {.ignore = ignore_index, .reduction = static_cast<int64_t>(r)}, {.op = "nll_loss"});
   if (autograd::wanted({c.rows}))
     autograd::attach(
         "nll_loss", {loss}, {c.rows}, {Saved(c.targets), Saved(total), Saved(c.weight)},
@@ -297,11 +296,13 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
     NoGrad off;
     row = arange(0, n, 1, DType::Int64, input->storage->device);
   }
-  const Tensor picked = ops::index_read(c.rows, {row, index}, "nll_loss", false);
+  const Tensor picked =
+      ops::index_read(c.rows, {row, index}, "nll_loss", false, kernels::Indices::Classes);
   Tensor loss, w;
   // An ignored row must not count even where its entry is infinite.
   if (c.weight.defined() && n > 0) {
-    w = mul(to(valid, input->dtype), ops::index_read(c.weight, {index}, "nll_loss", false));
+    w = mul(to(valid, input->dtype),
+            ops::index_read(c.weight, {index}, "nll_loss", false, kernels::Indices::Classes));
     loss = where(eq(w, Scalar(0)), Scalar(0.0), neg(mul(picked, w)));
   } else {
     loss = where(valid, neg(picked), Scalar(0.0));

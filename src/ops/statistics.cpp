@@ -338,7 +338,7 @@ Tensor histc(const Tensor& t, int64_t bins, Scalar min, Scalar max) {
   Tensor counts = make_tensor({bins + 1}, DType::Int64, x->device());
   place = where(inside, place, Scalar(bins));
   if (x->numel > 0)
-    engine::call<kernels::Bincount>({counts, place}, {.op = "histc", .checks_index = true});
+    engine::call<kernels::Bincount>({counts, place}, {.op = "histc"});
   else
     fill_(counts, 0);
   return to(slice(counts, 0, 0, bins), t->dtype);

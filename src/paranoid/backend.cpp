@@ -386,8 +386,7 @@ pf_status launch_kernel(pf_device, pf_stream stream, void* kernel, const pf_tens
   for (pf_tensor& t : list) t.data = p.arena.host(t.data);
   Stream& on = p.of(stream);
   on.push([&on, kernel, list = std::move(list),
-           numbers = std::vector<pf_scalar>(attrs, attrs + nattrs), op = error->op] {
-    pf_index_error found{0, 0, 0, op};
+           numbers = std::vector<pf_scalar>(attrs, attrs + nattrs), found = *error]() mutable {
     cpu::KernelArgs args{list.data(), static_cast<int>(list.size()), numbers.data(),
                          static_cast<int>(numbers.size()), &found};
     pf_status status =

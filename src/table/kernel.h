@@ -37,6 +37,10 @@ enum class Anchor : uint8_t { General, Library, Reduce, Rowwise, MultiTensor };
 // the engine copies what lies otherwise.
 enum class Layout : uint8_t { Strided, RowMajor };
 
+// What a kernel that checks indices checks: places in a tensor, or classes, of which one may be
+// said not to count. Its errors say so.
+enum class Indices : uint8_t { None, Places, Classes };
+
 // Outputs of a kernel over lists of tensors: as many as its caller's lists have.
 inline constexpr int kLists = -1;
 
@@ -45,6 +49,7 @@ struct KernelInfo {
   Anchor anchor;
   int outputs;  // so many of its tensors are written, the first ones
   Layout layout = Layout::Strided;
+  Indices indices = Indices::None;
 };
 
 // How many members an argument list has; all are of one type.

@@ -303,6 +303,23 @@ def test_indices_that_do_not_count_from_the_end_say_so():
     with pytest.raises(pf.IndexError, match="one_hot.*valid indices are 0 to 2"):
         F.one_hot(pf.tensor([3]), 3)
         pf.synchronize()
+    with pytest.raises(pf.IndexError, match="multi_margin_loss.*valid indices are 0 to 2"):
+        F.multi_margin_loss(pf.zeros(2, 3), pf.tensor([0, -1]))
+        pf.synchronize()
+
+
+def test_indices_that_count_from_the_end_say_so():
+    x, at = pf.zeros(3, 2), pf.tensor([[3, 0]])
+    for name, call in (
+        ("gather", lambda: pf.gather(x, 0, at)),
+        ("index", lambda: x[at[0]]),
+        ("index_select", lambda: pf.index_select(x, 0, at[0])),
+        ("scatter", lambda: pf.scatter(x, 0, at, pf.ones(1, 2))),
+        ("index_put", lambda: pf.index_put(x, (at[0],), pf.ones(2, 2))),
+    ):
+        with pytest.raises(pf.IndexError, match=f"{name}_?: index 3 .*valid indices are -3 to 2"):
+            call()
+            pf.synchronize()
 
 
 def merged_kernels(run, *args, **options):

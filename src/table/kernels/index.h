@@ -11,7 +11,7 @@ namespace pyflame::kernels {
 
 // out [before, index shape, after] = x [before, indexed, after] at the places of index tensors.
 struct Index {
-  static constexpr KernelInfo kInfo{"index", Anchor::General, 1};
+  static constexpr KernelInfo kInfo{"index", Anchor::General, 1, Layout::Strided, Indices::Places};
   template <class T>
   struct Tensors {
     T out, x;
@@ -26,7 +26,8 @@ struct Index {
 
 // x [before, indexed, after], in place, gets values [before, index shape, after].
 struct IndexPut {
-  static constexpr KernelInfo kInfo{"index_put", Anchor::General, 1};
+  static constexpr KernelInfo kInfo{"index_put", Anchor::General, 1, Layout::Strided,
+                                    Indices::Places};
   template <class T>
   struct Tensors {
     T x, values;
@@ -40,7 +41,7 @@ struct IndexPut {
 
 // out[i][j] = x[i][index[i][j]] along a dimension.
 struct Gather {
-  static constexpr KernelInfo kInfo{"gather", Anchor::General, 1};
+  static constexpr KernelInfo kInfo{"gather", Anchor::General, 1, Layout::Strided, Indices::Places};
   template <class T>
   struct Tensors {
     T out, x, index;
@@ -56,7 +57,8 @@ enum ScatterMode : int64_t { kAssign, kAdd, kMultiply, kMax, kMin };
 
 // out[i][index[i][j]], in place, is combined with src[i][j] along a dimension.
 struct Scatter {
-  static constexpr KernelInfo kInfo{"scatter", Anchor::General, 1};
+  static constexpr KernelInfo kInfo{"scatter", Anchor::General, 1, Layout::Strided,
+                                    Indices::Places};
   template <class T>
   struct Tensors {
     T out, index, src;  // the last two of one shape
@@ -70,7 +72,8 @@ struct Scatter {
 
 // out [..., classes]: int64, 1 where the index points, else 0.
 struct OneHot {
-  static constexpr KernelInfo kInfo{"one_hot", Anchor::General, 1};
+  static constexpr KernelInfo kInfo{"one_hot", Anchor::General, 1, Layout::Strided,
+                                    Indices::Places};
   template <class T>
   struct Tensors {
     T out, index;
@@ -81,7 +84,8 @@ struct OneHot {
 
 // out [bins]: how often each index [n] occurs, or the sums of their weights [n], in index order.
 struct Bincount {
-  static constexpr KernelInfo kInfo{"bincount", Anchor::General, 1};
+  static constexpr KernelInfo kInfo{"bincount", Anchor::General, 1, Layout::Strided,
+                                    Indices::Places};
   template <class T>
   struct Tensors {
     T out, index, weights{};

@@ -9,7 +9,8 @@ namespace pyflame::kernels {
 
 // stats (N, 2): maximum, 1 / sum of exp(x - maximum). Logits of 16 bits may have a loss of float32.
 struct CrossEntropy {
-  static constexpr KernelInfo kInfo{"cross_entropy", Anchor::Rowwise, 3, Layout::RowMajor};
+  static constexpr KernelInfo kInfo{"cross_entropy", Anchor::Rowwise, 3, Layout::RowMajor,
+                                    Indices::Classes};
   template <class T>
   struct Tensors {
     T loss, stats, total;
@@ -34,7 +35,8 @@ struct CrossEntropyBackward {
 
 // Both at once, where the gradient of the loss is known.
 struct CrossEntropyBoth {
-  static constexpr KernelInfo kInfo{"cross_entropy_both", Anchor::Rowwise, 4, Layout::RowMajor};
+  static constexpr KernelInfo kInfo{"cross_entropy_both", Anchor::Rowwise, 4, Layout::RowMajor,
+                                    Indices::Classes};
   template <class T>
   struct Tensors {
     T loss, stats, total, dx;
@@ -47,7 +49,8 @@ struct CrossEntropyBoth {
 // x: logarithms of probabilities. A class of weight 0 does not count even where its entry is
 // infinite.
 struct NllLoss {
-  static constexpr KernelInfo kInfo{"nll_loss", Anchor::Rowwise, 2, Layout::RowMajor};
+  static constexpr KernelInfo kInfo{"nll_loss", Anchor::Rowwise, 2, Layout::RowMajor,
+                                    Indices::Classes};
   template <class T>
   struct Tensors {
     T loss, total;
