@@ -80,7 +80,7 @@ struct Sequence {
       int64_t c = blank;
       if (s % 2 == 1) c = targets[s / 2];
       if (c < 0 || c >= classes) {
-        a.bad_index(c, classes);
+        a.bad_index(c, 0, classes);
         c = blank;
       }
       label[s] = c;

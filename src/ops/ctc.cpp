@@ -166,7 +166,7 @@ Tensor ctc_losses(const Tensor& given, const Tensor& targets, const IntList& inp
                               .targets = rows,
                               .input_lengths = lengths.inputs,
                               .target_lengths = lengths.targets},
-                             {.blank = blank}, {.op = kOp, .checks_index = true});
+                             {.blank = blank}, {.op = kOp});
   if (autograd::wanted({log_probs}))
     autograd::attach(
         kOp, {loss}, {log_probs},
@@ -190,7 +190,7 @@ Tensor ctc_losses(const Tensor& given, const Tensor& targets, const IntList& inp
                                               .input_lengths = c.saved(4),
                                               .target_lengths = c.saved(5)},
                                              {.blank = blank, .zero_infinity = zero_infinity},
-                                             {.op = kOp, .checks_index = true});
+                                             {.op = kOp});
           return {own};
         });
   if (zero_infinity) loss = where(isinf(loss), Scalar(0.0), loss);

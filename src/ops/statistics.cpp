@@ -390,8 +390,7 @@ std::pair<Tensor, Tensor> binned_sums(const Tensor& given, const Tensor& weights
   place = where(good, place, Scalar(bins));
   Tensor sums = make_tensor({bins + 1}, DType::Float64, on);
   if (x->numel == 0) return {ops::raw_full({bins}, DType::Float64, on, 0), sum(logical_not(good))};
-  engine::call<kernels::Bincount>({sums, place, where(good, amount, Scalar(0.0))},
-                                  {.op = op, .checks_index = true});
+  engine::call<kernels::Bincount>({sums, place, where(good, amount, Scalar(0.0))}, {.op = op});
   return {slice(sums, 0, 0, bins), sum(logical_not(good))};
 }
 

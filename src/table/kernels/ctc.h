@@ -14,7 +14,7 @@
 namespace pyflame::kernels {
 
 struct Ctc {
-  static constexpr KernelInfo kInfo{"ctc", Anchor::General, 2};
+  static constexpr KernelInfo kInfo{"ctc", Anchor::General, 2, Layout::Strided, Indices::Classes};
   template <class T>
   struct Tensors {
     T loss, alpha, log_probs, targets, input_lengths, target_lengths;
@@ -28,7 +28,8 @@ struct Ctc {
 // grad [T, N, C]: g [N] times (exp(log_probs) - share of each class), as PyTorch has it: right
 // behind log_softmax. With zero_infinity losses that are infinite have none.
 struct CtcBackward {
-  static constexpr KernelInfo kInfo{"ctc_backward", Anchor::General, 1};
+  static constexpr KernelInfo kInfo{"ctc_backward", Anchor::General, 1, Layout::Strided,
+                                    Indices::Classes};
   template <class T>
   struct Tensors {
     T grad, g, loss, alpha, log_probs, targets, input_lengths, target_lengths;
