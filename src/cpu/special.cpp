@@ -59,15 +59,15 @@ double plain_i(int order, double x) {
 // exp(x) K_order(x) for any order: the integral of exp(-x (cosh t - 1)) cosh(order t), whose sum over
 // even steps converges as fast as the integrand falls.
 double integral_k(double order, double x) {
-  constexpr double kStep = 1.0 / 16;
+  const double step = std::min(1.0 / 16, 0.5 / std::sqrt(x));  // finer than the integrand is wide
   double sum = 0.5;
   for (int i = 1;; ++i) {
-    const double t = i * kStep, s = std::sinh(t / 2);
+    const double t = i * step, s = std::sinh(t / 2);
     const double term = std::exp(-2 * x * s * s) * std::cosh(order * t);
     sum += term;
     if (term < sum * kEps / 8 || i > 20000) break;
   }
-  return sum * kStep;
+  return sum * step;
 }
 double scaled_k(int order, double x) {
   if (std::isnan(x) || x < 0) return kNan;

@@ -463,10 +463,10 @@ const ops::Family kNumeric("differences and histograms", [](ops::Family& f) {
       "one for each dimension), or tensors of coordinates.";
   f.op(&gradient, {"gradient(Tensor input, *, float[] spacing=[1.0], int[]? dim=None, int "
                    "edge_order=1) -> Tensor[]",
-                   kGradient, kFunction});
-  f.op(&gradient_at, {"gradient(Tensor input, *, Tensor[] spacing, int[]? dim=None, int "
+                   kGradient, kSpecial});
+  f.op(&gradient_at, {"gradient_at(Tensor input, *, Tensor[] spacing, int[]? dim=None, int "
                       "edge_order=1) -> Tensor[]",
-                      kGradient, kFunction});
+                      kGradient, kSpecial});
   const char* kAreas = "Areas below the line through the elements, up to each of them but the first.";
   f.op(&cumulative_trapezoid,
        {"cumulative_trapezoid(Tensor y, *, float dx=1, int dim=-1) -> Tensor", kAreas, kFunction});
@@ -495,7 +495,7 @@ const ops::Family kNumeric("differences and histograms", [](ops::Family& f) {
   f.op(&histogramdd, {"histogramdd(Tensor input, int[] bins, *, float[]? range=None, Tensor? "
                       "weight=None, bool density=False) -> Tensor[]",
                       kHistogram, kSpecial, false});
-  f.op(&histogramdd_edges, {"histogramdd(Tensor input, Tensor[] bins, *, Tensor? weight=None, bool "
+  f.op(&histogramdd_edges, {"histogramdd_at(Tensor input, Tensor[] bins, *, Tensor? weight=None, bool "
                             "density=False) -> Tensor[]",
                             kHistogram, kSpecial, false});
   f.op(&resize_, {"resize_(Tensor input, int[] size) -> Tensor",
