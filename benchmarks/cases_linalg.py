@@ -126,6 +126,11 @@ def _double(name, title, of, work):
 
 
 _double("cholesky_512_double", "cholesky of 512", _positive, lambda t, a: t.linalg.cholesky(a))
-_double("solve_512_double", "solve 512 x 512, 512 right sides", _of_512, lambda t, a: t.linalg.solve(a, a))
+_double(
+    "solve_512_double",
+    "solve 512 x 512, 512 right sides",
+    _of_512,
+    lambda t, a: t.linalg.solve(a, a),
+)
 _double("svd_512_double", "svd of 512", _of_512, lambda t, a: t.linalg.svd(a))
 _double("eigh_512_double", "eigh of 512", _positive, lambda t, a: t.linalg.eigh(a))

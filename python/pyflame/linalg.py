@@ -12,4 +12,6 @@ _PREFIX = "linalg_"
 globals().update(
     {name[len(_PREFIX) :]: op for name, op in _C._special.items() if name.startswith(_PREFIX)}
 )
-__all__ = sorted(["LinAlgError", *(n[len(_PREFIX) :] for n in _C._special if n.startswith(_PREFIX))])
+__all__ = sorted(
+    ["LinAlgError", *(n[len(_PREFIX) :] for n in _C._special if n.startswith(_PREFIX))]
+)

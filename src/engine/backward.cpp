@@ -37,10 +37,11 @@ class Pass {
              "it is computed from, outside of no_grad()");
     Tensor g = gradient;
     if (!g.defined()) {
-      PF_CHECK(info(t->dtype).kind != Kind::Complex, AutogradError, "backward", "got a result of ",
-               t->dtype,
-               "; a gradient is made by itself only for a real number: take .real or .abs(), or pass "
-               "the gradient");
+      PF_CHECK(
+          info(t->dtype).kind != Kind::Complex, AutogradError, "backward", "got a result of ",
+          t->dtype,
+          "; a gradient is made by itself only for a real number: take .real or .abs(), or pass "
+          "the gradient");
       PF_CHECK(t->numel == 1, AutogradError, "backward", "got a tensor of shape ", t->shape,
                "; a gradient is made by itself only for one element: reduce it (for example with "
                ".sum()) or pass gradient=");

@@ -30,6 +30,9 @@ EXCEPTIONS = {
     ("*", "subtract_", "alpha"): "as a keyword, as for sub",
     ("function", "kl_div", "*"): "nn.functional's reduction, not the private number",
     ("method", "new_ones", "dtype"): "by keyword, as for new_zeros",
+    ("method", "resize_", "memory_format"): "results are row-major",
+    ("method", "resize_as_", "memory_format"): "results are row-major",
+    ("*", "stft", "align_to_window"): "frames begin where the signal does",
     ("method", "uniform_", "*"): "PyTorch's stub calls `from` otherwise",
     ("method", "random_", "*"): "PyTorch's stub calls `from` otherwise",
 }
