@@ -5,7 +5,6 @@ distribution, or of a Python package. `LinAlgError` names the matrix that has no
 """
 
 from . import _C
-from ._C import LinAlgError
 
 _PREFIX = "linalg_"
 
