@@ -113,3 +113,24 @@ def rfft_lines(torch):
 def irfft_lines(torch):
     x = torch.fft.rfft(torch.randn(1024, 1024))
     return lambda: torch.fft.irfft(x)
+
+
+# The same in float64.
+def _double(name, title, of, work):
+    def make(torch):
+        a = of(torch).double()
+        return lambda: work(torch, a)
+
+    make.__name__ = name
+    case("linalg", title + ", float64")(make)
+
+
+_double("cholesky_512_double", "cholesky of 512", _positive, lambda t, a: t.linalg.cholesky(a))
+_double(
+    "solve_512_double",
+    "solve 512 x 512, 512 right sides",
+    _of_512,
+    lambda t, a: t.linalg.solve(a, a),
+)
+_double("svd_512_double", "svd of 512", _of_512, lambda t, a: t.linalg.svd(a))
+_double("eigh_512_double", "eigh of 512", _positive, lambda t, a: t.linalg.eigh(a))

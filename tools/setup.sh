@@ -19,7 +19,8 @@ done
 
 # ---- apt ----------------------------------------------------------------------------------------
 packages=(g++ cmake ninja-build ccache python3 python3-venv python3-dev libhwy-dev)
-optional=(libdnnl-dev) # products use our own kernel where a distribution lacks it
+# Without them products use our own kernel, and decompositions say what to install.
+optional=(libdnnl-dev libopenblas0-openmp)
 if wants test || wants ci; then packages+=(libgtest-dev); fi
 # libomp-dev: clang-tidy reads omp.h; the compiler of version 19 checks the GPUs' text.
 if wants ci; then packages+=(git clang-format clang-tidy libomp-dev clang-19 lld-19 llvm-19); fi
@@ -48,7 +49,7 @@ if command -v dpkg-query >/dev/null; then
     fi
     for p in "${wanted[@]}"; do
       apt install -y --no-install-recommends "$p" ||
-        echo "note: no package $p here; matrix products will use PyFlame's own kernel"
+        echo "note: no package $p here (docs/installation.md says what goes without)"
     done
   fi
 else

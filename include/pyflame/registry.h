@@ -43,6 +43,8 @@ Value boxed(const Tensor&);  // an undefined one is None
 Value boxed(const TensorList&);
 Value boxed(const IntList&);
 Value boxed(const std::optional<IntList>&);
+Value boxed(const std::vector<double>&);
+Value boxed(const std::optional<std::vector<double>>&);
 Value boxed(const std::string&);
 Value boxed(const std::optional<std::string>&);
 template <class T>

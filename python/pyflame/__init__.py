@@ -151,6 +151,7 @@ _LAZY = {
     "set_anomaly_enabled": "_misc",
     "einsum": "_misc",
     "histogramdd": "_misc",
+    "gradient": "_misc",
     "is_conj": "_misc",
     "is_neg": "_misc",
     "nuclear_norm": "_misc",

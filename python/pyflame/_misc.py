@@ -315,15 +315,26 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False):
     dimension, by default the ends of all values; density: as a density, whose integral is 1. Returns
     the named tuple (hist, bin_edges), bin_edges a tuple of tensors.
     """
-    counts, *edges = (
-        _C._special["histogramdd"](input, bins, range=range, weight=weight, density=density)
-        if range is not None
-        else _C._special["histogramdd"](input, bins, weight=weight, density=density)
-    )
+    how = {"weight": weight, "density": density}
+    if isinstance(bins, (list, tuple)) and bins and _C.is_tensor(bins[0]):
+        counts, *edges = _C._special["histogramdd_at"](input, bins, **how)
+    else:
+        counts, *edges = _C._special["histogramdd"](input, bins, range=range, **how)
     return _HistogramDD(counts, tuple(edges))
 
 
 _HistogramDD = collections.namedtuple("histogramdd", ("hist", "bin_edges"))
+
+
+def gradient(input, *, spacing=1, dim=None, edge_order=1):
+    """Derivatives along all dimensions, or `dim`, a tuple with a tensor for each.
+
+    Central differences inside, one-sided ones of edge_order 1 or 2 at the ends. spacing: the distance
+    of elements (a number, or one for each dimension), or tensors of coordinates, one for each.
+    """
+    if isinstance(spacing, (list, tuple)) and spacing and _C.is_tensor(spacing[0]):
+        return _C._special["gradient_at"](input, spacing=spacing, dim=dim, edge_order=edge_order)
+    return _C._special["gradient"](input, spacing=spacing, dim=dim, edge_order=edge_order)
 
 
 def is_conj(input):

@@ -5,11 +5,12 @@ distribution, or of a Python package. `LinAlgError` names the matrix that has no
 """
 
 from . import _C
-from ._C import LinAlgError
 
 _PREFIX = "linalg_"
 
 globals().update(
     {name[len(_PREFIX) :]: op for name, op in _C._special.items() if name.startswith(_PREFIX)}
 )
-__all__ = sorted(["LinAlgError", *(n[len(_PREFIX) :] for n in _C._special if n.startswith(_PREFIX))])
+__all__ = sorted(
+    ["LinAlgError", *(n[len(_PREFIX) :] for n in _C._special if n.startswith(_PREFIX))]
+)

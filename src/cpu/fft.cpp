@@ -1,8 +1,8 @@
-// Fourier transforms. A length is taken apart into radices up to 13; others go through a convolution
-// of a power of two (Bluestein). Lines of powers of two are transformed one by one, others as many at
-// once as a vector has lanes, so dimensions before the last one are read and written in whole
-// vectors. Long lines are tables of two shorter lengths, so that caches hold what is worked on. All
-// follows from shapes.
+// Fourier transforms. A length is taken apart into radices up to 13; others go through a
+// convolution of a power of two (Bluestein). Lines of powers of two are transformed one by one,
+// others as many at once as a vector has lanes, so dimensions before the last one are read and
+// written in whole vectors. Long lines are tables of two shorter lengths, so that caches hold what
+// is worked on. All follows from shapes.
 #include "cpu/fft.h"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ struct Plan {
   static constexpr int64_t kFine = 1024;
   std::vector<std::complex<double>> coarse, fine;
   std::complex<double> root(int64_t k) const {
-    const std::complex<double>& u = coarse[static_cast<size_t>(k / kFine)],
+    const std::complex<double>&u = coarse[static_cast<size_t>(k / kFine)],
           &v = fine[static_cast<size_t>(k % kFine)];
     return {u.real() * v.real() - u.imag() * v.imag(), u.real() * v.imag() + u.imag() * v.real()};
   }
@@ -141,9 +141,9 @@ Plan<T>::Plan(int64_t length) : n(length) {
     std::vector<std::complex<T>> b(static_cast<size_t>(m));
     for (int64_t k = 0; k < n; ++k) {
       // exp(-pi i k^2 / n); squares as remainders.
-      const auto square = static_cast<int64_t>(static_cast<__uint128_t>(k) *
-                                               static_cast<__uint128_t>(k) %
-                                               static_cast<__uint128_t>(2 * n));
+      const auto square =
+          static_cast<int64_t>(static_cast<__uint128_t>(k) * static_cast<__uint128_t>(k) %
+                               static_cast<__uint128_t>(2 * n));
       const std::complex<double> w = root_of(square, 2 * n);
       const auto i = static_cast<size_t>(k);
       chirp[i] = {static_cast<T>(w.real()), static_cast<T>(w.imag())};
@@ -182,7 +182,8 @@ Plan<T>::Plan(int64_t length) : n(length) {
   }
   if (!is_power(n) || n < kLeastLine) return;
   const int64_t quarter = n / 4;
-  for (auto [into, group] : {std::pair(&tables.first, int64_t{1}), std::pair(&tables.second, int64_t{4})}) {
+  for (auto [into, group] :
+       {std::pair(&tables.first, int64_t{1}), std::pair(&tables.second, int64_t{4})}) {
     into->resize(static_cast<size_t>(6 * quarter));
     for (int64_t which = 0; which < 3; ++which)
       for (int64_t i = 0; i < quarter; ++i) {
@@ -204,8 +205,8 @@ int64_t lines_scratch(const Plan<T>& p) {
   return is_power(p.n) && p.n >= kLeastLine ? line_scratch(p.n) : lanes_scratch(p.n);
 }
 
-// y[j] = x[j] w^(j k), w = exp(-2 pi i / n) of a plan (inverse: its conjugate). Each sixteenth root is made
-// anew, those between are that one times w^(k l).
+// y[j] = x[j] w^(j k), w = exp(-2 pi i / n) of a plan (inverse: its conjugate). Each sixteenth root
+// is made anew, those between are that one times w^(k l).
 template <class T>
 void times_roots(const Plan<T>& p, const T* x, int64_t count, int64_t k, bool inverse, T* y) {
   constexpr int64_t kStep = 16;
@@ -355,22 +356,20 @@ void dimension(const T* x, T* y, int64_t outer, int64_t n, int64_t inner, FftJob
   }
   const int64_t blocks = (inner + kMostLanes - 1) / kMostLanes;
   if (!p.wide && !p.n1) {
-    parallel_with(outer * blocks, std::max<int64_t>(1, 4096 / (n * kMostLanes)),
-                  static_cast<size_t>(lanes_scratch(n)) * sizeof(T),
-                  [&](int64_t b, int64_t e, char* memory) {
-                    for (int64_t i = b; i < e; ++i) {
-                      const int64_t o = i / blocks, j = i % blocks * kMostLanes;
-                      const int64_t at = 2 * (o * n * inner + j);
-                      const Lanes lanes{inner, 1, std::min(kMostLanes, inner - j)};
-                      fft_lanes(p.tables, x + at, lanes, y + at, lanes, job,
-                                reinterpret_cast<T*>(memory));
-                    }
-                  });
+    parallel_with(
+        outer * blocks, std::max<int64_t>(1, 4096 / (n * kMostLanes)),
+        static_cast<size_t>(lanes_scratch(n)) * sizeof(T), [&](int64_t b, int64_t e, char* memory) {
+          for (int64_t i = b; i < e; ++i) {
+            const int64_t o = i / blocks, j = i % blocks * kMostLanes;
+            const int64_t at = 2 * (o * n * inner + j);
+            const Lanes lanes{inner, 1, std::min(kMostLanes, inner - j)};
+            fft_lanes(p.tables, x + at, lanes, y + at, lanes, job, reinterpret_cast<T*>(memory));
+          }
+        });
     return;
   }
   // Columns of other lengths are copied into lines.
-  parallel_with(outer * blocks, 1,
-                scratch + static_cast<size_t>(2 * n * kMostLanes) * sizeof(T),
+  parallel_with(outer * blocks, 1, scratch + static_cast<size_t>(2 * n * kMostLanes) * sizeof(T),
                 [&](int64_t b, int64_t e, char* memory) {
                   T* const copied = reinterpret_cast<T*>(memory);
                   T* const own = copied + 2 * n * kMostLanes;
@@ -420,6 +419,19 @@ void fft(const KernelArgs& a) {
   });
 }
 
+// The first roots of n. Parts in arrays of their own: as pairs the compiler packs and unpacks them.
+template <class T>
+struct HalfRoots {
+  std::vector<T> re, im;
+  HalfRoots(int64_t count, int64_t n) {
+    for (int64_t k = 0; k < count; ++k) {
+      const std::complex<double> w = root_of(k, n);
+      re.push_back(static_cast<T>(w.real()));
+      im.push_back(static_cast<T>(w.imag()));
+    }
+  }
+};
+
 // Lines of n real numbers as lines of n / 2 complex ones, whose terms are taken apart.
 void rfft(const KernelArgs& a) {
   constexpr auto at = tensors<kernels::Rfft>;
@@ -433,54 +445,52 @@ void rfft(const KernelArgs& a) {
     const bool even = n % 2 == 0;
     const auto plan = plan_for<T>(even ? half : n);
     const Plan<T>& p = *plan;
-    std::vector<std::complex<T>> roots;
-    for (int64_t k = 0; even && k <= half / 2; ++k) {
-      const std::complex<double> w = root_of(k, n);
-      roots.emplace_back(static_cast<T>(w.real()), static_cast<T>(w.imag()));
-    }
+    const HalfRoots<T> roots(even ? half / 2 + 1 : 0, n);
     const int64_t group = kMostLanes, size = even ? half : n;
-    const size_t bytes =
-        static_cast<size_t>(lines_scratch(p) + 4 * group * size + 64) * sizeof(T);
-    parallel_with((count + group - 1) / group, std::max<int64_t>(1, 4096 / (n * group)), bytes,
-                  [&](int64_t b, int64_t e, char* memory) {
-      T* const z = reinterpret_cast<T*>(memory);
-      T* const in = z + 2 * group * size;
-      T* const own = even ? in : in + 2 * group * size;
-      for (int64_t i = b; i < e; ++i) {
-        const int64_t o = i * group, rows = std::min(group, count - o);
-        if (!even) {
-          for (int64_t j = 0; j < rows * n; ++j) {
-            in[2 * j] = x[o * n + j];
-            in[2 * j + 1] = 0;
+    const size_t bytes = static_cast<size_t>(lines_scratch(p) + 4 * group * size + 64) * sizeof(T);
+    parallel_with(
+        (count + group - 1) / group, std::max<int64_t>(1, 4096 / (n * group)), bytes,
+        [&](int64_t b, int64_t e, char* memory) {
+          T* const z = reinterpret_cast<T*>(memory);
+          T* const in = z + 2 * group * size;
+          T* const own = even ? in : in + 2 * group * size;
+          for (int64_t i = b; i < e; ++i) {
+            const int64_t o = i * group, rows = std::min(group, count - o);
+            if (!even) {
+              for (int64_t j = 0; j < rows * n; ++j) {
+                in[2 * j] = x[o * n + j];
+                in[2 * j + 1] = 0;
+              }
+              lines(p, in, n, z, n, rows, {false, scale}, own);
+              for (int64_t r = 0; r < rows; ++r)
+                std::copy(z + 2 * r * n, z + 2 * r * n + 2 * terms, y + 2 * (o + r) * terms);
+              continue;
+            }
+            lines(p, x + o * n, half, z, half, rows, {false, scale}, own);
+            for (int64_t r = 0; r < rows; ++r) {
+              const T* u = z + 2 * r * half;
+              T* v = y + 2 * (o + r) * terms;
+              v[0] = u[0] + u[1];
+              v[1] = 0;
+              v[2 * half] = u[0] - u[1];
+              v[2 * half + 1] = 0;
+              for (int64_t k = 1; k <= half / 2; ++k) {
+                const int64_t m = half - k;
+                const T ar = u[2 * k], ai = u[2 * k + 1], br = u[2 * m], bi = u[2 * m + 1];
+                const T wr = roots.re[static_cast<size_t>(k)],
+                        wi = roots.im[static_cast<size_t>(k)];
+                // Of the even elements, and of the odd ones times -i w.
+                const T er = (ar + br) / 2, ei = (ai - bi) / 2, dr = (ar - br) / 2,
+                        di = (ai + bi) / 2;
+                const T fr = dr * wi + di * wr, fi = di * wi - dr * wr;
+                v[2 * k] = er + fr;
+                v[2 * k + 1] = ei + fi;
+                v[2 * m] = er - fr;
+                v[2 * m + 1] = fi - ei;
+              }
+            }
           }
-          lines(p, in, n, z, n, rows, {false, scale}, own);
-          for (int64_t r = 0; r < rows; ++r)
-            std::copy(z + 2 * r * n, z + 2 * r * n + 2 * terms, y + 2 * (o + r) * terms);
-          continue;
-        }
-        lines(p, x + o * n, half, z, half, rows, {false, scale}, own);
-        for (int64_t r = 0; r < rows; ++r) {
-          const T* u = z + 2 * r * half;
-          T* v = y + 2 * (o + r) * terms;
-          v[0] = u[0] + u[1];
-          v[1] = 0;
-          v[2 * half] = u[0] - u[1];
-          v[2 * half + 1] = 0;
-          for (int64_t k = 1; k <= half / 2; ++k) {
-            const int64_t m = half - k;
-            const T ar = u[2 * k], ai = u[2 * k + 1], br = u[2 * m], bi = u[2 * m + 1];
-            const std::complex<T> w = roots[static_cast<size_t>(k)];
-            // Of the even elements, and of the odd ones times -i w.
-            const T er = (ar + br) / 2, ei = (ai - bi) / 2, dr = (ar - br) / 2, di = (ai + bi) / 2;
-            const T fr = dr * w.imag() + di * w.real(), fi = di * w.imag() - dr * w.real();
-            v[2 * k] = er + fr;
-            v[2 * k + 1] = ei + fi;
-            v[2 * m] = er - fr;
-            v[2 * m + 1] = fi - ei;
-          }
-        }
-      }
-    });
+        });
   });
 }
 
@@ -496,58 +506,55 @@ void irfft(const KernelArgs& a) {
     const bool even = n % 2 == 0;
     const auto plan = plan_for<T>(even ? half : n);
     const Plan<T>& p = *plan;
-    std::vector<std::complex<T>> roots;
-    for (int64_t k = 0; even && k <= half / 2; ++k) {
-      const std::complex<double> w = root_of(k, n);
-      roots.emplace_back(static_cast<T>(w.real()), static_cast<T>(w.imag()));
-    }
+    const HalfRoots<T> roots(even ? half / 2 + 1 : 0, n);
     const int64_t group = kMostLanes, size = even ? half : n;
-    const size_t bytes =
-        static_cast<size_t>(lines_scratch(p) + 4 * group * size + 64) * sizeof(T);
+    const size_t bytes = static_cast<size_t>(lines_scratch(p) + 4 * group * size + 64) * sizeof(T);
     parallel_with((count + group - 1) / group, std::max<int64_t>(1, 4096 / (n * group)), bytes,
                   [&](int64_t b, int64_t e, char* memory) {
-      T* const z = reinterpret_cast<T*>(memory);
-      T* const out = z + 2 * group * size;
-      T* const own = even ? out : out + 2 * group * size;
-      for (int64_t i = b; i < e; ++i) {
-        const int64_t o = i * group, rows = std::min(group, count - o);
-        for (int64_t r = 0; r < rows; ++r) {
-          const T* u = x + 2 * (o + r) * terms;
-          T* v = z + 2 * r * size;
-          if (!even) {  // the terms that follow are conjugates
-            v[0] = u[0];
-            v[1] = 0;
-            for (int64_t k = 1; k < terms; ++k) {
-              v[2 * k] = v[2 * (n - k)] = u[2 * k];
-              v[2 * k + 1] = u[2 * k + 1];
-              v[2 * (n - k) + 1] = -u[2 * k + 1];
-            }
-            continue;
-          }
-          // Imaginary parts of the first and the last term count as 0.
-          v[0] = u[0] + u[2 * half];
-          v[1] = u[0] - u[2 * half];
-          for (int64_t k = 1; k <= half / 2; ++k) {
-            const int64_t m = half - k;
-            const T ar = u[2 * k], ai = u[2 * k + 1], br = u[2 * m], bi = u[2 * m + 1];
-            const std::complex<T> w = roots[static_cast<size_t>(k)];
-            const T er = ar + br, ei = ai - bi, dr = ar - br, di = ai + bi;
-            // i conj(w) times the difference
-            const T gr = dr * w.imag() - di * w.real(), gi = dr * w.real() + di * w.imag();
-            v[2 * m] = er - gr;
-            v[2 * m + 1] = gi - ei;
-            v[2 * k] = er + gr;
-            v[2 * k + 1] = ei + gi;
-          }
-        }
-        if (even) {
-          lines(p, z, half, y + o * n, half, rows, {true, scale}, own);
-          continue;
-        }
-        lines(p, z, n, out, n, rows, {true, scale}, own);
-        for (int64_t j = 0; j < rows * n; ++j) y[o * n + j] = out[2 * j];
-      }
-    });
+                    T* const z = reinterpret_cast<T*>(memory);
+                    T* const out = z + 2 * group * size;
+                    T* const own = even ? out : out + 2 * group * size;
+                    for (int64_t i = b; i < e; ++i) {
+                      const int64_t o = i * group, rows = std::min(group, count - o);
+                      for (int64_t r = 0; r < rows; ++r) {
+                        const T* u = x + 2 * (o + r) * terms;
+                        T* v = z + 2 * r * size;
+                        if (!even) {  // the terms that follow are conjugates
+                          v[0] = u[0];
+                          v[1] = 0;
+                          for (int64_t k = 1; k < terms; ++k) {
+                            v[2 * k] = v[2 * (n - k)] = u[2 * k];
+                            v[2 * k + 1] = u[2 * k + 1];
+                            v[2 * (n - k) + 1] = -u[2 * k + 1];
+                          }
+                          continue;
+                        }
+                        // Imaginary parts of the first and the last term count as 0.
+                        v[0] = u[0] + u[2 * half];
+                        v[1] = u[0] - u[2 * half];
+                        for (int64_t k = 1; k <= half / 2; ++k) {
+                          const int64_t m = half - k;
+                          const T ar = u[2 * k], ai = u[2 * k + 1], br = u[2 * m],
+                                  bi = u[2 * m + 1];
+                          const T wr = roots.re[static_cast<size_t>(k)],
+                                  wi = roots.im[static_cast<size_t>(k)];
+                          const T er = ar + br, ei = ai - bi, dr = ar - br, di = ai + bi;
+                          // i conj(w) times the difference
+                          const T gr = dr * wi - di * wr, gi = dr * wr + di * wi;
+                          v[2 * m] = er - gr;
+                          v[2 * m + 1] = gi - ei;
+                          v[2 * k] = er + gr;
+                          v[2 * k + 1] = ei + gi;
+                        }
+                      }
+                      if (even) {
+                        lines(p, z, half, y + o * n, half, rows, {true, scale}, own);
+                        continue;
+                      }
+                      lines(p, z, n, out, n, rows, {true, scale}, own);
+                      for (int64_t j = 0; j < rows * n; ++j) y[o * n + j] = out[2 * j];
+                    }
+                  });
   });
 }
 

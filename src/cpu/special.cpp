@@ -56,18 +56,18 @@ double plain_i(int order, double x) {
   return scaled_i(order, x) * half * half;
 }
 
-// exp(x) K_order(x) for any order: the integral of exp(-x (cosh t - 1)) cosh(order t), whose sum over
-// even steps converges as fast as the integrand falls.
+// exp(x) K_order(x) for any order: the integral of exp(-x (cosh t - 1)) cosh(order t), whose sum
+// over even steps converges as fast as the integrand falls.
 double integral_k(double order, double x) {
-  constexpr double kStep = 1.0 / 16;
+  const double step = std::min(1.0 / 16, 0.5 / std::sqrt(x));  // finer than the integrand is wide
   double sum = 0.5;
   for (int i = 1;; ++i) {
-    const double t = i * kStep, s = std::sinh(t / 2);
+    const double t = i * step, s = std::sinh(t / 2);
     const double term = std::exp(-2 * x * s * s) * std::cosh(order * t);
     sum += term;
     if (term < sum * kEps / 8 || i > 20000) break;
   }
-  return sum * kStep;
+  return sum * step;
 }
 double scaled_k(int order, double x) {
   if (std::isnan(x) || x < 0) return kNan;
@@ -123,15 +123,16 @@ double airy(double x) {
   const double a = -x, z = 2.0 / 3 * a * std::sqrt(a);
   double u = 1, even = 1, odd = 0;
   for (int k = 1; k < 30; ++k) {
-    const double next = u * ((6.0 * k - 5) * (6.0 * k - 3) * (6.0 * k - 1)) /
-                        (216.0 * k * (2 * k - 1) * z);
+    const double next =
+        u * ((6.0 * k - 5) * (6.0 * k - 3) * (6.0 * k - 1)) / (216.0 * k * (2 * k - 1) * z);
     if (std::abs(next) > std::abs(u) || std::abs(next) < 1e-18) break;
     u = next;
     const double sign = (k / 2) % 2 ? -1 : 1;
     (k % 2 ? odd : even) += sign * u;
   }
   const double angle = z - kPi / 4;
-  return (std::cos(angle) * even + std::sin(angle) * odd) / (std::sqrt(kPi) * std::sqrt(std::sqrt(a)));
+  return (std::cos(angle) * even + std::sin(angle) * odd) /
+         (std::sqrt(kPi) * std::sqrt(std::sqrt(a)));
 }
 
 // ---- errors and normal distributions ------------------------------------------------------------
@@ -208,9 +209,10 @@ double incomplete(double a, double x, bool above) {
 // Hurwitz' zeta: the sum of (q + k)^-x, its first terms, and Euler's and Maclaurin's of the others.
 double zeta(double x, double q) {
   // Bernoulli's numbers B(2j) over (2j)!
-  static constexpr double kB[] = {
-      1.0 / 12,        -1.0 / 720,        1.0 / 30240,         -1.0 / 1209600,
-      1.0 / 47900160,  -691.0 / 1307674368000., 1.0 / 74724249600., -3617.0 / 10670622842880000.};
+  static constexpr double kB[] = {1.0 / 12,           -1.0 / 720,
+                                  1.0 / 30240,        -1.0 / 1209600,
+                                  1.0 / 47900160,     -691.0 / 1307674368000.,
+                                  1.0 / 74724249600., -3617.0 / 10670622842880000.};
   if (std::isnan(x) || std::isnan(q)) return kNan;
   if (x == 1) return kInf;
   if (x < 1) return kNan;
@@ -328,7 +330,8 @@ void special(const KernelArgs& a) {
   const int64_t n = numel(a.tensor(at.y));
   dispatch_float(a.dtype(at.y), [&]<class T>() {
     if constexpr (std::is_floating_point_v<T>) {
-      const T *x = a.data<const T>(at.x), *o = a.has(at.other) ? a.data<const T>(at.other) : nullptr;
+      const T *x = a.data<const T>(at.x),
+              *o = a.has(at.other) ? a.data<const T>(at.other) : nullptr;
       T* y = a.data<T>(at.y);
       parallel_for(n, 256, [&](int64_t b, int64_t e) {
         for (int64_t i = b; i < e; ++i)

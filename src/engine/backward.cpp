@@ -53,6 +53,11 @@ class Pass {
              "it is computed from, outside of no_grad()");
     Tensor g = gradient;
     if (!g.defined()) {
+      PF_CHECK(
+          info(t->dtype).kind != Kind::Complex, AutogradError, "backward", "got a result of ",
+          t->dtype,
+          "; a gradient is made by itself only for a real number: take .real or .abs(), or pass "
+          "the gradient");
       PF_CHECK(t->numel == 1, AutogradError, "backward", "got a tensor of shape ", t->shape,
                "; a gradient is made by itself only for one element: reduce it (for example with "
                ".sum()) or pass gradient=");
@@ -231,7 +236,7 @@ class Pass {
   static void check_finite(const Node& n, const Grads& out) {
     NoGrad no_grad;
     for (size_t i = 0; i < out.size(); ++i) {
-      if (!out[i].defined() || !is_float(out[i]->dtype)) continue;
+      if (!out[i].defined() || !has_gradient(out[i]->dtype)) continue;
       PF_CHECK(!operations::has_nan(out[i]), AutogradError, "backward", "the gradient of ", n.name,
                " with respect to its input ", i, " (shape ", out[i]->shape,
                ") holds NaN; look at the values that went into this operation");

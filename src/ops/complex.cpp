@@ -385,7 +385,12 @@ Tensor angle(const Tensor& z) {
   ops::check_defined(z, "angle");
   if (!is_complex(z)) {
     const Tensor x = is_float(z->dtype) ? z : to(z, default_dtype());
-    return where(isnan(x), x, where(lt(x, Scalar(0.0)), Scalar(M_PI), mul(x, Scalar(0.0))));
+    Tensor y;
+    {
+      NoGrad off;
+      y = where(isnan(x), x, to(mul(to(lt(x, Scalar(0.0)), x->dtype), Scalar(M_PI)), x->dtype));
+    }
+    return ops::without_slope("angle", y, x);
   }
   Tensor r;
   {

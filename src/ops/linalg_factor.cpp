@@ -623,9 +623,9 @@ const ops::Family kFactor("linear algebra", [](ops::Family& f) {
            "cholesky without waiting for errors: info (int32) is 0, or the order of the leading "
            "minor that is not positive."));
   f.op(&cholesky_solve,
-       row("cholesky_solve(Tensor input, Tensor L, bool upper=False) -> Tensor",
+       row("cholesky_solve(Tensor input, Tensor L|input2, bool upper=False) -> Tensor",
            "X of A X = input, where L is the Cholesky factor of A.", kBoth));
-  f.op(&cholesky_inverse, row("cholesky_inverse(Tensor L, bool upper=False) -> Tensor",
+  f.op(&cholesky_inverse, row("cholesky_inverse(Tensor L|input, bool upper=False) -> Tensor",
                               "A^-1, where L is the Cholesky factor of A.", kBoth));
   const char* kInv =
       "The inverse of square matrices [..., n, n]. LinAlgError for a singular one.";

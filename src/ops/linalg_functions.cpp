@@ -102,7 +102,8 @@ Tensor pinv_of(const Tensor& a, const Tolerance& tolerance, bool hermitian, cons
       Tensor ga = neg(matmul(matmul(ph, g), ph));
       const Tensor x = matmul(matmul(gh, p), ph), y = matmul(matmul(ph, p), gh);
       ga = add(ga, sub(x, matmul(a, matmul(p, x))));
-      return {add(ga, sub(y, matmul(matmul(y, p), a)))};
+      // Tolerances may have had a batch of their own.
+      return {ops::sum_to(add(ga, sub(y, matmul(matmul(y, p), a))), a->shape)};
     });
   return p;
 }
@@ -123,6 +124,9 @@ Tensor pinv_tensors(const Tensor& a, const Tensor& atol, const Tensor& rtol, boo
 }
 Tensor pinv_old(const Tensor& a, double rcond, bool hermitian) {
   return pinv_of(a, of_numbers({}, rcond), hermitian, "linalg.pinv");
+}
+Tensor pinv_old_tensor(const Tensor& a, const Tensor& rcond, bool hermitian) {
+  return pinv_of(a, {{}, rcond}, hermitian, "linalg.pinv");
 }
 Tensor pinverse(const Tensor& a, double rcond) {
   return pinv_of(a, of_numbers({}, rcond), false, "pinverse");
@@ -148,6 +152,9 @@ Tensor matrix_rank_tensors(const Tensor& a, const Tensor& atol, const Tensor& rt
 }
 Tensor matrix_rank_old(const Tensor& a, double tol, bool hermitian) {
   return rank_of(a, of_numbers(tol, 0.0), hermitian);
+}
+Tensor matrix_rank_old_tensor(const Tensor& a, const Tensor& tol, bool hermitian) {
+  return rank_of(a, {tol, zeros_like(tol)}, hermitian);
 }
 
 Tensor condition(const Tensor& a, optional<double> p) {
@@ -218,6 +225,7 @@ Tensor exponential_of(const Tensor& a) {
 
 Tensor matrix_exp(const Tensor& a) {
   const char* op = "matrix_exp";
+  if (a.defined() && ops::is_narrow(a)) return to(matrix_exp(ops::widened(a)), a->dtype);
   check_square(a, op);
   if (a->numel == 0) return clone(a);
   Tensor y;
@@ -297,7 +305,7 @@ Tensor vander(const Tensor& x, optional<int64_t> columns_wanted) {
   PF_CHECK(!x->shape.empty(), ShapeError, op,
            "got a tensor without dimensions; expected at least one; unsqueeze it");
   const int64_t n = columns_wanted.value_or(x->shape.back());
-  PF_CHECK(n >= 1, ValueError, op, "got N ", n, "; expected at least 1; correct it");
+  PF_CHECK(n >= 2, ValueError, op, "got N ", n, "; expected at least 2; correct it");
   const Tensor t = is_integral(x->dtype, true) ? to(x, DType::Int64) : x;
   TensorList powers{ones_like(t)};
   for (int64_t i = 1; i < n; ++i) powers.push_back(mul(powers.back(), t));
@@ -322,6 +330,8 @@ const ops::Family kComposed("linear algebra", [](ops::Family& f) {
                           kPinv));
   f.op(&pinv_old,
        row("linalg_pinv(Tensor A, float rcond, bool hermitian=False) -> Tensor", kPinv));
+  f.op(&pinv_old_tensor,
+       row("linalg_pinv(Tensor A, Tensor rcond, bool hermitian=False) -> Tensor", kPinv));
   f.op(&pinverse, row("pinverse(Tensor input, float rcond=1e-15) -> Tensor",
                       "The older form of linalg.pinv.", kBoth));
   const char* kRank =
@@ -336,6 +346,9 @@ const ops::Family kComposed("linear algebra", [](ops::Family& f) {
   f.op(&matrix_rank_old, row("linalg_matrix_rank(Tensor A, float tol, bool hermitian=False) -> "
                              "Tensor",
                              kRank, kSpecial, false));
+  f.op(&matrix_rank_old_tensor,
+       row("linalg_matrix_rank(Tensor A, Tensor tol, bool hermitian=False) -> Tensor", kRank,
+           kSpecial, false));
   const char* kCond =
       "How far a system can carry errors: of p None, 2 and -2 the quotient of the extreme singular "
       "values, else norm(A, p) * norm(inv(A), p), infinite for a singular A.";

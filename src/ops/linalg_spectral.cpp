@@ -554,8 +554,8 @@ const ops::Family kSpectral("linear algebra", [](ops::Family& f) {
       "The first n columns of the product of reflections that geqrf gives: [..., m, n].";
   f.op(&householder_product,
        row("linalg_householder_product(Tensor input, Tensor tau) -> Tensor", kHouseholder));
-  f.op(&householder_product, row("orgqr(Tensor input, Tensor tau) -> Tensor", kHouseholder, kBoth));
-  f.op(&ormqr, row("ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, bool "
+  f.op(&householder_product, row("orgqr(Tensor input, Tensor tau|input2) -> Tensor", kHouseholder, kBoth));
+  f.op(&ormqr, row("ormqr(Tensor input, Tensor tau|input2, Tensor other|input3, bool left=True, bool "
                    "transpose=False) -> Tensor",
                    "Q other (left=False: other Q) with the Q of reflections; transpose: Q^H.",
                    kBoth));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/dispatch.h"
 #include "engine/autograd.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
@@ -109,8 +110,8 @@ TensorList gradient(const Tensor& input, const std::vector<double>& spacing,
     out.push_back(derivative(t, dims[i], {}, spacing[spacing.size() == 1 ? 0 : i], edge_order, op));
   return out;
 }
-TensorList gradient_at(const Tensor& input, const TensorList& spacing,
-                       const optional<IntList>& dim, int64_t edge_order) {
+TensorList gradient_at(const Tensor& input, const TensorList& spacing, const optional<IntList>& dim,
+                       int64_t edge_order) {
   const char* op = "gradient";
   const Tensor t = in_floats(input, op);
   check_order(edge_order, op);
@@ -122,13 +123,12 @@ TensorList gradient_at(const Tensor& input, const TensorList& spacing,
   for (size_t i = 0; i < dims.size(); ++i) {
     const Tensor x = in_floats(spacing[i], op);
     const int64_t n = t->shape[dims[i]];
-    PF_CHECK(x->shape.size() == 1 && x->shape[0] == n, ShapeError, op,
-             "got coordinates of shape ", x->shape, " for ", n, " elements; expected [", n,
-             "]; pass one for each element");
+    PF_CHECK(x->shape.size() == 1 && x->shape[0] == n, ShapeError, op, "got coordinates of shape ",
+             x->shape, " for ", n, " elements; expected [", n, "]; pass one for each element");
     const Tensor wide = to(x, t->dtype);
-    out.push_back(derivative(t, dims[i],
-                             n < 2 ? wide : sub(narrow(wide, 0, 1, n - 1), narrow(wide, 0, 0, n - 1)),
-                             1, edge_order, op));
+    out.push_back(derivative(
+        t, dims[i], n < 2 ? wide : sub(narrow(wide, 0, 1, n - 1), narrow(wide, 0, 0, n - 1)), 1,
+        edge_order, op));
   }
   return out;
 }
@@ -182,8 +182,7 @@ Tensor renorm(const Tensor& x, Scalar p, int64_t dim, Scalar maxnorm) {
   return mul(x, to(factor, x->dtype));
 }
 Tensor renorm_(Tensor x, Scalar p, int64_t dim, Scalar maxnorm) {
-  return ops::replaced(x, "renorm_",
-                       [&](const Tensor& t) { return renorm(t, p, dim, maxnorm); });
+  return ops::replaced(x, "renorm_", [&](const Tensor& t) { return renorm(t, p, dim, maxnorm); });
 }
 
 // ---- floats by their bits -----------------------------------------------------------------------
@@ -196,31 +195,42 @@ Tensor seen_as(const Tensor& t, DType dtype) {
   return r;
 }
 DType bits_of(DType t, const char* op) {
-  PF_CHECK(t == DType::Float32 || t == DType::Float64, DTypeError, op, "got ", t,
-           "; expected float32 or float64; convert with .to(dtype)");
-  return t == DType::Float32 ? DType::Int32 : DType::Int64;
+  PF_CHECK(is_float(t) && !info(t).storage_only, DTypeError, op, "got ", t,
+           "; expected a floating-point dtype; convert with .to(dtype)");
+  return info(t).bits == 16 ? DType::Int16 : info(t).bits == 32 ? DType::Int32 : DType::Int64;
 }
 
 Tensor nextafter(const Tensor& x, const Tensor& y) {
   const char* op = "nextafter";
   ops::check_defined(x, op);
   ops::check_defined(y, op);
-  NoGrad off;
   const DType t = promote(x->dtype, y->dtype);
   const DType bits = bits_of(t, op);
   const Dims shape = broadcast_shapes(x->shape, y->shape, op);
   const Tensor a = expand(to(x, t), shape.vec()), b = expand(to(y, t), shape.vec());
-  // As integers floats of one sign are in order. From 0 the first step is the least number.
-  const Tensor up = gt(b, a), zero = eq(a, Scalar(0.0)), away = eq(up, gt(a, Scalar(0.0)));
-  const Tensor n = seen_as(a, bits);
-  const Tensor moved = seen_as(add(n, where(away, scalar_tensor(Scalar(1), bits, n->device()),
-                                            scalar_tensor(Scalar(-1), bits, n->device()))),
-                               t);
-  const double least = t == DType::Float32 ? 0x1p-149 : 0x1p-1074;
-  const Tensor small = where(up, scalar_tensor(Scalar(least), t, n->device()),
-                             scalar_tensor(Scalar(-least), t, n->device()));
-  const Tensor r = where(eq(a, b), b, where(zero, small, moved));
-  return where(logical_or(isnan(a), isnan(b)), add(a, b), r);
+  Tensor r;
+  {
+    NoGrad off;
+    // As integers floats of one sign are in order. From 0 the first step is the least number.
+    const Tensor up = gt(b, a), zero = eq(a, Scalar(0.0)), away = eq(up, gt(a, Scalar(0.0)));
+    const Tensor n = seen_as(a, bits);
+    const auto either = [&](const Tensor& mask, Scalar yes, Scalar no, DType dtype) {
+      return where(mask, scalar_tensor(yes, dtype, n->device()),
+                   scalar_tensor(no, dtype, n->device()));
+    };
+    const Tensor moved = seen_as(add(n, either(away, Scalar(1), Scalar(-1), bits)), t);
+    const FloatFormat f = float_format(t);
+    const double least = std::ldexp(1.0, f.lowest - f.digits + 1);
+    const Tensor small = either(up, Scalar(least), Scalar(-least), t);
+    r = where(eq(a, b), b, where(zero, small, moved));
+    r = where(logical_or(isnan(a), isnan(b)), add(a, b), r);
+  }
+  if (autograd::wanted({a, b}))
+    autograd::attach(op, {r}, {a, b}, {}, [](const Context& c) -> Grads {
+      if (!c.grad().defined()) return {{}, {}};
+      return {c.grad(), zeros_like(c.grad())};
+    });
+  return r;
 }
 Tensor nextafter_(Tensor x, const Tensor& y) {
   return ops::replaced(x, "nextafter_", [&](const Tensor& t) { return nextafter(t, y); });
@@ -239,17 +249,17 @@ TensorList frexp(const Tensor& x) {
     NoGrad off;
     // Numbers below the normal ones first times a power of two.
     const Tensor v = wide.detach();
-    const Tensor tiny =
-        lt(abs(v), Scalar(narrow_type ? 0x1p-126 : 0x1p-1022));
+    const Tensor tiny = lt(abs(v), Scalar(narrow_type ? 0x1p-126 : 0x1p-1022));
     const Tensor scaled = where(tiny, mul(v, Scalar(narrow_type ? 0x1p24 : 0x1p53)), v);
     const Tensor n = seen_as(scaled, bits);
     const Tensor e = bitwise_and(bitwise_right_shift(n, Scalar(digits)), Scalar(mask));
     const Tensor plain = logical_and(isfinite(v), ne(v, Scalar(0.0)));
-    const Tensor half = bitwise_or(bitwise_and(n, Scalar(~(mask << digits))),
-                                   Scalar(bias << digits));
+    const Tensor half =
+        bitwise_or(bitwise_and(n, Scalar(~(mask << digits))), Scalar(bias << digits));
     mantissa = to(where(plain, seen_as(half, wide->dtype), v), x->dtype);
-    const Tensor shift = where(tiny, scalar_tensor(Scalar(narrow_type ? 24 : 53), bits, n->device()),
-                               scalar_tensor(Scalar(0), bits, n->device()));
+    const Tensor shift =
+        where(tiny, scalar_tensor(Scalar(narrow_type ? 24 : 53), bits, n->device()),
+              scalar_tensor(Scalar(0), bits, n->device()));
     exponent = to(where(plain, sub(sub(e, Scalar(bias)), shift), Scalar(0)), DType::Int32);
   }
   if (autograd::wanted({x}))
@@ -264,7 +274,8 @@ TensorList frexp(const Tensor& x) {
 
 // ---- histograms ---------------------------------------------------------------------------------
 
-// The bin of each value by its edges [bins + 1], and whether it has one; the last one has both ends.
+// The bin of each value by its edges [bins + 1], and whether it has one; the last one has both
+// ends.
 std::pair<Tensor, Tensor> bins_of(const Tensor& x, const Tensor& edges, const char* op) {
   const int64_t bins = edges->numel - 1;
   const Tensor at = make_tensor(x->shape, DType::Int64, x->device());
@@ -353,9 +364,10 @@ Tensor even_edges(const Tensor& x, int64_t bins, const std::vector<double>& rang
 }
 Tensor checked_edges(const Tensor& e, const Tensor& x, const char* op) {
   PF_CHECK(e.defined() && e->shape.size() == 1 && e->numel >= 2 && e->dtype == x->dtype, ShapeError,
-           op, "got edges that are not one line of at least two of the input's dtype; expected the "
+           op,
+           "got edges that are not one line of at least two of the input's dtype; expected the "
            "ends of all bins, ascending; pass those");
-  return contiguous(e.detach());
+  return clone(e.detach());
 }
 void check_range_size(const std::vector<double>& range, size_t dims, const char* op) {
   PF_CHECK(range.empty() || range.size() == 2 * dims, ValueError, op, "got ", range.size(),
@@ -430,10 +442,13 @@ Tensor resize_(Tensor t, const IntList& size) {
            "reshape");
   const Dims shape(size);
   const int64_t n = checked_numel(shape, op);
+  if (shape == t->shape) return t;
   PF_CHECK(info(t->dtype).bits >= 8, NotSupportedError, op, "got ", t->dtype,
            "; expected elements of whole bytes; make a new tensor");
   const Tensor flat = ops::raw_view(
-      t, {Dims{t->storage->nbytes ? static_cast<int64_t>(t->storage->nbytes / itemsize(t->dtype)) - t->offset : 0},
+      t, {Dims{t->storage->nbytes
+                   ? static_cast<int64_t>(t->storage->nbytes / itemsize(t->dtype)) - t->offset
+                   : 0},
           Dims{1}, t->offset});
   if (n > flat->numel) {  // new memory, that begins as the old
     Tensor fresh = make_tensor(shape, t->dtype, t->storage->device);
@@ -463,11 +478,12 @@ const ops::Family kNumeric("differences and histograms", [](ops::Family& f) {
       "one for each dimension), or tensors of coordinates.";
   f.op(&gradient, {"gradient(Tensor input, *, float[] spacing=[1.0], int[]? dim=None, int "
                    "edge_order=1) -> Tensor[]",
-                   kGradient, kFunction});
-  f.op(&gradient_at, {"gradient(Tensor input, *, Tensor[] spacing, int[]? dim=None, int "
+                   kGradient, kSpecial});
+  f.op(&gradient_at, {"gradient_at(Tensor input, *, Tensor[] spacing, int[]? dim=None, int "
                       "edge_order=1) -> Tensor[]",
-                      kGradient, kFunction});
-  const char* kAreas = "Areas below the line through the elements, up to each of them but the first.";
+                      kGradient, kSpecial});
+  const char* kAreas =
+      "Areas below the line through the elements, up to each of them but the first.";
   f.op(&cumulative_trapezoid,
        {"cumulative_trapezoid(Tensor y, *, float dx=1, int dim=-1) -> Tensor", kAreas, kFunction});
   f.op(&cumulative_trapezoid_at,
@@ -477,14 +493,14 @@ const ops::Family kNumeric("differences and histograms", [](ops::Family& f) {
   f.op(&renorm_, {"renorm_(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor",
                   "In-place renorm.", kMethod});
   f.op(&nextafter, {"nextafter(Tensor input, Tensor other) -> Tensor",
-                    "The next number of the dtype (float32 or float64) in the direction of other.",
-                    kFunction | kMethod, false});
-  f.op(&nextafter_, {"nextafter_(Tensor input, Tensor other) -> Tensor", "In-place nextafter.",
-                     kMethod, false});
+                    "The next number of the dtype in the direction of other."});
+  f.op(&nextafter_,
+       {"nextafter_(Tensor input, Tensor other) -> Tensor", "In-place nextafter.", kMethod});
   f.op(&frexp, {"frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)",
                 "input = mantissa * 2^exponent, mantissas of 0.5 up to 1 (int32 exponents)."});
   const char* kHistogram =
-      "Weights of the values in each bin, and the edges: `bins` equal ones over range (by default of "
+      "Weights of the values in each bin, and the edges: `bins` equal ones over range (by default "
+      "of "
       "all values), or between given edges. density: as a density, whose integral is 1.";
   f.op(&histogram, {"histogram(Tensor input, int bins=100, *, float[]? range=None, Tensor? "
                     "weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
@@ -495,9 +511,10 @@ const ops::Family kNumeric("differences and histograms", [](ops::Family& f) {
   f.op(&histogramdd, {"histogramdd(Tensor input, int[] bins, *, float[]? range=None, Tensor? "
                       "weight=None, bool density=False) -> Tensor[]",
                       kHistogram, kSpecial, false});
-  f.op(&histogramdd_edges, {"histogramdd(Tensor input, Tensor[] bins, *, Tensor? weight=None, bool "
-                            "density=False) -> Tensor[]",
-                            kHistogram, kSpecial, false});
+  f.op(&histogramdd_edges,
+       {"histogramdd_at(Tensor input, Tensor[] bins, *, Tensor? weight=None, bool "
+        "density=False) -> Tensor[]",
+        kHistogram, kSpecial, false});
   f.op(&resize_, {"resize_(Tensor input, int[] size) -> Tensor",
                   "Other sizes over the same memory, in place; new elements have any value.",
                   kMethod, false});

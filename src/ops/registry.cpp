@@ -33,6 +33,12 @@ Value boxed(const IntList& list) {
 Value boxed(const std::optional<IntList>& list) {
   return list ? Value(*list) : Value();
 }
+Value boxed(const std::vector<double>& list) {
+  return Value(list);
+}
+Value boxed(const std::optional<std::vector<double>>& list) {
+  return list ? Value(*list) : Value();
+}
 Value boxed(const std::string& text) {
   return Value(text);
 }

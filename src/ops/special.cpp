@@ -222,11 +222,14 @@ Tensor number_before(Scalar x, const Tensor& y) {
 
 template <Slope F>
 Tensor in_place(Tensor x) {
-  return ops::replaced(x, "special", [](const Tensor& t) { return F(t); });
+  return ops::replaced(
+      x, "special", [](const Tensor& t) { return F(t); }, ops::Old::kIsRead);
 }
 template <Two F>
 Tensor in_place2(Tensor x, const Tensor& other) {
-  return ops::replaced(x, "special", [&other](const Tensor& t) { return F(t, other); });
+  return ops::replaced(x, "special", [&other](const Tensor& t) {
+    return F(autograd::wanted({other}) ? clone(t) : t, other);
+  });
 }
 
 template <Two F>

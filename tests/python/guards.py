@@ -118,10 +118,42 @@ def labels(x):
 
 
 # Rows whose operands must fit together: called with f(*shape), which makes a tensor, for n, m, k.
+def positive(a):
+    return a @ a.mT + (1 + len(a)) * pf.eye(len(a), dtype=a.dtype)
+
+
+def complex_of(a):
+    return pf.complex(a, a + 1)
+
+
 FITTING = {
     "matmul": lambda f, n, m, k: f(n, m) @ f(m, k),
     "matmul_turned": lambda f, n, m, k: f(m, n).t() @ f(k, m).t(),
     "matmul_part": lambda f, n, m, k: f(n, 2 * m)[:, m:] @ f(2 * m, k)[1::2],
+    "cholesky": lambda f, n, m, k: pf.cholesky(positive(f(n, n))),
+    "linalg_cholesky": lambda f, n, m, k: pf.linalg.cholesky(positive(f(n, n))),
+    "cholesky_large": lambda f, n, m, k: pf.cholesky(positive(f(8 * n + 257, 8 * n + 257))),
+    "linalg_lu_solve": lambda f, n, m, k: pf.linalg.lu_solve(
+        *pf.linalg.lu_factor(positive(f(n, n))), f(n, m)
+    ),
+    "lu_solve": lambda f, n, m, k: pf.lu_solve(f(n, m), *pf.lu(positive(f(n, n)))),
+    "lu_unpack": lambda f, n, m, k: pf.lu_unpack(*pf.linalg.lu_factor(f(n, m)))[1],
+    "linalg_ldl_solve": lambda f, n, m, k: pf.linalg.ldl_solve(
+        *pf.linalg.ldl_factor(positive(f(n, n)).detach()), f(n, m).detach()
+    ),
+    "linalg_householder_product": lambda f, n, m, k: pf.linalg.householder_product(
+        f(n + m, n), f(n)
+    ),
+    "orgqr": lambda f, n, m, k: pf.orgqr(f(n + m, n).detach(), f(n).detach()),
+    "ormqr": lambda f, n, m, k: pf.ormqr(f(n + m, n).detach(), f(n).detach(), f(n + m, k).detach()),
+    "svd_wide": lambda f, n, m, k: pf.svd(f(n, 2 * n + m)).S,
+    "lstsq": lambda f, n, m, k: pf.linalg.lstsq(f(n + m, n), f(n + m, k)).solution,
+    "view_as_real": lambda f, n, m, k: pf.view_as_real(complex_of(f(n, m))),
+    "view_as_complex": lambda f, n, m, k: pf.view_as_complex(f(n, m, 2)).abs(),
+    "imag": lambda f, n, m, k: complex_of(f(n, m)).imag,
+    "fft_columns": lambda f, n, m, k: pf.fft.fftn(complex_of(f(k, n, m))).abs(),
+    "stft": lambda f, n, m, k: pf.stft(f(4 * n + 20), 8, return_complex=True).abs(),
+    "istft": lambda f, n, m, k: pf.istft(complex_of(f(5, n + 2)), 8),
     "bmm": lambda f, n, m, k: pf.bmm(f(3, n, m), f(3, m, k)),
     "batch_matmul": lambda f, n, m, k: pf.batch_matmul(f(3, n, m), f(3, m, k)),
     "mv": lambda f, n, m, k: pf.mv(f(n, m), f(m)),
@@ -258,7 +290,7 @@ def attempt(row, *how):
         pf.synchronize()
         for t in results:
             if t.requires_grad:
-                t.sum().backward(retain_graph=True)
+                (t.abs() if t.is_complex() else t).sum().backward(retain_graph=True)
     except (pf.PyFlameError, TypeError) as error:
         assert "wrote outside" not in str(error), error
         return False

@@ -88,7 +88,13 @@ def test_operators_and_promotion():
     close(y, (a * 2j + 1 - a) / 2, 2e-5)
     with pytest.raises(pf.DTypeError):
         pf.ones(3).mul_(1j)
-    for f in (lambda: t < 1, lambda: pf.floor(t), lambda: pf.relu(t), lambda: t % 2, lambda: pf.maximum(t, t)):
+    for f in (
+        lambda: t < 1,
+        lambda: pf.floor(t),
+        lambda: pf.relu(t),
+        lambda: t % 2,
+        lambda: pf.maximum(t, t),
+    ):
         with pytest.raises(pf.DTypeError, match="complex"):
             f()
     w = pf.where(pf.tensor([True, False, True]), t, 0)
@@ -119,7 +125,10 @@ def test_sums_and_products():
     for dim in (None, 0, -1, (0, 2)):
         axis = dim
         close(t.sum() if dim is None else t.sum(dim), a.sum(axis))
-        close(t.mean() if dim is None else t.mean(dim, keepdim=True), a.mean(axis, keepdims=dim is not None))
+        close(
+            t.mean() if dim is None else t.mean(dim, keepdim=True),
+            a.mean(axis, keepdims=dim is not None),
+        )
     close(t.prod(1), a.prod(1))
     close(t.prod(), a.prod())
     close(pf.zeros(0, 2, dtype=pf.complex64).sum(0), np.zeros(2))
@@ -155,7 +164,11 @@ def test_parts_are_views():
     same(pf.complex(pf.tensor(x[:, 0]), pf.tensor(x[:, 1])), x[:, 0] + 1j * x[:, 1])
     close(pf.polar(pf.tensor(x[:, 0]), pf.tensor(x[:, 1])), x[:, 0] * np.exp(1j * x[:, 1]))
     assert pf.ones(2).real.tolist() == [1, 1]
-    for f in (lambda: pf.ones(2).imag, lambda: pf.view_as_real(pf.ones(2)), lambda: pf.view_as_complex(pf.ones(2, dtype=pf.int64))):
+    for f in (
+        lambda: pf.ones(2).imag,
+        lambda: pf.view_as_real(pf.ones(2)),
+        lambda: pf.view_as_complex(pf.ones(2, dtype=pf.int64)),
+    ):
         with pytest.raises(pf.DTypeError):
             f()
     with pytest.raises(pf.ShapeError):

@@ -20,7 +20,11 @@ def of(t):
 
 def random(*shape, dtype=np.complex128):
     r = RNG.standard_normal(shape)
-    return (r + 1j * RNG.standard_normal(shape)).astype(dtype) if np.issubdtype(dtype, np.complexfloating) else r.astype(dtype)
+    return (
+        (r + 1j * RNG.standard_normal(shape)).astype(dtype)
+        if np.issubdtype(dtype, np.complexfloating)
+        else r.astype(dtype)
+    )
 
 
 def close(got, want):
@@ -62,11 +66,23 @@ def test_dimensions_sizes_and_norms(norm):
             for s in (None, (3,) * len(dim or shape), (7,) * len(dim or shape)):
                 if s is not None:
                     s = tuple(v + i for i, v in enumerate(s))
-                close(F.fftn(t, s=s, dim=dim, norm=norm), np.fft.fftn(a, s=s, axes=dim or (tuple(range(3)) if s else None), **how))
-                close(F.ifftn(t, s=s, dim=dim, norm=norm), np.fft.ifftn(a, s=s, axes=dim or (tuple(range(3)) if s else None), **how))
-                close(F.rfftn(x, s=s, dim=dim, norm=norm), np.fft.rfftn(a.real, s=s, axes=dim or (tuple(range(3)) if s else None), **how))
+                close(
+                    F.fftn(t, s=s, dim=dim, norm=norm),
+                    np.fft.fftn(a, s=s, axes=dim or (tuple(range(3)) if s else None), **how),
+                )
+                close(
+                    F.ifftn(t, s=s, dim=dim, norm=norm),
+                    np.fft.ifftn(a, s=s, axes=dim or (tuple(range(3)) if s else None), **how),
+                )
+                close(
+                    F.rfftn(x, s=s, dim=dim, norm=norm),
+                    np.fft.rfftn(a.real, s=s, axes=dim or (tuple(range(3)) if s else None), **how),
+                )
                 if shape[-1] > 1 or s is not None:
-                    close(F.irfftn(t, s=s, dim=dim, norm=norm), np.fft.irfftn(a, s=s, axes=dim or (tuple(range(3)) if s else None), **how))
+                    close(
+                        F.irfftn(t, s=s, dim=dim, norm=norm),
+                        np.fft.irfftn(a, s=s, axes=dim or (tuple(range(3)) if s else None), **how),
+                    )
         close(F.fft2(t, norm=norm), np.fft.fft2(a, **({"norm": norm} if norm else {})))
         close(F.fft(t, n=9, dim=1, norm=norm), np.fft.fft(a, n=9, axis=1, norm=norm))
         close(F.rfft(x, n=4, dim=0, norm=norm), np.fft.rfft(a.real, n=4, axis=0, norm=norm))
@@ -103,7 +119,11 @@ def test_gradients():
         return pf.view_as_real(t.contiguous())
 
     for n in (4, 5):
-        a, b, x = RNG.standard_normal((2, n)), RNG.standard_normal((2, n)), RNG.standard_normal((2, n))
+        a, b, x = (
+            RNG.standard_normal((2, n)),
+            RNG.standard_normal((2, n)),
+            RNG.standard_normal((2, n)),
+        )
         check_grad(lambda u, v: parts(F.fft(pf.complex(u, v), dim=0, norm="ortho") ** 2), a, b)
         check_grad(lambda u, v: parts(F.ifftn(pf.complex(u, v), s=(3, 3)) ** 2), a, b)
         check_grad(lambda u: parts(F.rfft(u) ** 2), x)
@@ -168,12 +188,28 @@ def test_stft_as_pytorch():
             c = pf.istft(a, window=pf.tensor(w), length=100, **back)
             d = torch.istft(b, window=torch.tensor(w), length=100, **back)
             np.testing.assert_allclose(of(c), d.numpy(), atol=1e-12)
-    close(pf.stft(pf.tensor(x[0]), 8, return_complex=False), torch.stft(torch.tensor(x[0]), 8, window=torch.ones(8, dtype=torch.float64), return_complex=False).numpy())
+    close(
+        pf.stft(pf.tensor(x[0]), 8, return_complex=False),
+        torch.stft(
+            torch.tensor(x[0]), 8, window=torch.ones(8, dtype=torch.float64), return_complex=False
+        ).numpy(),
+    )
     z = x + 1j * x[::-1]
-    close(pf.stft(pf.tensor(z), 8), torch.stft(torch.tensor(z), 8, window=torch.ones(8, dtype=torch.float64), return_complex=True).numpy())
-    check_grad(lambda t: pf.view_as_real(pf.stft(t, 8, return_complex=True).contiguous()), RNG.standard_normal(20))
+    close(
+        pf.stft(pf.tensor(z), 8),
+        torch.stft(
+            torch.tensor(z), 8, window=torch.ones(8, dtype=torch.float64), return_complex=True
+        ).numpy(),
+    )
+    check_grad(
+        lambda t: pf.view_as_real(pf.stft(t, 8, return_complex=True).contiguous()),
+        RNG.standard_normal(20),
+    )
     w = pf.hann_window(8, dtype=pf.float64)
-    check_grad(lambda t: pf.istft(pf.stft(t, 8, window=w, return_complex=True) ** 2, 8, window=w), RNG.standard_normal(20))
+    check_grad(
+        lambda t: pf.istft(pf.stft(t, 8, window=w, return_complex=True) ** 2, 8, window=w),
+        RNG.standard_normal(20),
+    )
     with pytest.raises(pf.ValueError, match="return_complex"):
         pf.stft(pf.ones(20), 8)
     with pytest.raises(pf.ValueError, match="window"):
@@ -205,7 +241,10 @@ def test_windows():
                 (w.kaiser(n, beta=14.0, sym=sym, **how), signal.kaiser(n, 14.0, sym)),
                 (w.gaussian(n, std=2.0, sym=sym, **how), signal.gaussian(n, 2.0, sym)),
                 (w.exponential(n, tau=2.0, sym=sym, **how), signal.exponential(n, None, 2.0, sym)),
-                (w.general_cosine(n, a=[0.5, 0.3, 0.2], sym=sym, **how), signal.general_cosine(n, [0.5, 0.3, 0.2], sym)),
+                (
+                    w.general_cosine(n, a=[0.5, 0.3, 0.2], sym=sym, **how),
+                    signal.general_cosine(n, [0.5, 0.3, 0.2], sym),
+                ),
             ]
             if n:
                 pairs.append((w.cosine(n, sym=sym, **how), signal.cosine(n, sym)))

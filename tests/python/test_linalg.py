@@ -52,7 +52,11 @@ SQUARES = [(0,), (1,), (5,), (3, 4), (0, 3), (2, 0), (2, 2, 3), (70,), (300,)]
 @pytest.mark.parametrize("size", SQUARES)
 def test_square_decompositions(size, dtype):
     shape = (*size, size[-1])
-    a, s, b = random(*shape, dtype=dtype), positive(*shape, dtype=dtype), random(*size, 3, dtype=dtype)
+    a, s, b = (
+        random(*shape, dtype=dtype),
+        positive(*shape, dtype=dtype),
+        random(*size, 3, dtype=dtype),
+    )
     t, ts, tb = pf.tensor(a), pf.tensor(s), pf.tensor(b)
     low, high = L.cholesky(ts), L.cholesky(ts, upper=True)
     assert low.dtype == ts.dtype
@@ -101,11 +105,19 @@ def test_rectangular_decompositions(shape, dtype):
         close(s, values, dtype)
         close((of(u)[..., :k] * of(s)[..., None, :]) @ of(vh)[..., :k, :], a, dtype)
         for q in (of(u), adjoint(of(vh))):
-            close(adjoint(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], q.shape[-1], q.shape[-1])), dtype)
+            close(
+                adjoint(q) @ q,
+                np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], q.shape[-1], q.shape[-1])),
+                dtype,
+            )
     for mode in ("reduced", "complete"):
         q, r = L.qr(t, mode)
         close(of(q) @ of(r), a, dtype)
-        close(adjoint(of(q)) @ of(q), np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], q.shape[-1], q.shape[-1])), dtype)
+        close(
+            adjoint(of(q)) @ of(q),
+            np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], q.shape[-1], q.shape[-1])),
+            dtype,
+        )
         same(of(r), np.triu(of(r)))
     close(np.abs(of(L.qr(t, "r")[1])), np.abs(of(L.qr(t)[1])), dtype)
     p, lower, upper = L.lu(t)
@@ -200,7 +212,9 @@ def test_functions_of_matrices():
             want = np.stack([scipy.expm(x) for x in a.astype(np.complex128)])
             got = of(L.matrix_exp(pf.tensor(a)))
             rtol = 2e-3 if dtype in (np.float32, np.complex64) else 1e-10
-            np.testing.assert_allclose(got, want.astype(dtype), rtol=rtol, atol=rtol * np.abs(want).max())
+            np.testing.assert_allclose(
+                got, want.astype(dtype), rtol=rtol, atol=rtol * np.abs(want).max()
+            )
     a = random(4, 4)
     t = pf.tensor(a)
     close(L.matrix_power(t, -3), np.linalg.matrix_power(a, -3))
@@ -245,9 +259,13 @@ SMOOTH = {
     "qr": lambda t: pf.cat(L.qr(t)),
     "lu": lambda t: pf.cat(L.lu(t)[1:]),
     "lu_factor": lambda t: L.lu_factor(t)[0],
-    "svd": lambda t: pf.cat([(L.svd(t).U * L.svd(t).S) @ L.svd(t).Vh, L.svd(t).U**2, L.svd(t).Vh**2]),
+    "svd": lambda t: pf.cat(
+        [(L.svd(t).U * L.svd(t).S) @ L.svd(t).Vh, L.svd(t).U ** 2, L.svd(t).Vh ** 2]
+    ),
     "svdvals": lambda t: L.svdvals(t),
-    "eigh": lambda t: pf.cat([L.eigh(symmetric(t)).eigenvectors ** 2, L.eigh(symmetric(t)).eigenvalues[None]]),
+    "eigh": lambda t: pf.cat(
+        [L.eigh(symmetric(t)).eigenvectors ** 2, L.eigh(symmetric(t)).eigenvalues[None]]
+    ),
     "eigvalsh": lambda t: L.eigvalsh(symmetric(t)),
     "matrix_exp": lambda t: L.matrix_exp(t / 4),
     "pinv": lambda t: L.pinv(t),
@@ -272,7 +290,9 @@ def test_gradients_of_rectangles(shape):
     check_grad(lambda t: pf.cat([x.reshape(-1) for x in L.qr(t)]), a, tol=1e-5)
     check_grad(lambda t: pf.cat([x.reshape(-1) for x in L.lu(t)[1:]]), a, tol=1e-5)
     check_grad(lambda t: L.pinv(t), a, tol=1e-5)
-    check_grad(lambda t: pf.cat([x.reshape(-1) ** 2 for x in L.svd(t, full_matrices=False)]), a, tol=1e-5)
+    check_grad(
+        lambda t: pf.cat([x.reshape(-1) ** 2 for x in L.svd(t, full_matrices=False)]), a, tol=1e-5
+    )
     check_grad(lambda t, b: L.lstsq(t, b).solution, a, random(shape[0], 2), tol=1e-5)
 
 
@@ -284,7 +304,11 @@ def test_gradients_of_systems():
     check_grad(L.solve, a[:1], b)  # broadcast
     for upper in (False, True):
         for unit in (False, True):
-            check_grad(lambda x, y, u=upper, v=unit: L.solve_triangular(x, y, upper=u, unitriangular=v), a, b)
+            check_grad(
+                lambda x, y, u=upper, v=unit: L.solve_triangular(x, y, upper=u, unitriangular=v),
+                a,
+                b,
+            )
     check_grad(lambda x, y: pf.cholesky_solve(y, x.tril()), a, b)
     check_grad(lambda x, y: L.lu_solve(*L.lu_factor(x), y), a, b)
     check_grad(lambda x, y: L.lu_solve(*L.lu_factor(x), y, adjoint=True), a, b)
@@ -303,7 +327,9 @@ def test_gradients_of_eig_and_singular_det():
     check_grad(L.det, np.stack([singular, np.eye(3)]), second=False)
 
 
-@pytest.mark.parametrize("name", ["inv", "det", "solve", "cholesky", "qr", "svd", "eigh", "eig", "lu", "exp", "pinv"])
+@pytest.mark.parametrize(
+    "name", ["inv", "det", "solve", "cholesky", "qr", "svd", "eigh", "eig", "lu", "exp", "pinv"]
+)
 def test_complex_gradients(name):
     """As functions of real and imaginary parts, whose gradients are those of the convention."""
 
@@ -333,7 +359,13 @@ def test_complex_gradients(name):
         r = value(pf.complex(re, im))
         return pf.view_as_real(r) if r.is_complex() else r
 
-    check_grad(parts, random(3, 3) / 3 + np.diag([1.0, 2.5, 4.5]), random(3, 3) / 3, second=name in ("inv", "solve", "svd"), tol=1e-5)
+    check_grad(
+        parts,
+        random(3, 3) / 3 + np.diag([1.0, 2.5, 4.5]),
+        random(3, 3) / 3,
+        second=name in ("inv", "solve", "svd"),
+        tol=1e-5,
+    )
 
 
 # ---- what goes wrong ----------------------------------------------------------------------------
@@ -351,8 +383,14 @@ def test_matrices_that_have_none():
     raises(L.LinAlgError, "singular", lambda: L.inv(singular))
     raises(L.LinAlgError, r"element 1 of the batch", lambda: L.inv(batch))
     raises(L.LinAlgError, r"element 0, 1 of the batch", lambda: L.solve(batch[None], pf.ones(2, 1)))
-    raises(L.LinAlgError, "order 2 is not positive", lambda: L.cholesky(pf.tensor([[1.0, 2], [2, 1]])))
-    raises(L.LinAlgError, r"element 2 of the batch", lambda: L.cholesky(pf.stack([pf.eye(2), pf.eye(2), -pf.eye(2)])))
+    raises(
+        L.LinAlgError, "order 2 is not positive", lambda: L.cholesky(pf.tensor([[1.0, 2], [2, 1]]))
+    )
+    raises(
+        L.LinAlgError,
+        r"element 2 of the batch",
+        lambda: L.cholesky(pf.stack([pf.eye(2), pf.eye(2), -pf.eye(2)])),
+    )
     raises(L.LinAlgError, "singular", lambda: L.matrix_power(singular, -1))
     for got in (L.inv_ex(batch), L.solve_ex(batch, pf.ones(3, 2, 1)), L.lu_factor_ex(batch)):
         same(got[-1], [0, 2, 0])
@@ -361,32 +399,60 @@ def test_matrices_that_have_none():
     nan = pf.full((2, 2), pf.nan)
     for f in (L.svd, L.svdvals, L.eigh, L.eigvalsh, L.eig, L.eigvals, L.pinv):
         raises(L.LinAlgError, "NaN or an infinity", lambda f=f: f(nan))
-        raises(L.LinAlgError, r"element 1 of the batch", lambda f=f: f(pf.stack([pf.eye(2), nan * pf.inf])))
-    raises(L.LinAlgError, "full rank", lambda: L.lstsq(pf.diag(pf.tensor([1.0, 0])), pf.ones(2, 1), driver="gels"))
+        raises(
+            L.LinAlgError,
+            r"element 1 of the batch",
+            lambda f=f: f(pf.stack([pf.eye(2), nan * pf.inf])),
+        )
+    raises(
+        L.LinAlgError,
+        "full rank",
+        lambda: L.lstsq(pf.diag(pf.tensor([1.0, 0])), pf.ones(2, 1), driver="gels"),
+    )
     assert pf.isnan(L.det(nan)) and L.det(singular) == 0
     assert L.slogdet(singular).logabsdet == -pf.inf
 
 
 def test_wrong_arguments():
     square, wide = pf.eye(3), pf.ones(2, 3)
-    for f in (L.cholesky, L.inv, L.det, L.slogdet, L.eigh, L.eig, L.matrix_exp, pf.logdet, L.lu_solve):
+    for f in (
+        L.cholesky,
+        L.inv,
+        L.det,
+        L.slogdet,
+        L.eigh,
+        L.eig,
+        L.matrix_exp,
+        pf.logdet,
+        L.lu_solve,
+    ):
         if f is not L.lu_solve:
             raises(pf.ShapeError, "square", lambda f=f: f(wide))
             raises(pf.ShapeError, "at least two dimensions", lambda f=f: f(pf.ones(3)))
             raises(pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.int64)))
-            raises(pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.float16)))
+            raises(
+                pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.float16))
+            )
     raises(pf.ShapeError, "as many rows", lambda: L.solve(square, pf.ones(2, 1)))
     raises(pf.DTypeError, "same dtype", lambda: L.solve(square, pf.ones(3, 1, dtype=pf.float64)))
-    raises(pf.ShapeError, "broadcast|sizes|shape", lambda: L.solve(pf.ones(2, 3, 3), pf.ones(4, 3, 2)))
+    raises(
+        pf.ShapeError, "broadcast|sizes|shape", lambda: L.solve(pf.ones(2, 3, 3), pf.ones(4, 3, 2))
+    )
     raises(pf.ValueError, "'reduced'", lambda: L.qr(wide, "full"))
-    raises(pf.AutogradError, "reduced", lambda: L.qr(pf.ones(3, 2, requires_grad=True), "complete")[0].sum().backward())
+    raises(
+        pf.AutogradError,
+        "reduced",
+        lambda: L.qr(pf.ones(3, 2, requires_grad=True), "complete")[0].sum().backward(),
+    )
     raises(pf.ValueError, "'L' or 'U'", lambda: L.eigh(square, "X"))
     raises(pf.ValueError, "'gels'", lambda: L.lstsq(wide, pf.ones(2), driver="qr"))
     raises(pf.ValueError, "driver", lambda: L.svd(wide, driver="gesvj"))
     raises(pf.ValueError, "ord 3", lambda: L.matrix_norm(wide, 3))
     raises(pf.NotSupportedError, "pivot", lambda: L.lu(square, pivot=False))
     raises(pf.ShapeError, "pivots", lambda: pf.lu_unpack(square, pf.ones(2, dtype=pf.int32)))
-    raises(pf.ValueError, "pivot 9", lambda: pf.lu_unpack(square, pf.tensor([9, 2, 3], dtype=pf.int32)))
+    raises(
+        pf.ValueError, "pivot 9", lambda: pf.lu_unpack(square, pf.tensor([9, 2, 3], dtype=pf.int32))
+    )
     raises(pf.ShapeError, "tau", lambda: L.householder_product(square, pf.ones(4)))
     raises(pf.ShapeError, "another ind|as many", lambda: L.tensorinv(pf.ones(2, 3), ind=1))
 

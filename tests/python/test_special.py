@@ -75,10 +75,15 @@ def test_functions_of_two():
     close(S.zeta(2.0, pf.tensor(q)), sp.zeta(2.0, q), rtol=1e-11)
     close(S.zeta(pf.tensor(s), 3), sp.zeta(s, 3), rtol=1e-11)
     y = np.array([-0.5, 0.0, 2.0, np.inf, np.nan])
-    close(S.xlog1py(pf.tensor([[0.0], [2.0]], dtype=pf.float64), pf.tensor(y)), sp.xlog1py([[0.0], [2.0]], y))
+    close(
+        S.xlog1py(pf.tensor([[0.0], [2.0]], dtype=pf.float64), pf.tensor(y)),
+        sp.xlog1py([[0.0], [2.0]], y),
+    )
     z = np.array([3.0, 2.1, 10])
     close(pf.mvlgamma(pf.tensor(z), 3), np.array([sp.multigammaln(v, 3) for v in z]))
-    assert S.multigammaln is S.multigammaln and np.isnan(of(pf.igamma(pf.tensor([-1.0]), pf.tensor([1.0]))))
+    assert S.multigammaln is S.multigammaln and np.isnan(
+        of(pf.igamma(pf.tensor([-1.0]), pf.tensor([1.0])))
+    )
     t = pf.tensor(z)
     t.igamma_(pf.tensor(z))
     close(t, sp.gammainc(z, z), rtol=1e-10)
@@ -107,9 +112,24 @@ def test_other_chebyshev_polynomials():
     a = np.linspace(0.1, 3, 5)
     x = np.cos(a)
     for n in range(5):
-        close(S.chebyshev_polynomial_v(pf.tensor(x), n), np.cos((n + 0.5) * a) / np.cos(a / 2), rtol=1e-9, atol=1e-10)
-        close(S.chebyshev_polynomial_w(pf.tensor(x), n), np.sin((n + 0.5) * a) / np.sin(a / 2), rtol=1e-9, atol=1e-10)
-        close(S.shifted_chebyshev_polynomial_v(pf.tensor((x + 1) / 2), n), np.cos((n + 0.5) * a) / np.cos(a / 2), rtol=1e-9, atol=1e-10)
+        close(
+            S.chebyshev_polynomial_v(pf.tensor(x), n),
+            np.cos((n + 0.5) * a) / np.cos(a / 2),
+            rtol=1e-9,
+            atol=1e-10,
+        )
+        close(
+            S.chebyshev_polynomial_w(pf.tensor(x), n),
+            np.sin((n + 0.5) * a) / np.sin(a / 2),
+            rtol=1e-9,
+            atol=1e-10,
+        )
+        close(
+            S.shifted_chebyshev_polynomial_v(pf.tensor((x + 1) / 2), n),
+            np.cos((n + 0.5) * a) / np.cos(a / 2),
+            rtol=1e-9,
+            atol=1e-10,
+        )
 
 
 def test_gradients():
@@ -161,7 +181,10 @@ def test_histogram():
     r = pf.histogramdd(pf.tensor(points), 3, range=[-1.0, 1, -2, 2, -3, 3], density=True)
     close(r.hist, np.histogramdd(points, 3, range=[(-1, 1), (-2, 2), (-3, 3)], density=True)[0])
     edges = [np.array([-1.0, 0, 1])] * 3
-    same(pf.histogramdd(pf.tensor(points), [pf.tensor(v) for v in edges]).hist, np.histogramdd(points, edges)[0])
+    same(
+        pf.histogramdd(pf.tensor(points), [pf.tensor(v) for v in edges]).hist,
+        np.histogramdd(points, edges)[0],
+    )
     for error, text, f in (
         (pf.ValueError, "at least 1", lambda: pf.histogram(pf.ones(2), 0)),
         (pf.DTypeError, "float32", lambda: pf.histogram(pf.ones(2, dtype=pf.int64), 3)),
@@ -188,12 +211,21 @@ def test_gradient_and_areas():
                 close(x, y, rtol=1e-9, atol=1e-9)
         (one,) = pf.gradient(pf.tensor(a), dim=1, edge_order=order)
         close(one, np.gradient(a, axis=1, edge_order=order), rtol=1e-9)
-    check_grad(lambda t: pf.stack(list(pf.gradient(t, spacing=[pf.tensor(v) for v in at], edge_order=2))), a)
+    check_grad(
+        lambda t: pf.stack(list(pf.gradient(t, spacing=[pf.tensor(v) for v in at], edge_order=2))),
+        a,
+    )
     with pytest.raises(pf.ShapeError, match="edge_order"):
         pf.gradient(pf.ones(1))
     scipy = pytest.importorskip("scipy.integrate")
-    close(pf.cumulative_trapezoid(pf.tensor(a), dx=0.5, dim=0), scipy.cumulative_trapezoid(a, dx=0.5, axis=0))
-    close(pf.cumulative_trapezoid(pf.tensor(a), pf.tensor(at[1])), scipy.cumulative_trapezoid(a, at[1]))
+    close(
+        pf.cumulative_trapezoid(pf.tensor(a), dx=0.5, dim=0),
+        scipy.cumulative_trapezoid(a, dx=0.5, axis=0),
+    )
+    close(
+        pf.cumulative_trapezoid(pf.tensor(a), pf.tensor(at[1])),
+        scipy.cumulative_trapezoid(a, at[1]),
+    )
     assert pf.cumulative_trapezoid(pf.ones(1)).shape == (0,)
 
 
@@ -202,14 +234,22 @@ def test_renorm_and_index_reduce():
     a = RNG.standard_normal((4, 3, 2)) * 3
     for p in (1, 2, 3, np.inf):
         for dim in (0, -1):
-            close(pf.renorm(pf.tensor(a), p, dim, 2.0), torch.renorm(torch.tensor(a), p, dim, 2.0).numpy(), rtol=1e-6)
+            close(
+                pf.renorm(pf.tensor(a), p, dim, 2.0),
+                torch.renorm(torch.tensor(a), p, dim, 2.0).numpy(),
+                rtol=1e-6,
+            )
     check_grad(lambda t: t.renorm(2, 0, 2.0), a)
     index, source = np.array([0, 3, 0, 1]), RNG.standard_normal((4, 4, 2))
     x = RNG.standard_normal((4, 5, 2))
     for reduce in ("prod", "mean", "amax", "amin"):
         for include in (True, False):
-            got = pf.index_reduce(pf.tensor(x), 1, pf.tensor(index), pf.tensor(source), reduce, include_self=include)
-            want = torch.tensor(x).index_reduce(1, torch.tensor(index), torch.tensor(source), reduce, include_self=include)
+            got = pf.index_reduce(
+                pf.tensor(x), 1, pf.tensor(index), pf.tensor(source), reduce, include_self=include
+            )
+            want = torch.tensor(x).index_reduce(
+                1, torch.tensor(index), torch.tensor(source), reduce, include_self=include
+            )
             close(got, want.numpy(), rtol=1e-9)
     check_grad(lambda t, s: t.index_reduce(1, pf.tensor(index), s, "mean"), x, source)
     with pytest.raises(pf.ValueError, match="'prod'"):
@@ -219,7 +259,25 @@ def test_renorm_and_index_reduce():
 def test_bits():
     for dtype in (np.float32, np.float64):
         tiny = np.finfo(dtype).smallest_subnormal
-        x = np.array([0, -0.0, 1, -1, 0.1, tiny, -tiny, 3 * tiny, 1e10, np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).tiny], dtype)
+        x = np.array(
+            [
+                0,
+                -0.0,
+                1,
+                -1,
+                0.1,
+                tiny,
+                -tiny,
+                3 * tiny,
+                1e10,
+                np.inf,
+                -np.inf,
+                np.nan,
+                np.finfo(dtype).max,
+                np.finfo(dtype).tiny,
+            ],
+            dtype,
+        )
         m, e = pf.frexp(pf.tensor(x))
         wm, we = np.frexp(x)
         same(m, wm)

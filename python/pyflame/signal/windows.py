@@ -27,9 +27,7 @@ def _done(window, requires_grad):
     return window.requires_grad_() if requires_grad else window
 
 
-def general_cosine(
-    M, *, a, sym=True, dtype=None, layout=None, device=None, requires_grad=False
-):  # noqa: N803
+def general_cosine(M, *, a, sym=True, dtype=None, layout=None, device=None, requires_grad=False):  # noqa: N803
     """sum over i of (-1)^i a[i] cos(2 pi i k / (M - 1))."""
     a = list(a)
     if not a:
@@ -107,9 +105,7 @@ def exponential(
     return _done((-(k - center).abs() / tau).exp(), requires_grad)
 
 
-def gaussian(
-    M, *, std=1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
-):  # noqa: N803
+def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False):  # noqa: N803
     """exp(-((k - center) / std)^2 / 2)."""
     if std <= 0:
         raise _C.ValueError(
@@ -121,9 +117,7 @@ def gaussian(
     return _done((-0.5 * ((k - (length - 1) / 2) / std) ** 2).exp(), requires_grad)
 
 
-def kaiser(
-    M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False
-):  # noqa: N803
+def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False):  # noqa: N803
     """I0(beta sqrt(1 - (2 k / (M - 1) - 1)^2)) / I0(beta)."""
     if beta < 0:
         raise _C.ValueError(

@@ -87,6 +87,7 @@ def tensors(ours, theirs, what="result", loose=1.0, values=True, digits=None, sc
     return arrays(array(ours), array(theirs), digits or kind_of(theirs.dtype), what, loose, scale)
 
 
+PARTS = {"complex64": "float32", "complex128": "float64"}
 COARSE = ["bfloat16", "float16", "float32", "float64"]
 
 
@@ -99,7 +100,9 @@ def arrays(got, want, dtype, what="result", loose=1.0, scale=0.0):
     if got.dtype.kind in "biu":
         same = got == want
     else:
-        relative, absolute = TOLERANCE[dtype]
+        relative, absolute = TOLERANCE[PARTS.get(dtype, dtype)]
+        if got.dtype.kind == "c":  # parts side by side
+            got, want = (np.stack([a.real, a.imag], -1) for a in (got, want))
         got, want = got.astype(np.float64), want.astype(np.float64)
         finite = np.isfinite(want)
         scale = np.abs(want[finite]).max(initial=scale)
