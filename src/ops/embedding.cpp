@@ -26,13 +26,13 @@ Tensor sums_of(const Tensor& x, const Tensor& number, int64_t count) {
   return ops::index_backward(x, index, shape, INT64_MIN);
 }
 
-// For each of the numbers 1 / how often it is among them, in `type`.
-Tensor by_frequency(const Tensor& index, int64_t rows, DType type) {
+// How often each of the numbers is among them, in `type`.
+Tensor counts_among(const Tensor& index, int64_t rows, DType type) {
   const NoGrad off;
   const Tensor flat = reshape(index, {-1});
-  const Tensor once = ops::raw_full(flat->shape, DType::Float32, flat->storage->device, 1);
-  const Tensor counts = sums_of(once, flat, rows);
-  return reshape(to(reciprocal(index_select(counts, 0, flat)), type), index->shape.vec());
+  const Tensor once = ops::raw_full(flat->shape, DType::Int64, flat->storage->device, 1);
+  const Tensor counts = index_select(sums_of(once, flat, rows), 0, flat);
+  return reshape(to(counts, type), index->shape.vec());
 }
 
 // `skip`: a row without gradient; INT64_MIN for none.
