@@ -1,4 +1,4 @@
-"""Sphinx configuration. The pages of the operations are generated from the table at build time."""
+"""Sphinx configuration. The pages of operations and layers are generated at build time."""
 
 import re
 import sys
@@ -29,3 +29,4 @@ html_theme_options = {
 autodoc_member_order = "bysource"
 
 generate.write_operations(HERE / "generated")
+generate.write_layers(HERE / "generated" / "layers.md")

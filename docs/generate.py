@@ -1,5 +1,8 @@
-"""Writes one page per family of operations from the table that the library itself runs by."""
+"""Writes one page per family of operations from the table that the library itself runs by, and one of
+all layers, optimizers and their like from the modules."""
 
+import importlib
+import inspect
 import re
 import shutil
 from pathlib import Path
@@ -83,5 +86,86 @@ def write_operations(folder):
     return len(names)
 
 
+# Heading and modules whose classes and functions are listed under it.
+SECTIONS = (
+    ("Linear layers, dropout, shapes", ("nn.layers", "nn.embedding")),
+    ("Activations", ("nn.activations",)),
+    ("Convolutions", ("nn.convolution",)),
+    ("Norms", ("nn.normalization",)),
+    ("Pooling", ("nn.pooling",)),
+    ("Resampling, columns, pixels", ("nn.resampling",)),
+    ("Padding", ("nn.padding",)),
+    ("Recurrent layers", ("nn.recurrent",)),
+    ("Attention", ("nn.multihead", "nn.transformer")),
+    ("Losses", ("nn.losses", "nn.heads")),
+    ("Containers and modules", ("nn.containers", "nn.module", "nn.parameter", "nn.parallel")),
+    ("Of the first input's size", ("nn.lazy",)),
+    ("nn.init", ("nn.init",)),
+    ("nn.utils", ("nn.utils", "nn.utils.rnn")),
+    ("nn.utils.parametrize", ("nn.utils.parametrize", "nn.utils.parametrizations")),
+    ("nn.utils.prune", ("nn.utils.prune",)),
+    ("nn.utils.stateless", ("nn.utils.stateless",)),
+    ("nn.attention", ("nn.attention", "nn.attention.bias")),
+    ("optim", ("optim",)),
+    ("optim.lr_scheduler", ("optim.lr_scheduler",)),
+    ("optim.swa_utils", ("optim.swa_utils",)),
+    ("utils.data", ("utils.data",)),
+)
+
+
+def escaped(text):
+    return re.sub(r"([*_<>\[\]`|\\])", r"\\\1", text)
+
+
+def first_sentence(value):
+    text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    end = re.search(r"[.:](?= [A-Z]|$)", text)
+    return text[: end.start()] if end else text
+
+
+def listed_names(path):
+    """The public names of a module that are its own classes and functions, or offered by __all__."""
+    module = importlib.import_module("pyflame." + path)
+    offered = getattr(module, "__all__", None)
+    for name in sorted(offered or dir(module), key=str.lower):
+        value = getattr(module, name)
+        if name.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        home = str(getattr(value, "__module__", ""))
+        if offered is None and home != module.__name__:
+            continue
+        if path.startswith("nn.") and path.count(".") == 1 and path != "nn.init":
+            import pyflame
+
+            if getattr(pyflame.nn, name, None) is not value:  # a helper
+                continue
+        yield name, value
+
+
+def write_layers(path):
+    lines = [
+        "# All layers and optimizers",
+        "",
+        "Printed from the modules. Functions of `nn.functional` stand among the "
+        "[operations](index.md) and in the list at the end.",
+        "",
+    ]
+    count = 0
+    for heading, modules in SECTIONS:
+        lines += [f"## {heading}", ""]
+        for module in modules:
+            for name, value in listed_names(module):
+                says = first_sentence(value)
+                lines.append(f"* `{name}`" + (f": {escaped(says)}" if says else ""))
+                count += 1
+        lines.append("")
+    names = [n for n in dir(pf.nn.functional) if callable(getattr(pf.nn.functional, n))]
+    lines += ["## nn.functional", "", ", ".join(f"`{n}`" for n in names), ""]
+    Path(path).write_text("\n".join(lines))
+    return count
+
+
 if __name__ == "__main__":
-    print(write_operations(Path(__file__).resolve().parent / "generated"), "operations")
+    here = Path(__file__).resolve().parent
+    print(write_operations(here / "generated"), "operations")
+    print(write_layers(here / "generated" / "layers.md"), "layers and optimizers")

@@ -10,7 +10,7 @@ import _thread
 import math as _math
 import os as _os
 
-from . import _C, _einops, _tensor
+from . import _C, _aliases, _einops, _tensor
 from ._C import (
     AutogradError,
     BackendError,
@@ -60,6 +60,7 @@ from ._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 _tensor.install()
 _einops.install()
+_aliases.install()
 
 # Operations, then dtypes: pyflame.float is a dtype.
 globals().update(_C._functions)

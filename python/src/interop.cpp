@@ -485,6 +485,14 @@ Tensor frombuffer(nb::handle buffer, nb::handle dtype, int64_t count, int64_t of
   return r;
 }
 
+// Memory that nobody writes while the tensor is there (utils/data/shared.py): operations on it may
+// wait, as on our own.
+Tensor shared_tensor(nb::handle buffer, nb::handle dtype, int64_t count, int64_t offset) {
+  Tensor flat = frombuffer(buffer, dtype, count, offset, false);
+  flat->storage->foreign = false;
+  return flat;
+}
+
 Tensor from_numpy(nb::handle array) {
   if (!PyObject_CheckBuffer(array.ptr()) || is_tensor(array.ptr()))
     type_error(std::string("pf.from_numpy: got an object of type ") +
@@ -529,6 +537,7 @@ void init_interop(nb::module_& m) {
   ExportType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&export_spec)));
   m.def("from_numpy", &from_numpy, nb::arg("ndarray"),
         "A tensor that shares the memory of a NumPy array (read-only if the array is).");
+  m.def("_shared_tensor", &shared_tensor);
   m.def("frombuffer", &frombuffer, nb::arg("buffer"), nb::kw_only(), nb::arg("dtype"),
         nb::arg("count") = -1, nb::arg("offset") = 0, nb::arg("requires_grad") = false,
         "A 1-d tensor over the bytes of an object with the buffer protocol.");

@@ -26,13 +26,13 @@ Tensor sums_of(const Tensor& x, const Tensor& number, int64_t count) {
   return ops::index_backward(x, index, shape, INT64_MIN);
 }
 
-// For each of the numbers 1 / how often it is among them, in `type`.
-Tensor by_frequency(const Tensor& index, int64_t rows, DType type) {
+// How often each of the numbers is among them, in `type`.
+Tensor counts_among(const Tensor& index, int64_t rows, DType type) {
   const NoGrad off;
   const Tensor flat = reshape(index, {-1});
-  const Tensor once = ops::raw_full(flat->shape, DType::Float32, flat->storage->device, 1);
-  const Tensor counts = sums_of(once, flat, rows);
-  return reshape(to(reciprocal(index_select(counts, 0, flat)), type), index->shape.vec());
+  const Tensor once = ops::raw_full(flat->shape, DType::Int64, flat->storage->device, 1);
+  const Tensor counts = index_select(sums_of(once, flat, rows), 0, flat);
+  return reshape(to(counts, type), index->shape.vec());
 }
 
 // `skip`: a row without gradient; INT64_MIN for none.
@@ -49,7 +49,7 @@ Tensor embedding_of(const Tensor& index, const Tensor& weight, int64_t skip, boo
                        Tensor g = c.grad();
                        const Tensor index = c.saved(0);
                        if (by_count)
-                         g = mul(g, unsqueeze(by_frequency(index, shape[0], g->dtype), -1));
+                         g = mul(g, unsqueeze(counts_among(index, shape[0], g->dtype), -1));
                        return {ops::index_backward(g, {index, Tensor()}, shape, skip)};
                      });
   return out;

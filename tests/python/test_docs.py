@@ -1,5 +1,7 @@
 """The Python blocks of the documentation run as they stand there, those of one page in their order."""
 
+import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import standin
+
+import pyflame as pf
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 cache, run = standin.cache, standin.run  # fixtures
@@ -66,3 +70,18 @@ def test_page(page, tmp_path):
 @pytest.mark.parametrize("page", [pytest.param(p, marks=standin.MARKS) for p in GPU])
 def test_page_about_gpus(page, run):
     run(program(page), PYFLAME_STANDIN_DEVICES=2)
+
+
+@pytest.mark.cpu_only
+def test_all_layers_are_listed_and_tested(tmp_path):
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert generate.write_layers(tmp_path / "layers.md") > 250
+    page = (tmp_path / "layers.md").read_text()
+    tests = "".join(p.read_text() for p in (ROOT / "tests" / "python").rglob("*.py"))
+    kinds = [n for m in (pf.nn, pf.optim) for n in m.__all__ if inspect.isclass(getattr(m, n))]
+    unlisted = [n for n in kinds if f"* `{n}`" not in page]
+    # Of layers for one to three dimensions tests make the name.
+    untested = [n for n in kinds if not re.search(rf"\b{re.sub(r'[123]d$', '', n)}", tests)]
+    assert not unlisted and not untested, (unlisted, untested)

@@ -17,9 +17,9 @@ from .activations import (
     LogSoftmax,
     Mish,
     PReLU,
-    RReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -90,6 +90,7 @@ from .normalization import *  # noqa: F403
 from .normalization import __all__ as _NORMS
 from .padding import *  # noqa: F403
 from .padding import __all__ as _PADDING
+from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from .pooling import *  # noqa: F403
 from .pooling import __all__ as _POOLING
@@ -126,8 +127,6 @@ __all__ = [
 def __getattr__(name):
     if name in _MODULES or name == "modules":
         return _C._import(f"{__name__}.{name}")
-    if name == "DataParallel":
-        return _C._import(f"{__name__}.parallel").DataParallel
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 

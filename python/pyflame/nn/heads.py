@@ -88,7 +88,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             place = place.index_fill(0, rows, self.shortlist_size + i)
             inside = F.log_softmax(self.tail[i](x.index_select(0, rows)), 1)
             own = inside.gather(1, (y.index_select(0, rows) - low).unsqueeze(1)).squeeze(1)
-            base = _ops.zeros(y.shape, dtype=own.dtype, device=own.device) if total is None else total
+            base = (
+                _ops.zeros(y.shape, dtype=own.dtype, device=own.device) if total is None else total
+            )
             total = base.index_add(0, rows, own)
         output = head.gather(1, place.unsqueeze(1)).squeeze(1)
         if total is not None:

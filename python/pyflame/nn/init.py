@@ -21,10 +21,12 @@ def calculate_gain(nonlinearity, param=None):
 
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
+    """Uniform numbers of [a, b)."""
     return _ops._init_uniform_(tensor, a, b)
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
+    """Normal numbers."""
     return _ops._init_normal_(tensor, mean, std)
 
 
@@ -34,14 +36,17 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
 
 def constant_(tensor, val):
+    """One number everywhere."""
     return _ops._init_constant_(tensor, val)
 
 
 def ones_(tensor):
+    """Ones."""
     return _ops._init_constant_(tensor, 1.0)
 
 
 def zeros_(tensor):
+    """Zeros."""
     return _ops._init_constant_(tensor, 0.0)
 
 
@@ -51,18 +56,22 @@ def eye_(tensor):
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
+    """Uniform numbers whose variance is gain² * 2 / (inputs + outputs) (Glorot and Bengio, 2010)."""
     return _ops._init_xavier_uniform_(tensor, gain)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
+    """Normal numbers whose variance is gain² * 2 / (inputs + outputs) (Glorot and Bengio, 2010)."""
     return _ops._init_xavier_normal_(tensor, gain)
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+    """Uniform numbers that keep the variance through layers with this nonlinearity (He and others, 2015)."""
     return _ops._init_kaiming_uniform_(tensor, float(a), mode, nonlinearity)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+    """Normal numbers that keep the variance through layers with this nonlinearity (He and others, 2015)."""
     return _ops._init_kaiming_normal_(tensor, float(a), mode, nonlinearity)
 
 
@@ -133,12 +142,11 @@ def _old(function):
 
     @functools.wraps(function)
     def old(*args, **kwargs):
-        warnings.warn(
-            f"pf.nn.init.{name[:-1]} is deprecated; use nn.init.{name}", FutureWarning, 2
-        )
+        warnings.warn(f"pf.nn.init.{name[:-1]} is deprecated; use nn.init.{name}", FutureWarning, 2)
         return function(*args, **kwargs)
 
     old.__name__ = name[:-1]
+    old.__doc__ = f"{name}, under its old name."
     return old
 
 

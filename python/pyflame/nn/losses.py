@@ -252,7 +252,9 @@ class TripletMarginWithDistanceLoss(_Loss):
             raise ValueError(
                 f"pf.nn.TripletMarginWithDistanceLoss: got margin {margin}; expected a positive number"
             )
-        self.distance_function = F.pairwise_distance if distance_function is None else distance_function
+        self.distance_function = (
+            F.pairwise_distance if distance_function is None else distance_function
+        )
         self.margin = margin
         self.swap = swap
 

@@ -360,7 +360,9 @@ class Module(_WithState):
         there = getattr(owner, name, None)
         if (strict and there is None) or (there is not None and not isinstance(there, Module)):
             raise AttributeError(f"{type(owner).__name__} has no submodule '{name}'")
-        owner._modules[name] = module if there is None else _registered("module", owner, name, module)
+        owner._modules[name] = (
+            module if there is None else _registered("module", owner, name, module)
+        )
 
     def get_parameter(self, target):
         path, _, name = target.rpartition(".")

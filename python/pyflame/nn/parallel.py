@@ -3,6 +3,8 @@
 from .. import _C
 from .module import Module
 
+__path__ = []  # nn.parallel.distributed and its like: _aliases.py
+
 __all__ = [
     "DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply",
     "replicate", "scatter",
@@ -24,17 +26,9 @@ def _one(devices, name):
 
 
 def _moved(value, device):
-    if device is None:
-        return value
-    if isinstance(value, _C.Tensor):
-        return value.to(device)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(v, device) for v in value))
-    if isinstance(value, (tuple, list)):
-        return type(value)(_moved(v, device) for v in value)
-    if isinstance(value, dict):
-        return type(value)((k, _moved(v, device)) for k, v in value.items())
-    return value
+    from ..utils.data.collate import moved
+
+    return value if device is None else moved(value, device)
 
 
 class DataParallel(Module):
@@ -68,9 +62,7 @@ class DistributedDataParallel(Module):
         )
 
 
-def data_parallel(
-    module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None
-):
+def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):
     """module(*inputs) on one device."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     module_kwargs = module_kwargs or {}

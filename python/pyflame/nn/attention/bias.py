@@ -3,6 +3,7 @@
 import enum
 
 from ... import _ops
+from ..._C import Tensor
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 
@@ -14,26 +15,31 @@ class CausalVariant(enum.IntEnum):
     LOWER_RIGHT = 2
 
 
-class CausalBias:
+class CausalBias(Tensor):
     """A causal mask of [queries, keys], as attn_mask of scaled_dot_product_attention.
 
-    The triangle begins at the first query and key, or (LOWER_RIGHT) ends at the last ones.
+    The triangle begins at the first query and key, or (LOWER_RIGHT) ends at the last ones. It is a bool
+    tensor: True where a query sees a key.
     """
 
-    def __init__(self, variant, seq_len_q, seq_len_kv):
-        self.variant = CausalVariant(variant)
-        self.seq_len_q = seq_len_q
-        self.seq_len_kv = seq_len_kv
+    __torch_function__ = None  # operations see a plain mask
 
-    @property
-    def shape(self):
-        return (self.seq_len_q, self.seq_len_kv)
+    def __new__(cls, variant, seq_len_q, seq_len_kv):
+        variant = CausalVariant(variant)
+        lower_right = variant is CausalVariant.LOWER_RIGHT
+        ones = _ops.ones((seq_len_q, seq_len_kv), dtype=_ops.bool)
+        mask = ones.tril(seq_len_kv - seq_len_q if lower_right else 0)
+        made = Tensor._make_subclass(cls, mask)
+        made.variant, made.seq_len_q, made.seq_len_kv = variant, seq_len_q, seq_len_kv
+        return made
+
+    def __init__(self, variant, seq_len_q, seq_len_kv):
+        pass
 
     def materialize(self, device=None):
-        """The mask as a bool tensor: True where a query sees a key."""
-        ones = _ops.ones(self.shape, dtype=_ops.bool, device=device)
-        lower_right = self.variant is CausalVariant.LOWER_RIGHT
-        return ones.tril(self.seq_len_kv - self.seq_len_q if lower_right else 0)
+        """The mask as a plain tensor."""
+        mask = self.detach().as_subclass(Tensor)
+        return mask if device is None else mask.to(device)
 
     def __repr__(self):
         return f"CausalBias({self.variant.name}, {self.seq_len_q}, {self.seq_len_kv})"

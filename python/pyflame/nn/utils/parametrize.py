@@ -297,5 +297,3 @@ def transfer_parametrizations_and_params(from_module, to_module, tensor_name=Non
             with no_grad():
                 own.data = other.detach().clone()
     return to_module
-
-

@@ -315,9 +315,7 @@ def global_unstructured(parameters, pruning_method, importance_scores=None, **kw
     scores = importance_scores or {}
     if not isinstance(scores, dict):
         raise TypeError("pf.nn.utils.prune: global_unstructured(): expected a dict of scores")
-    flat = _ops.cat(
-        [scores.get((m, n), getattr(m, n)).detach().reshape(-1) for m, n in parameters]
-    )
+    flat = _ops.cat([scores.get((m, n), getattr(m, n)).detach().reshape(-1) for m, n in parameters])
     masks = [getattr(m, n + "_mask", None) for m, n in parameters]
     default = _ops.cat(
         [
@@ -363,5 +361,3 @@ def is_pruned(module):
         for m in module.modules()
         for hook, *_ in m._forward_pre_hooks.values()
     )
-
-

@@ -2,10 +2,8 @@
 
 # ruff: noqa: F401 (pin_memory is for those who batch by themselves)
 
-import sys
-
 from .collate import default_collate, default_convert
-from .dataloader import DataLoader, pin_memory
+from .dataloader import DataLoader, get_worker_info, pin_memory
 from .dataset import (
     ChainDataset,
     ConcatDataset,
@@ -16,6 +14,8 @@ from .dataset import (
     TensorDataset,
     random_split,
 )
+from .distributed import DistributedSampler
+from .prefetch import prefetch
 from .sampler import (
     BatchSampler,
     RandomSampler,
@@ -26,14 +26,9 @@ from .sampler import (
 )
 
 __all__ = [
-    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset",
-    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler",
+    "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
     "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate",
-    "default_convert", "get_worker_info", "random_split",
+    "default_convert", "get_worker_info", "prefetch",
+    "random_split",
 ]  # fmt: skip
-
-
-def get_worker_info():
-    """Inside a worker of a DataLoader its id, num_workers, seed and dataset; None elsewhere."""
-    workers = sys.modules.get(__name__ + ".workers")
-    return workers.get_worker_info() if workers else None

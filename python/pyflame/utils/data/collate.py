@@ -24,6 +24,28 @@ def _like(kind, values):
         return values
 
 
+def mapped(batch, fn):
+    """A batch with fn(leaf) for its leaves: lists, tuples and dicts stay such."""
+    if isinstance(batch, collections.abc.Mapping):
+        return _like(batch, {k: mapped(v, fn) for k, v in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(mapped(v, fn) for v in batch))
+    if isinstance(batch, list | tuple):
+        return _like(batch, [mapped(v, fn) for v in batch])
+    return fn(batch)
+
+
+def moved(batch, device, non_blocking=False):
+    """A batch with its tensors on a device."""
+
+    def move(x):
+        if isinstance(x, Tensor) or (hasattr(x, "to") and callable(x.to)):
+            return x.to(device, non_blocking=non_blocking)
+        return x
+
+    return mapped(batch, move)
+
+
 def _is_array(x):
     # Images of PIL have the interface, but no dtype.
     return hasattr(x, "__array_interface__") and hasattr(x, "dtype") and not isinstance(x, Tensor)

@@ -1,11 +1,13 @@
 """DataLoader."""
 
-import collections.abc
 import itertools
+import queue
+import sys
+import threading
 from typing import Generic, TypeVar
 
 from ... import _C
-from .collate import _like, default_collate, default_convert
+from .collate import default_collate, default_convert, mapped
 from .dataset import IterableDataset, batcher, on_device
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
 
@@ -53,17 +55,79 @@ class _Stream:
             yield (self.collate_fn or default_collate)(batch)
 
 
+def get_worker_info():
+    """Inside a worker of a DataLoader its id, num_workers, seed and dataset; None elsewhere."""
+    workers = sys.modules.get(__package__ + ".workers")
+    return workers.get_worker_info() if workers else None
+
+
 def pin_memory(batch, device=None):
     """A batch with its tensors of the CPU in pinned memory; lists, tuples and dicts stay such."""
-    if isinstance(batch, _C.Tensor):
-        return batch.pin_memory(device) if batch.device.type == "cpu" else batch
-    if isinstance(batch, collections.abc.Mapping):
-        return _like(batch, {k: pin_memory(v, device) for k, v in batch.items()})
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(pin_memory(v, device) for v in batch))
-    if isinstance(batch, list | tuple):
-        return _like(batch, [pin_memory(v, device) for v in batch])
-    return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+
+    def pin(x):
+        if isinstance(x, _C.Tensor):
+            return x.pin_memory(device) if x.device.type == "cpu" else x
+        return x.pin_memory() if hasattr(x, "pin_memory") else x
+
+    return mapped(batch, pin)
+
+
+class _Raised:
+    def __init__(self, error):
+        self.error = error
+
+
+_END = object()
+
+
+def _pinned_ahead(batches, device, ahead):
+    """Batches in pinned memory, which a thread makes before they are asked for."""
+    first = next(batches, _END)  # workers are made by the thread that asks for batches
+    ready, stop = queue.Queue(ahead), threading.Event()
+
+    def put(item):
+        while not stop.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                pass
+
+    def work():
+        try:
+            for batch in batches:
+                put(pin_memory(batch, device))
+                if stop.is_set():
+                    return
+            put(_END)
+        except BaseException as error:
+            put(_Raised(error))
+        finally:
+            batches.close()
+
+    if first is _END:
+        return
+    thread = threading.Thread(target=work, name="pyflame-pin", daemon=True)
+    thread.start()
+    try:
+        item = pin_memory(first, device)
+        while item is not _END:
+            if isinstance(item, _Raised):
+                raise item.error
+            yield item
+            item = ready.get()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _has_gpu():
+    for kind in ("cuda", "rocm"):
+        try:
+            if _C._device_count(kind):
+                return True
+        except _C.PyFlameError:
+            pass
+    return False
 
 
 class _Pass:
@@ -97,7 +161,8 @@ class DataLoader(Generic[_T_co]):
     batched in the calling process. An error of a worker is raised with the worker's traceback.
     `pin_memory` puts the tensors of each batch into memory that the GPU (`pin_memory_device`, or
     the current one) reads directly, from which `to(device, non_blocking=True)` does not wait;
-    without a GPU it changes nothing. `in_order` is accepted: batches always come in order.
+    without a GPU it changes nothing. With workers a thread does so ahead; `prefetch(loader, device)`
+    also has the copy to the device under way. `in_order` is accepted: batches always come in order.
     """
 
     def __init__(
@@ -180,7 +245,11 @@ class DataLoader(Generic[_T_co]):
         seed = draw_seed(self.generator)
         batches = self._batches(seed)
         if self.pin_memory:
-            batches = (pin_memory(b, self.pin_memory_device or None) for b in batches)
+            device = self.pin_memory_device or None
+            if self.num_workers and _has_gpu() and not on_device(self.dataset):
+                batches = _pinned_ahead(batches, device, self.prefetch_factor)
+            else:
+                batches = (pin_memory(b, device) for b in batches)
         return _Pass(self, batches)
 
     def _batches(self, seed):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import _C
+from .shared import Receiver, Sender
 
 _ALONE = 5.0  # seconds after which an idle worker looks whether its parent is still there
 
@@ -90,7 +91,8 @@ def _listen(pipe, messages, parent):
 
 
 def _work(pipe, number, count, fetch, init, parent, others):
-    """A worker's life: (epoch, seed, None) begins an epoch, (epoch, None, request) wants a batch."""
+    """A worker's life: (epoch, seed, None, freed) begins an epoch, (epoch, None, request, freed) wants
+    a batch; `freed` are segments of memory that may be used again."""
     global _info
     for other in others:  # so that a pipe ends when the main process lets go of its own end
         other.close()
@@ -99,11 +101,13 @@ def _work(pipe, number, count, fetch, init, parent, others):
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _C.set_device("cpu")
     _C.set_num_threads(1)
+    sender = Sender(pipe, parent)
     messages = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, messages, parent), daemon=True).start()
     stream = failure = None
     while True:
-        epoch, seed, request = messages.get()
+        epoch, seed, request, freed = messages.get()
+        sender.free += freed
         if seed is not None:
             _seed(seed)
             first, failure = _info is None, None
@@ -120,13 +124,11 @@ def _work(pipe, number, count, fetch, init, parent, others):
         except Exception as error:
             result = _Failure(error, number)
         try:
-            data = pickle.dumps((epoch, result), pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # a batch that cannot be sent
-            data = pickle.dumps((epoch, _Failure(error, number)), pickle.HIGHEST_PROTOCOL)
-        try:
-            pipe.send_bytes(data)
+            sender.send((epoch, result))
         except OSError:
             os._exit(1)  # the main process is gone, and nobody is left to be told
+        except Exception as error:  # a batch that cannot be sent
+            sender.send((epoch, _Failure(error, number)))
 
 
 class Pool:
@@ -141,7 +143,7 @@ class Pool:
             )
             context = multiprocessing.get_context(method)
         self.timeout, self.epoch, self.busy = timeout, 0, False
-        self.pipes, self.processes = [], []
+        self.pipes, self.processes, self.receivers = [], [], []
         if "numpy" in sys.modules:  # whole, before a fork: a child waits for ever for half of it
             import numpy.random  # noqa: F401
         _C.flush()  # a child must not find work of this thread half done
@@ -164,6 +166,7 @@ class Pool:
                     signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 there.close()
                 self.pipes.append(here)
+                self.receivers.append(Receiver(here))
                 self.processes.append(process)
         except BaseException:
             self.close()
@@ -180,14 +183,14 @@ class Pool:
                 process.join()
         for pipe in self.pipes:
             pipe.close()
-        self.pipes, self.processes = [], []
+        self.pipes, self.processes, self.receivers = [], [], []
 
     def __del__(self):
         self.close()
 
     def _send(self, worker, message):
         try:
-            self.pipes[worker].send(message)
+            self.pipes[worker].send((*message, self.receivers[worker].freed()))
         except (BrokenPipeError, ConnectionResetError):
             raise self._death(worker) from None
 
@@ -220,7 +223,7 @@ class Pool:
             if pipe not in ready:
                 raise self._death(worker)
             try:
-                epoch, result = pickle.loads(pipe.recv_bytes())
+                epoch, result = self.receivers[worker].receive()
             except (EOFError, ConnectionResetError):
                 raise self._death(worker) from None
             if epoch == self.epoch:  # not one of an epoch that was given up

@@ -1,0 +1,132 @@
+"""Module paths of PyTorch whose contents live elsewhere here: made when somebody imports them.
+
+`pyflame.nn.modules.linear` is no file: importing it finds the names in the modules of this table.
+"""
+
+import importlib
+import importlib.machinery
+import sys
+import types
+
+# path below pyflame: where its names are looked for, in this order.
+MODULES = {
+    "nn.modules": "nn",
+    "nn.modules.activation": "nn.activations nn.multihead",
+    "nn.modules.adaptive": "nn.heads",
+    "nn.modules.batchnorm": "nn.normalization nn.lazy",
+    "nn.modules.channelshuffle": "nn.resampling",
+    "nn.modules.container": "nn.containers",
+    "nn.modules.conv": "nn.convolution nn.lazy",
+    "nn.modules.distance": "nn.layers",
+    "nn.modules.dropout": "nn.layers",
+    "nn.modules.flatten": "nn.layers",
+    "nn.modules.fold": "nn.resampling",
+    "nn.modules.instancenorm": "nn.normalization nn.lazy",
+    "nn.modules.lazy": "nn.lazy",
+    "nn.modules.linear": "nn.layers nn.lazy",
+    "nn.modules.linear_cross_entropy_options": "nn.heads",
+    "nn.modules.loss": "nn.losses nn.heads",
+    "nn.modules.module": "nn.module nn.module_state",
+    "nn.modules.normalization": "nn.layers nn.normalization",
+    "nn.modules.padding": "nn.padding",
+    "nn.modules.pixelshuffle": "nn.resampling",
+    "nn.modules.pooling": "nn.pooling",
+    "nn.modules.rnn": "nn.recurrent nn.utils.rnn",
+    "nn.modules.sparse": "nn.embedding",
+    "nn.modules.transformer": "nn.transformer",
+    "nn.modules.upsampling": "nn.resampling",
+    "nn.modules.utils": "nn.sizes",
+    "nn.parallel.data_parallel": "nn.parallel",
+    "nn.parallel.distributed": "nn.parallel",
+    "nn.parallel.parallel_apply": "nn.parallel",
+    "nn.parallel.replicate": "nn.parallel",
+    "nn.parallel.scatter_gather": "nn.parallel",
+    "nn.utils.convert_parameters": "nn.utils.convert",
+    "nn.utils.init": "nn.utils.convert",
+    "nn.utils.memory_format": "nn.utils.convert",
+    "nn.utils.spectral_norm": "nn.utils.weight_hooks",
+    "nn.utils.weight_norm": "nn.utils.weight_hooks",
+    "optim._adafactor": "optim.adafactor",
+    "optim._muon": "optim.muon",
+    "optim.adadelta": "optim.rules",
+    "optim.adagrad": "optim.rules",
+    "optim.adamax": "optim.rules",
+    "optim.adamw": "optim.adam",
+    "optim.asgd": "optim.rules",
+    "optim.nadam": "optim.rules",
+    "optim.radam": "optim.rules",
+    "optim.rmsprop": "optim.rules",
+    "optim.rprop": "optim.rules",
+    "utils.data._utils": "utils.data",
+    "utils.data._utils.collate": "utils.data.collate",
+    "utils.data._utils.pin_memory": "utils.data.dataloader",
+    "utils.data._utils.worker": "utils.data.workers",
+}
+# Names of PyTorch's modules that are others here.
+RENAMED = {
+    "NonDynamicallyQuantizableLinear": "nn.layers:Linear",
+    "_DropoutNd": "nn.layers:Dropout",
+    "_NormBase": "nn.normalization:_RunningNorm",
+}
+
+
+class _Alias(types.ModuleType):
+    def __getattr__(self, name):
+        if not name.startswith("__"):
+            for source in self.__dict__.get("_sources", ()):
+                module = importlib.import_module(source)
+                if name in vars(module) or name in getattr(module, "__all__", ()):
+                    return getattr(module, name)
+            full = self.__name__.partition(".")[2]
+            if f"{full}.{name}" in MODULES:
+                return importlib.import_module(f"{self.__name__}.{name}")
+            if name in RENAMED:
+                module, _, attribute = RENAMED[name].partition(":")
+                return getattr(importlib.import_module("pyflame." + module), attribute)
+        raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
+
+    def __dir__(self):
+        names = set()
+        for source in self._sources:
+            module = importlib.import_module(source)
+            names.update(getattr(module, "__all__", ()) or dir(module))
+        return sorted(n for n in names if not n.startswith("_"))
+
+
+class _Callable(_Alias):
+    """The name of a function that stands in the same package: it stays callable when the module is
+    imported, and takes its place."""
+
+    def __call__(self, *args, **kwargs):
+        return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
+
+
+_FUNCTIONS = ("data_parallel", "parallel_apply", "replicate", "spectral_norm", "weight_norm")
+
+
+class _Finder:
+    """Asked last, for what no file is."""
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        package, _, rest = fullname.partition(".")
+        if package != "pyflame" or rest not in MODULES:
+            return None
+        is_package = any(other.startswith(rest + ".") for other in MODULES)
+        return importlib.machinery.ModuleSpec(fullname, _Finder, is_package=is_package)
+
+    @staticmethod
+    def create_module(spec):
+        last = spec.name.rpartition(".")[2]
+        module = (_Callable if last in _FUNCTIONS else _Alias)(spec.name)
+        rest = spec.name.partition(".")[2]
+        module._sources = [f"pyflame.{source}" for source in MODULES[rest].split()]
+        return module
+
+    @staticmethod
+    def exec_module(module):
+        pass
+
+
+def install():
+    sys.meta_path.append(_Finder)
