@@ -87,10 +87,13 @@ HWY_INLINE void StoreAs(const Wide<N>& v, S* p) {
     for (int k = 0; k < Wide<N>::kParts; ++k)
       hn::StoreU(v.v[k], typename Wide<N>::D(), p + k * Wide<N>::kPart);
   } else if constexpr (std::is_same_v<N, float>) {  // the number of a tap
+    static_assert(sizeof(S) == 1);
     const hn::Rebind<int32_t, typename Wide<N>::D> di;
+    const hn::Rebind<uint32_t, typename Wide<N>::D> du;
     const hn::Rebind<S, typename Wide<N>::D> ds;
     for (int k = 0; k < Wide<N>::kParts; ++k)
-      hn::StoreU(hn::DemoteTo(ds, hn::ConvertTo(di, v.v[k])), ds, p + k * Wide<N>::kPart);
+      hn::StoreU(hn::U8FromU32(hn::BitCast(du, hn::ConvertTo(di, v.v[k]))), ds,
+                 p + k * Wide<N>::kPart);
   } else {
     alignas(64) N all[Wide<N>::kLanes];
     StoreAs(v, all);
@@ -168,13 +171,13 @@ struct Largest {
   }
   static HWY_INLINE WideMask<N> above(const Wide<N>& v, const Wide<N>& best) {
     if constexpr (std::is_floating_point_v<N>)
-      return GreaterThan(v, best) | NotEqual(v, v);
+      return GreaterThan(v, best) | IsNaN(v);
     else
       return GreaterThan(v, best);
   }
   static HWY_INLINE Wide<N> join(const Wide<N>& best, const Wide<N>& v) {
     if constexpr (std::is_floating_point_v<N>)
-      return Choose(NotEqual(v, v), v, WMax(v, best));
+      return Choose(IsNaN(v), v, WMax(v, best));
     else
       return WMax(v, best);
   }
@@ -362,15 +365,17 @@ class Phases {
 class KeptLines {
  public:
   KeptLines() = default;
-  KeptLines(int64_t deep, int64_t high) : high_(high), held_(static_cast<size_t>(deep * high)) {
+  // Of planes so many lines high.
+  KeptLines(int64_t deep, int64_t high, int64_t lines)
+      : high_(high), held_(static_cast<size_t>(deep * high)) {
+    for (int64_t y = 0; y < lines; ++y) turn_.push_back(y % high);
     forget();
   }
   int64_t slots() const { return static_cast<int64_t>(held_.size()); }
   void forget() { std::fill(held_.begin(), held_.end(), -1); }
   // Where a line of the i-th plane that is looked at belongs, if `y` is its height.
   HWY_INLINE int64_t slot(int64_t i, int64_t y) const {
-    return i * high_ +
-           static_cast<int64_t>(static_cast<uint32_t>(y) % static_cast<uint32_t>(high_));
+    return i * high_ + turn_[static_cast<size_t>(y)];
   }
   // Whether it is there; else whoever asks makes it.
   HWY_INLINE bool has(int64_t slot, int64_t line) {
@@ -382,7 +387,7 @@ class KeptLines {
 
  private:
   int64_t high_ = 1;
-  std::vector<int64_t> held_;
+  std::vector<int64_t> held_, turn_;
 };
 
 // Windows of lines [begin, end), with the number of the tap where that is asked for.
@@ -437,7 +442,7 @@ class Forward {
         : f_(f),
           w_(f.w_),
           phases_(f.phases_),
-          lines_(f.deep_, f.high_),
+          lines_(f.deep_, f.high_, w_.in[1]),
           rows_(static_cast<size_t>(lines_.slots())),
           runs_(f.phased_ ? static_cast<size_t>(w_.kernel[2]) : 0),
           parts_(memory),
@@ -457,14 +462,22 @@ class Forward {
     }
 
     void run(int64_t begin, int64_t end, const Results& to) {
-      const int64_t lines = w_.lines();
-      int64_t item = begin / lines, line = begin % lines;
+      const int64_t lines = w_.lines(), pitch = w_.out[2] * w_.inner;
+      int64_t item = begin / lines, z = begin % lines / w_.out[1], y = begin % w_.out[1];
       start(item);
-      for (int64_t u = begin; u < end; ++u, ++line) {
-        if (line == lines) line = 0, start(++item);
-        const int64_t o = (item / f_.strips_.count * lines + line) * w_.out[2] + q0_;
-        look(w_.of(0, line / w_.out[1]), w_.of(1, line % w_.out[1]));
-        write(line, o * w_.inner, to);
+      const auto place = [&] {
+        return ((item / f_.strips_.count * lines + z * w_.out[1] + y) * w_.out[2] + q0_) * w_.inner;
+      };
+      for (int64_t u = begin, o = place(); u < end; ++u) {
+        look(w_.of(0, z), w_.of(1, y));
+        write(z, y, o, to);
+        o += pitch;
+        if (++y < w_.out[1]) continue;
+        y = 0;
+        if (++z < w_.out[0]) continue;
+        z = 0;
+        start(++item);
+        o = place();
       }
       y_.finish();
       if constexpr (kTaps) taps_.finish();
@@ -641,11 +654,11 @@ class Forward {
     }
 
     // The lines joined, from element o of the results on.
-    HWY_INLINE void write(int64_t line, int64_t o, const Results& to) {
+    HWY_INLINE void write(int64_t z, int64_t y, int64_t o, const Results& to) {
       const int64_t length = n_ * w_.inner;
       Wide<N> by = Fill(N(1));
       if constexpr (Rule::kMean) {
-        const double by_line = w_.by_line(line);
+        const double by_line = w_.by_line(z, y);
         if (equal_)
           by = Fill(static_cast<N>(by_line * w_.along(q0_)));
         else if (by_line != last_by_)
@@ -653,14 +666,14 @@ class Forward {
       }
       for (int64_t e = 0; e < length; e += chunk()) {
         const int64_t count = std::min(chunk(), length - e);
-        S* const y = y_.at(to.y + o + e, count);
+        S* const mem = y_.at(to.y + o + e, count);
         if constexpr (!kTaps) {
-          joined(e, count, by, y, static_cast<N*>(nullptr));
+          joined(e, count, by, mem, static_cast<N*>(nullptr));
         } else if (to.taps) {
-          joined(e, count, by, y, taps_.at(to.taps + o + e, count));
+          joined(e, count, by, mem, taps_.at(to.taps + o + e, count));
         } else {
-          joined(e, count, by, y, numbers_);
-          places(line, e, count, *to.of, to.places + o + e);
+          joined(e, count, by, mem, numbers_);
+          places(z * w_.out[1] + y, e, count, *to.of, to.places + o + e);
         }
       }
     }

@@ -110,13 +110,15 @@ class Backward {
         : b_(b),
           w_(b.w_),
           dx_(dx),
-          lines_(b.d_.span, b.h_.span),
+          lines_(b.d_.span, b.h_.span, w_.out[1]),
           parts_(memory),
           sink_(parts_.take<char>(Sink::kBytes), stream),
           kept_(parts_.template take<N>(b.length_ * lines_.slots() * (kTaps ? 2 : 1))),
           by_(parts_.template take<N>(b.length_)),
           own_(parts_.template take<N>(b.room())),
           behind_(b.length_ * lines_.slots()),
+          chunk_(b.chunk()),
+          chunk_groups_(chunk_ / b.stride_),
           equal_(w_.equal_along()),
           from_(static_cast<size_t>(lines_.slots())) {
       for (int64_t f = 0; b.phased_ && f < b.stride_; ++f)
@@ -130,12 +132,19 @@ class Backward {
 
     void run(int64_t begin, int64_t end) {
       const int64_t lines = w_.in[0] * w_.in[1];
-      int64_t item = begin / lines, line = begin % lines;
+      int64_t item = begin / lines, z = begin % lines / w_.in[1], y = begin % w_.in[1];
       start(item);
-      for (int64_t u = begin; u < end; ++u, ++line) {
-        if (line == lines) line = 0, start(++item);
-        look(line / w_.in[1], line % w_.in[1]);
-        S* const to = dx_ + ((item / b_.strips_.count * lines + line) * w_.in[2] + x0_) * w_.inner;
+      const auto place = [&] {
+        return ((item / b_.strips_.count * lines + z * w_.in[1] + y) * w_.in[2] + x0_) * w_.inner;
+      };
+      S* to = dx_ + place();
+      for (int64_t u = begin; u < end; ++u, to += w_.in[2] * w_.inner) {
+        if (y == w_.in[1]) {
+          y = 0;
+          if (++z == w_.in[0]) z = 0, start(++item);
+          to = dx_ + place();
+        }
+        look(z, y++);
         if (w_.inner > 1)
           channels(to);
         else if (b_.phased_)
@@ -154,6 +163,7 @@ class Backward {
       if (x0_ >= 0 && b_.strips_.count == 1) return;
       x0_ = b_.strips_.first(strip);
       n_ = b_.strips_.size(strip);
+      groups_ = (n_ + b_.stride_ - 1) / b_.stride_;
       last_by_ = -1;
       if (b_.phased_) {
         base_ = x0_ / b_.stride_ - b_.before_;
@@ -171,23 +181,23 @@ class Backward {
       Line* to = from_.data();
       for (const auto *d = b_.d_.begin(z), *d0 = d, *d1 = b_.d_.end(z); d < d1; ++d)
         for (const auto *h = b_.h_.begin(y), *h1 = b_.h_.end(y); h < h1; ++h) {
-          const int64_t at = d->window * w_.out[1] + h->window;
           const int64_t slot = lines_.slot(d - d0, h->window);
           N* const g = kept_ + slot * b_.length_;
-          if (!lines_.has(slot, at)) prepare(at, g);
+          if (!lines_.has(slot, d->window * w_.out[1] + h->window))
+            prepare(d->window, h->window, g);
           const int64_t first = (d->tap * w_.kernel[1] + h->tap) * w_.kernel[2];
           *to++ = {g, static_cast<N>(first)};
         }
       count_ = to - from_.data();
     }
-    HWY_NOINLINE void prepare(int64_t line, N* g) {
-      const int64_t at = ((first_line_ + line) * w_.out[2] + windows_.from) * w_.inner;
+    HWY_NOINLINE void prepare(int64_t z, int64_t y, N* g) {
+      const int64_t at = ((first_line_ + z * w_.out[1] + y) * w_.out[2] + windows_.from) * w_.inner;
       const int64_t to = (windows_.from - base_) * w_.inner;
       const int64_t count = (windows_.to - windows_.from) * w_.inner;
       N *const gs = g + to, *const ns = gs + behind_;
       Wide<N> by = Fill(N(1));
       if constexpr (!kTaps) {
-        const double by_line = w_.by_line(line);
+        const double by_line = w_.by_line(z, y);
         if (equal_)
           by = Fill(static_cast<N>(by_line * w_.along(0)));
         else if (by_line != last_by_)
@@ -216,7 +226,7 @@ class Backward {
           if constexpr (kTaps)
             gs[i] = v, ns[i] = static_cast<N>(b_.taps_[at + i]);
           else
-            gs[i] = v / (equal_ ? static_cast<N>(w_.by_line(line) * w_.along(0)) : by_[i]);
+            gs[i] = v / (equal_ ? static_cast<N>(w_.by_line(z, y) * w_.along(0)) : by_[i]);
         }
       }
     }
@@ -269,8 +279,9 @@ class Backward {
         }
         count[f] = t - terms_[f].data();
       }
-      for (int64_t x = 0; x < n_; x += b_.chunk()) {
-        const int64_t some = std::min(b_.chunk(), n_ - x), j0 = x / s, groups = (some + s - 1) / s;
+      for (int64_t x = 0, j0 = 0; x < n_; x += chunk_, j0 += chunk_groups_) {
+        const int64_t some = std::min(chunk_, n_ - x);
+        const int64_t groups = std::min(chunk_groups_, groups_ - j0);
         S* const mem = sink_.at(to + x, some);
         N* out = own_;
         if constexpr (std::is_same_v<S, N>) out = mem;
@@ -315,7 +326,7 @@ class Backward {
       }
     }
     void channels(S* to) {
-      const int64_t inner = w_.inner, chunk = b_.chunk();
+      const int64_t inner = w_.inner, chunk = chunk_;
       std::vector<Term>& terms = terms_[0];
       for (int64_t x = 0; x < n_; ++x) {
         terms.clear();
@@ -377,12 +388,12 @@ class Backward {
     Parts parts_;
     Sink sink_;
     N *kept_, *by_, *own_;
-    const int64_t behind_;
+    const int64_t behind_, chunk_, chunk_groups_;
     const bool equal_;
     std::vector<Line> from_;
     std::vector<PhaseTap> taps_[kMostPhases];
     std::vector<Term> terms_[kMostPhases];
-    int64_t count_ = 0, first_line_ = 0, x0_ = -1, n_ = 0, base_ = 0;
+    int64_t count_ = 0, first_line_ = 0, x0_ = -1, n_ = 0, base_ = 0, groups_ = 0;
     Span windows_{0, 0};
     double last_by_ = -1;
   };

@@ -116,6 +116,12 @@ HWY_INLINE WideMask<T> operator|(const WideMask<T>& a, const WideMask<T>& b) {
   return r;
 }
 template <class T>
+HWY_INLINE WideMask<T> IsNaN(const Wide<T>& a) {
+  WideMask<T> r;
+  PF_EACH(r.m[p] = hn::IsNaN(a.v[p]););
+  return r;
+}
+template <class T>
 HWY_INLINE WideMask<T> Equal(const Wide<T>& a, const Wide<T>& b) {
   WideMask<T> r;
   PF_EACH(r.m[p] = hn::Eq(a.v[p], b.v[p]););
