@@ -41,8 +41,9 @@ class Backward {
 
  public:
   static constexpr int64_t kItemBytes = static_cast<int64_t>(sizeof(S));
-  Backward(const Windows& w, const S* dy, const uint8_t* taps)
-      : w_(w), dy_(dy), taps_(taps), d_(w.covered(0)), h_(w.covered(1)), x_(w.covered(2)) {
+  static constexpr bool kGradient = true;
+  Backward(const Windows& w, const S* dy, const uint8_t* taps, S* dx)
+      : w_(w), dy_(dy), taps_(taps), dx_(dx), d_(w.covered(0)), h_(w.covered(1)), x_(w.covered(2)) {
     stride_ = w.stride[2];
     phased_ = w.inner == 1 && !w.adaptive && stride_ <= kMostPhases && w.in[2] >= 4;
     const int64_t lines = (kTaps ? 2 : 1) * d_.span * h_.span;
@@ -64,8 +65,8 @@ class Backward {
     const int64_t lines = length_ * ((kTaps ? 2 : 1) * d_.span * h_.span + 1);
     return static_cast<size_t>((lines + room()) * kItem + Sink::kBytes + 512);
   }
-  void run(int64_t begin, int64_t end, char* memory, S* dx, bool stream) const {
-    Thread(*this, memory, dx, stream).run(begin, end);
+  void run(int64_t begin, int64_t end, char* memory, bool stream) const {
+    Thread(*this, memory, dx_, stream).run(begin, end);
   }
 
  private:
@@ -401,6 +402,7 @@ class Backward {
   const Windows& w_;
   const S* dy_;
   const uint8_t* taps_;
+  S* dx_;
   Windows::Covered d_, h_, x_;
   int64_t stride_, before_ = 0, most_windows_ = 0, length_;
   bool phased_;
