@@ -92,107 +92,151 @@ class SmallForward {
   struct Cell {
     Wide<N> best, which;
   };
+  // Without `kExact` no element is NaN.
+  template <bool kExact>
   static HWY_INLINE void take(const Wide<N>& v, const Wide<N>& tap, Cell& to) {
     if constexpr (kTaps) {
-      const auto more = Rule::above(v, to.best);
+      const auto more = kExact ? Rule::above(v, to.best) : GreaterThan(v, to.best);
       to.best = Choose(more, v, to.best);
       to.which = Choose(more, tap, to.which);
-    } else {
+    } else if constexpr (kExact || Rule::kMean) {
       to.best = Rule::join(to.best, v);
+    } else {
+      to.best = WMax(v, to.best);
     }
+  }
+  template <bool kExact>
+  static HWY_INLINE void add(const Cell& more, N base, Cell& to) {
+    take<kExact>(more.best, kTaps ? more.which + Fill(base) : more.best, to);
   }
 
-  // What windows have of a line of x. `before` is the element before the first one.
-  template <int kVectors>
-  HWY_INLINE void reduce(const S* x, int64_t q0, const Turn<N>& turn, const Wide<N>& first,
-                         Cell (&to)[kVectors]) const {
-    Turned<N> before(q0 > 0 ? OneAs<N>(x[2 * q0 - 1]) : Rule::outside());
-    const auto get = [&](int64_t at) PF_INLINE {
-      if (HWY_LIKELY(at + W <= width_)) return LoadAs<N>(x + at);
-      return FirstAs<N>(x + at, width_ - at, Rule::outside());
-    };
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const int64_t at = 2 * (q0 + v * W);
-      __builtin_prefetch(reinterpret_cast<const char*>(x + at) + ahead_, 0, 2);
+  // What windows [q0, q0 + n) have of a line of x, some at a time.
+  template <bool kExact>
+  class Reduced {
+   public:
+    HWY_INLINE Reduced(const SmallForward& f, const S* x, int64_t q0, const Turn<N>& turn)
+        : f_(f),
+          x_(x + 2 * q0),
+          left_(f.width_ - 2 * q0),
+          turn_(turn),
+          before_(q0 > 0 ? OneAs<N>(x_[-1]) : Rule::outside()) {}
+    HWY_INLINE Cell next(const Wide<N>& first) {
+      __builtin_prefetch(reinterpret_cast<const char*>(x_) + f_.ahead_, 0, 2);
       if constexpr (W * sizeof(S) > 32)
-        __builtin_prefetch(reinterpret_cast<const char*>(x + at + W) + ahead_, 0, 2);
+        __builtin_prefetch(reinterpret_cast<const char*>(x_ + W) + f_.ahead_, 0, 2);
+      const Wide<N> a = get(0), b = get(W);
+      seen_ = seen_ + (a + b);
       Wide<N> tap[3];
       if constexpr (kPadding == 1) {
-        Split(get(at), get(at + W), tap[1], tap[2]);
-        tap[0] = before.next(tap[2], turn);
+        Split(a, b, tap[1], tap[2]);
+        tap[0] = before_.next(tap[2], turn_);
       } else {
-        Split(get(at), get(at + W), tap[0], tap[1]);
+        Split(a, b, tap[0], tap[1]);
         if constexpr (kKernel == 3) {
           Wide<N> unused;
-          Split(get(at + 2), get(at + 2 + W), tap[2], unused);
+          Split(get(2), get(2 + W), tap[2], unused);
         }
       }
-      if constexpr (kTaps) {
-        to[v] = {Fill(Rule::outside()), v == 0 ? first : Fill(N(0))};
-        for (int k = 0; k < kKernel; ++k) take(tap[k], Fill(static_cast<N>(k)), to[v]);
-      } else {
-        to[v].best = tap[0];
-        for (int k = 1; k < kKernel; ++k) take(tap[k], tap[k], to[v]);
-      }
+      x_ += 2 * W;
+      left_ -= 2 * W;
+      Cell r{tap[0], first};
+      for (int k = 1; k < kKernel; ++k) take<kExact>(tap[k], Fill(static_cast<N>(k)), r);
+      return r;
+    }
+    // Something was NaN, or both infinities were there.
+    HWY_INLINE bool doubtful() const { return !kExact && AnyTrue(IsNaN(seen_)); }
+
+   private:
+    HWY_INLINE Wide<N> get(int64_t i) const {
+      if (HWY_LIKELY(i + W <= left_)) return LoadAs<N>(x_ + i);
+      return FirstAs<N>(x_ + i, left_ - i, Rule::outside());
+    }
+    const SmallForward& f_;
+    const S* x_;
+    int64_t left_;
+    const Turn<N>& turn_;
+    Turned<N> before_;
+    Wide<N> seen_ = Fill(N(0));
+  };
+
+  // What does not change from line to line.
+  struct Same {
+    const S* x;  // of the plane
+    Turn<N> turn;
+    Wide<N> first, by;  // the first window may lack its first tap
+  };
+  template <int kVectors>
+  HWY_NOINLINE void down(const Part& p, Sink& y_sink, Sink& tap_sink) const {
+    alignas(64) N lacking[W] = {};
+    if (kPadding == 1 && p.q0 == 0) lacking[0] = 1;
+    const Same same{x_ + p.plane * width_ * height_, TurnOf<N>(), LoadN(lacking),
+                    Fill(Rule::kMean ? static_cast<N>(w_.by_line(0, 0) * w_.along(0)) : N(1))};
+    Cell above[kVectors];
+    bool doubtful = reduce_above<Rule::kMean>(same, p, 2 * p.line - kPadding, above);
+    for (int64_t line = p.line; line < p.line + p.lines; ++line) {
+      const int64_t o = (p.plane * w_.out[1] + line) * w_.out[2] + p.q0;
+      S* const y = y_sink.at(y_ + o, p.n);
+      uint8_t* taps = nullptr;
+      if constexpr (kTaps) taps = tap_sink.at(taps_ + o, p.n);
+      if (kKernel == 2) doubtful = reduce_above<Rule::kMean>(same, p, 2 * line - kPadding, above);
+      // Of the line that the next windows begin with, it is known before.
+      const bool known = doubtful;
+      const bool again = write<Rule::kMean>(same, p, line, above, y, taps, doubtful);
+      if constexpr (!Rule::kMean)
+        if (HWY_UNLIKELY(known || again)) exactly<kVectors>(same, p, line, y, taps);
     }
   }
   template <int kVectors>
-  HWY_NOINLINE void down(const Part& p, Sink& y_sink, Sink& tap_sink) const {
-    const S* const x = x_ + p.plane * width_ * height_;
-    const Turn<N> turn = TurnOf<N>();
-    // The first windows may lack their first tap.
-    alignas(64) N lacking[W] = {};
-    if (kPadding == 1 && p.q0 == 0) lacking[0] = 1;
-    const Wide<N> first = LoadN(lacking);
-    const Wide<N> by = Fill(Rule::kMean ? static_cast<N>(w_.by_line(0, 0) * w_.along(0)) : N(1));
-    const auto get = [&](int64_t line, Cell(&to)[kVectors])
-                         PF_INLINE { reduce(x + line * width_, p.q0, turn, first, to); };
-    const auto add = [&](Cell(&to)[kVectors], const Cell(&more)[kVectors], N base) PF_INLINE {
+  HWY_NOINLINE void exactly(const Same& same, const Part& p, int64_t line, S* y,
+                            uint8_t* taps) const {
+    Cell above[kVectors];
+    bool doubtful;
+    reduce_above<true>(same, p, 2 * line - kPadding, above);
+    write<true>(same, p, line, above, y, taps, doubtful);
+  }
+  // The first of the lines that windows see, if it is inside.
+  template <bool kExact, int kVectors>
+  HWY_INLINE bool reduce_above(const Same& same, const Part& p, int64_t y,
+                               Cell (&above)[kVectors]) const {
+    Reduced<kExact> line(*this, same.x + std::max<int64_t>(y, 0) * width_, p.q0, same.turn);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v)
-        take(more[v].best, kTaps ? more[v].which + Fill(base) : more[v].best, to[v]);
-    };
-    Cell above[kVectors], here[kVectors], next[kVectors];
-    for (int v = 0; v < kVectors; ++v) above[v] = next[v] = {Fill(Rule::outside()), first};
-    const int64_t top = 2 * p.line - kPadding;
-    if (kKernel == 3 && top >= 0) get(top, above);
-    for (int64_t line = p.line; line < p.line + p.lines; ++line) {
-      const int64_t from = 2 * line - kPadding;
-      if (kKernel == 2 && from >= 0) get(from, above);
-      if (from + 1 < height_) {
-        get(from + 1, here);
-        if (HWY_LIKELY(from >= 0)) {
-          add(above, here, N(kKernel));
+    for (int v = 0; v < kVectors; ++v) above[v] = line.next(v == 0 ? same.first : Fill(N(0)));
+    return line.doubtful();
+  }
+  // A line of results; `above` becomes the last line that it sees, whether that is doubtful is told,
+  // and whether another is.
+  template <bool kExact, int kVectors>
+  HWY_INLINE bool write(const Same& same, const Part& p, int64_t line, Cell (&above)[kVectors],
+                        S* y, uint8_t* taps, bool& last_doubtful) const {
+    const int64_t from = 2 * line - kPadding;
+    const bool has0 = from >= 0, has1 = from + 1 < height_;
+    const bool has2 = kKernel == 3 && from + 2 < height_;
+    const S* const lines = same.x + from * width_;
+    Reduced<kExact> second(*this, has1 ? lines + width_ : same.x, p.q0, same.turn);
+    Reduced<kExact> third(*this, has2 ? lines + 2 * width_ : same.x, p.q0, same.turn);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Wide<N> first = v == 0 ? same.first : Fill(N(0));
+      Cell r = above[v];
+      if (HWY_LIKELY(has1)) {
+        const Cell here = second.next(first);
+        if (HWY_LIKELY(has0)) {
+          add<kExact>(here, N(kKernel), r);
         } else {
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            above[v].best = here[v].best;
-            if constexpr (kTaps) above[v].which = here[v].which + Fill(N(kKernel));
-          }
+          r.best = here.best;
+          if constexpr (kTaps) r.which = here.which + Fill(N(kKernel));
         }
       }
-      if (kKernel == 3 && from + 2 < height_) {
-        get(from + 2, next);
-        add(above, next, N(2 * kKernel));
+      if (HWY_LIKELY(has2)) {
+        above[v] = third.next(first);
+        add<kExact>(above[v], N(2 * kKernel), r);
       }
-      const int64_t o = (p.plane * w_.out[1] + line) * w_.out[2] + p.q0;
-      S* const y = y_sink.at(y_ + o, p.n);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        if constexpr (Rule::kMean) above[v].best = above[v].best / by;
-        StoreAs(above[v].best, y + v * W);
-      }
-      if constexpr (kTaps) {
-        uint8_t* const taps = tap_sink.at(taps_ + o, p.n);
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) StoreAs(above[v].which, taps + v * W);
-      }
-      if constexpr (kKernel == 3) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) above[v] = next[v];
-      }
+      if constexpr (Rule::kMean) r.best = r.best / same.by;
+      StoreAs(r.best, y + v * W);
+      if constexpr (kTaps) StoreAs(r.which, taps + v * W);
     }
+    last_doubtful = third.doubtful();
+    return second.doubtful() || last_doubtful;
   }
 
   const Windows& w_;
@@ -266,9 +310,7 @@ class SmallBackward {
       return r;
     }
     const int64_t from = q < 0 ? -q : 0, to = std::min(W, n - q);
-    alignas(64) N inside[W];
-    for (int64_t i = 0; i < W; ++i) inside[i] = i >= from && i < to ? N(1) : N(0);
-    const auto mask = NotEqual(LoadN(inside), Fill(N(0)));
+    const auto mask = LanesFrom<N>(from, to);
     if (at >= 0 && at + W <= end_) {  // what is read besides belongs to other lines
       r.g = LoadAs<N>(dy_ + at);
       if constexpr (kTaps) r.taps = LoadTaps<N>(taps_ + at);
