@@ -87,10 +87,13 @@ HWY_INLINE void StoreAs(const Wide<N>& v, S* p) {
     for (int k = 0; k < Wide<N>::kParts; ++k)
       hn::StoreU(v.v[k], typename Wide<N>::D(), p + k * Wide<N>::kPart);
   } else if constexpr (std::is_same_v<N, float>) {  // the number of a tap
+    static_assert(sizeof(S) == 1);
     const hn::Rebind<int32_t, typename Wide<N>::D> di;
+    const hn::Rebind<uint32_t, typename Wide<N>::D> du;
     const hn::Rebind<S, typename Wide<N>::D> ds;
     for (int k = 0; k < Wide<N>::kParts; ++k)
-      hn::StoreU(hn::DemoteTo(ds, hn::ConvertTo(di, v.v[k])), ds, p + k * Wide<N>::kPart);
+      hn::StoreU(hn::U8FromU32(hn::BitCast(du, hn::ConvertTo(di, v.v[k]))), ds,
+                 p + k * Wide<N>::kPart);
   } else {
     alignas(64) N all[Wide<N>::kLanes];
     StoreAs(v, all);
@@ -113,24 +116,28 @@ HWY_INLINE void Split(const Wide<N>& a, const Wide<N>& b, Wide<N>& even, Wide<N>
     odd.v[1] = hn::ConcatOdd(d, b.v[1], b.v[0]);
   }
 }
-// Each element in the place of its neighbour; what leaves a vector enters the next one: `carry` is
-// the last part of the one before, turned.
+// Each element in the place of its neighbour; what leaves a vector enters the next one.
+template <class N>
+using Turn = decltype(hn::SetTableIndices(typename Wide<N>::D(),
+                                          static_cast<const hwy::MakeSigned<N>*>(nullptr)));
+template <class N>
+HWY_INLINE Turn<N> TurnOf() {
+  constexpr int kLanes = static_cast<int>(Wide<N>::kPart);
+  alignas(64) hwy::MakeSigned<N> to[kLanes];
+  for (int i = 0; i < kLanes; ++i)
+    to[i] = static_cast<hwy::MakeSigned<N>>((i + kLanes - 1) % kLanes);
+  return hn::SetTableIndices(typename Wide<N>::D(), to);
+}
 template <class N>
 class Turned {
   using D = typename Wide<N>::D;
 
  public:
-  explicit HWY_INLINE Turned(N outside) : carry_(hn::Set(D(), outside)) {
-    constexpr int kLanes = static_cast<int>(Wide<N>::kPart);
-    using I = hwy::MakeSigned<N>;
-    alignas(64) I to[kLanes];
-    for (int i = 0; i < kLanes; ++i) to[i] = static_cast<I>((i + kLanes - 1) % kLanes);
-    turn_ = hn::SetTableIndices(D(), to);
-  }
-  HWY_INLINE Wide<N> next(const Wide<N>& v) {
+  explicit HWY_INLINE Turned(N before) : carry_(hn::Set(D(), before)) {}
+  HWY_INLINE Wide<N> next(const Wide<N>& v, const Turn<N>& turn) {
     Wide<N> r;
     for (int k = 0; k < Wide<N>::kParts; ++k) {
-      const auto turned = hn::TableLookupLanes(v.v[k], turn_);
+      const auto turned = hn::TableLookupLanes(v.v[k], turn);
       r.v[k] = hn::IfThenElse(hn::FirstN(D(), 1), carry_, turned);
       carry_ = turned;
     }
@@ -139,7 +146,6 @@ class Turned {
 
  private:
   typename Wide<N>::V carry_;
-  decltype(hn::SetTableIndices(D(), static_cast<const hwy::MakeSigned<N>*>(nullptr))) turn_;
 };
 // And back, two vectors at p.
 template <class N>
@@ -168,13 +174,13 @@ struct Largest {
   }
   static HWY_INLINE WideMask<N> above(const Wide<N>& v, const Wide<N>& best) {
     if constexpr (std::is_floating_point_v<N>)
-      return GreaterThan(v, best) | NotEqual(v, v);
+      return GreaterThan(v, best) | IsNaN(v);
     else
       return GreaterThan(v, best);
   }
   static HWY_INLINE Wide<N> join(const Wide<N>& best, const Wide<N>& v) {
     if constexpr (std::is_floating_point_v<N>)
-      return Choose(NotEqual(v, v), v, WMax(v, best));
+      return Choose(IsNaN(v), v, WMax(v, best));
     else
       return WMax(v, best);
   }
@@ -197,7 +203,7 @@ class Sink {
   static constexpr int64_t kMost = 4096;  // bytes asked for at once
   static constexpr int64_t kBytes = 2 * kMost + 512;
 
-  Sink(char* stage, bool stream) : stage_(stage), stream_(stream) {}
+  Sink(char* stage, bool stream) : stage_(stage), stream_(stream), to_(stage) {}
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
   // Memory for so many bytes at `to`; vectors may be written past their end.
@@ -210,7 +216,7 @@ class Sink {
     return reinterpret_cast<T*>(stage_ + end_ - bytes);
   }
   void finish() {
-    turn(nullptr);
+    turn(stage_);
     if (stream_) hwy::FlushStream();
   }
 
@@ -241,7 +247,7 @@ class Sink {
   char* const stage_;
   const bool stream_;
   // stage_ + begin_ to end_ belongs to to_ + begin_ on; both are at the same place in a line.
-  char* to_ = nullptr;
+  char* to_;
   int64_t begin_ = 0, end_ = 0;
 };
 
@@ -362,15 +368,17 @@ class Phases {
 class KeptLines {
  public:
   KeptLines() = default;
-  KeptLines(int64_t deep, int64_t high) : high_(high), held_(static_cast<size_t>(deep * high)) {
+  // Of planes so many lines high.
+  KeptLines(int64_t deep, int64_t high, int64_t lines)
+      : high_(high), held_(static_cast<size_t>(deep * high)) {
+    for (int64_t y = 0; y < lines; ++y) turn_.push_back(y % high);
     forget();
   }
   int64_t slots() const { return static_cast<int64_t>(held_.size()); }
   void forget() { std::fill(held_.begin(), held_.end(), -1); }
   // Where a line of the i-th plane that is looked at belongs, if `y` is its height.
   HWY_INLINE int64_t slot(int64_t i, int64_t y) const {
-    return i * high_ +
-           static_cast<int64_t>(static_cast<uint32_t>(y) % static_cast<uint32_t>(high_));
+    return i * high_ + turn_[static_cast<size_t>(y)];
   }
   // Whether it is there; else whoever asks makes it.
   HWY_INLINE bool has(int64_t slot, int64_t line) {
@@ -382,7 +390,7 @@ class KeptLines {
 
  private:
   int64_t high_ = 1;
-  std::vector<int64_t> held_;
+  std::vector<int64_t> held_, turn_;
 };
 
 // Windows of lines [begin, end), with the number of the tap where that is asked for.
@@ -394,6 +402,7 @@ class Forward {
 
  public:
   static constexpr int64_t kItemBytes = static_cast<int64_t>(sizeof(S));
+  static constexpr bool kGradient = false;
   struct Results {
     S* y;
     uint8_t* taps;    // or
@@ -401,7 +410,8 @@ class Forward {
     const TapPlaces* of;
   };
 
-  Forward(const Windows& w, const S* x) : w_(w), x_(x), x_end_(x + w.outer * w.inputs() * w.inner) {
+  Forward(const Windows& w, const S* x, const Results& to)
+      : w_(w), x_(x), x_end_(x + w.outer * w.inputs() * w.inner), to_(to) {
     deep_ = w.most(0);
     high_ = w.adaptive ? w.most(1) : std::min(w.in[1], (w.kernel[1] - 1) * w.dilation[1] + 1);
     const int64_t each = kItem * (w.inner * (kTaps ? 2 : 1) * deep_ * high_ + w.stride[2]);
@@ -417,9 +427,9 @@ class Forward {
                                chunk() * kItem + 512);
   }
 
-  void run(int64_t begin, int64_t end, char* memory, const Results& to, bool stream) const {
+  void run(int64_t begin, int64_t end, char* memory, bool stream) const {
     Thread t(*this, memory, stream);
-    t.run(begin, end, to);
+    t.run(begin, end, to_);
   }
 
  private:
@@ -437,7 +447,7 @@ class Forward {
         : f_(f),
           w_(f.w_),
           phases_(f.phases_),
-          lines_(f.deep_, f.high_),
+          lines_(f.deep_, f.high_, w_.in[1]),
           rows_(static_cast<size_t>(lines_.slots())),
           runs_(f.phased_ ? static_cast<size_t>(w_.kernel[2]) : 0),
           parts_(memory),
@@ -457,14 +467,22 @@ class Forward {
     }
 
     void run(int64_t begin, int64_t end, const Results& to) {
-      const int64_t lines = w_.lines();
-      int64_t item = begin / lines, line = begin % lines;
+      const int64_t lines = w_.lines(), pitch = w_.out[2] * w_.inner;
+      int64_t item = begin / lines, z = begin % lines / w_.out[1], y = begin % w_.out[1];
       start(item);
-      for (int64_t u = begin; u < end; ++u, ++line) {
-        if (line == lines) line = 0, start(++item);
-        const int64_t o = (item / f_.strips_.count * lines + line) * w_.out[2] + q0_;
-        look(w_.of(0, line / w_.out[1]), w_.of(1, line % w_.out[1]));
-        write(line, o * w_.inner, to);
+      const auto place = [&] {
+        return ((item / f_.strips_.count * lines + z * w_.out[1] + y) * w_.out[2] + q0_) * w_.inner;
+      };
+      for (int64_t u = begin, o = place(); u < end; ++u) {
+        look(w_.of(0, z), w_.of(1, y));
+        write(z, y, o, to);
+        o += pitch;
+        if (++y < w_.out[1]) continue;
+        y = 0;
+        if (++z < w_.out[0]) continue;
+        z = 0;
+        start(++item);
+        o = place();
       }
       y_.finish();
       if constexpr (kTaps) taps_.finish();
@@ -514,11 +532,7 @@ class Forward {
     Reduce reduction() const {
       if (w_.inner > 1) return &Thread::channels;
       if (!f_.phased_) return &Thread::ranges;
-      const int64_t k = w_.kernel[2], p = w_.padding[2];
-      if (w_.stride[2] == 2 && p <= 1 && f_.strips_.count == 1 && w_.in[2] >= 2 * W) {
-        if (k == 3) return p == 1 ? &Thread::template pairs<3, true> : &Thread::template pairs<3, false>;
-        if (k == 2) return p == 1 ? &Thread::template pairs<2, true> : &Thread::template pairs<2, false>;
-      }
+      const int64_t k = w_.kernel[2];
       if (k == 2) return &Thread::template neighbours<2>;
       return k == 3 ? &Thread::template neighbours<3> : &Thread::template neighbours<0>;
     }
@@ -541,41 +555,6 @@ class Forward {
           for (size_t k = 1; k < count; ++k) best = Rule::join(best, LoadN(runs[k] + q));
           StoreAs(best, most + q);
         }
-      }
-    }
-    // The same for windows of two or three, every second element on, without a detour.
-    template <int kTap, bool kPadded>
-    HWY_NOINLINE void pairs(const S* x, N* most, N* taps) {
-      const int64_t width = w_.in[2];
-      Turned<N> before(Rule::outside());
-      const auto get = [&](int64_t at) PF_INLINE {
-        if (HWY_LIKELY(at + W <= width)) return LoadAs<N>(x + at);
-        return FirstAs<N>(x + at, width - at, Rule::outside());
-      };
-      for (int64_t q = 0; q < n_; q += W) {
-        FetchAhead(x + 2 * q);
-        if constexpr (W * sizeof(S) > 32) FetchAhead(x + 2 * q + W);
-        Wide<N> even, odd, tap[3];
-        Split(get(2 * q), get(2 * q + W), even, odd);
-        if constexpr (kPadded) {
-          tap[0] = before.next(odd);
-          tap[1] = even;
-          tap[2] = odd;
-        } else {
-          tap[0] = even;
-          tap[1] = odd;
-          if constexpr (kTap == 3) Split(get(2 * q + 2), get(2 * q + 2 + W), tap[2], odd);
-        }
-        Wide<N> best = tap[0];
-        if constexpr (kTaps) {
-          Wide<N> which = LoadN(first_ + q);
-          best = Fill(Rule::outside());
-          for (int k = 0; k < kTap; ++k) take(tap[k], Fill(static_cast<N>(k)), best, which);
-          StoreAs(which, taps + q);
-        } else {
-          for (int k = 1; k < kTap; ++k) best = Rule::join(best, tap[k]);
-        }
-        StoreAs(best, most + q);
       }
     }
     // Window by window, vectors of channels. What the last one writes past its pixel is written
@@ -641,11 +620,11 @@ class Forward {
     }
 
     // The lines joined, from element o of the results on.
-    HWY_INLINE void write(int64_t line, int64_t o, const Results& to) {
+    HWY_INLINE void write(int64_t z, int64_t y, int64_t o, const Results& to) {
       const int64_t length = n_ * w_.inner;
       Wide<N> by = Fill(N(1));
       if constexpr (Rule::kMean) {
-        const double by_line = w_.by_line(line);
+        const double by_line = w_.by_line(z, y);
         if (equal_)
           by = Fill(static_cast<N>(by_line * w_.along(q0_)));
         else if (by_line != last_by_)
@@ -653,14 +632,14 @@ class Forward {
       }
       for (int64_t e = 0; e < length; e += chunk()) {
         const int64_t count = std::min(chunk(), length - e);
-        S* const y = y_.at(to.y + o + e, count);
+        S* const mem = y_.at(to.y + o + e, count);
         if constexpr (!kTaps) {
-          joined(e, count, by, y, static_cast<N*>(nullptr));
+          joined(e, count, by, mem, static_cast<N*>(nullptr));
         } else if (to.taps) {
-          joined(e, count, by, y, taps_.at(to.taps + o + e, count));
+          joined(e, count, by, mem, taps_.at(to.taps + o + e, count));
         } else {
-          joined(e, count, by, y, numbers_);
-          places(line, e, count, *to.of, to.places + o + e);
+          joined(e, count, by, mem, numbers_);
+          places(z * w_.out[1] + y, e, count, *to.of, to.places + o + e);
         }
       }
     }
@@ -731,23 +710,25 @@ class Forward {
 
   const Windows& w_;
   const S *x_, *x_end_;
+  const Results to_;
   int64_t deep_, high_, length_;
   Strips strips_;
   bool phased_;
   Phases<S> phases_;
 };
 
-// fn(begin, end, memory, stream) over the lines of a Forward or a Backward, which read and write so
-// many elements.
-template <class L, class F>
-void ForLines(const L& lines, int64_t read, int64_t written, F&& fn) {
+// Runs a Forward, a Backward or their like over all lines.
+template <class L>
+void ForLines(const Windows& w, const L& lines) {
   constexpr int64_t kWork = 1 << 14;  // elements for one thread at least
   const int64_t units = lines.units();
   if (units == 0) return;
-  const int64_t each = std::max<int64_t>(1, (read + written) / units);
+  const int64_t all = w.outer * (w.inputs() + w.outputs()) * w.inner;
+  const int64_t written = w.outer * (L::kGradient ? w.inputs() : w.outputs()) * w.inner;
   const bool stream = written * L::kItemBytes >= streaming_threshold();
-  parallel_with(units, std::max<int64_t>(1, kWork / each), lines.bytes(),
-                [&](int64_t begin, int64_t end, char* own) { fn(begin, end, own, stream); });
+  parallel_with(
+      units, std::max<int64_t>(1, kWork / std::max<int64_t>(1, all / units)), lines.bytes(),
+      [&](int64_t begin, int64_t end, char* own) { lines.run(begin, end, own, stream); });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

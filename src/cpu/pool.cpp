@@ -35,7 +35,7 @@ Windows::Windows(const KernelArgs& a)
     adaptive = in[0] % out[0] != 0 || in[1] % out[1] != 0 || in[2] % out[2] != 0;
     padding = {0, 0, 0};
     dilation = {1, 1, 1};
-    for (size_t d = 0; d < 3; ++d) kernel[d] = stride[d] = in[d] / out[d];
+    for (size_t d = 0; d < 3; ++d) kernel[d] = stride[d] = std::max<int64_t>(1, in[d] / out[d]);
   }
   bool whole = divisor == 0;
   for (size_t d = 0; d < 3; ++d) {

@@ -42,10 +42,9 @@ struct Windows {
   // How many lines of x a line of windows may see in a dimension.
   int64_t most(size_t d) const { return std::min(kernel[d], in[d]); }
   // What the sums of windows are divided by, but for their number along a line.
-  double by_line(int64_t line) const {
+  double by_line(int64_t z, int64_t y) const {
     if (divisor != 0) return divisor;
-    return counted[0][static_cast<size_t>(line / out[1])] *
-           counted[1][static_cast<size_t>(line % out[1])];
+    return counted[0][static_cast<size_t>(z)] * counted[1][static_cast<size_t>(y)];
   }
   double along(int64_t q) const { return divisor != 0 ? 1 : counted[2][static_cast<size_t>(q)]; }
   bool equal_along() const;

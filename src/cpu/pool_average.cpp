@@ -5,7 +5,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "cpu/kernel.h"
-#include "cpu/pool_back-inl.h"
+#include "cpu/pool_small-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pyflame::cpu::HWY_NAMESPACE {
@@ -14,24 +14,26 @@ void PoolAverage(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::PoolAverage>;
   const Windows w(a);
   dispatch_float(a.dtype(at.x), [&]<class S>() {
-    const Forward<S, Total<PoolOf<S>>, false> forward(w, a.data<S>(at.x));
+    using Rule = Total<PoolOf<S>>;
+    const S* const x = a.data<S>(at.x);
     S* const y = a.data<S>(at.y);
-    ForLines(forward, w.outer * w.inputs() * w.inner, w.outer * w.outputs() * w.inner,
-             [&](int64_t begin, int64_t end, char* own, bool stream) {
-               forward.run(begin, end, own, {y, nullptr, nullptr, nullptr}, stream);
-             });
+    if (!IsSmall(w, true))
+      return ForLines(w, Forward<S, Rule, false>(w, x, {y, nullptr, nullptr, nullptr}));
+    WithSmall(w, [&]<int kKernel, int kPadding>() {
+      ForLines(w, SmallForward<S, Rule, false, kKernel, kPadding>(w, x, y, nullptr));
+    });
   });
 }
 void PoolAverageInput(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::PoolAverageInput>;
   const Windows w(a);
   dispatch_float(a.dtype(at.dy), [&]<class S>() {
-    const Backward<S, false> backward(w, a.data<S>(at.dy), nullptr);
+    const S* const dy = a.data<S>(at.dy);
     S* const dx = a.data<S>(at.dx);
-    ForLines(backward, w.outer * w.outputs() * w.inner, w.outer * w.inputs() * w.inner,
-             [&](int64_t begin, int64_t end, char* own, bool stream) {
-               backward.run(begin, end, own, dx, stream);
-             });
+    if (!IsSmall(w, true)) return ForLines(w, Backward<S, false>(w, dy, nullptr, dx));
+    WithSmall(w, [&]<int kKernel, int kPadding>() {
+      ForLines(w, SmallBackward<S, false, kKernel, kPadding>(w, dy, nullptr, dx));
+    });
   });
 }
 

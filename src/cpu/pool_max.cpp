@@ -5,7 +5,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "cpu/kernel.h"
-#include "cpu/pool_back-inl.h"
+#include "cpu/pool_small-inl.h"
 #include "cpu/threads.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,12 +54,13 @@ void Largests(const Windows& w, const S* x, S* y, uint8_t* taps, int64_t* places
   using N = PoolOf<S>;
   if constexpr (kTaps)
     if (w.taps() > kMostTaps<N>) return Plain(w, x, y, places);
+  if constexpr (kIsFloatType<S>)
+    if (!places && IsSmall(w, false))
+      return WithSmall(w, [&]<int kKernel, int kPadding>() {
+        ForLines(w, SmallForward<S, Largest<N>, kTaps, kKernel, kPadding>(w, x, y, taps));
+      });
   const TapPlaces of(w);
-  const Forward<S, Largest<N>, kTaps> forward(w, x);
-  ForLines(forward, w.outer * w.inputs() * w.inner, w.outer * w.outputs() * w.inner,
-           [&](int64_t begin, int64_t end, char* own, bool stream) {
-             forward.run(begin, end, own, {y, taps, places, &of}, stream);
-           });
+  ForLines(w, Forward<S, Largest<N>, kTaps>(w, x, {y, taps, places, &of}));
 }
 
 template <class F>
@@ -92,12 +93,13 @@ void PoolMaxInput(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::PoolMaxInput>;
   const Windows w(a);
   dispatch_float(a.dtype(at.dx), [&]<class S>() {
-    const Backward<S, true> backward(w, a.data<S>(at.dy), a.data<uint8_t>(at.index));
+    const S* const dy = a.data<S>(at.dy);
+    const uint8_t* const taps = a.data<uint8_t>(at.index);
     S* const dx = a.data<S>(at.dx);
-    ForLines(backward, w.outer * w.outputs() * w.inner, w.outer * w.inputs() * w.inner,
-             [&](int64_t begin, int64_t end, char* own, bool stream) {
-               backward.run(begin, end, own, dx, stream);
-             });
+    if (!IsSmall(w, false)) return ForLines(w, Backward<S, true>(w, dy, taps, dx));
+    WithSmall(w, [&]<int kKernel, int kPadding>() {
+      ForLines(w, SmallBackward<S, true, kKernel, kPadding>(w, dy, taps, dx));
+    });
   });
 }
 

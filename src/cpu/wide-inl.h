@@ -116,6 +116,12 @@ HWY_INLINE WideMask<T> operator|(const WideMask<T>& a, const WideMask<T>& b) {
   return r;
 }
 template <class T>
+HWY_INLINE WideMask<T> IsNaN(const Wide<T>& a) {
+  WideMask<T> r;
+  PF_EACH(r.m[p] = hn::IsNaN(a.v[p]););
+  return r;
+}
+template <class T>
 HWY_INLINE WideMask<T> Equal(const Wide<T>& a, const Wide<T>& b) {
   WideMask<T> r;
   PF_EACH(r.m[p] = hn::Eq(a.v[p], b.v[p]););
@@ -142,6 +148,18 @@ HWY_INLINE Wide<T> FirstLanes(const Wide<T>& v, int64_t n) {
   PF_EACH(const int64_t left = n - p * Wide<T>::kPart;
           const auto mask = hn::FirstN(d, static_cast<size_t>(left > 0 ? left : 0));
           r.v[p] = hn::IfThenElseZero(mask, v.v[p]););
+  return r;
+}
+
+// Lanes [from, to).
+template <class T>
+HWY_INLINE WideMask<T> LanesFrom(int64_t from, int64_t to) {
+  const typename Wide<T>::D d;
+  const auto first = [&](int64_t n) HWY_ATTR {
+    return hn::FirstN(d, static_cast<size_t>(n > 0 ? n : 0));
+  };
+  WideMask<T> r;
+  PF_EACH(r.m[p] = hn::AndNot(first(from - p * Wide<T>::kPart), first(to - p * Wide<T>::kPart)););
   return r;
 }
 
