@@ -264,13 +264,17 @@ def load(f, map_location=None, *, mmap=False, weights_only=True):
             with contextlib.suppress(OtherArchive):  # whose format is named below
                 return _load_torch(bytes(data), f"'{name}'", map_location)
         device, place = target_device(map_location)
-        return _C._load_tree_from(data, name, device, place, _kinds.Maker(f"'{name}'", not weights_only))
+        return _C._load_tree_from(
+            data, name, device, place, _kinds.Maker(f"'{name}'", not weights_only)
+        )
     path = path_text(f, "load")
     if _of_torch(_head(path)):
         with contextlib.suppress(OtherArchive):
             return _load_torch(path, f"'{path}'", map_location, bool(mmap))
     device, place = target_device(map_location)
-    return _C._load_tree(path, device, bool(mmap), place, _kinds.Maker(f"'{path}'", not weights_only))
+    return _C._load_tree(
+        path, device, bool(mmap), place, _kinds.Maker(f"'{path}'", not weights_only)
+    )
 
 
 def add_safe_globals(classes):
