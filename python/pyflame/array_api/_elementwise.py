@@ -13,7 +13,7 @@ __all__ = ["clip", "sign"]
 # Integers are whole already: what the standard wants of them is no operation of floats.
 _WHOLE = {"ceil", "floor", "round", "trunc"}
 _REAL = {"conj", "real"}  # of a real array: itself
-_SAME_KIND = {"pow", "floor_divide", "remainder"}
+_TENSORS = {"nextafter"}  # takes no numbers
 
 
 def _one(ours, name):
@@ -33,6 +33,8 @@ def _two(ours, name):
             if not isinstance(x2, _C.Tensor):
                 raise TypeError(f"pf.array_api.{name}: got two numbers; expected an array")
             x1 = _ops.full((), x1, dtype=x2.dtype, device=x2.device)
+        elif name in _TENSORS and not isinstance(x2, _C.Tensor):
+            x2 = _ops.full((), x2, dtype=x1.dtype, device=x1.device)
         return getattr(_ops, ours)(x1, x2)
 
     return function

@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    if name in ("forward_ad", "functional"):
+    if name == "functional":
         return _C._import(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 

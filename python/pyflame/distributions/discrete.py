@@ -115,16 +115,27 @@ class Geometric(_Binary):
 
 
 class ContinuousBernoulli(_Binary):
-    """From 0 to 1, with a density that goes as probs^x (1 - probs)^(1 - x)."""
+    """From 0 to 1, with a density that goes as probs^x (1 - probs)^(1 - x).
+
+    Between `lims`, around 1/2, formulas are differences of nearly equal numbers: a few terms of their
+    series are taken there.
+    """
 
     support = constraints.unit_interval
     has_rsample = True
-    _edge = 1e-3  # around 1/2, where formulas are differences of nearly equal numbers
+
+    def __init__(self, probs=None, logits=None, lims=(0.499, 0.501), validate_args=None):
+        self._lims = lims
+        super().__init__(probs, logits, validate_args)
+
+    def _expand_rest(self, new, batch_shape):
+        super()._expand_rest(new, batch_shape)
+        new._lims = self._lims
 
     def _safe(self):
         p = clamp_probs(self.probs)
-        near = (p - 0.5).abs() < self._edge
-        return _ops.where(near, 0.5 - self._edge, p), near, p
+        near = (p > self._lims[0]) & (p < self._lims[1])
+        return _ops.where(near, self._lims[0], p), near, p
 
     def _log_norm(self):
         q, near, p = self._safe()
