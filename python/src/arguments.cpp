@@ -88,8 +88,8 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
   }
   switch (p.type) {
     case Type::Tensor:
-      if (std::complex<double> z; (p.name == "other" || p.name == "exponent") &&
-                                  !is_tensor(o) && to_complex(o, &z)) {
+      if (std::complex<double> z;
+          (p.name == "other" || p.name == "exponent") && !is_tensor(o) && to_complex(o, &z)) {
         *out = from_host(&z, {}, DType::Complex128);
         return true;
       }

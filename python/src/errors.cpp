@@ -55,9 +55,10 @@ void init_errors(PyObject* module) {
                              "A defined combination that this build cannot run.");
   classes.backend = make(module, "BackendError", nullptr,
                          "A backend reported a failed launch, copy or compilation.");
-  classes.linalg = make(module, "LinAlgError", nullptr,
-                        "A matrix is singular, not positive definite or not finite, or an iteration "
-                        "did not converge.");
+  classes.linalg =
+      make(module, "LinAlgError", nullptr,
+           "A matrix is singular, not positive definite or not finite, or an iteration "
+           "did not converge.");
 }
 
 std::string text_of(PyObject* o) {

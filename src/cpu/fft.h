@@ -8,8 +8,8 @@
 
 namespace pyflame::cpu {
 
-// Factors of a length, and its roots of unity. All transforms are forward; an inverse one is that of
-// numbers whose parts are exchanged, before and after.
+// Factors of a length, and its roots of unity. All transforms are forward; an inverse one is that
+// of numbers whose parts are exchanged, before and after.
 template <class T>
 struct FftTables {
   int64_t n = 0;

@@ -101,7 +101,9 @@ void SecondPass(const FftTables<T>& t, const T* re, const T* im, T* yre, T* yim)
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), q = t.n / 4;
   const T* w = t.second.data();
-  const auto load = [&](int64_t i) -> Pair<D> { return {hn::LoadU(d, re + i), hn::LoadU(d, im + i)}; };
+  const auto load = [&](int64_t i) -> Pair<D> {
+    return {hn::LoadU(d, re + i), hn::LoadU(d, im + i)};
+  };
   constexpr size_t kMost = 64;
   HWY_ALIGN T piece[8][kMost];
   for (int64_t i = 0; i < q; i += lanes) {
@@ -142,7 +144,9 @@ void LaterPass(const FftTables<T>& t, int64_t s, const T* re, const T* im, T* yr
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), m = t.n / s / RADIX;
   const auto by = hn::Set(d, scale);
-  const auto load = [&](int64_t i) -> Pair<D> { return {hn::LoadU(d, re + i), hn::LoadU(d, im + i)}; };
+  const auto load = [&](int64_t i) -> Pair<D> {
+    return {hn::LoadU(d, re + i), hn::LoadU(d, im + i)};
+  };
   const auto store = [&](Pair<D> v, int64_t i) {
     if (LAST) {
       StoreBoth(d, v, y + 2 * i, INV, by);
@@ -403,7 +407,8 @@ void SomeLanes(const FftTables<T>& t, const T* x, Lanes from, T* y, Lanes to, Ff
     for (int64_t l = 0; l < to.count; ++l) {
       T* p = y + 2 * (j * to.step + l * to.beside);
       const T* q = x + 2 * (j * from.step + l * from.beside);
-      const T u = read ? a[2 * j * lanes + l] : q[re], v = read ? a[(2 * j + 1) * lanes + l] : q[im];
+      const T u = read ? a[2 * j * lanes + l] : q[re],
+              v = read ? a[(2 * j + 1) * lanes + l] : q[im];
       p[re] = u * factor;
       p[im] = v * factor;
     }
@@ -449,8 +454,7 @@ HWY_EXPORT(LanesD);
 void fft_line(const FftTables<float>& t, const float* x, float* y, FftJob job, float* scratch) {
   HWY_DYNAMIC_DISPATCH(LineF)(t, x, y, job, scratch);
 }
-void fft_line(const FftTables<double>& t, const double* x, double* y, FftJob job,
-              double* scratch) {
+void fft_line(const FftTables<double>& t, const double* x, double* y, FftJob job, double* scratch) {
   HWY_DYNAMIC_DISPATCH(LineD)(t, x, y, job, scratch);
 }
 void fft_lanes(const FftTables<float>& t, const float* x, Lanes from, float* y, Lanes to,

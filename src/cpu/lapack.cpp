@@ -48,9 +48,9 @@ std::vector<std::string> candidates() {
   if (dladdr(reinterpret_cast<void*>(&candidates), &self) && self.dli_fname) {
     const std::string file = self.dli_fname;
     const std::string beside = file.substr(0, file.find_last_of('/') + 1) + "../";
-    for (const char* place : {"scipy_openblas32/lib/libscipy_openblas*.so*",
-                              "scipy_openblas64/lib/libscipy_openblas*.so*",
-                              "numpy.libs/libscipy_openblas*.so*"}) {
+    for (const char* place :
+         {"scipy_openblas32/lib/libscipy_openblas*.so*",
+          "scipy_openblas64/lib/libscipy_openblas*.so*", "numpy.libs/libscipy_openblas*.so*"}) {
       glob_t found;
       if (glob((beside + place).c_str(), 0, nullptr, &found) == 0)
         r.insert(r.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);

@@ -184,15 +184,15 @@ void ldl_factor(const KernelArgs& a) {
   const Matrices m(a.tensor(at.a));
   auto *info = a.data<int32_t>(at.info), *pivots = a.data<int32_t>(at.pivots);
   const int64_t n = m.fast;
-  const Routine routine = a.i(kernels::numbers<kernels::LdlFactor>.hermitian) ? Routine::hetrf
-                                                                              : Routine::sytrf;
+  const Routine routine =
+      a.i(kernels::numbers<kernels::LdlFactor>.hermitian) ? Routine::hetrf : Routine::sytrf;
   with_type(a.dtype(at.a), [&]<class T>() {
     T* data = a.data<T>(at.a);
-    const int64_t work = asked<T>([&](T* w, int64_t size) {
-      l.operator()<T>(routine, 'L', n, data, n, pivots, w, size);
-    });
+    const int64_t work = asked<T>(
+        [&](T* w, int64_t size) { l.operator()<T>(routine, 'L', n, data, n, pivots, w, size); });
     // The pivots of a library with long integers lie behind the workspace.
-    const int64_t more = (n * 8 + static_cast<int64_t>(sizeof(T)) - 1) / static_cast<int64_t>(sizeof(T));
+    const int64_t more =
+        (n * 8 + static_cast<int64_t>(sizeof(T)) - 1) / static_cast<int64_t>(sizeof(T));
     each_matrix_with<T>(l, m.count, n * n * n / 3, work + more, [&](int64_t i, T* w) {
       int32_t* p = pivots + i * n;
       auto* wide = reinterpret_cast<int64_t*>(w);
@@ -210,13 +210,14 @@ void ldl_solve(const KernelArgs& a) {
   const Lapack& l = Lapack::get("linalg.ldl_solve");
   const Matrices m(a.tensor(at.b));
   const int64_t n = m.fast, k = m.slow;
-  const Routine routine = a.i(kernels::numbers<kernels::LdlSolve>.hermitian) ? Routine::hetrs
-                                                                             : Routine::sytrs;
+  const Routine routine =
+      a.i(kernels::numbers<kernels::LdlSolve>.hermitian) ? Routine::hetrs : Routine::sytrs;
   const auto* pivots = a.data<const int32_t>(at.pivots);
   with_type(a.dtype(at.b), [&]<class T>() {
     T* b = a.data<T>(at.b);
     const T* ld = a.data<const T>(at.ld);
-    const int64_t more = (n * 8 + static_cast<int64_t>(sizeof(T)) - 1) / static_cast<int64_t>(sizeof(T));
+    const int64_t more =
+        (n * 8 + static_cast<int64_t>(sizeof(T)) - 1) / static_cast<int64_t>(sizeof(T));
     each_matrix_with<T>(l, m.count, n * n * k, more, [&](int64_t i, T* w) {
       const int32_t* p = pivots + i * n;
       auto* wide = reinterpret_cast<int64_t*>(w);

@@ -1,6 +1,6 @@
-// Decompositions and solvers of one matrix in blocks, whose cut follows from its shape: each block is
-// a call of the library on one thread, those that do not wait for each other run at once. Matrices
-// lie by columns, as in LAPACK.
+// Decompositions and solvers of one matrix in blocks, whose cut follows from its shape: each block
+// is a call of the library on one thread, those that do not wait for each other run at once.
+// Matrices lie by columns, as in LAPACK.
 #pragma once
 
 #include <algorithm>
@@ -101,7 +101,8 @@ int64_t cholesky_one(const Lapack& l, char uplo, int64_t n, T* a, int64_t lda) {
 }
 
 template <class T>
-void swap_rows(T* a, int64_t lda, int64_t columns, const int32_t* pivots, int64_t from, int64_t to) {
+void swap_rows(T* a, int64_t lda, int64_t columns, const int32_t* pivots, int64_t from,
+               int64_t to) {
   for (int64_t j = 0; j < columns; ++j)
     for (int64_t i = from; i < to; ++i)
       if (const int64_t p = pivots[i] - 1; p != i) std::swap(a[i + j * lda], a[p + j * lda]);
@@ -164,8 +165,8 @@ inline int64_t reflect_work(int64_t m, int64_t n) {
 
 // The columns [from, n) of `c` [m, n] times the reflections of a panel [m, k], or their adjoint.
 template <class T>
-void reflect(const Lapack& l, char trans, int64_t m, int64_t k, const T* v, int64_t ldv, const T* tau,
-             T* c, int64_t n, int64_t ldc) {
+void reflect(const Lapack& l, char trans, int64_t m, int64_t k, const T* v, int64_t ldv,
+             const T* tau, T* c, int64_t n, int64_t ldc) {
   if (n <= 0) return;
   const int64_t width = std::max<int64_t>(kSliceWidth, (n + 3) / 4), work = reflect_work(m, width);
   parallel_with((n + width - 1) / width, 1, static_cast<size_t>(work) * sizeof(T),
@@ -173,8 +174,8 @@ void reflect(const Lapack& l, char trans, int64_t m, int64_t k, const T* v, int6
                   Lapack::Alone alone(l);
                   for (int64_t i = b; i < e; ++i) {
                     const int64_t j = i * width;
-                    l.operator()<T>(Routine::ormqr, 'L', trans, m, std::min(width, n - j), k, v, ldv,
-                                    tau, c + j * ldc, ldc, reinterpret_cast<T*>(memory), work);
+                    l.operator()<T>(Routine::ormqr, 'L', trans, m, std::min(width, n - j), k, v,
+                                    ldv, tau, c + j * ldc, ldc, reinterpret_cast<T*>(memory), work);
                   }
                 });
 }
@@ -212,15 +213,17 @@ void q_one(const Lapack& l, int64_t m, int64_t n, int64_t k, T* a, const T* tau,
   }
 }
 
-// X of X op(M) = B, in place of B [k, n] (by columns), M [n, n] triangular: the product with what is
-// known, then the triangle of a block. Slices of B's rows are independent.
+// X of X op(M) = B, in place of B [k, n] (by columns), M [n, n] triangular: the product with what
+// is known, then the triangle of a block. Slices of B's rows are independent.
 template <class T>
-void solve_right(const Lapack& l, char uplo, char trans, char unit, int64_t k, int64_t n, const T* m,
-                 int64_t ldm, T* b, int64_t ldb) {
+void solve_right(const Lapack& l, char uplo, char trans, char unit, int64_t k, int64_t n,
+                 const T* m, int64_t ldm, T* b, int64_t ldb) {
   // X op(M): forwards from the first column when op(M) is upper.
   const bool forwards = (uplo == 'U') == (trans == 'N');
   const int64_t width = n <= 64 ? n : 64;
-  const auto at = [&](int64_t i, int64_t j) { return trans == 'N' ? m + i + j * ldm : m + j + i * ldm; };
+  const auto at = [&](int64_t i, int64_t j) {
+    return trans == 'N' ? m + i + j * ldm : m + j + i * ldm;
+  };
   each_slice(l, k, kSliceWidth, [&](int64_t r0, int64_t r1) {
     T* x = b + r0;
     const int64_t blocks = n == 0 ? 0 : (n + width - 1) / width;

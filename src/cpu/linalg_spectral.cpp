@@ -90,8 +90,8 @@ struct SvdOne {
     R *u1 = e + n, *v1 = u1 + (vectors ? n * n : 0), *rest = v1 + (vectors ? n * n : 0);
     const int64_t rest_size = vectors ? 3 * n * n + 8 * n : 8 * n;
     // Integers are 8 bytes: twice as many R as float32 has.
-    auto* integers = reinterpret_cast<int64_t*>(
-        (reinterpret_cast<uintptr_t>(rest + rest_size) + 7) / 8 * 8);
+    auto* integers =
+        reinterpret_cast<int64_t*>((reinterpret_cast<uintptr_t>(rest + rest_size) + 7) / 8 * 8);
     {
       Lapack::Alone alone(l);
       if (tall()) {
@@ -105,8 +105,9 @@ struct SvdOne {
       }
       l.operator()<T>(Routine::gebrd, brows, n, b, brows, s, e, tauq, taup, w, size);
       R none{};
-      info = l.operator()<R>(Routine::bdsdc, 'U', vectors ? 'I' : 'N', n, s, e, vectors ? u1 : &none,
-                             n, vectors ? v1 : &none, n, &none, &none, rest, integers);
+      info =
+          l.operator()<R>(Routine::bdsdc, 'U', vectors ? 'I' : 'N', n, s, e, vectors ? u1 : &none,
+                          n, vectors ? v1 : &none, n, &none, &none, rest, integers);
     }
     scale(s, n, 1 / by);
     if (info || !vectors) return info;
@@ -115,35 +116,36 @@ struct SvdOne {
     const int64_t width = reflected_width(n);
     const int64_t us = (columns + width - 1) / width, vs = (n + width - 1) / width;
     const int64_t own = 64 * (m + width) + 64 * 65;
-    parallel_with(us + vs, 1, static_cast<size_t>(own) * sizeof(T), [&](int64_t begin, int64_t end,
-                                                                        char* memory_of_slice) {
-      Lapack::Alone alone(l);
-      T* mine = reinterpret_cast<T*>(memory_of_slice);
-      for (int64_t i = begin; i < end; ++i) {
-        if (i < us) {
-          const int64_t j0 = i * width, j1 = std::min(columns, j0 + width);
-          T* x = u + j0 * m;
-          for (int64_t j = j0; j < j1; ++j) {
-            T* c = u + j * m;
-            std::fill(c, c + m, T(0));
-            if (j < n)
-              std::copy(u1 + j * n, u1 + j * n + n, c);
-            else
-              c[j] = T(1);
-          }
-          l.operator()<T>(Routine::ormbr, 'Q', 'L', 'N', brows, j1 - j0, n, b, brows, tauq, x, m,
-                          mine, own);
-          if (tall())
-            l.operator()<T>(Routine::ormqr, 'L', 'N', m, j1 - j0, n, a, m, tau, x, m, mine, own);
-        } else {
-          const int64_t r0 = (i - us) * width, r1 = std::min(n, r0 + width);
-          for (int64_t j = 0; j < n; ++j)
-            std::copy(v1 + j * n + r0, v1 + j * n + r1, vh + j * n + r0);
-          l.operator()<T>(Routine::ormbr, 'P', 'R', adjoint<T>(), r1 - r0, n, n, b, brows, taup,
-                          vh + r0, n, mine, own);
-        }
-      }
-    });
+    parallel_with(us + vs, 1, static_cast<size_t>(own) * sizeof(T),
+                  [&](int64_t begin, int64_t end, char* memory_of_slice) {
+                    Lapack::Alone alone(l);
+                    T* mine = reinterpret_cast<T*>(memory_of_slice);
+                    for (int64_t i = begin; i < end; ++i) {
+                      if (i < us) {
+                        const int64_t j0 = i * width, j1 = std::min(columns, j0 + width);
+                        T* x = u + j0 * m;
+                        for (int64_t j = j0; j < j1; ++j) {
+                          T* c = u + j * m;
+                          std::fill(c, c + m, T(0));
+                          if (j < n)
+                            std::copy(u1 + j * n, u1 + j * n + n, c);
+                          else
+                            c[j] = T(1);
+                        }
+                        l.operator()<T>(Routine::ormbr, 'Q', 'L', 'N', brows, j1 - j0, n, b, brows,
+                                        tauq, x, m, mine, own);
+                        if (tall())
+                          l.operator()<T>(Routine::ormqr, 'L', 'N', m, j1 - j0, n, a, m, tau, x, m,
+                                          mine, own);
+                      } else {
+                        const int64_t r0 = (i - us) * width, r1 = std::min(n, r0 + width);
+                        for (int64_t j = 0; j < n; ++j)
+                          std::copy(v1 + j * n + r0, v1 + j * n + r1, vh + j * n + r0);
+                        l.operator()<T>(Routine::ormbr, 'P', 'R', adjoint<T>(), r1 - r0, n, n, b,
+                                        brows, taup, vh + r0, n, mine, own);
+                      }
+                    }
+                  });
     return 0;
   }
 };
@@ -158,16 +160,15 @@ void svd(const KernelArgs& a) {
   auto* info = a.data<int32_t>(at.info);
   with_type(a.dtype(at.a), [&]<class T>() {
     const SvdOne<T> one{l, m, n, full, vectors};
-    parallel_with(x.count, matrices_at_once(m * n * n * 4),
-                  static_cast<size_t>(one.work()) * sizeof(T),
-                  [&](int64_t b, int64_t e, char* memory) {
-                    for (int64_t i = b; i < e; ++i)
-                      info[i] = static_cast<int32_t>(one.run(
-                          a.data<T>(at.a) + i * m * n, a.data<RealOf<T>>(at.s) + i * n,
-                          vectors ? a.data<T>(at.u) + i * m * columns : nullptr,
-                          vectors ? a.data<T>(at.vh) + i * n * n : nullptr,
-                          reinterpret_cast<T*>(memory)));
-                  });
+    parallel_with(
+        x.count, matrices_at_once(m * n * n * 4), static_cast<size_t>(one.work()) * sizeof(T),
+        [&](int64_t b, int64_t e, char* memory) {
+          for (int64_t i = b; i < e; ++i)
+            info[i] = static_cast<int32_t>(one.run(
+                a.data<T>(at.a) + i * m * n, a.data<RealOf<T>>(at.s) + i * n,
+                vectors ? a.data<T>(at.u) + i * m * columns : nullptr,
+                vectors ? a.data<T>(at.vh) + i * n * n : nullptr, reinterpret_cast<T*>(memory)));
+        });
   });
 }
 
@@ -186,7 +187,9 @@ struct EighOne {
   // Of T: reflections' factors, vectors, workspace; of R: off-diagonal, what stedc wants, and of
   // complex matrices the vectors before they are.
   int64_t block_work() const { return std::max<int64_t>(64 * n, 64); }
-  int64_t floats() const { return 4 + 5 * n + (vectors ? 2 * n * n : 0) + (kIsComplex<T> ? n * n : 0); }
+  int64_t floats() const {
+    return 4 + 5 * n + (vectors ? 2 * n * n : 0) + (kIsComplex<T> ? n * n : 0);
+  }
   int64_t integers() const { return 12 + 12 * n; }
   int64_t work() const {
     const int64_t bytes = floats() * static_cast<int64_t>(sizeof(R)) + 8 * integers() + 64;
@@ -201,8 +204,8 @@ struct EighOne {
     T *tau = memory, *z = tau + n, *blocks = z + (vectors ? n * n : 0);
     R* e = reinterpret_cast<R*>(blocks + block_work());
     R *real = e + n, *rest = real + (kIsComplex<T> ? n * n : 0);
-    auto* ints = reinterpret_cast<int64_t*>(
-        (reinterpret_cast<uintptr_t>(e + floats()) + 7) / 8 * 8);
+    auto* ints =
+        reinterpret_cast<int64_t*>((reinterpret_cast<uintptr_t>(e + floats()) + 7) / 8 * 8);
     R* q;  // the small vectors
     if constexpr (kIsComplex<T>)
       q = real;
@@ -267,9 +270,9 @@ struct EighOne {
       Lapack::Alone alone(l);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t from = i ? cut : 0, h = i ? n - cut : cut;
-        infos[i] = l.operator()<R>(Routine::stedc, 'I', h, d + from, e + from, q + from * (n + 1), n,
-                                   rest + i * n * n, 1 + 4 * h + h * h, ints + i * (6 + 6 * n),
-                                   3 + 5 * h);
+        infos[i] =
+            l.operator()<R>(Routine::stedc, 'I', h, d + from, e + from, q + from * (n + 1), n,
+                            rest + i * n * n, 1 + 4 * h + h * h, ints + i * (6 + 6 * n), 3 + 5 * h);
       }
     });
     if (infos[0] || infos[1]) return infos[0] ? infos[0] : infos[1];
@@ -284,8 +287,8 @@ struct EighOne {
         shorts[i] = static_cast<int32_t>(k);
     }
     Lapack::Alone alone(l);
-    const int64_t info = l.operator()<R>(Routine::laed1, n, d, q, n, ints, &rho, cut, rest,
-                                         ints + 6 + 6 * n);
+    const int64_t info =
+        l.operator()<R>(Routine::laed1, n, d, q, n, ints, &rho, cut, rest, ints + 6 + 6 * n);
     for (int64_t i = n - 1; i >= 0 && !wide; --i) ints[i] = shorts[i];
     for (int64_t i = 0; i < n; ++i) --ints[i];
     for (int64_t i = 0; i < n; ++i) d[i] *= size;
@@ -316,9 +319,9 @@ void eigh(const KernelArgs& a) {
                   static_cast<size_t>(one.work()) * sizeof(T),
                   [&](int64_t b, int64_t e, char* memory) {
                     for (int64_t i = b; i < e; ++i)
-                      info[i] = static_cast<int32_t>(
-                          one.run(a.data<T>(at.a) + i * n * n, a.data<RealOf<T>>(at.w) + i * n,
-                                  reinterpret_cast<T*>(memory)));
+                      info[i] = static_cast<int32_t>(one.run(a.data<T>(at.a) + i * n * n,
+                                                             a.data<RealOf<T>>(at.w) + i * n,
+                                                             reinterpret_cast<T*>(memory)));
                   });
   });
 }
@@ -422,7 +425,8 @@ void lstsq(const KernelArgs& a) {
                                reals);
       } else {
         if (driver == 1)
-          return l.operator()<T>(Routine::gelsy, m, n, k, p, m, q, ldb, ints, rcond, found, w, size);
+          return l.operator()<T>(Routine::gelsy, m, n, k, p, m, q, ldb, ints, rcond, found, w,
+                                 size);
         if (driver == 2)
           return l.operator()<T>(Routine::gelsd, m, n, k, p, m, q, ldb, s, rcond, found, w, size,
                                  ints);
@@ -430,11 +434,11 @@ void lstsq(const KernelArgs& a) {
       }
     };
     int64_t none = 0;
-    const int64_t work = asked<T>([&](T* w, int64_t size) {
-      solve(da, db, ds, &none, w, size, &query_reals, &query_ints);
-    });
+    const int64_t work = asked<T>(
+        [&](T* w, int64_t size) { solve(da, db, ds, &none, w, size, &query_reals, &query_ints); });
     // gelsd says how many it wants; the others' are known.
-    const int64_t reals = std::max<int64_t>(static_cast<int64_t>(query_reals), 5 * count + 2 * n) + 64;
+    const int64_t reals =
+        std::max<int64_t>(static_cast<int64_t>(query_reals), 5 * count + 2 * n) + 64;
     const int64_t ints = std::max<int64_t>(static_cast<int32_t>(query_ints), n) + 64;
     const int64_t bytes = static_cast<int64_t>(sizeof(R)) * reals + 8 * ints + 64;
     const int64_t more = bytes / static_cast<int64_t>(sizeof(T)) + 1;

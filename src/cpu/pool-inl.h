@@ -28,9 +28,8 @@ namespace pyflame::cpu::HWY_NAMESPACE {
 
 // What elements are compared and added in; the numbers of taps are kept in it, too.
 template <class S>
-using PoolOf = std::conditional_t<
-    kIsFloatType<S>, ComputeOf<S>,
-    std::conditional_t<std::is_same_v<S, int64_t>, int64_t, int32_t>>;
+using PoolOf = std::conditional_t<kIsFloatType<S>, ComputeOf<S>,
+                                  std::conditional_t<std::is_same_v<S, int64_t>, int64_t, int32_t>>;
 
 template <class N, class S>
 HWY_INLINE N OneAs(S x) {
@@ -69,8 +68,8 @@ HWY_INLINE Wide<N> FirstAs(const S* p, int64_t n, N rest) {
     for (int k = 0; k < Wide<N>::kParts; ++k) {
       const int64_t left = n - k * Wide<N>::kPart;
       const auto mask = hn::FirstN(d, static_cast<size_t>(left > 0 ? left : 0));
-      r.v[k] = hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p + k * Wide<N>::kPart),
-                              hn::Set(d, rest));
+      r.v[k] =
+          hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p + k * Wide<N>::kPart), hn::Set(d, rest));
     }
     return r;
   } else {
@@ -164,9 +163,7 @@ struct Largest {
     else
       return std::numeric_limits<N>::lowest();
   }
-  static HWY_INLINE bool above(N v, N best) {
-    return (v > best) | (v != v);
-  }
+  static HWY_INLINE bool above(N v, N best) { return (v > best) | (v != v); }
   static HWY_INLINE void one(N v, N tap, N& best, N& which) {
     const bool more = above(v, best);
     best = more ? v : best;
@@ -323,8 +320,7 @@ class Phases {
       copied(x, to);
     else
       for (int64_t i = from_; i < to_; ++i)
-        for (int64_t f = 0; f < stride_; ++f)
-          to[f * pitch_ + i] = OneAs<N>(x[i * stride_ + f]);
+        for (int64_t f = 0; f < stride_; ++f) to[f * pitch_ + i] = OneAs<N>(x[i * stride_ + f]);
     if (const int64_t i = width_ / stride_; i >= q0_ + low_ && i < q0_ + high_)
       for (int64_t f = 0; f < width_ - i * stride_; ++f)
         to[f * pitch_ + i] = OneAs<N>(x[i * stride_ + f]);
@@ -726,9 +722,9 @@ void ForLines(const Windows& w, const L& lines) {
   const int64_t all = w.outer * (w.inputs() + w.outputs()) * w.inner;
   const int64_t written = w.outer * (L::kGradient ? w.inputs() : w.outputs()) * w.inner;
   const bool stream = written * L::kItemBytes >= streaming_threshold();
-  parallel_with(
-      units, std::max<int64_t>(1, kWork / std::max<int64_t>(1, all / units)), lines.bytes(),
-      [&](int64_t begin, int64_t end, char* own) { lines.run(begin, end, own, stream); });
+  parallel_with(units, std::max<int64_t>(1, kWork / std::max<int64_t>(1, all / units)),
+                lines.bytes(),
+                [&](int64_t begin, int64_t end, char* own) { lines.run(begin, end, own, stream); });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -1,8 +1,8 @@
-// The gradients of pool-inl.h: an element of x has the sum of what the windows got that it is in, or
-// of those whose largest one it was, in the order of the windows. A line gathers it from the lines
-// of windows that see it. Where elements of a channel lie side by side, those of one phase of the
-// stride are the same tap of windows that are neighbours.
-// Include between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of a foreach_target file.
+// The gradients of pool-inl.h: an element of x has the sum of what the windows got that it is in,
+// or of those whose largest one it was, in the order of the windows. A line gathers it from the
+// lines of windows that see it. Where elements of a channel lie side by side, those of one phase of
+// the stride are the same tap of windows that are neighbours. Include between
+// HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of a foreach_target file.
 #if defined(PYFLAME_CPU_POOL_BACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PYFLAME_CPU_POOL_BACK_INL_H_
 #undef PYFLAME_CPU_POOL_BACK_INL_H_
@@ -334,8 +334,8 @@ class Backward {
         for (int64_t l = 0; l < count_; ++l) {
           const Line& line = from_[static_cast<size_t>(l)];
           for (const auto* c = b_.x_.begin(x0_ + x); c < b_.x_.end(x0_ + x); ++c)
-            terms.push_back({line.g + (c->window - base_) * inner,
-                             line.first + static_cast<N>(c->tap)});
+            terms.push_back(
+                {line.g + (c->window - base_) * inner, line.first + static_cast<N>(c->tap)});
         }
         for (int64_t c0 = 0; c0 < inner; c0 += chunk) {
           const int64_t count = std::min(chunk, inner - c0);

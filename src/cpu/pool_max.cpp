@@ -32,9 +32,9 @@ void Plain(const Windows& w, const S* x, S* y, int64_t* places) {
       for (int64_t i = 0; i < d.to - d.from; ++i)
         for (int64_t j = 0; j < h.to - h.from; ++j)
           for (int64_t k = 0; k < r.to - r.from; ++k) {
-            const int64_t place = ((d.begin + i * w.step(0)) * w.in[1] + h.begin + j * w.step(1)) *
-                                      w.in[2] +
-                                  r.begin + k * w.step(2);
+            const int64_t place =
+                ((d.begin + i * w.step(0)) * w.in[1] + h.begin + j * w.step(1)) * w.in[2] +
+                r.begin + k * w.step(2);
             const N v = OneAs<N>(from[place * w.inner]);
             if (which >= 0 && !Largest<N>::above(v, best)) continue;
             best = v;

@@ -1,7 +1,7 @@
-// Windows of two or three elements, every second one, over pictures whose channels do not lie side by
-// side (pool-inl.h has all others). Some vectors of windows go down a plane together: what they have
-// of the line that two lines of windows see stays in registers.
-// Include between HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of a foreach_target file.
+// Windows of two or three elements, every second one, over pictures whose channels do not lie side
+// by side (pool-inl.h has all others). Some vectors of windows go down a plane together: what they
+// have of the line that two lines of windows see stays in registers. Include between
+// HWY_BEFORE_NAMESPACE() and HWY_AFTER_NAMESPACE() of a foreach_target file.
 #if defined(PYFLAME_CPU_POOL_SMALL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PYFLAME_CPU_POOL_SMALL_INL_H_
 #undef PYFLAME_CPU_POOL_SMALL_INL_H_
@@ -203,8 +203,8 @@ class SmallForward {
     for (int v = 0; v < kVectors; ++v) above[v] = line.next(v == 0 ? same.first : Fill(N(0)));
     return line.doubtful();
   }
-  // A line of results; `above` becomes the last line that it sees, whether that is doubtful is told,
-  // and whether another is.
+  // A line of results; `above` becomes the last line that it sees, whether that is doubtful is
+  // told, and whether another is.
   template <bool kExact, int kVectors>
   HWY_INLINE bool write(const Same& same, const Part& p, int64_t line, Cell (&above)[kVectors],
                         S* y, uint8_t* taps, bool& last_doubtful) const {

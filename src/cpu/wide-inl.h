@@ -155,9 +155,8 @@ HWY_INLINE Wide<T> FirstLanes(const Wide<T>& v, int64_t n) {
 template <class T>
 HWY_INLINE WideMask<T> LanesFrom(int64_t from, int64_t to) {
   const typename Wide<T>::D d;
-  const auto first = [&](int64_t n) HWY_ATTR {
-    return hn::FirstN(d, static_cast<size_t>(n > 0 ? n : 0));
-  };
+  const auto first = [&](int64_t n)
+                         HWY_ATTR { return hn::FirstN(d, static_cast<size_t>(n > 0 ? n : 0)); };
   WideMask<T> r;
   PF_EACH(r.m[p] = hn::AndNot(first(from - p * Wide<T>::kPart), first(to - p * Wide<T>::kPart)););
   return r;

@@ -16,8 +16,8 @@ namespace pyflame {
 
 using autograd::Context;
 using autograd::Grads;
-using engine::OpId;
 using engine::Operand;
+using engine::OpId;
 
 namespace {
 
@@ -52,7 +52,8 @@ Tensor raw_as_complex(const Tensor& t) {
 }
 bool seen_as_complex(const Tensor& t) {
   bool fits = t->strides.back() == 1 && t->offset % 2 == 0;
-  for (int d = 0; d + 1 < t->shape.size(); ++d) fits = fits && (t->strides[d] % 2 == 0 || t->shape[d] <= 1);
+  for (int d = 0; d + 1 < t->shape.size(); ++d)
+    fits = fits && (t->strides[d] % 2 == 0 || t->shape[d] <= 1);
   return fits;
 }
 // Differentiable whatever the layout.
@@ -77,8 +78,8 @@ Tensor view_as_real(const Tensor& z) {
 
 Tensor view_as_complex(const Tensor& t) {
   check_real(t, "view_as_complex", "input");
-  PF_CHECK(!t->shape.empty() && t->shape.back() == 2, ShapeError, "view_as_complex",
-           "got shape ", t->shape, "; expected a last dimension of 2; stack the parts");
+  PF_CHECK(!t->shape.empty() && t->shape.back() == 2, ShapeError, "view_as_complex", "got shape ",
+           t->shape, "; expected a last dimension of 2; stack the parts");
   PF_CHECK(seen_as_complex(t), ShapeError, "view_as_complex", "got strides ", t->strides,
            " from element ", t->offset,
            " on; expected both parts side by side and even strides; call contiguous()");
@@ -102,9 +103,7 @@ Tensor complex(const Tensor& re, const Tensor& im) {
   PF_CHECK(re->dtype == im->dtype, DTypeError, "complex", "got ", re->dtype, " and ", im->dtype,
            "; expected parts of one dtype; convert one with .to(dtype)");
   const Dims shape = broadcast_shapes(re->shape, im->shape, "complex");
-  const auto wide = [&](const Tensor& t) {
-    return t->shape == shape ? t : expand(t, shape.vec());
-  };
+  const auto wide = [&](const Tensor& t) { return t->shape == shape ? t : expand(t, shape.vec()); };
   const Tensor r = wide(re), i = wide(im), where = ops::beside(r, {i}, "complex");
   Tensor z = make_tensor(shape, complex_type(re->dtype), where->device());
   const Tensor both = raw_as_real(z);
@@ -216,7 +215,8 @@ Tensor quotient_of(const Tensor& x, const Tensor& y) {
     const Tensor size = maximum(abs(b.re), abs(b.im));
     const Tensor re = div(b.re, size), im = div(b.im, size);
     const Tensor d = mul(add(square(re), square(im)), size);
-    r = complex(div(add(mul(a.re, re), mul(a.im, im)), d), div(sub(mul(a.im, re), mul(a.re, im)), d));
+    r = complex(div(add(mul(a.re, re), mul(a.im, im)), d),
+                div(sub(mul(a.im, re), mul(a.re, im)), d));
   }
   if (autograd::wanted({x, y}))
     autograd::attach("div", {r}, {x, y}, {autograd::Saved(x), autograd::Saved(y)},
@@ -273,8 +273,8 @@ Tensor root(const Tensor& z) {
         // The larger part first, the other by a quotient that loses nothing.
         const Parts p = parts(t);
         const Tensor large = sqrt(mul(add(abs(p.re), hypot(p.re, p.im)), Scalar(0.5)));
-        const Tensor small = where(eq(large, Scalar(0.0)), Scalar(0.0),
-                                   div(mul(abs(p.im), Scalar(0.5)), large));
+        const Tensor small =
+            where(eq(large, Scalar(0.0)), Scalar(0.0), div(mul(abs(p.im), Scalar(0.5)), large));
         const Tensor right = ge(p.re, Scalar(0.0));
         return complex(where(right, large, small), copysign(where(right, small, large), p.im));
       },
@@ -435,9 +435,10 @@ Tensor complex_row(OpId id, std::span<const Operand> operands, std::span<const S
   // Operand i in the common dtype; numbers as tensors without dimensions.
   const auto z = [&](size_t i) -> const Tensor& {
     if (!held[i].defined())
-      held[i] = operands[i].tensor
-                    ? to(*operands[i].tensor, common)
-                    : to(scalar_tensor(Scalar(operands[i].scalar.to_double()), part, device), common);
+      held[i] =
+          operands[i].tensor
+              ? to(*operands[i].tensor, common)
+              : to(scalar_tensor(Scalar(operands[i].scalar.to_double()), part, device), common);
     return held[i];
   };
   // The same of a real one.
@@ -523,8 +524,7 @@ Tensor complex_row(OpId id, std::span<const Operand> operands, std::span<const S
       if (is_pure(operands[0])) return times_real(z(1), pure(0));
       return product_of(z(0), z(1));
     case op::div:
-      if (is_pure(operands[1]))
-        return as_complex(div(view_as_real(z(0)), unsqueeze(pure(1), -1)));
+      if (is_pure(operands[1])) return as_complex(div(view_as_real(z(0)), unsqueeze(pure(1), -1)));
       return quotient_of(z(0), z(1));
     case op::pow_scalar:
       return power_of_number(z(0), attrs[0].to_double());
@@ -568,9 +568,11 @@ Tensor complex_product(const Tensor& a, const Tensor& b, const Tensor& bias, boo
                        const char* op) {
   const auto dense = [](const Parts& p) { return Parts{contiguous(p.re), contiguous(p.im)}; };
   const Parts x = dense(parts(a)), y = dense(parts(b));
-  const auto times = [&](const Tensor& s, const Tensor& t) { return product(s, t, {}, ta, tb, op); };
-  const Tensor r = complex(sub(times(x.re, y.re), times(x.im, y.im)),
-                           add(times(x.re, y.im), times(x.im, y.re)));
+  const auto times = [&](const Tensor& s, const Tensor& t) {
+    return product(s, t, {}, ta, tb, op);
+  };
+  const Tensor r =
+      complex(sub(times(x.re, y.re), times(x.im, y.im)), add(times(x.re, y.im), times(x.im, y.re)));
   return bias.defined() ? add(r, bias) : r;
 }
 
@@ -617,30 +619,30 @@ Tensor resolved(const Tensor& z) {
 }
 
 const Family kComplex("complex numbers", [](Family& f) {
-  f.op(&complex, {"complex(Tensor real, Tensor imag) -> Tensor",
-                  "Complex numbers of their parts (float32 or float64, one shape or broadcast).",
-                  kFunction});
-  f.op(&polar, {"polar(Tensor abs, Tensor angle) -> Tensor",
-                "Complex numbers of magnitude and angle (radians): abs * exp(i * angle).",
-                kFunction});
+  f.op(&complex,
+       {"complex(Tensor real, Tensor imag) -> Tensor",
+        "Complex numbers of their parts (float32 or float64, one shape or broadcast).", kFunction});
+  f.op(&polar,
+       {"polar(Tensor abs, Tensor angle) -> Tensor",
+        "Complex numbers of magnitude and angle (radians): abs * exp(i * angle).", kFunction});
   f.op(&view_as_real, {"view_as_real(Tensor input) -> Tensor",
                        "[..., 2] real numbers of [...] complex ones; a view.", kFunction});
   f.op(&view_as_complex,
        {"view_as_complex(Tensor input) -> Tensor",
         "[...] complex numbers of [..., 2] real ones that lie side by side; a view.", kFunction});
-  f.op(&real, {"real(Tensor input) -> Tensor",
-               "The real part, a view; of real numbers the tensor itself. Also `x.real`.",
-               kFunction});
-  f.op(&imag, {"imag(Tensor input) -> Tensor", "The imaginary part, a view. Also `x.imag`.",
-               kFunction});
+  f.op(&real,
+       {"real(Tensor input) -> Tensor",
+        "The real part, a view; of real numbers the tensor itself. Also `x.real`.", kFunction});
+  f.op(&imag,
+       {"imag(Tensor input) -> Tensor", "The imaginary part, a view. Also `x.imag`.", kFunction});
   f.op(&conj, {"conj(Tensor input) -> Tensor",
                "The conjugate, a copy; of real numbers the tensor itself."});
   f.op(&conj_physical, {"conj_physical(Tensor input) -> Tensor", "The same as conj."});
   f.op(&conj_physical_,
        {"conj_physical_(Tensor input) -> Tensor", "In-place conj_physical.", kMethod});
-  f.op(&isreal, {"isreal(Tensor input) -> Tensor",
-                 "Where the imaginary part is 0; everywhere for real numbers.",
-                 kFunction | kMethod, false});
+  f.op(&isreal,
+       {"isreal(Tensor input) -> Tensor",
+        "Where the imaginary part is 0; everywhere for real numbers.", kFunction | kMethod, false});
   f.op(&resolved, {"resolve_conj(Tensor input) -> Tensor",
                    "The tensor itself: conjugates are never left for later."});
   f.op(&resolved, {"resolve_neg(Tensor input) -> Tensor",

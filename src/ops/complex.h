@@ -52,8 +52,8 @@ Tensor over_parts(const Tensor& z, F&& f) {
   return view_as_complex(f(view_as_real(z)));
 }
 
-// A row of the pointwise table with an operand of a complex dtype; `common` is that of the operands.
-// DTypeError where there is no such operation of complex numbers.
+// A row of the pointwise table with an operand of a complex dtype; `common` is that of the
+// operands. DTypeError where there is no such operation of complex numbers.
 Tensor complex_row(engine::OpId id, std::span<const engine::Operand> operands,
                    std::span<const Scalar> attrs, DType common, const char* name);
 

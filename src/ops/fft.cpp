@@ -1,6 +1,6 @@
-// pyflame.fft: discrete Fourier transforms. Three operations have gradients of their own (complex to
-// complex over any dimensions, real to half of the terms along the last one, and back), which are
-// each other; all names are made of these.
+// pyflame.fft: discrete Fourier transforms. Three operations have gradients of their own (complex
+// to complex over any dimensions, real to half of the terms along the last one, and back), which
+// are each other; all names are made of these.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -29,10 +29,9 @@ Tensor c2c(const Tensor& x, int64_t dims, bool inverse, double scale, const char
   Tensor y = linalg::run(engine::kernel<kernels::Fft>(), op, {x}, [&](TensorList& in) {
     Tensor out = make_tensor(x->shape, x->dtype, in[0]->device());
     if (out->numel > 0)
-      engine::call<kernels::Fft>(
-          {.y = out, .x = in[0].detach()},
-          {.dims = dims, .inverse = int64_t{inverse}, .scale = scale},
-          {.op = op, .takes = Takes::Bytes});
+      engine::call<kernels::Fft>({.y = out, .x = in[0].detach()},
+                                 {.dims = dims, .inverse = int64_t{inverse}, .scale = scale},
+                                 {.op = op, .takes = Takes::Bytes});
     return TensorList{out};
   })[0];
   if (autograd::wanted({x}))
@@ -123,8 +122,8 @@ void check_size(int64_t n, const char* op) {
 // What all terms are multiplied by, for `n` elements.
 double scale_of(const optional<std::string>& norm, double n, bool inverse, const char* op) {
   const std::string name = norm.value_or("backward");
-  PF_CHECK(name == "backward" || name == "forward" || name == "ortho", ValueError, op,
-           "got norm '", name, "'; expected 'backward', 'forward' or 'ortho'; pass one of these");
+  PF_CHECK(name == "backward" || name == "forward" || name == "ortho", ValueError, op, "got norm '",
+           name, "'; expected 'backward', 'forward' or 'ortho'; pass one of these");
   if (name == "ortho") return 1 / std::sqrt(n);
   return (name == "forward") != inverse ? 1 / n : 1;
 }
@@ -230,8 +229,7 @@ Tensor ifft2(const Tensor& x, const optional<IntList>& s, const IntList& dim,
 
 // Real numbers; the inverse has conjugate terms.
 Tensor to_half(const Tensor& x, const Many& m, double scale, bool inverse, const char* op) {
-  PF_CHECK(!m.dims.empty(), ValueError, op,
-           "got no dimensions; expected at least one; pass dim");
+  PF_CHECK(!m.dims.empty(), ValueError, op, "got no dimensions; expected at least one; pass dim");
   Tensor t = x;
   for (size_t i = 0; i < m.dims.size(); ++i) t = sized(t, m.dims[i], m.sizes[i]);
   const int last = m.dims.back();
@@ -244,8 +242,7 @@ Tensor to_half(const Tensor& x, const Many& m, double scale, bool inverse, const
 // Half of the terms; `inverse` says which transform the other dimensions have, and whether the last
 // one's terms are conjugates of what is meant.
 Tensor of_half(const Tensor& x, const Many& m, double scale, bool inverse, const char* op) {
-  PF_CHECK(!m.dims.empty(), ValueError, op,
-           "got no dimensions; expected at least one; pass dim");
+  PF_CHECK(!m.dims.empty(), ValueError, op, "got no dimensions; expected at least one; pass dim");
   Tensor t = as_complex(x);
   for (size_t i = 0; i + 1 < m.dims.size(); ++i) t = sized(t, m.dims[i], m.sizes[i]);
   const int last = m.dims.back();
@@ -253,7 +250,8 @@ Tensor of_half(const Tensor& x, const Many& m, double scale, bool inverse, const
   const std::vector<int> others(m.dims.begin(), m.dims.end() - 1);
   if (!others.empty()) t = c2c(contiguous(t), mask_of(others), inverse, 1, op);
   if (!inverse) t = conj(t);
-  return transpose(c2r_last(contiguous(transpose(t, last, -1)), m.sizes.back(), scale, op), last, -1);
+  return transpose(c2r_last(contiguous(transpose(t, last, -1)), m.sizes.back(), scale, op), last,
+                   -1);
 }
 
 Tensor rfftn_as(const Tensor& x, const Many& m, const optional<std::string>& norm, bool inverse,
@@ -370,8 +368,8 @@ Frames frames_of(const Tensor& like, int64_t n, optional<int64_t> hop_length,
            "; expected 1 to n_fft, ", n, "; correct it");
   Tensor w = window;
   if (w.defined()) {
-    PF_CHECK(w->shape.size() == 1 && w->shape[0] == length, ShapeError, op, "got a window of shape ",
-             w->shape, "; expected [", length, "]; pass win_length");
+    PF_CHECK(w->shape.size() == 1 && w->shape[0] == length, ShapeError, op,
+             "got a window of shape ", w->shape, "; expected [", length, "]; pass win_length");
   } else {
     w = ones({length}, real_type(like->dtype), like->device());
   }
@@ -417,11 +415,10 @@ Tensor stft(const Tensor& input, int64_t n_fft, optional<int64_t> hop_length,
   const Frames f = frames_of(x, n_fft, hop_length, win_length, window, op);
   const int64_t count = 1 + (length - n_fft) / f.hop;
   const Tensor dense = contiguous(x);
-  Tensor frames = as_strided(dense, {dense->shape[0], count, n_fft}, {length, f.hop, 1},
-                             dense->offset);
+  Tensor frames =
+      as_strided(dense, {dense->shape[0], count, n_fft}, {length, f.hop, 1}, dense->offset);
   frames = mul(frames, f.window);
-  const optional<std::string> norm =
-      normalized ? optional<std::string>("ortho") : std::nullopt;
+  const optional<std::string> norm = normalized ? optional<std::string>("ortho") : std::nullopt;
   Tensor y = half ? rfft(frames, {}, -1, norm) : fft(frames, {}, -1, norm);
   y = transpose(y, 1, 2);
   if (nd == 1) y = squeeze(y, 0);
@@ -450,8 +447,7 @@ Tensor istft(const Tensor& input, int64_t n_fft, optional<int64_t> hop_length,
   const Frames f = frames_of(z, n_fft, hop_length, win_length, window, op);
   PF_CHECK(f.hop <= n_fft, ValueError, op, "got hop_length ", f.hop, " for n_fft ", n_fft,
            "; expected no more: elements between frames are lost; correct it");
-  const optional<std::string> norm =
-      normalized ? optional<std::string>("ortho") : std::nullopt;
+  const optional<std::string> norm = normalized ? optional<std::string>("ortho") : std::nullopt;
   z = transpose(z, 1, 2);
   Tensor frames = half ? irfft(z, n_fft, -1, norm) : ifft(z, {}, -1, norm);
   if (!half && !return_complex) frames = real(frames);
@@ -462,8 +458,7 @@ Tensor istft(const Tensor& input, int64_t n_fft, optional<int64_t> hop_length,
     return ops::scatter_view(t, shape, {t->shape, {full_length, f.hop, 1}, 0});
   };
   Tensor y = added(frames);
-  const Tensor squares =
-      expand(unsqueeze(square(f.window), 0), {count, n_fft});
+  const Tensor squares = expand(unsqueeze(square(f.window), 0), {count, n_fft});
   Tensor envelope = squeeze(added(contiguous(unsqueeze(squares, 0))), 0);
   const int64_t start = center ? n_fft / 2 : 0;
   const int64_t stop = length ? start + *length : center ? full_length - n_fft / 2 : full_length;
@@ -484,9 +479,8 @@ const ops::Family kFft("Fourier transforms", [](ops::Family& f) {
   using namespace ops;
   const auto row = [](const char* schema, const char* doc) { return Row{schema, doc, kSpecial}; };
   const auto one = [&](auto fn, const char* name, const char* doc) {
-    const std::string text =
-        std::string("fft_") + name +
-        "(Tensor input, int? n=None, int dim=-1, str? norm=None) -> Tensor";
+    const std::string text = std::string("fft_") + name +
+                             "(Tensor input, int? n=None, int dim=-1, str? norm=None) -> Tensor";
     f.op(fn, row(text.c_str(), doc));
   };
   const auto two = [&](auto fn, const char* name, const char* doc) {
@@ -523,10 +517,11 @@ const ops::Family kFft("Fourier transforms", [](ops::Family& f) {
   many(&irfftn, "irfftn", "The inverse of rfftn; s: the sizes of the real side.");
   many(&hfftn, "hfftn", "hfft along the last of several dimensions, fft along the others.");
   many(&ihfftn, "ihfftn", "The inverse of hfftn.");
-  f.op(&fftfreq, row("fft_fftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> "
-                     "Tensor",
-                     "Frequencies of the terms of fft, in cycles per unit of the spacing d: 0 and "
-                     "the positive ones, then the negative ones."));
+  f.op(&fftfreq,
+       row("fft_fftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) -> "
+           "Tensor",
+           "Frequencies of the terms of fft, in cycles per unit of the spacing d: 0 and "
+           "the positive ones, then the negative ones."));
   f.op(&rfftfreq, row("fft_rfftfreq(int n, float d=1.0, *, dtype? dtype=None, device? device=None) "
                       "-> Tensor",
                       "Frequencies of the terms of rfft, in cycles per unit of the spacing d."));

@@ -19,10 +19,10 @@ void check_matrix(const Tensor& t, const char* op, const char* what) {
   PF_CHECK(t->shape.size() >= 2, ShapeError, op, "got ", what, " of shape ", t->shape,
            "; expected at least two dimensions: a matrix or a batch of them; unsqueeze it");
   const int64_t m = rows(t), n = columns(t);
-  PF_CHECK(m < (int64_t{1} << 30) && n < (int64_t{1} << 30) &&
-               (n == 0 || m < (int64_t{1} << 31) / n),
-           NotSupportedError, op, "got ", what, " of shape ", t->shape,
-           "; expected matrices of fewer than 2^31 elements; LAPACK counts with 32 bits");
+  PF_CHECK(
+      m < (int64_t{1} << 30) && n < (int64_t{1} << 30) && (n == 0 || m < (int64_t{1} << 31) / n),
+      NotSupportedError, op, "got ", what, " of shape ", t->shape,
+      "; expected matrices of fewer than 2^31 elements; LAPACK counts with 32 bits");
 }
 
 void check_square(const Tensor& t, const char* op, const char* what) {

@@ -32,7 +32,7 @@ Dims with(Dims shape, std::initializer_list<int64_t> more);
 std::pair<Tensor, Tensor> one_batch(const Tensor& a, const Tensor& b, const char* op);
 // The tensor with the batch `batch`; itself if it has it.
 Tensor with_batch(const Tensor& t, const Dims& batch);
-Tensor transposed(const Tensor& t);  // the last two dimensions, a view
+Tensor transposed(const Tensor& t);     // the last two dimensions, a view
 Tensor identity_like(const Tensor& a);  // n x n of dtype and device, without a batch
 Tensor times_column(const Tensor& a, const Tensor& scale);  // columns times scale[..., n]
 Tensor times_row(const Tensor& scale, const Tensor& a);     // rows times scale[..., m]

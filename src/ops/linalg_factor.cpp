@@ -70,8 +70,8 @@ std::vector<Tensor> lu_factor_raw(const Tensor& a, const char* op) {
   return run(engine::kernel<kernels::LuFactor>(), op, {a}, [&](std::vector<Tensor>& in) {
     Tensor lu = by_columns(in[0]);
     const Dims batch = batch_of(a);
-    Tensor pivots = make_tensor(with(batch, {std::min(rows(a), columns(a))}), DType::Int32,
-                                lu->device());
+    Tensor pivots =
+        make_tensor(with(batch, {std::min(rows(a), columns(a))}), DType::Int32, lu->device());
     Tensor info = make_tensor(batch, DType::Int32, lu->device());
     if (lu->numel == 0)
       zero_(info);
@@ -86,15 +86,14 @@ namespace {
 
 Tensor lu_solve_raw(const Tensor& lu, const Tensor& pivots, const Tensor& b, int64_t mode,
                     const char* op) {
-  return run(engine::kernel<kernels::LuSolve>(), op, {lu, pivots, b},
-             [&](std::vector<Tensor>& in) {
-               Tensor x = ops::raw_clone(in[2]);
-               if (x->numel > 0)
-                 engine::call<kernels::LuSolve>(
-                     {.b = x, .lu = transposed(in[0]), .pivots = contiguous(in[1])},
-                     {.mode = mode}, {.inplace = 1, .op = op, .takes = Takes::Bytes});
-               return std::vector<Tensor>{x};
-             })[0];
+  return run(engine::kernel<kernels::LuSolve>(), op, {lu, pivots, b}, [&](std::vector<Tensor>& in) {
+    Tensor x = ops::raw_clone(in[2]);
+    if (x->numel > 0)
+      engine::call<kernels::LuSolve>({.b = x, .lu = transposed(in[0]), .pivots = contiguous(in[1])},
+                                     {.mode = mode},
+                                     {.inplace = 1, .op = op, .takes = Takes::Bytes});
+    return std::vector<Tensor>{x};
+  })[0];
 }
 
 std::string singular(int64_t order) {
@@ -112,12 +111,13 @@ Tensor solve_factored(const Tensor& a, const Tensor& lu, const Tensor& pivots, c
   if (autograd::wanted({a, b}))
     autograd::attach(
         op, {x}, {a, b},
-        {autograd::Saved(a), autograd::Saved(lu), autograd::Saved(pivots), autograd::Saved(x, true)},
+        {autograd::Saved(a), autograd::Saved(lu), autograd::Saved(pivots),
+         autograd::Saved(x, true)},
         [adjoint_of](const Context& c) -> Grads {
           if (!c.grad().defined()) return {{}, {}};
           const char* op = "linalg.solve";
-          const Tensor gb = solve_factored(c.saved(0), c.saved(1), c.saved(2), c.grad(),
-                                           !adjoint_of, op);
+          const Tensor gb =
+              solve_factored(c.saved(0), c.saved(1), c.saved(2), c.grad(), !adjoint_of, op);
           if (!c.needs(0)) return {{}, gb};
           const Tensor x = c.saved(3);
           return {neg(adjoint_of ? matmul(x, adjoint(gb)) : matmul(gb, adjoint(x))), gb};
@@ -135,20 +135,20 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
   PF_CHECK(rows(b) == rows(a), ShapeError, op, "got A of shape ", a->shape, " and B of shape ",
            b->shape, "; expected as many rows in both; transpose or pass left");
   const auto [wide_a, wide_b] = one_batch(a, b, op);
-  Tensor x = run(engine::kernel<kernels::TriangularSolve>(), op, {wide_a, wide_b},
-                 [&](std::vector<Tensor>& in) {
-                   Tensor y = ops::raw_clone(in[1]);
-                   // The transpose of a row-major tensor is read as it lies.
-                   const Tensor turned = transposed(in[0].detach());
-                   const bool columns = turned->contiguous && !in[0]->contiguous;
-                   if (y->numel > 0)
-                     engine::call<kernels::TriangularSolve>(
-                         {.b = y, .a = columns ? turned : in[0].detach()},
-                         {.upper = int64_t{upper}, .transposed = int64_t{columns},
-                          .unit = int64_t{unit}},
-                         {.inplace = 1, .op = op, .takes = Takes::Bytes});
-                   return std::vector<Tensor>{y};
-                 })[0];
+  Tensor x =
+      run(engine::kernel<kernels::TriangularSolve>(), op, {wide_a, wide_b},
+          [&](std::vector<Tensor>& in) {
+            Tensor y = ops::raw_clone(in[1]);
+            // The transpose of a row-major tensor is read as it lies.
+            const Tensor turned = transposed(in[0].detach());
+            const bool columns = turned->contiguous && !in[0]->contiguous;
+            if (y->numel > 0)
+              engine::call<kernels::TriangularSolve>(
+                  {.b = y, .a = columns ? turned : in[0].detach()},
+                  {.upper = int64_t{upper}, .transposed = int64_t{columns}, .unit = int64_t{unit}},
+                  {.inplace = 1, .op = op, .takes = Takes::Bytes});
+            return std::vector<Tensor>{y};
+          })[0];
   if (autograd::wanted({wide_a, wide_b}))
     autograd::attach(op, {x}, {wide_a, wide_b}, {autograd::Saved(wide_a), autograd::Saved(x, true)},
                      [upper, unit](const Context& c) -> Grads {
@@ -191,7 +191,8 @@ Tensor inverse(const Tensor& a, const char* op) {
 
 namespace {
 
-// ---- solve, inv -----------------------------------------------------------------------------------
+// ---- solve, inv
+// -----------------------------------------------------------------------------------
 
 // Whether B is a batch of vectors: one dimension, or the shape of A without its last one.
 bool is_vector(const Tensor& a, const Tensor& b) {
@@ -212,16 +213,15 @@ TensorList solve_with_info(const Tensor& a, const Tensor& b, bool left, bool che
   const Tensor matrix = vector ? unsqueeze(b, -1) : b;
   check_matrix(matrix, op, "B");
   check_same_type(a, matrix, op);
-  PF_CHECK((left ? rows(matrix) : columns(matrix)) == rows(a), ShapeError, op,
-           "got A of shape ", a->shape, " and B of shape ", b->shape, "; expected as many ",
-           left ? "rows" : "columns", " in both; transpose B");
+  PF_CHECK((left ? rows(matrix) : columns(matrix)) == rows(a), ShapeError, op, "got A of shape ",
+           a->shape, " and B of shape ", b->shape, "; expected as many ", left ? "rows" : "columns",
+           " in both; transpose B");
   const Tensor system = left ? a : transposed(a), right = left ? matrix : transposed(matrix);
   const auto [wide_a, wide_b] = one_batch(system, right, op);
   const auto f = lu_factor_raw(system, op);
   if (check) check_info(f[2], op, singular);
   const Dims batch = batch_of(wide_a);
-  const Tensor pivots =
-      expand(f[1], with(batch, {f[1]->shape.back()}).vec());
+  const Tensor pivots = expand(f[1], with(batch, {f[1]->shape.back()}).vec());
   Tensor x = solve_factored(wide_a, with_batch(f[0], batch), pivots, wide_b, false, op);
   if (!left) x = transposed(x);
   return {vector ? squeeze(x, -1) : x, f[2]};
@@ -260,7 +260,8 @@ TensorList inv_ex(const Tensor& a, bool check_errors) {
   return {r.first, r.second};
 }
 
-// ---- determinants -----------------------------------------------------------------------------------
+// ---- determinants
+// -----------------------------------------------------------------------------------
 
 // 1 or -1: the sign of the permutation that pivots make.
 Tensor parity(const Tensor& pivots, DType dtype) {
@@ -386,8 +387,8 @@ Tensor permutation_of(const Tensor& pivots, int64_t m, DType dtype) {
 // The triangles of packed factors; differentiable.
 Tensor lower_of(const Tensor& lu) {
   const int64_t m = rows(lu), k = std::min(m, columns(lu));
-  return add(tril(narrow(lu, -1, 0, k), -1), to(eye(m, k, real_type(lu->dtype), lu->device()),
-                                                lu->dtype));
+  return add(tril(narrow(lu, -1, 0, k), -1),
+             to(eye(m, k, real_type(lu->dtype), lu->device()), lu->dtype));
 }
 Tensor upper_of(const Tensor& lu) {
   return triu(narrow(lu, -2, 0, std::min(rows(lu), columns(lu))));
@@ -434,16 +435,16 @@ TensorList lu_factors(const Tensor& a, bool pivot, bool check, const char* op) {
   auto f = lu_factor_raw(a, op);
   if (check) check_info(f[2], op, singular);
   if (autograd::wanted({a}))
-    autograd::attach(op, {f[0]}, {a}, {autograd::Saved(f[0], true), autograd::Saved(f[1])},
-                     [](const Context& c) -> Grads {
-                       const Tensor& g = c.grad();
-                       if (!g.defined()) return {{}};
-                       const Tensor lu = c.saved(0);
-                       const int64_t k = std::min(rows(lu), columns(lu));
-                       const Tensor p = permutation_of(c.saved(1), rows(lu), lu->dtype);
-                       return {lu_gradient(lu, p, tril(narrow(g, -1, 0, k), -1),
-                                           triu(narrow(g, -2, 0, k)))};
-                     });
+    autograd::attach(
+        op, {f[0]}, {a}, {autograd::Saved(f[0], true), autograd::Saved(f[1])},
+        [](const Context& c) -> Grads {
+          const Tensor& g = c.grad();
+          if (!g.defined()) return {{}};
+          const Tensor lu = c.saved(0);
+          const int64_t k = std::min(rows(lu), columns(lu));
+          const Tensor p = permutation_of(c.saved(1), rows(lu), lu->dtype);
+          return {lu_gradient(lu, p, tril(narrow(g, -1, 0, k), -1), triu(narrow(g, -2, 0, k)))};
+        });
   return f;
 }
 
@@ -462,8 +463,7 @@ TensorList lu_packed(const Tensor& a, bool pivot, bool get_infos) {
   return f;
 }
 
-TensorList lu_unpack(const Tensor& lu, const Tensor& pivots, bool unpack_data,
-                     bool unpack_pivots) {
+TensorList lu_unpack(const Tensor& lu, const Tensor& pivots, bool unpack_data, bool unpack_pivots) {
   check_matrix(lu, "lu_unpack", "LU_data");
   PF_CHECK(pivots.defined() && pivots->dtype == DType::Int32 && !pivots->shape.empty() &&
                pivots->shape.back() == std::min(rows(lu), columns(lu)),
@@ -495,15 +495,13 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
   if (!left)  // X A = B is A' X' = B' of adjoints
     return adjoint(lu_solve(lu, pivots, adjoint(b), true, !adjoint_of));
   const auto [wide_lu, wide_b] = one_batch(lu, b, op);
-  const Tensor wide_pivots =
-      expand(pivots, with(batch_of(wide_lu), {pivots->shape.back()}).vec());
+  const Tensor wide_pivots = expand(pivots, with(batch_of(wide_lu), {pivots->shape.back()}).vec());
   if (!autograd::wanted({lu, b}))
     return lu_solve_raw(wide_lu, wide_pivots, wide_b, !adjoint_of ? 0 : is_complex(lu) ? 2 : 1, op);
   const Tensor p = permutation_of(wide_pivots, rows(lu), lu->dtype);
   const Tensor l = lower_of(wide_lu), u = upper_of(wide_lu);
   if (!adjoint_of) {
-    const Tensor y =
-        solve_triangular(l, matmul(transposed(p), wide_b), false, true, true, op);
+    const Tensor y = solve_triangular(l, matmul(transposed(p), wide_b), false, true, true, op);
     return solve_triangular(u, y, true, true, false, op);
   }
   const Tensor y = solve_triangular(adjoint(u), wide_b, false, true, false, op);
@@ -513,7 +511,8 @@ Tensor lu_solve_old(const Tensor& b, const Tensor& lu, const Tensor& pivots) {
   return lu_solve(lu, pivots, b, true, false);
 }
 
-// ---- with triangular factors ------------------------------------------------------------------------
+// ---- with triangular factors
+// ------------------------------------------------------------------------
 
 Tensor cholesky(const Tensor& a, bool upper) {
   return cholesky_ex(a, upper, true, "linalg.cholesky").first;
@@ -550,7 +549,8 @@ Tensor cholesky_inverse(const Tensor& l, bool upper) {
   return cholesky_solve(with_batch(identity_like(l), batch_of(l)), l, upper);
 }
 
-// ---- L D L' ---------------------------------------------------------------------------------------------
+// ---- L D L'
+// ---------------------------------------------------------------------------------------------
 
 std::string zero_block(int64_t order) {
   return "whose block " + std::to_string(order) +
@@ -587,8 +587,8 @@ Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool h
   check_square(ld, op, "LD");
   check_matrix(b, op, "B");
   check_same_type(ld, b, op);
-  PF_CHECK(rows(b) == rows(ld), ShapeError, op, "got LD of shape ", ld->shape,
-           " and B of shape ", b->shape, "; expected as many rows in both; transpose B");
+  PF_CHECK(rows(b) == rows(ld), ShapeError, op, "got LD of shape ", ld->shape, " and B of shape ",
+           b->shape, "; expected as many rows in both; transpose B");
   PF_CHECK(pivots.defined() && pivots->dtype == DType::Int32, DTypeError, op,
            "got pivots that are not int32; expected those of ldl_factor; pass its second result");
   const auto [wide, right] = one_batch(ld, b, op);
@@ -627,13 +627,13 @@ const ops::Family kFactor("linear algebra", [](ops::Family& f) {
            "X of A X = input, where L is the Cholesky factor of A.", kBoth));
   f.op(&cholesky_inverse, row("cholesky_inverse(Tensor L|input, bool upper=False) -> Tensor",
                               "A^-1, where L is the Cholesky factor of A.", kBoth));
-  const char* kInv =
-      "The inverse of square matrices [..., n, n]. LinAlgError for a singular one.";
+  const char* kInv = "The inverse of square matrices [..., n, n]. LinAlgError for a singular one.";
   f.op(&inv, row("linalg_inv(Tensor A) -> Tensor", kInv));
   f.op(&inv, row("inverse(Tensor input) -> Tensor", kInv, kBoth));
-  f.op(&inv_ex, row("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor "
-                    "info)",
-                    "inv without waiting for errors: info (int32) is above 0 for singular ones."));
+  f.op(&inv_ex,
+       row("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor "
+           "info)",
+           "inv without waiting for errors: info (int32) is above 0 for singular ones."));
   f.op(&solve, row("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
                    "X of A X = B (left=False: X A = B), A [..., n, n], B [..., n, k] or vectors "
                    "[..., n]. LinAlgError for a singular A."));
@@ -656,13 +656,13 @@ const ops::Family kFactor("linear algebra", [](ops::Family& f) {
   const char* kSlogdet =
       "Sign (of complex matrices: phase) and logarithm of the magnitude of determinants.";
   f.op(&slogdet, row("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", kSlogdet));
-  f.op(&slogdet,
-       row("slogdet(Tensor input) -> (Tensor sign, Tensor logabsdet)", kSlogdet, kBoth));
+  f.op(&slogdet, row("slogdet(Tensor input) -> (Tensor sign, Tensor logabsdet)", kSlogdet, kBoth));
   f.op(&logdet, row("logdet(Tensor input) -> Tensor",
                     "Logarithm of determinants; NaN where one is negative.", kBoth));
-  f.op(&lu_factor, row("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
-                       "L (without its diagonal of ones) and U of A = P L U in one matrix, and the "
-                       "rows that were exchanged (int32, from 1)."));
+  f.op(&lu_factor,
+       row("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
+           "L (without its diagonal of ones) and U of A = P L U in one matrix, and the "
+           "rows that were exchanged (int32, from 1)."));
   f.op(&lu_factor_ex,
        row("linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor "
            "LU, Tensor pivots, Tensor info)",
@@ -675,17 +675,17 @@ const ops::Family kFactor("linear algebra", [](ops::Family& f) {
   f.op(&lu_solve, row("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool "
                       "adjoint=False) -> Tensor",
                       "X of A X = B by the results of lu_factor; adjoint: of A^H X = B."));
-  f.op(&lu_solve_old,
-       row("lu_solve(Tensor input, Tensor LU_data, Tensor LU_pivots) -> Tensor",
-           "X of A X = input by the results of lu.", kBoth));
+  f.op(&lu_solve_old, row("lu_solve(Tensor input, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+                          "X of A X = input by the results of lu.", kBoth));
   f.op(&lu_unpack, row("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool "
                        "unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
                        "P, L and U by the results of lu_factor.", kFunction));
-  f.op(&ldl_factor, row("linalg_ldl_factor(Tensor A, *, bool hermitian=False) -> (Tensor LD, Tensor "
-                        "pivots)",
-                        "L and D of A = L D L^T (hermitian: L D L^H) for symmetric A, packed as "
-                        "LAPACK does; of A's lower triangle.",
-                        kSpecial, false));
+  f.op(&ldl_factor,
+       row("linalg_ldl_factor(Tensor A, *, bool hermitian=False) -> (Tensor LD, Tensor "
+           "pivots)",
+           "L and D of A = L D L^T (hermitian: L D L^H) for symmetric A, packed as "
+           "LAPACK does; of A's lower triangle.",
+           kSpecial, false));
   f.op(&ldl_factor_ex,
        row("linalg_ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False) -> "
            "(Tensor LD, Tensor pivots, Tensor info)",

@@ -180,22 +180,30 @@ Tensor condition_named(const Tensor& a, std::string p) {
   check_square(a, op);
   const auto f = inverse_ex(a, op);
   const Tensor singular = gt(f.second, Scalar(0));
-  const Tensor safe =
-      where(unsqueeze(unsqueeze(singular, -1), -1), zeros_like(f.first), f.first);
+  const Tensor safe = where(unsqueeze(unsqueeze(singular, -1), -1), zeros_like(f.first), f.first);
   const Tensor both = mul(matrix_norm_named(a, p), matrix_norm_named(safe, p));
   return where(singular, Scalar(kInf), both);
 }
 
 // ---- exponentials -------------------------------------------------------------------------------
 
-// By a quotient of polynomials of order 13 of A / 2^s, squared s times (Higham 2005). Each matrix has
-// its own s; those that have fewer squarings than the last are left as they are.
+// By a quotient of polynomials of order 13 of A / 2^s, squared s times (Higham 2005). Each matrix
+// has its own s; those that have fewer squarings than the last are left as they are.
 Tensor exponential_of(const Tensor& a) {
-  static constexpr double kB[] = {64764752532480000., 32382376266240000., 7771770303897600.,
-                                  1187353796428800.,  129060195264000.,   10559470521600.,
-                                  670442572800.,      33522128640.,       1323241920.,
-                                  40840800.,          960960.,            16380.,
-                                  182.,               1.};
+  static constexpr double kB[] = {64764752532480000.,
+                                  32382376266240000.,
+                                  7771770303897600.,
+                                  1187353796428800.,
+                                  129060195264000.,
+                                  10559470521600.,
+                                  670442572800.,
+                                  33522128640.,
+                                  1323241920.,
+                                  40840800.,
+                                  960960.,
+                                  16380.,
+                                  182.,
+                                  1.};
   const bool narrow_type = real_type(a->dtype) == DType::Float32;
   const double theta = narrow_type ? 3.0 : 5.371920351148152;
   const Tensor size = amax(sum(abs(a), IntList{-2}), IntList{-1});
@@ -211,8 +219,8 @@ Tensor exponential_of(const Tensor& a) {
   const auto three = [&](int i, int j, int k) {
     return add(add(mul(x6, c(i)), mul(x4, c(j))), mul(x2, c(k)));
   };
-  const Tensor odd = matmul(
-      x, add(matmul(x6, three(13, 11, 9)), add(three(7, 5, 3), mul(one, c(1)))));
+  const Tensor odd =
+      matmul(x, add(matmul(x6, three(13, 11, 9)), add(three(7, 5, 3), mul(one, c(1)))));
   const Tensor even = add(matmul(x6, three(12, 10, 8)), add(three(6, 4, 2), mul(one, c(0))));
   // NaN has no pivots to speak of: the system is solved without asking.
   Tensor r = solve_unchecked(sub(even, odd), add(even, odd), "matrix_exp");
@@ -258,13 +266,14 @@ Tensor tensorinv(const Tensor& a, int64_t ind) {
   const char* op = "linalg.tensorinv";
   ops::check_defined(a, op);
   const int n = a->shape.size();
-  PF_CHECK(ind > 0, ValueError, op, "got ind ", ind, "; expected at least 1; name how many "
+  PF_CHECK(ind > 0, ValueError, op, "got ind ", ind,
+           "; expected at least 1; name how many "
            "dimensions the result's last ones are");
   const int k = static_cast<int>(std::min<int64_t>(ind, n));
   const int64_t first = size_of(a->shape, 0, k), second = size_of(a->shape, k, n);
   PF_CHECK(first == second, ShapeError, op, "got shape ", a->shape, " and ind ", ind,
-           "; expected as many elements in the first ", ind, " dimensions as in the others: ",
-           first, " and ", second, "; pass another ind");
+           "; expected as many elements in the first ", ind,
+           " dimensions as in the others: ", first, " and ", second, "; pass another ind");
   IntList shape;
   for (int d = k; d < n; ++d) shape.push_back(a->shape[d]);
   for (int d = 0; d < k; ++d) shape.push_back(a->shape[d]);
@@ -289,9 +298,10 @@ Tensor tensorsolve(const Tensor& a, const Tensor& b, const optional<IntList>& di
   PF_CHECK(k <= n, ShapeError, op, "got A of shape ", a->shape, " and B of shape ", b->shape,
            "; expected no more dimensions of B than of A; exchange them");
   const int64_t other = size_of(moved->shape, k, n);
-  PF_CHECK(other == b->numel && size_of(moved->shape, 0, k) == b->numel, ShapeError, op,
-           "got A of shape ", moved->shape, " and B of shape ", b->shape,
-           "; expected as many elements in A's first dimensions, in the others and in B; pass dims");
+  PF_CHECK(
+      other == b->numel && size_of(moved->shape, 0, k) == b->numel, ShapeError, op,
+      "got A of shape ", moved->shape, " and B of shape ", b->shape,
+      "; expected as many elements in A's first dimensions, in the others and in B; pass dims");
   IntList shape;
   for (int d = k; d < n; ++d) shape.push_back(moved->shape[d]);
   const Tensor x = solve_system(reshape(moved, {b->numel, other}), reshape(b, {b->numel, 1}), op);
@@ -328,8 +338,7 @@ const ops::Family kComposed("linear algebra", [](ops::Family& f) {
   f.op(&pinv_tensors, row("linalg_pinv(Tensor A, *, Tensor? atol=None, Tensor? rtol=None, bool "
                           "hermitian=False) -> Tensor",
                           kPinv));
-  f.op(&pinv_old,
-       row("linalg_pinv(Tensor A, float rcond, bool hermitian=False) -> Tensor", kPinv));
+  f.op(&pinv_old, row("linalg_pinv(Tensor A, float rcond, bool hermitian=False) -> Tensor", kPinv));
   f.op(&pinv_old_tensor,
        row("linalg_pinv(Tensor A, Tensor rcond, bool hermitian=False) -> Tensor", kPinv));
   f.op(&pinverse, row("pinverse(Tensor input, float rcond=1e-15) -> Tensor",

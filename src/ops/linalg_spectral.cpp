@@ -156,7 +156,8 @@ Tensor reflections_of(const Tensor& v, const Tensor& tau, Tensor x, bool transpo
   for (int64_t s = 0; s < k; ++s) {
     const int64_t i = transpose ? s : k - 1 - s;
     Tensor h = tril(narrow(v, -1, i, 1), -i - 1);
-    const Tensor unit = to(narrow(eye(m, {}, real_type(v->dtype), v->device()), -1, i, 1), v->dtype);
+    const Tensor unit =
+        to(narrow(eye(m, {}, real_type(v->dtype), v->device()), -1, i, 1), v->dtype);
     h = add(h, unit);
     Tensor t = unsqueeze(narrow(tau, -1, i, 1), -1);
     if (transpose) t = conj(t);
@@ -173,8 +174,7 @@ void check_reflections(const Tensor& v, const Tensor& tau, const char* op) {
   shape.push_back(tau->shape.empty() ? -1 : tau->shape.back());
   PF_CHECK(tau->shape == shape && tau->shape.back() <= columns(v), ShapeError, op,
            "got a matrix of shape ", v->shape, " and tau of shape ", tau->shape,
-           "; expected tau of shape [..., k] with k at most ", columns(v),
-           "; pass those of geqrf");
+           "; expected tau of shape [..., k] with k at most ", columns(v), "; pass those of geqrf");
 }
 
 Tensor householder_product(const Tensor& v, const Tensor& tau) {
@@ -183,8 +183,7 @@ Tensor householder_product(const Tensor& v, const Tensor& tau) {
   PF_CHECK(rows(v) >= columns(v), ShapeError, op, "got shape ", v->shape,
            "; expected at least as many rows as columns; narrow it");
   if (!autograd::wanted({v, tau})) return q_raw(v, tau, columns(v), op);
-  const Tensor one =
-      to(eye(rows(v), columns(v), real_type(v->dtype), v->device()), v->dtype);
+  const Tensor one = to(eye(rows(v), columns(v), real_type(v->dtype), v->device()), v->dtype);
   return reflections_of(v, tau, with_batch(one, batch_of(v)), false);
 }
 
@@ -213,7 +212,8 @@ Tensor ormqr(const Tensor& v, const Tensor& tau, const Tensor& other, bool left,
 // ---- singular values ----------------------------------------------------------------------------
 
 std::string no_convergence(int64_t) {
-  return "for which the iteration did not converge; expected one that it does for; scale it, or use "
+  return "for which the iteration did not converge; expected one that it does for; scale it, or "
+         "use "
          "float64";
 }
 
@@ -256,11 +256,13 @@ TensorList svd_raw(const Tensor& a, bool vectors, bool full, const char* op) {
 Tensor svd_gradient(const Tensor& u, const Tensor& s, const Tensor& vh, const Tensor& gu,
                     const Tensor& gs, const Tensor& gvh) {
   const int64_t m = rows(u), n = columns(vh), k = s->shape.back();
-  if (!gu.defined() && !gvh.defined()) return gs.defined() ? matmul(times_column(u, in_type(gs, u)), vh) : Tensor();
+  if (!gu.defined() && !gvh.defined())
+    return gs.defined() ? matmul(times_column(u, in_type(gs, u)), vh) : Tensor();
   const Tensor scale = in_type(s, u);
   // (s[j] - s[i]) (s[j] + s[i]), 1 on the diagonal
-  const Tensor e = in_type(
-      add(mul(differences(s, 0), add(unsqueeze(s, -2), unsqueeze(s, -1))), identity_like(differences(s, 0))), u);
+  const Tensor e = in_type(add(mul(differences(s, 0), add(unsqueeze(s, -2), unsqueeze(s, -1))),
+                               identity_like(differences(s, 0))),
+                           u);
   Tensor inner, a, b;
   if (gu.defined()) {
     a = skew(matmul(adjoint(u), gu));
@@ -295,7 +297,8 @@ TensorList svd(const Tensor& a, bool full, const char* op) {
   TensorList f = svd_raw(a, true, full, op);
   if (autograd::wanted({a}))
     autograd::attach(
-        op, {f[0], f[1], f[2]}, {a}, {Saved(f[0], true, 0), Saved(f[1], true, 1), Saved(f[2], true, 2)},
+        op, {f[0], f[1], f[2]}, {a},
+        {Saved(f[0], true, 0), Saved(f[1], true, 1), Saved(f[2], true, 2)},
         [](const Context& c) -> Grads {
           const Tensor s = c.saved(1);
           const int64_t k = s->shape.back();
@@ -390,25 +393,25 @@ TensorList eig(const Tensor& a) {
   const char* op = "linalg.eig";
   const TensorList f = eig_raw(a, true, op);
   if (autograd::wanted({a}))
-    autograd::attach(
-        op, {f[0], f[1]}, {a}, {Saved(f[0], true, 0), Saved(f[1], true, 1)},
-        [type = a->dtype](const Context& c) -> Grads {
-          const Tensor w = c.saved(0), v = c.saved(1), h = adjoint(v);
-          const Tensor &gw = c.grads[0], &gv = c.grads[1];
-          Tensor inner;
-          if (gv.defined()) {
-            // Vectors have length 1: what would change that is taken away.
-            const Tensor x = matmul(h, gv);
-            const Tensor length = times_column(matmul(h, v), in_type(real(diag_of(x)), v));
-            const Tensor e = conj(differences(w, 1));
-            const Tensor off = div(sub(x, length), e);
-            inner = without_diagonal(off);
-          }
-          if (gw.defined()) inner = plus(inner, diag_embed(gw));
-          if (!inner.defined()) return {{}};
-          const Tensor g = solve_system(h, matmul(inner, h), "linalg.eig");
-          return {to(g, type)};
-        });
+    autograd::attach(op, {f[0], f[1]}, {a}, {Saved(f[0], true, 0), Saved(f[1], true, 1)},
+                     [type = a->dtype](const Context& c) -> Grads {
+                       const Tensor w = c.saved(0), v = c.saved(1), h = adjoint(v);
+                       const Tensor &gw = c.grads[0], &gv = c.grads[1];
+                       Tensor inner;
+                       if (gv.defined()) {
+                         // Vectors have length 1: what would change that is taken away.
+                         const Tensor x = matmul(h, gv);
+                         const Tensor length =
+                             times_column(matmul(h, v), in_type(real(diag_of(x)), v));
+                         const Tensor e = conj(differences(w, 1));
+                         const Tensor off = div(sub(x, length), e);
+                         inner = without_diagonal(off);
+                       }
+                       if (gw.defined()) inner = plus(inner, diag_embed(gw));
+                       if (!inner.defined()) return {{}};
+                       const Tensor g = solve_system(h, matmul(inner, h), "linalg.eig");
+                       return {to(g, type)};
+                     });
   return f;
 }
 
@@ -483,8 +486,8 @@ TensorList lstsq(const Tensor& a, const Tensor& b, optional<double> rcond,
   const int64_t m = rows(a), n = columns(a), k = columns(right), most = std::max(m, n);
   const double eps = real_type(a->dtype) == DType::Float64 ? 0x1p-52 : 0x1p-23;
   const double limit = rcond.value_or(eps * static_cast<double>(most));
-  auto out = run(
-      engine::kernel<kernels::Lstsq>(), op, {wide_a, wide_b}, [&](std::vector<Tensor>& in) {
+  auto out =
+      run(engine::kernel<kernels::Lstsq>(), op, {wide_a, wide_b}, [&](std::vector<Tensor>& in) {
         Tensor x = by_columns(in[0]);
         Tensor y = zeros(with(batch, {k, most}).vec(), a->dtype, x->device());
         Tensor part = narrow(y, -1, 0, m);
@@ -509,8 +512,8 @@ TensorList lstsq(const Tensor& a, const Tensor& b, optional<double> rcond,
   Tensor x = narrow(y, -2, 0, n);
   // Sums of squares of what is left over, where A has full rank and more rows than columns.
   Tensor left_over = zeros({0}, real_type(a->dtype), x->device());
-  const bool full = number == 0 || n == 0 || out[1]->numel == 0 ||
-                    all(eq(out[1], Scalar(n))).item().to_int();
+  const bool full =
+      number == 0 || n == 0 || out[1]->numel == 0 || all(eq(out[1], Scalar(n))).item().to_int();
   if (m > n && full && number != 1)
     left_over = sum(square(abs(narrow(y, -2, n, m - n))), IntList{-2});
   if (autograd::wanted({wide_a, wide_b})) {
@@ -541,9 +544,10 @@ const ops::Family kSpectral("linear algebra", [](ops::Family& f) {
     return Row{schema, doc, where};
   };
   constexpr unsigned kBoth = kFunction | kMethod;
-  f.op(&qr, row("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
-                "Orthonormal columns times an upper triangle: Q [..., m, k] and R [..., k, n] with k "
-                "= min(m, n); mode 'complete': Q [..., m, m], R [..., m, n]; 'r': R alone."));
+  f.op(&qr,
+       row("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
+           "Orthonormal columns times an upper triangle: Q [..., m, k] and R [..., k, n] with k "
+           "= min(m, n); mode 'complete': Q [..., m, m], R [..., m, n]; 'r': R alone."));
   f.op(&qr_old, row("qr(Tensor input, bool some=True) -> (Tensor Q, Tensor R)",
                     "The older form of linalg.qr: some=False is mode 'complete'.", kBoth));
   f.op(&geqrf, row("geqrf(Tensor input) -> (Tensor a, Tensor tau)",
@@ -554,15 +558,17 @@ const ops::Family kSpectral("linear algebra", [](ops::Family& f) {
       "The first n columns of the product of reflections that geqrf gives: [..., m, n].";
   f.op(&householder_product,
        row("linalg_householder_product(Tensor input, Tensor tau) -> Tensor", kHouseholder));
-  f.op(&householder_product, row("orgqr(Tensor input, Tensor tau|input2) -> Tensor", kHouseholder, kBoth));
-  f.op(&ormqr, row("ormqr(Tensor input, Tensor tau|input2, Tensor other|input3, bool left=True, bool "
-                   "transpose=False) -> Tensor",
-                   "Q other (left=False: other Q) with the Q of reflections; transpose: Q^H.",
-                   kBoth));
-  f.op(&svd_public, row("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor "
-                        "U, Tensor S, Tensor Vh)",
-                        "A = U diag(S) Vh, singular values from the largest; full_matrices=False: "
-                        "only the first min(m, n) columns of U and rows of Vh."));
+  f.op(&householder_product,
+       row("orgqr(Tensor input, Tensor tau|input2) -> Tensor", kHouseholder, kBoth));
+  f.op(&ormqr,
+       row("ormqr(Tensor input, Tensor tau|input2, Tensor other|input3, bool left=True, bool "
+           "transpose=False) -> Tensor",
+           "Q other (left=False: other Q) with the Q of reflections; transpose: Q^H.", kBoth));
+  f.op(&svd_public,
+       row("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor "
+           "U, Tensor S, Tensor Vh)",
+           "A = U diag(S) Vh, singular values from the largest; full_matrices=False: "
+           "only the first min(m, n) columns of U and rows of Vh."));
   f.op(&svdvals_public, row("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
                             "The singular values, from the largest."));
   f.op(&svd_old,
@@ -576,8 +582,9 @@ const ops::Family kSpectral("linear algebra", [](ops::Family& f) {
                          "symmetric (Hermitian) matrix, of which one triangle is read."));
   f.op(&eigvalsh_public, row("linalg_eigvalsh(Tensor A, str UPLO='L') -> Tensor",
                              "The eigenvalues of a symmetric (Hermitian) matrix, ascending."));
-  f.op(&eig, row("linalg_eig(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
-                 "Eigenvalues and eigenvectors (columns of length 1) of square matrices, complex."));
+  f.op(&eig,
+       row("linalg_eig(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
+           "Eigenvalues and eigenvectors (columns of length 1) of square matrices, complex."));
   f.op(&eigvals, row("linalg_eigvals(Tensor A) -> Tensor",
                      "The eigenvalues of square matrices, complex, in no order."));
   f.op(&lstsq, row("linalg_lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None) -> "

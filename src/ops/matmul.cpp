@@ -25,8 +25,8 @@ void check_operands(const Tensor& a, const Tensor& b, const char* op) {
            "got an undefined operand; expected two tensors; pass both");
   PF_CHECK(a->dtype == b->dtype, DTypeError, op, "got ", a->dtype, " ", a->shape, " and ", b->dtype,
            " ", b->shape, "; expected both to have the same dtype; convert one with .to(dtype)");
-  PF_CHECK((!info(a->dtype).storage_only || is_complex(a)) && a->dtype != DType::Bool, DTypeError, op, "got ",
-           a->dtype, "; expected a dtype with arithmetic; convert with .to(dtype)");
+  PF_CHECK((!info(a->dtype).storage_only || is_complex(a)) && a->dtype != DType::Bool, DTypeError,
+           op, "got ", a->dtype, "; expected a dtype with arithmetic; convert with .to(dtype)");
   ops::check_same_device(a, b, op);
 }
 

@@ -57,7 +57,8 @@ Tensor matrix_norm_number(const Tensor& x, double ord, const IntList& dim, bool 
   const Tensor t = converted(x, dtype, op);
   const auto [rows, columns] = matrix_dims(t, dim, op);
   PF_CHECK(std::abs(ord) == 1 || std::abs(ord) == 2 || std::abs(ord) == kInf, ValueError, op,
-           "got ord ", ord, "; expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf; pass one of these");
+           "got ord ", ord,
+           "; expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf; pass one of these");
   if (std::abs(ord) == 2) {
     const Tensor s = values_of(t, rows, columns, op);
     const Tensor y = ord > 0 ? amax(s, IntList{-1}) : amin(s, IntList{-1});
@@ -141,9 +142,10 @@ const ops::Family kLinalg("linear algebra", [](ops::Family& f) {
        row("linalg_vector_norm(Tensor input, float ord=2, int[]? dim=None, bool keepdim=False, *, "
            "dtype? dtype=None) -> Tensor",
            "(sum |x|^ord)^(1/ord) over `dim`, or over all elements; inf, -inf and 0 as in norm."));
-  f.op(&matrix_norm, row("linalg_matrix_norm(Tensor input, str ord='fro', int[] dim=[-2, -1], bool "
-                         "keepdim=False, *, dtype? dtype=None) -> Tensor",
-                         "The Frobenius norm of matrices, or with 'nuc' the sum of their singular values."));
+  f.op(&matrix_norm,
+       row("linalg_matrix_norm(Tensor input, str ord='fro', int[] dim=[-2, -1], bool "
+           "keepdim=False, *, dtype? dtype=None) -> Tensor",
+           "The Frobenius norm of matrices, or with 'nuc' the sum of their singular values."));
   f.op(&matrix_norm_number,
        row("linalg_matrix_norm(Tensor input, float ord, int[] dim=[-2, -1], bool keepdim=False, *, "
            "dtype? dtype=None) -> Tensor",

@@ -225,8 +225,9 @@ const Family kComposed("matrix products", [](Family& f) {
                "Tensor",
                "beta * input + alpha * outer(vec1, vec2)."});
   f.op(&trace, {"trace(Tensor input) -> Tensor", "Sum of the diagonal of a matrix."});
-  f.op(&matrix_power, {"matrix_power(Tensor input, int n) -> Tensor",
-                       "Square matrices to a power, by repeated squaring; a negative one is of the inverse."});
+  f.op(&matrix_power,
+       {"matrix_power(Tensor input, int n) -> Tensor",
+        "Square matrices to a power, by repeated squaring; a negative one is of the inverse."});
   f.op(&chain_matmul, {"chain_matmul(Tensor[] matrices) -> Tensor",
                        "Product of several matrices, in the cheapest order.", kFunction});
   f.op(&cross_along, {"cross(Tensor input, Tensor other, int? dim=None) -> Tensor",

@@ -1,6 +1,6 @@
-// Special functions beyond the table's: Bessel's, Airy's, incomplete gamma functions, zeta, the normal
-// distribution, orthogonal polynomials. Values come from one kernel in float64, gradients from the
-// functions themselves.
+// Special functions beyond the table's: Bessel's, Airy's, incomplete gamma functions, zeta, the
+// normal distribution, orthogonal polynomials. Values come from one kernel in float64, gradients
+// from the functions themselves.
 #include <cmath>
 #include <limits>
 
@@ -26,8 +26,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 Tensor raw(SpecialFunction f, const Tensor& x, const Tensor& other, const char* op) {
   const Tensor wide = ops::widened(x);
   const Tensor beside = other.defined() ? ops::widened(other) : Tensor();
-  const Tensor y = linalg::run(
-      engine::kernel<kernels::Special>(), op, {wide, beside}, [&](TensorList& in) {
+  const Tensor y =
+      linalg::run(engine::kernel<kernels::Special>(), op, {wide, beside}, [&](TensorList& in) {
         Tensor out = make_tensor(wide->shape, wide->dtype, in[0]->device());
         if (out->numel > 0)
           engine::call<kernels::Special>(
@@ -61,13 +61,13 @@ Tensor over(const Tensor& y, const Tensor& x, double at_zero) {
   return where(zero, Scalar(at_zero), div(y, where(zero, Scalar(1.0), x)));
 }
 
-#define PF_FUNCTION(NAME, FUNCTION, SLOPE)                                           \
-  Tensor NAME(const Tensor& x) {                                                     \
-    return function(SpecialFunction::FUNCTION, #NAME, x, SLOPE);                     \
+#define PF_FUNCTION(NAME, FUNCTION, SLOPE)                       \
+  Tensor NAME(const Tensor& x) {                                 \
+    return function(SpecialFunction::FUNCTION, #NAME, x, SLOPE); \
   }
-#define PF_SLOPE(NAME, EXPRESSION)  \
-  Tensor NAME(const Tensor& x) {    \
-    return EXPRESSION;              \
+#define PF_SLOPE(NAME, EXPRESSION) \
+  Tensor NAME(const Tensor& x) {   \
+    return EXPRESSION;             \
   }
 
 Tensor bessel_j0(const Tensor& x);
@@ -114,8 +114,7 @@ Tensor erfcx(const Tensor& x);
 PF_SLOPE(slope_erfcx, sub(mul(mul(x, Scalar(2.0)), erfcx(x)), Scalar(1.12837916709551257390)))
 PF_FUNCTION(erfcx, kErfcx, slope_erfcx)
 // sqrt(2 / pi) / erfcx(-x / sqrt 2)
-PF_SLOPE(slope_log_ndtr,
-         rdiv(erfcx(mul(x, Scalar(-M_SQRT1_2))), Scalar(0.79788456080286535588)))
+PF_SLOPE(slope_log_ndtr, rdiv(erfcx(mul(x, Scalar(-M_SQRT1_2))), Scalar(0.79788456080286535588)))
 PF_FUNCTION(log_ndtr, kLogNdtr, slope_log_ndtr)
 
 Tensor ndtr(const Tensor& given) {
@@ -170,8 +169,8 @@ Tensor function2(SpecialFunction f, const char* op, const Tensor& first, const T
   Tensor r = raw(f, x, y, op);
   if (autograd::wanted({x, y}))
     autograd::attach(op, {r}, {x, y}, {Saved(x), Saved(y)}, [slope, op](const Context& c) -> Grads {
-      PF_CHECK(slope && !c.needs(0), NotSupportedError, op,
-               "there is no derivative by ", slope ? "the first argument" : "these arguments",
+      PF_CHECK(slope && !c.needs(0), NotSupportedError, op, "there is no derivative by ",
+               slope ? "the first argument" : "these arguments",
                "; expected one without gradient; detach it");
       if (!c.grad().defined()) return {{}, {}};
       return {{}, mul(c.grad(), slope(c.saved(0), c.saved(1)))};
@@ -291,7 +290,8 @@ const ops::Family kSpecial("special functions", [](ops::Family& f) {
       "The regularized lower incomplete gamma function: the share of Gamma(input) below other. The "
       "gradient is that of `other` alone.";
   const char* kUpper =
-      "The regularized upper incomplete gamma function, 1 - igamma. The gradient is that of `other` "
+      "The regularized upper incomplete gamma function, 1 - igamma. The gradient is that of "
+      "`other` "
       "alone.";
   f.op(&igamma, {"igamma(Tensor input, Tensor other) -> Tensor", kLower});
   f.op(&igammac, {"igammac(Tensor input, Tensor other) -> Tensor", kUpper});
@@ -303,14 +303,16 @@ const ops::Family kSpecial("special functions", [](ops::Family& f) {
       "log of the multivariate gamma function of dimension p: p (p - 1) / 4 log(pi) + the sum of "
       "lgamma(x - j / 2), j below p.";
   f.op(&multigammaln, {"mvlgamma(Tensor input, int p) -> Tensor", kMulti});
-  f.op(+[](Tensor x, int64_t p) {
-    return replaced(x, "mvlgamma_", [p](const Tensor& t) { return multigammaln(t, p); });
-  },
-       {"mvlgamma_(Tensor input, int p) -> Tensor", "In-place mvlgamma.", kMethod});
-  add_two<&zeta>(f, "special_zeta",
-                 "Hurwitz' zeta function: the sum of (other + k)^-input over k from 0. The gradient "
-                 "is that of `other` alone.",
-                 true);
+  f.op(
+      +[](Tensor x, int64_t p) {
+        return replaced(x, "mvlgamma_", [p](const Tensor& t) { return multigammaln(t, p); });
+      },
+      {"mvlgamma_(Tensor input, int p) -> Tensor", "In-place mvlgamma.", kMethod});
+  add_two<&zeta>(
+      f, "special_zeta",
+      "Hurwitz' zeta function: the sum of (other + k)^-input over k from 0. The gradient "
+      "is that of `other` alone.",
+      true);
   add_two<&xlog1py>(f, "special_xlog1py", "input * log1p(other), 0 where input is 0.", true);
   add_polynomial<SpecialFunction::kChebyshevT>(
       f, "chebyshev_polynomial_t", "Chebyshev polynomial of the first kind, of degree n.");

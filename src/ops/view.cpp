@@ -1,8 +1,8 @@
 // Views: other shapes over the same memory. Nothing is recorded and nothing is copied.
 #include <algorithm>
 
-#include "ops/complex.h"
 #include "ops/building_blocks.h"
+#include "ops/complex.h"
 #include "ops/registry.h"
 
 namespace pyflame {
@@ -621,9 +621,10 @@ const Family kViews("views", [](Family& f) {
        {"numpy_T(Tensor input) -> Tensor", "Dimensions in reverse order: `x.T`.", kSpecial});
   f.op(&matrix_transpose, {"matrix_T(Tensor input) -> Tensor",
                            "The last two dimensions exchanged: `x.mT`.", kSpecial});
-  f.op(&adjoint, {"adjoint(Tensor input) -> Tensor",
-                  "The last two dimensions exchanged, of complex numbers the conjugate; of real ones "
-                  "a view."});
+  f.op(&adjoint,
+       {"adjoint(Tensor input) -> Tensor",
+        "The last two dimensions exchanged, of complex numbers the conjugate; of real ones "
+        "a view."});
   f.op(static_cast<Tensor (*)(const Tensor&)>(&squeeze),
        {"squeeze(Tensor input) -> Tensor", "Without its dimensions of size 1; a view."});
   f.op(&squeeze_dims, {"squeeze(Tensor input, int[] dim) -> Tensor",

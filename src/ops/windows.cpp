@@ -22,7 +22,8 @@ Places places(int64_t n, bool periodic, Type dtype, Dev device, const char* op) 
   PF_CHECK(is_float(t) && !info(t).storage_only, DTypeError, op, "got dtype ", t,
            "; expected a floating-point dtype; choose another");
   const auto length = static_cast<double>(periodic ? n : n - 1);
-  return {arange(0, n, 1, ops::is_narrow(t) ? DType::Float32 : t, device), length > 0 ? 1 / length : 0};
+  return {arange(0, n, 1, ops::is_narrow(t) ? DType::Float32 : t, device),
+          length > 0 ? 1 / length : 0};
 }
 Tensor finished(const Tensor& w, Type dtype, bool grad) {
   Tensor r = to(w, dtype.value_or(default_dtype()));
@@ -71,8 +72,9 @@ Tensor kaiser(int64_t n, bool periodic, double beta, Type t, Dev d, bool grad) {
 
 const ops::Family kWindows("windows", [](ops::Family& f) {
   using namespace ops;
-  f.op(&hann, {"hann_window(int window_length, bool periodic=True" PF_WINDOW,
-               "(1 - cos(2 pi k / n)) / 2; periodic: one period, else symmetric.", kFunction, false});
+  f.op(&hann,
+       {"hann_window(int window_length, bool periodic=True" PF_WINDOW,
+        "(1 - cos(2 pi k / n)) / 2; periodic: one period, else symmetric.", kFunction, false});
   f.op(&hamming, {"hamming_window(int window_length, bool periodic=True, float alpha=0.54, float "
                   "beta=0.46" PF_WINDOW,
                   "alpha - beta cos(2 pi k / n).", kFunction, false});

@@ -1,7 +1,7 @@
 // A function that pyflame/ops.h declares is the one that the library's headers declare, result
 // included: the name that the linker sees has no result in it.
-#include "ops/complex.h"
 #include "ops/functions.h"
+#include "ops/complex.h"
 #include "ops/matmul.h"
 #include "ops/record.h"
 

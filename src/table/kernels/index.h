@@ -94,9 +94,9 @@ struct Bincount {
   using Numbers = None<T>;
 };
 
-// sums [bins], float64: of the weights (or ones) of values x [n] in bins between edges [bins + 1], of
-// about equal widths; the last edge belongs to the last bin. Values outside, NaN, and weights that
-// are negative or no finite numbers are left out; left_out [1], int64, says how many.
+// sums [bins], float64: of the weights (or ones) of values x [n] in bins between edges [bins + 1],
+// of about equal widths; the last edge belongs to the last bin. Values outside, NaN, and weights
+// that are negative or no finite numbers are left out; left_out [1], int64, says how many.
 struct BinnedSums {
   static constexpr KernelInfo kInfo{"binned_sums", Anchor::General, 2, Layout::RowMajor};
   template <class T>

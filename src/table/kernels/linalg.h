@@ -1,7 +1,7 @@
 // Decompositions and what they solve. Every tensor is [batch, ...] without gaps; "by columns" means
 // that the last dimension of a matrix's tensor runs down its columns, as LAPACK has it. `info` says
-// of each matrix (int32) how it went: 0 well, above 0 as LAPACK says (a pivot of 0, no convergence),
-// -1: it holds NaN or an infinity.
+// of each matrix (int32) how it went: 0 well, above 0 as LAPACK says (a pivot of 0, no
+// convergence), -1: it holds NaN or an infinity.
 #pragma once
 
 #include "table/kernel.h"
@@ -47,8 +47,8 @@ struct LuSolve {
   };
 };
 
-// X of A X = B, in place of B; both row-major. A is lower or upper triangular; the other triangle is
-// not read. `transposed`: the tensor `a` is A's transpose (and `upper` still says what A is).
+// X of A X = B, in place of B; both row-major. A is lower or upper triangular; the other triangle
+// is not read. `transposed`: the tensor `a` is A's transpose (and `upper` still says what A is).
 struct TriangularSolve {
   static constexpr KernelInfo kInfo{"triangular_solve", Anchor::General, 1, Layout::RowMajor};
   template <class T>

@@ -7,9 +7,32 @@ namespace pyflame::kernels {
 
 // What Special computes; two arguments from kZeta on.
 enum class SpecialFunction : int {
-  kJ0, kJ1, kY0, kY1, kI0, kI0e, kI1, kI1e, kK0, kK0e, kK1, kK1e, kAiry, kErfcx, kLogNdtr,
-  kZeta, kIgamma, kIgammac, kChebyshevT, kChebyshevU, kChebyshevV, kChebyshevW, kHermiteH,
-  kHermiteHe, kLaguerre, kLegendre
+  kJ0,
+  kJ1,
+  kY0,
+  kY1,
+  kI0,
+  kI0e,
+  kI1,
+  kI1e,
+  kK0,
+  kK0e,
+  kK1,
+  kK1e,
+  kAiry,
+  kErfcx,
+  kLogNdtr,
+  kZeta,
+  kIgamma,
+  kIgammac,
+  kChebyshevT,
+  kChebyshevU,
+  kChebyshevV,
+  kChebyshevW,
+  kHermiteH,
+  kHermiteHe,
+  kLaguerre,
+  kLegendre
 };
 
 struct Special {
