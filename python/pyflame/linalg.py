@@ -6,6 +6,7 @@ distribution, or of a Python package. `LinAlgError` names the matrix that has no
 
 from . import _C
 
+LinAlgError = _C.LinAlgError
 _PREFIX = "linalg_"
 
 globals().update(

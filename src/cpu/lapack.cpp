@@ -76,9 +76,10 @@ void Lapack::take(void* so, const std::string& path) {
   // How a library spells dgemm: dgemm_, or as SciPy's builds have it.
   const std::pair<const char*, const char*> kSpellings[] = {
       {"", "_"}, {"scipy_", "_64_"}, {"scipy_", "_"}, {"", "_64_"}};
-  for (const auto& [before, after] : kSpellings) {
-    if (!dlsym(so, (before + std::string("dgesdd") + after).c_str())) continue;
-    wide_ = std::string_view(after) == "_64_";
+  for (const auto& spelling : kSpellings) {
+    const std::string before = spelling.first, after = spelling.second;
+    if (!dlsym(so, (before + "dgesdd" + after).c_str())) continue;
+    wide_ = after == "_64_";
     for (int r = 0; r < static_cast<int>(Routine::kCount); ++r)
       for (int t = 0; t < 4; ++t) {
         const std::string name = kNames[r][t / 2];
@@ -89,7 +90,7 @@ void Lapack::take(void* so, const std::string& path) {
           return;
         }
       }
-    const std::string tail = std::string_view(after) == "_64_" ? "64_" : "";
+    const std::string tail = after == "_64_" ? "64_" : "";
     auto get = [&](auto& fn, const std::string& name) {
       fn = reinterpret_cast<std::remove_reference_t<decltype(fn)>>(
           dlsym(so, (before + name + tail).c_str()));

@@ -24,7 +24,7 @@ RealOf<T> extent_of(const T* x, int64_t n) {
   using R = RealOf<T>;
   using Bits = std::conditional_t<sizeof(R) == 4, int32_t, int64_t>;
   const auto* r = reinterpret_cast<const R*>(x);
-  n *= static_cast<int64_t>(sizeof(T) / sizeof(R));
+  n *= kIsComplex<T> ? 2 : 1;
   Bits most = 0;
   for (int64_t i = 0; i < n; ++i) {
     Bits bits;
@@ -72,7 +72,7 @@ struct SvdOne {
     return n + (vectors ? 2 * n * n + 3 * n * n + 8 * n : 8 * n) + 8 * n * 2 + 64;
   }
   int64_t work() const {
-    const int64_t per = static_cast<int64_t>(sizeof(T) / sizeof(R));
+    const int64_t per = kIsComplex<T> ? 2 : 1;
     return 3 * n + (tall() ? n * n : 0) + block_work() + (floats() + per - 1) / per + 64;
   }
 

@@ -430,8 +430,9 @@ def test_wrong_arguments():
             raises(pf.ShapeError, "square", lambda f=f: f(wide))
             raises(pf.ShapeError, "at least two dimensions", lambda f=f: f(pf.ones(3)))
             raises(pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.int64)))
-            raises(
-                pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.float16))
+            if f is not L.matrix_exp:  # in float32
+                raises(pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3).half()))
+)
             )
     raises(pf.ShapeError, "as many rows", lambda: L.solve(square, pf.ones(2, 1)))
     raises(pf.DTypeError, "same dtype", lambda: L.solve(square, pf.ones(3, 1, dtype=pf.float64)))
