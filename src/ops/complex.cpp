@@ -125,6 +125,8 @@ Tensor complex(const Tensor& re, const Tensor& im) {
 Tensor polar(const Tensor& size, const Tensor& angle) {
   check_real(size, "polar", "abs");
   check_real(angle, "polar", "angle");
+  PF_CHECK(size->dtype == angle->dtype, DTypeError, "polar", "got ", size->dtype, " and ",
+           angle->dtype, "; expected one dtype; convert one with .to(dtype)");
   return complex(mul(size, cos(angle)), mul(size, sin(angle)));
 }
 

@@ -415,24 +415,12 @@ def test_matrices_that_have_none():
 
 def test_wrong_arguments():
     square, wide = pf.eye(3), pf.ones(2, 3)
-    for f in (
-        L.cholesky,
-        L.inv,
-        L.det,
-        L.slogdet,
-        L.eigh,
-        L.eig,
-        L.matrix_exp,
-        pf.logdet,
-        L.lu_solve,
-    ):
-        if f is not L.lu_solve:
-            raises(pf.ShapeError, "square", lambda f=f: f(wide))
-            raises(pf.ShapeError, "at least two dimensions", lambda f=f: f(pf.ones(3)))
-            raises(pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.int64)))
-            raises(
-                pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.float16))
-            )
+    for f in (L.cholesky, L.inv, L.det, L.slogdet, L.eigh, L.eig, L.matrix_exp, pf.logdet):
+        raises(pf.ShapeError, "square", lambda f=f: f(wide))
+        raises(pf.ShapeError, "at least two dimensions", lambda f=f: f(pf.ones(3)))
+        raises(pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3, dtype=pf.int64)))
+        if f is not L.matrix_exp:  # in float32
+            raises(pf.DTypeError, "float32, float64", lambda f=f: f(pf.ones(3, 3).half()))
     raises(pf.ShapeError, "as many rows", lambda: L.solve(square, pf.ones(2, 1)))
     raises(pf.DTypeError, "same dtype", lambda: L.solve(square, pf.ones(3, 1, dtype=pf.float64)))
     raises(
