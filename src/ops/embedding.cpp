@@ -49,7 +49,7 @@ Tensor embedding_of(const Tensor& index, const Tensor& weight, int64_t skip, boo
                        Tensor g = c.grad();
                        const Tensor index = c.saved(0);
                        if (by_count)
-                         g = mul(g, unsqueeze(counts_among(index, shape[0], g->dtype), -1));
+                         g = div(g, unsqueeze(counts_among(index, shape[0], g->dtype), -1));
                        return {ops::index_backward(g, {index, Tensor()}, shape, skip)};
                      });
   return out;

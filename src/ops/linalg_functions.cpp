@@ -317,6 +317,11 @@ Tensor vander(const Tensor& x, optional<int64_t> columns_wanted) {
   const int64_t n = columns_wanted.value_or(x->shape.back());
   PF_CHECK(n >= 2, ValueError, op, "got N ", n, "; expected at least 2; correct it");
   const Tensor t = is_integral(x->dtype, true) ? to(x, DType::Int64) : x;
+  Dims shape = t->shape;
+  shape.push_back(n);
+  checked_numel(shape, op);
+  // Before so many powers are made: whether there is memory for the result.
+  if (n > 1024) ops::raw_full(shape, t->dtype, t->storage->device, 0);
   TensorList powers{ones_like(t)};
   for (int64_t i = 1; i < n; ++i) powers.push_back(mul(powers.back(), t));
   return stack(powers, -1);

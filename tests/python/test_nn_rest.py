@@ -163,7 +163,7 @@ def test_errors_of_bags():
         ((x, table, pf.tensor([0, 4])), "behind the end"),
         ((x, table, pf.tensor([[0]])), "one dimension"),
         ((x.reshape(1, 1, 3), table), "shape"),
-        ((pf.tensor([3]), table, pf.tensor([0])), "out of bounds"),
+        ((pf.tensor([3]), table, pf.tensor([0])), "out of bounds|expected 0 to"),
         ((x.float(), table, pf.tensor([0])), "dtype"),
     ):
         with pytest.raises(pf.PyFlameError, match=words):
@@ -269,7 +269,7 @@ def test_ctc_of_nothing_and_errors():
         ((x, y, [4], [1, 1]), "2 sequences"),
         ((x, y, [4, 4], [1, -1]), "target length of -1"),
         ((x, y, [4, 4], [1, 1], 3), "blank 3"),
-        ((x, y * 3, [4, 4], [1, 1]), "out of bounds"),
+        ((x, y * 3, [4, 4], [1, 1]), "out of bounds|expected 0 to"),
         ((x, y[:1], [4, 4], [1, 1]), "targets of shape"),
     ):
         with pytest.raises(pf.PyFlameError, match=words):

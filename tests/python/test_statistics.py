@@ -158,7 +158,7 @@ def test_linalg_norm(ord, dim):
     m = RNG.standard_normal((4, 5))
     matrix = dim == (0, 1) or (dim is None and ord is not None)
     if (matrix and ord in (3, 0)) or (ord == "fro" and dim == 0):
-        with pytest.raises((pf.NotSupportedError, pf.ShapeError)):
+        with pytest.raises((pf.ValueError, pf.ShapeError)):
             pf.linalg.norm(pf.tensor(m), ord, dim)
         return
     for keepdim in (False, True):
@@ -173,10 +173,7 @@ def test_other_linalg_names():
     same(pf.linalg.vector_norm(t[0], 3), (np.abs(a) ** 3).sum() ** (1 / 3), rtol=1e-12)
     same(pf.linalg.matrix_norm(pf.tensor(X)), np.linalg.norm(X, axis=(-2, -1)), rtol=1e-12)
     check_grad(lambda x: pf.linalg.matrix_norm(x, 1), a, second=False)
-    with pytest.raises(pf.NotSupportedError, match="decomposition"):
-        pf.linalg.matrix_norm(t[0], 2)
-    with pytest.raises(AttributeError):
-        pf.linalg.svd  # noqa: B018
+    same(pf.linalg.matrix_norm(t[0], 2), np.linalg.norm(a, 2), rtol=1e-12)
 
 
 def test_trapezoids_of_integers_do_not_overflow():
