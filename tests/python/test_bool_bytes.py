@@ -16,7 +16,17 @@ SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
 ODD = np.array([0, 1, 2, 255, 0, 128, 1, 3], np.uint8)
 SHAPES = [(37,), (7, 7), (3, 5, 5), (1,), (2, 3, 3, 3), (129,)]
 # Whose values are made by chance, or not at all, or are the bytes themselves.
-FREE = ("empty", "resize_", "rand", "bernoulli", "normal", "dropout", "multinomial", "uniform", "exponential")
+FREE = (
+    "empty",
+    "resize_",
+    "rand",
+    "bernoulli",
+    "normal",
+    "dropout",
+    "multinomial",
+    "uniform",
+    "exponential",
+)
 
 
 def odd(shape):

@@ -51,7 +51,8 @@ NOT_DRAWN = {
         "PyTorch has no such name",
     ),
     **dict.fromkeys(
-        ("_zeros_beside", "_multi_norm", "_found_nonfinite", "_warmup_cosine"),
+        ("_zeros_beside", "_multi_norm", "_found_nonfinite", "_warmup_cosine", "_ctc_losses")
+        + ("_embedding_bag", "_optim_step", "_binned_sums"),
         "internal: part of what is written in Python",
     ),
     **dict.fromkeys(
@@ -387,9 +388,14 @@ EXEMPT += [
         "without a tensor there is neither dtype nor device",
         *("broadcast_tensors", "block_diag"),
     ),
-    _refuses(r"gradients are dense", "there are no sparse tensors", "gather"),
+    _refuses(r"gradients are dense", "there are no sparse tensors", "gather", "embedding"),
     _refuses(
-        r"max_norm, scale_grad_by_freq and sparse", "not there yet, see docs/nn.md", "embedding"
+        r"expected a floating-point dtype",
+        "noise is of floats, as in dropout of whole channels",
+        *("alpha_dropout", "feature_alpha_dropout", "feature_dropout"),
+    ),
+    _refuses(
+        r"expected finite numbers, the lower first", "slopes are numbers", "rrelu", usual=False
     ),
     _refuses(
         r"needs a decomposition|need a decomposition|expected 'fro'",
