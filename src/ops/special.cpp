@@ -135,7 +135,7 @@ Tensor spherical_bessel_j0(const Tensor& x) {
 Tensor multigammaln(const Tensor& given, int64_t p) {
   const char* op = "mvlgamma";
   const Tensor x = ops::as_floating(given, op);
-  PF_CHECK(p >= 1, ValueError, op, "got p ", p, "; expected at least 1; correct it");
+  PF_CHECK(p >= 1 && p <= 10000, ValueError, op, "got p ", p, "; expected 1 to 10000; correct it");
   Tensor y = lgamma(x);
   for (int64_t j = 1; j < p; ++j) y = add(y, lgamma(sub(x, Scalar(static_cast<double>(j) / 2))));
   const auto pairs = static_cast<double>(p * (p - 1));
