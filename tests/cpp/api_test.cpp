@@ -74,6 +74,8 @@ TEST(Api, EveryOperationHasAFunction) {
       {"_found_nonfinite", address(&found_nonfinite)},
       {"_warmup_cosine", address(&optim::warmup_cosine)},
   };
+  // Not in C++ yet: what pyflame.finance and layers of Python alone call.
+  const std::set<std::string> of_python = {"_binned_sums", "_ctc_losses", "_embedding_bag"};
   std::set<std::string> at_run_time;  // rows that other tests define
   for (const ops::PointwiseRow& row : ops::pointwise_rows())
     if (row.runtime) at_run_time.insert(row.name);
@@ -82,7 +84,7 @@ TEST(Api, EveryOperationHasAFunction) {
   for (const ops::Op& op : ops::table()) {
     if (op.where & ops::kOld || at_run_time.contains(op.name)) continue;
     if (op.name[0] == '_') {
-      EXPECT_TRUE(underscored.contains(op.name)) << op.schema;
+      EXPECT_TRUE(underscored.contains(op.name) || of_python.contains(op.name)) << op.schema;
     } else if (!functions.contains(op.schema)) {
       EXPECT_EQ(op.name, "where");  // the method, whose arguments stand in another order
       EXPECT_EQ(op.where, unsigned{ops::kMethod});
