@@ -159,8 +159,9 @@ def test_errors_of_bags():
     for arguments, words in (
         ((x, table), "offsets"),
         ((x.reshape(1, 3), table, pf.tensor([0])), "offsets"),
-        ((x, table, pf.tensor([1])), "first to be 0"),
-        ((x, table, pf.tensor([0, 4])), "behind the end"),
+        # Where the host would have to wait for the values of offsets, nobody looks at them.
+        *([((x, table, pf.tensor([1])), "first to be 0")] if x.is_cpu else []),
+        *([((x, table, pf.tensor([0, 4])), "behind the end")] if x.is_cpu else []),
         ((x, table, pf.tensor([[0]])), "one dimension"),
         ((x.reshape(1, 1, 3), table), "shape"),
         ((pf.tensor([3]), table, pf.tensor([0])), "out of bounds|expected 0 to"),
