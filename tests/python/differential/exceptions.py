@@ -394,6 +394,7 @@ EXEMPT += [
         "noise is of floats, as in dropout of whole channels",
         *("alpha_dropout", "feature_alpha_dropout", "feature_dropout"),
     ),
+    _refuses(r"argument 'inplace' must", "a flag is True or False", "alpha_dropout", usual=False),
     _refuses(
         r"expected finite numbers, the lower first", "slopes are numbers", "rrelu", usual=False
     ),
