@@ -1,6 +1,6 @@
 """Names that programs import and use only where what they are about is there."""
 
-from ... import _C
+from ... import _C, manual_seed
 
 
 class _Absent(type):
@@ -24,18 +24,54 @@ def absent(module, why):
     return name
 
 
-def no_device(module, kind):
-    """A function that makes functions of a device's module, which raise DeviceError."""
+_OF_DEVICES = (
+    "current_device current_stream get_device_capability get_device_name get_device_properties "
+    "get_rng_state max_memory_allocated mem_get_info memory_allocated current_allocated_memory "
+    "driver_allocated_memory recommended_max_memory set_device set_rng_state stream synchronize "
+    "Event Stream"
+)
 
-    def name(text):
-        def needs(*args, **kwargs):
+
+def no_device(module, kind):
+    """The functions of a device's module, by name, where there is no such device: questions are
+    answered so, what needs one raises DeviceError."""
+
+    def is_available():
+        """False."""
+        return False
+
+    def device_count():
+        """0."""
+        return 0
+
+    def is_initialized():
+        """False."""
+        return False
+
+    def is_bf16_supported(including_emulation=True):
+        """False."""
+        return False
+
+    def empty_cache():
+        """Accepted: there is nothing to give back."""
+
+    def manual_seed_all(seed):
+        """Seeds the one generator."""
+        manual_seed(seed)
+
+    def needs(text):
+        def function(*args, **kwargs):
             raise _C.DeviceError(
                 f"{module}.{text}: there is no {kind} device in PyFlame; expected a GPU under "
                 "torch.cuda, or the CPU; ask torch.accelerator which there is"
             )
 
-        needs.__name__ = needs.__qualname__ = text
-        needs.__doc__ = f"DeviceError: there is no {kind} device."
-        return needs
+        function.__name__ = function.__qualname__ = text
+        function.__doc__ = f"DeviceError: there is no {kind} device."
+        return function
 
-    return name
+    answers = (
+        is_available, device_count, is_initialized, is_bf16_supported, empty_cache, manual_seed_all,
+    )  # fmt: skip
+    named = {f.__name__: f for f in answers} | {"manual_seed": manual_seed}
+    return named | {text: needs(text) for text in _OF_DEVICES.split()}
