@@ -9,8 +9,6 @@ from .distribution import ExponentialFamily, Plain
 from .sampling import LOG_2PI, standard_gamma
 from .utils import broadcast_all, eps_of
 
-_EULER = 0.57721566490153286060
-
 
 def _shape_of(values, first):
     return () if all(isinstance(v, numbers.Number) for v in values) else first.shape
@@ -26,8 +24,8 @@ def _open(like, shape):
     return _rand(like, shape) * (1 - 2 * eps) + eps
 
 
-class Normal(ExponentialFamily):
-    """The normal distribution with mean `loc` and standard deviation `scale`."""
+class _ByLocationAndScale(Plain):
+    """On the real line, moved by `loc` and widened by `scale`."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
@@ -37,6 +35,10 @@ class Normal(ExponentialFamily):
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(_shape_of((loc, scale), self.loc), validate_args=validate_args)
+
+
+class Normal(_ByLocationAndScale, ExponentialFamily):
+    """The normal distribution with mean `loc` and standard deviation `scale`."""
 
     mean = mode = property(lambda self: self.loc)
     stddev = property(lambda self: self.scale)
@@ -140,17 +142,8 @@ class Exponential(ExponentialFamily):
         return 1 - self.rate.log()
 
 
-class Laplace(Plain):
+class Laplace(_ByLocationAndScale):
     """Two exponentials back to back: mean `loc`, variance 2 `scale`^2."""
-
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-    _parameters = ("loc", "scale")
-
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(_shape_of((loc, scale), self.loc), validate_args=validate_args)
 
     mean = mode = property(lambda self: self.loc)
     variance = property(lambda self: 2 * self.scale**2)
@@ -176,17 +169,8 @@ class Laplace(Plain):
         return 1 + (2 * self.scale).log()
 
 
-class Cauchy(Plain):
+class Cauchy(_ByLocationAndScale):
     """With median `loc` and half width at half maximum `scale`; it has no mean."""
-
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-    _parameters = ("loc", "scale")
-
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(_shape_of((loc, scale), self.loc), validate_args=validate_args)
 
     mean = property(lambda self: _ops.full_like(self.loc, math.nan))
     mode = property(lambda self: self.loc)

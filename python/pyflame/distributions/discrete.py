@@ -248,12 +248,10 @@ class Categorical(_ByProbability):
         return values.expand(-1, *self._batch_shape) if expand else values
 
 
-class OneHotCategorical(Distribution):
-    """As :class:`Categorical`, with samples that are 1 at the class and 0 elsewhere."""
+class _OfCategorical(Distribution):
+    """A distribution over n classes, whose probabilities a :class:`Categorical` keeps."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.one_hot
-    has_enumerate_support = True
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         self._categorical = Categorical(probs, logits, validate_args)
@@ -261,15 +259,27 @@ class OneHotCategorical(Distribution):
             self._categorical.batch_shape, (self._categorical._num_events,), validate_args
         )
 
+    def _first(self):
+        """What the constructor takes before the probabilities."""
+        return ()
+
     def expand(self, batch_shape, _instance=None):
         base = self._categorical.expand(batch_shape)
-        return type(self)(**{base._given: base._param}, validate_args=False)
+        return type(self)(*self._first(), **{base._given: base._param}, validate_args=False)
 
     probs = property(lambda self: self._categorical.probs)
     logits = property(lambda self: self._categorical.logits)
+    param_shape = property(lambda self: self._categorical.param_shape)
+
+
+class OneHotCategorical(_OfCategorical):
+    """As :class:`Categorical`, with samples that are 1 at the class and 0 elsewhere."""
+
+    support = constraints.one_hot
+    has_enumerate_support = True
+
     mean = property(lambda self: self.probs)
     variance = property(lambda self: self.probs * (1 - self.probs))
-    param_shape = property(lambda self: self._categorical.param_shape)
 
     def _hot(self, index):
         return _ops.one_hot(index, self._categorical._num_events).to(self.probs.dtype)
@@ -418,10 +428,8 @@ class NegativeBinomial(_ByProbability):
         return plain + _ops.where(self.total_count + value == 0, 0.0, ways)
 
 
-class Multinomial(Distribution):
+class Multinomial(_OfCategorical):
     """How often each of n classes comes in `total_count` draws."""
-
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
         if not isinstance(total_count, int):
@@ -429,18 +437,11 @@ class Multinomial(Distribution):
                 "pf.distributions.Multinomial: got counts that differ; expected one int for all"
             )
         self.total_count = total_count
-        self._categorical = Categorical(probs, logits, validate_args)
-        super().__init__(
-            self._categorical.batch_shape, (self._categorical._num_events,), validate_args
-        )
+        super().__init__(probs, logits, validate_args)
 
-    def expand(self, batch_shape, _instance=None):
-        base = self._categorical.expand(batch_shape)
-        return type(self)(self.total_count, **{base._given: base._param}, validate_args=False)
+    def _first(self):
+        return (self.total_count,)
 
-    probs = property(lambda self: self._categorical.probs)
-    logits = property(lambda self: self._categorical.logits)
-    param_shape = property(lambda self: self._categorical.param_shape)
     mean = property(lambda self: self.total_count * self.probs)
     variance = property(lambda self: self.total_count * self.probs * (1 - self.probs))
 
@@ -498,27 +499,18 @@ class LogitRelaxedBernoulli(_Binary):
         return log + d - 2 * F.softplus(d)
 
 
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(_OfCategorical):
     """The logarithm of :class:`RelaxedOneHotCategorical`."""
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.real_vector
     has_rsample = True
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
         self.temperature = temperature
-        self._categorical = Categorical(probs, logits, validate_args)
-        super().__init__(
-            self._categorical.batch_shape, (self._categorical._num_events,), validate_args
-        )
+        super().__init__(probs, logits, validate_args)
 
-    def expand(self, batch_shape, _instance=None):
-        base = self._categorical.expand(batch_shape)
-        return type(self)(self.temperature, **{base._given: base._param}, validate_args=False)
-
-    probs = property(lambda self: self._categorical.probs)
-    logits = property(lambda self: self._categorical.logits)
-    param_shape = property(lambda self: self._categorical.param_shape)
+    def _first(self):
+        return (self.temperature,)
 
     def rsample(self, sample_shape=()):
         u = _open(self.logits, self._extended_shape(sample_shape))

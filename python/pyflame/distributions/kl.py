@@ -6,6 +6,7 @@ from .. import _C, _ops
 from . import continuous as c
 from . import discrete as d
 from . import transformed as t
+from .sampling import EULER
 from .utils import sum_rightmost
 
 _RULES = {}
@@ -164,9 +165,8 @@ def _half_normals(p, q):
 
 @register_kl(t.Gumbel, t.Gumbel)
 def _gumbels(p, q):
-    euler = 0.57721566490153286060
     ratio, far = p.scale / q.scale, (p.loc - q.loc) / q.scale
-    return -ratio.log() + far + euler * (ratio - 1) + (_ops.lgamma(1 + ratio) - far).exp() - 1
+    return -ratio.log() + far + EULER * (ratio - 1) + (_ops.lgamma(1 + ratio) - far).exp() - 1
 
 
 @register_kl(t.Pareto, t.Pareto)

@@ -174,3 +174,4 @@ def binomial(count, probs):
 
 
 LOG_2PI = math.log(2 * math.pi)
+EULER = 0.57721566490153286060

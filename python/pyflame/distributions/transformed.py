@@ -9,6 +9,7 @@ from . import transforms as tr
 from .continuous import Cauchy, Exponential, Normal, Uniform, _shape_of
 from .discrete import Categorical, ExpRelaxedCategorical, LogitRelaxedBernoulli
 from .distribution import Distribution
+from .sampling import EULER
 from .utils import broadcast_all, sum_rightmost
 
 
@@ -255,7 +256,7 @@ class Gumbel(TransformedDistribution):
         ]  # fmt: skip
         super().__init__(base, parts, validate_args)
 
-    mean = property(lambda self: self.loc + self.scale * 0.57721566490153286060)
+    mean = property(lambda self: self.loc + self.scale * EULER)
     mode = property(lambda self: self.loc)
     stddev = property(lambda self: math.pi / math.sqrt(6) * self.scale)
     variance = property(lambda self: self.stddev**2)
@@ -277,7 +278,7 @@ class Gumbel(TransformedDistribution):
         return self.loc - self.scale * (-value.log()).log()
 
     def entropy(self):
-        return self.scale.log() + 1 + 0.57721566490153286060
+        return self.scale.log() + 1 + EULER
 
 
 class Pareto(TransformedDistribution):
@@ -350,7 +351,7 @@ class Weibull(TransformedDistribution):
 
     def entropy(self):
         k = self.concentration
-        return 0.57721566490153286060 * (1 - 1 / k) + (self.scale / k).log() + 1
+        return EULER * (1 - 1 / k) + (self.scale / k).log() + 1
 
 
 class Kumaraswamy(TransformedDistribution):
@@ -399,7 +400,7 @@ class Kumaraswamy(TransformedDistribution):
 
     def entropy(self):
         a, b = self.concentration1, self.concentration0
-        harmonic = _ops.digamma(b + 1) + 0.57721566490153286060
+        harmonic = _ops.digamma(b + 1) + EULER
         return (1 - 1 / b) + (1 - 1 / a) * harmonic - a.log() - b.log()
 
 
