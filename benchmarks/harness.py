@@ -60,6 +60,21 @@ class Side:
         self.log.close()
 
 
+def in_turns(commands, threads, rounds, seconds):
+    """{name: median seconds}: each command is a Side that says when it is ready and answers `run`; in
+    every round each of them runs once."""
+    sides = {name: Side(command, environment(threads)) for name, command in commands.items()}
+    for side in sides.values():
+        side.answer()
+    times = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            times[name].append(side.ask(f"run {seconds}"))
+    for side in sides.values():
+        side.close()
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
 def build_roof():
     """The program that measures copy and product, compiled once per source."""
     source = ROOT / "benchmarks" / "roof.cpp"

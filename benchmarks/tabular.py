@@ -4,7 +4,6 @@ clipping and a DataLoader over arrays in memory; each in a process of its own, i
 
 import argparse
 import os
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -111,18 +110,10 @@ def main():
         return worker(args.worker[0], int(args.worker[1]))
     results = {}
     for batch in (8, 32, 256, 2048):
-        sides = {}
-        for side in ("pyflame", "torch"):
-            command = [sys.executable, __file__, "--worker", side, str(batch)]
-            sides[side] = harness.Side(command, harness.environment(args.threads))
-            sides[side].answer()
-        times = {side: [] for side in sides}
-        for _ in range(args.rounds):
-            for side in sides:
-                times[side].append(sides[side].ask(f"run {args.seconds}"))
-        for side in sides.values():
-            side.close()
-        rate = {side: batch / statistics.median(t) for side, t in times.items()}
+        command = [sys.executable, __file__, "--worker"]
+        sides = {side: [*command, side, str(batch)] for side in ("pyflame", "torch")}
+        times = harness.in_turns(sides, args.threads, args.rounds, args.seconds)
+        rate = {side: batch / t for side, t in times.items()}
         results[batch] = rate
         print(
             f"batch {batch:>4}: pyflame {rate['pyflame']:>9,.0f} rows/s, PyTorch {rate['torch']:>9,.0f}, "

@@ -84,27 +84,13 @@ def main():
         return worker(*args.worker, args.trades, args.device)
     results = {}
     for kind in ("walk", "random"):
-        sides = {}
-        for side in ("numpy", "pyflame", "read"):
-            command = [
-                sys.executable,
-                __file__,
-                "--worker",
-                side,
-                kind,
-                "--trades",
-                str(args.trades),
-            ]
-            command += ["--device", args.device]
-            sides[side] = harness.Side(command, harness.environment(args.threads))
-            sides[side].answer()
-        times = {side: [] for side in sides}
-        for _ in range(args.rounds):
-            for side in sides:
-                times[side].append(sides[side].ask(f"run {args.seconds}"))
-        for side in sides.values():
-            side.close()
-        ms = {side: statistics.median(t) * 1e3 for side, t in times.items()}
+        rest = [kind, "--trades", str(args.trades), "--device", args.device]
+        sides = {
+            side: [sys.executable, __file__, "--worker", side, *rest]
+            for side in ("numpy", "pyflame", "read")
+        }
+        times = harness.in_turns(sides, args.threads, args.rounds, args.seconds)
+        ms = {side: t * 1e3 for side, t in times.items()}
         results[kind] = ms
         print(
             f"{kind:>7}: numpy {ms['numpy']:.1f} ms, pyflame {ms['pyflame']:.2f} ms, "

@@ -13,11 +13,10 @@ from ..models.gpt import GPT, GPTConfig
 from ..nn import functional as F
 from ..nn.utils import clip_grad_norm_
 from ..optim import AdamW
-from . import output
 from . import text as texts
 from .config import check_memory, read_config
 from .devices import describe_device, multiplies_bfloat16, on_gpu, use
-from .loop import Interrupts, Job, run_steps
+from .loop import Interrupts, Job, interrupted, keep_result, run_steps
 from .output import say
 from .progress import Progress
 from .records import JsonLines
@@ -281,30 +280,14 @@ def _run(args, directory, config, text, state):
             trainer, checkpoints, interrupts, progress, log, every=args.checkpoint_interval,
             log_every=config["log_interval"], saved=trainer.step if args.resume else None,
         )  # fmt: skip
+    again = f"pyflame train gpt --resume --out {directory}"
     if stopped is not None:
-        kept = "a checkpoint is kept" if problem is None else f"no checkpoint of it: {problem}"
-        say(
-            f"interrupted at step {trainer.step} of {config['steps']}; {kept}; go "
-            f"on with: pyflame train gpt --resume --out {directory}"
-        )
-        return 128 + stopped
+        return interrupted(trainer, stopped, problem, again)
     if args.sample:
         data = sample(trainer.model, b"def ", args.sample, config["seed"])
         say("\nsample:\n" + printable(data.decode("utf-8", errors="replace")))
     held_out = bits_per_byte(trainer.model, text.held_out, config["eval_bytes"])
     result = {"held_out_bits_per_byte": held_out, "steps": config["steps"]}
-    if output.lost:
-        result["output_lost"] = dict(output.lost)
-    try:
-        write_json(os.path.join(directory, "result.json"), result)
-    except OSError as e:
-        problem = problem or e
-    if problem is not None:
-        say(
-            f"\nwarning: the trained model could not be kept: {problem}\nwhen there is room, make "
-            f"it again from the newest checkpoint: pyflame train gpt --resume --out {directory}"
-        )
-    if note := output.note():
-        say(f"\nnote: {note}; the result stands in {os.path.join(directory, 'result.json')}")
+    problem = keep_result(directory, result, problem, again)
     say(f"\nheld-out: {held_out:.3f} bits per byte")
     return 0 if problem is None else 1

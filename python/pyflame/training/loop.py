@@ -1,10 +1,13 @@
 """The loop of every training command: steps with progress, records, checkpoints, and Ctrl-C."""
 
 import math
+import os
 import signal
 
 from .. import _C
+from . import output
 from .output import say
+from .runs import write_json
 
 
 class Interrupts:
@@ -113,3 +116,31 @@ def run_steps(job, checkpoints, interrupts, progress, records, *, every, log_eve
         except OSError as e:
             problem = e
     return interrupts.signal, problem
+
+
+def interrupted(job, number, problem, again):
+    """Says where the signal `number` stopped a run, and with which command it goes on; returns the
+    exit status."""
+    kept = "a checkpoint is kept" if problem is None else f"no checkpoint of it: {problem}"
+    say(f"interrupted at step {job.step} of {job.total}; {kept}; go on with: {again}")
+    return 128 + number
+
+
+def keep_result(directory, result, problem, again):
+    """Writes a run's result beside it, and says what of the run could not be kept or told. Returns
+    the first error that kept something from being written, or None."""
+    path = os.path.join(directory, "result.json")
+    if output.lost:
+        result["output_lost"] = dict(output.lost)
+    try:
+        write_json(path, result)
+    except OSError as e:
+        problem = problem or e
+    if problem is not None:
+        say(
+            f"\nwarning: the trained model could not be kept: {problem}\nwhen there is room, make "
+            f"it again from the newest checkpoint: {again}"
+        )
+    if note := output.note():
+        say(f"\nnote: {note}; the result stands in {path}")
+    return problem

@@ -17,10 +17,9 @@ from ..optim import AdamW
 from ..random import Generator
 from ..serialization import load, save
 from ..utils.data import DataLoader, TensorDataset
-from . import output
 from .batch_size import find_batch_size
 from .devices import describe_device, use
-from .loop import Interrupts, Job, run_steps
+from .loop import Interrupts, Job, interrupted, keep_result, run_steps
 from .output import say
 from .progress import Progress
 from .records import Events, JsonLines, Picture, Records
@@ -381,15 +380,13 @@ def _run(args, directory, config, table, state):
         )  # fmt: skip
     if picture is not None:
         picture.flush(last=True)
+    again = f"pyflame train tabular --resume_from_checkpoint --out {directory}"
     if stopped is not None:
-        kept = "a checkpoint is kept" if problem is None else f"no checkpoint of it: {problem}"
-        say(f"interrupted at step {job.step} of {job.total}; {kept}; go on with: pyflame train "
-            f"tabular --resume_from_checkpoint --out {directory}")  # fmt: skip
-        return 128 + stopped
-    return _finish(job, directory, problem)
+        return interrupted(job, stopped, problem, again)
+    return _finish(job, directory, problem, again)
 
 
-def _finish(job, directory, problem):
+def _finish(job, directory, problem, again):
     table = job.table
     best = os.path.join(directory, _BEST)
     if job.config["patience"] and os.path.exists(best):
@@ -405,15 +402,7 @@ def _finish(job, directory, problem):
         line = (
             f"held-out: off by {score:.4g} (root of the mean square); always the mean: {base:.4g}"
         )
-    if output.lost:
-        result["output_lost"] = dict(output.lost)
-    try:
-        write_json(os.path.join(directory, "result.json"), result)
-    except OSError as e:
-        problem = problem or e
-    if problem is not None:
-        say(f"\nwarning: the trained model could not be kept: {problem}\nwhen there is room, make it "
-            f"again: pyflame train tabular --resume_from_checkpoint --out {directory}")  # fmt: skip
+    problem = keep_result(directory, result, problem, again)
     if job.done:
         say(
             f"stopped early at step {job.step} of {job.total}: {job.worse} epochs without a better loss"
