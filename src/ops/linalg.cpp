@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/values.h"
+#include "engine/placement.h"
 #include "engine/trace.h"
 #include "ops/building_blocks.h"
 #include "ops/rows.h"
@@ -80,8 +81,14 @@ Tensor by_columns(const Tensor& t) {
 std::vector<Tensor> run(const engine::Kernel& k, const char* op, std::vector<Tensor> in,
                         const std::function<std::vector<Tensor>(std::vector<Tensor>&)>& fn) {
   NoGrad off;
-  const Device home = in[0]->device();
-  if (engine::has_kernel(k, home.floating ? get_device() : home)) return fn(in);
+  engine::Target target(op);
+  for (const Tensor& t : in)
+    if (t.defined()) target.add(*t.impl());
+  const Device home = target.device({});
+  if (several_devices())
+    for (Tensor& t : in)
+      if (t.defined() && !(t->storage->device == home)) t = engine::bring(t, home, op);
+  if (engine::has_kernel(k, home)) return fn(in);
   engine::slow_path(op, "no kernel of this device: copied to the host and back");
   const Device host;
   const DeviceScope there(host);

@@ -380,14 +380,14 @@ TensorList histogram(const Tensor& given, int64_t bins,
   const char* op = "histogram";
   const std::vector<double> range = range_or.value_or(std::vector<double>{});
   check_range_size(range, 1, op);
-  const Tensor x = reshape(checked_points(given, op), {-1, 1});
+  const Tensor x = ops::beside(reshape(checked_points(given, op), {-1, 1}), {weight}, op);
   const Histogram h = count_in(x, {even_edges(x, bins, range, 0, op)}, weight, density, op);
   return {h.counts, h.edges[0]};
 }
 TensorList histogram_edges(const Tensor& given, const Tensor& bins, const Tensor& weight,
                            bool density) {
   const char* op = "histogram";
-  const Tensor x = reshape(checked_points(given, op), {-1, 1});
+  const Tensor x = ops::beside(reshape(checked_points(given, op), {-1, 1}), {bins, weight}, op);
   const Histogram h = count_in(x, {checked_edges(bins, x, op)}, weight, density, op);
   return {h.counts, h.edges[0]};
 }
@@ -403,7 +403,7 @@ TensorList histogramdd(const Tensor& given, const IntList& bins,
                        const optional<std::vector<double>>& range_or, const Tensor& weight,
                        bool density) {
   const char* op = "histogramdd";
-  const Tensor x = checked_rows(given, op);
+  const Tensor x = ops::beside(checked_rows(given, op), {weight}, op);
   const std::vector<double> range = range_or.value_or(std::vector<double>{});
   const auto dims = static_cast<size_t>(x->shape.back());
   check_range_size(range, dims, op);
@@ -451,7 +451,7 @@ Tensor resize_(Tensor t, const IntList& size) {
                    : 0},
           Dims{1}, t->offset});
   if (n > flat->numel) {  // new memory, that begins as the old
-    Tensor fresh = make_tensor(shape, t->dtype, t->storage->device);
+    Tensor fresh = make_tensor_at(shape, t->dtype, t->storage->device);
     if (flat->numel > 0) {
       const Tensor first = ops::raw_view(fresh, {Dims{flat->numel}, Dims{1}, 0});
       ops::raw_copy(first, flat);
