@@ -202,9 +202,10 @@ bool is_vector(const Tensor& a, const Tensor& b) {
   return b->shape == shape;
 }
 
-TensorList solve_with_info(const Tensor& a, const Tensor& b, bool left, bool check,
+TensorList solve_with_info(const Tensor& given, const Tensor& b, bool left, bool check,
                            const char* op) {
-  check_square(a, op);
+  check_square(given, op);
+  const Tensor a = b.defined() ? ops::beside(given, {b}, op) : given;
   PF_CHECK(b.defined() && !b->shape.empty(), ShapeError, op,
            "got B without dimensions; expected a vector or matrices; unsqueeze it");
   const bool vector = is_vector(a, b);
@@ -528,9 +529,10 @@ Tensor solve_triangular_public(const Tensor& a, const Tensor& b, bool upper, boo
 }
 
 // torch.triangular_solve: the solution, and A once more.
-TensorList triangular_solve(const Tensor& b, const Tensor& a, bool upper, bool transpose,
+TensorList triangular_solve(const Tensor& b, const Tensor& given, bool upper, bool transpose,
                             bool unitriangular) {
-  check_square(a, "triangular_solve");
+  check_square(given, "triangular_solve");
+  const Tensor a = b.defined() ? ops::beside(given, {b}, "triangular_solve") : given;
   const Tensor x = solve_triangular(transpose ? adjoint(a) : a, b, upper != transpose, true,
                                     unitriangular, "triangular_solve");
   return {x, clone(a)};
