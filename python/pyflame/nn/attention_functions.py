@@ -60,6 +60,82 @@ def _mask(key_padding_mask, attn_mask, shape, extra, dtype):
     return mask
 
 
+def attend(
+    query, key, value, embed_dim, num_heads, weight, bias, bias_k, bias_v, add_zero_attn, drop, out_weight,
+    out_bias, training, key_padding_mask, need_weights, attn_mask, separate, static_k, static_v,
+    average_attn_weights, is_causal, sequence,
+):  # fmt: skip
+    """multi_head_attention_forward; `sequence` is the dimension of positions, 0 or 1, the other the
+    batch's."""
+    batched = query.dim() == 3
+    if not batched:
+        same = query is key and key is value
+        query = query.unsqueeze(1 - sequence)
+        if same:
+            key = value = query
+        else:
+            key, value = key.unsqueeze(1 - sequence), value.unsqueeze(1 - sequence)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    length, batch, embed = query.shape[sequence], query.shape[1 - sequence], query.shape[2]
+    if embed != embed_dim:
+        raise AssertionError(
+            f"pf.nn.MultiheadAttention: got queries of {embed} numbers; expected embed_dim, "
+            f"{embed_dim}"
+        )
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "pf.nn.MultiheadAttention: is_causal is only a hint about attn_mask; pass the mask"
+        )
+    head, given = embed // num_heads, query.shape
+    q, k, v = _projections(query, key, value, weight, bias, separate)
+    extra = 0
+    if bias_k is not None and bias_v is not None:
+        if static_k is not None or static_v is not None:
+            raise _C.ValueError(
+                "pf.nn.MultiheadAttention: got bias_k with static_k or static_v; expected one of them"
+            )
+        one = (batch, 1, embed) if sequence else (1, batch, embed)
+        k, v = (
+            _ops.cat([t, b.reshape(1, 1, embed).expand(one)], sequence)
+            for t, b in ((k, bias_k), (v, bias_v))
+        )
+        extra += 1
+
+    def heads(x):  # to [N, heads, S, E / heads]
+        x = x.reshape(x.shape[0], x.shape[1], num_heads, head)
+        return x.permute(1 - sequence, 2, sequence, 3)
+
+    q = heads(q)
+    k = heads(k) if static_k is None else static_k.view(batch, num_heads, -1, head)
+    v = heads(v) if static_v is None else static_v.view(batch, num_heads, -1, head)
+    if add_zero_attn:
+        zeros = _ops.zeros((batch, num_heads, 1, head), dtype=k.dtype, device=k.device)
+        k, v = _ops.cat([k, zeros], 2), _ops.cat([v, zeros], 2)
+        extra += 1
+    shape = (batch, num_heads, length, k.shape[2])
+    mask = _mask(key_padding_mask, attn_mask, shape, extra, q.dtype)
+    drop = drop if training else 0.0
+    weights = None
+    if need_weights:
+        scores = (q * head**-0.5) @ k.transpose(-2, -1)
+        if mask is not None:
+            scores = scores + mask
+        weights = _ops.softmax(scores, -1)
+        if drop:
+            weights = _ops.dropout(weights, drop)
+        result = weights @ v
+        if average_attn_weights:
+            weights = weights.mean(1)
+        if not batched:
+            weights = weights.squeeze(0)
+    else:
+        result = _ops.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop)
+    result = result.permute(0, 2, 1, 3) if sequence else result.permute(2, 0, 1, 3)
+    result = _ops.linear(result.reshape(given), out_weight, out_bias)
+    return (result if batched else result.squeeze(1 - sequence)), weights
+
+
 def multi_head_attention_forward(
     query,
     key,
@@ -95,64 +171,10 @@ def multi_head_attention_forward(
     static_k and static_v [N heads, S, E / heads] take the place of the projected ones. Returns
     (result as query, weights [N, L, S], of each head with average_attn_weights=False, or None).
     """
-    batched = query.dim() == 3
-    if not batched:
-        same = query is key and key is value
-        query = query.unsqueeze(1)
-        key, value = (query, query) if same else (key.unsqueeze(1), value.unsqueeze(1))
-        if key_padding_mask is not None:
-            key_padding_mask = key_padding_mask.unsqueeze(0)
-    length, batch, embed = query.shape
-    if embed != embed_dim_to_check:
-        raise AssertionError(
-            f"pf.nn.MultiheadAttention: got queries of {embed} numbers; expected embed_dim, "
-            f"{embed_dim_to_check}"
-        )
-    if is_causal and attn_mask is None:
-        raise RuntimeError(
-            "pf.nn.MultiheadAttention: is_causal is only a hint about attn_mask; pass the mask"
-        )
-    head = embed // num_heads
-    separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
-    q, k, v = _projections(query, key, value, in_proj_weight, in_proj_bias, separate)
-    extra = 0
-    if bias_k is not None and bias_v is not None:
-        if static_k is not None or static_v is not None:
-            raise _C.ValueError(
-                "pf.nn.MultiheadAttention: got bias_k with static_k or static_v; expected one of them"
-            )
-        k = _ops.cat([k, bias_k.expand(1, batch, embed)])
-        v = _ops.cat([v, bias_v.expand(1, batch, embed)])
-        extra += 1
-
-    def heads(x):  # [S, N, E] to [N, heads, S, E / heads]
-        return x.reshape(x.shape[0], batch, num_heads, head).permute(1, 2, 0, 3)
-
-    q = heads(q)
-    k = heads(k) if static_k is None else static_k.view(batch, num_heads, -1, head)
-    v = heads(v) if static_v is None else static_v.view(batch, num_heads, -1, head)
-    if add_zero_attn:
-        zeros = _ops.zeros((batch, num_heads, 1, head), dtype=k.dtype, device=k.device)
-        k, v = _ops.cat([k, zeros], 2), _ops.cat([v, zeros], 2)
-        extra += 1
-    shape = (batch, num_heads, length, k.shape[2])
-    mask = _mask(key_padding_mask, attn_mask, shape, extra, q.dtype)
-    drop = dropout_p if training else 0.0
-    weights = None
-    if need_weights:
-        scores = (q * head**-0.5) @ k.transpose(-2, -1)
-        if mask is not None:
-            scores = scores + mask
-        weights = _ops.softmax(scores, -1)
-        if drop:
-            weights = _ops.dropout(weights, drop)
-        result = weights @ v
-        if average_attn_weights:
-            weights = weights.mean(1)
-        if not batched:
-            weights = weights.squeeze(0)
-    else:
-        result = _ops.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop)
-    result = result.permute(2, 0, 1, 3).reshape(length, batch, embed)
-    result = _ops.linear(result, out_proj_weight, out_proj_bias)
-    return (result if batched else result.squeeze(1)), weights
+    return attend(
+        query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v,
+        add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training, key_padding_mask,
+        need_weights, attn_mask,
+        (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None,
+        static_k, static_v, average_attn_weights, is_causal, sequence=0,
+    )  # fmt: skip

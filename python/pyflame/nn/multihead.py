@@ -1,7 +1,7 @@
 """Multi-head attention."""
 
 from .. import _ops
-from . import functional as F
+from .attention_functions import attend
 from .layers import Linear
 from .module import Module
 from .parameter import Parameter
@@ -90,18 +90,11 @@ class MultiheadAttention(Module):
         average_attn_weights=True,
         is_causal=False,
     ):
-        batched = query.dim() == 3
-        if self.batch_first and batched:  # the function has the sequence first
-            same = query is key and key is value
-            query = query.transpose(0, 1)
-            key, value = (query, query) if same else (key.transpose(0, 1), value.transpose(0, 1))
-        result, weights = F.multi_head_attention_forward(
-            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight,
-            self.in_proj_bias, self.bias_k, self.bias_v, self.add_zero_attn, self.dropout,
-            self.out_proj.weight, self.out_proj.bias, self.training, key_padding_mask, need_weights,
-            attn_mask, not self._qkv_same_embed_dim, self.q_proj_weight, self.k_proj_weight,
-            self.v_proj_weight, average_attn_weights=average_attn_weights, is_causal=is_causal,
+        projections = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        return attend(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias,
+            self.bias_k, self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight,
+            self.out_proj.bias, self.training, key_padding_mask, need_weights, attn_mask,
+            None if self._qkv_same_embed_dim else projections, None, None, average_attn_weights,
+            is_causal, sequence=int(self.batch_first),
         )  # fmt: skip
-        if self.batch_first and batched:
-            result = result.transpose(0, 1)
-        return result, weights
