@@ -59,6 +59,15 @@ void set_memory_limit(Device device, int64_t bytes);
 void set_memory_fraction(Device device, double fraction);
 // PYFLAME_ALLOC_CONF's text, at run time: "max_split_size_mb:128,memory_fraction:0.8".
 void set_allocator_settings(const std::string& text);
+// A pool of segments of its own: no memory of it is used for tensors made outside of it, nor the
+// other way round. Returns its number, from 1.
+int64_t make_memory_pool(Device device);
+// What the device allocates from here on, in all threads, comes from this pool (0: the common one).
+// Returns the number of the one before. What is recorded should be flushed first.
+int64_t use_memory_pool(Device device, int64_t pool);
+PoolStats memory_pool_stats(Device device, int64_t pool);
+// Its memory goes back to the device, what tensors still use when they end.
+void drop_memory_pool(Device device, int64_t pool);
 // Segments and their blocks as JSON text, in the form of torch.cuda.memory_snapshot().
 std::string memory_snapshot(Device device);
 // Makes blocks of these sizes ready for the current stream.

@@ -9,15 +9,19 @@ from __future__ import annotations
 import gc
 import json
 import numbers
+import weakref
 
 from . import _C
 from .streams import _device
 
 __all__ = [
+    "MemPool",
     "MemoryManager",
+    "MemoryPool",
     "PinnedPool",
     "aggressive_memory_cleanup",
     "empty_cache",
+    "get_allocator",
     "get_memory_manager",
     "get_per_process_memory_fraction",
     "get_pinned_pool",
@@ -34,8 +38,10 @@ __all__ = [
     "reset_max_memory_allocated",
     "reset_max_memory_reserved",
     "reset_peak_memory_stats",
+    "set_allocator",
     "set_memory_limit",
     "set_per_process_memory_fraction",
+    "use_mem_pool",
     "warmup_memory_pool",
 ]
 
@@ -264,6 +270,99 @@ def get_pinned_pool():
     if _pinned_pool is None:
         _pinned_pool = PinnedPool()
     return _pinned_pool
+
+
+class MemPool:
+    """Memory of a device apart from all other: tensors made while it is in use (:func:`use_mem_pool`)
+    share segments with each other and with nothing else.
+
+    When the object goes its memory goes back to the device; what tensors still use goes when they do.
+    Pools with an allocator of the user's, for emergencies or of whole segments are not there:
+    NotSupportedError.
+    """
+
+    def __init__(self, allocator=None, use_on_oom=False, no_split=False, *, device=None):
+        if allocator is not None or use_on_oom or no_split:
+            raise _C.NotSupportedError(
+                "pf.memory.MemPool: got allocator, use_on_oom or no_split; expected none of them; "
+                "PYFLAME_ALLOC_CONF has settings for all pools"
+            )
+        self.device = _device(device)
+        self._number = _C._make_memory_pool(self.device)
+        weakref.finalize(self, _C._drop_memory_pool, self.device, self._number)
+
+    @property
+    def id(self):
+        """(0, number), as segments of :func:`memory_snapshot` name it."""
+        return (0, self._number)
+
+    def snapshot(self):
+        """The segments of :func:`memory_snapshot` that are in this pool."""
+        mine = list(self.id)
+        return [s for s in memory_snapshot(self.device) if s["segment_pool_id"] == mine]
+
+    def stats(self):
+        """allocations (since it was made), allocated_bytes and reserved_bytes (now)."""
+        raw = _C._memory_pool_stats(self.device, self._number)
+        return {
+            "allocations": raw["allocation"]["allocated"],
+            "allocated_bytes": raw["allocated_bytes"]["current"],
+            "reserved_bytes": raw["reserved_bytes"]["current"],
+        }
+
+
+MemoryPool = MemPool
+_in_use = {}  # {device: the pool that its tensors come from}
+
+
+def _use(pool, device):
+    before = _in_use.pop(device, None)
+    _C._use_memory_pool(device, 0 if pool is None else pool._number)
+    if pool is not None:
+        _in_use[device] = pool
+    return before
+
+
+def _checked_pool(pool, name):
+    if not isinstance(pool, MemPool):
+        raise TypeError(
+            f"pf.memory.{name}: got a pool of type {type(pool).__name__}; expected a MemPool; make one"
+        )
+    return pool
+
+
+class use_mem_pool:  # noqa: N801 (PyTorch's name)
+    """Within it tensors of the pool's device are made in the pool, by all threads."""
+
+    def __init__(self, pool, device=None):
+        self._pool = _checked_pool(pool, "use_mem_pool")
+        if device is not None and _device(device) != pool.device:
+            raise _C.ValueError(
+                f"pf.memory.use_mem_pool: got device {device} and a pool of {pool.device}; expected "
+                "the pool's; leave device out"
+            )
+        self._before = []
+
+    def __enter__(self):
+        self._before.append(_use(self._pool, self._pool.device))
+
+    def __exit__(self, *error):
+        _use(self._before.pop(), self._pool.device)
+
+
+def set_allocator(pool):
+    """Tensors of the pool's device are made in it from here on; None: in the memory common to all,
+    on every device."""
+    if pool is None:
+        for device in list(_in_use):
+            _use(None, device)
+        return
+    _use(_checked_pool(pool, "set_allocator"), pool.device)
+
+
+def get_allocator(device=None):
+    """The pool that tensors of a device are made in, or None for the memory common to all."""
+    return _in_use.get(_device(device))
 
 
 class MemoryManager:

@@ -135,6 +135,20 @@ void init_memory(nb::module_& m) {
     engine::flush(engine::Flush::MemoryStats);
     reset_peak_memory_stats(on);
   });
+  m.def("_make_memory_pool",
+        [](nb::handle d) { return make_memory_pool(to_usable_device(d.ptr())); });
+  m.def("_use_memory_pool", [](nb::handle d, int64_t number) {
+    const Device on = to_usable_device(d.ptr());
+    engine::flush(engine::Flush::MemoryStats);  // what is recorded belongs to the pool before
+    return use_memory_pool(on, number);
+  });
+  m.def("_memory_pool_stats", [](nb::handle d, int64_t number) {
+    const Device on = to_usable_device(d.ptr());
+    engine::flush(engine::Flush::MemoryStats);
+    return pool(memory_pool_stats(on, number));
+  });
+  m.def("_drop_memory_pool",
+        [](nb::handle d, int64_t number) { drop_memory_pool(to_usable_device(d.ptr()), number); });
   m.def("_reset_accumulated_memory_stats",
         [](nb::handle d) { reset_accumulated_memory_stats(to_usable_device(d.ptr())); });
   m.def("_empty_cache", [](nb::handle d) {

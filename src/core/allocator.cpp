@@ -174,6 +174,29 @@ class Allocator {
     stats_.device_allocs = stats_.device_frees = 0;
   }
 
+  int64_t make_pool() {
+    std::lock_guard lock(mutex_);
+    private_[++last_pool_];
+    return last_pool_;
+  }
+  int64_t use_pool(int64_t pool) {
+    std::lock_guard lock(mutex_);
+    PF_CHECK(pool == 0 || private_.count(pool), ValueError, "use_memory_pool", "got pool ", pool,
+             " of ", device_.str(), ", which is not there; make one");
+    return std::exchange(route_, pool);
+  }
+  PoolStats pool_statistics(int64_t pool) {
+    std::lock_guard lock(mutex_);
+    return private_.at(pool).stats;
+  }
+  void drop_pool(int64_t pool) {
+    std::lock_guard lock(mutex_);
+    if (route_ == pool) route_ = 0;
+    collect_waiting(false);
+    private_.at(pool).dropped = true;
+    drop_private(pool);
+  }
+
   int64_t headroom() const { return headroom_.load(std::memory_order_relaxed); }
 
   void set_limit(int64_t bytes) {
@@ -217,6 +240,12 @@ class Allocator {
     Block* block;
     std::vector<pf_event> events;
   };
+  using Pools = std::unordered_map<StreamState*, std::unique_ptr<Pool>>;
+  struct Private {  // a pool that somebody made
+    Pools pools;
+    PoolStats stats;
+    bool dropped = false;  // goes with its last segment
+  };
 
   size_t rounded(size_t bytes, bool small) const {
     if (!caching_) return bytes;
@@ -236,10 +265,20 @@ class Allocator {
       change(p->allocated_bytes, size);
       change(p->requested_bytes, requested);
     }
+    if (b.segment->pool) {
+      PoolStats& p = private_.at(b.segment->pool).stats;
+      change(p.allocation, 1);
+      change(p.allocated_bytes, size);
+      change(p.requested_bytes, requested);
+    }
   }
-  void account_segment(bool small, int64_t count, int64_t bytes) {
-    for (PoolStats* p : {&stats_.all, &pool_stats(small)})
-      if (count > 0) {
+  void account_segment(const Segment& s, int64_t count) {
+    const int64_t bytes = count * static_cast<int64_t>(s.size);
+    PoolStats* own = s.pool ? &private_.at(s.pool).stats : nullptr;
+    for (PoolStats* p : {&stats_.all, &pool_stats(s.small), own})
+      if (!p) {
+        continue;
+      } else if (count > 0) {
         p->segment.add(count);
         p->reserved_bytes.add(bytes);
       } else {
@@ -261,9 +300,9 @@ class Allocator {
     if (use.shape) b.shape = *use.shape;
   }
 
-  Pool& pool_of(StreamState* stream) {
-    if (!stream) return default_pool_;
-    auto& p = pools_[stream];
+  Pool& pool_of(StreamState* stream, int64_t pool) {
+    if (!stream && !pool) return default_pool_;
+    auto& p = (pool ? private_.at(pool).pools : pools_)[stream];
     if (!p) p = std::make_unique<Pool>();
     return *p;
   }
@@ -271,13 +310,15 @@ class Allocator {
   void each_pool(F&& fn) {
     fn(default_pool_);
     for (auto& [stream, pool] : pools_) fn(*pool);
+    for (auto& [id, own] : private_)
+      for (auto& [stream, pool] : own.pools) fn(*pool);
   }
 
   // ---- what is free ----------------------------------------------------------------------------
 
   Block* take_cached(StreamState* stream, size_t size, bool small) {
     if (!caching_) return nullptr;
-    Pool& p = pool_of(stream);
+    Pool& p = pool_of(stream, route_);
     if (!small) return take_fitting(p.large, size);
     Block*& bin = p.bins[static_cast<size_t>(class_of(size))];
     if (bin) {
@@ -304,60 +345,8 @@ class Allocator {
       return b;
     }
     unlist(free, it);
-    if (settings_.split) split(b, size, free);
+    if (settings_.split) split(b, size, align_, free);
     return b;
-  }
-
-  void split(Block* b, size_t size, FreeList& free) {
-    if (b->size < size + align_) return;
-    Block* rest;
-    try {
-      rest = make_block();
-    } catch (const std::bad_alloc&) {
-      return;  // it serves as it is
-    }
-    rest->data = static_cast<char*>(b->data) + size;
-    rest->size = b->size - size;
-    rest->owner = this;
-    rest->stream = b->stream;
-    rest->segment = b->segment;
-    rest->state = Block::Free;
-    rest->prev = b;
-    rest->next = b->next;
-    if (rest->next) rest->next->prev = rest;
-    b->next = rest;
-    b->size = size;
-    list(free, rest);
-  }
-
-  // Makes a block free, together with its free neighbours.
-  void join(Block* b, FreeList& free) {
-    b->state = Block::Free;
-    auto absorb = [&](Block* first, Block* second) {
-      first->size += second->size;
-      first->next = second->next;
-      if (first->next) first->next->prev = first;
-      delete_block(second);
-    };
-    if (Block* n = b->next; n && n->state == Block::Free) {
-      unlist(free, n);
-      absorb(b, n);
-    }
-    if (Block* p = b->prev; p && p->state == Block::Free) {
-      unlist(free, p);
-      absorb(p, b);
-      b = p;
-    }
-    list(free, b);
-  }
-
-  void join_bins(Pool& p) {
-    for (Block*& bin : p.bins)
-      while (Block* b = bin) {
-        bin = b->next_binned;
-        join(b, p.small);
-      }
-    p.binned = 0;
   }
 
   // Nothing uses it any more, or only earlier work of its own stream.
@@ -366,11 +355,13 @@ class Allocator {
     if (--s->live == 0) busy_ -= static_cast<int64_t>(s->size);
     b->users.clear();
     const bool scratch = s->small && b->size > small_;
+    const int64_t of = s->pool;
     if (!caching_) {
       give_back(s);
+      if (of && private_.at(of).dropped) drop_private(of);
       return;
     }
-    Pool& p = pool_of(b->stream);
+    Pool& p = pool_of(b->stream, of);
     if (scratch) {
       const size_t all = idle_scratch_ + b->size;
       if (all > kIdleScratch) drop_bins(p, class_of(small_) + 1, all - kIdleScratch);
@@ -385,6 +376,7 @@ class Allocator {
     } else {
       join(b, p.large);
     }
+    if (of && s->live == 0 && private_.at(of).dropped) drop_private(of);
   }
 
   // ---- other streams ---------------------------------------------------------------------------
@@ -475,7 +467,8 @@ class Allocator {
     if (status != PF_OK) return status;
     if (caching_ && settings_.split && (carve_ || !small) &&
         (*out)->size <= std::max(settings_.max_split, kSmallSegment))
-      split(*out, size, small ? pool_of(stream).small : pool_of(stream).large);
+      split(*out, size, align_,
+            small ? pool_of(stream, route_).small : pool_of(stream, route_).large);
     return PF_OK;
   }
 
@@ -488,7 +481,7 @@ class Allocator {
     Segment* s = nullptr;
     Block* b = nullptr;
     try {
-      s = new Segment{static_cast<char*>(data), size, stream, nullptr, 0, small};
+      s = new Segment{static_cast<char*>(data), size, stream, nullptr, route_, 0, small};
       b = make_block();
       segments_.emplace(data, s);
     } catch (const std::bad_alloc&) {
@@ -503,7 +496,7 @@ class Allocator {
     b->stream = stream;
     b->segment = s;
     s->first = b;
-    account_segment(small, 1, static_cast<int64_t>(size));
+    account_segment(*s, 1);
     *out = b;
     return PF_OK;
   }
@@ -512,22 +505,28 @@ class Allocator {
   void give_back(Segment* s) noexcept {
     backend_->release(device_.index, s->base, s->size);
     ++stats_.device_frees;
-    account_segment(s->small, -1, -static_cast<int64_t>(s->size));
+    account_segment(*s, -1);
     segments_.erase(s->base);
     for (Block* b = s->first; b;) delete_block(std::exchange(b, b->next));
     delete s;
   }
 
   void drop_cache() {
-    each_pool([&](Pool& p) {
-      if (carve_) {
-        join_bins(p);
-      } else {
-        drop_bins(p, 0);
-      }
-      drop_free(p.small, INT64_MAX);
-      drop_free(p.large, INT64_MAX);
-    });
+    each_pool([&](Pool& p) { drop_unused(p); });
+  }
+  void drop_unused(Pool& p) {
+    if (carve_) {
+      join_bins(p);
+    } else {
+      drop_bins(p, 0);
+    }
+    drop_free(p.small, INT64_MAX);
+    drop_free(p.large, INT64_MAX);
+  }
+  void drop_private(int64_t pool) {
+    const auto own = private_.find(pool);
+    for (auto& [stream, p] : own->second.pools) drop_unused(*p);
+    if (own->second.stats.segment.current == 0) private_.erase(own);
   }
 
   // Of devices where a small block is a segment: the largest first, until so many bytes are gone.
@@ -601,7 +600,9 @@ class Allocator {
   AllocSettings settings_;
   Mutex mutex_;
   Pool default_pool_;
-  std::unordered_map<StreamState*, std::unique_ptr<Pool>> pools_;
+  Pools pools_;
+  std::map<int64_t, Private> private_;
+  int64_t route_ = 0, last_pool_ = 0;  // of allocations now; 0: the common pools
   std::map<void*, Segment*> segments_;
   std::vector<Waiting> waiting_;
   std::vector<pf_event> events_;  // to be used again
@@ -699,8 +700,8 @@ std::string Allocator::snapshot() {
          ", \"active_size\": " + std::to_string(active) +
          ", \"requested_size\": " + std::to_string(requested) +
          ", \"stream\": " + std::to_string(s->stream ? s->stream->id : 0) +
-         ", \"segment_type\": \"" + (s->small ? "small" : "large") + "\", \"blocks\": [" + blocks +
-         "]}";
+         ", \"segment_pool_id\": [0, " + std::to_string(s->pool) + "], \"segment_type\": \"" +
+         (s->small ? "small" : "large") + "\", \"blocks\": [" + blocks + "]}";
   }
   return r + "]";
 }
@@ -776,6 +777,18 @@ void set_allocator_settings(const std::string& text) {
   for (auto& type : slots())
     for (auto& slot : type)
       if (Allocator* a = slot.load(std::memory_order_acquire)) a->configure(s, true);
+}
+int64_t make_memory_pool(Device device) {
+  return allocator_of(device).make_pool();
+}
+int64_t use_memory_pool(Device device, int64_t pool) {
+  return allocator_of(device).use_pool(pool);
+}
+PoolStats memory_pool_stats(Device device, int64_t pool) {
+  return allocator_of(device).pool_statistics(pool);
+}
+void drop_memory_pool(Device device, int64_t pool) {
+  allocator_of(device).drop_pool(pool);
 }
 std::string memory_snapshot(Device device) {
   return allocator_of(device).snapshot();

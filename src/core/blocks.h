@@ -18,6 +18,7 @@ struct Segment {
   size_t size = 0;
   StreamState* stream = nullptr;
   Block* first = nullptr;
+  int64_t pool = 0;  // one that somebody made
   int32_t live = 0;  // blocks in use or waiting
   bool small = false;
 };
@@ -88,12 +89,65 @@ inline void unlist(FreeList& free, Block* b) {
   unlist(free, free.find(b));
 }
 
+// Cuts what is behind the first `size` bytes off, into a list.
+inline void split(Block* b, size_t size, size_t align, FreeList& free) {
+  if (b->size < size + align) return;
+  Block* rest;
+  try {
+    rest = make_block();
+  } catch (const std::bad_alloc&) {
+    return;  // it serves as it is
+  }
+  rest->data = static_cast<char*>(b->data) + size;
+  rest->size = b->size - size;
+  rest->owner = b->owner;
+  rest->stream = b->stream;
+  rest->segment = b->segment;
+  rest->state = Block::Free;
+  rest->prev = b;
+  rest->next = b->next;
+  if (rest->next) rest->next->prev = rest;
+  b->next = rest;
+  b->size = size;
+  list(free, rest);
+}
+
+// Makes a block free, together with its free neighbours.
+inline void join(Block* b, FreeList& free) {
+  b->state = Block::Free;
+  auto absorb = [&](Block* first, Block* second) {
+    first->size += second->size;
+    first->next = second->next;
+    if (first->next) first->next->prev = first;
+    delete_block(second);
+  };
+  if (Block* n = b->next; n && n->state == Block::Free) {
+    unlist(free, n);
+    absorb(b, n);
+  }
+  if (Block* p = b->prev; p && p->state == Block::Free) {
+    unlist(free, p);
+    absorb(p, b);
+    b = p;
+  }
+  list(free, b);
+}
+
 // What is free for one stream.
 struct Pool {
   std::array<Block*, kClasses> bins{};  // small blocks of one size, not joined
   FreeList small, large;                // joined with their free neighbours
   int64_t binned = 0;
 };
+
+inline void join_bins(Pool& p) {
+  for (Block*& bin : p.bins)
+    while (Block* b = bin) {
+      bin = b->next_binned;
+      join(b, p.small);
+    }
+  p.binned = 0;
+}
 
 }  // namespace blocks
 }  // namespace pyflame

@@ -583,3 +583,93 @@ def test_training_steps_copy_nothing_to_the_host(optimizer):
     assert pf.debug.stats()["copies_to_host"] == 0
     loss.item()
     assert pf.debug.stats()["copies_to_host"] == 1
+
+
+# ---- pools that somebody made -------------------------------------------------------------------
+
+
+def test_a_pool_shares_its_memory_with_nothing_else():
+    on = pf.get_device()
+    pool = pf.memory.MemPool(device=on)
+    freed = pf.randn(1 << 20, device=on)  # there would be room for what comes
+    place = freed.data_ptr()
+    del freed
+    with pf.memory.use_mem_pool(pool):
+        inside = [pf.randn(n, device=on) for n in (3, 1 << 20)]
+        recorded = pf.ones(1 << 18, device=on) + 1  # what has not run runs before the pool is left
+    outside = pf.randn(1 << 20, device=on)
+    stats = pool.stats()
+    assert stats["allocations"] >= 3 and stats["allocated_bytes"] >= 5 << 20
+    assert place not in [t.data_ptr() for t in inside]
+    mine = [(s["address"], s["address"] + s["total_size"]) for s in pool.snapshot()]
+
+    def within(t):
+        return any(a <= t.data_ptr() < b for a, b in mine)
+
+    assert all(map(within, [*inside, recorded])) and not within(outside)
+    assert recorded.sum().item() == 2 << 18
+    del inside
+    assert not within(pf.randn(1 << 20, device=on))
+    if ONE != "paranoid":  # which keeps nothing
+        with pf.memory.use_mem_pool(pool):
+            again = pf.randn(1 << 20, device=on)
+        assert within(again)
+
+
+def test_a_pool_that_goes_gives_its_memory_back():
+    on = pf.get_device()
+    pf.memory.empty_cache(on)
+    before = pf.memory.memory_reserved(on)
+    pool = pf.memory.MemPool(device=on)
+    pf.memory.set_allocator(pool)
+    try:
+        assert pf.memory.get_allocator(on) is pool
+        kept, gone = pf.full((1 << 20,), 3.0, device=on), pf.randn(1 << 21, device=on)
+        pf.synchronize()
+        del gone
+    finally:
+        pf.memory.set_allocator(None)
+    assert pf.memory.get_allocator(on) is None
+    del pool
+    assert before < pf.memory.memory_reserved(on) <= before + (8 << 20)
+    assert (kept == 3).all()
+    with_it = pf.memory.memory_reserved(on)
+    del kept
+    pf.synchronize()
+    assert pf.memory.memory_reserved(on) <= with_it - (4 << 20)
+
+
+def test_nested_pools_and_what_is_none():
+    on = pf.get_device()
+    a, b = pf.memory.MemPool(device=on), pf.memory.MemPool(device=on)
+    assert a.id != b.id and a.id[0] == 0
+    with pf.memory.use_mem_pool(a):
+        with pf.memory.use_mem_pool(b):
+            pf.ones(8, device=on).sum().item()
+        assert pf.memory.get_allocator(on) is a
+        n = a.stats()["allocations"]
+        pf.ones(8, device=on).sum().item()
+        assert a.stats()["allocations"] > n
+    assert b.stats()["allocations"] > 0 and pf.memory.get_allocator(on) is None
+    with pytest.raises(TypeError, match="MemPool"):
+        pf.memory.use_mem_pool(3)
+    with pytest.raises(NotImplementedError, match="no_split"):
+        pf.memory.MemPool(no_split=True)
+    with pytest.raises(pf.ValueError, match="not there"):
+        pf._C._use_memory_pool(on, 1 << 40)
+
+
+def test_memory_runs_out_in_a_pool():
+    on = pf.get_device()
+    pool = pf.memory.MemPool(device=on)
+    pf.memory.empty_cache(on)
+    pf.memory.set_memory_limit(pf.memory.memory_reserved(on) + (16 << 20), on)
+    try:
+        with pf.memory.use_mem_pool(pool):
+            half = pf.full((3 << 20,), 1.0, device=on)
+            pf.synchronize()
+            with pytest.raises(pf.OutOfMemoryError):
+                pf.randn(3 << 20, device=on).data_ptr()
+            assert half.sum().item() == 3 << 20
+    finally:
+        pf.memory.set_memory_limit(0, on)

@@ -6,6 +6,7 @@ import functools as _functools
 
 from .. import _C, _TYPED, memory
 from ..memory import (
+    MemPool,
     empty_cache,
     get_memory_manager,
     get_per_process_memory_fraction,
@@ -18,6 +19,7 @@ from ..memory import (
     reset_max_memory_allocated,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+    use_mem_pool,
     warmup_memory_pool,
 )
 from ..random import seed_number as _seed_number
@@ -87,6 +89,39 @@ def current_device():
 def set_device(device):
     """Makes a GPU the thread's current device."""
     _C.set_device(f"gpu:{device}" if isinstance(device, int) else device)
+
+
+class device:
+    """Within it a GPU is the thread's current device; afterwards the one before is again.
+
+    Args:
+        device: number of a GPU, or a device; None or -1 change nothing. DeviceError where it is not
+            there.
+    """
+
+    def __init__(self, device):
+        if device is not None and device != -1:
+            device = _device(device)
+            _C.device_info(device)  # raises where there is none
+        self._entered = [] if isinstance(device, _C.device) else None
+        self.device = device
+
+    def __enter__(self):
+        if self._entered is not None:
+            self._entered.append(_C.get_device())
+            _C.set_device(self.device)
+        return self
+
+    def __exit__(self, *error):
+        if self._entered:
+            _C.set_device(self._entered.pop())
+
+
+class device_of(device):
+    """`device` of a tensor; on the CPU it changes nothing."""
+
+    def __init__(self, obj):
+        super().__init__(obj.device if obj.is_cuda else None)
 
 
 def _info(device, name):

@@ -1,10 +1,15 @@
-"""torch.version: the version, and that no vendor's toolkit was built against."""
+"""torch.version: the version, and the vendors' runtimes that are here."""
 
+from ...version import _runtime
 from ..version import TEXT, TorchVersion
 
 __version__ = TorchVersion(TEXT)
-cuda = None
-hip = None
 xpu = None
 git_version = "Unknown"
 debug = False
+
+
+def __getattr__(name):
+    if name in ("cuda", "hip"):
+        return _runtime({"hip": "rocm"}.get(name, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
