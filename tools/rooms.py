@@ -19,6 +19,7 @@ ROOMS = {
     "ops": "core table engine",
     "cpu": "core table engine kernels",
     "gpu": "core files table engine kernels",
+    "meta": "core",
     "paranoid": "core table cpu",
     "nn": "core table engine ops",
     "optim": "core table engine ops",

@@ -11,8 +11,8 @@
 
 namespace pyflame {
 
-enum class DeviceType : uint8_t { CPU, ROCm, CUDA, Paranoid };
-inline constexpr int kDeviceTypes = 4;
+enum class DeviceType : uint8_t { CPU, ROCm, CUDA, Paranoid, Meta };
+inline constexpr int kDeviceTypes = 5;
 
 struct Device {
   DeviceType type = DeviceType::CPU;
@@ -30,7 +30,8 @@ std::ostream& operator<<(std::ostream&, Device);
 // Of one type that an index can tell apart.
 inline constexpr int kMaxDevices = std::numeric_limits<decltype(Device::index)>::max() + 1;
 
-// Accepts cpu, gpu[:N], rocm[:N], hip[:N], cuda[:N], paranoid[:N]. DeviceError otherwise.
+// Accepts cpu, gpu[:N], rocm[:N], hip[:N], cuda[:N], meta (shapes without values), paranoid[:N].
+// DeviceError otherwise.
 Device parse_device(std::string_view name);
 
 Device get_device();      // the calling thread's current device, floating

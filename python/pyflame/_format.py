@@ -130,10 +130,13 @@ def tensor_repr(t):
     _C._set_grad_enabled(False)
     try:
         # As a plain tensor: a subclass's __torch_function__ may print what it is called with.
-        plain = _C.Tensor.as_subclass(t, _C.Tensor).detach().cpu()
+        plain = _C.Tensor.as_subclass(t, _C.Tensor).detach()
+        plain = plain if t.is_meta else plain.cpu()
         if dtype is _C.int4:  # its elements have no addresses, to show some of them
             plain = plain.to(_C.int8)
-        if plain.numel() == 0:
+        if t.is_meta:
+            body, depth = "...", 0
+        elif plain.numel() == 0:
             body, depth = "[]", 0
         else:
             summarize = plain.numel() > _Options.threshold
@@ -149,8 +152,8 @@ def tensor_repr(t):
         suffixes.append(f"device='{device}'")
     plain_types = [_C.get_default_dtype(), _C.int64, _C.bool]
     plain_types.append(_C.complex128 if plain_types[0] is _C.float64 else _C.complex64)
-    if plain.numel() == 0:
-        if plain.dim() != 1:
+    if plain.numel() == 0 or t.is_meta:
+        if plain.dim() != 1 or t.is_meta:
             suffixes.append(f"size={tuple(t.shape)}")
         if dtype is not plain_types[0]:
             suffixes.append(f"dtype={dtype}")

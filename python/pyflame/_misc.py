@@ -15,7 +15,7 @@ class memory_format(str):
     """
 
     def __repr__(self):
-        return f"pyflame.{str(self)}"
+        return f"{_C._shown_as()}.{str(self)}"
 
 
 contiguous_format = memory_format("contiguous_format")

@@ -234,6 +234,9 @@ inline bool is_tensor(PyObject* o) {
 inline Tensor& tensor_of(PyObject* o) {
   return reinterpret_cast<PyTensor*>(o)->tensor;
 }
+// What dtypes, sizes and types of tensors are said to belong to: "pyflame", or "torch" in a program
+// that imports that (`pyflame run`).
+std::string& shown_package();
 inline bool on_gpu(const Tensor& t) {  // of any vendor
   const DeviceType d = t->storage->device.type;
   return d == DeviceType::ROCm || d == DeviceType::CUDA;

@@ -341,7 +341,8 @@ PyObject* type_plain(PyObject* o, PyObject* args, PyObject* kwargs) {
       return nullptr;
     const Tensor& t = tensor_of(o);
     if (dtype == Py_None) {
-      const char* where = on_gpu(t) ? "pyflame.cuda." : "pyflame.";
+      const std::string package = shown_package() + (on_gpu(t) ? ".cuda." : ".");
+      const char* where = package.c_str();
       for (auto [d, n] : kTypeNames)
         if (d == t->dtype) return PyUnicode_FromFormat("%s%s", where, n);
       return PyUnicode_FromFormat("%s%s", where, std::string(name(t->dtype)).c_str());

@@ -76,8 +76,13 @@ PyObject* get_retains_grad(PyObject* o, void*) {
   return PyBool_FromLong(t->meta && t->meta->retained);
 }
 PyObject* get_data(PyObject* o, void*) {
-  return guarded(
-      [&] { return keeping("detach", {o}, [&] { return wrap(tensor_of(o).detach()); }); });
+  return guarded([&] {
+    return keeping("detach", {o}, [&] {
+      Tensor data = tensor_of(o).detach();
+      data->apart = true;
+      return wrap(std::move(data));
+    });
+  });
 }
 int set_data(PyObject* o, PyObject* value, void*) {
   return guarded_int([&] {
@@ -153,6 +158,9 @@ PyObject* get_is_cuda(PyObject* o, void*) {
 PyObject* get_is_cpu(PyObject* o, void*) {
   return PyBool_FromLong(tensor_of(o)->storage->device.is_cpu());
 }
+PyObject* get_is_meta(PyObject* o, void*) {
+  return PyBool_FromLong(tensor_of(o)->storage->device.type == DeviceType::Meta);
+}
 PyObject* get_false(PyObject*, void*) {
   Py_RETURN_FALSE;
 }
@@ -160,7 +168,7 @@ PyObject* get_layout(PyObject*, void*) {
   return PyUnicode_FromString("strided");
 }
 PyObject* get_version(PyObject* o, void*) {
-  return PyLong_FromUnsignedLong(tensor_of(o)->storage->version);
+  return PyLong_FromUnsignedLong(seen_version(*tensor_of(o)->storage));
 }
 
 }  // namespace
@@ -192,7 +200,15 @@ PyGetSetDef kTensorProperties[] = {
     {"is_cpu", get_is_cpu, nullptr, "True on the CPU.", nullptr},
     {"is_sparse", get_false, nullptr, "False: tensors are dense.", nullptr},
     {"is_quantized", get_false, nullptr, "False.", nullptr},
-    {"is_meta", get_false, nullptr, "False: tensors have memory.", nullptr},
+    {"is_meta", get_is_meta, nullptr, "True on the device meta: a shape without values.", nullptr},
+    {"is_ipu", get_false, nullptr, "False.", nullptr},
+    {"is_maia", get_false, nullptr, "False.", nullptr},
+    {"is_mkldnn", get_false, nullptr, "False.", nullptr},
+    {"is_mps", get_false, nullptr, "False.", nullptr},
+    {"is_mtia", get_false, nullptr, "False.", nullptr},
+    {"is_vulkan", get_false, nullptr, "False.", nullptr},
+    {"is_xla", get_false, nullptr, "False.", nullptr},
+    {"is_xpu", get_false, nullptr, "False.", nullptr},
     {"is_nested", get_false, nullptr, "False.", nullptr},
     {"layout", get_layout, nullptr, "'strided'.", nullptr},
     {"_version", get_version, nullptr, "Counts in-place writes.", nullptr},

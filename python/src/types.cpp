@@ -10,6 +10,11 @@ PyTypeObject* DTypeType;
 PyTypeObject* DeviceType_;
 PyTypeObject* SizeType;
 
+std::string& shown_package() {
+  static std::string name = "pyflame";
+  return name;
+}
+
 namespace {
 
 PyObject* dtypes[kNumDTypes];
@@ -19,7 +24,7 @@ DType dtype_of(PyObject* o) {
   return reinterpret_cast<PyDType*>(o)->value;
 }
 PyObject* dtype_repr(PyObject* o) {
-  return str("pyflame." + std::string(name(dtype_of(o))));
+  return str(shown_package() + "." + std::string(name(dtype_of(o))));
 }
 PyObject* dtype_reduce(PyObject* o, PyObject*) {
   return str(name(dtype_of(o)));
@@ -88,7 +93,7 @@ PyObject* device_repr(PyObject* o) {
 PyObject* device_full_repr(PyObject* o) {
   Device d = device_of(o);
   std::string b = backend_name(d);
-  if (d.is_cpu()) return device_repr(o);
+  if (d.is_cpu() || d.type == DeviceType::Meta) return device_repr(o);
   return PyUnicode_FromFormat("device(type='%s', index=%d)", b.c_str(), d.index);
 }
 PyObject* device_str(PyObject* o) {
@@ -123,7 +128,7 @@ PyObject* device_backend(PyObject* o, void*) {
   return str(backend_name(device_of(o)));
 }
 PyObject* device_index(PyObject* o, void*) {
-  if (device_of(o).is_cpu()) Py_RETURN_NONE;
+  if (device_of(o).is_cpu() || device_of(o).type == DeviceType::Meta) Py_RETURN_NONE;
   return PyLong_FromLong(device_of(o).index);
 }
 PyObject* device_reduce(PyObject* o, PyObject*) {
@@ -150,7 +155,7 @@ PyObject* device_exit(PyObject*, PyObject*) {
   });
 }
 PyGetSetDef device_getset[] = {
-    {"type", device_type, nullptr, "'cpu', or 'cuda' for a GPU of any vendor.", nullptr},
+    {"type", device_type, nullptr, "'cpu', 'meta', or 'cuda' for a GPU of any vendor.", nullptr},
     {"backend", device_backend, nullptr, "'cpu', 'rocm' or 'cuda': which one it really is.",
      nullptr},
     {"index", device_index, nullptr, "Number of the GPU; None for the CPU.", nullptr},
@@ -227,7 +232,7 @@ PyObject* size_add(PyObject* a, PyObject* b) {
 PyObject* size_repr(PyObject* o) {
   Obj list(PySequence_List(o));
   if (!list) return nullptr;
-  return PyUnicode_FromFormat("pyflame.Size(%R)", list.get());
+  return PyUnicode_FromFormat("%s.Size(%R)", shown_package().c_str(), list.get());
 }
 PyObject* size_subscript(PyObject* o, PyObject* key) {
   return as_size(PyTuple_Type.tp_as_mapping->mp_subscript(o, key));

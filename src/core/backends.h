@@ -1,4 +1,4 @@
-// Which backends there are: built in (cpu, paranoid) or plug-ins beside the library.
+// Which backends there are: built in (cpu, meta, paranoid) or plug-ins beside the library.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 extern "C" const pf_backend* pyflame_cpu_backend(void);
 extern "C" const pf_backend* pyflame_paranoid_backend(void);
+extern "C" const pf_backend* pyflame_meta_backend(void);
 
 namespace pyflame {
 

@@ -12,7 +12,7 @@
 namespace pyflame {
 namespace {
 
-constexpr const char* kTypeNames[] = {"cpu", "rocm", "cuda", "paranoid"};
+constexpr const char* kTypeNames[] = {"cpu", "rocm", "cuda", "paranoid", "meta"};
 thread_local Device t_device{DeviceType::CPU, 0, true};
 
 const pf_backend* find_backend(DeviceType type) {
@@ -21,6 +21,8 @@ const pf_backend* find_backend(DeviceType type) {
       return pyflame_cpu_backend();
     case DeviceType::Paranoid:
       return pyflame_paranoid_backend();
+    case DeviceType::Meta:
+      return pyflame_meta_backend();
     case DeviceType::ROCm:
     case DeviceType::CUDA:
       return plugin_backend(type);
@@ -31,6 +33,12 @@ const pf_backend* find_backend(DeviceType type) {
 int gpu_count(DeviceType type) {
   const pf_backend* b = plugin_backend(type);
   return b ? b->device_count() : 0;
+}
+
+// What is made on the current device floats, but for tensors without values: nothing of theirs
+// could be copied to where an operation runs.
+Device as_current(Device d) {
+  return d.type == DeviceType::Meta ? d.placed() : d.afloat();
 }
 
 // With one vendor's GPUs present either name means them, with one notice when it is the other
@@ -61,7 +69,7 @@ Device any_gpu(int index) {
 
 std::string Device::str() const {
   std::string s = kTypeNames[static_cast<int>(type)];
-  if (type != DeviceType::CPU) s += ":" + std::to_string(index);
+  if (type != DeviceType::CPU && type != DeviceType::Meta) s += ":" + std::to_string(index);
   return s;
 }
 
@@ -85,6 +93,9 @@ Device parse_device(std::string_view text) {
   if (type == "cpu") {
     d.type = DeviceType::CPU;
     PF_CHECK(index == 0, DeviceError, "device", "got '", text, "'; there is one CPU: use 'cpu'");
+  } else if (type == "meta") {
+    d.type = DeviceType::Meta;
+    PF_CHECK(index == 0, DeviceError, "device", "got '", text, "'; there is one: use 'meta'");
   } else if (type == "rocm" || type == "hip") {
     d.type = gpu_named(DeviceType::ROCm, text);
   } else if (type == "cuda") {
@@ -94,8 +105,9 @@ Device parse_device(std::string_view text) {
   } else if (type == "paranoid") {
     d.type = DeviceType::Paranoid;
   } else {
-    PF_FAIL(DeviceError, "device", "got '", text,
-            "'; expected cpu, gpu, rocm, hip or cuda, with an optional index as in 'rocm:0'");
+    PF_FAIL(
+        DeviceError, "device", "got '", text,
+        "'; expected cpu, gpu, rocm, hip or cuda, with an optional index as in 'rocm:0', or meta");
   }
   return d;
 }
@@ -143,11 +155,11 @@ Device get_device() {
 void set_device(Device d) {
   usable_backend_of(d);
   if (!d.is_cpu()) note_second_device();
-  t_device = d.afloat();
+  t_device = as_current(d);
 }
 
 DeviceScope::DeviceScope(Device d) noexcept : before_(t_device) {
-  t_device = d.afloat();
+  t_device = as_current(d);
 }
 DeviceScope::~DeviceScope() {
   t_device = before_;

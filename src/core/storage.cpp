@@ -86,6 +86,7 @@ Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int
   TensorImpl* t = TensorImpl::create();
   t->dtype = base->dtype;
   t->floating = base->floating;
+  t->apart = base->apart;
   t->numel = numel(shape);
   t->shape = shape;
   t->strides = strides;

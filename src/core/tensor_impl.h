@@ -77,6 +77,7 @@ struct Storage : detail::RefCounted {
   bool poisoned = false;  // the flush that should have written it failed
   int16_t writer_node = -1;
   uint32_t version = 0;  // bumped at record time by every in-place write
+  uint32_t unseen = 0;   // of those writes the ones through Tensor.data: gradients do not mind them
   size_t nbytes = 0;
   void* data = nullptr;
   Block* block = nullptr;                        // the allocator's, null if foreign or pinned
@@ -124,6 +125,7 @@ struct TensorImpl : detail::RefCounted {
   bool contiguous = true;
   bool requires_grad = false;  // leaf flag; a tensor with a grad_fn requires grad by having it
   bool floating = false;  // no device was named for it: operations on it run on the current one
+  bool apart = false;     // Tensor.data gave it, or it is a view of such a tensor
   StorageHandle storage;
   int64_t numel = 1;
   int64_t offset = 0;  // in elements
@@ -137,6 +139,17 @@ struct TensorImpl : detail::RefCounted {
   static TensorImpl* create();  // from a pool
   static void destroy(TensorImpl*) noexcept;
 };
+
+// Notes a write into a tensor, when it is recorded.
+inline void note_write(const TensorImpl& t) {
+  ++t.storage->version;
+  if (t.apart) [[unlikely]]
+    ++t.storage->unseen;
+}
+// The writes that a tensor kept for the backward pass must not have missed.
+inline uint32_t seen_version(const Storage& s) {
+  return s.version - s.unseen;
+}
 
 // Whether there ever was anything but the CPU in use: while not, nobody asks where to run.
 namespace detail {

@@ -11,7 +11,9 @@ namespace pyflame::amp {
 
 enum Slot : uint8_t { kCpu, kGpu, kParanoid, kSlots };
 constexpr Slot slot_of(DeviceType t) {
-  return t == DeviceType::CPU ? kCpu : t == DeviceType::Paranoid ? kParanoid : kGpu;
+  return t == DeviceType::CPU || t == DeviceType::Meta ? kCpu
+         : t == DeviceType::Paranoid                   ? kParanoid
+                                                       : kGpu;
 }
 
 namespace detail {

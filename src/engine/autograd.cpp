@@ -321,7 +321,7 @@ void pop_pack() {
 Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
     : output_nr_(output_nr), is_result_(is_result) {
   if (!t.defined()) return;
-  version_ = t->storage->version;
+  version_ = seen_version(*t->storage);
   const bool is_view = t->meta && t->meta->base.defined();
   if (g_packs.load(std::memory_order_relaxed) && packs()) [[unlikely]] {
     pack(t);
@@ -358,10 +358,11 @@ Tensor Saved::get(const Node& owner) const {
     return grad_enabled() ? with_history(t, owner, kept.history) : t;
   }
   if (!tensor_.defined()) return {};
-  PF_CHECK(tensor_->storage->version == version_, AutogradError, "backward", "a ",
+  PF_CHECK(seen_version(*tensor_->storage) == version_, AutogradError, "backward", "a ",
            name(tensor_->dtype), " tensor of shape ", tensor_->shape, " that ", owner.name,
-           " needs for its gradient was changed in place (version ", tensor_->storage->version,
-           ", saved at version ", version_, "); clone() it before the in-place operation");
+           " needs for its gradient was changed in place (version ",
+           seen_version(*tensor_->storage), ", saved at version ", version_,
+           "); clone() it before the in-place operation");
   return grad_enabled() ? with_history(tensor_, owner, history_) : tensor_;
 }
 

@@ -254,7 +254,7 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
         raise_poison(s, g);
       }
   }
-  if (q.dst) ++q.dst->storage->version;
+  if (q.dst) note_write(*q.dst);
   if (eager_flag().load(std::memory_order_relaxed))
     run_group(g, Flush::Eager);
   else if (foreign)
@@ -473,7 +473,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   auto after_inplace = [&] {
     const bool all = options.inplace == CallOptions::kAllInplace;
     for (size_t i = 0; i < outs.size() && (all || i < 32); ++i)
-      if (all || options.inplace >> i & 1) ++outs[i]->storage->version;
+      if (all || options.inplace >> i & 1) note_write(*outs[i].impl());
   };
   auto each = [&](auto&& fn) {
     for (size_t i = 0; i < count; ++i) {

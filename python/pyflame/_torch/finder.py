@@ -14,6 +14,7 @@ import sys
 import threading
 import types
 
+from .. import _C
 from . import missing
 from .version import TEXT
 
@@ -259,6 +260,7 @@ def install():
     if FINDER in sys.meta_path:
         return
     sys.meta_path.insert(0, FINDER)
+    _C._show_as(_ROOT)  # torch.float32, torch.Size([2])
     _keep_in_children()
 
 
