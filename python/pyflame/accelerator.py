@@ -64,9 +64,9 @@ class device_index:
             _C.set_device(self._before)
 
 
-def _of(function):
+def _of(function, nothing=0):
     def of_accelerators(device_index=None):
-        return function(device_index)
+        return function(device_index) if is_available() else nothing
 
     of_accelerators.__name__ = of_accelerators.__qualname__ = function.__name__
     of_accelerators.__doc__ = function.__doc__
@@ -77,9 +77,9 @@ memory_allocated = _of(cuda.memory_allocated)
 max_memory_allocated = _of(cuda.max_memory_allocated)
 memory_reserved = _of(cuda.memory_reserved)
 max_memory_reserved = _of(cuda.max_memory_reserved)
-memory_stats = _of(memory.memory_stats)
-reset_peak_memory_stats = _of(memory.reset_peak_memory_stats)
-reset_accumulated_memory_stats = _of(memory.reset_accumulated_memory_stats)
+memory_stats = _of(memory.memory_stats, {})
+reset_peak_memory_stats = _of(memory.reset_peak_memory_stats, None)
+reset_accumulated_memory_stats = _of(memory.reset_accumulated_memory_stats, None)
 
 
 def get_memory_info(device_index=None):

@@ -46,10 +46,6 @@ def _as_tensor(value):
 
 
 def _compare(actual, expected, how):
-    if isinstance(actual, str) or isinstance(expected, str):
-        if actual != expected:
-            raise _Different(f"Text is not equal: {actual!r} and {expected!r}")
-        return
     if isinstance(actual, collections.abc.Mapping) and isinstance(
         expected, collections.abc.Mapping
     ):
@@ -60,9 +56,7 @@ def _compare(actual, expected, how):
         for key in actual:
             _inside(actual[key], expected[key], key, how)
         return
-    if isinstance(actual, collections.abc.Sequence) and isinstance(
-        expected, collections.abc.Sequence
-    ):
+    if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             raise _Different(f"The lengths do not match: {len(actual)} and {len(expected)}")
         for i, (a, b) in enumerate(zip(actual, expected)):
@@ -84,6 +78,10 @@ def _compare(actual, expected, how):
     if not how["allow_subclasses"] and type(actual) is not type(expected):
         raise _Different(f"Types do not match: {type(actual)} and {type(expected)}")
     _compare_tensors(a, b, how)
+
+
+def _is_sequence(value):
+    return isinstance(value, collections.abc.Sequence) and not isinstance(value, str)
 
 
 def _inside(a, b, key, how):
