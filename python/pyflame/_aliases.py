@@ -10,6 +10,16 @@ import types
 
 # path below pyflame: where its names are looked for, in this order.
 MODULES = {
+    "autograd.anomaly_mode": "autograd",
+    "backends.cudnn.rnn": "backends.cudnn",
+    "cpu.amp.autocast_mode": "cpu.amp",
+    "cpu.amp.grad_scaler": "cpu.amp",
+    "cuda.amp.autocast_mode": "cuda.amp",
+    "cuda.amp.common": "cuda.amp",
+    "cuda.amp.grad_scaler": "cuda.amp",
+    "cuda.memory": "memory cuda",
+    "cuda.streams": "streams",
+    "functional": "",
     "nn.modules": "nn",
     "nn.modules.activation": "nn.activations nn.multihead",
     "nn.modules.adaptive": "nn.heads",
@@ -120,7 +130,7 @@ class _Finder:
         last = spec.name.rpartition(".")[2]
         module = (_Callable if last in _FUNCTIONS else _Alias)(spec.name)
         rest = spec.name.partition(".")[2]
-        module._sources = [f"pyflame.{source}" for source in MODULES[rest].split()]
+        module._sources = [f"pyflame.{source}".rstrip(".") for source in MODULES[rest].split(" ")]
         return module
 
     @staticmethod

@@ -697,7 +697,7 @@ Tensor& copy_(Tensor& dst, const Tensor& src, bool non_blocking) {
       dst->contiguous && !dst->storage->foreign && !dst->storage->poisoned &&
       !ops::wanted(source)) {
     engine::copy_bytes(dst, src, non_blocking);  // without a tensor between them
-    ++dst->storage->version;
+    note_write(*dst.impl());
     if (dst->meta) autograd::rebase(dst, {});
     return dst;
   }

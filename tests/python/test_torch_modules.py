@@ -4,6 +4,7 @@ import collections
 import io
 import json
 import re
+import struct
 import textwrap
 
 import numpy as np
@@ -13,6 +14,7 @@ import test_torch_run
 import pyflame as pf
 from pyflame import accelerator, hub, nn, overrides, profiler, serialization, testing
 from pyflame.utils import _pytree, benchmark, dlpack
+from pyflame.utils.tensorboard import SummaryWriter
 
 run = test_torch_run.run
 
@@ -281,6 +283,90 @@ def test_hub_uses_no_network(tmp_path, monkeypatch):
         hub.load("owner/name", "net")
 
 
+# ---- event files ----------------------------------------------------------------------------------
+
+
+def values_of(path):
+    """(step, tag, number of the field, its bytes or value) of an event file."""
+
+    def fields(data):
+        at = 0
+        while at < len(data):
+            key, at = varint(data, at)
+            if key & 7 == 2:
+                size, at = varint(data, at)
+                yield key >> 3, data[at : at + size]
+                at += size
+            elif key & 7:
+                size = {1: 8, 5: 4}[key & 7]
+                yield key >> 3, struct.unpack({8: "<d", 4: "<f"}[size], data[at : at + size])[0]
+                at += size
+            else:
+                n, at = varint(data, at)
+                yield key >> 3, n
+
+    def varint(data, at):
+        n = shift = 0
+        while True:
+            n |= (data[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 128:
+                return n, at
+
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+        (size,) = struct.unpack("<Q", data[at : at + 8])
+        event = dict(fields(data[at + 12 : at + 12 + size]))
+        at += size + 16
+        if 5 in event:
+            value = dict(fields(dict(fields(event[5]))[1]))
+            field = max(k for k in value if k in (2, 4, 5, 8))
+            inner = value[field]
+            yield event.get(2, 0), value[1].decode(), field, (
+                dict(fields(inner)) if field in (4, 5, 8) else inner)  # fmt: skip
+
+
+def test_summary_writer(tmp_path):
+    with SummaryWriter(tmp_path / "run", max_queue=2) as w:
+        w.add_scalar("loss", pf.tensor(0.5), 3)
+        w.add_scalar("loss", np.float32(0.25), 4)
+        w.add_histogram("h", pf.tensor([1.0, 2.0, 2.0, float("nan")]), 5, bins=4)
+        w.add_text("t", "**words**", 6)
+        w.add_scalars("both", {"a": 1, "b": 2}, 7)
+        w.add_hparams({"lr": 0.1}, {"accuracy": 0.75})
+        with pytest.raises(pf.NotSupportedError, match="add_graph"):
+            w.add_graph(nn.Linear(1, 1))
+        with pytest.raises(pf.ValueError, match="no finite values"):
+            w.add_histogram("h", pf.tensor([float("nan")]))
+    files = {p.parent.name: p for p in (tmp_path / "run").rglob("events*")}
+    assert set(files) == {"run", "both_a", "both_b"}
+    found = list(values_of(files["run"]))
+    assert [v[:3] for v in found] == [
+        (3, "loss", 2), (4, "loss", 2), (5, "h", 5), (6, "t/text_summary", 8),
+        (0, "hparams/text_summary", 8), (0, "accuracy", 2),
+    ]  # fmt: skip
+    assert found[0][3] == 0.5 and found[1][3] == 0.25 and found[3][3][8] == b"**words**"
+    h = found[2][3]
+    assert (h[1], h[2], h[3], h[4], h[5]) == (1.0, 2.0, 3.0, 5.0, 9.0)
+    counts = struct.unpack(f"<{len(h[7]) // 8}d", h[7])
+    assert sum(counts) == 3 and len(h[6]) == len(h[7])
+    assert [v[3] for v in values_of(files["both_b"])] == [2.0]
+
+
+def test_pictures_of_the_summary_writer(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    with SummaryWriter(tmp_path) as w:
+        w.add_image("a", pf.full((1, 2, 3), 0.5))
+        w.add_images("b", pf.zeros(10, 3, 4, 5))
+        w.add_image("c", np.full((2, 3, 3), 7, np.uint8), dataformats="HWC")
+    pictures = {}
+    for _, tag, _, fields in values_of(next(tmp_path.iterdir())):
+        pictures[tag] = np.asarray(image.open(io.BytesIO(fields[4])))
+        assert pictures[tag].shape == (fields[1], fields[2], fields[3])
+    assert pictures["a"].shape == (2, 3, 3) and (pictures["a"] == 127).all()
+    assert pictures["b"].shape == (8, 40, 3) and (pictures["c"] == 7).all()
+
+
 # ---- the device meta ------------------------------------------------------------------------------
 
 
@@ -515,7 +601,7 @@ def test_harmless_modules(tmp_path):
         "torch.float16 torch.Size([2]) torch.FloatTensor tensor([1., 1.], dtype=torch.float16) None"
     )
     assert [line.split(":")[0] for line in lines[1:10]] == [
-        "NotSupportedError torch.nn.parallel.DistributedDataParallel",
+        "NotSupportedError pf.nn.parallel.DistributedDataParallel",
         "NotSupportedError torch.distributed.init_process_group",
         "NotSupportedError torch.ao.quantization.QuantStub",
         "NotSupportedError torch.onnx.export",

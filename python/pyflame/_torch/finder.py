@@ -4,8 +4,8 @@ A module under PyTorch's name is a facade: its attributes are those of one or se
 ours, its *sources*, the first of which wins. So classes and functions are the same objects under
 both names, while the facade says in PyTorch's words what is missing.
 
-Sources are found by name: torch.a.b is `_torch/only/a/b.py`, where that is, and pyflame.a.b. Modules
-that PyTorch has cut otherwise stand in a table.
+Sources are found by name: torch.a.b is `_torch/only/a/b.py`, where that is, and pyflame.a.b, a file or
+one of the paths that `pyflame._aliases` makes.
 """
 
 import importlib
@@ -14,7 +14,7 @@ import sys
 import threading
 import types
 
-from .. import _C
+from .. import _C, _aliases
 from . import missing
 from .version import TEXT
 
@@ -23,52 +23,8 @@ _ONLY = __name__.rpartition(".")[0] + ".only"
 _OURS = __name__.split(".")[0]
 _FROZEN = ("<frozen importlib._bootstrap>", importlib._bootstrap.__file__)
 
-# Modules of PyTorch whose names stand elsewhere here: the module, ours, and those below it that
-# are the same.
-_SAME_TABLE = (
-    ("torch.functional", "", ""),
-    ("torch.torch_version", "_torch.version", ""),
-    ("torch.amp", "amp", "autocast_mode grad_scaler"),
-    ("torch.cpu.amp", "cpu.amp", "autocast_mode grad_scaler"),
-    ("torch.cuda.amp", "cuda.amp", "autocast_mode grad_scaler common"),
-    ("torch.autograd", "autograd", "anomaly_mode function grad_mode gradcheck graph variable"),
-    ("torch.cuda.memory", "memory cuda", ""),
-    ("torch.cuda", "cuda", "random"),
-    ("torch.cuda.streams", "streams", ""),
-    ("torch.backends.cudnn", "backends.cudnn", "rnn"),
-    ("torch.nn.modules", "nn", "adaptive channelshuffle distance flatten fold linear upsampling"),
-    ("torch.nn.modules.activation", "nn nn.activations nn.attention", ""),
-    ("torch.nn.modules.batchnorm", "nn nn.normalization", ""),
-    ("torch.nn.modules.container", "nn nn.containers", ""),
-    ("torch.nn.modules.conv", "nn nn.convolution", ""),
-    ("torch.nn.modules.dropout", "nn nn.layers", ""),
-    ("torch.nn.modules.instancenorm", "nn nn.normalization", ""),
-    ("torch.nn.modules.lazy", "nn.lazy", ""),
-    ("torch.nn.modules.loss", "nn nn.losses", ""),
-    ("torch.nn.modules.module", "nn.module nn.module_state", ""),
-    ("torch.nn.modules.normalization", "nn nn.normalization", ""),
-    ("torch.nn.modules.padding", "nn nn.padding", ""),
-    ("torch.nn.modules.pixelshuffle", "nn nn.resampling", ""),
-    ("torch.nn.modules.pooling", "nn nn.pooling", ""),
-    ("torch.nn.modules.rnn", "nn nn.recurrent", ""),
-    ("torch.nn.modules.sparse", "nn", ""),
-    ("torch.nn.modules.transformer", "nn nn.attention", ""),
-    ("torch.nn.utils", "nn.utils", "clip_grad convert_parameters memory_format"),
-    ("torch.nn.utils.init", "nn.init", ""),
-    (
-        "torch.optim",
-        "optim",
-        "adadelta adagrad adam adamax adamw asgd lbfgs nadam optimizer radam rmsprop rprop sgd "
-        "sparse_adam",
-    ),
-    ("torch.utils.data", "utils.data", "dataloader dataset distributed sampler"),
-    ("torch.utils.data._utils", "utils.data", "collate pin_memory worker"),
-)
-_SAME = {f"torch.onnx.symbolic_opset{n}": [f"{_ONLY}.onnx.symbolic_helper"] for n in range(7, 21)}
-for _theirs, _ours, _below in _SAME_TABLE:
-    _names = [f"{_OURS}.{n}".rstrip(".") for n in _ours.split(" ")]
-    _SAME[_theirs] = _names
-    _SAME.update((f"{_theirs}.{n}", _names) for n in _below.split())
+# Modules under PyTorch's name alone that are one.
+_SAME = {f"torch.onnx.symbolic_opset{n}": f"{_ONLY}.onnx.symbolic_helper" for n in range(7, 21)}
 
 # Of a module itself, not of its contents.
 _MACHINERY = {
@@ -76,14 +32,8 @@ _MACHINERY = {
     "__cached__", "__builtins__", "__all__", "__getattr__", "__dir__",
 }  # fmt: skip
 _PRIVATE = {"_pytree"}  # of ours, that are PyTorch's, too
-_TOOLS = {
-    "cli",
-    "run",
-    "training",
-    "explain",
-    "debug",
-    "version",
-}  # no program means these by torch
+# No program means these by torch.
+_TOOLS = {"cli", "run", "training", "explain", "debug", "version"}
 
 
 class Facade(types.ModuleType):
@@ -126,6 +76,13 @@ class Facade(types.ModuleType):
         return sorted(names)
 
 
+class _CallableFacade(Facade):
+    """One whose source may be called: a function and a module of the same name."""
+
+    def __call__(self, *args, **kwargs):
+        return next(s for s in _sources(self) if callable(s))(*args, **kwargs)
+
+
 def _plain(value):
     return value is not None and not isinstance(value, types.ModuleType)
 
@@ -145,7 +102,8 @@ class _Loader:
     """Makes a facade and fills it."""
 
     def create_module(self, spec):
-        return Facade(spec.name)
+        called = any(map(callable, FINDER.sources(spec.name)))
+        return (_CallableFacade if called else Facade)(spec.name)
 
     def exec_module(self, module):
         names = module.__dict__
@@ -202,20 +160,22 @@ class _Finder:
         found = []
         for parent in self.sources(head):
             inside = parent.__name__.startswith(_ONLY)
+            child = f"{parent.__name__}.{leaf}"
+            paths = getattr(parent, "__path__", None)
+            if child.partition(".")[2] in _aliases.MODULES:
+                found.append(importlib.import_module(child))
+                continue
             private = leaf.startswith("_") and leaf not in _PRIVATE
             if not inside and (private or leaf in _TOOLS):
                 continue
-            child = f"{parent.__name__}.{leaf}"
-            paths = getattr(parent, "__path__", None)
             if paths and importlib.machinery.PathFinder.find_spec(child, paths):
                 found.append(importlib.import_module(child))
             else:
                 value = vars(parent).get(leaf)
                 if isinstance(value, types.ModuleType) and value.__name__.startswith(_OURS + "."):
                     found.append(value)
-        for module in map(importlib.import_module, _SAME.get(name, ())):
-            if module not in found:
-                found.append(module)
+        if name in _SAME:
+            found.append(importlib.import_module(_SAME[name]))
         return found
 
     def refuse(self, name):

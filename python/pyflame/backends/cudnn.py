@@ -7,6 +7,8 @@ by deterministic algorithms; `pf.set_float32_matmul_precision` is what allows TF
 
 from ._switches import Switch, flags_of, install
 
+__path__ = []  # for modules below it: _aliases.py
+
 
 def is_available():
     """False."""

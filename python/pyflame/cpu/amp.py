@@ -2,6 +2,8 @@
 
 from .. import amp as _amp
 
+__path__ = []  # for modules below it: _aliases.py
+
 __all__ = ["GradScaler", "autocast"]
 
 

@@ -4,6 +4,8 @@ import functools
 
 from .. import amp as _amp
 
+__path__ = []  # for modules below it: _aliases.py
+
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 

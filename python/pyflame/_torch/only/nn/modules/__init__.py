@@ -1,1 +1,0 @@
-"""torch.nn.modules: the layers, as torch.nn has them."""

@@ -1,3 +1,0 @@
-"""torch.nn.parallel.distributed: see torch.nn.parallel."""
-
-from . import DistributedDataParallel  # noqa: F401

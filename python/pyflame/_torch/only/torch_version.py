@@ -1,0 +1,3 @@
+"""torch.torch_version: the class of torch.__version__."""
+
+from ..version import TorchVersion  # noqa: F401

@@ -1,1 +1,0 @@
-"""Modules of torch.utils.data that have no counterpart of the same name."""
