@@ -17,6 +17,7 @@ from dataclasses import fields, is_dataclass
 
 from . import _C
 from ._saved_models import (
+    Function,
     found,
     is_function,
     make_function,
@@ -330,8 +331,8 @@ def describe(value):
             return kind, _KINDS[kind].plain(value)
         if _is_module(value):
             return "model", plain_model(value)
-        if is_function(value):
-            return "function", plain_function(value)
+        if cls is Function:
+            return "function", plain_function(value.value)
         plain = _class_plain(value)
     except Refused as e:
         return str(e)

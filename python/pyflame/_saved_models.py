@@ -13,6 +13,7 @@ from . import _C
 
 _PACKAGE = __name__.partition(".")[0]
 _HOOKS = "hooks"
+_TABLES = ("_parameters", "_buffers", "_modules")
 
 
 def plain_model(model):
@@ -34,8 +35,24 @@ def plain_model(model):
                     "model.state_dict()"
                 )
             continue
-        state[name] = dict(value) if type(value) is not dict and isinstance(value, dict) else value
+        plain = dict(value) if name in _TABLES else value
+        state[name] = _with_functions(plain)
     return [name_of(cls), state]
+
+
+class Function:
+    """A function that stands in an attribute of a model: elsewhere functions are not saved."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def _with_functions(value):
+    if type(value) in (list, tuple):
+        return type(value)(map(_with_functions, value))
+    if type(value) is dict:
+        return {k: _with_functions(v) for k, v in value.items()}
+    return Function(value) if is_function(value) else value
 
 
 def is_function(value):

@@ -510,19 +510,21 @@ def test_files_name_no_code_of_ours():
 # ---- under torch's name ---------------------------------------------------------------------------
 
 HARMLESS = """
-import sys
-import torch, torch.nn as nn, torch.jit, torch.onnx, torch._dynamo, torch._inductor.config
-import torch.distributed as dist, torch.multiprocessing as mp, torch.utils.collect_env
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.distributed import init_process_group, ReduceOp
-from torch.distributed.elastic.multiprocessing.errors import record
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from torch.ao.quantization import QuantStub
-from torch.types import Device, Number
-from torch.utils.model_zoo import load_url
-from torch.utils.dlpack import to_dlpack
+import torch
 
 def main():
+    import sys
+    import torch, torch.nn as nn, torch.jit, torch.onnx, torch._dynamo, torch._inductor.config
+    import torch.distributed as dist, torch.multiprocessing as mp, torch.utils.collect_env
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    from torch.distributed import init_process_group, ReduceOp
+    from torch.distributed.elastic.multiprocessing.errors import record
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+    from torch.ao.quantization import QuantStub
+    from torch.types import Device, Number
+    from torch.utils.model_zoo import load_url
+    from torch.utils.dlpack import to_dlpack
+
     print(torch.float16, torch.Size([2]), torch.ones(1).type(), torch.ones(2).half(), torch.version.cuda)
     torch._dynamo.config.suppress_errors = True
     torch._inductor.config.coordinate_descent_tuning = True
@@ -585,7 +587,9 @@ def child(i, word):
 
 if __name__ == "__main__":
     main()
-    mp.spawn(child, args=("fine",), nprocs=2)
+    from torch import multiprocessing as mp
+
+    mp.spawn(child, args=("fine",), nprocs=1)
     try:
         mp.spawn(child, args=("fail",), nprocs=2)
     except mp.ProcessRaisedException as e:
