@@ -29,7 +29,7 @@ def is_available():
 
 def current_accelerator(check_available=False):
     """The kind of device, without a number; None where there is none."""
-    return _C.device("cuda") if is_available() else None
+    return _C.device("gpu") if is_available() else None
 
 
 def current_device_index():
