@@ -11,6 +11,8 @@ import types
 # path below pyflame: where its names are looked for, in this order.
 MODULES = {
     "autograd.anomaly_mode": "autograd",
+    "autograd.profiler": "profiler",
+    "autograd.profiler_util": "profiler",
     "backends.cudnn.rnn": "backends.cudnn",
     "cpu.amp.autocast_mode": "cpu.amp",
     "cpu.amp.grad_scaler": "cpu.amp",
@@ -71,6 +73,19 @@ MODULES = {
     "utils.data._utils.collate": "utils.data.collate",
     "utils.data._utils.pin_memory": "utils.data.dataloader",
     "utils.data._utils.worker": "utils.data.workers",
+}
+# Each distribution has a module of its own there.
+MODULES |= {
+    f"distributions.{name}": "distributions"
+    for name in (
+        "bernoulli beta binomial categorical cauchy chi2 continuous_bernoulli dirichlet exp_family "
+        "exponential fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy "
+        "half_normal independent inverse_gamma kumaraswamy laplace lkj_cholesky log_normal "
+        "logistic_normal lowrank_multivariate_normal mixture_same_family multinomial "
+        "multivariate_normal negative_binomial normal one_hot_categorical pareto poisson "
+        "relaxed_bernoulli relaxed_categorical studentT transformed_distribution uniform von_mises "
+        "weibull wishart"
+    ).split()
 }
 # Names of PyTorch's modules that are others here.
 RENAMED = {

@@ -5,14 +5,18 @@ of the ``safetensors`` package: a program that imports these needs PyTorch, one 
 not.
 """
 
+import io
+
 from . import _C
-from .serialization import path_text
+from .serialization import _name_of, _read_stream, _writer, path_text
 
 __all__ = [
+    "load",
     "load_file",
     "load_model",
     "metadata",
     "safe_open",
+    "save",
     "save_file",
     "save_model",
 ]
@@ -29,8 +33,17 @@ def _texts(metadata, op):
     return metadata
 
 
+def _source(filename):
+    """(a path, None), or (the bytes of one file, its name) of a file object."""
+    if hasattr(filename, "read"):
+        name = _name_of(filename)
+        return _read_stream(filename, name), name
+    return path_text(filename, "load"), None
+
+
 def save_file(tensors, filename, metadata=None):
-    """Writes a dict of names and tensors; `metadata` is a dict of text to text.
+    """Writes a dict of names and tensors to a path or a binary file object; `metadata` is a dict of text
+    to text.
 
     Tensors that share memory are written once each. The same tensors give the same bytes.
     """
@@ -42,11 +55,33 @@ def save_file(tensors, filename, metadata=None):
             f"pf.safetensors.save_file: got {type(tensors).__name__}; expected a dict of str to "
             "Tensor; use pf.save for other values"
         ) from None
-    _C._save_safetensors(tensors, path_text(filename, "save"), texts)
+    if hasattr(filename, "write"):
+        write, flush = _writer(filename)
+        _C._save_safetensors(tensors, write, texts)
+        flush()
+    else:
+        _C._save_safetensors(tensors, path_text(filename, "save"), texts)
+
+
+def save(tensors, metadata=None):
+    """What save_file() would write, as bytes."""
+    out = io.BytesIO()
+    save_file(tensors, out, metadata)
+    return out.getvalue()
+
+
+def load(data):
+    """The tensors of the bytes of a file, as a dict on the CPU."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"pf.safetensors.load: got a {type(data).__name__}; expected bytes; use load_file for "
+            "paths and file objects"
+        )
+    return _C._load_safetensors(data, None, False, None, "<bytes>")
 
 
 def load_file(filename, device=None, *, mmap=False, names=None):
-    """The tensors of a file as a dict, on `device` (the CPU by default).
+    """The tensors of a path or a binary file object as a dict, on `device` (the CPU by default).
 
     With `mmap` the tensors show the pages of the file itself; writes do not reach it. With `names`
     only these are read: `FileError` is raised for a tensor whose dtype PyFlame does not have, and
@@ -57,7 +92,8 @@ def load_file(filename, device=None, *, mmap=False, names=None):
             f"pf.safetensors.load_file: got names={names!r}; expected several names; put it in a "
             "list"
         )
-    return _C._load_safetensors(path_text(filename, "load"), device, bool(mmap), names)
+    source, name = _source(filename)
+    return _C._load_safetensors(source, device, bool(mmap), names, name)
 
 
 def metadata(filename):
@@ -65,7 +101,7 @@ def metadata(filename):
 
     A dtype that PyFlame does not have is given as the file's text.
     """
-    return _C._inspect_safetensors(path_text(filename, "load"))
+    return _C._inspect_safetensors(*_source(filename))
 
 
 def save_model(model, filename, metadata=None, force_contiguous=True):
@@ -116,7 +152,7 @@ class safe_open:
     def __init__(self, filename, framework="pt", device=None):
         self._path = path_text(filename, "load")
         self._device = None if device is None else _C.device(device)
-        self._known, self._metadata = _C._inspect_safetensors(self._path)
+        self._known, self._metadata = _C._inspect_safetensors(self._path, None)
         self._tensors = {}
 
     def __enter__(self):

@@ -252,6 +252,14 @@ std::string utf8_of(nb::handle text) {
   return std::string(utf8, static_cast<size_t>(size));
 }
 
+// A file by its path, or, with a name, bytes that `view` holds.
+io::SafetensorsFile safetensors_of(nb::handle source, nb::handle name, std::optional<View>& view) {
+  if (name.is_none()) return io::SafetensorsFile(path_of(source));
+  view.emplace(source.ptr());
+  return io::SafetensorsFile(io::Memory{nb::cast<std::string>(name), view->buffer.buf,
+                                        static_cast<size_t>(view->buffer.len)});
+}
+
 // io::Stored; the buffer that it may show is held.
 struct StoredBytes {
   explicit StoredBytes(const std::string& path) : of(path) {}
@@ -300,6 +308,7 @@ void bind_io(nb::module_& m) {
   m.def("_safetensors_data_bytes", [](nb::bytes header, const std::string& name) {
     return io::safetensors_data_bytes({header.c_str(), header.size()}, name);
   });
+  // `path` may be a function that takes bytes.
   m.def("_save_safetensors", [](nb::dict tensors, nb::handle path, nb::dict metadata) {
     std::vector<io::NamedTensor> named;
     for (auto [key, value] : tensors) {
@@ -317,14 +326,19 @@ void bind_io(nb::module_& m) {
                    "; expected a dict of str to str; use json.dumps, or pf.save for other values");
       text[utf8_of(key)] = utf8_of(value);
     }
-    io::save_safetensors(path_of(path), named, text);
+    if (PyCallable_Check(path.ptr()))
+      io::save_safetensors(to_function(path), named, text);
+    else
+      io::save_safetensors(path_of(path), named, text);
   });
+  // `source` is a path, or bytes of which errors speak as `name`.
   m.def(
       "_load_safetensors",
-      [](nb::handle path_given, nb::handle device, bool mmap, nb::handle names) {
+      [](nb::handle source, nb::handle device, bool mmap, nb::handle names, nb::handle name) {
         nb::dict out;
-        const std::string path = path_of(path_given);
-        const io::SafetensorsFile file(path);
+        std::optional<View> view;
+        const io::SafetensorsFile file = safetensors_of(source, name, view);
+        const std::string& path = file.path();
         const Device to = device_or_cpu(device);
         if (names.is_none()) {
           for (const auto& e : file.entries())
@@ -340,18 +354,23 @@ void bind_io(nb::module_& m) {
         }
         return out;
       },
-      nb::arg("path"), nb::arg("device").none(), nb::arg("mmap"), nb::arg("names").none());
+      nb::arg("source"), nb::arg("device").none(), nb::arg("mmap"), nb::arg("names").none(),
+      nb::arg("name").none());
   // Names, dtypes and shapes without reading the data.
-  m.def("_inspect_safetensors", [](nb::handle path) {
-    io::SafetensorsFile file(path_of(path));
-    nb::dict tensors, metadata;
-    for (const auto& e : file.entries())
-      tensors[nb::cast(e.name)] = nb::make_tuple(
-          e.unknown.empty() ? nb::steal(wrap(e.dtype)) : nb::object(nb::cast(e.unknown)),
-          nb::steal(wrap_size(e.shape)));
-    for (const auto& [key, value] : file.metadata()) metadata[nb::cast(key)] = nb::cast(value);
-    return nb::make_tuple(tensors, metadata);
-  });
+  m.def(
+      "_inspect_safetensors",
+      [](nb::handle source, nb::handle name) {
+        std::optional<View> view;
+        const io::SafetensorsFile file = safetensors_of(source, name, view);
+        nb::dict tensors, metadata;
+        for (const auto& e : file.entries())
+          tensors[nb::cast(e.name)] = nb::make_tuple(
+              e.unknown.empty() ? nb::steal(wrap(e.dtype)) : nb::object(nb::cast(e.unknown)),
+              nb::steal(wrap_size(e.shape)));
+        for (const auto& [key, value] : file.metadata()) metadata[nb::cast(key)] = nb::cast(value);
+        return nb::make_tuple(tensors, metadata);
+      },
+      nb::arg("source"), nb::arg("name").none());
   nb::class_<StoredBytes>(m, "_Stored")
       .def(
           "__init__",

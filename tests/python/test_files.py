@@ -665,3 +665,24 @@ def test_a_module_with_other_state_is_refused_before_anything_is_written(tmp_pat
     with pytest.raises(TypeError, match="'_extra_state' of type dict"):
         pf.safetensors.save_model(Extra(1, 1), tmp_path / "m.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+def test_safetensors_in_file_objects():
+    tensors = {"w": pf.arange(6.0).reshape(2, 3), "n": pf.tensor([1, 2])}
+    data = safetensors.save(tensors, {"format": "pt"})
+    f = io.BytesIO()
+    safetensors.save_file(tensors, f, {"format": "pt"})
+    assert f.getvalue() == data and isinstance(data, bytes)
+    f.write(b"more")  # a file object is read to the end of the one value
+    f.seek(0)
+    assert safetensors.load_file(f)["w"].tolist() == tensors["w"].tolist() and f.read() == b"more"
+    f.seek(0)
+    assert safetensors.load_file(f, names=["n"])["n"].tolist() == [1, 2]
+    f.seek(0)
+    assert safetensors.metadata(f)[1] == {"format": "pt"}
+    assert safetensors.load(data)["n"].tolist() == [1, 2]
+    for bad in (data[:40], b"", b"{}"):
+        with pytest.raises(pf.FileError, match="<bytes>"):
+            safetensors.load(bad)
+    with pytest.raises(TypeError, match="load_file"):
+        safetensors.load("x")

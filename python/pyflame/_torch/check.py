@@ -260,14 +260,15 @@ def check(path):
     """What a file or the Python files of a folder use of torch.
 
     Returns a dict: `files` (how many), `names` (name: how often), `missing` (a list of dicts with
-    name, file, line, advice, guarded), `unread` (a list of dicts with file, why). `guarded` is what
-    stands behind a try or hasattr: the program says what it does without.
+    name, file, line, advice, guarded), `in_name_only` (the same of names that are here so that programs
+    which import them run, and raise when they are used), `unread` (a list of dicts with file, why).
+    `guarded` is what stands behind a try or hasattr: the program says what it does without.
     """
     if not os.path.lexists(path):
         raise _C.FileError(
             f"pf.check: there is no '{path}'; expected a program or a folder of them; check the path"
         )
-    report = {"files": 0, "names": Counter(), "missing": [], "unread": []}
+    report = {"files": 0, "names": Counter(), "missing": [], "in_name_only": [], "unread": []}
     for file in _files(path):
         try:
             tree = ast.parse(_text(file), file)
@@ -281,18 +282,22 @@ def check(path):
         for dotted, line, guarded in names.found:
             found, lacks = look_up(dotted)
             report["names"][dotted if lacks is None else ".".join(lacks)] += 1
+            entry = {"name": dotted, "file": file, "line": line, "guarded": guarded}
             if lacks is not None:
                 module, name = lacks
                 names_there = dir(look_up(module)[0])
-                entry = {
+                entry |= {
                     "name": f"{module}.{name}",
-                    "file": file,
-                    "line": line,
                     "advice": missing.reason(module, name, names_there),
-                    "guarded": guarded,
                 }
-                if entry not in report["missing"]:
-                    report["missing"].append(entry)
+                where = report["missing"]
+            elif type(found).__name__ == "_Absent":
+                entry["advice"] = found.why
+                where = report["in_name_only"]
+            else:
+                continue
+            if entry not in where:
+                where.append(entry)
     report["names"] = dict(sorted(report["names"].items()))
     return report
 
@@ -307,6 +312,8 @@ def command(args):
         for m in report["missing"]:
             guarded = " (the program goes on without)" if m["guarded"] else ""
             say(f"{m['file']}:{m['line']}: {m['name']} is not in PyFlame; {m['advice']}{guarded}")
+        for m in report["in_name_only"]:
+            say(f"{m['file']}:{m['line']}: {m['name']} is here in name only; {m['advice']}")
         for u in report["unread"]:
             say(f"{u['file']}: cannot be read: {u['why']}")
         absent = len({m["name"] for m in report["missing"]})

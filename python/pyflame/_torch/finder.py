@@ -26,6 +26,8 @@ _FROZEN = ("<frozen importlib._bootstrap>", importlib._bootstrap.__file__)
 # Modules under PyTorch's name alone that are one.
 _SAME = {f"torch.onnx.symbolic_opset{n}": f"{_ONLY}.onnx.symbolic_helper" for n in range(7, 21)}
 
+_SAME["torch.quantization"] = f"{_ONLY}.ao.quantization"
+
 # Of a module itself, not of its contents.
 _MACHINERY = {
     "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__path__", "__file__",

@@ -7,7 +7,6 @@ ADVICE = {
     "torch._C": "these are PyTorch's own insides",
     "torch._export": "models are not exported yet",
     "torch.ao": "quantization of models is not there yet",
-    "torch.quantization": "quantization of models is not there yet",
     "torch.quantize_per_tensor": "quantized tensors are not there yet",
     "torch.quantize_per_channel": "quantized tensors are not there yet",
     "torch.nn.quantized": "quantized layers are not there yet",
