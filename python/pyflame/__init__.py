@@ -116,6 +116,7 @@ _LAZY = {
     "save": "serialization",
     "load": "serialization",
     "set_printoptions": "_format",
+    "UntypedStorage": "_tensor",
     "explain": "explain",
     "memory_format": "_misc",
     "contiguous_format": "_misc",

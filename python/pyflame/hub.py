@@ -9,7 +9,7 @@ import importlib.util
 import os
 import re
 import sys
-import urllib.parse
+from urllib.parse import urlparse
 
 from . import _C
 from .serialization import load as _load
@@ -18,9 +18,8 @@ __all__ = [
     "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir",
 ]  # fmt: skip
 
-_list = list
 _dir = None
-_HASH = re.compile(r"-([a-f0-9]{6,})\.")
+HASH_REGEX = re.compile(r"-([a-f0-9]{6,})\.")
 
 
 def get_dir():
@@ -55,11 +54,11 @@ def load_state_dict_from_url(url, model_dir=None, map_location=None, progress=Tr
         NotSupportedError: the file is not there; PyFlame uses no network.
         FileError: it is damaged: with check_hash its name says how its SHA-256 begins.
     """
-    name = file_name or os.path.basename(urllib.parse.urlparse(url).path)
+    name = file_name or os.path.basename(urlparse(url).path)
     path = os.path.join(model_dir or os.path.join(get_dir(), "checkpoints"), name)
     if not os.path.exists(path):
         download_url_to_file(url, path)
-    expected = _HASH.search(name) if check_hash else None
+    expected = HASH_REGEX.search(name) if check_hash else None
     if expected:
         with open(path, "rb") as f:
             found = hashlib.file_digest(f, "sha256").hexdigest()

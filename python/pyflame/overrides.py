@@ -6,8 +6,8 @@ import functools
 from . import _C
 
 __all__ = [
-    "get_ignored_functions", "get_overridable_functions", "get_testing_overrides",
-    "handle_torch_function", "has_torch_function", "is_tensor_like",
+    "TorchFunctionMode", "get_ignored_functions", "get_overridable_functions",
+    "get_testing_overrides", "handle_torch_function", "has_torch_function", "is_tensor_like",
     "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
 ]  # fmt: skip
 
@@ -25,6 +25,23 @@ def _says(value):
 
 def _plain():
     return getattr(_OWN, "__func__", _OWN)
+
+
+class TorchFunctionMode:
+    """A base class for what changes every function within a ``with`` block. There are no such modes:
+    entering one raises NotSupportedError; a subclass of Tensor changes the functions of its objects."""
+
+    def __enter__(self):
+        raise _C.NotSupportedError(
+            f"pf.overrides.TorchFunctionMode: {type(self).__name__} would change every function within "
+            "a block; expected a subclass of Tensor with a __torch_function__; give it its tensors"
+        )
+
+    def __exit__(self, *unused):
+        pass
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
 
 
 def has_torch_function(relevant_args):

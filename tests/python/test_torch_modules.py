@@ -190,6 +190,10 @@ def test_trees_are_pytorchs():
         assert back == tree and type(back) is type(tree)
         assert spec == _pytree.tree_structure(tree)
         assert _pytree.tree_map(lambda x: [x], tree) == theirs.tree_map(lambda x: [x], tree)
+        paths = [(_pytree.keystr(p), v) for p, v in _pytree.tree_leaves_with_path(tree)]
+        assert paths == [(theirs.keystr(p), v) for p, v in theirs.tree_leaves_with_path(tree)]
+        assert all(_pytree.key_get(tree, p) is v for p, v in _pytree.tree_leaves_with_path(tree))
+        assert _pytree.tree_map_with_path(lambda p, v: v, tree) == tree
     assert _pytree.tree_map(lambda a, b: a + b, {"x": 1, "y": [2]}, {"y": [5], "x": 3}) == {
         "x": 4, "y": [7]}  # fmt: skip
     assert _pytree.tree_map_only(int, str, [1, 2.5]) == ["1", 2.5]
@@ -524,6 +528,12 @@ def main():
     from torch.types import Device, Number
     from torch.utils.model_zoo import load_url
     from torch.utils.dlpack import to_dlpack
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+    from torch.nn.attention.flex_attention import flex_attention, BlockMask
+    from torch._dynamo import OptimizedModule
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
     print(torch.float16, torch.Size([2]), torch.ones(1).type(), torch.ones(2).half(), torch.version.cuda)
     torch._dynamo.config.suppress_errors = True
@@ -548,6 +558,17 @@ def main():
     assert torch.jit.fork(f, torch.zeros(1)).wait().item() == 1
     assert not dist.is_available() and not dist.is_initialized() and not torch.xpu.is_available()
     assert not isinstance(nn.Linear(1, 1), (DDP, FSDP, QuantStub))
+    assert isinstance(iter(torch.utils.data.DataLoader([1])), _BaseDataLoaderIter)
+    assert isinstance(torch.ones(1).untyped_storage(), torch.UntypedStorage)
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    def enter():
+        with Mode():
+            pass
+
     assert torch.cuda.get_rng_state_all() == [] or torch.cuda.is_available()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -556,7 +577,8 @@ def main():
     for what in (lambda: DDP(nn.Linear(1, 1)), lambda: init_process_group("nccl"), lambda: QuantStub(),
                  lambda: torch.onnx.export(f, (), "x"), lambda: torch.mps.synchronize(),
                  lambda: torch.jit.load("x.pt"), lambda: torch.ops.load_library("x.so"),
-                 lambda: dist.get_rank(), lambda: torch.ops.mine.nope):
+                 enter, lambda: TorchDispatchMode(), lambda: flex_attention(1, 2, 3),
+                 lambda: torch.PyTorchFileReader("x"), lambda: dist.get_rank(), lambda: torch.ops.mine.nope):
         try:
             what()
             print("no error")
@@ -604,7 +626,7 @@ def test_harmless_modules(tmp_path):
     assert lines[0] == (
         "torch.float16 torch.Size([2]) torch.FloatTensor tensor([1., 1.], dtype=torch.float16) None"
     )
-    assert [line.split(":")[0] for line in lines[1:10]] == [
+    assert [line.split(":")[0] for line in lines[1:14]] == [
         "NotSupportedError pf.nn.parallel.DistributedDataParallel",
         "NotSupportedError torch.distributed.init_process_group",
         "NotSupportedError torch.ao.quantization.QuantStub",
@@ -612,13 +634,17 @@ def test_harmless_modules(tmp_path):
         "DeviceError torch.mps.synchronize",
         "NotSupportedError torch.jit.load",
         "FileError torch.ops.load_library",
+        "NotSupportedError pf.overrides.TorchFunctionMode",
+        "NotSupportedError torch.utils._python_dispatch.TorchDispatchMode",
+        "NotSupportedError torch.nn.attention.flex_attention.flex_attention",
+        "NotSupportedError torch.PyTorchFileReader",
         "ValueError torch.distributed.get_rank",
         "AttributeError torch.ops.mine.nope is not in PyFlame",
     ]
-    numbers = [float(n) for n in re.findall(r"-?\d+\.?\d*", lines[10])]
+    numbers = [float(n) for n in re.findall(r"-?\d+\.?\d*", lines[14])]
     expected = [7 * 2**0.5, 4.5 * 2**0.5, 7**0.5, 7**0.5, 4.5**0.5, 4.5**0.5, 7, 7, 5, 5]
     assert numbers == pytest.approx(expected, rel=1e-3)
-    assert lines[11:] == ["tensor([2., 2.])", "ProcessRaisedException True 1"]
+    assert lines[15:] == ["tensor([2., 2.])", "ProcessRaisedException True 1"]
 
 
 SAVES = """

@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-_registered = {}
+_registered, _with_keys = {}, {}
 
 
 def _is_named_tuple(cls):
@@ -32,6 +32,8 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
     """Makes values of a class containers: `flatten_fn` gives their values as a list and what else is
     needed to make one of such a list; `unflatten_fn` takes both."""
     _registered[cls] = flatten_fn, unflatten_fn
+    if flatten_with_keys_fn is not None:
+        _with_keys[cls] = flatten_with_keys_fn
 
 
 _register_pytree_node = register_pytree_node
@@ -51,6 +53,109 @@ _KINDS = {
     deque: (lambda v: (list(v), v.maxlen), lambda values, most: deque(values, maxlen=most)),
 }
 _NAMED = (lambda v: (list(v), type(v)), lambda values, cls: cls(*values))
+
+
+def _dict_flatten(d):
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values, context):
+    return dict(zip(context, values))
+
+
+@dataclass(frozen=True)
+class MappingKey:
+    """A step into a dict."""
+
+    key: Any
+
+    def __str__(self):
+        return f"[{self.key!r}]"
+
+    def get(self, mapping):
+        """The value there."""
+        return mapping[self.key]
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """A step into a list or tuple."""
+
+    idx: int
+
+    def __str__(self):
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence):
+        """The value there."""
+        return sequence[self.idx]
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """A step to an attribute."""
+
+    name: str
+
+    def __str__(self):
+        return f".{self.name}"
+
+    def get(self, obj):
+        """The value there."""
+        return getattr(obj, self.name)
+
+
+def _dict_flatten_with_keys(d):
+    return [(MappingKey(k), v) for k, v in d.items()], list(d)
+
+
+def _steps(tree, kind):
+    """(step, value) for each value of a container."""
+    with_keys = _with_keys.get(type(tree))
+    if with_keys is not None:
+        return with_keys(tree)[0]
+    if isinstance(tree, dict):
+        return _dict_flatten_with_keys(tree)[0]
+    if _is_named_tuple(type(tree)):
+        return [(GetAttrKey(n), v) for n, v in zip(tree._fields, tree)]
+    return [(SequenceKey(i), v) for i, v in enumerate(kind[1][0](tree)[0])]
+
+
+def tree_leaves_with_path(tree, is_leaf=None):
+    """(path, leaf) of each leaf; a path is a tuple of steps, whose get() follows them."""
+    kind = None if is_leaf is not None and is_leaf(tree) else _kind(tree)
+    if kind is None:
+        return [((), tree)]
+    return [
+        ((step, *path), leaf)
+        for step, value in _steps(tree, kind)
+        for path, leaf in tree_leaves_with_path(value, is_leaf)
+    ]
+
+
+def tree_flatten_with_path(tree, is_leaf=None):
+    """(the leaves with their paths as a list, the TreeSpec)."""
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(func, tree, *rests, is_leaf=None):
+    """tree_map with a function that also gets the path."""
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [_leaves_up_to(r, spec) for r in rests]
+    leaves = [func(path, leaf, *more) for (path, leaf), *more in zip(found, *others)]
+    return tree_unflatten(leaves, spec)
+
+
+def keystr(kp):
+    """A path as text."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj, kp):
+    """What is at the end of a path."""
+    for step in kp:
+        obj = step.get(obj)
+    return obj
 
 
 def _kind(value):

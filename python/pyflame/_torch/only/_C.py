@@ -5,6 +5,7 @@ import contextlib as _contextlib
 from ... import Generator, Size, Tensor, device, dtype  # noqa: F401
 
 TensorBase = _TensorBase = Tensor
+_TensorMeta = type(Tensor)
 
 
 def _log_api_usage_once(*args):

@@ -7,6 +7,7 @@ import pyflame as _pyflame
 from ... import _foreach
 from ..version import TEXT as _TEXT
 from ..version import TorchVersion as _TorchVersion
+from ._absent import absent as _absent
 
 __version__ = _TorchVersion(_TEXT)
 
@@ -40,6 +41,10 @@ if not hasattr(_pyflame, "compile"):
         """The model or function itself, or a decorator: PyFlame compiles groups of operations while
         they run, and nothing beyond. Nothing of what the arguments ask for is done."""
         return model if model is not None else lambda f: f
+
+
+_needs = _absent("torch", "archives are read and written by torch.load and torch.save")
+PyTorchFileReader, PyTorchFileWriter = map(_needs, ("PyTorchFileReader", "PyTorchFileWriter"))
 
 
 def _assert(condition, message=""):

@@ -34,3 +34,7 @@ maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = mark_dy
 def list_backends(exclude_tags=()):
     """None."""
     return []
+
+
+class OptimizedModule:
+    """What PyTorch's compiler makes of a module; here nothing is one."""

@@ -1,0 +1,1 @@
+"""Modules of torch.nn.attention that are not there."""

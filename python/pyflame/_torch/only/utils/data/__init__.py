@@ -1,0 +1,1 @@
+"""Names of torch.utils.data's modules that have others here."""
