@@ -157,6 +157,29 @@ def test_large_requests_and_batches_do_not_block():
     assert sizes == [100_000] * 4
 
 
+class Counted(D.Dataset):
+    """Lists of `size` numbers in a row from i, and from i + 1."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, i):
+        row = pf.tensor(list(range(i, i + self.size)))
+        return row, row + 1
+
+
+@pytest.mark.parametrize("size", [1, 64, 65, 1000])
+def test_tensors_have_their_values_when_they_arrive(size):
+    """Through the pipe (1), through shared memory in small batches and in large ones."""
+    for i, (x, y) in enumerate(D.DataLoader(Counted(size), batch_size=16, num_workers=1)):
+        first = np.arange(16 * i, 16 * i + 16)[:, None]
+        assert np.array_equal(x.numpy(), first + np.arange(size))
+        assert np.array_equal(y.numpy(), first + np.arange(size) + 1)
+
+
 def test_workers_end_with_an_interrupt():
     program = textwrap.dedent("""
         import os, signal, time, numpy as np

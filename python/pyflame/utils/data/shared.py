@@ -84,7 +84,11 @@ class Sender:
             number, new = self._segment(pickler.end)
             memory = self.segments[number]
             for (offset, dtype, shape), tensor in pickler.tensors:
-                _tensor(memory, dtype, shape, offset).copy_(tensor)
+                # Foreign memory, unlike a receiver's: what is written there has been before it is sent.
+                to = _C.frombuffer(
+                    memory, dtype=getattr(_C, dtype), count=math.prod(shape), offset=offset
+                )
+                to.reshape(shape).copy_(tensor)
         elif pickler.tensors:  # as bytes, after all
             file = io.BytesIO()
             file.write(bytes(_HEADER))
