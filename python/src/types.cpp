@@ -87,17 +87,25 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     return wrap(parse_device(name + ":" + std::to_string(to_int64(index, "device index"))));
   });
 }
+// PyTorch's programs know GPUs of either vendor as cuda, which names an AMD one where there is no
+// other.
+Device shown(Device d) {
+  if (d.type == DeviceType::ROCm && shown_package() != "pyflame" &&
+      device_count(DeviceType::CUDA) == 0)
+    d.type = DeviceType::CUDA;
+  return d;
+}
 PyObject* device_repr(PyObject* o) {
   return PyUnicode_FromFormat("device(type='%s')", device_of(o).str().c_str());
 }
 PyObject* device_full_repr(PyObject* o) {
-  Device d = device_of(o);
+  Device d = shown(device_of(o));
   std::string b = backend_name(d);
   if (d.is_cpu() || d.type == DeviceType::Meta) return device_repr(o);
   return PyUnicode_FromFormat("device(type='%s', index=%d)", b.c_str(), d.index);
 }
 PyObject* device_str(PyObject* o) {
-  return str(device_of(o).str());
+  return str(shown(device_of(o)).str());
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if ((op != Py_EQ && op != Py_NE) || !(Py_TYPE(b) == DeviceType_ || PyUnicode_Check(b)))

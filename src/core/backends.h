@@ -36,6 +36,8 @@ std::string take_shortage();
 void note_shortage(const char* error);
 // Tells the user something that is no error: standard error, or what the hook does.
 void notice(const char* text);
+// Names of one vendor's GPUs for another's are this program's way: no notice.
+void any_name_is_meant();
 void set_notice_hook(void (*hook)(const char*));
 
 // "out of memory", "the kernel could not be built: ...", from a status and the backend's own words.

@@ -41,13 +41,14 @@ Device as_current(Device d) {
   return d.type == DeviceType::Meta ? d.placed() : d.afloat();
 }
 
+std::atomic<bool> told_of_names{false};
+
 // With one vendor's GPUs present either name means them, with one notice when it is the other
 // vendor's; with both, or none, a name means its own.
 DeviceType gpu_named(DeviceType named, std::string_view text) {
   const DeviceType other = named == DeviceType::ROCm ? DeviceType::CUDA : DeviceType::ROCm;
   if (gpu_count(named) > 0 || gpu_count(other) == 0) return named;
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true)) {
+  if (!told_of_names.exchange(true)) {
     const std::string is = named == DeviceType::ROCm ? "an NVIDIA" : "an AMD";
     notice(("'" + std::string(text) + "' runs on '" + Device{other, 0}.str() +
             "': the GPU here is " + is +
@@ -66,6 +67,10 @@ Device any_gpu(int index) {
 }
 
 }  // namespace
+
+void any_name_is_meant() {
+  told_of_names.store(true);
+}
 
 std::string Device::str() const {
   std::string s = kTypeNames[static_cast<int>(type)];
