@@ -256,6 +256,9 @@ void note_subclass(PyTypeObject*);
 // Python knows it; null for the method `name` of Tensor.
 PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, Py_ssize_t nargs,
                        PyObject* kwnames, const std::function<PyObject*()>& run);
+// What __torch_function__ of arguments that are no tensors makes of a call which fits no form of
+// the operation; null, without an error, when none has one.
+PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 // The same for a method or slot of Tensor; nothing but a load where there are no subclasses.
 template <class F>
 inline PyObject* keeping(const char* name, std::initializer_list<PyObject*> operands, F&& run) {

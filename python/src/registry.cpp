@@ -447,7 +447,8 @@ PyObject* run_quick(const OpSet& set, PyObject* const* args, Py_ssize_t nargs) {
   return nullptr;
 }
 
-PyObject* run_any(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* run_any(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  OpSet& set = set_of(self);
   // The vector of a call that has ended is used again; nested calls take a fresh one.
   static std::vector<ops::Value> spare;
   drain_if_needed();
@@ -482,18 +483,19 @@ PyObject* run_any(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject*
       return finish(result, extras);
     return result;
   }
+  if (PyObject* result = ask_others(self, args, nargs, kwnames)) return result;
   no_match(set, args, nargs, kwnames);
 }
 
 // Memory is asked for by what an operation is made of; the error names what the caller called.
-PyObject* run(OpSet& set, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   try {
-    return run_any(set, args, nargs, kwnames);
+    return run_any(self, args, nargs, kwnames);
   } catch (const OutOfMemoryError& e) {
     const std::string text = e.what();
     const size_t colon = text.find(": ");
     if (text.rfind("pf.", 0) != 0 || colon == std::string::npos) throw;
-    throw OutOfMemoryError("pf." + set.name + text.substr(colon));
+    throw OutOfMemoryError("pf." + set_of(self).name + text.substr(colon));
   }
 }
 
@@ -502,8 +504,8 @@ PyObject* op_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject
     const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     if (subclasses.load(std::memory_order_relaxed)) [[unlikely]]
       return with_classes(self, nullptr, args, nargs, kwnames,
-                          [&] { return run(set_of(self), args, nargs, kwnames); });
-    return run(set_of(self), args, nargs, kwnames);
+                          [&] { return run(self, args, nargs, kwnames); });
+    return run(self, args, nargs, kwnames);
   });
 }
 
@@ -715,7 +717,7 @@ PyObject* find_op(const char* name) {
 PyObject* call_op(const char* name, std::initializer_list<PyObject*> args) {
   PyObject* op = find_op(name);
   if (!op) Py_RETURN_NOTIMPLEMENTED;
-  return run(set_of(op), args.begin(), static_cast<Py_ssize_t>(args.size()), nullptr);
+  return run(op, args.begin(), static_cast<Py_ssize_t>(args.size()), nullptr);
 }
 
 void init_registry(nb::module_& m) {

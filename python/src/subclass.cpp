@@ -1,6 +1,7 @@
 // Subclasses of Tensor: an operation of one gives the subclass (Tensor.__torch_function__), or what
 // the subclass's own __torch_function__ says. Programs without subclasses pay one load an
-// operation.
+// operation. Objects that are no tensors and have a __torch_function__ are asked where a call fits
+// no form of the operation.
 #include <algorithm>
 #include <vector>
 
@@ -128,6 +129,13 @@ PyObject* ask(const Classes& classes, PyObject* func, PyObject* const* args, Py_
   no_implementation(classes);
 }
 
+// Whether objects of a class that is none of tensors say what operations make of them.
+bool answers(PyTypeObject* type) {
+  if (PyType_IsSubtype(type, TensorType)) return false;
+  PyObject* hook = hook_of(type);
+  return hook && hook != Py_None;
+}
+
 }  // namespace
 
 void note_subclass(PyTypeObject* type) {
@@ -155,6 +163,25 @@ PyObject* with_classes(PyObject* func, const char* name, PyObject* const* args, 
       found = Obj(check(PyObject_GetAttrString(found.get(), "__get__")));
     func = found.get();
   }
+  return ask(classes, func, args, nargs, kwnames);
+}
+
+PyObject* ask_others(PyObject* func, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  const Py_ssize_t count = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  Classes found;
+  const auto look = [&](PyObject* o) {
+    if (answers(Py_TYPE(o)) && std::find(found.begin(), found.end(), Py_TYPE(o)) == found.end())
+      found.push_back(Py_TYPE(o));
+  };
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    look(args[i]);
+    if (PyList_Check(args[i]) || PyTuple_Check(args[i]))
+      for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(args[i]); ++k)
+        look(PySequence_Fast_GET_ITEM(args[i], k));
+  }
+  if (found.empty()) return nullptr;
+  Classes classes = classes_of(args, count);  // those of tensors, too
+  classes.insert(classes.end(), found.begin(), found.end());
   return ask(classes, func, args, nargs, kwnames);
 }
 
