@@ -92,6 +92,7 @@ _MODULES = (
     "linalg",
     "fft",
     "signal",
+    "fx",
     "hub",
     "memory",
     "ops",

@@ -22,6 +22,7 @@ MODULES = {
     "cuda.memory": "memory cuda",
     "cuda.streams": "streams",
     "functional": "",
+    "fx._symbolic_trace": "fx.tracing",
     "nn.modules": "nn",
     "nn.modules.activation": "nn.activations nn.multihead",
     "nn.modules.adaptive": "nn.heads",

@@ -313,6 +313,9 @@ class profile:
         """key_averages() as text."""
         return self.key_averages().table(sort_by, row_limit, **how)
 
+    def __str__(self):
+        return self.table()
+
     def total_average(self):
         """All regions in one."""
         return self.key_averages().total_average()

@@ -52,6 +52,9 @@ def _assert(condition, message=""):
     assert condition, message
 
 
+_assert.has_side_effect = True  # for torch.fx
+
+
 def _check_with(error, condition, message=None):
     """Raises `error` unless the condition holds; the message is text or a function that gives it."""
     if not condition:

@@ -2,6 +2,7 @@
 PyTorch and of C++ extensions are not here."""
 
 from ... import _C
+from ... import overrides as _overrides
 from ... import profiler as _profiler
 from . import library as _library
 
@@ -36,10 +37,15 @@ class _Profiler(_Namespace):
 
     @staticmethod
     def _record_function_exit(handle):
-        handle.__exit__()
+        if _overrides.has_torch_function((handle,)):  # of torch.fx
+            function = _where["profiler"]._record_function_exit
+            return _overrides.handle_torch_function(function, (handle,), handle)
+        return handle.__exit__()
 
 
 _where["profiler"] = _Profiler("profiler")
+for _function in (_Profiler._record_function_enter, _Profiler._record_function_exit):
+    _function.has_side_effect = True  # for torch.fx
 
 
 def load_library(path):
