@@ -695,4 +695,5 @@ for _name in ("relu", "gelu", "silu", "sigmoid", "tanh"):
 
 assert math.isclose(gpt_flops(4, 128, 128, 16) / 1e9, 11.7, rel_tol=0.01)
 
-from benchmarks import cases_linalg  # noqa: E402, F401 (its cases register themselves)
+# Their cases register themselves.
+from benchmarks import cases_layers, cases_linalg  # noqa: E402, F401

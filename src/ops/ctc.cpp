@@ -200,7 +200,7 @@ Tensor ctc_losses(const Tensor& given, const Tensor& targets, const IntList& inp
 static const ops::Family kCtc("loss", [](ops::Family& f) {
   using namespace ops;
   f.op(&ctc_losses,
-       {"_ctc_losses(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, "
+       {"ctc_losses(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, "
         "int blank=0, bool zero_infinity=False) -> Tensor",
         "Losses of connectionist temporal classification, one for each sequence.", kSpecial});
 });

@@ -9,6 +9,7 @@
 #include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "table/kernels/bags.h"
 
 namespace pyflame {
 namespace {
@@ -110,10 +111,10 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, 
 
 // ---- bags ---------------------------------------------------------------------------------------
 
-// The bag of each of `count` indices, from where the bags begin.
-Tensor bags_of(const Tensor& offsets, int64_t count) {
-  const Tensor one = ops::raw_full(offsets->shape, DType::Int64, offsets->storage->device, 1);
-  return sub(cumsum(slice(sums_of(one, offsets, count + 1), 0, 0, count), 0), Scalar(1));
+// The bag of each of `count` indices, from where the bags end.
+Tensor bags_of(const Tensor& ends, int64_t count) {
+  const Tensor one = ops::raw_full(ends->shape, DType::Int64, ends->storage->device, 1);
+  return cumsum(slice(sums_of(one, ends, count + 1), 0, 0, count), 0);
 }
 
 // Bags as rows of the longest: places [bags, longest] of their indices, and which of these there
@@ -131,6 +132,47 @@ Rows rows_of(const Tensor& offsets, int64_t count) {
   const Tensor step = arange(0, longest, 1, DType::Int64, device);
   const Tensor there = lt(step, unsqueeze(lengths, 1));
   return {where(there, add(unsqueeze(offsets, 1), step), Scalar(0)), there};
+}
+
+// Sums of the rows `index` of `weight`, times `factors` if there are any, bag by bag.
+Tensor bag_sums(const Tensor& index, const Tensor& weight, const Tensor& ends,
+                const Tensor& factors, int64_t skip, bool by_count) {
+  const Tensor out =
+      make_tensor({ends->numel, weight->shape[1]}, weight->dtype, weight->storage->device);
+  if (out->numel > 0)
+    engine::call<kernels::BagSums>(
+        {.out = out, .weight = weight, .index = index, .ends = ends, .factors = factors},
+        {.skip = skip == INT64_MIN ? int64_t{-1} : skip}, {.op = "embedding_bag"});
+  if (autograd::wanted({weight, factors})) {
+    std::vector<Saved> saved{Saved(index), Saved(ends)};
+    if (factors.defined()) {
+      saved.emplace_back(factors);
+      saved.emplace_back(weight);
+    }
+    autograd::attach("embedding_bag", {out}, {weight, factors}, std::move(saved),
+                     [=, shape = weight->shape, weighted = factors.defined()](const Context& c) {
+                       Grads r(2);
+                       if (!c.grad().defined()) return r;
+                       const Tensor index = c.saved(0);
+                       const Tensor bag = bags_of(c.saved(1), index->numel);
+                       Tensor g = index_select(contiguous(c.grad()), 0, bag);
+                       if (c.needs(1)) {
+                         const Tensor rows = embedding_of(index, c.saved(3), skip, by_count);
+                         Tensor slope = sum(mul(g, rows), IntList{1});
+                         if (skip != INT64_MIN)
+                           slope = where(ne(index, Scalar(skip)), slope, Scalar(0.0));
+                         r[1] = slope;
+                       }
+                       if (c.needs(0)) {
+                         if (weighted) g = mul(g, unsqueeze(c.saved(2), 1));
+                         if (by_count)
+                           g = div(g, unsqueeze(counts_among(index, shape[0], g->dtype), 1));
+                         r[0] = ops::index_backward(g, {index, Tensor()}, shape, skip);
+                       }
+                       return r;
+                     });
+  }
+  return out;
 }
 
 }  // namespace
@@ -168,10 +210,6 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& gi
              factors->dtype, " for weights of dtype ", weight->dtype, "; expected one dtype");
   }
   const int64_t pad = padding_row(padding_idx, weight, op);
-  const auto rows = [&](const Tensor& at) {
-    return embedding_of(at, weight, pad, scale_grad_by_freq);
-  };
-  const auto counts_of = [&](const Tensor& there) { return clamp(there, Scalar(1.0), {}); };
   const DType type = weight->dtype;
 
   Tensor there;  // which indices count; undefined: all
@@ -197,18 +235,41 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& gi
       offsets = slice(offsets, 0, 0, offsets->numel - 1);
     }
   }
-  if (n == 1 && !most) {
-    const int64_t bags = offsets->numel;
-    const Tensor bag = bags_of(offsets, index->numel);
-    Tensor x = rows(index);
-    if (factors.defined()) x = mul(x, unsqueeze(slice(factors, 0, 0, index->numel), 1));
-    if (there.defined()) x = where(unsqueeze(there, 1), x, Scalar(0.0));
-    const Device device = index->storage->device;
-    const Tensor sums = sums_of(x, bag, bags);
+  const Device device = index->storage->device;
+  if (!most) {
+    const Tensor flat = reshape(index, {-1});
+    const int64_t longest = n == 2 ? index->shape[1] : 0;
+    const int64_t bags = n == 2 ? index->shape[0] : offsets->numel;
+    Tensor ends;
+    if (n == 2)
+      ends = arange(longest, longest * (bags + 1), std::max<int64_t>(longest, 1), DType::Int64,
+                    device);
+    else if (bags > 0)
+      ends =
+          cat({slice(offsets, 0, 1, bags), ops::raw_full({1}, DType::Int64, device, flat->numel)});
+    else
+      ends = offsets;
+    if (n == 2 && longest == 0) ends = ops::raw_full({bags}, DType::Int64, device, 0);
+    const Tensor weights =
+        factors.defined() ? slice(reshape(factors, {-1}), 0, 0, flat->numel) : Tensor();
+    const Tensor sums = bag_sums(flat, weight, ends, weights, pad, scale_grad_by_freq);
     if (!mean) return sums;
-    const Tensor one =
-        there.defined() ? to(there, type) : ops::raw_full({index->numel}, type, device, 1);
-    return div(sums, unsqueeze(counts_of(sums_of(one, bag, bags)), 1));
+    if (n == 2 && !there.defined())
+      return div(sums, Scalar(static_cast<double>(std::max<int64_t>(longest, 1))));
+    Tensor counts;
+    {
+      const NoGrad off;
+      const Tensor begins =
+          cat({ops::raw_full({std::min<int64_t>(bags, 1)}, DType::Int64, device, 0),
+               slice(ends, 0, 0, std::max<int64_t>(bags - 1, 0))});
+      counts = sub(ends, begins);
+      if (there.defined() && flat->numel > 0) {
+        const Tensor padded = to(logical_not(reshape(there, {-1})), DType::Int64);
+        counts = sub(counts, sums_of(padded, bags_of(ends, flat->numel), bags));
+      }
+      counts = to(clamp(counts, Scalar(1), {}), type);
+    }
+    return div(sums, unsqueeze(counts, 1));
   }
   if (n == 1) {  // the largest: as rows
     const Rows r = rows_of(offsets, index->numel);
@@ -217,26 +278,16 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& gi
       return reshape(index_select(t, 0, flat), r.place->shape.vec());
     };
     if (index->numel == 0)
-      return add(ops::raw_full({offsets->numel, weight->shape[1]}, type, index->storage->device, 0),
-                 Scalar(0.0));
+      return ops::raw_full({offsets->numel, weight->shape[1]}, type, device, 0);
     there = there.defined() ? logical_and(r.there, take(there)) : r.there;
     index = take(index);
   }
-  Tensor x = rows(index);  // [bags, longest, width]
-  if (factors.defined()) x = mul(x, unsqueeze(factors, 2));
-  if (most) {
-    if (index->shape[1] == 0)
-      return ops::raw_full({index->shape[0], weight->shape[1]}, type, index->storage->device, 0);
-    if (!there.defined()) return max(x, 1).first;
-    const Tensor value = max(where(unsqueeze(there, 2), x, Scalar(-INFINITY)), 1).first;
-    return where(unsqueeze(any(there, IntList{1}), 1), value, Scalar(0.0));
-  }
-  if (there.defined()) x = where(unsqueeze(there, 2), x, Scalar(0.0));
-  const Tensor sums = sum(x, IntList{1});
-  if (!mean) return sums;
-  if (!there.defined())
-    return div(sums, Scalar(static_cast<double>(std::max<int64_t>(index->shape[1], 1))));
-  return div(sums, unsqueeze(counts_of(sum(to(there, type), IntList{1})), 1));
+  const Tensor x = embedding_of(index, weight, pad, scale_grad_by_freq);  // [bags, longest, width]
+  if (index->shape[1] == 0)
+    return ops::raw_full({index->shape[0], weight->shape[1]}, type, device, 0);
+  if (!there.defined()) return max(x, 1).first;
+  const Tensor value = max(where(unsqueeze(there, 2), x, Scalar(-INFINITY)), 1).first;
+  return where(unsqueeze(any(there, IntList{1}), 1), value, Scalar(0.0));
 }
 
 static const ops::Family kEmbedding("indexing", [](ops::Family& f) {
@@ -255,12 +306,11 @@ static const ops::Family kEmbedding("indexing", [](ops::Family& f) {
       {"embedding_renorm_(Tensor input, Tensor indices, float max_norm, float norm_type) -> Tensor",
        "Rows of a table, those in `indices`, scaled in place to at most max_norm.", kFunction,
        false});
-  f.op(
-      &embedding_bag,
-      {"_embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, str mode='mean', Tensor? "
-       "per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None, bool "
-       "scale_grad_by_freq=False) -> Tensor",
-       "Sums, means or maxima of bags of rows.", kSpecial});
+  f.op(&embedding_bag,
+       {"embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, str mode='mean', Tensor? "
+        "per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None, bool "
+        "scale_grad_by_freq=False) -> Tensor",
+        "Sums, means or maxima of bags of rows.", kSpecial});
 });
 
 }  // namespace pyflame

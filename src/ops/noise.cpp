@@ -31,10 +31,11 @@ Tensor kept(const Tensor& x, double p, bool channels, const char* op) {
 }
 
 Tensor alpha_dropout_of(const Tensor& x, double p, bool training, bool channels, const char* op) {
-  ops::check_floating(x, op);
+  ops::check_defined(x, op);
   check_probability(p, op);
   if (!training || p == 0) return x;
-  if (p == 1) return mul(x, Scalar(0.0));
+  if (p == 1) return mul(x, Scalar(0));
+  ops::check_floating(x, op);
   const Tensor noise = kept(x, p, channels, op);
   const double a = 1 / std::sqrt((kLowest * kLowest * p + 1) * (1 - p));
   // What is dropped becomes -kLowest, then all is brought back to mean 0 and variance 1.
@@ -43,10 +44,11 @@ Tensor alpha_dropout_of(const Tensor& x, double p, bool training, bool channels,
 }
 
 Tensor feature_dropout_of(const Tensor& x, double p, bool training, const char* op) {
-  ops::check_floating(x, op);
+  ops::check_defined(x, op);
   check_probability(p, op);
   if (!training || p == 0) return x;
-  if (p == 1) return mul(x, Scalar(0.0));
+  if (p == 1) return mul(x, Scalar(0));
+  ops::check_floating(x, op);
   return mul(x, mul(kept(x, p, true, op), Scalar(1 / (1 - p))));
 }
 

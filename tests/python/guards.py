@@ -126,6 +126,12 @@ def complex_of(a):
     return pf.complex(a, a + 1)
 
 
+def stepped(p, g, s):
+    p, g, s = (x.detach() for x in (p, g, s))
+    pf._ops._optim_step("adagrad", [p], [g], [s], [0.1, 1e-3], 1, 0.1)
+    return p
+
+
 FITTING = {
     "matmul": lambda f, n, m, k: f(n, m) @ f(m, k),
     "matmul_turned": lambda f, n, m, k: f(m, n).t() @ f(k, m).t(),
@@ -176,6 +182,21 @@ FITTING = {
     "_binned_sums": lambda f, n, m, k: pf._binned_sums(
         f(n), f(n), pf.linspace(-1, 1, m + 1, dtype=pf.float64)
     )[0],
+    "roll": lambda f, n, m, k: pf.roll(f(n, m), (1,), (1,)),
+    "permute": lambda f, n, m, k: f(n, m, k).permute(2, 0, 1) * 2,
+    "unflatten": lambda f, n, m, k: f(n, 2 * m).unflatten(1, (2, m)) * 2,
+    "cov": lambda f, n, m, k: pf.cov(f(n, m + 1)),
+    "ctc_losses": lambda f, n, m, k: F.ctc_loss(
+        f(n, 2, m + 1),
+        pf.ones(2, min(k, n // 2), dtype=pf.int64),
+        [n, n // 2],
+        [min(k, n // 2)] * 2,
+        zero_infinity=True,
+    ),
+    "embedding_bag": lambda f, n, m, k: F.embedding_bag(
+        pf.arange(2 * k).reshape(2, k) % n, f(n, m), mode="sum", per_sample_weights=f(2, k)
+    ),
+    "_optim_step": lambda f, n, m, k: stepped(f(n, m), f(n, m), f(n, m)),
     "layer_norm": lambda f, n, m, k: F.layer_norm(f(n, m), (m,), f(m), f(m)),
     "batch_norm": lambda f, n, m, k: F.batch_norm(f(2, n, m, k), None, None, f(n), f(n), True),
     "instance_norm": lambda f, n, m, k: F.instance_norm(f(n, 2, m, k + 1), None, None, f(2), f(2)),

@@ -410,7 +410,7 @@ def test_rrelu():
     z = pf.tensor([-1.0, 1.0])
     assert F.rrelu_(z, training=True) is z and -1 / 3 <= z[0].item() <= -1 / 8
     with pytest.raises(pf.PyFlameError, match="slopes"):
-        F.rrelu(x, 0.5, 0.1)
+        F.rrelu(x, 0.5, 0.1, training=True)
 
 
 # ---- transformers -----------------------------------------------------------------------------------------

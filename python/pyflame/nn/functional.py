@@ -142,7 +142,7 @@ def embedding_bag(
     """
     _dense_only("embedding_bag", sparse)
     _limited(input, weight, max_norm, norm_type)
-    return _ops._embedding_bag(
+    return _ops.embedding_bag(
         input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
         scale_grad_by_freq,
     )  # fmt: skip
@@ -355,7 +355,7 @@ def ctc_loss(
     input_lengths, target_lengths = numbers(input_lengths), numbers(target_lengths)
     if not batched:
         log_probs = log_probs.unsqueeze(1)
-    losses = _ops._ctc_losses(
+    losses = _ops.ctc_losses(
         log_probs, targets, input_lengths, target_lengths, blank, zero_infinity
     )
     if reduction == "mean":

@@ -1,0 +1,98 @@
+// Sums of bags of rows (table/kernels/bags.h): a thread takes whole bags, and adds their rows in
+// order.
+#include "cpu/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/bags.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include <algorithm>
+
+#include "cpu/kernel.h"
+#include "cpu/threads.h"
+#include "cpu/wide-inl.h"
+#include "table/kernels/bags.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pyflame::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr auto kAt = kernels::tensors<kernels::BagSums>;
+
+template <class S>
+void SumsOf(const KernelArgs& a) {
+  using T = ComputeOf<S>;
+  constexpr int64_t kLanes = Wide<T>::kLanes;
+  constexpr int kParts = 4;  // vectors that are added up at a time
+  const int64_t bags = a.tensor(kAt.out).shape[0], width = a.tensor(kAt.out).shape[1];
+  const int64_t rows = a.tensor(kAt.weight).shape[0], count = a.tensor(kAt.index).shape[0];
+  const int64_t skip = a.i(kernels::numbers<kernels::BagSums>.skip);
+  const S* weight = a.data<S>(kAt.weight);
+  const S* factors = a.has(kAt.factors) ? a.data<S>(kAt.factors) : nullptr;
+  const auto* index = a.data<int64_t>(kAt.index);
+  const auto* ends = a.data<int64_t>(kAt.ends);
+  S* out = a.data<S>(kAt.out);
+  const int64_t each = bags > 0 ? (count / bags + 1) * width : 1;
+  parallel_for(bags, std::max<int64_t>(1, 16384 / each), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = std::clamp<int64_t>(b > 0 ? ends[b - 1] : 0, 0, count);
+      const int64_t last = std::clamp<int64_t>(ends[b], first, count);
+      const auto row_of = [&](int64_t i) -> const S* {
+        const int64_t r = index[i];
+        if (r < 0 || r >= rows) {
+          a.bad_index(r, 0, rows);
+          return nullptr;
+        }
+        return r == skip ? nullptr : weight + r * width;
+      };
+      int64_t c = 0;
+      for (; c + kParts * kLanes <= width; c += kParts * kLanes) {
+        Wide<T> sum[kParts];
+        for (auto& s : sum) s = Fill(T(0));
+        for (int64_t i = first; i < last; ++i) {
+          const S* row = row_of(i);
+          if (!row) continue;
+          if (factors) {
+            const Wide<T> f = Fill(ToCompute(factors[i]));
+            for (int k = 0; k < kParts; ++k) sum[k] = sum[k] + Load(row + c + k * kLanes) * f;
+          } else {
+            for (int k = 0; k < kParts; ++k) sum[k] = sum[k] + Load(row + c + k * kLanes);
+          }
+        }
+        for (int k = 0; k < kParts; ++k) Store(sum[k], out + b * width + c + k * kLanes);
+      }
+      for (; c < width; c += kLanes) {
+        const int64_t n = std::min(kLanes, width - c);
+        Wide<T> sum = Fill(T(0));
+        for (int64_t i = first; i < last; ++i) {
+          const S* row = row_of(i);
+          if (!row) continue;
+          const Wide<T> x = n == kLanes ? Load(row + c) : LoadPart(row + c, n, T(0));
+          sum = sum + (factors ? x * Fill(ToCompute(factors[i])) : x);
+        }
+        StorePart(sum, out + b * width + c, n);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void BagSums(const KernelArgs& a) {
+  dispatch_float(a.dtype(kAt.out), [&]<class S>() { SumsOf<S>(a); });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace pyflame::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pyflame::cpu {
+HWY_EXPORT(BagSums);
+namespace {
+void bag_sums(const KernelArgs& a) {
+  HWY_DYNAMIC_DISPATCH(BagSums)(a);
+}
+}  // namespace
+PF_CPU_KERNEL(kernels::BagSums::kInfo, bag_sums)
+}  // namespace pyflame::cpu
+#endif  // HWY_ONCE
