@@ -162,6 +162,71 @@ def test_a_pass_has_a_length_and_classes_take_types():
     assert (SubsetRandomSampler, default_collate) == (D.SubsetRandomSampler, D.default_collate)
 
 
+def one_by_one(dataset):
+    """The dataset without its way to make batches."""
+
+    class Plain(D.Dataset):
+        def __len__(self):
+            return len(dataset)
+
+        def __getitem__(self, i):
+            return dataset[i]
+
+    return Plain()
+
+
+ARRAYS = {
+    "array": lambda: np.arange(40, dtype=np.float64).reshape(10, 4),
+    "numbers": lambda: np.arange(10, dtype=np.int32),
+    "bools": lambda: np.arange(10) % 3 == 0,
+    "turned": lambda: np.arange(40, dtype=np.float32).reshape(4, 10).T,
+    "backwards": lambda: np.arange(10)[::-1],
+    "read-only": lambda: np.broadcast_to(np.arange(3), (10, 3)),
+    "empty entries": lambda: np.zeros((10, 0), np.float32),
+    "complex": lambda: np.arange(10) * 1j,
+    "tensor": lambda: pf.arange(20).reshape(10, 2),
+    "parameter": lambda: pf.nn.Parameter(pf.ones(10, 2)).detach(),
+    "tensors and arrays": lambda: D.TensorDataset(pf.arange(10), np.arange(20.0).reshape(10, 2)),
+    "strings": lambda: D.TensorDataset(np.array(list("abcdefghij"))),
+    "stacked": lambda: D.StackDataset(np.arange(10), D.TensorDataset(pf.arange(10, 20))),
+    "named": lambda: D.StackDataset(x=np.arange(10), y=pf.rand(10, 2)),
+    "stacked with others": lambda: D.StackDataset(np.arange(10), range(10)),
+    "part": lambda: D.Subset(np.arange(10.0), [3, 9, 1]),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_come_in_batches_as_their_samples_do(name):
+    dataset = ARRAYS[name]()
+    for options in ({"batch_size": 4}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}):
+        try:
+            want = list(D.DataLoader(one_by_one(dataset), **options))
+        except TypeError as error:
+            with pytest.raises(TypeError, match=str(error)[:30]):
+                list(D.DataLoader(dataset, **options))
+            continue
+        got = list(D.DataLoader(dataset, **options))
+        assert [described(b) for b in got] == [described(b) for b in want]
+    # Elsewhere it is told when the device is waited for, and where nothing is read not at all.
+    if pf.get_device().type == "cpu" and name != "empty entries":
+        with pytest.raises(IndexError):
+            list(D.DataLoader(dataset, batch_size=2, sampler=[1, 99]))
+
+
+def test_batches_of_arrays_are_not_made_of_samples():
+    class Watched(D.TensorDataset):
+        def __getitem__(self, i):
+            raise AssertionError("one by one")
+
+    Watched = D.dataset.batched(Watched)
+    for x in (Watched(pf.arange(10)), D.Subset(Watched(np.arange(10)), range(10))):
+        assert [len(b[0]) for b in D.DataLoader(x, 4, shuffle=True)] == [4, 4, 2]
+    array = np.zeros(10)
+    loader = iter(D.DataLoader(array, 5))
+    array[:] = 1  # what the array holds when a batch is made
+    assert next(loader).sum().item() == 5
+
+
 def test_samples_of_a_batch_at_once():
     class Several(Squares):
         def __getitems__(self, indices):

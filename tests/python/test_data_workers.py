@@ -1,10 +1,13 @@
 """Worker processes of DataLoader. Datasets hold NumPy arrays: workers are processes of the CPU."""
 
+import gc
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import numpy as np
@@ -12,6 +15,8 @@ import pytest
 
 import pyflame as pf
 from pyflame.utils import data as D
+from pyflame.utils.data.dataloader import _Fetch
+from pyflame.utils.data.workers import Pool
 
 DATA = np.arange(46.0).reshape(23, 2)
 
@@ -139,10 +144,94 @@ def test_errors_come_with_their_traceback():
     assert "__getitem__" in str(error.value) and "missing_name" in str(error.value)
     with pytest.raises(Exception, match="pickle"):
         list(D.DataLoader(Rows(), num_workers=1, collate_fn=lambda batch: lambda: 0))
-    with pytest.raises(RuntimeError, match="killed by SIGKILL"):
+    with pytest.raises(KeyError) as error:
+        list(D.DataLoader(Rows(), batch_size=4, num_workers=1, collate_fn=no_such_key))
+    assert "\nOriginal Traceback" in str(error.value) and "no_such_key" in str(error.value)
+
+
+def no_such_key(batch):
+    return {}["name"]
+
+
+def nothing_left(before):
+    """Neither processes nor open files nor shared memory."""
+    assert not multiprocessing.active_children()
+    assert resources() == before
+
+
+def resources():
+    gc.collect()
+    with open("/proc/self/maps") as f:
+        mapped = sum("pyflame-batch" in line for line in f)
+    shared = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
+    return len(os.listdir("/proc/self/fd")), mapped, sorted(shared)
+
+
+@pytest.mark.cpu_only
+def test_a_worker_that_is_killed():
+    before = resources()
+    with pytest.raises(D.WorkerError, match="worker 0 .* was killed by SIGKILL"):
         values(D.DataLoader(Deadly(), batch_size=4, num_workers=2))
-    with pytest.raises(RuntimeError, match="within 0.2 s"):
-        values(D.DataLoader(Rows(3.0), batch_size=4, num_workers=1, timeout=0.2))
+    nothing_left(before)
+    loader = D.DataLoader(Pictures(), batch_size=1, num_workers=2, persistent_workers=True)
+    batches = iter(loader)
+    first = next(batches)
+    victim = loader._pool.processes[1].pid
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(D.WorkerError, match=rf"worker 1 \(pid {victim}\) was killed by SIGKILL"):
+        list(batches)
+    assert first["x"].sum().item() == 0  # what came is the caller's
+    assert len(list(loader)) == 24  # with new workers
+    del batches, first, loader
+    nothing_left(before)
+
+
+class Large(Rows):
+    """Ends in the middle of a message: more than a pipe holds is not shared but sent."""
+
+    def __getitem__(self, i):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        return "x" * 30_000_000
+
+
+def test_a_worker_that_dies_within_a_message():
+    pool = Pool(1, _Fetch(Large(), None, False), None, None, 0)
+    pool._send(0, (1, 0, None))
+    pool._send(0, (1, None, 0))
+    pool.epoch = 1
+    pool.processes[0].join(20)  # nobody reads meanwhile
+    with pytest.raises(D.WorkerError, match="SIGKILL"):
+        pool._receive(0)
+    pool.close()
+
+
+class Hangs(Rows):
+    def __getitem__(self, i):
+        if i == 5:
+            wait_for_ever()
+        return super().__getitem__(i)
+
+
+def wait_for_ever():
+    while True:
+        time.sleep(0.05)
+
+
+@pytest.mark.cpu_only
+def test_a_worker_that_hangs():
+    before = resources()
+    with pytest.raises(D.WorkerError, match=r"worker 1 \(pid \d+\) .* within 0.3 s") as error:
+        values(D.DataLoader(Hangs(), batch_size=4, num_workers=2, timeout=0.3))
+    assert "wait_for_ever" in str(error.value) and "__getitem__" in str(error.value)
+    nothing_left(before)
+
+    class Stopped(Rows):
+        def __getitem__(self, i):
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    with pytest.raises(D.WorkerError, match="does not say where"):
+        values(D.DataLoader(Stopped(), batch_size=4, num_workers=1, timeout=0.3))
+    nothing_left(before)
 
 
 def test_large_requests_and_batches_do_not_block():
@@ -180,39 +269,197 @@ def test_tensors_have_their_values_when_they_arrive(size):
         assert np.array_equal(y.numpy(), first + np.arange(size) + 1)
 
 
-def test_workers_end_with_an_interrupt():
+class Pictures(D.Dataset):
+    """Batches large enough to go through shared memory."""
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, i):
+        return {"x": pf.full((3, 32, 32), float(i)), "name": str(i), "y": np.arange(5000) + i}
+
+
+def test_batches_in_shared_memory():
+    plain = list(D.DataLoader(Pictures(), batch_size=4))
+    loader = D.DataLoader(Pictures(), batch_size=4, num_workers=2, persistent_workers=True)
+    kept = list(loader)  # all at once: segments that are held are not used again
+    for a, b in zip(plain, kept, strict=True):
+        assert pf.equal(a["x"], b["x"]) and pf.equal(a["y"], b["y"]) and a["name"] == b["name"]
+    held = [r.segments for r in loader._pool.receivers]
+    assert all(len(h) >= 3 for h in held)
+    numbers = sum(map(len, held))
+    kept[0]["x"].add_(1)  # the caller's own
+    assert pf.equal(plain[0]["x"] + 1, kept[0]["x"]) and pf.equal(plain[1]["x"], kept[1]["x"])
+    del kept, a, b
+    for _ in range(3):
+        for a, b in zip(plain, loader, strict=True):
+            assert pf.equal(a["x"], b["x"])
+    assert sum(map(len, held)) == numbers  # segments came back and were used again
+
+
+@pytest.mark.cpu_only
+def test_shared_batches_are_not_copied_and_outlive_their_loader():
+    loader = D.DataLoader(Pictures(), batch_size=4, num_workers=1)
+    batch = next(iter(loader))
+    with open("/proc/self/maps") as f:
+        ranges = [line.split()[0] for line in f if "pyflame-batch" in line]
+    address = batch["x"].data_ptr()
+    assert any(int(a, 16) <= address < int(b, 16) for a, b in (r.split("-") for r in ranges))
+    del loader
+    again = batch["x"] * 2
+    assert again[1, 0, 0, 0].item() == 2
+    w = pf.ones(3, 32, 32, requires_grad=True)
+    (batch["x"] * w).sum().backward()
+    assert w.grad[0, 0, 0].item() == 0 + 1 + 2 + 3
+
+
+def test_what_no_shared_memory_carries():
+    class Odd(D.Dataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, i):
+            whole = pf.arange(40000, dtype=pf.float32).reshape(200, 200)
+            return {
+                "turned": whole.t(), "part": whole[::2], "same": (whole, whole),
+                "bools": whole > 5, "needs": whole.clone().requires_grad_(), "none": pf.zeros(0, 3),
+                "narrow": whole.bfloat16(), "parameter": pf.nn.Parameter(whole),
+            }  # fmt: skip
+
+    plain = list(D.DataLoader(Odd(), batch_size=None))
+    for a, b in zip(plain, D.DataLoader(Odd(), batch_size=None, num_workers=1), strict=True):
+        for name in a:
+            if name != "same":
+                assert pf.equal(a[name], b[name]), name
+                assert a[name].requires_grad == b[name].requires_grad
+                assert type(a[name]) is type(b[name])
+        assert pf.equal(a["same"][1], b["same"][1])
+
+
+def test_shares_of_processes():
+    parts = [list(D.DistributedSampler(range(10), 3, rank, seed=4)) for rank in range(3)]
+    assert all(len(p) == 4 for p in parts)
+    assert set(sum(parts, [])) == set(range(10))
+    sampler = D.DistributedSampler(range(10), 3, 1, seed=4)
+    assert list(sampler) == parts[1] and len(sampler) == 4
+    sampler.set_epoch(1)
+    assert list(sampler) != parts[1]
+    even = [list(D.DistributedSampler(range(10), 3, r, False, drop_last=True)) for r in range(3)]
+    assert even == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+    assert list(D.DistributedSampler(range(2), 5, 4, shuffle=False)) == [0]
+    with pytest.raises(ValueError, match="rank 3"):
+        D.DistributedSampler(range(10), 3, 3)
+    with pytest.raises(RuntimeError, match="process group"):
+        D.DistributedSampler(range(10))
+
+
+def test_prefetch():
+    batches = [{"x": pf.full((2,), float(i)), "i": i} for i in range(5)]
+    for ahead in (1, 3, 9):
+        got = list(D.prefetch(iter(batches), pf.get_device(), ahead))
+        assert [b["i"] for b in got] == list(range(5))
+        assert [b["x"].tolist() for b in got] == [[i, i] for i in range(5)]
+    assert list(D.prefetch([], "cpu")) == []
+    with pytest.raises(pf.PyFlameError, match="ahead"):
+        list(D.prefetch(batches, "cpu", 0))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pinned_batches(workers):
+    loader = D.DataLoader(Pictures(), batch_size=4, num_workers=workers, pin_memory=True)
+    names = [n for b in loader for n in b["name"]]
+    assert names == [str(i) for i in range(24)]
+    for batch in loader:
+        if workers:  # which make batches on the CPU
+            assert batch["x"].is_pinned() == (pf.get_device().type != "cpu")
+        break  # what is under way ends
+    with pytest.raises(NameError, match="missing_name"):
+        list(D.DataLoader(Bad(), batch_size=4, num_workers=2, pin_memory=True))
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_workers_end_with_their_parent(name):
+    """Ctrl-C comes to all processes of the terminal; a kill to the parent alone."""
     program = textwrap.dedent("""
-        import os, signal, time, numpy as np
+        import multiprocessing, numpy as np, pyflame as pf, time
         from pyflame.utils import data as D
         class Slow(D.Dataset):
-            def __len__(self): return 1000
+            def __len__(self): return 100000
             def __getitem__(self, i):
-                time.sleep(0.01)
-                return np.float32(i)
-        loader = D.DataLoader(Slow(), batch_size=10, num_workers=2)
-        pids = []
-        try:
-            for k, _ in enumerate(loader):
-                if k == 2:
-                    import multiprocessing
-                    pids = [p.pid for p in multiprocessing.active_children()]
-                    os.kill(os.getpid(), signal.SIGINT)
-        except KeyboardInterrupt:
-            pass
-        assert len(pids) == 2
-        def alive(pid):
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return False
-            return True
-        print("left", sum(alive(p) for p in pids))
+                time.sleep(0.002)
+                return np.zeros((3, 64, 64), np.float32)
+        for k, _ in enumerate(D.DataLoader(Slow(), batch_size=10, num_workers=2)):
+            if k == 2:
+                print(*[p.pid for p in multiprocessing.active_children()], flush=True)
     """)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "left 0" and "Traceback" not in done.stderr
+    shared = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    workers = parent.stdout.readline().split()
+    assert len(workers) == 2
+    (os.killpg if name == "SIGINT" else os.kill)(parent.pid, signal.Signals[name])
+    errors = parent.communicate(timeout=60)[1]  # ends when the last that could write has ended
+    assert parent.returncode != 0
+    if name == "SIGINT":
+        assert errors.count("Traceback") == 1 and errors.endswith("KeyboardInterrupt\n"), errors
+    else:
+        assert not errors
+    end = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)
+    assert (os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []) == shared
+
+
+@pytest.mark.cpu_only
+def test_an_interrupt_ends_persistent_workers():
+    """It may come within a message, so what comes behind it could be anything."""
+    before = resources()
+    loader = D.DataLoader(Rows(), batch_size=4, num_workers=2, persistent_workers=True)
+    batches = iter(loader)
+    next(batches)
+    receive = loader._pool._receive
+
+    def interrupted(worker):
+        raise KeyboardInterrupt
+
+    loader._pool._receive = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    del receive, batches
+    assert len(values(loader)) == 6
+    del loader
+    nothing_left(before)
+
+
+def twice(x):
+    return x * 2
+
+
+class Doubled(Rows):
+    def __getitem__(self, i):
+        return twice(np.full((64, 64), i, np.float32))
+
+
+@pytest.mark.cpu_only
+def test_start_methods():
+    plain = list(D.DataLoader(Doubled(), batch_size=8))
+    for context in ("spawn", multiprocessing.get_context("spawn")):
+        loader = D.DataLoader(
+            Doubled(), batch_size=8, num_workers=1, multiprocessing_context=context
+        )
+        assert all(pf.equal(a, b) for a, b in zip(plain, loader, strict=True))
+    arrays = D.TensorDataset(pf.tensor(DATA), np.arange(23))
+    loader = D.DataLoader(arrays, 8, num_workers=1, multiprocessing_context="spawn")
+    assert [len(x) for x, _ in loader] == [8, 8, 7]
+    with pytest.raises(ValueError, match="set num_workers"):
+        D.DataLoader(Rows(), multiprocessing_context="fork")
+    with pytest.raises(ValueError, match="'threads'"):
+        D.DataLoader(Rows(), num_workers=1, multiprocessing_context="threads")
+    with pytest.raises(TypeError, match="is a int"):
+        D.DataLoader(Rows(), num_workers=1, multiprocessing_context=3)
 
 
 def test_a_worker_that_nobody_waits_for_ends():

@@ -3,7 +3,7 @@
 # ruff: noqa: F401 (pin_memory is for those who batch by themselves)
 
 from .collate import default_collate, default_convert
-from .dataloader import DataLoader, get_worker_info, pin_memory
+from .dataloader import DataLoader, WorkerError, get_worker_info, pin_memory
 from .dataset import (
     ChainDataset,
     ConcatDataset,
@@ -28,7 +28,6 @@ from .sampler import (
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler",
     "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
-    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate",
-    "default_convert", "get_worker_info", "prefetch",
-    "random_split",
+    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "WorkerError", "default_collate",
+    "default_convert", "get_worker_info", "prefetch", "random_split",
 ]  # fmt: skip

@@ -14,6 +14,10 @@ from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
 _T_co = TypeVar("_T_co", covariant=True)
 
 
+class WorkerError(_C.PyFlameError):
+    """A worker process of a DataLoader died, or gave no batch within `timeout`."""
+
+
 class _Fetch:
     """Makes the batch for some indices (or one sample), here or in a worker."""
 
@@ -117,7 +121,7 @@ def _pinned_ahead(batches, device, ahead):
             item = ready.get()
     finally:
         stop.set()
-        thread.join()
+        thread.join(5)  # longer it waits for a worker that hangs
 
 
 def _has_gpu():
@@ -128,6 +132,29 @@ def _has_gpu():
         except _C.PyFlameError:
             pass
     return False
+
+
+def _check_context(context, num_workers):
+    if context is None:
+        return
+    if not num_workers:
+        raise _C.ValueError(
+            "pf.utils.data.DataLoader: multiprocessing_context is for workers; expected none with "
+            "num_workers=0; set num_workers"
+        )
+    import multiprocessing.context
+
+    methods = multiprocessing.get_all_start_methods()
+    if isinstance(context, str) and context not in methods:
+        raise _C.ValueError(
+            f"pf.utils.data.DataLoader: multiprocessing_context is {context!r}; expected one of "
+            f"{methods}"
+        )
+    if not isinstance(context, str | multiprocessing.context.BaseContext):
+        raise TypeError(
+            f"pf.utils.data.DataLoader: multiprocessing_context is a {type(context).__name__}; "
+            "expected a name or what multiprocessing.get_context() gives"
+        )
 
 
 class _Pass:
@@ -158,7 +185,8 @@ class DataLoader(Generic[_T_co]):
     tensors on the CPU with one thread each, and share nothing with the caller: what a dataset
     changes about itself there is lost. An IterableDataset is iterated by every worker: let it ask
     get_worker_info() for its part. Tensors of a TensorDataset that are on another device are
-    batched in the calling process. An error of a worker is raised with the worker's traceback.
+    batched in the calling process. An error of a worker is raised with the worker's traceback;
+    one that dies, or gives no batch within `timeout` seconds, is a WorkerError that names it.
     `pin_memory` puts the tensors of each batch into memory that the GPU (`pin_memory_device`, or
     the current one) reads directly, from which `to(device, non_blocking=True)` does not wait;
     without a GPU it changes nothing. With workers a thread does so ahead; `prefetch(loader, device)`
@@ -201,6 +229,7 @@ class DataLoader(Generic[_T_co]):
                 f"pf.utils.data.DataLoader: prefetch_factor is {prefetch_factor}; expected at "
                 "least 1"
             )
+        _check_context(multiprocessing_context, num_workers)
         iterable = isinstance(dataset, IterableDataset)
         if iterable and (shuffle or sampler is not None or batch_sampler is not None):
             raise ValueError(
@@ -281,7 +310,9 @@ class DataLoader(Generic[_T_co]):
                 self._pool = pool
         try:
             yield from pool.run(requests, self.prefetch_factor, seed)
-        except Exception:
+        except GeneratorExit:  # a pass that is given up
+            raise
+        except BaseException:  # also an interrupt, which may come within a message
             if pool is self._pool:  # not used again after something went wrong
                 self._pool = None
             raise

@@ -4,7 +4,7 @@ import bisect
 import itertools
 from typing import Generic, TypeVar
 
-from ... import _ops
+from ... import _C, _ops
 from .sampler import generator_of_pass, permutation
 
 _T_co = TypeVar("_T_co", covariant=True)
@@ -44,7 +44,7 @@ class ChainDataset(IterableDataset):
 
 
 class TensorDataset(Dataset[tuple]):
-    """Sample i is the tuple of the i-th entries of the tensors."""
+    """Sample i is the tuple of the i-th entries of the tensors (or NumPy arrays)."""
 
     def __init__(self, *tensors):
         if any(t.shape[0] != tensors[0].shape[0] for t in tensors):
@@ -59,11 +59,42 @@ class TensorDataset(Dataset[tuple]):
 
     def _batch(self, indices):
         """A collated batch by one index operation for each tensor."""
-        index = _ops.tensor(list(indices))
-        return [_ops.index_select(t, 0, index.to(t.device)) for t in self.tensors]
+        return _entries(self.tensors, indices)
+
+    def _alone(self):
+        return not all(isinstance(t, _C.Tensor) or _is_tensor(t) for t in self.tensors)
 
     def __len__(self):
         return self.tensors[0].shape[0]
+
+
+def _is_tensor(x):
+    """True for tensors, and for arrays of NumPy that a tensor can look at, which have entries."""
+    if type(x) is _C.Tensor:
+        return x.dim() > 0
+    if type(x).__module__ != "numpy" or not getattr(x, "shape", ()):
+        return False
+    try:
+        _C.from_numpy(x[:2])  # which has all strides
+    except (TypeError, _C.PyFlameError):
+        return False
+    return True
+
+
+def _entries(arrays, indices):
+    """The entries of several tensors or arrays, each where its tensor is."""
+    indices, index, found = list(indices), None, []
+    on_cpu = _C.get_device().type == "cpu"
+    for x in arrays:
+        if not isinstance(x, _C.Tensor):
+            if not on_cpu:  # where from_numpy copies: the batch alone
+                found.append(_C.from_numpy(x[indices]))
+                continue
+            x = _C.from_numpy(x)
+        if index is None or index.device != x.device:
+            index = _ops.tensor(indices, dtype=_C.int64, device=x.device)
+        found.append(_ops.index_select(x, 0, index))
+    return found
 
 
 class Subset(Dataset[_T_co]):
@@ -135,6 +166,15 @@ class StackDataset(Dataset):
             return {name: d[index] for name, d in self.datasets.items()}
         return tuple(d[index] for d in self.datasets)
 
+    def _batch(self, indices):
+        if isinstance(self.datasets, dict):
+            return {name: batcher(d)(indices) for name, d in self.datasets.items()}
+        return [batcher(d)(indices) for d in self.datasets]
+
+    def _alone(self):
+        parts = self.datasets
+        return not all(map(batcher, parts.values() if isinstance(parts, dict) else parts))
+
     def __len__(self):
         return len(
             next(iter(self.datasets.values()))
@@ -145,7 +185,7 @@ class StackDataset(Dataset):
 
 # Classes whose `_batch(indices)` makes a collated batch at once. A subclass is none: it may say anew
 # what a sample is.
-_BATCHED = {TensorDataset}
+_BATCHED = {TensorDataset, StackDataset}
 
 
 def batched(kind):
@@ -162,15 +202,30 @@ def batcher(dataset):
         return None if alone and alone() else dataset._batch
     if type(dataset) is Subset and batcher(dataset.dataset):
         return dataset._batch
-    return None
+    return _Entries(dataset) if _is_tensor(dataset) else None
+
+
+class _Entries:
+    """Batches of the entries of one tensor or array; can be sent to a worker."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __call__(self, indices):
+        return _entries([self.array], indices)[0]
 
 
 def on_device(dataset):
     """True for tensors off the CPU, which processes cannot reach: one index operation a batch."""
-    while type(dataset) is Subset:
-        dataset = dataset.dataset
+    if isinstance(dataset, _C.Tensor):
+        return not dataset.is_cpu
+    if type(dataset) is Subset:
+        return on_device(dataset.dataset)
+    if type(dataset) is StackDataset and batcher(dataset):
+        parts = dataset.datasets
+        return any(map(on_device, parts.values() if isinstance(parts, dict) else parts))
     tensors = getattr(dataset, "tensors", ()) if type(dataset) in _BATCHED else ()
-    return not all(t.is_cpu for t in tensors)
+    return any(map(on_device, tensors))
 
 
 def random_split(dataset, lengths, generator=None):

@@ -2,7 +2,8 @@
 
 Batch i is made by worker i modulo their number and read from that worker's own pipe: the order of
 batches does not depend on timing. A worker's error is raised where the batch is asked for, with the
-worker's traceback; a worker that dies is an error that says how.
+worker's traceback; a worker that dies is an error that says how, one that gives no batch in time an
+error that says what it is doing.
 """
 
 import itertools
@@ -21,9 +22,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import _C
+from .dataloader import WorkerError
 from .shared import Receiver, Sender
 
 _ALONE = 5.0  # seconds after which an idle worker looks whether its parent is still there
+_WHERE = "where"  # asks a worker what it is doing
+_FOR_WORKERS = {signal.SIGINT, signal.SIGTERM}  # whose handlers are the main process's own
 
 _info = None
 
@@ -43,6 +47,12 @@ def get_worker_info():
     return _info
 
 
+class _Text(str):
+    """Lines that a KeyError shows as lines."""
+
+    __repr__ = str.__str__
+
+
 class _Failure:
     """An exception on its way to the main process."""
 
@@ -59,7 +69,7 @@ class _Failure:
 
     def error(self):
         try:
-            made = self.type(self.text)
+            made = self.type(_Text(self.text) if issubclass(self.type, KeyError) else self.text)
         except Exception:  # its constructor wants other arguments
             made = None
         return made if isinstance(made, Exception) else RuntimeError(self.text)
@@ -78,32 +88,44 @@ def _seed(seed):
         sys.modules["numpy.random"].seed(seed % 2**32)
 
 
-def _listen(pipe, messages, parent):
+def _stack(thread):
+    """Where a thread is, as in a traceback, from what it does for the loader on."""
+    frames = traceback.extract_stack(sys._current_frames()[thread])
+    names = [f.name for f in frames]
+    first = names.index("_work") if "_work" in names else 0
+    return "".join(traceback.format_list(frames[first:]))
+
+
+def _listen(pipe, answers, messages, parent):
     """Takes messages from the pipe at once, so that the main process never waits to send one."""
     try:
         while True:
             while not pipe.poll(_ALONE):
                 if os.getppid() != parent:
                     os._exit(1)
-            messages.put(pipe.recv())
+            message = pipe.recv()
+            if message == _WHERE:
+                answers.send(_stack(threading.main_thread().ident))
+            else:
+                messages.put(message)
     except (EOFError, OSError):
         os._exit(1)  # the main process is gone
 
 
-def _work(pipe, number, count, fetch, init, parent, others):
+def _work(pipe, answers, number, count, fetch, init, parent, others):
     """A worker's life: (epoch, seed, None, freed) begins an epoch, (epoch, None, request, freed) wants
-    a batch; `freed` are segments of memory that may be used again."""
+    a batch; `freed` are segments of memory that may be used again. `answers` takes what _WHERE asks."""
     global _info
     for other in others:  # so that a pipe ends when the main process lets go of its own end
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and by this one: its handler is not for them
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FOR_WORKERS)
     _C.set_device("cpu")
     _C.set_num_threads(1)
     sender = Sender(pipe, parent)
     messages = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, messages, parent), daemon=True).start()
+    threading.Thread(target=_listen, args=(pipe, answers, messages, parent), daemon=True).start()
     stream = failure = None
     while True:
         epoch, seed, request, freed = messages.get()
@@ -134,7 +156,9 @@ def _work(pipe, number, count, fetch, init, parent, others):
 class Pool:
     """The workers of one loader; lives for an epoch, or as long as the loader if persistent."""
 
-    pipes = processes = ()  # a signal may end __init__ before it has its own, and __del__ follows
+    pipes = answers = (
+        processes
+    ) = ()  # a signal may end __init__ before it has its own, and __del__ follows
 
     def __init__(self, count, fetch, init, context, timeout):
         if context is None or isinstance(context, str):
@@ -143,7 +167,7 @@ class Pool:
             )
             context = multiprocessing.get_context(method)
         self.timeout, self.epoch, self.busy = timeout, 0, False
-        self.pipes, self.processes, self.receivers = [], [], []
+        self.pipes, self.answers, self.processes, self.receivers = [], [], [], []
         if "numpy" in sys.modules:  # whole, before a fork: a child waits for ever for half of it
             import numpy.random  # noqa: F401
         _C.flush()  # a child must not find work of this thread half done
@@ -151,21 +175,24 @@ class Pool:
             forks = context.get_start_method() == "fork"  # which copies open files
             for number in range(count):
                 here, there = context.Pipe()
-                others = [*self.pipes, here] if forks else []
+                answer, answers = context.Pipe(duplex=False)
+                others = [*self.pipes, here, *self.answers, answer] if forks else []
                 process = context.Process(
                     target=_work,
-                    args=(there, number, count, fetch, init, os.getpid(), others),
+                    args=(there, answers, number, count, fetch, init, os.getpid(), others),
                     name=f"pyflame-data-{number}",
                     daemon=True,
                 )
                 # Until the worker has set its own: the handlers of this process are not for it.
-                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_WORKERS)
                 try:
                     process.start()
                 finally:
                     signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 there.close()
+                answers.close()
                 self.pipes.append(here)
+                self.answers.append(answer)
                 self.receivers.append(Receiver(here))
                 self.processes.append(process)
         except BaseException:
@@ -181,9 +208,10 @@ class Pool:
             if process.is_alive():
                 process.kill()
                 process.join()
-        for pipe in self.pipes:
+            process.close()
+        for pipe in (*self.pipes, *self.answers):
             pipe.close()
-        self.pipes, self.processes, self.receivers = [], [], []
+        self.pipes, self.answers, self.processes, self.receivers = [], [], [], []
 
     def __del__(self):
         self.close()
@@ -203,10 +231,26 @@ class Pool:
             if code and code < 0
             else f"ended ({code})"
         )
-        return RuntimeError(
+        return WorkerError(
             f"pf.utils.data.DataLoader: worker {worker} (pid {process.pid}) {how}; expected a "
             "batch; if memory ran out, use fewer workers or smaller batches, and num_workers=0 "
             "shows an error of the dataset itself"
+        )
+
+    def _hang(self, worker):
+        """The error of a worker that gives no batch, with what it is doing."""
+        where = "It does not say where it is: stopped, or inside a library."
+        try:
+            self.pipes[worker].send(_WHERE)
+            if self.answers[worker].poll(1.0):
+                where = "It is at:\n" + self.answers[worker].recv()
+        except (EOFError, OSError):
+            return self._death(worker)
+        process = self.processes[worker]
+        process.kill()  # what asks it to end might wait, too
+        return WorkerError(
+            f"pf.utils.data.DataLoader: worker {worker} (pid {process.pid}) gave no "
+            f"batch within {self.timeout} s; expected one in that time; raise timeout. {where}"
         )
 
     def _receive(self, worker):
@@ -216,15 +260,12 @@ class Pool:
             left = None if end is None else max(0.0, end - time.monotonic())
             ready = multiprocessing.connection.wait([pipe, process.sentinel], left)
             if not ready:
-                raise RuntimeError(
-                    f"pf.utils.data.DataLoader: worker {worker} gave no batch within "
-                    f"{self.timeout} s; expected one in that time; raise timeout"
-                )
+                raise self._hang(worker)
             if pipe not in ready:
                 raise self._death(worker)
             try:
                 epoch, result = self.receivers[worker].receive()
-            except (EOFError, ConnectionResetError):
+            except (EOFError, OSError):  # also within a message
                 raise self._death(worker) from None
             if epoch == self.epoch:  # not one of an epoch that was given up
                 return result
