@@ -373,6 +373,13 @@ def main():
             f"{c.where:<34}{c.names:>6}{len(c.out):>5}{len(c.missing):>9}{len(c.differs):>8}"
             f"{c.percent:>7.1f}%{mark}"
         )
+    counted, missing = (
+        sum(c.names - len(c.out) for c in results),
+        sum(len(c.missing) for c in results),
+    )
+    print(
+        f"{'all':<34}{counted:>6} counted {missing:>6} missing {100 - 100 * missing / counted:>14.1f}%"
+    )
     for c in results:
         for title, lines in (
             ("missing", c.missing),

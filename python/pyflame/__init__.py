@@ -186,6 +186,19 @@ _LAZY = {
     "get_autocast_gpu_dtype": "amp",
     "set_autocast_gpu_dtype": "amp",
 }
+_LAZY |= dict.fromkeys(
+    """
+    AcceleratorError cfloat cdouble batch_norm instance_norm group_norm constant_pad_nd
+    convolution conv_tbc affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_3d
+    norm_except_dim frobenius_norm cosine_embedding_loss ctc_loss hinge_embedding_loss
+    margin_ranking_loss poisson_nll_loss triplet_margin_loss empty_strided empty_permuted
+    nonzero_static range from_file detach_ is_signed is_inference is_inference_mode_enabled
+    is_distributed is_anomaly_check_nan_enabled set_flush_denormal set_deterministic_debug_mode
+    get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled set_warn_always
+    is_warn_always_enabled
+    """.split(),
+    "_torch_names",
+)
 for _name in _LAZY:  # operations with a Python form of their own
     globals().pop(_name, None)
 _KINDS = "Float Double Half BFloat16 Long Int Short Char Byte Bool"

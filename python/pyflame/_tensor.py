@@ -184,6 +184,22 @@ def apply_(self, callable):
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
+# Methods of _torch_names.py.
+_LATER = ("new", "new_empty_strided", "nonzero_static", "dim_order", "set_", "is_distributed")
+
+
+def _later(name):
+    """A method that is looked up when it is first called."""
+
+    def method(self, *args, **kwargs):
+        from . import _torch_names
+
+        return getattr(_torch_names, name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
 def install():
     for fn in (
         [__repr__, __format__, __deepcopy__, __reduce_ex__, numpy, __array__, __array_wrap__]
@@ -198,6 +214,7 @@ def install():
             detach_,
         ]
         + [untyped_storage, apply_]
+        + [_later(name) for name in _LATER]
     ):
         fn.__qualname__ = "Tensor." + fn.__name__
         setattr(Tensor, fn.__name__, fn)

@@ -641,7 +641,7 @@ const Family kComplex("complex numbers", [](Family& f) {
                "The conjugate, a copy; of real numbers the tensor itself."});
   f.op(&conj_physical, {"conj_physical(Tensor input) -> Tensor", "The same as conj."});
   f.op(&conj_physical_,
-       {"conj_physical_(Tensor input) -> Tensor", "In-place conj_physical.", kMethod});
+       {"conj_physical_(Tensor input) -> Tensor", "In-place conj_physical.", kFunction | kMethod});
   f.op(&isreal,
        {"isreal(Tensor input) -> Tensor",
         "Where the imaginary part is 0; everywhere for real numbers.", kFunction | kMethod, false});

@@ -95,6 +95,32 @@ Tensor slice_scatter(const Tensor& t, const Tensor& src, int64_t dim, optional<i
   return out;
 }
 
+Tensor as_strided_scatter(const Tensor& t, const Tensor& src, const IntList& size,
+                          const IntList& stride, optional<int64_t> offset) {
+  const char* op = "as_strided_scatter";
+  ops::check_defined(t, op);
+  Tensor out = clone(contiguous(ops::beside(t, {src}, op)));
+  Tensor part = as_strided(out, size, stride, offset.value_or(0));
+  PF_CHECK(src.defined() && src->shape == part->shape, ShapeError, op,
+           "got a source whose shape is not ", part->shape, "; expected that shape; reshape it");
+  copy_(part, src);
+  return out;
+}
+
+Tensor filled(const Tensor& t, Scalar value) {
+  ops::check_defined(t, "fill");
+  Tensor out = clone(t);
+  return fill_(out, value);
+}
+Tensor filled_by(const Tensor& t, const Tensor& value) {
+  ops::check_defined(t, "fill");
+  ops::check_defined(value, "fill", "value");
+  PF_CHECK(value->shape.empty(), ShapeError, "fill", "got a value of shape ", value->shape,
+           "; expected a number or a 0-d tensor; use expand() for more");
+  Tensor out = clone(t);
+  return copy_(out, value);
+}
+
 Tensor diagonal_scatter(const Tensor& t, const Tensor& src, int64_t offset, int64_t dim1,
                         int64_t dim2) {
   ops::check_defined(t, "diagonal_scatter");
@@ -161,6 +187,13 @@ const Family kDiagonals("diagonals", [](Family& f) {
        {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int "
         "step=1) -> Tensor",
         "A copy with a range of a dimension replaced by src."});
+  f.op(&as_strided_scatter,
+       {"as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? "
+        "storage_offset=None) -> Tensor",
+        "A row-major copy with `copy.as_strided(size, stride, storage_offset)` replaced by src."});
+  const char* kFill = "A tensor of the same shape and dtype with one value everywhere.";
+  f.op(&filled, {"fill(Tensor input, Scalar value) -> Tensor", kFill, kFunction});
+  f.op(&filled_by, {"fill(Tensor input, Tensor value) -> Tensor", kFill, kFunction});
   f.op(
       &diagonal_scatter,
       {"diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",

@@ -526,8 +526,7 @@ const Family kIndexing("indexing", [](Family& f) {
                         "The elements where a mask is true, one dimension. Waits for the count."});
   f.op(&masked_scatter, {"masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor",
                          "A copy whose places where the mask is true take the elements of `source` "
-                         "in turn.",
-                         kMethod});
+                         "in turn."});
   f.op(&masked_scatter_, {"masked_scatter_(Tensor input, Tensor mask, Tensor source) -> Tensor",
                           "In-place masked_scatter.", kMethod});
   f.op(&one_hot, {"one_hot(Tensor input|tensor, int num_classes=-1) -> Tensor",

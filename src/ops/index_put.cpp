@@ -731,7 +731,7 @@ const Family kScatter("indexing", [](Family& f) {
       {"index_put_(Tensor input, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
        "`x[indices] = values`, or values added with accumulate=True (repeated indices add up, in "
        "index order).",
-       kMethod});
+       kFunction | kMethod});
 });
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "ops/registry.h"
 #include "ops/replaced.h"
 #include "ops/rows.h"
+#include "ops/scan.h"
 
 namespace pyflame {
 namespace {
@@ -87,6 +88,29 @@ Tensor cumsum_(Tensor t, int64_t dim, std::optional<DType> dtype) {
       t, "cumsum_", [&](const Tensor& x) { return cumsum(dtype ? to(x, *dtype) : x, dim); },
       ops::Old::kIsNotRead);
 }
+Tensor cumprod_(Tensor t, int64_t dim, std::optional<DType> dtype) {
+  return ops::replaced(t, "cumprod_", [&](const Tensor& x) {
+    const int d = wrap_dim(dim, x->shape.size(), "cumprod_");
+    PF_CHECK(!dtype || *dtype == x->dtype, DTypeError, "cumprod_", "got dtype ", *dtype,
+             " for a tensor of ", x->dtype, "; expected the same; use cumprod");
+    return x->shape.empty() ? clone(x) : ops::cumprod(x, d);
+  });
+}
+// The old values of what is written, where the gradient of an exponent reads them.
+Tensor kept(const Tensor& x, const Tensor& exponent) {
+  return autograd::wanted({exponent}) ? clone(x) : x;
+}
+Tensor kept(const Tensor& x, Scalar) {
+  return x;
+}
+template <class Exponent>
+Tensor float_power_(Tensor t, const Exponent& exponent) {
+  const char* op = "float_power_";
+  ops::check_defined(t, op, "input");
+  PF_CHECK(t->dtype == DType::Float64, DTypeError, op, "got dtype ", t->dtype,
+           "; expected float64, in which the powers are; use pow_");
+  return ops::replaced(t, op, [&](const Tensor& x) { return pow(kept(x, exponent), exponent); });
+}
 
 // Elements of the flattened tensor replaced (or added to), in place.
 Tensor put_(Tensor t, const Tensor& index, const Tensor& source, bool accumulate) {
@@ -111,6 +135,9 @@ Tensor put(const Tensor& t, const Tensor& index, const Tensor& source, bool accu
 const ops::Family kInplace("in place", [](ops::Family& f) {
   using namespace ops;
   const auto row = [](const char* schema, const char* doc) { return Row{schema, doc, kMethod}; };
+  const auto both = [](const char* schema, const char* doc) {
+    return Row{schema, doc, kFunction | kMethod};
+  };
   f.op(&squeeze_, row("squeeze_(Tensor input) -> Tensor",
                       "The tensor itself, without its dimensions of size 1."));
   f.op(&squeeze_dims_, row("squeeze_(Tensor input, int[] dim) -> Tensor",
@@ -125,9 +152,9 @@ const ops::Family kInplace("in place", [](ops::Family& f) {
   f.op(&addmm_, row("addmm_(Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar "
                     "alpha=1) -> Tensor",
                     "In-place addmm."));
-  f.op(&addmv_, row("addmv_(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar "
-                    "alpha=1) -> Tensor",
-                    "In-place addmv."));
+  f.op(&addmv_, both("addmv_(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar "
+                     "alpha=1) -> Tensor",
+                     "In-place addmv."));
   f.op(&addr_, row("addr_(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar "
                    "alpha=1) -> Tensor",
                    "In-place addr."));
@@ -139,6 +166,11 @@ const ops::Family kInplace("in place", [](ops::Family& f) {
                      "In-place addbmm."));
   f.op(&cumsum_,
        row("cumsum_(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", "In-place cumsum."));
+  f.op(&cumprod_,
+       row("cumprod_(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", "In-place cumprod."));
+  const char* kPower = "In-place float_power, of float64.";
+  f.op(&float_power_<Tensor>, row("float_power_(Tensor input, Tensor exponent) -> Tensor", kPower));
+  f.op(&float_power_<Scalar>, row("float_power_(Tensor input, Scalar exponent) -> Tensor", kPower));
   f.op(&put_, row("put_(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> "
                   "Tensor",
                   "In-place put."));

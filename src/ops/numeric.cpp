@@ -519,7 +519,7 @@ const ops::Family kNumeric("differences and histograms", [](ops::Family& f) {
                   "Other sizes over the same memory, in place; new elements have any value.",
                   kMethod, false});
   f.op(&resize_as_, {"resize_as_(Tensor input, Tensor the_template) -> Tensor",
-                     "The sizes of another tensor, in place.", kMethod, false});
+                     "The sizes of another tensor, in place.", kFunction | kMethod, false});
 });
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "ops/functions.h"
 #include "ops/record.h"
 #include "ops/registry.h"
+#include "ops/replaced.h"
 #include "ops/rows.h"
 
 namespace pyflame {
@@ -427,8 +428,15 @@ Tensor ldexp(const Tensor& x, const Tensor& exponent) {
   return mul(x, exp2(follow ? to(exponent, x->dtype) : exponent));
 }
 
+Tensor ldexp_(Tensor t, const Tensor& exponent) {
+  return ops::replaced(t, "ldexp_", [&](const Tensor& x) {
+    return ldexp(autograd::wanted({exponent}) ? clone(x) : x, exponent);  // whose gradient reads it
+  });
+}
+
 const ops::Family kPowers("math", [](ops::Family& f) {
   f.op(&ldexp, {"ldexp(Tensor input, Tensor other) -> Tensor", "input * 2^other."});
+  f.op(&ldexp_, {"ldexp_(Tensor input, Tensor other) -> Tensor", "In-place ldexp."});
 });
 
 }  // namespace

@@ -564,9 +564,9 @@ void register_writes() {
     return fill_(x, scalar_of(v[1]));
   };
   const char* doc = "Writes one value into every element.";
-  add(Op{"fill_", "fill_(Tensor input, Scalar value) -> Tensor", doc, family, kMethod, true, fill});
-  add(Op{"fill_", "fill_(Tensor input, Tensor value) -> Tensor", doc, family, kMethod, true, fill});
-  add(Op{"zero_", "zero_(Tensor input) -> Tensor", "Writes 0 into every element.", family, kMethod,
+  add(Op{"fill_", "fill_(Tensor input, Scalar value) -> Tensor", doc, family, kBoth, true, fill});
+  add(Op{"fill_", "fill_(Tensor input, Tensor value) -> Tensor", doc, family, kBoth, true, fill});
+  add(Op{"zero_", "zero_(Tensor input) -> Tensor", "Writes 0 into every element.", family, kBoth,
          true, [](std::vector<Value>& v) -> Value {
            Tensor x = std::get<Tensor>(v[0]);
            return zero_(x);

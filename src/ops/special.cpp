@@ -285,7 +285,7 @@ const ops::Family kSpecial("special functions", [](ops::Family& f) {
   one(&entr, "entr", "-x log(x), 0 at 0 and -inf below.");
   const char* kI0 = "Modified Bessel function of the first kind, of order 0.";
   f.op(&i0, {"i0(Tensor input) -> Tensor", kI0});
-  f.op(&in_place<&i0>, {"i0_(Tensor input) -> Tensor", "In-place i0.", kMethod});
+  f.op(&in_place<&i0>, {"i0_(Tensor input) -> Tensor", "In-place i0.", kFunction | kMethod});
   const char* kLower =
       "The regularized lower incomplete gamma function: the share of Gamma(input) below other. The "
       "gradient is that of `other` alone.";

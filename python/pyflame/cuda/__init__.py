@@ -42,6 +42,22 @@ from .random import (
     set_rng_state,
     set_rng_state_all,
 )
+from .settings import (
+    CudaError,
+    device_memory_used,
+    get_allocator_backend,
+    get_arch_list,
+    get_gencode_flags,
+    get_sync_debug_mode,
+    has_half,
+    has_magma,
+    init,
+    ipc_collect,
+    is_current_stream_capturing,
+    is_tf32_supported,
+    memory_stats_as_nested_dict,
+    set_sync_debug_mode,
+)
 
 OutOfMemoryError = _C.OutOfMemoryError
 
@@ -69,6 +85,8 @@ memory_allocated = _of_gpus(memory.memory_allocated)
 max_memory_allocated = _of_gpus(memory.max_memory_allocated)
 memory_reserved = _of_gpus(memory.memory_reserved)
 max_memory_reserved = _of_gpus(memory.max_memory_reserved)
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved  # older names
+reset_max_memory_cached = reset_peak_memory_stats
 
 
 def _need(name):
@@ -187,6 +205,8 @@ def is_initialized():
 
 
 def __getattr__(name):
+    if name == "default_generators":
+        return (_C._import("pyflame.random").default_generator,) * device_count()
     if name in ("amp", "nvtx"):
         return _C._import(f"{__name__}.{name}")
     if name in _TYPED:
@@ -195,4 +215,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), "amp", "nvtx", *_TYPED})
+    return sorted({*globals(), "amp", "nvtx", "default_generators", *_TYPED})

@@ -8,7 +8,7 @@ from ..nn import functional as F
 from . import constraints
 from .continuous import _open, _shape_of
 from .distribution import Distribution, Plain
-from .sampling import binomial, poisson, standard_gamma
+from .sampling import standard_gamma
 from .utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits
 
 
@@ -342,7 +342,7 @@ class Binomial(_ByProbability):
 
     def sample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)
-        return binomial(self.total_count.expand(shape), self.probs.detach().expand(shape))
+        return _ops.binomial(self.total_count.expand(shape), self.probs.detach().expand(shape))
 
     def log_prob(self, value):
         self._validate_sample(value)
@@ -380,7 +380,7 @@ class Poisson(Plain):
     mode = property(lambda self: self.rate.floor())
 
     def sample(self, sample_shape=()):
-        return poisson(self.rate.detach().expand(self._extended_shape(sample_shape)))
+        return _ops.poisson(self.rate.detach().expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value):
         self._validate_sample(value)
@@ -415,7 +415,7 @@ class NegativeBinomial(_ByProbability):
     def sample(self, sample_shape=()):
         with no_grad():
             shape = self._extended_shape(sample_shape)
-            return poisson(standard_gamma(self.total_count.expand(shape)) * self.logits.exp())
+            return _ops.poisson(standard_gamma(self.total_count.expand(shape)) * self.logits.exp())
 
     def log_prob(self, value):
         self._validate_sample(value)

@@ -1,4 +1,4 @@
-"""Samples of distributions that are not made of one number each.
+"""Samples of gamma distributions, with their gradient. Counts: pf.poisson, pf.binomial.
 
 No loop waits for values: where a candidate may be refused as many are made as never all are, and the
 first that is taken counts. So a sample follows from the generator's state alone, on every device.
@@ -9,9 +9,7 @@ import math
 from .. import _C, _ops
 from ..autograd import Function, no_grad
 
-_ROUNDS = (
-    12  # of candidates taken with probability above 0.95 (gamma) or 0.86: all refused in 1e-10
-)
+_ROUNDS = 12  # of candidates taken with probability above 0.95: all refused in 1e-10
 
 
 def _uniform(like):
@@ -98,79 +96,6 @@ class _StandardGamma(Function):
 def standard_gamma(concentration):
     """Samples of the gamma distribution with rate 1, with a gradient (implicit reparameterization)."""
     return _StandardGamma.apply(concentration)
-
-
-def poisson(rate):
-    """Counts with these means, as floats: by inversion up to 10, then by Hormann's transformed
-    rejection (PTRS, 1993)."""
-    with no_grad():
-        small, u = rate < 10, _uniform(rate)
-        low = _ops.where(small, rate, 1.0)
-        p = _ops.exp(-low)
-        total, count = p, _ops.zeros_like(rate)
-        for k in range(1, 64):  # beyond lies less than 1e-30
-            count = count + (u > total)
-            p = p * low / k
-            total = total + p
-        m = _ops.where(small, 10.0, rate)
-        b = 0.931 + 2.53 * m.sqrt()
-        a = -0.059 + 0.02483 * b
-        inverse = 1.1239 + 1.1328 / (b - 3.4)
-        v_r = 0.9277 - 3.6224 / (b - 2)
-        out, done = m.floor(), _ops.zeros_like(rate, dtype=_C.bool)
-        for _ in range(_ROUNDS + 4):
-            u, v = _uniform(rate) - 0.5, _uniform(rate)
-            us = 0.5 - u.abs()
-            k = ((2 * a / us + b) * u + m + 0.43).floor()
-            quick = (us >= 0.07) & (v <= v_r)
-            refused = (k < 0) | ((us < 0.013) & (v > us))
-            near = (v * inverse / (a / (us * us) + b)).log() <= k * m.log() - m - _ops.lgamma(
-                k.clamp(min=0) + 1
-            )
-            good = (quick | (~refused & near)) & ~done
-            out, done = _ops.where(good, k, out), done | good
-        return _ops.where(small, count, out)
-
-
-def binomial(count, probs):
-    """Successes in `count` tries, as floats: by inversion where 10 are expected at most, then by
-    Hormann's transformed rejection (BTRS, 1993)."""
-    with no_grad():
-        turned = probs > 0.5
-        p = _ops.where(turned, 1 - probs, probs)
-        small = count * p < 10
-        n, q = _ops.where(small, count, 1.0), _ops.where(small, p, 0.25)
-        odds = q / (1 - q)
-        term = _ops.exp(n * _ops.log1p(-q))
-        u, total, k = _uniform(probs), term, _ops.zeros_like(probs)
-        for i in range(1, 80):
-            k = k + ((u > total) & (i <= n))
-            term = term * (n - (i - 1)).clamp(min=0) / i * odds
-            total = total + term
-        n, q = _ops.where(small, 100.0, count), _ops.where(small, 0.25, p)
-        spread = (n * q * (1 - q)).sqrt()
-        b = 1.15 + 2.53 * spread
-        a = -0.0873 + 0.0248 * b + 0.01 * q
-        c, v_r = n * q + 0.5, 0.92 - 4.2 / b
-        alpha = (2.83 + 5.1 / b) * spread
-        m = ((n + 1) * q).floor()
-        at_m = _ops.lgamma(m + 1) + _ops.lgamma(n - m + 1)
-        log_odds = (q / (1 - q)).log()
-        out, done = m, _ops.zeros_like(probs, dtype=_C.bool)
-        for _ in range(_ROUNDS + 4):
-            u, v = _uniform(probs) - 0.5, _uniform(probs)
-            us = 0.5 - u.abs()
-            x = ((2 * a / us + b) * u + c).floor()
-            quick = (us >= 0.07) & (v <= v_r)
-            inside = (x >= 0) & (x <= n)
-            y = _ops.where(inside, x, m)
-            near = (v * alpha / (a / (us * us) + b)).log() <= (
-                at_m - _ops.lgamma(y + 1) - _ops.lgamma(n - y + 1) + (y - m) * log_odds
-            )
-            good = inside & (quick | near) & ~done
-            out, done = _ops.where(good, x, out), done | good
-        made = _ops.where(small, k, out)
-        return _ops.where(turned, count - made, made)
 
 
 LOG_2PI = math.log(2 * math.pi)

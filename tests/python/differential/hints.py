@@ -127,6 +127,7 @@ UNIT = {  # probabilities
     ("quantile", "q"),
     ("nanquantile", "q"),
     ("multinomial", "input"),
+    ("binomial", "prob"),
     ("kl_div", "target"),
     ("logit", "input"),
 }
@@ -134,6 +135,8 @@ POSITIVE = {
     ("gaussian_nll_loss", "var"),
     ("poisson_nll_loss", "target"),
     ("normal", "std"),
+    ("poisson", "input"),
+    ("binomial", "count"),
     ("cov", "aweights"),
 }
 

@@ -1,0 +1,378 @@
+"""Names of PyTorch that few programs call: what it has beside nn.functional, where numbers stand for
+names, older spellings, and switches that have nothing to switch here."""
+
+import itertools
+import math
+
+from . import _C, _ops
+from .nn import functional as F
+
+_upto = range  # which is another function below
+
+AcceleratorError = _C.BackendError
+cfloat, cdouble = _C.complex64, _C.complex128
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _named(number, names, what):
+    """The name that PyTorch's functions have a number for; names are taken, too."""
+    if number in names:
+        return number
+    if isinstance(number, int) and 0 <= number < len(names):
+        return names[number]
+    raise _C.ValueError(
+        f"pf: got {what} {number!r}; expected a number below {len(names)}, of {names}"
+    )
+
+
+# ---- functions of layers ------------------------------------------------------------------------
+
+
+def batch_norm(
+    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled=True
+):
+    """nn.functional.batch_norm with its arguments in another order."""
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def instance_norm(
+    input,
+    weight,
+    bias,
+    running_mean,
+    running_var,
+    use_input_stats,
+    momentum,
+    eps,
+    cudnn_enabled=True,
+):
+    """nn.functional.instance_norm with its arguments in another order."""
+    return F.instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True):
+    """nn.functional.group_norm."""
+    return F.group_norm(input, num_groups, weight, bias, eps)
+
+
+def constant_pad_nd(input, pad, value=0):
+    """nn.functional.pad with a number."""
+    return F.pad(input, pad, "constant", value)
+
+
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    """A convolution, or a transposed one, over as many dimensions as the kernel has."""
+    dims = weight.dim() - 2
+    if dims not in (1, 2, 3):
+        raise _C.ShapeError(
+            f"pf.convolution: got a weight of shape {list(weight.shape)}; expected a kernel of 1 to 3 "
+            "dimensions behind channels"
+        )
+    if transposed:
+        f = getattr(F, f"conv_transpose{dims}d")
+        return f(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return getattr(F, f"conv{dims}d")(input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_tbc(input, weight, bias, pad=0):
+    """A convolution along time of [time, batch, channels] with a weight [kernel, channels in, out]."""
+    x = F.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return x.permute(2, 0, 1)
+
+
+def affine_grid_generator(theta, size, align_corners):
+    """nn.functional.affine_grid."""
+    return F.affine_grid(theta, size, align_corners)
+
+
+def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
+    """nn.functional.grid_sample; modes 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border,
+    2 reflection."""
+    mode = _named(interpolation_mode, ("bilinear", "nearest", "bicubic"), "interpolation_mode")
+    padding = _named(padding_mode, ("zeros", "border", "reflection"), "padding_mode")
+    return F.grid_sample(input, grid, mode, padding, align_corners)
+
+
+grid_sampler_2d = grid_sampler_3d = grid_sampler
+
+
+def norm_except_dim(v, pow=2, dim=0):
+    """Norms over all dimensions but one, which are kept with size 1; dim -1: over all."""
+    if dim == -1:
+        return _ops.norm(v, pow)
+    dims = [d for d in _upto(v.dim()) if d != dim % v.dim()]
+    return _ops.norm(v, pow, dims, keepdim=True) if dims else v.abs()
+
+
+def frobenius_norm(input, dim, keepdim=False):
+    """The root of the sum of squares over dimensions; over all where there are none."""
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    return _ops.linalg_vector_norm(input, 2, dims or None, keepdim)
+
+
+# ---- losses, whose reduction is a number: 0 none, 1 mean, 2 sum ---------------------------------
+
+
+def _reduction(reduction):
+    return _named(reduction, _REDUCTIONS, "reduction")
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
+    """nn.functional.cosine_embedding_loss."""
+    return F.cosine_embedding_loss(input1, input2, target, margin, reduction=_reduction(reduction))
+
+
+def ctc_loss(
+    log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False
+):
+    """nn.functional.ctc_loss."""
+    return F.ctc_loss(
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        _reduction(reduction),
+        zero_infinity,
+    )
+
+
+def hinge_embedding_loss(input, target, margin=1.0, reduction=1):
+    """nn.functional.hinge_embedding_loss."""
+    return F.hinge_embedding_loss(input, target, margin, reduction=_reduction(reduction))
+
+
+def margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
+    """nn.functional.margin_ranking_loss."""
+    return F.margin_ranking_loss(input1, input2, target, margin, reduction=_reduction(reduction))
+
+
+def poisson_nll_loss(input, target, log_input, full, eps, reduction):
+    """nn.functional.poisson_nll_loss."""
+    return F.poisson_nll_loss(
+        input, target, log_input, full, eps=eps, reduction=_reduction(reduction)
+    )
+
+
+def triplet_margin_loss(
+    anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, reduction=1
+):
+    """nn.functional.triplet_margin_loss."""
+    return F.triplet_margin_loss(
+        anchor, positive, negative, margin, p, eps, swap, reduction=_reduction(reduction)
+    )
+
+
+# ---- tensors ------------------------------------------------------------------------------------
+
+
+def empty_strided(
+    size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """An uninitialized tensor of these sizes and strides, counted in elements."""
+    if len(size) != len(stride):
+        raise _C.ShapeError(
+            f"pf.empty_strided: got {len(size)} sizes and {len(stride)} strides; expected as many"
+        )
+    last = 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))
+    flat = _ops.empty(last, dtype=dtype, device=device, pin_memory=pin_memory)
+    return flat.as_strided(size, stride).requires_grad_(requires_grad)
+
+
+def empty_permuted(
+    size,
+    physical_layout,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """An uninitialized tensor without gaps, whose dimensions lie in memory in the order that
+    physical_layout says, the outermost first."""
+    order = list(physical_layout)
+    if sorted(order) != list(_upto(len(size))):
+        raise _C.ValueError(
+            f"pf.empty_permuted: got the layout {order} for {len(size)} dimensions; expected each once"
+        )
+    lying = [size[d] for d in order]
+    made = _ops.empty(lying, dtype=dtype, device=device, pin_memory=pin_memory)
+    return made.permute([order.index(d) for d in _upto(len(order))]).requires_grad_(requires_grad)
+
+
+def nonzero_static(input, *, size, fill_value=-1):
+    """The first `size` rows of nonzero(input), filled up with rows of `fill_value`."""
+    if size < 0:
+        raise _C.ValueError(f"pf.nonzero_static: got size {size}; expected at least 0")
+    found = _ops.nonzero(input)[:size]
+    rest = size - found.shape[0]
+    return _ops.cat([found, found.new_full((rest, input.dim()), fill_value)]) if rest else found
+
+
+def range(
+    start, end, step=1, *, dtype=None, layout=None, device=None, requires_grad=False, out=None
+):
+    """Numbers from start to end with both ends; arange leaves the last out."""
+    if step == 0 or (end - start) * step < 0:
+        raise _C.ValueError(
+            f"pf.range: got {start} to {end} by steps of {step}; expected steps that lead there"
+        )
+    count = math.floor((end - start) / step) + 1
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    made = (_ops.arange(count, dtype=_C.float64, device=device) * step + start).to(dtype)
+    return out.copy_(made) if out is not None else made.requires_grad_(requires_grad)
+
+
+def from_file(
+    filename, shared=None, size=0, *, dtype=None, layout=None, device=None, requires_grad=False,
+    pin_memory=False,
+):  # fmt: skip
+    """A tensor over the first `size` elements of a file. shared: what is written to the tensor is
+    written to the file, which is made as long as it takes; otherwise it stays in memory."""
+    import numpy as np
+
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    kind = np.dtype(_ops.empty(0, dtype=dtype, device="cpu").numpy().dtype)
+    if shared:
+        with open(filename, "ab") as file:
+            file.truncate(max(file.tell(), size * kind.itemsize))
+    if not size:
+        return _ops.empty(0, dtype=dtype, device=device).requires_grad_(requires_grad)
+    mapped = np.memmap(filename, kind, "r+" if shared else "c", shape=(size,))
+    made = _C.from_numpy(mapped)
+    return (made if device is None else made.to(device)).requires_grad_(requires_grad)
+
+
+def detach_(input):
+    """Cuts the tensor from its history, in place."""
+    return input.detach_()
+
+
+# ---- what tensors and switches are --------------------------------------------------------------
+
+
+def is_signed(input):
+    """True for dtypes with a sign."""
+    return input.dtype.is_signed
+
+
+def is_inference(input):
+    """False: inference_mode is no_grad."""
+    return input.is_inference()
+
+
+def is_inference_mode_enabled():
+    """False: inference_mode is no_grad."""
+    return False
+
+
+def is_distributed(input):
+    """False: a tensor lies in one process."""
+    return False
+
+
+def is_anomaly_check_nan_enabled():
+    """True: anomaly mode always looks for NaN."""
+    return True
+
+
+def set_flush_denormal(mode):
+    """False: denormal numbers are kept, as the call asks whether they could be flushed."""
+    return False
+
+
+_DEBUG_MODES = ("default", "warn", "error")
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """Accepted for programs that call it: algorithms are deterministic by default."""
+    _named(debug_mode, _DEBUG_MODES, "debug_mode")
+
+
+def get_deterministic_debug_mode():
+    """2, "error": nothing runs that is not deterministic."""
+    return 2
+
+
+def is_deterministic_algorithms_warn_only_enabled():
+    """False."""
+    return False
+
+
+_warn_always = False
+
+
+def set_warn_always(b):
+    """Accepted for programs that call it: PyFlame's warnings are Python's, whose filters decide."""
+    global _warn_always
+    _warn_always = bool(b)
+
+
+def is_warn_always_enabled():
+    """What set_warn_always() was given."""
+    return _warn_always
+
+
+# ---- methods of tensors -------------------------------------------------------------------------
+
+
+def new(self, *args, device=None):
+    """An older way to make a tensor of this dtype and device: of sizes (uninitialized), of a list of
+    numbers, or of a tensor."""
+    device = self.device if device is None else device
+    if len(args) == 1 and isinstance(args[0], _C.Tensor):
+        return args[0].to(self.dtype)
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], _C.Size):
+        return _C.tensor(args[0], dtype=self.dtype, device=device)
+    size = args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
+    return _ops.empty(size, dtype=self.dtype, device=device)
+
+
+def new_empty_strided(
+    self, size, stride, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False
+):
+    """empty_strided with this tensor's dtype and device unless others are given."""
+    return empty_strided(
+        size,
+        stride,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
+        requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )
+
+
+def dim_order(self, *, ambiguity_check=False):
+    """The dimensions in the order in which they lie in memory, the outermost first. With
+    ambiguity_check what is dense in several orders raises."""
+    strides = self.stride()
+    order = sorted(_upto(self.dim()), key=lambda d: -strides[d])
+    if ambiguity_check:
+        sizes = self.shape
+        doubt = any(n == 1 for n in sizes) or any(
+            strides[a] == strides[b] for a, b in itertools.pairwise(order)
+        )
+        if doubt and self.dim() > 1:
+            raise _C.PyFlameError(
+                f"pf.dim_order: got sizes {list(sizes)} and strides {list(strides)}, which lie so in "
+                "several orders; expected one; pass ambiguity_check=False"
+            )
+    return tuple(order)
+
+
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """The tensor looks at the memory of another from now on (at none without one)."""
+    if source is None:
+        source = _ops.empty(0, dtype=self.dtype, device=self.device)
+    if not isinstance(source, _C.Tensor):
+        source = source._tensor.detach().reshape(-1)
+    if size is not None:
+        if stride is None:
+            stride = [math.prod(size[d + 1 :]) for d in _upto(len(size))]
+        source = source.detach().as_strided(size, stride, storage_offset)
+    self.data = source.detach()
+    return self
