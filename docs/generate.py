@@ -32,6 +32,16 @@ UNDER_AUTOCAST = {
 }
 
 
+def support(row):
+    """What an operation takes and what calculates it."""
+    if not row["dtypes"]:
+        return []
+    lines = ["", f"Dtypes: {', '.join(row['dtypes'])}."]
+    if row["cpu"] == row["gpu"]:
+        return [*lines, f"CPUs and GPUs: {row['cpu']}."]
+    return [*lines, f"CPUs: {row['cpu']}. GPUs: {row['gpu']}."]
+
+
 def page(family, rows):
     lines = [f"# {family[0].upper() + family[1:]}", ""]
     by_name = {}
@@ -54,6 +64,7 @@ def page(family, rows):
             lines.append("Not differentiable.")
         if overloads[0]["autocast"]:
             lines.append(UNDER_AUTOCAST[overloads[0]["autocast"]])
+        lines += support(overloads[0])
         lines.append("")
     return "\n".join(lines)
 
@@ -71,7 +82,9 @@ def write_operations(folder):
         "# Operations",
         "",
         f"{len(names)} operations, as registered in the table that the library runs by "
-        "(`pyflame.ops.list()` prints their names). Pointwise operations that stand between two "
+        "(`pyflame.ops.list()` has their names, `pyflame.ops.support(name)` what each takes and what "
+        "calculates it). Dtypes are those of the main operand that were tried and not refused; kernels "
+        "are PyFlame's own where no library is named. Pointwise operations that stand between two "
         "others run in one pass over memory, without being asked.",
         "",
         "```{toctree}",

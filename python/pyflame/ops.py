@@ -1,20 +1,70 @@
 """The table of operations: what there is, and adding to it at run time."""
 
 import builtins
+import functools
+import json
+import os
 
 from . import _C
 
 _list = builtins.list
 
 
-def list():
-    """Names of all operations, sorted."""
-    return sorted({row["name"] for row in _C._table()})
+def list(details=False):
+    """Names of all operations, sorted; with details (name, dtypes, on CPUs, on GPUs) for each, see
+    support()."""
+    names = sorted({row["name"] for row in _C._table()})
+    return [(name, *_support(name).values()) for name in names] if details else names
 
 
 def table():
-    """Every row as a dict: name, schema, doc, family, function, method, functional, ..."""
-    return _C._table()
+    """Every row as a dict: name, schema, doc, family, function, method, functional, ..., and what
+    support() says of its name."""
+    return [row | _support(row["name"]) for row in _C._table()]
+
+
+_LIBRARIES = {  # kernel: what calculates it on GPUs
+    "matmul": "cuBLASLt, hipBLASLt or rocBLAS, or own kernels",
+    "conv": "cuDNN or MIOpen, or own kernels",
+}
+
+
+@functools.cache
+def _supported():
+    path = os.path.join(os.path.dirname(__file__), "_support.json")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def support(name):
+    """What an operation takes and is: dtypes (names of those of its main operand), cpu and gpu (what
+    calculates it there), as tools/operation_support.py found them.
+
+    dtypes is None for operations whose names begin with _, and for those defined at run time.
+    """
+    get(name)  # which says that there is none
+    return _support(name)
+
+
+def _support(name):
+    if name not in _supported():
+        return {"dtypes": None, "cpu": "own kernels", "gpu": "own kernels"}
+    dtypes, kernels, programs, host, lapack = _supported()[name]
+    own = ["pointwise programs"] * programs
+    on = {}
+    for device in ("cpu", "gpu"):
+        parts, rest = [*own], [k for k in kernels if device == "cpu" or k not in host]
+        for k in rest:
+            if device == "gpu" and k in _LIBRARIES:
+                parts.append(f"{k} ({_LIBRARIES[k]})")
+            elif device == "cpu" and k == "matmul":
+                parts.append("matmul (oneDNN, or own kernels)")
+            else:
+                parts.append(f"{k} (LAPACK)" if k in lapack else k)
+        if device == "gpu" and host:
+            parts.append(f"{', '.join(host)} (on the host, copied there and back)")
+        on[device] = ", ".join(parts) or "no work on elements"
+    return {"dtypes": dtypes, **on}
 
 
 def get(name):
