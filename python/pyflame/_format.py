@@ -124,6 +124,9 @@ def tensor_repr(t):
     cls = type(t)
     start = "tensor(" if cls.__torch_function__ is None or cls is _C.Tensor else cls.__name__ + "("
     dtype, device = t.dtype, t.device
+    levels = _C._hidden_levels(t)
+    if levels:
+        return f"{start}..., size={tuple(t.shape)}, dtype={dtype}, differs over vmap of {[n for _, n in levels]})"
     grad_fn = t.grad_fn
     requires_grad = t.requires_grad
     on = _C.is_grad_enabled()

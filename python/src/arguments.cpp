@@ -1,5 +1,7 @@
 #include "arguments.h"
 
+#include "engine/hidden.h"
+
 namespace pyflame::python {
 
 Signature::Signature(const std::string& schema) : table::Schema(table::parse_schema(schema)) {
@@ -134,6 +136,7 @@ bool convert(const Param& p, PyObject* o, ops::Value* out) {
       if (is_tensor(o)) {
         // As a number it would lose its gradient without a word.
         if (!tensor_of(o)->shape.empty() || tensor_of(o).requires_grad()) return false;
+        if (engine::is_hidden(tensor_of(o))) return false;  // no one number
         s = tensor_of(o).item();
       } else if (!to_scalar(o, &s)) {
         return false;

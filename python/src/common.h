@@ -319,6 +319,7 @@ void init_amp(nb::module_& m);
 
 // ---- autograd.cpp -----------------------------------------------------------------------------
 void init_autograd(nb::module_& m);
+void init_func(nb::module_& m);       // func.cpp
 void init_node(nb::module_& m);       // node.cpp
 PyObject* grad_fn_of(const Tensor&);  // new reference, None for a leaf
 PyObject* tensor_backward(PyObject* self, PyObject* args, PyObject* kwargs);

@@ -1,6 +1,7 @@
 // x[...] and x[...] = v: integers, slices, None and Ellipsis become views, the rest goes to
 // index() and index_put_().
 #include "common.h"
+#include "engine/hidden.h"
 
 namespace pyflame::python {
 
@@ -141,7 +142,8 @@ Indexed apply_key(const Tensor& self, PyObject* key) {
     PyObject* o = items[i];
     const Tensor& index = tensors[static_cast<size_t>(i)];
     if (index.defined()) {
-      if (index->shape.empty() && !is_mask(index)) {  // a 0-d integer selects, like an int
+      // A 0-d integer selects, like an int, unless it differs over a vmap.
+      if (index->shape.empty() && !is_mask(index) && !engine::is_hidden(index)) {
         r.view = apply_int(r.view, dim, index.item().to_int(), position++);
         continue;
       }

@@ -6,6 +6,7 @@
 #include "common.h"
 #include "core/backends.h"
 #include "engine/engine.h"
+#include "engine/hidden.h"
 
 namespace pyflame::python {
 
@@ -506,6 +507,7 @@ nb::object numpy_of(nb::handle self, bool force) {
   PyObject* source = self.ptr();
   const DeviceScope here{Device{}};
   Obj owned;
+  engine::refuse_to_read(t);  // else NumPy asks for the array in one way after the other
   if (t.requires_grad()) {
     PF_CHECK(force, AutogradError, "Tensor.numpy",
              "got a tensor that requires grad; expected one without history; use "

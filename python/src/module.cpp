@@ -30,6 +30,7 @@ void bind(nb::module_ m) {
   init_creation(m);
   init_interop(m);
   init_autograd(m);
+  init_func(m);
   init_amp(m);
   init_runtime(m);
   init_memory(m);

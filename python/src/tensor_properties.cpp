@@ -8,6 +8,7 @@ namespace pyflame::python {
 
 void take_values(TensorImpl* t, const Tensor& from) {
   t->storage = StorageHandle::share(from->storage.get());
+  t->hidden = from->hidden;
   t->floating = from->floating;
   t->dtype = from->dtype;
   t->contiguous = from->contiguous;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <mutex>
 #include <new>
 
@@ -23,6 +24,7 @@ void Storage::destroy(Storage* s) noexcept {
   if (s->replicas) [[unlikely]]
     drop_replicas(*s);
   drop_kept(*s);
+  delete s->grown;
   if (s->block) release(s->block);
   if (s->pinned) give_pinned(s->pinned);
   if (s->on_free) {
@@ -40,6 +42,35 @@ void StorageHandle::reset() noexcept {
   // Nobody can read the value any more. A large one that was never used is still computed.
   if (s->writer.load(std::memory_order_relaxed)) engine::on_last_handle(*s);
   if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) Storage::destroy(s);
+}
+
+Hidden* Hidden::create() {
+  detail::g_hiding.fetch_add(1);
+  return new Hidden;
+}
+void Hidden::destroy(Hidden* h) noexcept {
+  delete h;
+  detail::g_hiding.fetch_sub(1);
+}
+
+void follow_growth(TensorImpl& t) {
+  while (const Grown* g = t.storage->grown) {
+    Hidden* h = Hidden::create();
+    if (t.hidden)
+      for (int i = 0; i < t.hidden->n; ++i) h->dims[h->n++] = t.hidden->dims[i];
+    PF_CHECK(h->n + g->n <= Hidden::kMost, NotSupportedError, "vmap", "got ", h->n + g->n,
+             " nested levels; at most ", Hidden::kMost, " are supported");
+    int64_t stride =
+        static_cast<int64_t>(t.storage->nbytes * 8 / static_cast<size_t>(info(t.dtype).bits));
+    for (int i = g->n - 1; i >= 0; --i) {
+      h->dims[h->n++] = {g->dims[i].level, g->dims[i].size, stride};
+      stride *= g->dims[i].size;
+    }
+    std::sort(h->dims, h->dims + h->n,
+              [](const Hidden::Dim& a, const Hidden::Dim& b) { return a.level < b.level; });
+    t.hidden = Ref<Hidden>::adopt(h);
+    t.storage = StorageHandle::share(g->storage.get());
+  }
 }
 
 TensorImpl* TensorImpl::create() {
@@ -71,6 +102,8 @@ Tensor make_tensor_at(const Dims& shape, DType dtype, Device device) {
   t->shape = shape;
   t->strides = contiguous_strides(shape);
   t->storage = StorageHandle::share(Storage::create(device, nbytes(dtype, n)));
+  if (hiding()) [[unlikely]]
+    t->storage->born = detail::g_newest_vmap.load(std::memory_order_relaxed);
   return Tensor::adopt(t);
 }
 
@@ -84,6 +117,10 @@ Tensor make_view(const Tensor& base, const Dims& shape, const Dims& strides, int
              " from element ", offset,
              " on; expected whole bytes from its start; convert it first with .to(pyflame.int8)");
   TensorImpl* t = TensorImpl::create();
+  if (hiding()) [[unlikely]] {
+    catch_up(*base.impl());
+    t->hidden = base->hidden;
+  }
   t->dtype = base->dtype;
   t->floating = base->floating;
   t->apart = base->apart;

@@ -62,6 +62,31 @@ class Ref {
   T* p_ = nullptr;
 };
 
+// Dimensions that operations do not see, by which a tensor differs from one sample of a vmap to the
+// next (engine/hidden.h). Oldest vmap first; shared by views and never changed.
+struct Hidden : detail::RefCounted {
+  static constexpr int kMost = 6;
+  struct Dim {
+    uint32_t level;  // number of the vmap
+    int64_t size;
+    int64_t stride;  // in elements
+  };
+  int n = 0;
+  Dim dims[kMost];
+
+  static Hidden* create();
+  static void destroy(Hidden*) noexcept;
+};
+// Whether there is a vmap, or a tensor with hidden dimensions, or one that has to follow its
+// storage to them: while not, nobody asks for them. For the library alone: the module has a
+// variable of its own of that name.
+namespace detail {
+inline std::atomic<int> g_hiding{0};
+}
+inline bool hiding() {
+  return detail::g_hiding.load(std::memory_order_relaxed) != 0;
+}
+
 // Memory of one device. It exists at record time; `data` stays null until a flush needs it.
 // `data` is an address of the device: on the host only readable when the backend says so.
 //
@@ -78,6 +103,7 @@ struct Storage : detail::RefCounted {
   int16_t writer_node = -1;
   uint32_t version = 0;  // bumped at record time by every in-place write
   uint32_t unseen = 0;   // of those writes the ones through Tensor.data: gradients do not mind them
+  uint32_t born = 0;     // the newest vmap when it was made; 0: there was none
   size_t nbytes = 0;
   void* data = nullptr;
   Block* block = nullptr;                        // the allocator's, null if foreign or pinned
@@ -88,6 +114,7 @@ struct Storage : detail::RefCounted {
   std::exception_ptr error;                      // why it is poisoned
   struct Replicas* replicas = nullptr;           // copies on other devices (engine/placement.cpp)
   std::atomic<struct KeptForms*> kept{nullptr};  // what kernels made of its values (core/kept.h)
+  struct Grown* grown = nullptr;  // what it became when values that differ were written into it
 
   static Storage* create(Device device, size_t nbytes);
   static void destroy(Storage*) noexcept;
@@ -130,6 +157,7 @@ struct TensorImpl : detail::RefCounted {
   int64_t numel = 1;
   int64_t offset = 0;  // in elements
   autograd::Meta* meta = nullptr;
+  Ref<Hidden> hidden;
   void* wrapper = nullptr;  // the Python object of this tensor while it lives: the binding's alone
   Dims shape;
   Dims strides;  // in elements
@@ -160,6 +188,27 @@ inline bool several_devices() {
 }
 inline void note_second_device() {
   detail::g_second_device.store(true, std::memory_order_relaxed);
+}
+
+// A storage that became another: once over for each sample of some vmaps, in that order.
+struct Grown {
+  Grown() { detail::g_hiding.fetch_add(1); }  // somebody may still have to follow
+  ~Grown() { detail::g_hiding.fetch_sub(1); }
+  Grown(const Grown&) = delete;
+  Grown& operator=(const Grown&) = delete;
+
+  StorageHandle storage;
+  int n = 0;
+  Hidden::Dim dims[Hidden::kMost];  // those that came to it, without strides
+};
+// Has a tensor look at what its storage became.
+void follow_growth(TensorImpl&);
+inline void catch_up(TensorImpl& t) {
+  if (t.storage->grown) [[unlikely]]
+    follow_growth(t);
+}
+namespace detail {
+inline std::atomic<uint32_t> g_newest_vmap{0};
 }
 
 // Where an operation on these runs: as engine/placement.h says, without a check.

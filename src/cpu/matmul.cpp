@@ -71,7 +71,8 @@ void matmul(const KernelArgs& args) {
 
   int64_t outer = 1;
   for (int d = 1; d < nd; ++d) outer *= dims[d].size;
-  const int64_t item = static_cast<int64_t>(itemsize(g.dtype));
+  const auto item = static_cast<int64_t>(itemsize(g.dtype));
+  const auto out_item = static_cast<int64_t>(itemsize(args.dtype(at.out)));  // of a wider dtype
   const double work = 2.0 * double(g.m) * double(g.n) * double(g.k) * double(g.batch);
   // Many small products: whole ones to each thread. Few large ones: one after the other.
   const int64_t grain =
@@ -89,7 +90,7 @@ void matmul(const KernelArgs& args) {
       }
       one.a = static_cast<const char*>(g.a) + at_a * item;
       one.b = static_cast<const char*>(g.b) + at_b * item;
-      one.c = static_cast<char*>(g.c) + at_c * item;
+      one.c = static_cast<char*>(g.c) + at_c * out_item;
       gemm(one);
     }
   });

@@ -3,6 +3,7 @@
 #include "core/mapped.h"
 #include "engine/group.h"
 #include "engine/hazards.h"
+#include "engine/hidden.h"
 
 namespace pyflame::engine {
 
@@ -37,6 +38,8 @@ void flush_storage(Storage& s, Flush why) {
 }
 
 void* device_data(const Tensor& t) {
+  if (hiding()) [[unlikely]]
+    refuse_to_read(t);
   Storage& s = *t->storage;
   Ref<Storage> held;
   if (s.writer.load(std::memory_order_acquire)) {

@@ -9,6 +9,7 @@
 
 #include "engine/autograd_nodes.h"
 #include "engine/group.h"
+#include "engine/hidden.h"
 #include "engine/placement.h"
 #include "engine/upcalls.h"
 
@@ -36,6 +37,16 @@ namespace {
 
 // Even numbers; 0 is for accumulators, which run last, and views that are renewed take odd ones.
 std::atomic<uint64_t> g_sequence{2};
+
+// The levels of vmap that a result of a node has: a gradient that comes there may have them, too.
+void note_levels(Node& n, const Tensor& result) {
+  if (!engine::is_hidden(result)) return;
+  engine::Levels levels;
+  levels.add(result);
+  std::vector<uint32_t>& list = n.extra().levels;
+  for (const engine::Level& l : levels)
+    if (std::find(list.begin(), list.end(), l.id) == list.end()) list.push_back(l.id);
+}
 
 bool overlaps_itself(const TensorImpl& t) {
   return !t.contiguous && may_self_overlap(t.shape, t.strides);
@@ -132,6 +143,11 @@ Mutex& adding_to(const void* leaf) {
 Grads Accumulate::apply(const Grads& grads) {
   Tensor t = leaf();
   if (!t.defined() || !grads[0].defined()) return {};
+  PF_CHECK(!hiding() || !engine::is_hidden(grads[0]) || engine::is_hidden(t), AutogradError,
+           "backward",
+           "a gradient that differs from sample to sample of vmap() would be added to the .grad of "
+           "a tensor that is the same for all; use pyflame.func.grad() inside of vmap(), and not "
+           "backward()");
   Tensor g = engine::bring_home(grads[0], t->device());
   const DeviceScope at(t->storage->device);
   // The GIL may go while the sum runs, and comes back when the lock is gone.
@@ -231,6 +247,8 @@ void attach_view(const Tensor& t, Meta& m) {
   // Made late, perhaps by its first reader: it must still run after everything that reads it.
   if (const Node* below = node->next[0].node.get()) node->sequence = below->sequence + 1;
   static_cast<FunctionNode*>(node.get())->describe({&t, 1});
+  if (hiding()) [[unlikely]]
+    note_levels(*node, t);
   set_history(m, std::move(node), 0);
   m.epoch = meta_of(m.base).epoch;
 }
@@ -269,6 +287,8 @@ void attach(Ref<Node> node, std::span<const Tensor> outputs, std::span<const Ten
     node->next.reserve(inputs.size());
     for (const Tensor& t : inputs) node->next.push_back(edge_of(t));
   }
+  if (hiding()) [[unlikely]]
+    for (const Tensor& t : outputs) note_levels(*node, t);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined() || !has_gradient(outputs[i]->dtype)) continue;
     Meta& m = meta_of(outputs[i]);
@@ -481,6 +501,8 @@ Tensor view(const Tensor& base, Tensor result, std::function<Tensor(const Tensor
           return {step->backward(c.grad())};
         }));
     node->next.push_back(std::move(e));
+    if (hiding()) [[unlikely]]
+      note_levels(*node, result);
     m.grad_fn = std::move(node);
     m.output_nr = 0;
   }
@@ -529,6 +551,10 @@ void rebase(const Tensor& t, Ref<Node> node) {
     Meta& bm = meta_of(base);
     follow_forms(*m);
     Ref<Node> slice = Ref<Node>::adopt(new CopySlices(node, m->steps, base, edge_of(base)));
+    if (hiding()) [[unlikely]] {
+      note_levels(*slice, base);
+      if (node) note_levels(*node, t);
+    }
     set_history(bm, std::move(slice), 0);
     ++bm.epoch;
     attach_view(t, *m);
@@ -548,6 +574,8 @@ void rebase(const Tensor& t, Ref<Node> node) {
     else
       node->next[0] = std::move(before);
   }
+  if (hiding() && node) [[unlikely]]
+    note_levels(*node, t);
   set_history(own, std::move(node), 0);
   ++own.epoch;  // views of it renew their history
 }

@@ -11,6 +11,10 @@
 #include "core/tensor_impl.h"
 #include "pyflame/autograd.h"
 
+namespace pyflame::engine {
+class Levels;
+}
+
 namespace pyflame::autograd {
 
 struct Node;
@@ -69,6 +73,7 @@ struct Node : detail::RefCounted {
     std::vector<std::pair<int64_t, After>> after;
     // Of an accumulator: called with the leaf when its .grad is complete for this pass.
     std::vector<std::pair<int64_t, std::function<void(const Tensor&)>>> accumulated;
+    std::vector<uint32_t> levels;    // of vmaps that its results differ over (engine/hidden.h)
     std::shared_ptr<void> metadata;  // a dict of Python's, the binding's alone
     void* wrapper = nullptr;         // the Python object of this node while it lives
   };
@@ -227,6 +232,9 @@ struct CurrentPass {
   std::vector<bool> reached;  // of which of the edges a gradient comes to their nodes
 };
 CurrentPass current_pass(std::span<const Edge> edges = {});
+// Which of the levels of vmap the pass sums over where a gradient comes to what has them not: those
+// that had ended when it began.
+engine::Levels summed_levels(const engine::Levels&);
 // Calls fn at its end; not at all outside of one, or when it raises.
 void when_pass_ends(std::function<void()> fn);
 // A number for a hook, by which it is taken away again. Never 0.

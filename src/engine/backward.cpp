@@ -10,6 +10,7 @@
 
 #include "engine/autocast_switch.h"
 #include "engine/autograd_nodes.h"
+#include "engine/hidden.h"
 #include "engine/placement.h"
 #include "engine/upcalls.h"
 
@@ -94,6 +95,7 @@ class Pass {
 
   uint64_t number() const { return number_; }
   bool restricted() const { return restricted_; }
+  const engine::Levels& active() const { return active_; }
   void at_end(std::function<void()> fn) { at_end_.push_back(std::move(fn)); }
 
   // Whether a gradient comes to a node, as far as edges tell.
@@ -146,8 +148,26 @@ class Pass {
     return order;
   }
 
+  // The sum over samples of vmaps that have ended, where the gradient's tensor was the same for
+  // all.
+  Tensor of_its_levels(Node& n, Tensor g) const {
+    engine::Levels levels, own;
+    levels.add(g);
+    if (auto* a = dynamic_cast<Accumulate*>(&n))
+      if (const Tensor leaf = a->leaf(); leaf.defined()) own.add(leaf);
+    const GradMode mode(mode_);
+    for (const engine::Level& l : levels.without(active_).without(own)) {
+      const auto* kept = n.extras ? &n.extras->levels : nullptr;
+      if (!kept || std::find(kept->begin(), kept->end(), l.id) == kept->end())
+        g = operations::sum_level(g, l.id, l.size);
+    }
+    return g;
+  }
+
   void deliver(const Edge& e, Tensor g) {
     if (!e.node || !g.defined()) return;
+    if (hiding()) [[unlikely]]
+      g = of_its_levels(*e.node, std::move(g));
     auto [it, fresh] = waiting_.try_emplace(e.node.get());
     Waiting& w = it->second;
     if (fresh) {
@@ -248,6 +268,7 @@ class Pass {
   std::vector<Edge> roots_;
   std::unordered_set<Node*> reached_;  // made when it is first asked for
   std::vector<std::function<void()>> at_end_;
+  const engine::Levels active_ = hiding() ? engine::active_levels() : engine::Levels();
   Device device_;
   std::unordered_map<Node*, Waiting> waiting_;
   std::priority_queue<std::pair<uint64_t, Node*>> heap_;
@@ -302,6 +323,10 @@ autograd::CurrentPass autograd::current_pass(std::span<const Edge> edges) {
   CurrentPass r{t_pass->number(), t_pass->restricted(), {}};
   for (const Edge& e : edges) r.reached.push_back(t_pass->reaches(e.node.get()));
   return r;
+}
+
+engine::Levels autograd::summed_levels(const engine::Levels& levels) {
+  return t_pass ? levels.without(t_pass->active()) : engine::Levels();
 }
 
 void autograd::when_pass_ends(std::function<void()> fn) {

@@ -6,6 +6,7 @@
 #include "core/pinned.h"
 #include "engine/counters.h"
 #include "engine/group.h"
+#include "engine/hidden.h"
 #include "engine/placement.h"
 #include "engine/trace.h"
 #include "table/kernels/move.h"
@@ -67,6 +68,18 @@ void copy_to_host(void* dst, const Tensor& src) {
 
 void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
   constexpr size_t kDirect = 1 << 20;  // smaller ones do not wait, on their way through staging
+  if (hiding() && is_hidden(src)) [[unlikely]] {
+    Levels levels;
+    levels.add(src);
+    grow(dst, levels, "to");
+    Tensor from = shown(src, levels, src->shape.size(), true);
+    if (!from->contiguous) {
+      const Tensor row_major = make_tensor_at(from->shape, from->dtype, from->storage->device);
+      call<kernels::Copy>({row_major, from}, {.takes = Takes::All});
+      from = row_major;
+    }
+    return copy_bytes(shown(dst, levels, dst->shape.size(), true), from, async);
+  }
   // Both, for only one of them is known below: see engine::call.
   const auto held_dst = Ref<Storage>::share(dst->storage.get());
   const auto held_src = Ref<Storage>::share(src->storage.get());

@@ -10,6 +10,7 @@
 #include "core/mapped.h"
 #include "engine/counters.h"
 #include "engine/hazards.h"
+#include "engine/hidden.h"
 #include "engine/placement.h"
 #include "engine/rules.h"
 #include "engine/trace.h"
@@ -329,6 +330,9 @@ void inherit_layout(TensorImpl& result, std::span<const Operand> operands) {
 Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device device,
                  std::span<const Operand> operands, std::span<const Scalar> attrs) {
   GilScope gil;
+  if (hiding()) [[unlikely]]
+    if (Tensor r = pointwise_hidden(op, shape, out, compute, device, operands, attrs); r.defined())
+      return r;
   if (storage_only(out, operands)) [[unlikely]] {
     Tensor result = make_tensor(shape, out, device);
     cast_stored(op, result, operands, {.op = "to"});
@@ -353,6 +357,8 @@ Tensor pointwise(OpId op, const Dims& shape, DType out, DType compute, Device de
 void pointwise_into(OpId op, const Tensor& dst, DType compute, std::span<const Operand> operands,
                     std::span<const Scalar> attrs) {
   GilScope gil;
+  if (hiding()) [[unlikely]]
+    if (pointwise_into_hidden(op, dst, compute, operands, attrs)) return;
   // An operand that reaches the same memory by another way (x += x[0]) is copied first.
   Tensor copies[PF_MAX_OPERANDS];
   Operand list[PF_MAX_OPERANDS] = {Scalar(), Scalar(), Scalar(), Scalar()};
@@ -431,6 +437,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     check_taken(outs, options);
     check_taken(ins, options);
   }
+  if (hiding()) [[unlikely]]
+    if (call_hidden(k, outs, ins, attrs, options)) return;
   std::vector<Tensor> moved;
   bool floats = true;
   for (const Tensor& t : ins) floats &= !t.defined() || t->floating;

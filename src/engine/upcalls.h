@@ -14,5 +14,7 @@ void add_into(Tensor& sum, const Tensor&);
 Tensor constant(const Dims& shape, DType, Device, int value);
 Tensor zeros_like(const Tensor&);
 bool has_nan(const Tensor&);
+// The sum over the samples of a level of vmap.
+Tensor sum_level(const Tensor&, uint32_t id, int64_t size);
 
 }  // namespace pyflame::operations

@@ -248,7 +248,7 @@ Tensor over_channels(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
         Grads r(3);
         if (own || c.needs(1) || c.needs(2)) {
           const Tensor seen = packed(x);
-          const Two s = sums(g, seen, mean, by_channel(seen), op);
+          const Two s = sums(g, seen, contiguous(mean), by_channel(seen), op);
           // All that is of channels reads the sums: it runs behind them, as one program.
           const Tensor dw = mul(s.second, rstd);
           if (c.needs(1)) r[1] = to(dw, w->dtype);

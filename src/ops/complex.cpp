@@ -5,6 +5,7 @@
 
 #include "engine/autograd.h"
 #include "ops/building_blocks.h"
+#include "ops/hidden.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/record.h"
@@ -28,6 +29,7 @@ Tensor raw_as_real(const Tensor& z) {
   g.shape.push_back(2);
   g.strides.push_back(1);
   Tensor r = ops::raw_view(z, ops::geometry_of(z));
+  ops::scale_steps(r, 2, 1);
   r->dtype = real_type(z->dtype);
   r->shape = g.shape;
   r->strides = g.strides;
@@ -42,6 +44,7 @@ Tensor raw_as_complex(const Tensor& t) {
   strides.resize(strides.size() - 1);
   for (int d = 0; d < strides.size(); ++d) strides[d] /= 2;
   Tensor r = ops::raw_view(t, ops::geometry_of(t));
+  ops::scale_steps(r, 1, 2);
   r->dtype = complex_type(t->dtype);
   r->shape = shape;
   r->strides = strides;
@@ -51,7 +54,7 @@ Tensor raw_as_complex(const Tensor& t) {
   return r;
 }
 bool seen_as_complex(const Tensor& t) {
-  bool fits = t->strides.back() == 1 && t->offset % 2 == 0;
+  bool fits = t->strides.back() == 1 && t->offset % 2 == 0 && ops::steps_divide(t, 2);
   for (int d = 0; d + 1 < t->shape.size(); ++d)
     fits = fits && (t->strides[d] % 2 == 0 || t->shape[d] <= 1);
   return fits;

@@ -13,6 +13,7 @@
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
+#include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "table/kernels/conv.h"
@@ -75,6 +76,20 @@ Tensor beside_channels(const Tensor& t, int dims) {
 Tensor conv_input(const Tensor& dy, const Tensor& w, const Dims& x, MemoryFormat format,
                   const Taps& p, bool transposed = false);
 Tensor conv_weight(const Tensor& dy, const Tensor& x, const Dims& w, const Taps& p);
+// The gradient of a weight that is the same for all samples of a vmap is summed over them: they are
+// examples as others are.
+Tensor weight_gradient(Tensor dy, Tensor x, const Tensor& w, const Taps& p) {
+  if (hiding() && !ops::hides({w})) [[unlikely]] {
+    engine::Levels levels;
+    levels.add(dy);
+    levels.add(x);
+    for (const engine::Level& l : autograd::summed_levels(levels)) {
+      dy = flatten(ops::show(dy, 0, l), 0, 1);
+      x = flatten(ops::show(x, 0, l), 0, 1);
+    }
+  }
+  return conv_weight(dy, x, w->shape, p);
+}
 Tensor channel_sums(const Tensor& dy) {
   IntList dims{0};
   for (int d = 2; d < dy->shape.size(); ++d) dims.push_back(d);
@@ -100,7 +115,7 @@ Tensor conv_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims&
                        const Tensor x = c.saved(0), w = c.saved(1), &g = c.grad();
                        Grads r(3);
                        if (c.needs(0)) r[0] = conv_input(g, w, x->shape, format_of(x), p);
-                       if (c.needs(1)) r[1] = conv_weight(g, x, w->shape, p);
+                       if (c.needs(1)) r[1] = weight_gradient(g, x, w, p);
                        if (biased && c.needs(2)) r[2] = channel_sums(g);
                        return r;
                      });
@@ -128,7 +143,7 @@ Tensor conv_input(const Tensor& given, const Tensor& w, const Dims& x, MemoryFor
           const Tensor x =
               g->contiguous || format == MemoryFormat::Contiguous ? g : contiguous(g, format);
           if (c.needs(0)) r[0] = conv_of(x, w, {}, dy->shape, p);
-          if (c.needs(1)) r[1] = conv_weight(dy, x, w->shape, p);
+          if (c.needs(1)) r[1] = weight_gradient(dy, x, w, p);
           return r;
         });
   return dx;

@@ -260,6 +260,8 @@ class Einsum {
     result.insert(result.end(), left.begin(), left.end());
     result.insert(result.end(), right.begin(), right.end());
     if (summed.empty()) return {outer_product(a, b, batch, left, right), result};
+    PF_CHECK(a.t->dtype != DType::Bool, DTypeError, "einsum",
+             "got bool; expected a dtype with arithmetic; convert with .to(dtype)");
 
     // [batch..., left, summed] times [batch..., summed, right], each group one dimension.
     auto matrix = [&](const Term& t, const Labels& rows, const Labels& cols) {

@@ -467,7 +467,7 @@ Tensor istft(const Tensor& input, int64_t n_fft, optional<int64_t> hop_length,
            "; expected more than are cut away at both ends; pass center=False");
   y = narrow(y, -1, start, inner - start);
   envelope = narrow(envelope, -1, start, inner - start);
-  PF_CHECK(amin(abs(envelope)).item().to_double() > 1e-11, ValueError, op,
+  PF_CHECK(amin(ops::all_samples(abs(envelope))).item().to_double() > 1e-11, ValueError, op,
            "got a window whose squares do not cover all elements; expected overlaps without "
            "zeros; choose another window or a smaller hop_length");
   y = div(y, envelope);

@@ -5,6 +5,7 @@
 #include "engine/autograd_nodes.h"
 #include "engine/upcalls.h"
 #include "ops/functions.h"
+#include "ops/hidden.h"
 
 namespace pyflame {
 namespace operations {
@@ -31,7 +32,10 @@ Tensor zeros_like(const Tensor& t) {
   return pyflame::zeros_like(t);
 }
 bool has_nan(const Tensor& t) {
-  return any(ne(t, t)).item<bool>();
+  Tensor all = t;
+  while (const Hidden* h = engine::hidden_of(all))
+    all = ops::show(all, 0, {h->dims[0].level, h->dims[0].size});
+  return any(ne(all, all)).item<bool>();
 }
 
 }  // namespace operations

@@ -102,17 +102,18 @@ std::vector<Tensor> run(const engine::Kernel& k, const char* op, std::vector<Ten
 
 void check_info(const Tensor& info, const char* op,
                 const std::function<std::string(int64_t)>& said) {
-  const std::vector<Scalar> values = read_values(info);
+  const Tensor all = ops::all_samples(info);
+  const std::vector<Scalar> values = read_values(all);
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t code = values[i].to_int();
     if (code == 0) continue;
     std::string where;
-    if (!info->shape.empty()) {
+    if (!all->shape.empty()) {
       // The index of the matrix in its batch.
       int64_t left = static_cast<int64_t>(i);
-      for (int d = info->shape.size() - 1; d >= 0; --d) {
-        where = std::to_string(left % info->shape[d]) + (where.empty() ? "" : ", ") + where;
-        left /= info->shape[d];
+      for (int d = all->shape.size() - 1; d >= 0; --d) {
+        where = std::to_string(left % all->shape[d]) + (where.empty() ? "" : ", ") + where;
+        left /= all->shape[d];
       }
       where = " (element " + where + " of the batch)";
     }

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "ops/complex.h"
 #include "ops/functions.h"
+#include "ops/hidden.h"
 
 namespace pyflame {
 

@@ -309,7 +309,7 @@ Tensor det(const Tensor& a) {
           const Tensor a = c.saved(0);
           const auto over = [](const Tensor& t) { return unsqueeze(unsqueeze(t, -1), -1); };
           // A singular matrix has no inverse, but cofactors.
-          if (any(ne(c.saved(4), Scalar(0))).item().to_int())
+          if (any(ne(ops::all_samples(c.saved(4)), Scalar(0))).item().to_int())
             return {mul(over(c.grad()), adjoint(adjugate(a)))};
           const Tensor scale = mul(c.grad(), conj(c.saved(3)));
           return {solve_factored(a, c.saved(1), c.saved(2), mul(over(scale), identity_like(a)),
@@ -362,6 +362,8 @@ Tensor logdet(const Tensor& a) {
 
 // Where rows of A stand in L U: A[order[i]] = (L U)[i], [..., m]. Made on the host.
 Tensor order_of(const Tensor& pivots, int64_t m) {
+  if (ops::hides({pivots}))
+    return ops::over_samples(pivots, [m](const Tensor& all) { return order_of(all, m); });
   const std::vector<Scalar> p = read_values(pivots);
   const int64_t k = pivots->shape.back();
   Dims shape = pivots->shape;

@@ -210,7 +210,7 @@ Tensor exponential_of(const Tensor& a) {
   // ceil(log2(|A| / theta)), at least 0. What is not finite is not squared: it is NaN already.
   Tensor times = clamp(ceil(log2(div(size, Scalar(theta)))), Scalar(0.0), Scalar(1100.0));
   times = where(isfinite(times), times, Scalar(0.0));
-  const int64_t most = times->numel ? amax(times).item().to_int() : 0;
+  const int64_t most = times->numel ? amax(ops::all_samples(times)).item().to_int() : 0;
   const auto over = [](const Tensor& t) { return unsqueeze(unsqueeze(t, -1), -1); };
   const Tensor x = mul(a, over(exp2(neg(times))));
   const Tensor one = identity_like(a);

@@ -512,8 +512,8 @@ TensorList lstsq(const Tensor& a, const Tensor& b, optional<double> rcond,
   Tensor x = narrow(y, -2, 0, n);
   // Sums of squares of what is left over, where A has full rank and more rows than columns.
   Tensor left_over = zeros({0}, real_type(a->dtype), x->device());
-  const bool full =
-      number == 0 || n == 0 || out[1]->numel == 0 || all(eq(out[1], Scalar(n))).item().to_int();
+  const bool full = number == 0 || n == 0 || out[1]->numel == 0 ||
+                    all(eq(ops::all_samples(out[1]), Scalar(n))).item().to_int();
   if (m > n && full && number != 1)
     left_over = sum(square(abs(narrow(y, -2, n, m - n))), IntList{-2});
   if (autograd::wanted({wide_a, wide_b})) {

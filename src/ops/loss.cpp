@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/functions.h"
+#include "ops/hidden.h"
 #include "ops/index.h"
 #include "ops/record.h"
 #include "ops/registry.h"
@@ -126,6 +127,42 @@ Tensor entropy_gradient(const Tensor& g, const Tensor& x, const Tensor& targets,
   return mul(s, sub(mul(softmax(x, -1), a), fixed));
 }
 
+// What counts of the targets, and which class that is (0 else).
+struct Picked {
+  Tensor valid, index;
+  Picked(const Tensor& targets, int64_t ignore_index) {
+    NoGrad off;
+    valid = ne(targets, Scalar(ignore_index));
+    index = where(valid, to(targets, DType::Int64), Scalar(0));
+  }
+};
+
+// The loss in operations, for samples of a vmap.
+Tensor entropy_composed(const Classes& c, const EntropyArgs& args, DType type) {
+  const int64_t n = c.rows->shape[0], classes = c.rows->shape[1];
+  const double e = args.smoothing;
+  const Tensor logs = log_softmax(to(c.rows, type), -1);
+  const auto [valid, index] = Picked(c.targets, args.ignore);
+  Tensor row;
+  {
+    NoGrad off;
+    row = arange(0, n, 1, DType::Int64, c.rows->storage->device);
+  }
+  const Tensor picked =
+      ops::index_read(logs, {row, index}, "cross_entropy", false, kernels::Indices::Classes);
+  Tensor w = to(valid, type);
+  const Tensor weight = c.weight.defined() ? c.weight.detach() : Tensor();
+  if (weight.defined()) w = mul(w, to(index_select(weight, 0, index), type));
+  // What does not count must not count even where its entry is infinite.
+  Tensor loss = where(eq(w, Scalar(0)), Scalar(0.0), mul(picked, mul(w, Scalar(e - 1))));
+  if (e > 0) {
+    const Tensor all = sum(weight.defined() ? mul(logs, to(weight, type)) : logs, IntList{1});
+    loss = sub(loss, where(valid, mul(all, Scalar(e / static_cast<double>(classes))), Scalar(0.0)));
+  }
+  if (args.reduction == Reduction::None) return reshape(loss, c.shape.vec());
+  return args.reduction == Reduction::Sum ? sum(loss) : div(sum(loss), sum(w));
+}
+
 // `type` of the loss: the input's or, of logits of 16 bits, float32.
 Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tensor& weight,
                           const EntropyArgs& args, DType type) {
@@ -133,6 +170,7 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
   const int64_t n = c.rows->shape[0], classes = c.rows->shape[1];
   PF_CHECK(classes > 0 || n == 0, ShapeError, "cross_entropy", "got input of shape ", input->shape,
            "; expected at least one class; check the dimension of classes");
+  if (ops::hides({c.rows, c.targets, c.weight})) return entropy_composed(c, args, type);
   const Device device = input->storage->device;
   const DType wide = input->dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const bool each = args.reduction == Reduction::None;
@@ -157,7 +195,7 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
           if (!ctx.grad().defined()) return Grads(1);
           const Tensor x = ctx.saved(0), t = ctx.saved(1), total = ctx.saved(3);
           const Tensor w = ctx.saved(4), g = ctx.grad();
-          if (autograd::wanted({g, x}))
+          if (autograd::wanted({g, x}) || ops::hides({g}))
             return {to(entropy_gradient(g, to(x, g->dtype), t, total, w, args), x->dtype)};
           Tensor dx = make_tensor(x->shape, x->dtype, x->storage->device);
           engine::call<kernels::CrossEntropyBackward>({.dx = dx,
@@ -240,16 +278,6 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
 }
 
 namespace {
-// What counts of the targets, and which class that is (0 else).
-struct Picked {
-  Tensor valid, index;
-  Picked(const Tensor& targets, int64_t ignore_index) {
-    NoGrad off;
-    valid = ne(targets, Scalar(ignore_index));
-    index = where(valid, to(targets, DType::Int64), Scalar(0));
-  }
-};
-
 // In one kernel, where the backend has it.
 Tensor nll_by_kernel(const Classes& c, int64_t ignore_index, Reduction r) {
   const int64_t n = c.rows->shape[0];
@@ -286,7 +314,8 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   const Reduction r = ops::reduction_from(reduction, "nll_loss");
   const Classes c = as_rows(input, target, weight, "nll_loss");
   const int64_t n = c.rows->shape[0];
-  if (backend_of(runs_on({c.rows, c.targets}))->kernel_find(kernels::NllLoss::kInfo.name)) {
+  if (!ops::hides({c.rows, c.targets, c.weight}) &&
+      backend_of(runs_on({c.rows, c.targets}))->kernel_find(kernels::NllLoss::kInfo.name)) {
     const Tensor loss = nll_by_kernel(c, ignore_index, r);
     return r == Reduction::None && !(c.shape == loss->shape) ? reshape(loss, c.shape.vec()) : loss;
   }
@@ -301,8 +330,8 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   Tensor loss, w;
   // An ignored row must not count even where its entry is infinite.
   if (c.weight.defined() && n > 0) {
-    w = mul(to(valid, input->dtype),
-            ops::index_read(c.weight, {index}, "nll_loss", false, kernels::Indices::Classes));
+    w = mul(to(valid, input->dtype), ops::index_read(c.weight.detach(), {index}, "nll_loss", false,
+                                                     kernels::Indices::Classes));
     loss = where(eq(w, Scalar(0)), Scalar(0.0), neg(mul(picked, w)));
   } else {
     loss = where(valid, neg(picked), Scalar(0.0));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
@@ -12,6 +13,7 @@
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/functions.h"
+#include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
@@ -101,6 +103,26 @@ Tensor grad_b(const Tensor& g, const Tensor& a, const Dims& shape, bool ta, bool
   return ops::sum_to(r, shape);
 }
 
+// Which operands are the same for all samples of a vmap, and the other one not.
+std::pair<bool, bool> alike_in(const Tensor& a, const Tensor& b) {
+  if (!hiding()) return {};
+  const bool ha = engine::is_hidden(a), hb = engine::is_hidden(b);
+  return {hb && !ha, ha && !hb};
+}
+
+// The gradient of such an operand is summed over the samples, by one product where they are rows as
+// others are.
+void join_samples(Tensor& g, Tensor& other) {
+  engine::Levels levels;
+  levels.add(g);
+  levels.add(other);
+  for (const engine::Level& l : autograd::summed_levels(levels)) {
+    while (other->shape.size() < g->shape.size()) other = unsqueeze(other, 0);
+    g = ops::show(g, 0, l);
+    other = ops::show(other, 0, l);
+  }
+}
+
 Tensor sum_leading(const Tensor& g) {
   IntList dims;
   for (int i = 0; i + 1 < g->shape.size(); ++i) dims.push_back(i);
@@ -119,17 +141,25 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
     // Each operand is kept only for the gradient of the other.
     const Tensor none, &keep_a = autograd::requires_grad(b) ? a : none,
                        &keep_b = autograd::requires_grad(a) ? b : none;
-    autograd::attach(
-        op, {out}, {a, b, bias}, {autograd::Saved(keep_a), autograd::Saved(keep_b)},
-        [ta, tb, op, sa = a->shape, sb = b->shape](const autograd::Context& c) -> autograd::Grads {
-          const Tensor& g = c.grad();
-          autograd::Grads r(3);
-          if (!g.defined()) return r;
-          if (c.needs(0)) r[0] = grad_a(g, c.saved(1), sa, ta, tb, op);
-          if (c.needs(1)) r[1] = grad_b(g, c.saved(0), sb, ta, tb, op);
-          if (c.needs(2)) r[2] = sum_leading(g);
-          return r;
-        });
+    autograd::attach(op, {out}, {a, b, bias}, {autograd::Saved(keep_a), autograd::Saved(keep_b)},
+                     [ta, tb, op, sa = a->shape, sb = b->shape,
+                      alike = alike_in(a, b)](const autograd::Context& c) -> autograd::Grads {
+                       const Tensor& g = c.grad();
+                       autograd::Grads r(3);
+                       if (!g.defined()) return r;
+                       if (c.needs(0)) {
+                         Tensor g0 = g, b0 = c.saved(1);
+                         if (hiding() && alike.first) join_samples(g0, b0);
+                         r[0] = grad_a(g0, b0, sa, ta, tb, op);
+                       }
+                       if (c.needs(1)) {
+                         Tensor g1 = g, a1 = c.saved(0);
+                         if (hiding() && alike.second) join_samples(g1, a1);
+                         r[1] = grad_b(g1, a1, sb, ta, tb, op);
+                       }
+                       if (c.needs(2)) r[2] = sum_leading(g);
+                       return r;
+                     });
   }
   return out;
 }

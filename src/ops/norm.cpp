@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/functions.h"
+#include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "table/kernels/norm.h"
@@ -90,7 +91,8 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
           if (n == 0)  // gradients without elements
             return {zeros_like(x), c.needs(1) ? zeros_like(w) : Tensor(),
                     c.needs(2) ? zeros(bias_shape.vec(), bias_type, x->storage->device) : Tensor()};
-          if (autograd::wanted({g, x, w})) {
+          if (autograd::wanted({g, x, w}) ||
+              (ops::hides({g, x, w}) && (c.needs(1) || c.needs(2)))) {
             Grads r = composed(g, x, w, true, n, eps, false);
             r[2] = c.needs(2) ? to(reshape(r[2], bias_shape.vec()), bias_type) : Tensor();
             return r;
@@ -134,7 +136,8 @@ Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tens
           if (!c.grad().defined()) return Grads(2);
           const Tensor x = c.saved(0), w = c.saved(1), g = c.grad();
           if (n == 0) return {zeros_like(x), c.needs(1) ? zeros_like(w) : Tensor()};
-          if (autograd::wanted({g, x, w})) return composed(g, x, w, false, n, e, true);
+          if (autograd::wanted({g, x, w}) || (ops::hides({g, x, w}) && c.needs(1)))
+            return composed(g, x, w, false, n, e, true);
           const Device device = x->storage->device;
           Tensor dx = make_tensor(x->shape, x->dtype, device), dw;
           if (c.needs(1)) dw = make_tensor(w->shape, w->dtype, device);

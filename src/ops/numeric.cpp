@@ -7,6 +7,7 @@
 #include "engine/autograd.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
+#include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/replaced.h"
 #include "ops/rows.h"
@@ -443,6 +444,8 @@ Tensor resize_(Tensor t, const IntList& size) {
   const Dims shape(size);
   const int64_t n = checked_numel(shape, op);
   if (shape == t->shape) return t;
+  PF_CHECK(!engine::is_hidden(t), NotSupportedError, op,
+           "got a tensor that differs from sample to sample of vmap(); use reshape, or pad");
   PF_CHECK(info(t->dtype).bits >= 8, NotSupportedError, op, "got ", t->dtype,
            "; expected elements of whole bytes; make a new tensor");
   const Tensor flat = ops::raw_view(

@@ -6,6 +6,7 @@
 #include "core/dispatch.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
+#include "ops/hidden.h"
 #include "ops/registry.h"
 #include "table/kernels/random.h"
 
@@ -35,12 +36,37 @@ void check_float(DType t, const char* op) {
            "; expected a floating-point dtype; use randint for integers");
 }
 
+using engine::Levels;
+
+Levels own_levels(const Tensor& t) {
+  Levels r;
+  r.add(t);
+  return r;
+}
+// Room for numbers that differ over these levels of vmap.
+void grow_over(const Tensor& t, const Levels& levels, const char* op) {
+  if (const Levels more = levels.without(own_levels(t)); !more.empty()) engine::grow(t, more, op);
+}
+// Whether a random operation on these has to look at the samples of a vmap.
+bool over_samples(std::initializer_list<Tensor> tensors, const char* op) {
+  return hiding() && (ops::hides(tensors) || !engine::random_levels(op).empty());
+}
+
 // Fills a tensor that nobody else has seen, or that the caller has checked.
 template <class K>
 void fill_random(const Tensor& t, int words, typename K::template Numbers<Scalar> numbers,
                  const char* op) {
   if (t->numel == 0) return;
-  Draw draw(t->numel, words);
+  if (hiding()) [[unlikely]] {
+    const engine::Levels levels = engine::random_levels(op);
+    if (Levels others = own_levels(t).without(levels); !others.empty()) {
+      const Tensor same = make_tensor(t->shape, t->dtype, t->device());
+      fill_random<K>(same, words, numbers, op);
+      return ops::raw_copy(t, same);
+    }
+    grow_over(t, levels, op);
+  }
+  Draw draw(t->numel * engine::samples_of(t), words);
   numbers.seed = draw.seed, numbers.offset = draw.offset;
   engine::call<K>({t}, numbers, {.inplace = 1, .op = op});
 }
@@ -196,6 +222,11 @@ namespace {
 
 void run_bernoulli(const Tensor& out, const Tensor& p, double scalar) {
   if (out->numel == 0) return;
+  if (over_samples({out, p}, "bernoulli")) [[unlikely]] {
+    NoGrad off;
+    const Tensor u = rand_in(make_tensor(out->shape, DType::Float32, out->device()));
+    return ops::raw_copy(out, to(p.defined() ? lt(u, p) : lt(u, Scalar(scalar)), out->dtype));
+  }
   Draw draw(out->numel, 1);
   engine::call<kernels::Bernoulli>({out, p}, {draw.seed, draw.offset, scalar}, {.inplace = 1});
 }
@@ -238,8 +269,19 @@ Tensor bernoulli_each_(Tensor t, const Tensor& p) {
   return t;
 }
 
+// What dropout multiplies with: the same for all samples of a vmap, or over some levels.
+Tensor dropout_mask(const Tensor& x, double p, Scalar seed, Scalar offset, const Levels& levels) {
+  const Tensor ones = ops::raw_full(x->shape, x->dtype, x->device(), 1);
+  const Tensor mask = make_tensor(x->shape, x->dtype, x->device());
+  if (!levels.empty()) engine::grow(ones, levels, "dropout");
+  if (x->numel > 0) engine::call<kernels::Dropout>({mask, ones}, {seed, offset, p});
+  return mask;
+}
+
 // The mask is a function of seed and offset: the gradient is the same operation on the gradient.
 Tensor dropout_with(const Tensor& x, double p, Scalar seed, Scalar offset) {
+  if (ops::hides({x})) [[unlikely]]
+    return mul(x, dropout_mask(x, p, seed, offset, {}));
   Tensor out = make_tensor(x->shape, x->dtype, x->storage->device);
   lay_out_like(*out.impl(), *x.impl());
   if (x->numel > 0) engine::call<kernels::Dropout>({out, x}, {seed, offset, p});
@@ -257,6 +299,11 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   check_probability(p, "dropout");
   if (!training || p == 0) return x;
   check_float(x->dtype, "dropout");
+  if (hiding()) [[unlikely]]
+    if (const Levels levels = engine::random_levels("dropout"); !levels.empty()) {
+      Draw draw(x->numel * levels.samples(), 1);
+      return mul(x, dropout_mask(x, p, draw.seed, draw.offset, levels));
+    }
   Draw draw(x->numel, 1);
   return dropout_with(x, p, draw.seed, draw.offset);
 }
@@ -282,6 +329,8 @@ Tensor randperm(int64_t n, optional<DType> dtype, optional<Device> device) {
            "; expected a dtype that holds 0 to n - 1; take int64");
   Tensor out = fresh({n}, type, device, "randperm");
   if (n == 0) return out;
+  if (over_samples({}, "randperm")) [[unlikely]]
+    return to(argsort(rand({n}, DType::Float64, device), 0), type);
   Draw draw(n, 2);
   engine::call<kernels::Randperm>({out}, {draw.seed, draw.offset});
   return out;
@@ -301,6 +350,15 @@ Tensor multinomial(const Tensor& probs, int64_t num_samples, bool replacement) {
            " weights without replacement; expected no more than there are; pass "
            "replacement=True");
   Tensor rows = n == 2 ? probs.detach() : unsqueeze(probs.detach(), 0);
+  if (over_samples({rows}, "multinomial")) [[unlikely]] {  // the largest of weights over races
+    NoGrad off;
+    Tensor race = make_tensor({rows->shape[0], replacement ? num_samples : 1, categories},
+                              DType::Float64, rows->device());
+    const Tensor chances = div(unsqueeze(to(rows, DType::Float64), 1), exponential_(race, 1));
+    const Tensor drawn =
+        replacement ? argmax(chances, -1) : squeeze(topk(chances, num_samples, -1).second, 1);
+    return n == 2 ? drawn : squeeze(drawn, 0);
+  }
   Tensor out = make_tensor({rows->shape[0], num_samples}, DType::Int64, rows->storage->device);
   if (out->numel > 0) {
     Tensor status = make_tensor({1}, DType::Int64, rows->storage->device);

@@ -3,6 +3,7 @@
 
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
+#include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/scan.h"
 #include "table/kernels/scan.h"
@@ -112,7 +113,8 @@ Tensor cumprod_of(const Tensor& t, int d) {
           // The constants below would be wrong for the gradient of this gradient.
           // A GPU is not waited for to learn that there is none, unless it must be.
           const bool second = autograd::wanted({x});
-          const bool asked = second || x->storage->device.type == DeviceType::CPU;
+          const bool asked =
+              !ops::hides({x}) && (second || x->storage->device.type == DeviceType::CPU);
           const bool zeros = !asked || any(is_zero).item<bool>();
           if (second && zeros) return {exact_gradient(g, x, d)};
           if (!zeros) return {div(directed_cumsum(mul(g, out), d, true), x)};

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/building_blocks.h"
+#include "ops/hidden.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "table/kernels/index.h"
@@ -31,7 +32,8 @@ Tensor quantile_of(const Tensor& x, const Tensor& q, optional<int64_t> dim, bool
            x->dtype, "; expected the same dtype; convert q with .to(dtype)");
   PF_CHECK(q->shape.size() <= 1, ShapeError, op, "got q of shape ", q->shape,
            "; expected a number or one dimension; reshape it");
-  for (double v : q.detach().to_vector<double>())
+  const bool known = !ops::hides({q});
+  for (double v : known ? q.detach().to_vector<double>() : std::vector<double>())
     PF_CHECK(v >= 0 && v <= 1, ValueError, op, "got q ", v,
              "; expected numbers from 0 to 1; divide percentages by 100");
   const int n = x->shape.size();
@@ -200,8 +202,8 @@ void check_weights(const Tensor& w, const char* what, int64_t n, bool whole) {
            " of dtype ", w->dtype, "; expected ", whole ? "integers" : "a floating-point dtype",
            "; ", whole ? "fractions are aweights" : "whole numbers are fweights");
   NoGrad off;
-  PF_CHECK(n == 0 || amin(w).item<double>() >= 0, ValueError, op, "got a negative one in ", what,
-           "; expected 0 or more; check them");
+  PF_CHECK(n == 0 || ops::hides({w}) || amin(w).item<double>() >= 0, ValueError, op,
+           "got a negative one in ", what, "; expected 0 or more; check them");
 }
 
 // In float32 or wider, and the dtype that is to come of it.

@@ -3,6 +3,7 @@
 
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
+#include "ops/hidden.h"
 #include "ops/registry.h"
 
 namespace pyflame {
@@ -259,6 +260,13 @@ Tensor as_strided(const Tensor& t, const IntList& size, const IntList& stride, i
   PF_CHECK(offset >= 0 && (n == 0 || last < limit), ValueError, "as_strided", "got size ", g.shape,
            ", strides ", g.strides, " and offset ", offset, ", which reach element ", last,
            "; expected positions within the ", limit, " elements of the storage; check them");
+  const Hidden* hidden = hiding() ? engine::hidden_of(t) : nullptr;
+  for (int i = 0; hidden && i < hidden->n; ++i)
+    PF_CHECK(
+        n == 0 || hidden->dims[i].stride == 0 || last < hidden->dims[i].stride, NotSupportedError,
+        "as_strided",
+        "the samples of vmap() do not lie one behind the other in memory, so a view by strides "
+        "would look at several; call clone() first");
   Tensor r = raw_view(t, g);
   if (!autograd::wanted({t})) return r;
   PF_CHECK(t->contiguous, NotSupportedError, "as_strided", "got a tensor with strides ", t->strides,
@@ -535,6 +543,7 @@ static Tensor view_dtype(const Tensor& t, DType dtype) {
         g.strides[d] /= ratio;
       }
     }
+    fits = fits && (from > to || ops::steps_divide(t, ratio));
     PF_CHECK(fits, ShapeError, "view", "got ", t->dtype, " of shape ", t->shape, " with strides ",
              t->strides, " to be seen as ", dtype,
              "; expected a last dimension without gaps that the sizes divide; call contiguous(), "
@@ -545,6 +554,8 @@ static Tensor view_dtype(const Tensor& t, DType dtype) {
            " on to be seen as ", dtype,
            ", two elements in a byte; expected contiguous memory from its start; copy it first");
   Tensor r = raw_view(t, ops::geometry_of(t));
+  if (from != to)
+    ops::scale_steps(r, std::max<int64_t>(from / to, 1), std::max<int64_t>(to / from, 1));
   r->dtype = dtype;
   r->shape = g.shape;
   r->strides = g.strides;

@@ -75,10 +75,31 @@ def grad(
     is_grads_batched=False,
     materialize_grads=False,
 ):
-    """Gradients of `outputs` with respect to `inputs`, as a tuple; .grad stays as it is."""
+    """Gradients of `outputs` with respect to `inputs`, as a tuple; .grad stays as it is.
+
+    Both may also be GradientEdges. With `is_grads_batched` grad_outputs have a first dimension of
+    their own, and so have the gradients: one backward pass for all of them.
+    """
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
     inputs = _sequence(inputs)
+    if is_grads_batched:
+        from ..func.vmap import Level
+
+        given = _sequence(() if grad_outputs is None else grad_outputs)
+        sizes = {g.shape[0] for g in given if isinstance(g, Tensor) and g.dim()}
+        if len(sizes) != 1:
+            raise _C.ValueError(
+                f"pf.autograd.grad: got grad_outputs with first dimensions {sorted(sizes)}; expected "
+                "one size with is_grads_batched=True"
+            )
+        with Level(sizes.pop()) as level:
+            hidden = [None if g is None else level.hide(g, 0) for g in given]
+            found = grad(
+                outputs, inputs, hidden, keep, create_graph, only_inputs, unused, False,
+                materialize_grads,
+            )  # fmt: skip
+            return tuple(None if g is None else level.show(g) for g in found)
     result = _C._grad(outputs, inputs, grad_outputs, bool(keep), bool(create_graph), bool(unused))
     if materialize_grads:
         zeros = _C._functions["zeros_like"]

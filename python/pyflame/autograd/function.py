@@ -1,9 +1,12 @@
 """Custom functions: forward and backward written in Python."""
 
+import collections
+import contextlib
 import functools
+import threading
 
 from .. import _C
-from .._grad_mode import no_grad
+from .._grad_mode import enable_grad, no_grad
 
 Tensor = _C.Tensor
 
@@ -14,11 +17,25 @@ __all__ = [
     "once_differentiable",
 ]
 
+_mode = threading.local()
+
+
+@contextlib.contextmanager
+def forward_mode():
+    """Within it a Function that has a jvp is differentiated by that."""
+    before = getattr(_mode, "forward", False)
+    _mode.forward = True
+    try:
+        yield
+    finally:
+        _mode.forward = before
+
 
 class FunctionCtx:
     """What forward leaves for backward: saved tensors and any attributes."""
 
     _to_save = ()
+    _for_forward = ()
     _saved = None  # set around backward by the engine
     _dirty = ()
     _no_grad = ()
@@ -75,7 +92,10 @@ class Function:
     """A custom operation: static methods forward(ctx, ...) and backward(ctx, *grads).
 
     Call it with `apply`. Instead of taking ctx, forward may leave it to
-    setup_context(ctx, inputs, output).
+    setup_context(ctx, inputs, output). `jvp(ctx, *tangents)`, where it is defined, gives the tangents
+    of the results for forward-mode derivatives; without backward, gradients are made of it, too.
+    `vmap(info, in_dims, *args)` gives (results, out_dims) over a batch; without it, forward and
+    backward run over hidden dimensions as everything does.
     """
 
     @staticmethod
@@ -92,9 +112,23 @@ class Function:
 
     vjp = None
 
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        raise NotImplementedError("pf.autograd.Function: write jvp() as a static method")
+
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        raise NotImplementedError("pf.autograd.Function: write vmap() as a static method")
+
+    generate_vmap_rule = False
+
     @classmethod
     def apply(cls, *args):
         """Runs forward and records backward."""
+        if cls.vmap is not Function.vmap:
+            level = _newest_level(args)
+            if level:
+                return _over_samples(cls, level, args)
         ctx = FunctionCtx()
         needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         ctx.needs_input_grad = needs
@@ -115,9 +149,78 @@ class Function:
         return tuple(outputs)
 
 
+VmapInfo = collections.namedtuple("VmapInfo", "batch_size randomness")
+
+
+def _newest_level(args):
+    """(id, size) of the innermost vmap over which an argument differs."""
+    levels = [l for a in args if isinstance(a, Tensor) for l in _C._hidden_levels(a)]
+    return max(levels, default=None)
+
+
+def _over_samples(cls, level, args):
+    """What vmap() of a function gives for arguments that differ over a level."""
+    ident, size = level
+    hidden = [isinstance(a, Tensor) and level in _C._hidden_levels(a) for a in args]
+    shown = [_C._show(a, 0, ident, size) if h else a for a, h in zip(args, hidden)]
+    info = VmapInfo(size, _C._vmap_randomness(ident))
+    in_dims = tuple(0 if h else None for h in hidden)
+    result = cls.vmap(info, in_dims, *shown)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise _C.ValueError(
+            f"pf.autograd.Function: got no pair from {cls.__name__}.vmap(); expected (results, "
+            "out_dims)"
+        )
+    outputs, dims = result
+    if isinstance(outputs, Tensor):
+        return outputs if dims is None else _C._hide(outputs, dims, ident)
+    dims = (dims,) * len(outputs) if dims is None or isinstance(dims, int) else dims
+    return tuple(
+        _C._hide(o, d, ident) if isinstance(o, Tensor) and d is not None else o
+        for o, d in zip(outputs, dims)
+    )
+
+
+def _transposed(cls, ctx, args):
+    """A backward made of jvp, which is linear in the tangents: the gradient of that."""
+
+    def backward(ctx, *grads):
+        from . import grad
+
+        with enable_grad():
+            tangents = [
+                _C._func_enter(_C._functions["zeros_like"](a)) if need else None
+                for a, need in zip(args, ctx.needs_input_grad)
+            ]
+            outs = cls.jvp(ctx, *tangents)
+        outs = (outs,) if isinstance(outs, Tensor) else tuple(outs)
+        pairs = [
+            (o, g)
+            for o, g in zip(outs, grads)
+            if isinstance(o, Tensor) and o.requires_grad and g is not None
+        ]
+        wanted = [t for t in tangents if t is not None]
+        found = [None] * len(wanted)
+        if pairs:
+            found = grad(
+                [o for o, _ in pairs],
+                wanted,
+                [g for _, g in pairs],
+                create_graph=_C.is_grad_enabled(),
+                allow_unused=True,
+            )
+        found = iter(found)
+        return tuple(None if t is None else next(found) for t in tangents)
+
+    args = tuple(a.detach() if isinstance(a, Tensor) else a for a in args)
+    return backward
+
+
 def _record(cls, ctx, args, outputs):
     tensors = [a for a in args if isinstance(a, Tensor)]
-    saved = list(ctx._to_save)
+    has_backward = cls.backward is not Function.backward or cls.vjp is not None
+    forward = cls.jvp is not Function.jvp and (getattr(_mode, "forward", False) or not has_backward)
+    saved = list(ctx._for_forward if forward and ctx._for_forward else ctx._to_save)
     attached = []
     for i, out in enumerate(outputs):
         plain = not isinstance(out, Tensor) or not out.is_floating_point()
@@ -132,6 +235,8 @@ def _record(cls, ctx, args, outputs):
         attached.append(out)
     dirty = tuple(out is not None and _is_in(out, ctx._dirty) for out in attached)
     backward_fn = cls.backward if cls.backward is not Function.backward else cls.vjp
+    if forward:
+        backward_fn = _transposed(cls, ctx, args)
     _C._attach_function(
         cls.__name__ + "Backward",
         backward_fn or cls.backward,

@@ -94,17 +94,33 @@ def _final(values, create_graph):
     return values if create_graph else tuple(v.detach() for v in values)
 
 
+def _at_once(out, x, create_graph, strict):
+    """The jacobian of one output by one backward pass over the vectors of the identity."""
+    from ..func.vmap import Level
+
+    eye = _C._functions["eye"](out.numel(), dtype=out.dtype, device=out.device)
+    with Level(out.numel()) as level:
+        vectors = level.hide(eye.reshape(out.numel(), *out.shape), 0)
+        found = _grads("jacobian", (out,), x, (vectors,), create_graph, strict)
+        return tuple(level.show(g).reshape(*out.shape, *t.shape) for g, t in zip(found, x))
+
+
 def jacobian(
     func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"
 ):
     """Derivatives of all outputs with respect to all inputs: shape [*output, *input] each.
 
-    `vectorize` and `strategy` are accepted and change nothing.
+    With `vectorize` all rows of an output are computed in one backward pass (as func.vmap does);
+    `strategy` is accepted and changes nothing.
     """
     with enable_grad():
         x, alone, y, y_alone = _call("jacobian", func, inputs, create_graph)
         rows = []
         for out in y:
+            if vectorize and out.numel() > 0:
+                row = _at_once(out, x, create_graph, strict)
+                rows.append(_result(_final(row, create_graph), alone))
+                continue
             flat = out.reshape(-1)
             each = [
                 _grads("jacobian", (flat[i],), x, (None,), create_graph, strict)
@@ -142,7 +158,7 @@ def hessian(
         g = _grads("hessian", (y[0].reshape(()),), x, (None,), True, strict)
         return _result(g, alone)
 
-    return jacobian(gradient, inputs, create_graph=create_graph)
+    return jacobian(gradient, inputs, create_graph=create_graph, vectorize=vectorize)
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
