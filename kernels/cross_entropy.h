@@ -147,6 +147,7 @@ PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf
   const C high = sums.high;
   const C a = (PF_SMOOTH ? b + u * pf_weight_sum(r) : b) * sums.inverse;
   const pf_i64 special = k.at / V;
+  const int place = static_cast<int>(k.at % V);
   const auto write = [&](const Vector& v, pf_i64 c) PF_INLINE {
     C o[V];
     PF_UNROLL for (int j = 0; j < V; ++j) o[j] = Math::exp(v.get(j) - high) * a;
@@ -155,8 +156,7 @@ PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf
       if constexpr (PF_HAS_W) pf_load<T, V, false>(pf_at<T>(r.weight, c * V), w);
       PF_UNROLL for (int j = 0; j < V; ++j) o[j] -= PF_HAS_W ? u * w[j] : u;
     }
-    if (c == special)
-      PF_UNROLL for (int j = 0; j < V; ++j) if (j == static_cast<int>(k.at % V)) o[j] -= b;
+    if (c == special) PF_UNROLL for (int j = 0; j < V; ++j) o[j] = j == place ? o[j] - b : o[j];
     if (k.at < 0) PF_UNROLL for (int j = 0; j < V; ++j) o[j] = C(0);
     pf_put<T, V, PF_PAST>(pf_at<T>(dx, c * V), o);
   };

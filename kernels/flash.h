@@ -79,9 +79,9 @@ PF_DEVICE void pf_score_strip(const pf_attention& a, pf_i64 mask, int own, int o
     if constexpr (PF_MASK != 0) {
       const pf_i64 at = mask + (query + i) * a.mask.row + (key + j) * a.mask.col;
       if constexpr (PF_MASK == 1)
-        on = on && pf_get_one<pf_bool>(a.mask.data, at);
+        on = on && pf_get_one<pf_bool>(pf_global(a.mask.data), at);
       else if (on)
-        x += pf_get_one<PF_T>(a.mask.data, at) * static_cast<float>(PF_LOG2E);
+        x += pf_get_one<PF_T>(pf_global(a.mask.data), at) * static_cast<float>(PF_LOG2E);
     }
     if (!on) x = low;
   });

@@ -17,8 +17,8 @@ enum { TAPS = PF_MODE == pf_grid_linear ? 2 : PF_MODE == pf_grid_nearest ? 1 : 4
 
 PF_DEVICE void pf_places(const pf_images& m, pf_index place, pf_place<C> (&p)[PF_DIMS]) {
   PF_UNROLL for (int d = 0; d < PF_DIMS; ++d)
-      pf_grid_place<C>(pf_get<T>(m.grid, static_cast<pf_i64>(place) * PF_DIMS + d), m.size[d],
-                       PF_MODE, PF_PADDING, m.align != 0, p[d]);
+      pf_grid_place<C>(pf_get<T>(pf_global(m.grid), static_cast<pf_i64>(place) * PF_DIMS + d),
+                       m.size[d], PF_MODE, PF_PADDING, m.align != 0, p[d]);
 }
 // For every tap that is there, the last dimension slowest: fn(k, cell, place of the tap in each).
 template <class F>
@@ -59,10 +59,10 @@ PF_KERNEL(grid_sample, 256)(pf_images m) {
     PF_NO_UNROLL for (pf_i64 c = first; c < end; ++c) {
       C sum(0);
       pf_each_tap(m, p, [&](pf_i64 cell, int x, int y, int z) PF_INLINE {
-        sum = pf_fma(pf_weight(p, x, y, z), pf_get<T>(m.x, from + c * m.channel + cell * m.step),
-                     sum);
+        sum = pf_fma(pf_weight(p, x, y, z),
+                     pf_get<T>(pf_global(m.x), from + c * m.channel + cell * m.step), sum);
       });
-      pf_put<T>(m.out, to + c * m.out_channel, sum);
+      pf_put<T>(pf_global(m.out), to + c * m.out_channel, sum);
     }
   }
 }
@@ -80,9 +80,9 @@ PF_KERNEL(grid_sample_grid, 256)(pf_images m) {
     C sums[PF_DIMS];
     PF_UNROLL for (int d = 0; d < PF_DIMS; ++d) sums[d] = C(0);
     PF_NO_UNROLL for (pf_i64 c = 0; c < m.c; ++c) {
-      const C g = pf_get<T>(m.dy, at + c * m.out_channel);
+      const C g = pf_get<T>(pf_global(m.dy), at + c * m.out_channel);
       pf_each_tap(m, p, [&](pf_i64 cell, int x, int y, int z) PF_INLINE {
-        const C v = g * pf_get<T>(m.x, from + c * m.channel + cell * m.step);
+        const C v = g * pf_get<T>(pf_global(m.x), from + c * m.channel + cell * m.step);
         C deep(1), deep_slope(0);
         if constexpr (PF_DIMS == 3) {
           deep = p[PF_DIMS - 1].weight[z];
@@ -96,6 +96,6 @@ PF_KERNEL(grid_sample_grid, 256)(pf_images m) {
       });
     }
     PF_UNROLL for (int d = 0; d < PF_DIMS; ++d)
-        pf_put<T>(m.out, static_cast<pf_i64>(place) * PF_DIMS + d, sums[d]);
+        pf_put<T>(pf_global(m.out), static_cast<pf_i64>(place) * PF_DIMS + d, sums[d]);
   }
 }

@@ -97,12 +97,12 @@ PF_KERNEL(pf_matmul, THREADS* PARTS)(pf_matmul_args q PF_EPILOGUE_ARGS) {
     if (m >= q.m || n >= q.n) return;
     if (q.bias) {
       pf_acc add;
-      pf_load<PF_OUT, 1, false>(static_cast<const PF_OUT*>(q.bias) + n, &add);
+      pf_load<PF_OUT, 1, false>(static_cast<const PF_OUT*>(pf_global(q.bias)) + n, &add);
       v = pf_sum(v, add);
     }
     const pf_acc value[1] = {pf_dtype<PF_OUT>::round(v)};
     if (pf_result_kept)
-      pf_store<PF_OUT, 1, false>(static_cast<PF_OUT*>(q.c) + at.c + m * q.n + n, value);
+      pf_store<PF_OUT, 1, false>(static_cast<PF_OUT*>(pf_global(q.c)) + at.c + m * q.n + n, value);
 #ifdef PF_EPILOGUE
     pf_epilogue(epilogue, at.rows + m, n, value);
 #endif

@@ -17,6 +17,10 @@ struct pf_radix : pf_radix_args {
   }
   // Whether all keys of the row have the same digit.
   PF_METHOD bool same(pf_i64 row, int pass) const { return !(moves[row] >> (8 * pass) & 1); }
+  // One of the two arrays, by a condition: for a place among a kernel's arguments that depends on a
+  // number NVIDIA's compiler copies all of them into memory of each thread.
+  PF_METHOD pf_u64* keys_in(int i) const { return i ? keys[1] : keys[0]; }
+  PF_METHOD pf_i64* at_in(int i) const { return i ? at[1] : at[0]; }
   // Where the row's pairs lie before a pass.
   PF_METHOD int source(pf_i64 row, int pass) const {
     const pf_u64 before = pass < 8 ? (pf_u64(1) << (8 * pass)) - 1 : ~pf_u64(0);
@@ -75,7 +79,7 @@ PF_KERNEL(pf_radix_count, BLOCK)(pf_radix q, int pass) {
   PF_SHARED pf_u32 count[DIGITS];
   const pf_i64 row = pf_block() / q.tiles, tile = pf_block() % q.tiles, first = tile * TILE;
   if (q.same(row, pass)) return;
-  const pf_u64* keys = q.keys[q.source(row, pass)] + row * q.n;
+  const pf_u64* keys = q.keys_in(q.source(row, pass)) + row * q.n;
   const pf_i64 end = first + TILE < q.n ? first + TILE : q.n;
   for (pf_u32 d = pf_thread(); d < DIGITS; d += BLOCK) count[d] = 0;
   pf_barrier();
@@ -137,8 +141,8 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
   pf_u32 before[EACH], many[EACH];  // lanes with the same digit: lower ones, all
   PF_UNROLL for (int i = 0; i < EACH; ++i) {
     const pf_i64 e = first + i * PF_WARP;
-    key[i] = e < q.n ? q.keys[from][row * q.n + e] : 0;
-    at[i] = e < q.n ? q.at[from][row * q.n + e] : 0;
+    key[i] = e < q.n ? q.keys_in(from)[row * q.n + e] : 0;
+    at[i] = e < q.n ? q.at_in(from)[row * q.n + e] : 0;
   }
   for (pf_u32 d = pf_thread(); d < WARPS * DIGITS; d += BLOCK) count[d / DIGITS][d % DIGITS] = 0;
   pf_barrier();
@@ -183,8 +187,8 @@ PF_KERNEL(pf_radix_move, BLOCK)(pf_radix q, int pass) {
     const pf_u32 j = pf_thread() + i * BLOCK;
     if (j >= all) continue;
     const pf_i64 out = row * q.n + static_cast<pf_u32>(j + shift[q.digit(keys[j], pass)]);
-    q.keys[to][out] = keys[j];
-    q.at[to][out] = ats[j];
+    q.keys_in(to)[out] = keys[j];
+    q.at_in(to)[out] = ats[j];
   }
 }
 
@@ -195,8 +199,8 @@ PF_KERNEL(pf_radix_settle, BLOCK)(pf_radix q, int wanted) {
   if (from == wanted) return;
   const pf_i64 end = first + TILE < q.n ? first + TILE : q.n;
   for (pf_i64 i = row * q.n + first + pf_thread(); i < row * q.n + end; i += BLOCK) {
-    q.keys[wanted][i] = q.keys[from][i];
-    q.at[wanted][i] = q.at[from][i];
+    q.keys_in(wanted)[i] = q.keys_in(from)[i];
+    q.at_in(wanted)[i] = q.at_in(from)[i];
   }
 }
 

@@ -44,7 +44,7 @@ struct pf_plain {
   typedef Number acc;
   static PF_METHOD acc lift(C x, pf_i64) { return static_cast<acc>(x); }
   static PF_METHOD void store(const pf_scan& s, pf_i64 at, acc a) {
-    pf_put_one<T>(s.out, at, static_cast<C>(a));
+    pf_put_one<T>(pf_global(s.out), at, static_cast<C>(a));
   }
 };
 PF_DEVICE double pf_wrapping_add(double a, double b) {
@@ -100,8 +100,8 @@ struct pf_scan_extreme {
     return {take ? x : y, take ? b.at : a.at};
   }
   static PF_METHOD void store(const pf_scan& s, pf_i64 at, acc a) {
-    pf_put_one<T>(s.out, at, a.value);
-    static_cast<pf_i64*>(s.indices)[at] = a.at;
+    pf_put_one<T>(pf_global(s.out), at, a.value);
+    static_cast<pf_i64*>(pf_global(s.indices))[at] = a.at;
   }
 };
 typedef pf_scan_extreme<false> pf_scan_max;
@@ -135,7 +135,8 @@ PF_DEVICE Acc pf_scan_block(Acc own, Acc& total, Acc* room) {
 
 // Null when there is one piece only.
 PF_DEVICE Acc* pf_totals_of(const pf_scan& s, pf_i64 piece, pf_i64 lane) {
-  return s.totals ? static_cast<Acc*>(s.totals) + piece * s.lanes.count + lane : nullptr;
+  Acc* const first = static_cast<Acc*>(s.totals);
+  return pf_global(first ? first + piece * s.lanes.count + lane : first);
 }
 
 PF_KERNEL(scan_rows, PF_SCAN_THREADS)(const pf_scan s) {
@@ -151,7 +152,7 @@ PF_KERNEL(scan_rows, PF_SCAN_THREADS)(const pf_scan s) {
     const pf_i64 from = first + pf_thread() * PF_SCAN_ITEMS;
     C x[PF_SCAN_ITEMS];
     PF_UNROLL for (int i = 0; i < PF_SCAN_ITEMS; ++i) x[i] =
-        from + i < end ? pf_get_one<T>(s.in, in + (from + i) * s.in_stride) : C(0);
+        from + i < end ? pf_get_one<T>(pf_global(s.in), in + (from + i) * s.in_stride) : C(0);
     Acc a[PF_SCAN_ITEMS];
     PF_UNROLL for (int i = 0; i < PF_SCAN_ITEMS; ++i) {
       const Acc v = from + i < end ? Op::lift(x[i], from + i) : Op::start();
@@ -180,14 +181,15 @@ PF_KERNEL(scan_columns, PF_SCAN_THREADS)(const pf_scan s) {
   pf_i64 k = begin;
   for (; k + 4 <= end; k += 4) {
     C x[4];
-    PF_UNROLL for (int u = 0; u < 4; ++u) x[u] = pf_get_one<T>(s.in, in + (k + u) * s.in_stride);
+    PF_UNROLL for (int u = 0; u < 4; ++u) x[u] =
+        pf_get_one<T>(pf_global(s.in), in + (k + u) * s.in_stride);
     PF_UNROLL for (int u = 0; u < 4; ++u) {
       a = Op::join(a, Op::lift(x[u], k + u));
       if constexpr (!PF_TOTALS) Op::store(s, out + (k + u) * s.out_stride, a);
     }
   }
   for (; k < end; ++k) {
-    a = Op::join(a, Op::lift(pf_get_one<T>(s.in, in + k * s.in_stride), k));
+    a = Op::join(a, Op::lift(pf_get_one<T>(pf_global(s.in), in + k * s.in_stride), k));
     if constexpr (!PF_TOTALS) Op::store(s, out + k * s.out_stride, a);
   }
   if constexpr (PF_TOTALS) *totals = a;
@@ -196,7 +198,7 @@ PF_KERNEL(scan_columns, PF_SCAN_THREADS)(const pf_scan s) {
 // Totals become what comes before each piece: a block a lane.
 PF_KERNEL(scan_totals, PF_SCAN_THREADS)(const pf_scan s) {
   PF_SHARED Acc room[PF_MAX_WARPS];
-  Acc* totals = static_cast<Acc*>(s.totals) + pf_block();
+  Acc* totals = static_cast<Acc*>(pf_global(s.totals)) + pf_block();
   Acc carry = Op::start();
   for (pf_i64 first = 0; first < s.pieces; first += pf_threads()) {
     const pf_i64 k = first + pf_thread();

@@ -77,11 +77,17 @@ PF_DEVICE void pf_each_kept(const pf_space& s, const void* mask, const pf_i64* s
 // The coordinates of each: out[place][dimension].
 PF_KERNEL(pf_nonzero, BLOCK)
 (pf_space s, const void* mask, const pf_i64* sums, pf_shape shape, pf_i64* out, pf_i64 most) {
+  PF_SHARED pf_i64 sizes[12];  // an argument indexed by number may be copied for each thread
+  if (pf_thread() == 0) {
+    PF_UNROLL for (int d = 0; d < 12; ++d) sizes[d] = shape.size[d];
+  }
+  pf_barrier();
+  const pf_i64 ndim = shape.ndim;
   pf_each_kept(s, mask, sums, [&](pf_i64 i, pf_i64 place) {
     if (place >= most) return;
-    for (pf_i64 d = shape.ndim - 1; d >= 0; --d) {
-      out[place * shape.ndim + d] = i % shape.size[d];
-      i /= shape.size[d];
+    for (pf_i64 d = ndim - 1; d >= 0; --d) {
+      out[place * ndim + d] = i % sizes[d];
+      i /= sizes[d];
     }
   });
 }

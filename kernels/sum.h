@@ -69,9 +69,22 @@ struct pf_op_product : pf_op_sum {
 typedef PF_OP Op;
 
 // Where element k of a reduction over several axes lies. Its divisions stand in many places: put
-// into each of them, they would keep a compiler for ten seconds.
-PF_COLD pf_i64 pf_sum_offset(const pf_axes& a, pf_i64 k) {
-  return pf_offset(a, k);
+// into each of them, they would keep a compiler for ten seconds. So a function is called, which
+// finds the axes in memory of the block: for a reference to a kernel's argument each thread would
+// copy the argument into memory of its own.
+PF_SHARED pf_axes pf_sum_axes;
+PF_COLD pf_i64 pf_sum_offset(pf_i64 k) {
+  return pf_offset(pf_sum_axes, k);
+}
+PF_DEVICE void pf_share_axes(const pf_axes& a) {
+  if constexpr (PF_DENSE) return;
+  const pf_u32 i = pf_thread();
+  if (i == 0) pf_sum_axes.n = a.n;
+  if (i < PF_MAX_DIMS) {
+    pf_sum_axes.size[i] = a.size[i];
+    pf_sum_axes.stride[i] = a.stride[i];
+  }
+  pf_barrier();
 }
 #ifdef PF_PROLOGUE
 // W elements of result o from k on, as the program before the kernel makes them: rows are whole
@@ -133,15 +146,14 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 o, pf_i64 k, pf_i6
   C x[W];
   if (V == W && k + W <= end) {
     pf_vector<T, V> v;
-    v.template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_sum_offset(r.reduced, k)));
+    v.template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_sum_offset(k)));
     PF_UNROLL for (int j = 0; j < W; ++j) x[j] = Op::lift(v.get(j % V), origin, mean);
     return pf_tree<Op, W>(x);
   }
   PF_UNROLL for (int j = 0; j < W; ++j) {
     x[j] = Op::start();
     if (k + j >= end) continue;
-    const pf_i64 at =
-        PF_DENSE ? (k + j) * (V > 1 ? 1 : r.reduced.stride[0]) : pf_sum_offset(r.reduced, k + j);
+    const pf_i64 at = PF_DENSE ? (k + j) * (V > 1 ? 1 : r.reduced.stride[0]) : pf_sum_offset(k + j);
     x[j] = Op::lift(pf_get_one<T>(row, at), origin, mean);
   }
   return pf_tree<Op, W>(x);
@@ -153,6 +165,7 @@ PF_DEVICE C pf_piece(const pf_sum& r, const char* row, pf_i64 o, pf_i64 k, pf_i6
 // a result.
 PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
   PF_SHARED C room[PF_SUM_THREADS / PF_SUM_LANES];
+  pf_share_axes(r.reduced);
   const pf_u32 lanes = r.lanes, t = pf_thread() % lanes;
   const pf_u32 several = r.ways < 4 ? r.ways : 4, groups = r.ways / several;
   const pf_u32 threads = lanes * groups, group = pf_thread() % threads / lanes;
@@ -185,7 +198,7 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
       pf_vector<T, V> v[4];
       PF_UNROLL for (int u = 0; u < 4; ++u) {
         const pf_i64 k = first + u * leaf + t * W;
-        v[u].template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_sum_offset(r.reduced, k)));
+        v[u].template load<true>(pf_at<T>(row, PF_DENSE ? k : pf_sum_offset(k)));
       }
       PF_UNROLL for (int u = 0; u < 4; ++u) {
         C x[W];
@@ -229,6 +242,7 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
 PF_KERNEL(sum_columns, PF_COLUMN_THREADS)(const pf_sum r) {
   enum { SPLIT = V, PITCH = PF_COLUMN_THREADS + 8, FOURS = 2 };
   PF_SHARED C room[V * PITCH];
+  pf_share_axes(r.reduced);
   const pf_u32 width = r.width, x = pf_thread() % width, z = pf_thread() / width % SPLIT,
                y = pf_thread() / width / SPLIT;
   const pf_i64 b = pf_block(), c = pf_quotient(b, r.tiles), tile = b - c * r.tiles;
@@ -256,7 +270,7 @@ PF_KERNEL(sum_columns, PF_COLUMN_THREADS)(const pf_sum r) {
         const pf_i64 k = first + i + u;
         if (i + u < rows)
           v[u].template load<true>(
-              pf_at<T>(column, PF_DENSE ? k * r.reduced.stride[0] : pf_sum_offset(r.reduced, k)));
+              pf_at<T>(column, PF_DENSE ? k * r.reduced.stride[0] : pf_sum_offset(k)));
       }
       PF_UNROLL for (int f = 0; f < FOURS; ++f) {
         if (f > 0 && i + 4 * f >= part) break;
