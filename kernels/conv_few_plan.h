@@ -2,8 +2,10 @@
 #ifndef PF_CONV_FEW_PLAN_H
 #define PF_CONV_FEW_PLAN_H
 #include "conv_few_args.h"
-#include "matrix_units.h"
 #include "mma.h"
+#ifndef PF_MMA
+#include "matrix_units.h"
+#endif
 
 enum {
   THREADS = 256,

@@ -18,8 +18,10 @@
 #define PF_TF32 0
 #endif
 #include "matmul_where.h"
-#include "matrix_units.h"
 #include "mma.h"
+#ifndef PF_MMA
+#include "matrix_units.h"
+#endif
 
 enum {
   WARPS_N = TILE_N / WARP_N,
@@ -113,7 +115,7 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
   }
   if constexpr (OUT_SIZE == 4) {
     if (m >= q.m) return;
-    Out* c = static_cast<Out*>(q.c) + t.c + m * q.n + n;
+    Out* c = static_cast<Out*>(pf_global(q.c)) + t.c + m * q.n + n;
 #ifdef PF_EPILOGUE
     PF_UNROLL for (int e = 0; e < N; ++e) {
       const pf_acc value[1] = {v[e]};
@@ -155,7 +157,7 @@ PF_DEVICE void pf_write(const pf_tile_sums& sums, char* memory, const pf_matmul_
 #endif
   if constexpr (OUT_SIZE < 4) {
     pf_barrier();
-    char* c = static_cast<char*>(q.c) + t.c * OUT_SIZE;
+    char* c = static_cast<char*>(pf_global(q.c)) + t.c * OUT_SIZE;
     const bool whole = q.n % OUT_CHUNK == 0;
     for (int at = static_cast<int>(pf_thread()); at < TILE_M * OUT_CHUNKS; at += THREADS) {
       const int row = at / OUT_CHUNKS, col = at % OUT_CHUNKS;

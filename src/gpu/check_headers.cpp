@@ -3,6 +3,7 @@
 #include "gpu/blas.h"
 #include "gpu/cudnn.h"
 #include "gpu/miopen.h"
+#include "gpu/rocblas.h"
 #include "gpu/runtime.h"
 
 #ifdef PF_GPU_ROCM

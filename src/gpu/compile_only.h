@@ -17,4 +17,13 @@ Runtime absent_runtime();
 Rtc clang_rtc();
 #endif
 
+// ---- for compile_only_<vendor>.cpp --------------------------------------------------------------
+inline constexpr size_t kAbsentMemory = size_t{16} << 30;
+template <class... A>
+void do_nothing(int (*&f)(A...)) {
+  f = [](A...) { return static_cast<int>(kSuccess); };
+}
+int make_absent_handle(void** out);
+void answer_as_vendor(Runtime&);  // what this vendor's runtime alone has
+
 }  // namespace pyflame::gpu

@@ -7,7 +7,6 @@
 #include "gpu/convolution.h"
 #include "gpu/cudnn.h"
 
-#ifdef PF_GPU_CUDA
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -238,4 +237,3 @@ bool library_convolution(const KernelArgs& args, const Convolution& c, std::stri
 }
 
 }  // namespace pyflame::gpu
-#endif

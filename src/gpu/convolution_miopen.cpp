@@ -6,7 +6,6 @@
 #include "gpu/convolution.h"
 #include "gpu/miopen.h"
 
-#ifdef PF_GPU_ROCM
 #include <climits>
 
 #include "gpu/convolution_library.h"
@@ -210,4 +209,3 @@ bool library_convolution(const KernelArgs& args, const Convolution& c, std::stri
 }
 
 }  // namespace pyflame::gpu
-#endif

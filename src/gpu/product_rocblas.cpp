@@ -1,9 +1,7 @@
 // Products through rocBLAS, the second library of AMD's: it does what hipBLASLt cannot, and all
 // where that is missing. Column-major too: c^T = b^T a^T.
-#include "gpu/blas.h"
-#include "gpu/product.h"
+#include "gpu/rocblas.h"
 
-#ifdef PF_GPU_ROCM
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,6 +10,7 @@
 #include "gpu/device.h"
 #include "gpu/library.h"
 #include "gpu/move.h"
+#include "gpu/product.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -142,4 +141,3 @@ bool rocblas_product(const KernelArgs& args, const Product& p) {
 }
 
 }  // namespace pyflame::gpu
-#endif

@@ -480,26 +480,4 @@ std::string device_epilogue_text(const DeviceCase& c, const std::string& entry) 
   return text;
 }
 
-std::string device_around_text(const std::string& storage, int vec) {
-  for (const DeviceCase& c : model_cases()) {
-    if (c.name.rfind("bias_gelu", 0) != 0 || storage != gpu::device_storage(c.inputs[0].dtype))
-      continue;
-    std::string text;
-    const int made = static_cast<int>(c.inputs.size());
-    c.with_program([&](const pf_program& p) {
-      const gpu::DeviceProgram program(p);
-      gpu::DeviceLaunch launch;
-      c.with_launch(addresses(c), [&](const pf_launch& l) {
-        const int64_t cols = c.shape.back(), rows = c.numel() / cols;
-        if (!program.plan_part(l, made, rows, cols, vec, true, launch)) return;
-        text = program.prologue_text(launch.key, made, true) + "#define PF_PROLOGUE\n";
-        if (!program.plan_part(l, 0, rows, cols, vec, true, launch)) return;
-        text += program.epilogue_text(launch.key, 0) + "#define PF_EPILOGUE\n";
-      });
-    });
-    return text;
-  }
-  throw std::invalid_argument("no group of " + storage);
-}
-
 }  // namespace pyflame::testing

@@ -77,8 +77,5 @@ gpu::LaunchClass device_case_class(const DeviceCase&);
 std::string device_case_text(const DeviceCase&, const std::string& entry);
 // The same as the epilogue of a kernel that has nothing else; empty where it cannot be one.
 std::string device_epilogue_text(const DeviceCase&, const std::string& entry);
-// What stands before the text of a kernel over rows of dtype `storage`, of which it makes `vec`
-// elements at a time: the same group before it and behind it.
-std::string device_around_text(const std::string& storage, int vec);
 
 }  // namespace pyflame::testing

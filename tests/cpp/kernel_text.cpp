@@ -1,21 +1,12 @@
-// Writes device text for compilers to judge (tools/kernels.py), as the plug-ins give it to them:
-// with its includes put in and cut to what is needed.
+// Writes device text of the pointwise corpus for compilers to judge (tools/kernels.py), as the
+// plug-ins give it to them: with its includes put in and cut to what is needed.
 //
 //   kernel_text DIR PER_FILE RANDOM [SEED COUNT]
 //
-// The pointwise corpus: DIR/part_<n>.cpp with up to PER_FILE kernels each: all rows, gradients,
-// conversions and RANDOM random groups; with SEED and COUNT, only COUNT of them, groups of models
-// first and others drawn by SEED. The names of the kernels go to standard output, one a line: file,
-// entry, case.
-//
-//   kernel_text DIR --variants
-//
-// Texts of kernels/: each line of standard input has a name, a file of kernels/ and -D options.
-// -DPF_AROUND=1 puts programs around them. DIR/<name>.cpp gets all kernels, as one program of
-// hipRTC has them; DIR/<name>.<n>.cpp those that are one program of NVRTC. Printed: name, file, its
-// kernels with commas between.
+// DIR/part_<n>.cpp with up to PER_FILE kernels each: all rows, gradients, conversions and RANDOM
+// random groups; with SEED and COUNT, only COUNT of them, groups of models first and others drawn
+// by SEED. The names of the kernels go to standard output, one a line: file, entry, case.
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -25,7 +16,6 @@
 #include "device_corpus.h"
 #include "gpu/includes.h"
 #include "gpu/prune.h"
-#include "gpu/together.h"
 
 namespace {
 
@@ -86,67 +76,16 @@ void corpus(const std::string& dir, size_t per_file, size_t random, const char* 
   }
 }
 
-std::vector<std::string> kernels_in(const std::string& text) {
-  static const std::string kBegin = "\nPF_KERNEL(";
-  std::vector<std::string> out;
-  for (size_t at = text.find(kBegin); at != text.npos; at = text.find(kBegin, at + 1)) {
-    const size_t name = at + kBegin.size();
-    out.push_back(text.substr(name, text.find(',', name) - name));
-  }
-  return out;
-}
-
-void variants(const std::string& dir) {
-  for (std::string line; std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    std::string name, file, defines;
-    words >> name >> file >> std::ws;
-    std::getline(words, defines);
-    const auto option = [&](const char* define) {
-      const std::string what = std::string(" -D") + define + "=";
-      const size_t at = (" " + defines).find(what);
-      if (at == std::string::npos) return std::string();
-      const size_t from = at + what.size() - 1;
-      return defines.substr(from, defines.find(' ', from) - from);
-    };
-    const std::string around =
-        option("PF_AROUND").empty()
-            ? ""
-            : testing::device_around_text(option("PF_T"), std::stoi(option("PF_V")));
-    const std::string text = expand(around + "#include \"" + file + "\"\n");
-    const auto cut = [&](const std::string& part, const std::string& entries) {
-      write(dir + "/" + part, gpu::prune_kernel_text(text, entries, defines));
-    };
-    cut(name + ".cpp", "");
-    std::map<std::string, int> programs;
-    for (const std::string& kernel : kernels_in(text))
-      programs.emplace(gpu::entries_with(file, kernel), static_cast<int>(programs.size()));
-    for (const auto& [entries, i] : programs) {
-      const std::string part = name + "." + std::to_string(i) + ".cpp";
-      cut(part, entries);
-      std::string listed = entries;
-      for (char& c : listed)
-        if (c == ' ') c = ',';
-      std::cout << name << " " << part << " " << listed << "\n";
-    }
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool listed = argc == 3 && std::strcmp(argv[2], "--variants") == 0;
-  if (!listed && argc != 4 && argc != 6) {
-    std::cerr << "usage: kernel_text DIR PER_FILE RANDOM [SEED COUNT]\n"
-                 "       kernel_text DIR --variants <LINES\n";
+  if (argc != 4 && argc != 6) {
+    std::cerr << "usage: kernel_text DIR PER_FILE RANDOM [SEED COUNT]\n";
     return 2;
   }
   try {
-    if (listed)
-      variants(argv[1]);
-    else
-      corpus(argv[1], std::strtoul(argv[2], nullptr, 10), std::strtoul(argv[3], nullptr, 10),
-             argc == 6 ? argv + 4 : nullptr);
+    corpus(argv[1], std::strtoul(argv[2], nullptr, 10), std::strtoul(argv[3], nullptr, 10),
+           argc == 6 ? argv + 4 : nullptr);
   } catch (const std::exception& e) {
     std::cerr << "kernel_text: " << e.what() << "\n";
     return 1;
