@@ -360,11 +360,20 @@ Tensor logdet(const Tensor& a) {
 
 // ---- LU as results ------------------------------------------------------------------------------
 
+// Pivots as numbers, of which all are rows: libraries do not look.
+std::vector<Scalar> checked_pivots(const Tensor& pivots, int64_t m, const char* op) {
+  std::vector<Scalar> values = read_values(pivots);
+  for (const Scalar& v : values)
+    PF_CHECK(v.to_int() >= 1 && v.to_int() <= m, ValueError, op, "got the pivot ", v.to_int(),
+             " for ", m, " rows; expected 1 to ", m, "; pass the pivots of lu_factor");
+  return values;
+}
+
 // Where rows of A stand in L U: A[order[i]] = (L U)[i], [..., m]. Made on the host.
 Tensor order_of(const Tensor& pivots, int64_t m) {
   if (ops::hides({pivots}))
     return ops::over_samples(pivots, [m](const Tensor& all) { return order_of(all, m); });
-  const std::vector<Scalar> p = read_values(pivots);
+  const std::vector<Scalar> p = checked_pivots(pivots, m, "lu_unpack");
   const int64_t k = pivots->shape.back();
   Dims shape = pivots->shape;
   shape.back() = 1;
@@ -375,10 +384,7 @@ Tensor order_of(const Tensor& pivots, int64_t m) {
     const auto first = order.begin() + b * m;
     for (int64_t i = 0; i < m; ++i) first[i] = i;
     for (int64_t i = 0; i < k; ++i) {
-      const int64_t with = p[static_cast<size_t>(b * k + i)].to_int() - 1;
-      PF_CHECK(with >= 0 && with < m, ValueError, "lu_unpack", "got the pivot ", with + 1, " for ",
-               m, " rows; expected 1 to ", m, "; pass the pivots of lu_factor");
-      std::swap(first[i], first[with]);
+      std::swap(first[i], first[p[static_cast<size_t>(b * k + i)].to_int() - 1]);
     }
   }
   return from_host(order.data(), shape.vec(), DType::Int64, pivots->device());
@@ -495,6 +501,7 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
                pivots->shape.back() == rows(lu),
            ShapeError, op, "got LU of shape ", lu->shape, ", pivots of shape ", pivots->shape,
            " and B of shape ", b->shape, "; expected sizes that fit; transpose B or pass left");
+  checked_pivots(pivots, rows(lu), op);
   if (!left)  // X A = B is A' X' = B' of adjoints
     return adjoint(lu_solve(lu, pivots, adjoint(b), true, !adjoint_of));
   const auto [wide_lu, wide_b] = one_batch(lu, b, op);
@@ -586,6 +593,21 @@ TensorList ldl_factor(const Tensor& a, bool hermitian) {
   f.pop_back();
   return f;
 }
+// A pivot is a row, from 1; two of a block are both negative.
+void check_ldl_pivots(const Tensor& pivots, int64_t n, const char* op) {
+  const std::vector<Scalar> p = read_values(pivots);
+  for (size_t first = 0; first < p.size(); first += static_cast<size_t>(n)) {
+    int64_t negative = 0;  // of a block that is not closed
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t v = p[first + static_cast<size_t>(i)].to_int();
+      negative = v < 0 ? (negative + 1) % 2 : negative;
+      PF_CHECK(v != 0 && v >= -n && v <= n && (v < 0 || negative == 0) &&
+                   (negative == 0 || i + 1 < n),
+               ValueError, op, "got the pivot ", v, " at ", i, " for ", n, " rows; expected 1 to ",
+               n, ", or two negative ones of a block; pass the pivots of ldl_factor");
+    }
+  }
+}
 Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool hermitian) {
   const char* op = "linalg.ldl_solve";
   check_square(ld, op, "LD");
@@ -595,6 +617,10 @@ Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b, bool h
            b->shape, "; expected as many rows in both; transpose B");
   PF_CHECK(pivots.defined() && pivots->dtype == DType::Int32, DTypeError, op,
            "got pivots that are not int32; expected those of ldl_factor; pass its second result");
+  PF_CHECK(!pivots->shape.empty() && pivots->shape.back() == columns(ld), ShapeError, op,
+           "got LD of shape ", ld->shape, " and pivots of shape ", pivots->shape,
+           "; expected one for each row; pass the second result of ldl_factor");
+  check_ldl_pivots(pivots, columns(ld), op);
   const auto [wide, right] = one_batch(ld, b, op);
   const Tensor wide_pivots = expand(pivots, with(batch_of(wide), {columns(ld)}).vec());
   return run(engine::kernel<kernels::LdlSolve>(), op, {wide, wide_pivots, right},

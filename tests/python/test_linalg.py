@@ -489,3 +489,25 @@ def test_without_a_library():
     env = {**os.environ, "PYFLAME_LAPACK_PATH": "/nowhere/liblapack.so"}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert "needs LAPACK" in out.stdout and "PYFLAME_LAPACK_PATH" in out.stdout, out
+
+
+@pytest.mark.parametrize("wrong", [0, -5, 5, 1 << 30, -(1 << 31)])
+def test_pivots_are_looked_at(wrong):
+    a, b = pf.eye(4), pf.ones(4, 2)
+    for at in range(4):
+        pivots = pf.tensor([1, 2, 3, 4], dtype=pf.int32)
+        pivots[at] = wrong
+        for solve in (L.lu_solve, L.ldl_solve):
+            with pytest.raises(ValueError, match=f"got the pivot {wrong}"):
+                solve(a, pivots, b)
+
+
+def test_blocks_of_pivots_are_whole():
+    a, b = pf.eye(4), pf.ones(4, 2)
+    for pivots in ([-2, -2, -4, -4], [1, -3, -3, 4], [4, 3, 2, 1]):
+        L.ldl_solve(a, pf.tensor(pivots, dtype=pf.int32), b)
+    for pivots in ([-2, 1, 3, 4], [1, 2, 3, -4], [-2, -2, -3, 4]):
+        with pytest.raises(ValueError, match="of a block"):
+            L.ldl_solve(a, pf.tensor(pivots, dtype=pf.int32), b)
+    with pytest.raises(pf.ShapeError, match="one for each row"):
+        L.ldl_solve(a, pf.ones(1, dtype=pf.int32), b)
