@@ -189,6 +189,7 @@ CALLS = {
     "ger": "t.ger(d.row, d.row)",
     "inner": "t.inner(d.a, d.row)",
     "addmm": "t.addmm(d.row, d.a, d.b)",
+    "addmm_": "w.addmm_(d.a, d.b)",
     "addmv": "t.addmv(d.row, d.a, d.row)",
     "addr": "t.addr(d.a, d.row, d.row)",
     "baddbmm": "t.baddbmm(d.batch, d.batch, d.batch2)",
@@ -196,6 +197,7 @@ CALLS = {
     "linear": "F.linear(d.a, d.b, d.row)",
     "bilinear": "F.bilinear(d.points, d.points, d.batch.reshape(-1)[:8192].reshape(-1, 32, 32)[:4])"
     " if d.n >= 8192 else F.bilinear(d.points, d.points, d.normal(4, 32, 32).to(d.device))",
+    "conv1d": "F.conv1d(d.batch, d.batch2[:, :, :2])",
     "einsum": "t.einsum('ij,kj->ik', d.a, d.b)",
     "tensordot": "t.tensordot(d.a, d.b, dims=1)",
     "kron": "t.kron(d.small, d.x[: max(1, d.n // 64)])",

@@ -142,16 +142,21 @@ struct pf_op_find {
   static PF_METHOD bool better(A v, A best) {
     return (MAX ? v > best : v < best) || (v != v && best == best);
   }
+  // Member by member: one of two structs would be chosen by its address, in memory.
+  template <class I>
+  static PF_METHOD pf_found<A, I> chosen(bool first, pf_found<A, I> a, pf_found<A, I> b) {
+    return {first ? a.value : b.value, first ? a.at : b.at};
+  }
   template <class I>
   static PF_METHOD pf_found<A, I> follow(pf_found<A, I> a, pf_found<A, I> b) {
-    return a.at < 0 || better(b.value, a.value) ? b : a;
+    return chosen(a.at < 0 || better(b.value, a.value), b, a);
   }
   template <class I>
   static PF_METHOD pf_found<A, I> join(pf_found<A, I> a, pf_found<A, I> b) {
     if (b.at < 0) return a;
     if (a.at < 0) return b;
     const bool b_wins = b.at > a.at ? better(b.value, a.value) : !better(a.value, b.value);
-    return b_wins ? b : a;
+    return chosen(b_wins, b, a);
   }
   static PF_METHOD void finish(const pf_reduce& r, pf_i64 o, wide_acc a) {
     if (r.values) pf_put_one<T>(r.values, o, static_cast<C>(a.value));

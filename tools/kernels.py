@@ -1,31 +1,43 @@
 """Compiles device text for GPUs that are not here, and checks the code that comes out.
 
-Every kernel of the corpus (each row of the pointwise table in each dtype, gradients, conversions,
-random groups) and every line of kernels/variants.txt is compiled by clang for AMD architectures
-and by NVRTC for NVIDIA's, as the text that a plug-in would give to its compiler: cut down to what
-is needed, all kernels of a file at once for AMD, and for NVIDIA each with those that go with it.
-Checked: it compiles, the wavefront is 64 wide on gfx9 and 32 on gfx11/12, no registers are spilled
-to memory (but for up to 16 bytes beside random groups on NVIDIA), a block takes at most 64 KiB of its own memory.
+What is compiled is what plug-ins ask for: for each architecture tools/kernel_calls.py calls every
+operation that has kernels on a GPU that is not there (PYFLAME_COMPILE_ONLY), with the stand-in's compiler,
+which keeps the texts. So no list says which variants of a kernel there are, and a file of kernels/ with a
+kernel that no launcher asked for is a finding. To these comes the corpus of the C++ tests: each row of the
+pointwise table in each dtype, gradients, conversions, random groups. clang compiles for AMD
+architectures, NVRTC for NVIDIA's.
+
+A finding: it does not compile; the wavefront is not 64 wide on gfx9 and 32 on gfx11/12; registers are
+spilled or memory of a thread is used for anything else; a block takes more than 64 KiB of its own memory;
+a kernel for matrix units has no instruction of theirs; AMD's code does not know that an address is in
+global memory (flat_load). tools/kernel_limits.py has those that are known, with reasons.
 
     tools/kernels.py --all              everything, four AMD and two NVIDIA architectures
-    tools/kernels.py --sample SEED      a share of it that takes a minute or two: each kind of
-                                        kernel for some of the architectures
+    tools/kernels.py --all gfx942       for these
+    tools/kernels.py --sample SEED      a share of it that takes two minutes: each kind of kernel for one
+                                        AMD and one NVIDIA architecture, drawn by SEED so that pairs of
+                                        options come early, and all in the end
 """
 
 import argparse
 import concurrent.futures
 import ctypes
+import itertools
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import hiprtc
+import kernel_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
@@ -34,6 +46,7 @@ AMD = [a for a in WARP if a.startswith("gfx")]
 NVIDIA = [a for a in WARP if a.startswith("sm")]
 MAX_SHARED = 65536
 MAX_SCALARS = 64  # spilled ones; they fill one or two vector registers
+GROUP = "pf_program"  # how kernels of pointwise groups begin
 
 
 def find_tool(name):
@@ -43,6 +56,265 @@ def find_tool(name):
         if path:
             return path
     return None
+
+
+# ---- what is asked for ------------------------------------------------------------------------------
+
+
+class Program(NamedTuple):
+    """A text, as a compiler gets it from a plug-in."""
+
+    path: str
+    arch: str
+    kernels: tuple  # their names
+    options: tuple  # -D alone
+    count: int | None = None  # of kernels that must come out, where that is known
+
+    def define(self, name):
+        start = f"-D{name}="
+        return next((o[len(start) :] for o in self.options if o.startswith(start)), None)
+
+    @property
+    def group(self):
+        """Of pointwise nodes alone."""
+        return self.kernels[0].startswith(GROUP) or self.count is not None
+
+    def title(self):
+        return " ".join([",".join(self.kernels[:3]), *self.options])
+
+
+def kernels_in(text):
+    return tuple(dict.fromkeys(re.findall(r"^PF_KERNEL\((\w+)", text, re.M)))
+
+
+def record(arch, folder, build):
+    """Starts what writes the programs for `arch` into the folder."""
+    rtc, amd = build / "standin/libhiprtc.so", arch in AMD
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYFLAME_", "HIP_"))}
+    env |= {
+        "PYFLAME_COMPILE_ONLY": arch,
+        "PYFLAME_HIPRTC_LIBRARY" if amd else "PYFLAME_NVRTC_LIBRARY": str(rtc),
+        "PYFLAME_STANDIN_CXX": "none",
+        "PYFLAME_STANDIN_KEEP": str(folder),
+        "PYFLAME_COMPILE_THREADS": "0",
+        "PYFLAME_GPU_GEMM": "own",
+        "PYFLAME_GPU_CONV": "own",
+        "XDG_CACHE_HOME": "",
+        "HOME": "",  # nothing is found in a cache
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT / "python"),
+    }
+    command = [sys.executable, "-P", ROOT / "tools/kernel_calls.py", "rocm" if amd else "cuda"]
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def recorded(process, arch, folder):
+    """The programs of `record`, each once, and what its process complained of."""
+    out, err = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"tools/kernel_calls.py for {arch}: {err[-4000:]}")
+    programs = {}
+    for file in sorted(folder.glob("*.cpp")):
+        first, text = file.read_text().split("\n", 1)
+        options = tuple(o for o in first.split() if o.startswith("-D") and "PF_WARP=" not in o)
+        programs.setdefault((options, text), Program(str(file), arch, kernels_in(text), options))
+    return list(programs.values()), out.splitlines()
+
+
+def never_asked_for(programs):
+    """Kernels of kernels/ that are in none of the programs."""
+    asked = {k for p in programs for k in p.kernels}
+    return [
+        f"{k} of {file.name}"
+        for file in sorted(KERNELS.glob("*.h"))
+        for k in kernels_in(file.read_text())
+        if k not in asked
+    ]
+
+
+def corpus(text, folder, random_groups, sample):
+    """(path, {entry: case}) of the C++ tests' pointwise programs."""
+    per_file = 12  # as many groups share a program of the plug-ins
+    command = [text, folder, str(per_file), str(random_groups), *sample]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    files = defaultdict(dict)
+    for line in listing.splitlines():
+        file, entry, case = line.split()
+        files[os.path.join(folder, file)][entry] = case
+    return list(files.items())
+
+
+def draw(programs, seed, count):
+    """`count` of them or a few more: every kind of kernel, then those with the most pairs of options that
+    none of the drawn has, of a few that are looked at each time."""
+    dice = random.Random(seed)
+    kinds = defaultdict(list)
+    for p in programs:
+        kinds[p.kernels if not p.group else GROUP].append(p)
+    # Of a group the structure is no option: one is as good as another.
+    groups = kinds.pop(GROUP, [])
+    drawn = dice.sample(groups, min(len(groups), count // 4))
+
+    def pairs(p):
+        return {*itertools.combinations(sorted(p.options), 2), *((o,) for o in p.options)}
+
+    seen = defaultdict(set)  # by kind
+
+    def take(kind):
+        few = dice.sample(kinds[kind], min(12, len(kinds[kind])))
+        best = max(few, key=lambda p: len(pairs(p) - seen[kind]))
+        seen[kind] |= pairs(best)
+        kinds[kind].remove(best)
+        drawn.append(best)
+
+    for kind in kinds:
+        take(kind)
+    while len(drawn) < count and any(kinds.values()):
+        take(dice.choice([k for k, v in kinds.items() if v]))
+    return drawn
+
+
+# ---- what comes out -----------------------------------------------------------------------------------
+
+
+class Finding(NamedTuple):
+    kernel: str
+    what: str  # "spill", "scratch", "flat": kernel_limits.py may allow so many; else a sentence
+    amount: int = 0
+
+    def __str__(self):
+        texts = {
+            "spill": "registers or bytes spilled",
+            "scratch": "bytes of memory of each thread",
+            "flat": "accesses that may go anywhere",
+        }
+        return f"{self.amount} {texts[self.what]}" if self.what in texts else self.what
+
+
+def matrix_instruction(program):
+    """What the code of a program for matrix units must contain."""
+    unit, t, arch = program.define("PF_MATRIX_UNIT"), program.define("PF_T"), program.arch
+    if unit is None or "pf_conv_few_pack" in program.kernels:
+        return None
+    tf32 = program.define("PF_TF32") is not None
+    if arch in NVIDIA:
+        kind = "tf32" if tf32 else "s8" if t == "pf_i8" else ""
+        return (r"wgmma\S*" if unit == "2" else r"mma\.sync\S*") + kind
+    if arch in ("gfx90a", "gfx942"):
+        if t == "float":
+            return "v_mfma_f32_32x32x4_xf32" if tf32 else r"v_mfma_f32_32x32x2_?f32"
+        if t == "pf_i8":
+            return "v_mfma_i32_32x32x16_i8" if arch == "gfx942" else "v_mfma_i32_32x32x8i8"
+        return "v_mfma_"
+    return "v_wmma_i32_16x16x16_iu8" if t == "pf_i8" else "v_wmma_"
+
+
+def check_nvidia(log):
+    """(kernels, findings) from what the assembler said of each."""
+    findings, kernels, name = [], 0, "?"
+    for line in log.splitlines():
+        if m := re.search(r"Compiling entry function '(\w+)'", line):
+            name, kernels = m[1], kernels + 1
+        if m := re.search(
+            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line
+        ):
+            spilled = max(int(m[2]), int(m[3]))
+            if spilled:
+                findings.append(Finding(name, "spill", spilled))
+            elif int(m[1]):
+                findings.append(Finding(name, "scratch", int(m[1])))
+        if (m := re.search(r"(\d+) bytes smem", line)) and int(m[1]) > MAX_SHARED:
+            findings.append(Finding(name, f"{m[1]} bytes of shared memory"))
+    return kernels, findings
+
+
+def check_amd(metadata, arch):
+    """The same from the metadata of code for AMD."""
+    findings, kernels = [], 0
+    for block in re.split(r"\n\s+- \.agpr_count|\n\s+- \.args", metadata)[1:]:
+        fields = dict(re.findall(r"\.(\w+):\s+'?(\S+?)'?\n", block + "\n"))
+        if "vgpr_spill_count" not in fields:
+            continue
+        kernels += 1
+        name = fields.get("name", "?")
+        if int(fields["wavefront_size"]) != WARP[arch]:
+            findings.append(Finding(name, f"wavefront of {fields['wavefront_size']}"))
+        if spilled := int(fields["vgpr_spill_count"]):
+            findings.append(Finding(name, "spill", spilled))
+        elif scratch := int(fields["private_segment_fixed_size"]):
+            findings.append(Finding(name, "scratch", scratch))
+        # Scalars are spilled into lanes of vector registers, not into memory: a few are cheap.
+        if int(fields["sgpr_spill_count"]) > MAX_SCALARS:
+            findings.append(Finding(name, f"{fields['sgpr_spill_count']} scalar registers spilled"))
+        if int(fields["group_segment_fixed_size"]) > MAX_SHARED:
+            findings.append(Finding(name, f"{fields['group_segment_fixed_size']} bytes of LDS"))
+    return kernels, findings
+
+
+def check_flat(code):
+    """Accesses whose address may be in any kind of memory, by function."""
+    name, found = "?", Counter()
+    for line in code.splitlines():
+        if m := re.match(r"(?:[0-9a-f]+ <)?(\w+)>?:", line):
+            name = m[1] if not line.startswith((".L", "BB")) else name
+        elif re.match(r"\s+flat_(?:load|store|atomic)", line):
+            found[name] += 1
+    return [Finding(name, "flat", n) for name, n in found.items()]
+
+
+def clang_command(program, out):
+    options = [f"-DPF_WARP={WARP[program.arch]}", f"-I{KERNELS}", *program.options]
+    return [
+        find_tool("clang++"),
+        *("-x", "hip", "--cuda-device-only", f"--offload-arch={program.arch}", "-nogpulib"),
+        *("-nogpuinc", "--no-gpu-bundle-output", "-std=c++17", "-O3", "-ffp-contract=off"),
+        *("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-variable"),
+        *("-Wno-unused-parameter", "-Wno-tautological-compare"),  # x != x over integers
+        *(*options, "-S", program.path, "-o", out),
+    ]
+
+
+def whole(program, kernels, findings, code):
+    """What there is to say of any code that was made."""
+    if not kernels or kernels != (program.count or kernels):
+        findings.append(Finding("?", f"{kernels} kernels came out, not {program.count or 'one'}"))
+    needed = matrix_instruction(program)
+    if needed and not re.search(needed, code):
+        findings.append(Finding("?", f"no {needed} in the code"))
+    return kernels, findings
+
+
+def compile_amd(program):
+    with tempfile.NamedTemporaryFile(suffix=".s") as out:
+        run = subprocess.run(clang_command(program, out.name), capture_output=True, text=True)
+        if run.returncode:
+            return 0, [Finding("?", run.stderr[:4000])]
+        code = Path(out.name).read_text()  # another file by now
+    kernels, findings = check_amd(code, program.arch)
+    return whole(program, kernels, findings + check_flat(code), code)
+
+
+_hiprtc = None
+
+
+def compile_hiprtc(program):
+    """With AMD's own run-time compiler, another release of LLVM: what it spills is not counted."""
+    global _hiprtc
+    _hiprtc = _hiprtc or hiprtc.Hiprtc()
+    try:
+        out = _hiprtc.compile(program.path, program.arch, WARP[program.arch], program.options)
+    except RuntimeError as e:
+        return 0, [Finding("hipRTC", str(e)[:4000])]
+
+    def said(tool, option):
+        return subprocess.run([find_tool(tool), option, out], capture_output=True, text=True).stdout
+
+    kernels, findings = check_amd(said("llvm-readelf", "--notes"), program.arch)
+    findings = [f for f in findings if f.what not in ("spill", "scratch")]
+    code = said("llvm-objdump", "-d") if matrix_instruction(program) else ""
+    return whole(program, kernels, findings, code)
 
 
 class Nvrtc:
@@ -57,206 +329,46 @@ class Nvrtc:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self.lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
-        headers = sorted(KERNELS.glob("*.h"))  # for users' text
-        self.names = (ctypes.c_char_p * len(headers))(*[h.name.encode() for h in headers])
-        self.texts = (ctypes.c_char_p * len(headers))(*[h.read_bytes() for h in headers])
 
-    def compile(self, source, arch, defines=()):
-        """The log of compiler and assembler, and for compute_* the PTX; RuntimeError if it fails."""
+    def compile(self, source, arch, defines):
+        """The log of compiler and assembler, and the PTX; RuntimeError if it fails."""
         program = ctypes.c_void_p()
-        self.lib.nvrtcCreateProgram(
-            ctypes.byref(program), source, b"text.cu", len(self.names), self.texts, self.names
-        )
-        target = arch.replace("_90", "_90a")  # as src/gpu/compile.cpp: Hopper's own instructions
-        options = [f"--gpu-architecture={target}", "-std=c++17", "--fmad=false"]
-        options += ["--ptxas-options=-v", "-DPF_WARP=32", *defines]
+        self.lib.nvrtcCreateProgram(ctypes.byref(program), source, b"text.cu", 0, None, None)
+        # As src/gpu/compile.cpp: with Hopper's own instructions, without what our kernels never use.
+        options = [f"--gpu-architecture={arch.replace('_90', '_90a')}", "--minimal"]
+        options += ["-std=c++17", "--fmad=false", "--ptxas-options=-v", "-DPF_WARP=32", *defines]
         array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
         status = self.lib.nvrtcCompileProgram(program, len(options), array)
-        size = ctypes.c_size_t()
-        self.lib.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-        log = ctypes.create_string_buffer(size.value)
-        self.lib.nvrtcGetProgramLog(program, log)
-        ptx = ctypes.create_string_buffer(1)
-        if not status and arch.startswith("compute"):
-            self.lib.nvrtcGetPTXSize(program, ctypes.byref(size))
-            ptx = ctypes.create_string_buffer(size.value)
-            self.lib.nvrtcGetPTX(program, ptx)
+
+        def text(name):
+            size = ctypes.c_size_t()
+            getattr(self.lib, f"nvrtcGet{name}Size")(program, ctypes.byref(size))
+            value = ctypes.create_string_buffer(size.value)
+            getattr(self.lib, f"nvrtcGet{name}")(program, value)
+            return value.value.decode(errors="replace")
+
+        log, ptx = text("ProgramLog"), "" if status else text("PTX")
         self.lib.nvrtcDestroyProgram(ctypes.byref(program))
-        text = log.value.decode(errors="replace")
         if status:
-            raise RuntimeError(text)
-        return text, ptx.value.decode(errors="replace")
-
-
-def check_nvidia(log, spill=0):
-    """(kernels, complaints) from what the assembler said of each; `spill` bytes are allowed."""
-    complaints, kernels, name = [], 0, "?"
-    for line in log.splitlines():
-        if m := re.search(r"Compiling entry function '(\w+)'", line):
-            name, kernels = m[1], kernels + 1
-        if m := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
-            if max(int(m[1]), int(m[2])) > spill:
-                complaints.append((name, f"{m[1]} bytes spilled"))
-        if (m := re.search(r"(\d+) bytes smem", line)) and int(m[1]) > MAX_SHARED:
-            complaints.append((name, f"{m[1]} bytes of shared memory"))
-    return kernels, complaints
-
-
-def check_amd(notes, arch, spill=0):
-    """The same from the metadata of a code object; `spill` vector registers are allowed."""
-    complaints, kernels = [], 0
-    for block in re.split(r"\n\s+- \.agpr_count|\n\s+- \.args", notes)[1:]:
-        fields = dict(re.findall(r"\.(\w+):\s+'?(\S+?)'?\n", block + "\n"))
-        if "vgpr_spill_count" not in fields:
-            continue
-        kernels += 1
-        name = fields.get("name", "?")
-        if int(fields["wavefront_size"]) != WARP[arch]:
-            complaints.append((name, f"wavefront of {fields['wavefront_size']}"))
-        # Scalars are spilled into lanes of vector registers, not into memory: a few are cheap.
-        for kind, most in (("vgpr", spill), ("sgpr", max(spill, MAX_SCALARS))):
-            if int(fields[f"{kind}_spill_count"]) > most:
-                complaints.append((name, f"{fields[f'{kind}_spill_count']} {kind}s spilled"))
-        if int(fields["group_segment_fixed_size"]) > MAX_SHARED:
-            complaints.append((name, f"{fields['group_segment_fixed_size']} bytes of LDS"))
-    return kernels, complaints
-
-
-def clang_command(arch, defines, source, out):
-    return [
-        find_tool("clang++"),
-        *("-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib", "-nogpuinc"),
-        *("--no-gpu-bundle-output", "-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"),
-        *("-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unused-parameter"),
-        "-Wno-tautological-compare",  # x != x over integers
-        *(f"-DPF_WARP={WARP[arch]}", f"-I{KERNELS}", *defines, "-c", str(source), "-o", str(out)),
-    ]
-
-
-class Options:
-    """What a line of variants.txt asks for: -D options, and words for this tool."""
-
-    def __init__(self, words):
-        self.defines = [w for w in words if w.startswith("-")]
-        rest = dict(w.split("=", 1) for w in words if not w.startswith("-"))
-        self.spill = int(rest.pop("spill", 0))
-        self.on = tuple(rest.pop("on", "gfx,sm").split(","))
-        self.has = rest.pop("has", None)
-        if rest:
-            raise ValueError(f"variants.txt: unknown {', '.join(rest)}")
-
-    def for_arch(self, arch):
-        return arch.startswith(self.on)
-
-
-def compile_amd(job):
-    source, arch, words, count = job
-    options = Options(words)
-    out = Path(tempfile.mkstemp(suffix=".o")[1])
-    try:
-        command = clang_command(arch, options.defines, source, out)
-        run = subprocess.run(command, capture_output=True, text=True)
-        if run.returncode:
-            return job, 0, [("?", run.stderr[:4000])]
-        return job, *look_at(out, arch, options)
-    finally:
-        out.unlink(missing_ok=True)
-
-
-def look_at(code_object, arch, options):
-    """(kernels, complaints) of a code object for an AMD GPU."""
-    notes = subprocess.run(
-        [find_tool("llvm-readelf"), "--notes", str(code_object)], capture_output=True, text=True
-    ).stdout
-    kernels, complaints = check_amd(notes, arch, options.spill)
-    if options.has:
-        code = subprocess.run(
-            [find_tool("llvm-objdump"), "-d", str(code_object)], capture_output=True, text=True
-        ).stdout
-        if not re.search(options.has, code):
-            complaints.append(("?", f"no {options.has} in the code"))
-    return kernels, complaints
-
-
-_hiprtc = None
-
-
-def compile_hiprtc(job):
-    """With AMD's own run-time compiler, another release of LLVM: registers that it spills are
-    not counted."""
-    global _hiprtc
-    source, arch, words, count = job
-    options = Options(words)
-    options.spill = 1000
-    _hiprtc = _hiprtc or hiprtc.Hiprtc()
-    try:
-        out = _hiprtc.compile(source, arch, WARP[arch], options.defines)
-    except RuntimeError as e:
-        return job, 0, [("hipRTC", str(e)[:4000])]
-    return job, *look_at(out, arch, options)
+            raise RuntimeError(log)
+        return log, ptx
 
 
 _nvrtc = None
 
 
-def compile_nvidia(job):
+def compile_nvidia(program):
     global _nvrtc
-    source, arch, words, count = job
-    options = Options(words)
     _nvrtc = _nvrtc or Nvrtc()
-    text = Path(source).read_bytes()
-    given = [*options.defines, "--minimal"]  # as src/gpu/compile.cpp
+    text = Path(program.path).read_bytes()
     try:
-        kernels, complaints = check_nvidia(_nvrtc.compile(text, arch, given)[0], options.spill)
-        if options.has and kernels:
-            _, ptx = _nvrtc.compile(text, arch.replace("sm", "compute"), given)
-            if not re.search(options.has, ptx):
-                complaints.append(("?", f"no {options.has} in the code"))
+        log, ptx = _nvrtc.compile(text, program.arch, program.options)
     except RuntimeError as e:
-        return job, 0, [("?", str(e)[:4000])]
-    return job, kernels, complaints
+        return 0, [Finding("?", str(e)[:4000])]
+    return whole(program, *check_nvidia(log), ptx)
 
 
-def expand(text):
-    """The texts with every {a,b} replaced by each of its alternatives."""
-    if not (group := re.search(r"\{([^}]*)\}", text)):
-        return [text]
-    head, tail = text[: group.start()], text[group.end() :]
-    return [t for choice in group[1].split(",") for t in expand(head + choice + tail)]
-
-
-def variants():
-    """(file, options) of the hand-written kernels, from kernels/variants.txt."""
-    listed = KERNELS / "variants.txt"
-    for line in listed.read_text().splitlines():
-        for text in expand(line.split("#")[0]):
-            if words := text.split():
-                yield words[0], words[1:]
-
-
-def cut(text, folder, listed):
-    """(file, options, source, [(source, kernels)]) of each of `listed`: the text with all kernels,
-    and those of NVIDIA's programs, written into `folder` by the program `text`."""
-    lines = [" ".join([f"v{i}", f, *Options(w).defines]) for i, (f, w) in enumerate(listed)]
-    run = subprocess.run(
-        [text, folder, "--variants"], input="\n".join(lines) + "\n",
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    parts = {}
-    for name, file, kernels in map(str.split, run.stdout.splitlines()):
-        parts.setdefault(name, []).append((os.path.join(folder, file), kernels.split(",")))
-    for i, (file, words) in enumerate(listed):
-        yield file, words, os.path.join(folder, f"v{i}.cpp"), parts[f"v{i}"]
-
-
-def unlisted():
-    """Files with kernels that variants.txt does not name."""
-    named = {name for name, _ in variants()}
-    return [
-        f.name
-        for f in sorted(KERNELS.glob("*.h"))
-        if f.name not in named and re.search(r"^PF_KERNEL\(", f.read_text(), re.M)
-    ]
+# ------------------------------------------------------------------------------------------------------
 
 
 def revision():
@@ -268,18 +380,31 @@ def revision():
     return git("rev-parse", "HEAD") + ("+changes" if changed else "")
 
 
+def architectures(args, seed):
+    """Those that programs are recorded for."""
+    if args.sample:
+        return [AMD[seed % len(AMD)], NVIDIA[seed // len(AMD) % len(NVIDIA)]]
+    return args.arch or list(WARP)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--all", action="store_true")
     what.add_argument("--sample", metavar="SEED", help="a number in hexadecimal, such as a commit")
+    parser.add_argument("arch", nargs="*", help=f"of {' '.join(WARP)} (all)")
     parser.add_argument("--random", type=int, default=500, help="random groups (default 500)")
-    parser.add_argument("--count", type=int, default=240, help="kernels of a sample")
-    parser.add_argument("--text", default=str(ROOT / "build/tests/cpp/kernel_text"))
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--count", type=int, default=240, help="pointwise kernels of a sample")
+    parser.add_argument(
+        "--programs", type=int, default=200, help="of a sample, for each architecture"
+    )
+    parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--hiprtc", action="store_true", help="with AMD's run-time compiler too")
     parser.add_argument("--json", help="write the result here")
     args = parser.parse_args()
+    if unknown := set(args.arch) - set(WARP):
+        parser.error(f"no architecture {', '.join(unknown)}; there are {', '.join(WARP)}")
 
     missing = [t for t in ("clang++", "llvm-readelf", "llvm-objdump") if not find_tool(t)]
     if missing:
@@ -289,75 +414,75 @@ def main():
     started = time.time()
     if args.hiprtc:
         hiprtc.build()
-    with tempfile.TemporaryDirectory() as folder:
-        per_file = 12  # as many groups share a program of the plug-ins
-        command = [args.text, folder, str(per_file), str(args.random)]
-        seed = int(args.sample[:12], 16) if args.sample else 0
-        if args.sample:
-            command += [str(seed), str(args.count)]
-        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        names, counts, label, chance = {}, {}, {}, set()  # chance: files with a random group
-        for line in listing.splitlines():
-            file, entry, case = line.split()
-            names[entry] = case
-            counts[file] = counts.get(file, 0) + 1
-            if case.startswith("random_"):
-                chance.add(os.path.join(folder, file))
-        texts = [(os.path.join(folder, f), [], n) for f, n in counts.items()]
-        # A sample sends every file to two of the architectures, each kind of wavefront once.
-        amd, nvidia, rtc = [], [], []
-        for i, (path, defines, n) in enumerate(texts):
-            archs = AMD if args.all else [AMD[i % 2], AMD[2 + (i // 2) % 2]]
-            amd += [(path, a, defines, n) for a in archs]
-            # A word or two of a large group, which one is chance, costs nothing.
-            allowed = ["spill=16"] if path in chance else []
-            archs = NVIDIA if args.all else [NVIDIA[i % 2]]
-            nvidia += [(path, a, [*defines, *allowed], n) for a in archs]
-            rtc.append((path, AMD[i % len(AMD)], defines, n))
-        for i, (file, defines, path, parts) in enumerate(cut(args.text, folder, list(variants()))):
-            label[path] = file
-            label.update((source, f"{file} {','.join(k)}") for source, k in parts)
-            where = [a for a in WARP if Options(defines).for_arch(a)]
-            archs = [a for a in where if a in AMD]
-            rtc += [(path, a, defines, None) for a in archs[i % 4 :: 4] or archs[:1]]
-            if not args.all and archs:
-                archs = [archs[(i + seed) % len(archs)]]
-            amd += [(path, a, defines, None) for a in archs]
-            few = args.all or i % 3 == seed % 3
-            archs = [a for a in where if a in NVIDIA and few]
-            nvidia += [(source, a, defines, None) for a in archs for source, _ in parts]
+    seed = int(args.sample[:12], 16) if args.sample else 0
+    archs = architectures(args, seed)
+    failures, names, rtc, kernels = [], {}, [], dict.fromkeys(WARP, 0)
+    allowed = Counter()
 
-        failures, kernels = [], dict.fromkeys(WARP, 0)
-        for name in unlisted():
-            text = "has kernels, but no line in kernels/variants.txt"
-            print(f"{name}: {text}", file=sys.stderr)
-            if args.all:
-                failures.append({"kernel": name, "arch": "", "complaint": text})
-        if not args.hiprtc:
-            rtc = []
-        done, total = 0, len(amd) + len(nvidia) + len(rtc)
-        by_hiprtc = 0
+    def fail(kernel, arch, complaint):
+        failures.append({"kernel": kernel, "arch": arch, "complaint": complaint})
+        print(f"{arch} {kernel}: {complaint}", file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        processes = {}
+        for arch in archs:
+            place = Path(folder) / arch
+            place.mkdir()
+            processes[arch] = record(arch, place, args.build)
+        programs = []
+        sample = [str(seed), str(args.count)] if args.sample else []
+        text = args.build / "tests/cpp/kernel_text"
+        for i, (path, cases) in enumerate(corpus(text, folder, args.random, sample)):
+            names |= {(path, entry): case for entry, case in cases.items()}
+            # A sample sends every file to two of the architectures of AMD, each kind of wavefront once.
+            drawn = [AMD[i % 2], AMD[2 + i // 2 % 2], NVIDIA[i % 2]] if args.sample else archs
+            programs += [Program(path, a, tuple(cases), (), len(cases)) for a in drawn]
+        rtc += [p for p in programs if p.arch in AMD]
+        everything = []
+        for i, (arch, process) in enumerate(processes.items()):
+            found, complaints = recorded(process, arch, Path(folder) / arch)
+            for complaint in complaints:
+                fail("?", arch, complaint)
+            everything += found
+            chosen = draw(found, seed + i, args.programs) if args.sample else found
+            programs += chosen
+            if arch in AMD:
+                rtc += draw(found, seed, 500)
+        if any(a in NVIDIA for a in archs):  # for AMD all kernels of a file are one program
+            asked = [p for p in everything if p.arch in NVIDIA]
+        else:
+            asked = everything
+        for kernel in never_asked_for(asked):
+            fail(kernel, "", "no launcher asked for it: let tools/kernel_calls.py call what does")
+
+        by_hiprtc, done, total = 0, 0, len(programs) + len(rtc) * args.hiprtc
         with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
-            futures = [pool.submit(compile_amd, j) for j in amd]
-            futures += [pool.submit(compile_nvidia, j) for j in nvidia]
-            second = {pool.submit(compile_hiprtc, j) for j in rtc}
+            futures = {}
+            # What takes long first, so that nobody waits for it in the end.
+            for p in sorted(programs, key=lambda p: -os.path.getsize(p.path)):
+                futures[pool.submit(compile_amd if p.arch in AMD else compile_nvidia, p)] = p
+            second = {pool.submit(compile_hiprtc, p): p for p in rtc} if args.hiprtc else {}
             for future in concurrent.futures.as_completed([*futures, *second]):
-                (source, arch, defines, expected), found, complaints = future.result()
+                p = futures.get(future) or second[future]
+                found, findings = future.result()
                 if future in second:
                     by_hiprtc += found
                 else:
-                    kernels[arch] += found
-                if expected is not None and found != expected and not complaints:
-                    complaints = [("?", f"{found} kernels came out, not {expected}")]
-                for entry, text in complaints:
-                    what = names.get(entry, entry)
-                    if source in label:
-                        what = label[source] + ("" if entry == "?" else " " + entry)
-                    failures.append({"kernel": what, "arch": arch, "complaint": text})
-                    print(f"{arch} {what} {' '.join(defines)}: {text}", file=sys.stderr)
+                    kernels[p.arch] += found
+                for f in findings:
+                    case = names.get((p.path, f.kernel), "")
+                    if limit := kernel_limits.allows(p, f, case):
+                        allowed[limit] += 1
+                    else:
+                        what = p.title() if f.kernel == "?" else " ".join([f.kernel, *p.options])
+                        fail(case or what, p.arch, str(f))
                 done += 1
                 if sys.stdout.isatty():
                     print(f"\r{done}/{total}", end="", flush=True)
+        if args.all and not args.arch:
+            for limit in kernel_limits.LIMITS:
+                if limit not in allowed:
+                    fail(limit.kernels, "", f"no longer needs its limit ({limit.reason})")
     result = {
         "commit": revision(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),

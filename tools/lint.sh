@@ -74,6 +74,7 @@ mapfile -t sources < <(built)
 formats
 step "public headers compile alone" headers
 step "rooms and circles" $py tools/rooms.py
+step "lines of one vendor" $py tools/vendor_lines.py
 step "locks that fork() knows" locks
 step "clang-tidy on ${#sources[@]} files" tidy "${sources[@]}"
 step "stubs" $py tools/stubs.py --check

@@ -6,8 +6,9 @@
     initcheck   reads of memory that nothing has written
     synccheck   barriers that not all threads reach
 
-A process for each file of tests and tool, several side by side; --share draws tests as
-PYFLAME_TEST_SHARE does. A first round without a tool compiles the kernels into the cache. What has
+A process for each file of tests that is marked as one of kernels and for each tool, several side by
+side; --share draws tests as PYFLAME_TEST_SHARE does. A first round without a tool compiles the kernels
+into a cache, which also says which kernels no test has. What has
 not ended when its time is over is interrupted, and counts with what it ran and found. --seconds is
 for everything. Logs are in build/sanitize_gpu/.
 
@@ -26,87 +27,16 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from kernels import revision
+import marked
+
+from kernels import KERNELS, kernels_in, revision
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build/sanitize_gpu"
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
-# Files of tests, those that take longest first, and the part of each that is drawn at --share 1.
-FILES = {
-    "attention": 0.3, "pointwise_table": 0.1, "reduce": 0.6, "matmul": 0.8, "loss": 0.8,
-    "index": 0.8, "softmax": 0.8, "statistics": 0.5, "sort": 0.8, "random_groups": 1.0,
-    "norm": 1.0, "random": 1.0, "optim_kernels": 1.0, "shape": 0.8, "scan": 1.0, "creation": 1.0,
-    "channel_norms": 0.5,
-}  # fmt: skip
+FILES = marked.files()
 # Of the files' tests for these tools.
 PART = {"initcheck": 0.5, "synccheck": 0.5}
-# Tests of many millions of numbers, or of many thousand launches: their kernels have others.
-LARGE = (
-    "not (many_ones or long_sums or large_product or follows_its_weights or multinomial or "
-    "random_indices or take_time_for)"
-)
-# For racecheck: of every kind of kernel that has shared memory, those with few and small launches.
-RACES = {
-    "attention": [
-        "test_gradients_of_16_bit_floats[65-129-64-64-none]",
-        "test_gradients_of_16_bit_floats[140-31-72-96-causal]",
-        "test_gradients_of_16_bit_floats[33-66-128-100-bool]",
-        "test_matches_the_reference[float-1-2-33-12-16-16-plain-dtype1]",
-        "test_the_gradient_of_a_sum",
-        "test_gradient_over_several_blocks",
-        "test_grouped_heads",
-    ],
-    "channel_norms": ["test_values_and_gradients"],
-    "index": [
-        "test_masks",
-        "test_take_and_embedding",
-        "test_scatter_add_is_the_same_for_any_threads",
-        "test_counting_and_searching",
-        "test_accumulating_writes",
-    ],
-    "loss": ["test_backward_kernel[100]", "test_backward_kernel[4100]", "test_probabilities"],
-    "matmul": [
-        "test_dtypes_accumulate_wide[64-64-64-dtype1]",
-        "test_dtypes_accumulate_wide[64-64-64-dtype2]",
-        "test_dtypes_accumulate_wide[33-300-65-dtype0]",
-        "test_dtypes_accumulate_wide[33-300-65-dtype3]",
-        "test_int_mm",
-        "test_products_of_many_tiles[1000-1100]",
-        "test_products_of_many_tiles[1600-1500]",
-        "test_products_of_many_tiles[2200-4000]",
-    ],
-    "norm": [
-        "test_backward_kernel_against_formulas[130]",
-        "test_forward[pyflame.bfloat16-plain]",
-        "test_forward[pyflame.float32-plain]",
-    ],
-    "optim_kernels": [
-        "test_found_nonfinite",
-        "test_norm_and_clipping[2.0]",
-        "test_norm_and_clipping[inf]",
-    ],
-    "random": ["test_randperm[1000]", "test_multinomial_rows_and_refusals", "test_bernoulli"],
-    "reduce": [
-        "test_dtypes[sum-pyflame.float32]",
-        "test_dtypes[amax-pyflame.bfloat16]",
-        "test_dtypes[var-pyflame.float64]",
-        "test_integers[pyflame.int8]",
-        "test_bits_do_not_depend_on_layout_or_threads",
-        "test_max_and_min_with_indices[plain-max]",
-    ],
-    "scan": ["test_sums_and_products[shape2--1]", "test_extremes", "test_logcumsumexp_extremes"],
-    "shape": ["test_large_copies", "test_values[roll_dims]"],
-    "softmax": ["test_backward_kernels[70]", "test_backward_kernels[4100]"],
-    "sort": [
-        "test_sort[shape3-1-float32]",
-        "test_descending_is_stable[5000]",
-        "test_topk[0-3]",
-        "test_unique[float32]",
-        "test_unique_slices[1]",
-        "test_special_values[2048]",
-    ],
-    "statistics": ["test_nanmedian_and_mode", "test_covariance"],
-}
 SUMMARY = re.compile(r"^=========.*(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
 HEADLINE = re.compile(r"^========= (\S.*)")
 # Headlines that are no findings.
@@ -117,16 +47,15 @@ KERNEL = re.compile(r"\bat (?:0x[0-9a-f]+ in )?([^\n+(]+)")
 class Work:
     """Tests of one file under one tool ("": none)."""
 
-    def __init__(self, tool, file, selected, share, more, number):
+    def __init__(self, tool, file, more, number):
         self.tool, self.file = tool, file
         self.name = f"{tool or 'plain'}-{file}-{number}"
-        self.tests, self.selected = f"tests/python/test_{file}.py", selected
-        self.env = {"PYFLAME_TEST_SHARE": str(share)} | more
+        self.tests, self.env = f"tests/python/test_{file}.py", more
         self.port = 49152 + 16 * number
 
     def start(self, sanitizer, limit):
         self.interrupted = time.time() + limit
-        tests = [f"{self.tests}::{t}" for t in self.selected] or [self.tests, "-k", LARGE]
+        tests = [self.tests, "-m", "not large"]
         # timeout interrupts pytest, which then sums up, and the tool after it.
         command = ["timeout", "--signal=INT", "--kill-after=20", str(int(limit))]
         command += [sys.executable, "-P", "-m", "pytest", "-v", "-p", "no:cacheprovider", *tests]
@@ -191,18 +120,32 @@ def rounds(tools, share, only):
     exact = {"PYFLAME_ALLOC_CONF": "split:False,caching:False"}
     own = {"PYFLAME_GPU_GEMM": "own", "PYFLAME_GPU_CONV": "own"}  # ours, not NVIDIA's libraries'
     files = [f for f in FILES if f in (only or FILES)]
-    drawn = {f: min(1.0, FILES[f] * share) for f in files}
-    plain = [("", f, [], drawn[f], own) for f in files]
-    plain += [("", f, RACES[f], 1, own) for f in files if f in RACES]
+    races = [f for f in files if FILES[f][1]]
+    for_races = own | {"PYFLAME_TEST_RACES": "1"}
+
+    def drawn(file, part):
+        return own | {"PYFLAME_TEST_SHARE": str(min(1.0, FILES[file][0] * share) * part)}
+
+    plain = [("", f, drawn(f, 1)) for f in files] + [("", f, for_races) for f in races]
     checked = []
     for tool in sorted(tools, key=["racecheck", *TOOLS].index):
-        more = own | (exact if tool in ("memcheck", "initcheck") else {})
         if tool == "racecheck":
-            checked += [(tool, f, RACES[f], 1, more) for f in files if f in RACES]
+            checked += [(tool, f, for_races) for f in races]
         else:
-            checked += [(tool, f, [], drawn[f] * PART.get(tool, 1), more) for f in files]
+            more = exact if tool in ("memcheck", "initcheck") else {}
+            checked += [(tool, f, drawn(f, PART.get(tool, 1)) | more) for f in files]
     made = [Work(*w, number) for number, w in enumerate(plain + checked)]
     return made[: len(plain)], made[len(plain) :]
+
+
+def never_launched():
+    """Kernels that no program of the cache has: no test that ran asked for them."""
+    sys.path.insert(0, str(ROOT / "python"))
+    from pyflame import kernel_cache
+
+    labels = [entry.info.get("kernel", "") for entry in kernel_cache.entries()]
+    asked = {word for label in labels for word in label.split()}
+    return sorted({k for f in KERNELS.glob("*.h") for k in kernels_in(f.read_text())} - asked)
 
 
 def run(work, jobs, sanitizer, deadline):
@@ -278,9 +221,11 @@ def main():
         sys.exit("compute-sanitizer was not found; it comes with CUDA, or say --sanitizer PATH")
     began = time.time()
     LOGS.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(LOGS / "cache", ignore_errors=True)
     os.environ |= {
         "PYFLAME_TEST_DEVICE": "cuda", "PYFLAME_COMPILE_THREADS": "2", "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1", "PYFLAME_LAUNCH_BATCHES": "0",  # a finding names one launch
+        "XDG_CACHE_HOME": str(LOGS / "cache"),
     }  # fmt: skip
     os.environ.setdefault("PYFLAME_TEST_SEED", "sanitize")
     tools = args.tools or TOOLS
@@ -291,6 +236,9 @@ def main():
     plain, checked = rounds(tools, args.share, args.tests)
     run(plain, args.jobs, args.sanitizer, began + args.seconds / 4)
     result["plain"] = summary("", plain)
+    if not args.tests:
+        result["kernels of no test"] = never_launched()
+        print(f"   kernels of no test: {', '.join(result['kernels of no test']) or 'none'}")
     print(f"   {time.time() - began:.0f} s", flush=True)
     # What is interrupted needs some seconds to end.
     run(checked, args.jobs, args.sanitizer, began + args.seconds - 15)

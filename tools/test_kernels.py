@@ -24,6 +24,8 @@ import sys
 import time
 from pathlib import Path
 
+import marked
+
 from kernels import revision
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,11 +39,6 @@ GPUS = {
     "gfx1201, 32 lanes": ({"PYFLAME_STANDIN_ARCH": "gfx1201"}, "rocm"),
     "sm_90, 32 lanes": ({"PYFLAME_STANDIN_SM": "90"}, "cuda"),
 }
-OF_KERNELS = [
-    "attention", "channel_norms", "conv", "creation", "index", "loss", "matmul", "norm", "optim_kernels",
-    "pointwise_table", "random", "random_groups", "reduce", "scan", "shape", "softmax", "sort",
-    "statistics",
-]  # fmt: skip
 
 
 class Record:
@@ -87,7 +84,7 @@ def written(value, indent=""):
 def compile_texts(args, vendor, record):
     out = ROOT / "build/kernels.json"
     command = [sys.executable, ROOT / "tools/kernels.py", "--all", "--json", out]
-    command += [f"--random={args.random}", f"--text={args.build / 'tests/cpp/kernel_text'}"]
+    command += [f"--random={args.random}", f"--build={args.build}"]
     run = subprocess.run([*command, "--hiprtc"] if vendor else command)
     result = json.loads(out.read_text())
     result = {k: v for k, v in result.items() if k not in ("commit", "date", "seconds")}
@@ -183,7 +180,7 @@ def sanitized(args, vendor, record):
         "ASAN_OPTIONS": "detect_leaks=0",
     }
     for gpu in args.gpu or list(GPUS)[:2]:
-        pytest(args, "sanitize", gpu, OF_KERNELS, args.share, more, record)
+        pytest(args, "sanitize", gpu, list(marked.files()), args.share, more, record)
 
 
 def main():

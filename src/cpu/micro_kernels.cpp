@@ -55,7 +55,7 @@ HWY_INLINE ByteMask Select(ByteMask m, ByteMask a, ByteMask b) {
 #define Input X()
 #define Attr X()
 #define Const X()
-PF_MICRO_OPS(PF_MICRO)
+#include "table/micro.def"
 #undef Input
 #undef Attr
 #undef Const
@@ -102,9 +102,8 @@ constexpr Kernel OneMicro() {
 template <class T>
 HWY_INLINE const Kernel* MicroTable() {
   static constexpr Kernel table[] = {
-#define PF_MICRO_ROW(NAME, ...) OneMicro<Micro_##NAME, T>(),
-      PF_MICRO_OPS(PF_MICRO_ROW)
-#undef PF_MICRO_ROW
+#define PF_MICRO(NAME, ...) OneMicro<Micro_##NAME, T>(),
+#include "table/micro.def"
   };
   return table;
 }
@@ -123,7 +122,6 @@ const Kernel* MicrosI64() {
 const Kernel* MicrosBool() {
   return MicroTable<ByteMask>();
 }
-#undef PF_MICRO
 #undef PF_ARGS_0
 #undef PF_ARGS_1
 #undef PF_ARGS_2

@@ -1,5 +1,7 @@
 #include "gpu/compile_only.h"
 
+#include <sys/mman.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -9,13 +11,23 @@
 namespace pyflame::gpu {
 namespace {
 
-// Untouched pages of it take no memory.
+constexpr size_t kFront = 4096;  // a page with the size
+
+// Untouched pages of it take no memory, and nobody counts them: operands may be larger than the
+// machine.
 int allocate(void** out, size_t bytes) {
-  *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  return *out ? kSuccess : kErrorOutOfMemory;
+  const size_t size = bytes + kFront;
+  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return kErrorOutOfMemory;
+  *static_cast<size_t*>(p) = size;
+  *out = static_cast<char*>(p) + kFront;
+  return kSuccess;
 }
 int release(void* p) {
-  std::free(p);
+  if (!p) return kSuccess;
+  void* begin = static_cast<char*>(p) - kFront;
+  munmap(begin, *static_cast<size_t*>(begin));
   return kSuccess;
 }
 

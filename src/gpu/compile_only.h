@@ -18,7 +18,7 @@ Rtc clang_rtc();
 #endif
 
 // ---- for compile_only_<vendor>.cpp --------------------------------------------------------------
-inline constexpr size_t kAbsentMemory = size_t{16} << 30;
+inline constexpr size_t kAbsentMemory = size_t{1} << 40;
 template <class... A>
 void do_nothing(int (*&f)(A...)) {
   f = [](A...) { return static_cast<int>(kSuccess); };

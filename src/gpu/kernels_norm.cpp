@@ -80,11 +80,12 @@ struct BackwardRow {
 
 // All of a row in the registers of few warps, best of one, which then waits for no other. Measured
 // on an H200 for rows of 256 to 2048.
-BackwardRow backward_row(int64_t vectors, int64_t v, DType t, int warp) {
+BackwardRow backward_row(int64_t vectors, int64_t v, DType t, int warp, bool sums) {
   const size_t size = itemsize(t);
-  const int64_t values = size == 8 ? 8 : size == 4 ? 24 : 32;  // of a thread
   for (int64_t warps = 1; warps * warp <= 512; warps *= 2) {
     const int64_t width = warps * warp, each = ceil_div(vectors, width);
+    // Of a thread; 512 of them have no more than 128 registers each.
+    const int64_t values = size == 8 ? 8 : width == 512 ? (sums ? 16 : 20) : size == 4 ? 24 : 32;
     if (each > (warps == 1 ? 3 : 8) || each * v > values) continue;
     const int64_t most = each == 1 ? 768 : each == 2 ? 512 : each == 3 ? 384 : 256;
     return {width, each, std::max(width, most)};
@@ -120,7 +121,7 @@ void norm_backward(const KernelArgs& a) {
                      0,
                      0,
                      0};
-  const BackwardRow row = backward_row(r.vectors, v, t, device.warp);
+  const BackwardRow row = backward_row(r.vectors, v, t, device.warp, sums);
   const size_t wide = t == DType::Float64 ? 8 : 4;
   Defines d = Defines()
                   .type("PF_T", t)

@@ -71,111 +71,42 @@ int unary_slope(Micro op, Sym x, Sym r) {
   switch (op) {
     case Micro::Neg:
       return T(-1).id;
-    case Micro::Sqrt:
-      return (T(0.5) / r).id;
-    case Micro::Exp:
-      return r.id;
-    case Micro::Expm1:
-      return (r + T(1)).id;
-    case Micro::Exp2:
-      return (r * T(0.693147180559945309417)).id;
-    case Micro::Log:
-      return (T(1) / x).id;
-    case Micro::Log1p:
-      return (T(1) / (x + T(1))).id;
-    case Micro::Log2:
-      return (T(1.44269504088896340736) / x).id;
-    case Micro::Log10:
-      return (T(0.43429448190325182765) / x).id;
-    case Micro::Tanh:
-      return (T(1) - r * r).id;
-    case Micro::Sigmoid:
-      return ((T(1) - r) * r).id;
-    case Micro::Erf:
-      return (T(1.12837916709551257390) * Exp(-(x * x))).id;
-    case Micro::Erfc:
-      return (T(-1.12837916709551257390) * Exp(-(x * x))).id;
-    case Micro::Gelu:
-      return (T(0.5) * (T(1) + Erf(x * T(0.70710678118654752440))) +
-              x * (T(0.39894228040143267794) * Exp(T(-0.5) * (x * x))))
-          .id;
-    case Micro::Sin:
-      return Cos(x).id;
-    case Micro::Cos:
-      return (-Sin(x)).id;
-    case Micro::Tan:
-      return (T(1) + r * r).id;
-    case Micro::Asin:
-      return (T(1) / Sqrt(T(1) - x * x)).id;
-    case Micro::Acos:
-      return (T(-1) / Sqrt(T(1) - x * x)).id;
-    case Micro::Atan:
-      return (T(1) / (x * x + T(1))).id;
-    case Micro::Sinh:
-      return Cosh(x).id;
-    case Micro::Cosh:
-      return Sinh(x).id;
-    case Micro::Asinh:
-      return (T(1) / Sqrt(x * x + T(1))).id;
-    case Micro::Acosh:
-      return (T(1) / Sqrt(x * x - T(1))).id;
-    case Micro::Atanh:
-      return (T(1) / (T(1) - x * x)).id;
-    case Micro::Lgamma:
-      return Digamma(x).id;
-    case Micro::Digamma:
-      return Trigamma(x).id;
-    case Micro::Trigamma:
-      return tetragamma(x).id;
-    case Micro::Abs:
-      return Sign(x).id;
+#define PF_MICRO(...)
+#define PF_MICRO_UNARY(NAME, BY, FN, VALUE, SLOPE, RANGE) \
+  case Micro::NAME:                                       \
+    return (SLOPE).id;
+#define PF_MICRO_STEP(...)
+#define PF_MICRO_BINARY(...)
+#define PF_MICRO_BINARY_STEP(...)
+#include "table/micro.def"
     default:
       return -1;  // steps, masks, bits
   }
 }
 
-Sym half_at_ties(Sym x, Sym y, SymMask other) {
-  return Select(Eq(x, y), T(0.5), Select(other, T(0), T(1)));
-}
-
 // Factors of the two operands of a binary operation.
-void binary_slopes(Micro op, Sym x, Sym y, Sym r, int* sx, int* sy) {
+void binary_slopes(Graph& g, Micro op, Sym x, Sym y, Sym r, int* sx, int* sy) {
+  const Sym d(1);
   switch (op) {
     case Micro::Div:
       *sx = (T(1) / y).id;
       *sy = (-(r / y)).id;
       break;
-    case Micro::Pow:
-      *sx = Select(Eq(y, T(0)), T(0), y * Pow(x, y - T(1))).id;
-      *sy = Select(And(Eq(x, T(0)), Ge(y, T(0))), T(0), r * Log(x)).id;
-      break;
-    case Micro::Atan2:
-      *sx = (y / (x * x + y * y)).id;
-      *sy = (-x / (x * x + y * y)).id;
-      break;
-    case Micro::Fmod:
-      *sx = T(1).id;
-      *sy = (-Trunc(x / y)).id;
-      break;
-    case Micro::Remainder:
-      *sx = T(1).id;
-      *sy = (-FloorDiv(x, y)).id;
-      break;
-    case Micro::Max:
-      *sx = half_at_ties(x, y, Lt(x, y)).id;
-      *sy = half_at_ties(x, y, Gt(x, y)).id;
-      break;
-    case Micro::Min:
-      *sx = half_at_ties(x, y, Gt(x, y)).id;
-      *sy = half_at_ties(x, y, Lt(x, y)).id;
-      break;
-    case Micro::CopySign:
-      *sx = Select(Eq(x, T(0)), T(0), CopySign(T(1), x) * CopySign(T(1), y)).id;
-      *sy = -1;
-      break;
+#define PF_MICRO(...)
+#define PF_MICRO_STEP(...)
+#define PF_MICRO_UNARY(...)
+#define PF_MICRO_BINARY(NAME, BY, FN, VALUE, DX, DY, RANGE) \
+  case Micro::NAME:                                         \
+    *sx = (DX).id;                                          \
+    *sy = (DY).id;                                          \
+    break;
+#define PF_MICRO_BINARY_STEP(...)
+#include "table/micro.def"
     default:
       *sx = *sy = -1;
   }
+  if (g.is_const(*sx, 0)) *sx = -1;
+  if (g.is_const(*sy, 0)) *sy = -1;
 }
 
 }  // namespace
@@ -229,7 +160,7 @@ int derivative(Graph& g, int root, int input) {
         if (micro_arity(n.op) == 1) {
           if (sx = unary_slope(n.op, Sym::at(a), Sym::at(i)); sx >= 0) out = scale(g, sx, of(a));
         } else {
-          binary_slopes(n.op, Sym::at(a), Sym::at(b), Sym::at(i), &sx, &sy);
+          binary_slopes(g, n.op, Sym::at(a), Sym::at(b), Sym::at(i), &sx, &sy);
           const int dx = sx < 0 || of(a) < 0 ? -1 : scale(g, sx, of(a));
           const int dy = sy < 0 || of(b) < 0 ? -1 : scale(g, sy, of(b));
           out = sum(g, dx, dy);

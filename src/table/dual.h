@@ -59,36 +59,6 @@ concept EitherDual = DualTraits<A>::kDual || DualTraits<B>::kDual;
     (void)x, (void)r;                      \
     return Dual<T>(r, a.d * (SLOPE));      \
   }
-PF_DUAL_UNARY(Sqrt, T(0.5) / r)
-PF_DUAL_UNARY(Exp, r)
-PF_DUAL_UNARY(Expm1, r + T(1))
-PF_DUAL_UNARY(Exp2, r* T(0.693147180559945309417))
-PF_DUAL_UNARY(Log, T(1) / x)
-PF_DUAL_UNARY(Log1p, T(1) / (x + T(1)))
-PF_DUAL_UNARY(Log2, T(1.44269504088896340736) / x)
-PF_DUAL_UNARY(Log10, T(0.43429448190325182765) / x)
-PF_DUAL_UNARY(Tanh, T(1) - r * r)
-PF_DUAL_UNARY(Sigmoid, (T(1) - r) * r)
-PF_DUAL_UNARY(Erf, T(1.12837916709551257390) * Exp(-(x * x)))
-PF_DUAL_UNARY(Erfc, T(-1.12837916709551257390) * Exp(-(x * x)))
-PF_DUAL_UNARY(Gelu, T(0.5) * (T(1) + Erf(x * T(0.70710678118654752440))) +
-                        x * (T(0.39894228040143267794) * Exp(T(-0.5) * (x * x))))
-PF_DUAL_UNARY(Sin, Cos(x))
-PF_DUAL_UNARY(Cos, -Sin(x))
-PF_DUAL_UNARY(Tan, T(1) + r * r)
-PF_DUAL_UNARY(Asin, T(1) / Sqrt(T(1) - x * x))
-PF_DUAL_UNARY(Acos, T(-1) / Sqrt(T(1) - x * x))
-PF_DUAL_UNARY(Atan, T(1) / (x * x + T(1)))
-PF_DUAL_UNARY(Sinh, Cosh(x))
-PF_DUAL_UNARY(Cosh, Sinh(x))
-PF_DUAL_UNARY(Asinh, T(1) / Sqrt(x * x + T(1)))
-PF_DUAL_UNARY(Acosh, T(1) / Sqrt(x * x - T(1)))
-PF_DUAL_UNARY(Atanh, T(1) / (T(1) - x * x))
-PF_DUAL_UNARY(Lgamma, Digamma(x))
-PF_DUAL_UNARY(Digamma, Trigamma(x))
-PF_DUAL_UNARY(Abs, Sign(x))
-#undef PF_DUAL_UNARY
-
 template <class T>
 PF_DUAL_INLINE Dual<T> operator-(Dual<T> a) {
   return Dual<T>(-a.v, -a.d);
@@ -100,12 +70,11 @@ PF_DUAL_INLINE Dual<T> operator-(Dual<T> a) {
   PF_DUAL_INLINE T NAME(Dual<T> a) { \
     return NAME(a.v);                \
   }
-PF_DUAL_STEP(Floor)
-PF_DUAL_STEP(Ceil)
-PF_DUAL_STEP(Round)
-PF_DUAL_STEP(Trunc)
-PF_DUAL_STEP(Sign)
-#undef PF_DUAL_STEP
+#define PF_DUAL_BINARY_STEP(NAME)                                \
+  template <class A, class B>                                    \
+  requires EitherDual<A, B> PF_DUAL_INLINE auto NAME(A a, B b) { \
+    return NAME(ValueOf(a), ValueOf(b));                         \
+  }
 
 // x, y are the operands, r the result; DX (DY) is x's (y's) derivative `d` times its slope.
 #define PF_DUAL_BINARY(NAME, CALL, DX, DY)                        \
@@ -133,23 +102,17 @@ PF_DUAL_BINARY(operator+, x + y, d, d)
 PF_DUAL_BINARY(operator-, x - y, d, -d)
 PF_DUAL_BINARY(operator*, x* y, d* y, d* x)
 PF_DUAL_BINARY(operator/, x / y, d / y, -d*(r / y))
-PF_DUAL_BINARY(Pow, Pow(x, y), Select(Eq(y, T(0)), T(0), d*(y* Pow(x, y - T(1)))),
-               Select(And(Eq(x, T(0)), Ge(y, T(0))), T(0), d*(r* Log(x))))
-PF_DUAL_BINARY(Atan2, Atan2(x, y), d*(y / (x * x + y * y)), d*(-x / (x * x + y * y)))
-PF_DUAL_BINARY(Fmod, Fmod(x, y), d, -d* Trunc(x / y))
-PF_DUAL_BINARY(Remainder, Remainder(x, y), d, -d* FloorDiv(x, y))
-PF_DUAL_BINARY(Max, Max(x, y), Select(Eq(x, y), d* T(0.5), Select(Lt(x, y), T(0), d)),
-               Select(Eq(x, y), d* T(0.5), Select(Gt(x, y), T(0), d)))
-PF_DUAL_BINARY(Min, Min(x, y), Select(Eq(x, y), d* T(0.5), Select(Gt(x, y), T(0), d)),
-               Select(Eq(x, y), d* T(0.5), Select(Lt(x, y), T(0), d)))
-PF_DUAL_BINARY(CopySign, CopySign(x, y),
-               Select(Eq(x, T(0)), T(0), d*(CopySign(T(1), x) * CopySign(T(1), y))), d* T(0))
-#undef PF_DUAL_BINARY
 
-template <class A, class B>
-requires EitherDual<A, B> PF_DUAL_INLINE auto FloorDiv(A a, B b) {
-  return FloorDiv(ValueOf(a), ValueOf(b));
-}
+#define PF_MICRO(...)
+#define PF_MICRO_STEP(NAME, ...) PF_DUAL_STEP(NAME)
+#define PF_MICRO_UNARY(NAME, BY, FN, VALUE, SLOPE, RANGE) PF_DUAL_UNARY(NAME, SLOPE)
+#define PF_MICRO_BINARY(NAME, BY, FN, VALUE, DX, DY, RANGE) PF_DUAL_BINARY(NAME, NAME(x, y), DX, DY)
+#define PF_MICRO_BINARY_STEP(NAME, ...) PF_DUAL_BINARY_STEP(NAME)
+#include "table/micro.def"
+#undef PF_DUAL_UNARY
+#undef PF_DUAL_STEP
+#undef PF_DUAL_BINARY
+#undef PF_DUAL_BINARY_STEP
 
 template <class A, class B, class C>
 requires(EitherDual<A, B> || DualTraits<C>::kDual) PF_DUAL_INLINE auto Fma(A a, B b, C c) {

@@ -13,9 +13,8 @@ struct MicroInfo {
   bool mask;
 };
 constexpr MicroInfo kMicro[] = {
-#define X(NAME, ARITY, MASK, TEXT) {#NAME, ARITY, MASK},
-    PF_MICRO_OPS(X)
-#undef X
+#define PF_MICRO(NAME, ARITY, MASK, ...) {#NAME, ARITY, MASK},
+#include "table/micro.def"
 };
 
 uint64_t mix(uint64_t h, uint64_t v) {
@@ -66,153 +65,27 @@ int64_t as_int(double x) {
   return static_cast<int64_t>(x);
 }
 
+double gelu(double x) {
+  const double a = std::fmin(40, std::fabs(x));
+  return std::isnan(x) ? x : std::fmax(x, 0) - a * (0.5 * std::erfc(a * M_SQRT1_2));
+}
+double log_gamma(double x) {
+  int sign;
+  return lgamma_r(x, &sign);
+}
+double remainder_down(double x, double y) {
+  const double m = std::fmod(x, y);
+  return m != 0 && (m < 0) != (y < 0) ? m + y : m;
+}
+
 double apply(Micro op, double x, double y, double z) {
   switch (op) {
-    case Micro::Input:
-    case Micro::Attr:
-    case Micro::Const:
+#define PF_MICRO(NAME, ARITY, MASK, TEXT, VALUE) \
+  case Micro::NAME:                              \
+    return VALUE;
+#include "table/micro.def"
     case Micro::kCount:
       break;
-    case Micro::Add:
-      return x + y;
-    case Micro::Sub:
-      return x - y;
-    case Micro::Mul:
-      return x * y;
-    case Micro::Div:
-      return x / y;
-    case Micro::Neg:
-      return -x;
-    case Micro::Fma:
-      return std::fma(x, y, z);
-    case Micro::Sqrt:
-      return std::sqrt(x);
-    case Micro::Exp:
-      return std::exp(x);
-    case Micro::Expm1:
-      return std::expm1(x);
-    case Micro::Exp2:
-      return std::exp2(x);
-    case Micro::Log:
-      return std::log(x);
-    case Micro::Log1p:
-      return std::log1p(x);
-    case Micro::Log2:
-      return std::log2(x);
-    case Micro::Log10:
-      return std::log10(x);
-    case Micro::Tanh:
-      return std::tanh(x);
-    case Micro::Sigmoid:
-      return sigmoid(x);
-    case Micro::Erf:
-      return std::erf(x);
-    case Micro::Erfc:
-      return std::erfc(x);
-    case Micro::Gelu: {
-      const double a = std::fmin(40, std::fabs(x));
-      return std::isnan(x) ? x : std::fmax(x, 0) - a * (0.5 * std::erfc(a * M_SQRT1_2));
-    }
-    case Micro::Sin:
-      return std::sin(x);
-    case Micro::Cos:
-      return std::cos(x);
-    case Micro::Tan:
-      return std::tan(x);
-    case Micro::Asin:
-      return std::asin(x);
-    case Micro::Acos:
-      return std::acos(x);
-    case Micro::Atan:
-      return std::atan(x);
-    case Micro::Sinh:
-      return std::sinh(x);
-    case Micro::Cosh:
-      return std::cosh(x);
-    case Micro::Asinh:
-      return std::asinh(x);
-    case Micro::Acosh:
-      return std::acosh(x);
-    case Micro::Atanh:
-      return std::atanh(x);
-    case Micro::Atan2:
-      return std::atan2(x, y);
-    case Micro::Lgamma: {
-      int sign;
-      return lgamma_r(x, &sign);
-    }
-    case Micro::Digamma:
-      return digamma(x);
-    case Micro::Trigamma:
-      return trigamma(x);
-    case Micro::Pow:
-      return std::pow(x, y);
-    case Micro::Abs:
-      return std::fabs(x);
-    case Micro::Floor:
-      return std::floor(x);
-    case Micro::Ceil:
-      return std::ceil(x);
-    case Micro::Round:
-      return std::nearbyint(x);
-    case Micro::Trunc:
-      return std::trunc(x);
-    case Micro::Fmod:
-      return std::fmod(x, y);
-    case Micro::Max:
-      return x != x || x > y ? x : y;
-    case Micro::Min:
-      return x != x || x < y ? x : y;
-    case Micro::Sign:
-      return (x > 0) - (x < 0);
-    case Micro::CopySign:
-      return std::copysign(x, y);
-    case Micro::BitAnd:
-      return static_cast<double>(as_int(x) & as_int(y));
-    case Micro::BitOr:
-      return static_cast<double>(as_int(x) | as_int(y));
-    case Micro::BitXor:
-      return static_cast<double>(as_int(x) ^ as_int(y));
-    case Micro::BitNot:
-      return static_cast<double>(~as_int(x));
-    case Micro::Shl:
-      return static_cast<double>(as_int(x) << (as_int(y) & 63));
-    case Micro::Shr:
-      return static_cast<double>(as_int(x) >> (as_int(y) & 63));
-    case Micro::FloorDiv:
-      return std::floor(x / y);
-    case Micro::Remainder: {
-      const double m = std::fmod(x, y);
-      return m != 0 && (m < 0) != (y < 0) ? m + y : m;
-    }
-    case Micro::Select:
-      return x != 0 ? y : z;
-    case Micro::Lt:
-      return x < y;
-    case Micro::Le:
-      return x <= y;
-    case Micro::Gt:
-      return x > y;
-    case Micro::Ge:
-      return x >= y;
-    case Micro::Eq:
-      return x == y;
-    case Micro::Ne:
-      return x != y;
-    case Micro::And:
-      return x != 0 && y != 0;
-    case Micro::Or:
-      return x != 0 || y != 0;
-    case Micro::Xor:
-      return (x != 0) != (y != 0);
-    case Micro::Not:
-      return x == 0;
-    case Micro::IsNan:
-      return std::isnan(x);
-    case Micro::IsInf:
-      return std::isinf(x);
-    case Micro::IsFinite:
-      return std::isfinite(x);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }

@@ -11,83 +11,9 @@
 
 namespace pyflame::table {
 
-// name, operands, result is a mask, C text ($0 $1 $2 are the operands)
-#define PF_MICRO_OPS(X)                          \
-  X(Input, 0, false, "")                         \
-  X(Attr, 0, false, "")                          \
-  X(Const, 0, false, "")                         \
-  X(Add, 2, false, "($0 + $1)")                  \
-  X(Sub, 2, false, "($0 - $1)")                  \
-  X(Mul, 2, false, "($0 * $1)")                  \
-  X(Div, 2, false, "($0 / $1)")                  \
-  X(Neg, 1, false, "(-$0)")                      \
-  X(Fma, 3, false, "pf_fma($0, $1, $2)")         \
-  X(Sqrt, 1, false, "pf_sqrt($0)")               \
-  X(Exp, 1, false, "pf_exp($0)")                 \
-  X(Expm1, 1, false, "pf_expm1($0)")             \
-  X(Exp2, 1, false, "pf_exp2($0)")               \
-  X(Log, 1, false, "pf_log($0)")                 \
-  X(Log1p, 1, false, "pf_log1p($0)")             \
-  X(Log2, 1, false, "pf_log2($0)")               \
-  X(Log10, 1, false, "pf_log10($0)")             \
-  X(Tanh, 1, false, "pf_tanh($0)")               \
-  X(Sigmoid, 1, false, "pf_sigmoid($0)")         \
-  X(Erf, 1, false, "pf_erf($0)")                 \
-  X(Erfc, 1, false, "pf_erfc($0)")               \
-  X(Gelu, 1, false, "pf_gelu($0)")               \
-  X(Sin, 1, false, "pf_sin($0)")                 \
-  X(Cos, 1, false, "pf_cos($0)")                 \
-  X(Tan, 1, false, "pf_tan($0)")                 \
-  X(Asin, 1, false, "pf_asin($0)")               \
-  X(Acos, 1, false, "pf_acos($0)")               \
-  X(Atan, 1, false, "pf_atan($0)")               \
-  X(Sinh, 1, false, "pf_sinh($0)")               \
-  X(Cosh, 1, false, "pf_cosh($0)")               \
-  X(Asinh, 1, false, "pf_asinh($0)")             \
-  X(Acosh, 1, false, "pf_acosh($0)")             \
-  X(Atanh, 1, false, "pf_atanh($0)")             \
-  X(Atan2, 2, false, "pf_atan2($0, $1)")         \
-  X(Lgamma, 1, false, "pf_lgamma($0)")           \
-  X(Digamma, 1, false, "pf_digamma($0)")         \
-  X(Trigamma, 1, false, "pf_trigamma($0)")       \
-  X(Pow, 2, false, "pf_pow($0, $1)")             \
-  X(Abs, 1, false, "pf_abs($0)")                 \
-  X(Floor, 1, false, "pf_floor($0)")             \
-  X(Ceil, 1, false, "pf_ceil($0)")               \
-  X(Round, 1, false, "pf_round($0)")             \
-  X(Trunc, 1, false, "pf_trunc($0)")             \
-  X(Fmod, 2, false, "pf_fmod($0, $1)")           \
-  X(Max, 2, false, "pf_max($0, $1)")             \
-  X(Min, 2, false, "pf_min($0, $1)")             \
-  X(Sign, 1, false, "pf_sign($0)")               \
-  X(CopySign, 2, false, "pf_copysign($0, $1)")   \
-  X(BitAnd, 2, false, "($0 & $1)")               \
-  X(BitOr, 2, false, "($0 | $1)")                \
-  X(BitXor, 2, false, "($0 ^ $1)")               \
-  X(BitNot, 1, false, "(~$0)")                   \
-  X(Shl, 2, false, "pf_shl($0, $1)")             \
-  X(Shr, 2, false, "pf_shr($0, $1)")             \
-  X(FloorDiv, 2, false, "pf_floordiv($0, $1)")   \
-  X(Remainder, 2, false, "pf_remainder($0, $1)") \
-  X(Select, 3, false, "($0 ? $1 : $2)")          \
-  X(Lt, 2, true, "($0 < $1)")                    \
-  X(Le, 2, true, "($0 <= $1)")                   \
-  X(Gt, 2, true, "($0 > $1)")                    \
-  X(Ge, 2, true, "($0 >= $1)")                   \
-  X(Eq, 2, true, "($0 == $1)")                   \
-  X(Ne, 2, true, "($0 != $1)")                   \
-  X(And, 2, true, "($0 && $1)")                  \
-  X(Or, 2, true, "($0 || $1)")                   \
-  X(Xor, 2, true, "($0 != $1)")                  \
-  X(Not, 1, true, "(!$0)")                       \
-  X(IsNan, 1, true, "pf_isnan($0)")              \
-  X(IsInf, 1, true, "pf_isinf($0)")              \
-  X(IsFinite, 1, true, "pf_isfinite($0)")
-
 enum class Micro : uint8_t {
-#define X(NAME, ...) NAME,
-  PF_MICRO_OPS(X)
-#undef X
+#define PF_MICRO(NAME, ...) NAME,
+#include "table/micro.def"
       kCount
 };
 const char* micro_name(Micro);

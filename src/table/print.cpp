@@ -8,9 +8,8 @@ namespace pyflame::table {
 namespace {
 
 constexpr const char* kText[] = {
-#define X(NAME, ARITY, MASK, TEXT) TEXT,
-    PF_MICRO_OPS(X)
-#undef X
+#define PF_MICRO(NAME, ARITY, MASK, TEXT, VALUE) TEXT,
+#include "table/micro.def"
 };
 
 std::string number(double v) {

@@ -96,49 +96,16 @@ class Analysis {
       case Micro::Div:
         if (x.fixed() && y.holds(0)) leaves_ = true;
         return y.fixed() && y.lo != 0 ? product(x, {1 / y.lo, 1 / y.lo}) : Range{};
-      case Micro::Abs:
-        return {x.holds(0) ? 0 : std::min(std::fabs(x.lo), std::fabs(x.hi)),
-                std::max(std::fabs(x.lo), std::fabs(x.hi))};
-      case Micro::Max:
-        return {std::max(x.lo, y.lo), std::max(x.hi, y.hi)};
-      case Micro::Min:
-        return {std::min(x.lo, y.lo), std::min(x.hi, y.hi)};
-      case Micro::Sqrt:
-        return {0, kInf};
-      case Micro::Exp:
-        return grows(std::exp(x.lo), std::exp(x.hi));
-      case Micro::Expm1:
-        return grows(std::expm1(x.lo), std::expm1(x.hi));
-      case Micro::Exp2:
-        return grows(std::exp2(x.lo), std::exp2(x.hi));
-      case Micro::Sinh:
-        return grows(std::sinh(x.lo), std::sinh(x.hi));
-      case Micro::Cosh:
-        return grows(1, std::max(std::cosh(x.lo), std::cosh(x.hi)));
-      case Micro::Log:
-      case Micro::Log2:
-      case Micro::Log10:
-        leaves_ |= x.lo <= 0;
-        return {};
-      case Micro::Log1p:
-        leaves_ |= x.lo <= -1;
-        return x.lo > -1 ? Range{std::log1p(x.lo), std::log1p(x.hi)} : Range{};
-      case Micro::Pow:
-      case Micro::Lgamma:
-      case Micro::Digamma:
-      case Micro::Trigamma:
-      case Micro::Tan:
-      case Micro::Acos:
-      case Micro::Asin:
-        leaves_ = true;
-        return {};
-      case Micro::Sigmoid:
-        return {0, 1};
-      case Micro::Tanh:
-      case Micro::Erf:
-      case Micro::Sin:
-      case Micro::Cos:
-        return {-1, 1};
+#define PF_MICRO(...)
+#define PF_MICRO_STEP(...)
+#define PF_MICRO_UNARY(NAME, BY, FN, VALUE, SLOPE, RANGE) \
+  case Micro::NAME:                                       \
+    return RANGE;
+#define PF_MICRO_BINARY(NAME, BY, FN, VALUE, DX, DY, RANGE) \
+  case Micro::NAME:                                         \
+    return RANGE;
+#define PF_MICRO_BINARY_STEP(...)
+#include "table/micro.def"
       default:
         return {};
     }
@@ -149,6 +116,19 @@ class Analysis {
     for (double v : c)
       if (std::isnan(v)) return {};
     return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
+  }
+  static Range any() { return {}; }
+  static Range of_abs(Range x) {
+    return {x.holds(0) ? 0 : std::min(std::fabs(x.lo), std::fabs(x.hi)),
+            std::max(std::fabs(x.lo), std::fabs(x.hi))};
+  }
+  Range of_log1p(Range x) {
+    leaves_ |= x.lo <= -1;
+    return x.lo > -1 ? Range{std::log1p(x.lo), std::log1p(x.hi)} : Range{};
+  }
+  Range leaves(bool where) {
+    leaves_ |= where;
+    return {};
   }
   Range grows(double lo, double hi) {
     leaves_ |= lo < -kLargest || hi > kLargest;

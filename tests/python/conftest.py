@@ -4,7 +4,8 @@ NumPy cannot read the memory of another device, so there `Tensor.numpy()` copies
 are about sharing memory with NumPy say so with `@pytest.mark.cpu_only`.
 
 Random tests run the same cases every time; `--hypothesis-profile=long` runs many others.
-PYFLAME_TEST_SHARE=0.1 draws a tenth of the tests, by PYFLAME_TEST_SEED.
+PYFLAME_TEST_SHARE=0.1 draws a tenth of the tests, by PYFLAME_TEST_SEED. PYFLAME_TEST_RACES=1 takes
+those that are marked for a race checker.
 """
 
 import os
@@ -17,6 +18,13 @@ import pyflame as pf
 
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
 SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
+RACES = os.environ.get("PYFLAME_TEST_RACES", "0") == "1"
+MARKERS = """
+cpu_only: about memory of the host; skipped elsewhere
+kernels(share): a file about what kernels compute, for sanitizers, which draw that share of it
+races(*ids): of shared memory, with few and small launches: for a race checker all cases, or these
+large: of many millions of numbers, or thousands of launches; sanitizers leave it out
+"""
 
 if "standin" in os.environ.get("PYFLAME_HIP_LIBRARY", ""):
     # It guards the ends of allocations: every tensor shall have one of its own.
@@ -34,13 +42,21 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "cpu_only: about memory of the host; skipped elsewhere")
+    for line in MARKERS.strip().splitlines():
+        config.addinivalue_line("markers", line)
     if DEVICE != "cpu":
         shared = pf.Tensor.numpy
         pf.Tensor.numpy = lambda self, *, force=False: shared(self.cpu(), force=force)
 
 
+def for_races(item):
+    mark = item.get_closest_marker("races")
+    return bool(mark) and (not mark.args or item.callspec.id in mark.args)
+
+
 def pytest_collection_modifyitems(config, items):
+    if RACES:
+        items[:] = filter(for_races, items)
     if SHARE < 1:
         dice = random.Random(os.environ.get("PYFLAME_TEST_SEED", ""))
         drawn = [(item, dice.random() < SHARE) for item in items]

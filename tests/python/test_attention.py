@@ -6,6 +6,8 @@ import pytest
 import pyflame as pf
 import pyflame.nn.functional as F
 
+pytestmark = pytest.mark.kernels(0.3)
+
 RNG = np.random.default_rng(0)
 
 
@@ -39,6 +41,7 @@ SHAPES = [(1, 1, 1, 1, 1, 1), (2, 3, 17, 17, 5, 7), (1, 2, 33, 12, 16, 16), (2, 
 LAYOUTS = ["plain", "projection", "transposed"]
 
 
+@pytest.mark.races("float-1-2-33-12-16-16-plain-dtype1")
 @pytest.mark.parametrize("dtype", [pf.float64, pf.float32, pf.bfloat16, pf.float16])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("b, h, length, s, e, ev", SHAPES)
@@ -97,6 +100,7 @@ def test_heads_join_without_a_copy(layout):
     assert y.transpose(1, 2).is_contiguous()
 
 
+@pytest.mark.races
 def test_grouped_heads():
     q = make(2, 6, 5, 4, "plain")
     k, v = make(2, 2, 7, 4, "plain"), make(2, 2, 7, 3, "plain")
@@ -152,6 +156,7 @@ def test_gradients(kind):
     check_gradients(lambda a, b, c: F.scaled_dot_product_attention(a, b, c, **options), q, k, v)
 
 
+@pytest.mark.races
 def test_gradient_over_several_blocks():
     q, k, v = (make(1, 2, 101, 8, "projection").detach().numpy().copy() for _ in range(3))
     weights = RNG.standard_normal((1, 2, 101, 8))
@@ -189,6 +194,7 @@ def reference_gradients(q, k, v, g, mask=None, causal=False):
 HALF_SHAPES = [(64, 64, 32, 32), (65, 129, 64, 64), (140, 31, 72, 96), (33, 66, 128, 100)]
 
 
+@pytest.mark.races("65-129-64-64-none", "140-31-72-96-causal", "33-66-128-100-bool")
 @pytest.mark.parametrize("kind", ["none", "causal", "bool", "float"])
 @pytest.mark.parametrize("length, s, e, ev", HALF_SHAPES)
 def test_gradients_of_16_bit_floats(length, s, e, ev, kind):
@@ -243,6 +249,7 @@ def test_results_do_not_depend_on_layout(dtype):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.races
 def test_the_gradient_of_a_sum():  # it is one number, repeated
     q, k, v = (pf.tensor(RNG.standard_normal((1, 2, 40, 64))).to(pf.bfloat16) for _ in range(3))
     for t in (q, k, v):

@@ -12,6 +12,8 @@ from rows_helpers import FLOATS, check, gradcheck, values_of
 import pyflame as pf
 from pyflame import nn
 
+pytestmark = pytest.mark.kernels(0.5)
+
 F = nn.functional
 EPS = 1e-5
 
@@ -91,6 +93,7 @@ def call(problem, x, *parameters, **how):
     return F.group_norm(x, problem["groups"], *parameters, **how)
 
 
+@pytest.mark.races
 @settings(max_examples=80, deadline=None)
 @given(problems(), st.sampled_from(FLOATS))
 def test_values_and_gradients(problem, dtype):

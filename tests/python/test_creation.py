@@ -9,6 +9,8 @@ from finite import same
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels
+
 DTYPES = [pf.float32, pf.float64, pf.int64, pf.int32, pf.int16, pf.int8, pf.uint8, pf.bool]
 
 
@@ -135,6 +137,7 @@ def test_indices_of_long_triangles(upper):
     assert make(0, 3).shape == make(3, 0).shape == (2, 0)
 
 
+@pytest.mark.large
 def test_indices_of_triangles_take_time_for_what_they_hold_only():
     big = 2**62
     assert pf.triu_indices(2**40, 3).tolist() == [[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]

@@ -7,6 +7,8 @@ from finite import check_grad, same
 import pyflame as pf
 from pyflame.nn import functional as F
 
+pytestmark = pytest.mark.kernels
+
 INF = float("inf")
 NORMS = [0.0, 1.0, 2.0, 2.5, INF]
 RNG = np.random.default_rng(5)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels(0.8)
+
 RNG = np.random.default_rng(0)
 DTYPES = [np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_]
 
@@ -136,6 +138,7 @@ def test_finite_differences():
     check_grad(lambda t, s: t.index_put((idx,), s, accumulate=True) ** 2, a, RNG.random((3, 4)))
 
 
+@pytest.mark.races
 def test_accumulating_writes():
     a = grid(3, 2)
     t = pf.tensor(a)
@@ -246,6 +249,7 @@ def test_ties_share_the_gradient():
     same(s.grad, np.full(3, 0.25, np.float32))
 
 
+@pytest.mark.races
 def test_scatter_add_is_the_same_for_any_threads():
     index = pf.tensor(RNG.integers(0, 3, (2000, 40)))
     src = pf.tensor(RNG.standard_normal((2000, 40)).astype(np.float32))
@@ -364,6 +368,7 @@ def test_index_functions(dtype):
     same(t, want)
 
 
+@pytest.mark.races
 def test_take_and_embedding():
     a = grid(3, 4)
     same(pf.tensor(a).take(pf.tensor([[0, -1], [5, 5]])), np.take(a, [[0, -1], [5, 5]]))
@@ -377,6 +382,7 @@ def test_take_and_embedding():
     )
 
 
+@pytest.mark.races
 def test_masks():
     a = RNG.integers(-1, 2, (3, 4, 5))
     for t in layouts(a):
@@ -446,6 +452,7 @@ def test_one_value_added_at_many_places():
     same(t.grad, np.bincount(index.ravel() % 7, minlength=7).astype(np.float32))
 
 
+@pytest.mark.races
 def test_counting_and_searching():
     t = pf.tensor([0, 3, 1, 1])
     same(pf.nn.functional.one_hot(t), np.eye(4, dtype=np.int64)[[0, 3, 1, 1]])
@@ -520,6 +527,7 @@ def test_wrong_indices():
     same(t, np.zeros((3, 4), np.float32))
 
 
+@pytest.mark.large
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_random_indices(data):

@@ -7,6 +7,8 @@ from rows_helpers import FLOATS, check, gradcheck, in_layout, values_of
 import pyflame as pf
 import pyflame.nn.functional as F
 
+pytestmark = pytest.mark.kernels(0.8)
+
 RNG = np.random.default_rng(4)
 
 
@@ -84,6 +86,7 @@ def test_shapes():
     assert np.isnan(F.cross_entropy(pf.zeros(0, 5), pf.zeros(0, dtype=pf.int64)).item())
 
 
+@pytest.mark.races
 def test_probabilities():
     x = RNG.standard_normal((4, 5))
     p = np.exp(log_softmax(RNG.standard_normal((4, 5))))
@@ -148,6 +151,7 @@ def test_cross_entropy_gradients(reduction):
     gradcheck(lambda x, p: F.cross_entropy(x, p, reduction=reduction), x, p)
 
 
+@pytest.mark.races("100", "4100")
 @pytest.mark.parametrize("classes", [3, 16, 100, 4100])
 def test_backward_kernel(classes):
     x, t = RNG.standard_normal((7, classes)), RNG.integers(0, classes, 7)

@@ -9,6 +9,8 @@ import pytest
 import pyflame as pf
 import pyflame.nn.functional as F
 
+pytestmark = pytest.mark.kernels(0.8)
+
 RNG = np.random.default_rng(0)
 TOLERANCE = {pf.float64: 1e-12, pf.float32: 2e-5, pf.bfloat16: 2e-2, pf.float16: 4e-3}
 
@@ -101,6 +103,7 @@ def test_matmul_matches_numpy(a_shape, b_shape, layout):
     close(pf.matmul(a, b), na @ nb)
 
 
+@pytest.mark.races("64-64-64-dtype1", "64-64-64-dtype2", "33-300-65-dtype0", "33-300-65-dtype3")
 @pytest.mark.parametrize("dtype", [pf.float64, pf.float32, pf.bfloat16, pf.float16])
 @pytest.mark.parametrize("m, k, n", [(1, 1, 1), (5, 7, 3), (64, 64, 64), (33, 300, 65)])
 def test_dtypes_accumulate_wide(dtype, m, k, n):
@@ -109,6 +112,7 @@ def test_dtypes_accumulate_wide(dtype, m, k, n):
     close(a @ b, na @ nb, dtype, scale=max(1, np.abs(na @ nb).max()))
 
 
+@pytest.mark.races("1000-1100", "1600-1500", "2200-4000")
 @pytest.mark.skipif(
     os.environ.get("PYFLAME_TEST_DEVICE", "cpu") not in ("cuda", "rocm")
     or "standin"
@@ -126,6 +130,7 @@ def test_products_of_many_tiles(m, n):
     np.testing.assert_array_equal(got.numpy(), x @ y.T)
 
 
+@pytest.mark.races
 def test_int_mm():
     """int8 matrices to int32, against int64; matmul wraps."""
     for m, k, n in ((37, 61, 29), (64, 64, 64), (1, 300, 1), (3, 0, 4), (0, 5, 2)):

@@ -6,6 +6,8 @@ import pytest
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels
+
 DTYPES = [pf.float32, pf.float64, pf.bfloat16, pf.float16]
 SHAPES = [
     (5, 1),

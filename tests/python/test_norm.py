@@ -7,6 +7,8 @@ from rows_helpers import FLOATS, LAYOUTS, check, gradcheck, in_layout, values_of
 import pyflame as pf
 import pyflame.nn.functional as F
 
+pytestmark = pytest.mark.kernels
+
 RNG = np.random.default_rng(2)
 
 
@@ -22,6 +24,7 @@ def rms_norm(x, k, w=None, eps=1e-5):
     return y * (1 if w is None else w)
 
 
+@pytest.mark.races("pyflame.bfloat16-plain", "pyflame.float32-plain")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_forward(dtype, layout):
@@ -76,6 +79,7 @@ def test_gradients(shape):
     gradcheck(lambda x, b: F.layer_norm(x, n, None, b), x, b, second=False)
 
 
+@pytest.mark.races("130")
 @pytest.mark.parametrize("n", [5, 64, 130])
 def test_backward_kernel_against_formulas(n):
     rows = 150

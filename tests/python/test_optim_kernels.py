@@ -7,6 +7,8 @@ from rows_helpers import TOLERANCE
 import pyflame as pf
 from pyflame import _ops
 
+pytestmark = pytest.mark.kernels
+
 C = _ops
 RNG = np.random.default_rng(5)
 SHAPES = [(3, 5), (), (1,), (64,), (1025,), (0, 3), (130, 70)]
@@ -108,6 +110,7 @@ def test_steps_work_on_leaves_that_require_gradients():
     np.testing.assert_array_equal(p.detach().numpy(), [0.5] * 3)
 
 
+@pytest.mark.races("2.0", "inf")
 @pytest.mark.parametrize("p", [2.0, 1.0, 3.0, float("inf")])
 def test_norm_and_clipping(p):
     for dtype in (pf.float32, pf.float64, pf.bfloat16):
@@ -147,6 +150,7 @@ def test_clipping_of_values_strided_and_special():
     assert C._multi_norm([], 2.0).item() == 0
 
 
+@pytest.mark.races
 def test_found_nonfinite():
     good = [pf.randn(1000), pf.zeros(0), pf.ones(3, dtype=pf.float64)]
     assert not C._found_nonfinite(good).item()

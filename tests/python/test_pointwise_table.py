@@ -9,6 +9,8 @@ import scipy.special as sp
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels(0.1)
+
 DEVICE = os.environ.get("PYFLAME_TEST_DEVICE", "cpu")
 
 

@@ -6,6 +6,8 @@ from finite import same
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels
+
 FLOATS = [pf.float32, pf.float64, pf.float16, pf.bfloat16]
 
 
@@ -89,6 +91,7 @@ def test_randint():
         pf.randint(0, 300, (2,), dtype=pf.uint8)
 
 
+@pytest.mark.races("1000")
 @pytest.mark.parametrize("n", [0, 1, 2, 1000])
 def test_randperm(n):
     p = pf.randperm(n).cpu().numpy()
@@ -115,6 +118,7 @@ def test_randperm_refuses_before_it_begins():
     assert pf.rand(4).tolist() == want
 
 
+@pytest.mark.races
 def test_bernoulli():
     p = pf.tensor([0.0, 1.0, 0.25]).expand(20_000, 3)
     b = pf.bernoulli(p).cpu().numpy()
@@ -122,6 +126,7 @@ def test_bernoulli():
     assert set(np.unique(pf.empty(1000).bernoulli_(0.5).cpu().numpy())) == {0, 1}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("replacement", [False, True])
 def test_multinomial(replacement):
     pf.manual_seed(3)
@@ -135,6 +140,7 @@ def test_multinomial(replacement):
     np.testing.assert_allclose(share, weights / weights.sum(), atol=0.04)
 
 
+@pytest.mark.races
 def test_multinomial_rows_and_refusals():
     w = pf.tensor([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
     same(pf.multinomial(w, 1), [[2], [0]])
@@ -148,6 +154,7 @@ def test_multinomial_rows_and_refusals():
         pf.multinomial(w, 4)
 
 
+@pytest.mark.large
 def test_large_multinomial_follows_its_weights():
     pf.manual_seed(9)
     w = np.random.default_rng(0).random(50)

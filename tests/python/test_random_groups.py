@@ -9,6 +9,8 @@ import pytest
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels
+
 SHARE = float(os.environ.get("PYFLAME_TEST_SHARE", "1"))
 GROUPS = 60
 DTYPES = (

@@ -12,6 +12,8 @@ import pyflame as pf
 from pyflame import nn
 from pyflame.nn.utils import rnn
 
+pytestmark = pytest.mark.kernels(0.5)
+
 LAYERS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN_TANH": nn.RNN, "RNN_RELU": nn.RNN}
 
 

@@ -8,6 +8,8 @@ from rows_helpers import FLOATS, LAYOUTS, check, gradcheck, in_layout, values_of
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels(0.6)
+
 RNG = np.random.default_rng(0)
 SHAPES = [(), (1,), (7,), (3, 5), (4, 1, 6), (2, 3, 4, 5), (33, 65), (1030, 3), (3, 1030)]
 
@@ -59,6 +61,7 @@ def test_against_numpy(name, shape):
                 check(call(name, t, dims, keepdim), FLOAT_OPS[name](a, axis, keepdim), pf.float64)
 
 
+@pytest.mark.races("sum-pyflame.float32", "amax-pyflame.bfloat16", "var-pyflame.float64")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", FLOAT_OPS)
 def test_dtypes(name, dtype):
@@ -70,6 +73,7 @@ def test_dtypes(name, dtype):
         check(got, FLOAT_OPS[name](values_of(t), dims, False), dtype, scale=4)
 
 
+@pytest.mark.races("pyflame.int8")
 @pytest.mark.parametrize(
     "dtype", [pf.int64, pf.int32, pf.int16, pf.int8, pf.uint8, pf.bool], ids=str
 )
@@ -93,6 +97,7 @@ def test_integers(dtype):
     check(t.mean(dtype=pf.float64), a.mean(), pf.float64)
 
 
+@pytest.mark.large
 def test_many_ones_are_counted_exactly():
     n = 1 << 25
     t = pf.ones(n)
@@ -100,6 +105,7 @@ def test_many_ones_are_counted_exactly():
     assert abs(pf.full((n,), 0.1).sum().item() / (n * np.float32(0.1)) - 1) < 1e-6
 
 
+@pytest.mark.races
 def test_bits_do_not_depend_on_layout_or_threads():
     values = RNG.standard_normal((1200, 9, 37)).astype(np.float32)
     for dims in (None, 0, 1, 2, (0, 1), (0, 2), (1, 2)):
@@ -135,6 +141,7 @@ def test_empty():
     assert t.logsumexp(0).numpy().tolist() == [-np.inf] * 3
 
 
+@pytest.mark.races("plain-max")
 @pytest.mark.parametrize("name", ["max", "min"])
 @pytest.mark.parametrize("layout", LAYOUTS[:3])
 def test_max_and_min_with_indices(name, layout):
@@ -296,6 +303,7 @@ def test_gradients_at_zeros_and_ties():
     np.testing.assert_array_equal(g.numpy(), [0, 0, 0])
 
 
+@pytest.mark.large
 def test_large_product_and_sum_of_expanded():
     assert pf.ones(10**6).prod().item() == 1
     assert pf.ones(1, 1).expand(300, 70).sum().item() == 21000

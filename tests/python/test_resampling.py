@@ -12,6 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import pyflame as pf
 from pyflame import nn
 
+pytestmark = pytest.mark.kernels(0.5)
+
 F = nn.functional
 FORMATS = {4: pf.channels_last, 5: pf.channels_last_3d}
 KINDS = ["float32", "float64", "bfloat16", "float16"]

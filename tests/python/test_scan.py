@@ -6,9 +6,12 @@ from finite import check_grad, layouts, same
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels
+
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.races("shape2--1")
 @pytest.mark.parametrize(
     "shape,dim", [((7,), 0), ((3, 5), 0), ((3, 5), -1), ((2, 3, 40), 1), ((0, 3), 0), ((3, 0), 1)]
 )
@@ -25,12 +28,14 @@ def test_sums_and_products(shape, dim):
     same(pf.tensor(i > 0).cumsum(dim), np.cumsum(i > 0, dim))
 
 
+@pytest.mark.large
 def test_long_sums_stay_exact():
     ones = pf.ones(2**25).cumsum(0)
     assert ones[-1].item() == 2**25
     assert pf.ones(1000, dtype=pf.bfloat16).cumsum(0)[-1].item() == 1000
 
 
+@pytest.mark.races
 def test_extremes():
     a = RNG.integers(-9, 9, (4, 30)).astype(np.float64)
     for t in layouts(a):
@@ -45,6 +50,7 @@ def test_extremes():
     same(pf.tensor([2, 1, 2, 2]).cummax(0)[1], [0, 0, 2, 3])
 
 
+@pytest.mark.races
 def test_logcumsumexp_extremes():
     inf = float("inf")
     got = pf.tensor([-inf, -inf, 1e4, 1e4, -1e4]).logcumsumexp(0)

@@ -6,6 +6,8 @@ from finite import check_grad, layouts, same
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels(0.8)
+
 RNG = np.random.default_rng(6)
 
 
@@ -79,6 +81,7 @@ CASES = {
 }
 
 
+@pytest.mark.races("roll_dims")
 @pytest.mark.parametrize("name", CASES)
 def test_values(name):
     shape, op, ref = CASES[name]
@@ -102,6 +105,7 @@ def test_gradients(name):
     check_grad(lambda t: op(t) ** 2, grid(*shape) / 7)
 
 
+@pytest.mark.races
 def test_large_copies():
     a = np.random.default_rng(0).standard_normal((513, 1025)).astype(np.float32)
     t = pf.tensor(a)

@@ -6,10 +6,13 @@ from finite import check_grad, layouts, same
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels(0.8)
+
 RNG = np.random.default_rng(0)
 NUMPY = [np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_]
 
 
+@pytest.mark.races("shape3-1-float32")
 @pytest.mark.parametrize("dtype", NUMPY)
 @pytest.mark.parametrize(
     "shape,dim", [((9,), 0), ((4, 7), 0), ((4, 7), -1), ((2, 3000), 1), ((0, 3), 0), ((3, 0), 1)]
@@ -25,12 +28,14 @@ def test_sort(dtype, shape, dim):
         same(np.take_along_axis(a, i.cpu().numpy(), dim), v.cpu().numpy())
 
 
+@pytest.mark.races("5000")
 @pytest.mark.parametrize("n", [5, 5000])
 def test_descending_is_stable(n):
     a = RNG.integers(0, 4, n)
     same(pf.tensor(a).argsort(descending=True), np.argsort(-a, kind="stable"))
 
 
+@pytest.mark.races("2048")
 @pytest.mark.parametrize("n", [8, 2048])
 def test_special_values(n):
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e4, -1e4, 5e-324]
@@ -47,6 +52,7 @@ def test_special_values(n):
         same(t.sort()[0].to(pf.float32), np.sort(t.to(pf.float32).cpu().numpy()))
 
 
+@pytest.mark.races("0-3")
 @pytest.mark.parametrize("k", [0, 1, 3, 10])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_topk(k, dim):
@@ -94,6 +100,7 @@ def test_gradients(dim):
     check_grad(lambda t: t.kthvalue(2, dim)[0] ** 2, a)
 
 
+@pytest.mark.races("float32")
 @pytest.mark.parametrize("dtype", [np.int64, np.float32, np.uint8])
 def test_unique(dtype):
     a = RNG.integers(0, 6, (5, 7)).astype(dtype)
@@ -115,6 +122,7 @@ def test_unique(dtype):
     same(counts, [3, 1, 1, 1])
 
 
+@pytest.mark.races("1")
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_unique_slices(dim):
     a = RNG.integers(0, 2, (6, 2, 3)).swapaxes(0, dim)

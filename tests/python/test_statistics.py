@@ -7,6 +7,8 @@ from finite import check_grad, layouts, same
 
 import pyflame as pf
 
+pytestmark = pytest.mark.kernels(0.5)
+
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((4, 5, 3))
 HOLES = X.copy()
@@ -64,6 +66,7 @@ def test_sums_without_nan(dim):
     assert pf.arange(4).nansum().item() == 6
 
 
+@pytest.mark.races
 def test_nanmedian_and_mode():
     for dim in (0, 1, 2):
         values, indices = pf.tensor(HOLES).nanmedian(dim)
@@ -85,6 +88,7 @@ def test_nanmedian_and_mode():
     same(high, X.max(1, keepdims=True))
 
 
+@pytest.mark.races
 def test_covariance():
     m = RNG.standard_normal((3, 8))
     often, much = RNG.integers(1, 4, 8), RNG.random(8)

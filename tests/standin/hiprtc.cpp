@@ -1,7 +1,9 @@
 // A stand-in for hipRTC: kernel text goes through g++ for the host, over shim.h of this folder.
 // Its code objects are shared libraries, which the stand-in runtime loads.
 //
-//   PYFLAME_STANDIN_CXX=g++-13     another compiler
+//   PYFLAME_STANDIN_CXX=g++-13     another compiler; none: nothing is compiled, for processes that
+//   only
+//                                  want to know what is asked for (PYFLAME_COMPILE_ONLY)
 //   PYFLAME_STANDIN_SANITIZE=1     kernels run under AddressSanitizer and UBSan, which must be
 //                                  loaded first (LD_PRELOAD); what they find ends the process
 //   PYFLAME_STANDIN_KEEP=DIR       leaves each source there, below a line with its options
@@ -171,6 +173,14 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
       return p.log = "unknown option " + o, kInvalidInput;
   }
   if (!architecture) return p.log = "no architecture", kInvalidInput;
+  if (const char* keep = std::getenv("PYFLAME_STANDIN_KEEP")) {
+    static std::atomic<int> count{0};
+    std::ofstream out(std::string(keep) + "/kernel" + std::to_string(count++) + ".cpp");
+    out << "//";
+    for (int i = 0; i < n; ++i) out << " " << options[i];
+    out << "\n" << p.source;
+  }
+  if (command.front() == "none") return p.code = "nothing", kOk;
   char folder[] = "/tmp/standin-XXXXXX";
   if (!mkdtemp(folder)) return kInvalidProgram;
   const std::string base = folder, source = base + "/kernel.cpp", code = base + "/kernel.so",
@@ -182,13 +192,6 @@ CALL hiprtcCompileProgram(void* program, int n, const char* const* options) {
   const int status = run(command, log);
   p.log = read_file(log);
   if (status == 0) p.code = read_file(code);
-  if (const char* keep = std::getenv("PYFLAME_STANDIN_KEEP")) {
-    static std::atomic<int> count{0};
-    std::ofstream out(std::string(keep) + "/kernel" + std::to_string(count++) + ".cpp");
-    out << "//";
-    for (int i = 0; i < n; ++i) out << " " << options[i];
-    out << "\n" << p.source;
-  }
   for (const std::string& f : {source, code, log}) unlink(f.c_str());
   rmdir(folder);
   return status == 0 && !p.code.empty() ? kOk : kCompilation;

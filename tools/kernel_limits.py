@@ -1,0 +1,47 @@
+"""What tools/kernels.py finds and lets be, with the reason for each."""
+
+import re
+from typing import NamedTuple
+
+
+class Limit(NamedTuple):
+    """Up to `most` of `what` ("spill", "scratch", "flat") in kernels whose name the expression `kernels`
+    matches (of a pointwise group: "group " and its case or name), for architectures that begin with one
+    of `archs`, where all of `options` are given."""
+
+    kernels: str
+    archs: tuple
+    what: str
+    most: int
+    reason: str
+    options: tuple = ()
+
+
+LIMITS = [
+    Limit("group (random_|pf_program_).*", ("sm",), "spill", 16, "a word or two of a large group"),
+    Limit(r"\w+", ("sm",), "spill", 32, "addresses outside of loops, or around calls that divide"),
+    Limit("(sum|reduce|pool)_.*", ("sm",), "spill", 64, "outside of loops, or around such calls"),
+    Limit("flash_.*", ("sm",), "spill", 112, "the assembler aims at a number of blocks"),
+    Limit("sdpa.*", ("sm",), "spill", 96, "addresses of the mask, outside of the loop"),
+    Limit("sdpa.*", ("gfx1100",), "spill", 2, "two addresses"),
+    Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
+    Limit(
+        "norm_backward", ("sm",), "spill", 176, "sums of 16 values of each of 512 threads",
+        ("-DPF_THREADS=512",),
+    ),
+]  # fmt: skip
+
+
+def allows(program, finding, case):
+    """The limit that a finding stays below, or None. `case`: of the pointwise corpus."""
+    name = f"group {case or finding.kernel}" if program.group else finding.kernel
+    for limit in LIMITS:
+        if (
+            limit.what == finding.what
+            and finding.amount <= limit.most
+            and program.arch.startswith(limit.archs)
+            and re.fullmatch(limit.kernels, name)
+            and all(any(re.fullmatch(o, given) for given in program.options) for o in limit.options)
+        ):
+            return limit
+    return None
