@@ -501,7 +501,7 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
                pivots->shape.back() == rows(lu),
            ShapeError, op, "got LU of shape ", lu->shape, ", pivots of shape ", pivots->shape,
            " and B of shape ", b->shape, "; expected sizes that fit; transpose B or pass left");
-  checked_pivots(pivots, rows(lu), op);
+  checked_pivots(ops::all_samples(pivots), rows(lu), op);
   if (!left)  // X A = B is A' X' = B' of adjoints
     return adjoint(lu_solve(lu, pivots, adjoint(b), true, !adjoint_of));
   const auto [wide_lu, wide_b] = one_batch(lu, b, op);
