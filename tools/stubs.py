@@ -34,11 +34,13 @@ _bool = builtins.bool
 GIVES = {
     "Tensor": "detach detach_ requires_grad_ cpu cuda to type_as clone contiguous float double half "
     "bfloat16 long int short char byte bool T mT data new_tensor new_empty new_full new_ones "
-    "new_zeros view_as reshape_as expand_as retain_grad share_memory_ pin_memory",
+    "new_zeros view_as reshape_as expand_as retain_grad share_memory_ pin_memory "
+    "to_sparse to_sparse_coo to_sparse_csr to_dense sparse_mask coalesce indices values crow_indices "
+    "col_indices smm sspaddmm",
     "_int": "dim ndim ndimension numel nelement element_size itemsize nbytes data_ptr "
-    "storage_offset _version output_nr get_device __len__ __int__ __index__",
-    "_bool": "requires_grad is_leaf is_contiguous is_cpu is_cuda is_floating_point is_complex "
-    "is_pinned is_shared is_signed is_sparse is_quantized is_meta is_nested is_inference __bool__ "
+    "storage_offset _version output_nr get_device sparse_dim dense_dim __len__ __int__ __index__",
+    "_bool": "is_coalesced requires_grad is_leaf is_contiguous is_cpu is_cuda is_floating_point is_complex "
+    "is_pinned is_shared is_signed is_sparse is_sparse_csr is_quantized is_meta is_nested is_inference __bool__ "
     "__contains__",
     "_float": "__float__",
     "_dtype": "dtype",

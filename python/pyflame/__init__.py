@@ -69,7 +69,7 @@ globals().update(_DTYPES)
 
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
-strided = "strided"
+strided, sparse_coo, sparse_csr = "strided", "sparse_coo", "sparse_csr"
 
 # Names that live in modules of the package and are imported when they are used.
 _MODULES = (
@@ -94,6 +94,7 @@ _MODULES = (
     "fft",
     "signal",
     "fx",
+    "sparse",
     "hub",
     "memory",
     "ops",
@@ -169,6 +170,12 @@ _LAZY = {
     "tune": "tuning",
     "get_tuning_cache": "tuning",
     "Kernel": "_kernel",
+    "sparse_coo_tensor": "sparse",
+    "sparse_csr_tensor": "sparse",
+    "sparse_compressed_tensor": "sparse",
+    "spmm": "sparse",
+    "smm": "sparse",
+    "sspaddmm": "sparse",
     "Stream": "streams",
     "Event": "streams",
     "get_pinned_pool": "memory",

@@ -148,6 +148,15 @@ _KINDS = {
         lambda of: _check(of, bytes).decode("utf-8", "surrogatepass"),
     ),
 }
+
+
+def _make_sparse(of):
+    from .sparse._making import of_file
+
+    return of_file(*of)
+
+
+_KINDS["sparse"] = Kind(lambda t: t._plain(), _make_sparse)
 _NAMES = {
     collections.OrderedDict: "OrderedDict",
     collections.defaultdict: "defaultdict",
@@ -324,6 +333,8 @@ def describe(value):
         if name := _NAMES.get(cls):
             return name, _KINDS[name].plain(value)
         if isinstance(value, _C.Tensor):
+            if value.layout != "strided":
+                return "sparse", _KINDS["sparse"].plain(value)
             if _parameter(value):
                 return "Parameter", [value.detach(), value.requires_grad]
             return "save its values as a plain tensor (value.as_subclass(pyflame.Tensor))"

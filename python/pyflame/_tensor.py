@@ -200,6 +200,75 @@ def _later(name):
     return method
 
 
+def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
+    """The elements that are not 0 as a sparse tensor, of layout pf.sparse_coo unless another is given; the
+    first `sparse_dim` dimensions are sparse, all by default."""
+    return _sparse("_convert").from_dense(
+        self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim
+    )
+
+
+def to_sparse_coo(self):
+    """to_sparse(layout=pf.sparse_coo)"""
+    return self.to_sparse()
+
+
+def to_sparse_csr(self, dense_dim=None):
+    """to_sparse(layout=pf.sparse_csr), of a matrix."""
+    return self.to_sparse(layout="sparse_csr", dense_dim=dense_dim)
+
+
+def to_dense(self, dtype=None, *, masked_grad=None):
+    """A sparse tensor with all its elements; a dense one is dense already."""
+    return self if dtype is None else self.to(dtype)
+
+
+def sparse_mask(self, mask):
+    """The elements in the places of `mask`, a sparse tensor."""
+    return _sparse("_convert").from_mask(self, mask)
+
+
+def sparse_dim(self):
+    """Dimensions that coordinates belong to: none of a dense tensor."""
+    return 0
+
+
+def dense_dim(self):
+    """Dimensions of each value: all of a dense tensor."""
+    return self.dim()
+
+
+def smm(self, mat):
+    """pf.smm(self, mat)"""
+    return _C._import("pyflame.sparse").smm(self, mat)
+
+
+def sspaddmm(self, mat1, mat2, *, beta=1, alpha=1):
+    """pf.sspaddmm(self, mat1, mat2)"""
+    return _C._import("pyflame.sparse").sspaddmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def _of_sparse_alone(name):
+    def method(self):
+        raise _C.NotSupportedError(
+            f"pf.Tensor.{name}: got a dense tensor; expected a sparse one; call to_sparse() first"
+        )
+
+    method.__name__ = name
+    method.__doc__ = "Of sparse tensors: see docs/sparse.md."
+    return method
+
+
+def _sparse(module):
+    return _C._import(f"pyflame.sparse.{module}")
+
+
+_SPARSE_ALONE = (
+    "coalesce", "is_coalesced", "indices", "values", "crow_indices", "col_indices", "_indices", "_values",
+    "_nnz",
+)  # fmt: skip
+
+
 def install():
     for fn in (
         [__repr__, __format__, __deepcopy__, __reduce_ex__, numpy, __array__, __array_wrap__]
@@ -213,7 +282,9 @@ def install():
             share_memory_,
             detach_,
         ]
-        + [untyped_storage, apply_]
+        + [untyped_storage, apply_, to_sparse, to_sparse_coo, to_sparse_csr, to_dense, sparse_mask]
+        + [sparse_dim, dense_dim, smm, sspaddmm]
+        + [_of_sparse_alone(name) for name in _SPARSE_ALONE]
         + [_later(name) for name in _LATER]
     ):
         fn.__qualname__ = "Tensor." + fn.__name__

@@ -1,9 +1,11 @@
 // The tape from Python: backward, grad, hooks, grad_fn objects, custom functions.
 #include "engine/autograd.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "core/sparse.h"
 #include "cycles.h"
 #include "node.h"
 #include "ops/building_blocks.h"
@@ -202,13 +204,34 @@ std::vector<Tensor> tensor_list(nb::handle o, const char* op) {
   return r;
 }
 
+// The sparse ones among them; null for others. Their values are what gradients flow to.
+std::vector<const SparseParts*> sparse_among(nb::handle o) {
+  auto parts = [](PyObject* p) { return is_tensor(p) ? sparse_parts(tensor_of(p)) : nullptr; };
+  if (is_tensor(o.ptr())) return {parts(o.ptr())};
+  std::vector<const SparseParts*> r;
+  for (nb::handle item : nb::borrow<nb::object>(o)) r.push_back(parts(item.ptr()));
+  return r;
+}
+
+// Gradients of outputs, of which some may be sparse: those of their values.
+std::vector<Tensor> gradient_list(nb::handle grads, nb::handle outputs, const char* op) {
+  std::vector<Tensor> r = tensor_list(grads, op);
+  const auto sparse = sparse_among(outputs);
+  for (size_t i = 0; i < std::min(r.size(), sparse.size()); ++i)
+    if (sparse[i] && r[i].defined() && sparse_parts(r[i])) r[i] = sparse_parts(r[i])->values;
+  return r;
+}
+
 // Tensors and GradientEdges, which are (node, output number, ...).
 std::vector<autograd::Place> place_list(nb::handle o, const char* op) {
   auto is_edge = [](PyObject* p) {
     return PyTuple_Check(p) && PyTuple_GET_SIZE(p) >= 2 && is_node(PyTuple_GET_ITEM(p, 0));
   };
   auto place = [&](PyObject* p) -> autograd::Place {
-    if (is_tensor(p)) return tensor_of(p);
+    if (is_tensor(p)) {
+      const SparseParts* parts = sparse_parts(tensor_of(p));
+      return parts ? parts->values : tensor_of(p);
+    }
     if (!is_edge(p))
       type_error(std::string("pf.") + op + ": got a " + Py_TYPE(p)->tp_name +
                  "; expected Tensors or GradientEdges");
@@ -368,8 +391,8 @@ void init_autograd(nb::module_& m) {
       [](nb::handle tensors, nb::handle grads, bool retain, bool create, nb::handle inputs) {
         std::vector<autograd::Place> into;
         if (!inputs.is_none()) into = place_list(inputs, "backward");
-        backward_into(place_list(tensors, "backward"), tensor_list(grads, "backward"), retain,
-                      create, into);
+        backward_into(place_list(tensors, "backward"), gradient_list(grads, tensors, "backward"),
+                      retain, create, into);
       },
       nb::arg("tensors"), nb::arg("grads").none(), nb::arg("retain"), nb::arg("create"),
       nb::arg("inputs").none());
@@ -380,8 +403,17 @@ void init_autograd(nb::module_& m) {
         const auto of = place_list(inputs, "grad");
         const auto from = place_list(outputs, "grad");
         if (of.empty()) return nb::steal(wrap_tuple({}));
-        return nb::steal(wrap_tuple(autograd::run_backward(from, of, tensor_list(grads, "grad"),
-                                                           retain, create, allow_unused, "grad")));
+        TensorList found = autograd::run_backward(from, of, gradient_list(grads, outputs, "grad"),
+                                                  retain, create, allow_unused, "grad");
+        const auto sparse = sparse_among(inputs);
+        for (size_t i = 0; i < found.size(); ++i) {
+          if (!sparse[i] || !found[i].defined()) continue;
+          const nb::object input = inputs[i];
+          SparseParts parts = *sparse[i];
+          parts.values = found[i];
+          found[i] = make_sparse(tensor_of(input.ptr())->shape, std::move(parts));
+        }
+        return nb::steal(wrap_tuple(found));
       },
       nb::arg("outputs"), nb::arg("inputs"), nb::arg("grads").none(), nb::arg("retain"),
       nb::arg("create"), nb::arg("allow_unused"));

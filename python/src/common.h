@@ -244,6 +244,7 @@ inline bool on_gpu(const Tensor& t) {  // of any vendor
 PyObject* wrap(Tensor);                        // new reference; None when undefined
 PyObject* wrap_as(PyTypeObject* cls, Tensor);  // always a fresh object of that class
 PyObject* wrap_tuple(const TensorList&);
+PyObject* wrap_sparse(Tensor);  // of a sparse tensor, as an object of its class: sparse.cpp
 // The number as a 0-d tensor of the dtype that promotion with `like` would give it.
 Tensor number_like(Scalar, const Tensor& like);
 

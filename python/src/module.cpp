@@ -8,6 +8,7 @@ void bind_debug(nanobind::module_& m);
 namespace pyflame::python {
 void bind_io(nb::module_& m);
 void init_user_kernel(nb::module_& m);
+void init_sparse(nb::module_& m);
 
 namespace {
 
@@ -37,6 +38,7 @@ void bind(nb::module_ m) {
   bind_io(m);
   bind_debug(m);
   init_user_kernel(m);
+  init_sparse(m);
   init_functions(m.ptr());
 }
 

@@ -433,6 +433,8 @@ PyObject* wrap(Tensor t) {
       return o;
     }
   }
+  if (impl->storage->sparse) [[unlikely]]
+    return wrap_sparse(std::move(t));
   PyTensor* self = allocate();
   new (&self->tensor) Tensor(std::move(t));
   impl->wrapper = self;

@@ -406,6 +406,8 @@ PyObject* make_subclass(PyObject*, PyObject* args) {
     int requires_grad = 0;
     if (!PyArg_ParseTuple(args, "OO|p:_make_subclass", &cls, &data, &requires_grad)) return nullptr;
     if (!PyType_Check(cls) || !is_tensor(data)) type_error("_make_subclass(cls, tensor)");
+    PF_CHECK(!tensor_of(data)->storage->sparse, NotSupportedError, "Parameter",
+             "got a sparse tensor; expected a dense one; make its values a parameter");
     Obj r(wrap_as(reinterpret_cast<PyTypeObject*>(cls), tensor_of(data).detach()));
     if (requires_grad) tensor_of(r.get()).requires_grad_(true);
     return r.release();

@@ -199,7 +199,8 @@ PyGetSetDef kTensorProperties[] = {
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"is_cuda", get_is_cuda, nullptr, "True on a GPU of any vendor.", nullptr},
     {"is_cpu", get_is_cpu, nullptr, "True on the CPU.", nullptr},
-    {"is_sparse", get_false, nullptr, "False: tensors are dense.", nullptr},
+    {"is_sparse", get_false, nullptr, "True in the layout pf.sparse_coo.", nullptr},
+    {"is_sparse_csr", get_false, nullptr, "True in the layout pf.sparse_csr.", nullptr},
     {"is_quantized", get_false, nullptr, "False.", nullptr},
     {"is_meta", get_is_meta, nullptr, "True on the device meta: a shape without values.", nullptr},
     {"is_ipu", get_false, nullptr, "False.", nullptr},
@@ -211,7 +212,7 @@ PyGetSetDef kTensorProperties[] = {
     {"is_xla", get_false, nullptr, "False.", nullptr},
     {"is_xpu", get_false, nullptr, "False.", nullptr},
     {"is_nested", get_false, nullptr, "False.", nullptr},
-    {"layout", get_layout, nullptr, "'strided'.", nullptr},
+    {"layout", get_layout, nullptr, "pf.strided, pf.sparse_coo or pf.sparse_csr.", nullptr},
     {"_version", get_version, nullptr, "Counts in-place writes.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {}};

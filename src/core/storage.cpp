@@ -25,6 +25,8 @@ void Storage::destroy(Storage* s) noexcept {
     drop_replicas(*s);
   drop_kept(*s);
   delete s->grown;
+  if (s->sparse) [[unlikely]]
+    drop_sparse(*s);
   if (s->block) release(s->block);
   if (s->pinned) give_pinned(s->pinned);
   if (s->on_free) {

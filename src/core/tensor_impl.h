@@ -115,6 +115,7 @@ struct Storage : detail::RefCounted {
   struct Replicas* replicas = nullptr;           // copies on other devices (engine/placement.cpp)
   std::atomic<struct KeptForms*> kept{nullptr};  // what kernels made of its values (core/kept.h)
   struct Grown* grown = nullptr;  // what it became when values that differ were written into it
+  struct SparseParts* sparse = nullptr;  // of a sparse tensor, in place of memory
 
   static Storage* create(Device device, size_t nbytes);
   static void destroy(Storage*) noexcept;

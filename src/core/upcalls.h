@@ -15,5 +15,6 @@ void destroy_meta(TensorImpl&) noexcept;  // engine/autograd.cpp
 }
 
 void drop_replicas(Storage&) noexcept;  // engine/placement.cpp
+void drop_sparse(Storage&) noexcept;    // core/sparse.cpp
 
 }  // namespace pyflame

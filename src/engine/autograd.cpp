@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/sparse.h"
 #include "engine/autograd_nodes.h"
 #include "engine/group.h"
 #include "engine/hidden.h"
@@ -160,7 +161,15 @@ Grads Accumulate::apply(const Grads& grads) {
            "or the tensor's own was changed after it was used, by .data or by an operation like "
            "unsqueeze_ under no_grad(); change it before it is used");
   if (g->dtype != t->dtype) g = operations::convert(g, t->dtype);
-  if (!m.grad.defined()) {
+  if (m.grad.defined() ? sparse_parts(m.grad) : sparse_parts(g)) [[unlikely]] {
+    if (m.grad.defined()) {
+      m.grad = operations::add(m.grad, g);
+    } else {  // as below
+      const bool ours = g->refs.load() <= 2 && g->storage->handles.load() == 1 &&
+                        sparse_parts(g)->values->storage->handles.load() == 1;
+      m.grad = ours ? g : operations::copy(g);
+    }
+  } else if (!m.grad.defined()) {
     // The gradient is kept as it is when nobody else can reach it, row-major or as its leaf lies.
     const bool lies = g->contiguous || (g->strides == t->strides && !overlaps_itself(*g.impl()));
     bool ours =

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/sparse.h"
 #include "engine/autocast_switch.h"
 #include "engine/autograd_nodes.h"
 #include "engine/hidden.h"
@@ -192,13 +193,17 @@ class Pass {
       for (auto& [input, into] : captured->second)
         if (input < w.grads.size()) *into = w.grads[input];
     if (restricted_ && !leads_.count(&n)) return;
+    auto* accumulator = dynamic_cast<Accumulate*>(&n);
+    if (!accumulator)
+      for (Tensor& g : w.grads)  // what nodes calculate with is dense
+        if (g.defined() && sparse_parts(g)) [[unlikely]]
+          g = operations::dense(g);
     if (n.extras) run_before(n, w.grads);
     Grads out = n.apply(w.grads);
     if (n.overwrites && w.grads[0].defined()) {
       if (out.empty()) out.resize(1);
       out[0] = operations::zeros_like(w.grads[0]);
     }
-    auto* accumulator = dynamic_cast<Accumulate*>(&n);
     if (n.extras) {
       const auto hooks = n.extras->after;  // a copy: one may remove itself
       for (const auto& [id, hook] : hooks) hook(out, w.grads);

@@ -16,5 +16,6 @@ Tensor zeros_like(const Tensor&);
 bool has_nan(const Tensor&);
 // The sum over the samples of a level of vmap.
 Tensor sum_level(const Tensor&, uint32_t id, int64_t size);
+Tensor dense(const Tensor& sparse);
 
 }  // namespace pyflame::operations

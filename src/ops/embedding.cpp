@@ -9,6 +9,7 @@
 #include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "ops/sparse.h"
 #include "table/kernels/bags.h"
 
 namespace pyflame {
@@ -18,14 +19,7 @@ using autograd::Context;
 using autograd::Grads;
 using autograd::Saved;
 
-// The rows of x, or its elements, added up by their numbers below `count`.
-Tensor sums_of(const Tensor& x, const Tensor& number, int64_t count) {
-  Dims shape = x->shape;
-  shape[0] = count;
-  TensorList index(static_cast<size_t>(x->shape.size()));
-  index[0] = number;
-  return ops::index_backward(x, index, shape, INT64_MIN);
-}
+using ops::sums_of;
 
 // How often each of the numbers is among them, in `type`.
 Tensor counts_among(const Tensor& index, int64_t rows, DType type) {
@@ -36,8 +30,22 @@ Tensor counts_among(const Tensor& index, int64_t rows, DType type) {
   return reshape(to(counts, type), index->shape.vec());
 }
 
-// `skip`: a row without gradient; INT64_MIN for none.
-Tensor embedding_of(const Tensor& index, const Tensor& weight, int64_t skip, bool by_count) {
+void check_sparse(bool sparse, bool by_count) {
+  PF_CHECK(!sparse || !by_count, NotSupportedError, "embedding",
+           "got scale_grad_by_freq with sparse=True; expected one of them; pass sparse=False");
+}
+
+// The gradient of the table. A sparse one cannot differ from sample to sample of a vmap.
+Tensor rows_gradient(const Tensor& g, const Tensor& index, const Dims& shape, int64_t skip,
+                     bool sparse) {
+  if (sparse && !hiding()) return ops::picked_rows(g, index, shape, skip);
+  return ops::index_backward(g, {index, Tensor()}, shape, skip);
+}
+
+// `skip`: a row without gradient; INT64_MIN for none. `sparse`: the gradient is.
+Tensor embedding_of(const Tensor& index, const Tensor& weight, int64_t skip, bool by_count,
+                    bool sparse = false) {
+  check_sparse(sparse, by_count);
   Tensor out;
   {
     NoGrad off;
@@ -45,13 +53,13 @@ Tensor embedding_of(const Tensor& index, const Tensor& weight, int64_t skip, boo
   }
   if (autograd::wanted({weight}))
     autograd::attach("embedding", {out}, {weight}, {Saved(index)},
-                     [skip, by_count, shape = weight->shape](const Context& c) -> Grads {
+                     [skip, by_count, sparse, shape = weight->shape](const Context& c) -> Grads {
                        if (!c.grad().defined()) return Grads(1);
                        Tensor g = c.grad();
                        const Tensor index = c.saved(0);
                        if (by_count)
                          g = div(g, unsqueeze(counts_among(index, shape[0], g->dtype), -1));
-                       return {ops::index_backward(g, {index, Tensor()}, shape, skip)};
+                       return {rows_gradient(g, index, shape, skip, sparse)};
                      });
   return out;
 }
@@ -87,11 +95,11 @@ Tensor py_embedding(const Tensor& input, const Tensor& weight, std::optional<int
 // torch.embedding: the table first, a negative padding_idx for none.
 Tensor embedding_old(const Tensor& weight, const Tensor& indices, int64_t padding_idx,
                      bool scale_grad_by_freq, bool sparse) {
-  PF_CHECK(!sparse, NotSupportedError, "embedding",
-           "got sparse=True; gradients are dense; pass False");
-  return py_embedding(indices, weight,
-                      padding_idx < 0 ? std::nullopt : std::optional<int64_t>(padding_idx),
-                      scale_grad_by_freq);
+  const Tensor index = checked_index(indices, weight, "embedding");
+  const std::optional<int64_t> padding =
+      padding_idx < 0 ? std::nullopt : std::optional<int64_t>(padding_idx);
+  return embedding_of(index, weight, padding_row(padding, weight, "embedding"), scale_grad_by_freq,
+                      sparse);
 }
 
 Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
@@ -136,7 +144,8 @@ Rows rows_of(const Tensor& offsets, int64_t count) {
 
 // Sums of the rows `index` of `weight`, times `factors` if there are any, bag by bag.
 Tensor bag_sums(const Tensor& index, const Tensor& weight, const Tensor& ends,
-                const Tensor& factors, int64_t skip, bool by_count) {
+                const Tensor& factors, int64_t skip, bool by_count, bool sparse) {
+  check_sparse(sparse, by_count);
   const Tensor out =
       make_tensor({ends->numel, weight->shape[1]}, weight->dtype, weight->storage->device);
   if (out->numel > 0)
@@ -167,7 +176,7 @@ Tensor bag_sums(const Tensor& index, const Tensor& weight, const Tensor& ends,
                          if (weighted) g = mul(g, unsqueeze(c.saved(2), 1));
                          if (by_count)
                            g = div(g, unsqueeze(counts_among(index, shape[0], g->dtype), 1));
-                         r[0] = ops::index_backward(g, {index, Tensor()}, shape, skip);
+                         r[0] = rows_gradient(g, index, shape, skip, sparse);
                        }
                        return r;
                      });
@@ -187,8 +196,10 @@ Tensor embedding(const Tensor& input, const Tensor& weight, int64_t padding_idx)
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& given,
                      const std::string& mode, const Tensor& per_sample_weights,
                      bool include_last_offset, std::optional<int64_t> padding_idx,
-                     bool scale_grad_by_freq) {
+                     bool scale_grad_by_freq, bool sparse) {
   const char* op = "embedding_bag";
+  PF_CHECK(!sparse || mode != "max", NotSupportedError, op,
+           "got sparse=True with mode 'max'; expected mode 'sum' or 'mean'; pass sparse=False");
   Tensor index = checked_index(input, weight, op);
   ops::check_floating(weight, op, "weight");
   const bool mean = mode == "mean", most = mode == "max";
@@ -252,7 +263,7 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& gi
     if (n == 2 && longest == 0) ends = ops::raw_full({bags}, DType::Int64, device, 0);
     const Tensor weights =
         factors.defined() ? slice(reshape(factors, {-1}), 0, 0, flat->numel) : Tensor();
-    const Tensor sums = bag_sums(flat, weight, ends, weights, pad, scale_grad_by_freq);
+    const Tensor sums = bag_sums(flat, weight, ends, weights, pad, scale_grad_by_freq, sparse);
     if (!mean) return sums;
     if (n == 2 && !there.defined())
       return div(sums, Scalar(static_cast<double>(std::max<int64_t>(longest, 1))));
@@ -300,7 +311,9 @@ static const ops::Family kEmbedding("indexing", [](ops::Family& f) {
         kFunctional});
   f.op(&embedding_old, {"embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool "
                         "scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-                        "The same with the table first.", kFunction});
+                        "The same with the table first. With sparse its gradient is a sparse "
+                        "tensor of the rows that were picked.",
+                        kFunction});
   f.op(
       &embedding_renorm_,
       {"embedding_renorm_(Tensor input, Tensor indices, float max_norm, float norm_type) -> Tensor",
@@ -309,7 +322,7 @@ static const ops::Family kEmbedding("indexing", [](ops::Family& f) {
   f.op(&embedding_bag,
        {"embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, str mode='mean', Tensor? "
         "per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None, bool "
-        "scale_grad_by_freq=False) -> Tensor",
+        "scale_grad_by_freq=False, bool sparse=False) -> Tensor",
         "Sums, means or maxima of bags of rows.", kSpecial});
 });
 

@@ -448,6 +448,6 @@ Tensor ctc_losses(const Tensor& log_probs, const Tensor& targets, const IntList&
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const Tensor& offsets = {},
                      const std::string& mode = "mean", const Tensor& per_sample_weights = {},
                      bool include_last_offset = false, std::optional<int64_t> padding_idx = {},
-                     bool scale_grad_by_freq = false);
+                     bool scale_grad_by_freq = false, bool sparse = false);
 
 }  // namespace pyflame

@@ -6,24 +6,67 @@
 #include "engine/upcalls.h"
 #include "ops/functions.h"
 #include "ops/hidden.h"
+#include "ops/index.h"
+#include "ops/sparse.h"
 
 namespace pyflame {
 namespace operations {
 
+namespace {
+
+// A sparse tensor whose parts are made by `fn` of those of another one.
+template <class F>
+Tensor with_parts(const Tensor& sparse, F&& fn) {
+  SparseParts parts = *sparse_parts(sparse);
+  parts.indices = fn(parts.indices);
+  if (parts.rows.defined()) parts.rows = fn(parts.rows);
+  parts.values = fn(parts.values);
+  return make_sparse(sparse->shape, std::move(parts));
+}
+
+}  // namespace
+
 Tensor move(const Tensor& t, Device d) {
-  return to(t, d);
+  if (!sparse_parts(t)) return to(t, d);
+  return with_parts(t, [&](const Tensor& part) { return to(part, d); });
 }
 Tensor convert(const Tensor& t, DType dtype) {
-  return to(t, dtype);
+  if (!sparse_parts(t)) return to(t, dtype);
+  SparseParts parts = *sparse_parts(t);
+  parts.values = to(parts.values, dtype);
+  return make_sparse(t->shape, std::move(parts));
 }
 Tensor copy(const Tensor& t) {
-  return clone(t);
+  if (!sparse_parts(t)) return clone(t);
+  return with_parts(t, [](const Tensor& part) { return clone(part); });
+}
+Tensor dense(const Tensor& sparse) {
+  return ops::dense_of(sparse);
 }
 Tensor add(const Tensor& x, const Tensor& y) {
-  return pyflame::add(x, y);
+  const SparseParts *a = sparse_parts(x), *b = sparse_parts(y);
+  if (!a && !b) return pyflame::add(x, y);
+  if (!a || !b || a->values->shape.size() != b->values->shape.size())
+    return pyflame::add(a ? dense(x) : x, b ? dense(y) : y);
+  // Coordinates side by side: what is there twice is added when somebody asks for it.
+  const Tensor more = ops::coordinates(*b);
+  return make_sparse(x->shape, {.indices = cat({ops::coordinates(*a), more}, 1),
+                                .rows = {},
+                                .values = cat({a->values, b->values}, 0)});
 }
 void add_into(Tensor& sum, const Tensor& t) {
-  add_(sum, t);
+  const SparseParts* parts = sparse_parts(t);
+  if (!parts) {
+    add_(sum, t);
+  } else if (parts->indices->shape.size() == 2 && parts->indices->shape[0] == 1 &&
+             parts->values->numel > 0) {
+    Tensor index = select(parts->indices, 0, 0);
+    for (int d = 1; d < sum->shape.size(); ++d) index = unsqueeze(index, d);
+    ops::run_scatter(sum, 0, expand(index, parts->values->shape.vec()), parts->values, ops::kAdd,
+                     "backward");
+  } else {
+    add_(sum, dense(t));
+  }
 }
 Tensor constant(const Dims& shape, DType dtype, Device device, int value) {
   return full(shape.vec(), value, dtype, device);
@@ -32,7 +75,7 @@ Tensor zeros_like(const Tensor& t) {
   return pyflame::zeros_like(t);
 }
 bool has_nan(const Tensor& t) {
-  Tensor all = t;
+  Tensor all = sparse_parts(t) ? sparse_parts(t)->values : t;
   while (const Hidden* h = engine::hidden_of(all))
     all = ops::show(all, 0, {h->dims[0].level, h->dims[0].size});
   return any(ne(all, all)).item<bool>();

@@ -145,13 +145,6 @@ def test_limits_of_norms_and_counts():
     x, offsets = pf.tensor([3, 1, 1, 0, 1]), pf.tensor([0, 2])
     F.embedding_bag(x, table, offsets, mode="sum", scale_grad_by_freq=True).sum().backward()
     assert table.grad.tolist() == [[1, 1], [1, 1], [0, 0], [1, 1]]
-    for make in (
-        lambda: nn.Embedding(3, 2, sparse=True),
-        lambda: nn.EmbeddingBag(3, 2, sparse=True),
-        lambda: F.embedding(pf.tensor([0]), table, sparse=True),
-    ):
-        with pytest.raises(pf.NotSupportedError, match="sparse"):
-            make()
 
 
 def test_errors_of_bags():

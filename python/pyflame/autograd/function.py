@@ -223,7 +223,7 @@ def _record(cls, ctx, args, outputs):
     saved = list(ctx._for_forward if forward and ctx._for_forward else ctx._to_save)
     attached = []
     for i, out in enumerate(outputs):
-        plain = not isinstance(out, Tensor) or not out.is_floating_point()
+        plain = not isinstance(out, Tensor) or not (out.is_floating_point() or out.is_complex())
         if plain or _is_in(out, ctx._no_grad):
             attached.append(None)
             continue

@@ -48,7 +48,8 @@ class Embedding(_Table):
 
     The row `padding_idx` starts at zero and gets no gradient. With max_norm rows that are picked are
     scaled first, in place, to at most this norm (of order norm_type); scale_grad_by_freq divides the
-    gradient of a row by how often it was picked. Gradients are dense: `sparse` is refused.
+    gradient of a row by how often it was picked. With sparse=True the gradient of the weight is a sparse
+    tensor of the rows that were picked (for optim.SGD, Adagrad and SparseAdam).
     """
 
     _shown = {
@@ -81,7 +82,6 @@ class Embedding(_Table):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-        F._dense_only("embedding", sparse)
         self.weight = _table("Embedding", _weight, num_embeddings, embedding_dim, device, dtype)
         if _weight is None:
             self.reset_parameters()
@@ -155,7 +155,6 @@ class EmbeddingBag(_Table):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        F._dense_only("embedding_bag", sparse)
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset

@@ -89,13 +89,6 @@ def dropout(input, p=0.5, training=True, inplace=False):
     return input.copy_(result) if inplace else result
 
 
-def _dense_only(name, sparse):
-    if sparse:
-        raise _C.NotSupportedError(
-            f"pf.nn.functional.{name}: got sparse=True; gradients are dense; pass sparse=False"
-        )
-
-
 def _limited(input, weight, max_norm, norm_type):
     """Scales the rows of `weight` that are looked up to at most max_norm, in place."""
     if max_norm is not None:
@@ -114,10 +107,21 @@ def embedding(
     """Rows of `weight` picked by the integers `input`. The row padding_idx gets no gradient.
 
     With max_norm rows that are picked are scaled first, in place, to at most this norm; with
-    scale_grad_by_freq the gradient of a row is divided by how often it was picked.
+    scale_grad_by_freq the gradient of a row is divided by how often it was picked. With sparse=True
+    the gradient is a sparse tensor of the rows that were picked, for SGD, Adagrad and SparseAdam.
     """
-    _dense_only("embedding", sparse)
     _limited(input, weight, max_norm, norm_type)
+    if sparse:
+        if padding_idx is None:
+            padding_idx = -1
+        elif padding_idx < 0 and weight.dim() == 2:
+            padding_idx += weight.size(0)
+            if padding_idx < 0:
+                raise _C.ValueError(
+                    f"pf.nn.functional.embedding: got padding_idx {padding_idx - weight.size(0)} for "
+                    f"{weight.size(0)} rows; expected one of them; correct it"
+                )
+        return _C._functions["embedding"](weight, input, padding_idx, scale_grad_by_freq, True)
     return _C._functional["embedding"](input, weight, padding_idx, scale_grad_by_freq)
 
 
@@ -139,12 +143,12 @@ def embedding_bag(
     A bag is a row of `input` [bags, indices]; or input is [indices] and bags begin at `offsets`,
     whose last is the end with include_last_offset. Indices that are padding_idx do not count. Rows
     are multiplied by per_sample_weights, of the shape of input, for mode "sum". An empty bag is 0.
+    With sparse=True the gradient of `weight` is a sparse tensor (not for mode "max").
     """
-    _dense_only("embedding_bag", sparse)
     _limited(input, weight, max_norm, norm_type)
     return _ops.embedding_bag(
         input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
-        scale_grad_by_freq,
+        scale_grad_by_freq, sparse,
     )  # fmt: skip
 
 
