@@ -462,3 +462,147 @@ def test_a_policy_learns():
         loss.backward()
         optimizer.step()
     assert D.Categorical(logits=logits).probs[2].item() > 0.9
+
+
+# ---- matrices -----------------------------------------------------------------------------------
+
+MATRIX = [[2.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 1.5]]
+
+
+@pytest.mark.parametrize("name", ["covariance_matrix", "precision_matrix", "scale_tril"])
+def test_wishart_beside_pytorch(name):
+    torch = pytest.importorskip("torch")
+    matrix = np.array([MATRIX, np.eye(3).tolist()])
+    if name == "scale_tril":
+        matrix = np.linalg.cholesky(matrix)
+    df = [4.5, 7.0]
+    ours = D.Wishart(t(*df), **{name: pf.tensor(matrix, **F8)})
+    theirs = torch.distributions.Wishart(
+        torch.tensor(df).double(), **{name: torch.tensor(matrix, dtype=torch.float64)}
+    )
+    x = np.array([np.array(MATRIX) * 3, np.eye(3) * 2])
+    close = dict(rtol=1e-9, atol=1e-10)
+    for what in ("mean", "mode", "variance", "covariance_matrix", "precision_matrix", "scale_tril"):
+        want = getattr(theirs, what).numpy()
+        np.testing.assert_allclose(np_of(getattr(ours, what)), want, err_msg=what, **close)
+    np.testing.assert_allclose(np_of(ours.entropy()), theirs.entropy().numpy(), **close)
+    got, want = ours.log_prob(pf.tensor(x, **F8)), theirs.log_prob(torch.tensor(x))
+    np.testing.assert_allclose(np_of(got), want.numpy(), **close)
+    assert ours.expand((4, 2)).sample((3,)).shape == (3, 4, 2, 3, 3)
+
+
+def test_wishart_samples():
+    pf.manual_seed(3)
+    tril = pf.tensor(np.linalg.cholesky(np.array(MATRIX)), requires_grad=True)
+    d = D.Wishart(pf.tensor(5.0, **F8), scale_tril=tril)
+    x = d.rsample((20_000,))
+    mean, spread = np_of(d.mean), np.sqrt(np_of(d.variance) / 20_000)
+    assert (np.abs(np_of(x.mean(0)) - mean) < 6 * spread).all()
+    np.testing.assert_allclose(np_of(x).var(0), np_of(d.variance), rtol=0.1)
+    assert (np.linalg.eigvalsh(np_of(x[:100])) > 0).all()
+    x.mean().backward()
+    assert tril.grad.isfinite().all() and tril.grad.abs().sum() > 0
+    for bad in (
+        lambda: D.Wishart(t(2.0), covariance_matrix=pf.eye(3, **F8)),
+        lambda: D.Wishart(t(5.0)),
+        lambda: D.Wishart(t(5.0), covariance_matrix=pf.ones(2, 3)),
+    ):
+        with pytest.raises(pf.ValueError, match="Wishart"):
+            bad()
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_correlations(n):
+    torch = pytest.importorskip("torch")
+    pf.manual_seed(7)
+    eta = [0.5, 1.0, 3.0]
+    ours, theirs = (
+        D.LKJCholesky(n, t(*eta)),
+        torch.distributions.LKJCholesky(n, torch.tensor(eta).double()),
+    )
+    x = ours.sample((6000,))
+    assert x.shape == (6000, 3, n, n) and ours.support.check(x).all()
+    want = theirs.log_prob(torch.tensor(np_of(x))).numpy()
+    np.testing.assert_allclose(np_of(ours.log_prob(x)), want, rtol=1e-9, atol=1e-9)
+    r = np_of(x @ x.mT)
+    for i, e in enumerate(eta):  # each correlation is distributed as 2 Beta - 1
+        b = e - 1 + n / 2
+        for j, k in ((1, 0), (n - 1, n - 2), (n - 1, 0)):
+            assert st.kstest((r[:, i, j, k] + 1) / 2, st.beta(b, b).cdf).pvalue > 1e-4
+    assert ours.expand((2, 3)).sample().shape == (2, 3, n, n)
+    with pytest.raises(pf.ValueError, match="dim 1"):
+        D.LKJCholesky(1)
+    with pytest.raises(pf.ValueError, match="corr"):
+        ours.log_prob(2 * x)
+
+
+def test_transforms_of_matrices():
+    torch = pytest.importorskip("torch")
+    T = torch.distributions.transforms
+    x = np.random.default_rng(2).normal(size=(4, 6))
+    ours, theirs = D.CorrCholeskyTransform(), T.CorrCholeskyTransform()
+    y, z = ours(pf.tensor(x)), theirs(torch.tensor(x))
+    np.testing.assert_allclose(np_of(y), z.numpy(), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(np_of(ours.inv(y)), x, rtol=1e-7)
+    got, want = (
+        ours.log_abs_det_jacobian(pf.tensor(x), y),
+        theirs.log_abs_det_jacobian(torch.tensor(x), z),
+    )
+    np.testing.assert_allclose(np_of(got), want.numpy(), rtol=1e-7)
+    assert ours.forward_shape((4, 6)) == (4, 4, 4) and ours.inverse_shape((4, 4, 4)) == (4, 6)
+    assert D.constraints.corr_cholesky.check(y).all()
+    with pytest.raises(pf.ValueError, match="got 4 numbers"):
+        ours(pf.zeros(4))
+    square = np.random.default_rng(3).normal(size=(2, 3, 3))
+    for make in (D.PositiveDefiniteTransform(), D.transform_to(D.constraints.positive_definite)):
+        p = make(pf.tensor(square))
+        want = T.PositiveDefiniteTransform()(torch.tensor(square)).numpy()
+        np.testing.assert_allclose(np_of(p), want, rtol=1e-10)
+        np.testing.assert_allclose(np_of(make(make.inv(p))), want, rtol=1e-10)
+    p = pf.tensor(x[:1], requires_grad=True)
+    D.biject_to(D.constraints.corr_cholesky)(p).sum().backward()
+    assert p.grad.isfinite().all()
+
+
+def test_transforms_side_by_side():
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(4).normal(size=(5, 6))
+
+    def made(d):
+        parts = [d.ExpTransform(), d.AffineTransform(1.0, 3.0), d.TanhTransform()]
+        return d.CatTransform(parts, dim=1, lengths=[1, 3, 2]), d.CatTransform(
+            parts[:2], -1, [2, 4]
+        )
+
+    for ours, theirs in zip(made(D.transforms), made(torch.distributions.transforms)):
+        y, z = ours(pf.tensor(x)), theirs(torch.tensor(x))
+        np.testing.assert_allclose(np_of(y), z.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(np_of(ours.inv(y)), x, rtol=1e-7)
+        got = ours.log_abs_det_jacobian(pf.tensor(x), y)
+        want = theirs.log_abs_det_jacobian(torch.tensor(x), z)
+        np.testing.assert_allclose(np_of(got), want.numpy(), rtol=1e-10)
+        assert ours.bijective and ours.length == 6
+        assert ours.codomain.check(y).shape == (5, 6)
+    with pytest.raises(pf.ValueError, match="CatTransform"):
+        D.CatTransform([D.ExpTransform()], lengths=[1, 2])
+
+
+def test_tails():
+    pf.manual_seed(9)
+    for c in (-0.4, 0.0, 1e-9, 0.3, 0.7, 1.5):  # beside SciPy: PyTorch's takes no float64
+        d, known = D.GeneralizedPareto(t(2.0), t(0.5), t(c)), st.genpareto(c, 2.0, 0.5)
+        assert st.kstest(np_of(d.sample((4000,))).ravel(), known.cdf).pvalue > 1e-4
+        x = np.array([2.1, 3.0])
+        np.testing.assert_allclose(np_of(d.log_prob(pf.tensor(x))), known.logpdf(x), rtol=1e-7)
+        np.testing.assert_allclose(np_of(d.cdf(pf.tensor(x))), known.cdf(x), rtol=1e-7)
+        np.testing.assert_allclose(np_of(d.icdf(d.cdf(pf.tensor(x)))), x, rtol=1e-7)
+        np.testing.assert_allclose(d.mean.item(), known.mean(), rtol=1e-7)
+        variance = known.var() if c < 0.5 else math.inf
+        np.testing.assert_allclose(d.variance.item(), variance, rtol=1e-6)
+        np.testing.assert_allclose(d.entropy().item(), known.entropy(), rtol=1e-6)
+        assert d.mode.item() == 2 and d.expand((3,)).sample((2,)).shape == (2, 3)
+    c = t(0.0).requires_grad_()
+    D.GeneralizedPareto(t(0.0), t(1.0), c).log_prob(t(0.5)).sum().backward()
+    assert abs(c.grad.item() - (0.5**2 / 2 - 0.5)) < 1e-9
+    with pytest.raises(pf.ValueError, match="GeneralizedPareto"):
+        D.GeneralizedPareto(t(2.0), t(0.5), t(0.1)).log_prob(t(1.0))

@@ -76,6 +76,10 @@ def _between(c):
 biject_to.register(constraints.simplex, lambda c: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform())
 transform_to.register(constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform())
+transform_to.register(
+    constraints.positive_definite, lambda c: transforms.PositiveDefiniteTransform()
+)
+_both(constraints.corr_cholesky)(lambda c: transforms.CorrCholeskyTransform())
 
 
 def _independent(registry):
@@ -86,5 +90,13 @@ def _independent(registry):
     return factory
 
 
+def _cat(registry):
+    def factory(c):
+        return transforms.CatTransform([registry(p) for p in c.cseq], c.dim, c.lengths)
+
+    return factory
+
+
 for _registry in (biject_to, transform_to):
+    _registry.register(constraints.cat, _cat(_registry))
     _registry.register(constraints.independent, _independent(_registry))

@@ -170,6 +170,13 @@ class _LowerCholesky(_LowerTriangular):
         return super().check(value) & (value.diagonal(0, -2, -1) > 0).all(-1)
 
 
+class _CorrelationCholesky(_LowerCholesky):
+    def check(self, value):
+        length = (value * value).sum(-1)
+        tolerance = value.shape[-1] * 10 * _C._import("pyflame._misc").finfo(value.dtype).eps
+        return super().check(value) & ((length - 1).abs() < tolerance).all(-1)
+
+
 class _PositiveDefinite(Constraint):
     event_dim = 2
 
@@ -192,7 +199,20 @@ class stack(Constraint):
         return _ops.stack(parts, self.dim)
 
 
+class cat(Constraint):
+    """A constraint for each part along `dim`, of so many elements as `lengths` says."""
+
+    def __init__(self, cseq, dim=0, lengths=None):
+        self.cseq, self.dim = list(cseq), dim
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+
+    def check(self, value):
+        parts = value.split(self.lengths, self.dim)
+        return _ops.cat([c.check(p) for c, p in zip(self.cseq, parts)], self.dim)
+
+
 boolean = _Boolean()
+corr_cholesky = _CorrelationCholesky()
 lower_cholesky = _LowerCholesky()
 dependent = _Dependent()
 lower_triangular = _LowerTriangular()

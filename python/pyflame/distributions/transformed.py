@@ -8,9 +8,9 @@ from . import constraints
 from . import transforms as tr
 from .continuous import Cauchy, Exponential, Normal, Uniform, _shape_of
 from .discrete import Categorical, ExpRelaxedCategorical, LogitRelaxedBernoulli
-from .distribution import Distribution
+from .distribution import Distribution, Plain
 from .sampling import EULER
-from .utils import broadcast_all, sum_rightmost
+from .utils import broadcast_all, eps_of, sum_rightmost
 
 
 class Independent(Distribution):
@@ -315,6 +315,71 @@ class Pareto(TransformedDistribution):
 
     def entropy(self):
         return (self.scale / self.alpha).log() + 1 + 1 / self.alpha
+
+
+class GeneralizedPareto(Plain):
+    """What lies beyond a high threshold `loc`, with a tail as x^(-1 / concentration); at concentration 0
+    exponential, below 0 it ends at loc - scale / concentration."""
+
+    arg_constraints = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+        "concentration": constraints.real,
+    }
+    has_rsample = True
+    _parameters = ("loc", "scale", "concentration")
+
+    def __init__(self, loc, scale, concentration, validate_args=None):
+        self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @constraints.dependent_property
+    def support(self):
+        c = self.concentration
+        end = _ops.where(c < 0, self.loc - self.scale / _ops.where(c < 0, c, -1.0), math.inf)
+        return constraints.interval(self.loc, end)
+
+    def _log(self, value):
+        """(how far beyond loc in scales, log(1 + c z), log(1 + c z) / c)"""
+        z = (value - self.loc) / self.scale
+        c = self.concentration
+        small = c.abs() < eps_of(z) ** 0.5
+        log = _ops.log1p(c * z)
+        return z, log, _ops.where(small, z * (1 - c * z / 2), log / _ops.where(small, 1.0, c))
+
+    def log_prob(self, value):
+        self._validate_sample(value)
+        _, log, scaled = self._log(value)
+        return -scaled - log - self.scale.log()
+
+    def cdf(self, value):
+        self._validate_sample(value)
+        return -_ops.expm1(-self._log(value)[2])
+
+    def icdf(self, value):
+        c, t = self.concentration, -_ops.log1p(-value)
+        small = c.abs() < eps_of(c) ** 0.5
+        z = _ops.where(small, t * (1 + c * t / 2), _ops.expm1(c * t) / _ops.where(small, 1.0, c))
+        return self.loc + self.scale * z
+
+    def rsample(self, sample_shape=()):
+        shape = self._extended_shape(sample_shape)
+        return self.icdf(_ops.rand(shape, dtype=self.loc.dtype, device=self.loc.device))
+
+    mode = property(lambda self: self.loc)
+
+    @property
+    def mean(self):
+        c = self.concentration
+        return _ops.where(c < 1, self.loc + self.scale / (1 - c), math.inf)
+
+    @property
+    def variance(self):
+        c = self.concentration
+        return _ops.where(c < 0.5, self.scale**2 / ((1 - c) ** 2 * (1 - 2 * c)), math.inf)
+
+    def entropy(self):
+        return self.scale.log() + self.concentration + 1
 
 
 class Weibull(TransformedDistribution):

@@ -506,6 +506,83 @@ class LowerCholeskyTransform(_Plain):
         return y.tril(-1) + _ops.diag_embed(y.diagonal(0, -2, -1).log())
 
 
+class PositiveDefiniteTransform(_Plain):
+    """Square matrices to positive definite ones, by lower triangular ones."""
+
+    bijective = False
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.positive_definite
+
+    def _call(self, x):
+        factor = LowerCholeskyTransform()(x)
+        return factor @ factor.mT
+
+    def _inverse(self, y):
+        return LowerCholeskyTransform().inv(_C._import("pyflame.linalg").cholesky(y))
+
+
+class CorrCholeskyTransform(_Plain):
+    """n (n - 1) / 2 numbers to the Cholesky factor of a correlation matrix of n by n: the tangent
+    hyperbolic of each is the share that its element has of what its row's length leaves."""
+
+    domain = constraints.real_vector
+    codomain = constraints.corr_cholesky
+
+    @staticmethod
+    def _size(count):
+        n = (1 + math.isqrt(1 + 8 * count)) // 2
+        if n * (n - 1) // 2 != count:
+            raise _C.ValueError(
+                f"pf.distributions.CorrCholeskyTransform: got {count} numbers; expected n (n - 1) / 2 of "
+                "them for a matrix of n by n"
+            )
+        return n
+
+    @staticmethod
+    def _below(matrix):
+        """The elements below the diagonal, row by row."""
+        n = matrix.shape[-1]
+        rows, columns = _ops.tril_indices(n, n, -1, device=matrix.device)
+        return matrix[..., rows, columns]
+
+    @staticmethod
+    def _left(y):
+        """What the elements before leave of the square of each row's length, 1."""
+        left = 1 - _ops.cumsum(y * y, -1)
+        return F.pad(left[..., :-1], (1, 0), value=1.0).clamp(min=eps_of(y) ** 2)
+
+    def _call(self, x):
+        n = self._size(x.shape[-1])
+        rows, columns = _ops.tril_indices(n, n, -1, device=x.device)
+        share = x.new_zeros((*x.shape[:-1], n, n))
+        share = _ops.index_put(
+            share.movedim((-2, -1), (0, 1)), (rows, columns), _ops.tanh(x).movedim(-1, 0)
+        )
+        share = share.movedim((0, 1), (-2, -1))
+        left = _ops.cumprod((1 - share * share).sqrt(), -1)
+        left = F.pad(left[..., :-1], (1, 0), value=1.0)
+        return left * (share + _ops.eye(n, dtype=x.dtype, device=x.device))
+
+    def _inverse(self, y):
+        return _ops.atanh(self._below(y) / self._below(self._left(y)).sqrt())
+
+    def log_abs_det_jacobian(self, x, y):
+        # By rows it is triangular: (1 - tanh^2) times the root of what is left.
+        slope = -2 * (x + F.softplus(-2 * x) - math.log(2))
+        return slope.sum(-1) + 0.5 * self._below(self._left(y)).log().sum(-1)
+
+    def forward_shape(self, shape):
+        n = self._size(shape[-1])
+        return (*shape[:-1], n, n)
+
+    def inverse_shape(self, shape):
+        if len(shape) < 2 or shape[-1] != shape[-2]:
+            raise _C.ValueError(
+                f"pf.distributions.CorrCholeskyTransform: got shape {tuple(shape)}; expected square matrices"
+            )
+        return (*shape[:-2], shape[-1] * (shape[-1] - 1) // 2)
+
+
 class CumulativeDistributionTransform(Transform):
     """A distribution's function, onto 0 to 1."""
 
@@ -559,11 +636,59 @@ class StackTransform(Transform):
         return _ops.stack([t.log_abs_det_jacobian(a, b) for t, a, b in terms], self.dim)
 
 
+class CatTransform(Transform):
+    """A transform for each part along `dim`, of so many elements as `lengths` says (1 each)."""
+
+    def __init__(self, tseq, dim=0, lengths=None, cache_size=0):
+        super().__init__(cache_size)
+        self.transforms, self.dim = list(tseq), dim
+        self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.transforms):
+            raise _C.ValueError(
+                f"pf.distributions.CatTransform: got {len(self.transforms)} transforms and "
+                f"{len(self.lengths)} lengths; expected as many"
+            )
+
+    length = property(lambda self: sum(self.lengths))
+    event_dim = property(lambda self: max(t.codomain.event_dim for t in self.transforms))
+    bijective = property(lambda self: all(t.bijective for t in self.transforms))
+    domain = property(
+        lambda self: constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
+    )
+    codomain = property(
+        lambda self: constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
+    )
+
+    def with_cache(self, cache_size=1):
+        return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
+
+    def _call(self, x):
+        parts = zip(self.transforms, x.split(self.lengths, self.dim))
+        return _ops.cat([t(p) for t, p in parts], self.dim)
+
+    def _inverse(self, y):
+        parts = zip(self.transforms, y.split(self.lengths, self.dim))
+        return _ops.cat([t.inv(p) for t, p in parts], self.dim)
+
+    def log_abs_det_jacobian(self, x, y):
+        both = zip(
+            self.transforms, x.split(self.lengths, self.dim), y.split(self.lengths, self.dim)
+        )
+        event = self.event_dim
+        terms = [
+            sum_rightmost(t.log_abs_det_jacobian(a, b), event - t.domain.event_dim)
+            for t, a, b in both
+        ]
+        dim = (self.dim - x.dim() if self.dim >= 0 else self.dim) + event
+        return _ops.cat(terms, dim) if dim < 0 else sum(terms)  # parts of an event are added
+
+
 identity_transform = ComposeTransform([])
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "ComposeTransform", "CumulativeDistributionTransform", "ExpTransform",
-    "IndependentTransform", "LowerCholeskyTransform", "PowerTransform", "ReshapeTransform",
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
+    "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform", "LowerCholeskyTransform",
+    "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform",
     "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform",
     "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip
