@@ -1,6 +1,7 @@
 """The parts of class Tensor that are written in Python."""
 
 import copy
+import sys
 
 from . import _C
 
@@ -162,8 +163,20 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 
 
 def share_memory_(self):
-    """The tensor itself."""
-    return self
+    """Moves the tensor into memory that processes share, and returns it: what one of them writes, the
+    others see, when they are forked or get it by multiprocessing. Views of it that there are keep the
+    memory they have. A tensor of a GPU stays where it is.
+
+    Raises:
+        NotSupportedError: its elements are less than a byte.
+    """
+    return _C._import("pyflame._shared").share(self)
+
+
+def is_shared(self):
+    """Whether the tensor lies in memory that processes share: see share_memory_."""
+    shared = sys.modules.get("pyflame._shared")
+    return shared is not None and shared.is_shared(self)
 
 
 def detach_(self):
@@ -280,6 +293,7 @@ def install():
             __reversed__,
             new_tensor,
             share_memory_,
+            is_shared,
             detach_,
         ]
         + [untyped_storage, apply_, to_sparse, to_sparse_coo, to_sparse_csr, to_dense, sparse_mask]

@@ -434,7 +434,6 @@ PyMethodDef kTensorMethods[] = {
     {"is_signed", is_signed, METH_NOARGS, "True for dtypes with negative values."},
     {"is_pinned", fn(tensor_is_pinned), kKw,
      "is_pinned(device=None): True when it is in memory that GPUs read directly."},
-    {"is_shared", no, METH_NOARGS, "False."},
     {"is_inference", no, METH_NOARGS, "False."},
     {"pin_memory", fn(pin_memory), kKw,
      "pin_memory(device=None): a copy in memory that GPUs read directly, from which copies with "

@@ -1,7 +1,7 @@
 """torch.multiprocessing: Python's multiprocessing, and spawn().
 
-`import torch` means PyFlame in the processes, too. Tensors go between them as copies of their values:
-what one process writes into a tensor no other sees.
+`import torch` means PyFlame in the processes, too. Tensors go between them as copies of their values, but
+for those of share_memory_(): what one process writes into such a tensor the others see.
 """
 
 import multiprocessing as _mp
