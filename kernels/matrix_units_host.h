@@ -1,5 +1,5 @@
-// matrix_units.h acted out by the host: lanes leave their operands where the others of the warp find
-// them.
+// matrix_units.h acted out by the host: lanes leave their operands where the others of the warp
+// find them.
 #ifndef PF_MATRIX_UNITS_HOST_H
 #define PF_MATRIX_UNITS_HOST_H
 

@@ -23,7 +23,7 @@ LIMITS = [
     Limit("(sum|reduce|pool)_.*", ("sm",), "spill", 64, "outside of loops, or around such calls"),
     Limit("flash_.*", ("sm",), "spill", 112, "the assembler aims at a number of blocks"),
     Limit("sdpa.*", ("sm",), "spill", 96, "addresses of the mask, outside of the loop"),
-    Limit("sdpa.*", ("gfx1100",), "spill", 2, "two addresses"),
+    Limit("sdpa.*", ("gfx11", "gfx12"), "spill", 16, "dk and dv of more than 64 columns"),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
     Limit(
         "norm_backward", ("sm",), "spill", 176, "sums of 16 values of each of 512 threads",

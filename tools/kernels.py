@@ -287,11 +287,14 @@ def whole(program, kernels, findings, code):
 
 
 def compile_amd(program):
-    with tempfile.NamedTemporaryFile(suffix=".s") as out:
-        run = subprocess.run(clang_command(program, out.name), capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/code.s"
+        run = subprocess.run(clang_command(program, out), capture_output=True, text=True)
         if run.returncode:
-            return 0, [Finding("?", run.stderr[:4000])]
-        code = Path(out.name).read_text()  # another file by now
+            return 0, [
+                Finding("?", run.stderr[:4000] or f"the compiler ended with {run.returncode}")
+            ]
+        code = Path(out).read_text()
     kernels, findings = check_amd(code, program.arch)
     return whole(program, kernels, findings + check_flat(code), code)
 

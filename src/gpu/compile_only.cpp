@@ -17,8 +17,8 @@ constexpr size_t kFront = 4096;  // a page with the size
 // machine.
 int allocate(void** out, size_t bytes) {
   const size_t size = bytes + kFront;
-  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                 -1, 0);
   if (p == MAP_FAILED) return kErrorOutOfMemory;
   *static_cast<size_t*>(p) = size;
   *out = static_cast<char*>(p) + kFront;

@@ -601,10 +601,10 @@ void check_ldl_pivots(const Tensor& pivots, int64_t n, const char* op) {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t v = p[first + static_cast<size_t>(i)].to_int();
       negative = v < 0 ? (negative + 1) % 2 : negative;
-      PF_CHECK(v != 0 && v >= -n && v <= n && (v < 0 || negative == 0) &&
-                   (negative == 0 || i + 1 < n),
-               ValueError, op, "got the pivot ", v, " at ", i, " for ", n, " rows; expected 1 to ",
-               n, ", or two negative ones of a block; pass the pivots of ldl_factor");
+      PF_CHECK(
+          v != 0 && v >= -n && v <= n && (v < 0 || negative == 0) && (negative == 0 || i + 1 < n),
+          ValueError, op, "got the pivot ", v, " at ", i, " for ", n, " rows; expected 1 to ", n,
+          ", or two negative ones of a block; pass the pivots of ldl_factor");
     }
   }
 }

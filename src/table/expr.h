@@ -14,7 +14,7 @@ namespace pyflame::table {
 enum class Micro : uint8_t {
 #define PF_MICRO(NAME, ...) NAME,
 #include "table/micro.def"
-      kCount
+  kCount
 };
 const char* micro_name(Micro);
 int micro_arity(Micro);

@@ -117,7 +117,9 @@ class Analysis {
       if (std::isnan(v)) return {};
     return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
   }
-  static Range any() { return {}; }
+  static Range any() {
+    return {};
+  }
   static Range of_abs(Range x) {
     return {x.holds(0) ? 0 : std::min(std::fabs(x.lo), std::fabs(x.hi)),
             std::max(std::fabs(x.lo), std::fabs(x.hi))};
