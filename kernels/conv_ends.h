@@ -21,7 +21,9 @@ PF_KERNEL(pf_conv_finish, 256)(pf_conv q) {
   const pf_i64 line = pf_quotient(e, q.m), group = pf_quotient(line, q.n);
   const pf_i64 n = line - group * q.n;
   const pf_number at = static_cast<pf_number>(e - line * q.m);
-  if (PF_OF_WEIGHT && PF_LAST && at % static_cast<pf_number>(q.channels) >= q.kept) return;
+  if (PF_OF_WEIGHT && PF_LAST &&
+      at % static_cast<pf_number>(q.channels) >= static_cast<pf_number>(q.kept))
+    return;
   const pf_spot m = PF_OF_WEIGHT ? pf_tap(q, at) : pf_pixel(q, at);
   if (q.bias) sum = pf_sum(sum, pf_get_one<T>(q.bias, line));
   pf_put_one<T>(q.out, group * q.out_group + m.other + n * q.out_n, sum);
@@ -33,7 +35,7 @@ PF_KERNEL(pf_conv_pack_lines, 256)(pf_conv q, void* packed) {
   const pf_i64 n = pf_quotient(i, q.k);
   if (n >= q.n) return;
   const pf_number k = static_cast<pf_number>(i - n * q.k);
-  const bool kept = k % static_cast<pf_number>(q.channels) < q.kept;
+  const bool kept = k % static_cast<pf_number>(q.channels) < static_cast<pf_number>(q.kept);
   pf_put_one<T>(packed, i,
                 kept ? pf_get_one<T>(q.plain, n * q.plain_n + pf_tap(q, k).other) : C(0));
 }
