@@ -3,6 +3,7 @@
 import copy
 import math
 import operator
+import pickle
 
 import pytest
 import test_torch_run
@@ -128,6 +129,7 @@ def test_what_is_traced_runs_as_before(name):
     assert values(fx.Interpreter(gm).run(*args)) == expected
     assert values(fx.Transformer(gm).transform()(*args)) == expected
     assert values(copy.deepcopy(gm)(*args)) == expected
+    assert values(pickle.loads(pickle.dumps(gm))(*args)) == expected
     again = fx.GraphModule(gm, gm.graph)
     assert again.graph is not gm.graph and values(again(*args)) == expected
     if isinstance(root, pf.nn.Module):  # the same parameters; a copy has its own
@@ -142,6 +144,17 @@ def test_starred_arguments():
     assert gm(pf.ones(2), pf.full((2,), 3.0), k=2).tolist() == [7, 7]
     with pytest.raises(ValueError, match="names of"):
         fx.symbolic_trace(lambda x: x, concrete_args={"y": 1})
+
+
+def test_long_graphs_are_pickled():
+    def long(x):
+        for i in range(3000):
+            x = x + [i, 1][1]
+        return x.sum(), slice(0, 1)
+
+    gm = pickle.loads(pickle.dumps(fx.symbolic_trace(long)))
+    gm.graph.lint()
+    assert len(gm.graph.nodes) == 3003 and gm(pf.zeros(2))[0].item() == 6000
 
 
 def test_gradients_go_through():

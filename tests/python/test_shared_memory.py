@@ -62,6 +62,10 @@ def test_sharing_keeps_the_tensor():
     p = pf.nn.Parameter(pf.ones(2)).share_memory_()
     assert type(p) is pf.nn.Parameter and p.requires_grad
     assert pf.zeros(0).share_memory_().shape == (0,) and pf.tensor(2).share_memory_().item() == 2
+    sparse = pf.eye(3).to_sparse()
+    assert not sparse.is_shared() and not sparse.to_sparse_csr().is_shared()
+    with pytest.raises(pf.NotSupportedError, match="sparse"):
+        sparse.share_memory_()
     with pytest.raises(pf.NotSupportedError, match="whole bytes"):
         pf.zeros(4).to(pf.int4).share_memory_()
 

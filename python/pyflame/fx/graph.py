@@ -3,7 +3,7 @@
 import re
 
 from .code import Namespace, PythonCode, Writer
-from .node import Node, map_arg
+from .node import Node, map_aggregate, map_arg
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]
 
@@ -266,9 +266,37 @@ class Graph:
         for row in (head, tuple("-" * w for w in widths), *rows):
             print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
 
+    def __reduce__(self):
+        at = {n: _Reference(i) for i, n in enumerate(self.nodes)}
+        records = [
+            (n.op, n.target, map_arg(n.args, at.get), map_arg(n.kwargs, at.get), n.name, n.type)
+            for n in self.nodes
+        ]
+        return _graph_of, (records,)
+
     def __deepcopy__(self, memo):
         made = Graph(tracer_cls=self._tracer_cls)
         of = {}
         for n in self.nodes:
             of[n] = made.node_copy(n, lambda x: of[x])
         return made
+
+
+class _Reference:
+    """Where a node stands, in a pickled graph."""
+
+    def __init__(self, at):
+        self.at = at
+
+
+def _graph_of(records):
+    """The graph that was pickled: links between nodes would lead pickle as deep as it is long."""
+    graph, nodes = Graph(), []
+
+    def node(a):
+        return nodes[a.at] if isinstance(a, _Reference) else a
+
+    for op, target, args, kwargs, name, kind in records:
+        args, kwargs = map_aggregate(args, node), map_aggregate(kwargs, node)
+        nodes.append(graph.create_node(op, target, args, kwargs, name, kind))
+    return graph

@@ -158,24 +158,25 @@ class GraphModule(Module):
     def __str__(self):
         return f"{super().__repr__()}\n{self._code}\n"
 
+    def __reduce__(self):
+        attributes = {k: v for k, v in vars(self).items() if k not in ("_graph", "_code")}
+        return _module_of, (attributes, self._graph, type(self).__name__)
+
     def __copy__(self):
         return GraphModule(self, copy.deepcopy(self._graph), type(self).__name__)
 
     def __deepcopy__(self, memo):
-        root = Module()
-        root.__dict__.update(
-            {
-                k: copy.deepcopy(v, memo)
-                for k, v in vars(self).items()
-                if k not in ("_graph", "_code")
-            }
-        )
-        made = GraphModule(root, copy.deepcopy(self._graph), type(self).__name__)
+        make, (attributes, graph, name) = self.__reduce__()
+        made = make(copy.deepcopy(attributes, memo), copy.deepcopy(graph), name)
         memo[id(self)] = made
-        made.meta = copy.deepcopy(self.meta, memo)
-        for name, value in vars(root).items():  # what no node names
-            vars(made).setdefault(name, value)
         return made
+
+
+def _module_of(attributes, graph, name):
+    """A GraphModule with these attributes, also those that no node names."""
+    made = GraphModule(_CodeOnlyModule(attributes), graph, name)
+    vars(made).update(attributes)
+    return made
 
 
 def _found(root, path):
