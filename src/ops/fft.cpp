@@ -151,6 +151,8 @@ Many many_of(const Tensor& x, const optional<IntList>& s, const optional<IntList
   const int n = x->shape.size();
   Many m;
   if (dim) {
+    PF_CHECK(n > 0 || dim->empty(), IndexError, op,
+             "got dimensions for a tensor without any; expected at least one; unsqueeze it");
     for (int64_t d : *dim) m.dims.push_back(wrap_dim(d, n, op));
   } else {
     const int count = s ? static_cast<int>(s->size()) : n;

@@ -8,6 +8,8 @@ namespace ops {
 
 Tensor hide(const Tensor& x, int64_t dim, uint32_t level) {
   check_defined(x, "vmap");
+  PF_CHECK(!x->storage->sparse, NotSupportedError, "vmap",
+           "got a sparse tensor to go over; expected a dense one; call to_dense()");
   const int d = wrap_dim(dim, x->shape.size(), "vmap");
   const Hidden* before = engine::hidden_of(x);
   PF_CHECK(!before || before->n < Hidden::kMost, NotSupportedError, "vmap", "got more than ",

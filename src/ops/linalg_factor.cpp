@@ -595,7 +595,7 @@ TensorList ldl_factor(const Tensor& a, bool hermitian) {
 }
 // A pivot is a row, from 1; two of a block are both negative.
 void check_ldl_pivots(const Tensor& pivots, int64_t n, const char* op) {
-  const std::vector<Scalar> p = read_values(pivots);
+  const std::vector<Scalar> p = read_values(ops::all_samples(pivots));
   for (size_t first = 0; first < p.size(); first += static_cast<size_t>(n)) {
     int64_t negative = 0;  // of a block that is not closed
     for (int64_t i = 0; i < n; ++i) {

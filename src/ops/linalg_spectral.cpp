@@ -195,6 +195,8 @@ Tensor ormqr(const Tensor& v, const Tensor& tau, const Tensor& other, bool left,
   PF_CHECK(batch_of(other) == batch_of(v) && (left ? rows(other) : columns(other)) == rows(v),
            ShapeError, op, "got reflections of shape ", v->shape, " and other of shape ",
            other->shape, "; expected sizes that fit; transpose other or pass left");
+  PF_CHECK(tau->shape.back() <= rows(v), ShapeError, op, "got ", tau->shape.back(),
+           " reflections of ", rows(v), " rows; expected no more of them; narrow tau");
   if (autograd::wanted({v, tau, other})) {
     if (left) return reflections_of(v, tau, other, transpose);
     return adjoint(reflections_of(v, tau, adjoint(other), !transpose));

@@ -153,6 +153,18 @@ def test_evaluation(dtype, format):
     assert y.is_contiguous(memory_format=format)
 
 
+def test_statistics_that_lie_apart():
+    x, w = pf.randn(3, 2, 4, dtype=pf.float64), pf.ones(2, dtype=pf.float64)
+    stats = pf.rand(2, 6, dtype=pf.float64) + 0.5
+    found = []
+    for mean, var in ((stats[:, 0], stats[:, 3]), (stats[:, 0].clone(), stats[:, 3].clone())):
+        given = x.clone().requires_grad_(), w.clone().requires_grad_()
+        y = F.batch_norm(given[0], mean, var, given[1], pf.zeros(2, dtype=pf.float64))
+        found.append((y, *pf.autograd.grad(y.square().sum(), given)))
+    for a, b in zip(*found):
+        assert pf.equal(a, b)
+
+
 @pytest.mark.parametrize("stats", [pf.float32, pf.bfloat16])
 def test_sixteen_bits_with_float32_beside_them(stats):
     x = (pf.randn(4, 6, 5, 5) * 3 + 1).bfloat16().requires_grad_()

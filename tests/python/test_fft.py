@@ -256,3 +256,11 @@ def test_windows():
         pf.hann_window(-1)
     with pytest.raises(pf.DTypeError):
         pf.hann_window(3, dtype=pf.int64)
+
+
+def test_no_dimensions():
+    x = pf.tensor(-5.75)
+    assert pf.fft.fftn(x).item() == -5.75
+    for f in (pf.fft.fftn, pf.fft.ifft2, pf.fft.rfftn, pf.fft.irfftn):
+        with pytest.raises(IndexError, match="without any"):
+            f(x, s=(3,), dim=(0,))

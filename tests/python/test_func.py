@@ -335,6 +335,9 @@ def test_random_numbers():
         lambda t: pf.randint(0, 1000, (3,)),
         lambda t: F.gumbel_softmax(t),
         lambda t: pf.normal(t, 1.0),
+        lambda t: pf.poisson(pf.full((40,), 4.0) + t[0]),
+        lambda t: pf.binomial(pf.full((40,), 9.0), t.mean() + 0.5),
+        lambda t: pf.zeros(3).cauchy_(),
     ):
         with pytest.raises(RuntimeError, match="randomness"):
             vmap(draw)(x)
@@ -587,5 +590,43 @@ def test_values_that_move_between_tensors():
     z = pf.complex(x, x)
     g = grad(lambda a: vmap(lambda t: (pf.conj(pf.complex(t, t)) * z[0]).real.sum())(a).sum())(x)
     assert pf.allclose(g, (z[0].real + z[0].imag).expand(3, 4))
+    with pytest.raises(NotImplementedError, match="sparse"):
+        vmap(lambda t: t * 2)(pf.eye(3).to_sparse())
     with pytest.raises(NotImplementedError, match="resize_"):
         vmap(lambda t: t.clone().resize_(2))(x)
+
+
+def test_results_with_names():
+    x = randn(4, 5)
+    top = vmap(lambda t: t.topk(2))(x)
+    want = x.topk(2)
+    assert type(top) is type(want) and pf.equal(top.indices, want.indices)
+    values, indices = vmap(lambda t: t.sort(), out_dims=(1, 0))(x)
+    assert pf.equal(values, x.sort().values.T) and pf.equal(indices, x.sort().indices)
+    y, t = jvp(lambda t: pf.linalg.slogdet(t @ t.T + pf.eye(4)), (x,), (x,))
+    assert y.logabsdet.shape == t.logabsdet.shape == ()
+    assert grad(lambda t: t.max(0).values.sum())(x).sum() == 5
+
+
+def test_ntk_both_ways():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8, 3)).double()
+    params = {k: v.detach() for k, v in model.named_parameters()}
+    x1, x2 = randn(3, 1, 4, 4), randn(2, 1, 4, 4)
+
+    def f(p, x):
+        return functional_call(model, p, (x[None],))[0]
+
+    first = vmap(jacrev(f), (None, 0))(params, x1)
+    second = vmap(jacrev(f), (None, 0))(params, x2)
+    want = sum(pf.einsum("naf,mbf->nmab", first[k].flatten(2), second[k].flatten(2)) for k in first)
+
+    def kernel(a, b):
+        y, pull = vjp(lambda p: f(p, a), params)
+
+        def row(v):
+            return jvp(lambda p: f(p, b), (params,), pull(v))[1]
+
+        return vmap(row)(pf.eye(3, dtype=pf.float64))
+
+    got = vmap(vmap(kernel, (None, 0)), (0, None))(x1, x2)
+    assert pf.allclose(got, want)

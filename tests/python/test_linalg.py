@@ -511,3 +511,8 @@ def test_blocks_of_pivots_are_whole():
             L.ldl_solve(a, pf.tensor(pivots, dtype=pf.int32), b)
     with pytest.raises(pf.ShapeError, match="one for each row"):
         L.ldl_solve(a, pf.ones(1, dtype=pf.int32), b)
+
+
+def test_more_reflections_than_rows():
+    with pytest.raises(pf.ShapeError, match="reflections"):
+        pf.ormqr(pf.ones(3, 4), pf.ones(4), pf.ones(3, 2))

@@ -26,7 +26,7 @@ BY_VALUE = set(
     "nonzero argwhere masked_select unique unique_consecutive bincount histc repeat_interleave "
     "multi_tensor_norm clip_grad_norm_ allclose equal is_nonzero one_hot masked_scatter masked_scatter_ "
     "nonzero_tuple histogram histogramdd corrcoef cov tensor_split combinations index_put_ index_put "
-    "_index_put_impl_ packed where index".split()
+    "_index_put_impl_ packed where index put put_".split()
 )
 # Random numbers, and what has no tensors or only lists that are written.
 LEFT_OUT = {
@@ -36,7 +36,12 @@ LEFT_OUT = {
     or name in hints.RANDOM
     or name in hints.UNDEFINED
     or name.startswith(("_init_", "_clip_"))
-} | {"as_strided", "resize_", "resize_as_"}  # which look at memory, not at a tensor
+} | {
+    "as_strided",
+    "as_strided_scatter",
+    "resize_",
+    "resize_as_",
+}  # which look at memory, not at a tensor
 # Views that some orders of samples in memory do not allow.
 BY_LAYOUT = {"view", "view_as", "view_as_complex", "unflatten"}
 SAMPLES = 3
@@ -56,11 +61,16 @@ def flat(result):
     return []
 
 
-def near(a, b):
+def near(a, b, gradients=False):
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{tuple(a.shape)} {a.dtype}, not {tuple(b.shape)} {b.dtype}"
     if a.dtype.is_complex:
         a, b = pf.view_as_real(a.resolve_conj()), pf.view_as_real(b.resolve_conj())
+    if gradients:  # which kind of non-finite number follows from how a quotient is written
+        odd = ~b.isfinite()
+        if a.isfinite()[odd].any():
+            return f"{a.tolist()}, not {b.tolist()}"
+        a, b = a.masked_fill(odd, 0), b.masked_fill(odd, 0)
     if a.dtype.is_floating_point:
         digits = {pf.float64: 1e-9, pf.float32: 2e-4}.get(a.dtype, 6e-2)
         if pf.allclose(a.double(), b.double(), rtol=digits, atol=digits, equal_nan=True):
@@ -77,6 +87,8 @@ class Skip(Exception):
 def built(case):
     """What a drawn case calls, as a function of its tensors, and these."""
     space = {"m": pf, "op": pf.ops.get(case.op), "inf": math.inf, "nan": math.nan}
+    if "m" in case.names:  # a name in calls, too
+        raise Skip
     code = compile(case.call, "<call>", "eval")
     try:
         for line in case.setup:
@@ -88,9 +100,10 @@ def built(case):
     return lambda *args: eval(code, dict(space, **dict(zip(case.names, args)))), tensors
 
 
-def chosen(rng, tensors):
-    """Which of the tensors differ."""
+def chosen(rng, tensors, first=False):
+    """Which of the tensors differ; the first one where that is written."""
     over = [rng.random() < 0.7 for _ in tensors]
+    over[0] = over[0] or first
     if not any(over):
         over[rng.randrange(len(over))] = True
     return over
@@ -132,7 +145,7 @@ def loss_of(f, weights):
 
 def check(f, tensors, rng, gradients):
     """What is wrong, or None."""
-    over = chosen(rng, tensors)
+    over = chosen(rng, tensors, not gradients)
     samples = [variants(t) if o else [t] * SAMPLES for t, o in zip(tensors, over)]
     each = one_by_one(f, list(zip(*samples)))
     dims = tuple(rng.randint(0, t.dim()) if o else None for t, o in zip(tensors, over))
@@ -145,7 +158,7 @@ def check(f, tensors, rng, gradients):
         wrong = near(g, pf.stack([e[i] for e in each]))
         if wrong:
             return f"over {dims}: result {i} is {wrong}"
-    wrong = check_nested(listed, tensors, rng)
+    wrong = check_nested(listed, tensors, rng, first=not gradients)
     floats = tuple(i for i, t in enumerate(tensors) if t.dtype == pf.float64)
     if wrong or not floats or not gradients:
         return wrong
@@ -167,39 +180,39 @@ def check(f, tensors, rng, gradients):
         return None
     inside = vmap(grad(loss, argnums=floats), in_dims=dims)(*batch)
     for i, w, g in zip(floats, want, inside):
-        wrong = near(g, w)
+        wrong = near(g, w, True)
         if wrong:
             return f"over {dims}: gradient of tensor {i} inside is {wrong}"
     outside = grad(lambda *args: vmap(loss, in_dims=dims)(*args).sum(), argnums=floats)(*batch)
     for i, w, g in zip(floats, want, outside):
-        wrong = near(g, w.sum(0) if dims[i] is None else w.movedim(0, dims[i]))
+        wrong = near(g, w.sum(0) if dims[i] is None else w.movedim(0, dims[i]), True)
         if wrong:
             return f"over {dims}: gradient of tensor {i} outside is {wrong}"
-    wrong = check_nested(grad(loss, argnums=floats), tensors, rng)
+    wrong = check_nested(grad(loss, argnums=floats), tensors, rng, True)
     return f"gradients, {wrong}" if wrong else None
 
 
-def check_nested(f, tensors, rng):
+def check_nested(f, tensors, rng, gradients=False, first=False):
     """The same of two levels, of which each tensor may have any."""
-    outer, inner = chosen(rng, tensors), chosen(rng, tensors)
+    outer, inner = chosen(rng, tensors, first), chosen(rng, tensors, first)
     rows = [variants(t)[:2] if o else [t, t] for t, o in zip(tensors, outer)]
     samples = [[variants(t) if i else [t] * SAMPLES for t in row] for row, i in zip(rows, inner)]
     want = one_by_one(f, [[s[a][b] for s in samples] for a in (0, 1) for b in range(SAMPLES)])
-    first = tuple(0 if o else None for o in outer)
-    second = tuple(rng.randint(0, t.dim()) if i else None for t, i in zip(tensors, inner))
+    outside = tuple(0 if o else None for o in outer)
+    inside = tuple(rng.randint(0, t.dim()) if i else None for t, i in zip(tensors, inner))
     batch = []
-    for s, a, b in zip(samples, first, second):
+    for s, a, b in zip(samples, outside, inside):
         row = [r[0] if b is None else pf.stack(r, b) for r in s]
         batch.append(row[0] if a is None else pf.stack(row))
 
     def listed(*args):
         return flat(f(*args))
 
-    got = run(vmap(vmap(listed, in_dims=second), in_dims=first), second, batch)
+    got = run(vmap(vmap(listed, in_dims=inside), in_dims=outside), inside, batch)
     for i, g in enumerate(got):
-        wrong = near(g.flatten(0, 1), pf.stack([w[i] for w in want]))
+        wrong = near(g.flatten(0, 1), pf.stack([w[i] for w in want]), gradients)
         if wrong:
-            return f"two levels over {first} and {second}: result {i} is {wrong}"
+            return f"two levels over {outside} and {inside}: result {i} is {wrong}"
     return None
 
 
@@ -332,13 +345,13 @@ CASES = {
     "orgqr": [(op("orgqr"), [r(4, 3), r(3)])],
     "ormqr": [(op("ormqr"), [r(4, 3), r(3), r(4, 2)])],
     "view_as_real": [(lambda x, y: pf.view_as_real(pf.complex(x, y)), [r(3), r(3)])],
-    "_embedding_bag": [
-        (op("_embedding_bag", None, mode), [ints([[1, 4, 1], [0, 0, 2]]), r(5, 3)])
+    "embedding_bag": [
+        (op("embedding_bag", None, mode), [ints([[1, 4, 1], [0, 0, 2]]), r(5, 3)])
         for mode in ("sum", "mean", "max")
     ],
-    "_ctc_losses": [
+    "ctc_losses": [
         (
-            lambda x, t: pf.ops.get("_ctc_losses")(x.log_softmax(-1), t, [5, 4], [2, 3]),
+            lambda x, t: pf.ops.get("ctc_losses")(x.log_softmax(-1), t, [5, 4], [2, 3]),
             [r(5, 2, 4), ints([[1, 2, 3], [3, 1, 1]])],
         )
     ],
@@ -397,6 +410,10 @@ def test_operation(name):
             done += 1
         except Skip:
             continue
+        except pf.IndexError as e:
+            if "which is empty" in str(e):  # no classes, and targets that are all ignored
+                continue
+            wrong = str(e)
         except pf.ShapeError as e:
             if name in BY_LAYOUT and re.search("contiguous|order allows", str(e)):
                 continue

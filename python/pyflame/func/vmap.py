@@ -22,7 +22,8 @@ def _spread(prefix, spec):
         return None
     children, context = kind[1][0](prefix)
     rows = (list, tuple)
-    if kind[0] is not spec.type and not (kind[0] in rows and spec.type in rows):
+    alike = kind[0] in rows and isinstance(spec.type, type) and issubclass(spec.type, rows)
+    if kind[0] is not spec.type and not alike:
         return None
     if isinstance(prefix, dict):
         if set(context) != set(spec.context):

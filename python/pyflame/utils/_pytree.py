@@ -1,7 +1,7 @@
 """Nested containers as a list of leaves and a description, and back; names as in torch.utils._pytree.
 
-Lists, tuples, named tuples, dicts, OrderedDicts, defaultdicts, deques and registered classes are
-containers; everything else, None too, is a leaf. Dicts are walked in their own order.
+Lists, tuples, named tuples, results of operations with names, dicts, OrderedDicts, defaultdicts, deques
+and registered classes are containers; everything else, None too, is a leaf. Dicts are walked in their own order.
 """
 
 from collections import OrderedDict, defaultdict, deque
@@ -164,6 +164,9 @@ def _kind(value):
     if cls in _registered:
         return cls, _registered[cls]
     if cls in _KINDS:
+        return cls, _KINDS[cls]
+    if cls.__module__ == "pyflame.return_types":  # what topk() and others give
+        _KINDS[cls] = (lambda v: (list(v), None), lambda values, context: cls(values))
         return cls, _KINDS[cls]
     return ("namedtuple", _NAMED) if _is_named_tuple(cls) else None
 
