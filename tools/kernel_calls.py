@@ -452,6 +452,7 @@ def images(calls):
                     x = channels_last(x)
                 grid = empty(2, *space, len(space), dtype=dtype, grad=True)
                 calls("grid_sample", lambda: F.grid_sample(x, grid, mode, padding, False))
+        calls("grid_sampler", lambda: pf.grid_sampler(x, grid, 0, 1, False))
 
 
 def indexing(calls):
