@@ -337,8 +337,8 @@ class Nvrtc:
         """The log of compiler and assembler, and the PTX; RuntimeError if it fails."""
         program = ctypes.c_void_p()
         self.lib.nvrtcCreateProgram(ctypes.byref(program), source, b"text.cu", 0, None, None)
-        # As src/gpu/compile.cpp: with Hopper's own instructions, without what our kernels never use.
-        options = [f"--gpu-architecture={arch.replace('_90', '_90a')}", "--minimal"]
+        # As src/gpu/compile.cpp: with Hopper's own instructions.
+        options = [f"--gpu-architecture={arch.replace('_90', '_90a')}"]
         options += ["-std=c++17", "--fmad=false", "--ptxas-options=-v", "-DPF_WARP=32", *defines]
         array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
         status = self.lib.nvrtcCompileProgram(program, len(options), array)
@@ -365,7 +365,8 @@ def compile_nvidia(program):
     _nvrtc = _nvrtc or Nvrtc()
     text = Path(program.path).read_bytes()
     try:
-        log, ptx = _nvrtc.compile(text, program.arch, program.options)
+        # Without what our kernels never use, as src/gpu/compile.cpp.
+        log, ptx = _nvrtc.compile(text, program.arch, [*program.options, "--minimal"])
     except RuntimeError as e:
         return 0, [Finding("?", str(e)[:4000])]
     return whole(program, *check_nvidia(log), ptx)

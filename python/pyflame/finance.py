@@ -124,7 +124,7 @@ class VolumeProfileAnalyzer:
         arrays = []
         for name, values in zip(("close", "volume"), pair):
             if isinstance(values, _C.Tensor):
-                values = values.detach().cpu()
+                values = values.detach().cpu().numpy()
             try:
                 values = np.asarray(getattr(values, "values", values))
                 if values.dtype not in (np.float32, np.float64):

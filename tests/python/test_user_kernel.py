@@ -551,7 +551,8 @@ def test_compiles_for_amd(name, tmp_path):
         defines = [*options, f"-I{ROOT / 'tests' / 'standin'}", "-ffp-contract=fast", "-w"]
         if not any("PF_USER_WARP" in o for o in defines):
             defines.append(f"-DPF_USER_WARP={tools.WARP[arch]}")
-        command = tools.clang_command(arch, defines, path, tmp_path / "text.o")
+        program = tools.Program(str(path), arch, (), tuple(defines))
+        command = tools.clang_command(program, tmp_path / "text.s")
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[:4000]
 
@@ -567,4 +568,4 @@ def test_compiles_for_nvidia(name):
     source, options = prepared(TEXTS[name])
     for arch in ("sm_80", "sm_90"):
         warp = [] if any("PF_USER_WARP" in o for o in options) else ["-DPF_USER_WARP=32"]
-        nvrtc.compile(source.encode(), arch, [*options, *warp])
+        nvrtc.compile(source.encode(), arch, [f"-I{tools.KERNELS}", *options, *warp])

@@ -139,6 +139,10 @@ class device_of(device):
     """`device` of a tensor; on the CPU it changes nothing."""
 
     def __init__(self, obj):
+        if not isinstance(obj, _C.Tensor):
+            raise TypeError(
+                f"pf.cuda.device_of: got a {type(obj).__name__}; expected a tensor; use device()"
+            )
         super().__init__(obj.device if obj.is_cuda else None)
 
 
