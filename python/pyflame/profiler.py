@@ -213,12 +213,12 @@ class profile:
     """Records the regions that a program names: ``with profile() as p: ...; p.step()``.
 
     Args:
-        activities, record_shapes, profile_memory, with_stack, with_flops, with_modules,
-            experimental_config, execution_trace_observer, acc_events, use_cuda, use_device,
-            use_kineto, enabled: accepted as PyTorch's; what they ask for is not recorded (see the
-            module), and a warning says so once.
         schedule: a function of a step's number, as :func:`schedule` makes it.
         on_trace_ready: is called with the profile when the recorded steps of a cycle have ended.
+        enabled: False records nothing.
+
+    The other arguments of PyTorch's are accepted; what they ask for is not recorded (see the module),
+    and a warning says so once.
 
     `key_averages()` has the regions by name, `export_chrome_trace(path)` writes them with their
     moments.

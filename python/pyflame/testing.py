@@ -168,7 +168,7 @@ def _values(t):
 def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=None, equal_nan=False,
                  check_device=True, check_dtype=True, check_layout=True, check_stride=False,
                  msg=None):  # fmt: skip
-    """Raises AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
+    """Raises AssertionError unless ``|actual - expected| <= atol + rtol * |expected|`` everywhere.
 
     Both may be tensors, arrays, numbers, None, or sequences and mappings of them. Without rtol and
     atol the differences allowed follow the dtype: 1.3e-6 and 1e-5 for float32, 1e-7 and 1e-7 for
