@@ -15,6 +15,8 @@ FREE = (
     "empty",
     "rand",
     "bernoulli",
+    "binomial",
+    "poisson",
     "normal",
     "dropout",
     "multinomial",

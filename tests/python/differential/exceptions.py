@@ -945,6 +945,11 @@ _MORE = [
         "None stands for a default",
         *("uniform_", "histc", "hardshrink", "pairwise_distance"),
     ),
+    _accepts(
+        r"invalid Poisson rate",
+        "elements are not looked at when that would wait for the device",
+        "poisson",
+    ),
     _refuses(
         r"got fweights of shape|got tau|expected finite ends|expected a floating-point dtype"
         r"|expected an integer|expected sizes of at least 1|is out of bounds|label_smoothing"
