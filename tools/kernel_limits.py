@@ -20,7 +20,7 @@ class Limit(NamedTuple):
 LIMITS = [
     Limit("group (random_|pf_program_).*", ("sm",), "spill", 16, "a word or two of a large group"),
     Limit(r"\w+", ("sm",), "spill", 64, "addresses outside of loops, or around calls that divide"),
-    Limit(r"\w+", ("sm",), "scratch", 16, "a word or two for a call that divides doubles"),
+    Limit(r"(group )?\w+", ("sm",), "scratch", 16, "a word or two for a call that divides doubles"),
     Limit("flash_.*", ("sm",), "spill", 112, "the assembler aims at a number of blocks"),
     Limit("sdpa.*", ("sm",), "spill", 96, "addresses of the mask, outside of the loop"),
     Limit("sdpa.*", ("gfx11", "gfx12"), "spill", 16, "dk and dv of more than 64 columns"),
