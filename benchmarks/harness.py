@@ -1,5 +1,6 @@
 """Measures sides against each other: each in a process of its own, alternating, medians."""
 
+import argparse
 import json
 import os
 import shutil
@@ -60,10 +61,16 @@ class Side:
         self.log.close()
 
 
+class SideFailed(RuntimeError):
+    """A side of a comparison has ended, or says that it cannot run."""
+
+
 def in_turns(commands, threads, rounds, seconds):
     """{name: median seconds}: each command is a Side that says when it is ready and answers `run`; in
-    every round each of them runs once."""
-    sides = {name: Side(command, environment(threads)) for name, command in commands.items()}
+    every round each of them runs once. `threads` may be {name: number}. SideFailed says which and why.
+    """
+    number = threads if isinstance(threads, dict) else dict.fromkeys(commands, threads)
+    sides = {name: Side(command, environment(number[name])) for name, command in commands.items()}
     for side in sides.values():
         side.answer()
     times = {name: [] for name in sides}
@@ -72,7 +79,35 @@ def in_turns(commands, threads, rounds, seconds):
             times[name].append(side.ask(f"run {seconds}"))
     for side in sides.values():
         side.close()
+    for name, side in sides.items():
+        if side.error:
+            raise SideFailed(f"{name}: {side.error}")
     return {name: statistics.median(t) for name, t in times.items()}
+
+
+def answer_turns(work):
+    """A Side that in_turns() asks: answers with the median of the seconds that `work` takes."""
+    print("ready", flush=True)
+    for line in sys.stdin:
+        end, times = time.perf_counter() + float(line.split()[1]), []
+        while len(times) < 3 or time.perf_counter() < end:
+            began = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - began)
+        print(statistics.median(times), flush=True)
+
+
+def options(description, rounds, seconds, worker):
+    """A parser with the options of a comparison by in_turns(); `worker` words begin one side."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument(
+        "--seconds", type=float, default=seconds, help="for each side in each round"
+    )
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--worker", nargs=worker, help=argparse.SUPPRESS)
+    return parser
 
 
 def build_roof():

@@ -2,7 +2,6 @@
 """Samples a second of data loaders: of arrays in memory beside PyTorch, and of slow samples by one and by
 two workers; each in a process of its own, in turns."""
 
-import argparse
 import importlib
 import os
 import sys
@@ -64,12 +63,7 @@ def worker(side, what, option):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each side in each round")
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    parser = harness.options(__doc__, rounds=5, seconds=0.5, worker=3)
     args = parser.parse_args()
     if args.worker:
         return worker(*args.worker)

@@ -1,12 +1,7 @@
 #!/usr/bin/env python3
 """Products of a sparse matrix and an embedding with sparse gradients beside PyTorch, in turns."""
 
-import argparse
-import json
-import os
-import statistics
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -77,27 +72,15 @@ def worker(side, case, args):
     t.set_num_threads(args.threads)
     work = work_of(t, case, args.rows, args.nonzeros, args.width)
     work()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        end, times = time.perf_counter() + float(line.split()[1]), []
-        while len(times) < 3 or time.perf_counter() < end:
-            began = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - began)
-        print(statistics.median(times), flush=True)
+    harness.answer_turns(work)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = harness.options(__doc__, rounds=3, seconds=0.3, worker=2)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--nonzeros", type=int, default=1_000_000)
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each side in each round")
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         return worker(*args.worker, args)
@@ -115,7 +98,7 @@ def main():
             flush=True,
         )
     if args.json:
-        Path(args.json).write_text(json.dumps(results, indent=1) + "\n")
+        harness.save_json(args.json, harness.facts(args.threads), {"seconds": results})
 
 
 if __name__ == "__main__":

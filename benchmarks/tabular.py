@@ -2,7 +2,6 @@
 """Rows a second of `pyflame train tabular` beside the same loop in PyTorch: the same network, AdamW,
 clipping and a DataLoader over arrays in memory; each in a process of its own, in turns."""
 
-import argparse
 import os
 import sys
 import time
@@ -99,12 +98,7 @@ def worker(side, batch):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each side in each round")
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    parser = harness.options(__doc__, rounds=5, seconds=0.5, worker=2)
     args = parser.parse_args()
     if args.worker:
         return worker(args.worker[0], int(args.worker[1]))

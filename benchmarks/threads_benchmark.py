@@ -10,7 +10,6 @@ is listed; the exit status is 1 if anything is.
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -37,18 +36,12 @@ class Busy:
 def times(name, threads, rounds, seconds):
     """Median seconds with one thread and with several, in alternation; None where one failed."""
     worker = [sys.executable, "-m", "benchmarks.worker", "pyflame", name, "--threads"]
-    sides = {n: harness.Side([*worker, str(n)], harness.environment(n)) for n in (1, threads)}
-    for side in sides.values():
-        side.answer()  # "ready"
-    measured = {n: [] for n in sides}
-    for _ in range(rounds):
-        for n, side in sides.items():
-            measured[n].append(side.ask(f"run {seconds}"))
-    for side in sides.values():
-        side.close()
-    if any(t is None for list_ in measured.values() for t in list_):
+    commands = {n: [*worker, str(n)] for n in (1, threads)}
+    try:
+        found = harness.in_turns(commands, {n: n for n in commands}, rounds, seconds)
+    except harness.SideFailed:
         return None
-    return [statistics.median(measured[n]) for n in (1, threads)]
+    return [found[n] for n in (1, threads)]
 
 
 def main():

@@ -1,11 +1,7 @@
 #!/usr/bin/env python3
 """VolumeProfileAnalyzer beside numpy.histogram with weights, each in a process of its own, in turns."""
 
-import argparse
-import os
-import statistics
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -60,25 +56,13 @@ def worker(side, kind, n, device):
                 pf._ops._binned_sums(*arrays, edges)[0].cpu()
 
     work()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        end, times = time.perf_counter() + float(line.split()[1]), []
-        while len(times) < 3 or time.perf_counter() < end:
-            began = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - began)
-        print(statistics.median(times), flush=True)
+    harness.answer_turns(work)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = harness.options(__doc__, rounds=5, seconds=0.3, worker=2)
     parser.add_argument("--trades", type=int, default=10_000_000)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each side in each round")
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         return worker(*args.worker, args.trades, args.device)
