@@ -8,7 +8,7 @@ from ..autograd import no_grad
 from . import constraints
 from .continuous import Beta, Chi2
 from .distribution import Distribution
-from .multivariate import _batch, _half_log_det
+from .multivariate import _batch, _half_log_det, one_matrix
 from .utils import broadcast_all, lazy_property
 
 
@@ -40,18 +40,7 @@ class Wishart(Distribution):
         scale_tril=None,
         validate_args=None,
     ):
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = {k: v for k, v in given.items() if v is not None}
-        if len(given) != 1:
-            raise _C.ValueError(
-                f"pf.distributions.Wishart: got {' and '.join(given) or 'no matrix'}; expected one of "
-                "covariance_matrix, precision_matrix and scale_tril"
-            )
-        ((name, matrix),) = given.items()
+        name, matrix = one_matrix("Wishart", covariance_matrix, precision_matrix, scale_tril)
         n = matrix.shape[-1]
         if matrix.dim() < 2 or matrix.shape[-2] != n:
             raise _C.ValueError(

@@ -16,6 +16,22 @@ def _half_log_det(l):
     return l.diagonal(0, -2, -1).log().sum(-1)
 
 
+def one_matrix(name, covariance_matrix, precision_matrix, scale_tril):
+    """(which, it) of the one matrix that was given; ValueError otherwise."""
+    given = {
+        "covariance_matrix": covariance_matrix,
+        "precision_matrix": precision_matrix,
+        "scale_tril": scale_tril,
+    }
+    given = {k: v for k, v in given.items() if v is not None}
+    if len(given) != 1:
+        raise _C.ValueError(
+            f"pf.distributions.{name}: got {' and '.join(given) or 'no matrix'}; expected one of "
+            "covariance_matrix, precision_matrix and scale_tril"
+        )
+    return next(iter(given.items()))
+
+
 def _mahalanobis(l, d):
     """The square of the length of l^-1 d, for batches that broadcast."""
     shape = _batch(l.shape[:-2], d.shape[:-1])
@@ -47,19 +63,13 @@ class MultivariateNormal(Distribution):
         scale_tril=None,
         validate_args=None,
     ):
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = {k: v for k, v in given.items() if v is not None}
-        if len(given) != 1 or loc.dim() < 1:
+        name, matrix = one_matrix(
+            "MultivariateNormal", covariance_matrix, precision_matrix, scale_tril
+        )
+        if loc.dim() < 1:
             raise _C.ValueError(
-                f"pf.distributions.MultivariateNormal: got {' and '.join(given) or 'no matrix'} and a loc of "
-                f"{loc.dim()} dimensions; expected one of covariance_matrix, precision_matrix and "
-                "scale_tril, and at least 1 dimension"
+                "pf.distributions.MultivariateNormal: got a loc of 0 dimensions; expected at least 1"
             )
-        ((name, matrix),) = given.items()
         n = loc.shape[-1]
         if tuple(matrix.shape[-2:]) != (n, n):
             raise _C.ValueError(

@@ -75,6 +75,22 @@ def _tensors(name, func, tree):
     return leaves, spec
 
 
+def _check_like(name, words, given, got, tensors, spec):
+    """That what is `given` for `tensors` has their structure and shapes; words name one of each."""
+    what, of = words
+    if got != spec:
+        raise _C.ValueError(
+            f"pf.func.{name}: got {what}s of structure {_shape(got)}; expected {_shape(spec)}, that of the {of}s"
+        )
+    for t, x in zip(given, tensors):
+        if not isinstance(t, Tensor) or t.shape != x.shape:
+            shape = list(t.shape) if isinstance(t, Tensor) else type(t).__name__
+            raise _C.ShapeError(
+                f"pf.func.{name}: got a {what} {shape} for a {of} of shape {list(x.shape)}; "
+                "expected the same shape"
+            )
+
+
 def _with_aux(name, func, result, has_aux):
     if not has_aux:
         return result, None
@@ -175,17 +191,9 @@ def vjp(func, *primals, has_aux=False):
     def products(*cotangents, retain_graph=True, create_graph=None):
         given = cotangents[0] if len(cotangents) == 1 else cotangents
         weights, got = tree_flatten(given)
-        if got != spec and not (len(weights) == len(ys) and len(ys) == 1):
-            raise _C.ValueError(
-                f"pf.func.vjp: got vectors of structure {_shape(got)}; expected {_shape(spec)}, that of the results"
-            )
-        for w, y in zip(weights, ys):
-            if not isinstance(w, Tensor) or w.shape != y.shape:
-                shape = list(w.shape) if isinstance(w, Tensor) else type(w).__name__
-                raise _C.ShapeError(
-                    f"pf.func.vjp: got a vector {shape} for a result of shape {list(y.shape)}; "
-                    "expected the same shape"
-                )
+        if len(weights) == len(ys) == 1:  # as it is, or in a tuple
+            got = spec
+        _check_like("vjp", ("vector", "result"), weights, got, ys, spec)
         outside = _C.is_grad_enabled()
         with enable_grad():
             found = _gradients(
@@ -232,37 +240,30 @@ class _Forward:
         found = iter(found)
         return [next(found) if y.requires_grad else None for y in self.outputs]
 
+    def derivatives(self, tangents):
+        """push() with zeros where there is none."""
+        return [_zeros(y) if d is None else d for d, y in zip(self.push(tangents), self.outputs)]
 
-def _like_primals(name, tangents, primals, spec):
-    values, got = tree_flatten(tangents)
-    if got != spec:
-        raise _C.ValueError(
-            f"pf.func.{name}: got tangents of structure {_shape(got)}; expected {_shape(spec)}, that of the primals"
-        )
-    for t, x in zip(values, primals):
-        if not isinstance(t, Tensor) or t.shape != x.shape:
-            shape = list(t.shape) if isinstance(t, Tensor) else type(t).__name__
-            raise _C.ShapeError(
-                f"pf.func.{name}: got a tangent {shape} for a primal of shape {list(x.shape)}; "
-                "expected the same shape"
-            )
-    return values
+
+def _run_forward(name, func, inputs, args, kwargs, has_aux):
+    """The function's (results, aux), the structure of the results, and a _Forward through it."""
+    from ..autograd.function import forward_mode
+
+    with enable_grad(), forward_mode():
+        results, aux = _with_aux(name, func, func(*args, **kwargs), has_aux)
+        ys, spec = _tensors(name, func, results)
+    inputs.leave()
+    return results, aux, spec, _Forward(ys, inputs.tensors)
 
 
 def _linearized(name, func, primals, has_aux=False):
-    from ..autograd.function import forward_mode
-
     inputs = _Inputs(name, primals)
-    with enable_grad(), forward_mode():
-        results, aux = _with_aux(name, func, func(*inputs.tree()), has_aux)
-        ys, spec = _tensors(name, func, results)
-    inputs.leave()
-    forward = _Forward(ys, inputs.tensors)
+    results, aux, spec, forward = _run_forward(name, func, inputs, inputs.tree(), {}, has_aux)
 
     def push(tangents):
-        values = _like_primals(name, tangents, inputs.given, inputs.spec)
-        pushed = forward.push(values)
-        return tree_unflatten([_zeros(y) if t is None else t for t, y in zip(pushed, ys)], spec)
+        values, got = tree_flatten(tangents)
+        _check_like(name, ("tangent", "primal"), values, got, inputs.given, inputs.spec)
+        return tree_unflatten(forward.derivatives(values), spec)
 
     return inputs, results, aux, push
 
@@ -381,23 +382,19 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
 
     @functools.wraps(func)
     def jacobian(*args, **kwargs):
-        from ..autograd.function import forward_mode
-
         picked, put = _chosen("jacfwd", args, argnums)
         inputs = _Inputs("jacfwd", picked)
-        with enable_grad(), forward_mode():
-            results, aux = _with_aux("jacfwd", func, func(*put(inputs.tree()), **kwargs), has_aux)
-            ys, spec = _tensors("jacfwd", func, results)
-        inputs.leave()
-        forward = _Forward(ys, inputs.tensors)
+        _, aux, spec, forward = _run_forward(
+            "jacfwd", func, inputs, put(inputs.tree()), kwargs, has_aux
+        )
+        ys = forward.outputs
         columns = []  # [input][result]
         for i, x in enumerate(inputs.tensors):
 
             def push(v, i=i):
                 tangents = [None] * len(inputs.tensors)
                 tangents[i] = v
-                pushed = forward.push(tangents)
-                return [_zeros(y) if t is None else t for t, y in zip(pushed, ys)]
+                return forward.derivatives(tangents)
 
             if x.numel() == 0:
                 columns.append([_empty(y, x) for y in ys])
