@@ -72,6 +72,13 @@ bool dispatch_float(DType t, F&& fn) {
            if constexpr (kIsFloatType<S>) fn.template operator()<S>();
          });
 }
+// The same for float64 and float32 only.
+template <class F>
+bool dispatch_wide(DType t, F&& fn) {
+  return (t == DType::Float64 || t == DType::Float32) && dispatch(t, [&fn]<class S>() {
+           if constexpr (std::is_floating_point_v<S>) fn.template operator()<S>();
+         });
+}
 // The same for int64, int32, int16, int8 and uint8 only.
 template <class F>
 bool dispatch_integer(DType t, F&& fn) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/dispatch.h"
 #include "cpu/conv.h"
 #include "cpu/gemm_own.h"
 #include "cpu/move.h"
@@ -517,19 +518,12 @@ void weight_sums(const Problem& p, const T* from, const Lay& source, const T* gr
   });
 }
 
-template <class F>
-bool of_floats(DType t, F&& fn) {
-  if (t == DType::Float32) return fn.template operator()<float>(), true;
-  if (t == DType::Float64) return fn.template operator()<double>(), true;
-  return false;
-}
-
 }  // namespace
 
 bool taps(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, const Lay& weight) {
   constexpr auto at = kernels::tensors<kernels::Conv>;
   if (p.out < kFewResults || p.y[2] < kShortLine) return false;
-  return of_floats(a.dtype(at.x), [&]<class T>() {
+  return dispatch_wide(a.dtype(at.x), [&]<class T>() {
     results(p, Form::forward(p, x.channel != 1), a.data<T>(at.x), x, p.x, a.data<T>(at.weight),
             weight, true, a.has(at.bias) ? a.data<T>(at.bias) : nullptr, a.data<T>(at.y), y);
   });
@@ -541,7 +535,7 @@ bool taps_input(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& 
   int64_t phases = 1;
   for (size_t d = 0; d < 3; ++d) phases *= std::min({p.stride[d], p.x[d], kMaxPhases + 1});
   if (p.in < kFewResults || p.x[2] / p.stride[2] < kShortLine || phases > kMaxPhases) return false;
-  return of_floats(a.dtype(at.dx), [&]<class T>() {
+  return dispatch_wide(a.dtype(at.dx), [&]<class T>() {
     results<T>(p, Form::backward(p), a.data<T>(at.dy), y, p.y, a.data<T>(at.weight), weight, false,
                nullptr, a.data<T>(at.dx), x);
   });
@@ -551,7 +545,7 @@ bool taps_weight(const KernelArgs& a, const Problem& p, const Lay& x, const Lay&
                  int64_t parts, void* sums) {
   constexpr auto at = kernels::tensors<kernels::ConvWeight>;
   if (p.in * p.taps[2] < kFewResults || p.y[2] < kShortLine) return false;
-  return of_floats(a.dtype(at.x), [&]<class T>() {
+  return dispatch_wide(a.dtype(at.x), [&]<class T>() {
     weight_sums(p, a.data<T>(at.x), x, a.data<T>(at.dy), y, chunks, parts, static_cast<T*>(sums));
   });
 }

@@ -11,6 +11,7 @@
 
 #include <hwy/highway.h>
 
+#include "core/dispatch.h"
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
@@ -208,16 +209,11 @@ void BackwardOf(const KernelArgs& a) {
 }  // namespace
 
 void CtcForward(const KernelArgs& a) {
-  if (a.dtype(kernels::tensors<kernels::Ctc>.loss) == DType::Float64)
-    ForwardOf<double>(a);
-  else
-    ForwardOf<float>(a);
+  dispatch_wide(a.dtype(kernels::tensors<kernels::Ctc>.loss), [&]<class T>() { ForwardOf<T>(a); });
 }
 void CtcBackward(const KernelArgs& a) {
-  if (a.dtype(kernels::tensors<kernels::CtcBackward>.grad) == DType::Float64)
-    BackwardOf<double>(a);
-  else
-    BackwardOf<float>(a);
+  dispatch_wide(a.dtype(kernels::tensors<kernels::CtcBackward>.grad),
+                [&]<class T>() { BackwardOf<T>(a); });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

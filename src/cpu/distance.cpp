@@ -27,13 +27,6 @@ void WithNorm(double p, F&& fn) {
   fn.template operator()<kInf>();
 }
 
-// 16 bits are widened before (ops/distance.cpp).
-template <class F>
-void WithFloat(DType t, F&& fn) {
-  if (t == DType::Float64) return fn.template operator()<double>();
-  fn.template operator()<float>();
-}
-
 // NaN if either is.
 template <class T>
 HWY_INLINE Wide<T> Larger(const Wide<T>& a, const Wide<T>& b) {
@@ -232,7 +225,7 @@ void Distances(const KernelArgs& a) {
   const int64_t blocks = (rows + kBlock - 1) / kBlock;
   const int64_t work = kBlock * n * (m + 8);
   WithNorm(a.f(number.p), [&]<Norm kNorm>() {
-    WithFloat(a.dtype(at.x1), [&]<class T>() {
+    dispatch_wide(a.dtype(at.x1), [&]<class T>() {
       constexpr int64_t W = Wide<T>::kLanes;
       const size_t bytes =
           Parts::bytes<T>((m < kChunk ? m : kChunk) * W) + Parts::bytes<T>(kBlock * W);
@@ -262,7 +255,7 @@ void DistancesBackward(const KernelArgs& a) {
   };
   const Pairs gp = pairs(g), dp = pairs(d);
   WithNorm(a.f(number.p), [&]<Norm kNorm>() {
-    WithFloat(a.dtype(at.x1), [&]<class T>() {
+    dispatch_wide(a.dtype(at.x1), [&]<class T>() {
       constexpr int64_t W = Wide<T>::kLanes;
       const int64_t padded = (m + W - 1) / W * W;
       Scratch<T> y(n * padded);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/dispatch.h"
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
@@ -182,22 +183,13 @@ void Dots(const Rows& rows, const Elements<T>& e, const T* a, const Matrix<T>& b
     }
 }
 
-// The dtypes that have vectors; operations ask for no others.
-template <class F>
-void ForFloats(DType t, F&& fn) {
-  if (t == DType::Float64)
-    fn(double{});
-  else
-    fn(float{});
-}
-
 }  // namespace
 
 void SparseRows(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::SparseRows>;
   const Rows rows = rows_of(a.tensor(at.starts), a.tensor(at.columns));
   const pf_tensor& x = a.tensor(at.x);
-  ForFloats(a.dtype(at.x), [&]<class T>(T) {
+  dispatch_wide(a.dtype(at.x), [&]<class T>() {
     const Matrix<T> matrix{a.data<T>(at.x), x.shape[0], x.shape[1]};
     const Elements<T> elements{a, a.data<int64_t>(at.columns),
                                a.has(at.order) ? a.data<int64_t>(at.order) : nullptr,
@@ -213,7 +205,7 @@ void SparseDots(const KernelArgs& a) {
   constexpr auto at = kernels::tensors<kernels::SparseDots>;
   const Rows rows = rows_of(a.tensor(at.starts), a.tensor(at.columns));
   const pf_tensor& b = a.tensor(at.b);
-  ForFloats(a.dtype(at.b), [&]<class T>(T) {
+  dispatch_wide(a.dtype(at.b), [&]<class T>() {
     const Matrix<T> matrix{a.data<T>(at.b), b.shape[0], b.shape[1]};
     const Elements<T> elements{a, a.data<int64_t>(at.columns), nullptr, nullptr, rows.elements};
     std::fill_n(a.data<T>(at.out), rows.elements, T(0));  // what starts leave out

@@ -5,6 +5,7 @@
 // alone, on every device. Differences of logarithms of factorials are taken in float64: in float32
 // they are off by more than 1 where a million is expected.
 #include <cmath>
+#include <utility>
 
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
@@ -26,6 +27,21 @@ Tensor open_uniform(const Tensor& like) {
   constexpr double kStep = 0x1p-53;
   return add(mul(rand(like->shape.vec(), DType::Float64, like->storage->device), 1 - 2 * kStep),
              kStep);
+}
+
+// The first count that is taken, or `otherwise`: candidate(u, us, v) gives one and whether it is,
+// for u uniform around 0, us = 0.5 - |u|, and v uniform up to 1.
+template <class Candidate>
+Tensor first_taken(const Tensor& like, const Tensor& otherwise, Candidate candidate) {
+  Tensor made = otherwise,
+         done = ops::raw_full(like->shape, DType::Bool, like->storage->device, false);
+  for (int i = 0; i < kCandidates; ++i) {
+    const Tensor u = open_uniform(like) - 0.5, v = open_uniform(like);
+    const auto [k, taken] = candidate(u, 0.5 - abs(u), v);
+    made = where(logical_and(taken, logical_not(done)), k, made);
+    done = logical_or(done, taken);
+  }
+  return made;
 }
 
 // Whether all is well with the values, asked where the host need not wait for them; elsewhere what
@@ -70,20 +86,14 @@ Tensor poisson(const Tensor& given) {
     const Tensor inverse = 1.1328 / (b - 3.4) + 1.1239;
     const Tensor quick = 0.9277 - 3.6224 / (b - 2.0);
     const Tensor log_m = log(m);
-    Tensor done = lt(m, 0.0);
-    made = floor(m);
-    for (int i = 0; i < kCandidates; ++i) {
-      const Tensor u = open_uniform(rate) - 0.5, v = open_uniform(rate);
-      const Tensor us = 0.5 - abs(u);
+    made = first_taken(rate, floor(m), [&](const Tensor& u, const Tensor& us, const Tensor& v) {
       const Tensor k = floor((a * 2.0 / us + b) * u + m + 0.43);
       const Tensor near = le(log(v * inverse / (a / (us * us) + b)),
                              k * log_m - m - lgamma(clamp(k, 0.0, {}) + 1.0));
       const Tensor inside = logical_and(ge(k, 0.0), logical_or(ge(us, 0.013), le(v, us)));
-      const Tensor taken =
-          logical_or(logical_and(ge(us, 0.07), le(v, quick)), logical_and(inside, near));
-      made = where(logical_and(taken, logical_not(done)), k, made);
-      done = logical_or(done, taken);
-    }
+      return std::pair{
+          k, logical_or(logical_and(ge(us, 0.07), le(v, quick)), logical_and(inside, near))};
+    });
     made = where(few, count, made);
   }
   return counted(op, made, good, given, {});
@@ -127,21 +137,15 @@ Tensor binomial(const Tensor& count, const Tensor& prob) {
     const Tensor m = floor((n + 1.0) * q);
     const Tensor at_m = lgamma(m + 1.0) + lgamma(n - m + 1.0);
     const Tensor log_odds = log(q / (1.0 - q));
-    Tensor done = lt(n, 0.0);
-    made = m;
-    for (int i = 0; i < kCandidates; ++i) {
-      const Tensor u = open_uniform(tries) - 0.5, v = open_uniform(tries);
-      const Tensor us = 0.5 - abs(u);
+    made = first_taken(tries, m, [&](const Tensor& u, const Tensor& us, const Tensor& v) {
       const Tensor k = floor((a * 2.0 / us + b) * u + middle);
       const Tensor inside = logical_and(ge(k, 0.0), le(k, n));
       const Tensor y = where(inside, k, m);
       const Tensor near = le(log(v * alpha / (a / (us * us) + b)),
                              at_m - lgamma(y + 1.0) - lgamma(n - y + 1.0) + (y - m) * log_odds);
-      const Tensor taken =
-          logical_and(inside, logical_or(logical_and(ge(us, 0.07), le(v, quick)), near));
-      made = where(logical_and(taken, logical_not(done)), k, made);
-      done = logical_or(done, taken);
-    }
+      return std::pair{
+          k, logical_and(inside, logical_or(logical_and(ge(us, 0.07), le(v, quick)), near))};
+    });
     made = where(few, found, made);
     made = where(turned, tries - made, made);
   }

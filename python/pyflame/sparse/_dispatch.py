@@ -53,8 +53,8 @@ _TABLE = {
     "mm": products.multiply, "spmm": products.multiply, "matmul": products.matmul,
     "dot": products.matmul, "mv": _mv, "addmm": _addmm, "addmm_": e.inplace(_addmm), "linear": _linear,
     "_sgd": steps.sgd, "_adamw": steps.refuse_adam, "_optim_step": steps.by_rule,
-    "_multi_norm": steps.multi_norm, "_clip_grad_norm_": steps.clip_norm,
-    "_clip_grad_value_": steps.clip_value, "_found_nonfinite": steps.found_nonfinite,
+    "_multi_norm": steps.multi_norm, "_clip_grad_norm_": steps.clip,
+    "_clip_grad_value_": steps.clip, "_found_nonfinite": steps.found_nonfinite,
     "is_floating_point": lambda x: x.dtype.is_floating_point, "is_complex": lambda x: x.dtype.is_complex,
 }  # fmt: skip
 _CASTS = {

@@ -235,8 +235,8 @@ def sum_of(input, dim=None, keepdim=False, *, dtype=None, name="sum"):
     shape = [1 if d in dims else n for d, n in enumerate(t.shape) if keepdim or d not in dims]
     if not kept:
         return values.sum(0).reshape(shape)
-    if values.dtype != input.dtype or not dtype:
-        values = values.to(values[:0].sum().dtype) if not inner else values
+    if dtype is None and not inner:  # as a sum of dense values has it
+        values = values.to(values[:0].sum().dtype)
     if keepdim:
         indices = _ops.stack(
             [_ops.zeros_like(indices[d]) if d in dims else indices[d] for d in range(dims_sparse)]

@@ -117,26 +117,15 @@ def _coalesced(grads):
             g._set(coalesce(g))
 
 
-def clip_norm(step, grads, max_norm, norm_type):
+def clip(step, grads, *limits):
     _coalesced(grads)
     # Values of their own, for the step writes to them: those of a gradient may be somebody else's.
     values = [_C._sparse_parts(g)[2].detach().clone() if _is_sparse(g) else g for g in grads]
-    norm = step(values, max_norm, norm_type)
-    _put(grads, values)
-    return norm
-
-
-def clip_value(step, grads, clip):
-    _coalesced(grads)
-    values = [_C._sparse_parts(g)[2].detach().clone() if _is_sparse(g) else g for g in grads]
-    step(values, clip)
-    _put(grads, values)
-
-
-def _put(grads, values):
+    found = step(values, *limits)
     for g, v in zip(grads, values):
         if _is_sparse(g):
             g._set(g._with(v))
+    return found
 
 
 def found_nonfinite(step, *args, **kwargs):
