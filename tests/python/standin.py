@@ -71,6 +71,20 @@ def raises(kind, text, fn):
 """
 
 
+def users_environment(devices=2, gpu=True):
+    """What a user's program sees beside AMD GPUs, or beside none; of this process's variables those that
+    are about GPUs are left out."""
+    drop = ("PYFLAME_", "HIP_", "ROCR_", "CUDA_", "PYTORCH_")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
+    return env | {
+        "PYTHONPATH": str(PACKAGE),
+        "PYFLAME_HIP_LIBRARY": str(HIP) if gpu else "/none",
+        "PYFLAME_HIPRTC_LIBRARY": str(RTC),
+        "PYFLAME_CUDA_LIBRARY": "/none",
+        "PYFLAME_STANDIN_DEVICES": str(devices),
+    }
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     """Compiled kernels are shared by the tests of one run."""

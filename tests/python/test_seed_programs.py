@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from standin import FOLDER, HIP, PACKAGE, RTC
+from standin import FOLDER, HIP, PACKAGE, users_environment
 
 REAL = bool(os.environ.get("PYFLAME_SEEDS_ON_GPU"))
 pytestmark = [
@@ -35,17 +35,10 @@ def cache(tmp_path_factory):
 
 
 def environment(devices=2):
-    drop = () if REAL else ("PYFLAME_", "HIP_", "ROCR_", "CUDA_")
-    env = {k: v for k, v in os.environ.items() if not k.startswith(drop or ("PYFLAME_TEST",))}
-    env["PYTHONPATH"] = str(PACKAGE)
     if not REAL:
-        env |= {
-            "PYFLAME_HIP_LIBRARY": str(HIP),
-            "PYFLAME_HIPRTC_LIBRARY": str(RTC),
-            "PYFLAME_CUDA_LIBRARY": "/none",
-            "PYFLAME_STANDIN_DEVICES": str(devices),
-        }
-    return env
+        return users_environment(devices)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYFLAME_TEST")}
+    return env | {"PYTHONPATH": str(PACKAGE)}
 
 
 def run(program, devices=2):

@@ -4,13 +4,12 @@ AMD's runtime. Each test names its block; what a block leaves undefined, the tes
 """
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
-from standin import FOLDER, HIP, PACKAGE, RTC
+from standin import FOLDER, HIP, users_environment
 
 pytestmark = pytest.mark.cpu_only
 NEEDS_ROCM = pytest.mark.skipif(
@@ -30,16 +29,11 @@ def cache(tmp_path_factory):
 
 
 def run(*parts, gpu=True, cwd, devices=2):
-    drop = ("PYFLAME_", "HIP_", "ROCR_", "CUDA_", "PYTORCH_")
-    env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
-    env |= {"PYTHONPATH": str(PACKAGE), "PYFLAME_CUDA_LIBRARY": "/none"}
-    env["PYFLAME_HIP_LIBRARY"] = str(HIP) if gpu else "/none"
-    env |= {"PYFLAME_HIPRTC_LIBRARY": str(RTC), "PYFLAME_STANDIN_DEVICES": str(devices)}
     program = cwd / "program.py"
     program.write_text("import os\nimport torch\n" + "\n".join(map(textwrap.dedent, parts)))
     done = subprocess.run(
         [sys.executable, "-m", "pyflame", "run", str(program)],
-        env=env, cwd=cwd, capture_output=True, text=True, timeout=300,
+        env=users_environment(devices, gpu), cwd=cwd, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
