@@ -99,13 +99,13 @@ RENAMED = {
 class _Alias(types.ModuleType):
     def __getattr__(self, name):
         if not name.startswith("__"):
+            full = self.__name__.partition(".")[2]
+            if f"{full}.{name}" in MODULES:  # first: nn has a utils too, and nn.modules another
+                return importlib.import_module(f"{self.__name__}.{name}")
             for source in self.__dict__.get("_sources", ()):
                 module = importlib.import_module(source)
                 if name in vars(module) or name in getattr(module, "__all__", ()):
                     return getattr(module, name)
-            full = self.__name__.partition(".")[2]
-            if f"{full}.{name}" in MODULES:
-                return importlib.import_module(f"{self.__name__}.{name}")
             if name in RENAMED:
                 module, _, attribute = RENAMED[name].partition(":")
                 return getattr(importlib.import_module("pyflame." + module), attribute)
