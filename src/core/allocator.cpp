@@ -189,11 +189,19 @@ class Allocator {
     std::lock_guard lock(mutex_);
     return private_.at(pool).stats;
   }
+  void keep_pool(int64_t pool) {
+    std::lock_guard lock(mutex_);
+    private_.at(pool).kept = true;
+  }
   void drop_pool(int64_t pool) {
     std::lock_guard lock(mutex_);
     if (route_ == pool) route_ = 0;
     collect_waiting(false);
-    private_.at(pool).dropped = true;
+    Private& own = private_.at(pool);
+    own.dropped = true;
+    own.kept = false;
+    for (Block* b : own.idle) give_back(b->segment);
+    own.idle.clear();
     drop_private(pool);
   }
 
@@ -245,6 +253,8 @@ class Allocator {
     Pools pools;
     PoolStats stats;
     bool dropped = false;  // goes with its last segment
+    bool kept = false;     // nothing goes before that: others know its addresses
+    std::vector<Block*> idle;  // of one that is kept on a device without a cache
   };
 
   size_t rounded(size_t bytes, bool small) const {
@@ -306,12 +316,14 @@ class Allocator {
     if (!p) p = std::make_unique<Pool>();
     return *p;
   }
+  // Whose unused memory may go.
   template <class F>
   void each_pool(F&& fn) {
     fn(default_pool_);
     for (auto& [stream, pool] : pools_) fn(*pool);
     for (auto& [id, own] : private_)
-      for (auto& [stream, pool] : own.pools) fn(*pool);
+      if (!own.kept)
+        for (auto& [stream, pool] : own.pools) fn(*pool);
   }
 
   // ---- what is free ----------------------------------------------------------------------------
@@ -356,15 +368,19 @@ class Allocator {
     b->users.clear();
     const bool scratch = s->small && b->size > small_;
     const int64_t of = s->pool;
+    const bool kept = of && private_.at(of).kept;
     if (!caching_) {
-      give_back(s);
+      if (kept)
+        private_.at(of).idle.push_back(b);
+      else
+        give_back(s);
       if (of && private_.at(of).dropped) drop_private(of);
       return;
     }
     Pool& p = pool_of(b->stream, of);
     if (scratch) {
       const size_t all = idle_scratch_ + b->size;
-      if (all > kIdleScratch) drop_bins(p, class_of(small_) + 1, all - kIdleScratch);
+      if (all > kIdleScratch && !kept) drop_bins(p, class_of(small_) + 1, all - kIdleScratch);
       idle_scratch_ += b->size;
     }
     if (s->small) {
@@ -783,6 +799,9 @@ int64_t make_memory_pool(Device device) {
 }
 int64_t use_memory_pool(Device device, int64_t pool) {
   return allocator_of(device).use_pool(pool);
+}
+void keep_memory_pool(Device device, int64_t pool) {
+  allocator_of(device).keep_pool(pool);
 }
 PoolStats memory_pool_stats(Device device, int64_t pool) {
   return allocator_of(device).pool_statistics(pool);

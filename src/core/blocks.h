@@ -150,4 +150,8 @@ inline void join_bins(Pool& p) {
 }
 
 }  // namespace blocks
+// The memory of a pool stays until that is dropped, for somebody knows its addresses: neither
+// empty_cache() nor a shortage gives it back.
+void keep_memory_pool(Device device, int64_t pool);
+
 }  // namespace pyflame

@@ -1,6 +1,7 @@
 // Access to values from outside: what is pending on them runs first.
 #include "core/backends.h"
 #include "core/mapped.h"
+#include "engine/capture.h"
 #include "engine/group.h"
 #include "engine/hazards.h"
 #include "engine/hidden.h"
@@ -52,6 +53,7 @@ void* device_data(const Tensor& t) {
 }
 
 void* shared_data(const Tensor& t) {
+  break_capture("export", "memory is given to others");
   if (backend_of(t->storage->device)->host_readable) {
     mark_foreign(t);
     return device_data(t);
@@ -63,6 +65,7 @@ void* shared_data(const Tensor& t) {
 }
 
 void* host_data(const Tensor& t, const char* op, bool will_write) {
+  break_capture(op, "the host reads a value, which the program may decide by");
   const auto held = Ref<Storage>::share(t->storage.get());  // while others have the GIL
   Storage& s = *held;
   if (will_write) {

@@ -9,6 +9,7 @@
 
 #include "core/sparse.h"
 #include "engine/autograd_nodes.h"
+#include "engine/capture.h"
 #include "engine/group.h"
 #include "engine/hidden.h"
 #include "engine/placement.h"
@@ -155,6 +156,8 @@ Grads Accumulate::apply(const Grads& grads) {
   engine::GilScope gil;
   std::lock_guard lock(adding_to(this));
   Meta& m = meta_of(t);
+  if (engine::Capture* c = engine::capturing()) [[unlikely]]
+    c->note_leaf(t, m.grad.defined());
   PF_CHECK(g->shape == t->shape, ShapeError, "backward", "a gradient of shape ", g->shape,
            " arrived for a tensor of shape ", t->shape,
            "; expected that shape. Either the backward of a custom function returned another one, "

@@ -4,6 +4,7 @@
 #include "core/backends.h"
 #include "core/mapped.h"
 #include "core/pinned.h"
+#include "engine/capture.h"
 #include "engine/counters.h"
 #include "engine/group.h"
 #include "engine/hidden.h"
@@ -19,6 +20,7 @@ namespace {
 // waits, so that the host's side may be used again.
 void copy_pinned(const Tensor& dst, const Tensor& src, bool async) {
   GilScope gil;
+  break_capture("copy", "between the host and a device");
   const bool up = src->storage->device.is_cpu();
   const void* from = device_data(src);
   void* to = writable_data(dst);
@@ -49,10 +51,13 @@ void copy_from_host(const Tensor& dst, const void* src) {
   bump(counters().copies_from_host);
   pf_status status = b->copy_from_host(s.device.index, stream_handle(s.device), p, src, bytes);
   if (status != PF_OK) raise_status(b, status, "copy");
+  if (Capture* c = capturing()) [[unlikely]]
+    c->note_bytes(dst, src, bytes);
 }
 
 void copy_to_host(void* dst, const Tensor& src) {
   GilScope gil;
+  break_capture("copy", "the host reads a value, which the program may decide by");
   const auto held = Ref<Storage>::share(src->storage.get());
   Storage& s = *held;
   void* p = device_data(src);
@@ -92,11 +97,13 @@ void copy_bytes(const Tensor& dst, const Tensor& src, bool async) {
   } else if (dst->storage->device.is_cpu()) {
     copy_to_host(writable_data(dst), src);
   } else if (src->storage->device.is_cpu()) {
+    break_capture("copy", "from the host to a device; have it there before the step");
     copy_from_host(dst, device_data(src));
     check_mapped(held_src->data, "copy");
   } else if (const pf_backend* b = backend_of(dst->storage->device);
              dst->storage->device.type == src->storage->device.type && PF_HAS(b, copy_peer)) {
     GilScope gil;
+    break_capture("copy", "between two devices");
     const Device sender = src->storage->device, receiver = dst->storage->device;
     const void* from = device_data(src);
     void* to = writable_data(dst);

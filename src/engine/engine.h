@@ -45,6 +45,7 @@ struct Kernel {
   Anchor anchor;
   kernels::Layout layout;
   kernels::Indices indices;
+  bool random;
   int id;
   explicit Kernel(const kernels::KernelInfo&);
 };

@@ -6,6 +6,7 @@
 #include "core/allocator.h"
 #include "core/backends.h"
 #include "core/kept.h"
+#include "engine/capture.h"
 #include "engine/counters.h"
 #include "engine/gil.h"
 #include "engine/group.h"
@@ -82,6 +83,10 @@ void Execution::prepare() {
   // What `early` reads is read once more behind the kernel: it gets no input's memory.
   if (plan_.before.runs()) plan_donations(plan_.before, stream_);
   if (plan_.after.runs()) plan_donations(plan_.after, stream_);
+  if (g_.capture) [[unlikely]] {
+    g_.capture->forbid_donations(plan_.before);
+    g_.capture->forbid_donations(plan_.after);
+  }
 }
 
 void Execution::prepare_kernel() {
@@ -177,6 +182,8 @@ void Execution::launch(const ProgramStep& step) {
   pf_status status =
       b_->program_launch(g_.device.index, handle_of(stream_), program(step)->kernel, &step.launch);
   if (status != PF_OK) raise_status(b_, status, "pointwise group");
+  if (g_.capture) [[unlikely]]
+    g_.capture->note_program(step, program(step));
 }
 
 void Execution::supply_kernel() {
@@ -198,6 +205,13 @@ void Execution::launch_kernel() {
                              : nullptr);
     run_kernel(*a.kernel, g_.device, stream_, {tensors_, static_cast<size_t>(a.ntensors)},
                {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
+    if (g_.capture) [[unlikely]] {
+      Storage* storages[kMaxAnchorTensors];
+      for (int i = 0; i < a.ntensors; ++i) storages[i] = a.tensors[i].storage.get();
+      const auto n = static_cast<size_t>(a.ntensors);
+      g_.capture->note_kernel(*a.kernel, {tensors_, n}, {storages, n},
+                              {a.attrs, static_cast<size_t>(a.nattrs)}, a.nouts, a.options);
+    }
     return;
   }
   const pf_status status = b_->group_launch(g_.device.index, handle_of(stream_), &group_);
@@ -207,6 +221,8 @@ void Execution::launch_kernel() {
   counters().programs.fetch_add(plan_.before_joins() + plan_.after.runs(),
                                 std::memory_order_relaxed);
   counters().joined.fetch_add(joined_, std::memory_order_relaxed);
+  if (g_.capture) [[unlikely]]
+    g_.capture->note_group(plan_, a, group_, programs_[0], programs_[2]);
 }
 
 void Execution::run() {

@@ -19,6 +19,7 @@ namespace pyflame::engine {
 class Group : public Window {
  public:
   Mutex mutex;
+  class Capture* capture = nullptr;  // what its launches are noted in; see capture.h
   size_t output_bytes = 0;   // of everything the group writes
   size_t input_bytes = 0;    // of everything it reads
   std::exception_ptr error;  // of a flush; raised at the next flush() or synchronize()

@@ -25,7 +25,11 @@ KernelTable& kernel_table() {
 }  // namespace
 
 Kernel::Kernel(const kernels::KernelInfo& info)
-    : name(info.name), anchor(info.anchor), layout(info.layout), indices(info.indices) {
+    : name(info.name),
+      anchor(info.anchor),
+      layout(info.layout),
+      indices(info.indices),
+      random(info.random) {
   KernelTable& t = kernel_table();
   std::lock_guard lock(t.mutex);
   id = t.count++;

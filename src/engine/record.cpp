@@ -8,6 +8,7 @@
 #include "core/kept.h"
 #include "core/lock.h"
 #include "core/mapped.h"
+#include "engine/capture.h"
 #include "engine/counters.h"
 #include "engine/hazards.h"
 #include "engine/hidden.h"
@@ -521,6 +522,13 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     if (tracing()) [[unlikely]]
       trace_kernel(k, device, options);
     run_kernel(k, device, stream, tensors, scalars, options);
+    if (g.capture) [[unlikely]] {
+      std::vector<Storage*> storages(count);
+      std::transform(held.begin(), held.end(), storages.begin(),
+                     [](const Ref<Storage>& s) { return s.get(); });
+      std::lock_guard lock(g.mutex);
+      g.capture->note_kernel(k, tensors, storages, scalars, static_cast<int>(outs.size()), options);
+    }
     // What another thread made while the kernel wrote has the version of what is there now.
     for (const Tensor& t : outs)
       if (t.defined()) drop_kept(*t->storage);

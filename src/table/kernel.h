@@ -50,6 +50,7 @@ struct KernelInfo {
   int outputs;  // so many of its tensors are written, the first ones
   Layout layout = Layout::Strided;
   Indices indices = Indices::None;
+  bool random = false;  // its first two numbers are the generator's seed and offset
 };
 
 // How many members an argument list has; all are of one type.

@@ -5,6 +5,7 @@ from enum import Enum
 
 from .. import _C, _ops
 from .._grad_mode import no_grad
+from .._live import live
 from .autocast_mode import _GPU, _gpu_is_there, _kind
 
 __all__ = ["GradScaler", "OptState"]
@@ -99,6 +100,7 @@ class GradScaler:
             "iterable of Tensors; pass the loss"
         )
 
+    @live
     def unscale_(self, optimizer):
         """Divides the gradients of an optimizer by the scale; call it before clipping them."""
         if not self._enabled:
@@ -136,6 +138,7 @@ class GradScaler:
         state["found"] = found
         state["stage"] = OptState.UNSCALED
 
+    @live
     def step(self, optimizer, *args, **kwargs):
         """Divides the gradients, if unscale_() has not, and steps unless one was inf or NaN.
 
@@ -172,6 +175,7 @@ class GradScaler:
             total = _C._functions["logical_or"](total, f.to(total.device))
         return total
 
+    @live
     def update(self, new_scale=None):
         """Adapts the scale after all optimizers have stepped; `new_scale` sets it instead."""
         if not self._enabled:

@@ -22,6 +22,14 @@ _everywhere = {
     "parameter": {},
 }
 _any_call_hooks = False
+# How often a parameter, buffer, module, hook or mode of any module was set: who depends on a model's
+# structure looks whether this has moved.
+changes = [0]
+
+
+def _add_module_hook(*args, **kwargs):
+    changes[0] += 1
+    return add_hook(*args, **kwargs)
 
 
 class _CallHookHandle(RemovableHandle):
@@ -153,6 +161,7 @@ class Module(_WithState):
     def __setattr__(self, name, value):
         d = self.__dict__
         if isinstance(value, Parameter):
+            changes[0] += 1
             self._check_ready("parameters")
             self._forget(name, keep="_parameters")
             if _everywhere["parameter"]:
@@ -160,6 +169,7 @@ class Module(_WithState):
             d["_parameters"][name] = value
             return
         if isinstance(value, Module):
+            changes[0] += 1
             self._check_ready("modules")
             self._forget(name, keep="_modules")
             if _everywhere["module"]:
@@ -180,6 +190,7 @@ class Module(_WithState):
                     "nn.Parameter"
                 )
             params[name] = None
+            changes[0] += 1
             return
         modules = d.get("_modules")
         if modules is not None and name in modules:
@@ -189,6 +200,7 @@ class Module(_WithState):
                     f"child module '{name}'; expected nn.Module or None"
                 )
             modules[name] = None
+            changes[0] += 1
             return
         buffers = d.get("_buffers")
         if buffers is not None and name in buffers:
@@ -198,7 +210,10 @@ class Module(_WithState):
                     f"buffer '{name}'; expected a Tensor or None"
                 )
             buffers[name] = value
+            changes[0] += 1
             return
+        if name == "training":
+            changes[0] += 1
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name):
@@ -214,6 +229,7 @@ class Module(_WithState):
         for kind in ("_parameters", "_modules", "_buffers"):
             if name in self.__dict__.get(kind, ()):
                 del self.__dict__[kind][name]
+                changes[0] += 1
                 self._non_persistent_buffers.discard(name)
                 return
         object.__delattr__(self, name)
@@ -255,6 +271,7 @@ class Module(_WithState):
                 f"cannot assign a {type(param).__name__} as parameter '{name}'; expected "
                 "nn.Parameter or None"
             )
+        changes[0] += 1
         self._parameters[name] = _registered("parameter", self, name, param)
 
     def register_buffer(self, name, tensor, persistent=True):
@@ -265,6 +282,7 @@ class Module(_WithState):
                 f"cannot assign a {type(tensor).__name__} as buffer '{name}'; expected a Tensor "
                 "or None"
             )
+        changes[0] += 1
         self._buffers[name] = _registered("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers.discard(name)
@@ -278,6 +296,7 @@ class Module(_WithState):
         self._check_name(name, "module")
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        changes[0] += 1
         self._modules[name] = _registered("module", self, name, module)
 
     # ---- walking ------------------------------------------------------------------------------
@@ -507,7 +526,13 @@ class Module(_WithState):
         return self
 
     def compile(self, *args, **kwargs):
-        """Accepted for programs that call it: operations are fused as they are recorded."""
+        """Calls of this module run as pf.compile() of it would, with its arguments; in place."""
+        from ..compiler import compile
+
+        step = getattr(compile(self, *args, **kwargs), "_step", None)
+        if step is not None:
+            step.function, step.modules = self.forward, (self,)
+            self.__dict__["forward"] = step
 
     def enable_gradient_checkpointing(self, enabled=True):
         """Activations of the repeated part are computed again in the backward pass, not kept.
@@ -524,7 +549,7 @@ class Module(_WithState):
 
     # ---- hooks --------------------------------------------------------------------------------
 
-    _add_hook = staticmethod(add_hook)
+    _add_hook = staticmethod(_add_module_hook)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """hook(module, args, output) after forward; a result that is not None replaces output."""

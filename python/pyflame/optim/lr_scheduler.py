@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections import Counter
 
 from .. import _ops
+from .._live import live
 from .optimizer import Optimizer
 
 __all__ = [
@@ -51,6 +52,7 @@ class LRScheduler:
     def _rates(self):
         return [group["lr"] for group in self.optimizer.param_groups]
 
+    @live
     def step(self, epoch=None):
         if epoch is None:
             self.last_epoch += 1
@@ -255,6 +257,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
+    @live
     def step(self, epoch=None):
         """`epoch` may be a fraction: epoch + batch / batches."""
         if epoch is None:
@@ -514,6 +517,7 @@ class SequentialLR(LRScheduler):
         first.step()
         self._last_lr = first.get_last_lr()
 
+    @live
     def step(self, epoch=None):
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
@@ -544,6 +548,7 @@ class ChainedScheduler(LRScheduler):
         self.optimizer = optimizer or self._schedulers[0].optimizer
         self._last_lr = self._rates()
 
+    @live
     def step(self, epoch=None):
         for s in self._schedulers:
             s.step()
@@ -596,6 +601,7 @@ class ReduceLROnPlateau(LRScheduler):
             return sign * value < sign * self.best
         return sign * value < sign * self.best * (1 - sign * self.threshold)
 
+    @live
     def step(self, metrics, epoch=None):
         value = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch

@@ -6,6 +6,7 @@ from collections import defaultdict, deque
 from itertools import repeat
 from operator import setitem
 
+from .. import _C, _live
 from .._C import Tensor
 from .._hooks import add_hook
 from ..autograd import enable_grad
@@ -50,6 +51,8 @@ def _with_hooks(step):
 
     @functools.wraps(step)
     def hooked(self, *args, **kwargs):
+        if _live.recording is not None and _C._capturing():
+            return _live.outside(hooked, (self, *args), kwargs)
         d = self.__dict__
         before, after = d.get("_step_pre_hooks"), d.get("_step_post_hooks")
         if not (before or after or _before_all or _after_all) or d.get("_stepping"):

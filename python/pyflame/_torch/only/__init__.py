@@ -34,15 +34,6 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
         writing.write_expressed(*expressed, f)
 
 
-if not hasattr(_pyflame, "compile"):
-
-    def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None,
-                options=None, disable=False):  # fmt: skip
-        """The model or function itself, or a decorator: PyFlame compiles groups of operations while
-        they run, and nothing beyond. Nothing of what the arguments ask for is done."""
-        return model if model is not None else lambda f: f
-
-
 _needs = _absent("torch", "archives are read and written by torch.load and torch.save")
 PyTorchFileReader, PyTorchFileWriter = map(_needs, ("PyTorchFileReader", "PyTorchFileWriter"))
 

@@ -1,0 +1,503 @@
+"""A function whose launches are kept at its second call and made again, without Python, from the
+third on.
+
+A *variant* is a capture for arguments of one kind (shapes, dtypes, devices, numbers) under the same
+settings. Its first call runs as always (libraries open, optimizers make their states), the second is
+captured, which is a run as well, the third is compared with the capture by running once more; so is
+every `verify_every`-th behind it. What cannot be captured runs as always, with its reason kept.
+"""
+
+import threading
+import weakref
+
+from .. import _C, _live
+from ..autograd import Function, grad
+from ..nn import module as _module
+from ..optim.optimizer import Optimizer
+from ..utils._pytree import tree_flatten, tree_unflatten
+from . import guards
+
+Tensor = _C.Tensor
+VARIANTS = 16  # captures that one function has at most; what comes then runs as always
+ALIKE = 4  # of them for the same arguments, by which tensors have gradients when they begin
+RENEWALS = 8  # times that a variant is captured again
+
+
+_capturing = threading.Lock()  # one thread at a time
+
+
+class CaptureError(_C.ValueError):
+    """A captured step that would give wrong results, or (`fullgraph=True`) cannot be captured."""
+
+
+class _Variant:
+    def __init__(self, objects):
+        self.lock = threading.Lock()  # one thread at a time replays
+        self.objects = objects  # by whose ids it is found
+        self.calls = 0
+        self.renewals = -1
+        self.reason = None  # why it runs as always
+        self.forget("")
+
+    def forget(self, reason):
+        """Is captured again at the next call, unless that has been done too often."""
+        self.renewals += 1
+        if self.renewals > RENEWALS:
+            self.reason = f"{reason} ({RENEWALS} times and more)"
+        self.capture = None
+        self.calls = min(self.calls, 1)
+        self.since_verified = 0
+        self.outside = []  # between two parts: (function, args, kwargs, gradients before it)
+        self.at_end = []  # gradients
+        self.had_gradient = {}
+        self.pending = lambda: None  # the last forward pass, if it lives
+
+    def waiting(self):
+        """The forward pass whose backward pass may still come, or None."""
+        run = self.pending()
+        return None if run is None or run.done else run
+
+    def begin_pass(self):
+        run = _Run()
+        self.pending = weakref.ref(run)
+        return run
+
+    def still_true(self):
+        """Whether the tensors of the program, and which of them have gradients, are as captured."""
+        if not self.capture.watched_still_there():
+            return False
+        for p, before in self.had_gradient.items():
+            now = p.grad
+            if now is None:
+                if before is not None:
+                    return False
+            elif before is not None:
+                if now is not before:
+                    return False
+            elif not self.begins_with.get(p):  # the step does not clear it
+                return False
+        return True
+
+
+class _Recording:
+    """While a thread captures: what optimizers and schedules ask to be done outside of it."""
+
+    def __init__(self, capture):
+        self.capture = capture
+        self.outside_calls = []
+        self.stepped = {}  # parameters of optimizers that made a step
+
+    def gradients(self):
+        """[(leaf, its gradient or None)] of those that the captured launches make gradients of."""
+        found = {id(p): p for p, _ in self.capture.leaves()}
+        found |= self.stepped
+        return [(p, p.grad) for p in found.values()]
+
+    def outside(self, function, args, kwargs):
+        if args and isinstance(args[0], Optimizer):
+            self.stepped |= {id(p): p for g in args[0].param_groups for p in g["params"]}
+        before = self.gradients()
+        self.capture.pause()
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            self.capture.resume()
+        if result is not None:
+            self.capture.break_off(f"{getattr(function, '__qualname__', function)}() gives a value")
+        self.outside_calls.append((function, args, kwargs, before))
+        return result
+
+
+def _restore(gradients):
+    for p, g in gradients:
+        if p.grad is not g:
+            p.grad = g
+
+
+class _Replayed(Function):
+    """A captured forward pass whose backward pass is its second stage."""
+
+    @staticmethod
+    def forward(ctx, variant, outputs, *sources):
+        ctx.variant, ctx.run = variant, variant.begin_pass()
+        wanted = variant.differentiable
+        ctx.mark_non_differentiable(*[o for o, w in zip(outputs, wanted) if not w])
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        variant = ctx.variant
+        if _C.is_grad_enabled():
+            raise CaptureError(
+                "pf.compile: gradients of gradients (create_graph=True) of a captured step; expected "
+                "one backward pass; use mode='default' for this function"
+            )
+        if variant.waiting() is not ctx.run:
+            raise CaptureError(
+                "pf.compile: the backward pass of a captured step runs a second time; run the step "
+                "again, or use mode='default' for it"
+            )
+        given = [g for g, wanted in zip(gradients, variant.differentiable) if wanted]
+        given = [_as_laid_out(g, s) for g, s in zip(given, variant.strides)]
+        capture = variant.capture
+        capture.start(1, given)
+        capture.run(1, 0)
+        made = iter(capture.results(1))
+        ctx.run.done = True
+        return (None, None, *[next(made) if there else None for there in variant.gives])
+
+
+class _Passed(Function):
+    """The results of the call that was captured: their own backward pass follows."""
+
+    @staticmethod
+    def forward(ctx, variant, copies, *outputs):
+        ctx.run = variant.begin_pass()
+        return tuple(copies)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        ctx.run.done = True
+        return (None, None, *gradients)
+
+
+def _as_laid_out(gradient, strides):
+    if gradient.stride() == strides and not gradient.storage_offset():
+        return gradient
+    return gradient.new_empty_strided(gradient.shape, strides).copy_(gradient)
+
+
+class _Run:
+    """One forward pass: while it lives and is not done, a backward pass may still come."""
+
+    __slots__ = ("__weakref__", "done")
+
+    def __init__(self):
+        self.done = False
+
+
+class Step:
+    """Calls a function, by its captures where there are."""
+
+    def __init__(self, function, *, fullgraph=False, verify_every=1000, modules=()):
+        self.function = function
+        self.fullgraph = fullgraph
+        self.verify_every = verify_every
+        self.modules = tuple(modules)
+        self.variants = {}
+        self.structure = None
+        self.reason = None
+        self.replays = self.always = 0
+
+    def forget(self):
+        """Drops all captures."""
+        self._restart()
+
+    def report(self):
+        """How calls have run, and why: text."""
+        lines = [f"{self.replays} calls replayed, {self.always} run by Python"]
+        if self.reason:
+            lines.append(f"  some run as always: {self.reason}")
+        for number, alike in enumerate(self.variants.values(), 1):
+            for v in alike:
+                if v.reason:
+                    state = f"runs as always: {v.reason}"
+                elif v.capture is None:
+                    state = "not captured yet"
+                else:
+                    c = v.capture
+                    state = (
+                        f"{c.launches()} launches, {c.pool_bytes() / 2**20:.1f} MiB of memory, "
+                        f"{len(v.outside)} calls of optimizers or schedules between them"
+                    )
+                    if v.gives is not None:
+                        state += ", forward and backward"
+                    if v.renewals:
+                        state += f"; captured again {v.renewals} times"
+                lines.append(f"  arguments {number}: {state}")
+        return "\n".join(lines)
+
+    # ---- a call ------------------------------------------------------------------------------
+
+    def __call__(self, *args, **kwargs):
+        if _C._capturing() or _live.recording is not None:
+            return self.function(*args, **kwargs)  # within another capture
+        given = guards.Arguments(args, kwargs)
+        if given.reason:
+            return self._as_always(None, given.reason, args, kwargs)
+        if self.structure is not None and not self.structure.same():
+            self._restart()
+        variant = self._variant(given)
+        if variant is None:
+            return self._as_always(None, self.reason, args, kwargs)
+        if variant.reason:
+            return self._as_always(variant, variant.reason, args, kwargs)
+        if variant.calls == 0:
+            self.always += 1
+            result = self.function(*args, **kwargs)
+            variant.calls = 1
+            return result
+        verify = variant.calls == 2 or variant.since_verified >= self.verify_every
+        lock = _capturing if verify or variant.capture is None else variant.lock
+        # Another thread is at it; or a backward pass needs what the next run would write over.
+        if variant.waiting() is not None or not lock.acquire(blocking=False):
+            self.always += 1
+            return self.function(*args, **kwargs)
+        try:
+            if variant.capture is None:
+                return self._capture(variant, given, args, kwargs)
+            if verify:
+                return self._verify(variant, given, args, kwargs)
+            variant.since_verified += 1
+            return self._replay(variant, given)
+        finally:
+            lock.release()
+
+    def _variant(self, given):
+        """The one for these arguments and what the program's tensors are now, perhaps a new one."""
+        alike = self.variants.get(given.key)
+        if alike is None:
+            if sum(map(len, self.variants.values())) >= VARIANTS:
+                self.reason = f"more than {VARIANTS} kinds of arguments"
+                return None
+            alike = self.variants[given.key] = [_Variant(given.objects)]
+        for variant in alike:
+            if variant.capture is None or variant.still_true():
+                return variant
+        if len(alike) < ALIKE:
+            alike.append(_Variant(given.objects))
+            alike[-1].calls = 1
+            return alike[-1]
+        alike[0].forget("tensors of the program are replaced, or have gradients at times")
+        return alike[0]
+
+    def _as_always(self, variant, reason, args, kwargs):
+        if self.fullgraph:
+            raise CaptureError(
+                f"pf.compile: the step cannot be captured: {reason}; expected that with "
+                "fullgraph=True; change it, or leave fullgraph out"
+            )
+        if variant is None:
+            self.reason = reason
+        self.always += 1
+        return self.function(*args, **kwargs)
+
+    def _restart(self):
+        """The model is another: what was captured of it holds no more."""
+        self.variants.clear()
+        self.structure = None
+
+    # ---- capturing -----------------------------------------------------------------------------
+
+    def _capture(self, variant, given, args, kwargs):
+        modules, optimizers, tensors = guards.reached(self.function, (*self.modules, *variant.objects))
+        structure = guards.Structure(modules)
+        if (hooked := structure.hooked()) is not None or _module._any_call_hooks:
+            where = type(hooked).__name__ if hooked is not None else "every module"
+            variant.reason = f"hooks of {where}, which Python has to call"
+            return self._as_always(variant, variant.reason, args, kwargs)
+        outside = {id(t): t for t in (*tensors, *structure.tensors())}
+        outside |= {id(p): p for o in optimizers for g in o.param_groups for p in g["params"]}
+        for t in given.tensors:
+            outside.pop(id(t), None)
+        watched = list(outside.values())
+        begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
+        gradients = {p: p.grad for p in begins_with}
+
+        capture = _C._capture_begin(_device_of(given.tensors, watched), False)
+        recording = _Recording(capture)
+        leaves = [t for t in watched if t.requires_grad and t.is_leaf]
+        try:
+            _live.recording = recording
+            _C.clear_autocast_cache()
+            capture.open_stage(_once(given.tensors))
+            result = self.function(*args, **kwargs)
+            outputs, tree = tree_flatten(result)
+            variant.tree = tree
+            tensors_out, variant.picks = _sorted_out(outputs, given.tensors, capture)
+            wanted = [o for o in tensors_out if o.requires_grad]
+            capture.close_stage(tensors_out)
+            backward_within = bool(capture.leaves())
+            if wanted and _C.is_grad_enabled() and not backward_within and not capture.broken():
+                if recording.outside_calls:
+                    capture.break_off("gradients of a step that calls an optimizer")
+                else:
+                    self._capture_backward(variant, capture, wanted, given.tensors, leaves)
+            else:
+                variant.gives = None
+            at_end = recording.gradients()
+        except BaseException:
+            capture.abandon()
+            raise
+        finally:
+            _live.recording = None
+            if not capture.broken():
+                capture.end()
+            else:
+                capture.abandon()
+            _C.clear_autocast_cache()
+        if any(_C._has_hooks(p) for p, _ in capture.leaves()):
+            variant.reason = "hooks of parameters, which Python has to call"
+        elif any(p is t for p, _ in capture.leaves() for t in given.tensors):
+            variant.reason = "gradients of the arguments are made within"
+        if capture.broken():
+            variant.reason = capture.broken()
+        if variant.reason:
+            if self.fullgraph:
+                raise CaptureError(
+                    f"pf.compile: the step cannot be captured: {variant.reason}; expected that with "
+                    "fullgraph=True; change it, or leave fullgraph out. This call has run"
+                )
+            self.always += 1
+            return result
+        capture.watch(watched)
+        variant.capture = capture
+        variant.calls = 2
+        variant.outside = recording.outside_calls
+        variant.at_end = at_end
+        variant.begins_with = begins_with
+        variant.had_gradient = {
+            p: gradients.get(p, p.grad) if had else None for p, had in capture.leaves()
+        }
+        self.structure = structure
+        made = capture.copied_results(0)
+        if variant.gives is not None:
+            variant.differentiable = [o.requires_grad for o in tensors_out]
+            copies = [o for o, w in zip(made, variant.differentiable) if w]
+            passed = iter(_Passed.apply(variant, copies, *wanted))
+            made = [next(passed) if w else o for o, w in zip(made, variant.differentiable)]
+        return self._result(variant, made, given)
+
+    def _capture_backward(self, variant, capture, wanted, tensors, leaves):
+        if any(_C._has_hooks(p) for p in leaves):
+            return capture.break_off("hooks of parameters, which Python has to call")
+        inputs = [t for t in _once(tensors) if t.requires_grad]
+        known = {id(t) for t in (*inputs, *leaves)}
+        for leaf in _leaves_of(wanted, inputs):
+            if id(leaf) not in known:
+                return capture.break_off("a gradient of a tensor that the step does not show")
+        seeds = [o.detach().clone() for o in wanted]
+        capture.open_stage(seeds)
+        variant.strides = [s.stride() for s in seeds]
+        variant.leaves = leaves
+        inputs_and_leaves = [*inputs, *leaves]
+        # Kept, for the caller's own backward pass behind this call.
+        found = grad(wanted, inputs_and_leaves, seeds, retain_graph=True, allow_unused=True)
+        variant.gives = [g is not None for g in found]
+        capture.close_stage([g for g in found if g is not None])
+
+    # ---- replaying -----------------------------------------------------------------------------
+
+    def _replay(self, variant, given):
+        capture = variant.capture
+        inputs = _once(given.tensors)
+        self.replays += 1
+        if not variant.outside and not variant.had_gradient and variant.gives is None:
+            outputs = capture.replay(inputs)
+            return self._result(variant, outputs, given)
+        capture.start(0, inputs)
+        for part, (function, args, kwargs, gradients) in enumerate(variant.outside):
+            capture.run(0, part)
+            _restore(gradients)
+            function(*args, **kwargs)
+        capture.run(0, len(variant.outside))
+        _restore(variant.at_end)
+        outputs = capture.results(0)
+        if variant.gives is None:
+            return self._result(variant, outputs, given)
+        sources = [t for t in inputs if t.requires_grad] + variant.leaves
+        return self._result(variant, _Replayed.apply(variant, outputs, *sources), given)
+
+    def _result(self, variant, outputs, given):
+        tensors = iter(outputs)
+        leaves = [
+            next(tensors) if kind == "made" else given.tensors[value] if kind == "given" else value
+            for kind, value in variant.picks
+        ]
+        return tree_unflatten(leaves, variant.tree)
+
+    # ---- verifying -----------------------------------------------------------------------------
+
+    def _verify(self, variant, given, args, kwargs):
+        """Runs the function once more, as always, and compares what it launches."""
+        trial = _C._capture_begin(_device_of(given.tensors, list(variant.begins_with)), True)
+        recording = _Recording(trial)
+        try:
+            _live.recording = recording
+            _C.clear_autocast_cache()
+            inputs = _once(given.tensors)
+            trial.open_stage(inputs)
+            result = self.function(*args, **kwargs)
+            outputs, tree = tree_flatten(result)
+            _sorted_out(outputs, given.tensors, trial)
+            trial.close_stage([o for o in outputs if isinstance(o, Tensor)])
+        finally:
+            _live.recording = None
+            trial.abandon()
+            _C.clear_autocast_cache()
+        variant.calls = 3
+        variant.since_verified = 0
+        self.always += 1
+        what, numbers = ("", False)
+        if trial.broken():
+            variant.reason = trial.broken()
+        else:
+            what, numbers = variant.capture.difference(trial)
+        if numbers:
+            variant.forget(what)
+            raise CaptureError(
+                f"pf.compile: a captured step has changed: {what}. A number that the program "
+                "changes between calls is not seen by mode='reduce-overhead'; pass it as a tensor, "
+                "change it in place, or use mode='default'. (Learning rates, schedules and random "
+                "numbers may change.) This call has run with the new number; those since the last "
+                f"check ran with the old, {self.verify_every} at most"
+            )
+        if what:
+            variant.forget(what)
+        return result
+
+
+def _once(tensors):
+    """Each of them once."""
+    return list({id(t): t for t in tensors}.values()) if len(tensors) > 1 else tensors
+
+
+def _device_of(*lists):
+    for tensors in lists:
+        for t in tensors:
+            return t.device
+    return _C.get_device()
+
+
+def _leaves_of(outputs, inputs):
+    """Leaves that a backward pass from these to the inputs would come to besides."""
+    found, seen = [], {t.grad_fn for t in inputs if t.grad_fn is not None}
+    waiting = [o.grad_fn for o in outputs if o.grad_fn is not None]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            found.append(leaf)
+        waiting.extend(n for n, _ in node.next_functions)
+    return found
+
+
+def _sorted_out(leaves, given, capture):
+    """(tensors that the step made, how each leaf of its result is found again)"""
+    made, picks = [], []
+    places = {id(t): i for i, t in enumerate(given)}
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            if id(leaf) in places:
+                picks.append(("given", places[id(leaf)]))
+            else:
+                picks.append(("made", None))
+                made.append(leaf)
+        elif type(leaf) in guards.PLAIN:
+            picks.append(("as it was", leaf))
+        else:
+            picks.append(("as it was", None))
+            capture.break_off(f"a result of class {type(leaf).__name__}")
+    return made, picks

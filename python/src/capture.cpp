@@ -1,0 +1,121 @@
+// Captured steps, as python/pyflame/_compile makes them.
+#include "engine/capture.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
+#include "common.h"
+#include "core/backends.h"
+#include "engine/autograd.h"
+
+namespace pyflame::python {
+
+namespace {
+
+using engine::Capture;
+
+std::vector<Tensor> tensors_in(nb::handle list) {
+  std::vector<Tensor> r;
+  for (nb::handle h : list) r.push_back(tensor_of(h.ptr()));
+  return r;
+}
+nb::list as_list(const std::vector<Tensor>& tensors) {
+  nb::list r;
+  for (const Tensor& t : tensors) r.append(nb::steal(wrap(t)));
+  return r;
+}
+
+template <class T>
+void put(std::string& s, T value) {
+  s.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// What of tensors a capture depends on, as bytes: geometry, dtype, device, whether gradients are
+// wanted, which of them are one tensor. None where it could not be run on them: two share memory, or
+// it is others' too, or does not begin where a vector may.
+nb::object signature(nb::handle list) {
+  std::string key;
+  std::vector<const TensorImpl*> seen;
+  for (nb::handle h : list) {
+    const TensorImpl& t = *tensor_of(h.ptr()).impl();
+    if (t.storage->foreign || t.storage->sparse || t.hidden) return nb::none();
+    constexpr int64_t kAlignment = 64;
+    if (t.offset * static_cast<int64_t>(itemsize(t.dtype)) % kAlignment) return nb::none();
+    uint8_t same = 0xff;
+    for (size_t i = 0; i < seen.size(); ++i) {
+      if (seen[i] == &t) same = static_cast<uint8_t>(i);
+      else if (seen[i]->storage == t.storage) return nb::none();
+    }
+    seen.push_back(&t);
+    const bool graded = t.requires_grad || (t.meta && t.meta->grad_fn);
+    put(key, same);
+    put(key, static_cast<uint8_t>(t.dtype));
+    put(key, static_cast<uint8_t>(t.storage->device.type));
+    put(key, t.storage->device.index);
+    put(key, static_cast<uint8_t>(t.floating | graded << 1));
+    put(key, static_cast<uint8_t>(t.shape.size()));
+    for (int64_t n : t.shape) put(key, n);
+    for (int64_t n : t.strides) put(key, n);
+  }
+  return nb::bytes(key.data(), key.size());
+}
+
+}  // namespace
+
+void init_capture(nb::module_& m) {
+  nb::class_<Capture>(m, "_Capture")
+      .def("open_stage", [](Capture& c, nb::handle inputs) { c.open_stage(tensors_in(inputs)); })
+      .def("pause", &Capture::pause)
+      .def("resume", &Capture::resume)
+      .def("close_stage", [](Capture& c, nb::handle outputs) { c.close_stage(tensors_in(outputs)); })
+      .def("end", &Capture::end)
+      .def("abandon", &Capture::abandon)
+      .def("break_off", &Capture::break_off)
+      .def("broken", &Capture::broken)
+      .def("leaves",
+           [](const Capture& c) {
+             nb::list r;
+             for (const Capture::Leaf& l : c.leaves())
+               r.append(nb::make_tuple(nb::steal(wrap(l.tensor)), l.had));
+             return r;
+           })
+      .def("start",
+           [](Capture& c, int stage, nb::handle inputs) { c.start(stage, tensors_in(inputs)); })
+      .def("run", &Capture::run)
+      .def("results", [](Capture& c, int stage) { return as_list(c.results(stage)); })
+      .def("copied_results", [](Capture& c, int stage) { return as_list(c.copied_results(stage)); })
+      .def("watch", [](Capture& c, nb::handle list) { c.watch(tensors_in(list)); })
+      .def("watched_still_there", &Capture::watched_still_there)
+      .def("difference",
+           [](const Capture& c, const Capture& trial) {
+             const Capture::Difference d = c.difference(trial);
+             return nb::make_tuple(d.what, d.numbers);
+           })
+      .def("launches", &Capture::launches)
+      .def("pool_bytes", &Capture::pool_bytes)
+      .def("parts", &Capture::parts)
+      // All of a call whose parts have nothing between them.
+      .def("replay", [](Capture& c, nb::handle inputs) {
+        c.start(0, tensors_in(inputs));
+        c.run(0, 0);
+        return as_list(c.results(0));
+      });
+  m.def("_capture_begin", [](nb::handle device, bool trial) {
+    return Capture::begin(to_usable_device(device.ptr()), trial);
+  });
+  m.def("_capture_signature", &signature);
+  // Whether hooks are to see the gradient of a leaf.
+  m.def("_has_hooks", [](nb::handle t) {
+    const autograd::Meta* meta = tensor_of(t.ptr())->meta;
+    if (!meta) return false;
+    const autograd::Node* a = meta->accumulator.get();
+    return !meta->hooked.empty() || (a && (a->extras || !a->hooks.empty()));
+  });
+  m.def("_capturing", [] { return engine::capturing() != nullptr; });
+}
+
+}  // namespace pyflame::python

@@ -1,0 +1,184 @@
+// Captures: what one thread launched, kept to be launched again without the program that said so.
+//
+// While a thread captures, everything runs as it always does, and is noted besides: programs and
+// kernels with their sizes and numbers, and where each address came from. Its memory comes from a
+// pool of its own, so that what was used twice within the capture is used twice by each run of it,
+// and by nobody else meanwhile. A storage is a *slot* of the capture, and of one of four kinds:
+//
+//   inner   made and used within: its address is the pool's, for ever
+//   outer   was there before (parameters, states): its address is looked up at each run
+//   input   named as such: each run brings another
+//   output  made within and given away: each run gets fresh memory for it
+//
+// A capture has stages, which are run one after the other with inputs and outputs of their own (a
+// forward and a backward pass), and stages have parts: between two of them is what the caller does
+// itself (the step of an optimizer, whose numbers change).
+//
+// What cannot be kept (a value that the host reads, a copy from another device) breaks the capture,
+// with a reason, and still happens: a broken capture was an ordinary run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/group.h"
+#include "engine/planner.h"
+
+namespace pyflame::engine {
+
+struct CapturedLaunch;
+
+class Capture : public std::enable_shared_from_this<Capture> {
+ public:
+  // The calling thread's launches are noted from here on. One capture at a time: ValueError.
+  // `trial`: only to be compared with another, and with the memory that the program takes anyway.
+  static std::shared_ptr<Capture> begin(Device, bool trial);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  // ---- while it captures, on its thread --------------------------------------------------------
+  void open_stage(std::span<const Tensor> inputs);
+  void pause();   // a part ends
+  void resume();  // the next one begins
+  void close_stage(std::span<const Tensor> outputs);
+  void end();
+  void abandon() noexcept;  // the program raised
+
+  const std::string& broken() const { return broken_; }
+  void break_off(const std::string& reason);  // the first reason counts
+  // Leaves whose .grad a backward pass within has changed, and whether the first time found one.
+  struct Leaf {
+    Tensor tensor;
+    bool had;
+  };
+  const std::vector<Leaf>& leaves() const { return leaves_; }
+
+  // What the engine tells. Addresses are there already.
+  void note_program(const ProgramStep&, const std::shared_ptr<const CompiledProgram>&);
+  void note_kernel(const Kernel&, std::span<const pf_tensor>, std::span<Storage* const>,
+                   std::span<const pf_scalar>, int outputs, const CallOptions&);
+  void note_group(const Plan&, const AnchorCall&, const pf_group&,
+                  const std::shared_ptr<const CompiledProgram>& before,
+                  const std::shared_ptr<const CompiledProgram>& after);
+  void note_bytes(const Tensor& to, const void* from, size_t bytes);
+  void note_leaf(const Tensor& leaf, bool had);
+  // Results may take over memory that was made within, no other.
+  void forbid_donations(ProgramStep&) const;
+
+  // ---- when it has ended, on any thread, one at a time -----------------------------------------
+  // Inputs of the geometry that they had. For a stage behind the first: AutogradError when what it
+  // reads of the stage before was changed meanwhile.
+  void start(int stage, std::span<const Tensor> inputs);
+  void run(int stage, int part);
+  std::vector<Tensor> results(int stage);  // and forgets what no later stage reads
+
+  // Of the run that was captured: in memory of their own, for theirs is written by the next run.
+  std::vector<Tensor> copied_results(int stage);
+
+  // The tensors that are to be the storages that they are now; false once one of them has another.
+  void watch(std::span<const Tensor>);
+  bool watched_still_there() const;
+  // What of a trial's first stage is not as here: the launches, the numbers that they take, or the
+  // storages from outside that they read and write. "" if all is.
+  struct Difference {
+    std::string what;
+    bool numbers = false;  // only numbers: of the program, which nobody told us change
+  };
+  Difference difference(const Capture& trial) const;
+
+  Device device() const { return device_; }
+  size_t launches() const { return launches_.size(); }
+  int64_t pool_bytes() const;
+  int parts(int stage) const;
+
+ private:
+  enum class Kind : uint8_t { Inner, Outer, Input, Output };
+  struct Site {
+    void** where;
+    std::ptrdiff_t offset;
+  };
+  struct Slot {
+    Kind kind = Kind::Inner;
+    bool written = false;
+    int8_t first_stage = 0, last_stage = 0;
+    int index = 0;  // of an input
+    uint32_t version = 0;
+    uint32_t serial = 0;  // of the storage that it was
+    size_t nbytes = 0;
+    Ref<Storage> storage;
+    Tensor holder;  // of what is handed out: somebody can read it
+    void* base = nullptr;
+    std::vector<Site> sites;
+
+    bool within(int stage) const { return first_stage <= stage && last_stage >= stage; }
+  };
+  struct Part {
+    size_t first = 0, last = 0;  // launches
+  };
+  struct Result {
+    int slot;
+    DType dtype;
+    Dims shape, strides;
+    int64_t offset;
+    bool floating;
+  };
+  struct Given {
+    int slot;
+    DType dtype;
+    Dims shape, strides;
+    int64_t offset;
+  };
+  struct Stage {
+    std::vector<Given> inputs;
+    std::vector<Result> results;
+    std::vector<Part> parts;
+  };
+
+  explicit Capture(Device);
+  void leave() noexcept;
+  bool inner(const Storage&) const;
+  int slot_of(Storage&);
+  void note(void** where, Storage&, bool writes);
+  CapturedLaunch& add();
+  void keep_program(struct CapturedProgram&, const ProgramStep&,
+                    const std::shared_ptr<const CompiledProgram>&);
+  void make_memory(Slot&);
+  void patch(Slot&);
+  void launch(CapturedLaunch&, StreamState*);
+
+  Device device_;
+  Group* group_ = nullptr;  // of the thread that captures; null when it has ended
+  bool noting_ = false;
+  int64_t pool_ = 0, route_before_ = 0;  // a trial has no pool
+  std::string broken_;
+  std::vector<std::unique_ptr<CapturedLaunch>> launches_;
+  std::vector<Slot> slots_;
+  std::unordered_map<uint32_t, int> by_serial_;
+  std::vector<Stage> stages_;
+  std::vector<Leaf> leaves_;
+  struct Watched {
+    Tensor tensor;
+    Storage* storage;
+  };
+  std::vector<Watched> watched_;
+  uint64_t random_first_ = 0, random_count_ = 0;
+  uint64_t seed_ = 0, random_now_ = 0;
+  int64_t work_ = 0;
+};
+
+// The capture that the calling thread is making, or null.
+inline Capture* capturing() {
+  return detail::t_group ? detail::t_group->capture : nullptr;
+}
+// Breaks it, where there is one.
+inline void break_capture(const char* op, const char* why) {
+  if (Capture* c = capturing()) [[unlikely]]
+    c->break_off(std::string(op) + ": " + why);
+}
+
+}  // namespace pyflame::engine
