@@ -175,6 +175,7 @@ void forward(const KernelArgs& a) {
   if (!direct && taps(a, p, x, y, w)) return;
   const int64_t tile = p.tile(sizeof(T)), tiles = ceil_div(p.pixels, tile);
   const Scratch<T> packed(p.out * p.groups * p.k);
+  const Done done(a, p, y);
   pack(p, a.data<T>(at.weight), w, std::max<int64_t>(p.in, 1), last, packed.get());
   const T* bias = a.has(at.bias) ? a.data<T>(at.bias) : nullptr;
   const size_t room = direct ? 0 : static_cast<size_t>(p.k * tile) * sizeof(T);
@@ -193,6 +194,7 @@ void forward(const KernelArgs& a) {
                          direct ? x_step : p.k, int64_t{1}, rows, int64_t{1}, p.k, to, y_step);
         g.bias = bias ? bias + u.group * p.out : nullptr;
         gemm(g);
+        done(u.item, u.group * p.out, p.out, first, width);
         continue;
       }
       if (!direct) columns(p, from, x, first, stop, cols);
@@ -204,6 +206,7 @@ void forward(const KernelArgs& a) {
         T* row = to + o * y.channel;
         for (int64_t q = 0; q < width; ++q) row[q] = plus(row[q], b);
       }
+      done(u.item, u.group * p.out, p.out, first, width);
     }
   });
 }
@@ -378,7 +381,7 @@ void conv_input(const KernelArgs& a) {
 void conv_weight(const KernelArgs& a) {
   with_type(a.dtype(0), [&]<class T>() { backward_weight<T>(a); });
 }
-PF_CPU_KERNEL(kernels::Conv::kInfo, conv)
+PF_CPU_KERNEL(kernels::Conv::kInfo, conv, RunsBehind{})
 PF_CPU_KERNEL(kernels::ConvInput::kInfo, conv_input)
 PF_CPU_KERNEL(kernels::ConvWeight::kInfo, conv_weight)
 

@@ -132,6 +132,27 @@ inline bool within(const Problem& p, size_t d, int64_t at) {
   return at >= 0 && at < p.x[d];
 }
 
+// What is behind a convolution, over the part of its result [item, channels, pixels) that is done.
+struct Done {
+  Behind* behind;  // null: nothing
+  const Lay& y;
+  int64_t pixel;  // the step between pixels
+
+  Done(const KernelArgs& a, const Problem& p, const Lay& lay)
+      : behind(a.behind), y(lay), pixel(step_of(p.y, lay.at)) {
+    if (behind) behind->take();
+  }
+  void operator()(int64_t item, int64_t channel, int64_t channels, int64_t first,
+                  int64_t pixels) const {
+    if (!behind || channels <= 0 || pixels <= 0) return;
+    const int64_t at = item * y.outer + channel * y.channel + first * pixel;
+    if (y.channel == 1)
+      behind->run(at, pixels, channels, pixel);
+    else
+      behind->run(at, channels, pixels, y.channel);
+  }
+};
+
 // Each channel by itself: no channel of a group but one goes in. False where they are not for it.
 bool depthwise(const KernelArgs&, const Problem&, const Lay& x, const Lay& y, const Lay& weight);
 bool depthwise_input(const KernelArgs&, const Problem&, const Lay& x, const Lay& y,

@@ -4,6 +4,7 @@
 // products go through all taps before they write. A gradient of the input is the same over the
 // pixels of each phase of the stride; one of the weights has pixels where the others have channels.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/dispatch.h"
@@ -342,7 +343,8 @@ struct Lines {
 
 template <class T>
 void results(const Problem& p, Form f, const T* from, const Lay& source, const Space& sizes,
-             const T* weight, const Lay& w, bool forward, const T* bias, T* to, const Lay& lay) {
+             const T* weight, const Lay& w, bool forward, const T* bias, T* to, const Lay& lay,
+             const KernelArgs* call) {
   const micro::Kernels<T>& kernels = micro::kernels<T>();
   const int64_t nr = kernels.nr, panels = ceil_div(f.results, nr);
   Space most{};
@@ -373,6 +375,9 @@ void results(const Problem& p, Form f, const T* from, const Lay& source, const S
   const Scratch<T> made(packed || own_panels ? 0 : packing.count());
   if (!packed && !own_panels) packing.all(made.get()), packed = made.get();
 
+  std::optional<Done> done;  // of a result; a gradient's phases are its pixels in several parts
+  if (call) done.emplace(*call, p, lay);
+  const int64_t inner = product(most) / std::max<int64_t>(most[piece.cut], 1);
   const int64_t results = Lines<T>::count(most[2], pixels) * most[2] * nr;
   const size_t room = Parts::bytes<T>(together * piece.elements) + Parts::bytes<T>(results) +
                       (own_panels ? Parts::bytes<T>(panel) + Parts::bytes<T>(packing.room()) : 0);
@@ -425,6 +430,11 @@ void results(const Problem& p, Form f, const T* from, const Lay& source, const S
           lines(sources + (n - n0) * piece.elements, i, g, q, weights,
                 to + n * lay.outer + g * f.results * lay.channel);
       }
+      const int64_t r0 = panels * part / parts * nr;
+      const int64_t r1 = std::min(panels * (part + 1) / parts * nr, f.results);
+      const int64_t first = piece.first(i), last = std::min(piece.first(i + 1), most[piece.cut]);
+      for (int64_t n = n0; done && n < n1; ++n)
+        (*done)(n, g * f.results + r0, r1 - r0, first * inner, (last - first) * inner);
     }
   });
 }
@@ -525,7 +535,7 @@ bool taps(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& y, con
   if (p.out < kFewResults || p.y[2] < kShortLine) return false;
   return dispatch_wide(a.dtype(at.x), [&]<class T>() {
     results(p, Form::forward(p, x.channel != 1), a.data<T>(at.x), x, p.x, a.data<T>(at.weight),
-            weight, true, a.has(at.bias) ? a.data<T>(at.bias) : nullptr, a.data<T>(at.y), y);
+            weight, true, a.has(at.bias) ? a.data<T>(at.bias) : nullptr, a.data<T>(at.y), y, &a);
   });
 }
 
@@ -537,7 +547,7 @@ bool taps_input(const KernelArgs& a, const Problem& p, const Lay& x, const Lay& 
   if (p.in < kFewResults || p.x[2] / p.stride[2] < kShortLine || phases > kMaxPhases) return false;
   return dispatch_wide(a.dtype(at.dx), [&]<class T>() {
     results<T>(p, Form::backward(p), a.data<T>(at.dy), y, p.y, a.data<T>(at.weight), weight, false,
-               nullptr, a.data<T>(at.dx), x);
+               nullptr, a.data<T>(at.dx), x, nullptr);
   });
 }
 

@@ -1,12 +1,13 @@
 // Groups in pieces: a program, the kernel behind it and the program behind that run over a few rows
-// at a time, so that what passes between them stays in a cache.
+// at a time, so that what passes between them stays in a cache. A convolution runs the program
+// behind it over what it has finished.
 #pragma once
 
 #include "pyflame/backend.h"
 
 namespace pyflame::cpu {
 
-bool group_takes(const pf_group& g);
+bool group_takes(pf_group& g);  // and what then has no memory
 // What group_takes() has said yes to.
 void group_launch(const pf_group& g);
 

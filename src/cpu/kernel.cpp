@@ -19,6 +19,9 @@ std::unordered_map<std::string_view, KernelEntry>& kernels() {
 RegisterKernel::RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, PiecesFn pieces) {
   kernels().emplace(info.name, KernelEntry{fn, pieces});
 }
+RegisterKernel::RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, RunsBehind) {
+  kernels().emplace(info.name, KernelEntry{fn, nullptr, true});
+}
 
 const KernelEntry* find_kernel(const char* name) {
   auto it = kernels().find(name);

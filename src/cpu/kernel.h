@@ -5,6 +5,8 @@
 //   PF_CPU_KERNEL(Cumsum::kInfo, cumsum)         or, with a function that gives its Pieces,
 //   PF_CPU_KERNEL(Softmax::kInfo, softmax, softmax_pieces)
 //
+// or, where it may run the program behind it, PF_CPU_KERNEL(Conv::kInfo, conv, RunsBehind{}).
+//
 // Tensors arrive in the order of the kernel's descriptor (table/kernel.h). Addresses are host
 // addresses.
 #pragma once
@@ -30,6 +32,24 @@ struct Piece {
   bool begun;  // every fourth line of that is on its way already
 };
 
+// The program behind a kernel, as one that fills its result bit by bit may run it over what it has
+// finished, while that is in a cache. Such a kernel calls take(), and then runs it over each
+// element of its result once.
+class Behind {
+ public:
+  void take() { taken_ = true; }
+  bool taken() const { return taken_; }
+  // Elements of the result by their places in memory: `rows` runs of `width`, `apart` from each
+  // other. Callable from any thread.
+  virtual void run(int64_t first, int64_t rows, int64_t width, int64_t apart) const = 0;
+
+ protected:
+  ~Behind() = default;
+
+ private:
+  bool taken_ = false;
+};
+
 struct KernelArgs {
   const pf_tensor* tensors;
   int ntensors;
@@ -37,6 +57,7 @@ struct KernelArgs {
   int nattrs;
   pf_index_error* error;
   const Piece* piece = nullptr;
+  Behind* behind = nullptr;  // null: nothing is to be run
 
   const pf_tensor& tensor(int i) const { return tensors[i]; }
   bool has(int i) const { return i < ntensors && tensors[i].data != nullptr; }
@@ -72,12 +93,17 @@ struct Pieces {
 };
 using PiecesFn = Pieces (*)(const KernelArgs&);  // looks at no memory
 
+// Of kernels in place of Pieces: it may run what is behind it (see Behind), over its first tensor.
+struct RunsBehind {};
+
 struct KernelEntry {
   KernelFn run;
-  PiecesFn pieces;  // may be null
+  PiecesFn pieces = nullptr;  // may be null
+  bool runs_behind = false;
 };
 struct RegisterKernel {
   RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, PiecesFn pieces = nullptr);
+  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, RunsBehind);
 };
 const KernelEntry* find_kernel(const char* name);
 

@@ -216,7 +216,7 @@ int Capture::slot_of(Storage& s) {
     Slot slot;
     slot.serial = serial;
     slot.first_stage = stage;
-    slot.kind = inner(s) ? Kind::Inner : Kind::Outer;
+    slot.kind = inner(s) || !s.data ? Kind::Inner : Kind::Outer;
     if (slot.kind == Kind::Outer) slot.storage = Ref<Storage>::share(&s);
     slot.base = s.data;
     slot.nbytes = s.nbytes;
@@ -230,7 +230,9 @@ void Capture::note(void** where, Storage& s, bool writes) {
   Slot& slot = slots_[static_cast<size_t>(slot_of(s))];
   slot.written |= writes;
   launches_.back()->serials.push_back(slot.serial);
-  slot.sites.push_back({where, static_cast<char*>(*where) - static_cast<char*>(s.data)});
+  // Memory that went on to a result of the same launch: within, and never looked up.
+  if (s.data)
+    slot.sites.push_back({where, static_cast<char*>(*where) - static_cast<char*>(s.data)});
 }
 
 CapturedLaunch& Capture::add() {
@@ -319,6 +321,8 @@ void Capture::note_group(const Plan& plan, const AnchorCall& a, const pf_group& 
   }
   if (group.before) keep_program(l.before, plan.before, before);
   if (group.after) keep_program(l.after, plan.after, after);
+  if (a.options.keeps >= 0 && device_.is_cpu())
+    l.keeps = slot_of(*a.tensors[a.options.keeps].storage);
   l.feeds.assign(group.feeds, group.feeds + group.nfeeds);
   l.takes.assign(group.takes, group.takes + group.ntakes);
   l.group = group;
@@ -455,6 +459,7 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
     return;
   }
   bump(counters().kernels);
+  const KeepScope keep(l.keeps >= 0 ? slots_[static_cast<size_t>(l.keeps)].storage.get() : nullptr);
   if (l.together) {
     pf_index_error error = index_error(*l.kernel, l.options);
     int32_t joined = 0;
@@ -478,7 +483,6 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
     if (status != PF_OK) raise_status(b, status, l.options.op);
     return;
   }
-  const KeepScope keep(l.keeps >= 0 ? slots_[static_cast<size_t>(l.keeps)].storage.get() : nullptr);
   pf_index_error error = index_error(*l.kernel, l.options);
   const pf_status status = b->kernel_launch(
       device_.index, on, l.found, l.tensors.data(), static_cast<int32_t>(l.tensors.size()),

@@ -82,7 +82,12 @@ void Execution::prepare() {
   if (plan_.kernel) prepare_kernel();
   // What `early` reads is read once more behind the kernel: it gets no input's memory.
   if (plan_.before.runs()) plan_donations(plan_.before, stream_);
-  if (plan_.after.runs()) plan_donations(plan_.after, stream_);
+  // A result of the kernel goes on as the program's, unless both are made within one launch that
+  // stores both.
+  const bool apart =
+      !together_ || (g_.device.is_cpu() && g_.anchor.kernel->anchor == Anchor::Library);
+  if (plan_.after.runs())
+    plan_donations(plan_.after, stream_, plan_.kernel && apart ? &g_.anchor : nullptr);
   if (g_.capture) [[unlikely]] {
     g_.capture->forbid_donations(plan_.before);
     g_.capture->forbid_donations(plan_.after);
@@ -199,10 +204,10 @@ void Execution::supply_kernel() {
 
 void Execution::launch_kernel() {
   const AnchorCall& a = g_.anchor;
+  const KeepScope keep(a.options.keeps >= 0 && g_.device.is_cpu()
+                           ? a.tensors[a.options.keeps].storage.get()
+                           : nullptr);
   if (!together_) {
-    const KeepScope keep(a.options.keeps >= 0 && g_.device.is_cpu()
-                             ? a.tensors[a.options.keeps].storage.get()
-                             : nullptr);
     run_kernel(*a.kernel, g_.device, stream_, {tensors_, static_cast<size_t>(a.ntensors)},
                {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
     if (g_.capture) [[unlikely]] {

@@ -250,13 +250,20 @@ void make_plan(Window& w, bool to_anchor, Plan& plan) {
                   (plan.before_joins() || plan.after.runs());
 }
 
-void plan_donations(ProgramStep& step, const StreamState* stream) {
+void plan_donations(ProgramStep& step, const StreamState* stream, const AnchorCall* kernel) {
   Phase& ph = *step.phase;
   uint32_t given = step.inputs_without;
+  // Who else holds it: the kernel whose result it is.
+  const auto holders = [&](const Storage& s) {
+    uint32_t n = 1;
+    for (int i = 0; kernel && i < kernel->nouts; ++i) n += kernel->tensors[i].storage.get() == &s;
+    return n;
+  };
   const auto gives = [&](int j, const Place& out) {
     const Place& in = ph.inputs[step.used[j]];
     const Storage &from = *in.storage, &to = *out.storage;
-    if (given >> j & 1 || has_handles(from) || from.refs.load(std::memory_order_relaxed) != 1)
+    if (given >> j & 1 || has_handles(from) ||
+        from.refs.load(std::memory_order_relaxed) != holders(from))
       return false;
     // Memory of this stream, or none yet.
     if (from.data && (!from.block || from.block->stream != stream || !from.block->users.empty()))

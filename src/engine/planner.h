@@ -58,6 +58,7 @@ struct Plan {
 
 void make_plan(Window&, bool to_anchor, Plan&);
 // Which results take the memory of an input, when it is known what has none.
-void plan_donations(ProgramStep&, const StreamState*);
+// A result of `kernel`, where one is given, is an input like others.
+void plan_donations(ProgramStep&, const StreamState*, const AnchorCall* kernel = nullptr);
 
 }  // namespace pyflame::engine
