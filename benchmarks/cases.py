@@ -22,6 +22,8 @@ class Case:
         self.bar_seconds = facts.get("bar_seconds")
         self.bar_fraction = facts.get("bar_fraction")
         self.compiles = facts.get("compiles", False)  # has a form for torch.compile
+        self.alone = facts.get("alone")  # what roof.cpp is asked for beside it
+        self.bar_alone = facts.get("bar_alone")  # fraction of that's speed
         self.bar_rate = facts.get("bar_rate")  # bytes per second
 
 
@@ -374,7 +376,11 @@ def convolution(name, title, batch, ins, outs, size, kernel, stride=1, groups=1)
                 return make(torch, last)
 
             bound.__name__ = name + ("_last" if last else "") + suffix
-            case("conv", title + layout + what, flops=times * flops)(bound)
+            sizes = f"{batch} {ins} {outs} {size} {kernel} {stride} {int(times == 3)}"
+            alone = f"conv {sizes}" if groups == 1 else None
+            bar = 0.85 if name == "conv_3x3" and times == 3 else None
+            facts = {"flops": times * flops, "alone": alone, "bar_alone": bar}
+            case("conv", title + layout + what, **facts)(bound)
 
 
 convolution("conv_3x3", "3x3, 64 to 64 at 32 x 56²", 32, 64, 64, 56, 3)

@@ -112,11 +112,12 @@ def options(description, rounds, seconds, worker):
 
 def build_roof():
     """The program that measures copy and product, compiled once per source."""
-    source = ROOT / "benchmarks" / "roof.cpp"
-    target = ROOT / "build" / "roof"
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+    folder, target = ROOT / "benchmarks", ROOT / "build" / "roof"
+    newest = max((folder / f).stat().st_mtime for f in ("roof.cpp", "onednn_conv.h"))
+    if not target.exists() or target.stat().st_mtime < newest:
         target.parent.mkdir(exist_ok=True)
-        command = ["g++", "-O3", "-mavx2", "-fopenmp", str(source), "-o", str(target), "-ldl"]
+        command = ["g++", "-std=c++20", "-O3", "-mavx2", "-fopenmp", str(folder / "roof.cpp")]
+        command += ["-o", str(target), "-ldl"]
         subprocess.run(command, check=True)
     return str(target)
 
@@ -150,7 +151,7 @@ def measure(case, modules, threads, rounds, seconds, warmup=3):
     elif case.flops:
         roof_command = f"product {seconds / 2}"
     times = {m: [] for m in modules}
-    roofs = []
+    roofs, alone = [], []
     for _ in range(rounds):
         for m, side in sides.items():
             t = side.ask(f"run {seconds}")
@@ -158,6 +159,8 @@ def measure(case, modules, threads, rounds, seconds, warmup=3):
                 times[m].append(t)
         if roof_command:
             roofs.append(roof.ask(roof_command) or 0.0)
+        if case.alone:
+            alone.append(roof.ask(f"{case.alone} {seconds}") or 0.0)
     result = {"case": case.name, "title": case.title, "sides": {}}
     for m, side in sides.items():
         if side.error or not times[m]:
@@ -175,10 +178,14 @@ def measure(case, modules, threads, rounds, seconds, warmup=3):
         for entry in result["sides"].values():
             if "seconds" in entry:
                 entry["fraction"] = (case.traffic or case.flops) / entry["seconds"] / rate
+    if alone and min(alone) > 0:
+        result["onednn_alone"] = case.flops / statistics.median(alone)
     if case.bar_seconds:
         result["bar_seconds"] = case.bar_seconds
     if case.bar_fraction:
         result["bar_fraction"] = case.bar_fraction
+    if case.bar_alone:
+        result["bar_alone"] = case.bar_alone
     return result
 
 
@@ -214,6 +221,14 @@ def row(result, ours="pyflame", theirs="torch"):
     if bars:
         cells.append(f"{', '.join(bars)} {'met' if met else 'MISSED'}")
     line = "  ".join(cells).rstrip()
+    if "onednn_alone" in result and "seconds" in a:
+        alone, bar = result["onednn_alone"], ""
+        fraction = alone / a["seconds"]
+        if "bar_alone" in result:
+            met = fraction >= result["bar_alone"]
+            bar = f"  >= {result['bar_alone']:.0%} {'met' if met else 'MISSED'}"
+        label = "    of oneDNN's convolution alone"
+        line += f"\n{label:<52}  {'':>9}  {time_text(alone):>9}  {fraction:>6.0%} {bar}".rstrip()
     c = result["sides"].get(theirs + "-compiled", {})
     if "seconds" in c and "seconds" in a:
         ratio = c["seconds"] / a["seconds"]

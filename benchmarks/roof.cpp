@@ -2,6 +2,7 @@
 // on all threads, and a float32 product of 1024 by oneDNN. Commands on stdin, one per line:
 //   copy BYTES SECONDS  -> bytes read and written per second
 //   product SECONDS     -> floating-point operations per second, 0 when there is no oneDNN
+//   conv BATCH IN OUT SIZE KERNEL STRIDE BOTH SECONDS -> the same of oneDNN's convolution alone
 #include <dlfcn.h>
 #include <immintrin.h>
 #include <sys/mman.h>
@@ -11,8 +12,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <vector>
+
+#include "onednn_conv.h"
 
 namespace {
 
@@ -67,10 +71,14 @@ int main() {
   size_t held = 0;
   float *from = nullptr, *to = nullptr;
   Sgemm sgemm = nullptr;
+  void* library = nullptr;
   for (const char* name : {"libdnnl.so.2", "libdnnl.so.3", "libdnnl.so"})
-    if (!sgemm)
-      if (void* library = dlopen(name, RTLD_NOW)) sgemm = (Sgemm)dlsym(library, "dnnl_sgemm");
+    if (!library) library = dlopen(name, RTLD_NOW);
+  if (library) sgemm = (Sgemm)dlsym(library, "dnnl_sgemm");
   float *a = nullptr, *b = nullptr, *c = nullptr;
+#ifdef PF_ONEDNN_CONV
+  std::optional<OneDnnConv> conv;
+#endif
   char line[200];
   while (std::fgets(line, sizeof line, stdin)) {
     size_t bytes;
@@ -95,6 +103,16 @@ int main() {
       rate = best_rate(seconds, 2.0 * n * n * n,
                        [&] { sgemm('N', 'N', n, n, n, 1, a, n, b, n, 0, c, n); });
     }
+#ifdef PF_ONEDNN_CONV
+    OneDnnConv::Sizes s{};
+    long long n[6];
+    if (library && std::sscanf(line, "conv %lld %lld %lld %lld %lld %lld %d %lf", n, n + 1, n + 2,
+                               n + 3, n + 4, n + 5, &s.both, &seconds) == 8) {
+      s = {n[0], n[1], n[2], n[3], n[4], n[5], s.both};
+      if (!conv || conv->sizes != s) conv.emplace(library, s);
+      if (conv->works()) rate = best_rate(seconds, conv->flops(), [&] { conv->run(); });
+    }
+#endif
     std::printf("%.6g\n", rate);
     std::fflush(stdout);
   }
