@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/kept.h"
+#include "cpu/kept_forms.h"
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
 #include "table/kernels/conv.h"
@@ -23,11 +23,6 @@ inline constexpr int64_t kUnits = 8;
 inline constexpr int64_t kShortLine = 4, kNarrowLine = 6;
 inline constexpr int64_t kTileBytes = 256 << 10, kShortTile = 32, kLongTile = 2048;
 
-// What is kept of weights (core/kept.h).
-enum KeptKind : int64_t { kFlatForm, kTapsForm, kTapsInputForm };
-inline int64_t address(const void* p) {
-  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p));
-}
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

@@ -11,6 +11,7 @@
 
 #include "core/dispatch.h"
 #include "cpu/gemm_own.h"
+#include "cpu/kept_forms.h"
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
@@ -129,16 +130,17 @@ class Window {
  public:
   static constexpr int kMost = 24;
   Window(C* room, int64_t columns, int64_t width) : room_(room), columns_(columns), width_(width) {}
+  bool direct() const { return std::is_same_v<S, C> && columns_ == width_; }
   const C* in(const S* p) {
     if constexpr (std::is_same_v<S, C>)
-      if (columns_ == width_) return p;
+      if (direct()) return p;
     C* at = take();
     widen(p, columns_, at);
     return at;
   }
   C* out(S* p) {
     if constexpr (std::is_same_v<S, C>)
-      if (columns_ == width_) return p;
+      if (direct()) return p;
     C* at = take();
     to_[outs_] = p, from_[outs_++] = at;
     return at;
@@ -178,32 +180,36 @@ void forward(const KernelArgs& a) {
   const S* const bias = a.data<const S>(at.bias);
   const S* const projection = a.data<const S>(at.projection);
 
-  // Of each panel its gates, [out][width]; then their biases; then the projection, [hidden][width].
-  const int64_t panel = out * width, count = l.panels * gates, behind_panel = hidden * width;
-  Scratch<C> packed(count * panel + (bias ? count * width : 0) +
-                    (projection ? l.out_panels * behind_panel : 0));
-  C* const biases = packed.get() + count * panel;
+  // Of each panel its gates, [out][width]: kept from an earlier call, or made for this one.
+  const int64_t panel = out * width, count = l.panels * gates;
+  const auto pack = [&](C* panels) {
+    parallel_for(count, std::max<int64_t>(1, (1 << 16) / panel), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        micro::pack(weight + (i % gates * hidden + i / gates * width) * out, out, 1,
+                    static_cast<int>(l.columns(hidden, i / gates)), out, static_cast<int>(width),
+                    panels + i * panel);
+    });
+  };
+  const auto held = pyflame::kept({kRecurrentForm, static_cast<int64_t>(a.dtype(at.weight)),
+                                   address(weight), hidden, out, gates, width},
+                                  static_cast<size_t>(count * panel) * sizeof(C),
+                                  [&](char* to) { pack(reinterpret_cast<C*>(to)); });
+  // The panels, their biases, and those of the projection, [hidden][width].
+  const int64_t own = held ? 0 : count * panel, behind_panel = hidden * width;
+  const Scratch<C> made(own + (bias ? count * width : 0) +
+                        (projection ? l.out_panels * behind_panel : 0));
+  if (!held) pack(made.get());
+  const C* const packed = held ? reinterpret_cast<const C*>(held.get()) : made.get();
+  C* const biases = made.get() + own;
   C* const behind_panels = biases + (bias ? count * width : 0);
-  const int64_t all_panels = count + (projection ? l.out_panels : 0);
-  parallel_for(all_panels, std::max<int64_t>(1, (1 << 16) / panel),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   if (i >= count) {
-                     const int64_t j = i - count;
-                     micro::pack(projection + j * width * hidden, hidden, 1,
-                                 static_cast<int>(l.columns(out, j)), hidden,
-                                 static_cast<int>(width), behind_panels + j * behind_panel);
-                     continue;
-                   }
-                   const int64_t j = i / gates, first = i % gates * hidden + j * width,
-                                 n = l.columns(hidden, j);
-                   micro::pack(weight + first * out, out, 1, static_cast<int>(n), out,
-                               static_cast<int>(width), packed.get() + i * panel);
-                   if (!bias) continue;
-                   widen(bias + first, n, biases + i * width);
-                   std::fill(biases + i * width + n, biases + (i + 1) * width, C(0));
-                 }
-               });
+  for (int64_t i = 0; bias && i < count; ++i) {
+    const int64_t n = l.columns(hidden, i / gates);
+    widen(bias + i % gates * hidden + i / gates * width, n, biases + i * width);
+    std::fill(biases + i * width + n, biases + (i + 1) * width, C(0));
+  }
+  for (int64_t j = 0; projection && j < l.out_panels; ++j)
+    micro::pack(projection + j * width * hidden, hidden, 1, static_cast<int>(l.columns(out, j)),
+                hidden, static_cast<int>(width), behind_panels + j * behind_panel);
 
   constexpr bool same = std::is_same_v<S, C>;
   const int64_t most = l.together();
@@ -235,13 +241,17 @@ void forward(const KernelArgs& a) {
       for (int64_t j = 0; j < l.panels; ++j) {
         for (int64_t g = 0; g < gates; ++g) {
           const int64_t p = j * gates + g;
-          l.multiply(from, out, out, packed.get() + p * panel, bias ? biases + p * width : nullptr,
-                     n, tiles + g * n * width, width);
+          l.multiply(from, out, out, packed + p * panel, bias ? biases + p * width : nullptr, n,
+                     tiles + g * n * width, width);
         }
+        // Where they lie, all rows at once, or one by one through a window.
         Window<S> window(room, l.columns(hidden, j), width);
-        for (int64_t r = 0; r < n; ++r) {
+        const int64_t at_once = window.direct() ? n : 1;
+        for (int64_t r = 0; r < n; r += at_once) {
           const int64_t in_row = r * hidden + j * width, row = row0 + r;
           CellStep<C> s{};
+          s.x_row = gates * hidden, s.product_row = width, s.state_row = hidden;
+          s.kept_row = 4 * hidden;
           for (int64_t g = 0; g < gates; ++g) {
             s.x[g] = window.in(x + (row * gates + g) * hidden + j * width);
             s.product[g] = tiles + (g * n + r) * width;
@@ -250,10 +260,9 @@ void forward(const KernelArgs& a) {
           if (l.lstm()) s.cell = window.in(c + before * hidden + in_row);
           s.h = window.out(to + in_row);
           if (l.lstm()) s.c = window.out(c + behind * hidden + in_row);
-          if (kept)
-            for (int64_t g = 0; g < 4; ++g)
-              s.kept[g] = window.out(kept + (row * 4 + g) * hidden + j * width);
-          cell(s, width);
+          for (int64_t g = 0; kept && g < 4; ++g)
+            s.kept[g] = window.out(kept + (row * 4 + g) * hidden + j * width);
+          cell(s, width, at_once);
           window.finish();
         }
       }

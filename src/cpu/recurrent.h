@@ -6,13 +6,14 @@
 
 namespace pyflame::cpu {
 
-// n elements, whole vectors, of each of the gates and of the state.
+// n elements, whole vectors, of each of the gates and of the state, of `rows` sequences.
 template <class T>
 struct CellStep {
   const T* x[4];  // what the input and the state give
   const T* product[4];
   const T *before, *cell;
   T *h, *c, *kept[4];  // c of an LSTM; kept may be null
+  int64_t x_row, product_row, state_row, kept_row;
 };
 template <class T>
 struct CellStepBack {
@@ -24,7 +25,7 @@ struct CellStepBack {
 // By kernels::RecurrentMode.
 template <class T>
 struct RecurrentCells {
-  void (*step[4])(const CellStep<T>&, int64_t n);
+  void (*step[4])(const CellStep<T>&, int64_t n, int64_t rows);
   void (*step_back[4])(const CellStepBack<T>&, int64_t n);
 };
 template <class T>

@@ -44,22 +44,31 @@ HWY_INLINE V pf_value(V x) {
 #undef PF_SELECT
 
 template <class T, Mode kMode>
-void OneStep(const CellStep<T>& s, int64_t n) {
+void OneStep(const CellStep<T>& given, int64_t n, int64_t rows) {
   using V = Lanes<T>;
   constexpr int kGates = kernels::gates_of(kMode);
-  for (int64_t i = 0; i < n; i += Width<T>()) {
-    V x[kGates], p[kGates], h(0), c(0);
-    for (int g = 0; g < kGates; ++g) x[g] = Get(s.x[g], i), p[g] = Get(s.product[g], i);
-    if constexpr (kMode == Mode::Lstm) c = Get(s.cell, i);
-    if constexpr (kMode == Mode::Gru) h = Get(s.before, i);
-    pf_cell_step<static_cast<int>(kMode)>(x, p, h, c);
-    Put(h, s.h, i);
-    if constexpr (kMode == Mode::Lstm) Put(c, s.c, i);
-    if constexpr (kGates > 1) {
-      if (!s.kept[0]) continue;
-      for (int g = 0; g < kGates; ++g) Put(x[g], s.kept[g], i);
-      if constexpr (kMode == Mode::Gru) Put(p[2], s.kept[3], i);
+  CellStep<T> s = given;
+  for (; rows > 0; --rows) {
+    for (int64_t i = 0; i < n; i += Width<T>()) {
+      V x[kGates], p[kGates], h(0), c(0);
+      for (int g = 0; g < kGates; ++g) x[g] = Get(s.x[g], i), p[g] = Get(s.product[g], i);
+      if constexpr (kMode == Mode::Lstm) c = Get(s.cell, i);
+      if constexpr (kMode == Mode::Gru) h = Get(s.before, i);
+      pf_cell_step<static_cast<int>(kMode)>(x, p, h, c);
+      Put(h, s.h, i);
+      if constexpr (kMode == Mode::Lstm) Put(c, s.c, i);
+      if constexpr (kGates > 1) {
+        if (!s.kept[0]) continue;
+        for (int g = 0; g < kGates; ++g) Put(x[g], s.kept[g], i);
+        if constexpr (kMode == Mode::Gru) Put(p[2], s.kept[3], i);
+      }
     }
+    for (int g = 0; g < kGates; ++g) s.x[g] += s.x_row, s.product[g] += s.product_row;
+    s.h += s.state_row;
+    if constexpr (kMode == Mode::Lstm) s.cell += s.state_row, s.c += s.state_row;
+    if constexpr (kMode == Mode::Gru) s.before += s.state_row;
+    if constexpr (kGates > 1)
+      for (int g = 0; s.kept[0] && g < 4; ++g) s.kept[g] += s.kept_row;
   }
 }
 

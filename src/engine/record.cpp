@@ -521,6 +521,9 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     long_work(work);
     if (tracing()) [[unlikely]]
       trace_kernel(k, device, options);
+    const bool keeps =
+        options.keeps >= 0 && device.is_cpu() && !eager_flag().load(std::memory_order_relaxed);
+    const KeepScope keep(keeps ? held[static_cast<size_t>(options.keeps)].get() : nullptr);
     run_kernel(k, device, stream, tensors, scalars, options);
     if (g.capture) [[unlikely]] {
       std::vector<Storage*> storages(count);

@@ -173,11 +173,11 @@ Grads through_operations(const Context& c, Mode mode, const Parts& p, const Time
 // A kernel whose numbers have the rows of each step behind them.
 template <class K>
 void call_kernel(const typename K::template Tensors<Tensor>& tensors,
-                 std::span<const Scalar> numbers, const char* op) {
+                 std::span<const Scalar> numbers, const char* op, int8_t keeps = -1) {
   constexpr size_t count = kernels::kCount<K::template Tensors>, outputs = K::kInfo.outputs;
   const Tensor* t = kernels::members<K::template Tensors>(tensors);
   engine::call(engine::kernel<K>(), {t, outputs}, {t + outputs, count - outputs}, numbers,
-               {.op = op});
+               {.op = op, .keeps = keeps});
 }
 
 // Rows of the states, which lie as kernels::RecurrentTime says.
@@ -232,7 +232,9 @@ Tensor run_as_one(Mode mode, const Parts& p, const Time& time, bool backwards, S
   std::vector<Scalar> numbers{static_cast<int64_t>(mode), int64_t{backwards}};
   numbers.insert(numbers.end(), time.rows.begin(), time.rows.end());
   call_kernel<kernels::Recurrent>(
-      {h, c, kept, wide, x, p.first.h, p.weight, p.first.c, p.bias, p.projection}, numbers, op);
+      {h, c, kept, wide, x, p.first.h, p.weight, p.first.c, p.bias, p.projection}, numbers, op,
+      // Weights of calls without gradients stay for long, more likely than not.
+      wanted ? int8_t{-1} : int8_t{kernels::tensors<kernels::Recurrent>.weight});
   // As a step's results lie: a row each, or the batch.
   IntList shape(x->shape.begin(), x->shape.end());
   shape.back() = out_size;

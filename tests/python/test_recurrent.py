@@ -1,6 +1,7 @@
 """Recurrent layers against loops over sequences and steps in float64; packed sequences."""
 
 import copy
+import os
 
 import numpy as np
 import pytest
@@ -449,3 +450,49 @@ def test_padding_has_gradients():
 def test_errors(call, error):
     with pytest.raises(error):
         call()
+
+
+KEEPING = {
+    "RNN": lambda: nn.RNN(9, 37),
+    "LSTM": lambda: nn.LSTM(9, 37, num_layers=2, bidirectional=True),
+    "LSTM projected": lambda: nn.LSTM(9, 37, proj_size=5, bias=False),
+    "GRU": lambda: nn.GRU(9, 37, bidirectional=True),
+}
+
+
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.bfloat16])
+@pytest.mark.parametrize("name", KEEPING)
+def test_weights_kept_in_panels(name, dtype):
+    """Calls without gradients say what those with gradients do, and see what was written between them."""
+    pf.manual_seed(5)
+    layer, x = KEEPING[name]().to(dtype), pf.randn(4, 3, 9, dtype=dtype)
+    weight = layer.weight_hh_l0
+
+    def check():
+        want = layer(x)[0].detach().float().numpy().copy()
+        with pf.no_grad():
+            for n in range(3):
+                assert_array_equal(layer(x)[0].float().numpy(), want, err_msg=str(n))
+        return want
+
+    def allocated():
+        return pf.debug.memory_stats("cpu")["allocated"]
+
+    start = allocated()
+    first = check()
+    if weight.device.type == "cpu" and "PYFLAME_EAGER" not in os.environ:
+        assert allocated() >= start + weight.numel() * weight.element_size()
+    with pf.no_grad():
+        weight.mul_(0.5)
+    assert (check() != first).any()
+    before = layer.state_dict()["weight_hh_l0"].clone()
+    optimizer = pf.optim.SGD(layer.parameters(), lr=0.1)
+    layer(x)[0].sum().backward()
+    optimizer.step()
+    assert (before != weight).any()
+    check()
+    with pf.no_grad():
+        weight[3:5] = 0
+    check()
+    weight.data = pf.randn_like(weight)
+    check()
