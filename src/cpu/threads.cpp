@@ -167,11 +167,13 @@ class Account {
   bool pays(int64_t time) const { return time >= rest_until_; }
   // A region from `begin` to `end`, which one thread would have taken `alone`; in nanoseconds. Who
   // has rested asks for two milliseconds before it rests longer, when the threads that slept are
-  // awake; otherwise a hiccup decides nothing.
+  // awake and have a core each: a thread may be woken on the core of the one that wakes it, which
+  // goes on waiting for it until the system moves one of them, at a tick of its clock (4 ms).
+  // Otherwise a hiccup decides nothing.
   void note(int64_t begin, int64_t end, double alone) {
     constexpr double kJudges = 20e6, kAsks = 2e6, kWorth = 0.9;
-    constexpr int64_t kShortest = 20'000'000, kLongest = 500'000'000, kWakes = 1'000'000;
-    if (rest_ > 0 && awake_ < rest_until_) awake_ = end + kWakes;
+    constexpr int64_t kShortest = 20'000'000, kLongest = 500'000'000, kWakes = 6'000'000;
+    if (rest_ > 0 && awake_ < rest_until_) awake_ = end + kWakes, asked_ = begin;
     if (begin < awake_) return;
     took_ += static_cast<double>(end - begin);
     alone_ += alone;
@@ -179,7 +181,7 @@ class Account {
     if (bad && took_ > (asks ? kAsks : kJudges)) {
       rest_ = std::clamp(2 * rest_, kShortest, kLongest);
       // Asking again costs as much as this has: a tenth of the time at most.
-      if (asks) rest_ = std::max(rest_, static_cast<int64_t>(10 * took_));
+      if (asks) rest_ = std::max(rest_, 10 * (end - asked_));
       rest_until_ = end + rest_;
       took_ = alone_ = 0;
     } else if (took_ > kJudges) {
@@ -191,7 +193,7 @@ class Account {
 
  private:
   double took_ = 0, alone_ = 0;  // of late
-  int64_t rest_ = 0, rest_until_ = 0, awake_ = 0;
+  int64_t rest_ = 0, rest_until_ = 0, awake_ = 0, asked_ = 0;
 };
 
 // One per thread; its address names the thread, its end gives the pool back.
