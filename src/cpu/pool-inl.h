@@ -193,8 +193,9 @@ struct Total {
 
 // ---- results -----------------------------------------------------------------------------------
 
-// What a thread writes, mostly one line behind the other: from a few kilobytes of its own, so that
-// whole lines of the cache can go around it whatever the length of a result's lines.
+// What a thread writes, mostly one line behind the other: from memory of its own, so that whole
+// lines of the cache can go around it whatever the length of a result's lines. They go soon, for a
+// burst of them is waited for.
 class Sink {
  public:
   static constexpr int64_t kMost = 4096;  // bytes asked for at once
@@ -208,35 +209,44 @@ class Sink {
   HWY_INLINE T* at(T* to, int64_t count) {
     const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
     char* const place = reinterpret_cast<char*>(to);
-    if (place != to_ + end_ || end_ + bytes > 2 * kMost) turn(place);
+    if (HWY_UNLIKELY(place != to_ + end_ || end_ + bytes > 2 * kMost))
+      turn(place);
+    else if (stream_)
+      drain();
     end_ += bytes;
     return reinterpret_cast<T*>(stage_ + end_ - bytes);
   }
   void finish() {
-    turn(stage_);
+    turn(nullptr);
     if (stream_) hwy::FlushStream();
   }
 
  private:
-  // Writes what is there, and begins anew at `to`.
-  HWY_NOINLINE void turn(char* to) {
-    const bool goes_on = stream_ && to == to_ + end_;
-    int64_t at = begin_;
-    if (stream_) {
-      const int64_t whole = std::min((at + 63) / 64 * 64, end_);
-      if (whole > at) std::memcpy(to_ + at, stage_ + at, static_cast<size_t>(whole - at));
-      for (at = whole; at + 64 <= end_; at += 64)
-        Stream(Load(reinterpret_cast<const float*>(stage_ + at)),
-               reinterpret_cast<float*>(to_ + at));
-    }
-    if (goes_on) {
-      std::memcpy(stage_, stage_ + at, static_cast<size_t>(end_ - at));
-      to_ += at;
-      end_ -= at;
+  // Whole lines of the cache go, around it.
+  HWY_INLINE void drain() {
+    int64_t i = 0;
+    if (HWY_UNLIKELY(begin_ > 0)) {  // the first one is not all ours
+      if (end_ < 64) return;
+      std::memcpy(to_ + begin_, stage_ + begin_, static_cast<size_t>(64 - begin_));
       begin_ = 0;
-      return;
+      i = 64;
     }
-    if (end_ > at) std::memcpy(to_ + at, stage_ + at, static_cast<size_t>(end_ - at));
+    for (; i + 64 <= end_; i += 64)
+      Stream(Load(reinterpret_cast<const float*>(stage_ + i)), reinterpret_cast<float*>(to_ + i));
+    if (i == 0) return;
+    Store(Load(reinterpret_cast<const float*>(stage_ + i)), reinterpret_cast<float*>(stage_));
+    to_ += i;
+    end_ -= i;
+  }
+  // Writes what is there, but for less than a line that is gone on with, and is ready for `to`.
+  HWY_NOINLINE void turn(char* to) {
+    if (stream_) {
+      const bool goes_on = to == to_ + end_;
+      drain();
+      if (goes_on) return;
+    }
+    if (end_ > begin_)
+      std::memcpy(to_ + begin_, stage_ + begin_, static_cast<size_t>(end_ - begin_));
     begin_ = end_ = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % 64);
     to_ = to - begin_;
   }

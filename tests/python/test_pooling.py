@@ -372,3 +372,29 @@ def test_layers():
     assert "kernel_size=3, stride=2" in repr(nn.MaxPool2d(3, 2))
     one = F.max_pool2d_with_indices(x, 2)
     assert pf.equal(one[0], y) and pf.equal(one[1], places)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["apart", "last"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_items_together(stride, last):
+    """Results past the caches, which go around them, are those of the items one by one."""
+    if pf.get_device().type != "cpu":
+        pytest.skip("of the CPU's stores")
+    rng = np.random.default_rng(stride)
+    a = rng.standard_normal((107, 3, 229, 231), np.float32)
+    a[rng.random(a.shape) < 1e-4] = np.nan
+    a[rng.random(a.shape) < 1e-4] = -np.inf
+
+    def run(x, g, pool):
+        x = tensor(x, last, pf.float32)
+        y = pool(x)
+        y.backward(tensor(g, last, pf.float32, grad=False))
+        return y.detach().numpy(), x.grad.numpy()
+
+    for pool in (lambda x: F.max_pool2d(x, 3, stride, 1), lambda x: F.avg_pool2d(x, 2, stride)):
+        size = pool(tensor(a[:1], last, pf.float32)).shape[1:]
+        g = rng.standard_normal((len(a), *size), np.float32)
+        y, dx = run(a, g, pool)
+        for i in range(len(a)):
+            assert_array_equal(y[i : i + 1], (one := run(a[i : i + 1], g[i : i + 1], pool))[0])
+            assert_array_equal(dx[i : i + 1], one[1])
