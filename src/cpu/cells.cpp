@@ -86,13 +86,21 @@ struct Unit {
     b = Fma(kSums ? v : d, d, b);
   }
 
-  // n elements side by side to the lanes of a cell.
-  HWY_INLINE void run(int64_t at, int64_t n, T shift, T* lanes) const {
+  // Two vectors, into the second cache.
+  HWY_INLINE static void fetch(const S* p) {
+    for (size_t b = 0; b < 2 * W * sizeof(S); b += 64)
+      __builtin_prefetch(reinterpret_cast<const char*>(p) + b, 0, 2);
+  }
+
+  // n elements side by side to the lanes of a cell; what comes `ahead` of them is fetched.
+  HWY_INLINE void run(int64_t at, int64_t n, int64_t ahead, T shift, T* lanes) const {
     const Wide<T> o = Fill(shift);
     Wide<T> a = Load(lanes), b = Load(lanes + W), c = Fill(T(0)), d = c;
     const S *p = x + at, *q = kSums ? g + at : p;
     int64_t i = 0;
     for (; i + 2 * W <= n; i += 2 * W) {
+      fetch(p + i + ahead);
+      if constexpr (kSums) fetch(q + i + ahead);
       add(Load(p + i) - o, Load(q + i), a, b);
       add(Load(p + i + W) - o, Load(q + i + W), c, d);
     }
@@ -134,8 +142,11 @@ struct Unit {
     for (int64_t k = begin; k < end;) {
       const int64_t o = k / cut.inner, i = k % cut.inner;
       const int64_t n = std::min({cut.inner - i, end - k, done == 0 ? kFirst : kBlock});
+      // The next ones may lie in another line, where the processor does not look by itself.
+      const int64_t next = std::min(k + n, end - 1);
+      const int64_t ahead = next / cut.inner * plane + next % cut.inner - (o * plane + i);
       for (int64_t c = 0; c < width; ++c)
-        run(o * plane + (first + c) * cut.inner + i, n, shifts[c], lanes + 2 * W * c);
+        run(o * plane + (first + c) * cut.inner + i, n, ahead, shifts[c], lanes + 2 * W * c);
       k += n;
       pending += n;
       if (pending < (done == 0 ? kFirst : kBlock / 2) && k < end) continue;
