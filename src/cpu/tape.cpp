@@ -413,8 +413,8 @@ void choose_boxes(Run& run) {
   const int nops = run.tape->ninputs + run.tape->noutputs;
   run.cols = run.shape[run.ndim - 1];
   run.rows = run.ndim > 1 ? run.shape[run.ndim - 2] : 1;
-  const int64_t tile = run.tile;
   bool transposed = false, gathered_once = false;  // a strided row that all rows share
+  int repeated = 0;                                // rows that all rows share
   for (int k = 0; k < nops; ++k) {
     const int64_t* const s = run.strides[k];
     const int64_t cs = s[run.ndim - 1], rs = run.ndim > 1 ? s[run.ndim - 2] : 0;
@@ -423,7 +423,10 @@ void choose_boxes(Run& run) {
     gathered_once =
         gathered_once ||
         (strided && std::all_of(s, s + run.ndim - 1, [](int64_t step) { return step == 0; }));
+    repeated += run.cols < 512 && run.rows > 1 && cs != 0 && rs == 0;
   }
+  // As often as a tile has rows they lie in the first cache, which is for what passes by.
+  const int64_t tile = repeated > 1 ? run.tile / 2 : run.tile;
   if (transposed) {
     run.nc = std::min<int64_t>(run.cols, 64);
     run.nr = std::min(run.rows, std::max<int64_t>(1, tile / run.nc / 16 * 16));
