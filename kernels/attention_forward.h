@@ -27,9 +27,9 @@ PF_KERNEL(sdpa, PF_ATTENTION_THREADS)(const pf_attention a) {
       C top = high[i];
       PF_UNROLL for (int j = 0; j < SIDE; ++j) {
         s[i][j] = pf_score(a, mask, i0 + ty * SIDE + i, j0 + tx + 16 * j, s[i][j]);
-        top = pf_row_max(top, s[i][j]);
+        top = pf_most(top, s[i][j]);
       }
-      for (pf_u32 m = 1; m < 16; m *= 2) top = pf_row_max(top, pf_shuffle_xor(top, m));
+      for (pf_u32 m = 1; m < 16; m *= 2) top = pf_most(top, pf_shuffle_xor(top, m));
       const C shift = top == low ? C(0) : top;  // nothing is seen so far: exp(-inf) is 0
       const C less = Math::exp(high[i] - shift);
       C add = C(0);

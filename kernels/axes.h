@@ -5,15 +5,6 @@
 #include "axes_args.h"
 #include "prelude.h"
 
-// Divisions of 64 bits are slow; most operands fit into 32. NVIDIA's compiler looks by itself.
-PF_DEVICE pf_i64 pf_quotient(pf_i64 a, pf_i64 b) {
-#if !defined(PF_NVIDIA)
-  if (((a | b) >> 32) == 0)
-    return static_cast<pf_i64>(static_cast<pf_u32>(a) / static_cast<pf_u32>(b));
-#endif
-  return a / b;
-}
-
 // Where element i of the axes lies in the first tensor, and in the second.
 PF_DEVICE pf_i64 pf_offset(const pf_axes& a, pf_i64 i) {
   if (a.n == 0) return 0;

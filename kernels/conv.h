@@ -13,12 +13,6 @@
 #include "multiply_add.h"
 #include "rows.h"
 
-// Unrolled, sums of integers cost AMD's compiler more registers than there are.
-#if defined(PF_AMD)
-#define PF_CONV_STEPS _Pragma("nounroll")
-#else
-#define PF_CONV_STEPS PF_UNROLL
-#endif
 enum { TILE_M = 64, TILE_K = 16, THREADS = TILE_M * TILE_N / (REG * REG) };
 typedef PF_T T;
 typedef pf_compute<T> C;
@@ -103,7 +97,7 @@ PF_KERNEL(pf_conv_tiles, THREADS)(pf_conv q) {
     find(k0 + TILE_K);
     pf_barrier();
     if (k0 + TILE_K < end) fetch(k0 + TILE_K);
-    PF_CONV_STEPS for (int k = 0; k < TILE_K; ++k) {
+    PF_STEPS for (int k = 0; k < TILE_K; ++k) {
       C x[REG], y[REG];
       PF_UNROLL for (int i = 0; i < REG; ++i) x[i] = tile_a[k][row + i * ROWS];
       PF_UNROLL for (int j = 0; j < REG; ++j) y[j] = tile_b[k][col + j * COLS];

@@ -93,37 +93,11 @@ PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
     }
     const auto window = [&](int pixel)
                             PF_INLINE { return begin + (col + pixel) * (PF_RIGHT * PF_PITCH / 2); };
-#ifdef PF_MMA
-    PF_UNROLL for (int s = 0; s < STEPS; ++s) {
-      const int g = lane / 4, t = lane % 4;
-      pf_u32 a[MS][4];
-      PF_UNROLL for (int i = 0; i < MS; ++i) {
-        PF_UNROLL for (int v = 0; v < 4; ++v) a[i][v] =
-            pf_word_of(lines, window(i * 16 + v % 2 * 8 + g), 2 * s + v / 2, t);
-      }
-      PF_UNROLL for (int j = 0; j < NS; ++j) {
-        const pf_u32* column = columns + (j * 8 + g) * COLUMN + 8 * s + t;
-        const pf_u32 b[2] = {column[0], column[4]};
-        PF_UNROLL for (int i = 0; i < MS; ++i) pf_mma(PF_T{}, c[i][j], a[i], b);
-      }
-    }
-#else
-    // Unrolled, all steps' operands would be read ahead into more registers than there are.
-    PF_NO_UNROLL for (int s = 0; s < STEPS; ++s) {
-      const int k = s * PF_UNIT_K + pf_unit_k(lane);
-      pf_u32 a[MS][PF_UNIT_WORDS];
-      PF_UNROLL for (int i = 0; i < MS; ++i) {
-        PF_UNROLL for (int v = 0; v < PF_UNIT_WORDS; ++v) a[i][v] = pf_word_of(
-            lines, window(i * UNIT_M + lane % UNIT_M), (k + 2 * v) / 8, (k + 2 * v) % 8 / 2);
-      }
-      PF_UNROLL for (int j = 0; j < NS; ++j) {
-        const pf_u32* column = columns + (j * UNIT_N + lane % UNIT_N) * COLUMN + k / 2;
-        pf_u32 b[PF_UNIT_WORDS];
-        PF_UNROLL for (int v = 0; v < PF_UNIT_WORDS; ++v) b[v] = column[v];
-        PF_UNROLL for (int i = 0; i < MS; ++i) pf_unit_multiply<PF_T>(a[i], b, c[i][j]);
-      }
-    }
-#endif
+    PF_FEW_STEPS for (int s = 0; s < STEPS; ++s) pf_few_step<COLUMN>(
+        columns, s, lane,
+        [&](int pixel, int chunk, int word)
+            PF_INLINE { return pf_word_of(lines, window(pixel), chunk, word); },
+        c);
     char* to = static_cast<char*>(q.y) + (image * q.y_batch + y * q.y_line) * 2;
     const auto give = [&](int pixel, int n, float v) PF_INLINE {
       const pf_i32 x = x0 + col + pixel, channel = tile_n * PF_N + n;
@@ -136,38 +110,6 @@ PF_KERNEL(pf_conv_few, THREADS)(const pf_few q) {
       const float rounded[1] = {pf_dtype<PF_T>::round(v)};
       pf_store<PF_T, 1, false>(to + (x * q.y_pixel + channel * q.y_channel) * 2, rounded);
     };
-#ifdef PF_MMA
-    const int g = lane / 4, t = lane % 4;
-    PF_UNROLL for (int i = 0; i < MS; ++i) {
-      PF_UNROLL for (int h = 0; h < 2; ++h) {
-        PF_UNROLL for (int j = 0; j < NS; j += 4) {
-          const int pixel = i * 16 + h * 8 + g, n = j * 8 + t * 8;
-          const pf_i32 x = x0 + col + pixel, channel = tile_n * PF_N + n;
-          if (q.y_channel != 1) {
-            PF_UNROLL for (int v = 0; v < 8; ++v)
-                give(pixel, n + v, c[i][j + v / 2][h * 2 + v % 2]);
-            continue;
-          }
-          if (x >= q.out_width || channel >= q.outs) continue;
-          float v[8];
-          PF_UNROLL for (int e = 0; e < 8; ++e) v[e] = c[i][j + e / 2][h * 2 + e % 2];
-          if (q.bias) {
-            float bias[8];
-            pf_load<PF_T, 8, false>(static_cast<const char*>(q.bias) + channel * 2, bias);
-            PF_UNROLL for (int e = 0; e < 8; ++e) v[e] += bias[e];
-          }
-          pf_round<PF_T>(v);
-          pf_store<PF_T, 8, false>(to + (x * q.y_pixel + channel) * 2, v);
-        }
-      }
-    }
-#else
-    PF_UNROLL for (int i = 0; i < MS; ++i) {
-      PF_UNROLL for (int j = 0; j < NS; ++j) {
-        PF_UNROLL for (int v = 0; v < UNIT_SUMS; ++v)
-            give(i * UNIT_M + pf_unit_row(lane, v), j * UNIT_N + lane % UNIT_N, c[i][j][v]);
-      }
-    }
-#endif
+    pf_few_give(q, to, x0 + col, tile_n * PF_N, lane, give, c);
   }
 }

@@ -7,7 +7,7 @@
 struct pf_conv_product : pf_matmul_args {
   pf_conv conv;
 };
-// The same by tiles_windows.h: lines of the input, with padding between them.
+// The same by tiles_hopper_windows.h: lines of the input, with padding between them.
 struct pf_conv_windows : pf_conv_product {
   pf_u32 pitch, high;  // from one line of pixels to the next; lines of pixels of an image
   pf_u32 top, left;    // padding

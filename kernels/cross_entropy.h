@@ -86,7 +86,7 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
         pf_at<T>(x, (c + u * step) * V));
     C top = low;
     PF_UNROLL for (int u = 0; u < UNROLL; ++u) PF_UNROLL for (int j = 0; j < V; ++j) top =
-        pf_row_max(top, v[u].get(j));
+        pf_most(top, v[u].get(j));
     raise(top);
     PF_UNROLL for (int u = 0; u < UNROLL; ++u) add(v[u], c + u * step);
   }
@@ -94,7 +94,7 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
     Vector v;
     v.template load<false>(pf_at<T>(x, c * V));
     C top = low;
-    PF_UNROLL for (int j = 0; j < V; ++j) top = pf_row_max(top, v.get(j));
+    PF_UNROLL for (int j = 0; j < V; ++j) top = pf_most(top, v.get(j));
     raise(top);
     add(v, c);
   }

@@ -50,7 +50,7 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
     pf_score_strip<true>(a, mask, own, j0, lane, s);
     float top[pf_scores::ROWS], less[pf_scores::ROWS];
     PF_UNROLL for (int r = 0; r < pf_scores::ROWS; ++r) top[r] = high[r];
-    s.each(lane, [&](int r, int, float& x) PF_INLINE { top[r] = pf_row_max(top[r], x); });
+    s.each(lane, [&](int r, int, float& x) PF_INLINE { top[r] = pf_most(top[r], x); });
     PF_UNROLL for (int r = 0; r < pf_scores::ROWS; ++r) {
       top[r] = pf_join_row<pf_highest>(top[r]);
       const float before = high[r];

@@ -15,73 +15,35 @@
 
 namespace pf_half {
 
-// Results below the smallest normal number are 0.
-#if defined(PF_NVIDIA)
-PF_DEVICE float pf_power(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-PF_DEVICE float pf_inverse(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-#elif defined(PF_AMD)
-PF_DEVICE float pf_power(float x) {
-  return __builtin_amdgcn_exp2f(x);
-}
-PF_DEVICE float pf_inverse(float x) {
-  return __builtin_amdgcn_rcpf(x);
-}
-#else
-PF_DEVICE float pf_power(float x) {
-  const float y = ::pf_exp2(x);
-  return y < 0x1p-126f ? 0.0f : y;
-}
-PF_DEVICE float pf_inverse(float x) {
-  const float y = 1.0f / x;
-  return y < 0x1p-126f && x > 0.0f ? 0.0f : y;
-}
-#endif
-
 // These two may meet an infinite factor: they must not become 0 too early.
 PF_DEVICE float pf_exp2(float x) {
   const bool low = x < -100.0f;
-  return pf_power(low ? x + 64.0f : x) * (low ? 0x1p-64f : 1.0f);
+  return pf_exp2_quick(low ? x + 64.0f : x) * (low ? 0x1p-64f : 1.0f);
 }
 PF_DEVICE float pf_sigmoid(float x) {
-  const float y = 1.0f + pf_power(x * -1.44269504f);
+  const float y = 1.0f + pf_exp2_quick(x * -1.44269504f);
   const float s = y > 0x1p100f ? 0x1p-64f : 1.0f;
-  return pf_inverse(y * s) * s;
+  return pf_inverse_quick(y * s) * s;
 }
 PF_DEVICE float pf_exp(float x) {
   return pf_exp2(x * 1.44269504f);
 }
 PF_DEVICE float pf_tanh(float x) {
   const float a = pf_abs(x);
-  const float far = pf_fma(-2.0f, pf_inverse(1.0f + pf_power(a * 2.88539008f)), 1.0f);
+  const float far = pf_fma(-2.0f, pf_inverse_quick(1.0f + pf_exp2_quick(a * 2.88539008f)), 1.0f);
   const float near = pf_fma(a * a * a, -0.333333343f, a);
   return pf_copysign(a < 0.0625f ? near : far, x);
-}
-// The number where the other is NaN.
-PF_DEVICE float pf_smaller(float a, float b) {
-#if defined(PF_NVIDIA)
-  return fminf(a, b);
-#else
-  return __builtin_fminf(a, b);
-#endif
 }
 // The upper tail of the normal distribution for a >= 0, relatively right: exp(-a^2 / 2) times a
 // polynomial in 1 / (1 + P a), fitted by us.
 PF_DEVICE float pf_normal_tail(float a) {
-  const float t = pf_inverse(pf_fma(a, 0.31f, 1.0f));
+  const float t = pf_inverse_quick(pf_fma(a, 0.31f, 1.0f));
   const float p = t * pf_poly(t, 0.123860678, 0.120441552, 0.133428601, 0.0157470813, 0.180448113,
                               -0.0739283437);
-  return p * pf_power(a * a * -0.721347520f);
+  return p * pf_exp2_quick(a * a * -0.721347520f);
 }
 PF_DEVICE float pf_gelu(float x) {
-  const float a = pf_smaller(pf_abs(x), 20.0f);  // inf times a tail of 0 would be NaN
+  const float a = pf_least(pf_abs(x), 20.0f);  // inf times a tail of 0 would be NaN
   return pf_fma(-a, pf_normal_tail(a), pf_at_least(0.0f, x));
 }
 PF_DEVICE float pf_erf(float x) {

@@ -8,64 +8,6 @@
 #include "prelude.h"
 
 // ---- IEEE operations ---------------------------------------------------------------------------
-#if defined(PF_NVIDIA)
-PF_DEVICE float pf_fma(float a, float b, float c) {
-  return __fmaf_rn(a, b, c);
-}
-PF_DEVICE double pf_fma(double a, double b, double c) {
-  return __fma_rn(a, b, c);
-}
-#else
-PF_DEVICE float pf_fma(float a, float b, float c) {
-  return __builtin_fmaf(a, b, c);
-}
-PF_DEVICE double pf_fma(double a, double b, double c) {
-  return __builtin_fma(a, b, c);
-}
-#endif
-#if defined(PF_NVIDIA)
-#define PF_UNARY(NAME, F, D)        \
-  PF_DEVICE float NAME(float x) {   \
-    return F(x);                    \
-  }                                 \
-  PF_DEVICE double NAME(double x) { \
-    return D(x);                    \
-  }
-PF_UNARY(pf_sqrt, sqrtf, sqrt)
-PF_UNARY(pf_abs, fabsf, fabs)
-PF_UNARY(pf_floor, floorf, floor)
-PF_UNARY(pf_ceil, ceilf, ceil)
-PF_UNARY(pf_round, rintf, rint)
-PF_UNARY(pf_trunc, truncf, trunc)
-#undef PF_UNARY
-PF_DEVICE float pf_copysign(float x, float y) {
-  return copysignf(x, y);
-}
-PF_DEVICE double pf_copysign(double x, double y) {
-  return copysign(x, y);
-}
-#else
-#define PF_UNARY(NAME, BUILTIN)     \
-  PF_DEVICE float NAME(float x) {   \
-    return BUILTIN##f(x);           \
-  }                                 \
-  PF_DEVICE double NAME(double x) { \
-    return BUILTIN(x);              \
-  }
-PF_UNARY(pf_sqrt, __builtin_sqrt)
-PF_UNARY(pf_abs, __builtin_fabs)
-PF_UNARY(pf_floor, __builtin_floor)
-PF_UNARY(pf_ceil, __builtin_ceil)
-PF_UNARY(pf_round, __builtin_rint)
-PF_UNARY(pf_trunc, __builtin_trunc)
-#undef PF_UNARY
-PF_DEVICE float pf_copysign(float x, float y) {
-  return __builtin_copysignf(x, y);
-}
-PF_DEVICE double pf_copysign(double x, double y) {
-  return __builtin_copysign(x, y);
-}
-#endif
 
 // ---- integers: they wrap -----------------------------------------------------------------------
 #define PF_INTEGERS(T, U)                                         \

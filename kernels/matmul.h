@@ -9,12 +9,6 @@
 #include "matmul_where.h"
 #include "multiply_add.h"
 
-// Unrolled, sums of integers cost AMD's compiler more registers than there are.
-#if defined(PF_AMD)
-#define PF_STEPS _Pragma("nounroll")
-#else
-#define PF_STEPS PF_UNROLL
-#endif
 #ifndef PARTS
 #define PARTS 1
 #endif

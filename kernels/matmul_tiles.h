@@ -40,35 +40,9 @@ typedef pf_compute<PF_T> pf_acc;
 PF_DEVICE int pf_chunk(int r, int c, int chunks) {
   return (r * chunks + (chunks >= 8 ? c ^ (r & 7) : c ^ ((r >> 1 ^ r >> 4) & 3))) * 16;
 }
-// Four bytes of a (0..3) and b (4..7), as the digits of WHICH say from the lowest on.
-template <pf_u32 WHICH>
-PF_DEVICE pf_u32 pf_pick_bytes(pf_u32 a, pf_u32 b) {
-#if defined(PF_NVIDIA)
-  return __byte_perm(a, b, WHICH);
-#elif defined(PF_AMD)
-  return __builtin_amdgcn_perm(
-      b, a, (WHICH & 0xf) | (WHICH & 0xf0) << 4 | (WHICH & 0xf00) << 8 | (WHICH & 0xf000) << 12);
-#else
-  const pf_u64 both = static_cast<pf_u64>(b) << 32 | a;
-  pf_u32 r = 0;
-  for (pf_u32 i = 0; i < 4; ++i)
-    r |= static_cast<pf_u32>(both >> (WHICH >> 4 * i & 7) * 8 & 0xff) << 8 * i;
-  return r;
-#endif
-}
-// A float rounded to tf32, halves away from zero; NaN stays.
-PF_DEVICE pf_u32 pf_tf32_bits(pf_u32 w) {
-#if defined(PF_NVIDIA)
-  pf_u32 r;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(pf_bits<float>(w)));
-  return r;
-#else
-  return (w & 0x7fffffffu) > 0x7f800000u ? w | 0x400000u : (w + 0x1000u) & ~0x1fffu;
-#endif
-}
 
 // -DPF_GATHERED=1, 2, 3, 4: operand a, or b, is what a convolution sees; 3: the bias is that of
-// rows; 4: as tiles_windows.h has it.
+// rows; 4: as tiles_hopper_windows.h has it.
 #ifndef PF_GATHERED
 #define PF_GATHERED 0
 #endif
@@ -144,17 +118,10 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
 PF_DEVICE void pf_write(const pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
                         const pf_matmul_tile& t, int warp_row, int warp_col,
                         int lane PF_EPILOGUE_REF) {
-#ifdef PF_MMA
-  sums.each_pair(lane, [&](int row, int col, pf_acc x, pf_acc y) {
-    pf_acc v[2] = {x, y};
+  sums.each(lane, [&](int row, int col, auto... values) {
+    pf_acc v[] = {values...};
     pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v PF_EPILOGUE_PASS);
   });
-#else
-  sums.each(lane, [&](int row, int col, pf_acc x) {
-    pf_acc v[1] = {x};
-    pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v PF_EPILOGUE_PASS);
-  });
-#endif
   if constexpr (OUT_SIZE < 4) {
     pf_barrier();
     char* c = static_cast<char*>(pf_global(q.c)) + t.c * OUT_SIZE;

@@ -27,6 +27,15 @@
 // pf_atomic_max _min        int, unsigned, 64-bit
 // pf_atomic_cas _exchange   32 and 64 bits; pf_atomic_cas_system is seen by the host too
 // Atomics are relaxed, within the device, and return the old value.
+// PF_STEPS                  before a loop whose unrolled sums of integers cost AMD's compiler more
+//                           registers than there are
+// pf_global(p)              the same address, of global memory. Compilers know that of what a
+//                           kernel's arguments hold, but not of addresses that come from a table in
+//                           memory: AMD's then take instructions that look where an address points
+//                           (flat), and wait for two counters.
+// pf_opaque<ALIKE>(v)       the same number, which compilers take for a new one each time: what
+//                           depends on it is computed where it is used. ALIKE: it is the same for
+//                           all threads.
 #if defined(PF_HOST)
 #define PF_DEVICE static inline
 #define PF_METHOD inline
@@ -35,18 +44,20 @@
 #define PF_TABLE static const
 #define PF_UNROLL
 #define PF_NO_UNROLL
+#define PF_STEPS
 #define PF_INLINE __attribute__((always_inline))
 #include "shim.h"  // PF_SHARED and the functions above
+template <class T>
+PF_DEVICE T* pf_global(T* p) {
+  return p;
+}
+template <bool ALIKE>
+PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
+  return v;
+}
 #else
 #ifndef PF_WARP
 #error "give -DPF_WARP=32 or 64, the device's warp width"
-#endif
-
-#if defined(__CUDA_ARCH__)
-#define PF_NVIDIA 1
-#elif defined(__AMDGCN__)
-#define PF_AMD 1
-#pragma clang fp contract(off)
 #endif
 
 #ifndef __device__
@@ -64,12 +75,6 @@
 
 #define PF_DEVICE static inline __device__ __attribute__((always_inline))
 #define PF_METHOD inline __device__ __attribute__((always_inline))
-#if defined(PF_AMD)  // otherwise registers are shared out for 1024 threads
-#define PF_KERNEL(NAME, THREADS) \
-  extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(1, THREADS))) NAME
-#else
-#define PF_KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
-#endif
 #define PF_SHARED __shared__ __attribute__((aligned(16)))
 #define PF_TABLE static __device__ const  // a constant array that lanes index freely
 #define PF_COLD static __device__ __attribute__((noinline))  // called where it is rare
@@ -77,38 +82,13 @@
 #define PF_NO_UNROLL _Pragma("unroll 1")  // what runs a few times: copies cost compilers time
 #define PF_INLINE __attribute__((always_inline))
 
-#if defined(PF_NVIDIA)
+#if defined(__CUDA_ARCH__)
 #include "prelude_nvidia.h"
 #else
 #include "prelude_amd.h"
 #endif
 #endif  // PF_HOST
 
-// The same address, of global memory. Compilers know that of what a kernel's arguments hold, but
-// not of addresses that come from a table in memory: AMD's then take instructions that look where
-// an address points (flat), and wait for two counters.
-template <class T>
-PF_DEVICE T* pf_global(T* p) {
-#if defined(PF_AMD)
-  return (T*)(__attribute__((address_space(1))) T*)(pf_u64)p;
-#else
-  return p;
-#endif
-}
-// The same number, which compilers take for a new one each time: what depends on it is computed
-// where it is used. ALIKE: it is the same for all threads.
-template <bool ALIKE>
-PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
-#if defined(PF_NVIDIA)
-  asm volatile("" : "+r"(v));
-#elif defined(PF_AMD)
-  if constexpr (ALIKE)
-    asm volatile("" : "+s"(v));
-  else
-    asm volatile("" : "+v"(v));
-#endif
-  return v;
-}
 template <class To, class From>
 PF_DEVICE To pf_bits(From v) {
   static_assert(sizeof(To) == sizeof(From), "same size");

@@ -2,6 +2,25 @@
 #ifndef PF_PRELUDE_AMD_H
 #define PF_PRELUDE_AMD_H
 
+#define PF_AMD 1
+#pragma clang fp contract(off)
+// Otherwise registers are shared out for 1024 threads.
+#define PF_KERNEL(NAME, THREADS) \
+  extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(1, THREADS))) NAME
+#define PF_STEPS _Pragma("nounroll")
+
+template <class T>
+PF_DEVICE T* pf_global(T* p) {
+  return (T*)(__attribute__((address_space(1))) T*)(pf_u64)p;
+}
+template <bool ALIKE>
+PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
+  if constexpr (ALIKE)
+    asm volatile("" : "+s"(v));
+  else
+    asm volatile("" : "+v"(v));
+  return v;
+}
 PF_DEVICE pf_u32 pf_thread() {
   return __builtin_amdgcn_workitem_id_x();
 }

@@ -2,6 +2,19 @@
 #ifndef PF_PRELUDE_NVIDIA_H
 #define PF_PRELUDE_NVIDIA_H
 
+#define PF_NVIDIA 1
+#define PF_KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
+#define PF_STEPS PF_UNROLL
+
+template <class T>
+PF_DEVICE T* pf_global(T* p) {
+  return p;
+}
+template <bool ALIKE>
+PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
 PF_DEVICE pf_u32 pf_thread() {
   return threadIdx.x;
 }

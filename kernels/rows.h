@@ -100,31 +100,17 @@ struct pf_output {
 };
 
 // ---- groups -----------------------------------------------------------------------------------
-// A NaN is dropped by row_max: where it matters, the sum that follows keeps it.
-PF_DEVICE float pf_row_max(float a, float b) {
-#if defined(PF_NVIDIA)
-  return fmaxf(a, b);
-#else
-  return __builtin_fmaxf(a, b);
-#endif
-}
-PF_DEVICE double pf_row_max(double a, double b) {
-#if defined(PF_NVIDIA)
-  return fmax(a, b);
-#else
-  return __builtin_fmax(a, b);
-#endif
-}
 struct pf_plus {
   template <class A>
   static PF_METHOD A join(A a, A b) {
     return a + b;
   }
 };
+// A NaN is dropped: where it matters, the sum that follows keeps it.
 struct pf_highest {
   template <class A>
   static PF_METHOD A join(A a, A b) {
-    return pf_row_max(a, b);
+    return pf_most(a, b);
   }
 };
 // Joins neighbours, then neighbours of those, ...
@@ -178,17 +164,6 @@ PF_DEVICE void pf_settle_mean(C square, C& mean, C& rest) {
 
 // ---- exponentials of numbers that are 0 or less -----------------------------------------------
 // 16-bit dtypes take the hardware's power of two: its error is far below their precision.
-PF_DEVICE float pf_exp2_quick(float x) {
-#if defined(PF_NVIDIA)
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#elif defined(PF_AMD)
-  return __builtin_amdgcn_exp2f(x);
-#else
-  return __builtin_exp2f(x);
-#endif
-}
 PF_DEVICE float pf_exp_quick(float x) {
   return pf_exp2_quick(x * 1.4426950408889634f);
 }
@@ -196,7 +171,7 @@ PF_DEVICE float pf_exp_quick(float x) {
 // pf_exp().
 PF_DEVICE float pf_exp_of_negative(float x) {
   constexpr float kMagic = 12582912.0f + 127.0f;  // 1.5 * 2^23: the low bits become an exponent
-  const float near = pf_row_max(x * 1.4426950408889634f, -126.0f) + kMagic, n = near - kMagic;
+  const float near = pf_most(x * 1.4426950408889634f, -126.0f) + kMagic, n = near - kMagic;
   const float rest = pf_fma(x, 1.925963033500e-8f, pf_fma(x, 1.4426950216293335f, -n));
   return pf_exp2_quick(rest) * pf_bits<float>(pf_bits<pf_u32>(near) << 23);
 }

@@ -47,7 +47,7 @@ PF_KERNEL(softmax_rows, PF_ROW_THREADS)(const pf_softmax r PF_AROUND_ARGS) {
     if (pf_has(c, mine)) in[i].take(v[i], at.row, c * V, x PF_PROLOGUE_PASS);
     PF_UNROLL for (int j = 0; j < V; ++j) {
       e[i * V + j] = pf_has(c, mine) ? x[j] : -pf_float<C>::infinity();
-      high[0] = pf_row_max(high[0], e[i * V + j]);
+      high[0] = pf_most(high[0], e[i * V + j]);
     }
   }
   pf_group_join<pf_highest>(high, r.width, room[0]);

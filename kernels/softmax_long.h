@@ -25,7 +25,7 @@ PF_KERNEL(softmax_long, PF_LONG_THREADS)(const pf_softmax r) {
   C high[1] = {-pf_float<C>::infinity()}, sum[1] = {C(0)};
   const auto add = [&](const Vector& v) PF_INLINE {
     C top = high[0];
-    PF_UNROLL for (int j = 0; j < V; ++j) top = pf_row_max(top, v.get(j));
+    PF_UNROLL for (int j = 0; j < V; ++j) top = pf_most(top, v.get(j));
     if (top > high[0]) {  // 0 times exp(-inf - top) while nothing was seen
       sum[0] *= Math::exp(high[0] - top);
       high[0] = top;

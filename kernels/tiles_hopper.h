@@ -13,7 +13,7 @@ struct pf_tile_sums {
   pf_acc c[NS][4];
 
   template <class F>
-  PF_METHOD void each_pair(int lane, F f) const {
+  PF_METHOD void each(int lane, F f) const {
     PF_UNROLL for (int j = 0; j < NS; ++j) {
       f(lane / 4, j * 8 + lane % 4 * 2, c[j][0], c[j][1]);
       f(lane / 4 + 8, j * 8 + lane % 4 * 2, c[j][2], c[j][3]);
@@ -163,7 +163,7 @@ PF_DEVICE void pf_multiply_wait() {}
 #endif
 
 #if PF_GATHERED == 4
-#include "tiles_windows.h"
+#include "tiles_hopper_windows.h"
 #else
 PF_DEVICE void pf_sum_tiles(pf_tile_sums& sums, char* memory, const pf_tiles_args& q,
                             const pf_matmul_tile& t, int warp_row, int, int) {

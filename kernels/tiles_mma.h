@@ -90,7 +90,7 @@ struct pf_tile_sums {
   // f(row, column, value, value of the next column), within the warp's part. What was sorted lies
   // so that neighbours follow each other.
   template <class F>
-  PF_METHOD void each_pair(int lane, F f) const {
+  PF_METHOD void each(int lane, F f) const {
     constexpr bool rows = SIZE == 1 && !A_ALONG_K, cols = SIZE == 1 && !B_ALONG_K;
     PF_UNROLL for (int i = 0; i < MS; ++i) {
       PF_UNROLL for (int j = 0; j < NS; ++j) {

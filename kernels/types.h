@@ -51,57 +51,9 @@ PF_DEVICE float pf_f16_value_by_hand(pf_u32 bits) {
 
 // With the hardware's instructions where they give the same.
 #if defined(PF_NVIDIA)
-PF_DEVICE pf_u32 pf_f16_bits_of(float x) {
-  pf_u16 h;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-  return h;
-}
-PF_DEVICE float pf_f16_value(pf_u32 bits) {
-  float x;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<pf_u16>(bits)));
-  return x;
-}
-// Two at once; the first in the low half.
-PF_DEVICE pf_u32 pf_bf16_pair(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-  pf_u32 r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
-  return r;
+#include "types_nvidia.h"
 #else
-  return pf_bf16_bits_of(a) | pf_bf16_bits_of(b) << 16;
-#endif
-}
-PF_DEVICE pf_u32 pf_f16_pair(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-  pf_u32 r;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
-  return r;
-#else
-  return pf_f16_bits_of(a) | pf_f16_bits_of(b) << 16;
-#endif
-}
-#else
-#if defined(PF_AMD)
-PF_DEVICE pf_u32 pf_f16_bits_of(float x) {
-  return pf_bits<pf_u16>(static_cast<_Float16>(x));
-}
-PF_DEVICE float pf_f16_value(pf_u32 bits) {
-  return static_cast<float>(pf_bits<_Float16>(static_cast<pf_u16>(bits)));
-}
-#else
-PF_DEVICE pf_u32 pf_f16_bits_of(float x) {
-  return pf_f16_bits_by_hand(x);
-}
-PF_DEVICE float pf_f16_value(pf_u32 bits) {
-  return pf_f16_value_by_hand(bits);
-}
-#endif
-PF_DEVICE pf_u32 pf_bf16_pair(float a, float b) {
-  return pf_bf16_bits_of(a) | pf_bf16_bits_of(b) << 16;
-}
-PF_DEVICE pf_u32 pf_f16_pair(float a, float b) {
-  return pf_f16_bits_of(a) | pf_f16_bits_of(b) << 16;
-}
+#include "types_amd.h"
 #endif
 
 // ---- between compute types: float, double, int, 64-bit int, bool ------------------------------
@@ -265,50 +217,13 @@ PF_DEVICE void pf_round(pf_compute<T> (&x)[N]) {
   }
 }
 
-// Sums, differences and products of two pairs of bfloat16 values at once, rounded to bfloat16: 24
-// bits are enough for one rounding by float32 and another to 8 to be as one. Between such
-// operations packing and unpacking cancel.
-#if defined(PF_NVIDIA) && __CUDA_ARCH__ >= 800
-PF_DEVICE pf_u32 pf_bf16_join(float low, float high) {
-  return pf_bits<pf_u32>(low) >> 16 | (pf_bits<pf_u32>(high) & 0xffff0000u);
-}
-#if __CUDA_ARCH__ >= 900
-#define PF_PAIR_ASM(NAME, OP, A, B, C) \
-  asm(#NAME ".rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b))
-#else
-#define PF_PAIR_ASM(NAME, OP, A, B, C) \
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(A), "r"(B), "r"(C))
-#endif
-#define PF_PAIR(NAME, OP, A, B, C)                                                              \
-  PF_DEVICE void pf_pair_##NAME(float& r0, float& r1, float a0, float a1, float b0, float b1) { \
-    const pf_u32 a = pf_bf16_join(a0, a1), b = pf_bf16_join(b0, b1);                            \
-    pf_u32 r;                                                                                   \
-    PF_PAIR_ASM(NAME, OP, A, B, C);                                                             \
-    r0 = pf_bits<float>(r << 16);                                                               \
-    r1 = pf_bits<float>(r & 0xffff0000u);                                                       \
-  }
-#else
-#define PF_PAIR(NAME, OP, A, B, C)                                                              \
-  PF_DEVICE void pf_pair_##NAME(float& r0, float& r1, float a0, float a1, float b0, float b1) { \
-    const pf_u32 r = pf_bf16_pair(a0 OP b0, a1 OP b1);                                          \
-    r0 = pf_bf16_value(r & 0xffffu);                                                            \
-    r1 = pf_bf16_value(r >> 16);                                                                \
-  }
-#endif
+// Sums, differences and products of two pairs of bfloat16 values at once, rounded to bfloat16.
 PF_PAIR(add, +, a, 0x3f803f80u, b)
 PF_PAIR(sub, -, b, 0xbf80bf80u, a)
 PF_PAIR(mul, *, a, b, 0x80008000u)
 #undef PF_PAIR
-#undef PF_PAIR_ASM
 
 // ---- memory -----------------------------------------------------------------------------------
-// BYTES (1, 2, 4, 8 or 16) as words, from an address aligned to them. PAST: not needed again soon.
-#if defined(PF_NVIDIA)
-#include "words_nvidia.h"
-#else
-#include "words.h"
-#endif
-
 // V elements of dtype T from p, aligned to min(WIDEST, V * sizeof(T)); x is a register array.
 template <class T, int V, bool PAST, int WIDEST = 16>
 PF_DEVICE void pf_load(const void* p, pf_compute<T>* x) {

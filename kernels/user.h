@@ -16,9 +16,6 @@
 #define PF_WARP PF_USER_WARP
 #endif
 #include "prelude.h"
-#if defined(PF_AMD)
-#pragma clang fp contract(fast)
-#endif
 #if !defined(PF_NVIDIA) && !defined(__HIPCC_RTC__)
 #include "builtins.h"  // tests: what hipRTC knows without an include (tests/standin/builtins.h)
 #endif

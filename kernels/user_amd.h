@@ -2,6 +2,10 @@
 #ifndef PF_USER_AMD_H
 #define PF_USER_AMD_H
 
+#if defined(PF_AMD)
+#pragma clang fp contract(fast)
+#endif
+
 #ifndef __HIP_PLATFORM_AMD__
 #define __HIP_PLATFORM_AMD__ 1
 #endif

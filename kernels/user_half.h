@@ -45,9 +45,6 @@ typedef pf_user_pair<pf_user_bfloat16> pf_user_bfloat162;
 #define half pf_user_half
 #define __half2 pf_user_half2
 #define half2 pf_user_half2
-#if defined(PF_NVIDIA)
-#define _Float16 pf_user_half
-#endif
 #define __nv_bfloat16 pf_user_bfloat16
 #define nv_bfloat16 pf_user_bfloat16
 #define __hip_bfloat16 pf_user_bfloat16

@@ -4,6 +4,7 @@
 
 #define __HIP_PLATFORM_NVIDIA__ 1
 #define __HIP_DEVICE_COMPILE__ 1
+#define _Float16 pf_user_half  // of user_half.h
 #define __shfl(...) __shfl_sync(0xffffffffu, __VA_ARGS__)
 #define __shfl_up(...) __shfl_up_sync(0xffffffffu, __VA_ARGS__)
 #define __shfl_down(...) __shfl_down_sync(0xffffffffu, __VA_ARGS__)

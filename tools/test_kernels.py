@@ -106,7 +106,7 @@ def check_headers(args, vendor, record):
         run = subprocess.run(
             ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-D{define}",
              "-Isrc", "-Iinclude", "-isystem", include, "-isystem", VENDOR / CUDNN,
-             "src/gpu/check_headers.cpp"],
+             f"src/gpu/check_headers_{name}.cpp"],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
         good = good and run.returncode == 0

@@ -208,14 +208,9 @@ pf_status copy_peer(pf_device to_device, pf_stream to_stream, void* to, pf_devic
     order(sender, receiver);
     receiver.queue.in_order("copy", [&d, &source, s = receiver.handle, to, from, bytes] {
       d.activate();
-#ifdef PF_GPU_ROCM
-      check(runtime().MemcpyPeerAsync(to, d.index, from, source.index, bytes, s),
-            "hipMemcpyPeerAsync");
-#else
-      check(runtime().MemcpyPeerAsync(to, d.context(), const_cast<void*>(from), source.context(),
-                                      bytes, s),
-            "cuMemcpyPeerAsync");
-#endif
+      check(runtime().copy_peer(to, d.index, d.context(), from, source.index, source.context(),
+                                bytes, s),
+            PF_RT("hipMemcpyPeerAsync", "cuMemcpyPeerAsync"));
     });
     order(receiver, sender);  // its memory is not used again before it was read
   });

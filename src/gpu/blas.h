@@ -1,5 +1,5 @@
 // The calls and numbers of hipBLASLt and cuBLASLt that we use. The two agree but for names and
-// values; check_headers.cpp compares them with the real headers where those are installed.
+// values; check_headers_*.cpp compares them with the real headers where those are installed.
 #pragma once
 
 #include <cstddef>

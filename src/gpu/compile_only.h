@@ -12,10 +12,9 @@ namespace pyflame::gpu {
 // The architecture, or nothing where GPUs are real.
 std::string compile_only();
 Runtime absent_runtime();
-#ifdef PF_GPU_ROCM
-// clang as run-time compiler, where hipRTC is not installed. Throws when there is no clang either.
+// Of AMD alone: clang as run-time compiler, where hipRTC is not installed. Throws when there is no
+// clang either.
 Rtc clang_rtc();
-#endif
 
 // ---- for compile_only_<vendor>.cpp --------------------------------------------------------------
 inline constexpr size_t kAbsentMemory = size_t{1} << 40;

@@ -1,5 +1,5 @@
 // The calls and numbers of cuDNN 9 that we use, of its backend ("graph") API alone;
-// check_headers.cpp compares them with the real header where that is installed.
+// check_headers_*.cpp compares them with the real header where that is installed.
 #pragma once
 
 #include <cstddef>

@@ -36,13 +36,6 @@ void refuse_after_fork() {
                   "fork; start workers with the 'spawn' method, or fork before the first use");
 }
 
-template <class T>
-[[maybe_unused]] T field(const char* properties, size_t at) {
-  T v;
-  std::memcpy(&v, properties + at, sizeof v);
-  return v;
-}
-
 }  // namespace
 
 bool launch_blocking() {
@@ -79,34 +72,7 @@ Traits Device::describe(pf_device index) {
   char name[256] = "";
   check(r.DeviceGetName(name, sizeof name, index), PF_RT("hipDeviceGetName", "cuDeviceGetName"));
   t.name = name;
-#ifdef PF_GPU_ROCM
-  char p[kPropertyBytes] = {};
-  check(r.GetDeviceProperties(p, index), "hipGetDeviceProperties");
-  const PropertyLayout& l = r.properties_r0600 ? kPropertiesR0600 : kPropertiesR0000;
-  p[l.arch + 255] = 0;
-  t.target = p + l.arch;
-  t.architecture = t.target.substr(0, t.target.find(':'));
-  t.total_memory = field<size_t>(p, l.total_memory);
-  t.max_shared = field<size_t>(p, l.shared);
-  t.warp = field<int>(p, l.warp);
-  t.max_block = field<int>(p, l.max_block);
-  t.compute_units = field<int>(p, l.compute_units);
-  t.max_grid = field<int>(p, l.max_grid);
-#else
-  auto attribute = [&](int which) {
-    int v = 0;
-    check(r.DeviceGetAttribute(&v, which, index), "cuDeviceGetAttribute");
-    return v;
-  };
-  t.architecture = "sm_" + std::to_string(attribute(kCapabilityMajor)) +
-                   std::to_string(attribute(kCapabilityMinor));
-  t.target = t.architecture;
-  t.warp = attribute(kWarpSize);
-  t.max_block = attribute(kMaxThreadsPerBlock);
-  t.compute_units = attribute(kMultiprocessorCount);
-  t.max_shared = static_cast<size_t>(attribute(kMaxSharedOptin));
-  check(r.DeviceTotalMem(&t.total_memory, index), "cuDeviceTotalMem");
-#endif
+  read_traits(r, index, t);
   return t;
 }
 
@@ -155,20 +121,14 @@ Device& Device::get(pf_device index) {
 
 Device::Device(pf_device i) : index(i), traits(describe(i)) {
   if (std::string why = unusable(traits); !why.empty()) throw Failure(PF_UNSUPPORTED, why);
-#ifdef PF_GPU_CUDA
-  check(runtime().DevicePrimaryCtxRetain(&context_, i), "cuDevicePrimaryCtxRetain");
-#endif
+  check(runtime().hold(i, &context_), PF_RT("", "cuDevicePrimaryCtxRetain"));
   activate();
   default_stream_ = std::make_unique<Stream>(*this, 0);
   peers_.resize(static_cast<size_t>(count()));
 }
 
 void Device::activate() const {
-#ifdef PF_GPU_ROCM
-  check(runtime().SetDevice(index), "hipSetDevice");
-#else
-  check(runtime().CtxSetCurrent(context_), "cuCtxSetCurrent");
-#endif
+  check(runtime().make_current(index, context_), PF_RT("hipSetDevice", "cuCtxSetCurrent"));
 }
 
 void Device::enable_peer(const Device& other) {
@@ -180,11 +140,7 @@ void Device::enable_peer(const Device& other) {
   if (r.DeviceCanAccessPeer(&can, index, other.index) != kSuccess || !can) return;
   activate();
   // A failure (enabled already, or a limit) is none: the copy then goes another way.
-#ifdef PF_GPU_ROCM
-  (void)r.DeviceEnablePeerAccess(other.index, 0);
-#else
-  (void)r.CtxEnablePeerAccess(other.context(), 0);
-#endif
+  (void)r.enable_peer(other.index, other.context());
 }
 
 Stream* Device::add_stream(int priority) {
@@ -424,16 +380,10 @@ hipFunction Device::ready(Function f, size_t shared) const {
           PF_RT("hipModuleGetFunction", "cuModuleGetFunction"));
     f->function.store(function, std::memory_order_release);
   }
-#ifdef PF_GPU_CUDA
-  constexpr size_t kStaticShared = 48 << 10;  // more has to be asked for
   if (shared > kStaticShared && shared > f->shared.load(std::memory_order_relaxed)) {
-    check(r.FuncSetAttribute(function, kFuncMaxDynamicShared, static_cast<int>(shared)),
-          "cuFuncSetAttribute");
+    check(r.allow_shared(function, shared), PF_RT("hipFuncSetAttribute", "cuFuncSetAttribute"));
     f->shared.store(shared, std::memory_order_relaxed);
   }
-#else
-  static_cast<void>(shared);
-#endif
   return function;
 }
 

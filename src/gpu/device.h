@@ -173,11 +173,7 @@ class Device {
   hipFunction ready(Function f, size_t shared) const;
   hipModule load(const std::string& code) const;
 
-#ifdef PF_GPU_CUDA
-  void* context() const {
-    return context_;
-  }
-#endif
+  void* context() const { return context_; }
   // Lets this device read the other's memory directly, where the hardware can.
   void enable_peer(const Device& other);
 
@@ -187,9 +183,7 @@ class Device {
   Function find_text(const char* file, const std::string& defines, const char* entry);
   Function keep(Recipe recipe);
   std::unique_ptr<Loaded> function(const Module*, const char* entry, std::string label) const;
-#ifdef PF_GPU_CUDA
-  void* context_ = nullptr;
-#endif
+  void* context_ = nullptr;  // of NVIDIA's driver
   std::unique_ptr<Stream> default_stream_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Loaded>> functions_;
@@ -203,6 +197,9 @@ class Device {
   std::vector<std::unique_ptr<Stream>> streams_;  // besides the default one
   std::vector<bool> peers_;
 };
+
+// ---- runtime_<vendor>.cpp ----------------------------------------------------------------------
+void read_traits(const Runtime&, int device, Traits&);
 
 // ---- compile.cpp -------------------------------------------------------------------------------
 

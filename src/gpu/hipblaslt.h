@@ -31,6 +31,7 @@ enum : int {
   kLayoutBatchCount = 0,
   kLayoutBatchStride = 1,
   kPrefWorkspace = 1,
+  kPrefAlignA = -1,  // there is none
   kEpilogueBias = 4,
 };
 

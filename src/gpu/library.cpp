@@ -87,23 +87,7 @@ void* Library::symbol(const char* name, bool needed) const {
 Names vendor_library_names(const std::string& stem, std::initializer_list<const char*> versions) {
   Names r;
   if (std::string l = loaded_already(stem); !l.empty()) r.push_back(l);
-#ifdef PF_GPU_ROCM
-  // Of the same installation as the runtime.
-  const std::string& path = runtime().library;
-  if (size_t slash = path.rfind('/'); slash != std::string::npos)
-    add_matches(r, path.substr(0, slash) + "/" + stem + ".so*");
-  for (const char* v : versions) r.push_back(stem + v);
-  if (const char* p = std::getenv("ROCM_PATH"))
-    r.push_back(std::string(p) + "/lib/" + stem + ".so");
-  r.push_back("/opt/rocm/lib/" + stem + ".so");
-  for (const std::string& f : package_folders())
-    add_matches(r, f + "/_rocm_sdk_libraries*/lib/" + stem + ".so*");
-#else
-  for (const char* v : versions) r.push_back(stem + v);
-  for (const std::string& f : package_folders())
-    for (const char* v : versions) add_matches(r, f + "/nvidia/*/lib/" + stem + v);
-  for (const char* v : versions) add_matches(r, "/usr/local/cuda*/lib64/" + stem + v);
-#endif
+  add_vendor_places(r, stem, versions);
   r.push_back(stem + ".so");
   return r;
 }

@@ -25,6 +25,14 @@ Library open_library(const char* what, const char* setting, const Names& names);
 // Where the vendor's library `stem` may be; `versions` such as ".so.1", newest first.
 Names vendor_library_names(const std::string& stem, std::initializer_list<const char*> versions);
 
+// ---- runtime_<vendor>.cpp ----------------------------------------------------------------------
+Names runtime_names();
+Names rtc_names();  // of the runtime's own installation first
+void add_vendor_places(Names&, const std::string& stem,
+                       std::initializer_list<const char*> versions);
+struct Runtime;
+void take_vendor_calls(const Library&, Runtime&);
+
 // A library that we can do without, and its calls. `Calls` has a pointer for each,
 // and each(take) gives take(pointer, name) of all, with `false` behind those that may be missing.
 template <class Calls>

@@ -1,4 +1,4 @@
-// The calls and numbers of MIOpen that we use, of its immediate mode alone; check_headers.cpp
+// The calls and numbers of MIOpen that we use, of its immediate mode alone; check_headers_*.cpp
 // compares them with the real header where that is installed.
 #pragma once
 

@@ -60,12 +60,10 @@ void multiply(const KernelArgs&, Product);
 // `proposal`: of the algorithms that its heuristic lists, the first unless somebody measured
 // (tuning.h).
 bool library_product(const KernelArgs&, const Product&, int proposal = 0);
-#ifdef PF_GPU_ROCM
-// Through rocBLAS: what hipBLASLt cannot do, or all where that is missing.
+// Of AMD alone: through rocBLAS: what hipBLASLt cannot do, or all where that is missing.
 bool rocblas_product(const KernelArgs&, const Product&);
 bool rocblas_usable();
 const char* rocblas_text();  // its path, or why there is none
-#endif
 // "cuBLASLt 130002", or "none".
 std::string product_library_version(const KernelArgs&);
 bool product_library_usable();

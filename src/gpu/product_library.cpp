@@ -87,13 +87,12 @@ class Products {
 
   std::string version() const {
     if (!blas().version) return PF_RT("hipBLASLt", "cuBLASLt");
-#ifdef PF_GPU_ROCM
-    int v = 0;
-    reinterpret_cast<int (*)(BlasHandle, int*)>(blas().version)(handle_, &v);
-    return "hipBLASLt " + std::to_string(v);
-#else
+    if constexpr (kAmd) {
+      int v = 0;
+      reinterpret_cast<int (*)(BlasHandle, int*)>(blas().version)(handle_, &v);
+      return "hipBLASLt " + std::to_string(v);
+    }
     return "cuBLASLt " + std::to_string(reinterpret_cast<size_t (*)()>(blas().version)());
-#endif
   }
 
   bool run(const KernelArgs& args, const Product& p, const Stored& a, const Stored& b,
@@ -225,12 +224,10 @@ class Products {
     must(l.MatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
     const uint64_t most = kWorkspace;
     l.MatmulPreferenceSetAttribute(preference, kPrefWorkspace, &most, sizeof most);
-#ifdef PF_GPU_CUDA
     const uint32_t align[4] = {uint32_t(key.align[0]), uint32_t(key.align[1]),
                                uint32_t(key.align[2]), uint32_t(key.align[2])};
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4 && kPrefAlignA >= 0; ++i)
       l.MatmulPreferenceSetAttribute(preference, kPrefAlignA + i, &align[i], sizeof align[i]);
-#endif
     std::vector<BlasHeuristic> found(key.proposal ? 32 : 1);
     int count = 0;
     const int status =
@@ -285,11 +282,11 @@ bool library_product(const KernelArgs& args, const Product& p, int proposal) {
   if (p.k == 0) return false;
   // Without a GPU: as if there were a library, since with one other groups follow a product.
   const bool acted = !compile_only().empty();
-#ifdef PF_GPU_ROCM
-  if (!acted && !blas().usable) return proposal == 0 && !integers && rocblas_product(args, p);
-#else
-  if (!acted && !blas().usable) return false;
-#endif
+  const auto otherwise = [&] {
+    if constexpr (kAmd) return proposal == 0 && !integers && rocblas_product(args, p);
+    return false;
+  };
+  if (!acted && !blas().usable) return otherwise();
   constexpr int64_t kMost = 2147483647;  // sizes of old releases are 32 bits
   if (p.m > kMost || p.n > kMost || p.k > kMost) return false;
   Stored a, b;
@@ -305,33 +302,26 @@ bool library_product(const KernelArgs& args, const Product& p, int proposal) {
   if (acted) return true;
   args.device.activate();
   if (products(args.device).run(args, p, a, b, proposal)) return true;
-#ifdef PF_GPU_ROCM
-  return proposal == 0 && !integers && rocblas_product(args, p);
-#else
-  return false;
-#endif
+  return otherwise();
 }
 
 bool product_library_usable() {
-#ifdef PF_GPU_ROCM
-  if (rocblas_usable()) return true;
-#endif
+  if constexpr (kAmd)
+    if (rocblas_usable()) return true;
   return blas().usable;
 }
 std::string product_library_version(const KernelArgs& args) {
   if (!compile_only().empty()) return "none";
-#ifdef PF_GPU_ROCM
-  if (!blas().usable && rocblas_usable()) return "rocBLAS";
-#endif
+  if constexpr (kAmd)
+    if (!blas().usable && rocblas_usable()) return "rocBLAS";
   if (!blas().usable) return "none";
   args.device.activate();
   return products(args.device).version();
 }
 
 const char* product_library() {
-#ifdef PF_GPU_ROCM
-  if (!blas().usable && rocblas_usable()) return rocblas_text();
-#endif
+  if constexpr (kAmd)
+    if (!blas().usable && rocblas_usable()) return rocblas_text();
   return blas().text.c_str();
 }
 

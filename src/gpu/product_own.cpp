@@ -157,7 +157,7 @@ bool choose_gathered(const Traits& t, const Product& p, int operand, Tiling* s) 
   return t.max_shared >= size_t(s->shared(static_cast<int>(itemsize(p.out))));
 }
 
-// A convolution's tiles by kernels/tiles_windows.h.
+// A convolution's tiles by kernels/tiles_hopper_windows.h.
 struct Windows {
   int m, n, taps;
   bool several;

@@ -17,49 +17,6 @@
 namespace pyflame::gpu {
 namespace {
 
-#ifdef PF_GPU_ROCM
-Names runtime_names() {
-  Names r;
-  if (std::string l = loaded_already("libamdhip64"); !l.empty()) r.push_back(l);
-  for (const char* n : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}) r.push_back(n);
-  if (const char* p = std::getenv("ROCM_PATH")) r.push_back(std::string(p) + "/lib/libamdhip64.so");
-  r.push_back("/opt/rocm/lib/libamdhip64.so");
-  for (const std::string& f : package_folders())
-    add_matches(r, f + "/_rocm_sdk_core/lib/libamdhip64.so*");
-  r.push_back("libamdhip64.so");
-  return r;
-}
-Names rtc_names() {
-  Names r;
-  // The compiler of the same installation first.
-  const std::string& runtime_path = runtime().library;
-  if (size_t slash = runtime_path.rfind('/'); slash != std::string::npos)
-    add_matches(r, runtime_path.substr(0, slash) + "/libhiprtc.so*");
-  for (const char* n : {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5"}) r.push_back(n);
-  if (const char* p = std::getenv("ROCM_PATH")) r.push_back(std::string(p) + "/lib/libhiprtc.so");
-  r.push_back("/opt/rocm/lib/libhiprtc.so");
-  for (const std::string& f : package_folders())
-    add_matches(r, f + "/_rocm_sdk_core/lib/libhiprtc.so*");
-  r.push_back("libhiprtc.so");
-  return r;
-}
-#else
-Names runtime_names() {
-  return {"libcuda.so.1", "libcuda.so"};
-}
-Names rtc_names() {
-  Names r;
-  if (std::string l = loaded_already("libnvrtc"); !l.empty()) r.push_back(l);
-  for (const char* n : {"libnvrtc.so.13", "libnvrtc.so.12"}) r.push_back(n);
-  for (const std::string& f : package_folders()) {
-    add_matches(r, f + "/nvidia/cu13/lib/libnvrtc.so.13");
-    add_matches(r, f + "/nvidia/cuda_nvrtc/lib/libnvrtc.so.1[23]");
-  }
-  add_matches(r, "/usr/local/cuda*/lib64/libnvrtc.so.1[23]");
-  return r;
-}
-#endif
-
 Runtime open_runtime() {
   if (!compile_only().empty()) return absent_runtime();
   const Library h =
@@ -85,18 +42,7 @@ Runtime open_runtime() {
   take(r.GraphExecKernelNodeSetParams,
        PF_RT("hipGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"), false);
   take(r.GraphLaunch, PF_RT("hipGraphLaunch", "cuGraphLaunch"), false);
-#ifdef PF_GPU_ROCM
-  take(r.SetDevice, "hipSetDevice");
-  take(r.DeviceEnablePeerAccess, "hipDeviceEnablePeerAccess");
-  take(r.GetDeviceProperties, "hipGetDevicePropertiesR0600", false);
-  r.properties_r0600 = r.GetDeviceProperties != nullptr;
-  if (!r.properties_r0600) take(r.GetDeviceProperties, "hipGetDeviceProperties");
-#else
-  take(r.DeviceGetAttribute, "cuDeviceGetAttribute");
-  take(r.DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
-  take(r.CtxSetCurrent, "cuCtxSetCurrent");
-  take(r.CtxEnablePeerAccess, "cuCtxEnablePeerAccess");
-#endif
+  take_vendor_calls(h, r);
   return r;
 }
 
@@ -117,9 +63,8 @@ Rtc open_rtc() try {
   r.version = std::to_string(major) + "." + std::to_string(minor);
   return r;
 } catch (const Failure& f) {
-#ifdef PF_GPU_ROCM
-  if (!compile_only().empty()) return clang_rtc();
-#endif
+  if constexpr (kAmd)
+    if (!compile_only().empty()) return clang_rtc();
   throw Failure(PF_COMPILE, f.what());  // the device is there, but nothing to build kernels with
 }
 
@@ -154,13 +99,8 @@ const Rtc& rtc() {
 
 std::string error_text(int error) {
   const Runtime& r = runtime();
-#ifdef PF_GPU_ROCM
-  const char *name = r.GetErrorName(error), *text = r.GetErrorString(error);
-#else
   const char *name = nullptr, *text = nullptr;
-  r.GetErrorName(error, &name);
-  r.GetErrorString(error, &text);
-#endif
+  r.say(error, &name, &text);
   return std::string(name ? name : "unknown error") + ": " +
          (text ? text : "error " + std::to_string(error));
 }

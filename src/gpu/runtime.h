@@ -1,6 +1,6 @@
 // The vendor's runtime and run-time compiler, AMD's spelling first. Nothing is linked and no
 // vendor header is needed: libraries are opened at first use, and the declarations below are our
-// own text of the few calls that the plug-in makes (check_headers.cpp compares them with the real
+// own text of the few calls that the plug-in makes (check_headers_*.cpp compares them with the real
 // headers where those are installed). Both ABIs agree on everything but names: handles are
 // pointers, device addresses are 64 bits, enums are ints with equal values.
 #pragma once
@@ -9,23 +9,14 @@
 #include <cstdint>
 #include <string>
 
+#ifdef PF_GPU_ROCM
+#include "gpu/runtime_rocm.h"
+#else
+#include "gpu/runtime_cuda.h"
+#endif
 #include "pyflame/backend.h"
 
-#if defined(PF_GPU_ROCM) == defined(PF_GPU_CUDA)
-#error "compile with exactly one of -DPF_GPU_ROCM and -DPF_GPU_CUDA"
-#endif
-
 namespace pyflame::gpu {
-
-#ifdef PF_GPU_ROCM
-inline constexpr bool kAmd = true;
-inline constexpr const char* kVendorName = "rocm";
-#define PF_RT(HIP, CUDA) HIP
-#else
-inline constexpr bool kAmd = false;
-inline constexpr const char* kVendorName = "cuda";
-#define PF_RT(HIP, CUDA) CUDA
-#endif
 
 using hipError = int;
 using hipStream = void*;
@@ -62,27 +53,6 @@ enum : int {
   kEventDisableTiming = 2,
   kHostPortableMapped = 3,
 };
-
-#ifdef PF_GPU_ROCM
-// Where hipDeviceProp_t holds what is needed, in its two layouts: hipGetDevicePropertiesR0600
-// (ROCm 6 and newer) and hipGetDeviceProperties (ROCm 5).
-struct PropertyLayout {
-  size_t total_memory, shared, warp, max_block, max_grid, compute_units, arch;
-};
-inline constexpr PropertyLayout kPropertiesR0600{288, 296, 308, 320, 336, 388, 1160};
-inline constexpr PropertyLayout kPropertiesR0000{256, 264, 276, 280, 296, 336, 396};
-inline constexpr size_t kPropertyBytes = 4096;  // larger than either
-#else
-enum : int {  // attributes of devices, and one of functions
-  kMaxThreadsPerBlock = 1,
-  kWarpSize = 10,
-  kMultiprocessorCount = 16,
-  kCapabilityMajor = 75,
-  kCapabilityMinor = 76,
-  kMaxSharedOptin = 97,
-  kFuncMaxDynamicShared = 8,
-};
-#endif
 
 // hipKernelNodeParams, and CUDA_KERNEL_NODE_PARAMS in its first version.
 struct HipKernelNode {
@@ -167,30 +137,8 @@ using KernelNode = PF_RT(HipKernelNode, CudaKernelNode);
 
 #define PF_DECLARE(NAME, HIP, CUDA, ARGS) int(*NAME) ARGS = nullptr;
 
-struct Runtime {
+struct Runtime : VendorCalls {
   PF_RUNTIME_CALLS(PF_DECLARE)
-#ifdef PF_GPU_ROCM
-  // The calling thread's device; the layout of the properties depends on the release.
-  int (*SetDevice)(int device) = nullptr;
-  int (*GetDeviceProperties)(void* properties, int device) = nullptr;
-  bool properties_r0600 = false;
-  const char* (*GetErrorName)(int error) = nullptr;
-  const char* (*GetErrorString)(int error) = nullptr;
-  int (*MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device, size_t bytes,
-                         hipStream stream) = nullptr;
-  int (*DeviceEnablePeerAccess)(int peer, unsigned flags) = nullptr;
-  int (*FuncSetAttribute)(const void* function, int attribute, int value) = nullptr;
-#else
-  int (*DeviceGetAttribute)(int* value, int attribute, int device) = nullptr;
-  int (*DevicePrimaryCtxRetain)(void** context, int device) = nullptr;
-  int (*CtxSetCurrent)(void* context) = nullptr;
-  int (*GetErrorName)(int error, const char** text) = nullptr;
-  int (*GetErrorString)(int error, const char** text) = nullptr;
-  int (*MemcpyPeerAsync)(void* to, void* to_context, const void* from, void* from_context,
-                         size_t bytes, hipStream stream) = nullptr;
-  int (*CtxEnablePeerAccess)(void* peer_context, unsigned flags) = nullptr;
-  int (*FuncSetAttribute)(hipFunction function, int attribute, int value) = nullptr;
-#endif
   // Graphs. Null where the library is too old (CUDA before 11.4).
   int (*GraphCreate)(void** graph, unsigned flags) = nullptr;
   int (*GraphAddKernelNode)(void** node, void* graph, void* const* after, size_t count,

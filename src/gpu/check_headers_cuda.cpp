@@ -1,0 +1,149 @@
+// Compares what we say of NVIDIA's libraries with their own headers (check_headers.h).
+#include "gpu/blas.h"
+#include "gpu/cudnn.h"
+
+#include <cuda.h>
+#include <nvrtc.h>
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#define PF_CHECK_BLAS 1
+#endif
+#if __has_include(<cudnn_graph.h>)
+#include <cudnn_graph.h>
+#define PF_CHECK_CUDNN 1
+#endif
+
+#include "gpu/check_headers.h"
+
+namespace pyflame::gpu {
+namespace {
+
+#define X(NAME, REAL) \
+  static_assert(SameCall<decltype(Runtime::NAME), decltype(&::REAL)>::value, #REAL);
+X(DeviceGetAttribute, cuDeviceGetAttribute)
+X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)
+X(CtxSetCurrent, cuCtxSetCurrent)
+X(CtxEnablePeerAccess, cuCtxEnablePeerAccess)
+#undef X
+
+static_assert(kMaxThreadsPerBlock == static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+static_assert(kWarpSize == static_cast<int>(CU_DEVICE_ATTRIBUTE_WARP_SIZE));
+static_assert(kMultiprocessorCount == static_cast<int>(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+static_assert(kCapabilityMajor == static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+static_assert(kCapabilityMinor == static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+static_assert(kMaxSharedOptin ==
+              static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+static_assert(kFuncMaxDynamicShared ==
+              static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+
+#ifdef PF_CHECK_BLAS
+#define PF_BLAS(NAME) cublasLt##NAME
+static_assert(kR32F == int(CUDA_R_32F) && kR64F == int(CUDA_R_64F) && kR16F == int(CUDA_R_16F) &&
+              kR16BF == int(CUDA_R_16BF) && kR8I == int(CUDA_R_8I) && kR32I == int(CUDA_R_32I));
+static_assert(kCompute32F == int(CUBLAS_COMPUTE_32F) && kCompute64F == int(CUBLAS_COMPUTE_64F) &&
+              kCompute32I == int(CUBLAS_COMPUTE_32I));
+static_assert(kComputeTF32 == int(CUBLAS_COMPUTE_32F_FAST_TF32));
+static_assert(kOpN == int(CUBLAS_OP_N) && kOpT == int(CUBLAS_OP_T));
+static_assert(kDescTransA == int(CUBLASLT_MATMUL_DESC_TRANSA) &&
+              kDescTransB == int(CUBLASLT_MATMUL_DESC_TRANSB) &&
+              kDescEpilogue == int(CUBLASLT_MATMUL_DESC_EPILOGUE) &&
+              kDescBias == int(CUBLASLT_MATMUL_DESC_BIAS_POINTER) &&
+              kDescBiasType == int(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE));
+static_assert(kLayoutBatchCount == int(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) &&
+              kLayoutBatchStride == int(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
+static_assert(kPrefWorkspace == int(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) &&
+              kPrefAlignA == int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) &&
+              kPrefAlignA + 3 == int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
+static_assert(kEpilogueBias == int(CUBLASLT_EPILOGUE_BIAS));
+static_assert(sizeof(BlasAlgo) == sizeof(cublasLtMatmulAlgo_t));
+static_assert(sizeof(BlasHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
+static_assert(offsetof(BlasHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+#define X(NAME, ARGS) static_assert(SameCall<decltype(&PF_BLAS(NAME)), int(*) ARGS>::value, #NAME);
+PF_BLAS_CALLS(X)
+#undef X
+#endif
+
+#ifdef PF_CHECK_CUDNN
+#define SAME(OURS, THEIRS) static_assert(OURS == int(THEIRS), #THEIRS);
+SAME(kDnnFloat, CUDNN_DATA_FLOAT)
+SAME(kDnnDouble, CUDNN_DATA_DOUBLE)
+SAME(kDnnHalf, CUDNN_DATA_HALF)
+SAME(kDnnBFloat16, CUDNN_DATA_BFLOAT16)
+SAME(kDnnCrossCorrelation, CUDNN_CROSS_CORRELATION)
+SAME(kDnnHeuristicA, CUDNN_HEUR_MODE_A)
+SAME(kDnnHeuristicFallback, CUDNN_HEUR_MODE_FALLBACK)
+SAME(kDnnTypeHandle, CUDNN_TYPE_HANDLE)
+SAME(kDnnTypeDataType, CUDNN_TYPE_DATA_TYPE)
+SAME(kDnnTypeInt64, CUDNN_TYPE_INT64)
+SAME(kDnnTypeFloat, CUDNN_TYPE_FLOAT)
+SAME(kDnnTypeDouble, CUDNN_TYPE_DOUBLE)
+SAME(kDnnTypePointer, CUDNN_TYPE_VOID_PTR)
+SAME(kDnnTypeConvolutionMode, CUDNN_TYPE_CONVOLUTION_MODE)
+SAME(kDnnTypeHeuristicMode, CUDNN_TYPE_HEUR_MODE)
+SAME(kDnnTypeNumericalNote, CUDNN_TYPE_NUMERICAL_NOTE)
+SAME(kDnnTypeDescriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR)
+SAME(kDnnConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+SAME(kDnnEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+SAME(kDnnEngineConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+SAME(kDnnHeuristic, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
+SAME(kDnnPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+SAME(kDnnForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+SAME(kDnnBackwardFilter, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+SAME(kDnnBackwardData, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+SAME(kDnnGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+SAME(kDnnVariantPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+SAME(kDnnTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+SAME(kDnnConvolutionComputeType, CUDNN_ATTR_CONVOLUTION_COMP_TYPE)
+SAME(kDnnConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE)
+SAME(kDnnConvolutionDilations, CUDNN_ATTR_CONVOLUTION_DILATIONS)
+SAME(kDnnConvolutionStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)
+SAME(kDnnConvolutionPostPaddings, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS)
+SAME(kDnnConvolutionPrePaddings, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)
+SAME(kDnnConvolutionSpace, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS)
+SAME(kDnnHeuristicMode, CUDNN_ATTR_ENGINEHEUR_MODE)
+SAME(kDnnHeuristicGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
+SAME(kDnnHeuristicResults, CUDNN_ATTR_ENGINEHEUR_RESULTS)
+SAME(kDnnConfigEngine, CUDNN_ATTR_ENGINECFG_ENGINE)
+SAME(kDnnPlanHandle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
+SAME(kDnnPlanConfig, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+SAME(kDnnPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
+SAME(kDnnForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA)
+SAME(kDnnForwardAlpha + 1, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA)
+SAME(kDnnForwardAlpha + 2, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC)
+SAME(kDnnForwardAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W)
+SAME(kDnnForwardAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)
+SAME(kDnnForwardAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y)
+SAME(kDnnDataAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA)
+SAME(kDnnDataAlpha + 1, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA)
+SAME(kDnnDataAlpha + 2, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC)
+SAME(kDnnDataAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W)
+SAME(kDnnDataAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX)
+SAME(kDnnDataAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY)
+SAME(kDnnFilterAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA)
+SAME(kDnnFilterAlpha + 1, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA)
+SAME(kDnnFilterAlpha + 2, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC)
+SAME(kDnnFilterAlpha + 3, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW)
+SAME(kDnnFilterAlpha + 4, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X)
+SAME(kDnnFilterAlpha + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY)
+SAME(kDnnGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE)
+SAME(kDnnGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS)
+SAME(kDnnTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)
+SAME(kDnnTensorDataType, CUDNN_ATTR_TENSOR_DATA_TYPE)
+SAME(kDnnTensorSizes, CUDNN_ATTR_TENSOR_DIMENSIONS)
+SAME(kDnnTensorStrides, CUDNN_ATTR_TENSOR_STRIDES)
+SAME(kDnnTensorId, CUDNN_ATTR_TENSOR_UNIQUE_ID)
+SAME(kDnnPackIds, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)
+SAME(kDnnPackPointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)
+SAME(kDnnPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)
+SAME(kDnnEngineNotes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)
+SAME(kDnnNoteTensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)
+SAME(kDnnNoteDownConvert, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)
+SAME(kDnnNoteStrictNan, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)
+#undef SAME
+#define X(NAME, ARGS) static_assert(SameCall<decltype(&::cudnn##NAME), int(*) ARGS>::value, #NAME);
+PF_CUDNN_CALLS(X)
+#undef X
+#endif
+
+}  // namespace
+}  // namespace pyflame::gpu
