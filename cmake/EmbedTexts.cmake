@@ -1,10 +1,21 @@
-# cmake -DOUT=texts.cpp "-DFILES=a.h;b.h" -P EmbedTexts.cmake: the files as C++ strings.
-string(CONCAT text "// Made from kernels/ by EmbedTexts.cmake.\n#include \"gpu/device.h\"\n\n"
+# cmake -DOUT=texts.cpp "-DFILES=a.h;b.cpp" -P EmbedTexts.cmake: the files as C++ strings. Of a .cpp,
+# which has launchers too, what stands before them; without `#ifdef PF_DEVICE_TEXT` it has no text.
+string(CONCAT text "// Made by EmbedTexts.cmake.\n#include \"gpu/device.h\"\n\n"
          "namespace pyflame::gpu {\n\nconst Text kTexts[] = {\n")
 set(count 0)
 foreach(file IN LISTS FILES)
   get_filename_component(name ${file} NAME)
   file(READ ${file} content)
+  if(name MATCHES "cpp$")
+    string(FIND "${content}" "#ifdef PF_DEVICE_TEXT\n" device)
+    string(FIND "${content}" "\n#else  // launchers\n" end)
+    if(device LESS 0 OR end LESS device)
+      continue()
+    endif()
+    string(SUBSTRING "${content}" 0 ${end} content)
+    string(REPLACE "#ifdef PF_DEVICE_TEXT\n" "\n" content "${content}\n")
+    string(REPLACE "#include \"kernels/" "#include \"" content "${content}")
+  endif()
   # A literal may not be longer than some compilers take: it is cut in pieces.
   string(LENGTH "${content}" length)
   set(at 0)

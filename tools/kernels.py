@@ -83,6 +83,11 @@ class Program(NamedTuple):
         return " ".join([",".join(self.kernels[:3]), *self.options])
 
 
+def texts():
+    """Files with kernels: text alone, and text with its launchers."""
+    return sorted([*KERNELS.glob("*.h"), *(ROOT / "src/gpu").glob("kernels_*.cpp")])
+
+
 def kernels_in(text):
     return tuple(dict.fromkeys(re.findall(r"^PF_KERNEL\((\w+)", text, re.M)))
 
@@ -124,11 +129,11 @@ def recorded(process, arch, folder):
 
 
 def never_asked_for(programs):
-    """Kernels of kernels/ that are in none of the programs."""
+    """Kernels that are in none of the programs."""
     asked = {k for p in programs for k in p.kernels}
     return [
         f"{k} of {file.name}"
-        for file in sorted(KERNELS.glob("*.h"))
+        for file in texts()
         for k in kernels_in(file.read_text())
         if k not in asked
     ]

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import marked
 
-from kernels import KERNELS, kernels_in, revision
+from kernels import kernels_in, revision, texts
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build/sanitize_gpu"
@@ -145,7 +145,7 @@ def never_launched():
 
     labels = [entry.info.get("kernel", "") for entry in kernel_cache.entries()]
     asked = {word for label in labels for word in label.split()}
-    return sorted({k for f in KERNELS.glob("*.h") for k in kernels_in(f.read_text())} - asked)
+    return sorted({k for f in texts() for k in kernels_in(f.read_text())} - asked)
 
 
 def run(work, jobs, sanitizer, deadline):

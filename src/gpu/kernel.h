@@ -1,16 +1,29 @@
-// How a GPU kernel is written and registered. Its text stands in kernels/, in the HIP dialect,
-// for both vendors; a launcher picks the text, its -D options and an entry, and launches it:
+// How a GPU kernel is written and registered. kernels_<subject>.cpp has its text, in the HIP
+// dialect for both vendors, and a launcher, which picks the text, its -D options and an entry, and
+// launches it:
 //
+//   #include "kernels/integers.h"
+//   struct pf_triangle { ... };                      // what passes between them, for both
+//
+//   #ifdef PF_DEVICE_TEXT
+//   #include "kernels/space.h"
+//   PF_KERNEL(triangle, 256)(const pf_triangle q) { ... }
+//
+//   #else  // launchers
+//   #include "gpu/kernel.h"
+//   ...
 //   static void triangle(const KernelArgs& a) {
 //     constexpr auto at = tensors<Triangle>;
-//     Function f = a.compile("triangle.h", Defines().type("T", a.dtype(at.out)), "triangle");
-//     a.launch(f, blocks_for(n, 256), 256, 0, a.data(at.out), a.data(at.x), n);
+//     Function f = a.compile("kernels_triangle.cpp", Defines().type("T", a.dtype(at.out)),
+//                            "triangle");
+//     a.launch(f, blocks_for(n, 256), 256, 0, pf_triangle{a.data(at.out), a.data(at.x), n});
 //   }
 //   PF_GPU_KERNEL(Triangle::kInfo, triangle)
+//   #endif
 //
-// One file of launchers is one kernels_<subject>.cpp here and one or more kernels/<subject>.h.
-// Tensors arrive in the order of the kernel's descriptor (table/kernel.h); addresses are the
-// device's. A struct that a kernel takes stands in kernels/<subject>_args.h, for both sides.
+// Texts that launchers of several files use, or of which one file has several, stand in kernels/
+// instead, and the structs that they take in kernels/<subject>_args.h. Tensors arrive in the order
+// of the kernel's descriptor (table/kernel.h); addresses are the device's.
 // Launchers only enqueue: they never wait, never read device memory, never allocate it but by
 // workspace(). They throw (PF_FAIL, or Failure with a status); the caller makes it a status.
 // Indices found wrong are reported by the kernel (kernels/index_error.h) through a.error().
@@ -159,7 +172,7 @@ struct KernelArgs {
 
   const Traits& traits() const;
 
-  // The kernel `entry` of kernels/<file>, built with these options: from this process, from the
+  // The kernel `entry` of a text, built with these options: from this process, from the
   // disk cache, or by the run-time compiler, which may still be at it (builder.h).
   Function compile(const char* file, const Defines& defines, const char* entry) const;
   // Enqueues. Arguments are copied as they are: their types must be those of the entry

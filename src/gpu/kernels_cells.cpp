@@ -1,9 +1,264 @@
-// Moments and sums of cells (kernels/cells.h).
+// Moments of cells, and sums of their gradients (table/kernels/cells.h), in one pass over memory.
+// A tensor is [batch, outer, cells, inner]; the elements of a cell are those of `outer` and
+// `inner`. Each thread adds differences from its own first element, so that nothing is lost however
+// far from 0 elements are, and threads are joined as means and squares about them, in a tree. No
+// order depends on addresses: vectors of W elements are 16 bytes wherever they lie.
+//   cell_rows     `inner` in vectors, the last of a run cut: some threads share a chunk of a cell
+//   cell_columns  else: threads beside each other have W neighbouring columns (of outer x (cells x
+//                 inner)), those above each other rows
+//   cell_finish   chunks, and columns of a cell, to results
+//
+//   -DPF_T=    dtype
+//   -DPF_SUMS= 0: moments, 1: sums of g and of g * (x - mean)
+//   -DPF_V=    elements of one access: W where all is whole vectors, else 1
+//   -DPF_PAST= 1: larger than the caches
+#include "kernels/integers.h"
+
+struct pf_cells {
+  const void *x, *g, *mean;  // the last two of sums
+  void *first, *second;      // results
+  void* partial;             // of chunks: [batch][chunks][columns] of two numbers
+  pf_i64 batch, outer, cells, inner;
+  pf_i64 columns;        // what a chunk gives: cells, or columns of them
+  pf_i64 chunk, chunks;  // vectors of a cell, or rows
+  pf_i64 tiles;          // blocks along what chunks give
+  pf_u32 width;          // threads along that; of rows: of one cell
+  pf_u32 runs;           // elements of a cell lie side by side
+};
+static_assert(sizeof(pf_cells) == 120, "as hosts fill it");
+
+#ifdef PF_DEVICE_TEXT
+#include "kernels/axes.h"
+#include "kernels/rows.h"
+
+typedef PF_T T;
+typedef pf_compute<T> C;
+constexpr int W = 16 / static_cast<int>(sizeof(T)), U = 4;
+
+#define PF_CELL_THREADS 256
+
+// Sums, or a mean with the sum of squares about it, of n elements.
+struct pf_two {
+  C n, first, second;
+  PF_METHOD void join(const pf_two& o) {
+    if constexpr (PF_SUMS) {
+      first += o.first;
+      second += o.second;
+    } else if (o.n > C(0)) {
+      const C all = n + o.n, by = o.first - first, part = o.n / all;
+      first += by * part;
+      second += o.second + by * by * (n * part);
+      n = all;
+    }
+  }
+};
+// Of differences from a shift; of gradients their mean is what is subtracted.
+struct pf_adding {
+  C shift, n, sum, product;
+  PF_METHOD void start(C s) {
+    shift = s;
+    n = sum = product = C(0);
+  }
+  PF_METHOD void add(C x, C g) {
+    const C d = x - shift, v = PF_SUMS ? g : d;
+    sum += v;
+    product = pf_fma(v, d, product);
+  }
+  PF_METHOD pf_two two() const {
+    if constexpr (PF_SUMS) return {n, sum, product};
+    if (!(n > C(0))) return {C(0), C(0), C(0)};
+    const C m = sum / n;
+    return {n, shift + m, product - sum * m};
+  }
+};
+
+// W elements from `at` on, of which `count` are there.
+PF_DEVICE void pf_fetch(pf_vector<T, W>& v, const void* p, pf_i64 at, pf_i64 count) {
+  if constexpr (PF_V > 1) {
+    v.template load<PF_PAST>(pf_at<T>(p, at));
+  } else {
+    C x[W];
+    PF_UNROLL for (int j = 0; j < W; ++j) x[j] = j < count ? pf_get_one<T>(p, at + j) : C(0);
+    v.set(x);
+  }
+}
+// Elements of a cell in so many vectors of it.
+PF_DEVICE pf_i64 pf_elements(const pf_cells& r, pf_i64 vectors) {
+  const pf_i64 run = (r.inner + W - 1) / W, o = pf_quotient(vectors, run);
+  const pf_i64 i = (vectors - o * run) * W;
+  return o * r.inner + (i < r.inner ? i : r.inner);
+}
+PF_DEVICE pf_i64 pf_end_of(const pf_cells& r, pf_i64 c, pf_i64 all) {
+  const pf_i64 end = (c + 1) * r.chunk;
+  return end < all ? end : all;
+}
+// Of chunk c, for result (or column) `o` of a batch.
+PF_DEVICE void pf_give(const pf_cells& r, pf_i64 batch, pf_i64 c, pf_i64 o, const pf_two& t) {
+  if (r.chunks == 1 && r.columns == r.cells) {
+    static_cast<C*>(r.first)[batch * r.cells + o] = t.first;
+    static_cast<C*>(r.second)[batch * r.cells + o] = PF_SUMS ? t.second : t.second / t.n;
+  } else {
+    C* to = static_cast<C*>(r.partial) + ((batch * r.chunks + c) * r.columns + o) * 2;
+    to[0] = t.first;
+    to[1] = t.second;
+  }
+}
+
+// One half of some threads gives to the other, from `place` to `place`; all of the block take part.
+PF_DEVICE void pf_halve(pf_two& mine, C (&room)[3][PF_CELL_THREADS / 2], bool gives, bool takes,
+                        pf_u32 place) {
+  pf_barrier();
+  if (gives) {
+    room[0][place] = mine.n;
+    room[1][place] = mine.first;
+    room[2][place] = mine.second;
+  }
+  pf_barrier();
+  if (takes) mine.join({room[0][place], room[1][place], room[2][place]});
+}
+
+// Groups of `width` threads, a chunk of a cell each; cells beside each other first.
+PF_KERNEL(cell_rows, PF_CELL_THREADS)(const pf_cells r) {
+  PF_SHARED C room[3][PF_CELL_THREADS / 2];
+  const pf_u32 width = r.width, t = pf_thread() % width;
+  const pf_i64 unit =
+      static_cast<pf_i64>(pf_block()) * (PF_CELL_THREADS / width) + pf_thread() / width;
+  const pf_i64 row = pf_quotient(unit, r.cells), cell = unit - row * r.cells;
+  const pf_i64 batch = pf_quotient(row, r.chunks), c = row - batch * r.chunks;
+  const bool on = batch < r.batch;
+  const pf_i64 run = (r.inner + W - 1) / W, plane = r.cells * r.inner;
+  const pf_i64 end = on ? pf_end_of(r, c, r.outer * run) : 0;
+  pf_i64 v = c * r.chunk + t;
+  const pf_i64 o = pf_quotient(v, run);
+  pf_i64 i = v - o * run, at = ((batch * r.outer + o) * r.cells + cell) * r.inner + i * W;
+  const pf_i64 far = width / run, near = width - far * run;  // from one vector to the next
+  pf_adding a;
+  a.start(PF_SUMS && on ? static_cast<const C*>(r.mean)[batch * r.cells + cell] : C(0));
+  bool fresh = !PF_SUMS;
+  for (; v < end; v += U * width) {
+    pf_vector<T, W> x[U], g[U];
+    pf_i32 count[U];
+    PF_UNROLL for (int u = 0; u < U; ++u) {
+      const pf_i64 left = v + u * width < end ? r.inner - i * W : 0;
+      count[u] = static_cast<pf_i32>(left < W ? left : W);
+      if (count[u] > 0) {
+        pf_fetch(x[u], r.x, at, count[u]);
+        if constexpr (PF_SUMS) pf_fetch(g[u], r.g, at, count[u]);
+      }
+      i += near;
+      at += far * plane + near * W;
+      if (i >= run) {
+        i -= run;
+        at += plane - run * W;
+      }
+    }
+    if (fresh) a.shift = x[0].get(0);
+    fresh = false;
+    PF_UNROLL for (int u = 0; u < U; ++u) {
+      if (count[u] <= 0) continue;
+      PF_UNROLL for (int j = 0; j < W; ++j) if (PF_V > 1 || j < count[u])
+          a.add(x[u].get(j), PF_SUMS ? g[u].get(j) : C(0));
+      a.n += static_cast<C>(count[u]);
+    }
+  }
+  pf_two mine = a.two();
+  for (pf_u32 half = width / 2; half > 0; half /= 2)
+    pf_halve(mine, room, t >= half && t < 2 * half, t < half,
+             pf_thread() / width * half + t % half);
+  if (t == 0 && on) pf_give(r, batch, c, cell, mine);
+}
+
+PF_KERNEL(cell_columns, PF_CELL_THREADS)(const pf_cells r) {
+  PF_SHARED C room[2][W][PF_CELL_THREADS / 2];
+  PF_SHARED C counts[PF_CELL_THREADS / 2];
+  const pf_u32 width = r.width, height = PF_CELL_THREADS / width;
+  const pf_u32 t = pf_thread() % width, y = pf_thread() / width;
+  const pf_i64 row = pf_quotient(pf_block(), r.tiles), tile = pf_block() - row * r.tiles;
+  const pf_i64 batch = pf_quotient(row, r.chunks), c = row - batch * r.chunks;
+  const pf_i64 first = (tile * width + t) * W, left = r.columns - first;
+  const pf_i64 end = left > 0 ? pf_end_of(r, c, r.outer) : 0;
+  const pf_i64 begin = c * r.chunk + y;
+  pf_adding a[W];
+  // The cell of each column.
+  pf_i64 of = PF_SUMS ? pf_quotient(first, r.inner) : 0, within = first - of * r.inner;
+  PF_UNROLL for (int j = 0; j < W; ++j) {
+    a[j].start(PF_SUMS && j < left ? static_cast<const C*>(r.mean)[batch * r.cells + of] : C(0));
+    if (++within == r.inner) {
+      within = 0;
+      ++of;
+    }
+  }
+  bool fresh = !PF_SUMS;
+  C n = C(0);
+  for (pf_i64 k = begin; k < end; k += U * height) {
+    pf_vector<T, W> x[U], g[U];
+    const pf_i64 at = (batch * r.outer + k) * r.columns + first;
+    PF_UNROLL for (int u = 0; u < U; ++u) if (k + u * height < end) {
+      pf_fetch(x[u], r.x, at + u * height * r.columns, left);
+      if constexpr (PF_SUMS) pf_fetch(g[u], r.g, at + u * height * r.columns, left);
+    }
+    if (fresh) PF_UNROLL for (int j = 0; j < W; ++j) a[j].shift = x[0].get(j);
+    fresh = false;
+    PF_UNROLL for (int u = 0; u < U; ++u) {
+      if (k + u * height >= end) continue;
+      PF_UNROLL for (int j = 0; j < W; ++j) a[j].add(x[u].get(j), PF_SUMS ? g[u].get(j) : C(0));
+      n += C(1);
+    }
+  }
+  pf_two mine[W];
+  PF_UNROLL for (int j = 0; j < W; ++j) {
+    a[j].n = n;
+    mine[j] = a[j].two();
+  }
+  for (pf_u32 half = height / 2; half > 0; half /= 2) {
+    const pf_u32 place = y % half * width + t;
+    pf_barrier();
+    if (y >= half && y < 2 * half) {
+      counts[place] = mine[0].n;
+      PF_UNROLL for (int j = 0; j < W; ++j) {
+        room[0][j][place] = mine[j].first;
+        room[1][j][place] = mine[j].second;
+      }
+    }
+    pf_barrier();
+    if (y < half)
+      PF_UNROLL for (int j = 0; j < W; ++j) mine[j].join(
+          {counts[place], room[0][j][place], room[1][j][place]});
+  }
+  if (y == 0)
+    PF_UNROLL for (int j = 0; j < W; ++j) if (j < left) pf_give(r, batch, c, first + j, mine[j]);
+}
+
+// Thread (y, x): of cell x the parts y, y + height, ...; those are chunks, in each columns.
+PF_KERNEL(cell_finish, PF_CELL_THREADS)(const pf_cells r) {
+  PF_SHARED C room[3][PF_CELL_THREADS / 2];
+  const pf_u32 width = r.width, height = PF_CELL_THREADS / width;
+  const pf_u32 t = pf_thread() % width, y = pf_thread() / width;
+  const pf_i64 o = static_cast<pf_i64>(pf_block()) * width + t;
+  const bool on = o < r.batch * r.cells;
+  const pf_i64 batch = pf_quotient(o, r.cells), cell = o - batch * r.cells;
+  const pf_i64 each = r.runs ? 1 : r.inner, parts = on ? r.chunks * each : 0;
+  const pf_i64 all = r.runs ? r.outer * ((r.inner + W - 1) / W) : r.outer;
+  pf_two mine = {C(0), C(0), C(0)};
+  for (pf_i64 k = y; k < parts; k += height) {
+    const pf_i64 c = pf_quotient(k, each), j = k - c * each, end = pf_end_of(r, c, all);
+    const C* from = static_cast<const C*>(r.partial) +
+                    ((batch * r.chunks + c) * r.columns + cell * each + j) * 2;
+    const pf_i64 n = r.runs ? pf_elements(r, end) - pf_elements(r, c * r.chunk) : end - c * r.chunk;
+    mine.join({static_cast<C>(n), from[0], from[1]});
+  }
+  for (pf_u32 half = height / 2; half > 0; half /= 2)
+    pf_halve(mine, room, y >= half && y < 2 * half, y < half, y % half * width + t);
+  if (y > 0 || !on) return;
+  static_cast<C*>(r.first)[o] = mine.first;
+  static_cast<C*>(r.second)[o] = PF_SUMS ? mine.second : mine.second / mine.n;
+}
+
+#else  // launchers
 #include <algorithm>
 
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
-#include "kernels/cells_args.h"
 #include "table/kernels/cells.h"
 
 namespace pyflame::gpu {
@@ -60,14 +315,14 @@ void run(const KernelArgs& a, pf_cells& r, DType t, bool sums) {
                               .value("PF_SUMS", sums)
                               .value("PF_V", whole ? vector : 1)
                               .value("PF_PAST", larger_than_caches(total * size));
-  a.launch(a.compile("cells.h", defines, r.runs ? "cell_rows" : "cell_columns"), Grid(blocks),
-           kThreads, 0, r);
+  a.launch(a.compile("kernels_cells.cpp", defines, r.runs ? "cell_rows" : "cell_columns"),
+           Grid(blocks), kThreads, 0, r);
   if (!finish) return;
   const int64_t outs = r.batch * r.cells;
   const int64_t width = std::min<int64_t>(power_of_two_from(outs), 8);
   r.width = static_cast<uint32_t>(width);
-  a.launch(a.compile("cells.h", defines, "cell_finish"), Grid(ceil_div(outs, width)), kThreads, 0,
-           r);
+  a.launch(a.compile("kernels_cells.cpp", defines, "cell_finish"), Grid(ceil_div(outs, width)),
+           kThreads, 0, r);
 }
 
 void cell_moments(const KernelArgs& a) {
@@ -95,3 +350,4 @@ PF_GPU_KERNEL(CellMoments::kInfo, cell_moments)
 PF_GPU_KERNEL(CellSums::kInfo, cell_sums)
 
 }  // namespace pyflame::gpu
+#endif

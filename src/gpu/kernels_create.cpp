@@ -1,9 +1,75 @@
-// Launchers of kernels that make values: arange, linspace, eye, random numbers.
-#include <cmath>
+// Kernels that make values from their position.
+//   -DPF_T=type
+#ifdef PF_DEVICE_TEXT
+#include "kernels/math.h"
+#include "kernels/space.h"
 
+typedef PF_T T;
+
+// Integers: start and step as whole numbers, wrapping; floats in double.
+PF_KERNEL(pf_arange, 256)
+(void* out, pf_i64 n, double start, double step, pf_i64 istart, pf_i64 istep, int whole) {
+  for (pf_u64 i = pf_first_item(); i < static_cast<pf_u64>(n); i += pf_item_step()) {
+    if (whole)
+      pf_put<T>(out, static_cast<pf_i64>(i),
+                static_cast<pf_i64>(static_cast<pf_u64>(istart) + i * static_cast<pf_u64>(istep)));
+    else
+      pf_put<T>(out, static_cast<pf_i64>(i), start + static_cast<double>(i) * step);
+  }
+}
+
+// From both ends to the middle, so that the last one is exactly `end`.
+PF_KERNEL(pf_linspace, 256)
+(void* out, pf_i64 n, double start, double end, double step, double base) {
+  for (pf_u64 i = pf_first_item(); i < static_cast<pf_u64>(n); i += pf_item_step()) {
+    const pf_i64 k = static_cast<pf_i64>(i);
+    const double v = k < (n + 1) / 2 ? start + step * static_cast<double>(k)
+                                     : end - step * static_cast<double>(n - 1 - k);
+    pf_put<T>(out, k, base != 0 ? pf_pow(base, v) : v);
+  }
+}
+
+PF_KERNEL(pf_eye, 256)(void* out, pf_i64 n, pf_i64 columns) {
+  for (pf_u64 i = pf_first_item(); i < static_cast<pf_u64>(n); i += pf_item_step()) {
+    const pf_i64 k = static_cast<pf_i64>(i);
+    pf_put<T>(out, k, k / columns == k % columns);
+  }
+}
+
+// Rows and columns of a triangle, row by row, as on the CPU (src/cpu/creation.cpp). Slanted rows
+// are counted from the shortest: k of them have k * shortest + k * (k - 1) / 2 elements.
+PF_KERNEL(pf_triangle_indices, 256)
+(void* out, pf_i64 n, int upper, pf_i64 columns, pf_i64 low, pf_i64 slope, pf_i64 shortest) {
+  const auto before = [&](pf_i64 k) PF_INLINE { return k * shortest + k * (k - 1) / 2; };
+  const pf_i64 all = before(slope);
+  const double b = static_cast<double>(shortest) - 0.5;
+  for (pf_u64 i = pf_first_item(); i < static_cast<pf_u64>(n); i += pf_item_step()) {
+    const pf_i64 e = static_cast<pf_i64>(i);
+    const pf_i64 rest = upper ? n - 1 - e : e;  // from the shortest row's end
+    pf_i64 row, column;
+    if (rest < all) {
+      // The root of the formula is off by what rounding makes of it; whole numbers decide.
+      const double twice = 2.0 * static_cast<double>(rest);
+      pf_i64 k = static_cast<pf_i64>(twice / (pf_sqrt(b * b + twice) + b));
+      k = k < slope ? k : slope - 1;
+      while (before(k) > rest) --k;
+      while (k + 1 < slope && before(k + 1) <= rest) ++k;
+      row = upper ? low + slope - 1 - k : low + k;
+      column = upper ? columns - 1 - (rest - before(k)) : rest - before(k);
+    } else {
+      const pf_index at = static_cast<pf_index>(upper ? e : e - all);
+      const pf_index whole = at / static_cast<pf_index>(columns);
+      row = (upper ? 0 : low + slope) + static_cast<pf_i64>(whole);
+      column = static_cast<pf_i64>(at - whole * static_cast<pf_index>(columns));
+    }
+    pf_put<T>(out, e, row);
+    pf_put<T>(out, n + e, column);
+  }
+}
+
+#else  // launchers
 #include "gpu/kernel.h"
 #include "table/kernels/create.h"
-#include "table/kernels/random.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -13,151 +79,39 @@ using namespace kernels;
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
 
-bool is_float_type(DType t) {
-  return t == DType::Float32 || t == DType::Float64 || t == DType::Float16 || t == DType::BFloat16;
-}
-
-template <class K>
-Function creator(const KernelArgs& a, const char* entry) {
-  return a.compile("create.h",
-                   Defines().type("PF_T", a.dtype(tensors<K>.out)).text("PF_INDEX", "pf_u64"),
-                   entry);
+// Of n elements.
+template <class K, class... A>
+void create(const KernelArgs& a, const char* entry, int64_t n, const A&... rest) {
+  if (!n) return;
+  constexpr auto at = tensors<K>;
+  const Function f =
+      a.compile("kernels_create.cpp",
+                Defines().type("PF_T", a.dtype(at.out)).text("PF_INDEX", "pf_u64"), entry);
+  a.launch(f, blocks_for(n, kBlock, kMostBlocks), kBlock, 0, a.data(at.out), n, rest...);
 }
 
 void arange(const KernelArgs& a) {
   constexpr auto at = tensors<Arange>;
   constexpr auto number = numbers<Arange>;
-  const int64_t n = numel(a.tensor(at.out));
-  if (!n) return;
-  a.launch(creator<Arange>(a, "pf_arange"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0,
-           a.data(at.out), n, a.f(number.start), a.f(number.step), a.i(number.start),
-           a.i(number.step), static_cast<int>(!is_float_type(a.dtype(at.out))));
+  create<Arange>(a, "pf_arange", numel(a.tensor(at.out)), a.f(number.start), a.f(number.step),
+                 a.i(number.start), a.i(number.step), static_cast<int>(!is_float(a.dtype(at.out))));
 }
-
 void linspace(const KernelArgs& a) {
-  constexpr auto at = tensors<Linspace>;
   constexpr auto number = numbers<Linspace>;
-  const int64_t n = numel(a.tensor(at.out));
-  if (!n) return;
+  const int64_t n = numel(a.tensor(tensors<Linspace>.out));
   const double step =
       n > 1 ? (a.f(number.end) - a.f(number.start)) / static_cast<double>(n - 1) : 0;
-  a.launch(creator<Linspace>(a, "pf_linspace"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0,
-           a.data(at.out), n, a.f(number.start), a.f(number.end), step, a.f(number.base));
+  create<Linspace>(a, "pf_linspace", n, a.f(number.start), a.f(number.end), step, a.f(number.base));
 }
-
 void eye(const KernelArgs& a) {
-  constexpr auto at = tensors<Eye>;
-  const int64_t n = numel(a.tensor(at.out));
-  if (!n) return;
-  a.launch(creator<Eye>(a, "pf_eye"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0, a.data(at.out),
-           n, a.tensor(at.out).shape[1]);
+  const pf_tensor& out = a.tensor(tensors<Eye>.out);
+  create<Eye>(a, "pf_eye", numel(out), out.shape[1]);
 }
-
 void triangle_indices(const KernelArgs& a) {
-  constexpr auto at = tensors<TriangleIndices>;
   constexpr auto number = numbers<TriangleIndices>;
-  const int64_t n = a.tensor(at.out).shape[1];
-  if (!n) return;
-  a.launch(creator<TriangleIndices>(a, "pf_triangle_indices"), blocks_for(n, kBlock, kMostBlocks),
-           kBlock, 0, a.data(at.out), n, static_cast<int>(a.i(number.upper)), a.i(number.columns),
-           a.i(number.low), a.i(number.slope), a.i(number.shortest));
-}
-
-// ---- random numbers ----------------------------------------------------------------------------
-
-// The bits that a value of [0, 1) may have so that storing it never rounds up to 1.
-int64_t unit_bits(DType t) {
-  return t == DType::BFloat16 ? 8 : t == DType::Float16 ? 11 : 24;
-}
-
-struct Random {
-  Space s;
-  Function f;
-  Grid grid;
-};
-
-// `t`: of the result; `values`: how many one counter gives.
-Random random(const KernelArgs& a, const Space& s, DType t, int values, bool floats,
-              const char* entry, Defines extra = {}) {
-  const char* index = s.small() ? "pf_u32" : "pf_u64";
-  Defines d = std::move(extra).type("PF_T", t).text("PF_INDEX", index);
-  if (floats) d = std::move(d).value("PF_FLOATS", 1).value("PF_UNIT_BITS", unit_bits(t));
-  if (floats && t == DType::Float64) d = std::move(d).value("PF_DOUBLE", 1);
-  return {s, a.compile("random.h", d, entry),
-          blocks_for(ceil_div(s.numel, values), kBlock, kMostBlocks)};
-}
-
-int floats_each(DType t) {
-  return t == DType::Float64 ? 2 : 4;
-}
-
-void uniform(const KernelArgs& a) {
-  constexpr auto at = tensors<Uniform>;
-  constexpr auto number = numbers<Uniform>;
-  const Space s = make_space({&a.tensor(at.out)});
-  if (!s.numel) return;
-  const Random r = random(a, s, a.dtype(at.out), floats_each(a.dtype(at.out)), true, "pf_uniform");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
-           a.f(number.from), a.f(number.to));
-}
-void normal(const KernelArgs& a) {
-  constexpr auto at = tensors<Normal>;
-  constexpr auto number = numbers<Normal>;
-  const Space s = make_space({&a.tensor(at.out)});
-  if (!s.numel) return;
-  const Random r = random(a, s, a.dtype(at.out), floats_each(a.dtype(at.out)), true, "pf_normal");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
-           a.f(number.mean), a.f(number.std));
-}
-void exponential(const KernelArgs& a) {
-  constexpr auto at = tensors<Exponential>;
-  constexpr auto number = numbers<Exponential>;
-  const Space s = make_space({&a.tensor(at.out)});
-  if (!s.numel) return;
-  const Random r =
-      random(a, s, a.dtype(at.out), floats_each(a.dtype(at.out)), true, "pf_exponential");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
-           a.f(number.rate));
-}
-void randint(const KernelArgs& a) {
-  constexpr auto at = tensors<Randint>;
-  constexpr auto number = numbers<Randint>;
-  const Space s = make_space({&a.tensor(at.out)});
-  if (!s.numel) return;
-  const Random r = random(a, s, a.dtype(at.out), 2, false, "pf_randint");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
-           a.i(number.low), a.i(number.range));
-}
-void bernoulli(const KernelArgs& a) {
-  constexpr auto at = tensors<Bernoulli>;
-  constexpr auto number = numbers<Bernoulli>;
-  if (!a.has(at.probs)) {
-    const Space s = make_space({&a.tensor(at.out)});
-    if (!s.numel) return;
-    const Random r = random(a, s, a.dtype(at.out), 4, false, "pf_bernoulli");
-    return a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(number.seed), a.i(number.offset),
-                    a.f(number.p));
-  }
-  const Space s = make_space({&a.tensor(at.out), &a.tensor(at.probs)});
-  if (!s.numel) return;
-  const Random r = random(a, s, a.dtype(at.out), 4, false, "pf_bernoulli_each",
-                          Defines().type("PF_PROBS", a.dtype(at.probs)));
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.data(at.probs), a.i(number.seed),
-           a.i(number.offset));
-}
-
-void dropout(const KernelArgs& a) {
-  constexpr auto at = tensors<Dropout>;
-  constexpr auto number = numbers<Dropout>;
-  const Space s = make_space({&a.tensor(at.out), &a.tensor(at.x)});
-  if (!s.numel) return;
-  const double p = a.f(number.p), bound = std::ceil(p * 0x1p32);
-  const bool none = bound >= 0x1p32;
-  const uint32_t threshold = none ? 0 : static_cast<uint32_t>(bound);
-  const double scale = none ? 0.0 : 1.0 / (1.0 - p);
-  const Random r = random(a, s, a.dtype(at.out), 4, true, "pf_dropout");
-  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.data(at.x), a.i(number.seed),
-           a.i(number.offset), threshold, scale);
+  create<TriangleIndices>(a, "pf_triangle_indices", a.tensor(tensors<TriangleIndices>.out).shape[1],
+                          static_cast<int>(a.i(number.upper)), a.i(number.columns), a.i(number.low),
+                          a.i(number.slope), a.i(number.shortest));
 }
 
 }  // namespace
@@ -166,11 +120,6 @@ PF_GPU_KERNEL(Arange::kInfo, arange)
 PF_GPU_KERNEL(Linspace::kInfo, linspace)
 PF_GPU_KERNEL(Eye::kInfo, eye)
 PF_GPU_KERNEL(TriangleIndices::kInfo, triangle_indices)
-PF_GPU_KERNEL(Uniform::kInfo, uniform)
-PF_GPU_KERNEL(Normal::kInfo, normal)
-PF_GPU_KERNEL(Exponential::kInfo, exponential)
-PF_GPU_KERNEL(Randint::kInfo, randint)
-PF_GPU_KERNEL(Bernoulli::kInfo, bernoulli)
-PF_GPU_KERNEL(Dropout::kInfo, dropout)
 
 }  // namespace pyflame::gpu
+#endif

@@ -1,7 +1,122 @@
-// Launchers of images at places of a grid (kernels/grid_sample.h). The gradient of the image is
-// written in operations (ops/grid_sample.cpp).
+// Values of images at places of a grid, and the gradient of the grid
+// (table/kernels/grid_sample.h). A thread makes some channels of one place, or the gradient of
+// one place.
+//   -DPF_T=      dtype
+//   -DPF_DIMS=   2 or 3
+//   -DPF_MODE= -DPF_PADDING=   as grid_place.h numbers them
+//   -DPF_BESIDE=1   channels lie side by side: threads do, too
+#include "kernels/integers.h"
+
+struct pf_images {
+  const void *x, *grid, *dy;
+  void* out;  // values, or the gradient of the grid
+  pf_i64 n, c, points;
+  pf_i64 size[3];           // of space, the fastest dimension first
+  pf_i64 cells;             // of one channel
+  pf_i64 channels, groups;  // that a thread makes, and so many threads for each place
+  pf_i64 channel, step, out_channel, out_step;  // strides of x and of the result
+  pf_i32 align, unused;
+};
+static_assert(sizeof(pf_images) == 144, "as hosts fill it");
+
+#ifdef PF_DEVICE_TEXT
+#include "kernels/math.h"
+#include "kernels/space.h"
+
+typedef PF_T T;
+typedef pf_compute<T> C;
+#include "kernels/grid_place.h"
+
+enum { TAPS = PF_MODE == pf_grid_linear ? 2 : PF_MODE == pf_grid_nearest ? 1 : 4 };
+
+PF_DEVICE void pf_places(const pf_images& m, pf_index place, pf_place<C> (&p)[PF_DIMS]) {
+  PF_UNROLL for (int d = 0; d < PF_DIMS; ++d)
+      pf_grid_place<C>(pf_get<T>(pf_global(m.grid), static_cast<pf_i64>(place) * PF_DIMS + d),
+                       m.size[d], PF_MODE, PF_PADDING, m.align != 0, p[d]);
+}
+// For every tap that is there, the last dimension slowest: fn(k, cell, place of the tap in each).
+template <class F>
+PF_DEVICE void pf_each_tap(const pf_images& m, const pf_place<C> (&p)[PF_DIMS], F&& fn) {
+  PF_UNROLL for (int z = 0; z < (PF_DIMS == 3 ? TAPS : 1); ++z) {
+    const pf_i64 plane = PF_DIMS == 3 ? p[PF_DIMS - 1].at[z] : 0;
+    PF_UNROLL for (int y = 0; y < TAPS; ++y) PF_UNROLL for (int x = 0; x < TAPS; ++x) {
+      if (plane < 0 || p[1].at[y] < 0 || p[0].at[x] < 0) continue;
+      fn((plane * m.size[1] + p[1].at[y]) * m.size[0] + p[0].at[x], x, y, z);
+    }
+  }
+}
+PF_DEVICE C pf_weight(const pf_place<C> (&p)[PF_DIMS], int x, int y, int z) {
+  C w(1);
+  if constexpr (PF_DIMS == 3) w = p[PF_DIMS - 1].weight[z];
+  w = w * p[1].weight[y];
+  return w * p[0].weight[x];
+}
+
+PF_KERNEL(grid_sample, 256)(pf_images m) {
+  const pf_u64 all = static_cast<pf_u64>(m.n * m.points * m.groups);
+  for (pf_u64 e = pf_first_item(); e < all; e += pf_item_step()) {
+    const pf_index item = static_cast<pf_index>(e);
+    const pf_index points = static_cast<pf_index>(m.points);
+    const pf_index groups = static_cast<pf_index>(m.groups);
+    // Neighbours are places of one image, or channels of one place.
+    const pf_index rest = PF_BESIDE ? item / groups : item / points;
+    const pf_index group = PF_BESIDE ? item - rest * groups : rest % groups;
+    const pf_index image = PF_BESIDE ? rest / points : rest / groups;
+    const pf_index point = PF_BESIDE ? rest - image * points : item - rest * points;
+    pf_place<C> p[PF_DIMS];
+    pf_places(m, image * points + point, p);
+    const pf_i64 first = static_cast<pf_i64>(group) * m.channels;
+    const pf_i64 end = first + m.channels < m.c ? first + m.channels : m.c;
+    const pf_i64 from = static_cast<pf_i64>(image) * m.c * m.cells;
+    const pf_i64 to =
+        static_cast<pf_i64>(image) * m.c * m.points + static_cast<pf_i64>(point) * m.out_step;
+    PF_NO_UNROLL for (pf_i64 c = first; c < end; ++c) {
+      C sum(0);
+      pf_each_tap(m, p, [&](pf_i64 cell, int x, int y, int z) PF_INLINE {
+        sum = pf_fma(pf_weight(p, x, y, z),
+                     pf_get<T>(pf_global(m.x), from + c * m.channel + cell * m.step), sum);
+      });
+      pf_put<T>(pf_global(m.out), to + c * m.out_channel, sum);
+    }
+  }
+}
+
+PF_KERNEL(grid_sample_grid, 256)(pf_images m) {
+  const pf_u64 all = static_cast<pf_u64>(m.n * m.points);
+  for (pf_u64 e = pf_first_item(); e < all; e += pf_item_step()) {
+    const pf_index place = static_cast<pf_index>(e), points = static_cast<pf_index>(m.points);
+    const pf_index image = place / points, point = place - image * points;
+    pf_place<C> p[PF_DIMS];
+    pf_places(m, place, p);
+    const pf_i64 from = static_cast<pf_i64>(image) * m.c * m.cells;
+    const pf_i64 at =
+        static_cast<pf_i64>(image) * m.c * m.points + static_cast<pf_i64>(point) * m.out_step;
+    C sums[PF_DIMS];
+    PF_UNROLL for (int d = 0; d < PF_DIMS; ++d) sums[d] = C(0);
+    PF_NO_UNROLL for (pf_i64 c = 0; c < m.c; ++c) {
+      const C g = pf_get<T>(pf_global(m.dy), at + c * m.out_channel);
+      pf_each_tap(m, p, [&](pf_i64 cell, int x, int y, int z) PF_INLINE {
+        const C v = g * pf_get<T>(pf_global(m.x), from + c * m.channel + cell * m.step);
+        C deep(1), deep_slope(0);
+        if constexpr (PF_DIMS == 3) {
+          deep = p[PF_DIMS - 1].weight[z];
+          deep_slope = p[PF_DIMS - 1].slope[z];
+        }
+        sums[0] = pf_fma(v, p[0].slope[x] * p[1].weight[y] * deep, sums[0]);
+        sums[1] = pf_fma(v, p[0].weight[x] * p[1].slope[y] * deep, sums[1]);
+        if constexpr (PF_DIMS == 3)
+          sums[PF_DIMS - 1] =
+              pf_fma(v, p[0].weight[x] * p[1].weight[y] * deep_slope, sums[PF_DIMS - 1]);
+      });
+    }
+    PF_UNROLL for (int d = 0; d < PF_DIMS; ++d)
+        pf_put<T>(pf_global(m.out), static_cast<pf_i64>(place) * PF_DIMS + d, sums[d]);
+  }
+}
+
+#else  // launchers
+// The gradient of the image is written in operations (ops/grid_sample.cpp).
 #include "gpu/kernel.h"
-#include "kernels/grid_sample_args.h"
 #include "table/kernels/grid_sample.h"
 
 namespace pyflame::gpu {
@@ -31,7 +146,7 @@ pf_images images(const KernelArgs& a) {
 }
 Function text(const KernelArgs& a, const pf_images& m, DType t, const char* entry) {
   const bool small = m.n * m.points * (m.c > 3 ? m.c : 3) < (int64_t{1} << 31);
-  return a.compile("grid_sample.h",
+  return a.compile("kernels_grid_sample.cpp",
                    Defines()
                        .type("PF_T", t)
                        .value("PF_DIMS", a.i(kNumber.dims))
@@ -71,3 +186,4 @@ PF_GPU_KERNEL(GridSample::kInfo, grid_sample)
 PF_GPU_KERNEL(GridSampleGrid::kInfo, grid_sample_grid)
 
 }  // namespace pyflame::gpu
+#endif

@@ -1,9 +1,10 @@
 // Random numbers: the same bits as src/cpu/random.cpp gives. Element i takes word i mod 4 of
 // counter offset + i / 4 (values of two words: words 2i and 2i + 1), whatever its place in memory.
 //   -DPF_T=type; floats: -DPF_FLOATS=1 -DPF_UNIT_BITS=n, and -DPF_DOUBLE=1 for float64
-#include "math.h"
-#include "philox.h"
-#include "space.h"
+#ifdef PF_DEVICE_TEXT
+#include "kernels/math.h"
+#include "kernels/philox.h"
+#include "kernels/space.h"
 
 typedef PF_T T;
 
@@ -137,4 +138,105 @@ PF_KERNEL(pf_bernoulli_each, 256)
   }
 }
 #endif
+#endif
+
+#else  // launchers
+#include <cmath>
+
+#include "gpu/kernel.h"
+#include "table/kernels/random.h"
+
+namespace pyflame::gpu {
+namespace {
+
+using namespace kernels;
+
+constexpr int kBlock = 256;
+constexpr int64_t kMostBlocks = 1 << 16;
+
+// The bits that a value of [0, 1) may have so that storing it never rounds up to 1.
+int64_t unit_bits(DType t) {
+  return t == DType::BFloat16 ? 8 : t == DType::Float16 ? 11 : 24;
+}
+
+struct Random {
+  Space s;
+  Function f;
+  Grid grid;
+};
+
+// `t`: of the result; `values`: how many one counter gives.
+Random random(const KernelArgs& a, const Space& s, DType t, int values, bool floats,
+              const char* entry, Defines extra = {}) {
+  const char* index = s.small() ? "pf_u32" : "pf_u64";
+  Defines d = std::move(extra).type("PF_T", t).text("PF_INDEX", index);
+  if (floats) d = std::move(d).value("PF_FLOATS", 1).value("PF_UNIT_BITS", unit_bits(t));
+  if (floats && t == DType::Float64) d = std::move(d).value("PF_DOUBLE", 1);
+  return {s, a.compile("kernels_random.cpp", d, entry),
+          blocks_for(ceil_div(s.numel, values), kBlock, kMostBlocks)};
+}
+
+// Numbers from seed and offset alone.
+template <class K, class... A>
+void fill(const KernelArgs& a, int values, bool floats, const char* entry, const A&... rest) {
+  constexpr auto at = tensors<K>;
+  const Space s = make_space({&a.tensor(at.out)});
+  if (!s.numel) return;
+  const Random r = random(a, s, a.dtype(at.out), values, floats, entry);
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.i(numbers<K>.seed), a.i(numbers<K>.offset),
+           rest...);
+}
+template <class K, class... A>
+void fill_floats(const KernelArgs& a, const char* entry, const A&... rest) {
+  fill<K>(a, a.dtype(tensors<K>.out) == DType::Float64 ? 2 : 4, true, entry, rest...);
+}
+
+void uniform(const KernelArgs& a) {
+  fill_floats<Uniform>(a, "pf_uniform", a.f(numbers<Uniform>.from), a.f(numbers<Uniform>.to));
+}
+void normal(const KernelArgs& a) {
+  fill_floats<Normal>(a, "pf_normal", a.f(numbers<Normal>.mean), a.f(numbers<Normal>.std));
+}
+void exponential(const KernelArgs& a) {
+  fill_floats<Exponential>(a, "pf_exponential", a.f(numbers<Exponential>.rate));
+}
+void randint(const KernelArgs& a) {
+  fill<Randint>(a, 2, false, "pf_randint", a.i(numbers<Randint>.low), a.i(numbers<Randint>.range));
+}
+void bernoulli(const KernelArgs& a) {
+  constexpr auto at = tensors<Bernoulli>;
+  constexpr auto number = numbers<Bernoulli>;
+  if (!a.has(at.probs)) return fill<Bernoulli>(a, 4, false, "pf_bernoulli", a.f(number.p));
+  const Space s = make_space({&a.tensor(at.out), &a.tensor(at.probs)});
+  if (!s.numel) return;
+  const Random r = random(a, s, a.dtype(at.out), 4, false, "pf_bernoulli_each",
+                          Defines().type("PF_PROBS", a.dtype(at.probs)));
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.data(at.probs), a.i(number.seed),
+           a.i(number.offset));
+}
+
+void dropout(const KernelArgs& a) {
+  constexpr auto at = tensors<Dropout>;
+  constexpr auto number = numbers<Dropout>;
+  const Space s = make_space({&a.tensor(at.out), &a.tensor(at.x)});
+  if (!s.numel) return;
+  const double p = a.f(number.p), bound = std::ceil(p * 0x1p32);
+  const bool none = bound >= 0x1p32;
+  const uint32_t threshold = none ? 0 : static_cast<uint32_t>(bound);
+  const double scale = none ? 0.0 : 1.0 / (1.0 - p);
+  const Random r = random(a, s, a.dtype(at.out), 4, true, "pf_dropout");
+  a.launch(r.f, r.grid, kBlock, 0, s, a.data(at.out), a.data(at.x), a.i(number.seed),
+           a.i(number.offset), threshold, scale);
+}
+
+}  // namespace
+
+PF_GPU_KERNEL(Uniform::kInfo, uniform)
+PF_GPU_KERNEL(Normal::kInfo, normal)
+PF_GPU_KERNEL(Exponential::kInfo, exponential)
+PF_GPU_KERNEL(Randint::kInfo, randint)
+PF_GPU_KERNEL(Bernoulli::kInfo, bernoulli)
+PF_GPU_KERNEL(Dropout::kInfo, dropout)
+
+}  // namespace pyflame::gpu
 #endif
