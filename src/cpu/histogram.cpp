@@ -1,8 +1,8 @@
 // Sums in bins. The bins of a block of values are calculated by vectors; those beside an edge are
 // put right by it, and all are added, while later ones come from memory (steps through tables
 // at random keep the hardware from fetching ahead). Neighbours go to tables of their own, since a
-// sum that waits for the one before it in the same bin takes as long as eight others; the tables lie
-// side by side, a bin after the other. What a table sees follows from the sizes alone.
+// sum that waits for the one before it in the same bin takes as long as eight others; the tables
+// lie side by side, a bin after the other. What a table sees follows from the sizes alone.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/histogram.cpp"
@@ -176,20 +176,20 @@ void BinnedSums(const KernelArgs& a) {
   dispatch_float(a.dtype(at.x), [&]<class S>() {
     dispatch_float(a.has(at.weights) ? a.dtype(at.weights) : a.dtype(at.x), [&]<class W>() {
       if constexpr (sizeof(S) >= 4 && sizeof(W) >= 4) {
-        parallel_with(parts, 1, static_cast<size_t>(size) * sizeof(double),
-                      [&](int64_t begin, int64_t end, char* memory) {
-                        auto* table = reinterpret_cast<double*>(memory);
-                        for (int64_t p = begin; p < end; ++p) {
-                          double* const to = partial.get() + p * count;
-                          const S* x = a.data<S>(at.x) + p * each;
-                          const W* w =
-                              a.has(at.weights) ? a.data<W>(at.weights) + p * each : nullptr;
-                          const int64_t m = std::clamp<int64_t>(n - p * each, 0, each);
-                          left_out.get()[p] = tables == 8   ? Add<S, W, 8>(bins, x, w, m, table, to)
-                                              : tables == 4 ? Add<S, W, 4>(bins, x, w, m, table, to)
-                                                            : Add<S, W, 1>(bins, x, w, m, table, to);
-                        }
-                      });
+        parallel_with(
+            parts, 1, static_cast<size_t>(size) * sizeof(double),
+            [&](int64_t begin, int64_t end, char* memory) {
+              auto* table = reinterpret_cast<double*>(memory);
+              for (int64_t p = begin; p < end; ++p) {
+                double* const to = partial.get() + p * count;
+                const S* x = a.data<S>(at.x) + p * each;
+                const W* w = a.has(at.weights) ? a.data<W>(at.weights) + p * each : nullptr;
+                const int64_t m = std::clamp<int64_t>(n - p * each, 0, each);
+                left_out.get()[p] = tables == 8   ? Add<S, W, 8>(bins, x, w, m, table, to)
+                                    : tables == 4 ? Add<S, W, 4>(bins, x, w, m, table, to)
+                                                  : Add<S, W, 1>(bins, x, w, m, table, to);
+              }
+            });
       }
     });
   });
