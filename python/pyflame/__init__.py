@@ -10,7 +10,7 @@ import _thread
 import math as _math
 import os as _os
 
-from . import _C, _aliases, _einops, _tensor
+from . import _C, _aliases, _einops, _layouts, _tensor
 from ._C import (
     AutogradError,
     BackendError,
@@ -69,7 +69,7 @@ globals().update(_DTYPES)
 
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
-strided, sparse_coo, sparse_csr = "strided", "sparse_coo", "sparse_csr"
+globals().update({name: getattr(_layouts, name) for name in _layouts.__all__})
 
 # Names that live in modules of the package and are imported when they are used.
 _MODULES = (
@@ -164,6 +164,7 @@ _LAZY = {
     "nuclear_norm": "_misc",
     "svd_lowrank": "_lowrank",
     "pca_lowrank": "_lowrank",
+    "lobpcg": "_lobpcg",
     "tensordot": "_misc",
     "broadcast_shapes": "_misc",
     "detach": "_misc",

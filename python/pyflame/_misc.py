@@ -25,7 +25,8 @@ channels_last_3d = memory_format("channels_last_3d")
 
 
 class finfo:
-    """Limits of a float dtype: eps, min, max, tiny, smallest_normal, resolution, bits."""
+    """Limits of a float dtype, or of a complex one's parts: eps, min, max, tiny, smallest_normal,
+    resolution, bits."""
 
     _ROWS = {  # bits of the fraction, smallest exponent, largest exponent, largest fraction
         "float64": (52, -1022, 1023, 2 - 2.0**-52),
@@ -38,6 +39,8 @@ class finfo:
 
     def __init__(self, type=None):
         dtype = _C.get_default_dtype() if type is None else type
+        if getattr(dtype, "is_complex", False):
+            dtype = _C.float32 if dtype is _C.complex64 else _C.float64
         if not getattr(dtype, "is_floating_point", False):
             raise _C.DTypeError(
                 f"pf.finfo: got {dtype}; expected a float dtype; use pyflame.iinfo for integers"

@@ -42,7 +42,7 @@ def _mapped(file):
 
 def _place(t):
     """(descriptor, bytes before the tensor) of a tensor in shared memory, or None."""
-    if not _memories or not t.is_cpu or str(t.layout).startswith("sparse") or not t.numel():
+    if not _memories or not t.is_cpu or t.layout != "strided" or not t.numel():
         return None
     at = t.data_ptr()
     for address, (memory, file) in _memories.items():

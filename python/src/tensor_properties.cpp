@@ -166,7 +166,14 @@ PyObject* get_false(PyObject*, void*) {
   Py_RETURN_FALSE;
 }
 PyObject* get_layout(PyObject*, void*) {
-  return PyUnicode_FromString("strided");
+  static PyObject* strided = nullptr;
+  if (strided == nullptr)
+    if (PyObject* m = PyImport_ImportModule("pyflame._layouts")) {
+      strided = PyObject_GetAttrString(m, "strided");
+      Py_DECREF(m);
+    }
+  Py_XINCREF(strided);
+  return strided;
 }
 PyObject* get_version(PyObject* o, void*) {
   return PyLong_FromUnsignedLong(seen_version(*tensor_of(o)->storage));

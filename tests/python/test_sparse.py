@@ -693,3 +693,18 @@ def test_beside_pytorch(text):
         np.testing.assert_allclose(np.asarray(ours), theirs.numpy(), 1e-6, 1e-6)
     else:
         assert ours == theirs
+
+
+def test_names_of_layouts():
+    dense, coo = pf.zeros(2), pf.eye(2).to_sparse()
+    assert dense.layout is pf.strided and isinstance(dense.layout, pf.layout)
+    assert coo.layout is pf.sparse_coo and pf.eye(2).to_sparse_csr().layout is pf.sparse_csr
+    assert coo.layout not in {pf.strided, pf.sparse_csc, pf.sparse_bsr, pf.sparse_bsc, pf.jagged}
+    assert repr(pf.strided) == str(pf.strided) == "pyflame.strided" and pf.strided == "strided"
+    for of in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        assert of(pf.sparse_coo) is pf.sparse_coo
+    assert pf.ones(2, layout=pf.strided).sum() == 2
+    with pytest.raises(pf.NotSupportedError, match="strided"):
+        pf.ones(2, layout=pf.sparse_coo)
+    with pytest.raises(ValueError, match="expected one of"):
+        pf.layout("dense")

@@ -229,3 +229,16 @@ def test_optimizers_beside_pytorch(name):
             optimizer.step()
         found.append(weight.detach().numpy())
     np.testing.assert_allclose(*found, 1e-9)
+
+
+def test_gradcheck_of_sparse_tensors():
+    check = pf.sparse.as_sparse_gradcheck(pf.autograd.gradcheck)
+    ones = pf.ones(2, 3, dtype=pf.float64)
+    for layout in (pf.sparse_coo, pf.sparse_csr):
+        x = pf.tensor([[0.0, 1], [2, 3]], dtype=pf.float64).to_sparse(layout=layout)
+        x = x.requires_grad_(True)
+        assert check(lambda x: x @ ones, x)
+        assert check(lambda x: x @ ones, x, masked=True)
+        assert check(lambda x, y: (x * 3, y.exp()), (x, ones.clone().requires_grad_(True)))
+        wrong = lambda x: x.detach() @ ones + (x @ ones) * 0.5  # noqa: E731
+        assert not check(wrong, x, raise_exception=False)

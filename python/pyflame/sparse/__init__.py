@@ -6,6 +6,7 @@ pf.sparse_coo_tensor, pf.sparse_csr_tensor and Tensor.to_sparse make them; docs/
 from .. import _C
 from . import _elementwise as elementwise
 from . import _products as products
+from ._gradcheck import as_sparse_gradcheck
 from ._making import (  # noqa: F401 (names of the package itself)
     check_sparse_tensor_invariants,
     sparse_compressed_tensor,
@@ -15,7 +16,7 @@ from ._making import (  # noqa: F401 (names of the package itself)
 from ._tensor import SparseTensor
 
 __all__ = [
-    "SparseTensor", "addmm", "check_sparse_tensor_invariants", "log_softmax", "mm",
+    "SparseTensor", "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
     "sampled_addmm", "softmax", "spdiags", "sum",
 ]  # fmt: skip
 

@@ -5,10 +5,10 @@ operations that there are, on any device, and gradients flow to the values. docs
 can do, docs/architecture.md how it hangs together.
 """
 
-from .. import _C
+from .. import _C, _layouts
 
 Tensor = _C.Tensor
-COO, CSR = "sparse_coo", "sparse_csr"
+COO, CSR = _layouts.sparse_coo, _layouts.sparse_csr
 
 
 def make(shape, indices, rows, values, coalesced=False):
@@ -365,7 +365,7 @@ class SparseTensor(Tensor):
             rest.append(f"device='{self.device}'")
         if self.dtype != _C.get_default_dtype():
             rest.append(f"dtype={self.dtype}")
-        rest.append(f"layout=pf.{self.layout}")
+        rest.append("layout=pf." + ("sparse_csr" if self.layout == CSR else "sparse_coo"))
         if values.grad_fn is not None:
             rest.append(f"grad_fn=<{values.grad_fn.name()}>")
         elif self.requires_grad:
