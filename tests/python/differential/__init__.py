@@ -3,7 +3,9 @@
 draw.py        programs of a few lines, from schemas: ours, aten's, and signatures of functions
 hints.py       what no schema says: shapes that belong together, indices, texts, domains
 compare.py     runs a program under both modules and says what differs
-exceptions.py  differences that are meant, each with its reason
+exceptions.py  differences that are meant, each with its reason: what only one side takes; the results
+               are in results.py, what an entry is in exempt.py
+not_drawn.py   operations that are not drawn, and why
 
 A case is a program text in which `m` stands for the module: what runs is what a failure prints.
 Arguments come from three sources of signatures, so that a spelling that only one side has is drawn
