@@ -2,6 +2,7 @@
 what is kept, and what goes wrong."""
 
 import contextlib
+import os
 import warnings
 
 import pytest
@@ -10,6 +11,10 @@ import pyflame as pf
 from pyflame import nn
 from pyflame.utils import checkpoint as ck
 from pyflame.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
+
+# Where products have a workspace.
+STANDIN = "standin" in os.environ.get("PYFLAME_HIP_LIBRARY", "")
+REAL_GPU = pf.get_device().type in ("cuda", "rocm") and not STANDIN
 
 
 def blocks(n=4, width=8):
@@ -323,7 +328,8 @@ def mlp(width, n):
 )  # fmt: skip
 def test_peak_memory_falls(make):
     pf.manual_seed(0)
-    model, x = make(), pf.randn(4096, 32)
+    # Products of a GPU's library may have a workspace of up to 32 MiB, which counts.
+    model, x = make(), pf.randn(65536 if REAL_GPU else 4096, 32)
     model(x).sum().backward()
     plain, want = peak(model, x), [p.grad.clone() for p in model.parameters()]
     model.enable_gradient_checkpointing()
