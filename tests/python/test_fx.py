@@ -256,8 +256,86 @@ def test_concrete_arguments():
         gm(pf.ones(1), False)
     with pytest.raises(ValueError, match="flg"):
         fx.symbolic_trace(f, concrete_args={"flg": True})
-    with pytest.raises(NotImplementedError, match="list"):
-        fx.symbolic_trace(f, concrete_args={"flag": [1]})
+    with pytest.raises(NotImplementedError, match="Tensor"):
+        fx.symbolic_trace(f, concrete_args={"flag": [pf.ones(1)]})
+
+
+def test_concrete_containers():
+    def f(x, d, pair=(1, 2)):
+        for v in d["b"]:
+            x = x * v
+        return x + d["a"] + pair[0] if pair[1] in (None, 2) else x
+
+    given = {"d": {"a": fx.PH, "b": [fx.PH, 3]}, "pair": (fx.PH, None)}
+    gm = fx.symbolic_trace(f, concrete_args=given)
+    gm = copy.deepcopy(gm)
+    assert gm(pf.ones(1), {"a": 4, "b": [5, 3]}, (2, None)).item() == 5 * 3 + 4 + 2
+    assert [n.op for n in gm.graph.nodes].count("placeholder") == 3
+    for d, pair, says in (
+        ({"a": 4, "b": [5, 2]}, (2, None), r"d\['b'\]\[1\] was 3"),
+        ({"a": 4, "b": [5, 3, 1]}, (2, None), r"d\['b'\] had the places 2"),
+        ({"a": 4, "c": [5, 3]}, (2, None), "had the places"),
+        ({"a": 4, "b": [5, 3]}, (2, 1), "was None"),
+    ):
+        with pytest.raises(AssertionError, match=says):
+            gm(pf.ones(1), d, pair)
+    assert fx.symbolic_trace(f, concrete_args={"x": fx.PH, "d": {"a": 1, "b": []}, "pair": (1, 2)})(
+        pf.ones(1), {"a": 1, "b": []}
+    ).tolist() == [3]
+
+
+class Listed(fx.CodeGen):
+    """Code that takes its arguments as a list and returns a dict."""
+
+    def gen_fn_def(self, free_vars, maybe_return_annotation):
+        return f"""
+def forward(self, args_list: List[int]){maybe_return_annotation}:
+    {", ".join(free_vars)}, = args_list"""
+
+    def additional_globals(self):
+        return [("List", list)]
+
+    def generate_output(self, output_args):
+        return f"return {{'out': {output_args!r}}}"
+
+    def process_inputs(self, *inputs):
+        return inputs[0]
+
+    def process_outputs(self, outputs):
+        return {"out": outputs}
+
+
+def test_code_of_ones_own():
+    gm = fx.symbolic_trace(lambda x, y: x.relu() * y)
+    gm.graph.set_codegen(Listed())
+    gm.recompile()
+    given = [pf.ones(2), pf.full((2,), 3.0)]
+    for m in (gm, copy.deepcopy(gm), pickle.loads(pickle.dumps(gm))):
+        assert m(given)["out"].tolist() == [3, 3], m.code
+        assert fx.Interpreter(m).run(given)["out"].tolist() == [3, 3]
+    bare = fx.Interpreter(gm).run(*given, enable_io_processing=False)
+    assert bare.tolist() == [3, 3]
+
+
+def test_lines_of_code_are_changed():
+    gm = fx.symbolic_trace(lambda x: x.relu() + 1)
+    lines = []
+
+    def first(body):
+        lines.extend(body)
+        return ["import math\n", *body]
+
+    with gm.graph.on_generate_code(lambda before: first):
+        with gm.graph.on_generate_code(
+            lambda before: lambda b: ["if True:\n    pass\n", *before(b)]
+        ):
+            gm.recompile()
+            assert "    if True:\n        pass\n    import math\n    relu" in gm.code
+            assert gm(pf.ones(1)).item() == 2
+        gm.recompile()
+        assert "if True" not in gm.code and "import math" in gm.code
+    gm.recompile()
+    assert "import math" not in gm.code and all(line.endswith("\n") for line in lines)
 
 
 def test_custom_tracers():
@@ -623,3 +701,16 @@ def test_patterns_with_several_results_and_modules():
         match_filters=[lambda match, graph, pattern: 2 in match.nodes_map.values()],
     )  # fmt: skip
     assert len(found) == 1 and [n.target for n in found[0].replacements] == [operator.sub]
+
+
+def test_patterns_without_their_literals():
+    def f(x):
+        return (x + 2).clamp(min=0.5) * (x + 3).clamp(min=1) + pf.sum(x, 0)
+
+    args = (lambda x: (x + 1).clamp(min=0), lambda x: x.relu())
+    gm = fx.symbolic_trace(f)
+    replace = subgraph_rewriter.replace_pattern_with_filters
+    assert replace(gm, *args) == []
+    assert len(replace(gm, *args, ignore_literals=True)) == 2
+    x = pf.tensor([-1.0, 2.0])
+    assert gm(x).tolist() == (x.relu() * x.relu() + x.sum()).tolist()

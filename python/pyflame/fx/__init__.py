@@ -13,10 +13,10 @@ from .interpreter import Interpreter, Transformer
 from .node import Node, has_side_effect, map_arg
 from .proxy import Proxy, TraceError
 from .subgraph_rewriter import replace_pattern
-from .tracing import Tracer, symbolic_trace, wrap
+from .tracing import PH, Tracer, symbolic_trace, wrap
 
 __all__ = [
-    "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "TraceError", "Tracer",
+    "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "PH", "Proxy", "TraceError", "Tracer",
     "Transformer", "has_side_effect", "immutable_dict", "immutable_list", "map_arg",
     "replace_pattern", "symbolic_trace", "wrap",
 ]  # fmt: skip

@@ -198,7 +198,10 @@ class Writer:
         ends = {}
         for n, user in last.items():
             ends.setdefault(user, []).append(n)
-        parameters, body, returns = [root], [], ""
+        from .graph import CodeGen
+
+        codegen = self.graph._codegen
+        parameters, body, returns = [], [], ""
         for n in nodes:
             if n.op == "placeholder":
                 default = f" = {self.value(n.args[0])}" if n.args else ""
@@ -211,15 +214,26 @@ class Writer:
             if n.op == "output":
                 if n.type is not None:
                     returns = f" -> {self.kind(n.type)}"
-                body.append(f"return {self.value(n.args[0])}")
+                plain = type(codegen).generate_output is CodeGen.generate_output
+                result = n.args[0]
+                body.append(
+                    f"return {self.value(result)}" if plain else codegen.generate_output(result)
+                )
                 continue
             gone = ends.get(n, []) + ([] if n.users else [n])
             let_go = f";  {' = '.join(g.name for g in gone)} = None" if gone else ""
             body.append(self.statement(n, root) + let_go)
+        if self.graph._transform_code is not None:
+            lines = self.graph._transform_code([f"{line}\n" for line in body or ["pass"]])
+            body = "".join(lines).rstrip("\n").split("\n")
         text = "\n".join(f"    {line}" for line in body or ["pass"])
-        return PythonCode(
-            f"\n\n\ndef forward({', '.join(parameters)}){returns}:\n{text}\n", self.globals
-        )
+        if type(codegen) is CodeGen:
+            head = f"def forward({', '.join([root, *parameters])}){returns}:"
+        else:
+            self.package()  # which such a text may name
+            self.globals.update(codegen.additional_globals())
+            head = codegen.gen_fn_def(parameters, returns).lstrip("\n")
+        return PythonCode(f"\n\n\n{head}\n{text}\n", self.globals)
 
 
 def _is_name(text):

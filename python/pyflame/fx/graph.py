@@ -1,5 +1,6 @@
 """Graphs: nodes in order."""
 
+import copy
 import re
 
 from .code import Namespace, PythonCode, Writer
@@ -9,7 +10,45 @@ __all__ = ["CodeGen", "Graph", "PythonCode"]
 
 
 class CodeGen:
-    """How code is made of a graph: as one function of the placeholders."""
+    """How code is made of a graph: as one function of the placeholders. Subclasses say otherwise, and
+    are given to `Graph.set_codegen`."""
+
+    def gen_fn_def(self, free_vars, maybe_return_annotation):
+        """The text of the function's head, whose parameters are the placeholders `free_vars`; a line
+        within it has four spaces."""
+        if not free_vars or free_vars[0] != "self":
+            free_vars = ["self", *free_vars]
+        return f"def forward({', '.join(free_vars)}){maybe_return_annotation}:"
+
+    def generate_output(self, output_args):
+        """The text of the statement that returns `output_args`: nodes, whose texts are their names,
+        values, and containers of them."""
+        return f"return {output_args!r}"
+
+    def additional_globals(self):
+        """Names that these texts need, and what they are: pairs."""
+        return []
+
+    def process_inputs(self, *args):
+        """The values of the placeholders, of what the function is called with: for an Interpreter."""
+        return args
+
+    def process_outputs(self, outputs):
+        """What the function returns, of the graph's result: for an Interpreter."""
+        return outputs
+
+
+class _Restored:
+    """Within it a graph's transformer of code is another one."""
+
+    def __init__(self, graph, before):
+        self.graph, self.before = graph, before
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.graph._transform_code = self.before
 
 
 class _Nodes:
@@ -52,6 +91,7 @@ class Graph:
         self.owning_module = owning_module
         self._tracer_cls, self._tracer_extras = tracer_cls, tracer_extras
         self._codegen = CodeGen()
+        self._transform_code = None
 
     @property
     def nodes(self):
@@ -246,6 +286,29 @@ class Graph:
         if n.op == "call_module" and not callable(value):
             raise RuntimeError(f"pf.fx.Graph.lint: the target {n.target} of {n} is no module")
 
+    # ---- how code is made -----------------------------------------------------------------------
+
+    def set_codegen(self, codegen):
+        """Has code made by a `CodeGen`; call `recompile` of the GraphModule afterwards."""
+        self._codegen = codegen
+
+    def process_inputs(self, *args):
+        """The values of the placeholders, of what the code is called with."""
+        return self._codegen.process_inputs(*args)
+
+    def process_outputs(self, out):
+        """What the code returns, of the graph's result."""
+        return self._codegen.process_outputs(out)
+
+    def on_generate_code(self, make_transformer):
+        """Has the lines of the code's body changed when code is made: by what `make_transformer` returns,
+        called with the function that did so before (or None). It gets a list of lines that end in a line
+        break, and returns one. As a context manager it puts the one before back.
+        """
+        before = self._transform_code
+        self._transform_code = make_transformer(before)
+        return _Restored(self, before)
+
     # ---- text -----------------------------------------------------------------------------------
 
     def python_code(self, root_module, **unused):
@@ -272,10 +335,11 @@ class Graph:
             (n.op, n.target, map_arg(n.args, at.get), map_arg(n.kwargs, at.get), n.name, n.type)
             for n in self.nodes
         ]
-        return _graph_of, (records,)
+        return _graph_of, (records, self._codegen)
 
     def __deepcopy__(self, memo):
         made = Graph(tracer_cls=self._tracer_cls)
+        made._codegen = copy.deepcopy(self._codegen, memo)
         of = {}
         for n in self.nodes:
             of[n] = made.node_copy(n, lambda x: of[x])
@@ -289,9 +353,11 @@ class _Reference:
         self.at = at
 
 
-def _graph_of(records):
+def _graph_of(records, codegen=None):
     """The graph that was pickled: links between nodes would lead pickle as deep as it is long."""
     graph, nodes = Graph(), []
+    if codegen is not None:
+        graph._codegen = codegen
 
     def node(a):
         return nodes[a.at] if isinstance(a, _Reference) else a

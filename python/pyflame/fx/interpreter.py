@@ -35,9 +35,10 @@ class Interpreter:
                     self.user_to_last_uses.setdefault(user, []).append(n)
 
     def run(self, *args, initial_env=None, enable_io_processing=True):
-        """What the graph gives for arguments. `initial_env` has values of nodes that need not run."""
+        """What the graph gives for arguments. `initial_env` has values of nodes that need not run; with
+        `enable_io_processing` arguments and result are those of the graph's `CodeGen`."""
         self.env = dict(initial_env or {})
-        self.args_iter = iter(args)
+        self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
         for n in self.graph.nodes:
             if n in self.env:
                 continue
@@ -46,7 +47,8 @@ class Interpreter:
                 for done in self.user_to_last_uses.get(n, ()):
                     del self.env[done]
             if n.op == "output":
-                return self.env[n]
+                result = self.env[n]
+                return self.graph.process_outputs(result) if enable_io_processing else result
         return None
 
     def run_node(self, n):

@@ -51,7 +51,8 @@ def _attribute(module, path):
 
 
 class _Matcher:
-    def __init__(self, pattern, pattern_module, module):
+    def __init__(self, pattern, pattern_module, module, ignore_literals=False):
+        self.ignore_literals = ignore_literals
         self.pattern, self.pattern_module, self.module = pattern, pattern_module, module
         self.output = pattern.output_node()
         last = self.output.args[0]
@@ -81,7 +82,7 @@ class _Matcher:
             return p.keys() == v.keys() and all(self.value(p[k], v[k], of) for k in p)
         if isinstance(p, slice) and isinstance(v, slice):
             return self.value((p.start, p.stop, p.step), (v.start, v.stop, v.step), of)
-        return type(p) is type(v) and p == v
+        return self.ignore_literals or (type(p) is type(v) and p == v)
 
     def node(self, p, n, of):
         if not _same_target(p, n, self.pattern_module, self.module) or n in of.values():
@@ -118,8 +119,8 @@ class _Matcher:
         return of
 
 
-def _matches(gm, pattern, pattern_module, filters):
-    matcher = _Matcher(pattern, pattern_module, gm)
+def _matches(gm, pattern, pattern_module, filters, ignore_literals):
+    matcher = _Matcher(pattern, pattern_module, gm, ignore_literals)
     taken, found = set(), []
     nodes = list(gm.graph.nodes)
     for n in reversed(nodes):  # what lies behind first: matches do not overlap
@@ -152,17 +153,13 @@ def replace_pattern_with_filters(gm, pattern, replacement=None, match_filters=No
                                  ignore_literals=False, replacement_callback=None):  # fmt: skip
     """As replace_pattern, for matches alone for which each of the filters, called with (match, graph,
     pattern's graph), is true. `replacement_callback`, called with the same, gives the replacement of
-    each match. Returns a list of ReplacedPatterns: matches with their new nodes."""
-    if ignore_literals:
-        raise NotImplementedError(
-            "pf.fx.replace_pattern_with_filters: constants are compared; make them arguments of the "
-            "pattern"
-        )
+    each match. With `ignore_literals` a number, text, bool or None of the pattern fits any other. Returns
+    a list of ReplacedPatterns: matches with their new nodes."""
     if (replacement is None) == (replacement_callback is None):
         raise ValueError("pf.fx: expected a replacement or a replacement_callback, one of them")
     before = _graph(pattern)
     module = pattern if isinstance(pattern, GraphModule) else None
-    matches, matcher = _matches(gm, before, module, match_filters or [])
+    matches, matcher = _matches(gm, before, module, match_filters or [], ignore_literals)
     after = None if replacement is None else _graph(replacement)
     arguments = [n for n in before.nodes if n.op == "placeholder"]
     replaced, became = [], {}

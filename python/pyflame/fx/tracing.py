@@ -16,7 +16,17 @@ from .graph_module import GraphModule
 from .node import has_side_effect
 from .proxy import Proxy, TracerBase, found
 
-__all__ = ["Tracer", "symbolic_trace", "wrap"]
+__all__ = ["PH", "Tracer", "symbolic_trace", "wrap"]
+
+
+class _PH:
+    """Within `concrete_args`: what stays an argument."""
+
+    def __repr__(self):
+        return "PH"
+
+
+PH = _PH()
 
 _lock = threading.RLock()  # tracing changes Module for all threads
 _wrapped = {}  # (id of a module's names, name): those names
@@ -51,6 +61,17 @@ def _assert_is(value, expected, name):
         raise AssertionError(
             f"pf.fx: the argument {name} was {expected!r} when this was traced, and is {value!r} now; "
             "trace again with that in concrete_args"
+        )
+
+
+@has_side_effect
+def _assert_same_places(value, expected, name):
+    """A container has the places that it was traced with: keys, or how many."""
+    places = list(value) if isinstance(value, dict) else len(value)
+    if places != expected:
+        raise AssertionError(
+            f"pf.fx: the argument {name} had the places {expected!r} when this was traced, and has "
+            f"{places!r} now; trace again with those in concrete_args"
         )
 
 
@@ -203,14 +224,7 @@ class Tracer(TracerBase):
             kind = p.annotation if p.annotation is not p.empty else None
             made = self.create_proxy("placeholder", starred + p.name, default, {}, type_expr=kind)
             if p.name in concrete:
-                value = concrete[p.name]
-                if isinstance(value, (_C.Tensor, Proxy, list, dict, tuple)):
-                    raise NotImplementedError(
-                        f"pf.fx: got concrete_args with a {type(value).__name__} for {p.name}; expected "
-                        "a number, text, bool or None; bind others by functools.partial or a module"
-                    )
-                self.create_proxy("call_function", _assert_is, (made, value, p.name), {})
-                made = value
+                made = self._concrete(made, concrete[p.name], p.name)
             if p.kind is p.VAR_POSITIONAL:
                 positional.append(made)
             elif p.kind is p.VAR_KEYWORD:
@@ -221,11 +235,34 @@ class Tracer(TracerBase):
                 positional.append(made)
         return parameters, positional, named
 
+    def _concrete(self, made, value, name):
+        """What the function gets for an argument with a given value: that, and a container with its
+        elements for a container, in which PH are proxies."""
+        if value is PH:
+            return made
+        if isinstance(value, (_C.Tensor, Proxy)):
+            raise NotImplementedError(
+                f"pf.fx: got concrete_args with a {type(value).__name__} for {name}; expected numbers, "
+                "texts, bools, None, PH, or containers of them; bind others by functools.partial or a "
+                "module"
+            )
+        if isinstance(value, (list, tuple, dict)):
+            keys = list(value) if isinstance(value, dict) else range(len(value))
+            places = keys if isinstance(value, dict) else len(value)
+            self.create_proxy("call_function", _assert_same_places, (made, places, name), {})
+            parts = [self._concrete(made[k], value[k], f"{name}[{k!r}]") for k in keys]
+            if isinstance(value, dict):
+                return type(value)(zip(keys, parts))
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        self.create_proxy("call_function", _assert_is, (made, value, name), {})
+        return value
+
     def trace(self, root, concrete_args=None):
         """The Graph of a module or function.
 
-        `concrete_args` gives values of arguments (numbers, text, None) by name: the graph is made for
-        these, and says so when it is run with others.
+        `concrete_args` gives values of arguments (numbers, text, None) by name, or containers of them:
+        the graph is made for these, and says so when it is run with others. `PH` in their place stays an
+        argument.
         """
         with _lock:
             return self._trace(root, concrete_args or {})
@@ -344,7 +381,8 @@ def symbolic_trace(root, concrete_args=None):
 
     Args:
         root: the module or function.
-        concrete_args: values of arguments by name, such as flags that decide a branch.
+        concrete_args: values of arguments by name, such as flags that decide a branch; lists, tuples and
+            dicts may have `PH` where an element stays an argument.
 
     Raises:
         TraceError: the program's flow depends on values of tensors.
