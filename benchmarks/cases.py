@@ -702,4 +702,4 @@ for _name in ("relu", "gelu", "silu", "sigmoid", "tanh"):
 assert math.isclose(gpt_flops(4, 128, 128, 16) / 1e9, 11.7, rel_tol=0.01)
 
 # Their cases register themselves.
-from benchmarks import cases_layers, cases_linalg  # noqa: E402, F401
+from benchmarks import cases_compile, cases_layers, cases_linalg  # noqa: E402, F401

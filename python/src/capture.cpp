@@ -35,8 +35,8 @@ void put(std::string& s, T value) {
 }
 
 // What of tensors a capture depends on, as bytes: geometry, dtype, device, whether gradients are
-// wanted, which of them are one tensor. None where it could not be run on them: two share memory, or
-// it is others' too, or does not begin where a vector may.
+// wanted, which of them are one tensor. None where it could not be run on them: two share memory,
+// or it is others' too, or does not begin where a vector may.
 nb::object signature(nb::handle list) {
   std::string key;
   std::vector<const TensorImpl*> seen;
@@ -47,8 +47,10 @@ nb::object signature(nb::handle list) {
     if (t.offset * static_cast<int64_t>(itemsize(t.dtype)) % kAlignment) return nb::none();
     uint8_t same = 0xff;
     for (size_t i = 0; i < seen.size(); ++i) {
-      if (seen[i] == &t) same = static_cast<uint8_t>(i);
-      else if (seen[i]->storage == t.storage) return nb::none();
+      if (seen[i] == &t)
+        same = static_cast<uint8_t>(i);
+      else if (seen[i]->storage == t.storage)
+        return nb::none();
     }
     seen.push_back(&t);
     const bool graded = t.requires_grad || (t.meta && t.meta->grad_fn);
@@ -71,7 +73,8 @@ void init_capture(nb::module_& m) {
       .def("open_stage", [](Capture& c, nb::handle inputs) { c.open_stage(tensors_in(inputs)); })
       .def("pause", &Capture::pause)
       .def("resume", &Capture::resume)
-      .def("close_stage", [](Capture& c, nb::handle outputs) { c.close_stage(tensors_in(outputs)); })
+      .def("close_stage",
+           [](Capture& c, nb::handle outputs) { c.close_stage(tensors_in(outputs)); })
       .def("end", &Capture::end)
       .def("abandon", &Capture::abandon)
       .def("break_off", &Capture::break_off)

@@ -252,8 +252,8 @@ class Allocator {
   struct Private {  // a pool that somebody made
     Pools pools;
     PoolStats stats;
-    bool dropped = false;  // goes with its last segment
-    bool kept = false;     // nothing goes before that: others know its addresses
+    bool dropped = false;      // goes with its last segment
+    bool kept = false;         // nothing goes before that: others know its addresses
     std::vector<Block*> idle;  // of one that is kept on a device without a cache
   };
 

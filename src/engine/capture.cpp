@@ -147,7 +147,8 @@ void Capture::open_stage(std::span<const Tensor> inputs) {
     device_data(t);  // has memory from here on
     const int before = static_cast<int>(slots_.size());
     const int slot = slot_of(*t->storage);
-    if (slot < before && broken_.empty()) broken_ = "an input shares its memory with another tensor of the step";
+    if (slot < before && broken_.empty())
+      broken_ = "an input shares its memory with another tensor of the step";
     Slot& s = slots_[static_cast<size_t>(slot)];
     s.kind = Kind::Input;
     s.index = static_cast<int>(stage.inputs.size());
@@ -484,9 +485,9 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
     return;
   }
   pf_index_error error = index_error(*l.kernel, l.options);
-  const pf_status status = b->kernel_launch(
-      device_.index, on, l.found, l.tensors.data(), static_cast<int32_t>(l.tensors.size()),
-      l.attrs.data(), static_cast<int32_t>(l.attrs.size()), &error);
+  const pf_status status = b->kernel_launch(device_.index, on, l.found, l.tensors.data(),
+                                            static_cast<int32_t>(l.tensors.size()), l.attrs.data(),
+                                            static_cast<int32_t>(l.attrs.size()), &error);
   if (status != PF_OK) raise_status(b, status, l.options.op);
   raise_index_error(error);
 }
@@ -584,7 +585,8 @@ Capture::Difference Capture::difference(const Capture& trial) const {
     return x.size() == y.size() && std::memcmp(&x, &y, x.size()) == 0 && a.dims == b.dims;
   };
   const auto same_tensor = [](const pf_tensor& a, const pf_tensor& b) {
-    return a.ndim == b.ndim && a.dtype == b.dtype && std::equal(a.shape, a.shape + a.ndim, b.shape) &&
+    return a.ndim == b.ndim && a.dtype == b.dtype &&
+           std::equal(a.shape, a.shape + a.ndim, b.shape) &&
            std::equal(a.strides, a.strides + a.ndim, b.strides);
   };
   Difference numbers;
@@ -606,8 +608,8 @@ Capture::Difference Capture::difference(const Capture& trial) const {
     if (!numbers.what.empty()) continue;
     // Of random kernels seed and offset are the generator's.
     const size_t first = a.kernel && a.kernel->random ? 2 : 0;
-    numbers.what = of_scalars(name, std::span(a.attrs).subspan(first),
-                              std::span(b.attrs).subspan(first));
+    numbers.what =
+        of_scalars(name, std::span(a.attrs).subspan(first), std::span(b.attrs).subspan(first));
     for (const auto part : {&CapturedLaunch::before, &CapturedLaunch::after})
       if (numbers.what.empty())
         numbers.what = of_scalars(name, (a.*part).scalars, (b.*part).scalars);

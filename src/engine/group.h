@@ -20,9 +20,9 @@ class Group : public Window {
  public:
   Mutex mutex;
   class Capture* capture = nullptr;  // what its launches are noted in; see capture.h
-  size_t output_bytes = 0;   // of everything the group writes
-  size_t input_bytes = 0;    // of everything it reads
-  std::exception_ptr error;  // of a flush; raised at the next flush() or synchronize()
+  size_t output_bytes = 0;           // of everything the group writes
+  size_t input_bytes = 0;            // of everything it reads
+  std::exception_ptr error;          // of a flush; raised at the next flush() or synchronize()
   RecentPrograms recent;
   // The recording thread's current streams, by device type and index; of devices that lie beyond
   // the end it is the default stream. They change only while the group is empty.

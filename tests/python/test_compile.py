@@ -28,7 +28,9 @@ def batches(n, rows=6):
 
 
 def same(a, b):
-    return all(np.array_equal(x.detach().cpu().numpy(), y.detach().cpu().numpy()) for x, y in zip(a, b))
+    return all(
+        np.array_equal(x.detach().cpu().numpy(), y.detach().cpu().numpy()) for x, y in zip(a, b)
+    )
 
 
 def calls(compiled):
@@ -76,7 +78,9 @@ def test_whole_step_gives_the_same_bits(name):
     """Dropout's numbers, the optimizer's count of steps and a schedule go on as they would."""
     schedule = lambda o: pf.optim.lr_scheduler.CosineAnnealingLR(o, 7)  # noqa: E731
     want = train(lambda f: f, OPTIMIZERS[name], schedule, clip=name == "adamw")
-    got = train(lambda f: pf.compile(f, **CAPTURED), OPTIMIZERS[name], schedule, clip=name == "adamw")
+    got = train(
+        lambda f: pf.compile(f, **CAPTURED), OPTIMIZERS[name], schedule, clip=name == "adamw"
+    )
     assert want[0] == got[0]
     assert same(want[1], got[1]) and same(want[2], got[2])
     assert calls(got[3]) == (6, 2)  # as always, captured, compared with Python once, replayed
@@ -222,7 +226,14 @@ def test_views_constants_and_containers():
         a, b = pair
         h = (a @ weight + pf.tensor([1.0, 2.0, 3.0, 4.0])).reshape(2, -1)
         h += pf.arange(h.shape[1])
-        return {"t": h.t(), "again": h, "n": 3, "b": b[1:] if flag else None, "w": weight, "s": table["k"] + 1}
+        return {
+            "t": h.t(),
+            "again": h,
+            "n": 3,
+            "b": b[1:] if flag else None,
+            "w": weight,
+            "s": table["k"] + 1,
+        }
 
     c = pf.compile(f, **CAPTURED)
     for i in range(6):
@@ -231,7 +242,10 @@ def test_views_constants_and_containers():
         assert want.keys() == got.keys() and got["n"] == 3
         for k in ("t", "again", "b", "w", "s"):
             assert same([want[k]], [got[k]]), k
-        assert got["t"].data_ptr() == got["again"].data_ptr() and got["t"].stride() == want["t"].stride()
+        assert (
+            got["t"].data_ptr() == got["again"].data_ptr()
+            and got["t"].stride() == want["t"].stride()
+        )
     assert calls(c)[0] == 3
 
 
@@ -652,7 +666,9 @@ def test_compiled_module_is_the_module():
 
 
 def test_wrong_arguments():
-    with pytest.raises(pf.ValueError, match="mode='fast'; expected one of default, reduce-overhead"):
+    with pytest.raises(
+        pf.ValueError, match="mode='fast'; expected one of default, reduce-overhead"
+    ):
         pf.compile(lambda x: x, mode="fast")
     with pytest.raises(pf.ValueError, match="backend='tvm'"):
         pf.compile(lambda x: x, backend="tvm")

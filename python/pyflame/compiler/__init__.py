@@ -37,7 +37,18 @@ _stance = "default"
 
 
 def compile(
-    model=None, *, fullgraph=False, dynamic=None, backend=None, mode=None, options=None, disable=False
+    model=None,
+    *,
+    fullgraph=False,
+    dynamic=None,
+    backend=None,
+    mode=None,
+    options=None,
+    name=None,
+    disable=False,
+    recompile_limit=None,
+    isolate_recompiles=False,
+    shapes_spec=None,
 ):
     """A function or module that runs in fewer steps of the host; a decorator without `model`.
 
@@ -69,6 +80,8 @@ def compile(
         options: {"verify_every": calls}, {"triton.cudagraphs": True} for mode="reduce-overhead";
             others of PyTorch's are accepted.
         disable: True: `model` as it is.
+        recompile_limit: how many kinds of arguments are captured; 16 by default.
+        name, isolate_recompiles, shapes_spec: accepted.
 
     Raises:
         ValueError: a mode or backend of another name.
@@ -76,8 +89,8 @@ def compile(
     """
     if model is None:
         return lambda m: compile(
-            m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
-            disable=disable,
+            m, fullgraph=fullgraph, backend=backend, mode=mode, options=options, disable=disable,
+            recompile_limit=recompile_limit,
         )  # fmt: skip
     if not callable(model):
         raise TypeError(
@@ -86,13 +99,14 @@ def compile(
     captures = _captures(backend, mode, options)
     if disable:
         return model
+    how = fullgraph, options, recompile_limit
     from ..nn.module import Module
 
     if isinstance(model, Module):
-        return __getattr__("OptimizedModule")(model, captures, fullgraph, options)
+        return __getattr__("OptimizedModule")(model, _step(model, *how) if captures else None)
     if not captures:
         return _as_it_is(model)
-    step = _step(model, fullgraph, options)
+    step = _step(model, *how)
 
     @functools.wraps(model)
     def compiled(*args, **kwargs):
@@ -133,13 +147,16 @@ def _captures(backend, mode, options):
     return _MODES[mode or "default"] or bool((options or {}).get("triton.cudagraphs"))
 
 
-def _step(function, fullgraph, options):
+def _step(function, fullgraph, options, limit):
     import weakref
 
     from .captured import Step
 
     step = Step(
-        function, fullgraph=fullgraph, verify_every=(options or {}).get("verify_every", 1000)
+        function,
+        fullgraph=fullgraph,
+        verify_every=(options or {}).get("verify_every", 1000),
+        limit=limit,
     )
     _steps[:] = [ref for ref in _steps if ref() is not None]
     _steps.append(weakref.ref(step))
@@ -152,10 +169,10 @@ def _optimized_module():
     class OptimizedModule(Module):
         """A compiled module: the module itself is `_orig_mod`, and its attributes are found here."""
 
-        def __init__(self, module, captures=False, fullgraph=False, options=None):
+        def __init__(self, module, step=None):
             super().__init__()
             self._orig_mod = module
-            self.__dict__["_step"] = _step(module, fullgraph, options) if captures else None
+            self.__dict__["_step"] = step
 
         def __call__(self, *args, **kwargs):
             step = self.__dict__["_step"]
@@ -188,7 +205,9 @@ def _optimized_module():
             return getattr(modules["_orig_mod"], name)
 
         def __setattr__(self, name, value):
-            if name in ("_orig_mod", "_step") or "_orig_mod" not in self.__dict__.get("_modules", ()):
+            if name in ("_orig_mod", "_step") or "_orig_mod" not in self.__dict__.get(
+                "_modules", ()
+            ):
                 super().__setattr__(name, value)
             else:
                 setattr(self._orig_mod, name, value)
@@ -294,7 +313,7 @@ def get_default_backend():
 
 
 class set_stance(contextlib.ContextDecorator):  # noqa: N801 (PyTorch's name)
-    """"force_eager": compiled functions run as always; "default": by their captures. A call, a context
+    """ "force_eager": compiled functions run as always; "default": by their captures. A call, a context
     or a decorator."""
 
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):

@@ -179,10 +179,11 @@ class _Run:
 class Step:
     """Calls a function, by its captures where there are."""
 
-    def __init__(self, function, *, fullgraph=False, verify_every=1000, modules=()):
+    def __init__(self, function, *, fullgraph=False, verify_every=1000, limit=None, modules=()):
         self.function = function
         self.fullgraph = fullgraph
         self.verify_every = verify_every
+        self.limit = VARIANTS if limit is None else int(limit)
         self.modules = tuple(modules)
         self.variants = {}
         self.structure = None
@@ -257,8 +258,8 @@ class Step:
         """The one for these arguments and what the program's tensors are now, perhaps a new one."""
         alike = self.variants.get(given.key)
         if alike is None:
-            if sum(map(len, self.variants.values())) >= VARIANTS:
-                self.reason = f"more than {VARIANTS} kinds of arguments"
+            if sum(map(len, self.variants.values())) >= self.limit:
+                self.reason = f"more than {self.limit} kinds of arguments"
                 return None
             alike = self.variants[given.key] = [_Variant(given.objects)]
         for variant in alike:
@@ -290,7 +291,9 @@ class Step:
     # ---- capturing -----------------------------------------------------------------------------
 
     def _capture(self, variant, given, args, kwargs):
-        modules, optimizers, tensors = guards.reached(self.function, (*self.modules, *variant.objects))
+        modules, optimizers, tensors = guards.reached(
+            self.function, (*self.modules, *variant.objects)
+        )
         structure = guards.Structure(modules)
         if (hooked := structure.hooked()) is not None or _module._any_call_hooks:
             where = type(hooked).__name__ if hooked is not None else "every module"

@@ -7,8 +7,8 @@ namespace pyflame::kernels {
 
 // Numbers of [from, to).
 struct Uniform {
-  static constexpr KernelInfo kInfo{"uniform", Anchor::General, 1, Layout::Strided, Indices::None,
-                                    true};
+  static constexpr KernelInfo kInfo{"uniform",       Anchor::General, 1,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
     T out;
@@ -21,8 +21,8 @@ struct Uniform {
 };
 
 struct Normal {
-  static constexpr KernelInfo kInfo{"normal", Anchor::General, 1, Layout::Strided, Indices::None,
-                                    true};
+  static constexpr KernelInfo kInfo{"normal",        Anchor::General, 1,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
     T out;
@@ -35,8 +35,8 @@ struct Normal {
 };
 
 struct Exponential {
-  static constexpr KernelInfo kInfo{"exponential", Anchor::General, 1, Layout::Strided, Indices::None,
-                                    true};
+  static constexpr KernelInfo kInfo{"exponential",   Anchor::General, 1,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
     T out;
@@ -50,8 +50,8 @@ struct Exponential {
 
 // Integers of [low, low + range); range as unsigned 64 bits, 0 stands for 2^64.
 struct Randint {
-  static constexpr KernelInfo kInfo{"randint", Anchor::General, 1, Layout::Strided, Indices::None,
-                                    true};
+  static constexpr KernelInfo kInfo{"randint",       Anchor::General, 1,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
     T out;
@@ -65,8 +65,8 @@ struct Randint {
 
 // 1 with probability p, or with those that the tensor holds, in the shape of the result; else 0.
 struct Bernoulli {
-  static constexpr KernelInfo kInfo{"bernoulli", Anchor::General, 1, Layout::Strided, Indices::None,
-                                    true};
+  static constexpr KernelInfo kInfo{"bernoulli",     Anchor::General, 1,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
     T out, probs{};
@@ -79,8 +79,8 @@ struct Bernoulli {
 
 // out = x * mask / (1 - p), of one shape. The gradient is the same call on dy.
 struct Dropout {
-  static constexpr KernelInfo kInfo{"dropout", Anchor::General, 1, Layout::Strided, Indices::None,
-                                    true};
+  static constexpr KernelInfo kInfo{"dropout",       Anchor::General, 1,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
     T out, x;
@@ -93,8 +93,8 @@ struct Dropout {
 
 // The order of random 64-bit keys, ties by position.
 struct Randperm {
-  static constexpr KernelInfo kInfo{"randperm", Anchor::General, 1, Layout::Strided, Indices::None,
-                                    true};
+  static constexpr KernelInfo kInfo{"randperm",      Anchor::General, 1,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
     T out;  // [n]
@@ -107,8 +107,8 @@ struct Randperm {
 
 // Indices drawn with the weights of each row.
 struct Multinomial {
-  static constexpr KernelInfo kInfo{"multinomial", Anchor::General, 2, Layout::Strided, Indices::None,
-                                    true};
+  static constexpr KernelInfo kInfo{"multinomial",   Anchor::General, 2,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
     T out;      // int64 [rows, k], contiguous

@@ -1,4 +1,6 @@
-"""torch._dynamo: programs are not captured. Decorators give what they are given, settings are kept."""
+"""torch._dynamo: no Python code is looked at. Decorators give what they are given, settings are kept."""
+
+from pyflame.compiler import disable, is_compiling, list_backends, reset  # noqa: F401
 
 
 def _same(fn=None, *args, **kwargs):
@@ -6,22 +8,13 @@ def _same(fn=None, *args, **kwargs):
     return fn if callable(fn) else lambda f: f
 
 
-disable = allow_in_graph = disallow_in_graph = assume_constant_result = run = _same
+allow_in_graph = disallow_in_graph = assume_constant_result = run = _same
 forbid_in_graph = graph_break = skip = nonstrict_trace = _same
 
 
 def optimize(backend="inductor", **kwargs):
     """A decorator that changes nothing."""
     return _same
-
-
-def reset():
-    """Accepted: there is nothing to forget."""
-
-
-def is_compiling():
-    """False."""
-    return False
 
 
 def mark_dynamic(t, index, **kwargs):
@@ -31,10 +24,9 @@ def mark_dynamic(t, index, **kwargs):
 maybe_mark_dynamic = mark_static = mark_static_address = mark_unbacked = mark_dynamic
 
 
-def list_backends(exclude_tags=()):
-    """None."""
-    return []
+def __getattr__(name):
+    if name == "OptimizedModule":
+        from pyflame.compiler import OptimizedModule
 
-
-class OptimizedModule:
-    """What PyTorch's compiler makes of a module; here nothing is one."""
+        return OptimizedModule
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
