@@ -118,6 +118,9 @@ void init_capture(nb::module_& m) {
     const autograd::Node* a = meta->accumulator.get();
     return !meta->hooked.empty() || (a && (a->extras || !a->hooks.empty()));
   });
+  // A number that tensors of one storage have in common while they live.
+  m.def("_storage_number",
+        [](nb::handle t) { return reinterpret_cast<intptr_t>(tensor_of(t.ptr())->storage.get()); });
   m.def("_capturing", [] { return engine::capturing() != nullptr; });
 }
 

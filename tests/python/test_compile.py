@@ -115,6 +115,55 @@ def test_gradients_that_add_up():
     assert calls(step)[0] >= 7
 
 
+def test_gradients_as_results():
+    """They lie in the capture's memory for the optimizer, and in memory of their own for the caller."""
+    w = pf.ones(3, requires_grad=True)
+
+    def step(x):
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad, w.grad[1:], (w * 1).detach()
+
+    c = pf.compile(step, **CAPTURED)
+    kept = []
+    for i in range(7):
+        g, part, _ = c(pf.full((3,), float(i)))
+        kept.append(g)
+        assert w.grad.tolist() == g.tolist() == [float(i)] * 3 and part.tolist() == [float(i)] * 2
+    assert [g[0].item() for g in kept] == list(range(7)) and calls(c)[0] == 4
+
+
+def test_what_optimizers_are_given():
+    """A closure, or a loss for a schedule, is this call's: such a step runs as always."""
+    m = model(0.0)
+    o = pf.optim.SGD(m.parameters(), lr=0.1)
+    plateau = pf.optim.lr_scheduler.ReduceLROnPlateau(o, patience=1)
+
+    def step(x, y):
+        def closure():
+            o.zero_grad()
+            loss = F.cross_entropy(m(x), y)
+            loss.backward()
+            return loss
+
+        o.step(closure)
+        return x * 1
+
+    def scheduled(x, y):
+        o.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        o.step()
+        plateau.step(loss.detach())
+        return loss
+
+    for f, what in ((step, "gets a function"), (scheduled, "gets a Tensor")):
+        c = pf.compile(f, **CAPTURED)
+        for x, y in batches(4):
+            c(x, y)
+        assert calls(c) == (0, 4) and what in c.report()
+
+
 def test_gradient_scaler_within():
     def run(wrap):
         m = model()

@@ -11,8 +11,10 @@ import threading
 import weakref
 
 from .. import _C, _live
+from ..amp import GradScaler
 from ..autograd import Function, grad
 from ..nn import module as _module
+from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import guards
@@ -21,7 +23,6 @@ Tensor = _C.Tensor
 VARIANTS = 16  # captures that one function has at most; what comes then runs as always
 ALIKE = 4  # of them for the same arguments, by which tensors have gradients when they begin
 RENEWALS = 8  # times that a variant is captured again
-
 
 _capturing = threading.Lock()  # one thread at a time
 
@@ -96,6 +97,11 @@ class _Recording:
     def outside(self, function, args, kwargs):
         if args and isinstance(args[0], Optimizer):
             self.stepped |= {id(p): p for g in args[0].param_groups for p in g["params"]}
+        for value in (*args, *kwargs.values()):
+            if not isinstance(value, (Optimizer, LRScheduler, GradScaler, *guards.PLAIN)):
+                self.capture.break_off(
+                    f"{getattr(function, '__qualname__', function)}() gets a {type(value).__name__}"
+                )
         before = self.gradients()
         self.capture.pause()
         try:
@@ -317,7 +323,7 @@ class Step:
             result = self.function(*args, **kwargs)
             outputs, tree = tree_flatten(result)
             variant.tree = tree
-            tensors_out, variant.picks = _sorted_out(outputs, given.tensors, capture)
+            tensors_out, variant.picks = _sorted_out(outputs, given.tensors, recording)
             wanted = [o for o in tensors_out if o.requires_grad]
             capture.close_stage(tensors_out)
             backward_within = bool(capture.leaves())
@@ -432,8 +438,7 @@ class Step:
             trial.open_stage(inputs)
             result = self.function(*args, **kwargs)
             outputs, tree = tree_flatten(result)
-            _sorted_out(outputs, given.tensors, trial)
-            trial.close_stage([o for o in outputs if isinstance(o, Tensor)])
+            trial.close_stage(_sorted_out(outputs, given.tensors, recording)[0])
         finally:
             _live.recording = None
             trial.abandon()
@@ -487,20 +492,22 @@ def _leaves_of(outputs, inputs):
     return found
 
 
-def _sorted_out(leaves, given, capture):
+def _sorted_out(leaves, given, recording):
     """(tensors that the step made, how each leaf of its result is found again)"""
     made, picks = [], []
     places = {id(t): i for i, t in enumerate(given)}
+    # Gradients stay where they are, in the capture's memory; results get other memory each time.
+    staying = {_C._storage_number(g) for _, g in recording.gradients() if g is not None}
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             if id(leaf) in places:
                 picks.append(("given", places[id(leaf)]))
-            else:
-                picks.append(("made", None))
-                made.append(leaf)
-        elif type(leaf) in guards.PLAIN:
-            picks.append(("as it was", leaf))
-        else:
-            picks.append(("as it was", None))
-            capture.break_off(f"a result of class {type(leaf).__name__}")
+                continue
+            picks.append(("made", None))
+            stays = _C._storage_number(leaf) in staying
+            made.append(leaf.detach().clone() if stays else leaf)
+            continue
+        if type(leaf) not in guards.PLAIN:
+            recording.capture.break_off(f"a result of class {type(leaf).__name__}")
+        picks.append(("as it was", leaf))
     return made, picks
