@@ -324,7 +324,7 @@ def mlp(width, n):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: mlp(32, 12), lambda: Listed(32, 12), lambda: nn.Sequential(*map(Residual, [32] * 12))]
+    "make", [lambda: mlp(32, 24), lambda: Listed(32, 12), lambda: nn.Sequential(*map(Residual, [32] * 12))]
 )  # fmt: skip
 def test_peak_memory_falls(make):
     pf.manual_seed(0)
