@@ -676,6 +676,95 @@ def test_reset_and_stance():
     assert c(pf.ones(2)).tolist() == [2.0, 2.0] and calls(c) == (before[0], before[1] + 1)
 
 
+# ---- graphs of torch.cuda ------------------------------------------------------------------------
+
+
+def test_cuda_graph():
+    m = model()
+    x = pf.zeros(4, 13)
+    pf.manual_seed(2)
+    for _ in range(2):
+        m(x)
+    g = pf.cuda.CUDAGraph()
+    with pf.cuda.graph(g):
+        assert pf.cuda.is_current_stream_capturing()
+        y = m(x).detach()
+    assert not pf.cuda.is_current_stream_capturing()
+    for seed in range(4):
+        x.copy_(pf.randn(4, 13))
+        pf.manual_seed(seed)
+        g.replay()
+        pf.manual_seed(seed)
+        assert same([m(x)], [y])
+    g.reset()
+    with pytest.raises(pf.ValueError, match="not captured"):
+        g.replay()
+
+
+def test_cuda_graph_of_a_training_step():
+    def run(captured):
+        m = model()
+        o = pf.optim.AdamW(m.parameters(), lr=0.01)
+        x, y = pf.zeros(6, 13), pf.zeros(6, dtype=pf.int64)
+
+        def step():
+            o.zero_grad()
+            loss = F.cross_entropy(m(x), y)
+            loss.backward()
+            o.step()
+            return loss.detach()
+
+        pf.manual_seed(3)
+        data = batches(7)
+        losses, loss, graph = [], None, pf.cuda.CUDAGraph()
+        for i, (a, b) in enumerate(data):
+            x.copy_(a), y.copy_(b)
+            if not captured or i < 2:
+                loss = step()
+            elif i == 2:
+                with pf.cuda.graph(graph):
+                    loss = step()
+            else:
+                graph.replay()
+            losses.append(loss.item())
+        return losses, list(m.parameters()), [p.grad for p in m.parameters()]
+
+    want, got = run(False), run(True)
+    assert want[0] == got[0] and same(want[1], got[1]) and same(want[2], got[2])
+
+
+def test_cuda_graph_of_what_cannot_be_captured():
+    g = pf.cuda.CUDAGraph()
+    with pytest.raises(pf.NotSupportedError, match="the host reads a value"):
+        with pf.cuda.graph(g):
+            pf.ones(2).sum().item()
+    with pytest.raises(KeyError):
+        with pf.cuda.graph(g):
+            raise KeyError
+    with pytest.raises(pf.ValueError, match="without capture_begin"):
+        g.capture_end()
+    g.capture_begin()
+    with pytest.raises(pf.ValueError, match="another capture"):
+        pf.cuda.CUDAGraph().capture_begin()
+    y = pf.ones(2) * 3
+    g.capture_end()
+    y.zero_()
+    g.replay()
+    assert y.tolist() == [3.0, 3.0]
+
+
+def test_graphed_callables():
+    m, f = model(0.0), lambda x: x * 2
+    m2, f2 = pf.cuda.make_graphed_callables((m, f), ((pf.zeros(2, 13),), (pf.zeros(2),)))
+    assert m2 is m
+    for _ in range(5):
+        x = pf.randn(2, 13)
+        m.zero_grad()
+        m(x).sum().backward()
+        assert m[0].weight.grad is not None and same([f2(x)], [x * 2])
+    assert m.__dict__["forward"].replays == 2
+
+
 # ---- the interface -------------------------------------------------------------------------------
 
 

@@ -29,8 +29,6 @@ ADVICE = {
     "torch.utils.mobile_optimizer": "TorchScript needs PyTorch",
     "torch.distributed": "training by several processes is not there yet",
     "torch.testing._internal": "these are PyTorch's own tests",
-    "torch.cuda.CUDAGraph": "GPU graphs are not recorded by hand; small launches are batched anyway",
-    "torch.cuda.graph": "GPU graphs are not recorded by hand; small launches are batched anyway",
     "torch.cuda.nccl": "training by several processes is not there yet",
     "torch.Graph": "graphs of TorchScript need PyTorch",
     "torch.ScriptModule": "TorchScript needs PyTorch",

@@ -80,7 +80,7 @@ class _Variant:
         return True
 
 
-class _Recording:
+class Recording:
     """While a thread captures: what optimizers and schedules ask to be done outside of it."""
 
     def __init__(self, capture):
@@ -114,7 +114,7 @@ class _Recording:
         return result
 
 
-def _restore(gradients):
+def restore(gradients):
     for p, g in gradients:
         if p.grad is not g:
             p.grad = g
@@ -314,7 +314,7 @@ class Step:
         gradients = {p: p.grad for p in begins_with}
 
         capture = _C._capture_begin(_device_of(given.tensors, watched), False)
-        recording = _Recording(capture)
+        recording = Recording(capture)
         leaves = [t for t in watched if t.requires_grad and t.is_leaf]
         try:
             _live.recording = recording
@@ -407,10 +407,10 @@ class Step:
         capture.start(0, inputs)
         for part, (function, args, kwargs, gradients) in enumerate(variant.outside):
             capture.run(0, part)
-            _restore(gradients)
+            restore(gradients)
             function(*args, **kwargs)
         capture.run(0, len(variant.outside))
-        _restore(variant.at_end)
+        restore(variant.at_end)
         outputs = capture.results(0)
         if variant.gives is None:
             return self._result(variant, outputs, given)
@@ -430,7 +430,7 @@ class Step:
     def _verify(self, variant, given, args, kwargs):
         """Runs the function once more, as always, and compares what it launches."""
         trial = _C._capture_begin(_device_of(given.tensors, list(variant.begins_with)), True)
-        recording = _Recording(trial)
+        recording = Recording(trial)
         try:
             _live.recording = recording
             _C.clear_autocast_cache()

@@ -53,7 +53,6 @@ from .settings import (
     has_magma,
     init,
     ipc_collect,
-    is_current_stream_capturing,
     is_tf32_supported,
     memory_stats_as_nested_dict,
     set_sync_debug_mode,
@@ -208,15 +207,26 @@ def is_initialized():
     return is_available()
 
 
+_GRAPHS = (
+    "CUDAGraph",
+    "graph",
+    "graph_pool_handle",
+    "is_current_stream_capturing",
+    "make_graphed_callables",
+)
+
+
 def __getattr__(name):
     if name == "default_generators":
         return (_C._import("pyflame.random").default_generator,) * device_count()
-    if name in ("amp", "nvtx"):
+    if name in ("amp", "graphs", "nvtx"):
         return _C._import(f"{__name__}.{name}")
+    if name in _GRAPHS:
+        return getattr(_C._import(f"{__name__}.graphs"), name)
     if name in _TYPED:
         return _C._import("pyflame._typed").typed(name, __name__)
     raise AttributeError(f"module 'pyflame.cuda' has no attribute '{name}'")
 
 
 def __dir__():
-    return sorted({*globals(), "amp", "nvtx", "default_generators", *_TYPED})
+    return sorted({*globals(), "amp", "graphs", "nvtx", "default_generators", *_GRAPHS, *_TYPED})

@@ -18,11 +18,6 @@ def ipc_collect():
     """Nothing: memory of GPUs is not shared between processes."""
 
 
-def is_current_stream_capturing():
-    """False: no graph is captured."""
-    return False
-
-
 def is_tf32_supported():
     """True for NVIDIA GPUs of compute capability 8.0 and above."""
     from . import get_device_properties, is_available
