@@ -68,6 +68,10 @@ nb::object signature(nb::handle list) {
 
 }  // namespace
 
+void about_to_set(RandomState s) {
+  if (Capture* c = engine::capturing()) c->note_random_state(s);
+}
+
 void init_capture(nb::module_& m) {
   nb::class_<Capture>(m, "_Capture")
       .def("open_stage", [](Capture& c, nb::handle inputs) { c.open_stage(tensors_in(inputs)); })

@@ -20,6 +20,7 @@
 #include "core/values.h"
 #include "ops/functions.h"
 #include "pyflame/autograd.h"
+#include "pyflame/random.h"
 
 namespace pyflame::python {
 
@@ -305,6 +306,11 @@ std::string describe(PyObject*);
 // Puts all functions of nanobind in the module behind ours, which say in our words what does not
 // fit.
 void init_functions(PyObject* module);
+
+// ---- capture.cpp
+// ---------------------------------------------------------------------------------
+void init_capture(nb::module_& m);
+void about_to_set(RandomState);  // a capture may not be able to follow
 
 // ---- memory.cpp ---------------------------------------------------------------------------------
 void init_memory(nb::module_& m);

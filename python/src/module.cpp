@@ -9,7 +9,6 @@ namespace pyflame::python {
 void bind_io(nb::module_& m);
 void init_user_kernel(nb::module_& m);
 void init_sparse(nb::module_& m);
-void init_capture(nb::module_& m);
 
 namespace {
 

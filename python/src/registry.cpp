@@ -1,6 +1,7 @@
 // Operations as Python callables: one object per name, made from the rows of the registry. It
 // is a function of the package, a method of Tensor, or both. Schemas are parsed at the first call.
 #include "ops/registry.h"
+#include "engine/capture.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -361,6 +362,7 @@ class WithGenerator {
     s.seed = seed;
     s.offset = offset;
     before_ = random_state();
+    engine::break_capture("random", "numbers of another generator");
     set_random_state(s);
   }
   ~WithGenerator() {

@@ -246,13 +246,19 @@ void init_runtime(nb::module_& m) {
       "CPU threads of one operation, 1 to 1024.");
   m.def("get_num_threads", &get_num_threads, "CPU threads of one operation.");
   m.def(
-      "_manual_seed", [](uint64_t seed) { manual_seed(seed); }, nb::arg("seed"));
+      "_manual_seed",
+      [](uint64_t seed) {
+        about_to_set({seed, 0});
+        manual_seed(seed);
+      },
+      nb::arg("seed"));
   m.def("initial_seed", &initial_seed, "The seed of the random generator.");
   m.def("_random_state", [] {
     RandomState s = random_state();
     return nb::make_tuple(s.seed, s.offset);
   });
   m.def("_set_random_state", [](uint64_t seed, uint64_t offset) {
+    about_to_set({seed, offset});
     set_random_state({seed, offset});
   });
   m.def(

@@ -12,7 +12,6 @@
 #include "engine/gil.h"
 #include "engine/hazards.h"
 #include "pyflame/memory.h"
-#include "pyflame/random.h"
 #include "table/kernels/move.h"
 #include "table/rows.h"
 
@@ -99,6 +98,7 @@ std::shared_ptr<Capture> Capture::begin(Device device, bool trial) {
   c->group_ = &current_group();
   c->group_->capture = c.get();
   c->random_first_ = random_state().offset;
+  c->seed_ = random_state().seed;
   return c;
 }
 
@@ -351,6 +351,11 @@ void Capture::note_leaf(const Tensor& leaf, bool had) {
   const bool known = std::any_of(leaves_.begin(), leaves_.end(),
                                  [&](const Leaf& l) { return l.tensor.impl() == leaf.impl(); });
   if (!known) leaves_.push_back({leaf, had});
+}
+
+// Numbers that were drawn within may be drawn again; others do not follow from where a run begins.
+void Capture::note_random_state(RandomState s) {
+  if (s.seed != seed_ || s.offset < random_first_) break_off("random: the generator is seeded");
 }
 
 void Capture::forbid_donations(ProgramStep& step) const {

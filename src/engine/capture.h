@@ -27,6 +27,7 @@
 
 #include "engine/group.h"
 #include "engine/planner.h"
+#include "pyflame/random.h"
 
 namespace pyflame::engine {
 
@@ -67,6 +68,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
                   const std::shared_ptr<const CompiledProgram>& after);
   void note_bytes(const Tensor& to, const void* from, size_t bytes);
   void note_leaf(const Tensor& leaf, bool had);
+  void note_random_state(RandomState);  // is about to be set
   // Results may take over memory that was made within, no other.
   void forbid_donations(ProgramStep&) const;
 

@@ -339,6 +339,43 @@ def test_random_numbers_go_on():
     assert same([want], [c(x)])
 
 
+def test_seeding_within_runs_as_always():
+    def seeded(x):
+        pf.manual_seed(5)
+        return pf.rand_like(x)
+
+    generator = pf.Generator()
+    generator.manual_seed(5)
+    for f in (seeded, lambda x: pf.rand(3, generator=generator)):
+        c = pf.compile(f, **CAPTURED)
+        results = {tuple(c(pf.ones(3)).tolist()) for _ in range(5)}
+        assert len(results) == (1 if f is seeded else 5)
+        assert calls(c)[0] == 0 and "random: " in c.report()
+
+
+def test_numbers_drawn_again_within():
+    """Checkpointing runs a part again in the backward pass, with the random numbers that it had."""
+
+    def run(wrap):
+        m = model(0.5)
+        o = pf.optim.SGD(m.parameters(), lr=0.1)
+
+        def step(x, y):
+            o.zero_grad()
+            h = pf.utils.checkpoint.checkpoint(m, x, use_reentrant=False)
+            loss = F.cross_entropy(h, y)
+            loss.backward()
+            o.step()
+            return loss
+
+        step = wrap(step)
+        pf.manual_seed(3)
+        return [step(x, y).item() for x, y in batches(8)], list(m.parameters()), step
+
+    want, got = run(lambda f: f), run(lambda f: pf.compile(f, **CAPTURED))
+    assert want[0] == got[0] and same(want[1], got[1]) and calls(got[2])[0] == 5
+
+
 def test_autocast_and_grad_mode_are_looked_at():
     m = model(0.0).eval()
     c = pf.compile(m, **CAPTURED)

@@ -3,6 +3,7 @@ equals PYFLAME_EAGER=1 bit for bit, and so does every repetition."""
 
 import os
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -77,10 +78,9 @@ def program(dice):
     return leaves, steps, drop
 
 
-def run(leaves, steps, drop):
-    """The bytes of what was kept, or the name of the error in its place."""
-    pf.manual_seed(1)  # rows such as dropout
-    values, made = list(leaves), []
+def results(leaves, steps, drop, made):
+    """What was kept; names of errors are added to `made`."""
+    values = list(leaves)
     for what, which, take in steps:
         operands = [values[i] for i in take]
         try:
@@ -96,8 +96,14 @@ def run(leaves, steps, drop):
             made.append(type(error).__name__)
             out = operands[0]
         values.append(out)
-    kept = [v for i, v in enumerate(values) if i not in drop or i == len(values) - 1]
-    del values
+    return [v for i, v in enumerate(values) if i not in drop or i == len(values) - 1]
+
+
+def run(leaves, steps, drop, results=results):
+    """The bytes of what was kept, or the name of the error in its place."""
+    pf.manual_seed(1)  # rows such as dropout
+    made = []
+    kept = results(leaves, steps, drop, made)
     for t in kept[::-1]:
         values = (t.float() if t.dtype == pf.bfloat16 else t).contiguous().cpu().numpy()
         if values.dtype.kind == "f":
@@ -123,6 +129,37 @@ def test_fused_equals_eager(seed):
         assert fused == eager, (seed, i, case[1])
         done += any(isinstance(m, tuple) for m in fused)
     assert done > 0.5 * SHARE * GROUPS or SHARE < 1
+
+
+def captured_program(rest, steps, drop):
+    """A function of the first leaves, whose second call is captured; it takes more arguments."""
+    compiled = pf.compile(
+        lambda *first: results([*first, *rest], steps, drop, []), mode="reduce-overhead"
+    )
+    return compiled, lambda first, *unused: compiled(*first)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_captured_equals_recorded(seed):
+    """Leaves are arguments of a captured function where they can be, or are read by it."""
+    replayed = 0
+    for i in range(GROUPS):
+        dice = random.Random(1000 * seed + i + 500)
+        if dice.random() >= SHARE:
+            continue
+        pf.manual_seed(i)
+        leaves, steps, drop = program(dice)
+        given = dice.randint(0, len(leaves))
+        compiled, captured = captured_program(leaves[given:], steps, drop)
+        want = run(leaves, steps, drop)
+        for repeat in range(5):
+            # What the program changes nothing of; arguments in other memory at each call.
+            first = [t.clone() for t in leaves[:given]]
+            got = run(leaves, steps, drop, partial(captured, first))
+            named = [m for m in want if isinstance(m, str)]
+            assert got == want[len(named) :], (seed, i, repeat, steps)
+        replayed += compiled._step.replays > 0
+    assert replayed > 0.5 * SHARE * GROUPS or SHARE < 1
 
 
 def test_the_rows_are_found():
