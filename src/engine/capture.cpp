@@ -502,6 +502,10 @@ void Capture::run(int stage, int part) {
   flush(Flush::Explicit);
   GilScope gil;
   StreamState* stream = current_group().stream(device_);
+  // On another stream than the last run, which writes the same memory.
+  if (ran_ && stream_ != stream) wait_for_stream(device_, stream_, "captured step");
+  stream_ = stream;
+  ran_ = true;
   for (Slot& s : slots_) {
     if (s.kind == Kind::Inner || !s.within(stage) || !s.storage) continue;
     if (s.written)

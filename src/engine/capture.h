@@ -171,6 +171,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   uint64_t random_first_ = 0, random_count_ = 0;
   uint64_t seed_ = 0, random_now_ = 0;
   int64_t work_ = 0;
+  StreamState* stream_ = nullptr;  // of the last run
+  bool ran_ = false;
 };
 
 // The capture that the calling thread is making, or null.

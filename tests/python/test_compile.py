@@ -701,6 +701,25 @@ def test_memory_goes_with_the_capture():
     assert same([y], [(x + 1).relu() @ x.t()])
 
 
+def test_streams_that_take_turns():
+    device = pf.zeros(1).device
+    if device.type == "cpu":
+        pytest.skip("the CPU has one stream")
+    w = pf.randn(64, 64)
+    c = pf.compile(lambda x: (x @ w).relu() @ w, **CAPTURED)
+    x = pf.randn(8, 64)
+    for _ in range(4):
+        want = c(x)
+    streams = [pf.cuda.Stream(device) for _ in range(2)]
+    pf.synchronize()
+    results = []
+    for i in range(12):
+        with pf.cuda.stream(streams[i % 2]):
+            results.append(c(x))
+    pf.synchronize()
+    assert all(same([want], [r]) for r in results)
+
+
 def test_reset_and_stance():
     c = pf.compile(lambda x: x + 1, **CAPTURED)
     for _ in range(4):
