@@ -29,6 +29,10 @@ LIMITS = [
         "norm_backward", ("sm",), "spill", 512, "sums of 16 values or 8 doubles of each of 512 threads",
         ("-DPF_THREADS=512",),
     ),
+    Limit(
+        "norm_backward", ("gfx11", "gfx12"), "spill", 16, "sums of 32 values of each of 256 threads",
+        ("-DPF_VECS=4", "-DPF_SUMS=1"),
+    ),
 ]  # fmt: skip
 
 

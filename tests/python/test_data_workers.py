@@ -381,8 +381,9 @@ def test_pinned_batches(workers):
 def test_workers_end_with_their_parent(name):
     """Ctrl-C comes to all processes of the terminal; a kill to the parent alone."""
     program = textwrap.dedent("""
-        import multiprocessing, numpy as np, pyflame as pf, time
+        import multiprocessing, numpy as np, pyflame as pf, signal, time
         from pyflame.utils import data as D
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell began this
         class Slow(D.Dataset):
             def __len__(self): return 100000
             def __getitem__(self, i):
