@@ -6,6 +6,7 @@
 
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
+#include "ops/hidden.h"
 #include "ops/index.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
@@ -38,7 +39,7 @@ void check_sparse(bool sparse, bool by_count) {
 // The gradient of the table. A sparse one cannot differ from sample to sample of a vmap.
 Tensor rows_gradient(const Tensor& g, const Tensor& index, const Dims& shape, int64_t skip,
                      bool sparse) {
-  if (sparse && !hiding()) return ops::picked_rows(g, index, shape, skip);
+  if (sparse && !ops::hides({g, index})) return ops::picked_rows(g, index, shape, skip);
   return ops::index_backward(g, {index, Tensor()}, shape, skip);
 }
 

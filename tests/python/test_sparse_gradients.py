@@ -242,3 +242,12 @@ def test_gradcheck_of_sparse_tensors():
         assert check(lambda x, y: (x * 3, y.exp()), (x, ones.clone().requires_grad_(True)))
         wrong = lambda x: x.detach() @ ones + (x @ ones) * 0.5  # noqa: E731
         assert not check(wrong, x, raise_exception=False)
+
+
+def test_a_tensor_of_a_vmap_that_lives_on():
+    """Whether a gradient is sparse does not depend on what else there is in the process."""
+    kept = []
+    pf.vmap(lambda x: kept.append(x * 2) or x)(pf.ones(3))
+    table = pf.nn.Embedding(5, 2, sparse=True)
+    table(pf.tensor([1, 3])).sum().backward()
+    assert table.weight.grad.is_sparse
