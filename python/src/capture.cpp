@@ -104,7 +104,6 @@ void init_capture(nb::module_& m) {
            })
       .def("launches", &Capture::launches)
       .def("pool_bytes", &Capture::pool_bytes)
-      .def("parts", &Capture::parts)
       // All of a call whose parts have nothing between them.
       .def("replay", [](Capture& c, nb::handle inputs) {
         c.start(0, tensors_in(inputs));

@@ -29,7 +29,6 @@ struct CapturedProgram {
 struct CapturedLaunch {
   CapturedProgram before, after;
   const Kernel* kernel = nullptr;
-  void* found = nullptr;  // the backend's kernel
   std::vector<pf_tensor> tensors;
   std::vector<pf_scalar> attrs;
   CallOptions options;
@@ -44,9 +43,7 @@ struct CapturedLaunch {
   const char* name() const {
     if (kernel) return options.op;
     if (!before.program) return "tensor";
-    const pf_node& n = before.program->key.nodes[before.program->key.nnodes - 1];
-    if (n.op == table::op::cast && n.in[0].kind == PF_REF_SCALAR) return "fill";
-    return n.op < table::kNumRows ? table::kRowTable[n.op].name : "gradient";
+    return row_label(before.program->key.nodes[before.program->key.nnodes - 1]);
   }
 };
 
@@ -151,8 +148,7 @@ void Capture::open_stage(std::span<const Tensor> inputs) {
       broken_ = "an input shares its memory with another tensor of the step";
     Slot& s = slots_[static_cast<size_t>(slot)];
     s.kind = Kind::Input;
-    s.index = static_cast<int>(stage.inputs.size());
-    stage.inputs.push_back({slot, t->dtype, t->shape, t->strides, t->offset});
+    stage.inputs.push_back({slot, t->dtype, t->shape, t->strides, t->offset, t->floating});
   }
   noting_ = broken_.empty();
 }
@@ -287,7 +283,6 @@ void Capture::note_kernel(const Kernel& k, std::span<const pf_tensor> tensors,
   if (options.run) return break_off(std::string(options.op) + ": a kernel of the user's own");
   CapturedLaunch& l = add();
   l.kernel = &k;
-  l.found = find_kernel(k, device_);
   l.tensors.assign(tensors.begin(), tensors.end());
   l.attrs.assign(attrs.begin(), attrs.end());
   l.options = options;
@@ -311,7 +306,6 @@ void Capture::note_group(const Plan& plan, const AnchorCall& a, const pf_group& 
   CapturedLaunch& l = add();
   l.together = true;
   l.kernel = a.kernel;
-  l.found = group.kernel;
   l.options = a.options;
   l.tensors.assign(group.tensors, group.tensors + group.ntensors);
   l.attrs.assign(group.attrs, group.attrs + group.nattrs);
@@ -408,7 +402,7 @@ void Capture::start(int stage, std::span<const Tensor> inputs) {
   flush(Flush::Explicit);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
-    const Given& g = st.inputs[i];
+    const Seen& g = st.inputs[i];
     PF_CHECK(t->dtype == g.dtype && t->shape == g.shape && t->strides == g.strides &&
                  t->storage->device == device_,
              ValueError, "capture", "got input ", i, " of shape ", t->shape, " and dtype ",
@@ -438,7 +432,7 @@ void Capture::start(int stage, std::span<const Tensor> inputs) {
     seed_ = r.seed;
   }
   std::vector<bool> made(slots_.size());
-  for (const Result& r : st.results) {
+  for (const Seen& r : st.results) {
     const auto i = static_cast<size_t>(r.slot);
     if (slots_[i].kind != Kind::Output || made[i]) continue;
     make_memory(slots_[i]);
@@ -464,37 +458,26 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
     if (status != PF_OK) raise_status(b, status, "pointwise group");
     return;
   }
-  bump(counters().kernels);
   const KeepScope keep(l.keeps >= 0 ? slots_[static_cast<size_t>(l.keeps)].storage.get() : nullptr);
-  if (l.together) {
-    pf_index_error error = index_error(*l.kernel, l.options);
-    int32_t joined = 0;
-    l.group.error = &error;
-    l.group.joined = &joined;
-    const pf_status status = b->group_launch(device_.index, on, &l.group);
-    if (status != PF_OK) raise_status(b, status, l.options.op);
-    raise_index_error(error);
-    counters().joined.fetch_add(joined, std::memory_order_relaxed);
-    return;
+  if (!l.together) {
+    std::vector<pf_scalar> drawn;
+    if (l.kernel->random) {
+      drawn = l.attrs;
+      drawn[0] = to_kernel_scalar(Scalar(static_cast<int64_t>(seed_)));
+      drawn[1] = to_kernel_scalar(Scalar(static_cast<int64_t>(random_now_) + l.attrs[1].i));
+    }
+    return run_kernel(*l.kernel, device_, stream, l.tensors, drawn.empty() ? l.attrs : drawn,
+                      l.options);
   }
-  if (l.kernel->random) {
-    const pf_scalar relative = l.attrs[1];
-    l.attrs[0] = to_kernel_scalar(Scalar(static_cast<int64_t>(seed_)));
-    l.attrs[1] = to_kernel_scalar(Scalar(static_cast<int64_t>(random_now_) + relative.i));
-    pf_index_error error = index_error(*l.kernel, l.options);
-    const pf_status status = b->kernel_launch(
-        device_.index, on, l.found, l.tensors.data(), static_cast<int32_t>(l.tensors.size()),
-        l.attrs.data(), static_cast<int32_t>(l.attrs.size()), &error);
-    l.attrs[1] = relative;
-    if (status != PF_OK) raise_status(b, status, l.options.op);
-    return;
-  }
+  bump(counters().kernels);
   pf_index_error error = index_error(*l.kernel, l.options);
-  const pf_status status = b->kernel_launch(device_.index, on, l.found, l.tensors.data(),
-                                            static_cast<int32_t>(l.tensors.size()), l.attrs.data(),
-                                            static_cast<int32_t>(l.attrs.size()), &error);
+  int32_t joined = 0;
+  l.group.error = &error;
+  l.group.joined = &joined;
+  const pf_status status = b->group_launch(device_.index, on, &l.group);
   if (status != PF_OK) raise_status(b, status, l.options.op);
   raise_index_error(error);
+  counters().joined.fetch_add(joined, std::memory_order_relaxed);
 }
 
 void Capture::run(int stage, int part) {
@@ -530,7 +513,7 @@ void Capture::run(int stage, int part) {
 
 std::vector<Tensor> Capture::results(int stage) {
   std::vector<Tensor> r;
-  for (const Result& out : stages_.at(static_cast<size_t>(stage)).results) {
+  for (const Seen& out : stages_.at(static_cast<size_t>(stage)).results) {
     const Slot& slot = slots_[static_cast<size_t>(out.slot)];
     TensorImpl* t = TensorImpl::create();
     t->dtype = out.dtype;
@@ -554,7 +537,7 @@ std::vector<Tensor> Capture::results(int stage) {
 
 std::vector<Tensor> Capture::copied_results(int stage) {
   std::vector<bool> made(slots_.size());
-  for (const Result& r : stages_.at(static_cast<size_t>(stage)).results) {
+  for (const Seen& r : stages_.at(static_cast<size_t>(stage)).results) {
     const auto i = static_cast<size_t>(r.slot);
     Slot& s = slots_[i];
     if (s.kind != Kind::Output || made[i]) continue;

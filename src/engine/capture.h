@@ -33,7 +33,7 @@ namespace pyflame::engine {
 
 struct CapturedLaunch;
 
-class Capture : public std::enable_shared_from_this<Capture> {
+class Capture {
  public:
   // The calling thread's launches are noted from here on. One capture at a time: ValueError.
   // `trial`: only to be compared with another, and with the memory that the program takes anyway.
@@ -108,7 +108,6 @@ class Capture : public std::enable_shared_from_this<Capture> {
     Kind kind = Kind::Inner;
     bool written = false;
     int8_t first_stage = 0, last_stage = 0;
-    int index = 0;  // of an input
     uint32_t version = 0;
     uint32_t serial = 0;  // of the storage that it was
     size_t nbytes = 0;
@@ -122,22 +121,15 @@ class Capture : public std::enable_shared_from_this<Capture> {
   struct Part {
     size_t first = 0, last = 0;  // launches
   };
-  struct Result {
+  struct Seen {  // how a tensor looks at its slot
     int slot;
     DType dtype;
     Dims shape, strides;
     int64_t offset;
     bool floating;
   };
-  struct Given {
-    int slot;
-    DType dtype;
-    Dims shape, strides;
-    int64_t offset;
-  };
   struct Stage {
-    std::vector<Given> inputs;
-    std::vector<Result> results;
+    std::vector<Seen> inputs, results;
     std::vector<Part> parts;
   };
 

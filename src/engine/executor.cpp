@@ -26,12 +26,12 @@ void ensure_memory(Storage& s, StreamState* stream, const MemoryUse& use) {
   s.data = s.block->data;
 }
 
-namespace {
-
 const char* row_label(const pf_node& n) {
   if (n.op == table::op::cast && n.in[0].kind == PF_REF_SCALAR) return "fill";
   return n.op < table::kNumRows ? table::kRowTable[n.op].name : "gradient";
 }
+
+namespace {
 
 class Execution {
  public:

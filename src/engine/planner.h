@@ -56,6 +56,8 @@ struct Plan {
   bool before_joins() const { return before.runs() && !links.apart; }
 };
 
+// What messages call a node; of no row, a gradient.
+const char* row_label(const pf_node&);
 void make_plan(Window&, bool to_anchor, Plan&);
 // Which results take the memory of an input, when it is known what has none.
 // A result of `kernel`, where one is given, is an input like others.

@@ -48,7 +48,7 @@ class _Variant:
         self.capture = None
         self.calls = min(self.calls, 1)
         self.since_verified = 0
-        self.outside = []  # between two parts: (function, args, kwargs, gradients before it)
+        self.recording = None
         self.at_end = []  # gradients
         self.had_gradient = {}
         self.pending = lambda: None  # the last forward pass, if it lives
@@ -113,8 +113,19 @@ class Recording:
         self.outside_calls.append((function, args, kwargs, before))
         return result
 
+    def replay(self, inputs, at_end):
+        """Runs the first stage once more, with what was done outside of it between its parts; leaves
+        have the gradients `at_end` behind it."""
+        self.capture.start(0, inputs)
+        for part, (function, args, kwargs, before) in enumerate(self.outside_calls):
+            self.capture.run(0, part)
+            _restore(before)
+            function(*args, **kwargs)
+        self.capture.run(0, len(self.outside_calls))
+        _restore(at_end)
 
-def restore(gradients):
+
+def _restore(gradients):
     for p, g in gradients:
         if p.grad is not g:
             p.grad = g
@@ -215,7 +226,7 @@ class Step:
                     c = v.capture
                     state = (
                         f"{c.launches()} launches, {c.pool_bytes() / 2**20:.1f} MiB of memory, "
-                        f"{len(v.outside)} calls of optimizers or schedules between them"
+                        f"{len(v.recording.outside_calls)} calls of optimizers or schedules between them"
                     )
                     if v.gives is not None:
                         state += ", forward and backward"
@@ -279,15 +290,18 @@ class Step:
         return alike[0]
 
     def _as_always(self, variant, reason, args, kwargs):
-        if self.fullgraph:
-            raise CaptureError(
-                f"pf.compile: the step cannot be captured: {reason}; expected that with "
-                "fullgraph=True; change it, or leave fullgraph out"
-            )
+        self._check_allowed(reason)
         if variant is None:
             self.reason = reason
         self.always += 1
         return self.function(*args, **kwargs)
+
+    def _check_allowed(self, reason, more=""):
+        if self.fullgraph:
+            raise CaptureError(
+                f"pf.compile: the step cannot be captured: {reason}; expected that with "
+                f"fullgraph=True; change it, or leave fullgraph out{more}"
+            )
 
     def _restart(self):
         """The model is another: what was captured of it holds no more."""
@@ -352,17 +366,13 @@ class Step:
         if capture.broken():
             variant.reason = capture.broken()
         if variant.reason:
-            if self.fullgraph:
-                raise CaptureError(
-                    f"pf.compile: the step cannot be captured: {variant.reason}; expected that with "
-                    "fullgraph=True; change it, or leave fullgraph out. This call has run"
-                )
+            self._check_allowed(variant.reason, ". This call has run")
             self.always += 1
             return result
         capture.watch(watched)
         variant.capture = capture
         variant.calls = 2
-        variant.outside = recording.outside_calls
+        variant.recording = recording
         variant.at_end = at_end
         variant.begins_with = begins_with
         variant.had_gradient = {
@@ -401,16 +411,14 @@ class Step:
         capture = variant.capture
         inputs = _once(given.tensors)
         self.replays += 1
-        if not variant.outside and not variant.had_gradient and variant.gives is None:
+        if (
+            not variant.recording.outside_calls
+            and not variant.had_gradient
+            and variant.gives is None
+        ):
             outputs = capture.replay(inputs)
             return self._result(variant, outputs, given)
-        capture.start(0, inputs)
-        for part, (function, args, kwargs, gradients) in enumerate(variant.outside):
-            capture.run(0, part)
-            restore(gradients)
-            function(*args, **kwargs)
-        capture.run(0, len(variant.outside))
-        restore(variant.at_end)
+        variant.recording.replay(inputs, variant.at_end)
         outputs = capture.results(0)
         if variant.gives is None:
             return self._result(variant, outputs, given)
@@ -434,10 +442,9 @@ class Step:
         try:
             _live.recording = recording
             _C.clear_autocast_cache()
-            inputs = _once(given.tensors)
-            trial.open_stage(inputs)
+            trial.open_stage(_once(given.tensors))
             result = self.function(*args, **kwargs)
-            outputs, tree = tree_flatten(result)
+            outputs, _ = tree_flatten(result)
             trial.close_stage(_sorted_out(outputs, given.tensors, recording)[0])
         finally:
             _live.recording = None

@@ -3,9 +3,7 @@
 import contextlib
 
 from .. import _C, _live
-from ..compiler.captured import Recording, restore
-
-Tensor = _C.Tensor
+from ..compiler.captured import Recording
 
 
 class CUDAGraph:
@@ -21,7 +19,7 @@ class CUDAGraph:
     """
 
     def __init__(self, keep_graph=False):
-        self._capture = self._recording = None
+        self._capture = self._recording = self._captured = None
         self._at_end = []
 
     def capture_begin(self, pool=None, capture_error_mode="global", check_input_liveness=False):
@@ -65,7 +63,7 @@ class CUDAGraph:
             raise _C.NotSupportedError(
                 f"pf.cuda.CUDAGraph: cannot be captured: {capture.broken()}; leave it outside"
             )
-        self._outside = recording.outside_calls
+        self._captured = recording
 
     def replay(self):
         """Launches what was captured, on the current stream.
@@ -77,20 +75,15 @@ class CUDAGraph:
             raise _C.ValueError(
                 "pf.cuda.CUDAGraph: replay() of a graph that is not captured; capture it first"
             )
-        self._capture.start(0, [])
-        for part, (function, args, kwargs, gradients) in enumerate(self._outside):
-            self._capture.run(0, part)
-            restore(gradients)
-            function(*args, **kwargs)
-        self._capture.run(0, len(self._outside))
-        restore(self._at_end)
+        self._captured.replay([], self._at_end)
 
     def reset(self):
         """Forgets what was captured; its memory goes with the tensors made within."""
         if self._recording is not None:
             self._recording = _live.recording = None
             self._capture.abandon()
-        self._capture, self._at_end = None, []
+        self._capture = self._captured = None
+        self._at_end = []
 
     def pool(self):
         """A number of its memory: each graph has its own, and `pool=` is accepted only."""
