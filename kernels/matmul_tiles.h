@@ -118,7 +118,7 @@ PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_
 PF_DEVICE void pf_write(const pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
                         const pf_matmul_tile& t, int warp_row, int warp_col,
                         int lane PF_EPILOGUE_REF) {
-  sums.each(lane, [&](int row, int col, auto... values) {
+  sums.each(lane, [&](int row, int col, auto... values) PF_INLINE {
     pf_acc v[] = {values...};
     pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v PF_EPILOGUE_PASS);
   });

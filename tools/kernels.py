@@ -333,7 +333,10 @@ class Nvrtc:
         found = [f for p in places for f in p.glob("nvidia/cu*/lib/libnvrtc.so.*")]
         if not found:
             raise FileNotFoundError("no NVRTC: pip install nvidia-cuda-nvrtc")
-        self.lib = ctypes.CDLL(str(sorted(found)[-1]))
+        nvrtc = sorted(found)[-1]
+        for builtins in nvrtc.parent.glob("libnvrtc-builtins.so.*"):
+            ctypes.CDLL(str(builtins))  # release 13.0 does not look beside itself
+        self.lib = ctypes.CDLL(str(nvrtc))
         major, minor = ctypes.c_int(), ctypes.c_int()
         self.lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
