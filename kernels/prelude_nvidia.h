@@ -3,7 +3,12 @@
 #define PF_PRELUDE_NVIDIA_H
 
 #define PF_NVIDIA 1
+#ifdef PF_CLUSTER  // blocks that run at once (tma_nvidia.h)
+#define PF_KERNEL(NAME, THREADS) \
+  extern "C" __global__ void __cluster_dims__(PF_CLUSTER, 1, 1) __launch_bounds__(THREADS) NAME
+#else
 #define PF_KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
+#endif
 #define PF_STEPS PF_UNROLL
 
 template <class T>

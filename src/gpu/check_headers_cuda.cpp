@@ -14,6 +14,7 @@
 #endif
 
 #include "gpu/check_headers.h"
+#include "kernels/tensor_map_args.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -24,6 +25,7 @@ X(DeviceGetAttribute, cuDeviceGetAttribute)
 X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)
 X(CtxSetCurrent, cuCtxSetCurrent)
 X(CtxEnablePeerAccess, cuCtxEnablePeerAccess)
+X(TensorMapEncodeTiled, cuTensorMapEncodeTiled)
 #undef X
 
 static_assert(kMaxThreadsPerBlock == static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
@@ -35,6 +37,18 @@ static_assert(kMaxSharedOptin ==
               static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
 static_assert(kFuncMaxDynamicShared ==
               static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+
+static_assert(sizeof(pf_tensor_map) == sizeof(CUtensorMap) &&
+              alignof(pf_tensor_map) == alignof(CUtensorMap));
+static_assert(kMapUInt8 == int(CU_TENSOR_MAP_DATA_TYPE_UINT8) &&
+              kMapUInt16 == int(CU_TENSOR_MAP_DATA_TYPE_UINT16) &&
+              kMapUInt32 == int(CU_TENSOR_MAP_DATA_TYPE_UINT32) &&
+              kMapTF32 == int(CU_TENSOR_MAP_DATA_TYPE_TFLOAT32) &&
+              kMapSwizzle128 == int(CU_TENSOR_MAP_SWIZZLE_128B));
+static_assert(kMapPlain == int(CU_TENSOR_MAP_INTERLEAVE_NONE) &&
+              kMapPlain == int(CU_TENSOR_MAP_SWIZZLE_NONE) &&
+              kMapPlain == int(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) &&
+              kMapFetch256 == int(CU_TENSOR_MAP_L2_PROMOTION_L2_256B));
 
 #ifdef PF_CHECK_BLAS
 #define PF_BLAS(NAME) cublasLt##NAME

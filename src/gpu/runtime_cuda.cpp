@@ -30,13 +30,14 @@ void add_vendor_places(Names& r, const std::string& stem,
 }
 
 void take_vendor_calls(const Library& h, Runtime& r) {
-  const auto take = [&](auto& to, const char* name) {
-    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(h.symbol(name));
+  const auto take = [&](auto& to, const char* name, bool needed = true) {
+    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(h.symbol(name, needed));
   };
   take(r.DeviceGetAttribute, "cuDeviceGetAttribute");
   take(r.DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
   take(r.CtxSetCurrent, "cuCtxSetCurrent");
   take(r.CtxEnablePeerAccess, "cuCtxEnablePeerAccess");
+  take(r.TensorMapEncodeTiled, "cuTensorMapEncodeTiled", false);
 }
 
 void read_traits(const Runtime& r, int device, Traits& t) {

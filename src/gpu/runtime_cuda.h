@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #ifndef PF_GPU_CUDA
 #error "compile with one of -DPF_GPU_ROCM and -DPF_GPU_CUDA"
@@ -23,6 +24,16 @@ enum : int {  // attributes of devices, and one of functions
   kFuncMaxDynamicShared = 8,
 };
 
+enum : int {  // of tensor maps
+  kMapUInt8 = 0,
+  kMapUInt16 = 1,
+  kMapUInt32 = 2,
+  kMapTF32 = 11,
+  kMapPlain = 0,  // in one piece, no swizzle, zeros outside
+  kMapSwizzle128 = 3,
+  kMapFetch256 = 3,  // bytes that the L2 cache fetches
+};
+
 inline constexpr size_t kStaticShared = 48 << 10;  // more has to be asked for
 
 struct VendorCalls {
@@ -35,6 +46,10 @@ struct VendorCalls {
                          size_t bytes, void* stream) = nullptr;
   int (*CtxEnablePeerAccess)(void* peer_context, unsigned flags) = nullptr;
   int (*FuncSetAttribute)(void* function, int attribute, int value) = nullptr;
+  // Null where the driver is too old (before 12.0).
+  int (*TensorMapEncodeTiled)(void* map, int type, uint32_t rank, void* data, const uint64_t* sizes,
+                              const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
+                              int interleave, int swizzle, int promotion, int fill) = nullptr;
 
   int hold(int device, void** context) const { return DevicePrimaryCtxRetain(context, device); }
   int make_current(int /*device*/, void* context) const { return CtxSetCurrent(context); }
@@ -45,6 +60,21 @@ struct VendorCalls {
   }
   int allow_shared(void* function, size_t bytes) const {
     return FuncSetAttribute(function, kFuncMaxDynamicShared, static_cast<int>(bytes));
+  }
+  bool tensor_maps() const { return TensorMapEncodeTiled != nullptr; }
+  // Of elements of `item` bytes; `permuted` lines of 128 bytes; `tf32`: floats are rounded.
+  int encode_tensor_map(void* map, size_t item, bool tf32, bool permuted, int rank,
+                        const void* data, const uint64_t* sizes, const uint64_t* strides,
+                        const uint32_t* box) const {
+    constexpr uint32_t kSteps[5] = {1, 1, 1, 1, 1};
+    return TensorMapEncodeTiled(map,
+                                tf32        ? kMapTF32
+                                : item == 1 ? kMapUInt8
+                                : item == 2 ? kMapUInt16
+                                            : kMapUInt32,
+                                static_cast<uint32_t>(rank), const_cast<void*>(data), sizes,
+                                strides, box, kSteps, kMapPlain,
+                                permuted ? kMapSwizzle128 : kMapPlain, kMapFetch256, kMapPlain);
   }
   void say(int error, const char** name, const char** text) const {
     GetErrorName(error, name);

@@ -42,6 +42,11 @@ struct VendorCalls {
     return MemcpyPeerAsync(to, to_device, from, from_device, bytes, stream);
   }
   int allow_shared(void* /*function*/, size_t /*bytes*/) const { return 0; }
+  bool tensor_maps() const { return false; }
+  int encode_tensor_map(void*, size_t, bool, bool, int, const void*, const uint64_t*,
+                        const uint64_t*, const uint32_t*) const {
+    return 801;  // hipErrorNotSupported
+  }
   void say(int error, const char** name, const char** text) const {
     *name = GetErrorName(error);
     *text = GetErrorString(error);

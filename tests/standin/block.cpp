@@ -83,6 +83,7 @@ class Runner {
     b.barrier = [] { current->wait_at_barrier(); };
     b.shuffle = [](unsigned v, unsigned from) { return current->shuffle(v, from); };
     b.ballot = [](bool p) { return current->ballot(p); };
+    b.pause = [] { current->yield(); };
     block_ = &b;
     current = this;
     *e.shim = &b;
@@ -113,6 +114,7 @@ class Runner {
     at_barrier_ = 0;
     while (live_) {
       unsigned ran = 0;
+      const unsigned progress = block_->progress;
       for (unsigned k = 0; k < threads; ++k) {
         const unsigned t = backwards ? threads - 1 - k : k;
         if (threads_[t].wait != Wait::None) continue;
@@ -120,9 +122,11 @@ class Runner {
         resume(t);
         if (!error_.empty()) return give_up();
       }
-      if (!ran && live_) {
-        error_ = at_barrier_ ? "threads wait at a barrier that the others do not reach"
-                             : "lanes wait at a shuffle that the rest of their warp does not reach";
+      if (block_->progress == progress && live_) {
+        error_ = ran ? "threads wait for a barrier in memory that nobody arrives at"
+                 : at_barrier_
+                     ? "threads wait at a barrier that the others do not reach"
+                     : "lanes wait at a shuffle that the rest of their warp does not reach";
         return give_up();
       }
     }
@@ -145,6 +149,7 @@ class Runner {
       start(*th.fiber);
     }
     standin_switch(&scheduler_, th.fiber->stack);
+    if (th.wait != Wait::None) ++block_->progress;
     if (th.wait == Wait::Done) {
       spare_.push_back(std::exchange(th.fiber, nullptr));
       --live_;
@@ -196,6 +201,7 @@ class Runner {
     }
     if (++at_barrier_ == live_) {
       at_barrier_ = 0;
+      ++block_->progress;
       for (Thread& t : threads_)
         if (t.wait == Wait::Barrier) t.wait = Wait::None;
       return;
@@ -217,6 +223,7 @@ class Runner {
     if (++warp.waiting == lanes) {
       warp.waiting = 0;
       ++warp.round;
+      ++block_->progress;
       for (unsigned l = lanes; l < 64; ++l) slots[l] = 0;  // lanes that do not exist
       for (unsigned l = 0; l < lanes; ++l)
         if (threads_[first + l].wait == Wait::Warp) threads_[first + l].wait = Wait::None;

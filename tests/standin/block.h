@@ -14,6 +14,8 @@ struct Block {
   unsigned (*shuffle)(unsigned value, unsigned from);
   unsigned long long (*ballot)(bool);
   unsigned block_size[3], grid_size[3];
+  void (*pause)();
+  unsigned progress;
 };
 struct Entry {
   void* (*pack)(void** args);
@@ -25,7 +27,7 @@ struct Entry {
 };
 
 // All blocks, in order. Empty, or what the kernel did that no GPU forgives: a barrier that not all
-// threads reach, lanes missing at a shuffle.
+// threads reach, lanes missing at a shuffle, threads that wait for what nobody does.
 struct Extent {
   unsigned x, y, z;
   unsigned count() const { return x * y * z; }

@@ -35,6 +35,7 @@
 #define PF_GPU_CUDA 1
 #include "block.h"
 #include "gpu/runtime.h"
+#include "tensor_map.h"
 
 namespace standin {
 namespace {
@@ -645,6 +646,40 @@ CALL cuMemcpyPeerAsync(void* to, void*, const void* from, void*, size_t n, void*
   return copy_job("cuMemcpyPeerAsync", to, from, n, s);
 }
 CALL cuFuncSetAttribute(void*, int, int) {
+  return kOk;
+}
+// With the conditions of the driver's documentation.
+CALL cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data, const uint64_t* sizes,
+                            const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
+                            int interleave, int swizzle, int, int) {
+  FAULT("cuTensorMapEncodeTiled");
+  const int item = type == kMapUInt8 ? 1 : type == kMapUInt16 ? 2 : 4;
+  const auto odd = [](const void* p, uintptr_t by) {
+    return reinterpret_cast<uintptr_t>(p) % by != 0;
+  };
+  if ((item == 4 && type != kMapUInt32 && type != kMapTF32) || rank < 1 || rank > 5 ||
+      interleave != 0 || swizzle < 0 || swizzle > 3 || odd(map, 64) || odd(data, 16))
+    return kInvalidValue;
+  pf_standin_map m{};
+  m.magic = pf_standin_map::kMagic;
+  m.rank = static_cast<unsigned char>(rank);
+  m.item = static_cast<unsigned char>(item);
+  m.swizzle = static_cast<unsigned char>(swizzle == 0 ? 0 : 16 << swizzle);
+  m.tf32 = type == kMapTF32;
+  m.data = static_cast<const char*>(data);
+  for (uint32_t d = 0; d < rank; ++d) {
+    if (sizes[d] < 1 || sizes[d] > uint64_t{1} << 32 || box[d] < 1 || box[d] > 256 || steps[d] != 1)
+      return kInvalidValue;
+    if (d > 0 && (strides[d - 1] % 16 != 0 || strides[d - 1] >= uint64_t{1} << 40))
+      return kInvalidValue;
+    m.size[d] = static_cast<unsigned>(sizes[d]);
+    m.box[d] = static_cast<unsigned short>(box[d]);
+    if (d > 0) m.stride[d - 1] = strides[d - 1];
+  }
+  const uint32_t inner = box[0] * static_cast<uint32_t>(item);
+  if (inner % 16 != 0 || (m.swizzle && inner > m.swizzle)) return kInvalidValue;
+  std::memset(map, 0, 128);
+  std::memcpy(map, &m, sizeof m);
   return kOk;
 }
 // Graphs: chains of kernels, whose arguments are read when they are set.

@@ -122,8 +122,8 @@ bool sanitize() {
 // used.
 CALL hiprtcVersion(int* major, int* minor) {
   unsigned sum = sanitize() ? 18 : 17;
-  for (const char* file :
-       {STANDIN_DIR "/shim.h", STANDIN_DIR "/builtins.h", STANDIN_DIR "/hiprtc.cpp"})
+  for (const char* file : {STANDIN_DIR "/shim.h", STANDIN_DIR "/tensor_map.h",
+                           STANDIN_DIR "/builtins.h", STANDIN_DIR "/hiprtc.cpp"})
     for (unsigned char c : read_file(file)) sum = sum * 31 + c;
   *major = 6;
   *minor = 400 + static_cast<int>(sum % 1000000);

@@ -3,6 +3,7 @@
 // its own from the first barrier or shuffle on.
 #ifndef PF_SHIM_H
 #define PF_SHIM_H
+#include "tensor_map.h"
 
 // The block that is running; the runtime fills it in. One block at a time runs in a module.
 struct pf_shim_block {
@@ -13,6 +14,8 @@ struct pf_shim_block {
   unsigned (*shuffle)(unsigned value, unsigned from);
   unsigned long long (*ballot)(bool);
   unsigned block_size[3], grid_size[3];  // `thread` and `block` count through all three
+  void (*pause)();
+  unsigned progress;
 };
 #define PF_EXPORT __attribute__((visibility("default")))
 extern "C" PF_EXPORT pf_shim_block* pf_shim;
@@ -55,6 +58,14 @@ PF_DEVICE unsigned long long pf_ballot(bool p) {
 }
 PF_DEVICE void pf_warp_barrier() {
   pf_ballot(true);
+}
+// For threads that look at memory until another one has changed it: lets the others run. Who
+// changes it says so, since the runtime gives up when all threads pause and nobody did.
+PF_DEVICE void pf_pause() {
+  pf_shim->pause();
+}
+PF_DEVICE void pf_progress() {
+  ++pf_shim->progress;
 }
 
 // Other streams' threads may be at the same memory: these are real atomics.

@@ -1,0 +1,174 @@
+// Hopper's asynchronous machinery: copies of boxes of a tensor into shared memory (TMA), the
+// barriers in memory that count their bytes, groups of warps with registers and barriers of their
+// own, clusters of blocks, and the fences between all of these. For sm_90a; the host acts it out
+// (tma_host.h), with clusters of one block.
+//
+// A barrier in memory (pf_mbarrier) is 8 bytes of shared memory. It is done with phase 0, 1, 2, ...
+// whenever so many arrivals as it was made for, and all bytes that were expected, have come. Who
+// waits names the parity of the phase: of a new barrier, phase 1 is over and phase 0 is not.
+//
+// -DPF_CLUSTER=N: N neighbouring blocks of a kernel run at once, and read each other's memory; the
+// grid is a multiple of N.
+#ifndef PF_TMA_NVIDIA_H
+#define PF_TMA_NVIDIA_H
+#include "mma.h"
+#include "tensor_map_args.h"
+
+#if defined(PF_NVIDIA)
+#define PF_GRID_CONSTANT const __grid_constant__
+
+// ---- clusters -----------------------------------------------------------------------------------
+#ifdef PF_CLUSTER
+#define PF_CLUSTER_BLOCKS PF_CLUSTER
+#else
+#define PF_CLUSTER_BLOCKS 1
+#endif
+// This block's place in its cluster.
+PF_DEVICE pf_u32 pf_cluster_rank() {
+  if constexpr (PF_CLUSTER_BLOCKS == 1) return 0;
+  pf_u32 r;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+  return r;
+}
+// Of all threads of all blocks of the cluster.
+PF_DEVICE void pf_cluster_barrier() {
+  if constexpr (PF_CLUSTER_BLOCKS == 1)
+    pf_barrier();
+  else
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+
+// ---- barriers in memory -------------------------------------------------------------------------
+PF_DEVICE void pf_mbarrier_init(pf_shared_at at, pf_u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
+}
+// By who has made them, before a barrier of the block (or the cluster) lets others use them.
+PF_DEVICE void pf_mbarriers_made() {
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+}
+PF_DEVICE void pf_mbarrier_arrive(pf_shared_at at) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+// At the barrier that lies there in another block of the cluster.
+PF_DEVICE void pf_mbarrier_arrive_in(pf_shared_at at, pf_u32 block) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(at),
+      "r"(block)
+      : "memory");
+}
+// Arrives, and so many bytes are still to come in this phase.
+PF_DEVICE void pf_mbarrier_expect(pf_shared_at at, pf_u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+               : "memory");
+}
+// Until the phase of this parity is over.
+PF_DEVICE void pf_mbarrier_wait(pf_shared_at at, pf_u32 parity) {
+  asm volatile(
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra done;\nbra again;\ndone:\n}" ::"r"(at),
+      "r"(parity)
+      : "memory");
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+// The box at these elements (innermost first; what is outside of the tensor becomes 0) to `to`, by
+// one thread; its bytes count at the barrier. `to`: a multiple of 128 bytes, of 1024 where lines
+// are permuted.
+#define PF_TENSOR_COPY(RANK, PLACES, ...)                                                      \
+  asm volatile("cp.async.bulk.tensor." RANK                                                    \
+               ".shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {" PLACES \
+               "}], [%2];" ::"r"(to),                                                          \
+               "l"(&map), "r"(barrier), __VA_ARGS__                                            \
+               : "memory")
+PF_DEVICE void pf_tensor_copy(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                              pf_i32 x, pf_i32 y) {
+  PF_TENSOR_COPY("2d", "%3, %4", "r"(x), "r"(y));
+}
+PF_DEVICE void pf_tensor_copy(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                              pf_i32 x, pf_i32 y, pf_i32 z) {
+  PF_TENSOR_COPY("3d", "%3, %4, %5", "r"(x), "r"(y), "r"(z));
+}
+PF_DEVICE void pf_tensor_copy(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                              pf_i32 x, pf_i32 y, pf_i32 z, pf_i32 u) {
+  PF_TENSOR_COPY("4d", "%3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(u));
+}
+PF_DEVICE void pf_tensor_copy(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                              pf_i32 x, pf_i32 y, pf_i32 z, pf_i32 u, pf_i32 v) {
+  PF_TENSOR_COPY("5d", "%3, %4, %5, %6, %7", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v));
+}
+#undef PF_TENSOR_COPY
+// The same to the same place of several blocks of the cluster, a bit each, and at their barriers.
+#define PF_TENSOR_COPY(RANK, PLACES, ...)                                           \
+  asm volatile("cp.async.bulk.tensor." RANK                                         \
+               ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"          \
+               ".multicast::cluster [%0], [%1, {" PLACES "}], [%2], %3;" ::"r"(to), \
+               "l"(&map), "r"(barrier), "h"(blocks), __VA_ARGS__                    \
+               : "memory")
+PF_DEVICE void pf_tensor_copy_to(pf_u16 blocks, pf_shared_at to, const pf_tensor_map& map,
+                                 pf_shared_at barrier, pf_i32 x, pf_i32 y) {
+  PF_TENSOR_COPY("2d", "%4, %5", "r"(x), "r"(y));
+}
+PF_DEVICE void pf_tensor_copy_to(pf_u16 blocks, pf_shared_at to, const pf_tensor_map& map,
+                                 pf_shared_at barrier, pf_i32 x, pf_i32 y, pf_i32 z) {
+  PF_TENSOR_COPY("3d", "%4, %5, %6", "r"(x), "r"(y), "r"(z));
+}
+PF_DEVICE void pf_tensor_copy_to(pf_u16 blocks, pf_shared_at to, const pf_tensor_map& map,
+                                 pf_shared_at barrier, pf_i32 x, pf_i32 y, pf_i32 z, pf_i32 u) {
+  PF_TENSOR_COPY("4d", "%4, %5, %6, %7", "r"(x), "r"(y), "r"(z), "r"(u));
+}
+PF_DEVICE void pf_tensor_copy_to(pf_u16 blocks, pf_shared_at to, const pf_tensor_map& map,
+                                 pf_shared_at barrier, pf_i32 x, pf_i32 y, pf_i32 z, pf_i32 u,
+                                 pf_i32 v) {
+  PF_TENSOR_COPY("5d", "%4, %5, %6, %7, %8", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v));
+}
+#undef PF_TENSOR_COPY
+// The map itself will be needed soon.
+PF_DEVICE void pf_tensor_map_fetch(const pf_tensor_map& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+// What this thread has written to shared memory is seen by copies and matrix units that start
+// later.
+PF_DEVICE void pf_async_fence() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+// ---- groups of warps ----------------------------------------------------------------------------
+// Registers of each thread, for the 128 threads of a group alike: a multiple of 8 from 24 to 240.
+// As many as the kernel was compiled for have to suffice for all groups together.
+template <int COUNT>
+PF_DEVICE void pf_registers_give() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT>
+PF_DEVICE void pf_registers_take() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+// A barrier of `threads` (whole warps), `id` from 1 to 15; the second does not wait for the others.
+PF_DEVICE void pf_group_barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+PF_DEVICE void pf_group_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// ---- matrix units -------------------------------------------------------------------------------
+// Around products that start: registers that they read or add to are as they should be; until all
+// but the last AHEAD that were ended are through.
+PF_DEVICE void pf_products_begin() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+PF_DEVICE void pf_products_end() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int AHEAD>
+PF_DEVICE void pf_products_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(AHEAD) : "memory");
+}
+
+#elif defined(PF_HOST)
+#include "tma_host.h"
+#endif
+
+#endif

@@ -1,0 +1,33 @@
+// Tensors as Hopper's copy unit sees them (TMA; kernels/tma_nvidia.h): a launcher makes a map of
+// each operand and hands it to its kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/kernel.h"
+#include "kernels/tensor_map_args.h"
+
+namespace pyflame::gpu {
+
+// Dimensions innermost first; sizes, strides and the box in elements of 1, 2 or 4 bytes.
+struct TensorView {
+  const void* data = nullptr;
+  DType dtype = DType::Float32;
+  int rank = 0;            // 1 to 5
+  int64_t size[5] = {};    // at least 1
+  int64_t stride[5] = {};  // that of the innermost one is 1
+  int32_t box[5] = {};     // what one copy takes
+  bool permuted = true;    // chunks of 16 bytes in lines of 128; else as they come
+  bool tf32 = false;       // float32 is rounded to tf32 on its way
+};
+
+// Whether kernels on this device may copy by maps: Hopper, and a driver that makes them.
+bool tensor_maps(const Traits&);
+// Whether there is a map of this view: the address and all strides but the innermost one are
+// multiples of 16 bytes, strides are below 2^40 bytes and not negative, sizes below 2^32, the box
+// at most 256 long and its lines whole chunks (of at most 128 bytes where they are permuted).
+bool tensor_map_fits(const TensorView&);
+// Failure where there is none, or the driver refuses.
+pf_tensor_map tensor_map(const TensorView&);
+
+}  // namespace pyflame::gpu
