@@ -70,91 +70,27 @@ typedef pf_matmul_args pf_tiles_args;
 #include "tiles_units.h"
 #endif
 
-// N neighbours of a row of the tile: added to the bias, rounded, and written; those of less than 4
-// bytes go through shared memory, so that whole chunks are written.
-enum { OUT_SIZE = sizeof(PF_OUT), OUT_CHUNK = 16 / OUT_SIZE, OUT_CHUNKS = TILE_N / OUT_CHUNK };
-template <class Out, int N>
-PF_DEVICE void pf_finish(char* memory, const pf_matmul_args& q, const pf_matmul_tile& t, int row,
-                         int col, pf_acc (&v)[N] PF_EPILOGUE_REF) {
-  const pf_i64 m = t.row + row, n = t.col + col;
-  if (q.bias) {
-    PF_UNROLL for (int e = 0; e < N; ++e) {
-      pf_acc add = pf_acc(0);
-      const bool in = PF_GATHERED == 3 ? m < q.m : n + e < q.n;
-      if (in)
-        pf_load<Out, 1, false>(
-            static_cast<const Out*>(pf_global(q.bias)) + (PF_GATHERED == 3 ? m : n + e), &add);
-      v[e] += add;
-    }
-  }
-  if constexpr (OUT_SIZE == 4) {
-    if (m >= q.m) return;
-    Out* c = static_cast<Out*>(pf_global(q.c)) + t.c + m * q.n + n;
-#ifdef PF_EPILOGUE
-    PF_UNROLL for (int e = 0; e < N; ++e) {
-      const pf_acc value[1] = {v[e]};
-      if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
-    }
-#endif
-    if (!pf_result_kept) return;
-    if (N == 2 && q.n % 2 == 0) {
-      if (n < q.n) pf_store<Out, N, false>(c, v);
-    } else {
-      PF_UNROLL for (int e = 0; e < N; ++e) if (n + e < q.n) pf_store<Out, 1, false>(c + e, v + e);
-    }
-  } else {
-    char* at = memory + pf_chunk(row, col / OUT_CHUNK, OUT_CHUNKS) + col % OUT_CHUNK * OUT_SIZE;
-    if constexpr (pf_pairs<Out>::exist && N == 2) {
-      const pf_u32 w = pf_pairs<Out>::of(v[0], v[1]);
-      pf_store_words<4, false>(at, &w);
-    } else {
-      PF_UNROLL for (int e = 0; e < N; ++e) v[e] = pf_dtype<Out>::round(v[e]);
-      pf_store<Out, N, false>(at, v);
-    }
-  }
-}
+#include "matmul_finish.h"
 
+enum { OUT_CHUNKS = TILE_N / OUT_CHUNK };
 // The results of a tile, finished and written.
 PF_DEVICE void pf_write(const pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
                         const pf_matmul_tile& t, int warp_row, int warp_col,
                         int lane PF_EPILOGUE_REF) {
-  sums.each(lane, [&](int row, int col, auto... values) PF_INLINE {
+  sums.each(lane, [&](int r, int c, auto... values) PF_INLINE {
     pf_acc v[] = {values...};
-    pf_finish<PF_OUT>(memory, q, t, warp_row + row, warp_col + col, v PF_EPILOGUE_PASS);
+    const int row = warp_row + r, col = warp_col + c;
+    char* at = nullptr;
+    if constexpr (OUT_SIZE < 4)
+      at = memory + pf_chunk(row, col / OUT_CHUNK, OUT_CHUNKS) + col % OUT_CHUNK * OUT_SIZE;
+    pf_finish<PF_OUT>(at, q, t, t.row + row, t.col + col, v PF_EPILOGUE_PASS);
   });
   if constexpr (OUT_SIZE < 4) {
     pf_barrier();
-    char* c = static_cast<char*>(pf_global(q.c)) + t.c * OUT_SIZE;
-    const bool whole = q.n % OUT_CHUNK == 0;
     for (int at = static_cast<int>(pf_thread()); at < TILE_M * OUT_CHUNKS; at += THREADS) {
       const int row = at / OUT_CHUNKS, col = at % OUT_CHUNKS;
-      const pf_i64 m = t.row + row, n = t.col + col * OUT_CHUNK;
-      if (m >= q.m || n >= q.n) continue;
-      pf_u32 w[4];
-      pf_load_words<16, false>(memory + pf_chunk(row, col, OUT_CHUNKS), w);
-      if (whole) {
-        if (pf_result_kept) pf_store_words<16, false>(c + (m * q.n + n) * OUT_SIZE, w);
-      } else {
-        PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
-          const pf_u32 x = w[e * OUT_SIZE / 4] >> (e * OUT_SIZE % 4 * 8);
-          if (pf_result_kept && n + e < q.n)
-            pf_store_words<OUT_SIZE, false>(c + (m * q.n + n + e) * OUT_SIZE, &x);
-        }
-      }
-#ifdef PF_EPILOGUE
-      const char* values = memory + pf_chunk(row, col, OUT_CHUNKS);
-      if (whole && OUT_SIZE == 2) {
-        pf_acc value[OUT_CHUNK];
-        pf_load<PF_OUT, OUT_CHUNK, false>(values, value);
-        pf_epilogue(epilogue, t.rows + m, n, value);
-      } else {
-        PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
-          pf_acc value[1];
-          pf_load<PF_OUT, 1, false>(values + e * OUT_SIZE, value);
-          if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
-        }
-      }
-#endif
+      pf_write_chunk<PF_OUT>(memory + pf_chunk(row, col, OUT_CHUNKS), q, t, t.row + row,
+                             t.col + col * OUT_CHUNK PF_EPILOGUE_PASS);
     }
   }
 }

@@ -1,0 +1,165 @@
+// Hopper's wgmma on tiles in shared memory: four warps multiply 64 rows by all columns of the tile,
+// asynchronously; the sums lie as mma.sync's do, 16 rows a warp. Floats and int8 only along k. For
+// sm_90a; the host acts it out.
+#ifndef PF_SUMS_HOPPER_H
+#define PF_SUMS_HOPPER_H
+#include "tiles_lines.h"
+
+static_assert(TILE_N == 64 || TILE_N == 128 || TILE_N == 256, "as the instructions below");
+static_assert(SIZE == 2 || (A_ALONG_K && B_ALONG_K), "wgmma transposes 16-bit elements only");
+
+struct pf_tile_sums {
+  enum { NS = TILE_N / 8 };
+  pf_acc c[NS][4];
+
+  template <class F>
+  PF_METHOD void each(int lane, F f) const {
+    PF_UNROLL for (int j = 0; j < NS; ++j) {
+      f(lane / 4, j * 8 + lane % 4 * 2, c[j][0], c[j][1]);
+      f(lane / 4 + 8, j * 8 + lane % 4 * 2, c[j][2], c[j][3]);
+    }
+  }
+  PF_METHOD void clear() {
+    PF_UNROLL for (int j = 0; j < NS; ++j) {
+      PF_UNROLL for (int v = 0; v < 4; ++v) c[j][v] = pf_acc(0);
+    }
+  }
+};
+
+#if defined(PF_NVIDIA)
+// What tells the unit where an operand lies (in units of 16 bytes): the address, the distance of
+// strips (operands not along k), that of groups of 8 lines, and the permutation of 128 bytes.
+PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
+  return static_cast<pf_u64>((address & 0x3ffff) >> 4) |
+         static_cast<pf_u64>(TILE_K * 128 >> 4) << 16 | static_cast<pf_u64>(1024 >> 4) << 32 |
+         static_cast<pf_u64>(1) << 62;
+}
+
+#define PF_SUM(R, J) R(c[J][0]), R(c[J][1]), R(c[J][2]), R(c[J][3])
+#define PF_SUMS(R, J)                                                                   \
+  PF_SUM(R, J), PF_SUM(R, J + 1), PF_SUM(R, J + 2), PF_SUM(R, J + 3), PF_SUM(R, J + 4), \
+      PF_SUM(R, J + 5), PF_SUM(R, J + 6), PF_SUM(R, J + 7)
+#define PF_FLOATS "+f"
+#define PF_INTS "+r"
+#if TILE_N == 64
+#define PF_WGMMA_ALL(R) PF_SUMS(R, 0)
+#define PF_WGMMA_SHAPE "m64n64"
+#define PF_WGMMA_TO                                                                \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define PF_WGMMA_FROM "%32, %33, p"
+#define PF_WGMMA_ROWS_FROM "{%32, %33, %34, %35}, %36"
+#define PF_WGMMA_TURN "%34, %35"
+#elif TILE_N == 128
+#define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8)
+#define PF_WGMMA_SHAPE "m64n128"
+#define PF_WGMMA_TO                                                                \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
+  "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
+  "%60,%61,%62,%63"
+#define PF_WGMMA_FROM "%64, %65, p"
+#define PF_WGMMA_ROWS_FROM "{%64, %65, %66, %67}, %68"
+#define PF_WGMMA_TURN "%66, %67"
+#else
+#define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8), PF_SUMS(R, 16), PF_SUMS(R, 24)
+#define PF_WGMMA_SHAPE "m64n256"
+#define PF_WGMMA_TO                                                                \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
+  "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
+  "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,"   \
+  "%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,"   \
+  "%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113," \
+  "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define PF_WGMMA_FROM "%128, %129, p"
+#define PF_WGMMA_ROWS_FROM "{%128, %129, %130, %131}, %132"
+#define PF_WGMMA_TURN "%130, %131"
+#endif
+// c += a b on 32 bytes of k. What is behind the operands: signs, and which are to be transposed.
+#define PF_WGMMA(TYPES, R, MORE, ...)                                       \
+  asm volatile(                                                             \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                            \
+      "wgmma.mma_async.sync.aligned." PF_WGMMA_SHAPE TYPES " {" PF_WGMMA_TO \
+      "}, " PF_WGMMA_FROM MORE ";\n}"                                       \
+      : PF_WGMMA_ALL(R)                                                     \
+      : "l"(a), "l"(b)__VA_ARGS__)
+PF_DEVICE void pf_wgmma(pf_bf16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  PF_WGMMA("k16.f32.bf16.bf16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
+           "n"(!B_ALONG_K));
+}
+PF_DEVICE void pf_wgmma(pf_f16, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  PF_WGMMA("k16.f32.f16.f16", PF_FLOATS, ", 1, 1, " PF_WGMMA_TURN, , "n"(!A_ALONG_K),
+           "n"(!B_ALONG_K));
+}
+PF_DEVICE void pf_wgmma(float, float (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  PF_WGMMA("k8.f32.tf32.tf32", PF_FLOATS, ", 1, 1");
+}
+PF_DEVICE void pf_wgmma(pf_i8, pf_i32 (&c)[TILE_N / 8][4], pf_u64 a, pf_u64 b) {
+  PF_WGMMA("k32.s32.s8.s8", PF_INTS, "");
+}
+
+#if PF_GATHERED == 4
+// The same with operand a in registers, a warp's 16 rows.
+#define PF_WGMMA_ROWS(TYPES)                                                \
+  asm volatile(                                                             \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                            \
+      "wgmma.mma_async.sync.aligned." PF_WGMMA_SHAPE TYPES " {" PF_WGMMA_TO \
+      "}, " PF_WGMMA_ROWS_FROM ", p, 1, 1, 0;\n}"                           \
+      : PF_WGMMA_ALL(PF_FLOATS)                                             \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+PF_DEVICE void pf_wgmma_rows(pf_bf16, float (&c)[TILE_N / 8][4], const pf_u32 (&a)[4], pf_u64 b) {
+  PF_WGMMA_ROWS("k16.f32.bf16.bf16");
+}
+PF_DEVICE void pf_wgmma_rows(pf_f16, float (&c)[TILE_N / 8][4], const pf_u32 (&a)[4], pf_u64 b) {
+  PF_WGMMA_ROWS("k16.f32.f16.f16");
+}
+#endif
+
+// All warps are done with what they multiplied, and their units see what was copied.
+PF_DEVICE void pf_multiply_ready() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+  pf_barrier();
+}
+// Starts to multiply a tile: 64 rows of a from `a` on by all of b.
+PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  const pf_u64 x = pf_matrix_at(a), y = pf_matrix_at(b);
+  PF_UNROLL for (int kk = 0; kk < 4; ++kk) {
+    // 32 bytes of a line, or 16 lines
+    pf_wgmma(PF_T{}, sums.c, x + kk * ((A_ALONG_K ? 32 : 16 * 128) >> 4),
+             y + kk * ((B_ALONG_K ? 32 : 16 * 128) >> 4));
+  }
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Until all but the last AHEAD tiles are multiplied.
+template <int AHEAD>
+PF_DEVICE void pf_multiply_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(AHEAD) : "memory");
+}
+
+#else
+template <int ALONG_K>
+PF_DEVICE pf_acc pf_element(const char* operand, int outer, int k) {
+  const int at = ALONG_K ? pf_place<1>(outer, k / CHUNK) + k % CHUNK * SIZE
+                         : pf_place<0>(k, outer / CHUNK) + outer % CHUNK * SIZE;
+  pf_u32 w;
+  pf_load_words<SIZE, false>(operand + at, &w);
+  return pf_acted_value<PF_T>(&w, 0);
+}
+PF_DEVICE void pf_multiply_ready() {
+  pf_barrier();
+}
+PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_at b) {
+  const int lane = static_cast<int>(pf_lane()), warp = static_cast<int>(pf_thread()) / PF_WARP % 4;
+  for (int j = 0; j < pf_tile_sums::NS; ++j)
+    for (int v = 0; v < 4; ++v)
+      for (int k = 0; k < TILE_K; ++k)
+        pf_acted_add(sums.c[j][v], pf_element<A_ALONG_K>(a, warp * 16 + lane / 4 + v / 2 * 8, k),
+                     pf_element<B_ALONG_K>(b, j * 8 + lane % 4 * 2 + v % 2, k));
+}
+template <int AHEAD>
+PF_DEVICE void pf_multiply_wait() {}
+#endif
+
+#endif
