@@ -5,9 +5,9 @@
 #define PF_TENSOR_MAP_ARGS_H
 #include "integers.h"
 
-struct alignas(64) pf_tensor_map {
+struct alignas(128) pf_tensor_map {
   pf_u64 words[16];
 };
-static_assert(sizeof(pf_tensor_map) == 128 && alignof(pf_tensor_map) == 64, "as the unit reads it");
+static_assert(sizeof(pf_tensor_map) == 128 && alignof(pf_tensor_map) == 128, "as the unit reads it");
 
 #endif

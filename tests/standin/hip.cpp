@@ -658,7 +658,7 @@ CALL cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data, cons
     return reinterpret_cast<uintptr_t>(p) % by != 0;
   };
   if ((item == 4 && type != kMapUInt32 && type != kMapTF32) || rank < 1 || rank > 5 ||
-      interleave != 0 || swizzle < 0 || swizzle > 3 || odd(map, 64) || odd(data, 16))
+      interleave != 0 || swizzle < 0 || swizzle > 3 || odd(map, 128) || odd(data, 16))
     return kInvalidValue;
   pf_standin_map m{};
   m.magic = pf_standin_map::kMagic;
