@@ -541,6 +541,50 @@ def linear(torch, device):
     return lambda: torch.nn.functional.linear(x, w, b)
 
 
+# ---- attention ----------------------------------------------------------------------------------
+
+
+def attention(batch, heads, length, depth, backend, bars):
+    """Causal, bf16; beside PyTorch's kernel of this name. Half of the scores count."""
+    length //= HALF
+
+    def make(torch, device, backward):
+        def inputs():
+            x = torch.randn(batch, heads, length, depth, device=device).to(torch.bfloat16)
+            return x.requires_grad_(backward)
+
+        def run(q, k, v):
+            attend = torch.nn.functional.scaled_dot_product_attention
+            if torch.__name__ != "torch" or device == "cpu":
+                return attend(q, k, v, is_causal=True)
+            kind = getattr(torch.nn.attention.SDPBackend, f"{backend.upper()}_ATTENTION")
+            with torch.nn.attention.sdpa_kernel(kind):
+                return attend(q, k, v, is_causal=True)
+
+        q, k, v = (inputs() for _ in range(3))
+        if not backward:
+            return lambda: run(q, k, v)
+        out, dout = run(q, k, v), inputs().detach()
+        return lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+
+    products = 2 * batch * heads * length**2 * depth  # both, causal
+    for backward in (False, True):
+
+        def of(torch, device, backward=backward):
+            return make(torch, device, backward)
+
+        of.__name__ = f"attention_{depth}_{backend}" + ("_backward" if backward else "")
+        title = f"attention {batch}x{heads}x{length}x{depth} causal bf16"
+        title += (", gradients" if backward else "") + f" (beside {backend})"
+        flops = products * (2.5 if backward else 1)
+        case("attention", title, flops=flops, bar_rate=bars[backward] * 1e12)(of)
+
+
+for _backend in ("flash", "cudnn"):
+    attention(2, 16, 8192, 128, _backend, (430, 330))
+    attention(32, 12, 1024, 64, _backend, (250, 180))
+
+
 # ---- convolutions -------------------------------------------------------------------------------
 
 

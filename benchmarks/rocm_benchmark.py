@@ -98,7 +98,7 @@ def row(result):
         bars.append((f">= {result['bar_fraction']:.0%}", met))
     if "bar_rate" in result:
         met = ours.get("rate", 0) >= result["bar_rate"]
-        bars.append((f">= {result['bar_rate'] / 1e9:.0f} GB/s", met))
+        bars.append((f">= {result['bar_rate'] / scale:.0f} {unit}", met))
     cells += [f"{text} {'met' if met else 'MISSED'}" for text, met in bars]
     line = "  ".join(cells).rstrip()
     for module in ("pyflame", "torch"):

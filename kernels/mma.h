@@ -50,6 +50,12 @@ PF_DEVICE pf_u32 pf_load_shared(pf_shared_at address) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(w) : "r"(address));
   return w;
 }
+PF_DEVICE void pf_load_shared2(pf_shared_at address, float* x) {
+  asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];"
+               : "=f"(x[0]), "=f"(x[1])
+               : "r"(address)
+               : "memory");
+}
 PF_DEVICE void pf_load_shared4(pf_shared_at address, pf_u32* w) {
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])

@@ -43,6 +43,9 @@ PF_DEVICE pf_u32 pf_load_shared(pf_shared_at address) {
   pf_load_words<4, false>(address, &w);
   return w;
 }
+PF_DEVICE void pf_load_shared2(pf_shared_at address, float* x) {
+  __builtin_memcpy(x, address, 8);
+}
 PF_DEVICE void pf_load_shared4(pf_shared_at address, pf_u32* w) {
   pf_load_words<16, false>(address, w);
 }

@@ -3,11 +3,16 @@
 #define PF_PRELUDE_NVIDIA_H
 
 #define PF_NVIDIA 1
+#ifdef PF_RESIDENT  // so many blocks have room on a multiprocessor
+#define PF_BOUNDS(THREADS) __launch_bounds__(THREADS, PF_RESIDENT)
+#else
+#define PF_BOUNDS(THREADS) __launch_bounds__(THREADS)
+#endif
 #ifdef PF_CLUSTER  // blocks that run at once (tma_nvidia.h)
 #define PF_KERNEL(NAME, THREADS) \
-  extern "C" __global__ void __cluster_dims__(PF_CLUSTER, 1, 1) __launch_bounds__(THREADS) NAME
+  extern "C" __global__ void __cluster_dims__(PF_CLUSTER, 1, 1) PF_BOUNDS(THREADS) NAME
 #else
-#define PF_KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
+#define PF_KERNEL(NAME, THREADS) extern "C" __global__ void PF_BOUNDS(THREADS) NAME
 #endif
 #define PF_STEPS PF_UNROLL
 

@@ -74,12 +74,13 @@ PF_DEVICE void pf_read_line(const pf_lines& m, int r, int c, pf_u32* w) {
 #include "strips_units.h"
 #endif
 
-// A tile of ROWS rows of D to rows from `first` on of a matrix, by the whole block.
+// A tile of ROWS rows of D to rows from `first` on of a matrix, by THREADS threads that come one
+// after the other.
 template <int ROWS, int D, int THREADS>
 PF_DEVICE void pf_write_tile(const char* tile, const pf_lines& m, int first) {
   constexpr int chunks = D / 8;
   char* to = const_cast<char*>(m.p);
-  for (int at = static_cast<int>(pf_thread()); at < ROWS * chunks; at += THREADS) {
+  for (int at = static_cast<int>(pf_thread()) % THREADS; at < ROWS * chunks; at += THREADS) {
     const int r = at / chunks, c = at % chunks * 8;
     if (first + r >= m.rows || c >= m.cols) continue;
     pf_u32 w[4];

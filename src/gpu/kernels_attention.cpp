@@ -3,6 +3,7 @@
 // is a matter of the dtype and the numbers of columns alone.
 #include <algorithm>
 
+#include "gpu/attention_hopper.h"
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
 #include "gpu/product.h"
@@ -153,6 +154,7 @@ struct Job {
 
 void sdpa(const KernelArgs& a) {
   Job j(a, tensors<Sdpa>);
+  if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.heads)) return;
   if (j.on_matrix_units(a)) return j.launch_flash(a, Pass::Forward);
   j.launch(a, "attention_forward.h", "sdpa", j.at.queries, j.at.depth_v);
 }
@@ -165,6 +167,7 @@ void sdpa_backward(const KernelArgs& a) {
   j.at.dk = matrix(a, at.dk, like);
   j.at.dv = matrix(a, at.dv, like);
   j.at.dout = matrix(a, at.dout, like);
+  if (attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.heads)) return;
   const int64_t rows = j.heads * j.at.queries;
   if (j.on_matrix_units(a)) {
     j.at.delta = a.workspace(static_cast<size_t>(std::max<int64_t>(1, rows)) * sizeof(float));

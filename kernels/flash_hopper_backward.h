@@ -1,0 +1,252 @@
+// Gradients of scaled dot-product attention on Hopper: flash_backward.h by wgmma and tensor maps.
+// First flash_hopper_sums, for what both others need of each row.
+//
+//   -DPF_GIVES=  what the program makes: 3: dk and dv, 4: dq, and the sum of these; 0: the sums
+#include "flash_hopper.h"
+
+#if PF_GIVES == 0
+// lse and delta: D / 8 threads a row.
+PF_KERNEL(flash_hopper_sums, 256)(const pf_attention a, float* sums, pf_i32 padded, pf_i64 rows) {
+  constexpr int across = D / 8;
+  const pf_i64 row = (static_cast<pf_i64>(pf_block()) * 256 + pf_thread()) / across;
+  const int c = static_cast<int>(pf_thread()) % across * 8;
+  const pf_i64 head = pf_quotient(row, padded);
+  const int i = static_cast<int>(row - head * padded);
+  const bool on = row < rows && i < a.queries;
+  float d = 0.0f;
+  if (on) {
+    pf_u32 x[4], y[4];
+    pf_read_line<8>(pf_lines_of(a, a.out, head, a.queries, a.depth_v), i, c, x);
+    pf_read_line<8>(pf_lines_of(a, a.dout, head, a.queries, a.depth_v), i, c, y);
+    PF_UNROLL for (int e = 0; e < 8; ++e) d =
+        pf_fma(pf_dtype<PF_T>::decode(x[e / 2] >> (e % 2 * 16) & 0xffffu),
+               pf_dtype<PF_T>::decode(y[e / 2] >> (e % 2 * 16) & 0xffffu), d);
+  }
+  PF_UNROLL for (pf_u32 m = 1; m < across; m *= 2) d += pf_shuffle_xor(d, m);
+  if (c != 0 || row >= rows) return;
+  const float none = pf_float<float>::infinity(),
+              lse = on ? static_cast<const float*>(a.lse)[head * a.queries + i] : none;
+  float* to = sums + head * 2 * padded + i;
+  to[0] = lse == -none ? none : lse;
+  to[padded] = d;
+}
+#else
+
+// A score becomes p, and the gradient of p that of the score, which stays 0 outside.
+PF_DEVICE float pf_weight_of(float x, float scale, float lse) {
+  return pf_exp2_quick(pf_fma(x, scale, -lse));
+}
+PF_DEVICE float pf_slope_of(float p, float dp, float delta, bool masked) {
+  return masked && p == 0.0f ? 0.0f : p * (dp - delta);
+}
+#endif
+
+#if PF_GIVES & 4
+PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
+  const pf_attention& a = m.at;
+  char* memory = pf_dynamic_shared();
+  const pf_shared_at own_q = pf_shared_address(memory), own_g = own_q + OWN_BYTES,
+                     barriers = own_g + (OWN_BYTES + pf_flash_ring::BYTES);
+  pf_flash_ring ring = pf_make_ring(own_g + OWN_BYTES, barriers + 8);
+  pf_make_barriers(barriers, barriers + 8);
+  const pf_flash_place at(a, a.causal != 0);
+  const int keys = static_cast<int>(a.keys),
+            end = a.causal && at.first + BLOCK < keys ? at.first + BLOCK : keys,
+            steps = (end + OTHER - 1) / OTHER;
+
+  if (!pf_multiplies()) {
+    if (!pf_copies()) return;
+    const pf_head_place q(m, m.step_q, at.head), g(m, m.step_dout, at.head),
+        k(m, m.step_k, at.head), v(m, m.step_v, at.head);
+    pf_mbarrier_expect(barriers, 2 * OWN_BYTES);
+    pf_copy_own(own_q, m.q, barriers, at.first, q);
+    pf_copy_own(own_g, m.dout, barriers, at.first, g);
+    for (int j = steps - 1; j >= 0; --j, ring.next()) {
+      pf_copy_panels<OTHER>(ring.tile(0), m.k, ring.fill(0, TILE_BYTES), j * OTHER, k);
+      pf_copy_panels<OTHER>(ring.tile(1), m.v, ring.fill(1, TILE_BYTES), j * OTHER, v);
+    }
+    return;
+  }
+
+  const int lane = at.lane, own = at.first + at.mine, group = at.mine / 64;
+  const pf_panels q = pf_own_panels(own_q, group), g = pf_own_panels(own_g, group);
+  const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
+  pf_results dq;
+  pf_scores s, ds;
+  pf_weights<OWN, OTHER> w;
+  dq.clear();
+  float lse[2], delta[2];
+  PF_UNROLL for (int r = 0; r < 2; ++r) {
+    const int row = own + pf_results::row(r, lane);
+    const float* sums = m.rows + at.head * 2 * m.padded + row;
+    const bool on = row < m.padded;
+    lse[r] = on ? sums[0] : pf_float<float>::infinity();
+    delta[r] = on ? sums[m.padded] : 0.0f;
+  }
+  const int seen = a.causal ? (at.first + group * 64 + 1) / OTHER : keys / OTHER,
+            plain = PF_MASK               ? 0
+                    : seen < keys / OTHER ? seen
+                                          : keys / OTHER;
+  pf_mbarrier_wait(barriers, 0);
+  pf_u32 before = 0;  // the stage of the step before
+  const auto step = [&](int j, bool masked) PF_INLINE {
+    ring.wait(0);
+    ring.wait(1);
+    pf_hold(s);
+    pf_hold(ds);
+    pf_hold(dq);
+    pf_products_begin();
+    pf_start_products<D>(s, q, ring.panels(0));
+    pf_products_end();
+    pf_start_products<D>(ds, g, ring.panels(1));
+    pf_products_end();
+    pf_products_wait<1>();
+    pf_hold(s);
+    pf_hold(w);
+    if (j < steps - 1) ring.release(0, before);  // what was added to dq is through, too
+    float by = static_cast<float>(a.scale * PF_LOG2E);
+    if (masked) {
+      pf_score_strip<true>(a, mask, own, j * OTHER, lane, s);
+      by = 1.0f;
+    }
+    s.each(lane, [&](int r, int, float& x) PF_INLINE { x = pf_weight_of(x, by, lse[r]); });
+    pf_products_wait<0>();
+    pf_hold(ds);
+    ring.release(1);
+    s.each_with(lane, ds, [&](int r, int, float& x, float& y) PF_INLINE {
+      x = pf_slope_of(x, y, delta[r], masked);
+    });
+    w = pf_weights<OWN, OTHER>(s, lane);
+    pf_hold(w);
+    pf_hold(dq);
+    pf_products_begin();
+    pf_start_results(dq, w, ring.panels(0));
+    pf_products_end();
+    before = ring.stage;
+    ring.next();
+  };
+  int j = steps - 1;
+  for (; j >= 0 && j >= plain; --j) step(j, true);
+  for (; j >= 0; --j) step(j, false);
+  pf_products_wait<0>();
+  pf_hold(dq);
+  const float scale = static_cast<float>(a.scale);
+  dq.each(lane, [&](int, int, float& x) PF_INLINE { x *= scale; });
+  pf_write_group(a, a.dq, at.head, a.queries, a.depth, memory, at.first, dq);
+}
+#endif
+
+#if PF_GIVES & 3
+PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
+  const pf_attention& a = m.at;
+  char* memory = pf_dynamic_shared();
+  enum { SUMS_BYTES = 2 * OTHER * 4, SUMS = 2 * OWN_BYTES + pf_flash_ring::BYTES };
+  const pf_shared_at own_k = pf_shared_address(memory), own_v = own_k + OWN_BYTES,
+                     sums = own_k + SUMS, barriers = sums + PF_STAGES * SUMS_BYTES;
+  pf_flash_ring ring = pf_make_ring(own_v + OWN_BYTES, barriers + 8);
+  pf_make_barriers(barriers, barriers + 8);
+  const pf_flash_place at(a, false);
+  const int steps = (static_cast<int>(a.queries) + OTHER - 1) / OTHER,
+            start = a.causal ? at.first / OTHER : 0;  // queries before see none of these keys
+
+  if (!pf_multiplies()) {
+    if (!pf_copies()) return;
+    const pf_head_place q(m, m.step_q, at.head), g(m, m.step_dout, at.head),
+        k(m, m.step_k, at.head), v(m, m.step_v, at.head);
+    pf_mbarrier_expect(barriers, 2 * OWN_BYTES);
+    pf_copy_own(own_k, m.k, barriers, at.first, k);
+    pf_copy_own(own_v, m.v, barriers, at.first, v);
+    for (int i = start; i < steps; ++i, ring.next()) {
+      const pf_shared_at full = ring.fill(0, TILE_BYTES + SUMS_BYTES);
+      pf_copy_panels<OTHER>(ring.tile(0), m.q, full, i * OTHER, q);
+      pf_tensor_copy(sums + ring.stage * SUMS_BYTES, m.sums, full, i * OTHER,
+                     static_cast<pf_i32>(at.head) * 2);
+      pf_copy_panels<OTHER>(ring.tile(1), m.dout, ring.fill(1, TILE_BYTES), i * OTHER, g);
+    }
+    return;
+  }
+
+  const int lane = at.lane, own = at.first + at.mine, group = at.mine / 64;
+  const pf_panels k = pf_own_panels(own_k, group), v = pf_own_panels(own_v, group);
+  const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
+  pf_results dk, dv;
+  pf_scores s, ds;
+  pf_weights<OWN, OTHER> p, w;
+  dk.clear();
+  dv.clear();
+  // Steps before this one have queries that do not see all of the group's keys.
+  const int plain = PF_MASK ? steps : a.causal ? (at.first + group * 64 + 62) / OTHER + 1 : 0;
+  pf_mbarrier_wait(barriers, 0);
+  pf_u32 before = 0;  // the stage of the step before
+  const auto step = [&](int i, bool masked) PF_INLINE {
+    ring.wait(0);
+    ring.wait(1);
+    if constexpr (D > 64) {  // registers: p is free before the sums of this step are there
+      pf_products_wait<1>();
+      pf_hold(p);
+      pf_hold(dv);
+    }
+    pf_hold(s);
+    pf_hold(ds);
+    pf_hold(dk);
+    pf_hold(dv);
+    pf_products_begin();
+    pf_start_products<D>(s, k, ring.panels(0));
+    pf_products_end();
+    pf_start_products<D>(ds, v, ring.panels(1));
+    pf_products_end();
+    pf_products_wait<1>();
+    pf_hold(s);
+    if constexpr (D == 64) pf_hold(p);
+    pf_hold(w);
+    if (i > start) {  // what was added to dk and dv is through, too
+      ring.release(0, before);
+      ring.release(1, before);
+    }
+    float by = static_cast<float>(a.scale * PF_LOG2E);
+    if (masked) {
+      pf_score_strip<false>(a, mask, own, i * OTHER, lane, s);
+      by = 1.0f;
+    }
+    const pf_shared_at row = sums + (ring.stage * SUMS_BYTES + lane % 4 * 8);
+    PF_UNROLL for (int j = 0; j < OTHER / 8; ++j) {
+      float lse[2];
+      pf_load_shared2(row + j * 32, lse);
+      PF_UNROLL for (int v = 0; v < 4; ++v) s.c[0][j][v] =
+          pf_weight_of(s.c[0][j][v], by, lse[v % 2]);
+    }
+    p = pf_weights<OWN, OTHER>(s, lane);
+    pf_products_wait<0>();
+    pf_hold(ds);
+    pf_hold(p);
+    pf_hold(dv);
+    pf_products_begin();
+    pf_start_results(dv, p, ring.panels(1));
+    pf_products_end();
+    PF_UNROLL for (int j = 0; j < OTHER / 8; ++j) {
+      float delta[2];
+      pf_load_shared2(row + (OTHER * 4 + j * 32), delta);
+      PF_UNROLL for (int v = 0; v < 4; ++v) s.c[0][j][v] =
+          pf_slope_of(s.c[0][j][v], ds.c[0][j][v], delta[v % 2], masked);
+    }
+    w = pf_weights<OWN, OTHER>(s, lane);
+    pf_hold(w);
+    pf_hold(dk);
+    pf_products_begin();
+    pf_start_results(dk, w, ring.panels(0));
+    pf_products_end();
+    before = ring.stage;
+    ring.next();
+  };
+  int i = start;
+  for (; i < steps && i < plain; ++i) step(i, true);
+  for (; i < steps; ++i) step(i, false);
+  pf_products_wait<0>();
+  pf_hold(dk);
+  pf_hold(dv);
+  const float scale = static_cast<float>(a.scale);
+  dk.each(lane, [&](int, int, float& x) PF_INLINE { x *= scale; });
+  pf_write_group(a, a.dk, at.head, a.keys, a.depth, memory, at.first, dk);
+  pf_write_group(a, a.dv, at.head, a.keys, a.depth_v, memory + OWN_BYTES, at.first, dv);
+}
+#endif

@@ -1,0 +1,136 @@
+// Scaled dot-product attention on Hopper: flash_forward.h by wgmma and tensor maps.
+//
+//   -DPF_TURNS=1: groups start their products in turns, so that one multiplies while the other
+//                 takes exponentials
+#include "flash_hopper.h"
+
+PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
+  const pf_attention& a = m.at;
+  char* memory = pf_dynamic_shared();
+  const pf_shared_at own_q = pf_shared_address(memory),
+                     barriers = own_q + (OWN_BYTES + pf_flash_ring::BYTES);
+  pf_flash_ring ring = pf_make_ring(own_q + OWN_BYTES, barriers + 8);
+  pf_make_barriers(barriers, barriers + 8);
+  const pf_flash_place at(a, a.causal != 0);
+  const int keys = static_cast<int>(a.keys),
+            end = a.causal && at.first + BLOCK < keys ? at.first + BLOCK : keys,
+            steps = (end + OTHER - 1) / OTHER;
+
+  if (!pf_multiplies()) {
+    if (!pf_copies()) return;
+    const pf_head_place q(m, m.step_q, at.head), k(m, m.step_k, at.head), v(m, m.step_v, at.head);
+    pf_mbarrier_expect(barriers, OWN_BYTES);
+    pf_copy_own(own_q, m.q, barriers, at.first, q);
+    for (int j = steps - 1; j >= 0; --j, ring.next()) {
+      pf_copy_panels<OTHER>(ring.tile(0), m.k, ring.fill(0, TILE_BYTES), j * OTHER, k);
+      pf_copy_panels<OTHER>(ring.tile(1), m.v, ring.fill(1, TILE_BYTES), j * OTHER, v);
+    }
+    return;
+  }
+
+  const int lane = at.lane, own = at.first + at.mine, group = at.mine / 64;
+  const pf_panels q = pf_own_panels(own_q, group);
+  const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
+  const float low = -pf_float<float>::infinity(), scale = static_cast<float>(a.scale * PF_LOG2E);
+  pf_results o;
+  pf_scores s;
+  pf_weights<OWN, OTHER> p;
+  float high[2] = {low, low}, sum[2] = {0.0f, 0.0f}, less[2];  // sum: the lane's part
+  o.clear();
+  pf_mbarrier_wait(barriers, 0);
+
+  // Steps from here on have queries that do not see all keys, or keys that are not there.
+  const int seen = a.causal ? (at.first + group * 64 + 1) / OTHER : keys / OTHER,
+            plain = PF_MASK               ? 0
+                    : seen < keys / OTHER ? seen
+                                          : keys / OTHER;
+  const auto weigh = [&](int j) PF_INLINE {
+    float by = scale;
+    if (j >= plain) {
+      pf_score_strip<true>(a, mask, own, j * OTHER, lane, s);
+      by = 1.0f;
+    }
+    float top[2], shift[2];
+    PF_UNROLL for (int r = 0; r < 2; ++r) top[r] = low;
+    s.each(lane, [&](int r, int, float& x) PF_INLINE { top[r] = pf_most(top[r], x); });
+    PF_UNROLL for (int r = 0; r < 2; ++r) {
+      top[r] = pf_most(high[r], pf_join_row<pf_highest>(top[r]) * by);
+      shift[r] = top[r] == low ? 0.0f : top[r];  // nothing is seen so far: 2^-inf is 0
+      less[r] = pf_exp2_quick(high[r] - shift[r]);
+      high[r] = top[r];
+      sum[r] *= less[r];
+    }
+    s.each(lane, [&](int r, int, float& x) PF_INLINE {
+      x = pf_exp2_quick(pf_fma(x, by, -shift[r]));
+      sum[r] += x;
+    });
+  };
+  const auto turn = [&]() PF_INLINE {
+    if constexpr (PF_TURNS) pf_group_barrier(1 + group, THREADS);
+  };
+  const auto pass_on = [&]() PF_INLINE {
+    if constexpr (PF_TURNS) pf_group_arrive(1 + (group + 1) % GROUPS, THREADS);
+  };
+  if (group == GROUPS - 1) pass_on();
+
+  ring.wait(0);
+  pf_products_begin();
+  pf_start_products<D>(s, q, ring.panels(0));
+  pf_products_end();
+  pf_products_wait<0>();
+  pf_hold(s);
+  ring.release(0);
+  weigh(steps - 1);
+  p = pf_weights<OWN, OTHER>(s, lane);
+  pf_flash_ring values = ring;  // of the step before
+  ring.next();
+  // Scores of one step, then results of the one before: the exponentials of the first are taken
+  // while the second is multiplied.
+  for (int j = steps - 2; j >= 0; --j) {
+    ring.wait(0);
+    turn();
+    pf_hold(s);
+    pf_hold(o);
+    pf_hold(p);
+    pf_products_begin();
+    pf_start_products<D>(s, q, ring.panels(0));
+    pf_products_end();
+    values.wait(1);
+    pf_products_begin();
+    pf_start_results(o, p, values.panels(1));
+    pf_products_end();
+    pass_on();
+    pf_products_wait<1>();
+    pf_hold(s);
+    ring.release(0);
+    weigh(j);
+    pf_products_wait<0>();
+    pf_hold(o);
+    pf_hold(p);
+    values.release(1);
+    p = pf_weights<OWN, OTHER>(s, lane);
+    o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= less[r]; });
+    values = ring;
+    ring.next();
+  }
+  values.wait(1);
+  pf_hold(o);
+  pf_hold(p);
+  pf_products_begin();
+  pf_start_results(o, p, values.panels(1));
+  pf_products_end();
+  float inverse[2];
+  PF_UNROLL for (int r = 0; r < 2; ++r) {
+    sum[r] = pf_join_row<pf_plus>(sum[r]);
+    inverse[r] = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
+    const int row = own + o.row(r, lane);
+    const float lse =
+        sum[r] == 0.0f ? high[r] : high[r] + pf_log(sum[r]) * static_cast<float>(PF_LOG2E);
+    // Lanes of the same row write the same.
+    if (row < a.queries) static_cast<float*>(a.lse)[at.head * a.queries + row] = lse;
+  }
+  pf_products_wait<0>();
+  pf_hold(o);
+  o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= inverse[r]; });
+  pf_write_group(a, a.out, at.head, a.queries, a.depth_v, memory, at.first, o);
+}

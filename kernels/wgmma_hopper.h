@@ -1,0 +1,131 @@
+// Hopper's wgmma on 16-bit matrices, asynchronously: four warps multiply 64 rows, 16 a warp, by N
+// columns; sums lie as mma.sync's do, in strips (strips.h). One operand may be a strip's weights.
+// Between pf_products_begin() and pf_products_end() of tma_nvidia.h; the host acts it out.
+//
+// Tiles lie in shared memory in panels of 64 columns: lines of 128 bytes, their chunks permuted by
+// the line's number, as copies by tensor maps leave them.
+#ifndef PF_WGMMA_HOPPER_H
+#define PF_WGMMA_HOPPER_H
+#include "strips.h"
+#include "tma_nvidia.h"
+
+// A tile: its first line, and the distance of its panels.
+struct pf_panels {
+  pf_shared_at at;
+  pf_u32 panel;
+};
+
+#if defined(PF_NVIDIA)
+// What tells the unit where an operand lies, in units of 16 bytes: groups of 8 lines are 1024 bytes
+// apart, chunks permuted within lines of 128.
+PF_DEVICE pf_u64 pf_panel_at(pf_u32 address, pf_u32 panel) {
+  return static_cast<pf_u64>((address & 0x3ffff) >> 4) | static_cast<pf_u64>(panel >> 4) << 16 |
+         static_cast<pf_u64>(1024 >> 4) << 32 | static_cast<pf_u64>(1) << 62;
+}
+
+#define PF_SUMS_1(J) "+f"(c[J][0]), "+f"(c[J][1]), "+f"(c[J][2]), "+f"(c[J][3])
+#define PF_SUMS_4(J) PF_SUMS_1(J), PF_SUMS_1(J + 1), PF_SUMS_1(J + 2), PF_SUMS_1(J + 3)
+#define PF_NUMBERS_32                                                              \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
+  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define PF_NUMBERS_64                                                                 \
+  PF_NUMBERS_32                                                                       \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51," \
+  "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+// c (+)= a b: both operands in shared memory, along k; or a in registers and b across k.
+#define PF_WGMMA_PANELS(T, TYPE, N, NUMBERS, A, B, ADD, ...)                                  \
+  PF_DEVICE void pf_wgmma(T, float(&c)[N / 8][4], pf_u64 a, pf_u64 b, int add) {              \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD                                      \
+                 ", 0;\n"                                                                     \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" NUMBERS \
+                 "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                                         \
+                 : __VA_ARGS__                                                                \
+                 : "l"(a), "l"(b), "r"(add));                                                 \
+  }
+#define PF_WGMMA_WEIGHTS(T, TYPE, N, NUMBERS, A, B, ...)                                      \
+  PF_DEVICE void pf_wgmma(T, float(&c)[N / 8][4], const pf_u32(&a)[4], pf_u64 b) {            \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" NUMBERS \
+                 "}, {" A "}, " B ", 1, 1, 1, 1;"                                             \
+                 : __VA_ARGS__                                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                       \
+  }
+#define PF_WGMMA_OF(T, TYPE)                                                                    \
+  PF_WGMMA_PANELS(T, TYPE, 64, PF_NUMBERS_32, "%32", "%33", "%34", PF_SUMS_4(0), PF_SUMS_4(4))  \
+  PF_WGMMA_PANELS(T, TYPE, 128, PF_NUMBERS_64, "%64", "%65", "%66", PF_SUMS_4(0), PF_SUMS_4(4), \
+                  PF_SUMS_4(8), PF_SUMS_4(12))                                                  \
+  PF_WGMMA_WEIGHTS(T, TYPE, 64, PF_NUMBERS_32, "%32,%33,%34,%35", "%36", PF_SUMS_4(0),          \
+                   PF_SUMS_4(4))                                                                \
+  PF_WGMMA_WEIGHTS(T, TYPE, 128, PF_NUMBERS_64, "%64,%65,%66,%67", "%68", PF_SUMS_4(0),         \
+                   PF_SUMS_4(4), PF_SUMS_4(8), PF_SUMS_4(12))
+PF_WGMMA_OF(pf_bf16, "bf16")
+PF_WGMMA_OF(pf_f16, "f16")
+
+// s = x y^T over DEPTH columns: x 64 lines, y N lines.
+template <int DEPTH, int N>
+PF_DEVICE void pf_start_products(pf_strip<16, N>& s, const pf_panels& x, const pf_panels& y) {
+  PF_UNROLL for (int k = 0; k < DEPTH / 16; ++k)
+      pf_wgmma(PF_T{}, s.c[0], pf_panel_at(x.at + (k / 4 * x.panel + k % 4 * 32), 0),
+               pf_panel_at(y.at + (k / 4 * y.panel + k % 4 * 32), 0), k > 0);
+}
+// r += w z: z has K lines.
+template <int K, int D>
+PF_DEVICE void pf_start_results(pf_strip<16, D>& r, const pf_weights<16, K>& w,
+                                const pf_panels& z) {
+  PF_UNROLL for (int k = 0; k < K / 16; ++k)
+      pf_wgmma(PF_T{}, r.c[0], w.w[0][k], pf_panel_at(z.at + k * 16 * 128, z.panel));
+}
+// The compiler is not to move what is done to these across here: the unit works on them.
+template <int N>
+PF_DEVICE void pf_hold(pf_strip<16, N>& s) {
+  PF_UNROLL for (int j = 0; j < N / 8; ++j)
+      PF_UNROLL for (int v = 0; v < 4; ++v) asm volatile("" : "+f"(s.c[0][j][v])::"memory");
+}
+template <int K>
+PF_DEVICE void pf_hold(pf_weights<16, K>& w) {
+  PF_UNROLL for (int k = 0; k < K / 16; ++k)
+      PF_UNROLL for (int v = 0; v < 4; ++v) asm volatile("" : "+r"(w.w[0][k][v])::"memory");
+}
+
+#elif defined(PF_HOST)
+PF_DEVICE float pf_panel_value(const pf_panels& t, int r, int c) {
+  pf_u32 w;
+  pf_load_words<2, false>(t.at + c / 64 * t.panel + r * 128 + ((c / 8 ^ r) & 7) * 16 + c % 8 * 2,
+                          &w);
+  return pf_acted_value<PF_T>(&w, 0);
+}
+// Their 16 rows of a tile's 64 begin here.
+PF_DEVICE int pf_rows_of_warp() {
+  return static_cast<int>(pf_thread()) / PF_WARP % 4 * 16;
+}
+template <int DEPTH, int N>
+PF_DEVICE void pf_start_products(pf_strip<16, N>& s, const pf_panels& x, const pf_panels& y) {
+  const int lane = static_cast<int>(pf_lane()), first = pf_rows_of_warp();
+  s.clear();
+  s.each(lane, [&](int r, int col, float& sum) PF_INLINE {
+    for (int k = 0; k < DEPTH; ++k)
+      pf_acted_add(sum, pf_panel_value(x, first + s.row(r, lane), k), pf_panel_value(y, col, k));
+  });
+}
+template <int K, int D>
+PF_DEVICE void pf_start_results(pf_strip<16, D>& r, const pf_weights<16, K>& w,
+                                const pf_panels& z) {
+  const int lane = static_cast<int>(pf_lane());
+  for (int k = 0; k < K; ++k) {
+    // Row lane / 4 (+ 8 in odd words) of columns of the quad's lanes, 8 further in words 2, 3.
+    const pf_u32 from = static_cast<pf_u32>(lane / 4 * 4 + k % 8 / 2);
+    float x[2];
+    for (int h = 0; h < 2; ++h) {
+      const pf_u32 word = pf_shuffle_word(w.w[0][k / 16][h + k % 16 / 8 * 2], from);
+      x[h] = pf_acted_value<PF_T>(&word, k % 2);
+    }
+    r.each(lane, [&](int row, int col, float& sum)
+                     PF_INLINE { pf_acted_add(sum, x[row], pf_panel_value(z, k, col)); });
+  }
+}
+template <int N>
+PF_DEVICE void pf_hold(pf_strip<16, N>&) {}
+template <int K>
+PF_DEVICE void pf_hold(pf_weights<16, K>&) {}
+#endif
+
+#endif

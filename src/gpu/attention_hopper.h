@@ -1,0 +1,19 @@
+// Attention's kernels on Hopper (kernels/flash_hopper.h), for 16-bit floats whose rows its copy
+// unit reads; the launcher of kernels_attention.cpp asks here first.
+#pragma once
+
+#include "gpu/kernel.h"
+#include "kernels/attention_args.h"
+
+namespace pyflame::gpu {
+
+// False, and nothing is launched, where these kernels do not serve: other devices and dtypes, more
+// than 128 columns, no keys, more than three batch dimensions that do not join, rows whose distance
+// is no multiple of 16 bytes, a scale that is not above 0. `mask`: its kind, PF_MASK.
+bool attention_on_hopper(const KernelArgs&, const pf_attention&, DType, int64_t mask,
+                         int64_t heads);
+// All of dq, dk and dv.
+bool attention_backward_on_hopper(const KernelArgs&, const pf_attention&, DType, int64_t mask,
+                                  int64_t heads);
+
+}  // namespace pyflame::gpu
