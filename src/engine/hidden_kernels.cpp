@@ -156,21 +156,38 @@ bool distances(const HiddenCall& c) {
   return c.attrs[numbers<kernels::Distances>.triangle].to_int() == 0 && by_first(c);
 }
 
-// Queries, keys, values and the mask broadcast to the results.
+// Queries, keys, values, the mask and slopes broadcast to the results. What says where sequences
+// begin is the same for all samples.
+template <class Positions>
+bool cut_differently(const HiddenCall& c, const Positions& at, int outputs) {
+  for (const int i : {at.starts_q, at.starts_k, at.used_k, at.pages})
+    if (is_hidden(c.ins[i - outputs])) return true;
+  return false;
+}
 bool attention(const HiddenCall& c) {
-  Tensors ins;
-  for (const Tensor& t : c.ins)
-    ins.push_back(t.defined() ? shown(t, c.levels, c.outs[0]->shape.size(), false) : t);
+  constexpr auto at = tensors<kernels::Sdpa>;
+  constexpr int outputs = kernels::Sdpa::kInfo.outputs;
+  if (cut_differently(c, at, outputs)) return false;
+  Tensors ins(c.ins.begin(), c.ins.end());
+  for (const int i : {at.q, at.k, at.v, at.mask, at.slopes})
+    if (Tensor& t = ins[i - outputs]; t.defined())
+      t = shown(t, c.levels, c.outs[0]->shape.size(), false);
   c.run(c.show(c.outs), ins, c.attrs);
   return true;
 }
 bool attention_backward(const HiddenCall& c) {
   constexpr auto at = tensors<kernels::SdpaBackward>;
-  Tensors ins = c.show(c.ins);
-  for (const int i : {at.q, at.k, at.v, at.mask})
-    if (const Tensor& t = c.ins[i - 3]; t.defined())
-      ins[i - 3] = shown(t, c.levels, c.outs[0]->shape.size(), false);
-  Tensor& lse = ins[at.lse - 3];
+  constexpr int outputs = kernels::SdpaBackward::kInfo.outputs;
+  if (cut_differently(c, at, outputs) || c.outs[at.dmask].defined()) return false;
+  Tensors ins(c.ins.begin(), c.ins.end());
+  for (const int i : {at.q, at.k, at.v, at.mask, at.slopes})
+    if (Tensor& t = ins[i - outputs]; t.defined())
+      t = shown(t, c.levels, c.outs[0]->shape.size(), false);
+  for (const int i : {at.out, at.lse, at.dout}) {
+    Tensor& t = ins[i - outputs];
+    t = shown(t, c.levels, t->shape.size(), true);
+  }
+  Tensor& lse = ins[at.lse - outputs];
   if (!lse->contiguous) lse = copied(lse);
   c.run(c.show(c.outs), ins, c.attrs);
   return true;

@@ -1,5 +1,5 @@
 // Scaled dot-product attention: one kernel forward, one backward, and the same in operations where
-// the kernels do not reach (dropout, a mask that is learnt, gradients of gradients).
+// the kernels do not reach (dropout under vmap, gradients of gradients).
 #include <cmath>
 #include <limits>
 
@@ -13,7 +13,9 @@
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "pyflame/autograd.h"
+#include "pyflame/random.h"
 #include "table/kernels/attention.h"
+#include "table/kernels/random.h"
 
 namespace pyflame {
 namespace {
@@ -61,10 +63,35 @@ Dims batch_of(const Tensor& t) {
   return d;
 }
 
+// Lengths of sequences that lie one behind the other.
+struct Sequences {
+  Tensor starts_q, starts_k, used_k, pages;  // int32
+  int64_t max_queries = 0, max_keys = 0, page = 0;
+};
+
 struct Attention {
-  double scale;
-  bool causal;
-  double dropout = 0;
+  double scale = 1;
+  int64_t left = -1, right = -1;  // how many keys before and behind its own a query sees; -1: all
+  bool bottom_right = false;      // a query's own key: the last query's is the last key
+  double soft_cap = 0, dropout = 0;
+  bool grouped = false;  // gradients of keys are summed over the last batch dimension at once
+  Tensor slopes;         // float32 [..., H, 1 or sequences, 1]
+  Sequences cut;
+  Scalar seed = int64_t{0}, offset = int64_t{0};
+
+  kernels::Sdpa::Numbers<Scalar> numbers() const {
+    return {.seed = seed,
+            .offset = offset,
+            .scale = scale,
+            .left = left,
+            .right = right,
+            .bottom_right = int64_t{bottom_right},
+            .soft_cap = soft_cap,
+            .dropout = dropout,
+            .max_queries = cut.max_queries,
+            .max_keys = cut.max_keys,
+            .page = cut.page};
+  }
 };
 
 using ops::widened;  // scores and probabilities of 16 bits would be rounded between the steps
@@ -72,127 +99,233 @@ Tensor widened_mask(const Tensor& mask) {
   return mask.defined() && is_float(mask->dtype) ? widened(mask) : mask;
 }
 
-// softmax(scale q k^T + mask) in operations.
-Tensor probabilities(const Tensor& q, const Tensor& k, const Tensor& mask, const Attention& a) {
-  Tensor scores = mul(matmul(q, transpose(k, -2, -1)), Scalar(a.scale));
-  Tensor allowed;
-  if (a.causal) {
-    const int64_t l = q->shape[q->shape.size() - 2], s = k->shape[k->shape.size() - 2];
-    allowed = tril(ones({l, s}, DType::Bool, q->storage->device));
-  } else if (mask.defined() && mask->dtype == DType::Bool) {
-    allowed = mask;
-  } else if (mask.defined()) {
-    scores = add(scores, mask);
-  }
-  if (!allowed.defined()) return softmax(scores, -1);
-  // A query that may see nothing gets zeros, in its gradient too.
-  Tensor sees = any(allowed, IntList{-1}, true);
-  Tensor open = where(sees, allowed, ones_like(allowed));
-  Tensor p = softmax(where(open, scores, Scalar(-std::numeric_limits<double>::infinity())), -1);
-  return where(sees, p, Scalar(0.0));
+// What weights are multiplied with: 0, or 1 / (1 - p). As kernels draw it.
+Tensor dropout_factors(const Dims& batch, int64_t l, int64_t s, const Attention& a,
+                       const Tensor& like) {
+  Dims shape = batch;
+  shape.push_back(l);
+  shape.push_back((s + 3) / 4 * 4);
+  const Tensor ones = ops::raw_full(shape, DType::Float32, like->device(), 1);
+  const Tensor factors = make_tensor(shape, DType::Float32, like->device());
+  if (ones->numel > 0)
+    engine::call<kernels::Dropout>({factors, ones}, {a.seed, a.offset, a.dropout});
+  return to(narrow(factors, -1, 0, s), like->dtype);
 }
+
+// The steps of attention in operations.
+struct Composed {
+  Tensor weights;  // softmax
+  Tensor tanh;     // of the soft cap
+  Tensor dropped;  // factors of dropout, or undefined
+
+  Composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+           const Attention& a) {
+    const Device device = q->device();
+    const int64_t l = q->shape[q->shape.size() - 2], s = k->shape[k->shape.size() - 2];
+    const int64_t shift = a.bottom_right ? s - l : 0;
+    Tensor scores = mul(matmul(q, transpose(k, -2, -1)), Scalar(a.scale));
+    if (a.soft_cap > 0) {
+      tanh = pyflame::tanh(mul(scores, Scalar(1 / a.soft_cap)));
+      scores = mul(tanh, Scalar(a.soft_cap));
+    }
+    Tensor allowed;
+    if (a.left >= 0 || a.right >= 0) {
+      allowed = ones({l, s}, DType::Bool, device);
+      if (a.right >= 0) allowed = tril(allowed, shift + a.right);
+      if (a.left >= 0) allowed = triu(allowed, shift - a.left);
+    }
+    if (mask.defined() && mask->dtype == DType::Bool)
+      allowed = allowed.defined() ? logical_and(allowed, mask) : mask;
+    else if (mask.defined())
+      scores = add(scores, mask);
+    if (a.slopes.defined()) {
+      const Tensor i = unsqueeze(add(arange(0, l, 1, DType::Int64, device), Scalar(shift)), -1),
+                   j = arange(0, s, 1, DType::Int64, device);
+      scores = sub(scores, mul(to(a.slopes, scores->dtype), to(abs(sub(i, j)), scores->dtype)));
+    }
+    if (!allowed.defined()) {
+      weights = softmax(scores, -1);
+    } else {  // A query that may see nothing gets zeros, in its gradient too.
+      Tensor sees = any(allowed, IntList{-1}, true);
+      Tensor open = where(sees, allowed, ones_like(allowed));
+      const Scalar low(-std::numeric_limits<double>::infinity());
+      weights = where(sees, softmax(where(open, scores, low), -1), Scalar(0.0));
+    }
+    if (a.dropout <= 0) return;
+    if (hiding()) [[unlikely]]
+      dropped = dropout(ones_like(weights), a.dropout, true);
+    else
+      dropped =
+          dropout_factors(broadcast_shapes(batch_of(weights), batch_of(v), kOp), l, s, a, weights);
+  }
+  Tensor meets_values() const { return dropped.defined() ? mul(weights, dropped) : weights; }
+};
 
 Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                 const Attention& a) {
-  Tensor p = probabilities(widened(q), widened(k), widened_mask(mask), a);
-  if (a.dropout > 0) p = dropout(p, a.dropout, true);
-  return to(matmul(p, widened(v)), q->dtype);
+  const Composed c(widened(q), widened(k), v, widened_mask(mask), a);
+  return to(matmul(c.meets_values(), widened(v)), q->dtype);
 }
 
 // The gradient in operations, for a graph of it.
 autograd::Grads composed_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
                                   const Tensor& value, const Tensor& mask, const Attention& a) {
   const Tensor g = widened(grad), q = widened(query), k = widened(key), v = widened(value);
-  Tensor p = probabilities(q, k, widened_mask(mask), a);
+  const Composed c(q, k, v, widened_mask(mask), a);
+  const Tensor& p = c.weights;
   Tensor dp = matmul(g, transpose(v, -2, -1));
-  Tensor ds = mul(mul(p, sub(dp, sum(mul(dp, p), IntList{-1}, true))), Scalar(a.scale));
+  if (c.dropped.defined()) dp = mul(dp, c.dropped);
+  Tensor ds = mul(p, sub(dp, sum(mul(dp, p), IntList{-1}, true)));
   const auto back = [&](const Tensor& t) { return to(t, query->dtype); };
+  Tensor dmask;
+  if (mask.defined() && mask->dtype != DType::Bool && autograd::requires_grad(mask))
+    dmask = back(ops::sum_to(ds, mask->shape));
+  if (c.tanh.defined()) ds = mul(ds, sub(ones_like(c.tanh), mul(c.tanh, c.tanh)));
+  ds = mul(ds, Scalar(a.scale));
   return {back(ops::sum_to(matmul(ds, k), q->shape)),
           back(ops::sum_to(matmul(transpose(ds, -2, -1), q), k->shape)),
-          back(ops::sum_to(matmul(transpose(p, -2, -1), g), v->shape)),
-          {}};
+          back(ops::sum_to(matmul(transpose(c.meets_values(), -2, -1), g), v->shape)), dmask};
 }
 
-// `inner` trailing batch dimensions are heads.
-Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-             const Attention& a, int inner) {
+// Sequences may leave rows out.
+void clear(const Tensor& t) {
+  if (!t.defined() || t->numel == 0) return;
+  ops::raw_copy(t, expand(ops::raw_full({}, t->dtype, t->device(), 0), t->shape.vec()));
+}
+
+// What is saved for the gradient, in this order.
+enum SavedAt { kQ, kK, kV, kMask, kOut, kLse, kSlopes, kStartsQ, kStartsK, kUsedK, kPages };
+
+autograd::Grads fused_backward(const char* op, const autograd::Context& c, Attention a,
+                               const Dims& batch) {
+  const Tensor& g = c.grad();
+  if (!g.defined()) return autograd::Grads(4);
+  const Tensor q = c.saved(kQ), k = c.saved(kK), v = c.saved(kV), mask = c.saved(kMask);
+  a.slopes = c.saved(kSlopes);
+  a.cut.starts_q = c.saved(kStartsQ), a.cut.starts_k = c.saved(kStartsK);
+  a.cut.used_k = c.saved(kUsedK), a.cut.pages = c.saved(kPages);
+  const bool cut = a.cut.starts_q.defined();
+  if (grad_enabled()) {
+    PF_CHECK(!cut, ValueError, op,
+             "got a gradient of a gradient with cu_seqlens; expected first gradients only; pad the "
+             "sequences");
+    return composed_backward(g, q, k, v, mask, a);
+  }
+  const int64_t l = q->shape[q->shape.size() - 2], s = k->shape[k->shape.size() - 2];
+  const Tensor dq = make_as(q, batch, l, q->shape.back());
+  Dims owners = batch;
+  if (a.grouped) owners.back() = 1;
+  const Tensor dk = make_as(k, owners, s, k->shape.back());
+  const Tensor dv = make_as(v, owners, s, v->shape.back());
+  Tensor dmask;
+  if (mask.defined() && mask->dtype != DType::Bool && c.needs(kMask))
+    dmask = make_tensor(mask->shape, mask->dtype, mask->device());
+  const bool runs = numel(batch) > 0;
+  if (!runs || cut)
+    for (const Tensor& t : {dq, dk, dv, dmask}) clear(t);
+  if (runs)
+    engine::call<kernels::SdpaBackward>({.dq = dq,
+                                         .dk = dk,
+                                         .dv = dv,
+                                         .dmask = dmask,
+                                         .q = q,
+                                         .k = k,
+                                         .v = v,
+                                         .out = c.saved(kOut),
+                                         .lse = c.saved(kLse),
+                                         .dout = g,
+                                         .mask = mask,
+                                         .slopes = a.slopes,
+                                         .starts_q = a.cut.starts_q,
+                                         .starts_k = a.cut.starts_k,
+                                         .used_k = a.cut.used_k,
+                                         .pages = a.cut.pages},
+                                        a.numbers(), {.inplace = cut ? 7u : 0u, .op = op});
+  return {ops::sum_to(dq, q->shape), ops::sum_to(dk, k->shape), ops::sum_to(dv, v->shape), dmask};
+}
+
+// `inner` trailing batch dimensions are heads. `logs`: gets the logarithms of sums, if not null.
+Tensor fused(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+             const Attention& a, int inner, Tensor* logs) {
   const int nd = q->shape.size();
   const int64_t l = q->shape[nd - 2], ev = v->shape.back();
-  Dims batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), kOp), batch_of(v), kOp);
-  if (mask.defined() && mask->shape.size() > 2)
-    batch = broadcast_shapes(batch, batch_of(mask), kOp);
-  Tensor out = make_interleaved(q, batch, l, ev, inner < batch.size() ? inner : 0);
+  Dims batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), op), batch_of(v), op);
+  if (mask.defined() && mask->shape.size() > 2) batch = broadcast_shapes(batch, batch_of(mask), op);
+  const bool cut = a.cut.starts_q.defined();
+  const Tensor out = make_interleaved(q, batch, l, ev, inner < batch.size() ? inner : 0);
   Dims rows = batch;
   rows.push_back(l);
-  Tensor lse = make_tensor(rows, q->dtype == DType::Float64 ? DType::Float64 : DType::Float32,
-                           q->storage->device);
-  if (out->numel > 0)
-    engine::call<kernels::Sdpa>({.out = out, .lse = lse, .q = q, .k = k, .v = v, .mask = mask},
-                                {.scale = a.scale, .causal = int64_t{a.causal}}, {.op = kOp});
-  if (!autograd::wanted({q, k, v})) return out;
+  const DType wide = q->dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+  const Tensor lse = make_tensor(rows, wide, q->storage->device);
+  if (logs) *logs = make_tensor(rows, wide, q->storage->device);
+  if (cut) {
+    clear(out);
+    if (logs)
+      *logs = ops::raw_full(rows, wide, q->device(), -std::numeric_limits<double>::infinity());
+  }
+  const Sequences& c = a.cut;
+  if (lse->numel > 0)
+    engine::call<kernels::Sdpa>({.out = out,
+                                 .lse = lse,
+                                 .logs = logs ? *logs : Tensor(),
+                                 .q = q,
+                                 .k = k,
+                                 .v = v,
+                                 .mask = mask,
+                                 .slopes = a.slopes,
+                                 .starts_q = c.starts_q,
+                                 .starts_k = c.starts_k,
+                                 .used_k = c.used_k,
+                                 .pages = c.pages},
+                                a.numbers(), {.inplace = cut ? logs ? 5u : 1u : 0u, .op = op});
+  if (!autograd::wanted({q, k, v, mask})) return out;
+  using autograd::Saved;
+  Attention kept = a;
+  kept.slopes = kept.cut.starts_q = kept.cut.starts_k = kept.cut.used_k = kept.cut.pages = {};
   autograd::attach(
-      kOp, {out}, {q, k, v, mask},
-      {autograd::Saved(q), autograd::Saved(k), autograd::Saved(v), autograd::Saved(mask),
-       autograd::Saved(out, true), autograd::Saved(lse)},
-      [a, batch](const autograd::Context& c) -> autograd::Grads {
-        const Tensor& g = c.grad();
-        if (!g.defined()) return autograd::Grads(4);
-        Tensor q = c.saved(0), k = c.saved(1), v = c.saved(2), mask = c.saved(3);
-        if (grad_enabled()) return composed_backward(g, q, k, v, mask, a);
-        const int64_t l = q->shape[q->shape.size() - 2], s = k->shape[k->shape.size() - 2];
-        Tensor dq = make_as(q, batch, l, q->shape.back());
-        Tensor dk = make_as(k, batch, s, k->shape.back());
-        Tensor dv = make_as(v, batch, s, v->shape.back());
-        if (numel(batch) > 0)
-          engine::call<kernels::SdpaBackward>({.dq = dq,
-                                               .dk = dk,
-                                               .dv = dv,
-                                               .q = q,
-                                               .k = k,
-                                               .v = v,
-                                               .out = c.saved(4),
-                                               .lse = c.saved(5),
-                                               .dout = g,
-                                               .mask = mask},
-                                              {.scale = a.scale, .causal = int64_t{a.causal}},
-                                              {.op = kOp});
-        return {
-            ops::sum_to(dq, q->shape), ops::sum_to(dk, k->shape), ops::sum_to(dv, v->shape), {}};
+      op, {out}, {q, k, v, mask},
+      {Saved(q), Saved(k), Saved(v), Saved(mask), Saved(out, true), Saved(lse), Saved(a.slopes),
+       Saved(c.starts_q), Saved(c.starts_k), Saved(c.used_k), Saved(c.pages)},
+      [op, kept, batch](const autograd::Context& context) -> autograd::Grads {
+        return fused_backward(op, context, kept, batch);
       });
   return out;
 }
 
-void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
-           bool causal) {
-  PF_CHECK(q.defined() && k.defined() && v.defined(), ValueError, kOp,
+void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+           double dropout_p) {
+  PF_CHECK(q.defined() && k.defined() && v.defined(), ValueError, op,
            "got an undefined tensor; expected query, key and value; pass all three");
   PF_CHECK(is_float(q->dtype) && !info(q->dtype).storage_only && q->dtype == k->dtype &&
                q->dtype == v->dtype,
-           DTypeError, kOp, "got query ", q->dtype, ", key ", k->dtype, " and value ", v->dtype,
+           DTypeError, op, "got query ", q->dtype, ", key ", k->dtype, " and value ", v->dtype,
            "; expected one floating dtype; convert with .to(dtype)");
-  ops::check_same_device(q, k, kOp);
-  ops::check_same_device(q, v, kOp);
-  if (mask.defined()) ops::check_same_device(q, mask, kOp);
+  ops::check_same_device(q, k, op);
+  ops::check_same_device(q, v, op);
+  if (mask.defined()) ops::check_same_device(q, mask, op);
   const int nq = q->shape.size(), nk = k->shape.size(), nv = v->shape.size();
   PF_CHECK(nq >= 2 && nk >= 2 && nv >= 2 && q->shape.back() == k->shape.back() &&
                k->shape[nk - 2] == v->shape[nv - 2],
-           ShapeError, kOp, "got query ", q->shape, ", key ", k->shape, " and value ", v->shape,
+           ShapeError, op, "got query ", q->shape, ", key ", k->shape, " and value ", v->shape,
            "; expected [..., L, E], [..., S, E] and [..., S, Ev]; check the order of dimensions");
-  PF_CHECK(dropout_p >= 0 && dropout_p <= 1, ValueError, kOp, "got dropout_p ", dropout_p,
+  PF_CHECK(dropout_p >= 0 && dropout_p <= 1, ValueError, op, "got dropout_p ", dropout_p,
            "; expected a probability; pass a number from 0 to 1");
   if (!mask.defined()) return;
-  PF_CHECK(!causal, ValueError, kOp,
-           "got an attn_mask with is_causal=True; expected one of them; combine them in the mask");
-  PF_CHECK(mask->dtype == DType::Bool || mask->dtype == q->dtype, DTypeError, kOp, "got attn_mask ",
+  PF_CHECK(mask->dtype == DType::Bool || mask->dtype == q->dtype, DTypeError, op, "got attn_mask ",
            mask->dtype, " for query ", q->dtype,
            "; expected bool or the dtype of query; convert with .to(dtype)");
 }
 
-Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask_in,
-                 double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
-  PF_AUTOCAST("scaled_dot_product_attention", Lower, attention, query, key, value, mask_in,
-              dropout_p, is_causal, scale, enable_gqa);
-  check(query, key, value, mask_in, dropout_p, is_causal);
+// Sums over the heads of a group run one behind the other; few of them would leave a device idle.
+bool sums_groups(const Tensor& k, const Tensor& like) {
+  const int64_t s = k->shape[k->shape.size() - 2];
+  int64_t owners = 1;
+  for (const int64_t n : batch_of(k)) owners *= n;
+  return like->device().is_cpu() ? owners >= 16 : owners * ((s + 63) / 64) >= 512;
+}
+
+Tensor attend(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
+              const Tensor& mask_in, Attention a, bool enable_gqa, Tensor* logs) {
   Tensor q = query, k = key, v = value, mask = mask_in;
   const int nd = q->shape.size();
   const int64_t l = q->shape[nd - 2], s = k->shape[k->shape.size() - 2];
@@ -201,7 +334,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
     const int nk = k->shape.size(), nv = v->shape.size();
     PF_CHECK(nd >= 3 && nk >= 3 && nv >= 3 && k->shape[nk - 3] == v->shape[nv - 3] &&
                  k->shape[nk - 3] > 0 && q->shape[nd - 3] % k->shape[nk - 3] == 0,
-             ShapeError, kOp, "got query ", q->shape, ", key ", k->shape, " and value ", v->shape,
+             ShapeError, op, "got query ", q->shape, ", key ", k->shape, " and value ", v->shape,
              " with enable_gqa; expected the heads of query (third from the end) to be a multiple ",
              "of those of key and value; check the number of heads");
     const int64_t kv = k->shape[nk - 3];
@@ -215,34 +348,194 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
         d[d.size() - 4] = kv;
         return reshape(t, d);
       };
+      const auto beside = [&](const Tensor& t) {
+        if (!t.defined() || t->shape.size() < 3) return t;
+        return t->shape[t->shape.size() - 3] == heads ? split(t) : unsqueeze(t, -3);
+      };
       q = split(q);
+      a.grouped = sums_groups(k, q);
       k = unsqueeze(k, -3);
       v = unsqueeze(v, -3);
-      if (mask.defined() && mask->shape.size() >= 3)
-        mask = mask->shape[mask->shape.size() - 3] == heads ? split(mask) : unsqueeze(mask, -3);
+      mask = beside(mask);
+      a.slopes = beside(a.slopes);
     }
   }
   if (mask.defined()) {
     const int nm = mask->shape.size();
     auto fits = [&](int64_t have, int64_t want) { return have == want || have == 1; };
     PF_CHECK(nm >= 1 && fits(mask->shape.back(), s) && (nm < 2 || fits(mask->shape[nm - 2], l)),
-             ShapeError, kOp, "got attn_mask ", mask->shape, " for ", l, " queries and ", s,
+             ShapeError, op, "got attn_mask ", mask->shape, " for ", l, " queries and ", s,
              " keys; expected a shape that broadcasts to [..., ", l, ", ", s,
              "]; reshape the mask");
     if (nm == 1) mask = unsqueeze(mask, 0);
   }
-  const Attention a{
-      scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q->shape.back()))),
-      is_causal, dropout_p};
-  Tensor r = dropout_p > 0 || (mask.defined() && autograd::requires_grad(mask)) ||
-                     !backend_of(runs_on({q, k, v}))->kernel_find(kernels::Sdpa::kInfo.name)
-                 ? composed(q, k, v, mask, a)
-                 : fused(q, k, v, mask, a, heads == 0 ? 1 : 2);
+  const bool cut = a.cut.starts_q.defined();
+  const bool in_operations =
+      (a.dropout > 0 && hiding()) || (a.slopes.defined() && autograd::requires_grad(a.slopes)) ||
+      !backend_of(runs_on({q, k, v}))->kernel_find(kernels::Sdpa::kInfo.name);
+  PF_CHECK(!in_operations || (!cut && !logs), ValueError, op,
+           "got dropout under vmap or slopes that require a gradient; expected neither of them "
+           "here; use scaled_dot_product_attention with a mask");
+  if (a.dropout > 0) {
+    const Dims batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), op),
+                                        batch_of(mask.defined() ? mask : v), op);
+    const int64_t n = numel(broadcast_shapes(batch, batch_of(v), op)) * l;
+    const RandomState r = take_random(n * (((cut ? a.cut.max_keys : s) + 3) / 4), 4);
+    a.seed = Scalar(static_cast<int64_t>(r.seed));
+    a.offset = Scalar(static_cast<int64_t>(r.offset));
+  }
+  Tensor r = in_operations ? composed(q, k, v, mask, a)
+                           : fused(op, q, k, v, mask, a, heads == 0 ? 1 : 2, logs);
   if (heads == 0) return r;
-  IntList d = r->shape.vec();
-  d.erase(d.end() - 3);
-  d[d.size() - 3] = heads;
-  return reshape(r, d);
+  const auto merged = [&](const Tensor& t, int behind) {
+    IntList d = t->shape.vec();
+    d.erase(d.end() - behind - 1);
+    d[d.size() - static_cast<size_t>(behind) - 1] = heads;
+    return reshape(t, d);
+  };
+  if (logs) *logs = merged(*logs, 1);
+  return merged(r, 2);
+}
+
+double scale_of(std::optional<double> scale, const Tensor& q) {
+  return scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q->shape.back())));
+}
+
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                 double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
+  PF_AUTOCAST("scaled_dot_product_attention", Lower, attention, query, key, value, mask, dropout_p,
+              is_causal, scale, enable_gqa);
+  check(kOp, query, key, value, mask, dropout_p);
+  PF_CHECK(!mask.defined() || !is_causal, ValueError, kOp,
+           "got an attn_mask with is_causal=True; expected one of them; combine them in the mask");
+  Attention a;
+  a.scale = scale_of(scale, query);
+  a.right = is_causal ? 0 : -1;
+  a.dropout = dropout_p;
+  return attend(kOp, query, key, value, mask, a, enable_gqa, nullptr);
+}
+
+// ---- flash_attention ----------------------------------------------------------------------------
+
+constexpr const char* kFlash = "flash_attention";
+
+// What lies on the host is looked at; a device's kernels read no further than there are rows.
+void check_starts(const Tensor& t, int64_t rows, const char* what) {
+  if (!t->device().is_cpu() || hiding()) return;
+  const auto* p = static_cast<const int32_t*>(engine::host_data(t, kFlash));
+  const int64_t n = t->shape[0], stride = t->strides[0];
+  for (int64_t i = 0; i < n; ++i)
+    PF_CHECK(p[i * stride] >= (i == 0 ? 0 : p[(i - 1) * stride]) && p[i * stride] <= rows,
+             ValueError, kFlash, "got ", what, " with ", p[i * stride], " at position ", i,
+             "; expected numbers that never fall, from 0 to ", rows, "; give where each of the ",
+             "sequences begins, and the end of the last");
+}
+void check_lengths(const Tensor& t, const char* what, int64_t sequences) {
+  PF_CHECK(t->shape.size() == 1 && t->shape[0] == sequences, ShapeError, kFlash, "got ", what, " ",
+           t->shape, " for ", sequences, " sequences; expected one number for each");
+}
+Tensor as_lengths(const Tensor& t, const char* what, const Tensor& beside) {
+  if (!t.defined()) return t;
+  PF_CHECK(is_integral(t->dtype, false), DTypeError, kFlash, "got ", what, " of dtype ", t->dtype,
+           "; expected int32; convert with .to(pf.int32)");
+  ops::check_same_device(beside, t, kFlash);
+  return contiguous(to(t.detach(), DType::Int32));
+}
+
+struct Flash {
+  Attention a;
+  bool grouped;
+};
+
+std::pair<Tensor, Tensor> flash(const Tensor& q, const Tensor& k, const Tensor& v,
+                                const Tensor& mask, const Flash& f) {
+  PF_AUTOCAST("flash_attention", Lower, flash, q, k, v, mask, f);
+  check(kFlash, q, k, v, mask, f.a.dropout);
+  Tensor logs;
+  Tensor out = attend(kFlash, q, k, v, mask, f.a, f.grouped, &logs);
+  return {out, logs};
+}
+
+std::pair<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key,
+                                          const Tensor& value, const Tensor& mask, double dropout_p,
+                                          std::optional<double> scale, int64_t left, int64_t right,
+                                          bool bottom_right, double soft_cap, const Tensor& slopes,
+                                          bool enable_gqa, const Tensor& starts_q,
+                                          const Tensor& starts_k, int64_t max_queries,
+                                          int64_t max_keys, const Tensor& used_k,
+                                          const Tensor& pages, int64_t page) {
+  check(kFlash, query, key, value, mask, dropout_p);
+  Flash f{{}, enable_gqa};
+  Attention& a = f.a;
+  a.scale = scale_of(scale, query);
+  PF_CHECK(left >= -1 && right >= -1, ValueError, kFlash, "got a window of ", left, " and ", right,
+           "; expected numbers of keys from 0 on; pass -1 for all");
+  a.left = left, a.right = right;
+  a.bottom_right = bottom_right;
+  PF_CHECK(soft_cap >= 0 && std::isfinite(soft_cap), ValueError, kFlash, "got softcap ", soft_cap,
+           "; expected a finite number from 0 on; pass 0 for none");
+  a.soft_cap = soft_cap;
+  a.dropout = dropout_p;
+  const bool cut = starts_q.defined();
+  PF_CHECK(cut == starts_k.defined() && (cut || (!used_k.defined() && !pages.defined())),
+           ValueError, kFlash,
+           "got some of cu_seqlens_q, cu_seqlens_k, seqused_k and block_table; expected the first "
+           "two, and the others beside them; pass both");
+  int64_t sequences = 0;
+  if (cut) {
+    PF_CHECK(!mask.defined(), ValueError, kFlash,
+             "got an attn_mask with cu_seqlens; expected one of them; pad the sequences");
+    PF_CHECK(query->shape.size() == 3 && key->shape.size() == 3 && value->shape.size() == 3,
+             ShapeError, kFlash, "got query ", query->shape, " and key ", key->shape,
+             " with cu_seqlens; expected [heads, rows of all sequences, E]");
+    PF_CHECK(starts_q->shape.size() == 1 && starts_k->shape.size() == 1 &&
+                 starts_q->shape[0] == starts_k->shape[0] && starts_q->shape[0] > 0,
+             ShapeError, kFlash, "got cu_seqlens_q ", starts_q->shape, " and cu_seqlens_k ",
+             starts_k->shape, "; expected one number more than there are sequences in both");
+    sequences = starts_q->shape[0] - 1;
+    PF_CHECK(max_queries >= 0 && max_keys >= 0, ValueError, kFlash, "got max_seqlen_q ",
+             max_queries, " and max_seqlen_k ", max_keys, "; expected the longest lengths");
+    Sequences& c = a.cut;
+    c.starts_q = as_lengths(starts_q, "cu_seqlens_q", query);
+    c.starts_k = as_lengths(starts_k, "cu_seqlens_k", query);
+    c.used_k = as_lengths(used_k, "seqused_k", query);
+    c.pages = as_lengths(pages, "block_table", query);
+    c.max_queries = max_queries, c.max_keys = max_keys, c.page = page;
+    if (used_k.defined()) check_lengths(used_k, "seqused_k", sequences);
+    check_starts(c.starts_q, query->shape[1], "cu_seqlens_q");
+    if (pages.defined()) {
+      PF_CHECK(pages->shape.size() == 2 && pages->shape[0] == sequences && page > 0 &&
+                   key->shape[1] % page == 0,
+               ShapeError, kFlash, "got block_table ", pages->shape, " and pages of ", page,
+               " for ", sequences, " sequences and ", key->shape[1],
+               " rows; expected [sequences, pages of one]");
+      PF_CHECK(!autograd::wanted({query, key, value}), ValueError, kFlash,
+               "got a block_table where gradients are wanted; expected none; use no_grad, or put "
+               "the keys of a sequence together");
+    } else if (!used_k.defined()) {
+      check_starts(c.starts_k, key->shape[1], "cu_seqlens_k");
+    }
+  }
+  if (slopes.defined()) {
+    const int n = slopes->shape.size(), nq = query->shape.size();
+    const int64_t heads = nq < 3 ? 1 : query->shape[nq - 3], batch = cut ? sequences
+                                                                     : nq < 4
+                                                                         ? 1
+                                                                         : query->shape[nq - 4];
+    PF_CHECK((n == 1 || (n == 2 && slopes->shape[0] == batch)) && slopes->shape.back() == heads,
+             ShapeError, kFlash, "got alibi_slopes ", slopes->shape, "; expected [", heads,
+             "] or [", batch, ", ", heads, "]: a number for each head");
+    PF_CHECK(is_float(slopes->dtype), DTypeError, kFlash, "got alibi_slopes of dtype ",
+             slopes->dtype, "; expected float32; convert with .to(pf.float32)");
+    ops::check_same_device(query, slopes, kFlash);
+    Tensor t = to(slopes, DType::Float32);
+    if (cut)
+      t = n == 1 ? unsqueeze(unsqueeze(t, -1), -1) : unsqueeze(transpose(t, 0, 1), -1);
+    else
+      t = unsqueeze(unsqueeze(t, -1), -1);
+    a.slopes = t;
+  }
+  return flash(query, key, value, mask, f);
 }
 
 }  // namespace
@@ -268,6 +561,26 @@ const Family kAttention("attention", [](Family& f) {
         "query that may see nothing gives zeros. dropout_p always applies: pass 0 outside "
         "training. enable_gqa shares each head of key and value among several of query.",
         kFunctional});
+  f.op(
+      &flash_attention,
+      {"flash_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float "
+       "dropout_p=0.0, *, float? scale=None, int left=-1, int right=-1, bool bottom_right=False, "
+       "float softcap=0.0, Tensor? alibi_slopes=None, bool enable_gqa=False, Tensor? "
+       "cu_seqlens_q=None, Tensor? cu_seqlens_k=None, int max_seqlen_q=0, int max_seqlen_k=0, "
+       "Tensor? seqused_k=None, Tensor? block_table=None, int page_size=0) -> (Tensor output, "
+       "Tensor lse)",
+       "scaled_dot_product_attention with more ways to say what is seen, and the logarithm of each "
+       "query's sum of exponentials [..., L], which has no gradient. Query i stands beside key i, "
+       "or with bottom_right the last query beside the last key, and sees `left` keys before and "
+       "`right` keys behind that (-1: all). softcap c makes a score s c tanh(s / c); "
+       "alibi_slopes, [H] or [B, H], times the distance in keys are subtracted; attn_mask comes "
+       "on top. With cu_seqlens the rows of query [H, rows, E], key and value are sequences one "
+       "behind the other: of int32 [sequences + 1], where each begins and the last ends; "
+       "max_seqlen are the longest. seqused_k [sequences] are numbers of keys where not all are "
+       "used. With block_table [sequences, pages] key j of a sequence is row page_size * "
+       "block_table[sequence, j // page_size] + j % page_size. cu_seqlens that fall or reach "
+       "beyond the rows are an error on the CPU; elsewhere no rows but those given are read.",
+       kFunctional});
 });
 
 }  // namespace

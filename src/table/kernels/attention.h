@@ -1,7 +1,24 @@
-// Scaled dot-product attention, out = softmax(scale q k^T + mask) v, and its gradients. q [..., L,
-// E], k [..., S, E], v [..., S, Ev], with any strides; their batch dimensions broadcast to those of
-// out. lse, contiguous [..., L], has the logarithm of each row's sum of exponentials, in float32 or
-// float64. The mask is bool (what may be seen) or of q's dtype (what is added).
+// Scaled dot-product attention and its gradients. q [..., L, E], k [..., S, E], v [..., S, Ev],
+// with any strides; their batch dimensions broadcast to those of out. The score of a query and a
+// key is
+//
+//   s = scale q k^T, soft_cap tanh(s / soft_cap) where soft_cap > 0,
+//   + mask - slope |i + shift - j|,   seen where the mask says so and i + shift - left <= j <= i +
+//                                     shift + right (-1: no limit)
+//
+// with shift = keys - queries where bottom_right, else 0. out = softmax(s) v; a query that sees
+// nothing gives zeros. lse, contiguous [..., L], has the logarithm of each row's sum of
+// exponentials in a base of the backend's own, in float32 or float64, for the gradient; `logs`, if
+// defined, has the natural one.
+//
+// Dropout: weight (row of lse r, key j) is kept where word j % 4 of counter offset + r ceil(S / 4)
+// + j / 4 is at least dropout 2^32, and divided by 1 - dropout.
+//
+// With `starts_q` rows of q are sequences one behind the other: b from starts_q[b] to starts_q[b +
+// 1], of at most max_queries; so with starts_k and max_keys (which is the S of dropout), or, where
+// used_k is defined, used_k[b] keys from starts_k[b] on. With `pages` key j of b is row pages[b][j
+// / page] page + j % page of k and v. Where starts and pages are wrong nothing outside of the
+// tensors is read; rows of no sequence get zeros.
 #pragma once
 
 #include "table/kernel.h"
@@ -9,25 +26,34 @@
 namespace pyflame::kernels {
 
 struct Sdpa {
-  static constexpr KernelInfo kInfo{"sdpa", Anchor::General, 2};
+  static constexpr KernelInfo kInfo{"sdpa",          Anchor::General, 3,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
-    T out, lse;
-    T q, k, v, mask{};
+    T out, lse, logs{};
+    T q, k, v;
+    T mask{};                            // bool, or of q's dtype: what is added
+    T slopes{};                          // float32 [..., H, 1 or sequences, 1]
+    T starts_q{}, starts_k{}, used_k{};  // int32, contiguous
+    T pages{};                           // int32 [sequences, pages of one]
   };
   template <class T>
   struct Numbers {
-    T scale, causal;
+    T seed{}, offset{};
+    T scale, left, right, bottom_right, soft_cap, dropout, max_queries, max_keys, page;
   };
 };
 
-// dq, dk and dv have all batch dimensions of out.
+// dq has all batch dimensions of out. dk and dv have, too, or 1 for the last one: then they are
+// sums over it. dmask has the mask's dimensions.
 struct SdpaBackward {
-  static constexpr KernelInfo kInfo{"sdpa_backward", Anchor::General, 3};
+  static constexpr KernelInfo kInfo{"sdpa_backward", Anchor::General, 4,
+                                    Layout::Strided, Indices::None,   true};
   template <class T>
   struct Tensors {
-    T dq, dk, dv;
-    T q, k, v, out, lse, dout, mask{};
+    T dq, dk, dv, dmask{};
+    T q, k, v, out, lse, dout;
+    T mask{}, slopes{}, starts_q{}, starts_k{}, used_k{}, pages{};
   };
   template <class T>
   using Numbers = Sdpa::Numbers<T>;

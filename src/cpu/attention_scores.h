@@ -1,0 +1,173 @@
+// What the passes of attention share: which rows attend to which, and a row's products made into
+// scores and weights.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/attention_rows.h"
+#include "cpu/gemm_own.h"
+#include "cpu/kernel.h"
+#include "cpu/philox.h"
+#include "table/kernels/attention.h"
+
+namespace pyflame::cpu::attention {
+
+// One matrix of a batch: where it begins and its strides.
+template <class S>
+struct View {
+  S* data = nullptr;
+  int64_t row = 0, col = 0;
+  View rows_from(int64_t i) const { return {data + i * row, row, col}; }
+};
+
+template <class S>
+View<S> matrix_of(const pf_tensor& t, const pf_tensor& like, int64_t head) {
+  S* p = static_cast<S*>(t.data);
+  for (int d = like.ndim - 3; d >= 0; --d) {
+    const int64_t i = head % like.shape[d];
+    head /= like.shape[d];
+    const int at = d + t.ndim - like.ndim;
+    if (at >= 0 && t.shape[at] > 1) p += i * t.strides[at];
+  }
+  auto stride = [&](int at) { return at < 0 || t.shape[at] == 1 ? 0 : t.strides[at]; };
+  return {p, stride(t.ndim - 2), stride(t.ndim - 1)};
+}
+
+inline int64_t round_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
+// The queries and keys of one head that meet each other: all, or those of one sequence.
+struct Item {
+  int64_t head, sequence;
+  int64_t l, s;    // queries and keys
+  int64_t q0, k0;  // rows before them
+  int64_t shift;   // query i stands beside key i + shift
+};
+
+// Sizes and numbers of a call; `At` are the positions of the tensors that both kernels have.
+struct Call {
+  int64_t heads = 1, group = 1;  // group: neighbouring heads that share a gradient of keys
+  int64_t rows, keys, e, ev;     // of the tensors
+  int64_t most_l = 0, most_s = 0;
+  double scale, soft_cap, dropout;
+  int64_t left, right, page, drawn;  // drawn: counters of a row
+  uint64_t seed, offset;
+  bool bottom_right;
+  pf_tensor out, mask{}, slopes{}, pages{};
+  std::vector<Item> items;  // sequences of a head follow each other
+
+  template <class Positions>
+  Call(const KernelArgs& a, const Positions& at) : out(a.tensor(at.out)) {
+    constexpr auto number = kernels::numbers<kernels::Sdpa>;
+    const pf_tensor &q = a.tensor(at.q), &k = a.tensor(at.k);
+    rows = q.shape[q.ndim - 2], keys = k.shape[k.ndim - 2];
+    e = q.shape[q.ndim - 1], ev = out.shape[out.ndim - 1];
+    scale = a.f(number.scale), soft_cap = a.f(number.soft_cap), dropout = a.f(number.dropout);
+    left = a.i(number.left), right = a.i(number.right), page = a.i(number.page);
+    seed = static_cast<uint64_t>(a.i(number.seed));
+    offset = static_cast<uint64_t>(a.i(number.offset));
+    bottom_right = a.i(number.bottom_right) != 0;
+    for (int d = 0; d + 2 < out.ndim; ++d) heads *= out.shape[d];
+    if (a.has(at.mask)) mask = a.tensor(at.mask);
+    if (a.has(at.slopes)) slopes = a.tensor(at.slopes);
+    if (a.has(at.pages)) pages = a.tensor(at.pages);
+    const bool cut = a.has(at.starts_q);
+    drawn = ((cut ? a.i(number.max_keys) : keys) + 3) / 4;
+    const int64_t sequences = cut ? a.tensor(at.starts_q).shape[0] - 1 : 1;
+    items.reserve(static_cast<size_t>(heads * sequences));
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t b = 0; b < sequences; ++b) {
+        Item i{h, b, rows, keys, 0, 0, 0};
+        if (cut) {
+          const auto* sq = a.data<const int32_t>(at.starts_q);
+          const auto* sk = a.data<const int32_t>(at.starts_k);
+          const auto* used = a.has(at.used_k) ? a.data<const int32_t>(at.used_k) : nullptr;
+          const int64_t in_reach = pages.data ? pages.shape[1] * page : keys;
+          i.q0 = std::clamp<int64_t>(sq[b], 0, rows);
+          i.l = std::clamp<int64_t>(sq[b + 1] - i.q0, 0,
+                                    std::min(rows - i.q0, a.i(number.max_queries)));
+          i.k0 = pages.data ? 0 : std::clamp<int64_t>(sk[b], 0, keys);
+          i.s = std::clamp<int64_t>(used ? used[b] : sk[b + 1] - sk[b], 0,
+                                    std::min(in_reach - i.k0, a.i(number.max_keys)));
+        }
+        i.shift = bottom_right ? i.s - i.l : 0;
+        most_l = std::max(most_l, i.l), most_s = std::max(most_s, i.s);
+        items.push_back(i);
+      }
+  }
+
+  bool masked() const { return mask.data != nullptr; }
+  // Whether a score is more than its product times the scale.
+  bool changes_scores() const { return masked() || slopes.data || soft_cap > 0 || left >= 0; }
+  // Keys [from, to) are in reach of a query.
+  int64_t from(const Item& i, int64_t row) const {
+    return left < 0 ? 0 : std::clamp<int64_t>(row + i.shift - left, 0, i.s);
+  }
+  int64_t to(const Item& i, int64_t row) const {
+    return right < 0 ? i.s : std::clamp<int64_t>(row + i.shift + right + 1, from(i, row), i.s);
+  }
+};
+
+// Products s[from..to) of a row become scores: scaled, capped, masked. With `capped`, that gets the
+// derivative of the cap, 1 - tanh^2.
+template <class S, class T>
+void score_row(const Call& c, const Item& item, int64_t i, int64_t from, int64_t to, T* s,
+               T* capped = nullptr) {
+  const T scale = static_cast<T>(c.scale), inf = std::numeric_limits<T>::infinity();
+  const bool has_numbers = c.masked() && static_cast<DType>(c.mask.dtype) != DType::Bool;
+  if (c.soft_cap > 0) {
+    const T cap = static_cast<T>(c.soft_cap), inner = static_cast<T>(c.scale / c.soft_cap);
+    for (int64_t j = from; j < to; ++j) {
+      const T t = std::tanh(s[j] * inner);
+      s[j] = cap * t;
+      if (capped) capped[j] = 1 - t * t;
+    }
+  }
+  const T factor = c.soft_cap > 0 ? T(1) : scale;
+  if (has_numbers) {
+    const View<const S> m = matrix_of<const S>(c.mask, c.out, item.head);
+    const S* row = m.data + i * m.row;
+    for (int64_t j = from; j < to; ++j) {
+      T x;
+      micro::pack(row + j * m.col, 1, 0, 1, 1, 1, &x);
+      s[j] = s[j] * factor + x;
+    }
+  } else if (c.masked()) {
+    const View<const bool8> m = matrix_of<const bool8>(c.mask, c.out, item.head);
+    const bool8* row = m.data + i * m.row;
+    for (int64_t j = from; j < to; ++j) s[j] = row[j * m.col] ? s[j] * factor : -inf;
+  } else if (c.soft_cap <= 0) {
+    for (int64_t j = from; j < to; ++j) s[j] *= scale;
+  }
+  if (!c.slopes.data) return;
+  const View<const float> m = matrix_of<const float>(c.slopes, c.out, item.head);
+  const T slope = static_cast<T>(m.data[item.sequence * m.row]);
+  for (int64_t j = from; j < to; ++j) s[j] -= slope * static_cast<T>(std::abs(i + item.shift - j));
+}
+
+// f(j, kept) for weights [from, to) of a row.
+template <class F>
+void each_drawn(const Call& c, const Item& item, int64_t i, int64_t from, int64_t to, F&& f) {
+  const double bound = std::ceil(c.dropout * 0x1p32);
+  const bool none = bound >= 0x1p32;
+  const uint32_t threshold = none ? 0 : static_cast<uint32_t>(bound);
+  const uint64_t row = static_cast<uint64_t>(item.head * c.rows + item.q0 + i);
+  const uint64_t first = c.offset + row * static_cast<uint64_t>(c.drawn);
+  uint32_t words[philox::kTile];
+  for (int64_t j0 = from / philox::kTile * philox::kTile; j0 < to; j0 += philox::kTile) {
+    philox::tile(first + static_cast<uint64_t>(j0) / 4, c.seed, words);
+    const int64_t end = std::min<int64_t>(j0 + philox::kTile, to);
+    for (int64_t j = std::max(j0, from); j < end; ++j) f(j, !none && words[j - j0] >= threshold);
+  }
+}
+inline double keeping_factor(const Call& c) {
+  return c.dropout < 1 ? 1 / (1 - c.dropout) : 0;
+}
+
+}  // namespace pyflame::cpu::attention

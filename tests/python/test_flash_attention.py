@@ -1,0 +1,175 @@
+"""What attention can be asked beyond a mask: windows, alignment, soft caps, slopes, learnt biases,
+dropout, shared heads, sequences of several lengths, pages; against NumPy in float64."""
+
+import numpy as np
+import pytest
+from attention_reference import attention as reference
+from attention_reference import summed_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pyflame as pf
+import pyflame.nn.functional as F
+
+pytestmark = pytest.mark.kernels(0.3)
+
+BOUND = {pf.float64: 1e-12, pf.float32: 2e-5, pf.bfloat16: 2e-2, pf.float16: 3e-3}
+
+
+def numbers(rng, shape, dtype=pf.float64):
+    return pf.tensor(rng.standard_normal(shape)).to(dtype)
+
+
+def wide(t):
+    return t.detach().to(pf.float64).numpy()
+
+
+def close(got, want, dtype, what, terms=1):
+    """`terms`: how many gradients were summed, each with its own rounding."""
+    got = wide(got)
+    assert got.shape == want.shape, (what, got.shape, want.shape)
+    size = max(terms**0.5, np.abs(want[np.isfinite(want)]).max(initial=0))
+    np.testing.assert_allclose(got, want, rtol=0, atol=BOUND[dtype] * size, err_msg=what)
+
+
+def kept_factors(q, k, seed, p, **options):
+    """What dropout multiplies weights with: they come to light where values are unit vectors."""
+    eye = pf.eye(k.shape[-2], dtype=q.dtype).expand(*k.shape[:-1], k.shape[-2])
+    pf.manual_seed(seed)
+    got = wide(F.flash_attention(q.detach(), k.detach(), eye, dropout_p=p, **options)[0])
+    return np.where(got != 0, 1 / (1 - p) if p < 1 else 0, 0.0)
+
+
+def check(
+    rng,
+    dtype,
+    batch,
+    heads,
+    groups,
+    length,
+    keys,
+    e,
+    ev,
+    *,
+    mask=None,
+    slopes=None,
+    p=0.0,
+    **options,
+):
+    """out, lse and all gradients of one combination."""
+    shapes = [(batch, heads * groups, length, e), (batch, heads, keys, e), (batch, heads, keys, ev)]
+    q, k, v = (numbers(rng, s, dtype).requires_grad_() for s in shapes)
+    g = numbers(rng, (batch, heads * groups, length, ev), dtype)
+    keyword, mask_array = {}, None
+    if mask == "bool":
+        mask_array = rng.random((batch, 1, length, keys)) < 0.6
+        if length:
+            mask_array[:, :, length // 2] = False
+        keyword["attn_mask"] = pf.tensor(mask_array)
+    elif mask is not None:  # a shape: numbers that are learnt
+        keyword["attn_mask"] = numbers(rng, mask, dtype).requires_grad_()
+        mask_array = wide(keyword["attn_mask"])
+    slope_array = None
+    if slopes is not None:
+        slope_array = rng.random(slopes)
+        keyword["alibi_slopes"] = pf.tensor(slope_array).float()
+        slope_array = wide(keyword["alibi_slopes"])[..., None, None]
+    keyword |= options | {"enable_gqa": groups > 1}
+    kq, kk, kv = (wide(t) for t in (q, k, v))
+    factors = None
+    if p > 0:
+        quiet = {n: x.detach() if isinstance(x, pf.Tensor) else x for n, x in keyword.items()}
+        factors = kept_factors(q, k, 5, p, **quiet)
+        pf.manual_seed(5)
+    out, lse = F.flash_attention(q, k, v, dropout_p=p, **keyword)
+    out.backward(g)
+    wk, wv = (x.repeat(groups, 1) for x in (kk, kv))
+    want = reference(
+        kq, wk, wv, wide(g), mask=mask_array, slopes=slope_array, factors=factors,
+        **{n: x for n, x in options.items()},
+    )  # fmt: skip
+    close(out, want[0], dtype, "out")
+    close(lse, want[1], dtype, "lse")
+    close(q.grad, want[2], dtype, "dq")
+    split = (batch, heads, groups, keys)
+    close(k.grad, want[3].reshape(*split, e).sum(2), dtype, "dk")
+    close(v.grad, want[4].reshape(*split, ev).sum(2), dtype, "dv")
+    if mask is not None and mask != "bool":
+        terms = want[5].size // max(1, np.prod(mask))
+        close(keyword["attn_mask"].grad, summed_to(want[5], mask), dtype, "dmask", terms)
+
+
+FEATURES = {
+    "window": {"left": 5, "right": 3},
+    "left": {"left": 7},
+    "right": {"right": 4},
+    "narrow": {"left": 0, "right": 0},
+    "lower right": {"right": 0, "bottom_right": True},
+    "window, lower right": {"left": 9, "right": 0, "bottom_right": True},
+    "soft cap": {"softcap": 1.5},
+    "slopes": {"slopes": (2,)},
+    "slopes of samples": {"slopes": (2, 2), "bottom_right": True},
+    "bias": {"mask": "full"},
+    "bias of keys": {"mask": "keys"},
+    "bias of queries": {"mask": "queries"},
+    "bias of heads": {"mask": "heads"},
+    "dropout": {"p": 0.3},
+    "all dropped": {"p": 1.0},
+    "bool": {"mask": "bool", "left": 20},
+    "everything": {"left": 30, "right": 11, "bottom_right": True, "softcap": 2.0, "slopes": (2,),
+                   "mask": "full", "p": 0.2, "scale": -0.7},
+}  # fmt: skip
+SHAPES = [(1, 1, 1, 1), (17, 17, 5, 7), (33, 70, 16, 16), (130, 40, 33, 64), (70, 129, 128, 100)]
+
+
+@pytest.mark.parametrize("dtype", list(BOUND))
+@pytest.mark.parametrize("length, keys, e, ev", SHAPES)
+@pytest.mark.parametrize("feature", list(FEATURES))
+def test_a_feature(feature, length, keys, e, ev, dtype):
+    options = dict(FEATURES[feature])
+    masks = {"full": (1, 2, length, keys), "keys": (2, 1, 1, keys), "queries": (length, 1),
+             "heads": (2, 1, 1)}  # fmt: skip
+    if "mask" in options:
+        options["mask"] = masks.get(options["mask"], options["mask"])
+    check(np.random.default_rng(3), dtype, 2, 2, 1, length, keys, e, ev, **options)
+
+
+@st.composite
+def combinations(draw):
+    length, keys = draw(st.integers(1, 90)), draw(st.integers(0, 90))
+    groups, heads, batch = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    h = heads * groups
+    reach = st.integers(-1, 40)
+    options = {
+        "left": draw(reach), "right": draw(reach), "bottom_right": draw(st.booleans()),
+        "softcap": draw(st.sampled_from([0.0, 0.5, 4.0])),
+        "slopes": draw(st.sampled_from([None, (h,), (batch, h)])),
+        "scale": draw(st.sampled_from([None, 0.3, -0.2])),
+        "p": draw(st.sampled_from([0.0, 0.0, 0.4])),
+        "mask": draw(st.sampled_from(
+            [None, "bool", (length, keys), (batch, h, length, keys), (h, 1, keys), (batch, 1, length, 1)]
+        )),
+    }  # fmt: skip
+    if keys == 0:
+        options["mask"] = options["p"] = None
+        options["p"] = 0.0
+    e = draw(st.sampled_from([1, 2, 8, 31, 64]))
+    return batch, heads, groups, length, keys, e, draw(st.sampled_from([e, 3])), options
+
+
+@settings(max_examples=60, deadline=None)
+@given(combinations(), st.sampled_from(list(BOUND)), st.integers(0, 1 << 30))
+def test_combinations(what, dtype, seed):
+    *shape, options = what
+    check(np.random.default_rng(seed), dtype, *shape, **options)
+
+
+@pytest.mark.parametrize("e", [96, 160, 256])
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16])
+def test_wide_heads(e, dtype):
+    check(np.random.default_rng(1), dtype, 1, 2, 2, 65, 66, e, e, left=40, right=0, softcap=3.0)
+
+
+def test_many_groups_sum_their_gradients():
+    check(np.random.default_rng(2), pf.float32, 8, 2, 3, 20, 30, 8, 8, right=0, bottom_right=True)
+    check(np.random.default_rng(2), pf.bfloat16, 8, 2, 3, 20, 30, 8, 8, p=0.25)
