@@ -56,7 +56,8 @@ struct Call {
   int64_t rows, keys, e, ev;     // of the tensors
   int64_t most_l = 0, most_s = 0;
   double scale, soft_cap, dropout;
-  int64_t left, right, page, drawn;  // drawn: counters of a row
+  int64_t left, right, page;
+  int64_t pairs, drawn;  // of dropout: pairs of rows of a head, and of keys of a row
   uint64_t seed, offset;
   bool bottom_right;
   pf_tensor out, mask{}, slopes{}, pages{};
@@ -78,8 +79,9 @@ struct Call {
     if (a.has(at.slopes)) slopes = a.tensor(at.slopes);
     if (a.has(at.pages)) pages = a.tensor(at.pages);
     const bool cut = a.has(at.starts_q);
-    drawn = ((cut ? a.i(number.max_keys) : keys) + 3) / 4;
     const int64_t sequences = cut ? a.tensor(at.starts_q).shape[0] - 1 : 1;
+    pairs = (rows + sequences + 1) / 2;
+    drawn = ((cut ? a.i(number.max_keys) : keys) + 1) / 2;
     items.reserve(static_cast<size_t>(heads * sequences));
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t b = 0; b < sequences; ++b) {
@@ -157,13 +159,18 @@ void each_drawn(const Call& c, const Item& item, int64_t i, int64_t from, int64_
   const double bound = std::ceil(c.dropout * 0x1p32);
   const bool none = bound >= 0x1p32;
   const uint32_t threshold = none ? 0 : static_cast<uint32_t>(bound);
-  const uint64_t row = static_cast<uint64_t>(item.head * c.rows + item.q0 + i);
-  const uint64_t first = c.offset + row * static_cast<uint64_t>(c.drawn);
+  const int64_t pair = item.head * c.pairs + (item.q0 + item.sequence) / 2 + i / 2;
+  const uint64_t first = c.offset + static_cast<uint64_t>(pair) * static_cast<uint64_t>(c.drawn);
+  constexpr int64_t kColumns = 2 * philox::kCounters;
   uint32_t words[philox::kTile];
-  for (int64_t j0 = from / philox::kTile * philox::kTile; j0 < to; j0 += philox::kTile) {
-    philox::tile(first + static_cast<uint64_t>(j0) / 4, c.seed, words);
-    const int64_t end = std::min<int64_t>(j0 + philox::kTile, to);
-    for (int64_t j = std::max(j0, from); j < end; ++j) f(j, !none && words[j - j0] >= threshold);
+  const uint32_t* const row = words + i % 2 * 2;
+  for (int64_t j0 = from / kColumns * kColumns; j0 < to; j0 += kColumns) {
+    philox::tile(first + static_cast<uint64_t>(j0) / 2, c.seed, words);
+    const int64_t end = std::min<int64_t>(j0 + kColumns, to);
+    for (int64_t j = std::max(j0, from); j < end; ++j) {
+      const int64_t at = j - j0;
+      f(j, !none && row[at / 2 * 4 + at % 2] >= threshold);
+    }
   }
 }
 inline double keeping_factor(const Call& c) {

@@ -99,17 +99,22 @@ Tensor widened_mask(const Tensor& mask) {
   return mask.defined() && is_float(mask->dtype) ? widened(mask) : mask;
 }
 
-// What weights are multiplied with: 0, or 1 / (1 - p). As kernels draw it.
+// What weights are multiplied with: 0, or 1 / (1 - p). As kernels draw it: for two queries and two
+// keys at a time.
 Tensor dropout_factors(const Dims& batch, int64_t l, int64_t s, const Attention& a,
                        const Tensor& like) {
-  Dims shape = batch;
-  shape.push_back(l);
-  shape.push_back((s + 3) / 4 * 4);
-  const Tensor ones = ops::raw_full(shape, DType::Float32, like->device(), 1);
-  const Tensor factors = make_tensor(shape, DType::Float32, like->device());
+  IntList shape = batch.vec(), order, whole = shape;
+  const int64_t n = batch.size();
+  shape.insert(shape.end(), {l / 2 + 1, (s + 1) / 2, 2, 2});
+  whole.insert(whole.end(), {2 * (l / 2 + 1), (s + 1) / 2 * 2});
+  for (int64_t d = 0; d < n; ++d) order.push_back(d);
+  order.insert(order.end(), {n, n + 2, n + 1, n + 3});
+  const Tensor ones = ops::raw_full(Dims(shape), DType::Float32, like->device(), 1);
+  const Tensor factors = make_tensor(ones->shape, DType::Float32, like->device());
   if (ones->numel > 0)
     engine::call<kernels::Dropout>({factors, ones}, {a.seed, a.offset, a.dropout});
-  return to(narrow(factors, -1, 0, s), like->dtype);
+  const Tensor r = reshape(permute(factors, order), whole);
+  return to(narrow(narrow(r, -2, 0, l), -1, 0, s), like->dtype);
 }
 
 // The steps of attention in operations.
@@ -379,8 +384,10 @@ Tensor attend(const char* op, const Tensor& query, const Tensor& key, const Tens
   if (a.dropout > 0) {
     const Dims batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), op),
                                         batch_of(mask.defined() ? mask : v), op);
-    const int64_t n = numel(broadcast_shapes(batch, batch_of(v), op)) * l;
-    const RandomState r = take_random(n * (((cut ? a.cut.max_keys : s) + 3) / 4), 4);
+    const int64_t n = numel(broadcast_shapes(batch, batch_of(v), op)),
+                  sequences = cut ? a.cut.starts_q->shape[0] - 1 : 1,
+                  pairs = (l + sequences + 1) / 2, drawn = ((cut ? a.cut.max_keys : s) + 1) / 2;
+    const RandomState r = take_random(n * pairs * drawn, 4);
     a.seed = Scalar(static_cast<int64_t>(r.seed));
     a.offset = Scalar(static_cast<int64_t>(r.offset));
   }

@@ -173,3 +173,37 @@ def test_wide_heads(e, dtype):
 def test_many_groups_sum_their_gradients():
     check(np.random.default_rng(2), pf.float32, 8, 2, 3, 20, 30, 8, 8, right=0, bottom_right=True)
     check(np.random.default_rng(2), pf.bfloat16, 8, 2, 3, 20, 30, 8, 8, p=0.25)
+
+
+def test_operations_drop_what_the_kernel_drops():
+    """A gradient of a gradient is made of operations: it needs the same draws."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s) for s in ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 2))]
+    g = pf.tensor(rng.standard_normal((2, 3, 5, 2)))
+
+    def gradients(create_graph):
+        q, k, v = (pf.tensor(a).requires_grad_() for a in arrays)
+        pf.manual_seed(1)
+        options = {
+            "left": 3,
+            "softcap": 2.0,
+            "alibi_slopes": pf.tensor([0.1, 0.2, 0.3]),
+            "right": 2,
+        }
+        y, _ = F.flash_attention(q, k, v, dropout_p=0.4, **options)
+        return pf.autograd.grad(y, [q, k, v], g, create_graph=create_graph), (q, k, v)
+
+    kernel, _ = gradients(False)
+    operations, leaves = gradients(True)
+    for a, b in zip(kernel, operations):
+        np.testing.assert_allclose(a.numpy(), b.detach().numpy(), atol=1e-13)
+    second = pf.autograd.grad((operations[0] ** 2).sum(), leaves)
+    weights = [2 * operations[0].detach().numpy(), None, None]
+    for n, got in enumerate(second):
+        for at in list(np.ndindex(*arrays[n].shape))[::7]:
+            before, sides = arrays[n][at], []
+            for step in (1e-6, -1e-6):
+                arrays[n][at] = before + step
+                sides.append((gradients(False)[0][0].numpy() * weights[0]).sum())
+            arrays[n][at] = before
+            assert abs(got.numpy()[at] - (sides[0] - sides[1]) / 2e-6) < 1e-5
