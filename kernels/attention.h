@@ -5,6 +5,7 @@
 //
 //   -DPF_T=     dtype
 //   -DPF_MASK=  0: none, 1: bool, 2: numbers of dtype T that are added
+//   -DPF_FEATURES= as attention_args.h says
 //   -DPF_WIDE=  results of a block: 64 * PF_WIDE columns
 #ifndef PF_ATTENTION_H
 #define PF_ATTENTION_H
@@ -45,13 +46,31 @@ constexpr int WEIGHTS = TILE * (TILE + 1);
 struct pf_view {
   const char* data;
   pf_i64 row, col, rows, cols;
+  const pf_i32* pages = nullptr;  // of its sequence, for rows of keys that lie on such
+  pf_i64 page = 1, pages_there = 0;
   PF_METHOD C get(pf_i64 i, pf_i64 j) const {
-    return i < rows && j < cols ? pf_get_one<T>(data, i * row + j * col) : C(0);
+    if (i >= rows || j >= cols) return C(0);
+    if (PF_HAS(PF_PAGES) && pages) {
+      const pf_i64 n = pf_quotient(i, page);
+      i += (pf_between(pages[n], 0, pages_there - 1) - n) * page;
+    }
+    return pf_get_one<T>(data, i * row + j * col);
   }
 };
-PF_DEVICE pf_view pf_view_of(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 rows,
-                             pf_i64 cols) {
-  return {pf_at<T>(m.data, pf_head_offset(a, m, head)), m.row, m.col, rows, cols};
+PF_DEVICE pf_view pf_view_of(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 row,
+                             pf_i64 rows, pf_i64 cols) {
+  return {pf_at<T>(m.data, pf_head_offset(a, m, head) + row * m.row), m.row, m.col, rows, cols};
+}
+// Keys or values of a part.
+PF_DEVICE pf_view pf_keys_of(const pf_attention& a, const pf_matrix& m, pf_i64 head,
+                             const pf_part& part, pf_i64 cols) {
+  pf_view v = pf_view_of(a, m, head, part.k0, part.keys, cols);
+  if constexpr (PF_HAS(PF_PAGES)) {
+    v.pages = a.pages + part.sequence * a.pages_row;
+    v.page = a.page;
+    v.pages_there = pf_quotient(a.keys, a.page);
+  }
+  return v;
 }
 
 // s = x[x0..][*] y[y0..][*]^T, for a tile.
@@ -98,11 +117,11 @@ PF_DEVICE void pf_add_product(const C* w, const pf_view& m, pf_i64 m0, pf_i64 fi
   }
 }
 // Results of this thread to rows from i0 on, columns from `first` on.
-PF_DEVICE void pf_store_results(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 i0,
-                                pf_i64 rows, pf_i64 first, pf_i64 cols,
+PF_DEVICE void pf_store_results(const pf_attention& a, const pf_matrix& m, pf_i64 head,
+                                pf_i64 before, pf_i64 i0, pf_i64 rows, pf_i64 first, pf_i64 cols,
                                 const C (&r)[SIDE][RESULTS]) {
   const int t = static_cast<int>(pf_thread()), tx = t % 16, ty = t / 16;
-  char* to = pf_at<T>(m.data, pf_head_offset(a, m, head));
+  char* to = pf_at<T>(m.data, pf_head_offset(a, m, head) + before * m.row);
   PF_UNROLL for (int i = 0; i < SIDE; ++i) {
     const pf_i64 row = i0 + ty * SIDE + i;
     PF_UNROLL for (int j = 0; j < RESULTS; ++j) {
@@ -111,11 +130,23 @@ PF_DEVICE void pf_store_results(const pf_attention& a, const pf_matrix& m, pf_i6
     }
   }
 }
-// The score of query i and key j from their product: scaled and masked.
-PF_DEVICE C pf_score(const pf_attention& a, pf_i64 mask, pf_i64 i, pf_i64 j, C product) {
+// The score of query i and key j from their product: scaled and masked. `slope` gets that of the
+// soft cap.
+PF_DEVICE C pf_score(const pf_attention& a, const pf_part& part, pf_i64 mask, pf_i64 i, pf_i64 j,
+                     C product, C* slope = nullptr) {
   const C low = -pf_float<C>::infinity();
-  if (i >= a.queries || j >= a.keys || (a.causal && j > i)) return low;
-  const C s = product * static_cast<C>(a.scale);
+  if (i >= part.queries || j >= part.keys || j - i > part.high) return low;
+  if (PF_HAS(PF_WINDOW) && j - i < part.low) return low;
+  C s = product * static_cast<C>(a.scale);
+  if constexpr (PF_HAS(PF_SOFT_CAP)) {
+    const C t = pf_tanh(product * static_cast<C>(a.scale / a.soft_cap));
+    s = static_cast<C>(a.soft_cap) * t;
+    if (slope) *slope = C(1) - t * t;
+  }
+  if constexpr (PF_HAS(PF_SLOPES)) {
+    const pf_i64 d = i + part.shift - j;
+    s -= static_cast<C>(part.slope) * static_cast<C>(d < 0 ? -d : d);
+  }
   if constexpr (PF_MASK == 1)
     return pf_get_one<pf_bool>(a.mask.data, mask + i * a.mask.row + j * a.mask.col) ? s : low;
   else if constexpr (PF_MASK == 2)
@@ -123,15 +154,39 @@ PF_DEVICE C pf_score(const pf_attention& a, pf_i64 mask, pf_i64 i, pf_i64 j, C p
   else
     return s;
 }
+PF_DEVICE bool pf_kept(const pf_attention& a, const pf_part& part, pf_i64 i, pf_i64 j) {
+  const int x = static_cast<int>(i), y = static_cast<int>(j);
+  return pf_keeps(a, pf_drawn(a, part, x, y), x, y);
+}
+
+// Tiles of keys that a tile of queries from i0 on meets, and the other way.
+struct pf_span {
+  pf_i64 begin, end;
+};
+PF_DEVICE pf_span pf_keys_seen(const pf_part& p, pf_i64 i0) {
+  const pf_i64 from = PF_HAS(PF_WINDOW) ? i0 + p.low : 0, to = i0 + TILE + p.high;
+  return {from > 0 ? from / TILE * TILE : 0, to < p.keys ? to : p.keys};
+}
+PF_DEVICE pf_span pf_queries_seeing(const pf_part& p, pf_i64 j0) {
+  const pf_i64 from = j0 - p.high, to = PF_HAS(PF_WINDOW) ? j0 + TILE - p.low : p.queries;
+  return {from > 0 ? from / TILE * TILE : 0, to < p.queries ? to : p.queries};
+}
 
 // Which block this is: along the columns of results, the tiles, the heads.
 struct pf_block_place {
   pf_i64 head, tile, chunk;
+  int sequence;
   PF_METHOD pf_block_place(const pf_attention& a) {
     const pf_i64 b = pf_block(), rest = pf_quotient(b, a.chunks);
     chunk = b - rest * a.chunks;
     head = pf_quotient(rest, a.tiles);
     tile = rest - head * a.tiles;
+    sequence = 0;
+    if constexpr (PF_HAS(PF_SEQUENCES)) {
+      const pf_i64 whole = head;
+      head = pf_quotient(whole, a.sequences);
+      sequence = static_cast<int>(whole - head * a.sequences);
+    }
   }
 };
 

@@ -1,8 +1,15 @@
-// Where the matrices of a head lie.
+// Where the matrices of a head lie, which of its queries and keys meet, and what becomes of the
+// product of two rows: text of both families of kernels of attention (attention.h, flash.h).
+//
+//   -DPF_FEATURES=  what attention_args.h lists
 #ifndef PF_ATTENTION_HEADS_H
 #define PF_ATTENTION_HEADS_H
 #include "attention_args.h"
 #include "axes.h"
+#include "math.h"
+#include "philox.h"
+
+#define PF_HAS(FEATURE) ((PF_FEATURES & (FEATURE)) != 0)
 
 // The matrix of one head: its first element.
 PF_DEVICE pf_i64 pf_head_offset(const pf_attention& a, const pf_matrix& m, pf_i64 head) {
@@ -13,6 +20,85 @@ PF_DEVICE pf_i64 pf_head_offset(const pf_attention& a, const pf_matrix& m, pf_i6
     head = q;
   }
   return at;
+}
+
+// Head n of those that share the mask of `owner`.
+PF_DEVICE pf_i64 pf_sharing_head(const pf_attention& a, pf_i64 owner, pf_i64 n) {
+  pf_i64 head = 0, step = 1;
+  for (int d = a.batch - 1; d >= 0; --d) {
+    pf_i64& from = a.dmask.batch[d] == 0 ? n : owner;
+    const pf_i64 q = pf_quotient(from, a.size[d]);
+    head += (from - q * a.size[d]) * step;
+    step *= a.size[d];
+    from = q;
+  }
+  return head;
+}
+
+// What meets in a block: all queries and keys of a head, or those of one sequence.
+struct pf_part {
+  pf_i64 q0, k0;         // rows before them
+  pf_i64 queries, keys;  // rows of them
+  pf_i64 low, high;      // query i sees keys i + low to i + high
+  pf_i64 shift;          // query i stands beside key i + shift
+  pf_i64 head;
+  pf_u64 pair;  // counter of dropout of its first two rows and keys
+  float slope;
+  int sequence;
+};
+PF_DEVICE pf_i64 pf_between(pf_i64 x, pf_i64 low, pf_i64 high) {
+  x = x > high ? high : x;
+  return x < low ? low : x;
+}
+PF_DEVICE pf_part pf_part_of(const pf_attention& a, pf_i64 head, int sequence) {
+  pf_part p = {0, 0, a.queries, a.keys, a.low, a.high, 0, head, 0, 0.0f, sequence};
+  if constexpr (PF_HAS(PF_SEQUENCES)) {  // whatever these numbers are, rows lie within the tensors
+    p.q0 = pf_between(a.starts_q[sequence], 0, a.queries);
+    const pf_i64 left = a.queries - p.q0;
+    p.queries =
+        pf_between(a.starts_q[sequence + 1] - p.q0, 0, left < a.max_queries ? left : a.max_queries);
+    pf_i64 room = a.pages_row * a.page;
+    if (!PF_HAS(PF_PAGES)) {
+      p.k0 = pf_between(a.starts_k[sequence], 0, a.keys);
+      room = a.keys - p.k0;
+    }
+    p.keys = a.used_k ? a.used_k[sequence] : a.starts_k[sequence + 1] - a.starts_k[sequence];
+    p.keys = pf_between(p.keys, 0, room < a.max_keys ? room : a.max_keys);
+  }
+  if (PF_HAS(PF_SEQUENCES | PF_SLOPES) && a.bottom_right) p.shift = p.keys - p.queries;
+  if constexpr (PF_HAS(PF_SEQUENCES)) {
+    p.low += p.shift;
+    p.high += p.shift;
+  }
+  if constexpr (PF_HAS(PF_DROPOUT))
+    p.pair = a.offset + static_cast<pf_u64>(head * a.pairs + ((p.q0 + sequence) >> 1)) *
+                            static_cast<pf_u64>(a.drawn);
+  if constexpr (PF_HAS(PF_SLOPES))
+    p.slope = static_cast<const float*>(
+        a.slopes.data)[pf_head_offset(a, a.slopes, head) + sequence * a.slopes.row];
+  return p;
+}
+// Query i of a part, as an element of lse.
+PF_DEVICE pf_i64 pf_lse_at(const pf_attention& a, const pf_part& p, pf_i64 i) {
+  return p.head * a.queries + (PF_HAS(PF_SEQUENCES) ? p.q0 + i : i);
+}
+// Key j of a part with pages, as a row of k and v.
+PF_DEVICE pf_i64 pf_row_of_key(const pf_attention& a, const pf_part& p, pf_i64 j) {
+  const pf_i64 n = pf_quotient(j, a.page);
+  const pf_i64 at = a.pages[p.sequence * a.pages_row + n];
+  return pf_between(at, 0, pf_quotient(a.keys, a.page) - 1) * a.page + (j - n * a.page);
+}
+
+// Which of two keys (or queries) side by side of a query (or key) keep their weight: words of one
+// counter.
+PF_DEVICE pf_words pf_drawn(const pf_attention& a, const pf_part& p, int i, int j) {
+  return pf_philox(p.pair + static_cast<pf_u64>(i >> 1) * static_cast<pf_u64>(a.drawn) +
+                       (static_cast<pf_u32>(j) >> 1),
+                   a.seed);
+}
+PF_DEVICE bool pf_keeps(const pf_attention& a, const pf_words& w, int i, int j) {
+  const pf_u32 even = j & 1 ? w.w[1] : w.w[0], odd = j & 1 ? w.w[3] : w.w[2];
+  return (i & 1 ? odd : even) >= a.threshold && !a.keeps_none;
 }
 
 #endif

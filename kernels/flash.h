@@ -1,6 +1,7 @@
 // What the kernels of attention on matrix units share: 16-bit floats, up to 128 columns.
 //
 //   -DPF_T=pf_bf16|pf_f16
+//   -DPF_FEATURES=  as attention_args.h says
 //   -DPF_MASK=   0: none, 1: bool, 2: numbers of dtype T that are added
 //   -DPF_D=      columns of a tile: depth and depth_v rounded up; the rest is 0
 //   -DPF_OWN=    rows of a warp; -DPF_WARPS= of a block; -DPF_OTHER= rows of the tiles that they
@@ -11,6 +12,7 @@
 #ifndef PF_FLASH_H
 #define PF_FLASH_H
 #include "attention_heads.h"
+#include "half_math.h"
 #include "math.h"
 #include "strips.h"
 
@@ -33,49 +35,108 @@ typedef pf_strip<OWN, D> pf_results;
 // matrices in the cache; of causal ones those with most work come first.
 struct pf_flash_place {
   pf_i64 head;
+  int sequence;
   int first;       // row of the block
   int lane, mine;  // the warp's first row, in the block
   PF_METHOD pf_flash_place(const pf_attention& a, bool last_first) {
     const pf_u32 b = pf_block(), tiles = static_cast<pf_u32>(a.tiles), h = b / tiles,
                  t = b - h * tiles;
     head = h;
+    sequence = 0;
+    if constexpr (PF_HAS(PF_SEQUENCES)) {
+      head = h / static_cast<pf_u32>(a.sequences);
+      sequence = static_cast<int>(h - static_cast<pf_u32>(head) * static_cast<pf_u32>(a.sequences));
+    }
     first = static_cast<int>(last_first ? tiles - 1 - t : t) * BLOCK;
     lane = static_cast<int>(pf_thread()) % PF_WARP;
     mine = static_cast<int>(pf_thread()) / PF_WARP * OWN;
   }
 };
-PF_DEVICE pf_lines pf_lines_of(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 rows,
-                               pf_i64 cols) {
-  return {static_cast<const char*>(m.data) + pf_head_offset(a, m, head) * 2,
+PF_DEVICE pf_lines pf_lines_of(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 row,
+                               pf_i64 rows, pf_i64 cols) {
+  return {static_cast<const char*>(m.data) + (pf_head_offset(a, m, head) + row * m.row) * 2,
           m.row,
           m.col,
           static_cast<int>(rows),
           static_cast<int>(cols),
           m.whole != 0 && cols % 8 == 0};
 }
+// Rows of keys or values from j on, on whose page they are.
+PF_DEVICE pf_lines pf_paged(const pf_attention& a, const pf_part& part, pf_lines m, int j) {
+  if constexpr (PF_HAS(PF_PAGES))
+    if (j < m.rows) m.p += (pf_row_of_key(a, part, j) - j) * m.row * 2;
+  return m;
+}
+
+// A part whose positions are ints; what is beyond all of them is as far as an int goes.
+struct pf_flash_part : pf_part {
+  int rows, columns;  // queries and keys
+  int from, to;       // low and high
+  PF_METHOD pf_flash_part(const pf_part& p)
+      : pf_part(p),
+        rows(static_cast<int>(p.queries)),
+        columns(static_cast<int>(p.keys)),
+        from(near(p.low)),
+        to(near(p.high)) {}
+  static PF_METHOD int near(pf_i64 x) {  // of no sequence, hosts have done that
+    return static_cast<int>(PF_HAS(PF_SEQUENCES) ? pf_between(x, -(1 << 30), 1 << 30) : x);
+  }
+  // Keys that queries from `first` on may see, `n` of them: the first, on a border of tiles, and
+  // the one behind the last.
+  PF_METHOD int first_key(int first) const {
+    return PF_HAS(PF_WINDOW) && first + from > 0 ? (first + from) / OTHER * OTHER : 0;
+  }
+  PF_METHOD int end_key(int first, int n) const {
+    return first + (n - 1) < columns - 1 - to ? first + n + to : columns;
+  }
+  // Queries that may see keys from `first` on, likewise.
+  PF_METHOD int first_query(int first) const {
+    return first - to > 0 ? (first - to) / OTHER * OTHER : 0;
+  }
+  PF_METHOD int end_query(int first, int n) const {
+    return PF_HAS(PF_WINDOW) && first + (n - 1) < rows - 1 + from ? first + n - from : rows;
+  }
+  // Whether none of n queries from i on sees any of m keys from j on.
+  PF_METHOD bool apart(int i, int n, int j, int m) const {
+    return j > i + (n - 1) + to || (PF_HAS(PF_WINDOW) && j + (m - 1) < i + from);
+  }
+};
+
+// The score of a product, times log2(e); `slope` gets that of the soft cap.
+PF_DEVICE float pf_score_of(const pf_attention& a, const pf_part& part, int i, int j, float product,
+                            float scale, float* slope) {
+  float x = product * scale;
+  if constexpr (PF_HAS(PF_SOFT_CAP)) {  // scale: of the argument
+    const float t = pf_half::pf_tanh(x);
+    x = t * static_cast<float>(a.soft_cap * PF_LOG2E);
+    if (slope) *slope = pf_fma(-t, t, 1.0f);
+  }
+  if constexpr (PF_HAS(PF_SLOPES)) {
+    const pf_i32 d = static_cast<pf_i32>(part.shift) + i - j;
+    x = pf_fma(static_cast<float>(d < 0 ? d : -d), part.slope * static_cast<float>(PF_LOG2E), x);
+  }
+  return x;
+}
+PF_DEVICE float pf_scale_of(const pf_attention& a) {
+  return static_cast<float>(PF_HAS(PF_SOFT_CAP) ? a.scale / a.soft_cap : a.scale * PF_LOG2E);
+}
 
 // Products of a strip become scores: scaled, masked, and -inf where there is no query or key.
 // Rows of the strip are queries from `own` on and columns keys from `other` on, or the other way.
-template <bool OWN_QUERIES>
-PF_DEVICE void pf_score_strip(const pf_attention& a, pf_i64 mask, int own, int other, int lane,
-                              pf_scores& s) {
-  lane = pf_opaque<false>(lane);
-  const float scale = static_cast<float>(a.scale * PF_LOG2E), low = -pf_float<float>::infinity();
+// f(r, column, query, key, score, value of the other strip, slope of the cap) gets them.
+template <bool OWN_QUERIES, class F>
+PF_DEVICE void pf_each_score(const pf_attention& a, const pf_flash_part& part, pf_i64 mask, int own,
+                             int other, int lane, pf_scores& s, pf_scores& beside, F f) {
+  const float scale = pf_scale_of(a), low = -pf_float<float>::infinity();
   const int query = OWN_QUERIES ? own : other, key = OWN_QUERIES ? other : own;
-  const int queries = static_cast<int>(a.queries) - query, keys = static_cast<int>(a.keys) - key,
-            sees =
-                a.causal ? query - key : 1 << 30;  // query i of these sees key i + this, no later
-  const bool inside = (OWN_QUERIES ? OWN : OTHER) <= queries &&
-                      (OWN_QUERIES ? OTHER : OWN) <= keys &&
-                      (OWN_QUERIES ? OTHER : OWN) - 1 <= sees;
-  if (PF_MASK == 0 && inside) {
-    s.each(lane, [&](int, int, float& x) PF_INLINE { x *= scale; });
-    return;
-  }
-  s.each(lane, [&](int r, int col, float& x) PF_INLINE {
+  const int queries = part.rows - query, keys = part.columns - key,
+            sees = query - key + part.to;  // query i of these sees key i + this, no later
+  s.each_with(lane, beside, [&](int r, int col, float& x, float& y) PF_INLINE {
     const int row = s.row(r, lane), i = OWN_QUERIES ? row : col, j = OWN_QUERIES ? col : row;
     bool on = i < queries && j < keys && j - i <= sees;
-    x *= scale;
+    if constexpr (PF_HAS(PF_WINDOW)) on = on && j - i >= query - key + part.from;
+    float slope = 1.0f;
+    x = pf_score_of(a, part, query + i, key + j, x, scale, &slope);
     if constexpr (PF_MASK != 0) {
       const pf_i64 at = mask + (query + i) * a.mask.row + (key + j) * a.mask.col;
       if constexpr (PF_MASK == 1)
@@ -84,7 +145,57 @@ PF_DEVICE void pf_score_strip(const pf_attention& a, pf_i64 mask, int own, int o
         x += pf_get_one<PF_T>(pf_global(a.mask.data), at) * static_cast<float>(PF_LOG2E);
     }
     if (!on) x = low;
+    f(r, col, query + i, key + j, x, y, slope);
   });
+}
+template <bool OWN_QUERIES>
+PF_DEVICE void pf_score_strip(const pf_attention& a, const pf_flash_part& part, pf_i64 mask,
+                              int own, int other, int lane, pf_scores& s) {
+  lane = pf_opaque<false>(lane);
+  const int query = OWN_QUERIES ? own : other, key = OWN_QUERIES ? other : own;
+  constexpr int n = OWN_QUERIES ? OWN : OTHER, m = OWN_QUERIES ? OTHER : OWN;
+  const bool inside = n <= part.rows - query && m <= part.columns - key &&
+                      m - 1 <= query - key + part.to &&
+                      (!PF_HAS(PF_WINDOW) || 1 - n >= query - key + part.from);
+  if (PF_MASK == 0 && inside) {
+    const float scale = pf_scale_of(a);
+    s.each(lane, [&](int r, int col, float& x) PF_INLINE {
+      const int row = s.row(r, lane);
+      x = pf_score_of(a, part, query + (OWN_QUERIES ? row : col), key + (OWN_QUERIES ? col : row),
+                      x, scale, nullptr);
+    });
+    return;
+  }
+  pf_each_score<OWN_QUERIES>(a, part, mask, own, other, lane, s, s,
+                             [](int, int, int, int, float&, float&, float) PF_INLINE {});
+}
+
+// Of weights at (query, key) in the order of a strip: which are kept.
+template <bool OWN_QUERIES>
+struct pf_dropped {
+  const pf_attention& a;
+  const pf_part& part;
+  pf_words words;
+  int n = 0;  // so far; known to the compiler, for loops over strips are unrolled
+  PF_METHOD pf_dropped(const pf_attention& attention, const pf_part& p) : a(attention), part(p) {}
+  PF_METHOD bool keeps(int i, int j) {
+    if (n++ % pf_scores::BESIDE == 0) words = pf_drawn(a, part, i, j);
+    return pf_keeps(a, words, i, j);
+  }
+};
+// Weights of a strip that are dropped become 0.
+template <bool OWN_QUERIES>
+PF_DEVICE void pf_drop(const pf_attention& a, const pf_part& part, int own, int other, int lane,
+                       pf_scores& s) {
+  if constexpr (PF_HAS(PF_DROPOUT)) {
+    lane = pf_opaque<false>(lane);
+    pf_dropped<OWN_QUERIES> drawn(a, part);
+    s.each(lane, [&](int r, int col, float& x) PF_INLINE {
+      const int row = own + s.row(r, lane);
+      const bool kept = OWN_QUERIES ? drawn.keeps(row, other + col) : drawn.keeps(other + col, row);
+      if (!kept) x = 0.0f;
+    });
+  }
 }
 
 #endif

@@ -8,18 +8,20 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
   const pf_flash_place at(a, a.causal != 0);
   const int lane = at.lane;
   const int own = at.first + at.mine;  // of the warp
-  const pf_lines q = pf_lines_of(a, a.q, at.head, a.queries, a.depth);
-  const pf_lines k = pf_lines_of(a, a.k, at.head, a.keys, a.depth);
-  const pf_lines v = pf_lines_of(a, a.v, at.head, a.keys, a.depth_v);
+  const pf_flash_part part(pf_part_of(a, at.head, at.sequence));
+  if (PF_HAS(PF_SEQUENCES) && at.first >= part.rows) return;
+  const pf_lines q = pf_lines_of(a, a.q, at.head, part.q0, part.queries, a.depth);
+  const pf_lines k = pf_lines_of(a, a.k, at.head, part.k0, part.keys, a.depth);
+  const pf_lines v = pf_lines_of(a, a.v, at.head, part.k0, part.keys, a.depth_v);
   const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
-  const int end = a.causal && at.first + BLOCK < k.rows ? at.first + BLOCK : k.rows;
+  const int begin = part.first_key(at.first), end = part.end_key(at.first, BLOCK);
 
   pf_own_rows mine;
   pf_fill_other fill_k, fill_v;
   char* stages = memory + pf_own_rows::BYTES;  // each: keys, values
   mine.fetch(memory, q, at.first, at.mine, lane);
-  fill_k.fetch(stages, k, 0);
-  fill_v.fetch(stages + TILE_BYTES, v, 0);
+  fill_k.fetch(stages, pf_paged(a, part, k, begin), begin);
+  fill_v.fetch(stages + TILE_BYTES, pf_paged(a, part, v, begin), begin);
 
   pf_results o;
   float high[pf_results::ROWS], sum[pf_results::ROWS];  // sum: the lane's part
@@ -29,25 +31,26 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
     sum[r] = 0.0f;
   }
   int stage = 0;
-  for (int j0 = 0; j0 < end; j0 += OTHER) {
+  for (int j0 = begin; j0 < end; j0 += OTHER) {
     char *tile_k = stages + stage * 2 * TILE_BYTES, *tile_v = tile_k + TILE_BYTES;
-    if (PF_FETCH_STAGES == 1 && j0 > 0) pf_barrier();
+    if (PF_FETCH_STAGES == 1 && j0 > begin) pf_barrier();
     fill_k.land(tile_k, nullptr);
     fill_v.land(nullptr, tile_v);
     pf_land();
     pf_barrier();
-    if (j0 == 0) mine.ready(lane);
+    if (j0 == begin) mine.ready(lane);
     if (PF_FETCH_STAGES == 2) stage ^= 1;
     if (j0 + OTHER < end) {
-      fill_k.fetch(stages + stage * 2 * TILE_BYTES, k, j0 + OTHER);
-      fill_v.fetch(stages + stage * 2 * TILE_BYTES + TILE_BYTES, v, j0 + OTHER);
+      const int next = j0 + OTHER;
+      fill_k.fetch(stages + stage * 2 * TILE_BYTES, pf_paged(a, part, k, next), next);
+      fill_v.fetch(stages + stage * 2 * TILE_BYTES + TILE_BYTES, pf_paged(a, part, v, next), next);
     }
-    if (own >= q.rows || (a.causal && j0 > own + OWN - 1)) continue;  // sees nothing of it
+    if (own >= q.rows || part.apart(own, OWN, j0, OTHER)) continue;  // sees nothing of it
 
     pf_scores s;
     s.clear();
     pf_add_products(mine, tile_k, lane, s);
-    pf_score_strip<true>(a, mask, own, j0, lane, s);
+    pf_score_strip<true>(a, part, mask, own, j0, lane, s);
     float top[pf_scores::ROWS], less[pf_scores::ROWS];
     PF_UNROLL for (int r = 0; r < pf_scores::ROWS; ++r) top[r] = high[r];
     s.each(lane, [&](int r, int, float& x) PF_INLINE { top[r] = pf_most(top[r], x); });
@@ -64,6 +67,7 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
       sum[r] += x;
     });
     o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= less[r]; });
+    pf_drop<true>(a, part, own, j0, lane, s);
     const pf_weights<OWN, OTHER> p(s, lane);
     pf_add_results(p, tile_v, tile_v, lane, o);
   }
@@ -75,14 +79,20 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
     const int row = own + o.row(r, lane);
     const float lse =
         sum[r] == 0.0f ? high[r] : high[r] + pf_log(sum[r]) * static_cast<float>(PF_LOG2E);
+    if constexpr (PF_HAS(PF_DROPOUT)) inverse[r] *= static_cast<float>(a.keeping);
     // Lanes of the same row write the same.
-    if (row < q.rows) static_cast<float*>(a.lse)[at.head * a.queries + row] = lse;
+    if (row < q.rows) {
+      static_cast<float*>(a.lse)[pf_lse_at(a, part, row)] = lse;
+      if (a.logs)
+        static_cast<float*>(a.logs)[pf_lse_at(a, part, row)] =
+            lse * static_cast<float>(1 / PF_LOG2E);
+    }
   }
   o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= inverse[r]; });
   pf_land();
   pf_barrier();  // the tiles have been used
   pf_put_strip(memory, at.mine, lane, o);
   pf_barrier();
-  pf_write_tile<BLOCK, D, THREADS>(memory, pf_lines_of(a, a.out, at.head, a.queries, a.depth_v),
-                                   at.first);
+  pf_write_tile<BLOCK, D, THREADS>(
+      memory, pf_lines_of(a, a.out, at.head, part.q0, part.queries, a.depth_v), at.first);
 }

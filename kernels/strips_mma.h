@@ -81,7 +81,9 @@ struct pf_own {
 // ---- strips -------------------------------------------------------------------------------------
 template <int OWN, int COLS>
 struct pf_strip {
-  enum { MS = OWN / 16, NS = COLS / 8, ROWS = 2 * MS };  // ROWS: of which a lane has some
+  // ROWS: of which a lane has some; BESIDE: so many columns at a time of a row are neighbours, the
+  // first one even.
+  enum { MS = OWN / 16, NS = COLS / 8, ROWS = 2 * MS, BESIDE = 2 };
   float c[MS][NS][4];
   // Row number r of the lane, in the strip.
   static PF_METHOD int row(int r, int lane) { return r / 2 * 16 + r % 2 * 8 + lane / 4; }

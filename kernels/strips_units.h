@@ -112,6 +112,7 @@ struct pf_own {
 template <int OWN, int COLS>
 struct pf_strip {
   enum { MS = OWN / PF_UNIT_N, NS = COLS / PF_UNIT_M, ROWS = MS };
+  enum { BESIDE = PF_MATRIX_UNIT == 2 ? 1 : 2 };  // as with mma
   float c[MS][NS][PF_UNIT_SUMS];
   static PF_METHOD int row(int r, int lane) { return r * PF_UNIT_N + lane % PF_UNIT_N; }
   template <class F>

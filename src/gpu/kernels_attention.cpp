@@ -2,6 +2,7 @@
 // units (kernels/flash*.h), the rest on ordinary arithmetic (kernels/attention*.h). Which of them
 // is a matter of the dtype and the numbers of columns alone.
 #include <algorithm>
+#include <cmath>
 
 #include "gpu/attention_hopper.h"
 #include "gpu/axes.h"
@@ -36,7 +37,9 @@ pf_matrix matrix(const KernelArgs& a, int i, const pf_tensor& like) {
   return m;
 }
 
-enum class Pass { Forward, Queries, Keys };  // Queries: dq; Keys: dk and dv
+enum class Pass { Forward, Queries, Keys, Mask };  // Queries: dq; Keys: dk and dv
+
+constexpr int64_t kFar = int64_t{1} << 60;  // as far as a query sees where nothing says less
 
 // Of the kernels on matrix units: PF_OWN, PF_WARPS, PF_OTHER and PF_HELD of kernels/flash.h.
 struct Shape {
@@ -62,9 +65,10 @@ struct Job {
   Defines defines;
   DType dtype;
   int64_t kind;  // of the mask: PF_MASK
-  int64_t heads = 1;
-  int64_t tile;   // queries or keys of one block
-  int64_t width;  // columns of results of one block
+  int64_t features = 0;
+  int64_t heads = 1;  // with their sequences
+  int64_t tile;       // queries or keys of one block
+  int64_t width;      // columns of results of one block
 
   // `in`: the positions of what both kernels have.
   template <class Positions>
@@ -84,34 +88,127 @@ struct Job {
     at.keys = a.tensor(in.k).shape[a.tensor(in.k).ndim - 2];
     at.depth = a.tensor(in.q).shape[a.tensor(in.q).ndim - 1];
     at.scale = a.f(numbers<Sdpa>.scale);
-    at.causal = a.i(numbers<Sdpa>.causal) != 0;
+    at.max_queries = at.queries, at.max_keys = at.keys, at.sequences = 1, at.group = 1;
+    read_features(a, in);
     tile = t == DType::Float64 ? 32 : 64;
+    kind = !a.has(in.mask) ? 0 : a.dtype(in.mask) == DType::Bool ? 1 : 2;
+    define();
+  }
+  void define() {
     const int64_t wide = std::max(at.depth, at.depth_v) > 64 ? 2 : 1;
     width = 64 * wide;
-    kind = !a.has(in.mask) ? 0 : a.dtype(in.mask) == DType::Bool ? 1 : 2;
-    defines = Defines().type("PF_T", t).value("PF_MASK", kind).value("PF_WIDE", wide);
+    defines = Defines()
+                  .type("PF_T", dtype)
+                  .value("PF_MASK", kind)
+                  .value("PF_FEATURES", features)
+                  .value("PF_WIDE", wide);
   }
-  // A kernel over tiles of `rows` that gives `columns`.
+  // What goes beyond a mask.
+  template <class Positions>
+  void read_features(const KernelArgs& a, const Positions& in) {
+    constexpr auto number = numbers<Sdpa>;
+    const int64_t left = a.i(number.left), right = a.i(number.right);
+    const bool cut = a.has(in.starts_q);
+    at.bottom_right = a.i(number.bottom_right) != 0;
+    const int64_t shift = at.bottom_right && !cut ? at.keys - at.queries : 0;
+    at.causal = right >= 0;
+    at.low = left < 0 ? -kFar : shift - std::min(left, kFar / 2);
+    at.high = right < 0 ? kFar : shift + std::min(right, kFar / 2);
+    if (left >= 0) features |= PF_WINDOW;
+    if ((at.soft_cap = a.f(number.soft_cap)) > 0) features |= PF_SOFT_CAP;
+    if (a.has(in.slopes)) {
+      features |= PF_SLOPES;
+      at.slopes = matrix(a, in.slopes, a.tensor(in.out));
+    }
+    if (cut) {
+      features |= PF_SEQUENCES;
+      at.starts_q = static_cast<const pf_i32*>(a.data(in.starts_q));
+      at.starts_k = static_cast<const pf_i32*>(a.data(in.starts_k));
+      at.used_k = a.has(in.used_k) ? static_cast<const pf_i32*>(a.data(in.used_k)) : nullptr;
+      at.sequences = a.tensor(in.starts_q).shape[0] - 1;
+      at.max_queries = std::min<int64_t>(at.queries, a.i(number.max_queries));
+      at.max_keys = a.i(number.max_keys);
+      heads *= at.sequences;
+      if (a.has(in.pages)) {
+        features |= PF_PAGES;
+        at.pages = static_cast<const pf_i32*>(a.data(in.pages));
+        at.pages_row = a.tensor(in.pages).shape[1];
+        at.page = a.i(number.page);
+      }
+    }
+    const double dropout = a.f(number.dropout), bound = std::ceil(dropout * 0x1p32);
+    if (dropout <= 0) return;
+    features |= PF_DROPOUT;
+    at.seed = static_cast<pf_u64>(a.i(number.seed));
+    at.offset = static_cast<pf_u64>(a.i(number.offset));
+    at.pairs = (at.queries + at.sequences + 1) / 2;
+    at.drawn = (at.max_keys + 1) / 2;
+    at.keeps_none = bound >= 0x1p32;
+    at.threshold = at.keeps_none ? 0 : static_cast<pf_u32>(bound);
+    at.keeping = dropout < 1 ? 1 / (1 - dropout) : 0;
+  }
+  // The gradient of a mask, in tiles of so many rows and columns of queries and keys.
+  void launch_mask(const KernelArgs& a, Function f, int64_t rows, int64_t columns, int threads,
+                   int64_t shared) {
+    int64_t sharing = 1;  // heads that have the same mask
+    for (int d = 0; d < at.batch; ++d)
+      if (at.dmask.batch[d] == 0) sharing *= at.size[d];
+    at.tiles = at.dmask.row == 0 ? 1 : ceil_div(at.queries, rows);
+    at.chunks = at.dmask.col == 0 ? 1 : ceil_div(at.keys, columns);
+    const int64_t blocks = heads / std::max<int64_t>(sharing, 1) * at.tiles * at.chunks;
+    if (blocks > 0) a.launch(f, Grid(blocks), threads, static_cast<size_t>(shared), at, sharing);
+  }
+  void launch_flash_mask(const KernelArgs& a, const Shape& s, int64_t d) {
+    const Traits& t = a.traits();
+    const int64_t block = s.own * s.warps, own = t.amd && s.held ? 0 : block * d * 2;
+    Function f = a.compile("flash_mask.h",
+                           Defines()
+                               .type("PF_T", dtype)
+                               .value("PF_MASK", kind)
+                               .value("PF_FEATURES", features & ~PF_GROUPS)
+                               .value("PF_D", d)
+                               .value("PF_OWN", s.own)
+                               .value("PF_WARPS", s.warps)
+                               .value("PF_OTHER", s.other)
+                               .value("PF_HELD", s.held)
+                               .value("PF_MATRIX_UNIT", matrix_unit(t)),
+                           "flash_dmask");
+    launch_mask(a, f, block, s.other, s.warps * t.warp,
+                std::max(2 * own + 4 * s.other * d, block * (s.other + 1) * 4));
+  }
+  // A kernel over tiles of `rows` that gives `columns`, of so many heads.
   void launch(const KernelArgs& a, const char* file, const char* entry, int64_t rows,
-              int64_t columns) {
+              int64_t columns, int64_t of) {
     at.tiles = ceil_div(rows, tile);
     at.chunks = std::max<int64_t>(1, ceil_div(columns, width));
-    const int64_t blocks = heads * at.tiles * at.chunks;
+    const int64_t blocks = of * at.tiles * at.chunks;
     if (blocks > 0) a.launch(a.compile(file, defines, entry), Grid(blocks), kThreads, 0, at);
   }
 
   bool on_matrix_units(const KernelArgs& a) const {
     constexpr int64_t kLongest = 1 << 30;  // positions are ints
     return itemsize(dtype) == 2 && std::max(at.depth, at.depth_v) <= 128 &&
-           std::max(at.queries, at.keys) < kLongest && matrix_unit(a.traits()) != 0;
+           std::max(at.queries, at.keys) < kLongest && matrix_unit(a.traits()) != 0 &&
+           at.page % 64 == 0;  // a tile of keys lies on one page
+  }
+  // No more than a triangle from the first query and key on, or a mask.
+  bool plain() const {
+    return features == 0 && (at.high == kFar || at.high == 0) && !at.logs;
   }
   void launch_flash(const KernelArgs& a, Pass pass) {
+    constexpr int64_t kNear = 1 << 30;
+    if (!at.starts_q) {
+      at.low = std::max<int64_t>(at.low, -kNear);
+      at.high = std::min<int64_t>(at.high, kNear);
+    }
     const Traits& t = a.traits();
     const int64_t d = std::max<int64_t>(1, ceil_div(std::max(at.depth, at.depth_v), 32)) * 32;
     const Shape s = shape_of(t, pass, d);
-    const int64_t rows = pass == Pass::Keys ? at.keys : at.queries, block = s.own * s.warps;
+    const int64_t rows = pass == Pass::Keys ? at.max_keys : at.max_queries, block = s.own * s.warps;
     at.tiles = ceil_div(rows, block);
     if (heads * at.tiles == 0) return;
+    if (pass == Pass::Mask) return launch_flash_mask(a, s, d);
+    const int64_t blocks = (pass == Pass::Keys ? heads / at.group : heads) * at.tiles;
     const char *file = pass == Pass::Forward ? "flash_forward.h" : "flash_backward.h",
                *entry = pass == Pass::Forward   ? "flash_forward"
                         : pass == Pass::Queries ? "flash_dq"
@@ -137,6 +234,7 @@ struct Job {
                              Defines()
                                  .type("PF_T", dtype)
                                  .value("PF_MASK", kind)
+                                 .value("PF_FEATURES", features)
                                  .value("PF_D", d)
                                  .value("PF_OWN", s.own)
                                  .value("PF_WARPS", s.warps)
@@ -145,7 +243,7 @@ struct Job {
                                  .value("PF_GIVES", gives)
                                  .value("PF_MATRIX_UNIT", matrix_unit(t)),
                              entry);
-      a.launch(f, Grid(heads * at.tiles), s.warps * t.warp,
+      a.launch(f, Grid(blocks), s.warps * t.warp,
                static_cast<size_t>(std::max(shared, block * d * 2)), at);
       if (gives != 2) break;
     }
@@ -154,9 +252,10 @@ struct Job {
 
 void sdpa(const KernelArgs& a) {
   Job j(a, tensors<Sdpa>);
-  if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.heads)) return;
+  j.at.logs = a.data(tensors<Sdpa>.logs);
+  if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads)) return;
   if (j.on_matrix_units(a)) return j.launch_flash(a, Pass::Forward);
-  j.launch(a, "attention_forward.h", "sdpa", j.at.queries, j.at.depth_v);
+  j.launch(a, "attention_forward.h", "sdpa", j.at.max_queries, j.at.depth_v, j.heads);
 }
 
 void sdpa_backward(const KernelArgs& a) {
@@ -167,11 +266,21 @@ void sdpa_backward(const KernelArgs& a) {
   j.at.dk = matrix(a, at.dk, like);
   j.at.dv = matrix(a, at.dv, like);
   j.at.dout = matrix(a, at.dout, like);
-  if (attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.heads)) return;
-  const int64_t rows = j.heads * j.at.queries;
+  j.at.dmask = matrix(a, at.dmask, like);
+  const pf_tensor& dk = a.tensor(at.dk);
+  if (like.ndim > 2 && dk.ndim == like.ndim && like.shape[like.ndim - 3] > 1 &&
+      dk.shape[like.ndim - 3] == 1) {
+    j.at.group = like.shape[like.ndim - 3];
+    j.features |= PF_GROUPS;
+    j.define();
+  }
+  if (attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads)) return;
+  const bool mask = a.has(at.dmask);
+  const int64_t rows = j.heads / std::max<int64_t>(1, j.at.sequences) * j.at.queries;
   if (j.on_matrix_units(a)) {
     j.at.delta = a.workspace(static_cast<size_t>(std::max<int64_t>(1, rows)) * sizeof(float));
     j.launch_flash(a, Pass::Queries);
+    if (mask) j.launch_flash(a, Pass::Mask);
     return j.launch_flash(a, Pass::Keys);
   }
   const char* file = "attention_backward.h";
@@ -180,8 +289,10 @@ void sdpa_backward(const KernelArgs& a) {
     a.launch(a.compile(file, j.defines, "sdpa_delta"), Grid(ceil_div(rows, kThreads / 16)),
              kThreads, 0, j.at, rows);
   }
-  j.launch(a, file, "sdpa_dq", j.at.queries, j.at.depth);
-  j.launch(a, file, "sdpa_dkv", j.at.keys, std::max(j.at.depth, j.at.depth_v));
+  j.launch(a, file, "sdpa_dq", j.at.max_queries, j.at.depth, j.heads);
+  if (mask) j.launch_mask(a, a.compile(file, j.defines, "sdpa_dmask"), j.tile, j.tile, kThreads, 0);
+  j.launch(a, file, "sdpa_dkv", j.at.max_keys, std::max(j.at.depth, j.at.depth_v),
+           j.heads / j.at.group);
 }
 
 }  // namespace

@@ -391,7 +391,11 @@ def test_a_mask_with_a_gradient_costs_no_precision(dtype):
     want = reference(*(t.detach().numpy() for t in exact))
     half = 2.0**-8 if dtype == pf.bfloat16 else 2.0**-11
     error = np.abs(y.detach().double().numpy() - want)
-    assert (error <= 1.02 * half * np.abs(want) + 1e-6).all()
+    allowed = 1.02 * half * np.abs(want) + 1e-6
+    if not y.is_cpu:  # matrix units take weights of 16 bits
+        wide = [t.detach().numpy() for t in exact]
+        allowed += half * reference(wide[0], wide[1], np.abs(wide[2]), wide[3])
+    assert (error <= allowed).all()
     F.scaled_dot_product_attention(*exact).backward(pf.tensor(g).to(dtype).double())
     for ours, wide in zip(leaves, exact):
         a, b = ours.grad.double().numpy(), wide.grad.numpy()
