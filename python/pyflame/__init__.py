@@ -85,6 +85,7 @@ _MODULES = (
     "compiler",
     "cpu",
     "cuda",
+    "flash_attn",
     "datasets",
     "distributions",
     "finance",

@@ -192,9 +192,7 @@ struct Job {
            at.page % 64 == 0;  // a tile of keys lies on one page
   }
   // No more than a triangle from the first query and key on, or a mask.
-  bool plain() const {
-    return features == 0 && (at.high == kFar || at.high == 0) && !at.logs;
-  }
+  bool plain() const { return features == 0 && (at.high == kFar || at.high == 0) && !at.logs; }
   void launch_flash(const KernelArgs& a, Pass pass) {
     constexpr int64_t kNear = 1 << 30;
     if (!at.starts_q) {

@@ -19,6 +19,7 @@ from . import missing
 from .version import TEXT
 
 _ROOT = "torch"
+_PACKAGES = {"flash_attn"}  # other packages that programs import, by the names of modules of ours
 _ONLY = __name__.rpartition(".")[0] + ".only"
 _OURS = __name__.split(".")[0]
 _FROZEN = ("<frozen importlib._bootstrap>", importlib._bootstrap.__file__)
@@ -135,11 +136,13 @@ class _Finder:
         self.loader = _Loader()
 
     def find_spec(self, name, path=None, target=None):
-        if name != _ROOT and not name.startswith(_ROOT + "."):
+        root = name.partition(".")[0]
+        if root != _ROOT and root not in _PACKAGES:
             return None
         sources = self.sources(name)
         if not sources:
-            self.refuse(name)
+            if root == _ROOT:
+                self.refuse(name)
             return None
         origin = getattr(sources[0], "__file__", None)
         spec = importlib.machinery.ModuleSpec(name, self.loader, origin=origin, is_package=True)
@@ -158,6 +161,8 @@ class _Finder:
     def find(self, name):
         if name == _ROOT:
             return [importlib.import_module(_ONLY), importlib.import_module(_OURS)]
+        if name in _PACKAGES:
+            return [importlib.import_module(f"{_OURS}.{name}")]
         head, _, leaf = name.rpartition(".")
         found = []
         for parent in self.sources(head):

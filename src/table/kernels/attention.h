@@ -13,8 +13,8 @@
 //
 // Dropout: the weight of query i and key j, counted in sequence b (0 where there are none), is kept
 // where word 2 (i % 2) + j % 2 of counter offset + (pairs head + (starts_q[b] + b) / 2 + i / 2)
-// ceil(S / 2) + j / 2 is at least dropout 2^32, and divided by 1 - dropout; pairs = (L + sequences +
-// 1) / 2. So both orders of a tile have two words of each counter side by side.
+// ceil(S / 2) + j / 2 is at least dropout 2^32, and divided by 1 - dropout; pairs = (L + sequences
+// + 1) / 2. So both orders of a tile have two words of each counter side by side.
 //
 // With `starts_q` rows of q are sequences one behind the other: b from starts_q[b] to starts_q[b +
 // 1], of at most max_queries; so with starts_k and max_keys (which is the S of dropout), or, where

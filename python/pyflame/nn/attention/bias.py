@@ -2,7 +2,7 @@
 
 import enum
 
-from ... import _ops
+from ... import _C, _ops
 from ..._C import Tensor
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
@@ -19,10 +19,19 @@ class CausalBias(Tensor):
     """A causal mask of [queries, keys], as attn_mask of scaled_dot_product_attention.
 
     The triangle begins at the first query and key, or (LOWER_RIGHT) ends at the last ones. It is a bool
-    tensor: True where a query sees a key.
+    tensor: True where a query sees a key. Attention does not read it: what is beyond the triangle is
+    not computed.
     """
 
-    __torch_function__ = None  # operations see a plain mask
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if func is _ops.scaled_dot_product_attention:
+            return _attend(*args, **kwargs)
+        plain = [x.materialize() if isinstance(x, cls) else x for x in args]
+        return func(
+            *plain, **{k: x.materialize() if isinstance(x, cls) else x for k, x in kwargs.items()}
+        )
 
     def __new__(cls, variant, seq_len_q, seq_len_kv):
         variant = CausalVariant(variant)
@@ -38,7 +47,7 @@ class CausalBias(Tensor):
 
     def materialize(self, device=None):
         """The mask as a plain tensor."""
-        mask = self.detach().as_subclass(Tensor)
+        mask = Tensor._make_subclass(Tensor, self)
         return mask if device is None else mask.to(device)
 
     def __repr__(self):
@@ -61,3 +70,32 @@ def _two(size):
             f"pf.nn.attention.bias: got the size {size}; expected two: queries and keys"
         )
     return size
+
+
+def _attend(
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    *,
+    scale=None,
+    enable_gqa=False,
+):
+    """scaled_dot_product_attention with a CausalBias."""
+    if not isinstance(attn_mask, CausalBias) or is_causal:
+        mask = attn_mask.materialize() if isinstance(attn_mask, CausalBias) else attn_mask
+        return _ops.scaled_dot_product_attention(
+            query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    sizes = (query.shape[-2], key.shape[-2])
+    if sizes != (attn_mask.seq_len_q, attn_mask.seq_len_kv):
+        raise _C.ShapeError(
+            f"pf.scaled_dot_product_attention: got {attn_mask!r} for {sizes[0]} queries and {sizes[1]} "
+            "keys; expected their numbers; make a bias of that size"
+        )
+    return _ops.flash_attention(
+        query, key, value, dropout_p=dropout_p, scale=scale, right=0, enable_gqa=enable_gqa,
+        bottom_right=attn_mask.variant is CausalVariant.LOWER_RIGHT,
+    )[0]  # fmt: skip
