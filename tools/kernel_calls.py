@@ -327,6 +327,34 @@ def attention(calls):
                 m = empty(queries, keys, dtype=dtype if mask == "float" else mask)
             calls("attention", lambda: F.scaled_dot_product_attention(
                 q, k, v, attn_mask=m, is_causal=mask == "causal"))  # fmt: skip
+    starts = empty(5, dtype=pf.int32)
+    cut = {"cu_seqlens_q": starts, "cu_seqlens_k": starts, "max_seqlen_q": 70, "max_seqlen_k": 70}
+    ways = [
+        {"left": 3}, {"softcap": 2.0}, {"slopes": True}, {"dropout_p": 0.1}, {"bias": True}, {"groups": True},
+        {"cut": True}, {"cut": True, "pages": True},
+        {"left": 3, "softcap": 2.0, "slopes": True, "dropout_p": 0.1, "bias": True, "groups": True},
+        {"left": 3, "softcap": 2.0, "slopes": True, "dropout_p": 0.1, "cut": True},
+    ]  # fmt: skip
+    for dtype, depth, way in itertools.product(FLOATS, (33, 64, 96, 128, 160), ways):
+        options = dict(way)
+        sequences, batch = (
+            options.pop("cut", False),
+            256,
+        )  # enough heads for groups to be summed at once
+        rows = (200,) if sequences else (40,)
+        heads = (4,) if sequences else (batch, 4)
+        groups, paged = options.pop("groups", False), options.pop("pages", False)
+        shared = (*heads[:-1], 2 if groups else 4)
+        q = empty(*heads, *rows, depth, dtype=dtype, grad=not paged)
+        k, v = (empty(*shared, 256, depth, dtype=dtype, grad=not paged) for _ in range(2))
+        options |= {"enable_gqa": groups, **(cut if sequences else {})}
+        if options.pop("slopes", False):
+            options["alibi_slopes"] = empty(4, dtype=pf.float32)
+        if options.pop("bias", False):
+            options["attn_mask"] = empty(4, *rows, 256, dtype=dtype, grad=True)
+        if paged:
+            options |= {"block_table": empty(4, 2, dtype=pf.int32), "page_size": 64}
+        calls("attention", lambda: F.flash_attention(q, k, v, right=0, **options)[0])
 
 
 def convolutions(calls):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """Up to `most` of `what` ("spill", "scratch", "flat") in kernels whose name the expression `kernels`
+    """Up to `most` of `what` ("spill", "scratch", "flat", "scalars") in kernels whose name the expression `kernels`
     matches (of a pointwise group: "group " and its case or name), for architectures that begin with one
     of `archs`, where all of `options` are given."""
 
@@ -22,6 +22,7 @@ LIMITS = [
     Limit(r"\w+", ("sm",), "spill", 64, "addresses outside of loops, or around calls that divide"),
     Limit(r"(group )?\w+", ("sm",), "scratch", 16, "a word or two for a call that divides doubles"),
     Limit("flash_.*", ("sm",), "spill", 112, "the assembler aims at a number of blocks"),
+    Limit("flash_.*", ("gfx",), "scalars", 320, "where matrices begin, and numbers of every feature, once"),
     Limit("sdpa.*", ("sm",), "spill", 96, "addresses of the mask, outside of the loop"),
     Limit("sdpa.*", ("gfx11", "gfx12"), "spill", 16, "dk and dv of more than 64 columns"),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),

@@ -186,7 +186,7 @@ def draw(programs, seed, count):
 
 class Finding(NamedTuple):
     kernel: str
-    what: str  # "spill", "scratch", "flat": kernel_limits.py may allow so many; else a sentence
+    what: str  # "spill", "scratch", "flat", "scalars": kernel_limits.py may allow so many; or a sentence
     amount: int = 0
 
     def __str__(self):
@@ -194,6 +194,7 @@ class Finding(NamedTuple):
             "spill": "registers or bytes spilled",
             "scratch": "bytes of memory of each thread",
             "flat": "accesses that may go anywhere",
+            "scalars": "scalar registers spilled",
         }
         return f"{self.amount} {texts[self.what]}" if self.what in texts else self.what
 
@@ -252,7 +253,7 @@ def check_amd(metadata, arch):
             findings.append(Finding(name, "scratch", scratch))
         # Scalars are spilled into lanes of vector registers, not into memory: a few are cheap.
         if int(fields["sgpr_spill_count"]) > MAX_SCALARS:
-            findings.append(Finding(name, f"{fields['sgpr_spill_count']} scalar registers spilled"))
+            findings.append(Finding(name, "scalars", int(fields["sgpr_spill_count"])))
         if int(fields["group_segment_fixed_size"]) > MAX_SHARED:
             findings.append(Finding(name, f"{fields['group_segment_fixed_size']} bytes of LDS"))
     return kernels, findings
