@@ -40,8 +40,8 @@ struct pf_attention {
   pf_i64 page, pages_row;
   pf_i64 group;                     // heads that share a gradient of keys
   pf_u64 seed, offset;              // of dropout,
-  pf_i64 pairs, drawn;              // pairs of rows of a head, counters of a row,
-  pf_u32 threshold, keeps_none;     // words from this on keep,
+  pf_i64 drawn_rows, drawn;         // rows of counters of a head, counters of one,
+  pf_i64 threshold;                 // 16 bits from this on keep,
   double scale, soft_cap, keeping;  // and what is kept is multiplied with
 };
 static_assert(sizeof(pf_attention) == 1560, "as hosts fill it");

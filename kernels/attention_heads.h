@@ -42,7 +42,7 @@ struct pf_part {
   pf_i64 low, high;      // query i sees keys i + low to i + high
   pf_i64 shift;          // query i stands beside key i + shift
   pf_i64 head;
-  pf_u64 pair;  // counter of dropout of its first two rows and keys
+  pf_u64 counter;  // of dropout, the first
   float slope;
   int sequence;
 };
@@ -71,8 +71,9 @@ PF_DEVICE pf_part pf_part_of(const pf_attention& a, pf_i64 head, int sequence) {
     p.high += p.shift;
   }
   if constexpr (PF_HAS(PF_DROPOUT))
-    p.pair = a.offset + static_cast<pf_u64>(head * a.pairs + ((p.q0 + sequence) >> 1)) *
-                            static_cast<pf_u64>(a.drawn);
+    p.counter =
+        a.offset + static_cast<pf_u64>(head * a.drawn_rows + ((p.q0 + 15 * sequence) >> 4) * 8) *
+                       static_cast<pf_u64>(a.drawn);
   if constexpr (PF_HAS(PF_SLOPES))
     p.slope = static_cast<const float*>(
         a.slopes.data)[pf_head_offset(a, a.slopes, head) + sequence * a.slopes.row];
@@ -89,16 +90,19 @@ PF_DEVICE pf_i64 pf_row_of_key(const pf_attention& a, const pf_part& p, pf_i64 j
   return pf_between(at, 0, pf_quotient(a.keys, a.page) - 1) * a.page + (j - n * a.page);
 }
 
-// Which of two keys (or queries) side by side of a query (or key) keep their weight: words of one
-// counter.
+// What is drawn for queries i and i + 8, keys j, j + 1, j + 8 and j + 9 (i of [0, 8) of 16, j of
+// {0, 2, 4, 6}, or any of those), and who of them keeps its weight. table/kernels/attention.h has
+// the rule.
 PF_DEVICE pf_words pf_drawn(const pf_attention& a, const pf_part& p, int i, int j) {
-  return pf_philox(p.pair + static_cast<pf_u64>(i >> 1) * static_cast<pf_u64>(a.drawn) +
-                       (static_cast<pf_u32>(j) >> 1),
+  return pf_philox(p.counter +
+                       static_cast<pf_u64>((i >> 4) * 8 + (i & 7)) * static_cast<pf_u64>(a.drawn) +
+                       static_cast<pf_u64>((j >> 4) * 4 + ((j & 7) >> 1)),
                    a.seed);
 }
 PF_DEVICE bool pf_keeps(const pf_attention& a, const pf_words& w, int i, int j) {
-  const pf_u32 even = j & 1 ? w.w[1] : w.w[0], odd = j & 1 ? w.w[3] : w.w[2];
-  return (i & 1 ? odd : even) >= a.threshold && !a.keeps_none;
+  const pf_u32 low = i & 8 ? w.w[2] : w.w[0], high = i & 8 ? w.w[3] : w.w[1],
+               word = j & 8 ? high : low;
+  return (j & 1 ? word >> 16 : word & 0xffffu) >= static_cast<pf_u32>(a.threshold);
 }
 
 #endif

@@ -123,7 +123,7 @@ PF_DEVICE float pf_scale_of(const pf_attention& a) {
 
 // Products of a strip become scores: scaled, masked, and -inf where there is no query or key.
 // Rows of the strip are queries from `own` on and columns keys from `other` on, or the other way.
-// f(r, column, query, key, score, value of the other strip, slope of the cap) gets them.
+// f(r, column, score, value of the other strip, slope of the cap) gets them.
 template <bool OWN_QUERIES, class F>
 PF_DEVICE void pf_each_score(const pf_attention& a, const pf_flash_part& part, pf_i64 mask, int own,
                              int other, int lane, pf_scores& s, pf_scores& beside, F f) {
@@ -131,10 +131,13 @@ PF_DEVICE void pf_each_score(const pf_attention& a, const pf_flash_part& part, p
   const int query = OWN_QUERIES ? own : other, key = OWN_QUERIES ? other : own;
   const int queries = part.rows - query, keys = part.columns - key,
             sees = query - key + part.to;  // query i of these sees key i + this, no later
+  const pf_u32 span = static_cast<pf_u32>(part.to) - static_cast<pf_u32>(part.from);
   s.each_with(lane, beside, [&](int r, int col, float& x, float& y) PF_INLINE {
     const int row = s.row(r, lane), i = OWN_QUERIES ? row : col, j = OWN_QUERIES ? col : row;
     bool on = i < queries && j < keys && j - i <= sees;
-    if constexpr (PF_HAS(PF_WINDOW)) on = on && j - i >= query - key + part.from;
+    if constexpr (PF_HAS(PF_WINDOW))  // both limits at once
+      on =
+          i < queries && j < keys && static_cast<pf_u32>(j - i - (query - key + part.from)) <= span;
     float slope = 1.0f;
     x = pf_score_of(a, part, query + i, key + j, x, scale, &slope);
     if constexpr (PF_MASK != 0) {
@@ -145,7 +148,7 @@ PF_DEVICE void pf_each_score(const pf_attention& a, const pf_flash_part& part, p
         x += pf_get_one<PF_T>(pf_global(a.mask.data), at) * static_cast<float>(PF_LOG2E);
     }
     if (!on) x = low;
-    f(r, col, query + i, key + j, x, y, slope);
+    f(r, col, x, y, slope);
   });
 }
 template <bool OWN_QUERIES>
@@ -157,7 +160,9 @@ PF_DEVICE void pf_score_strip(const pf_attention& a, const pf_flash_part& part, 
   const bool inside = n <= part.rows - query && m <= part.columns - key &&
                       m - 1 <= query - key + part.to &&
                       (!PF_HAS(PF_WINDOW) || 1 - n >= query - key + part.from);
-  if (PF_MASK == 0 && inside) {
+  // Two ways beside each other take more registers than RDNA has.
+  constexpr bool one_way = PF_MASK != 0 || (PF_ONE_WAY && PF_HAS(PF_WINDOW));
+  if (!one_way && inside) {
     const float scale = pf_scale_of(a);
     s.each(lane, [&](int r, int col, float& x) PF_INLINE {
       const int row = s.row(r, lane);
@@ -167,20 +172,28 @@ PF_DEVICE void pf_score_strip(const pf_attention& a, const pf_flash_part& part, 
     return;
   }
   pf_each_score<OWN_QUERIES>(a, part, mask, own, other, lane, s, s,
-                             [](int, int, int, int, float&, float&, float) PF_INLINE {});
+                             [](int, int, float&, float&, float) PF_INLINE {});
 }
 
-// Of weights at (query, key) in the order of a strip: which are kept.
+// Of weights in the order of a strip: which are kept. Rows of the strip are queries from `own` on
+// and columns keys from `other` on, or the other way; both begin at multiples of 16.
 template <bool OWN_QUERIES>
 struct pf_dropped {
+  typedef pf_draws<!OWN_QUERIES> Draws;
   const pf_attention& a;
   const pf_part& part;
-  pf_words words;
+  const int query, key;
+  pf_words words[Draws::SLOTS];
   int n = 0;  // so far; known to the compiler, for loops over strips are unrolled
-  PF_METHOD pf_dropped(const pf_attention& attention, const pf_part& p) : a(attention), part(p) {}
-  PF_METHOD bool keeps(int i, int j) {
-    if (n++ % pf_scores::BESIDE == 0) words = pf_drawn(a, part, i, j);
-    return pf_keeps(a, words, i, j);
+  PF_METHOD pf_dropped(const pf_attention& attention, const pf_part& p, int own, int other)
+      : a(attention), part(p), query(OWN_QUERIES ? own : other), key(OWN_QUERIES ? other : own) {}
+  PF_METHOD bool keeps(int row, int col) {
+    const int i = OWN_QUERIES ? row : col, j = OWN_QUERIES ? col : row, at = n++ % 8;
+    if (Draws::fresh(at)) {
+      PF_STEP_ENDS();
+      words[Draws::slot(at)] = pf_drawn(a, part, query + i, key + j);
+    }
+    return pf_keeps(a, words[Draws::slot(at)], i, j);
   }
 };
 // Weights of a strip that are dropped become 0.
@@ -189,11 +202,9 @@ PF_DEVICE void pf_drop(const pf_attention& a, const pf_part& part, int own, int 
                        pf_scores& s) {
   if constexpr (PF_HAS(PF_DROPOUT)) {
     lane = pf_opaque<false>(lane);
-    pf_dropped<OWN_QUERIES> drawn(a, part);
+    pf_dropped<OWN_QUERIES> drawn(a, part, own, other);
     s.each(lane, [&](int r, int col, float& x) PF_INLINE {
-      const int row = own + s.row(r, lane);
-      const bool kept = OWN_QUERIES ? drawn.keeps(row, other + col) : drawn.keeps(other + col, row);
-      if (!kept) x = 0.0f;
+      if (!drawn.keeps(s.row(r, lane), col)) x = 0.0f;
     });
   }
 }

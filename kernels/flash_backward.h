@@ -60,7 +60,7 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
   pf_results dq;
   dq.clear();
   int stage = 0;
-  for (int j0 = begin; j0 < end; j0 += OTHER) {
+  PF_ONE_BY_ONE for (int j0 = begin; j0 < end; j0 += OTHER) {
     char *tile_k = stages + stage * STAGE, *tile_v = tile_k + TILE_BYTES,
          *turned_k = tile_v + TILE_BYTES;
     if (PF_FETCH_STAGES == 1 && j0 > begin) pf_barrier();
@@ -83,6 +83,7 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
     s.clear();
     ds.clear();
     pf_add_products(mine_q, tile_k, lane, s);
+    pf_score_early<true>(a, part, mask, own, j0, lane, s);
     pf_add_products(mine_g, tile_v, lane, ds);
     pf_score_gradients<true, false>(
         a, part, mask, own, j0, lane, s, ds, [&](int r, int) PF_INLINE { return lse[r]; },
@@ -146,7 +147,7 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
       next_delta = pf_delta_of(a, part, start + thread);
     }
     int stage = 0;
-    for (int i0 = start; i0 < end; i0 += OTHER) {
+    PF_ONE_BY_ONE for (int i0 = start; i0 < end; i0 += OTHER) {
       char *tile_q = stages + stage * STAGE, *tile_g = tile_q + TILE_BYTES,
            *turned_q = tile_g + TILE_BYTES, *turned_g = turned_q + TILE_BYTES;
       float *lse = reinterpret_cast<float*>(tile_q + TILES * TILE_BYTES), *delta = lse + OTHER;
@@ -179,6 +180,7 @@ PF_KERNEL(flash_dkv, PF_WARPS* PF_WARP)(const pf_attention a) {
       pf_add_products(mine_k, tile_q, lane, s);
       const auto lse_of = [&](int, int col) PF_INLINE { return lse[col]; };
       if constexpr (GIVES_K) {
+        pf_score_early<false>(a, part, mask, own, i0, lane, s);
         pf_scores ds;
         ds.clear();
         pf_add_products(mine_v, tile_g, lane, ds);

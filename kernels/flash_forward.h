@@ -31,7 +31,7 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
     sum[r] = 0.0f;
   }
   int stage = 0;
-  for (int j0 = begin; j0 < end; j0 += OTHER) {
+  PF_ONE_BY_ONE for (int j0 = begin; j0 < end; j0 += OTHER) {
     char *tile_k = stages + stage * 2 * TILE_BYTES, *tile_v = tile_k + TILE_BYTES;
     if (PF_FETCH_STAGES == 1 && j0 > begin) pf_barrier();
     fill_k.land(tile_k, nullptr);

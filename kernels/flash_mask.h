@@ -51,6 +51,7 @@ PF_KERNEL(flash_dmask, PF_WARPS* PF_WARP)(const pf_attention a, pf_i64 sharing) 
         ds.clear();
         pf_add_products(mine_q, tile_k, lane, s);
         pf_add_products(mine_g, tile_v, lane, ds);
+        pf_score_early<true>(a, part, mask, own, j0, lane, s);
         pf_score_gradients<true, true>(
             a, part, mask, own, j0, lane, s, ds, [&](int r, int) PF_INLINE { return lse[r]; },
             [&](int r, int) PF_INLINE { return delta[r]; });

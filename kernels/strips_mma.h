@@ -2,6 +2,9 @@
 #ifndef PF_STRIPS_MMA_H
 #define PF_STRIPS_MMA_H
 
+#define PF_STEP_ENDS() (void)0
+#define PF_ONE_WAY 0
+
 // ---- tiles: fetch begins, land makes sure that they lie in shared memory after the next barrier -
 // How much of chunk c of a row there is.
 PF_DEVICE int pf_chunk_bytes(const pf_lines& m, int c) {
@@ -81,9 +84,7 @@ struct pf_own {
 // ---- strips -------------------------------------------------------------------------------------
 template <int OWN, int COLS>
 struct pf_strip {
-  // ROWS: of which a lane has some; BESIDE: so many columns at a time of a row are neighbours, the
-  // first one even.
-  enum { MS = OWN / 16, NS = COLS / 8, ROWS = 2 * MS, BESIDE = 2 };
+  enum { MS = OWN / 16, NS = COLS / 8, ROWS = 2 * MS };  // ROWS: of which a lane has some
   float c[MS][NS][4];
   // Row number r of the lane, in the strip.
   static PF_METHOD int row(int r, int lane) { return r / 2 * 16 + r % 2 * 8 + lane / 4; }
@@ -105,6 +106,14 @@ struct pf_strip {
     PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
         PF_UNROLL for (int v = 0; v < 4; ++v) c[i][j][v] = 0.0f;
   }
+};
+// Which of the counters of a lane's strip serve for what, in the order of each(): of eight values
+// those of rows i, i + 8 and columns j, j + 1, j + 8, j + 9 (or, turned, the other way) have one.
+template <bool TURNED>
+struct pf_draws {
+  enum { SLOTS = TURNED ? 2 : 1 };
+  static PF_METHOD int slot(int n) { return n % SLOTS; }
+  static PF_METHOD bool fresh(int n) { return n < SLOTS; }
 };
 // Joins what the lanes of a row have.
 template <class Op>

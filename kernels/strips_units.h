@@ -64,8 +64,10 @@ PF_DEVICE void pf_land() {}
 // many registers.
 #if defined(PF_AMD) && PF_WARP == 32
 #define PF_STEP_ENDS() __builtin_amdgcn_sched_barrier(0)
+#define PF_ONE_WAY 1
 #else
 #define PF_STEP_ENDS() (void)0
+#define PF_ONE_WAY 0
 #endif
 // What a lane reads of a tile: PF_UNIT_DEPTH elements of a row from k on.
 template <int CHUNKS>
@@ -112,7 +114,6 @@ struct pf_own {
 template <int OWN, int COLS>
 struct pf_strip {
   enum { MS = OWN / PF_UNIT_N, NS = COLS / PF_UNIT_M, ROWS = MS };
-  enum { BESIDE = PF_MATRIX_UNIT == 2 ? 1 : 2 };  // as with mma
   float c[MS][NS][PF_UNIT_SUMS];
   static PF_METHOD int row(int r, int lane) { return r * PF_UNIT_N + lane % PF_UNIT_N; }
   template <class F>
@@ -131,6 +132,35 @@ struct pf_strip {
     PF_UNROLL for (int i = 0; i < MS; ++i) PF_UNROLL for (int j = 0; j < NS; ++j)
         PF_UNROLL for (int v = 0; v < PF_UNIT_SUMS; ++v) c[i][j][v] = 0.0f;
   }
+};
+// As with mma; of eight values that each() comes to one after the other.
+template <bool TURNED>
+struct pf_draws {
+#if PF_MATRIX_UNIT == 1  // four neighbours, twice
+  enum { SLOTS = TURNED ? 4 : 2 };
+  static PF_METHOD int slot(int n) {
+    return n % 4 / (TURNED ? 1 : 2);
+  }
+  static PF_METHOD bool fresh(int n) {
+    return n < 4 && (TURNED || n % 2 == 0);
+  }
+#elif PF_MATRIX_UNIT == 2  // every second
+  enum { SLOTS = 4 };
+  static PF_METHOD int slot(int n) {
+    return n % 4;
+  }
+  static PF_METHOD bool fresh(int n) {
+    return n < 4;
+  }
+#else                      // eight neighbours
+  enum { SLOTS = 1 };
+  static PF_METHOD int slot(int) {
+    return 0;
+  }
+  static PF_METHOD bool fresh(int n) {
+    return TURNED || n % 2 == 0;
+  }
+#endif
 };
 template <class Op>
 PF_DEVICE float pf_join_row(float x) {

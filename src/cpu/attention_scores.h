@@ -57,7 +57,8 @@ struct Call {
   int64_t most_l = 0, most_s = 0;
   double scale, soft_cap, dropout;
   int64_t left, right, page;
-  int64_t pairs, drawn;  // of dropout: pairs of rows of a head, and of keys of a row
+  int64_t drawn_rows, drawn;  // of dropout: rows of counters of a head, counters of one
+  uint32_t threshold;
   uint64_t seed, offset;
   bool bottom_right;
   pf_tensor out, mask{}, slopes{}, pages{};
@@ -80,8 +81,9 @@ struct Call {
     if (a.has(at.pages)) pages = a.tensor(at.pages);
     const bool cut = a.has(at.starts_q);
     const int64_t sequences = cut ? a.tensor(at.starts_q).shape[0] - 1 : 1;
-    pairs = (rows + sequences + 1) / 2;
-    drawn = ((cut ? a.i(number.max_keys) : keys) + 1) / 2;
+    drawn_rows = (rows + 15 * sequences) / 16 * 8;
+    drawn = ((cut ? a.i(number.max_keys) : keys) + 15) / 16 * 4;
+    threshold = static_cast<uint32_t>(std::lround(dropout * 65536));
     items.reserve(static_cast<size_t>(heads * sequences));
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t b = 0; b < sequences; ++b) {
@@ -156,25 +158,23 @@ void score_row(const Call& c, const Item& item, int64_t i, int64_t from, int64_t
 // f(j, kept) for weights [from, to) of a row.
 template <class F>
 void each_drawn(const Call& c, const Item& item, int64_t i, int64_t from, int64_t to, F&& f) {
-  const double bound = std::ceil(c.dropout * 0x1p32);
-  const bool none = bound >= 0x1p32;
-  const uint32_t threshold = none ? 0 : static_cast<uint32_t>(bound);
-  const int64_t pair = item.head * c.pairs + (item.q0 + item.sequence) / 2 + i / 2;
-  const uint64_t first = c.offset + static_cast<uint64_t>(pair) * static_cast<uint64_t>(c.drawn);
-  constexpr int64_t kColumns = 2 * philox::kCounters;
+  const int64_t row =
+      item.head * c.drawn_rows + (item.q0 + 15 * item.sequence) / 16 * 8 + i / 16 * 8 + i % 8;
+  const uint64_t first = c.offset + static_cast<uint64_t>(row) * static_cast<uint64_t>(c.drawn);
+  constexpr int64_t kColumns = 4 * philox::kCounters;
   uint32_t words[philox::kTile];
-  const uint32_t* const row = words + i % 2 * 2;
   for (int64_t j0 = from / kColumns * kColumns; j0 < to; j0 += kColumns) {
-    philox::tile(first + static_cast<uint64_t>(j0) / 2, c.seed, words);
+    philox::tile(first + static_cast<uint64_t>(j0) / 4, c.seed, words);
     const int64_t end = std::min<int64_t>(j0 + kColumns, to);
     for (int64_t j = std::max(j0, from); j < end; ++j) {
-      const int64_t at = j - j0;
-      f(j, !none && row[at / 2 * 4 + at % 2] >= threshold);
+      const int64_t at = j - j0, counter = at / 16 * 4 + at % 8 / 2;
+      const uint32_t word = words[counter * 4 + i / 8 % 2 * 2 + at / 8 % 2];
+      f(j, (word >> (at % 2 * 16) & 0xffff) >= c.threshold);
     }
   }
 }
 inline double keeping_factor(const Call& c) {
-  return c.dropout < 1 ? 1 / (1 - c.dropout) : 0;
+  return c.threshold < 65536 ? 65536.0 / (65536.0 - c.threshold) : 0;
 }
 
 }  // namespace pyflame::cpu::attention

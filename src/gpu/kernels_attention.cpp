@@ -137,16 +137,15 @@ struct Job {
         at.page = a.i(number.page);
       }
     }
-    const double dropout = a.f(number.dropout), bound = std::ceil(dropout * 0x1p32);
+    const double dropout = a.f(number.dropout);
     if (dropout <= 0) return;
     features |= PF_DROPOUT;
     at.seed = static_cast<pf_u64>(a.i(number.seed));
     at.offset = static_cast<pf_u64>(a.i(number.offset));
-    at.pairs = (at.queries + at.sequences + 1) / 2;
-    at.drawn = (at.max_keys + 1) / 2;
-    at.keeps_none = bound >= 0x1p32;
-    at.threshold = at.keeps_none ? 0 : static_cast<pf_u32>(bound);
-    at.keeping = dropout < 1 ? 1 / (1 - dropout) : 0;
+    at.drawn_rows = (at.queries + 15 * at.sequences) / 16 * 8;
+    at.drawn = (at.max_keys + 15) / 16 * 4;
+    at.threshold = std::lround(dropout * 65536);
+    at.keeping = at.threshold < 65536 ? 65536.0 / static_cast<double>(65536 - at.threshold) : 0;
   }
   // The gradient of a mask, in tiles of so many rows and columns of queries and keys.
   void launch_mask(const KernelArgs& a, Function f, int64_t rows, int64_t columns, int threads,

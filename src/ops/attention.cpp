@@ -99,22 +99,39 @@ Tensor widened_mask(const Tensor& mask) {
   return mask.defined() && is_float(mask->dtype) ? widened(mask) : mask;
 }
 
-// What weights are multiplied with: 0, or 1 / (1 - p). As kernels draw it: for two queries and two
-// keys at a time.
+// Counters of dropout of a head: rows of them, and how many are in one.
+std::pair<int64_t, int64_t> drawn_of(int64_t l, int64_t s, int64_t sequences) {
+  return {(l + 15 * sequences) / 16 * 8, (s + 15) / 16 * 4};
+}
+
+// What weights are multiplied with: 0, or what makes up for that. As kernels draw it, 16 bits for
+// each (table/kernels/attention.h).
 Tensor dropout_factors(const Dims& batch, int64_t l, int64_t s, const Attention& a,
                        const Tensor& like) {
+  const auto [rows, columns] = drawn_of(l, s, 1);
   IntList shape = batch.vec(), order, whole = shape;
   const int64_t n = batch.size();
-  shape.insert(shape.end(), {l / 2 + 1, (s + 1) / 2, 2, 2});
-  whole.insert(whole.end(), {2 * (l / 2 + 1), (s + 1) / 2 * 2});
+  // Counters, and of each two queries apart; a number has those of four keys, two beside each other
+  // and two apart.
+  shape.insert(shape.end(), {rows / 8, 8, columns / 4, 4, 2});
+  whole.insert(whole.end(), {rows * 2, columns * 4});
+  const Tensor bits = make_tensor(Dims(shape), DType::Int64, like->device());
+  if (bits->numel > 0)
+    engine::call<kernels::Randint>(
+        {bits}, {.seed = a.seed, .offset = a.offset, .low = int64_t{0}, .range = int64_t{0}});
+  std::vector<Tensor> keys;
+  for (int64_t k = 0; k < 4; ++k)
+    keys.push_back(bitwise_and(bitwise_right_shift(bits, Scalar(16 * k)), Scalar(int64_t{65535})));
+  // [..., rows / 8, 8, columns / 4, 4, 2 queries, 2 keys apart, 2 beside]
+  IntList halves = shape;
+  halves.insert(halves.end(), {2, 2});
+  const Tensor each = reshape(stack(keys, -1), halves);
   for (int64_t d = 0; d < n; ++d) order.push_back(d);
-  order.insert(order.end(), {n, n + 2, n + 1, n + 3});
-  const Tensor ones = ops::raw_full(Dims(shape), DType::Float32, like->device(), 1);
-  const Tensor factors = make_tensor(ones->shape, DType::Float32, like->device());
-  if (ones->numel > 0)
-    engine::call<kernels::Dropout>({factors, ones}, {a.seed, a.offset, a.dropout});
-  const Tensor r = reshape(permute(factors, order), whole);
-  return to(narrow(narrow(r, -2, 0, l), -1, 0, s), like->dtype);
+  order.insert(order.end(), {n, n + 4, n + 1, n + 2, n + 5, n + 3, n + 6});
+  const Tensor drawn = narrow(narrow(reshape(permute(each, order), whole), -2, 0, l), -1, 0, s);
+  const int64_t threshold = std::lround(a.dropout * 65536);
+  const double keeping = threshold < 65536 ? 65536.0 / static_cast<double>(65536 - threshold) : 0.0;
+  return mul(to(ge(drawn, Scalar(threshold)), like->dtype), Scalar(keeping));
 }
 
 // The steps of attention in operations.
@@ -385,9 +402,9 @@ Tensor attend(const char* op, const Tensor& query, const Tensor& key, const Tens
     const Dims batch = broadcast_shapes(broadcast_shapes(batch_of(q), batch_of(k), op),
                                         batch_of(mask.defined() ? mask : v), op);
     const int64_t n = numel(broadcast_shapes(batch, batch_of(v), op)),
-                  sequences = cut ? a.cut.starts_q->shape[0] - 1 : 1,
-                  pairs = (l + sequences + 1) / 2, drawn = ((cut ? a.cut.max_keys : s) + 1) / 2;
-    const RandomState r = take_random(n * pairs * drawn, 4);
+                  sequences = cut ? a.cut.starts_q->shape[0] - 1 : 1;
+    const auto [rows, columns] = drawn_of(l, cut ? a.cut.max_keys : s, sequences);
+    const RandomState r = take_random(n * rows * columns, 4);
     a.seed = Scalar(static_cast<int64_t>(r.seed));
     a.offset = Scalar(static_cast<int64_t>(r.offset));
   }

@@ -152,7 +152,7 @@ def test_dropout_of_sequences_has_one_draw_for_both_passes(dtype):
     for b, n in enumerate(lengths):
         i = slice(sum(lengths[:b]), sum(lengths[: b + 1]))
         w = by_heads(weights[i])[..., :n]
-        factors = np.where(w != 0, 1 / (1 - p), 0.0)
+        factors = np.where(w != 0, 65536 / (65536 - round(p * 65536)), 0.0)
         parts = [by_heads(wide(t)[i]) for t in (q, k, v, g)]
         want = reference(*parts, right=0, factors=factors)
         bound = BOUND[dtype] * 4

@@ -11,10 +11,12 @@
 // exponentials in a base of the backend's own, in float32 or float64, for the gradient; `logs`, if
 // defined, has the natural one.
 //
-// Dropout: the weight of query i and key j, counted in sequence b (0 where there are none), is kept
-// where word 2 (i % 2) + j % 2 of counter offset + (pairs head + (starts_q[b] + b) / 2 + i / 2)
-// ceil(S / 2) + j / 2 is at least dropout 2^32, and divided by 1 - dropout; pairs = (L + sequences
-// + 1) / 2. So both orders of a tile have two words of each counter side by side.
+// Dropout: a counter of the generator has 16 bits for each of two queries, i and i + 8, and four
+// keys, j, j + 1, j + 8 and j + 9: what a lane has of a tile. The weight of query i and key j,
+// counted in sequence b (0 where there are none), is kept where those in half j % 2 of word i / 8 %
+// 2 * 2 + j / 8 % 2 are at least round(dropout 2^16), and divided by the share that is kept so. The
+// counter is offset + (rows head + (starts_q[b] + 15 b) / 16 * 8 + i / 16 * 8 + i % 8) columns + j
+// / 16 * 4 + j % 8 / 2 with rows = (L + 15 sequences) / 16 * 8 and columns = (S + 15) / 16 * 4.
 //
 // With `starts_q` rows of q are sequences one behind the other: b from starts_q[b] to starts_q[b +
 // 1], of at most max_queries; so with starts_k and max_keys (which is the S of dropout), or, where

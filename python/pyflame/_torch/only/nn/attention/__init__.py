@@ -1,1 +1,0 @@
-"""Modules of torch.nn.attention that are not there."""
