@@ -11,13 +11,14 @@
 
 #define PF_HAS(FEATURE) ((PF_FEATURES & (FEATURE)) != 0)
 
-// The matrix of one head: its first element.
+// The matrix of one head: its first element. There are fewer heads than blocks of a grid.
 PF_DEVICE pf_i64 pf_head_offset(const pf_attention& a, const pf_matrix& m, pf_i64 head) {
   pf_i64 at = 0;
+  pf_u32 h = static_cast<pf_u32>(head);
   for (int d = a.batch - 1; d >= 0; --d) {
-    const pf_i64 q = pf_quotient(head, a.size[d]);
-    at += (head - q * a.size[d]) * m.batch[d];
-    head = q;
+    const pf_u32 size = static_cast<pf_u32>(a.size[d]), q = h / size;
+    at += static_cast<pf_i64>(h - q * size) * m.batch[d];
+    h = q;
   }
   return at;
 }

@@ -2,10 +2,9 @@
 // that own 64 rows each; one thread more copies the tiles that they meet by tensor maps into a ring
 // of stages, whose barriers in memory say which are full and which are empty again.
 //
-//   -DPF_T, -DPF_MASK, -DPF_D=64|128, -DPF_OTHER=64|128, -DPF_WARPS=4|8, -DPF_HELD=0 as flash.h
-//   says, -DPF_OWN=16; and
-//   -DPF_STAGES=   of the ring
-//   -DPF_RESIDENT= blocks that share a multiprocessor: its registers are for all of them
+//   -DPF_T, -DPF_FEATURES, -DPF_MASK, -DPF_D=64|128, -DPF_OTHER=64|128, -DPF_WARPS=4|8, -DPF_HELD=0
+//   as flash.h says, -DPF_OWN=16; and -DPF_STAGES=   of the ring -DPF_RESIDENT= blocks that share a
+//   multiprocessor: its registers are for all of them
 //                  (prelude_nvidia.h)
 //   -DPF_ALONE=1:  who copies is a warp; 0: a group of four, which gives its registers to others
 #ifndef PF_FLASH_HOPPER_H
@@ -15,11 +14,60 @@
 #include "wgmma_hopper.h"
 
 static_assert(PF_OWN == 16 && PF_WARPS % 4 == 0 && D % 64 == 0, "as wgmma has it");
+static_assert((PF_FEATURES & ~(PF_WINDOW | PF_SLOPES | PF_GROUPS)) == 0,
+              "others have no text here");
 enum {
   GROUPS = PF_WARPS / 4,
   OWN_BYTES = BLOCK * D * 2,
   ALL_THREADS = THREADS + (PF_ALONE ? PF_WARP : 4 * PF_WARP),
+  // Every score is looked at by itself; else only those of tiles that are not seen as a whole.
+  EACH_SCORE = PF_MASK != 0 || PF_HAS(PF_SLOPES),
 };
+
+// Scores that are not seen become -inf, unscaled: rows of the strip are queries from `own` on and
+// columns keys from `other` on, or the other way. What is not there matters for keys only, and
+// there as columns: rows that are not there are not stored, and queries have lse = inf.
+template <bool OWN_QUERIES>
+PF_DEVICE void pf_hide(const pf_flash_part& part, int own, int other, int lane, pf_scores& s) {
+  const float low = -pf_float<float>::infinity();
+  int first[2], last[2];
+  PF_UNROLL for (int r = 0; r < 2; ++r) {
+    const int row = own + s.row(r, lane);
+    first[r] = (OWN_QUERIES ? row + part.from : row - part.to) - other;
+    last[r] = (OWN_QUERIES ? row + part.to : row - part.from) - other;
+    const int there = part.columns - 1 - other;
+    if (OWN_QUERIES && last[r] > there) last[r] = there;
+  }
+  s.each(lane, [&](int r, int col, float& x) PF_INLINE {
+    if constexpr (OWN_QUERIES || PF_HAS(PF_WINDOW)) x = col > last[r] ? low : x;
+    if constexpr (!OWN_QUERIES || PF_HAS(PF_WINDOW)) x = col < first[r] ? low : x;
+  });
+}
+// Which steps, tiles of OTHER, a block takes, and which of them the 64 rows of a group from `first`
+// on see as a whole: from `whole` on and before `not_whole`.
+struct pf_flash_steps {
+  int begin, end, whole, not_whole;
+};
+PF_DEVICE int pf_step_behind(int i) {  // the first that begins at i or later
+  return i > 0 ? (i + (OTHER - 1)) / OTHER : 0;
+}
+PF_DEVICE pf_flash_steps pf_steps_of_queries(const pf_flash_part& part, int block, int first) {
+  const int begin = part.first_key(block) / OTHER, end = pf_step_behind(part.end_key(block, BLOCK)),
+            seen = first + part.to < part.columns - 1 ? first + part.to + 1 : part.columns;
+  const int whole = PF_HAS(PF_WINDOW) ? pf_step_behind(first + 63 + part.from) : 0;
+  // One at least: then its scores are all hidden.
+  return {begin, end > begin ? end : begin + 1, EACH_SCORE ? end : whole,
+          seen > 0 ? seen / OTHER : 0};
+}
+PF_DEVICE pf_flash_steps pf_steps_of_keys(const pf_flash_part& part, int block, int first) {
+  const int begin = part.first_query(block) / OTHER,
+            end = pf_step_behind(part.end_query(block, BLOCK)),
+            seen = first - part.from + 1;  // with a window
+  return {begin, end, EACH_SCORE ? end : pf_step_behind(first + 63 - part.to),
+          !PF_HAS(PF_WINDOW) ? end
+          : seen > 0         ? seen / OTHER
+                             : 0};
+}
 // The place of a block's head in a map.
 struct pf_head_place {
   pf_i32 x, y, z;
@@ -114,7 +162,8 @@ PF_DEVICE void pf_write_group(const pf_attention& a, const pf_matrix& m, pf_i64 
   pf_put_strip(tile, static_cast<int>(pf_thread()) / PF_WARP % 4 * 16, static_cast<int>(pf_lane()),
                r);
   pf_group_barrier(1 + GROUPS + group, 4 * PF_WARP);
-  pf_write_tile<64, D, 4 * PF_WARP>(tile, pf_lines_of(a, m, head, rows, cols), first + group * 64);
+  pf_write_tile<64, D, 4 * PF_WARP>(tile, pf_lines_of(a, m, head, 0, rows, cols),
+                                    first + group * 64);
 }
 
 #endif

@@ -5,28 +5,28 @@
 #include "flash_hopper.h"
 
 #if PF_GIVES == 0
-// lse and delta: D / 8 threads a row.
-PF_KERNEL(flash_hopper_sums, 256)(const pf_attention a, float* sums, pf_i32 padded, pf_i64 rows) {
-  constexpr int across = D / 8;
-  const pf_i64 row = (static_cast<pf_i64>(pf_block()) * 256 + pf_thread()) / across;
-  const int c = static_cast<int>(pf_thread()) % across * 8;
-  const pf_i64 head = pf_quotient(row, padded);
-  const int i = static_cast<int>(row - head * padded);
-  const bool on = row < rows && i < a.queries;
+// lse and delta: D / 8 threads a row, whole blocks of rows of a head.
+PF_KERNEL(flash_hopper_sums, 256)(const pf_attention a, float* sums, pf_i32 padded) {
+  constexpr int across = D / 8, each = 256 / across;
+  const pf_u32 parts = static_cast<pf_u32>(padded) / each, head = pf_block() / parts;
+  const int i = static_cast<int>((pf_block() - head * parts) * each + pf_thread() / across),
+            c = static_cast<int>(pf_thread()) % across * 8;
+  const bool on = i < a.queries;
   float d = 0.0f;
   if (on) {
     pf_u32 x[4], y[4];
-    pf_read_line<8>(pf_lines_of(a, a.out, head, a.queries, a.depth_v), i, c, x);
-    pf_read_line<8>(pf_lines_of(a, a.dout, head, a.queries, a.depth_v), i, c, y);
+    pf_read_line<8>(pf_lines_of(a, a.out, head, 0, a.queries, a.depth_v), i, c, x);
+    pf_read_line<8>(pf_lines_of(a, a.dout, head, 0, a.queries, a.depth_v), i, c, y);
     PF_UNROLL for (int e = 0; e < 8; ++e) d =
         pf_fma(pf_dtype<PF_T>::decode(x[e / 2] >> (e % 2 * 16) & 0xffffu),
                pf_dtype<PF_T>::decode(y[e / 2] >> (e % 2 * 16) & 0xffffu), d);
   }
   PF_UNROLL for (pf_u32 m = 1; m < across; m *= 2) d += pf_shuffle_xor(d, m);
-  if (c != 0 || row >= rows) return;
+  if (c != 0) return;
+  const pf_i64 row = static_cast<pf_i64>(head);
   const float none = pf_float<float>::infinity(),
-              lse = on ? static_cast<const float*>(a.lse)[head * a.queries + i] : none;
-  float* to = sums + head * 2 * padded + i;
+              lse = on ? static_cast<const float*>(a.lse)[row * a.queries + i] : none;
+  float* to = sums + row * 2 * padded + i;
   to[0] = lse == -none ? none : lse;
   to[padded] = d;
 }
@@ -50,9 +50,9 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_flash_ring ring = pf_make_ring(own_g + OWN_BYTES, barriers + 8);
   pf_make_barriers(barriers, barriers + 8);
   const pf_flash_place at(a, a.causal != 0);
-  const int keys = static_cast<int>(a.keys),
-            end = a.causal && at.first + BLOCK < keys ? at.first + BLOCK : keys,
-            steps = (end + OTHER - 1) / OTHER;
+  const int group = at.mine / 64;
+  const pf_flash_part part(pf_part_of(a, at.head, 0));
+  const pf_flash_steps steps = pf_steps_of_queries(part, at.first, at.first + group * 64);
 
   if (!pf_multiplies()) {
     if (!pf_copies()) return;
@@ -61,16 +61,17 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_mbarrier_expect(barriers, 2 * OWN_BYTES);
     pf_copy_own(own_q, m.q, barriers, at.first, q);
     pf_copy_own(own_g, m.dout, barriers, at.first, g);
-    for (int j = steps - 1; j >= 0; --j, ring.next()) {
+    for (int j = steps.end - 1; j >= steps.begin; --j, ring.next()) {
       pf_copy_panels<OTHER>(ring.tile(0), m.k, ring.fill(0, TILE_BYTES), j * OTHER, k);
       pf_copy_panels<OTHER>(ring.tile(1), m.v, ring.fill(1, TILE_BYTES), j * OTHER, v);
     }
     return;
   }
 
-  const int lane = at.lane, own = at.first + at.mine, group = at.mine / 64;
+  const int lane = at.lane, own = at.first + at.mine;
   const pf_panels q = pf_own_panels(own_q, group), g = pf_own_panels(own_g, group);
   const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
+  const float by = EACH_SCORE ? 1.0f : pf_scale_of(a);
   pf_results dq;
   pf_scores s, ds;
   pf_weights<OWN, OTHER> w;
@@ -83,10 +84,6 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     lse[r] = on ? sums[0] : pf_float<float>::infinity();
     delta[r] = on ? sums[m.padded] : 0.0f;
   }
-  const int seen = a.causal ? (at.first + group * 64 + 1) / OTHER : keys / OTHER,
-            plain = PF_MASK               ? 0
-                    : seen < keys / OTHER ? seen
-                                          : keys / OTHER;
   pf_mbarrier_wait(barriers, 0);
   pf_u32 before = 0;  // the stage of the step before
   const auto step = [&](int j, bool masked) PF_INLINE {
@@ -103,12 +100,11 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_products_wait<1>();
     pf_hold(s);
     pf_hold(w);
-    if (j < steps - 1) ring.release(0, before);  // what was added to dq is through, too
-    float by = static_cast<float>(a.scale * PF_LOG2E);
-    if (masked) {
-      pf_score_strip<true>(a, mask, own, j * OTHER, lane, s);
-      by = 1.0f;
-    }
+    if (j < steps.end - 1) ring.release(0, before);  // what was added to dq is through, too
+    if constexpr (EACH_SCORE)
+      pf_score_strip<true>(a, part, mask, own, j * OTHER, lane, s);
+    else if (masked)
+      pf_hide<true>(part, own, j * OTHER, lane, s);
     s.each(lane, [&](int r, int, float& x) PF_INLINE { x = pf_weight_of(x, by, lse[r]); });
     pf_products_wait<0>();
     pf_hold(ds);
@@ -125,9 +121,11 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     before = ring.stage;
     ring.next();
   };
-  int j = steps - 1;
-  for (; j >= 0 && j >= plain; --j) step(j, true);
-  for (; j >= 0; --j) step(j, false);
+  int j = steps.end - 1;
+  for (; j >= steps.begin && (EACH_SCORE || j >= steps.not_whole); --j) step(j, true);
+  for (; j >= steps.begin && j >= steps.whole; --j) step(j, false);
+  if constexpr (PF_HAS(PF_WINDOW))
+    for (; j >= steps.begin; --j) step(j, true);
   pf_products_wait<0>();
   pf_hold(dq);
   const float scale = static_cast<float>(a.scale);
@@ -146,39 +144,44 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_flash_ring ring = pf_make_ring(own_v + OWN_BYTES, barriers + 8);
   pf_make_barriers(barriers, barriers + 8);
   const pf_flash_place at(a, false);
-  const int steps = (static_cast<int>(a.queries) + OTHER - 1) / OTHER,
-            start = a.causal ? at.first / OTHER : 0;  // queries before see none of these keys
+  // Of neighbouring heads that share these keys, all, one after the other.
+  const int heads = PF_HAS(PF_GROUPS) ? static_cast<int>(a.group) : 1, group = at.mine / 64;
+  const pf_i64 head = at.head * heads;
+  const pf_flash_part part(pf_part_of(a, head, 0));
+  const pf_flash_steps steps = pf_steps_of_keys(part, at.first, at.first + group * 64);
 
   if (!pf_multiplies()) {
     if (!pf_copies()) return;
-    const pf_head_place q(m, m.step_q, at.head), g(m, m.step_dout, at.head),
-        k(m, m.step_k, at.head), v(m, m.step_v, at.head);
+    const pf_head_place k(m, m.step_k, head), v(m, m.step_v, head);
     pf_mbarrier_expect(barriers, 2 * OWN_BYTES);
     pf_copy_own(own_k, m.k, barriers, at.first, k);
     pf_copy_own(own_v, m.v, barriers, at.first, v);
-    for (int i = start; i < steps; ++i, ring.next()) {
-      const pf_shared_at full = ring.fill(0, TILE_BYTES + SUMS_BYTES);
-      pf_copy_panels<OTHER>(ring.tile(0), m.q, full, i * OTHER, q);
-      pf_tensor_copy(sums + ring.stage * SUMS_BYTES, m.sums, full, i * OTHER,
-                     static_cast<pf_i32>(at.head) * 2);
-      pf_copy_panels<OTHER>(ring.tile(1), m.dout, ring.fill(1, TILE_BYTES), i * OTHER, g);
+    for (int n = 0; n < heads; ++n) {
+      const pf_head_place q(m, m.step_q, head + n), g(m, m.step_dout, head + n);
+      for (int i = steps.begin; i < steps.end; ++i, ring.next()) {
+        const pf_shared_at full = ring.fill(0, TILE_BYTES + SUMS_BYTES);
+        pf_copy_panels<OTHER>(ring.tile(0), m.q, full, i * OTHER, q);
+        pf_tensor_copy(sums + ring.stage * SUMS_BYTES, m.sums, full, i * OTHER,
+                       static_cast<pf_i32>(head + n) * 2);
+        pf_copy_panels<OTHER>(ring.tile(1), m.dout, ring.fill(1, TILE_BYTES), i * OTHER, g);
+      }
     }
     return;
   }
 
-  const int lane = at.lane, own = at.first + at.mine, group = at.mine / 64;
+  const int lane = at.lane, own = at.first + at.mine;
   const pf_panels k = pf_own_panels(own_k, group), v = pf_own_panels(own_v, group);
-  const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
+  pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, head) : 0;
+  pf_flash_part part_of_n = part;
+  const float by = EACH_SCORE ? 1.0f : pf_scale_of(a);
   pf_results dk, dv;
   pf_scores s, ds;
   pf_weights<OWN, OTHER> p, w;
   dk.clear();
   dv.clear();
-  // Steps before this one have queries that do not see all of the group's keys.
-  const int plain = PF_MASK ? steps : a.causal ? (at.first + group * 64 + 62) / OTHER + 1 : 0;
   pf_mbarrier_wait(barriers, 0);
   pf_u32 before = 0;  // the stage of the step before
-  const auto step = [&](int i, bool masked) PF_INLINE {
+  const auto step = [&](int n, int i, bool masked) PF_INLINE {
     ring.wait(0);
     ring.wait(1);
     if constexpr (D > 64) {  // registers: p is free before the sums of this step are there
@@ -199,15 +202,14 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_hold(s);
     if constexpr (D == 64) pf_hold(p);
     pf_hold(w);
-    if (i > start) {  // what was added to dk and dv is through, too
+    if (i > steps.begin || n > 0) {  // what was added to dk and dv is through, too
       ring.release(0, before);
       ring.release(1, before);
     }
-    float by = static_cast<float>(a.scale * PF_LOG2E);
-    if (masked) {
-      pf_score_strip<false>(a, mask, own, i * OTHER, lane, s);
-      by = 1.0f;
-    }
+    if constexpr (EACH_SCORE)
+      pf_score_strip<false>(a, part_of_n, mask, own, i * OTHER, lane, s);
+    else if (masked)
+      pf_hide<false>(part, own, i * OTHER, lane, s);
     const pf_shared_at row = sums + (ring.stage * SUMS_BYTES + lane % 4 * 8);
     PF_UNROLL for (int j = 0; j < OTHER / 8; ++j) {
       float lse[2];
@@ -238,15 +240,23 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     before = ring.stage;
     ring.next();
   };
-  int i = start;
-  for (; i < steps && i < plain; ++i) step(i, true);
-  for (; i < steps; ++i) step(i, false);
+  for (int n = 0; n < heads; ++n) {
+    if constexpr (PF_HAS(PF_GROUPS)) {
+      if constexpr (EACH_SCORE) part_of_n = pf_flash_part(pf_part_of(a, head + n, 0));
+      if constexpr (PF_MASK != 0) mask = pf_head_offset(a, a.mask, head + n);
+    }
+    int i = steps.begin;
+    for (; i < steps.end && (EACH_SCORE || i < steps.whole); ++i) step(n, i, true);
+    for (; i < steps.end && i < steps.not_whole; ++i) step(n, i, false);
+    if constexpr (PF_HAS(PF_WINDOW))
+      for (; i < steps.end; ++i) step(n, i, true);
+  }
   pf_products_wait<0>();
   pf_hold(dk);
   pf_hold(dv);
   const float scale = static_cast<float>(a.scale);
   dk.each(lane, [&](int, int, float& x) PF_INLINE { x *= scale; });
-  pf_write_group(a, a.dk, at.head, a.keys, a.depth, memory, at.first, dk);
-  pf_write_group(a, a.dv, at.head, a.keys, a.depth_v, memory + OWN_BYTES, at.first, dv);
+  pf_write_group(a, a.dk, head, a.keys, a.depth, memory, at.first, dk);
+  pf_write_group(a, a.dv, head, a.keys, a.depth_v, memory + OWN_BYTES, at.first, dv);
 }
 #endif

@@ -12,26 +12,26 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_flash_ring ring = pf_make_ring(own_q + OWN_BYTES, barriers + 8);
   pf_make_barriers(barriers, barriers + 8);
   const pf_flash_place at(a, a.causal != 0);
-  const int keys = static_cast<int>(a.keys),
-            end = a.causal && at.first + BLOCK < keys ? at.first + BLOCK : keys,
-            steps = (end + OTHER - 1) / OTHER;
+  const int group = at.mine / 64;
+  const pf_flash_part part(pf_part_of(a, at.head, 0));
+  const pf_flash_steps steps = pf_steps_of_queries(part, at.first, at.first + group * 64);
 
   if (!pf_multiplies()) {
     if (!pf_copies()) return;
     const pf_head_place q(m, m.step_q, at.head), k(m, m.step_k, at.head), v(m, m.step_v, at.head);
     pf_mbarrier_expect(barriers, OWN_BYTES);
     pf_copy_own(own_q, m.q, barriers, at.first, q);
-    for (int j = steps - 1; j >= 0; --j, ring.next()) {
+    for (int j = steps.end - 1; j >= steps.begin; --j, ring.next()) {
       pf_copy_panels<OTHER>(ring.tile(0), m.k, ring.fill(0, TILE_BYTES), j * OTHER, k);
       pf_copy_panels<OTHER>(ring.tile(1), m.v, ring.fill(1, TILE_BYTES), j * OTHER, v);
     }
     return;
   }
 
-  const int lane = at.lane, own = at.first + at.mine, group = at.mine / 64;
+  const int lane = at.lane, own = at.first + at.mine;
   const pf_panels q = pf_own_panels(own_q, group);
   const pf_i64 mask = PF_MASK ? pf_head_offset(a, a.mask, at.head) : 0;
-  const float low = -pf_float<float>::infinity(), scale = static_cast<float>(a.scale * PF_LOG2E);
+  const float low = -pf_float<float>::infinity(), by = EACH_SCORE ? 1.0f : pf_scale_of(a);
   pf_results o;
   pf_scores s;
   pf_weights<OWN, OTHER> p;
@@ -39,17 +39,11 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   o.clear();
   pf_mbarrier_wait(barriers, 0);
 
-  // Steps from here on have queries that do not see all keys, or keys that are not there.
-  const int seen = a.causal ? (at.first + group * 64 + 1) / OTHER : keys / OTHER,
-            plain = PF_MASK               ? 0
-                    : seen < keys / OTHER ? seen
-                                          : keys / OTHER;
   const auto weigh = [&](int j) PF_INLINE {
-    float by = scale;
-    if (j >= plain) {
-      pf_score_strip<true>(a, mask, own, j * OTHER, lane, s);
-      by = 1.0f;
-    }
+    if constexpr (EACH_SCORE)
+      pf_score_strip<true>(a, part, mask, own, j * OTHER, lane, s);
+    else if (j < steps.whole || j >= steps.not_whole)
+      pf_hide<true>(part, own, j * OTHER, lane, s);
     float top[2], shift[2];
     PF_UNROLL for (int r = 0; r < 2; ++r) top[r] = low;
     s.each(lane, [&](int r, int, float& x) PF_INLINE { top[r] = pf_most(top[r], x); });
@@ -80,13 +74,13 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_products_wait<0>();
   pf_hold(s);
   ring.release(0);
-  weigh(steps - 1);
+  weigh(steps.end - 1);
   p = pf_weights<OWN, OTHER>(s, lane);
   pf_flash_ring values = ring;  // of the step before
   ring.next();
   // Scores of one step, then results of the one before: the exponentials of the first are taken
   // while the second is multiplied.
-  for (int j = steps - 2; j >= 0; --j) {
+  for (int j = steps.end - 2; j >= steps.begin; --j) {
     ring.wait(0);
     turn();
     pf_hold(s);
@@ -127,7 +121,7 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     const float lse =
         sum[r] == 0.0f ? high[r] : high[r] + pf_log(sum[r]) * static_cast<float>(PF_LOG2E);
     // Lanes of the same row write the same.
-    if (row < a.queries) static_cast<float*>(a.lse)[at.head * a.queries + row] = lse;
+    if (row < a.queries) static_cast<float*>(a.lse)[pf_lse_at(a, part, row)] = lse;
   }
   pf_products_wait<0>();
   pf_hold(o);

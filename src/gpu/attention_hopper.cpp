@@ -1,8 +1,8 @@
 #include "gpu/attention_hopper.h"
 
 #include <algorithm>
-#include <array>
 
+#include "gpu/move.h"
 #include "gpu/tensor_map.h"
 #include "kernels/flash_hopper_args.h"
 
@@ -29,6 +29,7 @@ struct Batch {
   int from[kMost] = {};  // the dimension of pf_attention whose stride it is
   bool fits = true;
 
+  Batch() = default;
   Batch(const pf_attention& a, std::initializer_list<const pf_matrix*> all) {
     for (int d = a.batch - 1; d >= 0; --d) {
       if (a.size[d] == 1) continue;
@@ -48,61 +49,109 @@ struct Batch {
   }
 };
 
-struct Maps {
-  const pf_attention& a;
+struct Job {
+  const KernelArgs& args;
   DType dtype;
+  int64_t mask, features, heads, d;
+  pf_flash_maps m{};
   Batch batch;
-  bool fit = true;
 
+  Job(const KernelArgs& args_, const pf_attention& a, DType t, int64_t mask_, int64_t features_,
+      int64_t heads_)
+      : args(args_), dtype(t), mask(mask_), features(features_), heads(heads_) {
+    m.at = a;
+    constexpr pf_i64 kNear = 1 << 30;  // positions are ints
+    m.at.low = std::max(a.low, -kNear);
+    m.at.high = std::min(a.high, kNear);
+    d = std::max(a.depth, a.depth_v) <= 64 ? 64 : 128;
+  }
+  // A matter of dtype, shape and features alone: the same numbers, however operands lie.
+  bool serves() const {
+    const pf_attention& a = m.at;
+    constexpr int64_t kMost = 1 << 30, kFeatures = PF_WINDOW | PF_SLOPES | PF_GROUPS;
+    return tensor_maps(args.traits()) && itemsize(dtype) == 2 && (features & ~kFeatures) == 0 &&
+           !a.logs && std::max(a.depth, a.depth_v) <= 128 && std::min(a.depth, a.depth_v) > 0 &&
+           a.queries > 0 && a.keys > 0 && a.scale > 0 && heads > 0 && heads < kMost &&
+           std::max(a.queries, a.keys) < kMost;
+  }
+
+  // The matrix in a workspace, its rows at multiples of 16 bytes; what is repeated, too.
+  void copy(pf_matrix& x, int64_t rows, int64_t cols) const {
+    const int64_t wide = ceil_div(cols, 8) * 8;
+    pf_tensor in{}, out{};
+    in.ndim = out.ndim = m.at.batch + 2;
+    in.dtype = out.dtype = static_cast<uint8_t>(dtype);
+    int64_t step = rows * wide;
+    for (int i = m.at.batch - 1; i >= 0; --i) {
+      in.shape[i] = out.shape[i] = m.at.size[i];
+      in.strides[i] = x.batch[i];
+      out.strides[i] = step;
+      x.batch[i] = m.at.size[i] == 1 ? 0 : step;
+      step *= m.at.size[i];
+    }
+    const int r = m.at.batch, c = r + 1;
+    in.shape[r] = out.shape[r] = rows, in.shape[c] = out.shape[c] = cols;
+    in.strides[r] = x.row, in.strides[c] = x.col;
+    out.strides[r] = x.row = wide, out.strides[c] = x.col = 1;
+    in.data = x.data;
+    out.data = x.data = args.workspace(static_cast<size_t>(step) * 2);
+    copy_tensor(args, out, in);
+  }
+  bool readable(const pf_matrix& x, int64_t rows, int64_t cols) const {
+    const bool columns = x.col == 1 || cols == 1, lines = x.row > 0 || rows == 1;
+    bool aligned = reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && (rows == 1 || x.row % 8 == 0);
+    for (int i = 0; i < m.at.batch; ++i)
+      aligned = aligned && x.batch[i] % 8 == 0 && x.batch[i] >= 0;
+    return columns && lines && aligned;
+  }
+  struct Operand {
+    pf_matrix* x;
+    int64_t rows, cols;
+  };
+  // So that there is a map of each.
+  void arrange(std::initializer_list<Operand> all) {
+    for (const Operand& o : all)
+      if (!readable(*o.x, o.rows, o.cols)) copy(*o.x, o.rows, o.cols);
+    const auto join = [&] {
+      const pf_attention& a = m.at;
+      batch =
+          all.size() == 3 ? Batch(a, {&a.q, &a.k, &a.v}) : Batch(a, {&a.q, &a.k, &a.v, &a.dout});
+      return batch.fits;
+    };
+    if (!join()) {
+      for (const Operand& o : all) copy(*o.x, o.rows, o.cols);
+      join();
+    }
+    for (int i = 0; i < Batch::kMost; ++i) m.size[i] = static_cast<pf_i32>(batch.size[i]);
+  }
   // The map of a matrix in boxes of `box` rows; `step` as pf_flash_maps has it.
-  pf_tensor_map of(const pf_matrix& m, int64_t rows, int64_t cols, int64_t box, pf_i32 (&step)[3]) {
+  pf_tensor_map map(const pf_matrix& x, int64_t rows, int64_t cols, int64_t box,
+                    pf_i32 (&step)[3]) const {
     constexpr int64_t kAny = 8;  // of a dimension of one place
     TensorView v;
-    v.data = m.data;
+    v.data = x.data;
     v.dtype = dtype;
     v.rank = 2 + Batch::kMost;
     v.size[0] = cols;
     v.size[1] = rows;
-    v.stride[0] = cols == 1 ? 1 : m.col;
-    v.stride[1] = rows == 1 ? kAny : m.row;
+    v.stride[0] = 1;
+    v.stride[1] = rows == 1 ? kAny : x.row;
     v.box[0] = 64;
     v.box[1] = static_cast<int32_t>(box);
-    for (int d = 0; d < Batch::kMost; ++d) {
-      const int64_t stride = d < batch.dims ? m.batch[batch.from[d]] : 0;
-      step[d] = stride != 0;
-      v.size[2 + d] = stride ? batch.size[d] : 1;
-      v.stride[2 + d] = stride ? stride : kAny;
-      v.box[2 + d] = 1;
+    for (int i = 0; i < Batch::kMost; ++i) {
+      const int64_t stride = i < batch.dims ? x.batch[batch.from[i]] : 0;
+      step[i] = stride != 0;
+      v.size[2 + i] = stride ? batch.size[i] : 1;
+      v.stride[2 + i] = stride ? stride : kAny;
+      v.box[2 + i] = 1;
     }
-    // Rows that are all the same are read many times, not mapped.
-    fit = fit && v.stride[1] != 0 && tensor_map_fits(v);
-    return fit ? tensor_map(v) : pf_tensor_map{};
-  }
-};
-
-struct Job {
-  const KernelArgs& args;
-  DType dtype;
-  int64_t mask, heads, d;
-  pf_flash_maps m{};
-  Maps maps;
-  bool serves;
-
-  Job(const KernelArgs& args_, const pf_attention& a, DType t, int64_t mask_, int64_t heads_,
-      std::initializer_list<const pf_matrix*> all)
-      : args(args_), dtype(t), mask(mask_), heads(heads_), maps{m.at, t, Batch(a, all)} {
-    m.at = a;
-    d = std::max(a.depth, a.depth_v) <= 64 ? 64 : 128;
-    for (int i = 0; i < Batch::kMost; ++i) m.size[i] = static_cast<pf_i32>(maps.batch.size[i]);
-    serves = tensor_maps(args.traits()) && itemsize(t) == 2 && maps.batch.fits &&
-             std::max(a.depth, a.depth_v) <= 128 && std::min(a.depth, a.depth_v) > 0 &&
-             a.queries > 0 && a.keys > 0 && a.scale > 0 && heads > 0 && heads < 1 << 30 &&
-             std::max(a.queries, a.keys) < 1 << 30;
+    return tensor_map(v);
   }
   Defines defines(const Shape& s) const {
     return Defines()
         .type("PF_T", dtype)
         .value("PF_MASK", mask)
+        .value("PF_FEATURES", features)
         .value("PF_D", d)
         .value("PF_OWN", 16)
         .value("PF_WARPS", s.warps)
@@ -114,12 +163,12 @@ struct Job {
         .value("PF_MATRIX_UNIT", 2);
   }
   // `own`: tiles of its own rows that a block has; `sums`: bytes of a stage beside its tiles.
-  void launch(const Shape& s, Defines defines, const char* file, const char* entry, int64_t rows,
-              int own, int64_t sums) {
+  void launch(const Shape& s, const Defines& defines, const char* file, const char* entry,
+              int64_t rows, int64_t of, int own, int64_t sums) {
     m.at.tiles = ceil_div(rows, s.block());
     const int64_t shared =
         own * s.block() * d * 2 + s.stages * (2 * s.other * d * 2 + sums) + 8 + s.stages * 4 * 8;
-    args.launch(args.compile(file, defines, entry), Grid(heads * m.at.tiles), s.threads(),
+    args.launch(args.compile(file, defines, entry), Grid(of * m.at.tiles), s.threads(),
                 static_cast<size_t>(shared), m);
   }
 };
@@ -127,35 +176,39 @@ struct Job {
 }  // namespace
 
 bool attention_on_hopper(const KernelArgs& args, const pf_attention& a, DType t, int64_t mask,
-                         int64_t heads) {
-  Job j(args, a, t, mask, heads, {&a.q, &a.k, &a.v});
-  if (!j.serves) return false;
+                         int64_t features, int64_t heads) {
+  Job j(args, a, t, mask, features, heads);
+  if (!j.serves()) return false;
   const Shape& s = j.d == 64 ? kForward64 : kForward128;
-  auto& m = j.m;
-  m.q = j.maps.of(a.q, a.queries, a.depth, 64, m.step_q);
-  m.k = j.maps.of(a.k, a.keys, a.depth, s.other, m.step_k);
-  m.v = j.maps.of(a.v, a.keys, a.depth_v, s.other, m.step_v);
-  if (!j.maps.fit) return false;
+  pf_attention& at = j.m.at;
+  j.arrange({{&at.q, a.queries, a.depth}, {&at.k, a.keys, a.depth}, {&at.v, a.keys, a.depth_v}});
+  j.m.q = j.map(at.q, a.queries, a.depth, 64, j.m.step_q);
+  j.m.k = j.map(at.k, a.keys, a.depth, s.other, j.m.step_k);
+  j.m.v = j.map(at.v, a.keys, a.depth_v, s.other, j.m.step_v);
   j.launch(s, j.defines(s).value("PF_TURNS", j.d == 128), "flash_hopper_forward.h",
-           "flash_hopper_forward", a.queries, 1, 0);
+           "flash_hopper_forward", a.queries, heads, 1, 0);
   return true;
 }
 
 bool attention_backward_on_hopper(const KernelArgs& args, const pf_attention& a, DType t,
-                                  int64_t mask, int64_t heads) {
-  Job j(args, a, t, mask, heads, {&a.q, &a.k, &a.v, &a.dout});
-  if (!j.serves) return false;
+                                  int64_t mask, int64_t features, int64_t heads) {
+  Job j(args, a, t, mask, features, heads);
+  if (!j.serves()) return false;
   const Shape &queries = j.d == 64 ? kQueries64 : kQueries128,
               &keys = j.d == 64 ? kKeys64 : kKeys128;
   static_assert(kQueries64.other == 64 && kKeys64.other == 64 && kQueries128.other == 64 &&
                     kKeys128.other == 64,
                 "as the rows of a group: one map of each matrix does for both kernels");
   auto& m = j.m;
-  m.q = j.maps.of(a.q, a.queries, a.depth, 64, m.step_q);
-  m.k = j.maps.of(a.k, a.keys, a.depth, 64, m.step_k);
-  m.v = j.maps.of(a.v, a.keys, a.depth_v, 64, m.step_v);
-  m.dout = j.maps.of(a.dout, a.queries, a.depth_v, 64, m.step_dout);
-  if (!j.maps.fit) return false;
+  pf_attention& at = m.at;
+  j.arrange({{&at.q, a.queries, a.depth},
+             {&at.k, a.keys, a.depth},
+             {&at.v, a.keys, a.depth_v},
+             {&at.dout, a.queries, a.depth_v}});
+  m.q = j.map(at.q, a.queries, a.depth, 64, m.step_q);
+  m.k = j.map(at.k, a.keys, a.depth, 64, m.step_k);
+  m.v = j.map(at.v, a.keys, a.depth_v, 64, m.step_v);
+  m.dout = j.map(at.dout, a.queries, a.depth_v, 64, m.step_dout);
   m.padded = static_cast<pf_i32>(ceil_div(a.queries, 128) * 128);
   const int64_t rows = heads * m.padded;
   auto* sums = static_cast<float*>(args.workspace(static_cast<size_t>(2 * rows) * sizeof(float)));
@@ -173,13 +226,12 @@ bool attention_backward_on_hopper(const KernelArgs& args, const pf_attention& a,
   m.sums = tensor_map(v);
 
   const char* file = "flash_hopper_backward.h";
-  const int64_t each = 256 / (j.d / 8);  // rows of a block
   args.launch(args.compile(file, j.defines(keys).value("PF_GIVES", 0), "flash_hopper_sums"),
-              Grid(ceil_div(rows, each)), 256, 0, m.at, sums, m.padded, rows);
-  j.launch(queries, j.defines(queries).value("PF_GIVES", 4), file, "flash_hopper_dq", a.queries, 2,
-           0);
-  j.launch(keys, j.defines(keys).value("PF_GIVES", 3), file, "flash_hopper_dkv", a.keys, 2,
-           2 * keys.other * 4);
+              Grid(rows / (256 / (j.d / 8))), 256, 0, at, sums, m.padded);
+  j.launch(queries, j.defines(queries).value("PF_GIVES", 4), file, "flash_hopper_dq", a.queries,
+           heads, 2, 0);
+  j.launch(keys, j.defines(keys).value("PF_GIVES", 3), file, "flash_hopper_dkv", a.keys,
+           heads / a.group, 2, 2 * keys.other * 4);
   return true;
 }
 
