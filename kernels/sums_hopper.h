@@ -158,8 +158,11 @@ PF_DEVICE void pf_multiply_start(pf_tile_sums& sums, pf_shared_at a, pf_shared_a
         pf_acted_add(sums.c[j][v], pf_element<A_ALONG_K>(a, warp * 16 + lane / 4 + v / 2 * 8, k),
                      pf_element<B_ALONG_K>(b, j * 8 + lane % 4 * 2 + v % 2, k));
 }
+// The lanes of a warp come here together.
 template <int AHEAD>
-PF_DEVICE void pf_multiply_wait() {}
+PF_DEVICE void pf_multiply_wait() {
+  pf_warp_barrier();
+}
 #endif
 
 #endif

@@ -8,6 +8,7 @@
 struct alignas(128) pf_tensor_map {
   pf_u64 words[16];
 };
-static_assert(sizeof(pf_tensor_map) == 128 && alignof(pf_tensor_map) == 128, "as the unit reads it");
+static_assert(sizeof(pf_tensor_map) == 128 && alignof(pf_tensor_map) == 128,
+              "as the unit reads it");
 
 #endif

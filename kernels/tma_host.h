@@ -91,7 +91,10 @@ PF_DEVICE void pf_group_barrier(int id, int threads) {
 
 PF_DEVICE void pf_products_begin() {}
 PF_DEVICE void pf_products_end() {}
+// The lanes of a warp come here together: one of them may then say that the warp is through.
 template <int AHEAD>
-PF_DEVICE void pf_products_wait() {}
+PF_DEVICE void pf_products_wait() {
+  pf_warp_barrier();
+}
 
 #endif

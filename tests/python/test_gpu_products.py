@@ -46,7 +46,10 @@ def units(folder):
         if "STAGES" in options:
             names = ("PF_T", "PF_OUT", "PF_TF32")
             what = [options[n] for n in names if n in options]
-            found.add(" ".join(what + ["wgmma"] * (options["WARP_M"] == "16")))
+            what += ["wgmma"] * (options.get("WARP_M", "16") == "16") + ["maps"] * (
+                "TURNS" in options
+            )
+            found.add(" ".join(what))
     return found
 
 
@@ -173,7 +176,7 @@ check(later, a, b, precise)
     run(code, **environment(unit, **keep(kept)))
     assert ("float" in units(kept)) == (unit in FLOAT32)
     assert ("float 1" in units(kept)) == (unit in TF32)
-    assert ("float 1 wgmma" in units(kept)) == (unit == "wgmma")
+    assert ("float 1 wgmma maps" in units(kept)) == (unit == "wgmma")
 
 
 @standin.MARKS[0]
@@ -218,7 +221,73 @@ check(pf.int_mm(place(x)[:, :0], place(w)[:, :0].t()), np.zeros((37, 75)))
     kept = tmp_path / "kept"
     run(code, **environment(unit, **keep(kept)))
     assert {"pf_i8", "pf_i8 pf_i32"} <= units(kept)
-    assert ("pf_i8 pf_i32 wgmma" in units(kept)) == (unit == "wgmma")
+    assert ("pf_i8 pf_i32 wgmma maps" in units(kept)) == (unit == "wgmma")
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+def test_copied_by_maps(run, tmp_path):  # noqa: F811
+    """Hopper's kernel whose operands are copied by tensor maps: one to three batch dimensions, an operand
+    that repeats in some, several tiles a block, steps of k that fill no stage and few that fill no
+    ring, columns that are no whole chunk, extremes; what maps cannot say goes to the other kernel,
+    and a map that the driver refuses is told."""
+    kept = tmp_path / "kept"
+    code = """
+        rng = np.random.default_rng(8)
+        def operand(shape, across, dtype):
+            x = rng.standard_normal((*shape[:-2], shape[-1], shape[-2]) if across else shape)
+            x = pf.tensor(x).to(dtype).to("gpu")
+            return x.transpose(-1, -2) if across else x
+        def check(a, b, tol):
+            got = (a @ b).cpu().double().numpy()
+            a, b = a.cpu().double().numpy(), b.cpu().double().numpy()
+            error = np.abs(got - a @ b) / (np.abs(a) @ np.abs(b))
+            assert got.shape == (a @ b).shape and error.max() <= tol, (a.shape, b.shape, error.max())
+        bf16, f16 = (pf.bfloat16, 2**-8), (pf.float16, 2**-11)
+        for batch_a, batch_b, m, n, k, (dtype, tol) in (
+            ((), (), 300, 776, 72, bf16),
+            ((), (), 520, 264, 712, bf16),
+            ((3,), (3,), 136, 200, 136, bf16),
+            ((5,), (), 8, 136, 72, f16),  # rows of one product
+            ((1, 4), (3, 1), 72, 136, 64, bf16),
+            ((2, 1, 3), (2, 2, 3), 72, 136, 80, bf16),
+            ((2, 2, 1, 2, 2), (2, 1, 2, 2, 1), 40, 136, 24, bf16),  # more than maps have
+        ):
+            for across in range(4):
+                a = operand((*batch_a, m, k), across & 1, dtype)
+                b = operand((*batch_b, k, n), across & 2, dtype)
+                check(a, b, tol)
+        # Rows of a wider matrix, each second one, and behind a place that is no multiple of 16 bytes.
+        wide = operand((400, 400), 0, pf.bfloat16)
+        check(wide[::2, 64:264], wide[8:208, :136], 2**-8)
+        check(wide[:200, 4:140], wide[:136, :200], 2**-8)
+        check(wide[:200, :200].t(), wide[:200, 16:152], 2**-8)
+
+        a = rng.standard_normal((200, 264)).astype("float32")
+        a[0, 3], a[1, 5], a[2, 7], a[3] = np.nan, np.inf, -np.inf, 1e4
+        a[130], a[131, ::2] = 0, -1e4
+        b = rng.standard_normal((264, 392)).astype("float32")
+        x, y = pf.tensor(a).to(pf.bfloat16), pf.tensor(b).to(pf.bfloat16)
+        got = (x.to("gpu") @ y.to("gpu")).cpu().double().numpy()
+        x, y = x.double().numpy(), y.double().numpy()
+        want = x @ y
+        assert (np.isnan(got) == np.isnan(want)).all() and np.isnan(got[0]).all()
+        assert (got[1] == np.inf * np.sign(y[5])).all() and (got[2] == -np.inf * np.sign(y[7])).all()
+        bound = 2**-8 * (np.abs(x[3:]) @ np.abs(y))
+        assert (np.abs(got[3:] - want[3:]) <= bound).all() and (got[130] == 0).all()
+        bias = operand((392,), 0, pf.bfloat16)
+        linear = pf.nn.functional.linear(pf.tensor(x[4:]).to(pf.bfloat16).to("gpu"),
+                                         pf.tensor(y.T).to(pf.bfloat16).to("gpu"), bias)
+        want = x[4:] @ y + bias.cpu().double().numpy()
+        assert np.allclose(linear.cpu().double().numpy(), want, rtol=8e-3, atol=0.1)
+
+        fault("cuTensorMapEncodeTiled", 1, 1)
+        x, y = operand((300, 64), 0, pf.bfloat16), operand((64, 520), 0, pf.bfloat16)
+        raises(pf.PyFlameError, "cuTensorMapEncodeTiled", lambda: (x @ y).cpu())
+        check(x, y, 2**-8)
+    """
+    run(code, **environment("wgmma", **keep(kept)))
+    assert {"pf_bf16 wgmma maps", "pf_f16 wgmma maps", "pf_bf16 wgmma"} <= units(kept)
 
 
 @standin.MARKS[0]

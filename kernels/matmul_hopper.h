@@ -1,0 +1,240 @@
+// Matrix products on Hopper, for operands that its copy unit can read: c = a b + bias, with the
+// results of matmul_tiles.h.
+//   -DPF_T -DPF_OUT -DA_ALONG_K -DB_ALONG_K -DPF_TF32 as there; -DTILE_M, -DTILE_N of a tile,
+//   -DTILE_K: a line of 128 bytes; -DSTAGES of the ring; -DBATCHES: batch dimensions of the maps,
+//   0, 1 or 3; -DPF_CLUSTER=2: two blocks take neighbouring tiles of a column, and each copies its
+//   half of what both read of b to both; -DTURNS=1: the two groups of warps that multiply take
+//   tiles in turns, so that one writes while the other multiplies; 0: each has half of the rows of
+//   each tile.
+//
+// A block has three groups of four warps: two multiply, a thread of the third starts copies into
+// the ring of stages. A stage is handed over by two barriers in memory, `full` and `empty`. Blocks
+// stay: the next tile's operands come while the last one is written.
+#ifndef PF_OUT
+#define PF_OUT PF_T
+#endif
+#define PF_GATHERED 0
+#include "matmul_hopper_args.h"
+#include "matmul_where.h"
+#include "tma_nvidia.h"
+
+enum {
+  SIZE = sizeof(PF_T),
+  CHUNK = 16 / SIZE,
+  GROUPS = TURNS ? 1 : 2,         // that share a tile
+  STRIPS = TILE_M / 64 / GROUPS,  // of 64 rows that a group has
+  THREADS = 3 * 128,
+  A_BYTES = TILE_M * 128,
+  B_BYTES = TILE_N * 128,
+  STAGE_BYTES = A_BYTES + B_BYTES,
+  // Lines of a copy along k; across, lines are TILE_K and a copy is 128 bytes wide.
+  A_BOX = TILE_M < 128 ? TILE_M : 128,
+  B_BOX = TILE_N / 2,
+  A_COPIES = A_ALONG_K ? TILE_M / A_BOX : TILE_M * SIZE / 128,
+  B_COPIES = B_ALONG_K ? 2 : TILE_N * SIZE / 128,
+  CLUSTER = PF_CLUSTER_BLOCKS,
+};
+typedef pf_compute<PF_T> pf_acc;
+static_assert(TILE_M % (64 * GROUPS) == 0 && B_COPIES % CLUSTER == 0, "whole copies");
+
+#include "matmul_finish.h"
+#include "sums_hopper.h"
+
+enum { OUT_LINE = 128 / OUT_SIZE, OUT_BYTES = OUT_SIZE < 4 ? 8 * 16 * 128 : 0 };
+
+// The ring of stages from one user's side.
+struct pf_ring {
+  pf_shared_at stages, full;  // full[STAGES], empty[STAGES]
+  pf_u32 stage, parity;
+
+  PF_METHOD pf_shared_at data() const { return stages + stage * STAGE_BYTES; }
+  PF_METHOD pf_shared_at filled() const { return full + stage * 8; }
+  PF_METHOD pf_shared_at emptied(pf_u32 s) const { return full + (STAGES + s) * 8; }
+  PF_METHOD void next() {
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+  PF_METHOD void skip(pf_u32 n) {
+    stage += n;
+    parity ^= stage / STAGES & 1;
+    stage %= STAGES;
+  }
+};
+
+struct pf_hopper_tile {
+  pf_matmul_tile t;
+  pf_u32 batch;
+};
+PF_DEVICE pf_hopper_tile pf_hopper_where(const pf_matmul_args& q, pf_u32 id) {
+  const pf_u32 tiles_m = (static_cast<pf_u32>(q.tiles_m) + CLUSTER - 1) / CLUSTER,
+               tiles_n = static_cast<pf_u32>(q.tiles_n), batch = id / (tiles_m * tiles_n);
+  pf_u32 row, col;
+  pf_band_place(id - batch * tiles_m * tiles_n, tiles_m, tiles_n, &row, &col);
+  pf_hopper_tile r;
+  r.batch = batch;
+  r.t.row = static_cast<pf_i64>(row * CLUSTER + pf_cluster_rank()) * TILE_M;
+  r.t.col = static_cast<pf_i64>(col) * TILE_N;
+  r.t.rows = static_cast<pf_i64>(batch) * q.m;
+  r.t.c = r.t.rows * q.n;
+  return r;
+}
+
+// An operand's places in its batch dimensions; where it repeats, its map has one of size 1.
+struct pf_hopper_batch {
+  pf_i32 at[3];
+
+  PF_METHOD void start(const pf_matmul_args& q, const pf_i64* step, pf_u32 batch) {
+    PF_UNROLL for (int d = 0; d < 3; ++d) {
+      at[d] = 0;
+      if (d >= BATCHES || d >= q.ndim) continue;
+      const pf_u32 size = static_cast<pf_u32>(q.size[d]), rest = batch / size;
+      if (step[d] != 0) at[d] = static_cast<pf_i32>(batch - rest * size);
+      batch = rest;
+    }
+  }
+};
+template <int ALONG_K, int BOX, int COPIES, int SHARED>
+PF_DEVICE void pf_copy_operand(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                               pf_i32 k, pf_i32 first, const pf_hopper_batch& b) {
+  constexpr int own = SHARED ? COPIES / CLUSTER : COPIES, step = ALONG_K ? BOX : 128 / SIZE,
+                bytes = ALONG_K ? BOX * 128 : TILE_K * 128;
+  PF_UNROLL for (int i = 0; i < own; ++i) {
+    const int part = SHARED ? static_cast<int>(pf_cluster_rank()) * own + i : i;
+    const pf_shared_at at = to + part * bytes;
+    const pf_i32 outer = first + part * step, x = ALONG_K ? k : outer, y = ALONG_K ? outer : k;
+    const auto copy = [&](auto... places) PF_INLINE {
+      if constexpr (SHARED && CLUSTER > 1)
+        pf_tensor_copy_to((1 << CLUSTER) - 1, at, map, barrier, places...);
+      else
+        pf_tensor_copy(at, map, barrier, places...);
+    };
+    if constexpr (BATCHES == 0)
+      copy(x, y);
+    else if constexpr (BATCHES == 1)
+      copy(x, y, b.at[0]);
+    else
+      copy(x, y, b.at[0], b.at[1], b.at[2]);
+  }
+}
+
+// A group's share of a tile, finished and written: each warp its 16 rows of each strip, `memory`
+// being 16 lines of its own.
+PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory, const pf_matmul_args& q,
+                        const pf_matmul_tile& t, pf_i64 row, int lane PF_EPILOGUE_REF) {
+  PF_UNROLL for (int s = 0; s < STRIPS; ++s) {
+    const pf_i64 first = row + s * 64;
+    if constexpr (OUT_SIZE == 4) {
+      sums[s].each(lane, [&](int r, int c, auto... values) PF_INLINE {
+        pf_acc v[] = {values...};
+        pf_finish<PF_OUT>(nullptr, q, t, first + r, t.col + c, v PF_EPILOGUE_PASS);
+      });
+    } else {
+      PF_UNROLL for (int from = 0; from < TILE_N; from += OUT_LINE) {
+        if (t.col + from >= q.n) break;
+        PF_UNROLL for (int j = from / 8; j < (from + OUT_LINE) / 8 && j < TILE_N / 8; ++j) {
+          PF_UNROLL for (int h = 0; h < 2; ++h) {
+            const int r = lane / 4 + h * 8, c = j * 8 + lane % 4 * 2, byte = (c - from) * OUT_SIZE;
+            pf_acc v[2] = {sums[s].c[j][h * 2], sums[s].c[j][h * 2 + 1]};
+            pf_finish<PF_OUT>(memory + pf_place<1>(r, byte / 16) + byte % 16, q, t, first + r,
+                              t.col + c, v PF_EPILOGUE_PASS);
+          }
+        }
+        pf_warp_barrier();
+        PF_UNROLL for (int i = 0; i < 4; ++i) {
+          const int r = i * 4 + lane / 8, c = lane % 8;
+          if (from + c * OUT_CHUNK < TILE_N)
+            pf_write_chunk<PF_OUT>(memory + pf_place<1>(r, c), q, t, first + r,
+                                   t.col + from + c * OUT_CHUNK PF_EPILOGUE_PASS);
+        }
+        pf_warp_barrier();
+      }
+    }
+  }
+}
+
+PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps PF_EPILOGUE_ARGS) {
+  const pf_matmul_args& q = maps.product;
+  char* memory = pf_dynamic_shared();
+  const int thread = static_cast<int>(pf_thread()), lane = thread % PF_WARP,
+            warp = thread / PF_WARP, group = thread / 128;
+  pf_ring ring;
+  ring.stages = pf_shared_address(memory);
+  ring.full = ring.stages + (STAGES * STAGE_BYTES + OUT_BYTES);
+  ring.stage = ring.parity = 0;
+  if (thread == 0) {
+    PF_UNROLL for (int s = 0; s < STAGES; ++s) {
+      pf_mbarrier_init(ring.full + s * 8, 1);
+      pf_mbarrier_init(ring.emptied(s), GROUPS * 4 * CLUSTER);
+    }
+    pf_mbarriers_made();
+  }
+  pf_cluster_barrier();
+
+  const pf_u32 batches = static_cast<pf_u32>(maps.batches),
+               tiles = (static_cast<pf_u32>(q.tiles_m) + CLUSTER - 1) / CLUSTER *
+                       static_cast<pf_u32>(q.tiles_n) * batches,
+               steps = static_cast<pf_u32>((q.k + TILE_K - 1) / TILE_K),
+               apart = pf_blocks() / CLUSTER;
+  if (group == 2) {
+    pf_registers_give<40>();
+    if (warp == 8 && lane == 0) {
+      pf_tensor_map_fetch(maps.a);
+      pf_tensor_map_fetch(maps.b);
+      for (pf_u32 id = pf_block() / CLUSTER; id < tiles; id += apart) {
+        const pf_hopper_tile tile = pf_hopper_where(q, id);
+        const pf_i32 row = static_cast<pf_i32>(tile.t.row), col = static_cast<pf_i32>(tile.t.col);
+        pf_hopper_batch a, b;
+        a.start(q, q.a_step, tile.batch);
+        b.start(q, q.b_step, tile.batch);
+        for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
+          const pf_i32 k = static_cast<pf_i32>(step * TILE_K);
+          pf_mbarrier_wait(ring.emptied(ring.stage), ring.parity ^ 1);
+          pf_mbarrier_expect(ring.filled(), STAGE_BYTES);
+          pf_copy_operand<A_ALONG_K, A_BOX, A_COPIES, 0>(ring.data(), maps.a, ring.filled(), k, row,
+                                                         a);
+          pf_copy_operand<B_ALONG_K, B_BOX, B_COPIES, 1>(ring.data() + A_BYTES, maps.b,
+                                                         ring.filled(), k, col, b);
+        }
+      }
+    }
+  } else {
+    pf_registers_take<232>();
+    // A warp is through with a stage.
+    const auto release = [&](pf_u32 stage) PF_INLINE {
+      if (lane >= CLUSTER) return;
+      if constexpr (CLUSTER == 1)
+        pf_mbarrier_arrive(ring.emptied(stage));
+      else
+        pf_mbarrier_arrive_in(ring.emptied(stage), static_cast<pf_u32>(lane));
+    };
+    const int first = TURNS ? 0 : group * STRIPS;  // of its strips
+    pf_u32 turn = 0;
+    for (pf_u32 id = pf_block() / CLUSTER; id < tiles; id += apart, turn ^= 1) {
+      if (TURNS && turn != static_cast<pf_u32>(group)) {
+        ring.skip(steps);
+        continue;
+      }
+      pf_tile_sums sums[STRIPS];
+      PF_UNROLL for (int s = 0; s < STRIPS; ++s) sums[s].clear();
+      pf_u32 last = 0;
+      for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
+        pf_mbarrier_wait(ring.filled(), ring.parity);
+        PF_UNROLL for (int s = 0; s < STRIPS; ++s) pf_multiply_start(
+            sums[s], ring.data() + (first + s) * (A_ALONG_K ? 64 * 128 : TILE_K * 128),
+            ring.data() + A_BYTES);
+        pf_multiply_wait<STRIPS>();
+        if (step > 0) release(last);
+        last = ring.stage;
+      }
+      pf_multiply_wait<0>();
+      release(last);
+      const pf_matmul_tile t = pf_hopper_where(q, id).t;
+      pf_write(sums, memory + STAGES * STAGE_BYTES + warp * (OUT_BYTES / 8), q, t,
+               t.row + first * 64 + warp % 4 * 16, lane PF_EPILOGUE_PASS);
+    }
+  }
+  // Who leaves takes memory along that others of the cluster may still copy to.
+  if constexpr (CLUSTER > 1) {
+    pf_warp_barrier();
+    pf_cluster_barrier();
+  }
+}
