@@ -13,7 +13,12 @@
 #ifndef PF_OUT
 #define PF_OUT PF_T
 #endif
+#ifndef PF_GATHERED
 #define PF_GATHERED 0
+#endif
+#ifndef PF_INVERSE
+#define PF_INVERSE 0
+#endif
 #include "matmul_hopper_args.h"
 #include "matmul_where.h"
 #include "tma_nvidia.h"
@@ -44,12 +49,14 @@ enum { OUT_LINE = 128 / OUT_SIZE, OUT_BYTES = OUT_SIZE < 4 ? 8 * 16 * 128 : 0 };
 
 // The ring of stages from one user's side.
 struct pf_ring {
-  pf_shared_at stages, full;  // full[STAGES], empty[STAGES]
+  pf_shared_at stages, full;  // full[STAGES], empty[STAGES], over[2]
   pf_u32 stage, parity;
 
   PF_METHOD pf_shared_at data() const { return stages + stage * STAGE_BYTES; }
   PF_METHOD pf_shared_at filled() const { return full + stage * 8; }
   PF_METHOD pf_shared_at emptied(pf_u32 s) const { return full + (STAGES + s) * 8; }
+  // That a group has started to multiply the last stage of its tile.
+  PF_METHOD pf_shared_at over(int group) const { return full + (2 * STAGES + group) * 8; }
   PF_METHOD void next() {
     if (++stage == STAGES) stage = 0, parity ^= 1;
   }
@@ -92,29 +99,69 @@ struct pf_hopper_batch {
     }
   }
 };
-template <int ALONG_K, int BOX, int COPIES, int SHARED>
-PF_DEVICE void pf_copy_operand(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
-                               pf_i32 k, pf_i32 first, const pf_hopper_batch& b) {
-  constexpr int own = SHARED ? COPIES / CLUSTER : COPIES, step = ALONG_K ? BOX : 128 / SIZE,
-                bytes = ALONG_K ? BOX * 128 : TILE_K * 128;
-  PF_UNROLL for (int i = 0; i < own; ++i) {
-    const int part = SHARED ? static_cast<int>(pf_cluster_rank()) * own + i : i;
-    const pf_shared_at at = to + part * bytes;
-    const pf_i32 outer = first + part * step, x = ALONG_K ? k : outer, y = ALONG_K ? outer : k;
-    const auto copy = [&](auto... places) PF_INLINE {
-      if constexpr (SHARED && CLUSTER > 1)
-        pf_tensor_copy_to((1 << CLUSTER) - 1, at, map, barrier, places...);
-      else
-        pf_tensor_copy(at, map, barrier, places...);
-    };
-    if constexpr (BATCHES == 0)
-      copy(x, y);
-    else if constexpr (BATCHES == 1)
-      copy(x, y, b.at[0]);
-    else
-      copy(x, y, b.at[0], b.at[1], b.at[2]);
-  }
+// Starts this block's copies of an operand's tile, which begins at `first`: `copy(to, outer)` each.
+template <int ALONG_K, int BOX, int COPIES, class F>
+PF_DEVICE void pf_each_copy(pf_shared_at to, pf_i32 first, F copy) {
+  constexpr int step = ALONG_K ? BOX : 128 / SIZE, bytes = ALONG_K ? BOX * 128 : TILE_K * 128;
+  PF_UNROLL for (int i = 0; i < COPIES; ++i) copy(to + i * bytes, first + i * step);
 }
+// One to this block, or (SHARED) to all of the cluster.
+template <int SHARED, class... Places>
+PF_DEVICE void pf_copy_part(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                            Places... places) {
+  if constexpr (SHARED && CLUSTER > 1)
+    pf_tensor_copy_to((1 << CLUSTER) - 1, to, map, barrier, places...);
+  else
+    pf_tensor_copy(to, map, barrier, places...);
+}
+template <int SHARED, int ALONG_K>
+PF_DEVICE void pf_copy_part(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                            pf_i32 k, pf_i32 outer, const pf_hopper_batch& b) {
+  const pf_i32 x = ALONG_K ? k : outer, y = ALONG_K ? outer : k;
+  if constexpr (BATCHES == 0)
+    pf_copy_part<SHARED>(to, map, barrier, x, y);
+  else if constexpr (BATCHES == 1)
+    pf_copy_part<SHARED>(to, map, barrier, x, y, b.at[0]);
+  else
+    pf_copy_part<SHARED>(to, map, barrier, x, y, b.at[0], b.at[1], b.at[2]);
+}
+
+// The windows of a tile, and the tap and the channels that come next.
+struct pf_hopper_windows {
+  pf_i32 x[A_COPIES], y[A_COPIES], picture[A_COPIES];
+  pf_i32 run, right, down;
+
+  PF_METHOD void start(const pf_matmul_hopper_args& q, pf_i32 row) {
+    PF_UNROLL for (int i = 0; i < A_COPIES; ++i) {
+      const pf_u32 at = static_cast<pf_u32>(row + i * A_BOX),
+                   wide = static_cast<pf_u32>(q.windows[0]),
+                   high = static_cast<pf_u32>(q.windows[1]), line = at / wide, p = line / high;
+      x[i] = q.first[0] + static_cast<pf_i32>(at - line * wide) * q.step[0];
+      y[i] = q.first[1] + static_cast<pf_i32>(line - p * high) * q.step[1];
+      picture[i] = static_cast<pf_i32>(p);
+    }
+    run = right = down = 0;
+  }
+  PF_METHOD void next(const pf_matmul_hopper_args& q) {
+    if (++run < q.runs) return;
+    run = 0;
+    if (++right < q.taps[0]) return;
+    right = 0;
+    ++down;
+  }
+  static PF_METHOD pf_u16 far(const pf_matmul_hopper_args& q, int d, pf_i32 tap) {
+    return static_cast<pf_u16>((PF_INVERSE ? q.taps[d] - 1 - tap : tap) * q.apart[d]);
+  }
+  PF_METHOD void copy(const pf_matmul_hopper_args& q, pf_shared_at stage, pf_shared_at barrier,
+                      pf_shared_at b, pf_i32 col) const {
+    PF_UNROLL for (int i = 0; i < A_COPIES; ++i)
+        pf_window_copy(stage + i * (A_BOX * 128), q.a, barrier, run * TILE_K, x[i], y[i],
+                       picture[i], far(q, 0, right), far(q, 1, down));
+    pf_each_copy<1, B_BOX, B_COPIES / CLUSTER>(b, col, [&](pf_shared_at to, pf_i32 c) PF_INLINE {
+      pf_copy_part<1>(to, q.b, barrier, run * TILE_K, down * q.taps[0] + right, c);
+    });
+  }
+};
 
 // A group's share of a tile, finished and written: each warp its 16 rows of each strip, `memory`
 // being 16 lines of its own.
@@ -165,6 +212,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       pf_mbarrier_init(ring.full + s * 8, 1);
       pf_mbarrier_init(ring.emptied(s), GROUPS * 4 * CLUSTER);
     }
+    PF_UNROLL for (int g = 0; g < 2; ++g) pf_mbarrier_init(ring.over(g), 4);
     pf_mbarriers_made();
   }
   pf_cluster_barrier();
@@ -172,27 +220,45 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
   const pf_u32 batches = static_cast<pf_u32>(maps.batches),
                tiles = (static_cast<pf_u32>(q.tiles_m) + CLUSTER - 1) / CLUSTER *
                        static_cast<pf_u32>(q.tiles_n) * batches,
-               steps = static_cast<pf_u32>((q.k + TILE_K - 1) / TILE_K),
-               apart = pf_blocks() / CLUSTER;
+               steps = static_cast<pf_u32>(maps.steps), apart = pf_blocks() / CLUSTER;
   if (group == 2) {
     pf_registers_give<40>();
     if (warp == 8 && lane == 0) {
       pf_tensor_map_fetch(maps.a);
       pf_tensor_map_fetch(maps.b);
+      // Of b, each block of the cluster copies a part.
+      const pf_i32 part = static_cast<pf_i32>(pf_cluster_rank());
+      const int b_part = A_BYTES + part * (B_BYTES / CLUSTER);
       for (pf_u32 id = pf_block() / CLUSTER; id < tiles; id += apart) {
         const pf_hopper_tile tile = pf_hopper_where(q, id);
-        const pf_i32 row = static_cast<pf_i32>(tile.t.row), col = static_cast<pf_i32>(tile.t.col);
+        const pf_i32 row = static_cast<pf_i32>(tile.t.row),
+                     col = static_cast<pf_i32>(tile.t.col) + part * (TILE_N / CLUSTER);
         pf_hopper_batch a, b;
-        a.start(q, q.a_step, tile.batch);
-        b.start(q, q.b_step, tile.batch);
+        pf_hopper_windows windows;
+        if constexpr (PF_GATHERED) {
+          windows.start(maps, row);
+        } else {
+          a.start(q, q.a_step, tile.batch);
+          b.start(q, q.b_step, tile.batch);
+        }
         for (pf_u32 step = 0; step < steps; ++step, ring.next()) {
           const pf_i32 k = static_cast<pf_i32>(step * TILE_K);
+          const pf_shared_at filled = ring.filled(), stage = ring.data();
           pf_mbarrier_wait(ring.emptied(ring.stage), ring.parity ^ 1);
-          pf_mbarrier_expect(ring.filled(), STAGE_BYTES);
-          pf_copy_operand<A_ALONG_K, A_BOX, A_COPIES, 0>(ring.data(), maps.a, ring.filled(), k, row,
-                                                         a);
-          pf_copy_operand<B_ALONG_K, B_BOX, B_COPIES, 1>(ring.data() + A_BYTES, maps.b,
-                                                         ring.filled(), k, col, b);
+          pf_mbarrier_expect(filled, STAGE_BYTES);
+          if constexpr (PF_GATHERED) {
+            windows.copy(maps, stage, filled, stage + b_part, col);
+            windows.next(maps);
+          } else {
+            pf_each_copy<A_ALONG_K, A_BOX, A_COPIES>(
+                stage, row, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
+                  pf_copy_part<0, A_ALONG_K>(to, maps.a, filled, k, outer, a);
+                });
+            pf_each_copy<B_ALONG_K, B_BOX, B_COPIES / CLUSTER>(
+                stage + b_part, col, [&](pf_shared_at to, pf_i32 outer) PF_INLINE {
+                  pf_copy_part<1, B_ALONG_K>(to, maps.b, filled, k, outer, b);
+                });
+          }
         }
       }
     }
@@ -207,12 +273,17 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
         pf_mbarrier_arrive_in(ring.emptied(stage), static_cast<pf_u32>(lane));
     };
     const int first = TURNS ? 0 : group * STRIPS;  // of its strips
-    pf_u32 turn = 0;
+    pf_u32 turn = 0, round = 0;
     for (pf_u32 id = pf_block() / CLUSTER; id < tiles; id += apart, turn ^= 1) {
       if (TURNS && turn != static_cast<pf_u32>(group)) {
         ring.skip(steps);
         continue;
       }
+      // Barriers tell phases apart by their parity: who comes too early would take a stage of the
+      // other group's for its own.
+      if (TURNS && (round != 0 || group != 0))
+        pf_mbarrier_wait(ring.over(group ^ 1), (group != 0 ? round : round - 1) & 1);
+      ++round;
       pf_tile_sums sums[STRIPS];
       PF_UNROLL for (int s = 0; s < STRIPS; ++s) sums[s].clear();
       pf_u32 last = 0;
@@ -225,6 +296,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
         if (step > 0) release(last);
         last = ring.stage;
       }
+      if (TURNS && lane == 0) pf_mbarrier_arrive(ring.over(group));
       pf_multiply_wait<0>();
       release(last);
       const pf_matmul_tile t = pf_hopper_where(q, id).t;

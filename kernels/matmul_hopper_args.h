@@ -7,7 +7,12 @@
 struct pf_matmul_hopper_args {
   pf_tensor_map a, b;
   pf_matmul_args product;  // tiles of one block
-  pf_i64 batches;
+  pf_i32 batches, steps;   // of the product; of k
+  // Of a convolution, of x and y: windows of a picture, where the first one begins, from one to the
+  // next; taps, and from one to the next.
+  pf_i32 windows[2], first[2], step[2], taps[2], apart[2];
+  pf_i32 runs;  // of channels, of one tap
+  pf_i32 unused[13];
 };
 static_assert(sizeof(pf_matmul_hopper_args) == 768, "as hosts fill it");
 

@@ -62,6 +62,14 @@ PF_DEVICE void pf_tensor_copy_to(pf_u16, pf_shared_at to, const pf_tensor_map& m
                                  pf_shared_at barrier, Places... places) {
   pf_tensor_copy(to, map, barrier, places...);
 }
+PF_DEVICE void pf_window_copy(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                              pf_i32 c, pf_i32 x, pf_i32 y, pf_i32 picture, pf_u16 right,
+                              pf_u16 down) {
+  const pf_i32 at[] = {c, x, y, picture}, far[] = {right, down};
+  const auto bytes = pf_copy_windows(to, &map, at, far);
+  if (bytes == 0) __builtin_trap();  // no map of windows
+  pf_acted_came(barrier, 0, -static_cast<pf_i32>(bytes));
+}
 PF_DEVICE void pf_tensor_map_fetch(const pf_tensor_map&) {}
 PF_DEVICE void pf_async_fence() {}
 

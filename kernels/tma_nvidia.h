@@ -99,7 +99,20 @@ PF_DEVICE void pf_tensor_copy(pf_shared_at to, const pf_tensor_map& map, pf_shar
   PF_TENSOR_COPY("5d", "%3, %4, %5, %6, %7", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v));
 }
 #undef PF_TENSOR_COPY
-// The same to the same place of several blocks of the cluster, a bit each, and at their barriers.
+// Lines of channels of pixels, one after the other as a convolution's windows begin: by a map of
+// windows, from channel `c` and the window that begins at (x, y) of a picture on; of each window
+// the pixel that far from its beginning.
+PF_DEVICE void pf_window_copy(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
+                              pf_i32 c, pf_i32 x, pf_i32 y, pf_i32 picture, pf_u16 right,
+                              pf_u16 down) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(picture), "h"(right), "h"(down)
+      : "memory");
+}
+// As pf_tensor_copy, to the same place of several blocks of the cluster, a bit each, and at their
+// barriers.
 #define PF_TENSOR_COPY(RANK, PLACES, ...)                                           \
   asm volatile("cp.async.bulk.tensor." RANK                                         \
                ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"          \

@@ -26,6 +26,7 @@ X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)
 X(CtxSetCurrent, cuCtxSetCurrent)
 X(CtxEnablePeerAccess, cuCtxEnablePeerAccess)
 X(TensorMapEncodeTiled, cuTensorMapEncodeTiled)
+X(TensorMapEncodeIm2col, cuTensorMapEncodeIm2col)
 #undef X
 
 static_assert(kMaxThreadsPerBlock == static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));

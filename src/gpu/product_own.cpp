@@ -3,34 +3,12 @@
 // tile is chosen from the product's sizes alone.
 #include <algorithm>
 
-#include "gpu/product.h"
-#include "gpu/tensor_map.h"
+#include "gpu/product_own.h"
 #include "kernels/conv_product_args.h"
-#include "kernels/matmul_hopper_args.h"
 #include "pyflame/amp.h"
 
 namespace pyflame::gpu {
 namespace {
-
-pf_matmul_args arguments(const Product& p, int tile_m, int tile_n) {
-  pf_matmul_args q{};
-  q.a = p.a, q.b = p.b, q.bias = p.bias, q.c = p.c;
-  q.m = p.m, q.n = p.n, q.k = p.k;
-  q.a_row = p.a_row, q.a_col = p.a_col, q.b_row = p.b_row, q.b_col = p.b_col;
-  q.tiles_m = ceil_div(p.m, tile_m);
-  q.tiles_n = ceil_div(p.n, tile_n);
-  q.ndim = p.ndim;
-  for (int d = 0; d < p.ndim; ++d) {
-    q.size[d] = p.batch[d].size;
-    q.a_step[d] = p.batch[d].a;
-    q.b_step[d] = p.batch[d].b;
-  }
-  return q;
-}
-
-int64_t blocks(const Product& p, int tile_m, int tile_n) {
-  return ceil_div(p.m, tile_m) * ceil_div(p.n, tile_n) * p.batches();
-}
 
 // With what follows it where there is something, `vec` elements of it at a time.
 void launch(const KernelArgs& args, const Product& p, const char* file, const Defines& defines,
@@ -39,11 +17,6 @@ void launch(const KernelArgs& args, const Product& p, const char* file, const De
   pf_matmul_args q = arguments(p, tile_m, tile_n);
   args.launch(args.join(file, defines, entry, {-1, p.batches() * p.m, p.n, vec}), grid, threads,
               shared, q);
-}
-
-// Results of a tile are joined by what follows `together` at a time.
-int together(const Product& p) {
-  return itemsize(p.out) == 2 && p.n % 8 == 0 ? 8 : 1;
 }
 
 bool aligned(const void* at, int64_t stride, int item) {
@@ -256,84 +229,6 @@ bool by_windows(const KernelArgs& args, const Product& p, const pf_conv& conv, i
   return true;
 }
 
-// Tiles of kernels/matmul_hopper.h.
-struct MapTiling {
-  int m, n, stages, cluster;
-  bool turns;
-  int64_t shared(int out_item) const {
-    return int64_t{1} * (m + n) * 128 * stages + (out_item < 4 ? 8 * 16 * 128 : 0) + 16 * stages;
-  }
-};
-bool choose_by_maps(const Traits& t, const Product& p, int tile, MapTiling* s) {
-  static constexpr MapTiling kWide{128, 256, 4, 2, false}, kTurns{128, 128, 6, 2, true};
-  if (tile == 0 || (tile < 0 && p.n > 128 && blocks(p, 128, 256) >= t.compute_units))
-    *s = kWide;
-  else if (tile == 1 || (tile < 0 && blocks(p, 128, 128) >= t.compute_units))
-    *s = kTurns;
-  else
-    return false;
-  return t.max_shared >= size_t(s->shared(static_cast<int>(itemsize(p.out))));
-}
-// An operand that k has stride 1 in (`along`), or the other dimension.
-TensorView view_of(const Product& p, bool a, bool along, int box, bool tf32, int dims) {
-  const int64_t outer = a ? p.m : p.n, outer_stride = a ? p.a_row : p.b_col,
-                k_stride = a ? p.a_col : p.b_row, line = 128 / int64_t(itemsize(p.dtype));
-  TensorView v;
-  v.data = a ? p.a : p.b;
-  v.dtype = p.dtype;
-  v.tf32 = tf32;
-  v.rank = 2 + dims;
-  v.size[0] = along ? p.k : outer;
-  v.size[1] = along ? outer : p.k;
-  v.stride[0] = 1;
-  v.stride[1] = along ? outer_stride : k_stride;
-  v.box[0] = static_cast<int32_t>(line);
-  v.box[1] = along ? box : static_cast<int32_t>(line);
-  for (int d = 0; d < dims; ++d) {
-    const int64_t stride = d >= p.ndim ? 0 : a ? p.batch[d].a : p.batch[d].b;
-    v.size[2 + d] = stride ? p.batch[d].size : 1;
-    v.stride[2 + d] = stride ? stride : line;
-    v.box[2 + d] = 1;
-  }
-  return v;
-}
-// By the copy unit of Hopper, where operands are as it can read them.
-bool by_maps(const KernelArgs& args, const Product& p, int tile, bool a_along, bool b_along,
-             bool tf32) {
-  const Traits& t = args.traits();
-  MapTiling s;
-  if (!tensor_maps(t) || p.ndim > 3 || std::max({p.m, p.n, p.k}) >= 1 << 30 ||
-      (itemsize(p.dtype) != 2 && !(a_along && b_along)) || !choose_by_maps(t, p, tile, &s))
-    return false;
-  const int dims = p.ndim > 1 ? 3 : p.ndim;
-  const TensorView a = view_of(p, true, a_along, std::min(s.m, 128), tf32, dims),
-                   b = view_of(p, false, b_along, s.n / 2, tf32, dims);
-  if (!tensor_map_fits(a) || !tensor_map_fits(b)) return false;
-  Defines options = Defines()
-                        .type("PF_T", p.dtype)
-                        .value("TILE_M", s.m)
-                        .value("TILE_N", s.n)
-                        .value("TILE_K", 128 / int64_t(itemsize(p.dtype)))
-                        .value("STAGES", s.stages)
-                        .value("TURNS", s.turns)
-                        .value("BATCHES", dims)
-                        .value("PF_CLUSTER", s.cluster)
-                        .value("PF_MATRIX_UNIT", 2)
-                        .value("A_ALONG_K", a_along)
-                        .value("B_ALONG_K", b_along);
-  if (tf32) options = std::move(options).value("PF_TF32", 1);
-  if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
-  // Blocks stay for several tiles.
-  const int64_t clusters =
-      std::min(blocks(p, s.m * s.cluster, s.n), int64_t{1} * t.compute_units / s.cluster);
-  const pf_matmul_hopper_args q{tensor_map(a), tensor_map(b), arguments(p, s.m, s.n), p.batches()};
-  args.launch(args.join("matmul_hopper.h", options, "pf_matmul_hopper",
-                        {-1, p.batches() * p.m, p.n, together(p)}),
-              Grid(clusters * s.cluster), 3 * 128,
-              size_t(s.shared(static_cast<int>(itemsize(p.out)))), q);
-  return true;
-}
-
 bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* gathered = nullptr) {
   const Traits& t = args.traits();
   const int item = static_cast<int>(itemsize(p.dtype));
@@ -351,7 +246,9 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
   const int a = operand == 1 ? 1 : along_k(p.a, p.a_row, p.a_col, item, a_fits),
             b = operand >= 2 ? operand - 2 : along_k(p.b, p.b_col, p.b_row, item, b_fits);
   if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
-  if (!gathered && by_maps(args, p, tile, a != 0, b != 0, tf32)) return true;
+  if (operand == 1 && windows_by_maps(args, p, gathered->conv, gathered->inverse, tf32))
+    return true;
+  if (!gathered && product_by_maps(args, p, tile, a != 0, b != 0, tf32)) return true;
   Tiling s;
   if (gathered ? !choose_gathered(t, p, operand, &s) : !choose(t, p, !a || !b, tile, &s))
     return false;
@@ -398,6 +295,22 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
 
 }  // namespace
 
+pf_matmul_args arguments(const Product& p, int tile_m, int tile_n) {
+  pf_matmul_args q{};
+  q.a = p.a, q.b = p.b, q.bias = p.bias, q.c = p.c;
+  q.m = p.m, q.n = p.n, q.k = p.k;
+  q.a_row = p.a_row, q.a_col = p.a_col, q.b_row = p.b_row, q.b_col = p.b_col;
+  q.tiles_m = ceil_div(p.m, tile_m);
+  q.tiles_n = ceil_div(p.n, tile_n);
+  q.ndim = p.ndim;
+  for (int d = 0; d < p.ndim; ++d) {
+    q.size[d] = p.batch[d].size;
+    q.a_step[d] = p.batch[d].a;
+    q.b_step[d] = p.batch[d].b;
+  }
+  return q;
+}
+
 int matrix_unit(const Traits& t) {
   const std::string& a = t.architecture;
   if (!t.amd) return a.rfind("sm_", 0) == 0 && std::stoi(a.substr(3)) >= 80;
@@ -415,7 +328,7 @@ bool gathered_product_fits(const Traits& t, DType dtype) {
 }
 bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& conv, int operand,
                       int inverse) {
-  if (operand == 1 && by_windows(args, p, conv, inverse)) return true;
+  if (operand == 1 && p.n < 256 && by_windows(args, p, conv, inverse)) return true;
   const Gathered gathered{conv, operand, inverse};
   return tiles(args, p, -1, &gathered);
 }

@@ -38,6 +38,7 @@ void take_vendor_calls(const Library& h, Runtime& r) {
   take(r.CtxSetCurrent, "cuCtxSetCurrent");
   take(r.CtxEnablePeerAccess, "cuCtxEnablePeerAccess");
   take(r.TensorMapEncodeTiled, "cuTensorMapEncodeTiled", false);
+  take(r.TensorMapEncodeIm2col, "cuTensorMapEncodeIm2col", false);
 }
 
 void read_traits(const Runtime& r, int device, Traits& t) {

@@ -46,10 +46,15 @@ struct VendorCalls {
                          size_t bytes, void* stream) = nullptr;
   int (*CtxEnablePeerAccess)(void* peer_context, unsigned flags) = nullptr;
   int (*FuncSetAttribute)(void* function, int attribute, int value) = nullptr;
-  // Null where the driver is too old (before 12.0).
+  // Null where the driver is too old (before 12.0): both or neither.
   int (*TensorMapEncodeTiled)(void* map, int type, uint32_t rank, void* data, const uint64_t* sizes,
                               const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
                               int interleave, int swizzle, int promotion, int fill) = nullptr;
+  int (*TensorMapEncodeIm2col)(void* map, int type, uint32_t rank, void* data,
+                               const uint64_t* sizes, const uint64_t* strides, const int* low,
+                               const int* high, uint32_t channels, uint32_t pixels,
+                               const uint32_t* steps, int interleave, int swizzle, int promotion,
+                               int fill) = nullptr;
 
   int hold(int device, void** context) const { return DevicePrimaryCtxRetain(context, device); }
   int make_current(int /*device*/, void* context) const { return CtxSetCurrent(context); }
@@ -61,20 +66,26 @@ struct VendorCalls {
   int allow_shared(void* function, size_t bytes) const {
     return FuncSetAttribute(function, kFuncMaxDynamicShared, static_cast<int>(bytes));
   }
-  bool tensor_maps() const { return TensorMapEncodeTiled != nullptr; }
+  bool tensor_maps() const { return TensorMapEncodeTiled && TensorMapEncodeIm2col; }
+  static int map_type(size_t item, bool tf32) {
+    return tf32 ? kMapTF32 : item == 1 ? kMapUInt8 : item == 2 ? kMapUInt16 : kMapUInt32;
+  }
   // Of elements of `item` bytes; `permuted` lines of 128 bytes; `tf32`: floats are rounded.
   int encode_tensor_map(void* map, size_t item, bool tf32, bool permuted, int rank,
                         const void* data, const uint64_t* sizes, const uint64_t* strides,
                         const uint32_t* box) const {
     constexpr uint32_t kSteps[5] = {1, 1, 1, 1, 1};
-    return TensorMapEncodeTiled(map,
-                                tf32        ? kMapTF32
-                                : item == 1 ? kMapUInt8
-                                : item == 2 ? kMapUInt16
-                                            : kMapUInt32,
-                                static_cast<uint32_t>(rank), const_cast<void*>(data), sizes,
-                                strides, box, kSteps, kMapPlain,
+    return TensorMapEncodeTiled(map, map_type(item, tf32), static_cast<uint32_t>(rank),
+                                const_cast<void*>(data), sizes, strides, box, kSteps, kMapPlain,
                                 permuted ? kMapSwizzle128 : kMapPlain, kMapFetch256, kMapPlain);
+  }
+  // Of channels, width, height and pictures, in permuted lines.
+  int encode_window_map(void* map, size_t item, bool tf32, const void* data, const uint64_t* sizes,
+                        const uint64_t* strides, const int* low, const int* high, uint32_t channels,
+                        uint32_t pixels, const uint32_t* steps) const {
+    return TensorMapEncodeIm2col(map, map_type(item, tf32), 4, const_cast<void*>(data), sizes,
+                                 strides, low, high, channels, pixels, steps, kMapPlain,
+                                 kMapSwizzle128, kMapFetch256, kMapPlain);
   }
   void say(int error, const char** name, const char** text) const {
     GetErrorName(error, name);

@@ -47,6 +47,10 @@ struct VendorCalls {
                         const uint64_t*, const uint32_t*) const {
     return 801;  // hipErrorNotSupported
   }
+  int encode_window_map(void*, size_t, bool, const void*, const uint64_t*, const uint64_t*,
+                        const int*, const int*, uint32_t, uint32_t, const uint32_t*) const {
+    return 801;
+  }
   void say(int error, const char** name, const char** text) const {
     *name = GetErrorName(error);
     *text = GetErrorString(error);

@@ -30,4 +30,21 @@ bool tensor_map_fits(const TensorView&);
 // Failure where there is none, or the driver refuses.
 pf_tensor_map tensor_map(const TensorView&);
 
+// Pictures in channels-last order, of which a copy takes channels of one pixel of each of some
+// windows that follow each other (pf_window_copy), in permuted lines. Of x and y, in this order:
+struct WindowView {
+  const void* data = nullptr;
+  DType dtype = DType::BFloat16;
+  bool tf32 = false;
+  int64_t channels = 0, pictures = 0;
+  int64_t size[2] = {}, stride[2] = {}, picture = 0;  // strides in elements
+  int64_t first[2] = {};    // where the first window begins: minus the padding
+  int64_t windows[2] = {};  // how many there are
+  int64_t step[2] = {};     // from one to the next
+  int64_t far[2] = {};      // the furthest pixel from the beginning of its window
+  int32_t box_channels = 0, box_windows = 0;
+};
+bool window_map_fits(const WindowView&);
+pf_tensor_map window_map(const WindowView&);
+
 }  // namespace pyflame::gpu

@@ -4,22 +4,42 @@
 #define PF_STANDIN_TENSOR_MAP_H
 
 struct pf_standin_map {
-  enum : unsigned { kMagic = 0x7e4502ab };
-  unsigned magic;
+  enum : unsigned { kTiled = 0x7e4502ab, kWindows = 0x7e4502ac };
+  unsigned kind;
   unsigned char rank, item, swizzle, tf32;  // item, swizzle: bytes
   const char* data;
   unsigned size[5];
-  unsigned short box[5];
+  unsigned short box[5];         // of windows: channels, and pixels of a copy
+  short low[2], high[2];         // where windows begin, from the first and the last pixel
+  unsigned char step[2];         // from one window to the next
   unsigned long long stride[4];  // bytes, of dimensions 1 and on
 };
 static_assert(sizeof(pf_standin_map) <= 128, "as large as the driver's");
 
-// Copies the box at `at`, lines permuted; zeros outside of the tensor. Bytes, or 0 where that is no
-// map of this rank.
+// Puts element e of a copy of lines in its place, chunks of 16 bytes permuted in lines of 128.
+static inline void pf_standin_put(char* to, const pf_standin_map& m, long long e, const char* from,
+                                  bool in) {
+  const long long byte = e * m.item, mask = m.swizzle / 16 - (m.swizzle != 0);
+  char* place = to + (byte / 16 ^ (byte / 128 & mask)) * 16 + byte % 16;
+  if (!in) {
+    __builtin_memset(place, 0, m.item);
+  } else if (m.tf32) {  // to the nearest of 10 bits
+    unsigned w;
+    __builtin_memcpy(&w, from, 4);
+    if ((w & 0x7fffffffu) < 0x7f800000u) w += 0x1000u;
+    w &= ~0x1fffu;
+    __builtin_memcpy(place, &w, 4);
+  } else {
+    __builtin_memcpy(place, from, m.item);
+  }
+}
+
+// Copies the box at `at`; zeros outside of the tensor. Bytes, or 0 where that is no map of this
+// rank.
 static inline long long pf_copy_box(char* to, const void* map, const int* at, int rank) {
   pf_standin_map m;
   __builtin_memcpy(&m, map, sizeof m);
-  if (m.magic != pf_standin_map::kMagic || m.rank != rank) return 0;
+  if (m.kind != pf_standin_map::kTiled || m.rank != rank) return 0;
   long long elements = 1;
   for (int d = 0; d < rank; ++d) elements *= m.box[d];
   for (long long e = 0; e < elements; ++e) {
@@ -32,24 +52,37 @@ static inline long long pf_copy_box(char* to, const void* map, const int* at, in
       in = in && i >= 0 && i < m.size[d];
       from += i * (d ? static_cast<long long>(m.stride[d - 1]) : m.item);
     }
-    const long long byte = e * m.item;
-    // Chunks of 16 bytes in lines of 128; of 8, 4 or 2 lines each has another permutation.
-    const long long mask = m.swizzle / 16 - (m.swizzle != 0), line = byte / 128;
-    const long long chunk = byte / 16 ^ (line & mask);
-    char* place = to + chunk * 16 + byte % 16;
-    if (!in) {
-      __builtin_memset(place, 0, m.item);
-    } else if (m.tf32) {  // to the nearest of 10 bits
-      unsigned w;
-      __builtin_memcpy(&w, from, 4);
-      if ((w & 0x7fffffffu) < 0x7f800000u) w += 0x1000u;
-      w &= ~0x1fffu;
-      __builtin_memcpy(place, &w, 4);
-    } else {
-      __builtin_memcpy(place, from, m.item);
-    }
+    pf_standin_put(to, m, e, from, in);
   }
   return elements * m.item;
+}
+
+// Copies a pixel of each window, from the one that begins at `at` on: channel, x, y, picture.
+static inline long long pf_copy_windows(char* to, const void* map, const int* at, const int* far) {
+  pf_standin_map m;
+  __builtin_memcpy(&m, map, sizeof m);
+  if (m.kind != pf_standin_map::kWindows) return 0;
+  long long x = at[1], y = at[2], picture = at[3];
+  for (int pixel = 0; pixel < m.box[1]; ++pixel) {
+    const long long px = x + far[0], py = y + far[1];
+    const bool in = px >= 0 && px < m.size[1] && py >= 0 && py < m.size[2] && picture < m.size[3];
+    for (int c = 0; c < m.box[0]; ++c) {
+      const long long channel = at[0] + c;
+      const char* from = m.data + channel * m.item + px * static_cast<long long>(m.stride[0]) +
+                         py * static_cast<long long>(m.stride[1]) +
+                         picture * static_cast<long long>(m.stride[2]);
+      pf_standin_put(to, m, static_cast<long long>(pixel) * m.box[0] + c, from,
+                     in && channel < m.size[0]);
+    }
+    x += m.step[0];
+    if (x <= static_cast<long long>(m.size[1]) - 1 + m.high[0]) continue;
+    x = m.low[0];
+    y += m.step[1];
+    if (y <= static_cast<long long>(m.size[2]) - 1 + m.high[1]) continue;
+    y = m.low[1];
+    ++picture;
+  }
+  return static_cast<long long>(m.box[0]) * m.box[1] * m.item;
 }
 
 #endif

@@ -1,0 +1,167 @@
+// Our own matrix products on Hopper, whose operands its copy unit reads (kernels/matmul_hopper.h).
+#include <algorithm>
+
+#include "gpu/product_own.h"
+#include "gpu/tensor_map.h"
+#include "kernels/matmul_hopper_args.h"
+
+namespace pyflame::gpu {
+namespace {
+
+struct MapTiling {
+  int m, n, stages, cluster;
+  bool turns;
+  int64_t shared(int out_item) const {
+    return int64_t{1} * (m + n) * 128 * stages + (out_item < 4 ? 8 * 16 * 128 : 0) + 16 * stages +
+           16;
+  }
+};
+bool choose(const Traits& t, const Product& p, int tile, MapTiling* s) {
+  static constexpr MapTiling kWide{128, 256, 4, 2, false}, kTurns{128, 128, 6, 2, true};
+  if (tile == 0 || (tile < 0 && p.n > 128 && blocks(p, 128, 256) >= t.compute_units))
+    *s = kWide;
+  else if (tile == 1 || (tile < 0 && blocks(p, 128, 128) >= t.compute_units))
+    *s = kTurns;
+  else
+    return false;
+  return t.max_shared >= size_t(s->shared(static_cast<int>(itemsize(p.out))));
+}
+
+// Elements of a line of shared memory.
+int64_t line_of(const Product& p) {
+  return 128 / static_cast<int64_t>(itemsize(p.dtype));
+}
+
+// An operand that k has stride 1 in (`along`), or the other dimension.
+TensorView view_of(const Product& p, bool a, bool along, int box, bool tf32, int dims) {
+  const int64_t outer = a ? p.m : p.n, outer_stride = a ? p.a_row : p.b_col,
+                k_stride = a ? p.a_col : p.b_row, line = line_of(p);
+  TensorView v;
+  v.data = a ? p.a : p.b;
+  v.dtype = p.dtype;
+  v.tf32 = tf32;
+  v.rank = 2 + dims;
+  v.size[0] = along ? p.k : outer;
+  v.size[1] = along ? outer : p.k;
+  v.stride[0] = 1;
+  v.stride[1] = along ? outer_stride : k_stride;
+  v.box[0] = static_cast<int32_t>(line);
+  v.box[1] = along ? box : static_cast<int32_t>(line);
+  for (int d = 0; d < dims; ++d) {
+    const int64_t stride = d >= p.ndim ? 0 : a ? p.batch[d].a : p.batch[d].b;
+    v.size[2 + d] = stride ? p.batch[d].size : 1;
+    v.stride[2 + d] = stride ? stride : line;
+    v.box[2 + d] = 1;
+  }
+  return v;
+}
+
+void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Defines options,
+            bool tf32, pf_matmul_hopper_args& q) {
+  options = std::move(options)
+                .type("PF_T", p.dtype)
+                .value("TILE_M", s.m)
+                .value("TILE_N", s.n)
+                .value("TILE_K", line_of(p))
+                .value("STAGES", s.stages)
+                .value("TURNS", s.turns)
+                .value("PF_CLUSTER", s.cluster)
+                .value("PF_MATRIX_UNIT", 2);
+  if (tf32) options = std::move(options).value("PF_TF32", 1);
+  if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
+  q.product = arguments(p, s.m, s.n);
+  q.batches = static_cast<pf_i32>(p.batches());
+  // Blocks stay for several tiles.
+  const int64_t clusters = std::min(blocks(p, s.m * s.cluster, s.n),
+                                    int64_t{1} * args.traits().compute_units / s.cluster);
+  args.launch(args.join("matmul_hopper.h", options, "pf_matmul_hopper",
+                        {-1, p.batches() * p.m, p.n, together(p)}),
+              Grid(clusters * s.cluster), 3 * 128,
+              size_t(s.shared(static_cast<int>(itemsize(p.out)))), q);
+}
+
+bool usable(const Traits& t, const Product& p) {
+  return tensor_maps(t) && std::max({p.m, p.n, p.k}) < 1 << 30 &&
+         blocks(p, 64, 64) < int64_t{1} << 30;
+}
+
+}  // namespace
+
+bool product_by_maps(const KernelArgs& args, const Product& p, int tile, bool a_along, bool b_along,
+                     bool tf32) {
+  MapTiling s;
+  if (!usable(args.traits(), p) || p.ndim > 3 ||
+      (itemsize(p.dtype) != 2 && !(a_along && b_along)) || !choose(args.traits(), p, tile, &s))
+    return false;
+  const int dims = p.ndim > 1 ? 3 : p.ndim;
+  const TensorView a = view_of(p, true, a_along, std::min(s.m, 128), tf32, dims),
+                   b = view_of(p, false, b_along, s.n / 2, tf32, dims);
+  if (!tensor_map_fits(a) || !tensor_map_fits(b)) return false;
+  pf_matmul_hopper_args q{};
+  q.a = tensor_map(a), q.b = tensor_map(b);
+  q.steps = static_cast<pf_i32>(ceil_div(p.k, line_of(p)));
+  launch(args, p, s,
+         Defines().value("BATCHES", dims).value("A_ALONG_K", a_along).value("B_ALONG_K", b_along),
+         tf32, q);
+  return true;
+}
+
+bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& conv, int inverse,
+                     bool tf32) {
+  MapTiling s;
+  if (!usable(args.traits(), p) || p.ndim != 0 || inverse == 2 || conv.size[0] != 1 ||
+      conv.pixels[0] != 1 || conv.taps[0] != 1 ||
+      p.k != conv.channels * conv.taps[1] * conv.taps[2] || !choose(args.traits(), p, -1, &s))
+    return false;
+  const int64_t line = line_of(p);
+  WindowView a;
+  a.data = conv.gathered;
+  a.dtype = p.dtype;
+  a.tf32 = tf32;
+  a.channels = conv.channels;
+  a.pictures = p.m / (conv.pixels[1] * conv.pixels[2]);
+  a.picture = conv.batch;
+  a.box_channels = static_cast<int32_t>(line);
+  a.box_windows = std::min(s.m, 128);
+  pf_matmul_hopper_args q{};
+  for (int d = 0; d < 2; ++d) {  // x, y
+    const int from = 2 - d;
+    const int64_t reach = (conv.taps[from] - 1) * conv.dilation[from];
+    a.size[d] = conv.size[from];
+    a.stride[d] = conv.size[from] == 1 ? line : conv.at[from];
+    // Of the gradient of the input the taps are seen backwards.
+    a.first[d] = inverse ? conv.padding[from] - reach : -conv.padding[from];
+    a.step[d] = inverse ? 1 : conv.stride[from];
+    a.windows[d] = conv.pixels[from];
+    a.far[d] = reach;
+    q.windows[d] = static_cast<pf_i32>(a.windows[d]);
+    q.first[d] = static_cast<pf_i32>(a.first[d]);
+    q.step[d] = static_cast<pf_i32>(a.step[d]);
+    q.taps[d] = static_cast<pf_i32>(conv.taps[from]);
+    q.apart[d] = static_cast<pf_i32>(conv.dilation[from]);
+  }
+  TensorView b;
+  b.data = p.b;
+  b.dtype = p.dtype;
+  b.tf32 = tf32;
+  b.rank = 3;
+  b.size[0] = conv.channels, b.size[1] = p.k / conv.channels, b.size[2] = p.n;
+  b.stride[0] = 1, b.stride[1] = conv.channels, b.stride[2] = p.b_col;
+  b.box[0] = static_cast<int32_t>(line), b.box[1] = 1, b.box[2] = s.n / 2;
+  if (!window_map_fits(a) || !tensor_map_fits(b)) return false;
+  q.a = window_map(a);
+  q.b = tensor_map(b);
+  q.runs = static_cast<pf_i32>(ceil_div(conv.channels, line));
+  q.steps = static_cast<pf_i32>(b.size[1]) * q.runs;
+  launch(args, p, s,
+         Defines()
+             .value("BATCHES", 0)
+             .value("A_ALONG_K", 1)
+             .value("B_ALONG_K", 1)
+             .value("PF_GATHERED", 1)
+             .value("PF_INVERSE", inverse),
+         tf32, q);
+  return true;
+}
+
+}  // namespace pyflame::gpu

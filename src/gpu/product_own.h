@@ -1,0 +1,26 @@
+// What the launchers of our own matrix products share (product_own.cpp, product_hopper.cpp).
+#pragma once
+
+#include "gpu/product.h"
+#include "kernels/matmul_args.h"
+
+namespace pyflame::gpu {
+
+pf_matmul_args arguments(const Product&, int tile_m, int tile_n);
+
+inline int64_t blocks(const Product& p, int tile_m, int tile_n) {
+  return ceil_div(p.m, tile_m) * ceil_div(p.n, tile_n) * p.batches();
+}
+// So many results at a time go to what follows the product in its launch.
+inline int together(const Product& p) {
+  return itemsize(p.out) == 2 && p.n % 8 == 0 ? 8 : 1;
+}
+
+// By kernels/matmul_hopper.h, for operands along k or across; false where it is no product for
+// that. `tile`: as of own_product().
+bool product_by_maps(const KernelArgs&, const Product&, int tile, bool a_along, bool b_along,
+                     bool tf32);
+// The same of a convolution whose windows are operand a; b is along k.
+bool windows_by_maps(const KernelArgs&, const Product&, const pf_conv&, int inverse, bool tf32);
+
+}  // namespace pyflame::gpu
