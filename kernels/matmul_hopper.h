@@ -170,8 +170,8 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory, const 
   PF_UNROLL for (int s = 0; s < STRIPS; ++s) {
     const pf_i64 first = row + s * 64;
     if constexpr (OUT_SIZE == 4) {
-      sums[s].each(lane, [&](int r, int c, auto... values) PF_INLINE {
-        pf_acc v[] = {values...};
+      sums[s].each(lane, [&](int r, int c, pf_acc v0, pf_acc v1) PF_INLINE {
+        pf_acc v[] = {v0, v1};
         pf_finish<PF_OUT>(nullptr, q, t, first + r, t.col + c, v PF_EPILOGUE_PASS);
       });
     } else {
