@@ -50,11 +50,12 @@ PF_DEVICE void pf_mbarriers_made() {
 PF_DEVICE void pf_mbarrier_arrive(pf_shared_at at) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
 }
-// At the barrier that lies there in another block of the cluster.
+// At the barrier that lies there in another block of the cluster. (What was read is read: no
+// release that all of the cluster sees, for which a warp waits.)
 PF_DEVICE void pf_mbarrier_arrive_in(pf_shared_at at, pf_u32 block) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(at),
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(at),
       "r"(block)
       : "memory");
 }

@@ -16,14 +16,19 @@ struct MapTiling {
            16;
   }
 };
-bool choose(const Traits& t, const Product& p, int tile, MapTiling* s) {
-  static constexpr MapTiling kWide{128, 256, 4, 2, false}, kTurns{128, 128, 6, 2, true};
-  if (tile == 0 || (tile < 0 && p.n > 128 && blocks(p, 128, 256) >= t.compute_units))
-    *s = kWide;
-  else if (tile == 1 || (tile < 0 && blocks(p, 128, 128) >= t.compute_units))
-    *s = kTurns;
-  else
+// The quicker of two tiles, in steps of the wide one's k as they were measured on an H100: all
+// write a wide tile's results together, and nothing is multiplied meanwhile; of the other one, half
+// of the warps multiply then, but read more.
+bool choose(const Traits& t, const Product& p, int64_t steps, int tile, MapTiling* s) {
+  static constexpr MapTiling kWide{128, 256, 4, 1, false}, kTurns{128, 128, 6, 1, true};
+  const auto waves = [&](const MapTiling& x) {
+    return double(ceil_div(blocks(p, x.m, x.n), t.compute_units));
+  };
+  const double of_k = double(steps), wide = waves(kWide) * (of_k + 5),
+               turns = waves(kTurns) * (0.53 * of_k + 1) + 4;
+  if (tile > 1 || (tile < 0 && 5 * blocks(p, 128, 128) < int64_t{2} * t.compute_units))
     return false;
+  *s = tile == 0 || (tile < 0 && wide < turns) ? kWide : kTurns;
   return t.max_shared >= size_t(s->shared(static_cast<int>(itemsize(p.out))));
 }
 
@@ -65,8 +70,8 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
                 .value("TILE_K", line_of(p))
                 .value("STAGES", s.stages)
                 .value("TURNS", s.turns)
-                .value("PF_CLUSTER", s.cluster)
                 .value("PF_MATRIX_UNIT", 2);
+  if (s.cluster > 1) options = std::move(options).value("PF_CLUSTER", s.cluster);
   if (tf32) options = std::move(options).value("PF_TF32", 1);
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
   q.product = arguments(p, s.m, s.n);
@@ -90,16 +95,17 @@ bool usable(const Traits& t, const Product& p) {
 bool product_by_maps(const KernelArgs& args, const Product& p, int tile, bool a_along, bool b_along,
                      bool tf32) {
   MapTiling s;
-  if (!usable(args.traits(), p) || p.ndim > 3 ||
-      (itemsize(p.dtype) != 2 && !(a_along && b_along)) || !choose(args.traits(), p, tile, &s))
+  if (!usable(args.traits(), p) || p.ndim > 3 || (itemsize(p.dtype) != 2 && !(a_along && b_along)))
     return false;
+  const int64_t steps = ceil_div(p.k, line_of(p));
+  if (!choose(args.traits(), p, steps, tile, &s)) return false;
   const int dims = p.ndim > 1 ? 3 : p.ndim;
   const TensorView a = view_of(p, true, a_along, std::min(s.m, 128), tf32, dims),
                    b = view_of(p, false, b_along, s.n / 2, tf32, dims);
   if (!tensor_map_fits(a) || !tensor_map_fits(b)) return false;
   pf_matmul_hopper_args q{};
   q.a = tensor_map(a), q.b = tensor_map(b);
-  q.steps = static_cast<pf_i32>(ceil_div(p.k, line_of(p)));
+  q.steps = static_cast<pf_i32>(steps);
   launch(args, p, s,
          Defines().value("BATCHES", dims).value("A_ALONG_K", a_along).value("B_ALONG_K", b_along),
          tf32, q);
@@ -111,9 +117,11 @@ bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& co
   MapTiling s;
   if (!usable(args.traits(), p) || p.ndim != 0 || inverse == 2 || conv.size[0] != 1 ||
       conv.pixels[0] != 1 || conv.taps[0] != 1 ||
-      p.k != conv.channels * conv.taps[1] * conv.taps[2] || !choose(args.traits(), p, -1, &s))
+      p.k != conv.channels * conv.taps[1] * conv.taps[2])
     return false;
-  const int64_t line = line_of(p);
+  const int64_t line = line_of(p), taps = conv.taps[1] * conv.taps[2],
+                runs = ceil_div(conv.channels, line);
+  if (!choose(args.traits(), p, taps * runs, -1, &s)) return false;
   WindowView a;
   a.data = conv.gathered;
   a.dtype = p.dtype;
@@ -145,14 +153,14 @@ bool windows_by_maps(const KernelArgs& args, const Product& p, const pf_conv& co
   b.dtype = p.dtype;
   b.tf32 = tf32;
   b.rank = 3;
-  b.size[0] = conv.channels, b.size[1] = p.k / conv.channels, b.size[2] = p.n;
+  b.size[0] = conv.channels, b.size[1] = taps, b.size[2] = p.n;
   b.stride[0] = 1, b.stride[1] = conv.channels, b.stride[2] = p.b_col;
   b.box[0] = static_cast<int32_t>(line), b.box[1] = 1, b.box[2] = s.n / 2;
   if (!window_map_fits(a) || !tensor_map_fits(b)) return false;
   q.a = window_map(a);
   q.b = tensor_map(b);
-  q.runs = static_cast<pf_i32>(ceil_div(conv.channels, line));
-  q.steps = static_cast<pf_i32>(b.size[1]) * q.runs;
+  q.runs = static_cast<pf_i32>(runs);
+  q.steps = static_cast<pf_i32>(taps * runs);
   launch(args, p, s,
          Defines()
              .value("BATCHES", 0)
