@@ -6,8 +6,9 @@
 
 enum { OUT_SIZE = sizeof(PF_OUT), OUT_CHUNK = 16 / OUT_SIZE };
 
-// N neighbours of row m from column n on: written, or rounded and left at `at` of shared memory.
-template <class Out, int N>
+// N neighbours of row m from column n on: written, or (KEPT, or of less than 4 bytes) rounded and
+// left at `at` of shared memory.
+template <class Out, bool KEPT = false, int N>
 PF_DEVICE void pf_finish(char* at, const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 m,
                          pf_i64 n, pf_acc (&v)[N] PF_EPILOGUE_REF) {
   if (q.bias) {
@@ -20,7 +21,9 @@ PF_DEVICE void pf_finish(char* at, const pf_matmul_args& q, const pf_matmul_tile
       v[e] += add;
     }
   }
-  if constexpr (OUT_SIZE == 4) {
+  if constexpr (OUT_SIZE == 4 && KEPT) {
+    pf_store<Out, N, false>(at, v);
+  } else if constexpr (OUT_SIZE == 4) {
     if (m >= q.m) return;
     Out* c = static_cast<Out*>(pf_global(q.c)) + t.c + m * q.n + n;
 #ifdef PF_EPILOGUE

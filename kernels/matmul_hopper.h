@@ -16,6 +16,10 @@
 #ifndef PF_GATHERED
 #define PF_GATHERED 0
 #endif
+#if !defined(STORED) || defined(PF_EPILOGUE)
+#undef STORED
+#define STORED 0
+#endif
 #ifndef PF_INVERSE
 #define PF_INVERSE 0
 #endif
@@ -45,7 +49,12 @@ static_assert(TILE_M % (64 * GROUPS) == 0 && B_COPIES % CLUSTER == 0, "whole cop
 #include "matmul_finish.h"
 #include "sums_hopper.h"
 
-enum { OUT_LINE = 128 / OUT_SIZE, OUT_BYTES = OUT_SIZE < 4 ? 8 * 16 * 128 : 0 };
+// Of results in shared memory: lines of 128 bytes, 16 twice for each warp.
+enum {
+  OUT_LINE = 128 / OUT_SIZE,
+  OUT_WARP = STORED || OUT_SIZE < 4 ? 2 * 16 * 128 : 0,
+  OUT_BYTES = 8 * OUT_WARP,
+};
 
 // The ring of stages from one user's side.
 struct pf_ring {
@@ -163,13 +172,16 @@ struct pf_hopper_windows {
   }
 };
 
-// A group's share of a tile, finished and written: each warp its 16 rows of each strip, `memory`
-// being 16 lines of its own.
-PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory, const pf_matmul_args& q,
-                        const pf_matmul_tile& t, pf_i64 row, int lane PF_EPILOGUE_REF) {
+// A group's share of a tile, finished and written: each warp its 16 rows of each strip, by way of
+// `memory`, two times 16 lines of its own in turns.
+PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
+                        const pf_matmul_hopper_args& maps, const pf_hopper_tile& tile, pf_i64 row,
+                        int lane PF_EPILOGUE_REF) {
+  const pf_matmul_args& q = maps.product;
+  const pf_matmul_tile& t = tile.t;
   PF_UNROLL for (int s = 0; s < STRIPS; ++s) {
     const pf_i64 first = row + s * 64;
-    if constexpr (OUT_SIZE == 4) {
+    if constexpr (OUT_SIZE == 4 && !STORED) {
       sums[s].each(lane, [&](int r, int c, pf_acc v0, pf_acc v1) PF_INLINE {
         pf_acc v[] = {v0, v1};
         pf_finish<PF_OUT>(nullptr, q, t, first + r, t.col + c, v PF_EPILOGUE_PASS);
@@ -177,22 +189,35 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory, const 
     } else {
       PF_UNROLL for (int from = 0; from < TILE_N; from += OUT_LINE) {
         if (t.col + from >= q.n) break;
+        char* lines = memory + (s * (TILE_N / OUT_LINE) + from / OUT_LINE) % 2 * (16 * 128);
+        if constexpr (STORED) {  // what was there before has been read
+          if (lane == 0) pf_stores_wait<1>();
+          pf_warp_barrier();
+        }
         PF_UNROLL for (int j = from / 8; j < (from + OUT_LINE) / 8 && j < TILE_N / 8; ++j) {
           PF_UNROLL for (int h = 0; h < 2; ++h) {
             const int r = lane / 4 + h * 8, c = j * 8 + lane % 4 * 2, byte = (c - from) * OUT_SIZE;
             pf_acc v[2] = {sums[s].c[j][h * 2], sums[s].c[j][h * 2 + 1]};
-            pf_finish<PF_OUT>(memory + pf_place<1>(r, byte / 16) + byte % 16, q, t, first + r,
-                              t.col + c, v PF_EPILOGUE_PASS);
+            pf_finish<PF_OUT, true>(lines + pf_place<1>(r, byte / 16) + byte % 16, q, t, first + r,
+                                    t.col + c, v PF_EPILOGUE_PASS);
           }
         }
+        if constexpr (STORED) pf_async_fence();
         pf_warp_barrier();
-        PF_UNROLL for (int i = 0; i < 4; ++i) {
-          const int r = i * 4 + lane / 8, c = lane % 8;
-          if (from + c * OUT_CHUNK < TILE_N)
-            pf_write_chunk<PF_OUT>(memory + pf_place<1>(r, c), q, t, first + r,
-                                   t.col + from + c * OUT_CHUNK PF_EPILOGUE_PASS);
+        if constexpr (STORED) {
+          if (lane == 0) {
+            pf_tensor_store(maps.c, pf_shared_address(lines), static_cast<pf_i32>(t.col) + from,
+                            static_cast<pf_i32>(first), static_cast<pf_i32>(tile.batch));
+            pf_stores_end();
+          }
+        } else {
+          PF_UNROLL for (int i = 0; i < 4; ++i) {
+            const int r = i * 4 + lane / 8, c = lane % 8;
+            if (from + c * OUT_CHUNK < TILE_N)
+              pf_write_chunk<PF_OUT>(lines + pf_place<1>(r, c), q, t, first + r,
+                                     t.col + from + c * OUT_CHUNK PF_EPILOGUE_PASS);
+          }
         }
-        pf_warp_barrier();
       }
     }
   }
@@ -284,6 +309,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       if (TURNS && (round != 0 || group != 0))
         pf_mbarrier_wait(ring.over(group ^ 1), (group != 0 ? round : round - 1) & 1);
       ++round;
+      const pf_hopper_tile tile = pf_hopper_where(q, id);
       pf_tile_sums sums[STRIPS];
       PF_UNROLL for (int s = 0; s < STRIPS; ++s) sums[s].clear();
       pf_u32 last = 0;
@@ -299,9 +325,11 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       if (TURNS && lane == 0) pf_mbarrier_arrive(ring.over(group));
       pf_multiply_wait<0>();
       release(last);
-      const pf_matmul_tile t = pf_hopper_where(q, id).t;
-      pf_write(sums, memory + STAGES * STAGE_BYTES + warp * (OUT_BYTES / 8), q, t,
-               t.row + first * 64 + warp % 4 * 16, lane PF_EPILOGUE_PASS);
+      pf_write(sums, memory + STAGES * STAGE_BYTES + warp * OUT_WARP, maps, tile,
+               tile.t.row + first * 64 + warp % 4 * 16, lane PF_EPILOGUE_PASS);
+    }
+    if constexpr (STORED) {
+      if (lane == 0) pf_stores_wait<0>();
     }
   }
   // Who leaves takes memory along that others of the cluster may still copy to.

@@ -5,7 +5,7 @@
 #include "tensor_map_args.h"
 
 struct pf_matmul_hopper_args {
-  pf_tensor_map a, b;
+  pf_tensor_map a, b, c;   // c: of columns, rows, batches, where the copy unit writes it
   pf_matmul_args product;  // tiles of one block
   pf_i32 batches, steps;   // of the product; of k
   // Of a convolution, of x and y: windows of a picture, where the first one begins, from one to the
@@ -14,6 +14,6 @@ struct pf_matmul_hopper_args {
   pf_i32 runs;  // of channels, of one tap
   pf_i32 unused[13];
 };
-static_assert(sizeof(pf_matmul_hopper_args) == 768, "as hosts fill it");
+static_assert(sizeof(pf_matmul_hopper_args) == 896, "as hosts fill it");
 
 #endif

@@ -70,6 +70,14 @@ PF_DEVICE void pf_window_copy(pf_shared_at to, const pf_tensor_map& map, pf_shar
   if (bytes == 0) __builtin_trap();  // no map of windows
   pf_acted_came(barrier, 0, -static_cast<pf_i32>(bytes));
 }
+PF_DEVICE void pf_tensor_store(const pf_tensor_map& map, pf_shared_at from, pf_i32 x, pf_i32 y,
+                               pf_i32 z) {
+  const pf_i32 at[] = {x, y, z};
+  if (pf_store_box(from, &map, at, 3) == 0) __builtin_trap();
+}
+PF_DEVICE void pf_stores_end() {}
+template <int AHEAD>
+PF_DEVICE void pf_stores_wait() {}
 PF_DEVICE void pf_tensor_map_fetch(const pf_tensor_map&) {}
 PF_DEVICE void pf_async_fence() {}
 

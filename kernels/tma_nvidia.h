@@ -138,6 +138,25 @@ PF_DEVICE void pf_tensor_copy_to(pf_u16 blocks, pf_shared_at to, const pf_tensor
   PF_TENSOR_COPY("5d", "%4, %5, %6, %7, %8", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v));
 }
 #undef PF_TENSOR_COPY
+// A box from shared memory to the tensor, what is outside of it left out, by one thread, after
+// pf_async_fence() of who wrote it.
+PF_DEVICE void pf_tensor_store(const pf_tensor_map& map, pf_shared_at from, pf_i32 x, pf_i32 y,
+                               pf_i32 z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+          &map),
+      "r"(from), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+PF_DEVICE void pf_stores_end() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Until shared memory has been read by all of this thread's stores but those before the last AHEAD
+// ends.
+template <int AHEAD>
+PF_DEVICE void pf_stores_wait() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(AHEAD) : "memory");
+}
 // The map itself will be needed soon.
 PF_DEVICE void pf_tensor_map_fetch(const pf_tensor_map& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

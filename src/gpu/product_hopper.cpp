@@ -11,9 +11,9 @@ namespace {
 struct MapTiling {
   int m, n, stages, cluster;
   bool turns;
-  int64_t shared(int out_item) const {
-    return int64_t{1} * (m + n) * 128 * stages + (out_item < 4 ? 8 * 16 * 128 : 0) + 16 * stages +
-           16;
+  // Stages, results on their way, barriers.
+  int64_t shared() const {
+    return int64_t{1} * (m + n) * 128 * stages + 8 * 2 * 16 * 128 + 16 * stages + 16;
   }
 };
 // The quicker of two tiles, in steps of the wide one's k as they were measured on an H100: all
@@ -29,7 +29,7 @@ bool choose(const Traits& t, const Product& p, int64_t steps, int tile, MapTilin
   if (tile > 1 || (tile < 0 && 5 * blocks(p, 128, 128) < int64_t{2} * t.compute_units))
     return false;
   *s = tile == 0 || (tile < 0 && wide < turns) ? kWide : kTurns;
-  return t.max_shared >= size_t(s->shared(static_cast<int>(itemsize(p.out))));
+  return t.max_shared >= size_t(s->shared());
 }
 
 // Elements of a line of shared memory.
@@ -61,6 +61,18 @@ TensorView view_of(const Product& p, bool a, bool along, int box, bool tf32, int
   return v;
 }
 
+// The results, a warp's 16 lines at a time.
+TensorView view_of_results(const Product& p) {
+  TensorView v;
+  v.data = p.c;
+  v.dtype = p.out;
+  v.rank = 3;
+  v.size[0] = p.n, v.size[1] = p.m, v.size[2] = p.batches();
+  v.stride[0] = 1, v.stride[1] = p.n, v.stride[2] = p.m * p.n;
+  v.box[0] = static_cast<int32_t>(128 / itemsize(p.out)), v.box[1] = 16, v.box[2] = 1;
+  return v;
+}
+
 void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Defines options,
             bool tf32, pf_matmul_hopper_args& q) {
   options = std::move(options)
@@ -74,6 +86,10 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
   if (s.cluster > 1) options = std::move(options).value("PF_CLUSTER", s.cluster);
   if (tf32) options = std::move(options).value("PF_TF32", 1);
   if (p.out != p.dtype) options = std::move(options).type("PF_OUT", p.out);
+  if (const TensorView c = view_of_results(p); tensor_map_fits(c)) {
+    options = std::move(options).value("STORED", 1);
+    q.c = tensor_map(c);
+  }
   q.product = arguments(p, s.m, s.n);
   q.batches = static_cast<pf_i32>(p.batches());
   // Blocks stay for several tiles.
@@ -81,8 +97,7 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
                                     int64_t{1} * args.traits().compute_units / s.cluster);
   args.launch(args.join("matmul_hopper.h", options, "pf_matmul_hopper",
                         {-1, p.batches() * p.m, p.n, together(p)}),
-              Grid(clusters * s.cluster), 3 * 128,
-              size_t(s.shared(static_cast<int>(itemsize(p.out)))), q);
+              Grid(clusters * s.cluster), 3 * 128, size_t(s.shared()), q);
 }
 
 bool usable(const Traits& t, const Product& p) {

@@ -16,11 +16,12 @@ struct pf_standin_map {
 };
 static_assert(sizeof(pf_standin_map) <= 128, "as large as the driver's");
 
-// Puts element e of a copy of lines in its place, chunks of 16 bytes permuted in lines of 128.
-static inline void pf_standin_put(char* to, const pf_standin_map& m, long long e, const char* from,
-                                  bool in) {
+// The place of element e of a copy of lines: chunks of 16 bytes are permuted in lines of 128.
+static inline char* pf_standin_place(char* to, const pf_standin_map& m, long long e) {
   const long long byte = e * m.item, mask = m.swizzle / 16 - (m.swizzle != 0);
-  char* place = to + (byte / 16 ^ (byte / 128 & mask)) * 16 + byte % 16;
+  return to + (byte / 16 ^ (byte / 128 & mask)) * 16 + byte % 16;
+}
+static inline void pf_standin_put(char* place, const pf_standin_map& m, const char* from, bool in) {
   if (!in) {
     __builtin_memset(place, 0, m.item);
   } else if (m.tf32) {  // to the nearest of 10 bits
@@ -33,10 +34,10 @@ static inline void pf_standin_put(char* to, const pf_standin_map& m, long long e
     __builtin_memcpy(place, from, m.item);
   }
 }
-
-// Copies the box at `at`; zeros outside of the tensor. Bytes, or 0 where that is no map of this
-// rank.
-static inline long long pf_copy_box(char* to, const void* map, const int* at, int rank) {
+// f(place in the box, address in the tensor, whether it is inside) of each element of the box at
+// `at`. Bytes, or 0 where that is no map of this rank.
+template <class F>
+static inline long long pf_standin_box(char* box, const void* map, const int* at, int rank, F f) {
   pf_standin_map m;
   __builtin_memcpy(&m, map, sizeof m);
   if (m.kind != pf_standin_map::kTiled || m.rank != rank) return 0;
@@ -44,17 +45,31 @@ static inline long long pf_copy_box(char* to, const void* map, const int* at, in
   for (int d = 0; d < rank; ++d) elements *= m.box[d];
   for (long long e = 0; e < elements; ++e) {
     long long rest = e;
-    const char* from = m.data;
+    char* there = const_cast<char*>(m.data);
     bool in = true;
     for (int d = 0; d < rank; ++d) {
       const long long i = rest % m.box[d] + at[d];
       rest /= m.box[d];
       in = in && i >= 0 && i < m.size[d];
-      from += i * (d ? static_cast<long long>(m.stride[d - 1]) : m.item);
+      there += i * (d ? static_cast<long long>(m.stride[d - 1]) : m.item);
     }
-    pf_standin_put(to, m, e, from, in);
+    f(m, pf_standin_place(box, m, e), there, in);
   }
   return elements * m.item;
+}
+// Copies the box at `at`; zeros outside of the tensor.
+static inline long long pf_copy_box(char* to, const void* map, const int* at, int rank) {
+  return pf_standin_box(to, map, at, rank,
+                        [](const pf_standin_map& m, char* place, char* there, bool in) {
+                          pf_standin_put(place, m, there, in);
+                        });
+}
+// The other way.
+static inline long long pf_store_box(char* from, const void* map, const int* at, int rank) {
+  return pf_standin_box(from, map, at, rank,
+                        [](const pf_standin_map& m, char* place, char* there, bool in) {
+                          if (in) __builtin_memcpy(there, place, m.item);
+                        });
 }
 
 // Copies a pixel of each window, from the one that begins at `at` on: channel, x, y, picture.
@@ -71,7 +86,7 @@ static inline long long pf_copy_windows(char* to, const void* map, const int* at
       const char* from = m.data + channel * m.item + px * static_cast<long long>(m.stride[0]) +
                          py * static_cast<long long>(m.stride[1]) +
                          picture * static_cast<long long>(m.stride[2]);
-      pf_standin_put(to, m, static_cast<long long>(pixel) * m.box[0] + c, from,
+      pf_standin_put(pf_standin_place(to, m, static_cast<long long>(pixel) * m.box[0] + c), m, from,
                      in && channel < m.size[0]);
     }
     x += m.step[0];
