@@ -73,18 +73,31 @@ typedef pf_matmul_args pf_tiles_args;
 #include "matmul_finish.h"
 
 enum { OUT_CHUNKS = TILE_N / OUT_CHUNK };
-// The results of a tile, finished and written.
-PF_DEVICE void pf_write(const pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
-                        const pf_matmul_tile& t, int warp_row, int warp_col,
-                        int lane PF_EPILOGUE_REF) {
-  sums.each(lane, [&](int r, int c, auto... values) PF_INLINE {
+// Takes the sums of a warp, one or two neighbours at a time. (No lambda: NVRTC 13.0 takes those
+// whose arguments are of any type for functions of the host.)
+struct pf_finisher {
+  char* memory;
+  const pf_matmul_args& q;
+  const pf_matmul_tile& t;
+  int warp_row, warp_col;
+#ifdef PF_EPILOGUE
+  const pf_args& epilogue;
+#endif
+  template <class... V>
+  PF_METHOD void operator()(int r, int c, V... values) const {
     pf_acc v[] = {values...};
     const int row = warp_row + r, col = warp_col + c;
     char* at = nullptr;
     if constexpr (OUT_SIZE < 4)
       at = memory + pf_chunk(row, col / OUT_CHUNK, OUT_CHUNKS) + col % OUT_CHUNK * OUT_SIZE;
     pf_finish<PF_OUT>(at, q, t, t.row + row, t.col + col, v PF_EPILOGUE_PASS);
-  });
+  }
+};
+// The results of a tile, finished and written.
+PF_DEVICE void pf_write(const pf_tile_sums& sums, char* memory, const pf_matmul_args& q,
+                        const pf_matmul_tile& t, int warp_row, int warp_col,
+                        int lane PF_EPILOGUE_REF) {
+  sums.each(lane, pf_finisher{memory, q, t, warp_row, warp_col PF_EPILOGUE_PASS});
   if constexpr (OUT_SIZE < 4) {
     pf_barrier();
     for (int at = static_cast<int>(pf_thread()); at < TILE_M * OUT_CHUNKS; at += THREADS) {
