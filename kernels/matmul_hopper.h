@@ -173,10 +173,10 @@ struct pf_hopper_windows {
 };
 
 // A group's share of a tile, finished and written: each warp its 16 rows of each strip, by way of
-// `memory`, two times 16 lines of its own in turns.
+// `memory`, two times 16 lines of its own in turns; `half`: which ones are next.
 PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
                         const pf_matmul_hopper_args& maps, const pf_hopper_tile& tile, pf_i64 row,
-                        int lane PF_EPILOGUE_REF) {
+                        int lane, int& half PF_EPILOGUE_REF) {
   const pf_matmul_args& q = maps.product;
   const pf_matmul_tile& t = tile.t;
   PF_UNROLL for (int s = 0; s < STRIPS; ++s) {
@@ -189,7 +189,8 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
     } else {
       PF_UNROLL for (int from = 0; from < TILE_N; from += OUT_LINE) {
         if (t.col + from >= q.n) break;
-        char* lines = memory + (s * (TILE_N / OUT_LINE) + from / OUT_LINE) % 2 * (16 * 128);
+        char* lines = memory + half * (16 * 128);
+        half ^= 1;
         if constexpr (STORED) {  // what was there before has been read
           if (lane == 0) pf_stores_wait<1>();
           pf_warp_barrier();
@@ -298,6 +299,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
         pf_mbarrier_arrive_in(ring.emptied(stage), static_cast<pf_u32>(lane));
     };
     const int first = TURNS ? 0 : group * STRIPS;  // of its strips
+    int half = 0;
     pf_u32 turn = 0, round = 0;
     for (pf_u32 id = pf_block() / CLUSTER; id < tiles; id += apart, turn ^= 1) {
       if (TURNS && turn != static_cast<pf_u32>(group)) {
@@ -326,7 +328,7 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
       pf_multiply_wait<0>();
       release(last);
       pf_write(sums, memory + STAGES * STAGE_BYTES + warp * OUT_WARP, maps, tile,
-               tile.t.row + first * 64 + warp % 4 * 16, lane PF_EPILOGUE_PASS);
+               tile.t.row + first * 64 + warp % 4 * 16, lane, half PF_EPILOGUE_PASS);
     }
     if constexpr (STORED) {
       if (lane == 0) pf_stores_wait<0>();

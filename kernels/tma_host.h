@@ -70,14 +70,42 @@ PF_DEVICE void pf_window_copy(pf_shared_at to, const pf_tensor_map& map, pf_shar
   if (bytes == 0) __builtin_trap();  // no map of windows
   pf_acted_came(barrier, 0, -static_cast<pf_i32>(bytes));
 }
+// Stores read memory as late as they may: when they are waited for.
+struct pf_acted_store {
+  const pf_tensor_map* map;
+  pf_shared_at from;
+  pf_i32 at[3];
+  bool ended;
+};
+struct pf_acted_stores {
+  enum { MOST = 8 };
+  pf_acted_store all[MOST];
+  int count;
+};
+PF_DEVICE pf_acted_stores& pf_acted_stores_of_thread() {
+  static pf_acted_stores all[1024];
+  return all[pf_thread()];
+}
 PF_DEVICE void pf_tensor_store(const pf_tensor_map& map, pf_shared_at from, pf_i32 x, pf_i32 y,
                                pf_i32 z) {
-  const pf_i32 at[] = {x, y, z};
-  if (pf_store_box(from, &map, at, 3) == 0) __builtin_trap();
+  pf_acted_stores& s = pf_acted_stores_of_thread();
+  if (s.count == pf_acted_stores::MOST) __builtin_trap();  // who does not wait for any?
+  s.all[s.count++] = {&map, from, {x, y, z}, false};
 }
-PF_DEVICE void pf_stores_end() {}
+PF_DEVICE void pf_stores_end() {  // here, of one store each
+  pf_acted_stores& s = pf_acted_stores_of_thread();
+  if (s.count == 0 || (s.count > 1 && !s.all[s.count - 2].ended)) __builtin_trap();
+  s.all[s.count - 1].ended = true;
+}
 template <int AHEAD>
-PF_DEVICE void pf_stores_wait() {}
+PF_DEVICE void pf_stores_wait() {
+  pf_acted_stores& s = pf_acted_stores_of_thread();
+  const int over = s.count > AHEAD ? s.count - AHEAD : 0;
+  for (int i = 0; i < over; ++i)
+    if (pf_store_box(s.all[i].from, s.all[i].map, s.all[i].at, 3) == 0) __builtin_trap();
+  for (int i = over; i < s.count; ++i) s.all[i - over] = s.all[i];
+  s.count -= over;
+}
 PF_DEVICE void pf_tensor_map_fetch(const pf_tensor_map&) {}
 PF_DEVICE void pf_async_fence() {}
 
