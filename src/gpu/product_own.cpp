@@ -328,7 +328,7 @@ bool gathered_product_fits(const Traits& t, DType dtype) {
 }
 bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& conv, int operand,
                       int inverse) {
-  if (operand == 1 && p.n < 256 && by_windows(args, p, conv, inverse)) return true;
+  if (operand == 1 && p.n <= 64 && by_windows(args, p, conv, inverse)) return true;
   const Gathered gathered{conv, operand, inverse};
   return tiles(args, p, -1, &gathered);
 }
