@@ -101,8 +101,8 @@ void launch(const KernelArgs& args, const Product& p, const MapTiling& s, Define
 }
 
 bool usable(const Traits& t, const Product& p) {
-  return tensor_maps(t) && std::max({p.m, p.n, p.k}) < 1 << 30 &&
-         blocks(p, 64, 64) < int64_t{1} << 30;
+  return tensor_maps(t) && reinterpret_cast<uintptr_t>(p.c) % 16 == 0 &&
+         std::max({p.m, p.n, p.k}) < 1 << 30 && blocks(p, 64, 64) < int64_t{1} << 30;
 }
 
 }  // namespace

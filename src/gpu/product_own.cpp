@@ -246,8 +246,6 @@ bool tiles(const KernelArgs& args, const Product& p, int tile, const Gathered* g
   const int a = operand == 1 ? 1 : along_k(p.a, p.a_row, p.a_col, item, a_fits),
             b = operand >= 2 ? operand - 2 : along_k(p.b, p.b_col, p.b_row, item, b_fits);
   if (a < 0 || b < 0 || reinterpret_cast<uintptr_t>(p.c) % 16 != 0) return false;
-  if (operand == 1 && windows_by_maps(args, p, gathered->conv, gathered->inverse, tf32))
-    return true;
   if (!gathered && product_by_maps(args, p, tile, a != 0, b != 0, tf32)) return true;
   Tiling s;
   if (gathered ? !choose_gathered(t, p, operand, &s) : !choose(t, p, !a || !b, tile, &s))
@@ -328,7 +326,13 @@ bool gathered_product_fits(const Traits& t, DType dtype) {
 }
 bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& conv, int operand,
                       int inverse) {
-  if (operand == 1 && p.n <= 64 && by_windows(args, p, conv, inverse)) return true;
+  if (operand == 1) {
+    bool tf32 = false;
+    if (p.n > 64 && units_take(args.traits(), p.dtype, &tf32) &&
+        windows_by_maps(args, p, conv, inverse, tf32))
+      return true;
+    if (by_windows(args, p, conv, inverse)) return true;
+  }
   const Gathered gathered{conv, operand, inverse};
   return tiles(args, p, -1, &gathered);
 }
