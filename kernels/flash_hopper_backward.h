@@ -33,8 +33,9 @@ PF_KERNEL(flash_hopper_sums, 256)(const pf_attention a, float* sums, pf_i32 padd
 #else
 
 // A score becomes p, and the gradient of p that of the score, which stays 0 outside.
+// Of large scores, lse is rounded: no weight is above 1.
 PF_DEVICE float pf_weight_of(float x, float scale, float lse) {
-  return pf_exp2_quick(pf_fma(x, scale, -lse));
+  return pf_exp2_quick(pf_least(pf_fma(x, scale, -lse), 0.0f));
 }
 PF_DEVICE float pf_slope_of(float p, float dp, float delta, bool masked) {
   return masked && p == 0.0f ? 0.0f : p * (dp - delta);

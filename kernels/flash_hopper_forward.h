@@ -35,7 +35,7 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_results o;
   pf_scores s;
   pf_weights<OWN, OTHER> p;
-  float high[2] = {low, low}, sum[2] = {0.0f, 0.0f}, less[2];  // sum: the lane's part
+  float high[2] = {low, low}, sum[2] = {0.0f, 0.0f}, less[2];  // unscaled; the lane's part
   o.clear();
   pf_mbarrier_wait(barriers, 0);
 
@@ -44,18 +44,21 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
       pf_score_strip<true>(a, part, mask, own, j * OTHER, lane, s);
     else if (j < steps.whole || j >= steps.not_whole)
       pf_hide<true>(part, own, j * OTHER, lane, s);
-    float top[2], shift[2];
-    PF_UNROLL for (int r = 0; r < 2; ++r) top[r] = low;
+    float top[2];
+    PF_UNROLL for (int r = 0; r < 2; ++r) top[r] = high[r];
     s.each(lane, [&](int r, int, float& x) PF_INLINE { top[r] = pf_most(top[r], x); });
     PF_UNROLL for (int r = 0; r < 2; ++r) {
-      top[r] = pf_most(high[r], pf_join_row<pf_highest>(top[r]) * by);
-      shift[r] = top[r] == low ? 0.0f : top[r];  // nothing is seen so far: 2^-inf is 0
-      less[r] = pf_exp2_quick(high[r] - shift[r]);
+      top[r] = pf_join_row<pf_highest>(top[r]);
+      const float before = high[r];
       high[r] = top[r];
+      if (top[r] == low) top[r] = 0.0f;  // nothing is seen so far: 2^-inf is 0
+      less[r] = pf_exp2_quick((before - top[r]) * by);
       sum[r] *= less[r];
     }
+    // Not x by - top by in one step: of large scores, the rounded product is far from the exact
+    // one.
     s.each(lane, [&](int r, int, float& x) PF_INLINE {
-      x = pf_exp2_quick(pf_fma(x, by, -shift[r]));
+      x = pf_exp2_quick((x - top[r]) * by);
       sum[r] += x;
     });
   };
@@ -119,7 +122,7 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     inverse[r] = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
     const int row = own + o.row(r, lane);
     const float lse =
-        sum[r] == 0.0f ? high[r] : high[r] + pf_log(sum[r]) * static_cast<float>(PF_LOG2E);
+        sum[r] == 0.0f ? low : pf_fma(pf_log(sum[r]), static_cast<float>(PF_LOG2E), high[r] * by);
     // Lanes of the same row write the same.
     if (row < a.queries) static_cast<float*>(a.lse)[pf_lse_at(a, part, row)] = lse;
   }

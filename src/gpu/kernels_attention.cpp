@@ -272,7 +272,9 @@ void sdpa_backward(const KernelArgs& a) {
     j.features |= PF_GROUPS;
     j.define();
   }
-  if (attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads)) return;
+  if (!a.has(at.dmask) &&
+      attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads))
+    return;
   const bool mask = a.has(at.dmask);
   const int64_t rows = j.heads / std::max<int64_t>(1, j.at.sequences) * j.at.queries;
   if (j.on_matrix_units(a)) {
