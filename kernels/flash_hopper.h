@@ -68,27 +68,31 @@ PF_DEVICE pf_flash_steps pf_steps_of_keys(const pf_flash_part& part, int block, 
           : seen > 0         ? seen / OTHER
                              : 0};
 }
-// The place of a block's head in a map.
-struct pf_head_place {
+// A head by batch dimensions, and its place in a map.
+struct pf_head_index {
   pf_i32 x, y, z;
-  PF_METHOD pf_head_place(const pf_flash_maps& m, const pf_i32 (&step)[3], pf_i64 head) {
+  PF_METHOD pf_head_index(const pf_flash_maps& m, pf_i64 head) {
     const pf_u32 h = static_cast<pf_u32>(head), s0 = static_cast<pf_u32>(m.size[0]),
                  s1 = static_cast<pf_u32>(m.size[1]), above = h / s0, top = above / s1;
-    x = static_cast<pf_i32>(h - above * s0) * step[0];
-    y = static_cast<pf_i32>(above - top * s1) * step[1];
-    z = static_cast<pf_i32>(top) * step[2];
+    x = static_cast<pf_i32>(h - above * s0);
+    y = static_cast<pf_i32>(above - top * s1);
+    z = static_cast<pf_i32>(top);
+  }
+  PF_METHOD pf_head_index(pf_i32 x_, pf_i32 y_, pf_i32 z_) : x(x_), y(y_), z(z_) {}
+  PF_METHOD pf_head_index in(const pf_i32 (&step)[3]) const {
+    return {x * step[0], y * step[1], z * step[2]};
   }
 };
 // Lines from `row` on to a tile, whose panels lie one behind the other; as many as a box has.
 template <int ROWS>
 PF_DEVICE void pf_copy_panels(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier,
-                              int row, const pf_head_place& at) {
+                              int row, const pf_head_index& at) {
   PF_UNROLL for (int p = 0; p < D / 64; ++p)
       pf_tensor_copy(to + p * ROWS * 128, map, barrier, p * 64, row, at.x, at.y, at.z);
 }
 // The block's own rows: a tile for each group.
 PF_DEVICE void pf_copy_own(pf_shared_at to, const pf_tensor_map& map, pf_shared_at barrier, int row,
-                           const pf_head_place& at) {
+                           const pf_head_index& at) {
   PF_UNROLL for (int g = 0; g < GROUPS; ++g)
       pf_copy_panels<64>(to + g * 64 * D * 2, map, barrier, row + g * 64, at);
 }
@@ -154,15 +158,35 @@ PF_DEVICE bool pf_copies() {
 }
 
 // Results of a group, rounded, to its rows of a matrix, by way of its own tile, which it is through
-// with.
-PF_DEVICE void pf_write_group(const pf_attention& a, const pf_matrix& m, pf_i64 head, pf_i64 rows,
-                              pf_i64 cols, char* tiles, int first, pf_results& r) {
-  const int group = static_cast<int>(pf_thread()) / (4 * PF_WARP);
+// with: result number `which` of the kernel.
+PF_DEVICE void pf_write_group(const pf_flash_maps& m, int which, const pf_matrix& to, pf_i64 head,
+                              pf_i64 rows, pf_i64 cols, char* tiles, int first, pf_results& r) {
+  const int group = static_cast<int>(pf_thread()) / (4 * PF_WARP),
+            row = static_cast<int>(pf_thread()) / PF_WARP % 4 * 16,
+            lane = static_cast<int>(pf_lane());
   char* tile = tiles + group * 64 * D * 2;
-  pf_put_strip(tile, static_cast<int>(pf_thread()) / PF_WARP % 4 * 16, static_cast<int>(pf_lane()),
-               r);
+  if (m.stored) {  // panels
+    PF_UNROLL for (int j = 0; j < D / 8; ++j) PF_UNROLL for (int h = 0; h < 2; ++h) {
+      const int at = row + lane / 4 + 8 * h;
+      const pf_u32 w = pf_pairs<PF_T>::of(r.c[0][j][2 * h], r.c[0][j][2 * h + 1]);
+      pf_store_words<4, false>(
+          tile + j / 8 * 64 * 128 + at * 128 + ((j ^ at) & 7) * 16 + lane % 4 * 4, &w);
+    }
+    pf_async_fence();
+    pf_group_barrier(1 + GROUPS + group, 4 * PF_WARP);
+    if (pf_thread() % (4 * PF_WARP) != 0) return;
+    const pf_head_index at = pf_head_index(m, head).in(m.step_to[which]);
+    PF_UNROLL for (int p = 0; p < D / 64; ++p) {
+      pf_tensor_store(m.to[which], pf_shared_address(tile) + p * 64 * 128, p * 64,
+                      first + group * 64, at.x, at.y, at.z);
+      pf_stores_end();
+    }
+    pf_stores_wait<0>();
+    return;
+  }
+  pf_put_strip(tile, row, lane, r);
   pf_group_barrier(1 + GROUPS + group, 4 * PF_WARP);
-  pf_write_tile<64, D, 4 * PF_WARP>(tile, pf_lines_of(a, m, head, 0, rows, cols),
+  pf_write_tile<64, D, 4 * PF_WARP>(tile, pf_lines_of(m.at, to, head, 0, rows, cols),
                                     first + group * 64);
 }
 

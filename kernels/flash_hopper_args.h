@@ -9,8 +9,10 @@
 // delta of each head; rows that are not there, or see nothing, have lse = inf.
 struct pf_flash_maps {
   pf_tensor_map q, k, v, dout, sums;
-  pf_i32 step_q[3], step_k[3], step_v[3], step_dout[3];  // 0: repeated
-  pf_i32 size[3];
+  pf_tensor_map to[2];                                                  // the results of a kernel,
+  pf_i32 stored;                                                        // if they have maps
+  pf_i32 step_q[3], step_k[3], step_v[3], step_dout[3], step_to[2][3];  // 0: repeated
+  pf_i32 size[2];
   pf_i32 padded;      // rows of a head in the sums: a multiple of 128
   const float* rows;  // the sums
   pf_attention at;

@@ -57,8 +57,8 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
 
   if (!pf_multiplies()) {
     if (!pf_copies()) return;
-    const pf_head_place q(m, m.step_q, at.head), g(m, m.step_dout, at.head),
-        k(m, m.step_k, at.head), v(m, m.step_v, at.head);
+    const pf_head_index head(m, at.head), q = head.in(m.step_q), g = head.in(m.step_dout),
+                                          k = head.in(m.step_k), v = head.in(m.step_v);
     pf_mbarrier_expect(barriers, 2 * OWN_BYTES);
     pf_copy_own(own_q, m.q, barriers, at.first, q);
     pf_copy_own(own_g, m.dout, barriers, at.first, g);
@@ -131,7 +131,7 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_hold(dq);
   const float scale = static_cast<float>(a.scale);
   dq.each(lane, [&](int, int, float& x) PF_INLINE { x *= scale; });
-  pf_write_group(a, a.dq, at.head, a.queries, a.depth, memory, at.first, dq);
+  pf_write_group(m, 0, a.dq, at.head, a.queries, a.depth, memory, at.first, dq);
 }
 #endif
 
@@ -153,12 +153,12 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
 
   if (!pf_multiplies()) {
     if (!pf_copies()) return;
-    const pf_head_place k(m, m.step_k, head), v(m, m.step_v, head);
+    const pf_head_index own(m, head), k = own.in(m.step_k), v = own.in(m.step_v);
     pf_mbarrier_expect(barriers, 2 * OWN_BYTES);
     pf_copy_own(own_k, m.k, barriers, at.first, k);
     pf_copy_own(own_v, m.v, barriers, at.first, v);
     for (int n = 0; n < heads; ++n) {
-      const pf_head_place q(m, m.step_q, head + n), g(m, m.step_dout, head + n);
+      const pf_head_index other(m, head + n), q = other.in(m.step_q), g = other.in(m.step_dout);
       for (int i = steps.begin; i < steps.end; ++i, ring.next()) {
         const pf_shared_at full = ring.fill(0, TILE_BYTES + SUMS_BYTES);
         pf_copy_panels<OTHER>(ring.tile(0), m.q, full, i * OTHER, q);
@@ -257,7 +257,7 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_hold(dv);
   const float scale = static_cast<float>(a.scale);
   dk.each(lane, [&](int, int, float& x) PF_INLINE { x *= scale; });
-  pf_write_group(a, a.dk, head, a.keys, a.depth, memory, at.first, dk);
-  pf_write_group(a, a.dv, head, a.keys, a.depth_v, memory + OWN_BYTES, at.first, dv);
+  pf_write_group(m, 0, a.dk, head, a.keys, a.depth, memory, at.first, dk);
+  pf_write_group(m, 1, a.dv, head, a.keys, a.depth_v, memory + OWN_BYTES, at.first, dv);
 }
 #endif

@@ -18,7 +18,8 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
 
   if (!pf_multiplies()) {
     if (!pf_copies()) return;
-    const pf_head_place q(m, m.step_q, at.head), k(m, m.step_k, at.head), v(m, m.step_v, at.head);
+    const pf_head_index head(m, at.head), q = head.in(m.step_q), k = head.in(m.step_k),
+                                          v = head.in(m.step_v);
     pf_mbarrier_expect(barriers, OWN_BYTES);
     pf_copy_own(own_q, m.q, barriers, at.first, q);
     for (int j = steps.end - 1; j >= steps.begin; --j, ring.next()) {
@@ -129,5 +130,5 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_products_wait<0>();
   pf_hold(o);
   o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= inverse[r]; });
-  pf_write_group(a, a.out, at.head, a.queries, a.depth_v, memory, at.first, o);
+  pf_write_group(m, 0, a.out, at.head, a.queries, a.depth_v, memory, at.first, o);
 }

@@ -74,7 +74,8 @@ PF_DEVICE void pf_window_copy(pf_shared_at to, const pf_tensor_map& map, pf_shar
 struct pf_acted_store {
   const pf_tensor_map* map;
   pf_shared_at from;
-  pf_i32 at[3];
+  pf_i32 at[5];
+  int rank;
   bool ended;
 };
 struct pf_acted_stores {
@@ -86,11 +87,11 @@ PF_DEVICE pf_acted_stores& pf_acted_stores_of_thread() {
   static pf_acted_stores all[1024];
   return all[pf_thread()];
 }
-PF_DEVICE void pf_tensor_store(const pf_tensor_map& map, pf_shared_at from, pf_i32 x, pf_i32 y,
-                               pf_i32 z) {
+template <class... Places>
+PF_DEVICE void pf_tensor_store(const pf_tensor_map& map, pf_shared_at from, Places... places) {
   pf_acted_stores& s = pf_acted_stores_of_thread();
   if (s.count == pf_acted_stores::MOST) __builtin_trap();  // who does not wait for any?
-  s.all[s.count++] = {&map, from, {x, y, z}, false};
+  s.all[s.count++] = {&map, from, {places...}, static_cast<int>(sizeof...(places)), false};
 }
 PF_DEVICE void pf_stores_end() {  // here, of one store each
   pf_acted_stores& s = pf_acted_stores_of_thread();
@@ -102,7 +103,8 @@ PF_DEVICE void pf_stores_wait() {
   pf_acted_stores& s = pf_acted_stores_of_thread();
   const int over = s.count > AHEAD ? s.count - AHEAD : 0;
   for (int i = 0; i < over; ++i)
-    if (pf_store_box(s.all[i].from, s.all[i].map, s.all[i].at, 3) == 0) __builtin_trap();
+    if (pf_store_box(s.all[i].from, s.all[i].map, s.all[i].at, s.all[i].rank) == 0)
+      __builtin_trap();
   for (int i = over; i < s.count; ++i) s.all[i - over] = s.all[i];
   s.count -= over;
 }

@@ -148,6 +148,14 @@ PF_DEVICE void pf_tensor_store(const pf_tensor_map& map, pf_shared_at from, pf_i
       "r"(from), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
+PF_DEVICE void pf_tensor_store(const pf_tensor_map& map, pf_shared_at from, pf_i32 x, pf_i32 y,
+                               pf_i32 z, pf_i32 u, pf_i32 v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], "
+      "[%1];" ::"l"(&map),
+      "r"(from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+      : "memory");
+}
 PF_DEVICE void pf_stores_end() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

@@ -1,6 +1,7 @@
 #include "gpu/attention_hopper.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "gpu/move.h"
 #include "gpu/tensor_map.h"
@@ -30,7 +31,7 @@ struct Batch {
   bool fits = true;
 
   Batch() = default;
-  Batch(const pf_attention& a, std::initializer_list<const pf_matrix*> all) {
+  Batch(const pf_attention& a, const std::vector<const pf_matrix*>& all) {
     for (int d = a.batch - 1; d >= 0; --d) {
       if (a.size[d] == 1) continue;
       const auto joins = [&](const pf_matrix* m) {
@@ -108,21 +109,32 @@ struct Job {
     pf_matrix* x;
     int64_t rows, cols;
   };
-  // So that there is a map of each.
-  void arrange(std::initializer_list<Operand> all) {
-    for (const Operand& o : all)
+  // Afterwards there is a map of each operand, and of the results if they lie well, too.
+  void arrange(std::initializer_list<Operand> operands, std::initializer_list<Operand> results) {
+    std::vector<const pf_matrix*> all;
+    for (const Operand& o : operands) {
       if (!readable(*o.x, o.rows, o.cols)) copy(*o.x, o.rows, o.cols);
-    const auto join = [&] {
-      const pf_attention& a = m.at;
-      batch =
-          all.size() == 3 ? Batch(a, {&a.q, &a.k, &a.v}) : Batch(a, {&a.q, &a.k, &a.v, &a.dout});
-      return batch.fits;
-    };
-    if (!join()) {
-      for (const Operand& o : all) copy(*o.x, o.rows, o.cols);
-      join();
+      all.push_back(o.x);
     }
-    for (int i = 0; i < Batch::kMost; ++i) m.size[i] = static_cast<pf_i32>(batch.size[i]);
+    m.stored = 1;
+    for (const Operand& r : results) {
+      if (!readable(*r.x, r.rows, r.cols)) m.stored = 0;
+      all.push_back(r.x);
+    }
+    if (m.stored) batch = Batch(m.at, all);
+    if (!m.stored || !batch.fits) {
+      m.stored = 0;
+      all.resize(operands.size());
+      batch = Batch(m.at, all);
+    }
+    if (!batch.fits) {
+      for (const Operand& o : operands) copy(*o.x, o.rows, o.cols);
+      batch = Batch(m.at, all);
+    }
+    for (int i = 0; i < 2; ++i) m.size[i] = static_cast<pf_i32>(batch.size[i]);
+  }
+  void store(int which, const Operand& o) {
+    if (m.stored) m.to[which] = map(*o.x, o.rows, o.cols, 64, m.step_to[which]);
   }
   // The map of a matrix in boxes of `box` rows; `step` as pf_flash_maps has it.
   pf_tensor_map map(const pf_matrix& x, int64_t rows, int64_t cols, int64_t box,
@@ -181,10 +193,13 @@ bool attention_on_hopper(const KernelArgs& args, const pf_attention& a, DType t,
   if (!j.serves()) return false;
   const Shape& s = j.d == 64 ? kForward64 : kForward128;
   pf_attention& at = j.m.at;
-  j.arrange({{&at.q, a.queries, a.depth}, {&at.k, a.keys, a.depth}, {&at.v, a.keys, a.depth_v}});
+  const Job::Operand out{&at.out, a.queries, a.depth_v};
+  j.arrange({{&at.q, a.queries, a.depth}, {&at.k, a.keys, a.depth}, {&at.v, a.keys, a.depth_v}},
+            {out});
   j.m.q = j.map(at.q, a.queries, a.depth, 64, j.m.step_q);
   j.m.k = j.map(at.k, a.keys, a.depth, s.other, j.m.step_k);
   j.m.v = j.map(at.v, a.keys, a.depth_v, s.other, j.m.step_v);
+  j.store(0, out);
   j.launch(s, j.defines(s).value("PF_TURNS", j.d == 128), "flash_hopper_forward.h",
            "flash_hopper_forward", a.queries, heads, 1, 0);
   return true;
@@ -201,10 +216,13 @@ bool attention_backward_on_hopper(const KernelArgs& args, const pf_attention& a,
                 "as the rows of a group: one map of each matrix does for both kernels");
   auto& m = j.m;
   pf_attention& at = m.at;
+  const Job::Operand dq{&at.dq, a.queries, a.depth}, dk{&at.dk, a.keys, a.depth},
+      dv{&at.dv, a.keys, a.depth_v};
   j.arrange({{&at.q, a.queries, a.depth},
              {&at.k, a.keys, a.depth},
              {&at.v, a.keys, a.depth_v},
-             {&at.dout, a.queries, a.depth_v}});
+             {&at.dout, a.queries, a.depth_v}},
+            {dq, dk, dv});
   m.q = j.map(at.q, a.queries, a.depth, 64, m.step_q);
   m.k = j.map(at.k, a.keys, a.depth, 64, m.step_k);
   m.v = j.map(at.v, a.keys, a.depth_v, 64, m.step_v);
@@ -228,8 +246,11 @@ bool attention_backward_on_hopper(const KernelArgs& args, const pf_attention& a,
   const char* file = "flash_hopper_backward.h";
   args.launch(args.compile(file, j.defines(keys).value("PF_GIVES", 0), "flash_hopper_sums"),
               Grid(rows / (256 / (j.d / 8))), 256, 0, at, sums, m.padded);
+  j.store(0, dq);
   j.launch(queries, j.defines(queries).value("PF_GIVES", 4), file, "flash_hopper_dq", a.queries,
            heads, 2, 0);
+  j.store(0, dk);
+  j.store(1, dv);
   j.launch(keys, j.defines(keys).value("PF_GIVES", 3), file, "flash_hopper_dkv", a.keys,
            heads / a.group, 2, 2 * keys.other * 4);
   return true;

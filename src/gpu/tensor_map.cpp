@@ -50,8 +50,8 @@ pf_tensor_map tensor_map(const TensorView& v) {
     box[d] = static_cast<uint32_t>(v.box[d]);
     if (d > 0) strides[d - 1] = static_cast<uint64_t>(v.stride[d]) * item;
   }
-  check(runtime().encode_tensor_map(map.words, item, v.tf32, v.permuted, v.rank, v.data, sizes, strides,
-                                    box),
+  check(runtime().encode_tensor_map(map.words, item, v.tf32, v.permuted, v.rank, v.data, sizes,
+                                    strides, box),
         "cuTensorMapEncodeTiled");
   return map.get();
 }
