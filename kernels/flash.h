@@ -161,7 +161,7 @@ PF_DEVICE void pf_score_strip(const pf_attention& a, const pf_flash_part& part, 
                       m - 1 <= query - key + part.to &&
                       (!PF_HAS(PF_WINDOW) || 1 - n >= query - key + part.from);
   // Two ways beside each other take more registers than RDNA has.
-  constexpr bool one_way = PF_MASK != 0 || (PF_ONE_WAY && PF_HAS(PF_WINDOW));
+  constexpr bool one_way = PF_MASK != 0 || (PF_FEW_REGISTERS && PF_HAS(PF_WINDOW));
   if (!one_way && inside) {
     const float scale = pf_scale_of(a);
     s.each(lane, [&](int r, int col, float& x) PF_INLINE {
@@ -183,17 +183,25 @@ struct pf_dropped {
   const pf_attention& a;
   const pf_part& part;
   const int query, key;
-  pf_words words[Draws::SLOTS];
+  pf_words words, second, third, fourth;  // no array: its index is known too late
   int n = 0;  // so far; known to the compiler, for loops over strips are unrolled
   PF_METHOD pf_dropped(const pf_attention& attention, const pf_part& p, int own, int other)
       : a(attention), part(p), query(OWN_QUERIES ? own : other), key(OWN_QUERIES ? other : own) {}
   PF_METHOD bool keeps(int row, int col) {
     const int i = OWN_QUERIES ? row : col, j = OWN_QUERIES ? col : row, at = n++ % 8;
+    const int slot = Draws::slot(at);
     if (Draws::fresh(at)) {
       PF_STEP_ENDS();
-      words[Draws::slot(at)] = pf_drawn(a, part, query + i, key + j);
+      const pf_words fresh = pf_drawn(a, part, query + i, key + j);
+      if (slot == 0) words = fresh;
+      if (slot == 1) second = fresh;
+      if (slot == 2) third = fresh;
+      if (slot == 3) fourth = fresh;
     }
-    return pf_keeps(a, words[Draws::slot(at)], i, j);
+    return slot == 0   ? pf_keeps(a, words, i, j)
+           : slot == 1 ? pf_keeps(a, second, i, j)
+           : slot == 2 ? pf_keeps(a, third, i, j)
+                       : pf_keeps(a, fourth, i, j);
   }
 };
 // Weights of a strip that are dropped become 0.

@@ -83,8 +83,9 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
     s.clear();
     ds.clear();
     pf_add_products(mine_q, tile_k, lane, s);
-    pf_score_early<true>(a, part, mask, own, j0, lane, s);
+    if (PF_FEW_REGISTERS) pf_score_early<true>(a, part, mask, own, j0, lane, s);
     pf_add_products(mine_g, tile_v, lane, ds);
+    if (!PF_FEW_REGISTERS) pf_score_early<true>(a, part, mask, own, j0, lane, s);
     pf_score_gradients<true, false>(
         a, part, mask, own, j0, lane, s, ds, [&](int r, int) PF_INLINE { return lse[r]; },
         [&](int r, int) PF_INLINE { return delta[r]; });

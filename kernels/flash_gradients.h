@@ -12,13 +12,15 @@ PF_DEVICE float pf_lse_or_none(const pf_attention& a, const pf_flash_part& part,
 PF_DEVICE float pf_delta_of(const pf_attention& a, const pf_flash_part& part, int row) {
   return row < part.rows ? static_cast<const float*>(a.delta)[pf_lse_at(a, part, row)] : 0.0f;
 }
+// Whether gradients begin at products; where lanes have registers for it, also those that draw.
+#define PF_LATE PF_HAS(PF_FEW_REGISTERS ? PF_SOFT_CAP : PF_SOFT_CAP | PF_DROPOUT)
+
 // Products of a strip become scores, where those are all that gradients need: before dout v^T is
 // made, for registers are few. What needs more of a product is left as it is.
 template <bool OWN_QUERIES>
 PF_DEVICE void pf_score_early(const pf_attention& a, const pf_flash_part& part, pf_i64 mask,
                               int own, int other, int lane, pf_scores& s) {
-  if constexpr (!PF_HAS(PF_SOFT_CAP | PF_DROPOUT))
-    pf_score_strip<OWN_QUERIES>(a, part, mask, own, other, lane, s);
+  if constexpr (!PF_LATE) pf_score_strip<OWN_QUERIES>(a, part, mask, own, other, lane, s);
 }
 // What that left and dout v^T of a strip become p, as it meets values, and ds: of the products
 // (times the scale), or of the scores. lse and delta of (row of the lane, column).
@@ -26,32 +28,25 @@ template <bool OWN_QUERIES, bool OF_SCORES, class L, class G>
 PF_DEVICE void pf_score_gradients(const pf_attention& a, const pf_flash_part& part, pf_i64 mask,
                                   int own, int other, int lane, pf_scores& s, pf_scores& ds, L lse,
                                   G delta) {
-  if constexpr (!PF_HAS(PF_SOFT_CAP | PF_DROPOUT)) {
-    lane = pf_opaque<false>(lane);
-    s.each_with(lane, ds, [&](int r, int col, float& x, float& y) PF_INLINE {
-      const bool outside = x == -pf_float<float>::infinity();
-      x = pf_exp2_quick(x - lse(r, col));
+  lane = pf_opaque<false>(lane);
+  pf_dropped<OWN_QUERIES> drawn(a, part, own, other);
+  const auto finish = [&](int r, int col, float& x, float& y, float slope) PF_INLINE {
+    const bool outside = x == -pf_float<float>::infinity();
+    x = pf_exp2_quick(x - lse(r, col));
+    if constexpr (PF_HAS(PF_DROPOUT)) {
+      const float factor = drawn.keeps(s.row(r, lane), col) ? static_cast<float>(a.keeping) : 0.0f;
+      y = outside ? 0.0f : x * (y * factor - delta(r, col));
+      x *= factor;
+    } else {
       y = outside ? 0.0f : x * (y - delta(r, col));
-    });
-  } else {
-    lane = pf_opaque<false>(lane);
-    const float keeping = static_cast<float>(a.keeping);
-    pf_dropped<OWN_QUERIES> drawn(a, part, own, other);
-    pf_each_score<OWN_QUERIES>(a, part, mask, own, other, lane, s, ds,
-                               [&](int r, int col, float& x, float& y, float slope) PF_INLINE {
-                                 const bool outside = x == -pf_float<float>::infinity();
-                                 x = pf_exp2_quick(x - lse(r, col));
-                                 float p = x;
-                                 if constexpr (PF_HAS(PF_DROPOUT)) {
-                                   const bool kept = drawn.keeps(s.row(r, lane), col);
-                                   y = kept ? y * keeping : 0.0f;
-                                   p = kept ? x * keeping : 0.0f;
-                                 }
-                                 y = outside ? 0.0f : x * (y - delta(r, col));
-                                 if constexpr (!OF_SCORES) y *= slope;
-                                 x = p;
-                               });
-  }
+    }
+    if constexpr (PF_HAS(PF_SOFT_CAP) && !OF_SCORES) y *= slope;
+  };
+  if constexpr (PF_LATE)
+    pf_each_score<OWN_QUERIES>(a, part, mask, own, other, lane, s, ds, finish);
+  else
+    s.each_with(lane, ds,
+                [&](int r, int col, float& x, float& y) PF_INLINE { finish(r, col, x, y, 1.0f); });
 }
 
 #endif

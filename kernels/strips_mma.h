@@ -3,7 +3,7 @@
 #define PF_STRIPS_MMA_H
 
 #define PF_STEP_ENDS() (void)0
-#define PF_ONE_WAY 0
+#define PF_FEW_REGISTERS 0
 
 // ---- tiles: fetch begins, land makes sure that they lie in shared memory after the next barrier -
 // How much of chunk c of a row there is.

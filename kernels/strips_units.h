@@ -64,10 +64,10 @@ PF_DEVICE void pf_land() {}
 // many registers.
 #if defined(PF_AMD) && PF_WARP == 32
 #define PF_STEP_ENDS() __builtin_amdgcn_sched_barrier(0)
-#define PF_ONE_WAY 1
+#define PF_FEW_REGISTERS 1
 #else
 #define PF_STEP_ENDS() (void)0
-#define PF_ONE_WAY 0
+#define PF_FEW_REGISTERS 0
 #endif
 // What a lane reads of a tile: PF_UNIT_DEPTH elements of a row from k on.
 template <int CHUNKS>

@@ -17,6 +17,9 @@ class Limit(NamedTuple):
     options: tuple = ()
 
 
+# Sums of features (kernels/attention_args.h) in which soft caps are.
+SOFT_CAPS = ("-DPF_FEATURES=(" + "|".join(str(n) for n in range(128) if n & 2) + ")",)
+
 LIMITS = [
     Limit("group (random_|pf_program_).*", ("sm",), "spill", 16, "a word or two of a large group"),
     Limit(r"\w+", ("sm",), "spill", 64, "addresses outside of loops, or around calls that divide"),
@@ -25,6 +28,10 @@ LIMITS = [
     Limit("flash_.*", ("gfx",), "scalars", 320, "where matrices begin, and numbers of every feature, once"),
     Limit("sdpa.*", ("sm",), "spill", 96, "addresses of the mask, outside of the loop"),
     Limit("sdpa.*", ("gfx11", "gfx12"), "spill", 16, "dk and dv of more than 64 columns"),
+    Limit("sdpa.*", ("gfx",), "spill", 112, "everything at once, in dk and dv", SOFT_CAPS),
+    Limit("sdpa.*", ("gfx",), "scalars", 208, "where matrices begin, and numbers of every feature, once"),
+    Limit("flash_.*", ("gfx11",), "spill", 336, "a cap's slope needs both products at once", SOFT_CAPS),
+    Limit("flash_.*", ("gfx1",), "scratch", 24, "a word or two", SOFT_CAPS),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
     Limit(
         "norm_backward", ("sm",), "spill", 512, "sums of 16 values or 8 doubles of each of 512 threads",

@@ -49,7 +49,8 @@ struct Shape {
 
 // What fits into registers and 64 KB of LDS (100 KB of shared memory): tools/kernels.py looks.
 Shape shape_of(const Traits& t, Pass pass, int64_t d) {
-  if (pass == Pass::Mask) return {t.warp / 2, t.warp == 64 ? 2 : 4, 32, 0};
+  if (pass == Pass::Mask)
+    return {t.warp / 2, t.warp == 64 ? 2 : 4, t.amd && t.warp == 32 ? 16 : 32, 0};
   const bool narrow = d <= 64;
   if (!t.amd) {
     if (pass == Pass::Forward) return {16, 4, 64, narrow};
