@@ -118,7 +118,10 @@ SECTIONS = (
     ("nn.utils.parametrize", ("nn.utils.parametrize", "nn.utils.parametrizations")),
     ("nn.utils.prune", ("nn.utils.prune",)),
     ("nn.utils.stateless", ("nn.utils.stateless",)),
-    ("nn.attention", ("nn.attention", "nn.attention.bias")),
+    (
+        "nn.attention",
+        ("nn.attention", "nn.attention.bias", "nn.attention.flex_attention", "nn.attention.varlen"),
+    ),
     ("optim", ("optim",)),
     ("optim.lr_scheduler", ("optim.lr_scheduler",)),
     ("optim.swa_utils", ("optim.swa_utils",)),

@@ -25,7 +25,8 @@ import tomllib
 OWNERS = (
     "", "Tensor", "nn", "nn.Module", "nn.functional", "nn.init", "nn.parameter", "nn.utils",
     "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.prune",
-    "nn.utils.stateless", "nn.utils.clip_grad", "nn.attention", "nn.attention.bias", "nn.parallel",
+    "nn.utils.stateless", "nn.utils.clip_grad", "nn.attention", "nn.attention.bias",
+    "nn.attention.flex_attention", "nn.attention.varlen", "nn.parallel",
     "nn.common_types", "optim", "optim.Optimizer", "optim.lr_scheduler", "optim.swa_utils",
     "utils.data", "utils.data.dataloader", "utils.data.dataset", "utils.data.sampler",
     "utils.data.distributed", "utils.checkpoint", "autograd", "autograd.functional",

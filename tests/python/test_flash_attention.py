@@ -208,3 +208,86 @@ def test_operations_drop_what_the_kernel_drops():
                 sides.append((gradients(False)[0][0].numpy() * weights[0]).sum())
             arrays[n][at] = before
             assert abs(got.numpy()[at] - (sides[0] - sides[1]) / 2e-6) < 1e-5
+
+
+@pytest.mark.cpu_only
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16])
+def test_memory_is_linear_in_the_length(dtype):
+    length = 16384  # the scores of a head would be a GiB in float32
+    rng = np.random.default_rng(7)
+    q, k, v = (numbers(rng, (1, 2, length, 16), dtype).requires_grad_() for _ in range(3))
+    slopes = pf.tensor([0.01, 0.0])
+    pf.memory.reset_peak_memory_stats()
+    before = pf.memory.memory_allocated()
+    out, lse = F.flash_attention(
+        q, k, v, dropout_p=0.5, left=3000, right=0, softcap=5.0, alibi_slopes=slopes
+    )
+    out.sum().backward()
+    assert pf.memory.max_memory_allocated() - before < 64 << 20
+    q, k, v = (wide(t)[0, 0, 9000 - 3000 : 9001] for t in (q, k, v))
+    s = 5 * np.tanh(k @ q[-1] / 4 / 5) - wide(slopes)[0] * np.arange(3000, -1, -1)
+    top = s.max()
+    np.testing.assert_allclose(
+        wide(lse)[0, 0, 9000], top + np.log(np.exp(s - top).sum()), atol=2e-2
+    )
+
+
+def test_the_order_of_threads_changes_nothing():
+    rng = np.random.default_rng(8)
+    arrays = [
+        rng.standard_normal(s)
+        for s in ((3, 4, 90, 16), (3, 2, 70, 16), (3, 2, 70, 16), (4, 90, 70))
+    ]
+    threads = pf.get_num_threads()
+
+    def run(n):
+        pf.set_num_threads(n)
+        leaves = [pf.tensor(a).to(pf.bfloat16).requires_grad_() for a in arrays]
+        pf.manual_seed(2)
+        out, _ = F.flash_attention(*leaves, dropout_p=0.2, left=40, softcap=3.0, enable_gqa=True)
+        out.sum().backward()
+        return [wide(t) for t in (out, *(x.grad for x in leaves))]
+
+    try:
+        for a, b in zip(run(1), run(2)):
+            np.testing.assert_array_equal(a, b)
+    finally:
+        pf.set_num_threads(threads)
+
+
+def test_what_vmap_hides_is_a_batch():
+    rng = np.random.default_rng(9)
+    q, k, v = (numbers(rng, (3, 2, 10, 4), pf.float64) for _ in range(3))
+    bias = numbers(rng, (3, 10, 10), pf.float64)
+    options = {"left": 4, "right": 1, "softcap": 2.0}
+    got = pf.func.vmap(lambda *x: F.flash_attention(*x, **options)[0])(q, k, v, bias)
+    for n in range(3):
+        want = F.flash_attention(q[n], k[n], v[n], bias[n], **options)[0]
+        np.testing.assert_allclose(wide(got[n]), wide(want), atol=1e-14)
+
+    def loss(q, bias):
+        return F.flash_attention(q, k[0], v[0], bias, **options)[0].square().sum()
+
+    grads = pf.func.vmap(pf.func.grad(loss, argnums=(0, 1)))(q, bias)
+    for n in range(3):
+        for a, b in zip(grads, pf.func.grad(loss, argnums=(0, 1))(q[n], bias[n])):
+            np.testing.assert_allclose(wide(a[n]), wide(b), atol=1e-13)
+
+
+def test_saved_lengths_and_slopes_may_not_change():
+    q = pf.randn(1, 2, 5, 4).requires_grad_()
+    slopes = pf.tensor([0.5, 0.25])
+    y, _ = F.flash_attention(q, q, q, alibi_slopes=slopes)
+    slopes.add_(1)
+    with pytest.raises(pf.AutogradError, match="in place"):
+        y.sum().backward()
+
+
+def test_autocast_lowers_all_but_slopes():
+    q = pf.randn(1, 2, 5, 8).requires_grad_()
+    slopes = pf.tensor([0.3, 0.1])
+    with pf.autocast("cpu" if q.is_cpu else "cuda", dtype=pf.bfloat16):
+        y, lse = F.flash_attention(q, q, q, alibi_slopes=slopes)
+    assert y.dtype == pf.bfloat16 and lse.dtype == pf.float32
+    y.float().sum().backward()
+    assert q.grad.dtype == pf.float32

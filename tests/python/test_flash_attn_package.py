@@ -330,3 +330,24 @@ def test_the_call_forms_are_those_of_the_package():
         "return_attn_probs",
         "block_table",
     ]
+
+
+def test_pytorchs_function_for_sequences():
+    from pyflame.nn.attention.varlen import AuxRequest, varlen_attn, varlen_attn_out
+
+    rng = np.random.default_rng(10)
+    starts = pf.tensor([0, 4, 11], dtype=pf.int32)
+    q, k, v = (draw(rng, (11, 2, 8), pf.float64) for _ in range(3))
+    got, lse = varlen_attn(
+        q, k, v, starts, starts, 7, 7, window_size=(3, 0), return_aux=AuxRequest(lse=True)
+    )
+    want, sums, _ = fa.flash_attn_varlen_func(
+        q, k, v, starts, starts, 7, 7, window_size=(3, 0), return_attn_probs=True
+    )
+    np.testing.assert_array_equal(wide(got), wide(want))
+    np.testing.assert_array_equal(wide(lse), wide(sums))
+    out = pf.zeros_like(q)
+    assert varlen_attn_out(out, q, k, v, starts, starts, 7, 7, window_size=(3, 0)) is out
+    np.testing.assert_array_equal(wide(out), wide(want))
+    with pytest.raises(ValueError, match="cu_seq_k"):
+        varlen_attn(q, k, v, starts, None, 7, 7)

@@ -1,9 +1,13 @@
 """Which blocks of queries see which blocks of keys: BlockMask of flex_attention."""
 
+import contextlib
+import inspect
 import math
+import weakref
 
 from ... import _C, _ops
 from ..._C import Tensor
+from ..._grad_mode import no_grad
 from ...func import vmap
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
@@ -15,13 +19,64 @@ def noop_mask(batch, head, token_q, token_kv):
     return batch.new_ones((), dtype=_ops.bool)
 
 
-def over_all(mod, prefix=()):
-    """A score_mod (prefix (0,)) or mask_mod of one element, over b [B], h [H], q_idx [L] and kv_idx [S]."""
+_pointwise = weakref.WeakKeyDictionary()  # functions, and whether they are
+
+
+def _over_samples(mod, *operands):
+    prefix = (0,) * (len(operands) - 4)
     for at in (3, 2, 1, 0):
         dims = [None] * 4
         dims[at] = 0
         mod = vmap(mod, in_dims=(*prefix, *dims))
-    return mod
+    return mod(*operands)
+
+
+def _side_by_side(mod, *operands):
+    *scores, b, h, q_idx, kv_idx = operands
+    shape = tuple(len(i) for i in (b, h, q_idx, kv_idx))
+    at = (
+        i.view([-1 if d == n else 1 for d in range(4)]) for n, i in enumerate((b, h, q_idx, kv_idx))
+    )
+    result = mod(*scores, *at)
+    return result.expand(shape) if isinstance(result, Tensor) else result
+
+
+def is_pointwise(mod, dtype, *indices):
+    """Whether a function of one element is one of many that lie side by side, too: as a sample of the
+    elements says. Most are; chains of indices (bias[b][h]) are not. dtype: of scores, None for masks."""
+    try:
+        return _pointwise[mod]
+    except (KeyError, TypeError):
+        pass
+    few, scores = [i[:3] for i in indices], []
+    if dtype is not None:
+        shape = tuple(len(i) for i in few)
+        values = _ops.linspace(-2.0, 2.0, math.prod(shape), dtype=dtype, device=few[0].device)
+        scores = [values.view(shape)]
+    with no_grad():
+        wanted = _over_samples(mod, *scores, *few)
+        try:
+            got = _side_by_side(mod, *scores, *few)
+            same = (
+                isinstance(got, Tensor)
+                and got.shape == wanted.shape
+                and got.dtype == wanted.dtype
+                and bool(((got == wanted) | ((got != got) & (wanted != wanted))).all())
+            )
+        except (
+            Exception
+        ):  # whatever it is, the other way has shown that the function is none of its causes
+            same = False
+    with contextlib.suppress(TypeError):
+        _pointwise[mod] = same
+    return same
+
+
+def over_all(mod, *operands):
+    """A score_mod or mask_mod over (scores [B, H, L, S],) b [B], h [H], q_idx [L] and kv_idx [S]."""
+    if is_pointwise(mod, operands[0].dtype if len(operands) == 5 else None, *operands[-4:]):
+        return _side_by_side(mod, *operands)
+    return _over_samples(mod, *operands)
 
 
 def _combined(name, mask_mods, join):
@@ -266,7 +321,7 @@ def bool_mask(mask_mod, b, h, q_idx, kv_idx):
     shape = (b.shape[0], h.shape[0], q_idx.shape[0], kv_idx.shape[0])
     if 0 in shape:
         return _ops.zeros(shape, dtype=_ops.bool, device=q_idx.device)
-    mask = over_all(mask_mod)(b, h, q_idx, kv_idx)
+    mask = over_all(mask_mod, b, h, q_idx, kv_idx)
     if not isinstance(mask, Tensor) or mask.dtype != _ops.bool:
         raise _C.DTypeError(
             f"pf.nn.attention.flex_attention: got {getattr(mask, 'dtype', type(mask).__name__)} from "
@@ -276,8 +331,6 @@ def bool_mask(mask_mod, b, h, q_idx, kv_idx):
 
 
 def _is_score_mod(mod):
-    import inspect
-
     try:
         kinds = [p.kind for p in inspect.signature(mod).parameters.values()]
     except (TypeError, ValueError):
@@ -293,7 +346,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
     if not _is_score_mod(mod_fn):
         return bool_mask(mod_fn, *index)
     scores = _ops.zeros(tuple(len(i) for i in index), device=device)
-    return ~over_all(mod_fn, (0,))(scores, *index).isneginf()
+    return ~over_all(mod_fn, scores, *index).isneginf()
 
 
 def create_block_mask(

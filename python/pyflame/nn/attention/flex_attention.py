@@ -3,7 +3,8 @@
 A mask alone runs in attention's own kernel: what lies between two diagonals (a triangle, a window) as
 such, any other mask some rows of queries at a time, of which only that mask is in memory. A score_mod
 runs in operations, some rows at a time, which the backward pass computes again: memory stays linear in
-the length.
+the length. Functions are called with all elements side by side where that is the same (is_pointwise),
+else through vmap; of the latter the backward pass needs what was computed, so scores are kept.
 """
 
 import math
@@ -11,7 +12,6 @@ from typing import NamedTuple
 
 from ... import _C, _ops
 from ..._C import Tensor
-
 from ...utils.checkpoint import checkpoint
 from .block_mask import (
     _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401 (a name that programs read)
@@ -20,6 +20,7 @@ from .block_mask import (
     bool_mask,
     create_block_mask,
     create_mask,
+    is_pointwise,
     noop_mask,
     or_masks,
     over_all,
@@ -188,7 +189,7 @@ def _by_operations(query, key, value, score_mod, block_mask, scale):
         scores = ((q @ k.transpose(-1, -2)) * scale).flatten(1, 2)
         if score_mod is not None and 0 not in scores.shape:
             index = _ops.arange(first, end, device=query.device), rows.indices(columns)
-            scores = over_all(score_mod, (0,))(scores, b, h, *index).to(wide)
+            scores = over_all(score_mod, scores, b, h, *index).to(wide)
         if block_mask is not None:
             scores = scores.masked_fill(~rows.allowed(first, end, columns), -math.inf)
         if scores.shape[-1] == 0:
@@ -203,8 +204,12 @@ def _by_operations(query, key, value, score_mod, block_mask, scale):
         return out.flatten(1, 2).to(query.dtype), lse, top
 
     outs = []
+    # What went through vmap cannot be computed again under the levels of the first time.
+    index = (_ops.arange(n, device=query.device) for n in (query.shape[2], key.shape[2]))
+    empty = 0 in (batch, heads, query.shape[2], key.shape[2])
+    again = score_mod is None or empty or is_pointwise(score_mod, wide, b, h, *index)
     for first, end, columns in rows:
-        if _C.is_grad_enabled():
+        if _C.is_grad_enabled() and again:
             outs.append(
                 checkpoint(part, query, key, value, first, end, columns, use_reentrant=False)
             )
