@@ -1,4 +1,4 @@
-// What the kernels of attention on matrix units share: 16-bit floats, up to 128 columns.
+// What the kernels of attention on matrix units share: 16-bit floats, up to 256 columns.
 //
 //   -DPF_T=pf_bf16|pf_f16
 //   -DPF_FEATURES=  as attention_args.h says

@@ -34,7 +34,7 @@ PF_KERNEL(flash_dq, PF_WARPS* PF_WARP)(const pf_attention a) {
 
   // delta: 8 columns a lane at a time, D / 8 lanes side by side rounded up to a power of two.
   {
-    constexpr int across = D > 64 ? 16 : D / 8;
+    constexpr int across = D > 128 ? 32 : D > 64 ? 16 : D / 8;
     const pf_lines o = pf_lines_of(a, a.out, at.head, part.q0, part.queries, a.depth_v);
     PF_ONE_BY_ONE for (int i = 0; i < OWN * across / PF_WARP; ++i) {
       const int r = (i * PF_WARP + lane) / across, c = lane % across * 8;

@@ -317,7 +317,7 @@ def products(calls):
 
 def attention(calls):
     for dtype, depth, mask in itertools.product(
-        FLOATS, (16, 33, 64, 80, 96, 100, 128, 160), (None, "causal", pf.bool, "float")
+        FLOATS, (16, 33, 64, 80, 96, 100, 128, 160, 256), (None, "causal", pf.bool, "float")
     ):
         for queries, keys in ((100, 100), (33, 1000)):
             q = empty(2, 4, queries, depth, dtype=dtype, grad=True)

@@ -1,4 +1,4 @@
-// Scaled dot-product attention and its gradients: 16-bit floats with up to 128 columns on matrix
+// Scaled dot-product attention and its gradients: 16-bit floats with up to 256 columns on matrix
 // units (kernels/flash*.h), the rest on ordinary arithmetic (kernels/attention*.h). Which of them
 // is a matter of the dtype and the numbers of columns alone.
 #include <algorithm>
@@ -47,16 +47,21 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
+// Columns that matrix units take, likewise.
+int64_t most_columns(const Traits& t) {
+  return !t.amd ? 256 : t.warp == 64 ? 192 : 128;
+}
 // What fits into registers and 64 KB of LDS (100 KB of shared memory): tools/kernels.py looks.
 Shape shape_of(const Traits& t, Pass pass, int64_t d) {
   if (pass == Pass::Mask)
-    return {t.warp / 2, t.warp == 64 ? 2 : 4, t.amd && t.warp == 32 ? 16 : 32, 0};
+    return {t.warp / 2, t.warp == 32 ? 4 : d > 128 ? 1 : 2, t.amd && t.warp == 32 ? 16 : 32, 0};
   const bool narrow = d <= 64;
   if (!t.amd) {
+    if (d > 128) return {16, 4, pass == Pass::Forward ? 32 : 16, 0};
     if (pass == Pass::Forward) return {16, 4, 64, narrow};
     return {16, 4, narrow && pass == Pass::Queries ? 64 : 32, 0};
   }
-  if (t.warp == 64) return {32, 4, pass == Pass::Keys ? 32 : 64, 1};
+  if (t.warp == 64) return {32, 4, pass == Pass::Keys || d > 128 ? 32 : 64, 1};
   if (pass == Pass::Forward)
     return {16, 4, narrow ? 64 : 32, narrow && t.architecture.rfind("gfx12", 0) == 0};
   return {16, 4, narrow ? 32 : 16, 0};
@@ -188,7 +193,7 @@ struct Job {
 
   bool on_matrix_units(const KernelArgs& a) const {
     constexpr int64_t kLongest = 1 << 30;  // positions are ints
-    return itemsize(dtype) == 2 && std::max(at.depth, at.depth_v) <= 128 &&
+    return itemsize(dtype) == 2 && std::max(at.depth, at.depth_v) <= most_columns(a.traits()) &&
            std::max(at.queries, at.keys) < kLongest && matrix_unit(a.traits()) != 0 &&
            at.page % 64 == 0;  // a tile of keys lies on one page
   }
@@ -220,8 +225,8 @@ struct Job {
                            : t.amd                 ? 2 * own + 4 * tile + sums
                                                    : 2 * own + 2 * (2 * tile + sums);
     // What a program of flash_backward.h makes (PF_GIVES): both its kernels where they have the
-    // same shape. AMD's compiler does not fit wide dk and dv into registers together.
-    const bool apart = t.amd && d > 64,
+    // same shape. Wide dk and dv do not fit into registers together.
+    const bool apart = d > (t.amd ? 64 : 128),
                one = !apart && shape_of(t, Pass::Queries, d) == shape_of(t, Pass::Keys, d);
     for (int gives = pass == Pass::Forward   ? 0
                      : one                   ? 7

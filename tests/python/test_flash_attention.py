@@ -165,7 +165,7 @@ def test_combinations(what, dtype, seed):
     check(np.random.default_rng(seed), dtype, *shape, **options)
 
 
-@pytest.mark.parametrize("e", [96, 160, 256])
+@pytest.mark.parametrize("e", [96, 130, 160, 192, 256, 300])
 @pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16])
 def test_wide_heads(e, dtype):
     check(np.random.default_rng(1), dtype, 1, 2, 2, 65, 66, e, e, left=40, right=0, softcap=3.0)

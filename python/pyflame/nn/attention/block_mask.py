@@ -351,7 +351,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
 
 def create_block_mask(
     mask_mod, B, H, Q_LEN, KV_LEN, device=None, BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE, _compile=False,
-    separate_full_blocks=True,
+    separate_full_blocks=True, compute_dq_write_order=False, dq_kv_order=True,
 ):  # fmt: skip
     """The BlockMask of a mask_mod(b, h, q_idx, kv_idx), which says whether a query sees a key.
 
