@@ -125,7 +125,11 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     const float lse =
         sum[r] == 0.0f ? low : pf_fma(pf_log(sum[r]), static_cast<float>(PF_LOG2E), high[r] * by);
     // Lanes of the same row write the same.
-    if (row < a.queries) static_cast<float*>(a.lse)[pf_lse_at(a, part, row)] = lse;
+    if (row < a.queries) {
+      const pf_i64 to = pf_lse_at(a, part, row);
+      static_cast<float*>(a.lse)[to] = lse;
+      if (a.logs) static_cast<float*>(a.logs)[to] = lse * static_cast<float>(1 / PF_LOG2E);
+    }
   }
   pf_products_wait<0>();
   pf_hold(o);

@@ -65,6 +65,7 @@ MORE = {
     "linalg_householder_product": "o.linalg_householder_product(*d.reflected)",
     "fft_fftfreq": "o.fft_fftfreq(16)",
     "fft_rfftfreq": "o.fft_rfftfreq(16)",
+    "flash_attention": "F.flash_attention(d.heads, d.heads, d.heads, left=8, softcap=2.0)[0]",
     "embedding_bag": "F.embedding_bag(d.few, d.a, d.start)",
     "ctc_losses": "F.ctc_loss(d.a[:, None], d.few[None], [16], [2])",
     "grid_sampler": "F.grid_sample(d.a.reshape(1, 1, 16, 16), d.b[:, :2].reshape(1, 4, 4, 2))",

@@ -71,7 +71,7 @@ struct Job {
     const pf_attention& a = m.at;
     constexpr int64_t kMost = 1 << 30, kFeatures = PF_WINDOW | PF_SLOPES | PF_GROUPS;
     return tensor_maps(args.traits()) && itemsize(dtype) == 2 && (features & ~kFeatures) == 0 &&
-           !a.logs && std::max(a.depth, a.depth_v) <= 128 && std::min(a.depth, a.depth_v) > 0 &&
+           std::max(a.depth, a.depth_v) <= 128 && std::min(a.depth, a.depth_v) > 0 &&
            a.queries > 0 && a.keys > 0 && a.scale > 0 && heads > 0 && heads < kMost &&
            std::max(a.queries, a.keys) < kMost;
   }

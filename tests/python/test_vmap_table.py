@@ -285,6 +285,12 @@ CASES = {
         (op("conv_transpose2d", [2], [1], groups=2), [r(2, 4, 5, 3), r(4, 3, 3, 2), r(6)]),
     ],
     "conv_transpose3d": [(op("conv_transpose3d"), [r(1, 2, 3, 2, 3), r(2, 3, 2, 2, 2), r(3)])],
+    "flash_attention": [
+        (
+            lambda q, k, v, m: pf.ops.get("flash_attention")(q, k, v, m, left=2, softcap=1.5)[0],
+            [r(2, 2, 4, 3), r(2, 2, 5, 3), r(2, 2, 5, 2), r(2, 4, 5)],
+        ),
+    ],
     "gradient_at": [
         (
             lambda x, a: pf.ops.get("gradient_at")(x, spacing=[a.exp().cumsum(0)], dim=[0]),

@@ -134,6 +134,7 @@ class BlockMask:
     kv_num_blocks int32 [B, H, rows] and kv_indices [B, H, rows, columns] list for each block of queries
     the blocks of keys that mask_mod looks at, full_kv_* those that are seen whole; q_* and full_q_* are
     the same by blocks of keys. BLOCK_SIZE is (queries, keys) of a block, seq_lengths (queries, keys).
+    What else PyTorch's kernels want to know (dq_*) is accepted.
     create_block_mask makes one from a mask_mod, from_kv_blocks from such lists.
     """
 
@@ -145,7 +146,8 @@ class BlockMask:
     def __init__(
         self, seq_lengths, kv_num_blocks, kv_indices, full_kv_num_blocks=None, full_kv_indices=None,
         q_num_blocks=None, q_indices=None, full_q_num_blocks=None, full_q_indices=None,
-        BLOCK_SIZE=(_DEFAULT_SPARSE_BLOCK_SIZE,) * 2, mask_mod=noop_mask,
+        BLOCK_SIZE=(_DEFAULT_SPARSE_BLOCK_SIZE,) * 2, mask_mod=noop_mask, *, dq_write_order=None,
+        dq_write_order_full=None, dq_kv_order=None, dq_kv_order_spt=None,
     ):  # fmt: skip
         if kv_indices.dim() < 2:
             raise _C.ShapeError(
