@@ -14,7 +14,7 @@
 #include "wgmma_hopper.h"
 
 static_assert(PF_OWN == 16 && PF_WARPS % 4 == 0 && D % 64 == 0, "as wgmma has it");
-static_assert((PF_FEATURES & ~(PF_WINDOW | PF_SLOPES | PF_GROUPS)) == 0,
+static_assert((PF_FEATURES & ~(PF_WINDOW | PF_SLOPES | PF_DROPOUT | PF_GROUPS)) == 0,
               "others have no text here");
 enum {
   GROUPS = PF_WARPS / 4,

@@ -110,7 +110,10 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_products_wait<0>();
     pf_hold(ds);
     ring.release(1);
-    s.each_with(lane, ds, [&](int r, int, float& x, float& y) PF_INLINE {
+    pf_dropped<true> drawn(a, part, own, j * OTHER);
+    s.each_with(lane, ds, [&](int r, int col, float& x, float& y) PF_INLINE {
+      if constexpr (PF_HAS(PF_DROPOUT))
+        y = drawn.keeps(s.row(r, lane), col) ? y * static_cast<float>(a.keeping) : 0.0f;
       x = pf_slope_of(x, y, delta[r], masked);
     });
     w = pf_weights<OWN, OTHER>(s, lane);
@@ -218,7 +221,22 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
       PF_UNROLL for (int v = 0; v < 4; ++v) s.c[0][j][v] =
           pf_weight_of(s.c[0][j][v], by, lse[v % 2]);
     }
-    p = pf_weights<OWN, OTHER>(s, lane);
+    pf_u32 kept = 0;  // a bit for each of the lane's weights
+    if constexpr (PF_HAS(PF_DROPOUT)) {
+      static_assert(OTHER <= 64, "as many weights as there are bits");
+      pf_dropped<false> drawn(a, part_of_n, own, i * OTHER);
+      pf_scores meets = s;
+      int at = 0;
+      meets.each(lane, [&](int r, int col, float& x) PF_INLINE {
+        const bool on = drawn.keeps(s.row(r, lane), col);
+        kept |= on ? 1u << at : 0u;
+        x = on ? x * static_cast<float>(a.keeping) : 0.0f;
+        ++at;
+      });
+      p = pf_weights<OWN, OTHER>(meets, lane);
+    } else {
+      p = pf_weights<OWN, OTHER>(s, lane);
+    }
     pf_products_wait<0>();
     pf_hold(ds);
     pf_hold(p);
@@ -229,8 +247,12 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     PF_UNROLL for (int j = 0; j < OTHER / 8; ++j) {
       float delta[2];
       pf_load_shared2(row + (OTHER * 4 + j * 32), delta);
-      PF_UNROLL for (int v = 0; v < 4; ++v) s.c[0][j][v] =
-          pf_slope_of(s.c[0][j][v], ds.c[0][j][v], delta[v % 2], masked);
+      PF_UNROLL for (int v = 0; v < 4; ++v) {
+        float dp = ds.c[0][j][v];
+        if constexpr (PF_HAS(PF_DROPOUT))
+          dp = kept >> (j * 4 + v) & 1u ? dp * static_cast<float>(a.keeping) : 0.0f;
+        s.c[0][j][v] = pf_slope_of(s.c[0][j][v], dp, delta[v % 2], masked);
+      }
     }
     w = pf_weights<OWN, OTHER>(s, lane);
     pf_hold(w);
@@ -243,7 +265,8 @@ PF_KERNEL(flash_hopper_dkv, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   };
   for (int n = 0; n < heads; ++n) {
     if constexpr (PF_HAS(PF_GROUPS)) {
-      if constexpr (EACH_SCORE) part_of_n = pf_flash_part(pf_part_of(a, head + n, 0));
+      if constexpr (EACH_SCORE || PF_HAS(PF_DROPOUT))
+        part_of_n = pf_flash_part(pf_part_of(a, head + n, 0));
       if constexpr (PF_MASK != 0) mask = pf_head_offset(a, a.mask, head + n);
     }
     int i = steps.begin;

@@ -62,6 +62,7 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
       x = pf_exp2_quick((x - top[r]) * by);
       sum[r] += x;
     });
+    pf_drop<true>(a, part, own, j * OTHER, lane, s);
   };
   const auto turn = [&]() PF_INLINE {
     if constexpr (PF_TURNS) pf_group_barrier(1 + group, THREADS);
@@ -121,6 +122,7 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   PF_UNROLL for (int r = 0; r < 2; ++r) {
     sum[r] = pf_join_row<pf_plus>(sum[r]);
     inverse[r] = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
+    if constexpr (PF_HAS(PF_DROPOUT)) inverse[r] *= static_cast<float>(a.keeping);
     const int row = own + o.row(r, lane);
     const float lse =
         sum[r] == 0.0f ? low : pf_fma(pf_log(sum[r]), static_cast<float>(PF_LOG2E), high[r] * by);

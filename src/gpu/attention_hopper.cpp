@@ -69,7 +69,7 @@ struct Job {
   // A matter of dtype, shape and features alone: the same numbers, however operands lie.
   bool serves() const {
     const pf_attention& a = m.at;
-    constexpr int64_t kMost = 1 << 30, kFeatures = PF_WINDOW | PF_SLOPES | PF_GROUPS;
+    constexpr int64_t kMost = 1 << 30, kFeatures = PF_WINDOW | PF_SLOPES | PF_DROPOUT | PF_GROUPS;
     return tensor_maps(args.traits()) && itemsize(dtype) == 2 && (features & ~kFeatures) == 0 &&
            std::max(a.depth, a.depth_v) <= 128 && std::min(a.depth, a.depth_v) > 0 &&
            a.queries > 0 && a.keys > 0 && a.scale > 0 && heads > 0 && heads < kMost &&
@@ -170,7 +170,8 @@ struct Job {
         .value("PF_OTHER", s.other)
         .value("PF_HELD", 0)
         .value("PF_STAGES", s.stages)
-        .value("PF_RESIDENT", s.resident)
+        // Draws take registers.
+        .value("PF_RESIDENT", features & PF_DROPOUT ? std::min(s.resident, 2) : s.resident)
         .value("PF_ALONE", s.alone)
         .value("PF_MATRIX_UNIT", 2);
   }
