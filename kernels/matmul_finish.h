@@ -6,21 +6,34 @@
 
 enum { OUT_SIZE = sizeof(PF_OUT), OUT_CHUNK = 16 / OUT_SIZE };
 
+// Adds the bias of N neighbours of row m from column n on.
+template <class Out, int N>
+PF_DEVICE void pf_add_bias(const pf_matmul_args& q, pf_i64 m, pf_i64 n, pf_acc (&v)[N]) {
+  if (!q.bias) return;
+  if constexpr (N == 2 && PF_GATHERED != 3) {
+    const auto* at = static_cast<const Out*>(pf_global(q.bias)) + n;
+    if (n + 1 < q.n && reinterpret_cast<pf_u64>(at) % (2 * OUT_SIZE) == 0) {
+      pf_acc add[2];
+      pf_load<Out, 2, false>(at, add);
+      v[0] += add[0], v[1] += add[1];
+      return;
+    }
+  }
+  PF_UNROLL for (int e = 0; e < N; ++e) {
+    pf_acc add = pf_acc(0);
+    const bool in = PF_GATHERED == 3 ? m < q.m : n + e < q.n;
+    if (in)
+      pf_load<Out, 1, false>(
+          static_cast<const Out*>(pf_global(q.bias)) + (PF_GATHERED == 3 ? m : n + e), &add);
+    v[e] += add;
+  }
+}
+
 // N neighbours of row m from column n on: written, or (KEPT, or of less than 4 bytes) rounded and
 // left at `at` of shared memory.
 template <class Out, bool KEPT = false, int N>
 PF_DEVICE void pf_finish(char* at, const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 m,
                          pf_i64 n, pf_acc (&v)[N] PF_EPILOGUE_REF) {
-  if (q.bias) {
-    PF_UNROLL for (int e = 0; e < N; ++e) {
-      pf_acc add = pf_acc(0);
-      const bool in = PF_GATHERED == 3 ? m < q.m : n + e < q.n;
-      if (in)
-        pf_load<Out, 1, false>(
-            static_cast<const Out*>(pf_global(q.bias)) + (PF_GATHERED == 3 ? m : n + e), &add);
-      v[e] += add;
-    }
-  }
   if constexpr (OUT_SIZE == 4 && KEPT) {
     pf_store<Out, N, false>(at, v);
   } else if constexpr (OUT_SIZE == 4) {
@@ -47,10 +60,25 @@ PF_DEVICE void pf_finish(char* at, const pf_matmul_args& q, const pf_matmul_tile
   }
 }
 
-// A chunk of row m from column n on, which lies at `from` of shared memory.
+#ifdef PF_EPILOGUE
+enum { PF_AFTER_CHUNK = OUT_SIZE == 2 ? int(OUT_CHUNK) : 1 };
+typedef pf_after<PF_AFTER_CHUNK> pf_chunk_after;
+#else
+struct pf_chunk_after {};
+#endif
+// Whether a chunk of row m from column n on is one access of the program behind the product, and
+// then starts to read what that needs.
+PF_DEVICE void pf_load_chunk(const pf_matmul_args& q, const pf_matmul_tile& t, pf_i64 m, pf_i64 n,
+                             pf_chunk_after& after PF_EPILOGUE_REF) {
+#ifdef PF_EPILOGUE
+  if (OUT_SIZE == 2 && q.n % OUT_CHUNK == 0 && m < q.m && n < q.n)
+    after.load(epilogue, t.rows + m, n);
+#endif
+}
+// That chunk, which lies at `from` of shared memory, goes to memory and to the program.
 template <class Out>
 PF_DEVICE void pf_write_chunk(const char* from, const pf_matmul_args& q, const pf_matmul_tile& t,
-                              pf_i64 m, pf_i64 n PF_EPILOGUE_REF) {
+                              pf_i64 m, pf_i64 n, const pf_chunk_after& after PF_EPILOGUE_REF) {
   if (m >= q.m || n >= q.n) return;
   char* c = static_cast<char*>(pf_global(q.c)) + (t.c + m * q.n + n) * OUT_SIZE;
   const bool whole = q.n % OUT_CHUNK == 0;
@@ -66,15 +94,15 @@ PF_DEVICE void pf_write_chunk(const char* from, const pf_matmul_args& q, const p
   }
 #ifdef PF_EPILOGUE
   if (whole && OUT_SIZE == 2) {
-    pf_acc value[OUT_CHUNK];
-    pf_load<Out, OUT_CHUNK, false>(from, value);
-    pf_epilogue(epilogue, t.rows + m, n, value);
-  } else {
-    PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
-      pf_acc value[1];
-      pf_load<Out, 1, false>(from + e * OUT_SIZE, value);
-      if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
-    }
+    pf_acc value[PF_AFTER_CHUNK];
+    pf_load<Out, PF_AFTER_CHUNK, false>(from, value);
+    after.run(epilogue, t.rows + m, n, value);
+    return;
+  }
+  PF_UNROLL for (int e = 0; e < OUT_CHUNK; ++e) {
+    pf_acc value[1];
+    pf_load<Out, 1, false>(from + e * OUT_SIZE, value);
+    if (n + e < q.n) pf_epilogue(epilogue, t.rows + m, n + e, value);
   }
 #endif
 }

@@ -184,6 +184,7 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
     if constexpr (OUT_SIZE == 4 && !STORED) {
       sums[s].each(lane, [&](int r, int c, pf_acc v0, pf_acc v1) PF_INLINE {
         pf_acc v[] = {v0, v1};
+        pf_add_bias<PF_OUT>(q, first + r, t.col + c, v);
         pf_finish<PF_OUT>(nullptr, q, t, first + r, t.col + c, v PF_EPILOGUE_PASS);
       });
     } else {
@@ -195,10 +196,20 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
           if (lane == 0) pf_stores_wait<1>();
           pf_warp_barrier();
         }
+        // What the program behind the product reads comes while results are rounded.
+        pf_chunk_after after[4];
+        if constexpr (!STORED) {
+          PF_UNROLL for (int i = 0; i < 4; ++i)
+              pf_load_chunk(q, t, first + i * 4 + lane / 8, t.col + from + lane % 8 * OUT_CHUNK,
+                            after[i] PF_EPILOGUE_PASS);
+        }
         PF_UNROLL for (int j = from / 8; j < (from + OUT_LINE) / 8 && j < TILE_N / 8; ++j) {
+          const int c = j * 8 + lane % 4 * 2, byte = (c - from) * OUT_SIZE;
+          pf_acc add[2] = {pf_acc(0), pf_acc(0)};
+          pf_add_bias<PF_OUT>(q, 0, t.col + c, add);
           PF_UNROLL for (int h = 0; h < 2; ++h) {
-            const int r = lane / 4 + h * 8, c = j * 8 + lane % 4 * 2, byte = (c - from) * OUT_SIZE;
-            pf_acc v[2] = {sums[s].c[j][h * 2], sums[s].c[j][h * 2 + 1]};
+            const int r = lane / 4 + h * 8;
+            pf_acc v[2] = {sums[s].c[j][h * 2] + add[0], sums[s].c[j][h * 2 + 1] + add[1]};
             pf_finish<PF_OUT, true>(lines + pf_place<1>(r, byte / 16) + byte % 16, q, t, first + r,
                                     t.col + c, v PF_EPILOGUE_PASS);
           }
@@ -216,7 +227,7 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
             const int r = i * 4 + lane / 8, c = lane % 8;
             if (from + c * OUT_CHUNK < TILE_N)
               pf_write_chunk<PF_OUT>(lines + pf_place<1>(r, c), q, t, first + r,
-                                     t.col + from + c * OUT_CHUNK PF_EPILOGUE_PASS);
+                                     t.col + from + c * OUT_CHUNK, after[i] PF_EPILOGUE_PASS);
           }
         }
       }

@@ -90,6 +90,7 @@ struct pf_finisher {
     char* at = nullptr;
     if constexpr (OUT_SIZE < 4)
       at = memory + pf_chunk(row, col / OUT_CHUNK, OUT_CHUNKS) + col % OUT_CHUNK * OUT_SIZE;
+    pf_add_bias<PF_OUT>(q, t.row + row, t.col + col, v);
     pf_finish<PF_OUT>(at, q, t, t.row + row, t.col + col, v PF_EPILOGUE_PASS);
   }
 };
@@ -102,8 +103,11 @@ PF_DEVICE void pf_write(const pf_tile_sums& sums, char* memory, const pf_matmul_
     pf_barrier();
     for (int at = static_cast<int>(pf_thread()); at < TILE_M * OUT_CHUNKS; at += THREADS) {
       const int row = at / OUT_CHUNKS, col = at % OUT_CHUNKS;
-      pf_write_chunk<PF_OUT>(memory + pf_chunk(row, col, OUT_CHUNKS), q, t, t.row + row,
-                             t.col + col * OUT_CHUNK PF_EPILOGUE_PASS);
+      const pf_i64 m = t.row + row, n = t.col + col * OUT_CHUNK;
+      pf_chunk_after after;
+      pf_load_chunk(q, t, m, n, after PF_EPILOGUE_PASS);
+      pf_write_chunk<PF_OUT>(memory + pf_chunk(row, col, OUT_CHUNKS), q, t, m, n,
+                             after PF_EPILOGUE_PASS);
     }
   }
 }

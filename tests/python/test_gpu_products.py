@@ -284,6 +284,14 @@ def test_copied_by_maps(run, tmp_path):  # noqa: F811
         want = x[4:] @ y + bias.cpu().double().numpy()
         assert np.allclose(linear.cpu().double().numpy(), want, rtol=8e-3, atol=0.1)
 
+        # Columns that fill no chunk; the program behind runs in the launch, with what it reads.
+        r = operand((len(x) - 4, 390), 0, pf.bfloat16)
+        behind = lambda: pf.relu(pf.nn.functional.linear(first, last, bias[:390]) + r)
+        first, last = (pf.tensor(v).to(pf.bfloat16).to("gpu") for v in (x[4:], y.T[:390]))
+        with pf.debug.eager():
+            want = behind().cpu().double().numpy()
+        assert (behind().cpu().double().numpy() == want).all() and want.max() > 1
+
         fault("cuTensorMapEncodeTiled", 1, 1)
         x, y = operand((300, 64), 0, pf.bfloat16), operand((64, 520), 0, pf.bfloat16)
         raises(pf.PyFlameError, "cuTensorMapEncodeTiled", lambda: (x @ y).cpu())
@@ -324,6 +332,7 @@ def test_epilogues(run, unit):  # noqa: F811
         for dtype, sizes, names in (
             (pf.bfloat16, [(40, 72, 24)], works),
             (pf.bfloat16, [(33, 47, 20)], some),
+            (pf.bfloat16, [(264, 392, 24)], some),
             (pf.float32, [(33, 47, 20), (1, 5, 64), (5, 1, 64)], some),
             (pf.float64, [(33, 47, 20)], some[:2]),
         ):
