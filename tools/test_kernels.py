@@ -126,7 +126,19 @@ def environment(args, gpu, share, name, more):
         "PYFLAME_CUDA_LIBRARY": "/none",
         **{
             f"PYFLAME_{name}_LIBRARY": "/none"
-            for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT", "CUDNN", "MIOPEN")
+            for name in (
+                "HIPBLASLT",
+                "ROCBLAS",
+                "CUBLASLT",
+                "CUDNN",
+                "MIOPEN",
+                "HIPSOLVER",
+                "HIPBLAS",
+                "HIPFFT",
+                "CUSOLVER",
+                "CUBLAS",
+                "CUFFT",
+            )
         },
         "PYFLAME_TEST_DEVICE": device,
         "PYFLAME_TEST_SHARE": str(share),

@@ -14,7 +14,7 @@ mkdir -p "$vendor"
 
 rocm() {
   local root=$vendor/rocm work=$vendor/apt mirror key=/usr/share/keyrings/debian-archive-keyring.gpg
-  [[ ! -e $root/.complete || ! -e $root/usr/include/miopen ]] || return 0
+  [[ ! -e $root/.complete || ! -e $root/usr/include/hipsolver ]] || return 0
   mirror=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(COMPONENT)' 'Created-By: Packages' |
     awk '$2 == "Debian" && $3 == "main" { print $1; exit }')
   if [[ -z $mirror || ! -r $key ]]; then
@@ -34,7 +34,7 @@ rocm() {
   apt update
   apt install -y --download-only libhiprtc6 libhiprtc-builtins6 libamd-comgr3
   (cd "$work/packages" && apt download libamdhip64-dev libhipblaslt-dev libhipblas-common-dev librocblas-dev \
-    libmiopen-dev)
+    libmiopen-dev libhipsolver-dev libhipblas-dev libhipfft-dev)
   local deb
   for deb in "$work"/cache/archives/*.deb "$work"/packages/*.deb; do dpkg -x "$deb" "$root"; done
   rm -rf "$work"

@@ -1,6 +1,8 @@
 // Compares what we say of NVIDIA's libraries with their own headers (check_headers.h).
 #include "gpu/blas.h"
 #include "gpu/cudnn.h"
+#include "gpu/fft_library.h"
+#include "gpu/solver_library.h"
 
 #include <cuda.h>
 #include <nvrtc.h>
@@ -11,6 +13,15 @@
 #if __has_include(<cudnn_graph.h>)
 #include <cudnn_graph.h>
 #define PF_CHECK_CUDNN 1
+#endif
+#if __has_include(<cufft.h>)
+#include <cufft.h>
+#define PF_CHECK_FFT 1
+#endif
+#if __has_include(<cusolverDn.h>) && __has_include(<cublas_v2.h>)
+#include <cublas_v2.h>
+#include <cusolverDn.h>
+#define PF_CHECK_SOLVER 1
 #endif
 
 #include "gpu/check_headers.h"
@@ -157,6 +168,48 @@ SAME(kDnnNoteStrictNan, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)
 #undef SAME
 #define X(NAME, ARGS) static_assert(SameCall<decltype(&::cudnn##NAME), int(*) ARGS>::value, #NAME);
 PF_CUDNN_CALLS(X)
+#undef X
+#endif
+
+#ifdef PF_CHECK_FFT
+static_assert(kFftC2C == int(CUFFT_C2C) && kFftR2C == int(CUFFT_R2C) && kFftC2R == int(CUFFT_C2R));
+static_assert(kFftZ2Z == int(CUFFT_Z2Z) && kFftD2Z == int(CUFFT_D2Z) && kFftZ2D == int(CUFFT_Z2D));
+static_assert(kFftForward == CUFFT_FORWARD && kFftBackward == CUFFT_INVERSE);
+#define X(NAME, ARGS) static_assert(SameCall<decltype(&::cufft##NAME), int(*) ARGS>::value, #NAME);
+PF_FFT_CALLS(X)
+#undef X
+#endif
+
+#ifdef PF_CHECK_SOLVER
+static_assert(kSolverLower == int(CUBLAS_FILL_MODE_LOWER) &&
+              kSolverUpper == int(CUBLAS_FILL_MODE_UPPER));
+static_assert(kSolverPlain == int(CUBLAS_OP_N) && kSolverTransposed == int(CUBLAS_OP_T) &&
+              kSolverAdjoint == int(CUBLAS_OP_C));
+static_assert(kSolverLeft == int(CUBLAS_SIDE_LEFT) && kSolverRight == int(CUBLAS_SIDE_RIGHT));
+static_assert(kSolverUnit == int(CUBLAS_DIAG_UNIT) && kSolverNotUnit == int(CUBLAS_DIAG_NON_UNIT));
+static_assert(kSolverValues == int(CUSOLVER_EIG_MODE_NOVECTOR) &&
+              kSolverVectors == int(CUSOLVER_EIG_MODE_VECTOR));
+#define X(OURS, S, D, C, Z, ARGS)                                              \
+  static_assert(SameCall<decltype(&::cusolverDn##S), int(*) ARGS>::value, #S); \
+  static_assert(SameCall<decltype(&::cusolverDn##D), int(*) ARGS>::value, #D); \
+  static_assert(SameCall<decltype(&::cusolverDn##C), int(*) ARGS>::value, #C); \
+  static_assert(SameCall<decltype(&::cusolverDn##Z), int(*) ARGS>::value, #Z);
+PF_SOLVER_ROUTINES(X)
+#undef X
+#define X(NAME, ARGS) \
+  static_assert(SameCall<decltype(&::cusolverDn##NAME), int(*) ARGS>::value, #NAME);
+PF_SOLVER_CALLS(X)
+#undef X
+#define X(OURS, S, D, C, Z, ARGS)                                          \
+  static_assert(SameCall<decltype(&::cublas##S), int(*) ARGS>::value, #S); \
+  static_assert(SameCall<decltype(&::cublas##D), int(*) ARGS>::value, #D); \
+  static_assert(SameCall<decltype(&::cublas##C), int(*) ARGS>::value, #C); \
+  static_assert(SameCall<decltype(&::cublas##Z), int(*) ARGS>::value, #Z);
+PF_SOLVER_BLAS_ROUTINES(X)
+#undef X
+#define X(OURS, NAME, ARGS) \
+  static_assert(SameCall<decltype(&::cublas##NAME), int(*) ARGS>::value, #NAME);
+PF_SOLVER_BLAS_CALLS(X)
 #undef X
 #endif
 

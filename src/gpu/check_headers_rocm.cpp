@@ -1,7 +1,9 @@
 // Compares what we say of AMD's libraries with their own headers (check_headers.h).
 #include "gpu/blas.h"
+#include "gpu/fft_library.h"
 #include "gpu/miopen.h"
 #include "gpu/rocblas.h"
+#include "gpu/solver_library.h"
 
 #define __HIP_PLATFORM_AMD__ 1
 #define __HIP_DISABLE_CPP_FUNCTIONS__ 1  // templates beside the functions
@@ -19,6 +21,15 @@
 #if __has_include(<miopen/miopen.h>)
 #include <miopen/miopen.h>
 #define PF_CHECK_MIOPEN 1
+#endif
+#if __has_include(<hipfft/hipfft.h>)
+#include <hipfft/hipfft.h>
+#define PF_CHECK_FFT 1
+#endif
+#if __has_include(<hipsolver/hipsolver.h>) && __has_include(<hipblas/hipblas.h>)
+#include <hipblas/hipblas.h>
+#include <hipsolver/hipsolver.h>
+#define PF_CHECK_SOLVER 1
 #endif
 
 #include "gpu/check_headers.h"
@@ -103,6 +114,51 @@ static_assert(offsetof(MiopenSolution, id) == offsetof(miopenConvSolution_t, sol
 static_assert(offsetof(MiopenSolution, algorithm) == offsetof(miopenConvSolution_t, algorithm));
 #define X(NAME, ARGS) static_assert(SameCall<decltype(&::miopen##NAME), int(*) ARGS>::value, #NAME);
 PF_MIOPEN_CALLS(X)
+#undef X
+#endif
+
+#ifdef PF_CHECK_FFT
+static_assert(kFftC2C == int(HIPFFT_C2C) && kFftR2C == int(HIPFFT_R2C) &&
+              kFftC2R == int(HIPFFT_C2R));
+static_assert(kFftZ2Z == int(HIPFFT_Z2Z) && kFftD2Z == int(HIPFFT_D2Z) &&
+              kFftZ2D == int(HIPFFT_Z2D));
+static_assert(kFftForward == HIPFFT_FORWARD && kFftBackward == HIPFFT_BACKWARD);
+#define X(NAME, ARGS) static_assert(SameCall<decltype(&::hipfft##NAME), int(*) ARGS>::value, #NAME);
+PF_FFT_CALLS(X)
+#undef X
+#endif
+
+#ifdef PF_CHECK_SOLVER
+static_assert(kSolverLower == int(HIPBLAS_FILL_MODE_LOWER) &&
+              kSolverUpper == int(HIPBLAS_FILL_MODE_UPPER));
+static_assert(kSolverPlain == int(HIPBLAS_OP_N) && kSolverTransposed == int(HIPBLAS_OP_T) &&
+              kSolverAdjoint == int(HIPBLAS_OP_C));
+static_assert(kSolverLeft == int(HIPBLAS_SIDE_LEFT) && kSolverRight == int(HIPBLAS_SIDE_RIGHT));
+static_assert(kSolverUnit == int(HIPBLAS_DIAG_UNIT) &&
+              kSolverNotUnit == int(HIPBLAS_DIAG_NON_UNIT));
+static_assert(kSolverValues == int(HIPSOLVER_EIG_MODE_NOVECTOR) &&
+              kSolverVectors == int(HIPSOLVER_EIG_MODE_VECTOR));
+#define X(OURS, S, D, C, Z, ARGS)                                               \
+  static_assert(SameCall<decltype(&::hipsolverDn##S), int(*) ARGS>::value, #S); \
+  static_assert(SameCall<decltype(&::hipsolverDn##D), int(*) ARGS>::value, #D); \
+  static_assert(SameCall<decltype(&::hipsolverDn##C), int(*) ARGS>::value, #C); \
+  static_assert(SameCall<decltype(&::hipsolverDn##Z), int(*) ARGS>::value, #Z);
+PF_SOLVER_ROUTINES(X)
+#undef X
+#define X(NAME, ARGS) \
+  static_assert(SameCall<decltype(&::hipsolverDn##NAME), int(*) ARGS>::value, #NAME);
+PF_SOLVER_CALLS(X)
+#undef X
+#define X(OURS, S, D, C, Z, ARGS)                                           \
+  static_assert(SameCall<decltype(&::hipblas##S), int(*) ARGS>::value, #S); \
+  static_assert(SameCall<decltype(&::hipblas##D), int(*) ARGS>::value, #D); \
+  static_assert(SameCall<decltype(&::hipblas##C), int(*) ARGS>::value, #C); \
+  static_assert(SameCall<decltype(&::hipblas##Z), int(*) ARGS>::value, #Z);
+PF_SOLVER_BLAS_ROUTINES(X)
+#undef X
+#define X(OURS, NAME, ARGS) \
+  static_assert(SameCall<decltype(&::hipblas##NAME), int(*) ARGS>::value, #NAME);
+PF_SOLVER_BLAS_CALLS(X)
 #undef X
 #endif
 

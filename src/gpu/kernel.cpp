@@ -35,13 +35,15 @@ std::string entries_with(const std::string& file, const std::string& entry) {
   return entry;
 }
 
-RegisterKernel::RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows) {
-  kernels().emplace(info.name, KernelEntry{fn, over_rows});
+RegisterKernel::RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows,
+                               bool (*usable)()) {
+  kernels().emplace(info.name, KernelEntry{fn, over_rows, usable});
 }
 
 const KernelEntry* find_kernel(const char* name) {
   auto it = kernels().find(name);
-  return it == kernels().end() ? nullptr : &it->second;
+  if (it == kernels().end() || (it->second.usable && !it->second.usable())) return nullptr;
+  return &it->second;
 }
 
 // ---- options -----------------------------------------------------------------------------------

@@ -239,11 +239,14 @@ Space make_space(std::initializer_list<const pf_tensor*> operands);
 using KernelFn = void (*)(const KernelArgs&);
 struct KernelEntry {
   KernelFn launch;
-  bool over_rows;  // the launcher can be asked what joins it
+  bool over_rows;              // the launcher can be asked what joins it
+  bool (*usable)() = nullptr;  // of a library that may be missing
 };
 struct RegisterKernel {
-  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows = false);
+  RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows = false,
+                 bool (*usable)() = nullptr);
 };
+// Null where there is none, or its library is not there.
 const KernelEntry* find_kernel(const char* name);
 
 // Kernels of a file, with blanks between, that are one program on NVIDIA: who asks for one needs
@@ -263,6 +266,10 @@ std::string entries_with(const std::string& file, const std::string& entry);
 #define PF_GPU_ROW_KERNEL(INFO, FN)                                                              \
   static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)(INFO, FN, \
                                                                                        true);
+// A kernel that a library of the vendor's runs: usable() opens it.
+#define PF_GPU_LIBRARY_KERNEL(INFO, FN, USABLE)                                         \
+  static const ::pyflame::gpu::RegisterKernel PF_GPU_CONCAT(pf_register_, __COUNTER__)( \
+      INFO, FN, false, USABLE);
 #define PF_GPU_TOGETHER(FILE, ENTRIES)                                                         \
   static const ::pyflame::gpu::RegisterTogether PF_GPU_CONCAT(pf_together_, __COUNTER__)(FILE, \
                                                                                          ENTRIES);

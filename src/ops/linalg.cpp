@@ -78,8 +78,19 @@ Tensor by_columns(const Tensor& t) {
   return ops::raw_clone(transposed(t.detach()));
 }
 
-std::vector<Tensor> run(const engine::Kernel& k, const char* op, std::vector<Tensor> in,
-                        const std::function<std::vector<Tensor>(std::vector<Tensor>&)>& fn) {
+namespace {
+
+using Work = std::function<std::vector<Tensor>(std::vector<Tensor>&)>;
+
+// A GPU takes some hundred microseconds for each, whatever its size.
+bool many_small(const Tensor& a) {
+  constexpr int64_t kMany = 8, kSmall = 128;
+  const int64_t size = rows(a) * columns(a);
+  return size > 0 && a->numel / size >= kMany && std::max(rows(a), columns(a)) <= kSmall;
+}
+
+std::vector<Tensor> run_where(const engine::Kernel& k, const char* op, std::vector<Tensor> in,
+                              const Work& fn, bool each) {
   NoGrad off;
   engine::Target target(op);
   for (const Tensor& t : in)
@@ -88,8 +99,12 @@ std::vector<Tensor> run(const engine::Kernel& k, const char* op, std::vector<Ten
   if (several_devices())
     for (Tensor& t : in)
       if (t.defined() && !(t->storage->device == home)) t = engine::bring(t, home, op);
-  if (engine::has_kernel(k, home)) return fn(in);
-  engine::slow_path(op, "no kernel of this device: copied to the host and back");
+  const bool able = engine::has_kernel(k, home);
+  const bool gpu = home.type == DeviceType::ROCm || home.type == DeviceType::CUDA;
+  each = each && gpu && many_small(in[0]);
+  if (able && !each) return fn(in);
+  engine::slow_path(op, able ? "many small matrices: copied to the host and back"
+                             : "no kernel of this device: copied to the host and back");
   const Device host;
   const DeviceScope there(host);
   for (Tensor& t : in)
@@ -98,6 +113,17 @@ std::vector<Tensor> run(const engine::Kernel& k, const char* op, std::vector<Ten
   for (Tensor& t : out)
     if (t.defined()) t = to(t, home);
   return out;
+}
+
+}  // namespace
+
+std::vector<Tensor> run(const engine::Kernel& k, const char* op, std::vector<Tensor> in,
+                        const Work& fn) {
+  return run_where(k, op, std::move(in), fn, false);
+}
+std::vector<Tensor> run_each(const engine::Kernel& k, const char* op, std::vector<Tensor> in,
+                             const Work& fn) {
+  return run_where(k, op, std::move(in), fn, true);
 }
 
 void check_info(const Tensor& info, const char* op,

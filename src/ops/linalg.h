@@ -47,6 +47,9 @@ Tensor by_columns(const Tensor& t);
 // the host with copies. Nothing of it is recorded by autograd.
 std::vector<Tensor> run(const engine::Kernel& k, const char* op, std::vector<Tensor> in,
                         const std::function<std::vector<Tensor>(std::vector<Tensor>&)>& fn);
+// The same of what GPUs do for one matrix after the other: many small ones are the host's.
+std::vector<Tensor> run_each(const engine::Kernel& k, const char* op, std::vector<Tensor> in,
+                             const std::function<std::vector<Tensor>(std::vector<Tensor>&)>& fn);
 
 // LinAlgError for the first matrix whose info is not 0: `said` is told its info, and -1 is said by
 // this function itself.

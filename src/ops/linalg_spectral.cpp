@@ -49,7 +49,7 @@ Dims batched(const Tensor& t, std::initializer_list<int64_t> more) {
 // Vectors and factors by LAPACK: the matrix by columns, tau.
 TensorList geqrf_raw(const Tensor& a, const char* op) {
   check_matrix(a, op);
-  return run(engine::kernel<kernels::Geqrf>(), op, {a}, [&](std::vector<Tensor>& in) {
+  return run_each(engine::kernel<kernels::Geqrf>(), op, {a}, [&](std::vector<Tensor>& in) {
     Tensor v = by_columns(in[0]);
     Tensor tau = make_tensor(batched(a, {std::min(rows(a), columns(a))}), a->dtype, v->device());
     if (v->numel > 0)
@@ -61,7 +61,7 @@ TensorList geqrf_raw(const Tensor& a, const char* op) {
 
 // The first `count` columns of the product of the reflections.
 Tensor q_raw(const Tensor& v, const Tensor& tau, int64_t count, const char* op) {
-  return run(engine::kernel<kernels::Orgqr>(), op, {v, tau}, [&](std::vector<Tensor>& in) {
+  return run_each(engine::kernel<kernels::Orgqr>(), op, {v, tau}, [&](std::vector<Tensor>& in) {
     Tensor q = transposed(in[0].detach());  // [..., columns, m]
     if (count > columns(v)) {
       Tensor wide = zeros(with(batch_of(v), {count, rows(v)}).vec(), v->dtype, q->device());
@@ -201,14 +201,15 @@ Tensor ormqr(const Tensor& v, const Tensor& tau, const Tensor& other, bool left,
     if (left) return reflections_of(v, tau, other, transpose);
     return adjoint(reflections_of(v, tau, adjoint(other), !transpose));
   }
-  return run(engine::kernel<kernels::Ormqr>(), op, {v, tau, other}, [&](std::vector<Tensor>& in) {
-    Tensor c = by_columns(in[2]);
-    if (c->numel > 0 && tau->numel > 0)
-      engine::call<kernels::Ormqr>({.c = c, .a = transposed(in[0].detach()), .tau = in[1]},
-                                   {.left = int64_t{left}, .transpose = int64_t{transpose}},
-                                   {.inplace = 1, .op = op, .takes = Takes::Bytes});
-    return TensorList{transposed(c)};
-  })[0];
+  return run_each(
+      engine::kernel<kernels::Ormqr>(), op, {v, tau, other}, [&](std::vector<Tensor>& in) {
+        Tensor c = by_columns(in[2]);
+        if (c->numel > 0 && tau->numel > 0)
+          engine::call<kernels::Ormqr>({.c = c, .a = transposed(in[0].detach()), .tau = in[1]},
+                                       {.left = int64_t{left}, .transpose = int64_t{transpose}},
+                                       {.inplace = 1, .op = op, .takes = Takes::Bytes});
+        return TensorList{transposed(c)};
+      })[0];
 }
 
 // ---- singular values ----------------------------------------------------------------------------
@@ -229,7 +230,7 @@ TensorList svd_raw(const Tensor& a, bool vectors, bool full, const char* op) {
     return {adjoint(f[2]), f[1], adjoint(f[0])};
   }
   const int64_t m = rows(a), n = columns(a);
-  const auto out = run(engine::kernel<kernels::Svd>(), op, {a}, [&](std::vector<Tensor>& in) {
+  const auto out = run_each(engine::kernel<kernels::Svd>(), op, {a}, [&](std::vector<Tensor>& in) {
     const Dims batch = batch_of(a);
     Tensor x = by_columns(in[0]);
     const Device d = x->device();
@@ -325,7 +326,7 @@ namespace {
 // w and v (or w alone).
 TensorList eigh_raw(const Tensor& a, bool upper, bool vectors, const char* op) {
   check_square(a, op);
-  const auto out = run(engine::kernel<kernels::Eigh>(), op, {a}, [&](std::vector<Tensor>& in) {
+  const auto out = run_each(engine::kernel<kernels::Eigh>(), op, {a}, [&](std::vector<Tensor>& in) {
     Tensor x = by_columns(in[0]);
     Tensor w = make_tensor(batched(a, {columns(a)}), real_type(a->dtype), x->device());
     Tensor info = make_tensor(batch_of(a), DType::Int32, x->device());

@@ -107,7 +107,19 @@ def run(cache):
             "PYFLAME_CUDA_LIBRARY": "/none",
             **{
                 f"PYFLAME_{name}_LIBRARY": "/none"
-                for name in ("HIPBLASLT", "ROCBLAS", "CUBLASLT", "CUDNN", "MIOPEN")
+                for name in (
+                    "HIPBLASLT",
+                    "ROCBLAS",
+                    "CUBLASLT",
+                    "CUDNN",
+                    "MIOPEN",
+                    "HIPSOLVER",
+                    "HIPBLAS",
+                    "HIPFFT",
+                    "CUSOLVER",
+                    "CUBLAS",
+                    "CUFFT",
+                )
             },
             "XDG_CACHE_HOME": str(cache),
             "PYFLAME_ALLOC_CONF": "split:False",  # it guards the ends of allocations

@@ -1,9 +1,10 @@
-// What the stand-ins for libraries of convolutions share: plain loops in double, and calls that
-// fail on request. Types are those of numbers.h.
+// What the stand-ins for libraries of convolutions share: plain loops in double. Types are those of
+// numbers.h.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
+#include "faults.h"
 #include "numbers.h"
 
 namespace {
@@ -85,17 +86,4 @@ inline void convolve(Kind kind, const Shape& s, const Operand& x, const Operand&
   delete[] sums;
 }
 
-int64_t calls = 0, fails_at = 0;
-// Whether this call is the one that fails.
-bool failing() {
-  return ++calls == fails_at;
-}
-
 }  // namespace
-
-// The nth next call fails, 0: none; says how many calls there were since the last time.
-extern "C" __attribute__((visibility("default"))) int64_t standin_library_fails(int64_t nth) {
-  const int64_t were = calls;
-  calls = 0, fails_at = nth;
-  return were;
-}

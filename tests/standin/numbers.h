@@ -10,7 +10,7 @@
 
 namespace {
 
-double get(const void* p, int64_t i, int type) {
+inline double get(const void* p, int64_t i, int type) {
   if (type == 1) return static_cast<const double*>(p)[i];
   if (type == 2) return static_cast<double>(static_cast<const _Float16*>(p)[i]);
   if (type == 0) return static_cast<const float*>(p)[i];
@@ -20,7 +20,7 @@ double get(const void* p, int64_t i, int type) {
   std::memcpy(&v, &bits, 4);
   return v;
 }
-void put(void* p, int64_t i, int type, double v) {
+inline void put(void* p, int64_t i, int type, double v) {
   if (type == 1) {
     static_cast<double*>(p)[i] = v;
   } else if (type == 2) {
@@ -45,7 +45,7 @@ inline double as_tf32(double x) {
   std::memcpy(&f, &bits, 4);
   return f;
 }
-int wait_for(void* stream) {
+inline int wait_for(void* stream) {
   static const auto synchronize = [] {
     void* runtime = nullptr;
     for (const char* name : {"PYFLAME_HIP_LIBRARY", "PYFLAME_CUDA_LIBRARY"})
