@@ -1,5 +1,7 @@
 // Products with banded matrices along two dimensions (table/kernels/resample.h). A thread makes
 // PF_V elements of the result that lie side by side. Sums go along a, then along b, as on the CPU.
+// Where no place has more than two elements along a or b (resample_two), a thread makes PF_V
+// elements in each of some rows below each other, and keeps what the next row sees again.
 //   -DPF_T= -DPF_R=   dtypes of x and y; bytes are rounded and no more than 255
 //   -DPF_C=           what sums and weights are in
 //   -DPF_V=           elements of a thread
@@ -109,6 +111,95 @@ PF_KERNEL(resample, 256)(pf_resample r) {
   }
 }
 
+enum { ROWS = 16 };  // of a thread in resample_two
+
+// PF_V elements of one row of x, each at up to two columns; 0 beside a weight of 0.
+struct pf_line {
+  C at[2][PF_V];
+};
+template <bool ONE>
+struct pf_count {
+  typedef pf_i64 type;
+};
+template <>
+struct pf_count<true> {
+  typedef pf_i32 type;
+};
+struct pf_columns {
+  pf_count<PF_ONE>::type from[PF_ONE ? PF_V : 1];  // in a row of x
+  C weight[2][PF_ONE ? PF_V : 1];
+};
+PF_DEVICE void pf_read(const pf_resample& r, const pf_columns& b, pf_i64 row, pf_line& line) {
+  const pf_i64 base = row * r.b.in * r.inner;
+  PF_UNROLL for (int k = 0; k < 2; ++k) {
+    if constexpr (PF_ONE) {
+      PF_UNROLL for (int i = 0; i < PF_V; ++i) {
+        C v[1] = {C(0)};
+        if (b.weight[k][i] != C(0)) pf_fetch(r.x, base + b.from[i] + k, v);
+        line.at[k][i] = v[0];
+      }
+    } else {
+      PF_UNROLL for (int i = 0; i < PF_V; ++i) line.at[k][i] = C(0);
+      if (b.weight[k][0] != C(0)) pf_fetch(r.x, base + b.from[0] + k * r.inner, line.at[k]);
+    }
+  }
+}
+PF_KERNEL(resample_two, 256)(pf_resample r) {
+  const pf_index inner = static_cast<pf_index>(r.inner);
+  const pf_index groups = static_cast<pf_index>(r.b.out * r.inner) / PF_V;
+  const pf_index strips = (static_cast<pf_index>(r.a.out) + ROWS - 1) / ROWS;
+  for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(r.items); e += pf_item_step()) {
+    const pf_index rest = static_cast<pf_index>(e) / groups;
+    const pf_index column = (static_cast<pf_index>(e) - rest * groups) * PF_V;
+    const pf_index plane = rest / strips, strip = rest - plane * strips;
+    pf_columns b;
+    PF_UNROLL for (int i = 0; i < (PF_ONE ? PF_V : 1); ++i) {
+      const pf_index o = PF_ONE ? column + i : column / inner;
+      const pf_row row = pf_row_of(r.b, o);
+      if constexpr (PF_ONE)
+        b.from[i] = row.start;
+      else
+        b.from[i] = row.start * r.inner + static_cast<pf_i64>(column - o * inner);
+      PF_UNROLL for (int k = 0; k < 2; ++k) b.weight[k][i] = k < row.count ? row.weights[k] : C(0);
+    }
+    const pf_i64 first = static_cast<pf_i64>(strip) * ROWS;
+    const pf_i64 end = first + ROWS < r.a.out ? first + ROWS : r.a.out;
+    const pf_i64 x_rows = static_cast<pf_i64>(plane) * r.a.in;
+    pf_i64 to = (static_cast<pf_i64>(plane) * r.a.out + first) * (r.b.out * r.inner) + column;
+    pf_i64 have[2] = {-1, -1};  // which rows of x the lines are
+    pf_line line[2];
+    PF_NO_UNROLL for (pf_i64 o = first; o < end; ++o, to += r.b.out * r.inner) {
+      const pf_row a = pf_row_of(r.a, o);
+      const C wa[2] = {a.count > 0 ? a.weights[0] : C(0), a.count > 1 ? a.weights[1] : C(0)};
+      if (have[0] != a.start) {
+        if (have[1] == a.start)
+          line[0] = line[1];
+        else if (wa[0] != C(0))
+          pf_read(r, b, x_rows + a.start, line[0]);
+        have[0] = have[1] == a.start || wa[0] != C(0) ? a.start : -1;
+      }
+      if (wa[1] != C(0) && have[1] != a.start + 1) {
+        pf_read(r, b, x_rows + a.start + 1, line[1]);
+        have[1] = a.start + 1;
+      }
+      pf_compute<PF_R> out[PF_V];
+      PF_UNROLL for (int i = 0; i < PF_V; ++i) {
+        C sum(0);
+        PF_UNROLL for (int k = 0; k < 2; ++k) {
+          const C wb = b.weight[k][PF_ONE ? i : 0];
+          if (wb == C(0)) continue;
+          C rows(0);
+          if (wa[0] != C(0)) rows = wa[0] * line[0].at[k][i];
+          if (wa[1] != C(0)) rows = pf_fma(wa[1], line[1].at[k][i], rows);
+          sum = k == 0 ? wb * rows : pf_fma(wb, rows, sum);
+        }
+        out[i] = pf_rounded(sum);
+      }
+      pf_store<PF_R, PF_V, false>(static_cast<PF_R*>(r.y) + to, out);
+    }
+  }
+}
+
 #else  // launchers
 #include <algorithm>
 #include <cstring>
@@ -163,7 +254,16 @@ void launch(const KernelArgs& a, pf_resample r, const Types& t) {
     vector = std::min<int64_t>(vector, 4);
     if (!fits(width, r.y)) vector = 1;
   }
-  r.items = all / vector;
+  // Rows that follow each other see the same ones of x. Rows of single elements are read one by one
+  // either way: longer vectors, that what a thread looks up serves more of them.
+  const bool two = r.a.most <= 2 && r.b.most <= 2 && (lines || r.inner == 1);
+  if (two && !lines) {
+    const int64_t long_one = 16 / static_cast<int64_t>(itemsize(t.to));
+    vector = std::min<int64_t>(long_one, 8);
+    while (vector > 1 && !fits(width, r.y)) vector /= 2;
+  }
+  constexpr int64_t kRows = 16;  // ROWS
+  r.items = two ? r.outer * ceil_div(r.a.out, kRows) * (width / vector) : all / vector;
   const int64_t reach = std::max<int64_t>(all, r.outer * r.a.in * r.b.in * r.inner);
   const Defines defines = Defines()
                               .type("PF_T", t.from)
@@ -173,8 +273,8 @@ void launch(const KernelArgs& a, pf_resample r, const Types& t) {
                               .value("PF_LINES", lines || vector == 1)
                               .value("PF_ONE", r.inner == 1)
                               .text("PF_INDEX", reach < (int64_t{1} << 31) ? "pf_u32" : "pf_u64");
-  a.launch(a.compile("kernels_resample.cpp", defines, "resample"), blocks_for(r.items, kBlock),
-           kBlock, 0, r);
+  a.launch(a.compile("kernels_resample.cpp", defines, two ? "resample_two" : "resample"),
+           blocks_for(r.items, kBlock), kBlock, 0, r);
 }
 
 void resample(const KernelArgs& a) {
