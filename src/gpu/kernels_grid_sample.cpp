@@ -140,13 +140,13 @@ PF_KERNEL(grid_sample_entries, 256)(pf_given g) {
     pf_places(m, static_cast<pf_index>(g.first) * points + item, p);
     const pf_i64 base = static_cast<pf_i64>(e) * ALL_TAPS;
     PF_UNROLL for (int k = 0; k < ALL_TAPS; ++k) {
-      g.keys[base + k] = static_cast<pf_u64>(g.images * m.cells);
-      g.at[base + k] = base + k;
+      pf_global(g.keys)[base + k] = static_cast<pf_u64>(g.images * m.cells);
+      pf_global(g.at)[base + k] = base + k;
     }
     pf_each_tap(m, p, [&](pf_i64 cell, int x, int y, int z) PF_INLINE {
       const pf_i64 k = base + (z * TAPS + y) * TAPS + x;
-      g.keys[k] = static_cast<pf_u64>(image * m.cells + cell);
-      static_cast<C*>(g.weights)[k] = pf_weight(p, x, y, z);
+      pf_global(g.keys)[k] = static_cast<pf_u64>(image * m.cells + cell);
+      pf_put<C>(pf_global(g.weights), k, pf_weight(p, x, y, z));
     });
   }
 }

@@ -27,31 +27,49 @@ static_assert(sizeof(pf_matrices) == 88, "as hosts fill it");
 typedef PF_R R;
 enum { PARTS = PF_PARTS };
 
+// Whether an element is of what is asked for.
+PF_DEVICE bool pf_wanted(const pf_matrices& m, pf_u64 r, pf_u64 c) {
+  return m.which == 0 || (m.which == 1 ? c <= r : c >= r);
+}
 // What is not of the triangle becomes 0.
 PF_KERNEL(linalg_triangle, 256)(pf_matrices m) {
   const pf_u64 n = static_cast<pf_u64>(m.columns);
   const pf_u64 all = static_cast<pf_u64>(m.count) * static_cast<pf_u64>(m.rows) * n;
   for (pf_u64 e = pf_first_item(); e < all; e += pf_item_step()) {
     const pf_u64 line = e / n, c = e - line * n, r = line % static_cast<pf_u64>(m.rows);
-    if (m.which == 1 ? c <= r : c >= r) continue;
+    if (pf_wanted(m, r, c)) continue;
     PF_UNROLL for (int p = 0; p < PARTS; ++p)
         pf_put<R>(m.to, static_cast<pf_i64>(e) * PARTS + p, R(0));
   }
 }
 
-// [count, rows, columns] to the adjoints, [count, columns, rows].
-PF_KERNEL(linalg_adjoint, 256)(pf_matrices m) {
+// [count, rows, columns] to the transposes, [count, columns, rows], or to their conjugates; what is
+// not of their triangle is 0.
+PF_KERNEL(linalg_transpose, 256)(pf_matrices m) {
   const pf_u64 rows = static_cast<pf_u64>(m.rows), columns = static_cast<pf_u64>(m.columns);
   const pf_u64 all = static_cast<pf_u64>(m.count) * rows * columns;
   for (pf_u64 e = pf_first_item(); e < all; e += pf_item_step()) {
     const pf_u64 line = e / rows, r = e - line * rows, i = line / columns, c = line - i * columns;
     const pf_i64 from = static_cast<pf_i64>((i * rows + r) * columns + c) * PARTS;
     const pf_i64 to = static_cast<pf_i64>(e) * PARTS;
-    pf_put<R>(m.to, to, pf_get<R>(m.from, from));
-    if constexpr (PARTS == 2) pf_put<R>(m.to, to + 1, -pf_get<R>(m.from, from + 1));
+    const bool wanted = pf_wanted(m, c, r);
+    pf_put<R>(m.to, to, wanted ? pf_get<R>(m.from, from) : R(0));
+    if constexpr (PARTS == 2) {
+      const R v = wanted ? pf_get<R>(m.from, from + 1) : R(0);
+      pf_put<R>(m.to, to + 1, m.conjugate ? -v : v);
+    }
   }
 }
 
+// Libraries say what they like of the pivots of NaN: such a row stays.
+PF_KERNEL(linalg_pivots, 256)(pf_matrices m) {
+  const pf_u64 all = static_cast<pf_u64>(m.count) * static_cast<pf_u64>(m.columns);
+  for (pf_u64 e = pf_first_item(); e < all; e += pf_item_step()) {
+    const pf_i64 step = static_cast<pf_i64>(e % static_cast<pf_u64>(m.columns));
+    const pf_i32 row = m.places[e];
+    if (row <= step || row > m.rows) m.places[e] = static_cast<pf_i32>(step + 1);
+  }
+}
 // A block follows the exchanges of one matrix: from its rows' places to where each row comes from.
 PF_KERNEL(linalg_places, 256)(pf_matrices m) {
   constexpr int kNear = 4096;
@@ -60,26 +78,29 @@ PF_KERNEL(linalg_places, 256)(pf_matrices m) {
   pf_i32* places = m.places + first;
   const pf_i32* pivots = m.pivots + first;
   const bool near = m.rows <= kNear;
-  PF_NO_UNROLL for (pf_i64 i = pf_thread(); i < m.rows;
-                    i += pf_threads())(near ? room[i] : places[i]) = static_cast<pf_i32>(i);
+  const auto each = [&](auto&& fn) PF_INLINE {
+    PF_NO_UNROLL for (pf_i64 i = pf_thread(); i < m.rows; i += pf_threads()) fn(i);
+  };
+  const auto exchange = [&](pf_i32* rows) PF_INLINE {
+    PF_NO_UNROLL for (pf_i64 i = 0; i < m.rows; ++i) {
+      const pf_i32 other = pivots[i] - 1, mine = rows[i];
+      rows[i] = rows[other];
+      rows[other] = mine;
+    }
+  };
+  if (near)
+    each([&](pf_i64 i) PF_INLINE { room[i] = static_cast<pf_i32>(i); });
+  else
+    each([&](pf_i64 i) PF_INLINE { places[i] = static_cast<pf_i32>(i); });
   pf_barrier();
   if (pf_thread() == 0) {
-    PF_NO_UNROLL for (pf_i64 i = 0; i < m.rows; ++i) {
-      const pf_i32 other = pivots[i] - 1;
-      if (near) {
-        const pf_i32 mine = room[i];
-        room[i] = room[other];
-        room[other] = mine;
-      } else {
-        const pf_i32 mine = places[i];
-        places[i] = places[other];
-        places[other] = mine;
-      }
-    }
+    if (near)
+      exchange(room);
+    else
+      exchange(places);
   }
   pf_barrier();
-  if (near)
-    PF_NO_UNROLL for (pf_i64 i = pf_thread(); i < m.rows; i += pf_threads()) places[i] = room[i];
+  if (near) each([&](pf_i64 i) PF_INLINE { places[i] = room[i]; });
 }
 // Rows in their new places, or back (`which`), conjugates of them where it is said.
 PF_KERNEL(linalg_permute, 256)(pf_matrices m) {
@@ -179,6 +200,8 @@ using namespace kernels;
 constexpr int kBlock = 256;
 // Matrices of so many columns go to the library together: one by one each would wait for another.
 constexpr int64_t kFewColumns = 256;
+// The same of singular values and eigenvalues.
+constexpr int kTinyMatrix = 32;
 
 #define PF_TAKE_FOUR(CALL, PREFIX, S, D, C, Z) \
   take(CALL[0], PREFIX #S);                    \
@@ -261,7 +284,7 @@ void must_multiply(int status, const char* call) {
 // Of a device; the lock is held by who calls the libraries, whose handles have one stream each.
 struct Handles {
   std::mutex mutex;
-  void *solver = nullptr, *blas = nullptr, *jacobi = nullptr;
+  void *solver = nullptr, *blas = nullptr, *svd = nullptr, *eigh = nullptr;
 };
 Handles& handles_of(const Device& d) {
   static std::mutex mutex;
@@ -354,29 +377,36 @@ void cholesky(const KernelArgs& a) {
   const Matrices m(a.tensor(at.a));
   const Kind k(a.dtype(at.a));
   const int n = m.fast;
+  // An upper triangle that is row-major for us is the library's lower one, which it takes half of
+  // the time for (H100): ours is turned.
   const bool upper = a.i(numbers<Cholesky>.upper) != 0;
-  const Batch x = batch_of(a.data(at.a), m.size(), k);
+  void* const data = a.data(at.a);
+  pf_matrices t{};
+  t.count = m.count, t.rows = t.columns = n;
+  Batch x = batch_of(data, m.size(), k);
+  if (!upper) {
+    x = batch_of(a.workspace(static_cast<size_t>(m.count * m.size() * k.item)), m.size(), k);
+    t.from = data, t.to = x.data;
+    launch(a, "linalg_transpose", k, t, m.count * m.size());
+  }
   auto* info = static_cast<int*>(a.data(at.info));
-  // Memory that is row-major for us is by columns for the library: the other triangle.
-  const int uplo = upper ? kSolverLower : kSolverUpper;
   const bool together = m.count > 1 && n <= kFewColumns;
   void** table = together ? addresses(a, x, m.count) : nullptr;
   with_solver(a, [&](Handles& h) {
     if (together)
-      return must_solve(solver().potrf_batched[k.at](h.solver, uplo, n, table, n, info,
+      return must_solve(solver().potrf_batched[k.at](h.solver, kSolverLower, n, table, n, info,
                                                      static_cast<int>(m.count)),
                         "potrfBatched");
     int elements = 0;
-    must_solve(solver().potrf_size[k.at](h.solver, uplo, n, x[0], n, &elements),
+    must_solve(solver().potrf_size[k.at](h.solver, kSolverLower, n, x[0], n, &elements),
                "potrf_bufferSize");
     void* work = work_of(a, elements, k);
     for (int64_t i = 0; i < m.count; ++i)
-      must_solve(solver().potrf[k.at](h.solver, uplo, n, x[i], n, work, elements, info + i),
+      must_solve(solver().potrf[k.at](h.solver, kSolverLower, n, x[i], n, work, elements, info + i),
                  "potrf");
   });
-  pf_matrices t{};
-  t.to = x.data, t.count = m.count, t.rows = t.columns = n, t.which = upper ? 2 : 1;
-  launch(a, "linalg_triangle", k, t, m.count * m.size());
+  t.from = x.data, t.to = data, t.which = upper ? 2 : 1;
+  launch(a, upper ? "linalg_triangle" : "linalg_transpose", k, t, m.count * m.size());
 }
 
 void lu_factor(const KernelArgs& a) {
@@ -386,13 +416,16 @@ void lu_factor(const KernelArgs& a) {
   const int rows = m.fast, columns = m.slow, few = std::min(rows, columns);
   const Batch x = batch_of(a.data(at.a), m.size(), k);
   auto *info = static_cast<int*>(a.data(at.info)), *pivots = static_cast<int*>(a.data(at.pivots));
+  pf_matrices p{};
+  p.places = pivots, p.count = m.count, p.rows = rows, p.columns = few;
   if (m.count > 1 && rows == columns && rows <= kFewColumns) {
     void** table = addresses(a, x, m.count);
-    return with_blas(a, [&](Handles& h) {
+    with_blas(a, [&](Handles& h) {
       must_multiply(blas().getrf_batched[k.at](h.blas, rows, table, rows, pivots, info,
                                                static_cast<int>(m.count)),
                     "getrfBatched");
     });
+    return launch(a, "linalg_pivots", k, p, m.count * few);
   }
   with_solver(a, [&](Handles& h) {
     int elements = 0;
@@ -404,6 +437,7 @@ void lu_factor(const KernelArgs& a) {
                                       info + i),
                  "getrf");
   });
+  launch(a, "linalg_pivots", k, p, m.count * few);
 }
 
 // X of X' op(F) = B', F by columns, for every matrix of a batch.
@@ -588,21 +622,33 @@ void svd(const KernelArgs& a) {
   const Batch v = batch_of(room, vectors ? square : 0, k);
   auto* info = static_cast<int*>(a.data(at.info));
   with_solver(a, [&](Handles& h) {
-    if (!h.jacobi) must_solve(solver().CreateGesvdjInfo(&h.jacobi), "CreateGesvdjInfo");
+    if (!h.svd) must_solve(solver().CreateGesvdjInfo(&h.svd), "CreateGesvdjInfo");
     int elements = 0;
+    if (m.count > 1 && rows <= kTinyMatrix && (full || !vectors || rows == n)) {
+      const int count = static_cast<int>(m.count);
+      must_solve(solver().gesvdj_batched_size[k.at](h.solver, job, rows, n, x[0], rows, s[0], u[0],
+                                                    rows, v[0], n, &elements, h.svd, count),
+                 "gesvdjBatched_bufferSize");
+      void* work = work_of(a, elements, k);
+      return must_solve(
+          solver().gesvdj_batched[k.at](h.solver, job, rows, n, x[0], rows, s[0], u[0], rows, v[0],
+                                        n, work, elements, info, h.svd, count),
+          "gesvdjBatched");
+    }
     must_solve(solver().gesvdj_size[k.at](h.solver, job, few, rows, n, x[0], rows, s[0], u[0], rows,
-                                          v[0], n, &elements, h.jacobi),
+                                          v[0], n, &elements, h.svd),
                "gesvdj_bufferSize");
     void* work = work_of(a, elements, k);
     for (int64_t i = 0; i < m.count; ++i)
       must_solve(solver().gesvdj[k.at](h.solver, job, few, rows, n, x[i], rows, s[i], u[i], rows,
-                                       v[i], n, work, elements, info + i, h.jacobi),
+                                       v[i], n, work, elements, info + i, h.svd),
                  "gesvdj");
   });
   if (vectors) {
     pf_matrices t{};
     t.from = room, t.to = a.data(at.vh), t.count = m.count, t.rows = t.columns = n;
-    launch(a, "linalg_adjoint", k, t, m.count * square);
+    t.conjugate = 1;
+    launch(a, "linalg_transpose", k, t, m.count * square);
   }
   settle(a, p, k, s.data, n, info);
 }
@@ -623,6 +669,17 @@ void eigh(const KernelArgs& a) {
   const pf_matrices p = prepare(a, m, k, x.data, upper ? 1 : 2);
   with_solver(a, [&](Handles& h) {
     int elements = 0;
+    if (m.count > 1 && n <= kTinyMatrix) {
+      if (!h.eigh) must_solve(solver().CreateSyevjInfo(&h.eigh), "CreateSyevjInfo");
+      const int count = static_cast<int>(m.count);
+      must_solve(solver().syevj_batched_size[k.at](h.solver, job, uplo, n, x[0], n, w[0], &elements,
+                                                   h.eigh, count),
+                 "syevjBatched_bufferSize");
+      void* work = work_of(a, elements, k);
+      return must_solve(solver().syevj_batched[k.at](h.solver, job, uplo, n, x[0], n, w[0], work,
+                                                     elements, info, h.eigh, count),
+                        "syevjBatched");
+    }
     must_solve(solver().syevd_size[k.at](h.solver, job, uplo, n, x[0], n, w[0], &elements),
                "syevd_bufferSize");
     void* work = work_of(a, elements, k);

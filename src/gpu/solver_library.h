@@ -65,6 +65,20 @@ enum : int {
   PF_SOLVER_APART(X, syevd, syevd, heevd,                                                          \
                   (void* handle, int job, int uplo, int n, void* a, int lda, void* w, void* work,  \
                    int elements, int* info))                                                       \
+  PF_SOLVER_APART(X, syevj_batched_size, syevjBatched_bufferSize, heevjBatched_bufferSize,         \
+                  (void* handle, int job, int uplo, int n, const void* a, int lda, const void* w,  \
+                   int* elements, void* how, int batch))                                           \
+  PF_SOLVER_APART(X, syevj_batched, syevjBatched, heevjBatched,                                    \
+                  (void* handle, int job, int uplo, int n, void* a, int lda, void* w, void* work,  \
+                   int elements, int* info, void* how, int batch))                                 \
+  PF_SOLVER_SAME(                                                                                  \
+      X, gesvdj_batched_size, gesvdjBatched_bufferSize,                                            \
+      (void* handle, int job, int m, int n, const void* a, int lda, const void* s, const void* u,  \
+       int ldu, const void* v, int ldv, int* elements, void* how, int batch))                      \
+  PF_SOLVER_SAME(                                                                                  \
+      X, gesvdj_batched, gesvdjBatched,                                                            \
+      (void* handle, int job, int m, int n, void* a, int lda, void* s, void* u, int ldu, void* v,  \
+       int ldv, void* work, int elements, int* info, void* how, int batch))                        \
   PF_SOLVER_SAME(                                                                                  \
       X, gesvdj_size, gesvdj_bufferSize,                                                           \
       (void* handle, int job, int few, int m, int n, const void* a, int lda, const void* s,        \
@@ -77,6 +91,7 @@ enum : int {
 #define PF_SOLVER_CALLS(X)                \
   X(Create, (void** handle))              \
   X(SetStream, (void* handle, hipStream)) \
+  X(CreateSyevjInfo, (void** how))        \
   X(CreateGesvdjInfo, (void** how))
 
 // Of cuBLAS and hipBLAS, which have the batches.

@@ -220,6 +220,12 @@ std::string no_convergence(int64_t) {
          "float64";
 }
 
+// What GPUs do for many matrices at once: of rectangular ones all columns.
+bool tiny(const Tensor& a, bool all) {
+  constexpr int64_t kTiny = 32;
+  return rows(a) <= kTiny && columns(a) <= kTiny && (all || rows(a) == columns(a));
+}
+
 // u, s, vh (of values alone: s) of any matrix, without gradients.
 TensorList svd_raw(const Tensor& a, bool vectors, bool full, const char* op) {
   check_matrix(a, op);
@@ -230,28 +236,29 @@ TensorList svd_raw(const Tensor& a, bool vectors, bool full, const char* op) {
     return {adjoint(f[2]), f[1], adjoint(f[0])};
   }
   const int64_t m = rows(a), n = columns(a);
-  const auto out = run_each(engine::kernel<kernels::Svd>(), op, {a}, [&](std::vector<Tensor>& in) {
-    const Dims batch = batch_of(a);
-    Tensor x = by_columns(in[0]);
-    const Device d = x->device();
-    Tensor s = make_tensor(with(batch, {n}), real_type(a->dtype), d);
-    Tensor info = make_tensor(batch, DType::Int32, d), u, vh;
-    if (vectors) {
-      u = make_tensor(with(batch, {full ? m : n, m}), a->dtype, d);
-      vh = make_tensor(with(batch, {n, n}), a->dtype, d);
-    }
-    if (x->numel > 0)
-      engine::call<kernels::Svd>({.s = s, .info = info, .a = x, .u = u, .vh = vh},
-                                 {.full = int64_t{full}},
-                                 {.inplace = 4, .op = op, .takes = Takes::Bytes});
-    else {
-      zero_(info);
-      if (u.defined() && u->numel > 0)  // no columns at all: any basis
-        copy_(u, to(eye(m, {}, real_type(a->dtype), d), a->dtype));
-    }
-    if (!vectors) return TensorList{s, info};
-    return TensorList{transposed(u), s, transposed(vh), info};
-  });
+  const auto out = (tiny(a, full || !vectors) ? run : run_each)(
+      engine::kernel<kernels::Svd>(), op, {a}, [&](std::vector<Tensor>& in) {
+        const Dims batch = batch_of(a);
+        Tensor x = by_columns(in[0]);
+        const Device d = x->device();
+        Tensor s = make_tensor(with(batch, {n}), real_type(a->dtype), d);
+        Tensor info = make_tensor(batch, DType::Int32, d), u, vh;
+        if (vectors) {
+          u = make_tensor(with(batch, {full ? m : n, m}), a->dtype, d);
+          vh = make_tensor(with(batch, {n, n}), a->dtype, d);
+        }
+        if (x->numel > 0)
+          engine::call<kernels::Svd>({.s = s, .info = info, .a = x, .u = u, .vh = vh},
+                                     {.full = int64_t{full}},
+                                     {.inplace = 4, .op = op, .takes = Takes::Bytes});
+        else {
+          zero_(info);
+          if (u.defined() && u->numel > 0)  // no columns at all: any basis
+            copy_(u, to(eye(m, {}, real_type(a->dtype), d), a->dtype));
+        }
+        if (!vectors) return TensorList{s, info};
+        return TensorList{transposed(u), s, transposed(vh), info};
+      });
   check_info(out.back(), op, no_convergence);
   return TensorList(out.begin(), out.end() - 1);
 }
@@ -326,18 +333,19 @@ namespace {
 // w and v (or w alone).
 TensorList eigh_raw(const Tensor& a, bool upper, bool vectors, const char* op) {
   check_square(a, op);
-  const auto out = run_each(engine::kernel<kernels::Eigh>(), op, {a}, [&](std::vector<Tensor>& in) {
-    Tensor x = by_columns(in[0]);
-    Tensor w = make_tensor(batched(a, {columns(a)}), real_type(a->dtype), x->device());
-    Tensor info = make_tensor(batch_of(a), DType::Int32, x->device());
-    if (x->numel > 0)
-      engine::call<kernels::Eigh>({.w = w, .info = info, .a = x},
-                                  {.upper = int64_t{upper}, .vectors = int64_t{vectors}},
-                                  {.inplace = 4, .op = op, .takes = Takes::Bytes});
-    else
-      zero_(info);
-    return TensorList{w, transposed(x), info};
-  });
+  const auto out = (tiny(a, true) ? run : run_each)(
+      engine::kernel<kernels::Eigh>(), op, {a}, [&](std::vector<Tensor>& in) {
+        Tensor x = by_columns(in[0]);
+        Tensor w = make_tensor(batched(a, {columns(a)}), real_type(a->dtype), x->device());
+        Tensor info = make_tensor(batch_of(a), DType::Int32, x->device());
+        if (x->numel > 0)
+          engine::call<kernels::Eigh>({.w = w, .info = info, .a = x},
+                                      {.upper = int64_t{upper}, .vectors = int64_t{vectors}},
+                                      {.inplace = 4, .op = op, .takes = Takes::Bytes});
+        else
+          zero_(info);
+        return TensorList{w, transposed(x), info};
+      });
   check_info(out[2], op, no_convergence);
   return {out[0], out[1]};
 }

@@ -115,7 +115,7 @@ def test_orthogonal(run):  # noqa: F811
 def eye_like(q):
     return pf.eye(q.shape[-1], dtype=q.dtype).expand(*q.shape[:-2], -1, -1)
 for dtype in DTYPES:
-    for shape in ((5, 5), (7, 4), (4, 7), (1, 1), (3, 6, 4)):
+    for shape in ((5, 5), (7, 4), (4, 7), (1, 1), (3, 6, 4), (2, 4, 4)):
         a = values(dtype, *shape)
         A = a.to("gpu")
         for mode in ("reduced", "complete"):
@@ -152,7 +152,7 @@ for dtype in DTYPES:
             got = by_library(lambda: pf.ormqr(V, TAU, other.to("gpu"), left, transpose))
             near(got, want, dtype, "ormqr")
 # Many small ones are the host's.
-many = values(pf.float32, 9, 4, 4)
+many = values(pf.float32, 9, 4, 33)
 fails()
 near(L.svdvals(many.to("gpu")), L.svdvals(many), pf.float32, "many")
 assert fails() == 0
@@ -188,6 +188,10 @@ raises(L.LinAlgError, "element 3 of the diagonal", lambda: L.solve(A[1], A[0]))
 raises(L.LinAlgError, "(element 2 of the batch) whose leading minor of order 1", lambda: L.cholesky(SPD))
 assert L.cholesky_ex(SPD)[1].tolist() == [0, 0, 1] and L.inv_ex(A)[1].tolist() == [0, 3, 0]
 near(L.cholesky_ex(SPD)[0][:2], L.cholesky(spd[:2]), pf.float32, "the others")
+for m in (BAD, INF):
+    lu, pivots = L.lu_factor(m)
+    assert 1 <= int(pivots.min()) and int(pivots.max()) <= 4
+    assert bool(L.lu_solve(lu, pivots, m).isnan().any())
 for fn in (L.svd, L.svdvals, L.eigh, L.eigvalsh):
     raises(L.LinAlgError, "(element 1 of the batch) that holds NaN or an infinity", lambda: fn(BAD))
     raises(L.LinAlgError, "that holds NaN or an infinity", lambda: fn(INF))
@@ -229,7 +233,8 @@ def test_every_call_of_the_solver_fails_once(run):  # noqa: F811
         + """
 a, b = values(pf.float32, 4, 4), values(pf.float32, 4, 2)
 spd = a @ a.mT + 4 * pf.eye(4)
-A, B, S = (t.to("gpu") for t in (a, b, spd))
+pair = pf.stack([spd, spd * 2])
+A, B, S, PAIR = (t.to("gpu") for t in (a, b, spd, pair))
 CASES = [
     ("cholesky", lambda: L.cholesky(S), L.cholesky(spd)),
     ("solve", lambda: L.solve(A, B), L.solve(a, b)),
@@ -238,6 +243,8 @@ CASES = [
     ("qr", lambda: L.qr(A)[0].abs(), L.qr(a)[0].abs()),
     ("svd", lambda: L.svd(A)[1], L.svd(a)[1]),
     ("eigh", lambda: L.eigh(S)[0], L.eigh(spd)[0]),
+    ("values of a batch", lambda: L.svdvals(PAIR), L.svdvals(pair)),
+    ("eigenvalues of a batch", lambda: L.eigvalsh(PAIR), L.eigvalsh(pair)),
 ]
 LIBRARY, LEAST = "hip", 25
 """

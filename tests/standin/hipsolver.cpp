@@ -106,7 +106,8 @@ int lu(int m, int n, void* p, int ld, int* pivots) {
     const auto size = [](Z v) { return std::abs(v.real()) + std::abs(v.imag()); };
     for (int i = k + 1; i < m; ++i)
       if (size(a(i, k)) > size(a(best, k))) best = i;
-    pivots[k] = best + 1;
+    pivots[k] = size(a(best, k)) >= 0 ? best + 1 : 0;  // nobody has promised what NaN gives
+    if (pivots[k] == 0) continue;
     if (a(best, k) == Z(0)) {
       if (!info) info = k + 1;
       continue;
@@ -327,17 +328,20 @@ int solve_right(int side, int uplo, int op, int unit, int m, int n, const void* 
 }  // namespace
 
 #define CALL extern "C" __attribute__((visibility("default"))) int
-#define FOR_ALL(X)                                      \
-  X(S, float, float, orgqr, ormqr, syevd)               \
-  X(D, double, double, orgqr, ormqr, syevd)             \
-  X(C, std::complex<float>, float, ungqr, unmqr, heevd) \
-  X(Z, std::complex<double>, double, ungqr, unmqr, heevd)
+#define FOR_ALL(X)                                     \
+  X(S, float, float, orgqr, ormqr, syev)               \
+  X(D, double, double, orgqr, ormqr, syev)             \
+  X(C, std::complex<float>, float, ungqr, unmqr, heev) \
+  X(Z, std::complex<double>, double, ungqr, unmqr, heev)
 
 CALL hipsolverDnCreate(void** out) {
   return failing() ? kInternal : (*out = new Handle, kSuccess);
 }
 CALL hipsolverDnSetStream(void* handle, void* stream) {
   return failing() ? kInternal : (static_cast<Handle*>(handle)->stream = stream, kSuccess);
+}
+CALL hipsolverDnCreateSyevjInfo(void** out) {
+  return failing() ? kInternal : (*out = new Handle, kSuccess);
 }
 CALL hipsolverDnCreateGesvdjInfo(void** out) {
   return failing() ? kInternal : (*out = new Handle, kSuccess);
@@ -350,7 +354,7 @@ CALL hipblasSetStream(void* handle, void* stream) {
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define X(P, T, R, ORGQR, ORMQR, SYEVD)                                                            \
+#define X(P, T, R, ORGQR, ORMQR, SYEV)                                                             \
   CALL hipsolverDn##P##potrf_bufferSize(void*, int, int, void*, int, int* e) {                     \
     return size_of_work<T>(e);                                                                     \
   }                                                                                                \
@@ -406,12 +410,12 @@ CALL hipblasSetStream(void* handle, void* stream) {
     times_q<T>(side == 141, op, m, n, k, a, lda, tau, c, ldc);                                     \
     return *info = 0, kSuccess;                                                                    \
   }                                                                                                \
-  CALL hipsolverDn##P##SYEVD##_bufferSize(void*, int, int, int, const void*, int, const void*,     \
+  CALL hipsolverDn##P##SYEV##d_bufferSize(void*, int, int, int, const void*, int, const void*,     \
                                           int* e) {                                                \
     return size_of_work<T>(e);                                                                     \
   }                                                                                                \
-  CALL hipsolverDn##P##SYEVD(void* h, int job, int uplo, int n, void* a, int lda, void* w,         \
-                             void* work, int e, int* info) {                                       \
+  CALL hipsolverDn##P##SYEV##d(void* h, int job, int uplo, int n, void* a, int lda, void* w,       \
+                               void* work, int e, int* info) {                                     \
     if (int error = started(h)) return error;                                                      \
     if (!spoilt<T>(work, e)) return kInvalid;                                                      \
     return *info = eigen<T, R>(job == 202, uplo, n, a, lda, w), kSuccess;                          \
@@ -426,6 +430,36 @@ CALL hipblasSetStream(void* handle, void* stream) {
     if (int error = started(h)) return error;                                                      \
     if (!spoilt<T>(w, e) || !how) return kInvalid;                                                 \
     return *info = singular<T, R>(job == 202, few, m, n, a, lda, s, u, ldu, v, ldv), kSuccess;     \
+  }                                                                                                \
+  CALL hipsolverDn##P##SYEV##jBatched_bufferSize(void*, int, int, int, const void*, int,           \
+                                                 const void*, int* e, void*, int) {                \
+    return size_of_work<T>(e);                                                                     \
+  }                                                                                                \
+  CALL hipsolverDn##P##SYEV##jBatched(void* h, int job, int uplo, int n, void* a, int lda,         \
+                                      void* w, void* work, int e, int* info, void* how,            \
+                                      int batch) {                                                 \
+    if (int error = started(h)) return error;                                                      \
+    if (!spoilt<T>(work, e) || !how || n > 32) return kInvalid;                                    \
+    for (int i = 0; i < batch; ++i)                                                                \
+      info[i] = eigen<T, R>(job == 202, uplo, n, static_cast<T*>(a) + int64_t{i} * n * lda, lda,   \
+                            static_cast<R*>(w) + int64_t{i} * n);                                  \
+    return kSuccess;                                                                               \
+  }                                                                                                \
+  CALL hipsolverDn##P##gesvdjBatched_bufferSize(void*, int, int, int, const void*, int,            \
+                                                const void*, const void*, int, const void*, int,   \
+                                                int* e, void*, int) {                              \
+    return size_of_work<T>(e);                                                                     \
+  }                                                                                                \
+  CALL hipsolverDn##P##gesvdjBatched(void* h, int job, int m, int n, void* a, int lda, void* s,    \
+                                     void* u, int ldu, void* v, int ldv, void* w, int e,           \
+                                     int* info, void* how, int batch) {                            \
+    if (int error = started(h)) return error;                                                      \
+    if (!spoilt<T>(w, e) || !how || m > 32 || n > 32) return kInvalid;                             \
+    for (int64_t i = 0; i < batch; ++i)                                                            \
+      info[i] = singular<T, R>(job == 202, false, m, n, static_cast<T*>(a) + i * n * lda, lda,     \
+                               static_cast<R*>(s) + i * n, static_cast<T*>(u) + i * m * ldu, ldu,  \
+                               static_cast<T*>(v) + i * n * ldv, ldv);                             \
+    return kSuccess;                                                                               \
   }                                                                                                \
   CALL hipblas##P##trsm(void* h, int side, int uplo, int op, int unit, int m, int n,               \
                         const void* alpha, const void* a, int lda, void* b, int ldb) {             \
