@@ -640,6 +640,46 @@ convolution("conv_64_rows", 64, 64, 56, last=False, bar=0.22e-3)
 convolution("conv_depthwise", 128, 128, 56, groups=128)
 convolution("conv_depthwise_rows", 128, 128, 56, groups=128, last=False)
 
+# ---- decompositions and transforms --------------------------------------------------------------
+
+ORDER, POINTS = (32, 1 << 10) if SMALL else (512, 1 << 20)
+
+
+def decomposition(name, title, work, positive=False):
+    def make(torch, device):
+        a = torch.randn(ORDER, ORDER, device=device)
+        if positive:
+            a = a @ a.T + ORDER * torch.eye(ORDER, device=device)
+        b = torch.randn(ORDER, ORDER, device=device)
+        return lambda: work(torch.linalg, a, b)
+
+    make.__name__ = name
+    case("linalg", f"{title} of {ORDER}")(make)
+
+
+decomposition("cholesky", "cholesky", lambda L, a, b: L.cholesky(a), True)
+decomposition("solve", "solve, as many right sides,", lambda L, a, b: L.solve(a, b))
+decomposition("qr", "qr", lambda L, a, b: L.qr(a))
+decomposition("svd", "svd", lambda L, a, b: L.svd(a))
+decomposition("eigh", "eigh", lambda L, a, b: L.eigh(a), True)
+
+
+def transform(name, title, work, *shape):
+    def make(torch, device):
+        x = torch.randn(*shape, device=device)
+        z = torch.complex(x, torch.randn(*shape, device=device))
+        return lambda: work(torch.fft, x, z)
+
+    make.__name__ = name
+    case("linalg", f"{title} of {'x'.join(map(str, shape))}")(make)
+
+
+SQUARE_OF_POINTS = math.isqrt(POINTS)
+transform("fft", "fft", lambda f, x, z: f.fft(z), POINTS)
+transform("ifft", "ifft", lambda f, x, z: f.ifft(z), POINTS)
+transform("rfft", "rfft", lambda f, x, z: f.rfft(x), POINTS)
+transform("fft2", "fft2", lambda f, x, z: f.fft2(z), SQUARE_OF_POINTS, SQUARE_OF_POINTS)
+
 # ---- the host's time and whole steps ------------------------------------------------------------
 
 
