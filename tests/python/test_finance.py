@@ -178,3 +178,23 @@ def test_binned_sums_of_any_width():
         assert left_out.item() == (~good).sum()
         counts, _ = pf._ops._binned_sums(pf.tensor(x), None, pf.tensor(edges))
         assert np.array_equal(counts.cpu().numpy(), np.histogram(x[~np.isnan(x)], edges)[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_binned_sums_of_runs_repeat_bit_for_bit(dtype):
+    """Neighbours in one bin, which a GPU adds before they meet the others, several stretches, and
+    more values than fit one."""
+    rng = np.random.default_rng(4)
+    for n, bins in ((0, 5), (1, 1), (70_001, 40), (33_000, 1024)):
+        x = np.cumsum(rng.normal(size=n)).astype(dtype) * 0.01
+        x[::97] = rng.uniform(-2, 2, x[::97].shape)
+        w = rng.uniform(size=n).astype(dtype)
+        edges = np.linspace(float(x.min(initial=0)) + 0.3, float(x.max(initial=1)), bins + 1)
+        good = (x >= edges[0]) & (x <= edges[-1])
+        place = [pf.tensor(v) for v in (x, w, edges)]
+        sums, left_out = pf._ops._binned_sums(*place)
+        want, _ = np.histogram(x[good].astype(float), edges, weights=w[good].astype(float))
+        assert np.allclose(sums.cpu().numpy(), want, rtol=1e-12, atol=1e-9), (n, bins)
+        assert left_out.item() == (~good).sum()
+        again, _ = pf._ops._binned_sums(*place)
+        assert np.array_equal(sums.cpu().numpy(), again.cpu().numpy())
