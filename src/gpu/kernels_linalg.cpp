@@ -70,6 +70,13 @@ PF_KERNEL(linalg_pivots, 256)(pf_matrices m) {
     if (row <= step || row > m.rows) m.places[e] = static_cast<pf_i32>(step + 1);
   }
 }
+PF_DEVICE void pf_exchange(pf_i32* places, const pf_i32* pivots, pf_i64 n) {
+  PF_NO_UNROLL for (pf_i64 i = 0; i < n; ++i) {
+    const pf_i32 other = pivots[i] - 1, mine = places[i];
+    places[i] = places[other];
+    places[other] = mine;
+  }
+}
 // A block follows the exchanges of one matrix: from its rows' places to where each row comes from.
 PF_KERNEL(linalg_places, 256)(pf_matrices m) {
   constexpr int kNear = 4096;
@@ -78,29 +85,22 @@ PF_KERNEL(linalg_places, 256)(pf_matrices m) {
   pf_i32* places = m.places + first;
   const pf_i32* pivots = m.pivots + first;
   const bool near = m.rows <= kNear;
-  const auto each = [&](auto&& fn) PF_INLINE {
-    PF_NO_UNROLL for (pf_i64 i = pf_thread(); i < m.rows; i += pf_threads()) fn(i);
-  };
-  const auto exchange = [&](pf_i32* rows) PF_INLINE {
-    PF_NO_UNROLL for (pf_i64 i = 0; i < m.rows; ++i) {
-      const pf_i32 other = pivots[i] - 1, mine = rows[i];
-      rows[i] = rows[other];
-      rows[other] = mine;
-    }
-  };
-  if (near)
-    each([&](pf_i64 i) PF_INLINE { room[i] = static_cast<pf_i32>(i); });
-  else
-    each([&](pf_i64 i) PF_INLINE { places[i] = static_cast<pf_i32>(i); });
+  PF_NO_UNROLL for (pf_i64 i = pf_thread(); i < m.rows; i += pf_threads()) {
+    if (near)
+      room[i] = static_cast<pf_i32>(i);
+    else
+      places[i] = static_cast<pf_i32>(i);
+  }
   pf_barrier();
   if (pf_thread() == 0) {
     if (near)
-      exchange(room);
+      pf_exchange(room, pivots, m.rows);
     else
-      exchange(places);
+      pf_exchange(places, pivots, m.rows);
   }
   pf_barrier();
-  if (near) each([&](pf_i64 i) PF_INLINE { places[i] = room[i]; });
+  if (near)
+    PF_NO_UNROLL for (pf_i64 i = pf_thread(); i < m.rows; i += pf_threads()) places[i] = room[i];
 }
 // Rows in their new places, or back (`which`), conjugates of them where it is said.
 PF_KERNEL(linalg_permute, 256)(pf_matrices m) {
