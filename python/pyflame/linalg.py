@@ -1,7 +1,7 @@
 """Linear algebra under its names in torch.linalg: decompositions, systems, norms and products.
 
 Decompositions run through LAPACK, which is opened when the first one runs: OpenBLAS of the
-distribution, or of a Python package. `LinAlgError` names the matrix that has none.
+distribution, or of a Python package; on GPUs most through cuSOLVER or hipSOLVER. `LinAlgError` names the matrix that has none.
 """
 
 from . import _C

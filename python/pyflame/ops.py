@@ -26,7 +26,9 @@ def table():
 _LIBRARIES = {  # kernel: what calculates it on GPUs
     "matmul": "cuBLASLt, hipBLASLt or rocBLAS, or own kernels",
     "conv": "cuDNN or MIOpen, or own kernels",
+    **dict.fromkeys(("fft", "rfft", "irfft"), "cuFFT or hipFFT, or on the host"),
 }
+_DECOMPOSED = "cuSOLVER or hipSOLVER, or on the host"
 
 
 @functools.cache
@@ -57,6 +59,8 @@ def _support(name):
         for k in rest:
             if device == "gpu" and k in _LIBRARIES:
                 parts.append(f"{k} ({_LIBRARIES[k]})")
+            elif device == "gpu" and k in lapack:
+                parts.append(f"{k} ({_DECOMPOSED})")
             elif device == "cpu" and k == "matmul":
                 parts.append("matmul (oneDNN, or own kernels)")
             else:

@@ -45,7 +45,9 @@ def test_every_operation_says_what_it_is():
     assert pf.ops.support("exp")["dtypes"][:2] == ["float64", "float32"]
     assert "int64" not in pf.ops.support("softmax")["dtypes"]
     assert "LAPACK" in pf.ops.support("linalg_svd")["cpu"]
-    assert "on the host" in pf.ops.support("linalg_svd")["gpu"]
+    assert "svd (cuSOLVER or hipSOLVER, or on the host)" in pf.ops.support("linalg_svd")["gpu"]
+    assert "fft (cuFFT or hipFFT, or on the host)" in pf.ops.support("fft_fft")["gpu"]
+    assert "eig (on the host, copied there and back)" in pf.ops.support("linalg_eig")["gpu"]
     assert "oneDNN" in pf.ops.support("matmul")["cpu"]
     assert pf.ops.support("reshape")["cpu"] == "no work on elements"
     assert len(pf.ops.list(details=True)) == len(pf.ops.list())
