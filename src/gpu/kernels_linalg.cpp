@@ -611,20 +611,25 @@ void svd(const KernelArgs& a) {
   const Kind k(a.dtype(at.a));
   const int rows = m.fast, n = m.slow;  // rows >= n
   const bool vectors = a.has(at.u), full = a.i(numbers<Svd>.full) != 0;
-  const int job = vectors ? kSolverVectors : kSolverValues, few = !full;
+  // Of a matrix that is not square cuSOLVER 12 has no values without vectors (status 6).
+  const bool made = vectors || rows != n, few = !(vectors && full);
+  const bool together =
+      m.count > 1 && rows <= kTinyMatrix && (full || !vectors || rows == n);  // all columns of U
+  const int job = made ? kSolverVectors : kSolverValues;
   const Batch x = batch_of(a.data(at.a), m.size(), k);
   const Batch s{static_cast<char*>(a.data(at.s)), int64_t{n} * (k.wide ? 8 : 4)};
   const pf_matrices p = prepare(a, m, k, x.data, 0);
-  const Batch u = batch_of(vectors ? a.data(at.u) : nullptr,
-                           vectors ? int64_t{rows} * (full ? rows : n) : 0, k);
-  const int64_t square = int64_t{n} * n;
-  void* room = vectors ? a.workspace(static_cast<size_t>(m.count * square * k.item)) : nullptr;
-  const Batch v = batch_of(room, vectors ? square : 0, k);
+  const int64_t square = int64_t{n} * n, of_u = int64_t{rows} * (together || !few ? rows : n);
+  const auto room = [&](int64_t elements) {
+    return made ? a.workspace(static_cast<size_t>(m.count * elements * k.item)) : nullptr;
+  };
+  const Batch u = batch_of(vectors ? a.data(at.u) : room(of_u), made ? of_u : 0, k);
+  const Batch v = batch_of(room(square), made ? square : 0, k);
   auto* info = static_cast<int*>(a.data(at.info));
   with_solver(a, [&](Handles& h) {
     if (!h.svd) must_solve(solver().CreateGesvdjInfo(&h.svd), "CreateGesvdjInfo");
     int elements = 0;
-    if (m.count > 1 && rows <= kTinyMatrix && (full || !vectors || rows == n)) {
+    if (together) {
       const int count = static_cast<int>(m.count);
       must_solve(solver().gesvdj_batched_size[k.at](h.solver, job, rows, n, x[0], rows, s[0], u[0],
                                                     rows, v[0], n, &elements, h.svd, count),
@@ -646,7 +651,7 @@ void svd(const KernelArgs& a) {
   });
   if (vectors) {
     pf_matrices t{};
-    t.from = room, t.to = a.data(at.vh), t.count = m.count, t.rows = t.columns = n;
+    t.from = v.data, t.to = a.data(at.vh), t.count = m.count, t.rows = t.columns = n;
     t.conjugate = 1;
     launch(a, "linalg_transpose", k, t, m.count * square);
   }

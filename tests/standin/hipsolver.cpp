@@ -428,7 +428,7 @@ CALL hipblasSetStream(void* handle, void* stream) {
                               void* u, int ldu, void* v, int ldv, void* w, int e, int* info,       \
                               void* how) {                                                         \
     if (int error = started(h)) return error;                                                      \
-    if (!spoilt<T>(w, e) || !how) return kInvalid;                                                 \
+    if (!spoilt<T>(w, e) || !how || (job != 202 && m != n)) return kInvalid;                       \
     return *info = singular<T, R>(job == 202, few, m, n, a, lda, s, u, ldu, v, ldv), kSuccess;     \
   }                                                                                                \
   CALL hipsolverDn##P##SYEV##jBatched_bufferSize(void*, int, int, int, const void*, int,           \
@@ -454,7 +454,7 @@ CALL hipblasSetStream(void* handle, void* stream) {
                                      void* u, int ldu, void* v, int ldv, void* w, int e,           \
                                      int* info, void* how, int batch) {                            \
     if (int error = started(h)) return error;                                                      \
-    if (!spoilt<T>(w, e) || !how || m > 32 || n > 32) return kInvalid;                             \
+    if (!spoilt<T>(w, e) || !how || m > 32 || n > 32 || (job != 202 && m != n)) return kInvalid;   \
     for (int64_t i = 0; i < batch; ++i)                                                            \
       info[i] = singular<T, R>(job == 202, false, m, n, static_cast<T*>(a) + i * n * lda, lda,     \
                                static_cast<R*>(s) + i * n, static_cast<T*>(u) + i * m * ldu, ldu,  \
