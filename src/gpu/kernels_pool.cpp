@@ -1,4 +1,4 @@
-// Launchers of pooling (kernels/pool.h, and kernels/pool_small.h for small windows).
+// Launchers of pooling (kernels/pool.h; for small windows kernels/pool_small.h and pool_lines.h).
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
 #include "kernels/pool_args.h"
@@ -18,8 +18,7 @@ pf_windows windows(const KernelArgs& a, int d) {
           of(kNumber.stride_d), of(kNumber.padding_d), of(kNumber.dilation_d)};
 }
 // Small windows over pictures, the largest of which is wanted: true when it was launched.
-bool small_windows(const KernelArgs& a, pf_pool p, DType t, DType kind, const char* entry,
-                   bool keep, bool back) {
+bool small_windows(const KernelArgs& a, pf_pool p, DType t, DType kind, bool keep, bool back) {
   const pf_windows &h = p.h, &w = p.w;
   const auto alike = [](const pf_windows& x, const pf_windows& y) {
     return x.kernel == y.kernel && x.stride == y.stride && x.padding == y.padding;
@@ -37,8 +36,8 @@ bool small_windows(const KernelArgs& a, pf_pool p, DType t, DType kind, const ch
   const int64_t vector = 16 / size / (lines ? w.stride : 1);
   if (lines ? w.in % (vector * w.stride) != 0 || w.out % vector != 0 : p.inner % vector != 0)
     return false;
-  const int64_t rows = lines ? 2 : 1;  // of a thread, ROWS there
-  const int64_t down = back ? ceil_div(h.in, h.stride) : ceil_div(h.out, rows),
+  const int64_t rows = lines ? 4 : 1;  // of a thread, STRIP there
+  const int64_t down = ceil_div(back ? ceil_div(h.in, h.stride) : h.out, rows),
                 across = back ? ceil_div(w.in, w.stride) : w.out;
   p.items = p.outer * down * (lines ? across / vector : across * (p.inner / vector));
   const Defines defines =
@@ -51,13 +50,16 @@ bool small_windows(const KernelArgs& a, pf_pool p, DType t, DType kind, const ch
           .value("PF_V", vector)
           .value("PF_KEEP", keep)
           .text("PF_INDEX", std::max(inputs, results) < (int64_t{1} << 31) ? "pf_u32" : "pf_u64");
-  a.launch(a.compile("pool_small.h", defines, entry), blocks_for(p.items, kBlock), kBlock, 0, p);
+  const char* entry = lines ? (back ? "pool_lines_input" : "pool_lines")
+                            : (back ? "pool_small_input" : "pool_small");
+  a.launch(a.compile(lines ? "pool_lines.h" : "pool_small.h", defines, entry),
+           blocks_for(p.items, kBlock), kBlock, 0, p);
   return true;
 }
 // `back`: elements of x are written, not those of y.
-// `small`: the entry for small windows.
+// `largest`: there are kernels for small windows.
 void run(const KernelArgs& a, const char* entry, int to, int from, int index, bool back = false,
-         const char* small = nullptr) {
+         bool largest = false) {
   pf_pool p{a.data(from),
             a.data(to),
             index < 0 ? nullptr : a.data(index),
@@ -73,7 +75,7 @@ void run(const KernelArgs& a, const char* entry, int to, int from, int index, bo
     return in ? int64_t{p.d.in} * p.h.in * p.w.in : int64_t{p.d.out} * p.h.out * p.w.out;
   };
   const DType t = a.dtype(from), kind = index < 0 ? DType::UInt8 : a.dtype(index);
-  if (small && a.i(kNumber.adaptive) == 0 && small_windows(a, p, t, kind, small, index >= 0, back))
+  if (largest && a.i(kNumber.adaptive) == 0 && small_windows(a, p, t, kind, index >= 0, back))
     return;
   const auto size = static_cast<int64_t>(itemsize(t));
   const int64_t inputs = p.outer * space(true) * p.inner,
@@ -96,15 +98,15 @@ void run(const KernelArgs& a, const char* entry, int to, int from, int index, bo
 
 void pool_max(const KernelArgs& a) {
   constexpr auto at = tensors<PoolMax>;
-  run(a, "pool_max", at.y, at.x, at.index, false, "pool_small");
+  run(a, "pool_max", at.y, at.x, at.index, false, true);
 }
 void pool_max_values(const KernelArgs& a) {
   constexpr auto at = tensors<PoolMaxValues>;
-  run(a, "pool_max_values", at.y, at.x, -1, false, "pool_small");
+  run(a, "pool_max_values", at.y, at.x, -1, false, true);
 }
 void pool_max_input(const KernelArgs& a) {
   constexpr auto at = tensors<PoolMaxInput>;
-  run(a, "pool_max_input", at.dx, at.dy, at.index, true, "pool_small_input");
+  run(a, "pool_max_input", at.dx, at.dy, at.index, true, true);
 }
 void pool_max_pick(const KernelArgs& a) {
   constexpr auto at = tensors<PoolMaxPick>;
