@@ -5,6 +5,7 @@ import math
 from .. import _C, _ops, nn
 from ..autograd import no_grad
 from ..nn import functional as F
+from .decoding import check_choice, choose
 
 
 class GPTConfig:
@@ -148,23 +149,19 @@ class GPT(nn.Module):
             {"params": others, "weight_decay": 0.0},
         ]
 
-    def generate(self, tokens, count, temperature=1.0, top_k=None):
-        """Appends `count` sampled tokens to [batch, length] and returns all."""
+    def generate(self, tokens, count, temperature=1.0, top_k=None, top_p=None):
+        """Appends `count` sampled tokens to [batch, length] and returns all; beyond the context, its
+        last tokens are seen. See :func:`pyflame.models.decoding.choose` for the choice."""
+        check_choice(temperature, top_k, top_p, "models.GPT.generate")
         was_training = self.training
         self.eval()
         try:
             with no_grad():
                 for _ in range(count):
                     logits = self(tokens[:, -self.config.context :])[:, -1]
-                    if temperature <= 0:
-                        chosen = logits.argmax(-1, keepdim=True)
-                    else:
-                        logits = logits / temperature
-                        if top_k is not None and top_k < self.config.vocab:
-                            lowest = logits.topk(top_k, -1)[0][:, -1:]
-                            logits = logits.masked_fill(logits < lowest, float("-inf"))
-                        chosen = _ops.multinomial(F.softmax(logits, -1), 1)
-                    tokens = _ops.cat([tokens, chosen.to(tokens.dtype)], 1)
+                    numbers = _ops.rand((len(tokens),), device=logits.device)
+                    chosen = choose(logits, numbers, temperature, top_k, top_p)
+                    tokens = _ops.cat([tokens, chosen.to(tokens.dtype).unsqueeze(1)], 1)
         finally:
             self.train(was_training)
         return tokens

@@ -4,22 +4,11 @@ import json
 import os
 
 from .. import _C, _files
+from ..models import fields
+from ..models.fields import number as _number
+from ..models.fields import whole as _whole
 from ..models.gpt import GPTConfig
 from .runs import CONFIG
-
-_MOST = 2**63 - 1
-
-
-def _whole(low, high=_MOST):
-    return lambda v: type(v) is int and low <= v <= high
-
-
-def _number(low, high, *, without_low=False):
-    def check(v):
-        return type(v) in (int, float) and low <= v <= high and not (without_low and v == low)
-
-    return check
-
 
 # What each field must be. Sizes have limits so that nobody waits for what cannot be.
 MODEL = {
@@ -47,14 +36,9 @@ FIELDS = {
 }
 
 
-def _check_fields(values, fields):
-    if type(values) is not dict:
-        raise ValueError("it is no object")
-    for name, good in fields.items():
-        if name not in values:
-            raise ValueError(f"it has no '{name}'")
-        if not good(values[name]):
-            raise ValueError(f"'{name}' is {str(values[name])[:40]!r}")
+def _check_fields(values, wanted):
+    if why := fields.wrong(values, wanted):
+        raise ValueError(why)
 
 
 def check_model(sizes):
