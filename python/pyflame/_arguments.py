@@ -144,6 +144,31 @@ def _tabular(models):
     add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
 
 
+_TOKENIZER = (
+    "gpt2 or another encoding of tiktoken, a tokenizer.json (package tokenizers), or bytes; GPT-2's "
+    "where tiktoken is there, else bytes"
+)
+_TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
+
+
+def _data(commands):
+    data = commands.add_parser("data", help="files of tokens", description="Makes files of tokens.")
+    actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
+    tokenize = actions.add_parser(
+        "tokenize",
+        help="text to train.bin and val.bin",
+        description="Turns a text, or all below a directory, into train.bin and val.bin: numbers alone, "
+        "little-endian, as nanoGPT has them. Of one text the last twentieth is held out, of a "
+        "directory every twentieth file.",
+        formatter_class=_Help,
+    )
+    add = tokenize.add_argument
+    add("text", metavar="TEXT", nargs="?", help="Python's standard library without it")
+    add("--out", metavar="DIR", required=True, help="folder for the files")
+    add("--tokenizer", metavar="NAME", default="auto", help=_TOKENIZER)
+    add("--dtype", choices=_TOKEN_DTYPES, help="of the numbers (uint16, or uint32 where needed)")
+
+
 def tabular_options():
     """Names of what `pyflame train tabular` takes, as a file of options may have them."""
     models = _Parser().add_subparsers()
@@ -161,13 +186,23 @@ def parser():
     models = train.add_subparsers(dest="model", metavar="MODEL", required=True)
     gpt = models.add_parser(
         "gpt",
-        help="a byte-level GPT on text",
+        help="a GPT on text",
         description="Trains a byte-level GPT and prints its loss on held-out text in bits per "
-        "byte. Without --data it reads the source of Python's standard library.",
+        "byte; with --preset a GPT-2 of tokens, and its loss in nats per token. Without --data it "
+        "reads the source of Python's standard library.",
         formatter_class=_Help,
     )
     add = gpt.add_argument
-    add("--data", metavar="PATH", help="a text file, or a directory of them; any encoding")
+    add("--preset", choices=("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"),
+        help="a GPT-2 of this size; --layers and others change it")  # fmt: skip
+    add("--init", metavar="DIR", help="begin with the GPT-2 in this folder (safetensors)")
+    add(
+        "--data", metavar="PATH",
+        help="a text file, or a directory of them; any encoding. With --preset also a directory "
+        "with train.bin and val.bin, or one file of tokens (.bin, .npy)",
+    )  # fmt: skip
+    add("--tokenizer", metavar="NAME", help=_TOKENIZER)
+    add("--dtype", choices=_TOKEN_DTYPES, help="of the numbers in a file of tokens (uint16)")
     add("--out", metavar="DIR", default="runs/gpt", help="where the run is kept")
     add("--resume", action="store_true", help="go on with the newest run in --out")
     add("--minutes", type=_amount, default=5.0, help="time to take; fixes the number of steps")
@@ -176,14 +211,21 @@ def parser():
     add("--width", type=_whole(1, 1 << 17), help="size of the vectors (128; 384 on a GPU)")
     add("--heads", type=_whole(1, 1 << 17), help="attention heads (4; 6 on a GPU)")
     add("--context", type=_whole(1, 1 << 24), help="bytes that the model sees (128; 256 on a GPU)")
-    add("--batch", type=_whole(1, 1 << 20), help="windows of text in one step (16; 64 on a GPU)")
+    add("--batch", type=_whole(1, 1 << 20), help="windows of text at once (16; 64 on a GPU; of presets "
+        "32, 16, 8, 4)")  # fmt: skip
+    add("--accumulate", type=_whole(1, 1 << 20), default=1, help="batches in one step")
     add("--dropout", type=_real(0, 1), default=0.0, help="probability of dropping a value")
-    add("--lr", type=_amount, help="highest learning rate (4e-3; 1e-3 on a GPU)")
+    add("--lr", type=_amount, help="highest learning rate (4e-3; 1e-3 on a GPU; of presets "
+        "6e-4 to 2e-4)")  # fmt: skip
     add("--weight-decay", type=_real(0, 10**6), default=0.1, help="of the weight matrices")
     add("--clip", type=_amount, default=1.0, help="largest norm of the gradients")
     add("--seed", type=_seed, default=1, help="of start values, batches and dropout")
-    add("--eval-bytes", type=_count, default=262144, help="held-out bytes to look at")
-    add("--sample", type=_natural, default=400, help="bytes of text to write at the end")
+    add("--eval-bytes", "--eval-tokens", type=_count, default=262144, help="held-out bytes, or tokens, to "
+        "look at")  # fmt: skip
+    add("--eval-interval", type=_natural, default=0, metavar="STEPS",
+        help="look at held-out text so often, too; 0: at the end")  # fmt: skip
+    add("--sample", type=_natural, default=400, help="bytes, or tokens, to write at the end")
+    add("--compile", action="store_true", help="capture the step and launch it without Python")
     add(
         "--checkpoint-interval", type=_count, metavar="STEPS",
         help="between saves (500; 2000 on a GPU)",
@@ -198,19 +240,28 @@ def parser():
     add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
 
     _tabular(models)
+    _data(commands)
 
     generate = commands.add_parser(
         "generate",
         help="write text with a trained GPT",
-        description="Writes text with the newest run of `pyflame train gpt`.",
+        description="Writes text with the newest run of `pyflame train gpt`, or with a GPT-2 or Llama in "
+        "a folder of Hugging Face's layout.",
         formatter_class=_Help,
     )
     add = generate.add_argument
     add("--run", metavar="DIR", default="runs/gpt", help="directory of the run")
+    add("--model", metavar="DIR", help="a folder with config.json and safetensors, instead")
+    add("--tokenizer", metavar="NAME", help=_TOKENIZER)
     add("--prompt", default="def ", help="text to go on from")
-    add("--bytes", type=_natural, default=500, help="bytes to write")
-    add("--temperature", type=_real(0, 10**6), default=0.8, help="0 takes the likeliest byte")
-    add("--top-k", type=_count, help="choose among the k likeliest bytes")
+    add("--bytes", "--tokens", type=_natural, default=500, help="bytes, or tokens, to write")
+    add("--temperature", type=_real(0, 10**6), default=0.8, help="0 takes the likeliest")
+    add("--top-k", type=_count, help="choose among the k likeliest")
+    add("--top-p", type=_real(0, 1, above=True),
+        help="choose among the fewest that together have this probability")  # fmt: skip
+    add("--precision", choices=("auto", "float32", "bfloat16"), default="auto",
+        help="of a GPT-2's or Llama's weights; auto: bfloat16 on GPUs with matrix units for it")  # fmt: skip
+    add("--compile", action="store_true", help="capture the step and launch it without Python")
     add("--seed", type=_seed, default=1, help="of the random choices")
     add("--device", metavar="NAME", default="auto", help="such as cpu or gpu:0; auto: a GPU if any")
     add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")

@@ -42,6 +42,10 @@ def _run(args, parser):
             from .training import gpt as job
 
         return job.run(args)
+    if args.command == "data":
+        from .training import token_files
+
+        return token_files.command(args)
     if args.command == "generate":
         from .training import generate as job
 

@@ -69,9 +69,13 @@ class Tokens(Dataset):
         return inputs[0], targets[0]
 
     def _batch(self, indices):
+        windows = self.windows([i * self.stride for i in indices])
+        return [windows[:, :-1], windows[:, 1:]]
+
+    def windows(self, begins):
+        """int64 [len(begins), length + 1] on the CPU: the tokens from each of these numbers on."""
         import numpy as np
 
-        begins = [i * self.stride for i in indices]
         made = np.empty((len(begins), self.length + 1), np.int64)
         for row, begin in zip(made, begins):
             row[:] = self.tokens[begin : begin + self.length + 1]
@@ -84,5 +88,4 @@ class Tokens(Dataset):
                 f"has {made[row, column]} as token number {begins[row] + column}",
                 f"numbers from 0 to {limit - 1}", "check vocab and dtype",
             )  # fmt: skip
-        windows = _C.from_numpy(made)
-        return [windows[:, :-1], windows[:, 1:]]
+        return _C.from_numpy(made)

@@ -201,15 +201,6 @@ class GPT2(LanguageModel):
     def project(self, hidden):
         return self.lm_head(hidden)
 
-    def flops(self, tokens):
-        """Floating-point operations of a training step over texts [batch, length] of so many tokens
-        in all: 6 for each weight in a product, and attention's; as the PaLM paper counts them."""
-        c = self.config
-        weights = sum(p.numel() for p in self.parameters()) - c.context * c.width
-        if not c.tied:
-            weights -= c.vocab * c.width
-        return tokens * (6 * weights + 12 * c.layers * c.width * c.context)
-
     @staticmethod
     def layout(config):
         """(own name, its parts in files, transposed) of each weight, one by one."""

@@ -129,6 +129,11 @@ class _Weights:
         return _error(folder, f"does not fit its {CONFIG}: {why}", "one model", "check both")
 
 
+def model_type(folder):
+    """What config.json in `folder` says that the model is."""
+    return _json(os.path.join(path_text(folder, _OP), CONFIG), 1 << 24).get("model_type")
+
+
 def read_config(cls, folder):
     """The configuration of the model in `folder`, and what the file says besides."""
     path = os.path.join(folder, CONFIG)

@@ -8,7 +8,9 @@ from ..models import fields
 from ..models.fields import number as _number
 from ..models.fields import whole as _whole
 from ..models.gpt import GPTConfig
+from ..models.gpt2 import GPT2Config
 from .runs import CONFIG
+from .token_files import DTYPES
 
 # What each field must be. Sizes have limits so that nobody waits for what cannot be.
 MODEL = {
@@ -34,6 +36,19 @@ FIELDS = {
     "data": lambda v: v is None or type(v) is str,
     "fingerprint": lambda v: type(v) is str,
 }
+# Runs of old do not have these.
+_LATER = {
+    "accumulation": _whole(1, 1 << 20),
+    "eval_interval": _whole(0),
+    "compile": fields.flag,
+    "kind": lambda v: v in ("bytes", "gpt2"),
+}
+_OF_TOKENS = {
+    "tokens": lambda v: type(v) is str,
+    "dtype": lambda v: v in DTYPES,
+    "tokenizer": lambda v: type(v) is str,
+    "init": lambda v: v is None or type(v) is str,
+}
 
 
 def _check_fields(values, wanted):
@@ -41,8 +56,13 @@ def _check_fields(values, wanted):
         raise ValueError(why)
 
 
-def check_model(sizes):
-    """ValueError when `sizes` cannot be those of a model; else its GPTConfig."""
+def check_model(sizes, kind="bytes"):
+    """ValueError when `sizes` cannot be those of a model; else its configuration."""
+    if kind != "bytes":
+        _check_fields(sizes, GPT2Config.FIELDS)
+        if set(sizes) != set(GPT2Config.FIELDS):
+            raise ValueError("it has an unknown field")
+        return GPT2Config(**sizes)
     _check_fields(sizes, MODEL)
     if unknown := set(sizes) - set(MODEL):
         raise ValueError(f"it has the unknown field {sorted(map(str, unknown))[0][:40]!r}")
@@ -55,7 +75,11 @@ def read_config(directory):
     try:
         config = json.loads(_files.read_regular(path, "train", 1 << 20).decode("utf-8"))
         _check_fields(config, FIELDS)
-        check_model(config.get("model"))
+        _check_fields(config, {k: good for k, good in _LATER.items() if k in config})
+        kind = config.get("kind", "bytes")
+        if kind != "bytes":
+            _check_fields(config, _OF_TOKENS)
+        check_model(config.get("model"), kind)
     except (OSError, ValueError, RecursionError) as e:
         raise _C.FileError(
             f"pf.train: '{path}' is missing or damaged ({e}); expected the "

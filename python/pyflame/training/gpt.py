@@ -1,125 +1,40 @@
-"""`pyflame train gpt`: trains a byte-level GPT and says how well it predicts held-out text."""
+"""`pyflame train gpt`: trains a GPT, of bytes or of tokens, and says how well it predicts held-out
+text."""
 
-import math
 import os
 import time
-from contextlib import nullcontext
 
 from .. import _C, _ops, manual_seed
-from ..amp import autocast
-from ..autograd import no_grad
 from ..checkpoint import Checkpoints
-from ..models.gpt import GPT, GPTConfig
-from ..nn import functional as F
-from ..nn.utils import clip_grad_norm_
-from ..optim import AdamW
+from ..models.gpt import GPTConfig
+from ..models.gpt2 import GPT2 as _GPT2
+from ..models.gpt2 import SIZES, GPT2Config
+from ..models.pretrained import read_config as read_pretrained
 from . import text as texts
+from . import token_files
 from .config import check_memory, read_config
 from .devices import describe_device, multiplies_bfloat16, on_gpu, use
-from .loop import Interrupts, Job, interrupted, keep_result, run_steps
+from .language import Trainer, kind_of
+from .loop import Interrupts, interrupted, keep_result, run_steps
 from .output import say
+from .peak import peak, step_operations
 from .progress import Progress
 from .records import JsonLines
 from .runs import CONFIG, claimed, new_run, newest_directory, write_json
+from .tokenizers import tokenizer
 
-_LOG = "log.jsonl"
-
-
-# ---- the pieces of a run ------------------------------------------------------------------------
-
+_LOG, _TOKENS = "log.jsonl", "tokens"
 
 # Sizes and learning rate where the command line names none.
 _SIZES = {
     "cpu": dict(layers=4, width=128, heads=4, context=128, batch=16, lr=4e-3),
     "gpu": dict(layers=6, width=384, heads=6, context=256, batch=64, lr=1e-3),
 }
-
-
-def make_model(config):
-    manual_seed(config["seed"])
-    return GPT(GPTConfig(**config["model"]))
-
-
-def make_optimizer(model, config):
-    groups = model.parameter_groups(config["weight_decay"])
-    return AdamW(groups, lr=config["lr"], betas=(0.9, 0.95), eps=1e-8)
-
-
-class Trainer(Job):
-    """Model, optimizer and batches."""
-
-    def __init__(self, config, text):
-        self.config = config
-        self.model = make_model(config)
-        self.optimizer = make_optimizer(self.model, config)
-        self.parameters = list(self.model.parameters())
-        self.batches = texts.Batches(
-            text.train, config["batch"], config["model"]["context"], config["seed"]
-        )
-        self.total = config["steps"]
-        self.autocast = nullcontext()
-        if config.get("precision") == "bfloat16":
-            self.autocast = autocast("cuda" if on_gpu() else "cpu", _C.bfloat16)
-
-    def rate(self):
-        c = self.config
-        return _ops._warmup_cosine(self.step, c["warmup"], c["steps"], c["lr"], c["lr"] * 0.02)
-
-    def train_step(self):
-        config = self.config
-        if config["model"]["dropout"]:
-            manual_seed((config["seed"] * 1_000_003 + self.step + 1) & (2**63 - 1))
-        inputs, targets = self.batches(self.step)
-        self.optimizer.zero_grad()
-        with self.autocast:
-            loss = self.model(inputs, targets)
-        loss.backward()
-        clip_grad_norm_(self.parameters, config["clip"])
-        lr = self.rate()
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
-        self.step += 1
-        return loss.detach()
-
-    def shown(self, loss):
-        return loss / math.log(2)
-
-    def entry(self, shown):
-        return {"bits_per_byte": shown}
-
-    def state(self):
-        return {
-            "config": self.config,
-            "step": self.step,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-        }
-
-    def load(self, state):
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.step = state["step"]
-
-
-def bits_per_byte(model, data, limit, batch=16):
-    """Mean cross-entropy in bits over evenly spread windows, each predicted from its own start."""
-    context = model.config.context
-    starts = texts.windows(data, context, limit)
-    offsets = _ops.arange(context + 1).unsqueeze(0)
-    was_training = model.training
-    model.eval()
-    nats = 0.0
-    with no_grad():
-        for i in range(0, len(starts), batch):
-            index = _ops.tensor(starts[i : i + batch]).unsqueeze(1) + offsets
-            window = _ops.index_select(data, 0, index.view(-1)).view(index.shape).long()
-            logits = model(window[:, :-1])
-            nats += F.cross_entropy(
-                logits.view(-1, logits.shape[-1]), window[:, 1:].reshape(-1), reduction="sum"
-            ).item()
-    model.train(was_training)
-    return nats / (len(starts) * context * math.log(2))
+# Of presets: batches that a GPU of 80 GB holds, and rates as GPT-3's of these sizes had them.
+_PRESETS = {
+    "gpt2": dict(batch=32, lr=6e-4), "gpt2-medium": dict(batch=16, lr=3e-4),
+    "gpt2-large": dict(batch=8, lr=2.5e-4), "gpt2-xl": dict(batch=4, lr=2e-4),
+}  # fmt: skip
 
 
 def printable(text):
@@ -127,11 +42,21 @@ def printable(text):
     return "".join(c if c.isprintable() or c in "\n\t" else "·" for c in text)
 
 
-def sample(model, prompt, count, seed, temperature=0.8):
-    manual_seed(seed)
-    tokens = _ops.tensor([list(prompt)])
-    out = model.generate(tokens, count, temperature=temperature)
-    return bytes(out[0].tolist())
+def sample(trainer, count):
+    """Text that the model writes."""
+    config, model = trainer.config, trainer.model
+    if kind_of(config) == "bytes":
+        manual_seed(config["seed"])
+        out = model.generate(_ops.tensor([list(b"def ")]), count, temperature=0.8)
+        return bytes(out[0].tolist()).decode("utf-8", errors="replace")
+    how, _ = tokenizer(config["tokenizer"])
+    first = [0 if how.end is None else how.end]
+    count = min(count, model.config.context - 1)
+    with trainer.autocast:
+        (out,) = model.generate(
+            [first], count, 0.8, seed=config["seed"], eos=how.end, vocab=how.vocab
+        )
+    return how.decode(out[1:])
 
 
 # ---- choosing the number of steps ---------------------------------------------------------------
@@ -154,7 +79,7 @@ def calibrate(config, text, seconds=4.0):
 
 
 def steps_for(minutes, step_seconds, config):
-    tokens = config["batch"] * config["model"]["context"]
+    tokens = config["batch"] * config["model"]["context"] * config.get("accumulation", 1)
     evaluation = config["eval_bytes"] / tokens * step_seconds * 0.4 + 3.0
     left = minutes * 60 * 0.93 - 6.0 - evaluation
     return max(20, int(left / step_seconds) // 10 * 10)
@@ -163,27 +88,26 @@ def steps_for(minutes, step_seconds, config):
 # ---- the command --------------------------------------------------------------------------------
 
 
-def _fresh(args, text):
+def _fresh(args, text, model, **more):
     config = {
         "format": 1,
-        "model": vars(
-            GPTConfig(
-                layers=args.layers, width=args.width, heads=args.heads, context=args.context,
-                dropout=args.dropout,
-            )
-        ),
+        "model": model,
         "precision": args.precision,
         "batch": args.batch,
+        "accumulation": args.accumulate,
         "lr": args.lr,
         "weight_decay": args.weight_decay,
         "clip": args.clip,
         "seed": args.seed,
         "eval_bytes": args.eval_bytes,
+        "eval_interval": args.eval_interval,
         "data": args.data and os.path.abspath(args.data),
         "fingerprint": text.fingerprint,
         "log_interval": args.log_interval,
+        "compile": args.compile,
         "warmup": 1,
-    }  # fmt: skip
+        **more,
+    }
     check_memory(config)
     if args.steps is None:
         seconds = calibrate(config, text)
@@ -196,6 +120,84 @@ def _fresh(args, text):
         config["steps"] = args.steps
     config["warmup"] = max(1, min(200, config["steps"] // 20))
     return config
+
+
+def _sizes(args):
+    return {
+        key: getattr(args, key) for key in ("layers", "width", "heads", "context")
+        if getattr(args, key) is not None
+    }  # fmt: skip
+
+
+def _default(args, values):
+    for key, value in values.items():
+        if getattr(args, key) is None:
+            setattr(args, key, value)
+
+
+def _fresh_bytes(args):
+    for name in ("tokenizer", "dtype"):
+        if getattr(args, name) is not None:
+            raise _C.ValueError(
+                f"pf.train: got --{name} without --preset; expected it with one: without, the model "
+                "reads bytes; name a preset"
+            )
+    _default(args, _SIZES["gpu" if on_gpu() else "cpu"])
+    text = _load_text(args.data)
+    text.check(args.context)
+    model = vars(GPTConfig(**_sizes(args), dropout=args.dropout))
+    return _fresh(args, text, model), text
+
+
+def _fresh_tokens(args, directory):
+    """Configuration and tokens of a GPT-2."""
+    _default(args, _PRESETS[args.preset or "gpt2"])
+    if args.init is not None:
+        start = vars(read_pretrained(_GPT2, args.init))
+        for name, value in _sizes(args).items():
+            if value != start[name]:
+                raise _C.ValueError(
+                    f"pf.train: got --{name} {value} with --init; expected the {start[name]} of "
+                    f"'{args.init}'; leave --{name} out"
+                )
+        context = start["context"]
+    else:
+        context = args.context or GPT2Config().context
+    data, made = args.data, None
+    if data is None or not token_files.is_token_data(data):
+        how, note = tokenizer(args.tokenizer or "auto")
+        if note:
+            say(f"note: {note}")
+        made = data = os.path.join(directory, _TOKENS)
+        notes = []
+        about = token_files.make(args.data, data, how, args.dtype, notes)
+        for line in notes:
+            say(f"note: {line}")
+        say(f"tokens: {about['train_tokens'] + about['held_out_tokens']:,} of "
+            f"{about['bytes']:,} bytes, by {how.name}")  # fmt: skip
+    tokens = token_files.TokenData(data, context, args.dtype)
+    if args.init is not None:
+        model = start | {"dropout": args.dropout}
+        if model["vocab"] < tokens.vocab:
+            raise _C.ValueError(
+                f"pf.train: the model of '{args.init}' knows {model['vocab']} tokens and the data "
+                f"has {tokens.vocab}; expected one vocabulary; tokenise the text with the model's own"
+            )
+    else:
+        # Products like multiples of 64.
+        vocab = -(-tokens.vocab // 64) * 64
+        sizes = SIZES[args.preset] | _sizes(args) | {"context": context, "vocab": vocab}
+        model = vars(GPT2Config(**sizes, dropout=args.dropout))
+    more = {
+        "kind": "gpt2",
+        "preset": args.preset,
+        "init": args.init and os.path.abspath(args.init),
+        "tokens": os.path.abspath(data),
+        "dtype": tokens.dtype,
+        "tokenizer": args.tokenizer if made is None and args.tokenizer else tokens.tokenizer,
+    }
+    tokens.limit(model["vocab"])
+    return _fresh(args, tokens, model, **more), tokens
 
 
 def _load_text(path):
@@ -213,15 +215,15 @@ def run(args):
     if args.resume:
         with claimed(newest_directory(args.out)) as directory:
             return _run(args, directory, *_found(directory))
-    for key, value in _SIZES["gpu" if on_gpu() else "cpu"].items():
-        if getattr(args, key) is None:
-            setattr(args, key, value)
     if args.precision == "auto":
         args.precision = "bfloat16" if multiplies_bfloat16() else "float32"
-    text = _load_text(args.data)
-    text.check(args.context)
-    config = _fresh(args, text)
+    if args.preset is None and args.init is None:
+        config, text = _fresh_bytes(args)
+        with new_run(args.out) as directory:
+            write_json(os.path.join(directory, CONFIG), config)
+            return _run(args, directory, config, text, None)
     with new_run(args.out) as directory:
+        config, text = _fresh_tokens(args, directory)
         write_json(os.path.join(directory, CONFIG), config)
         return _run(args, directory, config, text, None)
 
@@ -229,14 +231,20 @@ def run(args):
 def _found(directory):
     """Configuration, text and newest state of a run that goes on."""
     config = read_config(directory)
-    text = _load_text(config["data"])
+    context = config["model"]["context"]
+    if kind_of(config) == "bytes":
+        text = _load_text(config["data"])
+    else:
+        text = token_files.TokenData(config["tokens"], context, config["dtype"])
+        text.limit(config["model"]["vocab"])
     if text.fingerprint != config["fingerprint"]:
         raise _C.ValueError(
             f"pf.train: the text '{text.name}' is not the one that the run in '{directory}' "
             "began with; expected the same bytes, or the run would not be the same; restore "
             "it or start a new run"
         )
-    text.check(config["model"]["context"])
+    if kind_of(config) == "bytes":
+        text.check(context)
     found = Checkpoints(directory).load()
     return config, text, found.state if found else None
 
@@ -251,6 +259,32 @@ def _load_state(trainer, state, directory):
     trainer.load(state)
 
 
+def _describe(args, trainer, directory, text):
+    config, sizes = trainer.config, trainer.config["model"]
+    unit = "bytes" if trainer.bits else "tokens"
+    count = sum(p.numel() for p in trainer.parameters)
+    say(
+        f"model: {sizes['layers']} layers, width {sizes['width']}, context {sizes['context']} "
+        f"{unit}, {count:,} parameters"
+    )
+    precision = config.get("precision", "float32")
+    say(f"device: {describe_device()}, products in {precision}")
+    say(
+        f"text: {text.name}, {len(text.train):,} {unit} to learn from, "
+        f"{len(text.held_out):,} held out"
+    )
+    batches = f"{trainer.accumulation} x {config['batch']}" if trainer.accumulation > 1 else str(
+        config["batch"]
+    )  # fmt: skip
+    where = f"run: {directory}, {config['steps']} steps of {batches} windows"
+    say(where + (f", going on at step {trainer.step}" if args.resume else ""))
+    tokens = trainer.tokens_a_step()
+    operations = step_operations(trainer.model, tokens, sizes["context"])
+    most, source = peak(precision)
+    say(f"step: {operations / 1e12:.3g} TFLOP; peak: {most / 1e12:.4g} TFLOP/s, by {source}")
+    return operations / most
+
+
 def _run(args, directory, config, text, state):
     checkpoints = Checkpoints(directory, keep=args.keep)
     trainer = Trainer(config, text)
@@ -258,24 +292,12 @@ def _run(args, directory, config, text, state):
         _load_state(trainer, state, directory)
     log = JsonLines(os.path.join(directory, _LOG))
     log.cut(trainer.step)
-    sizes = config["model"]
-    count = sum(p.numel() for p in trainer.parameters)
-    say(
-        f"model: {sizes['layers']} layers, width {sizes['width']}, context {sizes['context']} "
-        f"bytes, {count:,} parameters"
-    )
-    say(f"device: {describe_device()}, products in {config.get('precision', 'float32')}")
-    say(
-        f"text: {text.name}, {text.train_bytes:,} bytes to learn from, "
-        f"{text.held_out_bytes:,} held out"
-    )
-    where = f"run: {directory}, {config['steps']} steps of {config['batch']} windows"
-    say(where + (f", going on at step {trainer.step}" if args.resume else ""))
-
+    share = _describe(args, trainer, directory, text)
     with Interrupts() as interrupts:
         progress = Progress(
-            "train gpt", trainer.total, trainer.step, config["batch"] * sizes["context"]
-        )
+            "train gpt", trainer.total, trainer.step, trainer.tokens_a_step(), share=share,
+            unit=" bits/byte" if trainer.bits else "",
+        )  # fmt: skip
         stopped, problem = run_steps(
             trainer, checkpoints, interrupts, progress, log, every=args.checkpoint_interval,
             log_every=config["log_interval"], saved=trainer.step if args.resume else None,
@@ -284,10 +306,12 @@ def _run(args, directory, config, text, state):
     if stopped is not None:
         return interrupted(trainer, stopped, problem, again)
     if args.sample:
-        data = sample(trainer.model, b"def ", args.sample, config["seed"])
-        say("\nsample:\n" + printable(data.decode("utf-8", errors="replace")))
-    held_out = bits_per_byte(trainer.model, text.held_out, config["eval_bytes"])
-    result = {"held_out_bits_per_byte": held_out, "steps": config["steps"]}
-    problem = keep_result(directory, result, problem, again)
-    say(f"\nheld-out: {held_out:.3f} bits per byte")
+        try:
+            say("\nsample:\n" + printable(sample(trainer, args.sample)))
+        except (_C.NotSupportedError, _C.FileError) as e:  # the tokenizer is elsewhere
+            say(f"\nnote: no sample: {e}")
+    held_out = trainer.held_out()
+    name = "held_out_bits_per_byte" if trainer.bits else "held_out_loss"
+    problem = keep_result(directory, {name: held_out, "steps": config["steps"]}, problem, again)
+    say(f"\nheld-out: {held_out:.3f} {'bits per byte' if trainer.bits else 'nats per token'}")
     return 0 if problem is None else 1

@@ -34,17 +34,19 @@ def _columns(stream):
 
 class Progress:
     """`show(step, loss)` at any time; it draws at most a few times a second. A step is over
-    `amount` of `what`; the loss is shown with its `unit`."""
+    `amount` of `what`; the loss is shown with its `unit`. `share` of a step of one second is what part
+    of the device's peak that would be (0: not shown)."""
 
     def __init__(
         self, label, total, start, amount, stream=None, line_every=15.0, *,
-        what="tokens", unit=" bits/byte",
+        what="tokens", unit=" bits/byte", share=0.0,
     ):  # fmt: skip
         self.stream = stream = sys.stderr if stream is None else stream
         self.label = label
         self.total = total
         self.start = start
         self.amount, self.what, self.unit = amount, what, unit
+        self.share = share
         try:
             self.live = stream is not None and stream.isatty()
         except ValueError:  # closed
@@ -94,6 +96,8 @@ class Progress:
         left = _clock((self.total - step) / rate) if rate else "?"
         share = step / self.total if self.total else 1.0
         tail = f"loss {loss:.3f}{self.unit}, {_thousands(rate * self.amount)} {self.what}/s"
+        if self.share and rate:
+            tail += f", {rate * self.share:.1%} of peak"
         if self.live:
             room = max(_columns(self.stream) - 1, 1)  # a full last column would begin a new line
             times = f"{_clock(now - self.began)}<{left}"

@@ -48,7 +48,8 @@ class Text:
                 )
 
 
-def _is_held_out(name):
+def is_held_out(name):
+    """Whether a file of this relative name is held out."""
     return int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:4], "little") % _SHARE == 0
 
 
@@ -56,7 +57,7 @@ def _split_files(files):
     """`files` are (relative name, bytes) in order."""
     train, held_out = bytearray(), bytearray()
     for name, data in files:
-        (held_out if _is_held_out(name) else train).extend(data)
+        (held_out if is_held_out(name) else train).extend(data)
     return train, held_out
 
 
@@ -162,6 +163,33 @@ def from_path(path):
     return Text(path, train, held_out, notes)
 
 
+def files(path=None, notes=None):
+    """(relative name, bytes) of the texts below a folder, or of the standard library, one by one; what
+    was left out is added to `notes`."""
+    if path is None:
+        import sysconfig
+
+        path, suffix, skipped = sysconfig.get_paths()["stdlib"], ".py", _SKIPPED
+    else:
+        suffix, skipped = "", ()
+    names, closed = _walk(path, suffix, skipped)
+    binary = []
+    for name in names:
+        try:
+            data = _read(os.path.join(path, name))
+        except OSError:
+            closed.append(name)
+            continue
+        if b"\0" in data:
+            binary.append(name)
+        else:
+            yield name, data
+    for left, what in ((closed, "files or folders that cannot be read"),
+                       (binary, "files that hold no text")):  # fmt: skip
+        if left and notes is not None:
+            notes.append(_left_out(left, what))
+
+
 def load(path=None):
     return standard_library() if path is None else from_path(path)
 
@@ -179,28 +207,40 @@ def _scramble(x):
     return x ^ (x >> 31)
 
 
+def at(data, starts, offsets):
+    """The windows of `data` that begin at `starts`: int64 [len(starts), context + 1]. It is a uint8
+    tensor of one dimension, or has a length and such windows itself. `offsets` are the integers
+    [1, context + 1] from 0 on."""
+    if not isinstance(data, _C.Tensor):
+        return data.windows(starts)
+    index = _ops.tensor(starts).unsqueeze(1) + offsets
+    return _ops.index_select(data, 0, index.view(-1)).view(index.shape).long()
+
+
 class Batches:
     """Random windows of a text. Batch number `step` depends on (seed, step) and nothing else."""
 
     def __init__(self, data, batch, context, seed):
         self._data = data
         self._batch = batch
-        self._length = context + 1
-        self._places = data.shape[0] - context
-        self._seed = _scramble(seed)
         self._offsets = _ops.arange(context + 1).unsqueeze(0)
+        self._places = len(data) - context
+        self._seed = _scramble(seed)
+
+    def window(self, step):
+        """int64 [batch, context + 1]."""
+        key = _scramble(self._seed ^ step)
+        starts = [_scramble(key + i) % self._places for i in range(self._batch)]
+        return at(self._data, starts, self._offsets)
 
     def __call__(self, step):
         """Inputs and targets, int64 [batch, context]."""
-        key = _scramble(self._seed ^ step)
-        starts = [_scramble(key + i) % self._places for i in range(self._batch)]
-        index = (_ops.tensor(starts).unsqueeze(1) + self._offsets).view(-1)
-        window = _ops.index_select(self._data, 0, index).view(self._batch, self._length).long()
+        window = self.window(step)
         return window[:, :-1], window[:, 1:]
 
 
 def windows(data, context, limit):
     """Starts of windows that cover the text evenly, about `limit` bytes of it at most."""
-    count = (data.shape[0] - 1) // context
+    count = (len(data) - 1) // context
     wanted = max(1, min(count, limit // context))
     return [i * count // wanted * context for i in range(wanted)]
