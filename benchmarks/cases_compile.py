@@ -79,3 +79,20 @@ def captured_mlp(torch, compiled=None):
             step(x, y)
 
     return run
+
+
+def decode(name, title, dtype, **sizes):
+    def make(torch, compiled=None):
+        from benchmarks.gpt_decode import steps
+
+        return steps(torch, "cpu", dtype, 1, 16, **sizes)
+
+    make.__name__ = name
+    case("captured", f"{title}, a token, {dtype}; PyTorch's plain loop", repeat=16)(make)
+
+
+for _dtype in ("float32", "bfloat16"):
+    decode(f"decode_small_{_dtype}", "GPT-2 of 6 x 384, 8192 tokens", _dtype,
+           layers=6, width=384, heads=6, vocab=8192)  # fmt: skip
+    decode(f"decode_gpt2_{_dtype}", "GPT-2 124M", _dtype,
+           layers=12, width=768, heads=12, vocab=50257)  # fmt: skip

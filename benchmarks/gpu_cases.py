@@ -785,6 +785,28 @@ def gpt2_step(torch, device):
     return run
 
 
+def decoding(name, title, batch, bar=None, **sizes):
+    """Tokens one by one, captured; `fraction` is that of a copy's speed at which weights are read."""
+    from benchmarks.gpt_decode import steps, weights
+
+    def make(torch, device):
+        return steps(torch, device, "bfloat16", batch, TOKENS_AT_ONCE, **sizes)
+
+    make.__name__ = name
+    case("decode", f"{title}, bf16, batch {batch}, a token", repeat=TOKENS_AT_ONCE,
+         traffic=2 * weights(**sizes), copy=1 << (24 if SMALL else 30),
+         **({"bar_fraction": bar} if bar else {}))(make)  # fmt: skip
+
+
+TOKENS_AT_ONCE = 16
+if SMALL:
+    decoding("gpt2_decode", "GPT-2 of 2 x 64", 1, layers=2, width=64, heads=4, vocab=512)
+else:
+    GPT2_XL = {"layers": 48, "width": 1600, "heads": 25, "vocab": 50257}
+    decoding("gpt2_decode", "GPT-2 124M", 1, layers=12, width=768, heads=12, vocab=50257)
+    decoding("gpt2_xl_decode", "GPT-2 1558M", 1, bar=0.8, **GPT2_XL)
+    decoding("gpt2_xl_decode_32", "GPT-2 1558M", 32, **GPT2_XL)
+
 PICTURES, SIDE = 256 // PART, 224 // HALF
 
 

@@ -58,6 +58,15 @@ def test_digits(name, tmp_path):
 
 
 @pytest.mark.cpu_only
+def test_gpt2_text(tmp_path):
+    (tmp_path / "text").write_bytes(Path(pf.__file__).with_name("cli.py").read_bytes() * 9)
+    out = run(
+        sys.executable, ROOT / "examples" / "gpt2_text.py", 60, tmp_path / "text", cwd=tmp_path
+    )
+    assert "step 59:" in out and "by their frequencies alone" in out
+
+
+@pytest.mark.cpu_only
 def test_lstm_text(tmp_path):
     run(sys.executable, ROOT / "examples" / "lstm_text.py", cwd=tmp_path)
 

@@ -15,9 +15,11 @@ from harness import Finding, rounds
 import pyflame as pf
 from pyflame import safetensors
 from pyflame.checkpoint import Checkpoints, verify
+from pyflame.models import GPT2
 from pyflame.models.gpt import GPTConfig
-from pyflame.training import config
+from pyflame.training import config, token_files
 from pyflame.training.records import JsonLines
+from pyflame.training.tokenizers import Bytes
 
 WORDS = [
     b"",
@@ -79,6 +81,24 @@ def run(seed: int, seconds: float) -> None:
         log = folder / "log.jsonl"
         log.write_bytes(b"".join(b'{"step": %d, "bits_per_byte": 1.0}\n' % i for i in range(30)))
 
+        small = GPT2(vocab=40, layers=1, width=8, heads=2, context=8)
+        small.save_pretrained(folder / "gpt2", max_shard_bytes=3000)
+        shard, index = (
+            sorted((folder / "gpt2").glob(n))[0] for n in ("*.safetensors", "*.index.json")
+        )
+        (folder / "text").write_text("some text\n" * 99)
+        tokens = folder / "tokens"
+        token_files.make(folder / "text", tokens, Bytes())
+
+        def language(path: Path) -> None:
+            with contextlib.suppress(pf.NotSupportedError):  # such as another kind of model
+                GPT2.from_pretrained(path.parent)
+
+        def windows(path: Path) -> None:
+            data = token_files.TokenData(str(path.parent), 8)
+            data.limit(300)
+            data.train.windows([0, len(data.train) - 9])
+
         def newest(path: Path) -> None:
             if runs.load().step != 1:
                 raise Finding("a damaged manifest was taken")
@@ -89,6 +109,11 @@ def run(seed: int, seconds: float) -> None:
             (manifest, [newest, lambda p: verify(p.parent)]),
             (folder / "config.json", [lambda p: config.read_config(p.parent)]),
             (log, [lambda p: JsonLines(p).cut(20)]),
+            (folder / "gpt2" / "config.json", [language]),
+            (index, [language]),
+            (shard, [language]),
+            (tokens / "tokens.json", [windows]),
+            (tokens / "train.bin", [windows]),
         ]
         good = {path: path.read_bytes() for path, _ in readers}
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
