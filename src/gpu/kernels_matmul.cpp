@@ -102,6 +102,7 @@ void multiply(const KernelArgs& args, Product p) {
     own_product(args, p, small_product_tile(args.traits(), p));
     return;
   }
+  if (from != ProductSource::Library && rows_product(args, p)) return;
   if (from != ProductSource::Own) {
     if (library_product(args, p)) return;
     if (from == ProductSource::Auto && !product_library_usable())

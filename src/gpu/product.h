@@ -82,6 +82,9 @@ inline constexpr int kMostProposals = 32;  // of a library, that are measured
 inline constexpr int kOwnTiles = 7, kSmallTile = 5, kSharedTile = 6;
 bool own_product(const KernelArgs&, const Product&, int tile = -1);
 
+// A few rows times the rows of a matrix (a linear layer on one token): false for all others.
+bool rows_product(const KernelArgs&, const Product&);
+
 // The same with matrix units, where operand a (1) or b (2, 3) is gathered (kernels/conv_gather.h;
 // `operand`: PF_GATHERED, `inverse`:
 // PF_INVERSE). False where those cannot do it, as the first says for all products of a dtype.

@@ -1,6 +1,7 @@
 """Our own matrix products on the stand-in, on every kind of matrix unit that the host acts out."""
 
 import re
+import shutil
 
 import pytest
 import standin
@@ -411,3 +412,54 @@ def test_a_product_on_either_side_of_what_follows(run, unit):  # noqa: F811
         """,
         **environment(unit),
     )
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+@pytest.mark.parametrize("unit", ["mfma", "wmma of RDNA 4", "wgmma"])
+def test_few_rows(run, unit, tmp_path):  # noqa: F811
+    """Up to eight rows times the rows of a matrix: every number of them, ends that fill no block, a bias, what
+    follows in the same launch; a row has the same bits alone and among others."""
+    code = """
+    F = pf.nn.functional
+    rng = np.random.default_rng(6)
+    for dtype, tol in ((pf.bfloat16, 8e-3), (pf.float16, 1e-3), (pf.float32, 3e-6)):
+        for m, n, k in ((1, 37, 8), (1, 131, 1600), (2, 66, 2056), (3, 37, 264), (5, 4, 4096), (8, 70, 520)):
+            x, w, b = (pf.tensor(rng.standard_normal(s)).to(dtype) for s in ((m, k), (n, k), (n,)))
+            exact = x.double().numpy() @ w.double().numpy().T
+            x, w, b = (t.to("gpu") for t in (x, w, b))
+            close = lambda got, want: np.allclose(
+                got.cpu().double().numpy(), want, rtol=tol, atol=tol * k**0.5)
+            y = F.linear(x, w)
+            assert close(y, exact), (dtype, m, n, k)
+            with_bias = exact + b.cpu().double().numpy()
+            assert close(F.linear(x, w, b), with_bias)
+            assert close(F.relu(F.linear(x, w, b)) * 2, np.maximum(with_bias, 0) * 2)
+            for i in range(m):
+                assert pf.equal(F.linear(x[i : i + 1], w), y[i : i + 1]), (dtype, m, n, k, i)
+            assert close(F.linear(x.reshape(1, m, k), w)[0], exact)
+    # What is infinite, no number or large, where it belongs and nowhere else.
+    x = pf.zeros(2, 64).bfloat16()
+    w = pf.ones(9, 64).bfloat16()
+    x[0, 3], x[1, 60], w[4, 3], w[7, 60], w[2, 60] = 1e4, 1.0, -1e4, float("inf"), float("nan")
+    got = F.linear(x.to("gpu"), w.to("gpu")).cpu().double().numpy()
+    want = x.double().numpy() @ w.double().numpy().T
+    assert np.array_equal(np.isnan(got), np.isnan(want)) and np.isnan(want).sum() == 3
+    assert np.allclose(got, want, rtol=8e-3, equal_nan=True)
+    """
+    run(code, **environment(unit), **keep(tmp_path / "texts"))
+    options = [f.read_text().split("\n", 1)[0] for f in (tmp_path / "texts").glob("*.cpp")]
+    found = {dict(re.findall(r"-D(\w+)=(\S+)", o)).get("ROWS") for o in options}
+    assert {"1", "2", "4", "8"} <= found
+    # A step of k that is no 16 bytes, columns that lie across, nine rows: others' work.
+    shutil.rmtree(tmp_path / "texts")
+    code = """
+    x, w = pf.randn(1, 36, device="gpu").bfloat16(), pf.randn(40, 36, device="gpu").bfloat16()
+    for a, b in ((x[:, :33], w[:, :33].t()), (x[:, 1:33], w[:, 1:33].t()), (x[:, :32], w[:32]),
+                 (x[:, :32].expand(9, 32), w[:, :32].t()), (x[:, :32:2], w[:, :32:2].t())):
+        want = a.cpu().double().numpy() @ b.cpu().double().numpy()
+        assert np.allclose((a @ b).cpu().double().numpy(), want, rtol=8e-3, atol=0.05)
+    """
+    run(code, **environment(unit), **keep(tmp_path / "texts"))
+    options = [f.read_text().split("\n", 1)[0] for f in (tmp_path / "texts").glob("*.cpp")]
+    assert options and not any("-DROWS=" in o for o in options)

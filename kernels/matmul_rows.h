@@ -1,0 +1,65 @@
+// A few rows times a matrix whose columns are contiguous along k (a linear layer's weight): bound
+// by reading the matrix, so each element of it is read once, 16 bytes at a time. -DPF_T=<storage>,
+// -DROWS: of a, at most; -DCOLUMNS, whose k the -DWARPS of a block share. A thread adds in the
+// order of k, then lanes by halves, then warps in their order: a row has the same bits however many
+// there are.
+#include "matmul_where.h"
+#include "multiply_add.h"
+#include "vector.h"
+
+typedef pf_compute<PF_T> pf_acc;
+enum { CHUNK = 16 / sizeof(PF_T) };
+
+PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
+  PF_SHARED pf_acc shares[WARPS][ROWS * COLUMNS];
+  const pf_i64 first = static_cast<pf_i64>(pf_block()) * COLUMNS, chunks = q.k / CHUNK;
+  const PF_T* rows[ROWS];
+  const PF_T* columns[COLUMNS];
+  // What is beyond the end is read as the last one, and not written.
+  PF_UNROLL for (int r = 0; r < ROWS; ++r) rows[r] =
+      static_cast<const PF_T*>(q.a) + (r < q.m ? r : q.m - 1) * q.a_row;
+  PF_UNROLL for (int c = 0; c < COLUMNS; ++c) columns[c] =
+      static_cast<const PF_T*>(q.b) + (first + c < q.n ? first + c : q.n - 1) * q.b_col;
+  pf_acc sums[ROWS][COLUMNS];
+  PF_UNROLL for (int r = 0; r < ROWS; ++r) {
+    PF_UNROLL for (int c = 0; c < COLUMNS; ++c) sums[r][c] = pf_acc(0);
+  }
+  for (pf_i64 i = pf_thread(); i < chunks; i += WARPS * PF_WARP) {
+    pf_vector<PF_T, CHUNK> b[COLUMNS];
+    PF_UNROLL for (int c = 0; c < COLUMNS; ++c) b[c].template load<true>(columns[c] + i * CHUNK);
+    PF_UNROLL for (int r = 0; r < ROWS; ++r) {
+      pf_vector<PF_T, CHUNK> a;
+      a.template load<false>(rows[r] + i * CHUNK);
+      PF_UNROLL for (int c = 0; c < COLUMNS; ++c) {
+        PF_UNROLL for (int e = 0; e < CHUNK; ++e) sums[r][c] =
+            pf_multiply_add(a.get(e), b[c].get(e), sums[r][c]);
+      }
+    }
+  }
+  const int warp = static_cast<int>(pf_thread() / PF_WARP);
+  PF_UNROLL for (int r = 0; r < ROWS; ++r) {
+    PF_UNROLL for (int c = 0; c < COLUMNS; ++c) {
+      PF_UNROLL for (pf_u32 half = PF_WARP / 2; half; half /= 2) sums[r][c] =
+          pf_sum(sums[r][c], pf_shuffle_xor(sums[r][c], half));
+      if (pf_lane() == 0) shares[warp][r * COLUMNS + c] = sums[r][c];
+    }
+  }
+  pf_barrier();
+  for (int i = static_cast<int>(pf_thread()); i < ROWS * COLUMNS; i += WARPS * PF_WARP) {
+    const pf_i64 m = i / COLUMNS, n = first + i % COLUMNS;
+    if (m >= q.m || n >= q.n) continue;
+    pf_acc sum = shares[0][i];
+    PF_UNROLL for (int w = 1; w < WARPS; ++w) sum = pf_sum(sum, shares[w][i]);
+    if (q.bias) {
+      pf_acc add;
+      pf_load<PF_T, 1, false>(static_cast<const PF_T*>(pf_global(q.bias)) + n, &add);
+      sum = pf_sum(sum, add);
+    }
+    const pf_acc value[1] = {pf_dtype<PF_T>::round(sum)};
+    if (pf_result_kept)
+      pf_store<PF_T, 1, false>(static_cast<PF_T*>(pf_global(q.c)) + m * q.n + n, value);
+#ifdef PF_EPILOGUE
+    pf_epilogue(epilogue, m, n, value);
+#endif
+  }
+}
