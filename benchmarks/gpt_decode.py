@@ -31,7 +31,7 @@ def _ours(pf, device, dtype, batch, count, sizes):
             decoder.cache.positions.fill_(BEGIN)
             tokens = first
             for _ in range(count):
-                tokens = decoder._step(tokens, COLUMNS, False, how)
+                tokens = decoder._step(tokens, None, how)
             return tokens
 
     for _ in range(3):

@@ -6,6 +6,7 @@
 #include "core/backends.h"
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
+#include "engine/capture.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
@@ -443,9 +444,10 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
 
 constexpr const char* kFlash = "flash_attention";
 
-// What lies on the host is looked at; a device's kernels read no further than there are rows.
+// What lies on the host is looked at; kernels read no further than there are rows, so a step that is
+// being captured, whose first call was looked at, goes on without.
 void check_starts(const Tensor& t, int64_t rows, const char* what) {
-  if (!t->device().is_cpu() || hiding()) return;
+  if (!t->device().is_cpu() || hiding() || engine::capturing()) return;
   const auto* p = static_cast<const int32_t*>(engine::host_data(t, kFlash));
   const int64_t n = t->shape[0], stride = t->strides[0];
   for (int64_t i = 0; i < n; ++i)

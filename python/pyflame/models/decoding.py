@@ -7,9 +7,6 @@ from ..compiler import compile as _compile
 from ..nn import functional as F
 from ..random import Generator
 
-_BUCKET = 64  # columns of the cache that a captured step looks at, at least
-
-
 # ---- how attention sees the tokens --------------------------------------------------------------
 # Each has `positions` of the tokens it is given, and attend(layer, q, k, v) for queries [B, L, H, D],
 # keys and values [B, L, K, D] with K dividing H, which gives [B, L, H D].
@@ -41,22 +38,28 @@ class Prompt(Whole):
 class Next:
     """One more token for each row, at a column of its own: the cache's `positions`.
 
-    `upto` columns of the cache are looked at; `alike` says that they are those of every row.
+    `upto` says how many columns every row has then; without it that follows from the positions on the
+    device, so that the step is the same for texts of any lengths.
     """
 
-    def __init__(self, cache, upto, alike):
+    def __init__(self, cache, upto=None):
         self.cache, self.upto = cache, upto
-        at = cache.positions.unsqueeze(1)
-        self.positions = at
+        self.positions = cache.positions.unsqueeze(1)
         self.places = cache.firsts + cache.positions
-        self.seen = None if alike else (cache.columns[:upto] <= at).view(cache.batch, 1, 1, upto)
+        self.used = None if upto else (cache.positions + 1).to(_C.int32)
 
     def attend(self, layer, q, k, v, *, scale=None, dropout=0.0):
-        kept = self.cache.of(layer)
+        cache, kept = self.cache, self.cache.of(layer)
         for whole, new in zip(kept, (k, v)):
             whole.flatten(0, 1).index_copy_(0, self.places, new.flatten(0, 1))
-        k, v = (whole[:, : self.upto] for whole in kept)
-        return _attention(q, k, v, scale=scale, attn_mask=self.seen)
+        if self.upto:
+            return _attention(q, *(whole[:, : self.upto] for whole in kept), scale=scale)
+        y, _ = _ops.flash_attention(
+            *(t.flatten(0, 1).transpose(0, 1) for t in (q, *kept)), scale=scale, enable_gqa=True,
+            bottom_right=True, cu_seqlens_q=cache.ones, cu_seqlens_k=cache.starts,
+            seqused_k=self.used, max_seqlen_q=1, max_seqlen_k=cache.length,
+        )  # fmt: skip
+        return y.transpose(0, 1).reshape(cache.batch, 1, -1)
 
 
 def _attention(q, k, v, **how):
@@ -78,7 +81,9 @@ class Cache:
         )
         self.positions = _ops.zeros((batch,), dtype=_C.int64, device=device)  # of the next tokens
         self.firsts = _ops.arange(batch, device=device) * length  # rows of the cache as one list
-        self.columns = _ops.arange(length, device=device)
+        # As attention wants them: where queries and keys of each text begin, and the end of the last.
+        self.ones = _ops.arange(batch + 1, dtype=_C.int32, device=device)
+        self.starts = self.ones * length
         self.device = device
 
     def of(self, layer):
@@ -242,7 +247,7 @@ class Decoder:
         self.ended = _ops.zeros((batch,), dtype=_C.bool, device=device)
         # Tensors are named here, where a capture looks for what the step reaches.
         self.kept = [*self.cache.keys, *self.cache.values]
-        self.places = [self.cache.positions, self.cache.firsts, self.cache.columns]
+        self.places = [self.cache.positions, self.cache.firsts, self.cache.ones, self.cache.starts]
         self.compiled = compile
         self._step = _compile(self._one, mode="reduce-overhead") if compile else self._one
 
@@ -250,9 +255,9 @@ class Decoder:
         """How the steps have run."""
         return self._step.report() if self.compiled else "not compiled"
 
-    def _one(self, tokens, upto, alike, how):
+    def _one(self, tokens, upto, how):
         """The tokens after `tokens` [B]; all that changes from step to step is in tensors."""
-        at = Next(self.cache, upto, alike)
+        at = Next(self.cache, upto)
         logits = self.model.logits(tokens.clamp(min=0).unsqueeze(1), at)[:, 0]
         made = self._chosen(logits, *how)
         self.cache.positions.add_(1)
@@ -289,15 +294,9 @@ class Decoder:
         made = self._chosen(logits, *how)
         yield made
         for i in range(1, count):
-            upto = prompts.longest + i
-            if self.compiled:
-                upto, alike = min(_bucket(upto), self.length), False
-            made = self._step(made, upto, alike, how)
+            cut = alike and not self.compiled
+            made = self._step(made, prompts.longest + i if cut else None, how)
             yield made
-
-
-def _bucket(n):
-    return max(_BUCKET, 1 << (n - 1).bit_length())
 
 
 def _drawn(seeds, count, batch):
