@@ -9,7 +9,8 @@ from ..random import Generator
 
 # ---- how attention sees the tokens --------------------------------------------------------------
 # Each has `positions` of the tokens it is given, and attend(layer, q, k, v) for queries [B, L, H, D],
-# keys and values [B, L, K, D] with K dividing H, which gives [B, L, H D].
+# keys and values [B, L, K, D] with K dividing H, which gives [B, L, H D]. `both` is [B, L, 2, K, D] where
+# keys and values lie so: then they go into a cache at once.
 
 
 class Whole:
@@ -18,7 +19,7 @@ class Whole:
     def __init__(self, length, device=None):
         self.positions = _ops.arange(length, device=device)
 
-    def attend(self, layer, q, k, v, *, scale=None, dropout=0.0):
+    def attend(self, layer, q, k, v, *, both=None, scale=None, dropout=0.0):
         return _attention(q, k, v, scale=scale, dropout_p=dropout, is_causal=True)
 
 
@@ -29,9 +30,8 @@ class Prompt(Whole):
         super().__init__(length, cache.device)
         self.cache, self.length = cache, length
 
-    def attend(self, layer, q, k, v, *, scale=None, dropout=0.0):
-        for kept, new in zip(self.cache.of(layer), (k, v)):
-            kept[:, : self.length].copy_(new)
+    def attend(self, layer, q, k, v, *, both=None, scale=None, dropout=0.0):
+        self.cache.kept[layer][:, : self.length].copy_(_both(k, v, both))
         return super().attend(layer, q, k, v, scale=scale)
 
 
@@ -48,18 +48,22 @@ class Next:
         self.places = cache.firsts + cache.positions
         self.used = None if upto else (cache.positions + 1).to(_C.int32)
 
-    def attend(self, layer, q, k, v, *, scale=None, dropout=0.0):
-        cache, kept = self.cache, self.cache.of(layer)
-        for whole, new in zip(kept, (k, v)):
-            whole.flatten(0, 1).index_copy_(0, self.places, new.flatten(0, 1))
+    def attend(self, layer, q, k, v, *, both=None, scale=None, dropout=0.0):
+        cache, kept = self.cache, self.cache.kept[layer]
+        rows = kept.flatten(0, 1)
+        rows.index_copy_(0, self.places, _both(k, v, both).flatten(0, 1))
         if self.upto:
-            return _attention(q, *(whole[:, : self.upto] for whole in kept), scale=scale)
+            return _attention(q, *kept[:, : self.upto].unbind(2), scale=scale)
         y, _ = _ops.flash_attention(
-            *(t.flatten(0, 1).transpose(0, 1) for t in (q, *kept)), scale=scale, enable_gqa=True,
-            bottom_right=True, cu_seqlens_q=cache.ones, cu_seqlens_k=cache.starts,
+            *(t.transpose(0, 1) for t in (q.flatten(0, 1), *rows.unbind(1))), scale=scale,
+            enable_gqa=True, bottom_right=True, cu_seqlens_q=cache.ones, cu_seqlens_k=cache.starts,
             seqused_k=self.used, max_seqlen_q=1, max_seqlen_k=cache.length,
         )  # fmt: skip
         return y.transpose(0, 1).reshape(cache.batch, 1, -1)
+
+
+def _both(k, v, both):
+    return _ops.stack([k, v], 2) if both is None else both
 
 
 def _attention(q, k, v, **how):
@@ -75,10 +79,8 @@ class Cache:
 
     def __init__(self, layers, batch, length, heads, size, *, dtype=None, device=None):
         self.batch, self.length = batch, length
-        shape = batch, length, heads, size
-        self.keys, self.values = (
-            [_ops.zeros(shape, dtype=dtype, device=device) for _ in range(layers)] for _ in "kv"
-        )
+        shape = batch, length, 2, heads, size  # keys and values of a token side by side
+        self.kept = [_ops.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
         self.positions = _ops.zeros((batch,), dtype=_C.int64, device=device)  # of the next tokens
         self.firsts = _ops.arange(batch, device=device) * length  # rows of the cache as one list
         # As attention wants them: where queries and keys of each text begin, and the end of the last.
@@ -86,12 +88,9 @@ class Cache:
         self.starts = self.ones * length
         self.device = device
 
-    def of(self, layer):
-        return self.keys[layer], self.values[layer]
-
     def clear(self):
         # What is hidden is multiplied by 0: a NaN of an earlier text must not be there.
-        for t in (*self.keys, *self.values, self.positions):
+        for t in (*self.kept, self.positions):
             t.zero_()
 
 
@@ -246,7 +245,7 @@ class Decoder:
         self.cursor = _ops.zeros((1,), dtype=_C.int64, device=device)
         self.ended = _ops.zeros((batch,), dtype=_C.bool, device=device)
         # Tensors are named here, where a capture looks for what the step reaches.
-        self.kept = [*self.cache.keys, *self.cache.values]
+        self.kept = self.cache.kept
         self.places = [self.cache.positions, self.cache.firsts, self.cache.ones, self.cache.starts]
         self.compiled = compile
         self._step = _compile(self._one, mode="reduce-overhead") if compile else self._one

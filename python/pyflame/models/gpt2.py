@@ -120,7 +120,8 @@ class _Attention(nn.Module):
         batch, length, width = x.shape
         qkv = self.c_attn(x).view(batch, length, 3, self.heads, width // self.heads)
         drop = self.dropout if self.training else 0.0
-        y = at.attend(self.layer, *qkv.unbind(2), scale=self.scale, dropout=drop)
+        how = {"both": qkv[:, :, 1:], "scale": self.scale, "dropout": drop}
+        y = at.attend(self.layer, *qkv.unbind(2), **how)
         return self.c_proj(y)
 
 
