@@ -68,6 +68,7 @@ Dims batch_of(const Tensor& t) {
 struct Sequences {
   Tensor starts_q, starts_k, used_k, pages;  // int32
   int64_t max_queries = 0, max_keys = 0, page = 0;
+  bool dense = false;  // no row of q is left out
 };
 
 struct Attention {
@@ -281,7 +282,8 @@ Tensor fused(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, 
   const DType wide = q->dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const Tensor lse = make_tensor(rows, wide, q->storage->device);
   if (logs) *logs = make_tensor(rows, wide, q->storage->device);
-  if (cut) {
+  const bool cleared = cut && !a.cut.dense;
+  if (cleared) {
     clear(out);
     if (logs)
       *logs = ops::raw_full(rows, wide, q->device(), -std::numeric_limits<double>::infinity());
@@ -300,7 +302,7 @@ Tensor fused(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, 
                                  .starts_k = c.starts_k,
                                  .used_k = c.used_k,
                                  .pages = c.pages},
-                                a.numbers(), {.inplace = cut ? logs ? 5u : 1u : 0u, .op = op});
+                                a.numbers(), {.inplace = cleared ? logs ? 5u : 1u : 0u, .op = op});
   if (!autograd::wanted({q, k, v, mask})) return out;
   using autograd::Saved;
   Attention kept = a;
@@ -444,8 +446,8 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
 
 constexpr const char* kFlash = "flash_attention";
 
-// What lies on the host is looked at; kernels read no further than there are rows, so a step that is
-// being captured, whose first call was looked at, goes on without.
+// What lies on the host is looked at; kernels read no further than there are rows, so a step that
+// is being captured, whose first call was looked at, goes on without.
 void check_starts(const Tensor& t, int64_t rows, const char* what) {
   if (!t->device().is_cpu() || hiding() || engine::capturing()) return;
   const auto* p = static_cast<const int32_t*>(engine::host_data(t, kFlash));
@@ -489,7 +491,7 @@ std::pair<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key
                                           bool enable_gqa, const Tensor& starts_q,
                                           const Tensor& starts_k, int64_t max_queries,
                                           int64_t max_keys, const Tensor& used_k,
-                                          const Tensor& pages, int64_t page) {
+                                          const Tensor& pages, int64_t page, bool dense) {
   check(kFlash, query, key, value, mask, dropout_p);
   Flash f{{}, enable_gqa};
   Attention& a = f.a;
@@ -527,6 +529,7 @@ std::pair<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key
     c.used_k = as_lengths(used_k, "seqused_k", query);
     c.pages = as_lengths(pages, "block_table", query);
     c.max_queries = max_queries, c.max_keys = max_keys, c.page = page;
+    c.dense = dense;
     if (used_k.defined()) check_lengths(used_k, "seqused_k", sequences);
     check_starts(c.starts_q, query->shape[1], "cu_seqlens_q");
     if (pages.defined()) {
@@ -593,8 +596,8 @@ const Family kAttention("attention", [](Family& f) {
        "dropout_p=0.0, *, float? scale=None, int left=-1, int right=-1, bool bottom_right=False, "
        "float softcap=0.0, Tensor? alibi_slopes=None, bool enable_gqa=False, Tensor? "
        "cu_seqlens_q=None, Tensor? cu_seqlens_k=None, int max_seqlen_q=0, int max_seqlen_k=0, "
-       "Tensor? seqused_k=None, Tensor? block_table=None, int page_size=0) -> (Tensor output, "
-       "Tensor lse)",
+       "Tensor? seqused_k=None, Tensor? block_table=None, int page_size=0, bool dense=False) -> "
+       "(Tensor output, Tensor lse)",
        "scaled_dot_product_attention with more ways to say what is seen, and the logarithm of each "
        "query's sum of exponentials [..., L], which has no gradient. Query i stands beside key i, "
        "or with bottom_right the last query beside the last key, and sees `left` keys before and "
@@ -605,7 +608,9 @@ const Family kAttention("attention", [](Family& f) {
        "max_seqlen are the longest. seqused_k [sequences] are numbers of keys where not all are "
        "used. With block_table [sequences, pages] key j of a sequence is row page_size * "
        "block_table[sequence, j // page_size] + j % page_size. cu_seqlens that fall or reach "
-       "beyond the rows are an error on the CPU; elsewhere no rows but those given are read.",
+       "beyond the rows are an error on the CPU; elsewhere no rows but those given are read. Rows "
+       "that belong to no sequence are zeros; dense says that there are none, and they are not "
+       "cleared first.",
        kFunctional});
 });
 

@@ -291,3 +291,43 @@ def test_autocast_lowers_all_but_slopes():
     assert y.dtype == pf.bfloat16 and lse.dtype == pf.float32
     y.float().sum().backward()
     assert q.grad.dtype == pf.float32
+
+
+def test_rows_of_no_sequence_are_zeros_and_dense_ones_are_not_cleared():
+    rng = np.random.default_rng(9)
+    q, k, v = (pf.tensor(rng.standard_normal((4, n, 16))).float() for n in (3, 40, 40))
+    starts = pf.tensor([0, 10, 25, 40], dtype=pf.int32)
+    used = pf.tensor([7, 15, 1], dtype=pf.int32)
+    how = {"cu_seqlens_k": starts, "seqused_k": used, "max_seqlen_q": 1, "max_seqlen_k": 15}
+    ones = pf.arange(4, dtype=pf.int32)
+    y, lse = F.flash_attention(q, k, v, cu_seqlens_q=ones, **how)
+    z, lse_dense = F.flash_attention(q, k, v, cu_seqlens_q=ones, dense=True, **how)
+    assert pf.equal(y, z) and pf.equal(lse, lse_dense)
+    for i, (first, n) in enumerate(zip((0, 10, 25), (7, 15, 1))):
+        cut = slice(first, first + n)
+        one = F.scaled_dot_product_attention(q[:, i : i + 1], k[:, cut], v[:, cut])
+        assert pf.allclose(z[:, i : i + 1], one, rtol=1e-5, atol=1e-6)
+    gap = pf.tensor([0, 1, 1, 2], dtype=pf.int32)
+    y, lse = F.flash_attention(q, k, v, cu_seqlens_q=gap, **how)
+    assert (y[:, 2] == 0).all() and (lse[:, 2] == float("-inf")).all()
+
+
+def test_captured_sequences_are_read_anew():
+    """A captured step reads starts and lengths at each call, and no further than there are rows."""
+    q, k, v = pf.randn(2, 3, 8), pf.randn(2, 30, 8), pf.randn(2, 30, 8)
+    starts = pf.tensor([0, 10, 20, 30], dtype=pf.int32)
+    used = pf.tensor([1, 1, 1], dtype=pf.int32)
+    ones = pf.arange(4, dtype=pf.int32)
+
+    def call(used):
+        return F.flash_attention(
+            q, k, v, cu_seqlens_q=ones, cu_seqlens_k=starts, seqused_k=used, max_seqlen_q=1,
+            max_seqlen_k=10,
+        )[0]  # fmt: skip
+
+    step = pf.compile(call, mode="reduce-overhead")
+    with pf.no_grad():
+        for n in (1, 4, 10, 7, 3, 10, 99):
+            used.fill_(n)
+            assert pf.equal(step(used), call(used)), n
+    assert int(step.report().split()[0]) >= 3

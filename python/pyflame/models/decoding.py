@@ -57,7 +57,7 @@ class Next:
         y, _ = _ops.flash_attention(
             *(t.transpose(0, 1) for t in (q.flatten(0, 1), *rows.unbind(1))), scale=scale,
             enable_gqa=True, bottom_right=True, cu_seqlens_q=cache.ones, cu_seqlens_k=cache.starts,
-            seqused_k=self.used, max_seqlen_q=1, max_seqlen_k=cache.length,
+            seqused_k=self.used, max_seqlen_q=1, max_seqlen_k=cache.length, dense=True,
         )  # fmt: skip
         return y.transpose(0, 1).reshape(cache.batch, 1, -1)
 
