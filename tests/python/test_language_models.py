@@ -1,4 +1,7 @@
-"""GPT-2 and Llama: logits against references, files, damaged files, generated text."""
+"""GPT-2 and Llama: logits against references, files, damaged files, generated text.
+
+What is about the host's files and arguments alone is marked cpu_only.
+"""
 
 import json
 import os
@@ -213,6 +216,7 @@ def test_state_of_nanogpt_loads():
     assert not os.path.exists("nowhere")
 
 
+@pytest.mark.cpu_only
 def test_presets_have_their_sizes():
     for name, millions in (
         ("gpt2", 124.4), ("gpt2-medium", 354.8), ("gpt2-large", 774.0), ("gpt2-xl", 1557.6),
@@ -232,6 +236,7 @@ def spoiled(folder, **changes):
     (folder / "config.json").write_text(json.dumps(config))
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize(
     "changes, error, words",
     [
@@ -267,6 +272,7 @@ def test_configurations_that_do_not_fit(tmp_path, changes, error, words):
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize(
     "changes, error, words",
     [
@@ -300,6 +306,7 @@ def test_later_files_have_positions_in_one_object(tmp_path):
     assert np.abs(got - numpy_logits(config, values, tokens())).max() < 1e-4
 
 
+@pytest.mark.cpu_only
 def test_folders_that_are_none(tmp_path):
     for path in ("absent", ""):
         with pytest.raises(pf.FileError):
@@ -327,6 +334,7 @@ def test_folders_that_are_none(tmp_path):
             models.GPT2.from_pretrained(folder)
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize(
     "place", ["../secret.safetensors", "/etc/passwd", "", ".", "..", "a\0b", 7, None, "absent"]
 )
@@ -345,6 +353,7 @@ def test_indices_that_lead_elsewhere(tmp_path, place):
             models.GPT2.from_pretrained(folder)
 
 
+@pytest.mark.cpu_only
 def test_quantised_weights_are_refused(tmp_path):
     values = weights(GPT2)
     values["transformer.h.1.mlp.c_fc.weight"] = np.zeros((48, 192), np.int8)
@@ -352,6 +361,7 @@ def test_quantised_weights_are_refused(tmp_path):
         models.GPT2.from_pretrained(write(tmp_path / "m", GPT2, values))
 
 
+@pytest.mark.cpu_only
 def test_damaged_folders(tmp_path):
     """Any damage to any file: the model, or a typed error."""
     dice = random.Random(3)
@@ -511,6 +521,7 @@ def test_a_parameter_that_changes_between_texts(model):
             model.lm_head.weight.copy_(model.lm_head.weight.flip(0))
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize(
     "given, error",
     [
@@ -526,6 +537,7 @@ def test_prompts_that_are_none(tmp_path, given, error):
             generate(*given)
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize(
     "how",
     [

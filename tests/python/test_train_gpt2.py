@@ -1,4 +1,7 @@
-"""`pyflame train gpt --preset`, `pyflame data tokenize` and what `pyflame generate` makes of both."""
+"""`pyflame train gpt --preset`, `pyflame data tokenize` and what `pyflame generate` makes of both.
+
+What is about the host's files and arguments alone is marked cpu_only.
+"""
 
 import json
 import os
@@ -55,6 +58,7 @@ def held_out(out):
 # ---- files of tokens ------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu_only
 def test_tokenized_text_is_numbers_alone(capsys, text, tmp_path):
     out, _ = pyflame(
         capsys, "data", "tokenize", text, "--out", tmp_path / "t", "--tokenizer", "bytes"
@@ -76,6 +80,7 @@ def test_tokenized_text_is_numbers_alone(capsys, text, tmp_path):
     assert (tmp_path / "again" / "train.bin").read_bytes() == train.tobytes()
 
 
+@pytest.mark.cpu_only
 def test_pieces_of_long_texts_are_put_together(text, tmp_path, monkeypatch):
     token_files.make(text, tmp_path / "whole", tokenizers.Bytes())
     monkeypatch.setattr(token_files, "_PIECE", 1000)
@@ -84,6 +89,7 @@ def test_pieces_of_long_texts_are_put_together(text, tmp_path, monkeypatch):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "pieces" / name).read_bytes()
 
 
+@pytest.mark.cpu_only
 def test_folders_are_held_out_by_name(tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
@@ -110,6 +116,7 @@ def test_folders_are_held_out_by_name(tmp_path):
     assert about["held_out_tokens"] > 20 and about["bytes"] == 1100
 
 
+@pytest.mark.cpu_only
 def test_dtypes_of_tokens(capsys, text, tmp_path):
     for dtype in ("uint16", "uint32", "int32", "int64"):
         token_files.make(text, tmp_path / dtype, tokenizers.Bytes(), dtype)
@@ -124,6 +131,7 @@ def test_dtypes_of_tokens(capsys, text, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("content", [b"", b"abc"])
 def test_texts_that_are_too_short(capsys, content, tmp_path):
     (tmp_path / "t").write_bytes(content)
@@ -135,6 +143,7 @@ def test_texts_that_are_too_short(capsys, content, tmp_path):
     assert os.listdir(tmp_path / "o") == []
 
 
+@pytest.mark.cpu_only
 def test_paths_that_lead_nowhere(capsys, tmp_path, text):
     os.mkfifo(tmp_path / "fifo")
     for path in ("absent", tmp_path / "fifo", "/dev/null/x", "a\0b"):
@@ -148,6 +157,7 @@ def test_paths_that_lead_nowhere(capsys, tmp_path, text):
         assert err.count("\n") == 1 and "unexpected" not in err
 
 
+@pytest.mark.cpu_only
 def test_a_full_disk_leaves_what_was_there(text, tmp_path, monkeypatch):
     token_files.make(text, tmp_path / "t", tokenizers.Bytes())
     before = {p.name: p.read_bytes() for p in (tmp_path / "t").iterdir()}
@@ -165,6 +175,7 @@ def test_a_full_disk_leaves_what_was_there(text, tmp_path, monkeypatch):
     assert {p.name: p.read_bytes() for p in (tmp_path / "t").iterdir()} == before
 
 
+@pytest.mark.cpu_only
 def test_damaged_descriptions_of_tokens(text, tmp_path):
     token_files.make(text, tmp_path / "t", tokenizers.Bytes())
     path = tmp_path / "t" / "tokens.json"
@@ -195,6 +206,7 @@ class Pairs:
         return b"".join(b"ab" if t == 256 else bytes([t]) for t in tokens if t < 257)
 
 
+@pytest.mark.cpu_only
 def test_tiktoken_is_taken_where_it_is(monkeypatch):
     asked = []
     fake = types.ModuleType("tiktoken")
@@ -219,6 +231,7 @@ def test_tiktoken_is_taken_where_it_is(monkeypatch):
         tokenizers.tokenizer("gpt2")
 
 
+@pytest.mark.cpu_only
 def test_a_tokenizer_of_a_file(tmp_path):
     package = pytest.importorskip("tokenizers")
     how = package.Tokenizer(package.models.BPE())
@@ -240,12 +253,14 @@ def test_a_tokenizer_of_a_file(tmp_path):
         tokenizers.tokenizer(str(tmp_path))
 
 
+@pytest.mark.cpu_only
 def test_what_is_no_tokenizer(tmp_path):
     for name in ("absent.json", str(tmp_path), "/dev/zero", "a/b"):
         with pytest.raises((pf.FileError, pf.NotSupportedError)):
             tokenizers.tokenizer(name)
 
 
+@pytest.mark.cpu_only
 def test_letters_of_several_bytes_are_written_whole():
     show = tokenizers.Bytes().stream()
     assert [show(b) for b in "aé€".encode()] == ["a", "", "é", "", "", "€"]
@@ -433,6 +448,7 @@ def test_another_file_of_tokens_is_refused(capsys, text, tmp_path):
     assert "same bytes" in err
 
 
+@pytest.mark.cpu_only
 def test_damaged_configurations(capsys, text, tmp_path):
     run = tmp_path / "run"
     pyflame(capsys, "train", "gpt", *SMALL, "--data", text, "--steps", 3, "--out", run)
@@ -453,6 +469,7 @@ def test_damaged_configurations(capsys, text, tmp_path):
 # ---- the share of the peak --------------------------------------------------------------------------
 
 
+@pytest.mark.cpu_only
 def test_operations_of_a_step():
     """Those of nanoGPT's estimate, but for what its biases and norms have."""
     model = models.GPT2(models.GPT2Config.preset("gpt2", vocab=50304), device="meta")
