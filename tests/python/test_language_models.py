@@ -501,6 +501,20 @@ def test_seeds(model):
     assert b == model.generate([[5, 6]], 12)
 
 
+def test_under_autocast(model):
+    kind = pf.get_device().type
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        want = model.generate(PROMPTS, 12, temperature=0, use_cache=False)
+        assert model.generate(PROMPTS, 12, temperature=0) == want
+        assert model.generate(PROMPTS, 12, temperature=0, compile=True) == want
+        assert model.make_cache(1, 2).kept[0].dtype == pf.bfloat16
+        kept = model.decoder(4, 30)
+    wide = model.decoder(4, 30, compile=False)
+    with pf.autocast(kind, dtype=pf.bfloat16):
+        assert model.generate(PROMPTS, 12, temperature=0, decoder=wide) == want
+        assert model.generate(PROMPTS, 12, temperature=0, decoder=kept) == want
+
+
 def test_modes_are_put_back(model):
     model.train()
     steps = model.stream([[5, 6]], 5)

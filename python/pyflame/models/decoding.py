@@ -51,7 +51,9 @@ class Next:
     def attend(self, layer, q, k, v, *, both=None, scale=None, dropout=0.0):
         cache, kept = self.cache, self.cache.kept[layer]
         rows = kept.flatten(0, 1)
-        rows.index_copy_(0, self.places, _both(k, v, both).flatten(0, 1))
+        # A cache that was made outside of autocast is wider than what comes within.
+        rows.index_copy_(0, self.places, _both(k, v, both).flatten(0, 1).to(rows.dtype))
+        q = q.to(rows.dtype)
         if self.upto:
             return _attention(q, *kept[:, : self.upto].unbind(2), scale=scale)
         y, _ = _ops.flash_attention(

@@ -1,6 +1,7 @@
 """What language models have in common: generating text, and weights from and to files."""
 
 from .. import _C, _ops, nn
+from ..amp import get_autocast_dtype, is_autocast_enabled
 from ..autograd import no_grad
 from ..nn import functional as F
 from . import pretrained
@@ -45,9 +46,12 @@ class LanguageModel(nn.Module):
     def make_cache(self, batch, length):
         """Memory for the keys and values of `batch` texts of `length` tokens."""
         weight = next(self.parameters())
+        kind, dtype = weight.device.type, weight.dtype
+        if is_autocast_enabled(kind):
+            dtype = get_autocast_dtype(kind)
         heads, size = self.config.kept_heads, self.config.head_size
         return Cache(
-            self.config.layers, batch, length, heads, size, dtype=weight.dtype, device=weight.device
+            self.config.layers, batch, length, heads, size, dtype=dtype, device=weight.device
         )
 
     def parameter_groups(self, weight_decay):
