@@ -212,7 +212,7 @@ def parser():
     add("--heads", type=_whole(1, 1 << 17), help="attention heads (4; 6 on a GPU)")
     add("--context", type=_whole(1, 1 << 24), help="bytes that the model sees (128; 256 on a GPU)")
     add("--batch", type=_whole(1, 1 << 20), help="windows of text at once (16; 64 on a GPU; of presets "
-        "32, 16, 8, 4)")  # fmt: skip
+        "2; 32, 16, 8, 4 on a GPU)")  # fmt: skip
     add("--accumulate", type=_whole(1, 1 << 20), default=1, help="batches in one step")
     add("--dropout", type=_real(0, 1), default=0.0, help="probability of dropping a value")
     add("--lr", type=_amount, help="highest learning rate (4e-3; 1e-3 on a GPU; of presets "

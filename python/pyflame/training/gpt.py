@@ -151,7 +151,7 @@ def _fresh_bytes(args):
 
 def _fresh_tokens(args, directory):
     """Configuration and tokens of a GPT-2."""
-    _default(args, _PRESETS[args.preset or "gpt2"])
+    _default(args, _PRESETS[args.preset or "gpt2"] | ({} if on_gpu() else {"batch": 2}))
     if args.init is not None:
         start = vars(read_pretrained(_GPT2, args.init))
         for name, value in _sizes(args).items():
