@@ -338,24 +338,25 @@ bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& c
 }
 
 bool rows_product(const KernelArgs& args, const Product& p) {
-  static constexpr int kRows = 8, kColumns = 4, kWarps = 4;
+  static constexpr int kRows = 8, kColumns = 4;
   const int item = static_cast<int>(itemsize(p.dtype));
   if (p.m > kRows || p.batches() != 1 || p.out != p.dtype || !is_float(p.dtype) || item > 4 ||
       p.k == 0 || p.k * item % 16 != 0 || p.a_col != 1 || p.b_row != 1 ||
       !aligned(p.a, p.m > 1 ? p.a_row : 0, item) || !aligned(p.b, p.b_col, item))
     return false;
-  const Traits& t = args.traits();
+  // Each thread has a few lines of 16 bytes under way.
+  const int threads = p.k * item >= 2048 ? 256 : 128;
   int rows = 1;
   while (rows < p.m) rows *= 2;
   const Defines options = Defines()
                               .type("PF_T", p.dtype)
                               .value("ROWS", rows)
                               .value("COLUMNS", kColumns)
-                              .value("WARPS", kWarps * 32 / t.warp);
+                              .value("WARPS", threads / args.traits().warp);
   // It takes some microseconds: less than a driver's call, so it goes with others.
   KernelArgs with = args;
   with.small = args.small || p.n * p.k * item < int64_t{32} << 20;
-  launch(with, p, "matmul_rows.h", options, "pf_matmul_rows", 1, rows, kColumns, kWarps * 32, 0);
+  launch(with, p, "matmul_rows.h", options, "pf_matmul_rows", 1, rows, kColumns, threads, 0);
   return true;
 }
 
