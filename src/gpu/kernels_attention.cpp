@@ -254,9 +254,27 @@ struct Job {
   }
 };
 
+// One query for each head that sees all keys: a block a head, whose threads share the keys.
+bool by_one_query(const KernelArgs& a, const Job& j) {
+  const pf_attention& at = j.at;
+  const int64_t d = at.depth, lanes = d / 8;
+  if (at.max_queries != 1 || j.kind != 0 || (j.features & ~PF_SEQUENCES) != 0 || at.high != kFar ||
+      itemsize(j.dtype) != 2 || d != at.depth_v || d % 8 != 0 || lanes > 32 ||
+      (lanes & (lanes - 1)) != 0 || lanes == 0 || !at.q.whole || !at.k.whole || !at.v.whole)
+    return false;
+  if (j.heads == 0) return true;
+  a.launch(
+      a.compile("attention_one.h",
+                Defines().type("PF_T", j.dtype).value("PF_D", d).value("PF_FEATURES", j.features),
+                "sdpa_one"),
+      Grid(j.heads), 256, 0, at);
+  return true;
+}
+
 void sdpa(const KernelArgs& a) {
   Job j(a, tensors<Sdpa>);
   j.at.logs = a.data(tensors<Sdpa>.logs);
+  if (by_one_query(a, j)) return;
   if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads)) return;
   if (j.on_matrix_units(a)) return j.launch_flash(a, Pass::Forward);
   j.launch(a, "attention_forward.h", "sdpa", j.at.max_queries, j.at.depth_v, j.heads);
