@@ -305,6 +305,10 @@ def products(calls):
                     calls("matmul", lambda: empty(m, k, dtype=dtype, layout=a)
                           @ empty(k, n, dtype=dtype, layout=b))  # fmt: skip
     pf.set_float32_matmul_precision("highest")
+    for m, k, dtype in itertools.product((1, 2, 3, 8), (768, 6400), FLOATS):  # few rows
+        x, w, bias = empty(m, k, dtype=dtype), empty(6000, k, dtype=dtype), empty(6000, dtype=dtype)
+        calls("few rows", lambda: F.linear(x, w, bias))
+        calls("few rows", lambda: F.gelu(F.linear(x, w, bias)) * 2.0)
     # Every tile that may have been measured (`pyflame tune`).
     tuning = pf.get_tuning_cache()
     tuning.enable_exhaustive_search(True)
@@ -327,6 +331,14 @@ def attention(calls):
                 m = empty(queries, keys, dtype=dtype if mask == "float" else mask)
             calls("attention", lambda: F.scaled_dot_product_attention(
                 q, k, v, attn_mask=m, is_causal=mask == "causal"))  # fmt: skip
+    for dtype, depth, n in itertools.product(FLOATS, (8, 16, 32, 64, 128, 256), (1, 4)):  # decoding
+        q = empty(n, 4, 1, depth, dtype=dtype)
+        k, v = (empty(n, 4, 200, depth, dtype=dtype) for _ in range(2))
+        calls("attention of one query", lambda: F.scaled_dot_product_attention(q, k, v))
+        starts = empty(n + 1, dtype=pf.int32)
+        calls("attention of one query", lambda: F.flash_attention(
+            q[:, :, 0].transpose(0, 1), k[0], v[0], cu_seqlens_q=starts, cu_seqlens_k=starts,
+            seqused_k=empty(n, dtype=pf.int32), max_seqlen_q=1, max_seqlen_k=50, dense=True)[0])  # fmt: skip
     starts = empty(5, dtype=pf.int32)
     cut = {"cu_seqlens_q": starts, "cu_seqlens_k": starts, "max_seqlen_q": 70, "max_seqlen_k": 70}
     ways = [
