@@ -146,8 +146,8 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
   const int64_t round = leaf * ways;
   const int64_t rounds = ceil_div(k, round);
   const int64_t most = std::clamp<int64_t>(ceil_div(int64_t{1} << 20, outs), 1, 8192);
-  // Where results are few a chunk is one round: the more blocks, the less waits for the last of them
-  // (2304 columns of 32768 rows are 288 blocks of two rounds, and an H200 holds 132 at once).
+  // Where results are few a chunk is one round: the more blocks, the less waits for the last of
+  // them (2304 columns of 32768 rows are 288 blocks of two rounds, and an H200 holds 132 at once).
   constexpr int64_t kFewPartials = 1 << 16;
   const int64_t least = rounds <= 4 ? rounds : rounds * outs <= kFewPartials ? 1 : 2;
   r.chunk = std::max(ceil_div(rounds, most), least) * round;
