@@ -263,11 +263,14 @@ bool by_one_query(const KernelArgs& a, const Job& j) {
       (lanes & (lanes - 1)) != 0 || lanes == 0 || !at.q.whole || !at.k.whole || !at.v.whole)
     return false;
   if (j.heads == 0) return true;
-  a.launch(
-      a.compile("attention_one.h",
-                Defines().type("PF_T", j.dtype).value("PF_D", d).value("PF_FEATURES", j.features),
-                "sdpa_one"),
-      Grid(j.heads), 256, 0, at);
+  a.launch(a.compile("attention_one.h",
+                     Defines()
+                         .type("PF_T", j.dtype)
+                         .value("PF_D", d)
+                         .value("PF_FEATURES", j.features)
+                         .value("PF_TWOS", j.on_matrix_units(a)),
+                     "sdpa_one"),
+           Grid(j.heads), 256, 0, at);
   return true;
 }
 

@@ -505,6 +505,9 @@ std::pair<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& key
   a.soft_cap = soft_cap;
   a.dropout = dropout_p;
   const bool cut = starts_q.defined();
+  // One query, beside the last key, has none behind it.
+  if (bottom_right && (cut ? max_queries : query->shape[query->shape.size() - 2]) == 1)
+    a.right = -1;
   PF_CHECK(cut == starts_k.defined() && (cut || (!used_k.defined() && !pages.defined())),
            ValueError, kFlash,
            "got some of cu_seqlens_q, cu_seqlens_k, seqused_k and block_table; expected the first "

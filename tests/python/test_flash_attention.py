@@ -104,6 +104,7 @@ FEATURES = {
     "window": {"left": 5, "right": 3},
     "left": {"left": 7},
     "right": {"right": 4},
+    "nothing": {},
     "narrow": {"left": 0, "right": 0},
     "lower right": {"right": 0, "bottom_right": True},
     "window, lower right": {"left": 9, "right": 0, "bottom_right": True},
@@ -120,7 +121,14 @@ FEATURES = {
     "everything": {"left": 30, "right": 11, "bottom_right": True, "softcap": 2.0, "slopes": (2,),
                    "mask": "full", "p": 0.2, "scale": -0.7},
 }  # fmt: skip
-SHAPES = [(1, 1, 1, 1), (17, 17, 5, 7), (33, 70, 16, 16), (130, 40, 33, 64), (70, 129, 128, 100)]
+SHAPES = [
+    (1, 1, 1, 1),
+    (1, 50, 64, 64),
+    (17, 17, 5, 7),
+    (33, 70, 16, 16),
+    (130, 40, 33, 64),
+    (70, 129, 128, 100),
+]
 
 
 @pytest.mark.parametrize("dtype", list(BOUND))
