@@ -167,8 +167,11 @@ void forward(const KernelArgs& args) {
         lse_row[i0 + r] = sum.sum == 0 ? sum.max : sum.max + std::log(sum.sum);
         if (log_row) log_row[i0 + r] = lse_row[i0 + r];
         if (z.dropout > 0) {
-          attention::each_drawn(z, item, i0 + r, from, to,
-                                [&](int64_t j, bool kept) { s[j] = kept ? s[j] : T(0); });
+          attention::each_drawn<T>(z, item, i0 + r, from, to,
+                                   [&](int64_t j, int64_t n, const T* kept) {
+                                     for (int64_t k = 0; k < n; ++k)
+                                       s[j + k] = kept[k] != 0 ? s[j + k] : T(0);
+                                   });
           inverse[r] *= keeping;
         }
       }
@@ -253,9 +256,11 @@ struct Operands {
       attention::probability_row(pr + begin, to - begin, changes ? T(1) : scale, lse[i]);
       if (z.dropout > 0) {
         const T keeping = static_cast<T>(attention::keeping_factor(z));
-        attention::each_drawn(z, item, i, from, to, [&](int64_t j, bool kept) {
-          dr[j] = pr[j] * ((kept ? dr[j] * keeping : T(0)) - delta);
-          pr[j] = kept ? pr[j] * keeping : T(0);
+        attention::each_drawn<T>(z, item, i, from, to, [&](int64_t j0, int64_t n, const T* kept) {
+          for (int64_t k = 0, j = j0; k < n; ++k, ++j) {
+            dr[j] = pr[j] * ((kept[k] != 0 ? dr[j] * keeping : T(0)) - delta);
+            pr[j] = kept[k] != 0 ? pr[j] * keeping : T(0);
+          }
         });
         grad(i, from, to, dr);
         for (int64_t j = from; j < to; ++j) dr[j] *= scale;

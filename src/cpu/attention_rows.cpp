@@ -93,6 +93,27 @@ void ProbabilityRow(float* s, int64_t n, float scale, float lse) {
   }
 }
 
+// From e^-2|x|, and near 0, where that cancels, by its series.
+HWY_INLINE V Tanh(V x) {
+  const D d;
+  const V a = hn::Abs(x), one = hn::Set(d, 1.0f), e = Exp(hn::Mul(a, hn::Set(d, -2.0f)));
+  const V far = hn::Div(hn::Sub(one, e), hn::Add(one, e)), b = hn::Mul(a, a);
+  V near = hn::MulAdd(b, hn::Set(d, -17.0f / 315), hn::Set(d, 2.0f / 15));
+  near = hn::MulAdd(near, b, hn::Set(d, -1.0f / 3));
+  near = hn::MulAdd(hn::Mul(near, b), a, a);
+  return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.125f)), near, far), x);
+}
+
+void CapRow(float* s, int64_t n, float inner, float cap, float* slope) {
+  const D d;
+  const V k = hn::Set(d, inner), c = hn::Set(d, cap), one = hn::Set(d, 1.0f);
+  for (int64_t j = 0; j < n; j += kLanes) {
+    const V t = Tanh(hn::Mul(hn::LoadU(d, s + j), k));
+    hn::StoreU(hn::Mul(t, c), d, s + j);
+    if (slope) hn::StoreU(hn::NegMulAdd(t, t, one), d, slope + j);
+  }
+}
+
 float Dot(const float* x, const float* y, int64_t n) {
   const D d;
   V sums[kParts];
@@ -115,6 +136,7 @@ namespace pyflame::cpu::attention {
 
 HWY_EXPORT(SoftmaxRow);
 HWY_EXPORT(ProbabilityRow);
+HWY_EXPORT(CapRow);
 HWY_EXPORT(Dot);
 
 RowSum<float> softmax_row(float* s, int64_t n, float scale) {
@@ -124,6 +146,10 @@ RowSum<float> softmax_row(float* s, int64_t n, float scale) {
 }
 void probability_row(float* s, int64_t n, float scale, float lse) {
   HWY_DYNAMIC_DISPATCH(ProbabilityRow)(s, n, scale, lse);
+}
+
+void cap_row(float* s, int64_t n, float inner, float cap, float* slope) {
+  HWY_DYNAMIC_DISPATCH(CapRow)(s, n, inner, cap, slope);
 }
 
 float dot(const float* x, const float* y, int64_t n) {
@@ -141,6 +167,13 @@ RowSum<double> softmax_row(double* s, int64_t n, double scale) {
 void probability_row(double* s, int64_t n, double scale, double lse) {
   const bool masked = std::isinf(lse) && lse < 0;
   for (int64_t j = 0; j < n; ++j) s[j] = masked ? 0 : std::exp(s[j] * scale - lse);
+}
+void cap_row(double* s, int64_t n, double inner, double cap, double* slope) {
+  for (int64_t j = 0; j < n; ++j) {
+    const double t = std::tanh(s[j] * inner);
+    s[j] = cap * t;
+    if (slope) slope[j] = 1 - t * t;
+  }
 }
 double dot(const double* x, const double* y, int64_t n) {
   double sum = 0;

@@ -20,6 +20,10 @@ RowSum<double> softmax_row(double* s, int64_t n, double scale);
 void probability_row(float* s, int64_t n, float scale, float lse);
 void probability_row(double* s, int64_t n, double scale, double lse);
 
+// s[j] = cap * tanh(s[j] * inner); slope[j], if not null, is 1 - tanh^2. Whole vectors, as above.
+void cap_row(float* s, int64_t n, float inner, float cap, float* slope);
+void cap_row(double* s, int64_t n, double inner, double cap, double* slope);
+
 // Sum of x[j] * y[j] in sixteen interleaved sums.
 float dot(const float* x, const float* y, int64_t n);
 double dot(const double* x, const double* y, int64_t n);

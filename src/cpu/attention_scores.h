@@ -119,58 +119,69 @@ struct Call {
 };
 
 // Products s[from..to) of a row become scores: scaled, capped, masked. With `capped`, that gets the
-// derivative of the cap, 1 - tanh^2.
+// derivative of the cap, 1 - tanh^2. Whole vectors of both may be written, from `from` rounded
+// down.
 template <class S, class T>
 void score_row(const Call& c, const Item& item, int64_t i, int64_t from, int64_t to, T* s,
                T* capped = nullptr) {
-  const T scale = static_cast<T>(c.scale), inf = std::numeric_limits<T>::infinity();
+  const T inf = std::numeric_limits<T>::infinity();
   const bool has_numbers = c.masked() && static_cast<DType>(c.mask.dtype) != DType::Bool;
-  if (c.soft_cap > 0) {
-    const T cap = static_cast<T>(c.soft_cap), inner = static_cast<T>(c.scale / c.soft_cap);
-    for (int64_t j = from; j < to; ++j) {
-      const T t = std::tanh(s[j] * inner);
-      s[j] = cap * t;
-      if (capped) capped[j] = 1 - t * t;
-    }
+  if (c.soft_cap > 0 && from < to) {
+    const int64_t begin = from / kRowPad * kRowPad;
+    cap_row(s + begin, to - begin, static_cast<T>(c.scale / c.soft_cap), static_cast<T>(c.soft_cap),
+            capped ? capped + begin : nullptr);
   }
-  const T factor = c.soft_cap > 0 ? T(1) : scale;
+  const T factor = c.soft_cap > 0 ? T(1) : static_cast<T>(c.scale);
   if (has_numbers) {
     const View<const S> m = matrix_of<const S>(c.mask, c.out, item.head);
     const S* row = m.data + i * m.row;
-    for (int64_t j = from; j < to; ++j) {
-      T x;
-      micro::pack(row + j * m.col, 1, 0, 1, 1, 1, &x);
-      s[j] = s[j] * factor + x;
+    T x[64];
+    for (int64_t j0 = from; j0 < to; j0 += 64) {
+      const int n = static_cast<int>(std::min<int64_t>(64, to - j0));
+      micro::pack(row + j0 * m.col, m.col, 0, n, 1, n, x);
+      for (int j = 0; j < n; ++j) s[j0 + j] = s[j0 + j] * factor + x[j];
     }
   } else if (c.masked()) {
     const View<const bool8> m = matrix_of<const bool8>(c.mask, c.out, item.head);
     const bool8* row = m.data + i * m.row;
     for (int64_t j = from; j < to; ++j) s[j] = row[j * m.col] ? s[j] * factor : -inf;
   } else if (c.soft_cap <= 0) {
-    for (int64_t j = from; j < to; ++j) s[j] *= scale;
+    for (int64_t j = from; j < to; ++j) s[j] *= factor;
   }
   if (!c.slopes.data) return;
   const View<const float> m = matrix_of<const float>(c.slopes, c.out, item.head);
   const T slope = static_cast<T>(m.data[item.sequence * m.row]);
-  for (int64_t j = from; j < to; ++j) s[j] -= slope * static_cast<T>(std::abs(i + item.shift - j));
+  // Keys up to that beside the query, and those behind it.
+  const int64_t own = std::clamp<int64_t>(i + item.shift, from, to);
+  T* const behind = s + own;
+  for (int32_t n = 0; n < static_cast<int32_t>(own - from); ++n)
+    s[from + n] -= slope * (static_cast<T>(i + item.shift - from) - static_cast<T>(n));
+  for (int32_t n = 0; n < static_cast<int32_t>(to - own); ++n)
+    behind[n] -= slope * (static_cast<T>(own - i - item.shift) + static_cast<T>(n));
 }
 
-// f(j, kept) for weights [from, to) of a row.
-template <class F>
+// f(j, n, kept) for weights [from, to) of a row, at most 64 at a time: kept is 1 or 0 for each.
+template <class T, class F>
 void each_drawn(const Call& c, const Item& item, int64_t i, int64_t from, int64_t to, F&& f) {
   const int64_t row =
       item.head * c.drawn_rows + (item.q0 + 15 * item.sequence) / 16 * 8 + i / 16 * 8 + i % 8;
   const uint64_t first = c.offset + static_cast<uint64_t>(row) * static_cast<uint64_t>(c.drawn);
   constexpr int64_t kColumns = 4 * philox::kCounters;
+  const int half = static_cast<int>(i / 8 % 2) * 2;
   uint32_t words[philox::kTile];
+  T kept[kColumns];
   for (int64_t j0 = from / kColumns * kColumns; j0 < to; j0 += kColumns) {
     philox::tile(first + static_cast<uint64_t>(j0) / 4, c.seed, words);
-    const int64_t end = std::min<int64_t>(j0 + kColumns, to);
-    for (int64_t j = std::max(j0, from); j < end; ++j) {
-      const int64_t at = j - j0, counter = at / 16 * 4 + at % 8 / 2;
-      const uint32_t word = words[counter * 4 + i / 8 % 2 * 2 + at / 8 % 2];
-      f(j, (word >> (at % 2 * 16) & 0xffff) >= c.threshold);
-    }
+    for (int block = 0; block < kColumns / 16; ++block)
+      for (int high = 0; high < 2; ++high)
+        for (int k = 0; k < 4; ++k) {
+          const uint32_t word = words[(block * 4 + k) * 4 + half + high];
+          T* const to_keys = kept + block * 16 + high * 8 + k * 2;
+          to_keys[0] = (word & 0xffff) >= c.threshold ? T(1) : T(0);
+          to_keys[1] = word >> 16 >= c.threshold ? T(1) : T(0);
+        }
+    const int64_t begin = std::max(j0, from), end = std::min<int64_t>(j0 + kColumns, to);
+    f(begin, end - begin, kept + (begin - j0));
   }
 }
 inline double keeping_factor(const Call& c) {
