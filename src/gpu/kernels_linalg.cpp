@@ -61,14 +61,33 @@ PF_KERNEL(linalg_transpose, 256)(pf_matrices m) {
   }
 }
 
-// Libraries say what they like of the pivots of NaN: such a row stays.
-PF_KERNEL(linalg_pivots, 256)(pf_matrices m) {
-  const pf_u64 all = static_cast<pf_u64>(m.count) * static_cast<pf_u64>(m.columns);
-  for (pf_u64 e = pf_first_item(); e < all; e += pf_item_step()) {
-    const pf_i64 step = static_cast<pf_i64>(e % static_cast<pf_u64>(m.columns));
-    const pf_i32 row = m.places[e];
-    if (row <= step || row > m.rows) m.places[e] = static_cast<pf_i32>(step + 1);
+struct pf_larger {
+  template <class A>
+  static PF_METHOD A join(A a, A b) {
+    return a > b ? a : b;
   }
+};
+// Libraries say what they like of NaN and infinities: pivots that are none, or that a matrix is
+// singular. A block looks at one: such rows stay, and such factors are NaN, as they are on the CPU.
+PF_KERNEL(linalg_pivots, 256)(pf_matrices m) {
+  PF_SHARED pf_i32 room[PF_MAX_WARPS];
+  const pf_i64 few = m.rows < m.columns ? m.rows : m.columns, size = m.rows * m.columns * PARTS;
+  pf_i32* pivots = m.places + pf_block() * few;
+  PF_NO_UNROLL for (pf_i64 i = pf_thread(); i < few; i += pf_threads()) {
+    const pf_i32 row = pivots[i];
+    if (row <= i || row > m.rows) pivots[i] = static_cast<pf_i32>(i + 1);
+  }
+  if (m.info[pf_block()] <= 0) return;
+  R* x = static_cast<R*>(m.to) + pf_block() * size;
+  pf_i32 odd = 0;
+  PF_NO_UNROLL for (pf_i64 e = pf_thread(); e < size; e += pf_threads()) {
+    const R v = pf_get<R>(x, e);
+    odd |= !(v - v == R(0));
+  }
+  if (pf_group_join<pf_larger>(odd, pf_threads(), room) == 0) return;
+  PF_NO_UNROLL for (pf_i64 e = pf_thread(); e < size; e += pf_threads())
+      pf_put<R>(x, e, pf_float<R>::infinity() - pf_float<R>::infinity());
+  if (pf_thread() == 0) m.info[pf_block()] = 0;
 }
 PF_DEVICE void pf_exchange(pf_i32* places, const pf_i32* pivots, pf_i64 n) {
   PF_NO_UNROLL for (pf_i64 i = 0; i < n; ++i) {
@@ -121,9 +140,6 @@ PF_KERNEL(linalg_permute, 256)(pf_matrices m) {
 }
 
 // Magnitudes have the order of their bits, NaN above infinity.
-struct pf_larger {
-  static PF_METHOD pf_u64 join(pf_u64 a, pf_u64 b) { return a > b ? a : b; }
-};
 PF_DEVICE pf_u64 pf_magnitude(R x) {
   if constexpr (sizeof(R) == 4)
     return pf_bits<pf_u32>(x) & 0x7fffffffu;
@@ -417,7 +433,8 @@ void lu_factor(const KernelArgs& a) {
   const Batch x = batch_of(a.data(at.a), m.size(), k);
   auto *info = static_cast<int*>(a.data(at.info)), *pivots = static_cast<int*>(a.data(at.pivots));
   pf_matrices p{};
-  p.places = pivots, p.count = m.count, p.rows = rows, p.columns = few;
+  p.places = pivots, p.count = m.count, p.rows = rows, p.columns = columns;
+  p.to = x.data, p.info = info;
   if (m.count > 1 && rows == columns && rows <= kFewColumns) {
     void** table = addresses(a, x, m.count);
     with_blas(a, [&](Handles& h) {
@@ -425,7 +442,7 @@ void lu_factor(const KernelArgs& a) {
                                                static_cast<int>(m.count)),
                     "getrfBatched");
     });
-    return launch(a, "linalg_pivots", k, p, m.count * few);
+    return launch(a, "linalg_pivots", k, p, m.count * kBlock);
   }
   with_solver(a, [&](Handles& h) {
     int elements = 0;
@@ -437,7 +454,7 @@ void lu_factor(const KernelArgs& a) {
                                       info + i),
                  "getrf");
   });
-  launch(a, "linalg_pivots", k, p, m.count * few);
+  launch(a, "linalg_pivots", k, p, m.count * kBlock);
 }
 
 // X of X' op(F) = B', F by columns, for every matrix of a batch.

@@ -107,7 +107,10 @@ int lu(int m, int n, void* p, int ld, int* pivots) {
     for (int i = k + 1; i < m; ++i)
       if (size(a(i, k)) > size(a(best, k))) best = i;
     pivots[k] = size(a(best, k)) >= 0 ? best + 1 : 0;  // nobody has promised what NaN gives
-    if (pivots[k] == 0) continue;
+    if (pivots[k] == 0) {
+      info = k + 1;
+      continue;
+    }
     if (a(best, k) == Z(0)) {
       if (!info) info = k + 1;
       continue;
