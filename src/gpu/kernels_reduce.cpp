@@ -146,10 +146,14 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
   const int64_t round = leaf * ways;
   const int64_t rounds = ceil_div(k, round);
   const int64_t most = std::clamp<int64_t>(ceil_div(int64_t{1} << 20, outs), 1, 8192);
-  // Where results are few a chunk is one round: the more blocks, the less waits for the last of
-  // them (2304 columns of 32768 rows are 288 blocks of two rounds, and an H200 holds 132 at once).
-  constexpr int64_t kFewPartials = 1 << 16;
-  const int64_t least = rounds <= 4 ? rounds : rounds * outs <= kFewPartials ? 1 : 2;
+  // A chunk has two rounds, or one where that makes fewer waves of blocks on the 132
+  // multiprocessors of an H100, of which each has room for one (2304 columns of 32768 rows: 2.2
+  // waves of two rounds, which take the time of three, or 4.4 of one).
+  const auto waves = [&](int64_t per) {
+    constexpr int64_t kColumns = 64, kBlocks = 132;
+    return ceil_div(ceil_div(outs, kColumns) * ceil_div(rounds, per), kBlocks) * per;
+  };
+  const int64_t least = rounds <= 4 ? rounds : waves(1) < waves(2) ? 1 : 2;
   r.chunk = std::max(ceil_div(rounds, most), least) * round;
   r.chunks = ceil_div(k, r.chunk);
   r.lanes = static_cast<uint32_t>(lanes);
