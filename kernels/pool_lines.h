@@ -56,50 +56,21 @@ struct pf_seen {
     return b;
   }
 };
-// Lines that a window shares with the one below it, and those that are its own.
-enum { SHARE = PF_K > PF_S ? PF_K - PF_S : 0, FRESH = PF_K - SHARE };
-PF_DEVICE void pf_read(const pf_pool& p, const T* line, pf_i32 x, pf_i32 y, int count, bool there,
-                       pf_seen* seen) {
-  PF_UNROLL for (int j = 0; j < count; ++j) seen[j].load(line + j * p.w.in, x,
-                                                         there && pf_inside(y + j, p.h.in), p);
-}
-
 PF_KERNEL(pool_lines, 256)(pf_pool p) {
   const pf_i32 across = p.w.out / PF_V;
   for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(p.items); e += pf_item_step()) {
     const pf_corner at = pf_corner_of(static_cast<pf_index>(e), across, p.h.out);
     const pf_i32 x = at.x * (PF_V * PF_S);
     const pf_i32 end = at.y + STRIP < p.h.out ? at.y + STRIP : p.h.out;
-    pf_i32 y = at.y * PF_S - PF_P;
+    const pf_i32 y = at.y * PF_S - PF_P;
     const T* line = static_cast<const T*>(p.from) +
                     (static_cast<pf_i64>(at.n) * p.h.in + y) * static_cast<pf_i64>(p.w.in);
-    pf_index to = (at.n * static_cast<pf_index>(p.h.out) + static_cast<pf_index>(at.y)) *
-                      static_cast<pf_index>(p.w.out) +
-                  static_cast<pf_index>(at.x * PF_V);
-    pf_best<PF_V> lines[PF_K];
-    pf_seen shared[SHARE ? SHARE : 1], next[FRESH];
-    pf_read(p, line, x, y, SHARE, true, shared);
-    y += SHARE;
-    line += SHARE * p.w.in;
+    const pf_index to = (at.n * static_cast<pf_index>(p.h.out) + static_cast<pf_index>(at.y)) *
+                            static_cast<pf_index>(p.w.out) +
+                        static_cast<pf_index>(at.x * PF_V);
     // Where taps are kept, and registers are many anyway, a row is read ahead.
-    if constexpr (PF_KEEP) pf_read(p, line, x, y, FRESH, true, next);
-    PF_UNROLL for (int j = 0; j < SHARE; ++j) lines[PF_S + j] = shared[j].best(x, p);
-    PF_NO_UNROLL for (pf_i32 row = at.y; row < end; ++row) {
-      PF_UNROLL for (int j = 0; j < SHARE; ++j) lines[j] = lines[PF_S + j];
-      pf_seen seen[FRESH];
-      if constexpr (PF_KEEP)
-        PF_UNROLL for (int j = 0; j < FRESH; ++j) seen[j] = next[j];
-      else
-        pf_read(p, line, x, y, FRESH, true, seen);
-      y += PF_S;
-      line += PF_S * p.w.in;
-      if constexpr (PF_KEEP) pf_read(p, line, x, y, FRESH, row + 1 < end, next);
-      PF_UNROLL for (int j = 0; j < FRESH; ++j) lines[SHARE + j] = seen[j].best(x, p);
-      pf_best<PF_V> best = lines[0];
-      PF_UNROLL for (int j = 1; j < PF_K; ++j) best.follow(lines[j], j);
-      best.store(p, to);
-      to += static_cast<pf_index>(p.w.out);
-    }
+    pf_walk<pf_seen, PF_KEEP>(p, line, p.w.in, x, y, end - at.y, to,
+                              static_cast<pf_index>(p.w.out));
   }
 }
 

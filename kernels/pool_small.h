@@ -1,6 +1,7 @@
 // The largest elements of small windows over pictures whose channels lie side by side, and their
 // gradient (pool_window.h): a thread has PF_V channels of one result, or of PF_S x PF_S pixels, and
-// reads all that it needs at once.
+// reads all that it needs at once. With taps, which take registers of other threads anyway, it
+// makes PF_STRIP results below each other (pool_strips).
 #include "pool_window.h"
 
 // Where a thread's elements are. Channels count in vectors.
@@ -51,6 +52,47 @@ PF_KERNEL(pool_small, 256)(pf_pool p) {
                (line * static_cast<pf_index>(p.w.out) + static_cast<pf_index>(at.x)) * inner + c);
   }
 }
+
+#if PF_STRIP > 1
+struct pf_seen {
+  pf_vector<T, PF_V> at[PF_K];
+  bool in;
+  PF_METHOD void load(const T* line, pf_i32 x, bool inside, const pf_pool& p) {
+    in = inside;
+    PF_UNROLL for (int i = 0; i < PF_K; ++i) {
+      if (in && pf_inside(x + i, p.w.in))
+        at[i].template load<false>(line + static_cast<pf_i64>(x + i) * p.inner);
+    }
+  }
+  PF_METHOD pf_best<PF_V> best(pf_i32 x, const pf_pool& p) const {
+    pf_best<PF_V> b;
+    b.clear();
+    PF_UNROLL for (int i = 0; i < PF_K; ++i) {
+      if (!in || !pf_inside(x + i, p.w.in)) continue;
+      PF_UNROLL for (int v = 0; v < PF_V; ++v) b.see(v, at[i].get(v), i);
+    }
+    return b;
+  }
+};
+PF_KERNEL(pool_strips, 256)(pf_pool p) {
+  const pf_i32 channels = static_cast<pf_i32>(p.inner) / PF_V,
+               strips = (p.h.out + PF_STRIP - 1) / PF_STRIP;
+  const pf_i64 pitch = static_cast<pf_i64>(p.w.in) * p.inner;
+  for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(p.items); e += pf_item_step()) {
+    const pf_corner at = pf_corner_of(static_cast<pf_index>(e), channels, p.w.out, strips);
+    const pf_index c = static_cast<pf_index>(at.c) * PF_V, inner = static_cast<pf_index>(p.inner);
+    const pf_i32 row = at.y * PF_STRIP, y = row * PF_S - PF_P;
+    const pf_i32 rows = p.h.out - row < PF_STRIP ? p.h.out - row : PF_STRIP;
+    const T* line = static_cast<const T*>(p.from) +
+                    (static_cast<pf_i64>(at.n) * p.h.in + y) * pitch + static_cast<pf_i64>(c);
+    const pf_index step = static_cast<pf_index>(p.w.out) * inner;
+    const pf_index to =
+        (at.n * static_cast<pf_index>(p.h.out) + static_cast<pf_index>(row)) * step +
+        static_cast<pf_index>(at.x) * inner + c;
+    pf_walk<pf_seen, false>(p, line, pitch, at.x * PF_S - PF_P, y, rows, to, step);
+  }
+}
+#endif
 
 // A thread writes the gradient of PF_S x PF_S pixels.
 PF_KERNEL(pool_small_input, 256)(pf_pool p) {

@@ -64,6 +64,45 @@ struct pf_best {
   }
 };
 
+// Results of `rows` windows below each other, the first of which begins at line y of the input,
+// where `line` points: what two windows share of a line is seen once. A Seen is what windows see of
+// a line: load(line, x, whether it is there, p), and best(x, p). AHEAD: the lines of the next
+// window are on their way.
+enum { SHARE = PF_K > PF_S ? PF_K - PF_S : 0, FRESH = PF_K - SHARE };
+template <class Seen>
+PF_DEVICE void pf_read_lines(const pf_pool& p, const T* line, pf_i64 pitch, pf_i32 x, pf_i32 y,
+                             int count, bool there, Seen* seen) {
+  PF_UNROLL for (int j = 0; j < count; ++j) seen[j].load(line + j * pitch, x,
+                                                         there && pf_inside(y + j, p.h.in), p);
+}
+template <class Seen, bool AHEAD>
+PF_DEVICE void pf_walk(const pf_pool& p, const T* line, pf_i64 pitch, pf_i32 x, pf_i32 y,
+                       pf_i32 rows, pf_index to, pf_index step) {
+  pf_best<PF_V> lines[PF_K];
+  Seen shared[SHARE ? SHARE : 1], next[FRESH];
+  pf_read_lines(p, line, pitch, x, y, SHARE, true, shared);
+  y += SHARE;
+  line += SHARE * pitch;
+  if constexpr (AHEAD) pf_read_lines(p, line, pitch, x, y, FRESH, true, next);
+  PF_UNROLL for (int j = 0; j < SHARE; ++j) lines[PF_S + j] = shared[j].best(x, p);
+  PF_NO_UNROLL for (pf_i32 row = 0; row < rows; ++row) {
+    PF_UNROLL for (int j = 0; j < SHARE; ++j) lines[j] = lines[PF_S + j];
+    Seen seen[FRESH];
+    if constexpr (AHEAD)
+      PF_UNROLL for (int j = 0; j < FRESH; ++j) seen[j] = next[j];
+    else
+      pf_read_lines(p, line, pitch, x, y, FRESH, true, seen);
+    y += PF_S;
+    line += PF_S * pitch;
+    if constexpr (AHEAD) pf_read_lines(p, line, pitch, x, y, FRESH, row + 1 < rows, next);
+    PF_UNROLL for (int j = 0; j < FRESH; ++j) lines[SHARE + j] = seen[j].best(x, p);
+    pf_best<PF_V> best = lines[0];
+    PF_UNROLL for (int j = 1; j < PF_K; ++j) best.follow(lines[j], j);
+    best.store(p, to);
+    to += step;
+  }
+}
+
 // Of PF_S x PF_S pixels' gradient: PER windows in each direction contain some of these pixels, LEAD
 // of them begin before the square.
 enum { LEAD = (PF_K - 1 - PF_P) / PF_S, PER = (PF_S - 1 + PF_P) / PF_S + LEAD + 1 };

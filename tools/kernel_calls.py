@@ -453,6 +453,10 @@ def pools(calls):
         calls("adaptive_avg_pool2d", lambda: F.adaptive_avg_pool2d(x, (7, 5)))
         calls("adaptive_max_pool2d", lambda: F.adaptive_max_pool2d(x, (7, 5)))
 
+    for dtype in FLOATS:  # so many that a thread makes several below each other
+        x = channels_last(empty(640, 64, 28, 128, dtype=dtype, grad=True))
+        calls("max_pool2d", lambda: F.max_pool2d(x, 3, 2, 1))
+
 
 def recurrent(calls):
     for dtype, hidden, layer in itertools.product(

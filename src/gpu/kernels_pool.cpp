@@ -36,22 +36,31 @@ bool small_windows(const KernelArgs& a, pf_pool p, DType t, DType kind, bool kee
   const int64_t vector = 16 / size / (lines ? w.stride : 1);
   if (lines ? w.in % (vector * w.stride) != 0 || w.out % vector != 0 : p.inner % vector != 0)
     return false;
-  const int64_t rows = lines ? 4 : 1;  // of a thread, STRIP there
-  const int64_t down = ceil_div(back ? ceil_div(h.in, h.stride) : h.out, rows),
-                across = back ? ceil_div(w.in, w.stride) : w.out;
-  p.items = p.outer * down * (lines ? across / vector : across * (p.inner / vector));
+  const int64_t across = back ? ceil_div(w.in, w.stride) : w.out,
+                each = lines ? across / vector : across * (p.inner / vector);
+  // Below each other for a thread: STRIP of pool_lines.h, PF_STRIP of pool_small.h, while there are
+  // threads enough for the GPU.
+  constexpr int64_t kLines = 4, kStrip = 14;
+  const int64_t threads = a.traits().compute_units * int64_t{1024};
+  const bool strips =
+      !lines && keep && !back && p.outer * ceil_div(h.out, kStrip) * each >= threads;
+  const int64_t rows = lines ? kLines : strips ? kStrip : 1;
+  const int64_t down = ceil_div(back ? ceil_div(h.in, h.stride) : h.out, rows);
+  p.items = p.outer * down * each;
   const Defines defines =
       Defines()
           .type("PF_T", t)
           .value("PF_K", w.kernel)
           .value("PF_S", w.stride)
           .value("PF_P", w.padding)
-          .value("PF_LINES", lines)
+          .value("PF_STRIP", strips ? kStrip : 1)
           .value("PF_V", vector)
           .value("PF_KEEP", keep)
           .text("PF_INDEX", std::max(inputs, results) < (int64_t{1} << 31) ? "pf_u32" : "pf_u64");
-  const char* entry = lines ? (back ? "pool_lines_input" : "pool_lines")
-                            : (back ? "pool_small_input" : "pool_small");
+  const char* entry = lines    ? (back ? "pool_lines_input" : "pool_lines")
+                      : back   ? "pool_small_input"
+                      : strips ? "pool_strips"
+                               : "pool_small";
   a.launch(a.compile(lines ? "pool_lines.h" : "pool_small.h", defines, entry),
            blocks_for(p.items, kBlock), kBlock, 0, p);
   return true;

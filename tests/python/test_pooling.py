@@ -247,6 +247,26 @@ def test_small_windows(space, k, s, p, dtype, last):
     assert_array_equal(dx.double().numpy(), put(g, index, space))
 
 
+@pytest.mark.parametrize("dtype", [pf.bfloat16, pf.float32])
+@pytest.mark.parametrize("k, s, p", [(3, 2, 1), (2, 2, 0), (3, 1, 1), (2, 1, 0)])
+def test_many_small_windows(k, s, p, dtype):
+    """So many that a GPU's thread may make several below each other, the last fewer."""
+    rng = np.random.default_rng(6)
+    a = rng.integers(-9, 9, (16, 64, 33, 33)).astype(np.float32)
+    a[rng.random(a.shape) < 0.01] = np.nan
+    a[:, :, :3, :5] = -np.inf
+    x = pf.tensor(a).to(dtype).contiguous(memory_format=pf.channels_last).requires_grad_()
+    want = x.detach().cpu().requires_grad_()
+    y, expected = (F.max_pool2d(t, k, s, p) for t in (x, want))
+    dy = pf.randn_like(y.detach())
+    y.backward(dy)
+    expected.backward(dy.cpu())
+    np.testing.assert_array_equal(
+        y.detach().cpu().float().numpy(), expected.detach().float().numpy()
+    )
+    np.testing.assert_array_equal(x.grad.cpu().float().numpy(), want.grad.float().numpy())
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_extremes(last):
     x = np.zeros((1, 2, 4, 4))
