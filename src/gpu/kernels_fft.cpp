@@ -107,7 +107,7 @@ struct Shape {
   long long n[3];
   long long in_step, in_next, out_step, out_next, batch;
   int type;
-  friend auto operator<=>(const Shape&, const Shape&) = default;
+  bool operator==(const Shape&) const = default;
 };
 
 class Plans {
