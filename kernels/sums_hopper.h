@@ -3,6 +3,7 @@
 // sm_90a; the host acts it out.
 #ifndef PF_SUMS_HOPPER_H
 #define PF_SUMS_HOPPER_H
+#include "registers_hopper.h"
 #include "tiles_lines.h"
 
 static_assert(TILE_N == 64 || TILE_N == 128 || TILE_N == 256, "as the instructions below");
@@ -35,43 +36,24 @@ PF_DEVICE pf_u64 pf_matrix_at(pf_u32 address) {
          static_cast<pf_u64>(1) << 62;
 }
 
-#define PF_SUM(R, J) R(c[J][0]), R(c[J][1]), R(c[J][2]), R(c[J][3])
-#define PF_SUMS(R, J)                                                                   \
-  PF_SUM(R, J), PF_SUM(R, J + 1), PF_SUM(R, J + 2), PF_SUM(R, J + 3), PF_SUM(R, J + 4), \
-      PF_SUM(R, J + 5), PF_SUM(R, J + 6), PF_SUM(R, J + 7)
-#define PF_FLOATS "+f"
-#define PF_INTS "+r"
 #if TILE_N == 64
-#define PF_WGMMA_ALL(R) PF_SUMS(R, 0)
+#define PF_WGMMA_ALL(R) PF_SUMS_8(R, 0)
 #define PF_WGMMA_SHAPE "m64n64"
-#define PF_WGMMA_TO                                                                \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
-  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define PF_WGMMA_TO PF_NUMBERS_32
 #define PF_WGMMA_FROM "%32, %33, p"
 #define PF_WGMMA_ROWS_FROM "{%32, %33, %34, %35}, %36"
 #define PF_WGMMA_TURN "%34, %35"
 #elif TILE_N == 128
-#define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8)
+#define PF_WGMMA_ALL(R) PF_SUMS_8(R, 0), PF_SUMS_8(R, 8)
 #define PF_WGMMA_SHAPE "m64n128"
-#define PF_WGMMA_TO                                                                \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
-  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
-  "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
-  "%60,%61,%62,%63"
+#define PF_WGMMA_TO PF_NUMBERS_64
 #define PF_WGMMA_FROM "%64, %65, p"
 #define PF_WGMMA_ROWS_FROM "{%64, %65, %66, %67}, %68"
 #define PF_WGMMA_TURN "%66, %67"
 #else
-#define PF_WGMMA_ALL(R) PF_SUMS(R, 0), PF_SUMS(R, 8), PF_SUMS(R, 16), PF_SUMS(R, 24)
+#define PF_WGMMA_ALL(R) PF_SUMS_8(R, 0), PF_SUMS_8(R, 8), PF_SUMS_8(R, 16), PF_SUMS_8(R, 24)
 #define PF_WGMMA_SHAPE "m64n256"
-#define PF_WGMMA_TO                                                                \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
-  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,"   \
-  "%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,"   \
-  "%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,"   \
-  "%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,"   \
-  "%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113," \
-  "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define PF_WGMMA_TO PF_NUMBERS_128
 #define PF_WGMMA_FROM "%128, %129, p"
 #define PF_WGMMA_ROWS_FROM "{%128, %129, %130, %131}, %132"
 #define PF_WGMMA_TURN "%130, %131"

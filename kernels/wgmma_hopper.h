@@ -6,6 +6,7 @@
 // the line's number, as copies by tensor maps leave them.
 #ifndef PF_WGMMA_HOPPER_H
 #define PF_WGMMA_HOPPER_H
+#include "registers_hopper.h"
 #include "strips.h"
 #include "tma_nvidia.h"
 
@@ -23,15 +24,6 @@ PF_DEVICE pf_u64 pf_panel_at(pf_u32 address, pf_u32 panel) {
          static_cast<pf_u64>(1024 >> 4) << 32 | static_cast<pf_u64>(1) << 62;
 }
 
-#define PF_SUMS_1(J) "+f"(c[J][0]), "+f"(c[J][1]), "+f"(c[J][2]), "+f"(c[J][3])
-#define PF_SUMS_4(J) PF_SUMS_1(J), PF_SUMS_1(J + 1), PF_SUMS_1(J + 2), PF_SUMS_1(J + 3)
-#define PF_NUMBERS_32                                                              \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21," \
-  "%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define PF_NUMBERS_64                                                                 \
-  PF_NUMBERS_32                                                                       \
-  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51," \
-  "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 // c (+)= a b: both operands in shared memory, along k; or a in registers and b across k.
 #define PF_WGMMA_PANELS(T, TYPE, N, NUMBERS, A, B, ADD, ...)                                  \
   PF_DEVICE void pf_wgmma(T, float(&c)[N / 8][4], pf_u64 a, pf_u64 b, int add) {              \
@@ -49,14 +41,14 @@ PF_DEVICE pf_u64 pf_panel_at(pf_u32 address, pf_u32 panel) {
                  : __VA_ARGS__                                                                \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                       \
   }
-#define PF_WGMMA_OF(T, TYPE)                                                                    \
-  PF_WGMMA_PANELS(T, TYPE, 64, PF_NUMBERS_32, "%32", "%33", "%34", PF_SUMS_4(0), PF_SUMS_4(4))  \
-  PF_WGMMA_PANELS(T, TYPE, 128, PF_NUMBERS_64, "%64", "%65", "%66", PF_SUMS_4(0), PF_SUMS_4(4), \
-                  PF_SUMS_4(8), PF_SUMS_4(12))                                                  \
-  PF_WGMMA_WEIGHTS(T, TYPE, 64, PF_NUMBERS_32, "%32,%33,%34,%35", "%36", PF_SUMS_4(0),          \
-                   PF_SUMS_4(4))                                                                \
-  PF_WGMMA_WEIGHTS(T, TYPE, 128, PF_NUMBERS_64, "%64,%65,%66,%67", "%68", PF_SUMS_4(0),         \
-                   PF_SUMS_4(4), PF_SUMS_4(8), PF_SUMS_4(12))
+#define PF_WGMMA_OF(T, TYPE)                                                                       \
+  PF_WGMMA_PANELS(T, TYPE, 64, PF_NUMBERS_32, "%32", "%33", "%34", PF_SUMS_8(PF_FLOATS, 0))        \
+  PF_WGMMA_PANELS(T, TYPE, 128, PF_NUMBERS_64, "%64", "%65", "%66", PF_SUMS_8(PF_FLOATS, 0),       \
+                  PF_SUMS_8(PF_FLOATS, 8))                                                         \
+  PF_WGMMA_WEIGHTS(T, TYPE, 64, PF_NUMBERS_32, "%32,%33,%34,%35", "%36", PF_SUMS_8(PF_FLOATS, 0))  \
+                                                                                                   \
+  PF_WGMMA_WEIGHTS(T, TYPE, 128, PF_NUMBERS_64, "%64,%65,%66,%67", "%68", PF_SUMS_8(PF_FLOATS, 0), \
+                   PF_SUMS_8(PF_FLOATS, 8))
 PF_WGMMA_OF(pf_bf16, "bf16")
 PF_WGMMA_OF(pf_f16, "f16")
 

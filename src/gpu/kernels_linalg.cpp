@@ -67,24 +67,33 @@ struct pf_larger {
     return a > b ? a : b;
   }
 };
-// Libraries say what they like of NaN and infinities: pivots that are none, or that a matrix is
-// singular. A block looks at one: such rows stay, and such factors are NaN, as they are on the CPU.
-PF_KERNEL(linalg_pivots, 256)(pf_matrices m) {
+// A block looks at one matrix: whether it holds NaN or an infinity.
+PF_KERNEL(linalg_mark, 256)(pf_matrices m) {
   PF_SHARED pf_i32 room[PF_MAX_WARPS];
+  const pf_i64 size = m.rows * m.columns * PARTS;
+  const R* x = static_cast<const R*>(m.to) + pf_block() * size;
+  pf_i32 odd = 0;
+  PF_NO_UNROLL for (pf_i64 e = pf_thread(); e < size; e += pf_threads()) {
+    const R v = pf_get<R>(x, e);
+    odd |= !(v - v == R(0));
+  }
+  odd = pf_group_join<pf_larger>(odd, pf_threads(), room);
+  if (pf_thread() == 0) m.bad[pf_block()] = odd;
+}
+// Libraries say what they like of matrices that hold NaN or infinities: pivots that are none, or
+// that one is singular, with zeros for factors. Such rows stay, and such factors are NaN, as they
+// are on the CPU.
+PF_KERNEL(linalg_pivots, 256)(pf_matrices m) {
   const pf_i64 few = m.rows < m.columns ? m.rows : m.columns, size = m.rows * m.columns * PARTS;
   pf_i32* pivots = m.places + pf_block() * few;
   PF_NO_UNROLL for (pf_i64 i = pf_thread(); i < few; i += pf_threads()) {
     const pf_i32 row = pivots[i];
     if (row <= i || row > m.rows) pivots[i] = static_cast<pf_i32>(i + 1);
   }
-  if (m.info[pf_block()] <= 0) return;
+  const bool odd = m.bad[pf_block()] && m.info[pf_block()] > 0;
+  pf_barrier();  // all have read info
+  if (!odd) return;
   R* x = static_cast<R*>(m.to) + pf_block() * size;
-  pf_i32 odd = 0;
-  PF_NO_UNROLL for (pf_i64 e = pf_thread(); e < size; e += pf_threads()) {
-    const R v = pf_get<R>(x, e);
-    odd |= !(v - v == R(0));
-  }
-  if (pf_group_join<pf_larger>(odd, pf_threads(), room) == 0) return;
   PF_NO_UNROLL for (pf_i64 e = pf_thread(); e < size; e += pf_threads())
       pf_put<R>(x, e, pf_float<R>::infinity() - pf_float<R>::infinity());
   if (pf_thread() == 0) m.info[pf_block()] = 0;
@@ -435,6 +444,8 @@ void lu_factor(const KernelArgs& a) {
   pf_matrices p{};
   p.places = pivots, p.count = m.count, p.rows = rows, p.columns = columns;
   p.to = x.data, p.info = info;
+  p.bad = static_cast<pf_i32*>(a.workspace(static_cast<size_t>(m.count) * sizeof(pf_i32)));
+  launch(a, "linalg_mark", k, p, m.count * kBlock);
   if (m.count > 1 && rows == columns && rows <= kFewColumns) {
     void** table = addresses(a, x, m.count);
     with_blas(a, [&](Handles& h) {
