@@ -9,6 +9,7 @@ from ... import _C, _ops
 from ..._C import Tensor
 from ..._grad_mode import no_grad
 from ...func import vmap
+from ...streams import synchronize
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
 _CHUNK = 1 << 24  # elements of a mask that are looked at together
@@ -63,10 +64,12 @@ def is_pointwise(mod, dtype, *indices):
                 and got.dtype == wanted.dtype
                 and bool(((got == wanted) | ((got != got) & (wanted != wanted))).all())
             )
-        except (
-            Exception
-        ):  # whatever it is, the other way has shown that the function is none of its causes
+        except Exception:
+            # Whatever it is, the other way has shown that the function is none of its causes.
             same = False
+        if not same:
+            with contextlib.suppress(Exception):
+                synchronize(few[0].device)  # what a GPU finds wrong is told here, not later
     with contextlib.suppress(TypeError):
         _pointwise[mod] = same
     return same
