@@ -175,6 +175,7 @@ CALLS = {
     "ldexp": "t.ldexp(d.x, d.few_counts)",
     # attention, products
     "scaled_dot_product_attention": "F.scaled_dot_product_attention(d.heads, d.heads, d.heads, is_causal=True)",
+    "flash_attention": "F.flash_attention(d.heads, d.heads, d.heads, right=0)[0]",
     "matmul": "t.matmul(d.a, d.b)",
     "mm": "t.mm(d.a, d.b)",
     "int_mm": "t._int_mm(d.bytes, d.bytes)",

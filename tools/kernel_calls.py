@@ -369,6 +369,20 @@ def attention(calls):
         calls("attention", lambda: F.flash_attention(q, k, v, right=0, **options)[0])
 
 
+def linear_algebra(calls):
+    """What says of the numbers that it cannot be done is told so late that kernels were asked for."""
+    for dtype in (pf.float32, pf.float64, pf.complex64, pf.complex128):
+        for shape in ((40, 40), (3, 40, 40)):
+            a, b = empty(*shape, dtype=dtype), empty(*shape[:-1], 5, dtype=dtype)
+            for upper in (False, True):
+                calls("cholesky", lambda: pf.linalg.cholesky_ex(a, upper=upper)[0])
+            lu, pivots = pf.linalg.lu_factor_ex(a)[:2]
+            for left, adjoint in itertools.product((False, True), repeat=2):
+                right = b if left else b.mT
+                calls("lu_solve", lambda: pf.linalg.lu_solve(
+                    lu, pivots, right, left=left, adjoint=adjoint))  # fmt: skip
+
+
 def convolutions(calls):
     """Names of sizes: n, channels, size, results, taps, and options."""
     plain = [
@@ -706,7 +720,7 @@ def main(device):
     pf.set_device(device)
     calls = Calls()
     for family in (
-        registry, fitting, softmax, norms, sums, losses, products, attention, convolutions, pools,
+        registry, fitting, softmax, norms, sums, losses, products, attention, linear_algebra, convolutions, pools,
         recurrent, images, indexing, moving, optimizers, huge,
     ):  # fmt: skip
         began = time.time()

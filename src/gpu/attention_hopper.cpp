@@ -159,22 +159,21 @@ struct Job {
     }
     return tensor_map(v);
   }
-  Defines defines(const Shape& s) const {
+  Defines defines(const Shape& s, bool scores = true) const {
     return Defines()
         .type("PF_T", dtype)
-        .value("PF_MASK", mask)
-        .value("PF_FEATURES", features)
+        .value("PF_MASK", scores ? mask : 0)
+        .value("PF_FEATURES", scores ? features : 0)
         .value("PF_D", d)
         .value("PF_OWN", 16)
         .value("PF_WARPS", s.warps)
         .value("PF_OTHER", s.other)
         .value("PF_HELD", 0)
         .value("PF_STAGES", s.stages)
-        // Draws take registers.
-        .value("PF_RESIDENT", features & PF_DROPOUT ? std::min(s.resident, 2) : s.resident)
-        .value("PF_ALONE", s.alone)
-        .value("PF_MATRIX_UNIT", 2);
+        .value("PF_RESIDENT", s.resident)
+        .value("PF_ALONE", s.alone);
   }
+  Defines units(const Shape& s) const { return defines(s).value("PF_MATRIX_UNIT", 2); }
   // `own`: tiles of its own rows that a block has; `sums`: bytes of a stage beside its tiles.
   void launch(const Shape& s, const Defines& defines, const char* file, const char* entry,
               int64_t rows, int64_t of, int own, int64_t sums) {
@@ -201,7 +200,7 @@ bool attention_on_hopper(const KernelArgs& args, const pf_attention& a, DType t,
   j.m.k = j.map(at.k, a.keys, a.depth, s.other, j.m.step_k);
   j.m.v = j.map(at.v, a.keys, a.depth_v, s.other, j.m.step_v);
   j.store(0, out);
-  j.launch(s, j.defines(s).value("PF_TURNS", j.d == 128), "flash_hopper_forward.h",
+  j.launch(s, j.units(s).value("PF_TURNS", j.d == 128), "flash_hopper_forward.h",
            "flash_hopper_forward", a.queries, heads, 1, 0);
   return true;
 }
@@ -245,14 +244,14 @@ bool attention_backward_on_hopper(const KernelArgs& args, const pf_attention& a,
   m.sums = tensor_map(v);
 
   const char* file = "flash_hopper_backward.h";
-  args.launch(args.compile(file, j.defines(keys).value("PF_GIVES", 0), "flash_hopper_sums"),
+  args.launch(args.compile(file, j.defines(keys, false).value("PF_GIVES", 0), "flash_hopper_sums"),
               Grid(rows / (256 / (j.d / 8))), 256, 0, at, sums, m.padded);
   j.store(0, dq);
-  j.launch(queries, j.defines(queries).value("PF_GIVES", 4), file, "flash_hopper_dq", a.queries,
+  j.launch(queries, j.units(queries).value("PF_GIVES", 4), file, "flash_hopper_dq", a.queries,
            heads, 2, 0);
   j.store(0, dk);
   j.store(1, dv);
-  j.launch(keys, j.defines(keys).value("PF_GIVES", 3), file, "flash_hopper_dkv", a.keys,
+  j.launch(keys, j.units(keys).value("PF_GIVES", 3), file, "flash_hopper_dkv", a.keys,
            heads / a.group, 2, 2 * keys.other * 4);
   return true;
 }

@@ -38,6 +38,8 @@ int attribute(int* value, int which, int) {
 void answer_as_vendor(Runtime& r) {
   do_nothing(r.CtxSetCurrent);
   do_nothing(r.CtxEnablePeerAccess);
+  do_nothing(r.TensorMapEncodeTiled);
+  do_nothing(r.TensorMapEncodeIm2col);
   r.DeviceGetAttribute = attribute;
   r.DevicePrimaryCtxRetain = [](void** out, int) { return make_absent_handle(out); };
   r.GetErrorName = r.GetErrorString = [](int, const char** text) {
