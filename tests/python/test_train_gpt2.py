@@ -290,8 +290,9 @@ def test_training_learns_and_generates(capsys, text, tmp_path, monkeypatch):
     assert pyflame(capsys, *say)[0] == out
     assert pyflame(capsys, *say, "--compile")[0] == out
     likeliest = pyflame(capsys, *say, "--temperature", 0)[0]
-    assert pyflame(capsys, *say, "--top-k", 1)[0] == likeliest
-    assert pyflame(capsys, *say, "--top-p", 0.001)[0] == likeliest
+    if not pf.cuda.is_available():  # in 16 bits two letters can be the likeliest
+        assert pyflame(capsys, *say, "--top-k", 1)[0] == likeliest
+        assert pyflame(capsys, *say, "--top-p", 0.001)[0] == likeliest
     assert pyflame(capsys, *say, "--seed", 2)[0] != out
 
 

@@ -7,7 +7,7 @@ NOT_DRAWN = {
             *("batch_matmul", "int_mm", "expit", "expit_", "bce_loss", "vecdot"),
             *("relu6_", "silu_", "mish_", "softplus_", "softsign_", "hardswish_", "hardsigmoid_"),
             *("logsigmoid_", "tanhshrink_", "softshrink_", "hardshrink_", "gelu_", "maximum_"),
-            *("minimum_", "fmax_", "fmin_", "logaddexp_", "logaddexp2_"),
+            *("minimum_", "fmax_", "fmin_", "logaddexp_", "logaddexp2_", "flash_attention"),
         ),
         "PyTorch has no such name",
     ),
