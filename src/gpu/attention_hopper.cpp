@@ -16,9 +16,9 @@ struct Shape {
   int64_t block() const { return warps * 16; }
   int threads() const { return warps * 32 + (alone ? 32 : 128); }
 };
-// The fastest of those tried on an H100 that neither spill nor make products wait for registers
-// (docs/performance.md). A block of one group and a warp leaves room for others, whose beginnings
-// and ends it covers; rows of 128 columns need the registers of all.
+// The fastest of those tried on an H100 (docs/performance.md). A block of one group and a warp
+// leaves room for others, whose beginnings and ends it covers; rows of 128 columns need all
+// registers.
 constexpr Shape kForward64{4, 64, 3, 3, 1}, kQueries64{4, 64, 3, 3, 1}, kKeys64{8, 64, 2, 1, 0},
     kForward128{8, 128, 2, 1, 0}, kQueries128{8, 64, 3, 1, 0}, kKeys128{8, 64, 2, 1, 0};
 
