@@ -24,7 +24,7 @@ LIMITS = [
     Limit("group (random_|pf_program_).*", ("sm",), "spill", 16, "a word or two of a large group"),
     Limit(r"\w+", ("sm",), "spill", 64, "addresses outside of loops, or around calls that divide"),
     Limit(r"(group )?\w+", ("sm",), "scratch", 16, "a word or two for a call that divides doubles"),
-    Limit("flash_.*", ("sm",), "spill", 112, "the assembler aims at a number of blocks"),
+    Limit("flash_.*", ("sm",), "spill", 192, "the assembler aims at a number of blocks"),
     Limit("flash_hopper_(forward|dq|dkv)", ("sm_90",), "spill", 288, "both results or a third of the registers, and the products on top"),
     Limit("flash_.*", ("gfx",), "scalars", 320, "where matrices begin, and numbers of every feature, once"),
     Limit("sdpa.*", ("sm",), "spill", 96, "addresses of the mask, outside of the loop"),
@@ -33,7 +33,7 @@ LIMITS = [
     Limit("sdpa.*", ("gfx",), "scalars", 208, "where matrices begin, and numbers of every feature, once"),
     Limit("flash_.*", ("gfx11",), "spill", 336, "a cap's slope needs both products at once", SOFT_CAPS),
     Limit("flash_.*", ("gfx1",), "scratch", 24, "a word or two", SOFT_CAPS),
-    Limit("flash_.*", ("gfx90a",), "scratch", 24, "a word or two of 160 columns and more", ("-DPF_D=1(60|92)",)),
+    Limit("flash_.*", ("gfx9",), "scratch", 32, "a word or two of 160 columns and more", ("-DPF_D=1(60|92)",)),
     Limit("flash_dmask", ("gfx11",), "spill", 8, "addresses of a mask, outside of the loop"),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
     Limit(
