@@ -41,7 +41,7 @@ LIMITS = [
         ("-DPF_THREADS=512",),
     ),
     Limit(
-        "norm_backward", ("gfx11", "gfx12"), "spill", 16, "sums of 32 values of each of 256 threads",
+        "norm_backward", ("gfx11", "gfx12"), "spill", 24, "sums of 32 values of each of 256 threads",
         ("-DPF_VECS=4", "-DPF_SUMS=1"),
     ),
 ]  # fmt: skip
