@@ -319,30 +319,33 @@ Handles& handles_of(const Device& d) {
   if (!h) h = std::make_unique<Handles>();
   return *h;
 }
-// run(handle) of the solver behind all that the stream has.
+// run(handles) behind all that the stream has.
 template <class F>
-void with_solver(const KernelArgs& a, F&& run) {
+void with_handles(const KernelArgs& a, F&& run) {
   if (!compile_only().empty()) return;
   Stream& stream = a.device.stream(a.stream);
   stream.queue.finish();
   a.device.activate();
   Handles& h = handles_of(a.device);
   std::lock_guard lock(h.mutex);
-  if (!h.solver) must_solve(solver().Create(&h.solver), "Create");
-  must_solve(solver().SetStream(h.solver, stream.handle), "SetStream");
-  run(h);
+  run(h, stream.handle);
+}
+// The same with the solver's, or that of products, made and on the stream.
+template <class F>
+void with_solver(const KernelArgs& a, F&& run) {
+  with_handles(a, [&](Handles& h, auto stream) {
+    if (!h.solver) must_solve(solver().Create(&h.solver), "Create");
+    must_solve(solver().SetStream(h.solver, stream), "SetStream");
+    run(h);
+  });
 }
 template <class F>
 void with_blas(const KernelArgs& a, F&& run) {
-  if (!compile_only().empty()) return;
-  Stream& stream = a.device.stream(a.stream);
-  stream.queue.finish();
-  a.device.activate();
-  Handles& h = handles_of(a.device);
-  std::lock_guard lock(h.mutex);
-  if (!h.blas) must_multiply(blas().Create(&h.blas), "Create");
-  must_multiply(blas().SetStream(h.blas, stream.handle), "SetStream");
-  run(h);
+  with_handles(a, [&](Handles& h, auto stream) {
+    if (!h.blas) must_multiply(blas().Create(&h.blas), "Create");
+    must_multiply(blas().SetStream(h.blas, stream), "SetStream");
+    run(h);
+  });
 }
 
 // A batch of matrices without gaps: of a tensor by columns `fast` is the number of rows.
