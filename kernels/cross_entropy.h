@@ -1,7 +1,7 @@
 // cross_entropy of class indices over rows of logits, and its gradient. Each row is read once
 // forward (maximum and sum of exponentials kept together), read and written once backward; where
-// both are wanted at the same time (entropy_both), the second reading finds the row in a cache. A
-// group of threads a row.
+// both are wanted at the same time (entropy_both), the second reading finds the row in shared
+// memory, or else in a cache. A group of threads a row.
 //
 //   -DPF_T=  dtype    -DPF_V=  elements of one access; divides the classes
 //   -DPF_I=  dtype of the targets
@@ -9,6 +9,7 @@
 //   -DPF_HAS_W=0|1    classes have weights (of dtype T)
 //   -DPF_SMOOTH=0|1   label smoothing
 //   -DPF_PAST=0|1     the logits are larger than caches: the gradient is written past these
+//   -DPF_KEEP=0|1     of entropy_both: the row stays in shared memory
 #include "cross_entropy_args.h"
 #include "index_error.h"
 #include "rows.h"
@@ -43,9 +44,11 @@ PF_DEVICE C pf_weight_sum(const pf_entropy& r) {
 struct pf_row_sums {
   C high, inverse;  // maximum, 1 / sum of exp(x - maximum)
 };
-// The loss of a row, and what it takes; all threads of the block take part.
+// The loss of a row, and what it takes; all threads of the block take part. KEEP: the vectors that
+// a thread reads go to `kept`, too, where it finds them again.
+template <bool KEEP>
 PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
-                                      C (&room)[3][PF_MAX_WARPS]) {
+                                      C (&room)[3][PF_MAX_WARPS], char* kept) {
   const C low = -pf_float<C>::infinity();
   const bool on = row < r.rows;
   const pf_i64 end = on ? r.vectors : 0, step = r.width;
@@ -79,20 +82,36 @@ PF_DEVICE pf_row_sums pf_entropy_loss(const pf_entropy& r, pf_i64 row, pf_u32 t,
       }
     }
   };
+  const auto keep = [&](const Vector& v, pf_i64 c) PF_INLINE {
+    if constexpr (KEEP) pf_store_words<Vector::bytes, false>(pf_at<T>(kept, c * V), v.w);
+  };
+  // Few threads have room to keep their rows: each has the next round on its way, too.
   pf_i64 c = t;
+  Vector next[UNROLL];
+  const auto fetch = [&](pf_i64 from) PF_INLINE {
+    if (from + (UNROLL - 1) * step < end)
+      PF_UNROLL for (int u = 0; u < UNROLL; ++u) next[u].template load<KEEP && PF_PAST>(
+          pf_at<T>(x, (from + u * step) * V));
+  };
+  if constexpr (KEEP) fetch(c);
   for (; c + (UNROLL - 1) * step < end; c += UNROLL * step) {
     Vector v[UNROLL];
-    PF_UNROLL for (int u = 0; u < UNROLL; ++u) v[u].template load<false>(
-        pf_at<T>(x, (c + u * step) * V));
+    if constexpr (!KEEP) fetch(c);
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) v[u] = next[u];
+    if constexpr (KEEP) fetch(c + UNROLL * step);
     C top = low;
     PF_UNROLL for (int u = 0; u < UNROLL; ++u) PF_UNROLL for (int j = 0; j < V; ++j) top =
         pf_most(top, v[u].get(j));
     raise(top);
-    PF_UNROLL for (int u = 0; u < UNROLL; ++u) add(v[u], c + u * step);
+    PF_UNROLL for (int u = 0; u < UNROLL; ++u) {
+      keep(v[u], c + u * step);
+      add(v[u], c + u * step);
+    }
   }
   for (; c < end; c += step) {
     Vector v;
-    v.template load<false>(pf_at<T>(x, c * V));
+    v.template load<KEEP && PF_PAST>(pf_at<T>(x, c * V));
+    keep(v, c);
     C top = low;
     PF_UNROLL for (int j = 0; j < V; ++j) top = pf_most(top, v.get(j));
     raise(top);
@@ -135,11 +154,13 @@ PF_DEVICE C pf_scale_of(const pf_entropy& r, pf_i64 row) {
   const C divisor = r.reduction == 1 ? *static_cast<const C*>(r.total) : C(1);
   return pf_get_one<PF_L>(r.gradient, r.reduction == 0 ? row : 0) / divisor;
 }
-// dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp.
+// dx = scale (softmax a - u), less b at the class: see cross_entropy in ops/loss.cpp. `kept` as
+// above.
+template <bool KEEP>
 PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf_row_class k,
-                                   C scale, pf_row_sums sums) {
+                                   C scale, pf_row_sums sums, const char* kept) {
   const pf_i64 step = r.width;
-  const char* x = pf_at<T>(r.x, row * r.vectors * V);
+  const char* x = KEEP ? kept : pf_at<T>(r.x, row * r.vectors * V);
   char* dx = pf_at<T>(r.dx, row * r.vectors * V);
   const C e = static_cast<C>(r.smoothing);
   const C b = scale * (C(1) - e) * k.weight;
@@ -160,16 +181,21 @@ PF_DEVICE void pf_entropy_gradient(const pf_entropy& r, pf_i64 row, pf_u32 t, pf
     if (k.at < 0) PF_UNROLL for (int j = 0; j < V; ++j) o[j] = C(0);
     pf_put<T, V, PF_PAST>(pf_at<T>(dx, c * V), o);
   };
+  const auto load = [&](Vector& v, pf_i64 c) PF_INLINE {
+    if constexpr (KEEP)
+      pf_load_words<Vector::bytes, false>(pf_at<T>(x, c * V), v.w);
+    else
+      v.template load<PF_PAST>(pf_at<T>(x, c * V));
+  };
   pf_i64 c = t;
   for (; c + (UNROLL - 1) * step < r.vectors; c += UNROLL * step) {
     Vector v[UNROLL];
-    PF_UNROLL for (int q = 0; q < UNROLL; ++q) v[q].template load<PF_PAST>(
-        pf_at<T>(x, (c + q * step) * V));
+    PF_UNROLL for (int q = 0; q < UNROLL; ++q) load(v[q], c + q * step);
     PF_UNROLL for (int q = 0; q < UNROLL; ++q) write(v[q], c + q * step);
   }
   for (; c < r.vectors; c += step) {
     Vector v;
-    v.template load<PF_PAST>(pf_at<T>(x, c * V));
+    load(v, c);
     write(v, c);
   }
 }
@@ -182,15 +208,15 @@ PF_KERNEL(entropy_rows, PF_ROW_THREADS)(const pf_entropy r) {
   PF_SHARED C room[3][PF_MAX_WARPS];
   const pf_i64 row = pf_row_of(r);
   const pf_row_class k = row < r.rows ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
-  pf_entropy_loss(r, row, pf_thread() % r.width, k, room);
+  pf_entropy_loss<false>(r, row, pf_thread() % r.width, k, room, nullptr);
 }
 PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
   // From the last row: those that the forward pass read last may still be in the caches.
   const pf_i64 row = r.rows - 1 - pf_row_of(r);
   if (row < 0) return;
   const C* stats = static_cast<const C*>(r.stats) + 2 * row;
-  pf_entropy_gradient(r, row, pf_thread() % r.width, pf_class_of(r, row), pf_scale_of(r, row),
-                      {stats[0], stats[1]});
+  pf_entropy_gradient<false>(r, row, pf_thread() % r.width, pf_class_of(r, row),
+                             pf_scale_of(r, row), {stats[0], stats[1]}, nullptr);
 }
 PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
   PF_SHARED C room[3][PF_MAX_WARPS];
@@ -199,8 +225,10 @@ PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
   const bool on = row < r.rows;
   const pf_row_class k = on ? pf_class_of(r, row) : pf_row_class{-1, C(0), false};
   const C scale = on ? pf_scale_of(r, row) : C(0);  // read now, while there are other waits
-  const pf_row_sums sums = pf_entropy_loss(r, row, t, k, room);
-  if (on) pf_entropy_gradient(r, row, t, k, scale, sums);
+  char* kept =
+      PF_KEEP ? pf_dynamic_shared() + pf_thread() / r.width * r.vectors * Vector::bytes : nullptr;
+  const pf_row_sums sums = pf_entropy_loss<PF_KEEP>(r, row, t, k, room, kept);
+  if (on) pf_entropy_gradient<PF_KEEP>(r, row, t, k, scale, sums, kept);
 }
 
 // The weight of all rows, where the gradient wants it before the losses are known: one block. Adds

@@ -102,13 +102,14 @@ inline int row_block(int64_t width, const Traits& t) {
 
 // A row that a block keeps in shared memory: two blocks at a time where it is short enough.
 struct KeptRow {
-  bool fits;
+  bool fits, two;
   int block;
   size_t bytes;
 };
 inline KeptRow kept_row(int64_t bytes, const Traits& t) {
   const size_t need = static_cast<size_t>(ceil_div(bytes, 16) * 16), fixed = 1024;
-  return {need + fixed <= t.max_shared, 2 * (need + fixed) <= t.max_shared ? 512 : 1024, need};
+  const bool two = 2 * (need + fixed) <= t.max_shared;
+  return {need + fixed <= t.max_shared, two, two ? 512 : 1024, need};
 }
 
 }  // namespace pyflame::gpu

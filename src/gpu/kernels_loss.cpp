@@ -22,16 +22,18 @@ struct Prepared {
   pf_entropy r{};
   Defines defines;
   int block = 0;
+  size_t kept = 0;  // bytes of shared memory in which entropy_both keeps rows
 
-  void for_rows(const KernelArgs& a, const char* entry) const {
+  void for_rows(const KernelArgs& a, const char* entry, size_t shared = 0) const {
     if (r.rows > 0)
-      launch(a, entry, Grid(ceil_div(r.rows, block / static_cast<int>(r.width))), block);
+      launch(a, entry, Grid(ceil_div(r.rows, block / static_cast<int>(r.width))), block, shared);
   }
   void for_all(const KernelArgs& a, const char* entry) const { launch(a, entry, Grid(1), 1024); }
 
  private:
-  void launch(const KernelArgs& a, const char* entry, Grid grid, int threads) const {
-    a.launch(a.compile("cross_entropy.h", defines, entry), grid, threads, 0, r);
+  void launch(const KernelArgs& a, const char* entry, Grid grid, int threads,
+              size_t shared = 0) const {
+    a.launch(a.compile("cross_entropy.h", defines, entry), grid, threads, shared, r);
   }
 };
 
@@ -65,7 +67,10 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
                           1, kRowThreads);
   r.width = static_cast<uint32_t>(width);
   p.block = row_block(width, a.traits());
-  const int64_t bytes = rows * classes * static_cast<int64_t>(itemsize(t));
+  const int64_t row_bytes = classes * static_cast<int64_t>(itemsize(t)), bytes = rows * row_bytes;
+  // Rows so long that those under way together are more than a cache holds, if two of them fit.
+  const KeptRow kept = kept_row(row_bytes, a.traits());
+  if (at.loss >= 0 && at.dx >= 0 && width == kRowThreads && kept.two) p.kept = kept.bytes;
   p.defines = Defines()
                   .type("PF_T", t)
                   .type("PF_I", a.dtype(at.target))
@@ -73,7 +78,8 @@ Prepared prepare(const KernelArgs& a, const Order& at) {
                   .value("PF_V", v)
                   .value("PF_HAS_W", weighted)
                   .value("PF_SMOOTH", smooth)
-                  .value("PF_PAST", larger_than_caches(bytes));
+                  .value("PF_PAST", larger_than_caches(bytes))
+                  .value("PF_KEEP", p.kept > 0);
   if (at.loss >= 0) {
     const size_t wide = t == DType::Float64 ? 8 : 4;
     r.losses = a.workspace(2 * wide * static_cast<size_t>(std::max<int64_t>(rows, 1)));
@@ -123,7 +129,7 @@ void cross_entropy_both(const KernelArgs& a) {
                                  .dx = at.dx,
                                  .dloss = at.dloss});
   if (p.r.reduction == 1) p.for_all(a, "entropy_total");
-  p.for_rows(a, "entropy_both");
+  p.for_rows(a, "entropy_both", p.kept);
   p.for_all(a, "entropy_both_finish");
 }
 
