@@ -1,5 +1,6 @@
 // Scaled dot-product attention: one kernel forward, one backward, and the same in operations where
 // the kernels do not reach (dropout under vmap, gradients of gradients).
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -13,6 +14,7 @@
 #include "ops/functions.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "ops/side_by_side.h"
 #include "pyflame/autograd.h"
 #include "pyflame/random.h"
 #include "table/kernels/attention.h"
@@ -236,11 +238,16 @@ autograd::Grads fused_backward(const char* op, const autograd::Context& c, Atten
     return composed_backward(g, q, k, v, mask, a);
   }
   const int64_t l = q->shape[q->shape.size() - 2], s = k->shape[k->shape.size() - 2];
-  const Tensor dq = make_as(q, batch, l, q->shape.back());
   Dims owners = batch;
   if (a.grouped) owners.back() = 1;
-  const Tensor dk = make_as(k, owners, s, k->shape.back());
-  const Tensor dv = make_as(v, owners, s, v->shape.back());
+  // As slices of one gradient where the operands are slices of one projection.
+  std::array<Tensor, 3> grads;
+  if (batch == batch_of(q) && owners == batch_of(k) && owners == batch_of(v))
+    grads = ops::make_side_by_side({q, k, v});
+  if (!grads[0].defined())
+    grads = {make_as(q, batch, l, q->shape.back()), make_as(k, owners, s, k->shape.back()),
+             make_as(v, owners, s, v->shape.back())};
+  const auto& [dq, dk, dv] = grads;
   Tensor dmask;
   if (mask.defined() && mask->dtype != DType::Bool && c.needs(kMask))
     dmask = make_tensor(mask->shape, mask->dtype, mask->device());

@@ -147,6 +147,8 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                        const Tensor& g = c.grad();
                        autograd::Grads r(3);
                        if (!g.defined()) return r;
+                       // First, while what makes `g` may still be pending: it is summed on its way.
+                       if (c.needs(2)) r[2] = sum_leading(g);
                        if (c.needs(0)) {
                          Tensor g0 = g, b0 = c.saved(1);
                          if (hiding() && alike.first) join_samples(g0, b0);
@@ -157,7 +159,6 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                          if (hiding() && alike.second) join_samples(g1, a1);
                          r[1] = grad_b(g1, a1, sb, ta, tb, op);
                        }
-                       if (c.needs(2)) r[2] = sum_leading(g);
                        return r;
                      });
   }

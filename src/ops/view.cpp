@@ -5,6 +5,7 @@
 #include "ops/complex.h"
 #include "ops/hidden.h"
 #include "ops/registry.h"
+#include "ops/side_by_side.h"
 
 namespace pyflame {
 
@@ -366,6 +367,11 @@ static Tensor unfold(const Tensor& t, int64_t dimension, int64_t size, int64_t s
 
 namespace {
 
+Tensor joined(const TensorList& pieces, int d) {
+  const Tensor whole = ops::seen_as_one(pieces, d);
+  return whole.defined() ? whole : cat(pieces, d);
+}
+
 // Pieces of the given sizes, one after the other along `d`.
 TensorList pieces(const Tensor& t, int d, const IntList& sizes) {
   TensorList out;
@@ -378,7 +384,7 @@ TensorList pieces(const Tensor& t, int d, const IntList& sizes) {
   if (out.size() > 1 && autograd::wanted({t}))
     autograd::attach(
         "split", out, std::span<const Tensor>(&t, 1), {},
-        [d](const autograd::Context& c) -> autograd::Grads { return {cat(c.grads, d)}; });
+        [d](const autograd::Context& c) -> autograd::Grads { return {joined(c.grads, d)}; });
   return out;
 }
 
@@ -454,9 +460,12 @@ TensorList unbind(const Tensor& t, int64_t dim) {
   TensorList out;
   for (int64_t i = 0; i < t->shape[d]; ++i) out.push_back(select(t, d, i));
   if (out.size() > 1 && autograd::wanted({t}))
-    autograd::attach(
-        "unbind", out, std::span<const Tensor>(&t, 1), {},
-        [d](const autograd::Context& c) -> autograd::Grads { return {stack(c.grads, d)}; });
+    autograd::attach("unbind", out, std::span<const Tensor>(&t, 1), {},
+                     [d](const autograd::Context& c) -> autograd::Grads {
+                       TensorList grads;
+                       for (const Tensor& g : c.grads) grads.push_back(unsqueeze(g, d));
+                       return {joined(grads, d)};
+                     });
   return out;
 }
 

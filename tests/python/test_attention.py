@@ -400,3 +400,75 @@ def test_a_mask_with_a_gradient_costs_no_precision(dtype):
     for ours, wide in zip(leaves, exact):
         a, b = ours.grad.double().numpy(), wide.grad.numpy()
         assert np.abs(a - b).max() <= 2 * half * np.abs(b).max()
+
+
+def projections(b, length, h, e):
+    """Ways in which people cut queries, keys and values [b, h, length, e] out of one projection, and
+    its shape."""
+    wide = h * e
+
+    def heads(t):
+        return t.view(b, length, h, e).transpose(1, 2)
+
+    return {
+        "split": ((b, length, 3 * wide), lambda x: [heads(t) for t in x.split(wide, dim=2)]),
+        "unbind": (
+            (b, length, 3 * wide),
+            lambda x: [t.transpose(1, 2) for t in x.view(b, length, 3, h, e).unbind(2)],
+        ),
+        "permuted": (
+            (b, length, 3 * wide),
+            lambda x: x.view(b, length, 3, h, e).permute(2, 0, 3, 1, 4).unbind(0),
+        ),
+        "by heads": (
+            (b, length, h * 3 * e),
+            lambda x: x.view(b, length, h, 3 * e).transpose(1, 2).chunk(3, dim=-1),
+        ),
+        "shared heads": (
+            (b, length, 2 * wide),
+            lambda x: [
+                t.view(b, length, -1, e).transpose(1, 2)
+                for t in x.split([wide, wide // 2, wide // 2], dim=2)
+            ],
+        ),
+        "with others": (
+            (b, length, 4 * wide),
+            lambda x: [heads(t) for t in x.split(wide, dim=2)[:3]],
+        ),
+    }
+
+
+@pytest.mark.parametrize("way", list(projections(1, 1, 2, 1)))
+@pytest.mark.parametrize("b, length, h, e", [(2, 5, 4, 8), (1, 1, 2, 4), (1, 7, 2, 3)])
+def test_gradients_of_one_projection(way, b, length, h, e, device):
+    shape, cut = projections(b, length, h, e)[way]
+    x = RNG.standard_normal(shape)
+    weight = pf.tensor(RNG.standard_normal((b, h, length, e)), device=device)
+
+    def gradient(apart):
+        p = pf.tensor(x, device=device, requires_grad=True)
+        q, k, v = cut(p)
+        if apart:
+            q, k, v = q.clone(), k.clone(), v.clone()
+        kept = []
+        q.register_hook(kept.append)
+        out = F.scaled_dot_product_attention(
+            q, k, v, is_causal=True, enable_gqa=way == "shared heads"
+        )
+        (out * weight).sum().backward()
+        return p.grad.cpu().numpy(), kept[0].cpu().numpy()
+
+    (together, dq), (apart, dq_apart) = gradient(False), gradient(True)
+    np.testing.assert_allclose(together, apart, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(dq, dq_apart, rtol=1e-12, atol=1e-12)
+
+
+def test_a_projection_of_which_a_gradient_is_kept(device):
+    """What a hook holds stays as it was when the projection's gradient is added to."""
+    p = pf.tensor(RNG.standard_normal((2, 6, 3 * 8)), device=device, requires_grad=True)
+    (q, k, v), held = (t.view(2, 6, 2, 4).transpose(1, 2) for t in p.split(8, dim=2)), []
+    q.register_hook(lambda g: held.append((g, g.clone())))
+    F.scaled_dot_product_attention(q, k, v).sum().backward(retain_graph=True)
+    p.grad.mul_(3)
+    for g, as_it_was in held:
+        np.testing.assert_array_equal(g.cpu().numpy(), as_it_was.cpu().numpy())
