@@ -9,7 +9,7 @@
 namespace pyflame::engine {
 
 [[noreturn]] void raise_poison(const Storage& s, Group& locked) {
-  if (locked.error == s.error) locked.error = nullptr;
+  forget_error(locked, s.error);
   std::rethrow_exception(s.error);
 }
 [[noreturn]] void raise_poison(const Storage& s) {

@@ -10,6 +10,7 @@
 #include "engine/counters.h"
 #include "engine/gil.h"
 #include "engine/group.h"
+#include "engine/hazards.h"
 #include "engine/planner.h"
 #include "engine/trace.h"
 #include "table/rows.h"
@@ -282,7 +283,7 @@ void clear(Group& g, const PhaseCounts* kept = nullptr) {
   }
   if (g.has_anchor)
     for (int i = 0; i < g.anchor.ntensors; ++i) unread(g.anchor.tensors[i]);
-  g.has_anchor = false;
+  g.has_anchor = g.needs_aside = false;
   g.output_bytes = g.input_bytes = 0;
 }
 
@@ -299,8 +300,14 @@ void move_phase(Phase& from, Phase& to) {
 
 // False where it failed: what should have been written is poisoned, and the group is empty.
 bool execute(Group& g, bool to_anchor, Flush why) noexcept {
-  bump(counters().flushes[static_cast<int>(why)]);
+  constexpr int kLongest = 4;  // groups that a window aside waits for
+  if (g.aside && (g.needs_aside || ++g.since_aside == kLongest) && !run_aside(g) && g.needs_aside)
+      [[unlikely]] {
+    discard(g);
+    return false;
+  }
   if (g.empty()) return true;
+  bump(counters().flushes[static_cast<int>(why)]);
   bump(counters().groups);
   bool told = !tracing();
   try {
@@ -348,6 +355,81 @@ bool run_to_anchor(Group& g, Flush why) noexcept {
   static_cast<PhaseCounts&>(g.phases[1]) = kept;
   move_phase(g.phases[1], g.phases[0]);
   return true;
+}
+
+void set_aside(Group& g) {
+  if (!g.aside) g.aside = new_group();
+  Group& d = *g.aside;
+  run_aside(g);
+  g.since_aside = 0;
+  std::lock_guard lock(d.mutex);
+  d.capture = g.capture;
+  std::copy(std::begin(g.streams), std::end(g.streams), std::begin(d.streams));
+  d.device = g.device;
+  d.output_bytes = std::exchange(g.output_bytes, 0);
+  d.input_bytes = std::exchange(g.input_bytes, 0);
+  for (int i = 0; i < 2; ++i) move_phase(g.phases[i], d.phases[i]);
+  d.has_anchor = std::exchange(g.has_anchor, false);
+  const AnchorCall& from = g.anchor;
+  AnchorCall& to = d.anchor;
+  if (d.has_anchor) {
+    to.kernel = from.kernel;
+    to.nouts = from.nouts;
+    to.ntensors = from.ntensors;
+    to.nattrs = from.nattrs;
+    to.reads_behind = from.reads_behind;
+    to.options = from.options;
+    std::move(g.anchor.tensors, g.anchor.tensors + from.ntensors, to.tensors);
+    std::copy_n(from.shapes, from.ntensors, to.shapes);
+    std::copy_n(from.attrs, from.nattrs, to.attrs);
+  }
+  each_written(d, [&](Storage& s) {
+    if (writes(g, s)) s.writer.store(&d, std::memory_order_release);
+  });
+  const auto is_read = [&](const Place& p) {
+    Group* me = &g;  // unless another thread has just made it many_readers()
+    if (p.storage) p.storage->reader.compare_exchange_strong(me, &d, std::memory_order_acq_rel);
+  };
+  for (const Phase& ph : d.phases) std::for_each_n(ph.inputs, ph.ninputs, is_read);
+  if (d.has_anchor) std::for_each_n(to.tensors, to.ntensors, is_read);
+}
+
+void read_aside(Group& g, std::span<const Tensor> ins) {
+  if (!g.aside) return;
+  Group& d = *g.aside;
+  std::lock_guard lock(d.mutex);
+  for (const Tensor& t : ins) {
+    if (!t.defined() || !writes(d, *t->storage)) continue;
+    if (part_of(t->storage->writer_node) != kAfter) {
+      run_group(d, Flush::CannotJoin);
+      return;
+    }
+    d.phases[1].materialise |= 1u << index_of(t->storage->writer_node);
+    g.needs_aside = true;
+  }
+}
+
+bool run_aside(Group& g) noexcept {
+  if (!g.aside) return true;
+  Group& d = *g.aside;
+  std::lock_guard lock(d.mutex);
+  if (!d.empty()) run_group(d, Flush::CannotJoin);
+  if (!d.error) return true;
+  g.error = std::exchange(d.error, nullptr);
+  return false;
+}
+
+size_t bytes_aside(const Group& g) {
+  if (!g.aside) return 0;
+  std::lock_guard lock(g.aside->mutex);
+  return g.aside->output_bytes;
+}
+
+void forget_error(Group& g, const std::exception_ptr& error) {
+  if (g.error == error) g.error = nullptr;
+  if (!g.aside) return;
+  std::lock_guard lock(g.aside->mutex);
+  if (g.aside->error == error) g.aside->error = nullptr;
 }
 
 void discard(Group& g) noexcept {

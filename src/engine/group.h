@@ -23,6 +23,12 @@ class Group : public Window {
   size_t output_bytes = 0;           // of everything the group writes
   size_t input_bytes = 0;            // of everything it reads
   std::exception_ptr error;          // of a flush; raised at the next flush() or synchronize()
+  // A window that is closed and waits until something needs it: by then nobody may look any more at
+  // what only a line of the program held. It is a group like others to whoever reads or writes what
+  // it does.
+  Group* aside = nullptr;
+  bool needs_aside = false;  // the kernel that is recorded reads what that one writes
+  int since_aside = 0;       // groups that ran meanwhile
   RecentPrograms recent;
   // The recording thread's current streams, by device type and index; of devices that lie beyond
   // the end it is the default stream. They change only while the group is empty.
@@ -43,6 +49,7 @@ inline Group& current_group() {  // the calling thread's
   return detail::t_group ? *detail::t_group : detail::make_group();
 }
 std::vector<Group*> every_group();  // of all threads, with those that wait for a thread
+Group* new_group();                 // one that every_group() knows, and that is never freed
 // Marks a storage that several groups have recorded reads of.
 Group* many_readers();
 void flush_other(Group* g, Flush why);  // which may be another thread's
@@ -59,6 +66,18 @@ void run_group(Group&, Flush why) noexcept;
 // The same for all but its last phase, which becomes the first one of the group; what it reads and
 // writes is for the caller to note. False where the run failed: the group is empty.
 bool run_to_anchor(Group&, Flush why) noexcept;
+// What is recorded becomes the window that waits; what was set aside before runs. The group's mutex
+// is held.
+void set_aside(Group&);
+// A kernel that is about to be recorded reads these: those that the window aside writes stay
+// pending there and run before it, if the window can tell that they are needed. The same.
+void read_aside(Group&, std::span<const Tensor>);
+// Runs what was set aside; where that failed, now or before, the error is the group's. Its mutex is
+// held.
+bool run_aside(Group&) noexcept;
+size_t bytes_aside(const Group&);  // of what it will write
+// `error`, which somebody was told, is not told again at the next flush.
+void forget_error(Group&, const std::exception_ptr& error);
 // Forgets what was recorded: everything that it was to write is poisoned with group.error.
 void discard(Group&) noexcept;
 // What a kernel is told of a tensor, and of one that is not there. Beyond its dimensions nothing is

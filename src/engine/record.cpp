@@ -85,6 +85,12 @@ bool comes_early(const Group& g, const Request& q) {
   });
 }
 
+bool reads(const Group& g, const Request& q) {
+  return std::any_of(q.operands.begin(), q.operands.end(), [&g](const Operand& o) {
+    return o.tensor && writes(g, *(*o.tensor)->storage);
+  });
+}
+
 // Tries to append the request to the group. On No, `why` says what the group must be flushed for;
 // the half-made entry is harmless, since the flush clears it.
 Join try_append(Group& g, const Request& q, Flush* why, const TensorImpl* fresh) {
@@ -237,16 +243,22 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
   if (!g.empty() && g.device != q.device) run_group(g, Flush::DeviceSwitch);
   Storage* target = (fresh ? fresh : q.dst)->storage.get();
   if (target->nbytes >= kBudgetCheck && !target->data &&
-      static_cast<int64_t>(g.output_bytes + target->nbytes) > memory_headroom(q.device)) {
+      static_cast<int64_t>(g.output_bytes + bytes_aside(g) + target->nbytes) >
+          memory_headroom(q.device)) {
     // What cannot surely be supplied later is allocated now: out of memory is raised here, where
     // the caller can catch it.
-    if (!g.empty()) run_group(g, Flush::Budget);
+    run_group(g, Flush::Budget);
     // A row without arithmetic fills or copies.
     const char* row = q.op ? name_of_row(q.op) : q.operands[0].tensor ? "copy_" : "fill_";
     ensure_memory(*target, g.stream(q.device), {row, q.out, q.shape});
   }
   Flush why;
-  while (try_append(g, q, &why, fresh) == Join::No) run_group(g, why);
+  while (try_append(g, q, &why, fresh) == Join::No) {
+    if (why == Flush::CannotJoin && !q.dst && !reads(g, q) && better_later(g))
+      set_aside(g);
+    else
+      run_group(g, why);
+  }
   if (g.error) [[unlikely]] {
     // A flush on the way here failed: if it was to make what this node reads, the node goes too.
     for (const Operand& o : q.operands)
@@ -470,7 +482,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     Storage& s = *t->storage;
     if (outs.empty()) device = s.device;
     foreign |= s.foreign;
-    settle_read(s, &g);
+    // What waits aside may go on waiting for a product; if not, see below.
+    if (k.anchor != Anchor::Library || !g.aside || !writes(*g.aside, s)) settle_read(s, &g);
     touches_mine |= writes(g, s);
   }
   const bool pending =
@@ -492,6 +505,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
   };
 
   if (!pending) {
+    for (const Tensor& t : ins)
+      if (g.aside && t.defined()) settle_read(*t->storage, &g);
     if (touches_mine) {
       std::lock_guard lock(g.mutex);
       if (!g.empty()) run_group(g, Flush::General);
@@ -554,9 +569,14 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     if (hazard)
       run_group(g, Flush::AliasHazard);
     else if (!(g.device == device && keep_last_phase(g, k, ins)) &&
-             (g.has_anchor || !consumes || g.device != device))
-      run_group(g, Flush::CannotJoin);
+             (g.has_anchor || !consumes || g.device != device)) {
+      if (g.device == device && k.anchor == Anchor::Library && better_later(g))
+        set_aside(g);
+      else
+        run_group(g, Flush::CannotJoin);
+    }
   }
+  if (k.anchor == Anchor::Library) read_aside(g, ins);
   for (const Tensor& t : ins)
     if (t.defined() && t->storage->poisoned) [[unlikely]]
       raise_poison(*t->storage, g);

@@ -265,4 +265,17 @@ bool keep_last_phase(Group& g, const Kernel& k, std::span<const Tensor> ins) {
   return true;
 }
 
+bool better_later(const Group& g) {
+  constexpr size_t kWorthIt = size_t{1} << 20;  // bytes
+  const AnchorCall& a = g.anchor;
+  const Phase& ph = g.phases[1];
+  return g.has_anchor && a.kernel->anchor == Anchor::Rowwise &&
+         std::any_of(a.tensors, a.tensors + a.nouts, [&](const Place& p) {
+           return p.storage && p.storage->nbytes >= kWorthIt &&
+                  p.storage->handles.load(std::memory_order_relaxed) > 0 &&
+                  std::any_of(ph.inputs, ph.inputs + ph.ninputs,
+                              [&](const Place& in) { return in.storage == p.storage; });
+         });
+}
+
 }  // namespace pyflame::engine

@@ -14,5 +14,9 @@ bool merge(Group&, const Kernel& k, std::span<const Tensor> outs, std::span<cons
 // What follows a product is better run with the kernel over rows that reads it: a residual's sum
 // with the norm behind it. The product runs, and its last phase becomes the first of the group.
 bool keep_last_phase(Group&, const Kernel& k, std::span<const Tensor> ins);
+// Whether the group had better run when more has been recorded: what its kernel makes is read
+// within, by a cast, and by then maybe by nobody else. `linear(norm(x))` holds the norm until
+// linear() has returned.
+bool better_later(const Group&);
 
 }  // namespace pyflame::engine

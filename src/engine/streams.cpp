@@ -74,7 +74,7 @@ void set_current_stream(const Stream& s) {
   engine::Group& g = engine::current_group();
   {
     std::lock_guard lock(g.mutex);
-    if (!g.empty()) engine::run_group(g, engine::Flush::StreamSwitch);
+    engine::run_group(g, engine::Flush::StreamSwitch);
     auto& of_type = g.streams[static_cast<size_t>(d.type)];
     const auto i = static_cast<size_t>(d.index);
     if (of_type.size() <= i) of_type.resize(i + 1);

@@ -31,8 +31,7 @@ struct ThreadGroup {
   ThreadGroup() {
     std::lock_guard lock(registry_mutex());
     if (spare_groups().empty()) {
-      group = new Group;
-      all_groups().push_back(group);
+      all_groups().push_back(group = new Group);
     } else {
       group = spare_groups().back();
       spare_groups().pop_back();
@@ -44,12 +43,12 @@ struct ThreadGroup {
 // What is pending runs on a thread of its own: the scratch memory of this one's kernels, made
 // after the group, is gone already.
 ThreadGroup::~ThreadGroup() {
-  if (!group->empty()) {
+  if (!group->empty() || bytes_aside(*group) > 0) {
     try {
       std::thread([g = group] {
         const AtWork here;
         std::lock_guard lock(g->mutex);
-        if (!g->empty()) run_group(*g, Flush::ThreadExit);
+        run_group(*g, Flush::ThreadExit);
       }).join();
     } catch (const std::exception&) {
       // No thread to be had: whoever reads the values later runs them.
@@ -86,6 +85,11 @@ std::vector<Group*> every_group() {
   return all_groups();
 }
 
+Group* new_group() {
+  std::lock_guard lock(registry_mutex());
+  return all_groups().emplace_back(new Group);
+}
+
 Group* many_readers() {
   static Group* const sentinel = new Group;
   return sentinel;
@@ -112,7 +116,10 @@ void flush(Flush why) {
   std::exception_ptr error;
   {
     std::lock_guard lock(g.mutex);
-    if (!g.empty()) run_group(g, why);
+    if (!g.empty())
+      run_group(g, why);
+    else
+      run_aside(g);
     error = std::exchange(g.error, nullptr);
   }
   if (error) std::rethrow_exception(error);
