@@ -26,6 +26,7 @@
 #include "matmul_hopper_args.h"
 #include "matmul_where.h"
 #include "tma_nvidia.h"
+#include "vector.h"
 
 enum {
   SIZE = sizeof(PF_T),
@@ -172,9 +173,37 @@ struct pf_hopper_windows {
   }
 };
 
+// The bias of a thread's columns, on its way while the last stages are multiplied.
+struct pf_tile_bias {
+  pf_vector<PF_OUT, 2> of[TILE_N / 8];
+
+  PF_METHOD void load(const pf_matmul_args& q, pf_i64 col, int lane) {
+    if (!q.bias) return;
+    const auto* at = static_cast<const PF_OUT*>(pf_global(q.bias)) + col + lane % 4 * 2;
+    const pf_i64 left = q.n - col - lane % 4 * 2;
+    const bool pairs = reinterpret_cast<pf_u64>(at) % (2 * OUT_SIZE) == 0;
+    PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j) {
+      if (pairs && j * 8 + 1 < left) {
+        of[j].template load<false>(at + j * 8);
+      } else {
+        pf_acc b[2] = {pf_acc(0), pf_acc(0)};
+        PF_UNROLL for (int e = 0; e < 2; ++e) {
+          pf_acc one[1] = {pf_acc(0)};
+          if (j * 8 + e < left) pf_load<PF_OUT, 1, false>(at + j * 8 + e, one);
+          b[e] = one[0];
+        }
+        of[j].set(b);
+      }
+    }
+  }
+  PF_METHOD pf_acc get(const pf_matmul_args& q, int j, int e) const {
+    return q.bias ? of[j].get(e) : pf_acc(0);
+  }
+};
+
 // A group's share of a tile, finished and written: each warp its 16 rows of each strip, by way of
 // `memory`, two times 16 lines of its own in turns; `half`: which ones are next.
-PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
+PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], const pf_tile_bias& bias, char* memory,
                         const pf_matmul_hopper_args& maps, const pf_hopper_tile& tile, pf_i64 row,
                         int lane, int& half PF_EPILOGUE_REF) {
   const pf_matmul_args& q = maps.product;
@@ -182,11 +211,12 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
   PF_UNROLL for (int s = 0; s < STRIPS; ++s) {
     const pf_i64 first = row + s * 64;
     if constexpr (OUT_SIZE == 4 && !STORED) {
-      sums[s].each(lane, [&](int r, int c, pf_acc v0, pf_acc v1) PF_INLINE {
-        pf_acc v[] = {v0, v1};
-        pf_add_bias<PF_OUT>(q, first + r, t.col + c, v);
-        pf_finish<PF_OUT>(nullptr, q, t, first + r, t.col + c, v PF_EPILOGUE_PASS);
-      });
+      PF_UNROLL for (int j = 0; j < TILE_N / 8; ++j) PF_UNROLL for (int h = 0; h < 2; ++h) {
+        pf_acc v[2] = {sums[s].c[j][h * 2] + bias.get(q, j, 0),
+                       sums[s].c[j][h * 2 + 1] + bias.get(q, j, 1)};
+        pf_finish<PF_OUT>(nullptr, q, t, first + lane / 4 + h * 8, t.col + j * 8 + lane % 4 * 2,
+                          v PF_EPILOGUE_PASS);
+      }
     } else {
       PF_UNROLL for (int from = 0; from < TILE_N; from += OUT_LINE) {
         if (t.col + from >= q.n) break;
@@ -205,11 +235,10 @@ PF_DEVICE void pf_write(const pf_tile_sums (&sums)[STRIPS], char* memory,
         }
         PF_UNROLL for (int j = from / 8; j < (from + OUT_LINE) / 8 && j < TILE_N / 8; ++j) {
           const int c = j * 8 + lane % 4 * 2, byte = (c - from) * OUT_SIZE;
-          pf_acc add[2] = {pf_acc(0), pf_acc(0)};
-          pf_add_bias<PF_OUT>(q, 0, t.col + c, add);
           PF_UNROLL for (int h = 0; h < 2; ++h) {
             const int r = lane / 4 + h * 8;
-            pf_acc v[2] = {sums[s].c[j][h * 2] + add[0], sums[s].c[j][h * 2 + 1] + add[1]};
+            pf_acc v[2] = {sums[s].c[j][h * 2] + bias.get(q, j, 0),
+                           sums[s].c[j][h * 2 + 1] + bias.get(q, j, 1)};
             pf_finish<PF_OUT, true>(lines + pf_place<1>(r, byte / 16) + byte % 16, q, t, first + r,
                                     t.col + c, v PF_EPILOGUE_PASS);
           }
@@ -336,9 +365,11 @@ PF_KERNEL(pf_matmul_hopper, THREADS)(PF_GRID_CONSTANT pf_matmul_hopper_args maps
         last = ring.stage;
       }
       if (TURNS && lane == 0) pf_mbarrier_arrive(ring.over(group));
+      pf_tile_bias bias;
+      bias.load(q, tile.t.col, lane);
       pf_multiply_wait<0>();
       release(last);
-      pf_write(sums, memory + STAGES * STAGE_BYTES + warp * OUT_WARP, maps, tile,
+      pf_write(sums, bias, memory + STAGES * STAGE_BYTES + warp * OUT_WARP, maps, tile,
                tile.t.row + first * 64 + warp % 4 * 16, lane, half PF_EPILOGUE_PASS);
     }
     if constexpr (STORED) {

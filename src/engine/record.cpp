@@ -568,7 +568,7 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
                                 t->storage->reader.load(std::memory_order_relaxed) == &g);
     if (hazard)
       run_group(g, Flush::AliasHazard);
-    else if (!(g.device == device && keep_last_phase(g, k, ins)) &&
+    else if (!(g.device == device && (keep_last_phase(g, k, ins) || carry_cast(g, k, ins))) &&
              (g.has_anchor || !consumes || g.device != device)) {
       if (g.device == device && k.anchor == Anchor::Library && better_later(g))
         set_aside(g);

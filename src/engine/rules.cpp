@@ -7,6 +7,7 @@
 #include "engine/hazards.h"
 #include "table/kernels/loss.h"
 #include "table/kernels/reduce.h"
+#include "table/rows.h"
 
 namespace pyflame::engine {
 namespace {
@@ -262,6 +263,40 @@ bool keep_last_phase(Group& g, const Kernel& k, std::span<const Tensor> ins) {
     mark_reader(*ph.inputs[i].storage, g);
     g.input_bytes += ph.inputs[i].storage->nbytes;
   }
+  return true;
+}
+
+bool carry_cast(Group& g, const Kernel& k, std::span<const Tensor> ins) {
+  Phase& ph = g.phases[1];
+  if (!g.has_anchor || k.anchor != Anchor::Rowwise || ph.nnodes < 2) return false;
+  const int last = ph.nnodes - 1;
+  const pf_node n = ph.nodes[last];
+  if (n.op != table::op::cast || n.in[0].kind != PF_REF_INPUT ||
+      (ph.consumed | ph.materialise | ph.superseded) >> last & 1)
+    return false;
+  const Ref<Storage> made = ph.outputs[last].storage, from = ph.inputs[n.in[0].index].storage;
+  if (writes(g, *from) || !writes(g, *made, kAfter) || index_of(made->writer_node) != last ||
+      std::none_of(ins.begin(), ins.end(),
+                   [&](const Tensor& t) { return t.defined() && t->storage.get() == made.get(); }))
+    return false;
+  Place in = ph.inputs[n.in[0].index], out = std::move(ph.outputs[last]);
+  const Dims shape = ph.shape;
+  const int64_t count = ph.numel;
+  ph.nnodes = last;
+  run_group(g, Flush::CannotJoin);
+  Phase& to = g.phases[0];
+  to.shape = shape;
+  to.numel = count;
+  to.nodes[0] = n;
+  to.nodes[0].in[0].index = 0;
+  to.nnodes = to.ninputs = 1;
+  mark_reader(*from, g);
+  g.input_bytes += from->nbytes;
+  g.output_bytes += made->nbytes;
+  to.inputs[0] = std::move(in);
+  to.outputs[0] = std::move(out);
+  made->writer_node = code_of(kBefore, 0);
+  made->writer.store(&g, std::memory_order_release);
   return true;
 }
 

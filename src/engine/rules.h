@@ -14,6 +14,10 @@ bool merge(Group&, const Kernel& k, std::span<const Tensor> outs, std::span<cons
 // What follows a product is better run with the kernel over rows that reads it: a residual's sum
 // with the norm behind it. The product runs, and its last phase becomes the first of the group.
 bool keep_last_phase(Group&, const Kernel& k, std::span<const Tensor> ins);
+// A cast at the end of the group that reads nothing of it and that only `k` will read goes along to
+// the window of `k`, whose loads then make it: a gradient in 16 bits for the norm that it goes to.
+// The group runs; false, and nothing is done, where there is no such cast.
+bool carry_cast(Group&, const Kernel& k, std::span<const Tensor> ins);
 // Whether the group had better run when more has been recorded: what its kernel makes is read
 // within, by a cast, and by then maybe by nobody else. `linear(norm(x))` holds the norm until
 // linear() has returned.

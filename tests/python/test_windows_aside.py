@@ -218,3 +218,20 @@ def test_a_capture_replays_it(parts):
         for k in range(5):
             a = x * (k + 1)
             same(compiled(a, branch), at_once(lambda a=a: step(a, branch)))
+
+
+def test_a_gradient_in_16_bits_is_widened_by_the_norm_that_it_goes_to(parts):
+    norm, _, x, branch = parts
+    x.requires_grad_()
+    g, h = pf.randn(ROWS, WIDTH, device=DEVICE).to(pf.bfloat16), pf.randn_like(x)
+    wanted = (x, *norm.parameters())
+
+    def step():
+        total = x + branch
+        y = norm(total).to(pf.bfloat16)
+        return total, y, *pf.autograd.grad((y, total), wanted, (g, h))
+
+    for got, want in zip(step(), at_once(step), strict=True):
+        same(got, want)
+    said = str(pf.explain(step))
+    assert "cast -> [layer_norm_backward]" in said
