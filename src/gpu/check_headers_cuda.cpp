@@ -43,6 +43,7 @@ X(TensorMapEncodeIm2col, cuTensorMapEncodeIm2col)
 static_assert(kMaxThreadsPerBlock == static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
 static_assert(kWarpSize == static_cast<int>(CU_DEVICE_ATTRIBUTE_WARP_SIZE));
 static_assert(kMultiprocessorCount == static_cast<int>(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+static_assert(kMemoryBusWidth == static_cast<int>(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH));
 static_assert(kCapabilityMajor == static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
 static_assert(kCapabilityMinor == static_cast<int>(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 static_assert(kMaxSharedOptin ==

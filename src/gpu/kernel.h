@@ -62,6 +62,7 @@ struct Traits {
   int warp = 0;
   int compute_units = 0;
   int max_block = 0;              // threads
+  int memory_bits = 0;            // that memory moves at a time; 0: not known
   size_t max_shared = 0;          // bytes a block may ask for
   size_t total_memory = 0;        // bytes
   int64_t max_grid = 2147483647;  // blocks in x; y and z take 65535

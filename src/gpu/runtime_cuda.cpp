@@ -53,6 +53,7 @@ void read_traits(const Runtime& r, int device, Traits& t) {
   t.warp = attribute(kWarpSize);
   t.max_block = attribute(kMaxThreadsPerBlock);
   t.compute_units = attribute(kMultiprocessorCount);
+  t.memory_bits = attribute(kMemoryBusWidth);
   t.max_shared = static_cast<size_t>(attribute(kMaxSharedOptin));
   check(r.DeviceTotalMem(&t.total_memory, device), "cuDeviceTotalMem");
 }

@@ -18,6 +18,7 @@ enum : int {  // attributes of devices, and one of functions
   kMaxThreadsPerBlock = 1,
   kWarpSize = 10,
   kMultiprocessorCount = 16,
+  kMemoryBusWidth = 37,
   kCapabilityMajor = 75,
   kCapabilityMinor = 76,
   kMaxSharedOptin = 97,

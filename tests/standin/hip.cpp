@@ -622,6 +622,8 @@ CALL cuDeviceGetAttribute(int* value, int attribute, int) {
       return *value = 32, kOk;
     case kMultiprocessorCount:
       return *value = 4, kOk;
+    case kMemoryBusWidth:
+      return *value = 1024, kOk;
     case kCapabilityMajor:
       return *value = sm / 10, kOk;
     case kCapabilityMinor:
