@@ -25,9 +25,9 @@ struct pf_attention {
   pf_matrix q, k, v, out, mask;
   pf_matrix dout, dq, dk, dv, dmask;  // backward
   pf_matrix slopes;                   // float; rows are sequences
-  void* lse;                          // [heads][queries]
+  void* lse;                          // [heads][queries]: natural logarithms of the sums
   void* delta;                        // [heads][queries]: sum of out * dout
-  void* logs;                         // [heads][queries] or null: natural logarithms of the sums
+  void* logs;                         // [heads][queries] or null: the same, for whom asked
   const pf_i32 *starts_q, *starts_k;  // [sequences + 1]
   const pf_i32* used_k;               // [sequences] or null
   const pf_i32* pages;                // [sequences][pages_row]

@@ -3,7 +3,6 @@
 // PF_D columns that lie side by side, in chunks of 16 bytes whose number is a power of two.
 //
 //   -DPF_T=  dtype;  -DPF_D=  columns;  -DPF_FEATURES=  0 or PF_SEQUENCES
-//   -DPF_TWOS=1: lse is a logarithm to base 2
 //
 // A chunk each of LANES lanes makes a row; the GROUPS of a block take keys in turn, AT_ONCE at a
 // time, with a maximum and a sum of their own, which are put together in their order.
@@ -81,9 +80,7 @@ PF_KERNEL(sdpa_one, 256)(const pf_attention a) {
                              result);
     if (c == 0) {
       const float lse = all == 0 ? top : top + pf_log(all);
-      // As the gradient's kernels want it: of those on matrix units, a power of two.
-      static_cast<float*>(a.lse)[pf_lse_at(a, part, 0)] =
-          PF_TWOS ? lse * static_cast<float>(1.4426950408889634) : lse;
+      static_cast<float*>(a.lse)[pf_lse_at(a, part, 0)] = lse;
       if (a.logs) static_cast<float*>(a.logs)[pf_lse_at(a, part, 0)] = lse;
     }
   }

@@ -8,7 +8,8 @@
 //                meet in turn; -DPF_HELD=1: own rows wait in registers, not in shared memory
 //   -DPF_MATRIX_UNIT= as matrix_units.h says
 //
-// Scores are kept times log2(e), so that probabilities are powers of two; so is what `lse` holds.
+// Scores are kept times log2(e), so that probabilities are powers of two; `lse` holds natural
+// logarithms, as those that others make of it.
 #ifndef PF_FLASH_H
 #define PF_FLASH_H
 #include "attention_heads.h"

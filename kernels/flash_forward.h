@@ -77,15 +77,14 @@ PF_KERNEL(flash_forward, PF_WARPS* PF_WARP)(const pf_attention a) {
     sum[r] = pf_join_row<pf_plus>(sum[r]);
     inverse[r] = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
     const int row = own + o.row(r, lane);
-    const float lse =
-        sum[r] == 0.0f ? high[r] : high[r] + pf_log(sum[r]) * static_cast<float>(PF_LOG2E);
+    const float lse = sum[r] == 0.0f
+                          ? high[r]
+                          : pf_fma(high[r], static_cast<float>(1 / PF_LOG2E), pf_log(sum[r]));
     if constexpr (PF_HAS(PF_DROPOUT)) inverse[r] *= static_cast<float>(a.keeping);
     // Lanes of the same row write the same.
     if (row < q.rows) {
       static_cast<float*>(a.lse)[pf_lse_at(a, part, row)] = lse;
-      if (a.logs)
-        static_cast<float*>(a.logs)[pf_lse_at(a, part, row)] =
-            lse * static_cast<float>(1 / PF_LOG2E);
+      if (a.logs) static_cast<float*>(a.logs)[pf_lse_at(a, part, row)] = lse;
     }
   }
   o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= inverse[r]; });

@@ -3,11 +3,12 @@
 #define PF_FLASH_GRADIENTS_H
 #include "flash.h"
 
-// 2^(x - this) is 0 where a query sees nothing.
+// In powers of two, as scores are here; 2^(x - this) is 0 where a query sees nothing.
 PF_DEVICE float pf_lse_or_none(const pf_attention& a, const pf_flash_part& part, int row) {
   if (row >= part.rows) return pf_float<float>::infinity();
   const float x = static_cast<const float*>(a.lse)[pf_lse_at(a, part, row)];
-  return x == -pf_float<float>::infinity() ? pf_float<float>::infinity() : x;
+  return x == -pf_float<float>::infinity() ? pf_float<float>::infinity()
+                                           : x * static_cast<float>(PF_LOG2E);
 }
 PF_DEVICE float pf_delta_of(const pf_attention& a, const pf_flash_part& part, int row) {
   return row < part.rows ? static_cast<const float*>(a.delta)[pf_lse_at(a, part, row)] : 0.0f;

@@ -5,7 +5,7 @@
 #include "flash_hopper.h"
 
 #if PF_GIVES == 0
-// lse and delta: D / 8 threads a row, whole blocks of rows of a head.
+// lse, in powers of two, and delta: D / 8 threads a row, whole blocks of rows of a head.
 PF_KERNEL(flash_hopper_sums, 256)(const pf_attention a, float* sums, pf_i32 padded) {
   constexpr int across = D / 8, each = 256 / across;
   const pf_u32 parts = static_cast<pf_u32>(padded) / each, head = pf_block() / parts;
@@ -27,7 +27,7 @@ PF_KERNEL(flash_hopper_sums, 256)(const pf_attention a, float* sums, pf_i32 padd
   const float none = pf_float<float>::infinity(),
               lse = on ? static_cast<const float*>(a.lse)[row * a.queries + i] : none;
   float* to = sums + row * 2 * padded + i;
-  to[0] = lse == -none ? none : lse;
+  to[0] = lse == -none ? none : lse * static_cast<float>(PF_LOG2E);
   to[padded] = d;
 }
 #else

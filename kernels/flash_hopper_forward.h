@@ -124,13 +124,14 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     inverse[r] = sum[r] == 0.0f ? 0.0f : 1.0f / sum[r];
     if constexpr (PF_HAS(PF_DROPOUT)) inverse[r] *= static_cast<float>(a.keeping);
     const int row = own + o.row(r, lane);
-    const float lse =
-        sum[r] == 0.0f ? low : pf_fma(pf_log(sum[r]), static_cast<float>(PF_LOG2E), high[r] * by);
+    const float lse = sum[r] == 0.0f
+                          ? low
+                          : pf_fma(high[r] * by, static_cast<float>(1 / PF_LOG2E), pf_log(sum[r]));
     // Lanes of the same row write the same.
     if (row < a.queries) {
       const pf_i64 to = pf_lse_at(a, part, row);
       static_cast<float*>(a.lse)[to] = lse;
-      if (a.logs) static_cast<float*>(a.logs)[to] = lse * static_cast<float>(1 / PF_LOG2E);
+      if (a.logs) static_cast<float*>(a.logs)[to] = lse;
     }
   }
   pf_products_wait<0>();

@@ -230,12 +230,17 @@ def get_float32_matmul_precision():
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Accepted for programs that call it: algorithms are deterministic by default."""
+    """Whether results have the same bits in every run, which is so until this is called with False.
+
+    Then gradients of attention may come from cuDNN, where that is quicker: it adds in the order in
+    which blocks end. Everything else repeats anyway. `warn_only` is accepted.
+    """
+    _C._set_deterministic(bool(mode))
 
 
 def are_deterministic_algorithms_enabled():
-    """True."""
-    return True
+    """What use_deterministic_algorithms() has set; True until then."""
+    return _C._deterministic()
 
 
 def set_num_interop_threads(num):

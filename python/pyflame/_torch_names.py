@@ -289,13 +289,14 @@ _DEBUG_MODES = ("default", "warn", "error")
 
 
 def set_deterministic_debug_mode(debug_mode):
-    """Accepted for programs that call it: algorithms are deterministic by default."""
-    _named(debug_mode, _DEBUG_MODES, "debug_mode")
+    """use_deterministic_algorithms(): False for 0 or "default", True for "warn" and "error"."""
+    mode = _named(debug_mode, _DEBUG_MODES, "debug_mode")
+    _C._set_deterministic(mode != "default")
 
 
 def get_deterministic_debug_mode():
-    """2, "error": nothing runs that is not deterministic."""
-    return 2
+    """2, "error", where results have the same bits in every run, else 0."""
+    return 2 if _C._deterministic() else 0
 
 
 def is_deterministic_algorithms_warn_only_enabled():

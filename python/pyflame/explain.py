@@ -24,14 +24,15 @@ class Report:
     ``graph`` (what was recorded, a line for each value) and ``plan`` (what was launched, and where
     results lie). ``kernels``: operations that run by themselves. ``copies``: made to bring floating
     tensors to where an operation ran, with ``op``, ``shape``, ``from``, ``to``, ``bytes``,
-    ``count``, ``where``. ``slow``: slow ways that were taken, with ``op`` and ``what``.
+    ``count``, ``where``. ``slow``: slow ways that were taken, with ``op`` and ``what``. ``served``:
+    who computed what several can, with ``op`` and ``by`` ("cuDNN 91900", "our kernels for Hopper").
     ``transfers``: copies between host and device that were asked for (``item()``, ``tolist()``,
     ``to()``, printing), by direction, those of ``copies`` included.
     """
 
     def __init__(self):
         self.result = None
-        self.groups, self.kernels, self.copies, self.slow = [], [], [], []
+        self.groups, self.kernels, self.copies, self.slow, self.served = [], [], [], [], []
         self.transfers = {"to_host": 0, "from_host": 0}
 
     def _fill(self, events, before, after):
@@ -40,6 +41,7 @@ class Report:
             "kernel": self.kernels,
             "copy": self.copies,
             "slow": self.slow,
+            "served": self.served,
         }
         for kind, fields, count, nbytes in events:
             entry = dict(fields)
@@ -75,6 +77,7 @@ class Report:
             "copies": self.copies,
             "copied_bytes": self.copied_bytes,
             "slow": self.slow,
+            "served": self.served,
             "transfers": self.transfers,
         }
 
@@ -117,6 +120,10 @@ class Report:
         heading("slow ways", self.slow)
         for s in self.slow:
             add(s, f"{s['op']}: {s['what']}")
+        if self.served:
+            heading("served by", self.served)
+        for s in self.served:
+            add(s, f"{s['op']}: {s['by']}")
         lines.append(
             f"transfers: {self.transfers['to_host']} to the host, "
             f"{self.transfers['from_host']} from it"

@@ -2,6 +2,7 @@
 #include "pyflame/amp.h"
 
 #include "common.h"
+#include "ops/attention_switches.h"
 
 namespace pyflame::python {
 
@@ -43,6 +44,10 @@ void init_amp(nb::module_& m) {
       },
       nb::arg("type"), nb::arg("dtype").none(), nb::arg("enabled"), nb::arg("cache"));
   m.def("_autocast_exit", [](uintptr_t region) { delete reinterpret_cast<Region*>(region); });
+  m.def("_deterministic", &deterministic);
+  m.def("_set_deterministic", &set_deterministic);
+  m.def("_set_attention_library",
+        [](int which) { set_attention_library(static_cast<AttentionLibrary>(which)); });
   m.def("_matmul_precision", [] { return static_cast<int>(float32_matmul_precision()); });
   m.def("_set_matmul_precision",
         [](int p) { set_float32_matmul_precision(static_cast<MatmulPrecision>(p)); });

@@ -121,6 +121,10 @@ bool note_slow(const char* op, const std::string& text) {
   return strict();
 }
 
+void note_served(const char* op, const std::string& by) {
+  note({"served", {{"op", op}, {"by", by}}, {}, 1, 0});
+}
+
 void slow_path(const char* op, const std::string& text) {
   if (note_slow(op, text)) PF_FAIL(NotSupportedError, op, text, " (strict mode refuses slow ways)");
 }

@@ -20,8 +20,8 @@ inline bool tracing() {
   return detail::g_tracing.load(std::memory_order_relaxed) != 0;
 }
 
-// One thing that happened: its kind ("group", "kernel", "copy", "slow") and what is to be said of
-// it, by name. Alike ones are counted, not kept again; details are those of the first.
+// One thing that happened: its kind ("group", "kernel", "copy", "slow", "served") and what is to be
+// said of it, by name. Alike ones are counted, not kept again; details are those of the first.
 struct TraceEvent {
   std::string kind;
   std::map<std::string, std::string> fields, details;
@@ -43,5 +43,7 @@ void trace_copy(const char* op, const Dims& shape, Device from, Device to, size_
 void slow_path(const char* op, const std::string& text);
 // The same for backends, which raise in their own way: true when strict mode refuses it.
 bool note_slow(const char* op, const std::string& text);
+// Who computes `op`, where there are several. Asked for only while tracing().
+void note_served(const char* op, const std::string& by);
 
 }  // namespace pyflame::engine

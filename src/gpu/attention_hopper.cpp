@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "gpu/move.h"
+#include "gpu/attention_operand.h"
 #include "gpu/tensor_map.h"
 #include "kernels/flash_hopper_args.h"
 
@@ -76,49 +76,17 @@ struct Job {
            std::max(a.queries, a.keys) < kMost;
   }
 
-  // The matrix in a workspace, its rows at multiples of 16 bytes; what is repeated, too.
-  void copy(pf_matrix& x, int64_t rows, int64_t cols) const {
-    const int64_t wide = ceil_div(cols, 8) * 8;
-    pf_tensor in{}, out{};
-    in.ndim = out.ndim = m.at.batch + 2;
-    in.dtype = out.dtype = static_cast<uint8_t>(dtype);
-    int64_t step = rows * wide;
-    for (int i = m.at.batch - 1; i >= 0; --i) {
-      in.shape[i] = out.shape[i] = m.at.size[i];
-      in.strides[i] = x.batch[i];
-      out.strides[i] = step;
-      x.batch[i] = m.at.size[i] == 1 ? 0 : step;
-      step *= m.at.size[i];
-    }
-    const int r = m.at.batch, c = r + 1;
-    in.shape[r] = out.shape[r] = rows, in.shape[c] = out.shape[c] = cols;
-    in.strides[r] = x.row, in.strides[c] = x.col;
-    out.strides[r] = x.row = wide, out.strides[c] = x.col = 1;
-    in.data = x.data;
-    out.data = x.data = args.workspace(static_cast<size_t>(step) * 2);
-    copy_tensor(args, out, in);
-  }
-  bool readable(const pf_matrix& x, int64_t rows, int64_t cols) const {
-    const bool columns = x.col == 1 || cols == 1, lines = x.row > 0 || rows == 1;
-    bool aligned = reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && (rows == 1 || x.row % 8 == 0);
-    for (int i = 0; i < m.at.batch; ++i)
-      aligned = aligned && x.batch[i] % 8 == 0 && x.batch[i] >= 0;
-    return columns && lines && aligned;
-  }
-  struct Operand {
-    pf_matrix* x;
-    int64_t rows, cols;
-  };
+  using Operand = AttentionOperand;
   // Afterwards there is a map of each operand, and of the results if they lie well, too.
   void arrange(std::initializer_list<Operand> operands, std::initializer_list<Operand> results) {
     std::vector<const pf_matrix*> all;
     for (const Operand& o : operands) {
-      if (!readable(*o.x, o.rows, o.cols)) copy(*o.x, o.rows, o.cols);
+      if (!lies_well(m.at, o)) copy_well(args, m.at, dtype, o);
       all.push_back(o.x);
     }
     m.stored = 1;
     for (const Operand& r : results) {
-      if (!readable(*r.x, r.rows, r.cols)) m.stored = 0;
+      if (!lies_well(m.at, r)) m.stored = 0;
       all.push_back(r.x);
     }
     if (m.stored) batch = Batch(m.at, all);
@@ -128,7 +96,7 @@ struct Job {
       batch = Batch(m.at, all);
     }
     if (!batch.fits) {
-      for (const Operand& o : operands) copy(*o.x, o.rows, o.cols);
+      for (const Operand& o : operands) copy_well(args, m.at, dtype, o);
       batch = Batch(m.at, all);
     }
     for (int i = 0; i < 2; ++i) m.size[i] = static_cast<pf_i32>(batch.size[i]);

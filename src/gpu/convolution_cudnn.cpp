@@ -5,100 +5,31 @@
 // neighbours), the same bits in every run, TF32 only where it is allowed. A function of the
 // convolution alone, never of time.
 #include "gpu/convolution.h"
-#include "gpu/cudnn.h"
 
-#include <iterator>
-#include <memory>
-#include <utility>
+#include <algorithm>
 #include <vector>
 
-#include "gpu/convolution_library.h"
-#include "gpu/library.h"
+#include "gpu/cudnn_graph.h"
+#include "gpu/library_work.h"
 
 namespace pyflame::gpu {
 namespace {
 
-constexpr int kMostEngines = 24;  // looked at
-
-struct CudnnCalls {
-#define X(NAME, ARGS) int(*NAME) ARGS = nullptr;
-  PF_CUDNN_CALLS(X)
-#undef X
-  const char* (*GetErrorString)(int) = nullptr;
-  size_t (*GetVersion)() = nullptr;
-  template <class F>
-  void each(F&& take) {
-#define X(NAME, ARGS) take(NAME, "cudnn" #NAME);
-    PF_CUDNN_CALLS(X)
-#undef X
-    take(GetErrorString, "cudnnGetErrorString");
-    take(GetVersion, "cudnnGetVersion", false);
-  }
-};
-
-const VendorLibrary<CudnnCalls>& cudnn() {
-  static const VendorLibrary<CudnnCalls> l("cuDNN", "PYFLAME_CUDNN_LIBRARY", "libcudnn", {".so.9"});
-  return l;
-}
-
-void must(int status, const char* call) {
-  if (status != 0)
-    throw Refused(std::string("cudnn") + call + " gave status " + std::to_string(status) + " (" +
-                  cudnn().GetErrorString(status) + ")");
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int type) {
-    must(cudnn().BackendCreateDescriptor(type, &handle_), "BackendCreateDescriptor");
-  }
-  ~Descriptor() {
-    if (handle_) cudnn().BackendDestroyDescriptor(handle_);
-  }
-  Descriptor(Descriptor&& d) noexcept : handle_(std::exchange(d.handle_, nullptr)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  void* get() const { return handle_; }
-  void set(int name, int type, const void* values, int64_t count = 1) {
-    must(cudnn().BackendSetAttribute(handle_, name, type, count, values), "BackendSetAttribute");
-  }
-  void set(int name, const Descriptor& d) { set(name, kDnnTypeDescriptor, &d.handle_); }
-  void number(int name, int type, int value) { set(name, type, &value); }
-  void number(int name, int64_t value) { set(name, kDnnTypeInt64, &value); }
-  int64_t read(int name, int type, void* values, int64_t wanted = 1) const {
-    int64_t count = 0;
-    must(cudnn().BackendGetAttribute(handle_, name, type, wanted, &count, values),
-         "BackendGetAttribute");
-    return count;
-  }
-  void finish() { must(cudnn().BackendFinalize(handle_), "BackendFinalize"); }
-
- private:
-  void* handle_ = nullptr;
-};
-
 struct Cudnn {
-  static constexpr bool kAddsToBias = true;
-  struct Prepared {
-    std::vector<Descriptor> parts;  // what the plan stands on
-    std::unique_ptr<Descriptor> plan;
-    size_t workspace = 0;
-  };
+  using Work = Convolution;
+  using Key = ConvolutionKey;
+  using Hash = ConvolutionHash;
+  using Prepared = CudnnPlan;
 
-  Cudnn() { must(cudnn().Create(&handle_), "Create"); }
+  // The convolution is added to it.
+  static void before(const KernelArgs& args, const Convolution& c) {
+    if (c.bias) lay_bias(args, c);
+  }
+
+  Cudnn() { cudnn_must(cudnn().Create(&handle_), "Create"); }
 
   void execute(const Prepared& r, const Convolution& c, void* workspace, hipStream stream) {
-    Descriptor pack(kDnnVariantPack);
-    const int64_t ids[] = {1, 2, 3};
-    void* const pointers[] = {c.x.data, c.w.data, c.y.data};
-    pack.set(kDnnPackIds, kDnnTypeInt64, ids, 3);
-    pack.set(kDnnPackPointers, kDnnTypePointer, pointers, 3);
-    pack.set(kDnnPackWorkspace, kDnnTypePointer, &workspace);
-    pack.finish();
-    must(cudnn().SetStream(handle_, stream), "SetStream");
-    must(cudnn().BackendExecute(handle_, r.plan->get(), pack.get()), "BackendExecute");
+    run_plan(r, handle_, {1, 2, 3}, {c.x.data, c.w.data, c.y.data}, workspace, stream);
   }
 
   void prepare(Prepared& r, const ConvolutionKey& key, const Convolution& c) {
@@ -108,7 +39,6 @@ struct Cudnn {
                      : c.dtype == DType::BFloat16 ? kDnnBFloat16
                                                   : kDnnFloat;
     auto& parts = r.parts;
-    parts.reserve(8);
     const auto part = [&](int kind) -> Descriptor& { return parts.emplace_back(kind); };
     const auto tensor = [&](int at, const Convolution::Operand& t) -> Descriptor& {
       Descriptor& d = part(kDnnTensor);
@@ -147,73 +77,19 @@ struct Cudnn {
     op.set(alpha + 5, y);
     op.finish();
 
-    Descriptor& graph = part(kDnnGraph);
-    graph.set(kDnnGraphHandle, kDnnTypeHandle, &handle_);
-    graph.set(kDnnGraphOperations, op);
-    graph.finish();
-
-    std::string why = "cuDNN has no engine for it";
-    int before = c.proposal;  // of good ones
-    for (const int mode : {kDnnHeuristicA, kDnnHeuristicFallback}) {
-      try {
-        if (plan_of(r, graph, mode, c, before, why)) return;
-      } catch (const Refused& e) {
-        why = e.what();
-      }
-    }
-    parts.clear();
-    throw Refused(why);
+    find_plan(r, handle_, make_graph(r, handle_, {op.get()}),
+              {kConvolutionWorkspace, c.proposal,
+               [&](const std::vector<int>& notes) { return good(notes, c); }});
   }
 
  private:
-  bool plan_of(Prepared& r, const Descriptor& graph, int mode, const Convolution& c, int& before,
-               std::string& why) {
-    Descriptor heuristic(kDnnHeuristic);
-    heuristic.set(kDnnHeuristicGraph, graph);
-    heuristic.number(kDnnHeuristicMode, kDnnTypeHeuristicMode, mode);
-    heuristic.finish();
-    std::vector<Descriptor> configs;
-    void* handles[kMostEngines];
-    for (void*& h : handles) h = configs.emplace_back(kDnnEngineConfig).get();
-    const int64_t count =
-        heuristic.read(kDnnHeuristicResults, kDnnTypeDescriptor, handles, kMostEngines);
-    for (size_t i = 0; i < configs.size() && static_cast<int64_t>(i) < count; ++i) {
-      try {
-        if (!good(configs[i], c)) continue;
-        auto plan = std::make_unique<Descriptor>(kDnnPlan);
-        plan->set(kDnnPlanHandle, kDnnTypeHandle, &handle_);
-        plan->set(kDnnPlanConfig, configs[i]);
-        plan->finish();
-        int64_t workspace = 0;
-        plan->read(kDnnPlanWorkspace, kDnnTypeInt64, &workspace);
-        if (workspace > static_cast<int64_t>(kConvolutionWorkspace) || before-- > 0) continue;
-        r.workspace = static_cast<size_t>(workspace);
-        r.parts.push_back(std::move(configs[i]));
-        r.plan = std::move(plan);
-        return true;
-      } catch (const Refused& e) {
-        why = e.what();  // the next one, perhaps
-      }
-    }
-    return false;
-  }
-
-  static bool good(const Descriptor& config, const Convolution& c) {
-    Descriptor engine(kDnnEngine);
-    void* handle = engine.get();
-    config.read(kDnnConfigEngine, kDnnTypeDescriptor, &handle);
+  static bool good(const std::vector<int>& notes, const Convolution& c) {
     // On tensor cores float32 is TF32, whether the engine says that it converts or not.
     const bool rounds = c.dtype != DType::Float32 || c.tf32;
-    int notes[32] = {};
-    const int64_t count =
-        engine.read(kDnnEngineNotes, kDnnTypeNumericalNote, notes, std::size(notes));
-    for (int64_t i = 0; i < count && i < static_cast<int64_t>(std::size(notes)); ++i) {
-      const bool known = notes[i] == kDnnNoteStrictNan ||
-                         (notes[i] == kDnnNoteTensorCore && rounds) ||
-                         (notes[i] == kDnnNoteDownConvert && c.tf32);
-      if (!known) return false;
-    }
-    return true;
+    return std::all_of(notes.begin(), notes.end(), [&](int note) {
+      return note == kDnnNoteStrictNan || (note == kDnnNoteTensorCore && rounds) ||
+             (note == kDnnNoteDownConvert && c.tf32);
+    });
   }
 
   void* handle_ = nullptr;
@@ -228,12 +104,11 @@ const char* convolution_library() {
   return cudnn().text.c_str();
 }
 std::string convolution_library_version() {
-  if (!cudnn().usable) return "none";
-  return cudnn().GetVersion ? "cuDNN " + std::to_string(cudnn().GetVersion()) : "cuDNN";
+  return cudnn_version();
 }
 
 bool library_convolution(const KernelArgs& args, const Convolution& c, std::string& why) {
-  return convolution_by<Cudnn>(args, c, why);
+  return work_by<Cudnn>(args, c, why);
 }
 
 }  // namespace pyflame::gpu

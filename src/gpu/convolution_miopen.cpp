@@ -8,8 +8,8 @@
 
 #include <climits>
 
-#include "gpu/convolution_library.h"
 #include "gpu/library.h"
+#include "gpu/library_work.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -70,7 +70,11 @@ struct Tensor {
 };
 
 struct Miopen {
-  static constexpr bool kAddsToBias = false;
+  using Work = Convolution;
+  using Key = ConvolutionKey;
+  using Hash = ConvolutionHash;
+  static void before(const KernelArgs&, const Convolution&) {}  // the bias comes behind
+
   struct Prepared {
     Tensor x, w, y, bias;
     void* shape = nullptr;
@@ -205,7 +209,7 @@ std::string convolution_library_version() {
 }
 
 bool library_convolution(const KernelArgs& args, const Convolution& c, std::string& why) {
-  return convolution_by<Miopen>(args, c, why);
+  return work_by<Miopen>(args, c, why);
 }
 
 }  // namespace pyflame::gpu

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/trace.h"
 #include "gpu/attention_hopper.h"
+#include "gpu/attention_library.h"
 #include "gpu/axes.h"
 #include "gpu/kernel.h"
 #include "gpu/product.h"
@@ -263,24 +265,68 @@ bool by_one_query(const KernelArgs& a, const Job& j) {
       (lanes & (lanes - 1)) != 0 || lanes == 0 || !at.q.whole || !at.k.whole || !at.v.whole)
     return false;
   if (j.heads == 0) return true;
-  a.launch(a.compile("attention_one.h",
-                     Defines()
-                         .type("PF_T", j.dtype)
-                         .value("PF_D", d)
-                         .value("PF_FEATURES", j.features)
-                         .value("PF_TWOS", j.on_matrix_units(a)),
-                     "sdpa_one"),
-           Grid(j.heads), 256, 0, at);
+  a.launch(
+      a.compile("attention_one.h",
+                Defines().type("PF_T", j.dtype).value("PF_D", d).value("PF_FEATURES", j.features),
+                "sdpa_one"),
+      Grid(j.heads), 256, 0, at);
   return true;
+}
+
+AttentionWish wish_of(const KernelArgs& a) {
+  const int64_t library = a.i(numbers<Sdpa>.library);
+  return {library == 1, library == 2, a.i(numbers<Sdpa>.repeats) != 0};
+}
+
+void served(const KernelArgs& a, const char* by) {
+  if (engine::tracing()) engine::note_served(a.op, by);
+}
+
+void by_ours(const KernelArgs& a, Job j) {
+  if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads))
+    return served(a, "our kernels for Hopper");
+  if (j.on_matrix_units(a)) {
+    served(a, "our kernels on matrix units");
+    return j.launch_flash(a, Pass::Forward);
+  }
+  served(a, "our kernels");
+  j.launch(a, "attention_forward.h", "sdpa", j.at.max_queries, j.at.depth_v, j.heads);
 }
 
 void sdpa(const KernelArgs& a) {
   Job j(a, tensors<Sdpa>);
   j.at.logs = a.data(tensors<Sdpa>.logs);
-  if (by_one_query(a, j)) return;
-  if (attention_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads)) return;
-  if (j.on_matrix_units(a)) return j.launch_flash(a, Pass::Forward);
-  j.launch(a, "attention_forward.h", "sdpa", j.at.max_queries, j.at.depth_v, j.heads);
+  if (by_one_query(a, j)) return served(a, "our kernel for one query");
+  if (!attention_by_library(a, j.at, j.dtype, j.kind, j.features, false, wish_of(a),
+                            [&] { by_ours(a, j); }))
+    by_ours(a, j);
+}
+
+void backward_by_ours(const KernelArgs& a, Job j) {
+  constexpr auto at = tensors<SdpaBackward>;
+  if (!a.has(at.dmask) &&
+      attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads))
+    return served(a, "our kernels for Hopper");
+  const bool mask = a.has(at.dmask);
+  const int64_t rows = j.heads / std::max<int64_t>(1, j.at.sequences) * j.at.queries;
+  if (j.on_matrix_units(a)) {
+    served(a, "our kernels on matrix units");
+    j.at.delta = a.workspace(static_cast<size_t>(std::max<int64_t>(1, rows)) * sizeof(float));
+    j.launch_flash(a, Pass::Queries);
+    if (mask) j.launch_flash(a, Pass::Mask);
+    return j.launch_flash(a, Pass::Keys);
+  }
+  served(a, "our kernels");
+  const char* file = "attention_backward.h";
+  if (rows > 0) {
+    j.at.delta = a.workspace(static_cast<size_t>(rows) * sizeof(double));
+    a.launch(a.compile(file, j.defines, "sdpa_delta"), Grid(ceil_div(rows, kThreads / 16)),
+             kThreads, 0, j.at, rows);
+  }
+  j.launch(a, file, "sdpa_dq", j.at.max_queries, j.at.depth, j.heads);
+  if (mask) j.launch_mask(a, a.compile(file, j.defines, "sdpa_dmask"), j.tile, j.tile, kThreads, 0);
+  j.launch(a, file, "sdpa_dkv", j.at.max_keys, std::max(j.at.depth, j.at.depth_v),
+           j.heads / j.at.group);
 }
 
 void sdpa_backward(const KernelArgs& a) {
@@ -299,27 +345,9 @@ void sdpa_backward(const KernelArgs& a) {
     j.features |= PF_GROUPS;
     j.define();
   }
-  if (!a.has(at.dmask) &&
-      attention_backward_on_hopper(a, j.at, j.dtype, j.kind, j.features, j.heads))
-    return;
-  const bool mask = a.has(at.dmask);
-  const int64_t rows = j.heads / std::max<int64_t>(1, j.at.sequences) * j.at.queries;
-  if (j.on_matrix_units(a)) {
-    j.at.delta = a.workspace(static_cast<size_t>(std::max<int64_t>(1, rows)) * sizeof(float));
-    j.launch_flash(a, Pass::Queries);
-    if (mask) j.launch_flash(a, Pass::Mask);
-    return j.launch_flash(a, Pass::Keys);
-  }
-  const char* file = "attention_backward.h";
-  if (rows > 0) {
-    j.at.delta = a.workspace(static_cast<size_t>(rows) * sizeof(double));
-    a.launch(a.compile(file, j.defines, "sdpa_delta"), Grid(ceil_div(rows, kThreads / 16)),
-             kThreads, 0, j.at, rows);
-  }
-  j.launch(a, file, "sdpa_dq", j.at.max_queries, j.at.depth, j.heads);
-  if (mask) j.launch_mask(a, a.compile(file, j.defines, "sdpa_dmask"), j.tile, j.tile, kThreads, 0);
-  j.launch(a, file, "sdpa_dkv", j.at.max_keys, std::max(j.at.depth, j.at.depth_v),
-           j.heads / j.at.group);
+  if (!attention_by_library(a, j.at, j.dtype, j.kind, j.features, true, wish_of(a),
+                            [&] { backward_by_ours(a, j); }))
+    backward_by_ours(a, j);
 }
 
 }  // namespace

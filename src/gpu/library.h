@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -10,6 +11,11 @@
 namespace pyflame::gpu {
 
 using Names = std::vector<std::string>;
+
+// By a library: our own kernels take the work.
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 struct Library {
   void* handle = nullptr;

@@ -1,6 +1,7 @@
 // Scaled dot-product attention: one kernel forward, one backward, and the same in operations where
 // the kernels do not reach (dropout under vmap, gradients of gradients).
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +10,7 @@
 #include "engine/autograd.h"
 #include "engine/capture.h"
 #include "engine/engine.h"
+#include "ops/attention_switches.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/functions.h"
@@ -24,6 +26,9 @@ namespace pyflame {
 namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
+
+std::atomic<bool> g_deterministic{true};
+std::atomic<AttentionLibrary> g_library{AttentionLibrary::Table};
 
 // A tensor [batch..., t, e] whose last `inner` batch dimensions lie inside the sequence, as they do
 // in a projection [b, t, h * e]: transpose(1, 2).reshape(b, t, h * e) is then a view.
@@ -82,6 +87,7 @@ struct Attention {
   Tensor slopes;         // float32 [..., H, 1 or sequences, 1]
   Sequences cut;
   Scalar seed = int64_t{0}, offset = int64_t{0};
+  AttentionLibrary library = attention_library();  // of the forward pass, for both
 
   kernels::Sdpa::Numbers<Scalar> numbers() const {
     return {.seed = seed,
@@ -94,7 +100,9 @@ struct Attention {
             .dropout = dropout,
             .max_queries = cut.max_queries,
             .max_keys = cut.max_keys,
-            .page = cut.page};
+            .page = cut.page,
+            .library = static_cast<int64_t>(library),
+            .repeats = int64_t{deterministic()}};
   }
 };
 
@@ -626,4 +634,17 @@ const Family kAttention("attention", [](Family& f) {
 
 }  // namespace
 }  // namespace ops
+bool deterministic() {
+  return g_deterministic.load(std::memory_order_relaxed);
+}
+void set_deterministic(bool on) {
+  g_deterministic.store(on, std::memory_order_relaxed);
+}
+AttentionLibrary attention_library() {
+  return g_library.load(std::memory_order_relaxed);
+}
+void set_attention_library(AttentionLibrary which) {
+  g_library.store(which, std::memory_order_relaxed);
+}
+
 }  // namespace pyflame

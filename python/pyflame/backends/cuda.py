@@ -3,8 +3,9 @@
 `matmul.allow_tf32` is `set_float32_matmul_precision("high")`, and False "highest";
 `matmul.fp32_precision` is the same in words ("tf32", "ieee"). Sums of products are in float32 always:
 `matmul.allow_fp16_reduced_precision_reduction`, `allow_bf16_reduced_precision_reduction` and
-`allow_fp16_accumulation` are False, and assigning True does nothing. There is one attention, so
-`enable_flash_sdp` and its like are kept and do nothing.
+`allow_fp16_accumulation` are False, and assigning True does nothing. Attention is ours or cuDNN's:
+`enable_cudnn_sdp(False)` leaves it to ours, and where cuDNN's alone is on it is asked for all that it
+can do; else cuDNN has what it is known to do quicker. The other switches are kept and do nothing else.
 """
 
 import contextlib as _contextlib
@@ -23,14 +24,20 @@ def is_built():
     )
 
 
+def _set(**switches):
+    _sdp.update(switches)
+    others = _sdp["flash"] or _sdp["mem_efficient"] or _sdp["math"]
+    _C._set_attention_library(2 if not _sdp["cudnn"] else 0 if others else 1)
+
+
 def _pair(name):
     def enable(enabled):
-        _sdp[name] = bool(enabled)
+        _set(**{name: bool(enabled)})
 
     def is_enabled():
         return _sdp[name]
 
-    enable.__doc__ = f"Kept for {name}_sdp_enabled(); does nothing: there is one attention."
+    enable.__doc__ = f"Whether attention may be {name}'s; of use are cuDNN's alone, and never cuDNN's."
     is_enabled.__doc__ = f"What enable_{name}_sdp() was given; True at first."
     enable.__name__, is_enabled.__name__ = f"enable_{name}_sdp", f"{name}_sdp_enabled"
     return enable, is_enabled
@@ -49,12 +56,12 @@ def is_flash_attention_available():
 
 @_contextlib.contextmanager
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
-    """Within it the switches of attention have these values; they do nothing."""
+    """Within it the switches of attention have these values."""
     before = dict(_sdp)
-    _sdp.update(
+    _set(
         flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn
     )
     try:
         yield {}
     finally:
-        _sdp.update(before)
+        _set(**before)

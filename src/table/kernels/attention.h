@@ -9,7 +9,9 @@
 // with shift = keys - queries where bottom_right, else 0. out = softmax(s) v; a query that sees
 // nothing gives zeros. lse, contiguous [..., L], has the logarithm of each row's sum of
 // exponentials in a base of the backend's own, in float32 or float64, for the gradient; `logs`, if
-// defined, has the natural one.
+// defined, has the natural one. `library`: 1: one of the
+// backend's does it where it can, 2: none does, 0: where one is quicker. `repeats`: gradients have
+// the same bits in every run.
 //
 // Dropout: a counter of the generator has 16 bits for each of two queries, i and i + 8, and four
 // keys, j, j + 1, j + 8 and j + 9: what a lane has of a tile. The weight of query i and key j,
@@ -45,6 +47,7 @@ struct Sdpa {
   struct Numbers {
     T seed{}, offset{};
     T scale, left, right, bottom_right, soft_cap, dropout, max_queries, max_keys, page;
+    T library, repeats;
   };
 };
 

@@ -1,7 +1,8 @@
 """Choosing among attention's implementations, with the names of torch.nn.attention.
 
-There is one implementation, which never holds the matrix of scores, so a choice is kept and does
-nothing. `bias` has the masks that say where a causal triangle lies.
+There is our own implementation, which never holds the matrix of scores, and cuDNN's on NVIDIA's GPUs,
+which serves where it is known to be quicker (see :doc:`attention`): `sdpa_kernel` asks for it wherever
+it can, or not at all. `bias` has the masks that say where a causal triangle lies.
 """
 
 import contextlib
@@ -34,7 +35,13 @@ _SWITCHES = {
 
 @contextlib.contextmanager
 def sdpa_kernel(backends, set_priority=False):
-    """Within it backends.cuda's switches say that only these (an SDPBackend, or a list) are on."""
+    """Within it backends.cuda's switches say that only these (an SDPBackend, or a list) are on.
+
+    With CUDNN_ATTENTION alone cuDNN does what it can (`pf.explain` has the reason where it cannot);
+    without it all is done by our own kernels, whichever are named. The gradients of what was computed
+    within are asked for alike; cuDNN's, which do not repeat bit for bit, only after
+    `pf.use_deterministic_algorithms(False)`.
+    """
     backends = [backends] if isinstance(backends, SDPBackend) else list(backends)
     for backend in backends:
         if not isinstance(backend, SDPBackend):

@@ -1,48 +1,44 @@
-// What cuDNN and MIOpen share: what is prepared for each convolution, when it runs, and how a
-// failure becomes a reason.
+// Work that a vendor's library does for us (convolutions, attention): what is prepared for each
+// shape, when it runs, and how a failure becomes a reason.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <unordered_map>
 
-#include "gpu/convolution.h"
 #include "gpu/device.h"
+#include "gpu/kernel.h"
+#include "gpu/library.h"
 
 namespace pyflame::gpu {
 
-// By the library: our own kernels take the convolution.
-struct Refused : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// Convolutions of one stream. Of the library: `Engine` has a handle (made with the device active),
-// its Prepared says what a convolution needs, prepare() and execute() throw Refused. Where
-// kAddsToBias, execute() adds to a result that is the bias already.
+// Work of one stream. Of the library: `Engine` has a handle (made with the device active), its Work
+// is what is to be done and Key what of it Prepared depends on; prepare() and execute() throw
+// Refused. before() launches what has to run first.
 template <class Engine>
-class LibraryConvolutions {
+class LibraryWork {
  public:
-  explicit LibraryConvolutions(Stream& s) : stream_(s) {}
+  using Work = typename Engine::Work;
+  explicit LibraryWork(Stream& s) : stream_(s) {}
 
-  bool run(const KernelArgs& args, const Convolution& c, std::string& why) {
-    const Ready& r = find(c);
+  bool run(const KernelArgs& args, const Work& w, std::string& why) {
+    const Ready& r = find(w);
     if (!r.usable) return why = r.why, false;
     void* workspace = r.what.workspace ? args.workspace(r.what.workspace) : nullptr;
-    if (Engine::kAddsToBias && c.bias) lay_bias(args, c);
+    Engine::before(args, w);
     if (stream_.queue.settled()) {
       args.device.activate();
-      execute(c, r, workspace);
+      execute(w, r, workspace);
       return true;
     }
     // Behind programs that are still compiled. Nobody is there any more to take our own kernel if
     // it fails: that is the stream's failure then, like any launch's.
-    stream_.queue.add(nullptr, args.op, [this, &d = args.device, c, &r, workspace] {
+    stream_.queue.add(nullptr, args.op, [this, &d = args.device, w, &r, workspace] {
       d.activate();
       try {
-        execute(c, r, workspace);
+        execute(w, r, workspace);
       } catch (const Refused& e) {
         throw Failure(PF_LAUNCH, e.what());
       }
@@ -58,14 +54,14 @@ class LibraryConvolutions {
   };
 
   // Stays where it is.
-  const Ready& find(const Convolution& c) {
-    const ConvolutionKey key(c);
+  const Ready& find(const Work& w) {
+    const typename Engine::Key key(w);
     std::lock_guard lock(mutex_);
     auto [it, fresh] = ready_.try_emplace(key);
     Ready& r = it->second;
     if (fresh) {
       try {
-        engine_.prepare(r.what, key, c);
+        engine_.prepare(r.what, key, w);
         r.usable = true;
       } catch (const Refused& e) {
         r.why = e.what();
@@ -73,33 +69,33 @@ class LibraryConvolutions {
     }
     return r;
   }
-  void execute(const Convolution& c, const Ready& r, void* workspace) {
+  void execute(const Work& w, const Ready& r, void* workspace) {
     std::lock_guard lock(mutex_);  // the handle has one stream and one caller at a time
-    engine_.execute(r.what, c, workspace, stream_.handle);
+    engine_.execute(r.what, w, workspace, stream_.handle);
   }
 
   Stream& stream_;
   Engine engine_;
   std::mutex mutex_;
-  std::unordered_map<ConvolutionKey, Ready, ConvolutionHash> ready_;
+  std::unordered_map<typename Engine::Key, Ready, typename Engine::Hash> ready_;
 };
 
+// False where the library does not take it or fails, and then `why` says so.
 template <class Engine>
-bool convolution_by(const KernelArgs& args, const Convolution& c, std::string& why) {
-  using Convolutions = LibraryConvolutions<Engine>;
+bool work_by(const KernelArgs& args, const typename Engine::Work& w, std::string& why) {
   static std::mutex mutex;
-  static auto* all = new std::map<const Stream*, std::unique_ptr<Convolutions>>;
+  static auto* all = new std::map<const Stream*, std::unique_ptr<LibraryWork<Engine>>>;
   Stream& s = args.device.stream(args.stream);
   try {
     args.device.activate();
-    Convolutions* mine;
+    LibraryWork<Engine>* mine;
     {
       std::lock_guard lock(mutex);
       auto& at = (*all)[&s];
-      if (!at) at = std::make_unique<Convolutions>(s);
+      if (!at) at = std::make_unique<LibraryWork<Engine>>(s);
       mine = at.get();
     }
-    return mine->run(args, c, why);
+    return mine->run(args, w, why);
   } catch (const Refused& e) {
     return why = e.what(), false;
   } catch (const Failure& e) {
