@@ -121,8 +121,8 @@ bool note_slow(const char* op, const std::string& text) {
   return strict();
 }
 
-void note_served(const char* op, const std::string& by) {
-  note({"served", {{"op", op}, {"by", by}}, {}, 1, 0});
+void note_served(const char* op, const char* by) {
+  if (tracing()) note({"served", {{"op", op}, {"by", by}}, {}, 1, 0});
 }
 
 void slow_path(const char* op, const std::string& text) {

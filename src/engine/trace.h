@@ -43,7 +43,7 @@ void trace_copy(const char* op, const Dims& shape, Device from, Device to, size_
 void slow_path(const char* op, const std::string& text);
 // The same for backends, which raise in their own way: true when strict mode refuses it.
 bool note_slow(const char* op, const std::string& text);
-// Who computes `op`, where there are several. Asked for only while tracing().
-void note_served(const char* op, const std::string& by);
+// Who computes `op`, where there are several.
+void note_served(const char* op, const char* by);
 
 }  // namespace pyflame::engine

@@ -176,7 +176,7 @@ bool by_choice(const KernelArgs& args, Job& job, const std::function<void()>& ow
 // Where cuDNN is quicker than our own kernels, as measured on an H100 (docs/performance.md).
 bool quicker(const Traits& t, const Shape& s) {
   if (t.amd || t.architecture != "sm_90") return false;
-  return s.backward || true;
+  return std::min(s.queries, s.keys) >= (s.backward ? 1024 : 512);
 }
 
 }  // namespace
@@ -190,8 +190,8 @@ bool attention_by_library(const KernelArgs& args, const pf_attention& a, DType t
   const bool asked = wish.library || source() == ProductSource::Library;
   std::string why = job.unfit(mask, features);
   const auto served = [&] {
-    if (engine::tracing()) engine::note_served(args.op, attention_library_version());
-    return true;
+    static const std::string by = attention_library_version();
+    return engine::note_served(args.op, by.c_str()), true;
   };
   if (why.empty() && attention_library_usable()) {
     if (bool ours = false; choices_matter() && by_choice(args, job, own, ours))

@@ -1,48 +1,21 @@
-// A stand-in for cuDNN's backend API: plain loops in double. Mode A lists four engines, of which a
-// caller should refuse two (Winograd, different bits in every run: what they made would be wrong),
-// then one that rounds to TF32 and one that takes a workspace; the fallback list has one.
+// A stand-in for cuDNN's backend API: plain loops in double. For a convolution mode A lists four
+// engines, of which a caller should refuse two (Winograd, different bits in every run: what they
+// made would be wrong), then one that rounds to TF32 and one that takes a workspace; the fallback
+// list has one. For a graph of more operations it lists one whose bits differ in every run, which
+// gradients of attention may take, and the one with a workspace.
+#include <cstdlib>
 #include <map>
 #include <vector>
 
 #include "convolution.h"
+#include "cudnn_graph.h"
 
 namespace {
 
 enum : int { kSuccess = 0, kBad = 2000, kInternal = 4000, kUnsupported = 3000 };
-enum : int { kTypeFloat = 4, kTypeDouble = 5, kTypeDescriptor = 15 };
 enum : int { kForward = 10, kFilter = 11, kData = 12 };
 constexpr int64_t kBytes = 4096;
-constexpr int kWrong = 0, kLoose = 1, kTf32 = 2, kGood = 3, kFallback = 4;
-
-struct Handle {
-  void* stream = nullptr;
-};
-struct Descriptor {
-  int kind;
-  bool finished = false;
-  struct Value {
-    int type;
-    int64_t count;
-    std::vector<char> bytes;
-  };
-  std::map<int, Value> values;
-  int engine = kGood;  // of a configuration
-
-  template <class T>
-  const T* at(int name) const {
-    return reinterpret_cast<const T*>(values.at(name).bytes.data());
-  }
-  const Descriptor& part(int name) const { return **at<const Descriptor*>(name); }
-  bool has(std::initializer_list<int> names) const {
-    for (int n : names)
-      if (!values.count(n)) return false;
-    return true;
-  }
-};
-
-size_t bytes_of(int type) {
-  return type == 1 || type == 4 || type == 7 || type == 8 || type == 11 ? 4 : 8;
-}
+constexpr int kWrong = 0, kLoose = 1, kTf32 = 2, kFallback = 4;  // and kGood
 
 Operand operand(const Descriptor& d) {
   Operand o;
@@ -79,6 +52,7 @@ bool fits(const Descriptor& op) {
 
 std::vector<int> engines(const Descriptor& heuristic) {
   if (*heuristic.at<int>(200) == 2) return {kFallback};
+  if (is_graph(heuristic.part(201))) return {kLoose, kGood};
   return {kWrong, kLoose, kTf32, kGood};
 }
 std::vector<int> notes(int engine) {
@@ -94,6 +68,10 @@ std::vector<int> notes(int engine) {
 
 extern "C" __attribute__((visibility("default"))) const char* cudnnGetErrorString(int) {
   return "as asked";
+}
+extern "C" __attribute__((visibility("default"))) size_t cudnnGetVersion() {
+  const char* v = std::getenv("STANDIN_CUDNN_VERSION");
+  return v ? static_cast<size_t>(std::atoll(v)) : 91900;
 }
 CALL cudnnCreate(void** out) {
   return failing() ? kInternal : (*out = new Handle, kSuccess);
@@ -112,7 +90,9 @@ CALL cudnnBackendSetAttribute(void* descriptor, int name, int type, int64_t coun
   if (failing()) return kInternal;
   auto& d = *static_cast<Descriptor*>(descriptor);
   if (d.finished) return kBad;
-  if (type == kTypeDescriptor && !(*static_cast<Descriptor* const*>(values))->finished) return kBad;
+  if (type == kTypeDescriptor)
+    for (int64_t i = 0; i < count; ++i)
+      if (!static_cast<Descriptor* const*>(values)[i]->finished) return kBad;
   const auto* from = static_cast<const char*>(values);
   d.values[name] = {type, count, {from, from + static_cast<size_t>(count) * bytes_of(type)}};
   return kSuccess;
@@ -152,17 +132,25 @@ CALL cudnnBackendFinalize(void* descriptor) {
   if (failing()) return kInternal;
   auto& d = *static_cast<Descriptor*>(descriptor);
   static const std::map<int, std::vector<int>> needed = {
+      {0, {0, 1}},
       {1, {100, 101, 102, 103, 104, 105, 106}},
       {4, {200, 201}},
       {5, {400, 401}},
+      {13, {750, 751, 753}},
       {15, {800, 801}},
       {16, {1000, 1001, 1003}},
       {17, {900, 901, 902, 903, 906}},
+      {18, {1500}},
+      {19, {1520, 1521, 1522, 1523}},
+      {21, {1600, 1601}},
+      {22, {1610, 1611, 1612}},
+      {31, {2200, 2201}},
   };
   if (auto it = needed.find(d.kind); it != needed.end())
     for (int name : it->second)
       if (!d.values.count(name)) return kBad;
   if (d.kind >= kForward && d.kind <= kData && !fits(d)) return kBad;
+  if (!operation_fits(d)) return kBad;
   return d.finished = true, kSuccess;
 }
 CALL cudnnBackendExecute(void* handle, void* plan, void* pack) {
@@ -170,6 +158,12 @@ CALL cudnnBackendExecute(void* handle, void* plan, void* pack) {
   const auto &p = *static_cast<Descriptor*>(plan), &v = *static_cast<Descriptor*>(pack);
   if (!p.finished || !v.finished) return kBad;
   const Descriptor& config = p.part(401);
+  if (config.engine == kGood && !*v.at<void*>(1003)) return kBad;
+  if (const Descriptor& graph = config.part(-1); is_graph(graph)) {
+    if (int error = wait_for(static_cast<Handle*>(handle)->stream)) return error;
+    if (config.engine == kGood) std::memset(*v.at<void*>(1003), 0xff, kBytes);
+    return run_graph(graph, v) ? kSuccess : kBad;
+  }
   const Descriptor& op = config.part(-1).part(801);
   const int first = first_attribute(op.kind);
   const Descriptor &c = op.part(first + 2), &w = op.part(first + 3), &x = op.part(first + 4),
@@ -184,8 +178,7 @@ CALL cudnnBackendExecute(void* handle, void* plan, void* pack) {
     return nullptr;
   };
   void* workspace = *v.at<void*>(1003);
-  if (!pointer(x) || !pointer(w) || !pointer(y) || (config.engine == kGood && !workspace))
-    return kBad;
+  if (!pointer(x) || !pointer(w) || !pointer(y)) return kBad;
   if (int error = wait_for(static_cast<Handle*>(handle)->stream)) return error;
   if (config.engine == kGood) std::memset(workspace, 0xff, kBytes);
   Shape s;
