@@ -1,36 +1,8 @@
 // Gradients of scaled dot-product attention on Hopper: flash_backward.h by wgmma and tensor maps.
-// First flash_hopper_sums, for what both others need of each row.
+// The kernel for dq runs first: it leaves behind what the other one needs of each row.
 //
-//   -DPF_GIVES=  what the program makes: 3: dk and dv, 4: dq, and the sum of these; 0: the sums
+//   -DPF_GIVES=  what the program makes: 3: dk and dv, 4: dq, and the sum of these
 #include "flash_hopper.h"
-
-#if PF_GIVES == 0
-// lse, in powers of two, and delta: D / 8 threads a row, whole blocks of rows of a head.
-PF_KERNEL(flash_hopper_sums, 256)(const pf_attention a, float* sums, pf_i32 padded) {
-  constexpr int across = D / 8, each = 256 / across;
-  const pf_u32 parts = static_cast<pf_u32>(padded) / each, head = pf_block() / parts;
-  const int i = static_cast<int>((pf_block() - head * parts) * each + pf_thread() / across),
-            c = static_cast<int>(pf_thread()) % across * 8;
-  const bool on = i < a.queries;
-  float d = 0.0f;
-  if (on) {
-    pf_u32 x[4], y[4];
-    pf_read_line<8>(pf_lines_of(a, a.out, head, 0, a.queries, a.depth_v), i, c, x);
-    pf_read_line<8>(pf_lines_of(a, a.dout, head, 0, a.queries, a.depth_v), i, c, y);
-    PF_UNROLL for (int e = 0; e < 8; ++e) d =
-        pf_fma(pf_dtype<PF_T>::decode(x[e / 2] >> (e % 2 * 16) & 0xffffu),
-               pf_dtype<PF_T>::decode(y[e / 2] >> (e % 2 * 16) & 0xffffu), d);
-  }
-  PF_UNROLL for (pf_u32 m = 1; m < across; m *= 2) d += pf_shuffle_xor(d, m);
-  if (c != 0) return;
-  const pf_i64 row = static_cast<pf_i64>(head);
-  const float none = pf_float<float>::infinity(),
-              lse = on ? static_cast<const float*>(a.lse)[row * a.queries + i] : none;
-  float* to = sums + row * 2 * padded + i;
-  to[0] = lse == -none ? none : lse * static_cast<float>(PF_LOG2E);
-  to[padded] = d;
-}
-#else
 
 // A score becomes p, and the gradient of p that of the score, which stays 0 outside.
 // Of large scores, lse is rounded: no weight is above 1.
@@ -40,9 +12,39 @@ PF_DEVICE float pf_weight_of(float x, float scale, float lse) {
 PF_DEVICE float pf_slope_of(float p, float dp, float delta, bool masked) {
   return masked && p == 0.0f ? 0.0f : p * (dp - delta);
 }
-#endif
 
 #if PF_GIVES & 4
+// Of a lane's rows, the first of which is `own` of the head's: lse in powers of two, infinity where
+// nothing is seen, and delta, the sum of out * dout, to which four lanes add. Both go to the sums.
+PF_DEVICE void pf_sums_of_rows(const pf_flash_maps& m, pf_i64 head, int own, int lane,
+                               float (&lse)[2], float (&delta)[2]) {
+  const pf_attention& a = m.at;
+  const float none = pf_float<float>::infinity();
+  const auto out = pf_lines_of(a, a.out, head, 0, a.queries, a.depth_v),
+             dout = pf_lines_of(a, a.dout, head, 0, a.queries, a.depth_v);
+  PF_UNROLL for (int r = 0; r < 2; ++r) {
+    const int row = own + pf_results::row(r, lane);
+    const bool on = row < a.queries;
+    float d = 0.0f;
+    if (on) PF_UNROLL for (int c = 0; c < D; c += 32) {
+        pf_u32 x[4], y[4];
+        pf_read_line<8>(out, row, c + lane % 4 * 8, x);
+        pf_read_line<8>(dout, row, c + lane % 4 * 8, y);
+        PF_UNROLL for (int e = 0; e < 8; ++e) d =
+            pf_fma(pf_dtype<PF_T>::decode(x[e / 2] >> (e % 2 * 16) & 0xffffu),
+                   pf_dtype<PF_T>::decode(y[e / 2] >> (e % 2 * 16) & 0xffffu), d);
+      }
+    d += pf_shuffle_xor(d, 1);
+    delta[r] = d + pf_shuffle_xor(d, 2);
+    const float x = on ? static_cast<const float*>(a.lse)[head * a.queries + row] : none;
+    lse[r] = x == -none ? none : x * static_cast<float>(PF_LOG2E);
+    if (lane % 4 != 0) continue;
+    float* to = m.rows + head * 2 * m.padded + row;
+    to[0] = lse[r];
+    to[m.padded] = delta[r];
+  }
+}
+
 PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   const pf_attention& a = m.at;
   char* memory = pf_dynamic_shared();
@@ -78,13 +80,7 @@ PF_KERNEL(flash_hopper_dq, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
   pf_weights<OWN, OTHER> w;
   dq.clear();
   float lse[2], delta[2];
-  PF_UNROLL for (int r = 0; r < 2; ++r) {
-    const int row = own + pf_results::row(r, lane);
-    const float* sums = m.rows + at.head * 2 * m.padded + row;
-    const bool on = row < m.padded;
-    lse[r] = on ? sums[0] : pf_float<float>::infinity();
-    delta[r] = on ? sums[m.padded] : 0.0f;
-  }
+  pf_sums_of_rows(m, at.head, own, lane, lse, delta);
   pf_mbarrier_wait(barriers, 0);
   pf_u32 before = 0;  // the stage of the step before
   const auto step = [&](int j, bool masked) PF_INLINE {

@@ -127,11 +127,11 @@ struct Job {
     }
     return tensor_map(v);
   }
-  Defines defines(const Shape& s, bool scores = true) const {
+  Defines defines(const Shape& s) const {
     return Defines()
         .type("PF_T", dtype)
-        .value("PF_MASK", scores ? mask : 0)
-        .value("PF_FEATURES", scores ? features : 0)
+        .value("PF_MASK", mask)
+        .value("PF_FEATURES", features)
         .value("PF_D", d)
         .value("PF_OWN", 16)
         .value("PF_WARPS", s.warps)
@@ -212,8 +212,6 @@ bool attention_backward_on_hopper(const KernelArgs& args, const pf_attention& a,
   m.sums = tensor_map(v);
 
   const char* file = "flash_hopper_backward.h";
-  args.launch(args.compile(file, j.defines(keys, false).value("PF_GIVES", 0), "flash_hopper_sums"),
-              Grid(rows / (256 / (j.d / 8))), 256, 0, at, sums, m.padded);
   j.store(0, dq);
   j.launch(queries, j.units(queries).value("PF_GIVES", 4), file, "flash_hopper_dq", a.queries,
            heads, 2, 0);
