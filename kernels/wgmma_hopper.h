@@ -18,9 +18,14 @@ struct pf_panels {
 
 #if defined(PF_NVIDIA)
 // What tells the unit where an operand lies, in units of 16 bytes: groups of 8 lines are 1024 bytes
-// apart, chunks permuted within lines of 128.
-PF_DEVICE pf_u64 pf_panel_at(pf_u32 address, pf_u32 panel) {
-  return static_cast<pf_u64>((address & 0x3ffff) >> 4) | static_cast<pf_u64>(panel >> 4) << 16 |
+// apart, chunks permuted within lines of 128. The lower half is for the address, and what is added
+// to it, and the panel; it comes from one lane, so that compilers know that it is the same for all:
+// else they keep it in a register of each lane and make every operand's from there.
+PF_DEVICE pf_u32 pf_panel_of(pf_u32 address) {
+  return pf_shuffle_word(address >> 4, 0);
+}
+PF_DEVICE pf_u64 pf_panel_at(pf_u32 of, pf_u32 bytes, pf_u32 panel = 0) {
+  return static_cast<pf_u64>(of + (bytes >> 4 | panel >> 4 << 16)) |
          static_cast<pf_u64>(1024 >> 4) << 32 | static_cast<pf_u64>(1) << 62;
 }
 
@@ -55,16 +60,18 @@ PF_WGMMA_OF(pf_f16, "f16")
 // s = x y^T over DEPTH columns: x 64 lines, y N lines.
 template <int DEPTH, int N>
 PF_DEVICE void pf_start_products(pf_strip<16, N>& s, const pf_panels& x, const pf_panels& y) {
+  const pf_u32 a = pf_panel_of(x.at), b = pf_panel_of(y.at);
   PF_UNROLL for (int k = 0; k < DEPTH / 16; ++k)
-      pf_wgmma(PF_T{}, s.c[0], pf_panel_at(x.at + (k / 4 * x.panel + k % 4 * 32), 0),
-               pf_panel_at(y.at + (k / 4 * y.panel + k % 4 * 32), 0), k > 0);
+      pf_wgmma(PF_T{}, s.c[0], pf_panel_at(a, k / 4 * x.panel + k % 4 * 32),
+               pf_panel_at(b, k / 4 * y.panel + k % 4 * 32), k > 0);
 }
 // r += w z: z has K lines.
 template <int K, int D>
 PF_DEVICE void pf_start_results(pf_strip<16, D>& r, const pf_weights<16, K>& w,
                                 const pf_panels& z) {
+  const pf_u32 b = pf_panel_of(z.at);
   PF_UNROLL for (int k = 0; k < K / 16; ++k)
-      pf_wgmma(PF_T{}, r.c[0], w.w[0][k], pf_panel_at(z.at + k * 16 * 128, z.panel));
+      pf_wgmma(PF_T{}, r.c[0], w.w[0][k], pf_panel_at(b, k * 16 * 128, z.panel));
 }
 // The compiler is not to move what is done to these across here: the unit works on them.
 template <int N>
