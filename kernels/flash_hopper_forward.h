@@ -45,21 +45,25 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
       pf_score_strip<true>(a, part, mask, own, j * OTHER, lane, s);
     else if (j < steps.whole || j >= steps.not_whole)
       pf_hide<true>(part, own, j * OTHER, lane, s);
-    float top[2];
-    PF_UNROLL for (int r = 0; r < 2; ++r) top[r] = high[r];
+    float top[2] = {low, low}, base[2], shift[2];
     s.each(lane, [&](int r, int, float& x) PF_INLINE { top[r] = pf_most(top[r], x); });
     PF_UNROLL for (int r = 0; r < 2; ++r) {
       top[r] = pf_join_row<pf_highest>(top[r]);
-      const float before = high[r];
-      high[r] = top[r];
-      if (top[r] == low) top[r] = 0.0f;  // nothing is seen so far: 2^-inf is 0
-      less[r] = pf_exp2_quick((before - top[r]) * by);
+      // Weights of up to 2^8 are as good as of up to 1: what is summed already stays as it is.
+      const bool above = (top[r] - high[r]) * by > 8.0f;
+      less[r] = above ? pf_exp2_quick((high[r] - top[r]) * by) : 1.0f;
+      high[r] = above ? top[r] : high[r];
       sum[r] *= less[r];
+      base[r] = high[r] == low ? 0.0f : high[r];  // nothing is seen so far: 2^-inf is 0
+      shift[r] = base[r] * by;
     }
-    // Not x by - top by in one step: of large scores, the rounded product is far from the exact
-    // one.
+    // In one step, but of large scores, whose rounded product is far from the exact one.
+    if (pf_any(pf_abs(shift[0]) > 32768.0f || pf_abs(shift[1]) > 32768.0f))
+      s.each(lane, [&](int r, int, float& x) PF_INLINE { x = (x - base[r]) * by; });
+    else
+      s.each(lane, [&](int r, int, float& x) PF_INLINE { x = pf_fma(x, by, -shift[r]); });
     s.each(lane, [&](int r, int, float& x) PF_INLINE {
-      x = pf_exp2_quick((x - top[r]) * by);
+      x = pf_exp2_quick(x);
       sum[r] += x;
     });
     pf_drop<true>(a, part, own, j * OTHER, lane, s);
@@ -108,7 +112,8 @@ PF_KERNEL(flash_hopper_forward, ALL_THREADS)(PF_GRID_CONSTANT pf_flash_maps m) {
     pf_hold(p);
     values.release(1);
     p = pf_weights<OWN, OTHER>(s, lane);
-    o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= less[r]; });
+    if (pf_any(less[0] != 1.0f || less[1] != 1.0f))
+      o.each(lane, [&](int r, int, float& x) PF_INLINE { x *= less[r]; });
     values = ring;
     ring.next();
   }
