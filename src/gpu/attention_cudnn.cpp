@@ -12,7 +12,9 @@
 namespace pyflame::gpu {
 namespace {
 
-constexpr size_t kOldest = 91600;  // older ones need lengths of keys as tensors of the device
+// What older ones of cuDNN 9 do otherwise: sums of queries' gradients must be cleared for them;
+// they need lengths of keys that are no multiples of 128 as tensors of the device; two have faults.
+constexpr size_t kOldest = 90600, kAllLengths = 91501, kFaulty = 91000, kMended = 91002;
 constexpr size_t kMostWorkspace = size_t{1} << 30;  // beside float32 sums of the queries' gradients
 
 struct Engine {
@@ -32,8 +34,12 @@ struct Engine {
   Engine() { cudnn_must(cudnn().Create(&handle_), "Create"); }
 
   void prepare(Prepared& r, const Key& key, const Work&) {
-    if (!cudnn().GetVersion || cudnn().GetVersion() < kOldest)
-      throw Refused(cudnn_version() + " is too old for it: 9.16 and newer are asked");
+    const size_t version = cudnn().GetVersion ? cudnn().GetVersion() : 0;
+    if (version < kOldest || (version >= kFaulty && version < kMended))
+      throw Refused(cudnn_version() + " is too old for it: 9.6 and newer are asked, but 9.10.0");
+    if (version < kAllLengths && key.backward && key.keys % 128 != 0)
+      throw Refused(cudnn_version() + " is too old for gradients of " + std::to_string(key.keys) +
+                    " keys: before 9.16, multiples of 128 are asked");
     make_attention_graph(r, handle_, key, kMostWorkspace);
     const auto place = [&](size_t bytes) {
       const size_t at = r.workspace;

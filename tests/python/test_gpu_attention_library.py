@@ -228,9 +228,17 @@ def test_sources(run):  # noqa: F811
         named + "assert '/nowhere/lib.so' in reasons(report)[0]",
         **ENVIRONMENT | {"PYFLAME_CUDNN_LIBRARY": "/nowhere/lib.so"},
     )
+    for version, reason in (("90100", "is too old for it"), ("91001", "is too old for it")):
+        run(
+            named + f"assert 'cuDNN {version} {reason}' in reasons(report)[0]",
+            **ENVIRONMENT | {"STANDIN_CUDNN_VERSION": version},
+        )
+    loose = "pf.use_deterministic_algorithms(False)\n"
     run(
-        named + "assert 'cuDNN 90100 is too old' in reasons(report)[0]",
-        **ENVIRONMENT | {"STANDIN_CUDNN_VERSION": "90100"},
+        named.replace("q, k, v, dout = (values", loose + "q, k, v, dout = (values", 1)
+        + "assert served(report) == ['cuDNN 91400', 'our kernels for Hopper']\n"
+        + "assert 'too old for gradients of 33 keys' in reasons(report)[0]",
+        **ENVIRONMENT | {"STANDIN_CUDNN_VERSION": "91400"},
     )
     strict = (
         START
