@@ -13,8 +13,8 @@ struct pf_flash_maps {
   pf_i32 stored;                                                        // if they have maps
   pf_i32 step_q[3], step_k[3], step_v[3], step_dout[3], step_to[2][3];  // 0: repeated
   pf_i32 size[2];
-  pf_i32 padded;      // rows of a head in the sums: a multiple of 128
-  float* rows;        // the sums
+  pf_i32 padded;  // rows of a head in the sums: a multiple of 128
+  float* rows;    // the sums
   pf_attention at;
 };
 static_assert(sizeof(pf_flash_maps) % 128 == 0, "as hosts fill it");

@@ -33,7 +33,7 @@ LIMITS = [
     Limit("sdpa.*", ("gfx",), "scalars", 208, "where matrices begin, and numbers of every feature, once"),
     Limit("flash_.*", ("gfx11",), "spill", 336, "a cap's slope needs both products at once", SOFT_CAPS),
     Limit("flash_.*", ("gfx1",), "scratch", 24, "a word or two", SOFT_CAPS),
-    Limit("flash_.*", ("gfx9",), "scratch", 32, "a word or two of 160 columns and more", ("-DPF_D=1(60|92)",)),
+    Limit("flash_.*", ("gfx9",), "scratch", 32, "a word or two of 96 columns, and 160 and more", ("-DPF_D=(96|160|192)",)),
     Limit("flash_dmask", ("gfx11",), "spill", 8, "addresses of a mask, outside of the loop"),
     Limit("sum_rows", ("gfx11", "gfx12"), "spill", 96, "logarithms of 16-bit numbers before it"),
     Limit(

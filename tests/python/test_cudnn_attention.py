@@ -51,6 +51,9 @@ def attend(kind, q, k, v, dout=None, **how):
             y = F.scaled_dot_product_attention(*x, **how)
             got = [y.detach(), *pf.autograd.grad(y, x, dout)]
         pf.synchronize()
+    for slow in report.slow:
+        if "too old" in slow["what"]:
+            pytest.skip(slow["what"])
     assert all(b.startswith("cuDNN") == (kind is CUDNN) for b in by(report)), report
     return got
 
