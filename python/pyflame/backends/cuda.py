@@ -37,7 +37,9 @@ def _pair(name):
     def is_enabled():
         return _sdp[name]
 
-    enable.__doc__ = f"Whether attention may be {name}'s; of use are cuDNN's alone, and never cuDNN's."
+    enable.__doc__ = (
+        f"Whether attention may be {name}'s; of use are cuDNN's alone, and never cuDNN's."
+    )
     is_enabled.__doc__ = f"What enable_{name}_sdp() was given; True at first."
     enable.__name__, is_enabled.__name__ = f"enable_{name}_sdp", f"{name}_sdp_enabled"
     return enable, is_enabled
