@@ -545,7 +545,8 @@ def linear(torch, device):
 
 
 def attention(batch, heads, length, depth, backend, bars):
-    """Causal, bf16; beside PyTorch's kernel of this name. Half of the scores count."""
+    """Causal, bf16, half of the scores count. "flash" is PyFlame's own kernels beside PyTorch's, "cudnn"
+    cuDNN's by both, whose gradients do not repeat bit for bit."""
     length //= HALF
 
     def make(torch, device, backward):
@@ -555,7 +556,7 @@ def attention(batch, heads, length, depth, backend, bars):
 
         def run(q, k, v):
             attend = torch.nn.functional.scaled_dot_product_attention
-            if torch.__name__ != "torch" or device == "cpu":
+            if device == "cpu":
                 return attend(q, k, v, is_causal=True)
             kind = getattr(torch.nn.attention.SDPBackend, f"{backend.upper()}_ATTENTION")
             with torch.nn.attention.sdpa_kernel(kind):
@@ -564,6 +565,7 @@ def attention(batch, heads, length, depth, backend, bars):
         q, k, v = (inputs() for _ in range(3))
         if not backward:
             return lambda: run(q, k, v)
+        torch.use_deterministic_algorithms(backend != "cudnn" and torch.__name__ != "torch")
         out, dout = run(q, k, v), inputs().detach()
         return lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
 
@@ -575,14 +577,15 @@ def attention(batch, heads, length, depth, backend, bars):
 
         of.__name__ = f"attention_{depth}_{backend}" + ("_backward" if backward else "")
         title = f"attention {batch}x{heads}x{length}x{depth} causal bf16"
-        title += (", gradients" if backward else "") + f" (beside {backend})"
+        title += (", gradients" if backward else "") + f" ({backend})"
         flops = products * (2.5 if backward else 1)
         case("attention", title, flops=flops, bar_rate=bars[backward] * 1e12)(of)
 
 
-for _backend in ("flash", "cudnn"):
-    attention(2, 16, 8192, 128, _backend, (430, 330))
-    attention(32, 12, 1024, 64, _backend, (250, 180))
+attention(2, 16, 8192, 128, "flash", (430, 330))
+attention(32, 12, 1024, 64, "flash", (250, 180))
+attention(2, 16, 8192, 128, "cudnn", (540, 479))
+attention(32, 12, 1024, 64, "cudnn", (311, 229))
 
 
 # ---- convolutions -------------------------------------------------------------------------------

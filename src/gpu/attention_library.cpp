@@ -173,10 +173,29 @@ bool by_choice(const KernelArgs& args, Job& job, const std::function<void()>& ow
   return true;
 }
 
-// Where cuDNN is quicker than our own kernels, as measured on an H100 (docs/performance.md).
+// Where cuDNN 9.19 is quicker than our own kernels, as measured on an H200 and an H100
+// (docs/performance.md): up to so many columns, for fewer keys than that.
+struct Quicker {
+  int64_t columns, keys;
+};
+constexpr int64_t kAny = int64_t{1} << 60;
+constexpr Quicker kForward[] = {{64, kAny}, {128, 4096}, {256, kAny}}, kGradients[] = {{256, kAny}};
+constexpr double kLeastWork = 1.5e9;  // below, the host's part of a call decides: ours is shorter
+constexpr int64_t kFewSharedKeys = 1024;  // gradients that are summed over heads
+
 bool quicker(const Traits& t, const Shape& s) {
   if (t.amd || t.architecture != "sm_90") return false;
-  return std::min(s.queries, s.keys) >= (s.backward ? 1024 : 512);
+  const double work = (s.causal ? 1.0 : 2.0) * static_cast<double>(s.batch * s.heads) *
+                      static_cast<double>(s.queries * s.keys) *
+                      static_cast<double>(s.depth + s.depth_v);
+  if (work < kLeastWork) return false;
+  if (s.backward && s.heads_k != s.heads && s.keys < kFewSharedKeys) return false;
+  const auto knows = [&](const auto& table) {
+    for (const Quicker& row : table)
+      if (std::max(s.depth, s.depth_v) <= row.columns) return s.keys < row.keys;
+    return false;
+  };
+  return s.backward ? knows(kGradients) : knows(kForward);
 }
 
 }  // namespace

@@ -145,3 +145,26 @@ def test_extremes(change):
     got, want = (attend(kind, q, k, v, is_causal=True)[0] for kind in (CUDNN, OURS))
     assert (pf.isnan(got) == pf.isnan(want)).all().item()
     np.testing.assert_allclose(np.nan_to_num(wide(got)), np.nan_to_num(wide(want)), atol=2e-2)
+
+
+@pytest.mark.skipif(
+    not pf.cuda.is_available() or pf.cuda.get_device_capability() != (9, 0),
+    reason="the table is of Hopper",
+)
+def test_the_table():
+    """Who serves where nobody says: cuDNN what it is quicker at, gradients only if they may differ."""
+
+    def go(*shape):
+        q, k, v, dout = (pf.randn(*shape).to(pf.bfloat16) for _ in range(4))
+        x = [t.requires_grad_() for t in (q, k, v)]
+        with pf.explain() as report:
+            y = F.scaled_dot_product_attention(*x, is_causal=True)
+            pf.autograd.grad(y, x, dout)
+            pf.synchronize()
+        return ["cuDNN" if b.startswith("cuDNN") else "ours" for b in by(report)]
+
+    assert go(8, 12, 1024, 64) == ["cuDNN", "cuDNN"]
+    assert go(1, 4, 4096, 128) == ["ours", "cuDNN"]
+    assert go(1, 2, 256, 64) == ["ours", "ours"]
+    pf.use_deterministic_algorithms(True)
+    assert go(8, 12, 1024, 64) == ["cuDNN", "ours"]
