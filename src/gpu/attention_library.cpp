@@ -167,7 +167,9 @@ bool by_choice(const KernelArgs& args, Job& job, const std::function<void()>& ow
   if (find_choice(args, library, what, choice)) return ours = choice.own, run(choice);
   if (!measuring()) return false;
   std::vector<Choice> candidates;
-  for (int i = 0; i < (exhaustive() ? kMostProposals : 4); ++i) candidates.push_back({false, i});
+  const int proposals = exhaustive() ? kMostProposals : 4;
+  candidates.reserve(kMostProposals + 1);
+  for (int i = 0; i < proposals; ++i) candidates.push_back({false, i});
   if (source() == ProductSource::Auto) candidates.push_back({true, -1});
   ours = measure(args, library, what, candidates, run).own;
   return true;
