@@ -87,7 +87,9 @@ struct Attention {
   Tensor slopes;         // float32 [..., H, 1 or sequences, 1]
   Sequences cut;
   Scalar seed = int64_t{0}, offset = int64_t{0};
-  AttentionLibrary library = attention_library();  // of the forward pass, for both
+  // As it was when the forward pass was recorded, for both.
+  AttentionLibrary library = attention_library();
+  bool repeats = deterministic();
 
   kernels::Sdpa::Numbers<Scalar> numbers() const {
     return {.seed = seed,
@@ -102,7 +104,7 @@ struct Attention {
             .max_keys = cut.max_keys,
             .page = cut.page,
             .library = static_cast<int64_t>(library),
-            .repeats = int64_t{deterministic()}};
+            .repeats = int64_t{repeats || deterministic()}};
   }
 };
 

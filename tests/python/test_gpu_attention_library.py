@@ -151,6 +151,15 @@ with pf.explain() as report:
     pf.synchronize()
 assert served(report) == [theirs]
 close(grads, want[1:])
+from pyflame.flash_attn import flash_attn_func
+for deterministic in (False, True):
+    x = [t.transpose(1, 2).detach().requires_grad_() for t in (q, k, v)]
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), pf.explain() as report:
+        y = flash_attn_func(*x, causal=True, deterministic=deterministic)
+        pf.autograd.grad(y, x, dout.transpose(1, 2))
+        pf.synchronize()
+    assert served(report) == [theirs, ours if deterministic else theirs], report
+    assert not pf.are_deterministic_algorithms_enabled()
 with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
     assert go() == ([ours, ours], [])
 pf.backends.cuda.enable_cudnn_sdp(False)

@@ -2,7 +2,7 @@
 
 Programs written for PyTorch set these before they begin. What a switch does here stands in the
 docstring of its module; most of them are kept and do nothing, because what they choose between is
-one thing in PyFlame: its algorithms are deterministic, and it picks kernels itself.
+one thing in PyFlame: it picks kernels itself, which give the same bits in every run.
 
 Called, as `pyflame.backends()`, the module gives what `pyflame.backend_status()` gives.
 """

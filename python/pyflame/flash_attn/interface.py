@@ -1,5 +1,7 @@
 """flash_attn's functions for training and for prompts."""
 
+import contextlib
+
 from .. import _C, _ops
 
 __all__ = [
@@ -33,6 +35,18 @@ def _check(name, dims, **tensors):
             )
 
 
+@contextlib.contextmanager
+def _repeating(deterministic):
+    if not deterministic or _C._deterministic():
+        yield
+        return
+    _C._set_deterministic(True)
+    try:
+        yield
+    finally:
+        _C._set_deterministic(False)
+
+
 def flash_attn_func(
     q,
     k,
@@ -52,17 +66,19 @@ def flash_attn_func(
     The last query stands beside the last key; causal lets a query see no key behind its own, and
     window_size (left, right) so many before and behind it (-1: all). softcap c makes a score s
     c tanh(s / c); alibi_slopes [H] or [B, H] times the distance are subtracted. softmax_scale is
-    1 / sqrt(E) by default. The gradient is deterministic anyway. With return_attn_probs the result is
-    (output, logarithms of the sums of exponentials [B, H, L], None).
+    1 / sqrt(E) by default. The gradient has the same bits in every run unless
+    `pf.use_deterministic_algorithms(False)` was called, and with deterministic=True even then. With
+    return_attn_probs the result is (output, logarithms of the sums of exponentials [B, H, L], None).
     """
     _check("flash_attn_func", 4, q=q, k=k, v=v)
     left, right = window_of(window_size, causal, "flash_attn_func")
-    out, lse = _ops.flash_attention(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), dropout_p=dropout_p,
-        scale=softmax_scale, left=left, right=right, bottom_right=True, softcap=softcap,
-        alibi_slopes=alibi_slopes, enable_gqa=True,
-    )  # fmt: skip
-    out = out.transpose(1, 2)
+    with _repeating(deterministic):
+        out, lse = _ops.flash_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), dropout_p=dropout_p,
+            scale=softmax_scale, left=left, right=right, bottom_right=True, softcap=softcap,
+            alibi_slopes=alibi_slopes, enable_gqa=True,
+        )  # fmt: skip
+        out = out.transpose(1, 2)
     return (out, lse, None) if return_attn_probs else out
 
 
