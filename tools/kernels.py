@@ -104,6 +104,7 @@ def record(arch, folder, build):
         "PYFLAME_COMPILE_THREADS": "0",
         "PYFLAME_GPU_GEMM": "own",
         "PYFLAME_GPU_CONV": "own",
+        "PYFLAME_GPU_ATTENTION": "own",
         "XDG_CACHE_HOME": "",
         "HOME": "",  # nothing is found in a cache
         "OMP_NUM_THREADS": "1",

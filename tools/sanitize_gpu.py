@@ -118,7 +118,11 @@ class Work:
 def rounds(tools, share, only):
     """The work without a tool, and that with one."""
     exact = {"PYFLAME_ALLOC_CONF": "split:False,caching:False"}
-    own = {"PYFLAME_GPU_GEMM": "own", "PYFLAME_GPU_CONV": "own"}  # ours, not NVIDIA's libraries'
+    own = {
+        "PYFLAME_GPU_GEMM": "own",
+        "PYFLAME_GPU_CONV": "own",
+        "PYFLAME_GPU_ATTENTION": "own",
+    }  # ours, not NVIDIA's libraries'
     files = [f for f in FILES if f in (only or FILES)]
     races = [f for f in files if FILES[f][1]]
     for_races = own | {"PYFLAME_TEST_RACES": "1"}

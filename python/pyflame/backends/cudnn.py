@@ -2,7 +2,8 @@
 
 `deterministic`, `benchmark`, `benchmark_limit`, `enabled` and `allow_tf32` keep what is assigned and
 do nothing. Convolutions go to cuDNN where it is found (`PYFLAME_GPU_CONV=own` says otherwise), always
-by deterministic algorithms; `pf.set_float32_matmul_precision` is what allows TF32.
+by deterministic algorithms; `pf.set_float32_matmul_precision` is what allows TF32. Attention: see
+`backends.cuda` and `pf.use_deterministic_algorithms`.
 """
 
 from ._switches import Switch, flags_of, install
