@@ -6,6 +6,7 @@
 #include "engine/autograd.h"
 #include "engine/engine.h"
 #include "ops/autocast.h"
+#include "ops/entropy.h"
 #include "ops/functions.h"
 #include "ops/hidden.h"
 #include "ops/index.h"
@@ -91,17 +92,13 @@ Classes as_rows(const Tensor& input, const Tensor& target, const Tensor& weight,
   return c;
 }
 
-struct EntropyArgs {
-  int64_t ignore;
-  double smoothing;
-  Reduction reduction;
-};
+using ops::entropy_gradient;
+using ops::EntropyArgs;
 
-// The same gradient in operations, for second derivatives.
-//   dx = s (a softmax(x) - (1 - e) w_t onehot - e / C w),  a = (1 - e) w_t + e / C sum(w)
-// with s = g / (total weight) for the mean; all zero where the target is ignored.
-Tensor entropy_gradient(const Tensor& g, const Tensor& x, const Tensor& targets,
-                        const Tensor& total, const Tensor& weight, const EntropyArgs& args) {
+}  // namespace
+
+Tensor ops::entropy_gradient(const Tensor& g, const Tensor& x, const Tensor& targets,
+                             const Tensor& total, const Tensor& weight, const EntropyArgs& args) {
   const int64_t n = x->shape[0], classes = x->shape[1];
   const double e = args.smoothing, c = static_cast<double>(classes);
   Tensor fixed, a;  // what does not depend on x and g
@@ -126,6 +123,8 @@ Tensor entropy_gradient(const Tensor& g, const Tensor& x, const Tensor& targets,
   if (args.reduction == Reduction::Mean) s = div(s, to(total, x->dtype));
   return mul(s, sub(mul(softmax(x, -1), a), fixed));
 }
+
+namespace {
 
 // What counts of the targets, and which class that is (0 else).
 struct Picked {

@@ -6,6 +6,7 @@ from .. import _C, _ops, nn
 from ..autograd import no_grad
 from ..nn import functional as F
 from .decoding import check_choice, choose
+from .loss import next_token_loss
 
 
 class GPTConfig:
@@ -133,10 +134,8 @@ class GPT(nn.Module):
         cos, sin = self.cos[:length], self.sin[:length]
         for block in self.blocks:
             x = block(x, cos, sin)
-        logits = self.head(self.norm(x))
-        if targets is None:
-            return logits
-        return F.cross_entropy(logits.view(-1, self.config.vocab), targets.reshape(-1))
+        x = self.norm(x)
+        return self.head(x) if targets is None else next_token_loss(self.head, x, targets)
 
     def parameter_groups(self, weight_decay):
         """Groups for AdamW: decay for matrices, none for embeddings and norms."""

@@ -199,9 +199,6 @@ class GPT2(LanguageModel):
             x = block(x, at)
         return t.ln_f(x)
 
-    def project(self, hidden):
-        return self.lm_head(hidden)
-
     @staticmethod
     def layout(config):
         """(own name, its parts in files, transposed) of each weight, one by one."""

@@ -3,9 +3,9 @@
 from .. import _C, _ops, nn
 from ..amp import get_autocast_dtype, is_autocast_enabled
 from ..autograd import no_grad
-from ..nn import functional as F
 from . import pretrained
 from .decoding import Cache, Decoder, Prompts, Whole, check_choice, uncached
+from .loss import next_token_loss
 
 _LOOKS = 16  # steps between looks whether all texts have ended, where nobody reads the tokens
 
@@ -15,7 +15,7 @@ class LanguageModel(nn.Module):
     with `targets` [batch, length] the mean cross-entropy in nats (targets of -100 are left out).
 
     A class of models has `config` with `vocab`, `context` and `layers`, `hidden(tokens, at)`, which
-    gives the vectors behind the last norm, `project(hidden)`, which makes logits of them, and
+    gives the vectors behind the last norm, `lm_head`, which makes logits of them, and
     `make_cache(batch, length)`; for files also `layout` and `config_class`, see
     models/pretrained.py. Names in files may begin with `prefix` (what a whole model wrote) or not
     (its decoder alone); those that end as one of `ignored` are no weights.
@@ -29,7 +29,7 @@ class LanguageModel(nn.Module):
         hidden = self.hidden(tokens, Whole(tokens.shape[1], tokens.device) if at is None else at)
         if last is not None:
             hidden = hidden[_ops.arange(hidden.shape[0], device=hidden.device), last]
-        return self.project(hidden)
+        return self.lm_head(hidden)
 
     def forward(self, tokens, targets=None):
         if tokens.dim() != 2 or tokens.shape[1] > self.config.context:
@@ -38,10 +38,10 @@ class LanguageModel(nn.Module):
                 f"expected [batch, length] with a length of at most {self.config.context}, the "
                 "context; cut the input"
             )
-        logits = self.logits(tokens)
         if targets is None:
-            return logits
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+            return self.logits(tokens)
+        hidden = self.hidden(tokens, Whole(tokens.shape[1], tokens.device))
+        return next_token_loss(self.lm_head, hidden, targets)
 
     def make_cache(self, batch, length):
         """Memory for the keys and values of `batch` texts of `length` tokens."""

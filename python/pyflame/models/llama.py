@@ -227,9 +227,6 @@ class Llama(LanguageModel):
             x = block(x, at, cos, sin)
         return self.norm(x)
 
-    def project(self, hidden):
-        return self.lm_head(hidden)
-
     @staticmethod
     def layout(config):
         """(own name, its parts in files, transposed) of each weight, one by one."""

@@ -373,12 +373,29 @@ def linear_cross_entropy(
     input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
     ignore_index=None, label_smoothing=0.0, options=None,
 ):  # fmt: skip
-    """cross_entropy of linear(input, linear_weight, linear_bias).
+    """cross_entropy of linear(input, linear_weight, linear_bias), without all logits at once.
 
-    linear_weight [C, in] or, for several losses of each sample, [C, d1, ..., in]. `options` (how
-    PyTorch cuts the batch) changes nothing.
+    input [N, in] and target [N] of class indices: some rows are multiplied, looked at and overwritten
+    by their gradient before the next; memory holds the logits of `options.batch_chunk_size` rows, by
+    default as many as take 512 MiB (128 on the CPU). For reduction "mean" and "sum" the gradients of
+    input, linear_weight and linear_bias are made with the loss; for "none" the logits are made
+    again in the backward pass. They differ from those of the two functions by roundings: the
+    weight's are summed in float32 over groups of rows, and autocast rounds them to 16 bits for each
+    group instead of once.
+
+    linear_weight [C, in] or, for several losses of each sample, [C, d1, ..., in]; that, class
+    probabilities as target, input of more dimensions, vmap and gradients of gradients take all
+    logits. Of `options` (LinearCrossEntropyOptions) only batch_chunk_size counts: gradients of the
+    weight are always summed in float32, and a graph may always be retained.
     """
+    chunk = None if options is None else options.batch_chunk_size
     extra = tuple(linear_weight.shape[1:-1])
+    if not extra and input.dim() <= 2:
+        return _C._functional["linear_cross_entropy"](
+            input, linear_weight, target, linear_bias=linear_bias, weight=weight,
+            reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing,
+            batch_chunk_size=chunk,
+        )  # fmt: skip
     classes, width = linear_weight.shape[0], linear_weight.shape[-1]
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = _ops.linear(input, linear_weight.reshape(-1, width), bias)

@@ -116,7 +116,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
 @dataclass
 class LinearCrossEntropyOptions:
-    """How PyTorch cuts the batch of linear_cross_entropy; kept, and without effect."""
+    """How linear_cross_entropy cuts its batch: batch_chunk_size rows at a time, by default as many as
+    take 512 MiB of logits (128 on the CPU). The others are PyTorch's, and have no effect."""
 
     allow_retain_graph: bool = False
     batch_chunk_size: int | None = None

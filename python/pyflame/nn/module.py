@@ -44,6 +44,14 @@ def _look_at_call_hooks():
     _any_call_hooks = any(_everywhere[k] for k in kinds)
 
 
+def is_hooked(module):
+    """Whether a call of `module` calls hooks, too."""
+    kinds = module._forward_hooks, module._forward_pre_hooks
+    return bool(
+        _any_call_hooks or any(kinds) or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
 def _add_everywhere(kind, entry):
     table = _everywhere[kind]
     handle = _CallHookHandle(table)
