@@ -1,5 +1,6 @@
 // The tape from Python: backward, grad, hooks, grad_fn objects, custom functions.
 #include "engine/autograd.h"
+#include "engine/recompute.h"
 
 #include <algorithm>
 #include <memory>
@@ -419,6 +420,10 @@ void init_autograd(nb::module_& m) {
       nb::arg("create"), nb::arg("allow_unused"));
   m.def("_push_saved_hooks", &push_saved_hooks);
   m.def("_pop_saved_hooks", &autograd::pop_pack);
+  m.def("_push_recompute", [](size_t at_least, size_t above) {
+    autograd::push_recompute({at_least, above});
+  });
+  m.def("_pop_recompute", &autograd::pop_recompute);
   m.def("_gradient_edge", [](const Tensor& t) {
     const Edge e = autograd::edge_of(t);
     PF_CHECK(e.node, AutogradError, "get_gradient_edge",

@@ -359,6 +359,13 @@ Saved::Saved(const Tensor& t, bool is_result, uint32_t output_nr)
     pack(t);
     return;
   }
+  if (recomputes() && !is_result) [[unlikely]] {
+    if (Ref<Packed> recipe = recipe_of(t)) {
+      packed_ = true;
+      history_.node = Ref<Node>::adopt(new PackedNode(std::move(recipe), edge_of(t)));
+      return;
+    }
+  }
   if (is_view && !is_result) history_ = edge_of(t);
   tensor_ = is_result || is_view ? make_view(t, t->shape, t->strides, t->offset) : t;
 }
@@ -444,6 +451,7 @@ void FunctionNode::release() {
   if (saved_.empty()) return;  // nothing to free: it may run again
   for (Saved& s : saved_) s.reset();
   fn_ = nullptr;
+  redo = nullptr;
 }
 
 // ---- views and in-place writes -----------------------------------------------------------------

@@ -8,6 +8,7 @@
 
 #include "core/lock.h"
 #include "engine/autograd.h"
+#include "engine/recompute.h"
 
 namespace pyflame::autograd {
 
@@ -36,7 +37,7 @@ struct PackedNode final : Node {
 };
 
 // A node whose gradient is a function over saved tensors.
-class FunctionNode final : public Node {
+class FunctionNode final : public Node, public Redoable {
  public:
   FunctionNode(const char* name, std::vector<Saved> saved, BackwardFn fn)
       : Node(name), saved_(std::move(saved)), fn_(std::move(fn)) {}
@@ -46,6 +47,8 @@ class FunctionNode final : public Node {
   Tensor saved(size_t i) const { return saved_[i].get(*this); }
   // With several results, a missing gradient is filled with zeros of the result's shape.
   void describe(std::span<const Tensor> outputs);
+  std::function<Tensor()> again(DType) const override { return redo; }
+  std::function<Tensor()> redo;  // see redo_by
 
  private:
   struct Result {

@@ -4,6 +4,7 @@
 #include "core/dispatch.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "engine/recompute.h"
 #include "ops/autocast.h"
 #include "ops/functions.h"
 #include "ops/hidden.h"
@@ -112,6 +113,11 @@ Tensor layer_norm(const Tensor& input, const IntList& normalized_shape, const Te
                                                    {.length = n});
           return {dx, dw, db};
         });
+  if (autograd::recomputes() && autograd::requires_grad(y))
+    autograd::redo_by(y, [x = Saved(x), w = Saved(w), b = Saved(b), normalized_shape,
+                          eps](const autograd::Node& owner) {
+      return layer_norm(x.get(owner), normalized_shape, w.get(owner), b.get(owner), eps);
+    });
   return y;
 }
 
@@ -145,6 +151,11 @@ Tensor rms_norm(const Tensor& input, const IntList& normalized_shape, const Tens
               {.dx = dx, .dweight = dw, .dy = g, .x = x, .rstd = c.saved(2), .weight = w},
               {.length = n});
           return {dx, dw};
+        });
+  if (autograd::recomputes() && autograd::requires_grad(y))
+    autograd::redo_by(
+        y, [x = Saved(x), w = Saved(w), normalized_shape, eps](const autograd::Node& owner) {
+          return rms_norm(x.get(owner), normalized_shape, w.get(owner), eps);
         });
   return y;
 }

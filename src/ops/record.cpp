@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "engine/autograd.h"
+#include "engine/autograd_nodes.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
@@ -176,9 +177,10 @@ bool wanted(std::span<const Operand> operands) {
 }
 
 // The gradient node of every row.
-struct PointwiseNode final : autograd::Node {
+struct PointwiseNode final : autograd::Node, autograd::Redoable {
   const RowState* row;
   uint8_t nin = 0, first = 0;  // operands; where they begin in `next`
+  uint8_t kept = 0;            // bit i: operand i is saved[i]
   uint8_t numbers = 0;         // bit i: operand i is values[i]
   uint8_t broadcast = 0;       // bit i: operand i was smaller than the result
   DType in_dtype = DType::Float32;
@@ -199,6 +201,7 @@ struct PointwiseNode final : autograd::Node {
     for (const auto& s : saved) s.each_owned(o);
     result.each_owned(o);
   }
+  std::function<Tensor()> again(DType type) const override;
   static void* operator new(size_t);
   static void operator delete(void*);
 
@@ -282,6 +285,53 @@ autograd::Grads PointwiseNode::apply(const autograd::Grads& grads) {
   return out;
 }
 
+// From its operands, where the gradient keeps all of them. A cast keeps none: from what it was made
+// of, a tensor that stays anyway (a leaf) or can be made again itself.
+std::function<Tensor()> PointwiseNode::again(DType type) const {
+  if (first != 0) return {};
+  if (row->id == op::cast && nin == 1 && kept == 0 && numbers == 0 && next[0].node) {
+    if (auto* leaf = dynamic_cast<autograd::Accumulate*>(next[0].node.get())) {
+      const Tensor t = leaf->leaf();
+      if (!t.defined() || t->dtype != in_dtype) return {};
+      return [type, source = autograd::Saved(t), owner = autograd::make_owner(name)] {
+        return to(source.get(*owner), type);
+      };
+    }
+    const auto* source = dynamic_cast<const autograd::Redoable*>(next[0].node.get());
+    if (!source || next[0].input != 0) return {};
+    std::function<Tensor()> fn = source->again(in_dtype);
+    if (!fn) return {};
+    return [type, fn = std::move(fn)] { return to(fn(), type); };
+  }
+  if ((kept | numbers) != (1 << nin) - 1 || kept == 0) return {};
+  struct Operands {
+    OpId id;
+    size_t n;
+    std::vector<Scalar> attrs;
+    Scalar values[4];
+    autograd::Saved saved[4];
+    uint8_t kept;
+    Ref<autograd::Node> owner;
+  };
+  auto o = std::make_shared<Operands>();
+  o->id = row->id;
+  o->n = nin;
+  o->attrs.assign(attrs, attrs + row->nattrs);
+  std::copy_n(values, 4, o->values);
+  std::copy_n(saved, 4, o->saved);
+  o->kept = kept;
+  o->owner = autograd::make_owner(name);
+  return [o, type] {
+    Tensor held[4];
+    Operand operands[4] = {Scalar(0), Scalar(0), Scalar(0), Scalar(0)};
+    for (size_t i = 0; i < o->n; ++i) {
+      if (o->kept >> i & 1) held[i] = o->saved[i].get(*o->owner);
+      operands[i] = held[i].defined() ? Operand(held[i]) : Operand(o->values[i]);
+    }
+    return to(call_row(o->id, {operands, o->n}, o->attrs), type);
+  };
+}
+
 // The node of a row over `operands` (after conversion to the common dtype), without the result.
 // `saved_first` stands for operand 0 when that is about to be overwritten.
 PointwiseNode* make_node(const RowState& row, const Dims& shape, std::span<const Operand> operands,
@@ -319,6 +369,7 @@ PointwiseNode* make_node(const RowState& row, const Dims& shape, std::span<const
     const bool overwritten =
         saved_first && operands[i].tensor->impl() == operands[0].tensor->impl();  // x *= x
     node->saved[i] = autograd::Saved(overwritten ? *saved_first : *operands[i].tensor);
+    node->kept |= static_cast<uint8_t>(1 << i);
   }
   for (size_t i = 0; i < attrs.size(); ++i) node->attrs[i] = attrs[i];
   return node;

@@ -77,8 +77,9 @@ def compile(
         backend: "inductor", "cudagraphs" (as mode="reduce-overhead") or "eager" (as "default");
             the environment's PYFLAME_COMPILE_BACKEND where it is not given.
         mode: see above.
-        options: {"verify_every": calls}, {"triton.cudagraphs": True} for mode="reduce-overhead";
-            others of PyTorch's are accepted.
+        options: {"verify_every": calls}, {"triton.cudagraphs": True} for mode="reduce-overhead",
+            {"activation_memory_budget": x}: below 1 what is cheap to make again is not kept for the
+            backward pass (autograd.graph.recompute_cheap); others of PyTorch's are accepted.
         disable: True: `model` as it is.
         recompile_limit: how many kinds of arguments are captured; 16 by default.
         name, isolate_recompiles, shapes_spec: accepted.
@@ -102,8 +103,12 @@ def compile(
     how = fullgraph, options, recompile_limit
     from ..nn.module import Module
 
+    region = _saves_less(options)
     if isinstance(model, Module):
-        return __getattr__("OptimizedModule")(model, _step(model, *how) if captures else None)
+        step = _step(model, *how) if captures else None
+        return __getattr__("OptimizedModule")(model, step, region)
+    if region is not None:
+        model = region(model)
     if not captures:
         return _as_it_is(model)
     step = _step(model, *how)
@@ -126,6 +131,19 @@ def _as_it_is(function):
 
     compiled.report = lambda: "mode='default': Python runs at every call; nothing is captured"
     return compiled
+
+
+def _saves_less(options):
+    budget = (options or {}).get("activation_memory_budget", 1)
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
+        raise _C.ValueError(
+            f"pf.compile: got activation_memory_budget={budget!r}; expected a number from 0 to 1"
+        )
+    if budget == 1:
+        return None
+    from ..autograd.graph import recompute_cheap
+
+    return recompute_cheap()
 
 
 def _captures(backend, mode, options):
@@ -169,16 +187,20 @@ def _optimized_module():
     class OptimizedModule(Module):
         """A compiled module: the module itself is `_orig_mod`, and its attributes are found here."""
 
-        def __init__(self, module, step=None):
+        def __init__(self, module, step=None, region=None):
             super().__init__()
             self._orig_mod = module
             self.__dict__["_step"] = step
+            self.__dict__["_region"] = region  # what its calls run in
 
         def __call__(self, *args, **kwargs):
             step = self.__dict__["_step"]
-            if step is None or _stance != "default":
-                return self._orig_mod(*args, **kwargs)
-            return step(*args, **kwargs)
+            run = self._orig_mod if step is None or _stance != "default" else step
+            region = self.__dict__["_region"]
+            if region is None:
+                return run(*args, **kwargs)
+            with region:
+                return run(*args, **kwargs)
 
         def forward(self, *args, **kwargs):
             return self(*args, **kwargs)
