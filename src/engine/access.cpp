@@ -5,6 +5,7 @@
 #include "engine/group.h"
 #include "engine/hazards.h"
 #include "engine/hidden.h"
+#include "engine/takeover.h"
 
 namespace pyflame::engine {
 
@@ -18,6 +19,12 @@ namespace pyflame::engine {
   raise_poison(s, g);
 }
 
+static void flush_readers(Group* reader, Flush why) {
+  if (reader != many_readers()) return flush_other(reader, why);
+  flush_all(why);
+  make_all_again(why);
+}
+
 void settle_write(Storage& s, const Group* mine, const char* op) {
   PF_CHECK(!s.readonly, ValueError, op,
            "the tensor's memory is read-only (it was imported from a read-only array or file); "
@@ -25,10 +32,7 @@ void settle_write(Storage& s, const Group* mine, const char* op) {
   settle_read(s, mine);
   Group* r = s.reader.load(std::memory_order_acquire);
   if (r && r != mine) {
-    if (r == many_readers())
-      flush_all(Flush::OtherThread);
-    else
-      flush_other(r, Flush::OtherThread);
+    flush_readers(r, Flush::OtherThread);
     s.reader.store(nullptr, std::memory_order_release);
   }
 }
@@ -71,10 +75,7 @@ void* host_data(const Tensor& t, const char* op, bool will_write) {
   if (will_write) {
     GilScope gil;
     if (Group* r = s.reader.load(std::memory_order_acquire)) {
-      if (r == many_readers())
-        flush_all(Flush::Data);
-      else
-        flush_other(r, Flush::Data);
+      flush_readers(r, Flush::Data);
     }
   }
   void* p = device_data(t);

@@ -45,6 +45,7 @@ class FunctionNode final : public Node, public Redoable {
   void release() override;
   void each_owned(Owned&) const override;
   Tensor saved(size_t i) const { return saved_[i].get(*this); }
+  size_t count() const { return saved_.size(); }
   // With several results, a missing gradient is filled with zeros of the result's shape.
   void describe(std::span<const Tensor> outputs);
   std::function<Tensor()> again(DType) const override { return redo; }

@@ -12,6 +12,7 @@
 #include "engine/group.h"
 #include "engine/hazards.h"
 #include "engine/planner.h"
+#include "engine/takeover.h"
 #include "engine/trace.h"
 #include "table/rows.h"
 
@@ -22,6 +23,10 @@ void ensure_memory(Storage& s, StreamState* stream, const MemoryUse& use) {
     if (s.block && s.block->stream != stream) [[unlikely]]
       add_user(*s.block, stream);
     return;
+  }
+  if (s.writer.load(std::memory_order_relaxed)) [[unlikely]] {
+    make_again_if_it_waits(s);  // another thread's window has taken its memory meanwhile
+    if (s.data) return;
   }
   s.block = allocate(s.device, stream, std::max<size_t>(s.nbytes, 1), use);
   s.data = s.block->data;
@@ -194,9 +199,23 @@ void Execution::launch(const ProgramStep& step) {
 
 void Execution::supply_kernel() {
   AnchorCall& a = g_.anchor;
+  const auto without = [&](int i) { return together_ && group_.without >> i & 1; };
+  const auto goes_without = [&](const Storage* s) {
+    for (int i = 0; i < a.ntensors; ++i)
+      if (a.tensors[i].storage.get() == s && without(i)) return true;
+    return false;
+  };
+  Takeover* const t = g_.takeover.get();
+  const bool taken = t && !goes_without(t->to.get()) && !goes_without(t->from.get()) &&
+                     take_over(g_, stream_, {a.options.op, a.tensors[0].dtype, &a.shapes[0]});
   for (int i = 0; i < a.ntensors; ++i) {
     Place& p = a.tensors[i];
-    if (!p.storage || (together_ && group_.without >> i & 1)) continue;
+    if (!p.storage || without(i)) continue;
+    if (taken && p.storage.get() == t->from.get()) {
+      tensors_[i].data =
+          static_cast<char*>(t->to->data) + p.offset * static_cast<int64_t>(itemsize(p.dtype));
+      continue;
+    }
     ensure_memory(*p.storage, stream_, {a.options.op, p.dtype, &a.shapes[i]});
     tensors_[i].data = p.address();
   }
@@ -284,6 +303,7 @@ void clear(Group& g, const PhaseCounts* kept = nullptr) {
   if (g.has_anchor)
     for (int i = 0; i < g.anchor.ntensors; ++i) unread(g.anchor.tensors[i]);
   g.has_anchor = g.needs_aside = false;
+  g.takeover.reset();
   g.output_bytes = g.input_bytes = 0;
 }
 
@@ -370,6 +390,7 @@ void set_aside(Group& g) {
   d.input_bytes = std::exchange(g.input_bytes, 0);
   for (int i = 0; i < 2; ++i) move_phase(g.phases[i], d.phases[i]);
   d.has_anchor = std::exchange(g.has_anchor, false);
+  d.takeover = std::move(g.takeover);
   const AnchorCall& from = g.anchor;
   AnchorCall& to = d.anchor;
   if (d.has_anchor) {
@@ -430,6 +451,10 @@ void forget_error(Group& g, const std::exception_ptr& error) {
   if (!g.aside) return;
   std::lock_guard lock(g.aside->mutex);
   if (g.aside->error == error) g.aside->error = nullptr;
+}
+
+void abandon(Group& g) noexcept {
+  clear(g);
 }
 
 void discard(Group& g) noexcept {

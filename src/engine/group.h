@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -16,10 +17,14 @@
 
 namespace pyflame::engine {
 
+struct Takeover;  // takeover.h
+
 class Group : public Window {
  public:
   Mutex mutex;
   class Capture* capture = nullptr;  // what its launches are noted in; see capture.h
+  bool waits_for_reader = false;     // no thread's: runs when somebody reads what it makes
+  std::shared_ptr<Takeover> takeover;
   size_t output_bytes = 0;           // of everything the group writes
   size_t input_bytes = 0;            // of everything it reads
   std::exception_ptr error;          // of a flush; raised at the next flush() or synchronize()
@@ -80,6 +85,8 @@ size_t bytes_aside(const Group&);  // of what it will write
 void forget_error(Group&, const std::exception_ptr& error);
 // Forgets what was recorded: everything that it was to write is poisoned with group.error.
 void discard(Group&) noexcept;
+// The same where nobody can read it.
+void abandon(Group&) noexcept;
 // What a kernel is told of a tensor, and of one that is not there. Beyond its dimensions nothing is
 // written: clearing the whole took longer than the rest.
 void set_tensor(pf_tensor&, void* data, DType, const Dims& shape, const Dims& strides);

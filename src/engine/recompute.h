@@ -2,6 +2,7 @@
 // again there, by the same operation, with the same bits.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "engine/autograd.h"
@@ -26,6 +27,21 @@ struct Recompute {
 void push_recompute(Recompute);
 void pop_recompute();
 bool recomputes();
+// What is saved while it lives is kept.
+class Keep {
+ public:
+  explicit Keep(bool on) : on_(on && recomputes()) {
+    if (on_) push_recompute({SIZE_MAX, 0});
+  }
+  ~Keep() {
+    if (on_) pop_recompute();
+  }
+  Keep(const Keep&) = delete;
+  Keep& operator=(const Keep&) = delete;
+
+ private:
+  const bool on_;
+};
 
 // The same of a result that attach() has given its node. `fn` gets what Saved::get wants.
 void redo_by(const Tensor& result, std::function<Tensor(const Node&)> fn);

@@ -14,6 +14,7 @@
 #include "engine/hidden.h"
 #include "engine/placement.h"
 #include "engine/rules.h"
+#include "engine/takeover.h"
 #include "engine/trace.h"
 #include "table/kernels/move.h"
 
@@ -614,6 +615,7 @@ void on_last_handle(Storage& s) noexcept {
   Group* g = s.writer.load(std::memory_order_acquire);
   if (!g || s.nbytes < kLargeRoot) return;
   GilScope gil;
+  if (g->waits_for_reader) return forget_again(*g, s);
   std::lock_guard lock(g->mutex);
   if (s.writer.load(std::memory_order_relaxed) != g || part_of(s.writer_node) == kAnchor) return;
   Phase& ph = g->phases[part_of(s.writer_node) == kAfter ? 1 : 0];

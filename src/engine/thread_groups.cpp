@@ -8,6 +8,7 @@
 #include "core/lock.h"
 #include "core/room.h"
 #include "engine/group.h"
+#include "engine/takeover.h"
 
 namespace pyflame::engine {
 namespace {
@@ -96,6 +97,8 @@ Group* many_readers() {
 }
 
 void flush_other(Group* g, Flush why) {
+  if (g->waits_for_reader) [[unlikely]]
+    return make_again(*g, why);
   std::lock_guard lock(g->mutex);
   if (!g->empty()) run_group(*g, why);
 }

@@ -3,8 +3,9 @@
 #include <cmath>
 
 #include "core/backends.h"
-#include "engine/autograd.h"
+#include "engine/autograd_nodes.h"
 #include "engine/engine.h"
+#include "engine/takeover.h"
 #include "ops/autocast.h"
 #include "ops/entropy.h"
 #include "ops/functions.h"
@@ -162,6 +163,22 @@ Tensor entropy_composed(const Classes& c, const EntropyArgs& args, DType type) {
   return args.reduction == Reduction::Sum ? sum(loss) : div(sum(loss), sum(w));
 }
 
+// The product that logits came from, if they are its result as it was made and the optimizer does
+// not write what it was made of: then nobody waits for them to be made before that.
+std::optional<engine::MadeBy> made_by(const autograd::Node& loss) {
+  const autograd::Node* n = loss.next[0].node.get();
+  const auto is = [&](std::string_view name) { return n && n->name == name; };
+  while ((is("view") || is("reshape")) && n->next.size() == 1) n = n->next[0].node.get();
+  const auto* product = is("linear") ? dynamic_cast<const autograd::FunctionNode*>(n) : nullptr;
+  if (!product || product->released || product->count() != 3) return {};
+  const Tensor a = product->saved(0), b = product->saved(1), bias = product->saved(2);
+  const auto is_made = [](const Tensor& t) {
+    return t.defined() && !(t->requires_grad && !(t->meta && t->meta->grad_fn));
+  };
+  if (!is_made(a) || !is_made(b) || (bias.defined() && !is_made(bias))) return {};
+  return engine::MadeBy{a, b, bias};
+}
+
 // `type` of the loss: the input's or, of logits of 16 bits, float32.
 Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tensor& weight,
                           const EntropyArgs& args, DType type) {
@@ -197,6 +214,7 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
           if (autograd::wanted({g, x}) || ops::hides({g}))
             return {to(entropy_gradient(g, to(x, g->dtype), t, total, w, args), x->dtype)};
           Tensor dx = make_tensor(x->shape, x->dtype, x->storage->device);
+          std::optional<engine::MadeBy> again = made_by(ctx.node);
           engine::call<kernels::CrossEntropyBackward>({.dx = dx,
                                                        .dloss = g,
                                                        .x = x,
@@ -205,6 +223,7 @@ Tensor entropy_of_classes(const Tensor& input, const Tensor& target, const Tenso
                                                        .total = total,
                                                        .weight = w},
                                                       numbers);
+          engine::may_take_over(dx, x, std::move(again));
           return {dx};
         });
   return each && !(c.shape == loss->shape) ? reshape(loss, c.shape.vec()) : loss;

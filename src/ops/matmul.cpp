@@ -10,6 +10,7 @@
 #include "core/tensor_impl.h"
 #include "engine/autograd.h"
 #include "engine/engine.h"
+#include "engine/recompute.h"
 #include "ops/building_blocks.h"
 #include "ops/complex.h"
 #include "ops/functions.h"
@@ -141,7 +142,14 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
     // Each operand is kept only for the gradient of the other.
     const Tensor none, &keep_a = autograd::requires_grad(b) ? a : none,
                        &keep_b = autograd::requires_grad(a) ? b : none;
-    autograd::attach(op, {out}, {a, b, bias}, {autograd::Saved(keep_a), autograd::Saved(keep_b)},
+    // Logits go as soon as their gradient is known (engine/takeover.h), where all of these stay.
+    const bool logits = out->storage->nbytes / 4 > a->storage->nbytes + b->storage->nbytes;
+    const autograd::Keep keep(logits);
+    using autograd::Saved;
+    std::vector<Saved> saved = logits
+                                   ? std::vector<Saved>{Saved(keep_a), Saved(keep_b), Saved(bias)}
+                                   : std::vector<Saved>{Saved(keep_a), Saved(keep_b)};
+    autograd::attach(op, std::initializer_list<Tensor>{out}, {a, b, bias}, std::move(saved),
                      [ta, tb, op, sa = a->shape, sb = b->shape,
                       alike = alike_in(a, b)](const autograd::Context& c) -> autograd::Grads {
                        const Tensor& g = c.grad();

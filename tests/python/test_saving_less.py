@@ -1,0 +1,340 @@
+"""Memory of training: what is made again in the backward pass, and logits that give their memory to
+their gradient. Both have the bits of what they replace."""
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+from conftest import DEVICE
+
+import pyflame as pf
+from pyflame import nn
+from pyflame.autograd.graph import recompute_cheap, saved_tensors_hooks
+from pyflame.nn import functional as F
+
+KIND = DEVICE.split(":")[0]
+MIB = 1 << 20
+
+
+def in_use(device):
+    return pf.memory.memory_allocated(device)
+
+
+def autocast(on=True):
+    return pf.autocast(device_type=KIND, dtype=pf.bfloat16, enabled=on)
+
+
+class Block(nn.Module):
+    """One of each kind that is made again, and of each that is not."""
+
+    def __init__(self, width, act, norm):
+        super().__init__()
+        self.norm = norm(width)
+        self.up, self.gate = nn.Linear(width, 4 * width), nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+        self.act = act
+
+    def forward(self, x):
+        h = self.norm(x)
+        return x + self.down(self.act(self.up(h)) * self.gate(h))
+
+
+def train(region, amp, act=F.gelu, norm=nn.LayerNorm, steps=2):
+    pf.manual_seed(1)
+    model = nn.Sequential(*(Block(32, act, norm) for _ in range(3)), nn.Linear(32, 5))
+    optimizer = pf.optim.AdamW(model.parameters(), lr=1e-2)
+    x, y = pf.randn(16, 24, 32), pf.randint(0, 5, (16 * 24,))
+    found = []
+    for _ in range(steps):
+        with region(), autocast(amp):
+            loss = F.cross_entropy(model(x).view(-1, 5), y)
+        optimizer.zero_grad()
+        loss.backward()
+        found += [loss.detach(), *(p.grad.clone() for p in model.parameters())]
+        optimizer.step()
+    return found
+
+
+def same(a, b):
+    return len(a) == len(b) and all(pf.equal(x, y) for x, y in zip(a, b))
+
+
+@pytest.mark.parametrize("amp", [False, True])
+@pytest.mark.parametrize("act", [F.gelu, F.silu, F.relu, F.mish, pf.tanh], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
+def test_bits_are_those_of_what_is_kept(amp, act, norm):
+    kept = train(contextlib.nullcontext, amp, act, norm)
+    assert same(kept, train(lambda: recompute_cheap(at_least=1), amp, act, norm))
+
+
+@pytest.mark.parametrize("amp", [False, True])
+def test_less_is_kept(amp, device):
+    rows, width = 4096, 64
+    x = pf.randn(rows, width)
+    model = nn.Sequential(
+        nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, 1)
+    )
+    size = 2 if amp else 4
+
+    def held(region):
+        before = in_use(device)
+        with region, autocast(amp):
+            y = model(x)
+        return y, in_use(device) - before
+
+    held(contextlib.nullcontext())
+    y, all_of_it = held(contextlib.nullcontext())
+    del y
+    y, less = held(recompute_cheap(at_least=1024))
+    # GELU's result, and what the norm gives the first layer.
+    gone = rows * 4 * width * size + rows * width * size
+    assert all_of_it - less >= gone
+    y.sum().backward()
+    # Smaller ones stay, and all stay within the budget.
+    for region in (recompute_cheap(at_least=64 * MIB), recompute_cheap(at_least=1, above=1 << 40)):
+        y, kept = held(region)
+        assert abs(kept - all_of_it) < 4096
+        del y
+
+
+def test_graph_used_twice_and_gradients_of_gradients():
+    def grads(region):
+        pf.manual_seed(0)
+        x = pf.randn(8, 6, dtype=pf.float64, requires_grad=True)
+        w, v = pf.randn(5, 6, dtype=pf.float64), pf.randn(3, 5, dtype=pf.float64)
+        w.requires_grad_(), v.requires_grad_()
+        with region:
+            y = F.linear(F.gelu(F.linear(F.layer_norm(x, (6,)), w)), v)
+        first = pf.autograd.grad(y.sum(), (x, w, v), retain_graph=True)
+        second = pf.autograd.grad((y**2).sum(), (x, w, v), create_graph=True)
+        third = pf.autograd.grad(sum((g**2).sum() for g in second), (x, w, v))
+        return [*first, *(g.detach() for g in second), *third]
+
+    assert same(grads(contextlib.nullcontext()), grads(recompute_cheap(at_least=1)))
+
+
+def test_what_is_written_in_place():
+    def loss(region, change):
+        w = pf.ones(4, 4, requires_grad=True)
+        x = pf.arange(16.0).view(4, 4).requires_grad_()
+        u = x * 1
+        with region:
+            h = F.gelu(u)
+            if change == "result before":
+                h.mul_(2)
+            y = F.linear(h, w)
+        if change == "source":
+            u.mul_(2)
+        if change == "result" and isinstance(region, recompute_cheap):
+            with pf.no_grad():
+                h.mul_(2)  # not what is made again
+        y.sum().backward()
+        return [x.grad, w.grad]
+
+    for change in ("", "result", "result before"):
+        kept = loss(contextlib.nullcontext(), change)
+        assert same(kept, loss(recompute_cheap(at_least=1), change))
+    for region in (contextlib.nullcontext(), recompute_cheap(at_least=1)):
+        with pytest.raises(pf.AutogradError, match="in place"):
+            loss(region, "source")
+
+
+def test_hooks_of_saved_tensors_come_first():
+    seen = []
+
+    def pack(t):
+        seen.append(tuple(t.shape))
+        return t
+
+    w = pf.ones(3, 4, requires_grad=True)
+    x = pf.ones(2, 4, requires_grad=True)
+    with recompute_cheap(at_least=1), saved_tensors_hooks(pack, lambda t: t):
+        y = F.linear(F.gelu(x), w)
+    y.sum().backward()
+    assert (2, 4) in seen and w.grad is not None
+
+
+def test_arguments_and_nesting():
+    for how in ({"at_least": -1}, {"above": 1.5}, {"at_least": True}):
+        with pytest.raises(pf.ValueError, match="recompute_cheap"):
+            recompute_cheap(**how)
+    with pytest.raises(pf.ValueError, match="activation_memory_budget"):
+        pf.compile(lambda x: x, options={"activation_memory_budget": 2})
+
+    @recompute_cheap(at_least=1)
+    def inside(x, w):
+        with recompute_cheap(at_least=1 << 30):
+            return F.linear(F.gelu(x), w)
+
+    w = pf.ones(3, 4, requires_grad=True)
+    inside(pf.ones(2, 4, requires_grad=True), w).sum().backward()
+    assert w.grad.shape == (3, 4)
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("what", ["function", "module"])
+def test_compiled(mode, what, device):
+    def run(options):
+        pf.manual_seed(2)
+        model = Block(64, F.gelu, nn.LayerNorm)
+        x = pf.randn(2048, 64)
+        if what == "module":
+            call = pf.compile(model, mode=mode, options=options)
+        else:
+            call = pf.compile(lambda x: model(x), mode=mode, options=options)
+        found = []
+        for _ in range(5):
+            model.zero_grad()
+            y = call(x)
+            y.sum().backward()
+            found += [y.detach(), *(p.grad.clone() for p in model.parameters())]
+        return found
+
+    assert same(run(None), run({"activation_memory_budget": 0.5}))
+
+
+# ---- logits and their gradient -------------------------------------------------------------------
+
+
+def head(n=256, width=16, classes=8192, bias=False):
+    pf.manual_seed(3)
+    x = pf.randn(4, n // 4, width, requires_grad=True)
+    w = pf.randn(classes, width, requires_grad=True)
+    b = pf.randn(classes, requires_grad=True) if bias else None
+    return x, w, b, pf.randint(0, classes, (n,))
+
+
+def loss_of(x, w, b, y, amp=True):
+    with autocast(amp):
+        logits = F.linear(x, w, b)
+        return logits, F.cross_entropy(logits.view(len(y), -1), y)
+
+
+def peak_of(step, device):
+    step()
+    before = in_use(device)
+    pf.memory.reset_peak_memory_stats(device)
+    kept = step()
+    peak = pf.memory.max_memory_allocated(device) - before
+    del kept
+    return peak
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_logits_that_nobody_reads_give_their_memory(bias, device):
+    if pf.debug.is_eager():
+        pytest.skip("nothing is pending")
+    x, w, b, y = head(bias=bias)
+    size = 2 * len(y) * len(w)
+
+    def held():
+        logits, loss = loss_of(x, w, b, y)
+        loss.backward()
+        return logits
+
+    def dropped():
+        _, loss = loss_of(x, w, b, y)
+        del _
+        loss.backward()
+
+    for step in (held, dropped):
+        assert peak_of(step, device) < 1.4 * size
+    logits = held()
+    assert in_use(device) < size  # but they are there for who reads them
+    want = loss_of(x, w, b, y)[0]
+    assert pf.equal(logits, want)
+    assert pf.equal(logits.view(-1)[5:9], want.view(-1)[5:9])
+    assert logits.sum(-1).shape == (4, len(y) // 4)
+
+
+def test_gradients_are_those_of_logits_that_stay():
+    x, w, b, y = head(bias=True)
+    found = []
+    for read in (False, True):
+        x.grad = w.grad = b.grad = None
+        logits, loss = loss_of(x, w, b, y)
+        if read:  # a second reader, which is not run before the gradient
+            more = logits.detach() * 2
+        loss.backward()
+        found.append([x.grad, w.grad, b.grad, logits.detach().clone()])
+        if read:
+            assert pf.equal(more, logits.detach() * 2)
+    assert same(*found)
+
+
+def test_writes_to_what_logits_were_made_of():
+    """They are made again before it, of what they were made of then."""
+    x, w, _, y = head()
+    with autocast():
+        low = w.to(pf.bfloat16)
+        hidden = (x * 1).to(pf.bfloat16)
+    before = F.linear(hidden, low).detach().clone()
+    logits = F.linear(hidden, low)
+    F.cross_entropy(logits.view(len(y), -1), y).backward()
+    with pf.no_grad():
+        low.zero_()
+        hidden.add_(1)
+    assert pf.equal(logits.detach(), before)
+    # And writes to themselves.
+    logits, loss = loss_of(x, w, None, y)
+    loss.backward()
+    with pf.no_grad():
+        logits.view(-1)[0] = 7
+    assert logits.view(-1)[0].item() == 7 and pf.equal(logits.view(-1)[1:], before.view(-1)[1:])
+
+
+def test_logits_of_leaves_and_of_changed_logits_stay(device):
+    x, w, b, y = head()
+    logits, loss = loss_of(x, w, b, y, amp=False)
+    want = logits.detach().clone()
+    loss.backward()
+    with pf.no_grad():
+        w.zero_()  # as an optimizer would
+    assert pf.equal(logits.detach(), want)
+    x, w, b, y = head()
+    with autocast():
+        logits = F.linear(x, w)
+        with pf.no_grad():
+            logits.mul_(0.5)
+        want = logits.detach().clone()
+        loss = F.cross_entropy(logits.view(len(y), -1), y)
+    loss.backward()
+    assert pf.equal(logits.detach(), want)
+
+
+def test_read_by_another_thread_and_dropped_unread(device):
+    x, w, b, y = head()
+    before = None
+    for _ in range(4):
+        logits, loss = loss_of(x, w, b, y)
+        want = logits.detach().float().sum().item()
+        loss.backward()
+        got = []
+
+        def read(t=logits, got=got):
+            got.append(t.detach().float().sum().item())
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+        assert got == [want]
+        del read
+        logits, loss = loss_of(x, w, b, y)
+        loss.backward()
+        del logits, loss
+        x.grad = w.grad = None
+        now = in_use(device)
+        assert before is None or now <= before
+        before = now
+
+
+def test_hooks_and_gradients_of_the_logits():
+    x, w, b, y = head()
+    logits, loss = loss_of(x, w, b, y)
+    logits.retain_grad()
+    loss.backward()
+    d = logits.grad.view(len(y), -1).float().numpy()
+    p = pf.softmax(logits.detach().view(len(y), -1).float(), -1).numpy()
+    p[np.arange(len(y)), y.numpy()] -= 1
+    assert np.abs(d - p / len(y)).max() < 1e-5
