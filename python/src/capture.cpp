@@ -83,6 +83,8 @@ void init_capture(nb::module_& m) {
       .def("abandon", &Capture::abandon)
       .def("break_off", &Capture::break_off)
       .def("broken", &Capture::broken)
+      .def_rw("moves", &Capture::moves)
+      .def("read_again", &Capture::read_again)
       .def("leaves",
            [](const Capture& c) {
              nb::list r;

@@ -11,6 +11,7 @@
 #include "engine/counters.h"
 #include "engine/gil.h"
 #include "engine/hazards.h"
+#include "engine/takeover.h"
 #include "pyflame/memory.h"
 #include "table/kernels/move.h"
 #include "table/rows.h"
@@ -79,6 +80,7 @@ std::string text_of(const pf_scalar& s) {
 
 std::shared_ptr<Capture> Capture::begin(Device device, bool trial) {
   flush(Flush::Explicit);
+  make_all_again(Flush::Explicit);
   PF_CHECK(!g_captures.exchange(true), ValueError, "capture",
            "another one is being made; expected one at a time in a process; let it end first");
   std::shared_ptr<Capture> c(new Capture(device));
@@ -117,6 +119,7 @@ Capture::~Capture() {
 void Capture::leave() noexcept {
   group_->capture = nullptr;
   group_ = nullptr;
+  forget_capture(*this);
   noting_ = false;
   try {
     if (pool_) use_memory_pool(device_, route_before_);
@@ -171,6 +174,7 @@ void Capture::resume() {
 
 void Capture::close_stage(std::span<const Tensor> outputs) {
   flush(Flush::Explicit);
+  if (moves && waits_in(*this)) note_read_again();  // it may be read later
   Stage& stage = stages_.back();
   stage.parts.back().last = launches_.size();
   for (const Tensor& t : outputs) {

@@ -50,6 +50,16 @@ class Capture {
   void end();
   void abandon() noexcept;  // the program raised
 
+  // Whether what somebody can still look at may give its memory away (takeover.h): a capture where
+  // somebody then does look is broken by that, and may be made without.
+  bool moves = false;
+  bool read_again() const { return read_again_; }
+  void note_read_again() {
+    read_again_ = true;
+    break_off("logits are read behind the gradient of their loss");
+  }
+  bool may_move(const Storage& s) const { return moves && inner(s); }
+
   const std::string& broken() const { return broken_; }
   void break_off(const std::string& reason);  // the first reason counts
   // Leaves whose .grad a backward pass within has changed, and whether the first time found one.
@@ -150,6 +160,7 @@ class Capture {
   bool noting_ = false;
   int64_t pool_ = 0, route_before_ = 0;  // a trial has no pool
   std::string broken_;
+  bool read_again_ = false;
   std::vector<std::unique_ptr<CapturedLaunch>> launches_;
   std::vector<Slot> slots_;
   std::unordered_map<uint32_t, int> by_serial_;

@@ -18,16 +18,18 @@
 namespace pyflame::engine {
 
 struct Takeover;  // takeover.h
+class Capture;    // capture.h
 
 class Group : public Window {
  public:
   Mutex mutex;
   class Capture* capture = nullptr;  // what its launches are noted in; see capture.h
   bool waits_for_reader = false;     // no thread's: runs when somebody reads what it makes
+  const Capture* left_by = nullptr;  // of such a group: the capture that it was made in
   std::shared_ptr<Takeover> takeover;
-  size_t output_bytes = 0;           // of everything the group writes
-  size_t input_bytes = 0;            // of everything it reads
-  std::exception_ptr error;          // of a flush; raised at the next flush() or synchronize()
+  size_t output_bytes = 0;   // of everything the group writes
+  size_t input_bytes = 0;    // of everything it reads
+  std::exception_ptr error;  // of a flush; raised at the next flush() or synchronize()
   // A window that is closed and waits until something needs it: by then nobody may look any more at
   // what only a line of the program held. It is a group like others to whoever reads or writes what
   // it does.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/capture.h"
 #include "engine/counters.h"
 #include "engine/hazards.h"
 #include "engine/hidden.h"
@@ -38,6 +39,7 @@ Group* take_group() {
 }
 void give_group(Group& g) {
   g.error = nullptr;
+  g.left_by = nullptr;
   Waiting& w = waiting();
   std::lock_guard lock(w.mutex);
   w.spare.push_back(&g);
@@ -52,7 +54,7 @@ bool is_ours(const Storage& s, Group& g, StreamState* stream) {
 }
 
 // The window of a group of its own: the product, and nothing else.
-void let_wait(Storage& s, Device device, const MadeBy& made) {
+void let_wait(Storage& s, Device device, const MadeBy& made, const Capture* capture) {
   using namespace kernels;
   Group* g = take_group();
   std::lock_guard lock(g->mutex);
@@ -85,6 +87,7 @@ void let_wait(Storage& s, Device device, const MadeBy& made) {
   out.contiguous = true;
   out.strides = contiguous_strides(shape);
   g->device = device;
+  g->left_by = capture;
   g->has_anchor = true;
   s.writer_node = code_of(kAnchor, at.out);
   s.writer.store(g, std::memory_order_release);
@@ -111,7 +114,8 @@ void may_take_over(const Tensor& to, const Tensor& from, std::optional<MadeBy> a
 bool take_over(Group& g, StreamState* stream, const MemoryUse& use) {
   const Takeover& t = *g.takeover;
   Storage &to = *t.to, &from = *t.from;
-  if (g.capture || to.data || !is_ours(from, g, stream)) return false;
+  if (g.capture && !g.capture->may_move(from)) return false;
+  if (to.data || !is_ours(from, g, stream)) return false;
   for (const Phase& ph : g.phases)
     for (int i = 0; i < ph.ninputs; ++i)
       if (ph.inputs[i].storage.get() == &from) return false;
@@ -121,7 +125,7 @@ bool take_over(Group& g, StreamState* stream, const MemoryUse& use) {
   to.block = std::exchange(from.block, nullptr);
   relabel(*to.block, use);
   bump(counters().donated);
-  if (seen) let_wait(from, g.device, *t.again);
+  if (seen) let_wait(from, g.device, *t.again, g.capture);
   return true;
 }
 
@@ -131,11 +135,26 @@ void make_again(Group& g, Flush why) {
   std::lock_guard lock(g.mutex);
   if (g.empty()) return;
   const Group& mine = current_group();
+  if (mine.capture) mine.capture->note_read_again();
   std::copy(std::begin(mine.streams), std::end(mine.streams), std::begin(g.streams));
   t_making = &g;
   run_group(g, why);
   t_making = nullptr;
   give_group(g);
+}
+
+bool waits_in(const Capture& c) {
+  Waiting& w = waiting();
+  std::lock_guard lock(w.mutex);
+  return std::any_of(w.all.begin(), w.all.end(),
+                     [&c](const Group* g) { return g->left_by == &c && !g->empty(); });
+}
+
+void forget_capture(const Capture& c) noexcept {
+  Waiting& w = waiting();
+  std::lock_guard lock(w.mutex);
+  for (Group* g : w.all)
+    if (g->left_by == &c) g->left_by = nullptr;
 }
 
 void make_again_if_it_waits(Storage& s) {

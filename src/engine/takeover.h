@@ -24,7 +24,7 @@ struct Takeover {
 // `to` was recorded as a result of the pending kernel, `from` is what it reads, and it may lie
 // there: each element of the result is written behind the last reading of what was in its place.
 // With nobody left who could look at `from`, or with `again`, it does. Nothing is promised: the two
-// are apart where others have work with `from` or know its address, and in a capture.
+// are apart where others have work with `from` or know its address.
 void may_take_over(const Tensor& to, const Tensor& from, std::optional<MadeBy> again);
 
 // Moves the memory, as the window runs; whether it did.
@@ -39,6 +39,9 @@ void make_again(Group&, Flush why);
 void make_again_if_it_waits(Storage&);
 // All of them.
 void make_all_again(Flush why);
+// Whether one waits that this capture left behind.
+bool waits_in(const Capture&);
+void forget_capture(const Capture&) noexcept;  // it ends
 // Nobody can look at what it was to make.
 void forget_again(Group&, Storage&) noexcept;
 

@@ -338,3 +338,61 @@ def test_hooks_and_gradients_of_the_logits():
     p = pf.softmax(logits.detach().view(len(y), -1).float(), -1).numpy()
     p[np.arange(len(y)), y.numpy()] -= 1
     assert np.abs(d - p / len(y)).max() < 1e-5
+
+
+@pytest.mark.parametrize("what", ["nothing", "returned", "kept outside", "read inside"])
+def test_captured_steps(what, device):
+    outside = []
+
+    def run(compiled):
+        x, w, _, y = head()
+        model = nn.Linear(16, 8192, bias=False)
+        with pf.no_grad():
+            model.weight.copy_(w)
+        optimizer = pf.optim.SGD(model.parameters(), lr=1.0)
+        hidden = x.detach()
+
+        def step():
+            with autocast():
+                logits = model(hidden * 1)
+                loss = F.cross_entropy(logits.view(len(y), -1), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            outside.clear()
+            if what == "kept outside":
+                outside.append(logits)
+            if what == "read inside":
+                return loss, logits.detach().float().square().sum()
+            return (loss, logits) if what == "returned" else (loss, loss * 2)
+
+        call = pf.compile(step, mode="reduce-overhead") if compiled else step
+        return [v.detach().clone() for _ in range(6) for v in call()], call
+
+    plain, _ = run(False)
+    captured, call = run(True)
+    assert same(plain, captured)
+    assert "replayed" in call.report()
+
+
+def test_captures_of_steps_need_no_memory_for_the_gradient_of_logits():
+    x, w, _, y = head()
+    leaf = w.detach().clone().requires_grad_()
+
+    def step(keep):
+        with autocast():
+            logits = F.linear(x.detach() * 1, leaf)
+            loss = F.cross_entropy(logits.view(len(y), -1), y)
+        leaf.grad = None
+        loss.backward()
+        return (loss, logits) if keep else loss
+
+    size = {}
+    for keep in (False, True):
+        call = pf.compile(step, mode="reduce-overhead")
+        for _ in range(4):
+            call(keep)
+        text = call.report()
+        size[keep] = float(text.split(" launches, ")[1].split(" MiB")[0])
+    assert size[False] <= size[True]
+    assert size[False] < 2.2 * (2 * len(y) * len(w)) / MIB

@@ -38,6 +38,7 @@ class _Variant:
         self.calls = 0
         self.renewals = -1
         self.reason = None  # why it runs as always
+        self.moves = True  # logits that nobody reads give their memory to their gradient
         self.forget("")
 
     def forget(self, reason):
@@ -328,6 +329,7 @@ class Step:
         gradients = {p: p.grad for p in begins_with}
 
         capture = _C._capture_begin(_device_of(given.tensors, watched), False)
+        capture.moves = variant.moves
         recording = Recording(capture)
         leaves = [t for t in watched if t.requires_grad and t.is_leaf]
         try:
@@ -363,6 +365,10 @@ class Step:
             variant.reason = "hooks of parameters, which Python has to call"
         elif any(p is t for p, _ in capture.leaves() for t in given.tensors):
             variant.reason = "gradients of the arguments are made within"
+        if capture.read_again():  # the next call is captured without
+            variant.moves = False
+            self.always += 1
+            return result
         if capture.broken():
             variant.reason = capture.broken()
         if variant.reason:
@@ -438,6 +444,7 @@ class Step:
     def _verify(self, variant, given, args, kwargs):
         """Runs the function once more, as always, and compares what it launches."""
         trial = _C._capture_begin(_device_of(given.tensors, list(variant.begins_with)), True)
+        trial.moves = variant.moves
         recording = Recording(trial)
         try:
             _live.recording = recording
@@ -454,7 +461,10 @@ class Step:
         variant.since_verified = 0
         self.always += 1
         what, numbers = ("", False)
-        if trial.broken():
+        if trial.read_again():
+            variant.moves = False
+            variant.forget(trial.broken())
+        elif trial.broken():
             variant.reason = trial.broken()
         else:
             what, numbers = variant.capture.difference(trial)
