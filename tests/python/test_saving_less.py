@@ -376,14 +376,14 @@ def test_captured_steps(what, device):
 
 
 def test_captures_of_steps_need_no_memory_for_the_gradient_of_logits():
-    x, w, _, y = head()
+    x, w, _, y = head(n=1024)
     leaf = w.detach().clone().requires_grad_()
 
     def step(keep):
         with autocast():
-            logits = F.linear(x.detach() * 1, leaf)
+            logits = F.linear(x * 1, leaf)
             loss = F.cross_entropy(logits.view(len(y), -1), y)
-        leaf.grad = None
+        leaf.grad = x.grad = None
         loss.backward()
         return (loss, logits) if keep else loss
 
@@ -394,5 +394,4 @@ def test_captures_of_steps_need_no_memory_for_the_gradient_of_logits():
             call(keep)
         text = call.report()
         size[keep] = float(text.split(" launches, ")[1].split(" MiB")[0])
-    assert size[False] <= size[True]
-    assert size[False] < 2.2 * (2 * len(y) * len(w)) / MIB
+    assert size[True] - size[False] > 0.5 * (2 * len(y) * len(w)) / MIB

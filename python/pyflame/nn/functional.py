@@ -389,14 +389,14 @@ def linear_cross_entropy(
     weight are always summed in float32, and a graph may always be retained.
     """
     chunk = None if options is None else options.batch_chunk_size
-    extra = tuple(linear_weight.shape[1:-1])
-    if not extra and input.dim() <= 2:
+    wide = isinstance(linear_weight, _C.Tensor) and linear_weight.dim() > 2
+    if not wide and not (isinstance(input, _C.Tensor) and input.dim() > 2):
         return _C._functional["linear_cross_entropy"](
             input, linear_weight, target, linear_bias=linear_bias, weight=weight,
             reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing,
             batch_chunk_size=chunk,
         )  # fmt: skip
-    classes, width = linear_weight.shape[0], linear_weight.shape[-1]
+    classes, *extra, width = linear_weight.shape
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = _ops.linear(input, linear_weight.reshape(-1, width), bias)
     if extra:
