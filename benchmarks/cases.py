@@ -25,6 +25,9 @@ class Case:
         self.alone = facts.get("alone")  # what roof.cpp is asked for beside it
         self.bar_alone = facts.get("bar_alone")  # fraction of that's speed
         self.bar_rate = facts.get("bar_rate")  # bytes per second
+        self.memory = facts.get("memory", False)  # its peak on the device is looked at
+        self.bar_memory = facts.get("bar_memory")  # bytes
+        self.fills_device = facts.get("fills_device", False)  # two sides at once have no room
 
 
 def case(group, title, **facts):

@@ -4,6 +4,7 @@ Each case returns a function that enqueues its work once (`repeat` times for sma
 are those of one H200. With PYFLAME_BENCH_SMALL=1 the cases fit a CPU, and have no bars.
 """
 
+import contextlib
 import math
 import os
 
@@ -761,12 +762,11 @@ def gpt_step(torch, device):
 SEQUENCES = 32 // PART
 
 
-@case("step", f"GPT-2 124M, {SEQUENCES} x 1024 tokens, bf16 autocast, clipped, training step",
-      bar_seconds=32 * 1024 / 455e3)  # fmt: skip
-def gpt2_step(torch, device):
+def gpt2_training(torch, device, layers, width, heads, sequences, budget=None):
+    """`budget`: bytes, beyond which what is cheap to make again is not kept; PyFlame's alone."""
     from benchmarks.gpt import GPT
 
-    model = GPT(torch, 12, 768, 12, 1024, 50304, tied=True).to(device)
+    model = GPT(torch, layers, width, heads, 1024, 50304, tied=True).to(device)
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     groups = [
@@ -774,10 +774,14 @@ def gpt2_step(torch, device):
         {"params": others, "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), fused=device != "cpu")
-    x, y = (torch.randint(0, 50257, (SEQUENCES, 1024), device=device) for _ in range(2))
+    x, y = (torch.randint(0, 50257, (sequences, 1024), device=device) for _ in range(2))
+    region = contextlib.nullcontext()
+    if budget is not None and hasattr(torch.autograd.graph, "recompute_cheap"):
+        region = torch.autograd.graph.recompute_cheap(above=budget)
+    kind = "cpu" if device == "cpu" else "cuda"
 
     def run():
-        with torch.autocast(device_type="cpu" if device == "cpu" else "cuda", dtype=torch.bfloat16):
+        with region, torch.autocast(device_type=kind, dtype=torch.bfloat16):
             logits = model(x)
             loss = torch.nn.functional.cross_entropy(logits.view(-1, 50304), y.view(-1))
         loss.backward()
@@ -786,6 +790,26 @@ def gpt2_step(torch, device):
         optimizer.zero_grad(set_to_none=True)
 
     return run
+
+
+@case("step", f"GPT-2 124M, {SEQUENCES} x 1024 tokens, bf16 autocast, clipped, training step",
+      bar_seconds=32 * 1024 / 520e3, memory=True, bar_memory=18 << 30)  # fmt: skip
+def gpt2_step(torch, device):
+    return gpt2_training(torch, device, 12, 768, 12, SEQUENCES)
+
+
+if not SMALL:
+
+    @case("step", "the same, less kept for the backward pass", memory=True,
+          bar_memory=13 << 30)  # fmt: skip
+    def gpt2_lean_step(torch, device):
+        return gpt2_training(torch, device, 12, 768, 12, SEQUENCES, budget=0)
+
+    @case("step", "GPT-2 1558M, 16 x 1024 tokens, bf16 autocast, clipped, training step",
+          bar_seconds=16 * 1024 / 56e3, memory=True, bar_memory=60 << 30,
+          fills_device=True)  # fmt: skip
+    def gpt2_xl_step(torch, device):
+        return gpt2_training(torch, device, 48, 1600, 25, 16, budget=52 << 30)
 
 
 def decoding(name, title, batch, bar=None, **sizes):

@@ -1,7 +1,8 @@
 """One side of a comparison on a GPU (or on the CPU, with the same text), in its own process.
 
 Reads commands: ``run SECONDS`` answers with the seconds that the work takes once, ``copy BYTES
-SECONDS`` with the bytes per second (read and written) of a copy on the device.
+SECONDS`` with the bytes per second (read and written) of a copy on the device, ``peak`` with the most bytes
+of the device's memory that were in use while it ran once more.
 """
 
 import argparse
@@ -81,6 +82,12 @@ def main():
                 copies[size] = copy, min(guess)
             copy, guess = copies[size]
             print(2 * size / timed(copy, synchronize, guess, float(words[2])), flush=True)
+            continue
+        if words[0] == "peak":
+            torch.cuda.reset_peak_memory_stats()
+            work()
+            synchronize()
+            print(torch.cuda.max_memory_allocated(), flush=True)
             continue
         measure = host_time if case.group == "overhead" else timed
         once = measure(work, synchronize, once, float(words[1]))

@@ -3,7 +3,8 @@
 
 Every case is the same text run with two modules, each in a process of its own, in alternation.
 The roof of memory-bound cases is a copy on the device, measured in the same alternation. Prints
-times, ratio, achieved rate and its fraction of the roof; --json keeps them with device and commit.
+times, ratio, achieved rate and its fraction of the roof, and the peak of memory of large training steps;
+--json keeps them with device and commit.
 """
 
 import argparse
@@ -38,29 +39,35 @@ def device_facts(env):
 
 
 def measure(case, modules, device, args, env):
-    sides = {}
-    for module in modules:
-        command = [sys.executable, "-m", "benchmarks.gpu_worker", module, case.name]
-        command += ["--device", device, "--warmup", str(args.warmup)]
-        sides[module] = harness.Side(command, env)
-        sides[module].answer()  # "ready"
     times = {m: [] for m in modules}
-    roofs = []
-    seconds = args.seconds
-    for _ in range(args.rounds):
+    roofs, peaks, errors = [], {}, {}
+    # Together, in turns; or one behind the other, where the device has room for one.
+    for together in [[m] for m in modules] if case.fills_device else [modules]:
+        sides = {}
+        for module in together:
+            command = [sys.executable, "-m", "benchmarks.gpu_worker", module, case.name]
+            command += ["--device", device, "--warmup", str(args.warmup)]
+            sides[module] = harness.Side(command, env)
+            sides[module].answer()  # "ready"
+        for _ in range(args.rounds):
+            for module, side in sides.items():
+                t = side.ask(f"run {args.seconds}")
+                if t is not None:
+                    times[module].append(t)
+            if case.traffic:
+                judge = next((s for s in reversed(sides.values()) if not s.error), None)
+                rate = judge.ask(f"copy {case.copy} {args.seconds / 2}") if judge else None
+                roofs += [rate] if rate else []
         for module, side in sides.items():
-            t = side.ask(f"run {seconds}")
-            if t is not None:
-                times[module].append(t)
-        if case.traffic:
-            judge = next((s for s in reversed(sides.values()) if not s.error), None)
-            rate = judge.ask(f"copy {case.copy} {seconds / 2}") if judge else None
-            roofs += [rate] if rate else []
+            if case.memory and device != "cpu":
+                peaks[module] = side.ask("peak")
+            errors[module] = side.error
+            side.close()
     result = {"case": case.name, "group": case.group, "title": case.title, "sides": {}}
     work = case.traffic or case.flops
-    for module, side in sides.items():
-        if side.error or not times[module]:
-            result["sides"][module] = {"error": side.error or "no time"}
+    for module in modules:
+        if errors[module] or not times[module]:
+            result["sides"][module] = {"error": errors[module] or "no time"}
         else:
             t = statistics.median(times[module])
             entry = {"seconds": t, "spread": (max(times[module]) - min(times[module])) / t}
@@ -68,11 +75,12 @@ def measure(case, modules, device, args, env):
                 entry["rate"] = work / t
             if roofs:
                 entry["fraction"] = work / t / statistics.median(roofs)
+            if peaks.get(module):
+                entry["peak"] = peaks[module]
             result["sides"][module] = entry
-        side.close()
     if roofs:
         result["roof"] = {"kind": "copy", "per_second": statistics.median(roofs)}
-    for name in ("bar_seconds", "bar_fraction", "bar_rate"):
+    for name in ("bar_seconds", "bar_fraction", "bar_rate", "bar_memory"):
         if getattr(case, name, None):
             result[name] = getattr(case, name)
     return result
@@ -89,6 +97,9 @@ def row(result):
     unit, scale = ("GB/s", 1e9) if "roof" in result else ("TFLOP/s", 1e12)
     cells.append(f"{ours['rate'] / scale:>7.0f} {unit:<7}" if "rate" in ours else " " * 15)
     cells.append(f"{ours['fraction']:>5.0%}" if "fraction" in ours else " " * 5)
+    if "peak" in ours:
+        both = (f"{s['peak'] / 2**30:.2f}" if "peak" in s else "-" for s in (ours, theirs))
+        cells.append(" / ".join(both) + " GiB")
     bars = []
     if "bar_seconds" in result:
         met = ours.get("seconds", 1e9) <= result["bar_seconds"]
@@ -99,6 +110,9 @@ def row(result):
     if "bar_rate" in result:
         met = ours.get("rate", 0) >= result["bar_rate"]
         bars.append((f">= {result['bar_rate'] / scale:.0f} {unit}", met))
+    if "bar_memory" in result and "peak" in ours:
+        met = ours["peak"] <= result["bar_memory"]
+        bars.append((f"<= {result['bar_memory'] / 2**30:g} GiB", met))
     cells += [f"{text} {'met' if met else 'MISSED'}" for text, met in bars]
     line = "  ".join(cells).rstrip()
     for module in ("pyflame", "torch"):
