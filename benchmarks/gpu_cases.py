@@ -809,7 +809,7 @@ if not SMALL:
           bar_seconds=16 * 1024 / 56e3, memory=True, bar_memory=60 << 30,
           fills_device=True)  # fmt: skip
     def gpt2_xl_step(torch, device):
-        return gpt2_training(torch, device, 48, 1600, 25, 16, budget=52 << 30)
+        return gpt2_training(torch, device, 48, 1600, 25, 16, budget=44 << 30)
 
 
 def decoding(name, title, batch, bar=None, **sizes):

@@ -120,8 +120,12 @@ void init_capture(nb::module_& m) {
   m.def("_has_hooks", [](nb::handle t) {
     const autograd::Meta* meta = tensor_of(t.ptr())->meta;
     if (!meta) return false;
+    if (!meta->hooked.empty()) return true;
     const autograd::Node* a = meta->accumulator.get();
-    return !meta->hooked.empty() || (a && (a->extras || !a->hooks.empty()));
+    if (!a) return false;
+    const auto& e = a->extras;  // there, too, where Python has seen the node
+    return !a->hooks.empty() ||
+           (e && !(e->before.empty() && e->after.empty() && e->accumulated.empty()));
   });
   // A number that tensors of one storage have in common while they live.
   m.def("_storage_number",

@@ -375,6 +375,7 @@ def test_captured_steps(what, device):
     assert "replayed" in call.report()
 
 
+@pytest.mark.skipif(pf.debug.is_eager(), reason="nothing is pending")
 def test_captures_of_steps_need_no_memory_for_the_gradient_of_logits():
     x, w, _, y = head(n=1024)
     leaf = w.detach().clone().requires_grad_()
@@ -395,3 +396,50 @@ def test_captures_of_steps_need_no_memory_for_the_gradient_of_logits():
         text = call.report()
         size[keep] = float(text.split(" launches, ")[1].split(" MiB")[0])
     assert size[True] - size[False] > 0.5 * (2 * len(y) * len(w)) / MIB
+
+
+def test_comparison_without_memory_for_it(monkeypatch):
+    from pyflame import _C
+
+    x, w, _, y = head()
+    leaf = w.detach().clone().requires_grad_()
+    call = pf.compile(lambda: loss_of(x, leaf, None, y)[1], mode="reduce-overhead")
+    want = call().item()
+    call()
+    real = _C._memory_stats
+
+    def full(device):
+        stats = real(device)
+        return {**stats, "limit": stats["reserved"], "allocated": stats["reserved"]}
+
+    monkeypatch.setattr(_C, "_memory_stats", full)
+    assert call().item() == want
+    assert "1 calls replayed" in call.report() and "not compared" in call.report()
+    monkeypatch.undo()
+    assert call().item() == want
+
+
+@pytest.mark.skipif(DEVICE == "paranoid", reason="it keeps nothing")
+def test_memory_of_runs_before_a_capture_is_given_back(monkeypatch, device):
+    from pyflame.compiler import captured
+
+    x, w, _, y = head(n=1024)
+    leaf = w.detach().clone().requires_grad_()
+
+    def step():
+        leaf.grad = None
+        loss = loss_of(x.detach() * 1, leaf, None, y)[1]
+        loss.backward()
+        return loss
+
+    idle = []
+    for least in (1 << 40, 1 << 20):
+        monkeypatch.setattr(captured, "IDLE", least)
+        pf.memory.empty_cache(device)
+        call = pf.compile(step, mode="reduce-overhead")
+        for _ in range(4):
+            call()
+        pf.synchronize()
+        idle.append(pf.memory.memory_reserved(device) - pf.memory.memory_allocated(device))
+        del call
+    assert idle[1] < idle[0] - 2 * len(y) * len(w)

@@ -23,6 +23,7 @@ Tensor = _C.Tensor
 VARIANTS = 16  # captures that one function has at most; what comes then runs as always
 ALIKE = 4  # of them for the same arguments, by which tensors have gradients when they begin
 RENEWALS = 8  # times that a variant is captured again
+IDLE = 1 << 30  # bytes that a run has left free, and that are given back beside a capture's own
 
 _capturing = threading.Lock()  # one thread at a time
 
@@ -39,6 +40,7 @@ class _Variant:
         self.renewals = -1
         self.reason = None  # why it runs as always
         self.moves = True  # logits that nobody reads give their memory to their gradient
+        self.unverified = False  # there was no memory for a run beside the capture's
         self.forget("")
 
     def forget(self, reason):
@@ -231,6 +233,8 @@ class Step:
                     )
                     if v.gives is not None:
                         state += ", forward and backward"
+                    if v.unverified:
+                        state += "; not compared: no memory for a run by Python beside it"
                     if v.renewals:
                         state += f"; captured again {v.renewals} times"
                 lines.append(f"  arguments {number}: {state}")
@@ -265,7 +269,7 @@ class Step:
         try:
             if variant.capture is None:
                 return self._capture(variant, given, args, kwargs)
-            if verify:
+            if verify and self._has_room(variant, given):
                 return self._verify(variant, given, args, kwargs)
             variant.since_verified += 1
             return self._replay(variant, given)
@@ -328,7 +332,9 @@ class Step:
         begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
         gradients = {p: p.grad for p in begins_with}
 
-        capture = _C._capture_begin(_device_of(given.tensors, watched), False)
+        device = _device_of(given.tensors, watched)
+        _give_back(device)
+        capture = _C._capture_begin(device, False)
         capture.moves = variant.moves
         recording = Recording(capture)
         leaves = [t for t in watched if t.requires_grad and t.is_leaf]
@@ -402,6 +408,7 @@ class Step:
             if id(leaf) not in known:
                 return capture.break_off("a gradient of a tensor that the step does not show")
         seeds = [o.detach().clone() for o in wanted]
+        capture.moves = False  # the graph is retained, and logits with it
         capture.open_stage(seeds)
         variant.strides = [s.stride() for s in seeds]
         variant.leaves = leaves
@@ -441,9 +448,21 @@ class Step:
 
     # ---- verifying -----------------------------------------------------------------------------
 
+    def _has_room(self, variant, given):
+        """Whether the memory that the step takes is there a second time; else the call is replayed."""
+        device = _device_of(given.tensors, list(variant.begins_with))
+        stats, taken = _C._memory_stats(device), variant.capture.pool_bytes()
+        idle = max(stats["reserved"] - stats["allocated"] - taken, 0)
+        more = min(_C._memory_info(device)[0], stats["limit"] - stats["reserved"])
+        variant.unverified = idle + more < taken
+        if variant.unverified:
+            variant.calls, variant.since_verified = 3, 0
+        return not variant.unverified
+
     def _verify(self, variant, given, args, kwargs):
         """Runs the function once more, as always, and compares what it launches."""
-        trial = _C._capture_begin(_device_of(given.tensors, list(variant.begins_with)), True)
+        device = _device_of(given.tensors, list(variant.begins_with))
+        trial = _C._capture_begin(device, True)
         trial.moves = variant.moves
         recording = Recording(trial)
         try:
@@ -457,6 +476,7 @@ class Step:
             _live.recording = None
             trial.abandon()
             _C.clear_autocast_cache()
+        _give_back(device)
         variant.calls = 3
         variant.since_verified = 0
         self.always += 1
@@ -480,6 +500,13 @@ class Step:
         if what:
             variant.forget(what)
         return result
+
+
+def _give_back(device):
+    """What an ordinary run of a large step took lies idle beside the capture's own memory."""
+    stats = _C._memory_stats(device)
+    if stats["reserved"] - stats["allocated"] > IDLE:
+        _C._empty_cache(device)
 
 
 def _once(tensors):
