@@ -292,6 +292,7 @@ CALLS = {
     "put": "t.Tensor.put(d.x, d.at, d.y)",
     # losses
     "cross_entropy": "F.cross_entropy(d.a, getattr(d, 'class'))",
+    "linear_cross_entropy": "F.linear_cross_entropy(d.a, d.b, getattr(d, 'class'))",
     "nll_loss": "F.nll_loss(d.a, getattr(d, 'class'))",
     "mse_loss": "F.mse_loss(d.x, d.y)",
     "l1_loss": "F.l1_loss(d.x, d.y)",
