@@ -26,6 +26,7 @@ typedef enum pf_status {
 typedef int32_t pf_device;
 typedef void* pf_stream;  // NULL is the device's default stream
 typedef void* pf_event;
+typedef void* pf_graph;
 
 // A number that a kernel takes as argument. Kernels read f for float compute types, i otherwise.
 typedef struct pf_scalar {
@@ -237,6 +238,22 @@ typedef struct pf_backend {
   // Hands to the driver what was launched and is kept back, for programs that are still compiled or
   // for launches to go with it: others, who have an address, may wait for the device.
   pf_status (*submit)(pf_device);
+
+  // ---- graphs of the device: all of these or none ----------------------------------------------
+  // Launches that are made again and again go to the driver as one. From begin to end, what is
+  // launched on `recording` (programs, kernels, fills, copies from the host and within the device)
+  // is kept in place of being run. It has items, one after the other: graph_item() ends each.
+  // The graph is launched on `on`. One thread at a time uses it.
+  pf_status (*graph_begin)(pf_device, pf_stream on, pf_graph* out, pf_stream* recording);
+  pf_status (*graph_item)(pf_device, pf_graph);
+  pf_status (*graph_end)(pf_device, pf_graph, int32_t* nodes);
+  // What is launched on `recording` until the next graph_item() takes the place of an item: the
+  // same with other addresses and numbers. PF_UNSUPPORTED: it is something else, and the graph has
+  // to be made anew; other failures leave it of no use, too.
+  pf_status (*graph_update)(pf_device, pf_graph, int32_t item);
+  pf_status (*graph_launch)(pf_device, pf_graph);
+  // Launches that are under way end as they would have.
+  void (*graph_drop)(pf_device, pf_graph);
 } pf_backend;
 
 // Entries that a backend of this size has; what lies beyond is not there.

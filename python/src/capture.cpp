@@ -75,6 +75,11 @@ void about_to_set(RandomState s) {
 void init_capture(nb::module_& m) {
   nb::class_<Capture>(m, "_Capture")
       .def("open_stage", [](Capture& c, nb::handle inputs) { c.open_stage(tensors_in(inputs)); })
+      .def("open_cell", &Capture::open_cell)
+      .def("close_cell", &Capture::close_cell)
+      .def("feed", &Capture::feed)
+      .def("end_feed", &Capture::end_feed)
+      .def("cells_differed", &Capture::cells_differed)
       .def("pause", &Capture::pause)
       .def("resume", &Capture::resume)
       .def("close_stage",
@@ -106,6 +111,7 @@ void init_capture(nb::module_& m) {
            })
       .def("launches", &Capture::launches)
       .def("pool_bytes", &Capture::pool_bytes)
+      .def("graphs", &Capture::graphs)
       // All of a call whose parts have nothing between them.
       .def("replay", [](Capture& c, nb::handle inputs) {
         c.start(0, tensors_in(inputs));
@@ -130,7 +136,10 @@ void init_capture(nb::module_& m) {
   // A number that tensors of one storage have in common while they live.
   m.def("_storage_number",
         [](nb::handle t) { return reinterpret_cast<intptr_t>(tensor_of(t.ptr())->storage.get()); });
-  m.def("_capturing", [] { return engine::capturing() != nullptr; });
+  m.def("_capturing", [] {
+    const Capture* c = engine::capturing();
+    return c && !c->in_cell();
+  });
 }
 
 }  // namespace pyflame::python

@@ -18,35 +18,11 @@
 
 namespace pyflame::engine {
 
-// A program's launch with all that it points to.
-struct CapturedProgram {
-  std::shared_ptr<const CompiledProgram> program;
-  std::vector<pf_operand> in, out;
-  std::vector<pf_scalar> scalars;
-  std::vector<int64_t> dims;  // the shape, then the strides of each operand
-  pf_launch launch{};
-};
-
-struct CapturedLaunch {
-  CapturedProgram before, after;
-  const Kernel* kernel = nullptr;
-  std::vector<pf_tensor> tensors;
-  std::vector<pf_scalar> attrs;
-  CallOptions options;
-  int keeps = -1;         // slot of the storage of which a form may be kept
-  bool together = false;  // the kernel and the programs beside it are one launch
-  pf_group group{};
-  std::vector<int8_t> feeds, takes;
-  std::vector<uint32_t> serials;  // of the storages, in the order in which they were noted
-  std::vector<char> bytes;        // of the host, copied to `to`
-  void* to = nullptr;
-
-  const char* name() const {
-    if (kernel) return options.op;
-    if (!before.program) return "tensor";
-    return row_label(before.program->key.nodes[before.program->key.nnodes - 1]);
-  }
-};
+const char* CapturedLaunch::name() const {
+  if (kernel) return options.op;
+  if (!before.program) return "tensor";
+  return row_label(before.program->key.nodes[before.program->key.nnodes - 1]);
+}
 
 namespace {
 
@@ -149,6 +125,7 @@ void Capture::open_stage(std::span<const Tensor> inputs) {
     const int slot = slot_of(*t->storage);
     if (slot < before && broken_.empty())
       broken_ = "an input shares its memory with another tensor of the step";
+    if (!(t->storage->device == device_) && broken_.empty()) broken_ = "arguments on two devices";
     Slot& s = slots_[static_cast<size_t>(slot)];
     s.kind = Kind::Input;
     stage.inputs.push_back({slot, t->dtype, t->shape, t->strides, t->offset, t->floating});
@@ -195,6 +172,7 @@ void Capture::end() {
   random_now_ = random_first_;
   seed_ = random_state().seed;
   leave();
+  changed_.resize(launches_.size());
   for (Slot& s : slots_) {
     if (s.kind == Kind::Inner) {
       s.sites.clear();
@@ -233,7 +211,8 @@ void Capture::note(void** where, Storage& s, bool writes) {
   launches_.back()->serials.push_back(slot.serial);
   // Memory that went on to a result of the same launch: within, and never looked up.
   if (s.data)
-    slot.sites.push_back({where, static_cast<char*>(*where) - static_cast<char*>(s.data)});
+    slot.sites.push_back({where, static_cast<char*>(*where) - static_cast<char*>(s.data),
+                          static_cast<uint32_t>(launches_.size() - 1)});
 }
 
 CapturedLaunch& Capture::add() {
@@ -290,7 +269,10 @@ void Capture::note_kernel(const Kernel& k, std::span<const pf_tensor> tensors,
   l.tensors.assign(tensors.begin(), tensors.end());
   l.attrs.assign(attrs.begin(), attrs.end());
   l.options = options;
-  if (k.random) l.attrs[1].i -= static_cast<int64_t>(random_first_);
+  if (k.random) {
+    l.attrs[1].i -= static_cast<int64_t>(random_first_);
+    random_.push_back(static_cast<uint32_t>(launches_.size() - 1));
+  }
   for (size_t i = 0; i < l.tensors.size(); ++i) {
     if (!storages[i]) continue;
     if (!(storages[i]->device == device_)) break_off(std::string(options.op) + ": another device");
@@ -395,7 +377,10 @@ void Capture::make_memory(Slot& slot) {
 
 void Capture::patch(Slot& slot) {
   void* base = slot.kind == Kind::Input ? slot.base : slot.storage->data;
-  for (const Site& site : slot.sites) *site.where = static_cast<char*>(base) + site.offset;
+  for (const Site& site : slot.sites) {
+    *site.where = static_cast<char*>(base) + site.offset;
+    changed_[site.launch] = 1;
+  }
   slot.base = base;
 }
 
@@ -485,7 +470,7 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
 }
 
 void Capture::run(int stage, int part) {
-  const Part& p = stages_.at(static_cast<size_t>(stage)).parts.at(static_cast<size_t>(part));
+  Part& p = stages_.at(static_cast<size_t>(stage)).parts.at(static_cast<size_t>(part));
   flush(Flush::Explicit);
   GilScope gil;
   StreamState* stream = current_group().stream(device_);
@@ -503,7 +488,7 @@ void Capture::run(int stage, int part) {
     if (s.kind != Kind::Input && s.base != s.storage->data) patch(s);
   }
   long_work(work_);
-  for (size_t i = p.first; i < p.last; ++i) launch(*launches_[i], stream);
+  if (cells_differ(p) || !launch_as_graph(p, stream)) launch_one_by_one(p, stream);
   if (part + 1 < parts(stage)) return;
   for (Slot& s : slots_) {
     if (s.kind == Kind::Inner || !s.storage) continue;
@@ -513,6 +498,36 @@ void Capture::run(int stage, int part) {
     }
     s.version = seen_version(*s.storage);
   }
+}
+
+bool Capture::launch_as_graph(Part& p, StreamState* stream) {
+  if (device_.is_cpu()) return false;
+  if (drawn_.seed != seed_ || drawn_.offset != random_now_) {
+    drawn_ = {seed_, random_now_};
+    for (uint32_t i : random_) changed_[i] = 1;
+  }
+  if (!p.graph) p.graph = std::make_unique<PartGraph>(device_);
+  const bool ran = p.graph->run(
+      stream, std::span(changed_).subspan(p.first, p.last - p.first),
+      [&](size_t i, StreamState* on) { launch(*launches_[p.first + i], on); });
+  return ran;
+}
+
+std::string Capture::graphs() const {
+  int parts = 0, nodes = 0;
+  std::string why;
+  for (const Stage& s : stages_)
+    for (const Part& p : s.parts) {
+      if (!p.graph) continue;
+      parts += p.graph->nodes() > 0;
+      nodes += p.graph->nodes();
+      if (why.empty()) why = p.graph->why_not();
+    }
+  std::string r;
+  if (parts)
+    r = std::to_string(parts) + " graphs of the device with " + std::to_string(nodes) + " nodes";
+  if (!why.empty()) r += std::string(parts ? "; " : "") + "launched one by one: " + why;
+  return r;
 }
 
 std::vector<Tensor> Capture::results(int stage) {
@@ -602,8 +617,8 @@ Capture::Difference Capture::difference(const Capture& trial) const {
         return {std::string("'") + name + "' reads or writes another tensor from outside"};
     }
     if (!numbers.what.empty()) continue;
-    // Of random kernels seed and offset are the generator's.
-    const size_t first = a.kernel && a.kernel->random ? 2 : 0;
+    // Of random kernels seed and offset are the generator's, of cells all is the program's.
+    const size_t first = a.live ? a.attrs.size() : a.kernel && a.kernel->random ? 2 : 0;
     numbers.what =
         of_scalars(name, std::span(a.attrs).subspan(first), std::span(b.attrs).subspan(first));
     for (const auto part : {&CapturedLaunch::before, &CapturedLaunch::after})

@@ -25,13 +25,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/capture_graph.h"
+#include "engine/capture_launch.h"
 #include "engine/group.h"
-#include "engine/planner.h"
 #include "pyflame/random.h"
 
 namespace pyflame::engine {
-
-struct CapturedLaunch;
 
 class Capture {
  public:
@@ -47,6 +46,11 @@ class Capture {
   void pause();   // a part ends
   void resume();  // the next one begins
   void close_stage(std::span<const Tensor> outputs);
+  // What is launched between these is a *cell*: kernels whose numbers are told anew before each run
+  // (see capture_cells.cpp). False where there was something else: then nothing of it is kept, and
+  // the next part begins.
+  void open_cell();
+  bool close_cell();
   void end();
   void abandon() noexcept;  // the program raised
 
@@ -87,6 +91,15 @@ class Capture {
   // reads of the stage before was changed meanwhile.
   void start(int stage, std::span<const Tensor> inputs);
   void run(int stage, int part);
+  // Before that, on its thread: what is called between these tells the numbers of a cell.
+  void feed(int cell);
+  void end_feed();
+  // Whether what the thread does is no part of the capture but for the kernels of a cell.
+  bool in_cell() const { return in_cell_ || feeding_ >= 0; }
+  // What is about to be launched; true: it will be, with the part.
+  bool takes(const Kernel&, std::span<const pf_tensor>, std::span<const Ref<Storage>>,
+             std::span<const pf_scalar>, const CallOptions&);
+  bool cells_differed();  // since this was last asked: tensors were others than captured
   std::vector<Tensor> results(int stage);  // and forgets what no later stage reads
 
   // Of the run that was captured: in memory of their own, for theirs is written by the next run.
@@ -106,6 +119,8 @@ class Capture {
   Device device() const { return device_; }
   size_t launches() const { return launches_.size(); }
   int64_t pool_bytes() const;
+  // Of the device's: how many there are, or why there is none; "" where there cannot be any.
+  std::string graphs() const;
   int parts(int stage) const;
 
  private:
@@ -113,6 +128,7 @@ class Capture {
   struct Site {
     void** where;
     std::ptrdiff_t offset;
+    uint32_t launch;
   };
   struct Slot {
     Kind kind = Kind::Inner;
@@ -130,6 +146,20 @@ class Capture {
   };
   struct Part {
     size_t first = 0, last = 0;  // launches
+    std::unique_ptr<PartGraph> graph = nullptr;
+  };
+  struct Call {
+    const Kernel* kernel;
+    std::vector<pf_tensor> tensors;
+    std::vector<Ref<Storage>> storages;
+    std::vector<pf_scalar> attrs;
+    CallOptions options;
+  };
+  struct Cell {
+    size_t first = 0, last = 0;  // launches
+    size_t next = 0;             // of them, whose numbers are told next
+    bool differs = false;        // from `next` on these are to be launched:
+    std::vector<Call> instead;
   };
   struct Seen {  // how a tensor looks at its slot
     int slot;
@@ -154,6 +184,11 @@ class Capture {
   void make_memory(Slot&);
   void patch(Slot&);
   void launch(CapturedLaunch&, StreamState*);
+  bool launch_as_graph(Part&, StreamState*);
+  void launch_one_by_one(const Part&, StreamState*);
+  bool same_call(size_t launch, const Kernel&, std::span<const pf_tensor>,
+                 std::span<const Ref<Storage>>, size_t numbers) const;
+  bool cells_differ(const Part&) const;
 
   Device device_;
   Group* group_ = nullptr;  // of the thread that captures; null when it has ended
@@ -165,6 +200,10 @@ class Capture {
   std::vector<Slot> slots_;
   std::unordered_map<uint32_t, int> by_serial_;
   std::vector<Stage> stages_;
+  std::vector<Cell> cells_;
+  bool in_cell_ = false;   // which is captured
+  int feeding_ = -1;       // a cell
+  bool differed_ = false;  // one of them, since that was asked
   std::vector<Leaf> leaves_;
   struct Watched {
     Tensor tensor;
@@ -173,6 +212,9 @@ class Capture {
   std::vector<Watched> watched_;
   uint64_t random_first_ = 0, random_count_ = 0;
   uint64_t seed_ = 0, random_now_ = 0;
+  std::vector<uint8_t> changed_;         // launches whose addresses or numbers are others
+  std::vector<uint32_t> random_;         // launches that draw numbers
+  RandomState drawn_{};                  // from which they did last
   int64_t work_ = 0;
   StreamState* stream_ = nullptr;  // of the last run
   bool ran_ = false;

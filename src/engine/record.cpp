@@ -540,7 +540,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     const bool keeps =
         options.keeps >= 0 && device.is_cpu() && !eager_flag().load(std::memory_order_relaxed);
     const KeepScope keep(keeps ? held[static_cast<size_t>(options.keeps)].get() : nullptr);
-    run_kernel(k, device, stream, tensors, scalars, options);
+    if (!(g.capture && g.capture->takes(k, tensors, held, scalars, options))) [[likely]]
+      run_kernel(k, device, stream, tensors, scalars, options);
     if (g.capture) [[unlikely]] {
       std::vector<Storage*> storages(count);
       std::transform(held.begin(), held.end(), storages.begin(),

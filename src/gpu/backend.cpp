@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpu/builder.h"
+#include "gpu/graph.h"
 #include "gpu/host.h"
 #include "gpu/queue.h"
 
@@ -506,8 +507,8 @@ pf_status statistics(pf_device, char* text, size_t capacity) {
                 static_cast<long long>(compile_stats().compiled.load()),
                 static_cast<long long>(compile_stats().from_disk.load()),
                 static_cast<long long>(compile_stats().from_pack.load()),
-                static_cast<long long>(batch_stats().graphs.load()),
-                static_cast<long long>(batch_stats().kernels.load()));
+                static_cast<long long>(graph_stats().graphs.load()),
+                static_cast<long long>(graph_stats().kernels.load()));
   return PF_OK;
 }
 
@@ -563,6 +564,12 @@ extern "C" __attribute__((visibility("default"))) const pf_backend* pyflame_plug
     b.group_launch = gpu::group_launch;
     b.group_takes = gpu::group_takes;
     b.submit = gpu::submit;
+    b.graph_begin = gpu::graph_begin;
+    b.graph_item = gpu::graph_item;
+    b.graph_end = gpu::graph_end;
+    b.graph_update = gpu::graph_update;
+    b.graph_launch = gpu::graph_launch;
+    b.graph_drop = gpu::graph_drop;
     return b;
   }();
   return &backend;

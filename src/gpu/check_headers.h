@@ -34,6 +34,7 @@ requires(sizeof...(A) == sizeof...(B)) struct SameCall<R (*)(A...), S (*)(B...) 
   static_assert(SameCall<decltype(Runtime::NAME), decltype(&::PF_RT(HIP, CUDA))>::value, \
                 #HIP " / " #CUDA);
 PF_RUNTIME_CALLS(X)
+PF_GRAPH_CALLS(X)
 #undef X
 #define X(NAME, HIP, CUDA, ARGS)                                                     \
   static_assert(SameCall<decltype(Rtc::NAME), decltype(&::PF_RT(HIP, CUDA))>::value, \
@@ -42,12 +43,6 @@ PF_RTC_CALLS(X)
 #undef X
 #define X(NAME, REAL) \
   static_assert(SameCall<decltype(Runtime::NAME), decltype(&::REAL)>::value, #REAL);
-X(GraphCreate, PF_RT(hipGraphCreate, cuGraphCreate))
-X(GraphAddKernelNode, PF_RT(hipGraphAddKernelNode, cuGraphAddKernelNode))
-X(GraphInstantiateWithFlags, PF_RT(hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags))
-X(GraphExecKernelNodeSetParams,
-  PF_RT(hipGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams))
-X(GraphLaunch, PF_RT(hipGraphLaunch, cuGraphLaunch))
 X(GetErrorName, PF_RT(hipGetErrorName, cuGetErrorName))
 X(GetErrorString, PF_RT(hipGetErrorString, cuGetErrorString))
 X(MemcpyPeerAsync, PF_RT(hipMemcpyPeerAsync, cuMemcpyPeerAsync))

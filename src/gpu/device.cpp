@@ -10,6 +10,7 @@
 #include "core/hash.h"
 #include "gpu/builder.h"
 #include "gpu/compile_only.h"
+#include "gpu/graph_recorder.h"
 #include "pyflame/device.h"
 
 namespace pyflame::gpu {
@@ -342,6 +343,8 @@ void Device::launch(Function f, Stream& s, Grid grid, Grid block, size_t shared,
     throw Failure(PF_LAUNCH, f->name + " asks for " + std::to_string(shared) +
                                  " bytes of shared memory; " + traits.name + " has " +
                                  std::to_string(traits.max_shared));
+  if (GraphRecorder* r = s.queue.recorder()) [[unlikely]]
+    return r->kernel(f, grid, block, shared, args, sizes, nargs);
   if (!f->module->building()) [[likely]] {
     if (small && LaunchBatch::available() && !f->module->failed()) {
       if (s.queue.batch(f, grid, block, shared, args, sizes, nargs, op)) return;
@@ -415,8 +418,21 @@ Stream::Stream(Device& device, int priority) : queue(device, *this), device_(dev
   check(r.MemsetD8Async(lock_, 0, 256, handle), PF_RT("hipMemsetD8Async", "cuMemsetD8Async"));
 }
 
+Stream::Stream(Device& device, const Stream& on, GraphRecorder& recorder)
+    : queue(device, *this, &recorder),
+      device_(device),
+      record_device_(on.record_device_),
+      lock_(on.lock_) {
+  check(runtime().StreamCreateWithPriority(&handle, kStreamNonBlocking, 0),
+        PF_RT("hipStreamCreateWithPriority", "cuStreamCreateWithPriority"));
+}
+
 Stream::~Stream() {
   const Runtime& r = runtime();
+  if (queue.recorder()) {
+    r.StreamDestroy(handle);
+    return;
+  }
   r.StreamSynchronize(handle);
   r.StreamDestroy(handle);
   r.Free(lock_);

@@ -18,6 +18,8 @@ namespace pyflame::gpu {
 class Stream {
  public:
   Stream(Device& device, int priority);
+  // On which nothing runs: what it is given is recorded, to be launched on the other.
+  Stream(Device& device, const Stream& on, GraphRecorder&);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

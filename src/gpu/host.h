@@ -52,6 +52,14 @@ int program_inputs(const void* kernel);
 Joined join_programs(Device&, Around&, const char* file, const Defines&, const char* entry,
                      const JoinedRows&);
 
+// ---- graph_recorder.cpp ------------------------------------------------------------------------
+pf_status graph_begin(pf_device, pf_stream on, pf_graph*, pf_stream* recording);
+pf_status graph_item(pf_device, pf_graph);
+pf_status graph_end(pf_device, pf_graph, int32_t* nodes);
+pf_status graph_update(pf_device, pf_graph, int32_t item);
+pf_status graph_launch(pf_device, pf_graph);
+void graph_drop(pf_device, pf_graph);
+
 // ---- user_kernel.cpp: kernels of the user's ----------------------------------------------------
 pf_status function_create(pf_device, const char* source, const char* options, const char* entry,
                           void** function);

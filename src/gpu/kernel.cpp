@@ -6,6 +6,7 @@
 
 #include "gpu/device.h"
 #include "gpu/device_text.h"
+#include "gpu/graph_recorder.h"
 #include "gpu/host.h"
 
 namespace pyflame::gpu {
@@ -84,6 +85,8 @@ void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, voi
   device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op, small);
 }
 void* KernelArgs::workspace(size_t bytes) const {
+  if (GraphRecorder* r = device.stream(stream).queue.recorder()) [[unlikely]]
+    return r->workspace(bytes);
   return scratch(device.index, stream, bytes);
 }
 void KernelArgs::fill(void* data, int byte, size_t bytes) const {
@@ -105,8 +108,11 @@ void KernelArgs::copy(void* to, const void* from, size_t bytes) const {
   });
 }
 void* KernelArgs::upload(const void* host, size_t bytes) const {
+  Queue& queue = device.stream(stream).queue;
+  if (GraphRecorder* r = queue.recorder()) [[unlikely]]
+    return r->upload(op, host, bytes);
   void* p = workspace(bytes);
-  device.stream(stream).queue.copy_from_host(op, p, host, bytes);
+  queue.copy_from_host(op, p, host, bytes);
   return p;
 }
 pf_error KernelArgs::error() const {

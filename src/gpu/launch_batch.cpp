@@ -1,23 +1,18 @@
 #include "gpu/launch_batch.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "gpu/device.h"
+#include "gpu/graph.h"
 
 namespace pyflame::gpu {
 
-// Chains of kernels, by length: two of each, so that one is free while the other runs.
+// By length: two of each, so that one is free while the other runs.
 struct LaunchBatch::Graphs {
-  struct Chain {
-    void* graph = nullptr;
-    void* executable = nullptr;
-    void* nodes[kMost] = {};
-  };
   struct Pair {
-    Chain chains[2];
+    std::unique_ptr<Chain> chains[2];
     int next = 0;
   };
   Pair of_length[kMost + 1];
@@ -27,13 +22,7 @@ LaunchBatch::LaunchBatch(const Device& device, const Stream& stream)
     : device_(device), stream_(stream), graphs_(std::make_unique<Graphs>()) {}
 
 bool LaunchBatch::available() {
-  static const bool yes = [] {
-    const char* v = std::getenv("PYFLAME_LAUNCH_BATCHES");
-    const Runtime& r = runtime();
-    const bool wanted = v && *v ? *v != '0' : !kAmd;
-    return wanted && !launch_blocking() && r.GraphCreate && r.GraphAddKernelNode &&
-           r.GraphInstantiateWithFlags && r.GraphExecKernelNodeSetParams && r.GraphLaunch;
-  }();
+  static const bool yes = Chain::available("PYFLAME_LAUNCH_BATCHES", !kAmd);
   return yes;
 }
 
@@ -53,42 +42,29 @@ void LaunchBatch::run(const char*& op) {
     }
     return;
   }
-  const Runtime& r = runtime();
   Graphs::Pair& pair = graphs_->of_length[n];
-  Graphs::Chain& chain = pair.chains[pair.next ^= 1];
-  const bool made = chain.executable != nullptr;
-  if (!made) check(r.GraphCreate(&chain.graph, 0), PF_RT("hipGraphCreate", "cuGraphCreate"));
-  for (int i = 0; i < n; ++i) {
-    const Entry& e = entries_[i];
-    op = e.op;
-    KernelNode node{};
-    node.function = device_.ready(e.function, e.shared);
-    node.grid[0] = e.grid.x, node.grid[1] = e.grid.y, node.grid[2] = e.grid.z;
-    node.block[0] = e.block.x, node.block[1] = e.block.y, node.block[2] = e.block.z;
-    node.shared = static_cast<unsigned>(e.shared);
-    node.args = args_ + e.first;
-    if (made)
-      check(r.GraphExecKernelNodeSetParams(chain.executable, chain.nodes[i], &node),
-            PF_RT("hipGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"));
-    else
-      check(r.GraphAddKernelNode(&chain.nodes[i], chain.graph, i ? &chain.nodes[i - 1] : nullptr,
-                                 i ? 1 : 0, &node),
-            PF_RT("hipGraphAddKernelNode", "cuGraphAddKernelNode"));
+  std::unique_ptr<Chain>& chain = pair.chains[pair.next ^= 1];
+  if (!chain) chain = std::make_unique<Chain>(device_);
+  try {
+    const bool made = chain->made();
+    for (int i = 0; i < n; ++i) {
+      const Entry& e = entries_[i];
+      op = e.op;
+      const KernelLaunch launch{e.function, e.grid, e.block, e.shared, args_ + e.first};
+      if (made)
+        chain->set(static_cast<size_t>(i), launch);
+      else
+        chain->add(launch);
+    }
+    if (!made) chain->make();
+    chain->launch(stream_);
+  } catch (...) {
+    chain.reset();
+    throw;
   }
-  if (!made)
-    check(r.GraphInstantiateWithFlags(&chain.executable, chain.graph, 0),
-          PF_RT("hipGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags"));
-  check(r.GraphLaunch(chain.executable, stream_.handle), PF_RT("hipGraphLaunch", "cuGraphLaunch"));
-  batch_stats().graphs.fetch_add(1, std::memory_order_relaxed);
-  batch_stats().kernels.fetch_add(n, std::memory_order_relaxed);
 }
 
 LaunchBatch::~LaunchBatch() = default;
-
-BatchStats& batch_stats() {
-  static BatchStats s;
-  return s;
-}
 
 bool LaunchBatch::add(Function f, Grid grid, Grid block, size_t shared, void** args,
                       const uint32_t* sizes, int nargs, const char* op) {

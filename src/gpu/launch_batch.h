@@ -9,7 +9,6 @@
 // On AMD only with PYFLAME_LAUNCH_BATCHES=1: nobody has measured it there.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,11 +18,6 @@
 namespace pyflame::gpu {
 
 class Stream;
-
-struct BatchStats {
-  std::atomic<int64_t> graphs{0}, kernels{0};  // launched; in them
-};
-BatchStats& batch_stats();
 
 class LaunchBatch {
  public:

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "gpu/device.h"
+#include "gpu/graph_recorder.h"
 #include "gpu/kernel.h"
 #include "gpu/library.h"
 
@@ -28,9 +29,10 @@ class LibraryWork {
     if (!r.usable) return why = r.why, false;
     void* workspace = r.what.workspace ? args.workspace(r.what.workspace) : nullptr;
     Engine::before(args, w);
-    if (stream_.queue.settled()) {
+    Stream& on = args.device.stream(args.stream);  // stream_, or one that records for it
+    if (on.queue.settled()) {
       args.device.activate();
-      execute(w, r, workspace);
+      execute(w, r, workspace, on.handle);
       return true;
     }
     // Behind programs that are still compiled. Nobody is there any more to take our own kernel if
@@ -38,7 +40,7 @@ class LibraryWork {
     stream_.queue.add(nullptr, args.op, [this, &d = args.device, w, &r, workspace] {
       d.activate();
       try {
-        execute(w, r, workspace);
+        execute(w, r, workspace, stream_.handle);
       } catch (const Refused& e) {
         throw Failure(PF_LAUNCH, e.what());
       }
@@ -69,9 +71,9 @@ class LibraryWork {
     }
     return r;
   }
-  void execute(const Work& w, const Ready& r, void* workspace) {
+  void execute(const Work& w, const Ready& r, void* workspace, hipStream on) {
     std::lock_guard lock(mutex_);  // the handle has one stream and one caller at a time
-    engine_.execute(r.what, w, workspace, stream_.handle);
+    engine_.execute(r.what, w, workspace, on);
   }
 
   Stream& stream_;
@@ -85,14 +87,15 @@ template <class Engine>
 bool work_by(const KernelArgs& args, const typename Engine::Work& w, std::string& why) {
   static std::mutex mutex;
   static auto* all = new std::map<const Stream*, std::unique_ptr<LibraryWork<Engine>>>;
-  Stream& s = args.device.stream(args.stream);
+  Stream* s = &args.device.stream(args.stream);
+  if (const GraphRecorder* r = s->queue.recorder()) s = &r->target();
   try {
     args.device.activate();
     LibraryWork<Engine>* mine;
     {
       std::lock_guard lock(mutex);
-      auto& at = (*all)[&s];
-      if (!at) at = std::make_unique<LibraryWork<Engine>>(s);
+      auto& at = (*all)[s];
+      if (!at) at = std::make_unique<LibraryWork<Engine>>(*s);
       mine = at.get();
     }
     return mine->run(args, w, why);

@@ -6,6 +6,7 @@
 
 #include "gpu/builder.h"
 #include "gpu/device.h"
+#include "gpu/graph_recorder.h"
 
 namespace pyflame::gpu {
 namespace {
@@ -88,7 +89,8 @@ void Queue::wait(const std::shared_ptr<Mark>& mark) {
 
 std::atomic<int> Queue::busy_{0};
 
-Queue::Queue(Device& device, Stream& stream) : device_(device), stream_(stream) {
+Queue::Queue(Device& device, Stream& stream, GraphRecorder* recorder)
+    : device_(device), stream_(stream), recorder_(recorder) {
   std::lock_guard lock(all().mutex);
   all().queues.push_back(this);
 }
@@ -118,6 +120,7 @@ void Queue::add(Function needs, const char* op, std::function<void()> run) {
 }
 
 void Queue::copy_from_host(const char* op, void* to, const void* from, size_t bytes) {
+  if (recorder_) return recorder_->copy_from_host(op, to, from, bytes);
   constexpr size_t kMost = size_t{16} << 20;  // of the host's memory that a copy may hold
   if (bytes > kMost) finish();
   if (settled()) return device_.staging.from_host(stream_, to, from, bytes);
@@ -223,6 +226,7 @@ const Module* Queue::advance() {
 }
 
 bool Queue::settle() {
+  if (recorder_) return recorder_->let_through(), true;
   advance();
   help_others();
   return empty();
@@ -243,11 +247,13 @@ void Queue::help_others() {
 }
 
 void Queue::finish() {
+  if (recorder_) return recorder_->let_through();
   while (!empty())
     if (const Module* m = advance()) Builder::get().wait(*m);
 }
 
 void Queue::drain() {
+  if (recorder_) throw Failure(PF_UNSUPPORTED, "a launch waits for its stream");
   finish();
   if (!failed_.load(std::memory_order_acquire) && !LaunchBatch::available()) return;
   std::shared_ptr<KeptFailure> failure;

@@ -28,6 +28,7 @@
 
 namespace pyflame::gpu {
 
+class GraphRecorder;
 class Queue;
 struct Module;
 
@@ -56,18 +57,20 @@ struct Mark {
 
 class Queue {
  public:
-  Queue(Device&, Stream&);
+  // `recorder`: of a stream on which nothing runs (graph_recorder.h).
+  Queue(Device&, Stream&, GraphRecorder* recorder = nullptr);
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
+  GraphRecorder* recorder() const { return recorder_; }
   // Whether any queue keeps something back.
   static bool any() { return busy_.load(std::memory_order_acquire) != 0; }
   bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
   // Runs what can be run without waiting. True when nothing waits then: callers go to the driver
   // themselves.
   bool settled() {
-    if (!any()) [[likely]]
+    if (!any() && !recorder_) [[likely]]
       return true;
     return settle();
   }
@@ -127,6 +130,7 @@ class Queue {
 
   Device& device_;
   Stream& stream_;
+  GraphRecorder* const recorder_;
   std::mutex mutex_;
   std::deque<Item> items_;
   std::unique_ptr<LaunchBatch> batch_;  // made at its first launch; in front of the items

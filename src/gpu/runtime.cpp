@@ -35,13 +35,9 @@ Runtime open_runtime() {
   take(r.GetErrorString, PF_RT("hipGetErrorString", "cuGetErrorString"));
   take(r.MemcpyPeerAsync, PF_RT("hipMemcpyPeerAsync", "cuMemcpyPeerAsync"));
   take(r.FuncSetAttribute, PF_RT("hipFuncSetAttribute", "cuFuncSetAttribute"));
-  take(r.GraphCreate, PF_RT("hipGraphCreate", "cuGraphCreate"), false);
-  take(r.GraphAddKernelNode, PF_RT("hipGraphAddKernelNode", "cuGraphAddKernelNode"), false);
-  take(r.GraphInstantiateWithFlags,
-       PF_RT("hipGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags"), false);
-  take(r.GraphExecKernelNodeSetParams,
-       PF_RT("hipGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"), false);
-  take(r.GraphLaunch, PF_RT("hipGraphLaunch", "cuGraphLaunch"), false);
+#define X(NAME, HIP, CUDA, ARGS) take(r.NAME, PF_NAME(PF_RT(HIP, CUDA)), false);
+  PF_GRAPH_CALLS(X)
+#undef X
   take_vendor_calls(h, r);
   return r;
 }

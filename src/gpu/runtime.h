@@ -52,6 +52,7 @@ enum : int {
   kStreamNonBlocking = 1,
   kEventDisableTiming = 2,
   kHostPortableMapped = 3,
+  kCaptureRelaxed = 2,
 };
 
 // hipKernelNodeParams, and CUDA_KERNEL_NODE_PARAMS in its first version.
@@ -120,6 +121,27 @@ using KernelNode = PF_RT(HipKernelNode, CudaKernelNode);
     (hipFunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,       \
      unsigned bz, unsigned shared, hipStream stream, void** args, void** extra))
 
+// Graphs: null where the library is too old (CUDA before 11.4).
+#define PF_GRAPH_CALLS(X)                                                                         \
+  X(GraphCreate, hipGraphCreate, cuGraphCreate, (void** graph, unsigned flags))                   \
+  X(GraphDestroy, hipGraphDestroy, cuGraphDestroy, (void* graph))                                 \
+  X(GraphGetNodes, hipGraphGetNodes, cuGraphGetNodes, (void* graph, void** nodes, size_t* count)) \
+  X(GraphAddKernelNode, hipGraphAddKernelNode, cuGraphAddKernelNode,                              \
+    (void** node, void* graph, void* const* after, size_t count, const KernelNode* what))         \
+  X(GraphAddChildGraphNode, hipGraphAddChildGraphNode, cuGraphAddChildGraphNode,                  \
+    (void** node, void* graph, void* const* after, size_t count, void* child))                    \
+  X(GraphInstantiateWithFlags, hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,         \
+    (void** executable, void* graph, unsigned long long flags))                                   \
+  X(GraphExecDestroy, hipGraphExecDestroy, cuGraphExecDestroy, (void* executable))                \
+  X(GraphExecKernelNodeSetParams, hipGraphExecKernelNodeSetParams,                                \
+    cuGraphExecKernelNodeSetParams, (void* executable, void* node, const KernelNode* what))       \
+  X(GraphExecChildGraphNodeSetParams, hipGraphExecChildGraphNodeSetParams,                        \
+    cuGraphExecChildGraphNodeSetParams, (void* executable, void* node, void* child))              \
+  X(GraphLaunch, hipGraphLaunch, cuGraphLaunch, (void* executable, hipStream stream))             \
+  X(StreamBeginCapture, hipStreamBeginCapture, cuStreamBeginCapture_v2,                           \
+    (hipStream stream, int mode))                                                                 \
+  X(StreamEndCapture, hipStreamEndCapture, cuStreamEndCapture, (hipStream stream, void** graph))
+
 // The run-time compiler: hipRTC or NVRTC, whose calls agree but for the names.
 #define PF_RTC_CALLS(X)                                                                         \
   X(Version, hiprtcVersion, nvrtcVersion, (int* major, int* minor))                             \
@@ -139,15 +161,7 @@ using KernelNode = PF_RT(HipKernelNode, CudaKernelNode);
 
 struct Runtime : VendorCalls {
   PF_RUNTIME_CALLS(PF_DECLARE)
-  // Graphs. Null where the library is too old (CUDA before 11.4).
-  int (*GraphCreate)(void** graph, unsigned flags) = nullptr;
-  int (*GraphAddKernelNode)(void** node, void* graph, void* const* after, size_t count,
-                            const KernelNode* what) = nullptr;
-  int (*GraphInstantiateWithFlags)(void** executable, void* graph,
-                                   unsigned long long flags) = nullptr;
-  int (*GraphExecKernelNodeSetParams)(void* executable, void* node,
-                                      const KernelNode* what) = nullptr;
-  int (*GraphLaunch)(void* executable, hipStream stream) = nullptr;
+  PF_GRAPH_CALLS(PF_DECLARE)
   std::string library;  // path that was opened
 };
 

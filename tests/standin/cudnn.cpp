@@ -160,9 +160,13 @@ CALL cudnnBackendExecute(void* handle, void* plan, void* pack) {
   const Descriptor& config = p.part(401);
   if (config.engine == kGood && !*v.at<void*>(1003)) return kBad;
   if (const Descriptor& graph = config.part(-1); is_graph(graph)) {
-    if (int error = wait_for(static_cast<Handle*>(handle)->stream)) return error;
-    if (config.engine == kGood) std::memset(*v.at<void*>(1003), 0xff, kBytes);
-    return run_graph(graph, v) ? kSuccess : kBad;
+    const auto done = std::make_shared<bool>(true);
+    const auto job = [=, &graph, pack = v, uses = config.engine == kGood] {
+      if (uses) std::memset(*pack.at<void*>(1003), 0xff, kBytes);
+      *done = run_graph(graph, pack);
+    };
+    if (int error = on_stream(static_cast<Handle*>(handle)->stream, job)) return error;
+    return *done ? kSuccess : kBad;
   }
   const Descriptor& op = config.part(-1).part(801);
   const int first = first_attribute(op.kind);
@@ -178,9 +182,8 @@ CALL cudnnBackendExecute(void* handle, void* plan, void* pack) {
     return nullptr;
   };
   void* workspace = *v.at<void*>(1003);
-  if (!pointer(x) || !pointer(w) || !pointer(y)) return kBad;
-  if (int error = wait_for(static_cast<Handle*>(handle)->stream)) return error;
-  if (config.engine == kGood) std::memset(workspace, 0xff, kBytes);
+  if (!pointer(x) || !pointer(w) || !pointer(y) || (config.engine == kGood && !workspace))
+    return kBad;
   Shape s;
   const auto space = static_cast<int>(*c.at<int64_t>(106));
   last_of(s.stride, c.at<int64_t>(103), space);
@@ -192,7 +195,11 @@ CALL cudnnBackendExecute(void* handle, void* plan, void* pack) {
                     : op.kind == kData  ? Kind::Input
                                         : Kind::Weight;
   if (config.engine <= kLoose) return kUnsupported;
-  convolve(kind, s, operand(x), operand(w), operand(y), pointer(x), pointer(w), pointer(y), beta,
-           config.engine == kTf32 && operand(x).type == 0);
-  return kSuccess;
+  return on_stream(static_cast<Handle*>(handle)->stream,
+                   [=, engine = config.engine, ox = operand(x), ow = operand(w), oy = operand(y),
+                    px = pointer(x), pw = pointer(w), py = pointer(y)] {
+                     if (engine == kGood) std::memset(workspace, 0xff, kBytes);
+                     convolve(kind, s, ox, ow, oy, px, pw, py, beta,
+                              engine == kTf32 && ox.type == 0);
+                   });
 }

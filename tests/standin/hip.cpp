@@ -17,43 +17,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <random>
-#include <string>
-#include <thread>
-#include <vector>
 
 #define PF_GPU_CUDA 1
-#include "block.h"
 #include "gpu/runtime.h"
-#include "tensor_map.h"
+#include "machine.h"
 
 namespace standin {
-namespace {
-
-enum : int {
-  kOk = 0,
-  kInvalidValue = 1,
-  kOutOfMemory = 2,
-  kNoDevice = 100,
-  kInvalidDevice = 101,
-  kInvalidImage = 200,
-  kNotFound = 500,
-  kNotReady = 600,
-  kLaunchOutOfResources = 701,
-  kLaunchFailure = 719,
-};
-
-using Clock = std::chrono::steady_clock;
 
 // A pack beside the plug-in has code for real GPUs.
 [[maybe_unused]] const int no_pack = setenv("PYFLAME_KERNEL_PACK", "/none", 0);
@@ -62,6 +32,8 @@ std::string setting(const char* name, const char* otherwise) {
   const char* v = std::getenv(name);
   return v && *v ? v : otherwise;
 }
+
+namespace {
 
 // ---- faults ------------------------------------------------------------------------------------
 
@@ -76,6 +48,8 @@ std::map<std::string, Fault>& fault_table() {
 }
 std::atomic<bool> any_fault{false};
 
+}  // namespace
+
 int fault(const char* call) {
   if (!any_fault.load(std::memory_order_relaxed)) return kOk;
   std::lock_guard lock(fault_mutex);
@@ -88,51 +62,16 @@ int fault(const char* call) {
 
 // ---- devices and memory ------------------------------------------------------------------------
 
-constexpr size_t kPage = 4096, kAlign = 256;
-constexpr unsigned char kPoison = 0xFF, kSlack = 0xA5;
-
-struct Allocation {
-  char* map;
-  size_t map_bytes, bytes;
-  int device;  // -1: pinned memory of the host
-};
-
-struct Gpu {
-  std::string target;
-  unsigned warp = 64;
-  size_t total = 0;
-  std::atomic<size_t> used{0};
-  std::atomic<int> lost{0};
-};
-
-struct Machine {
-  std::vector<std::unique_ptr<Gpu>> gpus;
-  std::mutex mutex;
-  std::map<char*, Allocation> allocations;
-
-  Machine() {
-    int n = std::atoi(setting("PYFLAME_STANDIN_DEVICES", "1").c_str());
-    for (const char* name : {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}) {
-      const char* visible = std::getenv(name);
-      if (!visible) continue;
-      int listed = 0;
-      for (const char* c = visible; *c; ++c) listed += *c >= '0' && *c <= '9' && c[1] != *c;
-      n = std::min(n, listed);
-    }
-    for (int i = 0; i < n; ++i) {
-      auto g = std::make_unique<Gpu>();
-      g->target = setting("PYFLAME_STANDIN_ARCH", "gfx942:sramecc+:xnack-");
-      g->warp = g->target.rfind("gfx9", 0) == 0 ? 64 : 32;
-      g->total =
-          std::strtoull(setting("PYFLAME_STANDIN_MEMORY", "8589934592").c_str(), nullptr, 10);
-      gpus.push_back(std::move(g));
-    }
-  }
-};
 Machine& machine() {
   static auto* m = new Machine;
   return *m;
 }
+
+namespace {
+
+constexpr size_t kPage = 4096, kAlign = 256;
+constexpr unsigned char kPoison = 0xFF, kSlack = 0xA5;
+
 thread_local int t_device = 0;
 Gpu& gpu() {
   return *machine().gpus[static_cast<size_t>(t_device)];
@@ -195,131 +134,6 @@ int give(void* p) {
   return kOk;
 }
 
-// ---- streams and events ------------------------------------------------------------------------
-
-struct Moment {
-  std::mutex mutex;
-  std::condition_variable happened;
-  bool done = false;
-  Clock::time_point at;
-
-  void set() {
-    {
-      std::lock_guard lock(mutex);
-      done = true;
-      at = Clock::now();
-    }
-    happened.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex);
-    happened.wait(lock, [&] { return done; });
-  }
-};
-struct Event {
-  bool timed;
-  std::mutex mutex;
-  std::shared_ptr<Moment> moment;  // null: never recorded, which counts as done
-  std::shared_ptr<Moment> get() {
-    std::lock_guard lock(mutex);
-    return moment;
-  }
-};
-
-class Stream {
- public:
-  explicit Stream(int device) : device_(device) {
-    random_.seed(static_cast<unsigned>(device) + 7u);
-    max_delay_us_ = std::atoi(setting("PYFLAME_STANDIN_DELAY_US", "20").c_str());
-    worker_ = std::thread([this] { work(); });
-  }
-  ~Stream() {
-    {
-      std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    worker_.join();
-  }
-  void push(std::function<void()> job) {
-    {
-      std::lock_guard lock(mutex_);
-      jobs_.push_back(std::move(job));
-    }
-    wake_.notify_one();
-  }
-  void drain() {
-    std::unique_lock lock(mutex_);
-    idle_.wait(lock, [&] { return jobs_.empty() && !busy_; });
-  }
-  bool idle() {
-    std::lock_guard lock(mutex_);
-    return jobs_.empty() && !busy_;
-  }
-  int device() const { return device_; }
-
- private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
-      if (jobs_.empty()) return;
-      auto job = std::move(jobs_.front());
-      jobs_.pop_front();
-      busy_ = true;
-      const bool pause = max_delay_us_ > 0 && random_() % 16 == 0;
-      const auto delay = static_cast<int>(random_() % static_cast<unsigned>(max_delay_us_ + 1));
-      lock.unlock();
-      if (pause) std::this_thread::sleep_for(std::chrono::microseconds(delay));
-      job();
-      job = nullptr;
-      lock.lock();
-      busy_ = false;
-      if (jobs_.empty()) idle_.notify_all();
-    }
-  }
-  int device_;
-  std::mutex mutex_;
-  std::condition_variable wake_, idle_;
-  std::deque<std::function<void()>> jobs_;
-  std::mt19937 random_;
-  int max_delay_us_;
-  bool busy_ = false, stop_ = false;
-  std::thread worker_;
-};
-
-// Streams that nobody destroyed are left running at exit: static destructors of the program may
-// still use them.
-Stream* of(void* s) {
-  return static_cast<Stream*>(s);
-}
-int lost_on(void* s) {
-  return machine().gpus[static_cast<size_t>(of(s)->device())]->lost.load();
-}
-
-// ---- modules -----------------------------------------------------------------------------------
-
-struct Module {
-  void* handle = nullptr;
-  int fd = -1;
-  std::mutex running;  // one block at a time: its shared memory is the module's
-};
-struct Function {
-  Module* module;
-  Entry* entry;
-  std::string name;
-};
-
-// What a launch needs when it runs.
-struct Launch {
-  Function* f;
-  void* packed;
-  Launch(Function* f_, void** args) : f(f_), packed(f_->entry->pack(args)) {}
-  Launch(const Launch&) = delete;
-  Launch& operator=(const Launch&) = delete;
-  ~Launch() { f->entry->drop(packed); }
-};
-
 size_t elf_bytes(const void* image) {
   auto* h = static_cast<const Elf64_Ehdr*>(image);
   if (std::memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) return 0;
@@ -327,13 +141,39 @@ size_t elf_bytes(const void* image) {
 }
 
 }  // namespace
+
+int current_device() {
+  return t_device;
+}
+
+int check_launch(const Function& f, Extent grid, Extent block, unsigned shared) {
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z,
+                 blocks = uint64_t{grid.x} * grid.y * grid.z;
+  if (blocks == 0 || grid.y > 65535 || grid.z > 65535 || threads == 0 || threads > 1024 ||
+      shared > kMostShared || blocks * threads > 0xFFFFFFFFu)
+    return kInvalidValue;
+  return threads > static_cast<unsigned>(f.entry->most_threads) ? kLaunchOutOfResources : kOk;
+}
+std::function<void()> job_of(int device, std::shared_ptr<Launch> launch, Extent grid, Extent block,
+                             unsigned shared) {
+  Gpu* g = machine().gpus[static_cast<size_t>(device)].get();
+  return [=] {
+    if (g->lost.load()) return;
+    if (int e = fault("kernel")) {
+      g->lost.store(e);
+      return;
+    }
+    std::lock_guard lock(launch->f->module->running);
+    std::string wrong = run_blocks(*launch->f->entry, launch->packed, grid, block, shared);
+    if (wrong.empty()) return;
+    std::fprintf(stderr, "stand-in: kernel %s: %s\n", launch->f->name.c_str(), wrong.c_str());
+    g->lost.store(kLaunchFailure);
+  };
+}
+
 }  // namespace standin
 
 using namespace standin;
-
-#define CALL extern "C" __attribute__((visibility("default"))) int
-#define FAULT(NAME) \
-  if (int e = fault(NAME)) return e
 
 CALL hipInit(unsigned) {
   FAULT("hipInit");
@@ -452,11 +292,13 @@ CALL hipStreamDestroy(void* s) {
 }
 CALL hipStreamSynchronize(void* s) {
   FAULT("hipStreamSynchronize");
+  if (of(s)->spoils_capture()) return kCaptureUnsupported;
   of(s)->drain();
   return lost_on(s);
 }
 CALL hipStreamQuery(void* s) {
   if (int e = lost_on(s)) return e;
+  if (of(s)->spoils_capture()) return kCaptureUnsupported;
   return of(s)->idle() ? kOk : kNotReady;
 }
 CALL hipStreamWaitEvent(void* s, void* e, unsigned) {
@@ -538,34 +380,6 @@ CALL hipFuncSetAttribute(const void*, int, int) {
   return kOk;
 }
 
-// As much as an H200 gives a block; an AMD device says less of itself, and the plug-in asks.
-enum { kMostShared = 227 << 10 };
-namespace {
-int check_launch(const Function& f, Extent grid, Extent block, unsigned shared) {
-  const uint64_t threads = uint64_t{block.x} * block.y * block.z,
-                 blocks = uint64_t{grid.x} * grid.y * grid.z;
-  if (blocks == 0 || grid.y > 65535 || grid.z > 65535 || threads == 0 || threads > 1024 ||
-      shared > kMostShared || blocks * threads > 0xFFFFFFFFu)
-    return kInvalidValue;
-  return threads > static_cast<unsigned>(f.entry->most_threads) ? kLaunchOutOfResources : kOk;
-}
-void enqueue(void* stream, std::shared_ptr<Launch> launch, Extent grid, Extent block,
-             unsigned shared) {
-  Gpu* g = machine().gpus[static_cast<size_t>(of(stream)->device())].get();
-  of(stream)->push([=] {
-    if (g->lost.load()) return;
-    if (int e = fault("kernel")) {
-      g->lost.store(e);
-      return;
-    }
-    std::lock_guard lock(launch->f->module->running);
-    std::string wrong = run_blocks(*launch->f->entry, launch->packed, grid, block, shared);
-    if (wrong.empty()) return;
-    std::fprintf(stderr, "stand-in: kernel %s: %s\n", launch->f->name.c_str(), wrong.c_str());
-    g->lost.store(kLaunchFailure);
-  });
-}
-}  // namespace
 CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                            unsigned by, unsigned bz, unsigned shared, void* stream, void** args,
                            void**) {
@@ -573,7 +387,9 @@ CALL hipModuleLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz
   if (int e = lost_on(stream)) return e;
   auto* f = static_cast<Function*>(function);
   if (int e = check_launch(*f, {gx, gy, gz}, {bx, by, bz}, shared)) return e;
-  enqueue(stream, std::make_shared<Launch>(f, args), {gx, gy, gz}, {bx, by, bz}, shared);
+  of(stream)->push({job_of(of(stream)->device(), std::make_shared<Launch>(f, args), {gx, gy, gz},
+                           {bx, by, bz}, shared),
+                    f});
   return kOk;
 }
 
@@ -597,6 +413,12 @@ extern "C" __attribute__((visibility("default"))) const char* hipGetErrorName(in
       return "hipErrorLaunchOutOfResources";
     case kLaunchFailure:
       return "hipErrorLaunchFailure";
+    case kCaptureUnsupported:
+      return "hipErrorStreamCaptureUnsupported";
+    case kCaptureInvalidated:
+      return "hipErrorStreamCaptureInvalidated";
+    case kUpdateFailure:
+      return "hipErrorGraphExecUpdateFailure";
     default:
       return "hipErrorUnknown";
   }
@@ -650,158 +472,8 @@ CALL cuMemcpyPeerAsync(void* to, void*, const void* from, void*, size_t n, void*
 CALL cuFuncSetAttribute(void*, int, int) {
   return kOk;
 }
-// Tensor maps, with the conditions of the driver's documentation.
-namespace {
-bool describe(pf_standin_map& m, const void* map, int type, uint32_t rank, void* data,
-              const uint64_t* sizes, const uint64_t* strides, const uint32_t* steps, int interleave,
-              int swizzle) {
-  const auto odd = [](const void* p, uintptr_t by) {
-    return reinterpret_cast<uintptr_t>(p) % by != 0;
-  };
-  const int item = type == kMapUInt8 ? 1 : type == kMapUInt16 ? 2 : 4;
-  if ((item == 4 && type != kMapUInt32 && type != kMapTF32) || rank < 1 || rank > 5 ||
-      interleave != 0 || swizzle < 0 || swizzle > 3 || odd(map, 128) || odd(data, 16))
-    return false;
-  m.rank = static_cast<unsigned char>(rank);
-  m.item = static_cast<unsigned char>(item);
-  m.swizzle = static_cast<unsigned char>(swizzle == 0 ? 0 : 16 << swizzle);
-  m.tf32 = type == kMapTF32;
-  m.data = static_cast<const char*>(data);
-  for (uint32_t d = 0; d < rank; ++d) {
-    if (sizes[d] < 1 || sizes[d] > uint64_t{1} << 32 || steps[d] < 1 || steps[d] > 8) return false;
-    m.size[d] = static_cast<unsigned>(sizes[d]);
-    if (d == 0) continue;
-    if (strides[d - 1] % 16 != 0 || strides[d - 1] >= uint64_t{1} << 40) return false;
-    m.stride[d - 1] = strides[d - 1];
-  }
-  return true;
-}
-// The lines of a copy; then the map is as it should be.
-int finish(pf_standin_map& m, void* map, uint32_t elements) {
-  const uint32_t line = elements * m.item;
-  if (line % 16 != 0 || (m.swizzle && line > m.swizzle)) return kInvalidValue;
-  std::memset(map, 0, 128);
-  std::memcpy(map, &m, sizeof m);
-  return kOk;
-}
-}  // namespace
-CALL cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data, const uint64_t* sizes,
-                            const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
-                            int interleave, int swizzle, int, int) {
-  FAULT("cuTensorMapEncodeTiled");
-  pf_standin_map m{};
-  m.kind = pf_standin_map::kTiled;
-  if (!describe(m, map, type, rank, data, sizes, strides, steps, interleave, swizzle))
-    return kInvalidValue;
-  for (uint32_t d = 0; d < rank; ++d) {
-    if (box[d] < 1 || box[d] > 256 || steps[d] != 1) return kInvalidValue;
-    m.box[d] = static_cast<unsigned short>(box[d]);
-  }
-  return finish(m, map, box[0]);
-}
-CALL cuTensorMapEncodeIm2col(void* map, int type, uint32_t rank, void* data, const uint64_t* sizes,
-                             const uint64_t* strides, const int* low, const int* high,
-                             uint32_t channels, uint32_t pixels, const uint32_t* steps,
-                             int interleave, int swizzle, int, int) {
-  FAULT("cuTensorMapEncodeIm2col");
-  pf_standin_map m{};
-  m.kind = pf_standin_map::kWindows;
-  if (!describe(m, map, type, rank, data, sizes, strides, steps, interleave, swizzle) ||
-      rank != 4 || channels < 1 || channels > 256 || pixels < 1 || pixels > 1024 || steps[0] != 1 ||
-      steps[3] != 1)
-    return kInvalidValue;
-  m.box[0] = static_cast<unsigned short>(channels), m.box[1] = static_cast<unsigned short>(pixels);
-  for (int d = 0; d < 2; ++d) {
-    if (std::min(low[d], high[d]) < -128 || std::max(low[d], high[d]) > 127) return kInvalidValue;
-    m.low[d] = static_cast<short>(low[d]), m.high[d] = static_cast<short>(high[d]);
-    m.step[d] = static_cast<unsigned char>(steps[1 + d]);
-  }
-  return finish(m, map, channels);
-}
-// Graphs: chains of kernels, whose arguments are read when they are set.
-namespace {
-struct Node {
-  std::shared_ptr<Launch> launch;
-  Extent grid, block;
-  unsigned shared;
-};
-struct Graph {
-  std::vector<std::unique_ptr<Node>> nodes;
-};
-struct Executable {
-  std::vector<const Node*> keys;
-  std::vector<Node> nodes;
-};
-int set_node(Node& n, const CudaKernelNode& k) {
-  auto* f = static_cast<Function*>(k.function);
-  n = {std::make_shared<Launch>(f, k.args),
-       {k.grid[0], k.grid[1], k.grid[2]},
-       {k.block[0], k.block[1], k.block[2]},
-       k.shared};
-  return check_launch(*f, n.grid, n.block, n.shared);
-}
-CudaKernelNode from_hip(const HipKernelNode& n) {
-  CudaKernelNode r{n.function, {}, {}, n.shared, n.args, n.extra};
-  std::copy(n.grid, n.grid + 3, r.grid);
-  std::copy(n.block, n.block + 3, r.block);
-  return r;
-}
-}  // namespace
-CALL cuGraphCreate(void** graph, unsigned) {
-  FAULT("cuGraphCreate");
-  return *graph = new Graph, kOk;
-}
-CALL cuGraphAddKernelNode(void** node, void* graph, void* const* after, size_t count,
-                          const CudaKernelNode* what) {
-  auto& nodes = static_cast<Graph*>(graph)->nodes;
-  if (count != (nodes.empty() ? 0 : 1) || (count && *after != nodes.back().get()))
-    return kInvalidValue;  // no chain
-  auto n = std::make_unique<Node>();
-  if (int e = set_node(*n, *what)) return e;
-  *node = n.get();
-  nodes.push_back(std::move(n));
-  return kOk;
-}
-CALL cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
-  auto e = std::make_unique<Executable>();
-  for (const auto& n : static_cast<Graph*>(graph)->nodes) {
-    e->keys.push_back(n.get());
-    e->nodes.push_back(*n);
-  }
-  return *executable = e.release(), kOk;
-}
-CALL cuGraphExecKernelNodeSetParams(void* executable, void* node, const CudaKernelNode* what) {
-  FAULT("cuGraphExecKernelNodeSetParams");
-  auto* e = static_cast<Executable*>(executable);
-  for (size_t i = 0; i < e->keys.size(); ++i)
-    if (e->keys[i] == node) return set_node(e->nodes[i], *what);
-  return kInvalidValue;
-}
-CALL cuGraphLaunch(void* executable, void* stream) {
-  FAULT("cuGraphLaunch");
-  if (int e = lost_on(stream)) return e;
-  for (const Node& n : static_cast<Executable*>(executable)->nodes)
-    enqueue(stream, n.launch, n.grid, n.block, n.shared);
-  return kOk;
-}
-CALL hipGraphCreate(void** graph, unsigned flags) {
-  return cuGraphCreate(graph, flags);
-}
-CALL hipGraphAddKernelNode(void** node, void* graph, void* const* after, size_t count,
-                           const HipKernelNode* what) {
-  const CudaKernelNode same = from_hip(*what);
-  return cuGraphAddKernelNode(node, graph, after, count, &same);
-}
-CALL hipGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
-  return cuGraphInstantiateWithFlags(executable, graph, flags);
-}
-CALL hipGraphExecKernelNodeSetParams(void* executable, void* node, const HipKernelNode* what) {
-  const CudaKernelNode same = from_hip(*what);
-  return cuGraphExecKernelNodeSetParams(executable, node, &same);
-}
-CALL hipGraphLaunch(void* executable, void* stream) {
-  return cuGraphLaunch(executable, stream);
-}
+
+
 CALL cuGetErrorName(int e, const char** text) {
   return *text = hipGetErrorName(e), kOk;
 }

@@ -116,21 +116,24 @@ CALL hipblasLtMatmul(void*, void* d, const void* alpha, const void* a, void* al,
     return kInvalid;
   const int one = 1;
   if (la.type == kInt8 && std::memcmp(alpha, &one, 4) != 0) return kInvalid;
-  const auto value = [&](const void* p, int64_t i, int type) {
-    const double v = get(p, i, type);
-    return x.compute == kTf32 ? as_tf32(v) : v;
-  };
-  if (int error = wait_for(stream)) return error;
-  usleep(1000u * (2u - how->data[0]));
-  if (workspace && bytes) std::memset(workspace, 0xff, bytes);
-  for (int64_t s = 0; s < lc.batches; ++s)
-    for (int64_t j = 0; j < static_cast<int64_t>(lc.cols); ++j)
-      for (int64_t i = 0; i < static_cast<int64_t>(lc.rows); ++i) {
-        double sum = x.epilogue == kWithBias ? get(x.bias, i, x.bias_type) : 0;
-        for (int64_t k = 0; k < inner; ++k)
-          sum += value(a, s * la.stride + (at ? k + i * la.ld : i + k * la.ld), la.type) *
-                 value(b, s * lb.stride + (bt ? j + k * lb.ld : k + j * lb.ld), lb.type);
-        put(c, s * lc.stride + i + j * lc.ld, lc.type, sum);
-      }
-  return kSuccess;
+  const Desc kept = x;
+  const Layout ka = la, kb = lb, kc = lc;
+  const unsigned delay = 1000u * (2u - how->data[0]);
+  return on_stream(stream, [=] {
+    const auto value = [&](const void* p, int64_t i, int type) {
+      const double v = get(p, i, type);
+      return kept.compute == kTf32 ? as_tf32(v) : v;
+    };
+    usleep(delay);
+    if (workspace && bytes) std::memset(workspace, 0xff, bytes);
+    for (int64_t s = 0; s < kc.batches; ++s)
+      for (int64_t j = 0; j < static_cast<int64_t>(kc.cols); ++j)
+        for (int64_t i = 0; i < static_cast<int64_t>(kc.rows); ++i) {
+          double sum = kept.epilogue == kWithBias ? get(kept.bias, i, kept.bias_type) : 0;
+          for (int64_t k = 0; k < inner; ++k)
+            sum += value(a, s * ka.stride + (at ? k + i * ka.ld : i + k * ka.ld), ka.type) *
+                   value(b, s * kb.stride + (bt ? j + k * kb.ld : k + j * kb.ld), kb.type);
+          put(c, s * kc.stride + i + j * kc.ld, kc.type, sum);
+        }
+  });
 }

@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
+#include <memory>
+#include <utility>
 
 namespace {
 
@@ -45,14 +48,30 @@ inline double as_tf32(double x) {
   std::memcpy(&f, &bits, 4);
   return f;
 }
-inline int wait_for(void* stream) {
-  static const auto synchronize = [] {
-    void* runtime = nullptr;
-    for (const char* name : {"PYFLAME_HIP_LIBRARY", "PYFLAME_CUDA_LIBRARY"})
-      if (const char* file = std::getenv(name); file && !runtime) runtime = dlopen(file, RTLD_NOW);
-    return reinterpret_cast<int (*)(void*)>(dlsym(runtime, "hipStreamSynchronize"));
+inline void* of_runtime(const char* name) {
+  static void* const runtime = [] {
+    void* r = nullptr;
+    for (const char* variable : {"PYFLAME_HIP_LIBRARY", "PYFLAME_CUDA_LIBRARY"})
+      if (const char* file = std::getenv(variable); file && !r) r = dlopen(file, RTLD_NOW);
+    return r;
   }();
+  return dlsym(runtime, name);
+}
+inline int wait_for(void* stream) {
+  static const auto synchronize =
+      reinterpret_cast<int (*)(void*)>(of_runtime("hipStreamSynchronize"));
   return synchronize(stream);
+}
+// Behind what the stream has: now, or at each launch of the graph that the stream captures. The job
+// refers to nothing that the call does not own.
+inline int on_stream(void* stream, std::function<void()> job) {
+  static const auto captured = reinterpret_cast<int (*)(void*, std::function<void()>*)>(
+      of_runtime("standin_captured"));
+  auto kept = std::make_unique<std::function<void()>>(std::move(job));
+  if (captured(stream, kept.get())) return kept.release(), 0;
+  if (int error = wait_for(stream)) return error;
+  (*kept)();
+  return 0;
 }
 
 }  // namespace

@@ -37,19 +37,19 @@ CALL rocblas_gemm_strided_batched_ex(void* handle, int trans_a, int trans_b, int
   const auto& h = *static_cast<Handle*>(handle);
   const bool ta = trans_a == kTransposed, tb = trans_b == kTransposed;
   if (!h.memory || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m || ldd < m) return kInvalid;
-  if (int error = wait_for(h.stream)) return error;
-  std::memset(h.memory, 0xff, h.bytes);
   const int t = dtype(type), factor = dtype(compute_type);
   const double by = get(alpha, 0, factor), more = get(beta, 0, factor);
-  for (int64_t o = 0; o < batches; ++o)
-    for (int64_t j = 0; j < n; ++j)
-      for (int64_t i = 0; i < m; ++i) {
-        double sum = 0;
-        for (int64_t q = 0; q < k; ++q)
-          sum += get(a, o * step_a + (ta ? i * lda + q : q * lda + i), t) *
-                 get(b, o * step_b + (tb ? q * ldb + j : j * ldb + q), t);
-        const double was = more != 0 ? more * get(c, o * step_c + j * ldc + i, t) : 0;
-        put(d, o * step_d + j * ldd + i, t, by * sum + was);
-      }
-  return kSuccess;
+  return on_stream(h.stream, [=, memory = h.memory, bytes = h.bytes] {
+    std::memset(memory, 0xff, bytes);
+    for (int64_t o = 0; o < batches; ++o)
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = 0; i < m; ++i) {
+          double sum = 0;
+          for (int64_t q = 0; q < k; ++q)
+            sum += get(a, o * step_a + (ta ? i * lda + q : q * lda + i), t) *
+                   get(b, o * step_b + (tb ? q * ldb + j : j * ldb + q), t);
+          const double was = more != 0 ? more * get(c, o * step_c + j * ldc + i, t) : 0;
+          put(d, o * step_d + j * ldd + i, t, by * sum + was);
+        }
+  });
 }

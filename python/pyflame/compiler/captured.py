@@ -7,6 +7,7 @@ captured, which is a run as well, the third is compared with the capture by runn
 every `verify_every`-th behind it. What cannot be captured runs as always, with its reason kept.
 """
 
+import functools
 import threading
 import weakref
 
@@ -15,6 +16,7 @@ from ..amp import GradScaler
 from ..autograd import Function, grad
 from ..nn import module as _module
 from ..optim.lr_scheduler import LRScheduler
+from ..optim import optimizer as _optimizer
 from ..optim.optimizer import Optimizer
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import guards
@@ -68,7 +70,7 @@ class _Variant:
 
     def still_true(self):
         """Whether the tensors of the program, and which of them have gradients, are as captured."""
-        if not self.capture.watched_still_there():
+        if not self.capture.watched_still_there() or not self.recording.cells_hold():
             return False
         for p, before in self.had_gradient.items():
             now = p.grad
@@ -88,7 +90,8 @@ class Recording:
 
     def __init__(self, capture):
         self.capture = capture
-        self.outside_calls = []
+        self.outside_calls = []  # between two parts
+        self.cells = []  # (part, function, args, kwargs, gradients) of those within
         self.stepped = {}  # parameters of optimizers that made a step
 
     def gradients(self):
@@ -106,26 +109,91 @@ class Recording:
                     f"{getattr(function, '__qualname__', function)}() gets a {type(value).__name__}"
                 )
         before = self.gradients()
-        self.capture.pause()
-        try:
-            result = function(*args, **kwargs)
-        finally:
-            self.capture.resume()
+        call = (function, args, kwargs, before)
+        if _stands_within(args, kwargs):
+            self.capture.open_cell()
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                if self.capture.close_cell():
+                    self.cells.append((len(self.outside_calls), *call))
+                else:
+                    self.outside_calls.append(call)
+        else:
+            self.capture.pause()
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                self.capture.resume()
+            self.outside_calls.append(call)
         if result is not None:
             self.capture.break_off(f"{getattr(function, '__qualname__', function)}() gives a value")
-        self.outside_calls.append((function, args, kwargs, before))
         return result
+
+    def calls(self):
+        return len(self.outside_calls) + len(self.cells)
+
+    def cells_hold(self):
+        """Whether what stands within may still do so."""
+        return all(_stands_within(args, kwargs) for _, _, args, kwargs, _ in self.cells)
 
     def replay(self, inputs, at_end):
         """Runs the first stage once more, with what was done outside of it between its parts; leaves
         have the gradients `at_end` behind it."""
         self.capture.start(0, inputs)
         for part, (function, args, kwargs, before) in enumerate(self.outside_calls):
-            self.capture.run(0, part)
+            self._run(part)
             _restore(before)
             function(*args, **kwargs)
-        self.capture.run(0, len(self.outside_calls))
+        self._run(len(self.outside_calls))
         _restore(at_end)
+
+    def _run(self, part):
+        capture = self.capture
+        for number, (of_part, function, args, kwargs, before) in enumerate(self.cells):
+            if of_part != part:
+                continue
+            _restore(before)
+            capture.feed(number)
+            try:
+                function(*args, **kwargs)
+            finally:
+                capture.end_feed()
+        capture.run(0, part)
+
+
+def _stands_within(args, kwargs):
+    """Whether a step of an optimizer or a schedule does nothing but tell the numbers of kernels: its
+    Python may run before the launches that stand in front of them."""
+    if kwargs or len(args) != 1:
+        return False
+    what = args[0]
+    if isinstance(what, Optimizer):
+        kind = type(what)
+        d = what.__dict__
+        return (
+            kind.step is Optimizer.step
+            and _only_kernels(kind)
+            and not (d["_step_pre_hooks"] or d["_step_post_hooks"])
+            and not (_optimizer._before_all or _optimizer._after_all)
+            and all(_plain_options(g) for g in what.param_groups)
+        )
+    return (
+        isinstance(what, LRScheduler)
+        and type(what).__module__ == LRScheduler.__module__
+        and not hasattr(what, "lr_lambdas")  # functions of the program's
+        and all(_plain_options(g) for g in what.optimizer.param_groups)
+    )
+
+
+@functools.cache
+def _only_kernels(kind):
+    """What the class says that defines the step."""
+    return next(c for c in kind.__mro__ if "_step" in vars(c)).__dict__.get("_only_kernels", False)
+
+
+def _plain_options(group):
+    return not group.get("differentiable") and Tensor not in map(type, group.values())
 
 
 def _restore(gradients):
@@ -229,12 +297,14 @@ class Step:
                     c = v.capture
                     state = (
                         f"{c.launches()} launches, {c.pool_bytes() / 2**20:.1f} MiB of memory, "
-                        f"{len(v.recording.outside_calls)} calls of optimizers or schedules between them"
+                        f"{v.recording.calls()} calls of optimizers or schedules between them"
                     )
                     if v.gives is not None:
                         state += ", forward and backward"
                     if v.unverified:
                         state += "; not compared: no memory for a run by Python beside it"
+                    if graphs := c.graphs():
+                        state += f"; {graphs}"
                     if v.renewals:
                         state += f"; captured again {v.renewals} times"
                 lines.append(f"  arguments {number}: {state}")
@@ -350,7 +420,7 @@ class Step:
             capture.close_stage(tensors_out)
             backward_within = bool(capture.leaves())
             if wanted and _C.is_grad_enabled() and not backward_within and not capture.broken():
-                if recording.outside_calls:
+                if recording.calls():
                     capture.break_off("gradients of a step that calls an optimizer")
                 else:
                     self._capture_backward(variant, capture, wanted, given.tensors, leaves)
@@ -424,15 +494,13 @@ class Step:
         capture = variant.capture
         inputs = _once(given.tensors)
         self.replays += 1
-        if (
-            not variant.recording.outside_calls
-            and not variant.had_gradient
-            and variant.gives is None
-        ):
+        if not variant.recording.calls() and not variant.had_gradient and variant.gives is None:
             outputs = capture.replay(inputs)
             return self._result(variant, outputs, given)
         variant.recording.replay(inputs, variant.at_end)
         outputs = capture.results(0)
+        if capture.cells_differed():
+            variant.forget("tensors of an optimizer are replaced")
         if variant.gives is None:
             return self._result(variant, outputs, given)
         sources = [t for t in inputs if t.requires_grad] + variant.leaves

@@ -14,6 +14,7 @@ class Adam(Optimizer):
     """
 
     _decoupled = False
+    _only_kernels = True
 
     def __init__(
         self,

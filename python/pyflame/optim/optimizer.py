@@ -89,6 +89,9 @@ class Optimizer:
     """
 
     _scalars = {"step": int}  # of a state: numbers that PyTorch keeps as tensors of one element
+    # Whether _step() reads no tensor's values and launches multi-tensor kernels alone, but for fresh
+    # states: then captured steps have its kernels within.
+    _only_kernels = False
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)

@@ -17,6 +17,7 @@ class ByRule(Optimizer):
     """A step by a rule: subclasses say which, its states, and its numbers."""
 
     _decoupled = False  # weight decay: of the parameter, not added to the gradient
+    _only_kernels = True
 
     def _rule(self, group):
         """(name of the rule, names of its states)"""

@@ -11,6 +11,8 @@ class SGD(Optimizer):
     `differentiable` gradients go through the step.
     """
 
+    _only_kernels = True
+
     def __init__(
         self,
         params,
