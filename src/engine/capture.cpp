@@ -507,9 +507,9 @@ bool Capture::launch_as_graph(Part& p, StreamState* stream) {
     for (uint32_t i : random_) changed_[i] = 1;
   }
   if (!p.graph) p.graph = std::make_unique<PartGraph>(device_);
-  const bool ran = p.graph->run(
-      stream, std::span(changed_).subspan(p.first, p.last - p.first),
-      [&](size_t i, StreamState* on) { launch(*launches_[p.first + i], on); });
+  const bool ran =
+      p.graph->run(stream, std::span(changed_).subspan(p.first, p.last - p.first),
+                   [&](size_t i, StreamState* on) { launch(*launches_[p.first + i], on); });
   return ran;
 }
 

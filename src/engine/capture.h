@@ -212,9 +212,9 @@ class Capture {
   std::vector<Watched> watched_;
   uint64_t random_first_ = 0, random_count_ = 0;
   uint64_t seed_ = 0, random_now_ = 0;
-  std::vector<uint8_t> changed_;         // launches whose addresses or numbers are others
-  std::vector<uint32_t> random_;         // launches that draw numbers
-  RandomState drawn_{};                  // from which they did last
+  std::vector<uint8_t> changed_;  // launches whose addresses or numbers are others
+  std::vector<uint32_t> random_;  // launches that draw numbers
+  RandomState drawn_{};           // from which they did last
   int64_t work_ = 0;
   StreamState* stream_ = nullptr;  // of the last run
   bool ran_ = false;

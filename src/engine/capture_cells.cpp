@@ -26,8 +26,7 @@ bool Capture::close_cell() {
   Cell& c = cells_.back();
   c.last = launches_.size();
   const bool kept = std::all_of(
-      launches_.begin() + static_cast<std::ptrdiff_t>(c.first), launches_.end(),
-      [](const auto& l) {
+      launches_.begin() + static_cast<std::ptrdiff_t>(c.first), launches_.end(), [](const auto& l) {
         return l->kernel && l->kernel->anchor == kernels::Anchor::MultiTensor && !l->together;
       });
   if (kept) {
@@ -105,8 +104,7 @@ bool Capture::same_call(size_t launch, const Kernel& k, std::span<const pf_tenso
     const auto at = [](const void* p, const void* base) {
       return static_cast<const char*>(p) - static_cast<const char*>(base);
     };
-    if (a.ndim != b.ndim || a.dtype != b.dtype ||
-        !std::equal(a.shape, a.shape + a.ndim, b.shape) ||
+    if (a.ndim != b.ndim || a.dtype != b.dtype || !std::equal(a.shape, a.shape + a.ndim, b.shape) ||
         !std::equal(a.strides, a.strides + a.ndim, b.strides) ||
         at(a.data, slot.base) != at(b.data, storages[i]->data))
       return false;

@@ -122,24 +122,24 @@ using KernelNode = PF_RT(HipKernelNode, CudaKernelNode);
      unsigned bz, unsigned shared, hipStream stream, void** args, void** extra))
 
 // Graphs: null where the library is too old (CUDA before 11.4).
-#define PF_GRAPH_CALLS(X)                                                                         \
-  X(GraphCreate, hipGraphCreate, cuGraphCreate, (void** graph, unsigned flags))                   \
-  X(GraphDestroy, hipGraphDestroy, cuGraphDestroy, (void* graph))                                 \
-  X(GraphGetNodes, hipGraphGetNodes, cuGraphGetNodes, (void* graph, void** nodes, size_t* count)) \
-  X(GraphAddKernelNode, hipGraphAddKernelNode, cuGraphAddKernelNode,                              \
-    (void** node, void* graph, void* const* after, size_t count, const KernelNode* what))         \
-  X(GraphAddChildGraphNode, hipGraphAddChildGraphNode, cuGraphAddChildGraphNode,                  \
-    (void** node, void* graph, void* const* after, size_t count, void* child))                    \
-  X(GraphInstantiateWithFlags, hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,         \
-    (void** executable, void* graph, unsigned long long flags))                                   \
-  X(GraphExecDestroy, hipGraphExecDestroy, cuGraphExecDestroy, (void* executable))                \
-  X(GraphExecKernelNodeSetParams, hipGraphExecKernelNodeSetParams,                                \
-    cuGraphExecKernelNodeSetParams, (void* executable, void* node, const KernelNode* what))       \
-  X(GraphExecChildGraphNodeSetParams, hipGraphExecChildGraphNodeSetParams,                        \
-    cuGraphExecChildGraphNodeSetParams, (void* executable, void* node, void* child))              \
-  X(GraphLaunch, hipGraphLaunch, cuGraphLaunch, (void* executable, hipStream stream))             \
-  X(StreamBeginCapture, hipStreamBeginCapture, cuStreamBeginCapture_v2,                           \
-    (hipStream stream, int mode))                                                                 \
+#define PF_GRAPH_CALLS(X)                                                                          \
+  X(GraphCreate, hipGraphCreate, cuGraphCreate, (void** graph, unsigned flags))                    \
+  X(GraphDestroy, hipGraphDestroy, cuGraphDestroy, (void* graph))                                  \
+  X(GraphGetNodes, hipGraphGetNodes, cuGraphGetNodes, (void* graph, void** nodes, size_t* count))  \
+  X(GraphAddKernelNode, hipGraphAddKernelNode, cuGraphAddKernelNode,                               \
+    (void** node, void* graph, void* const* after, size_t count, const KernelNode* what))          \
+  X(GraphAddChildGraphNode, hipGraphAddChildGraphNode, cuGraphAddChildGraphNode,                   \
+    (void** node, void* graph, void* const* after, size_t count, void* child))                     \
+  X(GraphInstantiateWithFlags, hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,          \
+    (void** executable, void* graph, unsigned long long flags))                                    \
+  X(GraphExecDestroy, hipGraphExecDestroy, cuGraphExecDestroy, (void* executable))                 \
+  X(GraphExecKernelNodeSetParams, hipGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams, \
+    (void* executable, void* node, const KernelNode* what))                                        \
+  X(GraphExecChildGraphNodeSetParams, hipGraphExecChildGraphNodeSetParams,                         \
+    cuGraphExecChildGraphNodeSetParams, (void* executable, void* node, void* child))               \
+  X(GraphLaunch, hipGraphLaunch, cuGraphLaunch, (void* executable, hipStream stream))              \
+  X(StreamBeginCapture, hipStreamBeginCapture, cuStreamBeginCapture_v2,                            \
+    (hipStream stream, int mode))                                                                  \
   X(StreamEndCapture, hipStreamEndCapture, cuStreamEndCapture, (hipStream stream, void** graph))
 
 // The run-time compiler: hipRTC or NVRTC, whose calls agree but for the names.

@@ -108,10 +108,9 @@ CALL cuGraphExecChildGraphNodeSetParams(void* executable, void* node, void* chil
   Node* n = static_cast<Executable*>(executable)->find(node);
   if (!n) return kInvalidValue;
   Node other = child_of(child);
-  const bool alike = std::equal(n->work.begin(), n->work.end(), other.work.begin(),
-                                other.work.end(), [](const Work& a, const Work& b) {
-                                  return (a.kernel == nullptr) == (b.kernel == nullptr);
-                                });
+  const bool alike = std::equal(
+      n->work.begin(), n->work.end(), other.work.begin(), other.work.end(),
+      [](const Work& a, const Work& b) { return (a.kernel == nullptr) == (b.kernel == nullptr); });
   if (!alike) return kUpdateFailure;
   return *n = std::move(other), kOk;
 }

@@ -473,7 +473,6 @@ CALL cuFuncSetAttribute(void*, int, int) {
   return kOk;
 }
 
-
 CALL cuGetErrorName(int e, const char** text) {
   return *text = hipGetErrorName(e), kOk;
 }

@@ -65,8 +65,8 @@ inline int wait_for(void* stream) {
 // Behind what the stream has: now, or at each launch of the graph that the stream captures. The job
 // refers to nothing that the call does not own.
 inline int on_stream(void* stream, std::function<void()> job) {
-  static const auto captured = reinterpret_cast<int (*)(void*, std::function<void()>*)>(
-      of_runtime("standin_captured"));
+  static const auto captured =
+      reinterpret_cast<int (*)(void*, std::function<void()>*)>(of_runtime("standin_captured"));
   auto kept = std::make_unique<std::function<void()>>(std::move(job));
   if (captured(stream, kept.get())) return kept.release(), 0;
   if (int error = wait_for(stream)) return error;

@@ -15,8 +15,8 @@ from .. import _C, _live
 from ..amp import GradScaler
 from ..autograd import Function, grad
 from ..nn import module as _module
-from ..optim.lr_scheduler import LRScheduler
 from ..optim import optimizer as _optimizer
+from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import guards
