@@ -18,9 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import gpu_cases, harness
+from benchmarks import gpu_case, gpu_cases, gpu_steps, harness
 
-GROUPS = sorted({c.group for c in gpu_cases.CASES.values()})
+GROUPS = sorted({c.group for c in gpu_case.CASES.values()})
 
 
 def device_facts(env):
@@ -126,7 +126,7 @@ def main():
     parser.add_argument("--all", action="store_true", help="every group (also without any flag)")
     for group in GROUPS:
         parser.add_argument(f"--{group}", action="store_true", help=f"the group '{group}'")
-    parser.add_argument("--case", action="append", default=[], choices=sorted(gpu_cases.CASES))
+    parser.add_argument("--case", action="append", default=[], choices=sorted(gpu_case.CASES))
     parser.add_argument(
         "--iterations", type=int, default=3,
         help="rounds of the alternation; more than ten share the time of ten",
@@ -145,8 +145,9 @@ def main():
     device = args.device or device
     if device == "cpu" or args.small:
         harness.os.environ["PYFLAME_BENCH_SMALL"] = env["PYFLAME_BENCH_SMALL"] = "1"
-        importlib.reload(gpu_cases)
-    cases = gpu_cases.CASES
+        for module in (gpu_case, gpu_cases, gpu_steps):
+            importlib.reload(module)
+    cases = gpu_case.CASES
     modules = ["pyflame"]
     if not args.no_torch and importlib.util.find_spec("torch"):
         modules.append("torch")
@@ -155,7 +156,7 @@ def main():
         wanted = set(GROUPS)
     facts = harness.facts(harness.os.cpu_count() or 1)
     facts |= {"device": name, "iterations": args.iterations, "warmup": args.warmup}
-    facts["small"] = gpu_cases.SMALL
+    facts["small"] = gpu_case.SMALL
     print(f"{facts['date']}, {name}, commit {facts['commit']}, "
           f"{args.iterations} rounds after {args.warmup} warm-up runs")  # fmt: skip
     print(f"{'what':<56}  {'pyflame':>9}  {'torch':>9}  {'ratio':>7}  achieved         roof  bar")

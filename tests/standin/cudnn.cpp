@@ -5,6 +5,7 @@
 // gradients of attention may take, and the one with a workspace.
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "convolution.h"
