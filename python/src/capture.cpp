@@ -11,6 +11,7 @@
 #include "common.h"
 #include "core/backends.h"
 #include "engine/autograd.h"
+#include "engine/planner.h"
 
 namespace pyflame::python {
 
@@ -66,6 +67,37 @@ nb::object signature(nb::handle list) {
   return nb::bytes(key.data(), key.size());
 }
 
+nb::dict outcome(const Capture& c) {
+  const Capture::Outcome& o = c.outcome();
+  nb::dict r;
+  r["planned"] = o.planned;
+  r["dead"] = o.dead;
+  r["equal"] = o.equal;
+  r["constant"] = o.constant;
+  r["pool_bytes"] = o.pool_bytes;
+  r["arena_bytes"] = o.arena_bytes;
+  r["bound_bytes"] = o.bound_bytes;
+  r["held_bytes"] = o.held_bytes;
+  nb::list pieces;
+  for (const auto& p : o.pieces)
+    pieces.append(nb::make_tuple(p.offset, p.bytes, p.first, p.last, p.constant, p.label));
+  r["pieces"] = pieces;
+  return r;
+}
+
+// (name, file and line, fate, programs and kernels in it, seconds) of each launch.
+nb::list launches(const Capture& c) {
+  static const char* const kFates[] = {"runs", "dead", "equal", "constant"};
+  nb::list r;
+  for (const auto& l : c.list()) {
+    const int parts = (l->before.program != nullptr) + (l->kernel != nullptr) +
+                      (l->after.program != nullptr);
+    r.append(nb::make_tuple(l->name(), c.text_of_place(l->place),
+                            kFates[static_cast<int>(l->fate)], parts, l->seconds));
+  }
+  return r;
+}
+
 }  // namespace
 
 void about_to_set(RandomState s) {
@@ -110,6 +142,11 @@ void init_capture(nb::module_& m) {
              return nb::make_tuple(d.what, d.numbers);
            })
       .def("launches", &Capture::launches)
+      .def("room_for_trial", &Capture::room_for_trial)
+      .def("plan", &Capture::plan)
+      .def("outcome", &outcome)
+      .def("list", &launches)
+      .def("time_launches", &Capture::time_launches)
       .def("pool_bytes", &Capture::pool_bytes)
       .def("graphs", &Capture::graphs)
       // All of a call whose parts have nothing between them.
@@ -118,10 +155,13 @@ void init_capture(nb::module_& m) {
         c.run(0, 0);
         return as_list(c.results(0));
       });
-  m.def("_capture_begin", [](nb::handle device, bool trial) {
-    return Capture::begin(to_usable_device(device.ptr()), trial);
+  m.def("_capture_begin", [](nb::handle device, nb::handle tried) {
+    return Capture::begin(to_usable_device(device.ptr()),
+                          tried.is_none() ? nullptr : nb::cast<const Capture*>(tried));
   });
   m.def("_capture_signature", &signature);
+  m.def("_call_site", &engine::call_site);
+  m.def("_set_fast_numerics", &engine::set_fast_numerics);
   // Whether hooks are to see the gradient of a leaf.
   m.def("_has_hooks", [](nb::handle t) {
     const autograd::Meta* meta = tensor_of(t.ptr())->meta;

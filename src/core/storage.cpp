@@ -24,6 +24,8 @@ void Storage::destroy(Storage* s) noexcept {
   if (s->replicas) [[unlikely]]
     drop_replicas(*s);
   drop_kept(*s);
+  if (s->serial.load(std::memory_order_relaxed)) [[unlikely]]
+    engine::on_numbered_storage_ends(*s);
   delete s->grown;
   if (s->sparse) [[unlikely]]
     drop_sparse(*s);

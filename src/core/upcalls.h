@@ -8,6 +8,8 @@ namespace pyflame {
 namespace engine {
 // The last handle of a storage with a pending write went away. record.cpp
 void on_last_handle(Storage&) noexcept;
+// One that a capture has numbered ends. capture.cpp
+void on_numbered_storage_ends(Storage&) noexcept;
 }  // namespace engine
 
 namespace autograd {

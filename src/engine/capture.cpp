@@ -2,21 +2,30 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "core/backends.h"
 #include "core/blocks.h"
 #include "core/kept.h"
+#include "engine/capture_ends.h"
 #include "engine/counters.h"
 #include "engine/gil.h"
 #include "engine/hazards.h"
 #include "engine/takeover.h"
+#include "engine/trace.h"
 #include "pyflame/memory.h"
 #include "table/kernels/move.h"
 #include "table/rows.h"
 
 namespace pyflame::engine {
+namespace {
+
+std::atomic<bool> g_captures{false};
+std::atomic<int> g_unplanned{0};
+
+}  // namespace
 
 const char* CapturedLaunch::name() const {
   if (kernel) return options.op;
@@ -24,48 +33,61 @@ const char* CapturedLaunch::name() const {
   return row_label(before.program->key.nodes[before.program->key.nnodes - 1]);
 }
 
-namespace {
-
-std::atomic<bool> g_captures{false};
-std::atomic<uint32_t> g_serial{0};
-
-uint32_t serial_of(Storage& s) {
-  uint32_t known = s.serial.load(std::memory_order_relaxed);
-  if (known) return known;
-  const uint32_t fresh = g_serial.fetch_add(1, std::memory_order_relaxed) + 1;
-  return s.serial.compare_exchange_strong(known, fresh) ? fresh : known;
+Ends& ends() {
+  static auto* e = new Ends;
+  return *e;
 }
 
-bool same_scalar(const pf_scalar& a, const pf_scalar& b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
-}
-
-std::string text_of(const pf_scalar& s) {
-  std::string r = std::to_string(s.f);
-  while (r.find('.') != std::string::npos && (r.back() == '0' || r.back() == '.')) {
-    const bool point = r.back() == '.';
-    r.pop_back();
-    if (point) break;
+void Capture::storage_ends(Storage& s) noexcept {
+  if (!g_unplanned.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(ends().mutex);
+  for (Capture* c : ends().captures) {
+    const auto at = c->by_serial_.find(s.serial.load(std::memory_order_relaxed));
+    if (at == c->by_serial_.end()) continue;
+    Slot& slot = c->slots_[static_cast<size_t>(at->second)];
+    slot.alive = nullptr;
+    slot.died_at = static_cast<int>(c->launches_.size());
   }
-  return r;
 }
 
-}  // namespace
+// See core/upcalls.h.
+void on_numbered_storage_ends(Storage& s) noexcept {
+  Capture::storage_ends(s);
+}
+
+void Capture::listen(bool on) noexcept {
+  std::lock_guard lock(ends().mutex);
+  auto& all = ends().captures;
+  const auto at = std::find(all.begin(), all.end(), this);
+  if (on == (at != all.end())) return;
+  if (on)
+    all.push_back(this);
+  else
+    all.erase(at);
+  g_unplanned.store(static_cast<int>(all.size()), std::memory_order_release);
+}
 
 // ---- while it captures --------------------------------------------------------------------------
 
-std::shared_ptr<Capture> Capture::begin(Device device, bool trial) {
+std::shared_ptr<Capture> Capture::begin(Device device, const Capture* tried) {
   flush(Flush::Explicit);
   make_all_again(Flush::Explicit);
   PF_CHECK(!g_captures.exchange(true), ValueError, "capture",
            "another one is being made; expected one at a time in a process; let it end first");
   std::shared_ptr<Capture> c(new Capture(device));
   try {
-    if (!trial) {
+    if (!tried) {
+      // What the call before has left there would lie idle beside the pool.
+      empty_cache(device);
       c->pool_ = make_memory_pool(device);
       keep_memory_pool(device, c->pool_);
-      c->route_before_ = use_memory_pool(device, c->pool_);
+      c->listen(true);
+    } else if (tried->pool_ && !tried->outcome_.planned && !tried->any_fixed()) {
+      // Its memory is idle, and will lie elsewhere when it runs.
+      c->borrowed_ = tried->pool_;
     }
+    if (const int64_t pool = c->pool_ ? c->pool_ : c->borrowed_)
+      c->route_before_ = use_memory_pool(device, pool);
   } catch (...) {
     g_captures.store(false);
     throw;
@@ -81,6 +103,7 @@ Capture::Capture(Device d) : device_(d) {}
 
 Capture::~Capture() {
   if (group_) leave();
+  listen(false);
   launches_.clear();
   slots_.clear();
   if (pool_) {
@@ -98,7 +121,7 @@ void Capture::leave() noexcept {
   forget_capture(*this);
   noting_ = false;
   try {
-    if (pool_) use_memory_pool(device_, route_before_);
+    if (pool_ || borrowed_) use_memory_pool(device_, route_before_);
   } catch (const std::exception&) {
     break_off("the device is gone");
   }
@@ -118,7 +141,7 @@ void Capture::abandon() noexcept {
 void Capture::open_stage(std::span<const Tensor> inputs) {
   flush(Flush::Explicit);
   Stage& stage = stages_.emplace_back();
-  stage.parts.push_back({launches_.size(), launches_.size()});
+  open_part(stage);
   for (const Tensor& t : inputs) {
     device_data(t);  // has memory from here on
     const int before = static_cast<int>(slots_.size());
@@ -133,19 +156,24 @@ void Capture::open_stage(std::span<const Tensor> inputs) {
   noting_ = broken_.empty();
 }
 
+void Capture::open_part(Stage& stage) {
+  Part& p = stage.parts.emplace_back();
+  p.first = p.last = launches_.size();
+}
+
 void Capture::pause() {
   flush(Flush::Explicit);
   stages_.back().parts.back().last = launches_.size();
   noting_ = false;
   group_->capture = nullptr;
-  if (pool_) use_memory_pool(device_, route_before_);
+  if (pool_ || borrowed_) use_memory_pool(device_, route_before_);
 }
 
 void Capture::resume() {
   flush(Flush::Explicit);
-  if (pool_) use_memory_pool(device_, pool_);
+  if (pool_ || borrowed_) use_memory_pool(device_, pool_ ? pool_ : borrowed_);
   group_->capture = this;
-  stages_.back().parts.push_back({launches_.size(), launches_.size()});
+  open_part(stages_.back());
   noting_ = broken_.empty();
 }
 
@@ -167,183 +195,19 @@ void Capture::close_stage(std::span<const Tensor> outputs) {
 }
 
 void Capture::end() {
+  if (pool_) outcome_.pool_bytes = memory_pool_stats(device_, pool_).reserved_bytes.current;
+  find_fixed();
   const uint64_t now = random_state().offset;
   random_count_ = now - random_first_;
   random_now_ = random_first_;
   seed_ = random_state().seed;
   leave();
   changed_.resize(launches_.size());
+  place_of_.clear();
   for (Slot& s : slots_) {
-    if (s.kind == Kind::Inner) {
-      s.sites.clear();
-      s.sites.shrink_to_fit();
-    } else {
-      s.version = s.storage ? seen_version(*s.storage) : 0;
-    }
-  }
-}
-
-bool Capture::inner(const Storage& s) const {
-  return !pool_ || (s.block && s.block->segment->pool == pool_ && s.device == device_);
-}
-
-int Capture::slot_of(Storage& s) {
-  const uint32_t serial = serial_of(s);
-  const auto [at, fresh] = by_serial_.try_emplace(serial, static_cast<int>(slots_.size()));
-  const auto stage = static_cast<int8_t>(stages_.empty() ? 0 : stages_.size() - 1);
-  if (fresh) {
-    Slot slot;
-    slot.serial = serial;
-    slot.first_stage = stage;
-    slot.kind = inner(s) || !s.data ? Kind::Inner : Kind::Outer;
-    if (slot.kind == Kind::Outer) slot.storage = Ref<Storage>::share(&s);
-    slot.base = s.data;
-    slot.nbytes = s.nbytes;
-    slots_.push_back(std::move(slot));
-  }
-  slots_[static_cast<size_t>(at->second)].last_stage = stage;
-  return at->second;
-}
-
-void Capture::note(void** where, Storage& s, bool writes) {
-  Slot& slot = slots_[static_cast<size_t>(slot_of(s))];
-  slot.written |= writes;
-  launches_.back()->serials.push_back(slot.serial);
-  // Memory that went on to a result of the same launch: within, and never looked up.
-  if (s.data)
-    slot.sites.push_back({where, static_cast<char*>(*where) - static_cast<char*>(s.data),
-                          static_cast<uint32_t>(launches_.size() - 1)});
-}
-
-CapturedLaunch& Capture::add() {
-  return *launches_.emplace_back(std::make_unique<CapturedLaunch>());
-}
-
-void Capture::keep_program(CapturedProgram& to, const ProgramStep& step,
-                           const std::shared_ptr<const CompiledProgram>& program) {
-  const auto nin = static_cast<size_t>(step.ninputs), nout = static_cast<size_t>(step.noutputs),
-             ndim = static_cast<size_t>(step.launch.ndim);
-  to.program = program;
-  to.in.assign(step.in, step.in + nin);
-  to.out.assign(step.out, step.out + nout);
-  to.scalars.assign(step.launch.scalars, step.launch.scalars + step.key.nscalars);
-  to.dims.reserve(ndim * (1 + nin + nout));
-  to.dims.assign(step.launch.shape, step.launch.shape + ndim);
-  for (auto* list : {&to.in, &to.out})
-    for (pf_operand& o : *list) {
-      const int64_t* strides = o.strides;
-      o.strides = to.dims.data() + to.dims.size();
-      if (strides)
-        to.dims.insert(to.dims.end(), strides, strides + ndim);
-      else
-        o.strides = nullptr;
-    }
-  to.launch = step.launch;
-  to.launch.shape = to.dims.data();
-  to.launch.inputs = to.in.data();
-  to.launch.outputs = to.out.data();
-  to.launch.scalars = to.scalars.data();
-  work_ += step.launch.numel * step.key.nnodes;
-  const Phase& ph = *step.phase;
-  for (size_t j = 0; j < nin; ++j)
-    if (!(step.inputs_without >> j & 1))
-      note(&to.in[j].data, *ph.inputs[step.used[j]].storage, false);
-  for (size_t o = 0; o < nout; ++o)
-    if (!(step.outputs_without >> o & 1))
-      note(&to.out[o].data, *ph.outputs[step.stored[o]].storage, true);
-}
-
-void Capture::note_program(const ProgramStep& step,
-                           const std::shared_ptr<const CompiledProgram>& program) {
-  if (!noting_) return;
-  keep_program(add().before, step, program);
-}
-
-void Capture::note_kernel(const Kernel& k, std::span<const pf_tensor> tensors,
-                          std::span<Storage* const> storages, std::span<const pf_scalar> attrs,
-                          int outputs, const CallOptions& options) {
-  if (!noting_) return;
-  if (options.run) return break_off(std::string(options.op) + ": a kernel of the user's own");
-  CapturedLaunch& l = add();
-  l.kernel = &k;
-  l.tensors.assign(tensors.begin(), tensors.end());
-  l.attrs.assign(attrs.begin(), attrs.end());
-  l.options = options;
-  if (k.random) {
-    l.attrs[1].i -= static_cast<int64_t>(random_first_);
-    random_.push_back(static_cast<uint32_t>(launches_.size() - 1));
-  }
-  for (size_t i = 0; i < l.tensors.size(); ++i) {
-    if (!storages[i]) continue;
-    if (!(storages[i]->device == device_)) break_off(std::string(options.op) + ": another device");
-    note(&l.tensors[i].data, *storages[i], static_cast<int>(i) < outputs);
-    int64_t n = 1;
-    for (int d = 0; d < l.tensors[i].ndim; ++d) n *= l.tensors[i].shape[d];
-    work_ += k.anchor == Anchor::Library ? 16 * n : n;
-  }
-  if (options.keeps >= 0 && device_.is_cpu())
-    l.keeps = slot_of(*storages[static_cast<size_t>(options.keeps)]);
-}
-
-void Capture::note_group(const Plan& plan, const AnchorCall& a, const pf_group& group,
-                         const std::shared_ptr<const CompiledProgram>& before,
-                         const std::shared_ptr<const CompiledProgram>& after) {
-  if (!noting_) return;
-  CapturedLaunch& l = add();
-  l.together = true;
-  l.kernel = a.kernel;
-  l.options = a.options;
-  l.tensors.assign(group.tensors, group.tensors + group.ntensors);
-  l.attrs.assign(group.attrs, group.attrs + group.nattrs);
-  for (int i = 0; i < a.ntensors; ++i) {
-    if (!a.tensors[i].storage || (group.without >> i & 1)) continue;
-    note(&l.tensors[static_cast<size_t>(i)].data, *a.tensors[i].storage, i < a.nouts);
-    work_ += numel(a.shapes[i]) * (a.kernel->anchor == Anchor::Library ? 16 : 1);
-  }
-  if (group.before) keep_program(l.before, plan.before, before);
-  if (group.after) keep_program(l.after, plan.after, after);
-  if (a.options.keeps >= 0 && device_.is_cpu())
-    l.keeps = slot_of(*a.tensors[a.options.keeps].storage);
-  l.feeds.assign(group.feeds, group.feeds + group.nfeeds);
-  l.takes.assign(group.takes, group.takes + group.ntakes);
-  l.group = group;
-  l.group.tensors = l.tensors.data();
-  l.group.attrs = l.attrs.data();
-  l.group.before_launch = group.before ? &l.before.launch : nullptr;
-  l.group.after_launch = group.after ? &l.after.launch : nullptr;
-  l.group.feeds = l.feeds.data();
-  l.group.takes = l.takes.data();
-}
-
-void Capture::note_bytes(const Tensor& to, const void* from, size_t bytes) {
-  if (!noting_) return;
-  if (!(to->storage->device == device_)) return break_off("a tensor of another device is made");
-  CapturedLaunch& l = add();
-  l.bytes.assign(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
-  l.to = static_cast<char*>(to->storage->data) +
-         to->offset * static_cast<int64_t>(itemsize(to->dtype));
-  note(&l.to, *to->storage, true);
-  work_ += static_cast<int64_t>(bytes);
-}
-
-void Capture::note_leaf(const Tensor& leaf, bool had) {
-  if (!noting_) return;
-  const bool known = std::any_of(leaves_.begin(), leaves_.end(),
-                                 [&](const Leaf& l) { return l.tensor.impl() == leaf.impl(); });
-  if (!known) leaves_.push_back({leaf, had});
-}
-
-// Numbers that were drawn within may be drawn again; others do not follow from where a run begins.
-void Capture::note_random_state(RandomState s) {
-  if (s.seed != seed_ || s.offset < random_first_) break_off("random: the generator is seeded");
-}
-
-void Capture::forbid_donations(ProgramStep& step) const {
-  if (!step.runs()) return;
-  for (int o = 0; o < step.noutputs; ++o) {
-    if (step.donor[o] < 0) continue;
-    const Storage& from = *step.phase->inputs[step.used[step.donor[o]]].storage;
-    if (from.data && !inner(from)) step.donor[o] = -1;
+    if (s.kind == Kind::Inner || !s.storage) continue;
+    s.version = seen_version(*s.storage);
+    s.at_end = s.storage->version;
   }
 }
 
@@ -354,7 +218,12 @@ int Capture::parts(int stage) const {
 }
 
 int64_t Capture::pool_bytes() const {
-  return memory_pool_stats(device_, pool_).reserved_bytes.current;
+  const int64_t arena = arena_ ? static_cast<int64_t>(arena_->nbytes) : 0;
+  return arena + (pool_ ? memory_pool_stats(device_, pool_).reserved_bytes.current : 0);
+}
+
+bool Capture::room_for_trial() const {
+  return !outcome_.planned || memory_headroom(device_) >= outcome_.pool_bytes;
 }
 
 void Capture::watch(std::span<const Tensor> tensors) {
@@ -389,6 +258,7 @@ void Capture::start(int stage, std::span<const Tensor> inputs) {
   PF_CHECK(inputs.size() == st.inputs.size(), ValueError, "capture", "got ", inputs.size(),
            " inputs; expected ", st.inputs.size(), ", as when it was made");
   flush(Flush::Explicit);
+  plan();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
     const Seen& g = st.inputs[i];
@@ -469,6 +339,19 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
   counters().joined.fetch_add(joined, std::memory_order_relaxed);
 }
 
+void Capture::launch_noted(size_t i, StreamState* stream) {
+  CapturedLaunch& l = *launches_[i];
+  if (l.fate != CapturedLaunch::Fate::Runs) return;
+  if (!timed_) [[likely]]
+    return launch(l, stream);
+  using Clock = std::chrono::steady_clock;
+  if (!backend_of(device_)->synchronous) wait_for_stream(device_, stream, "captured step");
+  const auto began = Clock::now();
+  launch(l, stream);
+  if (!backend_of(device_)->synchronous) wait_for_stream(device_, stream, "captured step");
+  l.seconds = std::chrono::duration<float>(Clock::now() - began).count();
+}
+
 void Capture::run(int stage, int part) {
   Part& p = stages_.at(static_cast<size_t>(stage)).parts.at(static_cast<size_t>(part));
   flush(Flush::Explicit);
@@ -480,6 +363,10 @@ void Capture::run(int stage, int part) {
   ran_ = true;
   for (Slot& s : slots_) {
     if (s.kind == Kind::Inner || !s.within(stage) || !s.storage) continue;
+    if (s.window) {  // of a run that failed
+      s.storage->poisoned = false;
+      s.storage->error = nullptr;
+    }
     if (s.written)
       settle_write(*s.storage, nullptr, "captured step");
     else
@@ -487,8 +374,28 @@ void Capture::run(int stage, int part) {
     ensure_memory(*s.storage, stream, {"captured step", DType::UInt8, nullptr});
     if (s.kind != Kind::Input && s.base != s.storage->data) patch(s);
   }
+  if (arena_) ensure_memory(*arena_, stream, {});
   long_work(work_);
-  if (cells_differ(p) || !launch_as_graph(p, stream)) launch_one_by_one(p, stream);
+  const bool again = constants_changed(p);
+  p.stale = again;  // until all has run
+  using Fate = CapturedLaunch::Fate;
+  if (tracing()) [[unlikely]]
+    for (size_t i = p.first; i < p.last; ++i) {
+      const CapturedLaunch& l = *launches_[i];
+      if (l.fate == Fate::Runs || (again && l.fate == Fate::Constant))
+        trace_replay(l, device_, text_of_place(l.place));
+    }
+  try {
+    if (again)
+      for (size_t i = p.first; i < p.last; ++i)
+        if (launches_[i]->fate == Fate::Constant) launch(*launches_[i], stream);
+    if (timed_ || cells_differ(p) || !launch_as_graph(p, stream)) launch_one_by_one(p, stream);
+  } catch (...) {
+    for (Slot& s : slots_)
+      if (s.window) poison(*s.storage);
+    throw;
+  }
+  p.stale = false;
   if (part + 1 < parts(stage)) return;
   for (Slot& s : slots_) {
     if (s.kind == Kind::Inner || !s.storage) continue;
@@ -507,9 +414,8 @@ bool Capture::launch_as_graph(Part& p, StreamState* stream) {
     for (uint32_t i : random_) changed_[i] = 1;
   }
   if (!p.graph) p.graph = std::make_unique<PartGraph>(device_);
-  const bool ran =
-      p.graph->run(stream, std::span(changed_).subspan(p.first, p.last - p.first),
-                   [&](size_t i, StreamState* on) { launch(*launches_[p.first + i], on); });
+  const bool ran = p.graph->run(stream, std::span(changed_).subspan(p.first, p.last - p.first),
+                                [&](size_t i, StreamState* on) { launch_noted(p.first + i, on); });
   return ran;
 }
 

@@ -3,21 +3,28 @@
 // While a thread captures, everything runs as it always does, and is noted besides: programs and
 // kernels with their sizes and numbers, and where each address came from. Its memory comes from a
 // pool of its own, so that what was used twice within the capture is used twice by each run of it,
-// and by nobody else meanwhile. A storage is a *slot* of the capture, and of one of four kinds:
+// and by nobody else meanwhile. A storage is a *slot* of the capture, and of one of five kinds:
 //
-//   inner   made and used within: its address is the pool's, for ever
-//   outer   was there before (parameters, states): its address is looked up at each run
-//   input   named as such: each run brings another
-//   output  made within and given away: each run gets fresh memory for it
+//   inner   made and used within: its address is the pool's, and the arena's when it is planned
+//   held    made within, and somebody still has it (gradients): its address is looked up at each
+//   run outer   was there before (parameters, states): its address is looked up at each run input
+//   named as such: each run brings another output  made within and given away: each run gets fresh
+//   memory for it
 //
 // A capture has stages, which are run one after the other with inputs and outputs of their own (a
 // forward and a backward pass), and stages have parts: between two of them is what the caller does
 // itself (the step of an optimizer, whose numbers change).
 //
+// Before its first run a capture is *planned* (capture_passes.cpp, capture_arena.h): launches go
+// whose results nobody reads or another launch makes, those that depend on nothing but unchanged
+// tensors run when these change, and what is left of the inner slots gets one block of memory, the
+// arena, in place of the pool.
+//
 // What cannot be kept (a value that the host reads, a copy from another device) breaks the capture,
 // with a reason, and still happens: a broken capture was an ordinary run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,8 +42,9 @@ namespace pyflame::engine {
 class Capture {
  public:
   // The calling thread's launches are noted from here on. One capture at a time: ValueError.
-  // `trial`: only to be compared with another, and with the memory that the program takes anyway.
-  static std::shared_ptr<Capture> begin(Device, bool trial);
+  // A trial of `tried`: only to be compared with it, and with the memory that the program takes
+  // anyway.
+  static std::shared_ptr<Capture> begin(Device, const Capture* tried = nullptr);
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
@@ -75,7 +83,11 @@ class Capture {
 
   // What the engine tells. Addresses are there already.
   void note_program(const ProgramStep&, const std::shared_ptr<const CompiledProgram>&);
-  void note_kernel(const Kernel&, std::span<const pf_tensor>, std::span<Storage* const>,
+  struct Located {
+    Storage* storage;
+    int64_t offset;  // in bytes, of the address in it
+  };
+  void note_kernel(const Kernel&, std::span<const pf_tensor>, std::span<const Located>,
                    std::span<const pf_scalar>, int outputs, const CallOptions&);
   void note_group(const Plan&, const AnchorCall&, const pf_group&,
                   const std::shared_ptr<const CompiledProgram>& before,
@@ -83,6 +95,7 @@ class Capture {
   void note_bytes(const Tensor& to, const void* from, size_t bytes);
   void note_leaf(const Tensor& leaf, bool had);
   void note_random_state(RandomState);  // is about to be set
+  void note_place(const Storage&);  // this line of the program is about to write it, if recorded
   // Results may take over memory that was made within, no other.
   void forbid_donations(ProgramStep&) const;
 
@@ -105,26 +118,58 @@ class Capture {
   // Of the run that was captured: in memory of their own, for theirs is written by the next run.
   std::vector<Tensor> copied_results(int stage);
 
+  // Whether a run of the program's own has room beside what is planned.
+  bool room_for_trial() const;
   // The tensors that are to be the storages that they are now; false once one of them has another.
   void watch(std::span<const Tensor>);
   bool watched_still_there() const;
   // What of a trial's first stage is not as here: the launches, the numbers that they take, or the
   // storages from outside that they read and write. "" if all is.
   struct Difference {
-    std::string what;
+    std::string what;      // with file and line
     bool numbers = false;  // only numbers: of the program, which nobody told us change
   };
   Difference difference(const Capture& trial) const;
 
+  // Takes the arena, once; start() does it. OutOfMemoryError: there is no room for it, and nothing
+  // can be run.
+  void plan();
+  // What planning has come to.
+  struct Outcome {
+    struct Piece {  // of the arena
+      size_t offset, bytes;
+      int first, last;  // launches that use it
+      bool constant;
+      std::string label;
+    };
+    bool planned = false;
+    size_t dead = 0, equal = 0, constant = 0;
+    int64_t pool_bytes = 0;   // of the run that was captured
+    int64_t arena_bytes = 0;  // of ours
+    int64_t bound_bytes = 0;  // what is needed at once, whatever the plan
+    int64_t held_bytes = 0;   // of tensors that somebody has
+    std::vector<Piece> pieces;
+  };
+  const Outcome& outcome() const { return outcome_; }
+  const std::vector<std::unique_ptr<CapturedLaunch>>& list() const { return launches_; }
+  const std::string& text_of_place(int32_t place) const {
+    return places_[static_cast<size_t>(place)];
+  }
+  // From here on each run is timed, launch by launch, which waits for the device behind each.
+  void time_launches() { timed_ = true; }
+
   Device device() const { return device_; }
   size_t launches() const { return launches_.size(); }
-  int64_t pool_bytes() const;
+  int64_t pool_bytes() const;  // that it keeps
   // Of the device's: how many there are, or why there is none; "" where there cannot be any.
   std::string graphs() const;
   int parts(int stage) const;
 
+  // Of storages that a capture has numbered: its last owner went.
+  static void storage_ends(Storage&) noexcept;
+
  private:
-  enum class Kind : uint8_t { Inner, Outer, Input, Output };
+  enum class Kind : uint8_t { Inner, Held, Outer, Input, Output };
   struct Site {
     void** where;
     std::ptrdiff_t offset;
@@ -135,18 +180,32 @@ class Capture {
     bool written = false;
     int8_t first_stage = 0, last_stage = 0;
     uint32_t version = 0;
+    uint32_t at_end = 0;  // of the capture: with writes that gradients do not mind
     uint32_t serial = 0;  // of the storage that it was
     size_t nbytes = 0;
     Ref<Storage> storage;
     Tensor holder;  // of what is handed out: somebody can read it
     void* base = nullptr;
     std::vector<Site> sites;
+    // Of inner ones, until planned. Dead: when so many launches had been noted.
+    Storage* alive = nullptr;
+    int died_at = 0;
+    bool fixed = false;   // it cannot be moved
+    bool window = false;  // held, and a part of the arena
 
     bool within(int stage) const { return first_stage <= stage && last_stage >= stage; }
   };
   struct Part {
     size_t first = 0, last = 0;  // launches
     std::unique_ptr<PartGraph> graph = nullptr;
+    // Of constant launches: what they follow from, as it was when they ran.
+    struct Root {
+      int slot;
+      uint32_t version;
+      const void* data;
+    };
+    std::vector<Root> roots;
+    bool stale = true;
   };
   struct Call {
     const Kernel* kernel;
@@ -174,13 +233,31 @@ class Capture {
   };
 
   explicit Capture(Device);
+  void open_part(Stage&);
   void leave() noexcept;
+  void listen(bool) noexcept;  // to storages that end
   bool inner(const Storage&) const;
   int slot_of(Storage&);
-  void note(void** where, Storage&, bool writes);
+  void note(void** where, const Located&, bool reads, bool writes, const Reach&);
   CapturedLaunch& add();
+  int32_t place_here();
+  int32_t place_of(const Storage&) const;
   void keep_program(struct CapturedProgram&, const ProgramStep&,
                     const std::shared_ptr<const CompiledProgram>&);
+  void find_fixed();
+  bool any_fixed() const;
+  void hold_what_lives();
+  bool survives(const Slot&) const;
+  void drop_dead();
+  void drop_equal();
+  void find_constants();
+  void give_up(CapturedLaunch::Fate);
+  void lay_out();
+  void move_out_of_pool(Slot&);
+  bool fits_in_arena(const Slot&) const;
+  void take_arena();
+  static void poison(Storage&);  // with the exception that is being handled
+  bool constants_changed(Part&);
   void make_memory(Slot&);
   void patch(Slot&);
   void launch(CapturedLaunch&, StreamState*);
@@ -189,11 +266,13 @@ class Capture {
   bool same_call(size_t launch, const Kernel&, std::span<const pf_tensor>,
                  std::span<const Ref<Storage>>, size_t numbers) const;
   bool cells_differ(const Part&) const;
+  void launch_noted(size_t launch, StreamState*);  // unless a pass has dropped it
 
   Device device_;
   Group* group_ = nullptr;  // of the thread that captures; null when it has ended
   bool noting_ = false;
   int64_t pool_ = 0, route_before_ = 0;  // a trial has no pool
+  int64_t borrowed_ = 0;                 // but that of what it tries, until this is planned
   std::string broken_;
   bool read_again_ = false;
   std::vector<std::unique_ptr<CapturedLaunch>> launches_;
@@ -218,6 +297,13 @@ class Capture {
   int64_t work_ = 0;
   StreamState* stream_ = nullptr;  // of the last run
   bool ran_ = false;
+  std::vector<std::string> places_{""};
+  std::unordered_map<std::string, int32_t> known_places_;
+  std::unordered_map<const Storage*, int32_t> place_of_;  // what is recorded and not run
+  bool timed_ = false;
+  Outcome outcome_;
+  Ref<Storage> arena_;
+  std::vector<std::ptrdiff_t> in_arena_;  // where slots lie, or -1
 };
 
 // The capture that the calling thread is making, or null.

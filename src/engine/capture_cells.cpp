@@ -6,8 +6,10 @@
 // (a state that was loaded): then the part is run one by one, with these calls in their place.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "engine/capture.h"
+#include "engine/capture_ends.h"
 #include "table/kernel.h"
 
 namespace pyflame::engine {
@@ -15,7 +17,7 @@ namespace pyflame::engine {
 void Capture::open_cell() {
   flush(Flush::Explicit);
   // What a step makes, it keeps.
-  if (pool_) use_memory_pool(device_, route_before_);
+  if (pool_ || borrowed_) use_memory_pool(device_, route_before_);
   cells_.emplace_back().first = launches_.size();
   in_cell_ = true;
 }
@@ -31,12 +33,15 @@ bool Capture::close_cell() {
       });
   if (kept) {
     for (size_t i = c.first; i < c.last; ++i) launches_[i]->live = true;
-    if (pool_) use_memory_pool(device_, pool_);
+    if (pool_ || borrowed_) use_memory_pool(device_, pool_ ? pool_ : borrowed_);
     return true;
   }
   // It was between two parts, then.
   stages_.back().parts.back().last = c.first;
-  launches_.resize(c.first);
+  {
+    std::lock_guard lock(ends().mutex);
+    launches_.resize(c.first);
+  }
   for (Slot& s : slots_)
     std::erase_if(s.sites, [&](const Site& site) { return site.launch >= c.first; });
   std::erase_if(random_, [&](uint32_t i) { return i >= c.first; });
@@ -120,14 +125,14 @@ void Capture::launch_one_by_one(const Part& p, StreamState* stream) {
   size_t i = p.first;
   for (Cell& c : cells_) {
     if (!c.differs || c.first < p.first || c.last > p.last) continue;
-    for (; i < c.next; ++i) launch(*launches_[i], stream);
+    for (; i < c.next; ++i) launch_noted(i, stream);
     for (const Call& call : c.instead)
       run_kernel(*call.kernel, device_, stream, call.tensors, call.attrs, call.options);
     i = c.last;
     c.differs = false;
     c.instead.clear();
   }
-  for (; i < p.last; ++i) launch(*launches_[i], stream);
+  for (; i < p.last; ++i) launch_noted(i, stream);
 }
 
 bool Capture::cells_differ(const Part& p) const {

@@ -1,8 +1,11 @@
-// What a capture keeps of one launch: all that the backend gets.
+// What a capture keeps of one launch: all that the backend gets, what it reads and writes, and
+// which line of the program said so.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/graph.h"
@@ -15,8 +18,24 @@ struct CapturedProgram {
   std::shared_ptr<const CompiledProgram> program;
   std::vector<pf_operand> in, out;
   std::vector<pf_scalar> scalars;
-  std::vector<int64_t> dims;  // the shape, then the strides of each operand
+  std::vector<int64_t> dims;           // the shape, then the strides of each operand
+  std::vector<int32_t> scalar_places;  // where the program's text uses each number; see places()
   pf_launch launch{};
+};
+
+// The bytes from `low` to `high` behind an address, of which `count` are a tensor's.
+struct Reach {
+  int64_t low, high, count;
+};
+
+// One address of a launch, as a part of the slot that it lies in.
+struct Access {
+  int32_t slot;
+  bool reads, writes;
+  bool whole;  // writes every byte of it
+  void** where;
+  std::ptrdiff_t offset;
+  int32_t noted;  // the slot that it had when it was captured
 };
 
 struct CapturedLaunch {
@@ -36,7 +55,22 @@ struct CapturedLaunch {
   // Its numbers are told before each run: of an optimizer's step.
   bool live = false;
 
+  std::vector<Access> accesses;
+  int32_t place = 0;  // the line of the program that it comes from
+
+  // What passes have found. Each launch has one fate.
+  enum class Fate : uint8_t {
+    Runs,
+    Dead,     // nobody reads what it makes
+    Equal,    // another makes the same
+    Constant  // runs when what it reads has changed
+  } fate = Fate::Runs;
+  float seconds = 0;  // of the last run that was timed
+
   const char* name() const;
+  bool runs() const { return fate == Fate::Runs || fate == Fate::Constant; }
+  // Everything that its results follow from but addresses and what lies there.
+  std::string signature() const;
 };
 
 }  // namespace pyflame::engine

@@ -231,8 +231,10 @@ void Execution::launch_kernel() {
     run_kernel(*a.kernel, g_.device, stream_, {tensors_, static_cast<size_t>(a.ntensors)},
                {a.attrs, static_cast<size_t>(a.nattrs)}, a.options);
     if (g_.capture) [[unlikely]] {
-      Storage* storages[kMaxAnchorTensors];
-      for (int i = 0; i < a.ntensors; ++i) storages[i] = a.tensors[i].storage.get();
+      Capture::Located storages[kMaxAnchorTensors];
+      for (int i = 0; i < a.ntensors; ++i)
+        storages[i] = {a.tensors[i].storage.get(),
+                       a.tensors[i].offset * static_cast<int64_t>(itemsize(a.tensors[i].dtype))};
       const auto n = static_cast<size_t>(a.ntensors);
       g_.capture->note_kernel(*a.kernel, {tensors_, n}, {storages, n},
                               {a.attrs, static_cast<size_t>(a.nattrs)}, a.nouts, a.options);

@@ -1,11 +1,14 @@
 #include "engine/planner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/allocator.h"
 
 namespace pyflame::engine {
 namespace {
+
+constinit thread_local bool t_fast = false;
 
 bool has_handles(const Storage& s) {
   return s.handles.load(std::memory_order_relaxed) > 0;
@@ -91,7 +94,10 @@ void plan_program(const Window& w, Phase& ph, uint32_t live, ProgramStep& step) 
       step.output_dtypes[key.noutputs] = n.dtype;
       step.stored[key.noutputs] = static_cast<uint8_t>(i);
       n.store = static_cast<int8_t>(key.noutputs++);
-    }
+    } else if (t_fast && n.compute == static_cast<uint8_t>(DType::Float32) &&
+             (n.dtype == static_cast<uint8_t>(DType::BFloat16) ||
+              n.dtype == static_cast<uint8_t>(DType::Float16)))
+      n.dtype = n.compute;
     node_at[i] = key.nnodes;
     key.nodes[key.nnodes++] = n;
   }
@@ -283,6 +289,13 @@ void plan_donations(ProgramStep& step, const StreamState* stream, const AnchorCa
       break;
     }
   }
+}
+
+bool set_fast_numerics(bool on) {
+  return std::exchange(t_fast, on);
+}
+bool fast_numerics() {
+  return t_fast;
 }
 
 }  // namespace pyflame::engine

@@ -56,6 +56,11 @@ struct Plan {
   bool before_joins() const { return before.runs() && !links.apart; }
 };
 
+// Of plans that the calling thread makes: results within programs that nobody else reads are not rounded to
+// 16 bits. Returns what it was. Off by default, when fused is unfused, bit for bit.
+bool set_fast_numerics(bool);
+bool fast_numerics();
+
 // What messages call a node; of no row, a gradient.
 const char* row_label(const pf_node&);
 void make_plan(Window&, bool to_anchor, Plan&);

@@ -243,6 +243,8 @@ void append(const Request& q, const TensorImpl* fresh, const char* op) {
   std::lock_guard lock(g.mutex);
   if (!g.empty() && g.device != q.device) run_group(g, Flush::DeviceSwitch);
   Storage* target = (fresh ? fresh : q.dst)->storage.get();
+  if (g.capture) [[unlikely]]
+    g.capture->note_place(*target);
   if (target->nbytes >= kBudgetCheck && !target->data &&
       static_cast<int64_t>(g.output_bytes + bytes_aside(g) + target->nbytes) >
           memory_headroom(q.device)) {
@@ -476,6 +478,8 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     device = s.device;
     foreign |= s.foreign;
     settle_write(s, &g, options.op);
+    if (g.capture) [[unlikely]]
+      g.capture->note_place(s);
     touches_mine |= writes(g, s) || s.reader.load(std::memory_order_relaxed) == &g;
   }
   for (const Tensor& t : ins) {
@@ -543,9 +547,12 @@ void call(const Kernel& k, std::span<const Tensor> outs, std::span<const Tensor>
     if (!(g.capture && g.capture->takes(k, tensors, held, scalars, options))) [[likely]]
       run_kernel(k, device, stream, tensors, scalars, options);
     if (g.capture) [[unlikely]] {
-      std::vector<Storage*> storages(count);
-      std::transform(held.begin(), held.end(), storages.begin(),
-                     [](const Ref<Storage>& s) { return s.get(); });
+      std::vector<Capture::Located> storages(count);
+      each([&](int i, const Tensor& t) {
+        if (!t.defined()) return;
+        const auto at = static_cast<size_t>(i);
+        storages[at] = {held[at].get(), t->offset * static_cast<int64_t>(itemsize(t->dtype))};
+      });
       std::lock_guard lock(g.mutex);
       g.capture->note_kernel(k, tensors, storages, scalars, static_cast<int>(outs.size()), options);
     }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/lock.h"
+#include "engine/capture_launch.h"
 #include "engine/counters.h"
 #include "engine/group.h"
 #include "engine/placement.h"
@@ -27,8 +28,8 @@ Trace& trace() {
   return *t;
 }
 
-void note(TraceEvent e) {
-  e.fields["where"] = call_site();
+void note(TraceEvent e, const std::string& where = "") {
+  e.fields["where"] = where.empty() ? call_site() : where;
   Trace& t = trace();
   std::lock_guard lock(t.mutex);
   for (auto& list : t.open) {
@@ -97,6 +98,43 @@ void trace_group(const Group& g, Flush why, const Plan& plan, bool together) {
   e.details["graph"] = print_graph(g, !plan.to_anchor);
   e.details["plan"] = print_plan(g, plan, together);
   note(std::move(e));
+}
+
+void trace_replay(const CapturedLaunch& l, Device device, const std::string& where) {
+  const auto names = [](const CapturedProgram& p) {
+    std::string s;
+    for (int i = 0; p.program && i < p.program->key.nnodes; ++i)
+      s += (i ? " " : "") + std::string(name_of_row(p.program->key.nodes[i].op));
+    return s;
+  };
+  const auto shape_of = [](auto* n, int ndim) {
+    Dims shape;
+    for (int d = 0; d < ndim; ++d) shape.push_back(n[d]);
+    return text_of(shape);
+  };
+  if (l.kernel && !l.together) {
+    return note({"kernel",
+                 {{"device", device.str()}, {"kernel", l.kernel->name}, {"op", l.options.op}},
+                 {},
+                 1,
+                 0},
+                where);
+  }
+  if (!l.kernel && !l.before.program) return;  // numbers of the host
+  TraceEvent e{"group", {}, {}, 1, 0};
+  e.fields["device"] = device.str();
+  e.fields["reason"] = "replay";
+  e.fields["prologue"] = names(l.before);
+  if (l.kernel) {
+    e.fields["anchor"] = l.kernel->name;
+    e.fields["epilogue"] = names(l.after);
+    e.fields["shape"] = shape_of(l.tensors[0].shape, l.tensors[0].ndim);
+  } else {
+    e.fields["shape"] = shape_of(l.before.launch.shape, l.before.launch.ndim);
+  }
+  e.details["graph"] = "kept by a captured step";
+  e.details["plan"] = std::to_string(l.accesses.size()) + " addresses, written anew where they change";
+  note(std::move(e), where);
 }
 
 void trace_kernel(const Kernel& k, Device device, const CallOptions& options) {

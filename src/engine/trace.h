@@ -12,6 +12,7 @@ namespace pyflame::engine {
 
 class Group;
 struct Plan;
+struct CapturedLaunch;
 
 namespace detail {
 inline std::atomic<int> g_tracing{0};
@@ -35,6 +36,8 @@ std::vector<TraceEvent> trace_stop(size_t start);
 
 // About to run: `together` where the kernel and the programs beside it are one launch.
 void trace_group(const Group&, Flush why, const Plan&, bool together);
+// A captured launch is made again; `where` the program said so.
+void trace_replay(const CapturedLaunch&, Device, const std::string& where);
 void trace_kernel(const Kernel&, Device, const CallOptions&);
 void trace_copy(const char* op, const Dims& shape, Device from, Device to, size_t bytes);
 

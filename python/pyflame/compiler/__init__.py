@@ -49,6 +49,7 @@ def compile(
     recompile_limit=None,
     isolate_recompiles=False,
     shapes_spec=None,
+    numerics="exact",
 ):
     """A function or module that runs in fewer steps of the host; a decorator without `model`.
 
@@ -73,45 +74,62 @@ def compile(
     Args:
         model: a Module or a function.
         fullgraph: True: CaptureError, where a captured step would run as always.
-        dynamic: accepted; each shape is captured by itself, 16 at most.
+        dynamic: what happens when `recompile_limit` kinds of arguments (each shape is one) have come.
+            None, False: others run as always. True: shapes are expected to change, and the kind that
+            was not used for longest makes room.
         backend: "inductor", "cudagraphs" (as mode="reduce-overhead") or "eager" (as "default");
             the environment's PYFLAME_COMPILE_BACKEND where it is not given.
         mode: see above.
-        options: {"verify_every": calls}, {"triton.cudagraphs": True} for mode="reduce-overhead",
+        options: {"verify_every": calls}, {"times": True} (each launch is timed, which is slower, for
+            report()), {"triton.cudagraphs": True} for mode="reduce-overhead", {"numerics": ...},
             {"activation_memory_budget": x}: below 1 what is cheap to make again is not kept for the
             backward pass (autograd.graph.recompute_cheap); others of PyTorch's are accepted.
         disable: True: `model` as it is.
         recompile_limit: how many kinds of arguments are captured; 16 by default.
         name, isolate_recompiles, shapes_spec: accepted.
+        numerics: "exact": the bits that the program gives without compile(). "fast": values within a fused
+            program that nobody else reads keep float32 where they would be rounded to bfloat16 or
+            float16, and kernels of libraries may be used that do not give the same bits each time.
 
     Raises:
-        ValueError: a mode or backend of another name.
+        ValueError: a mode, a backend or numerics of another name.
         CaptureError: see above.
     """
     if model is None:
         return lambda m: compile(
-            m, fullgraph=fullgraph, backend=backend, mode=mode, options=options, disable=disable,
-            recompile_limit=recompile_limit,
+            m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
+            disable=disable, recompile_limit=recompile_limit, numerics=numerics,
         )  # fmt: skip
     if not callable(model):
         raise TypeError(
             f"pf.compile: got a {type(model).__name__}; expected a Module or a function"
         )
     captures = _captures(backend, mode, options)
+    numerics = (options or {}).get("numerics", numerics)
+    if numerics not in ("exact", "fast"):
+        raise _C.ValueError(f"pf.compile: got numerics={numerics!r}; expected 'exact' or 'fast'")
     if disable:
         return model
-    how = fullgraph, options, recompile_limit
+    how = {
+        "fullgraph": fullgraph,
+        "dynamic": dynamic,
+        "numerics": numerics,
+        "verify_every": (options or {}).get("verify_every", 1000),
+        "times": bool((options or {}).get("times")),
+        "limit": recompile_limit,
+    }
     from ..nn.module import Module
 
     region = _saves_less(options)
     if isinstance(model, Module):
-        step = _step(model, *how) if captures else None
+        plain = _fast(model) if numerics == "fast" else None
+        step = _step(model, how) if captures else plain
         return __getattr__("OptimizedModule")(model, step, region)
     if region is not None:
         model = region(model)
     if not captures:
-        return _as_it_is(model)
-    step = _step(model, *how)
+        return _as_it_is(_fast(model) if numerics == "fast" else model)
+    step = _step(model, how)
 
     @functools.wraps(model)
     def compiled(*args, **kwargs):
@@ -124,12 +142,15 @@ def compile(
     return compiled
 
 
+_NOTHING = "mode='default': Python runs at every call; nothing is captured"
+
+
 def _as_it_is(function):
     @functools.wraps(function)
     def compiled(*args, **kwargs):
         return function(*args, **kwargs)
 
-    compiled.report = lambda: "mode='default': Python runs at every call; nothing is captured"
+    compiled.report = lambda **_: _NOTHING
     return compiled
 
 
@@ -144,6 +165,15 @@ def _saves_less(options):
     from ..autograd.graph import recompute_cheap
 
     return recompute_cheap()
+
+
+def _fast(function):
+    from .captured import fast
+
+    called = fast(function)
+    called.report = lambda **_: _NOTHING
+    called.instead_of = lambda module: fast(module.forward)
+    return called
 
 
 def _captures(backend, mode, options):
@@ -165,17 +195,12 @@ def _captures(backend, mode, options):
     return _MODES[mode or "default"] or bool((options or {}).get("triton.cudagraphs"))
 
 
-def _step(function, fullgraph, options, limit):
+def _step(function, how):
     import weakref
 
     from .captured import Step
 
-    step = Step(
-        function,
-        fullgraph=fullgraph,
-        verify_every=(options or {}).get("verify_every", 1000),
-        limit=limit,
-    )
+    step = Step(function, **how)
     _steps[:] = [ref for ref in _steps if ref() is not None]
     _steps.append(weakref.ref(step))
     return step
@@ -205,12 +230,10 @@ def _optimized_module():
         def forward(self, *args, **kwargs):
             return self(*args, **kwargs)
 
-        def report(self):
-            """How calls have run, and why."""
+        def report(self, **what):
+            """How calls have run, and why: see pf.compiler.report()."""
             step = self.__dict__["_step"]
-            if step is None:
-                return "mode='default': Python runs at every call; nothing is captured"
-            return step.report()
+            return _NOTHING if step is None else step.report(**what)
 
         def train(self, mode=True):
             self._orig_mod.train(mode)
@@ -252,9 +275,23 @@ def __getattr__(name):
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-def report(compiled):
-    """How the calls of what compile() gave have run, and why: text."""
-    return compiled.report()
+def report(compiled, *, launches=False, plan=False, svg=None):
+    """How the calls of what compile() gave have run, and why.
+
+    Args:
+        compiled: a compiled function or module.
+        launches: also each launch of each capture: what it runs, where the program says so, what has
+            become of it and, with options={"times": True}, how long it took the last time.
+        plan: also a picture of each capture's memory in characters: addresses upwards, launches to the
+            right, a letter for each tensor.
+        svg: a path; the picture of the last capture is written there as SVG.
+
+    Returns:
+        Text: calls replayed and run by Python; captures with their launches, those that were dropped,
+        their memory beside that of the run which was captured; and what ran as always, with the reason
+        and the file and line of the call.
+    """
+    return compiled.report(launches=launches, plan=plan, svg=svg)
 
 
 # ---- names of torch.compiler --------------------------------------------------------------------

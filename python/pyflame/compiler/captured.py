@@ -9,6 +9,7 @@ every `verify_every`-th behind it. What cannot be captured runs as always, with 
 
 import functools
 import threading
+import warnings
 import weakref
 
 from .. import _C, _live
@@ -19,7 +20,7 @@ from ..optim import optimizer as _optimizer
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..utils._pytree import tree_flatten, tree_unflatten
-from . import guards
+from . import guards, reports
 
 Tensor = _C.Tensor
 VARIANTS = 16  # captures that one function has at most; what comes then runs as always
@@ -43,11 +44,16 @@ class _Variant:
         self.reason = None  # why it runs as always
         self.moves = True  # logits that nobody reads give their memory to their gradient
         self.unverified = False  # there was no memory for a run beside the capture's
+        self.called = 0  # number of the function's call that used it last
+        self.where = ""  # file and line of the call that was captured
+        self.renewed = []  # (why it was captured again, file and line of that call)
         self.forget("")
 
     def forget(self, reason):
         """Is captured again at the next call, unless that has been done too often."""
         self.renewals += 1
+        if reason:
+            self.renewed.append((reason, _C._call_site()))
         if self.renewals > RENEWALS:
             self.reason = f"{reason} ({RENEWALS} times and more)"
         self.capture = None
@@ -267,48 +273,41 @@ class _Run:
 class Step:
     """Calls a function, by its captures where there are."""
 
-    def __init__(self, function, *, fullgraph=False, verify_every=1000, limit=None, modules=()):
-        self.function = function
+    def __init__(self, function, *, fullgraph=False, dynamic=None, numerics="exact",
+                 verify_every=1000, times=False, limit=None, modules=()):  # fmt: skip
+        self.numerics = numerics
+        self.name = getattr(function, "__qualname__", type(function).__name__)
+        self.calls(function)
         self.fullgraph = fullgraph
+        self.dynamic = dynamic
         self.verify_every = verify_every
+        self.times = times
         self.limit = VARIANTS if limit is None else int(limit)
         self.modules = tuple(modules)
         self.variants = {}
         self.structure = None
         self.reason = None
         self.replays = self.always = 0
+        self.misses = {}  # (why a call ran as always, file and line of it) -> how often
+        self.warned = False
+
+    def calls(self, function):
+        """This function from now on."""
+        self.function = fast(function) if self.numerics == "fast" else function
+
+    def instead_of(self, module):
+        """What is to be the module's `forward`."""
+        self.modules = (module,)
+        self.calls(module.forward)
+        return self
 
     def forget(self):
         """Drops all captures."""
         self._restart()
 
-    def report(self):
-        """How calls have run, and why: text."""
-        lines = [f"{self.replays} calls replayed, {self.always} run by Python"]
-        if self.reason:
-            lines.append(f"  some run as always: {self.reason}")
-        for number, alike in enumerate(self.variants.values(), 1):
-            for v in alike:
-                if v.reason:
-                    state = f"runs as always: {v.reason}"
-                elif v.capture is None:
-                    state = "not captured yet"
-                else:
-                    c = v.capture
-                    state = (
-                        f"{c.launches()} launches, {c.pool_bytes() / 2**20:.1f} MiB of memory, "
-                        f"{v.recording.calls()} calls of optimizers or schedules between them"
-                    )
-                    if v.gives is not None:
-                        state += ", forward and backward"
-                    if v.unverified:
-                        state += "; not compared: no memory for a run by Python beside it"
-                    if graphs := c.graphs():
-                        state += f"; {graphs}"
-                    if v.renewals:
-                        state += f"; captured again {v.renewals} times"
-                lines.append(f"  arguments {number}: {state}")
-        return "\n".join(lines)
+    def report(self, *, launches=False, plan=False, svg=None):
+        """How calls have run, and why: text. See pyflame.compiler.report()."""
+        return reports.text(self, launches, plan, svg)
 
     # ---- a call ------------------------------------------------------------------------------
 
@@ -323,6 +322,7 @@ class Step:
         variant = self._variant(given)
         if variant is None:
             return self._as_always(None, self.reason, args, kwargs)
+        variant.called = self.replays + self.always
         if variant.reason:
             return self._as_always(variant, variant.reason, args, kwargs)
         if variant.calls == 0:
@@ -331,9 +331,18 @@ class Step:
             variant.calls = 1
             return result
         verify = variant.calls == 2 or variant.since_verified >= self.verify_every
+        if verify and variant.calls > 2 and not variant.capture.room_for_trial():
+            verify = False  # it would not fit beside the capture
+            variant.since_verified = 0
+            self._missed("not compared with Python's run, for which there is no memory beside it")
         lock = _capturing if verify or variant.capture is None else variant.lock
         # Another thread is at it; or a backward pass needs what the next run would write over.
         if variant.waiting() is not None or not lock.acquire(blocking=False):
+            waits = variant.waiting() is not None
+            self._missed(
+                "the backward pass of the call before is still to come" if waits
+                else "another thread is at it"
+            )  # fmt: skip
             self.always += 1
             return self.function(*args, **kwargs)
         try:
@@ -342,7 +351,10 @@ class Step:
             if verify and self._has_room(variant, given):
                 return self._verify(variant, given, args, kwargs)
             variant.since_verified += 1
-            return self._replay(variant, given)
+            run = self._replay(variant, given)
+            if run is None:
+                return self._as_always(variant, variant.reason, args, kwargs)
+            return run[0]
         finally:
             lock.release()
 
@@ -350,7 +362,7 @@ class Step:
         """The one for these arguments and what the program's tensors are now, perhaps a new one."""
         alike = self.variants.get(given.key)
         if alike is None:
-            if sum(map(len, self.variants.values())) >= self.limit:
+            if sum(map(len, self.variants.values())) >= self.limit and not self._made_room():
                 self.reason = f"more than {self.limit} kinds of arguments"
                 return None
             alike = self.variants[given.key] = [_Variant(given.objects)]
@@ -364,8 +376,31 @@ class Step:
         alike[0].forget("tensors of the program are replaced, or have gradients at times")
         return alike[0]
 
+    def _made_room(self):
+        """dynamic=True: the kind of arguments that was not used for longest goes."""
+        if not self.dynamic or not self.variants:
+            return False
+        idle = [k for k, alike in self.variants.items() if not any(v.waiting() for v in alike)]
+        if not idle:
+            return False
+        del self.variants[min(idle, key=lambda k: max(v.called for v in self.variants[k]))]
+        return True
+
+    def _missed(self, reason):
+        key = reason, _C._call_site()
+        if key in self.misses or len(self.misses) < 100:
+            self.misses[key] = self.misses.get(key, 0) + 1
+
     def _as_always(self, variant, reason, args, kwargs):
         self._check_allowed(reason)
+        self._missed(reason)
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"pf.compile: {self.name} runs as always, without a capture: {reason}; "
+                "report() tells of further ones",
+                stacklevel=4,
+            )
         if variant is None:
             self.reason = reason
         self.always += 1
@@ -404,7 +439,7 @@ class Step:
 
         device = _device_of(given.tensors, watched)
         _give_back(device)
-        capture = _C._capture_begin(device, False)
+        capture = _C._capture_begin(device, None)
         capture.moves = variant.moves
         recording = Recording(capture)
         leaves = [t for t in watched if t.requires_grad and t.is_leaf]
@@ -449,11 +484,15 @@ class Step:
             variant.reason = capture.broken()
         if variant.reason:
             self._check_allowed(variant.reason, ". This call has run")
+            self._missed(variant.reason)
             self.always += 1
             return result
         capture.watch(watched)
         variant.capture = capture
+        variant.where = _C._call_site()
         variant.calls = 2
+        if self.times:
+            capture.time_launches()
         variant.recording = recording
         variant.at_end = at_end
         variant.begins_with = begins_with
@@ -491,20 +530,27 @@ class Step:
     # ---- replaying -----------------------------------------------------------------------------
 
     def _replay(self, variant, given):
+        """A tuple with the result; None: it cannot be replayed from now on."""
         capture = variant.capture
         inputs = _once(given.tensors)
+        try:
+            capture.plan()
+        except _C.OutOfMemoryError as e:
+            variant.capture = None
+            variant.reason = f"no memory for a captured step ({str(e).splitlines()[0]})"
+            return None
         self.replays += 1
         if not variant.recording.calls() and not variant.had_gradient and variant.gives is None:
             outputs = capture.replay(inputs)
-            return self._result(variant, outputs, given)
+            return (self._result(variant, outputs, given),)
         variant.recording.replay(inputs, variant.at_end)
         outputs = capture.results(0)
         if capture.cells_differed():
             variant.forget("tensors of an optimizer are replaced")
         if variant.gives is None:
-            return self._result(variant, outputs, given)
+            return (self._result(variant, outputs, given),)
         sources = [t for t in inputs if t.requires_grad] + variant.leaves
-        return self._result(variant, _Replayed.apply(variant, outputs, *sources), given)
+        return (self._result(variant, _Replayed.apply(variant, outputs, *sources), given),)
 
     def _result(self, variant, outputs, given):
         tensors = iter(outputs)
@@ -530,7 +576,7 @@ class Step:
     def _verify(self, variant, given, args, kwargs):
         """Runs the function once more, as always, and compares what it launches."""
         device = _device_of(given.tensors, list(variant.begins_with))
-        trial = _C._capture_begin(device, True)
+        trial = _C._capture_begin(device, variant.capture)
         trial.moves = variant.moves
         recording = Recording(trial)
         try:
@@ -575,6 +621,22 @@ def _give_back(device):
     stats = _C._memory_stats(device)
     if stats["reserved"] - stats["allocated"] > IDLE:
         _C._empty_cache(device)
+
+
+def fast(function):
+    """Calls it with numerics="fast": results within programs are not rounded to 16 bits."""
+
+    @functools.wraps(function, updated=())
+    def called(*args, **kwargs):
+        before = _C._set_fast_numerics(True)
+        try:
+            result = function(*args, **kwargs)
+            _C.flush()
+            return result
+        finally:
+            _C._set_fast_numerics(before)
+
+    return called
 
 
 def _once(tensors):

@@ -33,7 +33,7 @@ class CUDAGraph:
             raise _C.ValueError(
                 "pf.cuda.CUDAGraph: another capture is being made; expected one at a time"
             )
-        self._capture = _C._capture_begin(_C.get_device(), False)
+        self._capture = _C._capture_begin(_C.get_device(), None)
         self._recording = _live.recording = Recording(self._capture)
         _C.clear_autocast_cache()
         self._capture.open_stage([])

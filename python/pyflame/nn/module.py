@@ -539,8 +539,7 @@ class Module(_WithState):
 
         step = getattr(compile(self, *args, **kwargs), "_step", None)
         if step is not None:
-            step.function, step.modules = self.forward, (self,)
-            self.__dict__["forward"] = step
+            self.__dict__["forward"] = step.instead_of(self)
 
     def enable_gradient_checkpointing(self, enabled=True):
         """Activations of the repeated part are computed again in the backward pass, not kept.

@@ -1,0 +1,286 @@
+"""pf.compile: what cannot be captured runs as always or is an error, and failures leave nothing behind."""
+
+import gc
+import os
+import threading
+
+import numpy as np
+import pytest
+from captured_steps import CAPTURED, calls, same
+
+import pyflame as pf
+from pyflame import nn
+from pyflame.compiler import CaptureError
+
+# ---- what cannot be captured ---------------------------------------------------------------
+
+
+def reads(x):
+    return x * (2 if x.sum().item() > 0 else 3)
+
+
+def test_values_that_the_host_reads():
+    c = pf.compile(reads, **CAPTURED)
+    for s in (1.0, -1.0, 1.0, -1.0, 1.0):
+        x = pf.full((3,), s)
+        assert same([reads(x)], [c(x)])
+    assert calls(c)[0] == 0 and "the host reads a value" in c.report()
+    full = pf.compile(reads, fullgraph=True, **CAPTURED)
+    full(pf.ones(2))
+    for _ in range(2):
+        with pytest.raises(CaptureError, match=r"cannot be captured: (item|copy): the host reads"):
+            full(pf.ones(2))
+
+
+def test_hooks_run_as_always():
+    m = nn.Linear(3, 3)
+    seen = []
+    handle = m.register_forward_hook(lambda *a: seen.append(1))
+    c = pf.compile(m, **CAPTURED)
+    for _ in range(5):
+        c(pf.randn(2, 3))
+    assert len(seen) == 5 and "hooks" in c.report()
+    handle.remove()
+    n = nn.Linear(3, 3)
+    c = pf.compile(n, **CAPTURED)
+    for _ in range(4):
+        c(pf.randn(2, 3)).sum().backward()
+    before = calls(c)
+    n.register_forward_hook(lambda *a: seen.append(2))  # behind the capture
+    c(pf.randn(2, 3)), c(pf.randn(2, 3))
+    assert seen[-2:] == [2, 2] and calls(c)[0] == before[0]
+    p = nn.Linear(3, 3)
+    p.weight.register_hook(lambda g: g * 2)
+    c = pf.compile(p, **CAPTURED)
+    for _ in range(5):
+        p.zero_grad()
+        c(pf.ones(1, 3)).sum().backward()
+        assert p.weight.grad.tolist() == [[2.0] * 3] * 3
+    assert "hooks of parameters" in c.report()
+
+
+class Odd:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def test_classes_that_nobody_knows():
+    c = pf.compile(lambda x: Odd(x + 1), **CAPTURED)
+    for i in range(4):
+        assert c(pf.full((1,), float(i))).tensor.item() == i + 1
+    assert "class Odd" in c.report()
+    d = pf.compile(lambda o: o.tensor + 1, **CAPTURED)
+    for i in range(4):
+        assert d(Odd(pf.full((1,), float(i)))).item() == i + 1
+    assert "class Odd" in d.report()
+
+
+def test_arguments_that_share_memory():
+    def f(a, b):
+        a.add_(1)
+        return a + b
+
+    c = pf.compile(f, **CAPTURED)
+    for _ in range(5):
+        base = pf.zeros(2, 16)
+        assert c(base[0], base[0]).tolist() == [2.0] * 16  # two views of the same
+    assert calls(c)[0] == 0
+    for _ in range(5):
+        x = pf.zeros(3)
+        assert c(x, x).tolist() == [2.0] * 3  # one tensor twice
+    assert calls(c)[0] == 2
+    for _ in range(5):
+        a, b = pf.zeros(3), pf.ones(3)
+        assert c(a, b).tolist() == [2.0] * 3
+    w = pf.zeros(4)
+    d = pf.compile(lambda x: x + w, **CAPTURED)
+    for _ in range(4):
+        assert d(pf.ones(4)).tolist() == [1.0] * 4
+        assert d(w).tolist() == [0.0] * 4  # an argument that the step reads besides
+
+
+def test_memory_of_others():
+    c = pf.compile(lambda x: x * 2, **CAPTURED)
+    for i in range(5):
+        array = np.full(4, float(i), dtype=np.float32)
+        assert c(pf.from_numpy(array)).tolist() == [2.0 * i] * 4
+    for offset in (1, 2, 3):
+        x = pf.arange(10.0)[offset:]
+        assert c(x).tolist() == (x * 2).tolist()
+
+
+def test_a_number_that_changes_is_an_error():
+    rate = [0.5]
+    other = [pf.ones(3)]
+
+    def f(x):
+        return x * rate[0] + other[0]
+
+    c = pf.compile(f, options={"verify_every": 4}, **CAPTURED)
+    for _ in range(4):
+        assert c(pf.ones(3)).tolist() == [1.5] * 3
+    rate[0] = 0.25
+    with pytest.raises(CaptureError, match=r"a number of '\w+' is 0\.25, and was 0\.5"):
+        for _ in range(4):
+            c(pf.ones(3))
+    for _ in range(4):
+        assert c(pf.ones(3)).tolist() == [1.25] * 3
+    other[0] = pf.zeros(3)  # another tensor: seen at the next check, and captured anew
+    for _ in range(8):
+        last = c(pf.ones(3))
+    assert last.tolist() == [0.25] * 3
+    # At once where it changes at every call.
+    count = [0]
+
+    def counting(x):
+        count[0] += 1
+        return x * count[0]
+
+    c = pf.compile(counting, **CAPTURED)
+    c(pf.ones(1)), c(pf.ones(1))
+    with pytest.raises(CaptureError, match="has changed"):
+        c(pf.ones(1))
+
+
+def test_errors_of_the_program_and_of_kernels():
+    def f(x, i):
+        if x.shape[0] == 3:
+            raise KeyError("mine")
+        return x[i]
+
+    c = pf.compile(f, **CAPTURED)
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            c(pf.ones(3), pf.tensor([0]))
+    x = pf.arange(4.0)
+    for _ in range(5):
+        assert c(x, pf.tensor([1, 3])).tolist() == [1.0, 3.0]
+    with pytest.raises(pf.IndexError):
+        c(x, pf.tensor([1, 4])).tolist()
+        pf.synchronize()
+    assert c(x, pf.tensor([2, 0])).tolist() == [2.0, 0.0]
+    # One capture at a time, and none left behind.
+    assert not pf.compiler.is_compiling()
+
+
+def test_too_many_kinds_of_arguments():
+    c = pf.compile(lambda x: x + 1, **CAPTURED)
+    for _ in range(3):
+        for n in range(1, 24):
+            assert c(pf.zeros(n)).tolist() == [1.0] * n
+    assert "more than 16 kinds" in c.report()
+    full = pf.compile(lambda x: x + 1, fullgraph=True, **CAPTURED)
+    with pytest.raises(CaptureError, match="more than 16"):
+        for n in range(1, 24):
+            full(pf.zeros(n))
+
+
+def test_out_of_memory_and_failing_launches():
+    """A call that fails leaves a capture that serves the next."""
+    if pf.zeros(1).device.type != "paranoid":
+        pytest.skip("faults are made on the test backend")
+    c = pf.compile(lambda x: (x @ x).softmax(-1), **CAPTURED)
+    x = pf.randn(40, 40)
+    want = c(x).tolist()
+    for _ in range(3):
+        c(x)
+    for call, kind, error in (
+        ("kernel_launch", "launch", pf.BackendError),
+        ("program_launch", "launch", pf.BackendError),
+        ("allocate", "oom", pf.OutOfMemoryError),
+    ):
+        pf._C._inject_fault("paranoid:0", call, 1, kind)
+        try:
+            for _ in range(3):
+                c(x)
+            pf.synchronize()
+        except error:
+            pass
+        finally:
+            pf._C._inject_fault("paranoid:0", call, 0, kind)
+        assert c(x).tolist() == want
+
+
+# ---- threads, processes, memory ------------------------------------------------------------
+
+
+def test_two_threads():
+    weight = pf.randn(8, 8)
+    c = pf.compile(lambda x: (x @ weight).relu(), **CAPTURED)
+    d = pf.compile(lambda x: (x @ weight).tanh(), **CAPTURED)
+    failures = []
+
+    def work(f, g, seed):
+        x = pf.full((3, 8), float(seed))
+        for _ in range(20):
+            if not same([g(x @ weight)], [f(x)]):
+                failures.append(seed)
+
+    threads = [
+        threading.Thread(target=work, args=(f, g, i))
+        for i, (f, g) in enumerate([(c, pf.relu), (d, pf.tanh), (c, pf.relu), (d, pf.tanh)])
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+@pytest.mark.cpu_only  # a fork leaves other devices behind
+def test_after_a_fork():
+    c = pf.compile(lambda x: (x * 2).sum(), **CAPTURED)
+    for _ in range(4):
+        c(pf.ones(4))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if c(pf.full((4,), 2.0)).item() == 16 else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_memory_goes_with_the_capture():
+    def used():
+        gc.collect()
+        pf.synchronize()
+        return pf.memory.memory_allocated(pf.zeros(1).device)
+
+    x = pf.randn(200, 300)
+    c = pf.compile(lambda x: (x + 1).relu() @ x.t(), **CAPTURED)
+    before = used()
+    for _ in range(4):
+        c(x)
+    y = c(x)
+    del c
+    assert used() - before <= y.numel() * 4 + 4096
+    assert same([y], [(x + 1).relu() @ x.t()])
+
+
+def test_streams_that_take_turns():
+    device = pf.zeros(1).device
+    if device.type == "cpu":
+        pytest.skip("the CPU has one stream")
+    w = pf.randn(64, 64)
+    c = pf.compile(lambda x: (x @ w).relu() @ w, **CAPTURED)
+    x = pf.randn(8, 64)
+    for _ in range(4):
+        want = c(x)
+    streams = [pf.cuda.Stream(device) for _ in range(2)]
+    pf.synchronize()
+    results = []
+    for i in range(12):
+        with pf.cuda.stream(streams[i % 2]):
+            results.append(c(x))
+    pf.synchronize()
+    assert all(same([want], [r]) for r in results)
+
+
+def test_reset_and_stance():
+    c = pf.compile(lambda x: x + 1, **CAPTURED)
+    for _ in range(4):
+        c(pf.ones(2))
+    before = calls(c)
+    with pf.compiler.set_stance("force_eager"):
+        assert c(pf.ones(2)).tolist() == [2.0, 2.0]
+    assert calls(c) == before
+    pf.compiler.reset()
+    assert c(pf.ones(2)).tolist() == [2.0, 2.0] and calls(c) == (before[0], before[1] + 1)
