@@ -90,10 +90,10 @@ nb::list launches(const Capture& c) {
   static const char* const kFates[] = {"runs", "dead", "equal", "constant"};
   nb::list r;
   for (const auto& l : c.list()) {
-    const int parts = (l->before.program != nullptr) + (l->kernel != nullptr) +
-                      (l->after.program != nullptr);
-    r.append(nb::make_tuple(l->name(), c.text_of_place(l->place),
-                            kFates[static_cast<int>(l->fate)], parts, l->seconds));
+    const int parts =
+        (l->before.program != nullptr) + (l->kernel != nullptr) + (l->after.program != nullptr);
+    r.append(nb::make_tuple(l->name(), c.text_of_place(l->place), kFates[static_cast<int>(l->fate)],
+                            parts, l->seconds));
   }
   return r;
 }
@@ -155,10 +155,13 @@ void init_capture(nb::module_& m) {
         c.run(0, 0);
         return as_list(c.results(0));
       });
-  m.def("_capture_begin", [](nb::handle device, nb::handle tried) {
-    return Capture::begin(to_usable_device(device.ptr()),
-                          tried.is_none() ? nullptr : nb::cast<const Capture*>(tried));
-  });
+  m.def(
+      "_capture_begin",
+      [](nb::handle device, nb::handle tried) {
+        return Capture::begin(to_usable_device(device.ptr()),
+                              tried.is_none() ? nullptr : nb::cast<const Capture*>(tried));
+      },
+      nb::arg(), nb::arg().none());
   m.def("_capture_signature", &signature);
   m.def("_call_site", &engine::call_site);
   m.def("_set_fast_numerics", &engine::set_fast_numerics);
