@@ -112,7 +112,8 @@ void trace_replay(const CapturedLaunch& l, Device device, const std::string& whe
     for (int d = 0; d < ndim; ++d) shape.push_back(n[d]);
     return text_of(shape);
   };
-  if (l.kernel && !l.together) {
+  if (l.kernel &&
+      (l.kernel->anchor == Anchor::General || l.kernel->anchor == Anchor::MultiTensor)) {
     return note({"kernel",
                  {{"device", device.str()}, {"kernel", l.kernel->name}, {"op", l.options.op}},
                  {},
@@ -133,7 +134,8 @@ void trace_replay(const CapturedLaunch& l, Device device, const std::string& whe
     e.fields["shape"] = shape_of(l.before.launch.shape, l.before.launch.ndim);
   }
   e.details["graph"] = "kept by a captured step";
-  e.details["plan"] = std::to_string(l.accesses.size()) + " addresses, written anew where they change";
+  e.details["plan"] =
+      std::to_string(l.accesses.size()) + " addresses, written anew where they change";
   note(std::move(e), where);
 }
 

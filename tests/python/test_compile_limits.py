@@ -129,17 +129,64 @@ def test_a_number_that_changes_is_an_error():
     for _ in range(8):
         last = c(pf.ones(3))
     assert last.tolist() == [0.25] * 3
-    # At once where it changes at every call.
-    count = [0]
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count, self.seen = 0, []
+
+    def forward(self, x):
+        self.count += 1
+        return x * self.count
+
+
+def test_python_that_changes_something():
+    """A replay would not: such a step runs as always."""
+    count, results, last = [0], [], {}
+    total = 0
 
     def counting(x):
         count[0] += 1
         return x * count[0]
 
-    c = pf.compile(counting, **CAPTURED)
-    c(pf.ones(1)), c(pf.ones(1))
-    with pytest.raises(CaptureError, match="has changed"):
-        c(pf.ones(1))
+    def appending(x):
+        results.append(x + 1)
+        return x * 2
+
+    def keeping(x):
+        last["x"] = x * 3
+        return x + 1
+
+    def adding(x):
+        nonlocal total
+        total += 1
+        return x * total
+
+    def hidden(x):  # what it reads the next time
+        y = x + last.get("y", 0)
+        last["y"] = y
+        return y
+
+    for f, what in (
+        (counting, "count"),
+        (appending, "results"),
+        (keeping, "last"),
+        (adding, "adding.total"),
+        (Counting(), "Counting.count"),
+        (hidden, "last.y"),
+    ):
+        c = pf.compile(f, **CAPTURED)
+        with pytest.warns(UserWarning, match=f"the program changes .*{what}"):
+            got = [c(pf.ones(2)).tolist()[0] for _ in range(6)]
+        assert calls(c) == (0, 6), c.report()
+        if f in (counting, adding, hidden) or isinstance(f, Counting):
+            assert got == [1, 2, 3, 4, 5, 6]
+    assert len(results) == 6 and last["x"].tolist() == [3.0, 3.0]
+    full = pf.compile(counting, fullgraph=True, **CAPTURED)
+    full(pf.ones(1))
+    with pytest.raises(CaptureError, match="the program changes"):
+        full(pf.ones(1))
 
 
 def test_errors_of_the_program_and_of_kernels():

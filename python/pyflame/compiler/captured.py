@@ -437,6 +437,7 @@ class Step:
         begins_with = {p: p.grad is not None for p in watched if p.is_leaf}
         gradients = {p: p.grad for p in begins_with}
 
+        state = guards.State(self.function, (*self.modules, *variant.objects))
         device = _device_of(given.tensors, watched)
         _give_back(device)
         capture = _C._capture_begin(device, None)
@@ -476,6 +477,8 @@ class Step:
             variant.reason = "hooks of parameters, which Python has to call"
         elif any(p is t for p, _ in capture.leaves() for t in given.tensors):
             variant.reason = "gradients of the arguments are made within"
+        elif changed := state.changed():
+            variant.reason = f"the program changes {changed}, which a replay would not"
         if capture.read_again():  # the next call is captured without
             variant.moves = False
             self.always += 1

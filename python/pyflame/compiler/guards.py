@@ -1,6 +1,7 @@
 """What a captured step depends on, and how changes of it are noticed."""
 
 import functools
+import itertools
 import types
 
 from .. import _C
@@ -121,6 +122,97 @@ def reached(function, objects=()):
     for value in objects:
         look(value, 0)
     return list(modules.values()), list(optimizers.values()), list(tensors.values())
+
+
+class State:
+    """What a function can reach of Python's and might change: contents of lists, dicts, sets and
+    objects, variables of its closure and its globals. Tensors' values are not of it."""
+
+    def __init__(self, function, objects=()):
+        self.kept = []  # (what it is called, how to look at it, [(key, value)] now)
+        self._seen = set()
+        self._look(function, "", 0)
+        for value in objects:
+            self._look(value, type(value).__name__, 0)
+
+    def changed(self):
+        """What is not as it was, by name; "" if nothing."""
+        for name, now, before in self.kept:
+            found = now()
+            if len(found) != len(before):
+                return name
+            for (key, value), (old_key, old) in zip(found, before):
+                if key is not old_key and key != old_key:
+                    return name
+                if value is old:
+                    continue
+                if type(value) in PLAIN and type(value) is type(old) and value == old:
+                    continue
+                return f"{name}.{key}" if isinstance(key, str) else name
+        return ""
+
+    def _keep(self, name, now, depth):
+        found = now()
+        self.kept.append((name, now, found))
+        for key, value in found:
+            if type(value) not in PLAIN:
+                self._look(value, f"{name}.{key}" if isinstance(key, str) else name, depth + 1)
+
+    def _look(self, value, name, depth):
+        if id(value) in self._seen or depth > 4 or len(self.kept) > 10000:
+            return
+        self._seen.add(id(value))
+        kind = type(value)
+        if isinstance(value, (Tensor, type, types.ModuleType)):
+            return
+        if isinstance(value, (list, tuple)):
+            self._keep(name or kind.__name__, lambda: list(enumerate(value[:1000])), depth)
+        elif isinstance(value, dict):
+            self._keep(
+                name or kind.__name__, lambda: list(itertools.islice(value.items(), 1000)), depth
+            )
+        elif isinstance(value, set):
+            self._keep(name or kind.__name__, lambda: [(len(value), None)], depth)
+        elif isinstance(value, functools.partial):
+            for v in (value.func, value.args, value.keywords):
+                self._look(v, name, depth + 1)
+        elif isinstance(value, types.MethodType):
+            self._look(value.__self__, type(value.__self__).__name__, depth + 1)
+            self._look(value.__func__, name, depth + 1)
+        elif isinstance(value, types.FunctionType):
+            if value.__module__ and value.__module__.partition(".")[0] == "pyflame":
+                return
+            code, scope, cells = value.__code__, value.__globals__, value.__closure__ or ()
+            self._keep(
+                value.__qualname__,
+                lambda: [
+                    *[(n, _contents(c)) for n, c in zip(code.co_freevars, cells)],
+                    *[(n, scope[n]) for n in code.co_names if n in scope],
+                ],
+                depth,
+            )
+        elif isinstance(value, Module):
+            for number, module in enumerate(value.modules()):
+                self._seen.add(id(module))
+                label = type(module).__name__ + (f" {number}" if number else "")
+                d = module.__dict__
+                self._keep(
+                    label, lambda d=d: [(k, v) for k, v in d.items() if k not in _OWN], depth
+                )
+        elif hasattr(value, "__dict__") and kind.__module__.partition(".")[0] != "pyflame":
+            d = vars(value)
+            self._keep(kind.__name__, lambda: list(itertools.islice(d.items(), 1000)), depth + 1)
+
+
+def _contents(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet filled
+        return None
+
+
+# Of a module, looked at in other ways.
+_OWN = {"_parameters", "_buffers", "_modules", "training", "forward", *_HOOKS}
 
 
 class Structure:

@@ -1,0 +1,444 @@
+"""pf.compile: what planning a captured step drops, keeps, and lays out in memory."""
+
+import gc
+import re
+
+import numpy as np
+import pytest
+from captured_steps import CAPTURED, batches, calls, model, same
+
+import pyflame as pf
+import pyflame.nn.functional as F
+from pyflame import nn
+
+
+def capture_of(compiled):
+    return next(iter(compiled._step.variants.values()))[0].capture
+
+
+def fates(compiled):
+    return [fate for _, _, fate, _, _ in capture_of(compiled).list()]
+
+
+def outcome(compiled):
+    return capture_of(compiled).outcome()
+
+
+def check_plan(compiled):
+    """No two tensors that are needed at once share a byte; nothing lies outside."""
+    o = outcome(compiled)
+    assert o["planned"]
+    pieces = sorted(o["pieces"])
+    for i, (offset, nbytes, first, last, _, label) in enumerate(pieces):
+        assert offset + nbytes <= o["arena_bytes"] and first <= last, label
+        for other in pieces[i + 1 :]:
+            if other[0] >= offset + nbytes:
+                break
+            if (other[0], other[1]) == (offset, nbytes) and other[2] == last:
+                continue  # a result in the memory of an operand
+            assert other[2] > last or other[3] < first, (label, other[5])
+    assert o["bound_bytes"] <= o["arena_bytes"]
+    return o
+
+
+def test_launches_that_nobody_reads():
+    def f(x):
+        (x @ x).sum()
+        y = x * 2
+        (y + 1).softmax(-1)
+        return y
+
+    c = pf.compile(f, **CAPTURED)
+    for i in range(6):
+        x = pf.full((40, 40), float(i))
+        assert same([f(x)], [c(x)])
+    assert fates(c).count("dead") >= 2 and calls(c)[0] == 3
+
+
+def test_a_wrong_index_is_told_though_nobody_reads_the_result():
+    def f(x, i):
+        x[i]
+        return x * 2
+
+    c = pf.compile(f, **CAPTURED)
+    x = pf.ones(4)
+    for _ in range(5):
+        c(x, pf.tensor([1]))
+    with pytest.raises(pf.IndexError):
+        c(x, pf.tensor([9]))
+        pf.synchronize()
+
+
+def test_the_same_launch_twice():
+    w = pf.randn(64, 64)
+
+    def f(x):
+        a, b = (x @ w).relu(), (x @ w).relu()
+        return a.softmax(-1) + b, (x @ w).sum(0)
+
+    c = pf.compile(f, **CAPTURED)
+    for i in range(6):
+        x = pf.randn(64, 64)
+        assert same(f(x), c(x)), c.report(launches=True)
+        if i > 3:
+            w.mul_(0.5)
+    assert fates(c).count("equal") >= 1
+
+
+def test_the_same_launch_behind_a_write_is_another():
+    def f(x):
+        a = x @ x
+        x.add_(1)
+        return a, x @ x
+
+    c = pf.compile(f, **CAPTURED)
+    for _ in range(6):
+        x = pf.randn(16, 16)
+        y = x.clone()
+        assert same(f(x), c(y)) and same([x], [y])
+    assert "equal" not in fates(c)
+
+
+def test_what_is_calculated_again_to_save_memory_still_is():
+    pf.manual_seed(1)
+    m = nn.Sequential(*[l for _ in range(4) for l in (nn.Linear(64, 64), nn.GELU())])
+
+    def run(wrap):
+        pf.manual_seed(2)
+
+        def step(x):
+            m.zero_grad()
+            for i in range(0, 8, 2):
+                x = pf.utils.checkpoint.checkpoint(m[i : i + 2], x, use_reentrant=False)
+            loss = x.square().sum()
+            loss.backward()
+            return loss
+
+        step = wrap(step)
+        out = []
+        for _ in range(6):
+            loss = step(pf.randn(512, 64))
+            out.append([loss.clone(), *[p.grad.clone() for p in m.parameters()]])
+        return out, step
+
+    want, _ = run(lambda f: f)
+    got, step = run(lambda f: pf.compile(f, **CAPTURED))
+    assert all(same(a, b) for a, b in zip(want, got))
+    o = check_plan(step)
+    # Far from keeping eight activations of 128 KiB, and their gradients.
+    assert o["arena_bytes"] <= o["pool_bytes"] + 16384
+
+
+@pytest.mark.parametrize("in_training", [False, True])
+def test_constants_follow_their_tensors(in_training):
+    """Casts of weights: once for each version of these, where they stay."""
+    m = model(0.0).train(in_training)
+    kind = m[0].weight.device.type
+    o = pf.optim.SGD(m.parameters(), lr=0.1)
+
+    def f(x):
+        with pf.autocast(kind, dtype=pf.bfloat16):
+            if not in_training:
+                with pf.no_grad():
+                    return m(x).float() + pf.arange(5) * 2
+            loss = m(x).float().square().mean()
+        o.zero_grad()
+        loss.backward()
+        o.step()
+        return loss
+
+    c = pf.compile(f, **CAPTURED)
+    if in_training:
+        for _ in range(6):
+            c(pf.randn(6, 13))
+        casts = [fate for name, _, fate, _, _ in capture_of(c).list() if name == "cast"]
+        assert casts and "constant" not in casts
+        return
+    for _ in range(5):
+        x = pf.randn(6, 13)
+        assert same([f(x)], [c(x)])
+    assert fates(c).count("constant") >= 3, c.report(launches=True)
+    before = pf.debug.stats()
+    c(x)
+    steady = pf.debug.stats()["programs"] - before["programs"]
+    for change in (
+        lambda: m[0].weight.data.mul_(2),
+        lambda: m.load_state_dict({k: v + 1 for k, v in m.state_dict().items()}),
+        lambda: nn.init.normal_(m[4].weight),
+    ):
+        with pf.no_grad():
+            change()
+        before = pf.debug.stats()
+        got = c(x)
+        pf.flush()
+        again = pf.debug.stats()["programs"] - before["programs"]
+        assert again > steady  # they have run
+        assert same([f(x)], [got])
+        assert same([f(x)], [c(x)])
+
+
+def test_constants_are_not_those_of_memory_that_others_write():
+    array = np.ones((32, 32), np.float32)
+    w = pf.from_numpy(array)
+    if w.device != pf.zeros(1).device:
+        pytest.skip("memory of the host")
+    c = pf.compile(lambda x: x @ w.bfloat16().float(), **CAPTURED)
+    x = pf.ones(2, 32)
+    for i in range(8):
+        array[:] = i
+        assert c(x).tolist() == [[32.0 * i] * 32] * 2
+
+
+def train(m, wrap, steps=8):
+    o = pf.optim.AdamW(m.parameters(), lr=0.01)
+
+    def step(x, y):
+        o.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        o.step()
+        return loss
+
+    step = wrap(step)
+    pf.manual_seed(3)
+    return [step(x, y).item() for x, y in batches(steps, rows=300)], step
+
+
+def test_one_block_of_memory():
+    want, _ = train(model(), lambda f: f)
+    m = model()
+    got, step = train(m, lambda f: pf.compile(f, **CAPTURED))
+    assert want == got
+    o = check_plan(step)
+    assert 0 < o["arena_bytes"] <= o["pool_bytes"] + 16384
+    assert o["arena_bytes"] <= 1.1 * o["bound_bytes"] + 16384
+    # Gradients lie in it, and outlive the capture.
+    grads = [p.grad for p in m.parameters()]
+    values = [g.clone() for g in grads]
+    del step
+    gc.collect()
+    pf.randn(1000, 1000)
+    assert same(values, grads)
+
+
+def test_tensors_that_the_program_writes():
+    kept = {"h": pf.zeros(20, 20), "sum": pf.zeros(())}
+
+    def f(x):
+        h = (x * 3).exp()
+        kept["h"].copy_(h)
+        kept["sum"].add_(h.sum())
+        return (h @ h).relu()
+
+    c = pf.compile(f, **CAPTURED)
+    total = 0
+    for i in range(7):
+        x = pf.full((20, 20), i / 10)
+        y = c(x)
+        h = (x * 3).exp()
+        total = h.sum() + total
+        assert same([(h @ h).relu(), h, total], [y, kept["h"], kept["sum"]])
+    check_plan(c)
+
+
+def test_gradients_whose_memory_was_given_to_others():
+    """It stays where it is: what others see follows."""
+    w = pf.ones(50, requires_grad=True)
+    if w.device.type != "cpu":
+        pytest.skip("memory of the host")
+
+    def step(x):
+        w.grad = None
+        ((x * 2).exp() * w).sum().backward()
+
+    c = pf.compile(step, **CAPTURED)
+    x = pf.arange(50.0) / 50
+    c(x), c(x)
+    shown = w.grad.numpy()
+    c(x)
+    for i in range(4):
+        c(x * i)
+        assert w.grad.tolist() == (x * i * 2).exp().tolist() == shown.tolist()
+
+
+def test_no_room_for_the_block():
+    """Out of memory while planning: the step runs as always."""
+    if pf.zeros(1).device.type != "paranoid":
+        pytest.skip("faults are made on the test backend")
+    m = model()
+    want, _ = train(model(), lambda f: f, 9)
+    o = pf.optim.AdamW(m.parameters(), lr=0.01)
+
+    def step(x, y):
+        o.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        o.step()
+        return loss
+
+    c = pf.compile(step, **CAPTURED)
+    pf.manual_seed(3)
+    got = []
+    for i, (x, y) in enumerate(batches(9, rows=300)):
+        if i == 3:
+            pf._C._inject_fault("paranoid:0", "allocate", 1, "oom")
+        with pytest.warns(UserWarning, match="no memory") if i == 3 else _nothing():
+            got.append(c(x, y).item())
+        if i == 3:
+            pf._C._inject_fault("paranoid:0", "allocate", 0, "oom")
+    assert got == want and "no memory for a captured step" in c.report()
+
+
+class _nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+
+def test_gradients_of_a_run_that_failed():
+    """They were being written: reading them is an error, and the next call makes them again."""
+    w = pf.ones(4, requires_grad=True)
+
+    def step(x, i):
+        w.grad = None
+        (w * x).sum().backward()
+        return x[i]
+
+    c = pf.compile(step, **CAPTURED)
+    x = pf.arange(4.0)
+    for _ in range(5):
+        c(x, pf.tensor([1]))
+    try:
+        c(x * 2, pf.tensor([7])).tolist()
+        pf.synchronize()
+        pytest.fail("a wrong index was not told")
+    except pf.IndexError:
+        pass
+    if x.device.type == "cpu":
+        with pytest.raises(pf.IndexError):
+            w.grad.tolist()
+    assert c(x * 3, pf.tensor([1])).tolist() == [3.0] and w.grad.tolist() == [0.0, 3.0, 6.0, 9.0]
+
+
+# ---- what is told --------------------------------------------------------------------------------
+
+
+def test_report(tmp_path):
+    m = model()
+    _, step = train(m, lambda f: pf.compile(f, options={"times": True}, **CAPTURED))
+    text = step.report(launches=True, plan=True, svg=tmp_path / "plan.svg")
+    assert re.search(r"5 calls replayed, 2 run by Python", text)
+    assert re.search(r"captured at .*test_compile_passes\.py:\d+", text)
+    assert re.search(r"memory: [\d.]+ MiB in one block .* saved", text)
+    assert re.search(r"adamw_step  [\d.]+ us +at .*test_compile_passes\.py:\d+", text)
+    assert text.count("|") >= 32 and "launches 0 to" in text
+    svg = (tmp_path / "plan.svg").read_text()
+    assert svg.startswith("<svg") and svg.count("<rect") == 1 + len(outcome(step)["pieces"])
+    with pytest.raises(ValueError, match="nothing is captured"):
+        pf.compile(lambda x: x, **CAPTURED).report(svg=tmp_path / "none.svg")
+    assert "mode='default'" in pf.compile(lambda x: x).report(plan=True)
+
+
+def test_misses_have_file_line_and_reason():
+    c = pf.compile(lambda x: x * x.sum().item(), **CAPTURED)
+    with pytest.warns(UserWarning, match="runs as always") as warned:
+        for _ in range(5):
+            c(pf.ones(3))  # this line
+    assert len(warned) == 1 and warned[0].filename == __file__
+    text = c.report()
+    line = next(i for i, l in enumerate(open(__file__), 1) if l.rstrip().endswith("# this line"))
+    assert re.search(rf"4x .*the host reads a value.* at .*test_compile_passes\.py:{line}", text)
+
+
+def test_explain_of_a_replay():
+    w = pf.randn(16, 16)
+
+    def f(x):
+        return ((x @ w).relu() + 1).sort(-1)[0]  # of f
+
+    c = pf.compile(f, **CAPTURED)
+    x = pf.randn(8, 16)
+    for _ in range(4):
+        c(x)
+    with pf.explain() as report:
+        c(x)
+    anchors = [g for g in report.groups if g.get("anchor") == "matmul"]
+    line = next(i for i, l in enumerate(open(__file__), 1) if l.rstrip().endswith("# of f"))
+    assert anchors and all(g["reason"] == "replay" for g in report.groups)
+    assert {g["where"].rpartition(":")[2] for g in anchors} == {str(line)}
+    assert any("sort" in k["op"] for k in report.kernels)
+
+
+def test_the_line_of_a_number_that_changed():
+    rate = [0.5]
+
+    def f(x):
+        y = x.exp()
+        z = y * rate[0]  # the number
+        return z + 1
+
+    c = pf.compile(f, **CAPTURED)
+    c(pf.ones(3)), c(pf.ones(3))
+    rate[0] = 0.25
+    line = next(i for i, l in enumerate(open(__file__), 1) if l.rstrip().endswith("# the number"))
+    with pytest.raises(pf.compiler.CaptureError, match=rf"test_compile_passes\.py:{line}"):
+        c(pf.ones(3))
+
+
+# ---- numerics, shapes ---------------------------------------------------------------------------
+
+
+def test_fast_numerics():
+    """Values within a program are not rounded to 16 bits; those in memory are."""
+
+    def f(x):
+        return ((x * 1.1 + 0.3).sin() * x).tanh()
+
+    pf.manual_seed(1)
+    x = pf.randn(4000).bfloat16()
+    exact64 = x.double().mul(1.1).add(0.3).sin().mul(x.double()).tanh()
+
+    def error(y):
+        assert y.dtype == pf.bfloat16
+        return (y.double() - exact64).abs().mean().item()
+
+    for how in ({}, CAPTURED):
+        fast = pf.compile(f, numerics="fast", **how)
+        exact = pf.compile(f, **how)
+        for _ in range(5):
+            a, b = fast(x), exact(x)
+            assert same([f(x).float()], [b.float()])
+            assert error(a) < 0.8 * error(b)
+        assert same([f(x).float()], [b.float()])  # outside nothing has changed
+    once = x.float().mul(1.1).add(0.3).sin().mul(x.float()).tanh().bfloat16()
+    assert same([once.float()], [a.float()])
+    m = model(0.0).bfloat16()
+    with pf.no_grad():
+        for how in ({}, CAPTURED):
+            c = pf.compile(m, numerics="fast", **how)
+            for _ in range(5):
+                y = c(pf.ones(2, 13).bfloat16())
+        m.compile(numerics="fast")
+        assert same([m(pf.ones(2, 13).bfloat16()).float()], [y.float()])
+    with pytest.raises(pf.ValueError, match="numerics='quick'; expected 'exact' or 'fast'"):
+        pf.compile(f, numerics="quick")
+
+
+def test_shapes_that_change_all_the_time():
+    """dynamic=True: the shape that was not used for longest makes room."""
+    c = pf.compile(lambda x: x + 1, dynamic=True, recompile_limit=3, **CAPTURED)
+    for _ in range(3):
+        for n in (1, 2, 3):
+            for _ in range(3):
+                assert c(pf.zeros(n)).tolist() == [1.0] * n
+    replays = calls(c)[0]
+    for n in (4, 5):
+        for _ in range(5):
+            assert c(pf.zeros(n)).tolist() == [1.0] * n
+    assert calls(c)[0] > replays
+    assert len(c._step.variants) == 3 and "more than" not in c.report()
+    before = calls(c)[0]
+    c(pf.zeros(3))
+    assert calls(c)[0] == before + 1  # it was used last of the first three
