@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from captured_steps import CAPTURED, calls, same
+from captured_steps import CAPTURED, batches, calls, model, same
 
 import pyflame as pf
 from pyflame import nn
@@ -246,6 +246,90 @@ def test_out_of_memory_and_failing_launches():
         finally:
             pf._C._inject_fault("paranoid:0", call, 0, kind)
         assert c(x).tolist() == want
+
+
+class Reads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(5, 5)
+
+    def forward(self, x):
+        h = self.inner(x)
+        return h / max(h.abs().max().item(), 1.0)
+
+
+def test_what_cannot_be_captured_trains_with_one_warning():
+    """A program that tries compile() and falls back on an exception never sees one, at no call."""
+
+    def run(wrap):
+        pf.manual_seed(1)
+        m = wrap(Reads())
+        o = pf.optim.SGD(m.parameters(), lr=0.1)
+        losses = []
+        for i in range(6):
+            o.zero_grad()
+            loss = m(pf.full((2, 5), i / 5)).square().sum()
+            loss.backward()
+            o.step()
+            losses.append(loss.item())
+        return losses
+
+    want = run(lambda m: m)
+    with pytest.warns(UserWarning, match="Reads runs as always.*the host reads a value") as told:
+        got = run(lambda m: pf.compile(m, mode="reduce-overhead", fullgraph=False))
+    assert got == want and len(told) == 1 and told[0].filename == __file__
+
+
+def test_no_gradients_within():
+    """Parts of a step without gradients, and gradients within a step without."""
+    m, teacher = model(0.0), model(0.0, seed=2)
+
+    def run(wrap):
+        for p, q in zip(m.parameters(), model(0.0).parameters()):
+            p.data.copy_(q.data)
+            p.grad = None
+
+        def step(x):
+            with pf.no_grad():
+                want = teacher(x).softmax(-1)
+                scale = m(x).abs().mean()
+            m.zero_grad()
+            loss = ((m(x) - want) * scale).square().sum()
+            with pf.no_grad():
+                loss2 = loss * 2
+                with pf.enable_grad():
+                    loss.backward()
+                for p in m.parameters():
+                    p.sub_(p.grad, alpha=0.1)
+            return loss2
+
+        step = wrap(step)
+        pf.manual_seed(3)
+        out = [step(x) for x, _ in batches(7)]
+        return out, [p.detach().clone() for p in m.parameters()], step
+
+    want, got = run(lambda f: f), run(lambda f: pf.compile(f, **CAPTURED))
+    assert same(want[0], got[0]) and same(want[1], got[1]) and calls(got[2])[0] == 4
+
+
+def test_out_of_memory_while_capturing():
+    c = pf.compile(lambda x: (x @ x).softmax(-1) @ x, **CAPTURED)
+    x = pf.randn(1000, 1000) * 0.01
+    want = c(x)
+    pf.synchronize()
+    device = x.device
+    try:
+        pf.memory.empty_cache()
+        pf.memory.set_memory_limit(1, device)
+        with pytest.raises(pf.OutOfMemoryError):
+            c(x)
+            pf.synchronize()
+    finally:
+        pf.memory.set_memory_limit(0, device)
+    assert not pf.compiler.is_compiling()
+    for _ in range(5):
+        assert same([want], [c(x)])
+    assert calls(c)[0] >= 2
 
 
 # ---- threads, processes, memory ------------------------------------------------------------

@@ -463,15 +463,11 @@ class Step:
             else:
                 variant.gives = None
             at_end = recording.gradients()
-        except BaseException:
-            capture.abandon()
-            raise
-        finally:
-            _live.recording = None
             if not capture.broken():
                 capture.end()
-            else:
-                capture.abandon()
+        finally:
+            _live.recording = None
+            capture.abandon()  # of one that has not ended
             _C.clear_autocast_cache()
         if any(_C._has_hooks(p) for p, _ in capture.leaves()):
             variant.reason = "hooks of parameters, which Python has to call"
