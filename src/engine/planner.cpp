@@ -95,8 +95,8 @@ void plan_program(const Window& w, Phase& ph, uint32_t live, ProgramStep& step) 
       step.stored[key.noutputs] = static_cast<uint8_t>(i);
       n.store = static_cast<int8_t>(key.noutputs++);
     } else if (t_fast && n.compute == static_cast<uint8_t>(DType::Float32) &&
-             (n.dtype == static_cast<uint8_t>(DType::BFloat16) ||
-              n.dtype == static_cast<uint8_t>(DType::Float16)))
+               (n.dtype == static_cast<uint8_t>(DType::BFloat16) ||
+                n.dtype == static_cast<uint8_t>(DType::Float16)))
       n.dtype = n.compute;
     node_at[i] = key.nnodes;
     key.nodes[key.nnodes++] = n;

@@ -56,8 +56,8 @@ struct Plan {
   bool before_joins() const { return before.runs() && !links.apart; }
 };
 
-// Of plans that the calling thread makes: results within programs that nobody else reads are not rounded to
-// 16 bits. Returns what it was. Off by default, when fused is unfused, bit for bit.
+// Of plans that the calling thread makes: results within programs that nobody else reads are not
+// rounded to 16 bits. Returns what it was. Off by default, when fused is unfused, bit for bit.
 bool set_fast_numerics(bool);
 bool fast_numerics();
 
