@@ -221,6 +221,18 @@ def test_one_block_of_memory():
     assert same(values, grads)
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_comparisons_between_replays(every):
+    """Python runs beside the block of memory, with gradients of its own; bits go on as they would."""
+    want, _ = train(model(), lambda f: f, 14)
+    got, step = train(
+        model(), lambda f: pf.compile(f, options={"verify_every": every}, **CAPTURED), 14
+    )
+    assert want == got
+    replays, always = calls(step)
+    assert replays + always == 13 and replays >= 11 * every // (every + 1) - 1
+
+
 def test_tensors_that_the_program_writes():
     kept = {"h": pf.zeros(20, 20), "sum": pf.zeros(())}
 
