@@ -93,8 +93,8 @@ void Capture::lay_out() {
     }
   }
   for (const Stage& stage : stages_)
-    for (const Part& part : stage.parts) {
-      const int at = static_cast<int>(part.last);
+    for (size_t n = 0; n + 1 < stage.parts.size(); ++n) {
+      const int at = static_cast<int>(stage.parts[n].last);
       for (size_t k = 0; k < slots_.size(); ++k)
         if (uses[k].first >= 0 && uses[k].first < at && slots_[k].died_at >= at)
           uses[k].last = std::max(uses[k].last, at - 1);

@@ -123,7 +123,7 @@ void Capture::drop_dead() {
   for (size_t i = 0; i < slots_.size(); ++i) wanted[i] = survives(slots_[i]);
   std::vector<size_t> pauses;
   for (const Stage& stage : stages_)
-    for (const Part& p : stage.parts) pauses.push_back(p.last);
+    for (size_t i = 0; i + 1 < stage.parts.size(); ++i) pauses.push_back(stage.parts[i].last);
   for (size_t i = launches_.size(); i-- > 0;) {
     for (; !pauses.empty() && pauses.back() > i; pauses.pop_back()) {
       // What the caller does between two parts may read what was there then.
