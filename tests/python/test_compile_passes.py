@@ -52,7 +52,7 @@ def test_launches_that_nobody_reads():
     for i in range(6):
         x = pf.full((40, 40), float(i))
         assert same([f(x)], [c(x)])
-    assert fates(c).count("dead") >= 2 and calls(c)[0] == 3
+    assert fates(c).count("dead") >= 1 and calls(c)[0] == 3
 
 
 def test_a_wrong_index_is_told_though_nobody_reads_the_result():
@@ -73,8 +73,8 @@ def test_the_same_launch_twice():
     w = pf.randn(64, 64)
 
     def f(x):
-        a, b = (x @ w).relu(), (x @ w).relu()
-        return a.softmax(-1) + b, (x @ w).sum(0)
+        a, b = x.sort(-1)[0], x.sort(-1)[0]
+        return a @ w + b, w.sort(-1)[0] - w.sort(-1)[0]
 
     c = pf.compile(f, **CAPTURED)
     for i in range(6):
