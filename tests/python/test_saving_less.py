@@ -398,27 +398,6 @@ def test_captures_of_steps_need_no_memory_for_the_gradient_of_logits():
     assert size[True] - size[False] > 0.5 * (2 * len(y) * len(w)) / MIB
 
 
-def test_comparison_without_memory_for_it(monkeypatch):
-    from pyflame import _C
-
-    x, w, _, y = head()
-    leaf = w.detach().clone().requires_grad_()
-    call = pf.compile(lambda: loss_of(x, leaf, None, y)[1], mode="reduce-overhead")
-    want = call().item()
-    call()
-    real = _C._memory_stats
-
-    def full(device):
-        stats = real(device)
-        return {**stats, "limit": stats["reserved"], "allocated": stats["reserved"]}
-
-    monkeypatch.setattr(_C, "_memory_stats", full)
-    assert call().item() == want
-    assert "1 calls replayed" in call.report() and "not compared" in call.report()
-    monkeypatch.undo()
-    assert call().item() == want
-
-
 @pytest.mark.skipif(DEVICE == "paranoid", reason="it keeps nothing")
 def test_memory_of_runs_before_a_capture_is_given_back(monkeypatch, device):
     from pyflame.compiler import captured

@@ -43,7 +43,6 @@ class _Variant:
         self.renewals = -1
         self.reason = None  # why it runs as always
         self.moves = True  # logits that nobody reads give their memory to their gradient
-        self.unverified = False  # there was no memory for a run beside the capture's
         self.called = 0  # number of the function's call that used it last
         self.where = ""  # file and line of the call that was captured
         self.renewed = []  # (why it was captured again, file and line of that call)
@@ -348,7 +347,7 @@ class Step:
         try:
             if variant.capture is None:
                 return self._capture(variant, given, args, kwargs)
-            if verify and self._has_room(variant, given):
+            if verify:
                 return self._verify(variant, given, args, kwargs)
             variant.since_verified += 1
             run = self._replay(variant, given)
@@ -560,17 +559,6 @@ class Step:
         return tree_unflatten(leaves, variant.tree)
 
     # ---- verifying -----------------------------------------------------------------------------
-
-    def _has_room(self, variant, given):
-        """Whether the memory that the step takes is there a second time; else the call is replayed."""
-        device = _device_of(given.tensors, list(variant.begins_with))
-        stats, taken = _C._memory_stats(device), variant.capture.pool_bytes()
-        idle = max(stats["reserved"] - stats["allocated"] - taken, 0)
-        more = min(_C._memory_info(device)[0], stats["limit"] - stats["reserved"])
-        variant.unverified = idle + more < taken
-        if variant.unverified:
-            variant.calls, variant.since_verified = 3, 0
-        return not variant.unverified
 
     def _verify(self, variant, given, args, kwargs):
         """Runs the function once more, as always, and compares what it launches."""

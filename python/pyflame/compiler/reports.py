@@ -50,8 +50,6 @@ def _state(v):
     )
     if v.gives is not None:
         said += ", forward and backward"
-    if v.unverified:
-        said += "; not compared: no memory for a run by Python beside it"
     if graphs := v.capture.graphs():
         said += f"; {graphs}"
     if v.renewals:
