@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import gpu_case, gpu_cases, gpu_steps, harness
+from benchmarks import gpu_captured, gpu_case, gpu_cases, gpu_steps, harness
 
 GROUPS = sorted({c.group for c in gpu_case.CASES.values()})
 
@@ -145,7 +145,7 @@ def main():
     device = args.device or device
     if device == "cpu" or args.small:
         harness.os.environ["PYFLAME_BENCH_SMALL"] = env["PYFLAME_BENCH_SMALL"] = "1"
-        for module in (gpu_case, gpu_cases, gpu_steps):
+        for module in (gpu_case, gpu_cases, gpu_steps, gpu_captured):
             importlib.reload(module)
     cases = gpu_case.CASES
     modules = ["pyflame"]

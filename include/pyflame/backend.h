@@ -242,14 +242,15 @@ typedef struct pf_backend {
   // ---- graphs of the device: all of these or none ----------------------------------------------
   // Launches that are made again and again go to the driver as one. From begin to end, what is
   // launched on `recording` (programs, kernels, fills, copies from the host and within the device)
-  // is kept in place of being run. It has items, one after the other: graph_item() ends each.
-  // The graph is launched on `on`. One thread at a time uses it.
+  // is kept in place of being run, to be launched on `on`. One thread at a time uses a graph.
   pf_status (*graph_begin)(pf_device, pf_stream on, pf_graph* out, pf_stream* recording);
-  pf_status (*graph_item)(pf_device, pf_graph);
+  // What comes next is an item of the graph, up to the next one or the end. It runs behind those of
+  // the items before it that are listed, and what they run behind; it may run beside the others.
+  pf_status (*graph_item)(pf_device, pf_graph, const int32_t* behind, int32_t count);
   pf_status (*graph_end)(pf_device, pf_graph, int32_t* nodes);
-  // What is launched on `recording` until the next graph_item() takes the place of an item: the
-  // same with other addresses and numbers. PF_UNSUPPORTED: it is something else, and the graph has
-  // to be made anew; other failures leave it of no use, too.
+  // Once it has ended: what comes next takes the place of an item, the same with other addresses
+  // and numbers, up to the next one or another graph_end(). PF_UNSUPPORTED: it was something else;
+  // that and any other failure leaves the graph of no use, to be made anew.
   pf_status (*graph_update)(pf_device, pf_graph, int32_t item);
   pf_status (*graph_launch)(pf_device, pf_graph);
   // Launches that are under way end as they would have.

@@ -12,6 +12,7 @@
 #include "core/backends.h"
 #include "engine/autograd.h"
 #include "engine/planner.h"
+#include "table/kernels/optim.h"
 
 namespace pyflame::python {
 
@@ -98,6 +99,48 @@ nb::list launches(const Capture& c) {
   return r;
 }
 
+// Whether an optimizer's group has these parameters, and their states these tensors by these names,
+// as objects; then the step that all of them have made, else None.
+nb::object same_states(nb::handle state, nb::list now, nb::list params, nb::list states,
+                       nb::tuple names, nb::list tensors) {
+  const size_t n = params.size();
+  const auto get = [](nb::handle dict, nb::handle key) {
+    return nb::handle(PyDict_CheckExact(dict.ptr()) ? PyDict_GetItem(dict.ptr(), key.ptr())
+                                                    : nullptr);
+  };
+  if (now.size() != n || !PyDict_Check(state.ptr())) return nb::none();
+  nb::handle step;
+  static PyObject* const name_of_step = PyUnicode_InternFromString("step");
+  for (size_t i = 0; i < n; ++i) {
+    const nb::handle p = params[i], s = states[i];
+    if (!nb::handle(now[i]).is(p) || PyDict_GetItem(state.ptr(), p.ptr()) != s.ptr())
+      return nb::none();
+    for (size_t k = 0; k < names.size(); ++k)
+      if (!get(s, names[k]).is(tensors[k * n + i])) return nb::none();
+    const nb::handle its = get(s, name_of_step);
+    if (!its || !PyLong_CheckExact(its.ptr())) return nb::none();
+    if (step && !its.is(step) && PyObject_RichCompareBool(its.ptr(), step.ptr(), Py_EQ) != 1)
+      return nb::none();
+    step = its;
+  }
+  return step ? nb::borrow(step) : nb::none();
+}
+
+// The numbers of the captured launch number k of a cell, which is a step of Adam.
+void tell_adam(Capture& c, int cell, size_t k, double lr, double beta1, double beta2, double eps,
+               double weight_decay, int64_t step, bool decoupled, bool maximize) {
+  constexpr auto at = kernels::numbers<kernels::AdamW>;
+  const std::pair<int, Scalar> numbers[] = {{at.lr, lr},
+                                            {at.beta1, beta1},
+                                            {at.beta2, beta2},
+                                            {at.eps, eps},
+                                            {at.step, step},
+                                            {at.decoupled, decoupled},
+                                            {at.maximize, maximize},
+                                            {at.weight_decay, weight_decay}};
+  for (const auto& [place, value] : numbers) c.tell(cell, k, place, value);
+}
+
 }  // namespace
 
 void about_to_set(RandomState s) {
@@ -112,6 +155,8 @@ void init_capture(nb::module_& m) {
       .def("feed", &Capture::feed)
       .def("end_feed", &Capture::end_feed)
       .def("cells_differed", &Capture::cells_differed)
+      .def("cell_launches", &Capture::cell_launches)
+      .def("tell_adam", &tell_adam)
       .def("pause", &Capture::pause)
       .def("resume", &Capture::resume)
       .def("close_stage",
@@ -165,6 +210,7 @@ void init_capture(nb::module_& m) {
   m.def("_capture_signature", &signature);
   m.def("_call_site", &engine::call_site);
   m.def("_set_fast_numerics", &engine::set_fast_numerics);
+  m.def("_same_states", &same_states);
   // Whether hooks are to see the gradient of a leaf.
   m.def("_has_hooks", [](nb::handle t) {
     const autograd::Meta* meta = tensor_of(t.ptr())->meta;

@@ -414,9 +414,11 @@ bool Capture::launch_as_graph(Part& p, StreamState* stream) {
     for (uint32_t i : random_) changed_[i] = 1;
   }
   if (!p.graph) p.graph = std::make_unique<PartGraph>(device_);
-  const bool ran = p.graph->run(stream, std::span(changed_).subspan(p.first, p.last - p.first),
-                                [&](size_t i, StreamState* on) { launch_noted(p.first + i, on); });
-  return ran;
+  const std::span part = std::span(launches_).subspan(p.first, p.last - p.first);
+  return p.graph->run(stream, part, std::span(changed_).subspan(p.first, part.size()),
+                      [&](CapturedLaunch& l, StreamState* on) {
+                        if (l.fate == CapturedLaunch::Fate::Runs) launch(l, on);
+                      });
 }
 
 std::string Capture::graphs() const {

@@ -112,6 +112,10 @@ class Capture {
   // What is about to be launched; true: it will be, with the part.
   bool takes(const Kernel&, std::span<const pf_tensor>, std::span<const Ref<Storage>>,
              std::span<const pf_scalar>, const CallOptions&);
+  // In place of that, where the caller knows that the tensors are as captured: a number of a
+  // launch.
+  void tell(int cell, size_t launch, int number, Scalar value);
+  size_t cell_launches(int cell) const;
   bool cells_differed();  // since this was last asked: tensors were others than captured
   std::vector<Tensor> results(int stage);  // and forgets what no later stage reads
 

@@ -117,6 +117,20 @@ bool Capture::same_call(size_t launch, const Kernel& k, std::span<const pf_tenso
   return true;
 }
 
+size_t Capture::cell_launches(int cell) const {
+  const Cell& c = cells_.at(static_cast<size_t>(cell));
+  return c.last - c.first;
+}
+
+void Capture::tell(int cell, size_t launch, int number, Scalar value) {
+  const size_t i = cells_.at(static_cast<size_t>(cell)).first + launch;
+  pf_scalar& to = launches_.at(i)->attrs.at(static_cast<size_t>(number));
+  const pf_scalar now = to_kernel_scalar(value);
+  if (std::memcmp(&to, &now, sizeof to) == 0) return;
+  to = now;
+  changed_[i] = 1;
+}
+
 bool Capture::cells_differed() {
   return std::exchange(differed_, false);
 }

@@ -3,15 +3,18 @@
 //
 // A graph is made at the second run of a part: in the first, launchers may still make what they
 // keep (plans of libraries). Then only launches whose addresses or numbers are others than in the
-// run before are recorded again. What cannot be recorded is launched as it was captured, one by
-// one, and the reason kept.
+// run before are recorded again. Small launches run beside those that they need not wait for
+// (capture_order.h), large ones one behind the other: each fills the device. What cannot be
+// recorded is launched as it was captured, one by one, and the reason kept.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "engine/capture_launch.h"
 #include "pyflame/backend.h"
 #include "pyflame/device.h"
 
@@ -28,18 +31,19 @@ class PartGraph {
   PartGraph(const PartGraph&) = delete;
   PartGraph& operator=(const PartGraph&) = delete;
 
-  // Runs all of a part, whose launches launch(i, stream) makes; `changed[i]`: since the graph was
-  // made or brought up to date, which clears it. False where nothing has run: then the caller
-  // launches one by one. Throws DeviceError.
-  using Launch = std::function<void(size_t, StreamState*)>;
-  bool run(StreamState* on, std::span<uint8_t> changed, const Launch& launch);
+  // Runs a part, whose launches launch() makes; `changed`: since the graph was made or brought up
+  // to date, which clears it. False where nothing has run: then the caller launches one by one.
+  // Throws DeviceError.
+  using Launches = std::span<const std::unique_ptr<CapturedLaunch>>;
+  using Launch = std::function<void(CapturedLaunch&, StreamState*)>;
+  bool run(StreamState* on, Launches, std::span<uint8_t> changed, const Launch& launch);
 
   int nodes() const { return graph_ ? nodes_ : 0; }
   const std::string& why_not() const { return why_; }
 
  private:
-  void make(StreamState* on, std::span<uint8_t> changed, const Launch&);
-  void bring_up_to_date(std::span<uint8_t> changed, const Launch&);
+  void make(StreamState* on, Launches, std::span<uint8_t> changed, const Launch&);
+  void bring_up_to_date(Launches, std::span<uint8_t> changed, const Launch&);
   void must(pf_status) const;
   void drop() noexcept;
   template <class F>

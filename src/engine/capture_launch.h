@@ -54,6 +54,7 @@ struct CapturedLaunch {
 
   // Its numbers are told before each run: of an optimizer's step.
   bool live = false;
+  int outputs = 0;  // so many of the tensors are written
 
   std::vector<Access> accesses;
   int32_t place = 0;  // the line of the program that it comes from

@@ -179,6 +179,7 @@ void Capture::note_kernel(const Kernel& k, std::span<const pf_tensor> tensors,
   CapturedLaunch& l = add();
   l.kernel = &k;
   l.tensors.assign(tensors.begin(), tensors.end());
+  l.outputs = outputs;
   l.attrs.assign(attrs.begin(), attrs.end());
   l.options = options;
   if (k.random) {
@@ -210,6 +211,7 @@ void Capture::note_group(const Plan& plan, const AnchorCall& a, const pf_group& 
   l.kernel = a.kernel;
   l.options = a.options;
   l.tensors.assign(group.tensors, group.tensors + group.ntensors);
+  l.outputs = a.nouts;
   l.attrs.assign(group.attrs, group.attrs + group.nattrs);
   if (a.nouts && a.tensors[0].storage) l.place = place_of(*a.tensors[0].storage);
   for (int i = 0; i < a.ntensors; ++i) {

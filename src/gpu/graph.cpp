@@ -1,5 +1,6 @@
 #include "gpu/graph.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "gpu/device.h"
@@ -19,7 +20,7 @@ KernelNode node_of(const Device& device, const KernelLaunch& l) {
 
 }  // namespace
 
-bool Chain::available(const char* variable, bool otherwise) {
+bool DriverGraph::available(const char* variable, bool otherwise) {
   const char* v = std::getenv(variable);
   const Runtime& r = runtime();
   return (v && *v ? *v != '0' : otherwise) && !launch_blocking() && r.GraphCreate &&
@@ -27,50 +28,52 @@ bool Chain::available(const char* variable, bool otherwise) {
          r.GraphExecDestroy && r.GraphExecKernelNodeSetParams && r.GraphLaunch;
 }
 
-Chain::~Chain() {
+DriverGraph::~DriverGraph() {
   const Runtime& r = runtime();
   if (executable_) r.GraphExecDestroy(executable_);
   if (graph_) r.GraphDestroy(graph_);
 }
 
 // The place of a new node.
-void** Chain::begin() {
+void** DriverGraph::begin(Nodes behind) {
   if (!graph_) check(runtime().GraphCreate(&graph_, 0), PF_RT("hipGraphCreate", "cuGraphCreate"));
+  behind_.clear();
+  for (size_t i : behind)
+    if (std::find(behind_.begin(), behind_.end(), nodes_[i]) == behind_.end())
+      behind_.push_back(nodes_[i]);
   return &nodes_.emplace_back(nullptr);
 }
 
-void Chain::add(const KernelLaunch& l) {
+void DriverGraph::add(const KernelLaunch& l, Nodes behind) {
   const KernelNode node = node_of(device_, l);
-  void** to = begin();
-  const bool behind = nodes_.size() > 1;
-  check(runtime().GraphAddKernelNode(to, graph_, behind ? to - 1 : nullptr, behind, &node),
+  void** to = begin(behind);
+  check(runtime().GraphAddKernelNode(to, graph_, behind_.data(), behind_.size(), &node),
         PF_RT("hipGraphAddKernelNode", "cuGraphAddKernelNode"));
 }
 
-void Chain::add_captured(void* graph) {
-  void** to = begin();
-  const bool behind = nodes_.size() > 1;
-  check(runtime().GraphAddChildGraphNode(to, graph_, behind ? to - 1 : nullptr, behind, graph),
+void DriverGraph::add_captured(void* graph, Nodes behind) {
+  void** to = begin(behind);
+  check(runtime().GraphAddChildGraphNode(to, graph_, behind_.data(), behind_.size(), graph),
         PF_RT("hipGraphAddChildGraphNode", "cuGraphAddChildGraphNode"));
 }
 
-void Chain::make() {
+void DriverGraph::make() {
   check(runtime().GraphInstantiateWithFlags(&executable_, graph_, 0),
         PF_RT("hipGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags"));
 }
 
-void Chain::set(size_t node, const KernelLaunch& l) {
+void DriverGraph::set(size_t node, const KernelLaunch& l) {
   const KernelNode what = node_of(device_, l);
   check(runtime().GraphExecKernelNodeSetParams(executable_, nodes_[node], &what),
         PF_RT("hipGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"));
 }
 
-void Chain::set_captured(size_t node, void* graph) {
+void DriverGraph::set_captured(size_t node, void* graph) {
   check(runtime().GraphExecChildGraphNodeSetParams(executable_, nodes_[node], graph),
         PF_RT("hipGraphExecChildGraphNodeSetParams", "cuGraphExecChildGraphNodeSetParams"));
 }
 
-void Chain::launch(const Stream& stream) const {
+void DriverGraph::launch(const Stream& stream) const {
   check(runtime().GraphLaunch(executable_, stream.handle),
         PF_RT("hipGraphLaunch", "cuGraphLaunch"));
   graph_stats().graphs.fetch_add(1, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Graphs of the driver: launches that go to it as one call, each behind the one before.
+// Graphs of the driver: launches that go to it as one call.
 //
 // A driver takes 2 to 4 microseconds for a launch; one of a graph takes 0.4, and begins sooner
 // behind the one before. A graph is made once; then functions, grids and arguments are set anew
@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "gpu/kernel.h"
@@ -31,23 +32,24 @@ struct KernelLaunch {
 };
 
 // Every call throws Failure; then the graph is of no use any more.
-class Chain {
+class DriverGraph {
  public:
   // Whether the driver has such a thing, and neither the variable ("0") nor launches that block
   // forbid it.
   static bool available(const char* variable, bool otherwise);
 
-  explicit Chain(const Device& device) : device_(device) {}
-  ~Chain();
-  Chain(const Chain&) = delete;
-  Chain& operator=(const Chain&) = delete;
+  explicit DriverGraph(const Device& device) : device_(device) {}
+  ~DriverGraph();
+  DriverGraph(const DriverGraph&) = delete;
+  DriverGraph& operator=(const DriverGraph&) = delete;
 
   size_t size() const { return nodes_.size(); }
   bool made() const { return executable_ != nullptr; }
 
-  // Until it is made: behind all others.
-  void add(const KernelLaunch&);
-  void add_captured(void* graph);  // what a stream captured, which is copied
+  // Until it is made: behind these nodes. The number of the new one is size() before.
+  using Nodes = std::span<const size_t>;
+  void add(const KernelLaunch&, Nodes behind);
+  void add_captured(void* graph, Nodes behind);  // what a stream captured, which is copied
   void make();
   // From then on: of the launches that come.
   void set(size_t node, const KernelLaunch&);
@@ -55,10 +57,10 @@ class Chain {
   void launch(const Stream&) const;
 
  private:
-  void** begin();
+  void** begin(Nodes behind);
   const Device& device_;
   void *graph_ = nullptr, *executable_ = nullptr;
-  std::vector<void*> nodes_;
+  std::vector<void*> nodes_, behind_;  // of the node that is being added
 };
 
 }  // namespace pyflame::gpu

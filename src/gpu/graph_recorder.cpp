@@ -13,9 +13,7 @@ GraphRecorder::GraphRecorder(Device& device, pf_stream on)
       on_(device.stream(on)),
       on_handle_(on),
       stream_(device, on_, *this),
-      chain_(device) {
-  items_.emplace_back();
-}
+      graph_(device) {}
 
 GraphRecorder::~GraphRecorder() {
   const Runtime& r = runtime();
@@ -25,15 +23,14 @@ GraphRecorder::~GraphRecorder() {
   }
   // AMD's runtime frees arguments of launches that are under way.
   if (kAmd) r.StreamSynchronize(on_.handle);
-  for (const auto* list : {&free_, &used_})
-    for (const Block& b : *list) host()->release(host(), b.block);
+  for (const Block& b : blocks_) host()->release(host(), b.block);
   for (const Item& i : items_)
     for (const Upload& u : i.uploads) host()->release(host(), u.memory.block);
 }
 
 // ---- memory ------------------------------------------------------------------------------------
 
-GraphRecorder::Block GraphRecorder::take(size_t bytes) {
+GraphRecorder::Block GraphRecorder::take(size_t bytes) const {
   Block b;
   b.bytes = std::max<size_t>(bytes, 1);
   const pf_status status =
@@ -43,22 +40,39 @@ GraphRecorder::Block GraphRecorder::take(size_t bytes) {
   return b;
 }
 
-// Items run one after the other: each may have what those before it had.
+// The smallest that is large enough: of those that the item runs behind; a new one where little is
+// asked for; or any, which the item then runs behind.
 void* GraphRecorder::workspace(size_t bytes) {
-  auto best = free_.end();
-  for (auto b = free_.begin(); b != free_.end(); ++b)
-    if (b->bytes >= bytes && (best == free_.end() || b->bytes < best->bytes)) best = b;
-  if (best == free_.end()) {
-    used_.push_back(take(bytes));
-  } else {
-    used_.push_back(*best);
-    free_.erase(best);
+  constexpr size_t kLittle = size_t{1} << 20;
+  Item& it = item();
+  if (graph_.made()) {
+    if (work_ == it.works_in.size() || blocks_[it.works_in[work_]].bytes < bytes)
+      throw Failure(PF_UNSUPPORTED, "more memory is asked for than there was");
+    return blocks_[it.works_in[work_++]].data;
   }
-  return used_.back().data;
+  const size_t none = blocks_.size();
+  const auto best = [&](auto&& fits) {
+    size_t found = none;
+    for (size_t i = 0; i < none; ++i)
+      if (blocks_[i].bytes >= bytes && blocks_[i].user != item_ && fits(blocks_[i]) &&
+          (found == none || blocks_[i].bytes < blocks_[found].bytes))
+        found = i;
+    return found;
+  };
+  size_t at = best([&](const Block& b) { return it.follows[b.user]; });
+  if (at == none && bytes > kLittle) {
+    at = best([](const Block&) { return true; });
+    if (at != none) follow(blocks_[at].user);
+  }
+  if (at == none) blocks_.push_back(take(bytes));
+  blocks_[at].user = item_;
+  it.works_in.push_back(at);
+  ++work_;
+  return blocks_[at].data;
 }
 
 void* GraphRecorder::upload(const char* op, const void* from, size_t bytes) {
-  std::vector<Upload>& all = items_[item_].uploads;
+  std::vector<Upload>& all = item().uploads;
   const auto* p = static_cast<const char*>(from);
   if (upload_ == all.size()) all.push_back({take(bytes), {}});
   Upload& u = all[upload_++];
@@ -87,11 +101,11 @@ void GraphRecorder::copy_from_host(const char* op, void* to, const void* from, s
 
 // The node that comes next; of an item that is recorded again it has to be of the same kind.
 size_t GraphRecorder::next(bool captured) {
-  if (!chain_.made()) {
+  if (!graph_.made()) {
     nodes_.emplace_back();
     return node_++;
   }
-  if (node_ == items_[item_].end || (nodes_[node_].function == nullptr) != captured)
+  if (node_ == item().end || (nodes_[node_].function == nullptr) != captured)
     throw Failure(PF_UNSUPPORTED, "other kernels are launched than there were");
   return node_++;
 }
@@ -107,7 +121,7 @@ void GraphRecorder::kernel(Function f, Grid grid, Grid block, size_t shared, voi
   char* to = flat.data();
   for (int i = 0; i < nargs; to += sizes[i++]) std::memcpy(to, args[i], sizes[i]);
 
-  const bool made = chain_.made();
+  const bool made = graph_.made();
   const size_t at = next(false);
   Node& n = nodes_[at];
   const auto alike = [](Grid a, Grid b) { return a.x == b.x && a.y == b.y && a.z == b.z; };
@@ -116,9 +130,10 @@ void GraphRecorder::kernel(Function f, Grid grid, Grid block, size_t shared, voi
     return;
   const KernelLaunch launch{f, grid, block, shared, args};
   if (made)
-    chain_.set(at, launch);
+    graph_.set(at, launch);
   else
-    chain_.add(launch);
+    graph_.add(launch, behind_);
+  behind_.assign(1, at);
   n.function = f;
   n.grid = grid;
   n.block = block;
@@ -155,47 +170,72 @@ void GraphRecorder::place(void* graph) {
   check(runtime().GraphGetNodes(graph, nullptr, &count),
         PF_RT("hipGraphGetNodes", "cuGraphGetNodes"));
   if (!count) return;
-  const bool made = chain_.made();
+  const bool made = graph_.made();
   const size_t at = next(true);
   if (made)
-    chain_.set_captured(at, graph);
+    graph_.set_captured(at, graph);
   else
-    chain_.add_captured(graph);
+    graph_.add_captured(graph, behind_);
+  behind_.assign(1, at);
+}
+
+// What the item does from here on is behind all of another.
+void GraphRecorder::follow(size_t other) {
+  const Item& o = items_[other];
+  behind_.insert(behind_.end(), o.ends.begin(), o.ends.end());
+  Item& it = item();
+  it.follows[other] = true;
+  for (size_t i = 0; i < other; ++i) it.follows[i] = it.follows[i] || o.follows[i];
+}
+
+void GraphRecorder::begin_item(std::span<const int32_t> behind) {
+  end_item();
+  item_ = items_.size();
+  items_.emplace_back();
+  item().first = node_ = nodes_.size();
+  item().follows.resize(item_);
+  behind_.clear();
+  for (int32_t i : behind) follow(static_cast<size_t>(i));
+  work_ = upload_ = 0;
+  open_ = true;
+}
+
+void GraphRecorder::update(size_t i) {
+  end_item();
+  device_.activate();
+  item_ = i;
+  node_ = item().first;
+  work_ = upload_ = 0;
+  open_ = true;
 }
 
 void GraphRecorder::end_item() {
+  if (!open_) return;
   end_capture();
-  if (chain_.made()) {
-    if (node_ != items_[item_].end)
+  open_ = false;
+  Item& it = item();
+  if (graph_.made()) {
+    if (node_ != it.end)
       throw Failure(PF_UNSUPPORTED, "fewer kernels are launched than there were");
-  } else {
-    items_[item_].end = node_;
-    items_.emplace_back();
-    ++item_;
-    items_[item_].first = node_;
-    upload_ = 0;
+    return;
   }
-  free_.insert(free_.end(), used_.begin(), used_.end());
-  used_.clear();
+  it.end = node_;
+  it.ends = behind_;  // its last node; of an item without any what it follows
 }
 
 int GraphRecorder::end() {
-  if (!chain_.size()) throw Failure(PF_UNSUPPORTED, "nothing is launched");
-  chain_.make();
-  return static_cast<int>(chain_.size());
-}
-
-void GraphRecorder::update(size_t item) {
-  device_.activate();
-  item_ = item;
-  node_ = items_[item].first;
-  upload_ = 0;
+  end_item();
+  if (!graph_.made()) {
+    if (!graph_.size()) throw Failure(PF_UNSUPPORTED, "nothing is launched");
+    graph_.make();
+  }
+  return static_cast<int>(graph_.size());
 }
 
 void GraphRecorder::launch() {
   on_.queue.finish();
   device_.activate();
-  chain_.launch(on_);
+  graph_.launch(on_);
 }
 
 // ---- what the core calls -----------------------------------------------------------------------
@@ -210,7 +250,7 @@ pf_status graph_begin(pf_device device, pf_stream on, pf_graph* out, pf_stream* 
   return guarded([&] {
     const Runtime& r = runtime();
     if (launch_blocking()) throw Failure(PF_UNSUPPORTED, "launches are to block");
-    if (!Chain::available("PYFLAME_DEVICE_GRAPHS", true) || !r.GraphAddChildGraphNode ||
+    if (!DriverGraph::available("PYFLAME_DEVICE_GRAPHS", true) || !r.GraphAddChildGraphNode ||
         !r.GraphExecChildGraphNodeSetParams || !r.GraphGetNodes || !r.StreamBeginCapture ||
         !r.StreamEndCapture)
       throw Failure(PF_UNSUPPORTED, "PYFLAME_DEVICE_GRAPHS=0, or the driver is too old for them");
@@ -221,8 +261,8 @@ pf_status graph_begin(pf_device device, pf_stream on, pf_graph* out, pf_stream* 
     *out = recorder.release();
   });
 }
-pf_status graph_item(pf_device, pf_graph g) {
-  return guarded([&] { recorder_of(g).end_item(); });
+pf_status graph_item(pf_device, pf_graph g, const int32_t* behind, int32_t count) {
+  return guarded([&] { recorder_of(g).begin_item({behind, static_cast<size_t>(count)}); });
 }
 pf_status graph_end(pf_device, pf_graph g, int32_t* nodes) {
   return guarded([&] { *nodes = recorder_of(g).end(); });

@@ -6,13 +6,16 @@
 // launchers upload are copied once and stay: a replay copies nothing. Memory for their work is the
 // graph's.
 //
-// An item is what one launch of the engine came to. Of one that is recorded again only the nodes
-// that differ are set anew.
+// An item is what one launch of the engine came to: its nodes run one behind the other, and behind
+// those of the items that it is said to follow. Items that need the same memory for their work
+// follow each other, too. Of an item that is recorded again only the nodes that differ are set
+// anew.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "gpu/device.h"
@@ -30,9 +33,9 @@ class GraphRecorder {
   Stream* recording() { return &stream_; }
   Stream& target() const { return on_; }
 
-  void end_item();
-  int end();  // nodes
+  void begin_item(std::span<const int32_t> behind);
   void update(size_t item);
+  int end();  // nodes
   void launch();
 
   // ---- what comes to the recording stream ------------------------------------------------------
@@ -49,6 +52,7 @@ class GraphRecorder {
     void* data = nullptr;
     void* block = nullptr;  // what the core takes it back by
     size_t bytes = 0;
+    size_t user = 0;  // the last item that works in it
   };
   struct Node {
     Function function = nullptr;  // null: captured
@@ -61,11 +65,17 @@ class GraphRecorder {
     std::vector<char> bytes;
   };
   struct Item {
-    size_t first = 0, end = 0;  // nodes
+    size_t first = 0, end = 0;     // nodes
+    std::vector<size_t> ends;      // nodes that who follows it has to follow
+    std::vector<bool> follows;     // items, at once or by way of others
+    std::vector<size_t> works_in;  // blocks, in the order in which they were asked for
     std::vector<Upload> uploads;
   };
 
-  Block take(size_t bytes);
+  Block take(size_t bytes) const;
+  Item& item() { return items_[item_]; }
+  void follow(size_t item);
+  void end_item();
   void end_capture();
   void place(void* graph);
   size_t next(bool captured);
@@ -75,12 +85,15 @@ class GraphRecorder {
   const pf_stream on_handle_;
   Stream stream_;
   bool capturing_ = false;
-  Chain chain_;
+  DriverGraph graph_;
   std::vector<Node> nodes_;
   std::vector<Item> items_;
-  // Being recorded: its item, the next of its nodes and of its uploads.
-  size_t item_ = 0, node_ = 0, upload_ = 0;
-  std::vector<Block> free_, used_;  // workspaces; by the item that is recorded
+  std::vector<Block> blocks_;
+  // Being recorded: an item, the next of its nodes, blocks and uploads, and what its next node is
+  // to follow.
+  bool open_ = false;
+  size_t item_ = 0, node_ = 0, work_ = 0, upload_ = 0;
+  std::vector<size_t> behind_;
 };
 
 }  // namespace pyflame::gpu

@@ -54,7 +54,7 @@ Joined join_programs(Device&, Around&, const char* file, const Defines&, const c
 
 // ---- graph_recorder.cpp ------------------------------------------------------------------------
 pf_status graph_begin(pf_device, pf_stream on, pf_graph*, pf_stream* recording);
-pf_status graph_item(pf_device, pf_graph);
+pf_status graph_item(pf_device, pf_graph, const int32_t* behind, int32_t count);
 pf_status graph_end(pf_device, pf_graph, int32_t* nodes);
 pf_status graph_update(pf_device, pf_graph, int32_t item);
 pf_status graph_launch(pf_device, pf_graph);

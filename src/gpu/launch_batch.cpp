@@ -12,7 +12,7 @@ namespace pyflame::gpu {
 // By length: two of each, so that one is free while the other runs.
 struct LaunchBatch::Graphs {
   struct Pair {
-    std::unique_ptr<Chain> chains[2];
+    std::unique_ptr<DriverGraph> chains[2];
     int next = 0;
   };
   Pair of_length[kMost + 1];
@@ -22,7 +22,7 @@ LaunchBatch::LaunchBatch(const Device& device, const Stream& stream)
     : device_(device), stream_(stream), graphs_(std::make_unique<Graphs>()) {}
 
 bool LaunchBatch::available() {
-  static const bool yes = Chain::available("PYFLAME_LAUNCH_BATCHES", !kAmd);
+  static const bool yes = DriverGraph::available("PYFLAME_LAUNCH_BATCHES", !kAmd);
   return yes;
 }
 
@@ -43,8 +43,8 @@ void LaunchBatch::run(const char*& op) {
     return;
   }
   Graphs::Pair& pair = graphs_->of_length[n];
-  std::unique_ptr<Chain>& chain = pair.chains[pair.next ^= 1];
-  if (!chain) chain = std::make_unique<Chain>(device_);
+  std::unique_ptr<DriverGraph>& chain = pair.chains[pair.next ^= 1];
+  if (!chain) chain = std::make_unique<DriverGraph>(device_);
   try {
     const bool made = chain->made();
     for (int i = 0; i < n; ++i) {
@@ -53,8 +53,10 @@ void LaunchBatch::run(const char*& op) {
       const KernelLaunch launch{e.function, e.grid, e.block, e.shared, args_ + e.first};
       if (made)
         chain->set(static_cast<size_t>(i), launch);
+      else if (const size_t last = chain->size() - 1; chain->size())
+        chain->add(launch, {&last, 1});
       else
-        chain->add(launch);
+        chain->add(launch, {});
     }
     if (!made) chain->make();
     chain->launch(stream_);

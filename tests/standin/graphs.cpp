@@ -1,6 +1,7 @@
-// Graphs, and what streams capture: chains of kernels and of other work. Arguments of kernels are
-// read when they are set.
+// Graphs, and what streams capture: kernels and other work, at each launch in another order that
+// their edges allow. Arguments of kernels are read when they are set.
 #include <algorithm>
+#include <random>
 
 #define PF_GPU_CUDA 1
 #include "gpu/runtime.h"
@@ -14,6 +15,7 @@ namespace {
 // A kernel, or all that a stream captured.
 struct Node {
   std::vector<Work> work;
+  std::vector<size_t> behind = {};
 };
 struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
@@ -42,11 +44,17 @@ CudaKernelNode from_hip(const HipKernelNode& n) {
   std::copy(n.block, n.block + 3, r.block);
   return r;
 }
-// Behind the last one, which is what `after` has to say.
 int append(void** node, void* graph, void* const* after, size_t count, Node what) {
   auto& nodes = static_cast<Graph*>(graph)->nodes;
-  if (count != (nodes.empty() ? 0 : 1) || (count && *after != nodes.back().get()))
-    return kInvalidValue;  // no chain
+  for (size_t i = 0; i < count; ++i) {
+    const auto at = std::find_if(nodes.begin(), nodes.end(),
+                                 [&](const auto& n) { return n.get() == after[i]; });
+    const auto number = static_cast<size_t>(at - nodes.begin());
+    auto& behind = what.behind;
+    if (at == nodes.end() || std::find(behind.begin(), behind.end(), number) != behind.end())
+      return kInvalidValue;  // no node of it, or twice
+    behind.push_back(number);
+  }
   nodes.push_back(std::make_unique<Node>(std::move(what)));
   return *node = nodes.back().get(), kOk;
 }
@@ -108,6 +116,7 @@ CALL cuGraphExecChildGraphNodeSetParams(void* executable, void* node, void* chil
   Node* n = static_cast<Executable*>(executable)->find(node);
   if (!n) return kInvalidValue;
   Node other = child_of(child);
+  other.behind = n->behind;
   const bool alike = std::equal(
       n->work.begin(), n->work.end(), other.work.begin(), other.work.end(),
       [](const Work& a, const Work& b) { return (a.kernel == nullptr) == (b.kernel == nullptr); });
@@ -117,8 +126,21 @@ CALL cuGraphExecChildGraphNodeSetParams(void* executable, void* node, void* chil
 CALL cuGraphLaunch(void* executable, void* stream) {
   FAULT("cuGraphLaunch");
   if (int e = lost_on(stream)) return e;
-  for (const Node& n : static_cast<Executable*>(executable)->nodes)
-    for (const Work& w : n.work) of(stream)->push(w);
+  static std::mutex mutex;
+  static std::mt19937 random(5);
+  std::lock_guard lock(mutex);
+  const auto& nodes = static_cast<Executable*>(executable)->nodes;
+  std::vector<bool> done(nodes.size());
+  for (size_t left = nodes.size(); left; --left) {
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (!done[i] && std::all_of(nodes[i].behind.begin(), nodes[i].behind.end(),
+                                  [&](size_t j) { return done[j]; }))
+        ready.push_back(i);
+    const size_t next = ready[random() % ready.size()];
+    done[next] = true;
+    for (const Work& w : nodes[next].work) of(stream)->push(w);
+  }
   return kOk;
 }
 CALL cuStreamBeginCapture_v2(void* stream, int mode) {

@@ -11,12 +11,14 @@ import functools
 import threading
 import warnings
 import weakref
+from itertools import repeat
 
 from .. import _C, _live
 from ..amp import GradScaler
 from ..autograd import Function, grad
 from ..nn import module as _module
 from ..optim import optimizer as _optimizer
+from ..optim.adam import Adam
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..utils._pytree import tree_flatten, tree_unflatten
@@ -96,7 +98,7 @@ class Recording:
     def __init__(self, capture):
         self.capture = capture
         self.outside_calls = []  # between two parts
-        self.cells = []  # (part, function, args, kwargs, gradients) of those within
+        self.cells = []  # of those within
         self.stepped = {}  # parameters of optimizers that made a step
 
     def gradients(self):
@@ -121,7 +123,9 @@ class Recording:
                 result = function(*args, **kwargs)
             finally:
                 if self.capture.close_cell():
-                    self.cells.append((len(self.outside_calls), *call))
+                    self.cells.append(
+                        _Cell(self.capture, len(self.cells), len(self.outside_calls), call)
+                    )
                 else:
                     self.outside_calls.append(call)
         else:
@@ -140,7 +144,10 @@ class Recording:
 
     def cells_hold(self):
         """Whether what stands within may still do so."""
-        return all(_stands_within(args, kwargs) for _, _, args, kwargs, _ in self.cells)
+        for cell in self.cells:
+            if not cell.holds():
+                return False
+        return True
 
     def replay(self, inputs, at_end):
         """Runs the first stage once more, with what was done outside of it between its parts; leaves
@@ -154,17 +161,86 @@ class Recording:
         _restore(at_end)
 
     def _run(self, part):
-        capture = self.capture
-        for number, (of_part, function, args, kwargs, before) in enumerate(self.cells):
-            if of_part != part:
-                continue
-            _restore(before)
-            capture.feed(number)
-            try:
-                function(*args, **kwargs)
-            finally:
-                capture.end_feed()
-        capture.run(0, part)
+        for cell in self.cells:
+            if cell.part == part:
+                cell.tell()
+        self.capture.run(0, part)
+
+
+class _Cell:
+    """A step of an optimizer, or of a schedule, whose launches stand within a part."""
+
+    def __init__(self, capture, number, part, call):
+        self.capture, self.number, self.part = capture, number, part
+        self.function, self.args, self.kwargs, self.before = call
+        what = self.args[0]
+        self.optimizer = what if isinstance(what, Optimizer) else None
+        # Of Adam, whose states and numbers are known, without calling it.
+        self.groups = None
+        if self.optimizer is not None and type(what)._step is Adam._step:
+            self.groups = _groups_of_adam(what, capture.cell_launches(number))
+
+    def holds(self):
+        o = self.optimizer
+        if o is None or self.groups is None:
+            return _stands_within(self.args, self.kwargs)
+        d = o.__dict__
+        return not (
+            d["_step_pre_hooks"]
+            or d["_step_post_hooks"]
+            or _optimizer._before_all
+            or _optimizer._after_all
+        )
+
+    def tell(self):
+        """Makes the step, of which nothing is launched."""
+        if self.groups is not None and self._tell_adam():
+            return
+        _restore(self.before)
+        self.capture.feed(self.number)
+        try:
+            self.function(*self.args, **self.kwargs)
+        finally:
+            self.capture.end_feed()
+
+    def _tell_adam(self):
+        o, steps = self.optimizer, []
+        if len(o.param_groups) != len(self.groups):
+            return False
+        state = o.state
+        for group, known in zip(o.param_groups, self.groups):
+            params, states, names, tensors, amsgrad = known
+            step = _C._same_states(state, group["params"], params, states, names, tensors)
+            if step is None or group["amsgrad"] is not amsgrad or group.get("differentiable"):
+                return False
+            steps.append(step + 1)
+        for k, (group, step) in enumerate(zip(o.param_groups, steps)):
+            beta1, beta2 = group["betas"]
+            self.capture.tell_adam(
+                self.number, k, float(group["lr"]), float(beta1), float(beta2),
+                float(group["eps"]), float(group["weight_decay"]), step,
+                bool(group["decoupled_weight_decay"]), bool(group["maximize"]),
+            )  # fmt: skip
+            _optimizer.set_all(self.groups[k][1], "step", repeat(step))
+        return True
+
+
+def _groups_of_adam(optimizer, launches):
+    """Of each group [parameters, states, names, tensors by name, whether amsgrad]; None where its launch
+    is not one for all of them."""
+    groups = []
+    for group in optimizer.param_groups:
+        params = list(group["params"])
+        states = [optimizer.state.get(p) for p in params]
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if group["amsgrad"] else 2]
+        if any(p.grad is None for p in params) or not all(states):
+            return None
+        if len({s["step"] for s in states}) != 1:
+            return None
+        groups.append(
+            (params, states, names, [s[n] for n in names for s in states], group["amsgrad"])
+        )
+    return groups if len(groups) == launches else None
 
 
 def _stands_within(args, kwargs):

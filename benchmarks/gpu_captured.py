@@ -1,0 +1,134 @@
+"""Captured steps on a GPU, as the cases of gpu_cases.py: ours by pf.compile(mode="reduce-overhead"), PyTorch's
+as a CUDA graph with fused, capturable optimizers. Each call has another batch, which PyTorch copies into the
+graph's inputs."""
+
+from benchmarks.gpu_case import PART, SMALL, case
+
+
+def captured(torch, device, step, batches):
+    """Steps by turns over `batches`, tuples of tensors."""
+    if torch.__name__ == "pyflame":
+        call = torch.compile(step, mode="reduce-overhead")
+    elif device == "cpu":
+        call = step
+    else:
+        call = graphed(torch, step, batches[0])
+    turn = [0]
+
+    def run():
+        turn[0] ^= 1
+        return call(*batches[turn[0]])
+
+    return run
+
+
+def graphed(torch, step, batch):
+    inputs = [t.clone() for t in batch]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step(*inputs)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step(*inputs)
+
+    def call(*batch):
+        for mine, given in zip(inputs, batch):
+            mine.copy_(given)
+        graph.replay()
+        return result
+
+    return call
+
+
+def adam(torch, device, kind, params, **options):
+    if torch.__name__ != "pyflame" and device != "cpu":
+        options |= {"fused": True, "capturable": True}
+    return getattr(torch.optim, kind)(params, **options)
+
+
+def mlp(torch, device):
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10)
+    ).to(device)
+
+
+def digits(torch, device):
+    return [
+        (torch.randn(32, 784, device=device), torch.randint(0, 10, (32,), device=device))
+        for _ in range(2)
+    ]
+
+
+@case("captured", "MLP 784-256-128-10, batch 32, step with Adam", repeat=50, bar_seconds=25e-6)
+def captured_mlp_step(torch, device):
+    model = mlp(torch, device)
+    optimizer = adam(torch, device, "Adam", model.parameters(), lr=1e-3)
+    loss_of = torch.nn.CrossEntropyLoss()
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = loss_of(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return many(captured(torch, device, step, digits(torch, device)))
+
+
+@case("captured", "the same, inference", repeat=50)
+def captured_mlp(torch, device):
+    model = mlp(torch, device).eval()
+
+    def step(x):
+        with torch.no_grad():
+            return model(x)
+
+    return many(captured(torch, device, step, [(x,) for x, _ in digits(torch, device)]))
+
+
+def many(step):
+    def run():
+        for _ in range(50):
+            step()
+
+    return run
+
+
+SEQUENCES, LENGTH = (2, 64) if SMALL else (4, 1024)
+
+
+@case("captured", f"GPT-2 124M, {SEQUENCES} x {LENGTH} tokens, bf16 autocast, clipped, training step",
+      bar_seconds=4 * 1024 / 400e3)  # fmt: skip
+def captured_gpt2_step(torch, device):
+    from benchmarks.gpt import GPT
+
+    layers, width = 12 // PART or 1, 768 // PART
+    model = GPT(torch, layers, width, 12, LENGTH, 50304 // PART, tied=True).to(device)
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    groups = [
+        {"params": decayed, "weight_decay": 0.1},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    optimizer = adam(torch, device, "AdamW", groups, lr=6e-4, betas=(0.9, 0.95))
+    kind = "cpu" if device == "cpu" else "cuda"
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device_type=kind, dtype=torch.bfloat16, cache_enabled=kind == "cpu"):
+            logits = model(x)
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    batches = [
+        tuple(torch.randint(0, 50257 // PART, (SEQUENCES, LENGTH), device=device) for _ in range(2))
+        for _ in range(2)
+    ]
+    return captured(torch, device, step, batches)
