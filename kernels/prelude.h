@@ -13,6 +13,12 @@
 
 // ---- primitives: where platforms differ -------------------------------------------------------
 // PF_KERNEL(NAME, THREADS) (arguments) { ... }  an entry for at most THREADS threads a block
+// pf_begin()                the first statement of every kernel, put there when its text is compiled:
+//                           pf_next_may_start() lets the stream's next kernel take what room there
+//                           is, which pf_wait_for_earlier() keeps waiting until all before it have
+//                           ended and can be seen. A kernel that begins with the first by itself
+//                           waits by itself, in all its threads; before that it may read nothing
+//                           but its arguments (and fetch into the cache that all blocks share).
 // PF_DEVICE, PF_METHOD      before every function; before a static member
 // PF_INLINE                 of a lambda, between its parameters and its body: otherwise what it
 //                           refers to may lie in memory
@@ -88,6 +94,11 @@ PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
 #include "prelude_amd.h"
 #endif
 #endif  // PF_HOST
+
+PF_DEVICE void pf_begin() {
+  pf_next_may_start();
+  pf_wait_for_earlier();
+}
 
 template <class To, class From>
 PF_DEVICE To pf_bits(From v) {

@@ -21,6 +21,8 @@ PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
     asm volatile("" : "+v"(v));
   return v;
 }
+PF_DEVICE void pf_next_may_start() {}
+PF_DEVICE void pf_wait_for_earlier() {}
 PF_DEVICE pf_u32 pf_thread() {
   return __builtin_amdgcn_workitem_id_x();
 }

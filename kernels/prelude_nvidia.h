@@ -25,6 +25,17 @@ PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
   asm volatile("" : "+r"(v));
   return v;
 }
+// Instructions of Hopper and later.
+PF_DEVICE void pf_next_may_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+PF_DEVICE void pf_wait_for_earlier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 PF_DEVICE pf_u32 pf_thread() {
   return threadIdx.x;
 }

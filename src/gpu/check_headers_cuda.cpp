@@ -36,6 +36,8 @@ X(DeviceGetAttribute, cuDeviceGetAttribute)
 X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)
 X(CtxSetCurrent, cuCtxSetCurrent)
 X(CtxEnablePeerAccess, cuCtxEnablePeerAccess)
+X(LaunchKernelEx, cuLaunchKernelEx)
+X(GraphAddDependencies, cuGraphAddDependencies)
 X(TensorMapEncodeTiled, cuTensorMapEncodeTiled)
 X(TensorMapEncodeIm2col, cuTensorMapEncodeIm2col)
 #undef X
@@ -50,6 +52,18 @@ static_assert(kMaxSharedOptin ==
               static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
 static_assert(kFuncMaxDynamicShared ==
               static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+
+static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute) &&
+              offsetof(LaunchAttribute, value) == offsetof(CUlaunchAttribute, value) &&
+              sizeof(LaunchConfig) == sizeof(CUlaunchConfig) &&
+              offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream) &&
+              offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs) &&
+              offsetof(LaunchConfig, count) == offsetof(CUlaunchConfig, numAttrs) &&
+              sizeof(EdgeData) == sizeof(CUgraphEdgeData) &&
+              offsetof(EdgeData, type) == offsetof(CUgraphEdgeData, type) &&
+              kLaunchProgrammatic == int(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) &&
+              kPortProgrammatic == int(CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC) &&
+              kEdgeProgrammatic == int(CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC));
 
 static_assert(sizeof(pf_tensor_map) == sizeof(CUtensorMap) &&
               alignof(pf_tensor_map) == alignof(CUtensorMap));

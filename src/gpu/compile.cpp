@@ -134,6 +134,10 @@ CompileStats& compile_stats() {
   return s;
 }
 
+bool begins_early(const Traits& traits) {
+  return !traits.amd && std::atoi(traits.architecture.c_str() + 3) >= 90;  // "sm_90"
+}
+
 Recipe recipe_for(const Traits& traits, const std::string& label, const Source& source,
                   const std::string& defines) {
   Recipe r{label, source, defines, options_for(traits, defines), {}, false};
@@ -141,7 +145,7 @@ Recipe recipe_for(const Traits& traits, const std::string& label, const Source& 
   d.add(kVendorName);
   for (const std::string& o : r.options) d.add(o);
   d.add(source.ours ? digest_of(source.text) : source.text);
-  d.add(source.ours ? "cut (4) to " + source.entry : "whole");
+  d.add(source.ours ? "cut (5) to " + source.entry : "whole");
   r.key = {traits.architecture, "", d.hex(), ""};
   return r;
 }
@@ -181,9 +185,11 @@ std::string make_code(const Traits& traits, const std::vector<const Recipe*>& re
     text += one->source.text;
     entries += (entries.empty() ? "" : " ") + one->source.entry;
   }
-  if (r.source.ours)
-    text = gpu::prune_kernel_text(gpu::expand_includes("program", text, find_text), entries,
-                                  r.defines);
+  if (r.source.ours) {
+    text = gpu::expand_includes("program", text, find_text);
+    if (begins_early(traits)) text = gpu::begin_kernels(text);
+    text = gpu::prune_kernel_text(text, entries, r.defines);
+  }
   const std::string code = compile(traits, r.label, text, options);
   ++compile_stats().compiled;
   for (const Recipe* one : recipes) write_cached(key_on_disk(traits, *one), code);

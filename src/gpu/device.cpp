@@ -39,6 +39,14 @@ void refuse_after_fork() {
 
 }  // namespace
 
+bool early_launches() {
+  static const bool yes = [] {
+    const char* v = std::getenv("PYFLAME_EARLY_LAUNCHES");
+    return !(v && *v == '0') && runtime().early_launches();
+  }();
+  return yes;
+}
+
 bool launch_blocking() {
   // AMD_SERIALIZE_KERNEL: 1 waits before a launch, 2 after it, 3 does both.
   static const bool on = set("HIP_LAUNCH_BLOCKING") || set("CUDA_LAUNCH_BLOCKING") ||
@@ -217,13 +225,14 @@ std::unique_ptr<Module> Device::obtain(Recipe recipe) const {
   return m;
 }
 
-std::unique_ptr<Loaded> Device::function(const Module* module, const char* entry,
-                                         std::string label) const {
+std::unique_ptr<Loaded> Device::function(const Module* module, const char* entry, std::string label,
+                                         bool ours) const {
   auto f = std::make_unique<Loaded>();
   f->device = this;
   f->module = module;
   f->entry = entry;
   f->name = std::move(label);
+  f->early = ours && begins_early(traits);
   return f;
 }
 
@@ -291,7 +300,7 @@ Function Device::find_text(const char* file, const std::string& defines, const c
   }
   return functions_
       .emplace(key, function(module->second.get(), entry,
-                             std::string(file) + " " + entry + " " + defines))
+                             std::string(file) + " " + entry + " " + defines, true))
       .first->second.get();
 }
 
@@ -299,6 +308,7 @@ Function Device::find_text(const char* file, const std::string& defines, const c
 // not used for long, gets the same one again.
 Function Device::keep(Recipe recipe) {
   std::string entry = recipe.source.entry, label = recipe.label;
+  const bool ours = recipe.source.ours;
   const std::string key = recipe.key.portable + " " + entry;  // the digest comes later
   {
     std::lock_guard lock(mutex_);
@@ -306,7 +316,7 @@ Function Device::keep(Recipe recipe) {
       return it->second;
   }
   std::unique_ptr<Module> m = obtain(std::move(recipe));
-  auto f = function(m.get(), entry.c_str(), std::move(label));
+  auto f = function(m.get(), entry.c_str(), std::move(label), ours);
   std::lock_guard lock(mutex_);
   others_.push_back(std::move(m));  // it may be compiled at this moment
   Function& kept = kept_[key];
@@ -331,7 +341,7 @@ Function Device::build(const std::string& label, const Source& source, const std
   if (!find_code(traits, recipe, code)) code = make_code(traits, {&recipe});
   m->handle = load(code);
   m->state.store(Module::kLoaded, std::memory_order_release);
-  Function f = function(m.get(), entry, label).release();
+  Function f = function(m.get(), entry, label, source.ours).release();
   std::lock_guard lock(mutex_);
   others_.push_back(std::move(m));
   return f;
@@ -395,8 +405,12 @@ void Device::launch_now(Function f, const Stream& s, Grid grid, Grid block, size
   const Runtime& r = runtime();
   activate();
   hipFunction function = ready(f, shared);
-  int error = r.ModuleLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                                   static_cast<unsigned>(shared), s.handle, args, nullptr);
+  const unsigned blocks[] = {grid.x, grid.y, grid.z}, threads[] = {block.x, block.y, block.z};
+  int error =
+      f->early && early_launches()
+          ? r.launch_early(function, blocks, threads, static_cast<unsigned>(shared), s.handle, args)
+          : r.ModuleLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                                 static_cast<unsigned>(shared), s.handle, args, nullptr);
   if (error == kSuccess && launch_blocking()) error = r.StreamSynchronize(s.handle);
   if (error != kSuccess) [[unlikely]]
     throw Failure(status_of(error), "launching " + f->name + ": " + error_text(error));

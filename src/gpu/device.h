@@ -83,7 +83,8 @@ struct Loaded {
   const Device* device = nullptr;
   const Module* module = nullptr;
   std::string entry;
-  std::string name;                                    // for messages
+  std::string name;    // for messages
+  bool early = false;  // waits by itself for what was launched before it (kernels/prelude.h)
   mutable std::atomic<hipFunction> function{nullptr};  // found at the first launch
   mutable std::atomic<size_t> shared{0};               // dynamic shared memory that it was allowed
 };
@@ -184,7 +185,8 @@ class Device {
   std::unique_ptr<Module> obtain(Recipe recipe) const;
   Function find_text(const char* file, const std::string& defines, const char* entry);
   Function keep(Recipe recipe);
-  std::unique_ptr<Loaded> function(const Module*, const char* entry, std::string label) const;
+  std::unique_ptr<Loaded> function(const Module*, const char* entry, std::string label,
+                                   bool ours) const;
   void* context_ = nullptr;  // of NVIDIA's driver
   std::unique_ptr<Stream> default_stream_;
   std::mutex mutex_;
@@ -204,6 +206,10 @@ class Device {
 void read_traits(const Runtime&, int device, Traits&);
 
 // ---- compile.cpp -------------------------------------------------------------------------------
+
+// Whether kernels of ours may be launched before those in front of them have ended: where the
+// device has instructions to wait with (Hopper and later).
+bool begins_early(const Traits& traits);
 
 Recipe recipe_for(const Traits& traits, const std::string& label, const Source& source,
                   const std::string& defines);
@@ -226,6 +232,9 @@ struct Text {
 };
 extern const Text kTexts[];
 extern const int kNumTexts;
+
+// Whether launches of such kernels (Loaded::early) are, which PYFLAME_EARLY_LAUNCHES=0 forbids.
+bool early_launches();
 
 // HIP_LAUNCH_BLOCKING or CUDA_LAUNCH_BLOCKING: wait after every launch.
 bool launch_blocking();

@@ -34,27 +34,37 @@ DriverGraph::~DriverGraph() {
   if (graph_) r.GraphDestroy(graph_);
 }
 
-// The place of a new node.
-void** DriverGraph::begin(Nodes behind) {
+// What a new node is to stand behind.
+void DriverGraph::begin(Nodes behind) {
   if (!graph_) check(runtime().GraphCreate(&graph_, 0), PF_RT("hipGraphCreate", "cuGraphCreate"));
   behind_.clear();
   for (size_t i : behind)
-    if (std::find(behind_.begin(), behind_.end(), nodes_[i]) == behind_.end())
-      behind_.push_back(nodes_[i]);
-  return &nodes_.emplace_back(nullptr);
+    if (std::find(behind_.begin(), behind_.end(), nodes_[i].node) == behind_.end())
+      behind_.push_back(nodes_[i].node);
 }
 
+// Behind one other kernel alone it may begin early.
 void DriverGraph::add(const KernelLaunch& l, Nodes behind) {
-  const KernelNode node = node_of(device_, l);
-  void** to = begin(behind);
-  check(runtime().GraphAddKernelNode(to, graph_, behind_.data(), behind_.size(), &node),
+  const Runtime& r = runtime();
+  const KernelNode what = node_of(device_, l);
+  begin(behind);
+  const bool early =
+      behind_.size() == 1 && nodes_[behind.front()].kernel && l.function->early && early_launches();
+  void* node = nullptr;
+  check(r.GraphAddKernelNode(&node, graph_, behind_.data(), early ? 0 : behind_.size(), &what),
         PF_RT("hipGraphAddKernelNode", "cuGraphAddKernelNode"));
+  nodes_.push_back({node, true, early});
+  if (early)
+    check(r.add_early_edge(graph_, behind_.front(), node),
+          PF_RT("hipGraphAddDependencies", "cuGraphAddDependencies"));
 }
 
 void DriverGraph::add_captured(void* graph, Nodes behind) {
-  void** to = begin(behind);
-  check(runtime().GraphAddChildGraphNode(to, graph_, behind_.data(), behind_.size(), graph),
+  begin(behind);
+  void* node = nullptr;
+  check(runtime().GraphAddChildGraphNode(&node, graph_, behind_.data(), behind_.size(), graph),
         PF_RT("hipGraphAddChildGraphNode", "cuGraphAddChildGraphNode"));
+  nodes_.push_back({node, false, false});
 }
 
 void DriverGraph::make() {
@@ -63,13 +73,15 @@ void DriverGraph::make() {
 }
 
 void DriverGraph::set(size_t node, const KernelLaunch& l) {
+  if (nodes_[node].early && !l.function->early)
+    throw Failure(PF_UNSUPPORTED, "a kernel is launched that does not wait by itself");
   const KernelNode what = node_of(device_, l);
-  check(runtime().GraphExecKernelNodeSetParams(executable_, nodes_[node], &what),
+  check(runtime().GraphExecKernelNodeSetParams(executable_, nodes_[node].node, &what),
         PF_RT("hipGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"));
 }
 
 void DriverGraph::set_captured(size_t node, void* graph) {
-  check(runtime().GraphExecChildGraphNodeSetParams(executable_, nodes_[node], graph),
+  check(runtime().GraphExecChildGraphNodeSetParams(executable_, nodes_[node].node, graph),
         PF_RT("hipGraphExecChildGraphNodeSetParams", "cuGraphExecChildGraphNodeSetParams"));
 }
 

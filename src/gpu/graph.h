@@ -57,10 +57,16 @@ class DriverGraph {
   void launch(const Stream&) const;
 
  private:
-  void** begin(Nodes behind);
+  void begin(Nodes behind);
   const Device& device_;
   void *graph_ = nullptr, *executable_ = nullptr;
-  std::vector<void*> nodes_, behind_;  // of the node that is being added
+  struct Node {
+    void* node;
+    bool kernel;  // and not captured
+    bool early;   // the kernel may begin before the one in front of it has ended
+  };
+  std::vector<Node> nodes_;
+  std::vector<void*> behind_;  // of the node that is being added
 };
 
 }  // namespace pyflame::gpu

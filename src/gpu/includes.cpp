@@ -27,7 +27,34 @@ void append(const std::string& name, const std::string& text, const FindText& fi
   }
 }
 
+// Behind the parenthesis that belongs to the one at `open`.
+size_t behind_parentheses(const std::string& text, size_t open) {
+  int depth = 0;
+  for (size_t at = open; at < text.size(); ++at) {
+    depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
+    if (depth == 0) return at + 1;
+  }
+  return text.size();
+}
+
 }  // namespace
+
+std::string begin_kernels(const std::string& text) {
+  static const std::string kStart = "\nPF_KERNEL(", kItself = "pf_next_may_start()";
+  const std::string spaces = " \n";
+  std::string out;
+  size_t done = 0;
+  for (size_t at = 0; (at = text.find(kStart, at)) != std::string::npos;) {
+    at = text.find('(', behind_parentheses(text, at + kStart.size() - 1));
+    if (at != std::string::npos) at = text.find_first_not_of(spaces, behind_parentheses(text, at));
+    if (at == std::string::npos || text[at] != '{') continue;  // a declaration
+    const size_t first = text.find_first_not_of(spaces, ++at);
+    out.append(text, done, at - done);
+    if (text.compare(first, kItself.size(), kItself) != 0) out += " pf_begin();";
+    done = at;
+  }
+  return out.append(text, done);
+}
 
 std::string included_file(const std::string& line) {
   size_t at = line.find_first_not_of(" \t");

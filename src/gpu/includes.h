@@ -16,4 +16,8 @@ std::string included_file(const std::string& line);
 // `find` knows, each once, whatever the conditions around the line.
 std::string expand_includes(const std::string& name, const std::string& text, const FindText& find);
 
+// `text` with pf_begin() (kernels/prelude.h) as the first statement of each PF_KERNEL at the
+// beginning of a line, but for those that begin with pf_next_may_start().
+std::string begin_kernels(const std::string& text);
+
 }  // namespace pyflame::gpu

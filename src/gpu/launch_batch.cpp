@@ -9,13 +9,14 @@
 
 namespace pyflame::gpu {
 
-// By length: two of each, so that one is free while the other runs.
+// By length, of kernels that all begin early or not: two of each, so that one is free while the
+// other runs.
 struct LaunchBatch::Graphs {
   struct Pair {
     std::unique_ptr<DriverGraph> chains[2];
     int next = 0;
   };
-  Pair of_length[kMost + 1];
+  Pair of_length[2][kMost + 1];
 };
 
 LaunchBatch::LaunchBatch(const Device& device, const Stream& stream)
@@ -42,7 +43,9 @@ void LaunchBatch::run(const char*& op) {
     }
     return;
   }
-  Graphs::Pair& pair = graphs_->of_length[n];
+  const bool early =
+      std::all_of(entries_, entries_ + n, [](const Entry& e) { return e.function->early; });
+  Graphs::Pair& pair = graphs_->of_length[early][n];
   std::unique_ptr<DriverGraph>& chain = pair.chains[pair.next ^= 1];
   if (!chain) chain = std::make_unique<DriverGraph>(device_);
   try {

@@ -37,6 +37,8 @@ void take_vendor_calls(const Library& h, Runtime& r) {
   take(r.DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
   take(r.CtxSetCurrent, "cuCtxSetCurrent");
   take(r.CtxEnablePeerAccess, "cuCtxEnablePeerAccess");
+  take(r.LaunchKernelEx, "cuLaunchKernelEx", false);
+  take(r.GraphAddDependencies, "cuGraphAddDependencies_v2", false);
   take(r.TensorMapEncodeTiled, "cuTensorMapEncodeTiled", false);
   take(r.TensorMapEncodeIm2col, "cuTensorMapEncodeIm2col", false);
 }

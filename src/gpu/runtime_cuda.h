@@ -35,6 +35,29 @@ enum : int {  // of tensor maps
   kMapFetch256 = 3,  // bytes that the L2 cache fetches
 };
 
+// CUlaunchAttribute, CUlaunchConfig and CUgraphEdgeData.
+struct LaunchAttribute {
+  int id, pad;
+  union {
+    int allowed;
+    char bytes[64];
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+struct EdgeData {
+  unsigned char from_port, to_port, type, reserved[5];
+};
+enum : int {
+  kLaunchProgrammatic = 6,  // ..._PROGRAMMATIC_STREAM_SERIALIZATION
+  kPortProgrammatic = 1,
+  kEdgeProgrammatic = 1,
+};
+
 inline constexpr size_t kStaticShared = 48 << 10;  // more has to be asked for
 
 struct VendorCalls {
@@ -57,6 +80,25 @@ struct VendorCalls {
                                const uint32_t* steps, int interleave, int swizzle, int promotion,
                                int fill) = nullptr;
 
+  // Null where the driver is too old (before 12.3): both or neither.
+  int (*LaunchKernelEx)(const LaunchConfig*, void* function, void** args, void** extra) = nullptr;
+  int (*GraphAddDependencies)(void* graph, void* const* from, void* const* to, const EdgeData*,
+                              size_t count) = nullptr;
+
+  // Kernels that wait by themselves (Loaded::early) may begin before those in front have ended:
+  // behind a kernel of the stream, or of a graph, where the edge is one of these.
+  bool early_launches() const { return LaunchKernelEx && GraphAddDependencies; }
+  int launch_early(void* function, const unsigned (&grid)[3], const unsigned (&block)[3],
+                   unsigned shared, void* stream, void** args) const {
+    LaunchAttribute early{kLaunchProgrammatic, 0, {1}};
+    const LaunchConfig config{
+        {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, stream, &early, 1};
+    return LaunchKernelEx(&config, function, args, nullptr);
+  }
+  int add_early_edge(void* graph, void* from, void* to) const {
+    const EdgeData edge{kPortProgrammatic, 0, kEdgeProgrammatic, {}};
+    return GraphAddDependencies(graph, &from, &to, &edge, 1);
+  }
   int hold(int device, void** context) const { return DevicePrimaryCtxRetain(context, device); }
   int make_current(int /*device*/, void* context) const { return CtxSetCurrent(context); }
   int enable_peer(int /*peer*/, void* context) const { return CtxEnablePeerAccess(context, 0); }

@@ -34,6 +34,12 @@ struct VendorCalls {
   int (*DeviceEnablePeerAccess)(int peer, unsigned flags) = nullptr;
   int (*FuncSetAttribute)(const void* function, int attribute, int value) = nullptr;
 
+  bool early_launches() const { return false; }
+  int launch_early(void*, const unsigned (&)[3], const unsigned (&)[3], unsigned, void*,
+                   void**) const {
+    return 801;  // hipErrorNotSupported
+  }
+  int add_early_edge(void*, void*, void*) const { return 801; }
   int hold(int /*device*/, void** /*context*/) const { return 0; }
   int make_current(int device, void* /*context*/) const { return SetDevice(device); }
   int enable_peer(int peer, void* /*context*/) const { return DeviceEnablePeerAccess(peer, 0); }

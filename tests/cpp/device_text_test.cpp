@@ -164,7 +164,7 @@ void run_text(const Library& library, const std::string& entry, const DeviceLaun
   e.shim = library.find<standin::Block*>("pf_shim");
   e.lds_begin = library.find<char*()>("lds_begin")();
   e.lds_end = library.find<char*()>("lds_end")();
-  EXPECT_EQ(standin::run_blocks(e, &packed, {l.grid, 1, 1}, {l.block, 1, 1}, 0), "");
+  EXPECT_EQ(standin::run_blocks(e, &packed, {l.grid, 1, 1}, {l.block, 1, 1}, 0, false), "");
 }
 
 void compare(const DeviceCase& c, const Library& library, const std::string& entry, uint64_t seed) {

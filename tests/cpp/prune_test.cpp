@@ -162,5 +162,32 @@ TEST(Includes, PutsEachFileInOnceAndKeepsLineNumbers) {
       "#include \"other.h\"\nint x;\n");
 }
 
+TEST(Includes, BeginKernels) {
+  const std::string text = R"(
+#define PF_KERNEL(NAME, THREADS) extern "C" void NAME
+// PF_KERNEL(NAME, THREADS) (arguments) { ... }
+PF_KERNEL(plain, 64)(int* p) { *p = f({1}); }
+PF_KERNEL(long_one, (A + B) * C)
+(const args q, int (*f)(int) PF_MORE) {
+  if (q.n) { return; }
+}
+PF_KERNEL(itself, 64)(int* p) {
+  pf_next_may_start();
+  pf_wait_for_earlier();
+}
+PF_KERNEL(declared, 64)(int* p);
+PF_KERNEL(empty, 64)() {}
+)";
+  std::string expected = text;
+  for (const char* head : {"(int* p) { *p", "PF_MORE) {", "(empty, 64)() {"}) {
+    const size_t at = expected.find('{', expected.find(head) + 3);
+    ASSERT_NE(at, std::string::npos);
+    expected.insert(at + 1, " pf_begin();");
+  }
+  EXPECT_EQ(begin_kernels(text), expected);
+  EXPECT_EQ(begin_kernels(""), "");
+  EXPECT_EQ(begin_kernels("\nPF_KERNEL(cut"), "\nPF_KERNEL(cut");
+}
+
 }  // namespace
 }  // namespace pyflame::gpu

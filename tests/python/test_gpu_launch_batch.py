@@ -252,3 +252,30 @@ becomes(address, 0)
 """,
         **vendor,
     )
+
+
+@standin.NEEDS_CUDA
+@pytest.mark.parametrize("sm", ["90", "80"])
+@pytest.mark.parametrize("asked", ["", "0"])
+def test_launches_that_begin_early(run, sm, asked):
+    """From Hopper on kernels wait by themselves for those before them, which the stand-in looks at."""
+    early = sm == "90" and not asked
+    run(
+        START
+        + f"""
+# One by itself, and the edges of a graph: what is not asked for cannot fail.
+big = pf.ones(1 << 21)
+(big + 1).sum().item()
+for call, work in (("cuLaunchKernelEx", lambda: (big + 1).sum().item()),
+                   ("cuGraphAddDependencies_v2", lambda: chain(x, w, 13).numpy())):
+    fault(call, 1, 1)
+    failed = False
+    try:
+        work()
+    except pf.BackendError as e:
+        failed = True
+    assert failed == (not faults_left(call)) == {early}, (call, failed)
+""",
+        **{**standin.AS_NVIDIA, "PYFLAME_STANDIN_SM": sm},
+        PYFLAME_EARLY_LAUNCHES=asked,
+    )

@@ -65,7 +65,8 @@ struct Warp {
 
 class Runner {
  public:
-  std::string run(const Entry& e, void* packed, Extent grid, Extent block, unsigned shared) {
+  std::string run(const Entry& e, void* packed, Extent grid, Extent block, unsigned shared,
+                  bool early) {
     const unsigned blocks = grid.count(), threads = block.count();
     entry_ = &e;
     packed_ = packed;
@@ -96,6 +97,8 @@ class Runner {
     }
     *e.shim = nullptr;
     current = nullptr;
+    if (early && error_.empty() && b.waited != blocks * threads)
+      error_ = "it was launched early, and not all threads wait for what is before it";
     return std::exchange(error_, "");
   }
 
@@ -260,9 +263,9 @@ thread_local Runner* Runner::current = nullptr;
 }  // namespace
 
 std::string run_blocks(const Entry& e, void* packed, Extent grid, Extent block,
-                       unsigned shared_bytes) {
+                       unsigned shared_bytes, bool early) {
   static thread_local Runner runner;
-  return runner.run(e, packed, grid, block, shared_bytes);
+  return runner.run(e, packed, grid, block, shared_bytes, early);
 }
 
 }  // namespace standin

@@ -16,6 +16,7 @@ struct Block {
   unsigned block_size[3], grid_size[3];
   void (*pause)();
   unsigned progress;
+  unsigned waited;
 };
 struct Entry {
   void* (*pack)(void** args);
@@ -26,13 +27,14 @@ struct Entry {
   char *lds_begin, *lds_end;
 };
 
-// All blocks, in order. Empty, or what the kernel did that no GPU forgives: a barrier that not all
-// threads reach, lanes missing at a shuffle, threads that wait for what nobody does.
 struct Extent {
   unsigned x, y, z;
   unsigned count() const { return x * y * z; }
 };
-std::string run_blocks(const Entry&, void* packed, Extent grid, Extent block,
-                       unsigned shared_bytes);
+// All blocks, in order. Empty, or what the kernel did that no GPU forgives: a barrier that not all
+// threads reach, lanes missing at a shuffle, threads that wait for what nobody does; `early`, as
+// launched beside the kernel before it: threads that do not wait for that.
+std::string run_blocks(const Entry&, void* packed, Extent grid, Extent block, unsigned shared_bytes,
+                       bool early);
 
 }  // namespace standin

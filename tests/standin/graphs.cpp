@@ -16,6 +16,8 @@ namespace {
 struct Node {
   std::vector<Work> work;
   std::vector<size_t> behind = {};
+  std::function<Work(bool early)> kernel = nullptr;
+  bool early = false;
 };
 struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
@@ -34,8 +36,11 @@ int set_node(Node& n, const CudaKernelNode& k) {
   auto* f = static_cast<Function*>(k.function);
   const Extent grid{k.grid[0], k.grid[1], k.grid[2]}, block{k.block[0], k.block[1], k.block[2]};
   if (int e = check_launch(*f, grid, block, k.shared)) return e;
-  n.work = {
-      {job_of(current_device(), std::make_shared<Launch>(f, k.args), grid, block, k.shared), f}};
+  const auto launch = std::make_shared<Launch>(f, k.args);
+  n.kernel = [=, device = current_device(), shared = k.shared](bool early) {
+    return Work{job_of(device, launch, grid, block, shared, early), f};
+  };
+  n.work = {n.kernel(n.early)};
   return kOk;
 }
 CudaKernelNode from_hip(const HipKernelNode& n) {
@@ -91,6 +96,23 @@ CALL cuGraphAddChildGraphNode(void** node, void* graph, void* const* after, size
                               void* child) {
   FAULT("cuGraphAddChildGraphNode");
   return append(node, graph, after, count, child_of(child));
+}
+// Of two kernels, of which the second begins early.
+CALL cuGraphAddDependencies_v2(void* graph, void* const* from, void* const* to,
+                               const EdgeData* edge, size_t count) {
+  FAULT("cuGraphAddDependencies_v2");
+  auto& nodes = static_cast<Graph*>(graph)->nodes;
+  const auto at =
+      std::find_if(nodes.begin(), nodes.end(), [&](const auto& n) { return n.get() == *from; });
+  if (count != 1 || at == nodes.end() || *to != nodes.back().get() || *to == *from ||
+      edge->type != kEdgeProgrammatic || edge->from_port != kPortProgrammatic)
+    return kInvalidValue;
+  Node& n = *nodes.back();
+  if (!n.behind.empty() || !n.kernel || !(*at)->kernel) return kInvalidValue;
+  n.behind = {static_cast<size_t>(at - nodes.begin())};
+  n.early = true;
+  n.work = {n.kernel(true)};
+  return kOk;
 }
 CALL cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
   FAULT("cuGraphInstantiateWithFlags");

@@ -155,7 +155,7 @@ int check_launch(const Function& f, Extent grid, Extent block, unsigned shared) 
   return threads > static_cast<unsigned>(f.entry->most_threads) ? kLaunchOutOfResources : kOk;
 }
 std::function<void()> job_of(int device, std::shared_ptr<Launch> launch, Extent grid, Extent block,
-                             unsigned shared) {
+                             unsigned shared, bool early) {
   Gpu* g = machine().gpus[static_cast<size_t>(device)].get();
   return [=] {
     if (g->lost.load()) return;
@@ -164,7 +164,7 @@ std::function<void()> job_of(int device, std::shared_ptr<Launch> launch, Extent 
       return;
     }
     std::lock_guard lock(launch->f->module->running);
-    std::string wrong = run_blocks(*launch->f->entry, launch->packed, grid, block, shared);
+    std::string wrong = run_blocks(*launch->f->entry, launch->packed, grid, block, shared, early);
     if (wrong.empty()) return;
     std::fprintf(stderr, "stand-in: kernel %s: %s\n", launch->f->name.c_str(), wrong.c_str());
     g->lost.store(kLaunchFailure);
@@ -434,6 +434,20 @@ extern "C" {
 #define X(NAME, HIP, CUDA, ARGS) __attribute__((visibility("default"), alias(#HIP))) int CUDA ARGS;
 PF_RUNTIME_CALLS(X)
 #undef X
+}
+CALL cuLaunchKernelEx(const LaunchConfig* c, void* function, void** args, void**) {
+  FAULT("cuLaunchKernelEx");
+  if (int e = lost_on(c->stream)) return e;
+  if (c->count != 1 || c->attributes->id != kLaunchProgrammatic || !c->attributes->value.allowed)
+    return kInvalidValue;
+  auto* f = static_cast<Function*>(function);
+  const Extent grid{c->grid[0], c->grid[1], c->grid[2]},
+      block{c->block[0], c->block[1], c->block[2]};
+  if (int e = check_launch(*f, grid, block, c->shared)) return e;
+  of(c->stream)->push({job_of(of(c->stream)->device(), std::make_shared<Launch>(f, args), grid,
+                              block, c->shared, true),
+                       f});
+  return kOk;
 }
 CALL cuDeviceGetAttribute(int* value, int attribute, int) {
   const int sm = std::atoi(setting("PYFLAME_STANDIN_SM", "90").c_str());

@@ -114,9 +114,10 @@ struct Launch {
 enum { kMostShared = 227 << 10 };
 // What is wrong with a launch, or kOk.
 int check_launch(const Function& f, Extent grid, Extent block, unsigned shared);
-// What it comes to on a stream of the device.
+// What it comes to on a stream of the device. `early`: beside the kernel before it, for which it
+// then has to wait by itself.
 std::function<void()> job_of(int device, std::shared_ptr<Launch> launch, Extent grid, Extent block,
-                             unsigned shared);
+                             unsigned shared, bool early = false);
 
 // ---- streams and events ------------------------------------------------------------------------
 

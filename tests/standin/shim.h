@@ -16,6 +16,7 @@ struct pf_shim_block {
   unsigned block_size[3], grid_size[3];  // `thread` and `block` count through all three
   void (*pause)();
   unsigned progress;
+  unsigned waited;  // threads that waited for what was launched before
 };
 #define PF_EXPORT __attribute__((visibility("default")))
 extern "C" PF_EXPORT pf_shim_block* pf_shim;
@@ -26,6 +27,10 @@ pf_shim_block* pf_shim = nullptr;
 extern char pf_lds_begin[] __asm__("__start_pf_lds") __attribute__((weak, visibility("hidden")));
 extern char pf_lds_end[] __asm__("__stop_pf_lds") __attribute__((weak, visibility("hidden")));
 
+PF_DEVICE void pf_next_may_start() {}
+PF_DEVICE void pf_wait_for_earlier() {
+  ++pf_shim->waited;
+}
 PF_DEVICE unsigned pf_thread() {
   return pf_shim->thread;
 }
