@@ -13,12 +13,13 @@
 
 // ---- primitives: where platforms differ -------------------------------------------------------
 // PF_KERNEL(NAME, THREADS) (arguments) { ... }  an entry for at most THREADS threads a block
-// pf_begin()                the first statement of every kernel, put there when its text is compiled:
-//                           pf_next_may_start() lets the stream's next kernel take what room there
-//                           is, which pf_wait_for_earlier() keeps waiting until all before it have
-//                           ended and can be seen. A kernel that begins with the first by itself
-//                           waits by itself, in all its threads; before that it may read nothing
-//                           but its arguments (and fetch into the cache that all blocks share).
+// pf_begin()                the first statement of every kernel, put there when it is compiled:
+//                           pf_next_may_start() lets the stream's next kernel take the room that is
+//                           left, which pf_wait_for_earlier() keeps until all before it have ended
+//                           and can be seen. A kernel that begins with the first by itself waits by
+//                           itself, in all its threads; before that it may read its arguments, and
+//                           otherwise only what it was promised that nobody writes.
+// pf_prefetch(p)            brings 128 bytes into the cache that all blocks share; at any time
 // PF_DEVICE, PF_METHOD      before every function; before a static member
 // PF_INLINE                 of a lambda, between its parameters and its body: otherwise what it
 //                           refers to may lie in memory
