@@ -218,8 +218,7 @@ PF_KERNEL(entropy_backward, PF_ROW_THREADS)(const pf_entropy r) {
   pf_entropy_gradient<false>(r, row, pf_thread() % r.width, pf_class_of(r, row),
                              pf_scale_of(r, row), {stats[0], stats[1]}, nullptr);
 }
-PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
-  PF_SHARED C room[3][PF_MAX_WARPS];
+PF_DEVICE void pf_entropy_both(const pf_entropy& r, C (&room)[3][PF_MAX_WARPS]) {
   const pf_u32 t = pf_thread() % r.width;
   const pf_i64 row = pf_row_of(r);
   const bool on = row < r.rows;
@@ -230,16 +229,23 @@ PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
   const pf_row_sums sums = pf_entropy_loss<PF_KEEP>(r, row, t, k, room, kept);
   if (on) pf_entropy_gradient<PF_KEEP>(r, row, t, k, scale, sums, kept);
 }
+PF_KERNEL(entropy_both, PF_ROW_THREADS)(const pf_entropy r) {
+  PF_SHARED C room[3][PF_MAX_WARPS];
+  pf_entropy_both(r, room);
+}
 
 // The weight of all rows, where the gradient wants it before the losses are known: one block. Adds
 // in the order of entropy_finish.
-PF_KERNEL(entropy_total, PF_FINISH_THREADS)(const pf_entropy r) {
-  PF_SHARED double room[PF_MAX_WARPS];
+PF_DEVICE void pf_entropy_total(const pf_entropy& r, double* room) {
   double s[1] = {0.0};
   for (pf_i64 k = pf_thread(); k < r.rows; k += pf_threads())
     s[0] += static_cast<double>(pf_class_of(r, k).weight);
   pf_group_join<pf_plus>(s, pf_threads(), room);
   if (pf_thread() == 0) *static_cast<C*>(r.total) = static_cast<C>(s[0]);
+}
+PF_KERNEL(entropy_total, PF_FINISH_THREADS)(const pf_entropy r) {
+  PF_SHARED double room[PF_MAX_WARPS];
+  pf_entropy_total(r, room);
 }
 
 // Sums over the rows: one block.
@@ -271,6 +277,18 @@ PF_KERNEL(entropy_finish, PF_FINISH_THREADS)(const pf_entropy r) {
 PF_KERNEL(entropy_both_finish, PF_FINISH_THREADS)(const pf_entropy r) {
   PF_SHARED double room[PF_MAX_WARPS * 2];
   pf_entropy_sums(r, room);
+}
+// All three where one block has all rows.
+PF_KERNEL(entropy_alone, PF_ROW_THREADS)(const pf_entropy r) {
+  PF_SHARED double sums[PF_MAX_WARPS * 2];
+  PF_SHARED C room[3][PF_MAX_WARPS];
+  if (r.reduction == 1) {
+    pf_entropy_total(r, sums);
+    pf_barrier();
+  }
+  pf_entropy_both(r, room);
+  pf_barrier();
+  pf_entropy_sums(r, sums);
 }
 
 // The sum of the classes' weights: one block.

@@ -1,8 +1,8 @@
 // A few rows times a matrix whose columns are contiguous along k (a linear layer's weight): bound
 // by reading the matrix, so each element of it is read once, 16 bytes at a time. -DPF_T=<storage>,
-// -DROWS: of a, at most; -DCOLUMNS, whose k the -DWARPS of a block share. A thread adds in the
-// order of k, then lanes by halves, then warps in their order: a row has the same bits however many
-// there are.
+// -DROWS: of a, in a tile of c; -DCOLUMNS, whose k the -DWARPS of a block share. A thread adds in
+// the order of k, then lanes by halves, then warps in their order: a row has the same bits however
+// many there are.
 #include "matmul_where.h"
 #include "multiply_add.h"
 #include "vector.h"
@@ -12,12 +12,14 @@ enum { CHUNK = 16 / sizeof(PF_T) };
 
 PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   PF_SHARED pf_acc shares[WARPS][ROWS * COLUMNS];
-  const pf_i64 first = static_cast<pf_i64>(pf_block()) * COLUMNS, chunks = q.k / CHUNK;
+  const pf_u32 across = static_cast<pf_u32>(q.tiles_n);
+  const pf_i64 top = static_cast<pf_i64>(pf_block() / across) * ROWS,
+               first = static_cast<pf_i64>(pf_block() % across) * COLUMNS, chunks = q.k / CHUNK;
   const PF_T* rows[ROWS];
   const PF_T* columns[COLUMNS];
   // What is beyond the end is read as the last one, and not written.
   PF_UNROLL for (int r = 0; r < ROWS; ++r) rows[r] =
-      static_cast<const PF_T*>(q.a) + (r < q.m ? r : q.m - 1) * q.a_row;
+      static_cast<const PF_T*>(q.a) + (top + r < q.m ? top + r : q.m - 1) * q.a_row;
   PF_UNROLL for (int c = 0; c < COLUMNS; ++c) columns[c] =
       static_cast<const PF_T*>(q.b) + (first + c < q.n ? first + c : q.n - 1) * q.b_col;
   pf_acc sums[ROWS][COLUMNS];
@@ -46,7 +48,7 @@ PF_KERNEL(pf_matmul_rows, WARPS* PF_WARP)(pf_matmul_args q PF_EPILOGUE_ARGS) {
   }
   pf_barrier();
   for (int i = static_cast<int>(pf_thread()); i < ROWS * COLUMNS; i += WARPS * PF_WARP) {
-    const pf_i64 m = i / COLUMNS, n = first + i % COLUMNS;
+    const pf_i64 m = top + i / COLUMNS, n = first + i % COLUMNS;
     if (m >= q.m || n >= q.n) continue;
     pf_acc sum = shares[0][i];
     PF_UNROLL for (int w = 1; w < WARPS; ++w) sum = pf_sum(sum, shares[w][i]);

@@ -24,6 +24,7 @@ struct Prepared {
   int block = 0;
   size_t kept = 0;  // bytes of shared memory in which entropy_both keeps rows
 
+  bool one_block() const { return r.rows > 0 && kept == 0 && r.rows * r.width <= block; }
   void for_rows(const KernelArgs& a, const char* entry, size_t shared = 0) const {
     if (r.rows > 0)
       launch(a, entry, Grid(ceil_div(r.rows, block / static_cast<int>(r.width))), block, shared);
@@ -128,6 +129,7 @@ void cross_entropy_both(const KernelArgs& a) {
                                  .loss = at.loss,
                                  .dx = at.dx,
                                  .dloss = at.dloss});
+  if (p.one_block()) return p.for_rows(a, "entropy_alone");
   if (p.r.reduction == 1) p.for_all(a, "entropy_total");
   p.for_rows(a, "entropy_both", p.kept);
   p.for_all(a, "entropy_both_finish");

@@ -99,7 +99,9 @@ void multiply(const KernelArgs& args, Product p) {
   if (choices_matter() && by_choice(args, p)) return;
   const ProductSource from = product_source();
   if (from == ProductSource::Auto && small(p)) {
-    own_product(args, p, small_product_tile(args.traits(), p));
+    const int tile = small_product_tile(args.traits(), p);
+    // Few tiles: lanes share k, where both operands lie along it.
+    if (!(tile == kSharedTile && rows_product(args, p, true))) own_product(args, p, tile);
     return;
   }
   if (from != ProductSource::Library && rows_product(args, p)) return;

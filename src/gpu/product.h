@@ -83,7 +83,7 @@ inline constexpr int kOwnTiles = 7, kSmallTile = 5, kSharedTile = 6;
 bool own_product(const KernelArgs&, const Product&, int tile = -1);
 
 // A few rows times the rows of a matrix (a linear layer on one token): false for all others.
-bool rows_product(const KernelArgs&, const Product&);
+bool rows_product(const KernelArgs&, const Product&, bool more = false);
 
 // The same with matrix units, where operand a (1) or b (2, 3) is gathered (kernels/conv_gather.h;
 // `operand`: PF_GATHERED, `inverse`:

@@ -337,17 +337,23 @@ bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& c
   return tiles(args, p, -1, &gathered);
 }
 
-bool rows_product(const KernelArgs& args, const Product& p) {
-  static constexpr int kRows = 8, kColumns = 4;
+bool rows_product(const KernelArgs& args, const Product& p, bool more) {
+  // Of more rows several blocks read a column: as many as keep all compute units at it.
+  static constexpr int kRows = 8, kColumns = 4, kMost = 64, kOfMore = 4;
   const int item = static_cast<int>(itemsize(p.dtype));
-  if (p.m > kRows || p.batches() != 1 || p.out != p.dtype || !is_float(p.dtype) || item > 4 ||
-      p.k == 0 || p.k * item % 16 != 0 || p.a_col != 1 || p.b_row != 1 ||
+  if (p.m > (more ? kMost : kRows) || p.batches() != 1 || p.out != p.dtype || !is_float(p.dtype) ||
+      item > 4 || p.k == 0 || p.k * item % 16 != 0 || p.a_col != 1 || p.b_row != 1 ||
       !aligned(p.a, p.m > 1 ? p.a_row : 0, item) || !aligned(p.b, p.b_col, item))
     return false;
   // Each thread has a few lines of 16 bytes under way.
-  const int threads = p.k * item >= 2048 ? 256 : 128;
+  int threads = p.k * item >= 2048 ? 256 : 128;
   int rows = 1;
   while (rows < p.m) rows *= 2;
+  if (p.m > kRows) {
+    const auto lines = ceil_div(p.k * item / 16, args.traits().warp);
+    rows = kOfMore;
+    threads = static_cast<int>(lines > 2 ? 4 : std::max<int64_t>(lines, 1)) * args.traits().warp;
+  }
   const Defines options = Defines()
                               .type("PF_T", p.dtype)
                               .value("ROWS", rows)
