@@ -17,6 +17,8 @@ enum : int {
   kR16BF = 14,
   kR8I = 3,
   kR32I = 10,
+  kR8E4M3 = 28,
+  kR8E5M2 = 29,
   kCompute32F = 2,
   kComputeTF32 = 6,
   kCompute64F = 7,
@@ -28,6 +30,12 @@ enum : int {
   kDescEpilogue = 2,
   kDescBias = 3,
   kDescBiasType = 4,
+  kDescScaleA = 5,
+  kDescScaleB = 6,
+  kDescFastSums = -1,    // there are none
+  kDescScaleModeA = 31,  // of ROCm 7, as those behind it
+  kDescScaleModeB = 32,
+  kScaleOuter = 3,
   kLayoutBatchCount = 0,
   kLayoutBatchStride = 1,
   kPrefWorkspace = 1,

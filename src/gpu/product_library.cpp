@@ -52,9 +52,10 @@ struct Key {
   int32_t a_op, b_op, dtype, bias;
   int32_t align[4];
   int32_t tf32, proposal;
+  int32_t out, other, scaled, fast;  // other, scaled and fast: of eight-bit floats
   friend bool operator==(const Key& x, const Key& y) { return !std::memcmp(&x, &y, sizeof x); }
 };
-static_assert(sizeof(Key) == 8 * 8 + 10 * 4);
+static_assert(sizeof(Key) == 8 * 8 + 14 * 4);
 struct KeyHash {
   size_t operator()(const Key& k) const { return hash_bytes(&k, sizeof k); }
 };
@@ -66,6 +67,27 @@ struct Ready {
   BlasAlgo algo;
   size_t workspace = 0;
 };
+
+int type_of(DType t) {
+  switch (t) {
+    case DType::Float32:
+      return kR32F;
+    case DType::Float64:
+      return kR64F;
+    case DType::Float16:
+      return kR16F;
+    case DType::Int8:
+      return kR8I;
+    case DType::Int32:
+      return kR32I;
+    case DType::Float8E4M3:
+      return kR8E4M3;
+    case DType::Float8E5M2:
+      return kR8E5M2;
+    default:
+      return kR16BF;
+  }
+}
 
 int32_t alignment(const void* p) {
   const uintptr_t v = reinterpret_cast<uintptr_t>(p) | 256;
@@ -103,6 +125,8 @@ class Products {
     key.a_ld = a.ld, key.b_ld = b.ld, key.a_step = inner.a, key.b_step = inner.b;
     key.a_op = a.transposed, key.b_op = b.transposed, key.proposal = proposal;
     key.dtype = static_cast<int32_t>(p.dtype), key.bias = p.bias != nullptr;
+    key.out = static_cast<int32_t>(p.out), key.other = static_cast<int32_t>(p.scaling.b);
+    key.scaled = !p.scaling.of_a ? 0 : p.scaling.by_row ? 2 : 1, key.fast = p.scaling.fast_sums;
     key.tf32 = p.dtype == DType::Float32 && float32_matmul_precision() != MatmulPrecision::Highest;
     const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
     // With outer batches the addresses move: assume only what all of them have.
@@ -148,7 +172,9 @@ class Products {
     const int64_t item = static_cast<int64_t>(itemsize(p.dtype));
     int64_t outer = 1;
     for (int d = 1; d < p.ndim; ++d) outer *= p.batch[d].size;
-    std::lock_guard lock(mutex_);  // descriptors carry the bias pointer
+    std::lock_guard lock(mutex_);  // descriptors carry the pointers of bias and scales
+    if (p.scaling.of_a && !set_scales(r.desc, p))
+      must(1, "MatmulDescSetAttribute");  // it was taken before
     if (p.bias)
       must(blas().MatmulDescSetAttribute(r.desc, kDescBias, &p.bias, sizeof p.bias),
            "MatmulDescSetAttribute");
@@ -180,18 +206,32 @@ class Products {
     }
   }
 
+  // Ours are the library's the other way round.
+  static bool set_scales(BlasDesc desc, const Product& p) {
+    const auto& l = blas();
+    return l.MatmulDescSetAttribute(desc, kDescScaleA, &p.scaling.of_b, sizeof(void*)) == 0 &&
+           l.MatmulDescSetAttribute(desc, kDescScaleB, &p.scaling.of_a, sizeof(void*)) == 0;
+  }
+  // False where an old library knows none of them.
+  static bool describe_scaling(BlasDesc desc, const Product& p) {
+    const auto& l = blas();
+    if (p.scaling.of_a && !set_scales(desc, p)) return false;
+    const int32_t mode = kScaleOuter;
+    if (p.scaling.by_row &&
+        (l.MatmulDescSetAttribute(desc, kDescScaleModeA, &mode, sizeof mode) != 0 ||
+         l.MatmulDescSetAttribute(desc, kDescScaleModeB, &mode, sizeof mode) != 0))
+      return false;
+    const int8_t fast = 1;
+    return !p.scaling.fast_sums || kDescFastSums < 0 ||
+           l.MatmulDescSetAttribute(desc, kDescFastSums, &fast, sizeof fast) == 0;
+  }
+
   // False when the library has no algorithm for it.
   bool prepare(Ready& r, const Key& key, const Product& p, const Stored& a, const Stored& b,
                int compute) {
     const auto& l = blas();
-    const int type = p.dtype == DType::Float32   ? kR32F
-                     : p.dtype == DType::Float64 ? kR64F
-                     : p.dtype == DType::Float16 ? kR16F
-                     : p.dtype == DType::Int8    ? kR8I
-                                                 : kR16BF;
-    const int out = type == kR8I ? int(kR32I) : type, scale = type == kR8I    ? kR32I
-                                                              : type == kR64F ? kR64F
-                                                                              : kR32F;
+    const int type = type_of(p.dtype), out = type_of(p.out);
+    const int scale = type == kR8I ? kR32I : type == kR64F ? kR64F : kR32F;
     BlasDesc desc = nullptr;
     must(l.MatmulDescCreate(&desc, compute, scale), "MatmulDescCreate");
     const int32_t op_b = b.transposed ? kOpT : kOpN, op_a = a.transposed ? kOpT : kOpN;
@@ -199,13 +239,18 @@ class Products {
     must(l.MatmulDescSetAttribute(desc, kDescTransB, &op_a, sizeof op_a), "MatmulDescSetAttribute");
     if (p.bias) {
       const uint32_t epilogue = kEpilogueBias;
-      const int32_t bias_type = type;
+      const int32_t bias_type = out;
       must(l.MatmulDescSetAttribute(desc, kDescEpilogue, &epilogue, sizeof epilogue),
            "MatmulDescSetAttribute");
       must(l.MatmulDescSetAttribute(desc, kDescBias, &p.bias, sizeof p.bias),
            "MatmulDescSetAttribute");
       must(l.MatmulDescSetAttribute(desc, kDescBiasType, &bias_type, sizeof bias_type),
            "MatmulDescSetAttribute");
+    }
+    const bool eight_bits = type == kR8E4M3 || type == kR8E5M2;
+    if (eight_bits && !describe_scaling(desc, p)) {
+      l.MatmulDescDestroy(desc);
+      return false;
     }
     const auto layout = [&](BlasLayout* to, int type, const Stored& s, int64_t step) {
       must(l.MatrixLayoutCreate(to, type, s.rows, s.cols, s.ld), "MatrixLayoutCreate");
@@ -218,7 +263,7 @@ class Products {
       }
     };
     layout(&r.a, type, a, key.a_step);
-    layout(&r.b, type, b, key.b_step);
+    layout(&r.b, eight_bits ? type_of(p.scaling.b) : type, b, key.b_step);
     layout(&r.c, out, {uint64_t(p.n), uint64_t(p.m), p.n, false}, p.m * p.n);
     BlasPreference preference = nullptr;
     must(l.MatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
@@ -303,6 +348,28 @@ bool library_product(const KernelArgs& args, const Product& p, int proposal) {
   args.device.activate();
   if (products(args.device).run(args, p, a, b, proposal)) return true;
   return otherwise();
+}
+
+bool library_scaled_product(const KernelArgs& args, const Product& p, std::string* why) {
+  const Traits& t = args.traits();
+  // gfx942 multiplies the fnuz kinds, of which the same bytes are other numbers.
+  const bool has = t.amd ? t.architecture == "gfx950" || t.architecture.rfind("gfx12", 0) == 0
+                         : std::stoi(t.architecture.substr(3)) >= 89;
+  constexpr int64_t kMost = 2147483647;
+  if (!has)
+    *why = t.architecture + " multiplies no float8_e4m3fn or float8_e5m2";
+  else if (p.n % 16 || p.k % 16 || p.a_row % 16 || p.b_col % 16 || alignment(p.a) < 16 ||
+           alignment(p.b) < 16 || alignment(p.c) < 16)
+    *why = "libraries take n and k that are multiples of 16, and operands at multiples of 16 bytes";
+  else if (p.m > kMost || p.n > kMost || p.k > kMost)
+    *why = "libraries take sizes below 2^31";
+  else if (compile_only().empty() && !blas().usable)
+    *why = blas().text;
+  if (!why->empty()) return false;
+  if (!compile_only().empty()) return true;  // as if there were a library
+  Stored a{uint64_t(p.k), uint64_t(p.m), p.a_row, false}, b{uint64_t(p.k), uint64_t(p.n), p.b_col, true};
+  args.device.activate();
+  return products(args.device).run(args, p, a, b, 0);
 }
 
 bool product_library_usable() {

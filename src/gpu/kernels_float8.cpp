@@ -1,0 +1,258 @@
+// Products of eight-bit floats, and what makes their operands (table/kernels/float8.h). Products
+// are the vendor's library's where the device has them; elsewhere both operands are converted to
+// bfloat16, which holds every value of the two dtypes.
+//   -DPF_T=  dtype of results and bias (finish), or of what is converted
+//   -DPF_TO=  float8 dtype;  -DWHOLE  lines of 16 elements everywhere
+#include "kernels/integers.h"
+
+struct pf_scaled_finish {
+  const float* c;
+  void* out;
+  const float *scale_a, *scale_b;  // or both null
+  const void* bias;                // or null
+  pf_i64 rows, cols;
+  pf_i32 by_row;
+};
+struct pf_to_float8 {
+  const void* x;
+  const float* amax;
+  void *out, *turned;  // the latter or null
+  float* inverse;
+  pf_i64 rows, cols, tiles;  // tiles: of a line of them
+};
+static_assert(sizeof(pf_scaled_finish) == 64 && sizeof(pf_to_float8) == 64, "as hosts fill it");
+
+#ifdef PF_DEVICE_TEXT
+#include "kernels/space.h"
+#include "kernels/stored.h"
+#include "kernels/vector.h"
+
+#ifndef PF_TO
+// Sums of a product to its results. c and out may be one.
+PF_KERNEL(pf_scaled_finish, 256)(const pf_scaled_finish q) {
+  const pf_u64 all = static_cast<pf_u64>(q.rows) * static_cast<pf_u64>(q.cols);
+  for (pf_u64 e = pf_first_item(); e < all; e += pf_item_step()) {
+    const pf_index row = static_cast<pf_index>(e) / static_cast<pf_index>(q.cols),
+                   col = static_cast<pf_index>(e) - row * static_cast<pf_index>(q.cols);
+    float v = q.c[e];
+    if (q.scale_a) v = v * q.scale_a[q.by_row ? row : 0] * q.scale_b[q.by_row ? col : 0];
+    if (q.bias) v = v + static_cast<float>(pf_get<PF_T>(q.bias, static_cast<pf_i64>(col)));
+    pf_put<PF_T>(q.out, static_cast<pf_i64>(e), v);
+  }
+}
+#else
+template <int M, int BIAS>
+PF_DEVICE constexpr int pf_mantissa(pf_f8<M, BIAS>) {
+  return M;
+}
+// A finite number stays one; infinity becomes NaN where there is none.
+PF_DEVICE pf_u32 pf_scaled_bits(float x, float scale) {
+  constexpr bool has_infinity = pf_mantissa(PF_TO{}) == 2;
+  constexpr float most = has_infinity ? 57344.0f : 448.0f;
+  const pf_u32 sign = pf_bits<pf_u32>(x) >> 24 & 0x80u, a = pf_bits<pf_u32>(x) & 0x7fffffffu;
+  const float v = x * scale, kept = v > most ? most : v < -most ? -most : v;
+  pf_u32 code;
+#if defined(PF_NVIDIA) && __CUDA_ARCH__ >= 890
+  pf_u16 pair;
+  if constexpr (has_infinity)
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(kept));
+  else
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(kept));
+  code = pair & 0xffu;
+#else
+  PF_TO r;
+  pf_f8_set(r, kept);
+  code = r.bits;
+#endif
+  if (a >= 0x7f800000u) code = sign | (has_infinity && a == 0x7f800000u ? 0x7cu : 0x7fu);
+  return code;
+}
+
+enum { TILE = 64, EACH = 16 };
+
+// A block takes a tile of 64 x 64, a thread 16 elements of one of its rows, and then of its columns.
+PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
+  constexpr float most = pf_mantissa(PF_TO{}) == 2 ? 57344.0f : 448.0f;
+  const float amax = *q.amax;
+  // No larger than what has a reciprocal.
+  float scale = most / amax;
+  if (!(amax > 0.0f) || pf_bits<pf_u32>(amax) >= 0x7f800000u) scale = 1.0f;
+  if (scale > 0x1p126f) scale = 0x1p126f;
+  if (pf_block() == 0 && pf_thread() == 0) *q.inverse = 1.0f / scale;
+
+  PF_SHARED pf_u32 tile[TILE * (TILE / 4 + 1)];
+  const int thread = static_cast<int>(pf_thread()), line = thread / 4, at = thread % 4 * EACH;
+  const pf_index block = static_cast<pf_index>(pf_block()),
+                 tile_row = block / static_cast<pf_index>(q.tiles),
+                 tile_col = block - tile_row * static_cast<pf_index>(q.tiles);
+  const pf_i64 row0 = static_cast<pf_i64>(tile_row) * TILE, col0 = static_cast<pf_i64>(tile_col) * TILE;
+  const pf_i64 row = row0 + line, col = col0 + at;
+  pf_u32 words[EACH / 4];
+  PF_UNROLL for (int w = 0; w < EACH / 4; ++w) words[w] = 0;
+#ifdef WHOLE
+  if (row < q.rows && col < q.cols) {
+    PF_UNROLL for (int half = 0; half < EACH / 8; ++half) {
+      pf_vector<PF_T, 8> v;
+      v.template load<false>(static_cast<const PF_T*>(q.x) + row * q.cols + col + half * 8);
+      PF_UNROLL for (int i = 0; i < 8; ++i)
+          words[half * 2 + i / 4] |= pf_scaled_bits(v.get(i), scale) << (8 * (i % 4));
+    }
+    pf_store_words<16, false>(static_cast<pf_u8*>(q.out) + row * q.cols + col, words);
+  }
+#else
+  PF_UNROLL for (int i = 0; i < EACH; ++i) {
+    if (row >= q.rows || col + i >= q.cols) continue;
+    const float x = static_cast<float>(pf_get<PF_T>(q.x, row * q.cols + col + i));
+    const pf_u32 code = pf_scaled_bits(x, scale);
+    words[i / 4] |= code << (8 * (i % 4));
+    static_cast<pf_u8*>(q.out)[row * q.cols + col + i] = static_cast<pf_u8>(code);
+  }
+#endif
+  if (!q.turned) return;
+  PF_UNROLL for (int w = 0; w < EACH / 4; ++w) tile[line * (TILE / 4 + 1) + at / 4 + w] = words[w];
+  pf_barrier();
+  const pf_i64 turned_row = col0 + line, turned_col = row0 + at;
+  PF_UNROLL for (int w = 0; w < EACH / 4; ++w) words[w] = 0;
+  PF_UNROLL for (int i = 0; i < EACH; ++i) {
+    const pf_u32 word = tile[(at + i) * (TILE / 4 + 1) + line / 4];
+    words[i / 4] |= (word >> (8 * (line % 4)) & 0xffu) << (8 * (i % 4));
+  }
+  pf_u8* to = static_cast<pf_u8*>(q.turned) + turned_row * q.rows + turned_col;
+#ifdef WHOLE
+  if (turned_row < q.cols && turned_col < q.rows) pf_store_words<16, false>(to, words);
+#else
+  PF_UNROLL for (int i = 0; i < EACH; ++i)
+      if (turned_row < q.cols && turned_col + i < q.rows)
+          to[i] = static_cast<pf_u8>(words[i / 4] >> (8 * (i % 4)));
+#endif
+}
+#endif
+
+#else  // launchers
+#include <algorithm>
+#include <string>
+
+#include "gpu/device_text.h"
+#include "gpu/move.h"
+#include "gpu/product.h"
+#include "table/kernels/float8.h"
+
+namespace pyflame::gpu {
+namespace {
+
+using namespace kernels;
+
+constexpr int64_t kSmallest = int64_t{1} << 31;  // elements that 32 bits count
+
+void finish(const KernelArgs& a, const Product& p, const void* sums, bool scaled, const void* bias) {
+  pf_scaled_finish q{};
+  q.c = static_cast<const float*>(sums);
+  q.out = p.c;
+  q.scale_a = scaled ? static_cast<const float*>(p.scaling.of_a) : nullptr;
+  q.scale_b = scaled ? static_cast<const float*>(p.scaling.of_b) : nullptr;
+  q.bias = bias;
+  q.rows = p.m, q.cols = p.n;
+  q.by_row = p.scaling.by_row;
+  const Function f = a.compile("kernels_float8.cpp",
+                               Defines().type("PF_T", p.out).text(
+                                   "PF_INDEX", p.m * p.n < kSmallest ? "pf_u32" : "pf_u64"),
+                               "pf_scaled_finish");
+  a.launch(f, blocks_for(p.m * p.n, 256, 1 << 16), 256, 0, q);
+}
+
+// The operand as bfloat16, with the same strides up to gaps.
+void* widened(const KernelArgs& a, const pf_tensor& t, int along) {
+  void* to = a.workspace(static_cast<size_t>(t.shape[0] * t.shape[1]) * 2);
+  pf_tensor w = t;
+  w.data = to;
+  w.dtype = static_cast<uint8_t>(DType::BFloat16);
+  w.strides[along] = 1;
+  w.strides[1 - along] = t.shape[along];
+  copy_tensor(a, w, t);
+  return to;
+}
+
+void scaled_matmul(const KernelArgs& args) {
+  constexpr auto at = tensors<ScaledMatmul>;
+  constexpr auto number = numbers<ScaledMatmul>;
+  const pf_tensor &out = args.tensor(at.out), &a = args.tensor(at.a), &b = args.tensor(at.b);
+  Product p{};
+  p.m = out.shape[0], p.n = out.shape[1], p.k = a.shape[1];
+  p.dtype = args.dtype(at.a);
+  p.out = args.dtype(at.out);
+  p.a = a.data, p.b = b.data, p.c = out.data;
+  p.a_row = p.m == 1 ? p.k : a.strides[0], p.a_col = 1;
+  p.b_row = 1, p.b_col = p.n == 1 ? p.k : b.strides[1];
+  p.scaling = {args.dtype(at.b), args.data(at.scale_a), args.data(at.scale_b),
+               args.i(number.by_row) != 0, args.i(number.fast_sums) != 0};
+  const void* bias = args.data(at.bias);
+  const bool wide = p.out == DType::Float32;
+  const auto room = [&] {
+    return wide ? p.c : args.workspace(static_cast<size_t>(p.m * p.n) * sizeof(float));
+  };
+  const ProductSource from = product_source();
+  std::string why;
+  if (from != ProductSource::Own) {
+    // Libraries add no bias to float32 results, and old ones have no scales of rows.
+    if (!wide) p.bias = bias;
+    if (library_scaled_product(args, p, &why)) {
+      if (wide && bias) finish(args, p, p.c, false, bias);
+      return;
+    }
+    if (why.empty()) {
+      Product sums = p;
+      sums.bias = nullptr;
+      sums.out = DType::Float32;
+      sums.scaling.of_a = sums.scaling.of_b = nullptr;
+      sums.scaling.by_row = false;
+      sums.c = room();
+      if (library_scaled_product(args, sums, &why)) return finish(args, p, sums.c, true, bias);
+      why = std::string(product_library()) + " has no such product";
+    }
+    if (from == ProductSource::Auto)
+      note_own("_scaled_mm", "operands are converted to bfloat16 and multiplied as such: " + why,
+               "PYFLAME_GPU_GEMM");
+  }
+  Product q = p;
+  q.scaling = {};
+  q.bias = nullptr;
+  q.dtype = DType::BFloat16;
+  q.out = DType::Float32;
+  q.a = widened(args, a, 1), q.a_row = p.k;
+  q.b = widened(args, b, 0), q.b_col = p.k;
+  q.c = room();
+  multiply(args, q);
+  finish(args, p, q.c, true, bias);
+}
+
+void to_float8(const KernelArgs& a) {
+  constexpr auto at = tensors<ToFloat8>;
+  const pf_tensor& x = a.tensor(at.x);
+  pf_to_float8 q{};
+  q.x = x.data;
+  q.amax = static_cast<const float*>(a.data(at.amax));
+  q.out = a.data(at.out);
+  q.turned = a.has(at.turned) ? a.data(at.turned) : nullptr;
+  q.inverse = static_cast<float*>(a.data(at.inverse));
+  q.rows = x.shape[0], q.cols = x.shape[1];
+  q.tiles = ceil_div(q.cols, 64);
+  const bool whole = q.cols % 16 == 0 && (!q.turned || q.rows % 16 == 0) &&
+                     (reinterpret_cast<uintptr_t>(q.x) | reinterpret_cast<uintptr_t>(q.out) |
+                      reinterpret_cast<uintptr_t>(q.turned)) %
+                             16 ==
+                         0;
+  Defines options = Defines()
+                        .type("PF_T", a.dtype(at.x))
+                        .text("PF_TO", device_stored(a.dtype(at.out)))
+                        .text("PF_INDEX", "pf_u32");
+  if (whole) options = std::move(options).value("WHOLE", 1);
+  const Function f = a.compile("kernels_float8.cpp", options, "pf_to_float8");
+  a.launch(f, Grid(q.tiles * ceil_div(q.rows, 64)), 256, 0, q);
+}
+
+PF_GPU_KERNEL(ScaledMatmul::kInfo, scaled_matmul)
+PF_GPU_KERNEL(ToFloat8::kInfo, to_float8)
+
+}  // namespace
+}  // namespace pyflame::gpu
+#endif
