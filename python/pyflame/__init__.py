@@ -97,6 +97,7 @@ _MODULES = (
     "signal",
     "fx",
     "sparse",
+    "float8",
     "hub",
     "memory",
     "ops",

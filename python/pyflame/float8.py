@@ -7,6 +7,7 @@ parameters stay what they were.
 """
 
 from . import _C, _ops
+from .amp.autocast_mode import get_autocast_dtype, is_autocast_enabled
 from .autograd.function import Function, once_differentiable
 from .nn.layers import Linear
 
@@ -72,7 +73,7 @@ class Float8Linear(Linear):
     def from_float(cls, module):
         """The layer with the parameters of an `nn.Linear` (the same, no copies)."""
         if not isinstance(module, Linear):
-            raise _C.TypeError(
+            raise TypeError(
                 f"Float8Linear.from_float: got {type(module).__name__}; expected an nn.Linear"
             )
         weight = module.weight
@@ -100,8 +101,8 @@ class Float8Linear(Linear):
                 f"[..., {self.in_features}]; check in_features of the layer"
             )
         kind = input.device.type
-        if _C.is_autocast_enabled(kind):
-            input = input.to(_C.get_autocast_dtype(kind))
+        if is_autocast_enabled(kind):
+            input = input.to(get_autocast_dtype(kind))
         if input.dtype not in _HALF_AND_SINGLE:
             raise _C.DTypeError(
                 f"Float8Linear: got input of {input.dtype}; expected float32, float16 or bfloat16; "
@@ -129,7 +130,7 @@ def convert_to_float8_training(module, module_filter_fn=None):
         return found[id(layer)]
 
     for name, parent in list(module.named_modules()):
-        for key, child in list(parent.named_children()):
+        for key, child in list(parent._modules.items()):  # also one that is in two places
             new = converted(child, f"{name}.{key}" if name else key)
             if new is not None:
                 setattr(parent, key, new)

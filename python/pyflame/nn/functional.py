@@ -446,6 +446,7 @@ def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
 
 from .attention_functions import *  # noqa: E402, F403
 from .pool_functions import *  # noqa: E402, F403
+from .scaled_products import ScalingType, SwizzleType, scaled_mm  # noqa: E402, F401
 
 # ---- resampling ---------------------------------------------------------------------------------
 

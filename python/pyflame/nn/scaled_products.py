@@ -59,7 +59,7 @@ def scaled_mm(
     for recipe, swizzle in ((scale_recipe_a, swizzle_a), (scale_recipe_b, swizzle_b)):
         recipe, swizzle = _one(recipe, "scale_recipe"), _one(swizzle, "swizzle")
         if not isinstance(recipe, ScalingType):
-            raise _C.TypeError(
+            raise TypeError(
                 f"scaled_mm: got scale_recipe {recipe!r}; expected a member of "
                 "nn.functional.ScalingType"
             )
