@@ -510,8 +510,31 @@ def product_int8(full):
     case("matmul", f"product {n}x{n}x{n} int8 to int32", flops=2 * n**3)(make)
 
 
+def product_float8(full, by_row):
+    """1979 TFLOP/s is what Hopper's units multiply of eight bits, dense."""
+    n = full // HALF
+
+    def make(torch, device):
+        a, b = (torch.randn(n, n, device=device).to(torch.float8_e4m3fn) for _ in range(2))
+        shapes = ((n, 1), (1, n)) if by_row else ((), ())
+        scales = [torch.ones(s, device=device) for s in shapes]
+        return lambda: torch._scaled_mm(
+            a, b.t(), *scales, out_dtype=torch.bfloat16, use_fast_accum=True
+        )
+
+    rows = "_rows" if by_row else ""
+    make.__name__ = f"matmul_float8_{full}{rows}"
+    title = (
+        f"product {n}x{n}x{n} float8_e4m3fn to bf16, scales of {'rows' if by_row else 'tensors'}"
+    )
+    case("matmul", title, flops=2 * n**3)(make)
+
+
 product_high(4096)
 product_int8(4096)
+for _n in (4096, 8192):
+    product_float8(_n, False)
+product_float8(8192, True)
 
 
 @case("matmul", f"linear {TOKENS}x768 -> 3072 bf16 with bias", flops=2 * TOKENS * 768 * 3072)

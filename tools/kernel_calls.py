@@ -319,6 +319,21 @@ def products(calls):
     tuning.enable_exhaustive_search(False)
 
 
+def eight_bits(calls):
+    """Products of float8 where a library has none, and what makes their operands."""
+    kinds = [pf.float8_e4m3fn, pf.float8_e5m2]
+    for kind, dtype, (m, k, n) in itertools.product(
+        kinds, FLOATS[:3], ((5, 17, 3), (256, 512, 256), (1 << 17, 64, 1 << 15))
+    ):
+        a, b = empty(m, k, dtype=kind), empty(n, k, dtype=pf.float8_e4m3fn).t()
+        scales, bias = (empty(m, 1), empty(1, n)), empty(n, dtype=dtype)
+        calls("_scaled_mm", lambda: pf._scaled_mm(a, b, *scales, bias, out_dtype=dtype))
+        x = empty(m, k, dtype=dtype)
+        calls("_to_float8", lambda: pf.ops.get("_to_float8")(x, kind, True))
+        odd = empty(m, k, dtype=dtype, layout="odd")
+        calls("_to_float8", lambda: pf.ops.get("_to_float8")(odd, kind, False))
+
+
 def attention(calls):
     for dtype, depth, mask in itertools.product(
         FLOATS, (16, 33, 64, 80, 96, 100, 128, 160, 256), (None, "causal", pf.bool, "float")
@@ -718,7 +733,7 @@ def main(device):
     pf.set_device(device)
     calls = Calls()
     for family in (
-        registry, fitting, softmax, norms, sums, losses, products, attention, linear_algebra, convolutions, pools,
+        registry, fitting, softmax, norms, sums, losses, products, eight_bits, attention, linear_algebra, convolutions, pools,
         recurrent, images, indexing, moving, optimizers, huge,
     ):  # fmt: skip
         began = time.time()

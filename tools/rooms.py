@@ -29,7 +29,7 @@ ROOMS = {
 # the others are everybody's.
 PUBLIC = {
     "everything": "pyflame",
-    "ops": "ops losses special statistics optim_ops",
+    "ops": "ops losses special statistics optim_ops float8",
     "nn": "nn init",
     "optim": "optim",
     "io": "io",

@@ -6,6 +6,7 @@
 #include "pyflame/device.h"
 #include "pyflame/dtype.h"
 #include "pyflame/error.h"
+#include "pyflame/float8.h"
 #include "pyflame/init.h"
 #include "pyflame/io.h"
 #include "pyflame/nn.h"

@@ -79,8 +79,7 @@ void to_float8_kernel(const KernelArgs& args) {
   const auto run = [&]<class F>() {
     constexpr float kMost = F::kMantissa == 3 ? 448 : 57344;
     // No larger than what has a reciprocal.
-    const float scale =
-        amax > 0 && std::isfinite(amax) ? std::min(kMost / amax, 0x1p126f) : 1.0f;
+    const float scale = amax > 0 && std::isfinite(amax) ? std::min(kMost / amax, 0x1p126f) : 1.0f;
     *args.data<float>(at.inverse) = 1 / scale;
     auto* out = args.data<F>(at.out);
     auto* turned = args.has(at.turned) ? args.data<F>(at.turned) : nullptr;
@@ -94,8 +93,7 @@ void to_float8_kernel(const KernelArgs& args) {
             out[i * cols + j] = scaled_to<F>(static_cast<float>(load(from[i * cols + j])), scale);
         if (!turned) return;
         for (int64_t j = 0; j < cols; ++j)
-          for (int64_t i = begin * kTile; i < last; ++i)
-            turned[j * rows + i] = out[i * cols + j];
+          for (int64_t i = begin * kTile; i < last; ++i) turned[j * rows + i] = out[i * cols + j];
       });
     });
   };

@@ -70,7 +70,8 @@ PF_DEVICE pf_u32 pf_scaled_bits(float x, float scale) {
 
 enum { TILE = 64, EACH = 16 };
 
-// A block takes a tile of 64 x 64, a thread 16 elements of one of its rows, and then of its columns.
+// A block takes a tile of 64 x 64, a thread 16 elements of one of its rows, and then of its
+// columns.
 PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
   constexpr float most = pf_mantissa(PF_TO{}) == 2 ? 57344.0f : 448.0f;
   const float amax = *q.amax;
@@ -85,7 +86,8 @@ PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
   const pf_index block = static_cast<pf_index>(pf_block()),
                  tile_row = block / static_cast<pf_index>(q.tiles),
                  tile_col = block - tile_row * static_cast<pf_index>(q.tiles);
-  const pf_i64 row0 = static_cast<pf_i64>(tile_row) * TILE, col0 = static_cast<pf_i64>(tile_col) * TILE;
+  const pf_i64 row0 = static_cast<pf_i64>(tile_row) * TILE,
+               col0 = static_cast<pf_i64>(tile_col) * TILE;
   const pf_i64 row = row0 + line, col = col0 + at;
   pf_u32 words[EACH / 4];
   PF_UNROLL for (int w = 0; w < EACH / 4; ++w) words[w] = 0;
@@ -94,8 +96,8 @@ PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
     PF_UNROLL for (int half = 0; half < EACH / 8; ++half) {
       pf_vector<PF_T, 8> v;
       v.template load<false>(static_cast<const PF_T*>(q.x) + row * q.cols + col + half * 8);
-      PF_UNROLL for (int i = 0; i < 8; ++i)
-          words[half * 2 + i / 4] |= pf_scaled_bits(v.get(i), scale) << (8 * (i % 4));
+      PF_UNROLL for (int i = 0; i < 8; ++i) words[half * 2 + i / 4] |=
+          pf_scaled_bits(v.get(i), scale) << (8 * (i % 4));
     }
     pf_store_words<16, false>(static_cast<pf_u8*>(q.out) + row * q.cols + col, words);
   }
@@ -121,9 +123,8 @@ PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
 #ifdef WHOLE
   if (turned_row < q.cols && turned_col < q.rows) pf_store_words<16, false>(to, words);
 #else
-  PF_UNROLL for (int i = 0; i < EACH; ++i)
-      if (turned_row < q.cols && turned_col + i < q.rows)
-          to[i] = static_cast<pf_u8>(words[i / 4] >> (8 * (i % 4)));
+  PF_UNROLL for (int i = 0; i < EACH; ++i) if (turned_row < q.cols && turned_col + i < q.rows)
+      to[i] = static_cast<pf_u8>(words[i / 4] >> (8 * (i % 4)));
 #endif
 }
 #endif
@@ -144,7 +145,8 @@ using namespace kernels;
 
 constexpr int64_t kSmallest = int64_t{1} << 31;  // elements that 32 bits count
 
-void finish(const KernelArgs& a, const Product& p, const void* sums, bool scaled, const void* bias) {
+void finish(const KernelArgs& a, const Product& p, const void* sums, bool scaled,
+            const void* bias) {
   pf_scaled_finish q{};
   q.c = static_cast<const float*>(sums);
   q.out = p.c;
@@ -153,10 +155,10 @@ void finish(const KernelArgs& a, const Product& p, const void* sums, bool scaled
   q.bias = bias;
   q.rows = p.m, q.cols = p.n;
   q.by_row = p.scaling.by_row;
-  const Function f = a.compile("kernels_float8.cpp",
-                               Defines().type("PF_T", p.out).text(
-                                   "PF_INDEX", p.m * p.n < kSmallest ? "pf_u32" : "pf_u64"),
-                               "pf_scaled_finish");
+  const Function f = a.compile(
+      "kernels_float8.cpp",
+      Defines().type("PF_T", p.out).text("PF_INDEX", p.m * p.n < kSmallest ? "pf_u32" : "pf_u64"),
+      "pf_scaled_finish");
   a.launch(f, blocks_for(p.m * p.n, 256, 1 << 16), 256, 0, q);
 }
 

@@ -27,10 +27,10 @@ struct Product {
 
   // Of eight-bit floats (library_scaled_product() alone): c is multiplied before the bias is added.
   struct Scaling {
-    DType b{};  // that of a is `dtype`
+    DType b{};                                    // that of a is `dtype`
     const void *of_a = nullptr, *of_b = nullptr;  // float32, or null for 1
-    bool by_row = false;     // one for each row of a and each column of b
-    bool fast_sums = false;  // of fewer bits
+    bool by_row = false;                          // one for each row of a and each column of b
+    bool fast_sums = false;                       // of fewer bits
   } scaling{};
 
   int64_t batches() const {
@@ -68,8 +68,8 @@ void multiply(const KernelArgs&, Product);
 // `proposal`: of the algorithms that its heuristic lists, the first unless somebody measured
 // (tuning.h).
 bool library_product(const KernelArgs&, const Product&, int proposal = 0);
-// The same of eight-bit floats, a and b along k. False with why where the device, or what the library
-// asks of sizes, stands against it; with no reason where the library has no such product.
+// The same of eight-bit floats, a and b along k. False with why where the device, or what the
+// library asks of sizes, stands against it; with no reason where the library has no such product.
 bool library_scaled_product(const KernelArgs&, const Product&, std::string* why);
 // Of AMD alone: through rocBLAS: what hipBLASLt cannot do, or all where that is missing.
 bool rocblas_product(const KernelArgs&, const Product&);

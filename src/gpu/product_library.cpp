@@ -367,7 +367,8 @@ bool library_scaled_product(const KernelArgs& args, const Product& p, std::strin
     *why = blas().text;
   if (!why->empty()) return false;
   if (!compile_only().empty()) return true;  // as if there were a library
-  Stored a{uint64_t(p.k), uint64_t(p.m), p.a_row, false}, b{uint64_t(p.k), uint64_t(p.n), p.b_col, true};
+  Stored a{uint64_t(p.k), uint64_t(p.m), p.a_row, false},
+      b{uint64_t(p.k), uint64_t(p.n), p.b_col, true};
   args.device.activate();
   return products(args.device).run(args, p, a, b, 0);
 }

@@ -80,7 +80,8 @@ const char* rocblas_text() {
 }
 
 bool rocblas_product(const KernelArgs& args, const Product& p) {
-  if (!is_float(p.dtype) || itemsize(p.dtype) < 2 || p.out != p.dtype || p.k == 0 || !rocblas().usable)
+  if (!is_float(p.dtype) || itemsize(p.dtype) < 2 || p.out != p.dtype || p.k == 0 ||
+      !rocblas().usable)
     return false;
   constexpr int64_t kMost = 2147483647;
   Stored a, b;

@@ -1,4 +1,6 @@
-// Products of eight-bit floats with scales, and tensors made operands of them.
+// Products of eight-bit floats with scales, and what makes their operands.
+#include "pyflame/float8.h"
+
 #include <optional>
 #include <utility>
 
@@ -34,15 +36,15 @@ void check_operand(const Tensor& t, bool first, const char* op) {
 // Whether scales are one number each, or one for each row of a and column of b.
 bool scales_by_row(const Tensor& a, const Tensor& b, int64_t m, int64_t n, const char* op) {
   for (const Tensor& t : {a, b}) {
-    PF_CHECK(t.defined(), ValueError, op, "got no scale; expected a float32 tensor for each matrix");
+    PF_CHECK(t.defined(), ValueError, op,
+             "got no scale; expected a float32 tensor for each matrix");
     PF_CHECK(t->dtype == DType::Float32, DTypeError, op, "got a scale of ", t->dtype,
              "; expected float32; convert it with .to(pf.float32)");
   }
   if (a->numel == 1 && b->numel == 1) return false;
   PF_CHECK((a->shape == Dims{m, 1} && b->shape == Dims{1, n}), ShapeError, op,
-           "got scales of shapes ", a->shape, " and ", b->shape,
-           "; expected one number each, or ", Dims{m, 1}, " and ", Dims{1, n},
-           " for rows and columns; reshape them");
+           "got scales of shapes ", a->shape, " and ", b->shape, "; expected one number each, or ",
+           Dims{m, 1}, " and ", Dims{1, n}, " for rows and columns; reshape them");
   return true;
 }
 
@@ -64,14 +66,16 @@ Tensor scaled_mm(const Tensor& a, const Tensor& b, const Tensor& scale_a, const 
            " == ", b->shape[0], " (the dimensions that are summed over); transpose one of them");
   const DType dtype = out_dtype.value_or(a->dtype);
   const bool narrow = is_float8(dtype);
-  PF_CHECK(narrow || dtype == DType::Float32 || dtype == DType::Float16 || dtype == DType::BFloat16,
-           DTypeError, op, "got out_dtype ", dtype,
-           "; expected bfloat16, float16, float32, float8_e4m3fn or float8_e5m2; convert the result");
+  PF_CHECK(
+      narrow || dtype == DType::Float32 || dtype == DType::Float16 || dtype == DType::BFloat16,
+      DTypeError, op, "got out_dtype ", dtype,
+      "; expected bfloat16, float16, float32, float8_e4m3fn or float8_e5m2; convert the result");
   PF_CHECK(narrow || !scale_result.defined(), ValueError, op, "got scale_result for a result of ",
            dtype, "; expected it for float8 results alone; multiply the result instead");
   PF_CHECK(!scale_result.defined() ||
                (scale_result->dtype == DType::Float32 && scale_result->numel == 1),
-           ValueError, op, "got scale_result ", scale_result.defined() ? scale_result->shape : Dims{},
+           ValueError, op, "got scale_result ",
+           scale_result.defined() ? scale_result->shape : Dims{},
            "; expected one float32 number; reshape it");
   const bool by_row = scales_by_row(scale_a, scale_b, m, n, op);
   const DType sums = narrow ? DType::Float32 : dtype;
@@ -79,7 +83,8 @@ Tensor scaled_mm(const Tensor& a, const Tensor& b, const Tensor& scale_a, const 
   if (row.defined()) {
     PF_CHECK(row->shape == Dims{n}, ShapeError, op, "got bias ", row->shape, "; expected ", Dims{n},
              "; one value for each column");
-    const bool fits = row->dtype == sums || (sums == DType::Float32 && row->dtype == DType::BFloat16);
+    const bool fits =
+        row->dtype == sums || (sums == DType::Float32 && row->dtype == DType::BFloat16);
     PF_CHECK(fits, DTypeError, op, "got bias of ", row->dtype, " for a result of ", dtype,
              "; expected ", sums, "; convert it with .to()");
     row = contiguous(to(row, sums));
@@ -108,8 +113,6 @@ Tensor scaled_mm(const Tensor& a, const Tensor& b, const Tensor& scale_a, const 
   return to(out, dtype);
 }
 
-// x as float8 with its largest magnitude at the largest number, and the factor that undoes the
-// scale; with `turned` its transpose, dense, too: [out, turned, inverse].
 TensorList to_float8(const Tensor& x, DType dtype, bool turned) {
   const char* op = "_to_float8";
   NoGrad off;
@@ -139,20 +142,22 @@ namespace ops {
 namespace {
 
 const Family kFloat8("float8", [](Family& f) {
-  f.op(&scaled_mm,
-       {"_scaled_mm(Tensor input, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
-        "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor",
-        "input @ mat2 * scale_a * scale_b + bias of eight-bit floats, summed in float32 and rounded "
-        "once. input [m, k] has dense rows, mat2 [k, n] dense columns, both float8_e4m3fn or one of "
-        "them float8_e5m2. The scales are float32: one number each, or [m, 1] and [1, n]. bias [n] "
-        "has the dtype of the result. out_dtype is bfloat16, float16, float32 or a float8 dtype "
-        "(None: that of input), for which the result is multiplied by scale_result first. "
-        "use_fast_accum lets the device keep fewer bits of sums. Has no gradient.",
-        kFunction, false});
-  f.op(&to_float8, {"_to_float8(Tensor input, dtype dtype, bool turned=False) -> Tensor[]",
-                    "A matrix as a float8 dtype, scaled so that its largest magnitude becomes the "
-                    "largest number; with turned its dense transpose; and the inverse of the scale.",
-                    kSpecial, false});
+  f.op(
+      &scaled_mm,
+      {"_scaled_mm(Tensor input, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
+       "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+       "input @ mat2 * scale_a * scale_b + bias of eight-bit floats, summed in float32 and rounded "
+       "once. input [m, k] has dense rows, mat2 [k, n] dense columns, both float8_e4m3fn or one of "
+       "them float8_e5m2. The scales are float32: one number each, or [m, 1] and [1, n]. bias [n] "
+       "has the dtype of the result. out_dtype is bfloat16, float16, float32 or a float8 dtype "
+       "(None: that of input), for which the result is multiplied by scale_result first. "
+       "use_fast_accum lets the device keep fewer bits of sums. Has no gradient.",
+       kFunction, false});
+  f.op(&to_float8,
+       {"_to_float8(Tensor input, dtype dtype, bool turned=False) -> Tensor[]",
+        "A matrix as a float8 dtype, scaled so that its largest magnitude becomes the "
+        "largest number; with turned its dense transpose; and the inverse of the scale.",
+        kSpecial, false});
 });
 
 }  // namespace

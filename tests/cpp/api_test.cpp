@@ -64,6 +64,8 @@ TEST(Api, EveryOperationHasAFunction) {
       {"_init_linear_", address(&init::linear_)},
       {"_init_embedding_", address(&init::embedding_)},
       {"_zeros_beside", address(&zeros_beside)},
+      {"_scaled_mm", address(&scaled_mm)},
+      {"_to_float8", address(&to_float8)},
       {"_int_mm", address<Tensor(const Tensor&, const Tensor&)>(&int_mm)},
       {"_sgd", address(&sgd_step)},
       {"_adamw", address(&adamw_step)},

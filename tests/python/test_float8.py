@@ -5,6 +5,8 @@ import os
 
 import numpy as np
 import pytest
+import standin
+from standin import cache, run  # noqa: F401
 
 import pyflame as pf
 import pyflame.nn.functional as F
@@ -194,7 +196,9 @@ def test_public_name():
 # ---- operands ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (16, 16), (5, 17), (64, 64), (80, 144), (65, 63), (3, 200)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (16, 16), (5, 17), (64, 64), (80, 144), (65, 63), (3, 200)]
+)
 @pytest.mark.parametrize("dtype", OUT)
 @pytest.mark.parametrize("kind", [E4M3, E5M2])
 def test_operands_fill_the_range(kind, dtype, shape):
@@ -227,7 +231,11 @@ def test_scales_of_what_has_none(kind):
     assert inverse == 1 and not out.any()
     out, inverse = of([[1.0, math.inf, -math.inf, 1e4]])
     assert inverse == 1 and out[0, 0] == 1 and out[0, 3] == (448 if kind is E4M3 else 10240)
-    assert np.isnan(out[0, 1:3]).all() if kind is E4M3 else out[0, 1:3].tolist() == [math.inf, -math.inf]
+    assert (
+        np.isnan(out[0, 1:3]).all()
+        if kind is E4M3
+        else out[0, 1:3].tolist() == [math.inf, -math.inf]
+    )
     out, inverse = of([[math.nan, 2.0]])
     assert inverse == 1 and np.isnan(out[0, 0]) and out[0, 1] == 2
     out, inverse = of([[1e-38, -5e-39]])  # its scale would be infinite
@@ -318,7 +326,9 @@ def test_conversion_of_a_model():
         pass
 
     shared = nn.Linear(16, 16)
-    model = nn.Sequential(shared, nn.ReLU(), shared, Own(16, 16), nn.ModuleDict({"head": nn.Linear(16, 4)}))
+    model = nn.Sequential(
+        shared, nn.ReLU(), shared, Own(16, 16), nn.ModuleDict({"head": nn.Linear(16, 4)})
+    )
     before = dict(model.named_parameters())
     keys = list(model.state_dict())
     names = []
@@ -356,10 +366,44 @@ def test_training_learns():
     assert loss.item() < 0.3 * first
 
 
-@pytest.mark.skipif(os.environ.get("PYFLAME_TEST_DEVICE", "cpu") == "cpu", reason="of GPUs")
-def test_what_is_converted_is_noted():
-    """Operands that a library does not take, or a device without such products."""
-    a, b, sa, sb = operands(17, 33, 18)
-    pf.debug.reset_stats()
-    check(pf._scaled_mm(a, b, sa, sb, out_dtype=pf.float32), a, b, sa, sb)
-    pf.synchronize()
+# ---- libraries -----------------------------------------------------------------------------------
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+@pytest.mark.parametrize("release", ["new", "old"])
+@pytest.mark.parametrize("architecture", ["gfx1201", "gfx942"])
+def test_through_a_library(run, architecture, release):  # noqa: F811
+    """gfx1201 has a library's products, with its scales or (of old releases, of rows) ours; gfx942
+    multiplies other kinds of float8."""
+    code = f"""
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+pf.set_device("rocm")
+import test_float8 as t
+def slow(kinds, by_row, m, k, n, bias=False):
+    a, b, sa, sb = t.operands(m, k, n, kinds, by_row)
+    before = pf.debug.stats()["slow"]
+    for dtype in t.OUT:
+        add = pf.randn(n).to(dtype) if bias else None
+        t.check(pf._scaled_mm(a, b, sa, sb, add, out_dtype=dtype), a, b, sa, sb, add)
+        other = pf.tensor(2.0).expand(sa.shape).contiguous()  # the pointers are those of each call
+        t.check(pf._scaled_mm(a, b, other, sb, add, out_dtype=dtype), a, b, other, sb, add)
+    return pf.debug.stats()["slow"] - before
+has = {architecture!r} == "gfx1201"
+for kinds in t.KINDS:
+    for by_row in (False, True):
+        for bias in (False, True):
+            assert slow(kinds, by_row, 33, 48, 32, bias) == (0 if has else 6)
+            assert slow(kinds, by_row, 5, 17, 3, bias) == 6
+pf.set_strict(True)
+a, b, sa, sb = t.operands(16, 17, 16)
+try:
+    pf._scaled_mm(a, b, sa, sb, out_dtype=pf.float32).tolist()
+    refused = ""
+except pf.NotSupportedError as e:
+    refused = str(e)
+assert ("multiples of 16" if has else "gfx942") in refused, refused
+"""
+    more = {"PYFLAME_STANDIN_OLD": "1"} if release == "old" else {}
+    library = standin.FOLDER / "standin" / "products" / "libhipblaslt.so"
+    run(code, PYFLAME_STANDIN_ARCH=architecture, PYFLAME_HIPBLASLT_LIBRARY=library, **more)

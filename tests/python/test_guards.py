@@ -21,7 +21,14 @@ def test_every_operation_stays_within_its_memory(tmp_path, part):
         names = {schema.split("(")[0]: 0 for schema in json.loads(text)}
         for schema, count in json.loads(text).items():
             names[schema.split("(")[0]] += count
-        integers = ("bitwise_", "one_hot", "bincount", "int_mm", "_int_mm")  # take no floats
+        integers = (
+            "bitwise_",
+            "one_hot",
+            "bincount",
+            "int_mm",
+            "_int_mm",
+            "_scaled_mm",
+        )  # take no floats
         names = {name: n for name, n in names.items() if not name.startswith(integers)}
         never = [name for name, n in names.items() if not n and name not in guards.FITTING]
         # Arguments made by chance do not suit every row; nearly all must have run.

@@ -220,6 +220,13 @@ def r(*shape):
     return lambda: pf.randn(shape, dtype=pf.float64)
 
 
+E4M3 = pf.float8_e4m3fn
+
+
+def _floats(tensors):
+    return [t.to(pf.float32) for t in tensors]
+
+
 def ints(values, dtype=pf.int64):
     return lambda: pf.tensor(values, dtype=dtype)
 
@@ -361,6 +368,15 @@ CASES = {
             [r(5, 2, 4), ints([[1, 2, 3], [3, 1, 1]])],
         )
     ],
+    "_scaled_mm": [
+        (
+            lambda a, b, s: pf._scaled_mm(
+                a.to(E4M3), b.to(E4M3).t(), s.to(pf.float32), pf.tensor(0.5), out_dtype=pf.float32
+            ),
+            [r(3, 8), r(5, 8), r(1)],
+        )
+    ],
+    "_to_float8": [(lambda x: _floats(pf.ops.get("_to_float8")(x.float(), E4M3, True)), [r(3, 8)])],
     "_int_mm": [
         (
             op("_int_mm"),

@@ -1,9 +1,12 @@
 // A stand-in for hipBLASLt: plain loops in double. Its heuristic proposes three algorithms, of
 // which the last is the quickest; for int8 it has them only with int32 sums, results and factors.
-// With compute type TF32 it rounds operands so. The work is done when the stream has come so far.
+// Eight-bit floats it multiplies as the real one does: along k alone, not two of e5m2, with scales
+// of rows unless PYFLAME_STANDIN_OLD says that it is an old release. With compute type TF32 it
+// rounds operands so. The work is done when the stream has come so far.
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "numbers.h"
@@ -15,6 +18,8 @@ struct Desc {
   int trans_a = 111, trans_b = 111, bias_type = 0;
   unsigned epilogue = 0;
   const void* bias = nullptr;
+  const float *scale_a = nullptr, *scale_b = nullptr;
+  int mode_a = 0, mode_b = 0;
 };
 struct Layout {
   int type;
@@ -34,7 +39,7 @@ struct Proposal {
   int reserved[4];
 };
 enum : int { kSuccess = 0, kInvalid = 7, kTransposed = 112, kWithBias = 4 };
-enum : int { kInt8 = 3, kInt32 = 10, kTf32 = 6, kSumInt32 = 9 };
+enum : int { kFloat = 0, kInt8 = 3, kInt32 = 10, kE5M2 = 29, kOuter = 3, kTf32 = 6, kSumInt32 = 9 };
 
 }  // namespace
 
@@ -55,9 +60,15 @@ CALL hipblasLtMatmulDescDestroy(void* d) {
 }
 CALL hipblasLtMatmulDescSetAttribute(void* d, int which, const void* value, size_t bytes) {
   Desc& x = *static_cast<Desc*>(d);
-  void* fields[] = {&x.trans_a, &x.trans_b, &x.epilogue, &x.bias, &x.bias_type};
-  const size_t sizes[] = {4, 4, 4, sizeof x.bias, 4};
-  if (which < 0 || which > 4 || bytes != sizes[which]) return kInvalid;
+  void* fields[] = {&x.trans_a,   &x.trans_b, &x.epilogue, &x.bias,
+                    &x.bias_type, &x.scale_a, &x.scale_b};
+  const size_t sizes[] = {4, 4, 4, sizeof x.bias, 4, sizeof x.scale_a, sizeof x.scale_b};
+  if (which == 31 || which == 32) {
+    if (bytes != 4 || std::getenv("PYFLAME_STANDIN_OLD")) return kInvalid;
+    std::memcpy(which == 31 ? &x.mode_a : &x.mode_b, value, bytes);
+    return kSuccess;
+  }
+  if (which < 0 || which > 6 || bytes != sizes[which]) return kInvalid;
   std::memcpy(fields[which], value, bytes);
   return kSuccess;
 }
@@ -91,10 +102,15 @@ CALL hipblasLtMatmulAlgoGetHeuristic(void*, void* d, void* a, void* b, void*, vo
                                      int wanted, Proposal* found, int* count) {
   const Desc& x = *static_cast<Desc*>(d);
   const auto type = [](void* l) { return static_cast<Layout*>(l)->type; };
+  const bool eight_bits = is_float8(type(a)) && is_float8(type(b)) &&
+                          (type(a) != kE5M2 || type(b) != kE5M2) && x.trans_a == kTransposed &&
+                          x.trans_b != kTransposed && !is_float8(type(c)) && type(c) != kInt32 &&
+                          (x.epilogue != kWithBias || type(c) != kFloat);
   const bool known =
-      type(a) == type(b) &&
-      (type(a) == kInt8 ? x.compute == kSumInt32 && x.scale == kInt32 && type(c) == kInt32
-                        : type(c) == type(a));
+      eight_bits ||
+      (type(a) == type(b) && !is_float8(type(a)) &&
+       (type(a) == kInt8 ? x.compute == kSumInt32 && x.scale == kInt32 && type(c) == kInt32
+                         : type(c) == type(a)));
   *count = !known ? 0 : wanted < 3 ? wanted : 3;
   for (int i = 0; i < *count; ++i) {
     found[i] = {};
@@ -129,10 +145,13 @@ CALL hipblasLtMatmul(void*, void* d, const void* alpha, const void* a, void* al,
     for (int64_t s = 0; s < kc.batches; ++s)
       for (int64_t j = 0; j < static_cast<int64_t>(kc.cols); ++j)
         for (int64_t i = 0; i < static_cast<int64_t>(kc.rows); ++i) {
-          double sum = kept.epilogue == kWithBias ? get(kept.bias, i, kept.bias_type) : 0;
+          double sum = 0;
           for (int64_t k = 0; k < inner; ++k)
             sum += value(a, s * ka.stride + (at ? k + i * ka.ld : i + k * ka.ld), ka.type) *
                    value(b, s * kb.stride + (bt ? j + k * kb.ld : k + j * kb.ld), kb.type);
+          if (kept.scale_a) sum *= kept.scale_a[kept.mode_a == kOuter ? i : 0];
+          if (kept.scale_b) sum *= kept.scale_b[kept.mode_b == kOuter ? j : 0];
+          if (kept.epilogue == kWithBias) sum += get(kept.bias, i, kept.bias_type);
           put(c, s * kc.stride + i + j * kc.ld, kc.type, sum);
         }
   });

@@ -1,8 +1,10 @@
 // What the stand-ins for libraries of products share: numbers of any dtype (0 float32, 1 float64,
-// 2 float16, 3 int8, 10 int32, else bfloat16), and waiting for a stream of the stand-in's runtime.
+// 2 float16, 3 int8, 10 int32, 28 and 29 float8, else bfloat16), and waiting for a stream of the
+// stand-in's runtime.
 #pragma once
 #include <dlfcn.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -13,11 +15,25 @@
 
 namespace {
 
+inline bool is_float8(int type) {
+  return type == 28 || type == 29;
+}
+// e4m3fn or e5m2.
+inline double float8(uint8_t bits, bool wide) {
+  const int mantissa = wide ? 2 : 3, exponent = (bits & 0x7f) >> mantissa,
+            m = bits & ((1 << mantissa) - 1);
+  const double sign = bits & 0x80 ? -1 : 1;
+  if (wide && exponent == 31) return m ? NAN : sign * INFINITY;
+  if (!wide && (bits & 0x7f) == 0x7f) return NAN;
+  const int scale = (exponent ? exponent : 1) - (wide ? 15 : 7) - mantissa;
+  return sign * std::ldexp(m + (exponent ? 1 << mantissa : 0), scale);
+}
 inline double get(const void* p, int64_t i, int type) {
   if (type == 1) return static_cast<const double*>(p)[i];
   if (type == 2) return static_cast<double>(static_cast<const _Float16*>(p)[i]);
   if (type == 0) return static_cast<const float*>(p)[i];
   if (type == 3) return static_cast<const int8_t*>(p)[i];
+  if (is_float8(type)) return float8(static_cast<const uint8_t*>(p)[i], type == 29);
   const uint32_t bits = uint32_t{static_cast<const uint16_t*>(p)[i]} << 16;
   float v;
   std::memcpy(&v, &bits, 4);

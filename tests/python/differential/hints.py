@@ -5,6 +5,7 @@ SHAPES = {
     "mm": "ik,kj",
     "int_mm": "ik,kj",
     "_int_mm": "ik,kj",
+    "_scaled_mm": "ik,kj",
     "bmm": "bik,bkj",
     "mv": "ik,k",
     "dot": "k,k",
