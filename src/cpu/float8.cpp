@@ -1,6 +1,9 @@
 // Products of eight-bit floats and their operands (table/kernels/float8.h), by way of float32.
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "cpu/convert.h"
@@ -71,11 +74,29 @@ F scaled_to(float x, float scale) {
   return to_float8<F>(x > kMost ? kMost : x < -kMost ? -kMost : x);
 }
 
+// By their bits, among which those of NaN are the largest, so that the order does not matter.
+template <class S>
+float largest_magnitude(const S* x, int64_t n) {
+  std::atomic<uint32_t> all{0};
+  parallel_for(n, 65536, [&](int64_t begin, int64_t end) {
+    uint32_t most = 0;
+    for (int64_t i = begin; i < end; ++i)
+      most = std::max(most, std::bit_cast<uint32_t>(static_cast<float>(load(x[i]))) & 0x7fffffffu);
+    uint32_t seen = all.load(std::memory_order_relaxed);
+    while (seen < most && !all.compare_exchange_weak(seen, most, std::memory_order_relaxed)) {
+    }
+  });
+  return std::bit_cast<float>(all.load(std::memory_order_relaxed));
+}
+
 void to_float8_kernel(const KernelArgs& args) {
   constexpr auto at = tensors<ToFloat8>;
   const pf_tensor& x = args.tensor(at.x);
   const int64_t rows = x.shape[0], cols = x.shape[1];
-  const float amax = *args.data<const float>(at.amax);
+  float amax = 0;
+  dispatch_float(args.dtype(at.x), [&]<class S>() {
+    amax = largest_magnitude(args.data<const S>(at.x), rows * cols);
+  });
   const auto run = [&]<class F>() {
     constexpr float kMost = F::kMantissa == 3 ? 448 : 57344;
     // No larger than what has a reciprocal.

@@ -15,12 +15,13 @@ struct pf_scaled_finish {
 };
 struct pf_to_float8 {
   const void* x;
-  const float* amax;
+  pf_u32* parts;       // bits of the largest magnitudes of shares of x
   void *out, *turned;  // the latter or null
   float* inverse;
   pf_i64 rows, cols, tiles;  // tiles: of a line of them
+  pf_i32 count;              // of parts, 256 at most
 };
-static_assert(sizeof(pf_scaled_finish) == 64 && sizeof(pf_to_float8) == 64, "as hosts fill it");
+static_assert(sizeof(pf_scaled_finish) == 64 && sizeof(pf_to_float8) == 72, "as hosts fill it");
 
 #ifdef PF_DEVICE_TEXT
 #include "kernels/space.h"
@@ -68,13 +69,74 @@ PF_DEVICE pf_u32 pf_scaled_bits(float x, float scale) {
   return code;
 }
 
+PF_DEVICE pf_u32 pf_larger(pf_u32 a, pf_u32 b) {
+  return a > b ? a : b;
+}
+PF_DEVICE pf_u32 pf_largest_of_warp(pf_u32 v) {
+  PF_UNROLL for (pf_u32 by = PF_WARP / 2; by > 0; by /= 2) v = pf_larger(v, pf_shuffle_xor(v, by));
+  return v;
+}
+
+enum { SHARES = 512, LINES = 4 };
+
+// The largest magnitude of a share of x, by bits: NaN is larger than infinity.
+PF_KERNEL(pf_largest, SHARES)(const pf_to_float8 q) {
+  PF_SHARED pf_u32 warps[SHARES / PF_WARP];
+  const pf_u64 n = static_cast<pf_u64>(q.rows) * static_cast<pf_u64>(q.cols);
+  pf_u32 most = 0;
+#ifdef WHOLE
+  constexpr int per = 16 / sizeof(PF_T);
+  const pf_u64 lines = n / per, step = pf_item_step();
+  const auto take = [&](const pf_u32(&w)[4]) PF_INLINE {
+    PF_UNROLL for (int i = 0; i < 4; ++i) {
+      if constexpr (sizeof(PF_T) == 4)
+        most = pf_larger(most, w[i] & 0x7fffffffu);
+      else
+        most = pf_larger(most, pf_larger(w[i] & 0x7fffu, w[i] >> 16 & 0x7fffu));
+    }
+  };
+  const char* x = static_cast<const char*>(q.x);
+  pf_u64 line = pf_first_item();
+  for (; line + (LINES - 1) * step < lines; line += LINES * step) {
+    pf_u32 w[LINES][4];
+    PF_UNROLL for (int l = 0; l < LINES; ++l)
+        pf_load_words<16, false>(x + (line + static_cast<pf_u64>(l) * step) * 16, w[l]);
+    PF_UNROLL for (int l = 0; l < LINES; ++l) take(w[l]);
+  }
+  for (; line < lines; line += step) {
+    pf_u32 w[4];
+    pf_load_words<16, false>(x + line * 16, w);
+    take(w);
+  }
+  most = pf_bits<pf_u32>(static_cast<float>(pf_dtype<PF_T>::decode(most)));
+#else
+  for (pf_u64 e = pf_first_item(); e < n; e += pf_item_step()) {
+    const float v = static_cast<float>(pf_get<PF_T>(q.x, static_cast<pf_i64>(e)));
+    most = pf_larger(most, pf_bits<pf_u32>(v) & 0x7fffffffu);
+  }
+#endif
+  most = pf_largest_of_warp(most);
+  if (pf_lane() == 0) warps[pf_thread() / PF_WARP] = most;
+  pf_barrier();
+  if (pf_thread() != 0) return;
+  for (int w = 1; w < SHARES / PF_WARP; ++w) most = pf_larger(most, warps[w]);
+  q.parts[pf_block()] = most;
+}
+
 enum { TILE = 64, EACH = 16 };
 
 // A block takes a tile of 64 x 64, a thread 16 elements of one of its rows, and then of its
 // columns.
 PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
   constexpr float most = pf_mantissa(PF_TO{}) == 2 ? 57344.0f : 448.0f;
-  const float amax = *q.amax;
+  PF_SHARED pf_u32 warps[256 / PF_WARP];
+  const int thread = static_cast<int>(pf_thread()), line = thread / 4, at = thread % 4 * EACH;
+  const pf_u32 mine = pf_largest_of_warp(thread < q.count ? q.parts[thread] : 0u);
+  if (pf_lane() == 0) warps[thread / PF_WARP] = mine;
+  pf_barrier();
+  pf_u32 all = warps[0];
+  PF_UNROLL for (int w = 1; w < 256 / PF_WARP; ++w) all = pf_larger(all, warps[w]);
+  const float amax = pf_bits<float>(all);
   // No larger than what has a reciprocal.
   float scale = most / amax;
   if (!(amax > 0.0f) || pf_bits<pf_u32>(amax) >= 0x7f800000u) scale = 1.0f;
@@ -82,7 +144,6 @@ PF_KERNEL(pf_to_float8, 256)(const pf_to_float8 q) {
   if (pf_block() == 0 && pf_thread() == 0) *q.inverse = 1.0f / scale;
 
   PF_SHARED pf_u32 tile[TILE * (TILE / 4 + 1)];
-  const int thread = static_cast<int>(pf_thread()), line = thread / 4, at = thread % 4 * EACH;
   const pf_index block = static_cast<pf_index>(pf_block()),
                  tile_row = block / static_cast<pf_index>(q.tiles),
                  tile_col = block - tile_row * static_cast<pf_index>(q.tiles);
@@ -232,7 +293,6 @@ void to_float8(const KernelArgs& a) {
   const pf_tensor& x = a.tensor(at.x);
   pf_to_float8 q{};
   q.x = x.data;
-  q.amax = static_cast<const float*>(a.data(at.amax));
   q.out = a.data(at.out);
   q.turned = a.has(at.turned) ? a.data(at.turned) : nullptr;
   q.inverse = static_cast<float*>(a.data(at.inverse));
@@ -248,12 +308,17 @@ void to_float8(const KernelArgs& a) {
                         .text("PF_TO", device_stored(a.dtype(at.out)))
                         .text("PF_INDEX", "pf_u32");
   if (whole) options = std::move(options).value("WHOLE", 1);
-  const Function f = a.compile("kernels_float8.cpp", options, "pf_to_float8");
-  a.launch(f, Grid(q.tiles * ceil_div(q.rows, 64)), 256, 0, q);
+  const int64_t bytes = q.rows * q.cols * static_cast<int64_t>(itemsize(a.dtype(at.x)));
+  q.count = static_cast<pf_i32>(std::clamp<int64_t>(ceil_div(bytes, 512 * 16 * 4), 1, 256));
+  q.parts = static_cast<pf_u32*>(a.workspace(static_cast<size_t>(q.count) * sizeof(pf_u32)));
+  a.launch(a.compile("kernels_float8.cpp", options, "pf_largest"), Grid(q.count), 512, 0, q);
+  a.launch(a.compile("kernels_float8.cpp", options, "pf_to_float8"),
+           Grid(q.tiles * ceil_div(q.rows, 64)), 256, 0, q);
 }
 
 PF_GPU_KERNEL(ScaledMatmul::kInfo, scaled_matmul)
 PF_GPU_KERNEL(ToFloat8::kInfo, to_float8)
+PF_GPU_TOGETHER("kernels_float8.cpp", "pf_largest pf_to_float8")
 
 }  // namespace
 }  // namespace pyflame::gpu

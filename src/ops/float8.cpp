@@ -130,10 +130,8 @@ TensorList to_float8(const Tensor& x, DType dtype, bool turned) {
   if (out->numel == 0) {
     fill_(inverse, 1);
   } else {
-    const Tensor amax = to(pyflame::amax(abs(x)), DType::Float32);
-    engine::call<kernels::ToFloat8>(
-        {.out = out, .turned = other, .inverse = inverse, .x = x, .amax = amax},
-        {.op = op, .takes = engine::Takes::Bytes});
+    engine::call<kernels::ToFloat8>({.out = out, .turned = other, .inverse = inverse, .x = x},
+                                    {.op = op, .takes = engine::Takes::Bytes});
   }
   return turned ? TensorList{out, other, inverse} : TensorList{out, inverse};
 }

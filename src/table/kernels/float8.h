@@ -21,15 +21,15 @@ struct ScaledMatmul {
   };
 };
 
-// x [m, n] times a scale that makes amax, the largest magnitude in it, the largest number of out's
-// dtype; `inverse` takes 1 / scale. The scale is 1 where amax is 0, infinite or NaN. What is finite
-// stays finite; infinity becomes NaN where out has none.
+// x [m, n] times a scale that makes its largest magnitude the largest number of out's dtype;
+// `inverse` takes 1 / scale. The scale is 1 where that magnitude is 0, infinite or NaN. What is
+// finite stays finite; infinity becomes NaN where out has none.
 struct ToFloat8 {
   static constexpr KernelInfo kInfo{"to_float8", Anchor::General, 3, Layout::RowMajor};
   template <class T>
   struct Tensors {
     T out, turned{}, inverse;  // turned: the same as [n, m]
-    T x, amax;                 // amax: one float32
+    T x;
   };
   template <class T>
   struct Numbers {};
