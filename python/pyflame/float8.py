@@ -10,6 +10,7 @@ from . import _C, _ops
 from .amp.autocast_mode import get_autocast_dtype, is_autocast_enabled
 from .autograd.function import Function, once_differentiable
 from .nn.layers import Linear
+from .nn.module import Module
 
 __all__ = ["Float8Linear", "convert_to_float8_training"]
 
@@ -52,7 +53,7 @@ class _Product(Function):
                     g_turned[0], x_turned.t(), g_scale, x_scale, None, None, w_dtype
                 )
         if for_bias:
-            db = g.sum(0, dtype=_C.float32).to(bias_dtype)
+            db = g.sum(0).to(bias_dtype)  # summed in float32 and read once, as linear's
         return dx, dw, db, None
 
 
@@ -83,7 +84,7 @@ class Float8Linear(Linear):
                 "or bfloat16; convert the module with .to(dtype)"
             )
         new = cls.__new__(cls)
-        Linear.__base__.__init__(new)
+        Module.__init__(new)  # no parameters are made
         new.in_features, new.out_features = module.in_features, module.out_features
         new.weight = weight
         if module.bias is None:

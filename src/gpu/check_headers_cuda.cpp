@@ -96,6 +96,15 @@ static_assert(kPrefWorkspace == int(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) &&
               kPrefAlignA == int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) &&
               kPrefAlignA + 3 == int(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
 static_assert(kEpilogueBias == int(CUBLASLT_EPILOGUE_BIAS));
+static_assert(kR8E4M3 == int(CUDA_R_8F_E4M3) && kR8E5M2 == int(CUDA_R_8F_E5M2));
+static_assert(kDescScaleA == int(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) &&
+              kDescScaleB == int(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) &&
+              kDescFastSums == int(CUBLASLT_MATMUL_DESC_FAST_ACCUM));
+#if CUBLAS_VER_MAJOR >= 13
+static_assert(kDescScaleModeA == int(CUBLASLT_MATMUL_DESC_A_SCALE_MODE) &&
+              kDescScaleModeB == int(CUBLASLT_MATMUL_DESC_B_SCALE_MODE) &&
+              kScaleOuter == int(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
+#endif
 static_assert(sizeof(BlasAlgo) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(BlasHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(BlasHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));

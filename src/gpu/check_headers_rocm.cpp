@@ -78,6 +78,14 @@ static_assert(kLayoutBatchCount == int(HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT) &&
               kLayoutBatchStride == int(HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
 static_assert(kPrefWorkspace == int(HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES));
 static_assert(kEpilogueBias == int(HIPBLASLT_EPILOGUE_BIAS));
+static_assert(kDescScaleA == int(HIPBLASLT_MATMUL_DESC_A_SCALE_POINTER) &&
+              kDescScaleB == int(HIPBLASLT_MATMUL_DESC_B_SCALE_POINTER));
+#if HIP_VERSION_MAJOR >= 7
+static_assert(kR8E4M3 == int(HIP_R_8F_E4M3) && kR8E5M2 == int(HIP_R_8F_E5M2));
+static_assert(kDescScaleModeA == int(HIPBLASLT_MATMUL_DESC_A_SCALE_MODE) &&
+              kDescScaleModeB == int(HIPBLASLT_MATMUL_DESC_B_SCALE_MODE) &&
+              kScaleOuter == int(HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
+#endif
 static_assert(sizeof(BlasAlgo) == sizeof(hipblasLtMatmulAlgo_t));
 static_assert(sizeof(BlasHeuristic) == sizeof(hipblasLtMatmulHeuristicResult_t));
 static_assert(offsetof(BlasHeuristic, state) == offsetof(hipblasLtMatmulHeuristicResult_t, state));
