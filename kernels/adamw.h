@@ -1,9 +1,9 @@
 // One step of Adam or AdamW over a list of tensors.
 //
-//   -DPF_T=  dtype    -DPF_AMSGRAD=0|1
-#include "optim.h"
+//   -DPF_AMSGRAD=0|1 and what optim_narrow.h takes
+#include "optim_narrow.h"
 
-// Arrays: parameter, average, average of squares, [its maximum,] gradient.
+// Arrays: parameter, average, average of squares, [its maximum,] [weight,] gradient.
 struct pf_adam_step {
   const pf_entry_of& e;
   const pf_adam<C>& a;
@@ -12,11 +12,12 @@ struct pf_adam_step {
     // Asked anew each time: a compiler would write the loops once for each case.
     const pf_i32 kind = pf_opaque<true>(a.decays ? a.decoupled ? 2 : 1 : 0);
     C p[U][W], m[U][W], v[U][W], g[U][W], top[U][W];
-    pf_take(e.data[0], i, apart, p);
-    pf_take(e.data[PF_AMSGRAD ? 4 : 3], i, apart, g);
-    pf_take(e.data[1], i, apart, m);
-    pf_take(e.data[2], i, apart, v);
-    if constexpr (PF_AMSGRAD) pf_take(e.data[3], i, apart, top);
+    pf_take<T>(e.data[0], i, apart, p);
+    pf_take<G>(e.data[3 + PF_AMSGRAD + PF_WEIGHTS], i, apart, g);
+    pf_take<S>(e.data[1], i, apart, m);
+    pf_take<S>(e.data[2], i, apart, v);
+    if constexpr (PF_AMSGRAD) pf_take<S>(e.data[3], i, apart, top);
+    pf_follow(e.data[3 + PF_AMSGRAD], i, apart, p);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
         C gv = g[u][j] * a.sign, pv = p[u][j];
@@ -31,10 +32,13 @@ struct pf_adam_step {
         }
         p[u][j] = pv + a.size * (m[u][j] / (pf_sqrt(high) * a.root + a.eps));
       }
-      pf_put<T, W, true>(pf_at<T>(e.data[0], i + u * apart), p[u]);
-      pf_put<T, W, true>(pf_at<T>(e.data[1], i + u * apart), m[u]);
-      pf_put<T, W, true>(pf_at<T>(e.data[2], i + u * apart), v[u]);
-      if constexpr (PF_AMSGRAD) pf_put<T, W, true>(pf_at<T>(e.data[3], i + u * apart), top[u]);
+      const pf_i64 at = i + u * apart;
+      const pf_rounding r{a.seed, e.random};
+      if constexpr (PF_WEIGHTS) pf_copy_out(e.data[3 + PF_AMSGRAD], at, p[u]);
+      r.put<T, 0>(e.data[0], at, p[u]);
+      r.put<S, 1>(e.data[1], at, m[u]);
+      r.put<S, 2>(e.data[2], at, v[u]);
+      if constexpr (PF_AMSGRAD) r.put<S, 3>(e.data[3], at, top[u]);
     }
   }
 };

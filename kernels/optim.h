@@ -29,9 +29,9 @@ PF_DEVICE void pf_for_stretch(const pf_stretch& s, F step) {
   for (i += pf_thread(); i < s.end; i += pf_threads()) step.template run<1, 1>(i, 0);
 }
 
-template <int W, int U>
+template <class From = T, int W, int U>
 PF_DEVICE void pf_take(const void* p, pf_i64 i, pf_i64 apart, C (&x)[U][W]) {
-  PF_UNROLL for (int u = 0; u < U; ++u) pf_load<T, W, true>(pf_at<T>(p, i + u * apart), x[u]);
+  PF_UNROLL for (int u = 0; u < U; ++u) pf_load<From, W, true>(pf_at<From>(p, i + u * apart), x[u]);
 }
 
 #endif

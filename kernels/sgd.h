@@ -1,18 +1,19 @@
 // One step of gradient descent over a list of tensors.
 //
-//   -DPF_T=  dtype    -DPF_MOMENTUM=0|1
-#include "optim.h"
+//   -DPF_MOMENTUM=0|1 and what optim_narrow.h takes
+#include "optim_narrow.h"
 
-// Arrays: parameter, [momentum,] gradient.
+// Arrays: parameter, [momentum,] [weight,] gradient.
 struct pf_sgd_step {
   const pf_entry_of& e;
   const pf_sgd<C>& a;
   template <int W, int U>
   PF_METHOD void run(pf_i64 i, pf_i64 apart) const {
     C p[U][W], b[U][W], g[U][W];
-    pf_take(e.data[0], i, apart, p);
-    pf_take(e.data[PF_MOMENTUM ? 2 : 1], i, apart, g);
-    if (PF_MOMENTUM && !a.first) pf_take(e.data[1], i, apart, b);
+    pf_take<T>(e.data[0], i, apart, p);
+    pf_take<G>(e.data[1 + PF_MOMENTUM + PF_WEIGHTS], i, apart, g);
+    if (PF_MOMENTUM && !a.first) pf_take<S>(e.data[1], i, apart, b);
+    pf_follow(e.data[1 + PF_MOMENTUM], i, apart, p);
     PF_UNROLL for (int u = 0; u < U; ++u) {
       PF_UNROLL for (int j = 0; j < W; ++j) {
         C gv = g[u][j] * a.sign;
@@ -24,8 +25,11 @@ struct pf_sgd_step {
         }
         p[u][j] = p[u][j] + a.rate * gv;
       }
-      pf_put<T, W, true>(pf_at<T>(e.data[0], i + u * apart), p[u]);
-      if constexpr (PF_MOMENTUM) pf_put<T, W, true>(pf_at<T>(e.data[1], i + u * apart), b[u]);
+      const pf_i64 at = i + u * apart;
+      const pf_rounding r{a.seed, e.random};
+      if constexpr (PF_MOMENTUM) r.put<S, 1>(e.data[1], at, b[u]);
+      if constexpr (PF_WEIGHTS) pf_copy_out(e.data[1 + PF_MOMENTUM], at, p[u]);
+      r.put<T, 0>(e.data[0], at, p[u]);
     }
   }
 };

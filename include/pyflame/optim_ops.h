@@ -5,16 +5,23 @@
 // From Python these are rows of pyflame._C (kSpecial), with these schemas:
 //
 //   _sgd(Tensor[] params, Tensor[] grads, Tensor[] momentum_buffers, float lr, float momentum,
-//        float dampening, float weight_decay, bool nesterov, bool maximize, bool first_step)
-//        -> None
+//        float dampening, float weight_decay, bool nesterov, bool maximize, bool first_step,
+//        Tensor[]? weights=None, bool random=False) -> None
 //     momentum_buffers is [] when momentum == 0. With first_step the buffers' old values are
 //     ignored and they are set to the gradient (so make them with empty_like or zeros_like).
 //
 //   _adamw(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, float lr,
 //          float beta1, float beta2, float eps, float weight_decay, int step, bool decoupled,
-//          bool maximize, Tensor[]? max_exp_avg_sqs=None) -> None
+//          bool maximize, Tensor[]? max_exp_avg_sqs=None, Tensor[]? weights=None,
+//          bool random=False) -> None
 //     Adam with decoupled=False, AdamW with decoupled=True. step counts from 1 (already raised
 //     for this step). max_exp_avg_sqs given and not empty means amsgrad.
+//
+//   Of both: states of 16-bit parameters are of their dtype or float32. With `weights`, `params`
+//   are float32 masters of those (bfloat16 or float16, as gradients are), which are written too,
+//   and a weight that is not its master rounded to the nearest is the master from there on. With
+//   `random`, parameters and states in 16 bits are rounded up with the probability of what is cut
+//   off, by numbers that the call takes of the generator.
 //
 //   _optim_step(str rule, Tensor[] params, Tensor[] grads, Tensor[] states, float[] numbers,
 //               int decays=0, float decay=0.0, bool maximize=False) -> None
@@ -45,12 +52,14 @@ namespace pyflame {
 
 void sgd_step(const TensorList& params, const TensorList& grads, const TensorList& momentum_buffers,
               double lr, double momentum = 0, double dampening = 0, double weight_decay = 0,
-              bool nesterov = false, bool maximize = false, bool first_step = false);
+              bool nesterov = false, bool maximize = false, bool first_step = false,
+              const std::optional<TensorList>& weights = {}, bool random = false);
 
 void adamw_step(const TensorList& params, const TensorList& grads, const TensorList& exp_avgs,
                 const TensorList& exp_avg_sqs, double lr, double beta1, double beta2, double eps,
                 double weight_decay, int64_t step, bool decoupled = true, bool maximize = false,
-                const std::optional<TensorList>& max_exp_avg_sqs = {});
+                const std::optional<TensorList>& max_exp_avg_sqs = {},
+                const std::optional<TensorList>& weights = {}, bool random = false);
 
 void optim_step(const std::string& rule, const TensorList& params, const TensorList& grads,
                 const TensorList& states, const std::vector<double>& numbers, int64_t decays = 0,

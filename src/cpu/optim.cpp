@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cpu/kernel.h"
+#include "cpu/philox.h"
 #include "cpu/reduce_plan.h"
 #include "cpu/rows-inl.h"
 #include "cpu/threads.h"
@@ -65,10 +66,84 @@ HWY_INLINE void Set(const Wide<T>& v, S* p, int64_t j, int64_t n, Full) {
     StorePart(v, p + j, n);
 }
 
-template <class S>
+// ---- Adam and gradient descent: dtypes of parameters P, states S and gradients G
+// ------------------
+
+// What steps of 16 bits do: masters of weights, rounding at random.
+enum class Way { Nearest, Masters, Random };
+inline constexpr int64_t kDrawn = 2 * philox::kTile;  // elements of a tile of words
+inline constexpr int kMostStates = 3;
+
+// Results of `kDrawn` elements from `first` on that wait to be rounded at random.
+struct Drawn {
+  uint64_t seed, counter;  // of element 0
+  int64_t first;
+  float values[1 + kMostStates][kDrawn + 64];  // the last vector may be partial
+};
+
+// Array kArray's elements from j on; written at once, or left to be rounded.
+template <Way kWay, int kArray, class T, class S, class Full>
+HWY_INLINE void Put(const Wide<T>& v, S* p, int64_t j, int64_t n, Full full, Drawn& drawn) {
+  if constexpr (kWay == Way::Random && sizeof(S) == 2)
+    Store(v, drawn.values[kArray] + (j - drawn.first));
+  else
+    (void)drawn, Set(v, p, j, n, full);
+}
+template <Way kWay, class S>
+void RoundInto(S* p, int array, int64_t n, Drawn& drawn) {
+  if constexpr (kWay == Way::Random && sizeof(S) == 2) {
+    float* const x = drawn.values[array];
+    uint32_t words[philox::kTile];
+    philox::tile(drawn.counter + static_cast<uint64_t>(drawn.first) / 8, drawn.seed, words,
+                 static_cast<uint32_t>(array));
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t r = words[i / 2] >> (16 * (i % 2)) & 0xffff;
+      if constexpr (std::is_same_v<S, bfloat16>)
+        x[i] = philox::pf_round_randomly_bf16(x[i], r);
+      else
+        x[i] = philox::pf_round_randomly_f16(x[i], r);
+    }
+    ForVectors<float>(0, n, [&](int64_t j, auto full, int64_t count) PF_INLINE {
+      Set(Load(x + j), p + drawn.first, j, count, full);
+    });
+  }
+}
+
+// Where a weight is not its master rounded it was written by somebody: the master follows.
+template <class G, class Full>
+HWY_INLINE Wide<float> Followed(const Wide<float>& master, const G* weights, int64_t j, int64_t n,
+                                Full full) {
+  alignas(64) G near[Wide<float>::kLanes];
+  Store(master, near);
+  const Wide<float> w = Get(weights, j, n, full);
+  return Choose(Equal(Load(near), w), master, w);
+}
+
+// run(begin, end) over stretches of all tensors, of kDrawn elements where they are rounded at
+// random, with a Drawn that knows where.
+template <Way kWay, class F>
+void ForSteps(const KernelArgs& a, int n, int64_t seed, int64_t offset, F run) {
+  std::vector<uint64_t> counters(static_cast<size_t>(n));
+  auto counter = static_cast<uint64_t>(offset);
+  for (int i = 0; i < n; ++i) {
+    counters[static_cast<size_t>(i)] = counter;
+    counter += static_cast<uint64_t>((numel(a.tensor(i)) + 7) / 8);
+  }
+  ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
+    Drawn drawn;
+    drawn.seed = static_cast<uint64_t>(seed);
+    drawn.counter = counters[static_cast<size_t>(i)];
+    const int64_t step = kWay == Way::Random ? kDrawn : end - begin;
+    for (drawn.first = begin; drawn.first < end; drawn.first += step)
+      run(i, drawn.first, std::min(end, drawn.first + step), drawn);
+  });
+}
+
+template <class P, class S, class G, Way kWay>
 void SgdOf(const KernelArgs& a) {
-  using T = ComputeOf<S>;
+  using T = ComputeOf<P>;
   constexpr auto number = kernels::numbers<kernels::Sgd>;
+  constexpr bool kMasters = kWay == Way::Masters;
   const int n = static_cast<int>(a.i(number.count));
   const bool momentum = a.f(number.momentum) != 0, decays = a.f(number.weight_decay) != 0;
   const bool nesterov = a.i(number.nesterov) != 0, first = a.i(number.first_step) != 0;
@@ -77,30 +152,39 @@ void SgdOf(const KernelArgs& a) {
   const Wide<T> damp = Fill(static_cast<T>(1 - a.f(number.dampening)));
   const Wide<T> decay = Fill(static_cast<T>(a.f(number.weight_decay)));
   const Wide<T> sign = Fill(T(a.i(number.maximize) != 0 ? -1 : 1));
-  ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
-    S* p = a.data<S>(i);
-    S* b = momentum ? a.data<S>(n + i) : nullptr;
-    const S* g = a.data<S>((momentum ? 2 * n : n) + i);
-    ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
-      const Wide<T> pv = Get(p, j, count, full);
-      Wide<T> gv = Get(g, j, count, full) * sign;
-      if (decays) gv = gv + decay * pv;
-      if (momentum) {
-        const Wide<T> bv = first ? gv : Get(b, j, count, full) * mu + damp * gv;
-        Set(bv, b, j, count, full);
-        gv = nesterov ? gv + mu * bv : bv;
-      }
-      Set(pv + lr * gv, p, j, count, full);
-    });
-  });
+  const int at_weight = (momentum ? 2 : 1) * n, at_grad = at_weight + (kMasters ? n : 0);
+  ForSteps<kWay>(a, n, a.i(number.seed), a.i(number.offset),
+                 [&](int i, int64_t begin, int64_t end, Drawn& drawn) {
+                   P* p = a.data<P>(i);
+                   S* b = momentum ? a.data<S>(n + i) : nullptr;
+                   G* w = kMasters ? a.data<G>(at_weight + i) : nullptr;
+                   const G* g = a.data<G>(at_grad + i);
+                   ForVectors<T>(begin, end, [&](int64_t j, auto full, int64_t count) PF_INLINE {
+                     Wide<T> pv = Get(p, j, count, full);
+                     if constexpr (kMasters) pv = Followed(pv, w, j, count, full);
+                     Wide<T> gv = Get(g, j, count, full) * sign;
+                     if (decays) gv = gv + decay * pv;
+                     if (momentum) {
+                       const Wide<T> bv = first ? gv : Get(b, j, count, full) * mu + damp * gv;
+                       Put<kWay, 1>(bv, b, j, count, full, drawn);
+                       gv = nesterov ? gv + mu * bv : bv;
+                     }
+                     const Wide<T> to = pv + lr * gv;
+                     Put<kWay, 0>(to, p, j, count, full, drawn);
+                     if constexpr (kMasters) Set(to, w, j, count, full);
+                   });
+                   RoundInto<kWay>(p, 0, end - begin, drawn);
+                   if (momentum) RoundInto<kWay>(b, 1, end - begin, drawn);
+                 });
 }
 
 inline constexpr int64_t kAhead = 256;  // elements
 
-template <class S>
+template <class P, class S, class G, Way kWay>
 void AdamOf(const KernelArgs& a) {
-  using T = ComputeOf<S>;
+  using T = ComputeOf<P>;
   constexpr auto number = kernels::numbers<kernels::AdamW>;
+  constexpr bool kMasters = kWay == Way::Masters;
   const int n = static_cast<int>(a.i(number.count));
   const double lr = a.f(number.lr), step = static_cast<double>(a.i(number.step));
   const double beta1 = a.f(number.beta1), beta2 = a.f(number.beta2);
@@ -115,37 +199,68 @@ void AdamOf(const KernelArgs& a) {
   const Wide<T> root = Fill(static_cast<T>(1 / std::sqrt(correction2)));
   const Wide<T> size = Fill(static_cast<T>(-lr / correction1));
   const Wide<T> sign = Fill(T(a.i(number.maximize) != 0 ? -1 : 1));
-  ForStretches(a, 0, n, 1024, false, [&](int i, int64_t, int64_t begin, int64_t end) {
-    S *p = a.data<S>(i), *m = a.data<S>(n + i), *v = a.data<S>(2 * n + i);
-    S* top = amsgrad ? a.data<S>(3 * n + i) : nullptr;
-    const S* g = a.data<S>((amsgrad ? 4 : 3) * n + i);
-    // Captured by value: stores to the tensors could otherwise change the constants.
-    ForVectors<T>(begin, end, [=](int64_t j, auto full, int64_t count) PF_INLINE {
-      // The hardware's own prefetch ends with each page, that is after 64 vectors.
-      for (const S* at :
-           {g, static_cast<const S*>(p), static_cast<const S*>(m), static_cast<const S*>(v)})
-        hwy::Prefetch(at + j + kAhead);
-      Wide<T> pv = Get(p, j, count, full), gv = Get(g, j, count, full) * sign;
-      if (decays) {
-        if (decoupled)
-          pv = pv * decay;
-        else
-          gv = gv + decay * pv;
-      }
-      Wide<T> mv = Get(m, j, count, full);
-      mv = mv + c1 * (gv - mv);
-      Set(mv, m, j, count, full);
-      Wide<T> vv = Get(v, j, count, full) * b2 + c2 * (gv * gv);
-      Set(vv, v, j, count, full);
-      if (amsgrad) {
-        const Wide<T> before = Get(top, j, count, full);
-        vv = Choose(GreaterThan(before, vv), before, vv);  // a NaN stays
-        vv = Choose(NotEqual(before, before), before, vv);
-        Set(vv, top, j, count, full);
-      }
-      Set(pv + size * (mv / (WSqrt(vv) * root + eps)), p, j, count, full);
-    });
-  });
+  const int at_weight = (amsgrad ? 4 : 3) * n, at_grad = at_weight + (kMasters ? n : 0);
+  ForSteps<kWay>(a, n, a.i(number.seed), a.i(number.offset),
+                 [&](int i, int64_t begin, int64_t end, Drawn& results) {
+                   P* p = a.data<P>(i);
+                   S *m = a.data<S>(n + i), *v = a.data<S>(2 * n + i);
+                   S* top = amsgrad ? a.data<S>(3 * n + i) : nullptr;
+                   G* w = kMasters ? a.data<G>(at_weight + i) : nullptr;
+                   const G* g = a.data<G>(at_grad + i);
+                   Drawn* const drawn = &results;
+                   // Captured by value: stores to the tensors could otherwise change the constants.
+                   ForVectors<T>(begin, end, [=](int64_t j, auto full, int64_t count) PF_INLINE {
+                     // The hardware's own prefetch ends with each page, that is after 64 vectors.
+                     hwy::Prefetch(g + j + kAhead);
+                     hwy::Prefetch(p + j + kAhead);
+                     hwy::Prefetch(m + j + kAhead);
+                     hwy::Prefetch(v + j + kAhead);
+                     Wide<T> pv = Get(p, j, count, full), gv = Get(g, j, count, full) * sign;
+                     if constexpr (kMasters) pv = Followed(pv, w, j, count, full);
+                     if (decays) {
+                       if (decoupled)
+                         pv = pv * decay;
+                       else
+                         gv = gv + decay * pv;
+                     }
+                     Wide<T> mv = Get(m, j, count, full);
+                     mv = mv + c1 * (gv - mv);
+                     Put<kWay, 1>(mv, m, j, count, full, *drawn);
+                     Wide<T> vv = Get(v, j, count, full) * b2 + c2 * (gv * gv);
+                     Put<kWay, 2>(vv, v, j, count, full, *drawn);
+                     if (amsgrad) {
+                       const Wide<T> before = Get(top, j, count, full);
+                       vv = Choose(GreaterThan(before, vv), before, vv);  // a NaN stays
+                       vv = Choose(NotEqual(before, before), before, vv);
+                       Put<kWay, 3>(vv, top, j, count, full, *drawn);
+                     }
+                     const Wide<T> to = pv + size * (mv / (WSqrt(vv) * root + eps));
+                     Put<kWay, 0>(to, p, j, count, full, *drawn);
+                     if constexpr (kMasters) Set(to, w, j, count, full);
+                   });
+                   RoundInto<kWay>(p, 0, end - begin, results);
+                   RoundInto<kWay>(m, 1, end - begin, results);
+                   RoundInto<kWay>(v, 2, end - begin, results);
+                   if (amsgrad) RoundInto<kWay>(top, 3, end - begin, results);
+                 });
+}
+
+// f<P, S, G, kWay>() of a call's dtypes; of gradients without states `states` is that of
+// parameters.
+template <class F>
+void DispatchStep(DType params, DType states, DType grads, bool random, F f) {
+  const auto narrow = [&]<class N>() {
+    if (params == DType::Float32) return f.template operator()<float, float, N, Way::Masters>();
+    if (states == DType::Float32)
+      return random ? f.template operator()<N, float, N, Way::Random>()
+                    : f.template operator()<N, float, N, Way::Nearest>();
+    return random ? f.template operator()<N, N, N, Way::Random>()
+                  : f.template operator()<N, N, N, Way::Nearest>();
+  };
+  if (grads == DType::BFloat16) return narrow.template operator()<bfloat16>();
+  if (grads == DType::Float16) return narrow.template operator()<float16>();
+  if (grads == DType::Float64) return f.template operator()<double, double, double, Way::Nearest>();
+  f.template operator()<float, float, float, Way::Nearest>();
 }
 
 // Names of kernels/optim_rules.h over vectors. A number is a vector of equal elements.
@@ -270,10 +385,19 @@ inline constexpr int64_t kNormBlock = 16384;
 }  // namespace
 
 void Sgd(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class S>() { SgdOf<S>(a); });
+  constexpr auto number = kernels::numbers<kernels::Sgd>;
+  const int n = static_cast<int>(a.i(number.count)), states = a.f(number.momentum) != 0 ? 1 : 0;
+  const bool masters = a.i(number.weights) != 0;
+  DispatchStep(a.dtype(0), a.dtype(states * n), a.dtype((1 + states + masters) * n),
+               a.i(number.random) != 0,
+               [&]<class P, class S, class G, Way kWay>() { SgdOf<P, S, G, kWay>(a); });
 }
 void AdamW(const KernelArgs& a) {
-  dispatch_float(a.dtype(0), [&]<class S>() { AdamOf<S>(a); });
+  constexpr auto number = kernels::numbers<kernels::AdamW>;
+  const int n = static_cast<int>(a.i(number.count)), states = a.i(number.amsgrad) != 0 ? 3 : 2;
+  const bool masters = a.i(number.weights) != 0;
+  DispatchStep(a.dtype(0), a.dtype(n), a.dtype((1 + states + masters) * n), a.i(number.random) != 0,
+               [&]<class P, class S, class G, Way kWay>() { AdamOf<P, S, G, kWay>(a); });
 }
 void OptimStep(const KernelArgs& a) {
   const int64_t rule = a.i(kernels::numbers<kernels::OptimStep>.rule);

@@ -33,16 +33,18 @@ To pf_bits(From x) {
 #define PF_DEVICE inline
 #define PF_UNROLL
 #include "kernels/philox.h"
+#include "kernels/random_rounding.h"
 #undef PF_DEVICE
 #undef PF_UNROLL
 
-// One tile is 64 words: 16 consecutive counters.
+// One tile is 64 words: 16 consecutive counters. `array`: as for pf_rounding_words; 0 has the words
+// of pf_philox.
 inline constexpr int kCounters = 16;
 inline constexpr int kTile = 4 * kCounters;
 
 #ifdef __AVX2__
 // Four counters to a vector of 64-bit lanes; only the low halves count until the end.
-inline void tile(uint64_t counter, uint64_t seed, uint32_t* out) {
+inline void tile(uint64_t counter, uint64_t seed, uint32_t* out, uint32_t array = 0) {
   constexpr int kVectors = kCounters / 4;
   const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
   __m256i a[kVectors], b[kVectors], c[kVectors], d[kVectors];
@@ -50,7 +52,8 @@ inline void tile(uint64_t counter, uint64_t seed, uint32_t* out) {
     a[i] = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(counter) + 4 * i),
                             _mm256_set_epi64x(3, 2, 1, 0));
     b[i] = _mm256_srli_epi64(a[i], 32);
-    c[i] = d[i] = _mm256_setzero_si256();
+    c[i] = _mm256_set1_epi64x(array);
+    d[i] = _mm256_setzero_si256();
   }
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -75,9 +78,9 @@ inline void tile(uint64_t counter, uint64_t seed, uint32_t* out) {
   }
 }
 #else
-inline void tile(uint64_t counter, uint64_t seed, uint32_t* out) {
+inline void tile(uint64_t counter, uint64_t seed, uint32_t* out, uint32_t array = 0) {
   for (int i = 0; i < kCounters; ++i) {
-    pf_words w = pf_philox(counter + static_cast<uint64_t>(i), seed);
+    pf_words w = pf_rounding_words(counter + static_cast<uint64_t>(i), array, seed);
     std::memcpy(out + 4 * i, w.w, sizeof(w.w));
   }
 }

@@ -159,11 +159,19 @@ void Capture::open_stage(std::span<const Tensor> inputs) {
 void Capture::open_part(Stage& stage) {
   Part& p = stage.parts.emplace_back();
   p.first = p.last = launches_.size();
+  p.drawn_first = random_state().offset;
+}
+void Capture::close_part() {
+  Part& part = stages_.back().parts.back();
+  part.last = launches_.size();
+  const uint64_t now = random_state().offset;
+  if (now < part.drawn_first) return break_off("random: the generator is set back");
+  part.drawn = now - part.drawn_first;
 }
 
 void Capture::pause() {
   flush(Flush::Explicit);
-  stages_.back().parts.back().last = launches_.size();
+  close_part();
   noting_ = false;
   group_->capture = nullptr;
   if (pool_ || borrowed_) use_memory_pool(device_, route_before_);
@@ -181,7 +189,7 @@ void Capture::close_stage(std::span<const Tensor> outputs) {
   flush(Flush::Explicit);
   if (moves && waits_in(*this)) note_read_again();  // it may be read later
   Stage& stage = stages_.back();
-  stage.parts.back().last = launches_.size();
+  close_part();
   for (const Tensor& t : outputs) {
     device_data(t);
     const int slot = slot_of(*t->storage);
@@ -197,9 +205,6 @@ void Capture::close_stage(std::span<const Tensor> outputs) {
 void Capture::end() {
   if (pool_) outcome_.pool_bytes = memory_pool_stats(device_, pool_).reserved_bytes.current;
   find_fixed();
-  const uint64_t now = random_state().offset;
-  random_count_ = now - random_first_;
-  random_now_ = random_first_;
   seed_ = random_state().seed;
   leave();
   changed_.resize(launches_.size());
@@ -285,11 +290,6 @@ void Capture::start(int stage, std::span<const Tensor> inputs) {
     s.base = base;
     patch(s);
   }
-  if (stage == 0) {
-    const RandomState r = take_random(static_cast<int64_t>(4 * random_count_));
-    random_now_ = r.offset;
-    seed_ = r.seed;
-  }
   std::vector<bool> made(slots_.size());
   for (const Seen& r : st.results) {
     const auto i = static_cast<size_t>(r.slot);
@@ -323,7 +323,9 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
     if (l.kernel->random) {
       drawn = l.attrs;
       drawn[0] = to_kernel_scalar(Scalar(static_cast<int64_t>(seed_)));
-      drawn[1] = to_kernel_scalar(Scalar(static_cast<int64_t>(random_now_) + l.attrs[1].i));
+      drawn[1] = to_kernel_scalar(
+          Scalar(static_cast<int64_t>(stages_[l.drawn_stage].parts[l.drawn_part].drawn_now) +
+                 l.attrs[1].i));
     }
     return run_kernel(*l.kernel, device_, stream, l.tensors, drawn.empty() ? l.attrs : drawn,
                       l.options);
@@ -355,6 +357,15 @@ void Capture::launch_noted(size_t i, StreamState* stream) {
 void Capture::run(int stage, int part) {
   Part& p = stages_.at(static_cast<size_t>(stage)).parts.at(static_cast<size_t>(part));
   flush(Flush::Explicit);
+  if (p.drawn > 0) {
+    const RandomState r = take_random(static_cast<int64_t>(4 * p.drawn));
+    p.drawn_now = r.offset;
+    seed_ = r.seed;
+    for (uint32_t i : random_)
+      if (launches_[i]->drawn_stage == static_cast<size_t>(stage) &&
+          launches_[i]->drawn_part == static_cast<size_t>(part))
+        changed_[i] = 1;
+  }
   GilScope gil;
   StreamState* stream = current_group().stream(device_);
   // On another stream than the last run, which writes the same memory.
@@ -409,10 +420,6 @@ void Capture::run(int stage, int part) {
 
 bool Capture::launch_as_graph(Part& p, StreamState* stream) {
   if (device_.is_cpu()) return false;
-  if (drawn_.seed != seed_ || drawn_.offset != random_now_) {
-    drawn_ = {seed_, random_now_};
-    for (uint32_t i : random_) changed_[i] = 1;
-  }
   if (!p.graph) p.graph = std::make_unique<PartGraph>(device_);
   const std::span part = std::span(launches_).subspan(p.first, p.last - p.first);
   return p.graph->run(stream, part, std::span(changed_).subspan(p.first, part.size()),

@@ -201,6 +201,9 @@ class Capture {
   };
   struct Part {
     size_t first = 0, last = 0;  // launches
+    // Counters of the generator that it takes: where they began when it was made, how many, and
+    // where they begin in this run. What is done between two parts takes its own.
+    uint64_t drawn_first = 0, drawn = 0, drawn_now = 0;
     std::unique_ptr<PartGraph> graph = nullptr;
     // Of constant launches: what they follow from, as it was when they ran.
     struct Root {
@@ -238,6 +241,8 @@ class Capture {
 
   explicit Capture(Device);
   void open_part(Stage&);
+  void close_part();
+  bool set_drawn(CapturedLaunch&) const;
   void leave() noexcept;
   void listen(bool) noexcept;  // to storages that end
   bool inner(const Storage&) const;
@@ -293,11 +298,9 @@ class Capture {
     Storage* storage;
   };
   std::vector<Watched> watched_;
-  uint64_t random_first_ = 0, random_count_ = 0;
-  uint64_t seed_ = 0, random_now_ = 0;
+  uint64_t random_first_ = 0, seed_ = 0;
   std::vector<uint8_t> changed_;  // launches whose addresses or numbers are others
   std::vector<uint32_t> random_;  // launches that draw numbers
-  RandomState drawn_{};           // from which they did last
   int64_t work_ = 0;
   StreamState* stream_ = nullptr;  // of the last run
   bool ran_ = false;

@@ -171,6 +171,24 @@ void Capture::note_program(const ProgramStep& step,
   keep_program(add().before, step, program);
 }
 
+// Its counters are so many behind the first of the part that took them, which may be one before.
+bool Capture::set_drawn(CapturedLaunch& l) const {
+  const auto at = static_cast<uint64_t>(l.attrs[1].i);
+  for (size_t s = stages_.size(); s-- > 0;) {
+    const std::vector<Part>& parts = stages_[s].parts;
+    for (size_t p = parts.size(); p-- > 0;) {
+      const bool open = s + 1 == stages_.size() && p + 1 == parts.size();
+      if (at < parts[p].drawn_first || (!open && at >= parts[p].drawn_first + parts[p].drawn))
+        continue;
+      l.drawn_stage = s;
+      l.drawn_part = p;
+      l.attrs[1].i -= static_cast<int64_t>(parts[p].drawn_first);
+      return true;
+    }
+  }
+  return false;
+}
+
 void Capture::note_kernel(const Kernel& k, std::span<const pf_tensor> tensors,
                           std::span<const Located> storages, std::span<const pf_scalar> attrs,
                           int outputs, const CallOptions& options) {
@@ -183,7 +201,7 @@ void Capture::note_kernel(const Kernel& k, std::span<const pf_tensor> tensors,
   l.attrs.assign(attrs.begin(), attrs.end());
   l.options = options;
   if (k.random) {
-    l.attrs[1].i -= static_cast<int64_t>(random_first_);
+    if (!set_drawn(l)) return break_off("random: numbers drawn outside of it");
     random_.push_back(static_cast<uint32_t>(launches_.size() - 1));
   }
   for (size_t i = 0; i < l.tensors.size(); ++i) {

@@ -16,13 +16,14 @@ using namespace kernels;
 
 constexpr int kThreads = 256;
 
-// `count` tensors from `first` on; array k of tensor i is tensor first + k * count + i.
+// `count` tensors from `first` on; array k of tensor i is tensor first + k * count + i. `random`:
+// the first counter of what is rounded at random.
 struct Table {
   pf_list list{};
   int64_t blocks = 0;
   DType dtype = DType::Float32;
   bool alike = true;  // all of that dtype
-  Table(const KernelArgs& a, int first, int count, int arrays, int64_t chunk) {
+  Table(const KernelArgs& a, int first, int count, int arrays, int64_t chunk, uint64_t random = 0) {
     const auto n = static_cast<size_t>(count);
     std::vector<char> bytes(n * sizeof(pf_entry_of) + (n + 1) * sizeof(pf_i64));
     std::vector<int64_t> starts(n + 1);
@@ -30,6 +31,8 @@ struct Table {
       const int at = first + static_cast<int>(i);
       pf_entry_of e{};
       e.count = numel(a.tensor(at));
+      e.random = random;
+      random += static_cast<uint64_t>((e.count + 7) / 8);
       if (i == 0) dtype = a.dtype(at);
       alike = alike && a.dtype(at) == dtype;
       e.dtype = static_cast<int32_t>(a.dtype(at));
@@ -63,14 +66,31 @@ int64_t optimizer_chunk(DType t) {
   return int64_t{size < 4 ? 2 : 4} * kThreads * 16 / size;
 }
 
+// Of adamw.h and sgd.h: dtypes of parameters, of states (`states` arrays behind them) and
+// gradients, which are last of `arrays`.
+Defines step_defines(const KernelArgs& a, int count, int states, int arrays, bool weights,
+                     bool random) {
+  const DType type = a.dtype(0);
+  return Defines()
+      .type("PF_T", type)
+      .type("PF_S", states > 0 ? a.dtype(count) : type)
+      .type("PF_G", a.dtype((arrays - 1) * count))
+      .value("PF_WEIGHTS", weights)
+      .value("PF_RANDOM", random);
+}
+
 void sgd(const KernelArgs& a) {
   constexpr auto number = numbers<Sgd>;
   const DType type = a.dtype(0);  // of all
   const int n = static_cast<int>(a.i(number.count));
   const double momentum = a.f(number.momentum), decay = a.f(number.weight_decay);
-  const Table t(a, 0, n, momentum != 0 ? 3 : 2, optimizer_chunk(type));
+  const bool weights = a.i(number.weights) != 0, random = a.i(number.random) != 0;
+  const int arrays = 2 + (momentum != 0) + weights;
+  const auto seed = static_cast<uint64_t>(a.i(number.seed));
+  const Table t(a, 0, n, arrays, optimizer_chunk(type), static_cast<uint64_t>(a.i(number.offset)));
   if (t.blocks == 0) return;
-  const pf_sgd<double> s{-a.f(number.lr),
+  const pf_sgd<double> s{seed,
+                         -a.f(number.lr),
                          momentum,
                          1 - a.f(number.dampening),
                          decay,
@@ -79,13 +99,13 @@ void sgd(const KernelArgs& a) {
                          a.i(number.nesterov) != 0,
                          a.i(number.first_step) != 0,
                          0};
-  const Defines d = Defines().type("PF_T", type).value("PF_MOMENTUM", momentum != 0);
+  const Defines d = step_defines(a, n, momentum != 0 ? 1 : 0, arrays, weights, random)
+                        .value("PF_MOMENTUM", momentum != 0);
   const Function f = a.compile("sgd.h", d, "sgd");
   if (type == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
   const auto to = [](double v) { return static_cast<float>(v); };
-  const pf_sgd<float> narrow{to(s.rate),  to(s.momentum), to(s.undamped),
-                             to(s.decay), to(s.sign),     s.decays,
-                             s.nesterov,  s.first,        0};
+  const pf_sgd<float> narrow{seed,       to(s.rate), to(s.momentum), to(s.undamped), to(s.decay),
+                             to(s.sign), s.decays,   s.nesterov,     s.first,        0};
   a.launch(f, Grid(t.blocks), kThreads, 0, t.list, narrow);
 }
 
@@ -98,9 +118,13 @@ void adamw(const KernelArgs& a) {
   const double decay = a.f(number.weight_decay);
   const bool decoupled = a.i(number.decoupled) != 0, amsgrad = a.i(number.amsgrad) != 0;
   const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
-  const Table t(a, 0, n, amsgrad ? 5 : 4, optimizer_chunk(type));
+  const bool weights = a.i(number.weights) != 0, random = a.i(number.random) != 0;
+  const int arrays = 4 + amsgrad + weights;
+  const auto seed = static_cast<uint64_t>(a.i(number.seed));
+  const Table t(a, 0, n, arrays, optimizer_chunk(type), static_cast<uint64_t>(a.i(number.offset)));
   if (t.blocks == 0) return;
-  const pf_adam<double> s{1 - beta1,
+  const pf_adam<double> s{seed,
+                          1 - beta1,
                           beta2,
                           1 - beta2,
                           a.f(number.eps),
@@ -110,12 +134,12 @@ void adamw(const KernelArgs& a) {
                           a.i(number.maximize) != 0 ? -1.0 : 1.0,
                           decay != 0,
                           decoupled};
-  const Defines d = Defines().type("PF_T", type).value("PF_AMSGRAD", amsgrad);
+  const Defines d = step_defines(a, n, 2, arrays, weights, random).value("PF_AMSGRAD", amsgrad);
   const Function f = a.compile("adamw.h", d, "adamw");
   if (type == DType::Float64) return a.launch(f, Grid(t.blocks), kThreads, 0, t.list, s);
   const auto to = [](double v) { return static_cast<float>(v); };
-  const pf_adam<float> narrow{to(s.c1),   to(s.b2),   to(s.c2),   to(s.eps), to(s.decay),
-                              to(s.root), to(s.size), to(s.sign), s.decays,  s.decoupled};
+  const pf_adam<float> narrow{seed,       to(s.c1),   to(s.b2),   to(s.c2), to(s.eps),  to(s.decay),
+                              to(s.root), to(s.size), to(s.sign), s.decays, s.decoupled};
   a.launch(f, Grid(t.blocks), kThreads, 0, t.list, narrow);
 }
 

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "pyflame/random.h"
 #include "table/kernels/optim.h"
 
 namespace pyflame {
@@ -16,8 +17,13 @@ namespace {
 
 using engine::CallOptions;
 
+bool narrow(const Tensor& t) {
+  return t->dtype == DType::Float16 || t->dtype == DType::BFloat16;
+}
+
+// Lists of equal lengths, shapes, devices and dtypes. `float32`: also that beside 16 bits.
 void check_lists(const TensorList& params, const TensorList& others, const char* op,
-                 const char* what) {
+                 const char* what, bool float32 = false) {
   PF_CHECK(params.size() == others.size(), ValueError, op, "got ", params.size(),
            " parameters and ", others.size(), " ", what,
            "; expected lists of equal length; pass one for each parameter");
@@ -28,11 +34,29 @@ void check_lists(const TensorList& params, const TensorList& others, const char*
     PF_CHECK(p->shape == t->shape, ShapeError, op, "got parameter ", i, " of shape ", p->shape,
              " with ", what, " of shape ", t->shape,
              "; expected equal shapes; reshape one of them");
-    PF_CHECK(p->dtype == t->dtype, DTypeError, op, "got parameter ", i, " of dtype ", p->dtype,
-             " with ", what, " of dtype ", t->dtype,
-             "; expected one dtype; convert with .to(dtype)");
+    PF_CHECK(p->dtype == t->dtype || (float32 && narrow(p) && t->dtype == DType::Float32),
+             DTypeError, op, "got parameter ", i, " of dtype ", p->dtype, " with ", what,
+             " of dtype ", t->dtype, "; expected one dtype", float32 ? " or float32" : "",
+             "; convert with .to(dtype)");
     ops::check_device(p, t, op);
   }
+}
+
+// Parameters, their gradients, and the 16-bit weights that the parameters are masters of.
+void check_step(const TensorList& params, const TensorList& grads,
+                const std::optional<TensorList>& weights, bool random, const char* op) {
+  PF_CHECK(!weights || !random, ValueError, op,
+           "got masters and rounding at random; expected one of them, as masters lose nothing; "
+           "leave one out");
+  check_lists(weights ? *weights : params, grads, op, "gradient");
+  if (weights) check_lists(*weights, params, op, "master", true);
+  for (size_t i = 0; weights && i < params.size(); ++i)
+    PF_CHECK(narrow((*weights)[i]) && params[i]->dtype == DType::Float32, DTypeError, op,
+             "got weight ", i, " of dtype ", (*weights)[i]->dtype, " with a master of dtype ",
+             params[i]->dtype, "; expected 16 bits beside float32; convert with .to(dtype)");
+  for (size_t i = 0; random && i < params.size(); ++i)
+    PF_CHECK(narrow(params[i]), DTypeError, op, "got parameter ", i, " of dtype ", params[i]->dtype,
+             " to be rounded at random; expected bfloat16 or float16; convert with .to(dtype)");
 }
 
 // A list to be changed in place: what is not contiguous, or not where the first list is, is worked
@@ -80,14 +104,17 @@ void call_over(const TensorList& outs, const TensorList& ins,
                std::span<const Scalar>(first, kernels::kCount<K::template Numbers>), options);
 }
 
-// One call per dtype and device: kernels take lists of one dtype.
-std::vector<std::vector<size_t>> alike(const TensorList& list) {
+// One call per dtypes and device: kernels take lists of one dtype each.
+std::vector<std::vector<size_t>> alike(const TensorList& list, const TensorList& grads,
+                                       const TensorList& states) {
   std::vector<std::vector<size_t>> groups;
   for (size_t i = 0; i < list.size(); ++i) {
     if (list[i]->numel == 0) continue;
     auto same = [&](const std::vector<size_t>& g) {
       const Tensor& t = list[g[0]];
-      return t->dtype == list[i]->dtype && t->storage->device == list[i]->storage->device;
+      return t->dtype == list[i]->dtype && t->storage->device == list[i]->storage->device &&
+             grads[g[0]]->dtype == grads[i]->dtype &&
+             (states.empty() || states[g[0]]->dtype == states[i]->dtype);
     };
     auto it = std::find_if(groups.begin(), groups.end(), same);
     if (it == groups.end()) it = groups.insert(it, std::vector<size_t>{});
@@ -102,69 +129,95 @@ TensorList pick(const TensorList& list, const std::vector<size_t>& which) {
   return r;
 }
 
+// The counters of the generator for a call's tensors; without, where it stands.
+RandomState drawn_for(const TensorList& params, bool random) {
+  if (!random) return random_state();
+  int64_t counters = 0;
+  for (const Tensor& t : params) counters += (t->numel + 7) / 8;
+  return take_random(4 * counters);
+}
+
 }  // namespace
 
 void sgd_step(const TensorList& params, const TensorList& grads, const TensorList& momentum_buffers,
               double lr, double momentum, double dampening, double weight_decay, bool nesterov,
-              bool maximize, bool first_step) {
+              bool maximize, bool first_step, const std::optional<TensorList>& weights,
+              bool random) {
   const char* op = "sgd_step";
-  check_lists(params, grads, op, "gradient");
-  if (momentum != 0) check_lists(params, momentum_buffers, op, "momentum buffer");
+  check_step(params, grads, weights, random, op);
+  if (momentum != 0) check_lists(params, momentum_buffers, op, "momentum buffer", true);
   NoGrad off;
-  for (const auto& group : alike(params)) {
+  for (const auto& group : alike(params, grads, momentum != 0 ? momentum_buffers : TensorList{})) {
     InPlace p(pick(params, group));
     const Device home = p.tensors()[0]->device();
     InPlace b(momentum != 0 ? pick(momentum_buffers, group) : TensorList{}, home);
-    call_over<kernels::Sgd>(joined({&p.tensors(), &b.tensors()}), dense_list(pick(grads, group)),
-                            {.count = static_cast<int64_t>(group.size()),
+    InPlace w(weights ? pick(*weights, group) : TensorList{}, home);
+    const RandomState drawn = drawn_for(p.tensors(), random);
+    call_over<kernels::Sgd>(joined({&p.tensors(), &b.tensors(), &w.tensors()}),
+                            dense_list(pick(grads, group)),
+                            {.seed = static_cast<int64_t>(drawn.seed),
+                             .offset = static_cast<int64_t>(drawn.offset),
+                             .count = static_cast<int64_t>(group.size()),
                              .lr = lr,
                              .momentum = momentum,
                              .dampening = dampening,
                              .weight_decay = weight_decay,
                              .nesterov = nesterov,
                              .maximize = maximize,
-                             .first_step = first_step},
+                             .first_step = first_step,
+                             .weights = weights.has_value(),
+                             .random = random},
                             {.inplace = CallOptions::kAllInplace, .op = op});
     p.write_back();
     b.write_back();
+    w.write_back();
   }
 }
 
 void adamw_step(const TensorList& params, const TensorList& grads, const TensorList& exp_avgs,
                 const TensorList& exp_avg_sqs, double lr, double beta1, double beta2, double eps,
                 double weight_decay, int64_t step, bool decoupled, bool maximize,
-                const std::optional<TensorList>& max_exp_avg_sqs) {
+                const std::optional<TensorList>& max_exp_avg_sqs,
+                const std::optional<TensorList>& weights, bool random) {
   const char* op = decoupled ? "adamw_step" : "adam_step";
-  check_lists(params, grads, op, "gradient");
-  check_lists(params, exp_avgs, op, "exp_avg");
-  check_lists(params, exp_avg_sqs, op, "exp_avg_sq");
+  check_step(params, grads, weights, random, op);
+  check_lists(params, exp_avgs, op, "exp_avg", true);
+  check_lists(exp_avgs, exp_avg_sqs, op, "exp_avg_sq");
   const bool amsgrad = max_exp_avg_sqs && !max_exp_avg_sqs->empty();
-  if (amsgrad) check_lists(params, *max_exp_avg_sqs, op, "max_exp_avg_sq");
+  if (amsgrad) check_lists(exp_avgs, *max_exp_avg_sqs, op, "max_exp_avg_sq");
   PF_CHECK(step >= 1, ValueError, op, "got step=", step,
            "; expected 1 or more, as the corrections divide by 1 - beta^step; raise it first");
   NoGrad off;
-  for (const auto& group : alike(params)) {
+  for (const auto& group : alike(params, grads, exp_avgs)) {
     InPlace p(pick(params, group));
     const Device home = p.tensors()[0]->device();
+    InPlace w(weights ? pick(*weights, group) : TensorList{}, home);
+    const RandomState drawn = drawn_for(p.tensors(), random);
     InPlace m(pick(exp_avgs, group), home), v(pick(exp_avg_sqs, group), home);
     InPlace top(amsgrad ? pick(*max_exp_avg_sqs, group) : TensorList{}, home);
-    call_over<kernels::AdamW>(joined({&p.tensors(), &m.tensors(), &v.tensors(), &top.tensors()}),
-                              dense_list(pick(grads, group)),
-                              {.count = static_cast<int64_t>(group.size()),
-                               .lr = lr,
-                               .beta1 = beta1,
-                               .beta2 = beta2,
-                               .eps = eps,
-                               .weight_decay = weight_decay,
-                               .step = step,
-                               .decoupled = decoupled,
-                               .maximize = maximize,
-                               .amsgrad = amsgrad},
-                              {.inplace = CallOptions::kAllInplace, .op = op});
+    call_over<kernels::AdamW>(
+        joined({&p.tensors(), &m.tensors(), &v.tensors(), &top.tensors(), &w.tensors()}),
+        dense_list(pick(grads, group)),
+        {.seed = static_cast<int64_t>(drawn.seed),
+         .offset = static_cast<int64_t>(drawn.offset),
+         .count = static_cast<int64_t>(group.size()),
+         .lr = lr,
+         .beta1 = beta1,
+         .beta2 = beta2,
+         .eps = eps,
+         .weight_decay = weight_decay,
+         .step = step,
+         .decoupled = decoupled,
+         .maximize = maximize,
+         .amsgrad = amsgrad,
+         .weights = weights.has_value(),
+         .random = random},
+        {.inplace = CallOptions::kAllInplace, .op = op});
     p.write_back();
     m.write_back();
     v.write_back();
     top.write_back();
+    w.write_back();
   }
 }
 
@@ -192,7 +245,7 @@ void optim_step(const std::string& rule, const TensorList& params, const TensorL
   for (size_t k = 0; k < static_cast<size_t>(kernels::kStepNumbers); ++k)
     n[k] = k < numbers.size() ? numbers[k] : 0.0;
   NoGrad off;
-  for (const auto& group : alike(params)) {
+  for (const auto& group : alike(params, grads, {})) {
     std::vector<InPlace> changed;
     changed.emplace_back(pick(params, group));
     const Device home = changed[0].tensors()[0]->device();
@@ -265,14 +318,15 @@ static const ops::Family kOptim("optimizer", [](ops::Family& f) {
   f.op(
       &sgd_step,
       {"_sgd(Tensor[] params, Tensor[] grads, Tensor[] momentum_buffers, float lr, float momentum, "
-       "float dampening, float weight_decay, bool nesterov, bool maximize, bool first_step) -> "
-       "None",
+       "float dampening, float weight_decay, bool nesterov, bool maximize, bool first_step, "
+       "Tensor[]? weights=None, bool random=False) -> None",
        "One step of torch.optim.SGD in place.", kSpecial, false});
   f.op(
       &adamw_step,
       {"_adamw(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, float lr, "
        "float beta1, float beta2, float eps, float weight_decay, int step, bool decoupled, bool "
-       "maximize, Tensor[]? max_exp_avg_sqs=None) -> None",
+       "maximize, Tensor[]? max_exp_avg_sqs=None, Tensor[]? weights=None, bool random=False) -> "
+       "None",
        "One step of torch.optim.AdamW (decoupled) or Adam in place.", kSpecial, false});
   f.op(&optim_step, {"_optim_step(str rule, Tensor[] params, Tensor[] grads, Tensor[] states, "
                      "float[] numbers, int "

@@ -17,6 +17,7 @@ from .. import _C, _live
 from ..amp import GradScaler
 from ..autograd import Function, grad
 from ..nn import module as _module
+from ..optim import narrow
 from ..optim import optimizer as _optimizer
 from ..optim.adam import Adam
 from ..optim.lr_scheduler import LRScheduler
@@ -258,6 +259,7 @@ def _stands_within(args, kwargs):
             and not (d["_step_pre_hooks"] or d["_step_post_hooks"])
             and not (_optimizer._before_all or _optimizer._after_all)
             and all(_plain_options(g) for g in what.param_groups)
+            and not any(g.get(name) for g in what.param_groups for name in narrow.OPTIONS)
         )
     return (
         isinstance(what, LRScheduler)

@@ -53,10 +53,10 @@ class Adafactor(Optimizer):
             "col_var": _ops.zeros(columns, **new),
         }
 
-    def _loaded(self, key, value, p, where):
+    def _loaded(self, key, value, p, where, dtype):
         if key in ("row_var", "col_var"):
             return value.detach().to(p.dtype).to(p.device).clone()
-        return super()._loaded(key, value, p, where)
+        return super()._loaded(key, value, p, where, dtype)
 
     def _step(self, group):
         from .._misc import finfo

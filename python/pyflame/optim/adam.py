@@ -3,6 +3,7 @@
 from itertools import repeat
 
 from .. import _ops
+from . import narrow
 from .optimizer import Optimizer, set_all
 
 
@@ -11,10 +12,18 @@ class Adam(Optimizer):
 
     One multi-tensor operation a group; `foreach`, `fused` and `capturable` are accepted and change
     nothing; with `differentiable` gradients go through the step.
+
+    Of parameters in bfloat16 or float16: with `master_weights` the state has a float32 "master" of
+    each, which the step changes, and the parameter is that rounded; it follows what is written to the
+    parameter. With `stochastic_rounding` there is no master: the step's result is rounded up with the
+    probability of what is cut off, by numbers of the generator. Averages are float32 with both, or with
+    the second of `state_dtype`, the parameters' own, and then rounded so too. ValueError for both
+    together, NotSupportedError with `differentiable`.
     """
 
     _decoupled = False
     _only_kernels = True
+    _narrow = True
 
     def __init__(
         self,
@@ -31,6 +40,9 @@ class Adam(Optimizer):
         differentiable=False,
         fused=None,
         decoupled_weight_decay=None,
+        master_weights=False,
+        stochastic_rounding=False,
+        state_dtype=None,
     ):
         defaults = {
             "lr": lr,
@@ -47,6 +59,7 @@ class Adam(Optimizer):
         if decoupled_weight_decay is not None:
             self._decoupled = bool(decoupled_weight_decay)
         defaults["decoupled_weight_decay"] = self._decoupled
+        defaults |= narrow.given(master_weights, stochastic_rounding, state_dtype)
         super().__init__(params, defaults)
 
     def _check(self, group):
@@ -61,7 +74,9 @@ class Adam(Optimizer):
     def _step(self, group):
         amsgrad = group["amsgrad"]
         state = self.state
-        calls = {}  # by step count: parameters that had no gradient for a while lag behind
+        how = narrow.way(group)
+        # By step count (parameters that had no gradient for a while lag behind) and way.
+        calls = {}
         for p in group["params"]:
             g = p.grad
             if g is None:
@@ -69,28 +84,29 @@ class Adam(Optimizer):
             s = state[p]
             if not s:
                 names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if amsgrad else 2]
-                zeros = p.detach()
-                fresh = {"step": 0} | {name: _ops._zeros_beside(zeros) for name in names}
+                fresh = {"step": 0} | {name: narrow.zeros(group, p) for name in names}
                 s.update(fresh)  # at once: a signal's handler may raise between two lines
-            step = s["step"] + 1
-            lists = calls.get(step)
+            key = (s["step"] + 1, how and narrow.way_of(p, how))
+            lists = calls.get(key)
             if lists is None:
-                lists = calls[step] = ([], [], [], [], [], [])
-            lists[0].append(p)
+                lists = calls[key] = ([], [], [], [], [], [], [])
+            lists[0].append(narrow.master(s, p) if key[1] == narrow.MASTERS else p)
             lists[1].append(g)
             lists[2].append(s["exp_avg"])
             lists[3].append(s["exp_avg_sq"])
             if amsgrad:
                 lists[4].append(s["max_exp_avg_sq"])
-            lists[5].append(s)
+            lists[5].append(p)
+            lists[6].append(s)
         beta1, beta2 = group["betas"]
         if group.get("differentiable"):
             return self._recorded_step(group, calls)
-        for step, (params, grads, exp_avgs, exp_avg_sqs, maxima, states) in calls.items():
+        for (step, kind), (params, grads, *moments, maxima, weights, states) in calls.items():
             _ops._adamw(
-                params, grads, exp_avgs, exp_avg_sqs, float(group["lr"]), float(beta1),
+                params, grads, *moments, float(group["lr"]), float(beta1),
                 float(beta2), float(group["eps"]), float(group["weight_decay"]), step,
                 group["decoupled_weight_decay"], group["maximize"], maxima or None,
+                *narrow.last_arguments(kind, weights),
             )  # fmt: skip
             set_all(states, "step", repeat(step))
 
@@ -100,7 +116,7 @@ class Adam(Optimizer):
         beta1, beta2 = group["betas"]
         lr, decay, decoupled = group["lr"], group["weight_decay"], group["decoupled_weight_decay"]
         decays = 0 if not bool(decay != 0) else 2 if decoupled else 1
-        for step, (params, grads, *_, states) in calls.items():
+        for (step, _), (params, grads, *_, states) in calls.items():
             numbers = (
                 1 - beta1, beta2, 1 - beta2, lr / (1 - beta1**step), (1 - beta2**step) ** -0.5,
                 group["eps"], group["amsgrad"],

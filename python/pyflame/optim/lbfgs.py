@@ -142,11 +142,11 @@ class LBFGS(Optimizer):
                 "'strong_wolfe'"
             )
 
-    def _loaded(self, key, value, p, where):
+    def _loaded(self, key, value, p, where, dtype):
         if isinstance(value, Tensor):
             return value.detach().clone()
         if isinstance(value, (list, tuple)):
-            return [self._loaded(key, v, p, where) for v in value]
+            return [self._loaded(key, v, p, where, dtype) for v in value]
         return value
 
     # ---- the parameters as one vector ------------------------------------------------------------

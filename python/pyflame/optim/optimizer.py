@@ -10,6 +10,7 @@ from .. import _C, _live
 from .._C import Tensor
 from .._hooks import add_hook
 from ..autograd import enable_grad
+from . import narrow
 
 _before_all, _after_all = {}, {}  # hooks of every optimizer
 _HOOKS = (
@@ -92,6 +93,12 @@ class Optimizer:
     # Whether _step() reads no tensor's values and launches multi-tensor kernels alone, but for fresh
     # states: then captured steps have its kernels within.
     _only_kernels = False
+    _narrow = False  # has the options of narrow.py
+
+    def __new__(cls, *args, **kwargs):
+        if not cls._narrow and cls.__module__.startswith(__package__):
+            narrow.refuse(cls, kwargs)
+        return super().__new__(cls)
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -157,6 +164,7 @@ class Optimizer:
                     raise ValueError(f"parameter group needs a value for '{name}'")
                 group[name] = value
         self._check(group)
+        narrow.check(self, group)
         self.param_groups.append(group)
 
     def _check(self, group):
@@ -236,20 +244,24 @@ class Optimizer:
                     f"parameters; expected {len(mine['params'])}"
                 )
         by_number = {
-            number: p
+            number: (p, narrow.state_dtype(mine | theirs, p))
             for mine, theirs in zip(self.param_groups, groups)
             for number, p in zip(theirs["params"], mine["params"])
         }
         state = defaultdict(dict)
         for number, values in state_dict["state"].items():
             try:
-                p = by_number.get(int(number))  # files keep keys of dicts as text
+                p, dtype = by_number.get(
+                    int(number), (None, None)
+                )  # files keep keys of dicts as text
             except ValueError:  # what an optimizer keeps under a name of its own
                 state[number] = copy.deepcopy(values)
                 continue
             if p is not None:
                 where = f"pf.optim.{name}.load_state_dict: '{{}}' of parameter {number}"
-                state[p] = {k: self._loaded(k, v, p, where.format(k)) for k, v in values.items()}
+                state[p] = {
+                    k: self._loaded(k, v, p, where.format(k), dtype) for k, v in values.items()
+                }
         for mine, theirs in zip(self.param_groups, groups):
             for key, value in theirs.items():
                 if key != "params":
@@ -259,15 +271,16 @@ class Optimizer:
         for hook in list(self._load_state_dict_post_hooks.values()):
             hook(self)
 
-    def _loaded(self, key, value, p, where):
-        """A value of p's state as this optimizer keeps it."""
+    def _loaded(self, key, value, p, where, dtype):
+        """A value of p's state as this optimizer keeps it: tensors in `dtype`, masters in float32."""
         if key in self._scalars:
             return self._scalars[key](value.item() if isinstance(value, Tensor) else value)
         if not isinstance(value, Tensor):
             return copy.deepcopy(value)
         if tuple(value.shape) != tuple(p.shape):
             raise ValueError(f"{where} has shape {list(value.shape)}; expected {list(p.shape)}")
-        return value.detach().to(p.dtype).to(p.device).clone()
+        dtype = _C.float32 if key == "master" else dtype
+        return value.detach().to(dtype).to(p.device).clone()
 
     # ---- hooks --------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Stochastic gradient descent."""
 
 from .. import _ops
+from . import narrow
 from .optimizer import Optimizer, set_all
 
 
@@ -8,10 +9,12 @@ class SGD(Optimizer):
     """p -= lr * g, with momentum, Nesterov's form and weight decay as in torch.optim.SGD.
 
     One multi-tensor operation a group; `foreach` and `fused` are accepted and change nothing; with
-    `differentiable` gradients go through the step.
+    `differentiable` gradients go through the step. `master_weights`, `stochastic_rounding` and
+    `state_dtype` (of the momentum) are Adam's.
     """
 
     _only_kernels = True
+    _narrow = True
 
     def __init__(
         self,
@@ -26,6 +29,9 @@ class SGD(Optimizer):
         foreach=None,
         differentiable=False,
         fused=None,
+        master_weights=False,
+        stochastic_rounding=False,
+        state_dtype=None,
     ):
         defaults = {
             "lr": lr,
@@ -38,6 +44,7 @@ class SGD(Optimizer):
             "differentiable": differentiable,
             "fused": fused,
         }
+        defaults |= narrow.given(master_weights, stochastic_rounding, state_dtype)
         super().__init__(params, defaults)
 
     def _check(self, group):
@@ -52,8 +59,8 @@ class SGD(Optimizer):
             return self._recorded_step(group)
         momentum = float(group["momentum"])
         state = self.state
-        # A parameter that gets its first gradient later has no buffer yet: two calls at most.
-        calls = {False: ([], [], [], []), True: ([], [], [], [])}
+        how = narrow.way(group)
+        calls = {}  # by way, and whether it is the first step: a first gradient may come later
         for p in group["params"]:
             g = p.grad
             if g is None:
@@ -63,21 +70,25 @@ class SGD(Optimizer):
             if momentum != 0:
                 buffer = state[p].get("momentum_buffer")
                 if buffer is None:
-                    buffer = _ops._zeros_beside(p.detach())
+                    buffer = narrow.zeros(group, p)
                     first = True
-            params, grads, buffers, states = calls[first]
-            params.append(p)
+            kind = how and narrow.way_of(p, how)
+            lists = calls.get((first, kind))
+            if lists is None:
+                lists = calls[first, kind] = ([], [], [], [], [])
+            params, grads, buffers, weights, states = lists
+            params.append(narrow.master(state[p], p) if kind == narrow.MASTERS else p)
             grads.append(g)
+            weights.append(p)
             if buffer is not None:
                 buffers.append(buffer)
                 states.append(state[p])
-        for first, (params, grads, buffers, states) in calls.items():
-            if params:
-                _ops._sgd(
-                    params, grads, buffers, float(group["lr"]), momentum,
-                    float(group["dampening"]), float(group["weight_decay"]), group["nesterov"],
-                    group["maximize"], first,
-                )  # fmt: skip
+        for (first, kind), (params, grads, buffers, weights, states) in calls.items():
+            _ops._sgd(
+                params, grads, buffers, float(group["lr"]), momentum,
+                float(group["dampening"]), float(group["weight_decay"]), group["nesterov"],
+                group["maximize"], first, *narrow.last_arguments(kind, weights),
+            )  # fmt: skip
             if first:
                 set_all(states, "momentum_buffer", buffers)
 

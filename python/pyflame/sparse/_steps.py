@@ -33,8 +33,14 @@ def rows_of(g, p):
 
 
 def sgd(
-    step, params, grads, buffers, lr, momentum, dampening, weight_decay, nesterov, maximize, first
-):
+    step, params, grads, buffers, lr, momentum, dampening, weight_decay, nesterov, maximize, first,
+    *narrow,
+):  # fmt: skip
+    if narrow:
+        raise _C.NotSupportedError(
+            "pf.optim.SGD: got a sparse gradient with master_weights or stochastic_rounding; expected "
+            "dense ones; use an embedding with sparse=False"
+        )
     if momentum != 0 or weight_decay != 0:  # all rows change
         grads = [g.to_dense() if _is_sparse(g) else g for g in grads]
         return step(

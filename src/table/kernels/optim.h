@@ -10,25 +10,37 @@
 
 namespace pyflame::kernels {
 
-// Arrays: parameters, momentum buffers (where momentum is not 0), gradients.
+// Of both: `weights`: parameters are float32 masters of the weights, which are written as well;
+// where a weight is not its master rounded, the master begins from it. `random`: what is kept in 16
+// bits is rounded at random (kernels/random_rounding.h): tensor i takes (numel + 7) / 8 counters
+// behind those of the ones before it.
+
+// Arrays: parameters, momentum buffers (where momentum is not 0), [weights,] gradients.
 struct Sgd {
-  static constexpr KernelInfo kInfo{"sgd", Anchor::MultiTensor, kLists};
+  static constexpr KernelInfo kInfo{"sgd",           Anchor::MultiTensor, kLists,
+                                    Layout::Strided, Indices::None,       true};
   template <class T>
   using Tensors = None<T>;
   template <class T>
   struct Numbers {
+    T seed{}, offset{};
     T count, lr, momentum, dampening, weight_decay, nesterov, maximize, first_step;
+    T weights{}, random{};
   };
 };
 
-// Arrays: parameters, averages, averages of squares, their maxima (where amsgrad), gradients.
+// Arrays: parameters, averages, averages of squares, their maxima (where amsgrad), [weights,]
+// gradients.
 struct AdamW {
-  static constexpr KernelInfo kInfo{"adamw", Anchor::MultiTensor, kLists};
+  static constexpr KernelInfo kInfo{"adamw",         Anchor::MultiTensor, kLists,
+                                    Layout::Strided, Indices::None,       true};
   template <class T>
   using Tensors = None<T>;
   template <class T>
   struct Numbers {
+    T seed{}, offset{};
     T count, lr, beta1, beta2, eps, weight_decay, step, decoupled, maximize, amsgrad;
+    T weights{}, random{};
   };
 };
 
