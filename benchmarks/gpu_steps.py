@@ -80,18 +80,24 @@ def gpt_step(torch, device):
 SEQUENCES = 32 // PART
 
 
-def gpt2_training(torch, device, layers, width, heads, sequences, budget=None):
+def gpt2_training(
+    torch, device, layers, width, heads, sequences, budget=None, dtype=None, **options
+):
     """`budget`: bytes, beyond which what is cheap to make again is not kept; PyFlame's alone."""
     from benchmarks.gpt import GPT
 
     model = GPT(torch, layers, width, heads, 1024, 50304, tied=True).to(device)
+    if dtype:
+        model = model.to(getattr(torch, dtype))
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
     groups = [
         {"params": decayed, "weight_decay": 0.1},
         {"params": others, "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), fused=device != "cpu")
+    optimizer = torch.optim.AdamW(
+        groups, lr=6e-4, betas=(0.9, 0.95), fused=device != "cpu", **options
+    )
     x, y = (torch.randint(0, 50257, (sequences, 1024), device=device) for _ in range(2))
     region = contextlib.nullcontext()
     if budget is not None and hasattr(torch.autograd.graph, "recompute_cheap"):
@@ -114,6 +120,14 @@ def gpt2_training(torch, device, layers, width, heads, sequences, budget=None):
       bar_seconds=32 * 1024 / 520e3, memory=True, bar_memory=18 << 30)  # fmt: skip
 def gpt2_step(torch, device):
     return gpt2_training(torch, device, 12, 768, 12, SEQUENCES)
+
+
+@case("step", f"GPT-2 124M, {SEQUENCES} x 1024 tokens, bf16 weights beside masters, training step")
+def gpt2_masters_step(torch, device):
+    if torch.__name__ == "torch":  # has no masters: its ordinary step
+        return gpt2_step(torch, device)
+    sizes = 12, 768, 12, SEQUENCES
+    return gpt2_training(torch, device, *sizes, dtype="bfloat16", master_weights=True)
 
 
 if not SMALL:

@@ -237,6 +237,8 @@ def parser():
         "--precision", choices=("auto", "float32", "bfloat16"), default="auto",
         help="of products; auto: bfloat16 on GPUs with matrix units for it",
     )  # fmt: skip
+    add("--weights", choices=("float32", "bfloat16"), default="float32",
+        help="bfloat16: weights and gradients in it, beside the optimizer's float32 masters")  # fmt: skip
     add("--threads", type=_threads, default=0, help="CPU threads; 0 for all")
 
     _tabular(models)

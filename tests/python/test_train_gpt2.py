@@ -329,11 +329,14 @@ def test_accumulated_batches_are_one(capsys, text, tmp_path):
     assert accumulated.tokens_a_step() == whole.tokens_a_step() == 128
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_stopped_and_resumed_is_the_same_run(how, text, tmp_path):
+@pytest.mark.parametrize("how, weights", [
+    (signal.SIGINT, "float32"), (signal.SIGKILL, "float32"), (signal.SIGKILL, "bfloat16"),
+])  # fmt: skip
+def test_stopped_and_resumed_is_the_same_run(how, weights, text, tmp_path):
     """With accumulation, dropout, looks at held-out text and a captured step."""
     options = [*SMALL, "--data", text, "--steps", 60, "--dropout", 0.1, "--checkpoint-interval", 15,
-               "--log-interval", 1, "--accumulate", 2, "--eval-interval", 20, "--compile"]  # fmt: skip
+               "--log-interval", 1, "--accumulate", 2, "--eval-interval", 20, "--compile",
+               "--weights", weights]  # fmt: skip
     command = [sys.executable, "-m", "pyflame", "train", "gpt"]
 
     def start(*args):
@@ -359,6 +362,24 @@ def test_stopped_and_resumed_is_the_same_run(how, text, tmp_path):
     assert log(tmp_path / "cut") == log(tmp_path / "whole")
     results = [(tmp_path / r / "result.json").read_text() for r in ("cut", "whole")]
     assert results[0] == results[1]
+
+
+def test_weights_in_bfloat16(capsys, text, tmp_path):
+    """As good as float32 ones, beside which the model is kept in it."""
+    options = [*SMALL, "--data", text, "--steps", 60, "--precision", "bfloat16"]
+    nats = {}
+    for weights in ("float32", "bfloat16"):
+        out, _ = pyflame(
+            capsys, "train", "gpt", *options, "--out", tmp_path / weights, "--weights", weights
+        )
+        nats[weights] = held_out(out)
+        assert ("beside float32 masters" in out) == (weights == "bfloat16")
+    assert nats["bfloat16"] == pytest.approx(nats["float32"], abs=0.05)
+    _, err = pyflame(
+        capsys, "train", "gpt", *options[:-1], "float32", "--out", tmp_path / "no", "--weights",
+        "bfloat16", status=1,
+    )  # fmt: skip
+    assert "leave --precision out" in err
 
 
 def test_token_files_of_others(capsys, text, tmp_path):

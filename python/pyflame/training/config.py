@@ -41,6 +41,7 @@ _LATER = {
     "accumulation": _whole(1, 1 << 20),
     "eval_interval": _whole(0),
     "compile": fields.flag,
+    "weights": lambda v: v in ("float32", "bfloat16"),
     "kind": lambda v: v in ("bytes", "gpt2"),
 }
 _OF_TOKENS = {

@@ -14,7 +14,7 @@ from . import text as texts
 from . import token_files
 from .config import check_memory, read_config
 from .devices import describe_device, multiplies_bfloat16, on_gpu, use
-from .language import Trainer, kind_of
+from .language import Trainer, kind_of, narrow_weights
 from .loop import Interrupts, interrupted, keep_result, run_steps
 from .output import say
 from .peak import peak, step_operations
@@ -93,6 +93,7 @@ def _fresh(args, text, model, **more):
         "format": 1,
         "model": model,
         "precision": args.precision,
+        "weights": args.weights,
         "batch": args.batch,
         "accumulation": args.accumulate,
         "lr": args.lr,
@@ -216,7 +217,13 @@ def run(args):
         with claimed(newest_directory(args.out)) as directory:
             return _run(args, directory, *_found(directory))
     if args.precision == "auto":
-        args.precision = "bfloat16" if multiplies_bfloat16() else "float32"
+        fits = multiplies_bfloat16() or args.weights == "bfloat16"
+        args.precision = "bfloat16" if fits else "float32"
+    if args.weights == "bfloat16" != args.precision:
+        raise _C.ValueError(
+            "pf.train: got --weights bfloat16 with --precision float32; expected products in bfloat16, "
+            "as of weights in it there are no others; leave --precision out"
+        )
     if args.preset is None and args.init is None:
         config, text = _fresh_bytes(args)
         with new_run(args.out) as directory:
@@ -268,7 +275,8 @@ def _describe(args, trainer, directory, text):
         f"{unit}, {count:,} parameters"
     )
     precision = config.get("precision", "float32")
-    say(f"device: {describe_device()}, products in {precision}")
+    masters = ", weights in bfloat16 beside float32 masters" if narrow_weights(config) else ""
+    say(f"device: {describe_device()}, products in {precision}{masters}")
     say(
         f"text: {text.name}, {len(text.train):,} {unit} to learn from, "
         f"{len(text.held_out):,} held out"

@@ -24,7 +24,17 @@ def kind_of(config):
     return config.get("kind", "bytes")
 
 
+def narrow_weights(config):
+    """Whether a run's weights are in bfloat16, beside masters; runs of old say nothing."""
+    return config.get("weights") == "bfloat16"
+
+
 def make_model(config):
+    model = _float32_model(config)
+    return model.to(_C.bfloat16) if narrow_weights(config) else model
+
+
+def _float32_model(config):
     manual_seed(config["seed"])
     if config.get("init"):
         model = GPT2.from_pretrained(config["init"], dtype=_C.float32).train()
@@ -39,7 +49,9 @@ def make_model(config):
 
 def make_optimizer(model, config):
     groups = model.parameter_groups(config["weight_decay"])
-    return AdamW(groups, lr=config["lr"], betas=(0.9, 0.95), eps=1e-8)
+    return AdamW(
+        groups, lr=config["lr"], betas=(0.9, 0.95), eps=1e-8, master_weights=narrow_weights(config)
+    )
 
 
 class Trainer(Job):
@@ -110,12 +122,12 @@ class Trainer(Job):
         return {"bits_per_byte" if self.bits else "loss": shown}
 
     def held_out(self):
-        """What a token costs in held-out text: of bytes in bits, in float32; of others in nats."""
+        """What a token costs in held-out text: of bytes in bits, in float32 if weights are; of others
+        in nats."""
         limit = self.config["eval_bytes"]
-        if self.bits:
-            return self.shown(held_out_loss(self.model, self.text.held_out, limit))
-        with self.autocast:
-            return held_out_loss(self.model, self.text.held_out, limit, self.config["batch"])
+        with nullcontext() if self.bits and not narrow_weights(self.config) else self.autocast:
+            batch = {} if self.bits else {"batch": self.config["batch"]}
+            return self.shown(held_out_loss(self.model, self.text.held_out, limit, **batch))
 
     def after_step(self, records):
         every = self.config.get("eval_interval", 0)
