@@ -618,6 +618,18 @@ def moving(calls):
         calls("pdist", lambda: F.pdist(x[0], p))
 
 
+NARROW_WAYS = [
+    (name, more | way)
+    for name, more in (
+        ("SGD", {}),
+        ("SGD", {"momentum": 0.9}),
+        ("AdamW", {}),
+        ("AdamW", {"amsgrad": True}),
+    )
+    for way in ({"master_weights": True}, {"stochastic_rounding": True})
+]
+
+
 def optimizers(calls):
     for dtypes in [[d] for d in FLOATS] + [[pf.float32, pf.bfloat16]]:
         params = [pf.nn.Parameter(empty(n, dtype=d)) for n in (5, 100_000) for d in dtypes]
@@ -628,7 +640,7 @@ def optimizers(calls):
             ("RMSprop", {}), ("RMSprop", {"centered": True}), ("RMSprop", {"momentum": 0.9}),
             ("RMSprop", {"centered": True, "momentum": 0.9}), ("Adagrad", {}), ("Adadelta", {}),
             ("Adamax", {}), ("NAdam", {}), ("RAdam", {}), ("ASGD", {}), ("Rprop", {}), ("Lion", {}),
-            ("LAMB", {}),
+            ("LAMB", {}), *NARROW_WAYS,
         ):  # fmt: skip
 
             def steps():
@@ -637,6 +649,17 @@ def optimizers(calls):
                 optimizer.step()
 
             calls(name, steps)
+        if dtypes[0] in (pf.bfloat16, pf.float16):
+            for name in ("SGD", "AdamW"):
+                moments = {"momentum": 0.9} if name == "SGD" else {"amsgrad": True}
+
+                def narrow_steps():
+                    optimizer = getattr(pf.optim, name)(
+                        params, lr=0.1, stochastic_rounding=True, state_dtype=dtypes[0], **moments
+                    )
+                    optimizer.step()
+
+                calls(name, narrow_steps)
         for p in (1.0, 2.0, 3.0, math.inf):
             calls("clip_grad_norm_", lambda: pf.nn.utils.clip_grad_norm_(params, 1.0, p))
         calls("clip_grad_value_", lambda: pf.nn.utils.clip_grad_value_(params, 1.0))

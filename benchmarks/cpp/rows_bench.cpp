@@ -219,11 +219,11 @@ int main(int argc, char** argv) {
     for (int64_t i = 0; i < n; ++i) a[2][i] = a[2][i] * a[2][i];
     race("adamw, 10 M parameters", 7 * n, [&] {
       call("adamw", {tensor(a[0], {n}), tensor(a[1], {n}), tensor(a[2], {n}), tensor(a[3], {n})},
-           {1, 1e-3, 0.9, 0.999, 1e-8, 0.01, 10, 1, 0, 0});
+           {0, 0, 1, 1e-3, 0.9, 0.999, 1e-8, 0.01, 10, 1, 0, 0, 0, 0});
     });
     race("sgd with momentum", 5 * n, [&] {
       call("sgd", {tensor(a[0], {n}), tensor(a[1], {n}), tensor(a[3], {n})},
-           {1, 1e-3, 0.9, 0, 0.01, 0, 0, 0});
+           {0, 0, 1, 1e-3, 0.9, 0, 0.01, 0, 0, 0, 0, 0});
     });
     float norm;
     race("multi_norm", n, [&] { call("multi_norm", {tensor(&norm, {}), tensor(a[3], {n})}, {2}); });

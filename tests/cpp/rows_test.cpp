@@ -243,7 +243,7 @@ TEST(Rows, OptimizersWorkOverListsOfTensors) {
   std::vector<pf_tensor> tensors;
   for (auto* list : {&p, &m, &v, &g})
     for (Floats& f : *list) tensors.push_back(view(f, {static_cast<int64_t>(f.size())}));
-  call("adamw", tensors, {double(p.size()), 0.1, 0.9, 0.99, 1e-8, 0.5, 1, 1, 0, 0});
+  call("adamw", tensors, {0, 0, double(p.size()), 0.1, 0.9, 0.99, 1e-8, 0.5, 1, 1, 0, 0, 0, 0});
   for (size_t i = 0; i < p.size(); ++i)
     for (size_t j = 0; j < p[i].size(); ++j) {
       const double x = g[i][j], step = 0.1 * x / (std::fabs(x) + 1e-8);
