@@ -90,18 +90,20 @@ HWY_INLINE void Put(const Wide<T>& v, S* p, int64_t j, int64_t n, Full full, Dra
     (void)drawn, Set(v, p, j, n, full);
 }
 template <Way kWay, class S>
-void RoundInto(S* p, int array, int64_t n, Drawn& drawn) {
+HWY_INLINE void RoundInto(S* p, int array, int64_t n, Drawn& drawn) {
   if constexpr (kWay == Way::Random && sizeof(S) == 2) {
     float* const x = drawn.values[array];
     uint32_t words[philox::kTile];
     philox::tile(drawn.counter + static_cast<uint64_t>(drawn.first) / 8, drawn.seed, words,
                  static_cast<uint32_t>(array));
-    for (int64_t i = 0; i < n; ++i) {
-      const uint32_t r = words[i / 2] >> (16 * (i % 2)) & 0xffff;
+    uint16_t halves[kDrawn];  // all of them, beyond n too: loops that are vectors
+    std::memcpy(halves, words, sizeof halves);
+    for (int64_t i = n; i < kDrawn; ++i) x[i] = 0;
+    for (int64_t i = 0; i < kDrawn; ++i) {
       if constexpr (std::is_same_v<S, bfloat16>)
-        x[i] = philox::pf_round_randomly_bf16(x[i], r);
+        x[i] = philox::pf_round_randomly_bf16(x[i], halves[i]);
       else
-        x[i] = philox::pf_round_randomly_f16(x[i], r);
+        x[i] = philox::pf_round_randomly_f16(x[i], halves[i]);
     }
     ForVectors<float>(0, n, [&](int64_t j, auto full, int64_t count) PF_INLINE {
       Set(Load(x + j), p + drawn.first, j, count, full);
