@@ -467,6 +467,17 @@ def test_options_that_do_not_go_together():
             make([w], stochastic_rounding=True, state_dtype="float16")
 
 
+def test_states_that_do_not_fit():
+    w = nn.Parameter(pf.ones(2, dtype=pf.bfloat16))
+    kept = pf.optim.AdamW([w], master_weights=True).state_dict()
+    other = pf.optim.AdamW([w], stochastic_rounding=True)
+    with pytest.raises(ValueError, match="expected one of them"):
+        other.load_state_dict(kept)
+    assert "master_weights" not in other.param_groups[0]
+    with pytest.raises(pf.NotSupportedError, match="Adam, AdamW and SGD"):
+        pf.optim.NAdam([w]).load_state_dict(kept)
+
+
 def test_lists_that_do_not_fit():
     h, f, d = (
         [pf.ones(3, dtype=t)] for t in (pf.bfloat16, pf.float32, pf.float64)

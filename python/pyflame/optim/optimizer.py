@@ -243,6 +243,8 @@ class Optimizer:
                     f"pf.optim.{name}.load_state_dict: group {i} has {len(theirs['params'])} "
                     f"parameters; expected {len(mine['params'])}"
                 )
+        for mine, theirs in zip(self.param_groups, groups):
+            narrow.check(self, mine | theirs | {"params": mine["params"]})
         by_number = {
             number: (p, narrow.state_dtype(mine | theirs, p))
             for mine, theirs in zip(self.param_groups, groups)
