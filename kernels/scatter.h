@@ -48,6 +48,25 @@ PF_KERNEL(pf_scatter, BLOCK)
   }
 }
 
+// A few indices that all lanes share, of which the last that meets in a place is written: whoever
+// has one looks whether a later one is the same.
+PF_KERNEL(pf_scatter_few, BLOCK)
+(pf_space s, void* out, const pf_i64* index, const void* src, pf_i64 length, pf_i64 size,
+ pf_i64 out_step, pf_i64 index_step, pf_i64 src_step, pf_i64 skip, pf_error error) {
+  const pf_u64 lanes = static_cast<pf_u64>(s.numel), all = lanes * static_cast<pf_u64>(length);
+  for (pf_u64 u = pf_first_item(); u < all; u += pf_item_step()) {
+    const pf_i64 j = static_cast<pf_i64>(u / lanes);
+    const pf_i64 place = pf_written_place(error, index[j * index_step], size, skip, true);
+    bool last = place >= 0;
+    for (pf_i64 i = j + 1; i < length; ++i)
+      last = last && pf_written_place(error, index[i * index_step], size, skip, true) != place;
+    if (!last) continue;
+    pf_i64 at[2];
+    pf_offsets<2>(s, static_cast<pf_index>(u % lanes), at);
+    pf_put<PF_T>(out, at[0] + place * out_step, pf_get<PF_T>(src, at[1] + j * src_step));
+  }
+}
+
 // The same with a block for each lane, `padded` the power of 2 from `length` on.
 PF_KERNEL(pf_scatter_rows, BLOCK)
 (pf_space s, void* out, const pf_i64* index, const void* src, int length, pf_i64 size,

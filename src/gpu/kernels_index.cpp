@@ -16,6 +16,7 @@ using namespace kernels;
 
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
+constexpr int64_t kFewIndices = 64;          // a look at all of which is less than another launch
 constexpr int64_t kLong = 128, kLanes = 8;   // LONG, LANES of kernels/scatter.h
 constexpr int64_t kMostPoints = 1 << 27;     // of lanes together: each takes 40 bytes
 constexpr int64_t kLanesOfBlocks = 1 << 17;  // with more, a thread each fills the device
@@ -233,6 +234,12 @@ void scatter(const KernelArgs& a) {
   for (int d = 0; d < x.ndim; ++d) shared = shared && (x.strides[d] == 0 || x.shape[d] == 1);
   if (shared && length > 16 && (out.strides[dim] > 0 || size == 1)) {
     const Space lanes = make_space({&o, &s});
+    if (a.i(number.mode) == kAssign && length <= kFewIndices) {
+      a.launch(a.compile("scatter.h", combining(lanes, a.dtype(at.out), kAssign), "pf_scatter_few"),
+               grid_for(lanes.numel * length), kBlock, 0, lanes, out.data, ix.data, src.data,
+               length, size, out.strides[dim], ix.strides[dim], src.strides[dim], skip, a.error());
+      return;
+    }
     Pairs p = make_pairs(a, 1, length);
     a.launch(a.compile("points.h", Defines().text("PF_INDEX", "pf_u64"), "pf_index_keys"),
              grid_for(length), kBlock, 0, ix.data, ix.strides[dim], length, size, skip, 1, p.keys,
