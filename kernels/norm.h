@@ -10,6 +10,7 @@
 //   -DPF_PAST=0|1     the tensors are larger than caches
 //   -DPF_VECS=        accesses of one thread         -DPF_ROWS=  rows of a group at a time
 //   -DPF_WHOLE=0|1    rows.h
+//   -DPF_FEW=0|1      few rows: all that a thread reads is on its way at once
 #include "norm_args.h"
 #include "rows.h"
 
@@ -23,6 +24,7 @@ typedef pf_vector<T, V> Vector;
 #define PF_ROW_THREADS 512
 
 PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
+  pf_next_may_start();
   constexpr int SUMS = PF_RMS ? ROWS : 2 * ROWS;
   PF_SHARED C room[PF_MAX_WARPS * ROWS], room2[PF_MAX_WARPS * SUMS];
   const pf_u32 t = pf_thread() % r.width;
@@ -33,6 +35,14 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
   const pf_i64 cols = r.vectors * V;
   Vector in[ROWS][VECS];
   pf_input<T, V, PF_PAST> from[ROWS][VECS];
+  pf_vector<W, V> weights[VECS];
+  pf_vector<B, V> biases[VECS];
+  if constexpr (PF_FEW) PF_UNROLL for (int i = 0; i < VECS; ++i) {
+      const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
+      if (PF_HAS_W && pf_has(c, vectors)) pf_prefetch(pf_at<W>(r.weight, c * V));
+      if (PF_HAS_B && pf_has(c, vectors)) pf_prefetch(pf_at<B>(r.bias, c * V));
+    }
+  pf_wait_for_earlier();
   PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
     if (pf_has(first + k, r.rows) && pf_has(c, vectors))
@@ -40,6 +50,12 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
     else
       PF_UNROLL for (int j = 0; j < Vector::words; ++j) in[k][i].w[j] = 0;
   }
+  if constexpr (PF_FEW) PF_UNROLL for (int i = 0; i < VECS; ++i) {
+      const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
+      if (PF_HAS_W && pf_has(c, vectors))
+        weights[i].template load<false>(pf_at<W>(r.weight, c * V));
+      if (PF_HAS_B && pf_has(c, vectors)) biases[i].template load<false>(pf_at<B>(r.bias, c * V));
+    }
   PF_UNROLL for (int k = 0; k < ROWS; ++k) PF_UNROLL for (int i = 0; i < VECS; ++i) {
     const pf_i32 c = static_cast<pf_i32>(t + i * r.width);
     if (pf_has(first + k, r.rows) && pf_has(c, vectors))
@@ -75,8 +91,15 @@ PF_KERNEL(norm_rows, PF_ROW_THREADS)(const pf_norm r PF_AROUND_ARGS) {
     if (!pf_has(c, vectors)) continue;
     pf_compute<W> w[V];
     pf_compute<B> b[V];
-    if constexpr (PF_HAS_W) pf_load<W, V, false>(pf_at<W>(r.weight, c * V), w);
-    if constexpr (PF_HAS_B) pf_load<B, V, false>(pf_at<B>(r.bias, c * V), b);
+    if constexpr (PF_FEW) {
+      PF_UNROLL for (int j = 0; j < V; ++j) {
+        if constexpr (PF_HAS_W) w[j] = weights[i].get(j);
+        if constexpr (PF_HAS_B) b[j] = biases[i].get(j);
+      }
+    } else {
+      if constexpr (PF_HAS_W) pf_load<W, V, false>(pf_at<W>(r.weight, c * V), w);
+      if constexpr (PF_HAS_B) pf_load<B, V, false>(pf_at<B>(r.bias, c * V), b);
+    }
     PF_UNROLL for (int k = 0; k < ROWS; ++k) {
       if (!pf_has(first + k, r.rows)) continue;
       C o[V];

@@ -23,6 +23,7 @@ PF_DEVICE pf_i32 pf_opaque(pf_i32 v) {
 }
 PF_DEVICE void pf_next_may_start() {}
 PF_DEVICE void pf_wait_for_earlier() {}
+PF_DEVICE void pf_prefetch(const void*) {}
 PF_DEVICE pf_u32 pf_thread() {
   return __builtin_amdgcn_workitem_id_x();
 }

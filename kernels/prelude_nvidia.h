@@ -36,6 +36,9 @@ PF_DEVICE void pf_wait_for_earlier() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+PF_DEVICE void pf_prefetch(const void* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
 PF_DEVICE pf_u32 pf_thread() {
   return threadIdx.x;
 }

@@ -15,6 +15,9 @@ Accessed accessed(const KernelArgs& a, int i) {
   return a.has(i) ? Accessed{a.data(i), a.dtype(i)} : Accessed{nullptr, DType::Float32};
 }
 
+// Rows that leave compute units idle: a launch takes as long as its loads that wait for others.
+constexpr int64_t kFewRows = 64;
+
 template <bool kRms>
 void norm(const KernelArgs& a) {
   constexpr auto at = tensors<LayerNorm>;
@@ -67,6 +70,7 @@ void norm(const KernelArgs& a) {
              std::move(d)
                  .value("PF_VECS", shape.vectors)
                  .value("PF_ROWS", at_a_time)
+                 .value("PF_FEW", r.rows <= kFewRows)
                  .value("PF_WHOLE", whole_rows(shape, r.vectors, r.rows, groups * at_a_time)),
              "norm_rows", {at.x, r.rows, n, v, past});
   if (!a.asked()) a.launch(f, Grid(ceil_div(r.rows, groups * at_a_time)), block, 0, r);

@@ -31,6 +31,7 @@ PF_DEVICE void pf_next_may_start() {}
 PF_DEVICE void pf_wait_for_earlier() {
   ++pf_shim->waited;
 }
+PF_DEVICE void pf_prefetch(const void*) {}
 PF_DEVICE unsigned pf_thread() {
   return pf_shim->thread;
 }
