@@ -346,14 +346,16 @@ def attention(calls):
                 m = empty(queries, keys, dtype=dtype if mask == "float" else mask)
             calls("attention", lambda: F.scaled_dot_product_attention(
                 q, k, v, attn_mask=m, is_causal=mask == "causal"))  # fmt: skip
-    for dtype, depth, n in itertools.product(FLOATS, (8, 16, 32, 64, 128, 256), (1, 4)):  # decoding
+    for dtype, depth, n, keys in itertools.product(
+        FLOATS, (8, 16, 32, 64, 128, 256), (1, 4), (200, 1200)
+    ):  # decoding
         q = empty(n, 4, 1, depth, dtype=dtype)
-        k, v = (empty(n, 4, 200, depth, dtype=dtype) for _ in range(2))
+        k, v = (empty(n, 4, keys, depth, dtype=dtype) for _ in range(2))
         calls("attention of one query", lambda: F.scaled_dot_product_attention(q, k, v))
         starts = empty(n + 1, dtype=pf.int32)
         calls("attention of one query", lambda: F.flash_attention(
             q[:, :, 0].transpose(0, 1), k[0], v[0], cu_seqlens_q=starts, cu_seqlens_k=starts,
-            seqused_k=empty(n, dtype=pf.int32), max_seqlen_q=1, max_seqlen_k=50, dense=True)[0])  # fmt: skip
+            seqused_k=empty(n, dtype=pf.int32), max_seqlen_q=1, max_seqlen_k=keys * 3 // 4, dense=True)[0])  # fmt: skip
     starts = empty(5, dtype=pf.int32)
     cut = {"cu_seqlens_q": starts, "cu_seqlens_k": starts, "max_seqlen_q": 70, "max_seqlen_k": 70}
     ways = [

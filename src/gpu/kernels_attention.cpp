@@ -256,8 +256,10 @@ struct Job {
   }
 };
 
-// One query for each head that sees all keys: a block a head, whose threads share the keys.
+// One query for each head that sees all keys: a block a head, whose threads share the keys; of long
+// sequences several.
 bool by_one_query(const KernelArgs& a, const Job& j) {
+  constexpr int64_t kKeys = 512;  // of a block
   const pf_attention& at = j.at;
   const int64_t d = at.depth, lanes = d / 8;
   if (at.max_queries != 1 || j.kind != 0 || (j.features & ~PF_SEQUENCES) != 0 || at.high != kFar ||
@@ -265,11 +267,22 @@ bool by_one_query(const KernelArgs& a, const Job& j) {
       (lanes & (lanes - 1)) != 0 || lanes == 0 || !at.q.whole || !at.k.whole || !at.v.whole)
     return false;
   if (j.heads == 0) return true;
-  a.launch(
-      a.compile("attention_one.h",
-                Defines().type("PF_T", j.dtype).value("PF_D", d).value("PF_FEATURES", j.features),
-                "sdpa_one"),
-      Grid(j.heads), 256, 0, at);
+  const Defines options = Defines()
+                              .type("PF_T", j.dtype)
+                              .value("PF_D", d)
+                              .value("PF_FEATURES", j.features)
+                              .value("PF_KEYS", kKeys);
+  const int64_t blocks = std::max<int64_t>(1, ceil_div(at.max_keys, kKeys));
+  float* parts = nullptr;
+  if (blocks > 1)
+    parts = static_cast<float*>(
+        a.workspace(static_cast<size_t>(j.heads * blocks * (d + 2)) * sizeof(float)));
+  const auto n = static_cast<uint32_t>(blocks);
+  a.launch(a.compile("attention_one.h", options, "sdpa_one"), Grid(j.heads * blocks), 256, 0, at,
+           parts, n);
+  if (parts)
+    a.launch(a.compile("attention_one.h", options, "sdpa_one_join"), Grid(j.heads), 256, 0, at,
+             parts, n);
   return true;
 }
 
