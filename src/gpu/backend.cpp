@@ -8,6 +8,7 @@
 
 #include "gpu/builder.h"
 #include "gpu/graph.h"
+#include "gpu/graph_recorder.h"
 #include "gpu/host.h"
 #include "gpu/queue.h"
 
@@ -412,7 +413,15 @@ pf_status launch_kernel(pf_device device, pf_stream stream, void* kernel, const 
     for (int32_t i = 0; i < ntensors; ++i)
       if (tensors[i].data) work += numel(tensors[i]);
     args.small = work <= kSmallWork;
-    static_cast<const KernelEntry*>(kernel)->launch(args);
+    const auto* entry = static_cast<const KernelEntry*>(kernel);
+    if (GraphRecorder* r = d.stream(stream).queue.recorder()) [[unlikely]] {
+      for (int32_t i = 0; i < std::min(ntensors, entry->outputs); ++i)
+        r->writes(reach_of(tensors[i]));
+      if (around)
+        for (const Around::Part* part : {&around->before, &around->after})
+          if (part->program) program_writes(part->program, *part->launch, *r);
+    }
+    entry->launch(args);
   });
 }
 

@@ -92,9 +92,15 @@ void* GraphRecorder::upload(const char* op, const void* from, size_t bytes) {
 void GraphRecorder::copy_from_host(const char* op, void* to, const void* from, size_t bytes) {
   if (!bytes) return;
   const void* kept = upload(op, from, bytes);
+  writes({static_cast<const char*>(to), static_cast<const char*>(to) + bytes});
   let_through();
   check(runtime().MemcpyDtoDAsync(to, kept, bytes, stream_.handle),
         PF_RT("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync"));
+}
+
+// A graph that is brought up to date is made anew where it no longer holds what it told.
+void GraphRecorder::writes(const Reach& reach) {
+  if (!writes_.writes(reach)) throw Failure(PF_UNSUPPORTED, "what is read early is written");
 }
 
 // ---- nodes -------------------------------------------------------------------------------------
@@ -194,6 +200,7 @@ void GraphRecorder::begin_item(std::span<const int32_t> behind) {
   items_.emplace_back();
   item().first = node_ = nodes_.size();
   item().follows.resize(item_);
+  writes_.begin(item_);
   behind_.clear();
   for (int32_t i : behind) follow(static_cast<size_t>(i));
   work_ = upload_ = 0;
@@ -204,6 +211,7 @@ void GraphRecorder::update(size_t i) {
   end_item();
   device_.activate();
   item_ = i;
+  writes_.begin(i);
   node_ = item().first;
   work_ = upload_ = 0;
   open_ = true;

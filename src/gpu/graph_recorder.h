@@ -20,6 +20,7 @@
 
 #include "gpu/device.h"
 #include "gpu/graph.h"
+#include "gpu/graph_writes.h"
 
 namespace pyflame::gpu {
 
@@ -41,6 +42,8 @@ class GraphRecorder {
   // ---- what comes to the recording stream ------------------------------------------------------
   void kernel(Function, Grid grid, Grid block, size_t shared, void** args, const uint32_t* sizes,
               int nargs);
+  void writes(const Reach&);  // what is launched next
+  bool steady(const Reach& reach) { return writes_.steady(reach); }
   // What the driver gets on the stream's handle is captured from here on.
   void let_through();
   void copy_from_host(const char* op, void* to, const void* from, size_t bytes);
@@ -94,6 +97,7 @@ class GraphRecorder {
   bool open_ = false;
   size_t item_ = 0, node_ = 0, work_ = 0, upload_ = 0;
   std::vector<size_t> behind_;
+  GraphWrites writes_;
 };
 
 }  // namespace pyflame::gpu

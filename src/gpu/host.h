@@ -48,6 +48,9 @@ pf_status program_create(pf_device, const pf_program*, void** kernel);
 void program_destroy(pf_device, void* kernel);
 pf_status program_launch(pf_device, pf_stream, void* kernel, const pf_launch*);
 int program_inputs(const void* kernel);
+// Notes what a launch of a program writes.
+class GraphRecorder;
+void program_writes(const void* kernel, const pf_launch&, GraphRecorder& to);
 // See KernelArgs::join().
 Joined join_programs(Device&, Around&, const char* file, const Defines&, const char* entry,
                      const JoinedRows&);

@@ -1,5 +1,6 @@
 #include "gpu/kernel.h"
 
+#include <climits>
 #include <cstring>
 #include <string_view>
 #include <unordered_map>
@@ -12,7 +13,7 @@
 namespace pyflame::gpu {
 namespace {
 
-std::unordered_map<std::string_view, KernelEntry>& kernels() {
+std::unordered_map<std::string_view, KernelEntry>& kernels_known() {
   static auto* m = new std::unordered_map<std::string_view, KernelEntry>;
   return *m;
 }
@@ -38,12 +39,14 @@ std::string entries_with(const std::string& file, const std::string& entry) {
 
 RegisterKernel::RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows,
                                bool (*usable)()) {
-  kernels().emplace(info.name, KernelEntry{fn, over_rows, usable});
+  const int outputs =
+      info.anchor == kernels::Anchor::MultiTensor ? INT_MAX : info.outputs;  // of lists all
+  kernels_known().emplace(info.name, KernelEntry{fn, over_rows, usable, outputs});
 }
 
 const KernelEntry* find_kernel(const char* name) {
-  auto it = kernels().find(name);
-  if (it == kernels().end() || (it->second.usable && !it->second.usable())) return nullptr;
+  auto it = kernels_known().find(name);
+  if (it == kernels_known().end() || (it->second.usable && !it->second.usable())) return nullptr;
   return &it->second;
 }
 
@@ -83,6 +86,11 @@ Joined KernelArgs::join(const char* file, const Defines& defines, const char* en
 void KernelArgs::launch_raw(Function f, Grid grid, int block, size_t shared, void** args,
                             const uint32_t* sizes, int nargs) const {
   device.launch(f, device.stream(stream), grid, Grid(block), shared, args, sizes, nargs, op, small);
+}
+bool KernelArgs::steady(int i) const {
+  if (!has(i) || asked()) return false;
+  GraphRecorder* r = device.stream(stream).queue.recorder();
+  return r && r->steady(reach_of(tensors[i]));
 }
 void* KernelArgs::workspace(size_t bytes) const {
   if (GraphRecorder* r = device.stream(stream).queue.recorder()) [[unlikely]]

@@ -187,6 +187,9 @@ struct KernelArgs {
   }
   // As compile(), with the programs around it that can be part of it (kernels/around.h).
   Joined join(const char* file, const Defines& defines, const char* entry, const JoinedRows&) const;
+  // Whether a tensor's memory may be read before the kernels in front of this one have ended: those
+  // that may still be running then are a graph's, and do not write it.
+  bool steady(int i) const;
   bool asked() const { return around && around->asked; }
   template <class... A>
   void launch(const Joined& j, Grid grid, int block, size_t shared, const A&... args) const {
@@ -242,6 +245,7 @@ struct KernelEntry {
   KernelFn launch;
   bool over_rows;              // the launcher can be asked what joins it
   bool (*usable)() = nullptr;  // of a library that may be missing
+  int outputs = 0;             // tensors that it writes, the first ones
 };
 struct RegisterKernel {
   RegisterKernel(const kernels::KernelInfo& info, KernelFn fn, bool over_rows = false,

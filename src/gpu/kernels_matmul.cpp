@@ -131,6 +131,7 @@ void matmul(const KernelArgs& args) {
   p.b = b.data;
   p.c = out.data;
   p.bias = args.data(at.bias);
+  p.steady = args.steady(at.b);
   p.a_row = a.strides[a.ndim - (trans_a ? 1 : 2)];
   p.a_col = a.strides[a.ndim - (trans_a ? 2 : 1)];
   p.b_row = b.strides[b.ndim - (trans_b ? 1 : 2)];

@@ -20,6 +20,7 @@ struct Product {
   const void* bias;  // dense, or null
   void* c;
   int64_t a_row, a_col, b_row, b_col;
+  bool steady = false;  // b: KernelArgs::steady()
   int32_t ndim = 0;
   struct Batch {
     int64_t size, a, b;

@@ -19,10 +19,6 @@ void launch(const KernelArgs& args, const Product& p, const char* file, const De
               shared, q);
 }
 
-bool aligned(const void* at, int64_t stride, int item) {
-  return reinterpret_cast<uintptr_t>(at) % 16 == 0 && stride * item % 16 == 0;
-}
-
 // 0: k has stride 1; 1: the other dimension has; -1: the tiles cannot be read in chunks.
 int along_k(const void* at, int64_t outer, int64_t k, int item, bool batches_fit) {
   if (!batches_fit) return -1;
@@ -335,35 +331,6 @@ bool gathered_product(const KernelArgs& args, const Product& p, const pf_conv& c
   }
   const Gathered gathered{conv, operand, inverse};
   return tiles(args, p, -1, &gathered);
-}
-
-bool rows_product(const KernelArgs& args, const Product& p, bool more) {
-  // Of more rows several blocks read a column: as many as keep all compute units at it.
-  static constexpr int kRows = 8, kColumns = 4, kMost = 64, kOfMore = 4;
-  const int item = static_cast<int>(itemsize(p.dtype));
-  if (p.m > (more ? kMost : kRows) || p.batches() != 1 || p.out != p.dtype || !is_float(p.dtype) ||
-      item > 4 || p.k == 0 || p.k * item % 16 != 0 || p.a_col != 1 || p.b_row != 1 ||
-      !aligned(p.a, p.m > 1 ? p.a_row : 0, item) || !aligned(p.b, p.b_col, item))
-    return false;
-  // Each thread has a few lines of 16 bytes under way.
-  int threads = p.k * item >= 2048 ? 256 : 128;
-  int rows = 1;
-  while (rows < p.m) rows *= 2;
-  if (p.m > kRows) {
-    const auto lines = ceil_div(p.k * item / 16, args.traits().warp);
-    rows = kOfMore;
-    threads = static_cast<int>(lines > 2 ? 4 : std::max<int64_t>(lines, 1)) * args.traits().warp;
-  }
-  const Defines options = Defines()
-                              .type("PF_T", p.dtype)
-                              .value("ROWS", rows)
-                              .value("COLUMNS", kColumns)
-                              .value("WARPS", threads / args.traits().warp);
-  // It takes some microseconds: less than a driver's call, so it goes with others.
-  KernelArgs with = args;
-  with.small = args.small || p.n * p.k * item < int64_t{32} << 20;
-  launch(with, p, "matmul_rows.h", options, "pf_matmul_rows", 1, rows, kColumns, threads, 0);
-  return true;
 }
 
 bool own_product(const KernelArgs& args, const Product& p, int tile) {

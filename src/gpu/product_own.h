@@ -11,6 +11,10 @@ pf_matmul_args arguments(const Product&, int tile_m, int tile_n);
 inline int64_t blocks(const Product& p, int tile_m, int tile_n) {
   return ceil_div(p.m, tile_m) * ceil_div(p.n, tile_n) * p.batches();
 }
+// Whether lines that are so far apart can be read 16 bytes at once.
+inline bool aligned(const void* at, int64_t stride, int item) {
+  return reinterpret_cast<uintptr_t>(at) % 16 == 0 && stride * item % 16 == 0;
+}
 // So many results at a time go to what follows the product in its launch.
 inline int together(const Product& p) {
   return itemsize(p.out) == 2 && p.n % 8 == 0 ? 8 : 1;

@@ -9,11 +9,14 @@
 
 #include "gpu/device.h"
 #include "gpu/device_text.h"
+#include "gpu/graph_recorder.h"
 #include "gpu/host.h"
 #include "table/rows.h"
 
 namespace pyflame::gpu {
 namespace {
+
+constexpr int64_t kNeighbours[] = {1};
 
 uint64_t next_serial() {
   static std::atomic<uint64_t> next{0};
@@ -139,6 +142,15 @@ Joined join_programs(Device& device, Around& around, const char* file, const Def
   return joined;
 }
 
+void program_writes(const void* kernel, const pf_launch& l, GraphRecorder& to) {
+  const std::vector<uint8_t>& outputs = static_cast<const Program*>(kernel)->outputs;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const pf_operand& out = l.outputs[o];
+    to.writes(out.contiguous ? reach_of(out.data, outputs[o], 1, &l.numel, kNeighbours)
+                             : reach_of(out.data, outputs[o], l.ndim, l.shape, out.strides));
+  }
+}
+
 int program_inputs(const void* kernel) {
   return static_cast<const Program*>(kernel)->text.inputs();
 }
@@ -161,6 +173,8 @@ pf_status program_launch(pf_device device, pf_stream stream, void* kernel,
   return guarded([&] {
     Device& d = Device::get(device);
     Program& p = *static_cast<Program*>(kernel);
+    if (GraphRecorder* r = d.stream(stream).queue.recorder()) [[unlikely]]
+      program_writes(kernel, *launch, *r);
     if (launch->numel == 0 || p.zeros(d, d.stream(stream), *launch)) return;
     gpu::DeviceLaunch l;
     p.text.plan(*launch, l);

@@ -1,0 +1,39 @@
+// What the launches of a graph write: so that a kernel may read what none of them does before those
+// in front of it have ended (KernelArgs::steady). A graph begins when all before it has ended.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "pyflame/backend.h"
+
+namespace pyflame::gpu {
+
+// Memory that a tensor reaches; nothing where it has no elements.
+struct Reach {
+  const char *begin = nullptr, *end = nullptr;
+  bool meets(const Reach& other) const { return begin < other.end && other.begin < end; }
+};
+Reach reach_of(const void* data, int dtype, int ndim, const int64_t* shape, const int64_t* strides);
+inline Reach reach_of(const pf_tensor& t) {
+  return reach_of(t.data, t.dtype, t.ndim, t.shape, t.strides);
+}
+
+class GraphWrites {
+ public:
+  // What is noted from here on is this item's, in place of what it was.
+  void begin(size_t item);
+  // False where another item was told that nobody writes there.
+  [[nodiscard]] bool writes(const Reach&);
+  bool steady(const Reach&);
+
+ private:
+  struct Noted {
+    Reach reach;
+    size_t item;
+  };
+  std::vector<Noted> written_, steady_;
+  size_t item_ = 0;
+};
+
+}  // namespace pyflame::gpu

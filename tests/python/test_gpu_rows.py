@@ -1,0 +1,101 @@
+"""Products of a few rows with a weight on the stand-in: each kernel that a launcher picks, at sizes that
+fill no part, against float64."""
+
+import re
+
+import pytest
+import standin
+from standin import cache, run  # noqa: F401
+
+GPUS = {
+    "64 lanes": {"PYFLAME_STANDIN_ARCH": "gfx942"},
+    "32 lanes": {"PYFLAME_STANDIN_ARCH": "gfx1100"},
+    "ampere": {**standin.AS_NVIDIA, "PYFLAME_STANDIN_SM": 80},
+    "hopper": {**standin.AS_NVIDIA, "PYFLAME_STANDIN_SM": 90},
+}
+
+CODE = """
+from pyflame.nn import functional as F
+rng = np.random.default_rng(2)
+
+def place(x, dtype):
+    return pf.tensor(x).to(dtype).to("gpu")
+
+for dtype, tol in ((pf.bfloat16, 1e-2), (pf.float16, 2e-3), (pf.float32, 1e-5)):
+    for m, n, k in ((1, 700, 1024), (1, 33, 8448), (1, 45, 2056), (1, 70, 1600), (1, 1, 40000),
+                    (2, 700, 264), (3, 45, 2056), (8, 130, 1600), (5, 8, 6400),
+                    (2, 1, 9000), (17, 67, 776)):
+        if dtype is not pf.bfloat16 and n * k > 200_000:
+            continue
+        a, w, b, r = (place(rng.standard_normal(s), dtype) for s in ((m, k), (n, k), (n,), (m, n)))
+        exact = [t.cpu().double().numpy() for t in (a, w, b)]
+        got = F.linear(a, w, b)
+        want = exact[0] @ exact[1].T + exact[2]
+        assert np.allclose(got.cpu().double().numpy(), want, rtol=tol, atol=tol * k**0.5), (m, n, k)
+        # What follows joins, and sees what would have been written.
+        assert pf.equal(F.gelu(F.linear(a, w, b), approximate="tanh") + r,
+                        F.gelu(got.clone(), approximate="tanh") + r)
+        # Rows and columns that lie apart, no bias.
+        wide = place(rng.standard_normal((m, 2 * k)), dtype)[:, k:]
+        some = place(rng.standard_normal((2 * n, k)), dtype)[::2]
+        want = wide.cpu().double().numpy() @ some.cpu().double().numpy().T
+        assert np.allclose((wide @ some.t()).cpu().double().numpy(), want, rtol=tol, atol=tol * k**0.5)
+
+# No number, infinities, large ones: they stay where they are.
+for m in (1, 4, 20):
+    x, w = np.ones((m, 2048)), np.full((300, 2048), 0.25)
+    x[:, 5] = 1e4
+    x[m // 2, 2047] = np.inf
+    w[299, 1] = np.nan
+    w[7, 2047] = -1e4
+    w[8, 2047] = 0
+    with np.errstate(invalid="ignore"):
+        want = x @ w.T
+    got = (place(x, pf.bfloat16) @ place(w, pf.bfloat16).t()).cpu().double().numpy()
+    assert np.allclose(got, want, rtol=1e-2, equal_nan=True), m
+assert (place(np.ones((0, 2048)), pf.bfloat16) @ place(w, pf.bfloat16).t()).shape == (0, 300)
+assert (place(np.ones((1, 2048)), pf.bfloat16) @ place(w[:0], pf.bfloat16).t()).shape == (1, 0)
+
+# A captured step, whose graph may read weights early, but not those that it writes.
+w1, w2 = (place(rng.standard_normal((700, 1024)) * 0.05, pf.bfloat16) for _ in "ab")
+w3 = place(rng.standard_normal((1024, 704)) * 0.05, pf.bfloat16)
+def step(x):
+    w2.mul_(0.5)
+    y = F.linear(x, w1) + F.linear(x, w2)
+    return F.linear(F.pad(y, (0, 4)), w3)
+fast = pf.compile(step, mode="reduce-overhead")
+for i in range(6):
+    x = place(rng.standard_normal((2, 1024)), pf.bfloat16)
+    if i == 3:
+        w1.copy_(w1 * 2)
+    kept = w2.clone()
+    with pf.no_grad():
+        want = step(x)
+        w2.copy_(kept)
+        assert pf.equal(fast(x), want), i
+"""
+
+
+@standin.MARKS[0]
+@standin.MARKS[1]
+@pytest.mark.parametrize("gpu", GPUS)
+def test_few_rows(run, gpu, tmp_path):  # noqa: F811
+    if "PYFLAME_CUDA_LIBRARY" in GPUS[gpu] and not standin.CUDA.exists():
+        pytest.skip("no CUDA plug-in")
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    run(
+        CODE,
+        **GPUS[gpu],
+        PYFLAME_GPU_GEMM="own",
+        PYFLAME_STANDIN_KEEP=texts,
+        XDG_CACHE_HOME=texts / "cache",
+    )
+    options = [
+        dict(re.findall(r"-D(\w+)=(\S+)", f.read_text().split("\n", 1)[0]))
+        for f in texts.glob("*.cpp")
+    ]
+    rows = {o["ROWS"] for o in options if "ROWS" in o and "COLUMNS" in o}
+    assert rows == ({"1", "2", "4", "8"} if gpu.endswith("lanes") else {"2"})
+    streams = {o["CHUNKS"] for o in options if "CHUNKS" in o}
+    assert streams == (set() if gpu.endswith("lanes") else {"4", "6", "7", "8"})
