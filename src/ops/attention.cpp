@@ -10,6 +10,7 @@
 #include "engine/autograd.h"
 #include "engine/capture.h"
 #include "engine/engine.h"
+#include "engine/planner.h"
 #include "ops/attention_switches.h"
 #include "ops/autocast.h"
 #include "ops/building_blocks.h"
@@ -90,6 +91,7 @@ struct Attention {
   // As it was when the forward pass was recorded, for both.
   AttentionLibrary library = attention_library();
   bool repeats = deterministic();
+  bool fast = engine::fast_numerics();  // a compiled program that asks for no certain bits
 
   kernels::Sdpa::Numbers<Scalar> numbers() const {
     return {.seed = seed,
@@ -104,7 +106,7 @@ struct Attention {
             .max_keys = cut.max_keys,
             .page = cut.page,
             .library = static_cast<int64_t>(library),
-            .repeats = int64_t{repeats || deterministic()}};
+            .repeats = int64_t{!fast && (repeats || deterministic())}};
   }
 };
 
