@@ -212,7 +212,8 @@ def loss_of(x, w, b, y, amp=True):
 
 
 def peak_of(step, device):
-    step()
+    for _ in range(2):  # the CPU keeps forms of weights from the second product on
+        step()
     before = in_use(device)
     pf.memory.reset_peak_memory_stats(device)
     kept = step()
@@ -399,9 +400,7 @@ def test_captures_of_steps_need_no_memory_for_the_gradient_of_logits():
 
 
 @pytest.mark.skipif(DEVICE == "paranoid", reason="it keeps nothing")
-def test_memory_of_runs_before_a_capture_is_given_back(monkeypatch, device):
-    from pyflame.compiler import captured
-
+def test_memory_of_runs_before_a_capture_is_given_back(device):
     x, w, _, y = head(n=1024)
     leaf = w.detach().clone().requires_grad_()
 
@@ -411,14 +410,10 @@ def test_memory_of_runs_before_a_capture_is_given_back(monkeypatch, device):
         loss.backward()
         return loss
 
-    idle = []
-    for least in (1 << 40, 1 << 20):
-        monkeypatch.setattr(captured, "IDLE", least)
-        pf.memory.empty_cache(device)
-        call = pf.compile(step, mode="reduce-overhead")
-        for _ in range(4):
-            call()
-        pf.synchronize()
-        idle.append(pf.memory.memory_reserved(device) - pf.memory.memory_allocated(device))
-        del call
-    assert idle[1] < idle[0] - 2 * len(y) * len(w)
+    pf.memory.empty_cache(device)
+    call = pf.compile(step, mode="reduce-overhead")
+    for _ in range(4):
+        call()
+    pf.synchronize()
+    idle = pf.memory.memory_reserved(device) - pf.memory.memory_allocated(device)
+    assert idle < 2 * len(y) * len(w)  # the logits

@@ -515,9 +515,7 @@ class Step:
         gradients = {p: p.grad for p in begins_with}
 
         state = guards.State(self.function, (*self.modules, *variant.objects))
-        device = _device_of(given.tensors, watched)
-        _give_back(device)
-        capture = _C._capture_begin(device, None)
+        capture = _C._capture_begin(_device_of(given.tensors, watched), None)
         capture.moves = variant.moves
         recording = Recording(capture)
         leaves = [t for t in watched if t.requires_grad and t.is_leaf]
