@@ -29,14 +29,14 @@ void GraphWrites::begin(size_t item) {
 
 bool GraphWrites::writes(const Reach& reach) {
   if (reach.begin == reach.end) return true;
-  const auto meets = [&](const Noted& n) { return n.item != item_ && n.reach.meets(reach); };
+  const auto meets = [&](const Noted& n) { return n.item > item_ && n.reach.meets(reach); };
   if (std::any_of(steady_.begin(), steady_.end(), meets)) return false;
   written_.push_back({reach, item_});
   return true;
 }
 
 bool GraphWrites::steady(const Reach& reach) {
-  const auto meets = [&](const Noted& n) { return n.reach.meets(reach); };
+  const auto meets = [&](const Noted& n) { return n.item <= item_ && n.reach.meets(reach); };
   if (std::any_of(written_.begin(), written_.end(), meets)) return false;
   steady_.push_back({reach, item_});
   return true;

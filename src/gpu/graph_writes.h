@@ -1,5 +1,6 @@
-// What the launches of a graph write: so that a kernel may read what none of them does before those
-// in front of it have ended (KernelArgs::steady). A graph begins when all before it has ended.
+// What the launches of a graph write: so that a kernel may read what none in front of it does
+// before those have ended (KernelArgs::steady). A graph begins when all before it has ended, and
+// who writes what others read is behind them.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,9 @@ class GraphWrites {
  public:
   // What is noted from here on is this item's, in place of what it was.
   void begin(size_t item);
-  // False where another item was told that nobody writes there.
+  // False where a later item was told that nobody writes there.
   [[nodiscard]] bool writes(const Reach&);
+  // Whether no item up to this one writes there.
   bool steady(const Reach&);
 
  private:

@@ -30,22 +30,22 @@ TEST(GraphWrites, WhatWasWrittenIsNotReadEarly) {
   const auto part = [&](int from, int to) { return Reach{memory + from, memory + to}; };
   GraphWrites w;
   EXPECT_TRUE(w.writes(part(0, 16)));
-  EXPECT_FALSE(w.steady(part(8, 24)));
+  EXPECT_FALSE(w.steady(part(8, 24)));  // its own
   EXPECT_TRUE(w.steady(part(16, 32)));
   w.begin(1);
-  EXPECT_TRUE(w.writes({}));  // nothing
-  EXPECT_TRUE(w.writes(part(64, 128)));
+  EXPECT_TRUE(w.writes({}));             // nothing
+  EXPECT_TRUE(w.writes(part(16, 128)));  // behind who reads it
+  EXPECT_FALSE(w.steady(part(0, 1)));
   EXPECT_FALSE(w.steady(part(100, 101)));
-  // Others were told that nobody writes there.
-  EXPECT_FALSE(w.writes(part(31, 40)));
-  // Recorded again: what it wrote and what it was told is forgotten.
+  EXPECT_TRUE(w.steady(part(128, 256)));
+  // Recorded again, with other addresses: not where later ones were told that nobody writes.
   w.begin(0);
-  EXPECT_TRUE(w.steady(part(0, 32)));
+  EXPECT_FALSE(w.writes(part(200, 201)));
+  EXPECT_TRUE(w.writes(part(40, 48)));
+  EXPECT_TRUE(w.steady(part(0, 32)));  // what it wrote before is forgotten
   w.begin(1);
-  EXPECT_TRUE(w.writes(part(32, 64)));
-  w.begin(0);
-  EXPECT_TRUE(w.writes(part(0, 16)));  // its own reads were first
-  EXPECT_FALSE(w.steady(part(40, 41)));
+  EXPECT_TRUE(w.steady(part(0, 32)));
+  EXPECT_FALSE(w.steady(part(47, 49)));
 }
 
 }  // namespace
