@@ -13,6 +13,20 @@ PF_DEVICE float pf_f16_value(pf_u32 bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<pf_u16>(bits)));
   return x;
 }
+// The bits of a number of eight bits that is not beyond the largest one.
+#if __CUDA_ARCH__ >= 890
+#define PF_F8_UNIT
+PF_DEVICE pf_u32 pf_e5m2_bits_of(float x) {
+  pf_u16 pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return pair & 0xffu;
+}
+PF_DEVICE pf_u32 pf_e4m3_bits_of(float x) {
+  pf_u16 pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return pair & 0xffu;
+}
+#endif
 // Two at once; the first in the low half.
 PF_DEVICE pf_u32 pf_bf16_pair(float a, float b) {
 #if __CUDA_ARCH__ >= 800

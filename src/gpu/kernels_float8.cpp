@@ -53,13 +53,8 @@ PF_DEVICE pf_u32 pf_scaled_bits(float x, float scale) {
   const pf_u32 sign = pf_bits<pf_u32>(x) >> 24 & 0x80u, a = pf_bits<pf_u32>(x) & 0x7fffffffu;
   const float v = x * scale, kept = v > most ? most : v < -most ? -most : v;
   pf_u32 code;
-#if defined(PF_NVIDIA) && __CUDA_ARCH__ >= 890
-  pf_u16 pair;
-  if constexpr (has_infinity)
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(kept));
-  else
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(kept));
-  code = pair & 0xffu;
+#ifdef PF_F8_UNIT
+  code = has_infinity ? pf_e5m2_bits_of(kept) : pf_e4m3_bits_of(kept);
 #else
   PF_TO r;
   pf_f8_set(r, kept);
