@@ -320,7 +320,7 @@ void Capture::launch(CapturedLaunch& l, StreamState* stream) {
   const KeepScope keep(l.keeps >= 0 ? slots_[static_cast<size_t>(l.keeps)].storage.get() : nullptr);
   if (!l.together) {
     std::vector<pf_scalar> drawn;
-    if (l.kernel->random) {
+    if (l.draws) {
       drawn = l.attrs;
       drawn[0] = to_kernel_scalar(Scalar(static_cast<int64_t>(seed_)));
       drawn[1] = to_kernel_scalar(

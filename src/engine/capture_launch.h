@@ -51,7 +51,8 @@ struct CapturedLaunch {
   std::vector<uint32_t> serials;  // of the storages, in the order in which they were noted
   std::vector<char> bytes;        // of the host, copied to `to`
   void* to = nullptr;
-  size_t drawn_stage = 0, drawn_part = 0;  // of random kernels: who took their counters
+  bool draws = false;  // random numbers, whose counters this part of the capture took:
+  size_t drawn_stage = 0, drawn_part = 0;
 
   // Its numbers are told before each run: of an optimizer's step.
   bool live = false;

@@ -180,6 +180,7 @@ bool Capture::set_drawn(CapturedLaunch& l) const {
       const bool open = s + 1 == stages_.size() && p + 1 == parts.size();
       if (at < parts[p].drawn_first || (!open && at >= parts[p].drawn_first + parts[p].drawn))
         continue;
+      l.draws = true;
       l.drawn_stage = s;
       l.drawn_part = p;
       l.attrs[1].i -= static_cast<int64_t>(parts[p].drawn_first);
@@ -200,10 +201,11 @@ void Capture::note_kernel(const Kernel& k, std::span<const pf_tensor> tensors,
   l.outputs = outputs;
   l.attrs.assign(attrs.begin(), attrs.end());
   l.options = options;
-  if (k.random) {
-    if (!set_drawn(l)) return break_off("random: numbers drawn outside of it");
+  // A kernel that may draw numbers and does not (attention without dropout) has a counter of 0.
+  if (k.random && set_drawn(l))
     random_.push_back(static_cast<uint32_t>(launches_.size() - 1));
-  }
+  else if (k.random && l.attrs[1].i != 0)
+    return break_off("random: numbers drawn outside of it");
   for (size_t i = 0; i < l.tensors.size(); ++i) {
     if (!storages[i].storage) continue;
     if (!(storages[i].storage->device == device_))

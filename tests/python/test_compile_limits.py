@@ -9,6 +9,7 @@ import pytest
 from captured_steps import CAPTURED, batches, calls, model, same
 
 import pyflame as pf
+import pyflame.nn.functional as F
 from pyflame import nn
 from pyflame.compiler import CaptureError
 
@@ -415,3 +416,37 @@ def test_reset_and_stance():
     assert calls(c) == before
     pf.compiler.reset()
     assert c(pf.ones(2)).tolist() == [2.0, 2.0] and calls(c) == (before[0], before[1] + 1)
+
+
+def test_attention_without_dropout_behind_drawn_numbers(device):
+    """Its kernel could draw numbers and does not: what was drawn before is nothing to the capture."""
+    pf.randn(1000, device=device)
+    q, k, v = (pf.randn(2, 3, 8, 16, device=device) for _ in range(3))
+
+    def step(q):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True) * 2
+
+    call = pf.compile(step, mode="reduce-overhead")
+    for _ in range(5):
+        q = q * 1.5
+        assert pf.equal(call(q), step(q))
+        pf.rand(3, device=device)
+    assert "2 calls replayed" in call.report()
+
+
+def test_dropout_between_steps_that_draw_numbers(device):
+    """Random numbers go on from where the program is, not from where it was."""
+    x = pf.ones(64, 64, device=device)
+    call = pf.compile(lambda x: F.dropout(x, 0.5) + 1, mode="reduce-overhead")
+
+    def run(f):
+        pf.manual_seed(5)
+        found = []
+        for i in range(6):
+            found.append(f(x).clone())
+            pf.rand(7 * i + 1, device=device)
+        return found
+
+    want = run(lambda x: F.dropout(x, 0.5) + 1)
+    for a, b in zip(run(call), want, strict=True):
+        assert pf.equal(a, b)
