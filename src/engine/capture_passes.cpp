@@ -15,7 +15,7 @@ using Fate = CapturedLaunch::Fate;
 
 template <class T>
 void put(std::string& s, const T& value) {
-  s.append(reinterpret_cast<const char*>(&value), sizeof value);
+  s.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 template <class T>
 void put_all(std::string& s, const std::vector<T>& values) {

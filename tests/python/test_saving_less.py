@@ -401,7 +401,7 @@ def test_captures_of_steps_need_no_memory_for_the_gradient_of_logits():
 
 @pytest.mark.skipif(DEVICE == "paranoid", reason="it keeps nothing")
 def test_memory_of_runs_before_a_capture_is_given_back(device):
-    x, w, _, y = head(n=1024)
+    x, w, _, y = head(n=4096)
     leaf = w.detach().clone().requires_grad_()
 
     def step():
@@ -416,4 +416,4 @@ def test_memory_of_runs_before_a_capture_is_given_back(device):
         call()
     pf.synchronize()
     idle = pf.memory.memory_reserved(device) - pf.memory.memory_allocated(device)
-    assert idle < 2 * len(y) * len(w)  # the logits
+    assert idle < len(y) * len(w)  # half of the logits
