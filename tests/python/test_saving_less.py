@@ -240,7 +240,7 @@ def test_logits_that_nobody_reads_give_their_memory(bias, device):
         loss.backward()
 
     for step in (held, dropped):
-        assert peak_of(step, device) < 1.4 * size
+        assert peak_of(step, device) < 1.8 * size  # and what products take by the way
     logits = held()
     assert in_use(device) < size  # but they are there for who reads them
     want = loss_of(x, w, b, y)[0]
