@@ -15,6 +15,7 @@ using Fate = CapturedLaunch::Fate;
 
 template <class T>
 void put(std::string& s, const T& value) {
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers themselves, too
   s.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 template <class T>
