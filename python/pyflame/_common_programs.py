@@ -12,11 +12,11 @@ from pyflame.models import GPT
 from pyflame.nn import functional as F
 
 
-def _gpt(width, heads, amp):
+def _gpt(width, heads, amp, batch=16):
     pf.manual_seed(0)
     model = GPT(layers=1, width=width, heads=heads, context=128, dropout=0.0)
     optimizer = pf.optim.AdamW(model.parameters(), lr=1e-3)
-    inputs, targets = (pf.zeros(16, 128, dtype=pf.int64) for _ in range(2))
+    inputs, targets = (pf.zeros(batch, 128, dtype=pf.int64) for _ in range(2))
     for _ in range(2):
         optimizer.zero_grad()
         with pf.autocast("cuda", dtype=pf.bfloat16, enabled=amp):
@@ -78,7 +78,8 @@ def models():
     """Training steps of small models."""
     for width, heads in ((128, 4), (384, 6)):
         for amp in (False, True):
-            _gpt(width, heads, amp)
+            for batch in (16, 2):  # what is small joins more
+                _gpt(width, heads, amp, batch)
     for dtype in (pf.float32, pf.bfloat16):
         _mlp(dtype)
 

@@ -419,8 +419,13 @@ def test_a_product_on_either_side_of_what_follows(run, unit):  # noqa: F811
 @pytest.mark.parametrize("unit", ["mfma", "wmma of RDNA 4", "wgmma"])
 def test_few_rows(run, unit, tmp_path):  # noqa: F811
     """Up to eight rows times the rows of a matrix: every number of them, ends that fill no block, a bias, what
-    follows in the same launch; a row has the same bits alone and among others."""
-    code = """
+    follows in the same launch; on AMD's GPUs a row has the same bits alone and among others (on NVIDIA's
+    one row streams, and from three on the library is quicker)."""
+    nvidia = unit == "wgmma"
+    code = f"""
+    nvidia = {nvidia}
+    """
+    code += """
     F = pf.nn.functional
     rng = np.random.default_rng(6)
     for dtype, tol in ((pf.bfloat16, 8e-3), (pf.float16, 1e-3), (pf.float32, 3e-6)):
@@ -435,7 +440,7 @@ def test_few_rows(run, unit, tmp_path):  # noqa: F811
             with_bias = exact + b.cpu().double().numpy()
             assert close(F.linear(x, w, b), with_bias)
             assert close(F.relu(F.linear(x, w, b)) * 2, np.maximum(with_bias, 0) * 2)
-            for i in range(m):
+            for i in range(0 if nvidia else m):
                 assert pf.equal(F.linear(x[i : i + 1], w), y[i : i + 1]), (dtype, m, n, k, i)
             assert close(F.linear(x.reshape(1, m, k), w)[0], exact)
     # What is infinite, no number or large, where it belongs and nowhere else.
@@ -450,7 +455,7 @@ def test_few_rows(run, unit, tmp_path):  # noqa: F811
     run(code, **environment(unit), **keep(tmp_path / "texts"))
     options = [f.read_text().split("\n", 1)[0] for f in (tmp_path / "texts").glob("*.cpp")]
     found = {dict(re.findall(r"-D(\w+)=(\S+)", o)).get("ROWS") for o in options}
-    assert {"1", "2", "4", "8"} <= found
+    assert ({"2"} if nvidia else {"1", "2", "4", "8"}) <= found
     # A step of k that is no 16 bytes, columns that lie across, nine rows: others' work.
     shutil.rmtree(tmp_path / "texts")
     code = """

@@ -600,7 +600,8 @@ def test_a_pool_shares_its_memory_with_nothing_else():
     outside = pf.randn(1 << 20, device=on)
     stats = pool.stats()
     assert stats["allocations"] >= 3 and stats["allocated_bytes"] >= 5 << 20
-    assert place not in [t.data_ptr() for t in inside]
+    if ONE != "paranoid":  # whose freed memory is the C library's to give away
+        assert place not in [t.data_ptr() for t in inside]
     mine = [(s["address"], s["address"] + s["total_size"]) for s in pool.snapshot()]
 
     def within(t):

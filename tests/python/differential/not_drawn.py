@@ -12,7 +12,10 @@ NOT_DRAWN = {
         "PyTorch has no such name",
     ),
     **dict.fromkeys(
-        ("_zeros_beside", "_multi_norm", "_found_nonfinite", "_warmup_cosine", "_binned_sums"),
+        (
+            *("_zeros_beside", "_multi_norm", "_found_nonfinite", "_warmup_cosine", "_binned_sums"),
+            "_to_float8",
+        ),
         "internal: part of what is written in Python",
     ),
     **dict.fromkeys(
