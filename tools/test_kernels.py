@@ -29,6 +29,9 @@ import marked
 from kernels import revision
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/python"))
+import vendor_libraries  # noqa: E402  (its folder is on the path from here on)
+
 VENDOR = ROOT / "build/vendor"
 CUDNN = "cuda/nvidia/cudnn/include"
 RESULT = ROOT / "tests/results/kernels.json"
@@ -124,22 +127,7 @@ def environment(args, gpu, share, name, more):
         "PYFLAME_HIP_LIBRARY": str(standin / "libamdhip64.so"),
         "PYFLAME_HIPRTC_LIBRARY": str(standin / "libhiprtc.so"),
         "PYFLAME_CUDA_LIBRARY": "/none",
-        **{
-            f"PYFLAME_{name}_LIBRARY": "/none"
-            for name in (
-                "HIPBLASLT",
-                "ROCBLAS",
-                "CUBLASLT",
-                "CUDNN",
-                "MIOPEN",
-                "HIPSOLVER",
-                "HIPBLAS",
-                "HIPFFT",
-                "CUSOLVER",
-                "CUBLAS",
-                "CUFFT",
-            )
-        },
+        **vendor_libraries.NONE,
         "PYFLAME_TEST_DEVICE": device,
         "PYFLAME_TEST_SHARE": str(share),
         "PYFLAME_TEST_SEED": args.seed + name,

@@ -13,6 +13,7 @@ import sys
 import textwrap
 
 import pytest
+import vendor_libraries
 
 import pyflame as pf
 
@@ -105,22 +106,7 @@ def run(cache):
             "PYFLAME_HIPRTC_LIBRARY": str(RTC),
             # Where this machine has a GPU's software, it is not for the stand-in.
             "PYFLAME_CUDA_LIBRARY": "/none",
-            **{
-                f"PYFLAME_{name}_LIBRARY": "/none"
-                for name in (
-                    "HIPBLASLT",
-                    "ROCBLAS",
-                    "CUBLASLT",
-                    "CUDNN",
-                    "MIOPEN",
-                    "HIPSOLVER",
-                    "HIPBLAS",
-                    "HIPFFT",
-                    "CUSOLVER",
-                    "CUBLAS",
-                    "CUFFT",
-                )
-            },
+            **vendor_libraries.NONE,
             "XDG_CACHE_HOME": str(cache),
             "PYFLAME_ALLOC_CONF": "split:False",  # it guards the ends of allocations
         }

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from optim_reference import adam_step
 from rows_helpers import TOLERANCE
 
 import pyflame as pf
@@ -30,23 +31,6 @@ def compare(tensors, arrays, dtype, scale=2):
         )
 
 
-def adamw(p, g, m, v, top, lr, b1, b2, eps, wd, step, decoupled, maximize):
-    if maximize:
-        g = -g
-    if decoupled:
-        p = p * (1 - lr * wd)
-    else:
-        g = g + wd * p
-    m = m + (1 - b1) * (g - m)
-    v = v * b2 + (1 - b2) * g * g
-    used = v
-    if top is not None:
-        top = np.maximum(top, v)
-        used = top
-    denominator = np.sqrt(used) / np.sqrt(1 - b2**step) + eps
-    return p - lr / (1 - b1**step) * m / denominator, m, v, top
-
-
 @pytest.mark.parametrize("dtype", [pf.float32, pf.float64], ids=str)
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("amsgrad", [False, True])
@@ -61,7 +45,9 @@ def test_adamw(dtype, decoupled, amsgrad, maximize):
         args = (3e-2, 0.9, 0.99, 1e-8, 0.1, step, decoupled, maximize)
         C._adamw(tp, tg, tm, tv, *args, tt if amsgrad else None)
         for i in range(len(SHAPES)):
-            p[i], m[i], v[i], x = adamw(p[i], g[i], m[i], v[i], top[i] if amsgrad else None, *args)
+            p[i], m[i], v[i], x = adam_step(
+                p[i], g[i], m[i], v[i], top[i] if amsgrad else None, *args
+            )
             if amsgrad:
                 top[i] = x
         compare(tp, p, dtype)

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from optim_reference import adam_step
 
 import pyflame as pf
 from pyflame import _ops, nn
@@ -47,20 +48,6 @@ def step_size(x, dtype):
     return 2.0 ** np.maximum(exponent - (DIGITS[dtype] - 1), lowest)
 
 
-def adam(p, g, m, v, top, lr, b1, b2, eps, wd, step, decoupled, maximize):
-    if maximize:
-        g = -g
-    if decoupled:
-        p = p * (1 - lr * wd)
-    else:
-        g = g + wd * p
-    m = m + (1 - b1) * (g - m)
-    v = v * b2 + (1 - b2) * g * g
-    top = None if top is None else np.maximum(top, v)
-    root = np.sqrt(v if top is None else top) / np.sqrt(1 - b2**step) + eps
-    return p - lr / (1 - b1**step) * m / root, m, v, top
-
-
 def near(t, want):
     """Of float32 as close as its digits, of 16 bits one of the two neighbours."""
     if t.dtype == pf.float32:
@@ -93,7 +80,7 @@ def test_adam(dtype, kept, decoupled, amsgrad, maximize):
             *((w,) if masters else (None, True)),
         )  # fmt: skip
         for i in range(len(SHAPES)):
-            want = adam(
+            want = adam_step(
                 *(x[i] for x in before[:4]), before[4][i] if amsgrad else None,
                 lr, b1, b2, eps, wd, step, decoupled, maximize,
             )  # fmt: skip
