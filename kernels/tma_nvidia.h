@@ -74,9 +74,9 @@ PF_DEVICE void pf_mbarrier_wait(pf_shared_at at, pf_u32 parity) {
 }
 
 // ---- copies -------------------------------------------------------------------------------------
-// The box at these elements (innermost first; what is outside of the tensor becomes 0) to `to`, by
-// one thread; its bytes count at the barrier. `to`: a multiple of 128 bytes, of 1024 where lines
-// are permuted.
+// The box at these elements (innermost first, and there at a multiple of 16 bytes; what is outside
+// of the tensor becomes 0) to `to`, by one thread; its bytes count at the barrier. `to`: a multiple
+// of 128 bytes, of 1024 where lines are permuted.
 #define PF_TENSOR_COPY(RANK, PLACES, ...)                                                      \
   asm volatile("cp.async.bulk.tensor." RANK                                                    \
                ".shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {" PLACES \

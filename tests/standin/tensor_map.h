@@ -35,12 +35,13 @@ static inline void pf_standin_put(char* place, const pf_standin_map& m, const ch
   }
 }
 // f(place in the box, address in the tensor, whether it is inside) of each element of the box at
-// `at`. Bytes, or 0 where that is no map of this rank.
+// `at`. Bytes, or 0 where that is no map of this rank, or a place within 16 bytes, where the unit
+// finds an instruction illegal.
 template <class F>
 static inline long long pf_standin_box(char* box, const void* map, const int* at, int rank, F f) {
   pf_standin_map m;
   __builtin_memcpy(&m, map, sizeof m);
-  if (m.kind != pf_standin_map::kTiled || m.rank != rank) return 0;
+  if (m.kind != pf_standin_map::kTiled || m.rank != rank || at[0] * m.item % 16 != 0) return 0;
   long long elements = 1;
   for (int d = 0; d < rank; ++d) elements *= m.box[d];
   for (long long e = 0; e < elements; ++e) {
