@@ -3,7 +3,8 @@
 // Between pf_products_begin() and pf_products_end() of tma_nvidia.h; the host acts it out.
 //
 // Tiles lie in shared memory in panels of 64 columns: lines of 128 bytes, their chunks permuted by
-// the line's number, as copies by tensor maps leave them.
+// the line's number, as copies by tensor maps leave them. What is multiplied across may have panels
+// of 32 or 16 columns.
 #ifndef PF_WGMMA_HOPPER_H
 #define PF_WGMMA_HOPPER_H
 #include "registers_hopper.h"
@@ -17,25 +18,31 @@ struct pf_panels {
 };
 
 #if defined(PF_NVIDIA)
-// What tells the unit where an operand lies, in units of 16 bytes: groups of 8 lines are 1024 bytes
-// apart, chunks permuted within lines of 128. The lower half is for the address, and what is added
-// to it, and the panel; it comes from one lane, so that compilers know that it is the same for all:
-// else they keep it in a register of each lane and make every operand's from there.
+// What tells the unit where an operand lies, in units of 16 bytes: groups of 8 lines lie one behind
+// the other, chunks permuted within lines of LINE bytes. The lower half is for the address, and
+// what is added to it, and the panel; it comes from one lane, so that compilers know that it is the
+// same for all: else they keep it in a register of each lane and make every operand's from there.
 PF_DEVICE pf_u32 pf_panel_of(pf_u32 address) {
   return pf_shuffle_word(address >> 4, 0);
 }
+template <int LINE = 128>
 PF_DEVICE pf_u64 pf_panel_at(pf_u32 of, pf_u32 bytes, pf_u32 panel = 0) {
   return static_cast<pf_u64>(of + (bytes >> 4 | panel >> 4 << 16)) |
-         static_cast<pf_u64>(1024 >> 4) << 32 | static_cast<pf_u64>(1) << 62;
+         static_cast<pf_u64>(8 * LINE >> 4) << 32 |
+         static_cast<pf_u64>(LINE == 128  ? 1
+                             : LINE == 64 ? 2
+                                          : 3)
+             << 62;
 }
 
-// c (+)= a b: both operands in shared memory, along k; or a in registers and b across k.
-#define PF_WGMMA_PANELS(T, TYPE, N, NUMBERS, A, B, ADD, ...)                                  \
-  PF_DEVICE void pf_wgmma(T, float(&c)[N / 8][4], pf_u64 a, pf_u64 b, int add) {              \
+// c (+)= a b: both operands in shared memory, a along k and b along (pf_wgmma) or across it; or a
+// in registers and b across k.
+#define PF_WGMMA_PANELS(NAME, ACROSS, T, TYPE, N, NUMBERS, A, B, ADD, ...)                    \
+  PF_DEVICE void NAME(T, float(&c)[N / 8][4], pf_u64 a, pf_u64 b, int add) {                  \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD                                      \
                  ", 0;\n"                                                                     \
                  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" NUMBERS \
-                 "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                                         \
+                 "}, " A ", " B ", p, 1, 1, 0, " ACROSS ";\n}"                                \
                  : __VA_ARGS__                                                                \
                  : "l"(a), "l"(b), "r"(add));                                                 \
   }
@@ -47,9 +54,17 @@ PF_DEVICE pf_u64 pf_panel_at(pf_u32 of, pf_u32 bytes, pf_u32 panel = 0) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                       \
   }
 #define PF_WGMMA_OF(T, TYPE)                                                                       \
-  PF_WGMMA_PANELS(T, TYPE, 64, PF_NUMBERS_32, "%32", "%33", "%34", PF_SUMS_8(PF_FLOATS, 0))        \
-  PF_WGMMA_PANELS(T, TYPE, 128, PF_NUMBERS_64, "%64", "%65", "%66", PF_SUMS_8(PF_FLOATS, 0),       \
-                  PF_SUMS_8(PF_FLOATS, 8))                                                         \
+  PF_WGMMA_PANELS(pf_wgmma, "0", T, TYPE, 64, PF_NUMBERS_32, "%32", "%33", "%34",                  \
+                  PF_SUMS_8(PF_FLOATS, 0))                                                         \
+  PF_WGMMA_PANELS(pf_wgmma, "0", T, TYPE, 128, PF_NUMBERS_64, "%64", "%65", "%66",                 \
+                  PF_SUMS_8(PF_FLOATS, 0), PF_SUMS_8(PF_FLOATS, 8))                                \
+  PF_WGMMA_PANELS(pf_wgmma_across, "1", T, TYPE, 64, PF_NUMBERS_32, "%32", "%33", "%34",           \
+                  PF_SUMS_8(PF_FLOATS, 0))                                                         \
+  PF_WGMMA_PANELS(pf_wgmma_across, "1", T, TYPE, 128, PF_NUMBERS_64, "%64", "%65", "%66",          \
+                  PF_SUMS_8(PF_FLOATS, 0), PF_SUMS_8(PF_FLOATS, 8))                                \
+  PF_WGMMA_PANELS(pf_wgmma_across, "1", T, TYPE, 256, PF_NUMBERS_128, "%128", "%129", "%130",      \
+                  PF_SUMS_8(PF_FLOATS, 0), PF_SUMS_8(PF_FLOATS, 8), PF_SUMS_8(PF_FLOATS, 16),      \
+                  PF_SUMS_8(PF_FLOATS, 24))                                                        \
   PF_WGMMA_WEIGHTS(T, TYPE, 64, PF_NUMBERS_32, "%32,%33,%34,%35", "%36", PF_SUMS_8(PF_FLOATS, 0))  \
                                                                                                    \
   PF_WGMMA_WEIGHTS(T, TYPE, 128, PF_NUMBERS_64, "%64,%65,%66,%67", "%68", PF_SUMS_8(PF_FLOATS, 0), \
@@ -66,12 +81,20 @@ PF_DEVICE void pf_start_products(pf_strip<16, N>& s, const pf_panels& x, const p
                pf_panel_at(b, k / 4 * y.panel + k % 4 * 32), k > 0);
 }
 // r += w z: z has K lines.
-template <int K, int D>
+template <int LINE = 128, int K, int D>
 PF_DEVICE void pf_start_results(pf_strip<16, D>& r, const pf_weights<16, K>& w,
                                 const pf_panels& z) {
   const pf_u32 b = pf_panel_of(z.at);
   PF_UNROLL for (int k = 0; k < K / 16; ++k)
-      pf_wgmma(PF_T{}, r.c[0], w.w[0][k], pf_panel_at(b, k * 16 * 128, z.panel));
+      pf_wgmma(PF_T{}, r.c[0], w.w[0][k], pf_panel_at<LINE>(b, k * 16 * LINE, z.panel));
+}
+// r (+)= x z over 64 of k: x has 64 lines along it, z lies across it.
+template <int LINE, int D>
+PF_DEVICE void pf_start_sums(pf_strip<16, D>& r, const pf_panels& x, const pf_panels& z, int add) {
+  const pf_u32 a = pf_panel_of(x.at), b = pf_panel_of(z.at);
+  PF_UNROLL for (int k = 0; k < 4; ++k)
+      pf_wgmma_across(PF_T{}, r.c[0], pf_panel_at(a, k * 32),
+                      pf_panel_at<LINE>(b, k * 16 * LINE, z.panel), k > 0 || add);
 }
 // The compiler is not to move what is done to these across here: the unit works on them.
 template <int N>
@@ -86,10 +109,12 @@ PF_DEVICE void pf_hold(pf_weights<16, K>& w) {
 }
 
 #elif defined(PF_HOST)
+template <int LINE = 128>
 PF_DEVICE float pf_panel_value(const pf_panels& t, int r, int c) {
+  constexpr int cols = LINE / 2, chunks = LINE / 16;
   pf_u32 w;
-  pf_load_words<2, false>(t.at + c / 64 * t.panel + r * 128 + ((c / 8 ^ r) & 7) * 16 + c % 8 * 2,
-                          &w);
+  pf_load_words<2, false>(
+      t.at + c / cols * t.panel + pf_chunk_at<chunks>(r, c % cols / 8) + c % 8 * 2, &w);
   return pf_acted_value<PF_T>(&w, 0);
 }
 // Their 16 rows of a tile's 64 begin here.
@@ -105,7 +130,7 @@ PF_DEVICE void pf_start_products(pf_strip<16, N>& s, const pf_panels& x, const p
       pf_acted_add(sum, pf_panel_value(x, first + s.row(r, lane), k), pf_panel_value(y, col, k));
   });
 }
-template <int K, int D>
+template <int LINE = 128, int K, int D>
 PF_DEVICE void pf_start_results(pf_strip<16, D>& r, const pf_weights<16, K>& w,
                                 const pf_panels& z) {
   const int lane = static_cast<int>(pf_lane());
@@ -118,8 +143,18 @@ PF_DEVICE void pf_start_results(pf_strip<16, D>& r, const pf_weights<16, K>& w,
       x[h] = pf_acted_value<PF_T>(&word, k % 2);
     }
     r.each(lane, [&](int row, int col, float& sum)
-                     PF_INLINE { pf_acted_add(sum, x[row], pf_panel_value(z, k, col)); });
+                     PF_INLINE { pf_acted_add(sum, x[row], pf_panel_value<LINE>(z, k, col)); });
   }
+}
+template <int LINE, int D>
+PF_DEVICE void pf_start_sums(pf_strip<16, D>& r, const pf_panels& x, const pf_panels& z, int add) {
+  const int lane = static_cast<int>(pf_lane()), first = pf_rows_of_warp();
+  if (!add) r.clear();
+  r.each(lane, [&](int row, int col, float& sum) PF_INLINE {
+    for (int k = 0; k < 64; ++k)
+      pf_acted_add(sum, pf_panel_value(x, first + r.row(row, lane), k),
+                   pf_panel_value<LINE>(z, k, col));
+  });
 }
 template <int N>
 PF_DEVICE void pf_hold(pf_strip<16, N>&) {}

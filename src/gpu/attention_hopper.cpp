@@ -208,7 +208,7 @@ bool attention_backward_on_hopper(const KernelArgs& args, const pf_attention& a,
   v.stride[1] = m.padded;
   v.box[0] = keys.other;
   v.box[1] = 2;
-  v.permuted = false;
+  v.permuted = 0;
   m.sums = tensor_map(v);
 
   const char* file = "flash_hopper_backward.h";

@@ -71,6 +71,8 @@ static_assert(kMapUInt8 == int(CU_TENSOR_MAP_DATA_TYPE_UINT8) &&
               kMapUInt16 == int(CU_TENSOR_MAP_DATA_TYPE_UINT16) &&
               kMapUInt32 == int(CU_TENSOR_MAP_DATA_TYPE_UINT32) &&
               kMapTF32 == int(CU_TENSOR_MAP_DATA_TYPE_TFLOAT32) &&
+              kMapSwizzle32 == int(CU_TENSOR_MAP_SWIZZLE_32B) &&
+              kMapSwizzle64 == int(CU_TENSOR_MAP_SWIZZLE_64B) &&
               kMapSwizzle128 == int(CU_TENSOR_MAP_SWIZZLE_128B));
 static_assert(kMapPlain == int(CU_TENSOR_MAP_INTERLEAVE_NONE) &&
               kMapPlain == int(CU_TENSOR_MAP_SWIZZLE_NONE) &&

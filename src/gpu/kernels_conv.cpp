@@ -8,6 +8,7 @@
 #include "gpu/axes.h"
 #include "gpu/compile_only.h"
 #include "gpu/convolution.h"
+#include "gpu/convolution_hopper.h"
 #include "gpu/host.h"
 #include "gpu/kernel.h"
 #include "gpu/move.h"
@@ -314,6 +315,38 @@ bool weight_on_units(const KernelArgs& a, const Problem& p, pf_conv& q, DType t)
   return true;
 }
 
+// The weights with k as their fastest dimension, [outs][taps][channels], as many channels as
+// q.channels says.
+const void* lines_of_weights(const KernelArgs& a, const pf_conv& q, DType t) {
+  if (q.kept == q.channels && aligned(q.plain, 16) &&
+      dense(q.n, q.taps, q.channels, q.plain_n, q.tap_at, q.tap_channel))
+    return q.plain;
+  void* packed = a.workspace(static_cast<size_t>(q.n * q.k) * itemsize(t));
+  const Defines defines = Defines()
+                              .type("PF_T", t)
+                              .value("PF_OF_WEIGHT", 0)
+                              .value("PF_INVERSE", 0)
+                              .value("PF_LAST", 1)
+                              .text("PF_INDEX", "pf_u32");
+  a.launch(a.compile("conv_ends.h", defines, "pf_conv_pack_lines"), blocks_for(q.n * q.k, 256), 256,
+           0, q, packed);
+  return packed;
+}
+
+// Images of lines as they lie, on Hopper.
+bool of_rows(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t) {
+  return p.kind != Kind::Weight && product(q.taps) > 1 && narrow(q) &&
+         Lies(p.kind == Kind::Input ? p.x : p.y).images &&
+         row_convolution_fits(a.traits(), {q, t, p.x.shape[0], p.kind == Kind::Input});
+}
+bool by_rows(const KernelArgs& a, const Problem& p, pf_conv& q, DType t) {
+  if (!of_rows(a, p, q, t)) return false;
+  q.channels = ceil_div(q.kept, 64) * 64;
+  q.k = q.channels * product(q.taps);
+  row_convolution(a, {q, t, p.x.shape[0], p.kind == Kind::Input}, lines_of_weights(a, q, t));
+  return true;
+}
+
 // Channels side by side, as kernels/conv_gather.h takes them.
 bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType t) {
   if (!gathered_product_fits(a.traits(), t)) return false;
@@ -347,20 +380,7 @@ bool on_units(const KernelArgs& a, const Problem& p, const pf_conv& given, DType
   if (!fits && (q.n < 16 || q.kept < 3)) return false;
   if (!fits) q.gathered = turned(a, x, q.channels, t);
   if (p.kind == Kind::Weight) return weight_on_units(a, p, q, t);
-  const void* weight = q.plain;
-  if (q.kept < q.channels || !aligned(weight, 16) ||
-      !dense(q.n, q.taps, q.channels, q.plain_n, q.tap_at, q.tap_channel)) {
-    void* packed = a.workspace(static_cast<size_t>(q.n * q.k) * itemsize(t));
-    const Defines defines = Defines()
-                                .type("PF_T", t)
-                                .value("PF_OF_WEIGHT", 0)
-                                .value("PF_INVERSE", 0)
-                                .value("PF_LAST", 1)
-                                .text("PF_INDEX", "pf_u32");
-    a.launch(a.compile("conv_ends.h", defines, "pf_conv_pack_lines"), blocks_for(q.n * q.k, 256),
-             256, 0, q, packed);
-    weight = packed;
-  }
+  const void* weight = lines_of_weights(a, q, t);
   Product r{};
   r.k = q.k;
   r.dtype = r.out = t;
@@ -639,7 +659,7 @@ bool by_library(const KernelArgs& a, const Problem& p, const pf_conv& q, DType t
 
 void by_ours(const KernelArgs& a, const Problem& p, const pf_conv& given, DType t) {
   pf_conv q = given;
-  if (by_few_channels(a, p, q, t) || on_units(a, p, q, t)) return;
+  if (by_few_channels(a, p, q, t) || by_rows(a, p, q, t) || on_units(a, p, q, t)) return;
   if (q.n == 1 && q.channels == 1)
     by_channel(a, p, q, t);
   else

@@ -31,6 +31,8 @@ enum : int {  // of tensor maps
   kMapUInt32 = 2,
   kMapTF32 = 11,
   kMapPlain = 0,  // in one piece, no swizzle, zeros outside
+  kMapSwizzle32 = 1,
+  kMapSwizzle64 = 2,
   kMapSwizzle128 = 3,
   kMapFetch256 = 3,  // bytes that the L2 cache fetches
 };
@@ -113,14 +115,17 @@ struct VendorCalls {
   static int map_type(size_t item, bool tf32) {
     return tf32 ? kMapTF32 : item == 1 ? kMapUInt8 : item == 2 ? kMapUInt16 : kMapUInt32;
   }
-  // Of elements of `item` bytes; `permuted` lines of 128 bytes; `tf32`: floats are rounded.
-  int encode_tensor_map(void* map, size_t item, bool tf32, bool permuted, int rank,
-                        const void* data, const uint64_t* sizes, const uint64_t* strides,
-                        const uint32_t* box) const {
+  // Of elements of `item` bytes; lines of `permuted` bytes, or 0; `tf32`: floats are rounded.
+  int encode_tensor_map(void* map, size_t item, bool tf32, int permuted, int rank, const void* data,
+                        const uint64_t* sizes, const uint64_t* strides, const uint32_t* box) const {
     constexpr uint32_t kSteps[5] = {1, 1, 1, 1, 1};
     return TensorMapEncodeTiled(map, map_type(item, tf32), static_cast<uint32_t>(rank),
                                 const_cast<void*>(data), sizes, strides, box, kSteps, kMapPlain,
-                                permuted ? kMapSwizzle128 : kMapPlain, kMapFetch256, kMapPlain);
+                                permuted == 128  ? kMapSwizzle128
+                                : permuted == 64 ? kMapSwizzle64
+                                : permuted == 32 ? kMapSwizzle32
+                                                 : kMapPlain,
+                                kMapFetch256, kMapPlain);
   }
   // Of channels, width, height and pictures, in permuted lines.
   int encode_window_map(void* map, size_t item, bool tf32, const void* data, const uint64_t* sizes,

@@ -49,7 +49,7 @@ struct VendorCalls {
   }
   int allow_shared(void* /*function*/, size_t /*bytes*/) const { return 0; }
   bool tensor_maps() const { return false; }
-  int encode_tensor_map(void*, size_t, bool, bool, int, const void*, const uint64_t*,
+  int encode_tensor_map(void*, size_t, bool, int, int, const void*, const uint64_t*,
                         const uint64_t*, const uint32_t*) const {
     return 801;  // hipErrorNotSupported
   }

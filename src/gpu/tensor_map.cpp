@@ -36,7 +36,9 @@ bool tensor_map_fits(const TensorView& v) {
     if (d > 0 && (bytes % 16 != 0 || bytes < 0 || bytes >= int64_t{1} << 40)) return false;
   }
   const int64_t line = v.box[0] * item;
-  return line % 16 == 0 && (!v.permuted || line <= 128);
+  return line % 16 == 0 &&
+         (v.permuted == 0 ||
+          (line <= v.permuted && (v.permuted == 32 || v.permuted == 64 || v.permuted == 128)));
 }
 
 pf_tensor_map tensor_map(const TensorView& v) {

@@ -17,7 +17,7 @@ struct TensorView {
   int64_t size[5] = {};    // at least 1
   int64_t stride[5] = {};  // that of the innermost one is 1
   int32_t box[5] = {};     // what one copy takes
-  bool permuted = true;    // chunks of 16 bytes in lines of 128; else as they come
+  int32_t permuted = 128;  // chunks of 16 bytes in so many, 32, 64 or 128; 0: as they come
   bool tf32 = false;       // float32 is rounded to tf32 on its way
 };
 
@@ -25,7 +25,7 @@ struct TensorView {
 bool tensor_maps(const Traits&);
 // Whether there is a map of this view: the address and all strides but the innermost one are
 // multiples of 16 bytes, strides are below 2^40 bytes and not negative, sizes below 2^32, the box
-// at most 256 long and its lines whole chunks (of at most 128 bytes where they are permuted).
+// at most 256 long and its lines whole chunks (of at most so many bytes where they are permuted).
 bool tensor_map_fits(const TensorView&);
 // Failure where there is none, or the driver refuses.
 pf_tensor_map tensor_map(const TensorView&);
