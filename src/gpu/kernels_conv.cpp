@@ -530,7 +530,9 @@ bool ours_is_quicker(const KernelArgs& a, const Problem& p, const pf_conv& q, DT
   const bool few = p.kind == Kind::Forward && products <= kFewProducts && q.groups == 1 &&
                    q.channels % 8 == 0 && product(q.taps) <= 64 && itemsize(t) == 2 &&
                    gathered_product_fits(a.traits(), t);
-  return (last && (by_itself || few)) || of_few_channels(a, p, q, t);
+  // Beside two turns of images (docs/performance.md).
+  const bool rows = q.kept >= 32 && q.n >= 32 && q.pixels[2] >= 16 && of_rows(a, p, q, t);
+  return (last && (by_itself || few)) || rows || of_few_channels(a, p, q, t);
 }
 
 // Dense, with channels innermost or not; one dimension of space becomes two.
