@@ -189,7 +189,7 @@ PF_KERNEL(pool_max_input, 256)(pf_pool p) {
       PF_UNROLL for (int c = 0; c < PF_V; ++c) if (static_cast<PF_I>(which[c]) == me) sum[c] =
           sum[c] + g[c];
     }
-    PF_UNROLL for (int c = 0; c < PF_V; ++c) sum[c] = pf_dtype<T>::round(sum[c]);
+    pf_round<T>(sum);
     pf_store<T, PF_V, false>(static_cast<T*>(p.to) + at, sum);
   }
 }
@@ -253,7 +253,8 @@ PF_KERNEL(pool_average, 256)(pf_pool p) {
       }
     }
     const C by = pf_divisor(p, s.z, s.y, s.x);
-    PF_UNROLL for (int c = 0; c < PF_V; ++c) sum[c] = pf_dtype<T>::round(sum[c] / by);
+    PF_UNROLL for (int c = 0; c < PF_V; ++c) sum[c] = sum[c] / by;
+    pf_round<T>(sum);
     pf_store<T, PF_V, false>(static_cast<T*>(p.to) + at, sum);
   }
 }
@@ -275,7 +276,7 @@ PF_KERNEL(pool_average_input, 256)(pf_pool p) {
       const C by = pf_divisor(p, z, y, x);
       PF_UNROLL for (int c = 0; c < PF_V; ++c) sum[c] = sum[c] + g[c] / by;
     }
-    PF_UNROLL for (int c = 0; c < PF_V; ++c) sum[c] = pf_dtype<T>::round(sum[c]);
+    pf_round<T>(sum);
     pf_store<T, PF_V, false>(static_cast<T*>(p.to) + at, sum);
   }
 }

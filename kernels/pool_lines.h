@@ -1,10 +1,10 @@
 // The largest elements of small windows over pictures whose pixels lie side by side, and their
 // gradient (pool_window.h): a thread makes PF_V results, or the gradient of PF_V squares of PF_S x
-// PF_S pixels, and STRIP of these below each other, of which two share what they see of lines
-// between them. Lines of both tensors are whole vectors of that.
+// PF_S pixels, and STRIP or BACK_STRIP of these below each other, of which two share what they see
+// of lines between them. Lines of both tensors are whole vectors of that.
 #include "pool_window.h"
 
-enum { STRIP = 4 };
+enum { STRIP = 4, BACK_STRIP = 2 };
 
 // Where a thread's elements are.
 struct pf_corner {
@@ -12,13 +12,14 @@ struct pf_corner {
   pf_i32 y, x;  // the first line, the vector
 };
 // Item `e` of so many per line, whose strips have `down` lines in all.
+template <int TALL>
 PF_DEVICE pf_corner pf_corner_of(pf_index e, pf_i32 across, pf_i32 down) {
-  const pf_index strips = static_cast<pf_index>((down + STRIP - 1) / STRIP);
+  const pf_index strips = static_cast<pf_index>((down + TALL - 1) / TALL);
   const pf_index line = e / static_cast<pf_index>(across);
   pf_corner at;
   at.x = static_cast<pf_i32>(e - line * static_cast<pf_index>(across));
   at.n = line / strips;
-  at.y = static_cast<pf_i32>(line - at.n * strips) * STRIP;
+  at.y = static_cast<pf_i32>(line - at.n * strips) * TALL;
   return at;
 }
 
@@ -59,7 +60,7 @@ struct pf_seen {
 PF_KERNEL(pool_lines, 256)(pf_pool p) {
   const pf_i32 across = p.w.out / PF_V;
   for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(p.items); e += pf_item_step()) {
-    const pf_corner at = pf_corner_of(static_cast<pf_index>(e), across, p.h.out);
+    const pf_corner at = pf_corner_of<STRIP>(static_cast<pf_index>(e), across, p.h.out);
     const pf_i32 x = at.x * (PF_V * PF_S);
     const pf_i32 end = at.y + STRIP < p.h.out ? at.y + STRIP : p.h.out;
     const pf_i32 y = at.y * PF_S - PF_P;
@@ -111,8 +112,8 @@ PF_KERNEL(pool_lines_input, 256)(pf_pool p) {
   const pf_i32 across = p.w.in / WIDE, down = (p.h.in + PF_S - 1) / PF_S;
   const pf_index pitch = static_cast<pf_index>(p.w.out);
   for (pf_u64 e = pf_first_item(); e < static_cast<pf_u64>(p.items); e += pf_item_step()) {
-    const pf_corner at = pf_corner_of(static_cast<pf_index>(e), across, down);
-    const pf_i32 end = at.y + STRIP < down ? at.y + STRIP : down, x0 = at.x * PF_V;
+    const pf_corner at = pf_corner_of<BACK_STRIP>(static_cast<pf_index>(e), across, down);
+    const pf_i32 end = at.y + BACK_STRIP < down ? at.y + BACK_STRIP : down, x0 = at.x * PF_V;
     const pf_index results = at.n * static_cast<pf_index>(p.h.out);
     pf_windows_of lines[PER];
     const auto read = [&](pf_windows_of& line, pf_i32 y) PF_INLINE {
@@ -136,8 +137,8 @@ PF_KERNEL(pool_lines_input, 256)(pf_pool p) {
                 sum[s] += lines[j].grad(s / PF_S + i);
             }
           }
-          sum[s] = pf_dtype<T>::round(sum[s]);
         }
+        pf_round<T>(sum);
         const pf_index line = at.n * static_cast<pf_index>(p.h.in) + static_cast<pf_index>(row);
         pf_store<T, WIDE, false>(static_cast<T*>(p.to) + line * static_cast<pf_index>(p.w.in) +
                                      static_cast<pf_index>(at.x * WIDE),

@@ -131,7 +131,7 @@ PF_KERNEL(pool_small_input, 256)(pf_pool p) {
                 g[j][i].get(v);
           }
         }
-        PF_UNROLL for (int v = 0; v < PF_V; ++v) sum[v] = pf_dtype<T>::round(sum[v]);
+        pf_round<T>(sum);
         const pf_index line = at.n * static_cast<pf_index>(p.h.in) + static_cast<pf_index>(y);
         pf_store<T, PF_V, false>(
             static_cast<T*>(p.to) +

@@ -196,13 +196,38 @@ PF_DEVICE Acc pf_follow_all(const Acc* a) {
   else
     return Op::follow(pf_follow_all<N / 2>(a), pf_follow_all<N / 2>(a + N / 2));
 }
-PF_DEVICE Acc pf_lift_all(const pf_vector<T, V>& v, pf_i32 at) {
-  Acc a[V];
-  PF_UNROLL for (int j = 0; j < V; ++j) a[j] = Op::lift(v.get(j), at + j);
-  return pf_follow_all<V>(a);
-}
+// V elements of result o from k on: first on their way, from memory or for the program before the
+// kernel.
+struct pf_piece {
+#ifdef PF_PROLOGUE
+  pf_input<T, V, true> in;
+  PF_METHOD void load(const pf_reduce& r, const char*, pf_i64 o, pf_i64 k PF_PROLOGUE_REF) {
+    pf_vector<T, V> none;
+    in.load(none, r.x, o, r.reduced.count, k PF_PROLOGUE_PASS);
+  }
+  PF_METHOD void take(pf_i64 o, pf_i64 k, C (&x)[V] PF_PROLOGUE_REF) const {
+    in.take({}, o, k, x PF_PROLOGUE_PASS);
+  }
+#else
+  pf_vector<T, V> v;
+  PF_METHOD void load(const pf_reduce& r, const char* row, pf_i64, pf_i64 k) {
+    v.template load<true>(pf_reduce_at(r, row, k));
+  }
+  PF_METHOD void take(pf_i64, pf_i64, C (&x)[V]) const {
+    PF_UNROLL for (int j = 0; j < V; ++j) x[j] = v.get(j);
+  }
+#endif
+  // Joined; `at` in their chunk.
+  PF_METHOD Acc join(pf_i64 o, pf_i64 k, pf_i32 at PF_PROLOGUE_REF) const {
+    C x[V];
+    take(o, k, x PF_PROLOGUE_PASS);
+    Acc a[V];
+    PF_UNROLL for (int j = 0; j < V; ++j) a[j] = Op::lift(x[j], at + j);
+    return pf_follow_all<V>(a);
+  }
+};
 
-PF_KERNEL(reduce_rows, PF_REDUCE_THREADS)(const pf_reduce r) {
+PF_KERNEL(reduce_rows, PF_REDUCE_THREADS)(const pf_reduce r PF_PROLOGUE_ARGS) {
   PF_SHARED Acc room[PF_MAX_WARPS];
   const pf_u32 width = r.width, t = pf_thread() % width;
   const pf_i64 b = pf_block(), c = pf_quotient(b, r.tiles), tile = b - c * r.tiles;
@@ -215,21 +240,23 @@ PF_KERNEL(reduce_rows, PF_REDUCE_THREADS)(const pf_reduce r) {
   Acc a = Op::start();
   pf_i64 k = begin + static_cast<pf_i64>(t) * V;
   for (; k + 3 * step + V <= end; k += 4 * step) {
-    pf_vector<T, V> v[4];
-    PF_UNROLL for (int u = 0; u < 4; ++u) v[u].load<true>(pf_reduce_at(r, row, k + u * step));
+    pf_piece p[4];
+    PF_UNROLL for (int u = 0; u < 4; ++u) p[u].load(r, row, o, k + u * step PF_PROLOGUE_PASS);
     Acc s[4];
     PF_UNROLL for (int u = 0; u < 4; ++u) s[u] =
-        pf_lift_all(v[u], static_cast<pf_i32>(k + u * step - begin));
+        p[u].join(o, k + u * step, static_cast<pf_i32>(k + u * step - begin) PF_PROLOGUE_PASS);
     a = Op::follow(a, pf_follow_all<4>(s));
   }
   PF_NO_UNROLL for (; k + V <= end; k += step) {
-    pf_vector<T, V> v;
-    v.load<true>(pf_reduce_at(r, row, k));
-    a = Op::follow(a, pf_lift_all(v, static_cast<pf_i32>(k - begin)));
+    pf_piece p;
+    p.load(r, row, o, k PF_PROLOGUE_PASS);
+    a = Op::follow(a, p.join(o, k, static_cast<pf_i32>(k - begin) PF_PROLOGUE_PASS));
   }
+#ifndef PF_PROLOGUE     // whose rows are whole vectors
   if constexpr (V > 1)  // what fills no vector, at the end of a row
     PF_NO_UNROLL for (k = end / V * V + t; k < end; k += width) a =
         Op::follow(a, Op::lift(pf_get_one<T>(row, k), static_cast<pf_i32>(k - begin)));
+#endif
   a = pf_group_join<Op>(a, width, room);
   if (t == 0 && on) pf_reduce_store(r, o, c, a);
 }

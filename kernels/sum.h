@@ -12,7 +12,8 @@
 // (sum_finish). Where fewer elements are left, zeros (ones) stand for them.
 //   sum_rows      neighbours of k are neighbours in memory: a lane of a leaf is a thread's. A
 //                 program before it joins
-//   sum_columns   else: some threads add a leaf, neighbours take neighbouring results
+//   sum_columns   else: some threads add a leaf, neighbours take neighbouring results; PARTS blocks
+//                 share the ways of a chunk
 //
 //   -DPF_T=    dtype
 //   -DPF_WIDE= 1: it is as if x were of the dtype that T is calculated in; O is that, else T
@@ -22,6 +23,7 @@
 //   -DPF_V=    elements of one access: along k in sum_rows, where V is W or 1; along the results
 //              in sum_columns
 //   -DPF_DENSE=1: at most one reduced axis (of stride 1 in sum_rows when V > 1)
+//   -DPF_PARTS=  1, 2, 4 or 8; 1 in sum_rows
 #include "axes.h"
 #include "reduce_args.h"
 #include "rows.h"
@@ -37,7 +39,9 @@ constexpr int W = 16 / static_cast<int>(sizeof(O)), V = PF_V;
 
 #define PF_SUM_THREADS 256
 #define PF_SUM_LANES 32
-#define PF_COLUMN_THREADS 512
+// Where blocks share chunks they are small, with more of memory on its way for each thread: a
+// multiprocessor always has some that read.
+#define PF_COLUMN_THREADS (PF_PARTS > 1 ? 128 : 512)
 
 struct pf_op_sum {
   enum { origin = 0, mean = 0 };  // what lift reads
@@ -127,11 +131,12 @@ PF_DEVICE C pf_mean_of(const pf_sum& r, pf_i64 o) {
     return o < r.kept.count ? pf_get_one<O>(r.mean, pf_other_offset(r.kept, o)) : C(0);
   return C(0);
 }
-PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 c, C a) {
-  if (r.chunks == 1)
+// `unit`: which part of which chunk.
+PF_DEVICE void pf_sum_store(const pf_sum& r, pf_i64 o, pf_i64 unit, C a) {
+  if (PF_PARTS == 1 && r.chunks == 1)
     pf_put_one<PF_OUT>(r.out, o, a / static_cast<C>(r.divisor));
   else
-    static_cast<C*>(r.partial)[c * r.kept.count + o] = a;
+    static_cast<C*>(r.partial)[unit * r.kept.count + o] = a;
 }
 
 // W elements of result o from k on, joined; `end` is that of the chunk.
@@ -236,16 +241,59 @@ PF_KERNEL(sum_rows, PF_SUM_THREADS)(const pf_sum r PF_PROLOGUE_ARGS) {
   if (t == 0 && group == 0 && on) pf_sum_store(r, o, c, way);
 }
 
-// Thread (y, z, x) of a block takes way y of V neighbouring columns, and of each leaf the part z of
-// SPLIT: parts are trees of neighbours as leaves are. Then each thread has a column: it joins the
-// parts and the leaves of its way.
+// The tree of `rows` of the `part` elements of each of V columns from k on; WHOLE: there are all of
+// them, which are whole rounds of loads.
+enum { FOURS = PF_PARTS > 1 ? 4 : 2 };
+template <bool WHOLE>
+PF_DEVICE void pf_column_tree(const pf_sum& r, const char* column, pf_i64 k, pf_i64 part,
+                              pf_i64 rows, const C (&origin)[V], const C (&mean)[V], C (&s)[V]) {
+  constexpr int LEVELS = W / V == 1 ? 3 : W / V == 2 ? 4 : W / V == 4 ? 5 : 6;  // above fours
+  C tree[LEVELS][V];
+  PF_UNROLL for (int j = 0; j < V; ++j) s[j] = Op::start();
+  PF_NO_UNROLL for (pf_i64 i = 0; i < part; i += 4 * FOURS) {
+    pf_vector<T, V> v[4 * FOURS];
+    PF_UNROLL for (int u = 0; u < 4 * FOURS; ++u) {
+      const pf_i64 at = k + i + u;
+      if (WHOLE || i + u < rows)
+        v[u].template load<true>(
+            pf_at<T>(column, PF_DENSE ? at * r.reduced.stride[0] : pf_sum_offset(at)));
+    }
+    PF_UNROLL for (int f = 0; f < FOURS; ++f) {
+      if (!WHOLE && f > 0 && i + 4 * f >= part) break;
+      PF_UNROLL for (int j = 0; j < V; ++j) {
+        C e[4];
+        PF_UNROLL for (int u = 0; u < 4; ++u) e[u] =
+            WHOLE || i + 4 * f + u < rows ? Op::lift(v[4 * f + u].get(j), origin[j], mean[j])
+                                          : Op::start();
+        s[j] = pf_tree<Op, 4>(e);
+      }
+      // Pairs of fours, of eights, ...: what waits for its neighbour is held.
+      bool carried = true;
+      PF_UNROLL for (int l = 0; l < LEVELS; ++l) {
+        const bool second = ((i >> 2) + f) >> l & 1;
+        if (carried && second) {
+          PF_UNROLL for (int j = 0; j < V; ++j) s[j] = Op::join(tree[l][j], s[j]);
+        } else if (carried) {
+          PF_UNROLL for (int j = 0; j < V; ++j) tree[l][j] = s[j];
+          carried = false;
+        }
+      }
+    }
+  }
+}
+
+// Thread (y, z, x) of a block takes way y of those of its part, of V neighbouring columns, and of
+// each leaf the part z of SPLIT: these are trees of neighbours as leaves are. Then each thread has
+// a column: it joins the parts and the leaves of its way.
 PF_KERNEL(sum_columns, PF_COLUMN_THREADS)(const pf_sum r) {
-  enum { SPLIT = V, PITCH = PF_COLUMN_THREADS + 8, FOURS = 2 };
+  enum { SPLIT = V, PITCH = PF_COLUMN_THREADS + 8 };
   PF_SHARED C room[V * PITCH];
   pf_share_axes(r.reduced);
   const pf_u32 width = r.width, x = pf_thread() % width, z = pf_thread() / width % SPLIT,
                y = pf_thread() / width / SPLIT;
-  const pf_i64 b = pf_block(), c = pf_quotient(b, r.tiles), tile = b - c * r.tiles;
+  const pf_u32 ways = r.ways / PF_PARTS;
+  const pf_i64 b = pf_block(), unit = pf_quotient(b, r.tiles), tile = b - unit * r.tiles;
+  const pf_i64 c = unit / PF_PARTS, way_first = unit % PF_PARTS * ways;
   const pf_i64 o = (tile * width + x) * V;
   const bool on = o < r.kept.count;
   const pf_i64 begin = c * r.chunk, stop = begin + r.chunk;
@@ -257,43 +305,14 @@ PF_KERNEL(sum_columns, PF_COLUMN_THREADS)(const pf_sum r) {
     mean[j] = pf_mean_of(r, o + j);
   }
   const pf_i64 part = static_cast<pf_i64>(r.lanes) * (W / SPLIT), leaf = part * SPLIT;
-  constexpr int LEVELS = W / V == 1 ? 3 : W / V == 2 ? 4 : W / V == 4 ? 5 : 6;  // above fours
   // As many rounds for all threads of a block: they exchange.
   for (pf_i64 base = begin; base < end; base += leaf * r.ways) {
-    const pf_i64 first = base + y * leaf + z * part, rest = on ? end - first : 0;
-    const pf_i64 rows = rest < part ? rest : part;
-    C tree[LEVELS][V], s[V];
-    PF_UNROLL for (int j = 0; j < V; ++j) s[j] = Op::start();
-    for (pf_i64 i = 0; i < part; i += 4 * FOURS) {
-      pf_vector<T, V> v[4 * FOURS];
-      PF_UNROLL for (int u = 0; u < 4 * FOURS; ++u) {
-        const pf_i64 k = first + i + u;
-        if (i + u < rows)
-          v[u].template load<true>(
-              pf_at<T>(column, PF_DENSE ? k * r.reduced.stride[0] : pf_sum_offset(k)));
-      }
-      PF_UNROLL for (int f = 0; f < FOURS; ++f) {
-        if (f > 0 && i + 4 * f >= part) break;
-        PF_UNROLL for (int j = 0; j < V; ++j) {
-          C e[4];
-          PF_UNROLL for (int u = 0; u < 4; ++u) e[u] =
-              i + 4 * f + u < rows ? Op::lift(v[4 * f + u].get(j), origin[j], mean[j])
-                                   : Op::start();
-          s[j] = pf_tree<Op, 4>(e);
-        }
-        // Pairs of fours, of eights, ...: what waits for its neighbour is held.
-        bool carried = true;
-        PF_UNROLL for (int l = 0; l < LEVELS; ++l) {
-          const bool second = ((i >> 2) + f) >> l & 1;
-          if (carried && second) {
-            PF_UNROLL for (int j = 0; j < V; ++j) s[j] = Op::join(tree[l][j], s[j]);
-          } else if (carried) {
-            PF_UNROLL for (int j = 0; j < V; ++j) tree[l][j] = s[j];
-            carried = false;
-          }
-        }
-      }
-    }
+    const pf_i64 k = base + (way_first + y) * leaf + z * part, rest = on ? end - k : 0;
+    C s[V];
+    if (rest >= part && part % (4 * FOURS) == 0)
+      pf_column_tree<true>(r, column, k, part, part, origin, mean, s);
+    else
+      pf_column_tree<false>(r, column, k, part, rest < part ? rest : part, origin, mean, s);
     if constexpr (SPLIT == 1) {
       way = Op::join(way, s[0]);
     } else {
@@ -306,16 +325,18 @@ PF_KERNEL(sum_columns, PF_COLUMN_THREADS)(const pf_sum r) {
       pf_barrier();
     }
   }
-  for (pf_u32 m = 1; m < r.ways; m *= 2) {
+  for (pf_u32 m = 1; m < ways; m *= 2) {
     pf_barrier();
     room[pf_thread()] = way;
     pf_barrier();
     way = Op::join(way, room[pf_thread() ^ (m * SPLIT * width)]);
   }
-  if (y == 0 && on) pf_sum_store(r, o + z, c, way);
+  if (y == 0 && on) pf_sum_store(r, o + z, unit, way);
 }
 
-// Joins the results of chunks: thread (y, x) takes chunks y, y + height, ...
+// Joins the results of chunks, whose parts are neighbours: thread (y, x) takes chunks y, y +
+// height,
+// ...
 PF_KERNEL(sum_finish, PF_SUM_THREADS)(const pf_sum r) {
   PF_SHARED C room[PF_SUM_THREADS];
   const pf_u32 width = r.width, height = PF_SUM_THREADS / width;
@@ -323,14 +344,19 @@ PF_KERNEL(sum_finish, PF_SUM_THREADS)(const pf_sum r) {
   const pf_i64 o = static_cast<pf_i64>(pf_block()) * width + pf_thread() % width;
   const C* from = static_cast<const C*>(r.partial) + o;
   const pf_i64 end = o < outs ? r.chunks : 0;
+  const auto chunk = [&](pf_i64 c) PF_INLINE {
+    C parts[PF_PARTS];
+    PF_UNROLL for (int i = 0; i < PF_PARTS; ++i) parts[i] = from[(c * PF_PARTS + i) * outs];
+    return pf_tree<Op, PF_PARTS>(parts);
+  };
   C a = Op::start();
   pf_i64 k = pf_thread() / width;
   for (; k + 7 * height < end; k += 8 * height) {
     C w[8];
-    PF_UNROLL for (int u = 0; u < 8; ++u) w[u] = from[(k + u * height) * outs];
+    PF_UNROLL for (int u = 0; u < 8; ++u) w[u] = chunk(k + u * height);
     a = Op::join(a, pf_tree<Op, 8>(w));
   }
-  PF_NO_UNROLL for (; k < end; k += height) a = Op::join(a, from[k * outs]);
+  PF_NO_UNROLL for (; k < end; k += height) a = Op::join(a, chunk(k));
   for (pf_u32 m = 1; m < height; m *= 2) {
     pf_barrier();
     room[pf_thread()] = a;

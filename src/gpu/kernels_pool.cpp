@@ -38,16 +38,17 @@ bool small_windows(const KernelArgs& a, pf_pool p, DType t, DType kind, bool kee
     return false;
   const int64_t across = back ? ceil_div(w.in, w.stride) : w.out,
                 each = lines ? across / vector : across * (p.inner / vector);
-  // Below each other for a thread: STRIP of pool_lines.h, PF_STRIP of pool_small.h, while there are
-  // threads enough for the GPU.
-  constexpr int64_t kLines = 4, kStrip = 14;
+  // Below each other for a thread: STRIP and BACK_STRIP of pool_lines.h, PF_STRIP of pool_small.h,
+  // while there are threads enough for the GPU.
+  constexpr int64_t kStrip = 14;
+  const int64_t line_strip = back ? 2 : 4;
   const int64_t units = a.traits().compute_units, threads = units * 1024;
   // Without taps an H100 (39 bits of memory for each multiprocessor) is 9% slower so, and an H200
   // (47 bits) 17% quicker: there the way from the second cache is the narrow one.
   const bool quick_memory = a.traits().memory_bits > 42 * units;
   const bool strips = !lines && (keep || quick_memory) && !back &&
                       p.outer * ceil_div(h.out, kStrip) * each >= threads;
-  const int64_t rows = lines ? kLines : strips ? kStrip : 1;
+  const int64_t rows = lines ? line_strip : strips ? kStrip : 1;
   const int64_t down = ceil_div(back ? ceil_div(h.in, h.stride) : h.out, rows);
   p.items = p.outer * down * each;
   const Defines defines =

@@ -64,7 +64,9 @@ void run(const KernelArgs& a, pf_reduce& r, const pf_tensor& x, const char* op, 
   const int64_t outs = r.kept.count, k = r.reduced.count;
   if (outs == 0) return;
   const bool rows = along_rows(r.kept, r.reduced);
-  const int64_t most = 16 / size_of(x);
+  // A program before it reads wider elements, perhaps: more than 8 at once would take registers.
+  const bool after_program = a.around && a.around->before.program;
+  const int64_t most = std::min<int64_t>(16 / size_of(x), after_program ? 8 : 16);
   int64_t v;
   if (rows) {
     v = k == 0 ? 1 : width_along(r.reduced, r.kept, x, most, r.reduced.n == 1);
@@ -104,9 +106,24 @@ void run(const KernelArgs& a, pf_reduce& r, const pf_tensor& x, const char* op, 
                               .text("PF_OP", op)
                               .value("PF_V", v)
                               .value("PF_DENSE", dense);
+  // A program before it makes whole pieces of rows that lie one behind the other.
+  const bool joins = rows && v > 1 && k % v == 0 && r.reduced.n == 1 &&
+                     (r.kept.n == 0 || (r.kept.n == 1 && step_of(r.kept) == k));
+  const auto of_rows = [&] {
+    return a.join("reduce.h", defines, "reduce_rows",
+                  {static_cast<int>(&x - a.tensors), outs, k, v, true});
+  };
+  if (a.asked()) {
+    if (joins) of_rows();
+    return;
+  }
   if (r.chunks > 1) r.partial = a.workspace(static_cast<size_t>(r.chunks * outs) * partial);
-  const char* entry = rows ? "reduce_rows" : "reduce_columns";
-  a.launch(a.compile("reduce.h", defines, entry), Grid(r.tiles * r.chunks), kThreads, 0, r);
+  const Grid grid(r.tiles * r.chunks);
+  if (joins)
+    a.launch(of_rows(), grid, kThreads, 0, r);
+  else
+    a.launch(a.compile("reduce.h", defines, rows ? "reduce_rows" : "reduce_columns"), grid,
+             kThreads, 0, r);
   if (r.chunks == 1) return;
   const int64_t width = std::min<int64_t>(power_of_two_from(outs), 32);
   r.width = static_cast<uint32_t>(width);
@@ -128,7 +145,8 @@ void simple(const KernelArgs& a) {
 
 // ---- floating-point sums and products (kernels/sum.h) ------------------------------------------
 
-constexpr int64_t kColumnThreads = 512;  // PF_COLUMN_THREADS
+// PF_COLUMN_THREADS: of a block that has all ways of a chunk, of one that shares them
+constexpr int64_t kColumnThreads = 512, kPartThreads = 128;
 
 // Into results of dtype `out`, as if x were of dtype `as`. `again`: the operation looks at the
 // first element of a reduction for each of the others.
@@ -146,14 +164,7 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
   const int64_t round = leaf * ways;
   const int64_t rounds = ceil_div(k, round);
   const int64_t most = std::clamp<int64_t>(ceil_div(int64_t{1} << 20, outs), 1, 8192);
-  // A chunk has two rounds, or one where that makes fewer waves of blocks on the 132
-  // multiprocessors of an H100, of which each has room for one (2304 columns of 32768 rows: 2.2
-  // waves of two rounds, which take the time of three, or 4.4 of one).
-  const auto waves = [&](int64_t per) {
-    constexpr int64_t kColumns = 64, kBlocks = 132;
-    return ceil_div(ceil_div(outs, kColumns) * ceil_div(rounds, per), kBlocks) * per;
-  };
-  const int64_t least = rounds <= 4 ? rounds : waves(1) < waves(2) ? 1 : 2;
+  const int64_t least = rounds <= 4 ? rounds : 2;
   r.chunk = std::max(ceil_div(rounds, most), least) * round;
   r.chunks = ceil_div(k, r.chunk);
   r.lanes = static_cast<uint32_t>(lanes);
@@ -161,7 +172,7 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
   // Who takes which: of the layout.
   const bool rows = along_rows(r.kept, r.reduced);
   r.tiles = r.width = 1;
-  int64_t v, blocks;
+  int64_t v, blocks, parts = 1;
   int threads = kThreads;
   if (rows) {
     v = r.reduced.count == 0 ? 1 : width_along(r.reduced, r.kept, x, vector, r.reduced.n == 1);
@@ -170,13 +181,18 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
     blocks = ceil_div(outs * r.chunks, kThreads / unit);
   } else {
     v = width_along(r.kept, r.reduced, x, vector, false);
-    const int64_t vectors = ceil_div(outs, v);
-    const int64_t each = ways * v;  // threads that share a vector of columns
-    const int64_t width = std::max<int64_t>(
-        {std::min(power_of_two_from(vectors), kColumnThreads / each), a.traits().warp / each, 1});
+    const int64_t vectors = ceil_div(outs, v), lines = power_of_two_from(vectors);
+    // Where a chunk is joined with others anyway, or there is much to read, blocks are small and
+    // share its ways, side by side first.
+    if (r.chunks > 1 || larger_than_caches(outs * k * size_of(x)))
+      parts = ways / std::min(ways, std::max<int64_t>(1, kPartThreads / v / lines));
+    const int64_t each = ways / parts * v;  // threads that share a vector of columns
+    const int64_t width =
+        std::max<int64_t>({std::min(lines, (parts > 1 ? kPartThreads : kColumnThreads) / each),
+                           a.traits().warp / each, 1});
     r.width = static_cast<uint32_t>(width);
     r.tiles = ceil_div(vectors, width);
-    blocks = r.tiles * r.chunks;
+    blocks = r.tiles * r.chunks * parts;
     threads = static_cast<int>(width * each);
   }
   const Defines defines = Defines()
@@ -185,7 +201,8 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
                               .type("PF_OUT", out)
                               .text("PF_OP", op)
                               .value("PF_V", v)
-                              .value("PF_DENSE", r.reduced.n <= 1);
+                              .value("PF_DENSE", r.reduced.n <= 1)
+                              .value("PF_PARTS", parts);
   // A program before it makes whole pieces of rows that lie one behind the other.
   const bool joins = rows && v == vector && k % vector == 0 && r.reduced.n == 1 &&
                      (r.kept.n == 0 || (r.kept.n == 1 && step_of(r.kept) == k));
@@ -197,14 +214,14 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
     if (joins) of_rows();
     return;
   }
-  if (r.chunks > 1)
-    r.partial = a.workspace(static_cast<size_t>(r.chunks * outs) * (size == 8 ? 8 : 4));
+  if (r.chunks * parts > 1)
+    r.partial = a.workspace(static_cast<size_t>(r.chunks * parts * outs) * (size == 8 ? 8 : 4));
   if (joins)
     a.launch(of_rows(), Grid(blocks), threads, 0, r);
   else
     a.launch(a.compile("sum.h", defines, rows ? "sum_rows" : "sum_columns"), Grid(blocks), threads,
              0, r);
-  if (r.chunks == 1) return;
+  if (r.chunks * parts == 1) return;
   const int64_t width = std::min<int64_t>(power_of_two_from(outs), 32);
   r.width = static_cast<uint32_t>(width);
   a.launch(a.compile("sum.h", defines, "sum_finish"), Grid(ceil_div(outs, width)), kThreads, 0, r);
@@ -305,7 +322,7 @@ void moments(const KernelArgs& a) {
 void prod(const KernelArgs& a) {
   constexpr auto at = tensors<Prod>;
   if (!is_float(a.dtype(at.x))) {
-    if (!a.asked()) run(a, "pf_op_prod_int");
+    run(a, "pf_op_prod_int");
     return;
   }
   auto r = plan<pf_sum>(a.tensor(at.x), a.i(numbers<Prod>.dims), nullptr);
@@ -335,13 +352,13 @@ constexpr const char *kSumInt = "pf_op_sum_int", *kMax = "pf_op_max", *kMin = "p
 PF_GPU_TOGETHER("sum.h", "sum_columns sum_finish")
 PF_GPU_ROW_KERNEL(Sum::kInfo, sum)
 PF_GPU_ROW_KERNEL(Moments::kInfo, moments)
-PF_GPU_KERNEL(SumInt::kInfo, simple<kSumInt>)
+PF_GPU_ROW_KERNEL(SumInt::kInfo, simple<kSumInt>)
 PF_GPU_ROW_KERNEL(Prod::kInfo, prod)
-PF_GPU_KERNEL(Amax::kInfo, simple<kMax>)
-PF_GPU_KERNEL(Amin::kInfo, simple<kMin>)
-PF_GPU_KERNEL(Any::kInfo, simple<kAny>)
-PF_GPU_KERNEL(All::kInfo, simple<kAll>)
-PF_GPU_KERNEL(CountNonzero::kInfo, simple<kCount>)
-PF_GPU_KERNEL(FindExtreme::kInfo, find_extreme)
+PF_GPU_ROW_KERNEL(Amax::kInfo, simple<kMax>)
+PF_GPU_ROW_KERNEL(Amin::kInfo, simple<kMin>)
+PF_GPU_ROW_KERNEL(Any::kInfo, simple<kAny>)
+PF_GPU_ROW_KERNEL(All::kInfo, simple<kAll>)
+PF_GPU_ROW_KERNEL(CountNonzero::kInfo, simple<kCount>)
+PF_GPU_ROW_KERNEL(FindExtreme::kInfo, find_extreme)
 
 }  // namespace pyflame::gpu

@@ -1,6 +1,7 @@
 """Reductions against NumPy in float64."""
 
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -118,6 +119,46 @@ def test_bits_do_not_depend_on_layout_or_threads():
         pf.set_num_threads(before)
         for other in (turned, sliced, alone):
             np.testing.assert_array_equal(plain, other)
+
+
+# Columns that a GPU adds in several blocks: of few rows left over, of few results, of no whole vectors.
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16, pf.float64])
+@pytest.mark.parametrize("shape", [(8197, 24), (8200, 257), (12288, 16), (4100, 2056)])
+def test_sums_of_many_rows(shape, dtype):
+    x = pf.tensor(RNG.standard_normal(shape)).to(dtype)
+    exact = x.double().numpy().sum(0)
+    tol = {pf.float32: 1e-5, pf.bfloat16: 2**-8, pf.float64: 1e-13}[dtype]
+    for turned in (x, x.mT.contiguous().mT):
+        np.testing.assert_allclose(turned.sum(0).double().numpy(), exact, rtol=tol, atol=40 * tol)
+    assert pf.equal(x.sum(0), x.mT.contiguous().sum(-1))
+    assert pf.equal(x.var(0), x.mT.contiguous().var(-1))
+
+
+# What is calculated before a search or a test joins it, unless rows are no whole vectors.
+@pytest.mark.parametrize("dtype", [pf.float32, pf.bfloat16, pf.float64])
+@pytest.mark.parametrize("shape", [(40, 1024), (300, 40), (7, 33), (70_000,), (1, 16), (2, 0)])
+def test_programs_before_extremes(shape, dtype):
+    x = pf.tensor(RNG.standard_normal(shape) * 10).to(dtype)
+    if x.numel() > 40:
+        x.reshape(-1)[5], x.reshape(-1)[-1] = -np.inf, np.inf
+    a = x.double().numpy()
+    pf.synchronize()
+    before = pf.debug.stats()["joined"]
+    assert pf.equal((x > 3).any(-1), pf.tensor((a > 3).any(-1)))
+    assert bool(pf.isfinite(x).all()) == np.isfinite(a).all()
+    assert pf.equal(pf.count_nonzero(x > 0, -1), pf.tensor((a > 0).sum(-1)))
+    assert pf.equal((x < 0).sum(), pf.tensor((a < 0).sum()))
+    if not x.numel():
+        return
+    assert (-x).amin(-1).double().numpy().tolist() == (-a).min(-1).tolist()
+    assert x.abs().amax().item() == np.abs(a).max()
+    largest, at = x.abs().max(-1)
+    assert largest.double().numpy().tolist() == np.abs(a).max(-1).tolist()
+    assert at.tolist() == np.abs(a).argmax(-1).tolist()
+    if x.device.type != "cpu" and shape[-1] % 8 == 0 and not os.environ.get("PYFLAME_EAGER"):
+        assert pf.debug.stats()["joined"] >= before + 7
+    x.reshape(-1)[0] = np.nan
+    assert np.isnan(x.abs().amax().item()) and x.abs().argmax().item() == 0
 
 
 def test_empty():
