@@ -182,9 +182,9 @@ void run_sum(const KernelArgs& a, pf_sum& r, const pf_tensor& x, DType as, DType
   } else {
     v = width_along(r.kept, r.reduced, x, vector, false);
     const int64_t vectors = ceil_div(outs, v), lines = power_of_two_from(vectors);
-    // Where a chunk is joined with others anyway, or there is much to read, blocks are small and
-    // share its ways, side by side first.
-    if (r.chunks > 1 || larger_than_caches(outs * k * size_of(x)))
+    // Where ways have several leaves, or there is much to read, blocks are small and share the ways
+    // of a chunk, side by side first: another launch joins them.
+    if (rounds > 1 || larger_than_caches(outs * k * size_of(x)))
       parts = ways / std::min(ways, std::max<int64_t>(1, kPartThreads / v / lines));
     const int64_t each = ways / parts * v;  // threads that share a vector of columns
     const int64_t width =
