@@ -9,6 +9,7 @@
 
 #include "cpu/kernel.h"
 #include "cpu/move.h"
+#include "cpu/row_program.h"
 #include "cpu/scratch.h"
 #include "cpu/tape.h"
 #include "cpu/tape_code.h"
@@ -153,6 +154,8 @@ class Ranges {
   const pf_operand& operand(int k) const {
     return k < tape().ninputs ? launch_.inputs[k] : launch_.outputs[k - tape().ninputs];
   }
+  const pf_launch& launch() const { return launch_; }
+  const Collapsed& space() const { return space_; }
   int item(int k) const {
     const auto i = static_cast<size_t>(k);
     const auto inputs = static_cast<size_t>(tape().ninputs);
@@ -176,6 +179,21 @@ bool after_takes_part(const pf_group& g, const Pieces& p) {
     takes = true;
   }
   return takes;
+}
+
+// Whether the kernel may ask the program before it for one row after the other. What has no memory
+// of what that gives is in rings then.
+bool feeds_rows(const pf_group& g, const Pieces& p, const Ranges& before) {
+  uint32_t fed = 0;
+  for (int o = 0; o < g.nfeeds; ++o)
+    if (g.feeds[o] >= 0) fed |= 1U << g.feeds[o];
+  if ((fed & ~p.feeds) != 0 || p.elements != p.rows * p.width) return false;
+  double ring = 0;
+  for (int i = 0; i < g.ntensors; ++i)
+    if (fed >> i & 1 && g.tensors[i].data == PF_NO_MEMORY)
+      ring += static_cast<double>(RowFeed::kRows * p.width) * bytes_of(g.tensors[i]);
+  return ring <= piece_bytes() &&
+         RowProgram::can(before.tape(), before.launch(), before.space(), p.width);
 }
 
 Pieces pieces_of(const pf_group& g) {
@@ -266,21 +284,34 @@ void group_launch(const pf_group& g) {
   const int64_t ranges = (p.rows + range - 1) / range;
 
   // What has no memory lies in the thread's, one part for each, behind what the kernel wants.
+  const bool feeds = before && feeds_rows(g, p, *before);
+  uint32_t rings = 0;
   size_t at[kMostTensors] = {}, room = (p.scratch + 63) / 64 * 64;
+  for (int o = 0; feeds && o < g.nfeeds; ++o)
+    if (g.feeds[o] >= 0 && g.tensors[g.feeds[o]].data == PF_NO_MEMORY) rings |= 1U << g.feeds[o];
+  bool whole = feeds && !after;  // a thread's rows as one piece
   for (int i = 0; i < g.ntensors; ++i) {
     if (g.tensors[i].data != PF_NO_MEMORY) continue;
     at[i] = room;
-    room += (static_cast<size_t>(step * p.width) * bytes_of(g.tensors[i]) + 63) / 64 * 64 + 64;
+    const bool ring = rings >> i & 1;
+    whole = whole && ring;
+    const int64_t n = ring ? RowFeed::kRows * RowProgram::pitch(p.width) : step * p.width;
+    room += (static_cast<size_t>(n) * bytes_of(g.tensors[i]) + 63) / 64 * 64 + 64;
   }
+  const size_t program_at = room;
+  if (feeds) room += RowProgram::bytes(before->tape());
   const Scratch<char> workspace(static_cast<int64_t>(p.workspace));
   const bool large = p.elements * 4 >= streaming_threshold();
   // The kernel's loops go in stretches of four vectors, and leave one to the program before it.
-  const bool begins_early = before && large && p.width % 64 == 0;
-  const auto run_piece = [&](int64_t begin, int64_t end, char* own) {
+  const bool begins_early = before && !feeds && large && p.width % 64 == 0;
+  const auto run_piece = [&](int64_t begin, int64_t end, char* own, RowProgram* feed) {
     const int64_t first = begin * p.width, count = std::min(end * p.width, p.elements) - first;
     char* others[kMaxOperands] = {};
     Fetch next;
-    if (before) {
+    if (feed) {
+      feed->start(begin);
+      next = before->dense_inputs(first + 2 * p.width);
+    } else if (before) {
       for (int o = 0; o < g.nfeeds; ++o)
         if (g.feeds[o] >= 0) others[before->tape().ninputs + o] = own + at[g.feeds[o]];
       if (large) next = before->dense_inputs(first + count);
@@ -306,7 +337,7 @@ void group_launch(const pf_group& g) {
       t.ndim = 2;
       t.shape[0] = end - begin;
       t.shape[1] = each;
-      t.strides[0] = each;
+      t.strides[0] = rings >> i & 1 ? RowProgram::pitch(each) : each;
       t.strides[1] = 1;
       if (each == p.width && count < (end - begin) * each) {  // the last row is no whole one
         t.ndim = 1;
@@ -325,21 +356,35 @@ void group_launch(const pf_group& g) {
                       own,
                       large && !out_stays,
                       {next.from[0], next.from[1]},
-                      begins_early};
+                      {next.bytes[0], next.bytes[1]},
+                      begins_early,
+                      feed,
+                      rings};
     p.run({tensors.data(), g.ntensors, g.attrs, g.nattrs, g.error, &piece});
     if (after) after->run(first, count, others, large ? Part::Last : Part::All);
   };
   parallel_with(ranges, 1, room, [&](int64_t begin, int64_t end, char* own) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t last = std::min((i + 1) * range, p.rows);
-      for (int64_t r = i * range; r < last; r += step) run_piece(r, std::min(r + step, last), own);
+    std::optional<RowProgram> feed;
+    if (feeds) {
+      feed.emplace(before->tape(), before->launch(), before->space(), p.width, own + program_at);
+      for (int o = 0; o < g.nfeeds; ++o)
+        if (g.feeds[o] >= 0 && rings >> g.feeds[o] & 1) feed->keep(o, own + at[g.feeds[o]]);
+    }
+    RowProgram* const by_rows = feed ? &*feed : nullptr;
+    const int64_t length = whole ? (end - begin) * range : step;
+    for (int64_t i = begin; i < end; i += whole ? end - begin : 1) {
+      const int64_t last = std::min((whole ? end : i + 1) * range, p.rows);
+      for (int64_t r = i * range; r < last; r += length)
+        run_piece(r, std::min(r + length, last), own, by_rows);
     }
     if (large) finish_streaming();
   });
   if (p.finish) {
-    const Piece whole{0, p.rows, workspace.get(), nullptr, false, {}, false};
+    Piece all{};
+    all.rows = p.rows;
+    all.workspace = workspace.get();
     KernelArgs args = args_of(g);
-    args.piece = &whole;
+    args.piece = &all;
     p.finish(args);
   }
   if (g.after && !after) program_launch(g.after, g.after_launch);

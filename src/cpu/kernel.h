@@ -19,6 +19,18 @@
 
 namespace pyflame::cpu {
 
+// Rows of tensors that a program makes when they are asked for, one after the other; see Pieces.
+class RowFeed {
+ public:
+  static constexpr int64_t kRows = 4;       // are there: one takes the place of that so far before
+  static constexpr int64_t kColumns = 256;  // are made at once
+  virtual void next() = 0;                  // row; of which then columns are asked for in order
+  virtual void columns(int64_t first, int64_t count) = 0;
+
+ protected:
+  ~RowFeed() = default;
+};
+
 // Where the tensors of a call are a few rows of larger ones; see Pieces.
 struct Piece {
   int64_t first_row;
@@ -26,10 +38,16 @@ struct Piece {
   void* workspace;
   char* scratch;
   bool stream;  // results are too many for the caches: they may go around them
-  // What will be read after this piece: up to two inputs of the program before the kernel, from
-  // where they lie beside the first element of the kernel's rows; null where there is none.
+  // What will be read later: up to two inputs of the program before the kernel, from where they lie
+  // beside the first element of the kernel's rows, and the bytes of an element; null where there is
+  // none.
   const char* ahead[2];
+  int64_t ahead_bytes[2];
   bool begun;  // every fourth line of that is on its way already
+  // Makes the rows of those tensors whose bit is set in `rings`; row r of such a one is the one at
+  // r mod RowFeed::kRows of its memory, strides[0] apart. The kernel then stays on this thread.
+  RowFeed* feed;
+  uint32_t rings;
 };
 
 // The program behind a kernel, as one that fills its result bit by bit may run it over what it has
@@ -89,6 +107,7 @@ struct Pieces {
   size_t scratch = 0;    // bytes that each thread has, for one piece after the other
   KernelFn run = nullptr;  // over tensors of the shape (rows, per_row); the kernel itself if null
   KernelFn finish = nullptr;  // of the whole call, after the last piece
+  uint32_t feeds = 0;         // bit i: tensor i may come from a RowFeed
   int64_t per_row[12] = {};
 };
 using PiecesFn = Pieces (*)(const KernelArgs&);  // looks at no memory

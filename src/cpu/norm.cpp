@@ -64,7 +64,7 @@ T VarianceOf(T square, T rest) {
 }
 
 template <class S, bool kStream>
-void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
+void LayerNormRows(const Ahead<S>& ahead, const Rows<S>& x, Feed feed, S* y, ComputeOf<S>* means,
                    ComputeOf<S>* rstds, const ComputeOf<S>* w, const ComputeOf<S>* b,
                    ComputeOf<S> eps, int64_t n, int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
@@ -79,8 +79,9 @@ void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
     e.reset(T(0));
     q.reset(T(0));
   };
+  feed.whole(n);
   ForRow<T>(
-      n, At<1, 0, S>{{x + begin * n}, {}}, T(0),
+      n, At<1, 0, S>{{x.at(begin)}, {}}, T(0),
       [&](auto step, const auto& at, int64_t j)
           PF_INLINE { s.a[step.index] = s.a[step.index] + Load(at.in[0] + j); },
       fold);
@@ -93,8 +94,9 @@ void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
     constexpr bool kFirst = decltype(is_first)::value;
     const T mean = sum / count;
     const Wide<T> m = Fill(mean);
-    const S* now = x + r * n;
-    const S* next = r + 1 < end ? now + n : now;
+    const S* now = x.at(r);
+    const S* next = x.at(r + 1 < end ? r + 1 : r);
+    const auto before = feed.beside(r + 1 < end);
     sum = off = square = 0;
     const auto body = [&](auto step, const auto& at, int64_t j) PF_INLINE {
       const Wide<T> d = Valid(Load(at.in[0] + j) - m, at, j), v = Load(at.in[1] + j);
@@ -106,9 +108,10 @@ void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
         Put<kStream>(result(at.in[2] + j, at.first + j), at.out[0] + j);
     };
     if constexpr (kFirst)
-      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, T(0), body, fold);
+      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, T(0), body, fold, before);
     else
-      ForRow<T>(n, At<3, 1, S>{{now, next, now - n}, {y + (r - 1) * n}}, T(0), body, fold);
+      ForRow<T>(n, At<3, 1, S>{{now, next, x.at(r - 1)}, {y + (r - 1) * n}}, T(0), body, fold,
+                before);
     const T rest = off / count;
     const T rstd = T(1) / std::sqrt(VarianceOf(square / count, rest) + eps);
     means[2 * r] = mean;
@@ -121,15 +124,15 @@ void LayerNormRows(const Ahead<S>& ahead, const S* x, S* y, ComputeOf<S>* means,
   loop(std::true_type(), begin);  // has nothing to write
   for (int64_t r = begin + 1; r < end; ++r) loop(std::false_type(), r);
   ForRow<T>(
-      n, At<1, 1, S>{{x + (end - 1) * n}, {y + (end - 1) * n}}, T(0),
+      n, At<1, 1, S>{{x.at(end - 1)}, {y + (end - 1) * n}}, T(0),
       [&](auto, const auto& at, int64_t j)
           PF_INLINE { Put<kStream>(result(at.in[0] + j, at.first + j), at.out[0] + j); },
       []() PF_INLINE {});
 }
 
 template <class S, bool kStream>
-void RmsNormRows(const S* x, S* y, ComputeOf<S>* rstds, const ComputeOf<S>* w, ComputeOf<S> eps,
-                 int64_t n, int64_t begin, int64_t end) {
+void RmsNormRows(const Rows<S>& x, Feed feed, S* y, ComputeOf<S>* rstds, const ComputeOf<S>* w,
+                 ComputeOf<S> eps, int64_t n, int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
   Four<T> q(T(0));
   T square = 0;
@@ -141,15 +144,17 @@ void RmsNormRows(const S* x, S* y, ComputeOf<S>* rstds, const ComputeOf<S>* w, C
     const Wide<T> v = Load(p);
     q.a[step.index] = q.a[step.index] + v * v;
   };
+  feed.whole(n);
   ForRow<T>(
-      n, At<1, 0, S>{{x + begin * n}, {}}, T(0),
+      n, At<1, 0, S>{{x.at(begin)}, {}}, T(0),
       [&](auto step, const auto& at, int64_t j) PF_INLINE { add(step, at.in[0] + j); }, fold);
   for (int64_t r = begin; r < end; ++r) {
     const T rstd = T(1) / std::sqrt(square / static_cast<T>(n) + eps);
     rstds[r] = rstd;
     const Wide<T> k = Fill(rstd);
-    const S* now = x + r * n;
-    const S* next = r + 1 < end ? now + n : now;
+    const S* now = x.at(r);
+    const S* next = x.at(r + 1 < end ? r + 1 : r);
+    const auto before = feed.beside(r + 1 < end);
     square = 0;
     ForRow<T>(
         n, At<2, 1, S>{{now, next}, {y + r * n}}, T(0),
@@ -158,7 +163,7 @@ void RmsNormRows(const S* x, S* y, ComputeOf<S>* rstds, const ComputeOf<S>* w, C
           add(step, at.in[1] + j);
           Put<kStream>(y, at.out[0] + j);
         },
-        fold);
+        fold, before);
   }
 }
 
@@ -169,7 +174,8 @@ void NormOf(const KernelArgs& a) {
   constexpr auto number = kernels::numbers<kernels::LayerNorm>;
   const int64_t n = a.i(number.length), total = numel(a.tensor(at.x));
   if (total == 0) return;
-  const S* x = a.data<S>(at.x);
+  const Rows<S> x(a, at.x, n);
+  const Feed feed(a);
   S* y = a.data<S>(at.y);
   const T eps = static_cast<T>(a.f(number.eps));
   const auto both =
@@ -185,10 +191,10 @@ void NormOf(const KernelArgs& a) {
     const auto run = [&](auto streams) {
       constexpr bool kStream = decltype(streams)::value;
       if constexpr (kRms)
-        RmsNormRows<S, kStream>(x, y, rstd, w.get(), eps, n, begin, end);
+        RmsNormRows<S, kStream>(x, feed, y, rstd, w.get(), eps, n, begin, end);
       else
-        LayerNormRows<S, kStream>(Ahead<S>(a, x, n), x, y, a.data<T>(at.mean), rstd, w.get(), bias,
-                                  eps, n, begin, end);
+        LayerNormRows<S, kStream>(Ahead<S>(a, a.data<S>(at.x), n), x, feed, y, a.data<T>(at.mean),
+                                  rstd, w.get(), bias, eps, n, begin, end);
     };
     if constexpr (std::is_same_v<S, float>)
       if (stream) {
@@ -197,15 +203,15 @@ void NormOf(const KernelArgs& a) {
       }
     run(std::false_type());
   };
-  parallel_for(total / n, RowGrain(n), rows);
+  ForRows(a, total / n, RowGrain(n), rows);
 }
 
 // xhat = (x - mean) rstd, h = g w: dx = rstd (h - mean(h) - xhat mean(h xhat)); without
 // the first mean for rms_norm. dw += g xhat, db += g over the rows of a block.
 template <class S, bool kRms, bool kParams, bool kStream>
-void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const ComputeOf<S>* rstds,
-                   const ComputeOf<S>* w, S* dx, ComputeOf<S>* dw, ComputeOf<S>* db, int64_t n,
-                   int64_t begin, int64_t end) {
+void BackwardBlock(const Rows<S>& g, const Rows<S>& x, Feed feed, const ComputeOf<S>* means,
+                   const ComputeOf<S>* rstds, const ComputeOf<S>* w, S* dx, ComputeOf<S>* dw,
+                   ComputeOf<S>* db, int64_t n, int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
   const T scale = T(1) / static_cast<T>(n);
   Four<T> s(T(0)), q(T(0));
@@ -228,22 +234,23 @@ void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const Comp
       q.a[step.index] = Fma(h, Load(xp), q.a[step.index]);
     }
   };
+  feed.whole(n);
   ForRow<T>(
-      n, At<2, 0, S>{{g + begin * n, x + begin * n}, {}}, T(0),
+      n, At<2, 0, S>{{g.at(begin), x.at(begin)}, {}}, T(0),
       [&](auto step, const auto& at, int64_t j)
           PF_INLINE { add(step, at.in[0] + j, at.in[1] + j, at.first + j); },
       fold);
   for (int64_t r = begin; r < end; ++r) {
-    const int64_t up = r + 1 < end ? n : 0;
+    const int64_t up = r + 1 < end ? r + 1 : r;
+    const auto before = feed.beside(up > r);
     const Wide<T> mean = mean_next, rstd = Fill(rstds[r]);
     const Wide<T> shift = Fill(kRms ? T(0) : -means[2 * r + 1] * rstds[r]);
     const Wide<T> c1 = Fill(sum * scale), c2 = Fill(dot * rstds[r] * scale);
-    mean_next = mean_of(r + (up > 0), 0);
-    rest_next = mean_of(r + (up > 0), 1);
+    mean_next = mean_of(up, 0);
+    rest_next = mean_of(up, 1);
     sum = dot = 0;
-    const S *gr = g + r * n, *xr = x + r * n;
     ForRow<T>(
-        n, At<4, 1, S>{{gr, xr, gr + up, xr + up}, {dx + r * n}}, T(0),
+        n, At<4, 1, S>{{g.at(r), x.at(r), g.at(up), x.at(up)}, {dx + r * n}}, T(0),
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
           const int64_t c = at.first + j;
           const Wide<T> vg = Load(at.in[0] + j), vx = Load(at.in[1] + j);
@@ -263,7 +270,7 @@ void BackwardBlock(const S* g, const S* x, const ComputeOf<S>* means, const Comp
           else
             Put<kStream>(rstd * (h - c1 - hat * c2), at.out[0] + j);
         },
-        fold);
+        fold, before);
   }
 }
 
@@ -330,8 +337,9 @@ class Backward {
       if (kParams && (first_ + r) % blocks_.rows == 0)
         std::memset(static_cast<void*>(dw), 0, sizeof(T) * static_cast<size_t>(kSums * padded_));
       BackwardBlock<S, kRms, kParams, kStream>(
-          a_.data<S>(kBackward.dy), a_.data<S>(kBackward.x), a_.data<T>(kBackward.mean),
-          a_.data<T>(kBackward.rstd), w, a_.data<S>(kBackward.dx), dw, dw + padded_, n_, r, stop);
+          Rows<S>(a_, kBackward.dy, n_), Rows<S>(a_, kBackward.x, n_), Feed(a_),
+          a_.data<T>(kBackward.mean), a_.data<T>(kBackward.rstd), w, a_.data<S>(kBackward.dx), dw,
+          dw + padded_, n_, r, stop);
       r = stop;
     }
   }
@@ -441,6 +449,7 @@ Pieces forward_pieces(const KernelArgs& a) {
   p.per_row[at.mean] = 2;
   p.per_row[at.rstd] = 1;
   p.scratch = 2 * affine_scratch(t, p.width);
+  p.feeds = 1U << at.x;
   return p;
 }
 void finish_layer_norm(const KernelArgs& a) {
@@ -467,6 +476,7 @@ Pieces backward_pieces(const KernelArgs& a) {
   p.workspace = static_cast<size_t>(blocks.count * sums) * item;
   p.finish = kRms ? finish_rms_norm : finish_layer_norm;
   p.scratch = affine_scratch(t, p.width);
+  p.feeds = 1U << at.dy | 1U << at.x;
   return p;
 }
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "cpu/kernel.h"
 #include "cpu/row_scratch.h"
+#include "cpu/threads.h"
 #include "cpu/wide-inl.h"
 
 // For the lambdas given to the loops: compiled for the loop's target and always part of it.
@@ -54,8 +55,12 @@ struct Step {
 // Bodies load everything before they store: rows are often 4096 bytes apart, and a load waits for
 // an earlier store with the same twelve low bits of the address (this halved the speed). What does
 // not fill four vectors at the end goes through a buffer, filled up with `rest`.
-template <class T, int kIn, int kOut, class S, class Body, class Fold>
-HWY_INLINE void ForRow(int64_t n, At<kIn, kOut, S> row, T rest, Body&& body, Fold&& fold) {
+//   before(i, count)         of some stretches, before they are read
+struct NothingBefore {};
+template <class T, int kIn, int kOut, class S, class Body, class Fold, class Before = NothingBefore>
+HWY_INLINE void ForRow(int64_t n, At<kIn, kOut, S> row, T rest, Body&& body, Fold&& fold,
+                       const Before& before = {}) {
+  constexpr bool kBefore = !std::is_same_v<Before, NothingBefore>;
   constexpr int64_t W = Wide<T>::kLanes, kStep = 4 * W;
   alignas(64) S buffer[(kIn + kOut) * kStep];
   for (int64_t i = 0; i < n;) {
@@ -66,6 +71,7 @@ HWY_INLINE void ForRow(int64_t n, At<kIn, kOut, S> row, T rest, Body&& body, Fol
     at.first = i;
     at.valid = take;
     if (tail) {
+      if constexpr (kBefore) before(i, left);
       for (int k = 0; k < kIn; ++k) {
         S* b = buffer + k * kStep;
         for (int64_t w = 0; w < 4; ++w) Store(Fill(rest), b + w * W);
@@ -77,11 +83,18 @@ HWY_INLINE void ForRow(int64_t n, At<kIn, kOut, S> row, T rest, Body&& body, Fol
       for (int k = 0; k < kIn; ++k) at.in[k] += i;
       for (int k = 0; k < kOut; ++k) at.out[k] += i;
     }
-    for (int64_t j = 0; j < take; j += kStep) {
-      body(Step<0>(), at, j);
-      body(Step<1>(), at, j + W);
-      body(Step<2>(), at, j + 2 * W);
-      body(Step<3>(), at, j + 3 * W);
+    for (int64_t j = 0; j < take;) {
+      int64_t stop = take;
+      if constexpr (kBefore) {
+        stop = take - j < RowFeed::kColumns ? take : j + RowFeed::kColumns;
+        if (!tail) before(i + j, stop - j);
+      }
+      for (; j < stop; j += kStep) {
+        body(Step<0>(), at, j);
+        body(Step<1>(), at, j + W);
+        body(Step<2>(), at, j + 2 * W);
+        body(Step<3>(), at, j + 3 * W);
+      }
     }
     if (tail)
       for (int k = 0; k < kOut; ++k)
@@ -121,16 +134,63 @@ HWY_INLINE void FinishRows(const KernelArgs& a, bool all) {
 HWY_INLINE int64_t RowGrain(int64_t n) {
   return n >= 8192 ? 1 : 8192 / (n > 0 ? n : 1);
 }
+// parallel_for, but for rows that a program makes in their order.
+template <class F>
+void ForRows(const KernelArgs& a, int64_t rows, int64_t grain, F&& fn) {
+  if (a.piece && a.piece->feed) return fn(int64_t{0}, rows);
+  parallel_for(rows, grain, fn);
+}
+
+// Rows of n elements, which lie one behind the other or are made by a program (kernel.h).
+template <class S>
+class Rows {
+ public:
+  Rows(const KernelArgs& a, int i, int64_t n) : data_(a.data<S>(i)), apart_(n) {
+    if (!a.piece || !(a.piece->rings >> i & 1)) return;
+    apart_ = a.tensor(i).strides[0];
+    mask_ = RowFeed::kRows - 1;
+  }
+  HWY_INLINE const S* at(int64_t r) const { return data_ + (r & mask_) * apart_; }
+
+ private:
+  const S* data_;
+  int64_t apart_, mask_ = -1;
+};
+// Makes them, where a program is there for it: whole ones, or beside a loop over the one before.
+class Feed {
+ public:
+  explicit Feed(const KernelArgs& a) : feed_(a.piece ? a.piece->feed : nullptr) {}
+  HWY_INLINE explicit operator bool() const { return feed_ != nullptr; }
+  void whole(int64_t n) {
+    if (!feed_) return;
+    feed_->next();
+    for (int64_t c = 0; c < n; c += RowFeed::kColumns)
+      feed_->columns(c, n - c < RowFeed::kColumns ? n - c : RowFeed::kColumns);
+  }
+  // What ForRow() asks before it reads; nothing where `is_there` is false.
+  HWY_INLINE auto beside(bool is_there) {
+    RowFeed* const feed = is_there ? feed_ : nullptr;
+    if (feed) feed->next();
+    return [feed](int64_t first, int64_t count) {
+      if (feed) feed->columns(first, count);
+    };
+  }
+
+ private:
+  RowFeed* feed_;
+};
 
 // What a loop over rows of n at x fetches while it calculates: what will be read after its piece,
 // or its own input two rows on.
 template <class S>
 class Ahead {
  public:
-  Ahead(const KernelArgs& a, const S* x, int64_t n) : p_(x + 2 * n) {
+  Ahead(const KernelArgs& a, const S* x, int64_t n) : p_(reinterpret_cast<const char*>(x + 2 * n)) {
     if (!a.piece || !a.piece->ahead[0]) return;
-    p_ = reinterpret_cast<const S*>(a.piece->ahead[0]);
-    q_ = reinterpret_cast<const S*>(a.piece->ahead[1]);
+    p_ = a.piece->ahead[0];
+    q_ = a.piece->ahead[1];
+    p_bytes_ = a.piece->ahead_bytes[0];
+    q_bytes_ = a.piece->ahead_bytes[1];
     begun_ = a.piece->begun;
   }
   // Beside element i, counted from the first row, which is one of a loop's four vectors. Into the
@@ -138,12 +198,13 @@ class Ahead {
   template <class Step>
   HWY_INLINE void fetch(Step step, int64_t i) const {
     if (step.index == 3 && begun_) return;
-    __builtin_prefetch(p_ + i, 0, 2);
-    if (q_) __builtin_prefetch(q_ + i, 0, 2);
+    __builtin_prefetch(p_ + i * p_bytes_, 0, 2);
+    if (q_) __builtin_prefetch(q_ + i * q_bytes_, 0, 2);
   }
 
  private:
-  const S *p_, *q_ = nullptr;
+  const char *p_, *q_ = nullptr;
+  int64_t p_bytes_ = sizeof(S), q_bytes_ = 0;
   bool begun_ = false;
 };
 

@@ -30,18 +30,20 @@ HWY_INLINE ComputeOf<S> RowMax(const S* x, int64_t n) {
 
 // In `exps` lie exp(x - max) of two rows in turn. The first row's loop has nothing to write.
 template <class S, bool kStream>
-void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin, int64_t end,
-                 char* memory) {
+void SoftmaxRows(const Ahead<S>& ahead, const Rows<S>& x, Feed feed, S* y, int64_t n, int64_t begin,
+                 int64_t end, char* memory) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
   const int64_t padded = whole_stretches(n);
   T* const exps = Parts(memory).take<T>(2 * padded);
-  T max_now = RowMax(x + begin * n, n);
+  feed.whole(n);
+  T max_now = RowMax(x.at(begin), n);
   Wide<T> scale = Fill(T(0));  // 1 / sum of row r-1
   const auto loop = [&](auto is_first, int64_t r) PF_INLINE {
     constexpr bool kFirst = decltype(is_first)::value;
-    const S* now = x + r * n;
-    const S* next = r + 1 < end ? now + n : now;
+    const S* now = x.at(r);
+    const S* next = x.at(r + 1 < end ? r + 1 : r);
+    const auto before = feed.beside(r + 1 < end);
     T* e = exps + (r & 1) * padded;
     const T* e_before = exps + (~r & 1) * padded;
     const Wide<T> shift = Fill(max_now);
@@ -66,9 +68,9 @@ void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t beg
       s.reset(T(0));
     };
     if constexpr (kFirst)
-      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, kLow, body, fold);
+      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, kLow, body, fold, before);
     else
-      ForRow<T>(n, At<2, 1, S>{{now, next}, {y + (r - 1) * n}}, kLow, body, fold);
+      ForRow<T>(n, At<2, 1, S>{{now, next}, {y + (r - 1) * n}}, kLow, body, fold, before);
     scale = Fill(T(1) / total);
     max_now = m.max();
   };
@@ -85,18 +87,20 @@ void SoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t beg
 }
 
 template <class S, bool kStream>
-void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t begin,
-                    int64_t end) {
+void LogSoftmaxRows(const Ahead<S>& ahead, const Rows<S>& x, Feed feed, S* y, int64_t n,
+                    int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
-  T max_now = RowMax(x + begin * n, n);
+  feed.whole(n);
+  T max_now = RowMax(x.at(begin), n);
   Wide<T> max_before = Fill(T(0)), log_before = Fill(T(0));
   // Two subtractions: max + log(sum) would lose the logarithm beside a large maximum.
   const auto result = [&](const S* p) PF_INLINE { return Load(p) - max_before - log_before; };
   const auto loop = [&](auto is_first, int64_t r) PF_INLINE {
     constexpr bool kFirst = decltype(is_first)::value;
-    const S* now = x + r * n;
-    const S* next = r + 1 < end ? now + n : now;
+    const S* now = x.at(r);
+    const S* next = x.at(r + 1 < end ? r + 1 : r);
+    const auto before = feed.beside(r + 1 < end);
     const Wide<T> shift = Fill(max_now);
     Four<T> m(kLow), s(T(0));
     T total = 0;
@@ -113,9 +117,10 @@ void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t 
       s.reset(T(0));
     };
     if constexpr (kFirst)
-      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, kLow, body, fold);
+      ForRow<T>(n, At<2, 0, S>{{now, next}, {}}, kLow, body, fold, before);
     else
-      ForRow<T>(n, At<3, 1, S>{{now, next, now - n}, {y + (r - 1) * n}}, kLow, body, fold);
+      ForRow<T>(n, At<3, 1, S>{{now, next, x.at(r - 1)}, {y + (r - 1) * n}}, kLow, body, fold,
+                before);
     max_before = shift;
     log_before = Fill(T(std::log(total)));
     max_now = m.max();
@@ -123,7 +128,7 @@ void LogSoftmaxRows(const Ahead<S>& ahead, const S* x, S* y, int64_t n, int64_t 
   loop(std::true_type(), begin);
   for (int64_t r = begin + 1; r < end; ++r) loop(std::false_type(), r);
   ForRow<T>(
-      n, At<1, 1, S>{{x + (end - 1) * n}, {y + (end - 1) * n}}, T(0),
+      n, At<1, 1, S>{{x.at(end - 1)}, {y + (end - 1) * n}}, T(0),
       [&](auto, const auto& at, int64_t j)
           PF_INLINE { Put<kStream>(result(at.in[0] + j), at.out[0] + j); },
       []() PF_INLINE {});
@@ -136,33 +141,37 @@ void SoftmaxOf(const KernelArgs& a) {
   const int64_t n = in.ndim == 0 ? 1 : in.shape[in.ndim - 1];
   const int64_t total = numel(in);
   if (total == 0) return;
-  const S* x = a.data<S>(at.x);
+  const Rows<S> x(a, at.x, n);
+  const Ahead<S> ahead(a, a.data<S>(at.x), n);
+  const Feed feed(a);
   S* y = a.data<S>(at.y);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream = Streams(a, y, n * bytes, total * bytes);
   char* own = a.piece ? a.piece->scratch : nullptr;
   const auto rows = [&](int64_t begin, int64_t end, char* memory) {
-    if constexpr (std::is_same_v<S, float>) {
+    const auto run = [&](auto streams) {
+      constexpr bool kStream = decltype(streams)::value;
+      if constexpr (kLog)
+        LogSoftmaxRows<S, kStream>(ahead, x, feed, y, n, begin, end);
+      else
+        SoftmaxRows<S, kStream>(ahead, x, feed, y, n, begin, end, memory);
+    };
+    if constexpr (std::is_same_v<S, float>)
       if (stream) {
-        if constexpr (kLog)
-          LogSoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end);
-        else
-          SoftmaxRows<S, true>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
+        run(std::true_type());
         return FinishRows(a, end - begin == total / n);
       }
-    }
-    if constexpr (kLog)
-      LogSoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end);
-    else
-      SoftmaxRows<S, false>(Ahead<S>(a, x, n), x, y, n, begin, end, memory);
+    run(std::false_type());
   };
+  if (feed) return rows(0, total / n, own);
   for_rows(own, total / n, RowGrain(n), softmax_scratch(a.dtype(0), n), rows);
 }
 
 // softmax: dx = y (g - sum(g y)); log_softmax: dx = g - exp(y) sum(g). Sums row r+1 and writes row
 // r in one loop.
 template <class S, bool kLog, bool kStream>
-void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64_t end) {
+void BackwardRows(const Rows<S>& g, const Rows<S>& y, Feed feed, S* dx, int64_t n, int64_t begin,
+                  int64_t end) {
   using T = ComputeOf<S>;
   const auto add = [](Wide<T>& s, const S* gp, const S* yp) PF_INLINE {
     if constexpr (kLog)
@@ -176,18 +185,19 @@ void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64
     total += s.sum();
     s.reset(T(0));
   };
+  feed.whole(n);
   ForRow<T>(
-      n, At<2, 0, S>{{g + begin * n, y + begin * n}, {}}, T(0),
+      n, At<2, 0, S>{{g.at(begin), y.at(begin)}, {}}, T(0),
       [&](auto step, const auto& at, int64_t j)
           PF_INLINE { add(s.a[step.index], at.in[0] + j, at.in[1] + j); },
       fold);
   for (int64_t r = begin; r < end; ++r) {
-    const S *gr = g + r * n, *yr = y + r * n;
-    const int64_t up = r + 1 < end ? n : 0;
+    const int64_t up = r + 1 < end ? r + 1 : r;
+    const auto before = feed.beside(up > r);
     const Wide<T> d = Fill(total);
     total = 0;
     ForRow<T>(
-        n, At<4, 1, S>{{gr, yr, gr + up, yr + up}, {dx + r * n}}, T(0),
+        n, At<4, 1, S>{{g.at(r), y.at(r), g.at(up), y.at(up)}, {dx + r * n}}, T(0),
         [&](auto step, const auto& at, int64_t j) PF_INLINE {
           const Wide<T> vg = Load(at.in[0] + j), vy = Load(at.in[1] + j);
           add(s.a[step.index], at.in[2] + j, at.in[3] + j);
@@ -196,7 +206,7 @@ void BackwardRows(const S* g, const S* y, S* dx, int64_t n, int64_t begin, int64
           else
             Put<kStream>(vy * (vg - d), at.out[0] + j);
         },
-        fold);
+        fold, before);
   }
 }
 
@@ -207,17 +217,18 @@ void BackwardOf(const KernelArgs& a) {
   const int64_t n = in.ndim == 0 ? 1 : in.shape[in.ndim - 1];
   const int64_t total = numel(in);
   if (total == 0) return;
-  const S *g = a.data<S>(at.dy), *y = a.data<S>(at.y);
+  const Rows<S> g(a, at.dy, n), y(a, at.y, n);
+  const Feed feed(a);
   S* dx = a.data<S>(at.dx);
   const int64_t bytes = static_cast<int64_t>(sizeof(S));
   const bool stream = Streams(a, dx, n * bytes, total * bytes);
-  parallel_for(total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
+  ForRows(a, total / n, RowGrain(n), [&](int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<S, float>)
       if (stream) {
-        BackwardRows<S, kLog, true>(g, y, dx, n, begin, end);
+        BackwardRows<S, kLog, true>(g, y, feed, dx, n, begin, end);
         return FinishRows(a, end - begin == total / n);
       }
-    BackwardRows<S, kLog, false>(g, y, dx, n, begin, end);
+    BackwardRows<S, kLog, false>(g, y, feed, dx, n, begin, end);
   });
 }
 
@@ -269,6 +280,7 @@ Pieces pieces(const KernelArgs& a) {
   p.width = n;
   p.scratch = softmax_scratch(a.dtype(0), n);
   for (int i = 0; i < a.ntensors; ++i) p.per_row[i] = n;
+  p.feeds = ~uint32_t{0};
   return p;
 }
 }  // namespace

@@ -180,6 +180,70 @@ def test_what_follows_a_sum_and_takes_nothing_of_it(n):
     assert s.item() == (pf.tensor(n * 0.5).half()).item() and not z.any()
 
 
+FED = {
+    "masked scores": lambda t, m, b, c, n: F.softmax(pf.where(b, t * 0.3 + m, -np.inf), -1),
+    "log softmax": lambda t, m, b, c, n: F.log_softmax(t * c - m, -1),
+    "widened": lambda t, m, b, c, n: F.softmax(t.to(pf.bfloat16).float() + m, -1),
+    "layer norm": lambda t, m, b, c, n: F.layer_norm(t * c + m, (n,)),
+    "the sum is kept": lambda t, m, b, c, n: ((s := t + m), F.layer_norm(s, (n,))),
+    "kept and cast": lambda t, m, b, c, n: ((s := t * m), s.half(), F.rms_norm(s, (n,))),
+    "with work behind": lambda t, m, b, c, n: F.softmax(t + c, -1).sqrt() * m,
+    "of one number": lambda t, m, b, c, n: F.softmax(t + m[0, 0, 0, 3], -1),
+    "sliced": lambda t, m, b, c, n: F.softmax(t[:, :, 1:] * 2, -1),
+    "many": lambda t, m, b, c, n: F.softmax(t * m + t.exp() - t.sin() * c, -1),
+}
+
+
+@pytest.mark.parametrize("n", [256, 257, 320, 1000, 4096, 4100, 5000])
+@pytest.mark.parametrize("name", FED)
+def test_rows_made_when_they_are_read(name, n):
+    """A program makes rows of 256 and more elements beside the kernel's loop, in four dimensions whose
+    operands repeat along some."""
+    pf.manual_seed(n)
+    t, m, c = pf.randn(2, 3, 47, n), pf.randn(2, 1, 1, n), pf.randn(1, 3, 47, 1)
+    t[0, 1, 3, n - 2], t[1, 2, 5, 0], t[1, 0, 7, :] = np.nan, np.inf, -1e4
+    b = pf.rand(2, 1, 1, n) > 0.3
+    with pf.debug.eager():
+        want = bits(FED[name](t, m, b, c, n))
+    before = pf.get_num_threads()
+    for threads in (1, 2, 3):
+        pf.set_num_threads(threads)
+        try:
+            start = pf.debug.stats()["joined"]
+            got = bits(FED[name](t, m, b, c, n))
+            joined = pf.debug.stats()["joined"] - start
+        finally:
+            pf.set_num_threads(before)
+        assert got == want, threads
+        if pf.get_device().type == "cpu":
+            assert joined > 0
+
+
+@pytest.mark.parametrize("n", [256, 1000])
+@pytest.mark.parametrize("kind", ["softmax", "log_softmax", "layer_norm", "rms_norm"])
+def test_gradients_of_rows_made_when_they_are_read(kind, n):
+    """Both of a gradient's operands, one of which a program makes; its rows come in blocks."""
+
+    def step():
+        pf.manual_seed(4)
+        x, y, g = (pf.randn(517, n) for _ in range(3))
+        x.requires_grad_()
+        w = pf.randn(n, requires_grad=True)
+        if kind.endswith("softmax"):
+            r = getattr(F, kind)(x * 0.5, -1)
+        else:
+            r = getattr(F, kind)(x * 0.5, (n,), w)
+        (r * y).backward(g)
+        return (x.grad,) if kind.endswith("softmax") else (x.grad, w.grad)
+
+    with pf.debug.eager():
+        want = bits(step())
+    start = pf.debug.stats()["joined"]
+    assert bits(step()) == want
+    if pf.get_device().type == "cpu":
+        assert pf.debug.stats()["joined"] - start >= 2
+
+
 def test_rows_that_no_cache_holds():
     x = pf.randn(2, 3_000_000)
     with pf.debug.eager():
