@@ -263,7 +263,7 @@ class Sink {
 inline constexpr int64_t kMostPhases = 8;
 inline constexpr int64_t kOwnLines = 160 << 10;  // bytes that the lines of a thread may have
 // How far ahead input is fetched, in bytes: into the second cache.
-inline constexpr int64_t kFetch = 4096;
+inline constexpr int64_t kFetch = 8192;
 
 HWY_INLINE int64_t WholeVectors(int64_t n, int64_t lanes) {
   return (n + lanes - 1) / lanes * lanes;
@@ -731,7 +731,9 @@ void ForLines(const Windows& w, const L& lines) {
   if (units == 0) return;
   const int64_t all = w.outer * (w.inputs() + w.outputs()) * w.inner;
   const int64_t written = w.outer * (L::kGradient ? w.inputs() : w.outputs()) * w.inner;
-  const bool stream = written * L::kItemBytes >= streaming_threshold();
+  // What is read goes through the caches, too: few results would not stay beside that.
+  const bool stream = written * L::kItemBytes >= streaming_threshold() / 4 &&
+                      all * L::kItemBytes >= streaming_threshold();
   parallel_with(units, std::max<int64_t>(1, kWork / std::max<int64_t>(1, all / units)),
                 lines.bytes(),
                 [&](int64_t begin, int64_t end, char* own) { lines.run(begin, end, own, stream); });
