@@ -64,7 +64,7 @@ T VarianceOf(T square, T rest) {
 }
 
 template <class S, bool kStream>
-void LayerNormRows(const Ahead<S>& ahead, const Rows<S>& x, Feed feed, S* y, ComputeOf<S>* means,
+void LayerNormRows(Ahead<S> ahead, const Rows<S>& x, Feed feed, S* y, ComputeOf<S>* means,
                    ComputeOf<S>* rstds, const ComputeOf<S>* w, const ComputeOf<S>* b,
                    ComputeOf<S> eps, int64_t n, int64_t begin, int64_t end) {
   using T = ComputeOf<S>;

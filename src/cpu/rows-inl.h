@@ -181,7 +181,8 @@ class Feed {
 };
 
 // What a loop over rows of n at x fetches while it calculates: what will be read after its piece,
-// or its own input two rows on.
+// or its own input two rows on. Loops have one of their own: what others may look at is loaded for
+// each vector.
 template <class S>
 class Ahead {
  public:

@@ -30,7 +30,7 @@ HWY_INLINE ComputeOf<S> RowMax(const S* x, int64_t n) {
 
 // In `exps` lie exp(x - max) of two rows in turn. The first row's loop has nothing to write.
 template <class S, bool kStream>
-void SoftmaxRows(const Ahead<S>& ahead, const Rows<S>& x, Feed feed, S* y, int64_t n, int64_t begin,
+void SoftmaxRows(Ahead<S> ahead, const Rows<S>& x, Feed feed, S* y, int64_t n, int64_t begin,
                  int64_t end, char* memory) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
@@ -87,7 +87,7 @@ void SoftmaxRows(const Ahead<S>& ahead, const Rows<S>& x, Feed feed, S* y, int64
 }
 
 template <class S, bool kStream>
-void LogSoftmaxRows(const Ahead<S>& ahead, const Rows<S>& x, Feed feed, S* y, int64_t n,
+void LogSoftmaxRows(Ahead<S> ahead, const Rows<S>& x, Feed feed, S* y, int64_t n,
                     int64_t begin, int64_t end) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
