@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
+#include "cpu/pair_kernels.h"
 #include "cpu/tape_code.h"
 #include "pyflame/error.h"
 #include "table/expr.h"
@@ -87,6 +89,7 @@ class Compiler {
   int run_kernel(const pf_node& n, const Kernel& k);
   int run_expression(const pf_node& n, const Expr& e);
   void store(int v, int out, DType dtype);
+  void join_pairs();
 
   const pf_program& p_;
   std::vector<uint8_t> needed_;
@@ -232,7 +235,49 @@ void Compiler::store(int v, int out, DType dtype) {
   steps_.push_back({.fn = fn, .out = to, .in = {v, -1, -1, -1}, .cost = 11, .in_place = false});
 }
 
+// Additions and multiplications whose result the next one alone reads, at once.
+void Compiler::join_pairs() {
+  const auto type_of = [&](const Step& s) { return values_[static_cast<size_t>(s.out)].type; };
+  const auto simple = [&](const Step& s) -> std::optional<Simple> {
+    const Reg type = type_of(s);
+    if (type != Reg::F32 && type != Reg::F64) return {};
+    if (s.fn == row_kernel(table::op::add, type).fn) return Simple::Add;
+    if (s.fn == row_kernel(table::op::sub, type).fn) return Simple::Sub;
+    if (s.fn == row_kernel(table::op::mul, type).fn) return Simple::Mul;
+    return {};
+  };
+  std::vector<int> reads(values_.size());
+  for (const Step& s : steps_)
+    for (int v : s.in)
+      if (v >= 0) ++reads[static_cast<size_t>(v)];
+  std::vector<Step> steps;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& one = steps_[i];
+    const auto first = simple(one);
+    const size_t out = static_cast<size_t>(one.out);
+    if (first && i + 1 < steps_.size() && values_[out].kind == Value::kReg && reads[out] == 1) {
+      Step two = steps_[i + 1];
+      const auto second = simple(two);
+      const bool right = two.in[1] == one.out;
+      const bool reads = right || two.in[0] == one.out;
+      const TileFn pair =
+          second && reads ? pair_kernel(*first, *second, right, type_of(two)) : nullptr;
+      if (pair) {
+        two.fn = pair;
+        two.in = {one.in[0], one.in[1], two.in[right ? 0 : 1], -1};
+        two.cost = one.cost;
+        steps.push_back(two);
+        ++i;
+        continue;
+      }
+    }
+    steps.push_back(one);
+  }
+  steps_ = std::move(steps);
+}
+
 Tape Compiler::finish() {
+  join_pairs();
   Tape t;
   t.ninputs = static_cast<int>(p_.ninputs);
   t.noutputs = static_cast<int>(p_.noutputs);
