@@ -87,8 +87,8 @@ void SoftmaxRows(Ahead<S> ahead, const Rows<S>& x, Feed feed, S* y, int64_t n, i
 }
 
 template <class S, bool kStream>
-void LogSoftmaxRows(Ahead<S> ahead, const Rows<S>& x, Feed feed, S* y, int64_t n,
-                    int64_t begin, int64_t end) {
+void LogSoftmaxRows(Ahead<S> ahead, const Rows<S>& x, Feed feed, S* y, int64_t n, int64_t begin,
+                    int64_t end) {
   using T = ComputeOf<S>;
   constexpr T kLow = -std::numeric_limits<T>::infinity();
   feed.whole(n);
