@@ -1,8 +1,10 @@
-// Sums in bins. The bins of a block of values are calculated by vectors; those beside an edge are
-// put right by it, and all are added, while later ones come from memory (steps through tables
-// at random keep the hardware from fetching ahead). Neighbours go to tables of their own, since a
-// sum that waits for the one before it in the same bin takes as long as eight others; the tables
-// lie side by side, a bin after the other. What a table sees follows from the sizes alone.
+// Sums in bins. Vectors find the edge nearest to each value by a product, and what it is says on
+// which side of it the value lies: bins are exact, and nothing branches on values. Eight values' bins
+// are found while the sums of those 32 before are made, so that arithmetic and memory have work
+// at all times, and later values are fetched (steps through tables at random keep the hardware from
+// fetching ahead). Neighbours go to tables of their own, since a sum that waits for the one before
+// it in the same bin takes as long as eight others; the tables lie side by side, a bin after the
+// other, and fit into the L1. What a table sees follows from the sizes alone.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/histogram.cpp"
@@ -13,9 +15,10 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/index.h"
 #include "cpu/kernel.h"
 #include "cpu/scratch.h"
-#include "hwy/cache_control.h"
+#include "cpu/threads.h"
 #include "hwy/highway.h"
 #include "table/kernels/index.h"
 
@@ -26,8 +29,21 @@ namespace {
 struct Bins {
   int64_t count;
   double low, high, scale;
-  const double* edges;  // [count + 2]: the last bin has the last edge
+  const double* edges;  // [count + 1]; the last one is a little higher, so that it has its bin
+  bool even;            // a product tells the nearest edge
+
+  // The last of the bins that begin at or below a value inside.
+  int64_t search(double value) const {
+    return std::upper_bound(edges, edges + count + 1, value) - edges - 1;
+  }
 };
+constexpr int64_t kFewBins = 1400;  // four tables of them fit into 48 KB
+
+// In how many parts n values are added up that have tables of `size` each.
+int64_t parts_of(int64_t n, int64_t size) {
+  return std::clamp<int64_t>(n / std::max<int64_t>(1 << 15, 4 * size), 1, 64);
+}
+
 }  // namespace
 }  // namespace pyflame::cpu
 #endif
@@ -37,12 +53,9 @@ namespace pyflame::cpu::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kBlock = 256, kAhead = 1024;  // values; a block and the tables share the L1
-constexpr int64_t kLanes = static_cast<int64_t>(HWY_LANES(double));  // at most 8
-// Places are numbers with 20 bits behind the point, the mantissa of what they are added to. An edge
-// is near where it is within one of the last bit, which is more than roundings add up to.
-constexpr int kPoint = 20;
-constexpr double kAnchor = 1.5 * (int64_t{1} << (52 - kPoint));
+constexpr int64_t kStep = 8, kBlock = 32, kNear = 128, kFar = 2048;  // values
+constexpr int64_t kLanes = static_cast<int64_t>(HWY_LANES(double));  // at most kStep
+constexpr double kAnchor = 1.5 * (int64_t{1} << 52);  // what is added to it is rounded
 
 HWY_INLINE hn::VFromD<hn::ScalableTag<double>> LoadDoubles(const double* p) {
   return hn::LoadU(hn::ScalableTag<double>(), p);
@@ -52,103 +65,103 @@ HWY_INLINE hn::VFromD<hn::ScalableTag<double>> LoadDoubles(const float* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, decltype(d)>(), p));
 }
 
-// The bin of each value times kTables, `count` for one that has none. Bits of `marks`, a byte for
-// each vector, tell which have an edge near that has to be asked. Returns how many have no bin.
-template <class S, class W, int64_t kTables>
-int64_t Place(const Bins& bins, const S* x, const W* weights, int64_t n, uint32_t* bin,
-              uint64_t* marks) {
+// Sums of n values in `sums`; returns how many have no bin. `table` has room for kTables * (count +
+// 1): a bin more, for those.
+template <class S, class W, int64_t kTables, bool kWeighted>
+int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* HWY_RESTRICT table,
+            double* sums) {
   const hn::ScalableTag<double> d;
   const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<uint32_t, decltype(d)> dn;
   const auto low = hn::Set(d, bins.low), high = hn::Set(d, bins.high);
   const auto scale = hn::Set(d, bins.scale), anchor = hn::Set(d, kAnchor), zero = hn::Zero(d);
   const auto most = hn::Set(d, std::numeric_limits<double>::max());
   const auto none = hn::Set(du, static_cast<uint64_t>(bins.count));
-  const auto mantissa = hn::Set(du, (uint64_t{1} << 51) - 1);
-  const auto two = hn::Set(du, uint64_t{2});
-  const auto part = hn::Set(du, (uint64_t{1} << kPoint) - 4);
-  int64_t with = 0;
-  const auto some = [&](const S* from, const W* of, uint32_t* to) HWY_ATTR -> uint64_t {
-    const auto v = LoadDoubles(from);
-    auto good = hn::And(hn::Ge(v, low), hn::Le(v, high));
-    if (of != nullptr) {
-      const auto w = LoadDoubles(of);
-      good = hn::And(good, hn::And(hn::Ge(w, zero), hn::Le(w, most)));
+  auto with = hn::Zero(du);
+  int64_t found = 0;
+  // The bins of kStep values, times kTables.
+  const auto place = [&](const S* from, const W* of, uint32_t* to) HWY_ATTR {
+    for (int64_t l = 0; l < kStep; l += kLanes) {
+      const auto v = LoadDoubles(from + l);
+      auto good = hn::And(hn::Ge(v, low), hn::Le(v, high));
+      if constexpr (kWeighted) {
+        const auto w = LoadDoubles(of + l);
+        good = hn::And(good, hn::And(hn::Ge(w, zero), hn::Le(w, most)));
+      }
+      const auto rounded = hn::BitCast(du, hn::MulAdd(hn::Sub(v, low), scale, anchor));
+      // Clipped before anything is read by it: of NaN it is some number.
+      const auto edge = hn::Min(hn::Sub(rounded, hn::BitCast(du, anchor)), none);
+      const auto below = hn::Lt(v, hn::GatherIndex(d, bins.edges, hn::BitCast(di, edge)));
+      const auto at = hn::Add(edge, hn::VecFromMask(du, hn::RebindMask(du, below)));
+      const auto has = hn::RebindMask(du, good);
+      constexpr int kShift = std::countr_zero(static_cast<uint64_t>(kTables));
+      const auto held = hn::ShiftLeft<kShift>(hn::IfThenElse(has, at, none));
+      hn::StoreU(hn::TruncateTo(dn, held), dn, to + l);
+      with = hn::Sub(with, hn::VecFromMask(du, has));
     }
-    const auto place = hn::BitCast(du, hn::MulAdd(hn::Sub(v, low), scale, anchor));
-    const auto at = hn::ShiftRight<kPoint>(hn::And(place, mantissa));
-    // The last edge is that of bin `count`, and edges without a width are anywhere.
-    const auto held = hn::IfThenElse(hn::RebindMask(du, good), hn::Min(at, none), none);
-    constexpr int kShift = std::countr_zero(static_cast<uint64_t>(kTables));
-    hn::StoreU(hn::TruncateTo(dn, hn::ShiftLeft<kShift>(held)), dn, to);
-    const auto beside = hn::Eq(hn::And(hn::Add(place, two), part), hn::Zero(du));
-    const auto unsure = hn::And(beside, hn::RebindMask(du, good));
-    with += static_cast<int64_t>(hn::CountTrue(d, good));
-    uint8_t bits[8] = {};
-    hn::StoreMaskBits(du, unsure, bits);
-    return bits[0];
   };
-  for (int64_t i = 0; i < n;) {
-    uint64_t word = 0;
-    for (int shift = 0; shift < 64 && i < n; shift += 8, i += kLanes) {
-      if (i + kLanes <= n) {
-        word |= some(x + i, weights == nullptr ? nullptr : weights + i, bin + i) << shift;
-        continue;
-      }
-      S rest[kLanes];
-      W rest_weights[kLanes] = {};
-      std::fill_n(rest, kLanes, std::numeric_limits<S>::quiet_NaN());
-      std::copy_n(x + i, n - i, rest);
-      if (weights != nullptr) std::copy_n(weights + i, n - i, rest_weights);
-      word |= some(rest, weights == nullptr ? nullptr : rest_weights, bin + i) << shift;
+  const auto search = [&](const S* from, const W* of, uint32_t* to) {
+    for (int64_t l = 0; l < kStep; ++l) {
+      const auto v = static_cast<double>(from[l]);
+      bool good = v >= bins.low && v <= bins.high;
+      if constexpr (kWeighted)
+        good = good && of[l] >= 0 && of[l] <= std::numeric_limits<W>::max();
+      to[l] = static_cast<uint32_t>((good ? bins.search(v) : bins.count) * kTables);
+      found += good;
     }
-    *marks++ = word;
-  }
-  return n - with;
-}
-
-template <class S, class W, int64_t kTables>
-int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* table,
-            double* sums) {
+  };
+  const auto sum = [&](const W* of, const uint32_t* bin) HWY_ATTR {
+    for (int64_t t = 0; t < kStep; ++t)
+      table[bin[t] + t % kTables] += kWeighted ? static_cast<double>(of[t]) : 1.0;
+  };
+  // From afar into the L2, of which more may be on their way, and from there.
+  const auto fetch = [&](const auto* from) {
+    constexpr size_t kSize = sizeof(*from), kLines = (kStep * kSize + 63) / 64;
+    for (size_t k = 0; k < kLines; ++k) {
+      __builtin_prefetch(from + kFar + k * 64 / kSize, 0, 2);
+      __builtin_prefetch(from + kNear + k * 64 / kSize);
+    }
+  };
+  const auto all = [&](const auto& find) HWY_ATTR {
+    alignas(64) uint32_t bin[2][kBlock];
+    const int64_t whole = n - n % kBlock;
+    const W* w = kWeighted ? weights : nullptr;
+    const auto of = [&](int64_t i) { return kWeighted ? w + i : nullptr; };
+    int now = 0;
+    if (whole > 0)
+      for (int64_t k = 0; k < kBlock; k += kStep) find(x + k, of(k), bin[0] + k);
+    for (int64_t i = 0; i + kBlock < whole; i += kBlock, now = 1 - now)
+      for (int64_t k = 0; k < kBlock; k += kStep) {
+        fetch(x + i + k);
+        if constexpr (kWeighted) fetch(w + i + k);
+        find(x + i + kBlock + k, of(i + kBlock + k), bin[1 - now] + k);
+        sum(of(i + k), bin[now] + k);
+      }
+    if (whole > 0)
+      for (int64_t k = 0; k < kBlock; k += kStep) sum(of(whole - kBlock + k), bin[now] + k);
+    for (int64_t i = whole; i < n; i += kStep) {
+      S rest[kStep];
+      W rest_weights[kStep] = {};
+      const int64_t m = std::min(kStep, n - i);
+      std::fill_n(rest, kStep, std::numeric_limits<S>::quiet_NaN());
+      std::copy_n(x + i, m, rest);
+      if constexpr (kWeighted) std::copy_n(w + i, m, rest_weights);
+      find(rest, rest_weights, bin[0]);
+      sum(rest_weights, bin[0]);
+    }
+  };
   std::fill_n(table, kTables * (bins.count + 1), 0.0);
-  alignas(64) uint32_t bin[kBlock + kLanes];
-  constexpr int64_t kWords = (kBlock / kLanes + 7) / 8;
-  const double* const edges = bins.edges;
-  int64_t left_out = 0;
-  for (int64_t from = 0; from < n; from += kBlock) {
-    const int64_t m = std::min(kBlock, n - from);
-    const S* const v = x + from;
-    const W* const w = weights == nullptr ? nullptr : weights + from;
-    uint64_t marks[kWords] = {};
-    left_out += Place<S, W, kTables>(bins, v, w, m, bin, marks);
-    for (int64_t k = 0; k < kWords; ++k)
-      for (uint64_t word = marks[k]; word != 0; word &= word - 1) {
-        const int bit = std::countr_zero(word);
-        const int64_t i = (k * 8 + bit / 8) * kLanes + bit % 8;
-        const auto value = static_cast<double>(v[i]);
-        int64_t b = std::min<int64_t>(bin[i] / kTables, bins.count - 1);
-        b -= value < edges[b];
-        b += value >= edges[b + 1];
-        bin[i] = static_cast<uint32_t>(b * kTables);
-      }
-    const auto one = [&](int64_t i, int64_t t) HWY_ATTR {
-      table[bin[i] + t] += w == nullptr ? 1.0 : static_cast<double>(w[i]);
-    };
-    constexpr int64_t kStep = 8;
-    int64_t i = 0;
-    for (; i + kStep <= m; i += kStep) {
-      hwy::Prefetch(v + kAhead + i);
-      if (w != nullptr) hwy::Prefetch(w + kAhead + i);
-      for (int64_t t = 0; t < kStep; ++t) one(i + t, t % kTables);
-    }
-    for (int64_t t = 0; i < m; ++i, ++t) one(i, t % kTables);
-  }
+  if (bins.even)
+    all(place);
+  else
+    all(search);
   for (int64_t b = 0; b < bins.count; ++b) {
-    double sum = table[b * kTables];
-    for (int64_t t = 1; t < kTables; ++t) sum += table[b * kTables + t];
-    sums[b] = sum;
+    double total = table[b * kTables];
+    for (int64_t t = 1; t < kTables; ++t) total += table[b * kTables + t];
+    sums[b] = total;
   }
-  return left_out;
+  return n - found - static_cast<int64_t>(hn::GetLane(hn::SumOfLanes(du, with)));
 }
 
 }  // namespace
@@ -158,18 +171,20 @@ void BinnedSums(const KernelArgs& a) {
   const int64_t n = a.tensor(at.x).shape[0], count = a.tensor(at.sums).shape[0];
   const double* from = a.data<double>(at.edges);
   double* const sums = a.data<double>(at.sums);
-  const Scratch<double> edges(count + 2);
+  const Scratch<double> edges(count + 1);
   std::copy_n(from, count, edges.get());
   edges.get()[count] = std::nextafter(from[count], std::numeric_limits<double>::infinity());
-  edges.get()[count + 1] = std::numeric_limits<double>::infinity();
-  const Bins bins{.count = count,
-                  .low = from[0],
-                  .high = from[count],
-                  .scale = static_cast<double>(count) / (from[count] - from[0]),
-                  .edges = edges.get()};
-  const int64_t tables = count <= 2048 ? 8 : count <= 4096 ? 4 : 1;
-  const int64_t size = tables * (count + 1);
-  const int64_t parts = std::clamp<int64_t>(n / std::max<int64_t>(1 << 15, 4 * size), 1, 64);
+  Bins bins{.count = count,
+            .low = from[0],
+            .high = from[count],
+            .scale = static_cast<double>(count) / (from[count] - from[0]),
+            .edges = edges.get(),
+            .even = true};
+  // False of NaN, which edges without a width are.
+  for (int64_t k = 0; k <= count; ++k)
+    bins.even &= std::abs((edges.get()[k] - bins.low) * bins.scale - static_cast<double>(k)) < 0.25;
+  const int64_t tables = count <= 512 ? 8 : count <= kFewBins ? 4 : count <= 4096 ? 2 : 1;
+  const int64_t size = tables * (count + 1), parts = parts_of(n, size);
   const int64_t each = (n + parts - 1) / parts;
   const Scratch<double> partial(parts * count);
   const Scratch<int64_t> left_out(parts);
@@ -185,9 +200,14 @@ void BinnedSums(const KernelArgs& a) {
                 const S* x = a.data<S>(at.x) + p * each;
                 const W* w = a.has(at.weights) ? a.data<W>(at.weights) + p * each : nullptr;
                 const int64_t m = std::clamp<int64_t>(n - p * each, 0, each);
-                left_out.get()[p] = tables == 8   ? Add<S, W, 8>(bins, x, w, m, table, to)
-                                    : tables == 4 ? Add<S, W, 4>(bins, x, w, m, table, to)
-                                                  : Add<S, W, 1>(bins, x, w, m, table, to);
+                const auto add = [&]<int64_t kTables>() {
+                  return w == nullptr ? Add<S, W, kTables, false>(bins, x, w, m, table, to)
+                                      : Add<S, W, kTables, true>(bins, x, w, m, table, to);
+                };
+                left_out.get()[p] = tables == 8   ? add.template operator()<8>()
+                                    : tables == 4 ? add.template operator()<4>()
+                                    : tables == 2 ? add.template operator()<2>()
+                                                  : add.template operator()<1>();
               }
             });
       }
@@ -212,7 +232,65 @@ namespace {
 void binned_sums(const KernelArgs& a) {
   HWY_DYNAMIC_DISPATCH(BinnedSums)(a);
 }
+
+// Adds up the elements [begin, end) in `table`, zero before: `tables` of them, a bin after another.
+template <class T, int64_t kTables>
+void count(const KernelArgs& a, int64_t bins, int64_t begin, int64_t end, T* table) {
+  constexpr auto at = kernels::tensors<kernels::Bincount>;
+  const int64_t step = a.tensor(at.index).strides[0];
+  const int64_t* const index = a.data<int64_t>(at.index);
+  const bool weighted = a.has(at.weights);
+  const int64_t weight_step = weighted ? a.tensor(at.weights).strides[0] : 0;
+  const T* const weights = weighted ? a.data<T>(at.weights) : nullptr;
+  const auto all = [&](const auto& weight) {
+    int64_t i = begin;
+    for (; i + kTables <= end; i += kTables)
+      for (int64_t t = 0; t < kTables; ++t)
+        table[checked_index(a, index[(i + t) * step], bins, false) * kTables + t] += weight(i + t);
+    for (; i < end; ++i)
+      table[checked_index(a, index[i * step], bins, false) * kTables] += weight(i);
+  };
+  if (weighted)
+    all([&](int64_t i) { return weights[i * weight_step]; });
+  else
+    all([](int64_t) { return T(1); });
+}
+
+void bincount(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::Bincount>;
+  const int64_t bins = a.tensor(at.out).shape[0], n = a.tensor(at.index).shape[0];
+  const int64_t tables = bins <= kFewBins ? 4 : 1, size = tables * bins;
+  const int64_t parts = parts_of(n, size), each = (n + parts - 1) / parts;
+  const auto add = [&]<class T>() {
+    T* const out = a.data<T>(at.out);
+    std::fill_n(out, bins, T(0));
+    if (parts == 1) return count<T, 1>(a, bins, 0, n, out);
+    const Scratch<T> partial(parts * size);
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        T* const table = partial.get() + p * size;
+        std::fill_n(table, size, T(0));
+        const int64_t from = std::min(n, p * each), until = std::min(n, from + each);
+        if (tables == 1)
+          count<T, 1>(a, bins, from, until, table);
+        else
+          count<T, 4>(a, bins, from, until, table);
+      }
+    });
+    parallel_for(bins, 1024, [&](int64_t begin, int64_t end) {
+      for (int64_t p = 0; p < parts; ++p)
+        for (int64_t b = begin; b < end; ++b)
+          for (int64_t t = 0; t < tables; ++t) out[b] += partial.get()[p * size + b * tables + t];
+    });
+  };
+  switch (a.dtype(at.out)) {
+    case DType::Int64: return add.operator()<int64_t>();
+    case DType::Float64: return add.operator()<double>();
+    default: return add.operator()<float>();
+  }
+}
 }  // namespace
 PF_CPU_KERNEL(kernels::BinnedSums::kInfo, binned_sums)
+PF_CPU_KERNEL(kernels::Bincount::kInfo, bincount)
 }  // namespace pyflame::cpu
 #endif

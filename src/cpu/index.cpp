@@ -224,29 +224,6 @@ void one_hot(const KernelArgs& a) {
         1;
 }
 
-void bincount(const KernelArgs& a) {
-  constexpr auto at = tensors<Bincount>;
-  const pf_tensor& in = a.tensor(at.index);
-  const int64_t bins = a.tensor(at.out).shape[0], n = numel(in);
-  const int64_t* ix = a.data<int64_t>(at.index);
-  dispatch(a.dtype(at.out), [&]<class T>() {
-    using C = Compute<T>;
-    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
-                  std::is_same_v<T, float>) {
-      T* to = a.data<T>(at.out);
-      std::fill_n(to, bins, T(0));
-      const int64_t step = in.strides[0];
-      const T* weights = a.has(at.weights) ? a.data<T>(at.weights) : nullptr;
-      const int64_t weight_step = weights ? a.tensor(at.weights).strides[0] : 0;
-      const auto bin = [&](int64_t i) { return checked_index(a, ix[i * step], bins, false); };
-      if (weights)
-        for (int64_t i = 0; i < n; ++i) to[bin(i)] += weights[i * weight_step];
-      else
-        for (int64_t i = 0; i < n; ++i) to[bin(i)] += C(1);
-    }
-  });
-}
-
 void searchsorted(const KernelArgs& a) {
   constexpr auto arg = tensors<Searchsorted>;
   constexpr auto number = numbers<Searchsorted>;
@@ -286,7 +263,6 @@ PF_CPU_KERNEL(Nonzero::kInfo, nonzero)
 PF_CPU_KERNEL(MaskedSelect::kInfo, masked_select)
 PF_CPU_KERNEL(MaskedScatter::kInfo, masked_scatter)
 PF_CPU_KERNEL(OneHot::kInfo, one_hot)
-PF_CPU_KERNEL(Bincount::kInfo, bincount)
 PF_CPU_KERNEL(Searchsorted::kInfo, searchsorted)
 
 }  // namespace pyflame::cpu

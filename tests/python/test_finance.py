@@ -1,5 +1,6 @@
 """Volume profiles against NumPy's histograms, and sessions that are none."""
 
+import itertools
 import math
 
 import numpy as np
@@ -178,6 +179,23 @@ def test_binned_sums_of_any_width():
         assert left_out.item() == (~good).sum()
         counts, _ = pf._ops._binned_sums(pf.tensor(x), None, pf.tensor(edges))
         assert np.array_equal(counts.cpu().numpy(), np.histogram(x[~np.isnan(x)], edges)[0])
+
+
+def test_binned_sums_whose_edges_are_rounded():
+    """Far from 0 an edge is more than half a bin from where a product has it."""
+    rng = np.random.default_rng(6)
+    widths = (0.1, 0.25, 1.0) + (
+        (0.01,) if DEVICE == "cpu" else ()
+    )  # 0.01: many edges are the same
+    for low, width in itertools.product((1e15, -1e15), widths):
+        edges = low + np.arange(301) * width
+        x = np.concatenate([rng.choice(edges, 500), rng.uniform(edges[0] - 1, edges[-1] + 1, 5000)])
+        w = rng.integers(1, 9, x.shape).astype(float)
+        for v in (x, x[:5], x[:37]):
+            sums, left_out = pf._ops._binned_sums(*map(pf.tensor, (v, w[: len(v)], edges)))
+            want, _ = np.histogram(v, edges, weights=w[: len(v)])
+            assert np.array_equal(sums.cpu().numpy(), want), (low, width, len(v))
+            assert left_out.item() == ((v < edges[0]) | (v > edges[-1])).sum()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

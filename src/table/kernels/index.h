@@ -82,7 +82,8 @@ struct OneHot {
   using Numbers = None<T>;
 };
 
-// out [bins]: how often each index [n] occurs, or the sums of their weights [n], in index order.
+// out [bins]: how often each index [n] occurs, or the sums of their weights [n], in an order that
+// follows from the sizes.
 struct Bincount {
   static constexpr KernelInfo kInfo{"bincount", Anchor::General, 1, Layout::Strided,
                                     Indices::Places};
