@@ -284,9 +284,12 @@ void bincount(const KernelArgs& a) {
     });
   };
   switch (a.dtype(at.out)) {
-    case DType::Int64: return add.operator()<int64_t>();
-    case DType::Float64: return add.operator()<double>();
-    default: return add.operator()<float>();
+    case DType::Int64:
+      return add.operator()<int64_t>();
+    case DType::Float64:
+      return add.operator()<double>();
+    default:
+      return add.operator()<float>();
   }
 }
 }  // namespace
