@@ -1,10 +1,10 @@
 // Sums in bins. Vectors find the edge nearest to each value by a product, and what it is says on
-// which side of it the value lies: bins are exact, and nothing branches on values. Eight values' bins
-// are found while the sums of those 32 before are made, so that arithmetic and memory have work
-// at all times, and later values are fetched (steps through tables at random keep the hardware from
-// fetching ahead). Neighbours go to tables of their own, since a sum that waits for the one before
-// it in the same bin takes as long as eight others; the tables lie side by side, a bin after the
-// other, and fit into the L1. What a table sees follows from the sizes alone.
+// which side of it the value lies: bins are exact, and nothing branches on values. Eight values'
+// bins are found while the sums of those 32 before are made, so that arithmetic and memory have
+// work at all times, and later values are fetched (steps through tables at random keep the hardware
+// from fetching ahead). Neighbours go to tables of their own, since a sum that waits for the one
+// before it in the same bin takes as long as eight others; the tables lie side by side, a bin after
+// the other, and fit into the L1. What a table sees follows from the sizes alone.
 #include "cpu/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/histogram.cpp"
@@ -105,8 +105,7 @@ int64_t Add(const Bins& bins, const S* x, const W* weights, int64_t n, double* H
     for (int64_t l = 0; l < kStep; ++l) {
       const auto v = static_cast<double>(from[l]);
       bool good = v >= bins.low && v <= bins.high;
-      if constexpr (kWeighted)
-        good = good && of[l] >= 0 && of[l] <= std::numeric_limits<W>::max();
+      if constexpr (kWeighted) good = good && of[l] >= 0 && of[l] <= std::numeric_limits<W>::max();
       to[l] = static_cast<uint32_t>((good ? bins.search(v) : bins.count) * kTables);
       found += good;
     }
