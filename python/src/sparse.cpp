@@ -65,6 +65,7 @@ void init_sparse(nb::module_& m) {
     return ops::dense_of(t);
   });
   m.def("_sparse_rows", &ops::row_numbers);
+  m.def("_sparse_starts", &ops::row_starts);
   m.def("_sparse_sums", &ops::sums_of);
   m.def("_sparse_order", &ops::sparse_order);
   m.def(

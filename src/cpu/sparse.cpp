@@ -8,6 +8,7 @@
 // After foreach_target.h:
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "core/dispatch.h"
@@ -255,9 +256,47 @@ void sparse_order(const KernelArgs& a) {
   for (int64_t k = count; k > 0; --k) starts[k] = starts[k - 1];
   starts[0] = 0;
 }
+
+void sparse_row_numbers(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::SparseRowNumbers>;
+  const pf_tensor& out = a.tensor(at.out);
+  const int64_t rows = a.tensor(at.starts).shape[0] - 1;
+  const int64_t* const starts = a.data<int64_t>(at.starts);
+  parallel_for(out.shape[0], 1 << 15, [&](int64_t begin, int64_t end) {
+    int64_t row =
+        std::upper_bound(starts + 1, starts + std::max<int64_t>(rows, 1), begin) - (starts + 1);
+    for (int64_t k = begin; k < end; ++k) {
+      while (row + 1 < rows && starts[row + 1] <= k) ++row;
+      a.data<int64_t>(at.out)[k] = row;
+    }
+  });
+}
+void sparse_places(const KernelArgs& a) {
+  constexpr auto at = kernels::tensors<kernels::SparsePlaces>;
+  const pf_tensor &out = a.tensor(at.out), &values = a.tensor(at.values);
+  const int64_t count = out.shape[0], n = values.shape[0];
+  const size_t row = static_cast<size_t>(values.shape[1]) * itemsize(a.dtype(at.values));
+  const int64_t grain = 1 + (1 << 16) / static_cast<int64_t>(row + 1);
+  auto* const to = static_cast<char*>(out.data);
+  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+    std::memset(to + static_cast<size_t>(begin) * row, 0, static_cast<size_t>(end - begin) * row);
+  });
+  const int64_t* const places = a.data<int64_t>(at.places);
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      if (static_cast<uint64_t>(places[k]) >= static_cast<uint64_t>(count))
+        a.bad_index(places[k], 0, count);
+      else
+        std::memcpy(to + static_cast<size_t>(places[k]) * row,
+                    static_cast<const char*>(values.data) + static_cast<size_t>(k) * row, row);
+    }
+  });
+}
 }  // namespace
 PF_CPU_KERNEL(kernels::SparseRows::kInfo, sparse_rows)
 PF_CPU_KERNEL(kernels::SparseDots::kInfo, sparse_dots)
 PF_CPU_KERNEL(kernels::SparseOrder::kInfo, sparse_order)
+PF_CPU_KERNEL(kernels::SparseRowNumbers::kInfo, sparse_row_numbers)
+PF_CPU_KERNEL(kernels::SparsePlaces::kInfo, sparse_places)
 }  // namespace pyflame::cpu
 #endif

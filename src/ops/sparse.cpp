@@ -4,6 +4,7 @@
 
 #include "ops/index.h"
 #include "ops/rows.h"
+#include "table/kernels/index.h"
 #include "table/kernels/sparse.h"
 
 namespace pyflame {
@@ -17,9 +18,35 @@ Tensor sums_of(const Tensor& x, const Tensor& number, int64_t count) {
   return index_backward(x, index, shape, INT64_MIN);
 }
 
+namespace {
+
+template <class Kernel>
+bool has(std::initializer_list<Tensor> operands) {
+  return engine::has_kernel(engine::kernel<Kernel>(), runs_on(operands));
+}
+bool on_host(std::initializer_list<Tensor> operands) {
+  const DeviceType on = runs_on(operands).type;
+  return on == DeviceType::CPU || on == DeviceType::Paranoid;
+}
+
+// Kernels read them as int64 side by side.
+void check_numbers(const Tensor& t, int64_t least, const char* what) {
+  PF_CHECK(t->dtype == DType::Int64 && t->shape.size() == 1 && t->numel >= least, ShapeError,
+           "sparse", "got ", what, " of shape ", t->shape, " and dtype ", t->dtype,
+           "; expected int64 in one dimension, ", least, " or more");
+}
+
+}  // namespace
+
 Tensor row_numbers(const Tensor& starts, int64_t count) {
+  check_numbers(starts, 1, "starts");
   if (starts->numel < 2 || count == 0)
     return raw_full({count}, DType::Int64, starts->storage->device, 0);
+  if (has<kernels::SparseRowNumbers>({starts})) {
+    Tensor out = make_tensor({count}, DType::Int64, starts->device());
+    engine::call<kernels::SparseRowNumbers>({.out = out, .starts = starts}, {.op = "sparse"});
+    return out;
+  }
   const Tensor inner = slice(starts, 0, 1, starts->numel - 1);  // where rows but the first begin
   const Tensor one = raw_full(inner->shape, DType::Int64, inner->storage->device, 1);
   return cumsum(slice(sums_of(one, inner, count + 1), 0, 0, count), 0);
@@ -43,6 +70,16 @@ Tensor dense_of(const Tensor& sparse) {
   }
   if (sparse->numel == 0)
     return add(raw_full(sparse->shape, sparse->dtype, sparse->device(), 0), Scalar(int64_t{0}));
+  // On the host sums are as quick.
+  if (parts.coalesced && !autograd::wanted({parts.values}) && !on_host({number, parts.values}) &&
+      has<kernels::SparsePlaces>({number, parts.values})) {
+    const Tensor rows = reshape(parts.values, {number->numel, sparse->numel / count});
+    Tensor out = make_tensor(sparse->shape, sparse->dtype, sparse->device());
+    engine::call<kernels::SparsePlaces>(
+        {.out = reshape(out, {count, rows->shape[1]}), .places = number, .values = rows},
+        {.op = "to_dense", .takes = engine::Takes::Bytes});
+    return out;
+  }
   return reshape(sums_of(parts.values, number, count), sparse->shape.vec());
 }
 
@@ -60,21 +97,15 @@ Tensor picked_rows(const Tensor& g, const Tensor& index, const Dims& shape, int6
 
 namespace {
 
-// Where there are kernels for it, else float16 and bfloat16 go by float32 and all else is composed.
-template <class Kernel>
-bool by_kernel(std::initializer_list<Tensor> operands, DType type) {
-  return (type == DType::Float32 || type == DType::Float64) &&
-         engine::has_kernel(engine::kernel<Kernel>(), runs_on(operands));
-}
 bool narrow(DType type) {
   return type == DType::Float16 || type == DType::BFloat16;
 }
-
-// Kernels read them as int64 side by side.
-void check_numbers(const Tensor& t, int64_t least, const char* what) {
-  PF_CHECK(t->dtype == DType::Int64 && t->shape.size() == 1 && t->numel >= least, ShapeError,
-           "sparse", "got ", what, " of shape ", t->shape, " and dtype ", t->dtype,
-           "; expected int64 in one dimension, ", least, " or more");
+// Where there are kernels for it, else float16 and bfloat16 go by float32 and all else is composed.
+template <class Kernel>
+bool by_kernel(std::initializer_list<Tensor> operands, DType type) {
+  return (type == DType::Float32 || type == DType::Float64 ||
+          (narrow(type) && !on_host(operands))) &&
+         has<Kernel>(operands);
 }
 
 void check_factors(const Tensor& t, const Tensor& dense, int64_t dims, const char* what) {
@@ -98,7 +129,7 @@ Tensor sparse_product(const Tensor& starts, const Tensor& columns, const Tensor&
              values->numel, " values and ", columns->numel, " columns; expected as many");
   }
   check_factors(dense, dense, 2, "a dense operand");
-  if (narrow(type)) {
+  if (narrow(type) && !by_kernel<kernels::SparseRows>({columns, dense}, type)) {
     const Tensor wide = values.defined() ? to(values, DType::Float32) : values;
     return to(sparse_product(starts, columns, wide, order, to(dense, DType::Float32)), type);
   }
@@ -132,7 +163,7 @@ Tensor sparse_dots(const Tensor& starts, const Tensor& columns, const Tensor& a,
   PF_CHECK(a->shape[0] == starts->numel - 1 && a->shape[1] == b->shape[1], ShapeError, "sparse",
            "got operands of shapes ", a->shape, " and ", b->shape, " for ", starts->numel - 1,
            " rows; expected as many rows in the first, and one width");
-  if (narrow(type))
+  if (narrow(type) && !by_kernel<kernels::SparseDots>({columns, b}, type))
     return to(sparse_dots(starts, columns, to(a, DType::Float32), to(b, DType::Float32)), type);
   const int64_t n = columns->numel;
   if (n == 0 || b->shape[1] == 0) return raw_full({n}, type, b->device(), 0);
@@ -146,12 +177,24 @@ Tensor sparse_dots(const Tensor& starts, const Tensor& columns, const Tensor& a,
   return sum(mul(index_select(a, 0, rows), index_select(b, 0, columns)), IntList{1});
 }
 
+Tensor row_starts(const Tensor& rows, int64_t count) {
+  const NoGrad off;
+  // To count is as quick as to search, but where it takes a sort.
+  if (on_host({rows})) return sparse_order(rows, count).first;
+  check_numbers(rows, 0, "numbers of rows");
+  Tensor starts = make_tensor({count + 1}, DType::Int64, rows->device());
+  const Tensor each = arange(Scalar(int64_t{0}), Scalar(count + 1), Scalar(int64_t{1}),
+                             DType::Int64, rows->device());
+  engine::call<kernels::Searchsorted>({starts, each, rows}, {0}, {.op = "sparse"});
+  return starts;
+}
+
 std::pair<Tensor, Tensor> sparse_order(const Tensor& keys, int64_t count) {
   const NoGrad off;
   const Device device = keys->device();
   check_numbers(keys, 0, "keys");
   PF_CHECK(count >= 0, ValueError, "sparse", "got the count ", count, "; expected 0 or more");
-  if (engine::has_kernel(engine::kernel<kernels::SparseOrder>(), runs_on({keys}))) {
+  if (has<kernels::SparseOrder>({keys})) {
     Tensor starts = make_tensor({count + 1}, DType::Int64, device);
     Tensor order = make_tensor(keys->shape, DType::Int64, device);
     engine::call<kernels::SparseOrder>({.starts = starts, .order = order, .keys = keys},

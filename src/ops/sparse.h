@@ -14,6 +14,8 @@ Tensor sums_of(const Tensor& x, const Tensor& number, int64_t count);
 
 // The number of the row of each of `count` elements, from where rows begin.
 Tensor row_numbers(const Tensor& starts, int64_t count);
+// The reverse, of ascending numbers of rows below `count`: where each begins, [count + 1].
+Tensor row_starts(const Tensor& rows, int64_t count);
 // Coordinates [sparse dimensions, n].
 Tensor coordinates(const SparseParts& parts);
 // Dense, of all elements added up. Differentiable in the values.

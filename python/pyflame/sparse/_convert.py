@@ -1,5 +1,7 @@
 """From one layout to another, and elements in order."""
 
+import math
+
 from .. import _C, _ops
 from ._tensor import COO, CSR, SparseTensor, make, refuse
 
@@ -35,13 +37,29 @@ def in_order(key, limit):
 
 
 def distinct(key, order):
-    """Of numbers and the order that sorts them: those that differ, and which of these each place of the
-    order has."""
+    """Of numbers and the order that sorts them: those that differ, and where in the order each begins."""
     key = key[order]
-    new = key[1:] != key[:-1]
-    number = _ops.cat([_ops.zeros_like(key[:1]), new.to(_C.int64).cumsum(0)])
-    first = _ops.cat([_ops.ones_like(key[:1]).to(_C.bool), new])
-    return key[first], number
+    first = _ops.cat([_ops.ones_like(key[:1]).to(_C.bool), key[1:] != key[:-1]])
+    starts = first.nonzero().reshape(-1)
+    return key[starts], starts
+
+
+def _with_end(starts, order):
+    return _ops.cat([starts, starts.new_full((1,), order.numel())])
+
+
+def group_numbers(starts, order):
+    """Which of the groups that begin at `starts` each place of the order has."""
+    return _C._sparse_rows(_with_end(starts, order), order.numel())
+
+
+def _sums(values, order, starts):
+    """The rows of values added up that the order has from each start on."""
+    if not values.dtype.is_floating_point or (_C.is_grad_enabled() and values.requires_grad):
+        return _C._sparse_sums(values[order], group_numbers(starts, order), starts.numel())
+    rows = values.detach().reshape(order.numel(), -1)
+    found = _C._sparse_product(_with_end(starts, order), order, None, None, rows)
+    return found.reshape(starts.numel(), *values.shape[1:])
 
 
 def coalesce(t):
@@ -50,19 +68,19 @@ def coalesce(t):
         return t
     shape = t.shape[: indices.size(0)]
     key = keys(indices, shape)
-    if _ascending(key):
+    # To look waits for a GPU, and a sort finds it, too.
+    if key.device.type == "cpu" and _ascending(key):
         return make(t.shape, indices, None, values, True)
     if len(shape) == 2 and max(shape) <= 4 * key.numel():
         # By columns, then by rows, where equal ones stay in order.
         order = _C._sparse_order(indices[1], shape[1])[1]
         order = order[_C._sparse_order(indices[0][order], shape[0])[1]]
     else:
-        order = _ops.argsort(key, stable=True)
-    key, number = distinct(key, order)
+        order = in_order(key, math.prod(shape))
+    key, starts = distinct(key, order)
     if key.numel() == order.numel():
         return make(t.shape, indices[:, order], None, values[order], True)
-    values = _C._sparse_sums(values[order], number, key.numel())
-    return make(t.shape, places(key, shape), None, values, True)
+    return make(t.shape, places(key, shape), None, _sums(values, order, starts), True)
 
 
 def to_coo(t):
@@ -84,8 +102,7 @@ def to_csr(t):
         )
     t = coalesce(t)
     indices, _, values, _ = _C._sparse_parts(t)
-    starts, _ = _C._sparse_order(indices[0], t.shape[0])
-    return make(t.shape, indices[1], starts, values, True)
+    return make(t.shape, indices[1], _C._sparse_starts(indices[0], t.shape[0]), values, True)
 
 
 def _check_layout(layout, blocksize):

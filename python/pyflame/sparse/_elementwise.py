@@ -3,7 +3,7 @@
 import numbers
 
 from .. import _C, _ops
-from ._convert import coalesce, distinct, in_order, keys, to_coo, to_csr
+from ._convert import coalesce, distinct, group_numbers, in_order, keys, to_coo, to_csr
 from ._tensor import CSR, SparseTensor, make, refuse, zeros
 
 Tensor = _C.Tensor
@@ -307,7 +307,8 @@ def _groups(indices, shape, dim):
     if count <= 8 * key.numel():
         return key, count
     order = in_order(key, count)
-    some, number = distinct(key, order)
+    some, starts = distinct(key, order)
+    number = group_numbers(starts, order)
     return _ops.empty_like(number).index_copy_(0, order, number), some.numel()
 
 

@@ -19,9 +19,9 @@ class Pattern:
         indices, rows, _, known = _C._sparse_parts(t)
         if rows is not None:
             return cls(rows, indices, None, t.shape[1])
-        starts, order = _C._sparse_order(indices[0], t.shape[0])
         if known:
-            return cls(starts, indices[1], None, t.shape[1])
+            return cls(_C._sparse_starts(indices[0], t.shape[0]), indices[1], None, t.shape[1])
+        starts, order = _C._sparse_order(indices[0], t.shape[0])
         return cls(starts, indices[1][order], order, t.shape[1])
 
     @property

@@ -49,4 +49,27 @@ struct SparseOrder {
   using Numbers = None<T>;
 };
 
+// The row of each of n elements, from where rows begin, [rows + 1].
+struct SparseRowNumbers {
+  static constexpr KernelInfo kInfo{"sparse_row_numbers", Anchor::General, 1, Layout::RowMajor};
+  template <class T>
+  struct Tensors {
+    T out, starts;
+  };
+  template <class T>
+  using Numbers = None<T>;
+};
+
+// out [count, width] is 0 but for rows, values [n, width], at places [n] that are all different.
+struct SparsePlaces {
+  static constexpr KernelInfo kInfo{"sparse_places", Anchor::General, 1, Layout::RowMajor,
+                                    Indices::Places};
+  template <class T>
+  struct Tensors {
+    T out, places, values;
+  };
+  template <class T>
+  using Numbers = None<T>;
+};
+
 }  // namespace pyflame::kernels
