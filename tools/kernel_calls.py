@@ -754,12 +754,31 @@ def without_call(calls):
             yield name, error
 
 
+def sparse(calls):
+    """Few and many elements in a row, columns of every width that is moved at once."""
+
+    def ints(*shape):
+        return empty(*shape, dtype=pf.int64)
+
+    for n, width in itertools.product((100, 100_000), (1, 2, 4, 6, 8, 64, 96, 1000)):
+        for dtype, layout in itertools.product(FLOATS, ("plain", "odd")):
+            values, x = empty(n, dtype=dtype), empty(300, width, dtype=dtype, layout=layout)
+            calls("mm", lambda: pf._C._sparse_product(ints(301), ints(n), values, ints(n), x))
+            calls("mm", lambda: pf._C._sparse_dots(ints(301), ints(n), x, x))
+            t = pf._C._sparse_tensor(
+                [300, width], ints(1, n), None, empty(n, width, dtype=dtype), True
+            )
+            calls("mm", lambda: pf._C._sparse_to_dense(t))
+        calls("mm", lambda: pf._C._sparse_order(ints(n), 300)[0])
+        calls("mm", lambda: pf._C._sparse_rows(ints(301), n))
+
+
 def main(device):
     pf.set_device(device)
     calls = Calls()
     for family in (
         registry, fitting, softmax, norms, sums, losses, products, eight_bits, attention, linear_algebra, convolutions, pools,
-        recurrent, images, indexing, moving, optimizers, huge,
+        recurrent, images, indexing, sparse, moving, optimizers, huge,
     ):  # fmt: skip
         began = time.time()
         family(calls)

@@ -14,10 +14,10 @@ struct pf_sparse {
   const void *values, *x;                       // the former or null
   void* partial;                                // [2 * pieces, width] sums of rows
   pf_i64 rows, elements, count, x_rows, width;  // count: values
-  pf_i32 lanes, split;
+  pf_u32 lanes, split, tiles, unused;           // tiles: of columns; as many blocks side by side
   pf_error error;
 };
-static_assert(sizeof(pf_sparse) == 136, "as hosts fill it");
+static_assert(sizeof(pf_sparse) == 144, "as hosts fill it");
 
 enum { PIECE = 256, LONG = 512 };  // at most two rows that are long meet in a piece
 
@@ -64,14 +64,23 @@ PF_DEVICE pf_i64 pf_row_of(const pf_sparse& q, pf_i64 element) {
   return pf_up_to(q.starts, q.rows + 1, element) - 1;
 }
 
-// What a thread is to its warp.
+// What a thread is to its warp, and what it begins with: a warp has some rows at a time, and all
+// lanes go on together, for they exchange.
 struct pf_part {
-  pf_i64 lane, turn, row, rows, tiles;  // of `rows` of a warp; tiles: of columns
+  pf_i64 c, first, by;     // its column; its warp's first row, from there to the next
+  pf_u32 lane, turn, own;  // own: its row is so much further
 };
 PF_DEVICE pf_part pf_part_of(const pf_sparse& q) {
-  const pf_i32 lane = static_cast<pf_i32>(pf_lane()), all = q.lanes * q.split;
-  return {lane % q.lanes, lane / q.lanes % q.split, lane / all, PF_WARP / all,
-          (q.width + q.lanes * V - 1) / (q.lanes * V)};
+  const pf_u32 all = q.lanes * q.split, rows = PF_WARP / all, warps = pf_threads() / PF_WARP;
+  const pf_u32 block = pf_block() / q.tiles, tile = pf_block() - block * q.tiles;
+  pf_part p;
+  p.own = pf_lane() / all;
+  p.turn = (pf_lane() - p.own * all) / q.lanes;
+  p.lane = pf_lane() - p.own * all - p.turn * q.lanes;
+  p.c = (static_cast<pf_i64>(tile) * q.lanes + p.lane) * V;
+  p.first = (static_cast<pf_i64>(block) * warps + pf_thread() / PF_WARP) * rows;
+  p.by = static_cast<pf_i64>(pf_blocks() / q.tiles) * warps * rows;
+  return p;
 }
 
 // The sum of every `step`th element in columns c, ...
@@ -103,9 +112,8 @@ PF_DEVICE void pf_sum_of(const pf_sparse& q, pf_i64 begin, pf_i64 end, pf_i64 st
 }
 // The sums of the threads that share a row; all of the warp take part.
 PF_DEVICE void pf_join_turns(const pf_sparse& q, C* sum) {
-  PF_NO_UNROLL for (pf_i32 d = q.lanes; d < q.lanes * q.split; d *= 2)
-      PF_UNROLL for (int v = 0; v < V; ++v) sum[v] =
-          sum[v] + pf_shuffle_xor(sum[v], static_cast<pf_u32>(d));
+  PF_NO_UNROLL for (pf_u32 d = q.lanes; d < q.lanes * q.split; d *= 2)
+      PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = sum[v] + pf_shuffle_xor(sum[v], d);
 }
 PF_DEVICE void pf_write(const pf_sparse& q, pf_i64 at, C* sum) {
   PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = pf_dtype<T>::round(sum[v]);
@@ -114,60 +122,49 @@ PF_DEVICE void pf_write(const pf_sparse& q, pf_i64 at, C* sum) {
 
 PF_KERNEL(pf_sparse_rows, 256)(const pf_sparse q) {
   const pf_part p = pf_part_of(q);
-  const pf_i64 items = (q.rows + p.rows - 1) / p.rows * p.tiles;
-  const pf_i64 by = static_cast<pf_i64>(pf_item_step() / PF_WARP);
-  for (pf_i64 i = static_cast<pf_i64>(pf_first_item() / PF_WARP); i < items; i += by) {
-    const pf_i64 group = p.tiles == 1 ? i : i / p.tiles;
-    const pf_i64 row = group * p.rows + p.row;
-    const pf_i64 c = ((i - group * p.tiles) * q.lanes + p.lane) * V;
-    const pf_row r = pf_row_at(q, row, c < q.width);
+  for (pf_i64 first = p.first; first < q.rows; first += p.by) {
+    const pf_i64 row = first + p.own;
+    const pf_row r = pf_row_at(q, row, p.c < q.width);
     C sum[V];
     PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = C(0);
-    if (r.is && !r.is_long) pf_sum_of(q, r.begin + p.turn, r.end, q.split, c, sum);
+    if (r.is && !r.is_long) pf_sum_of(q, r.begin + p.turn, r.end, q.split, p.c, sum);
     pf_join_turns(q, sum);
-    if (r.is && !r.is_long && p.turn == 0) pf_write(q, row * q.width + c, sum);
+    if (r.is && !r.is_long && p.turn == 0) pf_write(q, row * q.width + p.c, sum);
   }
 }
 
-// Of long rows: the sum of each piece's first row, and of its last where that is another one.
+// Of long rows: for each piece the sum of its first row, and of its last where that is another one.
 PF_KERNEL(pf_sparse_pieces, 256)(const pf_sparse q) {
   const pf_part p = pf_part_of(q);
-  const pf_i64 pieces = (q.elements + PIECE - 1) / PIECE;
-  const pf_i64 items = (pieces + p.rows - 1) / p.rows * p.tiles;
-  const pf_i64 by = static_cast<pf_i64>(pf_item_step() / PF_WARP);
-  for (pf_i64 i = static_cast<pf_i64>(pf_first_item() / PF_WARP); i < items; i += by) {
-    const pf_i64 group = p.tiles == 1 ? i : i / p.tiles;
-    const pf_i64 piece = group * p.rows + p.row;
-    const pf_i64 c = ((i - group * p.tiles) * q.lanes + p.lane) * V;
-    const pf_i64 first = piece * PIECE, last = pf_between(first + PIECE, 0, q.elements);
-    const bool there = piece < pieces && c < q.width;
-    const pf_i64 rows[2] = {there ? pf_row_of(q, first) : 0, there ? pf_row_of(q, last - 1) : 0};
-    PF_NO_UNROLL for (int half = 0; half < 2; ++half) {
-      const pf_row r = pf_row_at(q, rows[half], there && (half == 0 || rows[0] != rows[1]));
-      if (!pf_any(r.is_long)) continue;
-      C sum[V];
-      PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = C(0);
-      if (r.is_long)
-        pf_sum_of(q, pf_between(r.begin, first, last) + p.turn, pf_between(r.end, first, last),
-                  q.split, c, sum);
-      pf_join_turns(q, sum);
-      if (r.is_long && p.turn == 0)
-        PF_UNROLL for (int v = 0; v < V; ++v) static_cast<C*>(
-            q.partial)[(2 * piece + half) * q.width + c + v] = sum[v];
-    }
+  const pf_i64 all = (q.elements + PIECE - 1) / PIECE * 2;
+  for (pf_i64 head = p.first; head < all; head += p.by) {
+    const pf_i64 at = head + p.own, first = (at >> 1) * PIECE;
+    const pf_i64 last = pf_between(first + PIECE, 0, q.elements);
+    pf_row r{0, 0, false, false};
+    if (at < all && p.c < q.width)
+      r = pf_row_at(q, pf_row_of(q, (at & 1) == 0 ? first : last - 1), true);
+    const bool mine = r.is_long && ((at & 1) == 0 || r.begin > first);
+    if (!pf_any(mine)) continue;
+    C sum[V];
+    PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = C(0);
+    if (mine)
+      pf_sum_of(q, pf_between(r.begin, first, last) + p.turn, pf_between(r.end, first, last),
+                q.split, p.c, sum);
+    pf_join_turns(q, sum);
+    if (mine && p.turn == 0)
+      PF_UNROLL for (int v = 0; v < V; ++v) static_cast<C*>(q.partial)[at * q.width + p.c + v] =
+          sum[v];
   }
 }
 // A block adds up the pieces of the long row that begins in its one, for `lanes` threads' columns.
 PF_KERNEL(pf_sparse_joined, 256)(const pf_sparse q) {
   PF_SHARED C room[256 * V];
   const pf_i64 pieces = (q.elements + PIECE - 1) / PIECE;
-  const pf_part p = pf_part_of(q);
-  const pf_i32 thread = static_cast<pf_i32>(pf_thread());
-  const pf_i32 lane = thread % q.lanes, turn = thread / q.lanes;
-  const pf_i32 turns = static_cast<pf_i32>(pf_threads()) / q.lanes;
-  for (pf_i64 i = pf_block(); i < pieces * p.tiles; i += pf_blocks()) {
-    const pf_i64 piece = p.tiles == 1 ? i : i / p.tiles;
-    const pf_i64 c = ((i - piece * p.tiles) * q.lanes + lane) * V;
+  const pf_u32 thread = pf_thread(), turn = thread / q.lanes, turns = pf_threads() / q.lanes;
+  const pf_u32 block = pf_block() / q.tiles, tile = pf_block() - block * q.tiles;
+  const pf_i64 c = (static_cast<pf_i64>(tile) * q.lanes + (thread - turn * q.lanes)) * V;
+  const pf_i64 by = pf_blocks() / q.tiles;
+  for (pf_i64 piece = block; piece < pieces; piece += by) {
     const pf_i64 first = piece * PIECE, last = pf_between(first + PIECE, 0, q.elements);
     const pf_i64 row = pf_row_of(q, last - 1);
     const pf_row r = pf_row_at(q, row, true);
@@ -183,7 +180,7 @@ PF_KERNEL(pf_sparse_joined, 256)(const pf_sparse q) {
       }
     PF_UNROLL for (int v = 0; v < V; ++v) room[thread * V + v] = sum[v];
     pf_barrier();
-    PF_NO_UNROLL for (pf_i32 d = turns / 2; d > 0; d /= 2) {
+    PF_NO_UNROLL for (pf_u32 d = turns / 2; d > 0; d /= 2) {
       if (turn < d)
         PF_UNROLL for (int v = 0; v < V; ++v) room[thread * V + v] =
             room[thread * V + v] + room[(thread + d * q.lanes) * V + v];
@@ -198,37 +195,34 @@ PF_KERNEL(pf_sparse_joined, 256)(const pf_sparse q) {
 // `lanes` threads have MANY elements, which are neighbours.
 PF_KERNEL(pf_sparse_dots, 256)(const pf_sparse q) {
   const pf_part p = pf_part_of(q);
-  const pf_i64 items = (q.elements + p.rows * MANY - 1) / (p.rows * MANY);
-  const pf_i64 by = static_cast<pf_i64>(pf_item_step() / PF_WARP);
-  for (pf_i64 i = static_cast<pf_i64>(pf_first_item() / PF_WARP); i < items; i += by) {
-    const pf_i64 first = (i * p.rows + p.row) * MANY;
-    const T *a[MANY], *b[MANY];
+  for (pf_i64 head = p.first; head * MANY < q.elements; head += p.by) {
+    const pf_i64 first = (head + p.own) * MANY;
+    pf_i64 a[MANY], b[MANY];  // where their rows begin; -1: none
     C sum[MANY];
     PF_UNROLL for (int j = 0; j < MANY; ++j) {
       const pf_i64 k = first + j;
-      a[j] = nullptr;
-      b[j] = nullptr;
+      a[j] = b[j] = -1;
       sum[j] = C(0);
       if (k >= q.elements) continue;
-      const pf_i64 row = q.order[k], column = q.columns[k];
+      const pf_i64 of = q.order[k], column = q.columns[k];
       if (column < 0 || column >= q.x_rows) {
         pf_bad_index(q.error, column, 0, q.x_rows);
-      } else if (row >= 0 && row < q.rows && q.starts[row] <= k && k < q.starts[row + 1]) {
-        a[j] = static_cast<const T*>(q.values) + row * q.width;
-        b[j] = static_cast<const T*>(q.x) + column * q.width;
+      } else if (of >= 0 && of < q.rows && q.starts[of] <= k && k < q.starts[of + 1]) {
+        a[j] = of * q.width;
+        b[j] = column * q.width;
       }
     }
     for (pf_i64 c = p.lane * V; c < q.width; c += q.lanes * V) {
       C x[MANY][V], y[MANY][V];
-      PF_UNROLL for (int j = 0; j < MANY; ++j) if (a[j]) {
-        pf_load<T, V, false>(a[j] + c, x[j]);
-        pf_load<T, V, false>(b[j] + c, y[j]);
+      PF_UNROLL for (int j = 0; j < MANY; ++j) if (a[j] >= 0) {
+        pf_load<T, V, false>(static_cast<const T*>(q.values) + a[j] + c, x[j]);
+        pf_load<T, V, false>(static_cast<const T*>(q.x) + b[j] + c, y[j]);
       }
-      PF_UNROLL for (int j = 0; j < MANY; ++j) if (a[j]) PF_UNROLL for (int v = 0; v < V; ++v)
+      PF_UNROLL for (int j = 0; j < MANY; ++j) if (a[j] >= 0) PF_UNROLL for (int v = 0; v < V; ++v)
           sum[j] = sum[j] + x[j][v] * y[j][v];
     }
-    PF_NO_UNROLL for (pf_i32 d = 1; d < q.lanes; d *= 2) PF_UNROLL for (int j = 0; j < MANY; ++j)
-        sum[j] = sum[j] + pf_shuffle_xor(sum[j], static_cast<pf_u32>(d));
+    PF_NO_UNROLL for (pf_u32 d = 1; d < q.lanes; d *= 2) PF_UNROLL for (int j = 0; j < MANY; ++j)
+        sum[j] = sum[j] + pf_shuffle_xor(sum[j], d);
     PF_UNROLL for (int j = 0; j < MANY; ++j) if (p.lane == 0 && first + j < q.elements)
         pf_put<T>(q.out, first + j, sum[j]);
   }
@@ -259,7 +253,8 @@ PF_KERNEL(pf_sparse_places, 256)
  int bytes, pf_error error) {
   const pf_u64 all = static_cast<pf_u64>(n) * static_cast<pf_u64>(units);
   for (pf_u64 u = pf_first_item(); u < all; u += pf_item_step()) {
-    const pf_i64 i = static_cast<pf_i64>(u), k = units == 1 ? i : i / units;
+    const pf_index row = static_cast<pf_index>(u) / static_cast<pf_index>(units);
+    const pf_i64 i = static_cast<pf_i64>(u), k = static_cast<pf_i64>(row);
     const pf_i64 place = pf_written_place(error, places[k], count, PF_LONG_MIN, false);
     if (place >= 0) pf_move_bytes(bytes, out, place * units + (i - k * units), values, i);
   }
@@ -282,8 +277,9 @@ using namespace kernels;
 constexpr int kBlock = 256;
 constexpr int64_t kMostBlocks = 1 << 16;
 
-Function general(const KernelArgs& a, const char* entry) {
-  return a.compile("kernels_sparse.cpp", Defines().text("PF_INDEX", "pf_u64"), entry);
+Function general(const KernelArgs& a, const char* entry, bool small = false) {
+  return a.compile("kernels_sparse.cpp", Defines().text("PF_INDEX", small ? "pf_u32" : "pf_u64"),
+                   entry);
 }
 
 // How a row of `width` is spread over a warp, and the text for it.
@@ -292,7 +288,7 @@ struct Rows {
   DType type;
   int64_t vec, warp;
 
-  // `rows` of tensors beside each other in memory.
+  // Rows of tensor `x` and of all at these addresses.
   Rows(const KernelArgs& args, int x, int64_t width, std::initializer_list<const void*> addresses)
       : a(args), type(args.dtype(x)), warp(args.traits().warp) {
     const auto size = static_cast<int64_t>(itemsize(type));
@@ -311,9 +307,13 @@ struct Rows {
                      Defines().type("PF_T", type).value("PF_V", vec).text("PF_INDEX", "pf_u64"),
                      entry);
   }
-  // A warp each for so many items.
-  void launch(const char* entry, int64_t items, const pf_sparse& q) const {
-    a.launch(text(entry), blocks_for(items * warp, kBlock, kMostBlocks), kBlock, 0, q);
+  // `split` groups of lanes to each of n rows, or what a kernel takes for them.
+  void launch(const char* entry, int64_t n, const pf_sparse& q) const {
+    launch_blocks(entry, ceil_div(n, kBlock / (q.lanes * q.split)), q);
+  }
+  void launch_blocks(const char* entry, int64_t blocks, const pf_sparse& q) const {
+    const int64_t most = std::max<int64_t>(1, kMostBlocks / q.tiles);
+    a.launch(text(entry), Grid(std::min(blocks, most) * q.tiles), kBlock, 0, q);
   }
 };
 
@@ -336,16 +336,16 @@ void sparse_rows(const KernelArgs& a) {
   const Rows by(a, at.x, q.width, {q.x, q.out});
   const int64_t lanes = by.lanes(q.width), mean = q.elements / q.rows;
   const int64_t split = std::clamp<int64_t>(mean / 2, 1, by.warp / lanes);
-  q.lanes = static_cast<pf_i32>(lanes);
-  q.split = static_cast<pf_i32>(std::bit_floor(static_cast<uint64_t>(split)));
-  const int64_t tiles = ceil_div(q.width, lanes * by.vec), at_once = by.warp / (lanes * q.split);
-  by.launch("pf_sparse_rows", ceil_div(q.rows, at_once) * tiles, q);
+  q.lanes = static_cast<pf_u32>(lanes);
+  q.split = static_cast<pf_u32>(std::bit_floor(static_cast<uint64_t>(split)));
+  q.tiles = static_cast<pf_u32>(ceil_div(q.width, lanes * by.vec));
+  by.launch("pf_sparse_rows", q.rows, q);
   if (q.elements <= LONG) return;
   const int64_t pieces = ceil_div(q.elements, PIECE);
   const size_t wide = by.type == DType::Float64 ? 8 : 4;
   q.partial = a.workspace(static_cast<size_t>(2 * pieces * q.width) * wide);
-  by.launch("pf_sparse_pieces", ceil_div(pieces, at_once) * tiles, q);
-  a.launch(by.text("pf_sparse_joined"), std::min(pieces * tiles, kMostBlocks), kBlock, 0, q);
+  by.launch("pf_sparse_pieces", 2 * pieces, q);
+  by.launch_blocks("pf_sparse_joined", pieces, q);
 }
 
 void row_numbers(const KernelArgs& a, pf_i64* out, const void* starts, int64_t rows, int64_t n) {
@@ -377,10 +377,10 @@ void sparse_dots(const KernelArgs& a) {
   row_numbers(a, rows, q.starts, q.rows, q.elements);
   q.order = rows;
   const Rows by(a, at.b, q.width, {q.values, q.x});
-  q.lanes = static_cast<pf_i32>(by.lanes(q.width));
-  q.split = 1;
+  q.lanes = static_cast<pf_u32>(by.lanes(q.width));
+  q.split = q.tiles = 1;
   constexpr int64_t kMany = 4;  // MANY
-  by.launch("pf_sparse_dots", ceil_div(q.elements, kMany * (by.warp / q.lanes)), q);
+  by.launch("pf_sparse_dots", ceil_div(q.elements, kMany), q);
 }
 
 void sparse_order(const KernelArgs& a) {
@@ -410,9 +410,9 @@ void sparse_places(const KernelArgs& a) {
     bytes *= 2;
     units /= 2;
   }
-  a.launch(general(a, "pf_sparse_places"), blocks_for(n * units, kBlock, kMostBlocks), kBlock, 0,
-           out.data, a.data(at.places), values.data, n, out.shape[0], units,
-           static_cast<int>(bytes), a.error());
+  a.launch(general(a, "pf_sparse_places", n * units < 1LL << 31),
+           blocks_for(n * units, kBlock, kMostBlocks), kBlock, 0, out.data, a.data(at.places),
+           values.data, n, out.shape[0], units, static_cast<int>(bytes), a.error());
 }
 
 }  // namespace
