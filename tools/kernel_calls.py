@@ -764,6 +764,9 @@ def sparse(calls):
         for dtype, layout in itertools.product(FLOATS, ("plain", "odd")):
             values, x = empty(n, dtype=dtype), empty(300, width, dtype=dtype, layout=layout)
             calls("mm", lambda: pf._C._sparse_product(ints(301), ints(n), values, ints(n), x))
+            calls("mm", lambda: pf._C._sparse_product(ints(301), ints(n), values, None, x))
+            calls("mm", lambda: pf._C._sparse_product(ints(301), ints(n), None, ints(n), x))
+            calls("mm", lambda: pf._C._sparse_product(ints(301), ints(n), None, None, x))
             calls("mm", lambda: pf._C._sparse_dots(ints(301), ints(n), x, x))
             t = pf._C._sparse_tensor(
                 [300, width], ints(1, n), None, empty(n, width, dtype=dtype), True

@@ -289,7 +289,12 @@ Kept kept(const KernelArgs& a, const pf_tensor& mask, const pf_tensor* other, in
   if (other)
     r.d = std::move(r.d).value("PF_BYTES",
                                static_cast<int64_t>(itemsize(static_cast<DType>(other->dtype))));
-  r.tiles = ceil_div(r.s.numel, kScanTile);
+  // EACH of select.h; masks beside another tensor are read as that is.
+  constexpr int64_t kEach = 16;
+  const bool dense = !other && itemsize(static_cast<DType>(mask.dtype)) == 1 && r.s.ndim == 1 &&
+                     r.s.strides[0][0] == 1 && aligned(mask.data, kEach);
+  if (dense) r.d = std::move(r.d).value("PF_DENSE", 1);
+  r.tiles = ceil_div(r.s.numel, dense ? kEach * kBlock : kScanTile);
   if (r.tiles == 0) {
     if (total) a.fill(total, 0, 8);
     return r;

@@ -1,25 +1,32 @@
 // Products of sparse matrices by rows, and what brings them into that order (table/kernels/
 // sparse.h). `lanes` threads of a warp have neighbouring columns of the result, `split` times as
-// many a row, of whose elements each takes the next; the rest of the warp has the next rows. A row
-// of more than LONG elements is summed in pieces of PIECE, which begin at multiples of it wherever
-// rows do, and these in their order. So no bit follows from when something ran.
+// many a row, of whose elements each takes the next; the rest of the warp has the next rows.
+// Whoever meets a row of more than LONG elements puts it on a list instead, as pieces of PIECE of
+// them; two kernels go through this: one adds up pieces, one those of a row in their order. So no
+// bit follows from when something ran.
 //   -DPF_T=  dtype
 //   -DPF_V=  columns of a thread
+//   -DPF_VALUES=0|1 -DPF_ORDER=0|1   0: all are 1; they are in the elements' order
 #include "kernels/error_args.h"
 #include "kernels/integers.h"
 
+struct pf_piece {
+  pf_i64 row, first;  // of the list: where its row's pieces begin; row < 0: none
+};
 struct pf_sparse {
   void* out;
-  const pf_i64 *starts, *columns, *order;       // the last or null; of dots: each element's row
-  const void *values, *x;                       // the former or null
-  void* partial;                                // [2 * pieces, width] sums of rows
-  pf_i64 rows, elements, count, x_rows, width;  // count: values
-  pf_u32 lanes, split, tiles, unused;           // tiles: of columns; as many blocks side by side
+  const pf_i64 *starts, *columns, *order;  // of dots: each element's row
+  const void *values, *x;
+  pf_piece* list;
+  pf_i64* listed;                                     // how many there are; `most` have room
+  void* partial;                                      // [most, width]
+  pf_i64 rows, elements, count, x_rows, width, most;  // count: values
+  pf_u32 lanes, split, tiles, unused;                 // tiles: of columns; so many blocks each
   pf_error error;
 };
-static_assert(sizeof(pf_sparse) == 144, "as hosts fill it");
+static_assert(sizeof(pf_sparse) == 168, "as hosts fill it");
 
-enum { PIECE = 256, LONG = 512 };  // at most two rows that are long meet in a piece
+enum { PIECE = 256, LONG = 512 };
 
 #ifdef PF_DEVICE_TEXT
 #include "kernels/index_error.h"
@@ -44,7 +51,10 @@ PF_DEVICE pf_i64 pf_up_to(const pf_i64* numbers, pf_i64 n, pf_i64 limit) {
 #ifdef PF_T
 typedef PF_T T;
 typedef pf_compute<T> C;
-enum { V = PF_V, MANY = 4 };  // MANY elements are asked for at a time
+#ifndef PF_MANY
+#define PF_MANY 4
+#endif
+enum { V = PF_V, MANY = PF_MANY };  // MANY elements are asked for at a time
 
 struct pf_row {
   pf_i64 begin, end;
@@ -59,9 +69,6 @@ PF_DEVICE pf_row pf_row_at(const pf_sparse& q, pf_i64 row, bool there) {
     r.is_long = r.end - r.begin > LONG;
   }
   return r;
-}
-PF_DEVICE pf_i64 pf_row_of(const pf_sparse& q, pf_i64 element) {
-  return pf_up_to(q.starts, q.rows + 1, element) - 1;
 }
 
 // What a thread is to its warp, and what it begins with: a warp has some rows at a time, and all
@@ -94,20 +101,23 @@ PF_DEVICE void pf_sum_of(const pf_sparse& q, pf_i64 begin, pf_i64 end, pf_i64 st
       from[j] = -1;
       factor[j] = C(1);
       if (at >= end) continue;
-      const pf_i64 column = q.columns[at], value = q.order ? q.order[at] : at;
+      const pf_i64 column = q.columns[at], value = PF_ORDER ? q.order[at] : at;
       if (column < 0 || column >= q.x_rows) {
         pf_bad_index(q.error, column, 0, q.x_rows);
-      } else if (value < 0 || value >= q.count) {
+      } else if (PF_ORDER && (value < 0 || value >= q.count)) {
         pf_bad_index(q.error, value, 0, q.count);
       } else {
         from[j] = column * q.width + c;
-        if (q.values) factor[j] = pf_get<T>(q.values, value);
+        if (PF_VALUES) factor[j] = pf_get<T>(q.values, value);
       }
     }
-    PF_UNROLL for (int j = 0; j < MANY; ++j) if (from[j] >= 0)
-        pf_load<T, V, false>(static_cast<const T*>(q.x) + from[j], x[j]);
-    PF_UNROLL for (int j = 0; j < MANY; ++j) if (from[j] >= 0) PF_UNROLL for (int v = 0; v < V; ++v)
-        sum[v] = sum[v] + factor[j] * x[j][v];
+    PF_UNROLL for (int j = 0; j < MANY; ++j) {
+      if (from[j] >= 0) pf_load<T, V, false>(static_cast<const T*>(q.x) + from[j], x[j]);
+    }
+    PF_UNROLL for (int j = 0; j < MANY; ++j) {
+      if (from[j] < 0) continue;
+      PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = sum[v] + factor[j] * x[j][v];
+    }
   }
 }
 // The sums of the threads that share a row; all of the warp take part.
@@ -120,6 +130,16 @@ PF_DEVICE void pf_write(const pf_sparse& q, pf_i64 at, C* sum) {
   pf_store<T, V, false>(static_cast<T*>(q.out) + at, sum);
 }
 
+// A row of pieces, by one thread. Rows that overlap would be more than there is room for.
+PF_DEVICE void pf_list(const pf_sparse& q, pf_i64 row, pf_i64 length) {
+  const pf_i64 pieces = (length + PIECE - 1) / PIECE;
+  const pf_i64 first = pf_atomic_add(q.listed, pieces);
+  for (pf_i64 k = first; k < first + pieces && k < q.most; ++k) {
+    q.list[k].row = first + pieces <= q.most ? row : -1;
+    q.list[k].first = first;
+  }
+}
+
 PF_KERNEL(pf_sparse_rows, 256)(const pf_sparse q) {
   const pf_part p = pf_part_of(q);
   for (pf_i64 first = p.first; first < q.rows; first += p.by) {
@@ -129,64 +149,65 @@ PF_KERNEL(pf_sparse_rows, 256)(const pf_sparse q) {
     PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = C(0);
     if (r.is && !r.is_long) pf_sum_of(q, r.begin + p.turn, r.end, q.split, p.c, sum);
     pf_join_turns(q, sum);
-    if (r.is && !r.is_long && p.turn == 0) pf_write(q, row * q.width + p.c, sum);
+    if (!r.is || p.turn != 0) continue;
+    if (!r.is_long)
+      pf_write(q, row * q.width + p.c, sum);
+    else if (p.c == 0)
+      pf_list(q, row, r.end - r.begin);
   }
 }
 
-// Of long rows: for each piece the sum of its first row, and of its last where that is another one.
+PF_DEVICE pf_i64 pf_listed(const pf_sparse& q) {
+  return pf_between(*q.listed, 0, q.most);
+}
 PF_KERNEL(pf_sparse_pieces, 256)(const pf_sparse q) {
   const pf_part p = pf_part_of(q);
-  const pf_i64 all = (q.elements + PIECE - 1) / PIECE * 2;
-  for (pf_i64 head = p.first; head < all; head += p.by) {
-    const pf_i64 at = head + p.own, first = (at >> 1) * PIECE;
-    const pf_i64 last = pf_between(first + PIECE, 0, q.elements);
-    pf_row r{0, 0, false, false};
-    if (at < all && p.c < q.width)
-      r = pf_row_at(q, pf_row_of(q, (at & 1) == 0 ? first : last - 1), true);
-    const bool mine = r.is_long && ((at & 1) == 0 || r.begin > first);
-    if (!pf_any(mine)) continue;
+  const pf_i64 all = pf_listed(q);
+  for (pf_i64 first = p.first; first < all; first += p.by) {
+    const pf_i64 at = first + p.own;
+    const bool there = at < all && p.c < q.width;
+    const pf_i64 before = there ? at - q.list[at].first : 0;
+    const pf_row r = pf_row_at(q, there ? q.list[at].row : -1, there);
+    const pf_i64 begin = r.begin + before * PIECE;
     C sum[V];
     PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = C(0);
-    if (mine)
-      pf_sum_of(q, pf_between(r.begin, first, last) + p.turn, pf_between(r.end, first, last),
-                q.split, p.c, sum);
+    if (r.is) pf_sum_of(q, begin + p.turn, pf_between(begin + PIECE, 0, r.end), q.split, p.c, sum);
     pf_join_turns(q, sum);
-    if (mine && p.turn == 0)
-      PF_UNROLL for (int v = 0; v < V; ++v) static_cast<C*>(q.partial)[at * q.width + p.c + v] =
-          sum[v];
+    if (!r.is || p.turn != 0) continue;
+    C* to = static_cast<C*>(q.partial) + at * q.width + p.c;
+    PF_UNROLL for (int v = 0; v < V; ++v) to[v] = sum[v];
   }
 }
-// A block adds up the pieces of the long row that begins in its one, for `lanes` threads' columns.
+// A block adds up a row's pieces, for `lanes` threads' columns.
 PF_KERNEL(pf_sparse_joined, 256)(const pf_sparse q) {
   PF_SHARED C room[256 * V];
-  const pf_i64 pieces = (q.elements + PIECE - 1) / PIECE;
   const pf_u32 thread = pf_thread(), turn = thread / q.lanes, turns = pf_threads() / q.lanes;
   const pf_u32 block = pf_block() / q.tiles, tile = pf_block() - block * q.tiles;
   const pf_i64 c = (static_cast<pf_i64>(tile) * q.lanes + (thread - turn * q.lanes)) * V;
-  const pf_i64 by = pf_blocks() / q.tiles;
-  for (pf_i64 piece = block; piece < pieces; piece += by) {
-    const pf_i64 first = piece * PIECE, last = pf_between(first + PIECE, 0, q.elements);
-    const pf_i64 row = pf_row_of(q, last - 1);
+  const pf_i64 all = pf_listed(q), by = pf_blocks() / q.tiles;
+  for (pf_i64 at = block; at < all; at += by) {
+    const pf_i64 row = q.list[at].row;
+    if (row < 0 || q.list[at].first != at) continue;  // the same for all threads of the block
     const pf_row r = pf_row_at(q, row, true);
-    if (!r.is_long || r.begin < first) continue;  // the same for all threads of the block
+    const pf_i64 end = at + (r.end - r.begin + PIECE - 1) / PIECE;
     C sum[V];
     PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = C(0);
-    const pf_i64 until = (r.end - 1) / PIECE;
-    if (c < q.width)
-      for (pf_i64 k = piece + turn; k <= until; k += turns) {
-        const pf_i64 half = k == piece && r.begin > first;
-        PF_UNROLL for (int v = 0; v < V; ++v) sum[v] =
-            sum[v] + static_cast<const C*>(q.partial)[(2 * k + half) * q.width + c + v];
+    if (c < q.width) {
+      for (pf_i64 k = at + turn; k < end; k += turns) {
+        const C* from = static_cast<const C*>(q.partial) + k * q.width + c;
+        PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = sum[v] + from[v];
       }
-    PF_UNROLL for (int v = 0; v < V; ++v) room[thread * V + v] = sum[v];
+    }
+    C* own = room + thread * V;
+    PF_UNROLL for (int v = 0; v < V; ++v) own[v] = sum[v];
     pf_barrier();
     PF_NO_UNROLL for (pf_u32 d = turns / 2; d > 0; d /= 2) {
-      if (turn < d)
-        PF_UNROLL for (int v = 0; v < V; ++v) room[thread * V + v] =
-            room[thread * V + v] + room[(thread + d * q.lanes) * V + v];
+      if (turn < d) {
+        PF_UNROLL for (int v = 0; v < V; ++v) own[v] = own[v] + own[d * q.lanes * V + v];
+      }
       pf_barrier();
     }
-    PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = room[thread * V + v];
+    PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = own[v];
     if (turn == 0 && c < q.width) pf_write(q, row * q.width + c, sum);
     pf_barrier();
   }
@@ -230,10 +251,20 @@ PF_KERNEL(pf_sparse_dots, 256)(const pf_sparse q) {
 
 #else
 
-// The row of each of n elements: how many rows but the first begin at or before it.
+// The row of each of n elements: how many rows but the first begin at or before it. A thread has
+// NEIGHBOURS, the first of which it searches for.
+enum { NEIGHBOURS = 4 };
 PF_KERNEL(pf_sparse_numbers, 256)(pf_i64* out, const pf_i64* starts, pf_i64 rows, pf_i64 n) {
-  for (pf_u64 u = pf_first_item(); u < static_cast<pf_u64>(n); u += pf_item_step())
-    out[u] = pf_up_to(starts + 1, rows > 0 ? rows - 1 : 0, static_cast<pf_i64>(u));
+  const pf_i64 most = rows > 0 ? rows - 1 : 0;
+  for (pf_u64 u = pf_first_item(); u * NEIGHBOURS < static_cast<pf_u64>(n); u += pf_item_step()) {
+    const pf_i64 k = static_cast<pf_i64>(u) * NEIGHBOURS;
+    pf_i64 row = pf_up_to(starts + 1, most, k);
+    for (pf_i64 j = k; j < k + NEIGHBOURS && j < n; ++j) {
+      for (int step = 0; step < 4 && row < most && starts[row + 1] <= j; ++step) ++row;
+      if (row < most && starts[row + 1] <= j) row = pf_up_to(starts + 1, most, j);
+      out[j] = row;
+    }
+  }
 }
 
 // Of sorted keys and where they were: how many are below each number, and the order.
@@ -302,9 +333,14 @@ struct Rows {
   int64_t lanes(int64_t width) const {
     return std::min<int64_t>(warp, power_of_two_from(ceil_div(width, vec)));
   }
-  Function text(const char* entry) const {
+  Function text(const char* entry, const pf_sparse& q) const {
     return a.compile("kernels_sparse.cpp",
-                     Defines().type("PF_T", type).value("PF_V", vec).text("PF_INDEX", "pf_u64"),
+                     Defines()
+                         .type("PF_T", type)
+                         .value("PF_V", vec)
+                         .value("PF_VALUES", q.values != nullptr)
+                         .value("PF_ORDER", q.order != nullptr)
+                         .text("PF_INDEX", "pf_u64"),
                      entry);
   }
   // `split` groups of lanes to each of n rows, or what a kernel takes for them.
@@ -313,7 +349,7 @@ struct Rows {
   }
   void launch_blocks(const char* entry, int64_t blocks, const pf_sparse& q) const {
     const int64_t most = std::max<int64_t>(1, kMostBlocks / q.tiles);
-    a.launch(text(entry), Grid(std::min(blocks, most) * q.tiles), kBlock, 0, q);
+    a.launch(text(entry, q), Grid(std::min(blocks, most) * q.tiles), kBlock, 0, q);
   }
 };
 
@@ -339,18 +375,29 @@ void sparse_rows(const KernelArgs& a) {
   q.lanes = static_cast<pf_u32>(lanes);
   q.split = static_cast<pf_u32>(std::bit_floor(static_cast<uint64_t>(split)));
   q.tiles = static_cast<pf_u32>(ceil_div(q.width, lanes * by.vec));
+  const bool some_long = q.elements > LONG;
+  if (some_long) {
+    q.most = q.elements / PIECE + q.elements / LONG + 1;
+    q.list = static_cast<pf_piece*>(a.workspace(static_cast<size_t>(q.most) * sizeof(pf_piece)));
+    q.listed = static_cast<pf_i64*>(a.workspace(sizeof(pf_i64)));
+    const size_t wide = by.type == DType::Float64 ? 8 : 4;
+    q.partial = a.workspace(static_cast<size_t>(q.most * q.width) * wide);
+    a.fill(q.listed, 0, sizeof(pf_i64));
+  }
   by.launch("pf_sparse_rows", q.rows, q);
-  if (q.elements <= LONG) return;
-  const int64_t pieces = ceil_div(q.elements, PIECE);
-  const size_t wide = by.type == DType::Float64 ? 8 : 4;
-  q.partial = a.workspace(static_cast<size_t>(2 * pieces * q.width) * wide);
-  by.launch("pf_sparse_pieces", 2 * pieces, q);
-  by.launch_blocks("pf_sparse_joined", pieces, q);
+  if (!some_long) return;
+  // They may find nothing to do: not more than have room at once.
+  const int64_t many = 8 * a.traits().compute_units;
+  by.launch("pf_sparse_pieces", std::min<int64_t>(q.most, many * (kBlock / (q.lanes * q.split))),
+            q);
+  by.launch_blocks("pf_sparse_joined", std::min<int64_t>(q.most, many), q);
 }
 
 void row_numbers(const KernelArgs& a, pf_i64* out, const void* starts, int64_t rows, int64_t n) {
-  a.launch(general(a, "pf_sparse_numbers"), blocks_for(n, kBlock, kMostBlocks), kBlock, 0, out,
-           starts, rows, n);
+  constexpr int64_t kNeighbours = 4;  // NEIGHBOURS
+  a.launch(general(a, "pf_sparse_numbers"),
+           blocks_for(ceil_div(n, kNeighbours), kBlock, kMostBlocks), kBlock, 0, out, starts, rows,
+           n);
 }
 
 void sparse_row_numbers(const KernelArgs& a) {
