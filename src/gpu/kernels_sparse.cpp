@@ -90,11 +90,14 @@ PF_DEVICE pf_part pf_part_of(const pf_sparse& q) {
   return p;
 }
 
+PF_DEVICE bool pf_is_inside(pf_i64 i, pf_i64 n) {
+  return static_cast<pf_u64>(i) < static_cast<pf_u64>(n);
+}
 // The sum of every `step`th element in columns c, ...
 PF_DEVICE void pf_sum_of(const pf_sparse& q, pf_i64 begin, pf_i64 end, pf_i64 step, pf_i64 c,
                          C* sum) {
   for (pf_i64 k = begin; k < end; k += MANY * step) {
-    pf_i64 from[MANY];
+    pf_i64 from[MANY], wrong = -1;
     C factor[MANY], x[MANY][V];
     PF_UNROLL for (int j = 0; j < MANY; ++j) {
       const pf_i64 at = k + j * step;
@@ -102,14 +105,12 @@ PF_DEVICE void pf_sum_of(const pf_sparse& q, pf_i64 begin, pf_i64 end, pf_i64 st
       factor[j] = C(1);
       if (at >= end) continue;
       const pf_i64 column = q.columns[at], value = PF_ORDER ? q.order[at] : at;
-      if (column < 0 || column >= q.x_rows) {
-        pf_bad_index(q.error, column, 0, q.x_rows);
-      } else if (PF_ORDER && (value < 0 || value >= q.count)) {
-        pf_bad_index(q.error, value, 0, q.count);
-      } else {
-        from[j] = column * q.width + c;
-        if (PF_VALUES) factor[j] = pf_get<T>(q.values, value);
+      if (!pf_is_inside(column, q.x_rows) || (PF_ORDER && !pf_is_inside(value, q.count))) {
+        wrong = at;
+        continue;
       }
+      from[j] = column * q.width + c;
+      if (PF_VALUES) factor[j] = pf_get<T>(q.values, value);
     }
     PF_UNROLL for (int j = 0; j < MANY; ++j) {
       if (from[j] >= 0) pf_load<T, V, false>(static_cast<const T*>(q.x) + from[j], x[j]);
@@ -117,6 +118,11 @@ PF_DEVICE void pf_sum_of(const pf_sparse& q, pf_i64 begin, pf_i64 end, pf_i64 st
     PF_UNROLL for (int j = 0; j < MANY; ++j) {
       if (from[j] < 0) continue;
       PF_UNROLL for (int v = 0; v < V; ++v) sum[v] = sum[v] + factor[j] * x[j][v];
+    }
+    if (wrong >= 0) {
+      const bool column = !pf_is_inside(q.columns[wrong], q.x_rows);
+      pf_bad_index(q.error, column ? q.columns[wrong] : q.order[wrong], 0,
+                   column ? q.x_rows : q.count);
     }
   }
 }
