@@ -1,8 +1,7 @@
 // Sums of weights in bins (table/kernels/index.h, BinnedSums). Each warp has a stretch of the
 // values and a table of its own in shared memory: neighbours of one bin are added in a tree, and
-// what is left of a few steps of the warp goes to the table at once, where bins meet in the order
-// of steps and lanes. So no sum depends on who was first: the stretches follow from the numbers of
-// values and bins.
+// what is left of a bin in one step of the warp goes to the table in the order of the lanes. So no
+// sum depends on who was first: the stretches follow from the numbers of values and bins.
 //   -DPF_X= -DPF_W=    float or double: of values and weights
 //   -DPF_WEIGHTED=0|1  0: every weight is 1
 #include "kernels/integers.h"
@@ -22,7 +21,7 @@ static_assert(sizeof(pf_binned) == 88, "as hosts fill it");
 #include "kernels/rows.h"
 #include "kernels/space.h"
 
-enum { AHEAD = 4, FREE = AHEAD * PF_WARP };  // steps of a warp that are made at once
+enum { AHEAD = 4 };  // steps of a warp that are read at once
 
 // The bin of a value, -1: none. Bins have about equal widths: what is found by division is put
 // right by the edges beside it.
@@ -49,7 +48,7 @@ PF_KERNEL(binned_sums, 1024)(pf_binned g) {
   for (pf_i32 i = static_cast<pf_i32>(pf_thread()); i < bins * static_cast<pf_i32>(warps);
        i += static_cast<pf_i32>(pf_threads())) {
     tables[i] = 0;
-    claims[i] = FREE;
+    claims[i] = PF_WARP;
   }
   pf_barrier();
   double* table = tables + static_cast<pf_i64>(warp) * bins;
@@ -66,48 +65,40 @@ PF_KERNEL(binned_sums, 1024)(pf_binned g) {
       v[u] = i < end ? static_cast<double>(pf_get<PF_X>(g.x, i)) : 0;
       w[u] = PF_WEIGHTED && i < end ? static_cast<double>(pf_get<PF_W>(g.weights, i)) : 1;
     }
-    pf_i32 bin[AHEAD];  // -1: nothing is left to do
     PF_UNROLL for (int u = 0; u < AHEAD; ++u) {
-      const double sum = w[u];
+      const double x = v[u];
+      double sum = w[u];
       const bool there = base + u * PF_WARP + lane < end;
       const bool finite = sum >= 0 && sum <= 1.7976931348623157e308;
-      bin[u] = there && finite ? pf_bin_of(v[u], edges, bins, low, high, scale) : -1;
-      without += there && bin[u] < 0;
-    }
-    PF_UNROLL for (int u = 0; u < AHEAD; ++u) {
-      const pf_i32 before = pf_shuffle_up(bin[u], 1), behind = pf_shuffle_down(bin[u], 1);
-      const bool head = lane == 0 || before != bin[u];
-      const bool tail = lane == PF_WARP - 1 || behind != bin[u];
-      if (!pf_any(!head)) continue;
-      pf_u32 start = head ? lane : 0;
-      for (pf_u32 d = 1; d < PF_WARP; d *= 2) {
-        const pf_u32 other = pf_shuffle_up(start, d);
-        start = other > start ? other : start;
+      const pf_i32 bin = there && finite ? pf_bin_of(x, edges, bins, low, high, scale) : -1;
+      without += there && bin < 0;
+      const pf_i32 before = pf_shuffle_up(bin, 1), behind = pf_shuffle_down(bin, 1);
+      const bool head = lane == 0 || before != bin;
+      const bool tail = lane == PF_WARP - 1 || behind != bin;
+      if (pf_any(!head)) {
+        pf_u32 start = head ? lane : 0;
+        for (pf_u32 d = 1; d < PF_WARP; d *= 2) {
+          const pf_u32 other = pf_shuffle_up(start, d);
+          start = other > start ? other : start;
+        }
+        for (pf_u32 d = 1; d < PF_WARP; d *= 2) {
+          const double other = pf_shuffle_up(sum, d);
+          if (lane >= start + d) sum = other + sum;
+        }
       }
-      for (pf_u32 d = 1; d < PF_WARP; d *= 2) {
-        const double other = pf_shuffle_up(w[u], d);
-        if (lane >= start + d) w[u] = other + w[u];
+      bool left = tail && bin >= 0;
+      while (pf_any(left)) {
+        if (left) pf_atomic_min(claim + bin, lane);
+        pf_warp_barrier();
+        const bool first = left && claim[bin] == lane;
+        pf_warp_barrier();
+        if (first) {
+          table[bin] += sum;
+          claim[bin] = PF_WARP;
+          left = false;
+        }
+        pf_warp_barrier();
       }
-      if (!tail) bin[u] = -1;
-    }
-    while (true) {
-      bool left = false;
-      PF_UNROLL for (int u = 0; u < AHEAD; ++u) left = left || bin[u] >= 0;
-      if (!pf_any(left)) break;
-      PF_UNROLL for (int u = 0; u < AHEAD; ++u) if (bin[u] >= 0)
-          pf_atomic_min(claim + bin[u], u * PF_WARP + lane);
-      pf_warp_barrier();
-      bool first[AHEAD];
-      PF_UNROLL for (int u = 0; u < AHEAD; ++u) first[u] =
-          bin[u] >= 0 && claim[bin[u]] == u * PF_WARP + lane;
-      pf_warp_barrier();
-      PF_UNROLL for (int u = 0; u < AHEAD; ++u) {
-        if (!first[u]) continue;
-        table[bin[u]] += w[u];
-        claim[bin[u]] = FREE;
-        bin[u] = -1;
-      }
-      pf_warp_barrier();
     }
   }
   pf_barrier();
@@ -121,18 +112,18 @@ PF_KERNEL(binned_sums, 1024)(pf_binned g) {
   if (pf_thread() == 0) g.left_partial[pf_block()] = without;
 }
 
-// Thread (y, x) adds the blocks y, y + 32, ... of a bin.
-PF_KERNEL(binned_finish, 1024)(pf_binned g) {
-  PF_SHARED double room[1024];
+// Thread (y, x) adds the blocks y, y + 8, ... of a bin.
+PF_KERNEL(binned_finish, 256)(pf_binned g) {
+  PF_SHARED double room[256];
   const pf_u32 x = pf_thread() % 32, y = pf_thread() / 32;
   const pf_i64 bin = static_cast<pf_i64>(pf_block()) * 32 + x;
   double sum = 0;
   if (bin < g.bins)
-    for (pf_i64 b = y; b < g.blocks; b += 32) sum += g.partial[b * g.bins + bin];
+    for (pf_i64 b = y; b < g.blocks; b += 8) sum += g.partial[b * g.bins + bin];
   room[pf_thread()] = sum;
   pf_barrier();
   if (y == 0 && bin < g.bins) {
-    for (pf_u32 k = 1; k < 32; ++k) sum += room[k * 32 + x];
+    for (pf_u32 k = 1; k < 8; ++k) sum += room[k * 32 + x];
     g.sums[bin] = sum;
   }
   if (pf_block() == 0 && pf_thread() == 0) {
@@ -185,7 +176,7 @@ void binned_sums(const KernelArgs& a) {
   };
   a.launch(text("binned_sums"), Grid(g.blocks), static_cast<int>(warps * a.traits().warp),
            bytes(warps), g);
-  a.launch(text("binned_finish"), Grid(ceil_div(g.bins, 32)), 1024, 0, g);
+  a.launch(text("binned_finish"), Grid(ceil_div(g.bins, 32)), 256, 0, g);
 }
 
 }  // namespace
