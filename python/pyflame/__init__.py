@@ -109,6 +109,7 @@ _MODULES = (
     "streams",
     "training",
     "transforms",
+    "masked",
     "safetensors",
     "serialization",
     "special",
