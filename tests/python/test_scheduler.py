@@ -1,5 +1,6 @@
 """Learning-rate schedules against their formulas."""
 
+import copy
 import math
 
 import pytest
@@ -153,3 +154,67 @@ def test_errors():
         S.StepLR(object(), 3)
     with pytest.raises(KeyError, match="initial_lr"):
         S.StepLR(optimizer(), 3, last_epoch=5)
+
+
+class Falling:
+    """A callable object: what it holds is state."""
+
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, t):
+        return self.by**t
+
+
+def kinds(S):
+    return {
+        "functions": lambda o: S.LambdaLR(o, lambda t: 0.9**t),
+        "objects": lambda o: S.LambdaLR(o, [Falling(0.9), Falling(0.8)]),
+        "multiplicative": lambda o: S.MultiplicativeLR(o, lambda t: 0.9),
+        "steps": lambda o: S.MultiStepLR(o, [3, 6, 6]),
+        "cosine": lambda o: S.CosineAnnealingLR(o, 5, 0.01),
+        "restarts": lambda o: S.CosineAnnealingWarmRestarts(o, 3, 2),
+        "cyclic": lambda o: S.CyclicLR(o, 0.01, 0.2, 3, mode="triangular2"),
+        "one_cycle": lambda o: S.OneCycleLR(o, 0.4, total_steps=20),
+        "three_phases": lambda o: S.OneCycleLR(
+            o, 0.4, total_steps=20, three_phase=True, anneal_strategy="linear"
+        ),
+        "plateau": lambda o: S.ReduceLROnPlateau(o, patience=1, cooldown=1),
+        "sequential": lambda o: S.SequentialLR(
+            o, [S.LinearLR(o, 0.1, 1, 3), S.LambdaLR(o, lambda t: 0.9**t)], [6]
+        ),
+        "chained": lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 6), S.ExponentialLR(o, 0.9)]),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of:UserWarning")
+@pytest.mark.parametrize("name", kinds(S))
+@pytest.mark.parametrize("direction", ["read", "written"])
+def test_states_are_pytorchs(name, direction):
+    """A state of either goes on with the other; a program's checkpoint holds both states."""
+    torch = pytest.importorskip("torch")
+
+    def made(lib):
+        groups = [{"params": [lib.nn.Parameter(lib.ones(1))], "lr": lr} for lr in (0.1, 0.5)]
+        opt = lib.optim.SGD(groups, lr=0.1, momentum=0.9)
+        return opt, kinds(lib.optim.lr_scheduler)[name](opt)
+
+    def go(opt, scheduler, count):
+        out = []
+        for _ in range(count):
+            opt.step()
+            scheduler.step(*([1.0] if name == "plateau" else []))
+            out += [g["lr"] for g in opt.param_groups] + [g["momentum"] for g in opt.param_groups]
+        return out
+
+    first, second = (torch, pf) if direction == "read" else (pf, torch)
+    opt, scheduler = made(first)
+    go(opt, scheduler, 4)
+    other, behind = made(second)
+    for group, state in zip(other.param_groups, opt.state_dict()["param_groups"]):
+        group.update({k: v for k, v in state.items() if k != "params"})
+    if name == "objects":
+        for f in behind.lr_lambdas:
+            f.by = 0.5
+    behind.load_state_dict(copy.deepcopy(scheduler.state_dict()))
+    close(go(other, behind, 8), go(opt, scheduler, 8))

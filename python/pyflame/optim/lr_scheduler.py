@@ -1,6 +1,7 @@
 """Learning rates that change during training. Names and meaning as in torch.optim.lr_scheduler."""
 
 import math
+import types
 from bisect import bisect_right
 from collections import Counter
 
@@ -36,6 +37,7 @@ class LRScheduler:
                 )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
+        self._step_count = 0
         self._start()
 
     def _start(self):
@@ -54,6 +56,7 @@ class LRScheduler:
 
     @live
     def step(self, epoch=None):
+        self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
             rates = self.get_lr()
@@ -92,44 +95,53 @@ class _Product(LRScheduler):
         return [lr * (now / before) for lr in self._rates()]
 
 
-class LambdaLR(LRScheduler):
-    """base_lr * lr_lambda(epoch); one function, or one for each group."""
+class _OfFunctions(LRScheduler):
+    """Rates that come from `lr_lambdas`. A function is no state, what a callable object holds is."""
 
-    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+    def _take(self, optimizer, lr_lambda):
         groups = len(optimizer.param_groups)
         many = isinstance(lr_lambda, (list, tuple))
         self.lr_lambdas = list(lr_lambda) if many else [lr_lambda] * groups
         if len(self.lr_lambdas) != groups:
             raise ValueError(f"expected {groups} lr_lambdas; got {len(self.lr_lambdas)}")
+
+    def state_dict(self):
+        held = [
+            None if isinstance(f, types.FunctionType) else dict(getattr(f, "__dict__", {}))
+            for f in self.lr_lambdas
+        ]
+        return super().state_dict() | {"lr_lambdas": held}
+
+    def load_state_dict(self, state_dict):
+        state = dict(state_dict)
+        for f, held in zip(self.lr_lambdas, state.pop("lr_lambdas", ())):
+            if held:
+                f.__dict__.update(held)
+        super().load_state_dict(state)
+
+
+class LambdaLR(_OfFunctions):
+    """base_lr * lr_lambda(epoch); one function, or one for each group."""
+
+    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+        self._take(optimizer, lr_lambda)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
         return [base * f(self.last_epoch) for f, base in zip(self.lr_lambdas, self.base_lrs)]
 
-    def state_dict(self):
-        state = super().state_dict()
-        state.pop("lr_lambdas", None)  # functions are no state
-        return state
 
-
-class MultiplicativeLR(LRScheduler):
+class MultiplicativeLR(_OfFunctions):
     """Multiplies the rate by lr_lambda(epoch) at each step."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
-        groups = len(optimizer.param_groups)
-        many = isinstance(lr_lambda, (list, tuple))
-        self.lr_lambdas = list(lr_lambda) if many else [lr_lambda] * groups
+        self._take(optimizer, lr_lambda)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
         if self.last_epoch <= 0:
             return self._rates()
         return [lr * f(self.last_epoch) for lr, f in zip(self._rates(), self.lr_lambdas)]
-
-    def state_dict(self):
-        state = super().state_dict()
-        state.pop("lr_lambdas", None)
-        return state
 
 
 class StepLR(_Product):
@@ -335,19 +347,21 @@ class OneCycleLR(LRScheduler):
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be 'cos' or 'linear'; got {anneal_strategy!r}")
         self.total_steps = total_steps
-        self.anneal_strategy = anneal_strategy
+        self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
-        peak = float(pct_start * total_steps) - 1
+        self.use_beta1 = "betas" in optimizer.defaults
+        peak, last = float(pct_start * total_steps) - 1, total_steps - 1
         if three_phase:
-            self._ends = [peak, 2 * peak, total_steps - 1]
-            self._points = [("initial_lr", "max_lr"), ("max_lr", "initial_lr")]
-            self._points.append(("initial_lr", "min_lr"))
-            self._momenta = [("max_momentum", "base_momentum"), ("base_momentum", "max_momentum")]
-            self._momenta.append(("max_momentum", "max_momentum"))
+            ends = [(peak, "max_lr"), (2 * peak, "initial_lr"), (last, "min_lr")]
         else:
-            self._ends = [peak, total_steps - 1]
-            self._points = [("initial_lr", "max_lr"), ("max_lr", "min_lr")]
-            self._momenta = [("max_momentum", "base_momentum"), ("base_momentum", "max_momentum")]
+            ends = [(peak, "max_lr"), (last, "min_lr")]
+        # As PyTorch has them, whose files go on here and the other way round.
+        self._schedule_phases, rate, momentum = [], "initial_lr", "max_momentum"
+        for end, to in ends:
+            then = "base_momentum" if to == "max_lr" else "max_momentum"
+            phase = {"end_step": end, "start_lr": rate, "end_lr": to}
+            self._schedule_phases.append(phase | {"start_momentum": momentum, "end_momentum": then})
+            rate, momentum = to, then
         if last_epoch == -1:
             groups = optimizer.param_groups
             peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(groups)
@@ -363,7 +377,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _between(self, a, b, share):
-        if self.anneal_strategy == "cos":
+        if self._anneal_func_type == "cos":
             return b + (a - b) / 2.0 * (math.cos(math.pi * share) + 1)
         return a + (b - a) * share
 
@@ -373,19 +387,20 @@ class OneCycleLR(LRScheduler):
             raise ValueError(
                 f"tried to step {t} times; the total number of steps is {self.total_steps}"
             )
-        start, phase = 0.0, 0
-        while phase < len(self._ends) - 1 and t > self._ends[phase]:
-            start = self._ends[phase]
-            phase += 1
-        length = self._ends[phase] - start
+        start, phases = 0.0, self._schedule_phases
+        for phase in phases:
+            if t <= phase["end_step"] or phase is phases[-1]:
+                break
+            start = phase["end_step"]
+        length = phase["end_step"] - start
         share = (t - start) / length if length else 1.0
         rates = []
         for group in self.optimizer.param_groups:
-            a, b = self._points[phase]
-            rates.append(self._between(group[a], group[b], share))
+            a, b = group[phase["start_lr"]], group[phase["end_lr"]]
+            rates.append(self._between(a, b, share))
             if self.cycle_momentum:
-                a, b = self._momenta[phase]
-                _set_momentum(group, self._between(group[a], group[b], share))
+                a, b = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                _set_momentum(group, self._between(a, b, share))
         return rates
 
 
@@ -434,6 +449,7 @@ class CyclicLR(LRScheduler):
         )
         self._scale_fn_custom = scale_fn
         self.cycle_momentum = cycle_momentum
+        self.use_beta1 = "betas" in optimizer.defaults
         if cycle_momentum:
             if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
                 raise ValueError(
