@@ -70,6 +70,12 @@ MODULES = {
     "optim.radam": "optim.rules",
     "optim.rmsprop": "optim.rules",
     "optim.rprop": "optim.rules",
+    "profiler.profiler": "profiler",
+    "signal.windows.windows": "signal.windows",
+    "utils.benchmark.utils": "utils.benchmark",
+    "utils.benchmark.utils.common": "utils.benchmark",
+    "utils.benchmark.utils.compare": "utils.benchmark",
+    "utils.benchmark.utils.timer": "utils.benchmark",
     "utils.data._utils": "utils.data",
     "utils.data._utils.collate": "utils.data.collate",
     "utils.data._utils.pin_memory": "utils.data.dataloader",
@@ -88,6 +94,8 @@ MODULES |= {
         "weibull wishart"
     ).split()
 }
+MODULES["distributions.relaxed_bernoulli"] = "distributions distributions.discrete"
+MODULES["distributions.relaxed_categorical"] = "distributions distributions.discrete"
 # Names of PyTorch's modules that are others here.
 RENAMED = {
     "NonDynamicallyQuantizableLinear": "nn.layers:Linear",

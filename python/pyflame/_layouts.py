@@ -1,5 +1,7 @@
 """Layouts of tensors."""
 
+from . import _C
+
 __all__ = ["layout", "strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc",
            "jagged"]  # fmt: skip
 
@@ -19,7 +21,7 @@ class layout(str):
         return cls._made[name]
 
     def __repr__(self):
-        return f"pyflame.{str.__str__(self)}"
+        return f"{_C._shown_as()}.{str.__str__(self)}"
 
     __str__ = __repr__
 

@@ -22,6 +22,7 @@ __all__ = [
     "tensorboard_trace_handler",
 ]  # fmt: skip
 
+__path__ = []  # for modules below it: _aliases.py
 _open = []  # profiles that record now, the innermost last
 
 

@@ -1,5 +1,6 @@
 """Distributions beside PyTorch's and SciPy's: densities, moments, samples, gradients through samples."""
 
+import importlib
 import math
 
 import numpy as np
@@ -606,3 +607,46 @@ def test_tails():
     assert abs(c.grad.item() - (0.5**2 / 2 - 0.5)) < 1e-9
     with pytest.raises(pf.ValueError, match="GeneralizedPareto"):
         D.GeneralizedPareto(t(2.0), t(0.5), t(0.1)).log_prob(t(1.0))
+
+
+def test_constraints_of_matrices():
+    c = D.constraints
+    for x, what in [
+        ([[2.0, 1.0], [1.0, 2.0]], (True, True, True)),
+        ([[1.0, 1.0], [1.0, 1.0]], (True, True, False)),
+        ([[1.0, 2.0], [2.0, 1.0]], (True, False, False)),
+        ([[1.0, 2.0], [0.0, 1.0]], (False, False, False)),
+    ]:
+        x = pf.tensor(x)
+        checks = (c.symmetric, c.positive_semidefinite, c.positive_definite)
+        assert tuple(bool(k.check(x)) for k in checks) == what
+    assert c.square.check(pf.ones(4, 2, 2)).tolist() == [True] * 4
+    assert c.square.check(pf.ones(3, 2)).item() is False
+    assert c.symmetric.check(pf.ones(3, 2)).item() is False
+
+
+def test_what_is_shown_is_pytorchs():
+    torch = pytest.importorskip("torch")
+
+    def shown(lib):
+        D = importlib.import_module(f"{lib.__name__}.distributions")
+        c, one = D.constraints, lib.ones(2, 3)
+        mixed = D.MixtureSameFamily(D.Categorical(lib.ones(3)), D.Normal(one, one))
+        assert str(mixed).startswith("MixtureSameFamily(\n  Categorical(probs: ")
+        of = [
+            c.positive,
+            c.unit_interval,
+            c.real,
+            c.real_vector,
+            c.simplex,
+            c.nonnegative,
+            c.square,
+        ]
+        of += [
+            c.integer_interval(0, 3),
+            c.corr_cholesky,
+            D.Normal(one, one),
+        ]
+        return [str(x).replace("pyflame.", "torch.") for x in of]
+
+    assert shown(pf) == shown(torch)

@@ -191,7 +191,7 @@ def test_printed():
     t = pf.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 4), device="cpu")
     assert repr(t) == (
         "tensor(indices=tensor([[0, 1],\n                       [2, 0]]),\n"
-        "       values=tensor([3., 4.]),\n       size=(2, 4), nnz=2, layout=pf.sparse_coo)"
+        "       values=tensor([3., 4.]),\n       size=(2, 4), nnz=2, layout=pyflame.sparse_coo)"
     )
     text = repr(t.double().to_sparse_csr().requires_grad_())
     assert (

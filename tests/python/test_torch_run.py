@@ -360,3 +360,10 @@ def test_advice():
     assert "not there yet" in missing.reason("torch.ao.quantization.fx", "x", [])
     assert missing.reason("torch", "compil", ["compile", "_x"]) == "did you mean torch.compile?"
     assert check.look_up.__doc__
+
+
+def test_layouts_are_shown_as_torchs(tmp_path):
+    text = "import torch; t = torch.eye(2).to_sparse(); print(t.layout, torch.strided); print(t)"
+    out = start("run", "-c", text, cwd=tmp_path).stdout
+    assert out.startswith("torch.sparse_coo torch.strided\n")
+    assert out.endswith("layout=torch.sparse_coo)\n")

@@ -13,7 +13,10 @@ class Constraint:
         raise NotImplementedError(f"{type(self).__name__} does not define check")
 
     def __repr__(self):
-        return type(self).__name__.strip("_")
+        # PyTorch's words, whose classes are called so.
+        name = "".join(word[:1].upper() + word[1:] for word in type(self).__name__.split("_"))
+        bounds = [n for n in ("lower_bound", "upper_bound") if n in vars(self)]
+        return f"{name}({', '.join(f'{n}={getattr(self, n)}' for n in bounds)})"
 
 
 class _Dependent(Constraint):
@@ -61,6 +64,9 @@ class independent(Constraint):
     @property
     def event_dim(self):
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
+
+    def __repr__(self):
+        return f"IndependentConstraint({self.base_constraint}, {self.reinterpreted_batch_ndims})"
 
     def check(self, value):
         result = self.base_constraint.check(value)
@@ -170,22 +176,44 @@ class _LowerCholesky(_LowerTriangular):
         return super().check(value) & (value.diagonal(0, -2, -1) > 0).all(-1)
 
 
-class _CorrelationCholesky(_LowerCholesky):
+class _CorrCholesky(_LowerCholesky):
     def check(self, value):
         length = (value * value).sum(-1)
         tolerance = value.shape[-1] * 10 * _C._import("pyflame._misc").finfo(value.dtype).eps
         return super().check(value) & ((length - 1).abs() < tolerance).all(-1)
 
 
-class _PositiveDefinite(Constraint):
+class _Square(Constraint):
     event_dim = 2
 
     def check(self, value):
-        symmetric = (value - value.mT).abs().flatten(-2).amax(-1) < 1e-5 * value.abs().flatten(
-            -2
-        ).amax(-1)
-        info = _C._import("pyflame.linalg").cholesky_ex(value)[1]
-        return symmetric & (info == 0)
+        fits = value.shape[-1] == value.shape[-2]
+        return _ops.full(value.shape[:-2], fits, dtype=_C.bool, device=value.device)
+
+
+class _Symmetric(_Square):
+    def check(self, value):
+        if value.shape[-1] != value.shape[-2]:
+            return super().check(value)
+        largest = value.abs().flatten(-2).amax(-1)
+        return (value - value.mT).abs().flatten(-2).amax(-1) <= 1e-5 * largest
+
+
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value):
+        symmetric = super().check(value)
+        if not symmetric.all():
+            return symmetric
+        lowest = _C._import("pyflame.linalg").eigvalsh(value)[..., 0]
+        return lowest >= -1e-5 * value.abs().flatten(-2).amax(-1)
+
+
+class _PositiveDefinite(_Symmetric):
+    def check(self, value):
+        symmetric = super().check(value)
+        if not symmetric.all():
+            return symmetric
+        return _C._import("pyflame.linalg").cholesky_ex(value)[1] == 0
 
 
 class stack(Constraint):
@@ -212,7 +240,7 @@ class cat(Constraint):
 
 
 boolean = _Boolean()
-corr_cholesky = _CorrelationCholesky()
+corr_cholesky = _CorrCholesky()
 lower_cholesky = _LowerCholesky()
 dependent = _Dependent()
 lower_triangular = _LowerTriangular()
@@ -221,6 +249,9 @@ nonnegative_integer = _IntegerGreaterThan(0)
 one_hot = _OneHot()
 positive = greater_than(0.0)
 positive_definite = _PositiveDefinite()
+positive_semidefinite = _PositiveSemidefinite()
+square = _Square()
+symmetric = _Symmetric()
 positive_integer = _IntegerGreaterThan(1)
 real = _Real()
 real_vector = independent(real, 1)

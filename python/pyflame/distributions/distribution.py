@@ -139,7 +139,7 @@ class Distribution:
     def __repr__(self):
         names = [n for n in self.arg_constraints if n in self.__dict__]
         shown = ", ".join(
-            f"{n}: {self.__dict__[n].item() if self.__dict__[n].numel() == 1 else tuple(self.__dict__[n].shape)}"
+            f"{n}: {self.__dict__[n].item() if self.__dict__[n].numel() == 1 else self.__dict__[n].shape}"
             for n in names
         )
         return f"{type(self).__name__}({shown})"

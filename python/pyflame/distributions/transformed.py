@@ -581,6 +581,11 @@ class MixtureSameFamily(Distribution):
     def support(self):
         return self._component.support
 
+    def __repr__(self):
+        return (
+            f"MixtureSameFamily(\n  {self.mixture_distribution},\n  {self.component_distribution})"
+        )
+
     def expand(self, batch_shape, _instance=None):
         n = self._component.batch_shape[-1]
         return MixtureSameFamily(

@@ -7,6 +7,8 @@ from .. import _C
 
 _functions = _C._functions
 
+__path__ = []  # for modules below it: _aliases.py
+
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine",
     "general_hamming", "hamming", "hann", "kaiser", "nuttall",

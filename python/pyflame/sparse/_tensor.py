@@ -365,7 +365,7 @@ class SparseTensor(Tensor):
             rest.append(f"device='{self.device}'")
         if self.dtype != _C.get_default_dtype():
             rest.append(f"dtype={self.dtype}")
-        rest.append("layout=pf." + ("sparse_csr" if self.layout == CSR else "sparse_coo"))
+        rest.append(f"layout={self.layout}")
         if values.grad_fn is not None:
             rest.append(f"grad_fn=<{values.grad_fn.name()}>")
         elif self.requires_grad:

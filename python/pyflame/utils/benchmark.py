@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from .. import _C
 
+__path__ = []  # for modules below it: _aliases.py
+
 __all__ = ["Compare", "Measurement", "TaskSpec", "Timer", "select_unit", "timer", "trim_sigfig",
            "unit_to_english"]  # fmt: skip
 
