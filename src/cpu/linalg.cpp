@@ -30,11 +30,13 @@ void cholesky(const KernelArgs& a) {
       T* x = data + i * n * n;
       // Memory that is row-major for us is by columns for LAPACK: the other triangle.
       info[i] = static_cast<int32_t>(cholesky_one(l, upper ? 'L' : 'U', n, x, n));
+      // Of a matrix that is not positive the factor of the leading minor that is remains: what else
+      // libraries leave behind depends on their blocks.
+      const int64_t kept = info[i] > 0 ? info[i] - 1 : n;
       for (int64_t r = 0; r < n; ++r) {
-        if (upper)
-          std::fill(x + r * n, x + r * n + r, T(0));
-        else
-          std::fill(x + r * n + r + 1, x + r * n + n, T(0));
+        const int64_t begin = upper ? r : 0, end = r < kept ? (upper ? kept : r + 1) : 0;
+        std::fill(x + r * n, x + r * n + std::min(begin, end), T(0));
+        std::fill(x + r * n + end, x + r * n + n, T(0));
       }
     });
   });

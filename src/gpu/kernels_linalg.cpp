@@ -27,8 +27,13 @@ static_assert(sizeof(pf_matrices) == 88, "as hosts fill it");
 typedef PF_R R;
 enum { PARTS = PF_PARTS };
 
-// Whether an element is of what is asked for.
-PF_DEVICE bool pf_wanted(const pf_matrices& m, pf_u64 r, pf_u64 c) {
+// Whether an element of matrix i is of what is asked for: with info of Cholesky's only what lies in the
+// leading minor in front of the one that is not positive.
+PF_DEVICE bool pf_wanted(const pf_matrices& m, pf_u64 i, pf_u64 r, pf_u64 c) {
+  if (m.info && m.info[i] > 0) {
+    const pf_u64 kept = static_cast<pf_u64>(m.info[i]) - 1;
+    if (r >= kept || c >= kept) return false;
+  }
   return m.which == 0 || (m.which == 1 ? c <= r : c >= r);
 }
 // What is not of the triangle becomes 0.
@@ -36,8 +41,8 @@ PF_KERNEL(linalg_triangle, 256)(pf_matrices m) {
   const pf_u64 n = static_cast<pf_u64>(m.columns);
   const pf_u64 all = static_cast<pf_u64>(m.count) * static_cast<pf_u64>(m.rows) * n;
   for (pf_u64 e = pf_first_item(); e < all; e += pf_item_step()) {
-    const pf_u64 line = e / n, c = e - line * n, r = line % static_cast<pf_u64>(m.rows);
-    if (pf_wanted(m, r, c)) continue;
+    const pf_u64 line = e / n, c = e - line * n, i = line / static_cast<pf_u64>(m.rows);
+    if (pf_wanted(m, i, line - i * static_cast<pf_u64>(m.rows), c)) continue;
     PF_UNROLL for (int p = 0; p < PARTS; ++p)
         pf_put<R>(m.to, static_cast<pf_i64>(e) * PARTS + p, R(0));
   }
@@ -52,7 +57,7 @@ PF_KERNEL(linalg_transpose, 256)(pf_matrices m) {
     const pf_u64 line = e / rows, r = e - line * rows, i = line / columns, c = line - i * columns;
     const pf_i64 from = static_cast<pf_i64>((i * rows + r) * columns + c) * PARTS;
     const pf_i64 to = static_cast<pf_i64>(e) * PARTS;
-    const bool wanted = pf_wanted(m, c, r);
+    const bool wanted = pf_wanted(m, i, c, r);
     pf_put<R>(m.to, to, wanted ? pf_get<R>(m.from, from) : R(0));
     if constexpr (PARTS == 2) {
       const R v = wanted ? pf_get<R>(m.from, from + 1) : R(0);
@@ -433,7 +438,7 @@ void cholesky(const KernelArgs& a) {
       must_solve(solver().potrf[k.at](h.solver, kSolverLower, n, x[i], n, work, elements, info + i),
                  "potrf");
   });
-  t.from = x.data, t.to = data, t.which = upper ? 2 : 1;
+  t.from = x.data, t.to = data, t.which = upper ? 2 : 1, t.info = info;
   launch(a, upper ? "linalg_triangle" : "linalg_transpose", k, t, m.count * m.size());
 }
 

@@ -188,6 +188,13 @@ raises(L.LinAlgError, "element 3 of the diagonal", lambda: L.solve(A[1], A[0]))
 raises(L.LinAlgError, "(element 2 of the batch) whose leading minor of order 1", lambda: L.cholesky(SPD))
 assert L.cholesky_ex(SPD)[1].tolist() == [0, 0, 1] and L.inv_ex(A)[1].tolist() == [0, 3, 0]
 near(L.cholesky_ex(SPD)[0][:2], L.cholesky(spd[:2]), pf.float32, "the others")
+late = spd.clone()
+late[1, 2, 2] = -1
+for upper in (False, True):
+    for dtype in DTYPES:
+        m = late.to(dtype)
+        near(L.cholesky_ex(m.to("gpu"), upper=upper)[0], L.cholesky_ex(m, upper=upper)[0], dtype, "what is left")
+        near(L.cholesky_ex(m[1].to("gpu"), upper=upper)[0], L.cholesky_ex(m[1], upper=upper)[0], dtype, "of one")
 for m in (BAD, INF):
     lu, pivots = L.lu_factor(m)
     assert 1 <= int(pivots.min()) and int(pivots.max()) <= 4

@@ -413,6 +413,34 @@ def test_matrices_that_have_none():
     assert L.slogdet(singular).logabsdet == -pf.inf
 
 
+@pytest.mark.parametrize("n, at", [(1, 0), (4, 2), (7, 0), (150, 149), (600, 333)])
+@pytest.mark.parametrize("dtype", [pf.float32, pf.float64, pf.complex128])
+def test_factor_of_what_is_not_positive(n, at, dtype):
+    """The factor of the leading minor that is positive, and 0 elsewhere; alone, in a batch, under vmap."""
+    x = RNG.standard_normal((n, n)) + 1j * RNG.standard_normal((n, n)) * dtype.is_complex
+    a = x @ x.conj().T / n + np.eye(n)
+    bad = a.copy()
+    bad[at, at] = -1.0
+    both = pf.tensor(np.stack([a, bad])).to(dtype)
+    for upper in (False, True):
+        factors, info = L.cholesky_ex(both, upper=upper)
+        assert info.tolist() == [0, at + 1]
+        for i, whole in ((0, a), (1, bad)):
+            kept = at if i else n
+            f = factors[i].numpy()
+            minor = f[:kept, :kept]
+            product = minor.conj().T @ minor if upper else minor @ minor.conj().T
+            np.testing.assert_allclose(
+                product, whole[:kept, :kept], rtol=0, atol=1e-4 if dtype == pf.float32 else 1e-9
+            )
+            assert (minor == (np.triu if upper else np.tril)(minor)).all()
+            assert not f[kept:].any() and not f[:, kept:].any()
+        alone = L.cholesky_ex(both[1], upper=upper).L
+        mapped = pf.func.vmap(lambda m: L.cholesky_ex(m, upper=upper).L)(both)  # noqa: B023
+        for got in (alone, mapped[1]):
+            np.testing.assert_allclose(got.numpy(), factors[1].numpy(), rtol=1e-3, atol=1e-5)
+
+
 def test_wrong_arguments():
     square, wide = pf.eye(3), pf.ones(2, 3)
     for f in (L.cholesky, L.inv, L.det, L.slogdet, L.eigh, L.eig, L.matrix_exp, pf.logdet):
