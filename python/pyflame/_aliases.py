@@ -159,7 +159,13 @@ class _Finder:
 
     @staticmethod
     def exec_module(module):
-        pass
+        if isinstance(module, _Callable):  # the function, before the module takes its place there
+            last = module.__name__.rpartition(".")[2]
+            for source in module._sources:
+                value = vars(importlib.import_module(source)).get(last)
+                if value is not None and not isinstance(value, types.ModuleType):
+                    module.__dict__[last] = value
+                    break
 
 
 def install():

@@ -49,6 +49,50 @@ class UntypedStorage:
     __hash__ = None
 
 
+class TypedStorage(UntypedStorage):
+    """The memory behind a tensor as a row of its elements: what storage() returns."""
+
+    def _row(self):
+        t = self._tensor.detach()
+        return t.as_strided((self.nbytes() // t.element_size(),), (1,), 0)
+
+    def __len__(self):
+        return self.nbytes() // self._tensor.element_size()
+
+    size = __len__
+    dtype = property(lambda self: self._tensor.dtype)
+    device = property(lambda self: self._tensor.device)
+
+    def element_size(self):
+        return self._tensor.element_size()
+
+    def is_shared(self):
+        return self._tensor.is_shared()
+
+    def untyped(self):
+        return UntypedStorage(self._tensor)
+
+    def tolist(self):
+        return self._row().tolist()
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return TypedStorage(self._row()[index].clone())
+        return self._row()[index].item()
+
+    def __setitem__(self, index, value):
+        with _C._import("pyflame.autograd").no_grad():
+            self._row()[index] = value
+
+    def __repr__(self):
+        rows = "".join(f" {v}\n" for v in self.tolist())
+        kind = f"{_C._shown_as()}.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
+        return f"{rows}[{kind} of size {len(self)}]"
+
+
 def __repr__(self, *, tensor_contents=None):
     from ._format import tensor_repr
 
@@ -191,6 +235,11 @@ def untyped_storage(self):
     return UntypedStorage(self)
 
 
+def storage(self):
+    """The memory behind the tensor, as a row of its elements; writing to it writes the tensor."""
+    return TypedStorage(self)
+
+
 def apply_(self, callable):
     """Replaces each element by callable(element), one by one in Python; slow."""
     values = [callable(v) for v in self.detach().reshape(-1).tolist()]
@@ -296,12 +345,20 @@ def install():
             is_shared,
             detach_,
         ]
-        + [untyped_storage, apply_, to_sparse, to_sparse_coo, to_sparse_csr, to_dense, sparse_mask]
+        + [
+            untyped_storage,
+            storage,
+            apply_,
+            to_sparse,
+            to_sparse_coo,
+            to_sparse_csr,
+            to_dense,
+            sparse_mask,
+        ]
         + [sparse_dim, dense_dim, smm, sspaddmm]
         + [_of_sparse_alone(name) for name in _SPARSE_ALONE]
         + [_later(name) for name in _LATER]
     ):
         fn.__qualname__ = "Tensor." + fn.__name__
         setattr(Tensor, fn.__name__, fn)
-    Tensor.storage = untyped_storage
     Tensor.__array_interface__ = property(__array_interface__)

@@ -284,3 +284,44 @@ def test_parameter():
     q = copy.deepcopy(p)
     assert isinstance(q, nn.Parameter) and q is not p and (q == p).all()
     assert not isinstance(p * 2, nn.Parameter)
+
+
+def test_tables_of_hooks_hold_the_hooks():
+    """Programs look for theirs in them; how a hook is called stands elsewhere."""
+    layer = nn.Linear(2, 2)
+    calls = []
+
+    def before(module, args, kwargs):
+        calls.append(("before", kwargs))
+
+    def after(module, args, out):
+        calls.append(("after", out))
+
+    layer.register_forward_pre_hook(before, with_kwargs=True)
+    layer.register_forward_hook(after, always_call=True)
+    assert list(layer._forward_pre_hooks.values()) == [before]
+    assert list(layer._forward_hooks.values()) == [after]
+    copied = copy.deepcopy(layer)
+    for module in (layer, copied):
+        calls.clear()
+        with pytest.raises(Exception):
+            module(pf.ones(3, 3))
+        assert calls == [("before", {}), ("after", None)]
+    assert nn.Linear(2, 2)._forward_hooks_always_called == {}
+
+
+def test_typed_storage():
+    x = pf.arange(6.0).reshape(2, 3)[1]
+    s = x.storage()
+    assert len(s) == s.size() == 6 and s.nbytes() == 24 and s.element_size() == 4
+    assert s[1] == 1.0 and list(s) == s.tolist() == [0, 1, 2, 3, 4, 5]
+    assert s.data_ptr() == x.untyped_storage().data_ptr() and s == x.t().storage()
+    assert s.dtype == pf.float32 and s.device.type == "cpu" and not s.is_shared()
+    s[3] = 9
+    assert x.tolist() == [9, 4, 5]
+    w = pf.ones(2, requires_grad=True)
+    w.storage()[1] = 7.0
+    assert w.tolist() == [1, 7] and w.is_leaf
+    assert repr(pf.ones(1).storage()).endswith("(dtype=pyflame.float32, device=cpu) of size 1]")
+    with pytest.raises(IndexError):
+        s[6]

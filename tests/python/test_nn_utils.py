@@ -293,7 +293,7 @@ def test_pruning():
     assert len(layer._forward_pre_hooks) == 1
     prune.random_structured(layer, "weight", 2, dim=1)
     assert int((layer.weight_mask.sum(0) == 0).sum().item()) >= 2
-    assert isinstance(next(iter(layer._forward_pre_hooks.values()))[0], prune.PruningContainer)
+    assert isinstance(next(iter(layer._forward_pre_hooks.values())), prune.PruningContainer)
     with pf.no_grad():
         layer.weight_orig.fill_(1.0)
     layer(pf.ones(1, 10))

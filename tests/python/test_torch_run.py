@@ -367,3 +367,61 @@ def test_layouts_are_shown_as_torchs(tmp_path):
     out = start("run", "-c", text, cwd=tmp_path).stdout
     assert out.startswith("torch.sparse_coo torch.strided\n")
     assert out.endswith("layout=torch.sparse_coo)\n")
+
+
+PATHS = """\
+import torch
+import torch.backends.mha, torch.backends.miopen, torch.backends.nnpack, torch.backends.quantized
+import torch.cuda.comm, torch.cuda.nccl, torch.cuda.profiler, torch.nn.grad, torch.nn.parallel.comm
+import torch.profiler.profiler, torch.signal.windows.windows, torch.utils.benchmark.utils.common
+from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
+from torch.nn.parallel.data_parallel import data_parallel
+from torch.nn.parallel.parallel_apply import parallel_apply
+from torch.nn.parallel.replicate import replicate
+from torch.nn.parallel.scatter_gather import gather, scatter_kwargs
+from torch.serialization import default_restore_location
+
+m, x = torch.nn.Linear(2, 1), torch.ones(1, 2)
+for call in (data_parallel, torch.nn.parallel.data_parallel):
+    assert torch.equal(call(m, x), m(x))
+assert torch.equal(parallel_apply(replicate(m, ["cpu"]), [x])[0], m(x))
+assert scatter_kwargs((x,), {"a": 1}, ["cpu"])[1] == ({"a": 1},)
+assert default_restore_location(x, "cpu") is x or torch.equal(default_restore_location(x, "cpu"), x)
+assert torch.cond(torch.tensor(False), torch.sin, torch.cos, (torch.zeros(1),)).item() == 1
+assert torch.get_device_module("cpu") is torch.cpu and "PyFlame" in torch.__config__.show()
+assert torch.backends.cuda.preferred_linalg_library("magma") == "magma"
+assert torch.backends.cuda.cufft_plan_cache[0].max_size > 0 and torch.cuda.nccl.version() == (0, 0, 0)
+a, b = torch.ones(2, requires_grad=True), torch.zeros(3)
+a.sum().backward()
+torch.utils.swap_tensors(a, b)
+assert a.shape == (3,) and not a.requires_grad and a.grad is None
+assert b.tolist() == [1, 1] and b.requires_grad and b.grad.tolist() == [1, 1]
+for n, shape in ((1, [7]), (2, [7, 6]), (3, [5, 4, 6])):
+    conv = getattr(torch, f"conv{n}d")
+    x = torch.randn(2, 4, *shape, requires_grad=True)
+    w = torch.randn(6, 2, *[3] * n, requires_grad=True)
+    out = conv(x, w, None, 2, 1, 1, 2)
+    g = torch.randn_like(out)
+    out.backward(g)
+    for by, t in (("input", (x.shape, w)), ("weight", (x, w.shape))):
+        got = getattr(torch.nn.grad, f"conv{n}d_{by}")(*t, g, 2, 1, 1, 2)
+        assert torch.allclose(got, (x if by == "input" else w).grad, atol=1e-4), (n, by)
+for call, text in (
+    (lambda: torch.cuda.comm.broadcast(x, [0, 1]), "several devices"),
+    (lambda: torch.cuda.nccl.all_reduce([x]), "several processes"),
+    (lambda: torch.utils.swap_tensors(x * 2, x), "two leaves"),
+    (lambda: torch.get_device_module("tpu"), "expected 'cuda' or 'cpu'"),
+    (lambda: __import__("torch.quasirandom"), "scipy.stats.qmc"),
+):
+    try:
+        call()
+    except (RuntimeError, ImportError) as e:
+        assert text in str(e), e
+    else:
+        assert False, text
+print("fine")
+"""
+
+
+def test_paths_that_programs_import(tmp_path):
+    assert run(PATHS, cwd=tmp_path) == "fine\n"

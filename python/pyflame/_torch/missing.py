@@ -29,7 +29,8 @@ ADVICE = {
     "torch.utils.mobile_optimizer": "TorchScript needs PyTorch",
     "torch.distributed": "training by several processes is not there yet",
     "torch.testing._internal": "these are PyTorch's own tests",
-    "torch.cuda.nccl": "training by several processes is not there yet",
+    "torch.quasirandom": "use scipy.stats.qmc.Sobol",
+    "torch.utils.flop_counter": "pyflame.explain says which kernels a piece of a program runs",
     "torch.Graph": "graphs of TorchScript need PyTorch",
     "torch.ScriptModule": "TorchScript needs PyTorch",
 }

@@ -67,3 +67,36 @@ def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, e
         yield {}
     finally:
         _set(**before)
+
+
+class _PlanCache:
+    """Plans of Fourier transforms: how many are kept is not asked for."""
+
+    size = 0
+    max_size = 4096
+
+    def clear(self):
+        """Accepted."""
+
+    def __getitem__(self, device):
+        return self
+
+
+cufft_plan_cache = _PlanCache()
+_preferred = {}
+
+
+def _preference(name, first):
+    def preferred(backend=None):
+        if backend is not None:
+            _preferred[name] = str(backend)
+        return _preferred.get(name, first)
+
+    preferred.__name__ = f"preferred_{name}_library"
+    preferred.__doc__ = "Kept, and nothing else: the operation chooses its library."
+    return preferred
+
+
+preferred_linalg_library = _preference("linalg", "default")
+preferred_blas_library = _preference("blas", "default")
+preferred_rocm_fa_library = _preference("rocm_fa", "default")

@@ -1,5 +1,6 @@
 """Module: the base class of layers and models."""
 
+import types
 import weakref
 
 from .. import _C
@@ -130,6 +131,9 @@ class Module(_WithState):
 
     training = True
     _recomputed = False  # by enable_gradient_checkpointing(): see recomputation.py
+    # Which hooks take keyword arguments or run after an exception, where any do.
+    _forward_hooks_with_kwargs = _forward_hooks_always_called = types.MappingProxyType({})
+    _forward_pre_hooks_with_kwargs = _forward_hooks_with_kwargs
 
     def __init__(self):
         d = self.__dict__
@@ -560,11 +564,21 @@ class Module(_WithState):
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """hook(module, args, output) after forward; a result that is not None replaces output."""
-        return self._add_hook(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
+        handle = self._add_hook(self._forward_hooks, hook, prepend)
+        self._mark_hook("_forward_hooks_with_kwargs", handle, with_kwargs)
+        self._mark_hook("_forward_hooks_always_called", handle, always_call)
+        return handle
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
         """hook(module, args) before forward; a result that is not None replaces the arguments."""
-        return self._add_hook(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+        handle = self._add_hook(self._forward_pre_hooks, hook, prepend)
+        self._mark_hook("_forward_pre_hooks_with_kwargs", handle, with_kwargs)
+        return handle
+
+    def _mark_hook(self, table, handle, wanted):
+        """Notes that a hook is called in another way: tables of hooks hold the hooks alone."""
+        if wanted:
+            self.__dict__.setdefault(table, {})[handle.id] = True
 
     def register_full_backward_hook(self, hook, prepend=False):
         """hook(module, grad_input, grad_output) when the gradients have passed the module.
@@ -582,8 +596,12 @@ class Module(_WithState):
         return self._add_hook(self._backward_pre_hooks, hook, prepend)
 
     def _call_with_hooks(self, args, kwargs):
-        before = [*_everywhere["forward_pre"].values(), *self._forward_pre_hooks.values()]
-        after = [*_everywhere["forward"].values(), *self._forward_hooks.values()]
+        kept = self._forward_pre_hooks_with_kwargs
+        before = [*_everywhere["forward_pre"].values()]
+        before += [(hook, k in kept) for k, hook in self._forward_pre_hooks.items()]
+        kept, always = self._forward_hooks_with_kwargs, self._forward_hooks_always_called
+        after = [*_everywhere["forward"].values()]
+        after += [(hook, k in kept, k in always) for k, hook in self._forward_hooks.items()]
         for hook, with_kwargs in before:
             if with_kwargs:
                 changed = hook(self, args, kwargs)

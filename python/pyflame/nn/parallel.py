@@ -80,6 +80,11 @@ def scatter(inputs, target_gpus, dim=0):
     return [_moved(inputs, _one(target_gpus, "scatter"))]
 
 
+def scatter_kwargs(inputs, kwargs, target_gpus, dim=0):
+    """([inputs], [kwargs]), on the one device."""
+    return tuple(scatter(inputs, target_gpus, dim)), tuple(scatter(kwargs or {}, target_gpus, dim))
+
+
 def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
     """The results of modules for inputs, each for its own."""
     if len(modules) != len(inputs):

@@ -49,7 +49,7 @@ def enable(module, enabled):
     if enabled:
         for m, how in blocks(module):
             m.__dict__["_recomputed"] = how
-            m._forward_pre_hooks[_nothing.__name__] = (_nothing, False)
+            m._forward_pre_hooks[_nothing.__name__] = _nothing
 
 
 def forward(module, args, kwargs):

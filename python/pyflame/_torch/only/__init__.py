@@ -1,6 +1,8 @@
 """Names that exist under `torch` only; the modules of this folder are those of torch."""
 
 import functools as _functools
+import importlib as _importlib
+import types as _types
 
 import pyflame as _pyflame
 
@@ -78,6 +80,30 @@ _check_not_implemented = _functools.partial(_check_with, NotImplementedError)
 def _check_is_size(i, message=None, *, max=None):
     """RuntimeError unless a number is one from 0 (to max)."""
     _check_with(RuntimeError, i >= 0 and (max is None or i <= max), message)
+
+
+def cond(pred, true_fn, false_fn, operands=()):
+    """true_fn(*operands) or false_fn(*operands), by one bool or a tensor of one element."""
+    return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+def get_device_module(device=None):
+    """The module of a device's kind: torch.cuda or torch.cpu; of the GPU where there is one and none is
+    given."""
+    kind = device.type if isinstance(device, _pyflame.device) else device
+    if kind is None:
+        kind = "cuda" if _pyflame.cuda.is_available() else "cpu"
+    kind = {"gpu": "cuda", "hip": "cuda", "rocm": "cuda"}.get(*[str(kind).partition(":")[0]] * 2)
+    if kind not in ("cuda", "cpu"):
+        raise RuntimeError(f"torch.get_device_module: got {device!r}; expected 'cuda' or 'cpu'")
+    return _importlib.import_module(f"torch.{kind}")
+
+
+# torch.__config__: how the library was built.
+__config__ = _types.SimpleNamespace(
+    show=lambda: _importlib.import_module("torch.utils.collect_env").get_pretty_env_info(),
+    parallel_info=lambda: f"threads of operations: {_pyflame.get_num_threads()}",
+)
 
 
 def __getattr__(name):

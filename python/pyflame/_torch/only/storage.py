@@ -2,10 +2,8 @@
 
 import io as _io
 
-from ..._tensor import UntypedStorage
+from ..._tensor import TypedStorage, UntypedStorage  # noqa: F401
 from ...serialization import load as _load
-
-TypedStorage = UntypedStorage
 
 
 def _load_from_bytes(b):

@@ -44,7 +44,7 @@ class BasePruningMethod(ABC):
         method = cls(*args, **kwargs)
         method._tensor_name = name
         before = None
-        for key, (hook, *_) in list(module._forward_pre_hooks.items()):
+        for key, hook in list(module._forward_pre_hooks.items()):
             if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
                 before = hook
                 del module._forward_pre_hooks[key]
@@ -344,7 +344,7 @@ def global_unstructured(parameters, pruning_method, importance_scores=None, **kw
 
 def remove(module, name):
     """Makes the zeros of `name` the parameter's own, and forgets the mask."""
-    for key, (hook, *_) in list(module._forward_pre_hooks.items()):
+    for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             hook.remove(module)
             del module._forward_pre_hooks[key]
@@ -359,5 +359,5 @@ def is_pruned(module):
     return any(
         isinstance(hook, BasePruningMethod)
         for m in module.modules()
-        for hook, *_ in m._forward_pre_hooks.values()
+        for hook in m._forward_pre_hooks.values()
     )

@@ -17,7 +17,7 @@ def _replace(module, name, **parameters):
 
 
 def _find(module, kind, name):
-    for key, (hook, *_) in module._forward_pre_hooks.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and hook.name == name:
             return key, hook
     raise ValueError(
@@ -55,8 +55,7 @@ class WeightNorm:
     @staticmethod
     def apply(module, name, dim):
         if any(
-            isinstance(h, WeightNorm) and h.name == name
-            for h, *_ in module._forward_pre_hooks.values()
+            isinstance(h, WeightNorm) and h.name == name for h in module._forward_pre_hooks.values()
         ):
             raise RuntimeError(f"pf.nn.utils.weight_norm: '{name}' has a WeightNorm already")
         hook = WeightNorm(name, dim)
@@ -122,7 +121,7 @@ class SpectralNorm:
     def apply(module, name, n_power_iterations, dim, eps):
         if any(
             isinstance(h, SpectralNorm) and h.name == name
-            for h, *_ in module._forward_pre_hooks.values()
+            for h in module._forward_pre_hooks.values()
         ):
             raise RuntimeError(f"pf.nn.utils.spectral_norm: '{name}' has a SpectralNorm already")
         hook = SpectralNorm(name, n_power_iterations, dim, eps)

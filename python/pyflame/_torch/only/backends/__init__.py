@@ -1,0 +1,1 @@
+"""Switches of libraries that PyFlame does not use."""

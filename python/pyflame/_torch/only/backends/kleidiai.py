@@ -1,0 +1,6 @@
+"""torch.backends.kleidiai: not used."""
+
+
+def is_available():
+    """False."""
+    return False

@@ -1,0 +1,3 @@
+"""torch.backends.miopen: not used."""
+
+immediate = False

@@ -1,0 +1,3 @@
+"""torch.backends.quantized: not used."""
+
+engine, supported_engines = "none", ["none"]

@@ -1,0 +1,1 @@
+"""Modules of torch.cuda that have no counterpart of the same name."""

@@ -1,0 +1,25 @@
+"""Names of torch.serialization that have no counterpart of the same name."""
+
+from ... import _C
+
+
+def location_tag(storage):
+    """Where a tensor or storage is, as files of PyTorch write it."""
+    device = _C.device(storage.device)
+    return "cpu" if device.type == "cpu" else f"cuda:{device.index or 0}"
+
+
+def default_restore_location(storage, location):
+    """What stands in a file, on the device `location`: for functions that are `map_location`."""
+    return storage.to(location)
+
+
+def get_default_load_endianness():
+    """None: files say their byte order."""
+
+
+def get_default_mmap_options():
+    """MAP_PRIVATE: what is written to tensors of a mapped file does not reach it."""
+    import mmap
+
+    return mmap.MAP_PRIVATE
