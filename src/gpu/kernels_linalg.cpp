@@ -27,8 +27,8 @@ static_assert(sizeof(pf_matrices) == 88, "as hosts fill it");
 typedef PF_R R;
 enum { PARTS = PF_PARTS };
 
-// Whether an element of matrix i is of what is asked for: with info of Cholesky's only what lies in the
-// leading minor in front of the one that is not positive.
+// Whether an element of matrix i is of what is asked for: with info of Cholesky's only what lies in
+// the leading minor in front of the one that is not positive.
 PF_DEVICE bool pf_wanted(const pf_matrices& m, pf_u64 i, pf_u64 r, pf_u64 c) {
   if (m.info && m.info[i] > 0) {
     const pf_u64 kept = static_cast<pf_u64>(m.info[i]) - 1;
