@@ -16,24 +16,31 @@ KernelArgs batched(const KernelArgs& args, const Product& p) {
   return with;
 }
 
-// kernels/matmul_stream.h: one row, on NVIDIA's GPUs.
+// kernels/matmul_stream.h: one row, on NVIDIA's GPUs that copy asynchronously.
 bool stream(const KernelArgs& args, const Product& p) {
-  static constexpr int kWarps = 8, kMostChunks = 8, kBlocks = 2;  // of a compute unit
+  // Of two kernels that follow each other a block each has room on a compute unit.
+  static constexpr int kWarps = 8, kSlots = 4, kMostChunks = 8;
   const Traits& t = args.traits();
-  if (t.amd || p.m != 1 || std::max(p.n, p.k) > int64_t{1} << 28) return false;
-  const int64_t each =
-                    ceil_div(p.k * static_cast<int64_t>(itemsize(p.dtype)), int64_t{16} * t.warp),
-                parts = ceil_div(each, kMostChunks);
+  const int64_t item = static_cast<int64_t>(itemsize(p.dtype)), chunks = p.k * item / 16,
+                parts = ceil_div(chunks, int64_t{kMostChunks} * t.warp),
+                each = ceil_div(chunks, parts), own = ceil_div(each, t.warp),
+                bytes = (parts + int64_t{kWarps} * kSlots) * own * t.warp * 16;
+  if (t.amd || !matrix_unit(t) || p.m != 1 || std::max(p.n, p.k) > int64_t{1} << 28 ||
+      bytes > static_cast<int64_t>(t.max_shared))
+    return false;
   const Defines options = Defines()
                               .type("PF_T", p.dtype)
                               .value("WARPS", kWarps)
-                              .value("CHUNKS", ceil_div(each, parts))
-                              .value("PF_RESIDENT", kBlocks);
+                              .value("SLOTS", kSlots)
+                              .value("CHUNKS", own)
+                              .value("WHOLE", parts == 1)
+                              .value("PF_RESIDENT", 1);
   batched(args, p).launch(
       args.join("matmul_stream.h", options, "pf_matmul_stream", {-1, 1, p.n, 1}),
-      Grid(std::min<int64_t>(int64_t{kBlocks} * t.compute_units, ceil_div(p.n, kWarps))),
-      kWarps * t.warp, 0,
-      pf_matmul_stream_args{arguments(p, 1, 1), static_cast<pf_i32>(parts), p.steady});
+      Grid(std::min<int64_t>(t.compute_units, ceil_div(p.n, kWarps))), kWarps * t.warp,
+      static_cast<size_t>(bytes),
+      pf_matmul_stream_args{arguments(p, 1, 1), static_cast<pf_i32>(parts),
+                            static_cast<pf_i32>(each), p.steady, 0});
   return true;
 }
 

@@ -23,6 +23,8 @@
 namespace pyflame {
 namespace {
 
+constexpr int64_t kSmallGradient = 256 << 10;  // bytes
+
 void check_operands(const Tensor& a, const Tensor& b, const char* op) {
   PF_CHECK(a.defined() && b.defined(), ValueError, op,
            "got an undefined operand; expected two tensors; pass both");
@@ -157,16 +159,23 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias, bool ta, bo
                        if (!g.defined()) return r;
                        // First, while what makes `g` may still be pending: it is summed on its way.
                        if (c.needs(2)) r[2] = sum_leading(g);
-                       if (c.needs(0)) {
+                       const auto first = [&] {
+                         if (!c.needs(0)) return;
                          Tensor g0 = g, b0 = c.saved(1);
                          if (hiding() && alike.first) join_samples(g0, b0);
                          r[0] = grad_a(g0, b0, sa, ta, tb, op);
-                       }
+                       };
+                       // What is made of a small gradient of `a` follows the product that makes it;
+                       // of a large one it is better made on the way to the next sum over rows.
+                       const bool last =
+                           numel(sa) * static_cast<int64_t>(itemsize(g->dtype)) <= kSmallGradient;
+                       if (!last) first();
                        if (c.needs(1)) {
                          Tensor g1 = g, a1 = c.saved(0);
                          if (hiding() && alike.second) join_samples(g1, a1);
                          r[1] = grad_b(g1, a1, sb, ta, tb, op);
                        }
+                       if (last) first();
                        return r;
                      });
   }
